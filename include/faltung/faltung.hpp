@@ -1,0 +1,224 @@
+// faltung: a convolution engine. The C++ interface; faltung.h is the C one.
+//
+// Letters are CUTLASS's: N C H W batch and input channels, height, width; K output channels; R S filter
+// height and width; P Q output height and width. Sizes are in elements, times in milliseconds, memory in
+// bytes.
+#ifndef FALTUNG_FALTUNG_HPP_
+#define FALTUNG_FALTUNG_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#define FALTUNG_API __attribute__((visibility("default")))
+
+namespace faltung {
+
+// ---------------------------------------------------------------------------------------------- errors
+
+enum class Status {
+  ok = 0,
+  bad_problem,    // sizes, text or options that make no sense; the message says what would be right
+  unsupported,    // nothing allowed can compute it; the message lists why each algorithm declined
+  bad_file,       // a file that cannot be read, written or parsed
+  out_of_memory,  // on the device or on the host
+  device_error,   // the device or its driver failed
+  internal,       // a defect of faltung's own
+};
+
+// Every failure is thrown as this. what() is one line: what was wrong, where, and what would be right.
+class FALTUNG_API Error : public std::runtime_error {
+ public:
+  Error(Status status, const std::string& message) : std::runtime_error(message), status_(status) {}
+  Status status() const noexcept { return status_; }
+
+ private:
+  Status status_;
+};
+
+// --------------------------------------------------------------------------------------------- problem
+
+enum class Direction { forward, backward_data, backward_weights };
+enum class DType { f32, f16, bf16 };
+
+// Memory order of x, y and the residual. The filter follows: nchw has it as K C/groups R S, nhwc as
+// K R S C/groups (PyTorch's channels_last).
+enum class Layout { nchw, nhwc };
+
+// The accuracy that is promised; see docs/accuracy.md for the bounds.
+//   f32       as good as an IEEE fp32 dot product, whatever unit computes it
+//   tf32      operands may be rounded to 10 bits of mantissa, accumulation is fp32
+//   f16 bf16  operands are the tensors' own 16-bit values, accumulation is fp32
+//   fast      Winograd and the like allowed beyond the bound of f32, with a bound of their own
+enum class Math { f32, tf32, f16, bf16, fast };
+
+enum class Activation { none, relu, relu6, leaky_relu, sigmoid, silu, gelu, gelu_tanh, hardswish };
+
+enum class PoolKind { none, max, average };
+
+// Pooling of the convolution's output. Average divides by the number of elements inside the image
+// (padding is not counted); a window lies at least partly inside.
+struct Pool {
+  PoolKind kind = PoolKind::none;
+  std::int64_t size_h = 1, size_w = 1;
+  std::int64_t stride_h = 1, stride_w = 1;
+  std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
+  bool operator==(const Pool&) const = default;
+};
+
+// What is done to the fp32 accumulator before it is stored, in this order; forward only.
+struct Epilogue {
+  bool bias = false;      // one value an output channel, in the problem's dtype
+  bool residual = false;  // a tensor of the convolution's output shape (before pooling), added
+  Activation activation = Activation::none;
+  float slope = 0.01f;  // of leaky_relu
+  Pool pool;
+  bool operator==(const Epilogue&) const = default;
+  bool empty() const { return *this == Epilogue{}; }
+};
+
+struct Problem {
+  Direction direction = Direction::forward;
+  std::int64_t n = 1, c = 1, h = 1, w = 1;
+  std::int64_t k = 1, r = 1, s = 1;
+  std::int64_t stride_h = 1, stride_w = 1;
+  std::int64_t dilation_h = 1, dilation_w = 1;
+  std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
+  std::int64_t groups = 1;
+  DType dtype = DType::f32;
+  Layout layout = Layout::nchw;
+  Math math = Math::f32;
+  Epilogue epilogue;
+  bool operator==(const Problem&) const = default;
+
+  // The convolution's output size, before pooling.
+  std::int64_t p() const { return (h + pad_top + pad_bottom - dilation_h * (r - 1) - 1) / stride_h + 1; }
+  std::int64_t q() const { return (w + pad_left + pad_right - dilation_w * (s - 1) - 1) / stride_w + 1; }
+  // The size of y: after pooling, if there is any.
+  FALTUNG_API std::int64_t y_h() const;
+  FALTUNG_API std::int64_t y_w() const;
+};
+
+// Reads the canonical string, a `MIOpenDriver conv...` command line, or a benchdnn problem string.
+// Throws Error(bad_problem) that names the offending part. The result is validated.
+FALTUNG_API Problem parse_problem(std::string_view text);
+// The canonical string; parse_problem(to_string(p)) == p.
+FALTUNG_API std::string to_string(const Problem& problem);
+// Throws Error(bad_problem) unless every size is positive, groups divide, the filter fits, nothing overflows.
+FALTUNG_API void validate(const Problem& problem);
+
+// ---------------------------------------------------------------------------------------------- running
+
+// Calls body(0) ... body(count - 1), each once, possibly at the same time, and returns when all have
+// returned.
+using ParallelFor = std::function<void(int count, const std::function<void(int)>& body)>;
+
+// Device pointers. Which are read and which written follows from the direction:
+//   forward           reads x, w (bias, residual); writes y
+//   backward_data     reads y (the output's gradient), w; writes x (the input's gradient)
+//   backward_weights  reads x, y (the output's gradient); writes w (the weights' gradient)
+struct Tensors {
+  void* x = nullptr;
+  void* w = nullptr;
+  void* y = nullptr;
+  const void* bias = nullptr;
+  const void* residual = nullptr;
+};
+
+struct Request {
+  std::string device = "cpu";
+  int threads = 0;                                             // CPU; 0: every processor this process may use
+  std::size_t workspace_limit = static_cast<std::size_t>(-1);  // bytes
+  bool deterministic = true;                                   // the same bits from every run of a plan
+  std::vector<std::string> only;  // kernel-name patterns (* and ?); empty allows all
+  std::vector<std::string> skip;  // kernel-name patterns never to use
+  double budget_ms = 2000;        // of find
+};
+
+// Weights packed into the order a plan's kernel reads them, once; immutable, shared between threads.
+class PackedWeights;
+
+struct RunOptions {
+  void* workspace = nullptr;               // at least Plan::workspace_bytes(weights are packed)
+  const PackedWeights* weights = nullptr;  // from Plan::pack_weights; then Tensors::w is not read
+  ParallelFor parallel_for;                // CPU: in place of faltung's own threads
+  void* stream = nullptr;                  // GPU: the caller's stream or queue
+};
+
+class PlanImpl;
+
+// A chosen kernel, ready to run many times, from many threads at once if each brings its own workspace.
+class FALTUNG_API Plan {
+ public:
+  const Problem& problem() const;
+  const std::string& kernel() const;  // e.g. implicit_gemm_cpu/m14n2_k64
+  std::size_t workspace_bytes(bool weights_are_packed = false) const;
+  std::size_t packed_weights_bytes() const;  // 0: the kernel reads the weights as they are
+  std::shared_ptr<const PackedWeights> pack_weights(const void* w) const;
+  // Allocates nothing. Throws Error(bad_problem) if a pointer that the problem needs is null.
+  void run(const Tensors& tensors, const RunOptions& options) const;
+
+  explicit Plan(std::shared_ptr<const PlanImpl> impl) : impl_(std::move(impl)) {}
+  const PlanImpl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const PlanImpl> impl_;
+};
+
+// ---------------------------------------------------------------------------------------------- choosing
+
+// One kernel's part in a choice.
+struct Trial {
+  std::string kernel;
+  std::string verdict;      // chosen, slower, skipped, declined, wrong, not measured
+  std::string why;          // in words, where there is more to say
+  double predicted_ms = 0;  // by the cost model; 0 if it declined
+  double ms = 0;            // measured median; 0 if not measured
+  double ms_min = 0, ms_max = 0;
+  double error_over_bound = -1;  // worst element, in units of its bound; -1 if not verified
+  double compile_ms = 0;
+  std::size_t workspace_bytes = 0;
+  std::string bound_by;    // bytes, arithmetic or latency
+  double ceiling_pct = 0;  // share of the roofline, from ms if measured, else predicted
+};
+
+struct Choice {
+  std::string kernel;
+  std::string source;         // forced, store, measured, model
+  std::vector<Trial> trials;  // best first; every algorithm has at least one line
+};
+
+// Called before each trial of find: which of how many, and what is being tried.
+using Progress = std::function<void(int done, int total, const std::string& kernel)>;
+
+class EngineImpl;
+
+// The store, the devices and the algorithms behind one handle. Thread-safe.
+class FALTUNG_API Engine {
+ public:
+  // store: a directory; empty for $FALTUNG_STORE, else $XDG_CACHE_HOME/faltung, else ~/.cache/faltung.
+  explicit Engine(const std::string& store = "");
+  ~Engine();
+  // The store's answer, else the cost model's.
+  Plan plan(const Problem& problem, const Request& request = {});
+  // Measures within request.budget_ms, verifies what may win, and stores the result.
+  Choice find(const Problem& problem, const Request& request = {}, const Progress& progress = {});
+  // One line for each algorithm: chosen, slower by how much, or why not. Measures nothing.
+  Choice explain(const Problem& problem, const Request& request = {});
+
+  EngineImpl& impl() { return *impl_; }
+
+ private:
+  std::unique_ptr<EngineImpl> impl_;
+};
+
+FALTUNG_API std::string version();
+
+}  // namespace faltung
+
+#endif  // FALTUNG_FALTUNG_HPP_

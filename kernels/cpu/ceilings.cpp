@@ -1,0 +1,119 @@
+#include "kernels/cpu/ceilings.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "kernels/cpu/features.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/ceilings.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// rounds × 12 independent multiply-adds; returns the operations done (two a multiply-add).
+double RunFma(long rounds, float* sink) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  const V a = hn::Set(d, 0.999f), b = hn::Set(d, 0.001f);
+  V s0 = b, s1 = b, s2 = b, s3 = b, s4 = b, s5 = b, s6 = b, s7 = b, s8 = b, s9 = b, s10 = b, s11 = b;
+  for (long i = 0; i < rounds; ++i) {
+    s0 = hn::MulAdd(s0, a, b), s1 = hn::MulAdd(s1, a, b), s2 = hn::MulAdd(s2, a, b),
+    s3 = hn::MulAdd(s3, a, b);
+    s4 = hn::MulAdd(s4, a, b), s5 = hn::MulAdd(s5, a, b), s6 = hn::MulAdd(s6, a, b),
+    s7 = hn::MulAdd(s7, a, b);
+    s8 = hn::MulAdd(s8, a, b), s9 = hn::MulAdd(s9, a, b), s10 = hn::MulAdd(s10, a, b),
+    s11 = hn::MulAdd(s11, a, b);
+  }
+  const V sum = hn::Add(
+      hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)),
+      hn::Add(hn::Add(hn::Add(s4, s5), hn::Add(s6, s7)), hn::Add(hn::Add(s8, s9), hn::Add(s10, s11))));
+  *sink = hn::GetLane(sum);
+  return 2.0 * 12 * static_cast<double>(rounds) * static_cast<double>(hn::Lanes(d));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace faltung {
+namespace {
+
+HWY_EXPORT(RunFma);
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// The best of several runs of work(worker), which returns how much it did: amount a second, all workers
+// together.
+template <class Work>
+double best_rate(const Parallel& parallel, int runs, const Work& work) {
+  double best = 0;
+  for (int run = 0; run < runs; ++run) {
+    std::vector<double> amounts(static_cast<std::size_t>(parallel.workers()));
+    const auto begin = Clock::now();
+    parallel.run([&](int worker) { amounts[static_cast<std::size_t>(worker)] = work(worker); });
+    double total = 0;
+    for (const double amount : amounts) total += amount;
+    best = std::max(best, total / seconds_since(begin));
+  }
+  return best;
+}
+
+#if defined(__x86_64__)
+// Not in Highway 1.0.3, so the instruction itself. Two products a lane and instruction, four operations.
+__attribute__((target("avx512f"))) double run_bf16_dot(long rounds) {
+  for (long i = 0; i < rounds; ++i) {
+    asm volatile(
+        "vdpbf16ps %%zmm12, %%zmm13, %%zmm0\n vdpbf16ps %%zmm12, %%zmm13, %%zmm1\n"
+        "vdpbf16ps %%zmm12, %%zmm13, %%zmm2\n vdpbf16ps %%zmm12, %%zmm13, %%zmm3\n"
+        "vdpbf16ps %%zmm12, %%zmm13, %%zmm4\n vdpbf16ps %%zmm12, %%zmm13, %%zmm5\n"
+        "vdpbf16ps %%zmm12, %%zmm13, %%zmm6\n vdpbf16ps %%zmm12, %%zmm13, %%zmm7\n"
+        "vdpbf16ps %%zmm12, %%zmm13, %%zmm8\n vdpbf16ps %%zmm12, %%zmm13, %%zmm9\n"
+        "vdpbf16ps %%zmm12, %%zmm13, %%zmm10\n vdpbf16ps %%zmm12, %%zmm13, %%zmm11\n" ::
+            : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
+              "xmm11");
+  }
+  return 4.0 * 12 * 16 * static_cast<double>(rounds);
+}
+#endif
+
+}  // namespace
+
+Ceilings measure_cpu_ceilings(const Parallel& parallel) {
+  Ceilings ceilings;
+  constexpr long kRounds = 2'000'000;
+  ceilings.f32_gflops = 1e-9 * best_rate(parallel, 5, [](int) {
+                          float sink;
+                          return HWY_DYNAMIC_DISPATCH(RunFma)(kRounds, &sink);
+                        });
+  ceilings.tf32_gflops = ceilings.f16_gflops = ceilings.bf16_gflops = ceilings.f32_gflops;
+#if defined(__x86_64__)
+  if (has_avx512_bf16()) {
+    ceilings.bf16_gflops = 1e-9 * best_rate(parallel, 5, [](int) { return run_bf16_dot(kRounds); });
+  }
+#endif
+  constexpr std::size_t kBytes = std::size_t{256} << 20;
+  std::vector<char> from(kBytes, 1), to(kBytes, 2);
+  ceilings.copy_gbps = 1e-9 * best_rate(parallel, 4, [&](int worker) {
+                         const Range part =
+                             share(static_cast<std::int64_t>(kBytes), worker, parallel.workers());
+                         const std::size_t bytes = static_cast<std::size_t>(part.end - part.begin);
+                         std::memcpy(to.data() + part.begin, from.data() + part.begin, bytes);
+                         return 2.0 * static_cast<double>(bytes);
+                       });
+  return ceilings;
+}
+
+}  // namespace faltung
+#endif  // HWY_ONCE

@@ -1,0 +1,14 @@
+#include "src/algorithms/registry.hpp"
+
+namespace faltung {
+
+const std::vector<std::unique_ptr<Algorithm>>& registry() {
+  static const std::vector<std::unique_ptr<Algorithm>> algorithms = [] {
+    std::vector<std::unique_ptr<Algorithm>> all;
+    all.push_back(make_reference_cpu());
+    return all;
+  }();
+  return algorithms;
+}
+
+}  // namespace faltung

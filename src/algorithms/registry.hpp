@@ -1,0 +1,21 @@
+// The makers that registry.cpp lists, one for each algorithm.
+#ifndef FALTUNG_SRC_ALGORITHMS_REGISTRY_HPP_
+#define FALTUNG_SRC_ALGORITHMS_REGISTRY_HPP_
+
+#include <memory>
+
+#include "src/algorithms/algorithm.hpp"
+
+namespace faltung {
+
+std::unique_ptr<Algorithm> make_depthwise_cpu();
+std::unique_ptr<Algorithm> make_direct_cpu();
+std::unique_ptr<Algorithm> make_explicit_gemm_cpu();
+std::unique_ptr<Algorithm> make_fft_cpu();
+std::unique_ptr<Algorithm> make_implicit_gemm_cpu();
+std::unique_ptr<Algorithm> make_reference_cpu();
+std::unique_ptr<Algorithm> make_winograd_cpu();
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_ALGORITHMS_REGISTRY_HPP_

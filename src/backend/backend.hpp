@@ -1,0 +1,108 @@
+// What a device can do for the rest: compile, load, launch, time, allocate, and nothing else.
+//
+// The CPU's kernels are compiled with the library, so it declines compile and runs plans' steps as functions
+// on threads; a GPU's steps launch kernels on a stream. Both see the same Device and Stream.
+#ifndef FALTUNG_SRC_BACKEND_BACKEND_HPP_
+#define FALTUNG_SRC_BACKEND_BACKEND_HPP_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "faltung/faltung.hpp"
+#include "src/backend/parallel.hpp"
+
+namespace faltung {
+
+// Rates a device can reach, measured on it (or 0 where unknown): 10^9 operations and bytes a second.
+struct Ceilings {
+  double f32_gflops = 0;
+  double tf32_gflops = 0;
+  double f16_gflops = 0;
+  double bf16_gflops = 0;
+  double copy_gbps = 0;  // read plus written
+};
+
+struct DeviceInfo {
+  std::string id;           // cpu, cuda:0, opencl:1
+  std::string description;  // the model, as its maker calls it
+  std::string kind;         // cpu or gpu
+  std::string key;     // what kernels and timings depend on: microarchitecture and compiler or driver version
+  std::string driver;  // version, in words
+  int units = 0;       // cores or multiprocessors
+  std::size_t memory_bytes = 0;
+  std::size_t cache_bytes = 0;        // the last level's
+  std::vector<std::string> features;  // of the instruction set: avx2, avx512, avx512_bf16, sm_90a, ...
+  bool has(const std::string& feature) const;
+};
+
+// Memory of a device, freed with the last owner.
+struct Buffer {
+  std::shared_ptr<void> owner;
+  void* pointer = nullptr;
+  std::size_t bytes = 0;
+};
+
+struct KernelSource {
+  std::string name;   // as the registry knows it, for messages
+  std::string text;   // one self-contained translation unit
+  std::string entry;  // the kernel's function
+  std::vector<std::string> options;
+};
+
+struct Binary {
+  std::string code;
+  std::string log;
+  double compile_ms = 0;
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+};
+
+struct LaunchShape {
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+};
+
+// Where a plan's steps run: the CPU's workers, or a GPU's stream or queue.
+struct Stream {
+  const Parallel* parallel = nullptr;
+  void* native = nullptr;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+
+  virtual Binary compile(const KernelSource& source) = 0;
+  virtual std::shared_ptr<Kernel> load(const Binary& binary, const std::string& entry) = 0;
+  virtual void launch(const Kernel& kernel, const LaunchShape& shape, const std::vector<void*>& arguments,
+                      const Stream& stream) = 0;
+  // Milliseconds that the work submitted by `work` to `stream` takes on the device.
+  virtual double time_ms(const Stream& stream, const std::function<void()>& work) = 0;
+  virtual void synchronize(const Stream& stream) = 0;
+
+  virtual Buffer allocate(std::size_t bytes) = 0;
+  virtual void copy_in(const Buffer& to, const void* from, std::size_t bytes) = 0;
+  virtual void copy_out(void* to, const Buffer& from, std::size_t bytes) = 0;
+
+  // Measures what the device reaches; seconds of work. threads matters on the CPU alone.
+  virtual Ceilings measure_ceilings(int threads) = 0;
+};
+
+// All devices of this machine; the CPU is the first.
+std::vector<std::shared_ptr<Device>> list_devices();
+// The device of this id. Throws Error(bad_problem) that lists the ids there are.
+std::shared_ptr<Device> find_device(const std::string& id);
+
+std::shared_ptr<Device> make_cpu_device();
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_BACKEND_BACKEND_HPP_

@@ -1,0 +1,136 @@
+#include "src/backend/parallel.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace faltung {
+namespace {
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// Waits for done() to hold: spinning for as long as a convolution's next step takes to come, then asleep on
+// value.
+template <class T, class Done>
+void wait_until(std::atomic<T>& value, const Done& done) {
+  constexpr int kSpins = 4000;
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (done(value.load(std::memory_order_acquire))) return;
+    pause_briefly();
+  }
+  for (T seen = value.load(std::memory_order_acquire); !done(seen);
+       seen = value.load(std::memory_order_acquire)) {
+    value.wait(seen, std::memory_order_acquire);
+  }
+}
+
+}  // namespace
+
+int available_processors() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+class Parallel::Pool {
+ public:
+  explicit Pool(int helpers) {
+    for (int i = 0; i < helpers; ++i) threads_.emplace_back([this, i] { serve(i + 1); });
+  }
+
+  ~Pool() {
+    stopping_.store(true, std::memory_order_relaxed);
+    epoch_.fetch_add(1, std::memory_order_release);
+    epoch_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  // False if the pool is in use.
+  bool try_run(const std::function<void(int)>& body) {
+    std::unique_lock lock(busy_, std::try_to_lock);
+    if (!lock) return false;
+    body_ = &body;
+    error_ = nullptr;
+    running_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
+    epoch_.fetch_add(1, std::memory_order_release);
+    epoch_.notify_all();
+    call(0);
+    wait_until(running_, [](int running) { return running == 0; });
+    if (error_) std::rethrow_exception(error_);
+    return true;
+  }
+
+ private:
+  void call(int worker) {
+    try {
+      (*body_)(worker);
+    } catch (...) {
+      const std::lock_guard guard(error_mutex_);
+      if (!error_) error_ = std::current_exception();
+    }
+  }
+
+  void serve(int worker) {
+    std::uint32_t seen = 0;
+    while (true) {
+      wait_until(epoch_, [&](std::uint32_t epoch) { return epoch != seen; });
+      seen = epoch_.load(std::memory_order_acquire);
+      if (stopping_.load(std::memory_order_relaxed)) return;
+      call(worker);
+      if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
+    }
+  }
+
+  std::vector<std::thread> threads_;
+  std::mutex busy_;
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+  const std::function<void(int)>* body_ = nullptr;
+  std::atomic<bool> stopping_{false};
+  alignas(64) std::atomic<std::uint32_t> epoch_{0};
+  alignas(64) std::atomic<int> running_{0};
+};
+
+Parallel::Parallel(int workers, ParallelFor parallel_for)
+    : workers_(std::max(1, workers)), parallel_for_(std::move(parallel_for)) {
+  if (!parallel_for_ && workers_ > 1) pool_ = std::make_unique<Pool>(workers_ - 1);
+}
+
+Parallel::~Parallel() = default;
+
+void Parallel::run(const std::function<void(int)>& body) const {
+  if (parallel_for_) {
+    parallel_for_(workers_, body);
+    return;
+  }
+  if (pool_ && pool_->try_run(body)) return;
+  for (int worker = 0; worker < workers_; ++worker) body(worker);
+}
+
+void Parallel::each(std::int64_t count, const std::function<void(std::int64_t, int)>& body,
+                    std::int64_t grain) const {
+  std::atomic<std::int64_t> next{0};
+  run([&](int worker) {
+    while (true) {
+      const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
+      if (begin >= count) return;
+      for (std::int64_t i = begin; i < std::min(count, begin + grain); ++i) body(i, worker);
+    }
+  });
+}
+
+}  // namespace faltung

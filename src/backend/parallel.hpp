@@ -1,0 +1,54 @@
+// The CPU's workers: faltung's own threads, or the caller's parallel_for.
+#ifndef FALTUNG_SRC_BACKEND_PARALLEL_HPP_
+#define FALTUNG_SRC_BACKEND_PARALLEL_HPP_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "faltung/faltung.hpp"
+
+namespace faltung {
+
+// How many processors this process may use.
+int available_processors();
+
+class Parallel {
+ public:
+  // workers threads, the calling one among them. With a parallel_for of the caller's, no thread is created.
+  explicit Parallel(int workers, ParallelFor parallel_for = {});
+  ~Parallel();
+  Parallel(const Parallel&) = delete;
+  Parallel& operator=(const Parallel&) = delete;
+
+  int workers() const { return workers_; }
+
+  // Calls body(0) ... body(workers() - 1), possibly at the same time. The number is the worker's, for its
+  // part of the work and of the scratch memory. The first exception is rethrown here. If another thread is
+  // using these workers, the calls are made one after the other on this thread: never more threads than were
+  // asked for.
+  void run(const std::function<void(int worker)>& body) const;
+
+  // Calls body(index, worker) for every index in [0, count), handed out `grain` at a time to whoever is free.
+  // Which worker gets which index varies from run to run, so results must not depend on it.
+  void each(std::int64_t count, const std::function<void(std::int64_t index, int worker)>& body,
+            std::int64_t grain = 1) const;
+
+ private:
+  class Pool;
+  int workers_;
+  ParallelFor parallel_for_;
+  std::unique_ptr<Pool> pool_;
+};
+
+// The part of [0, count) that worker gets when the work is split evenly.
+struct Range {
+  std::int64_t begin, end;
+};
+inline Range share(std::int64_t count, int worker, int workers) {
+  return {count * worker / workers, count * (worker + 1) / workers};
+}
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_BACKEND_PARALLEL_HPP_

@@ -1,0 +1,120 @@
+#include "src/finder/verify.hpp"
+
+#include <cstring>
+#include <vector>
+
+namespace faltung {
+namespace {
+
+constexpr std::size_t kGuard = 4096;  // bytes on each side
+constexpr unsigned char kGuardByte = 0xfb;
+constexpr unsigned char kPoison = 0xff;  // NaN in every dtype
+
+// A device buffer between two guard zones.
+class Guarded {
+ public:
+  Guarded(Device& device, std::string name, std::size_t bytes, const void* content)
+      : device_(device), name_(std::move(name)), bytes_(bytes), buffer_(device.allocate(bytes + 2 * kGuard)) {
+    std::vector<unsigned char> image(bytes + 2 * kGuard, kGuardByte);
+    if (content != nullptr) {
+      std::memcpy(image.data() + kGuard, content, bytes);
+      content_.assign(image.begin() + kGuard, image.end() - kGuard);
+    } else {
+      std::memset(image.data() + kGuard, kPoison, bytes);
+    }
+    device_.copy_in(buffer_, image.data(), image.size());
+  }
+
+  void* pointer() const { return static_cast<std::byte*>(buffer_.pointer) + kGuard; }
+
+  // Empty if the guard zones, and the content of an input, are as they were.
+  std::string damage(std::vector<unsigned char>* content = nullptr) const {
+    std::vector<unsigned char> image(bytes_ + 2 * kGuard);
+    device_.copy_out(image.data(), buffer_, image.size());
+    for (std::size_t i = 0; i < kGuard; ++i) {
+      if (image[kGuard - 1 - i] != kGuardByte)
+        return "wrote " + std::to_string(i + 1) + " bytes before " + name_;
+      if (image[kGuard + bytes_ + i] != kGuardByte)
+        return "wrote " + std::to_string(i + 1) + " bytes past " + name_;
+    }
+    if (!content_.empty() && std::memcmp(content_.data(), image.data() + kGuard, bytes_) != 0) {
+      return "changed its input " + name_;
+    }
+    if (content != nullptr) content->assign(image.begin() + kGuard, image.end() - kGuard);
+    return "";
+  }
+
+ private:
+  Device& device_;
+  std::string name_;
+  std::size_t bytes_;
+  Buffer buffer_;
+  std::vector<unsigned char> content_;
+};
+
+}  // namespace
+
+Verification verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& oracle,
+                    const Parallel& parallel) {
+  const Problem& p = oracle.problem();
+  Device& device = plan.device();
+  const Tensors& host = oracle.tensors();
+  const auto bytes = [&](const TensorShape& shape) { return static_cast<std::size_t>(bytes_of(p, shape)); };
+  const Guarded x(device, "x", bytes(x_shape(p)), host.x), w(device, "w", bytes(w_shape(p)), host.w);
+  const Guarded y(device, "y", bytes(p.direction == Direction::forward ? y_shape(p) : conv_shape(p)), host.y);
+  const Guarded bias(device, "bias", bytes(make_shape(Layout::nchw, 1, p.k, 1, 1)), host.bias);
+  const Guarded residual(device, "residual", host.residual != nullptr ? bytes(conv_shape(p)) : 0,
+                         host.residual);
+  const Tensors tensors{x.pointer(), w.pointer(), y.pointer(), bias.pointer(), residual.pointer()};
+  const Guarded& result = p.direction == Direction::forward         ? y
+                          : p.direction == Direction::backward_data ? x
+                                                                    : w;
+
+  Verification out{"pass", "", 0};
+  std::vector<unsigned char> first;
+  const bool packs = p.direction != Direction::backward_weights && plan.recipe().packed_bytes > 0;
+  for (const bool packed : {false, true}) {
+    if (packed && !packs) continue;
+    const std::size_t workspace_bytes = plan.workspace_bytes(packed);
+    const Guarded workspace(device, "workspace", workspace_bytes, nullptr);
+    const std::shared_ptr<const PackedWeights> weights = packed ? plan.pack_weights(tensors.w) : nullptr;
+    RunOptions options;
+    options.workspace = workspace_bytes > 0 ? workspace.pointer() : nullptr;
+    options.weights = weights.get();
+    plan.run(tensors, options);
+    device.synchronize({});
+    std::vector<unsigned char> content;
+    for (const Guarded* buffer : {&x, &w, &y, &bias, &residual, &workspace}) {
+      const std::string damage = buffer->damage(buffer == &result ? &content : nullptr);
+      if (!damage.empty()) return {"out_of_bounds", damage, 0};
+    }
+    if (packed && content != first) return {"wrong", "packed weights give other bits than plain ones", 0};
+    if (!packed) first = content;
+  }
+  const Finding finding = oracle.check(first.data(), accuracy, parallel);
+  out.error_over_bound = finding.error_over_bound;
+  if (!finding.right()) {
+    out.verdict = "wrong";
+    out.what = finding.worst;
+  }
+  return out;
+}
+
+Verification verify_kernel(const Algorithm& algorithm, const std::string& config, const Problem& problem,
+                           const std::shared_ptr<Device>& device,
+                           const std::shared_ptr<const Parallel>& parallel, std::uint64_t seed) {
+  const Target target{*device, parallel->workers()};
+  const auto plan =
+      std::make_shared<PlanImpl>(problem, kernel_name(algorithm, config),
+                                 make_recipe(algorithm, problem, config, target), device, parallel);
+  const Accuracy accuracy = algorithm.accuracy(problem, config);
+  const int unit = algorithm.integer_weight_unit(problem, config);
+  const Verification exact =
+      verify(*plan, accuracy, Oracle(problem, Data::small_integers, seed, unit), *parallel);
+  if (!exact.passed()) {
+    return {exact.verdict, "on small integers: " + exact.what, exact.error_over_bound};
+  }
+  return verify(*plan, accuracy, Oracle(problem, Data::random, seed + 1), *parallel);
+}
+
+}  // namespace faltung

@@ -1,0 +1,75 @@
+#include "src/plan/plan.hpp"
+
+#include <cstdint>
+#include <optional>
+
+#include "src/problem/problem.hpp"
+
+namespace faltung {
+namespace {
+
+std::byte* align(void* pointer) {
+  return reinterpret_cast<std::byte*>(aligned(reinterpret_cast<std::uintptr_t>(pointer)));
+}
+
+void run_all(const std::vector<Step>& steps, const Invocation& invocation) {
+  for (const Step& step : steps) step.run(invocation);
+}
+
+}  // namespace
+
+PlanImpl::PlanImpl(Problem problem, std::string kernel, Recipe recipe, std::shared_ptr<Device> device,
+                   std::shared_ptr<const Parallel> parallel)
+    : problem_(std::move(problem)),
+      kernel_(std::move(kernel)),
+      recipe_(std::move(recipe)),
+      device_(std::move(device)),
+      parallel_(std::move(parallel)) {}
+
+std::size_t PlanImpl::workspace_bytes(bool weights_are_packed) const {
+  std::size_t bytes = recipe_.workspace_bytes;
+  if (!weights_are_packed && recipe_.packed_bytes > 0) bytes = aligned(bytes) + recipe_.packed_bytes;
+  return bytes == 0 ? 0 : bytes + kAlignment;  // the caller's pointer may be aligned to less
+}
+
+std::shared_ptr<const PackedWeights> PlanImpl::pack_weights(const void* w) const {
+  if (w == nullptr) throw Error(Status::bad_problem, "pack_weights: w is null");
+  Buffer buffer = device_->allocate(recipe_.packed_bytes + kAlignment);
+  Invocation invocation;
+  invocation.tensors.w = const_cast<void*>(w);
+  invocation.packed = align(buffer.pointer);
+  invocation.stream = {parallel_.get(), nullptr};
+  run_all(recipe_.pack, invocation);
+  device_->synchronize(invocation.stream);
+  return std::make_shared<const PackedWeights>(shared_from_this(), std::move(buffer));
+}
+
+void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
+  const PackedWeights* weights = options.weights;
+  if (weights != nullptr && weights->plan() != this) {
+    throw Error(Status::bad_problem, "the packed weights belong to another plan; pack them with this one");
+  }
+  check_pointers(problem_, tensors, weights != nullptr && recipe_.packed_bytes > 0);
+  if (workspace_bytes(weights != nullptr) > 0 && options.workspace == nullptr) {
+    throw Error(Status::bad_problem, "kernel " + kernel_ + " needs a workspace of " +
+                                         std::to_string(workspace_bytes(weights != nullptr)) +
+                                         " bytes, got none");
+  }
+  // A caller's parallel_for stands in for the plan's own threads; the division into workers stays the
+  // recipe's.
+  std::optional<Parallel> callers;
+  if (options.parallel_for && parallel_) callers.emplace(parallel_->workers(), options.parallel_for);
+  Invocation invocation;
+  invocation.tensors = tensors;
+  invocation.workspace = align(options.workspace);
+  invocation.stream = {callers ? &*callers : parallel_.get(), options.stream};
+  if (weights != nullptr) {
+    invocation.packed = align(weights->buffer().pointer);
+  } else if (recipe_.packed_bytes > 0) {
+    invocation.packed = invocation.workspace + aligned(recipe_.workspace_bytes);
+    run_all(recipe_.pack, invocation);
+  }
+  run_all(recipe_.steps, invocation);
+}
+
+}  // namespace faltung

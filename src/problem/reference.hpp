@@ -1,0 +1,29 @@
+// What a convolution is: one plain loop nest with double accumulation, independent of every algorithm.
+// Tests, verify, trials and run --check compare against it.
+#ifndef FALTUNG_SRC_PROBLEM_REFERENCE_HPP_
+#define FALTUNG_SRC_PROBLEM_REFERENCE_HPP_
+
+#include <cstdint>
+
+#include "src/problem/problem.hpp"
+
+namespace faltung {
+
+// One element of the result.
+struct Expected {
+  double value;  // exact up to double rounding, before it is rounded to the problem's dtype
+  // The sum of |a·b| over the products (plus |bias| and |residual|) that went into it: what rounding errors
+  // are relative to. With pooling, the largest of the window's.
+  double magnitude;
+};
+
+// Element (i0, i1, i2, i3) of the result, in the letters' order: n k p q of y, n c h w of x, or k c r s of w.
+Expected reference(const Problem& problem, const Tensors& tensors, std::int64_t i0, std::int64_t i1,
+                   std::int64_t i2, std::int64_t i3);
+
+// The activation in double, for the reference and for error bounds.
+double activate(Activation activation, double slope, double x);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_PROBLEM_REFERENCE_HPP_

@@ -1,0 +1,96 @@
+#include "src/problem/tolerance.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "src/problem/dtype.hpp"
+
+namespace faltung {
+namespace {
+
+constexpr double kU = 0x1p-24;     // fp32's unit roundoff
+constexpr double kTf32 = 0x1p-11;  // tf32's
+
+// The largest slope of the activation: how much of an error in x can reach the result.
+double steepest(const Epilogue& e) {
+  switch (e.activation) {
+    case Activation::none:
+    case Activation::relu:
+    case Activation::relu6:
+      return 1;
+    case Activation::leaky_relu:
+      return std::max(1.0, std::abs(static_cast<double>(e.slope)));
+    case Activation::sigmoid:
+      return 0.25;
+    case Activation::silu:
+      return 1.1;  // max of its derivative 1.0998
+    case Activation::gelu:
+      return 1.13;  // 1.1289
+    case Activation::gelu_tanh:
+      return 1.13;  // 1.1291
+    case Activation::hardswish:
+      return 1.5;
+  }
+  return 1;
+}
+
+// The activation's own rounding error, absolute: a few operations on values no larger than 1 + |x|, where x
+// is at most the magnitude; exp, erf and tanh are accurate to a few units in the last place of values up
+// to 1.
+double evaluation_error(const Epilogue& e, double magnitude) {
+  switch (e.activation) {
+    case Activation::none:
+    case Activation::relu:
+    case Activation::relu6:
+      return 0;
+    case Activation::leaky_relu:
+      return kU * magnitude * std::abs(static_cast<double>(e.slope));
+    case Activation::sigmoid:
+      return 8 * kU;
+    default:
+      return 8 * kU * magnitude;
+  }
+}
+
+}  // namespace
+
+double dot_product_growth(const Problem& p) { return static_cast<double>(reduction_length(p)); }
+
+double admitted_growth(const Problem& p) {
+  if (p.math == Math::fast) return std::numeric_limits<double>::infinity();
+  return dot_product_growth(p);
+}
+
+double error_bound(const Problem& p, const Accuracy& accuracy, const Expected& expected) {
+  // bias, residual and the average's sum each add one rounding of a value no larger than the magnitude.
+  double growth = accuracy.growth + (p.epilogue.bias ? 1 : 0) + (p.epilogue.residual ? 1 : 0);
+  double pooling = 0;
+  if (p.epilogue.pool.kind == PoolKind::average) {
+    // The sum's roundings, and that of a convolution stored in the problem's dtype before it is averaged.
+    const double window = static_cast<double>(p.epilogue.pool.size_h * p.epilogue.pool.size_w);
+    pooling = ((window + 1) * kU + info(p.dtype).unit_roundoff) * expected.magnitude;
+  }
+  double relative = growth * kU / (1 - std::min(0.5, growth * kU));
+  if (p.math == Math::tf32) relative += 2 * kTf32 + kTf32 * kTf32;
+  const double computed = steepest(p.epilogue) * relative * expected.magnitude +
+                          evaluation_error(p.epilogue, expected.magnitude) + pooling;
+  const DTypeInfo& type = info(p.dtype);
+  return computed + type.unit_roundoff * (std::abs(expected.value) + computed) + type.smallest;
+}
+
+double error_over_bound(const Problem& p, const Accuracy& accuracy, const Expected& expected, float actual) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double bound = error_bound(p, accuracy, expected);
+  if (std::isnan(expected.value)) return std::isnan(actual) ? 0 : kInfinity;
+  if (std::isnan(actual)) return kInfinity;
+  // A value within the bound of the dtype's largest may round to infinity and be right.
+  const double stored = round_to(p.dtype, static_cast<float>(expected.value));
+  if (stored == actual) return 0;
+  if (std::isinf(actual)) {
+    const double outer = expected.value + std::copysign(bound, actual);
+    return round_to(p.dtype, static_cast<float>(outer)) == actual ? 1 : kInfinity;
+  }
+  return std::abs(actual - expected.value) / bound;
+}
+
+}  // namespace faltung

@@ -1,0 +1,37 @@
+// How far a right answer may be from the exact one: a bound for each element, derived, never tuned.
+#ifndef FALTUNG_SRC_PROBLEM_TOLERANCE_HPP_
+#define FALTUNG_SRC_PROBLEM_TOLERANCE_HPP_
+
+#include "src/problem/problem.hpp"
+#include "src/problem/reference.hpp"
+
+namespace faltung {
+
+// An algorithm's rounding error before the epilogue.
+struct Accuracy {
+  // The error is at most growth · 2^-24 · magnitude. A chain of n fp32 multiply-adds has growth n.
+  double growth = 0;
+  // Algorithms on tiles (Winograd, FFT) mix neighbouring inputs: their magnitude is taken with each |x|
+  // replaced by the largest within this many pixels of it. 0: the element's own products alone.
+  int spread_h = 0, spread_w = 0;
+};
+
+// growth of any order of fp32 multiply-adds over the problem's reduction: the worst case of a dot product,
+// and what Math::f32, f16 and bf16 promise.
+double dot_product_growth(const Problem& problem);
+
+// growth that the problem's math class admits; infinite for Math::fast.
+double admitted_growth(const Problem& problem);
+
+// The bound on |result - expected.value| for one element of the stored result: accumulation, epilogue, and
+// rounding to the problem's dtype.
+double error_bound(const Problem& problem, const Accuracy& accuracy, const Expected& expected);
+
+// |actual - expected| over the bound: at most 1 for a right answer, infinite where one is NaN or infinite and
+// the other is not the same.
+double error_over_bound(const Problem& problem, const Accuracy& accuracy, const Expected& expected,
+                        float actual);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_PROBLEM_TOLERANCE_HPP_
