@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include "src/problem/dtype.hpp"
@@ -34,26 +35,61 @@ bool is_exact(const Problem& p) {
                       e.activation == Activation::relu6);
 }
 
-// Each element the largest magnitude within (spread_h, spread_w) pixels: in f32, in the layout of the
-// original.
-std::vector<std::byte> dilate(const Problem& p, const void* data, const TensorShape& s, const Accuracy& a) {
-  std::vector<std::byte> out(static_cast<std::size_t>(s.elements() * size_of(p.dtype)));
-  for (i64 n = 0; n < s.n; ++n) {
-    for (i64 c = 0; c < s.c; ++c) {
-      for (i64 h = 0; h < s.h; ++h) {
-        for (i64 w = 0; w < s.w; ++w) {
-          float largest = 0;
-          for (i64 i = std::max<i64>(0, h - a.spread_h); i <= std::min(s.h - 1, h + a.spread_h); ++i) {
-            for (i64 j = std::max<i64>(0, w - a.spread_w); j <= std::min(s.w - 1, w + a.spread_w); ++j) {
-              largest = std::max(largest, std::abs(load_element(p.dtype, data, s.offset(n, c, i, j))));
-            }
+// What a tile algorithm's error is relative to: the same sum over |x|, with each element the largest within
+// (spread_h, spread_w) pixels of it and with the padding part of the image.
+struct Surroundings {
+  Problem problem;              // its data tensor (x, or the output's gradient) includes the padding
+  std::vector<std::byte> data;  // of that tensor
+};
+
+Surroundings surroundings(const Problem& p, const Tensors& t, const Accuracy& a) {
+  const bool data_is_y = p.direction == Direction::backward_data;
+  Problem padded = p;
+  i64 top, left;
+  if (data_is_y) {
+    // A larger padding of x makes y larger: enough for every tap of every element of x to lie in y.
+    top = p.dilation_h * (p.r - 1), left = p.dilation_w * (p.s - 1);
+    padded.pad_top += top * p.stride_h, padded.pad_bottom += top * p.stride_h;
+    padded.pad_left += left * p.stride_w, padded.pad_right += left * p.stride_w;
+  } else {
+    top = p.pad_top, left = p.pad_left;
+    padded.h += p.pad_top + p.pad_bottom, padded.w += p.pad_left + p.pad_right;
+    padded.pad_top = padded.pad_bottom = padded.pad_left = padded.pad_right = 0;
+  }
+  const TensorShape from = data_is_y ? conv_shape(p) : x_shape(p);
+  const TensorShape to = data_is_y ? conv_shape(padded) : x_shape(padded);
+  const void* data = data_is_y ? t.y : t.x;
+  std::vector<std::byte> out(static_cast<std::size_t>(to.elements() * size_of(p.dtype)));
+  // The largest of a box is the largest of its columns' largest.
+  std::vector<float> columns(static_cast<std::size_t>(to.h * from.w));
+  for (i64 n = 0; n < to.n; ++n) {
+    for (i64 c = 0; c < to.c; ++c) {
+      for (i64 h = 0; h < to.h; ++h) {
+        for (i64 w = 0; w < from.w; ++w) {
+          float& largest = columns[static_cast<std::size_t>(h * from.w + w)] = 0;
+          const i64 end = std::min(from.h, h - top + a.spread_h + 1);
+          for (i64 i = std::max<i64>(0, h - top - a.spread_h); i < end; ++i) {
+            largest = std::max(largest, std::abs(load_element(p.dtype, data, from.offset(n, c, i, w))));
           }
-          store_element(p.dtype, out.data(), s.offset(n, c, h, w), largest);
+        }
+        for (i64 w = 0; w < to.w; ++w) {
+          float largest = 0;
+          const i64 end = std::min(from.w, w - left + a.spread_w + 1);
+          for (i64 j = std::max<i64>(0, w - left - a.spread_w); j < end; ++j) {
+            largest = std::max(largest, columns[static_cast<std::size_t>(h * from.w + j)]);
+          }
+          store_element(p.dtype, out.data(), to.offset(n, c, h, w), largest);
         }
       }
     }
   }
-  return out;
+  return {padded, std::move(out)};
+}
+
+// Whether actual is what the dtype stores for a value that rounds to the integer.
+bool rounds_to(DType dtype, float actual, double integer) {
+  return actual >= round_to(dtype, static_cast<float>(integer - 0.49)) &&
+         actual <= round_to(dtype, static_cast<float>(integer + 0.49));
 }
 
 }  // namespace
@@ -118,21 +154,21 @@ const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel&
   if (const auto found = answers_.find(key); found != answers_.end()) return found->second;
   Answers& answers = answers_[key];
   answers.resize(elements_.size());
-  // With a spread, the magnitude is that of the same sum over the dilated |x|; w's signs do not matter to it.
-  std::vector<std::byte> dilated;
-  Tensors around = tensors_;
+  std::optional<Surroundings> around;
+  Tensors around_tensors = tensors_;
   if (key != std::pair(0, 0)) {
-    const bool data_is_y = problem_.direction == Direction::backward_data;
-    dilated = dilate(problem_, data_is_y ? tensors_.y : tensors_.x,
-                     data_is_y ? conv_shape(problem_) : x_shape(problem_), accuracy);
-    (data_is_y ? around.y : around.x) = dilated.data();
+    around = surroundings(problem_, tensors_, accuracy);
+    (problem_.direction == Direction::backward_data ? around_tensors.y : around_tensors.x) =
+        around->data.data();
   }
   parallel.each(
       static_cast<i64>(elements_.size()),
       [&](i64 index, int) {
         const auto& i = elements_[static_cast<std::size_t>(index)].i;
         Expected e = reference(problem_, tensors_, i[0], i[1], i[2], i[3]);
-        if (!dilated.empty()) e.magnitude = reference(problem_, around, i[0], i[1], i[2], i[3]).magnitude;
+        if (around) {
+          e.magnitude = reference(around->problem, around_tensors, i[0], i[1], i[2], i[3]).magnitude;
+        }
         answers[static_cast<std::size_t>(index)] = e;
       },
       64);
@@ -140,7 +176,8 @@ const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel&
 }
 
 Finding Oracle::check(const void* result, const Accuracy& accuracy, const Parallel& parallel) const {
-  const bool exact = data_ == Data::small_integers && is_exact(problem_);
+  const bool integers = data_ == Data::small_integers && is_exact(problem_);
+  const bool exact = integers && accuracy.exact_on_integers;
   const Answers& expected = answers(exact ? Accuracy{} : accuracy, parallel);
   const TensorShape shape = result_shape(problem_);
   Finding finding;
@@ -156,6 +193,7 @@ Finding Oracle::check(const void* result, const Accuracy& accuracy, const Parall
       error = round_to(problem_.dtype, static_cast<float>(expected[e].value)) == actual ? 0 : INFINITY;
     } else {
       error = error_over_bound(problem_, accuracy, expected[e], actual);
+      if (integers && !rounds_to(problem_.dtype, actual, expected[e].value)) error = INFINITY;
     }
     if (error > finding.error_over_bound || (worst == nullptr && error > 0)) {
       finding.error_over_bound = error;
@@ -168,7 +206,9 @@ Finding Oracle::check(const void* result, const Accuracy& accuracy, const Parall
     finding.worst = "element (" + std::to_string(worst->i[0]) + ", " + std::to_string(worst->i[1]) + ", " +
                     std::to_string(worst->i[2]) + ", " + std::to_string(worst->i[3]) + ") is " +
                     std::to_string(found) + ", expected " + std::to_string(wanted.value) +
-                    (exact ? " exactly" : "");
+                    (exact      ? " exactly"
+                     : integers ? " once rounded"
+                                : "");
   }
   return finding;
 }

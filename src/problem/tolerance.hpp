@@ -12,8 +12,12 @@ struct Accuracy {
   // The error is at most growth · 2^-24 · magnitude. A chain of n fp32 multiply-adds has growth n.
   double growth = 0;
   // Algorithms on tiles (Winograd, FFT) mix neighbouring inputs: their magnitude is taken with each |x|
-  // replaced by the largest within this many pixels of it. 0: the element's own products alone.
+  // replaced by the largest within this many pixels of it, in the padding too, for a tile's error is relative
+  // to the whole filter. 0: the element's own products alone.
   int spread_h = 0, spread_w = 0;
+  // Whether small integers give the exact result, to the bit. FFT's do not: its results are then checked to
+  // be the exact ones once they are rounded to the nearest integer, and to keep the bound.
+  bool exact_on_integers = true;
 };
 
 // growth of any order of fp32 multiply-adds over the problem's reduction: the worst case of a dot product,
