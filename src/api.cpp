@@ -1,3 +1,5 @@
+// The C++ interface over the road.
+#include "src/finder/finder.hpp"
 #include "src/plan/plan.hpp"
 
 namespace faltung {
@@ -12,6 +14,21 @@ std::shared_ptr<const PackedWeights> Plan::pack_weights(const void* w) const {
   return impl_->pack_weights(w);
 }
 void Plan::run(const Tensors& tensors, const RunOptions& options) const { impl_->run(tensors, options); }
+
+Engine::Engine(const std::string& store) : impl_(std::make_unique<EngineImpl>(store)) {}
+Engine::~Engine() = default;
+
+Plan Engine::plan(const Problem& problem, const Request& request) {
+  return Plan(impl_->plan(problem, request));
+}
+
+Choice Engine::find(const Problem& problem, const Request& request, const Progress& progress) {
+  return impl_->find(problem, request, progress);
+}
+
+Choice Engine::explain(const Problem& problem, const Request& request) {
+  return impl_->explain(problem, request);
+}
 
 std::string version() { return FALTUNG_VERSION; }
 

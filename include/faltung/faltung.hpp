@@ -183,6 +183,7 @@ struct Trial {
   double error_over_bound = -1;  // worst element, in units of its bound; -1 if not verified
   double compile_ms = 0;
   std::size_t workspace_bytes = 0;
+  double error_growth = 0;       // the bound on the error, in units of 2^-24 times the sum of |products|
   std::string bound_by;    // bytes, arithmetic or latency
   double ceiling_pct = 0;  // share of the roofline, from ms if measured, else predicted
 };

@@ -11,6 +11,8 @@ Accuracy Algorithm::accuracy(const Problem& problem, const std::string&) const {
 
 int Algorithm::integer_weight_unit(const Problem&, const std::string&) const { return 1; }
 
+bool Algorithm::deterministic(const std::string&) const { return true; }
+
 bool Algorithm::fuses_pool(const Problem&, const std::string&) const { return false; }
 
 const Algorithm& find_algorithm(std::string_view name) {

@@ -59,6 +59,10 @@ class Algorithm {
   // What the weights of an exact test on small integers must be multiples of, for every intermediate value to
   // be an integer too (Winograd's filter transform divides).
   virtual int integer_weight_unit(const Problem& problem, const std::string& config) const;
+  // Whether two runs give the same bits.
+  virtual bool deterministic(const std::string& config) const;
+  // Chosen only where nothing else supports the problem: the reference.
+  virtual bool last_resort() const { return false; }
   // Whether pooling happens in the kernel, for this problem. If not, make_recipe adds a step for it.
   virtual bool fuses_pool(const Problem& problem, const std::string& config) const;
 };

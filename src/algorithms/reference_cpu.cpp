@@ -41,6 +41,7 @@ class ReferenceCpu : public Algorithm {
     return recipe;
   }
 
+  bool last_resort() const override { return true; }
   bool fuses_pool(const Problem&, const std::string&) const override { return true; }
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <random>
 
 #include "src/problem/dtype.hpp"
 #include "src/problem/reference.hpp"
@@ -13,7 +12,22 @@ namespace {
 
 using i64 = std::int64_t;
 
-std::vector<std::byte> make_data(DType dtype, i64 elements, Data data, int unit, std::mt19937_64& random) {
+// SplitMix64: a hash of a counter, fast enough to fill gigabytes.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t operator()() {
+    std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+std::vector<std::byte> make_data(DType dtype, i64 elements, Data data, int unit, Random& random) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(elements * size_of(dtype)));
   constexpr float kIntegers[] = {-2, -1, 1, 2};
   for (i64 i = 0; i < elements; ++i) {
@@ -96,7 +110,7 @@ bool rounds_to(DType dtype, float actual, double integer) {
 
 Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, int weight_unit, double max_products)
     : problem_(problem), data_(data) {
-  std::mt19937_64 random(seed);
+  Random random(seed);
   const DType t = problem.dtype;
   x_ = make_data(t, x_shape(problem).elements(), data, 1, random);
   w_ = make_data(t, w_shape(problem).elements(), data, weight_unit, random);
@@ -140,7 +154,7 @@ void Oracle::choose_elements(double max_products, std::uint64_t seed) {
     elements_.push_back({{corner & 1 ? s.n - 1 : 0, corner & 2 ? s.c - 1 : 0, corner & 4 ? s.h - 1 : 0,
                           corner & 8 ? s.w - 1 : 0}});
   }
-  std::mt19937_64 random(seed + 1);
+  Random random(seed + 1);
   const auto below = [&](i64 limit) {
     return static_cast<i64>(random() % static_cast<std::uint64_t>(limit));
   };

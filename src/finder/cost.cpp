@@ -1,0 +1,25 @@
+#include "src/finder/cost.hpp"
+
+namespace faltung {
+
+double arithmetic_ceiling(const Problem& p, const Ceilings& c) {
+  if (p.dtype == DType::f16) return c.f16_gflops;
+  if (p.dtype == DType::bf16) return c.bf16_gflops;
+  return p.math == Math::f32 ? c.f32_gflops : c.tf32_gflops;
+}
+
+Roofline roofline(const Problem& p, const Ceilings& c) {
+  Roofline roof;
+  const double gflops = arithmetic_ceiling(p, c);
+  if (gflops > 0) roof.arithmetic_ms = flops(p) / gflops * 1e-6;
+  if (c.copy_gbps > 0) roof.bytes_ms = min_bytes(p) / c.copy_gbps * 1e-6;
+  return roof;
+}
+
+std::string Roofline::bound_by(double measured_ms) const {
+  constexpr double kFar = 8;  // times slower than both: neither is what it waits for
+  if (measured_ms > kFar * ms()) return "latency";
+  return arithmetic_ms >= bytes_ms ? "arithmetic" : "bytes";
+}
+
+}  // namespace faltung

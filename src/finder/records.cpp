@@ -1,0 +1,100 @@
+#include "src/finder/records.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "src/problem/problem.hpp"
+
+namespace faltung {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kTrials = "trials";
+constexpr const char* kCeilings = "ceilings";
+
+std::string device_key(const DeviceInfo& device, int threads) {
+  return device.key + " threads=" + std::to_string(threads) + " faltung=" + version();
+}
+
+Json to_json(const Measured& m) {
+  return {{"kernel", m.kernel},
+          {"verdict", m.verdict},
+          {"ms", m.ms},
+          {"ms_min", m.ms_min},
+          {"ms_max", m.ms_max},
+          {"error_over_bound", m.error_over_bound},
+          {"workspace_bytes", m.workspace_bytes}};
+}
+
+Measured from_json(const Json& json) {
+  Measured m;
+  json.at("kernel").get_to(m.kernel);
+  json.at("verdict").get_to(m.verdict);
+  json.at("ms").get_to(m.ms);
+  json.at("ms_min").get_to(m.ms_min);
+  json.at("ms_max").get_to(m.ms_max);
+  json.at("error_over_bound").get_to(m.error_over_bound);
+  json.at("workspace_bytes").get_to(m.workspace_bytes);
+  return m;
+}
+
+void sort(std::vector<Measured>& all) {
+  std::stable_sort(all.begin(), all.end(), [](const Measured& a, const Measured& b) { return a.ms < b.ms; });
+}
+
+}  // namespace
+
+Trials::Trials(Store& store, const Problem& problem, const DeviceInfo& device, int threads)
+    : store_(store), key_(to_string(problem) + " on " + device_key(device, threads)) {
+  load();
+}
+
+void Trials::load() {
+  const std::optional<std::string> payload = store_.get(kTrials, key_);
+  if (!payload) return;
+  try {
+    for (const Json& json : Json::parse(*payload)) all_.push_back(from_json(json));
+    sort(all_);
+  } catch (const Json::exception&) {
+    all_.clear();  // the envelope was whole, so this is a record of another version: a miss
+  }
+}
+
+const Measured* Trials::find(const std::string& kernel) const {
+  const auto found =
+      std::find_if(all_.begin(), all_.end(), [&](const Measured& m) { return m.kernel == kernel; });
+  return found == all_.end() ? nullptr : &*found;
+}
+
+void Trials::add(const Measured& measured) {
+  std::erase_if(all_, [&](const Measured& m) { return m.kernel == measured.kernel; });
+  all_.push_back(measured);
+  sort(all_);
+  Json payload = Json::array();
+  for (const Measured& m : all_) payload.push_back(to_json(m));
+  store_.put(kTrials, key_, payload.dump());
+}
+
+std::optional<Ceilings> load_ceilings(Store& store, const DeviceInfo& device, int threads) {
+  const std::optional<std::string> payload = store.get(kCeilings, device_key(device, threads));
+  if (!payload) return std::nullopt;
+  try {
+    const Json json = Json::parse(*payload);
+    return Ceilings{json.at("f32_gflops"), json.at("tf32_gflops"), json.at("f16_gflops"),
+                    json.at("bf16_gflops"), json.at("copy_gbps")};
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+void save_ceilings(Store& store, const DeviceInfo& device, int threads, const Ceilings& c) {
+  const Json json = {{"f32_gflops", c.f32_gflops},
+                     {"tf32_gflops", c.tf32_gflops},
+                     {"f16_gflops", c.f16_gflops},
+                     {"bf16_gflops", c.bf16_gflops},
+                     {"copy_gbps", c.copy_gbps}};
+  store.put(kCeilings, device_key(device, threads), json.dump());
+}
+
+}  // namespace faltung

@@ -1,0 +1,103 @@
+#include "src/finder/trial.hpp"
+
+#include <algorithm>
+
+namespace faltung {
+
+Buffer Arena::copy(Device& device, const void* from, std::int64_t bytes) {
+  Buffer buffer = device.allocate(static_cast<std::size_t>(bytes));
+  device.copy_in(buffer, from, static_cast<std::size_t>(bytes));
+  return buffer;
+}
+
+Arena::Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, int max_sets) {
+  const Problem& p = oracle.problem();
+  const Tensors& host = oracle.tensors();
+  const auto constant = [&](const void* from, std::int64_t bytes) -> void* {
+    if (from == nullptr) return nullptr;
+    constant_.push_back(copy(device, from, bytes));
+    return constant_.back().pointer;
+  };
+  Tensors shared;
+  shared.w = constant(host.w, bytes_of(p, w_shape(p)));
+  shared.bias = constant(host.bias, bytes_of(p, make_shape(Layout::nchw, 1, p.k, 1, 1)));
+  const std::int64_t x_bytes = bytes_of(p, x_shape(p)), conv_bytes = bytes_of(p, conv_shape(p));
+  const std::int64_t y_bytes = p.direction == Direction::forward ? bytes_of(p, y_shape(p)) : conv_bytes;
+  const std::size_t set_bytes =
+      static_cast<std::size_t>(x_bytes + y_bytes + (host.residual != nullptr ? conv_bytes : 0));
+  const std::size_t wanted = (at_least_bytes + set_bytes - 1) / set_bytes;
+  const std::size_t sets =
+      std::clamp<std::size_t>(wanted, 2, static_cast<std::size_t>(std::max(2, max_sets)));
+  for (std::size_t i = 0; i < sets; ++i) {
+    Set set;
+    set.tensors = shared;
+    // A buffer that the direction writes has no host copy: it is filled with zeros, so that its pages exist.
+    const auto own = [&](const void* from, std::int64_t bytes) {
+      const std::vector<std::byte> zeros(from == nullptr ? static_cast<std::size_t>(bytes) : 0);
+      set.buffers.push_back(copy(device, from != nullptr ? from : zeros.data(), bytes));
+      return set.buffers.back().pointer;
+    };
+    set.tensors.x = own(host.x, x_bytes);
+    set.tensors.y = own(host.y, y_bytes);
+    if (host.w == nullptr) set.tensors.w = own(nullptr, bytes_of(p, w_shape(p)));
+    if (host.residual != nullptr) set.tensors.residual = own(host.residual, conv_bytes);
+    sets_.push_back(std::move(set));
+  }
+}
+
+const Tensors& Arena::next() { return sets_[turn_++ % sets_.size()].tensors; }
+
+Runner::Runner(std::shared_ptr<const PlanImpl> plan, Arena& arena) : plan_(std::move(plan)), arena_(arena) {
+  const bool packs = plan_->recipe().packed_bytes > 0;
+  if (packs) weights_ = plan_->pack_weights(arena.first().w);
+  options_.weights = weights_.get();
+  const std::size_t bytes = plan_->workspace_bytes(packs);
+  if (bytes > 0) workspace_ = plan_->device().allocate(bytes);
+  options_.workspace = workspace_.pointer;
+}
+
+double Runner::time_once() {
+  const Tensors& tensors = arena_.next();
+  return plan_->device().time_ms({}, [&] { plan_->run(tensors, options_); });
+}
+
+Timing summarize(std::vector<double> ms) {
+  Timing timing;
+  if (ms.empty()) return timing;
+  std::sort(ms.begin(), ms.end());
+  timing.runs = static_cast<int>(ms.size());
+  timing.min = ms.front();
+  timing.max = ms.back();
+  const std::size_t half = ms.size() / 2;
+  timing.median = ms.size() % 2 == 1 ? ms[half] : (ms[half - 1] + ms[half]) / 2;
+  return timing;
+}
+
+Timing time_runner(Runner& runner, double budget_ms, double best_ms) {
+  constexpr int kFewest = 3, kMost = 1000;
+  constexpr double kHopeless = 3;    // the first run, cold as it is, takes this many times the best
+  constexpr double kTooSlow = 1.15;  // the fastest of a few runs takes this many times the best
+  const bool has_rival = best_ms > 0;
+  const double first = runner.time_once();
+  if (has_rival && first > kHopeless * best_ms) {
+    Timing timing = summarize({first});
+    timing.stopped_early = true;
+    return timing;
+  }
+  std::vector<double> ms;
+  double spent = first, fastest = first;
+  while (static_cast<int>(ms.size()) < kMost &&
+         (static_cast<int>(ms.size()) < kFewest || spent < budget_ms)) {
+    ms.push_back(runner.time_once());
+    spent += ms.back();
+    fastest = std::min(fastest, ms.back());
+    if (has_rival && static_cast<int>(ms.size()) >= kFewest && fastest > kTooSlow * best_ms) {
+      Timing timing = summarize(std::move(ms));
+      timing.stopped_early = true;
+      return timing;
+    }
+  }
+  return summarize(std::move(ms));
+}
+
+}  // namespace faltung

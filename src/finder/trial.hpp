@@ -1,0 +1,65 @@
+// Timing a plan: the object that is timed is the plan that will run.
+#ifndef FALTUNG_SRC_FINDER_TRIAL_HPP_
+#define FALTUNG_SRC_FINDER_TRIAL_HPP_
+
+#include <memory>
+#include <vector>
+
+#include "src/finder/oracle.hpp"
+#include "src/plan/plan.hpp"
+
+namespace faltung {
+
+// Device buffers to run a problem on, in several sets that are used in turn so that together they exceed the
+// last-level cache: what is timed is then a layer in a network, not one that finds its tensors in the cache.
+class Arena {
+ public:
+  // at_least_bytes: how much all sets together should hold; at most max_sets are made, and at least two.
+  Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, int max_sets = 64);
+  const Tensors& next();
+  const Tensors& first() const { return sets_.front().tensors; }
+  int sets() const { return static_cast<int>(sets_.size()); }
+
+ private:
+  struct Set {
+    std::vector<Buffer> buffers;
+    Tensors tensors;
+  };
+  Buffer copy(Device& device, const void* from, std::int64_t bytes);
+
+  std::vector<Set> sets_;
+  std::vector<Buffer> constant_;  // weights and bias, shared by the sets
+  std::size_t turn_ = 0;
+};
+
+// A plan with its packed weights and workspace, run on an arena's sets in turn.
+class Runner {
+ public:
+  Runner(std::shared_ptr<const PlanImpl> plan, Arena& arena);
+  // One run on the next set of buffers, in milliseconds.
+  double time_once();
+  const PlanImpl& plan() const { return *plan_; }
+
+ private:
+  std::shared_ptr<const PlanImpl> plan_;
+  Arena& arena_;
+  std::shared_ptr<const PackedWeights> weights_;
+  Buffer workspace_;
+  RunOptions options_;
+};
+
+struct Timing {
+  double median = 0, min = 0, max = 0;  // milliseconds
+  int runs = 0;
+  bool stopped_early = false;  // it could no longer win
+};
+
+Timing summarize(std::vector<double> ms);
+
+// Runs for about budget_ms, at least three times after a warm-up; stops early once it is clear that the
+// runner does not come under best_ms.
+Timing time_runner(Runner& runner, double budget_ms, double best_ms);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_FINDER_TRIAL_HPP_
