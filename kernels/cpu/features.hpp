@@ -10,6 +10,7 @@ namespace faltung {
 // Of avx2, avx512, avx512_bf16, amx_bf16: those that the processor and the system support.
 std::vector<std::string> cpu_features();
 bool has_avx512_bf16();
+bool has_amx_bf16();
 
 }  // namespace faltung
 

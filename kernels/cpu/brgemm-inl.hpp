@@ -1,0 +1,180 @@
+// The micro-kernel of brgemm.hpp for one instruction set. Included by brgemm.cpp once for each.
+#if defined(FALTUNG_KERNELS_CPU_BRGEMM_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FALTUNG_KERNELS_CPU_BRGEMM_INL_HPP_
+#undef FALTUNG_KERNELS_CPU_BRGEMM_INL_HPP_
+#else
+#define FALTUNG_KERNELS_CPU_BRGEMM_INL_HPP_
+#endif
+
+#include <hwy/highway.h>
+
+#include <utility>
+
+#include "kernels/cpu/brgemm.hpp"
+
+#undef FALTUNG_BRGEMM_BF16
+#if HWY_TARGET == HWY_AVX3
+#define FALTUNG_BRGEMM_BF16 1
+#else
+#define FALTUNG_BRGEMM_BF16 0
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using BrgemmTag = hn::ScalableTag<float>;
+using BrgemmVec = hn::Vec<BrgemmTag>;
+inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(BrgemmTag()));
+
+// Of a tile 1, 2, 3 and 4 vectors wide: accumulators, the vectors of B and one broadcast of A fit in the
+// registers, of which AVX-512 has 32, AVX2 16.
+#if HWY_TARGET == HWY_AVX3
+inline constexpr int kMaxRows[] = {14, 14, 9, 6};
+#elif HWY_TARGET == HWY_AVX2
+inline constexpr int kMaxRows[] = {12, 6, 4, 2};
+#else
+inline constexpr int kMaxRows[] = {4, 4, 2, 1};
+#endif
+
+template <BrgemmElement kElement>
+HWY_INLINE void multiply_add(BrgemmVec a, BrgemmVec b, BrgemmVec& sum) {
+#if FALTUNG_BRGEMM_BF16
+  if constexpr (kElement == BrgemmElement::bf16_pair) {
+    // Not in Highway 1.0.3, so the instruction itself.
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "v"(a.raw));
+    return;
+  }
+#endif
+  sum = hn::MulAdd(a, b, sum);
+}
+
+// Keeps the compiler from replacing the pointer by others it finds cheaper: one for each row would not fit in
+// the registers.
+template <class T>
+HWY_INLINE void keep(T& pointer) {
+#if defined(__GNUC__)
+  asm("" : "+r"(pointer));
+#endif
+}
+
+// Row r of a group: an address as x86 has it, base + {1, 2, 4} * a multiple of the stride, of which 1, 3 and
+// 5 are kept.
+HWY_INLINE const float* a_row(const char* group, int r, std::int64_t stride, std::int64_t stride3,
+                              std::int64_t stride5) {
+  const std::int64_t offsets[] = {0, stride, 2 * stride, stride3, 4 * stride, stride5, 2 * stride3};
+  return reinterpret_cast<const float*>(group + offsets[r]);
+}
+
+// The first row's group or the second's.
+template <class T>
+HWY_INLINE T* row_of(int m, T* group0, T* group1, std::int64_t stride) {
+  return m < 7 ? group0 + m * stride : group1 + (m - 7) * stride;
+}
+
+template <BrgemmElement kElement, BrgemmRows kRows, int kM, int kVectors>
+void brgemm_tile(const BrgemmCall& call) {
+  const BrgemmTag d;
+  BrgemmVec sum[kM][kVectors];
+#pragma GCC unroll 16
+  for (int m = 0; m < kM; ++m) {
+#pragma GCC unroll 4
+    for (int n = 0; n < kVectors; ++n) sum[m][n] = hn::Zero(d);
+  }
+
+  const std::int64_t stride = 4 * call.a_row_stride, stride3 = 3 * stride, stride5 = 5 * stride;
+  const std::int64_t a_step = 4 * call.a_step, b_step = 4 * call.b_step;
+  const BrgemmSegment* const end = call.segments + call.segment_count;
+  for (const BrgemmSegment* segment = call.segments; segment != end; ++segment) {
+    const char* a0 = static_cast<const char*>(call.a0) + 4 * segment->a;
+    const char* a1 = kM > 7 ? static_cast<const char*>(call.a1) + 4 * segment->a : nullptr;
+    const char* b = static_cast<const char*>(call.b) + 4 * segment->b;
+    std::int64_t left = call.length;
+    do {
+      BrgemmVec bs[kVectors];
+#pragma GCC unroll 4
+      for (int n = 0; n < kVectors; ++n) {
+        bs[n] = hn::LoadU(d, reinterpret_cast<const float*>(b) + n * kLanes);
+      }
+#pragma GCC unroll 16
+      for (int m = 0; m < kM; ++m) {
+        const char* group = m < 7 ? a0 : a1;
+        const float* row;
+        if constexpr (kRows == BrgemmRows::contiguous) {
+          row = reinterpret_cast<const float*>(group) + m % 7;
+        } else {
+          row = a_row(group, m % 7, stride, stride3, stride5);
+        }
+        const BrgemmVec a = hn::Set(d, *row);
+#pragma GCC unroll 4
+        for (int n = 0; n < kVectors; ++n) multiply_add<kElement>(a, bs[n], sum[m][n]);
+      }
+      a0 += a_step;
+      if constexpr (kM > 7) a1 += a_step;
+      b += b_step;
+      keep(a0), keep(a1), keep(b);
+    } while (--left != 0);
+  }
+
+  // The last vector is the one that may be stored in part.
+  const auto last = hn::FirstN(d, static_cast<std::size_t>(call.columns - (kVectors - 1) * kLanes));
+  if (call.column_bias != nullptr) {
+#pragma GCC unroll 4
+    for (int n = 0; n < kVectors; ++n) {
+      const float* from = call.column_bias + n * kLanes;
+      const BrgemmVec bias = n + 1 < kVectors ? hn::LoadU(d, from) : hn::MaskedLoad(last, d, from);
+#pragma GCC unroll 16
+      for (int m = 0; m < kM; ++m) sum[m][n] = hn::Add(sum[m][n], bias);
+    }
+  }
+  if (call.row_bias != nullptr) {
+#pragma GCC unroll 16
+    for (int m = 0; m < kM; ++m) {
+      const BrgemmVec bias = hn::Set(d, call.row_bias[m]);
+#pragma GCC unroll 4
+      for (int n = 0; n < kVectors; ++n) sum[m][n] = hn::Add(sum[m][n], bias);
+    }
+  }
+  const float* const matrices[2][2] = {{call.addend0, call.addend1}, {call.residual0, call.residual1}};
+  for (const auto& matrix : matrices) {
+    if (matrix[0] == nullptr) continue;
+#pragma GCC unroll 16
+    for (int m = 0; m < kM; ++m) {
+      const float* row = row_of(m, matrix[0], matrix[1], call.c_row_stride);
+#pragma GCC unroll 4
+      for (int n = 0; n < kVectors; ++n) {
+        const float* from = row + n * kLanes;
+        const BrgemmVec v = n + 1 < kVectors ? hn::LoadU(d, from) : hn::MaskedLoad(last, d, from);
+        sum[m][n] = hn::Add(sum[m][n], v);
+      }
+    }
+  }
+  if (call.relu) {
+    const BrgemmVec zero = hn::Zero(d);
+#pragma GCC unroll 16
+    for (int m = 0; m < kM; ++m) {
+#pragma GCC unroll 4
+      for (int n = 0; n < kVectors; ++n) {
+        sum[m][n] = hn::IfThenElse(hn::Lt(sum[m][n], zero), zero, sum[m][n]);  // NaN stays
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < kM; ++m) {
+    float* row = row_of(m, call.c0, call.c1, call.c_row_stride);
+#pragma GCC unroll 4
+    for (int n = 0; n < kVectors; ++n) {
+      if (n + 1 < kVectors) {
+        hn::StoreU(sum[m][n], d, row + n * kLanes);
+      } else {
+        hn::BlendedStore(sum[m][n], last, d, row + n * kLanes);
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+#endif

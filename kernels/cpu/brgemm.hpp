@@ -1,0 +1,112 @@
+// The matrix product that the convolutions share: a batch-reduce GEMM micro-kernel.
+//
+// It computes a tile of C with its m rows and width columns in registers, and sums over a list of segments:
+//
+//   C[row][column] = sum over segments g, over i in [0, length) of
+//                    A[g.a + row * a_row_stride + i * a_step] * B[g.b + i * b_step + column]
+//
+// Rows come in two groups with a start of their own each: rows 0..6 from a0 and c0, rows 7..13 from a1 and
+// c1. Offsets, strides and steps count elements; an element of A and B is 4 bytes: a float, or a pair of bf16
+// (of reduction indices 2i and 2i + 1) whose two products are added. Nothing need be aligned.
+//
+// A segment is a filter tap, a block of channels, a transform's component: what lies contiguous (B) or at one
+// step (A). Padding is the caller's: a segment that is left out, or rows of zeros that A is pointed to.
+#ifndef FALTUNG_KERNELS_CPU_BRGEMM_HPP_
+#define FALTUNG_KERNELS_CPU_BRGEMM_HPP_
+
+#include <cstdint>
+#include <cstring>
+
+#include "src/problem/dtype.hpp"
+
+namespace faltung {
+
+struct BrgemmSegment {
+  std::int64_t a, b;
+};
+
+struct BrgemmCall {
+  const void* a0 = nullptr;       // row 0
+  const void* a1 = nullptr;       // row 7; not read with fewer than 8 rows
+  std::int64_t a_row_stride = 0;  // ignored by kernels for BrgemmRows::contiguous, where it is 1
+  std::int64_t a_step = 1;
+  const void* b = nullptr;
+  std::int64_t b_step = 0;
+  const BrgemmSegment* segments = nullptr;
+  std::int64_t segment_count = 0;  // may be 0: the sum is 0
+  std::int64_t length = 0;         // at least 1
+
+  float* c0 = nullptr;
+  float* c1 = nullptr;
+  std::int64_t c_row_stride = 0;
+  // Columns that are stored, more than (vectors - 1) * lanes and at most vectors * lanes. The others of B are
+  // read, and must be there.
+  int columns = 0;
+
+  // What is done to the sum before it is stored, in this order.
+  const float* column_bias = nullptr;  // added to each row; [columns]
+  const float* row_bias = nullptr;     // added to each column; [m]
+  const float* addend0 = nullptr;      // a matrix to add, rows as in c0 and c1; may be C itself
+  const float* addend1 = nullptr;
+  const float* residual0 = nullptr;  // another one
+  const float* residual1 = nullptr;
+  bool relu = false;
+};
+
+using BrgemmKernel = void (*)(const BrgemmCall&);
+
+enum class BrgemmElement { f32, bf16_pair };
+enum class BrgemmRows { strided, contiguous };
+
+// Columns of a tile are a number of vectors of this many floats: 16 with AVX-512, 8 with AVX2, else 4.
+int brgemm_lanes();
+// The most vectors a tile may be wide.
+inline constexpr int kBrgemmMaxVectors = 4;
+// The most rows of a tile that many vectors wide, such that it stays in registers: with AVX-512 14, 14, 9 and
+// 6; the best shapes are 14 x 2, 9 x 3 and 6 x 4 there, 6 x 2 elsewhere.
+int brgemm_max_rows(int vectors);
+// bf16_pair needs AVX512_BF16. That it is there does not make it fast: see brgemm_bf16_is_fast.
+bool brgemm_has(BrgemmElement element);
+// Whether products of bf16 pairs are faster than those of the same numbers converted to float. Cores with AMX
+// have the instruction at a quarter of the rate of fp32 multiply-adds, half the products a second.
+bool brgemm_bf16_is_fast();
+// 1 <= rows <= brgemm_max_rows(vectors), 1 <= vectors <= kBrgemmMaxVectors, brgemm_has(element).
+BrgemmKernel brgemm_kernel(BrgemmElement element, BrgemmRows a_rows, int rows, int vectors);
+
+// How many elements pack_brgemm_b writes.
+inline std::int64_t packed_brgemm_b_elements(std::int64_t length, std::int64_t columns, int width) {
+  return (columns + width - 1) / width * width * length;
+}
+
+// Packs a matrix to B's order: [column / width][i][column % width], zeros after the last column, so that a
+// kernel of width columns has b_step = width and its panel at (column / width) * length * width. value(i,
+// column) is the matrix as floats, i in [0, length).
+template <class Value>
+void pack_brgemm_b(float* to, std::int64_t length, std::int64_t columns, int width, const Value& value) {
+  for (std::int64_t first = 0; first < columns; first += width) {
+    for (std::int64_t i = 0; i < length; ++i) {
+      for (int j = 0; j < width; ++j) *to++ = first + j < columns ? value(i, first + j) : 0.0f;
+    }
+  }
+}
+
+// The same with pairs: i in [0, length) packs value(2i, .) and value(2i + 1, .), which are rounded to bf16 if
+// they are not bf16 numbers already.
+template <class Value>
+void pack_brgemm_b_pairs(std::uint32_t* to, std::int64_t length, std::int64_t columns, int width,
+                         const Value& value) {
+  for (std::int64_t first = 0; first < columns; first += width) {
+    for (std::int64_t i = 0; i < length; ++i) {
+      for (int j = 0; j < width; ++j) {
+        const bool inside = first + j < columns;
+        const std::uint32_t low = float_to_bf16(inside ? value(2 * i, first + j) : 0.0f);
+        const std::uint32_t high = float_to_bf16(inside ? value(2 * i + 1, first + j) : 0.0f);
+        *to++ = low | high << 16;
+      }
+    }
+  }
+}
+
+}  // namespace faltung
+
+#endif  // FALTUNG_KERNELS_CPU_BRGEMM_HPP_

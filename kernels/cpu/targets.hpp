@@ -1,0 +1,10 @@
+// Which instruction sets the CPU kernels are compiled for. To be included before any Highway header, in every
+// file that includes one: they must all agree.
+#ifndef FALTUNG_KERNELS_CPU_TARGETS_HPP_
+#define FALTUNG_KERNELS_CPU_TARGETS_HPP_
+
+// What is left on x86: the baseline, AVX2 with FMA, and AVX-512. The others differ from these in nothing that
+// a convolution uses, and each would add its time to every compilation.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+
+#endif  // FALTUNG_KERNELS_CPU_TARGETS_HPP_
