@@ -1,0 +1,148 @@
+/* faltung: a convolution engine. The C interface (C99); faltung.hpp is the C++ one, and says more.
+ *
+ * Every function that can fail returns a status; faltung_last_error() then has one line that says what was
+ * wrong, where, and what would be right. No exception leaves the library. NULL is accepted by every
+ * *_destroy. */
+#ifndef FALTUNG_FALTUNG_H_
+#define FALTUNG_FALTUNG_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef FALTUNG_API
+#define FALTUNG_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum faltung_status {
+  FALTUNG_OK = 0,
+  FALTUNG_BAD_PROBLEM = 1,   /* sizes, text or options that make no sense */
+  FALTUNG_UNSUPPORTED = 2,   /* nothing allowed can compute it */
+  FALTUNG_BAD_FILE = 3,      /* a file that cannot be read, written or parsed */
+  FALTUNG_OUT_OF_MEMORY = 4, /* on the device or on the host */
+  FALTUNG_DEVICE_ERROR = 5,  /* the device or its driver failed */
+  FALTUNG_INTERNAL = 6       /* a defect of faltung's own */
+} faltung_status;
+
+/* The last failure on this thread; "" if there was none. Valid until the thread's next call of faltung. */
+FALTUNG_API const char* faltung_last_error(void);
+/* e.g. "0.1.0" */
+FALTUNG_API const char* faltung_version(void);
+
+/* ---------------------------------------------------------------------------------------------- problem */
+
+/* A problem is its text, e.g. "fwd:n4c64h32w32k64r3s3:pad1:f32:nchw:bias:relu"; a `MIOpenDriver conv` line or
+ * a benchdnn problem string are read too. */
+typedef struct faltung_problem faltung_problem;
+
+FALTUNG_API faltung_status faltung_problem_create(const char* text, faltung_problem** problem);
+FALTUNG_API void faltung_problem_destroy(faltung_problem* problem);
+/* The canonical text; lives as long as the problem. */
+FALTUNG_API const char* faltung_problem_text(const faltung_problem* problem);
+
+typedef enum faltung_tensor {
+  FALTUNG_X = 0,       /* n c h w */
+  FALTUNG_W = 1,       /* the filter: k, c/groups, r, s */
+  FALTUNG_Y = 2,       /* n k, and the output's height and width after pooling, if there is any */
+  FALTUNG_BIAS = 3,    /* 1 k 1 1 */
+  FALTUNG_RESIDUAL = 4 /* n k p q, before pooling */
+} faltung_tensor;
+
+/* The tensor's sizes in the letters' order above, whatever the layout in memory. */
+FALTUNG_API faltung_status faltung_problem_sizes(const faltung_problem* problem, faltung_tensor tensor,
+                                                 int64_t sizes[4]);
+/* The tensor's size in memory; 0 if problem is NULL. */
+FALTUNG_API size_t faltung_problem_bytes(const faltung_problem* problem, faltung_tensor tensor);
+
+/* ----------------------------------------------------------------------------------------------- engine */
+
+/* The store, the devices and the algorithms behind one handle; may be used from many threads. */
+typedef struct faltung_engine faltung_engine;
+
+/* store: a directory; NULL or "" for $FALTUNG_STORE, else $XDG_CACHE_HOME/faltung, else ~/.cache/faltung. */
+FALTUNG_API faltung_status faltung_engine_create(const char* store, faltung_engine** engine);
+FALTUNG_API void faltung_engine_destroy(faltung_engine* engine);
+
+/* What a caller wants of a choice. Begin with faltung_request_default(). */
+typedef struct faltung_request {
+  const char* device;     /* "cpu" */
+  int threads;            /* CPU; 0: every processor this process may use */
+  size_t workspace_limit; /* bytes; SIZE_MAX: none */
+  int deterministic;      /* not 0: the same bits from every run of a plan */
+  const char* only;       /* kernel-name patterns (* and ?) separated by commas; NULL or "" allows all */
+  const char* skip;       /* kernel-name patterns never to use; NULL or "" skips none */
+  double budget_ms;       /* of faltung_find */
+} faltung_request;
+
+FALTUNG_API faltung_request faltung_request_default(void);
+
+/* Measures within the budget, verifies what may win, and stores the result. text receives one line for each
+ * kernel, best first; free it with faltung_text_destroy. request and text may be NULL. */
+FALTUNG_API faltung_status faltung_find(faltung_engine* engine, const faltung_problem* problem,
+                                        const faltung_request* request, char** text);
+/* One line for each algorithm: chosen, slower by how much, or why not. Measures nothing. request may be NULL.
+ */
+FALTUNG_API faltung_status faltung_explain(faltung_engine* engine, const faltung_problem* problem,
+                                           const faltung_request* request, char** text);
+FALTUNG_API void faltung_text_destroy(char* text);
+
+/* ------------------------------------------------------------------------------------------------- plan */
+
+/* A chosen kernel, ready to run many times, from many threads at once if each brings its own workspace. May
+ * outlive its engine. */
+typedef struct faltung_plan faltung_plan;
+
+/* request may be NULL. */
+FALTUNG_API faltung_status faltung_plan_create(faltung_engine* engine, const faltung_problem* problem,
+                                               const faltung_request* request, faltung_plan** plan);
+FALTUNG_API void faltung_plan_destroy(faltung_plan* plan);
+/* The kernel's name; lives as long as the plan. */
+FALTUNG_API const char* faltung_plan_kernel(const faltung_plan* plan);
+/* What faltung_run needs beside the tensors; weights_are_packed: whether it will be given packed weights. */
+FALTUNG_API size_t faltung_plan_workspace_bytes(const faltung_plan* plan, int weights_are_packed);
+
+/* Weights in the order the plan's kernel reads them, packed once; may be used from many threads. */
+typedef struct faltung_weights faltung_weights;
+
+FALTUNG_API faltung_status faltung_pack_weights(const faltung_plan* plan, const void* w,
+                                                faltung_weights** weights);
+FALTUNG_API void faltung_weights_destroy(faltung_weights* weights);
+
+/* Device pointers. Which are read and which written follows from the direction:
+ *   fwd    reads x, w (bias, residual); writes y
+ *   bwd_d  reads y (the output's gradient), w; writes x (the input's gradient)
+ *   bwd_w  reads x, y (the output's gradient); writes w (the weights' gradient) */
+typedef struct faltung_tensors {
+  void* x;
+  void* w;
+  void* y;
+  const void* bias;
+  const void* residual;
+} faltung_tensors;
+
+/* The caller's threads in place of faltung's own: calls body(0, argument) ... body(count - 1, argument), each
+ * once, possibly at the same time, and returns when all have returned. */
+typedef void (*faltung_parallel_for)(void* context, int count, void (*body)(int index, void* argument),
+                                     void* argument);
+
+/* Zero-initialise what is not used. */
+typedef struct faltung_run_options {
+  void* workspace;                   /* at least faltung_plan_workspace_bytes */
+  const faltung_weights* weights;    /* packed; then w is not read */
+  faltung_parallel_for parallel_for; /* CPU; NULL for faltung's own threads */
+  void* parallel_for_context;
+  void* stream; /* GPU: the caller's stream or queue */
+} faltung_run_options;
+
+/* options may be NULL if the plan needs no workspace. */
+FALTUNG_API faltung_status faltung_run(const faltung_plan* plan, const faltung_tensors* tensors,
+                                       const faltung_run_options* options);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FALTUNG_FALTUNG_H_ */

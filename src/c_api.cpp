@@ -1,0 +1,289 @@
+// The C interface: each function calls the C++ one, and turns what it throws into a status and a message.
+#include "faltung/faltung.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "faltung/faltung.hpp"
+#include "src/problem/problem.hpp"
+#include "src/problem/text.hpp"
+
+struct faltung_problem {
+  faltung::Problem problem;
+  std::string text;
+};
+struct faltung_engine {
+  faltung::Engine engine;
+};
+struct faltung_plan {
+  faltung::Plan plan;
+};
+struct faltung_weights {
+  std::shared_ptr<const faltung::PackedWeights> packed;
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+faltung_status fail(faltung_status status, const char* message) noexcept {
+  try {
+    last_error = message;
+  } catch (...) {  // no memory for the message
+    last_error.clear();
+  }
+  return status;
+}
+
+static_assert(static_cast<int>(faltung::Status::internal) == FALTUNG_INTERNAL,
+              "Status has the same values in both languages");
+
+// Calls body, which may throw; no exception passes.
+template <class Body>
+faltung_status guarded(Body&& body) noexcept {
+  try {
+    body();
+    return FALTUNG_OK;
+  } catch (const faltung::Error& error) {
+    return fail(static_cast<faltung_status>(error.status()), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(FALTUNG_OUT_OF_MEMORY, "out of memory on the host");
+  } catch (const std::exception& error) {
+    return fail(FALTUNG_INTERNAL, error.what());
+  } catch (...) {
+    return fail(FALTUNG_INTERNAL, "an exception of unknown type");
+  }
+}
+
+// what: the function and its argument.
+void need(const void* pointer, const char* what) {
+  if (pointer == nullptr) throw faltung::Error(faltung::Status::bad_problem, std::string(what) + " is NULL");
+}
+
+std::vector<std::string> patterns(const char* text) {
+  std::vector<std::string> all;
+  if (text == nullptr) return all;
+  for (const std::string& part : faltung::split(text, ',')) {
+    if (const std::string_view pattern = faltung::trim(part); !pattern.empty()) all.emplace_back(pattern);
+  }
+  return all;
+}
+
+faltung::Request request_of(const faltung_request* request) {
+  faltung::Request out;
+  if (request == nullptr) return out;
+  if (request->device != nullptr) out.device = request->device;
+  out.threads = request->threads;
+  out.workspace_limit = request->workspace_limit;
+  out.deterministic = request->deterministic != 0;
+  out.only = patterns(request->only);
+  out.skip = patterns(request->skip);
+  out.budget_ms = request->budget_ms;
+  return out;
+}
+
+// One line for each trial.
+std::string text_of(const faltung::Choice& choice) {
+  std::string text;
+  for (const faltung::Trial& trial : choice.trials) {
+    char times[96] = "";
+    if (trial.ms > 0) {
+      std::snprintf(times, sizeof times, "  %.4g ms", trial.ms);
+    } else if (trial.predicted_ms > 0) {
+      std::snprintf(times, sizeof times, "  predicted %.4g ms", trial.predicted_ms);
+    }
+    text += trial.kernel + "  " + trial.verdict + times;
+    if (!trial.why.empty()) text += "  " + trial.why;
+    text += '\n';
+  }
+  return text;
+}
+
+char* copy_text(const std::string& text) {
+  auto copy = std::make_unique<char[]>(text.size() + 1);
+  std::memcpy(copy.get(), text.c_str(), text.size() + 1);
+  return copy.release();
+}
+
+faltung::TensorShape shape_of(const faltung::Problem& problem, faltung_tensor tensor) {
+  switch (tensor) {
+    case FALTUNG_X:
+      return faltung::x_shape(problem);
+    case FALTUNG_W:
+      return faltung::w_shape(problem);
+    case FALTUNG_Y:
+      return faltung::y_shape(problem);
+    case FALTUNG_BIAS:
+      return faltung::make_shape(problem.layout, 1, problem.k, 1, 1);
+    case FALTUNG_RESIDUAL:
+      return faltung::conv_shape(problem);
+  }
+  throw faltung::Error(faltung::Status::bad_problem, "no tensor " + std::to_string(static_cast<int>(tensor)) +
+                                                         "; they are FALTUNG_X to FALTUNG_RESIDUAL");
+}
+
+// The caller's callback as a ParallelFor. An exception must not cross the callback's C frames: the first one
+// waits here until the callback has returned.
+faltung::ParallelFor callers_parallel_for(faltung_parallel_for parallel_for, void* context) {
+  return [parallel_for, context](int count, const std::function<void(int)>& body) {
+    struct Call {
+      const std::function<void(int)>& body;
+      std::atomic_flag failed = ATOMIC_FLAG_INIT;
+      std::exception_ptr error;
+    } call{body, ATOMIC_FLAG_INIT, nullptr};
+    parallel_for(
+        context, count,
+        [](int index, void* argument) {
+          Call& call = *static_cast<Call*>(argument);
+          try {
+            call.body(index);
+          } catch (...) {
+            if (!call.failed.test_and_set()) call.error = std::current_exception();
+          }
+        },
+        &call);
+    if (call.error) std::rethrow_exception(call.error);
+  };
+}
+
+}  // namespace
+
+const char* faltung_last_error(void) { return last_error.c_str(); }
+
+const char* faltung_version(void) {
+  static const std::string version = faltung::version();
+  return version.c_str();
+}
+
+faltung_status faltung_problem_create(const char* text, faltung_problem** problem) {
+  return guarded([&] {
+    need(problem, "faltung_problem_create: problem");
+    *problem = nullptr;
+    need(text, "faltung_problem_create: text");
+    const faltung::Problem parsed = faltung::parse_problem(text);
+    *problem = new faltung_problem{parsed, faltung::to_string(parsed)};
+  });
+}
+
+void faltung_problem_destroy(faltung_problem* problem) { delete problem; }
+
+const char* faltung_problem_text(const faltung_problem* problem) {
+  return problem == nullptr ? "" : problem->text.c_str();
+}
+
+faltung_status faltung_problem_sizes(const faltung_problem* problem, faltung_tensor tensor,
+                                     int64_t sizes[4]) {
+  return guarded([&] {
+    need(problem, "faltung_problem_sizes: problem");
+    need(sizes, "faltung_problem_sizes: sizes");
+    const faltung::TensorShape shape = shape_of(problem->problem, tensor);
+    sizes[0] = shape.n;
+    sizes[1] = shape.c;
+    sizes[2] = shape.h;
+    sizes[3] = shape.w;
+  });
+}
+
+size_t faltung_problem_bytes(const faltung_problem* problem, faltung_tensor tensor) {
+  size_t bytes = 0;
+  guarded([&] {
+    need(problem, "faltung_problem_bytes: problem");
+    bytes = static_cast<size_t>(faltung::bytes_of(problem->problem, shape_of(problem->problem, tensor)));
+  });
+  return bytes;
+}
+
+faltung_status faltung_engine_create(const char* store, faltung_engine** engine) {
+  return guarded([&] {
+    need(engine, "faltung_engine_create: engine");
+    *engine = nullptr;
+    *engine = new faltung_engine{faltung::Engine(store == nullptr ? "" : store)};
+  });
+}
+
+void faltung_engine_destroy(faltung_engine* engine) { delete engine; }
+
+faltung_request faltung_request_default(void) {
+  const faltung::Request defaults;
+  return {"cpu",   defaults.threads, defaults.workspace_limit, defaults.deterministic ? 1 : 0,
+          nullptr, nullptr,          defaults.budget_ms};
+}
+
+faltung_status faltung_find(faltung_engine* engine, const faltung_problem* problem,
+                            const faltung_request* request, char** text) {
+  return guarded([&] {
+    if (text != nullptr) *text = nullptr;
+    need(engine, "faltung_find: engine");
+    need(problem, "faltung_find: problem");
+    const faltung::Choice choice = engine->engine.find(problem->problem, request_of(request));
+    if (text != nullptr) *text = copy_text(text_of(choice));
+  });
+}
+
+faltung_status faltung_explain(faltung_engine* engine, const faltung_problem* problem,
+                               const faltung_request* request, char** text) {
+  return guarded([&] {
+    need(text, "faltung_explain: text");
+    *text = nullptr;
+    need(engine, "faltung_explain: engine");
+    need(problem, "faltung_explain: problem");
+    *text = copy_text(text_of(engine->engine.explain(problem->problem, request_of(request))));
+  });
+}
+
+void faltung_text_destroy(char* text) { delete[] text; }
+
+faltung_status faltung_plan_create(faltung_engine* engine, const faltung_problem* problem,
+                                   const faltung_request* request, faltung_plan** plan) {
+  return guarded([&] {
+    need(plan, "faltung_plan_create: plan");
+    *plan = nullptr;
+    need(engine, "faltung_plan_create: engine");
+    need(problem, "faltung_plan_create: problem");
+    *plan = new faltung_plan{engine->engine.plan(problem->problem, request_of(request))};
+  });
+}
+
+void faltung_plan_destroy(faltung_plan* plan) { delete plan; }
+
+const char* faltung_plan_kernel(const faltung_plan* plan) {
+  return plan == nullptr ? "" : plan->plan.kernel().c_str();
+}
+
+size_t faltung_plan_workspace_bytes(const faltung_plan* plan, int weights_are_packed) {
+  return plan == nullptr ? 0 : plan->plan.workspace_bytes(weights_are_packed != 0);
+}
+
+faltung_status faltung_pack_weights(const faltung_plan* plan, const void* w, faltung_weights** weights) {
+  return guarded([&] {
+    need(weights, "faltung_pack_weights: weights");
+    *weights = nullptr;
+    need(plan, "faltung_pack_weights: plan");
+    *weights = new faltung_weights{plan->plan.pack_weights(w)};
+  });
+}
+
+void faltung_weights_destroy(faltung_weights* weights) { delete weights; }
+
+faltung_status faltung_run(const faltung_plan* plan, const faltung_tensors* tensors,
+                           const faltung_run_options* options) {
+  return guarded([&] {
+    need(plan, "faltung_run: plan");
+    need(tensors, "faltung_run: tensors");
+    faltung::RunOptions run;
+    if (options != nullptr) {
+      run.workspace = options->workspace;
+      run.weights = options->weights == nullptr ? nullptr : options->weights->packed.get();
+      if (options->parallel_for != nullptr) {
+        run.parallel_for = callers_parallel_for(options->parallel_for, options->parallel_for_context);
+      }
+      run.stream = options->stream;
+    }
+    plan->plan.run({tensors->x, tensors->w, tensors->y, tensors->bias, tensors->residual}, run);
+  });
+}
