@@ -259,6 +259,10 @@ size_t faltung_plan_workspace_bytes(const faltung_plan* plan, int weights_are_pa
   return plan == nullptr ? 0 : plan->plan.workspace_bytes(weights_are_packed != 0);
 }
 
+size_t faltung_plan_packed_weights_bytes(const faltung_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan.packed_weights_bytes();
+}
+
 faltung_status faltung_pack_weights(const faltung_plan* plan, const void* w, faltung_weights** weights) {
   return guarded([&] {
     need(weights, "faltung_pack_weights: weights");

@@ -40,11 +40,9 @@ int main(void) {
   tensors.y = y;
   tensors.bias = bias;
 
-  /* Constant weights are packed once; then w is not read any more. */
+  /* Constant weights are packed once into the kernel's own order. */
   faltung_weights* weights;
   check(faltung_pack_weights(plan, tensors.w, &weights));
-  free(tensors.w);
-  tensors.w = NULL;
 
   faltung_run_options options = {NULL, NULL, NULL, NULL, NULL};
   options.weights = weights;
@@ -59,6 +57,7 @@ int main(void) {
 
   free(options.workspace);
   free(tensors.x);
+  free(tensors.w);
   free(bias);
   free(y);
   faltung_weights_destroy(weights);

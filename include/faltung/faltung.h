@@ -104,6 +104,9 @@ FALTUNG_API const char* faltung_plan_kernel(const faltung_plan* plan);
 /* What faltung_run needs beside the tensors; weights_are_packed: whether it will be given packed weights. */
 FALTUNG_API size_t faltung_plan_workspace_bytes(const faltung_plan* plan, int weights_are_packed);
 
+/* What packed weights take; 0: the kernel reads the weights as they are, and packing changes nothing. */
+FALTUNG_API size_t faltung_plan_packed_weights_bytes(const faltung_plan* plan);
+
 /* Weights in the order the plan's kernel reads them, packed once; may be used from many threads. */
 typedef struct faltung_weights faltung_weights;
 
@@ -131,7 +134,7 @@ typedef void (*faltung_parallel_for)(void* context, int count, void (*body)(int 
 /* Zero-initialise what is not used. */
 typedef struct faltung_run_options {
   void* workspace;                   /* at least faltung_plan_workspace_bytes */
-  const faltung_weights* weights;    /* packed; then w is not read */
+  const faltung_weights* weights;    /* packed; then w is read only if packed_weights_bytes is 0 */
   faltung_parallel_for parallel_for; /* CPU; NULL for faltung's own threads */
   void* parallel_for_context;
   void* stream; /* GPU: the caller's stream or queue */

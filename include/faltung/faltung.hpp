@@ -145,7 +145,8 @@ class PackedWeights;
 
 struct RunOptions {
   void* workspace = nullptr;               // at least Plan::workspace_bytes(weights are packed)
-  const PackedWeights* weights = nullptr;  // from Plan::pack_weights; then Tensors::w is not read
+  const PackedWeights* weights = nullptr;  // from Plan::pack_weights; then Tensors::w is read only if
+                                           // Plan::packed_weights_bytes() is 0
   ParallelFor parallel_for;                // CPU: in place of faltung's own threads
   void* stream = nullptr;                  // GPU: the caller's stream or queue
 };
@@ -183,9 +184,9 @@ struct Trial {
   double error_over_bound = -1;  // worst element, in units of its bound; -1 if not verified
   double compile_ms = 0;
   std::size_t workspace_bytes = 0;
-  double error_growth = 0;       // the bound on the error, in units of 2^-24 times the sum of |products|
-  std::string bound_by;    // bytes, arithmetic or latency
-  double ceiling_pct = 0;  // share of the roofline, from ms if measured, else predicted
+  double error_growth = 0;  // the bound on the error, in units of 2^-24 times the sum of |products|
+  std::string bound_by;     // bytes, arithmetic or latency
+  double ceiling_pct = 0;   // share of the roofline, from ms if measured, else predicted
 };
 
 struct Choice {

@@ -1,0 +1,138 @@
+// The C interface: used from C99, and what it says when it is used wrongly.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "faltung/faltung.h"
+#include "tests/scratch.hpp"
+
+extern "C" int c_api_c99(const char* store);
+
+namespace {
+
+using testing::HasSubstr;
+
+class CApi : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(faltung_engine_create(scratch_.path().c_str(), &engine_), FALTUNG_OK);
+    ASSERT_EQ(faltung_problem_create("fwd:n1c2h4w4k2r3s3:pad1", &problem_), FALTUNG_OK);
+  }
+  void TearDown() override {
+    faltung_problem_destroy(problem_);
+    faltung_engine_destroy(engine_);
+  }
+  faltung::Scratch scratch_;
+  faltung_engine* engine_ = nullptr;
+  faltung_problem* problem_ = nullptr;
+};
+
+TEST_F(CApi, WorksFromC99) { EXPECT_EQ(c_api_c99(scratch_.path().c_str()), 0) << faltung_last_error(); }
+
+TEST_F(CApi, AProblemThatMakesNoSenseIsAStatusAndAMessage) {
+  faltung_problem* problem = problem_;
+  EXPECT_EQ(faltung_problem_create("fwd:n1c3h8w8k4r3s3:g2", &problem), FALTUNG_BAD_PROBLEM);
+  EXPECT_EQ(problem, nullptr);
+  EXPECT_THAT(faltung_last_error(), HasSubstr("groups = 2 does not divide c = 3"));
+}
+
+TEST_F(CApi, NullArgumentsAreNamed) {
+  faltung_problem* problem = nullptr;
+  EXPECT_EQ(faltung_problem_create(nullptr, &problem), FALTUNG_BAD_PROBLEM);
+  EXPECT_STREQ(faltung_last_error(), "faltung_problem_create: text is NULL");
+  EXPECT_EQ(faltung_problem_create("fwd:n1", nullptr), FALTUNG_BAD_PROBLEM);
+  EXPECT_EQ(faltung_engine_create(nullptr, nullptr), FALTUNG_BAD_PROBLEM);
+  EXPECT_EQ(faltung_find(nullptr, problem_, nullptr, nullptr), FALTUNG_BAD_PROBLEM);
+  EXPECT_EQ(faltung_explain(engine_, problem_, nullptr, nullptr), FALTUNG_BAD_PROBLEM);
+  EXPECT_EQ(faltung_pack_weights(nullptr, nullptr, nullptr), FALTUNG_BAD_PROBLEM);
+  EXPECT_EQ(faltung_run(nullptr, nullptr, nullptr), FALTUNG_BAD_PROBLEM);
+  faltung_plan* plan = nullptr;
+  EXPECT_EQ(faltung_plan_create(engine_, nullptr, nullptr, &plan), FALTUNG_BAD_PROBLEM);
+  EXPECT_STREQ(faltung_last_error(), "faltung_plan_create: problem is NULL");
+  EXPECT_STREQ(faltung_problem_text(nullptr), "");
+  EXPECT_STREQ(faltung_plan_kernel(nullptr), "");
+  EXPECT_EQ(faltung_problem_bytes(nullptr, FALTUNG_X), 0u);
+  EXPECT_EQ(faltung_plan_workspace_bytes(nullptr, 0), 0u);
+  EXPECT_EQ(faltung_plan_packed_weights_bytes(nullptr), 0u);
+  faltung_problem_destroy(nullptr);
+  faltung_engine_destroy(nullptr);
+  faltung_plan_destroy(nullptr);
+  faltung_weights_destroy(nullptr);
+  faltung_text_destroy(nullptr);
+}
+
+TEST_F(CApi, AnUnknownTensorIsAStatus) {
+  int64_t sizes[4];
+  EXPECT_EQ(faltung_problem_sizes(problem_, static_cast<faltung_tensor>(7), sizes), FALTUNG_BAD_PROBLEM);
+  EXPECT_THAT(faltung_last_error(), HasSubstr("no tensor 7"));
+}
+
+TEST_F(CApi, APatternForcesAKernelAndOneThatForbidsAllIsUnsupported) {
+  faltung_request request = faltung_request_default();
+  request.threads = 1;
+  request.only = "reference*, nothing*";
+  faltung_plan* plan = nullptr;
+  ASSERT_EQ(faltung_plan_create(engine_, problem_, &request, &plan), FALTUNG_OK) << faltung_last_error();
+  EXPECT_STREQ(faltung_plan_kernel(plan), "reference_cpu/plain");
+  faltung_plan_destroy(plan);
+  request.skip = "*";
+  EXPECT_NE(faltung_plan_create(engine_, problem_, &request, &plan), FALTUNG_OK);
+  EXPECT_EQ(plan, nullptr);
+  EXPECT_STRNE(faltung_last_error(), "");
+}
+
+TEST_F(CApi, AnUnknownDeviceIsAStatus) {
+  faltung_request request = faltung_request_default();
+  request.device = "abacus:0";
+  faltung_plan* plan = nullptr;
+  EXPECT_EQ(faltung_plan_create(engine_, problem_, &request, &plan), FALTUNG_BAD_PROBLEM);
+  EXPECT_THAT(faltung_last_error(), HasSubstr("abacus:0"));
+}
+
+TEST_F(CApi, AMissingTensorIsAStatus) {
+  faltung_plan* plan = nullptr;
+  ASSERT_EQ(faltung_plan_create(engine_, problem_, nullptr, &plan), FALTUNG_OK) << faltung_last_error();
+  const faltung_tensors none{};
+  std::vector<char> workspace(faltung_plan_workspace_bytes(plan, 0) + 1);
+  faltung_run_options options{};
+  options.workspace = workspace.data();
+  EXPECT_EQ(faltung_run(plan, &none, &options), FALTUNG_BAD_PROBLEM);
+  EXPECT_THAT(faltung_last_error(), HasSubstr("tensor x is null"));
+  faltung_plan_destroy(plan);
+}
+
+TEST_F(CApi, APlanOutlivesItsEngine) {
+  faltung_plan* plan = nullptr;
+  ASSERT_EQ(faltung_plan_create(engine_, problem_, nullptr, &plan), FALTUNG_OK) << faltung_last_error();
+  faltung_engine_destroy(engine_);
+  engine_ = nullptr;
+  std::vector<float> x(32, 1), w(36, 1), y(32, -1);
+  const faltung_tensors tensors{x.data(), w.data(), y.data(), nullptr, nullptr};
+  std::vector<char> workspace(faltung_plan_workspace_bytes(plan, 0) + 1);
+  faltung_run_options options{};
+  options.workspace = workspace.data();
+  ASSERT_EQ(faltung_run(plan, &tensors, &options), FALTUNG_OK) << faltung_last_error();
+  EXPECT_FLOAT_EQ(y[0], 8);  // 2 channels × 4 taps
+  faltung_plan_destroy(plan);
+}
+
+TEST_F(CApi, MessagesBelongToTheirThread) {
+  faltung_problem* problem = nullptr;
+  ASSERT_NE(faltung_problem_create("fwd:n0", &problem), FALTUNG_OK);
+  const std::string mine = faltung_last_error();
+  std::string before, after;
+  std::thread([&] {
+    before = faltung_last_error();
+    faltung_problem* other = nullptr;
+    faltung_problem_create("fwd:n1c1h1w1k1r2s2", &other);
+    after = faltung_last_error();
+  }).join();
+  EXPECT_EQ(before, "");
+  EXPECT_THAT(after, HasSubstr("larger than the padded input"));
+  EXPECT_EQ(faltung_last_error(), mine);
+}
+
+}  // namespace
