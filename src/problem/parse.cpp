@@ -1,6 +1,12 @@
-#include <charconv>
-#include <functional>
+// The canonical string, and which notation a text is in.
+#include "src/problem/parse.hpp"
 
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <set>
+
+#include "src/problem/cursor.hpp"
 #include "src/problem/problem.hpp"
 #include "src/problem/text.hpp"
 
@@ -9,35 +15,36 @@ namespace {
 
 using i64 = std::int64_t;
 
-[[noreturn]] void bad(std::string_view text, const std::string& message) {
-  throw Error(Status::bad_problem, "problem '" + std::string(text) + "': " + message);
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
 }
 
-// Reads `<letter><number>` pairs and the like from the front of a field.
-class Cursor {
- public:
-  Cursor(std::string_view whole, std::string_view field) : whole_(whole), field_(field), rest_(field) {}
-  bool done() const { return rest_.empty(); }
-  bool skip(std::string_view prefix) {
-    if (!rest_.starts_with(prefix)) return false;
-    rest_.remove_prefix(prefix.size());
-    return true;
-  }
-  i64 number() {
-    i64 value = 0;
-    const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-    if (error == std::errc::result_out_of_range) fail("a number that is out of range");
-    if (error != std::errc()) fail("no number where one belongs");
-    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-    return value;
-  }
-  [[noreturn]] void fail(const std::string& what) const {
-    bad(whole_, "field '" + std::string(field_) + "' has " + what);
-  }
+template <class Enum>
+std::vector<std::string> names(Enum last) {
+  std::vector<std::string> out;
+  for (int i = 0; i <= static_cast<int>(last); ++i) out.push_back(name(static_cast<Enum>(i)));
+  return out;
+}
 
- private:
-  std::string_view whole_, field_, rest_;
-};
+template <class Enum>
+bool named(std::string_view text, Enum last, Enum& value) {
+  const std::vector<std::string> all = names(last);
+  const auto found = std::find(all.begin(), all.end(), lower(text));
+  if (found == all.end()) return false;
+  value = static_cast<Enum>(found - all.begin());
+  return true;
+}
+
+template <class Enum>
+Enum parse_name(const char* what, std::string_view text, Enum last) {
+  Enum value{};
+  if (named(text, last, value)) return value;
+  const std::vector<std::string> all = names(last);
+  throw Error(Status::bad_problem, std::string("unknown ") + what + " " + quoted(text) + "; the nearest is " +
+                                       nearest(lower(text), all) + ", it can be " + join_or(all));
+}
 
 // "2" or "2x3"
 void pair(Cursor& cursor, i64& first, i64& second) {
@@ -52,25 +59,10 @@ void padding(Cursor& cursor, i64& top, i64& bottom, i64& left, i64& right) {
     left = right = cursor.number();
   } else if (cursor.skip(".")) {
     bottom = cursor.number();
-    if (!cursor.skip(".")) cursor.fail("two paddings; give pad1, pad1x2 or pad0.1.0.1");
+    if (!cursor.skip(".")) cursor.fail("two paddings; give one, as 1x2 or as 0.1.0.1");
     left = cursor.number();
-    if (!cursor.skip(".")) cursor.fail("three paddings; give pad1, pad1x2 or pad0.1.0.1");
+    if (!cursor.skip(".")) cursor.fail("three paddings; give one, as 1x2 or as 0.1.0.1");
     right = cursor.number();
-  }
-}
-
-void sizes(Cursor cursor, Problem& p) {
-  const std::pair<const char*, i64*> letters[] = {{"n", &p.n}, {"c", &p.c}, {"h", &p.h}, {"w", &p.w},
-                                                  {"k", &p.k}, {"r", &p.r}, {"s", &p.s}};
-  while (!cursor.done()) {
-    bool found = false;
-    for (const auto& [letter, value] : letters) {
-      if (!found && cursor.skip(letter)) {
-        *value = cursor.number();
-        found = true;
-      }
-    }
-    if (!found) cursor.fail("an unknown size; the letters are n c h w k r s");
   }
 }
 
@@ -83,67 +75,161 @@ void pool(Cursor& cursor, PoolKind kind, Pool& pool) {
   if (cursor.skip("p")) padding(cursor, pool.pad_top, pool.pad_bottom, pool.pad_left, pool.pad_right);
 }
 
-template <class Enum>
-bool named(std::string_view field, Enum last, Enum& value) {
-  for (int i = 0; i <= static_cast<int>(last); ++i) {
-    if (field == name(static_cast<Enum>(i))) {
-      value = static_cast<Enum>(i);
-      return true;
+float slope(Cursor& cursor) {
+  const std::string_view text = cursor.rest();
+  float value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end + 1 != text.data() + text.size() || *end != ')' || !std::isfinite(value)) {
+    cursor.fail("a slope that is no finite number; write leaky_relu(0.01)");
+  }
+  return value;
+}
+
+// Fields separated by colons, each at most once.
+class Canonical {
+ public:
+  explicit Canonical(std::string_view text) : text_(text) {}
+
+  Problem problem() {
+    for (const std::string& field : split(text_, ':')) read(field);
+    for (const char letter : std::string_view("nchwkrs")) {
+      if (!seen_.contains(std::string("size ") + letter)) {
+        bad_problem(text_,
+                    std::string("size ") + letter + " is missing; the sizes are given as n1c64h56w56k64r3s3");
+      }
+    }
+    if (!seen_.contains("math class")) p_.math = default_math(p_.dtype);
+    return p_;
+  }
+
+  Epilogue epilogue() {
+    for (const std::string& field : split(text_, ':')) {
+      if (!epilogue_field(field)) unknown(field, epilogue_words());
+    }
+    return p_.epilogue;
+  }
+
+ private:
+  void once(const std::string& what) {
+    if (!seen_.insert(what).second) bad_problem(text_, what + " is given twice");
+  }
+
+  void read(const std::string& field) {
+    Cursor cursor(text_, field);
+    if (named(field, Direction::backward_weights, p_.direction)) {
+      once("direction");
+    } else if (named(field, DType::bf16, p_.dtype)) {
+      once("dtype");
+    } else if (named(field, Layout::nhwc, p_.layout)) {
+      once("layout");
+    } else if (cursor.skip("math=")) {
+      once("math class");
+      if (!named(cursor.rest(), Math::fast, p_.math)) {
+        cursor.fail("an unknown math class; the nearest is " + nearest(cursor.rest(), names(Math::fast)));
+      }
+    } else if (cursor.skip_before_number("st")) {
+      once("stride");
+      pair(cursor, p_.stride_h, p_.stride_w);
+      cursor.finish();
+    } else if (cursor.skip_before_number("pad")) {
+      once("padding");
+      padding(cursor, p_.pad_top, p_.pad_bottom, p_.pad_left, p_.pad_right);
+      cursor.finish();
+    } else if (cursor.skip_before_number("dil")) {
+      once("dilation");
+      pair(cursor, p_.dilation_h, p_.dilation_w);
+      cursor.finish();
+    } else if (cursor.skip_before_number("g")) {
+      once("groups");
+      p_.groups = cursor.number();
+      cursor.finish();
+    } else if (!epilogue_field(field) && !sizes(cursor)) {
+      std::vector<std::string> words = epilogue_words();
+      for (const auto& more : {names(Direction::backward_weights),
+                               names(DType::bf16),
+                               names(Layout::nhwc),
+                               {"math=f32", "math=tf32", "math=fast", "st1", "pad1", "dil1", "g1"}}) {
+        words.insert(words.end(), more.begin(), more.end());
+      }
+      unknown(field, words);
     }
   }
-  return false;
-}
 
-bool activation(std::string_view whole, std::string_view field, Epilogue& e) {
-  if (field.starts_with("leaky_relu(") && field.ends_with(")")) {
-    const std::string_view text = field.substr(11, field.size() - 12);
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), e.slope);
-    if (error != std::errc() || end != text.data() + text.size())
-      bad(whole, "leaky_relu's slope is no number");
-    e.activation = Activation::leaky_relu;
+  bool epilogue_field(const std::string& field) {
+    Cursor cursor(text_, field);
+    Epilogue& e = p_.epilogue;
+    if (field == "bias") {
+      once("bias");
+      e.bias = true;
+    } else if (field == "residual") {
+      once("residual");
+      e.residual = true;
+    } else if (cursor.skip("leaky_relu(")) {
+      once("activation");
+      e.activation = Activation::leaky_relu;
+      e.slope = slope(cursor);
+    } else if (named(field, Activation::hardswish, e.activation)) {
+      once("activation");
+    } else if (cursor.skip_before_number("maxpool") || cursor.skip_before_number("avgpool")) {
+      once("pool");
+      pool(cursor, field.starts_with("max") ? PoolKind::max : PoolKind::average, e.pool);
+      cursor.finish();
+    } else {
+      return false;
+    }
     return true;
   }
-  return field != "none" && named(field, Activation::hardswish, e.activation);
-}
 
-void parse_field(std::string_view whole, std::string_view field, Problem& p, bool& math_given) {
-  Cursor cursor(whole, field);
-  const auto finish = [&] {
-    if (!cursor.done()) cursor.fail("something after its end");
-  };
-  if (named(field, Direction::backward_weights, p.direction) || named(field, DType::bf16, p.dtype) ||
-      named(field, Layout::nhwc, p.layout) || activation(whole, field, p.epilogue)) {
-    return;
+  // False if the field does not look like sizes at all.
+  bool sizes(Cursor& cursor) {
+    const std::pair<const char*, i64*> letters[] = {{"n", &p_.n}, {"c", &p_.c}, {"h", &p_.h}, {"w", &p_.w},
+                                                    {"k", &p_.k}, {"r", &p_.r}, {"s", &p_.s}};
+    bool any = false;
+    while (!cursor.done()) {
+      bool found = false;
+      for (const auto& [letter, value] : letters) {
+        if (!cursor.skip_before_number(letter)) continue;
+        once(std::string("size ") + letter);
+        *value = cursor.number();
+        any = found = true;
+        break;
+      }
+      if (!found && !any) return false;
+      if (!found) {
+        cursor.fail("no size in " + quoted(cursor.rest()) + "; write n c h w k r s, each with its number");
+      }
+    }
+    return any;
   }
-  if (field == "bias") {
-    p.epilogue.bias = true;
-  } else if (field == "residual") {
-    p.epilogue.residual = true;
-  } else if (cursor.skip("math=")) {
-    math_given = true;
-    if (!named(field.substr(5), Math::fast, p.math))
-      cursor.fail("no math class; it is f32, tf32, f16, bf16 or fast");
-  } else if (cursor.skip("st")) {
-    pair(cursor, p.stride_h, p.stride_w);
-    finish();
-  } else if (cursor.skip("pad")) {
-    padding(cursor, p.pad_top, p.pad_bottom, p.pad_left, p.pad_right);
-    finish();
-  } else if (cursor.skip("dil")) {
-    pair(cursor, p.dilation_h, p.dilation_w);
-    finish();
-  } else if (cursor.skip("g")) {
-    p.groups = cursor.number();
-    finish();
-  } else if (cursor.skip("maxpool")) {
-    pool(cursor, PoolKind::max, p.epilogue.pool);
-    finish();
-  } else if (cursor.skip("avgpool")) {
-    pool(cursor, PoolKind::average, p.epilogue.pool);
-    finish();
-  } else {
-    sizes(Cursor(whole, field), p);
+
+  [[noreturn]] void unknown(const std::string& field, const std::vector<std::string>& words) const {
+    if (field.empty()) {
+      bad_problem(text_, text_.empty() ? "it is empty; write e.g. fwd:n1c64h56w56k64r3s3:pad1"
+                                       : "a field is empty; write one colon between fields");
+    }
+    bad_problem(text_, "unknown field " + quoted(field) + "; the nearest known is " +
+                           nearest(lower(field.substr(0, 64)), words));
   }
+
+  static std::vector<std::string> epilogue_words() {
+    std::vector<std::string> words = names(Activation::hardswish);
+    words.insert(words.end(), {"bias", "residual", "leaky_relu(0.01)", "maxpool2", "avgpool2"});
+    return words;
+  }
+
+  std::string_view text_;
+  Problem p_;
+  std::set<std::string> seen_;
+};
+
+bool is_miopen(std::string_view text) { return text.find("MIOpenDriver") != std::string_view::npos; }
+
+// benchdnn's options start with dashes, and every problem of its names ic; no canonical field can.
+bool is_benchdnn(std::string_view text) {
+  if (text.starts_with("-") || text.find("benchdnn") != std::string_view::npos) return true;
+  const std::string_view head = text.substr(0, text.find_first_of(":\""));
+  const std::size_t ic = head.find("ic");
+  return ic != std::string_view::npos && ic + 2 < head.size() && is_digit(head[ic + 2]);
 }
 
 std::string pair_text(i64 a, i64 b) {
@@ -158,13 +244,46 @@ std::string padding_text(i64 top, i64 bottom, i64 left, i64 right) {
 
 }  // namespace
 
+Direction parse_direction(std::string_view text) {
+  const std::string word = lower(text);
+  if (word == "forward") return Direction::forward;
+  if (word == "backward_data") return Direction::backward_data;
+  if (word == "backward_weights") return Direction::backward_weights;
+  return parse_name("direction", text, Direction::backward_weights);
+}
+DType parse_dtype(std::string_view text) { return parse_name("dtype", text, DType::bf16); }
+Layout parse_layout(std::string_view text) { return parse_name("layout", text, Layout::nhwc); }
+Math parse_math(std::string_view text) { return parse_name("math class", text, Math::fast); }
+Epilogue parse_epilogue(std::string_view text) {
+  text = trim(text);
+  return text.empty() ? Epilogue{} : Canonical(text).epilogue();
+}
+
+std::vector<Problem> parse_problems(std::string_view text) {
+  text = trim(text);
+  std::vector<Problem> problems;
+  if (is_miopen(text)) {
+    problems = parse_miopen(text);
+  } else if (is_benchdnn(text)) {
+    problems = {parse_benchdnn(text)};
+  } else {
+    problems = {Canonical(text).problem()};
+  }
+  for (const Problem& p : problems) {
+    try {
+      validate(p);
+    } catch (const Error& error) {
+      bad_problem(text, error.what());
+    }
+  }
+  return problems;
+}
+
 Problem parse_problem(std::string_view text) {
-  Problem p;
-  bool math_given = false;
-  for (const std::string& field : split(trim(text), ':')) parse_field(text, field, p, math_given);
-  if (!math_given) p.math = default_math(p.dtype);
-  validate(p);
-  return p;
+  const std::vector<Problem> problems = parse_problems(text);
+  if (problems.size() == 1) return problems.front();
+  bad_problem(trim(text), "it names " + std::to_string(problems.size()) +
+                              " directions; choose one with -F 1 (fwd), -F 2 (bwd_d) or -F 4 (bwd_w)");
 }
 
 std::string to_string(const Problem& p) {

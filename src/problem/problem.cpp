@@ -1,6 +1,6 @@
 #include "src/problem/problem.hpp"
 
-#include <limits>
+#include <cmath>
 
 #include "src/problem/dtype.hpp"
 
@@ -163,6 +163,11 @@ void validate(const Problem& p) {
   validate_math(p);
   if (p.direction != Direction::forward && !p.epilogue.empty()) {
     bad(std::string("an epilogue goes with fwd alone, not with ") + name(p.direction));
+  }
+  const bool slope_is_used = p.epilogue.activation == Activation::leaky_relu;
+  if (slope_is_used ? !std::isfinite(p.epilogue.slope) : p.epilogue.slope != Epilogue{}.slope) {
+    bad(slope_is_used ? "leaky_relu's slope is not finite"
+                      : "a slope is given but the activation is not leaky_relu");
   }
   validate_pool(p);
 }

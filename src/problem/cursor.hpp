@@ -1,0 +1,83 @@
+// What the parsers of problem text share: a cursor over `<letters><number>` and errors of one line.
+#ifndef FALTUNG_SRC_PROBLEM_CURSOR_HPP_
+#define FALTUNG_SRC_PROBLEM_CURSOR_HPP_
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "faltung/faltung.hpp"
+
+namespace faltung {
+
+// text as it can stand in a message: at most 200 characters, none of them a control character.
+inline std::string printable(std::string_view text) {
+  constexpr std::size_t kMost = 200;
+  std::string out(text.substr(0, kMost));
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return text.size() > kMost ? out + "..." : out;
+}
+
+inline std::string quoted(std::string_view text) { return std::string(1, '\'') += printable(text) += '\''; }
+
+[[noreturn]] inline void bad_problem(std::string_view text, const std::string& message) {
+  throw Error(Status::bad_problem, "problem " + quoted(text) + ": " + message);
+}
+
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Reads a field of a problem's text from its front.
+class Cursor {
+ public:
+  Cursor(std::string_view whole, std::string_view field) : whole_(whole), field_(field), rest_(field) {}
+
+  bool done() const { return rest_.empty(); }
+  std::string_view rest() const { return rest_; }
+
+  bool skip(std::string_view prefix) {
+    if (!rest_.starts_with(prefix)) return false;
+    rest_.remove_prefix(prefix.size());
+    return true;
+  }
+
+  // The prefix, if a number follows it.
+  bool skip_before_number(std::string_view prefix) {
+    if (rest_.size() <= prefix.size() || !rest_.starts_with(prefix)) return false;
+    const char next = rest_[prefix.size()];
+    if (!is_digit(next) && next != '-') return false;
+    rest_.remove_prefix(prefix.size());
+    return true;
+  }
+
+  std::int64_t number() {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
+    if (error == std::errc::result_out_of_range) fail("a number that is out of range");
+    if (error != std::errc()) fail("no number where one belongs, before " + quoted(rest_));
+    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+    return value;
+  }
+
+  void finish() const {
+    if (!done()) fail(quoted(rest_) + " after its end");
+  }
+
+  [[noreturn]] void fail(const std::string& what) const {
+    bad_problem(whole_, "field " + quoted(field_) + " has " + what);
+  }
+
+ private:
+  std::string_view whole_, field_, rest_;
+};
+
+// The two foreign notations; see parse.cpp for how they are told apart.
+std::vector<Problem> parse_miopen(std::string_view text);
+Problem parse_benchdnn(std::string_view text);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_PROBLEM_CURSOR_HPP_

@@ -1,0 +1,43 @@
+// Reading problems from text: what faltung.hpp does not declare.
+#ifndef FALTUNG_SRC_PROBLEM_PARSE_HPP_
+#define FALTUNG_SRC_PROBLEM_PARSE_HPP_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "faltung/faltung.hpp"
+
+namespace faltung {
+
+// As parse_problem, for text that may mean several: a MIOpenDriver line runs every direction that -F names,
+// all three without it. Never empty.
+std::vector<Problem> parse_problems(std::string_view text);
+
+// A word as it stands in the canonical string. Each throws Error(bad_problem) that names the nearest.
+Direction parse_direction(std::string_view text);  // fwd, bwd_d, bwd_w, or the direction's long name
+DType parse_dtype(std::string_view text);
+Layout parse_layout(std::string_view text);
+Math parse_math(std::string_view text);
+// e.g. "bias:residual:relu:maxpool2"; empty or "none" for no epilogue.
+Epilogue parse_epilogue(std::string_view text);
+
+// One row of a list in workloads/.
+struct Workload {
+  std::string name;
+  Problem problem;
+  std::int64_t count;  // how often it occurs in one pass
+};
+
+// A CSV file whose first line names the columns, in any order. n c h w k r s are required; name, stride_h,
+// stride_w, pad_top, pad_bottom, pad_left, pad_right, dilation_h, dilation_w, groups, count, direction,
+// dtype, layout, math and epilogue have defaults. Blank lines and lines that start with # are skipped.
+// Throws Error(bad_file) that names the file, the line and the column.
+std::vector<Workload> read_workloads(const std::string& path);
+// The same from the file's text; file is for messages.
+std::vector<Workload> parse_workloads(std::string_view text, const std::string& file);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_PROBLEM_PARSE_HPP_

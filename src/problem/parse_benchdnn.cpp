@@ -1,0 +1,319 @@
+// benchdnn's convolution problems, `g1mb4ic3ih224oc64oh112kh7sh2ph3n"name"`, after options such as
+// --dir=BWD_D; see tests/benchdnn/doc/driver_conv.md of oneDNN.
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "src/problem/cursor.hpp"
+#include "src/problem/problem.hpp"
+#include "src/problem/text.hpp"
+
+namespace faltung {
+namespace {
+
+using i64 = std::int64_t;
+
+constexpr i64 kMost = i64{1} << 40;  // no size can be more
+
+const char* const kKeys[] = {"mb", "ic", "id", "ih", "iw", "oc", "od", "oh", "ow", "kd", "kh",
+                             "kw", "sd", "sh", "sw", "pd", "ph", "pw", "dd", "dh", "dw", "g"};
+
+// Options that say how benchdnn runs, not what.
+const char* const kIgnored[] = {"mode",           "mode-modifier",   "alg",
+                                "match",          "engine",          "skip-impl",
+                                "impl",           "bia-dt",          "cfg",
+                                "verbose",        "perf-template",   "reset",
+                                "batch",          "attr-scratchpad", "fix-times-per-prb",
+                                "max-ms-per-prb", "mem-check",       "fast-ref",
+                                "ctx-init",       "ctx-exe",         "allow-enum-tags-only",
+                                "canonical",      "memory-kind",     "attr-deterministic",
+                                "cold-cache",     "repeats-per-prb", "start",
+                                "global-impl",    "global-skip-impl"};
+
+bool same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+  });
+}
+
+// One spatial dimension.
+struct Axis {
+  i64 input, filter, stride, pad_before, pad_after, dilation;
+};
+
+class Line {
+ public:
+  explicit Line(std::string_view text) : text_(text) { problem_.layout = Layout::nchw; }
+
+  Problem problem() {
+    bool found = false;
+    for (const std::string& word : words()) {
+      if (found)
+        bad_problem(text_,
+                    quoted(word) + " follows the problem; options come before it, and one problem is read");
+      if (word.starts_with("-")) {
+        option(word);
+      } else if (!word.ends_with("benchdnn")) {
+        descriptor(word);
+        found = true;
+      }
+    }
+    if (!found) bad_problem(text_, "no problem after the options; write e.g. mb4ic3ih224oc64oh112kh7sh2ph3");
+    problem_.math = default_math(problem_.dtype);
+    if (tf32_ && problem_.dtype == DType::f32) problem_.math = Math::tf32;
+    return problem_;
+  }
+
+ private:
+  // Separated by blanks outside double quotes.
+  std::vector<std::string> words() const {
+    std::vector<std::string> out;
+    std::string word;
+    bool in_quotes = false;
+    for (const char c : text_) {
+      if (c == '"') in_quotes = !in_quotes;
+      if (in_quotes || std::isspace(static_cast<unsigned char>(c)) == 0) {
+        word += c;
+      } else if (!word.empty()) {
+        out.push_back(std::exchange(word, {}));
+      }
+    }
+    if (!word.empty()) out.push_back(word);
+    return out;
+  }
+
+  void option(const std::string& word) {
+    const std::size_t equals = word.find('=');
+    const std::string name(trim(word.substr(0, equals)).substr(word.starts_with("--") ? 2 : 1));
+    const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    if (name == "conv") return;
+    if (name == "dir") return direction(value);
+    if (name == "dt") return dtype(value);
+    if (name == "stag" || name == "wtag" || name == "dtag") return tag(name, value);
+    if (name == "attr-post-ops") return post_ops(value);
+    if (name == "attr-fpmath") return fpmath(value);
+    if (name == "mb") {
+      Cursor cursor(text_, value);
+      batch_ = cursor.number();
+      cursor.finish();
+      return;
+    }
+    if (name.starts_with("v") && name.size() <= 2) return;  // -v1
+    if (std::find(std::begin(kIgnored), std::end(kIgnored), name) != std::end(kIgnored)) return;
+    std::vector<std::string> known = {"dir",           "dt",          "stag", "wtag", "dtag",
+                                      "attr-post-ops", "attr-fpmath", "mb",   "conv"};
+    known.insert(known.end(), std::begin(kIgnored), std::end(kIgnored));
+    bad_problem(text_, "option " + printable(word) + " is not supported; the nearest known is --" +
+                           nearest(name.substr(0, 64), known));
+  }
+
+  // A problem without --dir is plain forward. BWD_WB's gradient of the bias is no part of a faltung problem.
+  void direction(const std::string& value) {
+    problem_.epilogue.bias = same_word(value, "FWD_B");
+    if (same_word(value, "FWD_B") || same_word(value, "FWD_D") || same_word(value, "FWD_I")) {
+      problem_.direction = Direction::forward;
+    } else if (same_word(value, "BWD_D")) {
+      problem_.direction = Direction::backward_data;
+    } else if (same_word(value, "BWD_W") || same_word(value, "BWD_WB")) {
+      problem_.direction = Direction::backward_weights;
+    } else {
+      bad_problem(text_, "--dir=" + printable(value) +
+                             " is unknown; it can be FWD_B, FWD_D, FWD_I, BWD_D, BWD_W or BWD_WB");
+    }
+  }
+
+  void dtype(const std::string& value) {
+    const std::vector<std::string> parts = split(value, ':');
+    const bool same = std::all_of(parts.begin(), parts.end(), [&](const auto& p) { return p == parts[0]; });
+    if (!same || (parts.size() != 1 && parts.size() != 3)) {
+      bad_problem(text_, "--dt=" + printable(value) + " mixes dtypes; give one for all, e.g. --dt=bf16");
+    }
+    for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+      if (parts[0] == name(type)) {
+        problem_.dtype = type;
+        return;
+      }
+    }
+    bad_problem(text_, "--dt=" + printable(value) + " is not supported; it can be f32, f16 or bf16");
+  }
+
+  void tag(const std::string& name, const std::string& value) {
+    if (value == "any" || value == "undef") return;
+    std::optional<Layout> layout;
+    for (const char* word : {"abx", "abcd", "nchw", "oihw", "abcde", "goihw"}) {
+      if (value == word) layout = Layout::nchw;
+    }
+    for (const char* word : {"axb", "acdb", "nhwc", "ohwi", "abdec", "gohwi"}) {
+      if (value == word) layout = Layout::nhwc;
+    }
+    if (!layout)
+      bad_problem(text_, "--" + name + "=" + printable(value) +
+                             " is not supported; it can be any, abx (nchw) or axb (nhwc)");
+    if (layout_ && *layout_ != *layout)
+      bad_problem(text_, "--" + name + "=" + printable(value) +
+                             " differs from the other tensors' layout; give one for all");
+    layout_ = layout;
+    problem_.layout = *layout;
+  }
+
+  void fpmath(const std::string& value) {
+    tf32_ = value == "tf32";
+    if (!tf32_ && value != "strict")
+      bad_problem(text_, "--attr-fpmath=" + printable(value) + " is not supported; it can be strict or tf32");
+  }
+
+  // A residual (sum), then one activation: the order of the epilogue.
+  void post_ops(const std::string& value) {
+    Epilogue& e = problem_.epilogue;
+    e.residual = false;
+    e.activation = Activation::none;
+    if (value.empty()) return;
+    for (const std::string& op : split(value, '+')) {
+      if (e.activation != Activation::none)
+        bad_problem(text_, quoted(op) + " follows an activation; one activation is supported, after sum");
+      if (op == "sum" && !e.residual) {
+        e.residual = true;
+      } else {
+        activation(op);
+      }
+    }
+  }
+
+  void activation(const std::string& op) {
+    const std::pair<const char*, Activation> known[] = {
+        {"relu", Activation::relu},           {"relu:0", Activation::relu},
+        {"clip:0:6", Activation::relu6},      {"clip_v2:0:6", Activation::relu6},
+        {"logistic", Activation::sigmoid},    {"swish", Activation::silu},
+        {"swish:1", Activation::silu},        {"gelu_erf", Activation::gelu},
+        {"gelu_tanh", Activation::gelu_tanh}, {"hardswish", Activation::hardswish}};
+    Epilogue& e = problem_.epilogue;
+    for (const auto& [word, activation] : known) {
+      if (op == word) {
+        e.activation = activation;
+        return;
+      }
+    }
+    float slope = 0;
+    if (op.starts_with("relu:")) {
+      const auto [end, error] = std::from_chars(op.data() + 5, op.data() + op.size(), slope);
+      if (error == std::errc() && end == op.data() + op.size() && slope - slope == 0) {
+        e.activation = Activation::leaky_relu;
+        e.slope = slope;
+        return;
+      }
+    }
+    std::vector<std::string> words = {"sum", "relu:0.01"};
+    for (const auto& entry : known) words.push_back(entry.first);
+    bad_problem(text_, "post-op " + quoted(op) + " is not supported; the nearest known is " +
+                           nearest(op.substr(0, 64), words));
+  }
+
+  void descriptor(const std::string& word) {
+    Cursor cursor(text_, word);
+    while (!cursor.done() && !cursor.skip("n")) {  // n: the rest is a name
+      if (cursor.skip("_")) continue;
+      const auto key = std::find_if(std::begin(kKeys), std::end(kKeys),
+                                    [&](const char* k) { return cursor.skip_before_number(k); });
+      if (key == std::end(kKeys)) {
+        cursor.fail("nothing known at " + quoted(cursor.rest()) + "; the keys are " +
+                    "g mb ic ih iw oc oh ow kh kw sh sw ph pw dh dw, each with a number, and n with a name");
+      }
+      if (!given_.emplace(*key, 0).second) cursor.fail(std::string(*key) + " twice");
+      given_[*key] = cursor.number();
+      if (given_[*key] < 0) cursor.fail(std::string("a negative ") + *key);
+      if (given_[*key] > kMost) cursor.fail(std::string("a number beyond 2^40 for ") + *key);
+    }
+    for (const auto& [key, trivial] :
+         {std::pair{"id", 1}, {"od", 1}, {"kd", 1}, {"sd", 1}, {"pd", 0}, {"dd", 0}}) {
+      if (given_.contains(key) && given_[key] != trivial) {
+        cursor.fail(std::string(key) + std::to_string(given_[key]) + "; 3-D convolutions are not supported");
+      }
+    }
+    fill();
+  }
+
+  bool has(const std::string& key) const { return given_.contains(key); }
+  i64 get(const std::string& key, i64 otherwise) const {
+    const auto found = given_.find(key);
+    return found == given_.end() ? otherwise : found->second;
+  }
+  i64 need(const std::string& key) const {
+    if (get(key, 0) < 1) bad_problem(text_, key + " is missing or 0; it must be given and at least 1");
+    return get(key, 0);
+  }
+
+  bool mentions(char axis) const {
+    const std::string a(1, axis);
+    return get("i" + a, 0) != 0 || get("o" + a, 0) != 0 || get("k" + a, 0) != 0 || get("d" + a, 0) != 0 ||
+           get("s" + a, 1) != 1 || get("p" + a, 0) != 0;
+  }
+
+  Axis axis(char letter) const {
+    const std::string a(1, letter);
+    Axis out{need("i" + a), need("k" + a), 1, 0, 0, get("d" + a, 0) + 1};
+    if (has("s" + a)) out.stride = need("s" + a);
+    i64 extent;  // of the dilated filter
+    if (__builtin_mul_overflow(out.filter - 1, out.dilation, &extent) || extent > kMost) {
+      bad_problem(text_, "the dilated filter is larger than 2^40");
+    }
+    ++extent;
+    const i64 output = get("o" + a, 0);
+    if (output == 0) {
+      out.pad_before = out.pad_after = get("p" + a, 0);
+      return out;
+    }
+    // p is the padding before; o implies what follows after, which is less than nothing where the last input
+    // elements are not read.
+    i64 both;
+    if (__builtin_mul_overflow(output - 1, out.stride, &both) || both > (i64{1} << 60)) {
+      bad_problem(text_, "o" + a + " is out of range");
+    }
+    both += extent - out.input;
+    out.pad_before = get("p" + a, std::max<i64>(0, both) / 2);
+    const i64 after = both - out.pad_before;
+    // Padding of less than a stride beyond that changes nothing: the same on both sides is the plainest form.
+    out.pad_after = std::max<i64>(0, after);
+    if (out.pad_before >= after && out.pad_before - after < out.stride) out.pad_after = out.pad_before;
+    if (out.pad_after - after >= out.stride) {
+      const i64 least = (out.input + out.pad_before - extent) / out.stride + 1;
+      bad_problem(text_, "o" + a + std::to_string(output) +
+                             " does not follow from the other sizes, which give " + std::to_string(least) +
+                             " or more");
+    }
+    return out;
+  }
+
+  void fill() {
+    Problem& p = problem_;
+    p.groups = has("g") ? need("g") : 1;
+    p.n = batch_ != 0 ? batch_ : has("mb") ? need("mb") : 2;
+    p.c = need("ic");
+    p.k = need("oc");
+    const bool h = mentions('h'), w = mentions('w');
+    if (!h && !w) bad_problem(text_, "no image size; give ih and kh, and iw and kw where they differ");
+    const Axis flat{1, 1, 1, 0, 0, 1};
+    const Axis vertical = h ? axis('h') : flat;
+    const Axis horizontal = w ? axis('w') : vertical;
+    p.h = vertical.input, p.w = horizontal.input;
+    p.r = vertical.filter, p.s = horizontal.filter;
+    p.stride_h = vertical.stride, p.stride_w = horizontal.stride;
+    p.dilation_h = vertical.dilation, p.dilation_w = horizontal.dilation;
+    p.pad_top = vertical.pad_before, p.pad_bottom = vertical.pad_after;
+    p.pad_left = horizontal.pad_before, p.pad_right = horizontal.pad_after;
+  }
+
+  std::string_view text_;
+  Problem problem_;
+  std::optional<Layout> layout_;
+  bool tf32_ = false;
+  i64 batch_ = 0;
+  std::map<std::string, i64> given_;
+};
+
+}  // namespace
+
+Problem parse_benchdnn(std::string_view text) { return Line(text).problem(); }
+
+}  // namespace faltung

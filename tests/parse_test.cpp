@@ -1,0 +1,367 @@
+// Every notation a problem can be written in, and what bad text is answered with.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "src/problem/parse.hpp"
+#include "src/problem/problem.hpp"
+
+namespace faltung {
+namespace {
+
+using testing::HasSubstr;
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    return error.what();
+  }
+  return "(no error)";
+}
+
+std::string problem_error(const std::string& text) {
+  return message_of([&] { parse_problem(text); });
+}
+
+// text means what canonical says.
+void expect_same(const std::string& text, const std::string& canonical) {
+  try {
+    EXPECT_EQ(to_string(parse_problem(text)), canonical) << text;
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what();
+  }
+}
+
+// ---------------------------------------------------------------------------------------- canonical string
+
+TEST(Canonical, FieldsAndDefaults) {
+  const Problem p = parse_problem(
+      "fwd:n2c6h14w15k8r3s5:st2x3:pad0.1.2.3:dil2x1:g2:bf16:nhwc:math=fast:bias:residual:leaky_relu(0.25):"
+      "maxpool3x2s2x1p1.0.1.0");
+  Problem q;
+  q.n = 2, q.c = 6, q.h = 14, q.w = 15, q.k = 8, q.r = 3, q.s = 5;
+  q.stride_h = 2, q.stride_w = 3, q.pad_top = 0, q.pad_bottom = 1, q.pad_left = 2, q.pad_right = 3;
+  q.dilation_h = 2, q.groups = 2, q.dtype = DType::bf16, q.layout = Layout::nhwc, q.math = Math::fast;
+  q.epilogue.bias = q.epilogue.residual = true;
+  q.epilogue.activation = Activation::leaky_relu;
+  q.epilogue.slope = 0.25f;
+  q.epilogue.pool = {PoolKind::max, 3, 2, 2, 1, 1, 0, 1, 0};
+  EXPECT_EQ(p, q);
+  EXPECT_EQ(parse_problem(to_string(p)), p);
+
+  expect_same(" n1c2h3w4k5r1s1 ", "fwd:n1c2h3w4k5r1s1:f32:nchw");
+  expect_same("FWD:k5c2n1r1s1h3w4:NHWC:F16:none", "fwd:n1c2h3w4k5r1s1:f16:nhwc");
+}
+
+TEST(Canonical, EachFieldInAnyOrder) {
+  expect_same("nhwc:relu:n1c2h3w4k5r1s1:bias:math=f16:f16:fwd", "fwd:n1c2h3w4k5r1s1:f16:nhwc:bias:relu");
+}
+
+struct Bad {
+  const char* text;
+  const char* part;  // of the message
+};
+
+void PrintTo(const Bad& bad, std::ostream* out) { *out << bad.text; }
+
+class BadText : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadText, SaysWhatWasWrong) { EXPECT_THAT(problem_error(GetParam().text), HasSubstr(GetParam().part)); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Canonical, BadText,
+    testing::Values(
+        Bad{"", "empty"}, Bad{"fwd", "size n is missing"}, Bad{"fwd:n1c2h3w4k5r1", "size s is missing"},
+        Bad{"fwd:n1c2h3w4k5r1s1:", "a field is empty"}, Bad{"fwd::n1c2h3w4k5r1s1", "a field is empty"},
+        Bad{"fwd:n1c2h3w4k5r1s1:fwd", "direction is given twice"},
+        Bad{"fwd:n1c2h3w4k5r1s1n2", "size n is given twice"},
+        Bad{"n1c2h3w4k5r1s1:f32:bf16", "dtype is given twice"},
+        Bad{"n1c2h3w4k5r1s1:relu:relu6", "activation is given twice"},
+        Bad{"n1c2h3w4k5r1s1:st2:st2", "stride is given twice"},
+        Bad{"n1c2h3w4k5r1s1:fp32", "nearest known is f32"},
+        Bad{"n1c2h3w4k5r1s1:nwhc", "nearest known is nhwc"}, Bad{"n1c2h3w4k5r1s1:swish6", "nearest known is"},
+        Bad{"n1c2h3w4k5r1s1:bais", "nearest known is bias"},
+        Bad{"bwd_x:n1c2h3w4k5r1s1", "nearest known is bwd_"},
+        Bad{"n1c2h3w4k5r1s1:math=f33", "nearest is f32"}, Bad{"n1c2h3w4k5r1q1", "no size in 'q1'"},
+        Bad{"n1c2h3w4k5r1s", "no size in 's'"}, Bad{"n1c2h3w4k5r1s1:st2y", "'y' after its end"},
+        Bad{"n1c2h3w4k5r1s1:st2x", "no number where one belongs"},
+        Bad{"n1c2h3w4k5r1s1:pad1.2", "two paddings"}, Bad{"n1c2h3w4k5r1s1:pad1.2.3", "three paddings"},
+        Bad{"n99999999999999999999c2h3w4k5r1s1", "out of range"},
+        Bad{"n1c2h3w4k5r1s1:leaky_relu(x)", "slope"}, Bad{"n1c2h3w4k5r1s1:leaky_relu(0.1", "slope"},
+        Bad{"n1c2h3w4k5r1s1:leaky_relu(nan)", "slope"}, Bad{"n1c2h3w4k5r1s1:leaky_relu()", "slope"},
+        Bad{"n0c2h3w4k5r1s1", "n is 0; it must be at least 1"},
+        Bad{"n1c-2h3w4k5r1s1", "c is -2; it must be at least 1"},
+        Bad{"n1c2h3w4k5r1s1:pad-1", "pad_top is -1"}, Bad{"n1c2h3w4k5r1s1:st0", "stride_h is 0"},
+        Bad{"n1c2h3w4k5r5s1", "dilated filter 5x1 is larger than the padded input 3x4"},
+        Bad{"n1c2h3w4k5r1s1:g2", "groups = 2 does not divide k = 5"},
+        Bad{"n1c1h1099511627776w1099511627776k5r1s1", "more than 2^56 elements"},
+        Bad{"n1c2h3w4k5r1s1:f16:math=tf32", "math tf32 does not go with dtype f16"},
+        Bad{"bwd_w:n1c2h3w4k5r1s1:bias", "an epilogue goes with fwd alone"},
+        Bad{"n1c2h3w4k5r1s1:maxpool2p2", "pool padding must be smaller"},
+        Bad{"n1c2h3w4k5r1s1:maxpool9", "is larger than the padded output"},
+        Bad{"n1c2h3w4k5r1s1:maxpool", "nearest known is maxpool2"}, Bad{"a\nb", "unknown field 'a?b'"}));
+
+TEST(Canonical, RandomProblemsRoundTrip) {
+  std::mt19937_64 random(7);
+  const auto below = [&](int limit) {
+    return static_cast<std::int64_t>(random() % static_cast<unsigned>(limit));
+  };
+  int valid = 0;
+  for (int i = 0; i < 30000; ++i) {
+    Problem p;
+    p.direction = static_cast<Direction>(below(3));
+    p.groups = 1 + below(3);
+    p.n = 1 + below(4), p.c = p.groups * (1 + below(4)), p.k = p.groups * (1 + below(4));
+    p.h = 1 + below(9), p.w = 1 + below(9), p.r = 1 + below(4), p.s = 1 + below(4);
+    if (below(9) == 0) p.n = std::int64_t{1} << below(40);
+    p.stride_h = 1 + below(2), p.stride_w = 1 + below(2);
+    p.dilation_h = 1 + below(2), p.dilation_w = 1 + below(2);
+    p.pad_top = below(3), p.pad_bottom = below(3), p.pad_left = below(3), p.pad_right = below(3);
+    p.dtype = static_cast<DType>(below(3));
+    p.layout = static_cast<Layout>(below(2));
+    p.math = static_cast<Math>(below(5));
+    if (p.direction == Direction::forward) {
+      Epilogue& e = p.epilogue;
+      e.bias = below(2) == 0;
+      e.residual = below(2) == 0;
+      e.activation = static_cast<Activation>(below(9));
+      if (e.activation == Activation::leaky_relu) e.slope = static_cast<float>(random()) * 0x1p-50f - 1000;
+      e.pool.kind = static_cast<PoolKind>(below(3));
+      if (e.pool.kind != PoolKind::none) {
+        e.pool = {e.pool.kind, 1 + below(4), 1 + below(4), 1 + below(3), 1 + below(3),
+                  below(2),    below(2),     below(2),     below(2)};
+      }
+    }
+    try {
+      validate(p);
+    } catch (const Error&) {
+      continue;
+    }
+    ++valid;
+    ASSERT_EQ(parse_problem(to_string(p)), p) << to_string(p);
+  }
+  EXPECT_GT(valid, 3000);
+}
+
+// ------------------------------------------------------------------------------------------------- MIOpen
+
+TEST(MIOpen, CommandLines) {
+  expect_same("MIOpenDriver conv -F 1", "fwd:n100c3h32w32k32r3s3:f32:nchw");
+  expect_same(
+      "./bin/MIOpenDriver convfp16 -n 2 -c 1280 -H 34 -W 34 -k 1280 -y 3 -x 3 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 "
+      "-m conv -g 1 -F 1 -t 1 --in_layout NHWC --out_layout NHWC --fil_layout NHWC",
+      "fwd:n2c1280h34w34k1280r3s3:f16:nhwc");
+  expect_same(
+      "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convbfp16 -n 4 -c 6 -H 20 -W 30 -k 8 -y 3 "
+      "-x 5 -p 1 -q 2 -u 2 -v 3 -l 2 -j 1 -g 2 -F 4 -V 0 -i 1 -s 1 -w 1 -S -1 -P 0",
+      "bwd_w:n4c6h20w30k8r3s5:st2x3:pad1x2:dil2x1:g2:bf16:nchw");
+  expect_same(
+      "MIOpenDriver conv --batchsize 1 --in_channels 2 --in_h 9 --in_w 8 --out_channels 4 --fil_h 3 --fil_w "
+      "2 --pad_h 1 --pad_w 0 --conv_stride_h 2 --conv_stride_w 1 --dilation_h 1 --dilation_w 2 --group_count "
+      "2 --forw 2 --mode conv --verify 0 --time 1",
+      "bwd_d:n1c2h9w8k4r3s2:st2x1:pad1x0:dil1x2:g2:f32:nchw");
+  expect_same(
+      "MIOpenDriver conv -F 1 -b 1 --conv_stride_0 2 --conv_stride_1 2 -r 0 --spatial_dim 2 -! 7 -Z 0",
+      "fwd:n100c3h32w32k32r3s3:st2:f32:nchw:bias");
+  expect_same("MIOpenDriver conv -F 4 -b 1", "bwd_w:n100c3h32w32k32r3s3:f32:nchw");
+}
+
+TEST(MIOpen, PaddingModes) {
+  expect_same("MIOpenDriver conv -F 1 -z same -p 7 -q 7", "fwd:n100c3h32w32k32r3s3:pad1:f32:nchw");
+  expect_same("MIOpenDriver conv -F 1 -z valid -p 7 -q 7", "fwd:n100c3h32w32k32r3s3:f32:nchw");
+  expect_same("MIOpenDriver conv -F 1 -z same -W 33 -y 5 -x 5 -u 2 -v 2",
+              "fwd:n100c3h32w33k32r5s5:st2:pad1x2:f32:nchw");
+  // The driver leaves a dilated filter's padding as it is.
+  expect_same("MIOpenDriver conv -F 1 -z same -p 7 -q 6 -l 2",
+              "fwd:n100c3h32w32k32r3s3:pad7x6:dil2x1:f32:nchw");
+}
+
+TEST(MIOpen, Transposed) {
+  // x is n1 c8 5x6, y is k4 with (5-1)*2 - 2*1 + 3 + 1 = 10 rows, (6-1)*2 - 2 + 3 = 11 columns.
+  expect_same("MIOpenDriver conv -m trans -n 1 -c 8 -H 5 -W 6 -k 4 -u 2 -v 2 -p 1 -q 1 -Y 1 -F 1",
+              "bwd_d:n1c4h10w11k8r3s3:st2:pad1:f32:nchw");
+  const Problem p =
+      parse_problem("MIOpenDriver conv -m trans -n 1 -c 8 -H 5 -W 6 -k 4 -u 2 -v 2 -p 1 -q 1 -Y 1 -F 2");
+  EXPECT_EQ(p.direction, Direction::forward);
+  EXPECT_EQ(p.p(), 5);
+  EXPECT_EQ(p.q(), 6);
+}
+
+TEST(MIOpen, SeveralDirections) {
+  EXPECT_THAT(problem_error("MIOpenDriver conv"), HasSubstr("it names 3 directions; choose one with -F 1"));
+  EXPECT_THAT(problem_error("MIOpenDriver conv -F 6"), HasSubstr("it names 2 directions"));
+  const std::vector<Problem> all = parse_problems("MIOpenDriver conv -F 0 -b 1");
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].direction, Direction::forward);
+  EXPECT_TRUE(all[0].epilogue.bias);
+  EXPECT_EQ(all[1].direction, Direction::backward_data);
+  EXPECT_TRUE(all[1].epilogue.empty());
+  EXPECT_EQ(all[2].direction, Direction::backward_weights);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    MIOpen, BadText,
+    testing::Values(Bad{"MIOpenDriver", "no driver after MIOpenDriver"},
+                    Bad{"MIOpenDriver pool -F 1", "driver 'pool' is not supported"},
+                    Bad{"MIOpenDriver convint8 -F 1", "driver 'convint8' is not supported"},
+                    Bad{"MIOpenDriver conv -n", "flag -n has no value"},
+                    Bad{"MIOpenDriver conv 3 -n", "'3' stands where a flag belongs"},
+                    Bad{"MIOpenDriver conv --batchsise 3", "nearest is --batchsize"},
+                    Bad{"MIOpenDriver conv -Q 3", "unknown flag -Q"},
+                    Bad{"MIOpenDriver conv -n 3x -F 1", "--batchsize 3x is no whole number"},
+                    Bad{"MIOpenDriver conv -n 99999999999999999999 -F 1", "is no whole number in range"},
+                    Bad{"MIOpenDriver conv -n 0 -F 1", "n is 0"},
+                    Bad{"MIOpenDriver conv -n -4 -F 1", "n is -4"},
+                    Bad{"MIOpenDriver conv -F 8", "no sum of 1 (fwd)"},
+                    Bad{"MIOpenDriver conv -F 1 -I NHWC", "the layouts differ"},
+                    Bad{"MIOpenDriver conv -F 1 -I CHWN -f CHWN -O CHWN", "layout CHWN is not supported"},
+                    Bad{"MIOpenDriver conv -F 1 --spatial_dim 3",
+                        "--spatial_dim 3 is not supported; only 2 is"},
+                    Bad{"MIOpenDriver conv -F 1 -r 1", "--pad_val 1 is not supported"},
+                    Bad{"MIOpenDriver conv -F 1 -z all", "--pad_mode all is unknown"},
+                    Bad{"MIOpenDriver conv -F 1 -m deconv", "--mode deconv is unknown"},
+                    Bad{"MIOpenDriver conv -F 1 -m trans -b 1", "transposed convolution with bias"},
+                    Bad{"MIOpenDriver conv -F 1 -m trans -Y 1", "not smaller than the stride"},
+                    Bad{"MIOpenDriver conv -F 1 -g 5", "groups = 5 does not divide"}));
+
+// ----------------------------------------------------------------------------------------------- benchdnn
+
+TEST(Benchdnn, Descriptors) {
+  expect_same("g1mb4ic3ih224oc64oh112kh7sh2ph3n\"name\"", "fwd:n4c3h224w224k64r7s7:st2:pad3:f32:nchw");
+  expect_same("ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:f32:nchw");
+  expect_same("mb1_ic8_ih10iw12_oc16oh10ow12_kh3kw5_n\"with : and blanks\"",
+              "fwd:n1c8h10w12k16r3s5:pad1x2:f32:nchw");
+  expect_same("mb1ic8iw12oc16kw5pw2", "fwd:n1c8h1w12k16r1s5:pad0x2:f32:nchw");
+  expect_same("g4mb1ic8ih10oc16kh3dh1ph2nname", "fwd:n1c8h10w10k16r3s3:pad2:dil2:g4:f32:nchw");
+  expect_same("mb1ic8id1ih10oc16od1kd1sd1pd0dd0kh3", "fwd:n1c8h10w10k16r3s3:f32:nchw");
+}
+
+TEST(Benchdnn, PaddingImpliedByTheOutput) {
+  // 224 + 0 + b >= 3 + 111 * 2: one row after, none before.
+  expect_same("mb8ic3ih224oc32oh112kh3sh2ph0", "fwd:n8c3h224w224k32r3s3:st2:pad0.1.0.1:f32:nchw");
+  // Without ph: half of what is needed goes before.
+  expect_same("mb8ic3ih224oc32oh112kh3sh2", "fwd:n8c3h224w224k32r3s3:st2:pad0.1.0.1:f32:nchw");
+  expect_same("mb1ic1ih5oc1oh5kh4", "fwd:n1c1h5w5k1r4s4:pad1.2.1.2:f32:nchw");
+  // The last rows are not read.
+  expect_same("mb1ic1ih6oc1oh2kh3sh3ph0", "fwd:n1c1h6w6k1r3s3:st3:f32:nchw");
+  expect_same("mb1ic1ih8oc1oh2kh3sh3ph0", "fwd:n1c1h8w8k1r3s3:st3:f32:nchw");
+  expect_same("mb1ic1ih8oc1oh2kh5sh4ph1", "fwd:n1c1h8w8k1r5s5:st4:pad1:f32:nchw");
+  for (const char* text : {"mb1ic1ih7oc1oh4kh3sh2ph1", "mb1ic1ih7oc1oh6kh3ph1", "mb1ic1ih7oc1oh9kh3ph1"}) {
+    const std::string s = text;
+    EXPECT_EQ(parse_problem(s).p(), s[s.find("oh") + 2] - '0') << s;
+  }
+}
+
+TEST(Benchdnn, Options) {
+  expect_same("--dir=FWD_B ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:f32:nchw:bias");
+  expect_same(
+      "./benchdnn --conv -v1 --mode=P --mb=7 --dir=fwd_i --dt=bf16 --stag=axb --dtag=axb ic8ih10oc16kh3",
+      "fwd:n7c8h10w10k16r3s3:bf16:nhwc");
+  expect_same("--dir=BWD_D --dt=f16:f16:f16 --stag=any --wtag=any --dtag=abx ic8ih10oc16kh3",
+              "bwd_d:n2c8h10w10k16r3s3:f16:nchw");
+  expect_same("--dir=BWD_WB ic8ih10oc16kh3", "bwd_w:n2c8h10w10k16r3s3:f32:nchw");
+  expect_same("--dir=FWD_B --attr-post-ops=sum+relu ic8ih10oc16kh3",
+              "fwd:n2c8h10w10k16r3s3:f32:nchw:bias:residual:relu");
+  expect_same("--attr-post-ops=relu:0.25 ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:f32:nchw:leaky_relu(0.25)");
+  expect_same("--attr-post-ops=swish:1 ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:f32:nchw:silu");
+  expect_same("--attr-fpmath=tf32 --mb=0 mb3ic8ih10oc16kh3", "fwd:n3c8h10w10k16r3s3:f32:nchw:math=tf32");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Benchdnn, BadText,
+    testing::Values(
+        Bad{"--dir=FWD_B", "no problem after the options"},
+        Bad{"--dir=FWD ic8ih10oc16kh3", "--dir=FWD is unknown"},
+        Bad{"--dri=FWD_B ic8ih10oc16kh3", "nearest known is --dir"},
+        Bad{"--dt=u8:s8:u8 ic8ih10oc16kh3", "mixes dtypes"},
+        Bad{"--dt=s8 ic8ih10oc16kh3", "--dt=s8 is not supported"},
+        Bad{"--stag=aBx16b ic8ih10oc16kh3", "--stag=aBx16b is not supported"},
+        Bad{"--stag=axb --dtag=abx ic8ih10oc16kh3", "differs from the other"},
+        Bad{"--attr-post-ops=tanh ic8ih10oc16kh3", "post-op 'tanh' is not supported"},
+        Bad{"--attr-post-ops=relu+sum ic8ih10oc16kh3", "follows an activation"},
+        Bad{"ic8ih10oc16kh3 ic8ih10oc16kh3", "follows the problem"}, Bad{"ic8ih10oc16", "kh is missing or 0"},
+        Bad{"ic8ih10kh3", "oc is missing or 0"}, Bad{"ic8oc3", "no image size"},
+        Bad{"ic8ih10kw3oc4", "kh is missing"}, Bad{"ic8ih10oc16kh3zz4", "nothing known at 'zz4'"},
+        Bad{"ic8ic9ih10oc16kh3", "ic twice"}, Bad{"ic8ih10oc16kh-3", "a negative kh"},
+        Bad{"ic8ih10oc16kh3kd3id8", "3-D convolutions are not supported"},
+        Bad{"g0ic8ih10oc16kh3", "g is missing or 0"}, Bad{"mb0ic8ih10oc16kh3", "mb is missing or 0"},
+        Bad{"g3ic8ih10oc16kh3", "groups = 3 does not divide c = 8"},
+        Bad{"ic8ih10oc16kh3sh0", "sh is missing or 0"},
+        Bad{"ic8ih10oc16oh3kh3sh1ph0", "oh3 does not follow from the other sizes, which give 8 or more"},
+        Bad{"ic8ih10oc16kh99999999999999999999", "out of range"},
+        Bad{"ic8ih10oc16kh13", "dilated filter 13x13 is larger"}));
+
+// ---------------------------------------------------------------------------------------------- workloads
+
+TEST(Workloads, EveryListReads) {
+  int lists = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(FALTUNG_SOURCE_DIR "/workloads")) {
+    if (entry.path().extension() != ".csv") continue;
+    ++lists;
+    EXPECT_FALSE(read_workloads(entry.path()).empty()) << entry.path();
+  }
+  EXPECT_GE(lists, 9);
+  const std::vector<Workload> rows = read_workloads(FALTUNG_SOURCE_DIR "/workloads/resnet50.csv");
+  EXPECT_EQ(rows[2].name, "rn_01");
+  EXPECT_EQ(rows[2].count, 3);
+  EXPECT_EQ(to_string(rows[2].problem), "fwd:n32c64h56w56k64r3s3:pad1:f32:nchw");
+}
+
+TEST(Workloads, ColumnsInAnyOrderWithDefaults) {
+  const std::vector<Workload> rows = parse_workloads(
+      "\xef\xbb\xbf# a comment\r\n\r\ns, "
+      "r,k,w,h,c,n,epilogue,dtype,layout\r\n1,1,5,4,3,2,1,bias:relu,f16,nhwc\r\n3,3,8,9,9,4,1,none,f32,nchw",
+      "f");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(to_string(rows[0].problem), "fwd:n1c2h3w4k5r1s1:f16:nhwc:bias:relu");
+  EXPECT_EQ(rows[0].name, "line4");
+  EXPECT_EQ(rows[0].count, 1);
+  EXPECT_EQ(to_string(rows[1].problem), "fwd:n1c4h9w9k8r3s3:f32:nchw");
+}
+
+TEST(Workloads, BadFiles) {
+  const auto error = [](const std::string& text) {
+    return message_of([&] { parse_workloads(text, "a.csv"); });
+  };
+  const std::string head = "name,n,c,h,w,k,r,s,groups,count\n";
+  EXPECT_THAT(error(""), HasSubstr("a.csv: no rows"));
+  EXPECT_THAT(error(head), HasSubstr("a.csv: no rows"));
+  EXPECT_THAT(error("name,n,c\n"), HasSubstr("a.csv:1: column h is missing"));
+  EXPECT_THAT(error("nmae,n,c,h,w,k,r,s\n"),
+              HasSubstr("a.csv:1: unknown column 'nmae'; the nearest known is name"));
+  EXPECT_THAT(error("n,n,c,h,w,k,r,s\n"), HasSubstr("a.csv:1: column n is there twice"));
+  EXPECT_THAT(error(head + "x,1,2,3\n"), HasSubstr("a.csv:2: 4 values for 10 columns"));
+  EXPECT_THAT(error(head + "x,1,2,3,4,5,1,1,1,1\n\ny,1,2,3,4.5,5,1,1,1,1\n"),
+              HasSubstr("a.csv:4: column w: '4.5' is no whole number"));
+  EXPECT_THAT(error(head + "x,1,2,3,4,5,1,1,2,1\n"),
+              HasSubstr("a.csv:2: x: groups = 2 does not divide k = 5"));
+  EXPECT_THAT(error(head + "x,1,2,3,4,5,1,1,1,0\n"),
+              HasSubstr("a.csv:2: column count: 0 must be at least 1"));
+  EXPECT_THAT(error("dtype,n,c,h,w,k,r,s\nfp32,1,1,1,1,1,1,1"),
+              HasSubstr("a.csv:2: column dtype: unknown dtype 'fp32'; the nearest is f32"));
+  EXPECT_THAT(message_of([] { read_workloads("/nonexistent/a.csv"); }),
+              HasSubstr("/nonexistent/a.csv: cannot be opened"));
+  EXPECT_THAT(message_of([] { read_workloads("/tmp"); }), HasSubstr("/tmp: is empty or cannot be read"));
+}
+
+TEST(Words, NameTheNearest) {
+  EXPECT_EQ(parse_direction("backward_data"), Direction::backward_data);
+  EXPECT_EQ(parse_direction("bwd_w"), Direction::backward_weights);
+  EXPECT_EQ(parse_layout("NHWC"), Layout::nhwc);
+  EXPECT_EQ(parse_math("tf32"), Math::tf32);
+  EXPECT_EQ(parse_epilogue(""), Epilogue{});
+  EXPECT_EQ(parse_epilogue("none"), Epilogue{});
+  EXPECT_EQ(parse_epilogue("bias:relu6").activation, Activation::relu6);
+  EXPECT_EQ(message_of([] { parse_dtype("float16"); }),
+            "unknown dtype 'float16'; the nearest is f16, it can be f32, f16 or bf16");
+  EXPECT_THAT(message_of([] { parse_epilogue("bias:st2"); }), HasSubstr("unknown field 'st2'"));
+  EXPECT_THAT(message_of([] { parse_epilogue("relu:relu"); }), HasSubstr("activation is given twice"));
+}
+
+}  // namespace
+}  // namespace faltung
