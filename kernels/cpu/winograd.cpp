@@ -1,0 +1,108 @@
+#include "kernels/cpu/winograd.hpp"
+
+#include "kernels/cpu/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/winograd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/cpu/winograd_nchw-inl.hpp"
+#include "kernels/cpu/winograd_nhwc-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+namespace winograd {
+namespace {
+
+template <class Type>
+WinogradInputKernel pick_input(const WinogradShape& s) {
+  if (s.layout == Layout::nhwc) return s.m == 2 ? input_nhwc<2, Type> : input_nhwc<4, Type>;
+  return s.m == 2 ? input_nchw<2, Type> : input_nchw<4, Type>;
+}
+
+template <class Type>
+WinogradOutputKernel pick_output(const WinogradShape& s) {
+  if (s.layout == Layout::nhwc) return s.m == 2 ? output_nhwc<2, Type> : output_nhwc<4, Type>;
+  return s.m == 2 ? output_nchw<2, Type> : output_nchw<4, Type>;
+}
+
+}  // namespace
+}  // namespace winograd
+
+WinogradInputKernel WinogradInputFor(const WinogradShape& s) {
+  switch (s.dtype) {
+    case DType::f32:
+      return winograd::pick_input<winograd::F32>(s);
+    case DType::f16:
+      return winograd::pick_input<winograd::F16>(s);
+    case DType::bf16:
+      break;
+  }
+  return winograd::pick_input<winograd::BF16>(s);
+}
+
+WinogradOutputKernel WinogradOutputFor(const WinogradShape& s) {
+  switch (s.dtype) {
+    case DType::f32:
+      return winograd::pick_output<winograd::F32>(s);
+    case DType::f16:
+      return winograd::pick_output<winograd::F16>(s);
+    case DType::bf16:
+      break;
+  }
+  return winograd::pick_output<winograd::BF16>(s);
+}
+
+std::int64_t WinogradScratch(const WinogradShape& s, std::int64_t tiles) {
+  if (s.layout == Layout::nhwc) return 0;
+  return s.m == 2 ? winograd::scratch_size<2>(tiles) : winograd::scratch_size<4>(tiles);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace faltung {
+namespace {
+
+HWY_EXPORT(WinogradInputFor);
+HWY_EXPORT(WinogradOutputFor);
+HWY_EXPORT(WinogradScratch);
+
+template <int m>
+void filter(const float (&w)[3][3], float* u) {
+  constexpr int a = m + 2;
+  const auto& g = WinogradMatrices<m>::g;
+  double rows[a][3];
+  for (int i = 0; i < a; ++i) {
+    for (int s = 0; s < 3; ++s) {
+      rows[i][s] = g[i][0] * static_cast<double>(w[0][s]) + g[i][1] * static_cast<double>(w[1][s]) +
+                   g[i][2] * static_cast<double>(w[2][s]);
+    }
+  }
+  for (int i = 0; i < a; ++i) {
+    for (int j = 0; j < a; ++j) {
+      u[i * a + j] = static_cast<float>(rows[i][0] * g[j][0] + rows[i][1] * g[j][1] + rows[i][2] * g[j][2]);
+    }
+  }
+}
+
+}  // namespace
+
+WinogradInputKernel winograd_input_kernel(const WinogradShape& shape) {
+  return HWY_DYNAMIC_DISPATCH(WinogradInputFor)(shape);
+}
+WinogradOutputKernel winograd_output_kernel(const WinogradShape& shape) {
+  return HWY_DYNAMIC_DISPATCH(WinogradOutputFor)(shape);
+}
+std::int64_t winograd_scratch(const WinogradShape& shape, std::int64_t tiles) {
+  return HWY_DYNAMIC_DISPATCH(WinogradScratch)(shape, tiles);
+}
+
+void winograd_filter(int m, const float (&w)[3][3], float* u) { m == 2 ? filter<2>(w, u) : filter<4>(w, u); }
+
+}  // namespace faltung
+#endif  // HWY_ONCE

@@ -1,0 +1,109 @@
+// Winograd's minimal filtering F(m x m, 3 x 3) for stride 1: the transforms around the matrix products.
+//
+// The output is cut into tiles of m x m, each computed from an overlapping tile of a x a inputs, a = m + 2:
+//
+//   y = A^T [ sum over c of (G w_c G^T) * (B^T x_c B) ] A        (* element by element)
+//
+// so a tile takes a * a multiplications a channel in place of 9 m m: 2.25 times fewer for m = 2, 4 times for
+// m = 4. For each of the a * a positions the sum over channels is a matrix product, tiles by channels (V)
+// times channels by filters (U); its result M is transformed back.
+//
+//   layout   V                  U                                     M
+//   nhwc     [position][tile][c]   [position][k / width][c][k % width]   [position][tile][k]
+//   nchw     [position][c][tile]   [position][k][c]                      [position][k][tile]
+//
+// Both transforms work on whole vectors: of channels for nhwc, of tiles for nchw. Tiles are numbered in the
+// order n, row, column; the numbers of a block need not begin or end with an image or a row.
+#ifndef FALTUNG_KERNELS_CPU_WINOGRAD_HPP_
+#define FALTUNG_KERNELS_CPU_WINOGRAD_HPP_
+
+#include <cstdint>
+
+#include "faltung/faltung.hpp"
+
+namespace faltung {
+
+// The matrices of F(m, 3), from the points 0, 1, -1 (and 2, -2 for m = 4) and infinity. docs/accuracy.md
+// derives error bounds from them; the kernels have B and A written out.
+template <int m>
+struct WinogradMatrices;
+
+template <>
+struct WinogradMatrices<2> {
+  static constexpr double g[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
+  static constexpr double b[4][4] = {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}};  // B^T
+  static constexpr double a[2][4] = {{1, 1, 1, 0}, {0, 1, -1, -1}};                               // A^T
+};
+
+template <>
+struct WinogradMatrices<4> {
+  static constexpr double g[6][3] = {{1.0 / 4, 0, 0},
+                                     {-1.0 / 6, -1.0 / 6, -1.0 / 6},
+                                     {-1.0 / 6, 1.0 / 6, -1.0 / 6},
+                                     {1.0 / 24, 1.0 / 12, 1.0 / 6},
+                                     {1.0 / 24, -1.0 / 12, 1.0 / 6},
+                                     {0, 0, 1}};
+  static constexpr double b[6][6] = {{4, 0, -5, 0, 1, 0},  {0, -4, -4, 1, 1, 0}, {0, 4, -4, -1, 1, 0},
+                                     {0, -2, -1, 2, 1, 0}, {0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}};
+  static constexpr double a[4][6] = {
+      {1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}};
+};
+
+inline constexpr int kMaxWinogradPositions = 36;
+
+// A convolution as Winograd's algorithm sees it: backward_data is one of the gradient, whose image is then x.
+struct WinogradShape {
+  int m = 4;
+  DType dtype = DType::f32;
+  Layout layout = Layout::nchw;
+  std::int64_t n = 1, h = 1, w = 1;             // of x
+  std::int64_t p = 1, q = 1;                    // of y
+  std::int64_t pad_top = 0, pad_left = 0;       // the others follow from the sizes
+  std::int64_t x_channels = 1, y_channels = 1;  // of all groups
+  std::int64_t tiles_h = 1, tiles_w = 1;
+
+  int a() const { return m + 2; }
+  int positions() const { return a() * a(); }
+  std::int64_t tiles() const { return n * tiles_h * tiles_w; }
+};
+
+// Some tiles of some channels from x to V.
+struct WinogradInput {
+  const void* x = nullptr;
+  std::int64_t first_tile = 0, tiles = 0;
+  std::int64_t first_channel = 0, channels = 0;
+  float* v = nullptr;  // of the first tile and channel
+  std::int64_t position_stride = 0;
+  // nhwc: from a tile to the next, at least channels rounded up to whole vectors; nchw: from a channel to the
+  // next, at least tiles rounded up to whole vectors. What lies between is written.
+  std::int64_t row_stride = 0;
+  float* scratch = nullptr;  // nchw: winograd_scratch(shape, tiles) floats
+};
+
+// Some tiles of some channels from M to y, with the epilogue.
+struct WinogradOutput {
+  const float* m = nullptr;  // of the first tile and channel; strides as in WinogradInput
+  std::int64_t position_stride = 0, row_stride = 0;
+  std::int64_t first_tile = 0, tiles = 0;
+  std::int64_t first_channel = 0, channels = 0;
+  void* y = nullptr;
+  const void* bias = nullptr;      // [y_channels]; null: none
+  const void* residual = nullptr;  // like y; null: none
+  Activation activation = Activation::none;
+  float slope = 0;
+  float* scratch = nullptr;  // nchw: winograd_scratch(shape, tiles) floats
+};
+
+using WinogradInputKernel = void (*)(const WinogradShape&, const WinogradInput&);
+using WinogradOutputKernel = void (*)(const WinogradShape&, const WinogradOutput&);
+WinogradInputKernel winograd_input_kernel(const WinogradShape& shape);
+WinogradOutputKernel winograd_output_kernel(const WinogradShape& shape);
+// What the transforms of a block of so many tiles need, in floats.
+std::int64_t winograd_scratch(const WinogradShape& shape, std::int64_t tiles);
+
+// G w G^T of one filter, [position]: computed in double and rounded once.
+void winograd_filter(int m, const float (&w)[3][3], float* u);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_KERNELS_CPU_WINOGRAD_HPP_

@@ -1,0 +1,242 @@
+#include "kernels/cpu/winograd_driver.hpp"
+
+#include <algorithm>
+
+#include "kernels/cpu/brgemm.hpp"
+#include "src/problem/dtype.hpp"
+
+namespace faltung {
+namespace {
+
+using i64 = std::int64_t;
+
+i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
+i64 round_up(i64 a, i64 b) { return ceil_div(a, b) * b; }
+
+// A stride between positions that is an odd number of cache lines, so that the positions of one tile and
+// channel spread over all sets of a cache.
+i64 spread(i64 floats) {
+  constexpr i64 kLine = 16;
+  return (ceil_div(floats, kLine) | 1) * kLine;
+}
+
+// C (rows x columns) = A B, with A's rows a_row_stride apart and its columns side by side.
+struct Product {
+  i64 rows, columns, length;
+  const float* a;
+  i64 a_row_stride;
+  const float* b;
+  i64 b_step;
+  float* c;
+  i64 c_row_stride;
+};
+
+// columns is a number of whole vectors, at most `vectors` of them.
+void multiply_panel(const Product& p, int vectors) {
+  constexpr i64 kGroup = 7;  // rows of a tile that brgemm takes from one address
+  const BrgemmSegment segment{0, 0};
+  const i64 tiles = ceil_div(p.rows, brgemm_max_rows(vectors));
+  BrgemmCall call;
+  call.a_row_stride = p.a_row_stride;
+  call.b = p.b;
+  call.b_step = p.b_step;
+  call.segments = &segment;
+  call.segment_count = 1;
+  call.length = p.length;
+  call.c_row_stride = p.c_row_stride;
+  call.columns = static_cast<int>(p.columns);
+  for (i64 tile = 0; tile < tiles; ++tile) {
+    const Range rows = share(p.rows, static_cast<int>(tile), static_cast<int>(tiles));
+    const float* a = p.a + rows.begin * p.a_row_stride;
+    call.a0 = a;
+    call.a1 = a + kGroup * p.a_row_stride;
+    call.c0 = p.c + rows.begin * p.c_row_stride;
+    call.c1 = call.c0 + kGroup * p.c_row_stride;
+    brgemm_kernel(BrgemmElement::f32, BrgemmRows::strided, static_cast<int>(rows.end - rows.begin),
+                  vectors)(call);
+  }
+}
+
+}  // namespace
+
+WinogradDriver::WinogradDriver(const WinogradShape& shape, i64 groups, i64 block, int workers)
+    : shape_(shape),
+      groups_(groups),
+      c_(shape.x_channels / groups),
+      k_(shape.y_channels / groups),
+      shared_(block == 0),
+      workers_(workers),
+      lanes_(brgemm_lanes()),
+      input_kernel_(winograd_input_kernel(shape)),
+      output_kernel_(winograd_output_kernel(shape)) {
+  block_ = std::min(shared_ ? shape.tiles() : block, shape.tiles());
+  width_ = static_cast<int>(std::min<i64>(2, ceil_div(k_, lanes_))) * lanes_;
+  scratch_ = winograd_scratch(shape, block_);
+  // M beside V in half of a level-2 cache of a megabyte or two.
+  constexpr i64 kFloats = 128 << 10;
+  const i64 fits = kFloats / (shape.positions() * round_up(block_, lanes_));
+  filter_block_ = std::max<i64>(width_, fits / width_ * width_);
+  if (shared_) filter_block_ = std::min(filter_block_, round_up(ceil_div(k_, workers), width_));
+  filter_block_ = std::min(filter_block_, round_up(k_, width_));
+}
+
+i64 WinogradDriver::v_position(i64 tiles) const {
+  return spread(shape_.layout == Layout::nhwc ? tiles * round_up(c_, lanes_) : c_ * round_up(tiles, lanes_));
+}
+i64 WinogradDriver::m_position(i64 tiles) const {
+  return spread(shape_.layout == Layout::nhwc ? tiles * filter_block_
+                                              : filter_block_ * round_up(tiles, lanes_));
+}
+i64 WinogradDriver::u_position() const {
+  return spread(shape_.layout == Layout::nhwc ? packed_brgemm_b_elements(c_, k_, width_) : k_ * c_);
+}
+
+i64 WinogradDriver::packed_floats() const { return groups_ * shape_.positions() * u_position(); }
+
+i64 WinogradDriver::workspace_floats() const {
+  const i64 v = shape_.positions() * v_position(block_), m = shape_.positions() * m_position(block_);
+  return shared_ ? v + workers_ * (m + spread(scratch_)) : workers_ * (v + m + spread(scratch_));
+}
+
+void WinogradDriver::pack(const void* w, bool rotated, float* u, const Parallel& parallel) const {
+  const bool nhwc = shape_.layout == Layout::nhwc;
+  // The forward convolution's channels: of one group, and of the filter tensor's rows.
+  const i64 in = rotated ? k_ : c_, out = rotated ? c_ : k_;
+  const auto weight = [&](i64 group, i64 k, i64 c, int r, int s) {
+    if (rotated) std::swap(k, c), r = 2 - r, s = 2 - s;
+    const i64 row = group * out + k;
+    return load_element(shape_.dtype, w,
+                        nhwc ? ((row * 3 + r) * 3 + s) * in + c : ((row * in + c) * 3 + r) * 3 + s);
+  };
+  const i64 columns = nhwc ? round_up(k_, width_) : k_;
+  parallel.each(groups_ * columns, [&](i64 index, int) {
+    const i64 group = index / columns, k = index % columns;
+    float* to = u + group * shape_.positions() * u_position();
+    to += nhwc ? k / width_ * width_ * c_ + k % width_ : k * c_;
+    const i64 step = nhwc ? width_ : 1;
+    for (i64 c = 0; c < c_; ++c) {
+      float g[3][3] = {}, transformed[kMaxWinogradPositions];
+      if (k < k_) {
+        for (int r = 0; r < 3; ++r) {
+          for (int s = 0; s < 3; ++s) g[r][s] = weight(group, k, c, r, s);
+        }
+      }
+      winograd_filter(shape_.m, g, transformed);
+      for (int i = 0; i < shape_.positions(); ++i) to[i * u_position() + c * step] = transformed[i];
+    }
+  });
+}
+
+void WinogradDriver::multiply(const float* v, i64 tiles, const float* u, i64 group, Filters filters,
+                              float* m) const {
+  const bool nhwc = shape_.layout == Layout::nhwc;
+  for (int position = 0; position < shape_.positions(); ++position) {
+    const float* u_at = u + (group * shape_.positions() + position) * u_position();
+    const float* v_at = v + position * v_position(block_);
+    float* m_at = m + position * m_position(block_);
+    if (nhwc) {
+      for (i64 k = 0; k < filters.count; k += width_) {
+        const i64 columns = std::min<i64>(width_, round_up(filters.count - k, lanes_));
+        multiply_panel({tiles, columns, c_, v_at, round_up(c_, lanes_), u_at + (filters.first + k) * c_,
+                        width_, m_at + k, filter_block_},
+                       static_cast<int>(columns / lanes_));
+      }
+    } else {
+      const i64 row = round_up(block_, lanes_);
+      for (i64 t = 0; t < tiles; t += 2 * lanes_) {
+        const i64 columns = std::min<i64>(2 * lanes_, round_up(tiles - t, lanes_));
+        multiply_panel(
+            {filters.count, columns, c_, u_at + filters.first * c_, c_, v_at + t, row, m_at + t, row},
+            static_cast<int>(columns / lanes_));
+      }
+    }
+  }
+}
+
+void WinogradDriver::output(const WinogradTensors& tensors, i64 group, i64 first_tile, i64 tiles,
+                            Filters filters, const float* m, float* scratch) const {
+  WinogradOutput o;
+  o.m = m;
+  o.position_stride = m_position(block_);
+  o.row_stride = shape_.layout == Layout::nhwc ? filter_block_ : round_up(block_, lanes_);
+  o.first_tile = first_tile;
+  o.tiles = tiles;
+  o.first_channel = group * k_ + filters.first;
+  o.channels = filters.count;
+  o.y = tensors.y;
+  o.bias = tensors.bias;
+  o.residual = tensors.residual;
+  o.activation = tensors.activation;
+  o.slope = tensors.slope;
+  o.scratch = scratch;
+  output_kernel_(shape_, o);
+}
+
+WinogradInput WinogradDriver::input_of(const WinogradTensors& tensors, i64 group, i64 first_tile, i64 tiles,
+                                       float* v, float* scratch) const {
+  WinogradInput in;
+  in.x = tensors.x;
+  in.first_tile = first_tile;
+  in.tiles = tiles;
+  in.first_channel = group * c_;
+  in.channels = c_;
+  in.v = v;
+  in.position_stride = v_position(block_);
+  in.row_stride = round_up(shape_.layout == Layout::nhwc ? c_ : block_, lanes_);
+  in.scratch = scratch;
+  return in;
+}
+
+void WinogradDriver::run(const WinogradTensors& tensors, const float* u, float* workspace,
+                         const Parallel& parallel) const {
+  shared_ ? run_shared(tensors, u, workspace, parallel) : run_blocks(tensors, u, workspace, parallel);
+}
+
+void WinogradDriver::run_blocks(const WinogradTensors& tensors, const float* u, float* workspace,
+                                const Parallel& parallel) const {
+  const i64 v_floats = shape_.positions() * v_position(block_);
+  const i64 m_floats = shape_.positions() * m_position(block_);
+  const i64 blocks = ceil_div(shape_.tiles(), block_);
+  parallel.each(blocks * groups_, [&](i64 index, int worker) {
+    float* v = workspace + worker * (v_floats + m_floats + spread(scratch_));
+    float* m = v + v_floats;
+    float* scratch = m + m_floats;
+    const i64 group = index % groups_, first = index / groups_ * block_;
+    const i64 tiles = std::min(block_, shape_.tiles() - first);
+    input_kernel_(shape_, input_of(tensors, group, first, tiles, v, scratch));
+    for (i64 k = 0; k < k_; k += filter_block_) {
+      const Filters filters{k, std::min(filter_block_, k_ - k)};
+      multiply(v, tiles, u, group, filters, m);
+      output(tensors, group, first, tiles, filters, m, scratch);
+    }
+  });
+}
+
+void WinogradDriver::run_shared(const WinogradTensors& tensors, const float* u, float* workspace,
+                                const Parallel& parallel) const {
+  const i64 v_floats = shape_.positions() * v_position(block_);
+  const i64 m_floats = shape_.positions() * m_position(block_);
+  const i64 tiles = shape_.tiles();
+  const auto own = [&](int worker) { return workspace + v_floats + worker * (m_floats + spread(scratch_)); };
+  for (i64 group = 0; group < groups_; ++group) {
+    const WinogradInput all = input_of(tensors, group, 0, tiles, workspace, nullptr);
+    // Whole vectors of channels or tiles a worker.
+    parallel.run([&](int worker) {
+      const Range part = share(ceil_div(c_, lanes_), worker, parallel.workers());
+      WinogradInput in = all;
+      in.first_channel += part.begin * lanes_;
+      in.channels = std::min(c_, part.end * lanes_) - part.begin * lanes_;
+      in.v += part.begin * lanes_ * (shape_.layout == Layout::nhwc ? 1 : in.row_stride);
+      in.scratch = own(worker) + m_floats;
+      if (in.channels > 0) input_kernel_(shape_, in);
+    });
+    parallel.each(ceil_div(k_, filter_block_), [&](i64 index, int worker) {
+      float* m = own(worker);
+      const Filters filters{index * filter_block_, std::min(filter_block_, k_ - index * filter_block_)};
+      multiply(workspace, tiles, u, group, filters, m);
+      output(tensors, group, 0, tiles, filters, m, m + m_floats);
+    });
+  }
+}
+
+}  // namespace faltung

@@ -1,0 +1,71 @@
+// Winograd's algorithm over a whole tensor: blocks of tiles, each transformed, multiplied and transformed
+// back while it is in the cache.
+#ifndef FALTUNG_KERNELS_CPU_WINOGRAD_DRIVER_HPP_
+#define FALTUNG_KERNELS_CPU_WINOGRAD_DRIVER_HPP_
+
+#include <cstdint>
+
+#include "kernels/cpu/winograd.hpp"
+#include "src/backend/parallel.hpp"
+
+namespace faltung {
+
+// What the transforms read and write besides V and M.
+struct WinogradTensors {
+  const void* x = nullptr;
+  void* y = nullptr;
+  const void* bias = nullptr;
+  const void* residual = nullptr;
+  Activation activation = Activation::none;
+  float slope = 0;
+};
+
+class WinogradDriver {
+ public:
+  // block: tiles transformed together by a worker, which then multiplies them by all filters. 0: all tiles at
+  // once, shared by the workers, each of which multiplies them by its part of the filters; for problems with
+  // few tiles, whose cost is reading the filters.
+  WinogradDriver(const WinogradShape& shape, std::int64_t groups, std::int64_t block, int workers);
+
+  std::int64_t packed_floats() const;
+  std::int64_t workspace_floats() const;
+
+  // w: the filters of the forward convolution, in the layout's order. rotated: exchange its input and output
+  // channels and rotate it by 180 degrees, for backward_data.
+  void pack(const void* w, bool rotated, float* u, const Parallel& parallel) const;
+  void run(const WinogradTensors& tensors, const float* u, float* workspace, const Parallel& parallel) const;
+
+ private:
+  struct Filters {  // a range of one group's output channels
+    std::int64_t first, count;
+  };
+  std::int64_t u_position() const;
+  std::int64_t v_position(std::int64_t tiles) const;
+  std::int64_t m_position(std::int64_t tiles) const;
+  WinogradInput input_of(const WinogradTensors& tensors, std::int64_t group, std::int64_t first_tile,
+                         std::int64_t tiles, float* v, float* scratch) const;
+  void multiply(const float* v, std::int64_t tiles, const float* u, std::int64_t group, Filters filters,
+                float* m) const;
+  void output(const WinogradTensors& tensors, std::int64_t group, std::int64_t first_tile, std::int64_t tiles,
+              Filters filters, const float* m, float* scratch) const;
+  void run_blocks(const WinogradTensors& tensors, const float* u, float* workspace,
+                  const Parallel& parallel) const;
+  void run_shared(const WinogradTensors& tensors, const float* u, float* workspace,
+                  const Parallel& parallel) const;
+
+  WinogradShape shape_;
+  std::int64_t groups_, c_, k_;  // channels of one group
+  std::int64_t block_;           // tiles
+  std::int64_t filter_block_;    // filters multiplied before M is transformed back
+  bool shared_;
+  int workers_;
+  int lanes_;
+  int width_;  // nhwc: columns of a panel of U
+  std::int64_t scratch_;
+  WinogradInputKernel input_kernel_;
+  WinogradOutputKernel output_kernel_;
+};
+
+}  // namespace faltung
+
+#endif  // FALTUNG_KERNELS_CPU_WINOGRAD_DRIVER_HPP_
