@@ -52,10 +52,11 @@ class Registry : public testing::TestWithParam<const Algorithm*> {
     const std::vector<Config> configs = algorithm.configs(problem, target);
     ASSERT_FALSE(configs.empty()) << to_string(problem);
     const char* only = std::getenv("FALTUNG_TEST_ONLY");
+    Verifier verifier(problem, device_, parallel_, 1);
     for (const Config& config : configs) {
       const std::string kernel = kernel_name(algorithm, config.name);
       if (only != nullptr && !matches(only, kernel)) continue;
-      const Verification v = verify_kernel(algorithm, config.name, problem, device_, parallel_, 1);
+      const Verification v = verifier.kernel(algorithm, config.name);
       EXPECT_TRUE(v.passed()) << "faltung verify '" << to_string(problem) << "' --kernel " << kernel
                               << " --seed 1: " << v.verdict << ", " << v.what;
       ++verified_;

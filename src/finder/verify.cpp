@@ -100,21 +100,39 @@ Verification verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle
   return out;
 }
 
-Verification verify_kernel(const Algorithm& algorithm, const std::string& config, const Problem& problem,
-                           const std::shared_ptr<Device>& device,
-                           const std::shared_ptr<const Parallel>& parallel, std::uint64_t seed) {
-  const Target target{*device, parallel->workers()};
+Verifier::Verifier(const Problem& problem, std::shared_ptr<Device> device,
+                   std::shared_ptr<const Parallel> parallel, std::uint64_t seed)
+    : problem_(problem), device_(std::move(device)), parallel_(std::move(parallel)), seed_(seed) {}
+
+const Oracle& Verifier::oracle(Data data, int weight_unit) {
+  const std::pair key(data, weight_unit);
+  const std::uint64_t seed = data == Data::small_integers ? seed_ : seed_ + 1;
+  const auto found = oracles_.find(key);
+  if (found != oracles_.end()) return found->second;
+  return oracles_
+      .emplace(std::piecewise_construct, std::forward_as_tuple(key),
+               std::forward_as_tuple(problem_, data, seed, weight_unit))
+      .first->second;
+}
+
+Verification Verifier::kernel(const Algorithm& algorithm, const std::string& config) {
+  const Target target{*device_, parallel_->workers()};
   const auto plan =
-      std::make_shared<PlanImpl>(problem, kernel_name(algorithm, config),
-                                 make_recipe(algorithm, problem, config, target), device, parallel);
-  const Accuracy accuracy = algorithm.accuracy(problem, config);
-  const int unit = algorithm.integer_weight_unit(problem, config);
-  const Verification exact =
-      verify(*plan, accuracy, Oracle(problem, Data::small_integers, seed, unit), *parallel);
+      std::make_shared<PlanImpl>(problem_, kernel_name(algorithm, config),
+                                 make_recipe(algorithm, problem_, config, target), device_, parallel_);
+  const Accuracy accuracy = algorithm.accuracy(problem_, config);
+  const int unit = algorithm.integer_weight_unit(problem_, config);
+  const Verification exact = verify(*plan, accuracy, oracle(Data::small_integers, unit), *parallel_);
   if (!exact.passed()) {
     return {exact.verdict, "on small integers: " + exact.what, exact.error_over_bound};
   }
-  return verify(*plan, accuracy, Oracle(problem, Data::random, seed + 1), *parallel);
+  return verify(*plan, accuracy, oracle(Data::random, 1), *parallel_);
+}
+
+Verification verify_kernel(const Algorithm& algorithm, const std::string& config, const Problem& problem,
+                           const std::shared_ptr<Device>& device,
+                           const std::shared_ptr<const Parallel>& parallel, std::uint64_t seed) {
+  return Verifier(problem, device, parallel, seed).kernel(algorithm, config);
 }
 
 }  // namespace faltung

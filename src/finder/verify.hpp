@@ -3,8 +3,10 @@
 #ifndef FALTUNG_SRC_FINDER_VERIFY_HPP_
 #define FALTUNG_SRC_FINDER_VERIFY_HPP_
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "src/algorithms/algorithm.hpp"
 #include "src/finder/oracle.hpp"
@@ -24,7 +26,25 @@ struct Verification {
 Verification verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& oracle,
                     const Parallel& parallel);
 
-// Both kinds of data: small integers, then random.
+// Verifies kernels on one problem with both kinds of data: small integers, then random. Inputs and expected
+// results are made once and serve every kernel.
+class Verifier {
+ public:
+  Verifier(const Problem& problem, std::shared_ptr<Device> device, std::shared_ptr<const Parallel> parallel,
+           std::uint64_t seed);
+  Verification kernel(const Algorithm& algorithm, const std::string& config);
+
+ private:
+  const Oracle& oracle(Data data, int weight_unit);
+
+  Problem problem_;
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<const Parallel> parallel_;
+  std::uint64_t seed_;
+  std::map<std::pair<Data, int>, Oracle> oracles_;  // by the unit of the weights
+};
+
+// The same, for one kernel.
 Verification verify_kernel(const Algorithm& algorithm, const std::string& config, const Problem& problem,
                            const std::shared_ptr<Device>& device,
                            const std::shared_ptr<const Parallel>& parallel, std::uint64_t seed);
