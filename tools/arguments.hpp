@@ -1,0 +1,63 @@
+// What bench, verify, find and explain are asked about: the problems and the choices among kernels, from the
+// command line.
+#ifndef FALTUNG_TOOLS_ARGUMENTS_HPP_
+#define FALTUNG_TOOLS_ARGUMENTS_HPP_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "faltung/faltung.hpp"
+#include "src/backend/backend.hpp"
+
+namespace faltung::tools {
+
+struct Row {
+  std::string suite;  // the list's file name without .csv; empty for a problem string
+  std::string name;   // empty for a problem string
+  Problem problem;
+  std::int64_t count = 1;  // how often it occurs in one pass of what the list describes
+  // What a table calls it.
+  std::string label() const { return name.empty() ? to_string(problem) : name; }
+};
+
+class Arguments {
+ public:
+  // Declares the options on a subcommand.
+  void add_problems(CLI::App& app);
+  void add_choices(CLI::App& app);
+
+  // Every problem, overrides applied, validated. Throws Error that names the row.
+  std::vector<Row> rows() const;
+  Request request() const;
+  const std::string& device_id() const { return device_; }
+  std::shared_ptr<Device> device() const { return find_device(device_); }
+  // --threads, else every processor; 1 on a GPU.
+  int threads() const;
+  std::uint64_t seed() const { return seed_; }
+
+ private:
+  void apply_overrides(Problem& problem) const;
+
+  std::vector<std::string> problems_, suites_;
+  std::string batch_, dtype_, layout_, math_, direction_, epilogue_;
+  std::string device_ = "cpu";
+  std::string threads_;
+  std::vector<std::string> only_, skip_;
+  std::string workspace_ = "unlimited";
+  bool deterministic_ = false, nondeterministic_ = false;
+  std::uint64_t seed_ = 1;
+};
+
+// A whole number of at least `least`. Throws Error(bad_problem) naming the option.
+std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t least);
+
+// The command line that verifies this kernel on this problem again.
+std::string reproduce(const Problem& problem, const std::string& kernel, const std::string& device,
+                      int threads, std::uint64_t seed);
+
+}  // namespace faltung::tools
+
+#endif  // FALTUNG_TOOLS_ARGUMENTS_HPP_

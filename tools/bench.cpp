@@ -1,0 +1,291 @@
+// faltung bench: times kernels, checks them, and compares with a peer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "src/finder/cost.hpp"
+#include "tools/command.hpp"
+#include "tools/measure.hpp"
+#include "tools/report.hpp"
+#include "tools/units.hpp"
+
+namespace faltung::tools {
+namespace {
+
+struct Options {
+  Arguments arguments;
+  Machine machine;
+  std::string peer, budget, min_time = "200ms";
+  bool find = false, all_algorithms = false, no_check = false;
+  int repeat = 9;
+};
+
+// Ratios and times of one list.
+struct Total {
+  double log_ratios = 0, lowest = INFINITY, ms = 0, peer_ms = 0;
+  int ratios = 0, rows = 0;
+  std::string lowest_row;
+  double log_behind = 0, most_behind = 0;  // of the chosen kernel over the best
+  std::string most_behind_row;
+  int compared = 0;
+};
+
+class Bench {
+ public:
+  explicit Bench(Options& options) : options_(options) {}
+
+  int run() {
+    const std::vector<Row> rows = options_.arguments.rows();
+    measure_options_.request = options_.arguments.request();
+    measure_options_.policy.blocks = options_.repeat;
+    measure_options_.policy.least_ms = parse_duration_ms("--min-time", options_.min_time);
+    measure_options_.seed = options_.arguments.seed();
+    measure_options_.check = !options_.no_check;
+    measure_options_.all_algorithms = options_.all_algorithms;
+    measure_options_.find = options_.find || !options_.budget.empty();
+    if (!options_.budget.empty()) {
+      measure_options_.request.budget_ms = parse_duration_ms("--budget", options_.budget);
+    }
+    Filter{measure_options_.request};  // a misspelt pattern is told before anything runs
+    if (!options_.peer.empty()) peer_ = std::make_unique<Peer>(options_.peer);
+    options_.machine.open({"suite",       "name",
+                           "problem",     "device",
+                           "kernel",      "ms",
+                           "ms_min",      "ms_max",
+                           "tflops",      "gbps",
+                           "ceiling_pct", "error_over_bound",
+                           "compile_ms",  "workspace_bytes",
+                           "peer",        "peer_ms",
+                           "ratio",       "verdict",
+                           "peer_impl",   "peer_ms_min",
+                           "peer_ms_max", "chosen",
+                           "plan_ms",     "threads",
+                           "sets",        "runs",
+                           "seed",        "note"});
+    device_ = options_.arguments.device();
+    ceilings_ = device_->measure_ceilings(measure_options_.request.threads);
+    print_header(rows);
+
+    std::string suite = rows.front().suite;
+    for (const Row& row : rows) {
+      if (row.suite != suite) close_list(suite);
+      suite = row.suite;
+      bench(row);
+    }
+    close_list(suite);
+    if (measured_ == 0) throw Error(Status::unsupported, last_decline_);
+    options_.machine.close();
+    return wrong_ > 0 ? 1 : 0;
+  }
+
+ private:
+  bool talks() const { return options_.machine.for_people(); }
+
+  void print_header(const std::vector<Row>& rows) {
+    if (!talks()) return;
+    const DeviceInfo& info = device_->info();
+    std::size_t width = 4;
+    for (const Row& row : rows) width = std::max(width, row.label().size());
+    fmt::print("{} ({}), {} threads; measured ceilings: {:.0f} GFLOP/s f32, {:.0f} bf16, copy {:.1f} GB/s\n",
+               info.id, info.description, measure_options_.request.threads, ceilings_.f32_gflops,
+               ceilings_.bf16_gflops, ceilings_.copy_gbps);
+    fmt::print(
+        "Timed: runs with constant weights packed beforehand, on buffer sets used in turn that together "
+        "exceed "
+        "twice the\nlast-level cache ({}; at most 1 GiB); {} blocks of runs{}; ms is the median of the "
+        "blocks, ± their "
+        "spread.\n\n",
+        show_bytes(info.cache_bytes), options_.repeat,
+        peer_ ? fmt::format(", in turn with {}", peer_->version()) : "");
+    std::vector<Table::Column> columns{{"name", static_cast<int>(width)},
+                                       {"kernel", 42},
+                                       {"ms", 9, true},
+                                       {"±%", 6, true},
+                                       {"TFLOP/s", 7, true},
+                                       {"GB/s", 6, true},
+                                       {"%ceil", 6, true},
+                                       {"err/bnd", 8, true}};
+    if (peer_) {
+      columns.push_back({peer_->name() + " ms", 9, true});
+      columns.push_back({"ratio", 6, true});
+      columns.push_back({"", 0});
+    }
+    table_ = std::make_unique<Table>(columns);
+    table_->header();
+  }
+
+  void bench(const Row& row) {
+    Measurement m;
+    try {
+      m = measure(engine_, row.problem, measure_options_, peer_.get());
+    } catch (const Error& error) {
+      if (error.status() != Status::unsupported) throw;
+      last_decline_ = error.what();
+      emit_declined(row, error.what());
+      return;
+    }
+    ++measured_;
+    ++total_.rows;
+    for (const Entry& entry : m.entries) emit(row, entry, m);
+    tally(row, m);
+    if (!talks() || !options_.all_algorithms) return;
+    for (const Refusal& refusal : m.refusals) {
+      fmt::print("  {} {}: {}\n", refusal.kernel, refusal.verdict, refusal.why);
+    }
+  }
+
+  void emit(const Row& row, const Entry& entry, const Measurement& m) {
+    const Problem& p = row.problem;
+    const double ms = entry.time.ms;
+    const double tflops = flops(p) / ms * 1e-9, gbps = min_bytes(p) / ms * 1e-6;
+    const double ceiling = roofline(p, ceilings_).share(ms);
+    const bool has_peer = m.peer && m.peer->time.ms > 0;
+    const double ratio = has_peer ? m.peer->time.ms / ms : 0;
+    std::string note = entry.note;
+    if (entry.verdict == "wrong") {
+      ++wrong_;
+      const Request& r = measure_options_.request;
+      note += "; reproduce: " + reproduce(p, entry.kernel, r.device, r.threads, measure_options_.seed);
+    }
+    if (m.peer && !m.peer->note.empty())
+      note += (note.empty() ? "" : "; ") + options_.peer + " " + m.peer->note;
+    using I = std::int64_t;
+    const auto some = [&](bool present, double value) { return present ? Cell(value) : Cell(); };
+    options_.machine.row({row.suite,
+                          row.name,
+                          to_string(p),
+                          device_->info().id,
+                          entry.kernel,
+                          ms,
+                          entry.time.ms_min,
+                          entry.time.ms_max,
+                          tflops,
+                          gbps,
+                          ceiling,
+                          some(entry.error_over_bound >= 0, entry.error_over_bound),
+                          entry.compile_ms,
+                          I(entry.workspace_bytes),
+                          options_.peer,
+                          some(has_peer, has_peer ? m.peer->time.ms : 0),
+                          some(has_peer, ratio),
+                          entry.verdict,
+                          m.peer ? m.peer->implementation : "",
+                          some(has_peer, has_peer ? m.peer->time.ms_min : 0),
+                          some(has_peer, has_peer ? m.peer->time.ms_max : 0),
+                          I(entry.chosen),
+                          entry.plan_ms,
+                          I(measure_options_.request.threads),
+                          I(m.sets),
+                          I(entry.time.runs),
+                          I(measure_options_.seed),
+                          note});
+    if (!talks()) return;
+    std::vector<std::string> cells{
+        entry.chosen ? row.label() : "",
+        entry.kernel,
+        show_ms(ms),
+        fmt::format("{:.1f}", 50 * (entry.time.ms_max - entry.time.ms_min) / ms),
+        fmt::format("{:.3f}", tflops),
+        fmt::format("{:.1f}", gbps),
+        fmt::format("{:.0f}", ceiling),
+        entry.error_over_bound >= 0 ? fmt::format("{:.2g}", entry.error_over_bound) : "-"};
+    if (peer_) {
+      cells.push_back(has_peer ? show_ms(m.peer->time.ms) : "-");
+      cells.push_back(has_peer ? fmt::format("{:.2f}", ratio) : "-");
+      cells.push_back(m.peer->implementation);
+    }
+    table_->row(cells);
+    if (!note.empty()) fmt::print("  {}: {}\n", entry.verdict == "wrong" ? "WRONG" : "note", note);
+  }
+
+  void emit_declined(const Row& row, const std::string& why) {
+    std::vector<Cell> cells(28);
+    cells[0] = row.suite, cells[1] = row.name, cells[2] = to_string(row.problem),
+    cells[3] = device_->info().id;
+    cells[17] = std::string("declined"), cells[27] = why;
+    options_.machine.row(cells);
+    if (talks()) fmt::print("{}  declined: {}\n", row.label(), why);
+  }
+
+  void tally(const Row& row, const Measurement& m) {
+    const Entry& chosen = m.entries.front();
+    const double count = static_cast<double>(row.count);
+    if (m.peer && m.peer->time.ms > 0) {
+      const double ratio = m.peer->time.ms / chosen.time.ms;
+      total_.log_ratios += std::log(ratio);
+      ++total_.ratios;
+      total_.ms += count * chosen.time.ms;
+      total_.peer_ms += count * m.peer->time.ms;
+      if (ratio < total_.lowest) total_.lowest = ratio, total_.lowest_row = row.label();
+    }
+    if (options_.all_algorithms) {
+      double best = chosen.time.ms;
+      for (const Entry& entry : m.entries) {
+        if (entry.verdict != "wrong") best = std::min(best, entry.time.ms);
+      }
+      const double behind = chosen.time.ms / best;
+      total_.log_behind += std::log(behind);
+      ++total_.compared;
+      if (behind > total_.most_behind) total_.most_behind = behind, total_.most_behind_row = row.label();
+      if (talks()) fmt::print("  chosen over best measured: {:.2f}\n", behind);
+    }
+  }
+
+  // The short summary of a list, as its last lines.
+  void close_list(const std::string& suite) {
+    const Total t = std::exchange(total_, {});
+    if (!talks()) return;
+    const std::string name = suite.empty() ? "problems" : suite;
+    fmt::print("\n{}: {} rows measured\n", name, t.rows);
+    if (t.compared > 0) {
+      fmt::print("{}: chosen over best measured: geometric mean {:.3f}, worst {:.3f} ({})\n", name,
+                 std::exp(t.log_behind / t.compared), t.most_behind, t.most_behind_row);
+    }
+    if (t.ratios > 0) {
+      fmt::print("{}: ratio to {}: geometric mean {:.3f}, lowest {:.3f} ({}); one pass {} ms, {} {} ms\n\n",
+                 name, options_.peer, std::exp(t.log_ratios / t.ratios), t.lowest, t.lowest_row,
+                 show_ms(t.ms), options_.peer, show_ms(t.peer_ms));
+    }
+  }
+
+  Options& options_;
+  MeasureOptions measure_options_;
+  Engine engine_;
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Peer> peer_;
+  std::unique_ptr<Table> table_;
+  Ceilings ceilings_;
+  Total total_;
+  int wrong_ = 0, measured_ = 0;
+  std::string last_decline_;
+};
+
+}  // namespace
+
+Command add_bench(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("bench", "Time kernels, check them, and compare with a peer library");
+  options->arguments.add_problems(*command);
+  options->arguments.add_choices(*command);
+  command->add_flag("--all-algorithms", options->all_algorithms,
+                    "One row for each algorithm, not the chosen one alone");
+  command->add_option("--vs", options->peer, "Time this peer in turn with us, e.g. onednn")
+      ->type_name("PEER");
+  command->add_flag("--find", options->find, "Measure the candidates first, for 2 s unless --budget says");
+  command->add_option("--budget", options->budget, "Measure the candidates first, for so long")
+      ->type_name("TIME");
+  command->add_option("--repeat", options->repeat, "Blocks of runs")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--min-time", options->min_time, "Of runs, over all blocks")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command->add_flag("--no-check", options->no_check, "Do not check the results");
+  options->machine.add_options(*command);
+  return {command, [options] { return Bench(*options).run(); }};
+}
+
+}  // namespace faltung::tools

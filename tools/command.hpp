@@ -1,0 +1,19 @@
+// The subcommands. Each file of this name declares its options on the app and says what to do.
+#ifndef FALTUNG_TOOLS_COMMAND_HPP_
+#define FALTUNG_TOOLS_COMMAND_HPP_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace faltung::tools {
+
+struct Command {
+  CLI::App* app;
+  std::function<int()> run;  // its value is the exit code: 0, or 1 if something is wrong
+};
+
+Command add_bench(CLI::App& app);
+
+}  // namespace faltung::tools
+
+#endif  // FALTUNG_TOOLS_COMMAND_HPP_

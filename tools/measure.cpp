@@ -1,0 +1,210 @@
+#include "tools/measure.hpp"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "src/finder/trial.hpp"
+#include "src/problem/tolerance.hpp"
+
+namespace faltung::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostArena = std::size_t{1} << 30;
+constexpr int kMostSets = 1024;
+constexpr double kProducts = 2e7;  // of the reference, for a check: some 20 ms
+
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+using PlanPointer = std::shared_ptr<const PlanImpl>;
+
+Accuracy accuracy_of(const PlanImpl& plan) {
+  const KernelName kernel = parse_kernel(plan.kernel());
+  return kernel.algorithm->accuracy(plan.problem(), kernel.config);
+}
+
+// One run as it will be timed, with packed weights, into a result full of NaN.
+Finding check(const PlanImpl& plan, const Arena& arena, const Oracle& oracle, const Parallel& parallel) {
+  Device& device = plan.device();
+  const std::size_t bytes = static_cast<std::size_t>(oracle.result_bytes());
+  const Buffer result{nullptr, result_pointer(plan.problem(), arena.first()), bytes};
+  std::vector<std::byte> content(bytes, std::byte{0xff});
+  device.copy_in(result, content.data(), bytes);
+  const bool packs = plan.recipe().packed_bytes > 0;
+  const auto weights = packs ? plan.pack_weights(arena.first().w) : nullptr;
+  const Buffer workspace = device.allocate(plan.workspace_bytes(packs));
+  RunOptions options;
+  options.weights = weights.get();
+  options.workspace = workspace.pointer;
+  plan.run(arena.first(), options);
+  device.synchronize({});
+  device.copy_out(content.data(), result, bytes);
+  return oracle.check(content.data(), accuracy_of(plan), parallel);
+}
+
+// The fastest of an algorithm's first configs, by a short measurement.
+PlanPointer best_config(EngineImpl& engine, const Problem& problem, const std::vector<Candidate>& candidates,
+                        const Request& request, Arena& arena) {
+  constexpr std::size_t kMost = 4;
+  PlanPointer best;
+  double best_ms = 0;
+  for (std::size_t i = 0; i < std::min(kMost, candidates.size()); ++i) {
+    PlanPointer plan = engine.make_plan(problem, candidates[i], request);
+    if (candidates.size() == 1) return plan;
+    Runner runner(plan, arena);
+    const Timing timing = time_runner(runner, 30, best_ms);
+    if (best && timing.median >= best_ms) continue;
+    best = std::move(plan);
+    best_ms = timing.median;
+  }
+  return best;
+}
+
+// A directory with the inputs as raw elements, for the peer; removed at the end.
+class SharedData {
+ public:
+  explicit SharedData(const Oracle& oracle) {
+    std::string pattern = (fs::temp_directory_path() / "faltung-bench-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) return;
+    directory_ = pattern;
+    const Problem& p = oracle.problem();
+    const Tensors& t = oracle.tensors();
+    write("x.bin", t.x, bytes_of(p, x_shape(p)));
+    write("w.bin", t.w, bytes_of(p, w_shape(p)));
+    write("y.bin", t.y, bytes_of(p, conv_shape(p)));
+    if (p.epilogue.bias) write("bias.bin", t.bias, bytes_of(p, make_shape(Layout::nchw, 1, p.k, 1, 1)));
+    write("residual.bin", t.residual, bytes_of(p, conv_shape(p)));
+  }
+  ~SharedData() {
+    std::error_code ignored;
+    if (!directory_.empty()) fs::remove_all(directory_, ignored);
+  }
+  SharedData(const SharedData&) = delete;
+  SharedData& operator=(const SharedData&) = delete;
+  const std::string& directory() const { return directory_; }
+
+ private:
+  void write(const char* file, const void* data, std::int64_t bytes) {
+    if (data == nullptr) return;
+    std::ofstream out(directory_ + "/" + file, std::ios::binary);
+    out.write(static_cast<const char*>(data), bytes);
+  }
+  std::string directory_;
+};
+
+// The peer, ready to be timed on the same data, and whether it computes the same thing.
+PeerEntry prepare_peer(Peer& peer, const Oracle& oracle, const MeasureOptions& options, int sets,
+                       const Parallel& parallel) {
+  PeerEntry entry;
+  const Problem& p = oracle.problem();
+  constexpr std::int64_t kMostShared = std::int64_t{1} << 29;
+  const bool shares = bytes_of(p, x_shape(p)) + bytes_of(p, conv_shape(p)) <= kMostShared;
+  std::optional<SharedData> data;
+  if (shares) data.emplace(oracle);
+  const Peer::Answer answer =
+      peer.prepare(p, options.request.device, options.request.threads, sets, data ? data->directory() : "");
+  if (!answer.yes) {
+    entry.note = "declined: " + answer.text;
+    return entry;
+  }
+  entry.implementation = answer.text;
+  if (!options.check || !data) return entry;
+  const std::string file = data->directory() + "/result.bin";
+  const Peer::Answer done = peer.result(file);
+  std::vector<char> result(static_cast<std::size_t>(oracle.result_bytes()));
+  std::ifstream in(file, std::ios::binary);
+  if (!done.yes || !in.read(result.data(), oracle.result_bytes())) {
+    entry.note = "its result could not be checked: " + done.text;
+    return entry;
+  }
+  const Finding finding = oracle.check(result.data(), {dot_product_growth(p), 0, 0}, parallel);
+  if (!finding.right()) entry.note = "its result differs: " + finding.worst;
+  return entry;
+}
+
+}  // namespace
+
+Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions& options, Peer* peer) {
+  Measurement out;
+  const Request& request = options.request;
+  if (options.find) engine.find(problem, request);
+  const auto begin = Clock::now();
+  const PlanPointer chosen = engine.impl().plan(problem, request);
+  const double plan_ms = ms_since(begin);
+
+  Device& device = chosen->device();
+  const auto parallel = engine.impl().workers(request);
+  const Oracle oracle(problem, Data::random, options.seed, 1, kProducts);
+  Arena arena(device, oracle, std::min(2 * device.info().cache_bytes, kMostArena), kMostSets);
+  out.sets = arena.sets();
+
+  std::vector<PlanPointer> plans{chosen};
+  if (options.all_algorithms) {
+    const Selection selection = select(problem, request, Target{device, request.threads});
+    out.refusals = selection.refusals;
+    std::vector<const Algorithm*> seen;
+    for (const Candidate& first : selection.candidates) {
+      if (std::find(seen.begin(), seen.end(), first.algorithm) != seen.end()) continue;
+      seen.push_back(first.algorithm);
+      constexpr double kMostReference = 4e9;  // operations; beyond, one run takes seconds
+      if (first.algorithm->last_resort() && flops(problem) > kMostReference) {
+        out.refusals.push_back(
+            {std::string(first.algorithm->name()), "not timed", "it would take seconds a run"});
+        continue;
+      }
+      std::vector<Candidate> candidates;
+      for (const Candidate& c : selection.candidates) {
+        if (c.algorithm == first.algorithm) candidates.push_back(c);
+      }
+      PlanPointer plan = best_config(engine.impl(), problem, candidates, request, arena);
+      if (plan->kernel() != chosen->kernel()) plans.push_back(std::move(plan));
+    }
+  }
+
+  std::vector<Runner> runners;
+  runners.reserve(plans.size());
+  for (const PlanPointer& plan : plans) {
+    Entry entry;
+    entry.kernel = plan->kernel();
+    entry.chosen = plan == chosen;
+    entry.compile_ms = plan->recipe().compile_ms;
+    entry.plan_ms = entry.chosen ? plan_ms : 0;
+    entry.workspace_bytes = plan->workspace_bytes(plan->recipe().packed_bytes > 0);
+    entry.verdict = "unchecked";
+    if (options.check) {
+      const Finding finding = check(*plan, arena, oracle, *parallel);
+      entry.error_over_bound = finding.error_over_bound;
+      entry.verdict = finding.right() ? "pass" : "wrong";
+      if (!finding.right()) entry.note = finding.worst;
+    }
+    out.entries.push_back(std::move(entry));
+    runners.emplace_back(plan, arena);
+  }
+
+  std::vector<Contestant> contestants;
+  for (Runner& runner : runners) {
+    contestants.push_back([&runner](double ms) { return run_block(runner, ms); });
+  }
+  if (peer != nullptr) {
+    out.peer = prepare_peer(*peer, oracle, options, out.sets, *parallel);
+    if (!out.peer->implementation.empty()) {
+      contestants.push_back([peer](double ms) { return peer->run(ms); });
+    }
+  }
+  const std::vector<Standing> standings = race(contestants, options.policy);
+  for (std::size_t i = 0; i < out.entries.size(); ++i) out.entries[i].time = standings[i];
+  if (standings.size() > out.entries.size()) out.peer->time = standings.back();
+  return out;
+}
+
+}  // namespace faltung::tools

@@ -1,0 +1,55 @@
+// Everything bench finds out about one problem: the kernels' times and errors, and the peer's.
+#ifndef FALTUNG_TOOLS_MEASURE_HPP_
+#define FALTUNG_TOOLS_MEASURE_HPP_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/finder/finder.hpp"
+#include "tools/arguments.hpp"
+#include "tools/peer.hpp"
+#include "tools/race.hpp"
+
+namespace faltung::tools {
+
+struct MeasureOptions {
+  Request request;
+  RacePolicy policy;
+  std::uint64_t seed = 1;
+  bool check = true;
+  bool find = false;            // measure the candidates first and let the fastest answer
+  bool all_algorithms = false;  // one entry for each algorithm
+};
+
+struct Entry {
+  std::string kernel;
+  bool chosen = false;  // the engine would use it
+  Standing time;
+  double error_over_bound = -1;
+  double compile_ms = 0;
+  double plan_ms = 0;  // from the question to the plan
+  std::size_t workspace_bytes = 0;
+  std::string verdict;  // pass, wrong or unchecked
+  std::string note;
+};
+
+struct PeerEntry {
+  std::string implementation;  // empty if it declined
+  std::string note;            // why it declined, or what is wrong with its result
+  Standing time;
+};
+
+struct Measurement {
+  std::vector<Entry> entries;  // the chosen one first
+  std::vector<Refusal> refusals;
+  std::optional<PeerEntry> peer;
+  int sets = 0;  // of buffers, used in turn
+};
+
+// Throws Error(unsupported) if no kernel may compute the problem.
+Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions& options, Peer* peer);
+
+}  // namespace faltung::tools
+
+#endif  // FALTUNG_TOOLS_MEASURE_HPP_

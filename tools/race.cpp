@@ -1,0 +1,56 @@
+#include "tools/race.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace faltung::tools {
+
+Block run_block(Runner& runner, double ms) {
+  // The warm-up wakes the threads and lets the other contestant's go to sleep.
+  constexpr double kWarmUp = 1;
+  double spent = 0;
+  do {
+    spent += runner.time_once();
+  } while (spent < kWarmUp);
+  if (spent > 20 * kWarmUp && spent > ms) {  // one run is long enough for its beginning not to matter
+    return {spent, spent, spent, 1};
+  }
+  std::vector<double> times;
+  spent = 0;
+  do {
+    times.push_back(runner.time_once());
+    spent += times.back();
+  } while (spent < ms);
+  const Timing timing = summarize(std::move(times));
+  return {timing.median, timing.min, timing.max, timing.runs};
+}
+
+std::vector<Standing> race(const std::vector<Contestant>& contestants, const RacePolicy& policy) {
+  struct Score {
+    std::vector<double> medians;
+    double spent = 0;
+    int runs = 0;
+  };
+  std::vector<Score> scores(contestants.size());
+  for (int block = 0; block < policy.blocks; ++block) {
+    for (std::size_t i = 0; i < contestants.size(); ++i) {
+      Score& score = scores[i];
+      if (block > 0 && score.spent > policy.most_ms) continue;
+      const Block result = contestants[i](policy.least_ms / policy.blocks);
+      score.medians.push_back(result.median);
+      score.spent += result.median * result.runs;
+      score.runs += result.runs;
+      // Workers spin a while for their next step before they sleep; the next contestant must not pay for it.
+      if (contestants.size() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+  std::vector<Standing> standings;
+  for (Score& score : scores) {
+    const Timing timing = summarize(std::move(score.medians));
+    standings.push_back({timing.median, timing.min, timing.max, score.runs});
+  }
+  return standings;
+}
+
+}  // namespace faltung::tools

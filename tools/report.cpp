@@ -1,0 +1,121 @@
+#include "tools/report.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+#include "faltung/faltung.hpp"
+
+namespace faltung::tools {
+namespace {
+
+std::shared_ptr<std::FILE> open_file(const std::string& path) {
+  if (path == "-") return {stdout, [](std::FILE*) {}};
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) {
+    throw Error(Status::bad_file, fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
+  }
+  return {file, std::fclose};
+}
+
+void check_written(const std::shared_ptr<std::FILE>& file, const std::string& path) {
+  if (file && (std::fflush(file.get()) != 0 || std::ferror(file.get()) != 0)) {
+    throw Error(Status::bad_file,
+                fmt::format("{}: could not be written to the end: {}", path, std::strerror(errno)));
+  }
+}
+
+// RFC 4180.
+std::string csv_field(const Cell& cell) {
+  if (const auto* text = std::get_if<std::string>(&cell)) {
+    if (text->find_first_of(",\"\r\n") == std::string::npos) return *text;
+    std::string quoted = "\"";
+    for (const char c : *text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+    return quoted + "\"";
+  }
+  if (const auto* number = std::get_if<double>(&cell)) return fmt::format("{:.6g}", *number);
+  if (const auto* count = std::get_if<std::int64_t>(&cell)) return std::to_string(*count);
+  return "";
+}
+
+nlohmann::ordered_json json_value(const Cell& cell) {
+  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
+  if (const auto* count = std::get_if<std::int64_t>(&cell)) return *count;
+  if (const auto* number = std::get_if<double>(&cell)) {
+    if (std::isfinite(*number)) return *number;
+    return csv_field(cell);  // JSON has no infinity
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void Table::header() const {
+  std::vector<std::string> titles;
+  for (const Column& column : columns_) titles.push_back(column.title);
+  row(titles);
+}
+
+void Table::row(const std::vector<std::string>& cells) const {
+  std::string line;
+  for (std::size_t i = 0; i < columns_.size() && i < cells.size(); ++i) {
+    const int width = columns_[i].width;
+    line +=
+        columns_[i].right ? fmt::format("{:>{}}", cells[i], width) : fmt::format("{:<{}}", cells[i], width);
+    line += "  ";
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+void Machine::add_options(CLI::App& app) {
+  app.add_option("--csv", csv_path_, "Also write comma-separated values; - for standard output alone")
+      ->type_name("FILE");
+  app.add_option("--json", json_path_, "Also write JSON, a list of objects; - for standard output alone")
+      ->type_name("FILE");
+}
+
+void Machine::open(std::vector<std::string> columns) {
+  columns_ = std::move(columns);
+  if (csv_path_ == "-" && json_path_ == "-") {
+    throw Error(Status::bad_problem, "--csv - and --json - both want standard output; send one to a file");
+  }
+  if (!csv_path_.empty()) {
+    csv_ = open_file(csv_path_);
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      std::fprintf(csv_.get(), "%s%s", i > 0 ? "," : "", columns_[i].c_str());
+    }
+    std::fprintf(csv_.get(), "\n");
+    check_written(csv_, csv_path_);
+  }
+  if (!json_path_.empty()) json_ = open_file(json_path_);
+}
+
+void Machine::row(const std::vector<Cell>& cells) {
+  if (cells.size() != columns_.size())
+    throw Error(Status::internal, "a row has another number of cells than columns");
+  if (csv_) {
+    std::string line;
+    for (std::size_t i = 0; i < cells.size(); ++i) line += (i > 0 ? "," : "") + csv_field(cells[i]);
+    std::fprintf(csv_.get(), "%s\n", line.c_str());
+    check_written(csv_, csv_path_);
+  }
+  if (json_) {
+    nlohmann::ordered_json object;
+    for (std::size_t i = 0; i < cells.size(); ++i) object[columns_[i]] = json_value(cells[i]);
+    rows_.push_back(std::move(object));
+  }
+}
+
+void Machine::close() {
+  check_written(csv_, csv_path_);
+  if (json_) {
+    std::fprintf(json_.get(), "%s\n", rows_.dump(1).c_str());
+    check_written(json_, json_path_);
+  }
+}
+
+}  // namespace faltung::tools

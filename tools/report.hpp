@@ -1,0 +1,57 @@
+// What the command prints: tables for people, CSV and JSON for machines.
+#ifndef FALTUNG_TOOLS_REPORT_HPP_
+#define FALTUNG_TOOLS_REPORT_HPP_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace faltung::tools {
+
+// Nothing, a text, a measurement or a count.
+using Cell = std::variant<std::monostate, std::string, double, std::int64_t>;
+
+// A table whose rows appear as they come.
+class Table {
+ public:
+  struct Column {
+    std::string title;
+    int width;           // at least; a longer cell pushes its row to the right
+    bool right = false;  // numbers
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  void header() const;
+  void row(const std::vector<std::string>& cells) const;
+
+ private:
+  std::vector<Column> columns_;
+};
+
+// --csv FILE and --json FILE; - is standard output, which then carries nothing else.
+class Machine {
+ public:
+  void add_options(CLI::App& app);
+  // Opens what was asked for. Throws Error(bad_file) if it cannot be written.
+  void open(std::vector<std::string> columns);
+  // One cell a column. The CSV is complete up to here, whatever happens later.
+  void row(const std::vector<Cell>& cells);
+  // Throws Error(bad_file) if something could not be written, e.g. on a full disk.
+  void close();
+  // Whether people's tables may go to standard output.
+  bool for_people() const { return csv_path_ != "-" && json_path_ != "-"; }
+
+ private:
+  std::string csv_path_, json_path_;
+  std::vector<std::string> columns_;
+  std::shared_ptr<std::FILE> csv_, json_;
+  nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
+};
+
+}  // namespace faltung::tools
+
+#endif  // FALTUNG_TOOLS_REPORT_HPP_

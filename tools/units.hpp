@@ -1,0 +1,22 @@
+// How durations, sizes and rates are typed and shown.
+#ifndef FALTUNG_TOOLS_UNITS_HPP_
+#define FALTUNG_TOOLS_UNITS_HPP_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace faltung::tools {
+
+// "250ms", "2s", "1.5m" (minutes), "40us"; a bare number is seconds. Throws Error(bad_problem) naming the
+// option.
+double parse_duration_ms(std::string_view option, std::string_view text);
+// "4096", "64K", "16M", "2G", "64MiB"; powers of 1024. "unlimited" is the largest size.
+std::size_t parse_bytes(std::string_view option, std::string_view text);
+
+std::string show_bytes(std::size_t bytes);  // 0 B, 1.5 KiB, 64 MiB
+std::string show_ms(double ms);             // four significant digits
+
+}  // namespace faltung::tools
+
+#endif  // FALTUNG_TOOLS_UNITS_HPP_
