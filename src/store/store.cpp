@@ -1,49 +1,216 @@
 #include "src/store/store.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+#include "src/store/files.hpp"
 
 namespace faltung {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr std::string_view kReadonly = ":readonly";
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Empty if there is nowhere to store.
 std::string default_directory() {
-  for (const auto& [variable, suffix] :
-       {std::pair{"FALTUNG_STORE", ""}, std::pair{"XDG_CACHE_HOME", "/faltung"},
-        std::pair{"HOME", "/.cache/faltung"}}) {
-    if (const char* value = std::getenv(variable); value != nullptr && *value != '\0')
-      return value + std::string(suffix);
-  }
-  return "/tmp/faltung";
+  if (const std::string given = variable("FALTUNG_STORE"); !given.empty()) return given;
+  // The XDG specification wants a relative path ignored.
+  if (const std::string cache = variable("XDG_CACHE_HOME"); cache.starts_with("/")) return cache + "/faltung";
+  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.cache/faltung";
+  return "";
 }
 
 }  // namespace
 
-Store::Store(std::string directory)
-    : directory_(directory.empty() ? default_directory() : std::move(directory)) {}
-
-std::string Store::path(std::string_view kind, std::string_view key) const {
-  return directory_ + "/" + std::string(kind) + "-" + std::to_string(std::hash<std::string_view>()(key)) +
-         ".json";
+Store::Store(const std::string& directory, Warn warn)
+    : directory_(directory.empty() ? default_directory() : directory), warn_(std::move(warn)) {
+  if (directory_.ends_with(kReadonly)) {
+    readonly_ = true;
+    directory_.resize(directory_.size() - kReadonly.size());
+  }
+  if (!warn_) {
+    warn_ = [](const std::string& message) {
+      std::fprintf(stderr, "faltung: warning: %s\n", message.c_str());
+    };
+  }
 }
 
-std::optional<std::string> Store::get(std::string_view kind, std::string_view key) const {
-  std::ifstream file(path(kind, key));
-  const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
-  if (!json.is_object() || json.value("key", "") != key) return std::nullopt;
-  return json.value("payload", "");
+std::string Store::path(const std::string& kind, const std::string& key) const {
+  return directory_ + "/" + kind + "/" + record_file(kind, key);
 }
 
-bool Store::put(std::string_view kind, std::string_view key, std::string_view payload) {
+void Store::warn_once(const std::string& about, const std::string& message) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!warned_.insert(about).second) return;
+  }
+  warn_("store: " + message);
+}
+
+std::optional<std::string> Store::get(const std::string& kind, const std::string& key) const {
+  const std::string file = path(kind, key);
+  try {
+    const std::optional<FileContent> content = read_file(file);
+    if (!content) return std::nullopt;
+    Record record = decode_record(content->bytes);
+    if (record.kind != kind || record.key != key)
+      throw Error(Status::bad_file, "it is the record of another key");
+    return std::move(record.payload);
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    warn_once(file, (what.starts_with(file) ? "" : file + ": ") + what + "; taken as missing");
+    return std::nullopt;
+  }
+}
+
+std::string Store::write(const Record& record) {
+  if (directory_.empty()) return "there is no directory for it; set FALTUNG_STORE";
+  if (readonly_) return directory_ + " is read-only, as asked";
+  const std::string bytes = encode_record(record);
   std::error_code error;
-  std::filesystem::create_directories(directory_, error);
-  const std::string temporary = path(kind, key) + "." + std::to_string(getpid());
-  std::ofstream(temporary) << nlohmann::json{{"key", key}, {"payload", payload}}.dump();
-  std::filesystem::rename(temporary, path(kind, key), error);
-  return !error;
+  fs::create_directories(directory_ + "/" + record.kind, error);
+  if (error) return directory_ + " cannot be made: " + error.message();
+  try {
+    replace_file(path(record.kind, record.key), bytes, record.modified_ms);
+  } catch (const Error& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+bool Store::put(const std::string& kind, const std::string& key, const std::string& payload) {
+  bool sweep_now;
+  {
+    const std::lock_guard lock(mutex_);
+    sweep_now = !std::exchange(swept_, true);
+  }
+  if (sweep_now) sweep();
+  const std::string why = write({kind, key, payload, 0});
+  if (!why.empty() && !readonly_) warn_once("write", why + "; nothing is stored");
+  return why.empty();
+}
+
+bool Store::erase(const std::string& kind, const std::string& key) {
+  return !readonly_ && ::unlink(path(kind, key).c_str()) == 0;
+}
+
+std::vector<std::string> Store::kinds(const std::string& kind) const {
+  if (!kind.empty() && !is_kind(kind)) {
+    throw Error(Status::bad_problem, "store: '" + kind + "' is no kind of record; it is a word of a-z 0-9 _");
+  }
+  if (!kind.empty()) return {kind};
+  std::vector<std::string> out;
+  for (const std::string& name : names_in(directory_)) {
+    if (is_kind(name)) out.push_back(name);
+  }
+  return out;
+}
+
+std::vector<Record> Store::list(const std::string& kind) const {
+  std::vector<Record> out;
+  for (const std::string& k : kinds(kind)) {
+    const std::string folder = directory_ + "/" + k;
+    for (const std::string& name : names_in(folder)) {
+      if (!is_record_file(name)) continue;
+      const std::string file = folder + "/" + name;
+      try {
+        const std::optional<FileContent> content = read_file(file);
+        if (!content) continue;  // erased since
+        Record record = decode_record(content->bytes);
+        if (record.kind != k || record_file(k, record.key) != name) {
+          throw Error(Status::bad_file, "it is the record of another key");
+        }
+        record.modified_ms = content->modified_ms;
+        out.push_back(std::move(record));
+      } catch (const Error& error) {
+        const std::string what = error.what();
+        warn_once(file, (what.starts_with(file) ? "" : file + ": ") + what + "; left out");
+      }
+    }
+  }
+  std::sort(out.begin(), out.end(), [](const Record& a, const Record& b) {
+    return std::tie(a.kind, a.key) < std::tie(b.kind, b.key);
+  });
+  return out;
+}
+
+int Store::clear(const std::string& kind) {
+  int erased = 0;
+  if (readonly_) return erased;
+  for (const std::string& k : kinds(kind)) {
+    for (const std::string& name : names_in(directory_ + "/" + k)) {
+      if (is_record_file(name) && ::unlink((directory_ + "/" + k + "/" + name).c_str()) == 0) ++erased;
+    }
+  }
+  sweep();
+  return erased;
+}
+
+int Store::export_to(const std::string& file) const {
+  const std::vector<Record> records = list();
+  replace_file(file, encode_export(records));
+  return static_cast<int>(records.size());
+}
+
+Store::Imported Store::import_from(const std::string& file) {
+  const std::optional<FileContent> content = read_file(file);
+  if (!content) throw Error(Status::bad_file, file + ": there is no such file");
+  Imported done;
+  std::vector<Record> records;
+  try {
+    records = decode_export(content->bytes, [&](const std::string& what) {
+      ++done.damaged;
+      warn_once(file + what, file + ": " + what + "; left out");
+    });
+  } catch (const Error& error) {
+    throw Error(Status::bad_file, file + ": is no export of a store: " + error.what());
+  }
+  for (const Record& record : records) {
+    std::optional<Record> here;
+    try {
+      if (const auto existing = read_file(path(record.kind, record.key))) {
+        here = decode_record(existing->bytes);
+        here->modified_ms = existing->modified_ms;
+      }
+    } catch (const Error&) {  // damaged: to be replaced
+    }
+    if (here && (here->payload == record.payload || here->modified_ms >= record.modified_ms)) {
+      ++done.unchanged;
+      continue;
+    }
+    if (const std::string why = write(record); !why.empty()) throw Error(Status::bad_file, "store: " + why);
+    ++(here ? done.replaced : done.added);
+  }
+  return done;
+}
+
+void Store::sweep(std::chrono::seconds older_than) {
+  if (readonly_) return;
+  const std::time_t now = std::time(nullptr);
+  for (const std::string& kind : kinds("")) {
+    for (const std::string& name : names_in(directory_ + "/" + kind)) {
+      if (!is_temporary(name)) continue;
+      const std::string file = directory_ + "/" + kind + "/" + name;
+      struct stat status;
+      if (::stat(file.c_str(), &status) == 0 && now - status.st_ctim.tv_sec >= older_than.count()) {
+        ::unlink(file.c_str());
+      }
+    }
+  }
 }
 
 }  // namespace faltung

@@ -1,25 +1,73 @@
-// What the engine remembers on disk: one small file a record.
+// What the engine remembers on disk: one small file a record, found by kind and key. Knows no convolution.
+//
+// A record is published by an atomic rename, without locks: safe among many processes, on NFS, and after a
+// kill at any moment. Nothing here fails the caller's work: a damaged record is a miss, a directory that
+// cannot be written stores nothing, and either is said once.
 #ifndef FALTUNG_SRC_STORE_STORE_HPP_
 #define FALTUNG_SRC_STORE_STORE_HPP_
 
+#include <chrono>
+#include <functional>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
-#include <string_view>
+#include <vector>
+
+#include "src/store/record.hpp"
 
 namespace faltung {
 
 class Store {
  public:
-  // directory: empty for $FALTUNG_STORE, else $XDG_CACHE_HOME/faltung, else ~/.cache/faltung.
-  explicit Store(std::string directory);
+  using Warn = std::function<void(const std::string& message)>;
+
+  // directory: empty for $FALTUNG_STORE, else $XDG_CACHE_HOME/faltung, else ~/.cache/faltung. It is made when
+  // the first record is put. With `:readonly` at its end nothing is ever written.
+  // warn: called at most once for each thing that is wrong; by default it prints to stderr.
+  explicit Store(const std::string& directory = "", Warn warn = {});
+
   const std::string& directory() const { return directory_; }
-  std::optional<std::string> get(std::string_view kind, std::string_view key) const;
-  // False if it could not be stored, which is no error: the engine works without.
-  bool put(std::string_view kind, std::string_view key, std::string_view payload);
+  bool readonly() const { return readonly_; }
+
+  std::optional<std::string> get(const std::string& kind, const std::string& key) const;
+  // Replaces what is there. False if it could not be stored.
+  bool put(const std::string& kind, const std::string& key, const std::string& payload);
+  // False if there is none.
+  bool erase(const std::string& kind, const std::string& key);
+  // In the order of kind and key; of one kind, or of all if it is empty.
+  std::vector<Record> list(const std::string& kind = "") const;
+  // Erases the records of one kind, or all; returns how many.
+  int clear(const std::string& kind = "");
+
+  // One JSON file of all records. Throws Error(bad_file) if it cannot be written. Returns how many.
+  int export_to(const std::string& file) const;
+
+  struct Imported {
+    int added = 0;
+    int replaced = 0;   // the file's record was newer than the store's
+    int unchanged = 0;  // the store's is the same, or is not older
+    int damaged = 0;    // left out, each with a warning
+  };
+  // Throws Error(bad_file) if the file is no export or the store cannot be written.
+  Imported import_from(const std::string& file);
+
+  // Removes what writers that were killed left behind; put does it too, once, for what is an hour old.
+  void sweep(std::chrono::seconds older_than = std::chrono::hours(1));
 
  private:
-  std::string path(std::string_view kind, std::string_view key) const;
+  std::string path(const std::string& kind, const std::string& key) const;
+  std::vector<std::string> kinds(const std::string& kind) const;
+  // Empty if it was written; else why not.
+  std::string write(const Record& record);
+  void warn_once(const std::string& about, const std::string& message) const;
+
   std::string directory_;
+  bool readonly_ = false;
+  bool swept_ = false;
+  Warn warn_;
+  mutable std::mutex mutex_;  // of what follows and of swept_
+  mutable std::set<std::string> warned_;
 };
 
 }  // namespace faltung

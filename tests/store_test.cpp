@@ -1,0 +1,414 @@
+// The store: what is put is got, whatever happens to the disk, the process or the file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "src/store/files.hpp"
+#include "src/store/sha256.hpp"
+#include "src/store/store.hpp"
+
+namespace faltung {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Sha256, PublishedVectors) {
+  EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(sha256(std::string(1000000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+class StoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/faltung_store_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    directory_ = name;
+  }
+  void TearDown() override {
+    fs::permissions(directory_, fs::perms::owner_all);
+    fs::remove_all(directory_);
+  }
+
+  Store open(const std::string& suffix = "") {
+    return Store(directory_ + suffix, [this](const std::string& message) { warnings_.push_back(message); });
+  }
+  // Of everything in the store's directories.
+  std::vector<std::string> files() const {
+    std::vector<std::string> out;
+    for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
+      if (entry.is_regular_file()) out.push_back(entry.path().string());
+    }
+    return out;
+  }
+  static std::string read(const std::string& file) {
+    std::ostringstream out;
+    out << std::ifstream(file, std::ios::binary).rdbuf();
+    return out.str();
+  }
+  static void write(const std::string& file, const std::string& content) {
+    std::ofstream(file, std::ios::binary) << content;
+  }
+
+  std::string directory_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(StoreTest, PutGetEraseListClear) {
+  Store store = open("/made/when/needed");
+  EXPECT_EQ(store.get("choice", "a"), std::nullopt);
+  EXPECT_TRUE(store.put("choice", "a", R"({"kernel":"direct_cpu/x","ms":0.1})"));
+  EXPECT_TRUE(store.put("choice", "b", "any text\n\"quoted\" \xc3\xa4"));
+  EXPECT_TRUE(store.put("timing", "a", ""));
+  EXPECT_TRUE(store.put("choice", "a", R"({"kernel":"direct_cpu/y","ms":0.25})"));
+  EXPECT_EQ(store.get("choice", "a"), R"({"kernel":"direct_cpu/y","ms":0.25})");
+  EXPECT_EQ(store.get("choice", "b"), "any text\n\"quoted\" \xc3\xa4");
+  EXPECT_EQ(store.get("timing", "a"), "");
+  EXPECT_EQ(store.get("timing", "b"), std::nullopt);
+
+  std::vector<std::string> all;
+  for (const Record& r : store.list()) all.push_back(r.kind + "/" + r.key);
+  EXPECT_THAT(all, ElementsAre("choice/a", "choice/b", "timing/a"));
+  EXPECT_EQ(store.list("choice").size(), 2u);
+  EXPECT_GT(store.list("choice")[0].modified_ms, 1600000000000);
+
+  EXPECT_TRUE(store.erase("choice", "b"));
+  EXPECT_FALSE(store.erase("choice", "b"));
+  EXPECT_EQ(store.clear("timing"), 1);
+  EXPECT_EQ(store.clear(), 1);
+  EXPECT_TRUE(store.list().empty());
+  EXPECT_THROW(store.clear("../.."), Error);
+  EXPECT_THAT(warnings_, ElementsAre());
+}
+
+TEST_F(StoreTest, BytesDependOnContentAlone) {
+  const std::string text = encode_record({"choice", "key", R"({"b":[1,2.5],"c":"x"})", 17});
+  EXPECT_EQ(
+      text,
+      "{\n \"format\": \"faltung-record\",\n \"version\": 1,\n \"kind\": \"choice\",\n \"key\": \"key\",\n"
+      " \"payload\": {\n  \"b\": [\n   1,\n   2.5\n  ],\n  \"c\": \"x\"\n },\n \"checksum\": \"" +
+          sha256("1\nchoice\n3\nkey"
+                 R"({"b":[1,2.5],"c":"x"})") +
+          "\"\n}\n");
+  Store store = open();
+  store.put("choice", "key", R"({"b":[1,2.5],"c":"x"})");
+  ASSERT_EQ(files().size(), 1u);
+  EXPECT_EQ(read(files()[0]), text);
+}
+
+TEST_F(StoreTest, PayloadsComeBackToTheByte) {
+  for (const std::string payload :
+       {"", "{}", "{ }", "1e2", "100.0", "\"\\u00e4\"", "[1,[2,[3]]]", "{\"b\":1,\"a\":2}",
+        "{\"a\":1,\"a\":2}", "nul", "null", "0.1", "-0.0", "12345678901234567890123", "{\"text\":\"x\"}"}) {
+    EXPECT_EQ(decode_record(encode_record({"k", "key", payload, 0})).payload, payload);
+  }
+  const std::string deep(200000, '[');
+  EXPECT_EQ(decode_record(encode_record({"k", "key", deep, 0})).payload, deep);
+  EXPECT_THROW(encode_record({"k", "key", "\xff\xfe", 0}), Error);
+  EXPECT_THROW(encode_record({"K", "key", "", 0}), Error);
+}
+
+TEST_F(StoreTest, DamagedRecordsAreMissesWithOneWarning) {
+  Store store = open();
+  store.put("choice", "key", R"({"ms":1})");
+  const std::string file = files().at(0), good = read(file);
+  std::string foreign = good, wrong_key = encode_record({"choice", "another", R"({"ms":1})", 0});
+  foreign.replace(foreign.find("\"version\": 1"), 12, "\"version\": 9");
+  std::string changed = good;
+  changed.replace(changed.find("\"ms\": 1"), 7, "\"ms\": 2");
+  std::vector<std::string> bad = {"",
+                                  "{",
+                                  "null",
+                                  "[]",
+                                  "{}",
+                                  foreign,
+                                  wrong_key,
+                                  changed,
+                                  std::string(5000, '['),
+                                  std::string("\0\xff", 2)};
+  for (std::size_t cut = 1; cut + 2 < good.size(); cut += 7) bad.push_back(good.substr(0, cut));
+  for (const std::string& content : bad) {
+    write(file, content);
+    Store fresh = open();
+    warnings_.clear();
+    EXPECT_EQ(fresh.get("choice", "key"), std::nullopt) << content;
+    EXPECT_EQ(fresh.get("choice", "key"), std::nullopt);
+    EXPECT_TRUE(fresh.list().empty());
+    ASSERT_EQ(warnings_.size(), 1u) << content;
+    EXPECT_THAT(warnings_[0], HasSubstr(file));
+    EXPECT_EQ(warnings_[0].find('\n'), std::string::npos);
+  }
+  EXPECT_TRUE(store.put("choice", "key", "2"));
+  EXPECT_EQ(store.get("choice", "key"), "2");
+}
+
+TEST_F(StoreTest, EveryChangedByteIsNoticedOrHarmless) {
+  Store store = open();
+  store.put("choice", "key", R"({"ms":1.5})");
+  const std::string file = files().at(0), good = read(file);
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    for (const char flip : {'\x01', '\x20', '\x80'}) {
+      std::string bad = good;
+      bad[i] = static_cast<char>(bad[i] ^ flip);
+      write(file, bad);
+      const auto got = open().get("choice", "key");
+      EXPECT_EQ(got.value_or(R"({"ms":1.5})"), R"({"ms":1.5})") << i;
+    }
+  }
+}
+
+TEST_F(StoreTest, WorksWithoutADirectoryToWrite) {
+  if (::geteuid() != 0) {
+    fs::permissions(directory_, fs::perms::owner_read | fs::perms::owner_exec);
+    Store store = open();
+    EXPECT_FALSE(store.put("choice", "key", "1"));
+    EXPECT_FALSE(store.put("choice", "other", "1"));
+    EXPECT_EQ(store.get("choice", "key"), std::nullopt);
+    EXPECT_EQ(warnings_.size(), 1u);
+  }
+  write(directory_ + "/file", "x");
+  warnings_.clear();
+  Store below_a_file = open("/file/store");
+  EXPECT_FALSE(below_a_file.put("choice", "key", "1"));
+  EXPECT_FALSE(below_a_file.put("choice", "key", "1"));
+  EXPECT_EQ(below_a_file.get("choice", "key"), std::nullopt);
+  EXPECT_TRUE(below_a_file.list().empty());
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0], HasSubstr("nothing is stored"));
+}
+
+TEST_F(StoreTest, FullDisk) {
+  // Writes to a file beyond the process's limit fail as on a full disk, after a part was written.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{64, 64};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    int warnings = 0;
+    Store store(directory_, [&](const std::string&) { ++warnings; });
+    const bool stored = store.put("choice", "key", "1") || store.put("choice", "other", "1");
+    ::_exit(!stored && warnings == 1 && !store.get("choice", "key") ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_THAT(files(), ElementsAre());
+}
+
+TEST_F(StoreTest, Readonly) {
+  open().put("choice", "key", "1");
+  Store store = open(":readonly");
+  EXPECT_TRUE(store.readonly());
+  EXPECT_EQ(store.directory(), directory_);
+  EXPECT_EQ(store.get("choice", "key"), "1");
+  EXPECT_FALSE(store.put("choice", "key", "2"));
+  EXPECT_FALSE(store.erase("choice", "key"));
+  EXPECT_EQ(store.clear(), 0);
+  EXPECT_EQ(store.get("choice", "key"), "1");
+  EXPECT_THAT(warnings_, ElementsAre());
+}
+
+TEST_F(StoreTest, DirectoryFromTheEnvironment) {
+  const auto directory_with = [](const char* store, const char* cache, const char* home) {
+    const auto set = [](const char* name, const char* value) {
+      if (value != nullptr) {
+        ::setenv(name, value, 1);
+      } else {
+        ::unsetenv(name);
+      }
+    };
+    set("FALTUNG_STORE", store), set("XDG_CACHE_HOME", cache), set("HOME", home);
+    return Store().directory();
+  };
+  EXPECT_EQ(directory_with("/s:readonly", "/c", "/h"), "/s");
+  EXPECT_EQ(directory_with("", "/c", "/h"), "/c/faltung");
+  EXPECT_EQ(directory_with(nullptr, "relative", "/h"), "/h/.cache/faltung");
+  EXPECT_EQ(directory_with(nullptr, nullptr, "/h"), "/h/.cache/faltung");
+  EXPECT_EQ(directory_with(nullptr, nullptr, nullptr), "");
+  Store nowhere("", [this](const std::string& message) { warnings_.push_back(message); });
+  EXPECT_FALSE(nowhere.put("choice", "key", "1"));
+  EXPECT_EQ(nowhere.get("choice", "key"), std::nullopt);
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0], HasSubstr("set FALTUNG_STORE"));
+}
+
+TEST_F(StoreTest, ExportAndImport) {
+  Store store = open("/a");
+  store.put("choice", "one", R"({"ms":1})");
+  store.put("choice", "two", "2");
+  store.put("timing", "one", "text");
+  const std::string file = directory_ + "/export.json";
+  EXPECT_EQ(store.export_to(file), 3);
+  const std::string exported = read(file);
+  EXPECT_EQ(store.export_to(file), 3);
+  EXPECT_EQ(read(file), exported);
+
+  Store other = open("/b");
+  Store::Imported done = other.import_from(file);
+  EXPECT_EQ(done.added, 3);
+  EXPECT_EQ(done.unchanged + done.replaced + done.damaged, 0);
+  const std::string again = directory_ + "/again.json";
+  other.export_to(again);
+  EXPECT_EQ(read(again), exported);  // the times, too
+
+  done = other.import_from(file);
+  EXPECT_EQ(done.unchanged, 3);
+}
+
+TEST_F(StoreTest, ImportKeepsWhatIsNewer) {
+  Store old = open("/old"), middle = open("/middle"), mine = open("/mine");
+  const std::string file = directory_ + "/export.json";
+  old.put("choice", "key", "1");
+  old.export_to(file);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  mine.put("choice", "key", "2");
+  Store::Imported done = mine.import_from(file);
+  EXPECT_EQ(done.unchanged, 1);
+  EXPECT_EQ(mine.get("choice", "key"), "2");
+
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  middle.put("choice", "key", "3");
+  middle.export_to(file);
+  done = mine.import_from(file);
+  EXPECT_EQ(done.replaced, 1);
+  EXPECT_EQ(mine.get("choice", "key"), "3");
+
+  // A damaged record of ours is replaced whatever its age.
+  write(mine.list().empty() ? "" : directory_ + "/mine/choice/" + record_file("choice", "key"), "{");
+  done = mine.import_from(file);
+  EXPECT_EQ(done.added, 1);
+  EXPECT_EQ(mine.get("choice", "key"), "3");
+}
+
+TEST_F(StoreTest, ImportOfDamagedFiles) {
+  Store store = open("/a");
+  store.put("choice", "one", "1");
+  store.put("choice", "two", "2");
+  const std::string file = directory_ + "/export.json";
+  store.export_to(file);
+  std::string text = read(file);
+  text.replace(text.find("\"payload\": 1"), 12, "\"payload\": 7");
+  write(file, text);
+  Store other = open("/b");
+  const Store::Imported done = other.import_from(file);
+  EXPECT_EQ(done.damaged, 1);
+  EXPECT_EQ(done.added, 1);
+  EXPECT_EQ(other.get("choice", "one"), std::nullopt);
+  EXPECT_EQ(other.get("choice", "two"), "2");
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0], HasSubstr("record 1: damaged record"));
+
+  for (const std::string& bad :
+       {std::string(), text.substr(0, 100), std::string("{}"), encode_record({"choice", "k", "1", 0})}) {
+    write(file, bad);
+    EXPECT_THROW(other.import_from(file), Error);
+  }
+  EXPECT_THROW(other.import_from(directory_ + "/none"), Error);
+  EXPECT_THROW(store.export_to(directory_ + "/none/x"), Error);
+}
+
+// ------------------------------------------------------------------------------------- many at the same time
+
+std::string payload_of(int writer, int i) {
+  return R"({"i":)" + std::to_string(i) + R"(,"text":")" +
+         std::string(3000, static_cast<char>('a' + writer)) + R"("})";
+}
+
+bool is_payload(const std::string& p) {
+  const std::size_t quote = p.rfind("\":\"");
+  if (quote == std::string::npos) return false;
+  const std::string text = p.substr(quote + 3);
+  return text.size() == 3002 && text.find_first_not_of(text[0]) == 3000;
+}
+
+TEST_F(StoreTest, FourProcessesWriteTheSameAndOtherKeys) {
+  std::vector<pid_t> children;
+  for (int writer = 0; writer < 4; ++writer) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    int failures = 0;
+    Store store(directory_, [&](const std::string&) { ++failures; });
+    for (int i = 0; i < 200; ++i) {
+      const std::string key =
+          i % 2 == 0 ? "shared" + std::to_string(i % 10) : std::to_string(writer) + "-" + std::to_string(i);
+      if (!store.put("choice", key, payload_of(writer, i))) ++failures;
+      const auto got = store.get("choice", i % 2 == 0 ? "shared2" : key);
+      if (got && !is_payload(*got)) ++failures;
+      if (!got && i % 2 == 1) ++failures;
+    }
+    ::_exit(failures == 0 ? 0 : 1);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  Store store = open();
+  const std::vector<Record> all = store.list();
+  EXPECT_EQ(all.size(), 5u + 4 * 100);
+  for (const Record& r : all) EXPECT_TRUE(is_payload(r.payload)) << r.key;
+  EXPECT_EQ(files().size(), all.size());
+  EXPECT_THAT(warnings_, ElementsAre());
+}
+
+TEST_F(StoreTest, KilledAtAnyMoment) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 60; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      Store store(directory_, [](const std::string&) {});
+      for (int i = 0;; ++i) store.put("choice", std::to_string(i % 7), payload_of(round % 26, i));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(500 + random() % 6000));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    for (const Record& r : open().list()) EXPECT_TRUE(is_payload(r.payload)) << r.key;
+  }
+  EXPECT_THAT(warnings_, ElementsAre());
+  Store store = open();
+  EXPECT_FALSE(store.list().empty());
+  const std::string young = directory_ + "/choice/.tmp-1";
+  write(young, "x");
+  store.sweep(std::chrono::hours(1));  // what is young may have a writer
+  EXPECT_TRUE(fs::exists(young));
+  store.sweep(std::chrono::seconds(0));
+  for (const std::string& file : files())
+    EXPECT_FALSE(is_temporary(fs::path(file).filename().string())) << file;
+  EXPECT_EQ(files().size(), store.list().size());
+}
+
+TEST_F(StoreTest, ThreadsShareOne) {
+  Store store = open();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        store.put("choice", std::to_string(i % 5), payload_of(t, i));
+        const auto got = store.get("choice", std::to_string(i % 5));
+        EXPECT_TRUE(got && is_payload(*got));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(store.list().size(), 5u);
+  EXPECT_THAT(warnings_, ElementsAre());
+}
+
+}  // namespace
+}  // namespace faltung
