@@ -1,0 +1,159 @@
+#include "kernels/cpu/depthwise.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/backend/parallel.hpp"
+#include "src/problem/dtype.hpp"
+
+namespace faltung {
+namespace {
+
+using i64 = std::int64_t;
+
+constexpr i64 round_up(i64 value, i64 unit) { return (value + unit - 1) / unit * unit; }
+
+// Packed channels are padded to this many floats: a whole number of vectors of any width.
+constexpr i64 kChannelPad = 32;
+
+i64 padded_channels(const DepthwisePass& pass) { return round_up(pass.out_channels, kChannelPad); }
+
+// The first input that any tap of any slide needs, and one past the last of the first `steps` outputs.
+Range inputs(const std::vector<Slide>& slides, i64 steps) {
+  Range needed{0, 1};
+  bool any = false;
+  for (const Slide& s : slides) {
+    if (s.taps == 0) continue;
+    const i64 end = (std::min(steps, s.count) - 1) * s.stride + s.origin + (s.taps - 1) * s.spacing + 1;
+    needed = any ? Range{std::min(needed.begin, s.origin), std::max(needed.end, end)} : Range{s.origin, end};
+    any = true;
+  }
+  return needed;
+}
+
+DepthwiseStage make_stage(const DepthwisePass& pass) {
+  // Both scratches together should leave some of a 32 to 48 KB first-level cache to what streams through.
+  constexpr i64 kFloats = 8192;
+  constexpr i64 kSlack = 256;  // what the widest vectors may touch beyond the end
+  constexpr i64 kBlock = 7;    // rows that the kernels compute at a time, at most
+  const i64 steps = pass.rows.front().count, stride = pass.rows.front().stride;
+  DepthwiseStage stage;
+  const Range columns = inputs(pass.columns, pass.columns.front().count);
+  stage.left = columns.begin, stage.columns = columns.end - columns.begin;
+  stage.phases = pass.columns.front().stride;
+  stage.phase = round_up(stage.columns, 16 * stage.phases) / stage.phases;
+  stage.pitch = stage.phase * stage.phases;
+  const Range one = inputs(pass.rows, 1);
+  const i64 reach = one.end - one.begin, out_pitch = pass.out_w;
+  const i64 fit =
+      (kFloats - reach * stage.pitch * pass.planes()) / (stride * stage.pitch * pass.planes() + out_pitch);
+  const i64 strips = (steps + std::max<i64>(kBlock, fit) - 1) / std::max<i64>(kBlock, fit);
+  stage.strip = strips == 1 ? steps : round_up((steps + strips - 1) / strips, 4);
+  const Range rows = inputs(pass.rows, stage.strip);
+  stage.top = rows.begin, stage.rows = rows.end - rows.begin;
+  stage.plane = (stage.rows + (kBlock - 1) * stride) * stage.pitch;
+  stage.in_size = stage.plane * pass.planes() + kSlack;
+  stage.out_size = stage.strip * out_pitch + kSlack;
+  for (const Slide& s : pass.columns) {
+    for (i64 j = 0; j < s.taps; ++j) {
+      const i64 at = s.origin + j * s.spacing - stage.left;
+      stage.offsets.push_back(at % stage.phases * stage.phase + at / stage.phases);
+    }
+  }
+  return stage;
+}
+
+}  // namespace
+
+std::vector<Slide> forward_slides(i64 in, i64 out, i64 filter, i64 stride, i64 dilation, i64 pad) {
+  return {{out, 0, 1, filter, 0, 1, stride, -pad, dilation, in}};
+}
+
+std::vector<Slide> backward_slides(i64 in, i64 out, i64 filter, i64 stride, i64 dilation, i64 pad) {
+  // Output o takes input (o + pad - dilation · r) / stride for every tap r for which that is an integer: with
+  // one such r known, those that differ from it by multiples of tap_step.
+  const i64 tap_step = stride / std::gcd(stride, dilation), spacing = dilation * tap_step / stride;
+  std::vector<Slide> slides;
+  for (i64 first = 0; first < std::min(stride, out); ++first) {
+    Slide s{(out - first + stride - 1) / stride, first, stride, 0, 0, -tap_step, 1, 0, spacing, in};
+    for (i64 r = 0; r < std::min(tap_step, filter); ++r) {
+      if ((first + pad - dilation * r) % stride != 0) continue;
+      s.taps = (filter - 1 - r) / tap_step + 1;
+      s.tap = r + (s.taps - 1) * tap_step;  // from the last tap down, so that inputs go up
+      s.origin = (first + pad - dilation * s.tap) / stride;
+      break;
+    }
+    slides.push_back(s);
+  }
+  return slides;
+}
+
+DepthwisePass make_depthwise_pass(const Problem& p) {
+  DepthwisePass pass;
+  pass.problem = p;
+  pass.multiplier = p.k / p.c;
+  if (p.direction == Direction::forward) {
+    pass.rows = forward_slides(p.h, p.p(), p.r, p.stride_h, p.dilation_h, p.pad_top);
+    pass.columns = forward_slides(p.w, p.q(), p.s, p.stride_w, p.dilation_w, p.pad_left);
+    pass.in_channels = p.c, pass.in_h = p.h, pass.in_w = p.w;
+    pass.out_channels = p.k, pass.out_h = p.p(), pass.out_w = p.q();
+  } else {
+    pass.rows = backward_slides(p.p(), p.h, p.r, p.stride_h, p.dilation_h, p.pad_top);
+    pass.columns = backward_slides(p.q(), p.w, p.s, p.stride_w, p.dilation_w, p.pad_left);
+    pass.in_channels = p.k, pass.in_h = p.p(), pass.in_w = p.q();
+    pass.out_channels = p.c, pass.out_h = p.h, pass.out_w = p.w;
+  }
+  pass.column_taps = 0;
+  for (const Slide& columns : pass.columns) pass.column_taps += columns.taps;
+  if (p.layout == Layout::nchw) pass.stage = make_stage(pass);
+  return pass;
+}
+
+std::size_t depthwise_packed_bytes(const DepthwisePass& pass) {
+  const Problem& p = pass.problem;
+  const i64 channels = p.layout == Layout::nhwc ? padded_channels(pass) : pass.out_channels;
+  // Every tap belongs to one slide.
+  return static_cast<std::size_t>(channels * pass.planes() * p.r * p.s) * sizeof(float);
+}
+
+void depthwise_pack(const DepthwisePass& pass, const void* w, float* packed, int worker, int workers) {
+  const Problem& p = pass.problem;
+  const bool nhwc = p.layout == Layout::nhwc;
+  const i64 channels = nhwc ? padded_channels(pass) : pass.out_channels, planes = pass.planes();
+  const Range part = share(channels, worker, workers);
+  for (i64 channel = part.begin; channel < part.end; ++channel) {
+    i64 index = 0;  // of the tap in packed order
+    for (const Slide& rows : pass.rows) {
+      for (const Slide& columns : pass.columns) {
+        for (i64 plane = 0; plane < planes; ++plane) {
+          for (i64 i = 0; i < rows.taps; ++i) {
+            for (i64 j = 0; j < columns.taps; ++j, ++index) {
+              const i64 k = channel * planes + plane;
+              // The filter of one channel in and one out has the same order in both layouts.
+              const i64 tap = (rows.tap + i * rows.tap_step) * p.s + columns.tap + j * columns.tap_step;
+              const float value =
+                  channel < pass.out_channels ? load_element(p.dtype, w, k * p.r * p.s + tap) : 0;
+              packed[nhwc ? index * channels + channel : channel * planes * p.r * p.s + index] = value;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+std::size_t depthwise_scratch_bytes(const DepthwisePass& pass) {
+  if (pass.problem.layout == Layout::nhwc) return 0;
+  return static_cast<std::size_t>(pass.stage.in_size + pass.stage.out_size) * sizeof(float);
+}
+
+void depthwise_run(const DepthwisePass& pass, const DepthwiseTensors& tensors, std::byte* scratch, int worker,
+                   int workers) {
+  if (pass.problem.layout == Layout::nhwc) {
+    depthwise_nhwc(pass, tensors, worker, workers);
+  } else {
+    depthwise_nchw(pass, tensors, scratch, worker, workers);
+  }
+}
+
+}  // namespace faltung

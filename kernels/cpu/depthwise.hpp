@@ -1,0 +1,85 @@
+// Depthwise convolution: every output channel is a sliding sum over one input channel (or, for backward_data
+// with a channel multiplier, over a few).
+#ifndef FALTUNG_KERNELS_CPU_DEPTHWISE_HPP_
+#define FALTUNG_KERNELS_CPU_DEPTHWISE_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "src/problem/problem.hpp"
+
+namespace faltung {
+
+// One dimension of a sliding sum. Output t of count, stored at first + t · step, is the sum over its taps i
+// of
+//   weight[tap + i · tap_step] · input[t · stride + origin + i · spacing]
+// where inputs outside [0, size) are zero. A forward convolution is one such sum in each dimension; a strided
+// backward_data is as many as the stride, one for each remainder of the output's index.
+struct Slide {
+  std::int64_t count, first, step;
+  std::int64_t taps, tap, tap_step;
+  std::int64_t stride, origin, spacing;
+  std::int64_t size;
+};
+
+std::vector<Slide> forward_slides(std::int64_t in, std::int64_t out, std::int64_t filter, std::int64_t stride,
+                                  std::int64_t dilation, std::int64_t pad);
+// in is the gradient that is read (of the convolution's output), out the one that is written.
+std::vector<Slide> backward_slides(std::int64_t in, std::int64_t out, std::int64_t filter,
+                                   std::int64_t stride, std::int64_t dilation, std::int64_t pad);
+
+// How a plane of nchw is staged in scratch memory; see depthwise_nchw.cpp. Sizes in floats where not said
+// otherwise.
+struct DepthwiseStage {
+  std::int64_t strip;          // steps of the row slides that a strip computes
+  std::int64_t top, left;      // input row (of the first strip) and column that are staged first
+  std::int64_t rows, columns;  // staged of one plane
+  std::int64_t phases, phase;  // columns are sorted by their remainder: how many, and the size of one
+  std::int64_t pitch, plane;   // of a row and of a plane
+  std::int64_t in_size, out_size;
+  std::vector<std::int64_t> offsets;  // within a row, of each column slide's taps in turn
+};
+
+// forward or backward_data of a problem whose groups equal its input channels. "Output" is what the pass
+// writes, "input" the tensor that it slides over.
+struct DepthwisePass {
+  Problem problem;
+  std::vector<Slide> rows, columns;
+  std::int64_t column_taps;  // of all column slides
+  std::int64_t multiplier;   // K / C
+  std::int64_t in_channels, in_h, in_w;
+  std::int64_t out_channels, out_h, out_w;
+  DepthwiseStage stage;  // nchw
+  // How many input channels are summed into an output channel: 1, or the multiplier in backward_data.
+  std::int64_t planes() const { return problem.direction == Direction::forward ? 1 : multiplier; }
+};
+
+DepthwisePass make_depthwise_pass(const Problem& problem);
+
+// Weights as the kernels read them, in floats: by row slide, column slide, plane, row tap, column tap, and
+// then by channel (nhwc, padded to whole vectors of any width) or with the channel first (nchw).
+std::size_t depthwise_packed_bytes(const DepthwisePass& pass);
+void depthwise_pack(const DepthwisePass& pass, const void* w, float* packed, int worker, int workers);
+
+struct DepthwiseTensors {
+  const void* in;
+  void* out;
+  const float* packed;
+  const void* bias;
+  const void* residual;
+};
+
+// Workers share the output's rows (nhwc) or planes (nchw) evenly. scratch: this worker's.
+std::size_t depthwise_scratch_bytes(const DepthwisePass& pass);
+void depthwise_run(const DepthwisePass& pass, const DepthwiseTensors& tensors, std::byte* scratch, int worker,
+                   int workers);
+
+// The two layouts' parts of depthwise_run.
+void depthwise_nhwc(const DepthwisePass& pass, const DepthwiseTensors& tensors, int worker, int workers);
+void depthwise_nchw(const DepthwisePass& pass, const DepthwiseTensors& tensors, std::byte* scratch,
+                    int worker, int workers);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_KERNELS_CPU_DEPTHWISE_HPP_

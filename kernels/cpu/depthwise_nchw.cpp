@@ -1,0 +1,355 @@
+// Depthwise in nchw: lanes are output pixels of a row, one channel's plane at a time.
+//
+// A strip of the plane is staged as floats in a scratch that stays in the first-level cache: rows with the
+// padding's zeros around them, and with a stride the columns sorted by their remainder, so that every tap of
+// a row of outputs is one contiguous run. Sums are collected in a second scratch, contiguous as in the
+// result, and then finished (bias, residual, activation, conversion) in one run over the strip.
+#include <algorithm>
+
+#include "kernels/cpu/depthwise.hpp"
+#include "kernels/cpu/targets.hpp"
+#include "src/backend/parallel.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/depthwise_nchw.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/cpu/depthwise_finish-inl.hpp"
+#include "kernels/cpu/vector_io-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace {
+
+using i64 = std::int64_t;
+using D = hn::ScalableTag<float>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+
+// The sums of one strip for one row and one column slide.
+struct Strip {
+  const float* in;  // staged: of the first output row's first tap, before the column offsets
+  i64 pitch, plane;
+  i64 planes, row_taps, row_spacing, row_stride;  // in staged rows
+  i64 column_taps;
+  const i64* column;  // offset of each column tap
+  const float* weights;
+  float* out;
+  i64 rows, columns;  // of outputs; out's pitch is columns
+};
+
+// kBlock rows by kVectors vectors of outputs in registers, every loaded vector used by all the rows it
+// contributes to.
+template <class DV, int kRows, int kColumns, int kStride, int kBlock, int kVectors>
+HWY_INLINE void known_block(const Strip& s, i64 row, i64 column) {
+  const DV d;
+  using V = hn::Vec<DV>;
+  constexpr int kWidth = static_cast<int>(hn::MaxLanes(DV()));
+  V sums[kBlock][kVectors];
+#pragma GCC unroll 8
+  for (int o = 0; o < kBlock; ++o) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sums[o][v] = hn::Zero(d);
+  }
+  const float* in = s.in + row * kStride * s.pitch + column;
+#pragma GCC unroll 20
+  for (int i = 0; i < (kBlock - 1) * kStride + kRows; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kColumns; ++j) {
+      V x[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) x[v] = hn::LoadU(d, in + s.column[j] + v * kWidth);
+#pragma GCC unroll 8
+      for (int o = 0; o < kBlock; ++o) {
+        const int r = i - o * kStride;
+        if (r < 0 || r >= kRows) continue;
+        const V w = hn::Set(d, s.weights[r * kColumns + j]);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) sums[o][v] = hn::MulAdd(x[v], w, sums[o][v]);
+      }
+    }
+    in += s.pitch;
+  }
+#pragma GCC unroll 8
+  for (int o = 0; o < kBlock; ++o) {
+    if (row + o >= s.rows) break;
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      hn::StoreU(sums[o][v], d, s.out + (row + o) * s.columns + column + v * kWidth);
+    }
+  }
+}
+
+template <class DV, int kBlock, int kVectors>
+HWY_INLINE void any_block(const Strip& s, i64 row, i64 column) {
+  const DV d;
+  using V = hn::Vec<DV>;
+  constexpr int kWidth = static_cast<int>(hn::MaxLanes(DV()));
+  V sums[kBlock][kVectors];
+#pragma GCC unroll 8
+  for (int o = 0; o < kBlock; ++o) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sums[o][v] = hn::Zero(d);
+  }
+  const float* weights = s.weights;
+  for (i64 plane = 0; plane < s.planes; ++plane) {
+    for (i64 i = 0; i < s.row_taps; ++i) {
+      const float* in = s.in + plane * s.plane + (row * s.row_stride + i * s.row_spacing) * s.pitch + column;
+      for (i64 j = 0; j < s.column_taps; ++j) {
+        const V w = hn::Set(d, *weights++);
+#pragma GCC unroll 8
+        for (int o = 0; o < kBlock; ++o) {
+#pragma GCC unroll 2
+          for (int v = 0; v < kVectors; ++v) {
+            const V x = hn::LoadU(d, in + o * s.row_stride * s.pitch + s.column[j] + v * kWidth);
+            sums[o][v] = hn::MulAdd(x, w, sums[o][v]);
+          }
+        }
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int o = 0; o < kBlock; ++o) {
+    if (row + o >= s.rows) break;
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      hn::StoreU(sums[o][v], d, s.out + (row + o) * s.columns + column + v * kWidth);
+    }
+  }
+}
+
+// All of a strip in blocks. Whole vectors are stored, beyond the end of a row too: what follows is written
+// later, as blocks go right to left and rows down.
+template <class DV, int kBlock, int kVectors, class Block>
+HWY_INLINE void blocks(const Strip& s, const Block& block) {
+  constexpr i64 kWidth = static_cast<i64>(hn::MaxLanes(DV())) * kVectors;
+  for (i64 row = 0; row < s.rows; row += kBlock) {
+    for (i64 column = (s.columns - 1) / kWidth * kWidth; column >= 0; column -= kWidth) block(row, column);
+  }
+}
+
+template <int kRows, int kColumns, int kStride>
+void known_strip(const Strip& s) {
+  if (kLanes > 8 && s.columns <= kLanes / 2) {
+    using Half = hn::Half<D>;
+    blocks<Half, 7, 1>(
+        s, [&](i64 row, i64 column) { known_block<Half, kRows, kColumns, kStride, 7, 1>(s, row, column); });
+  } else if (s.columns <= kLanes) {
+    blocks<D, 7, 1>(
+        s, [&](i64 row, i64 column) { known_block<D, kRows, kColumns, kStride, 7, 1>(s, row, column); });
+  } else {
+    blocks<D, 4, 2>(
+        s, [&](i64 row, i64 column) { known_block<D, kRows, kColumns, kStride, 4, 2>(s, row, column); });
+  }
+}
+
+void any_strip(const Strip& s) {
+  blocks<D, 4, 2>(s, [&](i64 row, i64 column) { any_block<D, 4, 2>(s, row, column); });
+}
+
+void sum_strip(const Strip& s) {
+  if (!kHasVectors || s.planes > 1 || (s.row_spacing != 1 && s.row_taps > 1)) return any_strip(s);
+  switch (s.row_taps * 100 + s.column_taps * 10 + s.row_stride) {
+    case 331:
+      return known_strip<3, 3, 1>(s);
+    case 332:
+      return known_strip<3, 3, 2>(s);
+    case 551:
+      return known_strip<5, 5, 1>(s);
+    case 552:
+      return known_strip<5, 5, 2>(s);
+    default:
+      return any_strip(s);
+  }
+}
+
+// One input row into the scratch.
+template <DType kType>
+HWY_INLINE void stage_row(const DepthwiseStage& stage, const typename Memory<kType>::Element* in, i64 size,
+                          float* row) {
+  const D d;
+  const i64 begin = std::max<i64>(0, stage.left), end = std::min(size, stage.left + stage.columns);
+  i64 column = begin;
+  if (stage.phases == 1) {
+    float* to = row - stage.left;
+    for (; column + kLanes <= end; column += kLanes) {
+      hn::StoreU(Load<kType>::whole(d, in + column), d, to + column);
+    }
+    if (column < end) {
+      const std::size_t n = static_cast<std::size_t>(end - column);
+      store_elements(Load<kType>::part(d, in + column, n), d, to + column, n);
+    }
+    return;
+  }
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  if (stage.phases == 2) {
+    const i64 at = column - stage.left;
+    float* even = row + at % 2 * stage.phase + at / 2;
+    float* odd = row + (at + 1) % 2 * stage.phase + (at + 1) / 2;
+    for (; column + 2 * kLanes <= end; column += 2 * kLanes, even += kLanes, odd += kLanes) {
+      const auto low = Load<kType>::whole(d, in + column), high = Load<kType>::whole(d, in + column + kLanes);
+      hn::StoreU(hn::ConcatEven(d, high, low), d, even);
+      hn::StoreU(hn::ConcatOdd(d, high, low), d, odd);
+    }
+    if (column < end) {
+      const std::size_t n = static_cast<std::size_t>(end - column), lanes = static_cast<std::size_t>(kLanes);
+      const auto low = Load<kType>::part(d, in + column, std::min(n, lanes));
+      const auto high = n > lanes ? Load<kType>::part(d, in + column + kLanes, n - lanes) : hn::Zero(d);
+      store_elements(hn::ConcatEven(d, high, low), d, even, (n + 1) / 2);
+      store_elements(hn::ConcatOdd(d, high, low), d, odd, n / 2);
+    }
+    return;
+  }
+#endif
+  for (; column < end; ++column) {
+    const i64 at = column - stage.left;
+    row[at % stage.phases * stage.phase + at / stage.phases] = load_one<kType>(in + column);
+  }
+}
+
+// Rows [first, first + rows) of a plane. The columns beside the image have been zeroed before; rows beyond it
+// have too if the plane is a single strip.
+template <DType kType>
+void stage_plane(const DepthwiseStage& stage, const typename Memory<kType>::Element* in, i64 h, i64 w,
+                 i64 first, bool zero_rows, float* scratch) {
+  for (i64 i = 0; i < stage.rows; ++i) {
+    const i64 row = first + i;
+    if (row >= 0 && row < h) {
+      stage_row<kType>(stage, in + row * w, w, scratch + i * stage.pitch);
+    } else if (zero_rows) {
+      std::fill_n(scratch + i * stage.pitch, stage.pitch, 0.0f);
+    }
+  }
+}
+
+// A run of finished outputs of one channel.
+template <DType kType>
+void finish_run(const float* sums, i64 count, float bias, bool has_bias,
+                const typename Memory<kType>::Element* residual, const Epilogue& epilogue,
+                typename Memory<kType>::Element* out) {
+  const D d;
+  const auto finish = [&](i64 i, std::size_t n, auto part) {
+    constexpr bool kPart = decltype(part)::value;
+    auto sum = hn::LoadU(d, sums + i);
+    if (has_bias) sum = hn::Add(sum, hn::Set(d, bias));
+    if (residual != nullptr) sum = hn::Add(sum, load_lanes<kType, kPart>(d, residual + i, n));
+    store_lanes<kType, kPart>(activate(d, epilogue.activation, epilogue.slope, sum), d, out + i, n);
+  };
+  i64 i = 0;
+  for (; i + kLanes <= count; i += kLanes) finish(i, kLanes, std::false_type());
+  if (i < count) finish(i, static_cast<std::size_t>(count - i), std::true_type());
+}
+
+// A row slide's strip of outputs: the columns of each column slide in turn, to be interleaved.
+template <DType kType>
+void merge_columns(const DepthwisePass& pass, const Slide& rows, i64 step, i64 count, const float* sums,
+                   typename Memory<kType>::Element* out) {
+  for (const Slide& columns : pass.columns) {
+    for (i64 i = 0; i < count; ++i) {
+      const float* from = sums + i * columns.count;
+      auto* to = out + (rows.first + (step + i) * rows.step) * pass.out_w + columns.first;
+      for (i64 t = 0; t < columns.count; ++t) store_one<kType>(from[t], to + t * columns.step);
+    }
+    sums += pass.stage.strip * columns.count;
+  }
+}
+
+template <DType kType>
+void run_plane(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 image, i64 channel,
+               float* in_scratch, float* out_scratch) {
+  const DepthwiseStage& stage = pass.stage;
+  using Element = typename Memory<kType>::Element;
+  const Problem& p = pass.problem;
+  const i64 planes = pass.planes();
+  const i64 in_channel = p.direction == Direction::forward ? channel / pass.multiplier : channel * planes;
+  const i64 in_plane = pass.in_h * pass.in_w, out_plane = pass.out_h * pass.out_w;
+  const auto* in =
+      static_cast<const Element*>(tensors.in) + (image * pass.in_channels + in_channel) * in_plane;
+  const i64 out_offset = (image * pass.out_channels + channel) * out_plane;
+  auto* out = static_cast<Element*>(tensors.out) + out_offset;
+  const i64 most = pass.rows.front().count;  // of all row slides
+  for (i64 step = 0; step < most; step += stage.strip) {
+    const i64 first = stage.top + step * pass.rows.front().stride;
+    for (i64 plane = 0; plane < planes; ++plane) {
+      stage_plane<kType>(stage, in + plane * in_plane, pass.in_h, pass.in_w, first, stage.strip < most,
+                         in_scratch + plane * stage.plane);
+    }
+    const float* weights = tensors.packed + channel * planes * p.r * p.s;
+    for (const Slide& rows : pass.rows) {
+      const i64 count = std::min(stage.strip, rows.count - step);
+      float* sums = out_scratch;
+      const i64* offsets = stage.offsets.data();
+      for (const Slide& columns : pass.columns) {
+        Strip s;
+        s.in = in_scratch + (rows.origin - stage.top) * stage.pitch;
+        s.pitch = stage.pitch, s.plane = stage.plane, s.planes = planes;
+        s.row_taps = rows.taps, s.row_spacing = rows.spacing, s.row_stride = rows.stride;
+        s.column_taps = columns.taps, s.column = offsets;
+        s.weights = weights;
+        s.out = sums, s.rows = count, s.columns = columns.count;
+        if (count > 0) sum_strip(s);
+        weights += planes * rows.taps * columns.taps;
+        sums += stage.strip * columns.count;
+        offsets += columns.taps;
+      }
+      if (count <= 0) continue;
+      if (pass.rows.size() == 1 && pass.columns.size() == 1) {
+        const i64 offset = step * pass.out_w;
+        const bool has_bias = tensors.bias != nullptr;
+        const float bias =
+            has_bias ? load_one<kType>(static_cast<const Element*>(tensors.bias) + channel) : 0;
+        const auto* residual = static_cast<const Element*>(tensors.residual);
+        if (residual != nullptr) residual += out_offset + offset;
+        finish_run<kType>(out_scratch, count * pass.out_w, bias, has_bias, residual, p.epilogue,
+                          out + offset);
+      } else {
+        merge_columns<kType>(pass, rows, step, count, out_scratch, out);
+      }
+    }
+  }
+}
+
+template <DType kType>
+void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, float* scratch, int worker,
+               int workers) {
+  std::fill_n(scratch, pass.stage.in_size, 0.0f);
+  const Range part = share(pass.problem.n * pass.out_channels, worker, workers);
+  for (i64 plane = part.begin; plane < part.end; ++plane) {
+    run_plane<kType>(pass, tensors, plane / pass.out_channels, plane % pass.out_channels, scratch,
+                     scratch + pass.stage.in_size);
+  }
+}
+
+}  // namespace
+
+void DepthwiseNchw(const DepthwisePass& pass, const DepthwiseTensors& tensors, float* scratch, int worker,
+                   int workers) {
+  switch (pass.problem.dtype) {
+    case DType::f32:
+      return run_typed<DType::f32>(pass, tensors, scratch, worker, workers);
+    case DType::f16:
+      return run_typed<DType::f16>(pass, tensors, scratch, worker, workers);
+    case DType::bf16:
+      return run_typed<DType::bf16>(pass, tensors, scratch, worker, workers);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace faltung {
+
+HWY_EXPORT(DepthwiseNchw);
+
+void depthwise_nchw(const DepthwisePass& pass, const DepthwiseTensors& tensors, std::byte* scratch,
+                    int worker, int workers) {
+  HWY_DYNAMIC_DISPATCH(DepthwiseNchw)
+  (pass, tensors, reinterpret_cast<float*>(scratch), worker, workers);
+}
+
+}  // namespace faltung
+#endif  // HWY_ONCE

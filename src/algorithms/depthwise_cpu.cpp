@@ -1,0 +1,76 @@
+// Depthwise convolution on the CPU: no reduction over channels, so no matrix product; bound by memory.
+#include <algorithm>
+
+#include "kernels/cpu/depthwise.hpp"
+#include "src/algorithms/registry.hpp"
+
+namespace faltung {
+namespace {
+
+class DepthwiseCpu : public Algorithm {
+ public:
+  std::string_view name() const override { return "depthwise_cpu"; }
+  std::string_view description() const override {
+    return "one sliding sum a channel, vectors of channels (nhwc) or of pixels (nchw)";
+  }
+  std::string_view device_kind() const override { return "cpu"; }
+
+  Support supports(const Problem& p, const Target&) const override {
+    if (p.groups != p.c) {
+      return Support::declined("it is not depthwise: groups is " + std::to_string(p.groups) +
+                               ", not c = " + std::to_string(p.c));
+    }
+    if (p.direction == Direction::backward_weights) return Support::declined("not yet");
+    if (p.epilogue.activation != Activation::none && p.epilogue.activation != Activation::relu)
+      return Support::declined("not yet");
+    return Support::supported();
+  }
+
+  std::vector<Config> configs(const Problem& p, const Target& target) const override {
+    constexpr double kGflops = 40, kGbps = 10;  // a thread
+    const double arithmetic = flops(p) / (kGflops * 1e6 * target.threads);
+    const double bytes = min_bytes(p) / (kGbps * 1e6 * target.threads);
+    const DepthwisePass pass = make_depthwise_pass(p);
+    return {{"rows", std::max(arithmetic, bytes) + 0.002, arithmetic > bytes ? "arithmetic" : "bytes",
+             aligned(depthwise_scratch_bytes(pass)) * static_cast<std::size_t>(target.threads)}};
+  }
+
+  Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
+    if (config != "rows") {
+      throw Error(Status::bad_problem, "depthwise_cpu has one config, rows; not '" + config + "'");
+    }
+    const auto pass = std::make_shared<const DepthwisePass>(make_depthwise_pass(p));
+    const std::size_t scratch = aligned(depthwise_scratch_bytes(*pass));
+    Recipe recipe;
+    recipe.packed_bytes = depthwise_packed_bytes(*pass);
+    recipe.workspace_bytes = scratch * static_cast<std::size_t>(target.threads);
+    recipe.pack.push_back({"pack filter", [pass](const Invocation& v) {
+                             const Parallel& parallel = *v.stream.parallel;
+                             parallel.run([&](int worker) {
+                               depthwise_pack(*pass, v.tensors.w, reinterpret_cast<float*>(v.packed), worker,
+                                              parallel.workers());
+                             });
+                           }});
+    recipe.steps.push_back(
+        {"depthwise", [pass, scratch](const Invocation& v) {
+           const Parallel& parallel = *v.stream.parallel;
+           const Tensors& t = v.tensors;
+           const Problem& problem = pass->problem;
+           const bool forward = problem.direction == Direction::forward;
+           const DepthwiseTensors tensors{
+               forward ? t.x : t.y, forward ? t.y : t.x, reinterpret_cast<const float*>(v.packed),
+               problem.epilogue.bias ? t.bias : nullptr, problem.epilogue.residual ? t.residual : nullptr};
+           parallel.run([&](int worker) {
+             depthwise_run(*pass, tensors, v.workspace + scratch * static_cast<std::size_t>(worker), worker,
+                           parallel.workers());
+           });
+         }});
+    return recipe;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_depthwise_cpu() { return std::make_unique<DepthwiseCpu>(); }
+
+}  // namespace faltung
