@@ -96,7 +96,7 @@ __attribute__((target("avx512f"))) double run_bf16_dot(long rounds) {
 
 Ceilings measure_cpu_ceilings(const Parallel& parallel) {
   Ceilings ceilings;
-  constexpr long kRounds = 2'000'000;
+  constexpr long kRounds = 1'000'000;
   ceilings.f32_gflops = 1e-9 * best_rate(parallel, 5, [](int) {
                           float sink;
                           return HWY_DYNAMIC_DISPATCH(RunFma)(kRounds, &sink);
@@ -109,9 +109,9 @@ Ceilings measure_cpu_ceilings(const Parallel& parallel) {
                                     1e-9 * best_rate(parallel, 5, [](int) { return run_bf16_dot(kRounds); }));
   }
 #endif
-  constexpr std::size_t kBytes = std::size_t{256} << 20;
+  constexpr std::size_t kBytes = std::size_t{128} << 20;
   std::vector<char> from(kBytes, 1), to(kBytes, 2);
-  ceilings.copy_gbps = 1e-9 * best_rate(parallel, 4, [&](int worker) {
+  ceilings.copy_gbps = 1e-9 * best_rate(parallel, 3, [&](int worker) {
                          const Range part =
                              share(static_cast<std::int64_t>(kBytes), worker, parallel.workers());
                          const std::size_t bytes = static_cast<std::size_t>(part.end - part.begin);

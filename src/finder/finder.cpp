@@ -116,8 +116,9 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
   const std::shared_ptr<const Parallel> parallel = workers(request);
   constexpr double kProducts = 2e7;  // some 20 ms of reference
   const Oracle oracle(problem, Data::random, 1, 1, kProducts);
-  constexpr std::size_t kMostArena = std::size_t{512} << 20;
-  Arena arena(*s.device, oracle, std::min(2 * s.device->info().cache_bytes, kMostArena));
+  // Filling the sets must not eat the budget: about a tenth of it, at a millisecond for a megabyte.
+  const auto affordable = static_cast<std::size_t>(std::max(0.0, request.budget_ms) * 0.1 * 1e6);
+  Arena arena(*s.device, oracle, std::min(2 * s.device->info().cache_bytes, affordable));
   std::vector<std::byte> result(static_cast<std::size_t>(oracle.result_bytes()));
 
   double best_ms = 0;

@@ -87,6 +87,12 @@ Selection select(const Problem& problem, const Request& request, const Target& t
     for (Config& config : configs) {
       if (!filter.allows(*algorithm, config.name)) continue;
       any_allowed = true;
+      if (request.deterministic && !algorithm->deterministic(config.name)) {
+        out.refusals.push_back(
+            {kernel_name(*algorithm, config.name), "skipped",
+             "it does not give the same bits every time, and deterministic was asked for"});
+        continue;
+      }
       if (config.workspace_bytes > request.workspace_limit) {
         out.refusals.push_back({kernel_name(*algorithm, config.name), "skipped",
                                 "needs a workspace of " + std::to_string(config.workspace_bytes) +
