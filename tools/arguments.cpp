@@ -2,58 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 
+#include "src/problem/parse.hpp"
 #include "src/problem/problem.hpp"
-#include "src/problem/text.hpp"
 #include "tools/units.hpp"
 
 namespace faltung::tools {
 namespace {
 
-// The value of an enumeration by its name; an unknown name is answered with the nearest.
-template <class Enum>
-Enum parse_name(const char* option, const std::string& text, Enum last) {
-  std::vector<std::string> names;
-  for (int i = 0; i <= static_cast<int>(last); ++i) {
-    names.emplace_back(name(static_cast<Enum>(i)));
-    if (text == names.back()) return static_cast<Enum>(i);
+// What parse makes of an option's value; its error tells the option.
+template <class Parse>
+auto parse_option(const char* option, const std::string& text, const Parse& parse) {
+  try {
+    return parse(text);
+  } catch (const Error& error) {
+    throw Error(error.status(), fmt::format("{}: {}", option, error.what()));
   }
-  throw Error(Status::bad_problem, fmt::format("{}: there is no '{}'; the nearest is {}, there are {}",
-                                               option, text, nearest(text, names), join_or(names)));
-}
-
-// The items of an epilogue are fields of the problem string; commas serve as well as colons.
-Epilogue parse_epilogue(const Problem& problem, std::string text) {
-  Problem plain = problem;
-  plain.epilogue = {};
-  if (text.empty() || text == "none") return {};
-  for (char& c : text) {
-    if (c == ',') c = ':';
-  }
-  return parse_problem(to_string(plain) + ":" + text).epilogue;
-}
-
-std::vector<Row> read_suite(const std::string& file) {
-  std::ifstream in(file);
-  if (!in.good()) throw Error(Status::bad_file, fmt::format("--suite {}: cannot be read", file));
-  std::vector<Row> rows;
-  std::string line;
-  std::getline(in, line);
-  const std::string stem = std::filesystem::path(file).stem().string();
-  while (std::getline(in, line)) {
-    const std::vector<std::string> f = split(line, ',');
-    const auto number = [&](int i) { return std::stoll(f.at(static_cast<std::size_t>(i))); };
-    Problem p;
-    p.n = number(1), p.c = number(2), p.h = number(3), p.w = number(4), p.k = number(5), p.r = number(6);
-    p.s = number(7), p.stride_h = number(8), p.stride_w = number(9), p.pad_top = number(10);
-    p.pad_bottom = number(11), p.pad_left = number(12), p.pad_right = number(13), p.dilation_h = number(14);
-    p.dilation_w = number(15), p.groups = number(16);
-    rows.push_back({stem, f[0], p, number(17)});
-  }
-  return rows;
 }
 
 }  // namespace
@@ -105,24 +72,32 @@ void Arguments::add_choices(CLI::App& app) {
 
 void Arguments::apply_overrides(Problem& p) const {
   if (!batch_.empty()) p.n = parse_count("--batch", batch_, 1);
-  if (!layout_.empty()) p.layout = parse_name("--layout", layout_, Layout::nhwc);
-  if (!direction_.empty()) p.direction = parse_name("--dir", direction_, Direction::backward_weights);
+  if (!layout_.empty()) p.layout = parse_option("--layout", layout_, parse_layout);
+  if (!direction_.empty()) p.direction = parse_option("--dir", direction_, parse_direction);
   if (!dtype_.empty()) {
-    p.dtype = parse_name("--dtype", dtype_, DType::bf16);
+    p.dtype = parse_option("--dtype", dtype_, parse_dtype);
     if (p.math != Math::fast) p.math = default_math(p.dtype);
   }
-  if (!math_.empty()) p.math = parse_name("--math", math_, Math::fast);
-  validate(p);
-  if (!epilogue_.empty()) p.epilogue = parse_epilogue(p, epilogue_);
+  if (!math_.empty()) p.math = parse_option("--math", math_, parse_math);
+  if (!epilogue_.empty()) {
+    std::string text = epilogue_;  // commas serve as well as the problem string's colons
+    std::replace(text.begin(), text.end(), ',', ':');
+    p.epilogue = parse_option("--epilogue", text, parse_epilogue);
+  }
   validate(p);
 }
 
 std::vector<Row> Arguments::rows() const {
   std::vector<Row> rows;
   for (const std::string& file : suites_) {
-    for (Row& row : read_suite(file)) rows.push_back(std::move(row));
+    const std::string suite = std::filesystem::path(file).stem().string();
+    for (Workload& w : read_workloads(file)) rows.push_back({suite, w.name, w.problem, w.count});
   }
-  for (const std::string& text : problems_) rows.push_back({"", "", parse_problem(text), 1});
+  for (const std::string& text : problems_) {
+    std::vector<Problem> problems = parse_problems(text);
+    if (!direction_.empty()) problems.resize(1);  // a MIOpenDriver line means several directions
+    for (const Problem& problem : problems) rows.push_back({"", "", problem, 1});
+  }
   if (rows.empty()) {
     throw Error(
         Status::bad_problem,
@@ -132,7 +107,7 @@ std::vector<Row> Arguments::rows() const {
     try {
       apply_overrides(row.problem);
     } catch (const Error& error) {
-      if (row.name.empty()) throw;
+      if (row.name.empty() || std::string_view(error.what()).starts_with("--")) throw;
       throw Error(error.status(), fmt::format("row {} of {}: {}", row.name, row.suite, error.what()));
     }
   }

@@ -4,27 +4,9 @@
 #include <chrono>
 #include <thread>
 
-namespace faltung::tools {
+#include "src/finder/trial.hpp"
 
-Block run_block(Runner& runner, double ms) {
-  // The warm-up wakes the threads and lets the other contestant's go to sleep.
-  constexpr double kWarmUp = 1;
-  double spent = 0;
-  do {
-    spent += runner.time_once();
-  } while (spent < kWarmUp);
-  if (spent > 20 * kWarmUp && spent > ms) {  // one run is long enough for its beginning not to matter
-    return {spent, spent, spent, 1};
-  }
-  std::vector<double> times;
-  spent = 0;
-  do {
-    times.push_back(runner.time_once());
-    spent += times.back();
-  } while (spent < ms);
-  const Timing timing = summarize(std::move(times));
-  return {timing.median, timing.min, timing.max, timing.runs};
-}
+namespace faltung::tools {
 
 std::vector<Standing> race(const std::vector<Contestant>& contestants, const RacePolicy& policy) {
   struct Score {

@@ -5,15 +5,9 @@
 #include <functional>
 #include <vector>
 
-#include "src/finder/trial.hpp"
+#include "tools/block.hpp"
 
 namespace faltung::tools {
-
-// Several runs in a row of one implementation, each timed, after a warm-up that is not.
-struct Block {
-  double median, min, max;  // milliseconds
-  int runs;
-};
 
 // Runs for about this many milliseconds, at least once.
 using Contestant = std::function<Block(double ms)>;
@@ -31,8 +25,6 @@ struct Standing {
 };
 
 std::vector<Standing> race(const std::vector<Contestant>& contestants, const RacePolicy& policy);
-
-Block run_block(Runner& runner, double ms);
 
 }  // namespace faltung::tools
 
