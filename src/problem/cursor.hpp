@@ -22,10 +22,10 @@ inline std::string printable(std::string_view text) {
   return text.size() > kMost ? out + "..." : out;
 }
 
-inline std::string quoted(std::string_view text) { return std::string(1, '\'') += printable(text) += '\''; }
+inline std::string quote(std::string_view text) { return std::string(1, '\'') += printable(text) += '\''; }
 
 [[noreturn]] inline void bad_problem(std::string_view text, const std::string& message) {
-  throw Error(Status::bad_problem, "problem " + quoted(text) + ": " + message);
+  throw Error(Status::bad_problem, "problem " + quote(text) + ": " + message);
 }
 
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -57,17 +57,17 @@ class Cursor {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
     if (error == std::errc::result_out_of_range) fail("a number that is out of range");
-    if (error != std::errc()) fail("no number where one belongs, before " + quoted(rest_));
+    if (error != std::errc()) fail("no number where one belongs, before " + quote(rest_));
     rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
     return value;
   }
 
   void finish() const {
-    if (!done()) fail(quoted(rest_) + " after its end");
+    if (!done()) fail(quote(rest_) + " after its end");
   }
 
   [[noreturn]] void fail(const std::string& what) const {
-    bad_problem(whole_, "field " + quoted(field_) + " has " + what);
+    bad_problem(whole_, "field " + quote(field_) + " has " + what);
   }
 
  private:

@@ -42,7 +42,7 @@ Enum parse_name(const char* what, std::string_view text, Enum last) {
   Enum value{};
   if (named(text, last, value)) return value;
   const std::vector<std::string> all = names(last);
-  throw Error(Status::bad_problem, std::string("unknown ") + what + " " + quoted(text) + "; the nearest is " +
+  throw Error(Status::bad_problem, std::string("unknown ") + what + " " + quote(text) + "; the nearest is " +
                                        nearest(lower(text), all) + ", it can be " + join_or(all));
 }
 
@@ -196,7 +196,7 @@ class Canonical {
       }
       if (!found && !any) return false;
       if (!found) {
-        cursor.fail("no size in " + quoted(cursor.rest()) + "; write n c h w k r s, each with its number");
+        cursor.fail("no size in " + quote(cursor.rest()) + "; write n c h w k r s, each with its number");
       }
     }
     return any;
@@ -207,7 +207,7 @@ class Canonical {
       bad_problem(text_, text_.empty() ? "it is empty; write e.g. fwd:n1c64h56w56k64r3s3:pad1"
                                        : "a field is empty; write one colon between fields");
     }
-    bad_problem(text_, "unknown field " + quoted(field) + "; the nearest known is " +
+    bad_problem(text_, "unknown field " + quote(field) + "; the nearest known is " +
                            nearest(lower(field.substr(0, 64)), words));
   }
 

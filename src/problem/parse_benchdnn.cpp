@@ -52,7 +52,7 @@ class Line {
     for (const std::string& word : words()) {
       if (found)
         bad_problem(text_,
-                    quoted(word) + " follows the problem; options come before it, and one problem is read");
+                    quote(word) + " follows the problem; options come before it, and one problem is read");
       if (word.starts_with("-")) {
         option(word);
       } else if (!word.ends_with("benchdnn")) {
@@ -172,7 +172,7 @@ class Line {
     if (value.empty()) return;
     for (const std::string& op : split(value, '+')) {
       if (e.activation != Activation::none)
-        bad_problem(text_, quoted(op) + " follows an activation; one activation is supported, after sum");
+        bad_problem(text_, quote(op) + " follows an activation; one activation is supported, after sum");
       if (op == "sum" && !e.residual) {
         e.residual = true;
       } else {
@@ -206,7 +206,7 @@ class Line {
     }
     std::vector<std::string> words = {"sum", "relu:0.01"};
     for (const auto& entry : known) words.push_back(entry.first);
-    bad_problem(text_, "post-op " + quoted(op) + " is not supported; the nearest known is " +
+    bad_problem(text_, "post-op " + quote(op) + " is not supported; the nearest known is " +
                            nearest(op.substr(0, 64), words));
   }
 
@@ -217,7 +217,7 @@ class Line {
       const auto key = std::find_if(std::begin(kKeys), std::end(kKeys),
                                     [&](const char* k) { return cursor.skip_before_number(k); });
       if (key == std::end(kKeys)) {
-        cursor.fail("nothing known at " + quoted(cursor.rest()) + "; the keys are " +
+        cursor.fail("nothing known at " + quote(cursor.rest()) + "; the keys are " +
                     "g mb ic ih iw oc oh ow kh kw sh sw ph pw dh dw, each with a number, and n with a name");
       }
       if (!given_.emplace(*key, 0).second) cursor.fail(std::string(*key) + " twice");

@@ -109,13 +109,13 @@ class Line {
     if (word == "convfp16") return DType::f16;
     if (word == "convbfp16") return DType::bf16;
     bad_problem(text_,
-                "driver " + quoted(word) + " is not supported; it can be conv (f32), convfp16 or convbfp16");
+                "driver " + quote(word) + " is not supported; it can be conv (f32), convfp16 or convbfp16");
   }
 
   void take(const std::string& flag, const std::string& value) {
     const bool is_long = flag.starts_with("--");
     if (!flag.starts_with("-") || flag.size() < 2 || (!is_long && flag.size() != 2)) {
-      bad_problem(text_, quoted(flag) + " stands where a flag belongs; write -n 4 or --batchsize 4");
+      bad_problem(text_, quote(flag) + " stands where a flag belongs; write -n 4 or --batchsize 4");
     }
     const auto is_it = [&](const Flag& f) {
       return is_long ? flag.substr(2) == f.name : flag[1] == f.letter;

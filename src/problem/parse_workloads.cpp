@@ -34,7 +34,7 @@ Column number(const char* name, bool required, i64 Problem::*member) {
             i64& value = w.problem.*member;
             const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
             if (error != std::errc() || end != cell.data() + cell.size()) {
-              throw Error(Status::bad_file, quoted(cell) + " is no whole number in range");
+              throw Error(Status::bad_file, quote(cell) + " is no whole number in range");
             }
           }};
 }
@@ -91,7 +91,7 @@ std::vector<const Column*> read_header(const Place& place, std::string_view line
   for (const std::string& cell : cells(line)) {
     const auto found = std::find(names.begin(), names.end(), cell);
     if (found == names.end()) {
-      place.fail("unknown column " + quoted(cell) + "; the nearest known is " +
+      place.fail("unknown column " + quote(cell) + "; the nearest known is " +
                  nearest(cell.substr(0, 64), names));
     }
     if (!seen.insert(cell).second) place.fail("column " + cell + " is there twice");
