@@ -60,7 +60,7 @@ class Parallel::Pool {
   }
 
   // False if the pool is in use.
-  bool try_run(const std::function<void(int)>& body) {
+  bool try_run(FunctionRef<void(int)> body) {
     std::unique_lock lock(busy_, std::try_to_lock);
     if (!lock) return false;
     body_ = &body;
@@ -99,7 +99,7 @@ class Parallel::Pool {
   std::mutex busy_;
   std::mutex error_mutex_;
   std::exception_ptr error_;
-  const std::function<void(int)>* body_ = nullptr;
+  const FunctionRef<void(int)>* body_ = nullptr;
   std::atomic<bool> stopping_{false};
   alignas(64) std::atomic<std::uint32_t> epoch_{0};
   alignas(64) std::atomic<int> running_{0};
@@ -112,17 +112,16 @@ Parallel::Parallel(int workers, ParallelFor parallel_for)
 
 Parallel::~Parallel() = default;
 
-void Parallel::run(const std::function<void(int)>& body) const {
+void Parallel::run(FunctionRef<void(int)> body) const {
   if (parallel_for_) {
-    parallel_for_(workers_, body);
+    parallel_for_(workers_, [body](int worker) { body(worker); });
     return;
   }
   if (pool_ && pool_->try_run(body)) return;
   for (int worker = 0; worker < workers_; ++worker) body(worker);
 }
 
-void Parallel::each(std::int64_t count, const std::function<void(std::int64_t, int)>& body,
-                    std::int64_t grain) const {
+void Parallel::each(std::int64_t count, FunctionRef<void(std::int64_t, int)> body, std::int64_t grain) const {
   std::atomic<std::int64_t> next{0};
   run([&](int worker) {
     while (true) {

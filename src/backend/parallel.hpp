@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <type_traits>
 
 #include "faltung/faltung.hpp"
 
@@ -12,6 +13,27 @@ namespace faltung {
 
 // How many processors this process may use.
 int available_processors();
+
+// A callable that is borrowed for the time of a call: unlike std::function it never allocates.
+template <class Signature>
+class FunctionRef;
+
+template <class... Arguments>
+class FunctionRef<void(Arguments...)> {
+ public:
+  template <class Callable>
+  requires(!std::is_same_v<std::remove_cvref_t<Callable>, FunctionRef>)
+      FunctionRef(Callable&& callable)  // implicit: made from a lambda at the call
+      : callable_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
+        call_([](void* target, Arguments... arguments) {
+          (*static_cast<std::remove_reference_t<Callable>*>(target))(arguments...);
+        }) {}
+  void operator()(Arguments... arguments) const { call_(callable_, arguments...); }
+
+ private:
+  void* callable_;
+  void (*call_)(void*, Arguments...);
+};
 
 class Parallel {
  public:
@@ -27,11 +49,11 @@ class Parallel {
   // part of the work and of the scratch memory. The first exception is rethrown here. If another thread is
   // using these workers, the calls are made one after the other on this thread: never more threads than were
   // asked for.
-  void run(const std::function<void(int worker)>& body) const;
+  void run(FunctionRef<void(int worker)> body) const;
 
   // Calls body(index, worker) for every index in [0, count), handed out `grain` at a time to whoever is free.
   // Which worker gets which index varies from run to run, so results must not depend on it.
-  void each(std::int64_t count, const std::function<void(std::int64_t index, int worker)>& body,
+  void each(std::int64_t count, FunctionRef<void(std::int64_t index, int worker)> body,
             std::int64_t grain = 1) const;
 
  private:

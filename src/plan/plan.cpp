@@ -1,6 +1,7 @@
 #include "src/plan/plan.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "src/problem/problem.hpp"
@@ -58,7 +59,8 @@ void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
   // A caller's parallel_for stands in for the plan's own threads; the division into workers stays the
   // recipe's.
   std::optional<Parallel> callers;
-  if (options.parallel_for && parallel_) callers.emplace(parallel_->workers(), options.parallel_for);
+  if (options.parallel_for && parallel_)
+    callers.emplace(parallel_->workers(), std::cref(options.parallel_for));
   Invocation invocation;
   invocation.tensors = tensors;
   invocation.workspace = align(options.workspace);
