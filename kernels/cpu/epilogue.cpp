@@ -1,0 +1,210 @@
+#include "kernels/cpu/epilogue.hpp"
+
+#include <cstddef>
+
+#include "kernels/cpu/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/epilogue.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/cpu/vec-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+
+using i64 = std::int64_t;
+
+// The address of element i.
+template <DType kType, class T>
+HWY_INLINE T* at(T* data, i64 i) {
+  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(data) +
+                              static_cast<std::uintptr_t>(i * size_of(kType)));
+}
+
+template <Activation kActivation, DType kType>
+void StoreRows(const EpilogueCall& call) {
+  const FloatTag d;
+  const FloatVec slope = hn::Set(d, call.slope);
+  for (i64 row = 0; row < call.rows; ++row) {
+    const float* const from = call.from + row * call.from_stride;
+    void* const to = at<kType>(call.to, row * call.to_stride);
+    const void* const residual =
+        call.residual == nullptr ? nullptr : at<kType>(call.residual, row * call.to_stride);
+    const FloatVec row_bias = hn::Set(d, call.row_bias == nullptr ? 0.0f : call.row_bias[row]);
+    i64 i = 0;
+    for (; i + kFloatLanes <= call.columns; i += kFloatLanes) {
+      FloatVec v = hn::LoadU(d, from + i);
+      if (call.row_bias != nullptr) v = hn::Add(v, row_bias);
+      if (call.column_bias != nullptr) v = hn::Add(v, hn::LoadU(d, call.column_bias + i));
+      if (residual != nullptr) v = hn::Add(v, load_vec<kType>(at<kType>(residual, i)));
+      store_vec<kType>(vec_activate<kActivation>(v, slope), at<kType>(to, i));
+    }
+    if (i < call.columns) {
+      const int rest = static_cast<int>(call.columns - i);
+      FloatVec v = load_part<DType::f32>(from + i, rest);
+      if (call.row_bias != nullptr) v = hn::Add(v, row_bias);
+      if (call.column_bias != nullptr) v = hn::Add(v, load_part<DType::f32>(call.column_bias + i, rest));
+      if (residual != nullptr) v = hn::Add(v, load_part<kType>(at<kType>(residual, i), rest));
+      store_part<kType>(vec_activate<kActivation>(v, slope), at<kType>(to, i), rest);
+    }
+  }
+}
+
+template <DType kType>
+void StoreType(const EpilogueCall& call) {
+  switch (call.activation) {
+#define FALTUNG_ACTIVATION(op, value) \
+  case Activation::op:                \
+    return StoreRows<Activation::op, kType>(call);
+#include "kernels/common/epilogue_ops.inc"
+#undef FALTUNG_ACTIVATION
+  }
+}
+
+void Store(const EpilogueCall& call) {
+  switch (call.dtype) {
+    case DType::f32:
+      return StoreType<DType::f32>(call);
+    case DType::f16:
+      return StoreType<DType::f16>(call);
+    case DType::bf16:
+      return StoreType<DType::bf16>(call);
+  }
+}
+
+template <DType kType>
+void ToFloatType(const void* from, float* to, i64 count) {
+  const FloatTag d;
+  i64 i = 0;
+  for (; i + kFloatLanes <= count; i += kFloatLanes) {
+    hn::StoreU(load_vec<kType>(at<kType>(from, i)), d, to + i);
+  }
+  if (i < count) {
+    const int rest = static_cast<int>(count - i);
+    store_part<DType::f32>(load_part<kType>(at<kType>(from, i), rest), to + i, rest);
+  }
+}
+
+void ToFloat(DType dtype, const void* from, float* to, i64 count) {
+  switch (dtype) {
+    case DType::f32:
+      return ToFloatType<DType::f32>(from, to, count);
+    case DType::f16:
+      return ToFloatType<DType::f16>(from, to, count);
+    case DType::bf16:
+      return ToFloatType<DType::bf16>(from, to, count);
+  }
+}
+
+template <DType kType>
+void FromFloatType(const float* from, void* to, i64 count) {
+  const FloatTag d;
+  i64 i = 0;
+  for (; i + kFloatLanes <= count; i += kFloatLanes) {
+    store_vec<kType>(hn::LoadU(d, from + i), at<kType>(to, i));
+  }
+  if (i < count) {
+    const int rest = static_cast<int>(count - i);
+    store_part<kType>(load_part<DType::f32>(from + i, rest), at<kType>(to, i), rest);
+  }
+}
+
+void FromFloat(DType dtype, const float* from, void* to, i64 count) {
+  switch (dtype) {
+    case DType::f32:
+      return FromFloatType<DType::f32>(from, to, count);
+    case DType::f16:
+      return FromFloatType<DType::f16>(from, to, count);
+    case DType::bf16:
+      return FromFloatType<DType::bf16>(from, to, count);
+  }
+}
+
+template <DType kType>
+void GatherType(const void* from, i64 stride, float* to, i64 count) {
+  i64 i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if (stride == 2) {
+    const FloatTag d;
+    // The second vector ends one element before the one after the last gathered: nothing past it is read.
+    for (; i + kFloatLanes < count; i += kFloatLanes) {
+      const FloatVec low = load_vec<kType>(at<kType>(from, 2 * i));
+      const FloatVec high = load_vec<kType>(at<kType>(from, 2 * i + kFloatLanes));
+      hn::StoreU(hn::ConcatEven(d, high, low), d, to + i);
+    }
+  }
+#endif
+  for (; i < count; ++i) to[i] = load_element(kType, from, i * stride);
+}
+
+void Gather(DType dtype, const void* from, i64 stride, float* to, i64 count) {
+  switch (dtype) {
+    case DType::f32:
+      return GatherType<DType::f32>(from, stride, to, count);
+    case DType::f16:
+      return GatherType<DType::f16>(from, stride, to, count);
+    case DType::bf16:
+      return GatherType<DType::bf16>(from, stride, to, count);
+  }
+}
+
+template <DType kType>
+void TransposeType(const void* from, i64 from_stride, i64 rows, i64 columns, float* to, i64 to_stride) {
+  // Squares of a cache line's floats, so that the lines of both sides are used whole while they are in L1.
+  constexpr i64 kBlock = 16;
+  for (i64 c0 = 0; c0 < columns; c0 += kBlock) {
+    const i64 c1 = HWY_MIN(columns, c0 + kBlock);
+    for (i64 r0 = 0; r0 < rows; r0 += kBlock) {
+      const i64 r1 = HWY_MIN(rows, r0 + kBlock);
+      for (i64 c = c0; c < c1; ++c) {
+        for (i64 r = r0; r < r1; ++r) to[c * to_stride + r] = load_element(kType, from, r * from_stride + c);
+      }
+    }
+  }
+}
+
+void Transpose(DType dtype, const void* from, i64 from_stride, i64 rows, i64 columns, float* to,
+               i64 to_stride) {
+  switch (dtype) {
+    case DType::f32:
+      return TransposeType<DType::f32>(from, from_stride, rows, columns, to, to_stride);
+    case DType::f16:
+      return TransposeType<DType::f16>(from, from_stride, rows, columns, to, to_stride);
+    case DType::bf16:
+      return TransposeType<DType::bf16>(from, from_stride, rows, columns, to, to_stride);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace faltung {
+
+HWY_EXPORT(Store);
+HWY_EXPORT(ToFloat);
+HWY_EXPORT(FromFloat);
+HWY_EXPORT(Gather);
+HWY_EXPORT(Transpose);
+
+void epilogue_store(const EpilogueCall& call) { HWY_DYNAMIC_DISPATCH(Store)(call); }
+void convert_to_float(DType dtype, const void* from, float* to, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(ToFloat)(dtype, from, to, count);
+}
+void convert_from_float(DType dtype, const float* from, void* to, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(FromFloat)(dtype, from, to, count);
+}
+void gather_to_float(DType dtype, const void* from, std::int64_t stride, float* to, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(Gather)(dtype, from, stride, to, count);
+}
+void transpose_to_float(DType dtype, const void* from, std::int64_t from_stride, std::int64_t rows,
+                        std::int64_t columns, float* to, std::int64_t to_stride) {
+  HWY_DYNAMIC_DISPATCH(Transpose)(dtype, from, from_stride, rows, columns, to, to_stride);
+}
+
+}  // namespace faltung
+#endif  // HWY_ONCE

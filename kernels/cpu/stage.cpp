@@ -1,0 +1,181 @@
+#include "kernels/cpu/stage.hpp"
+
+#include <cstring>
+
+#include "kernels/cpu/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/stage.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/cpu/vec-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+namespace {
+
+using i64 = std::int64_t;
+
+template <DType kType>
+HWY_INLINE const char* at(const void* data, i64 i) {
+  return static_cast<const char*>(data) + i * size_of(kType);
+}
+
+HWY_INLINE void zero(float* to, i64 count) {
+  const FloatTag d;
+  i64 i = 0;
+  for (; i + kFloatLanes <= count; i += kFloatLanes) hn::StoreU(hn::Zero(d), d, to + i);
+  if (i < count) store_part<DType::f32>(hn::Zero(d), to + i, static_cast<int>(count - i));
+}
+
+template <DType kType>
+HWY_INLINE void copy(const void* from, float* to, i64 count) {
+  const FloatTag d;
+  i64 i = 0;
+  for (; i + 4 * kFloatLanes <= count; i += 4 * kFloatLanes) {
+    const FloatVec v0 = load_vec<kType>(at<kType>(from, i));
+    const FloatVec v1 = load_vec<kType>(at<kType>(from, i + kFloatLanes));
+    const FloatVec v2 = load_vec<kType>(at<kType>(from, i + 2 * kFloatLanes));
+    const FloatVec v3 = load_vec<kType>(at<kType>(from, i + 3 * kFloatLanes));
+    hn::StoreU(v0, d, to + i), hn::StoreU(v1, d, to + i + kFloatLanes);
+    hn::StoreU(v2, d, to + i + 2 * kFloatLanes), hn::StoreU(v3, d, to + i + 3 * kFloatLanes);
+  }
+  for (; i + kFloatLanes <= count; i += kFloatLanes) {
+    hn::StoreU(load_vec<kType>(at<kType>(from, i)), d, to + i);
+  }
+  if (i < count) {
+    const int rest = static_cast<int>(count - i);
+    store_part<DType::f32>(load_part<kType>(at<kType>(from, i), rest), to + i, rest);
+  }
+}
+
+// Every second element; those between the last two gathered are read, none after the last.
+template <DType kType>
+HWY_INLINE void gather(const void* from, i64 step, float* to, i64 count) {
+  i64 i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if (step == 2) {
+    const FloatTag d;
+    for (; i + kFloatLanes < count; i += kFloatLanes) {
+      const FloatVec low = load_vec<kType>(at<kType>(from, 2 * i));
+      const FloatVec high = load_vec<kType>(at<kType>(from, 2 * i + kFloatLanes));
+      hn::StoreU(hn::ConcatEven(d, high, low), d, to + i);
+    }
+  }
+#endif
+  for (; i < count; ++i) to[i] = load_element(kType, from, i * step);
+}
+
+template <DType kType>
+void pixels(const StageCall& call, i64 from_pixel, i64 to_row, i64 to_pixel) {
+  const i64 left = HWY_MIN(HWY_MAX(-call.column0, i64{0}), call.columns);
+  const i64 right = HWY_MAX(HWY_MIN(call.columns, call.width - call.column0), left);  // end of what is inside
+  for (i64 i = 0; i < call.rows; ++i) {
+    float* const to = call.to + i * to_row;
+    const i64 row = call.row0 + i;
+    const bool inside = row >= 0 && row < call.height;
+    const i64 begin = inside ? left : 0, end = inside ? right : 0;
+    const char* const from = at<kType>(call.from, row * call.from_row_stride + call.column0 * from_pixel);
+    if (to_pixel == call.channels) {
+      zero(to, begin * to_pixel);
+      if (from_pixel == call.channels) {
+        copy<kType>(from + begin * from_pixel * size_of(kType), to + begin * to_pixel,
+                    (end - begin) * to_pixel);
+      } else {
+        for (i64 j = begin; j < end; ++j)
+          copy<kType>(at<kType>(from, j * from_pixel), to + j * to_pixel, call.channels);
+      }
+      zero(to + end * to_pixel, (call.columns - end) * to_pixel);
+    } else {
+      for (i64 j = 0; j < begin; ++j) zero(to + j * to_pixel, call.channels);
+      for (i64 j = begin; j < end; ++j)
+        copy<kType>(at<kType>(from, j * from_pixel), to + j * to_pixel, call.channels);
+      for (i64 j = end; j < call.columns; ++j) zero(to + j * to_pixel, call.channels);
+    }
+  }
+}
+
+// Elements column0 + phase + j * step of one row of an image, j in [0, count).
+template <DType kType>
+HWY_INLINE void stage_row(const void* row, i64 width, i64 column0, i64 step, i64 count, float* to) {
+  // j is inside for 0 <= column0 + j * step < width.
+  const i64 begin = HWY_MIN(column0 >= 0 ? 0 : (-column0 + step - 1) / step, count);
+  const i64 end = HWY_MAX(HWY_MIN(count, column0 >= width ? 0 : (width - column0 + step - 1) / step), begin);
+  zero(to, begin);
+  const char* const from = at<kType>(row, column0 + begin * step);
+  if (step == 1) {
+    copy<kType>(from, to + begin, end - begin);
+  } else {
+    gather<kType>(from, step, to + begin, end - begin);
+  }
+  zero(to + end, count - end);
+}
+
+template <DType kType>
+void planes(const StageCall& call, i64 from_channel, const PhaseStrides& to) {
+  for (i64 c = 0; c < call.channels; ++c) {
+    for (i64 i = 0; i < call.rows; ++i) {
+      if (i % to.step_h >= to.phases_h) continue;
+      const i64 row = call.row0 + i;
+      const char* const from = at<kType>(call.from, c * from_channel + row * call.from_row_stride);
+      float* const to_row =
+          call.to + c * to.channel + i % to.step_h * to.phases_w * to.phase + i / to.step_h * to.row;
+      for (i64 phase = 0; phase < HWY_MIN(to.phases_w, call.columns); ++phase) {
+        const i64 count = (call.columns - phase + to.step_w - 1) / to.step_w;
+        float* const out = to_row + phase * to.phase;
+        if (row < 0 || row >= call.height) {
+          zero(out, count);
+        } else {
+          stage_row<kType>(from, call.width, call.column0 + phase, to.step_w, count, out);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void Pixels(const StageCall& call, i64 from_pixel, i64 to_row, i64 to_pixel) {
+  switch (call.dtype) {
+    case DType::f32:
+      return pixels<DType::f32>(call, from_pixel, to_row, to_pixel);
+    case DType::f16:
+      return pixels<DType::f16>(call, from_pixel, to_row, to_pixel);
+    case DType::bf16:
+      return pixels<DType::bf16>(call, from_pixel, to_row, to_pixel);
+  }
+}
+
+void Planes(const StageCall& call, i64 from_channel, const PhaseStrides& to) {
+  switch (call.dtype) {
+    case DType::f32:
+      return planes<DType::f32>(call, from_channel, to);
+    case DType::f16:
+      return planes<DType::f16>(call, from_channel, to);
+    case DType::bf16:
+      return planes<DType::bf16>(call, from_channel, to);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace faltung {
+
+HWY_EXPORT(Pixels);
+HWY_EXPORT(Planes);
+
+void stage_pixels(const StageCall& call, std::int64_t from_pixel, std::int64_t to_row,
+                  std::int64_t to_pixel) {
+  HWY_DYNAMIC_DISPATCH(Pixels)(call, from_pixel, to_row, to_pixel);
+}
+void stage_planes(const StageCall& call, std::int64_t from_channel, const PhaseStrides& to) {
+  HWY_DYNAMIC_DISPATCH(Planes)(call, from_channel, to);
+}
+
+}  // namespace faltung
+#endif  // HWY_ONCE

@@ -1,0 +1,177 @@
+// Vectors of floats from and to memory of any dtype, and the functions that activations are made of, for one
+// instruction set. Included once for each, by files that use foreach_target.
+#if defined(FALTUNG_KERNELS_CPU_VEC_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FALTUNG_KERNELS_CPU_VEC_INL_HPP_
+#undef FALTUNG_KERNELS_CPU_VEC_INL_HPP_
+#else
+#define FALTUNG_KERNELS_CPU_VEC_INL_HPP_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+#include "src/problem/dtype.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+using FloatVec = hn::Vec<FloatTag>;
+inline constexpr int kFloatLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
+
+// kFloatLanes elements at from, as floats.
+template <DType kType>
+HWY_INLINE FloatVec load_vec(const void* from) {
+  const FloatTag d;
+  if constexpr (kType == DType::f32) {
+    return hn::LoadU(d, static_cast<const float*>(from));
+  } else {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+    const hn::Rebind<std::uint16_t, FloatTag> d16;
+    const auto bits = hn::LoadU(d16, static_cast<const std::uint16_t*>(from));
+    if constexpr (kType == DType::f16) {
+      return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), bits));
+    } else {
+      const hn::RebindToUnsigned<FloatTag> d32;
+      return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+    }
+#else
+    HWY_ALIGN float values[kFloatLanes];
+    for (int i = 0; i < kFloatLanes; ++i) values[i] = load_element(kType, from, i);
+    return hn::Load(d, values);
+#endif
+  }
+}
+
+// Rounded to nearest even; NaN stays NaN.
+template <DType kType>
+HWY_INLINE void store_vec(FloatVec v, void* to) {
+  const FloatTag d;
+  if constexpr (kType == DType::f32) {
+    hn::StoreU(v, d, static_cast<float*>(to));
+  } else {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+    const hn::Rebind<std::uint16_t, FloatTag> d16;
+    if constexpr (kType == DType::f16) {
+      const auto halves = hn::DemoteTo(hn::Rebind<hwy::float16_t, FloatTag>(), v);
+      hn::StoreU(hn::BitCast(d16, halves), d16, static_cast<std::uint16_t*>(to));
+    } else {
+      const hn::RebindToUnsigned<FloatTag> d32;
+      const auto bits = hn::BitCast(d32, v);
+      const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
+      const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff)));
+      const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000));
+      const auto is_nan = hn::RebindMask(d32, hn::Ne(v, v));
+      const auto high = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
+      hn::StoreU(hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<FloatTag>(), high)), d16,
+                 static_cast<std::uint16_t*>(to));
+    }
+#else
+    HWY_ALIGN float values[kFloatLanes];
+    hn::Store(v, d, values);
+    for (int i = 0; i < kFloatLanes; ++i) store_element(kType, to, i, values[i]);
+#endif
+  }
+}
+
+// The first count elements of a vector, 0 <= count < kFloatLanes: load_vec fills up with zeros.
+template <DType kType>
+HWY_INLINE FloatVec load_part(const void* from, int count) {
+  if constexpr (kType == DType::f32) {
+    const FloatTag d;
+    return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, static_cast<const float*>(from));
+  } else {
+    std::uint16_t bits[kFloatLanes] = {};
+    for (int i = 0; i < count; ++i) bits[i] = static_cast<const std::uint16_t*>(from)[i];
+    return load_vec<kType>(bits);
+  }
+}
+
+template <DType kType>
+HWY_INLINE void store_part(FloatVec v, void* to, int count) {
+  if constexpr (kType == DType::f32) {
+    const FloatTag d;
+    hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(count)), d, static_cast<float*>(to));
+  } else {
+    std::uint16_t bits[kFloatLanes];
+    store_vec<kType>(v, bits);
+    for (int i = 0; i < count; ++i) static_cast<std::uint16_t*>(to)[i] = bits[i];
+  }
+}
+
+// e^x to about one unit in the last place; inf beyond the largest float, NaN for NaN.
+HWY_INLINE FloatVec vec_exp(FloatVec x) {
+  const FloatTag d;
+  const hn::RebindToSigned<FloatTag> di;
+  const auto c = [&](float v) { return hn::Set(d, v); };
+  x = hn::IfThenElse(hn::Lt(x, c(-104.0f)), c(-104.0f), x);
+  x = hn::IfThenElse(hn::Lt(c(89.0f), x), c(89.0f), x);
+  const auto n = hn::NearestInt(hn::Mul(x, c(1.44269504f)));
+  const FloatVec whole = hn::ConvertTo(d, n);
+  // ln 2 in two parts, the first with few enough bits for an exact product.
+  FloatVec r = hn::NegMulAdd(whole, c(0.693359375f), x);
+  r = hn::NegMulAdd(whole, c(-2.12194440e-4f), r);
+  FloatVec p = c(1.0f / 5040);
+  for (const float coefficient : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) {
+    p = hn::MulAdd(p, r, c(coefficient));
+  }
+  // 2^n as two factors, so that neither leaves the range of normal numbers.
+  const auto half = hn::ShiftRight<1>(n);
+  const auto power = [&](auto e) { return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(e, hn::Set(di, 127)))); };
+  return hn::Mul(hn::Mul(p, power(half)), power(hn::Sub(n, half)));
+}
+
+// Within a few units in the last place of 1, not of the result.
+HWY_INLINE FloatVec vec_tanh(FloatVec x) {
+  const FloatTag d;
+  const FloatVec one = hn::Set(d, 1.0f), two = hn::Set(d, 2.0f);
+  return hn::Sub(one, hn::Div(two, hn::Add(vec_exp(hn::Mul(two, x)), one)));
+}
+
+// Within 4e-7: Abramowitz and Stegun, formula 7.1.26.
+HWY_INLINE FloatVec vec_erf(FloatVec x) {
+  const FloatTag d;
+  const auto c = [&](float v) { return hn::Set(d, v); };
+  const FloatVec one = c(1.0f), size = hn::Abs(x);
+  const FloatVec t = hn::Div(one, hn::MulAdd(size, c(0.3275911f), one));
+  FloatVec p = c(1.061405429f);
+  for (const float coefficient : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f}) {
+    p = hn::MulAdd(p, t, c(coefficient));
+  }
+  const FloatVec tail = hn::Mul(hn::Mul(p, t), vec_exp(hn::Neg(hn::Mul(size, size))));
+  return hn::CopySign(hn::Sub(one, tail), x);
+}
+
+// The activation of x, with a the problem's slope in every lane.
+template <Activation kActivation>
+HWY_INLINE FloatVec vec_activate(FloatVec x, FloatVec a) {
+  const FloatTag d;
+  (void)d, (void)a;
+#define F_C(v) hn::Set(d, v)
+#define F_LT(p, q, yes, no) hn::IfThenElse(hn::Lt(p, q), yes, no)
+#define F_EXP(v) vec_exp(v)
+#define F_ERF(v) vec_erf(v)
+#define F_TANH(v) vec_tanh(v)
+#define F_MIN(p, q) hn::IfThenElse(hn::Lt(p, q), p, q)
+#define F_MAX(p, q) hn::IfThenElse(hn::Lt(q, p), p, q)
+#define FALTUNG_ACTIVATION(op, value) \
+  if constexpr (kActivation == Activation::op) return value;
+#include "kernels/common/epilogue_ops.inc"
+#undef FALTUNG_ACTIVATION
+#undef F_C
+#undef F_LT
+#undef F_EXP
+#undef F_ERF
+#undef F_TANH
+#undef F_MIN
+#undef F_MAX
+  return x;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,164 @@
+// Implicit GEMM: the convolution as a product of matrices of which the larger is never built. The filter's taps
+// are offsets into the input, and a register tile sums over all of them.
+#include <charconv>
+
+#include "kernels/cpu/brgemm.hpp"
+#include "kernels/cpu/epilogue.hpp"
+#include "src/algorithms/implicit_gemm_part.hpp"
+#include "src/algorithms/registry.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/text.hpp"
+
+namespace faltung {
+namespace {
+
+using i64 = std::int64_t;
+
+struct NamedTile {
+  std::string name;
+  TileShape shape;
+};
+
+// Best first for problems large enough that a tile's shape alone matters.
+std::vector<NamedTile> named_tiles() {
+  std::vector<NamedTile> tiles;
+  for (const int vectors : {2, 3, 4, 1}) {
+    const int rows = brgemm_max_rows(vectors);
+    tiles.push_back({"m" + std::to_string(rows) + "n" + std::to_string(vectors), {rows, vectors}});
+  }
+  return tiles;
+}
+
+TileShape parse_tile(const std::string& config) {
+  std::vector<std::string> names;
+  for (const NamedTile& tile : named_tiles()) {
+    if (tile.name == config) return tile.shape;
+    names.push_back(tile.name);
+  }
+  throw Error(Status::bad_problem,
+              "implicit_gemm_cpu has no config '" + config + "'; the nearest is " + nearest(config, names));
+}
+
+using Parts = std::vector<std::shared_ptr<const ImplicitGemmPart>>;
+
+Parts make_parts(const Problem& p, TileShape tile, int threads) {
+  Parts parts;
+  for (const TapConvolution& convolution : tap_convolutions(p)) {
+    parts.push_back(p.layout == Layout::nhwc ? make_channel_lanes(p, convolution, tile, threads)
+                                             : make_pixel_lanes(p, convolution, tile, threads));
+  }
+  return parts;
+}
+
+// A recipe's memory: each part's packed weights, the bias as floats, each worker's scratch.
+struct Memory {
+  std::vector<std::size_t> packed;  // where each part's begin
+  std::size_t packed_bytes = 0, bias_bytes = 0, scratch_bytes = 0;
+};
+
+Memory lay_out(const Problem& p, const Parts& parts) {
+  Memory memory;
+  for (const auto& part : parts) {
+    memory.packed.push_back(memory.packed_bytes);
+    memory.packed_bytes += aligned(static_cast<std::size_t>(part->packed_floats()) * 4);
+    memory.scratch_bytes = std::max(memory.scratch_bytes, aligned(part->scratch_bytes()));
+  }
+  if (p.epilogue.bias && p.dtype != DType::f32) memory.bias_bytes = aligned(static_cast<std::size_t>(p.k) * 4);
+  return memory;
+}
+
+// Runs body(part, item) for all items of all parts.
+template <class Count, class Body>
+void for_items(const Parallel& parallel, const Parts& parts, const Count& count, const Body& body) {
+  i64 total = 0;
+  for (const auto& part : parts) total += count(*part);
+  parallel.each(total, [&](i64 index, int worker) {
+    std::size_t part = 0;
+    while (index >= count(*parts[part])) index -= count(*parts[part]), ++part;
+    body(part, index, worker);
+  });
+}
+
+class ImplicitGemmCpu : public Algorithm {
+ public:
+  std::string_view name() const override { return "implicit_gemm_cpu"; }
+  std::string_view description() const override {
+    return "matrix product over the filter's taps, without building the matrix";
+  }
+  std::string_view device_kind() const override { return "cpu"; }
+
+  Support supports(const Problem& p, const Target&) const override {
+    if (p.direction == Direction::backward_weights) return Support::declined("not backward_weights yet");
+    return Support::supported();
+  }
+
+  std::vector<Config> configs(const Problem& p, const Target& target) const override {
+    std::vector<Config> configs;
+    for (const NamedTile& tile : named_tiles()) {
+      const Parts parts = make_parts(p, tile.shape, target.threads);
+      const Memory memory = lay_out(p, parts);
+      double cycles = 0;
+      for (const auto& part : parts) cycles += part->cycles();
+      // At a clock and a rate of memory that are usual: only the ratio matters.
+      const double arithmetic = cycles / 2.5e6 / target.threads, bytes = min_bytes(p) / 15e6;
+      Config config;
+      config.name = tile.name;
+      config.predicted_ms = std::max(arithmetic, bytes) + 0.002;
+      config.bound_by = arithmetic > bytes ? "arithmetic" : "bytes";
+      config.workspace_bytes = memory.bias_bytes + memory.scratch_bytes * static_cast<std::size_t>(target.threads);
+      configs.push_back(config);
+    }
+    std::stable_sort(configs.begin(), configs.end(),
+                     [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
+    return configs;
+  }
+
+  Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
+    const Parts parts = make_parts(p, parse_tile(config), target.threads);
+    const Memory memory = lay_out(p, parts);
+    Recipe recipe;
+    recipe.packed_bytes = memory.packed_bytes;
+    recipe.workspace_bytes = memory.bias_bytes + memory.scratch_bytes * static_cast<std::size_t>(target.threads);
+    recipe.pack.push_back({"pack", [parts, memory](const Invocation& invocation) {
+                             for_items(*invocation.stream.parallel, parts,
+                                       [](const ImplicitGemmPart& part) { return part.pack_items(); },
+                                       [&](std::size_t part, i64 item, int) {
+                                         std::byte* to = invocation.packed + memory.packed[part];
+                                         parts[part]->pack(item, invocation.tensors.w, reinterpret_cast<float*>(to));
+                                       });
+                           }});
+    recipe.steps.push_back({"implicit_gemm", [p, parts, memory](const Invocation& i) { run(p, parts, memory, i); }});
+    return recipe;
+  }
+
+ private:
+  static void run(const Problem& p, const Parts& parts, const Memory& memory, const Invocation& invocation) {
+    const Tensors& tensors = invocation.tensors;
+    PartCall shared;
+    shared.in = p.direction == Direction::forward ? tensors.x : tensors.y;
+    shared.out = p.direction == Direction::forward ? tensors.y : tensors.x;
+    if (p.epilogue.residual) shared.residual = tensors.residual;
+    if (p.epilogue.bias) {
+      shared.bias = static_cast<const float*>(tensors.bias);
+      if (p.dtype != DType::f32) {
+        float* const bias = reinterpret_cast<float*>(invocation.workspace);
+        convert_to_float(p.dtype, tensors.bias, bias, p.k);
+        shared.bias = bias;
+      }
+    }
+    std::byte* const scratch = invocation.workspace + memory.bias_bytes;
+    for_items(*invocation.stream.parallel, parts, [](const ImplicitGemmPart& part) { return part.items(); },
+              [&](std::size_t part, i64 item, int worker) {
+                PartCall call = shared;
+                call.packed = reinterpret_cast<const float*>(invocation.packed + memory.packed[part]);
+                call.scratch = scratch + static_cast<std::size_t>(worker) * memory.scratch_bytes;
+                parts[part]->run(item, call);
+              });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_implicit_gemm_cpu() { return std::make_unique<ImplicitGemmCpu>(); }
+
+}  // namespace faltung

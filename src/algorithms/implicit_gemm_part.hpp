@@ -1,0 +1,68 @@
+// The two ways that implicit GEMM computes a convolution over taps.
+#ifndef FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_PART_HPP_
+#define FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_PART_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "src/algorithms/implicit_gemm_taps.hpp"
+#include "src/algorithms/implicit_gemm_tiling.hpp"
+
+namespace faltung {
+
+// The most rows of a register tile, and its width in vectors.
+struct TileShape {
+  int rows, vectors;
+};
+
+// What one run hands to its items.
+struct PartCall {
+  const void* in = nullptr;
+  void* out = nullptr;
+  const float* bias = nullptr;  // of all output channels, or null
+  const void* residual = nullptr;
+  const float* packed = nullptr;  // this part's
+  std::byte* scratch = nullptr;   // this worker's
+};
+
+// One convolution over taps, divided into items that are independent of each other.
+class ImplicitGemmPart {
+ public:
+  virtual ~ImplicitGemmPart() = default;
+  virtual std::int64_t packed_floats() const = 0;
+  virtual std::size_t scratch_bytes() const = 0;  // of each worker
+  virtual std::int64_t pack_items() const = 0;
+  virtual void pack(std::int64_t item, const void* w, float* packed) const = 0;
+  virtual std::int64_t items() const = 0;
+  virtual void run(std::int64_t item, const PartCall& call) const = 0;
+  // What the register tiles of all items take together, by the cost model.
+  virtual double cycles() const = 0;
+};
+
+// A tile's columns are output channels, its rows pixels: weights are vectors, inputs are broadcast. Natural
+// for nhwc.
+std::unique_ptr<ImplicitGemmPart> make_channel_lanes(const Problem& problem,
+                                                     const TapConvolution& convolution, TileShape tile,
+                                                     int threads);
+// A tile's columns are neighbouring pixels, its rows output channels: inputs are vectors, weights are
+// broadcast. Natural for nchw.
+std::unique_ptr<ImplicitGemmPart> make_pixel_lanes(const Problem& problem, const TapConvolution& convolution,
+                                                   TileShape tile, int threads);
+
+// Core cycles of one step of a register tile: what its multiply-adds, its loads and the latency of a
+// multiply-add allow. split: the vectors cross cache lines.
+inline double tile_step_cycles(int rows, int vectors, bool split) {
+  const double multiply_adds = 0.5 * rows * vectors, loads = 0.5 * (rows + vectors * (split ? 2 : 1));
+  return std::max({multiply_adds, loads, 4.0}) + 0.25;
+}
+
+// Whether the micro-kernel can do the epilogue itself, on its way to memory.
+inline bool epilogue_in_registers(const Problem& p) {
+  return p.dtype == DType::f32 &&
+         (p.epilogue.activation == Activation::none || p.epilogue.activation == Activation::relu);
+}
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_PART_HPP_
