@@ -1,6 +1,5 @@
 // Implicit GEMM with output channels in the lanes, for nhwc: rows of a tile are pixels of one output row (or
 // of two, 7 wide), addressed by one stride, so that a tap is an offset.
-#include <cstring>
 #include <new>
 
 #include "kernels/cpu/brgemm.hpp"

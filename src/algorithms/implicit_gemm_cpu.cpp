@@ -1,6 +1,5 @@
-// Implicit GEMM: the convolution as a product of matrices of which the larger is never built. The filter's taps
-// are offsets into the input, and a register tile sums over all of them.
-#include <charconv>
+// Implicit GEMM: the convolution as a product of matrices of which the larger is never built. The filter's
+// taps are offsets into the input, and a register tile sums over all of them.
 
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/epilogue.hpp"
@@ -63,7 +62,8 @@ Memory lay_out(const Problem& p, const Parts& parts) {
     memory.packed_bytes += aligned(static_cast<std::size_t>(part->packed_floats()) * 4);
     memory.scratch_bytes = std::max(memory.scratch_bytes, aligned(part->scratch_bytes()));
   }
-  if (p.epilogue.bias && p.dtype != DType::f32) memory.bias_bytes = aligned(static_cast<std::size_t>(p.k) * 4);
+  if (p.epilogue.bias && p.dtype != DType::f32)
+    memory.bias_bytes = aligned(static_cast<std::size_t>(p.k) * 4);
   return memory;
 }
 
@@ -105,7 +105,8 @@ class ImplicitGemmCpu : public Algorithm {
       config.name = tile.name;
       config.predicted_ms = std::max(arithmetic, bytes) + 0.002;
       config.bound_by = arithmetic > bytes ? "arithmetic" : "bytes";
-      config.workspace_bytes = memory.bias_bytes + memory.scratch_bytes * static_cast<std::size_t>(target.threads);
+      config.workspace_bytes =
+          memory.bias_bytes + memory.scratch_bytes * static_cast<std::size_t>(target.threads);
       configs.push_back(config);
     }
     std::stable_sort(configs.begin(), configs.end(),
@@ -118,16 +119,20 @@ class ImplicitGemmCpu : public Algorithm {
     const Memory memory = lay_out(p, parts);
     Recipe recipe;
     recipe.packed_bytes = memory.packed_bytes;
-    recipe.workspace_bytes = memory.bias_bytes + memory.scratch_bytes * static_cast<std::size_t>(target.threads);
+    recipe.workspace_bytes =
+        memory.bias_bytes + memory.scratch_bytes * static_cast<std::size_t>(target.threads);
     recipe.pack.push_back({"pack", [parts, memory](const Invocation& invocation) {
-                             for_items(*invocation.stream.parallel, parts,
-                                       [](const ImplicitGemmPart& part) { return part.pack_items(); },
-                                       [&](std::size_t part, i64 item, int) {
-                                         std::byte* to = invocation.packed + memory.packed[part];
-                                         parts[part]->pack(item, invocation.tensors.w, reinterpret_cast<float*>(to));
-                                       });
+                             for_items(
+                                 *invocation.stream.parallel, parts,
+                                 [](const ImplicitGemmPart& part) { return part.pack_items(); },
+                                 [&](std::size_t part, i64 item, int) {
+                                   std::byte* to = invocation.packed + memory.packed[part];
+                                   parts[part]->pack(item, invocation.tensors.w,
+                                                     reinterpret_cast<float*>(to));
+                                 });
                            }});
-    recipe.steps.push_back({"implicit_gemm", [p, parts, memory](const Invocation& i) { run(p, parts, memory, i); }});
+    recipe.steps.push_back(
+        {"implicit_gemm", [p, parts, memory](const Invocation& i) { run(p, parts, memory, i); }});
     return recipe;
   }
 
@@ -147,13 +152,14 @@ class ImplicitGemmCpu : public Algorithm {
       }
     }
     std::byte* const scratch = invocation.workspace + memory.bias_bytes;
-    for_items(*invocation.stream.parallel, parts, [](const ImplicitGemmPart& part) { return part.items(); },
-              [&](std::size_t part, i64 item, int worker) {
-                PartCall call = shared;
-                call.packed = reinterpret_cast<const float*>(invocation.packed + memory.packed[part]);
-                call.scratch = scratch + static_cast<std::size_t>(worker) * memory.scratch_bytes;
-                parts[part]->run(item, call);
-              });
+    for_items(
+        *invocation.stream.parallel, parts, [](const ImplicitGemmPart& part) { return part.items(); },
+        [&](std::size_t part, i64 item, int worker) {
+          PartCall call = shared;
+          call.packed = reinterpret_cast<const float*>(invocation.packed + memory.packed[part]);
+          call.scratch = scratch + static_cast<std::size_t>(worker) * memory.scratch_bytes;
+          parts[part]->run(item, call);
+        });
   }
 };
 

@@ -1,6 +1,5 @@
 // Implicit GEMM with pixels in the lanes, for nchw: the input is staged as a dense patch with its padding, in
 // which a tap is an offset of the vectors.
-#include <cstring>
 #include <new>
 
 #include "kernels/cpu/brgemm.hpp"
@@ -37,7 +36,8 @@ class PixelLanes : public ImplicitGemmPart {
     return channel_parts_.parts() * t_.groups * images_.parts() * rows_.parts() * columns_.parts();
   }
   std::size_t scratch_bytes() const override {
-    return aligned(static_cast<std::size_t>(stage_floats_) * 4) + aligned(static_cast<std::size_t>(sum_floats_) * 4) +
+    return aligned(static_cast<std::size_t>(stage_floats_) * 4) +
+           aligned(static_cast<std::size_t>(sum_floats_) * 4) +
            aligned(2 * t_.taps.size() * sizeof(BrgemmSegment));
   }
 
@@ -67,8 +67,8 @@ class PixelLanes : public ImplicitGemmPart {
       double sum = 0;
       for (i64 part = 0; part < vectors.parts(); ++part) {
         for (i64 panel = 0; panel < panels_.parts(); ++panel) {
-          sum += steps * tile_step_cycles(static_cast<int>(panels_.size(panel)), static_cast<int>(vectors.size(part)),
-                                          split) +
+          sum += steps * tile_step_cycles(static_cast<int>(panels_.size(panel)),
+                                          static_cast<int>(vectors.size(part)), split) +
                  kTileOverhead;
         }
       }
@@ -114,15 +114,16 @@ class PixelLanes : public ImplicitGemmPart {
   }
   // The end of the last channel's last row is read up to a tile's width further.
   i64 stage_floats(i64 images, i64 rows, i64 columns) const {
-    return reductions_.largest() * channel_floats(images * image_floats(rows, columns)) + 16 * kBrgemmMaxVectors;
+    return reductions_.largest() * channel_floats(images * image_floats(rows, columns)) +
+           16 * kBrgemmMaxVectors;
   }
 
   void choose_items(int threads) {
-    const i64 row_floats = phase_columns(std::min<i64>(t_.columns, 64)) * phases_h_ * phases_w_ *
-                           phase_rows(1);
+    const i64 row_floats =
+        phase_columns(std::min<i64>(t_.columns, 64)) * phases_h_ * phases_w_ * phase_rows(1);
     const i64 step_bytes = std::max<i64>(taps(), 1) * tile_.rows * 4;
-    reductions_ = EvenSplit(t_.in_channels, std::max<i64>(16, std::min(kPanelBytes / step_bytes,
-                                                                      (1 << 20) / 4 / row_floats)));
+    reductions_ = EvenSplit(
+        t_.in_channels, std::max<i64>(16, std::min(kPanelBytes / step_bytes, (1 << 20) / 4 / row_floats)));
     const i64 most = kStageBytes / 4;
     columns_ = EvenSplit(t_.columns, t_.columns);
     rows_ = EvenSplit(t_.rows, t_.rows);
@@ -142,7 +143,8 @@ class PixelLanes : public ImplicitGemmPart {
     } else {
       i64 columns = t_.columns;
       const i64 unit = tile_.vectors * lanes_;
-      while (columns > unit && (stage_floats(1, 1, columns) > most || (t_.rows == 1 && columns > 16 * unit))) {
+      while (columns > unit &&
+             (stage_floats(1, 1, columns) > most || (t_.rows == 1 && columns > 16 * unit))) {
         columns = ceil_div(ceil_div(columns, 2), unit) * unit;
       }
       if (columns < t_.columns) {
@@ -190,8 +192,8 @@ class PixelLanes : public ImplicitGemmPart {
   }
 
   void stage(const Item& item, i64 cut, const PartCall& call, float* to, const PhaseStrides& strides) const;
-  void run_rows(const Item& item, i64 cut, const PartCall& call, const float* patch, const PhaseStrides& strides,
-                const BrgemmSegment* segments, float* sums) const;
+  void run_rows(const Item& item, i64 cut, const PartCall& call, const float* patch,
+                const PhaseStrides& strides, const BrgemmSegment* segments, float* sums) const;
   void run_flat(const Item& item, const PartCall& call, const float* patch, const PhaseStrides& strides,
                 const BrgemmSegment* segments, float* sums) const;
   void finish(EpilogueCall& end, const PartCall& call, i64 image, i64 k, i64 row, i64 column) const;
@@ -230,8 +232,10 @@ void PixelLanes::stage(const Item& item, i64 cut, const PartCall& call, float* t
 }
 
 // end.from, rows (channels), columns and strides of from are set; the rest follows from where they go.
-void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 k, i64 row, i64 column) const {
-  const i64 offset = t_.out.offset(image, k, t_.out_h0 + row * t_.out_step_h, t_.out_w0 + column * t_.out_step_w);
+void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 k, i64 row,
+                        i64 column) const {
+  const i64 offset =
+      t_.out.offset(image, k, t_.out_h0 + row * t_.out_step_h, t_.out_w0 + column * t_.out_step_w);
   if (t_.out_step_w > 1) {  // backward_data between the pixels of other phases: no epilogue
     for (i64 i = 0; i < end.rows; ++i) {
       for (i64 j = 0; j < end.columns; ++j) {
@@ -264,7 +268,8 @@ void PixelLanes::run_rows(const Item& item, i64 cut, const PartCall& call, const
       start.a0 = call.packed + packed_offset(item.group, cut, panel);
       start.a1 = static_cast<const float*>(start.a0) + 7;
       start.a_step = m, start.b_step = strides.channel;
-      start.segments = m == panels_.largest() ? segments : segments + taps(), start.segment_count = taps(), start.length = reductions_.size(cut);
+      start.segments = m == panels_.largest() ? segments : segments + taps(), start.segment_count = taps(),
+      start.length = reductions_.size(cut);
       for (i64 part = 0; part < vectors.parts(); ++part) {
         const i64 column = vectors.begin(part) * lanes_;
         const int width = static_cast<int>(vectors.size(part));
@@ -303,8 +308,8 @@ void PixelLanes::run_rows(const Item& item, i64 cut, const PartCall& call, const
   }
 }
 
-void PixelLanes::run_flat(const Item& item, const PartCall& call, const float* patch, const PhaseStrides& strides,
-                          const BrgemmSegment* segments, float* sums) const {
+void PixelLanes::run_flat(const Item& item, const PartCall& call, const float* patch,
+                          const PhaseStrides& strides, const BrgemmSegment* segments, float* sums) const {
   const i64 rows = phase_rows(t_.rows);
   // The last image's last rows hold input alone.
   const i64 used = ((item.images - 1) * rows + t_.rows - 1) * row_ + t_.columns;
@@ -316,7 +321,8 @@ void PixelLanes::run_flat(const Item& item, const PartCall& call, const float* p
     brgemm.a0 = call.packed + packed_offset(item.group, 0, panel);
     brgemm.a1 = static_cast<const float*>(brgemm.a0) + 7;
     brgemm.a_step = m, brgemm.b_step = strides.channel;
-    brgemm.segments = m == panels_.largest() ? segments : segments + taps(), brgemm.segment_count = taps(), brgemm.length = t_.in_channels;
+    brgemm.segments = m == panels_.largest() ? segments : segments + taps(), brgemm.segment_count = taps(),
+    brgemm.length = t_.in_channels;
     brgemm.c_row_stride = flat_columns_;
     for (i64 part = 0; part < vectors.parts(); ++part) {
       const int width = static_cast<int>(vectors.size(part));
@@ -356,8 +362,8 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
     for (i64 tap = 0; tap < taps(); ++tap) {
       const i64 h = t_.taps[static_cast<std::size_t>(tap)].h - t_.min_h();
       const i64 w = t_.taps[static_cast<std::size_t>(tap)].w - t_.min_w();
-      const i64 b = (h % t_.step_h * phases_w_ + w % t_.step_w) * strides.phase + h / t_.step_h * strides.row +
-                    w / t_.step_w;
+      const i64 b = (h % t_.step_h * phases_w_ + w % t_.step_w) * strides.phase +
+                    h / t_.step_h * strides.row + w / t_.step_w;
       const i64 a = tap * reductions_.size(cut) * panels_.largest();
       new (&segments[tap]) BrgemmSegment{a, b};
       new (&segments[taps() + tap]) BrgemmSegment{a - tap * reductions_.size(cut), b};
