@@ -1,5 +1,5 @@
-# What `cmake --install` puts where: both libraries, the headers, the command, the workloads, and what
-# find_package(faltung) and pkg-config read. Peers' adapters are installed by bench/peers.
+# What `cmake --install` puts where: both libraries, the headers, the command, the workloads, the
+# adapters to peer libraries, and what find_package(faltung) and pkg-config read.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS faltung_static faltung_shared EXPORT faltungTargets
@@ -9,6 +9,15 @@ install(DIRECTORY workloads/ DESTINATION ${CMAKE_INSTALL_DATADIR}/faltung/worklo
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(FALTUNG_TOOLS)
   install(TARGETS faltung_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+if(FALTUNG_PEERS)
+  get_property(peers DIRECTORY bench/peers PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(peer ${peers})
+    get_target_property(type ${peer} TYPE)
+    if(type STREQUAL EXECUTABLE)
+      install(TARGETS ${peer} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/faltung)
+    endif()
+  endforeach()
 endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/faltung)

@@ -43,7 +43,10 @@ cc -std=c99 "$source/examples/c/example.c" -o "$scratch/static" -L"$scratch/stat
 "$scratch/static"
 
 echo "== the installed command"
-test -x "$prefix/bin/faltung"
+"$prefix/bin/faltung" --version
+if [ -n "$(find "$build/bench/peers" -name 'faltung-peer-*' -type f 2>/dev/null)" ]; then
+  "$prefix/bin/faltung" bench fwd:n1c8h6w6k8r3s3 --vs onednn --min-time 1ms --repeat 1 --csv - | grep onednn
+fi
 test -f "$prefix/share/faltung/workloads/lux_relu.csv"
 
 echo "== the shared library exports the public interface alone"
