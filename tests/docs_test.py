@@ -44,8 +44,8 @@ def help_of(faltung, subcommand):
 
 
 def expand(path):
-    """`a/{b,c}.hpp` as two paths; <placeholders> as *."""
-    path = re.sub(r"<[^<>]*>|\bX\b|…", "*", path)
+    """`a/{b,c}.hpp` as two paths; <placeholders> and NAME as *."""
+    path = re.sub(r"<[^<>]*>|NAME|…", "*", path)
     braces = re.search(r"\{([^{}]*)\}", path)
     if not braces:
         return [path]
@@ -102,6 +102,8 @@ def check_command(line, faltung):
 
 
 def check_problem(text, faltung):
+    if help_of(faltung, "explain") is None:
+        return []
     result = subprocess.run([faltung, "explain", text], capture_output=True, text=True)
     return [] if result.returncode == 0 else [f"problem {text}: {result.stderr.strip()}"]
 
