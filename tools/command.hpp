@@ -1,4 +1,4 @@
-// The subcommands. Each file of this name declares its options on the app and says what to do.
+// The subcommands. The file named after one declares its options on the app and says what to do.
 #ifndef FALTUNG_TOOLS_COMMAND_HPP_
 #define FALTUNG_TOOLS_COMMAND_HPP_
 
@@ -13,6 +13,12 @@ struct Command {
 };
 
 Command add_bench(CLI::App& app);
+Command add_devices(CLI::App& app);
+Command add_explain(CLI::App& app);
+Command add_find(CLI::App& app);
+Command add_run(CLI::App& app);
+Command add_store(CLI::App& app);
+Command add_verify(CLI::App& app);
 
 }  // namespace faltung::tools
 

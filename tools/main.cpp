@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "faltung " + version());
   app.require_subcommand(1);
   app.footer("Run faltung COMMAND --help for a command's options. docs/command.md explains them.");
-  const std::vector<Command> commands{add_bench(app)};
+  const std::vector<Command> commands{add_bench(app), add_find(app),    add_explain(app), add_verify(app),
+                                      add_run(app),   add_devices(app), add_store(app)};
   try {
     if (argc > 1 && argv[1][0] != '-' &&
         std::none_of(commands.begin(), commands.end(),

@@ -136,6 +136,11 @@ Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, int weight
   choose_elements(max_products, seed);
 }
 
+Oracle::Oracle(const Problem& problem, const Tensors& tensors, std::uint64_t seed, double max_products)
+    : problem_(problem), data_(Data::random), tensors_(tensors) {
+  choose_elements(max_products, seed);
+}
+
 i64 Oracle::result_bytes() const { return bytes_of(problem_, result_shape(problem_)); }
 
 void Oracle::choose_elements(double max_products, std::uint64_t seed) {

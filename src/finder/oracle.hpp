@@ -31,6 +31,8 @@ class Oracle {
   // sample.
   Oracle(const Problem& problem, Data data, std::uint64_t seed, int weight_unit = 1,
          double max_products = 3e8);
+  // The caller's own data, which must outlive this; its results are checked against the bound.
+  Oracle(const Problem& problem, const Tensors& tensors, std::uint64_t seed, double max_products = 3e8);
 
   const Problem& problem() const { return problem_; }
   // Host memory. The pointer of what the direction writes is null.

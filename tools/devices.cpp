@@ -1,0 +1,65 @@
+// faltung devices: what is here and what it reaches.
+#include <fmt/format.h>
+
+#include "src/problem/text.hpp"
+#include "tools/arguments.hpp"
+#include "tools/command.hpp"
+#include "tools/report.hpp"
+#include "tools/units.hpp"
+
+namespace faltung::tools {
+namespace {
+
+struct Options {
+  Machine machine;
+  std::string threads;
+};
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
+  return out;
+}
+
+int run(Options& options) {
+  int given = 0;
+  if (!options.threads.empty()) given = static_cast<int>(parse_count("--threads", options.threads, 1));
+  Machine& machine = options.machine;
+  machine.open({"device", "kind", "description", "units", "threads", "memory_bytes", "cache_bytes",
+                "features", "driver", "key", "f32_gflops", "tf32_gflops", "f16_gflops", "bf16_gflops",
+                "copy_gbps"});
+  for (const std::shared_ptr<Device>& device : list_devices()) {
+    const DeviceInfo& info = device->info();
+    const int threads = info.kind != "cpu" ? 1 : given > 0 ? given : available_processors();
+    const Ceilings c = device->measure_ceilings(threads);
+    machine.row({info.id, info.kind, info.description, std::int64_t(info.units), std::int64_t(threads),
+                 static_cast<std::int64_t>(info.memory_bytes), static_cast<std::int64_t>(info.cache_bytes),
+                 joined(info.features), info.driver, info.key, c.f32_gflops, c.tf32_gflops, c.f16_gflops,
+                 c.bf16_gflops, c.copy_gbps});
+    if (!machine.for_people()) continue;
+    fmt::print("{}  {}\n", info.id, info.description);
+    fmt::print("  {} {}, {} memory, {} last-level cache; {}\n", info.units,
+               info.kind == "cpu" ? "processors" : "units", show_bytes(info.memory_bytes),
+               show_bytes(info.cache_bytes), info.driver);
+    fmt::print("  features: {}\n", info.features.empty() ? "none" : joined(info.features));
+    fmt::print(
+        "  measured with {} threads: f32 {:.0f}, tf32 {:.0f}, f16 {:.0f}, bf16 {:.0f} GFLOP/s; copy {:.1f} "
+        "GB/s\n",
+        threads, c.f32_gflops, c.tf32_gflops, c.f16_gflops, c.bf16_gflops, c.copy_gbps);
+  }
+  machine.close();
+  return 0;
+}
+
+}  // namespace
+
+Command add_devices(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("devices", "What is here, and the ceilings it reaches");
+  command->add_option("--threads", options->threads, "CPU threads; every processor unless given")
+      ->type_name("N");
+  options->machine.add_options(*command);
+  return {command, [options] { return run(*options); }};
+}
+
+}  // namespace faltung::tools

@@ -1,0 +1,54 @@
+// faltung explain: what would be chosen, and why not the others. Measures no kernel.
+#include <fmt/format.h>
+
+#include "src/finder/selection.hpp"
+#include "tools/choice.hpp"
+#include "tools/command.hpp"
+
+namespace faltung::tools {
+namespace {
+
+struct Options {
+  Arguments arguments;
+  Machine machine;
+};
+
+int run(Options& options) {
+  const std::vector<Row> rows = options.arguments.rows();
+  const Request request = options.arguments.request();
+  Filter{request};
+  options.machine.open(choice_columns());
+  const bool talks = options.machine.for_people();
+  Engine engine;
+  for (const Row& row : rows) {
+    const Choice choice = engine.explain(row.problem, request);
+    write_choice(options.machine, row, request.device, choice);
+    if (!talks) continue;
+    print_choice(row, choice);
+    const std::string menu = workspace_menu(choice);
+    if (!menu.empty()) fmt::print("  workspace: {}\n", menu);
+    fmt::print("\n");
+  }
+  if (talks) {
+    fmt::print(
+        "ms: measured by find, with packed weights; model: predicted. %roof: of the time that the measured "
+        "ceilings\n"
+        "allow. error: the bound, in units of 2^-24 times the sum of the |products|.\n");
+  }
+  options.machine.close();
+  return 0;
+}
+
+}  // namespace
+
+Command add_explain(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("explain", "One line for each algorithm: chosen, slower, or why not");
+  options->arguments.add_problems(*command);
+  options->arguments.add_choices(*command);
+  options->machine.add_options(*command);
+  return {command, [options] { return run(*options); }};
+}
+
+}  // namespace faltung::tools

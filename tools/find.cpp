@@ -1,0 +1,108 @@
+// faltung find: measures the candidates within a budget and stores what it learns.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+
+#include "src/finder/selection.hpp"
+#include "tools/choice.hpp"
+#include "tools/command.hpp"
+#include "tools/units.hpp"
+
+namespace faltung::tools {
+namespace {
+
+struct Options {
+  Arguments arguments;
+  Machine machine;
+  std::string budget = "2s";
+};
+
+struct Interrupted {};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void on_interrupt(int) {
+  if (interrupted != 0) _exit(130);  // the second time at once
+  interrupted = 1;
+}
+
+// One line on a terminal that is written over; nothing elsewhere.
+class LiveLine {
+ public:
+  void show(const std::string& text) {
+    if (!terminal_) return;
+    fmt::print(stderr, "\r\033[K{}", text);
+    std::fflush(stderr);
+  }
+  void clear() { show(""); }
+
+ private:
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+};
+
+int run(Options& options) {
+  const std::vector<Row> rows = options.arguments.rows();
+  Request request = options.arguments.request();
+  request.budget_ms = parse_duration_ms("--budget", options.budget);
+  Filter{request};
+  options.machine.open(choice_columns());
+  const bool talks = options.machine.for_people();
+  std::signal(SIGINT, on_interrupt);
+  Engine engine;
+  LiveLine line;
+  std::size_t number = 0;
+  for (const Row& row : rows) {
+    ++number;
+    int tried = 0, candidates = 0;
+    Choice choice;
+    try {
+      choice = engine.find(row.problem, request, [&](int done, int total, const std::string& kernel) {
+        if (interrupted != 0) throw Interrupted{};
+        tried = done + 1;
+        candidates = total;
+        line.show(
+            fmt::format("problem {}/{}, kernel {}/{}: {}", number, rows.size(), done + 1, total, kernel));
+      });
+    } catch (const Interrupted&) {
+      choice = engine.explain(row.problem, request);  // every finished trial is in the store
+    }
+    line.clear();
+    write_choice(options.machine, row, request.device, choice);
+    if (talks) {
+      print_choice(row, choice);
+      fmt::print("  tried {} of {} kernels{}\n", tried, candidates,
+                 interrupted != 0 ? ", interrupted"
+                 : tried < candidates
+                     ? fmt::format(" within {}; a larger --budget tries more", options.budget)
+                     : "");
+      const std::string menu = workspace_menu(choice);
+      if (!menu.empty()) fmt::print("  workspace: {}\n", menu);
+      fmt::print("\n");
+    }
+    if (interrupted != 0) {
+      options.machine.close();
+      fmt::print(stderr, "faltung: interrupted; what was measured is stored\n");
+      return 130;
+    }
+  }
+  options.machine.close();
+  return 0;
+}
+
+}  // namespace
+
+Command add_find(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("find", "Measure the candidates and remember the fastest");
+  options->arguments.add_problems(*command);
+  options->arguments.add_choices(*command);
+  command->add_option("--budget", options->budget, "For each problem")
+      ->type_name("TIME")
+      ->capture_default_str();
+  options->machine.add_options(*command);
+  return {command, [options] { return run(*options); }};
+}
+
+}  // namespace faltung::tools

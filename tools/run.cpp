@@ -1,0 +1,152 @@
+// faltung run: one convolution on .npy files.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "src/finder/finder.hpp"
+#include "src/finder/oracle.hpp"
+#include "src/problem/npy.hpp"
+#include "src/problem/problem.hpp"
+#include "tools/arguments.hpp"
+#include "tools/command.hpp"
+#include "tools/units.hpp"
+
+namespace faltung::tools {
+namespace {
+
+struct Options {
+  Arguments arguments;
+  std::string x, w, y, bias, residual;
+  bool check = false;
+};
+
+// An array's shape: the sizes in the layout's memory order.
+std::vector<std::int64_t> npy_shape(Layout layout, const TensorShape& s) {
+  if (layout == Layout::nchw) return {s.n, s.c, s.h, s.w};
+  return {s.n, s.h, s.w, s.c};
+}
+
+// Host data of the tensors that the direction reads.
+class Inputs {
+ public:
+  Inputs(const Problem& problem, const Options& options) : problem_(problem) {
+    const Epilogue& e = problem.epilogue;
+    const bool forward = problem.direction == Direction::forward;
+    if (problem.direction != Direction::backward_data) read("x", options.x, x_shape(problem), tensors.x);
+    if (problem.direction != Direction::backward_weights) read("w", options.w, w_shape(problem), tensors.w);
+    if (!forward) read("y", options.y, conv_shape(problem), tensors.y);
+    void* pointer = nullptr;
+    if (e.bias) read("bias", options.bias, {problem.k}, pointer), tensors.bias = pointer;
+    if (e.residual)
+      read("residual", options.residual, conv_shape(problem), pointer), tensors.residual = pointer;
+    if (!e.bias && !options.bias.empty()) refuse("bias");
+    if (!e.residual && !options.residual.empty()) refuse("residual");
+  }
+
+  Tensors tensors;
+
+ private:
+  [[noreturn]] void refuse(const std::string& name) const {
+    throw Error(Status::bad_problem,
+                fmt::format("--{0} is given, but {1} has no {0}; add ':{0}' to the problem", name,
+                            to_string(problem_)));
+  }
+  void read(const std::string& name, const std::string& file, const TensorShape& shape, void*& pointer) {
+    read(name, file, npy_shape(problem_.layout, shape), pointer);
+  }
+  void read(const std::string& name, const std::string& file, const std::vector<std::int64_t>& shape,
+            void*& pointer) {
+    if (file.empty()) {
+      throw Error(Status::bad_problem,
+                  fmt::format("{} needs the tensor {}; give --{} FILE.npy", to_string(problem_), name, name));
+    }
+    arrays_.push_back(std::make_unique<NpyArray>(read_npy(file)));
+    check_npy(*arrays_.back(), file, name, problem_.dtype, shape);
+    pointer = arrays_.back()->data.data();
+  }
+
+  const Problem& problem_;
+  std::vector<std::unique_ptr<NpyArray>> arrays_;
+};
+
+int run(const Options& options) {
+  const std::vector<Row> rows = options.arguments.rows();
+  if (rows.size() != 1) {
+    throw Error(Status::bad_problem, fmt::format("run takes one problem, got {}", rows.size()));
+  }
+  const Problem& p = rows.front().problem;
+  const Request request = options.arguments.request();
+  const char* name = p.direction == Direction::forward         ? "y"
+                     : p.direction == Direction::backward_data ? "x"
+                                                               : "w";
+  const std::string& file = name[0] == 'y' ? options.y : name[0] == 'x' ? options.x : options.w;
+  if (file.empty()) {
+    throw Error(Status::bad_problem,
+                fmt::format("{} writes {}; give --{} FILE.npy", to_string(p), name, name));
+  }
+  const Inputs inputs(p, options);
+
+  Engine engine;
+  const Plan plan = engine.plan(p, request);
+  Device& device = plan.impl().device();
+  std::vector<Buffer> buffers;
+  const auto upload = [&](const void* host, std::int64_t bytes) -> void* {
+    if (host == nullptr) return nullptr;
+    buffers.push_back(device.allocate(static_cast<std::size_t>(bytes)));
+    device.copy_in(buffers.back(), host, static_cast<std::size_t>(bytes));
+    return buffers.back().pointer;
+  };
+  const TensorShape shape = result_shape(p);
+  std::vector<std::byte> result(static_cast<std::size_t>(bytes_of(p, shape)));
+  Tensors tensors;
+  tensors.x = upload(inputs.tensors.x, bytes_of(p, x_shape(p)));
+  tensors.w = upload(inputs.tensors.w, bytes_of(p, w_shape(p)));
+  tensors.y = upload(inputs.tensors.y, bytes_of(p, conv_shape(p)));
+  tensors.bias = upload(inputs.tensors.bias, bytes_of(p, make_shape(Layout::nchw, 1, p.k, 1, 1)));
+  tensors.residual = upload(inputs.tensors.residual, bytes_of(p, conv_shape(p)));
+  void*& out = name[0] == 'y' ? tensors.y : name[0] == 'x' ? tensors.x : tensors.w;
+  out = upload(result.data(), bytes_of(p, shape));
+  const Buffer result_buffer = buffers.back();
+  const Buffer workspace = device.allocate(plan.workspace_bytes());
+  RunOptions run_options;
+  run_options.workspace = workspace.pointer;
+  const double ms = device.time_ms({}, [&] { plan.run(tensors, run_options); });
+  device.synchronize({});
+  device.copy_out(result.data(), result_buffer, result.size());
+  write_npy(file, p.dtype, npy_shape(p.layout, shape), result.data());
+  fmt::print("{}: {} by {}, {} ms with packing of the weights\n", file, to_string(p), plan.kernel(),
+             show_ms(ms));
+
+  if (!options.check) return 0;
+  const KernelName kernel = parse_kernel(plan.kernel());
+  const auto parallel = engine.impl().workers(request);
+  constexpr double kProducts = 1e10;  // all elements, unless it took minutes
+  const Oracle oracle(p, inputs.tensors, options.arguments.seed(), kProducts);
+  const Finding finding =
+      oracle.check(result.data(), kernel.algorithm->accuracy(p, kernel.config), *parallel);
+  fmt::print("check: {}: {} of {} elements against the reference, worst error {:.3g} of its bound{}\n",
+             finding.right() ? "pass" : "WRONG", finding.checked, shape.elements(), finding.error_over_bound,
+             finding.right() ? "" : "; " + finding.worst);
+  return finding.right() ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_run(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("run", "Compute one convolution on .npy files");
+  options->arguments.add_problems(*command);
+  options->arguments.add_choices(*command);
+  const auto file = [&](const char* flag, std::string& value, const char* text) {
+    command->add_option(flag, value, text)->type_name("FILE.npy");
+  };
+  file("--x", options->x, "Input; bwd_d writes it");
+  file("--w", options->w, "Filter; bwd_w writes it");
+  file("--y", options->y, "Output, which fwd writes; else its gradient");
+  file("--bias", options->bias, "One value an output channel");
+  file("--residual", options->residual, "Of the convolution's output shape");
+  command->add_flag("--check", options->check, "Compare with the reference");
+  return {command, [options] { return run(*options); }};
+}
+
+}  // namespace faltung::tools
