@@ -18,24 +18,49 @@ int fail(const std::string& message) {
   return 2;
 }
 
+std::vector<std::string> subcommands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+// "faltung" or "faltung store"
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() != nullptr ? full_name(*app.get_parent()) + " " + app.get_name() : app.get_name();
+}
+
 // What an unknown option or subcommand may have been meant to be.
 std::string unknown(const CLI::App& app, const std::string& word) {
-  std::vector<std::string> known;
   if (word.starts_with("-")) {
     const std::string flag = word.substr(0, word.find('='));
+    std::vector<std::string> known;
     for (const CLI::Option* option : app.get_options()) {
       for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
     }
-    return "no option '" + flag + "'; the nearest is " + nearest(flag, known) + ", see faltung " +
-           (app.get_parent() != nullptr ? app.get_name() + " " : "") + "--help";
+    return "no option '" + flag + "'; the nearest is " + nearest(flag, known) + ", see " + full_name(app) +
+           " --help";
   }
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    known.push_back(command->get_name());
-  }
-  if (known.empty())
-    return "no argument '" + word + "' is expected, see faltung " + app.get_name() + " --help";
+  const std::vector<std::string> known = subcommands(app);
+  if (known.empty()) return "no argument '" + word + "' is expected here, see " + full_name(app) + " --help";
   return "no command '" + word + "'; the nearest is " + nearest(word, known) + ", there are " +
          join_or(known);
+}
+
+// One line for what CLI11 rejected: it may have happened in the command or in a subcommand of it.
+std::string rejected(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* deepest = &app;
+  while (true) {
+    const std::vector<std::string> rest = deepest->remaining();
+    if (!rest.empty()) return unknown(*deepest, rest.front());
+    const std::vector<CLI::App*> parsed = deepest->get_subcommands();
+    if (parsed.empty()) break;
+    deepest = parsed.front();
+  }
+  const std::vector<std::string> known = subcommands(*deepest);
+  if (!known.empty()) return "a command is missing; give " + full_name(*deepest) + " " + join_or(known);
+  return error.what();
 }
 
 int main(int argc, char** argv) {
@@ -46,26 +71,14 @@ int main(int argc, char** argv) {
   const std::vector<Command> commands{add_bench(app), add_find(app),    add_explain(app), add_verify(app),
                                       add_run(app),   add_devices(app), add_store(app)};
   try {
-    if (argc > 1 && argv[1][0] != '-' &&
-        std::none_of(commands.begin(), commands.end(),
-                     [&](const Command& command) { return command.app->get_name() == argv[1]; })) {
-      return fail(unknown(app, argv[1]));
-    }
     app.parse(argc, argv);
     for (const Command& command : commands) {
       if (command.app->parsed()) return command.run();
     }
     return 0;
-  } catch (const CLI::ExtrasError&) {
-    for (const Command& command : commands) {
-      if (command.app->parsed() && command.app->remaining_size() > 0) {
-        return fail(unknown(*command.app, command.app->remaining().front()));
-      }
-    }
-    return fail(unknown(app, app.remaining().empty() ? "" : app.remaining().front()));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return fail(error.what());
+    return fail(rejected(app, error));
   } catch (const Error& error) {
     return fail(error.what());
   } catch (const std::bad_alloc&) {

@@ -36,7 +36,8 @@ class Inputs {
     if (problem.direction != Direction::backward_weights) read("w", options.w, w_shape(problem), tensors.w);
     if (!forward) read("y", options.y, conv_shape(problem), tensors.y);
     void* pointer = nullptr;
-    if (e.bias) read("bias", options.bias, {problem.k}, pointer), tensors.bias = pointer;
+    if (e.bias)
+      read("bias", options.bias, std::vector<std::int64_t>{problem.k}, pointer), tensors.bias = pointer;
     if (e.residual)
       read("residual", options.residual, conv_shape(problem), pointer), tensors.residual = pointer;
     if (!e.bias && !options.bias.empty()) refuse("bias");
