@@ -8,6 +8,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -61,16 +62,17 @@ class Parallel::Pool {
 
   // False if the pool is in use.
   bool try_run(FunctionRef<void(int)> body) {
-    std::unique_lock lock(busy_, std::try_to_lock);
-    if (!lock) return false;
+    // No mutex: a body that calls run again is on the thread that has it already.
+    if (busy_.exchange(true, std::memory_order_acquire)) return false;
     body_ = &body;
-    error_ = nullptr;
     running_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
     epoch_.fetch_add(1, std::memory_order_release);
     epoch_.notify_all();
     call(0);
     wait_until(running_, [](int running) { return running == 0; });
-    if (error_) std::rethrow_exception(error_);
+    const std::exception_ptr error = std::exchange(error_, nullptr);
+    busy_.store(false, std::memory_order_release);
+    if (error) std::rethrow_exception(error);
     return true;
   }
 
@@ -96,7 +98,7 @@ class Parallel::Pool {
   }
 
   std::vector<std::thread> threads_;
-  std::mutex busy_;
+  std::atomic<bool> busy_{false};
   std::mutex error_mutex_;
   std::exception_ptr error_;
   const FunctionRef<void(int)>* body_ = nullptr;

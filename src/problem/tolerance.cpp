@@ -90,6 +90,7 @@ double error_over_bound(const Problem& p, const Accuracy& accuracy, const Expect
     const double outer = expected.value + std::copysign(bound, actual);
     return round_to(p.dtype, static_cast<float>(outer)) == actual ? 1 : kInfinity;
   }
+  if (std::isinf(expected.value)) return kInfinity;  // the bound is infinite, too
   return std::abs(actual - expected.value) / bound;
 }
 

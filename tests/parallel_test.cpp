@@ -1,0 +1,184 @@
+// The CPU's workers: each part of the work is done once, whatever is thrown and whoever calls.
+#include "src/backend/parallel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace faltung {
+namespace {
+
+TEST(Parallel, CallsEachWorkerOnce) {
+  for (int workers = 1; workers <= 5; ++workers) {
+    const Parallel parallel(workers);
+    EXPECT_EQ(parallel.workers(), workers);
+    for (int round = 0; round < 500; ++round) {
+      std::vector<std::atomic<int>> calls(static_cast<std::size_t>(workers));
+      parallel.run([&](int worker) { ++calls.at(static_cast<std::size_t>(worker)); });
+      for (const auto& count : calls) ASSERT_EQ(count, 1);
+    }
+  }
+  EXPECT_EQ(Parallel(0).workers(), 1);
+  EXPECT_EQ(Parallel(-3).workers(), 1);
+  EXPECT_GE(available_processors(), 1);
+}
+
+TEST(Parallel, WorkersRunAtTheSameTime) {
+  const Parallel parallel(3);
+  // Each waits for all: this would not return if they ran one after the other.
+  std::atomic<int> arrived{0};
+  parallel.run([&](int) {
+    ++arrived;
+    while (arrived < 3) std::this_thread::yield();
+  });
+  EXPECT_EQ(arrived, 3);
+}
+
+TEST(Parallel, WakesAfterASleep) {
+  const Parallel parallel(3);
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::atomic<int> calls{0};
+    parallel.run([&](int worker) {
+      if (worker == 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      ++calls;
+    });
+    EXPECT_EQ(calls, 3);
+  }
+}
+
+TEST(Parallel, TheFirstExceptionComesBack) {
+  const Parallel parallel(3);
+  for (int thrower = 0; thrower < 3; ++thrower) {
+    std::atomic<int> finished{0};
+    try {
+      parallel.run([&](int worker) {
+        if (worker == thrower) throw std::runtime_error(std::to_string(worker));
+        ++finished;
+      });
+      ADD_FAILURE() << "nothing thrown";
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(error.what(), std::to_string(thrower));
+    }
+    EXPECT_EQ(finished, 2);
+  }
+  EXPECT_THROW(parallel.run([](int) { throw 1; }), int);  // all of them
+  std::atomic<int> calls{0};
+  parallel.run([&](int) { ++calls; });  // and it works on
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(Parallel, NestedRunsAreInline) {
+  const Parallel parallel(3);
+  std::atomic<int> calls{0};
+  parallel.run([&](int) {
+    const std::thread::id outer = std::this_thread::get_id();
+    parallel.run([&](int) {
+      EXPECT_EQ(std::this_thread::get_id(), outer);
+      ++calls;
+    });
+  });
+  EXPECT_EQ(calls, 9);
+  EXPECT_THROW(parallel.run([&](int) { parallel.run([](int) { throw 1; }); }), int);
+  parallel.run([&](int) { ++calls; });
+  EXPECT_EQ(calls, 12);
+}
+
+TEST(Parallel, ASecondCallersRunIsInline) {
+  const Parallel parallel(2);
+  std::atomic<bool> busy{false}, done{false};
+  std::thread first([&] {
+    parallel.run([&](int) {
+      busy = true;
+      while (!done) std::this_thread::yield();
+    });
+  });
+  while (!busy) std::this_thread::yield();
+  std::vector<int> order;
+  const std::thread::id self = std::this_thread::get_id();
+  parallel.run([&](int worker) {
+    EXPECT_EQ(std::this_thread::get_id(), self);
+    order.push_back(worker);
+  });
+  EXPECT_EQ(order, (std::vector{0, 1}));
+  done = true;
+  first.join();
+}
+
+TEST(Parallel, ManyCallersAtOnce) {
+  const Parallel parallel(3);
+  std::vector<std::thread> callers;
+  std::atomic<long> sum{0};
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 2000; ++i) parallel.run([&](int worker) { sum += worker + 1; });
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(sum, 4 * 2000 * 6);
+}
+
+TEST(Parallel, TheCallersOwnThreads) {
+  int asked = 0;
+  const Parallel parallel(4, [&](int count, const std::function<void(int)>& body) {
+    ++asked;
+    EXPECT_EQ(count, 4);
+    for (int i = count - 1; i >= 0; --i) body(i);  // any order will do
+  });
+  std::vector<int> order;
+  const std::thread::id self = std::this_thread::get_id();
+  parallel.run([&](int worker) {
+    EXPECT_EQ(std::this_thread::get_id(), self);
+    order.push_back(worker);
+  });
+  EXPECT_EQ(order, (std::vector{3, 2, 1, 0}));
+  EXPECT_EQ(asked, 1);
+  EXPECT_THROW(parallel.run([](int) { throw 1; }), int);
+}
+
+TEST(Each, CoversEveryIndexOnce) {
+  for (const int workers : {1, 3}) {
+    const Parallel parallel(workers);
+    for (const std::int64_t count : {0, 1, 2, 3, 7, 64, 1000}) {
+      for (const std::int64_t grain : {1, 2, 7, 5000}) {
+        std::vector<std::atomic<int>> calls(static_cast<std::size_t>(count));
+        parallel.each(
+            count,
+            [&](std::int64_t i, int worker) {
+              ++calls.at(static_cast<std::size_t>(i));
+              EXPECT_TRUE(worker >= 0 && worker < workers);
+            },
+            grain);
+        for (const auto& c : calls) ASSERT_EQ(c, 1) << count << " " << grain;
+      }
+    }
+  }
+}
+
+TEST(Share, IsAPartition) {
+  for (const std::int64_t count :
+       {std::int64_t{0}, std::int64_t{1}, std::int64_t{5}, std::int64_t{97}, std::int64_t{1} << 50}) {
+    for (int workers = 1; workers <= 9; ++workers) {
+      std::int64_t next = 0, least = count, most = 0;
+      for (int worker = 0; worker < workers; ++worker) {
+        const Range range = share(count, worker, workers);
+        EXPECT_EQ(range.begin, next);
+        next = range.end;
+        least = std::min(least, range.end - range.begin);
+        most = std::max(most, range.end - range.begin);
+      }
+      EXPECT_EQ(next, count);
+      EXPECT_LE(most - least, 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace faltung

@@ -1,0 +1,237 @@
+// Shapes, arithmetic and what is no problem.
+#include "src/problem/problem.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+namespace faltung {
+namespace {
+
+using testing::HasSubstr;
+using i64 = std::int64_t;
+
+Problem usual() {
+  Problem p;
+  p.n = 2, p.c = 6, p.h = 14, p.w = 15, p.k = 8, p.r = 3, p.s = 5;
+  p.stride_h = 2, p.pad_top = 1, p.pad_bottom = 2, p.pad_left = 2, p.pad_right = 1, p.dilation_w = 2,
+  p.groups = 2;
+  return p;
+}
+
+TEST(Problem, SizesOfTheOutput) {
+  Problem p = usual();
+  EXPECT_EQ(p.p(), (14 + 3 - 3) / 2 + 1);
+  EXPECT_EQ(p.q(), 15 + 3 - 9 + 1);
+  EXPECT_EQ(p.y_h(), 8);
+  EXPECT_EQ(p.y_w(), 10);
+  p.epilogue.pool = {PoolKind::max, 3, 2, 2, 1, 1, 0, 0, 1};
+  EXPECT_EQ(p.y_h(), (8 + 1 - 3) / 2 + 1);
+  EXPECT_EQ(p.y_w(), 10 + 1 - 2 + 1);
+}
+
+TEST(Problem, ShapesAndStrides) {
+  Problem p = usual();
+  const auto expect = [](const TensorShape& s, i64 n, i64 c, i64 h, i64 w) {
+    EXPECT_EQ(s.elements(), n * c * h * w);
+    EXPECT_EQ(s.offset(n - 1, c - 1, h - 1, w - 1), n * c * h * w - 1);  // dense
+    EXPECT_THAT((std::array{s.n, s.c, s.h, s.w}), testing::ElementsAre(n, c, h, w));
+  };
+  for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+    p.layout = layout;
+    expect(x_shape(p), 2, 6, 14, 15);
+    expect(w_shape(p), 8, 3, 3, 5);
+    expect(conv_shape(p), 2, 8, 8, 10);
+    expect(y_shape(p), 2, 8, 8, 10);
+    EXPECT_EQ(x_shape(p).stride_w, layout == Layout::nchw ? 1 : 6);
+    EXPECT_EQ(x_shape(p).stride_c, layout == Layout::nchw ? 14 * 15 : 1);
+    EXPECT_EQ(w_shape(p).stride_n, 3 * 3 * 5);
+    EXPECT_EQ(w_shape(p).stride_h, layout == Layout::nchw ? 5 : 5 * 3);
+  }
+  p.epilogue.pool = {PoolKind::average, 2, 2, 2, 2, 0, 0, 0, 0};
+  expect(y_shape(p), 2, 8, 4, 5);
+  expect(conv_shape(p), 2, 8, 8, 10);
+  p.epilogue.pool = {};
+  p.dtype = DType::bf16;
+  EXPECT_EQ(bytes_of(p, y_shape(p)), 2 * 8 * 8 * 10 * 2);
+}
+
+TEST(Problem, WhatADirectionWrites) {
+  Problem p = usual();
+  int x = 0, w = 0, y = 0;
+  Tensors t;
+  t.x = &x, t.w = &w, t.y = &y;
+  EXPECT_EQ(result_pointer(p, t), &y);
+  EXPECT_EQ(result_shape(p).elements(), y_shape(p).elements());
+  EXPECT_EQ(reduction_length(p), 3 * 3 * 5);
+  p.direction = Direction::backward_data;
+  EXPECT_EQ(result_pointer(p, t), &x);
+  EXPECT_EQ(result_shape(p).elements(), x_shape(p).elements());
+  EXPECT_EQ(reduction_length(p), 4 * 3 * 5);
+  p.direction = Direction::backward_weights;
+  EXPECT_EQ(result_pointer(p, t), &w);
+  EXPECT_EQ(result_shape(p).elements(), w_shape(p).elements());
+  EXPECT_EQ(reduction_length(p), 2 * 8 * 10);
+}
+
+TEST(Problem, ArithmeticAndBytes) {
+  Problem p = usual();
+  EXPECT_EQ(flops(p), 2.0 * 2 * 8 * 8 * 10 * 3 * 3 * 5);
+  const double tensors = 2 * 6 * 14 * 15 + 8 * 3 * 3 * 5 + 2 * 8 * 8 * 10;
+  EXPECT_EQ(min_bytes(p), 4 * tensors);
+  p.epilogue.bias = true;
+  EXPECT_EQ(min_bytes(p), 4 * (tensors + 8));
+  p.epilogue.residual = true;
+  EXPECT_EQ(min_bytes(p), 4 * (tensors + 8 + 2 * 8 * 8 * 10));
+  EXPECT_FALSE(is_depthwise(p));
+  p.groups = 6;
+  EXPECT_TRUE(is_depthwise(p));
+}
+
+TEST(Problem, TensorsBeyond31Bits) {
+  Problem p;
+  p.n = 100000, p.c = 1000, p.h = 1000, p.w = 1000;
+  validate(p);
+  EXPECT_EQ(x_shape(p).elements(), 100000000000000);
+  EXPECT_EQ(flops(p), 2e14);
+}
+
+TEST(Problem, MissingPointers) {
+  Problem p = usual();
+  p.epilogue.bias = p.epilogue.residual = true;
+  float f = 0;
+  const Tensors all{&f, &f, &f, &f, &f};
+  const auto error = [&](const std::function<void(Tensors&)>& change, bool packed = false) -> std::string {
+    Tensors t = all;
+    change(t);
+    try {
+      check_pointers(p, t, packed);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::bad_problem);
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error([](Tensors&) {}), "");
+  EXPECT_THAT(error([](Tensors& t) { t.x = nullptr; }), HasSubstr("tensor x is null, but fwd of fwd:n2c6"));
+  EXPECT_THAT(error([](Tensors& t) { t.w = nullptr; }), HasSubstr("tensor w is null"));
+  EXPECT_EQ(error([](Tensors& t) { t.w = nullptr; }, true), "");
+  EXPECT_THAT(error([](Tensors& t) { t.y = nullptr; }), HasSubstr("tensor y is null"));
+  EXPECT_THAT(error([](Tensors& t) { t.bias = nullptr; }), HasSubstr("tensor bias is null"));
+  EXPECT_THAT(error([](Tensors& t) { t.residual = nullptr; }), HasSubstr("tensor residual is null"));
+  p.epilogue = {};
+  EXPECT_EQ(error([](Tensors& t) { t.bias = t.residual = nullptr; }), "");
+}
+
+std::string invalid(const std::function<void(Problem&)>& change) {
+  Problem p = usual();
+  validate(p);
+  change(p);
+  try {
+    validate(p);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::bad_problem);
+    return error.what();
+  }
+  return "(valid)";
+}
+
+TEST(Validate, EverySize) {
+  const std::pair<const char*, i64 Problem::*> positive[] = {{"n", &Problem::n},
+                                                             {"c", &Problem::c},
+                                                             {"h", &Problem::h},
+                                                             {"w", &Problem::w},
+                                                             {"k", &Problem::k},
+                                                             {"r", &Problem::r},
+                                                             {"s", &Problem::s},
+                                                             {"stride_h", &Problem::stride_h},
+                                                             {"stride_w", &Problem::stride_w},
+                                                             {"dilation_h", &Problem::dilation_h},
+                                                             {"dilation_w", &Problem::dilation_w},
+                                                             {"groups", &Problem::groups}};
+  for (const auto& [name, member] : positive) {
+    for (const i64 value : {i64{0}, i64{-3}, std::numeric_limits<i64>::min()}) {
+      EXPECT_EQ(invalid([&](Problem& p) { p.*member = value; }),
+                std::string(name) + " is " + std::to_string(value) + "; it must be at least 1");
+    }
+    for (const i64 value : {(i64{1} << 40) + 1, std::numeric_limits<i64>::max()}) {
+      EXPECT_THAT(invalid([&](Problem& p) { p.*member = value; }), HasSubstr("at most 2^40"));
+    }
+  }
+  for (const auto member :
+       {&Problem::pad_top, &Problem::pad_bottom, &Problem::pad_left, &Problem::pad_right}) {
+    EXPECT_THAT(invalid([&](Problem& p) { p.*member = -1; }), HasSubstr("is -1; it must be 0 or more"));
+    EXPECT_THAT(invalid([&](Problem& p) { p.*member = std::numeric_limits<i64>::max(); }),
+                HasSubstr("at most 2^40"));
+    EXPECT_EQ(invalid([&](Problem& p) { p.*member = 0; }), "(valid)");
+  }
+}
+
+TEST(Validate, WhatDoesNotFitTogether) {
+  EXPECT_THAT(invalid([](Problem& p) { p.groups = 4; }), HasSubstr("groups = 4 does not divide c = 6"));
+  EXPECT_THAT(invalid([](Problem& p) { p.groups = 3; }), HasSubstr("groups = 3 does not divide k = 8"));
+  EXPECT_THAT(invalid([](Problem& p) { p.r = 18; }),
+              HasSubstr("dilated filter 18x9 is larger than the padded input 17x18"));
+  EXPECT_EQ(invalid([](Problem& p) { p.r = 17; }), "(valid)");
+  EXPECT_THAT(invalid([](Problem& p) { p.dilation_w = 5; }), HasSubstr("dilated filter 3x21"));
+  EXPECT_THAT(invalid([](Problem& p) { p.dilation_w = i64{1} << 40; }), HasSubstr("dilated filter"));
+  EXPECT_THAT(invalid([](Problem& p) { p.n = i64{1} << 40, p.h = i64{1} << 20; }),
+              HasSubstr("x would have more than 2^56 elements"));
+  EXPECT_THAT(invalid([](Problem& p) { p.k = i64{1} << 40, p.c = 2 << 20; }),
+              HasSubstr("w would have more than 2^56"));
+  EXPECT_THAT(invalid([](Problem& p) { p.k = i64{1} << 40, p.n = 1 << 10; }),
+              HasSubstr("y would have more than 2^56"));
+}
+
+TEST(Validate, MathGoesWithDtype) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const Math math : {Math::f32, Math::tf32, Math::f16, Math::bf16, Math::fast}) {
+      const bool right =
+          math == Math::fast || math == default_math(dtype) || (dtype == DType::f32 && math == Math::tf32);
+      const std::string message = invalid([&](Problem& p) { p.dtype = dtype, p.math = math; });
+      EXPECT_EQ(message == "(valid)", right) << message;
+    }
+  }
+  EXPECT_THAT(invalid([](Problem& p) { p.math = Math::f16; }), HasSubstr("it can be f32, tf32 or fast"));
+}
+
+TEST(Validate, Epilogues) {
+  EXPECT_THAT(invalid([](Problem& p) { p.direction = Direction::backward_data, p.epilogue.bias = true; }),
+              HasSubstr("goes with fwd alone"));
+  EXPECT_THAT(invalid([](Problem& p) { p.epilogue.slope = 0.5f; }), HasSubstr("not leaky_relu"));
+  EXPECT_THAT(
+      invalid([](Problem& p) { p.epilogue.activation = Activation::leaky_relu, p.epilogue.slope = NAN; }),
+      HasSubstr("not finite"));
+  EXPECT_THAT(invalid([](Problem& p) { p.epilogue.pool.size_h = 2; }), HasSubstr("no pool kind"));
+  const auto pool = [](i64 Pool::*member, i64 value) {
+    return invalid([&](Problem& p) {
+      p.epilogue.pool = {PoolKind::max, 3, 3, 2, 2, 1, 1, 1, 1};
+      p.epilogue.pool.*member = value;
+    });
+  };
+  EXPECT_EQ(pool(&Pool::size_h, 3), "(valid)");
+  EXPECT_THAT(pool(&Pool::size_h, 0), HasSubstr("pool size h is 0"));
+  EXPECT_THAT(pool(&Pool::stride_w, -1), HasSubstr("pool stride w is -1"));
+  EXPECT_THAT(pool(&Pool::stride_w, std::numeric_limits<i64>::max()), HasSubstr("at most 2^40"));
+  EXPECT_THAT(pool(&Pool::pad_left, -1), HasSubstr("pool padding is -1"));
+  EXPECT_THAT(pool(&Pool::pad_left, 3), HasSubstr("smaller than the pool's window"));
+  EXPECT_THAT(pool(&Pool::pad_bottom, std::numeric_limits<i64>::max()),
+              HasSubstr("smaller than the pool's window"));
+  EXPECT_THAT(pool(&Pool::size_w, 13), HasSubstr("window 3x13 is larger than the padded output 10x12"));
+}
+
+TEST(Names, AreTheCanonicalStrings) {
+  EXPECT_STREQ(name(Direction::backward_weights), "bwd_w");
+  EXPECT_STREQ(name(DType::bf16), "bf16");
+  EXPECT_STREQ(name(Layout::nhwc), "nhwc");
+  EXPECT_STREQ(name(Math::fast), "fast");
+  EXPECT_STREQ(name(Activation::none), "none");
+  EXPECT_STREQ(name(Activation::hardswish), "hardswish");
+  EXPECT_STREQ(name(PoolKind::average), "avgpool");
+}
+
+}  // namespace
+}  // namespace faltung

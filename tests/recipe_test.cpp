@@ -1,0 +1,213 @@
+// A plan over a made-up recipe: what it needs, what it hands to its steps, and that many threads may run one.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "src/problem/parse.hpp"
+
+namespace faltung {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::size_t kWorkspace = 100, kPacked = 64;
+
+// A made-up kernel that multiplies x by w, both one number: it packs w as 2w and uses its workspace.
+Recipe recipe(bool packs) {
+  Recipe r;
+  r.workspace_bytes = kWorkspace;
+  if (packs) {
+    r.packed_bytes = kPacked;
+    r.pack.push_back({"pack", [](const Invocation& i) {
+                        EXPECT_NE(i.stream.parallel, nullptr);
+                        *reinterpret_cast<float*>(i.packed) = 2 * *static_cast<const float*>(i.tensors.w);
+                      }});
+  }
+  r.steps.push_back({"fill", [](const Invocation& i) {
+                       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(i.workspace) % kAlignment, 0u);
+                       std::memset(i.workspace, 0, kWorkspace);
+                       *reinterpret_cast<float*>(i.workspace) = *static_cast<const float*>(i.tensors.x);
+                     }});
+  r.steps.push_back({"multiply", [packs](const Invocation& i) {
+                       const float w = packs ? *reinterpret_cast<const float*>(i.packed) / 2
+                                             : *static_cast<const float*>(i.tensors.w);
+                       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(i.packed) % kAlignment, 0u);
+                       i.stream.parallel->run([&](int worker) {
+                         if (worker == 1)
+                           *static_cast<float*>(i.tensors.y) = *reinterpret_cast<float*>(i.workspace) * w;
+                       });
+                     }});
+  return r;
+}
+
+std::shared_ptr<const PlanImpl> make(Recipe r) {
+  return std::make_shared<const PlanImpl>(parse_problem("fwd:n1c1h1w1k1r1s1"), "made_up/x", std::move(r),
+                                          find_device("cpu"), std::make_shared<const Parallel>(2));
+}
+
+struct Numbers {
+  float x = 3, w = 5, y = 0;
+  std::vector<std::byte> memory = std::vector<std::byte>(kWorkspace + kPacked + 3 * kAlignment);
+  Tensors tensors() {
+    Tensors t;
+    t.x = &x, t.w = &w, t.y = &y;
+    return t;
+  }
+  RunOptions options(std::size_t misaligned = 0) {
+    RunOptions o;
+    o.workspace = memory.data() + misaligned;
+    return o;
+  }
+};
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(no error)";
+}
+
+TEST(Recipe, RunsItsSteps) {
+  for (const bool packs : {false, true}) {
+    const Plan plan(make(recipe(packs)));
+    EXPECT_EQ(plan.kernel(), "made_up/x");
+    EXPECT_EQ(plan.problem(), parse_problem("fwd:n1c1h1w1k1r1s1"));
+    for (std::size_t misaligned = 0; misaligned < kAlignment; misaligned += 4) {
+      Numbers n;
+      plan.run(n.tensors(), n.options(misaligned));
+      EXPECT_EQ(n.y, 15);
+    }
+  }
+}
+
+TEST(Recipe, WorkspaceAndPackedBytes) {
+  const Plan plain(make(recipe(false))), packing(make(recipe(true))), none(make(Recipe{}));
+  EXPECT_EQ(none.workspace_bytes(), 0u);
+  EXPECT_EQ(plain.workspace_bytes(), kWorkspace + kAlignment);
+  EXPECT_EQ(plain.workspace_bytes(true), kWorkspace + kAlignment);
+  EXPECT_EQ(plain.packed_weights_bytes(), 0u);
+  EXPECT_EQ(packing.packed_weights_bytes(), kPacked);
+  EXPECT_EQ(packing.workspace_bytes(true), kWorkspace + kAlignment);
+  EXPECT_EQ(packing.workspace_bytes(), aligned(kWorkspace) + kPacked + kAlignment);
+}
+
+// A run writes nothing outside the workspace it asked for, wherever that starts.
+TEST(Recipe, StaysInsideItsWorkspace) {
+  const Plan plan(make(recipe(true)));
+  for (std::size_t offset = 0; offset < kAlignment; ++offset) {
+    if (offset % 4 != 0) continue;
+    std::vector<unsigned char> memory(plan.workspace_bytes() + kAlignment + 64, 0xa5);
+    Numbers n;
+    RunOptions options;
+    options.workspace = memory.data() + offset;
+    plan.run(n.tensors(), options);
+    for (std::size_t i = 0; i < memory.size(); ++i) {
+      const bool inside = i >= offset && i < offset + plan.workspace_bytes();
+      ASSERT_TRUE(inside || memory[i] == 0xa5) << i;
+    }
+  }
+}
+
+TEST(Recipe, PackedWeights) {
+  const Plan plan(make(recipe(true))), other(make(recipe(true)));
+  Numbers n;
+  const auto weights = plan.pack_weights(&n.w);
+  n.w = 100;  // no longer read
+  RunOptions options = n.options();
+  options.weights = weights.get();
+  Tensors tensors = n.tensors();
+  tensors.w = nullptr;
+  plan.run(tensors, options);
+  EXPECT_EQ(n.y, 15);
+  EXPECT_THAT(error_of([&] { other.run(tensors, options); }), HasSubstr("belong to another plan"));
+  EXPECT_THAT(error_of([&] { plan.pack_weights(nullptr); }), HasSubstr("w is null"));
+}
+
+TEST(Recipe, PackedWeightsOfAKernelThatPacksNothing) {
+  const Plan plan(make(recipe(false)));
+  Numbers n;
+  const auto weights = plan.pack_weights(&n.w);
+  RunOptions options = n.options();
+  options.weights = weights.get();
+  plan.run(n.tensors(), options);
+  EXPECT_EQ(n.y, 15);
+  Tensors tensors = n.tensors();
+  tensors.w = nullptr;
+  EXPECT_THAT(error_of([&] { plan.run(tensors, options); }), HasSubstr("tensor w is null"));
+}
+
+TEST(Recipe, PackedWeightsOutliveThePlan) {
+  Numbers n;
+  auto plan = std::make_unique<Plan>(make(recipe(true)));
+  const auto weights = plan->pack_weights(&n.w);
+  plan.reset();
+  EXPECT_NE(weights->plan(), nullptr);
+}
+
+TEST(Recipe, WhatIsMissing) {
+  const Plan plan(make(recipe(true)));
+  Numbers n;
+  EXPECT_THAT(error_of([&] { plan.run(n.tensors(), {}); }),
+              HasSubstr("kernel made_up/x needs a workspace of "));
+  Tensors tensors = n.tensors();
+  tensors.y = nullptr;
+  EXPECT_THAT(error_of([&] { plan.run(tensors, n.options()); }), HasSubstr("tensor y is null"));
+}
+
+TEST(Recipe, TheCallersParallelFor) {
+  const Plan plan(make(recipe(true)));
+  Numbers n;
+  RunOptions options = n.options();
+  int calls = 0;
+  options.parallel_for = [&](int count, const std::function<void(int)>& body) {
+    ++calls;
+    EXPECT_EQ(count, 2);  // the division stays the recipe's
+    for (int i = 0; i < count; ++i) body(i);
+  };
+  plan.run(n.tensors(), options);
+  EXPECT_EQ(n.y, 15);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Recipe, AStepsExceptionComesBack) {
+  Recipe r = recipe(false);
+  r.steps.push_back({"fail", [](const Invocation& i) {
+                       i.stream.parallel->run([](int worker) {
+                         if (worker == 1) throw Error(Status::internal, "failed");
+                       });
+                     }});
+  const Plan plan(make(std::move(r)));
+  Numbers n;
+  EXPECT_EQ(error_of([&] { plan.run(n.tensors(), n.options()); }), "failed");
+  EXPECT_EQ(error_of([&] { plan.run(n.tensors(), n.options()); }), "failed");
+}
+
+TEST(Recipe, RunsFromManyThreads) {
+  const Plan plan(make(recipe(true)));
+  Numbers shared;
+  const auto weights = plan.pack_weights(&shared.w);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      Numbers n;
+      for (int i = 0; i < 500; ++i) {
+        n.x = static_cast<float>(t * 1000 + i);
+        RunOptions options = n.options();
+        if (i % 2 == 0) options.weights = weights.get();
+        plan.run(n.tensors(), options);
+        ASSERT_EQ(n.y, n.x * 5);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace faltung
