@@ -1,4 +1,5 @@
 // A plan over a made-up recipe: what it needs, what it hands to its steps, and that many threads may run one.
+#include "src/plan/recipe.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "src/plan/plan.hpp"
 #include "src/problem/parse.hpp"
 
 namespace faltung {
