@@ -1,5 +1,6 @@
 #include "src/algorithms/algorithm.hpp"
 
+#include "src/algorithms/gpu.hpp"
 #include "src/algorithms/pool_cpu.hpp"
 #include "src/problem/text.hpp"
 
@@ -46,7 +47,9 @@ Recipe make_recipe(const Algorithm& algorithm, const Problem& problem, const std
   }
   Problem unpooled = problem;
   unpooled.epilogue.pool = Pool{};
-  return with_pool_step_cpu(problem, algorithm.plan(unpooled, config, target));
+  Recipe recipe = algorithm.plan(unpooled, config, target);
+  if (target.device.info().kind == "cpu") return with_pool_step_cpu(problem, std::move(recipe));
+  return gpu::with_pool_step(problem, std::move(recipe), target.device);
 }
 
 }  // namespace faltung

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/backend/opencl.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung {
@@ -10,12 +11,25 @@ bool DeviceInfo::has(const std::string& feature) const {
   return std::find(features.begin(), features.end(), feature) != features.end();
 }
 
+namespace {
+
+const std::shared_ptr<Device>& cpu() {
+  static const std::shared_ptr<Device> device = make_cpu_device();
+  return device;
+}
+
+}  // namespace
+
 std::vector<std::shared_ptr<Device>> list_devices() {
-  static const std::shared_ptr<Device> cpu = make_cpu_device();
-  return {cpu};
+  // Never destroyed: the drivers may be gone when the process ends.
+  static const auto& gpus = *new std::vector<std::shared_ptr<Device>>(make_opencl_devices());
+  std::vector<std::shared_ptr<Device>> all{cpu()};
+  all.insert(all.end(), gpus.begin(), gpus.end());
+  return all;
 }
 
 std::shared_ptr<Device> find_device(const std::string& id) {
+  if (id == cpu()->info().id) return cpu();  // without waking the drivers of the others
   std::vector<std::string> ids;
   for (const std::shared_ptr<Device>& device : list_devices()) {
     if (device->info().id == id) return device;

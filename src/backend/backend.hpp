@@ -7,8 +7,11 @@
 
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "faltung/faltung.hpp"
@@ -34,6 +37,8 @@ struct DeviceInfo {
   int units = 0;       // cores or multiprocessors
   std::size_t memory_bytes = 0;
   std::size_t cache_bytes = 0;        // the last level's
+  std::size_t local_bytes = 0;        // GPU: what the threads of a block (work-group) can share
+  int block_threads = 0;              // GPU: at most so many in a block
   std::vector<std::string> features;  // of the instruction set: avx2, avx512, avx512_bf16, sm_90a, ...
   bool has(const std::string& feature) const;
 };
@@ -69,6 +74,18 @@ struct LaunchShape {
   unsigned shared_bytes = 0;
 };
 
+// One argument of a kernel: a value, or an address in device memory, which is told by its being a pointer.
+// Refers to the value given, which must live until the launch returns.
+struct Argument {
+  const void* value;
+  std::size_t bytes;
+  bool is_address;
+  template <class T>
+  Argument(const T& v) : value(&v), bytes(sizeof(T)), is_address(std::is_pointer_v<T>) {
+    static_assert(std::is_trivially_copyable_v<T>);
+  }
+};
+
 // Where a plan's steps run: the CPU's workers, or a GPU's stream or queue.
 struct Stream {
   const Parallel* parallel = nullptr;
@@ -82,8 +99,12 @@ class Device {
 
   virtual Binary compile(const KernelSource& source) = 0;
   virtual std::shared_ptr<Kernel> load(const Binary& binary, const std::string& entry) = 0;
-  virtual void launch(const Kernel& kernel, const LaunchShape& shape, const std::vector<void*>& arguments,
+  virtual void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const Argument> arguments,
                       const Stream& stream) = 0;
+  void launch(const Kernel& kernel, const LaunchShape& shape, std::initializer_list<Argument> arguments,
+              const Stream& stream) {
+    launch(kernel, shape, std::span<const Argument>(arguments.begin(), arguments.size()), stream);
+  }
   // Milliseconds that the work submitted by `work` to `stream` takes on the device.
   virtual double time_ms(const Stream& stream, const std::function<void()>& work) = 0;
   virtual void synchronize(const Stream& stream) = 0;

@@ -1,0 +1,17 @@
+# Writes OUTPUT, a C++ source with the text of FILES (relative to ROOT) as a table. Run as a script at build time.
+set(text "// Generated from the kernels' sources; see cmake/embed.cmake.\n#include \"src/jit/jit.hpp\"\n\nnamespace faltung::jit {\n\nextern const EmbeddedFile kEmbeddedFiles[] = {\n")
+foreach(file ${FILES})
+  file(READ ${ROOT}/${file} content)
+  # A string literal may be limited in length; pieces next to each other are one.
+  string(LENGTH "${content}" length)
+  string(APPEND text "    {\"${file}\",\n")
+  set(begin 0)
+  while(begin LESS length)
+    string(SUBSTRING "${content}" ${begin} 8000 piece)
+    string(APPEND text "     R\"faltung(${piece})faltung\"\n")
+    math(EXPR begin "${begin} + 8000")
+  endwhile()
+  string(APPEND text "    },\n")
+endforeach()
+string(APPEND text "    {nullptr, nullptr}};\n\n}  // namespace faltung::jit\n")
+file(WRITE ${OUTPUT} "${text}")

@@ -1,0 +1,74 @@
+// What every portable kernel needs: the sizes, elements of each dtype, tensors of each layout, the epilogue.
+//
+// The host defines, before this:
+//   DTYPE_f32, DTYPE_f16 or DTYPE_bf16; LAYOUT_nchw or LAYOUT_nhwc
+//   WIDE      1 where a tensor has 2^31 elements or more, 0 otherwise
+//   R S, STRIDE_H STRIDE_W, DILATION_H DILATION_W
+//   HAS_BIAS HAS_RESIDUAL ACTIVATION(x, slope) SLOPE
+//   POOL_none, POOL_maxpool or POOL_avgpool, and POOL_H POOL_W POOL_STRIDE_H POOL_STRIDE_W
+#pragma once
+
+// Sizes are arguments, so that a new batch or image compiles nothing. The order is the host's, in gpu.cpp.
+typedef struct {
+  int n, c, h, w, k, p, q;
+  int groups, group_c, group_k;  // channels of one group
+  int pad_top, pad_left;
+  int y_h, y_w, pool_pad_top, pool_pad_left;
+} Sizes;
+
+#if WIDE
+typedef i64 index_t;
+#else
+typedef int index_t;
+#endif
+
+#ifdef DTYPE_f32
+typedef float element_t;
+#define F_LOAD(p, i) ((p)[i])
+#define F_STORE(p, i, v) ((p)[i] = (v))
+#endif
+#ifdef DTYPE_f16
+typedef u16 element_t;
+#define F_LOAD(p, i) load_f16(p, i)
+#define F_STORE(p, i, v) store_f16(p, i, v)
+#endif
+#ifdef DTYPE_bf16
+typedef u16 element_t;
+#define F_LOAD(p, i) F_FROM_BITS((u32)(p)[i] << 16)
+#define F_STORE(p, i, v) ((p)[i] = bf16_bits(v))
+// Round to nearest, ties to even; NaN stays NaN.
+F_DEVICE u16 bf16_bits(float v) {
+  const u32 bits = F_BITS(v);
+  const u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return (u16)((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded);
+}
+#endif
+
+// Offset of (n, c, h, w) in a tensor of C channels and H x W pixels; of a filter's (k, c, r, s) as well.
+#ifdef LAYOUT_nchw
+#define F_OFFSET(n, c, h, w, C, H, W) ((((index_t)(n) * (C) + (c)) * (H) + (h)) * (W) + (w))
+#else
+#define F_OFFSET(n, c, h, w, C, H, W) ((((index_t)(n) * (H) + (h)) * (W) + (w)) * (C) + (c))
+#endif
+
+#define F_C(v) v
+#define F_LT(p, q, yes, no) ((p) < (q) ? (yes) : (no))
+#define F_MIN(p, q) ((p) < (q) ? (p) : (q))
+#define F_MAX(p, q) ((p) > (q) ? (p) : (q))
+#define FALTUNG_ACTIVATION(name, value) \
+  F_DEVICE float activate_##name(float x, float a) { return value; }
+#include "kernels/common/epilogue_ops.inc"
+
+// The epilogue without the pool, of the accumulator of output channel k; offset is the element's in the
+// convolution's output.
+#define F_EPILOGUE(sum, k, offset) activate_bias_residual(sum, k, offset, bias, residual)
+F_DEVICE float activate_bias_residual(float sum, int k, index_t offset, F_GLOBAL const element_t* bias,
+                                      F_GLOBAL const element_t* residual) {
+#if HAS_BIAS
+  sum += F_LOAD(bias, k);
+#endif
+#if HAS_RESIDUAL
+  sum += F_LOAD(residual, offset);
+#endif
+  return ACTIVATION(sum, SLOPE);
+}

@@ -1,0 +1,45 @@
+// The words of the portable kernels, in CUDA as its run-time compiler takes it. kernels/gpu/opencl.h says them
+// in OpenCL C.
+#pragma once
+
+typedef long long i64;
+typedef unsigned int u32;
+typedef unsigned short u16;
+
+#define F_GLOBAL
+#define F_LOCAL
+#define F_DEVICE static __device__ __forceinline__
+// A kernel with so many threads a block.
+#define F_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define F_INPUT(type, name) const type* __restrict__ name##_buffer
+#define F_OUTPUT(type, name) type* __restrict__ name##_buffer
+#define F_OPEN_INPUT(type, name) const type* const name = name##_buffer
+#define F_OPEN_OUTPUT(type, name) type* const name = name##_buffer
+// At the top of a kernel only.
+#define F_LOCAL_ARRAY(type, name, count) __shared__ type name[count]
+#define F_BARRIER() __syncthreads()
+#define F_BLOCK(axis) F_BLOCK_##axis
+#define F_BLOCK_0 ((int)blockIdx.x)
+#define F_BLOCK_1 ((int)blockIdx.y)
+#define F_BLOCK_2 ((int)blockIdx.z)
+#define F_BLOCKS(axis) F_BLOCKS_##axis
+#define F_BLOCKS_0 ((int)gridDim.x)
+#define F_BLOCKS_1 ((int)gridDim.y)
+#define F_BLOCKS_2 ((int)gridDim.z)
+#define F_THREAD() ((int)threadIdx.x)
+#define F_UNROLL _Pragma("unroll")
+
+#define F_BITS(x) __float_as_uint(x)
+#define F_FROM_BITS(x) __uint_as_float(x)
+#define F_INFINITY __int_as_float(0x7f800000)
+#define F_ISNAN(x) ((x) != (x))
+#define F_EXP(x) expf(x)
+#define F_ERF(x) erff(x)
+#define F_TANH(x) tanhf(x)
+
+F_DEVICE float load_f16(const u16* p, i64 i) {
+  float v;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(p[i]));
+  return v;
+}
+F_DEVICE void store_f16(u16* p, i64 i, float v) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(p[i]) : "f"(v)); }

@@ -1,0 +1,40 @@
+// The words of the portable kernels, in OpenCL C 1.2. kernels/gpu/cuda.h says them in CUDA.
+//
+// An argument in device memory is a buffer and the bytes to skip in it: F_INPUT and F_OUTPUT declare both,
+// F_OPEN makes the pointer of them.
+#pragma once
+
+typedef long i64;
+typedef uint u32;
+typedef ushort u16;
+
+#define F_GLOBAL __global
+#define F_LOCAL __local
+#define F_DEVICE static inline
+// A kernel with so many threads a block.
+#define F_KERNEL(threads) __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void
+#define F_INPUT(type, name) __global const type *name##_buffer, ulong name##_skip
+#define F_OUTPUT(type, name) __global type *name##_buffer, ulong name##_skip
+#define F_OPEN_INPUT(type, name) \
+  __global const type* const name = (__global const type*)((__global const char*)name##_buffer + name##_skip)
+#define F_OPEN_OUTPUT(type, name) \
+  __global type* const name = (__global type*)((__global char*)name##_buffer + name##_skip)
+// At the top of a kernel only.
+#define F_LOCAL_ARRAY(type, name, count) __local type name[count]
+#define F_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define F_BLOCK(axis) ((int)get_group_id(axis))
+#define F_BLOCKS(axis) ((int)get_num_groups(axis))
+#define F_THREAD() ((int)get_local_id(0))
+#define F_UNROLL _Pragma("unroll")
+
+#define F_BITS(x) as_uint(x)
+#define F_FROM_BITS(x) as_float(x)
+#define F_INFINITY INFINITY
+#define F_ISNAN(x) isnan(x)
+#define F_EXP(x) exp(x)
+#define F_ERF(x) erf(x)
+#define F_TANH(x) tanh(x)
+
+// f16 needs no extension while it is only loaded and stored.
+F_DEVICE float load_f16(__global const u16* p, i64 i) { return vload_half(i, (__global const half*)p); }
+F_DEVICE void store_f16(__global u16* p, i64 i, float v) { vstore_half_rte(v, i, (__global half*)p); }

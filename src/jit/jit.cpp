@@ -1,0 +1,113 @@
+#include "src/jit/jit.hpp"
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "src/store/store.hpp"
+
+namespace faltung::jit {
+
+extern const EmbeddedFile kEmbeddedFiles[];
+
+namespace {
+
+std::string_view embedded(std::string_view path) {
+  for (const EmbeddedFile* file = kEmbeddedFiles; file->path != nullptr; ++file) {
+    if (file->path == path) return file->text;
+  }
+  throw Error(Status::internal, "no kernel source '" + std::string(path) + "' in the library");
+}
+
+// included: files with `#pragma once` that are in already; the others (lists of macros) come every time.
+void append(std::string& out, std::string_view path, std::set<std::string>& included) {
+  std::string_view text = embedded(path);
+  constexpr std::string_view kOnce = "#pragma once\n", kInclude = "#include \"";
+  if (text.find(kOnce) != std::string_view::npos && !included.insert(std::string(path)).second) return;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    if (line.starts_with(kInclude)) {
+      append(out, line.substr(kInclude.size(), line.rfind('"') - kInclude.size()), included);
+    } else if (line != kOnce.substr(0, kOnce.size() - 1)) {
+      out.append(line).push_back('\n');
+    }
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+}
+
+}  // namespace
+
+std::string translation_unit(const std::string& constants, const std::string& path) {
+  std::string text = constants;
+  std::set<std::string> included;
+  append(text, path, included);
+  return text;
+}
+
+namespace {
+
+// A record's payload is text, a kernel's code is not.
+std::string to_hex(const std::string& bytes) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (const char c : bytes) {
+    text.push_back(kDigits[static_cast<unsigned char>(c) >> 4]);
+    text.push_back(kDigits[static_cast<unsigned char>(c) & 15]);
+  }
+  return text;
+}
+
+std::string from_hex(const std::string& text) {
+  const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  std::string bytes;
+  bytes.reserve(text.size() / 2);
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    bytes.push_back(static_cast<char>(digit(text[i]) * 16 + digit(text[i + 1])));
+  }
+  return bytes;
+}
+
+std::shared_ptr<Kernel> load_stored(Device& device, const Store& store, const std::string& key,
+                                    const std::string& entry) {
+  const std::optional<std::string> code = store.get("kernel", key);
+  if (!code) return nullptr;
+  try {
+    return device.load({from_hex(*code), "", 0}, entry);
+  } catch (const Error&) {
+    return nullptr;  // damaged, or made by a driver that says it is the same and is not: compile again
+  }
+}
+
+}  // namespace
+
+Built build(Device& device, const KernelSource& source) {
+  // Never destroyed: the driver may be gone when the process ends.
+  static std::mutex& mutex = *new std::mutex;
+  static auto& kernels = *new std::map<std::string, std::shared_ptr<Kernel>>;
+  std::string key = device.info().key + "\n" + source.entry;
+  for (const std::string& option : source.options) key += "\n" + option;
+  key += "\n" + source.text;
+  const std::string here = device.info().id + "\n" + key;
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = kernels.find(here); found != kernels.end()) return {found->second, 0};
+  }
+  Built built;
+  Store store("");
+  built.kernel = load_stored(device, store, key, source.entry);
+  if (built.kernel == nullptr) {
+    const Binary binary = device.compile(source);
+    built.compile_ms = binary.compile_ms;
+    built.kernel = device.load(binary, source.entry);
+    store.put("kernel", key, to_hex(binary.code));
+  }
+  const std::lock_guard lock(mutex);
+  kernels.emplace(here, built.kernel);
+  return built;
+}
+
+}  // namespace faltung::jit

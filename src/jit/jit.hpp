@@ -1,0 +1,33 @@
+// From a kernel's source file and constants to a loaded kernel, compiled once.
+#ifndef FALTUNG_SRC_JIT_JIT_HPP_
+#define FALTUNG_SRC_JIT_JIT_HPP_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/backend/backend.hpp"
+
+namespace faltung::jit {
+
+struct EmbeddedFile {
+  const char* path;
+  const char* text;
+};
+
+// `constants` followed by the embedded file at path, with the embedded files that it includes in their places,
+// each once: one self-contained translation unit.
+std::string translation_unit(const std::string& constants, const std::string& path);
+
+struct Built {
+  std::shared_ptr<Kernel> kernel;
+  double compile_ms = 0;  // 0: it was compiled before
+};
+
+// Compiled on this device by this process before, else by an earlier one (the store's), else now. The store's
+// key is the device's (its architecture, driver and compiler), the options and the whole text.
+Built build(Device& device, const KernelSource& source);
+
+}  // namespace faltung::jit
+
+#endif  // FALTUNG_SRC_JIT_JIT_HPP_
