@@ -1,11 +1,13 @@
 // Every algorithm for GPUs, each of its configs, on every GPU there is (OpenCL drivers for the CPU count):
-// exact on small integers, then within the bound. Each shape of tests/shapes runs in every direction, the
-// layouts and dtypes in turn; FALTUNG_TEST_ALL=1 runs them all. FALTUNG_TEST_ONLY=<kernel-name pattern>
-// narrows it.
+// exact on small integers, then within the bound.
 //
-// FALTUNG_TEST_REQUIRE_GPU=1 makes a machine without any a failure.
+// FALTUNG_TEST_PROBLEMS=<count> runs so many of each algorithm's problems, spread evenly; all unless it is
+// given. FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels. FALTUNG_TEST_REQUIRE_GPU=1
+// makes a machine without any device a failure.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
@@ -47,67 +49,98 @@ TEST(RegistryGpu, ThereIsADevice) {
   EXPECT_FALSE(gpus().empty());
 }
 
+// How many problems of each test an algorithm runs on a device: FALTUNG_TEST_PROBLEMS, or all of them.
+std::size_t problem_budget() {
+  const char* budget = std::getenv("FALTUNG_TEST_PROBLEMS");
+  return budget == nullptr ? static_cast<std::size_t>(-1) : static_cast<std::size_t>(std::atoll(budget));
+}
+
 class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
  protected:
   void SetUp() override {
     if (devices_.empty()) GTEST_SKIP() << "no GPU, and no OpenCL driver for the CPU";
   }
 
-  // Verifies every config of the algorithm on every device; a problem that it declines must come with a
+  // Adds the problem to those that the algorithm is to be right on; one that it declines must come with a
   // reason.
-  void verify_all(const Problem& problem) {
+  void consider(const Problem& problem) {
     validate(problem);
-    const Algorithm& algorithm = *GetParam();
+    bool any = false;
     for (const std::shared_ptr<Device>& device : devices_) {
-      const Target target{*device, 1};
-      const Support support = algorithm.supports(problem, target);
+      const Support support = GetParam()->supports(problem, {*device, 1});
+      any = any || support.yes;
       if (!support.yes) {
         EXPECT_FALSE(support.why.empty()) << to_string(problem);
-        continue;
       }
+    }
+    if (any) problems_.push_back(problem);
+  }
+
+  // All problems with every config, or as many as the budget allows, spread evenly, the configs in turn.
+  void verify_considered() {
+    std::size_t step = std::max<std::size_t>(1, problems_.size() / problem_budget());
+    // The variants come in twos and threes: a step with such a factor would miss some of them.
+    while (step > 1 && (step % 2 == 0 || step % 3 == 0)) --step;
+    for (std::size_t i = 0; i < problems_.size(); i += step) verify(problems_[i], step == 1 ? -1 : turn_++);
+    std::printf("%d kernels verified on %zu problems\n", verified_, (problems_.size() + step - 1) / step);
+  }
+
+ private:
+  // turn: which of the configs, or all if it is negative.
+  void verify(const Problem& problem, int turn) {
+    const Algorithm& algorithm = *GetParam();
+    const char* only = std::getenv("FALTUNG_TEST_ONLY");
+    for (const std::shared_ptr<Device>& device : devices_) {
+      const Target target{*device, 1};
+      if (!algorithm.supports(problem, target).yes) continue;
       const std::vector<Config> configs = algorithm.configs(problem, target);
       ASSERT_FALSE(configs.empty()) << to_string(problem);
-      const char* only = std::getenv("FALTUNG_TEST_ONLY");
-      for (const Config& config : configs) {
-        const std::string kernel = kernel_name(algorithm, config.name);
+      Verifier verifier(problem, device, parallel_, 1);
+      for (std::size_t i = 0; i < configs.size(); ++i) {
+        if (turn >= 0 && static_cast<std::size_t>(turn) % configs.size() != i) continue;
+        const std::string kernel = kernel_name(algorithm, configs[i].name);
         if (only != nullptr && !matches(only, kernel)) continue;
-        const Verification v = verify_kernel(algorithm, config.name, problem, device, parallel_, 1);
-        EXPECT_TRUE(v.passed()) << "faltung verify '" << to_string(problem) << "' --device "
-                                << device->info().id << " --kernel " << kernel << " --seed 1: " << v.verdict
-                                << ", " << v.what;
+        const std::string repeat = "faltung verify '" + to_string(problem) + "' --device " +
+                                   device->info().id + " --kernel " + kernel + " --seed 1";
+        try {
+          const Verification v = verifier.kernel(algorithm, configs[i].name);
+          EXPECT_TRUE(v.passed()) << repeat << ": " << v.verdict << ", " << v.what;
+        } catch (const Error& error) {
+          ADD_FAILURE() << repeat << ": " << error.what();
+        }
         ++verified_;
       }
     }
   }
 
-  static bool thorough() { return std::getenv("FALTUNG_TEST_ALL") != nullptr; }
-
+ protected:
   std::vector<std::shared_ptr<Device>> devices_ = gpus();
+
+ private:
   std::shared_ptr<const Parallel> parallel_ = std::make_shared<Parallel>(2);
-  int verified_ = 0;
+  std::vector<Problem> problems_;
+  int turn_ = 0, verified_ = 0;
 };
 
-TEST_P(RegistryGpu, ShapesInEveryDirection) {
-  int turn = 0;
+TEST_P(RegistryGpu, ShapesInEveryDirectionLayoutAndDtype) {
   for (const Problem& row : read_shapes("small.csv")) {
     for (const Direction direction :
          {Direction::forward, Direction::backward_data, Direction::backward_weights}) {
-      const int chosen = turn++ % 6;
-      for (int variant = 0; variant < 6; ++variant) {
-        if (!thorough() && variant != chosen) continue;
-        Problem p = row;
-        p.direction = direction;
-        p.layout = variant % 2 == 0 ? Layout::nchw : Layout::nhwc;
-        p.dtype = static_cast<DType>(variant / 2);
-        p.math = default_math(p.dtype);
-        verify_all(p);
-        if (GetParam()->supports(p, {*devices_.front(), 1}).yes) continue;
-        p.math = Math::fast;  // what an algorithm declines for its error it may do here
-        verify_all(p);
+      for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+        for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+          Problem p = row;
+          p.direction = direction;
+          p.layout = layout;
+          p.dtype = dtype;
+          p.math = default_math(dtype);
+          // What an algorithm declines for its error it may do where all is allowed.
+          if (!GetParam()->supports(p, {*devices_.front(), 1}).yes) p.math = Math::fast;
+          consider(p);
+        }
       }
     }
-    ++turn;  // so that a direction meets every variant
   }
+  verify_considered();
 }
 
 TEST_P(RegistryGpu, EveryEpilogue) {
@@ -128,19 +161,18 @@ TEST_P(RegistryGpu, EveryEpilogue) {
                                    "bias:relu:maxpool2x3s1x2p0.1.0.2"};
   const char* const shapes[] = {"n2c16h14w15k32r3s3:pad1", "n1c24h9w12k24r3s3:pad1:g24", "n1c33h8w8k40r1s1",
                                 "n1c3h21w19k20r5s5:st2:pad0.1.2.1"};
-  int turn = 0;
-  for (const char* shape : shapes) {
-    for (const char* epilogue : epilogues) {
-      const int chosen = turn++ % 6;
-      int variant = 0;
-      for (const char* type : {"f32", "f16", "bf16"}) {
-        for (const char* layout : {"nchw", "nhwc"}) {
-          if (!thorough() && variant++ != chosen) continue;
-          verify_all(parse_problem(std::string("fwd:") + shape + ":" + type + ":" + layout + ":" + epilogue));
+  for (const char* epilogue : epilogues) {
+    for (const char* shape : shapes) {
+      for (const char* layout : {"nchw", "nhwc"}) {
+        for (const char* type : {"f32", "f16", "bf16"}) {
+          Problem p = parse_problem(std::string("fwd:") + shape + ":" + type + ":" + layout + ":" + epilogue);
+          if (!GetParam()->supports(p, {*devices_.front(), 1}).yes) p.math = Math::fast;
+          consider(p);
         }
       }
     }
   }
+  verify_considered();
 }
 
 // Twice, with another batch and image: the second compiles nothing.

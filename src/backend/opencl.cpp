@@ -436,7 +436,8 @@ Ceilings OpenClDeviceImpl::measure_ceilings(int) {
     return 2.0 * kChains * width * rounds * kThreads * blocks / ms * 1e-6;
   };
   // Scalars for what runs as one lane of many, vectors for devices whose work-items own vectors.
-  ceilings.f32_gflops = std::max(arithmetic("float", 1), arithmetic("float4", 4));
+  ceilings.f32_gflops =
+      std::max(arithmetic("float", 1), arithmetic(slow ? "float16" : "float4", slow ? 16 : 4));
   ceilings.tf32_gflops = ceilings.f16_gflops = ceilings.bf16_gflops = ceilings.f32_gflops;
   if (info_.has("fp16")) ceilings.f16_gflops = std::max(ceilings.f32_gflops, arithmetic("half2", 2));
   return ceilings;

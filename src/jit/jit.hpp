@@ -15,8 +15,8 @@ struct EmbeddedFile {
   const char* text;
 };
 
-// `constants` followed by the embedded file at path, with the embedded files that it includes in their places,
-// each once: one self-contained translation unit.
+// `constants` followed by the embedded file at path, with the embedded files that it includes in their
+// places, each once: one self-contained translation unit.
 std::string translation_unit(const std::string& constants, const std::string& path);
 
 struct Built {

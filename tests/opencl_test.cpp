@@ -1,0 +1,248 @@
+// The OpenCL backend on the first device there is; skipped where there is none, unless
+// FALTUNG_TEST_REQUIRE_GPU=1.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "src/algorithms/algorithm.hpp"
+#include "src/backend/opencl.hpp"
+#include "src/backend/opencl_api.hpp"
+#include "src/backend/opencl_memory.hpp"
+#include "src/finder/verify.hpp"
+#include "src/jit/jit.hpp"
+#include "tests/scratch.hpp"
+
+namespace faltung {
+namespace {
+
+namespace cl = opencl;
+
+constexpr const char* kAdd = R"(
+__kernel void add(__global const float* x, ulong skip_x, __global float* y, ulong skip_y, float a, int count) {
+  __global const float* from = (__global const float*)((__global const char*)x + skip_x);
+  __global float* to = (__global float*)((__global char*)y + skip_y);
+  const int i = (int)get_global_id(0);
+  if (i < count) to[i] = from[i] + a * FACTOR;
+}
+)";
+
+class OpenCl : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const auto& device : list_devices()) {
+      if (device->info().id == "opencl:0") device_ = std::dynamic_pointer_cast<OpenClDevice>(device);
+    }
+    if (device_ != nullptr) return;
+    if (std::getenv("FALTUNG_TEST_REQUIRE_GPU") != nullptr) FAIL() << "no OpenCL device";
+    GTEST_SKIP() << "no OpenCL device";
+  }
+
+  KernelSource add_source() const { return {"add", kAdd, "add", {"-DFACTOR=2"}}; }
+
+  std::shared_ptr<Kernel> add_kernel() { return device_->load(device_->compile(add_source()), "add"); }
+
+  static LaunchShape shape(unsigned threads) {
+    LaunchShape shape;
+    shape.grid[0] = threads / 16;
+    shape.block[0] = 16;
+    return shape;
+  }
+
+  std::vector<float> read(const Buffer& buffer, std::size_t count) {
+    std::vector<float> values(count);
+    device_->copy_out(values.data(), buffer, count * sizeof(float));
+    return values;
+  }
+
+  std::shared_ptr<OpenClDevice> device_;
+};
+
+TEST_F(OpenCl, SaysWhatItIs) {
+  const DeviceInfo& info = device_->info();
+  EXPECT_EQ(info.kind, "gpu");
+  EXPECT_FALSE(info.description.empty());
+  EXPECT_FALSE(info.driver.empty());
+  EXPECT_GT(info.units, 0);
+  EXPECT_GT(info.memory_bytes, std::size_t{1} << 20);
+  EXPECT_GE(info.local_bytes, 32u << 10);  // what OpenCL 1.2 promises
+  EXPECT_GT(info.block_threads, 0);
+  EXPECT_NE(info.key.find("opencl"), std::string::npos);
+}
+
+TEST_F(OpenCl, TakesAddressesInTheMiddleOfBuffers) {
+  const Buffer x = device_->allocate(64 * 4), y = device_->allocate(64 * 4);
+  std::vector<float> values(64);
+  for (int i = 0; i < 64; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(i);
+  device_->copy_in(x, values.data(), 64 * 4);
+  device_->copy_in(y, values.data(), 64 * 4);
+  const auto* from = static_cast<const float*>(x.pointer) + 3;
+  auto* to = static_cast<float*>(y.pointer) + 5;
+  const std::shared_ptr<Kernel> kernel = add_kernel();
+  device_->launch(*kernel, shape(16), {from, to, 0.5f, 10}, {});
+  device_->synchronize({});
+  const std::vector<float> result = read(y, 64);
+  for (int i = 0; i < 64; ++i) {
+    const float expected = i < 5 || i >= 15 ? static_cast<float>(i) : static_cast<float>(i - 5 + 3 + 1);
+    EXPECT_EQ(result[static_cast<std::size_t>(i)], expected) << i;
+  }
+}
+
+TEST_F(OpenCl, RunsAKernelFromItsStoredCode) {
+  const Binary binary = device_->compile(add_source());
+  EXPECT_GT(binary.compile_ms, 0);
+  const std::shared_ptr<Kernel> kernel = device_->load({binary.code, "", 0}, "add");
+  const float three = 3;
+  const Buffer x = device_->allocate(64), y = device_->allocate(64);
+  device_->copy_in(x, &three, 4);
+  device_->launch(*kernel, shape(16), {x.pointer, y.pointer, 1.0f, 1}, {});
+  EXPECT_EQ(read(y, 1)[0], 5);
+}
+
+TEST_F(OpenCl, CompilesOnceAProcessAndAfterItNever) {
+  const Scratch store;
+  setenv("FALTUNG_STORE", store.path().c_str(), 1);
+  KernelSource source = add_source();
+  source.options.push_back("-DUNIQUE_TO_THIS_TEST");
+  EXPECT_GT(jit::build(*device_, source).compile_ms, 0);
+  EXPECT_EQ(jit::build(*device_, source).compile_ms, 0);
+  EXPECT_FALSE(std::filesystem::is_empty(store.path()));
+  unsetenv("FALTUNG_STORE");
+}
+
+TEST_F(OpenCl, ACompileErrorNamesTheKernelItsConstantsAndTheLog) {
+  KernelSource source = add_source();
+  source.name = "direct_gpu/k4";
+  source.options = {"-DFACTOR=undeclared_name"};
+  try {
+    device_->compile(source);
+    FAIL() << "it compiled";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::device_error);
+    for (const char* part : {"direct_gpu/k4", "-DFACTOR=undeclared_name", "opencl:0", "log"}) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
+    }
+  }
+}
+
+TEST_F(OpenCl, DamagedCodeIsAnErrorNotACrash) {
+  EXPECT_THROW(device_->load({"", "", 0}, "add"), Error);
+  EXPECT_THROW(device_->load({"what is this", "", 0}, "add"), Error);
+  EXPECT_THROW(device_->load(device_->compile(add_source()), "no_such_kernel"), Error);
+}
+
+TEST_F(OpenCl, HostMemoryIsRefused) {
+  const std::shared_ptr<Kernel> kernel = add_kernel();
+  float host[16] = {};
+  float* const pointer = host;
+  const Buffer y = device_->allocate(64);
+  try {
+    device_->launch(*kernel, shape(16), {pointer, y.pointer, 1.0f, 1}, {});
+    FAIL() << "it ran";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::bad_problem);
+  }
+  EXPECT_THROW(device_->copy_in({nullptr, host, 64}, host, 64), Error);
+}
+
+TEST_F(OpenCl, AFreedBufferIsRefused) {
+  const std::shared_ptr<Kernel> kernel = add_kernel();
+  const Buffer y = device_->allocate(64);
+  void* freed = device_->allocate(64).pointer;
+  EXPECT_THROW(device_->launch(*kernel, shape(16), {freed, y.pointer, 1.0f, 1}, {}), Error);
+}
+
+TEST_F(OpenCl, MoreMemoryThanThereIsIsAnError) {
+  try {
+    device_->allocate(std::size_t{1} << 50);
+    FAIL() << "allocated";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::out_of_memory);
+  }
+}
+
+TEST_F(OpenCl, TimesWhatRuns) {
+  const std::shared_ptr<Kernel> kernel = add_kernel();
+  const Buffer x = device_->allocate(4 << 20), y = device_->allocate(4 << 20);
+  const auto run = [&] {
+    device_->launch(*kernel, shape(1 << 20), {x.pointer, y.pointer, 1.0f, 1 << 20}, {});
+  };
+  run();
+  const double ms = device_->time_ms({}, run);
+  EXPECT_GT(ms, 0);
+  EXPECT_LT(ms, 10000);
+}
+
+// A program that uses OpenCL itself: its own context, queue and buffers.
+class OpenClCaller : public OpenCl {
+ protected:
+  void SetUp() override {
+    OpenCl::SetUp();
+    if (device_ == nullptr) return;
+    cl::Uint count = 0;
+    ASSERT_EQ(api_->get_platforms(0, nullptr, &count), 0);
+    std::vector<cl::Platform> platforms(count);
+    ASSERT_EQ(api_->get_platforms(count, platforms.data(), nullptr), 0);
+    cl::DeviceId id = nullptr;
+    for (const cl::Platform platform : platforms) {
+      if (id == nullptr) api_->get_devices(platform, cl::kTypeAll, 1, &id, nullptr);
+    }
+    cl::Int error = 0;
+    context_ = api_->create_context(nullptr, 1, &id, nullptr, nullptr, &error);
+    ASSERT_EQ(error, 0);
+    queue_ = api_->create_queue(context_, id, 0, &error);
+    ASSERT_EQ(error, 0);
+  }
+  void TearDown() override {
+    if (queue_ != nullptr) api_->release_queue(queue_);
+    if (context_ != nullptr) api_->release_context(context_);
+  }
+
+  const cl::Api* api_ = cl::api();
+  cl::Context context_ = nullptr;
+  cl::Queue queue_ = nullptr;
+};
+
+TEST_F(OpenClCaller, ItsBuffersAndItsQueueAreUsed) {
+  cl::Int error = 0;
+  float values[16] = {1, 2, 3}, result[16] = {};
+  const cl::Mem x = api_->create_buffer(context_, cl::kMemReadWrite, sizeof values, nullptr, &error);
+  ASSERT_EQ(error, 0);
+  const cl::Mem y = api_->create_buffer(context_, cl::kMemReadWrite, sizeof values, nullptr, &error);
+  ASSERT_EQ(error, 0);
+  ASSERT_EQ(api_->enqueue_write(queue_, x, cl::kTrue, 0, sizeof values, values, 0, nullptr, nullptr), 0);
+  {
+    const Buffer from = device_->adopt(x), to = device_->adopt(y);
+    EXPECT_EQ(from.bytes, sizeof values);
+    device_->launch(*add_kernel(), shape(16), {from.pointer, to.pointer, 2.0f, 16}, {nullptr, queue_});
+    device_->synchronize({nullptr, queue_});
+  }
+  ASSERT_EQ(api_->enqueue_read(queue_, y, cl::kTrue, 0, sizeof result, result, 0, nullptr, nullptr), 0);
+  EXPECT_EQ(result[0], 5);
+  EXPECT_EQ(result[2], 7);
+  EXPECT_EQ(result[3], 4);
+  EXPECT_EQ(api_->release_mem(x), 0);
+  EXPECT_EQ(api_->release_mem(y), 0);
+}
+
+TEST(OpenClAddresses, LeadBackToTheirBuffer) {
+  int a = 0, b = 0;
+  const auto first = reinterpret_cast<cl::Mem>(&a), second = reinterpret_cast<cl::Mem>(&b);
+  auto* one = static_cast<char*>(cl::reserve_range(first, 10000, &a));
+  auto* two = static_cast<char*>(cl::reserve_range(second, 4096, &b));
+  EXPECT_EQ(cl::locate(one).buffer, first);
+  EXPECT_EQ(cl::locate(one + 9999).offset, 9999u);
+  EXPECT_EQ(cl::locate(one + 9990).bytes_left, 10u);
+  EXPECT_EQ(cl::locate(one + 10000).bytes_left, 0u);
+  EXPECT_EQ(cl::locate(one + 10001).buffer, nullptr);
+  EXPECT_EQ(cl::locate(two + 17).buffer, second);
+  EXPECT_EQ(cl::locate(two + 17).device, &b);
+  EXPECT_EQ(cl::locate(two - 1).buffer, nullptr);
+  cl::release_range(one);
+  EXPECT_EQ(cl::locate(one + 5).buffer, nullptr);
+  EXPECT_EQ(cl::locate(two).buffer, second);
+  cl::release_range(two);
+}
+
+}  // namespace
+}  // namespace faltung
