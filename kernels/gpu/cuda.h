@@ -1,5 +1,5 @@
-// The words of the portable kernels, in CUDA as its run-time compiler takes it. kernels/gpu/opencl.h says them
-// in OpenCL C.
+// The words of the portable kernels, in CUDA as its run-time compiler takes it. kernels/gpu/opencl.h says
+// them in OpenCL C.
 #pragma once
 
 typedef long long i64;
