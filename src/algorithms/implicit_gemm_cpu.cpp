@@ -2,6 +2,7 @@
 // taps are offsets into the input, and a register tile sums over all of them.
 
 #include "kernels/cpu/brgemm.hpp"
+#include "kernels/cpu/brgemm_amx.hpp"
 #include "kernels/cpu/epilogue.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
 #include "src/algorithms/registry.hpp"
@@ -34,15 +35,32 @@ TileShape parse_tile(const std::string& config) {
     if (tile.name == config) return tile.shape;
     names.push_back(tile.name);
   }
+  names.push_back("amx32x32");
   throw Error(Status::bad_problem,
               "implicit_gemm_cpu has no config '" + config + "'; the nearest is " + nearest(config, names));
 }
 
 using Parts = std::vector<std::shared_ptr<const ImplicitGemmPart>>;
 
-Parts make_parts(const Problem& p, TileShape tile, int threads) {
+// The config that stands for AMX's tile registers.
+constexpr const char* kAmx = "amx32x32";
+
+bool fits_amx(const Problem& p) { return p.dtype == DType::bf16 && p.layout == Layout::nhwc && amx_usable(); }
+
+Parts make_parts(const Problem& p, const std::string& config, int threads) {
+  const bool amx = config == kAmx;
+  if (amx && !fits_amx(p)) {
+    throw Error(Status::bad_problem, "implicit_gemm_cpu/amx32x32 needs bf16, nhwc and a processor with AMX; force "
+                                     "another config for " +
+                                         to_string(p));
+  }
+  const TileShape tile = amx ? TileShape{} : parse_tile(config);
   Parts parts;
   for (const TapConvolution& convolution : tap_convolutions(p)) {
+    if (amx) {
+      parts.push_back(make_amx_tiles(p, convolution, threads));
+      continue;
+    }
     parts.push_back(p.layout == Layout::nhwc ? make_channel_lanes(p, convolution, tile, threads)
                                              : make_pixel_lanes(p, convolution, tile, threads));
   }
@@ -94,15 +112,18 @@ class ImplicitGemmCpu : public Algorithm {
 
   std::vector<Config> configs(const Problem& p, const Target& target) const override {
     std::vector<Config> configs;
-    for (const NamedTile& tile : named_tiles()) {
-      const Parts parts = make_parts(p, tile.shape, target.threads);
+    std::vector<std::string> names;
+    for (const NamedTile& tile : named_tiles()) names.push_back(tile.name);
+    if (fits_amx(p)) names.push_back(kAmx);
+    for (const std::string& name : names) {
+      const Parts parts = make_parts(p, name, target.threads);
       const Memory memory = lay_out(p, parts);
       double cycles = 0;
       for (const auto& part : parts) cycles += part->cycles();
       // At a clock and a rate of memory that are usual: only the ratio matters.
       const double arithmetic = cycles / 2.5e6 / target.threads, bytes = min_bytes(p) / 15e6;
       Config config;
-      config.name = tile.name;
+      config.name = name;
       config.predicted_ms = std::max(arithmetic, bytes) + 0.002;
       config.bound_by = arithmetic > bytes ? "arithmetic" : "bytes";
       config.workspace_bytes =
@@ -115,7 +136,7 @@ class ImplicitGemmCpu : public Algorithm {
   }
 
   Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
-    const Parts parts = make_parts(p, parse_tile(config), target.threads);
+    const Parts parts = make_parts(p, config, target.threads);
     const Memory memory = lay_out(p, parts);
     Recipe recipe;
     recipe.packed_bytes = memory.packed_bytes;

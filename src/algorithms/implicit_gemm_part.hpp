@@ -50,6 +50,10 @@ std::unique_ptr<ImplicitGemmPart> make_channel_lanes(const Problem& problem,
 std::unique_ptr<ImplicitGemmPart> make_pixel_lanes(const Problem& problem, const TapConvolution& convolution,
                                                    TileShape tile, int threads);
 
+// A tile is held in AMX's tile registers: bf16 in nhwc, where amx_usable().
+std::unique_ptr<ImplicitGemmPart> make_amx_tiles(const Problem& problem, const TapConvolution& convolution,
+                                                 int threads);
+
 // Core cycles of one step of a register tile: what its multiply-adds, its loads and the latency of a
 // multiply-add allow. split: the vectors cross cache lines.
 inline double tile_step_cycles(int rows, int vectors, bool split) {

@@ -1,0 +1,335 @@
+// Implicit GEMM on AMX's tile registers, for bf16 in nhwc: two groups of up to 16 pixels times 32 output
+// channels.
+//
+// A group's pixels lie at one stride, so that a tap is an offset. The reduction goes in steps of 32 channels;
+// fewer are staged with zeros up to there. Where there are few channels (an image's three), a staged pixel
+// holds all taps of a filter row beside each other, so that a step is not mostly zeros.
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "kernels/cpu/brgemm_amx.hpp"
+#include "kernels/cpu/epilogue.hpp"
+#include "src/algorithms/implicit_gemm_part.hpp"
+#include "src/plan/recipe.hpp"
+#include "src/problem/dtype.hpp"
+
+namespace faltung {
+namespace {
+
+using i64 = std::int64_t;
+
+constexpr i64 kStep = 2 * kAmxLength;   // channels of a step
+constexpr i64 kStageBytes = 512 << 10;  // of an item's input: with a panel of weights it stays in L2
+constexpr i64 kItemPixels = 512;        // so many that reading a panel's weights is small beside using them
+
+i64 round_up(i64 value, i64 to) { return ceil_div(value, to) * to; }
+
+// Up to 16 pixels at one stride.
+struct Group {
+  const std::uint16_t* a;  // the first pixel at the least tap
+  i64 image, row, column;  // of the output, within the item; column counts positions, see Flat below
+  int pixels;
+};
+
+class AmxTiles : public ImplicitGemmPart {
+ public:
+  AmxTiles(const Problem& problem, const TapConvolution& convolution, int threads)
+      : p_(problem), t_(flattened(convolution, Layout::nhwc)) {
+    choose_staging();
+    choose_items(threads);
+  }
+
+  i64 packed_floats() const override { return t_.groups * panels_ * panel_words(); }
+  i64 pack_items() const override { return t_.groups * panels_; }
+  i64 items() const override {
+    return channel_parts_.parts() * t_.groups * t_.in.n * rows_.parts() * columns_.parts();
+  }
+  std::size_t scratch_bytes() const override {
+    return aligned(static_cast<std::size_t>(stage_elements_) * 2) +
+           aligned(static_cast<std::size_t>(max_groups_) * sizeof(Group)) +
+           aligned(static_cast<std::size_t>(taps_.size()) * sizeof(BrgemmSegment)) +
+           aligned(2 * kAmxRows * kAmxColumns * sizeof(float));
+  }
+
+  void pack(i64 item, const void* w, float* packed) const override;
+  void run(i64 item, const PartCall& call) const override;
+
+  double cycles() const override {
+    // A step of a full tile is four products of 16 cycles; loads from L2 cost about as much again. A tile's
+    // epilogue is some 300 cycles.
+    const double steps = static_cast<double>(taps_.size()) * static_cast<double>(pixel_ / kStep);
+    const double tile_cycles = steps * 100 + 300;
+    const double pixels = static_cast<double>(t_.in.n * t_.rows * t_.columns);
+    return tile_cycles * pixels / (32 * fill_) * static_cast<double>(panels_ * t_.groups);
+  }
+
+ private:
+  // A staged filter row or single tap: where it reads, and which of the filter's elements it holds.
+  struct StagedTap {
+    i64 h, w;
+    std::vector<Tap> parts;  // in the order of the staged pixel's channels
+  };
+
+  i64 panel_words() const { return static_cast<i64>(taps_.size()) * pixel_ / 2 * kAmxColumns; }
+  int panel_columns(i64 panel) const {
+    return static_cast<int>(std::min<i64>(kAmxColumns, t_.out_channels - panel * kAmxColumns));
+  }
+
+  // Decides whether pixels are staged with their filter row's taps side by side, staged as they are, or read
+  // in place.
+  void choose_staging() {
+    std::vector<StagedTap> rows;
+    for (const Tap& tap : t_.taps) {
+      if (rows.empty() || rows.back().h != tap.h) rows.push_back({tap.h, t_.min_w(), {}});
+      rows.back().parts.push_back(tap);
+    }
+    i64 widest = 0;
+    for (const StagedTap& row : rows) widest = std::max(widest, static_cast<i64>(row.parts.size()));
+    const i64 single = round_up(t_.in_channels, kStep), merged = round_up(widest * t_.in_channels, kStep);
+    merges_ =
+        widest > 1 && static_cast<i64>(rows.size()) * merged * 2 <= static_cast<i64>(t_.taps.size()) * single;
+    if (merges_) {
+      taps_ = std::move(rows);
+    } else {
+      for (const Tap& tap : t_.taps) taps_.push_back({tap.h, tap.w, {tap}});
+    }
+    pixel_ = merges_ ? merged : single;
+    // Pixels whose distance is a multiple of a page share the few lines of L1 that such addresses go to.
+    const bool conflict = t_.in.c * t_.step_w * 2 % 4096 == 0 && t_.columns > 1;
+    staged_ = merges_ || t_.padded() || t_.in_channels % kStep != 0 || conflict;
+    pitch_ = pixel_ % 2048 == 0 ? pixel_ + kStep : pixel_;
+  }
+
+  // Staged columns: with merged taps one an output, otherwise one an input.
+  i64 stage_columns(i64 columns) const {
+    return merges_ ? columns : (columns - 1) * t_.step_w + t_.extent_w();
+  }
+  i64 stage_rows(i64 rows) const { return (rows - 1) * t_.step_h + t_.extent_h(); }
+
+  void choose_items(int threads) {
+    panels_ = ceil_div(t_.out_channels, kAmxColumns);
+    i64 columns = t_.columns;
+    if (columns > 2 * kItemPixels) columns = kItemPixels;
+    const auto bytes = [&](i64 rows) { return stage_rows(rows) * stage_columns(columns) * pitch_ * 2; };
+    while (columns > 16 && staged_ && bytes(1) > kStageBytes) columns = ceil_div(columns, 2);
+    columns = columns < t_.columns ? round_up(columns, 16) : t_.columns;
+    columns_ = EvenSplit(t_.columns, std::min(columns, t_.columns));
+    columns = columns_.largest();
+    i64 rows = std::clamp<i64>(kItemPixels / columns, 1, t_.rows);
+    while (rows > 1 && staged_ && bytes(rows) > kStageBytes) --rows;
+    // Few items leave workers idle: smaller ones, then parts of the channels.
+    while (rows > 1 && t_.groups * t_.in.n * ceil_div(t_.rows, rows) * columns_.parts() < 2 * threads &&
+           (rows - 1) * columns >= 32) {
+      --rows;
+    }
+    rows_ = EvenSplit(t_.rows, rows);
+    const i64 pixel_items = t_.groups * t_.in.n * rows_.parts() * columns_.parts();
+    channel_parts_ =
+        EvenSplit::in_parts(panels_, pixel_items < 4 * threads ? ceil_div(4 * threads, pixel_items) : 1);
+    stage_elements_ = staged_ ? bytes(rows_.largest()) / 2 : 0;
+
+    // Positions of a short row leave most of a group empty. Where a row's last position and the next row's
+    // first are at the same stride too, groups may run over the rows' ends, at the price of positions that
+    // are no output.
+    const i64 across = staged_ ? stage_columns(columns) : t_.in.w;
+    const double by_row =
+        static_cast<double>(t_.columns) / static_cast<double>(round_up(t_.columns, kAmxRows));
+    const double flat = static_cast<double>(t_.columns) / static_cast<double>(across);
+    const bool uniform = t_.step_h == 1 && (merges_ || t_.step_w == 1);
+    flat_ = uniform && rows_.largest() > 1 && columns_.parts() == 1 && flat > by_row;
+    row_positions_ = flat_ ? across : 0;
+    fill_ = flat_ ? flat : by_row;
+    max_groups_ = rows_.largest() * ceil_div(std::max(columns, row_positions_), kAmxRows) + 1;
+  }
+
+  struct Item {
+    i64 panel0, panel1, group, image, row0, rows, column0, columns;
+  };
+  Item decode(i64 index) const {
+    Item item;
+    const i64 column_part = index % columns_.parts();
+    index /= columns_.parts();
+    const i64 row_part = index % rows_.parts();
+    index /= rows_.parts();
+    item.image = index % t_.in.n;
+    index /= t_.in.n;
+    item.group = index % t_.groups;
+    index /= t_.groups;
+    item.panel0 = channel_parts_.begin(index), item.panel1 = channel_parts_.begin(index + 1);
+    item.row0 = rows_.begin(row_part), item.rows = rows_.size(row_part);
+    item.column0 = columns_.begin(column_part), item.columns = columns_.size(column_part);
+    return item;
+  }
+
+  // An input row's and a pixel's distance in elements, from the item's first output at the least tap.
+  struct Source {
+    const std::uint16_t* first;
+    i64 row, pixel;
+  };
+  Source stage(const Item& item, const void* in, std::uint16_t* to) const;
+  i64 list_groups(const Item& item, const Source& source, Group* groups) const;
+  void finish(const Item& item, const Group& group, i64 panel, const float* sums, const PartCall& call) const;
+
+  Problem p_;
+  TapConvolution t_;
+  std::vector<StagedTap> taps_;
+  bool merges_ = false, staged_ = false, flat_ = false;
+  i64 pixel_ = 0;          // channels of a staged pixel: a multiple of kStep
+  i64 pitch_ = 0;          // from one staged pixel to the next
+  i64 row_positions_ = 0;  // if flat_: positions from one row to the next
+  double fill_ = 1;        // share of a group's rows that are outputs
+  i64 panels_ = 0, stage_elements_ = 0, max_groups_ = 0;
+  EvenSplit rows_, columns_, channel_parts_;
+};
+
+void AmxTiles::pack(i64 item, const void* w, float* packed) const {
+  const i64 panel = item % panels_, group = item / panels_;
+  auto* to = reinterpret_cast<std::uint32_t*>(packed) + item * panel_words();
+  for (const StagedTap& staged : taps_) {
+    std::vector<FilterView> views;
+    for (const Tap& tap : staged.parts) views.push_back(filter_view(p_, tap, group));
+    const i64 channels = static_cast<i64>(views.size()) * t_.in_channels;
+    pack_brgemm_b_pairs(to, pixel_ / 2, panel_columns(panel), kAmxColumns, [&](i64 c, i64 k) {
+      if (c >= channels) return 0.0f;
+      const FilterView& view = views[static_cast<std::size_t>(c / t_.in_channels)];
+      return load_element(
+          p_.dtype, w,
+          view.base + c % t_.in_channels * view.c_stride + (panel * kAmxColumns + k) * view.k_stride);
+    });
+    to += pixel_ / 2 * kAmxColumns;
+  }
+}
+
+AmxTiles::Source AmxTiles::stage(const Item& item, const void* in, std::uint16_t* to) const {
+  const auto* from = static_cast<const std::uint16_t*>(in);
+  const i64 channel = item.group * t_.in_channels;
+  const i64 row0 = item.row0 * t_.step_h + t_.min_h(), column0 = item.column0 * t_.step_w + t_.min_w();
+  if (!staged_)
+    return {from + t_.in.offset(item.image, channel, row0, column0), t_.in.stride_h, t_.in.stride_w};
+  const i64 rows = stage_rows(item.rows), columns = stage_columns(item.columns);
+  const std::size_t pixel_bytes = static_cast<std::size_t>(pixel_) * 2;
+  const std::size_t part_bytes = static_cast<std::size_t>(t_.in_channels) * 2;
+  // What a staged pixel is made of: with merged taps those of the filter row, else the pixel itself.
+  const i64 parts = merges_ ? static_cast<i64>(taps_[0].parts.size()) : 1;
+  for (i64 i = 0; i < rows; ++i) {
+    const i64 row = row0 + i;
+    std::uint16_t* const line = to + i * columns * pitch_;
+    for (i64 j = 0; j < columns; ++j) {
+      auto* pixel = reinterpret_cast<std::byte*>(line + j * pitch_);
+      if (row < 0 || row >= t_.in.h) {
+        std::memset(pixel, 0, pixel_bytes);
+        continue;
+      }
+      for (i64 part = 0; part < parts; ++part) {
+        const i64 shift = merges_ ? taps_[0].parts[static_cast<std::size_t>(part)].w - t_.min_w() : 0;
+        const i64 column = column0 + (merges_ ? j * t_.step_w : j) + shift;
+        if (column < 0 || column >= t_.in.w) {
+          std::memset(pixel, 0, part_bytes);
+        } else {
+          std::memcpy(pixel, from + t_.in.offset(item.image, channel, row, column), part_bytes);
+        }
+        pixel += part_bytes;
+      }
+      std::memset(pixel, 0, pixel_bytes - part_bytes * static_cast<std::size_t>(parts));
+    }
+  }
+  return {to, columns * pitch_, pitch_};
+}
+
+i64 AmxTiles::list_groups(const Item& item, const Source& source, Group* groups) const {
+  i64 count = 0;
+  const i64 step = source.pixel * (merges_ ? 1 : t_.step_w);
+  const auto add = [&](i64 row, i64 positions) {
+    const EvenSplit split(positions, kAmxRows);
+    for (i64 part = 0; part < split.parts(); ++part) {
+      const std::uint16_t* a = source.first + row * t_.step_h * source.row + split.begin(part) * step;
+      new (&groups[count++]) Group{a, item.image, row, split.begin(part), static_cast<int>(split.size(part))};
+    }
+  };
+  if (flat_) {
+    add(0, (item.rows - 1) * row_positions_ + item.columns);
+  } else {
+    for (i64 row = 0; row < item.rows; ++row) add(row, item.columns);
+  }
+  return count;
+}
+
+// Stores a group's sums: runs of positions that are outputs, each of one output row.
+void AmxTiles::finish(const Item& item, const Group& group, i64 panel, const float* sums,
+                      const PartCall& call) const {
+  const i64 first = item.group * t_.out_channels + panel * kAmxColumns;
+  EpilogueCall end;
+  end.from_stride = kAmxColumns, end.columns = panel_columns(panel);
+  if (call.bias != nullptr) end.column_bias = call.bias + first;
+  end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
+  end.dtype = p_.dtype, end.to_stride = t_.out.stride_w * t_.out_step_w;
+  for (i64 begin = 0; begin < group.pixels;) {
+    i64 row = group.row, column = group.column + begin, run = group.pixels - begin;
+    if (flat_) {
+      row += column / row_positions_, column %= row_positions_;
+      if (column >= item.columns) {
+        begin += row_positions_ - column;
+        continue;
+      }
+      run = std::min(run, item.columns - column);
+    }
+    const i64 to = t_.out.offset(group.image, first, t_.out_h0 + (item.row0 + row) * t_.out_step_h,
+                                 t_.out_w0 + (item.column0 + column) * t_.out_step_w) *
+                   2;
+    end.from = sums + begin * kAmxColumns;
+    end.rows = run;
+    if (call.residual != nullptr) end.residual = static_cast<const std::byte*>(call.residual) + to;
+    end.to = static_cast<std::byte*>(call.out) + to;
+    epilogue_store(end);
+    begin += run;
+  }
+}
+
+void AmxTiles::run(i64 index, const PartCall& call) const {
+  const Item item = decode(index);
+  std::byte* scratch = call.scratch;
+  const auto take = [&](std::size_t bytes) {
+    std::byte* taken = scratch;
+    scratch += aligned(bytes);
+    return taken;
+  };
+  auto* const staged = reinterpret_cast<std::uint16_t*>(take(static_cast<std::size_t>(stage_elements_) * 2));
+  auto* const groups = reinterpret_cast<Group*>(take(static_cast<std::size_t>(max_groups_) * sizeof(Group)));
+  auto* const segments = reinterpret_cast<BrgemmSegment*>(take(taps_.size() * sizeof(BrgemmSegment)));
+  auto* const sums = reinterpret_cast<float*>(scratch);
+
+  const Source source = stage(item, call.in, staged);
+  const i64 count = list_groups(item, source, groups);
+  for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
+    const i64 a = (taps_[tap].h - t_.min_h()) * source.row + (taps_[tap].w - t_.min_w()) * source.pixel;
+    new (&segments[tap]) BrgemmSegment{a / 2, static_cast<i64>(tap) * pixel_ / 2 * kAmxColumns};
+  }
+  BrgemmCall brgemm;
+  brgemm.a_row_stride = source.pixel * (merges_ ? 1 : t_.step_w) / 2;
+  brgemm.b_step = kAmxColumns;
+  brgemm.segments = segments, brgemm.segment_count = static_cast<i64>(taps_.size()),
+  brgemm.length = pixel_ / 2;
+  brgemm.c0 = sums, brgemm.c1 = sums + kAmxRows * kAmxColumns, brgemm.c_row_stride = kAmxColumns;
+  AmxThread amx;
+  for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
+    brgemm.b = call.packed + (item.group * panels_ + panel) * panel_words();
+    brgemm.columns = panel_columns(panel);
+    for (i64 i = 0; i < count; i += 2) {
+      const bool two = i + 1 < count;
+      brgemm.a0 = groups[i].a, brgemm.a1 = two ? groups[i + 1].a : nullptr;
+      amx.run(brgemm, groups[i].pixels, two ? groups[i + 1].pixels : 0);
+      finish(item, groups[i], panel, sums, call);
+      if (two) finish(item, groups[i + 1], panel, sums + kAmxRows * kAmxColumns, call);
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<ImplicitGemmPart> make_amx_tiles(const Problem& problem, const TapConvolution& convolution,
+                                                 int threads) {
+  return std::make_unique<AmxTiles>(problem, convolution, threads);
+}
+
+}  // namespace faltung
