@@ -21,16 +21,20 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+// Of the enumerators up to the last.
 template <class Enum>
-std::vector<std::string> names(Enum last) {
-  std::vector<std::string> out;
-  for (int i = 0; i <= static_cast<int>(last); ++i) out.push_back(name(static_cast<Enum>(i)));
-  return out;
+const std::vector<std::string>& names(Enum last) {
+  static const std::vector<std::string> all = [last] {
+    std::vector<std::string> out;
+    for (int i = 0; i <= static_cast<int>(last); ++i) out.push_back(name(static_cast<Enum>(i)));
+    return out;
+  }();
+  return all;
 }
 
 template <class Enum>
 bool named(std::string_view text, Enum last, Enum& value) {
-  const std::vector<std::string> all = names(last);
+  const std::vector<std::string>& all = names(last);
   const auto found = std::find(all.begin(), all.end(), lower(text));
   if (found == all.end()) return false;
   value = static_cast<Enum>(found - all.begin());
@@ -41,7 +45,7 @@ template <class Enum>
 Enum parse_name(const char* what, std::string_view text, Enum last) {
   Enum value{};
   if (named(text, last, value)) return value;
-  const std::vector<std::string> all = names(last);
+  const std::vector<std::string>& all = names(last);
   throw Error(Status::bad_problem, std::string("unknown ") + what + " " + quote(text) + "; the nearest is " +
                                        nearest(lower(text), all) + ", it can be " + join_or(all));
 }
@@ -207,8 +211,8 @@ class Canonical {
       bad_problem(text_, text_.empty() ? "it is empty; write e.g. fwd:n1c64h56w56k64r3s3:pad1"
                                        : "a field is empty; write one colon between fields");
     }
-    bad_problem(text_, "unknown field " + quote(field) + "; the nearest known is " +
-                           nearest(lower(field.substr(0, 64)), words));
+    bad_problem(text_,
+                "unknown field " + quote(field) + "; the nearest known is " + nearest(lower(field), words));
   }
 
   static std::vector<std::string> epilogue_words() {

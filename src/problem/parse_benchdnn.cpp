@@ -106,7 +106,7 @@ class Line {
                                       "attr-post-ops", "attr-fpmath", "mb",   "conv"};
     known.insert(known.end(), std::begin(kIgnored), std::end(kIgnored));
     bad_problem(text_, "option " + printable(word) + " is not supported; the nearest known is --" +
-                           nearest(name.substr(0, 64), known));
+                           nearest(name, known));
   }
 
   // A problem without --dir is plain forward. BWD_WB's gradient of the bias is no part of a faltung problem.
@@ -206,8 +206,8 @@ class Line {
     }
     std::vector<std::string> words = {"sum", "relu:0.01"};
     for (const auto& entry : known) words.push_back(entry.first);
-    bad_problem(text_, "post-op " + quote(op) + " is not supported; the nearest known is " +
-                           nearest(op.substr(0, 64), words));
+    bad_problem(text_,
+                "post-op " + quote(op) + " is not supported; the nearest known is " + nearest(op, words));
   }
 
   void descriptor(const std::string& word) {

@@ -138,9 +138,8 @@ class Line {
     std::vector<std::string> names;
     for (const Flag& f : kFlags) names.push_back(std::string("--") + f.name);
     for (const Flag& f : kIgnored) names.push_back(std::string("--") + f.name);
-    bad_problem(text_,
-                "unknown flag " + printable(flag) +
-                    (flag.starts_with("--") ? "; the nearest is " + nearest(flag.substr(0, 64), names) : ""));
+    bad_problem(text_, "unknown flag " + printable(flag) +
+                           (flag.starts_with("--") ? "; the nearest is " + nearest(flag, names) : ""));
   }
 
   std::string word(std::string_view name) const {

@@ -91,8 +91,7 @@ std::vector<const Column*> read_header(const Place& place, std::string_view line
   for (const std::string& cell : cells(line)) {
     const auto found = std::find(names.begin(), names.end(), cell);
     if (found == names.end()) {
-      place.fail("unknown column " + quote(cell) + "; the nearest known is " +
-                 nearest(cell.substr(0, 64), names));
+      place.fail("unknown column " + quote(cell) + "; the nearest known is " + nearest(cell, names));
     }
     if (!seen.insert(cell).second) place.fail("column " + cell + " is there twice");
     out.push_back(&columns()[static_cast<std::size_t>(found - names.begin())]);
