@@ -16,8 +16,6 @@ constexpr i64 round_up(i64 value, i64 unit) { return (value + unit - 1) / unit *
 // Packed channels are padded to this many floats: a whole number of vectors of any width.
 constexpr i64 kChannelPad = 32;
 
-i64 padded_channels(const DepthwisePass& pass) { return round_up(pass.out_channels, kChannelPad); }
-
 // The first input that any tap of any slide needs, and one past the last of the first `steps` outputs.
 Range inputs(const std::vector<Slide>& slides, i64 steps) {
   Range needed{0, 1};
@@ -109,9 +107,11 @@ DepthwisePass make_depthwise_pass(const Problem& p) {
   return pass;
 }
 
+i64 depthwise_padded_channels(const DepthwisePass& pass) { return round_up(pass.out_channels, kChannelPad); }
+
 std::size_t depthwise_packed_bytes(const DepthwisePass& pass) {
   const Problem& p = pass.problem;
-  const i64 channels = p.layout == Layout::nhwc ? padded_channels(pass) : pass.out_channels;
+  const i64 channels = p.layout == Layout::nhwc ? depthwise_padded_channels(pass) : pass.out_channels;
   // Every tap belongs to one slide.
   return static_cast<std::size_t>(channels * pass.planes() * p.r * p.s) * sizeof(float);
 }
@@ -119,7 +119,7 @@ std::size_t depthwise_packed_bytes(const DepthwisePass& pass) {
 void depthwise_pack(const DepthwisePass& pass, const void* w, float* packed, int worker, int workers) {
   const Problem& p = pass.problem;
   const bool nhwc = p.layout == Layout::nhwc;
-  const i64 channels = nhwc ? padded_channels(pass) : pass.out_channels, planes = pass.planes();
+  const i64 channels = nhwc ? depthwise_padded_channels(pass) : pass.out_channels, planes = pass.planes();
   const Range part = share(channels, worker, workers);
   for (i64 channel = part.begin; channel < part.end; ++channel) {
     i64 index = 0;  // of the tap in packed order

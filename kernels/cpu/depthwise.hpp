@@ -59,6 +59,7 @@ DepthwisePass make_depthwise_pass(const Problem& problem);
 
 // Weights as the kernels read them, in floats: by row slide, column slide, plane, row tap, column tap, and
 // then by channel (nhwc, padded to whole vectors of any width) or with the channel first (nchw).
+std::int64_t depthwise_padded_channels(const DepthwisePass& pass);
 std::size_t depthwise_packed_bytes(const DepthwisePass& pass);
 void depthwise_pack(const DepthwisePass& pass, const void* w, float* packed, int worker, int workers);
 
@@ -74,6 +75,15 @@ struct DepthwiseTensors {
 std::size_t depthwise_scratch_bytes(const DepthwisePass& pass);
 void depthwise_run(const DepthwisePass& pass, const DepthwiseTensors& tensors, std::byte* scratch, int worker,
                    int workers);
+
+// backward_weights, with the pass of the same problem made as forward. In nhwc each worker leaves its share
+// of the sums in its scratch, to be added up once all are done; in nchw each writes the gradient of its
+// channels.
+std::size_t depthwise_weights_scratch_bytes(const DepthwisePass& pass);
+void depthwise_weights(const DepthwisePass& pass, const void* x, const void* dy, void* dw, std::byte* scratch,
+                       int worker, int workers);
+void depthwise_weights_reduce(const DepthwisePass& pass, const std::byte* scratch, std::size_t scratch_bytes,
+                              void* dw, int worker, int workers);
 
 // The two layouts' parts of depthwise_run.
 void depthwise_nhwc(const DepthwisePass& pass, const DepthwiseTensors& tensors, int worker, int workers);

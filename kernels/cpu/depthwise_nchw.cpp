@@ -15,8 +15,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kernels/cpu/depthwise_finish-inl.hpp"
-#include "kernels/cpu/vector_io-inl.hpp"
+#include "kernels/cpu/depthwise_stage-inl.hpp"
+#include "kernels/cpu/direct-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
@@ -165,77 +165,17 @@ void sum_strip(const Strip& s) {
   }
 }
 
-// One input row into the scratch.
-template <DType kType>
-HWY_INLINE void stage_row(const DepthwiseStage& stage, const typename Memory<kType>::Element* in, i64 size,
-                          float* row) {
-  const D d;
-  const i64 begin = std::max<i64>(0, stage.left), end = std::min(size, stage.left + stage.columns);
-  i64 column = begin;
-  if (stage.phases == 1) {
-    float* to = row - stage.left;
-    for (; column + kLanes <= end; column += kLanes) {
-      hn::StoreU(Load<kType>::whole(d, in + column), d, to + column);
-    }
-    if (column < end) {
-      const std::size_t n = static_cast<std::size_t>(end - column);
-      store_elements(Load<kType>::part(d, in + column, n), d, to + column, n);
-    }
-    return;
-  }
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  if (stage.phases == 2) {
-    const i64 at = column - stage.left;
-    float* even = row + at % 2 * stage.phase + at / 2;
-    float* odd = row + (at + 1) % 2 * stage.phase + (at + 1) / 2;
-    for (; column + 2 * kLanes <= end; column += 2 * kLanes, even += kLanes, odd += kLanes) {
-      const auto low = Load<kType>::whole(d, in + column), high = Load<kType>::whole(d, in + column + kLanes);
-      hn::StoreU(hn::ConcatEven(d, high, low), d, even);
-      hn::StoreU(hn::ConcatOdd(d, high, low), d, odd);
-    }
-    if (column < end) {
-      const std::size_t n = static_cast<std::size_t>(end - column), lanes = static_cast<std::size_t>(kLanes);
-      const auto low = Load<kType>::part(d, in + column, std::min(n, lanes));
-      const auto high = n > lanes ? Load<kType>::part(d, in + column + kLanes, n - lanes) : hn::Zero(d);
-      store_elements(hn::ConcatEven(d, high, low), d, even, (n + 1) / 2);
-      store_elements(hn::ConcatOdd(d, high, low), d, odd, n / 2);
-    }
-    return;
-  }
-#endif
-  for (; column < end; ++column) {
-    const i64 at = column - stage.left;
-    row[at % stage.phases * stage.phase + at / stage.phases] = load_one<kType>(in + column);
-  }
-}
-
-// Rows [first, first + rows) of a plane. The columns beside the image have been zeroed before; rows beyond it
-// have too if the plane is a single strip.
-template <DType kType>
-void stage_plane(const DepthwiseStage& stage, const typename Memory<kType>::Element* in, i64 h, i64 w,
-                 i64 first, bool zero_rows, float* scratch) {
-  for (i64 i = 0; i < stage.rows; ++i) {
-    const i64 row = first + i;
-    if (row >= 0 && row < h) {
-      stage_row<kType>(stage, in + row * w, w, scratch + i * stage.pitch);
-    } else if (zero_rows) {
-      std::fill_n(scratch + i * stage.pitch, stage.pitch, 0.0f);
-    }
-  }
-}
-
 // A run of finished outputs of one channel.
 template <DType kType>
-void finish_run(const float* sums, i64 count, float bias, bool has_bias,
-                const typename Memory<kType>::Element* residual, const Epilogue& epilogue,
-                typename Memory<kType>::Element* out) {
+void finish_run(const float* sums, i64 count, float bias, bool has_bias, const Element<kType>* residual,
+                const Epilogue& epilogue, Element<kType>* out) {
   const D d;
   const auto finish = [&](i64 i, std::size_t n, auto part) {
     constexpr bool kPart = decltype(part)::value;
     auto sum = hn::LoadU(d, sums + i);
     if (has_bias) sum = hn::Add(sum, hn::Set(d, bias));
-    if (residual != nullptr) sum = hn::Add(sum, load_lanes<kType, kPart>(d, residual + i, n));
-    store_lanes<kType, kPart>(activate(d, epilogue.activation, epilogue.slope, sum), d, out + i, n);
+    if (residual != nullptr) sum = hn::Add(sum, load_lanes<kType, kPart>(residual + i, n));
+    store_lanes<kType, kPart>(activate(epilogue.activation, epilogue.slope, sum), out + i, n);
   };
   i64 i = 0;
   for (; i + kLanes <= count; i += kLanes) finish(i, kLanes, std::false_type());
@@ -245,7 +185,7 @@ void finish_run(const float* sums, i64 count, float bias, bool has_bias,
 // A row slide's strip of outputs: the columns of each column slide in turn, to be interleaved.
 template <DType kType>
 void merge_columns(const DepthwisePass& pass, const Slide& rows, i64 step, i64 count, const float* sums,
-                   typename Memory<kType>::Element* out) {
+                   Element<kType>* out) {
   for (const Slide& columns : pass.columns) {
     for (i64 i = 0; i < count; ++i) {
       const float* from = sums + i * columns.count;
@@ -260,15 +200,14 @@ template <DType kType>
 void run_plane(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 image, i64 channel,
                float* in_scratch, float* out_scratch) {
   const DepthwiseStage& stage = pass.stage;
-  using Element = typename Memory<kType>::Element;
   const Problem& p = pass.problem;
   const i64 planes = pass.planes();
   const i64 in_channel = p.direction == Direction::forward ? channel / pass.multiplier : channel * planes;
   const i64 in_plane = pass.in_h * pass.in_w, out_plane = pass.out_h * pass.out_w;
   const auto* in =
-      static_cast<const Element*>(tensors.in) + (image * pass.in_channels + in_channel) * in_plane;
+      static_cast<const Element<kType>*>(tensors.in) + (image * pass.in_channels + in_channel) * in_plane;
   const i64 out_offset = (image * pass.out_channels + channel) * out_plane;
-  auto* out = static_cast<Element*>(tensors.out) + out_offset;
+  auto* out = static_cast<Element<kType>*>(tensors.out) + out_offset;
   const i64 most = pass.rows.front().count;  // of all row slides
   for (i64 step = 0; step < most; step += stage.strip) {
     const i64 first = stage.top + step * pass.rows.front().stride;
@@ -299,8 +238,8 @@ void run_plane(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 i
         const i64 offset = step * pass.out_w;
         const bool has_bias = tensors.bias != nullptr;
         const float bias =
-            has_bias ? load_one<kType>(static_cast<const Element*>(tensors.bias) + channel) : 0;
-        const auto* residual = static_cast<const Element*>(tensors.residual);
+            has_bias ? load_one<kType>(static_cast<const Element<kType>*>(tensors.bias) + channel) : 0;
+        const auto* residual = static_cast<const Element<kType>*>(tensors.residual);
         if (residual != nullptr) residual += out_offset + offset;
         finish_run<kType>(out_scratch, count * pass.out_w, bias, has_bias, residual, p.epilogue,
                           out + offset);

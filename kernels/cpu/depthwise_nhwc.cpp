@@ -11,8 +11,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kernels/cpu/depthwise_finish-inl.hpp"
-#include "kernels/cpu/vector_io-inl.hpp"
+#include "kernels/cpu/direct-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
@@ -32,19 +31,18 @@ constexpr int kWide = HWY_TARGET == HWY_AVX3 ? 2 : 1;
 // One output row for one column slide. Pitches are in elements.
 template <DType kType>
 struct Row {
-  using Element = typename Memory<kType>::Element;
-  const Element* in;  // column 0 of the first tap's row
+  const Element<kType>* in;  // column 0 of the first tap's row
   i64 taps, in_pitch, in_pixel;
   const float* weights;  // of the first row tap and the first plane
   i64 weight_plane, weight_row, weight_tap;
   const Slide* columns;
-  Element* out;  // of output t = 0
+  Element<kType>* out;  // of output t = 0
   i64 out_pixel;
-  const Element* bias;
-  const Element* residual;  // as out
+  const Element<kType>* bias;
+  const Element<kType>* residual;  // as out
   Activation activation;
   float slope;
-  i64 planes, multiplier, in_channels;
+  i64 planes, multiplier;
 };
 
 template <DType kType, int kVectors, bool kPart>
@@ -56,7 +54,7 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
   V bias[kVectors];
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) {
-    bias[v] = has_bias ? load_lanes<kType, kPart>(d, row.bias + channel + v * kLanes, lanes) : hn::Zero(d);
+    bias[v] = has_bias ? load_lanes<kType, kPart>(row.bias + channel + v * kLanes, lanes) : hn::Zero(d);
   }
 #pragma GCC unroll 8
   for (int j = 0; j < kPixels; ++j) {
@@ -67,62 +65,58 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
       V sum = sums[j][v];
       if (has_bias) sum = hn::Add(sum, bias[v]);
       if (row.residual != nullptr) {
-        sum = hn::Add(sum, load_lanes<kType, kPart>(d, row.residual + offset + v * kLanes, lanes));
+        sum = hn::Add(sum, load_lanes<kType, kPart>(row.residual + offset + v * kLanes, lanes));
       }
-      sum = activate(d, row.activation, row.slope, sum);
-      store_lanes<kType, kPart>(sum, d, row.out + offset + v * kLanes, lanes);
+      sum = activate(row.activation, row.slope, sum);
+      store_lanes<kType, kPart>(sum, row.out + offset + v * kLanes, lanes);
     }
   }
 }
 
 // Taps and stride known: kTaps weights of a row tap in registers, each input column loaded once.
 template <DType kType, int kTaps, int kStride, int kVectors, bool kPart>
-void known_row(const Row<kType>& row, i64 channel, std::size_t lanes) {
+HWY_NOINLINE void known_tile(const Row<kType>& row, i64 t, i64 channel, std::size_t lanes) {
   const D d;
   const Slide& columns = *row.columns;
-  for (i64 t = 0; t < columns.count; t += kPixels) {
-    V sums[kPixels][kVectors];
+  V sums[kPixels][kVectors];
 #pragma GCC unroll 8
-    for (int j = 0; j < kPixels; ++j) {
+  for (int j = 0; j < kPixels; ++j) {
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sums[j][v] = hn::Zero(d);
+    for (int v = 0; v < kVectors; ++v) sums[j][v] = hn::Zero(d);
+  }
+  const i64 first = t * kStride + columns.origin;
+  const auto* in = row.in + first * row.in_pixel + channel;
+  const float* weights = row.weights + channel;
+  for (i64 i = 0; i < row.taps; ++i) {
+    V w[kTaps][kVectors];
+#pragma GCC unroll 8
+    for (int s = 0; s < kTaps; ++s) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) w[s][v] = hn::LoadU(d, weights + s * row.weight_tap + v * kLanes);
     }
-    const i64 first = t * kStride + columns.origin;
-    const auto* in = row.in + first * row.in_pixel + channel;
-    const float* weights = row.weights + channel;
-    for (i64 i = 0; i < row.taps; ++i) {
-      V w[kTaps][kVectors];
-#pragma GCC unroll 8
-      for (int s = 0; s < kTaps; ++s) {
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) w[s][v] = hn::LoadU(d, weights + s * row.weight_tap + v * kLanes);
-      }
 #pragma GCC unroll 32
-      for (int column = 0; column < (kPixels - 1) * kStride + kTaps; ++column) {
-        // Left and right of the image there is nothing to add; the same few columns each time.
-        if (static_cast<std::uint64_t>(first + column) >= static_cast<std::uint64_t>(columns.size)) continue;
+    for (int column = 0; column < (kPixels - 1) * kStride + kTaps; ++column) {
+      // Left and right of the image there is nothing to add; the same few columns each time.
+      if (static_cast<std::uint64_t>(first + column) >= static_cast<std::uint64_t>(columns.size)) continue;
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) {
-          const V x = load_lanes<kType, kPart>(d, in + column * row.in_pixel + v * kLanes, lanes);
+      for (int v = 0; v < kVectors; ++v) {
+        const V x = load_lanes<kType, kPart>(in + column * row.in_pixel + v * kLanes, lanes);
 #pragma GCC unroll 8
-          for (int j = 0; j < kPixels; ++j) {
-            const int s = column - j * kStride;
-            if (s >= 0 && s < kTaps) sums[j][v] = hn::MulAdd(x, w[s][v], sums[j][v]);
-          }
+        for (int j = 0; j < kPixels; ++j) {
+          const int s = column - j * kStride;
+          if (s >= 0 && s < kTaps) sums[j][v] = hn::MulAdd(x, w[s][v], sums[j][v]);
         }
       }
-      in += row.in_pitch;
-      weights += row.weight_row;
     }
-    finish<kType, kVectors, kPart>(row, sums, t, channel, lanes);
+    in += row.in_pitch;
+    weights += row.weight_row;
   }
+  finish<kType, kVectors, kPart>(row, sums, t, channel, lanes);
 }
 
 // The input channels that belong to the output channels from `channel` on.
 template <DType kType>
 class Source {
-  using Element = typename Memory<kType>::Element;
-
  public:
   Source(const Row<kType>& row, i64 channel, i64 plane, std::size_t lanes)
       : lanes_(lanes), summed_(row.planes), single_(row.multiplier == 1) {
@@ -140,10 +134,10 @@ class Source {
     }
   }
 
-  HWY_INLINE V operator()(const Element* pixel) const {
+  HWY_INLINE V operator()(const Element<kType>* pixel) const {
     const D d;
-    const Element* p = pixel + offset_;
-    if (single_) return Load<kType>::part(d, p, lanes_);
+    const Element<kType>* p = pixel + offset_;
+    if (single_) return load_lanes<kType, true>(p, lanes_);
     HWY_ALIGN float values[kLanes] = {};
     for (std::size_t lane = 0; lane < lanes_; ++lane) {
       values[lane] = load_one<kType>(p + (summed_ > 1 ? static_cast<i64>(lane) * summed_ : index_[lane]));
@@ -160,140 +154,137 @@ class Source {
 
 // Any taps, stride, spacing and channel multiplier.
 template <DType kType>
-void any_row(const Row<kType>& row, i64 channel, std::size_t lanes) {
+void any_tile(const Row<kType>& row, i64 t, i64 channel, std::size_t lanes) {
   const D d;
   const Slide& columns = *row.columns;
-  for (i64 t = 0; t < columns.count; t += kPixels) {
-    V sums[kPixels][1];
+  V sums[kPixels][1];
 #pragma GCC unroll 8
-    for (int j = 0; j < kPixels; ++j) sums[j][0] = hn::Zero(d);
-    for (i64 plane = 0; plane < row.planes; ++plane) {
-      const Source<kType> source(row, channel, plane, lanes);
-      for (i64 i = 0; i < row.taps; ++i) {
-        for (i64 s = 0; s < columns.taps; ++s) {
-          const V w = hn::LoadU(
-              d, row.weights + plane * row.weight_plane + i * row.weight_row + s * row.weight_tap + channel);
-          const i64 first = t * columns.stride + columns.origin + s * columns.spacing;
-          const auto* in = row.in + i * row.in_pitch + first * row.in_pixel;
+  for (int j = 0; j < kPixels; ++j) sums[j][0] = hn::Zero(d);
+  for (i64 plane = 0; plane < row.planes; ++plane) {
+    const Source<kType> source(row, channel, plane, lanes);
+    for (i64 i = 0; i < row.taps; ++i) {
+      for (i64 s = 0; s < columns.taps; ++s) {
+        const V w = hn::LoadU(
+            d, row.weights + plane * row.weight_plane + i * row.weight_row + s * row.weight_tap + channel);
+        const i64 first = t * columns.stride + columns.origin + s * columns.spacing;
+        const auto* in = row.in + i * row.in_pitch + first * row.in_pixel;
 #pragma GCC unroll 8
-          for (int j = 0; j < kPixels; ++j) {
-            const i64 column = first + j * columns.stride;
-            if (static_cast<std::uint64_t>(column) < static_cast<std::uint64_t>(columns.size)) {
-              sums[j][0] = hn::MulAdd(source(in + j * columns.stride * row.in_pixel), w, sums[j][0]);
-            }
+        for (int j = 0; j < kPixels; ++j) {
+          const i64 column = first + j * columns.stride;
+          if (static_cast<std::uint64_t>(column) < static_cast<std::uint64_t>(columns.size)) {
+            sums[j][0] = hn::MulAdd(source(in + j * columns.stride * row.in_pixel), w, sums[j][0]);
           }
         }
       }
     }
-    finish<kType, 1, true>(row, sums, t, channel, lanes);
   }
+  finish<kType, 1, true>(row, sums, t, channel, lanes);
 }
 
 template <DType kType, int kTaps, int kStride>
-void known_block(const Row<kType>& row, i64 channel, i64 count) {
-  if (count == kWide * kLanes) return known_row<kType, kTaps, kStride, kWide, false>(row, channel, kLanes);
+void known_channels(const Row<kType>& row, i64 t, i64 channel, i64 count) {
+  if (count == kWide * kLanes)
+    return known_tile<kType, kTaps, kStride, kWide, false>(row, t, channel, kLanes);
   for (; count >= kLanes; channel += kLanes, count -= kLanes) {
-    known_row<kType, kTaps, kStride, 1, false>(row, channel, kLanes);
+    known_tile<kType, kTaps, kStride, 1, false>(row, t, channel, kLanes);
   }
-  if (count > 0) known_row<kType, kTaps, kStride, 1, true>(row, channel, static_cast<std::size_t>(count));
+  if (count > 0) known_tile<kType, kTaps, kStride, 1, true>(row, t, channel, static_cast<std::size_t>(count));
 }
 
 template <DType kType>
-void any_block(const Row<kType>& row, i64 channel, i64 count) {
+void any_channels(const Row<kType>& row, i64 t, i64 channel, i64 count) {
   for (; count > 0; channel += kLanes, count -= kLanes) {
-    any_row<kType>(row, channel, static_cast<std::size_t>(std::min<i64>(count, kLanes)));
+    any_tile<kType>(row, t, channel, static_cast<std::size_t>(std::min<i64>(count, kLanes)));
   }
 }
 
 template <DType kType>
-using BlockFunction = void (*)(const Row<kType>&, i64 channel, i64 count);
+using TileFunction = void (*)(const Row<kType>&, i64 t, i64 channel, i64 count);
 
 template <DType kType>
-BlockFunction<kType> choose(const DepthwisePass& pass, const Slide& columns) {
-  if (!kHasVectors || pass.multiplier > 1) return any_block<kType>;
-  if (columns.spacing != 1 && columns.taps > 1) return any_block<kType>;
+TileFunction<kType> choose(const DepthwisePass& pass, const Slide& columns) {
+  if (!kHasVectors || pass.multiplier > 1) return any_channels<kType>;
+  if (columns.spacing != 1 && columns.taps > 1) return any_channels<kType>;
   switch (columns.stride * 10 + columns.taps) {
     case 12:
-      return known_block<kType, 2, 1>;
+      return known_channels<kType, 2, 1>;
     case 13:
-      return known_block<kType, 3, 1>;
+      return known_channels<kType, 3, 1>;
     case 15:
-      return known_block<kType, 5, 1>;
+      return known_channels<kType, 5, 1>;
     case 17:
-      return known_block<kType, 7, 1>;
+      return known_channels<kType, 7, 1>;
     case 23:
-      return known_block<kType, 3, 2>;
+      return known_channels<kType, 3, 2>;
     case 25:
-      return known_block<kType, 5, 2>;
+      return known_channels<kType, 5, 2>;
     default:
-      return any_block<kType>;
+      return any_channels<kType>;
   }
 }
 
-// Output rows [begin, end) of an image: all channels of a few rows at a time, so that what neighbouring rows
-// share is still in the second-level cache, and for one block of channels, in the first.
+// Output row h of an image, for column slide b.
 template <DType kType>
-void image_rows(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 image, i64 begin, i64 end) {
-  using Element = typename Memory<kType>::Element;
+Row<kType> make_row(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 image, i64 h,
+                    std::size_t b) {
   const Problem& p = pass.problem;
-  const auto* in = static_cast<const Element*>(tensors.in) + image * pass.in_h * pass.in_w * pass.in_channels;
-  const i64 out_offset = image * pass.out_h * pass.out_w * pass.out_channels;
-  const i64 row_phases = static_cast<i64>(pass.rows.size());
-  const i64 padded =
-      static_cast<i64>(depthwise_packed_bytes(pass) / sizeof(float)) / (pass.planes() * p.r * p.s);
-  for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kLanes) {
-    const i64 count = std::min<i64>(kWide * kLanes, pass.out_channels - channel);
-    for (i64 h = begin; h < end; ++h) {
-      const i64 phase = h % row_phases;
-      const Slide& rows = pass.rows[static_cast<std::size_t>(phase)];
-      // The row taps that lie in the image.
-      const i64 top = h / row_phases * rows.stride + rows.origin;
-      const i64 i0 = top < 0 ? std::min(rows.taps, (-top + rows.spacing - 1) / rows.spacing) : 0;
-      const i64 inside = rows.size - 1 - top;
-      const i64 i1 = inside < 0 ? 0 : std::min(rows.taps, inside / std::max<i64>(1, rows.spacing) + 1);
-      i64 taps_before = 0;
-      for (i64 a = 0; a < phase; ++a) taps_before += pass.rows[static_cast<std::size_t>(a)].taps;
-      const float* weights = tensors.packed + taps_before * pass.planes() * pass.column_taps * padded;
-      for (const Slide& columns : pass.columns) {
-        Row<kType> row;
-        row.taps = std::max<i64>(0, i1 - i0);
-        row.in = in + (top + i0 * rows.spacing) * pass.in_w * pass.in_channels;
-        row.in_pitch = rows.spacing * pass.in_w * pass.in_channels;
-        row.in_pixel = pass.in_channels;
-        row.weight_tap = padded;
-        row.weight_row = columns.taps * padded;
-        row.weight_plane = rows.taps * row.weight_row;
-        row.weights = weights + i0 * row.weight_row;
-        row.columns = &columns;
-        const i64 offset = out_offset + (h * pass.out_w + columns.first) * pass.out_channels;
-        row.out = static_cast<Element*>(tensors.out) + offset;
-        row.out_pixel = columns.step * pass.out_channels;
-        row.bias = static_cast<const Element*>(tensors.bias);
-        row.residual =
-            tensors.residual == nullptr ? nullptr : static_cast<const Element*>(tensors.residual) + offset;
-        row.activation = p.epilogue.activation;
-        row.slope = p.epilogue.slope;
-        row.planes = pass.planes();
-        row.multiplier = pass.multiplier;
-        row.in_channels = pass.in_channels;
-        choose<kType>(pass, columns)(row, channel, count);
-        weights += pass.planes() * rows.taps * columns.taps * padded;
-      }
-    }
-  }
+  const i64 phases = static_cast<i64>(pass.rows.size()), phase = h % phases;
+  const Slide& rows = pass.rows[static_cast<std::size_t>(phase)];
+  const Slide& columns = pass.columns[b];
+  i64 taps_before = 0;
+  for (i64 a = 0; a < phase; ++a)
+    taps_before += pass.rows[static_cast<std::size_t>(a)].taps * pass.column_taps;
+  for (std::size_t a = 0; a < b; ++a) taps_before += rows.taps * pass.columns[a].taps;
+  // The row taps that lie in the image.
+  const i64 top = h / phases * rows.stride + rows.origin, below = rows.size - 1 - top;
+  const i64 i0 = top < 0 ? std::min(rows.taps, (-top + rows.spacing - 1) / rows.spacing) : 0;
+  const i64 i1 = below < 0 ? 0 : std::min(rows.taps, below / rows.spacing + 1);
+
+  Row<kType> row;
+  row.taps = std::max<i64>(0, i1 - i0);
+  row.in_pixel = pass.in_channels;
+  row.in_pitch = rows.spacing * pass.in_w * pass.in_channels;
+  row.in = static_cast<const Element<kType>*>(tensors.in) +
+           (image * pass.in_h + top + i0 * rows.spacing) * pass.in_w * pass.in_channels;
+  row.weight_tap = depthwise_padded_channels(pass);
+  row.weight_row = columns.taps * row.weight_tap;
+  row.weight_plane = rows.taps * row.weight_row;
+  row.weights = tensors.packed + taps_before * pass.planes() * row.weight_tap + i0 * row.weight_row;
+  row.columns = &columns;
+  const i64 offset = ((image * pass.out_h + h) * pass.out_w + columns.first) * pass.out_channels;
+  row.out = static_cast<Element<kType>*>(tensors.out) + offset;
+  row.out_pixel = columns.step * pass.out_channels;
+  row.bias = static_cast<const Element<kType>*>(tensors.bias);
+  row.residual =
+      tensors.residual == nullptr ? nullptr : static_cast<const Element<kType>*>(tensors.residual) + offset;
+  row.activation = p.epilogue.activation;
+  row.slope = p.epilogue.slope;
+  row.planes = pass.planes();
+  row.multiplier = pass.multiplier;
+  return row;
 }
 
 template <DType kType>
 void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int worker, int workers) {
-  constexpr i64 kInputBytes = 512 << 10;
-  const i64 row_bytes = pass.in_w * pass.in_channels * size_of(kType) * pass.problem.stride_h;
-  const i64 chunk = std::max<i64>(1, kInputBytes / row_bytes);
+  // Rows that are computed together, a tile of each in turn, while what they share is in the first-level
+  // cache. More would walk the image in too many places at once for the prefetchers.
+  constexpr i64 kRows = 2;
   const Range part = share(pass.problem.n * pass.out_h, worker, workers);
-  for (i64 row = part.begin; row < part.end;) {
-    const i64 image = row / pass.out_h, begin = row % pass.out_h;
-    const i64 end = std::min({pass.out_h, begin + chunk, begin + part.end - row});
-    image_rows<kType>(pass, tensors, image, begin, end);
-    row += end - begin;
+  for (i64 h = part.begin; h < part.end;) {
+    const i64 image = h / pass.out_h, first = h % pass.out_h;
+    const i64 count = std::min({kRows, part.end - h, pass.out_h - first});
+    for (std::size_t b = 0; b < pass.columns.size(); ++b) {
+      Row<kType> rows[kRows];
+      for (i64 i = 0; i < count; ++i) rows[i] = make_row<kType>(pass, tensors, image, first + i, b);
+      const TileFunction<kType> tile = choose<kType>(pass, pass.columns[b]);
+      for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kLanes) {
+        const i64 channels = std::min<i64>(kWide * kLanes, pass.out_channels - channel);
+        for (i64 t = 0; t < pass.columns[b].count; t += kPixels) {
+          for (i64 i = 0; i < count; ++i) tile(rows[i], t, channel, channels);
+        }
+      }
+    }
+    h += count;
   }
 }
 

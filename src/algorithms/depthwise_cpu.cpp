@@ -20,9 +20,6 @@ class DepthwiseCpu : public Algorithm {
       return Support::declined("it is not depthwise: groups is " + std::to_string(p.groups) +
                                ", not c = " + std::to_string(p.c));
     }
-    if (p.direction == Direction::backward_weights) return Support::declined("not yet");
-    if (p.epilogue.activation != Activation::none && p.epilogue.activation != Activation::relu)
-      return Support::declined("not yet");
     return Support::supported();
   }
 
@@ -30,20 +27,39 @@ class DepthwiseCpu : public Algorithm {
     constexpr double kGflops = 40, kGbps = 10;  // a thread
     const double arithmetic = flops(p) / (kGflops * 1e6 * target.threads);
     const double bytes = min_bytes(p) / (kGbps * 1e6 * target.threads);
-    const DepthwisePass pass = make_depthwise_pass(p);
     return {{"rows", std::max(arithmetic, bytes) + 0.002, arithmetic > bytes ? "arithmetic" : "bytes",
-             aligned(depthwise_scratch_bytes(pass)) * static_cast<std::size_t>(target.threads)}};
+             scratch_bytes(make_pass(p)) * static_cast<std::size_t>(target.threads)}};
   }
 
   Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
     if (config != "rows") {
       throw Error(Status::bad_problem, "depthwise_cpu has one config, rows; not '" + config + "'");
     }
-    const auto pass = std::make_shared<const DepthwisePass>(make_depthwise_pass(p));
-    const std::size_t scratch = aligned(depthwise_scratch_bytes(*pass));
+    const auto pass = std::make_shared<const DepthwisePass>(make_pass(p));
+    Recipe recipe = p.direction == Direction::backward_weights ? weights_recipe(pass) : data_recipe(pass);
+    recipe.workspace_bytes = scratch_bytes(*pass) * static_cast<std::size_t>(target.threads);
+    return recipe;
+  }
+
+ private:
+  static DepthwisePass make_pass(Problem p) {
+    // The filter's gradient walks over x as the forward pass does.
+    const Direction direction = p.direction;
+    if (direction == Direction::backward_weights) p.direction = Direction::forward;
+    DepthwisePass pass = make_depthwise_pass(p);
+    pass.problem.direction = direction;
+    return pass;
+  }
+
+  static std::size_t scratch_bytes(const DepthwisePass& pass) {
+    return aligned(pass.problem.direction == Direction::backward_weights
+                       ? depthwise_weights_scratch_bytes(pass)
+                       : depthwise_scratch_bytes(pass));
+  }
+
+  static Recipe data_recipe(const std::shared_ptr<const DepthwisePass>& pass) {
     Recipe recipe;
     recipe.packed_bytes = depthwise_packed_bytes(*pass);
-    recipe.workspace_bytes = scratch * static_cast<std::size_t>(target.threads);
     recipe.pack.push_back({"pack filter", [pass](const Invocation& v) {
                              const Parallel& parallel = *v.stream.parallel;
                              parallel.run([&](int worker) {
@@ -51,20 +67,44 @@ class DepthwiseCpu : public Algorithm {
                                               parallel.workers());
                              });
                            }});
-    recipe.steps.push_back(
-        {"depthwise", [pass, scratch](const Invocation& v) {
-           const Parallel& parallel = *v.stream.parallel;
-           const Tensors& t = v.tensors;
-           const Problem& problem = pass->problem;
-           const bool forward = problem.direction == Direction::forward;
-           const DepthwiseTensors tensors{
-               forward ? t.x : t.y, forward ? t.y : t.x, reinterpret_cast<const float*>(v.packed),
-               problem.epilogue.bias ? t.bias : nullptr, problem.epilogue.residual ? t.residual : nullptr};
-           parallel.run([&](int worker) {
-             depthwise_run(*pass, tensors, v.workspace + scratch * static_cast<std::size_t>(worker), worker,
-                           parallel.workers());
-           });
-         }});
+    recipe.steps.push_back({"depthwise", [pass, scratch = scratch_bytes(*pass)](const Invocation& v) {
+                              const Parallel& parallel = *v.stream.parallel;
+                              const Tensors& t = v.tensors;
+                              const Epilogue& epilogue = pass->problem.epilogue;
+                              const bool forward = pass->problem.direction == Direction::forward;
+                              const DepthwiseTensors tensors{forward ? t.x : t.y, forward ? t.y : t.x,
+                                                             reinterpret_cast<const float*>(v.packed),
+                                                             epilogue.bias ? t.bias : nullptr,
+                                                             epilogue.residual ? t.residual : nullptr};
+                              parallel.run([&](int worker) {
+                                depthwise_run(*pass, tensors,
+                                              v.workspace + scratch * static_cast<std::size_t>(worker),
+                                              worker, parallel.workers());
+                              });
+                            }});
+    return recipe;
+  }
+
+  static Recipe weights_recipe(const std::shared_ptr<const DepthwisePass>& pass) {
+    Recipe recipe;
+    const std::size_t scratch = scratch_bytes(*pass);
+    recipe.steps.push_back({"depthwise", [pass, scratch](const Invocation& v) {
+                              const Parallel& parallel = *v.stream.parallel;
+                              parallel.run([&](int worker) {
+                                depthwise_weights(*pass, v.tensors.x, v.tensors.y, v.tensors.w,
+                                                  v.workspace + scratch * static_cast<std::size_t>(worker),
+                                                  worker, parallel.workers());
+                              });
+                            }});
+    if (pass->problem.layout == Layout::nhwc) {
+      recipe.steps.push_back({"add up", [pass, scratch](const Invocation& v) {
+                                const Parallel& parallel = *v.stream.parallel;
+                                parallel.run([&](int worker) {
+                                  depthwise_weights_reduce(*pass, v.workspace, scratch, v.tensors.w, worker,
+                                                           parallel.workers());
+                                });
+                              }});
+    }
     return recipe;
   }
 };

@@ -1,0 +1,96 @@
+// What the kernels without a matrix product (direct, depthwise, pooling) share for one instruction set: whole
+// and partial vectors of any dtype, and activations that are chosen at run time.
+#if defined(FALTUNG_KERNELS_CPU_DIRECT_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FALTUNG_KERNELS_CPU_DIRECT_INL_HPP_
+#undef FALTUNG_KERNELS_CPU_DIRECT_INL_HPP_
+#else
+#define FALTUNG_KERNELS_CPU_DIRECT_INL_HPP_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+#include "kernels/cpu/vec-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Whether there are vectors at all: the baseline of x86 computes one lane at a time.
+inline constexpr bool kHasVectors = HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128;
+
+// An element type in memory.
+template <DType kType>
+struct ElementOf {
+  using Type = std::uint16_t;
+};
+template <>
+struct ElementOf<DType::f32> {
+  using Type = float;
+};
+template <DType kType>
+using Element = typename ElementOf<kType>::Type;
+
+// Lanes of a vector: all, or with kPart the first n, the rest zero. Nothing beyond them is read or written.
+template <DType kType, bool kPart>
+HWY_INLINE FloatVec load_lanes(const Element<kType>* p, std::size_t n) {
+  if constexpr (!kPart) return load_vec<kType>(p);
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kType != DType::f32) {
+    const FloatTag d;
+    const hn::Rebind<std::uint16_t, FloatTag> d16;
+    const auto bits = hn::MaskedLoad(hn::FirstN(d16, n), d16, p);
+    if constexpr (kType == DType::f16) {
+      return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), bits));
+    } else {
+      return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<FloatTag>(), bits)));
+    }
+  }
+#endif
+  return load_part<kType>(p, static_cast<int>(n));
+}
+
+template <DType kType, bool kPart>
+HWY_INLINE void store_lanes(FloatVec v, Element<kType>* p, std::size_t n) {
+  if constexpr (kPart) {
+    store_part<kType>(v, p, static_cast<int>(n));
+  } else {
+    store_vec<kType>(v, p);
+  }
+}
+
+template <DType kType>
+HWY_INLINE float load_one(const Element<kType>* p) {
+  return load_element(kType, p, 0);
+}
+
+template <DType kType>
+HWY_INLINE void store_one(float value, Element<kType>* p) {
+  store_element(kType, p, 0, value);
+}
+
+// Those beyond relu, out of line: a call for a vector costs little beside an exponential.
+HWY_NOINLINE inline FloatVec activate_further(Activation activation, float slope, FloatVec x) {
+  const FloatVec a = hn::Set(FloatTag(), slope);
+  switch (activation) {
+#define FALTUNG_ACTIVATION(op, value) \
+  case Activation::op:                \
+    return vec_activate<Activation::op>(x, a);
+#include "kernels/common/epilogue_ops.inc"
+#undef FALTUNG_ACTIVATION
+  }
+  return x;
+}
+
+HWY_INLINE FloatVec activate(Activation activation, float slope, FloatVec x) {
+  if (activation == Activation::none) return x;
+  if (activation == Activation::relu) return vec_activate<Activation::relu>(x, x);
+  return activate_further(activation, slope, x);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+#endif
