@@ -11,6 +11,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/cpu/winograd_nhwc-inl.hpp"
 
@@ -22,35 +23,30 @@ namespace winograd {
 // Tiles rounded up to whole vectors, and one more: a segment's last vector may reach that far.
 HWY_INLINE std::int64_t pitch(std::int64_t tiles) { return (tiles + 2 * kLanes - 1) / kLanes * kLanes; }
 
-// What the scratch holds: a row of the image with its padding and what a vector reads past it, and for the
-// input the tiles after the first transform, [row][column][tile]; for the output the rows of y, [row][tile *
-// m + column].
-template <int m>
-std::int64_t line_size(std::int64_t tiles) {
-  return m * pitch(tiles) + 2 * kLanes;
-}
+// What the scratch holds, for the input: a channel's tiles after the first transform, [row][column][tile];
+// for the output: a channel's rows of y, [row][tile * m + column].
 template <int m>
 std::int64_t scratch_size(std::int64_t tiles) {
-  return line_size<m>(tiles) + (m + 2) * (m + 2) * pitch(tiles);
+  return (m + 2) * (m + 2) * pitch(tiles);
 }
 
-// The m + 2 inputs of kLanes tiles side by side, a tile a lane.
-template <int m>
-HWY_INLINE void split_line(const float* line, V (&d)[m + 2]) {
-  const Tag tag;
+// The m + 2 inputs of kLanes tiles side by side in a row of the image, a tile a lane.
+template <int m, class Type>
+HWY_INLINE void split_row(Type type, const typename Type::Element* row, std::int64_t w0, std::int64_t w,
+                          V (&d)[m + 2]) {
+  [[maybe_unused]] const Tag tag;
 #if HWY_TARGET == HWY_SCALAR
-  for (int j = 0; j < m + 2; ++j) d[j] = hn::Set(tag, line[j]);
+  for (int j = 0; j < m + 2; ++j) d[j] = load_window(type, row, w0 + j, w);
 #else
+  const auto part = [&](std::int64_t first) HWY_ATTR { return load_window(type, row, w0 + first, w); };
   if constexpr (m == 2) {
-    const V v0 = hn::LoadU(tag, line), v1 = hn::LoadU(tag, line + kLanes);
-    const V w0 = hn::LoadU(tag, line + 2), w1 = hn::LoadU(tag, line + kLanes + 2);
+    const V v0 = part(0), v1 = part(kLanes), w0 = part(2), w1 = part(kLanes + 2);
     d[0] = hn::ConcatEven(tag, v1, v0);
     d[1] = hn::ConcatOdd(tag, v1, v0);
     d[2] = hn::ConcatEven(tag, w1, w0);
     d[3] = hn::ConcatOdd(tag, w1, w0);
   } else {
-    const V v0 = hn::LoadU(tag, line), v1 = hn::LoadU(tag, line + kLanes);
-    const V v2 = hn::LoadU(tag, line + 2 * kLanes), v3 = hn::LoadU(tag, line + 3 * kLanes);
+    const V v0 = part(0), v1 = part(kLanes), v2 = part(2 * kLanes), v3 = part(3 * kLanes);
     const V even0 = hn::ConcatEven(tag, v1, v0), odd0 = hn::ConcatOdd(tag, v1, v0);
     const V even1 = hn::ConcatEven(tag, v3, v2), odd1 = hn::ConcatOdd(tag, v3, v2);
     d[0] = hn::ConcatEven(tag, even1, even0);
@@ -58,25 +54,25 @@ HWY_INLINE void split_line(const float* line, V (&d)[m + 2]) {
     d[2] = hn::ConcatOdd(tag, even1, even0);
     d[3] = hn::ConcatOdd(tag, odd1, odd0);
     // The last two are the next tile's first two.
+    static constexpr auto kNext = [] {
+      std::array<std::int32_t, kLanes> lane{};
+      for (int i = 0; i < kLanes; ++i) lane[static_cast<std::size_t>(i)] = (i + 1) % kLanes;
+      return lane;
+    }();
     const auto last = hn::Not(hn::FirstN(tag, kLanes - 1));
-    const auto next = hn::SetTableIndices(tag, [] {
-      static const struct Indices {
-        std::int32_t lane[kLanes];
-        Indices() {
-          for (int i = 0; i < kLanes; ++i) lane[i] = (i + 1) % kLanes;
-        }
-      } indices;
-      return indices.lane;
-    }());
-    d[4] = hn::IfThenElse(last, hn::Set(tag, line[4 * kLanes]), hn::TableLookupLanes(d[0], next));
-    d[5] = hn::IfThenElse(last, hn::Set(tag, line[4 * kLanes + 1]), hn::TableLookupLanes(d[1], next));
+    const auto next = hn::SetTableIndices(tag, kNext.data());
+    const auto after = [&](std::int64_t at) HWY_ATTR {
+      return hn::Set(tag, at >= 0 && at < w ? load_one(type, row + at) : 0.0f);
+    };
+    d[4] = hn::IfThenElse(last, after(w0 + 4 * kLanes), hn::TableLookupLanes(d[0], next));
+    d[5] = hn::IfThenElse(last, after(w0 + 4 * kLanes + 1), hn::TableLookupLanes(d[1], next));
   }
 #endif
 }
 
 // kLanes tiles' outputs of one row, side by side in memory.
 template <int m>
-HWY_INLINE void join_line(const V (&d)[m + 2], float* line) {
+HWY_INLINE void join_row(const V (&d)[m + 2], float* line) {
 #if HWY_TARGET == HWY_SCALAR
   for (int j = 0; j < m; ++j) line[j] = hn::GetLane(d[j]);
 #else
@@ -88,70 +84,55 @@ HWY_INLINE void join_line(const V (&d)[m + 2], float* line) {
 #endif
 }
 
-// The row of x that some tiles of a row of tiles read, from their first input: x itself where it is in f32
-// and lies inside the image with what vectors read past it, else a copy with the padding.
-template <class Type>
-HWY_INLINE const float* input_line(Type type, const typename Type::Element* row, std::int64_t w0,
-                                   std::int64_t count, std::int64_t w, float* line) {
-  const std::int64_t begin = std::clamp<std::int64_t>(0, w0, w0 + count), end = std::min(w, w0 + count);
-  if constexpr (std::is_same_v<Type, F32>) {
-    if (w0 >= 0 && w0 + count <= w) return row + w0;
-  }
-  std::int64_t i = 0;
-  for (; i < begin - w0; ++i) line[i] = 0;
-  std::int64_t left = end - begin;
-  for (const auto* from = row + begin; left > 0; from += kLanes, left -= kLanes) {
-    const V part = load_first(type, from, left);
-    hn::StoreU(part, Tag(), line + i);
-    i += std::min<std::int64_t>(kLanes, left);
-  }
-  for (; i < count; i += kLanes) hn::StoreU(hn::Zero(Tag()), Tag(), line + i);
-  return line;
-}
-
 template <int m, class Type>
 void input_nchw(const WinogradShape& s, const WinogradInput& in) {
   using T = typename Type::Element;
   constexpr int a = m + 2;
   const std::int64_t tile_pitch = pitch(in.tiles);
-  float* const line_copy = in.scratch;
-  float* const half = in.scratch + line_size<m>(in.tiles);
+  const Stride<float> half_column(tile_pitch), v_row(a * in.position_stride);
+  const Stride<const float> half_row(a * tile_pitch);
+  const TileIndex first(s, in.first_tile);
   for (std::int64_t c = 0; c < in.channels; ++c) {
     const T* channel = static_cast<const T*>(in.x) + (in.first_channel + c) * s.h * s.w;
-    for (std::int64_t t = 0; t < in.tiles;) {
-      const TileIndex tile = tile_index(s, in.first_tile + t);
-      const std::int64_t count = std::min(in.tiles - t, s.tiles_w - tile.column);
+    TileIndex tile = first;
+    int known = 0;  // of the segment's rows, those that the segment above has filled in
+    for (std::int64_t t = 0, count; t < in.tiles; t += count, tile.advance(s, count)) {
+      count = std::min(in.tiles - t, s.tiles_w - tile.column);
       const T* plane = channel + tile.n * s.x_channels * s.h * s.w;
       const std::int64_t h0 = tile.row * m - s.pad_top, w0 = tile.column * m - s.pad_left;
-      const std::int64_t vectors = (count + kLanes - 1) / kLanes;
-      for (int i = 0; i < a; ++i) {
-        float* to = half + i * a * tile_pitch + t;
+      // The last two rows of these tiles are the first two of those below.
+      const bool below = count == s.tiles_w && tile.row + 1 < s.tiles_h && t + 2 * count <= in.tiles;
+      for (int i = known; i < a; ++i) {
+        float* to = in.scratch + i * a * tile_pitch + t;
+        float* to_below = in.scratch + (i - m) * a * tile_pitch + t + count;
         const std::int64_t h = h0 + i;
-        if (h < 0 || h >= s.h) {
-          for (int j = 0; j < a; ++j) {
-            for (std::int64_t v = 0; v < vectors; ++v) {
-              hn::StoreU(hn::Zero(Tag()), Tag(), to + j * tile_pitch + v * kLanes);
-            }
-          }
-          continue;
-        }
-        const float* line = input_line(Type(), plane + h * s.w, w0, vectors * kLanes * m + 2, s.w, line_copy);
-        for (std::int64_t v = 0; v < vectors; ++v) {
+        const bool inside = h >= 0 && h < s.h;
+        for (std::int64_t v = 0; v < count; v += kLanes) {
           V d[a];
-          split_line<m>(line + v * kLanes * m, d);
-          transform_b<m>(d);
-          for (int j = 0; j < a; ++j) hn::StoreU(d[j], Tag(), to + j * tile_pitch + v * kLanes);
+          if (inside) {
+            split_row<m>(Type(), plane + h * s.w, w0 + v * m, s.w, d);
+            transform_b<m>(d);
+          } else {
+            for (V& zero : d) zero = hn::Zero(Tag());
+          }
+          for (int j = 0; j < a; ++j) hn::StoreU(d[j], Tag(), half_column.at(to + v, j));
+          if (i >= m && below) {
+            for (int j = 0; j < a; ++j) hn::StoreU(d[j], Tag(), half_column.at(to_below + v, j));
+          }
         }
       }
-      t += count;
+      known = below ? 2 : 0;
     }
     for (std::int64_t t = 0; t < in.tiles; t += kLanes) {
       float* to = in.v + c * in.row_stride + t;
+      const float* from = in.scratch + t;
       for (int j = 0; j < a; ++j) {
         V d[a];
-        for (int i = 0; i < a; ++i) d[i] = hn::LoadU(Tag(), half + (i * a + j) * tile_pitch + t);
+        for (int i = 0; i < a; ++i) d[i] = hn::LoadU(Tag(), half_row.at(from, i));
         transform_b<m>(d);
-        for (int i = 0; i < a; ++i) hn::StoreU(d[i], Tag(), to + (i * a + j) * in.position_stride);
+        for (int i = 0; i < a; ++i) hn::StoreU(d[i], Tag(), v_row.at(to, i));
+        from = half_row.next(from, tile_pitch);
+        to = v_row.next(to, in.position_stride);
       }
     }
   }
@@ -162,29 +143,23 @@ void output_nchw(const WinogradShape& s, const WinogradOutput& o) {
   using T = typename Type::Element;
   constexpr int a = m + 2;
   const std::int64_t row_pitch = m * pitch(o.tiles);
+  const Stride<const float> from_row(a * o.position_stride);
+  const TileIndex first(s, o.first_tile);
   for (std::int64_t c = 0; c < o.channels; ++c) {
     for (std::int64_t t = 0; t < o.tiles; t += kLanes) {
-      V rows[m][a];
-      const float* from = o.m + c * o.row_stride + t;
-      for (int j = 0; j < a; ++j) {
-        V d[a];
-        for (int i = 0; i < a; ++i) d[i] = hn::LoadU(Tag(), from + (i * a + j) * o.position_stride);
-        transform_a<m>(d);
-        for (int i = 0; i < m; ++i) rows[i][j] = d[i];
-      }
-      for (int i = 0; i < m; ++i) {
-        transform_a<m>(rows[i]);
-        join_line<m>(rows[i], o.scratch + i * row_pitch + t * m);
-      }
+      V row[a];
+      output_vector<m>(o.m + c * o.row_stride + t, o.position_stride, from_row,
+                       [&](int i, int j, V value) HWY_ATTR {
+                         row[j] = value;
+                         if (j == m - 1) join_row<m>(row, o.scratch + i * row_pitch + t * m);
+                       });
     }
     const std::int64_t channel = o.first_channel + c;
     const V bias =
-        o.bias == nullptr
-            ? hn::Zero(Tag())
-            : hn::Set(Tag(), hn::GetLane(load_first(Type(), static_cast<const T*>(o.bias) + channel, 1)));
-    for (std::int64_t t = 0; t < o.tiles;) {
-      const TileIndex tile = tile_index(s, o.first_tile + t);
-      const std::int64_t count = std::min(o.tiles - t, s.tiles_w - tile.column);
+        hn::Set(Tag(), o.bias == nullptr ? 0.0f : load_one(Type(), static_cast<const T*>(o.bias) + channel));
+    TileIndex tile = first;
+    for (std::int64_t t = 0, count; t < o.tiles; t += count, tile.advance(s, count)) {
+      count = std::min(o.tiles - t, s.tiles_w - tile.column);
       const std::int64_t columns = std::min(count * m, s.q - tile.column * m);
       const std::int64_t rows = std::min<std::int64_t>(m, s.p - tile.row * m);
       const std::int64_t plane = (tile.n * s.y_channels + channel) * s.p * s.q;
@@ -201,7 +176,6 @@ void output_nchw(const WinogradShape& s, const WinogradOutput& o) {
           store_first(Type(), value, static_cast<T*>(o.y) + at + j, columns - j);
         }
       }
-      t += count;
     }
   }
 }

@@ -15,28 +15,57 @@ namespace faltung {
 namespace HWY_NAMESPACE {
 namespace winograd {
 
+// Where a tile is; ++ goes to the next number.
 struct TileIndex {
   std::int64_t n, row, column;
+  HWY_INLINE TileIndex(const WinogradShape& s, std::int64_t tile)
+      : n(tile / s.tiles_w / s.tiles_h), row(tile / s.tiles_w % s.tiles_h), column(tile % s.tiles_w) {}
+  HWY_INLINE void advance(const WinogradShape& s, std::int64_t tiles_of_row) {
+    column += tiles_of_row;
+    if (column < s.tiles_w) return;
+    column = 0;
+    if (++row < s.tiles_h) return;
+    row = 0;
+    ++n;
+  }
 };
-HWY_INLINE TileIndex tile_index(const WinogradShape& s, std::int64_t tile) {
-  const std::int64_t row = tile / s.tiles_w;
-  return {row / s.tiles_h, row % s.tiles_h, tile % s.tiles_w};
+
+// One vector of a tile from x to V.
+template <int m, class Type>
+HWY_INLINE void input_vector(const typename Type::Element* x, std::int64_t row_stride,
+                             const Stride<const typename Type::Element>& pixel, float* v,
+                             std::int64_t position_stride, const Stride<float>& v_row) {
+  constexpr int a = m + 2;
+  V half[a][a];
+  for (int i = 0; i < a; ++i) {
+    for (int j = 0; j < a; ++j) half[i][j] = load(Type(), pixel.at(x, j));
+    transform_b<m>(half[i]);
+    x = pixel.next(x, row_stride);
+  }
+  for (int j = 0; j < a; ++j) {
+    V column[a];
+    for (int i = 0; i < a; ++i) column[i] = half[i][j];
+    transform_b<m>(column);
+    for (int i = 0; i < a; ++i) hn::StoreU(column[i], Tag(), v_row.at(v, i));
+    v = v_row.next(v, position_stride);
+  }
 }
 
-// A whole transform of one vector: pixel(i, j) gives the tile's inputs.
-template <int m, class Pixel>
-HWY_INLINE void input_vector(const Pixel& pixel, float* v, std::int64_t position_stride) {
-  constexpr int a = m + 2;
-  V columns[a][a];  // [column][row], transformed along the rows
-  for (int j = 0; j < a; ++j) {
-    for (int i = 0; i < a; ++i) columns[j][i] = pixel(i, j);
-    transform_b<m>(columns[j]);
-  }
-  for (int i = 0; i < a; ++i) {
-    V row[a];
-    for (int j = 0; j < a; ++j) row[j] = columns[j][i];
-    transform_b<m>(row);
-    for (int j = 0; j < a; ++j) hn::StoreU(row[j], Tag(), v + (i * a + j) * position_stride);
+// The part of a tile that lies inside the image.
+struct Inside {
+  std::int64_t row0, row1, column0, column1;
+};
+
+// That part of one vector of a tile, into a tile whose other pixels are zero.
+template <int a, class Type>
+HWY_INLINE void copy_inside(const typename Type::Element* x, std::int64_t row_stride,
+                            std::int64_t pixel_stride, const Inside& inside, std::int64_t channels,
+                            float* patch) {
+  for (std::int64_t i = inside.row0; i < inside.row1; ++i) {
+    for (std::int64_t j = inside.column0; j < inside.column1; ++j) {
+      const V pixel = load_first(Type(), x + i * row_stride + j * pixel_stride, channels);
+      hn::Store(pixel, Tag(), patch + (i * a + j) * kLanes);
+    }
   }
 }
 
@@ -44,78 +73,101 @@ template <int m, class Type>
 void input_nhwc(const WinogradShape& s, const WinogradInput& in) {
   using T = typename Type::Element;
   constexpr int a = m + 2;
-  const std::int64_t pixel_stride = s.x_channels, row_stride = s.w * s.x_channels;
-  for (std::int64_t t = 0; t < in.tiles; ++t) {
-    const TileIndex tile = tile_index(s, in.first_tile + t);
+  const std::int64_t row_stride = s.w * s.x_channels, position = in.position_stride;
+  const Stride<const T> pixel(s.x_channels);
+  const Stride<const float> patch_pixel(kLanes);
+  const Stride<float> v_row(a * position);
+  HWY_ALIGN float patch[a * a * kLanes];
+  TileIndex tile(s, in.first_tile);
+  for (std::int64_t t = 0; t < in.tiles; ++t, tile.advance(s, 1)) {
     const std::int64_t h0 = tile.row * m - s.pad_top, w0 = tile.column * m - s.pad_left;
-    // Where the tile lies in the image; padding is zero and not read.
-    const std::int64_t i0 = std::max<std::int64_t>(0, -h0), i1 = std::min<std::int64_t>(a, s.h - h0);
-    const std::int64_t j0 = std::max<std::int64_t>(0, -w0), j1 = std::min<std::int64_t>(a, s.w - w0);
-    const T* x =
-        static_cast<const T*>(in.x) + (tile.n * s.h * s.w + h0 * s.w + w0) * s.x_channels + in.first_channel;
+    const T* image = static_cast<const T*>(in.x) + tile.n * s.h * row_stride + in.first_channel;
+    const T* x = image + h0 * row_stride + w0 * s.x_channels;
     float* v = in.v + t * in.row_stride;
-    const bool inside = i0 == 0 && j0 == 0 && i1 == a && j1 == a;
-    for (std::int64_t c = 0; c < in.channels; c += kLanes) {
-      const std::int64_t left = in.channels - c;
-      if (inside && left >= kLanes) {
-        input_vector<m>([&](int i, int j)
-                            HWY_ATTR { return load(Type(), x + i * row_stride + j * pixel_stride + c); },
-                        v + c, in.position_stride);
-      } else {
-        input_vector<m>(
-            [&](int i, int j) HWY_ATTR {
-              return i >= i0 && i < i1 && j >= j0 && j < j1
-                         ? load_first(Type(), x + i * row_stride + j * pixel_stride + c, left)
-                         : hn::Zero(Tag());
-            },
-            v + c, in.position_stride);
+    const Inside inside{std::max<std::int64_t>(0, -h0), std::min<std::int64_t>(a, s.h - h0),
+                        std::max<std::int64_t>(0, -w0), std::min<std::int64_t>(a, s.w - w0)};
+    std::int64_t c = 0;
+    if (inside.row0 == 0 && inside.row1 == a && inside.column0 == 0 && inside.column1 == a) {
+      for (; c + kLanes <= in.channels; c += kLanes) {
+        input_vector<m, Type>(x + c, row_stride, pixel, v + c, position, v_row);
       }
+    }
+    if (c < in.channels) std::memset(patch, 0, sizeof patch);
+    for (; c < in.channels; c += kLanes) {
+      copy_inside<a, Type>(x + c, row_stride, s.x_channels, inside, in.channels - c, patch);
+      input_vector<m, F32>(patch, a * kLanes, patch_pixel, v + c, position, v_row);
     }
   }
 }
 
-// The transform of one vector back: out(i, j, value) takes the tile's outputs.
+// One vector of a tile from M: out(i, j, value) takes its outputs.
 template <int m, class Out>
-HWY_INLINE void output_vector(const float* from, std::int64_t position_stride, const Out& out) {
+HWY_INLINE void output_vector(const float* from, std::int64_t position_stride,
+                              const Stride<const float>& from_row, const Out& out) {
   constexpr int a = m + 2;
-  V columns[a][a];  // [column][row]
+  V half[m][a];
   for (int j = 0; j < a; ++j) {
-    for (int i = 0; i < a; ++i) columns[j][i] = hn::LoadU(Tag(), from + (i * a + j) * position_stride);
-    transform_a<m>(columns[j]);
+    V column[a];
+    for (int i = 0; i < a; ++i) column[i] = hn::LoadU(Tag(), from_row.at(from, i));
+    transform_a<m>(column);
+    for (int i = 0; i < m; ++i) half[i][j] = column[i];
+    from = from_row.next(from, position_stride);
   }
   for (int i = 0; i < m; ++i) {
-    V row[a];
-    for (int j = 0; j < a; ++j) row[j] = columns[j][i];
-    transform_a<m>(row);
-    for (int j = 0; j < m; ++j) out(i, j, row[j]);
+    transform_a<m>(half[i]);
+    for (int j = 0; j < m; ++j) out(i, j, half[i][j]);
   }
 }
 
 template <int m, class Type>
 void output_nhwc(const WinogradShape& s, const WinogradOutput& o) {
   using T = typename Type::Element;
-  for (std::int64_t t = 0; t < o.tiles; ++t) {
-    const TileIndex tile = tile_index(s, o.first_tile + t);
+  constexpr int a = m + 2;
+  const std::int64_t row_stride = s.q * s.y_channels;
+  const Stride<const float> from_row(a * o.position_stride);
+  const Stride<T> pixel(s.y_channels);
+  const bool relu = o.activation == Activation::relu;
+  const bool plain = o.residual == nullptr && (relu || o.activation == Activation::none);
+  HWY_ALIGN float patch[m * m * kLanes];
+  TileIndex tile(s, o.first_tile);
+  for (std::int64_t t = 0; t < o.tiles; ++t, tile.advance(s, 1)) {
     const std::int64_t rows = std::min<std::int64_t>(m, s.p - tile.row * m);
     const std::int64_t columns = std::min<std::int64_t>(m, s.q - tile.column * m);
     const std::int64_t start =
-        ((tile.n * s.p + tile.row * m) * s.q + tile.column * m) * s.y_channels + o.first_channel;
+        (tile.n * s.p + tile.row * m) * row_stride + tile.column * m * s.y_channels + o.first_channel;
+    const bool whole = plain && rows == m && columns == m;
     for (std::int64_t c = 0; c < o.channels; c += kLanes) {
       const std::int64_t left = o.channels - c;
+      const float* from = o.m + t * o.row_stride + c;
       V bias = hn::Zero(Tag());
       if (o.bias != nullptr) {
         bias = load_first(Type(), static_cast<const T*>(o.bias) + o.first_channel + c, left);
       }
-      output_vector<m>(o.m + t * o.row_stride + c, o.position_stride, [&](int i, int j, V value) HWY_ATTR {
-        if (i >= rows || j >= columns) return;
-        const std::int64_t at = start + (i * s.q + j) * s.y_channels + c;
-        value = hn::Add(value, bias);
-        if (o.residual != nullptr) {
-          value = hn::Add(value, load_first(Type(), static_cast<const T*>(o.residual) + at, left));
-        }
-        value = activate(value, o.activation, o.slope);
-        store_first(Type(), value, static_cast<T*>(o.y) + at, left);
+      if (whole && left >= kLanes) {
+        // As least as large as the accumulator, or NaN.
+        const V floor = relu ? hn::Zero(Tag()) : hn::Set(Tag(), -HUGE_VALF);
+        T* y = static_cast<T*>(o.y) + start + c;
+        output_vector<m>(from, o.position_stride, from_row, [&](int, int j, V value) HWY_ATTR {
+          value = hn::Add(value, bias);
+          store(Type(), hn::IfThenElse(hn::Lt(value, floor), floor, value), pixel.at(y, j));
+          if (j == m - 1) y = pixel.next(y, row_stride);
+        });
+        continue;
+      }
+      output_vector<m>(from, o.position_stride, from_row, [&](int i, int j, V value) HWY_ATTR {
+        hn::Store(value, Tag(), patch + (i * m + j) * kLanes);
       });
+      for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t j = 0; j < columns; ++j) {
+          const std::int64_t at = start + i * row_stride + j * s.y_channels + c;
+          V value = hn::Add(hn::Load(Tag(), patch + (i * m + j) * kLanes), bias);
+          if (o.residual != nullptr) {
+            value = hn::Add(value, load_first(Type(), static_cast<const T*>(o.residual) + at, left));
+          }
+          value = activate(value, o.activation, o.slope);
+          store_first(Type(), value, static_cast<T*>(o.y) + at, left);
+        }
+      }
     }
   }
 }

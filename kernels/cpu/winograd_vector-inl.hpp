@@ -9,8 +9,10 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/winograd.hpp"
 #include "src/problem/dtype.hpp"
@@ -65,39 +67,81 @@ HWY_INLINE void store(BF16, V v, std::uint16_t* p) {
   hn::StoreU(hn::DemoteTo(half, hn::BitCast(sbits, chosen)), half, p);
 }
 
+// Whether loads and stores with a mask leave what is masked out untouched.
+template <class Type>
+inline constexpr bool kMasks = std::is_same_v<Type, F32>&& HWY_MEM_OPS_MIGHT_FAULT == 0;
+
+// Elements first ... first + kLanes - 1 of a row of n; zero for those outside the row, which are not touched.
+template <class Type>
+HWY_INLINE V load_window(Type type, const typename Type::Element* row, std::int64_t first, std::int64_t n) {
+  if (first >= 0 && first + kLanes <= n) return load(type, row + first);
+  const std::int64_t begin = std::clamp<std::int64_t>(-first, 0, kLanes);
+  const std::int64_t end = std::clamp<std::int64_t>(n - first, begin, kLanes);
+  if constexpr (kMasks<Type>) {
+    const auto inside = hn::AndNot(hn::FirstN(Tag(), static_cast<std::size_t>(begin)),
+                                   hn::FirstN(Tag(), static_cast<std::size_t>(end)));
+    return hn::MaskedLoad(inside, Tag(), row + first);
+  } else {
+    HWY_ALIGN typename Type::Element part[kLanes] = {};
+    std::memcpy(part + begin, row + first + begin, static_cast<std::size_t>(end - begin) * sizeof *row);
+    return load(type, part);
+  }
+}
+
+HWY_INLINE float load_one(F32, const float* p) { return *p; }
+HWY_INLINE float load_one(F16, const std::uint16_t* p) { return f16_to_float(*p); }
+HWY_INLINE float load_one(BF16, const std::uint16_t* p) { return bf16_to_float(*p); }
+
 // The first n elements; the rest are zero. Touches no memory beyond them.
 template <class Type>
 HWY_INLINE V load_first(Type type, const typename Type::Element* p, std::int64_t n) {
-  if (n >= kLanes) return load(type, p);
-  HWY_ALIGN typename Type::Element part[kLanes] = {};
-  if (n > 0) std::memcpy(part, p, static_cast<std::size_t>(n) * sizeof *p);
-  return load(type, part);
+  return load_window(type, p, 0, n);
 }
 template <class Type>
 HWY_INLINE void store_first(Type type, V v, typename Type::Element* p, std::int64_t n) {
   if (n >= kLanes) return store(type, v, p);
-  HWY_ALIGN typename Type::Element part[kLanes];
-  store(type, v, part);
-  if (n > 0) std::memcpy(p, part, static_cast<std::size_t>(n) * sizeof *p);
+  if constexpr (kMasks<Type>) {
+    hn::BlendedStore(v, hn::FirstN(Tag(), static_cast<std::size_t>(n)), Tag(), p);
+  } else {
+    HWY_ALIGN typename Type::Element part[kLanes];
+    store(type, v, part);
+    std::memcpy(p, part, static_cast<std::size_t>(n) * sizeof *p);
+  }
 }
 
-// The activations that need no transcendental function, on vectors; the others lane by lane.
-#define F_C(v) hn::Set(Tag(), v)
-#define F_LT(p, q, yes, no) hn::IfThenElse(hn::Lt(p, q), yes, no)
-HWY_INLINE V activate(V x, Activation activation, float slope) {
-  const V zero = hn::Zero(Tag());
-  switch (activation) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return F_LT(x, zero, zero, x);
-    case Activation::relu6:
-      return F_LT(x, zero, zero, F_LT(F_C(6.0f), x, F_C(6.0f), x));
-    case Activation::leaky_relu:
-      return F_LT(x, zero, hn::Mul(x, F_C(slope)), x);
-    default:
-      break;
+// Six addresses at one stride, as x86 computes them while loading: base + {1, 2, 4} * a multiple of the
+// stride, of which 1, 3 and 5 are kept in registers. Left to itself the compiler keeps one pointer for each
+// of the 36 positions of a tile, on the stack.
+template <class T>
+class Stride {
+ public:
+  explicit Stride(std::int64_t elements)
+      : s1_(elements * static_cast<std::int64_t>(sizeof(T))), s3_(3 * s1_), s5_(5 * s1_) {}
+  HWY_INLINE T* at(T* base, int k) const {
+    auto* bytes = reinterpret_cast<Byte*>(base);
+    return reinterpret_cast<T*>(k == 0   ? bytes
+                                : k == 1 ? bytes + s1_
+                                : k == 2 ? bytes + 2 * s1_
+                                : k == 3 ? bytes + s3_
+                                : k == 4 ? bytes + 4 * s1_
+                                         : bytes + s5_);
   }
+  // The next base, which the compiler is not to see through.
+  HWY_INLINE T* next(T* base, std::int64_t elements) const {
+    base += elements;
+#if defined(__GNUC__)
+    asm("" : "+r"(base));
+#endif
+    return base;
+  }
+
+ private:
+  using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+  std::int64_t s1_, s3_, s5_;
+};
+
+// The activations that need no transcendental function, on vectors; the others lane by lane.
+inline HWY_NOINLINE V activate_lanes(V x, Activation activation) {
   HWY_ALIGN float lane[kLanes];
   hn::Store(x, Tag(), lane);
   for (float& v : lane) {
@@ -120,8 +164,22 @@ HWY_INLINE V activate(V x, Activation activation, float slope) {
   }
   return hn::Load(Tag(), lane);
 }
-#undef F_C
-#undef F_LT
+
+HWY_INLINE V activate(V x, Activation activation, float slope) {
+  const V zero = hn::Zero(Tag()), six = hn::Set(Tag(), 6.0f);
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return hn::IfThenElse(hn::Lt(x, zero), zero, x);  // NaN stays
+    case Activation::relu6:
+      return hn::IfThenElse(hn::Lt(x, zero), zero, hn::IfThenElse(hn::Lt(six, x), six, x));
+    case Activation::leaky_relu:
+      return hn::IfThenElse(hn::Lt(x, zero), hn::Mul(x, hn::Set(Tag(), slope)), x);
+    default:
+      return activate_lanes(x, activation);
+  }
+}
 
 // B^T d, in place.
 template <int m>
