@@ -16,16 +16,16 @@ namespace HWY_NAMESPACE {
 namespace winograd {
 namespace {
 
-template <class Type>
+template <DType kType>
 WinogradInputKernel pick_input(const WinogradShape& s) {
-  if (s.layout == Layout::nhwc) return s.m == 2 ? input_nhwc<2, Type> : input_nhwc<4, Type>;
-  return s.m == 2 ? input_nchw<2, Type> : input_nchw<4, Type>;
+  if (s.layout == Layout::nhwc) return s.m == 2 ? input_nhwc<2, kType> : input_nhwc<4, kType>;
+  return s.m == 2 ? input_nchw<2, kType> : input_nchw<4, kType>;
 }
 
-template <class Type>
+template <DType kType>
 WinogradOutputKernel pick_output(const WinogradShape& s) {
-  if (s.layout == Layout::nhwc) return s.m == 2 ? output_nhwc<2, Type> : output_nhwc<4, Type>;
-  return s.m == 2 ? output_nchw<2, Type> : output_nchw<4, Type>;
+  if (s.layout == Layout::nhwc) return s.m == 2 ? output_nhwc<2, kType> : output_nhwc<4, kType>;
+  return s.m == 2 ? output_nchw<2, kType> : output_nchw<4, kType>;
 }
 
 }  // namespace
@@ -34,25 +34,25 @@ WinogradOutputKernel pick_output(const WinogradShape& s) {
 WinogradInputKernel WinogradInputFor(const WinogradShape& s) {
   switch (s.dtype) {
     case DType::f32:
-      return winograd::pick_input<winograd::F32>(s);
+      return winograd::pick_input<DType::f32>(s);
     case DType::f16:
-      return winograd::pick_input<winograd::F16>(s);
+      return winograd::pick_input<DType::f16>(s);
     case DType::bf16:
       break;
   }
-  return winograd::pick_input<winograd::BF16>(s);
+  return winograd::pick_input<DType::bf16>(s);
 }
 
 WinogradOutputKernel WinogradOutputFor(const WinogradShape& s) {
   switch (s.dtype) {
     case DType::f32:
-      return winograd::pick_output<winograd::F32>(s);
+      return winograd::pick_output<DType::f32>(s);
     case DType::f16:
-      return winograd::pick_output<winograd::F16>(s);
+      return winograd::pick_output<DType::f16>(s);
     case DType::bf16:
       break;
   }
-  return winograd::pick_output<winograd::BF16>(s);
+  return winograd::pick_output<DType::bf16>(s);
 }
 
 std::int64_t WinogradScratch(const WinogradShape& s, std::int64_t tiles) {

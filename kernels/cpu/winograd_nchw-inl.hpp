@@ -31,14 +31,13 @@ std::int64_t scratch_size(std::int64_t tiles) {
 }
 
 // The m + 2 inputs of kLanes tiles side by side in a row of the image, a tile a lane.
-template <int m, class Type>
-HWY_INLINE void split_row(Type type, const typename Type::Element* row, std::int64_t w0, std::int64_t w,
-                          V (&d)[m + 2]) {
+template <int m, DType kType>
+HWY_INLINE void split_row(const Element<kType>* row, std::int64_t w0, std::int64_t w, V (&d)[m + 2]) {
   [[maybe_unused]] const Tag tag;
 #if HWY_TARGET == HWY_SCALAR
-  for (int j = 0; j < m + 2; ++j) d[j] = load_window(type, row, w0 + j, w);
+  for (int j = 0; j < m + 2; ++j) d[j] = load_window<kType>(row, w0 + j, w);
 #else
-  const auto part = [&](std::int64_t first) HWY_ATTR { return load_window(type, row, w0 + first, w); };
+  const auto part = [&](std::int64_t first) HWY_ATTR { return load_window<kType>(row, w0 + first, w); };
   if constexpr (m == 2) {
     const V v0 = part(0), v1 = part(kLanes), w0 = part(2), w1 = part(kLanes + 2);
     d[0] = hn::ConcatEven(tag, v1, v0);
@@ -62,7 +61,7 @@ HWY_INLINE void split_row(Type type, const typename Type::Element* row, std::int
     const auto last = hn::Not(hn::FirstN(tag, kLanes - 1));
     const auto next = hn::SetTableIndices(tag, kNext.data());
     const auto after = [&](std::int64_t at) HWY_ATTR {
-      return hn::Set(tag, at >= 0 && at < w ? load_one(type, row + at) : 0.0f);
+      return hn::Set(tag, at >= 0 && at < w ? load_element(kType, row, at) : 0.0f);
     };
     d[4] = hn::IfThenElse(last, after(w0 + 4 * kLanes), hn::TableLookupLanes(d[0], next));
     d[5] = hn::IfThenElse(last, after(w0 + 4 * kLanes + 1), hn::TableLookupLanes(d[1], next));
@@ -84,9 +83,9 @@ HWY_INLINE void join_row(const V (&d)[m + 2], float* line) {
 #endif
 }
 
-template <int m, class Type>
+template <int m, DType kType>
 void input_nchw(const WinogradShape& s, const WinogradInput& in) {
-  using T = typename Type::Element;
+  using T = Element<kType>;
   constexpr int a = m + 2;
   const std::int64_t tile_pitch = pitch(in.tiles);
   const Stride<float> half_column(tile_pitch), v_row(a * in.position_stride);
@@ -110,7 +109,7 @@ void input_nchw(const WinogradShape& s, const WinogradInput& in) {
         for (std::int64_t v = 0; v < count; v += kLanes) {
           V d[a];
           if (inside) {
-            split_row<m>(Type(), plane + h * s.w, w0 + v * m, s.w, d);
+            split_row<m, kType>(plane + h * s.w, w0 + v * m, s.w, d);
             transform_b<m>(d);
           } else {
             for (V& zero : d) zero = hn::Zero(Tag());
@@ -138,9 +137,9 @@ void input_nchw(const WinogradShape& s, const WinogradInput& in) {
   }
 }
 
-template <int m, class Type>
+template <int m, DType kType>
 void output_nchw(const WinogradShape& s, const WinogradOutput& o) {
-  using T = typename Type::Element;
+  using T = Element<kType>;
   constexpr int a = m + 2;
   const std::int64_t row_pitch = m * pitch(o.tiles);
   const Stride<const float> from_row(a * o.position_stride);
@@ -155,8 +154,7 @@ void output_nchw(const WinogradShape& s, const WinogradOutput& o) {
                        });
     }
     const std::int64_t channel = o.first_channel + c;
-    const V bias =
-        hn::Set(Tag(), o.bias == nullptr ? 0.0f : load_one(Type(), static_cast<const T*>(o.bias) + channel));
+    const V bias = hn::Set(Tag(), o.bias == nullptr ? 0.0f : load_element(kType, o.bias, channel));
     TileIndex tile = first;
     for (std::int64_t t = 0, count; t < o.tiles; t += count, tile.advance(s, count)) {
       count = std::min(o.tiles - t, s.tiles_w - tile.column);
@@ -170,10 +168,10 @@ void output_nchw(const WinogradShape& s, const WinogradOutput& o) {
           V value = hn::Add(hn::LoadU(Tag(), from + j), bias);
           if (o.residual != nullptr) {
             value =
-                hn::Add(value, load_first(Type(), static_cast<const T*>(o.residual) + at + j, columns - j));
+                hn::Add(value, load_first<kType>(static_cast<const T*>(o.residual) + at + j, columns - j));
           }
           value = activate(value, o.activation, o.slope);
-          store_first(Type(), value, static_cast<T*>(o.y) + at + j, columns - j);
+          store_first<kType>(value, static_cast<T*>(o.y) + at + j, columns - j);
         }
       }
     }

@@ -31,14 +31,14 @@ struct TileIndex {
 };
 
 // One vector of a tile from x to V.
-template <int m, class Type>
-HWY_INLINE void input_vector(const typename Type::Element* x, std::int64_t row_stride,
-                             const Stride<const typename Type::Element>& pixel, float* v,
+template <int m, DType kType>
+HWY_INLINE void input_vector(const Element<kType>* x, std::int64_t row_stride,
+                             const Stride<const Element<kType>>& pixel, float* v,
                              std::int64_t position_stride, const Stride<float>& v_row) {
   constexpr int a = m + 2;
   V half[a][a];
   for (int i = 0; i < a; ++i) {
-    for (int j = 0; j < a; ++j) half[i][j] = load(Type(), pixel.at(x, j));
+    for (int j = 0; j < a; ++j) half[i][j] = load_vec<kType>(pixel.at(x, j));
     transform_b<m>(half[i]);
     x = pixel.next(x, row_stride);
   }
@@ -57,21 +57,20 @@ struct Inside {
 };
 
 // That part of one vector of a tile, into a tile whose other pixels are zero.
-template <int a, class Type>
-HWY_INLINE void copy_inside(const typename Type::Element* x, std::int64_t row_stride,
-                            std::int64_t pixel_stride, const Inside& inside, std::int64_t channels,
-                            float* patch) {
+template <int a, DType kType>
+HWY_INLINE void copy_inside(const Element<kType>* x, std::int64_t row_stride, std::int64_t pixel_stride,
+                            const Inside& inside, std::int64_t channels, float* patch) {
   for (std::int64_t i = inside.row0; i < inside.row1; ++i) {
     for (std::int64_t j = inside.column0; j < inside.column1; ++j) {
-      const V pixel = load_first(Type(), x + i * row_stride + j * pixel_stride, channels);
+      const V pixel = load_first<kType>(x + i * row_stride + j * pixel_stride, channels);
       hn::Store(pixel, Tag(), patch + (i * a + j) * kLanes);
     }
   }
 }
 
-template <int m, class Type>
+template <int m, DType kType>
 void input_nhwc(const WinogradShape& s, const WinogradInput& in) {
-  using T = typename Type::Element;
+  using T = Element<kType>;
   constexpr int a = m + 2;
   const std::int64_t row_stride = s.w * s.x_channels, position = in.position_stride;
   const Stride<const T> pixel(s.x_channels);
@@ -89,13 +88,13 @@ void input_nhwc(const WinogradShape& s, const WinogradInput& in) {
     std::int64_t c = 0;
     if (inside.row0 == 0 && inside.row1 == a && inside.column0 == 0 && inside.column1 == a) {
       for (; c + kLanes <= in.channels; c += kLanes) {
-        input_vector<m, Type>(x + c, row_stride, pixel, v + c, position, v_row);
+        input_vector<m, kType>(x + c, row_stride, pixel, v + c, position, v_row);
       }
     }
     if (c < in.channels) std::memset(patch, 0, sizeof patch);
     for (; c < in.channels; c += kLanes) {
-      copy_inside<a, Type>(x + c, row_stride, s.x_channels, inside, in.channels - c, patch);
-      input_vector<m, F32>(patch, a * kLanes, patch_pixel, v + c, position, v_row);
+      copy_inside<a, kType>(x + c, row_stride, s.x_channels, inside, in.channels - c, patch);
+      input_vector<m, DType::f32>(patch, a * kLanes, patch_pixel, v + c, position, v_row);
     }
   }
 }
@@ -119,9 +118,9 @@ HWY_INLINE void output_vector(const float* from, std::int64_t position_stride,
   }
 }
 
-template <int m, class Type>
+template <int m, DType kType>
 void output_nhwc(const WinogradShape& s, const WinogradOutput& o) {
-  using T = typename Type::Element;
+  using T = Element<kType>;
   constexpr int a = m + 2;
   const std::int64_t row_stride = s.q * s.y_channels;
   const Stride<const float> from_row(a * o.position_stride);
@@ -141,7 +140,7 @@ void output_nhwc(const WinogradShape& s, const WinogradOutput& o) {
       const float* from = o.m + t * o.row_stride + c;
       V bias = hn::Zero(Tag());
       if (o.bias != nullptr) {
-        bias = load_first(Type(), static_cast<const T*>(o.bias) + o.first_channel + c, left);
+        bias = load_first<kType>(static_cast<const T*>(o.bias) + o.first_channel + c, left);
       }
       if (whole && left >= kLanes) {
         // As least as large as the accumulator, or NaN.
@@ -149,7 +148,7 @@ void output_nhwc(const WinogradShape& s, const WinogradOutput& o) {
         T* y = static_cast<T*>(o.y) + start + c;
         output_vector<m>(from, o.position_stride, from_row, [&](int, int j, V value) HWY_ATTR {
           value = hn::Add(value, bias);
-          store(Type(), hn::IfThenElse(hn::Lt(value, floor), floor, value), pixel.at(y, j));
+          store_vec<kType>(hn::IfThenElse(hn::Lt(value, floor), floor, value), pixel.at(y, j));
           if (j == m - 1) y = pixel.next(y, row_stride);
         });
         continue;
@@ -162,10 +161,10 @@ void output_nhwc(const WinogradShape& s, const WinogradOutput& o) {
           const std::int64_t at = start + i * row_stride + j * s.y_channels + c;
           V value = hn::Add(hn::Load(Tag(), patch + (i * m + j) * kLanes), bias);
           if (o.residual != nullptr) {
-            value = hn::Add(value, load_first(Type(), static_cast<const T*>(o.residual) + at, left));
+            value = hn::Add(value, load_first<kType>(static_cast<const T*>(o.residual) + at, left));
           }
           value = activate(value, o.activation, o.slope);
-          store_first(Type(), value, static_cast<T*>(o.y) + at, left);
+          store_first<kType>(value, static_cast<T*>(o.y) + at, left);
         }
       }
     }
