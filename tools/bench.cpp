@@ -204,7 +204,7 @@ class Bench {
     std::vector<Cell> cells(28);
     cells[0] = row.suite, cells[1] = row.name, cells[2] = to_string(row.problem),
     cells[3] = device_->info().id;
-    cells[17] = std::string("declined"), cells[27] = why;
+    cells[17] = std::string("declined"), cells[27] = one_line(why);
     options_.machine.row(cells);
     if (talks()) fmt::print("{}  declined: {}\n", row.label(), why);
   }

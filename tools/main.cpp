@@ -1,5 +1,4 @@
 // The faltung command. Exit codes: 0 well, 1 something measured or checked is wrong, 2 bad input.
-#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -7,14 +6,13 @@
 #include "faltung/faltung.hpp"
 #include "src/problem/text.hpp"
 #include "tools/command.hpp"
+#include "tools/report.hpp"
 
 namespace faltung::tools {
 namespace {
 
 int fail(const std::string& message) {
-  std::string line = message;  // one line, whatever it was put together from
-  std::replace(line.begin(), line.end(), '\n', ';');
-  std::fprintf(stderr, "faltung: %s\n", line.c_str());
+  std::fprintf(stderr, "faltung: %s\n", one_line(message).c_str());
   return 2;
 }
 

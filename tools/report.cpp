@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "faltung/faltung.hpp"
+#include "src/problem/text.hpp"
 
 namespace faltung::tools {
 namespace {
@@ -51,6 +52,14 @@ nlohmann::ordered_json json_value(const Cell& cell) {
 }
 
 }  // namespace
+
+std::string one_line(const std::string& message) {
+  std::string out;
+  for (const std::string& line : split(message, '\n')) {
+    if (!trim(line).empty()) out.append(out.empty() ? "" : "; ").append(trim(line));
+  }
+  return out;
+}
 
 void Table::header() const {
   std::vector<std::string> titles;

@@ -16,6 +16,9 @@ namespace faltung::tools {
 // Nothing, a text, a measurement or a count.
 using Cell = std::variant<std::monostate, std::string, double, std::int64_t>;
 
+// The lines of a message, with what each began with trimmed, joined by semicolons.
+std::string one_line(const std::string& message);
+
 // A table whose rows appear as they come.
 class Table {
  public:

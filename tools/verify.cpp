@@ -63,7 +63,7 @@ int run(Options& options) {
     } catch (const Error& error) {
       if (error.status() != Status::unsupported) throw;
       nothing = error.what();
-      machine.row(cells("", "declined", {}, nothing, {}));
+      machine.row(cells("", "declined", {}, one_line(nothing), {}));
       if (talks) fmt::print("  declined: {}\n", nothing);
       continue;
     }

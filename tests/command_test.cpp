@@ -1,0 +1,469 @@
+// The faltung command from outside: what it prints, writes and returns, and what it says to bad input.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "src/problem/npy.hpp"
+#include "src/problem/text.hpp"
+#include "tests/scratch.hpp"
+
+namespace faltung {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+using Words = std::vector<std::string>;
+
+std::string read(const std::string& file) {
+  std::ifstream in(file);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+void write(const std::string& file, const std::string& text) { std::ofstream(file) << text; }
+
+const std::string kSmall = "n2c16h14w15k32r3s3:pad1";
+
+class Command : public testing::Test {
+ protected:
+  struct Result {
+    int exit = -1;  // the exit code; -1 if it was killed
+    std::string out, err;
+  };
+
+  pid_t start(const Words& words, const std::string& tag) {
+    const pid_t pid = fork();
+    if (pid != 0) return pid;
+    for (const auto& [descriptor, name] : {std::pair{1, "out"}, std::pair{2, "err"}}) {
+      const std::string file = path(tag + "." + name);
+      dup2(open(file.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), descriptor);
+    }
+    setenv("FALTUNG_STORE", store_.c_str(), 1);
+    for (const auto& [name, value] : environment_) setenv(name.c_str(), value.c_str(), 1);
+    std::vector<char*> arguments{const_cast<char*>(FALTUNG_COMMAND)};
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    execv(FALTUNG_COMMAND, arguments.data());
+    _exit(99);
+  }
+
+  Result wait(pid_t pid, const std::string& tag) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(path(tag + ".out")), read(path(tag + ".err"))};
+  }
+
+  Result run(const Words& words) { return wait(start(words, "run"), "run"); }
+
+  // One clear line on stderr that contains `message`, nothing on stdout, exit code 2.
+  void expect_refused(const Words& words, const std::string& message) {
+    std::string line;
+    for (const std::string& word : words) line += " " + word;
+    SCOPED_TRACE("faltung" + line);
+    const Result result = run(words);
+    EXPECT_EQ(result.exit, 2);
+    EXPECT_THAT(result.err, StartsWith("faltung: "));
+    EXPECT_THAT(result.err, HasSubstr(message));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+
+  std::string path(const std::string& name) const { return scratch_.path() + "/" + name; }
+
+  void save(const std::string& name, const std::vector<std::int64_t>& shape) {
+    std::int64_t elements = 1;
+    for (const std::int64_t size : shape) elements *= size;
+    std::vector<float> data(static_cast<std::size_t>(elements));
+    std::mt19937 random(7);
+    for (float& value : data) value = std::uniform_real_distribution<float>(-1, 1)(random);
+    write_npy(path(name), DType::f32, shape, data.data());
+  }
+
+  Scratch scratch_;
+  std::string store_ = scratch_.path() + "/store";
+  std::map<std::string, std::string> environment_;
+};
+
+// The rows of a CSV by column name. Fields here hold no commas but in a quoted note at the end.
+std::vector<std::map<std::string, std::string>> rows(const std::string& csv) {
+  std::istringstream in(csv);
+  std::string line;
+  std::getline(in, line);
+  const Words columns = split(line, ',');
+  std::vector<std::map<std::string, std::string>> out;
+  while (std::getline(in, line)) {
+    const Words fields = split(line, ',');
+    auto& row = out.emplace_back();
+    for (std::size_t i = 0; i < std::min(columns.size(), fields.size()); ++i) row[columns[i]] = fields[i];
+  }
+  return out;
+}
+
+const Words kQuick{"--min-time", "2ms", "--repeat", "2"};
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST_F(Command, BenchWritesTheColumnsThatWerePromised) {
+  const Result result = run(Words{"bench", kSmall, "n1c8h9w8k8r3s3:pad1:g8", "--csv", "-"} + kQuick);
+  ASSERT_EQ(result.exit, 0) << result.err;
+  EXPECT_THAT(result.out,
+              StartsWith("suite,name,problem,device,kernel,ms,ms_min,ms_max,tflops,gbps,ceiling_pct,"
+                         "error_over_bound,compile_ms,workspace_bytes,peer,peer_ms,ratio,verdict,"));
+  const auto table = rows(result.out);
+  ASSERT_EQ(table.size(), 2u);
+  EXPECT_EQ(table[0].at("problem"), "fwd:" + kSmall + ":f32:nchw");
+  for (const auto& row : table) {
+    EXPECT_EQ(row.at("device"), "cpu");
+    EXPECT_EQ(row.at("verdict"), "pass");
+    EXPECT_THAT(row.at("kernel"), HasSubstr("_cpu/"));
+    const double ms = std::stod(row.at("ms"));
+    EXPECT_GT(std::stod(row.at("ms_min")), 0);
+    EXPECT_LE(std::stod(row.at("ms_min")), ms);
+    EXPECT_GE(std::stod(row.at("ms_max")), ms);
+    EXPECT_LE(std::stod(row.at("error_over_bound")), 1);
+    EXPECT_EQ(row.at("peer"), "");
+    EXPECT_EQ(row.at("ratio"), "");
+  }
+  const double flops = 2.0 * 2 * 32 * 14 * 15 * 16 * 9;
+  EXPECT_NEAR(std::stod(table[0].at("tflops")), flops / std::stod(table[0].at("ms")) * 1e-9,
+              1e-4 * std::stod(table[0].at("tflops")));
+}
+
+TEST_F(Command, BenchTakesListsAndOverrides) {
+  write(path("two.csv"),
+        "name,n,c,h,w,k,r,s,pad_top,pad_bottom,pad_left,pad_right,count\n"
+        "first,64,16,10,12,16,3,3,1,1,1,1,3\nsecond,64,16,9,9,16,1,1,0,0,0,0,1\n");
+  const Result result = run(Words{"bench", "--suite", path("two.csv"), "--batch", "2", "--dtype", "bf16",
+                                  "--layout", "nhwc", "--epilogue", "bias,relu,maxpool2", "--threads", "1",
+                                  "--csv", path("out.csv"), "--json", path("out.json")} +
+                            kQuick);
+  ASSERT_EQ(result.exit, 0) << result.err;
+  const auto table = rows(read(path("out.csv")));
+  ASSERT_EQ(table.size(), 2u);
+  EXPECT_EQ(table[0].at("suite"), "two");
+  EXPECT_EQ(table[0].at("name"), "first");
+  EXPECT_EQ(table[0].at("problem"), "fwd:n2c16h10w12k16r3s3:pad1:bf16:nhwc:bias:relu:maxpool2");
+  EXPECT_EQ(table[1].at("problem"), "fwd:n2c16h9w9k16r1s1:bf16:nhwc:bias:relu:maxpool2");
+  EXPECT_EQ(table[0].at("threads"), "1");
+  EXPECT_EQ(table[0].at("verdict"), "pass");
+  const auto json = nlohmann::json::parse(read(path("out.json")));
+  ASSERT_EQ(json.size(), 2u);
+  EXPECT_EQ(json[1]["name"], "second");
+  EXPECT_TRUE(json[1]["ms"].is_number());
+  EXPECT_THAT(result.out, HasSubstr("two: 2 rows measured"));
+}
+
+TEST_F(Command, BenchOfADirectionAndAnotherMath) {
+  const Result result =
+      run(Words{"bench", kSmall, "--dir", "bwd_w", "--math", "tf32", "--csv", "-", "--kernel", "reference*"} +
+          kQuick);
+  ASSERT_EQ(result.exit, 0) << result.err;
+  EXPECT_EQ(rows(result.out).at(0).at("problem"), "bwd_w:" + kSmall + ":f32:nchw:math=tf32");
+  EXPECT_EQ(rows(result.out).at(0).at("kernel"), "reference_cpu/plain");
+}
+
+TEST_F(Command, BenchOfAllAlgorithmsHasARowForEachAndSaysWhyNot) {
+  const Result result = run(Words{"bench", kSmall, "--all-algorithms", "--csv", path("out.csv")} + kQuick);
+  ASSERT_EQ(result.exit, 0) << result.err;
+  const auto table = rows(read(path("out.csv")));
+  ASSERT_GE(table.size(), 2u);  // at least the reference and one more
+  int chosen = 0;
+  std::set<std::string> algorithms;
+  for (const auto& row : table) {
+    chosen += row.at("chosen") == "1";
+    algorithms.insert(row.at("kernel").substr(0, row.at("kernel").find('/')));
+    EXPECT_EQ(row.at("verdict"), "pass") << row.at("kernel");
+  }
+  EXPECT_EQ(chosen, 1);
+  EXPECT_TRUE(algorithms.count("reference_cpu"));
+  EXPECT_THAT(result.out, HasSubstr("depthwise_cpu declined: "));
+  EXPECT_THAT(result.out, HasSubstr("chosen over best measured"));
+}
+
+TEST_F(Command, BenchInTurnWithAPeer) {
+  write(path("faltung-peer-fixed"),
+        "#!/bin/sh\necho 'peer 1 fixed 1.0'\nwhile read verb rest; do\n case $verb in\n"
+        " prepare) case $rest in *bwd_w*) echo declined no gradients;; *) echo ready some kernel;; esac;;\n"
+        " run) echo ms 2.5 2.4 2.6 7;;\n *) echo failed;;\n esac\ndone\n");
+  std::filesystem::permissions(path("faltung-peer-fixed"), std::filesystem::perms::owner_all);
+  environment_["FALTUNG_PEER_PATH"] = scratch_.path();
+  Result result = run(Words{"bench", kSmall, "bwd_w:" + kSmall, "--vs", "fixed", "--csv", "-"} + kQuick);
+  ASSERT_EQ(result.exit, 0) << result.err;
+  auto table = rows(result.out);
+  ASSERT_EQ(table.size(), 2u);
+  EXPECT_EQ(table[0].at("peer"), "fixed");
+  EXPECT_EQ(table[0].at("peer_impl"), "some kernel");
+  EXPECT_EQ(std::stod(table[0].at("peer_ms")), 2.5);
+  EXPECT_NEAR(std::stod(table[0].at("ratio")), 2.5 / std::stod(table[0].at("ms")),
+              1e-3 * std::stod(table[0].at("ratio")));
+  EXPECT_EQ(table[1].at("ratio"), "");
+  EXPECT_THAT(table[1].at("note"), HasSubstr("declined: no gradients"));
+
+  result = run(Words{"bench", kSmall, kSmall, "--vs", "fixed"} + kQuick);
+  EXPECT_THAT(result.out, HasSubstr("problems: ratio to fixed: geometric mean "));
+
+  write(path("faltung-peer-fixed"), "#!/bin/sh\necho 'peer 1 fixed 1.0'\nread line\nexit 3\n");
+  result = run(Words{"bench", kSmall, "--vs", "fixed"} + kQuick);
+  EXPECT_EQ(result.exit, 2);
+  EXPECT_THAT(result.err, HasSubstr("peer fixed: it ended without an answer"));
+}
+
+TEST_F(Command, OneDnnComputesTheSame) {
+  if (access(FALTUNG_BINARY_DIR "/bench/peers/faltung-peer-onednn", X_OK) != 0) GTEST_SKIP() << "not built";
+  const Words problems{kSmall + ":nhwc:bias:residual:relu",
+                       kSmall + ":bias:silu:avgpool3s2p1",
+                       "n2c8h9w8k8r3s3:pad0.1.0.1:st2:g8:residual:maxpool2",
+                       "bwd_d:n2c8h9w8k12r3s2:pad1:dil2:g4:nhwc",
+                       "bwd_w:" + kSmall,
+                       kSmall + ":nhwc:bf16:bias:gelu"};
+  const Result result = run(Words{"bench", "--vs", "onednn", "--csv", "-"} + problems + kQuick);
+  ASSERT_EQ(result.exit, 0) << result.err;
+  const auto table = rows(result.out);
+  ASSERT_EQ(table.size(), problems.size());
+  for (const auto& row : table) {
+    EXPECT_EQ(row.at("note"), "") << row.at("problem");  // it would say where the results differ
+    EXPECT_GT(std::stod(row.at("peer_ms")), 0) << row.at("problem");
+  }
+}
+
+TEST_F(Command, VerifyPassesAndNamesEveryKernel) {
+  const Result result =
+      run({"verify", kSmall, kSmall + ":f16:nhwc:bias:relu", "--seed", "5", "--csv", path("out.csv")});
+  EXPECT_EQ(result.exit, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr(", 0 do not"));
+  int passed = 0;
+  for (const auto& row : rows(read(path("out.csv")))) {
+    if (row.at("verdict") == "declined" || row.at("verdict") == "skipped") continue;
+    EXPECT_EQ(row.at("verdict"), "pass") << row.at("kernel");
+    EXPECT_LE(std::stod(row.at("error_over_bound")), 1);
+    EXPECT_EQ(row.at("seed"), "5");
+    ++passed;
+  }
+  EXPECT_GE(passed, 4);  // two problems, the reference and at least one more for each
+}
+
+TEST_F(Command, FindThenExplainThenTheStore) {
+  Result result = run({"find", kSmall, "--budget", "300ms"});
+  ASSERT_EQ(result.exit, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("chosen"));
+  EXPECT_THAT(result.out, HasSubstr("workspace: "));
+  EXPECT_THAT(result.out, Not(HasSubstr("\r")));  // no live line where there is no terminal
+  EXPECT_THAT(result.err, Not(HasSubstr("\r")));
+
+  result = run({"explain", kSmall, "--json", "-"});
+  ASSERT_EQ(result.exit, 0) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json.at(0).at("verdict"), "chosen");
+  EXPECT_EQ(json.at(0).at("source"), "store");
+  EXPECT_GT(json.at(0).at("ms"), 0);
+  const std::string kernel = json.at(0).at("kernel");
+
+  // The file brings the choice into another store.
+  ASSERT_EQ(run({"store", "export", path("all.json")}).exit, 0);
+  EXPECT_THAT(run({"store", "list"}).out, HasSubstr("trials"));
+  EXPECT_THAT(run({"store", "clear"}).out, HasSubstr("records removed"));
+  EXPECT_THAT(run({"store", "list"}).out, HasSubstr(": 0 records"));
+  EXPECT_EQ(nlohmann::json::parse(run({"explain", kSmall, "--json", "-"}).out).at(0).at("source"), "model");
+  result = run({"store", "import", path("all.json")});
+  EXPECT_EQ(result.exit, 0) << result.err;
+  const auto again = nlohmann::json::parse(run({"explain", kSmall, "--json", "-"}).out).at(0);
+  EXPECT_EQ(again.at("source"), "store");
+  EXPECT_EQ(again.at("kernel"), kernel);
+}
+
+TEST_F(Command, ExplainSaysWhyNotInWords) {
+  const Result result = run({"explain", kSmall, "--skip", "winograd*"});
+  ASSERT_EQ(result.exit, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("depthwise_cpu"));
+  EXPECT_THAT(result.out, HasSubstr("not depthwise"));
+  EXPECT_THAT(result.out, testing::ContainsRegex("skipped +winograd_cpu"));
+}
+
+TEST_F(Command, TwoProcessesFindTheSameProblemAtOnce) {
+  const pid_t a = start({"find", kSmall, "--budget", "300ms"}, "a"),
+              b = start({"find", kSmall, "--budget", "300ms"}, "b");
+  const Result first = wait(a, "a"), second = wait(b, "b");
+  EXPECT_EQ(first.exit, 0) << first.err;
+  EXPECT_EQ(second.exit, 0) << second.err;
+  EXPECT_EQ(first.err + second.err, "");
+  EXPECT_EQ(nlohmann::json::parse(run({"explain", kSmall, "--json", "-"}).out).at(0).at("source"), "store");
+}
+
+TEST_F(Command, AStoreThatCannotBeUsedCostsNothing) {
+  write(path("file"), "no directory");
+  store_ = path("file");
+  Result result = run({"find", kSmall, "--budget", "100ms"});
+  EXPECT_EQ(result.exit, 0);
+  EXPECT_THAT(result.out, HasSubstr("chosen"));
+  EXPECT_THAT(result.err, HasSubstr("warning: store: "));
+
+  store_ = path("damaged");
+  ASSERT_EQ(run({"find", kSmall, "--budget", "100ms"}).exit, 0);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(store_)) {
+    if (entry.is_regular_file()) std::filesystem::resize_file(entry.path(), entry.file_size() / 2);
+  }
+  result = run({"explain", kSmall});
+  EXPECT_EQ(result.exit, 0);
+  EXPECT_THAT(result.out, HasSubstr("from the model"));
+  EXPECT_THAT(result.err, HasSubstr("taken as missing"));
+}
+
+TEST_F(Command, InterruptedFindKeepsWhatItLearned) {
+  const pid_t pid =
+      start({"find", "--suite", FALTUNG_SOURCE_DIR "/workloads/gfx1010.csv", "--budget", "20s"}, "find");
+  const auto trials = [&] {
+    std::error_code ignored;
+    return !std::filesystem::is_empty(store_ + "/trials", ignored) && !ignored;
+  };
+  for (int i = 0; i < 600 && !trials(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  kill(pid, SIGINT);
+  const Result result = wait(pid, "find");
+  EXPECT_EQ(result.exit, 130) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("what was measured is stored"));
+  EXPECT_TRUE(trials());
+}
+
+TEST_F(Command, RunOnNpyFiles) {
+  save("x.npy", {2, 16, 14, 15});
+  save("w.npy", {32, 16, 3, 3});
+  save("b.npy", {32});
+  save("r.npy", {2, 32, 14, 15});
+  Result result =
+      run({"run", kSmall + ":bias:residual:relu:maxpool2", "--x", path("x.npy"), "--w", path("w.npy"),
+           "--bias", path("b.npy"), "--residual", path("r.npy"), "--y", path("y.npy"), "--check"});
+  EXPECT_EQ(result.exit, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("check: pass: 3136 of 3136 elements"));
+  EXPECT_EQ(read_npy(path("y.npy")).shape, (std::vector<std::int64_t>{2, 32, 7, 7}));
+
+  result = run({"run", "bwd_w:" + kSmall, "--x", path("x.npy"), "--y", path("r.npy"), "--w", path("dw.npy"),
+                "--check"});
+  EXPECT_EQ(result.exit, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("check: pass: 4608 of 4608"));
+
+  save("x.npy", {2, 14, 15, 16});
+  save("w.npy", {32, 3, 3, 16});
+  result = run({"run", kSmall, "--layout", "nhwc", "--x", path("x.npy"), "--w", path("w.npy"), "--y",
+                path("y.npy"), "--check"});
+  EXPECT_EQ(result.exit, 0) << result.err;
+  EXPECT_EQ(read_npy(path("y.npy")).shape, (std::vector<std::int64_t>{2, 14, 15, 32}));
+}
+
+TEST_F(Command, RunRefusesFilesThatDoNotFit) {
+  save("x.npy", {2, 16, 14, 15});
+  save("w.npy", {32, 16, 3, 3});
+  save("short.npy", {2, 16, 14, 14});
+  write(path("text.npy"), "no array");
+  const std::string whole = read(path("x.npy"));
+  write(path("cut.npy"), whole.substr(0, whole.size() - 5));
+  const Words w{"--w", path("w.npy")}, y{"--y", path("y.npy")};
+  const Words problem{"run", kSmall};
+  expect_refused(problem + w + y, "give --x FILE.npy");
+  expect_refused(problem + w + Words{"--x", path("x.npy")}, "give --y FILE.npy");
+  expect_refused(problem + w + y + Words{"--x", path("none.npy")}, "none.npy");
+  expect_refused(problem + w + y + Words{"--x", path("short.npy")}, "(2, 16, 14, 15)");
+  expect_refused(problem + w + y + Words{"--x", path("cut.npy")}, "truncated");
+  expect_refused(problem + w + y + Words{"--x", path("text.npy")}, "text.npy");
+  expect_refused(problem + w + y + Words{"--x", path("x.npy"), "--dtype", "f16"}, "must be f16");
+  expect_refused(problem + w + y + Words{"--x", path("x.npy"), "--bias", path("x.npy")}, "has no bias");
+  expect_refused(problem + w + Words{"--x", path("x.npy"), "--y", path("none/y.npy")}, "cannot be written");
+  EXPECT_FALSE(std::filesystem::exists(path("y.npy")));
+}
+
+TEST_F(Command, BadProblems) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"n0c4h8w8k4r3s3", "n is 0"},
+      {"n1c4h8w8k4r3s-3", "s"},
+      {"n1c4h8w8k4r9s9", "larger than the padded input"},
+      {"n1c4h8w8k4r3s3:g3", "does not divide"},
+      {"n99999999999999999999c4h8w8k4r3s3", "n"},
+      {"n1099511627776c1099511627776h8w8k4r3s3", "2^56"},
+      {"n1c4h8w8k4r3s3:fp32", "f32"},
+      {"n1c4h8w8k4r3s3:nhcw", "nchw"},
+      {"n1c4h8w8k4r3s3:rleu", "relu"},
+      {"n1c4h8w8k4r3s3:f16:math=tf32", "math"},
+      {"bwd_d:n1c4h8w8k4r3s3:relu", "fwd"},
+      {"", "problem"},
+  };
+  for (const auto& [problem, message] : cases) {
+    expect_refused({"bench", problem}, message);
+    expect_refused({"explain", problem}, message);
+  }
+}
+
+TEST_F(Command, BadOptions) {
+  expect_refused({}, "faltung bench");
+  expect_refused({"benhc"}, "nearest is bench");
+  expect_refused({"store"}, "list, export, import or clear");
+  expect_refused({"store", "lst"}, "nearest is list");
+  expect_refused({"bench"}, "no problem is given");
+  expect_refused({"bench", "--lyout", "nhwc"}, "nearest is --layout");
+  expect_refused({"devices", "cpu"}, "no argument 'cpu'");
+  expect_refused({"bench", kSmall, "--layout", "nhcw"}, "nearest is nchw");
+  expect_refused({"bench", kSmall, "--dtype", "fp16"}, "nearest is f16");
+  expect_refused({"bench", kSmall, "--dir", "backward"}, "--dir");
+  expect_refused({"bench", kSmall, "--math", "fp32"}, "--math");
+  expect_refused({"bench", kSmall, "--epilogue", "bias,rleu"}, "relu");
+  expect_refused({"bench", kSmall, "--kernel", "winogradcpu/f4x4"}, "nearest is winograd_cpu");
+  expect_refused({"bench", kSmall, "--device", "cuda:7"}, "no device 'cuda:7'");
+  expect_refused({"bench", kSmall, "--vs", "onedn"}, "no peer 'onedn'");
+  expect_refused({"bench", kSmall, "--batch", "0"}, "--batch");
+  expect_refused({"bench", kSmall, "--batch", "4x"}, "--batch");
+  expect_refused({"bench", kSmall, "--threads", "-1"}, "--threads");
+  expect_refused({"bench", kSmall, "--workspace", "1Q"}, "64M");
+  expect_refused({"bench", kSmall, "--repeat", "0"}, "--repeat");
+  expect_refused({"find", kSmall, "--budget", "soon"}, "500ms");
+  expect_refused({"bench", "--suite", path("none.csv")}, "none.csv");
+  expect_refused(
+      {"bench", "--suite", FALTUNG_SOURCE_DIR "/workloads/lux_relu.csv", "--epilogue", "maxpool99"},
+      "row lux32_p0 of lux_relu");
+  expect_refused({"bench", kSmall, "--csv", path("none/out.csv")}, "cannot be written");
+  expect_refused({"bench", kSmall, "--csv", "-", "--json", "-"}, "standard output");
+  expect_refused({"store", "import", path("none.json")}, "none.json");
+  write(path("not.json"), "{");
+  expect_refused({"store", "import", path("not.json")}, "not.json");
+}
+
+TEST_F(Command, WhereNoKernelIsLeftEachSaysWhy) {
+  for (const char* command : {"bench", "verify", "explain", "find"}) {
+    const Result result = run({command, kSmall, "--skip", "*", "--csv", path("out.csv")});
+    EXPECT_EQ(result.exit, 2) << command;
+    EXPECT_THAT(result.err, StartsWith("faltung: no kernel may compute")) << command;
+    EXPECT_THAT(result.err, HasSubstr("; reference_cpu skipped: by the kernel patterns given")) << command;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+}
+
+TEST_F(Command, HelpVersionAndDevices) {
+  EXPECT_THAT(run({"--version"}).out, StartsWith("faltung 0."));
+  for (const char* command : {"bench", "find", "explain", "verify", "run", "devices", "store"}) {
+    const Result result = run({command, "--help"});
+    EXPECT_EQ(result.exit, 0) << command;
+    EXPECT_THAT(result.out, HasSubstr("Usage: faltung ")) << command;
+  }
+  const Result result = run({"devices", "--json", "-"});
+  ASSERT_EQ(result.exit, 0) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json.at(0).at("device"), "cpu");
+  EXPECT_GT(json.at(0).at("f32_gflops"), 0);
+  EXPECT_GT(json.at(0).at("copy_gbps"), 0);
+}
+
+}  // namespace
+}  // namespace faltung
