@@ -36,6 +36,25 @@ class AmxThread {
   int configured_ = 0;  // rows0, rows1 and columns that the tiles are set up for, in one number
 };
 
+// The two ends of such a product, for the same processors.
+
+// A tile's sums to bf16: plus bias, plus residual, relu. Strides are in elements.
+struct AmxStore {
+  const float* from = nullptr;              // rows of kAmxColumns
+  int rows = 0, columns = 0;                // columns at most kAmxColumns
+  const float* bias = nullptr;              // [columns], or null
+  const std::uint16_t* residual = nullptr;  // strided like the result, or null
+  bool relu = false;
+  std::uint16_t* to = nullptr;
+  std::int64_t to_stride = 0;
+};
+void amx_store(const AmxStore& call);
+
+// count windows of `elements` contiguous 16-bit elements, from_step apart, to pixels of `padded` elements
+// that are filled up with zeros. Reads nothing outside of the windows.
+void amx_stage(const std::uint16_t* from, std::int64_t from_step, std::int64_t elements, std::int64_t count,
+               std::uint16_t* to, std::int64_t padded, std::int64_t to_step);
+
 }  // namespace faltung
 
 #endif  // FALTUNG_KERNELS_CPU_BRGEMM_AMX_HPP_

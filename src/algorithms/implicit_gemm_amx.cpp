@@ -89,6 +89,7 @@ class AmxTiles : public ImplicitGemmPart {
     const i64 single = round_up(t_.in_channels, kStep), merged = round_up(widest * t_.in_channels, kStep);
     merges_ =
         widest > 1 && static_cast<i64>(rows.size()) * merged * 2 <= static_cast<i64>(t_.taps.size()) * single;
+    merges_neighbours_ = widest == t_.extent_w();
     if (merges_) {
       taps_ = std::move(rows);
     } else {
@@ -168,13 +169,15 @@ class AmxTiles : public ImplicitGemmPart {
     i64 row, pixel;
   };
   Source stage(const Item& item, const void* in, std::uint16_t* to) const;
+  void stage_inside(const std::uint16_t* row, i64 column, i64 step, i64 count, std::uint16_t* to) const;
+  void stage_edge(const std::uint16_t* row, i64 column, std::uint16_t* to) const;
   i64 list_groups(const Item& item, const Source& source, Group* groups) const;
   void finish(const Item& item, const Group& group, i64 panel, const float* sums, const PartCall& call) const;
 
   Problem p_;
   TapConvolution t_;
   std::vector<StagedTap> taps_;
-  bool merges_ = false, staged_ = false, flat_ = false;
+  bool merges_ = false, merges_neighbours_ = false, staged_ = false, flat_ = false;
   i64 pixel_ = 0;          // channels of a staged pixel: a multiple of kStep
   i64 pitch_ = 0;          // from one staged pixel to the next
   i64 row_positions_ = 0;  // if flat_: positions from one row to the next
@@ -208,33 +211,49 @@ AmxTiles::Source AmxTiles::stage(const Item& item, const void* in, std::uint16_t
   if (!staged_)
     return {from + t_.in.offset(item.image, channel, row0, column0), t_.in.stride_h, t_.in.stride_w};
   const i64 rows = stage_rows(item.rows), columns = stage_columns(item.columns);
-  const std::size_t pixel_bytes = static_cast<std::size_t>(pixel_) * 2;
-  const std::size_t part_bytes = static_cast<std::size_t>(t_.in_channels) * 2;
   // What a staged pixel is made of: with merged taps those of the filter row, else the pixel itself.
-  const i64 parts = merges_ ? static_cast<i64>(taps_[0].parts.size()) : 1;
+  const i64 step = merges_ ? t_.step_w : 1, window = merges_ ? t_.extent_w() : 1;
+  // Pixels whose window lies within the row: [inside0, inside1).
+  const i64 inside0 = std::clamp<i64>(ceil_div(std::max<i64>(-column0, 0), step), 0, columns);
+  const i64 last = t_.in.w - window - column0;  // the last offset whose window does
+  const i64 inside1 = last < 0 ? inside0 : std::clamp(last / step + 1, inside0, columns);
   for (i64 i = 0; i < rows; ++i) {
     const i64 row = row0 + i;
     std::uint16_t* const line = to + i * columns * pitch_;
-    for (i64 j = 0; j < columns; ++j) {
-      auto* pixel = reinterpret_cast<std::byte*>(line + j * pitch_);
-      if (row < 0 || row >= t_.in.h) {
-        std::memset(pixel, 0, pixel_bytes);
-        continue;
-      }
-      for (i64 part = 0; part < parts; ++part) {
-        const i64 shift = merges_ ? taps_[0].parts[static_cast<std::size_t>(part)].w - t_.min_w() : 0;
-        const i64 column = column0 + (merges_ ? j * t_.step_w : j) + shift;
-        if (column < 0 || column >= t_.in.w) {
-          std::memset(pixel, 0, part_bytes);
-        } else {
-          std::memcpy(pixel, from + t_.in.offset(item.image, channel, row, column), part_bytes);
-        }
-        pixel += part_bytes;
-      }
-      std::memset(pixel, 0, pixel_bytes - part_bytes * static_cast<std::size_t>(parts));
+    if (row < 0 || row >= t_.in.h) {
+      std::memset(line, 0, static_cast<std::size_t>(columns * pitch_) * 2);
+      continue;
     }
+    const std::uint16_t* const image_row = from + t_.in.offset(item.image, channel, row, 0);
+    for (i64 j = 0; j < inside0; ++j) stage_edge(image_row, column0 + j * step, line + j * pitch_);
+    stage_inside(image_row, column0 + inside0 * step, step, inside1 - inside0, line + inside0 * pitch_);
+    for (i64 j = inside1; j < columns; ++j) stage_edge(image_row, column0 + j * step, line + j * pitch_);
   }
   return {to, columns * pitch_, pitch_};
+}
+
+// count pixels whose taps all lie within the row, the first at column.
+void AmxTiles::stage_inside(const std::uint16_t* row, i64 column, i64 step, i64 count,
+                            std::uint16_t* to) const {
+  const i64 neighbour = t_.in.stride_w;
+  if (!merges_ || (t_.in.c == t_.in_channels && merges_neighbours_)) {
+    const i64 elements = merges_ ? t_.extent_w() * t_.in_channels : t_.in_channels;
+    amx_stage(row + column * neighbour, step * neighbour, elements, count, to, pixel_, pitch_);
+    return;
+  }
+  for (i64 j = 0; j < count; ++j) stage_edge(row, column + j * step, to + j * pitch_);
+}
+
+// One pixel, some of whose taps may lie outside of the row.
+void AmxTiles::stage_edge(const std::uint16_t* row, i64 column, std::uint16_t* to) const {
+  const std::size_t part_bytes = static_cast<std::size_t>(t_.in_channels) * 2;
+  const i64 parts = merges_ ? static_cast<i64>(taps_[0].parts.size()) : 1;
+  std::memset(to, 0, static_cast<std::size_t>(pixel_) * 2);
+  for (i64 part = 0; part < parts; ++part) {
+    const i64 at = column + (merges_ ? taps_[0].parts[static_cast<std::size_t>(part)].w - t_.min_w() : 0);
+    if (at < 0 || at >= t_.in.w) continue;
+    std::memcpy(to + part * t_.in_channels, row + at * t_.in.stride_w, part_bytes);
+  }
 }
 
 i64 AmxTiles::list_groups(const Item& item, const Source& source, Group* groups) const {
@@ -264,6 +283,10 @@ void AmxTiles::finish(const Item& item, const Group& group, i64 panel, const flo
   if (call.bias != nullptr) end.column_bias = call.bias + first;
   end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
   end.dtype = p_.dtype, end.to_stride = t_.out.stride_w * t_.out_step_w;
+  AmxStore fast;
+  fast.columns = panel_columns(panel), fast.bias = end.column_bias, fast.to_stride = end.to_stride;
+  fast.relu = p_.epilogue.activation == Activation::relu;
+  const bool simple = fast.relu || p_.epilogue.activation == Activation::none;
   for (i64 begin = 0; begin < group.pixels;) {
     i64 row = group.row, column = group.column + begin, run = group.pixels - begin;
     if (flat_) {
@@ -277,6 +300,15 @@ void AmxTiles::finish(const Item& item, const Group& group, i64 panel, const flo
     const i64 to = t_.out.offset(group.image, first, t_.out_h0 + (item.row0 + row) * t_.out_step_h,
                                  t_.out_w0 + (item.column0 + column) * t_.out_step_w) *
                    2;
+    if (simple) {
+      fast.from = sums + begin * kAmxColumns;
+      fast.rows = static_cast<int>(run);
+      if (call.residual != nullptr) fast.residual = static_cast<const std::uint16_t*>(call.residual) + to / 2;
+      fast.to = static_cast<std::uint16_t*>(call.out) + to / 2;
+      amx_store(fast);
+      begin += run;
+      continue;
+    }
     end.from = sums + begin * kAmxColumns;
     end.rows = run;
     if (call.residual != nullptr) end.residual = static_cast<const std::byte*>(call.residual) + to;
