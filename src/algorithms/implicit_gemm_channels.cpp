@@ -17,7 +17,6 @@ using i64 = std::int64_t;
 constexpr i64 kStageBytes = 640 << 10;  // of an item's input: with a panel of weights it stays in L2
 constexpr i64 kPanelBytes = 768 << 10;  // of weights, beyond which the reduction is cut
 constexpr i64 kSumBytes = 1 << 20;      // of unfinished sums that cannot wait in the output
-constexpr i64 kMaxSegments = 1024;
 
 struct Tile {
   const float *a0, *a1;
@@ -43,8 +42,7 @@ class ChannelLanes : public ImplicitGemmPart {
   std::size_t scratch_bytes() const override {
     return aligned(static_cast<std::size_t>(stage_floats_) * 4) +
            aligned(static_cast<std::size_t>(sum_floats_) * 4) +
-           aligned(static_cast<std::size_t>(max_tiles_) * sizeof(Tile)) +
-           aligned(t_.taps.size() * sizeof(BrgemmSegment));
+           aligned(static_cast<std::size_t>(max_tiles_) * sizeof(Tile)) + aligned(segments_bytes());
   }
 
   void pack(i64 item, const void* w, float* packed) const override {
@@ -88,6 +86,7 @@ class ChannelLanes : public ImplicitGemmPart {
  private:
   static constexpr double kTileOverhead = 40;
 
+  std::size_t segments_bytes() const { return 2 * t_.taps.size() * sizeof(BrgemmSegment); }
   i64 taps() const { return static_cast<i64>(t_.taps.size()); }
   int panel_vectors(i64 panel) const {
     const i64 left = ceil_div(t_.out_channels - panel * panel_width_, lanes_);
@@ -106,6 +105,13 @@ class ChannelLanes : public ImplicitGemmPart {
     channels_padded_ = ceil_div(t_.out_channels, lanes_) * lanes_;
     const i64 step_bytes = std::max<i64>(taps(), 1) * panel_width_ * 4;
     reductions_ = EvenSplit(t_.in_channels, std::max<i64>(16, kPanelBytes / step_bytes));
+    in_registers_ = epilogue_in_registers(p_);
+    for (const bool narrow : {false, true}) {
+      const int vectors = narrow ? panel_vectors(panels_ - 1) : tile_.vectors;
+      for (int rows = 1; rows <= tile_.rows; ++rows) {
+        kernels_[narrow][rows - 1] = brgemm_kernel(BrgemmElement::f32, BrgemmRows::strided, rows, vectors);
+      }
+    }
   }
 
   i64 stage_floats(i64 images, i64 rows, i64 columns) const {
@@ -153,15 +159,15 @@ class ChannelLanes : public ImplicitGemmPart {
     i64 parts = 1;
     if (pixel_items < 4 * threads) parts = ceil_div(4 * threads, pixel_items);
     const i64 pixels = images_.largest() * rows_.largest() * columns;
-    if (reductions_.parts() > 1 && !epilogue_in_registers(p_)) {
+    if (reductions_.parts() > 1 && !in_registers_) {
       parts = std::max(parts, ceil_div(pixels * channels_padded_ * 4, kSumBytes));
     }
     channel_parts_ = EvenSplit::in_parts(panels_, parts);
 
+    weights_stay_ = taps() * t_.in_channels * channel_parts_.largest() * panel_width_ * 4 <= kPanelBytes;
+    sum_stride_ = channel_parts_.largest() * panel_width_;
     stage_floats_ = staged_ ? stage_floats(images_.largest(), rows_.largest(), columns) : 0;
-    sum_floats_ = reductions_.parts() > 1 && !epilogue_in_registers(p_)
-                      ? pixels * channel_parts_.largest() * panel_width_
-                      : 0;
+    sum_floats_ = reductions_.parts() > 1 && !in_registers_ ? pixels * sum_stride_ : 0;
     max_tiles_ = images_.largest() * rows_.largest() * ceil_div(columns, tile_.rows);
   }
 
@@ -197,8 +203,16 @@ class ChannelLanes : public ImplicitGemmPart {
   };
   Source source(const Item& item, i64 cut, const PartCall& call, float* stage) const;
   i64 list_tiles(const Item& item, const Source& source, Tile* tiles) const;
-  void run_tile(const Tile& tile, i64 panel, i64 group, i64 cut, BrgemmCall& brgemm, const PartCall& call,
-                float* sums, i64 sum_stride) const;
+  // What the tiles of one item and one cut of the reduction share.
+  struct Step {
+    const Item& item;
+    const PartCall& call;
+    i64 cut;
+    const float* panels;  // the packed weights of this group and cut
+    float* sums;
+    BrgemmCall* brgemm;
+  };
+  void run_tile(const Tile& tile, i64 panel, const Step& step) const;
 
   Problem p_;
   TapConvolution t_;
@@ -208,8 +222,10 @@ class ChannelLanes : public ImplicitGemmPart {
   EvenSplit reductions_;               // input channels
   EvenSplit columns_, rows_, images_;  // of the output; columns_ counts tiles if whole_tiles_
   EvenSplit channel_parts_;            // of panels
+  BrgemmKernel kernels_[2][14] = {};   // by whether the panel is the narrower last one, and rows - 1
+  bool in_registers_ = false, weights_stay_ = false;
   bool staged_ = false, pairs_ = false, whole_tiles_ = false;
-  i64 pixel_ = 0, stage_floats_ = 0, sum_floats_ = 0, max_tiles_ = 0;
+  i64 pixel_ = 0, sum_stride_ = 0, stage_floats_ = 0, sum_floats_ = 0, max_tiles_ = 0;
 };
 
 ChannelLanes::Source ChannelLanes::source(const Item& item, i64 cut, const PartCall& call,
@@ -271,50 +287,49 @@ i64 ChannelLanes::list_tiles(const Item& item, const Source& source, Tile* tiles
   return count;
 }
 
-void ChannelLanes::run_tile(const Tile& tile, i64 panel, i64 group, i64 cut, BrgemmCall& brgemm,
-                            const PartCall& call, float* sums, i64 sum_stride) const {
+void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step) const {
   const int vectors = panel_vectors(panel);
-  const i64 first = panel * panel_width_, k = group * t_.out_channels + first;
-  const int columns = static_cast<int>(std::min<i64>(vectors * lanes_, t_.out_channels - first));
-  const i64 c_step = t_.out.stride_w * t_.out_step_w;
-  const bool last = cut + 1 == reductions_.parts();
-  const BrgemmKernel kernel = brgemm_kernel(BrgemmElement::f32, BrgemmRows::strided, tile.rows, vectors);
+  const bool narrow = vectors != tile_.vectors, last = step.cut + 1 == reductions_.parts();
+  const i64 first = panel * panel_width_, k = step.item.group * t_.out_channels + first;
+  BrgemmCall& brgemm = step.brgemm[narrow];
+  const BrgemmKernel kernel = kernels_[narrow][tile.rows - 1];
   brgemm.a0 = tile.a0, brgemm.a1 = tile.a1;
-  brgemm.columns = columns;
-  if (epilogue_in_registers(p_)) {
-    float* out = static_cast<float*>(call.out) + first;
-    brgemm.c0 = out + tile.c0, brgemm.c1 = out + tile.c1, brgemm.c_row_stride = c_step;
-    if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
-    if (last) {
-      if (call.bias != nullptr) brgemm.column_bias = call.bias + k;
-      if (call.residual != nullptr) {
-        const float* residual = static_cast<const float*>(call.residual) + first;
-        brgemm.residual0 = residual + tile.c0, brgemm.residual1 = residual + tile.c1;
-      }
-      brgemm.relu = p_.epilogue.activation == Activation::relu;
+  brgemm.b = step.panels + taps() * first * reductions_.size(step.cut);
+  brgemm.columns = static_cast<int>(std::min<i64>(vectors * lanes_, t_.out_channels - first));
+  if (in_registers_) {
+    float* out = static_cast<float*>(step.call.out) + first;
+    brgemm.c0 = out + tile.c0, brgemm.c1 = out + tile.c1;
+    if (step.cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
+    if (last && step.call.bias != nullptr) brgemm.column_bias = step.call.bias + k;
+    if (last && step.call.residual != nullptr) {
+      const float* residual = static_cast<const float*>(step.call.residual) + first;
+      brgemm.residual0 = residual + tile.c0, brgemm.residual1 = residual + tile.c1;
     }
     kernel(brgemm);
     return;
   }
   alignas(64) float finished[14 * 64];
   float* sum = finished;
-  if (sums != nullptr) sum = sums + tile.sum * sum_stride;
-  const i64 stride = sums != nullptr ? sum_stride : vectors * lanes_;
+  i64 stride = vectors * lanes_;
+  if (step.sums != nullptr) {
+    stride = sum_stride_;
+    sum = step.sums + tile.sum * stride + first - step.item.panel0 * panel_width_;
+  }
   brgemm.c0 = sum, brgemm.c1 = sum + 7 * stride, brgemm.c_row_stride = stride;
-  if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
+  if (step.cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
   kernel(brgemm);
   if (!last) return;
   EpilogueCall end;
-  end.from_stride = stride, end.columns = columns;
-  if (call.bias != nullptr) end.column_bias = call.bias + k;
+  end.from_stride = stride, end.columns = brgemm.columns;
+  if (step.call.bias != nullptr) end.column_bias = step.call.bias + k;
   end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
-  end.dtype = p_.dtype, end.to_stride = c_step;
-  for (int group0 = 0; group0 < tile.rows; group0 += 7) {
-    const i64 to = ((group0 == 0 ? tile.c0 : tile.c1) + first) * size_of(p_.dtype);
-    end.from = sum + group0 * stride;
-    end.rows = std::min(tile.rows - group0, 7);
-    if (call.residual != nullptr) end.residual = static_cast<const std::byte*>(call.residual) + to;
-    end.to = static_cast<std::byte*>(call.out) + to;
+  end.dtype = p_.dtype, end.to_stride = t_.out.stride_w * t_.out_step_w;
+  for (int row = 0; row < tile.rows; row += 7) {
+    const i64 to = ((row == 0 ? tile.c0 : tile.c1) + first) * size_of(p_.dtype);
+    end.from = sum + row * stride;
+    end.rows = std::min(tile.rows - row, 7);
+    if (step.call.residual != nullptr) end.residual = static_cast<const std::byte*>(step.call.residual) + to;
+    end.to = static_cast<std::byte*>(step.call.out) + to;
     epilogue_store(end);
   }
 }
@@ -330,28 +345,39 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
   float* const stage = reinterpret_cast<float*>(take(static_cast<std::size_t>(stage_floats_) * 4));
   float* const sums = reinterpret_cast<float*>(take(static_cast<std::size_t>(sum_floats_) * 4));
   Tile* const tiles = reinterpret_cast<Tile*>(take(static_cast<std::size_t>(max_tiles_) * sizeof(Tile)));
-  BrgemmSegment* const segments =
-      reinterpret_cast<BrgemmSegment*>(take(t_.taps.size() * sizeof(BrgemmSegment)));
-  const i64 sum_stride = channel_parts_.largest() * panel_width_;
+  BrgemmSegment* const segments = reinterpret_cast<BrgemmSegment*>(take(segments_bytes()));
 
   for (i64 cut = 0; cut < reductions_.parts(); ++cut) {
     const Source from = source(item, cut, call, stage);
-    const i64 count = list_tiles(item, from, tiles);
-    for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
-      const int width = panel_vectors(panel) * lanes_;
+    const i64 count = list_tiles(item, from, tiles), length = reductions_.size(cut);
+    BrgemmCall brgemm[2];  // of a panel of full width, and of a narrower last one
+    for (const bool narrow : {false, true}) {
+      const int width = lanes_ * (narrow ? panel_vectors(panels_ - 1) : tile_.vectors);
+      BrgemmSegment* const list = segments + (narrow ? taps() : 0);
       for (i64 tap = 0; tap < taps(); ++tap) {
         const Tap& t = t_.taps[static_cast<std::size_t>(tap)];
-        new (&segments[tap]) BrgemmSegment{(t.h - t_.min_h()) * from.row + (t.w - t_.min_w()) * from.pixel,
-                                           tap * reductions_.size(cut) * width};
+        new (&list[tap]) BrgemmSegment{(t.h - t_.min_h()) * from.row + (t.w - t_.min_w()) * from.pixel,
+                                       tap * length * width};
       }
-      BrgemmCall start;
-      start.a_row_stride = from.pixel * t_.step_w;
-      start.b = call.packed + packed_offset(item.group, cut, panel), start.b_step = width;
-      start.segments = segments, start.segment_count = taps(), start.length = reductions_.size(cut);
-      float* const panel_sums = sum_floats_ == 0 ? nullptr : sums + (panel - item.panel0) * panel_width_;
+      brgemm[narrow].a_row_stride = from.pixel * t_.step_w;
+      brgemm[narrow].b_step = width;
+      brgemm[narrow].segments = list, brgemm[narrow].segment_count = taps(), brgemm[narrow].length = length;
+      brgemm[narrow].c_row_stride = t_.out.stride_w * t_.out_step_w;
+      brgemm[narrow].relu =
+          in_registers_ && cut + 1 == reductions_.parts() && p_.epilogue.activation == Activation::relu;
+    }
+    const float* panels =
+        call.packed + taps() * channels_padded_ * (item.group * t_.in_channels + reductions_.begin(cut));
+    const Step step{item, call, cut, panels, sum_floats_ == 0 ? nullptr : sums, brgemm};
+    // Weights that stay in L2 are read again for each tile, so that its input stays in L1 and its output is
+    // written whole; larger ones are read once an item.
+    if (weights_stay_) {
       for (i64 i = 0; i < count; ++i) {
-        BrgemmCall brgemm = start;
-        run_tile(tiles[i], panel, item.group, cut, brgemm, call, panel_sums, sum_stride);
+        for (i64 panel = item.panel0; panel < item.panel1; ++panel) run_tile(tiles[i], panel, step);
+      }
+    } else {
+      for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
+        for (i64 i = 0; i < count; ++i) run_tile(tiles[i], panel, step);
       }
     }
   }
