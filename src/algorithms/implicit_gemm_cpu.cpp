@@ -5,6 +5,7 @@
 #include "kernels/cpu/brgemm_amx.hpp"
 #include "kernels/cpu/epilogue.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
+#include "src/algorithms/implicit_gemm_weights.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/text.hpp"
@@ -45,15 +46,24 @@ using Parts = std::vector<std::shared_ptr<const ImplicitGemmPart>>;
 // The config that stands for AMX's tile registers.
 constexpr const char* kAmx = "amx32x32";
 
-bool fits_amx(const Problem& p) { return p.dtype == DType::bf16 && p.layout == Layout::nhwc && amx_usable(); }
+bool fits_amx(const Problem& p) {
+  return p.dtype == DType::bf16 && p.layout == Layout::nhwc && p.direction != Direction::backward_weights &&
+         amx_usable();
+}
+
+// Whether config is AMX's; throws if it is and does not fit.
+bool is_amx(const Problem& p, const std::string& config) {
+  if (config != kAmx) return false;
+  if (fits_amx(p)) return true;
+  throw Error(
+      Status::bad_problem,
+      "implicit_gemm_cpu/amx32x32 needs fwd or bwd_d in bf16, nhwc and a processor with AMX; force another "
+      "config for " +
+          to_string(p));
+}
 
 Parts make_parts(const Problem& p, const std::string& config, int threads) {
-  const bool amx = config == kAmx;
-  if (amx && !fits_amx(p)) {
-    throw Error(Status::bad_problem, "implicit_gemm_cpu/amx32x32 needs bf16, nhwc and a processor with AMX; force "
-                                     "another config for " +
-                                         to_string(p));
-  }
+  const bool amx = is_amx(p, config);
   const TileShape tile = amx ? TileShape{} : parse_tile(config);
   Parts parts;
   for (const TapConvolution& convolution : tap_convolutions(p)) {
@@ -71,6 +81,9 @@ Parts make_parts(const Problem& p, const std::string& config, int threads) {
 struct Memory {
   std::vector<std::size_t> packed;  // where each part's begin
   std::size_t packed_bytes = 0, bias_bytes = 0, scratch_bytes = 0;
+  std::size_t workspace_bytes(int threads) const {
+    return bias_bytes + scratch_bytes * static_cast<std::size_t>(threads);
+  }
 };
 
 Memory lay_out(const Problem& p, const Parts& parts) {
@@ -97,6 +110,38 @@ void for_items(const Parallel& parallel, const Parts& parts, const Count& count,
   });
 }
 
+std::size_t workspace_bytes(const WeightsGradient& gradient, int threads) {
+  return aligned(gradient.partial_bytes()) +
+         aligned(gradient.scratch_bytes()) * static_cast<std::size_t>(threads);
+}
+
+Recipe weights_recipe(const Problem& p, TileShape tile, int threads) {
+  const auto gradient = std::make_shared<const WeightsGradient>(p, tile, threads);
+  Recipe recipe;
+  recipe.workspace_bytes = workspace_bytes(*gradient, threads);
+  const auto scratch = [gradient](const Invocation& invocation, int worker) {
+    return invocation.workspace + aligned(gradient->partial_bytes()) +
+           static_cast<std::size_t>(worker) * aligned(gradient->scratch_bytes());
+  };
+  recipe.steps.push_back({"implicit_gemm", [gradient, scratch](const Invocation& invocation) {
+                            const Tensors& tensors = invocation.tensors;
+                            float* const partial = reinterpret_cast<float*>(invocation.workspace);
+                            invocation.stream.parallel->each(gradient->items(), [&](i64 item, int worker) {
+                              gradient->run(item, tensors.x, tensors.y, tensors.w,
+                                            scratch(invocation, worker), partial);
+                            });
+                          }});
+  if (!gradient->has_partial_sums()) return recipe;
+  recipe.steps.push_back({"reduce", [gradient, scratch](const Invocation& invocation) {
+                            const float* const partial = reinterpret_cast<float*>(invocation.workspace);
+                            invocation.stream.parallel->each(gradient->blocks(), [&](i64 block, int worker) {
+                              gradient->reduce(block, invocation.tensors.w, scratch(invocation, worker),
+                                               partial);
+                            });
+                          }});
+  return recipe;
+}
+
 class ImplicitGemmCpu : public Algorithm {
  public:
   std::string_view name() const override { return "implicit_gemm_cpu"; }
@@ -105,10 +150,7 @@ class ImplicitGemmCpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "cpu"; }
 
-  Support supports(const Problem& p, const Target&) const override {
-    if (p.direction == Direction::backward_weights) return Support::declined("not backward_weights yet");
-    return Support::supported();
-  }
+  Support supports(const Problem&, const Target&) const override { return Support::supported(); }
 
   std::vector<Config> configs(const Problem& p, const Target& target) const override {
     std::vector<Config> configs;
@@ -116,18 +158,22 @@ class ImplicitGemmCpu : public Algorithm {
     for (const NamedTile& tile : named_tiles()) names.push_back(tile.name);
     if (fits_amx(p)) names.push_back(kAmx);
     for (const std::string& name : names) {
-      const Parts parts = make_parts(p, name, target.threads);
-      const Memory memory = lay_out(p, parts);
       double cycles = 0;
-      for (const auto& part : parts) cycles += part->cycles();
-      // At a clock and a rate of memory that are usual: only the ratio matters.
-      const double arithmetic = cycles / 2.5e6 / target.threads, bytes = min_bytes(p) / 15e6;
       Config config;
       config.name = name;
+      if (p.direction == Direction::backward_weights) {
+        const WeightsGradient gradient(p, parse_tile(name), target.threads);
+        cycles = gradient.cycles();
+        config.workspace_bytes = workspace_bytes(gradient, target.threads);
+      } else {
+        const Parts parts = make_parts(p, name, target.threads);
+        for (const auto& part : parts) cycles += part->cycles();
+        config.workspace_bytes = lay_out(p, parts).workspace_bytes(target.threads);
+      }
+      // At a clock and a rate of memory that are usual: only the ratio matters.
+      const double arithmetic = cycles / 2.5e6 / target.threads, bytes = min_bytes(p) / 15e6;
       config.predicted_ms = std::max(arithmetic, bytes) + 0.002;
       config.bound_by = arithmetic > bytes ? "arithmetic" : "bytes";
-      config.workspace_bytes =
-          memory.bias_bytes + memory.scratch_bytes * static_cast<std::size_t>(target.threads);
       configs.push_back(config);
     }
     std::stable_sort(configs.begin(), configs.end(),
@@ -136,12 +182,14 @@ class ImplicitGemmCpu : public Algorithm {
   }
 
   Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
+    if (p.direction == Direction::backward_weights && !is_amx(p, config)) {
+      return weights_recipe(p, parse_tile(config), target.threads);
+    }
     const Parts parts = make_parts(p, config, target.threads);
     const Memory memory = lay_out(p, parts);
     Recipe recipe;
     recipe.packed_bytes = memory.packed_bytes;
-    recipe.workspace_bytes =
-        memory.bias_bytes + memory.scratch_bytes * static_cast<std::size_t>(target.threads);
+    recipe.workspace_bytes = memory.workspace_bytes(target.threads);
     recipe.pack.push_back({"pack", [parts, memory](const Invocation& invocation) {
                              for_items(
                                  *invocation.stream.parallel, parts,

@@ -1,0 +1,65 @@
+// Implicit GEMM of backward_weights: the sum runs over pixels.
+#ifndef FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_WEIGHTS_HPP_
+#define FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_WEIGHTS_HPP_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/algorithms/implicit_gemm_part.hpp"
+
+namespace faltung {
+
+// dw[tap, c, k] = sum over pixels of x[pixel at tap, c] * dy[pixel, k]. A register tile's rows are input
+// channels, its columns output channels; both gradients are staged a block of pixels at a time, dy with the
+// output channels contiguous.
+//
+// Blocks of weights are independent. Where there are too few for the workers, the pixels are divided too, and
+// the partial sums added in a fixed order afterwards.
+class WeightsGradient {
+ public:
+  WeightsGradient(const Problem& problem, TileShape tile, int threads);
+
+  std::int64_t items() const { return blocks() * pixel_parts_.parts(); }
+  void run(std::int64_t item, const void* x, const void* dy, void* dw, std::byte* scratch,
+           float* partial) const;
+  // Where pixels are divided: to be run for each of blocks() once all items are done.
+  bool has_partial_sums() const { return pixel_parts_.parts() > 1; }
+  std::int64_t blocks() const { return t_.groups * tap_parts_.parts() * c_parts_.parts() * k_parts_.parts(); }
+  void reduce(std::int64_t block, void* dw, std::byte* scratch, const float* partial) const;
+
+  std::size_t scratch_bytes() const;  // of each worker
+  std::size_t partial_bytes() const;  // for all
+  double cycles() const;
+
+ private:
+  struct Block {
+    std::int64_t group, tap0, taps, c0, c, k0, k;
+  };
+  // Some rows and columns of one image's output.
+  struct Pixels {
+    std::int64_t image, row0, rows, column0, columns;
+  };
+
+  Block block(std::int64_t index) const;
+  Pixels pixels(std::int64_t unit) const;
+  std::int64_t units() const { return t_.in.n * rows_.parts() * columns_.parts(); }
+  std::int64_t block_floats() const;
+  std::int64_t x_floats() const;
+  std::int64_t dy_floats() const;
+  void add_pixels(const Block& block, const Pixels& pixels, const void* x, const void* dy, bool first,
+                  float* x_stage, float* dy_stage, float* sums) const;
+  void write(const Block& block, const float* sums, void* dw) const;
+
+  Problem p_;
+  TapConvolution t_;  // the forward convolution's
+  TileShape tile_;
+  int lanes_ = 1;
+  std::int64_t k_stride_ = 0;  // of sums and staged dy, padded to whole vectors
+  EvenSplit tap_parts_, c_parts_, k_parts_;
+  EvenSplit rows_, columns_;  // of the output, blocks that are staged at once
+  EvenSplit pixel_parts_;     // of units
+};
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_WEIGHTS_HPP_
