@@ -7,6 +7,7 @@ const std::vector<std::unique_ptr<Algorithm>>& registry() {
     std::vector<std::unique_ptr<Algorithm>> all;
     all.push_back(make_depthwise_cpu());
     all.push_back(make_direct_gpu());
+    all.push_back(make_explicit_gemm_cpu());
     all.push_back(make_implicit_gemm_cpu());
     all.push_back(make_reference_cpu());
     all.push_back(make_winograd_cpu());
