@@ -6,6 +6,7 @@
 #include "kernels/cpu/epilogue.hpp"
 #include "kernels/cpu/stage.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
+#include "src/algorithms/implicit_gemm_prefetch.hpp"
 #include "src/plan/recipe.hpp"
 #include "src/problem/dtype.hpp"
 
@@ -28,7 +29,7 @@ struct Tile {
 class ChannelLanes : public ImplicitGemmPart {
  public:
   ChannelLanes(const Problem& problem, const TapConvolution& convolution, TileShape tile, int threads)
-      : p_(problem), t_(flattened(convolution, Layout::nhwc)), tile_(tile) {
+      : p_(problem), t_(flattened(convolution, Layout::nhwc)), tile_(tile), threads_(threads) {
     choose_panels();
     choose_items(threads);
   }
@@ -86,7 +87,28 @@ class ChannelLanes : public ImplicitGemmPart {
  private:
   static constexpr double kTileOverhead = 40;
 
+  // Where taps read their input: an image's, an input row's and a pixel's distance, in floats.
+  struct Source {
+    const float* first;  // of the item's first output, at the least tap
+    i64 image, row, pixel;
+  };
+
   std::size_t segments_bytes() const { return 2 * t_.taps.size() * sizeof(BrgemmSegment); }
+  // Taps side by side in memory, and so in the packed weights, are summed over as if they were one.
+  i64 merged_taps(const Source& source, i64 cut) const {
+    if (source.pixel != reductions_.size(cut)) return 1;
+    const auto follows = [&](i64 tap) {
+      const Tap &a = t_.taps[static_cast<std::size_t>(tap - 1)], &b = t_.taps[static_cast<std::size_t>(tap)];
+      return a.h == b.h && a.w + 1 == b.w;
+    };
+    i64 run = 1;
+    while (run < taps() && follows(run)) ++run;
+    if (taps() % run != 0) return 1;
+    for (i64 tap = run; tap < taps(); ++tap) {
+      if (follows(tap) != (tap % run != 0)) return 1;
+    }
+    return run;
+  }
   i64 taps() const { return static_cast<i64>(t_.taps.size()); }
   int panel_vectors(i64 panel) const {
     const i64 left = ceil_div(t_.out_channels - panel * panel_width_, lanes_);
@@ -196,13 +218,9 @@ class ChannelLanes : public ImplicitGemmPart {
     return item;
   }
 
-  // Where taps read their input: an image's, an input row's and a pixel's distance, in floats.
-  struct Source {
-    const float* first;  // of the item's first output, at the least tap
-    i64 image, row, pixel;
-  };
   Source source(const Item& item, i64 cut, const PartCall& call, float* stage) const;
   i64 list_tiles(const Item& item, const Source& source, Tile* tiles) const;
+  Prefetch prefetch(i64 index, const Item& current, const PartCall& call, i64 calls) const;
   // What the tiles of one item and one cut of the reduction share.
   struct Step {
     const Item& item;
@@ -217,6 +235,7 @@ class ChannelLanes : public ImplicitGemmPart {
   Problem p_;
   TapConvolution t_;
   TileShape tile_;
+  int threads_;
   int lanes_ = 1;
   i64 panel_width_ = 0, panels_ = 0, channels_padded_ = 0;
   EvenSplit reductions_;               // input channels
@@ -287,6 +306,29 @@ i64 ChannelLanes::list_tiles(const Item& item, const Source& source, Tile* tiles
   return count;
 }
 
+// Of the item that this worker will probably run next: its input, where that is contiguous.
+Prefetch ChannelLanes::prefetch(i64 index, const Item& current, const PartCall& call, i64 calls) const {
+  if (index >= items() || t_.groups > 1 || t_.extent_w() < t_.step_w) return {};
+  const Item next = decode(index);
+  const bool same =
+      next.image0 == current.image0 && next.row0 == current.row0 && next.column0 == current.column0;
+  i64 row0 = 0, row1 = t_.in.h, column0 = 0, columns = t_.in.w;
+  if (columns_.parts() > 1) {
+    if (t_.in.h > 1) return {};
+    column0 = std::max<i64>(next.column0 * t_.step_w + t_.min_w(), 0);
+    columns = std::min(t_.in.w - column0, (next.columns - 1) * t_.step_w + t_.extent_w());
+  } else if (next.images == 1) {
+    row0 = std::clamp<i64>(next.row0 * t_.step_h + t_.min_h(), 0, t_.in.h);
+    row1 =
+        std::clamp<i64>((next.row0 + next.rows - 1) * t_.step_h + t_.min_h() + t_.extent_h(), row0, t_.in.h);
+  }
+  if (same) return {};
+  const i64 bytes = size_of(p_.dtype);
+  const std::byte* from =
+      static_cast<const std::byte*>(call.in) + t_.in.offset(next.image0, 0, row0, column0) * bytes;
+  return Prefetch(from, 1, next.images * (row1 - row0) * columns * t_.in.stride_w * bytes, 0, calls);
+}
+
 void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step) const {
   const int vectors = panel_vectors(panel);
   const bool narrow = vectors != tile_.vectors, last = step.cut + 1 == reductions_.parts();
@@ -347,21 +389,24 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
   Tile* const tiles = reinterpret_cast<Tile*>(take(static_cast<std::size_t>(max_tiles_) * sizeof(Tile)));
   BrgemmSegment* const segments = reinterpret_cast<BrgemmSegment*>(take(segments_bytes()));
 
+  Prefetch ahead;
   for (i64 cut = 0; cut < reductions_.parts(); ++cut) {
     const Source from = source(item, cut, call, stage);
     const i64 count = list_tiles(item, from, tiles), length = reductions_.size(cut);
+    const i64 merged = taps() == 0 ? 1 : merged_taps(from, cut);
     BrgemmCall brgemm[2];  // of a panel of full width, and of a narrower last one
     for (const bool narrow : {false, true}) {
       const int width = lanes_ * (narrow ? panel_vectors(panels_ - 1) : tile_.vectors);
       BrgemmSegment* const list = segments + (narrow ? taps() : 0);
-      for (i64 tap = 0; tap < taps(); ++tap) {
+      for (i64 tap = 0; tap < taps(); tap += merged) {
         const Tap& t = t_.taps[static_cast<std::size_t>(tap)];
-        new (&list[tap]) BrgemmSegment{(t.h - t_.min_h()) * from.row + (t.w - t_.min_w()) * from.pixel,
-                                       tap * length * width};
+        new (&list[tap / merged]) BrgemmSegment{
+            (t.h - t_.min_h()) * from.row + (t.w - t_.min_w()) * from.pixel, tap * length * width};
       }
       brgemm[narrow].a_row_stride = from.pixel * t_.step_w;
       brgemm[narrow].b_step = width;
-      brgemm[narrow].segments = list, brgemm[narrow].segment_count = taps(), brgemm[narrow].length = length;
+      brgemm[narrow].segments = list, brgemm[narrow].segment_count = taps() / merged;
+      brgemm[narrow].length = length * merged;
       brgemm[narrow].c_row_stride = t_.out.stride_w * t_.out_step_w;
       brgemm[narrow].relu =
           in_registers_ && cut + 1 == reductions_.parts() && p_.epilogue.activation == Activation::relu;
@@ -369,15 +414,25 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
     const float* panels =
         call.packed + taps() * channels_padded_ * (item.group * t_.in_channels + reductions_.begin(cut));
     const Step step{item, call, cut, panels, sum_floats_ == 0 ? nullptr : sums, brgemm};
+    if (cut == 0) {
+      ahead =
+          prefetch(index + threads_, item, call, reductions_.parts() * count * (item.panel1 - item.panel0));
+    }
     // Weights that stay in L2 are read again for each tile, so that its input stays in L1 and its output is
     // written whole; larger ones are read once an item.
     if (weights_stay_) {
       for (i64 i = 0; i < count; ++i) {
-        for (i64 panel = item.panel0; panel < item.panel1; ++panel) run_tile(tiles[i], panel, step);
+        for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
+          ahead.advance();
+          run_tile(tiles[i], panel, step);
+        }
       }
     } else {
       for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
-        for (i64 i = 0; i < count; ++i) run_tile(tiles[i], panel, step);
+        for (i64 i = 0; i < count; ++i) {
+          ahead.advance();
+          run_tile(tiles[i], panel, step);
+        }
       }
     }
   }

@@ -6,6 +6,7 @@
 #include "kernels/cpu/epilogue.hpp"
 #include "kernels/cpu/stage.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
+#include "src/algorithms/implicit_gemm_prefetch.hpp"
 #include "src/plan/recipe.hpp"
 #include "src/problem/dtype.hpp"
 
@@ -21,7 +22,7 @@ constexpr i64 kSumBytes = 1 << 20;      // of unfinished sums that cannot wait i
 class PixelLanes : public ImplicitGemmPart {
  public:
   PixelLanes(const Problem& problem, const TapConvolution& convolution, TileShape tile, int threads)
-      : p_(problem), t_(flattened(convolution, Layout::nchw)), tile_(tile) {
+      : p_(problem), t_(flattened(convolution, Layout::nchw)), tile_(tile), threads_(threads) {
     lanes_ = brgemm_lanes();
     tile_.rows = std::min(tile_.rows, brgemm_max_rows(tile_.vectors));
     panels_ = EvenSplit(t_.out_channels, tile_.rows);
@@ -193,14 +194,17 @@ class PixelLanes : public ImplicitGemmPart {
 
   void stage(const Item& item, i64 cut, const PartCall& call, float* to, const PhaseStrides& strides) const;
   void run_rows(const Item& item, i64 cut, const PartCall& call, const float* patch,
-                const PhaseStrides& strides, const BrgemmSegment* segments, float* sums) const;
+                const PhaseStrides& strides, const BrgemmSegment* segments, float* sums,
+                Prefetch& ahead) const;
   void run_flat(const Item& item, const PartCall& call, const float* patch, const PhaseStrides& strides,
                 const BrgemmSegment* segments, float* sums) const;
+  Prefetch prefetch(i64 index, const Item& current, const PartCall& call, i64 calls) const;
   void finish(EpilogueCall& end, const PartCall& call, i64 image, i64 k, i64 row, i64 column) const;
 
   Problem p_;
   TapConvolution t_;
   TileShape tile_;
+  int threads_;
   int lanes_ = 1;
   i64 phases_h_ = 1, phases_w_ = 1;
   EvenSplit panels_;                   // of output channels
@@ -231,6 +235,28 @@ void PixelLanes::stage(const Item& item, i64 cut, const PartCall& call, float* t
   }
 }
 
+// Of the item that this worker will probably run next: its input, where each channel's is contiguous.
+Prefetch PixelLanes::prefetch(i64 index, const Item& current, const PartCall& call, i64 calls) const {
+  if (index >= items() || t_.extent_h() < t_.step_h) return {};
+  const Item next = decode(index);
+  const bool same = next.image0 == current.image0 && next.row0 == current.row0 &&
+                    next.column0 == current.column0 && next.group == current.group;
+  if (same || next.images > 1 || (columns_.parts() > 1 && t_.in.h > 1)) return {};
+  i64 row0 = 0, row1 = t_.in.h, column0 = 0, columns = t_.in.w;
+  if (columns_.parts() > 1) {
+    column0 = std::max<i64>(next.column0 * t_.step_w + t_.min_w(), 0);
+    columns = std::min(t_.in.w - column0, (next.columns - 1) * t_.step_w + t_.extent_w());
+  } else {
+    row0 = std::clamp<i64>(next.row0 * t_.step_h + t_.min_h(), 0, t_.in.h);
+    row1 =
+        std::clamp<i64>((next.row0 + next.rows - 1) * t_.step_h + t_.min_h() + t_.extent_h(), row0, t_.in.h);
+  }
+  const i64 bytes = size_of(p_.dtype);
+  const std::byte* from = static_cast<const std::byte*>(call.in) +
+                          t_.in.offset(next.image0, next.group * t_.in_channels, row0, column0) * bytes;
+  return Prefetch(from, t_.in_channels, (row1 - row0) * columns * bytes, t_.in.stride_c * bytes, calls);
+}
+
 // end.from, rows (channels), columns and strides of from are set; the rest follows from where they go.
 void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 k, i64 row,
                         i64 column) const {
@@ -256,7 +282,8 @@ void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 
 }
 
 void PixelLanes::run_rows(const Item& item, i64 cut, const PartCall& call, const float* patch,
-                          const PhaseStrides& strides, const BrgemmSegment* segments, float* sums) const {
+                          const PhaseStrides& strides, const BrgemmSegment* segments, float* sums,
+                          Prefetch& ahead) const {
   const EvenSplit vectors(ceil_div(item.columns, lanes_), tile_.vectors);
   const bool last = cut + 1 == reductions_.parts();
   alignas(64) float finished[14 * 64];
@@ -298,6 +325,7 @@ void PixelLanes::run_rows(const Item& item, i64 cut, const PartCall& call, const
         }
         brgemm.c0 = sum, brgemm.c1 = sum + 7 * stride, brgemm.c_row_stride = stride;
         if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
+        ahead.advance();
         kernel(brgemm);
         if (in_registers_ || !last) continue;
         EpilogueCall end;
@@ -356,6 +384,7 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
   strides.row = phase_columns(item.columns);
   strides.phase = item.images * phase_rows(item.rows) * strides.row;
   strides.channel = channel_floats(item.images * image_floats(item.rows, item.columns));
+  Prefetch ahead;
   for (i64 cut = 0; cut < reductions_.parts(); ++cut) {
     stage(item, cut, call, patch, strides);
     // Panels come in two sizes, of which the larger's list is the first.
@@ -371,7 +400,12 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
     if (flat_) {
       run_flat(item, call, patch, strides, segments, sums);
     } else {
-      run_rows(item, cut, call, patch, strides, segments, sums);
+      if (cut == 0) {
+        const i64 tiles = item.rows * (item.panel1 - item.panel0) *
+                          EvenSplit(ceil_div(item.columns, lanes_), tile_.vectors).parts();
+        ahead = prefetch(index + threads_, item, call, reductions_.parts() * tiles);
+      }
+      run_rows(item, cut, call, patch, strides, segments, sums, ahead);
     }
   }
 }

@@ -1,0 +1,42 @@
+// Brings memory to the cache a little at a time, between register tiles, so that it is there when its item
+// begins.
+#ifndef FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_PREFETCH_HPP_
+#define FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_PREFETCH_HPP_
+
+#include <cstdint>
+
+#include "src/algorithms/implicit_gemm_tiling.hpp"
+
+namespace faltung {
+
+class Prefetch {
+ public:
+  Prefetch() = default;
+  // `runs` stretches of `bytes` bytes each, `stride` bytes apart, in so many calls of advance.
+  Prefetch(const void* from, std::int64_t runs, std::int64_t bytes, std::int64_t stride, std::int64_t calls)
+      : at_(static_cast<const char*>(from)), runs_(runs), bytes_(bytes), stride_(stride) {
+    if (runs > 0 && bytes > 0)
+      lines_ = ceil_div(runs * ceil_div(bytes, kLine), std::max<std::int64_t>(calls, 1));
+  }
+
+  void advance() {
+    for (std::int64_t i = 0; i < lines_; ++i) {
+      if (done_ >= bytes_) {
+        at_ += stride_, done_ = 0;
+        --runs_;
+      }
+      if (runs_ <= 0) return;
+      __builtin_prefetch(at_ + done_, 0, 2);
+      done_ += kLine;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64;
+  const char* at_ = nullptr;
+  std::int64_t runs_ = 0, bytes_ = 0, stride_ = 0, done_ = 0, lines_ = 0;
+};
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_PREFETCH_HPP_
