@@ -1,0 +1,91 @@
+// Kernel names: what an algorithm lists parses back; anything else is refused, never a crash.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "src/algorithms/algorithm.hpp"
+#include "src/problem/parse.hpp"
+#include "tests/fuzz/mutator.hpp"
+
+namespace faltung {
+namespace {
+
+using testing::HasSubstr;
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::bad_problem) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+TEST(KernelName, UnknownAlgorithmsNameTheNearest) {
+  EXPECT_THAT(error_of([] { parse_kernel("winogard_cpu/f4x4"); }), HasSubstr("the nearest is winograd_cpu"));
+  EXPECT_THAT(error_of([] { parse_kernel("/x"); }), HasSubstr("the nearest is "));
+  EXPECT_THAT(error_of([] { parse_kernel("reference_cpu"); }), HasSubstr("has no config"));
+  EXPECT_THAT(error_of([] { parse_kernel(""); }), HasSubstr("has no config"));
+  EXPECT_EQ(parse_kernel("reference_cpu/a/b").config, "a/b");
+}
+
+class KernelNames : public testing::TestWithParam<const Algorithm*> {
+ protected:
+  std::shared_ptr<Device> device_ = find_device("cpu");
+};
+
+const char* const kProblems[] = {
+    "fwd:n1c16h14w15k32r3s3:pad1:f32:nchw:bias:relu", "fwd:n1c16h14w15k32r3s3:pad1:f32:nhwc",
+    "fwd:n1c16h14w15k32r3s3:pad1:bf16:nhwc",          "fwd:n2c24h9w12k24r3s3:pad1:g24:f32:nchw",
+    "bwd_d:n1c16h14w15k32r3s3:st2:pad1:f32:nhwc",     "bwd_w:n2c16h14w15k32r3s3:pad1:f32:nchw",
+    "fwd:n1c8h10w10k8r1s1:f32:nchw:maxpool2"};
+
+TEST_P(KernelNames, ListedConfigsPlanAndOthersAreRefused) {
+  const Algorithm& algorithm = *GetParam();
+  const Target target{*device_, 2};
+  int planned = 0, refused = 0;
+  for (const char* text : kProblems) {
+    const Problem problem = parse_problem(text);
+    if (algorithm.device_kind() != "cpu" || !algorithm.supports(problem, target).yes) continue;
+    std::vector<std::string> names;
+    for (const Config& config : algorithm.configs(problem, target)) {
+      const KernelName name = parse_kernel(kernel_name(algorithm, config.name));
+      EXPECT_EQ(name.algorithm, &algorithm);
+      EXPECT_EQ(name.config, config.name);
+      EXPECT_EQ(error_of([&] { make_recipe(algorithm, problem, config.name, target); }), "") << config.name;
+      names.push_back(config.name);
+    }
+    ASSERT_FALSE(names.empty());
+    Mutator mutator(names);
+    for (int i = 0; i < 300; ++i) {
+      const std::string name = mutator.next();
+      const std::string why = error_of([&] {
+        make_recipe(algorithm, problem, name, target);
+        algorithm.accuracy(problem, name);
+        algorithm.integer_weight_unit(problem, name);
+        algorithm.fuses_pool(problem, name);
+        algorithm.deterministic(name);
+      });
+      const bool listed = std::find(names.begin(), names.end(), name) != names.end();
+      EXPECT_TRUE(!listed || why.empty()) << name << ": " << why;
+      ++(why.empty() ? planned : refused);
+    }
+  }
+  EXPECT_TRUE(planned + refused == 0 || refused > planned)
+      << planned << " planned, " << refused << " refused";
+}
+
+std::vector<const Algorithm*> all() {
+  std::vector<const Algorithm*> algorithms;
+  for (const auto& algorithm : registry()) algorithms.push_back(algorithm.get());
+  return algorithms;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KernelNames, testing::ValuesIn(all()),
+                         [](const auto& param) { return std::string(param.param->name()); });
+
+}  // namespace
+}  // namespace faltung
