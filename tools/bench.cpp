@@ -65,7 +65,7 @@ class Bench {
                            "sets",        "runs",
                            "seed",        "note"});
     device_ = options_.arguments.device();
-    ceilings_ = device_->measure_ceilings(measure_options_.request.threads);
+    ceilings_ = measure_ceilings(engine_.impl(), *device_, measure_options_.request.threads);
     print_header(rows);
 
     std::string suite = rows.front().suite;

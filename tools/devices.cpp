@@ -4,6 +4,7 @@
 #include "src/problem/text.hpp"
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
+#include "tools/measure.hpp"
 #include "tools/report.hpp"
 #include "tools/units.hpp"
 
@@ -28,10 +29,11 @@ int run(Options& options) {
   machine.open({"device", "kind", "description", "units", "threads", "memory_bytes", "cache_bytes",
                 "features", "driver", "key", "f32_gflops", "tf32_gflops", "f16_gflops", "bf16_gflops",
                 "copy_gbps"});
+  Engine engine;
   for (const std::shared_ptr<Device>& device : list_devices()) {
     const DeviceInfo& info = device->info();
     const int threads = info.kind != "cpu" ? 1 : given > 0 ? given : available_processors();
-    const Ceilings c = device->measure_ceilings(threads);
+    const Ceilings c = measure_ceilings(engine.impl(), *device, threads);
     machine.row({info.id, info.kind, info.description, std::int64_t(info.units), std::int64_t(threads),
                  static_cast<std::int64_t>(info.memory_bytes), static_cast<std::int64_t>(info.cache_bytes),
                  joined(info.features), info.driver, info.key, c.f32_gflops, c.tf32_gflops, c.f16_gflops,

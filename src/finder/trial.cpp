@@ -75,10 +75,13 @@ Timing summarize(std::vector<double> ms) {
 
 Timing time_runner(Runner& runner, double budget_ms, double best_ms) {
   constexpr int kFewest = 3, kMost = 1000;
-  constexpr double kHopeless = 3;    // the first run, cold as it is, takes this many times the best
+  constexpr double kHopeless = 3;    // the first run takes this many times the best
   constexpr double kTooSlow = 1.15;  // the fastest of a few runs takes this many times the best
   const bool has_rival = best_ms > 0;
-  const double first = runner.time_once();
+  double first = runner.time_once();
+  // Pages touched for the first time weigh on a short run: a second one tells whether it is hopeless.
+  constexpr double kShort = 5;  // ms
+  if (first < kShort) first = std::min(first, runner.time_once());
   if (has_rival && first > kHopeless * best_ms) {
     Timing timing = summarize({first});
     timing.stopped_early = true;
