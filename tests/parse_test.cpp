@@ -269,6 +269,8 @@ TEST(Benchdnn, Options) {
               "fwd:n2c8h10w10k16r3s3:f32:nchw:bias:residual:relu");
   expect_same("--attr-post-ops=relu:0.25 ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:f32:nchw:leaky_relu(0.25)");
   expect_same("--attr-post-ops=swish:1 ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:f32:nchw:silu");
+  expect_same("--cfg=bf16bf16bf16 --bia-dt=f32 ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:bf16:nchw:bias");
+  expect_same("--bia-dt=f32 --dir=BWD_W --bia-dt=undef ic8ih10oc16kh3", "bwd_w:n2c8h10w10k16r3s3:f32:nchw");
   expect_same("--attr-fpmath=tf32 --mb=0 mb3ic8ih10oc16kh3", "fwd:n3c8h10w10k16r3s3:f32:nchw:math=tf32");
 }
 
@@ -279,6 +281,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"--dir=FWD ic8ih10oc16kh3", "--dir=FWD is unknown"},
         Bad{"--dri=FWD_B ic8ih10oc16kh3", "nearest known is --dir"},
         Bad{"--dt=u8:s8:u8 ic8ih10oc16kh3", "mixes dtypes"},
+        Bad{"--cfg=u8s8f32 ic8ih10oc16kh3", "--cfg=u8s8f32 is not supported"},
+        Bad{"--batch=set_conv_all", "is not supported"},
         Bad{"--dt=s8 ic8ih10oc16kh3", "--dt=s8 is not supported"},
         Bad{"--stag=aBx16b ic8ih10oc16kh3", "--stag=aBx16b is not supported"},
         Bad{"--stag=axb --dtag=abx ic8ih10oc16kh3", "differs from the other"},

@@ -1,4 +1,16 @@
 // Reading problems from text: what faltung.hpp does not declare.
+//
+// The canonical string is fields separated by colons, in any order, each at most once:
+//   fwd | bwd_d | bwd_w             direction; fwd if there is none
+//   n1c64h56w56k64r3s3              the sizes, all seven
+//   st2 | st2x1                     stride, or vertical x horizontal
+//   pad1 | pad1x2 | pad0.1.0.1      padding on every side, vertical x horizontal, or top.bottom.left.right
+//   dil2 | dil2x1, g32              dilation, groups
+//   f32 | f16 | bf16, nchw | nhwc   dtype and layout; f32 and nchw if there is none
+//   math=tf32                       math class, where it is not the dtype's own: f32 tf32 f16 bf16 fast
+//   bias, residual                  epilogue, then one of
+//   relu relu6 leaky_relu(0.01) sigmoid silu gelu gelu_tanh hardswish, then
+//   maxpool3s2p1 | avgpool2         size, stride (the size's if there is none), padding; each as above
 #ifndef FALTUNG_SRC_PROBLEM_PARSE_HPP_
 #define FALTUNG_SRC_PROBLEM_PARSE_HPP_
 

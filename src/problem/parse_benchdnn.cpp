@@ -21,16 +21,14 @@ const char* const kKeys[] = {"mb", "ic", "id", "ih", "iw", "oc", "od", "oh", "ow
                              "kw", "sd", "sh", "sw", "pd", "ph", "pw", "dd", "dh", "dw", "g"};
 
 // Options that say how benchdnn runs, not what.
-const char* const kIgnored[] = {"mode",           "mode-modifier",   "alg",
-                                "match",          "engine",          "skip-impl",
-                                "impl",           "bia-dt",          "cfg",
-                                "verbose",        "perf-template",   "reset",
-                                "batch",          "attr-scratchpad", "fix-times-per-prb",
-                                "max-ms-per-prb", "mem-check",       "fast-ref",
-                                "ctx-init",       "ctx-exe",         "allow-enum-tags-only",
-                                "canonical",      "memory-kind",     "attr-deterministic",
-                                "cold-cache",     "repeats-per-prb", "start",
-                                "global-impl",    "global-skip-impl"};
+const std::vector<std::string>& ignored() {
+  static const std::vector<std::string> words = split(
+      "mode mode-modifier alg match engine skip-impl impl global-impl global-skip-impl verbose perf-template "
+      "attr-scratchpad fix-times-per-prb max-ms-per-prb mem-check fast-ref ctx-init ctx-exe start canonical "
+      "allow-enum-tags-only memory-kind attr-deterministic cold-cache repeats-per-prb",
+      ' ');
+  return words;
+}
 
 bool same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
@@ -45,14 +43,15 @@ struct Axis {
 
 class Line {
  public:
-  explicit Line(std::string_view text) : text_(text) { problem_.layout = Layout::nchw; }
+  explicit Line(std::string_view text) : text_(text) {}
 
   Problem problem() {
     bool found = false;
     for (const std::string& word : words()) {
-      if (found)
+      if (found) {
         bad_problem(text_,
                     quote(word) + " follows the problem; options come before it, and one problem is read");
+      }
       if (word.starts_with("-")) {
         option(word);
       } else if (!word.ends_with("benchdnn")) {
@@ -63,6 +62,8 @@ class Line {
     if (!found) bad_problem(text_, "no problem after the options; write e.g. mb4ic3ih224oc64oh112kh7sh2ph3");
     problem_.math = default_math(problem_.dtype);
     if (tf32_ && problem_.dtype == DType::f32) problem_.math = Math::tf32;
+    // The gradient of the bias (BWD_WB) is no part of a faltung problem.
+    problem_.epilogue.bias = bias_ && problem_.direction == Direction::forward;
     return problem_;
   }
 
@@ -86,11 +87,16 @@ class Line {
 
   void option(const std::string& word) {
     const std::size_t equals = word.find('=');
-    const std::string name(trim(word.substr(0, equals)).substr(word.starts_with("--") ? 2 : 1));
+    const std::string name = word.substr(0, equals).substr(word.starts_with("--") ? 2 : 1);
     const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (name == "conv") return;
     if (name == "dir") return direction(value);
-    if (name == "dt") return dtype(value);
+    if (name == "dt") return dtype(name, split(value, ':'), value);
+    if (name == "cfg") return configuration(value);
+    if (name == "bia-dt") {
+      bias_ = value != "undef";
+      return;
+    }
     if (name == "stag" || name == "wtag" || name == "dtag") return tag(name, value);
     if (name == "attr-post-ops") return post_ops(value);
     if (name == "attr-fpmath") return fpmath(value);
@@ -101,17 +107,17 @@ class Line {
       return;
     }
     if (name.starts_with("v") && name.size() <= 2) return;  // -v1
-    if (std::find(std::begin(kIgnored), std::end(kIgnored), name) != std::end(kIgnored)) return;
-    std::vector<std::string> known = {"dir",           "dt",          "stag", "wtag", "dtag",
-                                      "attr-post-ops", "attr-fpmath", "mb",   "conv"};
-    known.insert(known.end(), std::begin(kIgnored), std::end(kIgnored));
+    if (std::find(ignored().begin(), ignored().end(), name) != ignored().end()) return;
+    std::vector<std::string> known = {"dir",           "dt",          "cfg", "bia-dt", "stag", "wtag", "dtag",
+                                      "attr-post-ops", "attr-fpmath", "mb",  "conv"};
+    known.insert(known.end(), ignored().begin(), ignored().end());
     bad_problem(text_, "option " + printable(word) + " is not supported; the nearest known is --" +
                            nearest(name, known));
   }
 
-  // A problem without --dir is plain forward. BWD_WB's gradient of the bias is no part of a faltung problem.
+  // A problem without --dir is plain forward: benchdnn's own default is a knob of the run.
   void direction(const std::string& value) {
-    problem_.epilogue.bias = same_word(value, "FWD_B");
+    bias_ = same_word(value, "FWD_B");
     if (same_word(value, "FWD_B") || same_word(value, "FWD_D") || same_word(value, "FWD_I")) {
       problem_.direction = Direction::forward;
     } else if (same_word(value, "BWD_D")) {
@@ -124,11 +130,11 @@ class Line {
     }
   }
 
-  void dtype(const std::string& value) {
-    const std::vector<std::string> parts = split(value, ':');
+  void dtype(const std::string& option, const std::vector<std::string>& parts, const std::string& value) {
     const bool same = std::all_of(parts.begin(), parts.end(), [&](const auto& p) { return p == parts[0]; });
+    const std::string given = "--" + option + "=" + printable(value);
     if (!same || (parts.size() != 1 && parts.size() != 3)) {
-      bad_problem(text_, "--dt=" + printable(value) + " mixes dtypes; give one for all, e.g. --dt=bf16");
+      bad_problem(text_, given + " mixes dtypes; give one for all, e.g. --dt=bf16");
     }
     for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
       if (parts[0] == name(type)) {
@@ -136,7 +142,14 @@ class Line {
         return;
       }
     }
-    bad_problem(text_, "--dt=" + printable(value) + " is not supported; it can be f32, f16 or bf16");
+    bad_problem(text_, given + " is not supported; it can be f32, f16 or bf16");
+  }
+
+  // The old way to give dtypes: bf16bf16bf16, f32_wino.
+  void configuration(const std::string& value) {
+    if (value == "f32_wino") return dtype("cfg", {"f32"}, value);
+    if (value == "bf16bf16bf16") return dtype("cfg", {"bf16"}, value);
+    dtype("cfg", {value}, value);
   }
 
   void tag(const std::string& name, const std::string& value) {
@@ -307,7 +320,7 @@ class Line {
   std::string_view text_;
   Problem problem_;
   std::optional<Layout> layout_;
-  bool tf32_ = false;
+  bool tf32_ = false, bias_ = false;
   i64 batch_ = 0;
   std::map<std::string, i64> given_;
 };
