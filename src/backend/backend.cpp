@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/backend/cuda.hpp"
 #include "src/backend/opencl.hpp"
 #include "src/problem/text.hpp"
 
@@ -22,7 +23,11 @@ const std::shared_ptr<Device>& cpu() {
 
 std::vector<std::shared_ptr<Device>> list_devices() {
   // Never destroyed: the drivers may be gone when the process ends.
-  static const auto& gpus = *new std::vector<std::shared_ptr<Device>>(make_opencl_devices());
+  static const auto& gpus = *new std::vector<std::shared_ptr<Device>>([] {
+    std::vector<std::shared_ptr<Device>> found = make_cuda_devices();
+    for (std::shared_ptr<Device>& device : make_opencl_devices()) found.push_back(std::move(device));
+    return found;
+  }());
   std::vector<std::shared_ptr<Device>> all{cpu()};
   all.insert(all.end(), gpus.begin(), gpus.end());
   return all;

@@ -72,6 +72,10 @@ struct LaunchShape {
   unsigned grid[3] = {1, 1, 1};
   unsigned block[3] = {1, 1, 1};
   unsigned shared_bytes = 0;
+  unsigned cluster[3] = {1, 1, 1};  // blocks that share their memories; Hopper and later
+  // The kernel may start while the one before it in the stream still runs: it waits for that one's results
+  // itself, where it needs them.
+  bool overlaps_previous = false;
 };
 
 // One argument of a kernel: a value, or an address in device memory, which is told by its being a pointer.

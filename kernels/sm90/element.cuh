@@ -1,0 +1,67 @@
+// The tensors' elements in registers, and the activations.
+#pragma once
+
+#if F_TF32
+// The nearest number with 10 bits of mantissa, and exactly what is left. The largest numbers are cut instead, as
+// rounding could make them infinite; infinities and NaN stay, with nothing left.
+__device__ __forceinline__ unsigned round_tf32(unsigned v, unsigned& rest) {
+  const unsigned exponent = v & 0x7f800000u;
+  unsigned rounded = (exponent >= 0x7f000000u ? v : v + 0x1000u) & 0xffffe000u;
+  if (exponent == 0x7f800000u) rounded = v;
+  rest = exponent == 0x7f800000u ? 0u : __float_as_uint(__uint_as_float(v) - __uint_as_float(rounded));
+  // The rest is rounded too: the matrix units would cut it.
+  rest = (rest + 0x1000u) & 0xffffe000u;
+  return rounded;
+}
+
+__device__ __forceinline__ float load_element(const void* data, long long index) {
+  return static_cast<const float*>(data)[index];
+}
+__device__ __forceinline__ void store_element(void* data, long long index, float value) {
+  static_cast<float*>(data)[index] = value;
+}
+#else
+
+// Two floats as a pair of elements, the first in the low half; rounded to nearest even.
+__device__ __forceinline__ unsigned pack(float first, float second) {
+  unsigned pair;
+#if F_BF16
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+#else
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+#endif
+  return pair;
+}
+
+__device__ __forceinline__ float to_float(unsigned short element) {
+#if F_BF16
+  return __uint_as_float(static_cast<unsigned>(element) << 16);
+#else
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(element));
+  return value;
+#endif
+}
+__device__ __forceinline__ float low(unsigned pair) { return to_float(static_cast<unsigned short>(pair)); }
+__device__ __forceinline__ float high(unsigned pair) { return to_float(static_cast<unsigned short>(pair >> 16)); }
+
+__device__ __forceinline__ float load_element(const void* data, long long index) {
+  return to_float(static_cast<const unsigned short*>(data)[index]);
+}
+__device__ __forceinline__ void store_element(void* data, long long index, float value) {
+  static_cast<unsigned short*>(data)[index] = static_cast<unsigned short>(pack(value, 0.0f));
+}
+
+#endif
+
+#define F_C(v) (v)
+#define F_LT(p, q, yes, no) ((p) < (q) ? (yes) : (no))
+#define F_EXP(v) expf(v)
+#define F_ERF(v) erff(v)
+#define F_TANH(v) tanhf(v)
+#define F_MIN(p, q) ((p) < (q) ? (p) : (q))
+#define F_MAX(p, q) ((p) > (q) ? (p) : (q))
+#define FALTUNG_ACTIVATION(name, value) \
+  __device__ __forceinline__ float activate_##name(float x, float a) { return value; }
+#include "kernels/common/epilogue_ops.inc"
+#undef FALTUNG_ACTIVATION

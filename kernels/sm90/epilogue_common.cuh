@@ -1,0 +1,101 @@
+// What every epilogue does with a sum, and where a tile goes. Part of implicit_gemm.cu.
+#pragma once
+
+__device__ __forceinline__ float finish_value(float sum, float bias, float residual, float slope) {
+  float x = sum;
+  if (F_BIAS) x += bias;
+  if (F_RESIDUAL) x += residual;
+  return F_ACTIVATION(x, slope);
+}
+
+__device__ __forceinline__ float pooled(float a, float b, float c, float d) {
+#if F_POOL == 1
+  // A NaN stays.
+  float m = a;
+  m = b > m || b != b ? b : m;
+  m = m != m ? m : (c > m || c != c ? c : m);
+  m = m != m ? m : (d > m || d != d ? d : m);
+  return m;
+#else
+  return (a + b + c + d) * 0.25f;
+#endif
+}
+
+// The index in y (or, unpooled, in the residual) of a channel's pixel of the tile; negative outside.
+__device__ __forceinline__ long long locate_output(const Params& p, const Tile& t, int k, int pixel, bool pool) {
+  if (k >= p.k) return -1;
+#if F_IM2COL
+  const int flat = t.first + pixel;
+  if (flat >= p.pixels) return -1;
+#if F_NCHW
+  const int image = p.p * p.q, n = flat / image;
+  return (static_cast<long long>(n) * p.k + k) * image + (flat - n * image);
+#else
+  return static_cast<long long>(flat) * p.k + k;
+#endif
+#else
+  const int shrink = pool ? 2 : 1, width = kTileWidth / shrink;
+  const int h = t.h / shrink + pixel / width, w = t.w / shrink + pixel % width;
+  const int height = p.p / shrink, columns = p.q / shrink;
+  if (h >= height || w >= columns) return -1;
+#if F_NCHW
+  return ((static_cast<long long>(t.n) * p.k + k) * height + h) * columns + w;
+#else
+  return ((static_cast<long long>(t.n) * height + h) * columns + w) * p.k + k;
+#endif
+#endif
+}
+
+#if !F_PLAIN && !F_NCHW
+__device__ __forceinline__ void store_tile(const TensorMap& map, const Tile& t, unsigned staging, int consumer) {
+#pragma unroll
+  for (int unit = 0; unit < kUnits; ++unit) {
+    const int k = t.k + (F_COOP && !F_SWAP ? consumer * kMyChannels : 0) + unit * kUnit;
+#if F_IM2COL
+    store_2d(&map, staging + unit * kUnitBytes, k, t.first + (F_COOP && F_SWAP ? consumer * kMyPixels : 0));
+#else
+    const int h = t.h + (F_COOP && F_SWAP ? consumer * 8 * F_MT : 0);
+    store_4d(&map, staging + unit * kUnitBytes, k, F_POOL ? t.w / 2 : t.w, F_POOL ? h / 2 : h, t.n);
+#endif
+  }
+}
+#endif
+
+#if F_PLAIN
+// Ordinary stores; the pixels are on M.
+__device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t, unsigned,
+                                       unsigned, unsigned&, int consumer, int thread) {
+  const int warp = thread / 32, lane = thread % 32;
+#pragma unroll
+  for (int mt = 0; mt < F_MT; ++mt) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = (F_COOP ? consumer * kMyPixels : 0) + mt * 64 + warp * 16 + half * 8 + lane / 4;
+#if F_IM2COL
+      const bool inside = t.first + row < p.pixels;
+      const long long pixel = t.first + row;
+#else
+      const int h = t.h + row / 8, w = t.w + row % 8;
+      const bool inside = h < p.p && w < p.q;
+      const long long pixel = (static_cast<long long>(t.n) * p.p + h) * p.q + w;
+#endif
+#pragma unroll
+      for (int nb = 0; nb < F_NB; ++nb) {
+#pragma unroll
+        for (int i = 0; i < F_N / 8; ++i) {
+#pragma unroll
+          for (int pair = 0; pair < 2; ++pair) {
+            const int k = t.k + nb * F_N + i * 8 + lane % 4 * 2 + pair;
+            if (inside && k < p.k) {
+              const float bias = F_BIAS ? load_element(p.bias, k) : 0.0f;
+              const float residual = F_RESIDUAL ? load_element(p.residual, pixel * p.k + k) : 0.0f;
+              store_element(p.y, pixel * p.k + k,
+                            finish_value(sums[mt][nb][i * 4 + half * 2 + pair], bias, residual, p.slope));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+#endif

@@ -1,0 +1,86 @@
+// As epilogue.cuh, for 32-bit tensors: no matrix stores, a value at a time through the staging area.
+#pragma once
+
+#if !F_PLAIN
+// Where in the staging area a value lies: by the copy engine's swizzle, or with F_NCHW a row a channel.
+__device__ __forceinline__ unsigned staged(int channel, int pixel) {
+#if F_NCHW
+  return channel * kChannelPitch + pixel * 4;
+#else
+  const int in_unit = channel % kUnit;
+  return channel / kUnit * kUnitBytes + pixel * 128 + (((in_unit / 4) ^ (pixel & 7)) << 4) + in_unit % 4 * 4;
+#endif
+}
+
+__device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const Params& p, const Tile& t,
+                                       unsigned staging, unsigned, unsigned&, int consumer, int thread) {
+  const int warp = thread / 32, lane = thread % 32;
+  const int k0 = t.k + (F_COOP && !F_SWAP ? consumer * kMyChannels : 0);
+  const int pixel0 = F_COOP && F_SWAP ? consumer * kMyPixels : 0;
+#if !F_NCHW
+  if (thread == 0) store_wait_read();
+  named_sync(3 + consumer, 128);
+#endif
+#pragma unroll
+  for (int mt = 0; mt < F_MT; ++mt) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int m = mt * 64 + warp * 16 + half * 8 + lane / 4;
+      const float row_bias = F_BIAS && !F_SWAP && k0 + m < p.k ? load_element(p.bias, k0 + m) : 0.0f;
+#pragma unroll
+      for (int nb = 0; nb < F_NB; ++nb) {
+#if F_POOL
+#pragma unroll
+        for (int i = 0; i < F_N / 8; i += 2) {
+          const float* s = &sums[mt][nb][i * 4 + half * 2];
+          const float value =
+              pooled(finish_value(s[0], row_bias, 0.0f, p.slope), finish_value(s[1], row_bias, 0.0f, p.slope),
+                     finish_value(s[4], row_bias, 0.0f, p.slope), finish_value(s[5], row_bias, 0.0f, p.slope));
+          store_shared_32(staging + staged(m, i / 2 * (4 * F_NB) + nb * 4 + lane % 4), __float_as_uint(value));
+        }
+#else
+#pragma unroll
+        for (int i = 0; i < F_N / 8; ++i) {
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            const int column = lane % 4 * 2 + j;
+#if F_SWAP
+            const int channel = nb * F_N + i * 8 + column, pixel = m;
+            const float bias = F_BIAS && k0 + channel < p.k ? load_element(p.bias, k0 + channel) : 0.0f;
+#else
+            const int channel = m, pixel = (F_IM2COL ? nb * F_N + i * 8 : (i * F_NB + nb) * 8) + column;
+            const float bias = row_bias;
+#endif
+            float residual = 0.0f;
+            if (F_RESIDUAL) {
+              const long long at = locate_output(p, t, k0 + channel, pixel0 + pixel, false);
+              if (at >= 0) residual = load_element(p.residual, at);
+            }
+            const float value = finish_value(sums[mt][nb][i * 4 + half * 2 + j], bias, residual, p.slope);
+            store_shared_32(staging + staged(channel, pixel), __float_as_uint(value));
+          }
+        }
+#endif
+      }
+    }
+  }
+#if F_NCHW
+  named_sync(3 + consumer, 128);
+  constexpr int kChunks = kStoredPixels / F_V;  // a channel
+#pragma unroll 4
+  for (int i = thread; i < kMyChannels * kChunks; i += 128) {
+    const int channel = i / kChunks, pixel = i % kChunks * F_V;
+    const long long at = locate_output(p, t, k0 + channel, pixel, F_POOL != 0);
+    if (at >= 0) copy_to_global<F_V * 4>(static_cast<float*>(p.y) + at, staging + staged(channel, pixel));
+  }
+  named_sync(3 + consumer, 128);
+#else
+  fence_async();
+  named_sync(3 + consumer, 128);
+  if (thread == 0) {
+    store_tile(y_map, t, staging, consumer);
+    store_commit();
+  }
+#endif
+}
+#endif

@@ -1,0 +1,413 @@
+// Forward convolution on Hopper's matrix units; input NHWC, output in either layout.
+//
+// A tile of the output is some channels by some pixels. Its products run over blocks of F_KB input channels and,
+// within a block, over the filter's taps. One warp brings the operands in by the bulk copy engine; two consumer
+// warpgroups multiply, either a tile each in turn (ping-pong: one's epilogue hides behind the other's products)
+// or half a tile each (F_COOP).
+//
+// The pixels of a block come in one of two ways:
+//   a halo patch (stride 1): loaded once, F_TH + (R-1) dilation rows of F_TW + (S-1) dilation pixels; a tap is a
+//     view of it, a shifted start address, since the swizzle acts on absolute shared-memory addresses;
+//   F_IM2COL (any stride): the copy engine gathers the tile's pixels for one tap at a time.
+// The operand on the M side of wgmma is the weights, or the pixels with F_SWAP.
+//
+// 32-bit tensors (F_TF32) take the same way. The matrix units read 19 of an element's 32 bits, so three more warps
+// prepare each slot of pixels in place: F_TF32 1 rounds it; 2 also writes what rounding took away (the low parts)
+// to a second buffer, and high x high + high x low + low x high makes nearly an fp32 product. The weights come
+// prepared: K rows of high parts, then K of low ones.
+//
+// The host defines, besides mma(): F_IM2COL F_SWAP F_COOP F_MT (blocks of 64 rows a consumer) F_NB (blocks of F_N
+// columns a consumer) F_N F_KB F_TH F_R F_S F_DIL_H F_DIL_W F_SLOTS (of pixels) F_STAGES (of weights) F_RESIDENT
+// (weights are loaded once and stay) F_BF16 F_TF32 F_BIAS F_RESIDUAL F_POOL (0, 1 max, 2 average, of 2x2) F_PLAIN
+// (ordinary stores: K is no multiple of 8) F_U (channels a store, with F_SWAP) F_ACTIVATION(x, a).
+#include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/element.cuh"
+
+struct Params {
+  const void* bias;
+  const void* residual;  // read directly with F_PLAIN
+  void* y;               // written directly with F_PLAIN
+  int k, p, q;           // output channels, height, width (before pooling)
+  int pixels;            // n p q
+  int tiles, k_tiles, c_blocks;
+  int tiles_w, tiles_h;  // of an image, with halo patches
+  int pad_top, pad_left, stride_h, stride_w;
+  float slope;
+};
+
+constexpr int kTaps = F_R * F_S;
+constexpr int kElement = F_TF32 ? 4 : 2;
+constexpr int kRow = F_KB * kElement;  // bytes of one operand row: a pixel's or an output channel's block of channels
+constexpr int kConsumers = 2;
+constexpr int kSharers = F_COOP ? kConsumers : 1;  // consumers that work on one tile
+#if F_SWAP
+constexpr int kTileChannels = F_N * F_NB, kTilePixels = 64 * F_MT * kSharers;
+#else
+constexpr int kTileChannels = 64 * F_MT * kSharers, kTilePixels = F_N * F_NB;
+#endif
+constexpr int kTileWidth = F_SWAP ? 8 : 8 * F_NB;
+constexpr int kPatchWidth = kTileWidth + (F_S - 1) * F_DIL_W, kPatchHeight = F_TH + (F_R - 1) * F_DIL_H;
+constexpr int kPixelPitch = F_IM2COL ? 8 * kRow : kPatchWidth * kRow;  // from 8 pixels to the next 8
+constexpr int kSlotBytes = F_IM2COL ? kTilePixels * kRow : kPatchWidth * kPatchHeight * kRow;
+constexpr int kParts = F_TF32 == 2 ? 2 : 1;  // high and low
+constexpr int kPartStride = (kSlotBytes + 1023) / 1024 * 1024;
+constexpr int kSlotStride = kPartStride * kParts;
+constexpr int kStageBytes = kTileChannels * kRow;
+constexpr int kStagePartStride = (kStageBytes + 1023) / 1024 * 1024;
+constexpr int kStageStride = kStagePartStride * kParts;
+
+// The staging area of one consumer: what its part of a tile stores.
+constexpr int kMyChannels = F_SWAP ? kTileChannels : 64 * F_MT;
+constexpr int kMyPixels = F_SWAP ? 64 * F_MT : kTilePixels;
+constexpr int kStoredPixels = F_POOL ? kMyPixels / 4 : kMyPixels;
+constexpr int kUnit = F_TF32 ? 32 : F_SWAP ? F_U : 64;  // channels a store
+constexpr int kUnitBytes = kStoredPixels * kUnit * kElement;
+constexpr int kUnits = kMyChannels / kUnit;
+// With F_NCHW the area has a row a channel, a little longer than its pixels so that rows start in other banks.
+constexpr int kChannelPitch = kStoredPixels * kElement + 16;
+constexpr int kStagingBytes =
+    F_PLAIN ? 0 : ((F_NCHW ? kMyChannels * kChannelPitch : kUnitBytes * kUnits) + 1023) / 1024 * 1024;
+
+struct Barriers {
+  unsigned long long slot_full[F_SLOTS], slot_empty[F_SLOTS];
+  unsigned long long stage_full[F_STAGES], stage_empty[F_STAGES];
+  unsigned long long residual_full[kConsumers];
+#if F_TF32
+  unsigned long long slot_ready[F_SLOTS];
+#endif
+};
+
+constexpr int kSmem = F_SLOTS * kSlotStride + F_STAGES * kStageStride + kConsumers * kStagingBytes +
+                      static_cast<int>(sizeof(Barriers));
+static_assert(kSmem + 1024 <= 232448, "shared memory");
+static_assert(F_SMEM == kSmem + 1024, "the host's count of shared memory");
+
+struct Tile {
+  int k;        // first channel
+  int n, h, w;  // image and first output pixel; with F_IM2COL of the flattened pixels
+  int first;    // F_IM2COL: the first of the flattened pixels
+};
+
+__device__ __forceinline__ Tile locate(const Params& p, int tile) {
+  Tile t;
+  t.k = tile % p.k_tiles * kTileChannels;
+  const int pixels = tile / p.k_tiles;
+#if F_IM2COL
+  t.first = pixels * kTilePixels;
+  t.n = t.first / (p.p * p.q);
+  const int in_image = t.first - t.n * (p.p * p.q);
+  t.h = in_image / p.q;
+  t.w = in_image - t.h * p.q;
+#else
+  t.first = 0;
+  t.w = pixels % p.tiles_w * kTileWidth;
+  t.h = pixels / p.tiles_w % p.tiles_h * F_TH;
+  t.n = pixels / (p.tiles_w * p.tiles_h);
+#endif
+  return t;
+}
+
+// A place in a ring, and the parity of its barriers' current phase.
+template <int kSize>
+struct Ring {
+  int place = 0;
+  unsigned parity = 0;
+  __device__ __forceinline__ void advance(int by = 1) {
+    place += by;
+    if (place >= kSize) {
+      const int laps = by == 1 ? 1 : place / kSize;
+      place -= laps * kSize;
+      parity ^= laps & 1;
+    }
+  }
+};
+
+// The weights of one tap of one block of channels, for a tile's channels.
+__device__ __forceinline__ void load_weights(unsigned stage, const TensorMap& w_map, unsigned full, const Params& p,
+                                             int block, int tap, int k) {
+  load_3d(stage, &w_map, full, block * F_KB, tap, k);
+  if (kParts == 2) load_3d(stage + kStagePartStride, &w_map, full, block * F_KB, tap, p.k + k);
+}
+
+__device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
+                                        unsigned slots, unsigned stages, Barriers& barriers) {
+  Ring<F_SLOTS> slot;
+  Ring<F_STAGES> stage;
+#if F_RESIDENT
+  {
+    const Tile t = locate(p, blockIdx.x);  // every tile of this block has the same channels
+    barrier_expect(smem_address(&barriers.stage_full[0]), F_STAGES * kStageBytes * kParts);
+    for (int i = 0; i < F_STAGES; ++i) {
+      load_weights(stages + i * kStageStride, w_map, smem_address(&barriers.stage_full[0]), p, i / kTaps, i % kTaps,
+                   t.k);
+    }
+  }
+#endif
+  for (int tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+    const Tile t = locate(p, tile);
+    for (int block = 0; block < p.c_blocks; ++block) {
+#if !F_IM2COL
+      {
+        const unsigned full = smem_address(&barriers.slot_full[slot.place]);
+        barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
+        barrier_expect(full, kSlotBytes);
+        load_4d(slots + slot.place * kSlotStride, &x_map, full, block * F_KB, t.w - p.pad_left, t.h - p.pad_top,
+                t.n);
+        slot.advance();
+      }
+#endif
+#if F_IM2COL || !F_RESIDENT
+      for (int tap = 0; tap < kTaps; ++tap) {
+#if F_IM2COL
+        {
+          const unsigned full = smem_address(&barriers.slot_full[slot.place]);
+          barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
+          barrier_expect(full, kSlotBytes + (F_RESIDENT ? 0 : kStageBytes * kParts));
+          load_im2col(slots + slot.place * kSlotStride, &x_map, full, block * F_KB,
+                      t.w * p.stride_w - p.pad_left, t.h * p.stride_h - p.pad_top, t.n,
+                      static_cast<unsigned short>(tap % F_S * F_DIL_W),
+                      static_cast<unsigned short>(tap / F_S * F_DIL_H));
+#if !F_RESIDENT
+          load_weights(stages + slot.place * kStageStride, w_map, full, p, block, tap, t.k);
+#endif
+          slot.advance();
+        }
+#else
+        const unsigned full = smem_address(&barriers.stage_full[stage.place]);
+        barrier_wait(smem_address(&barriers.stage_empty[stage.place]), stage.parity ^ 1);
+        barrier_expect(full, kStageBytes * kParts);
+        load_weights(stages + stage.place * kStageStride, w_map, full, p, block, tap, t.k);
+        stage.advance();
+#endif
+      }
+#endif
+    }
+  }
+}
+
+#if F_TF32
+// Rounds the pixels of each slot to the matrix units' 10 bits of mantissa; with two parts, writes the rest to the
+// second. Elements stay in their places, so the swizzle does not matter. Run by warps 1 to 3.
+__device__ __forceinline__ void prepare(const Params& p, unsigned slots, Barriers& barriers) {
+  Ring<F_SLOTS> slot;
+  const int thread = threadIdx.x - 32;
+  const int fills = p.c_blocks * (F_IM2COL ? kTaps : 1);
+  for (int tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+    for (int fill = 0; fill < fills; ++fill) {
+      barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
+      const unsigned at = slots + slot.place * kSlotStride;
+#pragma unroll 4
+      for (int i = thread * 16; i < kSlotBytes; i += 96 * 16) {
+        unsigned v[4], low_part[4];
+        load_shared_128(at + i, v);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) v[j] = round_tf32(v[j], low_part[j]);
+        store_shared_128(at + i, v);
+        if (kParts == 2) store_shared_128(at + kPartStride + i, low_part);
+      }
+      fence_async();
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) barrier_arrive(smem_address(&barriers.slot_ready[slot.place]));
+      slot.advance();
+    }
+  }
+}
+#endif
+
+constexpr unsigned kSwizzle = kRow == 128 ? 1u : kRow == 64 ? 2u : 3u;
+
+__device__ __forceinline__ unsigned long long descriptor(unsigned low, int pitch) {
+  const unsigned high = static_cast<unsigned>(pitch >> 4) | kSwizzle << 30;
+  return static_cast<unsigned long long>(high) << 32 | low;
+}
+
+using Sums = float[F_MT][F_NB][F_N / 2];
+
+// The products of one tap of one block of channels.
+__device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned pixels, int accumulate) {
+#pragma unroll
+  for (int step = 0; step < kRow / 32; ++step) {
+#pragma unroll
+    for (int mt = 0; mt < F_MT; ++mt) {
+#pragma unroll
+      for (int nb = 0; nb < F_NB; ++nb) {
+#if F_SWAP
+        constexpr int kPixelBlock = F_IM2COL ? 64 * kRow : 8 * kPixelPitch;
+        const unsigned long long a = descriptor((pixels + mt * kPixelBlock + step * 32) >> 4, kPixelPitch);
+        const unsigned long long b = descriptor((weights + nb * F_N * kRow + step * 32) >> 4, 8 * kRow);
+#else
+        constexpr int kPixelBlock = F_IM2COL ? F_N * kRow : 8 * kRow;
+        const unsigned long long a = descriptor((weights + mt * 64 * kRow + step * 32) >> 4, 8 * kRow);
+        const unsigned long long b = descriptor((pixels + nb * kPixelBlock + step * 32) >> 4, kPixelPitch);
+#endif
+        mma(sums[mt][nb], a, b, step == 0 ? accumulate : 1);
+#if F_TF32 == 2
+        constexpr int kToLowA = (F_SWAP ? kPartStride : kStagePartStride) >> 4,
+                      kToLowB = (F_SWAP ? kStagePartStride : kPartStride) >> 4;
+        mma(sums[mt][nb], a + kToLowA, b, 1);
+        mma(sums[mt][nb], a, b + kToLowB, 1);
+#endif
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void wait_for_slot(Barriers& barriers, const Ring<F_SLOTS>& slot) {
+  barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
+#if F_TF32
+  barrier_wait(smem_address(&barriers.slot_ready[slot.place]), slot.parity);
+#endif
+}
+
+#include "kernels/sm90/epilogue_common.cuh"
+#if F_TF32
+#include "kernels/sm90/epilogue_f32.cuh"
+#else
+#include "kernels/sm90/epilogue.cuh"
+#endif
+
+__device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap& r_map, const Params& p,
+                                        unsigned slots, unsigned stages, unsigned staging, Barriers& barriers,
+                                        int consumer) {
+  Ring<F_SLOTS> slot;
+  Ring<F_STAGES> stage;
+  const int thread = threadIdx.x % 128;
+  const bool leader = thread == 0;
+  unsigned residual_parity = 0;
+#if F_COOP
+  const int first = 0, step = 1;
+#else
+  const int first = consumer, step = kConsumers;
+  if (consumer == 1) {
+    named_arrive(1, 256);  // the other one goes first
+    slot.advance(F_IM2COL ? p.c_blocks * kTaps : p.c_blocks);
+    stage.advance(p.c_blocks * kTaps);
+  }
+#endif
+#if F_RESIDENT
+  barrier_wait(smem_address(&barriers.stage_full[0]), 0);
+#endif
+  const unsigned my_weights = F_COOP && !F_SWAP ? consumer * 64 * F_MT * kRow : 0;
+  const unsigned my_pixels =
+      F_COOP && F_SWAP ? consumer * F_MT * (F_IM2COL ? 64 * kRow : 8 * kPixelPitch) : 0;
+  for (int tile = blockIdx.x + first * gridDim.x; tile < p.tiles; tile += step * gridDim.x) {
+    const Tile t = locate(p, tile);
+#if F_RESIDUAL && !F_PLAIN && !F_NCHW && !F_TF32
+    if (leader) load_residual(r_map, t, staging, smem_address(&barriers.residual_full[consumer]), consumer);
+#endif
+#if !F_COOP
+    named_sync(1 + consumer, 256);
+#endif
+    Sums sums;
+    int accumulate = 0;
+    unsigned previous_slot = 0, previous_stage = 0;
+    for (int block = 0; block < p.c_blocks; ++block) {
+#if F_IM2COL
+#pragma unroll 1
+      for (int tap = 0; tap < kTaps; ++tap) {
+        wait_for_slot(barriers, slot);
+        const unsigned weights =
+            stages + (F_RESIDENT ? block * kTaps + tap : slot.place) * kStageStride + my_weights;
+        mma_fence();
+        multiply(sums, weights, slots + slot.place * kSlotStride + my_pixels, accumulate);
+        mma_commit();
+        accumulate = 1;
+        mma_wait<1>();
+        if (leader && (block | tap) != 0) barrier_arrive(previous_slot);
+        previous_slot = smem_address(&barriers.slot_empty[slot.place]);
+        slot.advance();
+      }
+#else
+      wait_for_slot(barriers, slot);
+      const unsigned pixels = slots + slot.place * kSlotStride + my_pixels;
+#if F_RESIDENT
+      mma_fence();
+#endif
+#pragma unroll F_UNROLL
+      for (int tap = 0; tap < kTaps; ++tap) {
+        const unsigned view = pixels + (tap / F_S * F_DIL_H * kPatchWidth + tap % F_S * F_DIL_W) * kRow;
+#if F_RESIDENT
+        multiply(sums, stages + (block * kTaps + tap) * kStageStride + my_weights, view, accumulate);
+        accumulate = 1;
+      }
+      mma_commit();
+      mma_wait<1>();
+      if (leader && block != 0) barrier_arrive(previous_slot);
+#else
+        barrier_wait(smem_address(&barriers.stage_full[stage.place]), stage.parity);
+        mma_fence();
+        multiply(sums, stages + stage.place * kStageStride + my_weights, view, accumulate);
+        mma_commit();
+        accumulate = 1;
+        mma_wait<1>();
+        if (leader) {
+          if ((block | tap) != 0) barrier_arrive(previous_stage);
+          if (tap == 0 && block != 0) barrier_arrive(previous_slot);
+        }
+        previous_stage = smem_address(&barriers.stage_empty[stage.place]);
+        stage.advance();
+      }
+#endif
+      previous_slot = smem_address(&barriers.slot_empty[slot.place]);
+      slot.advance();
+#endif
+    }
+#if !F_COOP
+    named_arrive(2 - consumer, 256);
+    slot.advance(F_IM2COL ? p.c_blocks * kTaps : p.c_blocks);
+    stage.advance(p.c_blocks * kTaps);
+#endif
+    mma_wait<0>();
+    if (leader) {
+      barrier_arrive(previous_slot);
+      if (!F_IM2COL && !F_RESIDENT) barrier_arrive(previous_stage);
+    }
+    finish(sums, y_map, p, t, staging, smem_address(&barriers.residual_full[consumer]), residual_parity, consumer,
+           thread);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+    implicit_gemm(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap w_map,
+                  const __grid_constant__ TensorMap y_map, const __grid_constant__ TensorMap r_map,
+                  const __grid_constant__ Params p) {
+  extern __shared__ unsigned char memory[];
+  const unsigned base = (smem_address(memory) + 1023) / 1024 * 1024;
+  const unsigned slots = base, stages = slots + F_SLOTS * kSlotStride,
+                 staging = stages + F_STAGES * kStageStride;
+  Barriers& barriers = *reinterpret_cast<Barriers*>(
+      memory + (staging + kConsumers * kStagingBytes - smem_address(memory)));
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < F_SLOTS; ++i) {
+      barrier_init(smem_address(&barriers.slot_full[i]), 1);
+      barrier_init(smem_address(&barriers.slot_empty[i]), kSharers);
+#if F_TF32
+      barrier_init(smem_address(&barriers.slot_ready[i]), 3);
+#endif
+    }
+    for (int i = 0; i < F_STAGES; ++i) {
+      barrier_init(smem_address(&barriers.stage_full[i]), 1);
+      barrier_init(smem_address(&barriers.stage_empty[i]), kSharers);
+    }
+    for (int i = 0; i < kConsumers; ++i) barrier_init(smem_address(&barriers.residual_full[i]), 1);
+    barrier_init_fence();
+    prefetch_map(&x_map);
+    prefetch_map(&w_map);
+    prefetch_map(&y_map);
+  }
+  __syncthreads();
+  let_next_kernel_begin();
+  wait_for_previous_kernel();
+  if (threadIdx.x < 128) {
+    registers_down<F_TF32 ? 40 : 24>();
+    if (threadIdx.x == 0) produce(x_map, w_map, p, slots, stages, barriers);
+#if F_TF32
+    if (threadIdx.x >= 32) prepare(p, slots, barriers);
+#endif
+  } else {
+    registers_up<F_TF32 ? 232 : 240>();
+    const int consumer = threadIdx.x / 128 - 1;
+    consume(y_map, r_map, p, slots, stages, staging + consumer * kStagingBytes, barriers, consumer);
+    if (threadIdx.x % 128 == 0) store_wait_read();  // the block's memory must outlive what reads it
+  }
+}

@@ -1,0 +1,424 @@
+// Forward convolution on Hopper's matrix units; the kernel is kernels/sm90/implicit_gemm.cu. Its input is
+// NHWC with pixels of a multiple of 16 bytes: what comes otherwise is brought into that form by a step before
+// it.
+#include "src/algorithms/implicit_gemm_sm90.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "src/algorithms/registry.hpp"
+#include "src/backend/cuda.hpp"
+#include "src/jit/jit.hpp"
+#include "src/problem/dtype.hpp"
+
+namespace faltung {
+namespace sm90 {
+namespace {
+
+using i64 = std::int64_t;
+
+// One wgmma of 64 x n x 16 as a function of n / 2 sums a thread.
+std::string mma_function(int n, DType dtype) {
+  const std::string type = dtype == DType::f32 ? "tf32" : name(dtype);
+  std::string operands, outputs;
+  const int sums = n / 2;
+  for (int i = 0; i < sums; ++i) {
+    operands += (i > 0 ? ", %" : "%") + std::to_string(i);
+    outputs += (i > 0 ? ", \"+f\"(d[" : "\"+f\"(d[") + std::to_string(i) + "])";
+  }
+  const auto operand = [&](int i) { return "%" + std::to_string(sums + i); };
+  return "__device__ __forceinline__ void mma(float (&d)[" + std::to_string(sums) +
+         "], unsigned long long a, unsigned long long b, int accumulate) {\n"
+         "  asm volatile(\"{.reg .pred p; setp.ne.b32 p, " +
+         operand(2) + ", 0; wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) +
+         (dtype == DType::f32 ? "k8.f32." : "k16.f32.") + type + "." + type + " {" + operands + "}, " +
+         operand(0) + ", " + operand(1) + ", p, 1, 1" + (dtype == DType::f32 ? "" : ", 0, 0") +
+         ";}\"\n      : " + outputs + "\n      : \"l\"(a), \"l\"(b), \"r\"(accumulate));\n}\n";
+}
+
+// NHWC by ordinary stores: the copy engine takes pixels of a multiple of 16 bytes.
+bool plain_stores(const Problem& p) { return p.layout == Layout::nhwc && p.k * size_of(p.dtype) % 16 != 0; }
+
+// NCHW: the most pixels, up to 16 bytes, that lie together and aligned whatever the tile.
+int pixels_a_store(const Tiling& t, const Problem& p) {
+  const bool pool = p.epilogue.pool.kind != PoolKind::none;
+  int v = 16 / size_of(p.dtype);
+  const auto divides = [&](int by) {
+    return t.im2col ? p.p() * p.q() % by == 0 : p.y_w() % by == 0 && t.width / (pool ? 2 : 1) % by == 0;
+  };
+  while (!divides(v)) v /= 2;
+  return v;
+}
+
+}  // namespace
+
+KernelSource kernel_source(const Tiling& t, const Problem& p) {
+  std::string constants;
+  const auto define = [&](const char* name, i64 value) {
+    constants += "#define " + std::string(name) + " " + std::to_string(value) + "\n";
+  };
+  const i64 blocks = (padded_channels(p) + t.k_block - 1) / t.k_block;
+  define("F_IM2COL", t.im2col);
+  define("F_SWAP", t.pixels_on_m);
+  define("F_COOP", t.cooperative);
+  define("F_MT", t.m_blocks());
+  define("F_NB", t.n_blocks());
+  define("F_N", t.n());
+  define("F_KB", t.k_block);
+  define("F_TH", t.height);
+  define("F_R", p.r);
+  define("F_S", p.s);
+  define("F_DIL_H", p.dilation_h);
+  define("F_DIL_W", p.dilation_w);
+  define("F_SLOTS", t.slots);
+  define("F_STAGES", t.resident ? p.r * p.s * blocks : t.stages);
+  define("F_RESIDENT", t.resident);
+  define("F_UNROLL", t.resident && p.r * p.s <= 9 ? p.r * p.s : 1);
+  define("F_U", t.unit());
+  define("F_BF16", p.dtype == DType::bf16);
+  define("F_BIAS", p.epilogue.bias);
+  define("F_RESIDUAL", p.epilogue.residual);
+  define("F_POOL", p.epilogue.pool.kind == PoolKind::none  ? 0
+                   : p.epilogue.pool.kind == PoolKind::max ? 1
+                                                           : 2);
+  define("F_TF32", tf32_parts(p));
+  define("F_PLAIN", plain_stores(p));
+  define("F_NCHW", p.layout == Layout::nchw);
+  define("F_V", pixels_a_store(t, p));
+  define("F_SMEM", shared_bytes(t, p));
+  constants += "#define F_ACTIVATION(x, a) activate_" + std::string(name(p.epilogue.activation)) + "(x, a)\n";
+  constants += mma_function(t.n(), p.dtype);
+  KernelSource source;
+  source.name = "implicit_gemm_sm90/" + to_string(t);
+  source.entry = "implicit_gemm";
+  source.text = jit::translation_unit(constants, "kernels/sm90/implicit_gemm.cu");
+  return source;
+}
+
+namespace {
+
+// As in the kernel.
+struct Params {
+  const void* bias;
+  const void* residual;
+  void* y;
+  int k, p, q;
+  int pixels;
+  int tiles, k_tiles, c_blocks;
+  int tiles_w, tiles_h;
+  int pad_top, pad_left, stride_h, stride_w;
+  float slope;
+};
+
+int narrow(i64 value) { return static_cast<int>(value); }
+
+TensorMap x_map(const CudaDevice& device, const Tiling& t, const Problem& p, const void* x) {
+  const i64 c = padded_channels(p), pixel = c * size_of(p.dtype);
+  if (t.im2col) {
+    Im2colMap map;
+    map.dtype = p.dtype;
+    map.address = x;
+    const i64 sizes[] = {c, p.w, p.h, p.n}, strides[] = {pixel, p.w * pixel, p.h * p.w * pixel};
+    std::copy(sizes, sizes + 4, map.size);
+    std::copy(strides, strides + 3, map.stride_bytes);
+    map.lower[0] = narrow(-p.pad_left), map.lower[1] = narrow(-p.pad_top);
+    // The base pixels are those of the first tap: as many as the output has.
+    map.upper[0] = narrow(p.pad_right - (p.s - 1) * p.dilation_w);
+    map.upper[1] = narrow(p.pad_bottom - (p.r - 1) * p.dilation_h);
+    map.channels = t.k_block, map.pixels = t.pixels();
+    map.step[0] = narrow(p.stride_w), map.step[1] = narrow(p.stride_h);
+    map.swizzle_bytes = t.k_block * size_of(p.dtype);
+    return device.encode(map);
+  }
+  TiledMap map;
+  map.dtype = p.dtype;
+  map.address = x;
+  map.rank = 4;
+  const i64 sizes[] = {c, p.w, p.h, p.n}, strides[] = {pixel, p.w * pixel, p.h * p.w * pixel};
+  std::copy(sizes, sizes + 4, map.size);
+  std::copy(strides, strides + 3, map.stride_bytes);
+  map.box[0] = t.k_block;
+  map.box[1] = narrow(t.width + (p.s - 1) * p.dilation_w);
+  map.box[2] = narrow(t.height + (p.r - 1) * p.dilation_h);
+  map.box[3] = 1;
+  map.swizzle_bytes = t.k_block * size_of(p.dtype);
+  return device.encode(map);
+}
+
+TensorMap w_map(const CudaDevice& device, const Tiling& t, const Problem& p, const void* w) {
+  const i64 c = padded_channels(p), taps = p.r * p.s;
+  TiledMap map;
+  map.dtype = p.dtype;
+  map.address = w;
+  map.rank = 3;
+  const i64 element = size_of(p.dtype);
+  const i64 sizes[] = {c, taps, p.k * std::max(1, tf32_parts(p))},
+            strides[] = {c * element, taps * c * element};
+  std::copy(sizes, sizes + 3, map.size);
+  std::copy(strides, strides + 2, map.stride_bytes);
+  map.box[0] = t.k_block, map.box[1] = 1, map.box[2] = t.channels;
+  map.swizzle_bytes = t.k_block * size_of(p.dtype);
+  return device.encode(map);
+}
+
+// The output's, or the residual's: boxes as the consumers store them.
+TensorMap y_map(const CudaDevice& device, const Tiling& t, const Problem& p, const void* y) {
+  const bool pool = p.epilogue.pool.kind != PoolKind::none;
+  const int sharers = t.cooperative && t.pixels_on_m ? 2 : 1, element = size_of(p.dtype);
+  const int unit = element == 4 ? 32 : t.pixels_on_m ? t.unit() : 64;
+  TiledMap map;
+  map.dtype = p.dtype;
+  map.address = y;
+  const i64 pixel = p.k * element;
+  if (t.im2col) {
+    map.rank = 2;
+    map.size[0] = p.k, map.size[1] = p.n * p.p() * p.q();
+    map.stride_bytes[0] = pixel;
+    map.box[0] = unit, map.box[1] = t.pixels() / sharers;
+  } else {
+    map.rank = 4;
+    const i64 sizes[] = {p.k, p.y_w(), p.y_h(), p.n};
+    const i64 strides[] = {pixel, p.y_w() * pixel, p.y_h() * p.y_w() * pixel};
+    std::copy(sizes, sizes + 4, map.size);
+    std::copy(strides, strides + 3, map.stride_bytes);
+    const int shrink = pool ? 2 : 1;
+    map.box[0] = unit, map.box[1] = t.width / shrink, map.box[2] = t.height / sharers / shrink,
+    map.box[3] = 1;
+  }
+  map.swizzle_bytes = unit == 8 ? 0 : unit * element;
+  return device.encode(map);
+}
+
+using Place = std::function<void*(const Invocation&)>;
+
+// Images of c channels in the problem's layout to pixels of padded_channels in NHWC; a filter is K images.
+Step to_pixels(const std::string& name, CudaDevice& device, const Problem& p, i64 images, i64 pixels,
+               Place from, Place to, Recipe& recipe) {
+  const i64 c_to = padded_channels(p);
+  const int element = size_of(p.dtype), per_chunk = 16 / element;
+  // Planes of many channels go through shared memory; few channels, or rows to be padded, directly.
+  const bool turn = p.layout == Layout::nchw && c_to > 2 * per_chunk;
+  std::string constants = "#define F_BYTES " + std::to_string(element) + "\n";
+  int v = 1;
+  if (turn) {
+    for (const int wider : {2, 4}) v = pixels % wider == 0 ? wider : v;
+    constants += "#define F_V " + std::to_string(v) + "\n";
+  } else {
+    constants += "#define F_NCHW " + std::to_string(p.layout == Layout::nchw) + "\n";
+  }
+  KernelSource source;
+  source.entry = source.name = turn ? "to_nhwc" : "pad_channels";
+  source.text = jit::translation_unit(constants, "kernels/sm90/" + source.entry + ".cu");
+  const jit::Built built = jit::build(device, source);
+  recipe.compile_ms += built.compile_ms;
+  LaunchShape shape;
+  shape.block[0] = 256;
+  shape.overlaps_previous = true;
+  if (turn) {
+    const i64 channels = 128 / element;
+    shape.grid[0] = static_cast<unsigned>(images * ((pixels + 63) / 64) * ((c_to + channels - 1) / channels));
+  } else {
+    const i64 chunks = images * pixels * (c_to / per_chunk);
+    shape.grid[0] = static_cast<unsigned>(std::min<i64>((chunks + 255) / 256, device.info().units * 32));
+  }
+  return {name, [=, &device, kernel = built.kernel, c = narrow(p.c)](const Invocation& invocation) {
+            void *source_pointer = from(invocation), *target_pointer = to(invocation);
+            int image_count = narrow(images), have = c, want = narrow(c_to), pixel_count = narrow(pixels);
+            device.launch(*kernel, shape,
+                          {&source_pointer, &target_pointer, &image_count, &have, &want, &pixel_count},
+                          invocation.stream);
+          }};
+}
+
+// 32-bit weights in the kernel's order, split in parts.
+Step split(CudaDevice& device, const Problem& p, Place from, Recipe& recipe) {
+  KernelSource source;
+  source.entry = source.name = "split_tf32";
+  source.text = jit::translation_unit("#define F_TF32 " + std::to_string(tf32_parts(p)) + "\n",
+                                      "kernels/sm90/split_tf32.cu");
+  const jit::Built built = jit::build(device, source);
+  recipe.compile_ms += built.compile_ms;
+  const i64 elements = p.k * p.r * p.s * padded_channels(p);
+  LaunchShape shape;
+  shape.block[0] = 256;
+  shape.grid[0] = static_cast<unsigned>(std::min<i64>((elements + 255) / 256, device.info().units * 8));
+  shape.overlaps_previous = true;
+  return {"split weights", [=, &device, kernel = built.kernel](const Invocation& invocation) {
+            void *source_pointer = from(invocation), *target_pointer = invocation.packed;
+            i64 count = elements;
+            device.launch(*kernel, shape, {&source_pointer, &target_pointer, &count}, invocation.stream);
+          }};
+}
+
+}  // namespace
+}  // namespace sm90
+
+namespace {
+
+using sm90::Tiling;
+using std::int64_t;
+
+class ImplicitGemmSm90 : public Algorithm {
+ public:
+  std::string_view name() const override { return "implicit_gemm_sm90"; }
+  std::string_view description() const override {
+    return "implicit GEMM on Hopper's matrix units, forward; fp32 by three tf32 products";
+  }
+  std::string_view device_kind() const override { return "gpu"; }
+
+  Support supports(const Problem& p, const Target& target) const override {
+    if (!target.device.info().has("sm_90a"))
+      return Support::declined("needs a Hopper GPU (compute capability 9.0)");
+    if (!target.device.info().has("nvrtc")) return Support::declined("needs NVRTC to compile its kernels");
+    return serves(p);
+  }
+
+  // Three products of rounded parts leave out up to 2^-21 of each term, eight times fp32's rounding unit; the
+  // matrix units cut, not round, each partial sum. A chain of this many fp32 multiply-adds may be as far off.
+  static constexpr int64_t kShortest = 48;
+
+  // What does not depend on the device.
+  static Support serves(const Problem& p) {
+    if (p.direction != Direction::forward) return Support::declined("forward only");
+    if (p.groups != 1) return Support::declined("no groups");
+    if (p.dtype != DType::f32 && p.math == Math::f32)
+      return Support::declined("16-bit tensors in f16 or bf16 math only");
+    if (p.dtype == DType::f32 && p.math == Math::f32 && reduction_length(p) < kShortest)
+      return Support::declined("in three tf32 products a sum of fewer than " + std::to_string(kShortest) +
+                               " terms is not as good as fp32");
+    constexpr int64_t kMost = std::numeric_limits<int>::max();
+    if (p.n * p.p() * p.q() > kMost / 2 || p.n > kMost || p.k > kMost / 2)
+      return Support::declined("more than 2^30 output pixels or channels");
+    if (sm90::tilings(convolution(p)).empty()) {
+      Tiling small;
+      small.im2col = p.stride_h != 1 || p.stride_w != 1;
+      small.height = 8;
+      if (small.im2col) small.width = 64, small.height = 1, small.slots = small.stages = 2;
+      const std::string why = sm90::unfit(small, convolution(p));
+      return Support::declined(why.empty() ? "no tiling fits" : why);
+    }
+    return Support::supported();
+  }
+
+  std::vector<Config> configs(const Problem& p, const Target& target) const override {
+    // Where none of its tilings has room for the pool, that is a step of its own.
+    const Problem whole = fusable(p) && !sm90::tilings(p).empty() ? p : convolution(p);
+    std::vector<Config> all;
+    for (const Tiling& t : sm90::tilings(whole)) {
+      const sm90::Estimate e = sm90::estimate(t, whole, std::max(1, target.device.info().units));
+      all.push_back({sm90::to_string(t), e.ms, e.bound_by, pixel_bytes(p)});
+    }
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
+    return all;
+  }
+
+  bool fuses_pool(const Problem& p, const std::string& config) const override {
+    return fusable(p) && sm90::unfit(sm90::parse_tiling(config), p).empty();
+  }
+
+  Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
+    const Tiling t = sm90::parse_tiling(config);
+    if (const std::string why = sm90::unfit(t, p); !why.empty())
+      throw Error(Status::bad_problem,
+                  "implicit_gemm_sm90/" + config + " cannot compute " + to_string(p) + ": " + why);
+    auto* device = dynamic_cast<CudaDevice*>(&target.device);
+    if (device == nullptr) throw Error(Status::unsupported, "implicit_gemm_sm90 runs on CUDA devices alone");
+    // Whatever the copy engine cannot address shows here, not in a run.
+    void* const sample = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
+    sm90::x_map(*device, t, p, sample);
+    sm90::w_map(*device, t, p, sample);
+    if (p.layout == Layout::nhwc && !sm90::plain_stores(p)) sm90::y_map(*device, t, p, sample);
+
+    Recipe recipe;
+    const jit::Built built = jit::build(*device, sm90::kernel_source(t, p));
+    recipe.compile_ms = built.compile_ms;
+    const bool splits = sm90::tf32_parts(p) > 0;
+    const int64_t weight_bytes = p.k * p.r * p.s * sm90::padded_channels(p) * size_of(p.dtype);
+    const sm90::Place weights = [](const Invocation& i) { return i.tensors.w; };
+    const sm90::Place packed = [](const Invocation& i) { return static_cast<void*>(i.packed); };
+    if (turns_weights(p)) {
+      recipe.packed_bytes = static_cast<std::size_t>(weight_bytes);
+      recipe.pack.push_back(
+          sm90::to_pixels("weights to NHWC", *device, p, p.k, p.r * p.s, weights, packed, recipe));
+    }
+    if (splits) {
+      recipe.packed_bytes = static_cast<std::size_t>(weight_bytes * sm90::tf32_parts(p));
+      recipe.pack.push_back(sm90::split(*device, p, turns_weights(p) ? packed : weights, recipe));
+    }
+    if (turns_input(p)) {
+      recipe.workspace_bytes = pixel_bytes(p);
+      recipe.steps.push_back(sm90::to_pixels(
+          "input to NHWC", *device, p, p.n, p.h * p.w, [](const Invocation& i) { return i.tensors.x; },
+          [](const Invocation& i) { return static_cast<void*>(i.workspace); }, recipe));
+    }
+    recipe.steps.push_back({"implicit_gemm", [=, kernel = built.kernel](const Invocation& invocation) {
+                              run(*device, *kernel, t, p, invocation);
+                            }});
+    return recipe;
+  }
+
+ private:
+  // A window of 2x2 lies in one thread's sums. Others are pooled by a step of their own.
+  static bool fusable(const Problem& p) {
+    const Pool& pool = p.epilogue.pool;
+    return pool == Pool{pool.kind, 2, 2, 2, 2, 0, 0, 0, 0} && !p.epilogue.residual;
+  }
+  static Problem convolution(Problem p) {
+    p.epilogue.pool = Pool{};
+    return p;
+  }
+
+  static bool pads(const Problem& p) { return p.c != sm90::padded_channels(p); }
+  static bool turns_input(const Problem& p) {
+    return pads(p) || (p.layout == Layout::nchw && p.c > 1 && p.h * p.w > 1);
+  }
+  static bool turns_weights(const Problem& p) {
+    return pads(p) || (p.layout == Layout::nchw && p.c > 1 && p.r * p.s > 1);
+  }
+  static std::size_t pixel_bytes(const Problem& p) {
+    if (!turns_input(p)) return 0;
+    return static_cast<std::size_t>(p.n * p.h * p.w * sm90::padded_channels(p) * size_of(p.dtype));
+  }
+
+  static void run(CudaDevice& device, const Kernel& kernel, const Tiling& t, const Problem& p,
+                  const Invocation& invocation) {
+    using sm90::narrow;
+    const bool maps_output = p.layout == Layout::nhwc && !sm90::plain_stores(p);
+    const bool packs = turns_weights(p) || sm90::tf32_parts(p) > 0;
+    TensorMap x = sm90::x_map(device, t, p, turns_input(p) ? invocation.workspace : invocation.tensors.x);
+    TensorMap w = sm90::w_map(device, t, p, packs ? invocation.packed : invocation.tensors.w);
+    TensorMap y = maps_output ? sm90::y_map(device, t, p, invocation.tensors.y) : x;
+    const bool maps_residual = maps_output && p.epilogue.residual && p.dtype != DType::f32;
+    TensorMap r = maps_residual ? sm90::y_map(device, t, p, invocation.tensors.residual) : y;
+    sm90::Params params{};
+    params.bias = invocation.tensors.bias;
+    params.residual = invocation.tensors.residual;
+    params.y = invocation.tensors.y;
+    params.k = narrow(p.k), params.p = narrow(p.p()), params.q = narrow(p.q());
+    params.pixels = narrow(p.n * p.p() * p.q());
+    params.tiles = narrow(sm90::tiles(t, p));
+    params.k_tiles = narrow((p.k + t.channels - 1) / t.channels);
+    params.c_blocks = narrow((sm90::padded_channels(p) + t.k_block - 1) / t.k_block);
+    params.tiles_w = narrow((p.q() + t.width - 1) / t.width);
+    params.tiles_h = narrow((p.p() + t.height - 1) / t.height);
+    params.pad_top = narrow(p.pad_top), params.pad_left = narrow(p.pad_left);
+    params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
+    params.slope = p.epilogue.slope;
+    LaunchShape shape;
+    const int units = device.info().units;
+    // Where weights stay, all tiles of a block must have the same channels.
+    const int blocks = t.resident ? units / params.k_tiles * params.k_tiles : units;
+    shape.grid[0] = static_cast<unsigned>(std::min(params.tiles, std::max(blocks, params.k_tiles)));
+    shape.block[0] = 384;
+    shape.shared_bytes = static_cast<unsigned>(sm90::shared_bytes(t, p));
+    shape.overlaps_previous = true;
+    device.launch(kernel, shape, {&x, &w, &y, &r, &params}, invocation.stream);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_implicit_gemm_sm90() { return std::make_unique<ImplicitGemmSm90>(); }
+
+}  // namespace faltung

@@ -1,0 +1,64 @@
+// The choices of Hopper's implicit GEMM, and what follows from them.
+#ifndef FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_SM90_HPP_
+#define FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_SM90_HPP_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/backend/backend.hpp"
+#include "src/problem/problem.hpp"
+
+namespace faltung::sm90 {
+
+// A tile of the output: channels by pixels; see kernels/sm90/implicit_gemm.cu.
+struct Tiling {
+  bool im2col = false;         // the copy engine gathers pixels a tap at a time; else halo patches
+  bool pixels_on_m = false;    // which operand has wgmma's M side; else the weights
+  bool cooperative = false;    // two consumers share a tile; else one each, in turn
+  bool resident = false;       // the weights are loaded once a block
+  int channels = 64;           // output channels of a tile
+  int width = 8, height = 32;  // output pixels of a tile; with im2col width counts them all, height is 1
+  int k_block = 64;            // input channels at a time
+  int slots = 2, stages = 8;   // of pixels and of weights in shared memory
+
+  int pixels() const { return width * height; }
+  int m() const { return pixels_on_m ? pixels() : channels; }
+  int m_blocks() const { return m() / 64 / (cooperative ? 2 : 1); }  // a consumer's
+  int n_blocks() const { return pixels_on_m || im2col ? 1 : width / 8; }
+  int n() const { return (pixels_on_m ? channels : pixels()) / n_blocks(); }
+  // Channels a store of 16-bit elements, with pixels on M.
+  int unit() const { return n() % 64 == 0 ? 64 : n() % 32 == 0 ? 32 : n() % 16 == 0 ? 16 : 8; }
+};
+
+// patch_64x8x32_k64_pp_s2_w8, im2col_128x256_k64_co_s4, patch_160x8x16_k64_co_px_s2_w8,
+// patch_64x8x32_k64_pp_s2_wr
+std::string to_string(const Tiling& tiling);
+// Throws Error(bad_problem) that shows the form.
+Tiling parse_tiling(std::string_view name);
+
+// C as the kernel sees it: the copy engine takes pixels of a multiple of 16 bytes.
+std::int64_t padded_channels(const Problem& problem);
+// How 32-bit elements are multiplied: 0 they are not, 1 rounded to tf32, 2 as high and low parts.
+int tf32_parts(const Problem& problem);
+int shared_bytes(const Tiling& tiling, const Problem& problem);
+// Empty if the tiling can compute the problem, else which limit it breaks.
+std::string unfit(const Tiling& tiling, const Problem& problem);
+std::int64_t tiles(const Tiling& tiling, const Problem& problem);
+// Every tiling worth trying.
+std::vector<Tiling> tilings(const Problem& problem);
+
+struct Estimate {
+  double ms = 0;
+  std::string bound_by;
+};
+Estimate estimate(const Tiling& tiling, const Problem& problem, int multiprocessors);
+
+// One translation unit, specialised as the tiling, the filter, stride, dilation, dtype and epilogue say; a
+// new batch, image or channel count needs no other.
+KernelSource kernel_source(const Tiling& tiling, const Problem& problem);
+
+}  // namespace faltung::sm90
+
+#endif  // FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_SM90_HPP_

@@ -1,0 +1,353 @@
+#include "src/backend/cuda.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <span>
+
+#include "src/backend/cuda_driver.hpp"
+#include "src/backend/nvrtc.hpp"
+#include "src/problem/dtype.hpp"
+
+namespace faltung {
+namespace {
+
+using cuda::driver;
+
+void check(int result, const std::string& what) {
+  if (result == 0) return;
+  const char* name = nullptr;
+  const char* text = nullptr;
+  driver()->get_error_name(result, &name);
+  driver()->get_error_string(result, &text);
+  constexpr int kOutOfMemory = 2;
+  throw Error(result == kOutOfMemory ? Status::out_of_memory : Status::device_error,
+              what + ": " + (name != nullptr ? name : std::to_string(result)) + ", " +
+                  (text != nullptr ? text : "no description"));
+}
+
+class CudaKernel : public Kernel {
+ public:
+  ~CudaKernel() override {
+    if (module_ != nullptr) driver()->module_unload(module_);
+  }
+  void* module_ = nullptr;
+  void* function_ = nullptr;
+  std::string entry_;
+};
+
+class CudaDeviceImpl : public CudaDevice {
+ public:
+  CudaDeviceImpl(int ordinal, int handle) : handle_(handle) {
+    const auto attribute = [&](int which) {
+      int value = 0;
+      check(driver()->device_get_attribute(&value, which, handle_),
+            "asking a GPU for attribute " + std::to_string(which));
+      return value;
+    };
+    char name[256] = {};
+    check(driver()->device_get_name(name, sizeof name, handle_), "asking a GPU for its name");
+    const int major = attribute(cuda::kComputeCapabilityMajor),
+              minor = attribute(cuda::kComputeCapabilityMinor);
+    info_.id = "cuda:" + std::to_string(ordinal);
+    info_.kind = "gpu";
+    info_.description = name;
+    info_.units = attribute(cuda::kMultiprocessorCount);
+    info_.cache_bytes = static_cast<std::size_t>(attribute(cuda::kL2CacheSize));
+    info_.local_bytes = static_cast<std::size_t>(attribute(cuda::kSharedMemoryOfBlock));
+    info_.block_threads = attribute(cuda::kThreadsOfBlock);
+    check(driver()->device_total_mem(&info_.memory_bytes, handle_), "asking a GPU for its memory");
+    const std::string architecture = "sm_" + std::to_string(major * 10 + minor);
+    info_.features = {architecture};
+    // Instructions of one architecture alone carry an "a"; Hopper's kernels need them.
+    architecture_ = major == 9 && minor == 0 ? "sm_90a" : architecture;
+    if (architecture_ != architecture) info_.features.push_back(architecture_);
+    if (Nvrtc::get() != nullptr) info_.features.push_back("nvrtc");
+    int version = 0;
+    driver()->driver_get_version(&version);
+    const std::string release = cuda::driver_release();
+    info_.driver = "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) +
+                   (release.empty() ? "" : ", driver " + release) +
+                   (Nvrtc::get() != nullptr ? ", NVRTC " + Nvrtc::get()->version() : ", no NVRTC");
+    std::string model = name;
+    std::replace(model.begin(), model.end(), ' ', '_');
+    info_.key = "cuda-" + model + "-" + architecture + "-driver" +
+                (release.empty() ? std::to_string(version) : release) + "-nvrtc" +
+                (Nvrtc::get() != nullptr ? Nvrtc::get()->version() : "none");
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  Binary compile(const KernelSource& source) override {
+    if (Nvrtc::get() == nullptr) throw Error(Status::unsupported, Nvrtc::missing());
+    return Nvrtc::get()->compile(source, architecture_);
+  }
+
+  std::shared_ptr<Kernel> load(const Binary& binary, const std::string& entry) override {
+    make_current();
+    auto kernel = std::make_shared<CudaKernel>();
+    kernel->entry_ = entry;
+    check(driver()->module_load_data(&kernel->module_, binary.code.data()), "loading kernel " + entry);
+    check(driver()->module_get_function(&kernel->function_, kernel->module_, entry.c_str()),
+          "finding kernel " + entry + " in its module");
+    return kernel;
+  }
+
+  void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const Argument> arguments,
+              const Stream& stream) override {
+    make_current();
+    constexpr std::size_t kMostArguments = 16;
+    void* values[kMostArguments];
+    if (arguments.size() > kMostArguments)
+      throw Error(Status::internal, "a kernel of more than 16 arguments");
+    for (std::size_t i = 0; i < arguments.size(); ++i) values[i] = const_cast<void*>(arguments[i].value);
+    const auto& k = static_cast<const CudaKernel&>(kernel);
+    if (shape.shared_bytes > 48 * 1024) {
+      check(driver()->func_set_attribute(k.function_, cuda::kMaxDynamicSharedSize,
+                                         static_cast<int>(shape.shared_bytes)),
+            "asking for " + std::to_string(shape.shared_bytes) + " bytes of shared memory for kernel " +
+                k.entry_);
+    }
+    cuda::LaunchAttribute attributes[2] = {};
+    unsigned count = 0;
+    if (shape.cluster[0] * shape.cluster[1] * shape.cluster[2] > 1) {
+      attributes[count].id = cuda::kClusterDimension;
+      std::copy(shape.cluster, shape.cluster + 3, attributes[count].value.cluster);
+      ++count;
+    }
+    if (shape.overlaps_previous) {
+      attributes[count].id = cuda::kProgrammaticStreamSerialization;
+      attributes[count].value.flag = 1;
+      ++count;
+    }
+    cuda::LaunchConfig config{shape.grid[0],  shape.grid[1],  shape.grid[2],      shape.block[0],
+                              shape.block[1], shape.block[2], shape.shared_bytes, stream.native,
+                              attributes,     count};
+    check(driver()->launch_kernel(&config, k.function_, values, nullptr),
+          "launching kernel " + k.entry_ + " on " + info_.id);
+  }
+
+  double time_ms(const Stream& stream, const std::function<void()>& work) override {
+    make_current();
+    const Event begin, end;
+    check(driver()->event_record(begin.handle, stream.native), "recording an event");
+    work();
+    check(driver()->event_record(end.handle, stream.native), "recording an event");
+    return elapsed(begin, end);
+  }
+
+  std::vector<double> time_replays(const std::function<void(const Stream&)>& work, int replays) override {
+    make_current();
+    struct Captured {
+      void *stream = nullptr, *graph = nullptr, *replay = nullptr;
+      ~Captured() {
+        if (replay != nullptr) driver()->graph_exec_destroy(replay);
+        if (graph != nullptr) driver()->graph_destroy(graph);
+        if (stream != nullptr) driver()->stream_destroy(stream);
+      }
+    } captured;
+    constexpr unsigned kNonBlocking = 1;
+    constexpr int kRelaxed = 2;
+    check(driver()->stream_create(&captured.stream, kNonBlocking), "making a stream");
+    check(driver()->stream_begin_capture(captured.stream, kRelaxed), "beginning a capture");
+    try {
+      work({nullptr, captured.stream});
+    } catch (...) {
+      driver()->stream_end_capture(captured.stream, &captured.graph);
+      throw;
+    }
+    check(driver()->stream_end_capture(captured.stream, &captured.graph), "ending a capture");
+    check(driver()->graph_instantiate(&captured.replay, captured.graph, 0), "instantiating a graph");
+    std::vector<double> ms;
+    for (int i = 0; i <= replays; ++i) {
+      const Event begin, end;
+      check(driver()->event_record(begin.handle, captured.stream), "recording an event");
+      check(driver()->graph_launch(captured.replay, captured.stream), "launching a graph");
+      check(driver()->event_record(end.handle, captured.stream), "recording an event");
+      const double once = elapsed(begin, end);
+      if (i > 0) ms.push_back(once);
+    }
+    return ms;
+  }
+
+  void synchronize(const Stream& stream) override {
+    make_current();
+    check(driver()->stream_synchronize(stream.native), "waiting for " + info_.id);
+  }
+
+  Buffer allocate(std::size_t bytes) override {
+    make_current();
+    std::uint64_t address = 0;
+    check(driver()->mem_alloc(&address, std::max<std::size_t>(bytes, 256)),
+          "allocating " + std::to_string(bytes) + " bytes on " + info_.id);
+    void* pointer = reinterpret_cast<void*>(address);
+    void* context = context_;
+    return {std::shared_ptr<void>(pointer,
+                                  [context](void* p) {
+                                    driver()->ctx_set_current(context);
+                                    driver()->mem_free(reinterpret_cast<std::uint64_t>(p));
+                                  }),
+            pointer, bytes};
+  }
+
+  void copy_in(const Buffer& to, const void* from, std::size_t bytes) override {
+    make_current();
+    if (bytes == 0) return;
+    check(driver()->memcpy_to_device(reinterpret_cast<std::uint64_t>(to.pointer), from, bytes),
+          "copying " + std::to_string(bytes) + " bytes to " + info_.id);
+  }
+  void copy_out(void* to, const Buffer& from, std::size_t bytes) override {
+    make_current();
+    if (bytes == 0) return;
+    check(driver()->memcpy_to_host(to, reinterpret_cast<std::uint64_t>(from.pointer), bytes),
+          "copying " + std::to_string(bytes) + " bytes from " + info_.id);
+  }
+
+  Ceilings measure_ceilings(int) override;
+
+  TensorMap encode(const TiledMap& map) const override;
+  TensorMap encode(const Im2colMap& map) const override;
+
+ private:
+  struct Event {
+    Event() { check(driver()->event_create(&handle, 0), "making an event"); }
+    ~Event() { driver()->event_destroy(handle); }
+    Event(const Event&) = delete;
+    Event& operator=(const Event&) = delete;
+    void* handle = nullptr;
+  };
+
+  static double elapsed(const Event& begin, const Event& end) {
+    check(driver()->event_synchronize(end.handle), "waiting for an event");
+    float ms = 0;
+    check(driver()->event_elapsed(&ms, begin.handle, end.handle), "reading a time");
+    return static_cast<double>(ms);
+  }
+
+  // The primary context, which the CUDA runtime and PyTorch share; kept for the process's life.
+  void make_current() const {
+    std::call_once(once_,
+                   [&] { check(driver()->primary_ctx_retain(&context_, handle_), "opening " + info_.id); });
+    check(driver()->ctx_set_current(context_), "using " + info_.id);
+  }
+
+  DeviceInfo info_;
+  std::string architecture_;
+  int handle_;
+  mutable std::once_flag once_;
+  mutable void* context_ = nullptr;
+};
+
+// A device-to-device copy far larger than the cache. Matrix rates are the matrix kernels' to measure.
+Ceilings CudaDeviceImpl::measure_ceilings(int) {
+  Ceilings ceilings;
+  const std::size_t bytes = std::max<std::size_t>(info_.cache_bytes * 8, std::size_t{256} << 20);
+  const Buffer from = allocate(bytes), to = allocate(bytes);
+  const std::vector<double> ms = time_replays(
+      [&](const Stream& stream) {
+        for (int i = 0; i < 4; ++i) {
+          check(driver()->memcpy_device_async(reinterpret_cast<std::uint64_t>(to.pointer),
+                                              reinterpret_cast<std::uint64_t>(from.pointer), bytes,
+                                              stream.native),
+                "copying on " + info_.id);
+        }
+      },
+      5);
+  ceilings.copy_gbps =
+      4.0 * 2.0 * static_cast<double>(bytes) / *std::min_element(ms.begin(), ms.end()) * 1e-6;
+  return ceilings;
+}
+
+// The driver's element types and swizzles.
+int element_type(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return 6;
+    case DType::bf16:
+      return 9;
+    case DType::f32:
+      return 7;
+  }
+  return 0;
+}
+
+int swizzle_code(int bytes) { return bytes == 0 ? 0 : bytes == 32 ? 1 : bytes == 64 ? 2 : 3; }
+
+// The limits that the driver's interface states, checked here so that the message says which is broken.
+void require(bool holds, const std::string& limit) {
+  if (!holds) throw Error(Status::unsupported, "the copy engine cannot address this tensor: " + limit);
+}
+
+void require_common(const void* address, const std::int64_t* sizes, const std::int64_t* strides, int rank) {
+  require(reinterpret_cast<std::uintptr_t>(address) % 16 == 0, "its address is no multiple of 16 bytes");
+  for (int i = 0; i < rank; ++i) {
+    require(sizes[i] >= 1 && sizes[i] <= (std::int64_t{1} << 32), "a dimension is beyond 2^32 elements");
+    if (i + 1 < rank) {
+      require(strides[i] % 16 == 0,
+              "a stride of " + std::to_string(strides[i]) + " bytes is no multiple of 16");
+      require(strides[i] < (std::int64_t{1} << 40), "a stride is beyond 2^40 bytes");
+    }
+  }
+}
+
+constexpr int kPromoteTo256Bytes = 3;
+
+TensorMap CudaDeviceImpl::encode(const TiledMap& m) const {
+  require(driver()->tensor_map_encode_tiled != nullptr, "the driver is older than CUDA 12.0");
+  require_common(m.address, m.size, m.stride_bytes, m.rank);
+  make_current();
+  std::uint64_t sizes[5], strides[5] = {};
+  std::uint32_t box[5], steps[5];
+  for (int i = 0; i < m.rank; ++i) {
+    require(m.box[i] >= 1 && m.box[i] <= 256, "a box of " + std::to_string(m.box[i]) + " is beyond 256");
+    require(m.step[i] >= 1 && m.step[i] <= 8, "a step of " + std::to_string(m.step[i]) + " is beyond 8");
+    sizes[i] = static_cast<std::uint64_t>(m.size[i]);
+    box[i] = static_cast<std::uint32_t>(m.box[i]);
+    steps[i] = static_cast<std::uint32_t>(m.step[i]);
+    if (i + 1 < m.rank) strides[i] = static_cast<std::uint64_t>(m.stride_bytes[i]);
+  }
+  TensorMap map;
+  check(driver()->tensor_map_encode_tiled(&map, element_type(m.dtype), static_cast<std::uint32_t>(m.rank),
+                                          const_cast<void*>(m.address), sizes, strides, box, steps, 0,
+                                          swizzle_code(m.swizzle_bytes), kPromoteTo256Bytes, 0),
+        "encoding a tiled tensor map");
+  return map;
+}
+
+TensorMap CudaDeviceImpl::encode(const Im2colMap& m) const {
+  require(driver()->tensor_map_encode_im2col != nullptr, "the driver is older than CUDA 12.0");
+  require_common(m.address, m.size, m.stride_bytes, 4);
+  make_current();
+  std::uint64_t sizes[4], strides[3];
+  for (int i = 0; i < 4; ++i) sizes[i] = static_cast<std::uint64_t>(m.size[i]);
+  for (int i = 0; i < 3; ++i) strides[i] = static_cast<std::uint64_t>(m.stride_bytes[i]);
+  for (int i = 0; i < 2; ++i) {
+    require(m.lower[i] >= -128 && m.lower[i] <= 127 && m.upper[i] >= -128 && m.upper[i] <= 127,
+            "padding or filter extent beyond 127 pixels");
+    require(m.step[i] >= 1 && m.step[i] <= 8, "a stride of " + std::to_string(m.step[i]) + " is beyond 8");
+  }
+  const std::uint32_t steps[4] = {1, static_cast<std::uint32_t>(m.step[0]),
+                                  static_cast<std::uint32_t>(m.step[1]), 1};
+  TensorMap map;
+  check(driver()->tensor_map_encode_im2col(
+            &map, element_type(m.dtype), 4, const_cast<void*>(m.address), sizes, strides, m.lower, m.upper,
+            static_cast<std::uint32_t>(m.channels), static_cast<std::uint32_t>(m.pixels), steps, 0,
+            swizzle_code(m.swizzle_bytes), kPromoteTo256Bytes, 0),
+        "encoding an im2col tensor map");
+  return map;
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<Device>> make_cuda_devices() {
+  std::vector<std::shared_ptr<Device>> devices;
+  if (driver() == nullptr) return devices;
+  int count = 0;
+  if (driver()->device_get_count(&count) != 0) return devices;
+  for (int i = 0; i < count; ++i) {
+    int handle = 0;
+    if (driver()->device_get(&handle, i) == 0) devices.push_back(std::make_shared<CudaDeviceImpl>(i, handle));
+  }
+  return devices;
+}
+
+}  // namespace faltung

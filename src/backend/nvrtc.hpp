@@ -1,0 +1,34 @@
+// NVIDIA's run-time compiler, opened at run time: no toolkit is needed to build, and none to run on a machine
+// without it. It needs no GPU.
+#ifndef FALTUNG_SRC_BACKEND_NVRTC_HPP_
+#define FALTUNG_SRC_BACKEND_NVRTC_HPP_
+
+#include <string>
+
+#include "src/backend/backend.hpp"
+
+namespace faltung {
+
+class Nvrtc {
+ public:
+  // Null where there is no libnvrtc; missing() then says where it was looked for. FALTUNG_NVRTC names the
+  // library itself.
+  static const Nvrtc* get();
+  static const std::string& missing();
+
+  const std::string& version() const { return version_; }  // e.g. 13.0
+  // Machine code of one architecture, e.g. sm_90a. Throws Error(device_error) with the kernel's name and the
+  // compiler's log.
+  Binary compile(const KernelSource& source, const std::string& architecture) const;
+
+ private:
+  struct Functions;
+  Nvrtc() = default;
+
+  const Functions* functions_ = nullptr;
+  std::string version_;
+};
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_BACKEND_NVRTC_HPP_

@@ -1,0 +1,150 @@
+// What can be known of Hopper's kernels without a GPU: names parse back, tilings keep within the chip's
+// limits, and what NVRTC makes of them uses the matrix units and spills nothing.
+#include "src/algorithms/implicit_gemm_sm90.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "src/backend/nvrtc.hpp"
+#include "src/problem/dtype.hpp"
+
+namespace faltung::sm90 {
+namespace {
+
+const char* const kProblems[] = {
+    "fwd:n128c64h256w256k64r3s3:pad1:f16:nhwc:bias:relu",
+    "fwd:n2c64h33w35k64r3s3:pad1:bf16:nhwc:bias:residual:gelu",
+    "fwd:n2c1280h32w32k1280r3s3:pad1:f16:nhwc",
+    "fwd:n32c256h14w14k1024r1s1:f16:nhwc:bias:relu",
+    "fwd:n32c128h28w28k128r3s3:st2:pad1:bf16:nhwc",
+    "fwd:n1c128h64w64k3r3s3:pad1:f16:nhwc:bias",
+    "fwd:n2c64h32w32k64r3s3:pad1:f16:nchw:residual:relu",
+    "fwd:n2c64h32w32k128r3s3:pad1:f16:nchw:bias:maxpool2",
+    "fwd:n2c64h32w32k128r3s3:pad1:bf16:nhwc:avgpool2",
+    "fwd:n2c64h32w32k64r3s3:pad1:f32:nhwc:bias:relu",
+    "fwd:n2c64h32w32k64r3s3:pad1:f32:nchw:residual",
+    "fwd:n2c64h32w32k64r3s3:pad1:f32:nhwc:math=tf32:maxpool2",
+    "fwd:n4c3h64w64k64r7s7:st2:pad3:f16:nhwc",
+};
+
+TEST(ImplicitGemmSm90, NamesParseBack) {
+  for (const char* text : kProblems) {
+    const Problem problem = parse_problem(text);
+    const std::vector<Tiling> all = tilings(problem);
+    ASSERT_FALSE(all.empty()) << text;
+    std::set<std::string> names;
+    for (const Tiling& tiling : all) {
+      const std::string name = to_string(tiling);
+      EXPECT_TRUE(names.insert(name).second) << name << " is listed twice";
+      EXPECT_EQ(to_string(parse_tiling(name)), name);
+      EXPECT_EQ(unfit(parse_tiling(name), problem), "") << name;
+      EXPECT_EQ(shared_bytes(parse_tiling(name), problem), shared_bytes(tiling, problem)) << name;
+    }
+  }
+}
+
+TEST(ImplicitGemmSm90, OtherNamesAreRefusedWithTheForm) {
+  for (const char* name : {"", "patch", "patch_64x8x32_k64_pp_s2", "im2col_64x256_k64_xx_s4", "m14n2_k64",
+                           "patch_64x8x32_k64_pp_s2_w9 ", "patch_99999999999x8x32_k64_pp_s2_w9"}) {
+    try {
+      parse_tiling(name);
+      ADD_FAILURE() << name << " was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::bad_problem);
+      EXPECT_THAT(error.what(), testing::HasSubstr("looks like")) << name;
+    }
+  }
+}
+
+TEST(ImplicitGemmSm90, AnUnfitTilingSaysWhichLimitItBreaks) {
+  const Problem strided = parse_problem("fwd:n1c64h32w32k64r3s3:st2:pad1:f16:nhwc");
+  EXPECT_THAT(unfit(parse_tiling("patch_64x8x32_k64_pp_s2_w8"), strided), testing::HasSubstr("stride 1"));
+  const Problem plain = parse_problem("fwd:n1c64h32w32k64r3s3:pad1:f16:nhwc");
+  EXPECT_EQ(unfit(parse_tiling("patch_64x8x32_k64_pp_s2_w8"), plain), "");
+  EXPECT_THAT(unfit(parse_tiling("patch_64x8x32_k64_pp_s4_w8"), plain), testing::HasSubstr("shared memory"));
+  EXPECT_THAT(unfit(parse_tiling("patch_128x8x32_k64_pp_s2_w4"), plain), testing::HasSubstr("registers"));
+  EXPECT_THAT(unfit(parse_tiling("patch_96x8x16_k64_pp_s2_w4"), plain), testing::HasSubstr("64"));
+}
+
+TEST(ImplicitGemmSm90, TilingsKeepWithinTheChip) {
+  for (const char* text : kProblems) {
+    const Problem problem = parse_problem(text);
+    for (const Tiling& t : tilings(problem)) {
+      EXPECT_LE(shared_bytes(t, problem), 232448) << to_string(t);
+      EXPECT_LE(t.m_blocks() * t.n_blocks() * t.n() / 2, 128) << to_string(t) << ": sums a thread";
+      const Estimate e = estimate(t, problem, 132);
+      EXPECT_GT(e.ms, 0);
+      EXPECT_FALSE(e.bound_by.empty());
+    }
+  }
+}
+
+// Instructions of 16 bytes whose operation is HGMMA, in the sections of code.
+int count_matrix_instructions(const std::string& elf) {
+  const auto at = [&](std::size_t offset, auto value) {
+    std::memcpy(&value, elf.data() + offset, sizeof value);
+    return value;
+  };
+  constexpr std::uint64_t kOperation = 0xfff, kHgmma = 0x9f0;
+  const auto sections = at(0x28, std::uint64_t{});
+  const auto size = at(0x3a, std::uint16_t{}), count = at(0x3c, std::uint16_t{});
+  int found = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const std::size_t header = sections + std::size_t{i} * size;
+    constexpr std::uint64_t kExecutable = 4;
+    if ((at(header + 8, std::uint64_t{}) & kExecutable) == 0) continue;
+    const auto begin = at(header + 0x18, std::uint64_t{}), bytes = at(header + 0x20, std::uint64_t{});
+    for (std::uint64_t offset = begin; offset + 16 <= begin + bytes; offset += 16) {
+      if ((at(offset, std::uint64_t{}) & kOperation) == kHgmma) ++found;
+    }
+  }
+  return found;
+}
+
+// Every kind of kernel, in a few tilings each: FALTUNG_TEST_ALL=1 compiles them all.
+TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
+  const Nvrtc* const nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const bool everything = std::getenv("FALTUNG_TEST_ALL") != nullptr;
+  for (const char* text : kProblems) {
+    const Problem problem = parse_problem(text);
+    const std::vector<Tiling> all = tilings(problem);
+    const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
+    for (std::size_t i = 0; i < all.size(); i += step) {
+      const KernelSource source = kernel_source(all[i], problem);
+      const Binary binary = nvrtc->compile(source, "sm_90a");
+      EXPECT_THAT(binary.log, testing::HasSubstr(" 0 bytes spill stores, 0 bytes spill loads"))
+          << source.name;
+      // Warnings of the assembler: matrix products made to wait for each other, registers not set.
+      EXPECT_THAT(binary.log, testing::Not(testing::HasSubstr("C75"))) << source.name;
+      // Each k-step of 32 bytes is an instruction of its own; there is at least one block's worth.
+      const int steps = all[i].k_block * size_of(problem.dtype) / 32;
+      EXPECT_GE(count_matrix_instructions(binary.code), steps * all[i].m_blocks() * all[i].n_blocks())
+          << source.name;
+    }
+  }
+}
+
+TEST(ImplicitGemmSm90, ACompileErrorNamesTheKernelAndShowsTheLog) {
+  const Nvrtc* const nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  KernelSource source;
+  source.name = "broken/one";
+  source.entry = "broken";
+  source.text = "extern \"C\" __global__ void broken() { undeclared(); }";
+  try {
+    nvrtc->compile(source, "sm_90a");
+    ADD_FAILURE() << "compiled";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::device_error);
+    EXPECT_THAT(error.what(),
+                testing::AllOf(testing::HasSubstr("broken/one"), testing::HasSubstr("undeclared")));
+  }
+}
+
+}  // namespace
+}  // namespace faltung::sm90
