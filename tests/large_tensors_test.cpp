@@ -1,9 +1,8 @@
 // Tensors beyond 2^31 elements, by every algorithm that supports them. It takes 10 GiB of memory and minutes,
-// so it runs where FALTUNG_TEST_LARGE is set.
+// so ctest does not run it: build/tests/large_tensors_test does.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <random>
@@ -36,7 +35,6 @@ void fill(DType dtype, void* data, i64 elements, const Parallel& parallel, i64 e
 class LargeTensors : public testing::TestWithParam<const char*> {};
 
 TEST_P(LargeTensors, EverySupportingAlgorithmIsRight) {
-  if (std::getenv("FALTUNG_TEST_LARGE") == nullptr) GTEST_SKIP() << "set FALTUNG_TEST_LARGE=1 to run it";
   Problem p = parse_problem(GetParam());
   ASSERT_GT(x_shape(p).elements(), i64{1} << 31);
   const std::shared_ptr<Device> device = find_device("cpu");

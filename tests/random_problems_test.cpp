@@ -18,7 +18,7 @@ namespace {
 using i64 = std::int64_t;
 
 constexpr int kShards = 8;  // tests that run side by side
-constexpr int kProblemsAShard = 60;
+constexpr int kProblemsAShard = 150;
 
 double scale() {
   const char* text = std::getenv("FALTUNG_TEST_RANDOM");

@@ -190,12 +190,11 @@ void AmxTiles::pack(i64 item, const void* w, float* packed) const {
   const i64 panel = item % panels_, group = item / panels_;
   auto* to = reinterpret_cast<std::uint32_t*>(packed) + item * panel_words();
   for (const StagedTap& staged : taps_) {
-    std::vector<FilterView> views;
-    for (const Tap& tap : staged.parts) views.push_back(filter_view(p_, tap, group));
-    const i64 channels = static_cast<i64>(views.size()) * t_.in_channels;
+    const i64 channels = static_cast<i64>(staged.parts.size()) * t_.in_channels;
     pack_brgemm_b_pairs(to, pixel_ / 2, panel_columns(panel), kAmxColumns, [&](i64 c, i64 k) {
       if (c >= channels) return 0.0f;
-      const FilterView& view = views[static_cast<std::size_t>(c / t_.in_channels)];
+      const Tap& tap = staged.parts[static_cast<std::size_t>(c / t_.in_channels)];
+      const FilterView view = filter_view(p_, tap, group);
       return load_element(
           p_.dtype, w,
           view.base + c % t_.in_channels * view.c_stride + (panel * kAmxColumns + k) * view.k_stride);
