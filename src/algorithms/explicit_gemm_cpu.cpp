@@ -1,6 +1,7 @@
 // Explicit GEMM: the input's patches are written out as a matrix (im2col), and the convolution is a product
 // of matrices. One image and group at a time; the matrix is in the workspace.
 #include <new>
+#include <optional>
 
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/epilogue.hpp"
@@ -29,10 +30,9 @@ struct Product {
 };
 
 // Where a finished tile goes, if not to C: rows and columns of it are at from, from_row floats apart.
-using Finish =
-    std::function<void(i64 row, i64 rows, i64 column, i64 columns, const float* from, i64 from_row)>;
+using Finish = FunctionRef<void(i64 row, i64 rows, i64 column, i64 columns, const float* from, i64 from_row)>;
 
-void multiply(const Parallel& parallel, const Product& product, const Finish& finish) {
+void multiply(const Parallel& parallel, const Product& product, const std::optional<Finish>& finish = {}) {
   const int lanes = brgemm_lanes();
   const int vectors = static_cast<int>(std::min<i64>(2, ceil_div(product.columns, lanes)));
   const EvenSplit tiles(product.rows, brgemm_max_rows(vectors));
@@ -58,7 +58,7 @@ void multiply(const Parallel& parallel, const Product& product, const Finish& fi
         if (product.adds) call.addend0 = call.c0, call.addend1 = call.c1;
         brgemm_kernel(BrgemmElement::f32, kind, static_cast<int>(tiles.size(tile)),
                       static_cast<int>(panels.size(panel)))(call);
-        if (finish) finish(row, tiles.size(tile), column, call.columns, finished, 64);
+        if (finish) (*finish)(row, tiles.size(tile), column, call.columns, finished, 64);
       },
       8);
 }
@@ -241,7 +241,7 @@ void run_backward_data(const Shapes& s, const Memory& memory, const Invocation& 
         product.b = gradient, product.b_step = s.pixels;
       }
       product.c_row = product.columns;
-      multiply(parallel, product, {});
+      multiply(parallel, product);
       col2im(parallel, s, image, group, matrix, invocation.tensors.x);
     }
   }
@@ -263,7 +263,7 @@ void run_backward_weights(const Shapes& s, const Memory& memory, const Invocatio
       product.b = matrix, product.b_step = s.depth;
       product.c = sums, product.c_row = s.depth;
       product.adds = image > 0;
-      multiply(parallel, product, {});
+      multiply(parallel, product);
     }
     const i64 first = group * s.channels * s.depth;
     std::byte* const to = static_cast<std::byte*>(invocation.tensors.w) + first * size_of(s.p.dtype);
