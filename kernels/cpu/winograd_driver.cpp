@@ -31,8 +31,28 @@ struct Product {
   i64 c_row_stride;
 };
 
+// Has a part of some memory, a number of cache lines, read into level 2 while something else is computed.
+class Prefetch {
+ public:
+  Prefetch(const float* from, i64 floats, i64 index, i64 parts)
+      : from_(from), lines_(from == nullptr ? 0 : floats / kLine), index_(index), parts_(parts) {}
+  // A part of this part.
+  void part(i64 index, i64 parts) const {
+    index += index_ * parts;
+    parts *= parts_;
+    for (i64 i = lines_ * index / parts; i < lines_ * (index + 1) / parts; ++i) {
+      __builtin_prefetch(from_ + i * kLine, 0, 2);
+    }
+  }
+
+ private:
+  static constexpr i64 kLine = 16;
+  const float* from_;
+  i64 lines_, index_, parts_;
+};
+
 // columns is a number of whole vectors, at most `vectors` of them.
-void multiply_panel(const Product& p, int vectors) {
+void multiply_panel(const Product& p, int vectors, const Prefetch& prefetch) {
   constexpr i64 kGroup = 7;  // rows of a tile that brgemm takes from one address
   const BrgemmSegment segment{0, 0};
   const i64 tiles = ceil_div(p.rows, brgemm_max_rows(vectors));
@@ -52,6 +72,7 @@ void multiply_panel(const Product& p, int vectors) {
     call.a1 = a + kGroup * p.a_row_stride;
     call.c0 = p.c + rows.begin * p.c_row_stride;
     call.c1 = call.c0 + kGroup * p.c_row_stride;
+    prefetch.part(tile, tiles);
     brgemm_kernel(BrgemmElement::f32, BrgemmRows::strided, static_cast<int>(rows.end - rows.begin),
                   vectors)(call);
   }
@@ -69,15 +90,22 @@ WinogradDriver::WinogradDriver(const WinogradShape& shape, i64 groups, i64 block
       lanes_(brgemm_lanes()),
       input_kernel_(winograd_input_kernel(shape)),
       output_kernel_(winograd_output_kernel(shape)) {
-  block_ = std::min(shared_ ? shape.tiles() : block, shape.tiles());
+  block_ = shape.tiles();
+  if (!shared_) {
+    // Even blocks, as many for each worker, and none larger than asked for.
+    const i64 blocks = round_up(ceil_div(block_, block), workers);
+    block_ = ceil_div(block_, blocks);
+    if (shape.layout == Layout::nchw) block_ = std::min(block, round_up(block_, lanes_));
+  }
   width_ = static_cast<int>(std::min<i64>(2, ceil_div(k_, lanes_))) * lanes_;
   scratch_ = winograd_scratch(shape, block_);
-  // M beside V in half of a level-2 cache of a megabyte or two.
+  // Blocks of filters as even as whole panels allow. M lies beside V in half of a level-2 cache of a megabyte
+  // or two; tiles shared by all workers are read once each, whatever becomes of M.
   constexpr i64 kFloats = 128 << 10;
-  const i64 fits = kFloats / (shape.positions() * round_up(block_, lanes_));
-  filter_block_ = std::max<i64>(width_, fits / width_ * width_);
-  if (shared_) filter_block_ = std::min(filter_block_, round_up(ceil_div(k_, workers), width_));
-  filter_block_ = std::min(filter_block_, round_up(k_, width_));
+  const i64 part = shared_ ? ceil_div(k_, workers) : k_;
+  const i64 fits = shared_ ? part : kFloats / (shape.positions() * round_up(block_, lanes_));
+  const i64 blocks = ceil_div(part, std::max<i64>(width_, fits));
+  filter_block_ = round_up(ceil_div(part, blocks), width_);
 }
 
 i64 WinogradDriver::v_position(i64 tiles) const {
@@ -129,25 +157,27 @@ void WinogradDriver::pack(const void* w, bool rotated, float* u, const Parallel&
 
 void WinogradDriver::multiply(const float* v, i64 tiles, const float* u, i64 group, Filters filters,
                               float* m) const {
+  // What a level-2 cache does not hold beside V and M is read ahead, a position at a time.
+  constexpr i64 kCached = 256 << 10;  // floats
+  const bool far = shape_.positions() * filters.count * c_ > kCached;
   const bool nhwc = shape_.layout == Layout::nhwc;
+  const i64 v_row = round_up(nhwc ? c_ : block_, lanes_), m_row = nhwc ? filter_block_ : v_row;
+  const i64 step = nhwc ? width_ : 2 * lanes_, count = nhwc ? filters.count : tiles;
   for (int position = 0; position < shape_.positions(); ++position) {
-    const float* u_at = u + (group * shape_.positions() + position) * u_position();
+    const float* u_at = u + (group * shape_.positions() + position) * u_position() + filters.first * c_;
     const float* v_at = v + position * v_position(block_);
     float* m_at = m + position * m_position(block_);
-    if (nhwc) {
-      for (i64 k = 0; k < filters.count; k += width_) {
-        const i64 columns = std::min<i64>(width_, round_up(filters.count - k, lanes_));
-        multiply_panel({tiles, columns, c_, v_at, round_up(c_, lanes_), u_at + (filters.first + k) * c_,
-                        width_, m_at + k, filter_block_},
-                       static_cast<int>(columns / lanes_));
-      }
-    } else {
-      const i64 row = round_up(block_, lanes_);
-      for (i64 t = 0; t < tiles; t += 2 * lanes_) {
-        const i64 columns = std::min<i64>(2 * lanes_, round_up(tiles - t, lanes_));
-        multiply_panel(
-            {filters.count, columns, c_, u_at + filters.first * c_, c_, v_at + t, row, m_at + t, row},
-            static_cast<int>(columns / lanes_));
+    const float* u_next = far && position + 1 < shape_.positions() ? u_at + u_position() : nullptr;
+    for (i64 i = 0; i < count; i += step) {
+      const i64 columns = std::min(step, round_up(count - i, lanes_));
+      const int vectors = static_cast<int>(columns / lanes_);
+      const Prefetch next(u_next, filters.count * c_, i / step, ceil_div(count, step));
+      if (nhwc) {
+        multiply_panel({tiles, columns, c_, v_at, v_row, u_at + i * c_, width_, m_at + i, m_row}, vectors,
+                       next);
+      } else {
+        multiply_panel({filters.count, columns, c_, u_at, c_, v_at + i, v_row, m_at + i, m_row}, vectors,
+                       next);
       }
     }
   }

@@ -22,11 +22,12 @@ struct WinogradTensors {
 
 class WinogradDriver {
  public:
-  // block: tiles transformed together by a worker, which then multiplies them by all filters. 0: all tiles at
-  // once, shared by the workers, each of which multiplies them by its part of the filters; for problems with
-  // few tiles, whose cost is reading the filters.
+  // block: at most so many tiles are transformed together by a worker, which then multiplies them by all
+  // filters. 0: all tiles at once, shared by the workers, each of which multiplies them by its part of the
+  // filters; for problems with few tiles, whose cost is reading the filters.
   WinogradDriver(const WinogradShape& shape, std::int64_t groups, std::int64_t block, int workers);
 
+  std::int64_t block() const { return block_; }
   std::int64_t packed_floats() const;
   std::int64_t workspace_floats() const;
 

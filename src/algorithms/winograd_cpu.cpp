@@ -31,38 +31,24 @@ template <int m>
 Amplification amplification(int roundings) {
   using W = WinogradMatrices<m>;
   constexpr int a = m + 2;
-  double coarse = 0, sharp = 0, typical = 0;
+  double worst = 0, typical = 0;
   for (int o = 0; o < m; ++o) {
-    double squares = 0;
+    double squares = 0, sums[3] = {};
     for (int i = 0; i < a; ++i) {
-      double b = 0, g = 0;
-      for (int l = 0; l < a; ++l) b += W::b[i][l] * W::b[i][l];
-      for (int r = 0; r < 3; ++r) g += W::g[i][r] * W::g[i][r];
-      squares += W::a[o][i] * W::a[o][i] * b * g;
+      double b_sum = 0, b_square = 0, g_square = 0;
+      for (int l = 0; l < a; ++l) b_sum += std::abs(W::b[i][l]), b_square += W::b[i][l] * W::b[i][l];
+      for (int r = 0; r < 3; ++r) {
+        g_square += W::g[i][r] * W::g[i][r];
+        sums[r] += std::abs(W::a[o][i] * W::g[i][r]) * b_sum;
+      }
+      squares += W::a[o][i] * W::a[o][i] * b_square * g_square;
     }
+    worst = std::max({worst, sums[0], sums[1], sums[2]});
     typical = std::max(typical, squares);
-    for (int r = 0; r < 3; ++r) {
-      double rows = 0;
-      for (int i = 0; i < a; ++i) {
-        double b = 0;
-        for (int l = 0; l < a; ++l) b += std::abs(W::b[i][l]);
-        rows += std::abs(W::a[o][i] * W::g[i][r]) * b;
-      }
-      coarse = std::max(coarse, rows);
-      for (int signs = 0; signs < 1 << a; ++signs) {
-        double sum = 0;
-        for (int i = 0; i < a; ++i) {
-          double v = 0;
-          for (int l = 0; l < a; ++l) v += (signs >> l & 1) != 0 ? W::b[i][l] : -W::b[i][l];
-          sum += std::abs(W::a[o][i] * W::g[i][r] * v);
-        }
-        sharp = std::max(sharp, sum);
-      }
-    }
   }
   // The root mean square of normally distributed taps is 1.2533 times their mean magnitude.
   constexpr double kSpreadOfTaps = 1.2533;
-  return {coarse * sharp, typical * kSpreadOfTaps / 9, roundings};
+  return {worst * worst, typical * kSpreadOfTaps / 9, roundings};
 }
 
 const Amplification& amplification(int m) {
@@ -94,7 +80,7 @@ bool admitted(const Problem& p, int m) {
 
 // -------------------------------------------------------------------------------------------- configs
 
-// F(m x m, 3 x 3) with blocks of that many tiles; 0: all tiles at once.
+// F(m x m, 3 x 3) with blocks of at most that many tiles; 0: all tiles at once.
 struct Choice {
   int m;
   i64 block;
@@ -142,28 +128,53 @@ WinogradShape shape_of(const Problem& p, int m) {
 
 // ----------------------------------------------------------------------------------------------- cost
 
-// A core's rates: what its vectors multiply and add at a clock of 2.6 GHz, and bytes from the last level of
-// cache.
-double core_gflops() { return 2.6 * 4 * brgemm_lanes(); }
-constexpr double kCacheGbps = 12;
+// Of one core, as measured on a server of 2023 with AVX-512; only the ratios to other algorithms' matter.
+constexpr double kClock = 2.5e6;         // cycles a millisecond
+constexpr double kProductsShare = 0.88;  // of what the multiply-adds alone would take, in blocks in level 2
+constexpr double kBytesPerCycle = 5;     // from the last level of cache
+constexpr double kMemoryBytesPerMs = 20e6;  // of all cores
+constexpr double kLevel2BytesPerCycle = 64;
+constexpr double kLevel2 = 1.75 * (1 << 20);
+constexpr double kLastLevel = 16 * (1 << 20);  // what a core has of it, at best
 
-double predicted_ms(const Problem& p, const Choice& choice, int threads) {
+// Cycles for a vector of V or M: loads, arithmetic and stores of both one-dimensional transforms.
+struct TransformCycles {
+  double input, output;
+};
+TransformCycles transform_cycles(Layout layout, int m) {
+  if (layout == Layout::nhwc) return m == 2 ? TransformCycles{6, 3} : TransformCycles{5.5, 3.3};
+  return m == 2 ? TransformCycles{9, 4.5} : TransformCycles{9, 7};
+}
+
+double predicted_ms(const Problem& p, const Choice& choice, int threads, const WinogradDriver& driver) {
   const WinogradShape s = shape_of(p, choice.m);
-  const double positions = s.positions(), tiles = static_cast<double>(s.tiles());
-  const double c = static_cast<double>(s.x_channels), k = static_cast<double>(s.y_channels);
-  const double groups = static_cast<double>(p.groups), lanes = brgemm_lanes();
-  const double whole_c = std::ceil(c / groups / lanes) * lanes * groups;
-  const double whole_k = std::ceil(k / groups / lanes) * lanes * groups;
-  const double products = positions * tiles * c / groups * (s.layout == Layout::nhwc ? whole_k : k);
-  // The transforms: some six operations an element of V and M, loads and stores among them.
-  const double transforms = positions * tiles * 6 * (s.layout == Layout::nhwc ? whole_c + whole_k : c + k);
-  const double blocks = choice.block == 0 ? 1 : std::ceil(tiles / static_cast<double>(choice.block));
-  const double u_bytes = 4 * positions * c * k / groups;
-  const double work = (2 * products / 0.85 + 2 * transforms) / (core_gflops() * 1e6) / threads;
-  const double filters = choice.block == 0 ? u_bytes / threads : u_bytes * std::ceil(blocks / threads);
-  const double streams = u_bytes > (1 << 20) ? filters / (kCacheGbps * 1e6) : 0;
-  const double memory = min_bytes(p) / 20e6;
-  return std::max(work, streams) + memory;
+  const double lanes = brgemm_lanes(), positions = s.positions(), groups = static_cast<double>(p.groups);
+  const bool nhwc = s.layout == Layout::nhwc, shared = choice.block == 0;
+  const double tiles = static_cast<double>(driver.block());
+  const double c = static_cast<double>(s.x_channels) / groups, k = static_cast<double>(s.y_channels) / groups;
+  const auto whole = [&](double count) { return std::ceil(count / lanes); };
+
+  // One block of one group. Vectors are of channels or of tiles.
+  const double c_vectors = nhwc ? whole(c) * tiles : c * whole(tiles);
+  const double k_vectors = nhwc ? whole(k) * tiles : k * whole(tiles);
+  const TransformCycles transform = transform_cycles(s.layout, choice.m);
+  double cycles = positions * k_vectors * c / 2 / kProductsShare;
+  cycles += positions * (c_vectors * transform.input + k_vectors * transform.output);
+  // U comes from level 2, or from farther where that is too small for it beside V and M; reading ahead hides
+  // half of this unless it comes from memory. V and M that do not fit are written and read twice.
+  const double u_bytes = 4 * positions * c * k, v_bytes = 4 * positions * lanes * (c_vectors + k_vectors);
+  const double per_worker = 4 * static_cast<double>(driver.workspace_floats()) / (shared ? 1 : threads);
+  cycles += u_bytes / kLevel2BytesPerCycle;
+  if (u_bytes + per_worker > kLevel2) {
+    cycles += u_bytes / kBytesPerCycle / (u_bytes > kLastLevel || shared ? 1 : 2);
+  }
+  constexpr double kBeside = 1 << 20;  // what fits beside everything else; twice that does not fit at all
+  const double misses = std::clamp(per_worker / kBeside - 1, 0.0, 1.0);
+  cycles += 3 * v_bytes / kBytesPerCycle * (shared && misses > 0 ? 1 : misses);
+
+  const double blocks = shared ? 1 : std::ceil(static_cast<double>(s.tiles()) / tiles);
+  const double rounds = shared ? groups / threads : std::ceil(blocks * groups / threads);
+  return cycles * rounds / kClock + min_bytes(p) / kMemoryBytesPerMs / 2;
 }
 
 // ------------------------------------------------------------------------------------------ algorithm
@@ -203,15 +214,17 @@ class WinogradCpu : public Algorithm {
     const bool nchw = p.layout == Layout::nchw;
     for (const int m : {2, 4}) {
       if (!admitted(p, m)) continue;
+      i64 before = 0;
       for (const i64 block : nchw ? std::vector<i64>{32, 64, 128, 0} : std::vector<i64>{14, 28, 56, 112, 0}) {
         const Choice choice{m, block};
-        const WinogradShape shape = shape_of(p, m);
-        if (block > shape.tiles() && block > (nchw ? 32 : 14)) continue;
-        const WinogradDriver driver(shape, p.groups, block, target.threads);
+        const WinogradDriver driver(shape_of(p, m), p.groups, block, target.threads);
+        if (block != 0 && driver.block() == before) continue;  // fewer tiles than either asks for
+        before = driver.block();
         const std::size_t workspace = static_cast<std::size_t>(driver.workspace_floats()) * sizeof(float);
         constexpr std::size_t kMostShared = std::size_t{64} << 20;
         if (block == 0 && workspace > kMostShared) continue;
-        all.push_back({text(choice), predicted_ms(p, choice, target.threads), "arithmetic", workspace});
+        all.push_back(
+            {text(choice), predicted_ms(p, choice, target.threads, driver), "arithmetic", workspace});
       }
     }
     std::stable_sort(all.begin(), all.end(),

@@ -1,0 +1,191 @@
+// Winograd's matrices, its stated errors and the errors it really makes, and its kernels for lesser
+// instruction sets.
+#include "kernels/cpu/winograd.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <random>
+#include <vector>
+
+#include "src/algorithms/algorithm.hpp"
+#include "src/finder/verify.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/reference.hpp"
+
+namespace faltung {
+namespace {
+
+using testing::HasSubstr;
+
+template <int m>
+void expect_minimal_filtering() {
+  using W = WinogradMatrices<m>;
+  for (int o = 0; o < m; ++o) {
+    for (int r = 0; r < 3; ++r) {
+      for (int l = 0; l < m + 2; ++l) {
+        double sum = 0;
+        for (int i = 0; i < m + 2; ++i) sum += W::a[o][i] * W::g[i][r] * W::b[i][l];
+        EXPECT_NEAR(sum, l == o + r ? 1 : 0, 1e-14) << "output " << o << ", tap " << r << ", input " << l;
+      }
+    }
+  }
+}
+
+TEST(Winograd, MatricesMakeAConvolution) {
+  expect_minimal_filtering<2>();
+  expect_minimal_filtering<4>();
+}
+
+class WinogradCpu : public testing::Test {
+ protected:
+  std::vector<std::string> configs(const Problem& p) {
+    std::vector<std::string> names;
+    if (!algorithm_.supports(p, target_).yes) return names;
+    for (const Config& config : algorithm_.configs(p, target_)) names.push_back(config.name.substr(0, 4));
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    return names;
+  }
+
+  std::shared_ptr<Device> device_ = find_device("cpu");
+  std::shared_ptr<const Parallel> parallel_ = std::make_shared<Parallel>(2);
+  Target target_{*device_, 2};
+  const Algorithm& algorithm_ = find_algorithm("winograd_cpu");
+};
+
+Problem channels(std::int64_t c, const std::string& more = "") {
+  return parse_problem("fwd:n1c" + std::to_string(c) + "h34w34k8r3s3:f32:nhwc" + more);
+}
+
+// The figures of docs/accuracy.md.
+TEST_F(WinogradCpu, IsAdmittedWhereItsErrorIsThatOfADotProduct) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(configs(channels(1)), Names{});
+  EXPECT_EQ(configs(channels(2)), Names{"f2x2"});
+  EXPECT_EQ(configs(channels(56)), Names{"f2x2"});
+  EXPECT_EQ(configs(channels(57)), (Names{"f2x2", "f4x4"}));
+  EXPECT_EQ(configs(channels(1, ":math=fast")), (Names{"f2x2", "f4x4"}));
+  // What is summed over is K in backward_data, and a group's part.
+  EXPECT_EQ(configs(parse_problem("bwd_d:n1c8h9w9k57r3s3")), (Names{"f2x2", "f4x4"}));
+  EXPECT_EQ(configs(parse_problem("bwd_d:n1c57h9w9k8r3s3")), Names{"f2x2"});
+  EXPECT_EQ(configs(parse_problem("fwd:n1c64h9w9k8r3s3:g2")), Names{"f2x2"});
+
+  const auto growth = [&](const Problem& p, const char* config) {
+    return algorithm_.accuracy(p, config).growth;
+  };
+  EXPECT_NEAR(growth(channels(64), "f2x2_t28"), 27.3, 0.1);
+  EXPECT_NEAR(growth(channels(64), "f4x4_t28"), 535.9, 0.1);
+  EXPECT_NEAR(growth(channels(64, ":math=fast"), "f2x2_t28"), 16 * (64 + 8), 1e-6);
+  EXPECT_NEAR(growth(channels(64, ":math=fast"), "f4x4_t28"), 88.0 / 3 * 88.0 / 3 * 78, 1e-6);
+}
+
+TEST_F(WinogradCpu, SaysWhyItDeclines) {
+  const auto why = [&](const char* problem) {
+    return algorithm_.supports(parse_problem(problem), target_).why;
+  };
+  EXPECT_THAT(why("fwd:n1c64h16w16k8r7s7:st2"), HasSubstr("needs a 3x3 filter with stride 1 and dilation 1; "
+                                                          "this is 7x7 stride 2x2"));
+  EXPECT_THAT(why("fwd:n1c64h16w16k8r3s3:dil2"), HasSubstr("this is 3x3 dilation 2x2"));
+  EXPECT_THAT(why("bwd_w:n1c64h16w16k8r3s3"), HasSubstr("not backward_weights"));
+  EXPECT_THAT(why("fwd:n1c8h16w16k8r3s3:g8"), HasSubstr("math=fast allows it"));
+}
+
+TEST_F(WinogradCpu, RefusesUnknownConfigs) {
+  for (const char* config :
+       {"", "f4x4", "f4x4_", "f4x4_t", "f4x4_t0", "f4x4_t28x", "f3x3_t28", "f4x4_t9999999"}) {
+    EXPECT_THROW(algorithm_.plan(channels(64), config, target_), Error) << config;
+  }
+}
+
+// The worst error over all elements, in units of 2^-24 times the sum of |x w| of the element's own products:
+// what a chain of fp32 multiply-adds has, and what Winograd has. docs/accuracy.md shows this table.
+TEST_F(WinogradCpu, MeasuredErrors) {
+  std::printf("|   C | n = 9C | chain of multiply-adds | F(2x2,3x3) | F(4x4,3x3) |\n");
+  for (const std::int64_t c : {8, 16, 32, 64, 128, 256, 512}) {
+    const Problem p = channels(c, ":math=fast");
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    const TensorShape xs = x_shape(p), ws = w_shape(p), ys = conv_shape(p);
+    std::vector<float> x(static_cast<std::size_t>(xs.elements())), w(static_cast<std::size_t>(ws.elements()));
+    std::vector<float> y(static_cast<std::size_t>(ys.elements()));
+    for (float& v : x) v = normal(random);
+    for (float& v : w) v = normal(random);
+    Tensors tensors;
+    tensors.x = x.data(), tensors.w = w.data(), tensors.y = y.data();
+    std::vector<Expected> expected(y.size());
+    for (std::int64_t i = 0; i < ys.elements(); ++i) {
+      expected[static_cast<std::size_t>(i)] =
+          reference(p, tensors, 0, i % ys.c, i / ys.c / ys.w, i / ys.c % ys.w);
+    }
+    const auto worst = [&] {
+      double most = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        most =
+            std::max(most, std::abs(static_cast<double>(y[i]) - expected[i].value) / expected[i].magnitude);
+      }
+      return most * 0x1p24;
+    };
+    const auto measure = [&](const char* config) {
+      const PlanImpl plan(p, config, make_recipe(algorithm_, p, config, target_), device_, parallel_);
+      std::vector<std::byte> workspace(plan.workspace_bytes(false));
+      RunOptions options;
+      options.workspace = workspace.data();
+      plan.run(tensors, options);
+      return worst();
+    };
+    for (std::int64_t i = 0; i < ys.elements(); ++i) {
+      float sum = 0;
+      for (std::int64_t tap = 0; tap < 9; ++tap) {
+        const std::int64_t at = xs.offset(0, 0, i / ys.c / ys.w + tap / 3, i / ys.c % ys.w + tap % 3);
+        const std::int64_t of = ws.offset(i % ys.c, 0, tap / 3, tap % 3);
+        for (std::int64_t k = 0; k < c; ++k) {
+          sum = std::fma(x[static_cast<std::size_t>(at + k)], w[static_cast<std::size_t>(of + k)], sum);
+        }
+      }
+      y[static_cast<std::size_t>(i)] = sum;
+    }
+    const double chain = worst(), two = measure("f2x2_t28"), four = measure("f4x4_t28");
+    const double n = 9 * static_cast<double>(c);
+    std::printf("| %3d | %6.0f | %22.1f | %10.1f | %10.1f |\n", static_cast<int>(c), n, chain, two, four);
+    EXPECT_LT(two, n / 8);
+    if (c >= 57) {
+      EXPECT_LT(four, n / 8);
+    }
+  }
+}
+
+// What the machine's best instruction set computes is tested elsewhere; here the others.
+TEST_F(WinogradCpu, LesserInstructionSets) {
+  const std::int64_t all = hwy::SupportedTargets();
+  std::vector<std::int64_t> lesser;
+  for (std::int64_t without = all & -all; (all & ~(2 * without - 1)) != 0; without *= 2) {
+    lesser.push_back(2 * without - 1);
+  }
+  for (const std::int64_t without : lesser) {
+    hwy::DisableTargets(without);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    for (const char* text : {"fwd:n1c10h9w11k9r3s3:pad1:bias:relu",
+                             "fwd:n2c5h6w40k5r3s3:pad0.1.2.0:residual:gelu", "bwd_d:n1c9h7w10k11r3s3:pad1"}) {
+      for (const char* type : {":f32", ":bf16"}) {
+        for (const char* layout : {":nchw", ":nhwc"}) {
+          const Problem p = parse_problem(std::string(text) + type + layout + ":math=fast");
+          for (const char* config : {"f2x2_t14", "f4x4_t28", "f4x4_all"}) {
+            const Verification v = verify_kernel(algorithm_, config, p, device_, parallel_, 1);
+            EXPECT_TRUE(v.passed()) << hwy::TargetName(hwy::SupportedTargets() & -hwy::SupportedTargets())
+                                    << ' ' << to_string(p) << ' ' << config << ": " << v.what;
+          }
+        }
+      }
+    }
+  }
+  hwy::DisableTargets(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+}  // namespace
+}  // namespace faltung
