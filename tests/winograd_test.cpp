@@ -159,6 +159,20 @@ TEST_F(WinogradCpu, MeasuredErrors) {
   }
 }
 
+// Rows of more tiles than a vector holds, and blocks of several rows.
+TEST_F(WinogradCpu, WideRows) {
+  for (const char* text :
+       {"fwd:n2c3h30w80k5r3s3:pad1", "bwd_d:n1c2h26w150k3r3s3:pad0.1.2.1", "fwd:n1c2h18w300k2r3s3:bf16"}) {
+    for (const char* layout : {":nchw", ":nhwc"}) {
+      const Problem p = parse_problem(std::string(text) + layout + ":math=fast");
+      for (const Config& config : algorithm_.configs(p, target_)) {
+        const Verification v = verify_kernel(algorithm_, config.name, p, device_, parallel_, 1);
+        EXPECT_TRUE(v.passed()) << to_string(p) << ' ' << config.name << ": " << v.what;
+      }
+    }
+  }
+}
+
 // What the machine's best instruction set computes is tested elsewhere; here the others.
 TEST_F(WinogradCpu, LesserInstructionSets) {
   const std::int64_t all = hwy::SupportedTargets();

@@ -30,44 +30,76 @@ std::int64_t scratch_size(std::int64_t tiles) {
   return (m + 2) * (m + 2) * pitch(tiles);
 }
 
-// The m + 2 inputs of kLanes tiles side by side in a row of the image, a tile a lane.
+// Where the inputs of kLanes tiles side by side lie in a row of the image of w elements, from w0 on: the same
+// in all rows, so that what lies outside is found once.
 template <int m, DType kType>
-HWY_INLINE void split_row(const Element<kType>* row, std::int64_t w0, std::int64_t w, V (&d)[m + 2]) {
-  [[maybe_unused]] const Tag tag;
-#if HWY_TARGET == HWY_SCALAR
-  for (int j = 0; j < m + 2; ++j) d[j] = load_window<kType>(row, w0 + j, w);
-#else
-  const auto part = [&](std::int64_t first) HWY_ATTR { return load_window<kType>(row, w0 + first, w); };
-  if constexpr (m == 2) {
-    const V v0 = part(0), v1 = part(kLanes), w0 = part(2), w1 = part(kLanes + 2);
-    d[0] = hn::ConcatEven(tag, v1, v0);
-    d[1] = hn::ConcatOdd(tag, v1, v0);
-    d[2] = hn::ConcatEven(tag, w1, w0);
-    d[3] = hn::ConcatOdd(tag, w1, w0);
-  } else {
-    const V v0 = part(0), v1 = part(kLanes), v2 = part(2 * kLanes), v3 = part(3 * kLanes);
-    const V even0 = hn::ConcatEven(tag, v1, v0), odd0 = hn::ConcatOdd(tag, v1, v0);
-    const V even1 = hn::ConcatEven(tag, v3, v2), odd1 = hn::ConcatOdd(tag, v3, v2);
-    d[0] = hn::ConcatEven(tag, even1, even0);
-    d[1] = hn::ConcatEven(tag, odd1, odd0);
-    d[2] = hn::ConcatOdd(tag, even1, even0);
-    d[3] = hn::ConcatOdd(tag, odd1, odd0);
-    // The last two are the next tile's first two.
-    static constexpr auto kNext = [] {
-      std::array<std::int32_t, kLanes> lane{};
-      for (int i = 0; i < kLanes; ++i) lane[static_cast<std::size_t>(i)] = (i + 1) % kLanes;
-      return lane;
-    }();
-    const auto last = hn::Not(hn::FirstN(tag, kLanes - 1));
-    const auto next = hn::SetTableIndices(tag, kNext.data());
-    const auto after = [&](std::int64_t at) HWY_ATTR {
-      return hn::Set(tag, at >= 0 && at < w ? load_element(kType, row, at) : 0.0f);
-    };
-    d[4] = hn::IfThenElse(last, after(w0 + 4 * kLanes), hn::TableLookupLanes(d[0], next));
-    d[5] = hn::IfThenElse(last, after(w0 + 4 * kLanes + 1), hn::TableLookupLanes(d[1], next));
+class RowWindow {
+ public:
+  using T = Element<kType>;
+
+  RowWindow(std::int64_t w0, std::int64_t w) : w0_(w0), w_(w) {
+    for (int i = 0; i < kParts; ++i) {
+      const std::int64_t first = w0 + start(i);
+      const auto clip = [](std::int64_t n) {
+        return static_cast<std::size_t>(std::clamp<std::int64_t>(n, 0, kLanes));
+      };
+      inside_[i] = hn::AndNot(hn::FirstN(Tag(), clip(-first)), hn::FirstN(Tag(), clip(w - first)));
+    }
   }
+
+  // Input j of each tile, a tile a lane.
+  HWY_INLINE void split(const T* row, V (&d)[m + 2]) const {
+    [[maybe_unused]] const Tag tag;
+#if HWY_TARGET == HWY_SCALAR
+    for (int j = 0; j < m + 2; ++j) d[j] = load_window<kType>(row, w0_ + j, w_);
+#else
+    if constexpr (m == 2) {
+      const V v0 = part(row, 0), v1 = part(row, 1), next0 = part(row, 2), next1 = part(row, 3);
+      d[0] = hn::ConcatEven(tag, v1, v0);
+      d[1] = hn::ConcatOdd(tag, v1, v0);
+      d[2] = hn::ConcatEven(tag, next1, next0);
+      d[3] = hn::ConcatOdd(tag, next1, next0);
+    } else {
+      const V v0 = part(row, 0), v1 = part(row, 1), v2 = part(row, 2), v3 = part(row, 3);
+      const V even0 = hn::ConcatEven(tag, v1, v0), odd0 = hn::ConcatOdd(tag, v1, v0);
+      const V even1 = hn::ConcatEven(tag, v3, v2), odd1 = hn::ConcatOdd(tag, v3, v2);
+      d[0] = hn::ConcatEven(tag, even1, even0);
+      d[1] = hn::ConcatEven(tag, odd1, odd0);
+      d[2] = hn::ConcatOdd(tag, even1, even0);
+      d[3] = hn::ConcatOdd(tag, odd1, odd0);
+      // The last two are the next tile's first two.
+      static constexpr auto kNext = [] {
+        std::array<std::int32_t, kLanes> lane{};
+        for (int i = 0; i < kLanes; ++i) lane[static_cast<std::size_t>(i)] = (i + 1) % kLanes;
+        return lane;
+      }();
+      const auto last = hn::Not(hn::FirstN(tag, kLanes - 1));
+      const auto next = hn::SetTableIndices(tag, kNext.data());
+      const auto after = [&](std::int64_t at) HWY_ATTR {
+        return hn::Set(tag, at >= 0 && at < w_ ? load_element(kType, row, at) : 0.0f);
+      };
+      d[4] = hn::IfThenElse(last, after(w0_ + 4 * kLanes), hn::TableLookupLanes(d[0], next));
+      d[5] = hn::IfThenElse(last, after(w0_ + 4 * kLanes + 1), hn::TableLookupLanes(d[1], next));
+    }
 #endif
-}
+  }
+
+ private:
+  static constexpr int kParts = 4;
+  // m = 2 reads two vectors twice, 2 elements apart.
+  static constexpr std::int64_t start(int i) { return m == 2 ? i % 2 * kLanes + i / 2 * 2 : i * kLanes; }
+
+  HWY_INLINE V part(const T* row, int i) const {
+    if constexpr (kType == DType::f32) {
+      return hn::MaskedLoad(inside_[i], Tag(), row + w0_ + start(i));
+    } else {
+      return load_window<kType>(row, w0_ + start(i), w_);
+    }
+  }
+
+  std::int64_t w0_, w_;
+  hn::Mask<Tag> inside_[kParts];
+};
 
 // kLanes tiles' outputs of one row, side by side in memory.
 template <int m>
@@ -101,22 +133,23 @@ void input_nchw(const WinogradShape& s, const WinogradInput& in) {
       const std::int64_t h0 = tile.row * m - s.pad_top, w0 = tile.column * m - s.pad_left;
       // The last two rows of these tiles are the first two of those below.
       const bool below = count == s.tiles_w && tile.row + 1 < s.tiles_h && t + 2 * count <= in.tiles;
-      for (int i = known; i < a; ++i) {
-        float* to = in.scratch + i * a * tile_pitch + t;
-        float* to_below = in.scratch + (i - m) * a * tile_pitch + t + count;
-        const std::int64_t h = h0 + i;
-        const bool inside = h >= 0 && h < s.h;
-        for (std::int64_t v = 0; v < count; v += kLanes) {
+      // From the right, for the last vector may reach over the segment's end to where the rows below belong.
+      for (std::int64_t v = (count - 1) / kLanes * kLanes; v >= 0; v -= kLanes) {
+        const RowWindow<m, kType> window(w0 + v * m, s.w);
+        for (int i = known; i < a; ++i) {
+          float* to = in.scratch + i * a * tile_pitch + t + v;
+          const std::int64_t h = h0 + i;
           V d[a];
-          if (inside) {
-            split_row<m, kType>(plane + h * s.w, w0 + v * m, s.w, d);
+          if (h >= 0 && h < s.h) {
+            window.split(plane + h * s.w, d);
             transform_b<m>(d);
           } else {
             for (V& zero : d) zero = hn::Zero(Tag());
           }
-          for (int j = 0; j < a; ++j) hn::StoreU(d[j], Tag(), half_column.at(to + v, j));
+          for (int j = 0; j < a; ++j) hn::StoreU(d[j], Tag(), half_column.at(to, j));
           if (i >= m && below) {
-            for (int j = 0; j < a; ++j) hn::StoreU(d[j], Tag(), half_column.at(to_below + v, j));
+            to += count - m * a * tile_pitch;
+            for (int j = 0; j < a; ++j) hn::StoreU(d[j], Tag(), half_column.at(to, j));
           }
         }
       }
