@@ -1,5 +1,8 @@
 // oneDNN's side of bench --vs onednn: activations in the problem's own layout, weights in whatever format
 // oneDNN likes best, reordered beforehand, as ours are packed beforehand.
+//
+// Built a second time as onednn-blocked: there activations too are in the format that oneDNN likes best, reordered
+// before anything is timed. That is what a network gets that keeps all its tensors in oneDNN's own layout.
 #include <omp.h>
 #include <unistd.h>
 
@@ -12,10 +15,16 @@
 #include "bench/peers/serve.hpp"
 #include "src/problem/problem.hpp"
 
+#ifndef FALTUNG_ONEDNN_BLOCKED
+#define FALTUNG_ONEDNN_BLOCKED 0
+#endif
+
 namespace faltung::peers {
 namespace {
 
 using dnnl::memory;
+
+constexpr bool kBlocked = FALTUNG_ONEDNN_BLOCKED != 0;
 
 memory::data_type data_type(DType dtype) {
   switch (dtype) {
@@ -94,6 +103,10 @@ class OneDnn : public Adapter {
     sets_.clear();
     calls_.clear();
     if (task.device != "cpu") throw Declined("this adapter knows the cpu alone, not " + task.device);
+    if (kBlocked && (task.problem.direction != Direction::forward || task.problem.epilogue.residual ||
+                     task.problem.epilogue.pool.kind != PoolKind::none)) {
+      throw Declined("oneDNN's own layout is timed for fwd without residual and pool alone");
+    }
     problem_ = task.problem;
     omp_set_num_threads(task.threads);
     // A sum adds to what y holds, so that the residual costs no extra tensor; a pool has y elsewhere.
@@ -131,6 +144,11 @@ class OneDnn : public Adapter {
     if (residual_in_y_) fill(set.y, residual_);
     turn_ = 0;
     run_next();
+    if (kBlocked) {
+      const memory y = reordered(set.y, describe(problem_, conv_shape(problem_)));
+      const char* bytes = static_cast<const char*>(y.get_data_handle());
+      return {bytes, bytes + y.get_desc().get_size()};
+    }
     const memory& m = problem_.direction == Direction::forward         ? set.y
                       : problem_.direction == Direction::backward_data ? set.x
                                                                        : set.w;
@@ -203,9 +221,11 @@ class OneDnn : public Adapter {
                                                          const dnnl::primitive_attr& attr) {
     const Problem& p = problem_;
     const memory::desc bias = p.epilogue.bias ? bias_.get_desc() : memory::desc();
-    return {dnnl::convolution_forward::desc(kind, dnnl::algorithm::convolution_auto, describe(p, x_shape(p)),
-                                            any_format(describe_filter(p)), bias, describe(p, conv_shape(p)),
-                                            strides(), dilations(), before(), after()),
+    const auto activation = [](const memory::desc& d) { return kBlocked ? any_format(d) : d; };
+    return {dnnl::convolution_forward::desc(kind, dnnl::algorithm::convolution_auto,
+                                            activation(describe(p, x_shape(p))), any_format(describe_filter(p)),
+                                            bias, activation(describe(p, conv_shape(p))), strides(), dilations(),
+                                            before(), after()),
             attr, engine_};
   }
 
@@ -225,6 +245,12 @@ class OneDnn : public Adapter {
     std::string name = desc.impl_info_str();
     Call conv{dnnl::convolution_forward(desc), {{DNNL_ARG_WEIGHTS, reordered(w_, desc.weights_desc())}}};
     if (e.bias) conv.arguments[DNNL_ARG_BIAS] = bias_;
+    if (kBlocked) {
+      for (Set& set : sets_) {
+        set.x = reordered(set.x, desc.src_desc());
+        set.y = make(desc.dst_desc());
+      }
+    }
     if (e.pool.kind == PoolKind::none) {
       calls_.push_back(std::move(conv));
       return name;
