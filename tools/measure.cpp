@@ -156,7 +156,10 @@ Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions
   const double plan_ms = ms_since(begin);
 
   Device& device = chosen->device();
-  const auto parallel = engine.impl().workers(request);
+  // Who computes the reference: our own workers, which then sleep, or on a GPU every processor.
+  const auto parallel = device.info().kind == "cpu"
+                            ? engine.impl().workers(request)
+                            : std::make_shared<const Parallel>(available_processors());
   const Oracle oracle(problem, Data::random, options.seed, 1, kProducts);
   Arena arena(device, oracle, std::min(2 * device.info().cache_bytes, kMostArena), kMostSets);
   out.sets = arena.sets();
