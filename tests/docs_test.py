@@ -102,8 +102,6 @@ def check_command(line, faltung):
 
 
 def check_problem(text, faltung):
-    if help_of(faltung, "explain") is None:
-        return []
     result = subprocess.run([faltung, "explain", text], capture_output=True, text=True)
     return [] if result.returncode == 0 else [f"problem {text}: {result.stderr.strip()}"]
 
@@ -111,7 +109,7 @@ def check_problem(text, faltung):
 def check_names(text):
     found = [f"no source reads {name}" for name in sorted(set(re.findall(r"\bFALTUNG_[A-Z_]*[A-Z]\b", text)))
              if not re.search(rf"\b{name}\b", sources())]
-    for name in sorted(set(re.findall(r"\b([a-z]\w*_(?:cpu|sm90))(?:/|\b)", text))):
+    for name in sorted(set(re.findall(r"\b([a-z]\w*_(?:cpu|gpu|sm90))(?:/|\b)", text))):
         if not any((ROOT / "src/algorithms" / f"{name}.{suffix}").exists() for suffix in ("cpp", "hpp")):
             found.append(f"no algorithm {name}")
     return found
