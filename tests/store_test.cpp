@@ -375,6 +375,10 @@ TEST_F(StoreTest, KilledAtAnyMoment) {
       Store store(directory_, [](const std::string&) {});
       for (int i = 0;; ++i) store.put("choice", std::to_string(i % 7), payload_of(round % 26, i));
     }
+    // The first is let live until it has stored something, however slow the machine.
+    for (int wait = 0; round == 0 && wait < 1000 && open().list().empty(); ++wait) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     std::this_thread::sleep_for(std::chrono::microseconds(500 + random() % 6000));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
