@@ -38,6 +38,9 @@ struct Strip {
   const float* weights;
   float* out;
   i64 rows, columns;  // of outputs; out's pitch is columns
+  // What will be staged next, fetched while this is computed.
+  const std::byte* next;
+  i64 next_bytes;
 };
 
 // kBlock rows by kVectors vectors of outputs in registers, every loaded vector used by all the rows it
@@ -125,7 +128,13 @@ HWY_INLINE void any_block(const Strip& s, i64 row, i64 column) {
 template <class DV, int kBlock, int kVectors, class Block>
 HWY_INLINE void blocks(const Strip& s, const Block& block) {
   constexpr i64 kWidth = static_cast<i64>(hn::MaxLanes(DV())) * kVectors;
+  constexpr i64 kLine = 64;
+  const i64 share = s.next_bytes * kBlock / s.rows + kLine;
+  i64 fetched = 0;
   for (i64 row = 0; row < s.rows; row += kBlock) {
+    for (const i64 end = std::min(s.next_bytes, fetched + share); fetched < end; fetched += kLine) {
+      __builtin_prefetch(s.next + fetched, 0, 2);
+    }
     for (i64 column = (s.columns - 1) / kWidth * kWidth; column >= 0; column -= kWidth) block(row, column);
   }
 }
@@ -215,6 +224,15 @@ void run_plane(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 i
       stage_plane<kType>(stage, in + plane * in_plane, pass.in_h, pass.in_w, first, stage.strip < most,
                          in_scratch + plane * stage.plane);
     }
+    // The rows that the next strip adds, or the next plane's.
+    const i64 last = std::clamp<i64>(first + stage.rows, 0, pass.in_h);
+    const i64 next = step + stage.strip < most ? last * pass.in_w : planes * in_plane;
+    const i64 ahead =
+        step + stage.strip < most ? std::min(stage.rows, pass.in_h - last) : std::min(stage.rows, pass.in_h);
+    const bool is_last = image + 1 == p.n && channel + 1 == pass.out_channels;
+    const i64 next_bytes = pass.multiplier > 1 || (is_last && step + stage.strip >= most)
+                               ? 0
+                               : ahead * pass.in_w * size_of(kType);
     const float* weights = tensors.packed + channel * planes * p.r * p.s;
     for (const Slide& rows : pass.rows) {
       const i64 count = std::min(stage.strip, rows.count - step);
@@ -228,6 +246,7 @@ void run_plane(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 i
         s.column_taps = columns.taps, s.column = offsets;
         s.weights = weights;
         s.out = sums, s.rows = count, s.columns = columns.count;
+        s.next = reinterpret_cast<const std::byte*>(in + next), s.next_bytes = next_bytes;
         if (count > 0) sum_strip(s);
         weights += planes * rows.taps * columns.taps;
         sums += stage.strip * columns.count;

@@ -269,7 +269,14 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
   // Rows that are computed together, a tile of each in turn, while what they share is in the first-level
   // cache. More would walk the image in too many places at once for the prefetchers.
   constexpr i64 kRows = 2;
-  const Range part = share(pass.problem.n * pass.out_h, worker, workers);
+  // All channels of a few pixels are one run of memory; but the weights of all channels, read again for each
+  // tile, must then stay in the first-level cache.
+  constexpr i64 kWeightBytes = 24 << 10;
+  const Problem& p = pass.problem;
+  const i64 phases = static_cast<i64>(pass.rows.size());
+  const auto* in = static_cast<const Element<kType>*>(tensors.in);
+  const bool pixels_first = pass.out_channels * p.r * p.s * static_cast<i64>(sizeof(float)) <= kWeightBytes;
+  const Range part = share(p.n * pass.out_h, worker, workers);
   for (i64 h = part.begin; h < part.end;) {
     const i64 image = h / pass.out_h, first = h % pass.out_h;
     const i64 count = std::min({kRows, part.end - h, pass.out_h - first});
@@ -277,10 +284,34 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
       Row<kType> rows[kRows];
       for (i64 i = 0; i < count; ++i) rows[i] = make_row<kType>(pass, tensors, image, first + i, b);
       const TileFunction<kType> tile = choose<kType>(pass, pass.columns[b]);
-      for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kLanes) {
+      // What the next rows will need beyond these, fetched while these are computed.
+      const Slide& slide = pass.rows.front();
+      const i64 bottom =
+          (first + count - 1) / phases * slide.stride + slide.origin + (slide.taps - 1) * slide.spacing + 1;
+      const i64 fetched =
+          b > 0 || pass.multiplier > 1
+              ? 0
+              : std::clamp<i64>(pass.in_h - bottom, 0, (count * slide.stride + phases - 1) / phases);
+      const auto* below = in + (image * pass.in_h + bottom) * pass.in_w * pass.in_channels;
+      const auto tiles = [&](i64 t, i64 channel) {
         const i64 channels = std::min<i64>(kWide * kLanes, pass.out_channels - channel);
+        const i64 stride = pass.columns[b].stride, left = std::max<i64>(0, t * stride);
+        const i64 pixels = std::min(kPixels * stride, pass.in_w - left);
+        for (i64 i = 0; i < fetched; ++i) {
+          const auto* pixel = below + (i * pass.in_w + left) * pass.in_channels + channel;
+          for (i64 j = 0; j < pixels; ++j, pixel += pass.in_channels) {
+            for (i64 c = 0; c < channels; c += 64 / size_of(kType)) __builtin_prefetch(pixel + c, 0, 2);
+          }
+        }
+        for (i64 i = 0; i < count; ++i) tile(rows[i], t, channel, channels);
+      };
+      if (pixels_first) {
         for (i64 t = 0; t < pass.columns[b].count; t += kPixels) {
-          for (i64 i = 0; i < count; ++i) tile(rows[i], t, channel, channels);
+          for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kLanes) tiles(t, channel);
+        }
+      } else {
+        for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kLanes) {
+          for (i64 t = 0; t < pass.columns[b].count; t += kPixels) tiles(t, channel);
         }
       }
     }

@@ -1,0 +1,187 @@
+// Direct convolution in nchw: lanes are pixels of an output row. A block of a few output channels by two
+// vectors of pixels stays in registers; weights are broadcast.
+#include <algorithm>
+
+#include "kernels/cpu/direct.hpp"
+#include "kernels/cpu/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/direct_nchw.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/cpu/direct-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace {
+
+using i64 = std::int64_t;
+using V = FloatVec;
+constexpr int kLanes = kFloatLanes;
+constexpr int kVectors = 2;
+
+// Lane i: column first + i · stride of a row of width columns, zero outside of it; i < lanes.
+template <DType kType>
+HWY_INLINE V load_columns(const Element<kType>* row, i64 first, i64 stride, i64 width, i64 lanes) {
+  const FloatTag d;
+  if (first >= 0 && stride == 1 && first + kLanes <= width) return load_vec<kType>(row + first);
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  if (first >= 0 && stride == 2 && first + 2 * kLanes <= width) {
+    return hn::ConcatEven(d, load_vec<kType>(row + first + kLanes), load_vec<kType>(row + first));
+  }
+  if constexpr (kType == DType::f32) {
+    if (stride == 1) {
+      const auto within = [&](i64 n) {
+        return hn::FirstN(d, static_cast<std::size_t>(std::clamp<i64>(n, 0, kLanes)));
+      };
+      return hn::MaskedLoad(hn::AndNot(within(-first), within(std::min(lanes, width - first))), d,
+                            row + first);
+    }
+  }
+#endif
+  HWY_ALIGN float values[kLanes] = {};
+  for (i64 i = 0; i < std::min<i64>(lanes, kLanes); ++i) {
+    const i64 column = first + i * stride;
+    if (column >= 0 && column < width) values[i] = load_one<kType>(row + column);
+  }
+  return hn::Load(d, values);
+}
+
+template <DType kType>
+struct Block {
+  const DirectPass* pass;
+  const Element<kType>* in;  // of the group: channel 0, row of the first row tap inside
+  const Element<kType>* weights;
+  const Slide* rows;
+  const Slide* columns;
+  TapRange taps;  // of the row
+  i64 channels;   // of this block
+};
+
+template <DType kType>
+HWY_INLINE void sum_block(const Block<kType>& b, i64 t, V (&sums)[kDirectChannels][kVectors]) {
+  const FloatTag d;
+#pragma GCC unroll 4
+  for (int o = 0; o < kDirectChannels; ++o) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sums[o][v] = hn::Zero(d);
+  }
+  const DirectPass& pass = *b.pass;
+  const Slide &rows = *b.rows, &columns = *b.columns;
+  for (i64 c = 0; c < pass.in_channels; ++c) {
+    for (i64 i = b.taps.begin; i < b.taps.end; ++i) {
+      const auto* row = b.in + (c * pass.in_h + (i - b.taps.begin) * rows.spacing) * pass.in_w;
+      const auto* weights = b.weights + c * pass.weight_in + (rows.tap + i * rows.tap_step) * pass.weight_row;
+      for (i64 j = 0; j < columns.taps; ++j) {
+        const i64 first = t * columns.stride + columns.origin + j * columns.spacing;
+        V x[kVectors];
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+          const i64 lanes = columns.count - t - v * kLanes;
+          x[v] = lanes > 0 ? load_columns<kType>(row, first + v * kLanes * columns.stride, columns.stride,
+                                                 pass.in_w, lanes)
+                           : hn::Zero(d);
+        }
+        const auto* tap = weights + (columns.tap + j * columns.tap_step) * pass.weight_column;
+#pragma GCC unroll 4
+        for (int o = 0; o < kDirectChannels; ++o) {
+          if (o >= b.channels) break;
+          const V w = hn::Set(d, load_one<kType>(tap + o * pass.weight_out));
+#pragma GCC unroll 2
+          for (int v = 0; v < kVectors; ++v) sums[o][v] = hn::MulAdd(x[v], w, sums[o][v]);
+        }
+      }
+    }
+  }
+}
+
+template <DType kType>
+void run_row(const DirectPass& pass, const DirectTensors& tensors, i64 image, i64 group, i64 channel, i64 h) {
+  const FloatTag d;
+  const Problem& p = pass.problem;
+  const i64 phases = static_cast<i64>(pass.rows.size());
+  Block<kType> b;
+  b.pass = &pass;
+  b.rows = &pass.rows[static_cast<std::size_t>(h % phases)];
+  b.taps = taps_inside(*b.rows, h / phases);
+  b.channels = std::min<i64>(kDirectChannels, pass.out_channels - channel);
+  const i64 top = h / phases * b.rows->stride + b.rows->origin + b.taps.begin * b.rows->spacing;
+  b.in = static_cast<const Element<kType>*>(tensors.in) +
+         ((image * p.groups + group) * pass.in_channels * pass.in_h + top) * pass.in_w;
+  b.weights =
+      static_cast<const Element<kType>*>(tensors.w) + group * pass.weight_group + channel * pass.weight_out;
+  const i64 first_channel = group * pass.out_channels + channel;
+  for (const Slide& columns : pass.columns) {
+    b.columns = &columns;
+    for (i64 t = 0; t < columns.count; t += kVectors * kLanes) {
+      V sums[kDirectChannels][kVectors];
+      sum_block(b, t, sums);
+#pragma GCC unroll 4
+      for (int o = 0; o < kDirectChannels; ++o) {
+        if (o >= b.channels) break;
+        const i64 k = first_channel + o;
+        const i64 offset = ((image * p.groups * pass.out_channels + k) * pass.out_h + h) * pass.out_w;
+        auto* out = static_cast<Element<kType>*>(tensors.out) + offset;
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+          const i64 at = t + v * kLanes;
+          if (at >= columns.count) break;
+          const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kLanes, columns.count - at));
+          V sum = sums[o][v];
+          if (columns.step > 1) {  // strided backward_data, which has no epilogue
+            HWY_ALIGN float values[kLanes];
+            hn::Store(sum, d, values);
+            for (std::size_t i = 0; i < lanes; ++i) {
+              store_one<kType>(values[i], out + columns.first + (at + static_cast<i64>(i)) * columns.step);
+            }
+            continue;
+          }
+          if (tensors.bias != nullptr) {
+            sum = hn::Add(sum,
+                          hn::Set(d, load_one<kType>(static_cast<const Element<kType>*>(tensors.bias) + k)));
+          }
+          if (tensors.residual != nullptr) {
+            const auto* residual = static_cast<const Element<kType>*>(tensors.residual) + offset + at;
+            sum = hn::Add(sum, load_lanes<kType, true>(residual, lanes));
+          }
+          sum = activate(p.epilogue.activation, p.epilogue.slope, sum);
+          store_lanes<kType, true>(sum, out + at, lanes);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void DirectNchwRow(const DirectPass& pass, const DirectTensors& tensors, i64 image, i64 group, i64 channel,
+                   i64 row) {
+  switch (pass.problem.dtype) {
+    case DType::f32:
+      return run_row<DType::f32>(pass, tensors, image, group, channel, row);
+    case DType::f16:
+      return run_row<DType::f16>(pass, tensors, image, group, channel, row);
+    case DType::bf16:
+      return run_row<DType::bf16>(pass, tensors, image, group, channel, row);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace faltung {
+
+HWY_EXPORT(DirectNchwRow);
+
+void direct_nchw_row(const DirectPass& pass, const DirectTensors& tensors, std::int64_t image,
+                     std::int64_t group, std::int64_t channel, std::int64_t row) {
+  HWY_DYNAMIC_DISPATCH(DirectNchwRow)(pass, tensors, image, group, channel, row);
+}
+
+}  // namespace faltung
+#endif  // HWY_ONCE

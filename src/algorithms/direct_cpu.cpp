@@ -1,0 +1,79 @@
+// Direct convolution on the CPU: no workspace, no packing, every problem. The one that always works, and a
+// reasonable choice where a matrix product has nothing to hold on to: few channels a group, tiny problems.
+#include <algorithm>
+
+#include "kernels/cpu/direct.hpp"
+#include "src/algorithms/registry.hpp"
+
+namespace faltung {
+namespace {
+
+class DirectCpu : public Algorithm {
+ public:
+  std::string_view name() const override { return "direct_cpu"; }
+  std::string_view description() const override {
+    return "the sums as they are defined, vectorised; no workspace, any problem";
+  }
+  std::string_view device_kind() const override { return "cpu"; }
+
+  Support supports(const Problem&, const Target&) const override { return Support::supported(); }
+
+  std::vector<Config> configs(const Problem& p, const Target& target) const override {
+    const double gflops = rate(p) * target.threads, gbps = 8.0 * target.threads;
+    const double arithmetic = flops(p) / (gflops * 1e6), bytes = min_bytes(p) / (gbps * 1e6);
+    return {{"rows", std::max(arithmetic, bytes) + 0.002, arithmetic > bytes ? "arithmetic" : "bytes", 0}};
+  }
+
+  Recipe plan(const Problem& p, const std::string& config, const Target&) const override {
+    if (config != "rows") {
+      throw Error(Status::bad_problem, "direct_cpu has one config, rows; not '" + config + "'");
+    }
+    Recipe recipe;
+    if (p.direction == Direction::backward_weights) {
+      recipe.steps.push_back({"direct", [p](const Invocation& v) {
+                                const Tensors& t = v.tensors;
+                                v.stream.parallel->each(direct_weights_items(p), [&](std::int64_t item, int) {
+                                  direct_weights_item(p, t.x, t.y, t.w, item);
+                                });
+                              }});
+      return recipe;
+    }
+    const auto pass = std::make_shared<const DirectPass>(make_direct_pass(p));
+    recipe.steps.push_back({"direct", [pass](const Invocation& v) {
+                              const Tensors& t = v.tensors;
+                              const Epilogue& epilogue = pass->problem.epilogue;
+                              const bool forward = pass->problem.direction == Direction::forward;
+                              const DirectTensors tensors{forward ? t.x : t.y, t.w, forward ? t.y : t.x,
+                                                          epilogue.bias ? t.bias : nullptr,
+                                                          epilogue.residual ? t.residual : nullptr};
+                              v.stream.parallel->each(direct_items(*pass), [&](std::int64_t item, int) {
+                                direct_item(*pass, tensors, item);
+                              });
+                            }});
+    return recipe;
+  }
+
+ private:
+  // GFLOP/s of a thread, as measured with AVX-512 on rows of 64 pixels: lanes that are filled, times what a
+  // full vector reaches.
+  static double rate(const Problem& p) {
+    constexpr double kLanes = 16;
+    double run;  // elements in a row of what lanes are
+    if (p.layout == Layout::nchw) {
+      run = static_cast<double>(p.direction == Direction::backward_data ? p.w : p.q());
+    } else {
+      run = static_cast<double>(p.c / p.groups);
+      if (p.direction == Direction::forward && p.groups == 1 && p.dilation_w == 1)
+        run *= static_cast<double>(p.s);
+    }
+    const double vectors = std::max(1.0, (run + kLanes - 1) / kLanes);
+    const double filled = run / (kLanes * static_cast<double>(static_cast<std::int64_t>(vectors)));
+    return (p.dtype == DType::f32 ? 25.0 : 8.0) * std::min(1.0, filled);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_direct_cpu() { return std::make_unique<DirectCpu>(); }
+
+}  // namespace faltung
