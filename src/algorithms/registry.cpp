@@ -9,6 +9,7 @@ const std::vector<std::unique_ptr<Algorithm>>& registry() {
     all.push_back(make_direct_cpu());
     all.push_back(make_direct_gpu());
     all.push_back(make_explicit_gemm_cpu());
+    all.push_back(make_fft_cpu());
     all.push_back(make_implicit_gemm_cpu());
     all.push_back(make_implicit_gemm_sm90());
     all.push_back(make_reference_cpu());
