@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 
 #include "src/finder/verify.hpp"
 #include "src/problem/text.hpp"
+#include "tests/scratch.hpp"
 
 namespace faltung {
 namespace {
@@ -190,6 +192,33 @@ TEST_P(RegistryGpu, ANewImageSizeCompilesNothing) {
       EXPECT_EQ(make_recipe(*GetParam(), p, config, target).compile_ms, 0) << name(direction);
     }
   }
+}
+
+// Compiling is part of what a first call costs. Processor time, since other tests may run beside this one.
+TEST_P(RegistryGpu, EachKernelCompilesQuickly) {
+  constexpr double kMostSeconds = 2;
+  const Scratch store;
+  setenv("FALTUNG_STORE", store.path().c_str(), 1);
+  for (const std::shared_ptr<Device>& device : devices_) {
+    // A filter that no other test has, so that no driver's own cache answers.
+    const Problem p = parse_problem("fwd:n1c40h14w15k40r4s5:pad2:f32:nchw:bias:hardswish:g" +
+                                    std::string(GetParam()->name().starts_with("depthwise") ? "40" : "1"));
+    const Target target{*device, 1};
+    if (!GetParam()->supports(p, target).yes) continue;
+    for (const Config& config : GetParam()->configs(p, target)) {
+      const std::clock_t begin = std::clock();
+      const Recipe recipe = make_recipe(*GetParam(), p, config.name, target);
+      const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+      const std::size_t kernels = recipe.steps.size() + recipe.pack.size();
+      EXPECT_GT(recipe.compile_ms, 0);
+      EXPECT_LT(seconds, kMostSeconds * static_cast<double>(kernels))
+          << kernel_name(*GetParam(), config.name);
+      std::printf("%s on %s: %zu kernels, %.2f s of processor time, %.0f ms\n",
+                  kernel_name(*GetParam(), config.name).c_str(), device->info().id.c_str(), kernels, seconds,
+                  recipe.compile_ms);
+    }
+  }
+  unsetenv("FALTUNG_STORE");
 }
 
 std::vector<const Algorithm*> all() {

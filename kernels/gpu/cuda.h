@@ -28,6 +28,7 @@ typedef unsigned short u16;
 #define F_BLOCKS_2 ((int)gridDim.z)
 #define F_THREAD() ((int)threadIdx.x)
 #define F_UNROLL _Pragma("unroll")
+#define F_NO_UNROLL _Pragma("unroll 1")
 
 #define F_BITS(x) __float_as_uint(x)
 #define F_FROM_BITS(x) __uint_as_float(x)

@@ -26,6 +26,7 @@ typedef ushort u16;
 #define F_BLOCKS(axis) ((int)get_num_groups(axis))
 #define F_THREAD() ((int)get_local_id(0))
 #define F_UNROLL _Pragma("unroll")
+#define F_NO_UNROLL _Pragma("nounroll")
 
 #define F_BITS(x) as_uint(x)
 #define F_FROM_BITS(x) as_float(x)

@@ -9,11 +9,13 @@
 namespace faltung {
 
 std::unique_ptr<Algorithm> make_depthwise_cpu();
+std::unique_ptr<Algorithm> make_depthwise_gpu();
 std::unique_ptr<Algorithm> make_direct_cpu();
 std::unique_ptr<Algorithm> make_direct_gpu();
 std::unique_ptr<Algorithm> make_explicit_gemm_cpu();
 std::unique_ptr<Algorithm> make_fft_cpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_cpu();
+std::unique_ptr<Algorithm> make_implicit_gemm_gpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_sm90();
 std::unique_ptr<Algorithm> make_reference_cpu();
 std::unique_ptr<Algorithm> make_winograd_cpu();

@@ -1,0 +1,76 @@
+// The two sides of the product that forward and backward_data are: what is gathered, and the packed weights.
+//
+// "in" is the tensor that is gathered from (x, or y's gradient), "out" the one that is written. Backward_data
+// with a stride falls into STRIDE_H * STRIDE_W phases, the pixels whose taps coincide.
+//
+// The host defines DIRECTION_fwd or DIRECTION_bwd_d, COMPACT, THREADS, and what convolution.h asks for.
+#pragma once
+#include "kernels/gpu/convolution.h"
+
+#define TAPS (R * S)
+
+#ifdef DIRECTION_fwd
+#define PHASES_H 1
+#define PHASES_W 1
+#define IN_C z.c
+#define IN_H z.h
+#define IN_W z.w
+#define IN_GROUP z.group_c
+#define OUT_C z.k
+#define OUT_H z.p
+#define OUT_W z.q
+#define OUT_GROUP z.group_k
+// The row that tap r of output row `row` reads; out of the image where it is none.
+#define IN_ROW(row, r) ((row)*STRIDE_H - z.pad_top + (r)*DILATION_H)
+#define IN_COLUMN(column, s) ((column)*STRIDE_W - z.pad_left + (s)*DILATION_W)
+#endif
+
+#ifdef DIRECTION_bwd_d
+#define PHASES_H STRIDE_H
+#define PHASES_W STRIDE_W
+#define IN_C z.k
+#define IN_H z.p
+#define IN_W z.q
+#define IN_GROUP z.group_k
+#define OUT_C z.c
+#define OUT_H z.h
+#define OUT_W z.w
+#define OUT_GROUP z.group_c
+#define IN_ROW(row, r) divide_exactly((row) + z.pad_top - (r)*DILATION_H, STRIDE_H)
+#define IN_COLUMN(column, s) divide_exactly((column) + z.pad_left - (s)*DILATION_W, STRIDE_W)
+F_DEVICE int divide_exactly(int a, int b) { return a % b == 0 ? a / b : -1; }
+#endif
+
+// Packed weights are floats on devices that convert slowly (COMPACT).
+#if COMPACT
+typedef float packed_t;
+#define F_PACK(p, i) F_LOAD(p, i)
+#define F_LOAD_PACKED(p, i) ((p)[i])
+#else
+typedef element_t packed_t;
+#define F_PACK(p, i) ((p)[i])
+#define F_LOAD_PACKED(p, i) F_LOAD(p, i)
+#endif
+
+// A pixel of the output: which image, row and column; n is -1 beyond the last.
+typedef struct {
+  int n, row, column;
+} Pixel;
+
+// Pixel i of the phase: rows row_phase, row_phase + PHASES_H, ... of the output.
+F_DEVICE Pixel pixel_at(index_t i, int row_phase, int column_phase, Sizes z) {
+  const int rows = (OUT_H - row_phase + PHASES_H - 1) / PHASES_H;
+  const int columns = (OUT_W - column_phase + PHASES_W - 1) / PHASES_W;
+  Pixel pixel;
+  pixel.column = (int)(i % columns) * PHASES_W + column_phase;
+  pixel.row = (int)(i / columns % rows) * PHASES_H + row_phase;
+  pixel.n = i < (index_t)z.n * rows * columns ? (int)(i / columns / rows) : -1;
+  return pixel;
+}
+
+// The offset of a channel of what the pixel's tap reads; -1 in the padding.
+F_DEVICE index_t in_offset(Pixel pixel, int tap, int channel, Sizes z) {
+  const int h = IN_ROW(pixel.row, tap / S), w = IN_COLUMN(pixel.column, tap % S);
+  if (pixel.n < 0 || h < 0 || h >= IN_H || w < 0 || w >= IN_W) return -1;
+  return F_OFFSET(pixel.n, channel, h, w, IN_C, IN_H, IN_W);
+}

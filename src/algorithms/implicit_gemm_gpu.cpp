@@ -1,0 +1,274 @@
+// The convolution as a matrix product through local memory, its operands gathered on the way.
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "src/algorithms/gpu.hpp"
+#include "src/algorithms/registry.hpp"
+
+namespace faltung {
+namespace {
+
+using i64 = std::int64_t;
+
+// A block's tile and a thread's part of it. The vector side is the one whose results lie together in memory:
+// pixels in nchw, channels in nhwc, the filter's columns in backward_weights.
+struct Tile {
+  int scalars, vectors, steps;  // BS, BV, BK
+  int ts, vn, vw;
+  bool wide;  // implicit_gemm_wide.cl: the block is one thread's
+  int threads() const { return wide ? 1 : scalars / ts * (vectors / (vn * vw)); }
+  std::string name() const {
+    return fmt::format("{}{}x{}k{}_t{}x{}v{}", wide ? "w" : "b", scalars, vectors, steps, ts, vn * vw, vw);
+  }
+  // An upper bound over the directions and layouts.
+  std::size_t local_bytes() const {
+    const int pixels = std::max(scalars, vectors);
+    const int floats = wide ? pixels * steps + scalars * vectors : (scalars + vectors + 5) * steps;
+    return std::size_t{4} * static_cast<std::size_t>(floats + 6 * pixels);
+  }
+};
+
+constexpr Tile kTiles[] = {
+    {128, 128, 8, 8, 2, 4, false}, {64, 128, 16, 8, 2, 4, false}, {64, 64, 16, 4, 1, 4, false},
+    {32, 64, 16, 4, 1, 4, false},  {16, 64, 16, 2, 1, 4, false},  {96, 64, 128, 12, 2, 16, true},
+    {64, 64, 128, 8, 2, 16, true}, {32, 32, 64, 8, 2, 8, true},
+};
+
+// Wide tiles are for processors whose threads own vector registers, and not for sums over pixels.
+bool serves(const Tile& t, const Problem& p, const DeviceInfo& device) {
+  if (t.wide && (!device.has("runs_on_cpu") || p.direction == Direction::backward_weights)) return false;
+  return t.threads() <= device.block_threads && t.local_bytes() <= device.local_bytes;
+}
+
+constexpr int kHelperThreads = 64;
+
+i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
+
+// The product's shape, for one group (and one phase of backward_data).
+struct Shape {
+  i64 scalars, vectors, steps;
+  i64 products;  // groups times phases
+};
+
+bool vectors_are_pixels(const Problem& p) { return p.layout == Layout::nchw; }
+
+Shape shape_of(const Problem& p) {
+  const i64 group_c = p.c / p.groups, group_k = p.k / p.groups;
+  if (p.direction == Direction::backward_weights) {
+    return {group_k, group_c * p.r * p.s, p.n * p.p() * p.q(), p.groups};
+  }
+  const bool forward = p.direction == Direction::forward;
+  const i64 phases = forward ? 1 : p.stride_h * p.stride_w;
+  const i64 pixels = forward ? p.n * p.p() * p.q() : p.n * div_up(p.h, p.stride_h) * div_up(p.w, p.stride_w);
+  const i64 out = forward ? group_k : group_c, in = forward ? group_c : group_k;
+  const bool v = vectors_are_pixels(p);
+  return {v ? out : pixels, v ? pixels : out, in * p.r * p.s, p.groups * phases};
+}
+
+// How many parts the sum of backward_weights is split into: enough blocks for the device, none too short.
+i64 splits_of(const Problem& p, const Tile& t, const DeviceInfo& device) {
+  if (p.direction != Direction::backward_weights) return 1;
+  const Shape s = shape_of(p);
+  const i64 blocks = div_up(s.scalars, t.scalars) * div_up(s.vectors, t.vectors) * s.products;
+  const i64 wanted = div_up(i64{device.units} * 2, blocks),
+            longest = std::max<i64>(1, s.steps / (8 * t.steps));
+  return std::clamp<i64>(std::min(wanted, longest), 1, std::max<i64>(1, 65535 / s.products));
+}
+
+std::string launch_limit(const Problem& p, const Tile& t) {
+  constexpr i64 kMost = 65535;
+  const Shape s = shape_of(p);
+  const bool x_is_vectors = p.direction == Direction::backward_weights || vectors_are_pixels(p);
+  const i64 y = x_is_vectors ? div_up(s.scalars, t.scalars) : div_up(s.vectors, t.vectors);
+  if (y <= kMost && s.products <= kMost) return "";
+  return fmt::format("{} blocks of channels and {} groups or phases: at most {} are launched at once", y,
+                     s.products, kMost);
+}
+
+class ImplicitGemmGpu : public Algorithm {
+ public:
+  std::string_view name() const override { return "implicit_gemm_gpu"; }
+  std::string_view description() const override {
+    return "a matrix product through local memory; the taps are gathered on the way";
+  }
+  std::string_view device_kind() const override { return "gpu"; }
+
+  Support supports(const Problem& problem, const Target& target) const override {
+    const Support size = gpu::fits(problem);
+    if (!size.yes) return size;
+    if (is_depthwise(problem)) {
+      return Support::declined("a depthwise group is a product with one row: nothing is shared");
+    }
+    if (tiles(problem, target.device.info()).empty()) {
+      return Support::declined(
+          fmt::format("a block has {} threads and {} bytes of local memory, too few for any tile",
+                      target.device.info().block_threads, target.device.info().local_bytes));
+    }
+    const std::string limit = launch_limit(problem, kTiles[3]);
+    return limit.empty() ? Support::supported() : Support::declined(limit);
+  }
+
+  std::vector<Config> configs(const Problem& problem, const Target& target) const override {
+    std::vector<Config> configs;
+    const DeviceInfo& device = target.device.info();
+    const Shape s = shape_of(problem);
+    for (const Tile* tile : tiles(problem, device)) {
+      if (!launch_limit(problem, *tile).empty()) continue;
+      // What is computed beyond the edges, and the units that have no block, are lost.
+      const i64 rows = div_up(s.scalars, tile->scalars), columns = div_up(s.vectors, tile->vectors);
+      const double useful =
+          static_cast<double>(s.scalars) * static_cast<double>(s.vectors) /
+          (static_cast<double>(rows * tile->scalars) * static_cast<double>(columns * tile->vectors));
+      const double blocks =
+          static_cast<double>(rows * columns * s.products * splits_of(problem, *tile, device));
+      const double busy = std::min(1.0, blocks / device.units);
+      // Each product needs 1/ts of a vector and 1/(vn vw) of a scalar from local memory.
+      const double reuse = 1 / (1 + 2.0 / tile->ts + 2.0 / (tile->vn * tile->vw));
+      // A CPU runs a block's threads one after the other.
+      const bool at_home = tile->wide || !device.has("runs_on_cpu");
+      const double share = (at_home ? 0.5 : 0.1) * useful * busy * reuse;
+      configs.push_back({tile->name(), gpu::arithmetic_ms(problem, target.device, share), "arithmetic",
+                         workspace_bytes(problem, *tile, device)});
+    }
+    std::stable_sort(configs.begin(), configs.end(),
+                     [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
+    return configs;
+  }
+
+  Recipe plan(const Problem& problem, const std::string& config, const Target& target) const override {
+    const Tile& tile = parse(config);
+    return problem.direction == Direction::backward_weights ? plan_weights(problem, tile, target)
+                                                            : plan_pixels(problem, tile, target);
+  }
+
+ private:
+  static std::vector<const Tile*> tiles(const Problem& p, const DeviceInfo& device) {
+    std::vector<const Tile*> serving;
+    for (const Tile& tile : kTiles) {
+      if (serves(tile, p, device)) serving.push_back(&tile);
+    }
+    return serving;
+  }
+
+  const Tile& parse(const std::string& config) const {
+    std::string names;
+    for (const Tile& tile : kTiles) {
+      if (config == tile.name()) return tile;
+      names += (names.empty() ? "" : ", ") + tile.name();
+    }
+    throw Error(Status::bad_problem, "implicit_gemm_gpu has the configs " + names + "; not '" + config + "'");
+  }
+
+  static std::size_t workspace_bytes(const Problem& p, const Tile& tile, const DeviceInfo& device) {
+    if (p.direction != Direction::backward_weights) return 0;
+    return static_cast<std::size_t>(splits_of(p, tile, device) * w_shape(p).elements()) * sizeof(float);
+  }
+
+  // FLAT where a tap's channels would leave most of a tile of the sum empty.
+  gpu::Constants constants(const Problem& p, const Tile& t, const DeviceInfo& device) const {
+    const auto n = [](i64 v) { return std::to_string(v); };
+    const bool pixels = vectors_are_pixels(p) && p.direction != Direction::backward_weights;
+    const i64 in = (p.direction == Direction::forward ? p.c : p.k) / p.groups;
+    const bool flat = in % t.steps != 0 && in < 2 * t.steps;
+    return gpu::constants(p, {{std::string("DIRECTION_") + faltung::name(p.direction), "1"},
+                              {"BP", n(pixels ? t.vectors : t.scalars)},
+                              {"BC", n(pixels ? t.scalars : t.vectors)},
+                              {"VECTOR_PIXELS", pixels ? "1" : "0"},
+                              {"FLAT", flat ? "1" : "0"},
+                              {"COMPACT", device.has("runs_on_cpu") ? "1" : "0"},
+                              {"BK", n(t.steps)},
+                              {"TS", n(t.ts)},
+                              {"VN", n(t.vn)},
+                              {"VW", n(t.vw)},
+                              {"THREADS", n(t.threads())},
+                              {"STEPS", n(t.steps)}});
+  }
+
+  // What packs or sums is the same for every tile and epilogue.
+  static gpu::Constants helper_constants(Problem p, const DeviceInfo& device) {
+    p.epilogue = Epilogue{};
+    return gpu::constants(p, {{std::string("DIRECTION_") + faltung::name(p.direction), "1"},
+                              {"COMPACT", device.has("runs_on_cpu") ? "1" : "0"},
+                              {"THREADS", std::to_string(kHelperThreads)}});
+  }
+
+  Recipe plan_pixels(const Problem& p, const Tile& tile, const Target& target) const {
+    Device& device = target.device;
+    const std::string kernel = kernel_name(*this, tile.name());
+    const gpu::Constants c = constants(p, tile, device.info());
+    const bool forward = p.direction == Direction::forward;
+    const std::string file = tile.wide ? "implicit_gemm_wide" : "implicit_gemm";
+    const jit::Built pack =
+        gpu::build(device, kernel, "pack_weights.cl", "pack_weights", helper_constants(p, device.info()));
+    const jit::Built main = gpu::build(device, kernel, file + ".cl", file, c);
+    const Shape s = shape_of(p);
+    const bool v = vectors_are_pixels(p);
+    const i64 in = (forward ? p.c : p.k) / p.groups, out = (forward ? p.k : p.c) / p.groups;
+    const i64 out_pad = div_up(out, v ? tile.scalars : tile.vectors) * (v ? tile.scalars : tile.vectors);
+    const i64 packed = p.groups * p.r * p.s * in * out_pad;
+    LaunchShape shape;
+    const i64 row_blocks = div_up(s.scalars, tile.scalars), vector_blocks = div_up(s.vectors, tile.vectors);
+    shape.grid[0] = static_cast<unsigned>(v ? vector_blocks : row_blocks);
+    shape.grid[1] = static_cast<unsigned>(v ? row_blocks : vector_blocks);
+    shape.grid[2] = static_cast<unsigned>(s.products);
+    shape.block[0] = static_cast<unsigned>(tile.threads());
+    const gpu::Sizes z = gpu::sizes(p);
+    const auto pad = static_cast<std::int32_t>(out_pad);
+    Recipe recipe;
+    recipe.compile_ms = pack.compile_ms + main.compile_ms;
+    // As floats where the kernel has COMPACT.
+    const bool floats = p.dtype == DType::f32 || device.info().has("runs_on_cpu");
+    recipe.packed_bytes = static_cast<std::size_t>(packed * (floats ? 4 : 2));
+    recipe.pack.push_back(
+        {"pack weights", [&device, kernel = pack.kernel, z, pad,
+                          shape = gpu::one_dimension(packed, kHelperThreads)](const Invocation& i) {
+           device.launch(*kernel, shape, {i.tensors.w, i.packed, pad, z}, i.stream);
+         }});
+    recipe.steps.push_back(
+        {"product", [&device, kernel = main.kernel, z, pad, shape, forward](const Invocation& i) {
+           const Tensors& t = i.tensors;
+           const void* in = forward ? t.x : t.y;
+           void* out = forward ? t.y : t.x;
+           device.launch(*kernel, shape, {in, i.packed, out, t.bias, t.residual, pad, z}, i.stream);
+         }});
+    return recipe;
+  }
+
+  Recipe plan_weights(const Problem& p, const Tile& tile, const Target& target) const {
+    Device& device = target.device;
+    const std::string kernel = kernel_name(*this, tile.name());
+    const gpu::Constants c = constants(p, tile, device.info());
+    const jit::Built product = gpu::build(device, kernel, "implicit_gemm.cl", "implicit_gemm_weights", c);
+    const jit::Built sum =
+        gpu::build(device, kernel, "sum_parts.cl", "sum_parts", helper_constants(p, device.info()));
+    const Shape s = shape_of(p);
+    const auto splits = static_cast<std::int32_t>(splits_of(p, tile, device.info()));
+    LaunchShape shape;
+    shape.grid[0] = static_cast<unsigned>(div_up(s.vectors, tile.vectors));
+    shape.grid[1] = static_cast<unsigned>(div_up(s.scalars, tile.scalars));
+    shape.grid[2] = static_cast<unsigned>(s.products * splits);
+    shape.block[0] = static_cast<unsigned>(tile.threads());
+    const gpu::Sizes z = gpu::sizes(p);
+    Recipe recipe;
+    recipe.compile_ms = product.compile_ms + sum.compile_ms;
+    recipe.workspace_bytes = workspace_bytes(p, tile, device.info());
+    recipe.steps.push_back(
+        {"product", [&device, kernel = product.kernel, z, splits, shape](const Invocation& i) {
+           device.launch(*kernel, shape, {i.tensors.x, i.tensors.y, i.workspace, splits, z}, i.stream);
+         }});
+    recipe.steps.push_back(
+        {"sum of the parts",
+         [&device, kernel = sum.kernel, z, splits,
+          shape = gpu::one_dimension(w_shape(p).elements(), kHelperThreads)](const Invocation& i) {
+           device.launch(*kernel, shape, {i.workspace, i.tensors.w, splits, z}, i.stream);
+         }});
+    return recipe;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_implicit_gemm_gpu() { return std::make_unique<ImplicitGemmGpu>(); }
+
+}  // namespace faltung
