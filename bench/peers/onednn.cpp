@@ -1,8 +1,9 @@
 // oneDNN's side of bench --vs onednn: activations in the problem's own layout, weights in whatever format
 // oneDNN likes best, reordered beforehand, as ours are packed beforehand.
 //
-// Built a second time as onednn-blocked: there activations too are in the format that oneDNN likes best, reordered
-// before anything is timed. That is what a network gets that keeps all its tensors in oneDNN's own layout.
+// Built a second time as onednn-blocked: there activations too are in the format that oneDNN likes best,
+// reordered before anything is timed. That is what a network gets that keeps all its tensors in oneDNN's own
+// layout.
 #include <omp.h>
 #include <unistd.h>
 
@@ -222,10 +223,10 @@ class OneDnn : public Adapter {
     const Problem& p = problem_;
     const memory::desc bias = p.epilogue.bias ? bias_.get_desc() : memory::desc();
     const auto activation = [](const memory::desc& d) { return kBlocked ? any_format(d) : d; };
-    return {dnnl::convolution_forward::desc(kind, dnnl::algorithm::convolution_auto,
-                                            activation(describe(p, x_shape(p))), any_format(describe_filter(p)),
-                                            bias, activation(describe(p, conv_shape(p))), strides(), dilations(),
-                                            before(), after()),
+    return {dnnl::convolution_forward::desc(
+                kind, dnnl::algorithm::convolution_auto, activation(describe(p, x_shape(p))),
+                any_format(describe_filter(p)), bias, activation(describe(p, conv_shape(p))), strides(),
+                dilations(), before(), after()),
             attr, engine_};
   }
 
