@@ -28,6 +28,7 @@ const char* const kProblems[] = {
     "fwd:n2c64h32w32k64r3s3:pad1:f32:nhwc:bias:relu",
     "fwd:n2c64h32w32k64r3s3:pad1:f32:nchw:residual",
     "fwd:n2c64h32w32k64r3s3:pad1:f32:nhwc:math=tf32:maxpool2",
+    "fwd:n2c640h32w32k1280r1s1:f16:nchw:bias",
     "fwd:n4c3h64w64k64r7s7:st2:pad3:f16:nhwc",
 };
 

@@ -89,13 +89,7 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Param
     }
   }
   named_sync(3 + consumer, 128);
-  constexpr int kChunks = kStoredPixels / F_V;  // a channel
-#pragma unroll 4
-  for (int i = thread; i < kMyChannels * kChunks; i += 128) {
-    const int channel = i / kChunks, pixel = i % kChunks * F_V;
-    const long long at = locate_output(p, t, k0 + channel, pixel, F_POOL != 0);
-    if (at >= 0) copy_to_global<F_V * 2>(static_cast<unsigned short*>(p.y) + at, staging + channel * kChannelPitch + pixel * 2);
-  }
+  store_rows(p, t, k0, staging, thread);
   named_sync(3 + consumer, 128);
 }
 

@@ -24,7 +24,10 @@ __device__ __forceinline__ float pooled(float a, float b, float c, float d) {
 // The index in y (or, unpooled, in the residual) of a channel's pixel of the tile; negative outside.
 __device__ __forceinline__ long long locate_output(const Params& p, const Tile& t, int k, int pixel, bool pool) {
   if (k >= p.k) return -1;
-#if F_IM2COL
+#if F_PLANES
+  const int in_image = t.first + pixel, image = p.p * p.q;
+  return in_image < image ? (static_cast<long long>(t.n) * p.k + k) * image + in_image : -1;
+#elif F_IM2COL
   const int flat = t.first + pixel;
   if (flat >= p.pixels) return -1;
 #if F_NCHW
@@ -45,6 +48,28 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
 #endif
 #endif
 }
+
+#if F_NCHW && !F_PLAIN
+// The staging area's rows, a channel each, to the output. Neighbouring threads have neighbouring pixels; each keeps
+// its pixels and goes through the channels.
+__device__ __forceinline__ void store_rows(const Params& p, const Tile& t, int k0, unsigned staging, int thread) {
+  constexpr int kChunks = kStoredPixels / F_V, kAcross = kChunks < 128 ? kChunks : 128, kDown = 128 / kAcross;
+  const long long plane = F_IM2COL ? static_cast<long long>(p.p) * p.q
+                                   : static_cast<long long>(p.p / (F_POOL ? 2 : 1)) * (p.q / (F_POOL ? 2 : 1));
+  const int channels = p.k - k0 < kMyChannels ? p.k - k0 : kMyChannels;
+  if (thread >= kAcross * kDown) return;
+  for (int chunk = thread % kAcross; chunk < kChunks; chunk += kAcross) {
+    const long long first = locate_output(p, t, k0, chunk * F_V, F_POOL != 0);
+    if (first < 0) continue;
+    unsigned char* to = static_cast<unsigned char*>(p.y) + first * kElement;
+    const unsigned from = staging + chunk * F_V * kElement;
+#pragma unroll 8
+    for (int channel = thread / kAcross; channel < channels; channel += kDown) {
+      copy_to_global<F_V * kElement>(to + channel * plane * kElement, from + channel * kChannelPitch);
+    }
+  }
+}
+#endif
 
 #if !F_PLAIN && !F_NCHW
 __device__ __forceinline__ void store_tile(const TensorMap& map, const Tile& t, unsigned staging, int consumer) {

@@ -66,13 +66,7 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const
   }
 #if F_NCHW
   named_sync(3 + consumer, 128);
-  constexpr int kChunks = kStoredPixels / F_V;  // a channel
-#pragma unroll 4
-  for (int i = thread; i < kMyChannels * kChunks; i += 128) {
-    const int channel = i / kChunks, pixel = i % kChunks * F_V;
-    const long long at = locate_output(p, t, k0 + channel, pixel, F_POOL != 0);
-    if (at >= 0) copy_to_global<F_V * 4>(static_cast<float*>(p.y) + at, staging + staged(channel, pixel));
-  }
+  store_rows(p, t, k0, staging, thread);
   named_sync(3 + consumer, 128);
 #else
   fence_async();

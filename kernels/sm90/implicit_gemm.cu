@@ -8,7 +8,8 @@
 // The pixels of a block come in one of two ways:
 //   a halo patch (stride 1): loaded once, F_TH + (R-1) dilation rows of F_TW + (S-1) dilation pixels; a tap is a
 //     view of it, a shifted start address, since the swizzle acts on absolute shared-memory addresses;
-//   F_IM2COL (any stride): the copy engine gathers the tile's pixels for one tap at a time.
+//   F_IM2COL (any stride): the copy engine gathers the tile's pixels for one tap at a time;
+//   F_PLANES (with F_IM2COL; 1x1, stride 1): NCHW input as it is, channels by pixels; wgmma takes it transposed.
 // The operand on the M side of wgmma is the weights, or the pixels with F_SWAP.
 //
 // 32-bit tensors (F_TF32) take the same way. The matrix units read 19 of an element's 32 bits, so three more warps
@@ -16,7 +17,7 @@
 // to a second buffer, and high x high + high x low + low x high makes nearly an fp32 product. The weights come
 // prepared: K rows of high parts, then K of low ones.
 //
-// The host defines, besides mma(): F_IM2COL F_SWAP F_COOP F_MT (blocks of 64 rows a consumer) F_NB (blocks of F_N
+// The host defines, besides mma(): F_IM2COL F_PLANES F_SWAP F_COOP F_MT (blocks of 64 rows a consumer) F_NB (blocks of F_N
 // columns a consumer) F_N F_KB F_TH F_R F_S F_DIL_H F_DIL_W F_SLOTS (of pixels) F_STAGES (of weights) F_RESIDENT
 // (weights are loaded once and stay) F_BF16 F_TF32 F_BIAS F_RESIDUAL F_POOL (0, 1 max, 2 average, of 2x2) F_PLAIN
 // (ordinary stores: K is no multiple of 8) F_U (channels a store, with F_SWAP) F_ACTIVATION(x, a).
@@ -52,6 +53,7 @@ constexpr int kSlotBytes = F_IM2COL ? kTilePixels * kRow : kPatchWidth * kPatchH
 constexpr int kParts = F_TF32 == 2 ? 2 : 1;  // high and low
 constexpr int kPartStride = (kSlotBytes + 1023) / 1024 * 1024;
 constexpr int kSlotStride = kPartStride * kParts;
+constexpr int kPlanesBox = 64 * kRow;  // F_PLANES: 64 channels by 64 pixels
 constexpr int kStageBytes = kTileChannels * kRow;
 constexpr int kStagePartStride = (kStageBytes + 1023) / 1024 * 1024;
 constexpr int kStageStride = kStagePartStride * kParts;
@@ -79,20 +81,25 @@ struct Barriers {
 
 constexpr int kSmem = F_SLOTS * kSlotStride + F_STAGES * kStageStride + kConsumers * kStagingBytes +
                       static_cast<int>(sizeof(Barriers));
+constexpr int kPrepareWarps = 7;  // with F_TF32: the producer's other three and a warpgroup of their own
 static_assert(kSmem + 1024 <= 232448, "shared memory");
 static_assert(F_SMEM == kSmem + 1024, "the host's count of shared memory");
 
 struct Tile {
   int k;        // first channel
   int n, h, w;  // image and first output pixel; with F_IM2COL of the flattened pixels
-  int first;    // F_IM2COL: the first of the flattened pixels
+  int first;    // F_IM2COL: the first of the flattened pixels; F_PLANES: of those of image n
 };
 
 __device__ __forceinline__ Tile locate(const Params& p, int tile) {
   Tile t;
   t.k = tile % p.k_tiles * kTileChannels;
   const int pixels = tile / p.k_tiles;
-#if F_IM2COL
+#if F_PLANES
+  t.n = pixels / p.tiles_w;
+  t.first = (pixels - t.n * p.tiles_w) * kTilePixels;
+  t.h = t.w = 0;
+#elif F_IM2COL
   t.first = pixels * kTilePixels;
   t.n = t.first / (p.p * p.q);
   const int in_image = t.first - t.n * (p.p * p.q);
@@ -163,10 +170,17 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
           const unsigned full = smem_address(&barriers.slot_full[slot.place]);
           barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
           barrier_expect(full, kSlotBytes + (F_RESIDENT ? 0 : kStageBytes * kParts));
+#if F_PLANES
+          for (int i = 0; i < kTilePixels / 64; ++i) {
+            load_3d(slots + slot.place * kSlotStride + i * kPlanesBox, &x_map, full, t.first + i * 64, block * F_KB,
+                    t.n);
+          }
+#else
           load_im2col(slots + slot.place * kSlotStride, &x_map, full, block * F_KB,
                       t.w * p.stride_w - p.pad_left, t.h * p.stride_h - p.pad_top, t.n,
                       static_cast<unsigned short>(tap % F_S * F_DIL_W),
                       static_cast<unsigned short>(tap / F_S * F_DIL_H));
+#endif
 #if !F_RESIDENT
           load_weights(stages + slot.place * kStageStride, w_map, full, p, block, tap, t.k);
 #endif
@@ -187,17 +201,16 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
 
 #if F_TF32
 // Rounds the pixels of each slot to the matrix units' 10 bits of mantissa; with two parts, writes the rest to the
-// second. Elements stay in their places, so the swizzle does not matter. Run by warps 1 to 3.
-__device__ __forceinline__ void prepare(const Params& p, unsigned slots, Barriers& barriers) {
+// second. Elements stay in their places, so the swizzle does not matter.
+__device__ __forceinline__ void prepare(const Params& p, unsigned slots, Barriers& barriers, int thread) {
   Ring<F_SLOTS> slot;
-  const int thread = threadIdx.x - 32;
   const int fills = p.c_blocks * (F_IM2COL ? kTaps : 1);
   for (int tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
     for (int fill = 0; fill < fills; ++fill) {
       barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
       const unsigned at = slots + slot.place * kSlotStride;
 #pragma unroll 4
-      for (int i = thread * 16; i < kSlotBytes; i += 96 * 16) {
+      for (int i = thread * 16; i < kSlotBytes; i += kPrepareWarps * 32 * 16) {
         unsigned v[4], low_part[4];
         load_shared_128(at + i, v);
 #pragma unroll
@@ -238,7 +251,12 @@ __device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned 
 #else
         constexpr int kPixelBlock = F_IM2COL ? F_N * kRow : 8 * kRow;
         const unsigned long long a = descriptor((weights + mt * 64 * kRow + step * 32) >> 4, 8 * kRow);
+#if F_PLANES
+        // Rows are channels: 8 of them make 1024 bytes, and the next 64 pixels lie a box further.
+        const unsigned long long b = descriptor(((pixels + step * 2048) >> 4) | (kPlanesBox >> 4) << 16, 1024);
+#else
         const unsigned long long b = descriptor((pixels + nb * kPixelBlock + step * 32) >> 4, kPixelPitch);
+#endif
 #endif
         mma(sums[mt][nb], a, b, step == 0 ? accumulate : 1);
 #if F_TF32 == 2
@@ -367,7 +385,7 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
   }
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(F_TF32 ? 512 : 384, 1)
     implicit_gemm(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap w_map,
                   const __grid_constant__ TensorMap y_map, const __grid_constant__ TensorMap r_map,
                   const __grid_constant__ Params p) {
@@ -382,7 +400,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       barrier_init(smem_address(&barriers.slot_full[i]), 1);
       barrier_init(smem_address(&barriers.slot_empty[i]), kSharers);
 #if F_TF32
-      barrier_init(smem_address(&barriers.slot_ready[i]), 3);
+      barrier_init(smem_address(&barriers.slot_ready[i]), kPrepareWarps);
 #endif
     }
     for (int i = 0; i < F_STAGES; ++i) {
@@ -398,14 +416,14 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   __syncthreads();
   let_next_kernel_begin();
   wait_for_previous_kernel();
-  if (threadIdx.x < 128) {
+  if (threadIdx.x < 128 || threadIdx.x >= 384) {
     registers_down<F_TF32 ? 40 : 24>();
     if (threadIdx.x == 0) produce(x_map, w_map, p, slots, stages, barriers);
 #if F_TF32
-    if (threadIdx.x >= 32) prepare(p, slots, barriers);
+    if (threadIdx.x >= 32) prepare(p, slots, barriers, threadIdx.x - (threadIdx.x < 128 ? 32 : 288));
 #endif
   } else {
-    registers_up<F_TF32 ? 232 : 240>();
+    registers_up<F_TF32 ? 216 : 240>();
     const int consumer = threadIdx.x / 128 - 1;
     consume(y_map, r_map, p, slots, stages, staging + consumer * kStagingBytes, barriers, consumer);
     if (threadIdx.x % 128 == 0) store_wait_read();  // the block's memory must outlive what reads it

@@ -18,7 +18,7 @@ namespace {
 using i64 = std::int64_t;
 
 // One wgmma of 64 x n x 16 as a function of n / 2 sums a thread.
-std::string mma_function(int n, DType dtype) {
+std::string mma_function(int n, DType dtype, bool planes) {
   const std::string type = dtype == DType::f32 ? "tf32" : name(dtype);
   std::string operands, outputs;
   const int sums = n / 2;
@@ -32,7 +32,10 @@ std::string mma_function(int n, DType dtype) {
          "  asm volatile(\"{.reg .pred p; setp.ne.b32 p, " +
          operand(2) + ", 0; wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) +
          (dtype == DType::f32 ? "k8.f32." : "k16.f32.") + type + "." + type + " {" + operands + "}, " +
-         operand(0) + ", " + operand(1) + ", p, 1, 1" + (dtype == DType::f32 ? "" : ", 0, 0") +
+         operand(0) + ", " + operand(1) + ", p, 1, 1" +
+         (dtype == DType::f32 ? ""
+          : planes            ? ", 0, 1"
+                              : ", 0, 0") +
          ";}\"\n      : " + outputs + "\n      : \"l\"(a), \"l\"(b), \"r\"(accumulate));\n}\n";
 }
 
@@ -59,6 +62,7 @@ KernelSource kernel_source(const Tiling& t, const Problem& p) {
   };
   const i64 blocks = (padded_channels(p) + t.k_block - 1) / t.k_block;
   define("F_IM2COL", t.im2col);
+  define("F_PLANES", t.planes);
   define("F_SWAP", t.pixels_on_m);
   define("F_COOP", t.cooperative);
   define("F_MT", t.m_blocks());
@@ -87,7 +91,7 @@ KernelSource kernel_source(const Tiling& t, const Problem& p) {
   define("F_V", pixels_a_store(t, p));
   define("F_SMEM", shared_bytes(t, p));
   constants += "#define F_ACTIVATION(x, a) activate_" + std::string(name(p.epilogue.activation)) + "(x, a)\n";
-  constants += mma_function(t.n(), p.dtype);
+  constants += mma_function(t.n(), p.dtype, t.planes);
   KernelSource source;
   source.name = "implicit_gemm_sm90/" + to_string(t);
   source.entry = "implicit_gemm";
@@ -114,6 +118,18 @@ int narrow(i64 value) { return static_cast<int>(value); }
 
 TensorMap x_map(const CudaDevice& device, const Tiling& t, const Problem& p, const void* x) {
   const i64 c = padded_channels(p), pixel = c * size_of(p.dtype);
+  if (t.planes) {
+    TiledMap map;
+    map.dtype = p.dtype;
+    map.address = x;
+    map.rank = 3;
+    const i64 plane = p.h * p.w;
+    map.size[0] = plane, map.size[1] = p.c, map.size[2] = p.n;
+    map.stride_bytes[0] = plane * 2, map.stride_bytes[1] = p.c * plane * 2;
+    map.box[0] = map.box[1] = 64, map.box[2] = 1;
+    map.swizzle_bytes = 128;
+    return device.encode(map);
+  }
   if (t.im2col) {
     Im2colMap map;
     map.dtype = p.dtype;
@@ -225,7 +241,7 @@ Step to_pixels(const std::string& name, CudaDevice& device, const Problem& p, i6
             void *source_pointer = from(invocation), *target_pointer = to(invocation);
             int image_count = narrow(images), have = c, want = narrow(c_to), pixel_count = narrow(pixels);
             device.launch(*kernel, shape,
-                          {&source_pointer, &target_pointer, &image_count, &have, &want, &pixel_count},
+                          {source_pointer, target_pointer, image_count, have, want, pixel_count},
                           invocation.stream);
           }};
 }
@@ -246,7 +262,7 @@ Step split(CudaDevice& device, const Problem& p, Place from, Recipe& recipe) {
   return {"split weights", [=, &device, kernel = built.kernel](const Invocation& invocation) {
             void *source_pointer = from(invocation), *target_pointer = invocation.packed;
             i64 count = elements;
-            device.launch(*kernel, shape, {&source_pointer, &target_pointer, &count}, invocation.stream);
+            device.launch(*kernel, shape, {source_pointer, target_pointer, count}, invocation.stream);
           }};
 }
 
@@ -306,7 +322,7 @@ class ImplicitGemmSm90 : public Algorithm {
     std::vector<Config> all;
     for (const Tiling& t : sm90::tilings(whole)) {
       const sm90::Estimate e = sm90::estimate(t, whole, std::max(1, target.device.info().units));
-      all.push_back({sm90::to_string(t), e.ms, e.bound_by, pixel_bytes(p)});
+      all.push_back({sm90::to_string(t), e.ms, e.bound_by, pixel_bytes(t, p)});
     }
     std::stable_sort(all.begin(), all.end(),
                      [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
@@ -346,8 +362,8 @@ class ImplicitGemmSm90 : public Algorithm {
       recipe.packed_bytes = static_cast<std::size_t>(weight_bytes * sm90::tf32_parts(p));
       recipe.pack.push_back(sm90::split(*device, p, turns_weights(p) ? packed : weights, recipe));
     }
-    if (turns_input(p)) {
-      recipe.workspace_bytes = pixel_bytes(p);
+    if (sm90::turns_input(t, p)) {
+      recipe.workspace_bytes = pixel_bytes(t, p);
       recipe.steps.push_back(sm90::to_pixels(
           "input to NHWC", *device, p, p.n, p.h * p.w, [](const Invocation& i) { return i.tensors.x; },
           [](const Invocation& i) { return static_cast<void*>(i.workspace); }, recipe));
@@ -370,14 +386,11 @@ class ImplicitGemmSm90 : public Algorithm {
   }
 
   static bool pads(const Problem& p) { return p.c != sm90::padded_channels(p); }
-  static bool turns_input(const Problem& p) {
-    return pads(p) || (p.layout == Layout::nchw && p.c > 1 && p.h * p.w > 1);
-  }
   static bool turns_weights(const Problem& p) {
     return pads(p) || (p.layout == Layout::nchw && p.c > 1 && p.r * p.s > 1);
   }
-  static std::size_t pixel_bytes(const Problem& p) {
-    if (!turns_input(p)) return 0;
+  static std::size_t pixel_bytes(const Tiling& t, const Problem& p) {
+    if (!sm90::turns_input(t, p)) return 0;
     return static_cast<std::size_t>(p.n * p.h * p.w * sm90::padded_channels(p) * size_of(p.dtype));
   }
 
@@ -386,7 +399,8 @@ class ImplicitGemmSm90 : public Algorithm {
     using sm90::narrow;
     const bool maps_output = p.layout == Layout::nhwc && !sm90::plain_stores(p);
     const bool packs = turns_weights(p) || sm90::tf32_parts(p) > 0;
-    TensorMap x = sm90::x_map(device, t, p, turns_input(p) ? invocation.workspace : invocation.tensors.x);
+    TensorMap x =
+        sm90::x_map(device, t, p, sm90::turns_input(t, p) ? invocation.workspace : invocation.tensors.x);
     TensorMap w = sm90::w_map(device, t, p, packs ? invocation.packed : invocation.tensors.w);
     TensorMap y = maps_output ? sm90::y_map(device, t, p, invocation.tensors.y) : x;
     const bool maps_residual = maps_output && p.epilogue.residual && p.dtype != DType::f32;
@@ -400,7 +414,7 @@ class ImplicitGemmSm90 : public Algorithm {
     params.tiles = narrow(sm90::tiles(t, p));
     params.k_tiles = narrow((p.k + t.channels - 1) / t.channels);
     params.c_blocks = narrow((sm90::padded_channels(p) + t.k_block - 1) / t.k_block);
-    params.tiles_w = narrow((p.q() + t.width - 1) / t.width);
+    params.tiles_w = narrow(((t.planes ? p.p() * p.q() : p.q()) + t.width - 1) / t.width);
     params.tiles_h = narrow((p.p() + t.height - 1) / t.height);
     params.pad_top = narrow(p.pad_top), params.pad_left = narrow(p.pad_left);
     params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
@@ -410,10 +424,10 @@ class ImplicitGemmSm90 : public Algorithm {
     // Where weights stay, all tiles of a block must have the same channels.
     const int blocks = t.resident ? units / params.k_tiles * params.k_tiles : units;
     shape.grid[0] = static_cast<unsigned>(std::min(params.tiles, std::max(blocks, params.k_tiles)));
-    shape.block[0] = 384;
+    shape.block[0] = p.dtype == DType::f32 ? 512 : 384;
     shape.shared_bytes = static_cast<unsigned>(sm90::shared_bytes(t, p));
     shape.overlaps_previous = true;
-    device.launch(kernel, shape, {&x, &w, &y, &r, &params}, invocation.stream);
+    device.launch(kernel, shape, {x, w, y, r, params}, invocation.stream);
   }
 };
 

@@ -15,6 +15,7 @@ namespace faltung::sm90 {
 // A tile of the output: channels by pixels; see kernels/sm90/implicit_gemm.cu.
 struct Tiling {
   bool im2col = false;         // the copy engine gathers pixels a tap at a time; else halo patches
+  bool planes = false;         // as im2col, from NCHW as it is: 1x1 filters alone
   bool pixels_on_m = false;    // which operand has wgmma's M side; else the weights
   bool cooperative = false;    // two consumers share a tile; else one each, in turn
   bool resident = false;       // the weights are loaded once a block
@@ -32,8 +33,8 @@ struct Tiling {
   int unit() const { return n() % 64 == 0 ? 64 : n() % 32 == 0 ? 32 : n() % 16 == 0 ? 16 : 8; }
 };
 
-// patch_64x8x32_k64_pp_s2_w8, im2col_128x256_k64_co_s4, patch_160x8x16_k64_co_px_s2_w8,
-// patch_64x8x32_k64_pp_s2_wr
+// patch_64x8x32_k64_pp_s2_w8, im2col_128x256_k64_co_s4, planes_64x256_k64_pp_s4,
+// patch_160x8x16_k64_co_px_s2_w8, patch_64x8x32_k64_pp_s2_wr
 std::string to_string(const Tiling& tiling);
 // Throws Error(bad_problem) that shows the form.
 Tiling parse_tiling(std::string_view name);
@@ -42,6 +43,8 @@ Tiling parse_tiling(std::string_view name);
 std::int64_t padded_channels(const Problem& problem);
 // How 32-bit elements are multiplied: 0 they are not, 1 rounded to tf32, 2 as high and low parts.
 int tf32_parts(const Problem& problem);
+// Whether the input is brought into the form that the kernel reads by a step before it.
+bool turns_input(const Tiling& tiling, const Problem& problem);
 int shared_bytes(const Tiling& tiling, const Problem& problem);
 // Empty if the tiling can compute the problem, else which limit it breaks.
 std::string unfit(const Tiling& tiling, const Problem& problem);

@@ -71,8 +71,8 @@ std::string to_string(const Tiling& t) {
   const char* side = t.pixels_on_m ? "_px" : "";
   const std::string ring = t.resident ? "r" : std::to_string(t.stages);
   if (t.im2col) {
-    std::snprintf(text, sizeof text, "im2col_%dx%d_k%d_%s%s_s%d%s", t.channels, t.width, t.k_block, mode,
-                  side, t.slots, t.resident ? "_wr" : "");
+    std::snprintf(text, sizeof text, "%s_%dx%d_k%d_%s%s_s%d%s", t.planes ? "planes" : "im2col", t.channels,
+                  t.width, t.k_block, mode, side, t.slots, t.resident ? "_wr" : "");
   } else {
     std::snprintf(text, sizeof text, "patch_%dx%dx%d_k%d_%s%s_s%d_w%s", t.channels, t.width, t.height,
                   t.k_block, mode, side, t.slots, ring.c_str());
@@ -83,7 +83,7 @@ std::string to_string(const Tiling& t) {
 Tiling parse_tiling(std::string_view name) {
   static const std::regex patch(
       R"(patch_(\d{1,3})x(\d{1,3})x(\d{1,3})_k(\d\d?)_(pp|co)(_px)?_s(\d)_w(r|\d\d?))"),
-      im2col(R"(im2col_(\d{1,3})x(\d{1,3})_k(\d\d?)_(pp|co)(_px)?_s(\d)(_wr)?)");
+      im2col(R"((im2col|planes)_(\d{1,3})x(\d{1,3})_k(\d\d?)_(pp|co)(_px)?_s(\d)(_wr)?)");
   std::cmatch m;
   Tiling t;
   const auto number = [&](std::size_t i) { return std::stoi(m[i].str()); };
@@ -95,9 +95,10 @@ Tiling parse_tiling(std::string_view name) {
     t.stages = t.resident ? 0 : number(8);
   } else if (name.size() < 80 && std::regex_match(begin, end, m, im2col)) {
     t.im2col = true;
-    t.channels = number(1), t.width = number(2), t.height = 1, t.k_block = number(3);
-    t.cooperative = m[4] == "co", t.pixels_on_m = m[5].matched, t.slots = number(6);
-    t.resident = m[7].matched;
+    t.planes = m[1] == "planes";
+    t.channels = number(2), t.width = number(3), t.height = 1, t.k_block = number(4);
+    t.cooperative = m[5] == "co", t.pixels_on_m = m[6].matched, t.slots = number(7);
+    t.resident = m[8].matched;
     t.stages = t.resident ? 0 : t.slots;
   } else {
     throw Error(Status::bad_problem, "implicit_gemm_sm90 has no config '" + std::string(name) +
@@ -127,6 +128,15 @@ std::string unfit(const Tiling& t, const Problem& p) {
   if (!t.im2col && (p.stride_h != 1 || p.stride_w != 1)) return "halo patches serve stride 1";
   if (!t.im2col && t.height + (p.r - 1) * p.dilation_h > 256) return "a patch is at most 256 pixels high";
   if (!t.im2col && t.width + (p.s - 1) * p.dilation_w > 256) return "a patch is at most 256 pixels wide";
+  if (t.planes) {
+    const bool pointwise =
+        p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.p() == p.h && p.q() == p.w;
+    if (p.layout != Layout::nchw || !pointwise) return "planes serve NCHW, 1x1 filters, stride 1, no padding";
+    if (p.dtype == DType::f32) return "the matrix units take 32-bit channels side by side only";
+    if (p.h * p.w % 8 != 0 || p.c % 8 != 0) return "planes need a multiple of 8 pixels and of 8 channels";
+    if (t.pixels() % 64 != 0 || t.k_block != 64 || t.pixels_on_m)
+      return "planes are taken by 64 pixels and channels";
+  }
   if (t.im2col && ((p.s - 1) * p.dilation_w > 127 || (p.r - 1) * p.dilation_h > 127))
     return "the copy engine gathers filters of an extent up to 128";
   if (t.im2col && (p.pad_top > 127 || p.pad_left > 127 || p.pad_bottom > 127 || p.pad_right > 127))
@@ -153,6 +163,7 @@ std::string unfit(const Tiling& t, const Problem& p) {
 
 i64 tiles(const Tiling& t, const Problem& p) {
   const i64 k = ceil_div(p.k, t.channels);
+  if (t.planes) return k * p.n * ceil_div(p.p() * p.q(), t.pixels());
   if (t.im2col) return k * ceil_div(p.n * p.p() * p.q(), t.pixels());
   return k * p.n * ceil_div(p.q(), t.width) * ceil_div(p.p(), t.height);
 }
@@ -163,7 +174,7 @@ std::vector<Tiling> tilings(const Problem& p) {
   const int k_block = best_k_block(padded_channels(p), 128 / size_of(p.dtype));
   // As many buffers as fit, in steps that matter; and the weights resident where they fit.
   const auto add = [&](Tiling t) {
-    t.k_block = k_block;
+    t.k_block = t.planes ? 64 : k_block;
     const auto keep = [&](const Tiling& fitting) {
       if (unfit(fitting, p).empty() && names.insert(to_string(fitting)).second) all.push_back(fitting);
     };
@@ -224,7 +235,13 @@ std::vector<Tiling> tilings(const Problem& p) {
         t.im2col = true;
         for (const int pixels : {256, 192, 128, 64}) {
           t.width = pixels;
-          if (pixels <= limit) add(t);
+          if (pixels > limit) continue;
+          add(t);
+          if (p.layout == Layout::nchw) {
+            t.planes = true;
+            add(t);
+            t.planes = false;
+          }
         }
         t.im2col = false;
       }
@@ -247,38 +264,59 @@ std::vector<Tiling> tilings(const Problem& p) {
   return all;
 }
 
-// A tile takes the longer of its products and its loads; a multiprocessor takes its tiles one after the
-// other.
+// A tile takes the longest of its products, its loads and, for 32-bit elements, their preparation; with two
+// consumers in turn a tile's epilogue hides behind the next one's products. The constants are fitted to some
+// 5000 kernels timed on an H200 (docs/performance/h200.md): cycles and bytes of one multiprocessor,
+// milliseconds.
 Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
-  constexpr double kClock = 1.6e6;      // cycles a millisecond, under load
-  constexpr double kLoad = 28;          // bytes a cycle that the L2 brings to each multiprocessor
-  constexpr double kBandwidth = 4.0e9;  // bytes a millisecond of device memory
-  constexpr double kLaunch = 0.0025;    // ms before the first product and after the last
+  constexpr double kClock = 1.58e6;                    // cycles a millisecond, under load
+  constexpr double kFirstOperand = 16;                 // cycles to read the 64 rows of one instruction
+  constexpr double kL2 = 54, kRowCycles = 3.1;         // bytes a cycle; at least so long a row of a box
+  constexpr double kFewBlocks = 0.27;                  // the share of a load's time when few blocks load
+  constexpr double kPrepare = 16;                      // bytes a cycle rounded to tf32
+  constexpr double kEpilogue = 1450, kStore = 0.069;   // cycles a tile, and a 16-bit element
+  constexpr double kRows = 1.6, kSingly = 4.3;         // storing NCHW, and 32-bit elements, by so much slower
+  constexpr double kExposed = 0.52;                    // of the epilogue where two consumers share a tile
+  constexpr double kLatency = 1200;                    // cycles, once
+  constexpr double kBandwidth = 6e9, kOverlap = 0.55;  // bytes a ms; what is lost of the shorter of the two
+  constexpr double kLaunch = 0.0008, kTurn = 2.65e9;   // ms; bytes a ms of a step that turns the input
+  const int element = size_of(p.dtype), sharers = t.cooperative ? 2 : 1;
   const double blocks = static_cast<double>(ceil_div(padded_channels(p), t.k_block));
-  const double taps = static_cast<double>(p.r * p.s);
-  const int consumers = t.cooperative ? 2 : 1;
-  const double instruction = std::max(t.n() / 2.0, t.n() / 4.0 + 16) * (tf32_parts(p) == 2 ? 3 : 1);
-  const double products = blocks * taps * (t.k_block * size_of(p.dtype) / 32) * t.m_blocks() * t.n_blocks() *
-                          consumers * instruction;
-  const double slot = slot_bytes(t, p), stage = t.resident ? 0 : stage_bytes(t, p) * parts(p);
-  const double load = blocks * (t.im2col ? taps * (slot + stage) : slot + taps * stage) / kLoad;
-  const double epilogue = 800 + t.channels * t.pixels() / 32.0 / consumers;
+  const double taps = static_cast<double>(p.r * p.s), row = t.k_block * element;
+  const double instructions =
+      blocks * taps * row / 32 * t.m_blocks() * t.n_blocks() * sharers * (tf32_parts(p) == 2 ? 3 : 1);
+  const double products = instructions * std::max(t.n() / 2.0, t.n() / 4.0 + kFirstOperand);
+  const double slot_rows = slot_bytes(t, p) / row;
+  const double stage_rows = t.resident ? 0 : t.channels * parts(p);
+  const double rows = blocks * (t.im2col ? taps * (slot_rows + stage_rows) : slot_rows + taps * stage_rows);
   const double count = static_cast<double>(tiles(t, p));
+  const double load =
+      std::max(rows * row / kL2, rows * kRowCycles) * std::clamp(count / multiprocessors, kFewBlocks, 1.0);
+  const double preparation =
+      tf32_parts(p) > 0 ? blocks * (t.im2col ? taps : 1) * slot_rows * row / kPrepare : 0;
+  const double tile = std::max({products, load, preparation});
+  const double epilogue = kEpilogue + t.channels * t.pixels() * element / 2 * kStore / sharers *
+                                          (p.layout == Layout::nchw ? kRows : 1) *
+                                          (p.dtype == DType::f32 ? kSingly : 1);
   const double waves = std::ceil(count / multiprocessors);
-  double tile = std::max(products, load);
-  if (t.cooperative) {
-    tile += epilogue;
-  } else {
-    tile = std::max(tile, epilogue / 2);
-  }
-  const double arithmetic = (waves * tile + epilogue + 1500) / kClock;
-  const double bytes = min_bytes(p) / kBandwidth;
+  const double cycles = t.cooperative ? waves * (tile + kExposed * epilogue)
+                                      : waves * std::max(tile, (epilogue + products) / 2) + epilogue;
+  const double arithmetic = (cycles + kLatency) / kClock, bytes = min_bytes(p) / kBandwidth;
   Estimate e;
-  e.ms = std::max(arithmetic, bytes) + kLaunch;
+  e.ms = std::max(arithmetic, bytes) + kOverlap * std::min(arithmetic, bytes) + kLaunch;
+  if (turns_input(t, p)) {
+    const double images = static_cast<double>(p.n * p.h * p.w * element);
+    e.ms += images * static_cast<double>(p.c + padded_channels(p)) / kTurn + 2 * kLaunch;
+  }
   e.bound_by = bytes > arithmetic                          ? "bytes"
-               : waves <= 1 && count < multiprocessors / 2 ? "latency"
+               : waves <= 1 && 2 * count < multiprocessors ? "latency"
                                                            : "arithmetic";
   return e;
+}
+
+bool turns_input(const Tiling& t, const Problem& p) {
+  if (t.planes) return false;
+  return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.h * p.w > 1);
 }
 
 }  // namespace faltung::sm90
