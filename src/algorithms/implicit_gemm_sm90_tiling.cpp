@@ -143,6 +143,8 @@ std::string unfit(const Tiling& t, const Problem& p) {
     return "the copy engine gathers with padding up to 127";
   if (t.im2col && (p.stride_h > 8 || p.stride_w > 8)) return "the copy engine gathers with strides up to 8";
   if (p.layout == Layout::nchw && t.pixels_on_m) return "NCHW output needs the weights on M";
+  // 512 threads start with 128 registers each, where an instruction's sums must fit with some others.
+  if (p.dtype == DType::f32 && n > 200) return "32-bit elements leave registers for an N side up to 200";
   if (p.dtype == DType::f32 && t.pixels_on_m && !plain_stores(p) && n % 32 != 0)
     return "32-bit channels are stored by 32";
   if (plain_stores(p) && !t.pixels_on_m) return "a K that is no multiple of 16 bytes needs the pixels on M";
