@@ -84,6 +84,19 @@ TEST(ImplicitGemmSm90, TilingsKeepWithinTheChip) {
   }
 }
 
+TEST(ImplicitGemmSm90, FewChannelsFold) {
+  const Problem stem = parse_problem("fwd:n2c3h224w224k64r7s7:st2:pad3:f16:nhwc");
+  ASSERT_TRUE(folds(stem));
+  const Problem inner = folded(stem);
+  EXPECT_EQ(inner.p(), stem.p());
+  EXPECT_EQ(inner.q(), stem.q());
+  EXPECT_EQ(inner.c, 21);
+  EXPECT_EQ(padded_channels(inner), 24);
+  EXPECT_FALSE(tilings(inner).empty());
+  EXPECT_FALSE(folds(parse_problem("fwd:n2c64h56w56k64r3s3:pad1:f16:nhwc")));
+  EXPECT_FALSE(folds(parse_problem("fwd:n2c3h56w56k64r1s1:f16:nhwc")));
+}
+
 // Instructions of 16 bytes whose operation is HGMMA, in the sections of code.
 int count_matrix_instructions(const std::string& elf) {
   const auto at = [&](std::size_t offset, auto value) {

@@ -246,6 +246,38 @@ Step to_pixels(const std::string& name, CudaDevice& device, const Problem& p, i6
           }};
 }
 
+// Windows' rows as pixels of folded channels: of the input, or of the filter as K images with one column.
+Step gather(const std::string& name, CudaDevice& device, const Problem& p, bool filter, Place from, Place to,
+            Recipe& recipe) {
+  const i64 c_to = padded_channels(folded(p));
+  const int element = size_of(p.dtype);
+  KernelSource source;
+  source.entry = source.name = "gather_rows";
+  source.text = jit::translation_unit("#define F_BYTES " + std::to_string(element) + "\n#define F_NCHW " +
+                                          std::to_string(p.layout == Layout::nchw) + "\n#define F_C " +
+                                          std::to_string(p.c) + "\n",
+                                      "kernels/sm90/gather_rows.cu");
+  const jit::Built built = jit::build(device, source);
+  recipe.compile_ms += built.compile_ms;
+  const int images = narrow(filter ? p.k : p.n), h = narrow(filter ? p.r : p.h),
+            w = narrow(filter ? p.s : p.w);
+  const int columns = narrow(filter ? 1 : p.q()), taps = narrow(p.s),
+            stride = narrow(filter ? 1 : p.stride_w);
+  const int pad = narrow(filter ? 0 : p.pad_left), dilation = narrow(filter ? 1 : p.dilation_w);
+  const i64 chunks = i64{images} * h * columns * (c_to * element / 16);
+  LaunchShape shape;
+  shape.block[0] = 256;
+  shape.grid[0] = static_cast<unsigned>(std::min<i64>((chunks + 255) / 256, device.info().units * 32));
+  shape.overlaps_previous = true;
+  return {name, [=, &device, kernel = built.kernel, width = narrow(c_to)](const Invocation& invocation) {
+            void *source_pointer = from(invocation), *target_pointer = to(invocation);
+            device.launch(
+                *kernel, shape,
+                {source_pointer, target_pointer, images, h, w, columns, taps, stride, pad, dilation, width},
+                invocation.stream);
+          }};
+}
+
 // 32-bit weights in the kernel's order, split in parts.
 Step split(CudaDevice& device, const Problem& p, Place from, Recipe& recipe) {
   KernelSource source;
@@ -324,20 +356,33 @@ class ImplicitGemmSm90 : public Algorithm {
       const sm90::Estimate e = sm90::estimate(t, whole, std::max(1, target.device.info().units));
       all.push_back({sm90::to_string(t), e.ms, e.bound_by, pixel_bytes(t, p)});
     }
+    if (sm90::folds(whole)) {
+      const Problem inner = sm90::folded(whole);
+      for (const Tiling& t : sm90::tilings(inner)) {
+        if (t.planes) continue;
+        const sm90::Estimate e = sm90::estimate(t, inner, std::max(1, target.device.info().units));
+        all.push_back(
+            {"fold_" + sm90::to_string(t), e.ms + gather_ms(inner), e.bound_by, gathered_bytes(inner)});
+      }
+    }
     std::stable_sort(all.begin(), all.end(),
                      [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
     return all;
   }
 
   bool fuses_pool(const Problem& p, const std::string& config) const override {
-    return fusable(p) && sm90::unfit(sm90::parse_tiling(config), p).empty();
+    const Chosen chosen = choose(p, config);
+    return fusable(p) && sm90::unfit(chosen.tiling, chosen.problem).empty();
   }
 
-  Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
-    const Tiling t = sm90::parse_tiling(config);
+  Recipe plan(const Problem& problem, const std::string& config, const Target& target) const override {
+    const Chosen chosen = choose(problem, config);
+    const Tiling t = chosen.tiling;
+    const Problem p = chosen.problem;  // as the kernel sees it
+    const bool fold = chosen.fold;
     if (const std::string why = sm90::unfit(t, p); !why.empty())
       throw Error(Status::bad_problem,
-                  "implicit_gemm_sm90/" + config + " cannot compute " + to_string(p) + ": " + why);
+                  "implicit_gemm_sm90/" + config + " cannot compute " + to_string(problem) + ": " + why);
     auto* device = dynamic_cast<CudaDevice*>(&target.device);
     if (device == nullptr) throw Error(Status::unsupported, "implicit_gemm_sm90 runs on CUDA devices alone");
     // Whatever the copy engine cannot address shows here, not in a run.
@@ -353,28 +398,60 @@ class ImplicitGemmSm90 : public Algorithm {
     const int64_t weight_bytes = p.k * p.r * p.s * sm90::padded_channels(p) * size_of(p.dtype);
     const sm90::Place weights = [](const Invocation& i) { return i.tensors.w; };
     const sm90::Place packed = [](const Invocation& i) { return static_cast<void*>(i.packed); };
-    if (turns_weights(p)) {
+    const bool turned = fold || turns_weights(p);
+    if (fold) {
+      recipe.packed_bytes = static_cast<std::size_t>(weight_bytes);
+      recipe.pack.push_back(sm90::gather("fold weights", *device, problem, true, weights, packed, recipe));
+    } else if (turned) {
       recipe.packed_bytes = static_cast<std::size_t>(weight_bytes);
       recipe.pack.push_back(
           sm90::to_pixels("weights to NHWC", *device, p, p.k, p.r * p.s, weights, packed, recipe));
     }
     if (splits) {
       recipe.packed_bytes = static_cast<std::size_t>(weight_bytes * sm90::tf32_parts(p));
-      recipe.pack.push_back(sm90::split(*device, p, turns_weights(p) ? packed : weights, recipe));
+      recipe.pack.push_back(sm90::split(*device, p, turned ? packed : weights, recipe));
     }
-    if (sm90::turns_input(t, p)) {
+    const bool in_workspace = fold || sm90::turns_input(t, p);
+    if (fold) {
+      recipe.workspace_bytes = gathered_bytes(p);
+      recipe.steps.push_back(sm90::gather(
+          "fold input", *device, problem, false, [](const Invocation& i) { return i.tensors.x; },
+          [](const Invocation& i) { return static_cast<void*>(i.workspace); }, recipe));
+    } else if (in_workspace) {
       recipe.workspace_bytes = pixel_bytes(t, p);
       recipe.steps.push_back(sm90::to_pixels(
           "input to NHWC", *device, p, p.n, p.h * p.w, [](const Invocation& i) { return i.tensors.x; },
           [](const Invocation& i) { return static_cast<void*>(i.workspace); }, recipe));
     }
+    const bool is_packed = turned || splits;
     recipe.steps.push_back({"implicit_gemm", [=, kernel = built.kernel](const Invocation& invocation) {
-                              run(*device, *kernel, t, p, invocation);
+                              run(*device, *kernel, t, p, in_workspace, is_packed, invocation);
                             }});
     return recipe;
   }
 
  private:
+  struct Chosen {
+    Tiling tiling;
+    bool fold;
+    Problem problem;  // as the kernel sees it
+  };
+  static Chosen choose(const Problem& p, const std::string& config) {
+    constexpr std::string_view kFold = "fold_";
+    if (!config.starts_with(kFold)) return {sm90::parse_tiling(config), false, p};
+    if (!sm90::folds(p))
+      throw Error(Status::bad_problem, config + " folds few channels, not " + std::to_string(p.c));
+    return {sm90::parse_tiling(std::string_view(config).substr(kFold.size())), true, sm90::folded(p)};
+  }
+  static std::size_t gathered_bytes(const Problem& inner) {
+    return static_cast<std::size_t>(inner.n * inner.h * inner.w * sm90::padded_channels(inner) *
+                                    size_of(inner.dtype));
+  }
+  static double gather_ms(const Problem& inner) {
+    if (inner.layout == Layout::nchw) return 0;  // the estimate counts turning the input
+    return 0.0016 + static_cast<double>(gathered_bytes(inner)) / 2.65e9;
+  }
+
   // A window of 2x2 lies in one thread's sums. Others are pooled by a step of their own.
   static bool fusable(const Problem& p) {
     const Pool& pool = p.epilogue.pool;
@@ -395,13 +472,11 @@ class ImplicitGemmSm90 : public Algorithm {
   }
 
   static void run(CudaDevice& device, const Kernel& kernel, const Tiling& t, const Problem& p,
-                  const Invocation& invocation) {
+                  bool in_workspace, bool is_packed, const Invocation& invocation) {
     using sm90::narrow;
     const bool maps_output = p.layout == Layout::nhwc && !sm90::plain_stores(p);
-    const bool packs = turns_weights(p) || sm90::tf32_parts(p) > 0;
-    TensorMap x =
-        sm90::x_map(device, t, p, sm90::turns_input(t, p) ? invocation.workspace : invocation.tensors.x);
-    TensorMap w = sm90::w_map(device, t, p, packs ? invocation.packed : invocation.tensors.w);
+    TensorMap x = sm90::x_map(device, t, p, in_workspace ? invocation.workspace : invocation.tensors.x);
+    TensorMap w = sm90::w_map(device, t, p, is_packed ? invocation.packed : invocation.tensors.w);
     TensorMap y = maps_output ? sm90::y_map(device, t, p, invocation.tensors.y) : x;
     const bool maps_residual = maps_output && p.epilogue.residual && p.dtype != DType::f32;
     TensorMap r = maps_residual ? sm90::y_map(device, t, p, invocation.tensors.residual) : y;

@@ -49,6 +49,10 @@ int shared_bytes(const Tiling& tiling, const Problem& problem);
 // Empty if the tiling can compute the problem, else which limit it breaks.
 std::string unfit(const Tiling& tiling, const Problem& problem);
 std::int64_t tiles(const Tiling& tiling, const Problem& problem);
+// Few channels: a row of the filter's window as the channels of one pixel, an R x S filter as an R x 1 one.
+bool folds(const Problem& problem);
+// What the kernel then computes.
+Problem folded(const Problem& problem);
 // Every tiling worth trying.
 std::vector<Tiling> tilings(const Problem& problem);
 

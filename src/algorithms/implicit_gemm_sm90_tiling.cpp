@@ -63,6 +63,16 @@ i64 padded_channels(const Problem& p) {
   return (p.c + unit - 1) / unit * unit;
 }
 
+bool folds(const Problem& p) { return p.s > 1 && p.c <= 8 && p.c * p.s <= 64; }
+
+Problem folded(const Problem& p) {
+  Problem q = p;
+  q.w = p.q(), q.c = p.c * p.s, q.s = 1;
+  q.stride_w = q.dilation_w = 1;
+  q.pad_left = q.pad_right = 0;
+  return q;
+}
+
 int tf32_parts(const Problem& p) { return p.dtype != DType::f32 ? 0 : p.math == Math::f32 ? 2 : 1; }
 
 std::string to_string(const Tiling& t) {
