@@ -9,6 +9,7 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cpu/vec-inl.hpp"
@@ -69,6 +70,34 @@ HWY_INLINE float load_one(const Element<kType>* p) {
 template <DType kType>
 HWY_INLINE void store_one(float value, Element<kType>* p) {
   store_element(kType, p, 0, value);
+}
+
+// Lane i: column first + i · stride of a row of width columns, zero outside of it; i < lanes.
+template <DType kType>
+HWY_INLINE FloatVec load_columns(const Element<kType>* row, std::int64_t first, std::int64_t stride,
+                                 std::int64_t width, std::int64_t lanes) {
+  const FloatTag d;
+  if (first >= 0 && stride == 1 && first + kFloatLanes <= width) return load_vec<kType>(row + first);
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  if (first >= 0 && stride == 2 && first + 2 * kFloatLanes <= width) {
+    return hn::ConcatEven(d, load_vec<kType>(row + first + kFloatLanes), load_vec<kType>(row + first));
+  }
+  if constexpr (kType == DType::f32) {
+    if (stride == 1) {
+      const auto within = [&](std::int64_t n) {
+        return hn::FirstN(d, static_cast<std::size_t>(std::clamp<std::int64_t>(n, 0, kFloatLanes)));
+      };
+      return hn::MaskedLoad(hn::AndNot(within(-first), within(std::min(lanes, width - first))), d,
+                            row + first);
+    }
+  }
+#endif
+  HWY_ALIGN float values[kFloatLanes] = {};
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(lanes, kFloatLanes); ++i) {
+    const std::int64_t column = first + i * stride;
+    if (column >= 0 && column < width) values[i] = load_one<kType>(row + column);
+  }
+  return hn::Load(d, values);
 }
 
 // Those beyond relu, out of line: a call for a vector costs little beside an exponential.

@@ -23,33 +23,6 @@ using V = FloatVec;
 constexpr int kLanes = kFloatLanes;
 constexpr int kVectors = 2;
 
-// Lane i: column first + i · stride of a row of width columns, zero outside of it; i < lanes.
-template <DType kType>
-HWY_INLINE V load_columns(const Element<kType>* row, i64 first, i64 stride, i64 width, i64 lanes) {
-  const FloatTag d;
-  if (first >= 0 && stride == 1 && first + kLanes <= width) return load_vec<kType>(row + first);
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  if (first >= 0 && stride == 2 && first + 2 * kLanes <= width) {
-    return hn::ConcatEven(d, load_vec<kType>(row + first + kLanes), load_vec<kType>(row + first));
-  }
-  if constexpr (kType == DType::f32) {
-    if (stride == 1) {
-      const auto within = [&](i64 n) {
-        return hn::FirstN(d, static_cast<std::size_t>(std::clamp<i64>(n, 0, kLanes)));
-      };
-      return hn::MaskedLoad(hn::AndNot(within(-first), within(std::min(lanes, width - first))), d,
-                            row + first);
-    }
-  }
-#endif
-  HWY_ALIGN float values[kLanes] = {};
-  for (i64 i = 0; i < std::min<i64>(lanes, kLanes); ++i) {
-    const i64 column = first + i * stride;
-    if (column >= 0 && column < width) values[i] = load_one<kType>(row + column);
-  }
-  return hn::Load(d, values);
-}
-
 template <DType kType>
 struct Block {
   const DirectPass* pass;

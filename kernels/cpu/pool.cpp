@@ -1,0 +1,167 @@
+#include "kernels/cpu/pool.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cpu/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/pool.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/cpu/direct-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace {
+
+using i64 = std::int64_t;
+using V = FloatVec;
+constexpr int kLanes = kFloatLanes;
+
+struct Window {
+  i64 begin, end;
+  i64 size() const { return end - begin; }
+};
+
+Window clip(i64 out, i64 stride, i64 pad, i64 size, i64 limit) {
+  const i64 begin = out * stride - pad;
+  return {std::max<i64>(begin, 0), std::min(begin + size, limit)};
+}
+
+// What a window's elements come to, lane by lane.
+template <PoolKind kKind>
+class Pooled {
+ public:
+  HWY_INLINE void add(V v) {
+    if constexpr (kKind == PoolKind::max) {
+      value_ = hn::IfThenElse(hn::Or(hn::Ne(v, v), hn::Gt(v, value_)), v, value_);  // a NaN stays
+    } else {
+      value_ = hn::Add(value_, v);
+    }
+  }
+  HWY_INLINE V result(i64 count) const {
+    if constexpr (kKind == PoolKind::max) return value_;
+    return hn::Div(value_, hn::Set(FloatTag(), static_cast<float>(count)));
+  }
+
+ private:
+  V value_ = hn::Set(FloatTag(), kKind == PoolKind::max ? -std::numeric_limits<float>::infinity() : 0.0f);
+};
+
+// nhwc: lanes are channels.
+template <DType kType, PoolKind kKind>
+void nhwc_row(const Problem& p, const Element<kType>* conv, Element<kType>* y, i64 image, i64 row) {
+  const Pool& pool = p.epilogue.pool;
+  const i64 conv_h = p.p(), conv_w = p.q(), columns = p.y_w();
+  const Window rows = clip(row, pool.stride_h, pool.pad_top, pool.size_h, conv_h);
+  conv += image * conv_h * conv_w * p.k;
+  y += (image * p.y_h() + row) * columns * p.k;
+  for (i64 q = 0; q < columns; ++q) {
+    const Window window = clip(q, pool.stride_w, pool.pad_left, pool.size_w, conv_w);
+    for (i64 k = 0; k < p.k; k += kLanes) {
+      const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kLanes, p.k - k));
+      Pooled<kKind> pooled;
+      for (i64 i = rows.begin; i < rows.end; ++i) {
+        const auto* pixel = conv + (i * conv_w + window.begin) * p.k + k;
+        for (i64 j = 0; j < window.size(); ++j, pixel += p.k) {
+          pooled.add(lanes == kLanes ? load_vec<kType>(pixel) : load_lanes<kType, true>(pixel, lanes));
+        }
+      }
+      const V v = pooled.result(rows.size() * window.size());
+      store_lanes<kType, true>(v, y + q * p.k + k, lanes);
+    }
+  }
+}
+
+// nchw: lanes are the columns whose windows lie inside; the others one at a time.
+template <DType kType, PoolKind kKind>
+void nchw_row(const Problem& p, const Element<kType>* conv, Element<kType>* y, i64 plane, i64 row) {
+  const FloatTag d;
+  const Pool& pool = p.epilogue.pool;
+  const i64 conv_h = p.p(), conv_w = p.q(), columns = p.y_w();
+  const Window rows = clip(row, pool.stride_h, pool.pad_top, pool.size_h, conv_h);
+  conv += plane * conv_h * conv_w;
+  y += (plane * p.y_h() + row) * columns;
+  const i64 first = std::min(columns, (pool.pad_left + pool.stride_w - 1) / pool.stride_w);
+  const i64 room = conv_w + pool.pad_left - pool.size_w;
+  const i64 last = room < 0 ? first : std::clamp(room / pool.stride_w + 1, first, columns);
+  const auto one = [&](i64 q) {
+    const Window window = clip(q, pool.stride_w, pool.pad_left, pool.size_w, conv_w);
+    Pooled<kKind> pooled;
+    for (i64 i = rows.begin; i < rows.end; ++i) {
+      for (i64 j = window.begin; j < window.end; ++j) {
+        pooled.add(hn::Set(d, load_one<kType>(conv + i * conv_w + j)));
+      }
+    }
+    store_one<kType>(hn::GetLane(pooled.result(rows.size() * window.size())), y + q);
+  };
+  for (i64 q = 0; q < first; ++q) one(q);
+  for (i64 q = first; q < last; q += kLanes) {
+    const i64 lanes = std::min<i64>(kLanes, last - q);
+    Pooled<kKind> pooled;
+    for (i64 i = rows.begin; i < rows.end; ++i) {
+      for (i64 j = 0; j < pool.size_w; ++j) {
+        pooled.add(load_columns<kType>(conv + i * conv_w, q * pool.stride_w - pool.pad_left + j,
+                                       pool.stride_w, conv_w, lanes));
+      }
+    }
+    const V v = pooled.result(rows.size() * pool.size_w);
+    store_lanes<kType, true>(v, y + q, static_cast<std::size_t>(lanes));
+  }
+  for (i64 q = last; q < columns; ++q) one(q);
+}
+
+template <DType kType, PoolKind kKind>
+void run_row(const Problem& p, const void* conv, void* y, i64 row) {
+  const auto* from = static_cast<const Element<kType>*>(conv);
+  auto* to = static_cast<Element<kType>*>(y);
+  if (p.layout == Layout::nhwc) {
+    nhwc_row<kType, kKind>(p, from, to, row / p.y_h(), row % p.y_h());
+  } else {
+    nchw_row<kType, kKind>(p, from, to, row / p.y_h(), row % p.y_h());
+  }
+}
+
+template <DType kType>
+void run_type(const Problem& p, const void* conv, void* y, i64 row) {
+  if (p.epilogue.pool.kind == PoolKind::max) {
+    run_row<kType, PoolKind::max>(p, conv, y, row);
+  } else {
+    run_row<kType, PoolKind::average>(p, conv, y, row);
+  }
+}
+
+}  // namespace
+
+void PoolRow(const Problem& p, const void* conv, void* y, i64 row) {
+  switch (p.dtype) {
+    case DType::f32:
+      return run_type<DType::f32>(p, conv, y, row);
+    case DType::f16:
+      return run_type<DType::f16>(p, conv, y, row);
+    case DType::bf16:
+      return run_type<DType::bf16>(p, conv, y, row);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace faltung {
+
+HWY_EXPORT(PoolRow);
+
+std::int64_t pool_rows(const Problem& p) { return p.n * p.y_h() * (p.layout == Layout::nchw ? p.k : 1); }
+
+void pool_row(const Problem& problem, const void* conv, void* y, std::int64_t row) {
+  HWY_DYNAMIC_DISPATCH(PoolRow)(problem, conv, y, row);
+}
+
+}  // namespace faltung
+#endif  // HWY_ONCE

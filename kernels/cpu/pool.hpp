@@ -1,0 +1,19 @@
+// Pooling of a convolution's output.
+#ifndef FALTUNG_KERNELS_CPU_POOL_HPP_
+#define FALTUNG_KERNELS_CPU_POOL_HPP_
+
+#include <cstdint>
+
+#include "src/problem/problem.hpp"
+
+namespace faltung {
+
+// Rows that can be computed at the same time, in any order: of an image, in nchw of a channel.
+std::int64_t pool_rows(const Problem& problem);
+// Row `row` of the result y from the convolution's output. A NaN in a window makes its maximum NaN; an
+// average is over the elements inside the image.
+void pool_row(const Problem& problem, const void* conv, void* y, std::int64_t row);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_KERNELS_CPU_POOL_HPP_
