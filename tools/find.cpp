@@ -33,7 +33,7 @@ class LiveLine {
  public:
   void show(const std::string& text) {
     if (!terminal_) return;
-    fmt::print(stderr, "\r\033[K{}", text);
+    fmt::print(stderr, "\r\033[K{}", text.substr(0, 79));  // a longer one would wrap and stay
     std::fflush(stderr);
   }
   void clear() { show(""); }
