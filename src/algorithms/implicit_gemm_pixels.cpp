@@ -28,6 +28,13 @@ class PixelLanes : public ImplicitGemmPart {
     panels_ = EvenSplit(t_.out_channels, tile_.rows);
     phases_h_ = std::min(t_.step_h, t_.extent_h()), phases_w_ = std::min(t_.step_w, t_.extent_w());
     in_registers_ = epilogue_in_registers(p_) && t_.out_step_w == 1;
+    for (int vectors = 1; vectors <= tile_.vectors; ++vectors) {
+      for (const i64 part : {i64{0}, panels_.parts() - 1}) {
+        const int m = static_cast<int>(panels_.size(part));
+        kernels_[m != panels_.largest()][vectors - 1] =
+            brgemm_kernel(BrgemmElement::f32, BrgemmRows::contiguous, m, vectors);
+      }
+    }
     choose_items(threads);
   }
 
@@ -95,6 +102,7 @@ class PixelLanes : public ImplicitGemmPart {
     i64 panel0, panel1, group, image0, images, row0, rows, column0, columns;
   };
 
+  BrgemmKernel kernel_of(int m, int vectors) const { return kernels_[m != panels_.largest()][vectors - 1]; }
   i64 taps() const { return static_cast<i64>(t_.taps.size()); }
   i64 packed_offset(i64 group, i64 cut, i64 panel) const {
     return taps() * (group * t_.out_channels * t_.in_channels + t_.out_channels * reductions_.begin(cut) +
@@ -206,6 +214,8 @@ class PixelLanes : public ImplicitGemmPart {
   TileShape tile_;
   int threads_;
   int lanes_ = 1;
+  BrgemmKernel kernels_[2][kBrgemmMaxVectors] =
+      {};  // by whether a panel is one of the smaller, and vectors - 1
   i64 phases_h_ = 1, phases_w_ = 1;
   EvenSplit panels_;                   // of output channels
   EvenSplit reductions_;               // of input channels
@@ -301,7 +311,7 @@ void PixelLanes::run_rows(const Item& item, i64 cut, const PartCall& call, const
         const i64 column = vectors.begin(part) * lanes_;
         const int width = static_cast<int>(vectors.size(part));
         const int columns = static_cast<int>(std::min<i64>(width * lanes_, item.columns - column));
-        const BrgemmKernel kernel = brgemm_kernel(BrgemmElement::f32, BrgemmRows::contiguous, m, width);
+        const BrgemmKernel kernel = kernel_of(m, width);
         BrgemmCall brgemm = start;
         brgemm.b = patch + row * strides.row + column;
         brgemm.columns = columns;
@@ -357,7 +367,7 @@ void PixelLanes::run_flat(const Item& item, const PartCall& call, const float* p
       brgemm.b = patch + vectors.begin(part) * lanes_;
       brgemm.columns = width * lanes_;
       brgemm.c0 = sums + vectors.begin(part) * lanes_, brgemm.c1 = brgemm.c0 + 7 * flat_columns_;
-      brgemm_kernel(BrgemmElement::f32, BrgemmRows::contiguous, m, width)(brgemm);
+      kernel_of(m, width)(brgemm);
     }
     for (i64 image = 0; image < item.images; ++image) {
       for (i64 row = 0; row < t_.rows; ++row) {

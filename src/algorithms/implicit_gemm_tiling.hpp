@@ -9,27 +9,27 @@ namespace faltung {
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// [0, total) in parts as even as they can be: the sizes differ by at most 1.
+// [0, total) in parts as even as they can be: the first ones are larger by 1.
 class EvenSplit {
  public:
   EvenSplit() = default;
   // Parts of at most `most`.
-  EvenSplit(std::int64_t total, std::int64_t most) : total_(total), parts_(ceil_div(total, most)) {}
+  EvenSplit(std::int64_t total, std::int64_t most) : EvenSplit(Parts{ceil_div(total, most)}, total) {}
   static EvenSplit in_parts(std::int64_t total, std::int64_t parts) {
-    EvenSplit split;
-    split.total_ = total;
-    split.parts_ = std::clamp<std::int64_t>(parts, 1, total);
-    return split;
+    return {Parts{std::clamp<std::int64_t>(parts, 1, total)}, total};
   }
   std::int64_t parts() const { return parts_; }
-  std::int64_t begin(std::int64_t part) const {
-    return part * (total_ / parts_) + std::min(part, total_ % parts_);
-  }
-  std::int64_t size(std::int64_t part) const { return begin(part + 1) - begin(part); }
-  std::int64_t largest() const { return ceil_div(total_, parts_); }
+  std::int64_t begin(std::int64_t part) const { return part * size_ + std::min(part, larger_); }
+  std::int64_t size(std::int64_t part) const { return size_ + (part < larger_ ? 1 : 0); }
+  std::int64_t largest() const { return size(0); }
 
  private:
-  std::int64_t total_ = 1, parts_ = 1;
+  struct Parts {
+    std::int64_t count;
+  };
+  EvenSplit(Parts parts, std::int64_t total)
+      : parts_(parts.count), size_(total / parts.count), larger_(total % parts.count) {}
+  std::int64_t parts_ = 1, size_ = 1, larger_ = 0;
 };
 
 }  // namespace faltung
