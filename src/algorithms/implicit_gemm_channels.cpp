@@ -128,6 +128,7 @@ class ChannelLanes : public ImplicitGemmPart {
     const i64 step_bytes = std::max<i64>(taps(), 1) * panel_width_ * 4;
     reductions_ = EvenSplit(t_.in_channels, std::max<i64>(16, kPanelBytes / step_bytes));
     in_registers_ = epilogue_in_registers(p_);
+    few_steps_ = taps() * t_.in_channels <= kFewSteps;
     for (const bool narrow : {false, true}) {
       const int vectors = narrow ? panel_vectors(panels_ - 1) : tile_.vectors;
       for (int rows = 1; rows <= tile_.rows; ++rows) {
@@ -242,7 +243,7 @@ class ChannelLanes : public ImplicitGemmPart {
   EvenSplit columns_, rows_, images_;  // of the output; columns_ counts tiles if whole_tiles_
   EvenSplit channel_parts_;            // of panels
   BrgemmKernel kernels_[2][14] = {};   // by whether the panel is the narrower last one, and rows - 1
-  bool in_registers_ = false, weights_stay_ = false;
+  bool in_registers_ = false, few_steps_ = false, weights_stay_ = false;
   bool staged_ = false, pairs_ = false, whole_tiles_ = false;
   i64 pixel_ = 0, sum_stride_ = 0, stage_floats_ = 0, sum_floats_ = 0, max_tiles_ = 0;
 };
@@ -346,6 +347,10 @@ void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step) const
     if (last && step.call.residual != nullptr) {
       const float* residual = static_cast<const float*>(step.call.residual) + first;
       brgemm.residual0 = residual + tile.c0, brgemm.residual1 = residual + tile.c1;
+    }
+    if (few_steps_) {
+      fetch_to_write(brgemm.c0, std::min(tile.rows, 7), brgemm.c_row_stride, vectors * lanes_);
+      fetch_to_write(brgemm.c1, tile.rows - 7, brgemm.c_row_stride, vectors * lanes_);
     }
     kernel(brgemm);
     return;

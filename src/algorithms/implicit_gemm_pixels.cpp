@@ -28,6 +28,7 @@ class PixelLanes : public ImplicitGemmPart {
     panels_ = EvenSplit(t_.out_channels, tile_.rows);
     phases_h_ = std::min(t_.step_h, t_.extent_h()), phases_w_ = std::min(t_.step_w, t_.extent_w());
     in_registers_ = epilogue_in_registers(p_) && t_.out_step_w == 1;
+    few_steps_ = taps() * t_.in_channels <= kFewSteps;
     for (int vectors = 1; vectors <= tile_.vectors; ++vectors) {
       for (const i64 part : {i64{0}, panels_.parts() - 1}) {
         const int m = static_cast<int>(panels_.size(part));
@@ -222,7 +223,7 @@ class PixelLanes : public ImplicitGemmPart {
   EvenSplit columns_, rows_, images_;  // of the output; columns_ counts units
   EvenSplit channel_parts_;            // of panels
   i64 column_unit_ = 1;
-  bool flat_ = false, in_registers_ = false;
+  bool flat_ = false, in_registers_ = false, few_steps_ = false;
   i64 row_ = 0, flat_columns_ = 0, stage_floats_ = 0, sum_floats_ = 0;
 };
 
@@ -301,18 +302,17 @@ void PixelLanes::run_rows(const Item& item, i64 cut, const PartCall& call, const
     for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
       const int m = static_cast<int>(panels_.size(panel));
       const i64 k = item.group * t_.out_channels + panels_.begin(panel);
-      BrgemmCall start;
-      start.a0 = call.packed + packed_offset(item.group, cut, panel);
-      start.a1 = static_cast<const float*>(start.a0) + 7;
-      start.a_step = m, start.b_step = strides.channel;
-      start.segments = m == panels_.largest() ? segments : segments + taps(), start.segment_count = taps(),
-      start.length = reductions_.size(cut);
+      BrgemmCall brgemm;
+      brgemm.a0 = call.packed + packed_offset(item.group, cut, panel);
+      brgemm.a1 = static_cast<const float*>(brgemm.a0) + 7;
+      brgemm.a_step = m, brgemm.b_step = strides.channel;
+      brgemm.segments = m == panels_.largest() ? segments : segments + taps(), brgemm.segment_count = taps(),
+      brgemm.length = reductions_.size(cut);
       for (i64 part = 0; part < vectors.parts(); ++part) {
         const i64 column = vectors.begin(part) * lanes_;
         const int width = static_cast<int>(vectors.size(part));
         const int columns = static_cast<int>(std::min<i64>(width * lanes_, item.columns - column));
         const BrgemmKernel kernel = kernel_of(m, width);
-        BrgemmCall brgemm = start;
         brgemm.b = patch + row * strides.row + column;
         brgemm.columns = columns;
         float* sum = finished;
@@ -335,6 +335,7 @@ void PixelLanes::run_rows(const Item& item, i64 cut, const PartCall& call, const
         }
         brgemm.c0 = sum, brgemm.c1 = sum + 7 * stride, brgemm.c_row_stride = stride;
         if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
+        if (in_registers_ && few_steps_) fetch_to_write(sum, m, stride, width * lanes_);
         ahead.advance();
         kernel(brgemm);
         if (in_registers_ || !last) continue;

@@ -9,6 +9,19 @@
 
 namespace faltung {
 
+// Steps of a register tile below which its stores take longer than its products.
+inline constexpr std::int64_t kFewSteps = 32;
+
+// The lines that a tile will be stored to, on their way while it is computed.
+inline void fetch_to_write(const float* to, std::int64_t rows, std::int64_t row_stride,
+                           std::int64_t columns) {
+  constexpr std::int64_t kLineFloats = 16;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t i = 0; i < columns; i += kLineFloats)
+      __builtin_prefetch(to + row * row_stride + i, 1, 3);
+  }
+}
+
 class Prefetch {
  public:
   Prefetch() = default;
