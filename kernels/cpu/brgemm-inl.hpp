@@ -85,6 +85,8 @@ void brgemm_tile(const BrgemmCall& call) {
 
   const std::int64_t stride = 4 * call.a_row_stride, stride3 = 3 * stride, stride5 = 5 * stride;
   const std::int64_t a_step = 4 * call.a_step, b_step = 4 * call.b_step;
+  const char* ahead = static_cast<const char*>(call.ahead != nullptr ? call.ahead : call.a0);
+  const std::int64_t ahead_step = call.ahead_step;
   const BrgemmSegment* const end = call.segments + call.segment_count;
   for (const BrgemmSegment* segment = call.segments; segment != end; ++segment) {
     const char* a0 = static_cast<const char*>(call.a0) + 4 * segment->a;
@@ -92,6 +94,11 @@ void brgemm_tile(const BrgemmCall& call) {
     const char* b = static_cast<const char*>(call.b) + 4 * segment->b;
     std::int64_t left = call.length;
     do {
+      if constexpr (kRows == BrgemmRows::strided) {
+        __builtin_prefetch(ahead, 0, 3);
+        ahead += ahead_step;
+        keep(ahead);
+      }
       if constexpr (kRows == BrgemmRows::strided && kVectors > 1) {
         // Of packed weights, which come from L2 where they are read again for each tile: 16 steps ahead
         // covers its latency.

@@ -36,6 +36,11 @@ struct BrgemmCall {
   std::int64_t segment_count = 0;  // may be 0: the sum is 0
   std::int64_t length = 0;         // at least 1
 
+  // Memory to bring to the cache meanwhile, ahead_step bytes further each step, for what comes next; null:
+  // none. For BrgemmRows::strided.
+  const void* ahead = nullptr;
+  std::int64_t ahead_step = 0;
+
   float* c0 = nullptr;
   float* c1 = nullptr;
   std::int64_t c_row_stride = 0;

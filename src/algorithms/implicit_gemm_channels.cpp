@@ -221,7 +221,7 @@ class ChannelLanes : public ImplicitGemmPart {
 
   Source source(const Item& item, i64 cut, const PartCall& call, float* stage) const;
   i64 list_tiles(const Item& item, const Source& source, Tile* tiles) const;
-  Prefetch prefetch(i64 index, const Item& current, const PartCall& call, i64 calls) const;
+  Stretch ahead(i64 index, const Item& current, const PartCall& call, i64 calls) const;
   // What the tiles of one item and one cut of the reduction share.
   struct Step {
     const Item& item;
@@ -231,7 +231,7 @@ class ChannelLanes : public ImplicitGemmPart {
     float* sums;
     BrgemmCall* brgemm;
   };
-  void run_tile(const Tile& tile, i64 panel, const Step& step) const;
+  void run_tile(const Tile& tile, i64 panel, const Step& step, Stretch& ahead) const;
 
   Problem p_;
   TapConvolution t_;
@@ -308,7 +308,7 @@ i64 ChannelLanes::list_tiles(const Item& item, const Source& source, Tile* tiles
 }
 
 // Of the item that this worker will probably run next: its input, where that is contiguous.
-Prefetch ChannelLanes::prefetch(i64 index, const Item& current, const PartCall& call, i64 calls) const {
+Stretch ChannelLanes::ahead(i64 index, const Item& current, const PartCall& call, i64 calls) const {
   if (index >= items() || t_.groups > 1 || t_.extent_w() < t_.step_w) return {};
   const Item next = decode(index);
   const bool same =
@@ -327,16 +327,18 @@ Prefetch ChannelLanes::prefetch(i64 index, const Item& current, const PartCall& 
   const i64 bytes = size_of(p_.dtype);
   const std::byte* from =
       static_cast<const std::byte*>(call.in) + t_.in.offset(next.image0, 0, row0, column0) * bytes;
-  return Prefetch(from, 1, next.images * (row1 - row0) * columns * t_.in.stride_w * bytes, 0, calls);
+  return Stretch(from, next.images * (row1 - row0) * columns * t_.in.stride_w * bytes, calls,
+                 taps() * reductions_.largest());
 }
 
-void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step) const {
+void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stretch& ahead) const {
   const int vectors = panel_vectors(panel);
   const bool narrow = vectors != tile_.vectors, last = step.cut + 1 == reductions_.parts();
   const i64 first = panel * panel_width_, k = step.item.group * t_.out_channels + first;
   BrgemmCall& brgemm = step.brgemm[narrow];
   const BrgemmKernel kernel = kernels_[narrow][tile.rows - 1];
   brgemm.a0 = tile.a0, brgemm.a1 = tile.a1;
+  brgemm.ahead = ahead.next(), brgemm.ahead_step = ahead.step();
   brgemm.b = step.panels + taps() * first * reductions_.size(step.cut);
   brgemm.columns = static_cast<int>(std::min<i64>(vectors * lanes_, t_.out_channels - first));
   if (in_registers_) {
@@ -394,7 +396,7 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
   Tile* const tiles = reinterpret_cast<Tile*>(take(static_cast<std::size_t>(max_tiles_) * sizeof(Tile)));
   BrgemmSegment* const segments = reinterpret_cast<BrgemmSegment*>(take(segments_bytes()));
 
-  Prefetch ahead;
+  Stretch next;
   for (i64 cut = 0; cut < reductions_.parts(); ++cut) {
     const Source from = source(item, cut, call, stage);
     const i64 count = list_tiles(item, from, tiles), length = reductions_.size(cut);
@@ -420,23 +422,20 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
         call.packed + taps() * channels_padded_ * (item.group * t_.in_channels + reductions_.begin(cut));
     const Step step{item, call, cut, panels, sum_floats_ == 0 ? nullptr : sums, brgemm};
     if (cut == 0) {
-      ahead =
-          prefetch(index + threads_, item, call, reductions_.parts() * count * (item.panel1 - item.panel0));
+      next = ahead(index + threads_, item, call, reductions_.parts() * count * (item.panel1 - item.panel0));
     }
     // Weights that stay in L2 are read again for each tile, so that its input stays in L1 and its output is
     // written whole; larger ones are read once an item.
     if (weights_stay_) {
       for (i64 i = 0; i < count; ++i) {
         for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
-          ahead.advance();
-          run_tile(tiles[i], panel, step);
+          run_tile(tiles[i], panel, step, next);
         }
       }
     } else {
       for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
         for (i64 i = 0; i < count; ++i) {
-          ahead.advance();
-          run_tile(tiles[i], panel, step);
+          run_tile(tiles[i], panel, step, next);
         }
       }
     }

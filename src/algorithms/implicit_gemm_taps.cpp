@@ -7,11 +7,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-void sort(std::vector<Tap>& taps) {
-  std::sort(taps.begin(), taps.end(),
-            [](const Tap& a, const Tap& b) { return a.h != b.h ? a.h < b.h : a.w < b.w; });
-}
-
 TapConvolution forward(const Problem& p) {
   TapConvolution t{};
   t.groups = p.groups, t.in_channels = p.c / p.groups, t.out_channels = p.k / p.groups;
@@ -19,12 +14,13 @@ TapConvolution forward(const Problem& p) {
   t.step_h = p.stride_h, t.step_w = p.stride_w;
   t.out_step_h = t.out_step_w = 1;
   t.in = x_shape(p), t.out = conv_shape(p);
+  std::vector<Tap> taps;
   for (i64 r = 0; r < p.r; ++r) {
     for (i64 s = 0; s < p.s; ++s) {
-      t.taps.push_back({r * p.dilation_h - p.pad_top, s * p.dilation_w - p.pad_left, r, s});
+      taps.push_back({r * p.dilation_h - p.pad_top, s * p.dilation_w - p.pad_left, r, s});
     }
   }
-  sort(t.taps);
+  t.set_taps(std::move(taps));
   return t;
 }
 
@@ -38,34 +34,30 @@ TapConvolution phase(const Problem& p, i64 row, i64 column) {
   t.step_h = t.step_w = 1;
   t.out_h0 = row, t.out_w0 = column, t.out_step_h = p.stride_h, t.out_step_w = p.stride_w;
   t.in = conv_shape(p), t.out = x_shape(p);
+  std::vector<Tap> taps;
   for (i64 r = 0; r < p.r; ++r) {
     const i64 h = row + p.pad_top - r * p.dilation_h;
     if (h % p.stride_h != 0) continue;
     for (i64 s = 0; s < p.s; ++s) {
       const i64 w = column + p.pad_left - s * p.dilation_w;
-      if (w % p.stride_w == 0) t.taps.push_back({h / p.stride_h, w / p.stride_w, r, s});
+      if (w % p.stride_w == 0) taps.push_back({h / p.stride_h, w / p.stride_w, r, s});
     }
   }
-  sort(t.taps);
+  t.set_taps(std::move(taps));
   return t;
 }
 
 }  // namespace
 
-std::int64_t TapConvolution::min_h() const { return taps.empty() ? 0 : taps.front().h; }
-
-std::int64_t TapConvolution::min_w() const {
-  i64 least = taps.empty() ? 0 : taps.front().w;
-  for (const Tap& tap : taps) least = std::min(least, tap.w);
-  return least;
-}
-
-std::int64_t TapConvolution::extent_h() const { return taps.empty() ? 1 : taps.back().h - min_h() + 1; }
-
-std::int64_t TapConvolution::extent_w() const {
-  i64 most = min_w();
-  for (const Tap& tap : taps) most = std::max(most, tap.w);
-  return most - min_w() + 1;
+void TapConvolution::set_taps(std::vector<Tap> in_any_order) {
+  taps = std::move(in_any_order);
+  std::sort(taps.begin(), taps.end(),
+            [](const Tap& a, const Tap& b) { return a.h != b.h ? a.h < b.h : a.w < b.w; });
+  if (taps.empty()) return;
+  const auto [left, right] =
+      std::minmax_element(taps.begin(), taps.end(), [](const Tap& a, const Tap& b) { return a.w < b.w; });
+  min_h_ = taps.front().h, extent_h_ = taps.back().h - min_h_ + 1;
+  min_w_ = left->w, extent_w_ = right->w - min_w_ + 1;
 }
 
 bool TapConvolution::padded() const {

@@ -26,13 +26,18 @@ struct TapConvolution {
   std::vector<Tap> taps;  // in ascending order of h, then w; none: the result is zero
   TensorShape in, out;
 
-  std::int64_t min_h() const;
-  std::int64_t min_w() const;
-  // Input rows and columns that one output's taps span.
-  std::int64_t extent_h() const;
-  std::int64_t extent_w() const;
+  // The least offsets of taps, and the input rows and columns that one output's taps span; 0 and 1 without
+  // any. Set with set_taps.
+  std::int64_t min_h() const { return min_h_; }
+  std::int64_t min_w() const { return min_w_; }
+  std::int64_t extent_h() const { return extent_h_; }
+  std::int64_t extent_w() const { return extent_w_; }
   // Whether some output reads outside of in.
   bool padded() const;
+
+  void set_taps(std::vector<Tap> in_any_order);
+
+  std::int64_t min_h_ = 0, min_w_ = 0, extent_h_ = 1, extent_w_ = 1;
 };
 
 // Forward: one. backward_data: one for each position within a stride, over the output's gradient; together
