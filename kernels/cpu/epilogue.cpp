@@ -124,34 +124,6 @@ void FromFloat(DType dtype, const float* from, void* to, i64 count) {
 }
 
 template <DType kType>
-void GatherType(const void* from, i64 stride, float* to, i64 count) {
-  i64 i = 0;
-#if HWY_TARGET != HWY_SCALAR
-  if (stride == 2) {
-    const FloatTag d;
-    // The second vector ends one element before the one after the last gathered: nothing past it is read.
-    for (; i + kFloatLanes < count; i += kFloatLanes) {
-      const FloatVec low = load_vec<kType>(at<kType>(from, 2 * i));
-      const FloatVec high = load_vec<kType>(at<kType>(from, 2 * i + kFloatLanes));
-      hn::StoreU(hn::ConcatEven(d, high, low), d, to + i);
-    }
-  }
-#endif
-  for (; i < count; ++i) to[i] = load_element(kType, from, i * stride);
-}
-
-void Gather(DType dtype, const void* from, i64 stride, float* to, i64 count) {
-  switch (dtype) {
-    case DType::f32:
-      return GatherType<DType::f32>(from, stride, to, count);
-    case DType::f16:
-      return GatherType<DType::f16>(from, stride, to, count);
-    case DType::bf16:
-      return GatherType<DType::bf16>(from, stride, to, count);
-  }
-}
-
-template <DType kType>
 void TransposeType(const void* from, i64 from_stride, i64 rows, i64 columns, float* to, i64 to_stride) {
   // Squares of a cache line's floats, so that the lines of both sides are used whole while they are in L1.
   constexpr i64 kBlock = 16;
@@ -188,7 +160,6 @@ namespace faltung {
 HWY_EXPORT(Store);
 HWY_EXPORT(ToFloat);
 HWY_EXPORT(FromFloat);
-HWY_EXPORT(Gather);
 HWY_EXPORT(Transpose);
 
 void epilogue_store(const EpilogueCall& call) { HWY_DYNAMIC_DISPATCH(Store)(call); }
@@ -197,9 +168,6 @@ void convert_to_float(DType dtype, const void* from, float* to, std::int64_t cou
 }
 void convert_from_float(DType dtype, const float* from, void* to, std::int64_t count) {
   HWY_DYNAMIC_DISPATCH(FromFloat)(dtype, from, to, count);
-}
-void gather_to_float(DType dtype, const void* from, std::int64_t stride, float* to, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(Gather)(dtype, from, stride, to, count);
 }
 void transpose_to_float(DType dtype, const void* from, std::int64_t from_stride, std::int64_t rows,
                         std::int64_t columns, float* to, std::int64_t to_stride) {

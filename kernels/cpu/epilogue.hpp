@@ -31,9 +31,6 @@ void epilogue_store(const EpilogueCall& call);
 void convert_to_float(DType dtype, const void* from, float* to, std::int64_t count);
 void convert_from_float(DType dtype, const float* from, void* to, std::int64_t count);
 
-// to[i] = from[i * stride], i in [0, count): every stride-th element of dtype, as floats.
-void gather_to_float(DType dtype, const void* from, std::int64_t stride, float* to, std::int64_t count);
-
 // to[column * to_stride + row] = from[row * from_stride + column]: a matrix of dtype transposed, as floats.
 void transpose_to_float(DType dtype, const void* from, std::int64_t from_stride, std::int64_t rows,
                         std::int64_t columns, float* to, std::int64_t to_stride);

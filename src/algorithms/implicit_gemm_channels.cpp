@@ -125,8 +125,11 @@ class ChannelLanes : public ImplicitGemmPart {
     panel_width_ = tile_.vectors * lanes_;
     panels_ = ceil_div(t_.out_channels, panel_width_);
     channels_padded_ = ceil_div(t_.out_channels, lanes_) * lanes_;
-    const i64 step_bytes = std::max<i64>(taps(), 1) * panel_width_ * 4;
-    reductions_ = EvenSplit(t_.in_channels, std::max<i64>(16, kPanelBytes / step_bytes));
+    // So many channels that a panel of weights, and the staged input of one row of tiles, are not too large.
+    const i64 panel_bytes = std::max<i64>(taps(), 1) * panel_width_ * 4;
+    const i64 input_bytes = t_.extent_h() * ((tile_.rows - 1) * t_.step_w + t_.extent_w()) * 4;
+    reductions_ = EvenSplit(
+        t_.in_channels, std::max<i64>(16, std::min(kPanelBytes / panel_bytes, kStageBytes / input_bytes)));
     in_registers_ = epilogue_in_registers(p_);
     few_steps_ = taps() * t_.in_channels <= kFewSteps;
     for (const bool narrow : {false, true}) {
