@@ -424,22 +424,24 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
     const float* panels =
         call.packed + taps() * channels_padded_ * (item.group * t_.in_channels + reductions_.begin(cut));
     const Step step{item, call, cut, panels, sum_floats_ == 0 ? nullptr : sums, brgemm};
-    if (cut == 0) {
-      next = ahead(index + threads_, item, call, reductions_.parts() * count * (item.panel1 - item.panel0));
-    }
+    const i64 panel_count = item.panel1 - item.panel0;
     // Weights that stay in L2 are read again for each tile, so that its input stays in L1 and its output is
-    // written whole; larger ones are read once an item.
+    // written whole; larger ones are read once an item, the next panel's on their way meanwhile.
     if (weights_stay_) {
+      if (cut == 0) next = ahead(index + threads_, item, call, reductions_.parts() * count * panel_count);
       for (i64 i = 0; i < count; ++i) {
-        for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
-          run_tile(tiles[i], panel, step, next);
-        }
+        for (i64 panel = item.panel0; panel < item.panel1; ++panel) run_tile(tiles[i], panel, step, next);
       }
     } else {
       for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
-        for (i64 i = 0; i < count; ++i) {
-          run_tile(tiles[i], panel, step, next);
+        if (panel + 1 < item.panel1) {
+          const i64 steps = taps() * length;
+          next = Stretch(panels + steps * (panel + 1) * panel_width_,
+                         4 * steps * panel_vectors(panel + 1) * lanes_, count, steps);
+        } else {
+          next = ahead(index + threads_, item, call, count);
         }
+        for (i64 i = 0; i < count; ++i) run_tile(tiles[i], panel, step, next);
       }
     }
   }
