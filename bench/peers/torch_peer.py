@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""PyTorch as a peer, on a CUDA device (cuDNN, autotuned) or on the CPU; docs/bench.md has the protocol.
+
+FALTUNG_TORCH chooses what runs: eager (the default), cudnn_relu (torch.cudnn_convolution_relu, for bias:relu alone) or
+compiled (torch.compile, max-autotune-no-cudagraphs). On CUDA a run is one of many in a replayed graph.
+"""
+import os
+import re
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+MODE = os.environ.get("FALTUNG_TORCH", "eager")
+DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
+GRAPH_MS = 4.0
+
+
+class Declined(Exception):
+    """PyTorch cannot do this, and why."""
+
+
+def parse(text):
+    """The canonical problem string as a dictionary."""
+    fields = text.split(":")
+    p = {"direction": fields[0], "stride": [1, 1], "dilation": [1, 1], "pad": [0] * 4, "g": 1, "dtype": "f32",
+         "layout": "nchw", "math": None, "epilogue": []}
+    p.update({k: int(v) for k, v in re.findall(r"([nchwkrs])(\d+)", fields[1])})
+    for field in fields[2:]:
+        numbers = [int(n) for n in re.findall(r"\d+", field)]
+        if re.fullmatch(r"st\d+(x\d+)?", field):
+            p["stride"] = [numbers[0], numbers[-1]]
+        elif re.fullmatch(r"dil\d+(x\d+)?", field):
+            p["dilation"] = [numbers[0], numbers[-1]]
+        elif re.fullmatch(r"pad[\d.x]+", field):
+            p["pad"] = {1: numbers * 4, 2: [numbers[0], numbers[0], numbers[-1], numbers[-1]], 4: numbers}[len(numbers)]
+        elif re.fullmatch(r"g\d+", field):
+            p["g"] = numbers[0]
+        elif field in DTYPES:
+            p["dtype"] = field
+        elif field in ("nchw", "nhwc"):
+            p["layout"] = field
+        elif field.startswith("math="):
+            p["math"] = field[5:]
+        else:
+            p["epilogue"].append(field)
+    return p
+
+
+def epilogue_step(name):
+    activations = {"relu": F.relu, "relu6": F.relu6, "sigmoid": torch.sigmoid, "silu": F.silu, "gelu": F.gelu,
+                   "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "hardswish": F.hardswish}
+    if name in activations:
+        return activations[name]
+    if match := re.fullmatch(r"leaky_relu\((.*)\)", name):
+        return lambda x: F.leaky_relu(x, float(match[1]))
+    if match := re.fullmatch(r"(max|avg)pool(\d)(?:s(\d))?(?:p(\d))?", name):
+        size, stride, pad = int(match[2]), int(match[3] or match[2]), int(match[4] or 0)
+        if match[1] == "max":
+            return lambda x: F.max_pool2d(x, size, stride, pad)
+        return lambda x: F.avg_pool2d(x, size, stride, pad, count_include_pad=False)
+    raise Declined(f"no step for '{name}'")
+
+
+class Peer:
+    def prepare(self, options, problem):
+        self.p = p = parse(problem)
+        if p["direction"] != "fwd":
+            raise Declined("forward only")
+        self.cuda = options.get("device", "cpu").startswith("cuda")
+        self.device = options["device"] if self.cuda else "cpu"
+        if not self.cuda:
+            torch.set_num_threads(int(options.get("threads", 1)))
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = p["math"] == "tf32"
+        sets, data = int(options.get("sets", 2)), options.get("data")
+        top, bottom, left, right = p["pad"]
+        out_h = (p["h"] + top + bottom - p["dilation"][0] * (p["r"] - 1) - 1) // p["stride"][0] + 1
+        out_w = (p["w"] + left + right - p["dilation"][1] * (p["s"] - 1) - 1) // p["stride"][1] + 1
+        self.xs = [self.tensor(data, "x", p["n"], p["c"], p["h"], p["w"]) for _ in range(sets)]
+        w = self.tensor(data, "w", p["k"], p["c"] // p["g"], p["r"], p["s"])
+        bias = self.tensor(data, "bias", p["k"]) if "bias" in p["epilogue"] else None
+        self.residuals = [None] * sets
+        if "residual" in p["epilogue"]:
+            self.residuals = [self.tensor(data, "residual", p["n"], p["k"], out_h, out_w) for _ in range(sets)]
+        steps = [epilogue_step(e) for e in p["epilogue"] if e not in ("bias", "residual")]
+        unequal = top != bottom or left != right
+        pad = 0 if unequal else (top, left)
+
+        def run(x, residual):
+            y = F.conv2d(F.pad(x, (left, right, top, bottom)) if unequal else x, w, bias, p["stride"], pad,
+                         p["dilation"], p["g"])
+            y = y if residual is None else y + residual
+            for step in steps:
+                y = step(y)
+            return y
+
+        if MODE == "cudnn_relu":
+            if p["epilogue"] != ["bias", "relu"] or unequal or not self.cuda:
+                raise Declined("cudnn_convolution_relu is bias and ReLU, on CUDA, with equal padding")
+            self.run = lambda x, _: torch.cudnn_convolution_relu(x, w, bias, p["stride"], pad, p["dilation"], p["g"])
+        else:
+            self.run = torch.compile(run, mode="max-autotune-no-cudagraphs") if MODE == "compiled" else run
+        self.turn, self.graph = 0, None
+        with torch.no_grad():
+            for _ in range(2):
+                self.step()
+            if self.cuda:
+                self.capture()
+        return f"{MODE}_{'cudnn' if self.cuda else 'cpu'}"
+
+    def tensor(self, data, name, *shape):
+        dtype = DTYPES[self.p["dtype"]]
+        nhwc = len(shape) == 4 and self.p["layout"] == "nhwc"
+        if data:
+            with open(f"{data}/{name}.bin", "rb") as file:
+                t = torch.frombuffer(bytearray(file.read()), dtype=dtype)
+            t = t.reshape([shape[i] for i in (0, 2, 3, 1)]).permute(0, 3, 1, 2) if nhwc else t.reshape(shape)
+        else:
+            t = (torch.rand(shape) * 2 - 1).to(dtype)
+        t = t.to(self.device)
+        return t.contiguous(memory_format=torch.channels_last) if nhwc else t.contiguous()
+
+    def step(self):
+        self.turn = (self.turn + 1) % len(self.xs)
+        return self.run(self.xs[self.turn], self.residuals[self.turn])
+
+    def capture(self):
+        """A graph of as many runs as take about GRAPH_MS; outputs rotate as the inputs do."""
+        self.begin, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            self.step()
+            self.begin.record()
+            for _ in range(4):
+                self.step()
+            self.end.record()
+            stream.synchronize()
+            self.launches = max(1, min(1000, int(GRAPH_MS / (self.begin.elapsed_time(self.end) / 4))))
+            self.graph, self.outputs = torch.cuda.CUDAGraph(), []
+            with torch.cuda.graph(self.graph, stream=stream):
+                for _ in range(self.launches):
+                    self.outputs = self.outputs[-len(self.xs) + 1:] + [self.step()]
+
+    def once(self):
+        if self.graph is None:
+            begin = time.perf_counter()
+            self.step()
+            return (time.perf_counter() - begin) * 1000
+        self.begin.record()
+        self.graph.replay()
+        self.end.record()
+        self.end.synchronize()
+        return self.begin.elapsed_time(self.end) / self.launches
+
+    def time(self, seconds):
+        self.once()
+        ms, end = [], time.perf_counter() + seconds
+        while not ms or time.perf_counter() < end:
+            ms.append(self.once())
+        ms.sort()
+        return f"ms {ms[len(ms) // 2]:.6f} {ms[0]:.6f} {ms[-1]:.6f} {len(ms)}"
+
+    def result(self, path):
+        y = self.step()
+        y = y.permute(0, 2, 3, 1) if self.p["layout"] == "nhwc" else y
+        with open(path, "wb") as file:
+            file.write(bytes(y.contiguous().cpu().flatten().view(torch.uint8).numpy()))
+        return "done"
+
+
+def main():
+    cudnn = torch.backends.cudnn.version()
+    print(f"peer 1 PyTorch {torch.__version__}{f' cuDNN {cudnn}' if cudnn else ''} {MODE}", flush=True)
+    peer = Peer()
+    for line in sys.stdin:
+        words = line.split()
+        try:
+            with torch.no_grad():
+                if words[0] == "prepare":
+                    options = dict(word.split("=", 1) for word in words[1:-1])
+                    answer = "ready " + peer.prepare(options, words[-1])
+                elif words[0] == "run":
+                    answer = peer.time(float(words[1]))
+                elif words[0] == "result":
+                    answer = peer.result(words[1])
+                else:
+                    answer = f"failed: unknown request '{words[0]}'"
+        except Declined as why:
+            answer = f"declined {why}"
+        except Exception as error:  # whatever PyTorch throws is one row's failure, not the bench's
+            answer = "failed: " + " ".join(str(error).split())[:300]
+        print(answer, flush=True)
+
+
+if __name__ == "__main__":
+    main()
