@@ -36,6 +36,10 @@ Window clip(i64 out, i64 stride, i64 pad, i64 size, i64 limit) {
 template <PoolKind kKind>
 class Pooled {
  public:
+  // Written out: a constructor of the compiler's own would not be for this instruction set.
+  HWY_INLINE Pooled()
+      : value_(hn::Set(FloatTag(), kKind == PoolKind::max ? -std::numeric_limits<float>::infinity() : 0.0f)) {
+  }
   HWY_INLINE void add(V v) {
     if constexpr (kKind == PoolKind::max) {
       value_ = hn::IfThenElse(hn::Or(hn::Ne(v, v), hn::Gt(v, value_)), v, value_);  // a NaN stays
@@ -49,7 +53,7 @@ class Pooled {
   }
 
  private:
-  V value_ = hn::Set(FloatTag(), kKind == PoolKind::max ? -std::numeric_limits<float>::infinity() : 0.0f);
+  V value_;
 };
 
 // nhwc: lanes are channels.
