@@ -42,7 +42,7 @@ class Pooled {
   }
   HWY_INLINE void add(V v) {
     if constexpr (kKind == PoolKind::max) {
-      value_ = hn::IfThenElse(hn::Or(hn::Ne(v, v), hn::Gt(v, value_)), v, value_);  // a NaN stays
+      value_ = hn::IfThenElse(hn::Or(hn::IsNaN(v), hn::Gt(v, value_)), v, value_);  // a NaN stays
     } else {
       value_ = hn::Add(value_, v);
     }

@@ -64,7 +64,7 @@ HWY_INLINE void store_vec(FloatVec v, void* to) {
       const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
       const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff)));
       const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000));
-      const auto is_nan = hn::RebindMask(d32, hn::Ne(v, v));
+      const auto is_nan = hn::RebindMask(d32, hn::IsNaN(v));
       const auto high = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
       hn::StoreU(hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<FloatTag>(), high)), d16,
                  static_cast<std::uint16_t*>(to));
