@@ -160,6 +160,8 @@ void any_strip(const Strip& s) {
 
 void sum_strip(const Strip& s) {
   if (!kHasVectors || s.planes > 1 || (s.row_spacing != 1 && s.row_taps > 1)) return any_strip(s);
+  // Each a digit of what the cases below are named by.
+  if (s.row_taps >= 10 || s.column_taps >= 10 || s.row_stride >= 10) return any_strip(s);
   switch (s.row_taps * 100 + s.column_taps * 10 + s.row_stride) {
     case 331:
       return known_strip<3, 3, 1>(s);

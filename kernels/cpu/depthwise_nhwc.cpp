@@ -205,7 +205,7 @@ template <DType kType>
 TileFunction<kType> choose(const DepthwisePass& pass, const Slide& columns) {
   if (!kHasVectors || pass.multiplier > 1) return any_channels<kType>;
   if (columns.spacing != 1 && columns.taps > 1) return any_channels<kType>;
-  if (columns.taps >= 10) return any_channels<kType>;
+  if (columns.taps >= 10) return any_channels<kType>;  // a digit of what the cases below are named by
   switch (columns.stride * 10 + columns.taps) {
     case 12:
       return known_channels<kType, 2, 1>;
