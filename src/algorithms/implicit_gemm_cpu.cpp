@@ -158,6 +158,7 @@ class ImplicitGemmCpu : public Algorithm {
     for (const NamedTile& tile : named_tiles()) names.push_back(tile.name);
     if (fits_amx(p)) names.push_back(kAmx);
     for (const std::string& name : names) {
+      constexpr std::size_t kMostScratch = std::size_t{4} << 20;  // of a worker; what implicit GEMM promises
       double cycles = 0;
       Config config;
       config.name = name;
@@ -167,6 +168,7 @@ class ImplicitGemmCpu : public Algorithm {
         config.workspace_bytes = workspace_bytes(gradient, target.threads);
       } else {
         const Parts parts = make_parts(p, name, target.threads);
+        if (name == kAmx && lay_out(p, parts).scratch_bytes > kMostScratch) continue;
         for (const auto& part : parts) cycles += part->cycles();
         config.workspace_bytes = lay_out(p, parts).workspace_bytes(target.threads);
       }
