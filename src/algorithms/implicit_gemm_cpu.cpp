@@ -30,21 +30,21 @@ std::vector<NamedTile> named_tiles() {
   return tiles;
 }
 
+// The config that stands for AMX's tile registers.
+constexpr const char* kAmx = "amx32x32";
+
 TileShape parse_tile(const std::string& config) {
   std::vector<std::string> names;
   for (const NamedTile& tile : named_tiles()) {
     if (tile.name == config) return tile.shape;
     names.push_back(tile.name);
   }
-  names.push_back("amx32x32");
+  names.push_back(kAmx);
   throw Error(Status::bad_problem,
               "implicit_gemm_cpu has no config '" + config + "'; the nearest is " + nearest(config, names));
 }
 
 using Parts = std::vector<std::shared_ptr<const ImplicitGemmPart>>;
-
-// The config that stands for AMX's tile registers.
-constexpr const char* kAmx = "amx32x32";
 
 bool fits_amx(const Problem& p) {
   return p.dtype == DType::bf16 && p.layout == Layout::nhwc && p.direction != Direction::backward_weights &&
@@ -168,9 +168,10 @@ class ImplicitGemmCpu : public Algorithm {
         config.workspace_bytes = workspace_bytes(gradient, target.threads);
       } else {
         const Parts parts = make_parts(p, name, target.threads);
-        if (name == kAmx && lay_out(p, parts).scratch_bytes > kMostScratch) continue;
+        const Memory memory = lay_out(p, parts);
+        if (name == kAmx && memory.scratch_bytes > kMostScratch) continue;
         for (const auto& part : parts) cycles += part->cycles();
-        config.workspace_bytes = lay_out(p, parts).workspace_bytes(target.threads);
+        config.workspace_bytes = memory.workspace_bytes(target.threads);
       }
       // At a clock and a rate of memory that are usual: only the ratio matters.
       const double arithmetic = cycles / 2.5e6 / target.threads, bytes = min_bytes(p) / 15e6;
