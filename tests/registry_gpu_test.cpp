@@ -10,33 +10,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
 
 #include "src/finder/verify.hpp"
 #include "src/problem/text.hpp"
+#include "tests/registry_problems.hpp"
 #include "tests/scratch.hpp"
 
 namespace faltung {
 namespace {
-
-std::vector<Problem> read_shapes(const std::string& file) {
-  std::ifstream in(std::string(FALTUNG_SOURCE_DIR) + "/tests/shapes/" + file);
-  EXPECT_TRUE(in.good()) << file;
-  std::vector<Problem> problems;
-  std::string line;
-  std::getline(in, line);
-  while (std::getline(in, line)) {
-    const std::vector<std::string> f = split(line, ',');
-    const auto number = [&](int i) { return std::stoll(f.at(static_cast<std::size_t>(i))); };
-    Problem p;
-    p.n = number(1), p.c = number(2), p.h = number(3), p.w = number(4), p.k = number(5), p.r = number(6);
-    p.s = number(7), p.stride_h = number(8), p.stride_w = number(9), p.pad_top = number(10);
-    p.pad_bottom = number(11), p.pad_left = number(12), p.pad_right = number(13), p.dilation_h = number(14);
-    p.dilation_w = number(15), p.groups = number(16);
-    problems.push_back(p);
-  }
-  return problems;
-}
 
 std::vector<std::shared_ptr<Device>> gpus() {
   std::vector<std::shared_ptr<Device>> found;
@@ -51,12 +32,6 @@ TEST(RegistryGpu, ThereIsADevice) {
   EXPECT_FALSE(gpus().empty());
 }
 
-// How many problems of each test an algorithm runs on a device: FALTUNG_TEST_PROBLEMS, or all of them.
-std::size_t problem_budget() {
-  const char* budget = std::getenv("FALTUNG_TEST_PROBLEMS");
-  return budget == nullptr ? static_cast<std::size_t>(-1) : static_cast<std::size_t>(std::atoll(budget));
-}
-
 class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
  protected:
   void SetUp() override {
@@ -65,8 +40,10 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
 
   // Adds the problem to those that the algorithm is to be right on; one that it declines must come with a
   // reason.
-  void consider(const Problem& problem) {
+  void consider(Problem problem) {
     validate(problem);
+    // What an algorithm declines for its error it may do where all is allowed.
+    if (!GetParam()->supports(problem, {*devices_.front(), 1}).yes) problem.math = Math::fast;
     bool any = false;
     for (const std::shared_ptr<Device>& device : devices_) {
       const Support support = GetParam()->supports(problem, {*device, 1});
@@ -80,9 +57,7 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
 
   // All problems with every config, or as many as the budget allows, spread evenly, the configs in turn.
   void verify_considered() {
-    std::size_t step = std::max<std::size_t>(1, problems_.size() / problem_budget());
-    // The variants come in twos and threes: a step with such a factor would miss some of them.
-    while (step > 1 && (step % 2 == 0 || step % 3 == 0)) --step;
+    const std::size_t step = problem_step(problems_.size());
     for (std::size_t i = 0; i < problems_.size(); i += step) verify(problems_[i], step == 1 ? -1 : turn_++);
     std::printf("%d kernels verified on %zu problems\n", verified_, (problems_.size() + step - 1) / step);
   }
@@ -125,55 +100,12 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
 };
 
 TEST_P(RegistryGpu, ShapesInEveryDirectionLayoutAndDtype) {
-  for (const Problem& row : read_shapes("small.csv")) {
-    for (const Direction direction :
-         {Direction::forward, Direction::backward_data, Direction::backward_weights}) {
-      for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
-        for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-          Problem p = row;
-          p.direction = direction;
-          p.layout = layout;
-          p.dtype = dtype;
-          p.math = default_math(dtype);
-          // What an algorithm declines for its error it may do where all is allowed.
-          if (!GetParam()->supports(p, {*devices_.front(), 1}).yes) p.math = Math::fast;
-          consider(p);
-        }
-      }
-    }
-  }
+  for (const Problem& problem : shape_problems()) consider(problem);
   verify_considered();
 }
 
 TEST_P(RegistryGpu, EveryEpilogue) {
-  const char* const epilogues[] = {"bias",
-                                   "residual",
-                                   "bias:residual:relu",
-                                   "relu6",
-                                   "leaky_relu(0.1)",
-                                   "bias:sigmoid",
-                                   "silu",
-                                   "bias:gelu",
-                                   "gelu_tanh",
-                                   "hardswish",
-                                   "bias:relu:maxpool2",
-                                   "maxpool3s2p1",
-                                   "residual:avgpool2",
-                                   "silu:avgpool3s2p1",
-                                   "bias:relu:maxpool2x3s1x2p0.1.0.2"};
-  const char* const shapes[] = {"n2c16h14w15k32r3s3:pad1", "n1c24h9w12k24r3s3:pad1:g24", "n1c33h8w8k40r1s1",
-                                "n1c3h21w19k20r5s5:st2:pad0.1.2.1"};
-  for (const char* epilogue : epilogues) {
-    for (const char* shape : shapes) {
-      for (const char* layout : {"nchw", "nhwc"}) {
-        for (const char* type : {"f32", "f16", "bf16"}) {
-          Problem p = parse_problem(std::string("fwd:") + shape + ":" + type + ":" + layout + ":" + epilogue);
-          if (!GetParam()->supports(p, {*devices_.front(), 1}).yes) p.math = Math::fast;
-          consider(p);
-        }
-      }
-    }
-  }
+  for (const Problem& problem : epilogue_problems()) consider(problem);
   verify_considered();
 }
 

@@ -4,16 +4,55 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+
+#include "faltung/faltung.hpp"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
 namespace faltung {
+namespace {
+
+// In the order in which each includes those before it.
+enum class Isa { baseline, avx2, avx512, avx512_bf16, amx_bf16 };
+constexpr std::string_view kIsaNames[] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16"};
+
+Isa isa_limit() {
+  const char* value = std::getenv("FALTUNG_MAX_ISA");
+  if (value == nullptr || *value == '\0') return Isa::amx_bf16;
+  const auto* found = std::find(std::begin(kIsaNames), std::end(kIsaNames), std::string_view(value));
+  if (found != std::end(kIsaNames)) return static_cast<Isa>(found - std::begin(kIsaNames));
+  std::string names;
+  for (const std::string_view name : kIsaNames) names += (names.empty() ? "" : ", ") + std::string(name);
+  throw Error(Status::bad_problem,
+              "FALTUNG_MAX_ISA is '" + std::string(value) + "'; it must be one of " + names);
+}
+
+#if defined(__x86_64__)
+bool allowed(Isa isa) {
+  static const Isa limit = isa_limit();
+  return isa <= limit;
+}
+#endif
+
+}  // namespace
+
+void apply_isa_limit() {
+#if defined(__x86_64__)
+  const std::int64_t disabled =
+      (allowed(Isa::avx512) ? 0 : HWY_AVX3 | HWY_AVX3_DL) | (allowed(Isa::avx2) ? 0 : HWY_AVX2);
+  if (disabled != 0) hwy::DisableTargets(disabled);  // a second call would take the first one back
+#endif
+}
 
 bool has_avx512_bf16() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if ((hwy::SupportedTargets() & HWY_AVX3) == 0) return false;
+  if (!allowed(Isa::avx512_bf16) || (hwy::SupportedTargets() & HWY_AVX3) == 0) return false;
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 5)) != 0;
 #else
   return false;
@@ -23,7 +62,7 @@ bool has_avx512_bf16() {
 bool has_amx_bf16() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if ((hwy::SupportedTargets() & HWY_AVX3) == 0) return false;
+  if (!allowed(Isa::amx_bf16) || (hwy::SupportedTargets() & HWY_AVX3) == 0) return false;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & (1u << 22)) != 0;
 #else
   return false;

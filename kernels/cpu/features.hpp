@@ -7,7 +7,13 @@
 
 namespace faltung {
 
-// Of avx2, avx512, avx512_bf16, amx_bf16: those that the processor and the system support.
+// FALTUNG_MAX_ISA=baseline|avx2|avx512|avx512_bf16|amx_bf16 keeps the kernels to that much of the instruction
+// set, to test or compare what a lesser processor would run. To be called before anything asks what there is.
+// Throws Error(bad_problem) at any other value.
+void apply_isa_limit();
+
+// Of avx2, avx512, avx512_bf16, amx_bf16: those that the processor and the system support, and
+// FALTUNG_MAX_ISA allows.
 std::vector<std::string> cpu_features();
 bool has_avx512_bf16();
 bool has_amx_bf16();

@@ -31,6 +31,7 @@ std::string cpuinfo(const std::string& field) {
 class CpuDevice : public Device {
  public:
   CpuDevice() {
+    apply_isa_limit();
     info_.id = "cpu";
     info_.kind = "cpu";
     info_.description = cpuinfo("model name");
