@@ -9,6 +9,7 @@
 
 #include "src/finder/records.hpp"
 #include "src/finder/selection.hpp"
+#include "src/finder/trial.hpp"
 #include "src/plan/plan.hpp"
 #include "src/store/store.hpp"
 
@@ -33,6 +34,8 @@ class EngineImpl {
   struct Setting;  // a request made concrete
 
   Setting settle(const Problem& problem, const Request& request);
+  void run_final(const Setting& setting, const Selection& selection, Arena& arena, Trials& trials,
+                 double budget_ms);
   Choice describe(const Setting& setting, const Selection& selection, const Trials& trials);
 
   Store store_;

@@ -1,6 +1,7 @@
 #include "src/finder/trial.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 namespace faltung {
 
@@ -10,7 +11,12 @@ Buffer Arena::copy(Device& device, const void* from, std::int64_t bytes) {
   return buffer;
 }
 
-Arena::Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, int max_sets) {
+Arena::Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, int max_sets, double most_ms) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto late = [&] {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count() >
+           most_ms;
+  };
   const Problem& p = oracle.problem();
   const Tensors& host = oracle.tensors();
   const auto constant = [&](const void* from, std::int64_t bytes) -> void* {
@@ -28,7 +34,7 @@ Arena::Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, i
   const std::size_t wanted = (at_least_bytes + set_bytes - 1) / set_bytes;
   const std::size_t sets =
       std::clamp<std::size_t>(wanted, 2, static_cast<std::size_t>(std::max(2, max_sets)));
-  for (std::size_t i = 0; i < sets; ++i) {
+  for (std::size_t i = 0; i < sets && (i < 2 || !late()); ++i) {
     Set set;
     set.tensors = shared;
     // A buffer that the direction writes has no host copy: it is filled with zeros, so that its pages exist.
@@ -101,6 +107,27 @@ Timing time_runner(Runner& runner, double budget_ms, double best_ms) {
     }
   }
   return summarize(std::move(ms));
+}
+
+std::vector<Timing> race(const std::vector<Runner*>& runners, double budget_ms) {
+  constexpr int kFewest = 3, kMost = 100;  // rounds
+  constexpr double kTurn = 4;              // ms
+  std::vector<std::vector<double>> ms(runners.size());
+  double spent = 0;
+  for (int round = 0; round < kMost && (round < kFewest || spent < budget_ms); ++round) {
+    for (std::size_t i = 0; i < runners.size(); ++i) {
+      runners[i]->time_once();  // what the one before left in the caches
+      double turn = 0;
+      do {
+        ms[i].push_back(runners[i]->time_once());
+        turn += ms[i].back();
+      } while (turn < kTurn);
+      spent += turn;
+    }
+  }
+  std::vector<Timing> timings;
+  for (std::vector<double>& one : ms) timings.push_back(summarize(std::move(one)));
+  return timings;
 }
 
 }  // namespace faltung

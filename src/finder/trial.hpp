@@ -14,8 +14,10 @@ namespace faltung {
 // last-level cache: what is timed is then a layer in a network, not one that finds its tensors in the cache.
 class Arena {
  public:
-  // at_least_bytes: how much all sets together should hold; at most max_sets are made, and at least two.
-  Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, int max_sets = 64);
+  // at_least_bytes: how much all sets together should hold. At most max_sets are made, none once most_ms have
+  // gone by, and at least two.
+  Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, int max_sets = 64,
+        double most_ms = 1e9);
   const Tensors& next();
   const Tensors& first() const { return sets_.front().tensors; }
   int sets() const { return static_cast<int>(sets_.size()); }
@@ -59,6 +61,10 @@ Timing summarize(std::vector<double> ms);
 // Runs for about budget_ms, at least three times after a warm-up; stops early once it is clear that the
 // runner does not come under best_ms.
 Timing time_runner(Runner& runner, double budget_ms, double best_ms);
+
+// Runs them in turn, a few milliseconds each, for about budget_ms and at least three rounds: what the machine
+// does meanwhile hits all alike. In the order given.
+std::vector<Timing> race(const std::vector<Runner*>& runners, double budget_ms);
 
 }  // namespace faltung
 
