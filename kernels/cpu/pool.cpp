@@ -58,11 +58,12 @@ class Pooled {
 
 // nhwc: lanes are channels.
 template <DType kType, PoolKind kKind>
-void nhwc_row(const Problem& p, const Element<kType>* conv, Element<kType>* y, i64 image, i64 row) {
+void nhwc_row(const Problem& p, const ConvRows& from, Element<kType>* y, i64 image, i64 row) {
   const Pool& pool = p.epilogue.pool;
   const i64 conv_h = p.p(), conv_w = p.q(), columns = p.y_w();
   const Window rows = clip(row, pool.stride_h, pool.pad_top, pool.size_h, conv_h);
-  conv += image * conv_h * conv_w * p.k;
+  const auto* conv =
+      static_cast<const Element<kType>*>(from.data) + (image - from.image) * from.rows * conv_w * p.k;
   y += (image * p.y_h() + row) * columns * p.k;
   for (i64 q = 0; q < columns; ++q) {
     const Window window = clip(q, pool.stride_w, pool.pad_left, pool.size_w, conv_w);
@@ -70,7 +71,7 @@ void nhwc_row(const Problem& p, const Element<kType>* conv, Element<kType>* y, i
       const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kLanes, p.k - k));
       Pooled<kKind> pooled;
       for (i64 i = rows.begin; i < rows.end; ++i) {
-        const auto* pixel = conv + (i * conv_w + window.begin) * p.k + k;
+        const auto* pixel = conv + ((i - from.row) * conv_w + window.begin) * p.k + k;
         for (i64 j = 0; j < window.size(); ++j, pixel += p.k) {
           pooled.add(lanes == kLanes ? load_vec<kType>(pixel) : load_lanes<kType, true>(pixel, lanes));
         }
@@ -83,12 +84,13 @@ void nhwc_row(const Problem& p, const Element<kType>* conv, Element<kType>* y, i
 
 // nchw: lanes are the columns whose windows lie inside; the others one at a time.
 template <DType kType, PoolKind kKind>
-void nchw_row(const Problem& p, const Element<kType>* conv, Element<kType>* y, i64 plane, i64 row) {
+void nchw_row(const Problem& p, const ConvRows& from, Element<kType>* y, i64 plane, i64 row) {
   const FloatTag d;
   const Pool& pool = p.epilogue.pool;
   const i64 conv_h = p.p(), conv_w = p.q(), columns = p.y_w();
   const Window rows = clip(row, pool.stride_h, pool.pad_top, pool.size_h, conv_h);
-  conv += plane * conv_h * conv_w;
+  const auto* conv =
+      static_cast<const Element<kType>*>(from.data) + (plane - from.image * p.k) * from.rows * conv_w;
   y += (plane * p.y_h() + row) * columns;
   const i64 first = std::min(columns, (pool.pad_left + pool.stride_w - 1) / pool.stride_w);
   const i64 room = conv_w + pool.pad_left - pool.size_w;
@@ -98,7 +100,7 @@ void nchw_row(const Problem& p, const Element<kType>* conv, Element<kType>* y, i
     Pooled<kKind> pooled;
     for (i64 i = rows.begin; i < rows.end; ++i) {
       for (i64 j = window.begin; j < window.end; ++j) {
-        pooled.add(hn::Set(d, load_one<kType>(conv + i * conv_w + j)));
+        pooled.add(hn::Set(d, load_one<kType>(conv + (i - from.row) * conv_w + j)));
       }
     }
     store_one<kType>(hn::GetLane(pooled.result(rows.size() * window.size())), y + q);
@@ -109,7 +111,7 @@ void nchw_row(const Problem& p, const Element<kType>* conv, Element<kType>* y, i
     Pooled<kKind> pooled;
     for (i64 i = rows.begin; i < rows.end; ++i) {
       for (i64 j = 0; j < pool.size_w; ++j) {
-        pooled.add(load_columns<kType>(conv + i * conv_w, q * pool.stride_w - pool.pad_left + j,
+        pooled.add(load_columns<kType>(conv + (i - from.row) * conv_w, q * pool.stride_w - pool.pad_left + j,
                                        pool.stride_w, conv_w, lanes));
       }
     }
@@ -120,8 +122,7 @@ void nchw_row(const Problem& p, const Element<kType>* conv, Element<kType>* y, i
 }
 
 template <DType kType, PoolKind kKind>
-void run_row(const Problem& p, const void* conv, void* y, i64 row) {
-  const auto* from = static_cast<const Element<kType>*>(conv);
+void run_row(const Problem& p, const ConvRows& from, void* y, i64 row) {
   auto* to = static_cast<Element<kType>*>(y);
   if (p.layout == Layout::nhwc) {
     nhwc_row<kType, kKind>(p, from, to, row / p.y_h(), row % p.y_h());
@@ -131,7 +132,7 @@ void run_row(const Problem& p, const void* conv, void* y, i64 row) {
 }
 
 template <DType kType>
-void run_type(const Problem& p, const void* conv, void* y, i64 row) {
+void run_type(const Problem& p, const ConvRows& conv, void* y, i64 row) {
   if (p.epilogue.pool.kind == PoolKind::max) {
     run_row<kType, PoolKind::max>(p, conv, y, row);
   } else {
@@ -141,7 +142,7 @@ void run_type(const Problem& p, const void* conv, void* y, i64 row) {
 
 }  // namespace
 
-void PoolRow(const Problem& p, const void* conv, void* y, i64 row) {
+void PoolRow(const Problem& p, const ConvRows& conv, void* y, i64 row) {
   switch (p.dtype) {
     case DType::f32:
       return run_type<DType::f32>(p, conv, y, row);
@@ -163,7 +164,7 @@ HWY_EXPORT(PoolRow);
 
 std::int64_t pool_rows(const Problem& p) { return p.n * p.y_h() * (p.layout == Layout::nchw ? p.k : 1); }
 
-void pool_row(const Problem& problem, const void* conv, void* y, std::int64_t row) {
+void pool_row(const Problem& problem, const ConvRows& conv, void* y, std::int64_t row) {
   HWY_DYNAMIC_DISPATCH(PoolRow)(problem, conv, y, row);
 }
 

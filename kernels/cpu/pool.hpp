@@ -10,9 +10,15 @@ namespace faltung {
 
 // Rows that can be computed at the same time, in any order: of an image, in nchw of a channel.
 std::int64_t pool_rows(const Problem& problem);
-// Row `row` of the result y from the convolution's output. A NaN in a window makes its maximum NaN; an
-// average is over the elements inside the image.
-void pool_row(const Problem& problem, const void* conv, void* y, std::int64_t row);
+// Rows [row, row + rows) of a convolution's output, of the images from `image` on, as a tensor of their own.
+struct ConvRows {
+  const void* data;
+  std::int64_t image, row, rows;
+};
+
+// Row `row` of the result y from the convolution's output, of which conv holds at least that row's windows. A
+// NaN in a window makes its maximum NaN; an average is over the elements inside the image.
+void pool_row(const Problem& problem, const ConvRows& conv, void* y, std::int64_t row);
 
 }  // namespace faltung
 

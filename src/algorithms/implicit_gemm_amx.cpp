@@ -168,7 +168,7 @@ class AmxTiles : public ImplicitGemmPart {
     const std::uint16_t* first;
     i64 row, pixel;
   };
-  Source stage(const Item& item, const void* in, std::uint16_t* to) const;
+  Source stage(const Item& item, const PartCall& call, std::uint16_t* to) const;
   void stage_inside(const std::uint16_t* row, i64 column, i64 step, i64 count, std::uint16_t* to) const;
   void stage_edge(const std::uint16_t* row, i64 column, std::uint16_t* to) const;
   i64 list_groups(const Item& item, const Source& source, Group* groups) const;
@@ -203,10 +203,11 @@ void AmxTiles::pack(i64 item, const void* w, float* packed) const {
   }
 }
 
-AmxTiles::Source AmxTiles::stage(const Item& item, const void* in, std::uint16_t* to) const {
-  const auto* from = static_cast<const std::uint16_t*>(in);
+AmxTiles::Source AmxTiles::stage(const Item& item, const PartCall& call, std::uint16_t* to) const {
+  const auto* from = static_cast<const std::uint16_t*>(call.in);
   const i64 channel = item.group * t_.in_channels;
-  const i64 row0 = item.row0 * t_.step_h + t_.min_h(), column0 = item.column0 * t_.step_w + t_.min_w();
+  const i64 row0 = (call.first_row + item.row0) * t_.step_h + t_.min_h();
+  const i64 column0 = item.column0 * t_.step_w + t_.min_w();
   if (!staged_)
     return {from + t_.in.offset(item.image, channel, row0, column0), t_.in.stride_h, t_.in.stride_w};
   const i64 rows = stage_rows(item.rows), columns = stage_columns(item.columns);
@@ -330,7 +331,7 @@ void AmxTiles::run(i64 index, const PartCall& call) const {
   auto* const segments = reinterpret_cast<BrgemmSegment*>(take(taps_.size() * sizeof(BrgemmSegment)));
   auto* const sums = reinterpret_cast<float*>(scratch);
 
-  const Source source = stage(item, call.in, staged);
+  const Source source = stage(item, call, staged);
   const i64 count = list_groups(item, source, groups);
   for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
     const i64 a = (taps_[tap].h - t_.min_h()) * source.row + (taps_[tap].w - t_.min_w()) * source.pixel;

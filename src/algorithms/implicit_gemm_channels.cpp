@@ -254,7 +254,8 @@ class ChannelLanes : public ImplicitGemmPart {
 ChannelLanes::Source ChannelLanes::source(const Item& item, i64 cut, const PartCall& call,
                                           float* stage) const {
   const i64 channel = item.group * t_.in_channels + reductions_.begin(cut);
-  const i64 row0 = item.row0 * t_.step_h + t_.min_h(), column0 = item.column0 * t_.step_w + t_.min_w();
+  const i64 row0 = (call.first_row + item.row0) * t_.step_h + t_.min_h();
+  const i64 column0 = item.column0 * t_.step_w + t_.min_w();
   if (!staged_) {
     const float* in = static_cast<const float*>(call.in);
     return {in + t_.in.offset(item.image0, channel, row0, column0), t_.in.stride_n, t_.in.stride_h,

@@ -4,6 +4,7 @@
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/brgemm_amx.hpp"
 #include "kernels/cpu/epilogue.hpp"
+#include "src/algorithms/implicit_gemm_bands.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
 #include "src/algorithms/implicit_gemm_weights.hpp"
 #include "src/algorithms/registry.hpp"
@@ -62,11 +63,14 @@ bool is_amx(const Problem& p, const std::string& config) {
           to_string(p));
 }
 
-Parts make_parts(const Problem& p, const std::string& config, int threads) {
+Parts make_parts(const Problem& p, const std::string& config, const std::optional<PoolBands>& bands,
+                 int threads) {
   const bool amx = is_amx(p, config);
   const TileShape tile = amx ? TileShape{} : parse_tile(config);
+  if (bands) threads = 0;  // a band is one worker's
   Parts parts;
-  for (const TapConvolution& convolution : tap_convolutions(p)) {
+  for (const TapConvolution& convolution :
+       bands ? std::vector<TapConvolution>{bands->convolution()} : tap_convolutions(p)) {
     if (amx) {
       parts.push_back(make_amx_tiles(p, convolution, threads));
       continue;
@@ -77,22 +81,29 @@ Parts make_parts(const Problem& p, const std::string& config, int threads) {
   return parts;
 }
 
+std::optional<PoolBands> make_bands(const Problem& p, int threads) {
+  if (p.epilogue.pool.kind == PoolKind::none) return std::nullopt;
+  return PoolBands::make(p, threads);
+}
+
 // A recipe's memory: each part's packed weights, the bias as floats, each worker's scratch.
 struct Memory {
   std::vector<std::size_t> packed;  // where each part's begin
   std::size_t packed_bytes = 0, bias_bytes = 0, scratch_bytes = 0;
+  std::size_t band = 0;  // where a band begins in a worker's scratch
   std::size_t workspace_bytes(int threads) const {
     return bias_bytes + scratch_bytes * static_cast<std::size_t>(threads);
   }
 };
 
-Memory lay_out(const Problem& p, const Parts& parts) {
+Memory lay_out(const Problem& p, const Parts& parts, const std::optional<PoolBands>& bands) {
   Memory memory;
   for (const auto& part : parts) {
     memory.packed.push_back(memory.packed_bytes);
     memory.packed_bytes += aligned(static_cast<std::size_t>(part->packed_floats()) * 4);
     memory.scratch_bytes = std::max(memory.scratch_bytes, aligned(part->scratch_bytes()));
   }
+  if (bands) memory.band = memory.scratch_bytes, memory.scratch_bytes += aligned(bands->bytes());
   if (p.epilogue.bias && p.dtype != DType::f32)
     memory.bias_bytes = aligned(static_cast<std::size_t>(p.k) * 4);
   return memory;
@@ -151,6 +162,9 @@ class ImplicitGemmCpu : public Algorithm {
   std::string_view device_kind() const override { return "cpu"; }
 
   Support supports(const Problem&, const Target&) const override { return Support::supported(); }
+  bool fuses_pool(const Problem& p, const std::string&) const override {
+    return make_bands(p, 0).has_value();
+  }
 
   std::vector<Config> configs(const Problem& p, const Target& target) const override {
     std::vector<Config> configs;
@@ -167,10 +181,12 @@ class ImplicitGemmCpu : public Algorithm {
         cycles = gradient.cycles();
         config.workspace_bytes = workspace_bytes(gradient, target.threads);
       } else {
-        const Parts parts = make_parts(p, name, target.threads);
-        const Memory memory = lay_out(p, parts);
+        const std::optional<PoolBands> bands = make_bands(p, target.threads);
+        const Parts parts = make_parts(p, name, bands, target.threads);
+        const Memory memory = lay_out(p, parts, bands);
         if (name == kAmx && memory.scratch_bytes > kMostScratch) continue;
         for (const auto& part : parts) cycles += part->cycles();
+        if (bands) cycles *= static_cast<double>(bands->count());
         config.workspace_bytes = memory.workspace_bytes(target.threads);
       }
       // At a clock and a rate of memory that are usual: only the ratio matters.
@@ -188,8 +204,9 @@ class ImplicitGemmCpu : public Algorithm {
     if (p.direction == Direction::backward_weights && !is_amx(p, config)) {
       return weights_recipe(p, parse_tile(config), target.threads);
     }
-    const Parts parts = make_parts(p, config, target.threads);
-    const Memory memory = lay_out(p, parts);
+    const std::optional<PoolBands> bands = make_bands(p, target.threads);
+    const Parts parts = make_parts(p, config, bands, target.threads);
+    const Memory memory = lay_out(p, parts, bands);
     Recipe recipe;
     recipe.packed_bytes = memory.packed_bytes;
     recipe.workspace_bytes = memory.workspace_bytes(target.threads);
@@ -203,13 +220,19 @@ class ImplicitGemmCpu : public Algorithm {
                                                      reinterpret_cast<float*>(to));
                                  });
                            }});
+    if (bands) {
+      recipe.steps.push_back({"implicit_gemm and pool",
+                              [=](const Invocation& i) { run_bands(p, *bands, *parts.front(), memory, i); }});
+      return recipe;
+    }
     recipe.steps.push_back(
         {"implicit_gemm", [p, parts, memory](const Invocation& i) { run(p, parts, memory, i); }});
     return recipe;
   }
 
  private:
-  static void run(const Problem& p, const Parts& parts, const Memory& memory, const Invocation& invocation) {
+  // The tensors of a run, with the bias as floats.
+  static PartCall make_call(const Problem& p, const Invocation& invocation) {
     const Tensors& tensors = invocation.tensors;
     PartCall shared;
     shared.in = p.direction == Direction::forward ? tensors.x : tensors.y;
@@ -223,6 +246,11 @@ class ImplicitGemmCpu : public Algorithm {
         shared.bias = bias;
       }
     }
+    return shared;
+  }
+
+  static void run(const Problem& p, const Parts& parts, const Memory& memory, const Invocation& invocation) {
+    const PartCall shared = make_call(p, invocation);
     std::byte* const scratch = invocation.workspace + memory.bias_bytes;
     for_items(
         *invocation.stream.parallel, parts, [](const ImplicitGemmPart& part) { return part.items(); },
@@ -232,6 +260,29 @@ class ImplicitGemmCpu : public Algorithm {
           call.scratch = scratch + static_cast<std::size_t>(worker) * memory.scratch_bytes;
           parts[part]->run(item, call);
         });
+  }
+
+  static void run_bands(const Problem& p, const PoolBands& bands, const ImplicitGemmPart& part,
+                        const Memory& memory, const Invocation& invocation) {
+    const PartCall shared = make_call(p, invocation);
+    const TensorShape x = x_shape(p), conv = conv_shape(p);
+    const std::int64_t bytes = size_of(p.dtype);
+    std::byte* const scratch = invocation.workspace + memory.bias_bytes;
+    invocation.stream.parallel->each(bands.count(), [&](std::int64_t index, int worker) {
+      const Band band = bands.band(index);
+      PartCall call = shared;
+      call.in = static_cast<const std::byte*>(shared.in) + x.offset(band.image, 0, 0, 0) * bytes;
+      if (shared.residual != nullptr) {
+        call.residual = static_cast<const std::byte*>(shared.residual) +
+                        conv.offset(band.image, 0, band.conv_row, 0) * bytes;
+      }
+      call.packed = reinterpret_cast<const float*>(invocation.packed);
+      call.scratch = scratch + static_cast<std::size_t>(worker) * memory.scratch_bytes;
+      call.out = call.scratch + memory.band;
+      call.first_row = band.conv_row;
+      for (std::int64_t item = 0; item < part.items(); ++item) part.run(item, call);
+      bands.pool(band, call.out, shared.out);
+    });
   }
 };
 

@@ -24,9 +24,11 @@ struct PartCall {
   const void* residual = nullptr;
   const float* packed = nullptr;  // this part's
   std::byte* scratch = nullptr;   // this worker's
+  std::int64_t first_row = 0;     // of a band: where its first row lies among the image's
 };
 
-// One convolution over taps, divided into items that are independent of each other.
+// One convolution over taps, divided into items that are independent of each other. With threads 0 into no
+// more than its caches ask for: they are one worker's, one after the other.
 class ImplicitGemmPart {
  public:
   virtual ~ImplicitGemmPart() = default;

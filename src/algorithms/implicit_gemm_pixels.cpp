@@ -233,7 +233,8 @@ void PixelLanes::stage(const Item& item, i64 cut, const PartCall& call, float* t
   patch.dtype = p_.dtype;
   patch.from_row_stride = t_.in.stride_h;
   patch.height = t_.in.h, patch.width = t_.in.w;
-  patch.row0 = item.row0 * t_.step_h + t_.min_h(), patch.rows = (item.rows - 1) * t_.step_h + t_.extent_h();
+  patch.row0 = (call.first_row + item.row0) * t_.step_h + t_.min_h();
+  patch.rows = (item.rows - 1) * t_.step_h + t_.extent_h();
   patch.column0 = item.column0 * t_.step_w + t_.min_w();
   patch.columns = (item.columns - 1) * t_.step_w + t_.extent_w();
   patch.channels = reductions_.size(cut);

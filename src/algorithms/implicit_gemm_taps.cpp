@@ -10,7 +10,7 @@ using i64 = std::int64_t;
 TapConvolution forward(const Problem& p) {
   TapConvolution t{};
   t.groups = p.groups, t.in_channels = p.c / p.groups, t.out_channels = p.k / p.groups;
-  t.rows = p.p(), t.columns = p.q();
+  t.rows = t.image_rows = p.p(), t.columns = p.q();
   t.step_h = p.stride_h, t.step_w = p.stride_w;
   t.out_step_h = t.out_step_w = 1;
   t.in = x_shape(p), t.out = conv_shape(p);
@@ -29,7 +29,7 @@ TapConvolution forward(const Problem& p) {
 TapConvolution phase(const Problem& p, i64 row, i64 column) {
   TapConvolution t{};
   t.groups = p.groups, t.in_channels = p.k / p.groups, t.out_channels = p.c / p.groups;
-  t.rows = (p.h - row + p.stride_h - 1) / p.stride_h;
+  t.rows = t.image_rows = (p.h - row + p.stride_h - 1) / p.stride_h;
   t.columns = (p.w - column + p.stride_w - 1) / p.stride_w;
   t.step_h = t.step_w = 1;
   t.out_h0 = row, t.out_w0 = column, t.out_step_h = p.stride_h, t.out_step_w = p.stride_w;
@@ -61,7 +61,7 @@ void TapConvolution::set_taps(std::vector<Tap> in_any_order) {
 }
 
 bool TapConvolution::padded() const {
-  return min_h() < 0 || min_w() < 0 || (rows - 1) * step_h + min_h() + extent_h() > in.h ||
+  return min_h() < 0 || min_w() < 0 || (image_rows - 1) * step_h + min_h() + extent_h() > in.h ||
          (columns - 1) * step_w + min_w() + extent_w() > in.w;
 }
 
@@ -82,7 +82,7 @@ TapConvolution flattened(const TapConvolution& t, Layout layout) {
   if (!dense) return t;
   TapConvolution flat = t;
   const i64 images = layout == Layout::nhwc ? 1 : t.in.n;
-  flat.rows = 1, flat.columns = t.in.n / images * t.in.h * t.in.w;
+  flat.rows = flat.image_rows = 1, flat.columns = t.in.n / images * t.in.h * t.in.w;
   flat.in = make_shape(layout, images, t.in.c, 1, flat.columns);
   flat.out = make_shape(layout, images, t.out.c, 1, flat.columns);
   return flat;

@@ -21,6 +21,7 @@ struct Tap {
 struct TapConvolution {
   std::int64_t groups, in_channels, out_channels;
   std::int64_t rows, columns;
+  std::int64_t image_rows;  // rows, unless these are a band that is computed anywhere among so many
   std::int64_t step_h, step_w;
   std::int64_t out_h0, out_w0, out_step_h, out_step_w;
   std::vector<Tap> taps;  // in ascending order of h, then w; none: the result is zero

@@ -15,7 +15,7 @@ Recipe with_pool_step_cpu(const Problem& p, Recipe recipe) {
   }
   recipe.workspace_bytes = offset + aligned(static_cast<std::size_t>(bytes_of(p, conv_shape(p))));
   recipe.steps.push_back({"pool", [p, offset](const Invocation& invocation) {
-                            const void* conv = invocation.workspace + offset;
+                            const ConvRows conv{invocation.workspace + offset, 0, 0, p.p()};
                             invocation.stream.parallel->each(pool_rows(p), [&](std::int64_t row, int) {
                               pool_row(p, conv, invocation.tensors.y, row);
                             });
