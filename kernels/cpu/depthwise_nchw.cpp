@@ -160,20 +160,20 @@ void any_strip(const Strip& s) {
 
 void sum_strip(const Strip& s) {
   if (!kHasVectors || s.planes > 1 || (s.row_spacing != 1 && s.row_taps > 1)) return any_strip(s);
-  // Each a digit of what the cases below are named by.
-  if (s.row_taps >= 10 || s.column_taps >= 10 || s.row_stride >= 10) return any_strip(s);
-  switch (s.row_taps * 100 + s.column_taps * 10 + s.row_stride) {
-    case 331:
-      return known_strip<3, 3, 1>(s);
-    case 332:
-      return known_strip<3, 3, 2>(s);
-    case 551:
-      return known_strip<5, 5, 1>(s);
-    case 552:
-      return known_strip<5, 5, 2>(s);
-    default:
-      return any_strip(s);
+  struct Known {
+    i64 taps, stride;
+    void (*strip)(const Strip&);
+  };
+  static constexpr Known kKnown[] = {{3, 1, known_strip<3, 3, 1>},
+                                     {3, 2, known_strip<3, 3, 2>},
+                                     {5, 1, known_strip<5, 5, 1>},
+                                     {5, 2, known_strip<5, 5, 2>}};
+  for (const Known& known : kKnown) {
+    if (known.taps == s.row_taps && known.taps == s.column_taps && known.stride == s.row_stride) {
+      return known.strip(s);
+    }
   }
+  any_strip(s);
 }
 
 // A run of finished outputs of one channel.

@@ -205,23 +205,18 @@ template <DType kType>
 TileFunction<kType> choose(const DepthwisePass& pass, const Slide& columns) {
   if (!kHasVectors || pass.multiplier > 1) return any_channels<kType>;
   if (columns.spacing != 1 && columns.taps > 1) return any_channels<kType>;
-  if (columns.taps >= 10) return any_channels<kType>;  // a digit of what the cases below are named by
-  switch (columns.stride * 10 + columns.taps) {
-    case 12:
-      return known_channels<kType, 2, 1>;
-    case 13:
-      return known_channels<kType, 3, 1>;
-    case 15:
-      return known_channels<kType, 5, 1>;
-    case 17:
-      return known_channels<kType, 7, 1>;
-    case 23:
-      return known_channels<kType, 3, 2>;
-    case 25:
-      return known_channels<kType, 5, 2>;
-    default:
-      return any_channels<kType>;
+  struct Known {
+    i64 taps, stride;
+    TileFunction<kType> tile;
+  };
+  static constexpr Known kKnown[] = {
+      {2, 1, known_channels<kType, 2, 1>}, {3, 1, known_channels<kType, 3, 1>},
+      {5, 1, known_channels<kType, 5, 1>}, {7, 1, known_channels<kType, 7, 1>},
+      {3, 2, known_channels<kType, 3, 2>}, {5, 2, known_channels<kType, 5, 2>}};
+  for (const Known& known : kKnown) {
+    if (known.taps == columns.taps && known.stride == columns.stride) return known.tile;
   }
+  return any_channels<kType>;
 }
 
 // Output row h of an image, for column slide b.
