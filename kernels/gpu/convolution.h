@@ -26,11 +26,15 @@ typedef int index_t;
 typedef float element_t;
 #define F_LOAD(p, i) ((p)[i])
 #define F_STORE(p, i, v) ((p)[i] = (v))
+#define F_LOAD4(p, i, v) load4_f32((p) + (i), v)
+#define F_STORE4(p, i, v) store4_f32((p) + (i), v)
 #endif
 #ifdef DTYPE_f16
 typedef u16 element_t;
 #define F_LOAD(p, i) load_f16(p, i)
 #define F_STORE(p, i, v) store_f16(p, i, v)
+#define F_LOAD4(p, i, v) load4_f16((p) + (i), v)
+#define F_STORE4(p, i, v) store4_f16((p) + (i), v)
 #endif
 #ifdef DTYPE_bf16
 typedef u16 element_t;
@@ -42,7 +46,23 @@ F_DEVICE u16 bf16_bits(float v) {
   const u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   return (u16)((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded);
 }
+#define F_LOAD4(p, i, v) load4_bf16((p) + (i), v)
+#define F_STORE4(p, i, v) store4_bf16((p) + (i), v)
+F_DEVICE void load4_bf16(F_GLOBAL const u16* p, float* v) {
+  u16 bits[4];
+  load4_u16(p, bits);
+  F_UNROLL
+  for (int i = 0; i < 4; ++i) v[i] = F_FROM_BITS((u32)bits[i] << 16);
+}
+F_DEVICE void store4_bf16(F_GLOBAL u16* p, const float* v) {
+  u16 bits[4];
+  F_UNROLL
+  for (int i = 0; i < 4; ++i) bits[i] = bf16_bits(v[i]);
+  store4_u16(p, bits);
+}
 #endif
+// Whether F_LOAD4 and F_STORE4 may be used on an address.
+#define F_IS_ALIGNED4(p) (((u32)(size_t)(p) & (4 * sizeof(element_t) - 1)) == 0)
 
 // Offset of (n, c, h, w) in a tensor of C channels and H x W pixels; of a filter's (k, c, r, s) as well.
 #ifdef LAYOUT_nchw

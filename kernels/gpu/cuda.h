@@ -8,15 +8,15 @@ typedef unsigned short u16;
 
 #define F_GLOBAL
 #define F_LOCAL
-#define F_DEVICE static __device__ __forceinline__
-// A kernel with so many threads a block.
-#define F_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define F_DEVICE [[maybe_unused]] static __device__ __forceinline__
+// A kernel with so many threads a block, of which one at least fits on a multiprocessor.
+#define F_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads, 1)
 #define F_INPUT(type, name) const type* __restrict__ name##_buffer
 #define F_OUTPUT(type, name) type* __restrict__ name##_buffer
 #define F_OPEN_INPUT(type, name) const type* const name = name##_buffer
 #define F_OPEN_OUTPUT(type, name) type* const name = name##_buffer
 // At the top of a kernel only.
-#define F_LOCAL_ARRAY(type, name, count) __shared__ type name[count]
+#define F_LOCAL_ARRAY(type, name, count) __shared__ __align__(16) type name[count]
 #define F_BARRIER() __syncthreads()
 #define F_BLOCK(axis) F_BLOCK_##axis
 #define F_BLOCK_0 ((int)blockIdx.x)
@@ -44,3 +44,28 @@ F_DEVICE float load_f16(const u16* p, i64 i) {
   return v;
 }
 F_DEVICE void store_f16(u16* p, i64 i, float v) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(p[i]) : "f"(v)); }
+
+// Four neighbours at once, at an address that is a multiple of their size.
+F_DEVICE void load4_f32(const float* p, float* v) {
+  const float4 t = *(const float4*)p;
+  v[0] = t.x, v[1] = t.y, v[2] = t.z, v[3] = t.w;
+}
+F_DEVICE void store4_f32(float* p, const float* v) { *(float4*)p = make_float4(v[0], v[1], v[2], v[3]); }
+F_DEVICE void store4_local(float* p, const float* v) { store4_f32(p, v); }
+F_DEVICE void load4_u16(const u16* p, u16* v) {
+  const ushort4 t = *(const ushort4*)p;
+  v[0] = t.x, v[1] = t.y, v[2] = t.z, v[3] = t.w;
+}
+F_DEVICE void store4_u16(u16* p, const u16* v) { *(ushort4*)p = make_ushort4(v[0], v[1], v[2], v[3]); }
+F_DEVICE void load4_f16(const u16* p, float* v) {
+  u16 bits[4];
+  load4_u16(p, bits);
+  F_UNROLL
+  for (int i = 0; i < 4; ++i) v[i] = load_f16(bits, i);
+}
+F_DEVICE void store4_f16(u16* p, const float* v) {
+  u16 bits[4];
+  F_UNROLL
+  for (int i = 0; i < 4; ++i) store_f16(bits, i, v[i]);
+  store4_u16(p, bits);
+}

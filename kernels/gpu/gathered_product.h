@@ -46,10 +46,12 @@ F_DEVICE int divide_exactly(int a, int b) { return a % b == 0 ? a / b : -1; }
 typedef float packed_t;
 #define F_PACK(p, i) F_LOAD(p, i)
 #define F_LOAD_PACKED(p, i) ((p)[i])
+#define F_LOAD4_PACKED(p, i, v) load4_f32((p) + (i), v)
 #else
 typedef element_t packed_t;
 #define F_PACK(p, i) ((p)[i])
 #define F_LOAD_PACKED(p, i) F_LOAD(p, i)
+#define F_LOAD4_PACKED(p, i, v) F_LOAD4(p, i, v)
 #endif
 
 // A pixel of the output: which image, row and column; n is -1 beyond the last.

@@ -1,35 +1,45 @@
 // The convolution as a matrix product whose operands are never written out: pixels x channels, summed over taps
-// and channels. Tiles of both operands go through local memory; the taps are gathered on the way there.
+// and channels. Tiles of both operands go through local memory; the taps are gathered on the way there. While a
+// tile is multiplied, registers bring the next one.
 //
-// The host defines DIRECTION_fwd, DIRECTION_bwd_d or DIRECTION_bwd_w, BP and BC (pixels and channels of a tile),
-// VECTOR_PIXELS (1: vectors run along pixels, 0: along channels), FLAT (1: a tile of the sum crosses taps), THREADS
-// and what convolution.h and tile_product.h ask for.
+// The host defines DIRECTION_fwd or DIRECTION_bwd_d, BP and BC (pixels and channels of a tile), VECTOR_PIXELS (1:
+// vectors run along pixels, 0: along channels), FLAT (1: a tile of the sum crosses taps), THREADS and what
+// convolution.h and tile_product.h ask for.
 #include "kernels/gpu/convolution.h"
 #if VECTOR_PIXELS
 #define BS BC
 #define BV BP
+#define PIXEL_PITCH BP
 #else
 #define BS BP
 #define BV BC
+// Quads of channels are written to four rows: one more quad a row spreads them over the banks.
+#define PIXEL_PITCH (BP + 4)
+#define PITCH_S PIXEL_PITCH
 #endif
 #include "kernels/gpu/tile_product.h"
-
-#ifndef DIRECTION_bwd_w
 #include "kernels/gpu/gathered_product.h"
 
-// The sum: each tap's channels, or all of it at once.
-#if FLAT
-#define TAP_LOOPS 1
-#define LOOP_STEPS (TAPS * IN_GROUP)
-#else
-#define TAP_LOOPS TAPS
-#define LOOP_STEPS IN_GROUP
-#endif
 #ifdef LAYOUT_nchw
+// Neighbouring threads bring neighbouring pixels of one channel.
 #define IN_CHANNEL_STRIDE (IN_H * IN_W)
+#define OUT_CHANNEL_STRIDE (OUT_H * OUT_W)
+#define PIXELS_EACH (BP > THREADS ? BP / THREADS : 1)
+#define STEP_THREADS (THREADS > BP ? THREADS / BP : 1)
+#define STEPS_EACH (BK / STEP_THREADS)
+#define OWN_PIXEL(i) (thread % BP + (i)*THREADS)
+#define OWN_STEP(j) (thread / BP + (j)*STEP_THREADS)
 #else
+// Neighbouring threads bring neighbouring quads of one pixel's channels.
 #define IN_CHANNEL_STRIDE 1
+#define OUT_CHANNEL_STRIDE 1
+#define QUADS (BK / 4)
+#define PIXELS_EACH ((BP * QUADS + THREADS - 1) / THREADS)
+#define STEPS_EACH 4
+#define OWN_PIXEL(i) (thread / QUADS + (i) * (THREADS / QUADS))
+#define OWN_STEP(j) (thread % QUADS * 4 + (j))
 #endif
+#define WEIGHT_QUADS ((BC * BK / 4 + THREADS - 1) / THREADS)
 
 // A thread's results.
 #if VECTOR_PIXELS
@@ -46,36 +56,49 @@
 #define SUM(i, j) F_LANE(sums[i][(j) / VW], (j) % VW)
 #endif
 
-// Threads run along what lies together in memory.
-#ifdef LAYOUT_nchw
-#define ELEMENT_PIXEL(e) ((e) % BP)
-#define ELEMENT_STEP(e) ((e) / BP)
+#if FLAT
+#define LOOP_STEPS (TAPS * IN_GROUP)
 #else
-#define ELEMENT_PIXEL(e) ((e) / BK)
-#define ELEMENT_STEP(e) ((e) % BK)
+#define LOOP_STEPS IN_GROUP
 #endif
+
+// Whether any of the phase's pixels has the tap; all have it, or none.
+#ifdef DIRECTION_bwd_d
+#define HAS_TAP(tap)                                                            \
+  ((row_phase + z.pad_top - (tap) / S * DILATION_H) % STRIDE_H == 0 && \
+   (column_phase + z.pad_left - (tap) % S * DILATION_W) % STRIDE_W == 0)
+#else
+#define HAS_TAP(tap) 1
+#endif
+
+// Stores results of channel k; four neighbours in memory, whose channels are `apart` apart.
+#ifdef DIRECTION_fwd
+#define AFTER(sum, k, at) F_EPILOGUE(sum, k, at)
+#else
+#define AFTER(sum, k, at) (sum)
+#endif
+#define RESULT(at, k, sum) F_STORE(out, at, AFTER(sum, k, at));
+#define RESULTS4(at, k, apart, sum0, sum1, sum2, sum3)                                 \
+  {                                                                                    \
+    float results[4];                                                                  \
+    results[0] = AFTER(sum0, k, at);                                                   \
+    results[1] = AFTER(sum1, (k) + (apart), (at) + 1);                                 \
+    results[2] = AFTER(sum2, (k) + 2 * (apart), (at) + 2);                             \
+    results[3] = AFTER(sum3, (k) + 3 * (apart), (at) + 3);                             \
+    F_STORE4(out, at, results);                                                        \
+  }
 
 F_KERNEL(THREADS)
 implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(element_t, out),
               F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, Sizes z) {
-  F_LOCAL_ARRAY(float, scalars, BK * BS);
-  F_LOCAL_ARRAY(F_VECTOR, vectors, BK * BV / VW);
-  F_LOCAL_ARRAY(Pixel, places, BP);
-#if !FLAT
-  F_LOCAL_ARRAY(index_t, offsets, BP);  // of what the tap reads, channel 0 of the group; -1 in the padding
-#endif
+  F_LOCAL_ARRAY(float, pixels, 2 * BK * PIXEL_PITCH);
+  F_LOCAL_ARRAY(float, channels, 2 * BK * BC);
+  F_LOCAL_ARRAY(index_t, places, BP);  // of each pixel in the result, channel 0 of the group; -1 beyond the last
   F_OPEN_INPUT(element_t, in);
   F_OPEN_INPUT(packed_t, packed);
   F_OPEN_OUTPUT(element_t, out);
   F_OPEN_INPUT(element_t, bias);
   F_OPEN_INPUT(element_t, residual);
-#if VECTOR_PIXELS
-  F_LOCAL float* const pixels = (F_LOCAL float*)vectors;
-  F_LOCAL float* const channels = scalars;
-#else
-  F_LOCAL float* const pixels = scalars;
-  F_LOCAL float* const channels = (F_LOCAL float*)vectors;
-#endif
   const int thread = F_THREAD();
   const index_t first_pixel = (index_t)F_BLOCK(0) * BP;
   const int first_out = F_BLOCK(1) * BC;
@@ -84,149 +107,167 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
   F_GLOBAL const packed_t* const weights = packed + (index_t)group * TAPS * IN_GROUP * out_pad + first_out;
 
   for (int i = thread; i < BP; i += THREADS) {
-    places[i] = pixel_at(first_pixel + i, row_phase, column_phase, z);
+    const Pixel p = pixel_at(first_pixel + i, row_phase, column_phase, z);
+    places[i] = p.n < 0 ? -1 : F_OFFSET(p.n, group * OUT_GROUP, p.row, p.column, OUT_C, OUT_H, OUT_W);
   }
-  F_VECTOR sums[TS][VN];
-  clear_tile(sums);
-  F_BARRIER();
+  Pixel own[PIXELS_EACH];
+  index_t offsets[PIXELS_EACH];  // of what the tap reads at the thread's first step; -1 in the padding
+  F_UNROLL
+  for (int i = 0; i < PIXELS_EACH; ++i) {
+    own[i] = pixel_at(first_pixel + OWN_PIXEL(i), row_phase, column_phase, z);
+  }
+#ifndef LAYOUT_nchw
+  const int in_is_aligned = F_IS_ALIGNED4(in) && (IN_C & 3) == 0 && (IN_GROUP & 3) == 0;
+#endif
 
-  for (int tap = 0; tap < TAP_LOOPS; ++tap) {
+  const int tap_slabs = (LOOP_STEPS + BK - 1) / BK;  // tiles of the sum in one tap, or in all
+  int slabs = tap_slabs;
 #if !FLAT
-#ifdef DIRECTION_bwd_d
-    // All of the block's pixels have this tap, or none.
-    if ((row_phase + z.pad_top - tap / S * DILATION_H) % STRIDE_H != 0 ||
-        (column_phase + z.pad_left - tap % S * DILATION_W) % STRIDE_W != 0) {
-      continue;
-    }
+  slabs = 0;
+  for (int tap = 0; tap < TAPS; ++tap) slabs += HAS_TAP(tap) ? tap_slabs : 0;
 #endif
-    for (int i = thread; i < BP; i += THREADS) offsets[i] = in_offset(places[i], tap, group * IN_GROUP, z);
-    F_BARRIER();
-#endif
-    for (int first = 0; first < LOOP_STEPS; first += BK) {
-      for (int e = thread; e < BP * BK; e += THREADS) {
-        const int step = first + ELEMENT_STEP(e), i = ELEMENT_PIXEL(e);
-#if FLAT
-        const index_t offset =
-            step < LOOP_STEPS ? in_offset(places[i], step / IN_GROUP, group * IN_GROUP + step % IN_GROUP, z) : -1;
-        pixels[ELEMENT_STEP(e) * BP + i] = offset >= 0 ? F_LOAD(in, offset) : 0.0f;
-#else
-        const index_t offset = offsets[i];
-        pixels[ELEMENT_STEP(e) * BP + i] =
-            offset >= 0 && step < LOOP_STEPS ? F_LOAD(in, offset + (index_t)step * IN_CHANNEL_STRIDE) : 0.0f;
-#endif
-      }
-      for (int e = thread; e < BC * BK; e += THREADS) {
-        const int step = first + e / BC;
-        channels[e] =
-            step < LOOP_STEPS ? F_LOAD_PACKED(weights, ((index_t)tap * LOOP_STEPS + step) * out_pad + e % BC) : 0.0f;
-      }
-      F_BARRIER();
-      add_products(scalars, vectors, thread, sums);
-      F_BARRIER();
-    }
-  }
-
-  F_UNROLL_RESULTS
-  for (int i = 0; i < THREAD_PIXELS; ++i) {
-    const Pixel pixel = places[PIXEL_POSITION(i)];
-    F_UNROLL_RESULTS
-    for (int j = 0; j < THREAD_CHANNELS; ++j) {
-      const int c = first_out + CHANNEL_POSITION(j);
-      if (pixel.n >= 0 && c < OUT_GROUP) {
-        const int channel = group * OUT_GROUP + c;
-        const index_t offset = F_OFFSET(pixel.n, channel, pixel.row, pixel.column, OUT_C, OUT_H, OUT_W);
-#ifdef DIRECTION_fwd
-        F_STORE(out, offset, F_EPILOGUE(SUM(i, j), channel, offset));
-#else
-        F_STORE(out, offset, SUM(i, j));
-#endif
-      }
-    }
-  }
-}
-
-#else  // DIRECTION_bwd_w
-
-#define TAPS (R * S)
-
-// One block: BS output channels x BV columns of a filter (in the filter's memory order), summed over the pixels of
-// one of `splits` parts. partial: [split][the whole filter tensor].
-F_KERNEL(THREADS)
-implicit_gemm_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(float, partial), int splits, Sizes z) {
-  F_LOCAL_ARRAY(float, scalars, BK * BS);
-  F_LOCAL_ARRAY(F_VECTOR, vectors, BK * BV / VW);
-  F_LOCAL_ARRAY(int, places, BK * 5);  // of each pixel of the tile: n, p, q, and what its first tap reads
-  F_OPEN_INPUT(element_t, x);
-  F_OPEN_INPUT(element_t, y);
-  F_OPEN_OUTPUT(float, partial);
-  const int thread = F_THREAD();
-  const int filter = TAPS * z.group_c;
-  const int first_column = F_BLOCK(0) * BV, first_k = F_BLOCK(1) * BS;
-  const int group = F_BLOCK(2) / splits, split = F_BLOCK(2) % splits;
-  const index_t count = (index_t)z.n * z.p * z.q;
-  const index_t part = (count + splits - 1) / splits;
-  const index_t begin = part * split, end = F_MIN(count, begin + part);
   F_VECTOR sums[TS][VN];
   clear_tile(sums);
-  for (index_t first = begin; first < end; first += BK) {
-    for (int i = thread; i < BK; i += THREADS) {
-      const index_t pixel = first + i;
-      const int q = (int)(pixel % z.q), p = (int)(pixel / z.q % z.p);
-      places[i * 5] = pixel < end ? (int)(pixel / z.q / z.p) : -1;
-      places[i * 5 + 1] = p;
-      places[i * 5 + 2] = q;
-      places[i * 5 + 3] = p * STRIDE_H - z.pad_top;
-      places[i * 5 + 4] = q * STRIDE_W - z.pad_left;
-    }
-    F_BARRIER();
-    for (int e = thread; e < BS * BK; e += THREADS) {
-#ifdef LAYOUT_nchw
-      const int step = e % BK, k = e / BK;
-#else
-      const int step = e / BS, k = e % BS;
+  float next_pixels[PIXELS_EACH * STEPS_EACH];
+  float next_channels[WEIGHT_QUADS * 4];
+  int tap = -1, first = LOOP_STEPS;  // of the tile that registers bring
+#if FLAT
+  tap = 0, first = -BK;
 #endif
-      const int n = places[step * 5];
-      float value = 0.0f;
-      if (n >= 0 && first_k + k < z.group_k) {
-        value = F_LOAD(y, F_OFFSET(n, group * z.group_k + first_k + k, places[step * 5 + 1], places[step * 5 + 2], z.k,
-                                   z.p, z.q));
+
+  // One more turn than there are tiles: each turn multiplies what the one before brought.
+  for (int slab = 0; slab <= slabs; ++slab) {
+    if (slab < slabs) {
+      first += BK;
+#if !FLAT
+      if (first >= LOOP_STEPS) {
+        first = 0;
+        do ++tap;
+        while (!HAS_TAP(tap));
+        F_UNROLL
+        for (int i = 0; i < PIXELS_EACH; ++i) {
+          offsets[i] = in_offset(own[i], tap, group * IN_GROUP, z);
+        }
       }
-      scalars[step * BS + k] = value;
-    }
-    for (int e = thread; e < BV * BK; e += THREADS) {
-#ifdef LAYOUT_nchw
-      const int step = e % BK, column = first_column + e / BK;
-      const int c = column / TAPS, r = column / S % R, s = column % S;
-#else
-      const int step = e / BV, column = first_column + e % BV;
-      const int c = column % z.group_c, r = column / z.group_c / S, s = column / z.group_c % S;
 #endif
-      const int n = places[step * 5];
-      const int h = places[step * 5 + 3] + r * DILATION_H, w = places[step * 5 + 4] + s * DILATION_W;
-      float value = 0.0f;
-      if (n >= 0 && column < filter && h >= 0 && h < z.h && w >= 0 && w < z.w) {
-        value = F_LOAD(x, F_OFFSET(n, group * z.group_c + c, h, w, z.c, z.h, z.w));
+      F_UNROLL
+      for (int i = 0; i < PIXELS_EACH; ++i) {
+#if FLAT
+        F_UNROLL
+        for (int j = 0; j < STEPS_EACH; ++j) {
+          const int step = first + OWN_STEP(j);
+          const index_t offset =
+              step < LOOP_STEPS ? in_offset(own[i], step / IN_GROUP, group * IN_GROUP + step % IN_GROUP, z) : -1;
+          next_pixels[i * STEPS_EACH + j] = offset >= 0 ? F_LOAD(in, offset) : 0.0f;
+        }
+#elif defined(LAYOUT_nchw)
+        F_GLOBAL const element_t* from = in + offsets[i] + (index_t)(first + OWN_STEP(0)) * IN_CHANNEL_STRIDE;
+        const int left = offsets[i] >= 0 ? LOOP_STEPS - first - OWN_STEP(0) : 0;
+        F_UNROLL
+        for (int j = 0; j < STEPS_EACH; ++j) {
+          next_pixels[i * STEPS_EACH + j] = j * STEP_THREADS < left ? F_LOAD(from, 0) : 0.0f;
+          from += (index_t)STEP_THREADS * IN_CHANNEL_STRIDE;
+        }
+#else
+        F_GLOBAL const element_t* const from = in + offsets[i] + first + OWN_STEP(0);
+        const int left = offsets[i] >= 0 ? LOOP_STEPS - first - OWN_STEP(0) : 0;
+        if (in_is_aligned) {
+          F_UNROLL
+          for (int j = 0; j < 4; ++j) next_pixels[i * 4 + j] = 0.0f;
+          if (left > 0) F_LOAD4(from, 0, next_pixels + i * 4);
+        } else {
+          F_UNROLL
+          for (int j = 0; j < 4; ++j) next_pixels[i * 4 + j] = j < left ? F_LOAD(from, j) : 0.0f;
+        }
+#endif
       }
-      ((F_LOCAL float*)vectors)[step * BV + column - first_column] = value;
+      F_UNROLL
+      for (int i = 0; i < WEIGHT_QUADS; ++i) {
+        const int quad = thread + i * THREADS, step = first + quad / (BC / 4);
+        F_UNROLL
+        for (int j = 0; j < 4; ++j) next_channels[i * 4 + j] = 0.0f;
+        if (step < LOOP_STEPS && quad < BC * BK / 4) {
+          F_LOAD4_PACKED(weights, ((index_t)tap * LOOP_STEPS + step) * out_pad + quad % (BC / 4) * 4,
+                         next_channels + i * 4);
+        }
+      }
     }
-    F_BARRIER();
-    add_products(scalars, vectors, thread, sums);
+    if (slab > 0) {
+      const int from = (slab - 1) & 1;
+#if VECTOR_PIXELS
+      add_products(channels + from * BK * BC, (F_LOCAL const F_VECTOR*)(pixels + from * BK * PIXEL_PITCH), thread,
+                   sums);
+#else
+      add_products(pixels + from * BK * PIXEL_PITCH, (F_LOCAL const F_VECTOR*)(channels + from * BK * BC), thread,
+                   sums);
+#endif
+    }
+    if (slab < slabs) {
+      const int to = slab & 1;
+      F_UNROLL
+      for (int i = 0; i < PIXELS_EACH; ++i) {
+#if BP * BK % (THREADS * 4) != 0
+        if (OWN_PIXEL(i) >= BP) continue;
+#endif
+        F_UNROLL
+        for (int j = 0; j < STEPS_EACH; ++j) {
+          pixels[(to * BK + OWN_STEP(j)) * PIXEL_PITCH + OWN_PIXEL(i)] = next_pixels[i * STEPS_EACH + j];
+        }
+      }
+      F_UNROLL
+      for (int i = 0; i < WEIGHT_QUADS; ++i) {
+        if (thread + i * THREADS < BC * BK / 4) {
+          store4_local(channels + to * BK * BC + (thread + i * THREADS) * 4, next_channels + i * 4);
+        }
+      }
+    }
     F_BARRIER();
   }
+
+  const int out_is_aligned = F_IS_ALIGNED4(out);
+#if VECTOR_PIXELS
   F_UNROLL_RESULTS
-  for (int i = 0; i < TS; ++i) {
-    const int k = first_k + F_SCALAR_BEGIN(thread) + i;
+  for (int j = 0; j < THREAD_CHANNELS; ++j) {
+    const int c = first_out + CHANNEL_POSITION(j);
+    if (c >= OUT_GROUP) continue;
     F_UNROLL_RESULTS
     for (int v = 0; v < VN; ++v) {
-      F_UNROLL_RESULTS
-      for (int lane = 0; lane < VW; ++lane) {
-        const int column = first_column + F_VECTOR_POSITION(thread, v) + lane;
-        if (k < z.group_k && column < filter) {
-          partial[((index_t)split * z.k + group * z.group_k + k) * filter + column] = F_LANE(sums[i][v], lane);
+      F_LOCAL const index_t* const place = places + PIXEL_POSITION(v * VW);
+      const index_t at = place[0] + (index_t)c * OUT_CHANNEL_STRIDE;
+      if (out_is_aligned && place[0] >= 0 && place[VW - 1] == place[0] + (VW - 1) && (at & 3) == 0) {
+        RESULTS4(at, group * OUT_GROUP + c, 0, SUM(v * VW, j), SUM(v * VW + 1, j), SUM(v * VW + 2, j),
+                 SUM(v * VW + 3, j))
+      } else {
+        F_UNROLL_RESULTS
+        for (int i = 0; i < VW; ++i) {
+          if (place[i] >= 0) {
+            RESULT(place[i] + (index_t)c * OUT_CHANNEL_STRIDE, group * OUT_GROUP + c, SUM(v * VW + i, j))
+          }
         }
       }
     }
   }
-}
-
+#else
+  F_UNROLL_RESULTS
+  for (int i = 0; i < THREAD_PIXELS; ++i) {
+    const index_t place = places[PIXEL_POSITION(i)];
+    if (place < 0) continue;
+    F_UNROLL_RESULTS
+    for (int v = 0; v < VN; ++v) {
+      const int c = first_out + CHANNEL_POSITION(v * VW);
+      const index_t at = place + (index_t)c * OUT_CHANNEL_STRIDE;
+      if (out_is_aligned && c + VW <= OUT_GROUP && (at & 3) == 0) {
+        RESULTS4(at, group * OUT_GROUP + c, 1, SUM(i, v * VW), SUM(i, v * VW + 1), SUM(i, v * VW + 2),
+                 SUM(i, v * VW + 3))
+      } else {
+        F_UNROLL_RESULTS
+        for (int j = 0; j < VW; ++j) {
+          if (c + j < OUT_GROUP) {
+            RESULT(at + (index_t)j * OUT_CHANNEL_STRIDE, group * OUT_GROUP + c + j, SUM(i, v * VW + j))
+          }
+        }
+      }
+    }
+  }
 #endif
+}

@@ -20,7 +20,7 @@ typedef ushort u16;
 #define F_OPEN_OUTPUT(type, name) \
   __global type* const name = (__global type*)((__global char*)name##_buffer + name##_skip)
 // At the top of a kernel only.
-#define F_LOCAL_ARRAY(type, name, count) __local type name[count]
+#define F_LOCAL_ARRAY(type, name, count) __local type name[count] __attribute__((aligned(64)))
 #define F_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define F_BLOCK(axis) ((int)get_group_id(axis))
 #define F_BLOCKS(axis) ((int)get_num_groups(axis))
@@ -39,3 +39,16 @@ typedef ushort u16;
 // f16 needs no extension while it is only loaded and stored.
 F_DEVICE float load_f16(__global const u16* p, i64 i) { return vload_half(i, (__global const half*)p); }
 F_DEVICE void store_f16(__global u16* p, i64 i, float v) { vstore_half_rte(v, i, (__global half*)p); }
+
+// Four neighbours at once, at an address that is a multiple of their size.
+F_DEVICE void load4_f32(__global const float* p, float* v) { vstore4(*(__global const float4*)p, 0, v); }
+F_DEVICE void store4_f32(__global float* p, const float* v) { *(__global float4*)p = vload4(0, v); }
+F_DEVICE void store4_local(__local float* p, const float* v) { *(__local float4*)p = vload4(0, v); }
+F_DEVICE void load4_u16(__global const u16* p, u16* v) { vstore4(*(__global const ushort4*)p, 0, v); }
+F_DEVICE void store4_u16(__global u16* p, const u16* v) { *(__global ushort4*)p = vload4(0, v); }
+F_DEVICE void load4_f16(__global const u16* p, float* v) {
+  vstore4(vloada_half4(0, (__global const half*)p), 0, v);
+}
+F_DEVICE void store4_f16(__global u16* p, const float* v) {
+  vstorea_half4_rte(vload4(0, v), 0, (__global half*)p);
+}

@@ -3,7 +3,8 @@
 //
 // COMPACT is for devices whose private arrays lie in memory anyway (CPUs): loops over results stay loops.
 //
-// The host defines COMPACT, BS, BV, BK, TS, VN, VW; THREADS is (BS / TS) * (BV / (VN * VW)).
+// The host defines COMPACT, BS, BV, BK, TS, VN, VW; THREADS is (BS / TS) * (BV / (VN * VW)). A row of either
+// operand in local memory starts on a multiple of VW floats.
 #pragma once
 #include "kernels/gpu/vector.h"
 
@@ -15,11 +16,28 @@
 #define F_UNROLL_RESULTS F_UNROLL
 #endif
 
+// The distance of two steps' rows in local memory, where the host or the kernel wants them further apart.
+#ifndef PITCH_S
+#define PITCH_S BS
+#endif
+#ifndef PITCH_V
+#define PITCH_V BV
+#endif
+
 #define F_TV (BV / (VN * VW))  // threads along the vector side
+// Where a thread is along each side. 32 threads make a square rather than a row where they can: they read
+// fewer different words of both operands.
+#if F_TV % 8 == 0 && BS / TS % 4 == 0
+#define F_THREAD_S(thread) ((thread) / (F_TV * 4) * 4 + (thread) % 32 / 8)
+#define F_THREAD_V(thread) ((thread) / 32 % (F_TV / 8) * 8 + (thread) % 8)
+#else
+#define F_THREAD_S(thread) ((thread) / F_TV)
+#define F_THREAD_V(thread) ((thread) % F_TV)
+#endif
 // The first of a thread's scalar positions; its others follow. The first of its vectors' positions; the
 // others are F_TV * VW apart, so that neighbouring threads read neighbouring vectors.
-#define F_SCALAR_BEGIN(thread) ((thread) / F_TV * TS)
-#define F_VECTOR_POSITION(thread, v) ((v)*F_TV * VW + (thread) % F_TV * VW)
+#define F_SCALAR_BEGIN(thread) (F_THREAD_S(thread) * TS)
+#define F_VECTOR_POSITION(thread, v) ((v)*F_TV * VW + F_THREAD_V(thread) * VW)
 
 F_DEVICE void clear_tile(F_VECTOR sums[TS][VN]) {
   F_UNROLL
@@ -34,7 +52,7 @@ F_DEVICE void clear_tile(F_VECTOR sums[TS][VN]) {
 F_DEVICE void add_products(F_LOCAL const float* scalars, F_LOCAL const F_VECTOR* vectors, int thread,
                            F_VECTOR sums[TS][VN]) {
   F_LOCAL const float* s = scalars + F_SCALAR_BEGIN(thread);
-  F_LOCAL const F_VECTOR* v = vectors + thread % F_TV;
+  F_LOCAL const F_VECTOR* v = vectors + F_THREAD_V(thread);
   F_VECTOR t[TS][VN];
   F_UNROLL
   for (int i = 0; i < TS; ++i) {
@@ -45,12 +63,20 @@ F_DEVICE void add_products(F_LOCAL const float* scalars, F_LOCAL const F_VECTOR*
   for (int k = 0; k < BK; ++k) {
     F_VECTOR b[VN];
     F_UNROLL
-    for (int j = 0; j < VN; ++j) b[j] = v[k * (BV / VW) + j * F_TV];
+    for (int j = 0; j < VN; ++j) b[j] = v[k * (PITCH_V / VW) + j * F_TV];
+#if TS % VW == 0 && !COMPACT
+    F_VECTOR a[TS / VW];
+    F_UNROLL
+    for (int i = 0; i < TS / VW; ++i) a[i] = *(F_LOCAL const F_VECTOR*)(s + k * PITCH_S + i * VW);
+#define F_SCALAR(i) F_LANE(a[(i) / VW], (i) % VW)
+#else
+#define F_SCALAR(i) s[k * PITCH_S + (i)]
+#endif
     F_UNROLL
     for (int i = 0; i < TS; ++i) {
-      const float a = s[k * BS + i];
+      const float scalar = F_SCALAR(i);
       F_UNROLL
-      for (int j = 0; j < VN; ++j) t[i][j] += a * b[j];
+      for (int j = 0; j < VN; ++j) t[i][j] += scalar * b[j];
     }
   }
   F_UNROLL

@@ -24,20 +24,24 @@ struct Tile {
   // An upper bound over the directions and layouts.
   std::size_t local_bytes() const {
     const int pixels = std::max(scalars, vectors);
-    const int floats = wide ? pixels * steps + scalars * vectors : (scalars + vectors + 5) * steps;
-    return std::size_t{4} * static_cast<std::size_t>(floats + 6 * pixels);
+    const int floats = wide ? pixels * steps + scalars * vectors + 6 * pixels
+                            : 2 * (scalars + vectors + 4) * steps + 2 * pixels;
+    return std::size_t{4} * static_cast<std::size_t>(floats);
   }
 };
 
 constexpr Tile kTiles[] = {
-    {128, 128, 8, 8, 2, 4, false}, {64, 128, 16, 8, 2, 4, false}, {64, 64, 16, 4, 1, 4, false},
-    {32, 64, 16, 4, 1, 4, false},  {16, 64, 16, 2, 1, 4, false},  {96, 64, 128, 12, 2, 16, true},
-    {64, 64, 128, 8, 2, 16, true}, {32, 32, 64, 8, 2, 8, true},
+    {128, 128, 16, 8, 2, 4, false}, {128, 128, 8, 8, 2, 4, false},  {64, 128, 8, 8, 2, 4, false},
+    {64, 64, 8, 8, 2, 4, false},    {64, 64, 16, 4, 1, 4, false},   {32, 64, 16, 4, 1, 4, false},
+    {16, 64, 16, 2, 1, 4, false},   {96, 64, 128, 12, 2, 16, true}, {64, 64, 128, 8, 2, 16, true},
+    {32, 32, 64, 8, 2, 8, true},
 };
 
 // Wide tiles are for processors whose threads own vector registers, and not for sums over pixels.
 bool serves(const Tile& t, const Problem& p, const DeviceInfo& device) {
   if (t.wide && (!device.has("runs_on_cpu") || p.direction == Direction::backward_weights)) return false;
+  // There 16 steps of 64 results a thread take seconds to compile, and gain nothing.
+  if (device.has("runs_on_cpu") && !t.wide && t.ts * t.vn * t.vw * t.steps > 512) return false;
   return t.threads() <= device.block_threads && t.local_bytes() <= device.local_bytes;
 }
 
@@ -105,7 +109,7 @@ class ImplicitGemmGpu : public Algorithm {
           fmt::format("a block has {} threads and {} bytes of local memory, too few for any tile",
                       target.device.info().block_threads, target.device.info().local_bytes));
     }
-    const std::string limit = launch_limit(problem, kTiles[3]);
+    const std::string limit = launch_limit(problem, kTiles[5]);
     return limit.empty() ? Support::supported() : Support::declined(limit);
   }
 
@@ -239,7 +243,8 @@ class ImplicitGemmGpu : public Algorithm {
     Device& device = target.device;
     const std::string kernel = kernel_name(*this, tile.name());
     const gpu::Constants c = constants(p, tile, device.info());
-    const jit::Built product = gpu::build(device, kernel, "implicit_gemm.cl", "implicit_gemm_weights", c);
+    const jit::Built product =
+        gpu::build(device, kernel, "implicit_gemm_weights.cl", "implicit_gemm_weights", c);
     const jit::Built sum =
         gpu::build(device, kernel, "sum_parts.cl", "sum_parts", helper_constants(p, device.info()));
     const Shape s = shape_of(p);
