@@ -18,6 +18,10 @@ void Plan::run(const Tensors& tensors, const RunOptions& options) const { impl_-
 Engine::Engine(const std::string& store) : impl_(std::make_unique<EngineImpl>(store)) {}
 Engine::~Engine() = default;
 
+void Engine::on_warning(std::function<void(const std::string& line)> warn) {
+  impl_->on_warning(std::move(warn));
+}
+
 Plan Engine::plan(const Problem& problem, const Request& request) {
   return Plan(impl_->plan(problem, request));
 }

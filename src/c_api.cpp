@@ -208,6 +208,14 @@ faltung_status faltung_engine_create(const char* store, faltung_engine** engine)
 
 void faltung_engine_destroy(faltung_engine* engine) { delete engine; }
 
+faltung_status faltung_engine_on_warning(faltung_engine* engine, faltung_warning warning, void* context) {
+  return guarded([&] {
+    need(engine, "faltung_engine_on_warning: engine");
+    if (warning == nullptr) return engine->engine.on_warning({});
+    engine->engine.on_warning([=](const std::string& line) { warning(context, line.c_str()); });
+  });
+}
+
 faltung_request faltung_request_default(void) {
   const faltung::Request defaults;
   return {"cpu",   defaults.threads, defaults.workspace_limit, defaults.deterministic ? 1 : 0,

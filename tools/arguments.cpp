@@ -134,10 +134,4 @@ int Arguments::threads() const {
   return static_cast<int>(threads);
 }
 
-std::string reproduce(const Problem& problem, const std::string& kernel, const std::string& device,
-                      int threads, std::uint64_t seed) {
-  return fmt::format("faltung verify '{}' --kernel {} --device {} --threads {} --seed {}", to_string(problem),
-                     kernel, device, threads, seed);
-}
-
 }  // namespace faltung::tools

@@ -54,10 +54,6 @@ class Arguments {
 // A whole number of at least `least`. Throws Error(bad_problem) naming the option.
 std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t least);
 
-// The command line that verifies this kernel on this problem again.
-std::string reproduce(const Problem& problem, const std::string& kernel, const std::string& device,
-                      int threads, std::uint64_t seed);
-
 }  // namespace faltung::tools
 
 #endif  // FALTUNG_TOOLS_ARGUMENTS_HPP_

@@ -29,7 +29,7 @@ const std::vector<std::string> kColumns{"suite",       "name",
                                         "plan_ms",     "threads",
                                         "sets",        "runs",
                                         "seed",        "ratio_of_mins",
-                                        "note"};
+                                        "note",        "reproduce"};
 
 struct Options {
   Arguments arguments;
@@ -54,6 +54,7 @@ class Bench {
   explicit Bench(Options& options) : options_(options) {}
 
   int run() {
+    print_warnings(engine_);
     const std::vector<Row> rows = options_.arguments.rows();
     measure_options_.request = options_.arguments.request();
     measure_options_.policy.blocks = options_.repeat;
@@ -149,10 +150,11 @@ class Bench {
     const double ratio = has_peer ? m.peer->time.ms / ms : 0;
     const double ratio_of_mins = has_peer ? m.peer->time.ms_min / entry.time.ms_min : 0;
     std::string note = entry.note;
+    const Request& r = measure_options_.request;
+    const std::string again = reproduce(p, entry.kernel, r.device, r.threads, measure_options_.seed);
     if (entry.verdict == "wrong") {
       ++wrong_;
-      const Request& r = measure_options_.request;
-      note += "; reproduce: " + reproduce(p, entry.kernel, r.device, r.threads, measure_options_.seed);
+      note += "; reproduce: " + again;
     }
     if (m.peer && !m.peer->note.empty())
       note += (note.empty() ? "" : "; ") + options_.peer + " " + m.peer->note;
@@ -186,7 +188,8 @@ class Bench {
                           I(entry.time.runs),
                           I(measure_options_.seed),
                           some(has_peer, ratio_of_mins),
-                          note});
+                          note,
+                          again});
     if (!talks()) return;
     std::vector<std::string> cells{
         entry.chosen ? row.label() : "",

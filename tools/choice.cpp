@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/finder/quarantine.hpp"
 #include "tools/units.hpp"
 
 namespace faltung::tools {
@@ -17,17 +18,21 @@ std::vector<std::string> choice_columns() {
           "ms_max",       "ceiling_pct",
           "bound_by",     "workspace_bytes",
           "error_growth", "error_over_bound",
-          "compile_ms",   "source"};
+          "compile_ms",   "source",
+          "reproduce"};
 }
 
-void write_choice(Machine& machine, const Row& row, const std::string& device, const Choice& choice) {
+void write_choice(Machine& machine, const Row& row, const Request& request, const Choice& choice) {
   const auto some = [](double value, double nothing = 0) { return value > nothing ? Cell(value) : Cell(); };
   for (const Trial& t : choice.trials) {
-    machine.row({row.suite, row.name, to_string(row.problem), device, t.kernel, t.verdict, t.why,
+    machine.row({row.suite, row.name, to_string(row.problem), request.device, t.kernel, t.verdict, t.why,
                  some(t.predicted_ms), some(t.ms), some(t.ms_min), some(t.ms_max), some(t.ceiling_pct),
                  t.bound_by, static_cast<std::int64_t>(t.workspace_bytes), some(t.error_growth),
                  some(t.error_over_bound, -1), t.compile_ms,
-                 t.verdict == "chosen" ? Cell(choice.source) : Cell()});
+                 t.verdict == "chosen" ? Cell(choice.source) : Cell(),
+                 t.kernel.find('/') == std::string::npos  // all of an algorithm
+                     ? Cell()
+                     : Cell(reproduce(row.problem, t.kernel, request.device, request.threads, 1))});
   }
 }
 

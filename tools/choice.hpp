@@ -11,7 +11,7 @@
 namespace faltung::tools {
 
 std::vector<std::string> choice_columns();
-void write_choice(Machine& machine, const Row& row, const std::string& device, const Choice& choice);
+void write_choice(Machine& machine, const Row& row, const Request& request, const Choice& choice);
 void print_choice(const Row& row, const Choice& choice);
 
 // The fastest measured kernel under each workspace limit that admits a faster one, relative to the fastest of

@@ -19,6 +19,7 @@ Command add_find(CLI::App& app);
 Command add_run(CLI::App& app);
 Command add_store(CLI::App& app);
 Command add_verify(CLI::App& app);
+Command add_worker(CLI::App& app);
 
 }  // namespace faltung::tools
 

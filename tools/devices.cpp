@@ -30,6 +30,7 @@ int run(Options& options) {
                 "features", "driver", "key", "f32_gflops", "tf32_gflops", "f16_gflops", "bf16_gflops",
                 "copy_gbps"});
   Engine engine;
+  print_warnings(engine);
   for (const std::shared_ptr<Device>& device : list_devices()) {
     const DeviceInfo& info = device->info();
     const int threads = info.kind != "cpu" ? 1 : given > 0 ? given : available_processors();

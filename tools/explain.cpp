@@ -20,9 +20,10 @@ int run(Options& options) {
   options.machine.open(choice_columns());
   const bool talks = options.machine.for_people();
   Engine engine;
+  print_warnings(engine);
   for (const Row& row : rows) {
     const Choice choice = engine.explain(row.problem, request);
-    write_choice(options.machine, row, request.device, choice);
+    write_choice(options.machine, row, request, choice);
     if (!talks) continue;
     print_choice(row, choice);
     const std::string menu = workspace_menu(choice);

@@ -51,6 +51,7 @@ int run(Options& options) {
   const bool talks = options.machine.for_people();
   std::signal(SIGINT, on_interrupt);
   Engine engine;
+  print_warnings(engine);
   LiveLine line;
   std::size_t number = 0;
   for (const Row& row : rows) {
@@ -69,7 +70,7 @@ int run(Options& options) {
       choice = engine.explain(row.problem, request);  // every finished trial is in the store
     }
     line.clear();
-    write_choice(options.machine, row, request.device, choice);
+    write_choice(options.machine, row, request, choice);
     if (talks) {
       print_choice(row, choice);
       fmt::print("  tried {} of {} kernels{}\n", tried, candidates,

@@ -166,7 +166,10 @@ Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions
 
   std::vector<PlanPointer> plans{chosen};
   if (options.all_algorithms) {
-    const Selection selection = select(problem, request, Target{device, request.threads});
+    Selection selection = engine.impl().candidates(problem, request);
+    std::erase_if(selection.candidates, [&](const Candidate& candidate) {
+      return !engine.impl().trust().admit(candidate, problem, Target{device, request.threads});
+    });
     out.refusals = selection.refusals;
     std::vector<const Algorithm*> seen;
     for (const Candidate& first : selection.candidates) {

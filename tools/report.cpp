@@ -61,6 +61,11 @@ std::string one_line(const std::string& message) {
   return out;
 }
 
+void print_warnings(Engine& engine) {
+  engine.on_warning(
+      [](const std::string& line) { fmt::print(stderr, "faltung: warning: {}\n", one_line(line)); });
+}
+
 void Table::header() const {
   std::vector<std::string> titles;
   for (const Column& column : columns_) titles.push_back(column.title);

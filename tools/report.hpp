@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "faltung/faltung.hpp"
+
 namespace faltung::tools {
 
 // Nothing, a text, a measurement or a count.
@@ -18,6 +20,9 @@ using Cell = std::variant<std::monostate, std::string, double, std::int64_t>;
 
 // The lines of a message, with what each began with trimmed, joined by semicolons.
 std::string one_line(const std::string& message);
+
+// Warnings of the engine go to standard error, a line each.
+void print_warnings(Engine& engine);
 
 // A table whose rows appear as they come.
 class Table {

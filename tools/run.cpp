@@ -9,6 +9,7 @@
 #include "src/problem/problem.hpp"
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
+#include "tools/report.hpp"
 #include "tools/units.hpp"
 
 namespace faltung::tools {
@@ -88,6 +89,7 @@ int run(const Options& options) {
   const Inputs inputs(p, options);
 
   Engine engine;
+  print_warnings(engine);
   const Plan plan = engine.plan(p, request);
   Device& device = plan.impl().device();
   std::vector<Buffer> buffers;

@@ -1,9 +1,8 @@
 // faltung verify: every kernel that supports the problems, against the reference.
-#include "src/finder/verify.hpp"
-
 #include <fmt/format.h>
 
 #include <chrono>
+#include <optional>
 
 #include "src/finder/finder.hpp"
 #include "tools/arguments.hpp"
@@ -16,26 +15,33 @@ namespace {
 struct Options {
   Arguments arguments;
   Machine machine;
+  bool in_process = false;
 };
 
-// What a kernel that throws has to say is its verdict; it does not keep the others from theirs.
-Verification verdict(Verifier& verifier, const Candidate& candidate) {
-  try {
-    return verifier.kernel(*candidate.algorithm, candidate.config.name);
-  } catch (const Error& error) {
-    return {"failed", error.what(), 0};
+// Tries kernels in a worker, which a broken one may end; with --in-process here, for a debugger.
+class Trier {
+ public:
+  explicit Trier(const Options& options)
+      : in_process_(options.in_process), worker_(options.arguments.device_id()) {}
+  Verdict operator()(const Task& task) {
+    return in_process_ ? examiner_.examine(task, {}) : worker_.examine(task);
   }
-}
+
+ private:
+  bool in_process_;
+  Examiner examiner_;
+  Worker worker_;
+};
 
 int run(Options& options) {
   const std::vector<Row> rows = options.arguments.rows();
   const Request request = options.arguments.request();
   const std::shared_ptr<Device> device = options.arguments.device();
-  const auto parallel = std::make_shared<const Parallel>(request.threads);
-  Filter{request};  // a misspelt pattern is told before anything runs
+  const Filter filter{request};  // a misspelt pattern is told before anything runs
+  Trier trier(options);
   Machine& machine = options.machine;
   machine.open({"suite", "name", "problem", "device", "kernel", "verdict", "error_over_bound", "what",
-                "seconds", "threads", "seed"});
+                "seconds", "threads", "seed", "reproduce"});
   const Table table({{"verdict", 13}, {"err/bnd", 8, true}, {"kernel", 0}});
   const bool talks = machine.for_people();
   int kernels = 0, passed = 0;
@@ -44,7 +50,7 @@ int run(Options& options) {
     const std::string problem = to_string(row.problem);
     if (talks) fmt::print("{}{}{}\n", row.name, row.name.empty() ? "" : "  ", problem);
     const auto cells = [&](const std::string& kernel, const std::string& verdict, Cell error,
-                           const std::string& what, Cell seconds) -> std::vector<Cell> {
+                           const std::string& what, Cell seconds, Cell again) -> std::vector<Cell> {
       return {row.suite,
               row.name,
               problem,
@@ -55,7 +61,8 @@ int run(Options& options) {
               what,
               seconds,
               std::int64_t(request.threads),
-              std::int64_t(options.arguments.seed())};
+              std::int64_t(options.arguments.seed()),
+              std::move(again)};
     };
     Selection selection;
     try {
@@ -63,29 +70,39 @@ int run(Options& options) {
     } catch (const Error& error) {
       if (error.status() != Status::unsupported) throw;
       nothing = error.what();
-      machine.row(cells("", "declined", {}, one_line(nothing), {}));
+      machine.row(cells("", "declined", {}, one_line(nothing), {}, {}));
       if (talks) fmt::print("  declined: {}\n", nothing);
       continue;
     }
-    Verifier verifier(row.problem, device, parallel, options.arguments.seed());
+    Task task;
+    task.problem = row.problem;
+    task.device = request.device;
+    task.threads = request.threads;
+    task.seed = options.arguments.seed();
+    // A kernel that is asked for by its full name gets all that a trial does: that reproduces one.
+    if (!filter.forced().empty()) task.launches = kTrialLaunches;
     for (const Candidate& candidate : selection.candidates) {
       const auto begin = std::chrono::steady_clock::now();
-      const Verification v = verdict(verifier, candidate);
+      task.kernel = candidate.kernel();
+      task.predicted_ms = candidate.config.predicted_ms;
+      const Verdict v = trier(task);
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       ++kernels;
       passed += v.passed();
-      machine.row(cells(candidate.kernel(), v.verdict, v.error_over_bound, v.what, seconds));
-      const std::string again = reproduce(row.problem, candidate.kernel(), request.device, request.threads,
-                                          options.arguments.seed());
+      const std::string again = reproduce(row.problem, task.kernel, task.device, task.threads, task.seed);
+      const Cell error = v.error_over_bound >= 0 ? Cell(v.error_over_bound) : Cell();
+      machine.row(cells(task.kernel, v.verdict, error, v.what, seconds, again));
       if (talks) {
-        table.row({"  " + v.verdict, fmt::format("{:.3g}", v.error_over_bound), candidate.kernel()});
+        table.row({"  " + v.verdict,
+                   v.error_over_bound >= 0 ? fmt::format("{:.3g}", v.error_over_bound) : "-",
+                   candidate.kernel()});
         if (!v.passed()) fmt::print("    {}\n    reproduce: {}\n", v.what, again);
       } else if (!v.passed()) {
         fmt::print(stderr, "faltung: {}: {}; reproduce: {}\n", v.verdict, v.what, again);
       }
     }
     for (const Refusal& refusal : selection.refusals) {
-      machine.row(cells(refusal.kernel, refusal.verdict, {}, refusal.why, {}));
+      machine.row(cells(refusal.kernel, refusal.verdict, {}, refusal.why, {}, {}));
       if (talks) table.row({"  " + refusal.verdict, "", refusal.kernel + ": " + refusal.why});
     }
   }
@@ -105,6 +122,8 @@ Command add_verify(CLI::App& app) {
   CLI::App* command = app.add_subcommand("verify", "Check every supporting kernel against the reference");
   options->arguments.add_problems(*command);
   options->arguments.add_choices(*command);
+  command->add_flag("--in-process", options->in_process,
+                    "Run the kernels in this process, where a debugger sees them, not in a worker");
   options->machine.add_options(*command);
   return {command, [options] { return run(*options); }};
 }

@@ -65,6 +65,11 @@ typedef struct faltung_engine faltung_engine;
 /* store: a directory; NULL or "" for $FALTUNG_STORE, else $XDG_CACHE_HOME/faltung, else ~/.cache/faltung. */
 FALTUNG_API faltung_status faltung_engine_create(const char* store, faltung_engine** engine);
 FALTUNG_API void faltung_engine_destroy(faltung_engine* engine);
+/* Called with one line for what a caller may want to know and need not act on, such as a kernel that was put
+ * into quarantine; from any thread that uses the engine. NULL: nothing is said, as at first. */
+typedef void (*faltung_warning)(void* context, const char* line);
+FALTUNG_API faltung_status faltung_engine_on_warning(faltung_engine* engine, faltung_warning warning,
+                                                     void* context);
 
 /* What a caller wants of a choice. Begin with faltung_request_default(). */
 typedef struct faltung_request {

@@ -176,7 +176,7 @@ class FALTUNG_API Plan {
 // One kernel's part in a choice.
 struct Trial {
   std::string kernel;
-  std::string verdict;      // chosen, slower, skipped, declined, wrong, not measured
+  std::string verdict;      // chosen, slower, skipped, declined, quarantined, wrong, not measured
   std::string why;          // in words, where there is more to say
   double predicted_ms = 0;  // by the cost model; 0 if it declined
   double ms = 0;            // measured median; 0 if not measured
@@ -206,8 +206,13 @@ class FALTUNG_API Engine {
   // store: a directory; empty for $FALTUNG_STORE, else $XDG_CACHE_HOME/faltung, else ~/.cache/faltung.
   explicit Engine(const std::string& store = "");
   ~Engine();
-  // The store's answer, else the cost model's.
+  // The store's answer, else the cost model's. A GPU's kernel that was never tried on this device is tried in
+  // another process first.
   Plan plan(const Problem& problem, const Request& request = {});
+  // Called with one line for what a caller may want to know and need not act on: a kernel that was put into
+  // quarantine and another that answers in its place, a store that cannot be written. Possibly from several
+  // threads at once; nothing is said unless it is set.
+  void on_warning(std::function<void(const std::string& line)> warn);
   // Measures within request.budget_ms, verifies what may win, and stores the result.
   Choice find(const Problem& problem, const Request& request = {}, const Progress& progress = {});
   // One line for each algorithm: chosen, slower by how much, or why not. Measures nothing.

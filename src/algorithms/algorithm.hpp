@@ -63,12 +63,18 @@ class Algorithm {
   virtual bool deterministic(const std::string& config) const;
   // Chosen only where nothing else supports the problem: the reference.
   virtual bool last_resort() const { return false; }
+  // Whether it may be used on a device where it was never tried: the test suite ran it on the same
+  // instruction set. A GPU's kernels meet drivers that nobody has seen.
+  virtual bool starts_trusted() const { return device_kind() == "cpu"; }
   // Whether pooling happens in the kernel, for this problem. If not, make_recipe adds a step for it.
   virtual bool fuses_pool(const Problem& problem, const std::string& config) const;
 };
 
 // Every algorithm, in the order of their names.
 const std::vector<std::unique_ptr<Algorithm>>& registry();
+// Adds one to the registry of this process. For tests of what happens with kernels that are broken: call it
+// before anything else of the library.
+void add_to_registry(std::unique_ptr<Algorithm> algorithm);
 // Throws Error(bad_problem) naming the nearest.
 const Algorithm& find_algorithm(std::string_view name);
 

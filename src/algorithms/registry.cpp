@@ -2,8 +2,10 @@
 
 namespace faltung {
 
-const std::vector<std::unique_ptr<Algorithm>>& registry() {
-  static const std::vector<std::unique_ptr<Algorithm>> algorithms = [] {
+namespace {
+
+std::vector<std::unique_ptr<Algorithm>>& algorithms() {
+  static std::vector<std::unique_ptr<Algorithm>> algorithms = [] {
     std::vector<std::unique_ptr<Algorithm>> all;
     all.push_back(make_depthwise_cpu());
     all.push_back(make_depthwise_gpu());
@@ -20,5 +22,11 @@ const std::vector<std::unique_ptr<Algorithm>>& registry() {
   }();
   return algorithms;
 }
+
+}  // namespace
+
+const std::vector<std::unique_ptr<Algorithm>>& registry() { return algorithms(); }
+
+void add_to_registry(std::unique_ptr<Algorithm> algorithm) { algorithms().push_back(std::move(algorithm)); }
 
 }  // namespace faltung

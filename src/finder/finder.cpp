@@ -1,75 +1,78 @@
 #include "src/finder/finder.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 
 #include <fmt/core.h>
 
 #include "src/finder/cost.hpp"
-#include "src/finder/trial.hpp"
 #include "src/problem/tolerance.hpp"
 
 namespace faltung {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-bool logging() {
-  const char* log = std::getenv("FALTUNG_LOG");
-  return log != nullptr && std::string_view(log).find("find") != std::string_view::npos;
-}
-
-constexpr double kClose = 1.2;  // times the best: may still be the faster one, measured again
-
-// The fastest candidate that was measured and found right; null if none was.
-const Candidate* best_measured(const Selection& selection, const Trials& trials) {
-  for (const Measured& m : trials.all()) {
-    if (m.verdict != "pass") continue;
-    for (const Candidate& candidate : selection.candidates) {
-      if (candidate.kernel() == m.kernel) return &candidate;
-    }
-  }
-  return nullptr;
-}
-
-// The order in which find measures: what was best before, then each algorithm's first choice, then the rest;
-// each part by the model.
-std::vector<const Candidate*> trial_order(const Selection& selection, const Trials& trials) {
+// The order in which plan takes them: the fastest that was measured, then by the model; without those that
+// were measured and failed.
+std::vector<const Candidate*> plan_order(const Selection& selection, const Trials& trials) {
+  const Candidate* known = best_measured(selection, trials);
   std::vector<const Candidate*> order;
-  const auto add = [&](const Candidate* candidate) {
-    if (std::find(order.begin(), order.end(), candidate) == order.end()) order.push_back(candidate);
-  };
-  if (const Candidate* known = best_measured(selection, trials)) add(known);
-  std::vector<const Algorithm*> seen;
+  if (known != nullptr) order.push_back(known);
   for (const Candidate& candidate : selection.candidates) {
-    if (std::find(seen.begin(), seen.end(), candidate.algorithm) != seen.end()) continue;
-    seen.push_back(candidate.algorithm);
-    add(&candidate);
-  }
-  for (const Candidate& candidate : selection.candidates) add(&candidate);
-  // The reference is only measured where there is nothing else.
-  if (std::any_of(order.begin(), order.end(), [](const auto* c) { return !c->algorithm->last_resort(); })) {
-    std::erase_if(order, [](const auto* c) { return c->algorithm->last_resort(); });
+    const Measured* m = trials.find(candidate.kernel());
+    if (&candidate != known && (m == nullptr || m->verdict == "pass")) order.push_back(&candidate);
   }
   return order;
 }
 
+// Whether a kernel is worth a trial while another answers at once.
+bool promises_more(const Candidate& candidate, const Candidate& sure) {
+  constexpr double kWorthATrial = 1.25;
+  return candidate.algorithm->last_resort() == sure.algorithm->last_resort() &&
+         candidate.config.predicted_ms * kWorthATrial < sure.config.predicted_ms;
+}
+
+// What plan would begin with.
+const Candidate* first_choice(const Candidate* sure, const std::vector<const Candidate*>& order) {
+  if (order.empty()) return sure;
+  return sure == nullptr || sure == order.front() || promises_more(*order.front(), *sure) ? order.front()
+                                                                                          : sure;
+}
+
 }  // namespace
 
-struct EngineImpl::Setting {
-  Problem problem;
-  Request request;
-  std::shared_ptr<Device> device;
-  int threads;
-  Target target() const { return {*device, threads}; }
-};
+EngineImpl::EngineImpl(const std::string& store_directory)
+    : store_(store_directory, [this](const std::string& line) { warn(line); }),
+      trust_(store_, [this](const std::string& line) { warn(line); }) {}
 
-EngineImpl::EngineImpl(const std::string& store_directory) : store_(store_directory) {}
+void EngineImpl::on_warning(std::function<void(const std::string&)> warn) {
+  const std::lock_guard lock(mutex_);
+  warn_ = std::move(warn);
+}
+
+void EngineImpl::warn(const std::string& line) {
+  std::function<void(const std::string&)> warn;
+  {
+    const std::lock_guard lock(mutex_);
+    warn = warn_;
+  }
+  if (warn) warn(line);
+}
+
+Selection EngineImpl::candidates(const Problem& problem, const Request& request) {
+  const Setting s = settle(problem, request);
+  Selection selection = select(problem, request, s.target());
+  trust_.sift(selection, problem, s.device->info());
+  return selection;
+}
+
+// The kernel that may be used at once, without a trial: the fastest that was measured, else the best by the
+// model. Null if every candidate needs a trial first.
+const Candidate* EngineImpl::sure_choice(const Setting& s, const Selection& selection,
+                                         const Trials& trials) const {
+  for (const Candidate* candidate : plan_order(selection, trials)) {
+    if (trust_.standing(*candidate, s.problem, s.device->info()) != Standing::untried) return candidate;
+  }
+  return nullptr;
+}
 
 EngineImpl::Setting EngineImpl::settle(const Problem& problem, const Request& request) {
   validate(problem);
@@ -102,116 +105,36 @@ std::shared_ptr<const PlanImpl> EngineImpl::make_plan(const Problem& problem, co
 
 std::shared_ptr<const PlanImpl> EngineImpl::plan(const Problem& problem, const Request& request) {
   const Setting s = settle(problem, request);
-  const Selection selection = select(problem, request, s.target());
-  const Trials trials(store_, problem, s.device->info(), s.threads);
-  const Candidate* known = best_measured(selection, trials);
-  return make_plan(problem, known != nullptr ? *known : selection.candidates.front(), request);
-}
-
-Choice EngineImpl::find(const Problem& problem, const Request& request, const Progress& progress) {
-  const auto begin = Clock::now();
-  const Setting s = settle(problem, request);
-  const Selection selection = select(problem, request, s.target());
-  Trials trials(store_, problem, s.device->info(), s.threads);
-  const std::vector<const Candidate*> order = trial_order(selection, trials);
-
-  const std::shared_ptr<const Parallel> parallel = workers(request);
-  constexpr double kProducts = 2e7;  // some 20 ms of reference
-  const Oracle oracle(problem, Data::random, 1, 1, kProducts);
-  // Filling the sets must not eat the budget.
-  constexpr double kFilling = 0.2;
-  Arena arena(*s.device, oracle, 2 * s.device->info().cache_bytes, 64, kFilling * request.budget_ms);
-  std::vector<std::byte> result(static_cast<std::size_t>(oracle.result_bytes()));
-
-  constexpr double kFinal = 0.25;  // of the budget
-  const double heats_ms = request.budget_ms * (1 - kFinal);
-  double best_ms = 0;
-  int done = 0;
-  for (const Candidate* candidate : order) {
-    const double left = heats_ms - ms_since(begin);
-    if (done > 0 && left <= 0) break;
-    const std::string kernel = candidate->kernel();
-    if (progress) progress(done, static_cast<int>(order.size()), kernel);
-    ++done;
-    Measured measured{kernel, "pass"};
-    try {
-      Runner runner(make_plan(problem, *candidate, request), arena);
-      const double share_ms = std::clamp(left / static_cast<double>(order.size()), 5.0, 200.0);
-      const Timing timing = time_runner(runner, share_ms, best_ms);
-      measured.ms = timing.median;
-      measured.ms_min = timing.min;
-      measured.ms_max = timing.max;
-      measured.workspace_bytes = runner.plan().workspace_bytes(true);
-      if (best_ms == 0 || timing.median < kClose * best_ms) {
-        // It may win: is it right? The last run's result is in one of the sets; run on the first to know
-        // which.
-        RunOptions options;
-        const Buffer workspace = s.device->allocate(runner.plan().workspace_bytes(false) + 1);
-        options.workspace = workspace.pointer;
-        runner.plan().run(arena.first(), options);
-        s.device->synchronize({});
-        const Buffer view{nullptr, result_pointer(problem, arena.first()), result.size()};
-        s.device->copy_out(result.data(), view, result.size());
-        const Accuracy accuracy = candidate->algorithm->accuracy(problem, candidate->config.name);
-        const Finding finding = oracle.check(result.data(), accuracy, *parallel);
-        measured.error_over_bound = finding.error_over_bound;
-        if (finding.right()) {
-          best_ms = best_ms == 0 ? timing.median : std::min(best_ms, timing.median);
-        } else {
-          measured.verdict = "wrong";
-          fmt::print(stderr, "faltung: warning: {} is wrong and will not be used: {}\n", kernel,
-                     finding.worst);
-        }
-      }
-    } catch (const Error& error) {
-      // A kernel that cannot run costs the caller nothing: the next one answers.
-      fmt::print(stderr, "faltung: warning: {} failed and is passed over: {}\n", kernel, error.what());
+  const DeviceInfo& device = s.device->info();
+  const Selection selection = candidates(problem, request);
+  const Trials trials(store_, problem, device, s.threads);
+  const Candidate* sure = sure_choice(s, selection, trials);
+  std::string failures;
+  for (const Candidate* candidate : plan_order(selection, trials)) {
+    // A kernel that was never tried here has to promise more than the one that was.
+    if (sure != nullptr && trust_.standing(*candidate, problem, device) == Standing::untried &&
+        !promises_more(*candidate, *sure)) {
       continue;
     }
-    if (logging()) {
-      fmt::print(stderr, "faltung: find: {} predicted {:.4g} ms, measured {:.4g}, {}\n", kernel,
-                 candidate->config.predicted_ms, measured.ms, measured.verdict);
+    const std::string kernel = candidate->kernel();
+    try {
+      if (!trust_.admit(*candidate, problem, s.target())) continue;
+      return make_plan(problem, *candidate, request);
+    } catch (const Error& error) {
+      if (error.status() == Status::bad_problem) throw;
+      // The next one answers, in this call.
+      failures += "\n  " + kernel + " failed: " + error.what();
+      if (candidate->algorithm->starts_trusted() || sure != nullptr)
+        warn(kernel + " is passed over: " + error.what());
     }
-    trials.add(measured);
   }
-  run_final(s, selection, arena, trials, request.budget_ms - ms_since(begin));
-  return describe(s, selection, trials);
-}
-
-// The few that came in close together are timed again, in turn: each was measured at another moment, and what
-// else the machine did then may have decided.
-void EngineImpl::run_final(const Setting& s, const Selection& selection, Arena& arena, Trials& trials,
-                           double budget_ms) {
-  constexpr std::size_t kMost = 4;
-  std::vector<Measured> finalists;
-  for (const Measured& m : trials.all()) {
-    if (m.verdict != "pass" || m.error_over_bound < 0 || finalists.size() == kMost) continue;
-    if (!finalists.empty() && m.ms > kClose * finalists.front().ms) continue;
-    const bool listed = std::any_of(selection.candidates.begin(), selection.candidates.end(),
-                                    [&](const Candidate& c) { return c.kernel() == m.kernel; });
-    if (listed) finalists.push_back(m);
-  }
-  if (finalists.size() < 2 || budget_ms <= 0) return;
-  std::vector<std::unique_ptr<Runner>> runners;
-  std::vector<Runner*> racing;
-  for (const Measured& m : finalists) {
-    const auto candidate = std::find_if(selection.candidates.begin(), selection.candidates.end(),
-                                        [&](const Candidate& c) { return c.kernel() == m.kernel; });
-    runners.push_back(std::make_unique<Runner>(make_plan(s.problem, *candidate, s.request), arena));
-    racing.push_back(runners.back().get());
-  }
-  const std::vector<Timing> timings = race(racing, budget_ms);
-  for (std::size_t i = 0; i < finalists.size(); ++i) {
-    finalists[i].ms = timings[i].median;
-    finalists[i].ms_min = timings[i].min;
-    finalists[i].ms_max = timings[i].max;
-    trials.add(finalists[i]);
-  }
+  throw Error(Status::unsupported,
+              "no kernel can be used for " + to_string(problem) + " on " + device.id + failures);
 }
 
 Choice EngineImpl::explain(const Problem& problem, const Request& request) {
   const Setting s = settle(problem, request);
-  const Selection selection = select(problem, request, s.target());
+  const Selection selection = candidates(problem, request);
   return describe(s, selection, Trials(store_, problem, s.device->info(), s.threads));
 }
 
@@ -219,7 +142,7 @@ Choice EngineImpl::explain(const Problem& problem, const Request& request) {
 // out unless they were measured.
 Choice EngineImpl::describe(const Setting& s, const Selection& selection, const Trials& trials) {
   const Candidate* known = best_measured(selection, trials);
-  const Candidate* chosen = known != nullptr ? known : &selection.candidates.front();
+  const Candidate* chosen = first_choice(sure_choice(s, selection, trials), plan_order(selection, trials));
   const Filter filter(s.request);
   Choice choice;
   choice.kernel = chosen->kernel();

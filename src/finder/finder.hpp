@@ -8,8 +8,7 @@
 #include <string>
 
 #include "src/finder/records.hpp"
-#include "src/finder/selection.hpp"
-#include "src/finder/trial.hpp"
+#include "src/finder/trust.hpp"
 #include "src/plan/plan.hpp"
 #include "src/store/store.hpp"
 
@@ -23,25 +22,44 @@ class EngineImpl {
   Choice find(const Problem& problem, const Request& request, const Progress& progress);
   Choice explain(const Problem& problem, const Request& request);
 
+  void on_warning(std::function<void(const std::string&)> warn);
+
+  // Every kernel that may compute the problem, best first by the model, without those in quarantine.
+  Selection candidates(const Problem& problem, const Request& request);
   // The plan of one kernel, whether it would be chosen or not.
   std::shared_ptr<const PlanImpl> make_plan(const Problem& problem, const Candidate& candidate,
                                             const Request& request);
   Ceilings ceilings(Device& device, int threads);
   std::shared_ptr<const Parallel> workers(const Request& request);
   Store& store() { return store_; }
+  Trust& trust() { return trust_; }
 
  private:
-  struct Setting;  // a request made concrete
+  // A request made concrete.
+  struct Setting {
+    Problem problem;
+    Request request;
+    std::shared_ptr<Device> device;
+    int threads;
+    Target target() const { return {*device, threads}; }
+  };
+  class Measuring;  // of find
 
   Setting settle(const Problem& problem, const Request& request);
-  void run_final(const Setting& setting, const Selection& selection, Arena& arena, Trials& trials,
-                 double budget_ms);
   Choice describe(const Setting& setting, const Selection& selection, const Trials& trials);
+  const Candidate* sure_choice(const Setting& setting, const Selection& selection,
+                               const Trials& trials) const;
+  void warn(const std::string& line);
 
-  Store store_;
   std::mutex mutex_;
+  std::function<void(const std::string&)> warn_;
+  Store store_;
+  Trust trust_;
   std::map<int, std::shared_ptr<const Parallel>> workers_;
 };
+
+// The fastest candidate that was measured and found right; null if none was.
+const Candidate* best_measured(const Selection& selection, const Trials& trials);
 
 }  // namespace faltung
 

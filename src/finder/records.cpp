@@ -54,10 +54,16 @@ void Trials::load() {
   const std::optional<std::string> payload = store_.get(kTrials, key_);
   if (!payload) return;
   try {
-    for (const Json& json : Json::parse(*payload)) all_.push_back(from_json(json));
-    sort(all_);
+    std::vector<Measured> stored;
+    for (const Json& json : Json::parse(*payload)) stored.push_back(from_json(json));
+    for (const Measured& m : all_) {  // what could not be stored
+      if (std::none_of(stored.begin(), stored.end(), [&](const auto& s) { return s.kernel == m.kernel; }))
+        stored.push_back(m);
+    }
+    sort(stored);
+    all_ = std::move(stored);
   } catch (const Json::exception&) {
-    all_.clear();  // the envelope was whole, so this is a record of another version: a miss
+    // The envelope was whole, so this is a record of another version: a miss.
   }
 }
 
@@ -68,6 +74,7 @@ const Measured* Trials::find(const std::string& kernel) const {
 }
 
 void Trials::add(const Measured& measured) {
+  load();
   std::erase_if(all_, [&](const Measured& m) { return m.kernel == measured.kernel; });
   all_.push_back(measured);
   sort(all_);

@@ -14,7 +14,7 @@ namespace faltung {
 // A kernel that was measured.
 struct Measured {
   std::string kernel;
-  std::string verdict;  // pass or wrong
+  std::string verdict;  // pass, wrong, out_of_memory, ...: as in Verdict
   double ms = 0, ms_min = 0, ms_max = 0;
   double error_over_bound = -1;
   std::size_t workspace_bytes = 0;
@@ -26,7 +26,7 @@ class Trials {
   Trials(Store& store, const Problem& problem, const DeviceInfo& device, int threads);
   const std::vector<Measured>& all() const { return all_; }
   const Measured* find(const std::string& kernel) const;
-  // Replaces what was known of the kernel, and publishes the record.
+  // Replaces what was known of the kernel, and publishes the record, with what others have added since.
   void add(const Measured& measured);
 
  private:

@@ -107,11 +107,14 @@ Selection select(const Problem& problem, const Request& request, const Target& t
     if (is_last_resort(a) != is_last_resort(b)) return is_last_resort(b);
     return a.config.predicted_ms < b.config.predicted_ms;
   });
-  if (out.candidates.empty()) {
-    throw Error(Status::unsupported, "no kernel may compute " + to_string(problem) + " on " +
-                                         target.device.info().id + listed(out.refusals));
-  }
+  require_candidates(out, problem, target.device.info());
   return out;
+}
+
+void require_candidates(const Selection& selection, const Problem& problem, const DeviceInfo& device) {
+  if (!selection.candidates.empty()) return;
+  throw Error(Status::unsupported, "no kernel may compute " + to_string(problem) + " on " + device.id +
+                                       listed(selection.refusals));
 }
 
 }  // namespace faltung

@@ -18,7 +18,7 @@ struct Candidate {
 // An algorithm, or a kernel of it, that may not be used.
 struct Refusal {
   std::string kernel;   // the algorithm's name where all of it is meant
-  std::string verdict;  // declined or skipped
+  std::string verdict;  // declined, skipped or quarantined
   std::string why;
 };
 
@@ -42,6 +42,8 @@ class Filter {
 };
 
 // Throws Error(unsupported), with every refusal, if no candidate is left.
+void require_candidates(const Selection& selection, const Problem& problem, const DeviceInfo& device);
+// The same.
 Selection select(const Problem& problem, const Request& request, const Target& target);
 
 }  // namespace faltung

@@ -64,6 +64,7 @@ Runner::Runner(std::shared_ptr<const PlanImpl> plan, Arena& arena) : plan_(std::
 
 double Runner::time_once() {
   const Tensors& tensors = arena_.next();
+  if (before_each_) before_each_();
   return plan_->device().time_ms({}, [&] { plan_->run(tensors, options_); });
 }
 

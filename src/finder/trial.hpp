@@ -2,6 +2,7 @@
 #ifndef FALTUNG_SRC_FINDER_TRIAL_HPP_
 #define FALTUNG_SRC_FINDER_TRIAL_HPP_
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -40,6 +41,8 @@ class Runner {
   Runner(std::shared_ptr<const PlanImpl> plan, Arena& arena);
   // One run on the next set of buffers, in milliseconds.
   double time_once();
+  // Called before each run, outside what is timed.
+  void before_each(std::function<void()> call) { before_each_ = std::move(call); }
   const PlanImpl& plan() const { return *plan_; }
 
  private:
@@ -48,7 +51,11 @@ class Runner {
   std::shared_ptr<const PackedWeights> weights_;
   Buffer workspace_;
   RunOptions options_;
+  std::function<void()> before_each_;
 };
+
+// Times the best: may still be the faster one, measured again.
+inline constexpr double kClose = 1.2;
 
 struct Timing {
   double median = 0, min = 0, max = 0;  // milliseconds

@@ -54,8 +54,13 @@ class Guarded {
 
 }  // namespace
 
+const char* name(Phase phase) {
+  constexpr const char* kNames[] = {"open", "compile", "run", "check"};
+  return kNames[static_cast<int>(phase)];
+}
+
 Verification verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& oracle,
-                    const Parallel& parallel) {
+                    const Parallel& parallel, const Watch& watch) {
   const Problem& p = oracle.problem();
   Device& device = plan.device();
   const Tensors& host = oracle.tensors();
@@ -77,12 +82,14 @@ Verification verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle
     if (packed && !packs) continue;
     const std::size_t workspace_bytes = plan.workspace_bytes(packed);
     const Guarded workspace(device, "workspace", workspace_bytes, nullptr);
+    if (watch) watch(Phase::run);
     const std::shared_ptr<const PackedWeights> weights = packed ? plan.pack_weights(tensors.w) : nullptr;
     RunOptions options;
     options.workspace = workspace_bytes > 0 ? workspace.pointer() : nullptr;
     options.weights = weights.get();
     plan.run(tensors, options);
     device.synchronize({});
+    if (watch) watch(Phase::check);
     std::vector<unsigned char> content;
     for (const Guarded* buffer : {&x, &w, &y, &bias, &residual, &workspace}) {
       const std::string damage = buffer->damage(buffer == &result ? &content : nullptr);
@@ -101,8 +108,12 @@ Verification verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle
 }
 
 Verifier::Verifier(const Problem& problem, std::shared_ptr<Device> device,
-                   std::shared_ptr<const Parallel> parallel, std::uint64_t seed)
-    : problem_(problem), device_(std::move(device)), parallel_(std::move(parallel)), seed_(seed) {}
+                   std::shared_ptr<const Parallel> parallel, std::uint64_t seed, double max_products)
+    : problem_(problem),
+      device_(std::move(device)),
+      parallel_(std::move(parallel)),
+      seed_(seed),
+      max_products_(max_products) {}
 
 const Oracle& Verifier::oracle(Data data, int weight_unit) {
   const std::pair key(data, weight_unit);
@@ -111,7 +122,7 @@ const Oracle& Verifier::oracle(Data data, int weight_unit) {
   if (found != oracles_.end()) return found->second;
   return oracles_
       .emplace(std::piecewise_construct, std::forward_as_tuple(key),
-               std::forward_as_tuple(problem_, data, seed, weight_unit))
+               std::forward_as_tuple(problem_, data, seed, weight_unit, max_products_))
       .first->second;
 }
 
@@ -120,13 +131,19 @@ Verification Verifier::kernel(const Algorithm& algorithm, const std::string& con
   const auto plan =
       std::make_shared<PlanImpl>(problem_, kernel_name(algorithm, config),
                                  make_recipe(algorithm, problem_, config, target), device_, parallel_);
+  return kernel(*plan, algorithm, config, {});
+}
+
+Verification Verifier::kernel(const PlanImpl& plan, const Algorithm& algorithm, const std::string& config,
+                              const Watch& watch) {
   const Accuracy accuracy = algorithm.accuracy(problem_, config);
   const int unit = algorithm.integer_weight_unit(problem_, config);
-  const Verification exact = verify(*plan, accuracy, oracle(Data::small_integers, unit), *parallel_);
+  if (watch) watch(Phase::check);
+  const Verification exact = verify(plan, accuracy, oracle(Data::small_integers, unit), *parallel_, watch);
   if (!exact.passed()) {
     return {exact.verdict, "on small integers: " + exact.what, exact.error_over_bound};
   }
-  return verify(*plan, accuracy, oracle(Data::random, 1), *parallel_);
+  return verify(plan, accuracy, oracle(Data::random, 1), *parallel_, watch);
 }
 
 Verification verify_kernel(const Algorithm& algorithm, const std::string& config, const Problem& problem,

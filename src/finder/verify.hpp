@@ -3,6 +3,7 @@
 #ifndef FALTUNG_SRC_FINDER_VERIFY_HPP_
 #define FALTUNG_SRC_FINDER_VERIFY_HPP_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,26 +22,36 @@ struct Verification {
   bool passed() const { return verdict == "pass"; }
 };
 
+// What a trial is doing; each has its own deadline. run: the device works; check: the host does.
+enum class Phase { open, compile, run, check };
+const char* name(Phase phase);
+// Told when a trial comes to a phase.
+using Watch = std::function<void(Phase)>;
+
 // Runs plan on the oracle's inputs with guard zones around every buffer and a NaN-filled result and
 // workspace, and compares. With packed weights and without, the results must be the same to the bit.
 Verification verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& oracle,
-                    const Parallel& parallel);
+                    const Parallel& parallel, const Watch& watch = {});
 
 // Verifies kernels on one problem with both kinds of data: small integers, then random. Inputs and expected
 // results are made once and serve every kernel.
 class Verifier {
  public:
   Verifier(const Problem& problem, std::shared_ptr<Device> device, std::shared_ptr<const Parallel> parallel,
-           std::uint64_t seed);
+           std::uint64_t seed, double max_products = 3e8);
   Verification kernel(const Algorithm& algorithm, const std::string& config);
+  // plan: that kernel's, on this problem and device.
+  Verification kernel(const PlanImpl& plan, const Algorithm& algorithm, const std::string& config,
+                      const Watch& watch);
+  const Oracle& oracle(Data data, int weight_unit);
+  const Parallel& parallel() const { return *parallel_; }
 
  private:
-  const Oracle& oracle(Data data, int weight_unit);
-
   Problem problem_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Parallel> parallel_;
   std::uint64_t seed_;
+  double max_products_;
   std::map<std::pair<Data, int>, Oracle> oracles_;  // by the unit of the weights
 };
 

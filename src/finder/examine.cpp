@@ -1,0 +1,203 @@
+#include "src/finder/examine.hpp"
+
+#include <chrono>
+#include <new>
+#include <stdexcept>
+
+namespace faltung {
+namespace {
+
+// What the tensors, the packed weights and the workspace take together.
+double memory_needed(const PlanImpl& plan) {
+  const Problem& p = plan.problem();
+  double bytes = min_bytes(p);
+  if (p.epilogue.residual) bytes += static_cast<double>(bytes_of(p, conv_shape(p)));
+  return bytes + static_cast<double>(plan.workspace_bytes(false));
+}
+
+// A run's result, with packed weights where the kernel packs them: as it will be used.
+class Repeated {
+ public:
+  Repeated(const PlanImpl& plan, const Oracle& oracle) : plan_(plan), arena_(plan.device(), oracle, 0, 2) {
+    const bool packs = plan.recipe().packed_bytes > 0;
+    if (packs) weights_ = plan.pack_weights(arena_.first().w);
+    workspace_ = plan.device().allocate(plan.workspace_bytes(packs) + 1);
+    options_.weights = weights_.get();
+    options_.workspace = workspace_.pointer;
+    poison_.assign(static_cast<std::size_t>(oracle.result_bytes()), std::byte{0xff});
+    content_.resize(poison_.size());
+  }
+
+  // times launches into a result full of NaN.
+  const std::vector<std::byte>& run(int times) {
+    Device& device = plan_.device();
+    const Buffer result{nullptr, result_pointer(plan_.problem(), arena_.first()), poison_.size()};
+    device.copy_in(result, poison_.data(), poison_.size());
+    for (int i = 0; i < times; ++i) plan_.run(arena_.first(), options_);
+    device.synchronize({});
+    device.copy_out(content_.data(), result, content_.size());
+    return content_;
+  }
+
+ private:
+  const PlanImpl& plan_;
+  Arena arena_;
+  std::shared_ptr<const PackedWeights> weights_;
+  Buffer workspace_;
+  RunOptions options_;
+  std::vector<std::byte> poison_, content_;
+};
+
+// Launches in bursts, for a kernel may be right at first and go wrong later: state that is not reset, a race
+// between two launches. Ends early, well past any first launches, where the kernel is slow.
+Verification repeat(const PlanImpl& plan, const KernelName& kernel, const Oracle& oracle,
+                    const Parallel& parallel, int launches, const Watch& watch) {
+  constexpr int kBurst = 8;
+  constexpr double kLongest = 5e3;  // ms
+  watch(Phase::run);
+  Repeated repeated(plan, oracle);
+  const std::vector<std::byte> first = repeated.run(1);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int done = 1; done < launches; done += kBurst) {
+    watch(Phase::run);
+    const std::vector<std::byte>& now = repeated.run(kBurst);
+    if (now != first) {
+      const std::string when = "after " + std::to_string(done + kBurst) + " launches ";
+      const Accuracy accuracy = kernel.algorithm->accuracy(plan.problem(), kernel.config);
+      const Finding finding = oracle.check(now.data(), accuracy, parallel);
+      if (!finding.right()) return {"wrong", when + finding.worst, finding.error_over_bound};
+      if (kernel.algorithm->deterministic(kernel.config)) {
+        return {"wrong", when + "the same inputs give other bits than at first", finding.error_over_bound};
+      }
+    }
+    if (std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count() >
+        kLongest) {
+      break;
+    }
+  }
+  return {"pass", "", 0};
+}
+
+}  // namespace
+
+Verdict Examiner::examine(const Task& task, const Watch& watch) {
+  Verdict verdict;
+  Phase phase = Phase::open;
+  const auto failed = [&](const char* kind, const std::string& what) {
+    verdict.verdict = kind;
+    verdict.what = what;
+  };
+  try {
+    examine(task, watch, verdict, phase);
+  } catch (const Error& error) {
+    if (phase == Phase::open) throw;  // the device or the request, and not the kernel
+    switch (error.status()) {
+      case Status::out_of_memory:
+        failed("out_of_memory", error.what());
+        break;
+      case Status::bad_problem:
+      case Status::unsupported:
+        failed("declined", error.what());
+        break;
+      default:
+        failed(phase == Phase::compile ? "compile_error" : "crash", error.what());
+    }
+  } catch (const std::bad_alloc&) {
+    failed("out_of_memory", "the host's memory does not suffice");
+  } catch (const std::length_error&) {
+    failed("out_of_memory", "it asks for more memory than can be addressed");
+  }
+  return verdict;
+}
+
+void Examiner::examine(const Task& task, const Watch& watch, Verdict& verdict, Phase& phase) {
+  const Watch enter = [&](Phase next) {
+    phase = next;
+    if (watch) watch(next);
+  };
+  enter(Phase::open);
+  const std::shared_ptr<Device> device = find_device(task.device);
+  const KernelName kernel = parse_kernel(task.kernel);
+  device->synchronize({});
+  keep_for(task, device);
+
+  enter(Phase::compile);
+  const bool is_cpu = device->info().kind == "cpu";
+  const Target target{*device, is_cpu ? task.threads : 1};
+  const auto plan = std::make_shared<const PlanImpl>(
+      task.problem, task.kernel, make_recipe(*kernel.algorithm, task.problem, kernel.config, target), device,
+      is_cpu ? workers_.at(task.threads) : nullptr);
+  verdict.compile_ms = plan->recipe().compile_ms;
+  verdict.workspace_bytes = plan->workspace_bytes(plan->recipe().packed_bytes > 0);
+  if (memory_needed(*plan) > static_cast<double>(device->info().memory_bytes)) {
+    verdict.never_fits = true;
+    throw Error(Status::out_of_memory, "it needs " + std::to_string(plan->workspace_bytes(false)) +
+                                           " bytes of workspace; " + task.device + " has " +
+                                           std::to_string(device->info().memory_bytes) +
+                                           " bytes of memory in all");
+  }
+
+  bool may_win = true;
+  if (task.time_ms > 0) {
+    enter(Phase::check);  // the host fills buffers
+    if (!oracle_) oracle_.emplace(task.problem, Data::random, task.seed, 1, 1);
+    if (!arena_) arena_.emplace(*device, *oracle_, task.arena_bytes, 64, task.arena_ms);
+    enter(Phase::run);
+    Runner runner(plan, *arena_);
+    runner.before_each([&] { enter(Phase::run); });
+    verdict.timing = time_runner(runner, task.time_ms, task.best_ms);
+    may_win = task.best_ms <= 0 || verdict.timing.median < kClose * task.best_ms;
+  }
+  if (task.verify && may_win) {
+    const Verification v = verify(task, plan, enter);
+    verdict.verdict = v.verdict;
+    verdict.what = v.what;
+    verdict.error_over_bound = v.error_over_bound;
+  }
+}
+
+Verification Examiner::verify(const Task& task, const std::shared_ptr<const PlanImpl>& plan,
+                              const Watch& watch) {
+  const KernelName kernel = parse_kernel(task.kernel);
+  const Verification v = verifier_->kernel(*plan, *kernel.algorithm, kernel.config, watch);
+  if (!v.passed() || task.launches == 0) return v;
+  Verification repeated =
+      repeat(*plan, kernel,
+             verifier_->oracle(Data::small_integers,
+                               kernel.algorithm->integer_weight_unit(task.problem, kernel.config)),
+             verifier_->parallel(), task.launches, watch);
+  if (repeated.passed()) repeated.error_over_bound = v.error_over_bound;
+  return repeated;
+}
+
+void Examiner::keep_for(const Task& task, const std::shared_ptr<Device>& device) {
+  const std::string what = to_string(task.problem) + " " + task.device + " " + std::to_string(task.threads) +
+                           " " + std::to_string(task.seed) + " " + std::to_string(task.products) + " " +
+                           std::to_string(task.arena_bytes);
+  // Who computes the reference: the kernel's own workers, which sleep then, or on a GPU every processor.
+  const int threads = device->info().kind == "cpu" ? task.threads : available_processors();
+  for (const int count : {task.threads, threads}) {
+    std::shared_ptr<const Parallel>& workers = workers_[count];
+    if (!workers) workers = std::make_shared<const Parallel>(count);
+  }
+  if (what == kept_) return;
+  arena_.reset();
+  oracle_.reset();
+  verifier_.emplace(task.problem, device, workers_.at(threads), task.seed, task.products);
+  kept_ = what;
+}
+
+void Examiner::probe(const std::string& id) {
+  const std::shared_ptr<Device> device = find_device(id);
+  std::vector<std::uint32_t> there(1 << 16), back(there.size());
+  for (std::size_t i = 0; i < there.size(); ++i) there[i] = static_cast<std::uint32_t>(i) * 2654435761u;
+  const std::size_t bytes = there.size() * sizeof there[0];
+  const Buffer buffer = device->allocate(bytes);
+  device->copy_in(buffer, there.data(), bytes);
+  device->synchronize({});
+  device->copy_out(back.data(), buffer, bytes);
+  if (back != there)
+    throw Error(Status::device_error, id + ": what is written to its memory does not come back");
+}
+
+}  // namespace faltung

@@ -1,0 +1,225 @@
+// Engine::find: measures the candidates within a time budget.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+
+#include "src/finder/finder.hpp"
+#include "src/finder/trial.hpp"
+
+namespace faltung {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kProducts = 2e7;  // of the reference, for a check: some 20 ms
+constexpr std::uint64_t kSeed = 1;
+
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+bool logging() {
+  const char* log = std::getenv("FALTUNG_LOG");
+  return log != nullptr && std::string_view(log).find("find") != std::string_view::npos;
+}
+
+// The order in which find measures: what was best before, then each algorithm's first choice, then the rest;
+// each part by the model.
+std::vector<const Candidate*> trial_order(const Selection& selection, const Trials& trials) {
+  std::vector<const Candidate*> order;
+  const auto add = [&](const Candidate* candidate) {
+    if (std::find(order.begin(), order.end(), candidate) == order.end()) order.push_back(candidate);
+  };
+  if (const Candidate* known = best_measured(selection, trials)) add(known);
+  std::vector<const Algorithm*> seen;
+  for (const Candidate& candidate : selection.candidates) {
+    if (std::find(seen.begin(), seen.end(), candidate.algorithm) != seen.end()) continue;
+    seen.push_back(candidate.algorithm);
+    add(&candidate);
+  }
+  for (const Candidate& candidate : selection.candidates) add(&candidate);
+  // The reference is only measured where there is nothing else.
+  if (std::any_of(order.begin(), order.end(), [](const auto* c) { return !c->algorithm->last_resort(); })) {
+    std::erase_if(order, [](const auto* c) { return c->algorithm->last_resort(); });
+  }
+  return order;
+}
+
+}  // namespace
+
+// The fastest candidate that was measured and found right; null if none was.
+const Candidate* best_measured(const Selection& selection, const Trials& trials) {
+  for (const Measured& m : trials.all()) {
+    if (m.verdict != "pass") continue;
+    for (const Candidate& candidate : selection.candidates) {
+      if (candidate.kernel() == m.kernel) return &candidate;
+    }
+  }
+  return nullptr;
+}
+
+// One candidate after the other, on the same data: in this process those that are trusted, in the device's
+// worker the others.
+class EngineImpl::Measuring {
+ public:
+  Measuring(EngineImpl& engine, const Setting& setting)
+      : engine_(engine),
+        s_(setting),
+        arena_bytes_(2 * s_.device->info().cache_bytes),
+        arena_ms_(0.2 * s_.request.budget_ms) {}
+
+  Verdict measure(const Candidate& candidate, double time_ms, double best_ms) {
+    const bool here = engine_.trust_.standing(candidate, s_.problem, s_.device->info()) == Standing::trusted;
+    return here ? measure_here(candidate, time_ms, best_ms) : measure_there(candidate, time_ms, best_ms);
+  }
+
+  // The few that came in close together are timed again, in turn: each was measured at another moment, and
+  // what else the machine did then may have decided. All of them are verified by now.
+  void run_final(const Selection& selection, Trials& trials, double budget_ms) {
+    constexpr std::size_t kMost = 4;
+    std::vector<Measured> finalists;
+    std::vector<const Candidate*> candidates;
+    for (const Measured& m : trials.all()) {
+      if (m.verdict != "pass" || m.error_over_bound < 0 || finalists.size() == kMost) continue;
+      if (!finalists.empty() && m.ms > kClose * finalists.front().ms) continue;
+      const auto candidate = std::find_if(selection.candidates.begin(), selection.candidates.end(),
+                                          [&](const Candidate& c) { return c.kernel() == m.kernel; });
+      if (candidate == selection.candidates.end()) continue;
+      finalists.push_back(m);
+      candidates.push_back(&*candidate);
+    }
+    if (finalists.size() < 2 || budget_ms <= 0) return;
+    prepare();
+    std::vector<std::unique_ptr<Runner>> runners;
+    std::vector<Runner*> racing;
+    for (const Candidate* candidate : candidates) {
+      runners.push_back(
+          std::make_unique<Runner>(engine_.make_plan(s_.problem, *candidate, s_.request), *arena_));
+      racing.push_back(runners.back().get());
+    }
+    const std::vector<Timing> timings = race(racing, budget_ms);
+    for (std::size_t i = 0; i < finalists.size(); ++i) {
+      finalists[i].ms = timings[i].median;
+      finalists[i].ms_min = timings[i].min;
+      finalists[i].ms_max = timings[i].max;
+      trials.add(finalists[i]);
+    }
+  }
+
+ private:
+  Verdict measure_there(const Candidate& candidate, double time_ms, double best_ms) {
+    Task task;
+    task.kernel = candidate.kernel();
+    task.problem = s_.problem;
+    task.device = s_.device->info().id;
+    task.threads = s_.threads;
+    task.seed = kSeed;
+    task.products = kProducts;
+    task.time_ms = time_ms;
+    task.best_ms = best_ms;
+    task.arena_bytes = arena_bytes_;
+    task.arena_ms = arena_ms_;
+    task.predicted_ms = candidate.config.predicted_ms;
+    return engine_.trust_.examine(task);
+  }
+
+  void prepare() {
+    if (arena_) return;
+    oracle_.emplace(s_.problem, Data::random, kSeed, 1, kProducts);
+    arena_.emplace(*s_.device, *oracle_, arena_bytes_, 64, arena_ms_);
+  }
+
+  Verdict measure_here(const Candidate& candidate, double time_ms, double best_ms) {
+    Verdict verdict;
+    try {
+      prepare();
+      Runner runner(engine_.make_plan(s_.problem, candidate, s_.request), *arena_);
+      verdict.timing = time_runner(runner, time_ms, best_ms);
+      verdict.workspace_bytes = runner.plan().workspace_bytes(true);
+      // It may win: is it right?
+      if (best_ms <= 0 || verdict.timing.median < kClose * best_ms) check(candidate, runner.plan(), verdict);
+    } catch (const Error& error) {
+      if (error.status() == Status::bad_problem) throw;
+      verdict.verdict = error.status() == Status::out_of_memory ? "out_of_memory" : "crash";
+      verdict.what = error.what();
+    }
+    return verdict;
+  }
+
+  // The last run's result is in one of the sets; runs on the first to know which.
+  void check(const Candidate& candidate, const PlanImpl& plan, Verdict& verdict) {
+    RunOptions options;
+    const Buffer workspace = s_.device->allocate(plan.workspace_bytes(false) + 1);
+    options.workspace = workspace.pointer;
+    std::vector<std::byte> result(static_cast<std::size_t>(oracle_->result_bytes()), std::byte{0xff});
+    const Buffer view{nullptr, result_pointer(s_.problem, arena_->first()), result.size()};
+    s_.device->copy_in(view, result.data(), result.size());
+    plan.run(arena_->first(), options);
+    s_.device->synchronize({});
+    s_.device->copy_out(result.data(), view, result.size());
+    const Accuracy accuracy = candidate.algorithm->accuracy(s_.problem, candidate.config.name);
+    const Finding finding = oracle_->check(result.data(), accuracy, *engine_.workers(s_.request));
+    verdict.error_over_bound = finding.error_over_bound;
+    if (finding.right()) return;
+    verdict.verdict = "wrong";
+    verdict.what = finding.worst;
+  }
+
+  EngineImpl& engine_;
+  const Setting& s_;
+  std::size_t arena_bytes_;
+  double arena_ms_;
+  std::optional<Oracle> oracle_;
+  std::optional<Arena> arena_;
+};
+
+Choice EngineImpl::find(const Problem& problem, const Request& request, const Progress& progress) {
+  const auto begin = Clock::now();
+  const Setting s = settle(problem, request);
+  Selection selection = candidates(problem, request);
+  Trials trials(store_, problem, s.device->info(), s.threads);
+  const std::vector<const Candidate*> order = trial_order(selection, trials);
+  Measuring measuring(*this, s);
+  constexpr double kFinal = 0.25;  // of the budget
+  const double heats_ms = request.budget_ms * (1 - kFinal);
+  double best_ms = 0;
+  int done = 0;
+  for (const Candidate* candidate : order) {
+    // A right answer is worth more than the budget; beyond it nothing is tried once there is one.
+    const double left = heats_ms - ms_since(begin);
+    if (best_ms > 0 && left <= 0) break;
+    const std::string kernel = candidate->kernel();
+    if (progress) progress(done, static_cast<int>(order.size()), kernel);
+    ++done;
+    if (!trust_.admit(*candidate, problem, s.target())) continue;
+    const double share_ms = std::clamp(left / static_cast<double>(order.size()), 5.0, 200.0);
+    const Verdict verdict = measuring.measure(*candidate, share_ms, best_ms);
+    if (logging()) {
+      fmt::print(stderr, "faltung: find: {} predicted {:.4g} ms, measured {:.4g}, {}\n", kernel,
+                 candidate->config.predicted_ms, verdict.timing.median, verdict.verdict);
+    }
+    if (verdict.verdict == "declined") continue;
+    Measured measured{kernel, verdict.verdict};
+    measured.ms = verdict.timing.median;
+    measured.ms_min = verdict.timing.min;
+    measured.ms_max = verdict.timing.max;
+    measured.error_over_bound = verdict.error_over_bound;
+    measured.workspace_bytes = verdict.workspace_bytes;
+    if (verdict.passed()) {
+      if (best_ms == 0 || measured.ms < best_ms) best_ms = measured.ms;
+    } else if (verdict.verdict == "out_of_memory") {  // which says nothing of other sizes
+      warn(fmt::format("{} is passed over for {}: {}", kernel, to_string(problem), verdict.what));
+    } else {
+      trust_.condemn(*candidate, problem, s.target(), verdict, kSeed);
+    }
+    trials.add(measured);
+  }
+  trust_.sift(selection, problem, s.device->info());
+  measuring.run_final(selection, trials, request.budget_ms - ms_since(begin));
+  return describe(s, selection, trials);
+}
+
+}  // namespace faltung

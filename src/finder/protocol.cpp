@@ -1,0 +1,129 @@
+#include "src/finder/protocol.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace faltung::protocol {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kProtocol = 1;
+
+// Messages of drivers may be in any encoding.
+std::string dump(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
+
+template <class Read>
+auto parsed(const std::string& line, const Read& read) {
+  try {
+    return read(Json::parse(line));
+  } catch (const Json::exception& error) {
+    throw Error(Status::bad_problem,
+                "no line of the worker's protocol: " + line.substr(0, 200) + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+std::string hello() { return dump({{"faltung", version()}, {"protocol", kProtocol}}); }
+
+void check_hello(const std::string& line) {
+  if (line == hello()) return;
+  throw Error(Status::device_error, "the worker answers '" + line.substr(0, 200) + "', expected " + hello() +
+                                        "; FALTUNG_WORKER must be the faltung command of this version");
+}
+
+std::string probe(const std::string& device) { return dump({{"do", "probe"}, {"device", device}}); }
+
+std::string examine(const Task& t) {
+  return dump({{"do", "examine"},
+               {"kernel", t.kernel},
+               {"problem", to_string(t.problem)},
+               {"device", t.device},
+               {"threads", t.threads},
+               {"seed", t.seed},
+               {"verify", t.verify},
+               {"products", t.products},
+               {"launches", t.launches},
+               {"time_ms", t.time_ms},
+               {"best_ms", t.best_ms},
+               {"arena_bytes", t.arena_bytes},
+               {"arena_ms", t.arena_ms}});
+}
+
+Request read_request(const std::string& line) {
+  return parsed(line, [&](const Json& j) {
+    const std::string what = j.at("do").get<std::string>();
+    if (what == "probe") return Request{{}, j.at("device").get<std::string>()};
+    if (what != "examine") {
+      throw Error(Status::bad_problem, "a worker does 'examine' and 'probe', not '" + what + "'");
+    }
+    Task t;
+    t.kernel = j.at("kernel").get<std::string>();
+    t.problem = parse_problem(j.at("problem").get<std::string>());
+    t.device = j.value("device", t.device);
+    t.threads = j.value("threads", t.threads);
+    t.seed = j.value("seed", t.seed);
+    t.verify = j.value("verify", t.verify);
+    t.products = j.value("products", t.products);
+    t.launches = j.value("launches", t.launches);
+    t.time_ms = j.value("time_ms", t.time_ms);
+    t.best_ms = j.value("best_ms", t.best_ms);
+    t.arena_bytes = j.value("arena_bytes", t.arena_bytes);
+    t.arena_ms = j.value("arena_ms", t.arena_ms);
+    if (t.threads < 1 || t.threads > 4096) {
+      throw Error(Status::bad_problem,
+                  "threads is " + std::to_string(t.threads) + "; 1 to 4096 are possible");
+    }
+    return Request{t, ""};
+  });
+}
+
+std::string phase(Phase p) { return dump({{"phase", name(p)}}); }
+
+std::string answer(const Verdict& v) {
+  return dump({{"verdict", v.verdict},
+               {"what", v.what},
+               {"error_over_bound", std::isfinite(v.error_over_bound) ? v.error_over_bound : 1e300},
+               {"compile_ms", v.compile_ms},
+               {"ms", v.timing.median},
+               {"ms_min", v.timing.min},
+               {"ms_max", v.timing.max},
+               {"runs", v.timing.runs},
+               {"stopped_early", v.timing.stopped_early},
+               {"workspace_bytes", v.workspace_bytes},
+               {"never_fits", v.never_fits}});
+}
+
+std::string error(const std::string& what) { return dump({{"error", what}}); }
+
+Reply read_reply(const std::string& line) {
+  return parsed(line, [&](const Json& j) {
+    Reply reply;
+    if (j.contains("error")) reply.error = j.at("error").get<std::string>();
+    if (j.contains("phase")) {
+      for (const Phase p : {Phase::open, Phase::compile, Phase::run, Phase::check}) {
+        if (j.at("phase") == name(p)) reply.phase = p;
+      }
+    }
+    if (j.contains("verdict")) {
+      Verdict v;
+      v.verdict = j.at("verdict").get<std::string>();
+      v.what = j.value("what", "");
+      v.error_over_bound = j.value("error_over_bound", -1.0);
+      v.compile_ms = j.value("compile_ms", 0.0);
+      v.timing.median = j.value("ms", 0.0);
+      v.timing.min = j.value("ms_min", 0.0);
+      v.timing.max = j.value("ms_max", 0.0);
+      v.timing.runs = j.value("runs", 0);
+      v.timing.stopped_early = j.value("stopped_early", false);
+      v.workspace_bytes = j.value("workspace_bytes", std::size_t{0});
+      v.never_fits = j.value("never_fits", false);
+      if (v.error_over_bound >= 1e300) v.error_over_bound = INFINITY;
+      reply.verdict = v;
+    }
+    return reply;
+  });
+}
+
+}  // namespace faltung::protocol

@@ -1,0 +1,65 @@
+// Which kernels may be used. A kernel is eligible on a device once it was tried there in a worker process: on
+// a small problem, for one trial serves every size. What hung, crashed or was wrong is quarantined.
+#ifndef FALTUNG_SRC_FINDER_TRUST_HPP_
+#define FALTUNG_SRC_FINDER_TRUST_HPP_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "src/finder/quarantine.hpp"
+#include "src/finder/selection.hpp"
+#include "src/finder/worker.hpp"
+
+namespace faltung {
+
+enum class Standing {
+  trusted,      // without a trial: the test suite vouches for it, or FALTUNG_TRUST=all
+  verified,     // on this device
+  untried,      // on this device
+  quarantined,  // on this device
+};
+
+class Trust {
+ public:
+  // warn: called with one line for each kernel that is put into quarantine.
+  Trust(Store& store, std::function<void(const std::string&)> warn);
+
+  // Tries nothing.
+  Standing standing(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) const;
+  // Moves candidates that are in quarantine to the refusals, with the reason. Throws Error(unsupported) if
+  // none is left.
+  void sift(Selection& selection, const Problem& problem, const DeviceInfo& device) const;
+  // Whether it may be used. One that is untried is tried now, in the worker: its verdict is kept, and a bad
+  // one warned of.
+  bool admit(const Candidate& candidate, const Problem& problem, const Target& target);
+  // Tries in the device's worker and keeps nothing of it; see Worker::examine.
+  Verdict examine(const Task& task);
+  // Puts the kernel into quarantine and warns. One that found no memory this time is only passed over.
+  void condemn(const Candidate& candidate, const Problem& problem, const Target& target,
+               const Verdict& verdict, std::uint64_t seed);
+
+ private:
+  void keep(const Candidate& candidate, const Problem& problem, const Target& target, const Verdict& verdict,
+            std::uint64_t seed);
+
+  Quarantine quarantine_;
+  std::function<void(const std::string&)> warn_;
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Worker>> workers_;  // by device
+};
+
+// The problem, or a smaller one of the same kind that the kernel supports, on which a trial takes
+// milliseconds.
+Problem small_problem(const Problem& problem, const Algorithm& algorithm, const std::string& config,
+                      const Target& target);
+// Launches in a trial: some kernels are only wrong after hundreds.
+inline constexpr int kTrialLaunches = 512;
+// The trial that makes a kernel eligible.
+Task small_task(const Candidate& candidate, const Problem& problem, const Target& target, std::uint64_t seed);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_FINDER_TRUST_HPP_

@@ -1,0 +1,210 @@
+#include "src/finder/worker.hpp"
+
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "src/finder/protocol.hpp"
+
+namespace faltung {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string seconds(double ms) { return fmt::format("{:.3g} s", ms / 1000); }
+
+const char* doing(Phase phase) {
+  constexpr const char* kWords[] = {"opening the device", "compiling", "running", "checking its result"};
+  return kWords[static_cast<int>(phase)];
+}
+
+}  // namespace
+
+Deadlines Deadlines::from_environment() {
+  Deadlines d;
+  const char* text = std::getenv("FALTUNG_DEADLINE");
+  if (text == nullptr || *text == '\0') return d;
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  if (!(seconds > 0) || seconds > 1e6 || (std::string_view(end) != "" && std::string_view(end) != "s")) {
+    throw Error(Status::bad_problem,
+                fmt::format("FALTUNG_DEADLINE is '{}'; it must be a number of seconds, e.g. 10", text));
+  }
+  d.run = seconds * 1e3;
+  d.compile = 12 * d.run;
+  return d;
+}
+
+double Deadlines::of(Phase phase, double predicted_ms) const {
+  switch (phase) {
+    case Phase::open:
+      return open;
+    case Phase::compile:
+      return compile;
+    case Phase::run:
+      return run + factor * predicted_ms;
+    case Phase::check:
+      return check;
+  }
+  return check;
+}
+
+std::string worker_command() {
+  std::error_code error;
+  if (const char* given = std::getenv("FALTUNG_WORKER"); given != nullptr && *given != '\0') {
+    if (::access(given, X_OK) == 0 && fs::is_regular_file(given, error)) return fs::absolute(given).string();
+    throw Error(Status::unsupported,
+                fmt::format("FALTUNG_WORKER is '{}', which is no program; it must be the path of the faltung "
+                            "command",
+                            given));
+  }
+  std::vector<fs::path> folders;
+  Dl_info library;
+  if (::dladdr(reinterpret_cast<const void*>(&worker_command), &library) != 0 &&
+      library.dli_fname != nullptr) {
+    const fs::path file = fs::canonical(library.dli_fname, error);
+    if (!error) folders.push_back(file.parent_path());
+  }
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (!error) folders.push_back(self.parent_path());
+  // Beside it; installed below lib, or lib/<architecture>; in a build folder.
+  for (const fs::path& folder : folders) {
+    for (const char* place :
+         {"faltung", "../bin/faltung", "../../bin/faltung", "../tools/faltung", "tools/faltung"}) {
+      const fs::path file = fs::weakly_canonical(folder / place, error);
+      if (!error && fs::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0)
+        return file.string();
+    }
+  }
+  throw Error(
+      Status::unsupported,
+      "there is no worker to try kernels in: set FALTUNG_WORKER to the path of the faltung command, or "
+      "FALTUNG_TRUST=all to use kernels that were never tried here");
+}
+
+Worker::Worker(std::string device) : device_(std::move(device)) {}
+Worker::~Worker() {
+  // In a fork of the process that made it, the worker is not ours to end.
+  if (process_ && owner_ != ::getpid()) static_cast<void>(process_.release());
+}
+
+void Worker::start() {
+  if (process_ && owner_ != ::getpid()) static_cast<void>(process_.release());
+  if (process_) return;
+  const std::string command = worker_command();
+  process_ = std::make_unique<LineProcess>(std::vector<std::string>{command, "worker"});
+  owner_ = ::getpid();
+  std::string line;
+  if (process_->receive(line, deadlines_.start) == LineProcess::Got::line) {
+    try {
+      protocol::check_hello(line);
+      return;
+    } catch (...) {
+      process_.reset();
+      throw;
+    }
+  }
+  const LineProcess::End end = process_->end(100);
+  const std::string complaint = process_->complaint();
+  process_.reset();
+  throw Error(Status::device_error, fmt::format("the worker {} does not start: it {}{}", command,
+                                                end.by_us ? "says nothing" : end.words(),
+                                                complaint.empty() ? "" : "; it said: " + complaint));
+}
+
+Verdict Worker::examine(const Task& task) {
+  const std::lock_guard lock(mutex_);
+  if (!lost_.empty()) throw Error(Status::device_error, lost_);
+  start();
+  if (!process_->send(protocol::examine(task))) {
+    // It ended while it had nothing to do, through no fault of the kernel's.
+    process_.reset();
+    start();
+    if (!process_->send(protocol::examine(task))) {
+      process_.reset();
+      throw Error(Status::device_error, "the worker ends before it can be asked anything");
+    }
+  }
+  return converse(task);
+}
+
+Verdict Worker::converse(const Task& task) {
+  Phase phase = Phase::open;
+  std::string line;
+  while (true) {
+    const double deadline = deadlines_.of(phase, task.predicted_ms);
+    switch (process_->receive(line, deadline)) {
+      case LineProcess::Got::end:
+        return ended(phase);
+      case LineProcess::Got::nothing:
+        return hung(phase, deadline);
+      case LineProcess::Got::line:
+        break;
+    }
+    protocol::Reply reply;
+    try {
+      reply = protocol::read_reply(line);
+    } catch (const Error& error) {  // a kernel wrote over the worker's memory, say
+      process_.reset();
+      return Verdict::of("crash", std::string("the worker lost its mind: ") + error.what());
+    }
+    if (!reply.error.empty()) throw Error(Status::device_error, device_ + ": " + reply.error);
+    if (reply.phase) phase = *reply.phase;
+    if (reply.verdict) {
+      // After a fault or a write out of bounds nothing in that process can be relied on.
+      const std::string& verdict = reply.verdict->verdict;
+      if (verdict == "crash" || verdict == "out_of_bounds" || verdict == "out_of_memory") process_.reset();
+      return *reply.verdict;
+    }
+  }
+}
+
+Verdict Worker::ended(Phase phase) {
+  constexpr double kGrace = 5e3;
+  const LineProcess::End end = process_->end(kGrace);
+  const std::string complaint = process_->complaint();
+  process_.reset();
+  const std::string what = fmt::format("the worker {} while {}{}", end.words(), doing(phase),
+                                       complaint.empty() ? "" : "; it said: " + complaint);
+  if (phase == Phase::open) throw Error(Status::device_error, device_ + ": " + what);
+  if (end.signal == SIGKILL)
+    return Verdict::of("out_of_memory", what + ", as the system does when memory runs out");
+  return Verdict::of("crash", what);
+}
+
+Verdict Worker::hung(Phase phase, double deadline_ms) {
+  const LineProcess::End end = process_->end(0);
+  process_.reset();
+  const std::string what = fmt::format("no end of {} after {}", doing(phase), seconds(deadline_ms));
+  if (phase == Phase::open) throw Error(Status::device_error, device_ + ": " + what);
+  if (!end.gone) {
+    lost_ = device_ + " does not answer any more: " + what + ", and its process cannot be ended";
+    throw Error(Status::device_error, lost_);
+  }
+  probe(what);
+  return Verdict::of("hang", what + "; it was ended, and the device works again in a new process");
+}
+
+// Shows that the device works in a new process, after a kernel was killed on it.
+void Worker::probe(const std::string& after) {
+  std::string line, why = "the new process ended";
+  start();
+  if (process_->send(protocol::probe(device_))) {
+    const LineProcess::Got got = process_->receive(line, deadlines_.open);
+    if (got == LineProcess::Got::nothing) why = "no answer after " + seconds(deadlines_.open);
+    if (got == LineProcess::Got::line) {
+      const protocol::Reply reply = protocol::read_reply(line);
+      if (reply.verdict && reply.verdict->passed()) return;
+      why = reply.error;
+    }
+  }
+  process_.reset();
+  lost_ = fmt::format("{} does not work any more: {}, and then {}", device_, after, why);
+  throw Error(Status::device_error, lost_);
+}
+
+}  // namespace faltung

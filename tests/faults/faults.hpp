@@ -1,0 +1,28 @@
+// Kernels that are broken on purpose, to show that no caller ever meets them. Only the tests' own programs
+// have them in their registry.
+//
+// FALTUNG_FAULT=<fault> says which one faulty_cpu and faulty_gpu offer; without it they decline. It always
+// promises to be the fastest. FALTUNG_FAULT_LOG=<file> receives a line "<process id> <fault>" whenever a plan
+// of one is made.
+#ifndef FALTUNG_TESTS_FAULTS_FAULTS_HPP_
+#define FALTUNG_TESTS_FAULTS_FAULTS_HPP_
+
+namespace faltung {
+
+inline constexpr const char* kFaults[] = {
+    "hang",              // spins far past every deadline; ends by itself after minutes
+    "crash",             // writes to an address that is no memory's
+    "out_of_bounds",     // one element past the result
+    "unwritten",         // leaves the result as it was
+    "one_wrong",         // one element is off by one
+    "wrong_later",       // the same, from the 300th launch of a process on
+    "too_much_memory",   // asks for a workspace of an exbibyte
+    "does_not_compile",  //
+};
+
+// Adds faulty_cpu and faulty_gpu to this process's registry.
+void register_faults();
+
+}  // namespace faltung
+
+#endif  // FALTUNG_TESTS_FAULTS_FAULTS_HPP_

@@ -1,0 +1,71 @@
+// Kernels that hang, crash or lie on a GPU (OpenCL drivers for the CPU count): the caller never meets them.
+// Every GPU is tested; FALTUNG_TEST_REQUIRE_GPU=1 makes a machine without any a failure.
+#include "tests/trust_helpers.hpp"
+
+namespace faltung {
+namespace {
+
+std::vector<std::string> gpus() {
+  std::vector<std::string> ids;
+  for (const auto& device : list_devices()) {
+    if (device->info().kind == "gpu") ids.push_back(device->info().id);
+  }
+  return ids;
+}
+
+class TrustGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!gpus_.empty()) return;
+    if (std::getenv("FALTUNG_TEST_REQUIRE_GPU") != nullptr) FAIL() << "no GPU";
+    GTEST_SKIP() << "no GPU, and no OpenCL driver for the CPU";
+  }
+  void expect(const std::string& fault, const std::string& verdict) {
+    for (const std::string& id : gpus_) {
+      TrustPrograms programs;
+      expect_caught(programs, id, fault, verdict, 100);
+    }
+  }
+  const std::vector<std::string> gpus_ = gpus();
+};
+
+TEST_F(TrustGpu, Crash) { expect("crash", "crash"); }
+TEST_F(TrustGpu, OutOfBounds) { expect("out_of_bounds", "out_of_bounds"); }
+TEST_F(TrustGpu, Unwritten) { expect("unwritten", "wrong"); }
+TEST_F(TrustGpu, OneElementWrong) { expect("one_wrong", "wrong"); }
+TEST_F(TrustGpu, WrongFromTheThreeHundredthLaunch) { expect("wrong_later", "wrong"); }
+TEST_F(TrustGpu, TooMuchMemory) { expect("too_much_memory", "out_of_memory"); }
+TEST_F(TrustGpu, DoesNotCompile) { expect("does_not_compile", "compile_error"); }
+
+TEST_F(TrustGpu, HangIsEndedAndTheDeviceWorksAfterIt) {
+  for (const std::string& id : gpus_) {
+    TrustPrograms programs;
+    programs.set("FALTUNG_DEADLINE", "3");
+    expect_caught(programs, id, "hang", "hang", 60);
+    for (const KernelRecord& record : programs.records(kQuarantine)) {
+      EXPECT_NE(record.what.find("the device works again in a new process"), std::string::npos)
+          << record.what;
+    }
+  }
+}
+
+TEST_F(TrustGpu, OneTrialServesEverySize) {
+  TrustPrograms programs;
+  const auto first = programs.run({"plan", gpus_[0], "fwd:n1c8h9w10k16r3s3:pad1"});
+  ASSERT_TRUE(first.value("right", false)) << first;
+  const auto verified = programs.records(kVerified);
+  ASSERT_FALSE(verified.empty());
+  EXPECT_EQ(verified[0].kernel, first["kernel"]);
+  EXPECT_TRUE(programs.records(kQuarantine).empty());
+  // Without a worker only what was verified before can answer: another size does, another form does not.
+  programs.set("FALTUNG_WORKER", "/nowhere");
+  const auto larger = programs.run({"plan", gpus_[0], "fwd:n2c8h19w17k16r3s3:pad1"});
+  EXPECT_TRUE(larger.value("right", false)) << larger;
+  const auto other = programs.run({"plan", gpus_[0], "bwd_d:n1c8h9w10k16r3s3:pad1"});
+  EXPECT_NE(other.value("error", "").find("FALTUNG_WORKER"), std::string::npos) << other;
+  programs.set("FALTUNG_TRUST", "all");
+  EXPECT_NE(programs.run({"plan", gpus_[0], "bwd_d:n1c8h9w10k16r3s3:pad1"}).value("kernel", ""), "");
+}
+
+}  // namespace
+}  // namespace faltung
