@@ -133,9 +133,13 @@ TEST_P(RegistryGpu, EachKernelCompilesQuickly) {
   const Scratch store;
   setenv("FALTUNG_STORE", store.path().c_str(), 1);
   for (const std::shared_ptr<Device>& device : devices_) {
-    // A filter that no other test has, so that no driver's own cache answers.
-    const Problem p = parse_problem("fwd:n1c40h14w15k40r4s5:pad2:f32:nchw:bias:hardswish:g" +
-                                    std::string(GetParam()->name().starts_with("depthwise") ? "40" : "1"));
+    // A filter or a slope that no other test has, so that no driver's own cache answers.
+    const std::string_view algorithm = GetParam()->name();
+    const Problem p =
+        parse_problem(std::string("fwd:n1c40h14w15k40") +
+                      (algorithm.starts_with("winograd") ? "r3s3:pad1:f32:nchw:bias:leaky_relu(0.37)"
+                                                         : "r4s5:pad2:f32:nchw:bias:hardswish") +
+                      (algorithm.starts_with("depthwise") ? ":g40" : ""));
     const Target target{*device, 1};
     if (!GetParam()->supports(p, target).yes) continue;
     for (const Config& config : GetParam()->configs(p, target)) {

@@ -26,12 +26,14 @@ typedef ushort u16;
 #define F_BLOCKS(axis) ((int)get_num_groups(axis))
 #define F_THREAD() ((int)get_local_id(0))
 #define F_UNROLL _Pragma("unroll")
+#define F_UNROLL_TWICE _Pragma("unroll 2")
 #define F_NO_UNROLL _Pragma("nounroll")
 
 #define F_BITS(x) as_uint(x)
 #define F_FROM_BITS(x) as_float(x)
 #define F_INFINITY INFINITY
 #define F_ISNAN(x) isnan(x)
+#define F_FMA(a, b, c) fma(a, b, c)
 #define F_EXP(x) exp(x)
 #define F_ERF(x) erf(x)
 #define F_TANH(x) tanh(x)

@@ -19,6 +19,7 @@ std::unique_ptr<Algorithm> make_implicit_gemm_gpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_sm90();
 std::unique_ptr<Algorithm> make_reference_cpu();
 std::unique_ptr<Algorithm> make_winograd_cpu();
+std::unique_ptr<Algorithm> make_winograd_gpu();
 
 }  // namespace faltung
 

@@ -1,0 +1,104 @@
+#include "src/algorithms/winograd_problem.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include "kernels/cpu/winograd.hpp"
+
+namespace faltung {
+namespace {
+
+// What docs/accuracy.md derives for F(m, 3), from its matrices.
+struct Amplification {
+  // The most that a tile's intermediate values add up to, relative to the products' magnitude.
+  double worst;
+  // The root mean square of the same for inputs and taps that are independent and of mean zero.
+  double typical;
+};
+
+template <int m>
+Amplification amplification() {
+  using W = WinogradMatrices<m>;
+  constexpr int a = m + 2;
+  double worst = 0, typical = 0;
+  for (int o = 0; o < m; ++o) {
+    double squares = 0, sums[3] = {};
+    for (int i = 0; i < a; ++i) {
+      double b_sum = 0, b_square = 0, g_square = 0;
+      for (int l = 0; l < a; ++l) b_sum += std::abs(W::b[i][l]), b_square += W::b[i][l] * W::b[i][l];
+      for (int r = 0; r < 3; ++r) {
+        g_square += W::g[i][r] * W::g[i][r];
+        sums[r] += std::abs(W::a[o][i] * W::g[i][r]) * b_sum;
+      }
+      squares += W::a[o][i] * W::a[o][i] * b_square * g_square;
+    }
+    worst = std::max({worst, sums[0], sums[1], sums[2]});
+    typical = std::max(typical, squares);
+  }
+  // The root mean square of normally distributed taps is 1.2533 times their mean magnitude.
+  constexpr double kSpreadOfTaps = 1.2533;
+  return {worst * worst, typical * kSpreadOfTaps / 9};
+}
+
+const Amplification& amplification(int m) {
+  static const Amplification two = amplification<2>(), four = amplification<4>();
+  return m == 2 ? two : four;
+}
+
+std::int64_t channels_summed(const Problem& p) {
+  return (p.direction == Direction::backward_data ? p.k : p.c) / p.groups;
+}
+
+}  // namespace
+
+double winograd_worst_growth(const Problem& p, int m, WinogradRoundings roundings) {
+  return amplification(m).worst * static_cast<double>(channels_summed(p) + roundings.of(m));
+}
+
+// Eight standard deviations of independent roundings, each uniform within half a unit.
+double winograd_typical_growth(const Problem& p, int m, WinogradRoundings roundings) {
+  constexpr double kDeviations = 8;
+  return kDeviations / std::sqrt(3.0) * amplification(m).typical *
+         std::sqrt(static_cast<double>(channels_summed(p) + roundings.of(m)));
+}
+
+bool winograd_admitted(const Problem& p, int m, WinogradRoundings roundings) {
+  return p.math == Math::fast || winograd_typical_growth(p, m, roundings) <= admitted_growth(p);
+}
+
+Accuracy winograd_accuracy(const Problem& p, int m, WinogradRoundings roundings) {
+  const double growth = p.math == Math::fast ? winograd_worst_growth(p, m, roundings)
+                                             : winograd_typical_growth(p, m, roundings);
+  return {growth, m + 1, m + 1};
+}
+
+int winograd_weight_unit(int m) {
+  // Of the filter transform's divisors, 2 and 24 in each dimension, all but 3 are powers of two, which are
+  // exact.
+  return m == 2 ? 1 : 9;
+}
+
+Support winograd_serves(const Problem& p, WinogradRoundings roundings) {
+  if (p.direction == Direction::backward_weights) {
+    return Support::declined("it computes forward and backward_data, not backward_weights");
+  }
+  if (p.r != 3 || p.s != 3 || p.stride_h != 1 || p.stride_w != 1 || p.dilation_h != 1 || p.dilation_w != 1) {
+    std::string is = fmt::format("{}x{}", p.r, p.s);
+    if (p.stride_h != 1 || p.stride_w != 1) is += fmt::format(" stride {}x{}", p.stride_h, p.stride_w);
+    if (p.dilation_h != 1 || p.dilation_w != 1) {
+      is += fmt::format(" dilation {}x{}", p.dilation_h, p.dilation_w);
+    }
+    return Support::declined("it needs a 3x3 filter with stride 1 and dilation 1; this is " + is);
+  }
+  if (!winograd_admitted(p, 2, roundings)) {
+    return Support::declined(fmt::format(
+        "with {} channels its error may grow to {:.1f} roundings, and math={} admits {:.0f}; "
+        "math=fast allows it",
+        channels_summed(p), winograd_typical_growth(p, 2, roundings), name(p.math), admitted_growth(p)));
+  }
+  return Support::supported();
+}
+
+}  // namespace faltung
