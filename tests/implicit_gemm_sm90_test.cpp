@@ -32,6 +32,16 @@ const char* const kProblems[] = {
     "fwd:n4c3h64w64k64r7s7:st2:pad3:f16:nhwc",
 };
 
+// What NCHW as it is serves, by shifted sums.
+const char* const kShifted[] = {
+    "fwd:n128c64h256w256k64r3s3:pad1:f16:nchw:bias:relu",
+    "fwd:n1c256h224w224k256r3s3:f16:nchw:bias:residual",
+    "fwd:n2c1280h32w32k1280r3s3:pad1:bf16:nchw:bias",
+    "fwd:n1c4h128w128k512r3s3:pad1:f16:nchw",
+    "fwd:n2c64h64w64k64r3s3:pad1:bf16:nchw:bias:avgpool2",
+    "fwd:n2c24h20w72k64r5s5:pad2:f16:nchw",
+};
+
 TEST(ImplicitGemmSm90, NamesParseBack) {
   for (const char* text : kProblems) {
     const Problem problem = parse_problem(text);
@@ -97,6 +107,46 @@ TEST(ImplicitGemmSm90, FewChannelsFold) {
   EXPECT_FALSE(folds(parse_problem("fwd:n2c3h56w56k64r1s1:f16:nhwc")));
 }
 
+TEST(ImplicitGemmSm90, ShiftedSumsServeNchwOfStride1) {
+  for (const char* text : kShifted) {
+    const Problem p = parse_problem(text);
+    std::size_t found = 0;
+    for (const Tiling& t : tilings(p)) {
+      if (!t.shift) continue;
+      ++found;
+      EXPECT_EQ(unfit(t, p), "") << to_string(t);
+      EXPECT_EQ(to_string(parse_tiling(to_string(t))), to_string(t));
+      EXPECT_TRUE(parse_tiling(to_string(t)).shift);
+      EXPECT_LE(shared_bytes(t, p), kSharedLimit) << to_string(t);
+      EXPECT_LE(p.s * t.n() / 2, 192) << to_string(t) << ": sums a thread";
+      EXPECT_FALSE(turns_input(t, p));
+      EXPECT_GT(estimate(t, p, 132).ms, 0);
+    }
+    EXPECT_GT(found, 0u) << text;
+  }
+  const struct {
+    const char *problem, *reason;
+  } declined[] = {
+      {"fwd:n2c64h64w64k64r3s3:pad1:f16:nhwc", "NCHW"},
+      {"fwd:n2c64h64w64k64r3s3:pad1:f32:nchw", "32-bit"},
+      {"fwd:n2c64h64w64k64r3s3:st2:pad1:f16:nchw", "stride 1"},
+      {"fwd:n2c64h28w28k64r3s3:pad1:f16:nchw", "multiple of 8 pixels, not 28"},
+      {"fwd:n2c64h64w64k64r3s3:dil4:pad4:f16:nchw", "two columns"},
+      {"fwd:n2c64h64w64k64r3s7:pad3:f16:nchw", "two columns"},
+      {"fwd:n2c128h64w64k64r3s3:pad1:f16:nchw", "one block"},
+  };
+  for (const auto& d : declined) {
+    EXPECT_THAT(unfit(parse_tiling("shift_64x64x4_k64_pp_s2_wr"), parse_problem(d.problem)),
+                testing::HasSubstr(d.reason))
+        << d.problem;
+  }
+  const Problem p = parse_problem(kShifted[0]);
+  EXPECT_THAT(unfit(parse_tiling("shift_128x64x4_k64_pp_s2_wr"), p), testing::HasSubstr("64 channels"));
+  EXPECT_THAT(unfit(parse_tiling("shift_64x64x3_k64_pp_s2_wr"), p), testing::HasSubstr("share"));
+  EXPECT_THAT(unfit(parse_tiling("shift_64x64x6_k64_pp_s2_wr"), p), testing::HasSubstr("registers"));
+  EXPECT_THAT(unfit(parse_tiling("shift_64x64x4_k64_pp_s4_wr"), p), testing::HasSubstr("shared memory"));
+}
+
 // Instructions of 16 bytes whose operation is HGMMA, in the sections of code.
 int count_matrix_instructions(const std::string& elf) {
   const auto at = [&](std::size_t offset, auto value) {
@@ -124,11 +174,15 @@ TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
   const Nvrtc* const nvrtc = Nvrtc::get();
   if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
   const bool everything = std::getenv("FALTUNG_TEST_ALL") != nullptr;
-  for (const char* text : kProblems) {
+  std::vector<const char*> problems(std::begin(kProblems), std::end(kProblems));
+  problems.insert(problems.end(), std::begin(kShifted), std::end(kShifted));
+  for (const char* text : problems) {
     const Problem problem = parse_problem(text);
     const std::vector<Tiling> all = tilings(problem);
+    // The shifted ones stand last.
     const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
-    for (std::size_t i = 0; i < all.size(); i += step) {
+    for (std::size_t back = 0; back < all.size(); back += step) {
+      const std::size_t i = all.size() - 1 - back;
       const KernelSource source = kernel_source(all[i], problem);
       const Binary binary = nvrtc->compile(source, "sm_90a");
       EXPECT_THAT(binary.log, testing::HasSubstr(" 0 bytes spill stores, 0 bytes spill loads"))

@@ -118,7 +118,7 @@ class Peer:
                 t = torch.frombuffer(bytearray(file.read()), dtype=dtype)
             t = t.reshape([shape[i] for i in (0, 2, 3, 1)]).permute(0, 3, 1, 2) if nhwc else t.reshape(shape)
         else:
-            t = (torch.rand(shape) * 2 - 1).to(dtype)
+            t = (torch.rand(shape, device=self.device) * 2 - 1).to(dtype)
         t = t.to(self.device)
         return t.contiguous(memory_format=torch.channels_last) if nhwc else t.contiguous()
 

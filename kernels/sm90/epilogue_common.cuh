@@ -1,25 +1,5 @@
-// What every epilogue does with a sum, and where a tile goes. Part of implicit_gemm.cu.
+// Where a tile goes. Part of implicit_gemm.cu.
 #pragma once
-
-__device__ __forceinline__ float finish_value(float sum, float bias, float residual, float slope) {
-  float x = sum;
-  if (F_BIAS) x += bias;
-  if (F_RESIDUAL) x += residual;
-  return F_ACTIVATION(x, slope);
-}
-
-__device__ __forceinline__ float pooled(float a, float b, float c, float d) {
-#if F_POOL == 1
-  // A NaN stays.
-  float m = a;
-  m = b > m || b != b ? b : m;
-  m = m != m ? m : (c > m || c != c ? c : m);
-  m = m != m ? m : (d > m || d != d ? d : m);
-  return m;
-#else
-  return (a + b + c + d) * 0.25f;
-#endif
-}
 
 // The index in y (or, unpooled, in the residual) of a channel's pixel of the tile; negative outside.
 __device__ __forceinline__ long long locate_output(const Params& p, const Tile& t, int k, int pixel, bool pool) {
@@ -65,7 +45,8 @@ __device__ __forceinline__ void store_rows(const Params& p, const Tile& t, int k
     const unsigned from = staging + chunk * F_V * kElement;
 #pragma unroll 8
     for (int channel = thread / kAcross; channel < channels; channel += kDown) {
-      copy_to_global<F_V * kElement>(to + channel * plane * kElement, from + channel * kChannelPitch);
+      *reinterpret_cast<Word<F_V * kElement>*>(to + channel * plane * kElement) =
+          load_word<F_V * kElement>(from + channel * kChannelPitch);
     }
   }
 }

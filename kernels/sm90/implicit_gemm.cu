@@ -23,6 +23,8 @@
 // (ordinary stores: K is no multiple of 8) F_U (channels a store, with F_SWAP) F_ACTIVATION(x, a).
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/element.cuh"
+#include "kernels/sm90/finish.cuh"
+#include "kernels/sm90/ring.cuh"
 
 struct Params {
   const void* bias;
@@ -113,21 +115,6 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
 #endif
   return t;
 }
-
-// A place in a ring, and the parity of its barriers' current phase.
-template <int kSize>
-struct Ring {
-  int place = 0;
-  unsigned parity = 0;
-  __device__ __forceinline__ void advance(int by = 1) {
-    place += by;
-    if (place >= kSize) {
-      const int laps = by == 1 ? 1 : place / kSize;
-      place -= laps * kSize;
-      parity ^= laps & 1;
-    }
-  }
-};
 
 // The weights of one tap of one block of channels, for a tile's channels.
 __device__ __forceinline__ void load_weights(unsigned stage, const TensorMap& w_map, unsigned full, const Params& p,

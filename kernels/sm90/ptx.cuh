@@ -133,29 +133,45 @@ __device__ __forceinline__ void store_shared_128(unsigned address, const unsigne
                : "memory");
 }
 
-// kBytes, a power of two up to 16, from shared to global memory; both aligned to that.
+// Words of kBytes, a power of two up to 16.
 template <int kBytes>
-__device__ __forceinline__ void copy_to_global(void* to, unsigned from) {
+struct WordOf;
+template <>
+struct WordOf<2> {
+  using Type = unsigned short;
+};
+template <>
+struct WordOf<4> {
+  using Type = unsigned;
+};
+template <>
+struct WordOf<8> {
+  using Type = uint2;
+};
+template <>
+struct WordOf<16> {
+  using Type = uint4;
+};
+template <int kBytes>
+using Word = typename WordOf<kBytes>::Type;
+
+// From shared memory.
+template <int kBytes>
+__device__ __forceinline__ Word<kBytes> load_word(unsigned from) {
+  Word<kBytes> v;
   if constexpr (kBytes == 16) {
-    uint4 v;
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "r"(from)
                  : "memory");
-    *static_cast<uint4*>(to) = v;
   } else if constexpr (kBytes == 8) {
-    uint2 v;
     asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from) : "memory");
-    *static_cast<uint2*>(to) = v;
   } else if constexpr (kBytes == 4) {
-    unsigned v;
     asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
-    *static_cast<unsigned*>(to) = v;
   } else {
-    unsigned short v;
     asm volatile("ld.shared.b16 %0, [%1];" : "=h"(v) : "r"(from) : "memory");
-    *static_cast<unsigned short*>(to) = v;
   }
+  return v;
 }
 
 // ------------------------------------------------------------------------------------- matrix fragments

@@ -10,25 +10,6 @@ using Element = unsigned;
 #endif
 constexpr int kPixels = 64, kChannels = 128 / F_BYTES, kPitch = 33;  // words a pixel: one more than 128 bytes
 
-template <int kBytes>
-struct Word;
-template <>
-struct Word<2> {
-  using Type = unsigned short;
-};
-template <>
-struct Word<4> {
-  using Type = unsigned;
-};
-template <>
-struct Word<8> {
-  using Type = uint2;
-};
-template <>
-struct Word<16> {
-  using Type = uint4;
-};
-
 extern "C" __global__ void __launch_bounds__(256)
     to_nhwc(const Element* __restrict__ from, Element* __restrict__ to, int images, int c, int c_to, int pixels) {
   __shared__ unsigned tile[kPixels * kPitch];
@@ -38,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(256)
   const int pixel_tiles = (pixels + kPixels - 1) / kPixels, channel_tiles = (c_to + kChannels - 1) / kChannels;
   const int channel_tile = blockIdx.x % channel_tiles, rest = blockIdx.x / channel_tiles;
   const int p0 = rest % pixel_tiles * kPixels, n = rest / pixel_tiles, c0 = channel_tile * kChannels;
-  using Load = typename Word<F_V * F_BYTES>::Type;
+  using Load = Word<F_V * F_BYTES>;
   constexpr int kLoads = kPixels / F_V;  // a channel
 #pragma unroll 4
   for (int i = threadIdx.x; i < kLoads * kChannels; i += 256) {

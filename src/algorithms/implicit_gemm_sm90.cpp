@@ -1,11 +1,12 @@
-// Forward convolution on Hopper's matrix units; the kernel is kernels/sm90/implicit_gemm.cu. Its input is
-// NHWC with pixels of a multiple of 16 bytes: what comes otherwise is brought into that form by a step before
-// it.
+// Forward convolution on Hopper's matrix units; the kernels are kernels/sm90/implicit_gemm.cu, whose input
+// is NHWC with pixels of a multiple of 16 bytes (what comes otherwise is brought into that form by a step
+// before it), and shift_gemm.cu, which takes 16-bit NCHW as it is.
 #include "src/algorithms/implicit_gemm_sm90.hpp"
 
 #include <algorithm>
 #include <limits>
 
+#include "src/algorithms/implicit_gemm_sm90_maps.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/backend/cuda.hpp"
 #include "src/jit/jit.hpp"
@@ -17,91 +18,7 @@ namespace {
 
 using i64 = std::int64_t;
 
-// One wgmma of 64 x n x 16 as a function of n / 2 sums a thread.
-std::string mma_function(int n, DType dtype, bool planes) {
-  const std::string type = dtype == DType::f32 ? "tf32" : name(dtype);
-  std::string operands, outputs;
-  const int sums = n / 2;
-  for (int i = 0; i < sums; ++i) {
-    operands += (i > 0 ? ", %" : "%") + std::to_string(i);
-    outputs += (i > 0 ? ", \"+f\"(d[" : "\"+f\"(d[") + std::to_string(i) + "])";
-  }
-  const auto operand = [&](int i) { return "%" + std::to_string(sums + i); };
-  return "__device__ __forceinline__ void mma(float (&d)[" + std::to_string(sums) +
-         "], unsigned long long a, unsigned long long b, int accumulate) {\n"
-         "  asm volatile(\"{.reg .pred p; setp.ne.b32 p, " +
-         operand(2) + ", 0; wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) +
-         (dtype == DType::f32 ? "k8.f32." : "k16.f32.") + type + "." + type + " {" + operands + "}, " +
-         operand(0) + ", " + operand(1) + ", p, 1, 1" +
-         (dtype == DType::f32 ? ""
-          : planes            ? ", 0, 1"
-                              : ", 0, 0") +
-         ";}\"\n      : " + outputs + "\n      : \"l\"(a), \"l\"(b), \"r\"(accumulate));\n}\n";
-}
-
-// NHWC by ordinary stores: the copy engine takes pixels of a multiple of 16 bytes.
-bool plain_stores(const Problem& p) { return p.layout == Layout::nhwc && p.k * size_of(p.dtype) % 16 != 0; }
-
-// NCHW: the most pixels, up to 16 bytes, that lie together and aligned whatever the tile.
-int pixels_a_store(const Tiling& t, const Problem& p) {
-  const bool pool = p.epilogue.pool.kind != PoolKind::none;
-  int v = 16 / size_of(p.dtype);
-  const auto divides = [&](int by) {
-    return t.im2col ? p.p() * p.q() % by == 0 : p.y_w() % by == 0 && t.width / (pool ? 2 : 1) % by == 0;
-  };
-  while (!divides(v)) v /= 2;
-  return v;
-}
-
-}  // namespace
-
-KernelSource kernel_source(const Tiling& t, const Problem& p) {
-  std::string constants;
-  const auto define = [&](const char* name, i64 value) {
-    constants += "#define " + std::string(name) + " " + std::to_string(value) + "\n";
-  };
-  const i64 blocks = (padded_channels(p) + t.k_block - 1) / t.k_block;
-  define("F_IM2COL", t.im2col);
-  define("F_PLANES", t.planes);
-  define("F_SWAP", t.pixels_on_m);
-  define("F_COOP", t.cooperative);
-  define("F_MT", t.m_blocks());
-  define("F_NB", t.n_blocks());
-  define("F_N", t.n());
-  define("F_KB", t.k_block);
-  define("F_TH", t.height);
-  define("F_R", p.r);
-  define("F_S", p.s);
-  define("F_DIL_H", p.dilation_h);
-  define("F_DIL_W", p.dilation_w);
-  define("F_SLOTS", t.slots);
-  define("F_STAGES", t.resident ? p.r * p.s * blocks : t.stages);
-  define("F_RESIDENT", t.resident);
-  define("F_UNROLL", t.resident && p.r * p.s <= 9 ? p.r * p.s : 1);
-  define("F_U", t.unit());
-  define("F_BF16", p.dtype == DType::bf16);
-  define("F_BIAS", p.epilogue.bias);
-  define("F_RESIDUAL", p.epilogue.residual);
-  define("F_POOL", p.epilogue.pool.kind == PoolKind::none  ? 0
-                   : p.epilogue.pool.kind == PoolKind::max ? 1
-                                                           : 2);
-  define("F_TF32", tf32_parts(p));
-  define("F_PLAIN", plain_stores(p));
-  define("F_NCHW", p.layout == Layout::nchw);
-  define("F_V", pixels_a_store(t, p));
-  define("F_SMEM", shared_bytes(t, p));
-  constants += "#define F_ACTIVATION(x, a) activate_" + std::string(name(p.epilogue.activation)) + "(x, a)\n";
-  constants += mma_function(t.n(), p.dtype, t.planes);
-  KernelSource source;
-  source.name = "implicit_gemm_sm90/" + to_string(t);
-  source.entry = "implicit_gemm";
-  source.text = jit::translation_unit(constants, "kernels/sm90/implicit_gemm.cu");
-  return source;
-}
-
-namespace {
-
-// As in the kernel.
+// As in the kernels.
 struct Params {
   const void* bias;
   const void* residual;
@@ -114,96 +31,16 @@ struct Params {
   float slope;
 };
 
-int narrow(i64 value) { return static_cast<int>(value); }
-
-TensorMap x_map(const CudaDevice& device, const Tiling& t, const Problem& p, const void* x) {
-  const i64 c = padded_channels(p), pixel = c * size_of(p.dtype);
-  if (t.planes) {
-    TiledMap map;
-    map.dtype = p.dtype;
-    map.address = x;
-    map.rank = 3;
-    const i64 plane = p.h * p.w;
-    map.size[0] = plane, map.size[1] = p.c, map.size[2] = p.n;
-    map.stride_bytes[0] = plane * 2, map.stride_bytes[1] = p.c * plane * 2;
-    map.box[0] = map.box[1] = 64, map.box[2] = 1;
-    map.swizzle_bytes = 128;
-    return device.encode(map);
-  }
-  if (t.im2col) {
-    Im2colMap map;
-    map.dtype = p.dtype;
-    map.address = x;
-    const i64 sizes[] = {c, p.w, p.h, p.n}, strides[] = {pixel, p.w * pixel, p.h * p.w * pixel};
-    std::copy(sizes, sizes + 4, map.size);
-    std::copy(strides, strides + 3, map.stride_bytes);
-    map.lower[0] = narrow(-p.pad_left), map.lower[1] = narrow(-p.pad_top);
-    // The base pixels are those of the first tap: as many as the output has.
-    map.upper[0] = narrow(p.pad_right - (p.s - 1) * p.dilation_w);
-    map.upper[1] = narrow(p.pad_bottom - (p.r - 1) * p.dilation_h);
-    map.channels = t.k_block, map.pixels = t.pixels();
-    map.step[0] = narrow(p.stride_w), map.step[1] = narrow(p.stride_h);
-    map.swizzle_bytes = t.k_block * size_of(p.dtype);
-    return device.encode(map);
-  }
-  TiledMap map;
-  map.dtype = p.dtype;
-  map.address = x;
-  map.rank = 4;
-  const i64 sizes[] = {c, p.w, p.h, p.n}, strides[] = {pixel, p.w * pixel, p.h * p.w * pixel};
-  std::copy(sizes, sizes + 4, map.size);
-  std::copy(strides, strides + 3, map.stride_bytes);
-  map.box[0] = t.k_block;
-  map.box[1] = narrow(t.width + (p.s - 1) * p.dilation_w);
-  map.box[2] = narrow(t.height + (p.r - 1) * p.dilation_h);
-  map.box[3] = 1;
-  map.swizzle_bytes = t.k_block * size_of(p.dtype);
-  return device.encode(map);
-}
-
-TensorMap w_map(const CudaDevice& device, const Tiling& t, const Problem& p, const void* w) {
-  const i64 c = padded_channels(p), taps = p.r * p.s;
-  TiledMap map;
-  map.dtype = p.dtype;
-  map.address = w;
-  map.rank = 3;
-  const i64 element = size_of(p.dtype);
-  const i64 sizes[] = {c, taps, p.k * std::max(1, tf32_parts(p))},
-            strides[] = {c * element, taps * c * element};
-  std::copy(sizes, sizes + 3, map.size);
-  std::copy(strides, strides + 2, map.stride_bytes);
-  map.box[0] = t.k_block, map.box[1] = 1, map.box[2] = t.channels;
-  map.swizzle_bytes = t.k_block * size_of(p.dtype);
-  return device.encode(map);
-}
-
-// The output's, or the residual's: boxes as the consumers store them.
-TensorMap y_map(const CudaDevice& device, const Tiling& t, const Problem& p, const void* y) {
-  const bool pool = p.epilogue.pool.kind != PoolKind::none;
-  const int sharers = t.cooperative && t.pixels_on_m ? 2 : 1, element = size_of(p.dtype);
-  const int unit = element == 4 ? 32 : t.pixels_on_m ? t.unit() : 64;
-  TiledMap map;
-  map.dtype = p.dtype;
-  map.address = y;
-  const i64 pixel = p.k * element;
-  if (t.im2col) {
-    map.rank = 2;
-    map.size[0] = p.k, map.size[1] = p.n * p.p() * p.q();
-    map.stride_bytes[0] = pixel;
-    map.box[0] = unit, map.box[1] = t.pixels() / sharers;
-  } else {
-    map.rank = 4;
-    const i64 sizes[] = {p.k, p.y_w(), p.y_h(), p.n};
-    const i64 strides[] = {pixel, p.y_w() * pixel, p.y_h() * p.y_w() * pixel};
-    std::copy(sizes, sizes + 4, map.size);
-    std::copy(strides, strides + 3, map.stride_bytes);
-    const int shrink = pool ? 2 : 1;
-    map.box[0] = unit, map.box[1] = t.width / shrink, map.box[2] = t.height / sharers / shrink,
-    map.box[3] = 1;
-  }
-  map.swizzle_bytes = unit == 8 ? 0 : unit * element;
-  return device.encode(map);
-}
+struct ShiftParams {
+  const void* bias;
+  const void* residual;
+  void* y;
+  int k, p, q;
+  int strips, k_tiles, c_blocks;
+  int windows, tiles_h;
+  int pad_top;
+  float slope;
+};
 
 using Place = std::function<void*(const Invocation&)>;
 
@@ -348,6 +185,13 @@ class ImplicitGemmSm90 : public Algorithm {
     return Support::supported();
   }
 
+  // Where less than tf32 is allowed its two rounded operands come on top.
+  Accuracy accuracy(const Problem& p, const std::string&) const override {
+    constexpr double kRounded = 0x1p14 + 4;  // 2 2^-11 + 2^-22 in units of 2^-24
+    const bool rounds = p.dtype == DType::f32 && p.math == Math::fast;
+    return {dot_product_growth(p) + (rounds ? kRounded : 0), 0, 0};
+  }
+
   std::vector<Config> configs(const Problem& p, const Target& target) const override {
     // Where none of its tilings has room for the pool, that is a step of its own.
     const Problem whole = fusable(p) && !sm90::tilings(p).empty() ? p : convolution(p);
@@ -359,7 +203,7 @@ class ImplicitGemmSm90 : public Algorithm {
     if (sm90::folds(whole)) {
       const Problem inner = sm90::folded(whole);
       for (const Tiling& t : sm90::tilings(inner)) {
-        if (t.planes) continue;
+        if (t.planes || t.shift) continue;  // the gathered input is NHWC
         const sm90::Estimate e = sm90::estimate(t, inner, std::max(1, target.device.info().units));
         all.push_back(
             {"fold_" + sm90::to_string(t), e.ms + gather_ms(inner), e.bound_by, gathered_bytes(inner)});
@@ -441,7 +285,10 @@ class ImplicitGemmSm90 : public Algorithm {
     if (!config.starts_with(kFold)) return {sm90::parse_tiling(config), false, p};
     if (!sm90::folds(p))
       throw Error(Status::bad_problem, config + " folds few channels, not " + std::to_string(p.c));
-    return {sm90::parse_tiling(std::string_view(config).substr(kFold.size())), true, sm90::folded(p)};
+    const Tiling tiling = sm90::parse_tiling(std::string_view(config).substr(kFold.size()));
+    if (tiling.planes || tiling.shift)
+      throw Error(Status::bad_problem, config + ": folded rows are NHWC, as patch and im2col take them");
+    return {tiling, true, sm90::folded(p)};
   }
   static std::size_t gathered_bytes(const Problem& inner) {
     return static_cast<std::size_t>(inner.n * inner.h * inner.w * sm90::padded_channels(inner) *
@@ -480,6 +327,7 @@ class ImplicitGemmSm90 : public Algorithm {
     TensorMap y = maps_output ? sm90::y_map(device, t, p, invocation.tensors.y) : x;
     const bool maps_residual = maps_output && p.epilogue.residual && p.dtype != DType::f32;
     TensorMap r = maps_residual ? sm90::y_map(device, t, p, invocation.tensors.residual) : y;
+    if (t.shift) return run_shift(device, kernel, t, p, x, w, invocation);
     sm90::Params params{};
     params.bias = invocation.tensors.bias;
     params.residual = invocation.tensors.residual;
@@ -495,14 +343,46 @@ class ImplicitGemmSm90 : public Algorithm {
     params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
     params.slope = p.epilogue.slope;
     LaunchShape shape;
-    const int units = device.info().units;
-    // Where weights stay, all tiles of a block must have the same channels.
-    const int blocks = t.resident ? units / params.k_tiles * params.k_tiles : units;
-    shape.grid[0] = static_cast<unsigned>(std::min(params.tiles, std::max(blocks, params.k_tiles)));
+    shape.grid[0] = blocks(device, t, params.k_tiles, params.tiles);
     shape.block[0] = p.dtype == DType::f32 ? 512 : 384;
     shape.shared_bytes = static_cast<unsigned>(sm90::shared_bytes(t, p));
     shape.overlaps_previous = true;
     device.launch(kernel, shape, {x, w, y, r, params}, invocation.stream);
+  }
+
+  static void run_shift(CudaDevice& device, const Kernel& kernel, const Tiling& t, const Problem& p,
+                        TensorMap x, TensorMap w, const Invocation& invocation) {
+    using sm90::narrow;
+    sm90::ShiftParams params{};
+    params.bias = invocation.tensors.bias;
+    params.residual = invocation.tensors.residual;
+    params.y = invocation.tensors.y;
+    params.k = narrow(p.k), params.p = narrow(p.p()), params.q = narrow(p.q());
+    params.strips = narrow(sm90::tiles(t, p));
+    params.k_tiles = narrow((p.k + t.channels - 1) / t.channels);
+    params.c_blocks = narrow((sm90::padded_channels(p) + t.k_block - 1) / t.k_block);
+    params.windows = narrow(sm90::shift::windows(t, p));
+    params.tiles_h = narrow((p.p() + t.height - 1) / t.height);
+    params.pad_top = narrow(p.pad_top);
+    params.slope = p.epilogue.slope;
+    LaunchShape shape;
+    shape.grid[0] = blocks(device, t, params.k_tiles, params.strips);
+    shape.block[0] = 384;
+    shape.shared_bytes = static_cast<unsigned>(sm90::shared_bytes(t, p));
+    shape.overlaps_previous = true;
+    TensorMap y = x, aside = x;
+    if (sm90::shift::stores_in_bulk(p)) {
+      y = sm90::y_rows_map(device, t, p, invocation.tensors.y, t.width);
+      aside = sm90::y_rows_map(device, t, p, invocation.tensors.y, 16);
+    }
+    device.launch(kernel, shape, {x, w, y, aside, params}, invocation.stream);
+  }
+
+  // As many as there are multiprocessors; where weights stay, all tiles of a block must have the same
+  // channels.
+  static unsigned blocks(CudaDevice& device, const Tiling& t, int k_tiles, int tiles) {
+    const int units = device.info().units, even = t.resident ? units / k_tiles * k_tiles : units;
+    return static_cast<unsigned>(std::min(tiles, std::max(even, k_tiles)));
   }
 };
 

@@ -12,10 +12,11 @@
 
 namespace faltung::sm90 {
 
-// A tile of the output: channels by pixels; see kernels/sm90/implicit_gemm.cu.
+// A tile of the output: channels by pixels; see kernels/sm90/implicit_gemm.cu and, for shift, shift_gemm.cu.
 struct Tiling {
   bool im2col = false;         // the copy engine gathers pixels a tap at a time; else halo patches
   bool planes = false;         // as im2col, from NCHW as it is: 1x1 filters alone
+  bool shift = false;          // NCHW as it is, by windows of width x height: sums for each horizontal tap
   bool pixels_on_m = false;    // which operand has wgmma's M side; else the weights
   bool cooperative = false;    // two consumers share a tile; else one each, in turn
   bool resident = false;       // the weights are loaded once a block
@@ -26,18 +27,21 @@ struct Tiling {
 
   int pixels() const { return width * height; }
   int m() const { return pixels_on_m ? pixels() : channels; }
-  int m_blocks() const { return m() / 64 / (cooperative ? 2 : 1); }  // a consumer's
-  int n_blocks() const { return pixels_on_m || im2col ? 1 : width / 8; }
-  int n() const { return (pixels_on_m ? channels : pixels()) / n_blocks(); }
+  int m_blocks() const { return shift ? 1 : m() / 64 / (cooperative ? 2 : 1); }  // a consumer's
+  int n_blocks() const { return shift || pixels_on_m || im2col ? 1 : width / 8; }
+  int n() const { return shift ? pixels() / 2 : (pixels_on_m ? channels : pixels()) / n_blocks(); }
   // Channels a store of 16-bit elements, with pixels on M.
   int unit() const { return n() % 64 == 0 ? 64 : n() % 32 == 0 ? 32 : n() % 16 == 0 ? 16 : 8; }
 };
 
 // patch_64x8x32_k64_pp_s2_w8, im2col_128x256_k64_co_s4, planes_64x256_k64_pp_s4,
-// patch_160x8x16_k64_co_px_s2_w8, patch_64x8x32_k64_pp_s2_wr
+// patch_160x8x16_k64_co_px_s2_w8, patch_64x8x32_k64_pp_s2_wr, shift_64x64x4_k64_pp_s2_wr
 std::string to_string(const Tiling& tiling);
 // Throws Error(bad_problem) that shows the form.
 Tiling parse_tiling(std::string_view name);
+
+// Bytes of shared memory that a block may have.
+constexpr int kSharedLimit = 232448;
 
 // C as the kernel sees it: the copy engine takes pixels of a multiple of 16 bytes.
 std::int64_t padded_channels(const Problem& problem);
@@ -55,12 +59,29 @@ bool folds(const Problem& problem);
 Problem folded(const Problem& problem);
 // Every tiling worth trying.
 std::vector<Tiling> tilings(const Problem& problem);
+// The largest block of channels that wastes least: `most`, or a half or a quarter of it.
+int best_k_block(std::int64_t c, int most);
+// NHWC by ordinary stores: the copy engine takes pixels of a multiple of 16 bytes.
+bool plain_stores(const Problem& problem);
+// NCHW: the most pixels, up to 16 bytes, that lie together and aligned whatever the tile.
+int pixels_a_store(const Tiling& tiling, const Problem& problem);
 
 struct Estimate {
   double ms = 0;
   std::string bound_by;
 };
 Estimate estimate(const Tiling& tiling, const Problem& problem, int multiprocessors);
+
+// The same questions for shift tilings (implicit_gemm_sm90_shift.cpp).
+namespace shift {
+std::string unfit(const Tiling& tiling, const Problem& problem);
+int shared_bytes(const Tiling& tiling, const Problem& problem);
+std::int64_t windows(const Tiling& tiling, const Problem& problem);  // of a strip; tiles() counts strips
+// Whether the copy engine stores: the output's rows are multiples of 16 bytes.
+bool stores_in_bulk(const Problem& problem);
+std::vector<Tiling> tilings(const Problem& problem);
+Estimate estimate(const Tiling& tiling, const Problem& problem, int multiprocessors);
+}  // namespace shift
 
 // One translation unit, specialised as the tiling, the filter, stride, dilation, dtype and epilogue say; a
 // new batch, image or channel count needs no other.

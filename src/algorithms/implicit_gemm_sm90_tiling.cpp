@@ -13,8 +13,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr int kSharedLimit = 232448;  // bytes a block
-
 i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
 int round_up(int a, int b) { return (a + b - 1) / b * b; }
 
@@ -28,8 +26,6 @@ int slot_bytes(const Tiling& t, const Problem& p) {
   return static_cast<int>(width * height) * t.k_block * kElement;
 }
 int stage_bytes(const Tiling& t, const Problem& p) { return t.channels * t.k_block * size_of(p.dtype); }
-
-bool plain_stores(const Problem& p) { return p.layout == Layout::nhwc && p.k * size_of(p.dtype) % 16 != 0; }
 
 int staging_bytes(const Tiling& t, const Problem& p) {
   if (plain_stores(p)) return 0;
@@ -47,7 +43,8 @@ int weight_blocks(const Tiling& t, const Problem& p) {
   return static_cast<int>(p.r * p.s * ceil_div(padded_channels(p), t.k_block));
 }
 
-// The largest block of channels that wastes least; 128 bytes of them at most.
+}  // namespace
+
 int best_k_block(i64 c, int most) {
   int best = most;
   for (const int block : {most / 2, most / 4}) {
@@ -55,8 +52,6 @@ int best_k_block(i64 c, int most) {
   }
   return best;
 }
-
-}  // namespace
 
 i64 padded_channels(const Problem& p) {
   const i64 unit = 16 / size_of(p.dtype);
@@ -73,6 +68,8 @@ Problem folded(const Problem& p) {
   return q;
 }
 
+bool plain_stores(const Problem& p) { return p.layout == Layout::nhwc && p.k * size_of(p.dtype) % 16 != 0; }
+
 int tf32_parts(const Problem& p) { return p.dtype != DType::f32 ? 0 : p.math == Math::f32 ? 2 : 1; }
 
 std::string to_string(const Tiling& t) {
@@ -84,25 +81,26 @@ std::string to_string(const Tiling& t) {
     std::snprintf(text, sizeof text, "%s_%dx%d_k%d_%s%s_s%d%s", t.planes ? "planes" : "im2col", t.channels,
                   t.width, t.k_block, mode, side, t.slots, t.resident ? "_wr" : "");
   } else {
-    std::snprintf(text, sizeof text, "patch_%dx%dx%d_k%d_%s%s_s%d_w%s", t.channels, t.width, t.height,
-                  t.k_block, mode, side, t.slots, ring.c_str());
+    std::snprintf(text, sizeof text, "%s_%dx%dx%d_k%d_%s%s_s%d_w%s", t.shift ? "shift" : "patch", t.channels,
+                  t.width, t.height, t.k_block, mode, side, t.slots, ring.c_str());
   }
   return text;
 }
 
 Tiling parse_tiling(std::string_view name) {
   static const std::regex patch(
-      R"(patch_(\d{1,3})x(\d{1,3})x(\d{1,3})_k(\d\d?)_(pp|co)(_px)?_s(\d)_w(r|\d\d?))"),
+      R"((patch|shift)_(\d{1,3})x(\d{1,3})x(\d{1,3})_k(\d\d?)_(pp|co)(_px)?_s(\d)_w(r|\d\d?))"),
       im2col(R"((im2col|planes)_(\d{1,3})x(\d{1,3})_k(\d\d?)_(pp|co)(_px)?_s(\d)(_wr)?)");
   std::cmatch m;
   Tiling t;
   const auto number = [&](std::size_t i) { return std::stoi(m[i].str()); };
   const char *begin = name.data(), *end = name.data() + name.size();
   if (name.size() < 80 && std::regex_match(begin, end, m, patch)) {
-    t.channels = number(1), t.width = number(2), t.height = number(3), t.k_block = number(4);
-    t.cooperative = m[5] == "co", t.pixels_on_m = m[6].matched, t.slots = number(7);
-    t.resident = m[8] == "r";
-    t.stages = t.resident ? 0 : number(8);
+    t.shift = m[1] == "shift";
+    t.channels = number(2), t.width = number(3), t.height = number(4), t.k_block = number(5);
+    t.cooperative = m[6] == "co", t.pixels_on_m = m[7].matched, t.slots = number(8);
+    t.resident = m[9] == "r";
+    t.stages = t.resident ? 0 : number(9);
   } else if (name.size() < 80 && std::regex_match(begin, end, m, im2col)) {
     t.im2col = true;
     t.planes = m[1] == "planes";
@@ -119,6 +117,7 @@ Tiling parse_tiling(std::string_view name) {
 }
 
 int shared_bytes(const Tiling& t, const Problem& p) {
+  if (t.shift) return shift::shared_bytes(t, p);
   const int stages = t.resident ? weight_blocks(t, p) : t.stages;
   const int barriers = 8 * ((tf32_parts(p) > 0 ? 3 : 2) * t.slots + 2 * stages + 2);
   return t.slots * parts(p) * round_up(slot_bytes(t, p), 1024) +
@@ -126,6 +125,7 @@ int shared_bytes(const Tiling& t, const Problem& p) {
 }
 
 std::string unfit(const Tiling& t, const Problem& p) {
+  if (t.shift) return shift::unfit(t, p);
   const int n = t.n(), sums = t.m_blocks() * t.n_blocks() * n;
   const int row = t.k_block * size_of(p.dtype);
   if (row != 32 && row != 64 && row != 128) return "channels are taken by 32, 64 or 128 bytes";
@@ -175,6 +175,7 @@ std::string unfit(const Tiling& t, const Problem& p) {
 
 i64 tiles(const Tiling& t, const Problem& p) {
   const i64 k = ceil_div(p.k, t.channels);
+  if (t.shift) return k * p.n * ceil_div(p.p(), t.height);
   if (t.planes) return k * p.n * ceil_div(p.p() * p.q(), t.pixels());
   if (t.im2col) return k * ceil_div(p.n * p.p() * p.q(), t.pixels());
   return k * p.n * ceil_div(p.q(), t.width) * ceil_div(p.p(), t.height);
@@ -273,6 +274,7 @@ std::vector<Tiling> tilings(const Problem& p) {
       }
     }
   }
+  for (const Tiling& t : shift::tilings(p)) all.push_back(t);
   return all;
 }
 
@@ -281,6 +283,7 @@ std::vector<Tiling> tilings(const Problem& p) {
 // 5000 kernels timed on an H200 (docs/performance/h200.md): cycles and bytes of one multiprocessor,
 // milliseconds.
 Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
+  if (t.shift) return shift::estimate(t, p, multiprocessors);
   constexpr double kClock = 1.58e6;                    // cycles a millisecond, under load
   constexpr double kFirstOperand = 16;                 // cycles to read the 64 rows of one instruction
   constexpr double kL2 = 54, kRowCycles = 3.1;         // bytes a cycle; at least so long a row of a box
@@ -327,7 +330,7 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
 }
 
 bool turns_input(const Tiling& t, const Problem& p) {
-  if (t.planes) return false;
+  if (t.planes || t.shift) return false;
   return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.h * p.w > 1);
 }
 

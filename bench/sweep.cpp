@@ -1,0 +1,207 @@
+// Times the cost model's first kernels of each problem on a CUDA device, in replayed graphs, in turn with a
+// peer: to judge the kernels, and the model against them. Writes CSV, a line each kernel; the last lines are
+// the geometric means of each list's best. docs/performance/h200.md is made with it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "src/backend/cuda.hpp"
+#include "src/finder/selection.hpp"
+#include "src/plan/plan.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/text.hpp"
+#include "tools/arguments.hpp"
+#include "tools/peer.hpp"
+
+namespace faltung::tools {
+namespace {
+
+constexpr double kGraphMs = 4;
+constexpr std::int64_t kLeastBytes = 260'000'000;  // of all sets of buffers together
+
+// Buffers of random data in [-1, 1]: sets of input, residual and output, used in turn; weights and bias.
+class Buffers {
+ public:
+  Buffers(Device& device, const Problem& p) : device_(device), dtype_(p.dtype) {
+    const std::int64_t x = bytes_of(p, x_shape(p)), y = bytes_of(p, conv_shape(p));
+    const bool residual = p.epilogue.residual;
+    const std::int64_t set = x + y * (residual ? 2 : 1);
+    const auto sets = std::max<std::int64_t>(2, (kLeastBytes + set - 1) / set);
+    void* const w = make(bytes_of(p, w_shape(p)));
+    void* const bias = p.epilogue.bias ? make(p.k * size_of(p.dtype)) : nullptr;
+    for (std::int64_t i = 0; i < sets; ++i) {
+      Tensors t;
+      t.w = w;
+      t.bias = bias;
+      t.x = make(x);
+      t.y = make(y);
+      if (residual) t.residual = make(y);
+      sets_.push_back(t);
+    }
+  }
+  const Tensors& next() { return sets_[turn_++ % sets_.size()]; }
+  int sets() const { return static_cast<int>(sets_.size()); }
+
+ private:
+  void* make(std::int64_t bytes) {
+    if (random_.empty()) {
+      std::mt19937 engine(1);
+      std::uniform_real_distribution<float> uniform(-1, 1);
+      random_.resize(std::size_t{1} << 24);
+      const auto count = static_cast<std::int64_t>(random_.size()) / size_of(dtype_);
+      for (std::int64_t i = 0; i < count; ++i) store_element(dtype_, random_.data(), i, uniform(engine));
+    }
+    buffers_.push_back(device_.allocate(static_cast<std::size_t>(bytes)));
+    const Buffer& all = buffers_.back();
+    for (std::int64_t at = 0; at < bytes; at += static_cast<std::int64_t>(random_.size())) {
+      Buffer part = all;
+      part.pointer = static_cast<char*>(all.pointer) + at;
+      part.bytes = static_cast<std::size_t>(std::min(bytes - at, static_cast<std::int64_t>(random_.size())));
+      device_.copy_in(part, random_.data(), part.bytes);
+    }
+    return all.pointer;
+  }
+
+  Device& device_;
+  DType dtype_;
+  std::vector<char> random_;
+  std::vector<Buffer> buffers_;
+  std::vector<Tensors> sets_;
+  std::size_t turn_ = 0;
+};
+
+struct Entrant {
+  std::string kernel;
+  double predicted = 0;
+  std::shared_ptr<PlanImpl> plan;
+  std::shared_ptr<const PackedWeights> weights;
+  Buffer workspace;
+  int launches = 0;
+  std::vector<double> ms;
+
+  double median() const {
+    std::vector<double> sorted = ms;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+};
+
+double replay(CudaDevice& device, Buffers& buffers, const Entrant& e, int launches, int replays) {
+  std::vector<double> ms = device.time_replays(
+      [&](const Stream& stream) {
+        RunOptions options;
+        options.stream = stream.native;
+        options.weights = e.weights.get();
+        options.workspace = e.workspace.pointer;
+        for (int i = 0; i < launches; ++i) e.plan->run(buffers.next(), options);
+      },
+      replays);
+  std::sort(ms.begin(), ms.end());
+  return ms[ms.size() / 2] / launches;
+}
+
+}  // namespace
+
+int sweep(int argc, char** argv) {
+  CLI::App app{"Time the cost model's first kernels in turn with a peer"};
+  Arguments arguments;
+  arguments.add_problems(app);
+  arguments.add_choices(app);
+  int first = 8, rounds = 5;
+  std::string peer_name;
+  app.add_option("--first", first, "So many kernels of each problem");
+  app.add_option("--rounds", rounds, "Of all kernels and the peer in turn");
+  app.add_option("--vs", peer_name, "The peer");
+  CLI11_PARSE(app, argc, argv);
+
+  const std::shared_ptr<Device> device = arguments.device();
+  auto* const cuda = dynamic_cast<CudaDevice*>(device.get());
+  if (cuda == nullptr) throw Error(Status::unsupported, "the sweep replays graphs: CUDA devices alone");
+  std::unique_ptr<Peer> peer;
+  if (!peer_name.empty()) peer = std::make_unique<Peer>(peer_name);
+  std::string suite;
+  double logs = 0, lowest = 0, total = 0, peer_total = 0, regret = 0;
+  int count = 0;
+  const auto close = [&] {
+    if (count > 0) {
+      fmt::print(
+          "# {}: {} rows, geometric mean {:.3f}, lowest {:.3f}; a pass {:.4f} ms, the peer {:.4f}; the "
+          "model's "
+          "first choice {:.1f} % from the best\n",
+          suite, count, std::exp(logs / count), lowest, total, peer_total,
+          100 * (std::exp(regret / count) - 1));
+    }
+    logs = total = peer_total = regret = 0;
+    count = 0;
+  };
+  fmt::print("name,kernel,ms,min_ms,predicted_ms,tflops,peer_ms,ratio\n");
+  for (const Row& row : arguments.rows()) {
+    if (row.suite != suite) close();
+    suite = row.suite;
+    const Problem& p = row.problem;
+    const Selection selection = select(p, arguments.request(), Target{*device, 1});
+    Buffers buffers(*device, p);
+    std::vector<Entrant> entrants;
+    for (const Candidate& c : selection.candidates) {
+      if (static_cast<int>(entrants.size()) == first) break;
+      Entrant e;
+      e.kernel = kernel_name(*c.algorithm, c.config.name);
+      e.predicted = c.config.predicted_ms;
+      e.plan = std::make_shared<PlanImpl>(
+          p, e.kernel, make_recipe(*c.algorithm, p, c.config.name, {*device, 1}), device, nullptr);
+      if (e.plan->recipe().packed_bytes > 0) e.weights = e.plan->pack_weights(buffers.next().w);
+      const std::size_t bytes = e.plan->workspace_bytes(e.weights != nullptr);
+      if (bytes > 0) e.workspace = device->allocate(bytes);
+      e.launches = std::clamp(static_cast<int>(kGraphMs / replay(*cuda, buffers, e, 2, 2)), 1, 1000);
+      entrants.push_back(std::move(e));
+    }
+    if (entrants.empty()) {
+      fmt::print("# {}: no kernel\n", row.label());
+      continue;
+    }
+    std::vector<double> peer_ms;
+    bool peer_runs = false;
+    if (peer) {
+      const Peer::Answer answer = peer->prepare(p, arguments.device_id(), 1, buffers.sets(), "");
+      peer_runs = answer.yes;
+      if (!answer.yes) fmt::print("# {}: {}\n", row.label(), answer.text);
+    }
+    for (int round = 0; round < rounds; ++round) {
+      for (Entrant& e : entrants) e.ms.push_back(replay(*cuda, buffers, e, e.launches, 3));
+      if (peer_runs) peer_ms.push_back(peer->run(3 * kGraphMs).median);
+    }
+    std::sort(peer_ms.begin(), peer_ms.end());
+    const double peer_median = peer_ms.empty() ? 0 : peer_ms[peer_ms.size() / 2];
+    const Entrant* best = &entrants.front();
+    for (const Entrant& e : entrants) {
+      const double ms = e.median();
+      if (ms < best->median()) best = &e;
+      fmt::print("{},{},{:.4f},{:.4f},{:.4f},{:.0f},{:.4f},{:.3f}\n", row.label(), e.kernel, ms,
+                 *std::min_element(e.ms.begin(), e.ms.end()), e.predicted, flops(p) / ms * 1e-9, peer_median,
+                 peer_median / ms);
+    }
+    std::fflush(stdout);
+    ++count;
+    const double ms = best->median(), ratio = peer_median / ms;
+    lowest = count == 1 ? ratio : std::min(lowest, ratio);
+    if (peer_runs) logs += std::log(ratio);
+    total += ms * static_cast<double>(row.count);
+    peer_total += peer_median * static_cast<double>(row.count);
+    regret += std::log(entrants.front().median() / ms);
+  }
+  close();
+  return 0;
+}
+
+}  // namespace faltung::tools
+
+int main(int argc, char** argv) {
+  try {
+    return faltung::tools::sweep(argc, argv);
+  } catch (const faltung::Error& error) {
+    fmt::print(stderr, "sweep: {}\n", error.what());
+    return 1;
+  }
+}
