@@ -80,7 +80,8 @@ struct WinogradInput {
   float* scratch = nullptr;  // nchw: winograd_scratch(shape, tiles) floats
 };
 
-// Some tiles of some channels from M to y, with the epilogue.
+// Some tiles of some channels from M to y, with the epilogue. With a pool, of 2x2 at stride 2: y is its
+// result.
 struct WinogradOutput {
   const float* m = nullptr;  // of the first tile and channel; strides as in WinogradInput
   std::int64_t position_stride = 0, row_stride = 0;
@@ -91,6 +92,7 @@ struct WinogradOutput {
   const void* residual = nullptr;  // like y; null: none
   Activation activation = Activation::none;
   float slope = 0;
+  PoolKind pool = PoolKind::none;
   float* scratch = nullptr;  // nchw: winograd_scratch(shape, tiles) floats
 };
 

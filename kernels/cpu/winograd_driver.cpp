@@ -198,6 +198,7 @@ void WinogradDriver::output(const WinogradTensors& tensors, i64 group, i64 first
   o.residual = tensors.residual;
   o.activation = tensors.activation;
   o.slope = tensors.slope;
+  o.pool = tensors.pool;
   o.scratch = scratch;
   output_kernel_(shape_, o);
 }

@@ -18,6 +18,7 @@ struct WinogradTensors {
   const void* residual = nullptr;
   Activation activation = Activation::none;
   float slope = 0;
+  PoolKind pool = PoolKind::none;  // of 2x2 at stride 2
 };
 
 class WinogradDriver {

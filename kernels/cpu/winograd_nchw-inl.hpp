@@ -170,6 +170,22 @@ void input_nchw(const WinogradShape& s, const WinogradInput& in) {
   }
 }
 
+// Pools the rows x columns finished outputs of a row of tiles, row_pitch apart, and stores them.
+template <DType kType>
+void store_pooled_rows(const WinogradOutput& o, const float* from, std::int64_t row_pitch, std::int64_t rows,
+                       std::int64_t columns, Element<kType>* y, std::int64_t y_w) {
+  const V share = hn::Set(Tag(), o.pool == PoolKind::average ? 0.25f : 1.0f);
+  for (std::int64_t i = 0; i + 1 < rows; i += 2, from += 2 * row_pitch, y += y_w) {
+    for (std::int64_t j = 0; j < columns / 2; j += kLanes) {
+      V even, odd, even_below, odd_below;
+      hn::LoadInterleaved2(Tag(), from + 2 * j, even, odd);
+      hn::LoadInterleaved2(Tag(), from + row_pitch + 2 * j, even_below, odd_below);
+      const V value = pool_two(o.pool, pool_two(o.pool, even, odd), pool_two(o.pool, even_below, odd_below));
+      store_first<kType>(hn::Mul(value, share), y + j, columns / 2 - j);
+    }
+  }
+}
+
 template <int m, DType kType>
 void output_nchw(const WinogradShape& s, const WinogradOutput& o) {
   using T = Element<kType>;
@@ -196,7 +212,7 @@ void output_nchw(const WinogradShape& s, const WinogradOutput& o) {
       const std::int64_t plane = (tile.n * s.y_channels + channel) * s.p * s.q;
       for (std::int64_t i = 0; i < rows; ++i) {
         const std::int64_t at = plane + (tile.row * m + i) * s.q + tile.column * m;
-        const float* from = o.scratch + i * row_pitch + t * m;
+        float* from = o.scratch + i * row_pitch + t * m;
         for (std::int64_t j = 0; j < columns; j += kLanes) {
           V value = hn::Add(hn::LoadU(Tag(), from + j), bias);
           if (o.residual != nullptr) {
@@ -204,8 +220,19 @@ void output_nchw(const WinogradShape& s, const WinogradOutput& o) {
                 hn::Add(value, load_first<kType>(static_cast<const T*>(o.residual) + at + j, columns - j));
           }
           value = activate(value, o.activation, o.slope);
-          store_first<kType>(value, static_cast<T*>(o.y) + at + j, columns - j);
+          if (o.pool != PoolKind::none) {
+            store_first<DType::f32>(value, from + j, columns - j);
+          } else {
+            store_first<kType>(value, static_cast<T*>(o.y) + at + j, columns - j);
+          }
         }
+      }
+      if (o.pool != PoolKind::none) {
+        const std::int64_t y_h = s.p / 2, y_w = s.q / 2;
+        const std::int64_t at =
+            ((tile.n * s.y_channels + channel) * y_h + tile.row * m / 2) * y_w + tile.column * m / 2;
+        store_pooled_rows<kType>(o, o.scratch + t * m, row_pitch, rows, columns, static_cast<T*>(o.y) + at,
+                                 y_w);
       }
     }
   }

@@ -118,6 +118,26 @@ HWY_INLINE void output_vector(const float* from, std::int64_t position_stride,
   }
 }
 
+// Pools the rows x columns finished outputs of a tile in patch, and stores them.
+template <int m, DType kType>
+void store_pooled(const WinogradShape& s, const WinogradOutput& o, const TileIndex& tile, std::int64_t c,
+                  std::int64_t rows, std::int64_t columns, const float* patch) {
+  const std::int64_t y_h = s.p / 2, y_w = s.q / 2;
+  const V share = hn::Set(Tag(), o.pool == PoolKind::average ? 0.25f : 1.0f);
+  const auto element = [&](std::int64_t i, std::int64_t j)
+                           HWY_ATTR { return hn::Load(Tag(), patch + (i * m + j) * kLanes); };
+  for (std::int64_t i = 0; i + 1 < rows; i += 2) {
+    for (std::int64_t j = 0; j + 1 < columns; j += 2) {
+      const V upper = pool_two(o.pool, element(i, j), element(i, j + 1));
+      const V lower = pool_two(o.pool, element(i + 1, j), element(i + 1, j + 1));
+      const V value = hn::Mul(pool_two(o.pool, upper, lower), share);
+      const std::int64_t row = (tile.row * m + i) / 2, column = (tile.column * m + j) / 2;
+      const std::int64_t at = ((tile.n * y_h + row) * y_w + column) * s.y_channels + o.first_channel + c;
+      store_first<kType>(value, static_cast<Element<kType>*>(o.y) + at, o.channels - c);
+    }
+  }
+}
+
 template <int m, DType kType>
 void output_nhwc(const WinogradShape& s, const WinogradOutput& o) {
   using T = Element<kType>;
@@ -126,7 +146,8 @@ void output_nhwc(const WinogradShape& s, const WinogradOutput& o) {
   const Stride<const float> from_row(a * o.position_stride);
   const Stride<T> pixel(s.y_channels);
   const bool relu = o.activation == Activation::relu;
-  const bool plain = o.residual == nullptr && (relu || o.activation == Activation::none);
+  const bool pools = o.pool != PoolKind::none;
+  const bool plain = !pools && o.residual == nullptr && (relu || o.activation == Activation::none);
   HWY_ALIGN float patch[m * m * kLanes];
   TileIndex tile(s, o.first_tile);
   for (std::int64_t t = 0; t < o.tiles; ++t, tile.advance(s, 1)) {
@@ -164,9 +185,14 @@ void output_nhwc(const WinogradShape& s, const WinogradOutput& o) {
             value = hn::Add(value, load_first<kType>(static_cast<const T*>(o.residual) + at, left));
           }
           value = activate(value, o.activation, o.slope);
-          store_first<kType>(value, static_cast<T*>(o.y) + at, left);
+          if (pools) {
+            hn::Store(value, Tag(), patch + (i * m + j) * kLanes);
+          } else {
+            store_first<kType>(value, static_cast<T*>(o.y) + at, left);
+          }
         }
       }
+      if (pools) store_pooled<m, kType>(s, o, tile, c, rows, columns, patch);
     }
   }
 }

@@ -73,6 +73,12 @@ HWY_INLINE V activate(V x, Activation activation, float slope) {
   return activate_slowly(x, activation, hn::Set(Tag(), slope));
 }
 
+// Two elements of a pool's window as one; an average is divided by the window's size at the end. A NaN stays.
+HWY_INLINE V pool_two(PoolKind kind, V a, V b) {
+  if (kind == PoolKind::average) return hn::Add(a, b);
+  return hn::IfThenElse(hn::Or(hn::IsNaN(b), hn::Gt(b, a)), b, a);
+}
+
 // Six addresses at one stride, as x86 computes them while loading: base + {1, 2, 4} * a multiple of the
 // stride, of which 1, 3 and 5 are kept in registers. Left to itself the compiler keeps one pointer for each
 // of the 36 positions of a tile, on the stack.

@@ -252,10 +252,18 @@ class WinogradCpu : public Algorithm {
                               t.residual = epilogue.residual ? i.tensors.residual : nullptr;
                               t.activation = epilogue.activation;
                               t.slope = epilogue.slope;
+                              t.pool = epilogue.pool.kind;
                               driver->run(t, reinterpret_cast<const float*>(i.packed),
                                           reinterpret_cast<float*>(i.workspace), *i.stream.parallel);
                             }});
     return recipe;
+  }
+
+  // A tile holds whole windows of 2x2 at stride 2.
+  bool fuses_pool(const Problem& p, const std::string&) const override {
+    const Pool& pool = p.epilogue.pool;
+    return pool.size_h == 2 && pool.size_w == 2 && pool.stride_h == 2 && pool.stride_w == 2 &&
+           pool.pad_top == 0 && pool.pad_bottom == 0 && pool.pad_left == 0 && pool.pad_right == 0;
   }
 
   Accuracy accuracy(const Problem& p, const std::string& config) const override {
