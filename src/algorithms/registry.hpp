@@ -13,6 +13,7 @@ std::unique_ptr<Algorithm> make_depthwise_gpu();
 std::unique_ptr<Algorithm> make_direct_cpu();
 std::unique_ptr<Algorithm> make_direct_gpu();
 std::unique_ptr<Algorithm> make_explicit_gemm_cpu();
+std::unique_ptr<Algorithm> make_explicit_gemm_gpu();
 std::unique_ptr<Algorithm> make_fft_cpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_cpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_gpu();
