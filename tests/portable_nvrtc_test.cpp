@@ -61,7 +61,9 @@ TEST(PortableNvrtc, EveryKernelCompilesWithoutSpills) {
                                   "bwd_d:n1c24h9w12k24r3s3:pad1:g24:f32:nhwc",
                                   "bwd_w:n1c24h9w12k24r3s3:pad1:g24:bf16:nchw",
                                   "fwd:n2c64h14w15k32r3s3:pad1:f32:nchw:bias:residual:gelu",
-                                  "bwd_d:n2c16h14w15k32r3s3:pad1:f16:nhwc:math=fast"};
+                                  "bwd_d:n2c16h14w15k32r3s3:pad1:f16:nhwc:math=fast",
+                                  "fwd:n1c16h40w36k8r9s9:pad4:f16:nchw:math=fast:bias:silu",
+                                  "bwd_d:n1c16h40w36k8r13s13:pad6:f32:nhwc:math=fast"};
   for (const char* architecture : {"sm_80", "sm_75", "sm_90a"}) {
     Compiler device(architecture);
     const Target target{device, 1};

@@ -139,7 +139,8 @@ TEST_P(RegistryGpu, EachKernelCompilesQuickly) {
         parse_problem(std::string("fwd:n1c40h14w15k40") +
                       (algorithm.starts_with("winograd") ? "r3s3:pad1:f32:nchw:bias:leaky_relu(0.37)"
                                                          : "r4s5:pad2:f32:nchw:bias:hardswish") +
-                      (algorithm.starts_with("depthwise") ? ":g40" : ""));
+                      (algorithm.starts_with("depthwise") ? ":g40" : "") +
+                      (algorithm.starts_with("fft") ? ":math=fast" : ""));
     const Target target{*device, 1};
     if (!GetParam()->supports(p, target).yes) continue;
     for (const Config& config : GetParam()->configs(p, target)) {

@@ -17,6 +17,8 @@ typedef unsigned short u16;
 #define F_OPEN_OUTPUT(type, name) type* const name = name##_buffer
 // At the top of a kernel only.
 #define F_LOCAL_ARRAY(type, name, count) __shared__ __align__(16) type name[count]
+// At the top of a file.
+#define F_TABLE(type, name, count) static __device__ constexpr type name[count]
 #define F_BARRIER() __syncthreads()
 #define F_BLOCK(axis) F_BLOCK_##axis
 #define F_BLOCK_0 ((int)blockIdx.x)

@@ -21,6 +21,8 @@ typedef ushort u16;
   __global type* const name = (__global type*)((__global char*)name##_buffer + name##_skip)
 // At the top of a kernel only.
 #define F_LOCAL_ARRAY(type, name, count) __local type name[count] __attribute__((aligned(64)))
+// At the top of a file.
+#define F_TABLE(type, name, count) __constant type name[count]
 #define F_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define F_BLOCK(axis) ((int)get_group_id(axis))
 #define F_BLOCKS(axis) ((int)get_num_groups(axis))
