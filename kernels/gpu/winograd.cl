@@ -143,6 +143,7 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
          F_INPUT(element_t, residual), Sizes z) {
   // [channel][position][tile] of the input, then [position][out channel][tile] of the sums.
   F_LOCAL_ARRAY(F_VECTOR, quads, F_MAX(BC, LK * ROUND) * POSITIONS * BT / 4);
+  F_LOCAL_ARRAY(index_t, block, 2);  // its first tile and out channel: for the end, so that no register holds them
   F_OPEN_INPUT(element_t, in);
   F_OPEN_INPUT(float, filter);
   F_OPEN_OUTPUT(result_t, result);
@@ -155,13 +156,19 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
 #endif
   F_LOCAL float* const values = (F_LOCAL float*)quads;
   const int thread = F_THREAD();
-  const int lt = thread % LT, lk = thread / LT % LK, first_position = thread / (LT * LK) * PP;
+  // Unsigned: shifts, which are rather done again than kept in a register.
+  const u32 own = (u32)thread;
+  const int lt = (int)(own % LT), lk = (int)(own / LT % LK), first_position = (int)(own / (LT * LK)) * PP;
   const int tiles_h = (OUT_H + M - 1) / M, tiles_w = (OUT_W + M - 1) / M;
   const int k_blocks = (OUT_GROUP + BK - 1) / BK, channels = (IN_GROUP + BC - 1) / BC * BC;
   // Neighbouring blocks share the input, which is the larger.
   const int k_block = F_BLOCK(0) % k_blocks, group = F_BLOCK(0) / k_blocks % z.groups;
   const index_t first_tile = (index_t)(F_BLOCK(0) / k_blocks / z.groups) * BT;
 
+  if (thread == 0) {
+    block[0] = first_tile;
+    block[1] = group * OUT_GROUP + k_block * BK;
+  }
   Patch patches[LOADS];
   F_UNROLL_TILE
   for (int l = 0; l < LOADS; ++l) {
@@ -260,6 +267,8 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
 
   // The sums of a tile's positions come together through local memory, LK * ROUND out channels at a time:
   // [position][out channel][tile].
+  F_BARRIER();
+  const int last_channel = ((int)block[1] / OUT_GROUP + 1) * OUT_GROUP;  // of the group
   F_NO_UNROLL
   for (int round = 0; round < TK / ROUND; ++round) {
     F_BARRIER();
@@ -287,10 +296,10 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
 #else
       const int tile = e / (LK * ROUND), slot = e % (LK * ROUND);
 #endif
-      const int k = k_block * BK + round * ROUND * LK + slot;
-      const index_t t = first_tile + tile;
+      const int channel = (int)block[1] + round * ROUND * LK + slot;
+      const index_t t = block[0] + tile;
       const int n = (int)(t / tiles_w / tiles_h);
-      if (n >= z.n || k >= OUT_GROUP) continue;
+      if (n >= z.n || channel >= last_channel) continue;
       float m[POSITIONS];
       F_UNROLL_TILE
       for (int i = 0; i < POSITIONS; ++i) m[i] = values[(i * LK * ROUND + slot) * BT + (tile ^ F_SPREAD(slot))];
@@ -298,7 +307,6 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
       for (int j = 0; j < A; ++j) transform_output(m + j, A);
       F_UNROLL_TILE
       for (int i = 0; i < M; ++i) transform_output(m + i * A, 1);
-      const int channel = group * OUT_GROUP + k;
       const int p = (int)(t / tiles_w % tiles_h) * M, q = (int)(t % tiles_w) * M;
       F_UNROLL_TILE
       for (int i = 0; i < M; ++i) {

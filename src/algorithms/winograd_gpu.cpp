@@ -41,8 +41,8 @@ struct Tile {
 // The large ones fill the registers of an NVIDIA multiprocessor with one block. A thread of F(4x4) has no
 // room for a patch of 36: two share one.
 constexpr Tile kTiles[] = {
-    {2, 32, 64, 8, 2, 8, 8, 1, 2, 0.62},        {2, 16, 32, 8, 2, 4, 4, 1, 1, 0.5},
-    {4, 32, 32, 6, 3, 8, 4, 2, 0, 0.52},        {4, 16, 64, 8, 3, 4, 8, 2, 0, 0.44},
+    {2, 32, 64, 8, 1, 8, 16, 1, 2, 0.6},        {2, 16, 32, 8, 2, 4, 4, 1, 1, 0.42},
+    {4, 32, 32, 6, 3, 8, 4, 2, 1, 0.57},        {4, 16, 64, 8, 3, 4, 8, 2, 0, 0.44},
     {4, 16, 32, 8, 3, 4, 8, 2, 0, 0.29},        {2, 8, 16, 16, 16, 8, 16, 1, 0, 0.6, true},
     {4, 8, 16, 16, 36, 8, 16, 1, 0, 0.6, true},
 };
@@ -150,8 +150,8 @@ class WinogradGpu : public Algorithm {
       std::vector<Choice> choices = {{tile, 1}};
       // Where the device has units without a block; for the sake of the tests, on CPUs always.
       const Shape s(p, *tile);
-      const i64 wanted = tile->cpu ? 2 : div_up(device.units, s.blocks);
-      const Choice split{tile, s.splits({tile, wanted})};
+      const i64 wanted = tile->cpu ? 2 : device.units / s.blocks;
+      const Choice split{tile, s.splits({tile, std::max<i64>(1, wanted)})};
       if (split.splits > 1 && tile->m == 2) choices.push_back(split);
       for (const Choice& c : choices) {
         configs.push_back({c.name(), predicted_ms(p, c, device), "arithmetic", s.workspace_bytes(c)});
