@@ -10,73 +10,15 @@
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/winograd_driver.hpp"
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/winograd_problem.hpp"
 
 namespace faltung {
 namespace {
 
 using i64 = std::int64_t;
 
-// ------------------------------------------------------------------------------------------- accuracy
-
-// What docs/accuracy.md derives for F(m, 3), from its matrices.
-struct Amplification {
-  // The most that a tile's intermediate values add up to, relative to the products' magnitude.
-  double worst;
-  // The root mean square of the same for inputs and taps that are independent and of mean zero.
-  double typical;
-  int roundings;  // of the transforms, on the way of one value
-};
-
-template <int m>
-Amplification amplification(int roundings) {
-  using W = WinogradMatrices<m>;
-  constexpr int a = m + 2;
-  double worst = 0, typical = 0;
-  for (int o = 0; o < m; ++o) {
-    double squares = 0, sums[3] = {};
-    for (int i = 0; i < a; ++i) {
-      double b_sum = 0, b_square = 0, g_square = 0;
-      for (int l = 0; l < a; ++l) b_sum += std::abs(W::b[i][l]), b_square += W::b[i][l] * W::b[i][l];
-      for (int r = 0; r < 3; ++r) {
-        g_square += W::g[i][r] * W::g[i][r];
-        sums[r] += std::abs(W::a[o][i] * W::g[i][r]) * b_sum;
-      }
-      squares += W::a[o][i] * W::a[o][i] * b_square * g_square;
-    }
-    worst = std::max({worst, sums[0], sums[1], sums[2]});
-    typical = std::max(typical, squares);
-  }
-  // The root mean square of normally distributed taps is 1.2533 times their mean magnitude.
-  constexpr double kSpreadOfTaps = 1.2533;
-  return {worst * worst, typical * kSpreadOfTaps / 9, roundings};
-}
-
-const Amplification& amplification(int m) {
-  static const Amplification two = amplification<2>(8), four = amplification<4>(14);
-  return m == 2 ? two : four;
-}
-
-i64 channels_summed(const Problem& p) {
-  return (p.direction == Direction::backward_data ? p.k : p.c) / p.groups;
-}
-
-// Holds for any data.
-double worst_growth(const Problem& p, int m) {
-  const Amplification& w = amplification(m);
-  return w.worst * static_cast<double>(channels_summed(p) + w.roundings);
-}
-
-// Eight standard deviations of independent roundings, each uniform within half a unit.
-double typical_growth(const Problem& p, int m) {
-  constexpr double kDeviations = 8;
-  const Amplification& w = amplification(m);
-  return kDeviations / std::sqrt(3.0) * w.typical *
-         std::sqrt(static_cast<double>(channels_summed(p) + w.roundings));
-}
-
-bool admitted(const Problem& p, int m) {
-  return p.math == Math::fast || typical_growth(p, m) <= admitted_growth(p);
-}
+// docs/accuracy.md counts them.
+constexpr WinogradRoundings kRoundings{8, 14};
 
 // -------------------------------------------------------------------------------------------- configs
 
@@ -187,33 +129,13 @@ class WinogradCpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "cpu"; }
 
-  Support supports(const Problem& p, const Target&) const override {
-    if (p.direction == Direction::backward_weights) {
-      return Support::declined("it computes forward and backward_data, not backward_weights");
-    }
-    if (p.r != 3 || p.s != 3 || p.stride_h != 1 || p.stride_w != 1 || p.dilation_h != 1 ||
-        p.dilation_w != 1) {
-      std::string is = fmt::format("{}x{}", p.r, p.s);
-      if (p.stride_h != 1 || p.stride_w != 1) is += fmt::format(" stride {}x{}", p.stride_h, p.stride_w);
-      if (p.dilation_h != 1 || p.dilation_w != 1) {
-        is += fmt::format(" dilation {}x{}", p.dilation_h, p.dilation_w);
-      }
-      return Support::declined("it needs a 3x3 filter with stride 1 and dilation 1; this is " + is);
-    }
-    if (!admitted(p, 2)) {
-      return Support::declined(
-          fmt::format("with {} channels its error may grow to {:.1f} roundings, and math={} admits {:.0f}; "
-                      "math=fast allows it",
-                      channels_summed(p), typical_growth(p, 2), faltung::name(p.math), admitted_growth(p)));
-    }
-    return Support::supported();
-  }
+  Support supports(const Problem& p, const Target&) const override { return winograd_serves(p, kRoundings); }
 
   std::vector<Config> configs(const Problem& p, const Target& target) const override {
     std::vector<Config> all;
     const bool nchw = p.layout == Layout::nchw;
     for (const int m : {2, 4}) {
-      if (!admitted(p, m)) continue;
+      if (!winograd_admitted(p, m, kRoundings)) continue;
       i64 before = 0;
       for (const i64 block : nchw ? std::vector<i64>{32, 64, 128, 0} : std::vector<i64>{14, 28, 56, 112, 0}) {
         const Choice choice{m, block};
@@ -267,14 +189,11 @@ class WinogradCpu : public Algorithm {
   }
 
   Accuracy accuracy(const Problem& p, const std::string& config) const override {
-    const int m = parse(config).m;
-    return {p.math == Math::fast ? worst_growth(p, m) : typical_growth(p, m), m + 1, m + 1};
+    return winograd_accuracy(p, parse(config).m, kRoundings);
   }
 
   int integer_weight_unit(const Problem&, const std::string& config) const override {
-    // Of the filter transform's divisors, 2 and 24 in each dimension, all but 3 are powers of two, which are
-    // exact.
-    return parse(config).m == 2 ? 1 : 9;
+    return winograd_weight_unit(parse(config).m);
   }
 };
 
