@@ -2,7 +2,8 @@
 // exact on small integers, then within the bound.
 //
 // FALTUNG_TEST_PROBLEMS=<count> runs so many of each algorithm's problems, spread evenly; all unless it is
-// given. FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels. FALTUNG_TEST_REQUIRE_GPU=1
+// given. FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_DEVICES=<device
+// pattern> to those devices. FALTUNG_TEST_REQUIRE_GPU=1
 // makes a machine without any device a failure.
 #include <gtest/gtest.h>
 
@@ -22,7 +23,10 @@ namespace {
 std::vector<std::shared_ptr<Device>> gpus() {
   std::vector<std::shared_ptr<Device>> found;
   for (const auto& device : list_devices()) {
-    if (device->info().kind == "gpu") found.push_back(device);
+    const char* only = std::getenv("FALTUNG_TEST_DEVICES");
+    if (device->info().kind == "gpu" && (only == nullptr || matches(only, device->info().id))) {
+      found.push_back(device);
+    }
   }
   return found;
 }

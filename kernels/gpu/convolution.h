@@ -35,6 +35,8 @@ typedef u16 element_t;
 #define F_STORE(p, i, v) store_f16(p, i, v)
 #define F_LOAD4(p, i, v) load4_f16((p) + (i), v)
 #define F_STORE4(p, i, v) store4_f16((p) + (i), v)
+#define F_LOAD8(p, i, v) load8_f16((p) + (i), v)
+#define F_STORE8(p, i, v) store8_f16((p) + (i), v)
 #endif
 #ifdef DTYPE_bf16
 typedef u16 element_t;
@@ -48,6 +50,8 @@ F_DEVICE u16 bf16_bits(float v) {
 }
 #define F_LOAD4(p, i, v) load4_bf16((p) + (i), v)
 #define F_STORE4(p, i, v) store4_bf16((p) + (i), v)
+#define F_LOAD8(p, i, v) load8_bf16((p) + (i), v)
+#define F_STORE8(p, i, v) store8_bf16((p) + (i), v)
 F_DEVICE void load4_bf16(F_GLOBAL const u16* p, float* v) {
   u16 bits[4];
   load4_u16(p, bits);
@@ -60,9 +64,22 @@ F_DEVICE void store4_bf16(F_GLOBAL u16* p, const float* v) {
   for (int i = 0; i < 4; ++i) bits[i] = bf16_bits(v[i]);
   store4_u16(p, bits);
 }
+F_DEVICE void load8_bf16(F_GLOBAL const u16* p, float* v) {
+  F_ALIGNED16 u16 bits[8];
+  load8_u16(p, bits);
+  F_UNROLL
+  for (int i = 0; i < 8; ++i) v[i] = F_FROM_BITS((u32)bits[i] << 16);
+}
+F_DEVICE void store8_bf16(F_GLOBAL u16* p, const float* v) {
+  F_ALIGNED16 u16 bits[8];
+  F_UNROLL
+  for (int i = 0; i < 8; ++i) bits[i] = bf16_bits(v[i]);
+  store8_u16(p, bits);
+}
 #endif
-// Whether F_LOAD4 and F_STORE4 may be used on an address.
-#define F_IS_ALIGNED4(p) (((u32)(size_t)(p) & (4 * sizeof(element_t) - 1)) == 0)
+// Whether F_LOAD4 and F_STORE4, or those of `count` elements, may be used on an address.
+#define F_IS_ALIGNED(p, count) (((u32)(size_t)(p) & ((count) * sizeof(element_t) - 1)) == 0)
+#define F_IS_ALIGNED4(p) F_IS_ALIGNED(p, 4)
 
 // Offset of (n, c, h, w) in a tensor of C channels and H x W pixels; of a filter's (k, c, r, s) as well.
 #ifdef LAYOUT_nchw

@@ -11,6 +11,8 @@ typedef unsigned short u16;
 #define F_DEVICE [[maybe_unused]] static __device__ __forceinline__
 // A kernel with so many threads a block, of which one at least fits on a multiprocessor.
 #define F_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads, 1)
+// With so few registers a thread that so many blocks fit on a multiprocessor.
+#define F_DENSE_KERNEL(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
 #define F_INPUT(type, name) const type* __restrict__ name##_buffer
 #define F_OUTPUT(type, name) type* __restrict__ name##_buffer
 #define F_OPEN_INPUT(type, name) const type* const name = name##_buffer
@@ -29,6 +31,7 @@ typedef unsigned short u16;
 #define F_BLOCKS_1 ((int)gridDim.y)
 #define F_BLOCKS_2 ((int)gridDim.z)
 #define F_THREAD() ((int)threadIdx.x)
+#define F_ALIGNED16 __align__(16)
 #define F_UNROLL _Pragma("unroll")
 #define F_UNROLL_TWICE _Pragma("unroll 2")
 #define F_NO_UNROLL _Pragma("unroll 1")
@@ -49,7 +52,7 @@ F_DEVICE float load_f16(const u16* p, i64 i) {
 }
 F_DEVICE void store_f16(u16* p, i64 i, float v) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(p[i]) : "f"(v)); }
 
-// Four neighbours at once, at an address that is a multiple of their size.
+// Four or eight neighbours at once, at an address that is a multiple of their size.
 F_DEVICE void load4_f32(const float* p, float* v) {
   const float4 t = *(const float4*)p;
   v[0] = t.x, v[1] = t.y, v[2] = t.z, v[3] = t.w;
@@ -72,4 +75,18 @@ F_DEVICE void store4_f16(u16* p, const float* v) {
   F_UNROLL
   for (int i = 0; i < 4; ++i) store_f16(bits, i, v[i]);
   store4_u16(p, bits);
+}
+F_DEVICE void load8_u16(const u16* p, u16* v) { *(uint4*)v = *(const uint4*)p; }
+F_DEVICE void store8_u16(u16* p, const u16* v) { *(uint4*)p = *(const uint4*)v; }
+F_DEVICE void load8_f16(const u16* p, float* v) {
+  __align__(16) u16 bits[8];
+  load8_u16(p, bits);
+  F_UNROLL
+  for (int i = 0; i < 8; ++i) v[i] = load_f16(bits, i);
+}
+F_DEVICE void store8_f16(u16* p, const float* v) {
+  __align__(16) u16 bits[8];
+  F_UNROLL
+  for (int i = 0; i < 8; ++i) store_f16(bits, i, v[i]);
+  store8_u16(p, bits);
 }

@@ -3,7 +3,8 @@
 // tile is multiplied, registers bring the next one.
 //
 // The host defines DIRECTION_fwd or DIRECTION_bwd_d, BP and BC (pixels and channels of a tile), VECTOR_PIXELS (1:
-// vectors run along pixels, 0: along channels), FLAT (1: a tile of the sum crosses taps), THREADS and what
+// vectors run along pixels, 0: along channels), FLAT (1: a tile of the sum crosses taps), EXACT (1: BK
+// divides the channels, so that no tile of the sum is partly empty), MIN_BLOCKS (that a multiprocessor should hold), THREADS and what
 // convolution.h and tile_product.h ask for.
 #include "kernels/gpu/convolution.h"
 #if VECTOR_PIXELS
@@ -88,7 +89,7 @@
     F_STORE4(out, at, results);                                                        \
   }
 
-F_KERNEL(THREADS)
+F_DENSE_KERNEL(THREADS, MIN_BLOCKS)
 implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(element_t, out),
               F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, Sizes z) {
   F_LOCAL_ARRAY(float, pixels, 2 * BK * PIXEL_PITCH);
@@ -162,15 +163,15 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
         }
 #elif defined(LAYOUT_nchw)
         F_GLOBAL const element_t* from = in + offsets[i] + (index_t)(first + OWN_STEP(0)) * IN_CHANNEL_STRIDE;
-        const int left = offsets[i] >= 0 ? LOOP_STEPS - first - OWN_STEP(0) : 0;
+        const int left = offsets[i] >= 0 ? (EXACT ? BK : LOOP_STEPS - first) - OWN_STEP(0) : 0;
         F_UNROLL
         for (int j = 0; j < STEPS_EACH; ++j) {
-          next_pixels[i * STEPS_EACH + j] = j * STEP_THREADS < left ? F_LOAD(from, 0) : 0.0f;
+          next_pixels[i * STEPS_EACH + j] = (EXACT ? left > 0 : j * STEP_THREADS < left) ? F_LOAD(from, 0) : 0.0f;
           from += (index_t)STEP_THREADS * IN_CHANNEL_STRIDE;
         }
 #else
         F_GLOBAL const element_t* const from = in + offsets[i] + first + OWN_STEP(0);
-        const int left = offsets[i] >= 0 ? LOOP_STEPS - first - OWN_STEP(0) : 0;
+        const int left = offsets[i] >= 0 ? (EXACT ? BK : LOOP_STEPS - first) - OWN_STEP(0) : 0;
         if (in_is_aligned) {
           F_UNROLL
           for (int j = 0; j < 4; ++j) next_pixels[i * 4 + j] = 0.0f;
@@ -186,7 +187,7 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
         const int quad = thread + i * THREADS, step = first + quad / (BC / 4);
         F_UNROLL
         for (int j = 0; j < 4; ++j) next_channels[i * 4 + j] = 0.0f;
-        if (step < LOOP_STEPS && quad < BC * BK / 4) {
+        if ((EXACT || step < LOOP_STEPS) && (BC * BK / 4 % THREADS == 0 || quad < BC * BK / 4)) {
           F_LOAD4_PACKED(weights, ((index_t)tap * LOOP_STEPS + step) * out_pad + quad % (BC / 4) * 4,
                          next_channels + i * 4);
         }
@@ -216,7 +217,7 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
       }
       F_UNROLL
       for (int i = 0; i < WEIGHT_QUADS; ++i) {
-        if (thread + i * THREADS < BC * BK / 4) {
+        if (BC * BK / 4 % THREADS == 0 || thread + i * THREADS < BC * BK / 4) {
           store4_local(channels + to * BK * BC + (thread + i * THREADS) * 4, next_channels + i * 4);
         }
       }

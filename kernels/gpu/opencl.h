@@ -13,6 +13,7 @@ typedef ushort u16;
 #define F_DEVICE static inline
 // A kernel with so many threads a block.
 #define F_KERNEL(threads) __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void
+#define F_DENSE_KERNEL(threads, blocks) F_KERNEL(threads)
 #define F_INPUT(type, name) __global const type *name##_buffer, ulong name##_skip
 #define F_OUTPUT(type, name) __global type *name##_buffer, ulong name##_skip
 #define F_OPEN_INPUT(type, name) \
@@ -27,6 +28,7 @@ typedef ushort u16;
 #define F_BLOCK(axis) ((int)get_group_id(axis))
 #define F_BLOCKS(axis) ((int)get_num_groups(axis))
 #define F_THREAD() ((int)get_local_id(0))
+#define F_ALIGNED16 __attribute__((aligned(16)))
 #define F_UNROLL _Pragma("unroll")
 #define F_UNROLL_TWICE _Pragma("unroll 2")
 #define F_NO_UNROLL _Pragma("nounroll")
@@ -44,7 +46,7 @@ typedef ushort u16;
 F_DEVICE float load_f16(__global const u16* p, i64 i) { return vload_half(i, (__global const half*)p); }
 F_DEVICE void store_f16(__global u16* p, i64 i, float v) { vstore_half_rte(v, i, (__global half*)p); }
 
-// Four neighbours at once, at an address that is a multiple of their size.
+// Four or eight neighbours at once, at an address that is a multiple of their size.
 F_DEVICE void load4_f32(__global const float* p, float* v) { vstore4(*(__global const float4*)p, 0, v); }
 F_DEVICE void store4_f32(__global float* p, const float* v) { *(__global float4*)p = vload4(0, v); }
 F_DEVICE void store4_local(__local float* p, const float* v) { *(__local float4*)p = vload4(0, v); }
@@ -55,4 +57,12 @@ F_DEVICE void load4_f16(__global const u16* p, float* v) {
 }
 F_DEVICE void store4_f16(__global u16* p, const float* v) {
   vstorea_half4_rte(vload4(0, v), 0, (__global half*)p);
+}
+F_DEVICE void load8_u16(__global const u16* p, u16* v) { vstore8(*(__global const ushort8*)p, 0, v); }
+F_DEVICE void store8_u16(__global u16* p, const u16* v) { *(__global ushort8*)p = vload8(0, v); }
+F_DEVICE void load8_f16(__global const u16* p, float* v) {
+  vstore8(vloada_half8(0, (__global const half*)p), 0, v);
+}
+F_DEVICE void store8_f16(__global u16* p, const float* v) {
+  vstorea_half8_rte(vload8(0, v), 0, (__global half*)p);
 }

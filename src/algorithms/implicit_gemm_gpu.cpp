@@ -31,7 +31,8 @@ struct Tile {
 };
 
 constexpr Tile kTiles[] = {
-    {128, 128, 16, 8, 2, 4, false}, {128, 128, 8, 8, 2, 4, false},  {64, 128, 8, 8, 2, 4, false},
+    {128, 128, 16, 8, 2, 4, false}, {128, 128, 8, 8, 2, 4, false},  {64, 256, 8, 8, 2, 4, false},
+    {64, 128, 8, 8, 2, 4, false},   {128, 64, 8, 8, 2, 4, false},   {256, 64, 8, 8, 2, 4, false},
     {64, 64, 8, 8, 2, 4, false},    {64, 64, 16, 4, 1, 4, false},   {32, 64, 16, 4, 1, 4, false},
     {16, 64, 16, 2, 1, 4, false},   {96, 64, 128, 12, 2, 16, true}, {64, 64, 128, 8, 2, 16, true},
     {32, 32, 64, 8, 2, 8, true},
@@ -109,7 +110,7 @@ class ImplicitGemmGpu : public Algorithm {
           fmt::format("a block has {} threads and {} bytes of local memory, too few for any tile",
                       target.device.info().block_threads, target.device.info().local_bytes));
     }
-    const std::string limit = launch_limit(problem, kTiles[5]);
+    const std::string limit = launch_limit(problem, kTiles[8]);
     return limit.empty() ? Support::supported() : Support::declined(limit);
   }
 
@@ -126,9 +127,17 @@ class ImplicitGemmGpu : public Algorithm {
           (static_cast<double>(rows * tile->scalars) * static_cast<double>(columns * tile->vectors));
       const double blocks =
           static_cast<double>(rows * columns * s.products * splits_of(problem, *tile, device));
-      const double busy = std::min(1.0, blocks / device.units);
-      // Each product needs 1/ts of a vector and 1/(vn vw) of a scalar from local memory.
-      const double reuse = 1 / (1 + 2.0 / tile->ts + 2.0 / (tile->vn * tile->vw));
+      // A unit holds about 512 threads' registers; the last blocks leave some units idle.
+      const bool own_units = tile->wide || device.has("runs_on_cpu");
+      const double resident = own_units ? 1.0 : std::max(1, 512 / tile->threads());
+      const double waves = blocks / (device.units * resident);
+      const double busy = own_units     ? std::min(1.0, blocks / device.units)
+                          : waves > 1.0 ? waves / std::ceil(waves)
+                                        : std::min(1.0, blocks / device.units) * (0.7 + 0.3 * waves);
+      // Each product needs 1/ts of a vector and 1/(vn vw) of a scalar from local memory, and each step of a
+      // tile a part of its rows from the memory beyond.
+      const double reuse = 1 / (1 + 2.0 / tile->ts + 2.0 / (tile->vn * tile->vw) + 8.0 / tile->scalars +
+                                8.0 / tile->vectors + 0.5 / tile->steps);
       // A CPU runs a block's threads one after the other.
       const bool at_home = tile->wide || !device.has("runs_on_cpu");
       const double share = (at_home ? 0.5 : 0.1) * useful * busy * reuse;
@@ -175,11 +184,16 @@ class ImplicitGemmGpu : public Algorithm {
     const bool pixels = vectors_are_pixels(p) && p.direction != Direction::backward_weights;
     const i64 in = (p.direction == Direction::forward ? p.c : p.k) / p.groups;
     const bool flat = in % t.steps != 0 && in < 2 * t.steps;
+    const bool exact = !flat && in % t.steps == 0;
+    // 64 results a thread fit in 128 registers where no tile of the sum needs guards.
+    const bool dense = exact && t.ts * t.vn * t.vw == 64 && t.threads() >= 128;
     return gpu::constants(p, {{std::string("DIRECTION_") + faltung::name(p.direction), "1"},
                               {"BP", n(pixels ? t.vectors : t.scalars)},
                               {"BC", n(pixels ? t.scalars : t.vectors)},
                               {"VECTOR_PIXELS", pixels ? "1" : "0"},
                               {"FLAT", flat ? "1" : "0"},
+                              {"EXACT", exact ? "1" : "0"},
+                              {"MIN_BLOCKS", n(dense ? 512 / t.threads() : 1)},
                               {"COMPACT", device.has("runs_on_cpu") ? "1" : "0"},
                               {"BK", n(t.steps)},
                               {"TS", n(t.ts)},

@@ -8,6 +8,8 @@
 
 namespace faltung {
 
+std::unique_ptr<Recording> Device::record(const std::function<void(const Stream&)>&) { return nullptr; }
+
 bool DeviceInfo::has(const std::string& feature) const {
   return std::find(features.begin(), features.end(), feature) != features.end();
 }

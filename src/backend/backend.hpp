@@ -96,6 +96,14 @@ struct Stream {
   void* native = nullptr;
 };
 
+// Work that a device recorded, to be submitted as a whole: a graph.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  // Submits it, waits for it, and says how many milliseconds it took on the device.
+  virtual double time_ms() = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -111,6 +119,9 @@ class Device {
   }
   // Milliseconds that the work submitted by `work` to `stream` takes on the device.
   virtual double time_ms(const Stream& stream, const std::function<void()>& work) = 0;
+  // What `work` submits to the stream that it is given, recorded and not run; null where the device cannot.
+  // Free of the gaps between launches, which are longer than a short kernel.
+  virtual std::unique_ptr<Recording> record(const std::function<void(const Stream&)>& work);
   virtual void synchronize(const Stream& stream) = 0;
 
   virtual Buffer allocate(std::size_t bytes) = 0;

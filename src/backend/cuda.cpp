@@ -135,35 +135,29 @@ class CudaDeviceImpl : public CudaDevice {
     return elapsed(begin, end);
   }
 
-  std::vector<double> time_replays(const std::function<void(const Stream&)>& work, int replays) override {
+  std::unique_ptr<Recording> record(const std::function<void(const Stream&)>& work) override {
     make_current();
-    struct Captured {
-      void *stream = nullptr, *graph = nullptr, *replay = nullptr;
-      ~Captured() {
-        if (replay != nullptr) driver()->graph_exec_destroy(replay);
-        if (graph != nullptr) driver()->graph_destroy(graph);
-        if (stream != nullptr) driver()->stream_destroy(stream);
-      }
-    } captured;
+    auto recording = std::make_unique<CudaRecording>(*this);
     constexpr unsigned kNonBlocking = 1;
     constexpr int kRelaxed = 2;
-    check(driver()->stream_create(&captured.stream, kNonBlocking), "making a stream");
-    check(driver()->stream_begin_capture(captured.stream, kRelaxed), "beginning a capture");
+    check(driver()->stream_create(&recording->stream, kNonBlocking), "making a stream");
+    check(driver()->stream_begin_capture(recording->stream, kRelaxed), "beginning a capture");
     try {
-      work({nullptr, captured.stream});
+      work({nullptr, recording->stream});
     } catch (...) {
-      driver()->stream_end_capture(captured.stream, &captured.graph);
+      driver()->stream_end_capture(recording->stream, &recording->graph);
       throw;
     }
-    check(driver()->stream_end_capture(captured.stream, &captured.graph), "ending a capture");
-    check(driver()->graph_instantiate(&captured.replay, captured.graph, 0), "instantiating a graph");
+    check(driver()->stream_end_capture(recording->stream, &recording->graph), "ending a capture");
+    check(driver()->graph_instantiate(&recording->replay, recording->graph, 0), "instantiating a graph");
+    return recording;
+  }
+
+  std::vector<double> time_replays(const std::function<void(const Stream&)>& work, int replays) override {
+    const std::unique_ptr<Recording> recording = record(work);
     std::vector<double> ms;
     for (int i = 0; i <= replays; ++i) {
-      const Event begin, end;
-      check(driver()->event_record(begin.handle, captured.stream), "recording an event");
-      check(driver()->graph_launch(captured.replay, captured.stream), "launching a graph");
-      check(driver()->event_record(end.handle, captured.stream), "recording an event");
-      const double once = elapsed(begin, end);
+      const double once = recording->time_ms();
       if (i > 0) ms.push_back(once);
     }
     return ms;
@@ -214,6 +208,28 @@ class CudaDeviceImpl : public CudaDevice {
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
     void* handle = nullptr;
+  };
+
+  // A graph and the stream that it was captured on.
+  struct CudaRecording : Recording {
+    explicit CudaRecording(const CudaDeviceImpl& owner) : device(owner) {}
+    ~CudaRecording() override {
+      if (replay != nullptr) driver()->graph_exec_destroy(replay);
+      if (graph != nullptr) driver()->graph_destroy(graph);
+      if (stream != nullptr) driver()->stream_destroy(stream);
+    }
+    CudaRecording(const CudaRecording&) = delete;
+    CudaRecording& operator=(const CudaRecording&) = delete;
+    double time_ms() override {
+      device.make_current();
+      const Event begin, end;
+      check(driver()->event_record(begin.handle, stream), "recording an event");
+      check(driver()->graph_launch(replay, stream), "launching a graph");
+      check(driver()->event_record(end.handle, stream), "recording an event");
+      return elapsed(begin, end);
+    }
+    const CudaDeviceImpl& device;
+    void *stream = nullptr, *graph = nullptr, *replay = nullptr;
   };
 
   static double elapsed(const Event& begin, const Event& end) {

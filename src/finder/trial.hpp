@@ -39,8 +39,11 @@ class Arena {
 class Runner {
  public:
   Runner(std::shared_ptr<const PlanImpl> plan, Arena& arena);
-  // One run on the next set of buffers, in milliseconds.
+  // Milliseconds of one run on the next set of buffers. A short run on a device that records is the mean of
+  // several of a recording, on the next sets in turn: its launches' gaps are not the kernel's.
   double time_once();
+  // How many runs the next time_once takes the mean of.
+  int runs_at_once() const { return runs_at_once_; }
   // Called before each run, outside what is timed.
   void before_each(std::function<void()> call) { before_each_ = std::move(call); }
   const PlanImpl& plan() const { return *plan_; }
@@ -52,6 +55,9 @@ class Runner {
   Buffer workspace_;
   RunOptions options_;
   std::function<void()> before_each_;
+  std::unique_ptr<Recording> recording_;
+  double shortest_ms_ = 0;  // of single runs
+  int singles_ = 0, runs_at_once_ = 1;
 };
 
 // Times the best: may still be the faster one, measured again.
