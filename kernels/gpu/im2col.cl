@@ -13,21 +13,50 @@
 #else
 #define ROWS (TAPS * z.group_c)
 #endif
-#define ROWS_EACH 8  // of a thread, for one pixel
+#define EACH 8  // of a thread: rows of one pixel, or pixels of one row
 
-F_DEVICE element_t patch_element(F_GLOBAL const element_t* from, int group, int row, int n, int p, int q, Sizes z) {
+// A row's tap and channel; the next row's are found without dividing.
+typedef struct {
+  int c, r, s;
+} Row;
+
+F_DEVICE Row row_at(int row, Sizes z) {
+  Row at;
 #if OF_Y
-  return from[F_OFFSET(n, group * z.group_k + row, p, q, z.k, z.p, z.q)];
+  at.c = row, at.r = at.s = 0;
+#elif FILTER_ORDER
+  at.c = row / TAPS, at.r = row % TAPS / S, at.s = row % S;
 #else
-#if FILTER_ORDER
-  const int c = row / TAPS, tap = row % TAPS;
-#else
-  const int c = row % z.group_c, tap = row / z.group_c;
+  at.c = row % z.group_c, at.r = row / z.group_c / S, at.s = row / z.group_c % S;
 #endif
-  const int h = p * STRIDE_H - z.pad_top + tap / S * DILATION_H;
-  const int w = q * STRIDE_W - z.pad_left + tap % S * DILATION_W;
+  return at;
+}
+
+F_DEVICE Row next_row(Row at, Sizes z) {
+#if OF_Y
+  ++at.c;
+#elif FILTER_ORDER
+  if (++at.s == S) {
+    at.s = 0;
+    if (++at.r == R) at.r = 0, ++at.c;
+  }
+#else
+  if (++at.c == z.group_c) {
+    at.c = 0;
+    if (++at.s == S) at.s = 0, ++at.r;
+  }
+#endif
+  return at;
+}
+
+F_DEVICE element_t patch_element(F_GLOBAL const element_t* from, int group, Row row, int n, int p, int q, Sizes z) {
+#if OF_Y
+  return from[F_OFFSET(n, group * z.group_k + row.c, p, q, z.k, z.p, z.q)];
+#else
+  const int h = p * STRIDE_H - z.pad_top + row.r * DILATION_H;
+  const int w = q * STRIDE_W - z.pad_left + row.s * DILATION_W;
   if (h < 0 || h >= z.h || w < 0 || w >= z.w) return 0;
-  return from[F_OFFSET(n, group * z.group_c + c, h, w, z.c, z.h, z.w)];
+  return from[F_OFFSET(n, group * z.group_c + row.c, h, w, z.c, z.h, z.w)];
 #endif
 }
 
@@ -37,24 +66,35 @@ im2col(F_INPUT(element_t, from), F_OUTPUT(element_t, matrix), int first_image, i
   F_OPEN_OUTPUT(element_t, matrix);
   const int pixels = images * z.p * z.q;
 #if STEP_IS_PIXEL
-  const index_t count = (index_t)z.groups * pixels * pitch;
-  for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < count; i += (index_t)F_BLOCKS(0) * THREADS) {
-    const int row = (int)(i % pitch), pixel = (int)(i / pitch % pixels), group = (int)(i / pitch / pixels);
-    const int q = pixel % z.q, p = pixel / z.q % z.p, n = first_image + pixel / z.q / z.p;
-    matrix[i] = row < ROWS ? patch_element(from, group, row, n, p, q, z) : 0;
-  }
+  const int parts = (pixels + EACH - 1) / EACH;
 #else
-  const int parts = (ROWS + ROWS_EACH - 1) / ROWS_EACH;
+  const int parts = (ROWS + EACH - 1) / EACH;
+#endif
+  // Neighbouring threads write neighbours.
   const index_t count = (index_t)z.groups * parts * pitch;
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < count; i += (index_t)F_BLOCKS(0) * THREADS) {
-    const int pixel = (int)(i % pitch), first = (int)(i / pitch % parts) * ROWS_EACH, group = (int)(i / pitch / parts);
-    const int q = pixel % z.q, p = pixel / z.q % z.p, n = first_image + pixel / z.q / z.p;
-    for (int row = first; row < F_MIN(first + ROWS_EACH, ROWS); ++row) {
-      matrix[((index_t)group * ROWS + row) * pitch + pixel] =
-          pixel < pixels ? patch_element(from, group, row, n, p, q, z) : 0;
+    const int along = (int)(i % pitch), first = (int)(i / pitch % parts) * EACH, group = (int)(i / pitch / parts);
+#if STEP_IS_PIXEL
+    int q = first % z.q, p = first / z.q % z.p, n = first_image + first / z.q / z.p;
+    const Row row = row_at(along, z);
+    for (int pixel = first; pixel < F_MIN(first + EACH, pixels); ++pixel) {
+      matrix[((index_t)group * pixels + pixel) * pitch + along] =
+          along < ROWS ? patch_element(from, group, row, n, p, q, z) : 0;
+      if (++q == z.q) {
+        q = 0;
+        if (++p == z.p) p = 0, ++n;
+      }
     }
-  }
+#else
+    const int q = along % z.q, p = along / z.q % z.p, n = first_image + along / z.q / z.p;
+    Row row = row_at(first, z);
+    for (int r = first; r < F_MIN(first + EACH, ROWS); ++r) {
+      matrix[((index_t)group * ROWS + r) * pitch + along] =
+          along < pixels ? patch_element(from, group, row, n, p, q, z) : 0;
+      row = next_row(row, z);
+    }
 #endif
+  }
 }
 
 // The patches' gradients, [group][row][pixel], added up into x's: each element gathers from the patches it was in.

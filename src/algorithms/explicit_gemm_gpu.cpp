@@ -16,6 +16,7 @@ using i64 = std::int64_t;
 using Tile = gpu::ProductTile;
 
 constexpr int kHelperThreads = 64;
+constexpr int kElementsOfThread = 8;  // EACH of im2col.cl
 // What the matrices of several images may take; on CPUs, to stay in a core's cache.
 constexpr i64 kMatrixBytes = i64{256} << 20, kMatrixBytesOnCpu = i64{128} << 10;
 
@@ -222,13 +223,13 @@ class ExplicitGemmGpu : public Algorithm {
     const void *scalars = v.packed, *vectors = v.packed;
     if (patches != nullptr) {
       const i64 pitch = forward && !m.vector_pixels ? m.pitch_s : m.pitch_v;
-      device.launch(*patches, elements(m.patches_elements),
+      device.launch(*patches, elements(div_up(m.patches_elements, kElementsOfThread)),
                     {v.tensors.x, patch_matrix, first_image, images, number(pitch), z}, v.stream);
       (forward && !m.vector_pixels ? scalars : vectors) = patch_matrix;
     }
     if (gradient != nullptr) {
       const i64 pitch = m.weights ? m.pitch_s : m.pitch_v;
-      device.launch(*gradient, elements(p.groups * m.steps * pitch),
+      device.launch(*gradient, elements(div_up(p.groups * m.steps * pitch, kElementsOfThread)),
                     {v.tensors.y, y_matrix, first_image, images, number(pitch), z}, v.stream);
       (m.weights ? scalars : vectors) = y_matrix;
     }

@@ -41,7 +41,7 @@ struct Tile {
 // The large ones fill the registers of an NVIDIA multiprocessor with one block. A thread of F(4x4) has no
 // room for a patch of 36: two share one.
 constexpr Tile kTiles[] = {
-    {2, 32, 64, 8, 1, 8, 16, 1, 2, 0.6},        {2, 16, 32, 8, 2, 4, 4, 1, 1, 0.42},
+    {2, 32, 64, 8, 1, 8, 16, 1, 2, 0.6},        {2, 16, 32, 8, 2, 4, 4, 1, 1, 0.33},
     {4, 32, 32, 6, 3, 8, 4, 2, 1, 0.57},        {4, 16, 64, 8, 3, 4, 8, 2, 0, 0.44},
     {4, 16, 32, 8, 3, 4, 8, 2, 0, 0.29},        {2, 8, 16, 16, 16, 8, 16, 1, 0, 0.6, true},
     {4, 8, 16, 16, 36, 8, 16, 1, 0, 0.6, true},
