@@ -147,6 +147,40 @@ TEST(ImplicitGemmSm90, ShiftedSumsServeNchwOfStride1) {
   EXPECT_THAT(unfit(parse_tiling("shift_64x64x4_k64_pp_s4_wr"), p), testing::HasSubstr("shared memory"));
 }
 
+TEST(ImplicitGemmSm90, TurnedPatchesServe32BitNchw) {
+  for (const char* math : {"f32", "tf32"}) {
+    const Problem p =
+        parse_problem("fwd:n2c64h64w64k64r3s3:pad1:f32:nchw:bias:relu:math=" + std::string(math));
+    std::size_t found = 0;
+    for (const Tiling& t : tilings(p)) {
+      if (!t.turned) continue;
+      ++found;
+      EXPECT_EQ(parse_tiling(to_string(t)).raws, t.raws) << to_string(t);
+      EXPECT_FALSE(turns_input(t, p));
+      // Rows of an odd number of 16 bytes that hold the patch from a multiple of 4 pixels on.
+      EXPECT_EQ(raw_width(t, p) % 8, 4) << to_string(t);
+      EXPECT_GE(raw_width(t, p), t.width + 2 + 3) << to_string(t);
+    }
+    EXPECT_GT(found, 0u) << math;
+  }
+  const struct {
+    const char *tiling, *problem, *reason;
+  } declined[] = {
+      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "32-bit NCHW"},
+      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nhwc", "32-bit NCHW"},
+      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w66k64r3s3:pad1:f32:nchw",
+       "multiple of 4 pixels, not 66"},
+      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:st2:pad1:f32:nchw", "stride 1"},
+      {"turned_64x8x16_k16_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nchw", "32 channels"},
+      {"turned_64x8x16_k32_pp_s2_w5", "fwd:n2c64h64w64k64r3s3:pad1:f32:nchw", "buffers of their own"},
+      {"patch_64x8x16_k32_pp_s2_w4_r1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nchw", "buffers of their own"},
+  };
+  for (const auto& d : declined) {
+    EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
+        << d.tiling << " " << d.problem;
+  }
+}
+
 // Instructions of 16 bytes whose operation is HGMMA, in the sections of code.
 int count_matrix_instructions(const std::string& elf) {
   const auto at = [&](std::size_t offset, auto value) {
@@ -179,7 +213,7 @@ TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
   for (const char* text : problems) {
     const Problem problem = parse_problem(text);
     const std::vector<Tiling> all = tilings(problem);
-    // The shifted ones stand last.
+    // The shifted ones stand last, so they are counted from the end.
     const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
     for (std::size_t back = 0; back < all.size(); back += step) {
       const std::size_t i = all.size() - 1 - back;

@@ -2,15 +2,12 @@
 #pragma once
 
 #if F_TF32
-// The nearest number with 10 bits of mantissa, and exactly what is left. The largest numbers are cut instead, as
-// rounding could make them infinite; infinities and NaN stay, with nothing left.
+// The nearest number with 10 bits of mantissa, and what is left, rounded too, as the matrix units would cut it. The
+// largest numbers, infinities and NaN are cut, as they are there: rounding could make an infinity of a number.
 __device__ __forceinline__ unsigned round_tf32(unsigned v, unsigned& rest) {
-  const unsigned exponent = v & 0x7f800000u;
-  unsigned rounded = (exponent >= 0x7f000000u ? v : v + 0x1000u) & 0xffffe000u;
-  if (exponent == 0x7f800000u) rounded = v;
-  rest = exponent == 0x7f800000u ? 0u : __float_as_uint(__uint_as_float(v) - __uint_as_float(rounded));
-  // The rest is rounded too: the matrix units would cut it.
-  rest = (rest + 0x1000u) & 0xffffe000u;
+  const unsigned half = (v & 0x7fffffffu) < 0x7f7ff000u ? 0x1000u : 0u;
+  const unsigned rounded = (v + half) & 0xffffe000u;
+  rest = (__float_as_uint(__uint_as_float(v) - __uint_as_float(rounded)) + 0x1000u) & 0xffffe000u;
   return rounded;
 }
 

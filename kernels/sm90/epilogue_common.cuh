@@ -29,7 +29,7 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
 #endif
 }
 
-#if F_NCHW && !F_PLAIN
+#if F_NCHW && !F_PLAIN && !F_TURNED
 // The staging area's rows, a channel each, to the output. Neighbouring threads have neighbouring pixels; each keeps
 // its pixels and goes through the channels.
 __device__ __forceinline__ void store_rows(const Params& p, const Tile& t, int k0, unsigned staging, int thread) {

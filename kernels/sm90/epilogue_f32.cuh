@@ -1,7 +1,56 @@
 // As epilogue.cuh, for 32-bit tensors: no matrix stores, a value at a time through the staging area.
 #pragma once
 
-#if !F_PLAIN
+#if F_TURNED
+// By ordinary stores: the two pixels that a thread holds of eight make 8 bytes, four threads a sector.
+__device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t, unsigned, unsigned,
+                                       unsigned&, int consumer, int thread) {
+  constexpr int kShrink = F_POOL ? 2 : 1;
+  const int warp = thread / 32, lane = thread % 32;
+  const int k0 = t.k + (F_COOP ? consumer * kMyChannels : 0) + warp * 16 + lane / 4;
+  const int w = t.w + lane % 4 * 2, height = p.p / kShrink, width = p.q / kShrink;
+#pragma unroll
+  for (int mt = 0; mt < F_MT; ++mt) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int k = k0 + mt * 64 + half * 8;
+      if (k >= p.k) continue;
+      const float bias = F_BIAS ? load_element(p.bias, k) : 0.0f;
+      const long long first =
+          ((static_cast<long long>(t.n) * p.k + k) * height + t.h / kShrink) * width + w / kShrink;
+      float* const y = static_cast<float*>(p.y) + first;
+      [[maybe_unused]] const float* const residual = static_cast<const float*>(p.residual) + first;
+#pragma unroll
+      for (int i = 0; i < F_N / 8; i += kShrink) {
+        if (t.h / kShrink + i / kShrink >= height) break;
+#pragma unroll
+        for (int nb = 0; nb < F_NB; ++nb) {
+          const float* s = &sums[mt][nb][i * 4 + half * 2];
+          const int at = i / kShrink * width + nb * 8 / kShrink;
+#if F_POOL
+          if (w / 2 + nb * 4 < width) {
+            y[at] = pooled(finish_value(s[0], bias, 0.0f, p.slope), finish_value(s[1], bias, 0.0f, p.slope),
+                           finish_value(s[4], bias, 0.0f, p.slope), finish_value(s[5], bias, 0.0f, p.slope));
+          }
+#else
+          if (w + nb * 8 >= width) continue;
+#if F_V > 1
+          const float2 r = F_RESIDUAL ? *reinterpret_cast<const float2*>(residual + at) : float2{0.0f, 0.0f};
+          *reinterpret_cast<float2*>(y + at) =
+              float2{finish_value(s[0], bias, r.x, p.slope), finish_value(s[1], bias, r.y, p.slope)};
+#else
+          y[at] = finish_value(s[0], bias, F_RESIDUAL ? residual[at] : 0.0f, p.slope);
+          if (w + nb * 8 + 1 < width) {
+            y[at + 1] = finish_value(s[1], bias, F_RESIDUAL ? residual[at + 1] : 0.0f, p.slope);
+          }
+#endif
+#endif
+        }
+      }
+    }
+  }
+}
+#elif !F_PLAIN
 // Where in the staging area a value lies: by the copy engine's swizzle, or with F_NCHW a row a channel.
 __device__ __forceinline__ unsigned staged(int channel, int pixel) {
 #if F_NCHW

@@ -9,7 +9,8 @@
 //   a halo patch (stride 1): loaded once, F_TH + (R-1) dilation rows of F_TW + (S-1) dilation pixels; a tap is a
 //     view of it, a shifted start address, since the swizzle acts on absolute shared-memory addresses;
 //   F_IM2COL (any stride): the copy engine gathers the tile's pixels for one tap at a time;
-//   F_PLANES (with F_IM2COL; 1x1, stride 1): NCHW input as it is, channels by pixels; wgmma takes it transposed.
+//   F_PLANES (with F_IM2COL; 1x1, stride 1): NCHW input as it is, channels by pixels; wgmma takes it transposed;
+//   F_TURNED (with F_TF32): a halo patch of NCHW input as it is, which the preparing warps turn.
 // The operand on the M side of wgmma is the weights, or the pixels with F_SWAP.
 //
 // 32-bit tensors (F_TF32) take the same way. The matrix units read 19 of an element's 32 bits, so three more warps
@@ -20,7 +21,8 @@
 // The host defines, besides mma(): F_IM2COL F_PLANES F_SWAP F_COOP F_MT (blocks of 64 rows a consumer) F_NB (blocks of F_N
 // columns a consumer) F_N F_KB F_TH F_R F_S F_DIL_H F_DIL_W F_SLOTS (of pixels) F_STAGES (of weights) F_RESIDENT
 // (weights are loaded once and stay) F_BF16 F_TF32 F_BIAS F_RESIDUAL F_POOL (0, 1 max, 2 average, of 2x2) F_PLAIN
-// (ordinary stores: K is no multiple of 8) F_U (channels a store, with F_SWAP) F_ACTIVATION(x, a).
+// (ordinary stores: K is no multiple of 8) F_U (channels a store, with F_SWAP) F_RAWS (patches of NCHW) F_PAD_LEFT
+// F_ACTIVATION(x, a).
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/element.cuh"
 #include "kernels/sm90/finish.cuh"
@@ -55,10 +57,21 @@ constexpr int kSlotBytes = F_IM2COL ? kTilePixels * kRow : kPatchWidth * kPatchH
 constexpr int kParts = F_TF32 == 2 ? 2 : 1;  // high and low
 constexpr int kPartStride = (kSlotBytes + 1023) / 1024 * 1024;
 constexpr int kSlotStride = kPartStride * kParts;
-constexpr int kPlanesBox = 64 * kRow;  // F_PLANES: 64 channels by 64 pixels
+[[maybe_unused]] constexpr int kPlanesBox = 64 * kRow;  // F_PLANES: 64 channels by 64 pixels
 constexpr int kStageBytes = kTileChannels * kRow;
 constexpr int kStagePartStride = (kStageBytes + 1023) / 1024 * 1024;
 constexpr int kStageStride = kStagePartStride * kParts;
+
+#if F_TURNED
+// A patch of NCHW: rows of F_KB channels of kRawWidth pixels, from a multiple of 16 bytes on; a row is an odd number of
+// 16 bytes, so that neighbouring channels lie in other banks.
+constexpr int kRawLeft = (F_PAD_LEFT + 3) / 4 * 4, kRawLead = kRawLeft - F_PAD_LEFT;  // pixels
+constexpr int kRawWidth = ((kPatchWidth + kRawLead + 3) / 4 | 1) * 4;
+constexpr int kRawBytes = kRawWidth * kPatchHeight * kRow;
+constexpr int kRawStride = (kRawBytes + 127) / 128 * 128;
+#else
+constexpr int kRawStride = 0;
+#endif
 
 // The staging area of one consumer: what its part of a tile stores.
 constexpr int kMyChannels = F_SWAP ? kTileChannels : 64 * F_MT;
@@ -70,7 +83,7 @@ constexpr int kUnits = kMyChannels / kUnit;
 // With F_NCHW the area has a row a channel, a little longer than its pixels so that rows start in other banks.
 constexpr int kChannelPitch = kStoredPixels * kElement + 16;
 constexpr int kStagingBytes =
-    F_PLAIN ? 0 : ((F_NCHW ? kMyChannels * kChannelPitch : kUnitBytes * kUnits) + 1023) / 1024 * 1024;
+    F_PLAIN || F_TURNED ? 0 : ((F_NCHW ? kMyChannels * kChannelPitch : kUnitBytes * kUnits) + 1023) / 1024 * 1024;
 
 struct Barriers {
   unsigned long long slot_full[F_SLOTS], slot_empty[F_SLOTS];
@@ -79,11 +92,15 @@ struct Barriers {
 #if F_TF32
   unsigned long long slot_ready[F_SLOTS];
 #endif
+#if F_TURNED
+  unsigned long long raw_full[F_RAWS], raw_empty[F_RAWS];
+#endif
 };
 
 constexpr int kSmem = F_SLOTS * kSlotStride + F_STAGES * kStageStride + kConsumers * kStagingBytes +
-                      static_cast<int>(sizeof(Barriers));
-constexpr int kPrepareWarps = 7;  // with F_TF32: the producer's other three and a warpgroup of their own
+                      F_RAWS * kRawStride + static_cast<int>(sizeof(Barriers));
+// With F_TF32: those of the producers' that do not produce, and a warpgroup of their own.
+[[maybe_unused]] constexpr int kProducers = F_IM2COL ? 1 : 2, kPrepareWarps = 8 - kProducers;
 static_assert(kSmem + 1024 <= 232448, "shared memory");
 static_assert(F_SMEM == kSmem + 1024, "the host's count of shared memory");
 
@@ -116,103 +133,8 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
   return t;
 }
 
-// The weights of one tap of one block of channels, for a tile's channels.
-__device__ __forceinline__ void load_weights(unsigned stage, const TensorMap& w_map, unsigned full, const Params& p,
-                                             int block, int tap, int k) {
-  load_3d(stage, &w_map, full, block * F_KB, tap, k);
-  if (kParts == 2) load_3d(stage + kStagePartStride, &w_map, full, block * F_KB, tap, p.k + k);
-}
-
-__device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
-                                        unsigned slots, unsigned stages, Barriers& barriers) {
-  Ring<F_SLOTS> slot;
-  Ring<F_STAGES> stage;
-#if F_RESIDENT
-  {
-    const Tile t = locate(p, blockIdx.x);  // every tile of this block has the same channels
-    barrier_expect(smem_address(&barriers.stage_full[0]), F_STAGES * kStageBytes * kParts);
-    for (int i = 0; i < F_STAGES; ++i) {
-      load_weights(stages + i * kStageStride, w_map, smem_address(&barriers.stage_full[0]), p, i / kTaps, i % kTaps,
-                   t.k);
-    }
-  }
-#endif
-  for (int tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-    const Tile t = locate(p, tile);
-    for (int block = 0; block < p.c_blocks; ++block) {
-#if !F_IM2COL
-      {
-        const unsigned full = smem_address(&barriers.slot_full[slot.place]);
-        barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
-        barrier_expect(full, kSlotBytes);
-        load_4d(slots + slot.place * kSlotStride, &x_map, full, block * F_KB, t.w - p.pad_left, t.h - p.pad_top,
-                t.n);
-        slot.advance();
-      }
-#endif
-#if F_IM2COL || !F_RESIDENT
-      for (int tap = 0; tap < kTaps; ++tap) {
-#if F_IM2COL
-        {
-          const unsigned full = smem_address(&barriers.slot_full[slot.place]);
-          barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
-          barrier_expect(full, kSlotBytes + (F_RESIDENT ? 0 : kStageBytes * kParts));
-#if F_PLANES
-          for (int i = 0; i < kTilePixels / 64; ++i) {
-            load_3d(slots + slot.place * kSlotStride + i * kPlanesBox, &x_map, full, t.first + i * 64, block * F_KB,
-                    t.n);
-          }
-#else
-          load_im2col(slots + slot.place * kSlotStride, &x_map, full, block * F_KB,
-                      t.w * p.stride_w - p.pad_left, t.h * p.stride_h - p.pad_top, t.n,
-                      static_cast<unsigned short>(tap % F_S * F_DIL_W),
-                      static_cast<unsigned short>(tap / F_S * F_DIL_H));
-#endif
-#if !F_RESIDENT
-          load_weights(stages + slot.place * kStageStride, w_map, full, p, block, tap, t.k);
-#endif
-          slot.advance();
-        }
-#else
-        const unsigned full = smem_address(&barriers.stage_full[stage.place]);
-        barrier_wait(smem_address(&barriers.stage_empty[stage.place]), stage.parity ^ 1);
-        barrier_expect(full, kStageBytes * kParts);
-        load_weights(stages + stage.place * kStageStride, w_map, full, p, block, tap, t.k);
-        stage.advance();
-#endif
-      }
-#endif
-    }
-  }
-}
-
-#if F_TF32
-// Rounds the pixels of each slot to the matrix units' 10 bits of mantissa; with two parts, writes the rest to the
-// second. Elements stay in their places, so the swizzle does not matter.
-__device__ __forceinline__ void prepare(const Params& p, unsigned slots, Barriers& barriers, int thread) {
-  Ring<F_SLOTS> slot;
-  const int fills = p.c_blocks * (F_IM2COL ? kTaps : 1);
-  for (int tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-    for (int fill = 0; fill < fills; ++fill) {
-      barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
-      const unsigned at = slots + slot.place * kSlotStride;
-#pragma unroll 4
-      for (int i = thread * 16; i < kSlotBytes; i += kPrepareWarps * 32 * 16) {
-        unsigned v[4], low_part[4];
-        load_shared_128(at + i, v);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) v[j] = round_tf32(v[j], low_part[j]);
-        store_shared_128(at + i, v);
-        if (kParts == 2) store_shared_128(at + kPartStride + i, low_part);
-      }
-      fence_async();
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) barrier_arrive(smem_address(&barriers.slot_ready[slot.place]));
-      slot.advance();
-    }
-  }
-}
-#endif
+#include "kernels/sm90/produce.cuh"
+#include "kernels/sm90/prepare.cuh"
 
 constexpr unsigned kSwizzle = kRow == 128 ? 1u : kRow == 64 ? 2u : 3u;
 
@@ -258,7 +180,9 @@ __device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned 
 }
 
 __device__ __forceinline__ void wait_for_slot(Barriers& barriers, const Ring<F_SLOTS>& slot) {
+#if !F_TURNED
   barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
+#endif
 #if F_TF32
   barrier_wait(smem_address(&barriers.slot_ready[slot.place]), slot.parity);
 #endif
@@ -381,7 +305,7 @@ extern "C" __global__ void __launch_bounds__(F_TF32 ? 512 : 384, 1)
   const unsigned slots = base, stages = slots + F_SLOTS * kSlotStride,
                  staging = stages + F_STAGES * kStageStride;
   Barriers& barriers = *reinterpret_cast<Barriers*>(
-      memory + (staging + kConsumers * kStagingBytes - smem_address(memory)));
+      memory + (staging + kConsumers * kStagingBytes + F_RAWS * kRawStride - smem_address(memory)));
   if (threadIdx.x == 0) {
     for (int i = 0; i < F_SLOTS; ++i) {
       barrier_init(smem_address(&barriers.slot_full[i]), 1);
@@ -395,6 +319,12 @@ extern "C" __global__ void __launch_bounds__(F_TF32 ? 512 : 384, 1)
       barrier_init(smem_address(&barriers.stage_empty[i]), kSharers);
     }
     for (int i = 0; i < kConsumers; ++i) barrier_init(smem_address(&barriers.residual_full[i]), 1);
+#if F_TURNED
+    for (int i = 0; i < F_RAWS; ++i) {
+      barrier_init(smem_address(&barriers.raw_full[i]), 1);
+      barrier_init(smem_address(&barriers.raw_empty[i]), kPrepareWarps);
+    }
+#endif
     barrier_init_fence();
     prefetch_map(&x_map);
     prefetch_map(&w_map);
@@ -404,13 +334,24 @@ extern "C" __global__ void __launch_bounds__(F_TF32 ? 512 : 384, 1)
   let_next_kernel_begin();
   wait_for_previous_kernel();
   if (threadIdx.x < 128 || threadIdx.x >= 384) {
-    registers_down<F_TF32 ? 40 : 24>();
+    registers_down<F_TURNED ? 48 : 40>();
+#if F_IM2COL
     if (threadIdx.x == 0) produce(x_map, w_map, p, slots, stages, barriers);
+#else
+    // Without staging the patches of NCHW lie in its place.
+    if (threadIdx.x == 0) produce_patches(x_map, p, F_TURNED ? staging : slots, barriers);
+    if (threadIdx.x == 32) produce_weights(w_map, p, stages, barriers);
+#endif
 #if F_TF32
-    if (threadIdx.x >= 32) prepare(p, slots, barriers, threadIdx.x - (threadIdx.x < 128 ? 32 : 288));
+    const int preparer = threadIdx.x - (threadIdx.x < 128 ? kProducers * 32 : 256 + kProducers * 32);
+#if F_TURNED
+    if (preparer >= 0) prepare(p, slots, staging, barriers, preparer);
+#else
+    if (preparer >= 0) prepare(p, slots, barriers, preparer);
+#endif
 #endif
   } else {
-    registers_up<F_TF32 ? 216 : 240>();
+    registers_up<F_TURNED ? 208 : F_TF32 ? 216 : 232>();
     const int consumer = threadIdx.x / 128 - 1;
     consume(y_map, r_map, p, slots, stages, staging + consumer * kStagingBytes, barriers, consumer);
     if (threadIdx.x % 128 == 0) store_wait_read();  // the block's memory must outlive what reads it

@@ -133,6 +133,18 @@ __device__ __forceinline__ void store_shared_128(unsigned address, const unsigne
                : "memory");
 }
 
+// Without a branch.
+__device__ __forceinline__ void store_shared_128_if(unsigned address, const unsigned (&v)[4], bool condition) {
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %5, 0; @p st.shared.v4.b32 [%0], {%1, %2, %3, %4};}" ::"r"(address),
+               "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]), "r"(static_cast<int>(condition))
+               : "memory");
+}
+__device__ __forceinline__ void store_shared_32_if(unsigned address, unsigned v, bool condition) {
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; @p st.shared.b32 [%0], %1;}" ::"r"(address), "r"(v),
+               "r"(static_cast<int>(condition))
+               : "memory");
+}
+
 // Words of kBytes, a power of two up to 16.
 template <int kBytes>
 struct WordOf;

@@ -14,11 +14,6 @@ __device__ __forceinline__ void store_carry(unsigned at, Pair v, bool mine) {
                "f"(v.a), "f"(v.b), "r"(static_cast<int>(mine))
                : "memory");
 }
-__device__ __forceinline__ void store_shared_32_if(unsigned at, unsigned v, bool mine) {
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; @p st.shared.b32 [%0], %1;}" ::"r"(at), "r"(v),
-               "r"(static_cast<int>(mine))
-               : "memory");
-}
 __device__ __forceinline__ Pair load_carry(unsigned at) {
   Pair v;
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.a), "=f"(v.b) : "r"(at) : "memory");

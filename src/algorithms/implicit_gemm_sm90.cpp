@@ -203,7 +203,7 @@ class ImplicitGemmSm90 : public Algorithm {
     if (sm90::folds(whole)) {
       const Problem inner = sm90::folded(whole);
       for (const Tiling& t : sm90::tilings(inner)) {
-        if (t.planes || t.shift) continue;  // the gathered input is NHWC
+        if (t.planes || t.shift || t.turned) continue;  // the gathered input is NHWC
         const sm90::Estimate e = sm90::estimate(t, inner, std::max(1, target.device.info().units));
         all.push_back(
             {"fold_" + sm90::to_string(t), e.ms + gather_ms(inner), e.bound_by, gathered_bytes(inner)});
@@ -286,7 +286,7 @@ class ImplicitGemmSm90 : public Algorithm {
     if (!sm90::folds(p))
       throw Error(Status::bad_problem, config + " folds few channels, not " + std::to_string(p.c));
     const Tiling tiling = sm90::parse_tiling(std::string_view(config).substr(kFold.size()));
-    if (tiling.planes || tiling.shift)
+    if (tiling.planes || tiling.shift || tiling.turned)
       throw Error(Status::bad_problem, config + ": folded rows are NHWC, as patch and im2col take them");
     return {tiling, true, sm90::folded(p)};
   }

@@ -16,6 +16,7 @@ namespace faltung::sm90 {
 struct Tiling {
   bool im2col = false;         // the copy engine gathers pixels a tap at a time; else halo patches
   bool planes = false;         // as im2col, from NCHW as it is: 1x1 filters alone
+  bool turned = false;         // as patch, from 32-bit NCHW as it is: turned within shared memory
   bool shift = false;          // NCHW as it is, by windows of width x height: sums for each horizontal tap
   bool pixels_on_m = false;    // which operand has wgmma's M side; else the weights
   bool cooperative = false;    // two consumers share a tile; else one each, in turn
@@ -24,6 +25,7 @@ struct Tiling {
   int width = 8, height = 32;  // output pixels of a tile; with im2col width counts them all, height is 1
   int k_block = 64;            // input channels at a time
   int slots = 2, stages = 8;   // of pixels and of weights in shared memory
+  int raws = 0;                // turned: patches of NCHW in shared memory
 
   int pixels() const { return width * height; }
   int m() const { return pixels_on_m ? pixels() : channels; }
@@ -35,7 +37,8 @@ struct Tiling {
 };
 
 // patch_64x8x32_k64_pp_s2_w8, im2col_128x256_k64_co_s4, planes_64x256_k64_pp_s4,
-// patch_160x8x16_k64_co_px_s2_w8, patch_64x8x32_k64_pp_s2_wr, shift_64x64x4_k64_pp_s2_wr
+// patch_160x8x16_k64_co_px_s2_w8, patch_64x8x32_k64_pp_s2_wr, shift_64x64x4_k64_pp_s2_wr,
+// turned_64x16x8_k32_pp_s2_w4_r2
 std::string to_string(const Tiling& tiling);
 // Throws Error(bad_problem) that shows the form.
 Tiling parse_tiling(std::string_view name);
@@ -72,6 +75,8 @@ struct Estimate {
 };
 Estimate estimate(const Tiling& tiling, const Problem& problem, int multiprocessors);
 
+// Of a turned patch: pixels of a row of it, as loaded.
+int raw_width(const Tiling& tiling, const Problem& problem);
 // The same questions for shift tilings (implicit_gemm_sm90_shift.cpp).
 namespace shift {
 std::string unfit(const Tiling& tiling, const Problem& problem);

@@ -23,18 +23,18 @@ TensorMap x_map(const CudaDevice& device, const Tiling& t, const Problem& p, con
     map.swizzle_bytes = 128;
     return device.encode(map);
   }
-  if (t.shift) {
+  if (t.shift || t.turned) {
     TiledMap map;
     map.dtype = p.dtype;
     map.address = x;
     map.rank = 4;
-    const i64 row = p.w * 2, plane = p.h * row;
+    const i64 row = p.w * size_of(p.dtype), plane = p.h * row;
     const i64 sizes[] = {p.w, p.c, p.h, p.n}, strides[] = {plane, row, p.c * plane};
     std::copy(sizes, sizes + 4, map.size);
     std::copy(strides, strides + 3, map.stride_bytes);
-    map.box[0] = t.width, map.box[1] = t.k_block;
+    map.box[0] = t.turned ? raw_width(t, p) : t.width, map.box[1] = t.k_block;
     map.box[2] = narrow(t.height + (p.r - 1) * p.dilation_h), map.box[3] = 1;
-    map.swizzle_bytes = t.width * 2;
+    map.swizzle_bytes = t.turned ? 0 : t.width * 2;
     return device.encode(map);
   }
   if (t.im2col) {

@@ -28,7 +28,7 @@ int slot_bytes(const Tiling& t, const Problem& p) {
 int stage_bytes(const Tiling& t, const Problem& p) { return t.channels * t.k_block * size_of(p.dtype); }
 
 int staging_bytes(const Tiling& t, const Problem& p) {
-  if (plain_stores(p)) return 0;
+  if (plain_stores(p) || t.turned) return 0;
   const int consumers = 2, pool = p.epilogue.pool.kind == PoolKind::none ? 1 : 4;
   const int sharers = t.cooperative ? 2 : 1, element = size_of(p.dtype);
   int mine = t.channels * t.pixels() / sharers / pool * element;
@@ -81,26 +81,31 @@ std::string to_string(const Tiling& t) {
     std::snprintf(text, sizeof text, "%s_%dx%d_k%d_%s%s_s%d%s", t.planes ? "planes" : "im2col", t.channels,
                   t.width, t.k_block, mode, side, t.slots, t.resident ? "_wr" : "");
   } else {
-    std::snprintf(text, sizeof text, "%s_%dx%dx%d_k%d_%s%s_s%d_w%s", t.shift ? "shift" : "patch", t.channels,
-                  t.width, t.height, t.k_block, mode, side, t.slots, ring.c_str());
+    std::snprintf(text, sizeof text, "%s_%dx%dx%d_k%d_%s%s_s%d_w%s%s",
+                  t.shift    ? "shift"
+                  : t.turned ? "turned"
+                             : "patch",
+                  t.channels, t.width, t.height, t.k_block, mode, side, t.slots, ring.c_str(),
+                  t.raws > 0 ? ("_r" + std::to_string(t.raws)).c_str() : "");
   }
   return text;
 }
 
 Tiling parse_tiling(std::string_view name) {
   static const std::regex patch(
-      R"((patch|shift)_(\d{1,3})x(\d{1,3})x(\d{1,3})_k(\d\d?)_(pp|co)(_px)?_s(\d)_w(r|\d\d?))"),
+      R"((patch|shift|turned)_(\d{1,3})x(\d{1,3})x(\d{1,3})_k(\d\d?)_(pp|co)(_px)?_s(\d)_w(r|\d\d?)(_r(\d))?)"),
       im2col(R"((im2col|planes)_(\d{1,3})x(\d{1,3})_k(\d\d?)_(pp|co)(_px)?_s(\d)(_wr)?)");
   std::cmatch m;
   Tiling t;
   const auto number = [&](std::size_t i) { return std::stoi(m[i].str()); };
   const char *begin = name.data(), *end = name.data() + name.size();
   if (name.size() < 80 && std::regex_match(begin, end, m, patch)) {
-    t.shift = m[1] == "shift";
+    t.shift = m[1] == "shift", t.turned = m[1] == "turned";
     t.channels = number(2), t.width = number(3), t.height = number(4), t.k_block = number(5);
     t.cooperative = m[6] == "co", t.pixels_on_m = m[7].matched, t.slots = number(8);
     t.resident = m[9] == "r";
     t.stages = t.resident ? 0 : number(9);
+    t.raws = m[10].matched ? number(11) : 0;
   } else if (name.size() < 80 && std::regex_match(begin, end, m, im2col)) {
     t.im2col = true;
     t.planes = m[1] == "planes";
@@ -116,12 +121,20 @@ Tiling parse_tiling(std::string_view name) {
   return t;
 }
 
+int raw_width(const Tiling& t, const Problem& p) {
+  const i64 lead = ceil_div(p.pad_left, 4) * 4 - p.pad_left, patch = t.width + (p.s - 1) * p.dilation_w;
+  return static_cast<int>(ceil_div(patch + lead, 4) | 1) * 4;
+}
+
 int shared_bytes(const Tiling& t, const Problem& p) {
   if (t.shift) return shift::shared_bytes(t, p);
   const int stages = t.resident ? weight_blocks(t, p) : t.stages;
-  const int barriers = 8 * ((tf32_parts(p) > 0 ? 3 : 2) * t.slots + 2 * stages + 2);
+  const int barriers = 8 * ((tf32_parts(p) > 0 ? 3 : 2) * t.slots + 2 * stages + 2 + 2 * t.raws);
+  const i64 raw_rows = t.height + (p.r - 1) * p.dilation_h;
+  const int raw_bytes = t.raws * raw_width(t, p) * static_cast<int>(raw_rows) * t.k_block * size_of(p.dtype);
   return t.slots * parts(p) * round_up(slot_bytes(t, p), 1024) +
-         stages * parts(p) * round_up(stage_bytes(t, p), 1024) + staging_bytes(t, p) + barriers + 1024;
+         stages * parts(p) * round_up(stage_bytes(t, p), 1024) + staging_bytes(t, p) + raw_bytes + barriers +
+         1024;
 }
 
 std::string unfit(const Tiling& t, const Problem& p) {
@@ -146,6 +159,14 @@ std::string unfit(const Tiling& t, const Problem& p) {
     if (p.h * p.w % 8 != 0 || p.c % 8 != 0) return "planes need a multiple of 8 pixels and of 8 channels";
     if (t.pixels() % 64 != 0 || t.k_block != 64 || t.pixels_on_m)
       return "planes are taken by 64 pixels and channels";
+  }
+  if (t.turned != (t.raws > 0)) return "turned patches, and they alone, come through buffers of their own";
+  if (t.turned) {
+    if (p.layout != Layout::nchw || p.dtype != DType::f32) return "32-bit NCHW alone is turned on the way";
+    if (t.pixels_on_m || t.k_block != 32) return "patches are turned by 32 channels, with the weights on M";
+    if (p.w % 4 != 0)
+      return "the copy engine takes rows of a multiple of 4 pixels, not " + std::to_string(p.w);
+    if (raw_width(t, p) > 256) return "a patch is at most 256 pixels wide";
   }
   if (t.im2col && ((p.s - 1) * p.dilation_w > 127 || (p.r - 1) * p.dilation_h > 127))
     return "the copy engine gathers filters of an extent up to 128";
@@ -187,7 +208,7 @@ std::vector<Tiling> tilings(const Problem& p) {
   const int k_block = best_k_block(padded_channels(p), 128 / size_of(p.dtype));
   // As many buffers as fit, in steps that matter; and the weights resident where they fit.
   const auto add = [&](Tiling t) {
-    t.k_block = t.planes ? 64 : k_block;
+    t.k_block = t.planes ? 64 : t.turned ? 32 : k_block;
     const auto keep = [&](const Tiling& fitting) {
       if (unfit(fitting, p).empty() && names.insert(to_string(fitting)).second) all.push_back(fitting);
     };
@@ -199,7 +220,7 @@ std::vector<Tiling> tilings(const Problem& p) {
       }
       keep(t);
     } else {
-      for (t.slots = 2; t.slots <= 3; ++t.slots) {
+      for (t.slots = 2; t.slots <= (t.turned ? 2 : 3); ++t.slots) {
         for (t.stages = t.slots == 2 ? 12 : 8; t.stages >= 2; --t.stages) {
           if (unfit(t, p).empty()) break;
         }
@@ -243,6 +264,9 @@ std::vector<Tiling> tilings(const Problem& p) {
             if (h * 8 < 32) continue;
             t.width = width, t.height = h;
             add(t);
+            t.turned = p.dtype == DType::f32 && p.layout == Layout::nchw;
+            for (t.raws = t.turned ? 3 : 0; t.raws > 0; --t.raws) add(t);
+            t.turned = false;
           }
         }
         t.im2col = true;
@@ -289,6 +313,7 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   constexpr double kL2 = 54, kRowCycles = 3.1;         // bytes a cycle; at least so long a row of a box
   constexpr double kFewBlocks = 0.27;                  // the share of a load's time when few blocks load
   constexpr double kPrepare = 16;                      // bytes a cycle rounded to tf32
+  constexpr double kRawRow = 12.4, kShared = 128;      // cycles, and bytes a cycle: turned patches
   constexpr double kEpilogue = 1450, kStore = 0.069;   // cycles a tile, and a 16-bit element
   constexpr double kRows = 1.6, kSingly = 4.3;         // storing NCHW, and 32-bit elements, by so much slower
   constexpr double kExposed = 0.52;                    // of the epilogue where two consumers share a tile
@@ -307,8 +332,18 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   const double count = static_cast<double>(tiles(t, p));
   const double load =
       std::max(rows * row / kL2, rows * kRowCycles) * std::clamp(count / multiprocessors, kFewBlocks, 1.0);
-  const double preparation =
-      tf32_parts(p) > 0 ? blocks * (t.im2col ? taps : 1) * slot_rows * row / kPrepare : 0;
+  double preparation = tf32_parts(p) > 0 ? blocks * (t.im2col ? taps : 1) * slot_rows * row / kPrepare : 0;
+  if (t.turned) {
+    // Rows of NCHW come slowly, whatever part of 128 bytes they are; and shared memory is written by them,
+    // read twice (two channels share a bank) and written again, while the matrix units read.
+    const double raw_rows = static_cast<double>(t.height + (p.r - 1) * p.dilation_h) * t.k_block,
+                 raw_row = raw_width(t, p) * element;
+    const double shared =
+        blocks * (3 * raw_rows * raw_row + 1.3 * parts(p) * slot_rows * row + taps * stage_rows * row) /
+        kShared;
+    preparation = std::max(blocks * raw_rows * std::ceil(raw_row / 128) * kRawRow,
+                           instructions * (t.n() / 4.0 + kFirstOperand) + shared);
+  }
   const double tile = std::max({products, load, preparation});
   const double epilogue = kEpilogue + t.channels * t.pixels() * element / 2 * kStore / sharers *
                                           (p.layout == Layout::nchw ? kRows : 1) *
@@ -330,7 +365,7 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
 }
 
 bool turns_input(const Tiling& t, const Problem& p) {
-  if (t.planes || t.shift) return false;
+  if (t.planes || t.shift || t.turned) return false;
   return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.h * p.w > 1);
 }
 
