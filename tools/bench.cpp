@@ -70,7 +70,7 @@ class Bench {
     if (!options_.peer.empty()) peer_ = std::make_unique<Peer>(options_.peer);
     options_.machine.open(kColumns);
     device_ = options_.arguments.device();
-    ceilings_ = measure_ceilings(engine_.impl(), *device_, measure_options_.request.threads);
+    ceilings_ = engine_.impl().measure_ceilings(*device_, measure_options_.request.threads);
     print_header(rows);
 
     std::string suite = rows.front().suite;

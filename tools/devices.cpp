@@ -34,7 +34,7 @@ int run(Options& options) {
   for (const std::shared_ptr<Device>& device : list_devices()) {
     const DeviceInfo& info = device->info();
     const int threads = info.kind != "cpu" ? 1 : given > 0 ? given : available_processors();
-    const Ceilings c = measure_ceilings(engine.impl(), *device, threads);
+    const Ceilings c = engine.impl().measure_ceilings(*device, threads);
     machine.row({info.id, info.kind, info.description, std::int64_t(info.units), std::int64_t(threads),
                  static_cast<std::int64_t>(info.memory_bytes), static_cast<std::int64_t>(info.cache_bytes),
                  joined(info.features), info.driver, info.key, c.f32_gflops, c.tf32_gflops, c.f16_gflops,

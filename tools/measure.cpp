@@ -134,19 +134,6 @@ PeerEntry prepare_peer(Peer& peer, const Oracle& oracle, const MeasureOptions& o
 
 }  // namespace
 
-Ceilings measure_ceilings(EngineImpl& engine, Device& device, int threads) {
-  Ceilings c = device.measure_ceilings(threads);
-  if (const auto known = load_ceilings(engine.store(), device.info(), threads)) {
-    c.f32_gflops = std::max(c.f32_gflops, known->f32_gflops);
-    c.tf32_gflops = std::max(c.tf32_gflops, known->tf32_gflops);
-    c.f16_gflops = std::max(c.f16_gflops, known->f16_gflops);
-    c.bf16_gflops = std::max(c.bf16_gflops, known->bf16_gflops);
-    c.copy_gbps = std::max(c.copy_gbps, known->copy_gbps);
-  }
-  save_ceilings(engine.store(), device.info(), threads, c);
-  return c;
-}
-
 Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions& options, Peer* peer) {
   Measurement out;
   const Request& request = options.request;

@@ -47,10 +47,6 @@ struct Measurement {
   int sets = 0;  // of buffers, used in turn
 };
 
-// What the device reaches: the best of what is measured now and what the store knows of it, for another
-// process may have disturbed either. The store is told.
-Ceilings measure_ceilings(EngineImpl& engine, Device& device, int threads);
-
 // Throws Error(unsupported) if no kernel may compute the problem.
 Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions& options, Peer* peer);
 

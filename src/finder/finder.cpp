@@ -201,10 +201,21 @@ Choice EngineImpl::describe(const Setting& s, const Selection& selection, const 
 }
 
 Ceilings EngineImpl::ceilings(Device& device, int threads) {
-  if (const std::optional<Ceilings> known = load_ceilings(store_, device.info(), threads)) return *known;
-  const Ceilings measured = device.measure_ceilings(threads);
-  save_ceilings(store_, device.info(), threads, measured);
-  return measured;
+  const std::optional<Ceilings> known = load_ceilings(store_, device.info(), threads);
+  return known ? *known : measure_ceilings(device, threads);
+}
+
+Ceilings EngineImpl::measure_ceilings(Device& device, int threads) {
+  Ceilings c = device.measure_ceilings(threads);
+  if (const std::optional<Ceilings> known = load_ceilings(store_, device.info(), threads)) {
+    c.f32_gflops = std::max(c.f32_gflops, known->f32_gflops);
+    c.tf32_gflops = std::max(c.tf32_gflops, known->tf32_gflops);
+    c.f16_gflops = std::max(c.f16_gflops, known->f16_gflops);
+    c.bf16_gflops = std::max(c.bf16_gflops, known->bf16_gflops);
+    c.copy_gbps = std::max(c.copy_gbps, known->copy_gbps);
+  }
+  save_ceilings(store_, device.info(), threads, c);
+  return c;
 }
 
 }  // namespace faltung

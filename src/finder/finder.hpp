@@ -29,7 +29,11 @@ class EngineImpl {
   // The plan of one kernel, whether it would be chosen or not.
   std::shared_ptr<const PlanImpl> make_plan(const Problem& problem, const Candidate& candidate,
                                             const Request& request);
+  // What the device reaches, as the store has it, else measured.
   Ceilings ceilings(Device& device, int threads);
+  // The best of what is measured now and what the store has, for another process may have disturbed either.
+  // The store is told.
+  Ceilings measure_ceilings(Device& device, int threads);
   std::shared_ptr<const Parallel> workers(const Request& request);
   Store& store() { return store_; }
   Trust& trust() { return trust_; }
