@@ -94,7 +94,7 @@ double predicted_ms(const Problem& p, const Tiles& t, const DeviceInfo& device) 
                bytes_per_ms = device.units * (cpu ? 2e6 : 2e7);
   constexpr double kLaunchMs = 0.005;
   return 3 * kLaunchMs * static_cast<double>(div_up(t.all, t.batch)) +
-         (products / (cpu ? 0.1 : 0.4) + transforms / 0.2) / lanes_per_ms +
+         (products / (cpu ? 0.1 : 0.8) + transforms / (cpu ? 0.2 : 0.8)) / lanes_per_ms +
          (bytes + min_bytes(p)) / bytes_per_ms;
 }
 
