@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -395,6 +397,107 @@ TEST_F(StoreTest, KilledAtAnyMoment) {
   for (const std::string& file : files())
     EXPECT_FALSE(is_temporary(fs::path(file).filename().string())) << file;
   EXPECT_EQ(files().size(), store.list().size());
+}
+
+// Writers are killed at random moments and others take their place, until 1,000 records were acknowledged:
+// none of those is lost, and none is torn.
+TEST_F(StoreTest, EightProcessesKilledAtRandomMomentsLoseNothing) {
+  constexpr int kWriters = 8, kRecords = 1000;
+  auto* acknowledged =
+      static_cast<std::atomic<int>*>(::mmap(nullptr, sizeof(std::atomic<int>) * kWriters,
+                                            PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(static_cast<void*>(acknowledged), MAP_FAILED);
+  const auto start = [&](int writer) {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    Store store(directory_, [](const std::string&) { ::_exit(1); });
+    while (true) {
+      const int i = acknowledged[writer];
+      if (!store.put("choice", std::to_string(writer) + "-" + std::to_string(i), payload_of(writer, i)))
+        ::_exit(1);
+      acknowledged[writer] = i + 1;
+    }
+  };
+  std::vector<pid_t> children;
+  for (int writer = 0; writer < kWriters; ++writer) children.push_back(start(writer));
+  std::mt19937 random(5);
+  const auto total = [&] {
+    int sum = 0;
+    for (int writer = 0; writer < kWriters; ++writer) sum += acknowledged[writer];
+    return sum;
+  };
+  int kills = 0;
+  const auto end = [&](pid_t child) {
+    int status = 0;
+    ::kill(child, SIGKILL);
+    ::waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status)) << "a writer gave up";
+    ++kills;
+  };
+  while (total() < kRecords && kills < 2000) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+    const auto writer = random() % kWriters;
+    end(children[writer]);
+    children[writer] = start(static_cast<int>(writer));
+  }
+  for (const pid_t child : children) end(child);
+  EXPECT_GE(total(), kRecords);
+  EXPECT_GT(kills, kWriters);
+  Store store = open();
+  for (int writer = 0; writer < kWriters; ++writer) {
+    for (int i = 0; i < acknowledged[writer]; ++i) {
+      ASSERT_EQ(store.get("choice", std::to_string(writer) + "-" + std::to_string(i)), payload_of(writer, i));
+    }
+  }
+  for (const Record& r : store.list()) EXPECT_TRUE(is_payload(r.payload)) << r.key;
+  EXPECT_THAT(warnings_, ElementsAre());
+  store.sweep(std::chrono::seconds(0));
+  EXPECT_EQ(files().size(), store.list().size());
+  ::munmap(acknowledged, sizeof(std::atomic<int>) * kWriters);
+}
+
+TEST_F(StoreTest, TruncatedAtEveryByte) {
+  open().put("quarantine", "key", R"({"kernel":"x/y","verdict":"hang"})");
+  const std::string file = files().at(0), good = read(file);
+  for (std::size_t size = 0; size < good.size(); ++size) {
+    write(file, good.substr(0, size));
+    warnings_.clear();
+    const auto got = open().get("quarantine", "key");
+    if (size + 1 == good.size()) {  // the line's end alone is missing
+      EXPECT_TRUE(got);
+      continue;
+    }
+    EXPECT_FALSE(got) << size;
+    EXPECT_EQ(warnings_.size(), 1u) << size;
+  }
+}
+
+TEST_F(StoreTest, AnExportedFileIsAStoreToRead) {
+  Store store = open("/a");
+  store.put("choice", "one", R"({"ms":1})");
+  store.put("timing", "two", "text");
+  const std::string file = directory_ + "/export.json";
+  store.export_to(file);
+  for (const std::string suffix : {"", ":readonly"}) {
+    Store exported = open("/export.json" + suffix);
+    EXPECT_TRUE(exported.readonly());
+    EXPECT_EQ(exported.get("choice", "one"), R"({"ms":1})");
+    EXPECT_EQ(exported.get("timing", "two"), "text");
+    EXPECT_EQ(exported.get("timing", "one"), std::nullopt);
+    EXPECT_EQ(exported.get("a", "b"), std::nullopt);
+    EXPECT_FALSE(exported.put("choice", "three", "3"));
+    EXPECT_EQ(exported.clear(), 0);
+    EXPECT_EQ(exported.list().size(), 2u);
+    EXPECT_EQ(exported.list("timing").size(), 1u);
+  }
+  const std::string text = read(file);
+  for (const std::string& bad : {std::string(), text.substr(0, text.size() / 2), std::string("{}")}) {
+    write(file, bad);
+    EXPECT_THROW(open("/export.json:readonly"), Error);
+  }
+  EXPECT_THAT(warnings_, ElementsAre());
+  EXPECT_EQ(open("/none:readonly").get("choice", "one"), std::nullopt);
+  EXPECT_EQ(warnings_.size(), 1u);
 }
 
 TEST_F(StoreTest, ThreadsShareOne) {

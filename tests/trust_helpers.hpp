@@ -46,6 +46,7 @@ class TrustPrograms {
     const pid_t pid = ::fork();
     if (pid != 0) return pid;
     ::dup2(::open(output().c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), 1);
+    if (!errors_to_terminal_) ::dup2(::open(errors().c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), 2);
     for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
     std::vector<char*> arguments{const_cast<char*>(FALTUNG_TRUST_PROGRAM)};
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -65,6 +66,21 @@ class TrustPrograms {
     if (!out.is_object()) return Json::object();
     out["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return out;
+  }
+
+  // A command's exit code (-1 if a signal ended it), what it prints, and seconds.
+  struct Ended {
+    int exit;
+    std::string out, err;
+    double seconds;
+  };
+  Ended command(const std::vector<std::string>& words) {
+    errors_to_terminal_ = false;
+    const auto begin = std::chrono::steady_clock::now();
+    int status = 0;
+    ::waitpid(start(words), &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(output()), read(errors()),
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
   }
 
   // The kernels of the log, as "pid fault", since the last call.
@@ -123,11 +139,14 @@ class TrustPrograms {
     return text.str();
   }
   std::string output() const { return scratch_.path() + "/out"; }
+  std::string errors() const { return scratch_.path() + "/err"; }
+  std::string path(const std::string& name) const { return scratch_.path() + "/" + name; }
 
  private:
   Scratch scratch_;
   std::string mark_ = scratch_.path();
   std::map<std::string, std::string> environment_;
+  bool errors_to_terminal_ = true;
 };
 
 // What the caller of a faulty kernel sees on a device: the right answer in bounded time and one warning, in

@@ -14,6 +14,7 @@ struct Command {
 
 Command add_bench(CLI::App& app);
 Command add_devices(CLI::App& app);
+Command add_doctor(CLI::App& app);
 Command add_explain(CLI::App& app);
 Command add_find(CLI::App& app);
 Command add_run(CLI::App& app);

@@ -1,13 +1,10 @@
 // faltung find: measures the candidates within a budget and stores what it learns.
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <csignal>
 
 #include "src/finder/selection.hpp"
 #include "tools/choice.hpp"
 #include "tools/command.hpp"
+#include "tools/live.hpp"
 #include "tools/units.hpp"
 
 namespace faltung::tools {
@@ -21,27 +18,6 @@ struct Options {
 
 struct Interrupted {};
 
-volatile std::sig_atomic_t interrupted = 0;
-
-void on_interrupt(int) {
-  if (interrupted != 0) _exit(130);  // the second time at once
-  interrupted = 1;
-}
-
-// One line on a terminal that is written over; nothing elsewhere.
-class LiveLine {
- public:
-  void show(const std::string& text) {
-    if (!terminal_) return;
-    fmt::print(stderr, "\r\033[K{}", text.substr(0, 79));  // a longer one would wrap and stay
-    std::fflush(stderr);
-  }
-  void clear() { show(""); }
-
- private:
-  bool terminal_ = isatty(STDERR_FILENO) != 0;
-};
-
 int run(Options& options) {
   const std::vector<Row> rows = options.arguments.rows();
   Request request = options.arguments.request();
@@ -49,7 +25,7 @@ int run(Options& options) {
   Filter{request};
   options.machine.open(choice_columns());
   const bool talks = options.machine.for_people();
-  std::signal(SIGINT, on_interrupt);
+  catch_interrupts();
   Engine engine;
   print_warnings(engine);
   LiveLine line;
@@ -60,7 +36,7 @@ int run(Options& options) {
     Choice choice;
     try {
       choice = engine.find(row.problem, request, [&](int done, int total, const std::string& kernel) {
-        if (interrupted != 0) throw Interrupted{};
+        if (interrupted()) throw Interrupted{};
         tried = done + 1;
         candidates = total;
         line.show(
@@ -74,7 +50,7 @@ int run(Options& options) {
     if (talks) {
       print_choice(row, choice);
       fmt::print("  tried {} of {} kernels{}\n", tried, candidates,
-                 interrupted != 0 ? ", interrupted"
+                 interrupted() ? ", interrupted"
                  : tried < candidates
                      ? fmt::format(" within {}; a larger --budget tries more", options.budget)
                      : "");
@@ -82,7 +58,7 @@ int run(Options& options) {
       if (!menu.empty()) fmt::print("  workspace: {}\n", menu);
       fmt::print("\n");
     }
-    if (interrupted != 0) {
+    if (interrupted()) {
       options.machine.close();
       fmt::print(stderr, "faltung: interrupted; what was measured is stored\n");
       return 130;

@@ -4,6 +4,11 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "src/finder/lock.hpp"
+#include "src/finder/quarantine.hpp"
+#include "src/problem/text.hpp"
 #include "tools/command.hpp"
 #include "tools/report.hpp"
 
@@ -12,13 +17,37 @@ namespace {
 
 struct Options {
   Machine machine;
-  std::string kind, file;
+  std::string kind, file, kernel;
+  bool lock = false;
 };
+
+// The record's kernel matches --kernel; records without a kernel only match where none is given.
+bool is_meant(const Record& record, const std::string& pattern) {
+  if (pattern.empty()) return true;
+  const std::optional<KernelRecord> known = kernel_record(record.payload);
+  return known && (matches(pattern, known->kernel) ||
+                   matches(pattern, known->kernel.substr(0, known->kernel.find('/'))));
+}
+
+std::vector<Record> meant(const Store& store, const Options& options) {
+  std::vector<Record> records = store.list(options.kind);
+  std::erase_if(records, [&](const Record& record) { return !is_meant(record, options.kernel); });
+  return records;
+}
+
+// What a person looks for in a verdict, of records that are one.
+std::string summary(const Record& record) {
+  const std::optional<KernelRecord> known = kernel_record(record.payload);
+  if (!known) return record.key;
+  return fmt::format("{} {} on {} ({}): {} on {}{}{}", known->kernel, known->form, known->device,
+                     known->description, known->verdict, known->problem, known->what.empty() ? "" : ": ",
+                     known->what);
+}
 
 int list(Options& options) {
   const Store store;
   options.machine.open({"kind", "key", "modified", "payload"});
-  const std::vector<Record> records = store.list(options.kind);
+  const std::vector<Record> records = meant(store, options);
   const Table table({{"kind", 10}, {"modified (UTC)", 19}, {"bytes", 6, true}, {"key", 0}});
   const bool talks = options.machine.for_people();
   if (talks) {
@@ -30,7 +59,7 @@ int list(Options& options) {
     const std::string when =
         fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(static_cast<std::time_t>(record.modified_ms / 1000)));
     options.machine.row({record.kind, record.key, when, record.payload});
-    if (talks) table.row({record.kind, when, std::to_string(record.payload.size()), record.key});
+    if (talks) table.row({record.kind, when, std::to_string(record.payload.size()), summary(record)});
   }
   options.machine.close();
   return 0;
@@ -38,7 +67,20 @@ int list(Options& options) {
 
 int export_to(const Options& options) {
   const Store store;
-  fmt::print("{}: {} records exported\n", options.file, store.export_to(options.file));
+  std::vector<Record> records = options.lock ? lock_records(store) : meant(store, options);
+  const std::size_t count = records.size();
+  const auto locked =
+      std::count_if(records.begin(), records.end(), [](const Record& r) { return r.kind == kLock; });
+  if (options.lock && locked == 0) {
+    throw Error(
+        Status::bad_problem,
+        store.directory() + " has no measured problem to lock; run `faltung find` for those you need");
+  }
+  Store::export_records(options.file, std::move(records));
+  fmt::print("{}: {} records exported{}\n", options.file, count,
+             options.lock ? fmt::format(", {} problems locked; use it with FALTUNG_STORE={}:readonly", locked,
+                                        options.file)
+                          : "");
   return 0;
 }
 
@@ -52,7 +94,12 @@ int import_from(const Options& options) {
 
 int clear(const Options& options) {
   Store store;
-  const int records = store.clear(options.kind);
+  int records = 0;
+  if (options.kernel.empty()) {
+    records = store.clear(options.kind);
+  } else {
+    for (const Record& record : meant(store, options)) records += store.erase(record.kind, record.key);
+  }
   fmt::print("{}: {} records removed\n", store.directory(), records);
   return 0;
 }
@@ -64,13 +111,19 @@ Command add_store(CLI::App& app) {
   CLI::App* command = app.add_subcommand("store", "What the engine remembers: list, export, import, clear");
   command->require_subcommand(1);
   const auto add_kind = [&](CLI::App* sub) {
-    sub->add_option("kind", options->kind, "Of this kind alone, e.g. trials")->type_name("KIND");
+    sub->add_option("kind", options->kind, "Of this kind alone, e.g. trials or quarantine")
+        ->type_name("KIND");
+    sub->add_option("--kernel", options->kernel, "Verdicts on kernels that match")->type_name("PATTERN");
   };
   CLI::App* list_command = command->add_subcommand("list", "Every record");
   add_kind(list_command);
   options->machine.add_options(*list_command);
-  CLI::App* export_command = command->add_subcommand("export", "Every record into one JSON file");
+  CLI::App* export_command = command->add_subcommand("export", "Records into one JSON file");
   export_command->add_option("file", options->file)->required()->type_name("FILE");
+  add_kind(export_command);
+  export_command->add_flag(
+      "--lock", options->lock,
+      "The chosen kernel of every measured problem, for runs that must not choose another");
   CLI::App* import_command = command->add_subcommand("import", "Merge such a file; newer records win");
   import_command->add_option("file", options->file)->required()->type_name("FILE");
   CLI::App* clear_command = command->add_subcommand("clear", "Forget");

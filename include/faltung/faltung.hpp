@@ -191,7 +191,7 @@ struct Trial {
 
 struct Choice {
   std::string kernel;
-  std::string source;         // forced, store, measured, model
+  std::string source;         // lock, forced, store, model
   std::vector<Trial> trials;  // best first; every algorithm has at least one line
 };
 
@@ -203,7 +203,9 @@ class EngineImpl;
 // The store, the devices and the algorithms behind one handle. Thread-safe.
 class FALTUNG_API Engine {
  public:
-  // store: a directory; empty for $FALTUNG_STORE, else $XDG_CACHE_HOME/faltung, else ~/.cache/faltung.
+  // store: a directory, or a file that `faltung store export` wrote; empty for $FALTUNG_STORE, else
+  // $XDG_CACHE_HOME/faltung, else ~/.cache/faltung. A read-only store that was exported with --lock is a
+  // lock: a problem that it does not name is an error.
   explicit Engine(const std::string& store = "");
   ~Engine();
   // The store's answer, else the cost model's. A GPU's kernel that was never tried on this device is tried in

@@ -179,6 +179,12 @@ class EngineImpl::Measuring {
 Choice EngineImpl::find(const Problem& problem, const Request& request, const Progress& progress) {
   const auto begin = Clock::now();
   const Setting s = settle(problem, request);
+  if (is_lock_) {
+    throw Error(Status::unsupported,
+                store_.directory() +
+                    " is a lock: its kernels are settled, and find would change nothing; set "
+                    "FALTUNG_STORE to a directory that can be written");
+  }
   Selection selection = candidates(problem, request);
   Trials trials(store_, problem, s.device->info(), s.threads);
   const std::vector<const Candidate*> order = trial_order(selection, trials);

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "src/finder/cost.hpp"
+#include "src/finder/lock.hpp"
 #include "src/problem/tolerance.hpp"
 
 namespace faltung {
@@ -41,6 +42,7 @@ const Candidate* first_choice(const Candidate* sure, const std::vector<const Can
 
 EngineImpl::EngineImpl(const std::string& store_directory)
     : store_(store_directory, [this](const std::string& line) { warn(line); }),
+      is_lock_(is_lock(store_)),
       trust_(store_, [this](const std::string& line) { warn(line); }) {}
 
 void EngineImpl::on_warning(std::function<void(const std::string&)> warn) {
@@ -59,7 +61,22 @@ void EngineImpl::warn(const std::string& line) {
 
 Selection EngineImpl::candidates(const Problem& problem, const Request& request) {
   const Setting s = settle(problem, request);
-  Selection selection = select(problem, request, s.target());
+  if (!is_lock_) {
+    Selection selection = select(problem, request, s.target());
+    trust_.sift(selection, problem, s.device->info());
+    return selection;
+  }
+  const std::string kernel = locked_kernel(store_, problem, s.device->info());
+  const KernelName name = parse_kernel(kernel);
+  if (!Filter(request).allows(*name.algorithm, name.config)) {
+    throw Error(Status::unsupported, "the lock " + store_.directory() + " names " + kernel + " for " +
+                                         to_string(problem) + ", which the kernel patterns do not allow");
+  }
+  Selection selection;
+  for (Config& config : name.algorithm->configs(problem, s.target())) {
+    if (config.name == name.config) selection.candidates.push_back({name.algorithm, std::move(config)});
+  }
+  if (selection.candidates.empty()) selection.candidates.push_back({name.algorithm, {name.config, 0, "", 0}});
   trust_.sift(selection, problem, s.device->info());
   return selection;
 }
@@ -146,7 +163,10 @@ Choice EngineImpl::describe(const Setting& s, const Selection& selection, const 
   const Filter filter(s.request);
   Choice choice;
   choice.kernel = chosen->kernel();
-  choice.source = !filter.forced().empty() ? "forced" : known != nullptr ? "store" : "model";
+  choice.source = is_lock_                   ? "lock"
+                  : !filter.forced().empty() ? "forced"
+                  : known != nullptr         ? "store"
+                                             : "model";
   const Roofline roof = roofline(s.problem, ceilings(*s.device, s.threads));
 
   const auto line = [&](const Candidate& candidate) {

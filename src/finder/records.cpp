@@ -1,6 +1,8 @@
 #include "src/finder/records.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "src/problem/problem.hpp"
@@ -10,7 +12,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kTrials = "trials";
 constexpr const char* kCeilings = "ceilings";
 
 std::string device_key(const DeviceInfo& device, int threads) {
@@ -50,21 +51,34 @@ Trials::Trials(Store& store, const Problem& problem, const DeviceInfo& device, i
   load();
 }
 
+std::optional<TrialsKey> parse_trials_key(const std::string& key) {
+  const std::size_t on = key.find(" on "), threads = key.rfind(" threads=");
+  if (on == std::string::npos || threads == std::string::npos || threads < on + 4) return std::nullopt;
+  return TrialsKey{key.substr(0, on), key.substr(on + 4, threads - on - 4),
+                   std::atoi(key.c_str() + threads + std::strlen(" threads="))};
+}
+
+std::vector<Measured> parse_trials(const std::string& payload) {
+  std::vector<Measured> all;
+  try {
+    for (const Json& json : Json::parse(payload)) all.push_back(from_json(json));
+  } catch (const Json::exception&) {
+    return {};  // the envelope was whole, so this is a record of another version: a miss
+  }
+  sort(all);
+  return all;
+}
+
 void Trials::load() {
   const std::optional<std::string> payload = store_.get(kTrials, key_);
   if (!payload) return;
-  try {
-    std::vector<Measured> stored;
-    for (const Json& json : Json::parse(*payload)) stored.push_back(from_json(json));
-    for (const Measured& m : all_) {  // what could not be stored
-      if (std::none_of(stored.begin(), stored.end(), [&](const auto& s) { return s.kernel == m.kernel; }))
-        stored.push_back(m);
-    }
-    sort(stored);
-    all_ = std::move(stored);
-  } catch (const Json::exception&) {
-    // The envelope was whole, so this is a record of another version: a miss.
+  std::vector<Measured> stored = parse_trials(*payload);
+  for (const Measured& m : all_) {  // what could not be stored
+    if (std::none_of(stored.begin(), stored.end(), [&](const auto& s) { return s.kernel == m.kernel; }))
+      stored.push_back(m);
   }
+  sort(stored);
+  all_ = std::move(stored);
 }
 
 const Measured* Trials::find(const std::string& kernel) const {

@@ -20,6 +20,18 @@ struct Measured {
   std::size_t workspace_bytes = 0;
 };
 
+// The kind of the records.
+inline constexpr const char* kTrials = "trials";
+
+// What such a record is of. Empty if the key is none.
+struct TrialsKey {
+  std::string problem, device;  // the device's key
+  int threads;
+};
+std::optional<TrialsKey> parse_trials_key(const std::string& key);
+// In the order of their time; empty if payload is none.
+std::vector<Measured> parse_trials(const std::string& payload);
+
 // The trials of one problem on one device with one number of threads, in the order of their time.
 class Trials {
  public:

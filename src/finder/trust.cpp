@@ -142,6 +142,7 @@ void Trust::condemn(const Candidate& candidate, const Problem& problem, const Ta
 
 void Trust::keep(const Candidate& candidate, const Problem& problem, const Target& target,
                  const Verdict& verdict, std::uint64_t seed) {
+  if (verdict.verdict == "declined") return;
   const DeviceInfo& device = target.device.info();
   KernelRecord record;
   record.kernel = candidate.kernel();

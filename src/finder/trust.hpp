@@ -37,14 +37,14 @@ class Trust {
   bool admit(const Candidate& candidate, const Problem& problem, const Target& target);
   // Tries in the device's worker and keeps nothing of it; see Worker::examine.
   Verdict examine(const Task& task);
+  // Stores the verdict: as verified, or in quarantine.
+  void keep(const Candidate& candidate, const Problem& problem, const Target& target, const Verdict& verdict,
+            std::uint64_t seed);
   // Puts the kernel into quarantine and warns. One that found no memory this time is only passed over.
   void condemn(const Candidate& candidate, const Problem& problem, const Target& target,
                const Verdict& verdict, std::uint64_t seed);
 
  private:
-  void keep(const Candidate& candidate, const Problem& problem, const Target& target, const Verdict& verdict,
-            std::uint64_t seed);
-
   Quarantine quarantine_;
   std::function<void(const std::string&)> warn_;
   std::mutex mutex_;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -47,6 +48,24 @@ Store::Store(const std::string& directory, Warn warn)
       std::fprintf(stderr, "faltung: warning: %s\n", message.c_str());
     };
   }
+  std::error_code ignored;
+  if (fs::is_regular_file(directory_, ignored)) open_file();
+}
+
+void Store::open_file() {
+  readonly_ = true;
+  try {
+    auto records = std::make_shared<std::vector<Record>>(
+        decode_export(read_file(directory_).value_or(FileContent{}).bytes, [&](const std::string& what) {
+          throw Error(Status::bad_file, what);  // a store in one file is all there or not to be trusted
+        }));
+    std::sort(records->begin(), records->end(), [](const Record& a, const Record& b) {
+      return std::tie(a.kind, a.key) < std::tie(b.kind, b.key);
+    });
+    file_ = std::move(records);
+  } catch (const Error& error) {
+    throw Error(Status::bad_file, directory_ + ": is no directory and no export of a store: " + error.what());
+  }
 }
 
 std::string Store::path(const std::string& kind, const std::string& key) const {
@@ -62,9 +81,18 @@ void Store::warn_once(const std::string& about, const std::string& message) cons
 }
 
 std::optional<std::string> Store::get(const std::string& kind, const std::string& key) const {
+  if (file_) {
+    const auto found = std::lower_bound(
+        file_->begin(), file_->end(), std::tie(kind, key),
+        [](const Record& record, const auto& wanted) { return std::tie(record.kind, record.key) < wanted; });
+    const bool here = found != file_->end() && found->kind == kind && found->key == key;
+    return here ? std::optional(found->payload) : std::nullopt;
+  }
   const std::string file = path(kind, key);
   try {
     const std::optional<FileContent> content = read_file(file);
+    if (!content && readonly_ && !fs::exists(directory_))
+      warn_once("missing", directory_ + " is not there, and is to be read only; nothing is known");
     if (!content) return std::nullopt;
     Record record = decode_record(content->bytes);
     if (record.kind != kind || record.key != key)
@@ -122,6 +150,11 @@ std::vector<std::string> Store::kinds(const std::string& kind) const {
 
 std::vector<Record> Store::list(const std::string& kind) const {
   std::vector<Record> out;
+  if (file_) {
+    std::copy_if(file_->begin(), file_->end(), std::back_inserter(out),
+                 [&](const Record& record) { return kind.empty() || record.kind == kind; });
+    return out;
+  }
   for (const std::string& k : kinds(kind)) {
     const std::string folder = directory_ + "/" + k;
     for (const std::string& name : names_in(folder)) {
@@ -161,9 +194,14 @@ int Store::clear(const std::string& kind) {
 }
 
 int Store::export_to(const std::string& file) const {
-  const std::vector<Record> records = list();
-  replace_file(file, encode_export(records));
-  return static_cast<int>(records.size());
+  std::vector<Record> records = list();
+  const int count = static_cast<int>(records.size());
+  export_records(file, std::move(records));
+  return count;
+}
+
+void Store::export_records(const std::string& file, std::vector<Record> records) {
+  replace_file(file, encode_export(std::move(records)));
 }
 
 Store::Imported Store::import_from(const std::string& file) {

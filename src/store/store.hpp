@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -23,7 +24,8 @@ class Store {
   using Warn = std::function<void(const std::string& message)>;
 
   // directory: empty for $FALTUNG_STORE, else $XDG_CACHE_HOME/faltung, else ~/.cache/faltung. It is made when
-  // the first record is put. With `:readonly` at its end nothing is ever written.
+  // the first record is put. With `:readonly` at its end nothing is ever written. It may also be a file that
+  // export_to wrote: it is read once, and never written. Throws Error(bad_file) for a file that is none.
   // warn: called at most once for each thing that is wrong; by default it prints to stderr.
   explicit Store(const std::string& directory = "", Warn warn = {});
 
@@ -42,6 +44,7 @@ class Store {
 
   // One JSON file of all records. Throws Error(bad_file) if it cannot be written. Returns how many.
   int export_to(const std::string& file) const;
+  static void export_records(const std::string& file, std::vector<Record> records);
 
   struct Imported {
     int added = 0;
@@ -56,6 +59,7 @@ class Store {
   void sweep(std::chrono::seconds older_than = std::chrono::hours(1));
 
  private:
+  void open_file();
   std::string path(const std::string& kind, const std::string& key) const;
   std::vector<std::string> kinds(const std::string& kind) const;
   // Empty if it was written; else why not.
@@ -64,6 +68,7 @@ class Store {
 
   std::string directory_;
   bool readonly_ = false;
+  std::shared_ptr<const std::vector<Record>> file_;  // of an exported file, in the order of kind and key
   bool swept_ = false;
   Warn warn_;
   mutable std::mutex mutex_;  // of what follows and of swept_
