@@ -37,9 +37,9 @@ def sources():
 
 
 @functools.cache
-def help_of(faltung, subcommand):
-    """The help text of a subcommand; None if there is no such subcommand."""
-    result = subprocess.run([faltung, subcommand, "--help"], capture_output=True, text=True)
+def help_of(faltung, *subcommand):
+    """The help text of a subcommand, or of one of its own; None if there is no such subcommand."""
+    result = subprocess.run([faltung, *subcommand, "--help"], capture_output=True, text=True)
     return result.stdout if result.returncode == 0 else None
 
 
@@ -94,6 +94,8 @@ def check_command(line, faltung):
         text = help_of(faltung, words[1])
         if text is None:
             return [f"faltung has no subcommand {words[1]}"]
+        if len(words) > 2 and re.search(rf"^  {re.escape(words[2])}\b", text, re.M):  # store list, store export
+            text += help_of(faltung, words[1], words[2]) or ""
         found = [f"faltung {words[1]} has no option {option}" for option in
                  (w.split("=")[0] for w in words[2:] if w.startswith("--"))
                  if not re.search(rf"{re.escape(option)}\b", text)]

@@ -494,6 +494,10 @@ TEST_F(StoreTest, AnExportedFileIsAStoreToRead) {
   for (const std::string& bad : {std::string(), text.substr(0, text.size() / 2), std::string("{}")}) {
     write(file, bad);
     EXPECT_THROW(open("/export.json:readonly"), Error);
+    EXPECT_FALSE(open("/export.json").put("choice", "one", "1"));
+    EXPECT_EQ(read(file), bad);
+    EXPECT_EQ(warnings_.size(), 1u);
+    warnings_.clear();
   }
   EXPECT_THAT(warnings_, ElementsAre());
   EXPECT_EQ(open("/none:readonly").get("choice", "one"), std::nullopt);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/jit/fingerprint.hpp"
 #include "src/problem/problem.hpp"
 
 namespace faltung {
@@ -12,7 +13,9 @@ namespace {
 using Json = nlohmann::json;
 
 std::string key_of(const std::string& kernel, const std::string& form, const DeviceInfo& device) {
-  return kernel + " " + form + " on " + device.key + ", " + device.driver + " faltung=" + version();
+  // The device code is part of a GPU's: a kernel that was changed is another one.
+  return kernel + " " + form + " on " + device.key + ", " + device.driver + " faltung=" + version() +
+         (device.kind == "cpu" ? "" : "-" + jit::fingerprint());
 }
 
 }  // namespace

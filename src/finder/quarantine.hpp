@@ -35,8 +35,9 @@ struct KernelRecord {
   std::string reproduce;
 };
 
-// A kernel's verdict holds for a microarchitecture, a driver, a compiler and a version of faltung: with a new
-// one of them it is tried again. What cannot be stored is remembered for the life of this object.
+// A kernel's verdict holds for a microarchitecture, a driver, a compiler, a version of faltung and a GPU's
+// for the device code in it: with a new one of them it is tried again. What cannot be stored is remembered
+// for the life of this object.
 class Quarantine {
  public:
   explicit Quarantine(Store& store) : store_(store) {}

@@ -53,7 +53,6 @@ Store::Store(const std::string& directory, Warn warn)
 }
 
 void Store::open_file() {
-  readonly_ = true;
   try {
     auto records = std::make_shared<std::vector<Record>>(
         decode_export(read_file(directory_).value_or(FileContent{}).bytes, [&](const std::string& what) {
@@ -63,7 +62,9 @@ void Store::open_file() {
       return std::tie(a.kind, a.key) < std::tie(b.kind, b.key);
     });
     file_ = std::move(records);
+    readonly_ = true;
   } catch (const Error& error) {
+    if (!readonly_) return;  // no directory can be made there: said when it is tried
     throw Error(Status::bad_file, directory_ + ": is no directory and no export of a store: " + error.what());
   }
 }

@@ -25,7 +25,9 @@ class Store {
 
   // directory: empty for $FALTUNG_STORE, else $XDG_CACHE_HOME/faltung, else ~/.cache/faltung. It is made when
   // the first record is put. With `:readonly` at its end nothing is ever written. It may also be a file that
-  // export_to wrote: it is read once, and never written. Throws Error(bad_file) for a file that is none.
+  // export_to wrote: it is read once, and never written. Throws Error(bad_file) for a file that is none and
+  // has
+  // `:readonly` after it: who relies on its content must know.
   // warn: called at most once for each thing that is wrong; by default it prints to stderr.
   explicit Store(const std::string& directory = "", Warn warn = {});
 

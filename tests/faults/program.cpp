@@ -2,6 +2,7 @@
 //
 //   trust_program worker                    faltung's worker
 //   trust_program plan DEVICE PROBLEM       what a user's program does: a plan, run once, its result checked
+//   trust_program devices                   the GPUs that it sees
 //   trust_program find DEVICE PROBLEM       the same after find
 //
 // plan and find print one JSON object: the kernel, whether its result is right, milliseconds until there was
@@ -35,6 +36,14 @@ Finding run_once(const PlanImpl& plan) {
 int main(const std::vector<std::string>& words) {
   register_faults();
   if (words.size() == 1 && words[0] == "worker") return serve_worker();
+  if (words.size() == 1 && words[0] == "devices") {
+    nlohmann::json gpus = nlohmann::json::array();
+    for (const auto& device : list_devices()) {
+      if (device->info().kind == "gpu") gpus.push_back(device->info().id);
+    }
+    std::printf("%s\n", nlohmann::json{{"gpus", gpus}}.dump().c_str());
+    return 0;
+  }
   if (words.size() != 3 || (words[0] != "plan" && words[0] != "find")) return 2;
   nlohmann::json out;
   std::vector<std::string> warnings;
