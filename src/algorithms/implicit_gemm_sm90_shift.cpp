@@ -106,6 +106,7 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   constexpr double kL2 = 47, kRowCycles = 1.54;  // bytes a cycle; cycles a row of a box
   constexpr double kWindow = 1220, kRow = 309;   // cycles of an epilogue: a window, a consumer's row of it
   constexpr double kSingly = 0.18;               // cycles a result that the copy engine does not store
+  constexpr double kResidual = 1.35;             // cycles an element of it, read as it is needed
   constexpr double kExposed = 0.67;              // of the epilogue where weights are streamed
   constexpr double kLatency = 1500;              // cycles, once
   constexpr double kBandwidth = 3.05e9,
@@ -119,7 +120,8 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   const double load =
       blocks * (slot_rows * (kRowCycles + t.width * 2 / kL2) + stage_rows * t.k_block * 2 / kL2);
   const double epilogue = kWindow + kRow * t.height / kConsumers +
-                          (stores_in_bulk(p) ? 0 : kSingly * t.channels * t.n() / (shrink(p) * shrink(p)));
+                          (stores_in_bulk(p) ? 0 : kSingly * t.channels * t.n() / (shrink(p) * shrink(p))) +
+                          (p.epilogue.residual ? kResidual * t.channels * t.n() : 0);
   const double tile = std::max(products, load);
   const double window =
       t.cooperative ? tile + kExposed * epilogue : std::max(tile, epilogue + products / kConsumers);

@@ -308,11 +308,15 @@ std::vector<Tiling> tilings(const Problem& p) {
 // milliseconds.
 Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   if (t.shift) return shift::estimate(t, p, multiprocessors);
-  constexpr double kClock = 1.58e6;                    // cycles a millisecond, under load
-  constexpr double kFirstOperand = 16;                 // cycles to read the 64 rows of one instruction
-  constexpr double kL2 = 54, kRowCycles = 3.1;         // bytes a cycle; at least so long a row of a box
-  constexpr double kFewBlocks = 0.27;                  // the share of a load's time when few blocks load
-  constexpr double kPrepare = 16;                      // bytes a cycle rounded to tf32
+  constexpr double kClock = 1.58e6;             // cycles a millisecond, under load
+  constexpr double kFirstOperand = 16;          // cycles to read the 64 rows of one instruction
+  constexpr double kL2 = 54, kRowCycles = 3.1;  // bytes a cycle; at least so long a row of a box
+  constexpr double kFewBlocks = 0.27;           // the share of a load's time when few blocks load
+  constexpr double kPrepare = 16;               // bytes a cycle rounded to tf32
+  constexpr double kHasty = 1.13;               // streamed weights that serve few pixels: slower by so much
+  constexpr double kLoadLatency = 2100;         // cycles until planes are there
+  constexpr double kPrepared = 1000;            // cycles until the low parts of gathered pixels are there
+  constexpr double kPartial = 1.0e9;  // bytes a ms: stores of half a sector, NCHW's rows of 8 pixels
   constexpr double kRawRow = 12.4, kShared = 128;      // cycles, and bytes a cycle: turned patches
   constexpr double kEpilogue = 1450, kStore = 0.069;   // cycles a tile, and a 16-bit element
   constexpr double kRows = 1.6, kSingly = 4.3;         // storing NCHW, and 32-bit elements, by so much slower
@@ -325,14 +329,18 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   const double taps = static_cast<double>(p.r * p.s), row = t.k_block * element;
   const double instructions =
       blocks * taps * row / 32 * t.m_blocks() * t.n_blocks() * sharers * (tf32_parts(p) == 2 ? 3 : 1);
-  const double products = instructions * std::max(t.n() / 2.0, t.n() / 4.0 + kFirstOperand);
+  const bool hasty = !t.im2col && !t.resident && element == 2 && t.m_blocks() * t.n() * t.n_blocks() <= 128;
+  const double products =
+      instructions * std::max(t.n() / 2.0, t.n() / 4.0 + kFirstOperand) * (hasty ? kHasty : 1);
   const double slot_rows = slot_bytes(t, p) / row;
   const double stage_rows = t.resident ? 0 : t.channels * parts(p);
   const double rows = blocks * (t.im2col ? taps * (slot_rows + stage_rows) : slot_rows + taps * stage_rows);
   const double count = static_cast<double>(tiles(t, p));
-  const double load =
+  double load =
       std::max(rows * row / kL2, rows * kRowCycles) * std::clamp(count / multiprocessors, kFewBlocks, 1.0);
+  if (t.planes) load = std::max(load, blocks * kLoadLatency / t.slots);
   double preparation = tf32_parts(p) > 0 ? blocks * (t.im2col ? taps : 1) * slot_rows * row / kPrepare : 0;
+  if (t.im2col && parts(p) == 2) preparation = std::max(preparation, blocks * taps * kPrepared);
   if (t.turned) {
     // Rows of NCHW come slowly, whatever part of 128 bytes they are; and shared memory is written by them,
     // read twice (two channels share a bank) and written again, while the matrix units read.
@@ -351,7 +359,10 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   const double waves = std::ceil(count / multiprocessors);
   const double cycles = t.cooperative ? waves * (tile + kExposed * epilogue)
                                       : waves * std::max(tile, (epilogue + products) / 2) + epilogue;
-  const double arithmetic = (cycles + kLatency) / kClock, bytes = min_bytes(p) / kBandwidth;
+  const double arithmetic = (cycles + kLatency) / kClock;
+  double bytes = min_bytes(p) / kBandwidth;
+  const bool in_part = p.layout == Layout::nchw && !t.im2col && t.width * element < 32;
+  if (in_part) bytes += static_cast<double>(p.n * p.k * p.y_h() * p.y_w() * element) / kPartial;
   Estimate e;
   e.ms = std::max(arithmetic, bytes) + kOverlap * std::min(arithmetic, bytes) + kLaunch;
   if (turns_input(t, p)) {
