@@ -58,9 +58,16 @@ constexpr int kHelperThreads = 64;
 
 i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
 
+// The tiles that need nearly all of 255 registers are for NVIDIA's compilers: LLVM's for AMD spills them.
+bool has_registers(const Tile& t, const DeviceInfo& device) {
+  const int sums = t.positions * t.own_tiles * t.own_outs;
+  return t.cpu || sums <= 64 || !device.has("opencl") || device.key.find("NVIDIA") != std::string::npos;
+}
+
 bool serves(const Tile& t, const Problem& p, const DeviceInfo& device) {
   return winograd_admitted(p, t.m, kRoundings) && t.threads() <= device.block_threads &&
-         t.local_bytes() <= device.local_bytes && t.cpu == device.has("runs_on_cpu");
+         t.local_bytes() <= device.local_bytes && t.cpu == device.has("runs_on_cpu") &&
+         has_registers(t, device);
 }
 
 // The convolution as the kernel sees it: backward_data is one of the gradient.
