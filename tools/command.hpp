@@ -13,6 +13,7 @@ struct Command {
 };
 
 Command add_bench(CLI::App& app);
+Command add_compilers(CLI::App& app);
 Command add_devices(CLI::App& app);
 Command add_doctor(CLI::App& app);
 Command add_explain(CLI::App& app);

@@ -66,9 +66,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "faltung " + version());
   app.require_subcommand(1);
   app.footer("Run faltung COMMAND --help for a command's options. docs/command.md explains them.");
-  const std::vector<Command> commands{add_bench(app),  add_find(app),   add_explain(app),
-                                      add_verify(app), add_run(app),    add_devices(app),
-                                      add_store(app),  add_doctor(app), add_worker(app)};
+  const std::vector<Command> commands{add_bench(app),  add_find(app),     add_explain(app), add_verify(app),
+                                      add_run(app),    add_devices(app),  add_store(app),   add_doctor(app),
+                                      add_worker(app), add_compilers(app)};
   try {
     app.parse(argc, argv);
     for (const Command& command : commands) {

@@ -199,7 +199,9 @@ Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions
 
   std::vector<Contestant> contestants;
   for (Runner& runner : runners) {
-    contestants.push_back([&runner](double ms) { return run_block([&] { return runner.time_once(); }, ms); });
+    contestants.push_back([&runner](double ms) {
+      return run_block([&] { return runner.time_once(); }, ms, [&] { return runner.runs_at_once(); });
+    });
   }
   if (peer != nullptr) {
     out.peer = prepare_peer(*peer, oracle, options, out.sets, *parallel);

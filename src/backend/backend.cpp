@@ -8,6 +8,8 @@
 
 namespace faltung {
 
+KernelResources Device::resources(const Kernel&) const { return {}; }
+
 std::unique_ptr<Recording> Device::record(const std::function<void(const Stream&)>&) { return nullptr; }
 
 bool DeviceInfo::has(const std::string& feature) const {

@@ -6,6 +6,7 @@
 #define FALTUNG_SRC_BACKEND_BACKEND_HPP_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -63,6 +64,17 @@ struct Binary {
   double compile_ms = 0;
 };
 
+// What a compiler made of a kernel; -1 where it does not say.
+struct KernelResources {
+  int registers = -1;               // of a thread; vector registers where there are scalar ones too
+  int scalar_registers = -1;        // of a wave
+  std::int64_t spilled_bytes = -1;  // of a thread's private memory that lies outside registers
+  std::int64_t local_bytes = -1;    // of a block, declared in the kernel
+  int block_threads = -1;           // that a block may have, or that the kernel requires
+  int waves = -1;                   // that one scheduler (SIMD) holds
+  std::string limited_by;           // what allows no more waves: registers, local memory, nothing; or empty
+};
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -111,6 +123,7 @@ class Device {
 
   virtual Binary compile(const KernelSource& source) = 0;
   virtual std::shared_ptr<Kernel> load(const Binary& binary, const std::string& entry) = 0;
+  virtual KernelResources resources(const Kernel& kernel) const;
   virtual void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const Argument> arguments,
                       const Stream& stream) = 0;
   void launch(const Kernel& kernel, const LaunchShape& shape, std::initializer_list<Argument> arguments,

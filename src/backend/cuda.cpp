@@ -92,6 +92,23 @@ class CudaDeviceImpl : public CudaDevice {
     return kernel;
   }
 
+  KernelResources resources(const Kernel& kernel) const override {
+    make_current();
+    const auto ask = [&](int which) {
+      int value = -1;
+      driver()->func_get_attribute(&value, which, static_cast<const CudaKernel&>(kernel).function_);
+      return value;
+    };
+    // The driver's numbers: threads a block may have, shared and private bytes, registers.
+    constexpr int kMostThreads = 0, kShared = 1, kPrivate = 3, kRegisters = 4;
+    KernelResources r;
+    r.block_threads = ask(kMostThreads);
+    r.local_bytes = ask(kShared);
+    r.spilled_bytes = ask(kPrivate);
+    r.registers = ask(kRegisters);
+    return r;
+  }
+
   void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const Argument> arguments,
               const Stream& stream) override {
     make_current();

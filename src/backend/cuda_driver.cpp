@@ -37,6 +37,7 @@ const Driver* driver() {
     need(d.module_load_data, "cuModuleLoadData");
     need(d.module_unload, "cuModuleUnload");
     need(d.module_get_function, "cuModuleGetFunction");
+    need(d.func_get_attribute, "cuFuncGetAttribute");
     need(d.func_set_attribute, "cuFuncSetAttribute");
     need(d.launch_kernel, "cuLaunchKernelEx");
     need(d.event_create, "cuEventCreate");

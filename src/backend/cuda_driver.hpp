@@ -54,6 +54,7 @@ struct Driver {
   int (*module_load_data)(void** module, const void* image);
   int (*module_unload)(void* module);
   int (*module_get_function)(void** function, void* module, const char* name);
+  int (*func_get_attribute)(int* value, int attribute, void* function);
   int (*func_set_attribute)(void* function, int attribute, int value);
   int (*launch_kernel)(const LaunchConfig* config, void* function, void** arguments, void** extra);
   int (*event_create)(void** event, unsigned flags);

@@ -150,6 +150,24 @@ class OpenClDeviceImpl : public OpenClDevice {
     return kernel;
   }
 
+  KernelResources resources(const Kernel& kernel) const override {
+    const auto& k = static_cast<const OpenClKernel&>(kernel);
+    const std::lock_guard lock(k.mutex);
+    const auto ask = [&](cl::Uint what, auto value) {
+      if (k.handles.empty() || api()->get_kernel_group_info(k.handles.begin()->second, device_, what,
+                                                            sizeof value, &value, nullptr) != cl::kSuccess) {
+        return std::int64_t{-1};
+      }
+      return static_cast<std::int64_t>(value);
+    };
+    constexpr cl::Uint kGroupSize = 0x11B0, kLocalBytes = 0x11B2, kPrivateBytes = 0x11B4;
+    KernelResources r;
+    r.block_threads = static_cast<int>(ask(kGroupSize, std::size_t{0}));
+    r.local_bytes = ask(kLocalBytes, std::uint64_t{0});
+    r.spilled_bytes = ask(kPrivateBytes, std::uint64_t{0});
+    return r;
+  }
+
   using Device::launch;
   void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const Argument> arguments,
               const Stream& stream) override {

@@ -82,7 +82,19 @@ std::shared_ptr<Kernel> load_stored(Device& device, const Store& store, const st
   }
 }
 
+thread_local Collector* collector = nullptr;
+
+Built collected(const Device& device, const KernelSource& source, Built built) {
+  if (collector != nullptr) {
+    collector->kernels.push_back({source.entry, built.compile_ms, device.resources(*built.kernel)});
+  }
+  return built;
+}
+
 }  // namespace
+
+Collector::Collector() : outer_(collector) { collector = this; }
+Collector::~Collector() { collector = outer_; }
 
 Built build(Device& device, const KernelSource& source) {
   // Never destroyed: the driver may be gone when the process ends.
@@ -94,7 +106,9 @@ Built build(Device& device, const KernelSource& source) {
   const std::string here = device.info().id + "\n" + key;
   {
     const std::lock_guard lock(mutex);
-    if (const auto found = kernels.find(here); found != kernels.end()) return {found->second, 0};
+    if (const auto found = kernels.find(here); found != kernels.end()) {
+      return collected(device, source, {found->second, 0});
+    }
   }
   Built built;
   Store store("");
@@ -107,7 +121,7 @@ Built build(Device& device, const KernelSource& source) {
   }
   const std::lock_guard lock(mutex);
   kernels.emplace(here, built.kernel);
-  return built;
+  return collected(device, source, built);
 }
 
 }  // namespace faltung::jit

@@ -28,6 +28,26 @@ struct Built {
 // key is the device's (its architecture, driver and compiler), the options and the whole text.
 Built build(Device& device, const KernelSource& source);
 
+// One kernel that was built, and what the compiler says of it.
+struct Compiled {
+  std::string entry;
+  double compile_ms = 0;
+  KernelResources resources;
+};
+
+// While it lives, what this thread builds.
+class Collector {
+ public:
+  Collector();
+  ~Collector();
+  Collector(const Collector&) = delete;
+  Collector& operator=(const Collector&) = delete;
+  std::vector<Compiled> kernels;
+
+ private:
+  Collector* outer_;
+};
+
 }  // namespace faltung::jit
 
 #endif  // FALTUNG_SRC_JIT_JIT_HPP_

@@ -1,0 +1,208 @@
+#include "src/backend/offline_compiler.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <stdlib.h>
+
+#include "src/backend/nvrtc.hpp"
+
+namespace faltung {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OfflineKernel : public Kernel {
+ public:
+  KernelResources resources;
+};
+
+// The number after a word of a compiler's log; -1 where the word is not there.
+std::int64_t number_after(const std::string& log, const std::string& word) {
+  const std::size_t at = log.find(word);
+  return at == std::string::npos ? -1 : std::atoll(log.c_str() + at + word.size());
+}
+
+// The number that stands before it.
+std::int64_t number_before(const std::string& log, const std::string& word) {
+  const std::size_t at = log.find(word);
+  if (at == std::string::npos) return -1;
+  std::size_t begin = at;
+  while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
+  return begin == at ? -1 : std::atoll(log.c_str() + begin);
+}
+
+class OfflineCompiler : public Device {
+ public:
+  explicit OfflineCompiler(const std::string& id) {
+    info_.id = info_.key = id;
+    info_.kind = "gpu";
+    info_.description = "a compiler; it runs nothing";
+    info_.block_threads = 1024;
+  }
+  const DeviceInfo& info() const override { return info_; }
+
+  std::shared_ptr<Kernel> load(const Binary& binary, const std::string&) override {
+    auto kernel = std::make_shared<OfflineKernel>();
+    kernel->resources = read(binary.log);
+    return kernel;
+  }
+  KernelResources resources(const Kernel& kernel) const override {
+    return static_cast<const OfflineKernel&>(kernel).resources;
+  }
+
+  using Device::launch;
+  void launch(const Kernel&, const LaunchShape&, std::span<const Argument>, const Stream&) override { no(); }
+  double time_ms(const Stream&, const std::function<void()>&) override { return no(); }
+  void synchronize(const Stream&) override { no(); }
+  Buffer allocate(std::size_t) override { return no(), Buffer{}; }
+  void copy_in(const Buffer&, const void*, std::size_t) override { no(); }
+  void copy_out(void*, const Buffer&, std::size_t) override { no(); }
+  Ceilings measure_ceilings(int) override { return {}; }
+
+ protected:
+  virtual KernelResources read(const std::string& log) const = 0;
+  DeviceInfo info_;
+
+ private:
+  double no() const { throw Error(Status::unsupported, info_.id + " compiles; it runs nothing"); }
+};
+
+// The log of ptxas -v. A scheduler holds at most 16 warps and 512 registers of each lane.
+class NvrtcCompiler : public OfflineCompiler {
+ public:
+  explicit NvrtcCompiler(const std::string& architecture)
+      : OfflineCompiler("nvrtc:" + architecture), architecture_(architecture) {
+    if (Nvrtc::get() == nullptr) throw Error(Status::unsupported, Nvrtc::missing());
+    info_.units = 132;
+    info_.local_bytes = 48 << 10;
+    info_.features = {architecture, "nvrtc"};
+    if (architecture.ends_with("a"))
+      info_.features.push_back(architecture.substr(0, architecture.size() - 1));
+    info_.driver = "NVRTC " + Nvrtc::get()->version();
+  }
+  Binary compile(const KernelSource& source) override { return Nvrtc::get()->compile(source, architecture_); }
+
+ private:
+  KernelResources read(const std::string& log) const override {
+    KernelResources r;
+    r.registers = static_cast<int>(number_after(log, "Used "));
+    r.spilled_bytes = number_before(log, " bytes stack frame");
+    r.local_bytes = std::max<std::int64_t>(0, number_before(log, " bytes smem"));
+    constexpr int kRegisters = 512, kMostWaves = 16;
+    if (r.registers > 0) {
+      r.waves = std::min(kMostWaves, kRegisters / ((r.registers + 7) / 8 * 8));
+      r.limited_by = r.waves < kMostWaves ? "registers" : "nothing";
+    }
+    return r;
+  }
+  std::string architecture_;
+};
+
+// Clang's remarks on what a kernel uses, with ROCm's device library for OpenCL's functions.
+class AmdCompiler : public OfflineCompiler {
+ public:
+  explicit AmdCompiler(const std::string& chip) : OfflineCompiler("clang:" + chip), chip_(chip) {
+    info_.units = 40;
+    info_.local_bytes = 64 << 10;
+    info_.features = {"opencl", "fp16"};
+    const char* named = std::getenv("FALTUNG_CLANG");
+    for (const std::string& name :
+         {std::string(named != nullptr ? named : "clang-19"), std::string("clang")}) {
+      if (std::system(("command -v " + name + " >/dev/null 2>&1").c_str()) == 0) {
+        clang_ = name;
+        break;
+      }
+    }
+    const std::string library = std::string(kBitcode) + "/opencl.bc";
+    if (clang_.empty() || !fs::exists(library)) {
+      throw Error(Status::unsupported, "clang:" + chip + " needs clang-19 (or FALTUNG_CLANG) and " + library +
+                                           "; on Debian: apt-get install clang-19 rocm-device-libs");
+    }
+    info_.driver = clang_;
+  }
+
+  Binary compile(const KernelSource& source) override {
+    std::string folder = (fs::temp_directory_path() / "faltung-clang-XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr) throw Error(Status::bad_file, "no temporary folder can be made");
+    std::ofstream(folder + "/kernel.cl") << source.text;
+    // The library knows each chip by a file of its own; a chip newer than the library takes its family's.
+    std::string library = std::string(" --rocm-device-lib-path=") + kBitcode;
+    const std::string version = chip_.substr(3);
+    if (!fs::exists(std::string(kBitcode) + "/oclc_isa_version_" + version + ".bc")) {
+      library = " -nogpulib";
+      for (const std::string& part :
+           {std::string("ocml"), std::string("ockl"), std::string("oclc_daz_opt_off"),
+            std::string("oclc_unsafe_math_off"), std::string("oclc_finite_only_off"),
+            std::string("oclc_correctly_rounded_sqrt_on"), std::string("oclc_wavefrontsize64_on"),
+            std::string("oclc_abi_version_500"),
+            "oclc_isa_version_" + version.substr(0, version.size() - 1) + "0"}) {
+        library += std::string(" -Xclang -mlink-builtin-bitcode -Xclang ") + kBitcode + "/" + part + ".bc";
+      }
+    }
+    const std::string command =
+        clang_ + " -target amdgcn-amd-amdhsa -mcpu=" + chip_ +
+        " -x cl -cl-std=CL1.2 -D__OPENCL_VERSION__=120 -O3 -Xclang -mlink-bitcode-file -Xclang " + kBitcode +
+        "/opencl.bc" + library + " -Rpass-analysis=kernel-resource-usage -c " + folder + "/kernel.cl -o " +
+        folder + "/kernel.o 2>" + folder + "/log";
+    const auto begin = std::chrono::steady_clock::now();
+    const int status = std::system(command.c_str());
+    Binary binary;
+    binary.compile_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    const auto content = [&](const char* file) {
+      std::ostringstream text;
+      text << std::ifstream(folder + file, std::ios::binary).rdbuf();
+      return text.str();
+    };
+    binary.log = content("/log");
+    binary.code = content("/kernel.o");
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+    if (status != 0) {
+      throw Error(Status::device_error,
+                  clang_ + " cannot compile kernel " + source.name + " for " + chip_ + ": " + binary.log);
+    }
+    return binary;
+  }
+
+ private:
+  static constexpr const char* kBitcode = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
+
+  KernelResources read(const std::string& log) const override {
+    KernelResources r;
+    r.registers = static_cast<int>(number_after(log, " VGPRs: "));
+    r.scalar_registers = static_cast<int>(number_after(log, " SGPRs: "));
+    r.spilled_bytes = number_after(log, "ScratchSize [bytes/lane]: ");
+    r.local_bytes = number_after(log, "LDS Size [bytes/block]: ");
+    r.waves = static_cast<int>(number_after(log, "Occupancy [waves/SIMD]: "));
+    // What a chip without the other limit would hold: RDNA has 1024 vector registers a lane (32 lanes a wave)
+    // in steps of 8 and 20 or 16 waves, CDNA 512 and 8.
+    const bool rdna = chip_.starts_with("gfx10") || chip_.starts_with("gfx11") || chip_.starts_with("gfx12");
+    const int most = !rdna ? 8 : chip_.starts_with("gfx101") ? 20 : 16;
+    const int by_registers =
+        r.registers <= 0 ? most : std::min(most, (rdna ? 1024 : 512) / ((r.registers + 7) / 8 * 8));
+    if (r.waves >= 0) {
+      r.limited_by = r.waves >= most ? "nothing" : by_registers <= r.waves ? "registers" : "local memory";
+    }
+    return r;
+  }
+
+  std::string chip_, clang_;
+};
+
+}  // namespace
+
+std::shared_ptr<Device> make_offline_compiler(const std::string& id) {
+  if (id.starts_with("nvrtc:sm_")) return std::make_shared<NvrtcCompiler>(id.substr(6));
+  if (id.starts_with("clang:gfx")) return std::make_shared<AmdCompiler>(id.substr(6));
+  throw Error(Status::bad_problem, "'" + id + "' is no compiler; one is nvrtc:sm_80 or clang:gfx1030");
+}
+
+}  // namespace faltung

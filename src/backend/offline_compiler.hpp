@@ -1,0 +1,20 @@
+// Compilers for GPUs that are not here, as devices that compile and run nothing: NVRTC for an NVIDIA
+// architecture, clang for an AMD one.
+#ifndef FALTUNG_SRC_BACKEND_OFFLINE_COMPILER_HPP_
+#define FALTUNG_SRC_BACKEND_OFFLINE_COMPILER_HPP_
+
+#include <memory>
+#include <string>
+
+#include "src/backend/backend.hpp"
+
+namespace faltung {
+
+// id: nvrtc:<architecture>, e.g. nvrtc:sm_80, or clang:<chip>, e.g. clang:gfx1030. resources() of its kernels
+// are what the compiler said. Throws Error(unsupported) where the compiler is not installed,
+// Error(bad_problem) where the id is no such thing.
+std::shared_ptr<Device> make_offline_compiler(const std::string& id);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_BACKEND_OFFLINE_COMPILER_HPP_
