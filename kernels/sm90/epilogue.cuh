@@ -112,15 +112,15 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const
   for (int nb = 0; nb < F_NB; ++nb) {
 #pragma unroll
     for (int i = 0; i < F_N / 8; i += 2) {
+      const int next = i + 1 < F_N / 8 ? 1 : 0;  // an odd count writes its last matrices twice, alike
       float bias[4] = {};
       if (F_BIAS) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const int k = t.k + nb * F_N + (i + j / 2) * 8 + lane % 4 * 2 + j % 2;
+          const int k = t.k + nb * F_N + (i + j / 2 * next) * 8 + lane % 4 * 2 + j % 2;
           bias[j] = k < p.k ? load_element(p.bias, k) : 0.0f;
         }
       }
-      const int next = i + 1 < F_N / 8 ? 1 : 0;  // an odd count writes its last matrices twice
       const int chunk = nb * (F_N / 8) + i + (matrix >> 1) * next;
 #pragma unroll
       for (int mt = 0; mt < F_MT; ++mt) {
