@@ -1,6 +1,7 @@
-// Times the cost model's first kernels of each problem on a CUDA device, in replayed graphs, in turn with a
-// peer: to judge the kernels, and the model against them. Writes CSV, a line each kernel; the last lines are
-// the geometric means of each list's best. docs/performance/h200.md is made with it.
+// Times the cost model's first kernels of each problem on a CUDA device, in replayed graphs, in turn with one
+// peer or several (then the ratio is to the fastest): to judge the kernels, and the model against them.
+// Writes CSV, a line each kernel; the last lines are the geometric means of each list's best.
+// bench/gpu_tables.py makes tables of it, and docs/performance/h200.md is made with it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -109,21 +110,22 @@ int sweep(int argc, char** argv) {
   Arguments arguments;
   arguments.add_problems(app);
   arguments.add_choices(app);
-  int first = 8, rounds = 5;
-  std::string peer_name;
+  int first = 8, rounds = 5, most_rows = 0;
+  std::vector<std::string> peer_names;
   app.add_option("--first", first, "So many kernels of each problem");
   app.add_option("--rounds", rounds, "Of all kernels and the peer in turn");
-  app.add_option("--vs", peer_name, "The peer");
+  app.add_option("--vs", peer_names, "A peer; repeatable")->allow_extra_args(false);
+  app.add_option("--rows", most_rows, "So many problems of each list; 0 is all");
   CLI11_PARSE(app, argc, argv);
 
   const std::shared_ptr<Device> device = arguments.device();
   auto* const cuda = dynamic_cast<CudaDevice*>(device.get());
   if (cuda == nullptr) throw Error(Status::unsupported, "the sweep replays graphs: CUDA devices alone");
-  std::unique_ptr<Peer> peer;
-  if (!peer_name.empty()) peer = std::make_unique<Peer>(peer_name);
+  std::vector<std::unique_ptr<Peer>> peers;
+  for (const std::string& name : peer_names) peers.push_back(std::make_unique<Peer>(name));
   std::string suite;
   double logs = 0, lowest = 0, total = 0, peer_total = 0, regret = 0;
-  int count = 0;
+  int count = 0, of_list = 0;
   const auto close = [&] {
     if (count > 0) {
       fmt::print(
@@ -134,12 +136,16 @@ int sweep(int argc, char** argv) {
           100 * (std::exp(regret / count) - 1));
     }
     logs = total = peer_total = regret = 0;
-    count = 0;
+    count = of_list = 0;
   };
-  fmt::print("name,kernel,ms,min_ms,predicted_ms,tflops,peer_ms,ratio\n");
+  fmt::print("name,kernel,ms,min_ms,predicted_ms,tflops,peer_ms,ratio,count");
+  for (const std::string& name : peer_names) fmt::print(",{}_ms", name);
+  fmt::print("\n");
   for (const Row& row : arguments.rows()) {
     if (row.suite != suite) close();
     suite = row.suite;
+    if (most_rows > 0 && of_list == most_rows) continue;
+    ++of_list;
     const Problem& p = row.problem;
     const Selection selection = select(p, arguments.request(), Target{*device, 1});
     Buffers buffers(*device, p);
@@ -161,32 +167,40 @@ int sweep(int argc, char** argv) {
       fmt::print("# {}: no kernel\n", row.label());
       continue;
     }
-    std::vector<double> peer_ms;
-    bool peer_runs = false;
-    if (peer) {
-      const Peer::Answer answer = peer->prepare(p, arguments.device_id(), 1, buffers.sets(), "");
-      peer_runs = answer.yes;
-      if (!answer.yes) fmt::print("# {}: {}\n", row.label(), answer.text);
+    std::vector<std::vector<double>> peer_ms(peers.size());
+    std::vector<char> peer_runs(peers.size());
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      const Peer::Answer answer = peers[i]->prepare(p, arguments.device_id(), 1, buffers.sets(), "");
+      peer_runs[i] = answer.yes;
+      if (!answer.yes) fmt::print("# {}: {}: {}\n", row.label(), peers[i]->name(), answer.text);
     }
     for (int round = 0; round < rounds; ++round) {
       for (Entrant& e : entrants) e.ms.push_back(replay(*cuda, buffers, e, e.launches, 3));
-      if (peer_runs) peer_ms.push_back(peer->run(3 * kGraphMs).median);
+      for (std::size_t i = 0; i < peers.size(); ++i) {
+        if (peer_runs[i]) peer_ms[i].push_back(peers[i]->run(3 * kGraphMs).median);
+      }
     }
-    std::sort(peer_ms.begin(), peer_ms.end());
-    const double peer_median = peer_ms.empty() ? 0 : peer_ms[peer_ms.size() / 2];
+    double peer_median = 0;  // the fastest peer's
+    std::string all_peers;
+    for (std::vector<double>& ms : peer_ms) {
+      std::sort(ms.begin(), ms.end());
+      const double median = ms.empty() ? 0 : ms[ms.size() / 2];
+      if (!ms.empty()) peer_median = peer_median > 0 ? std::min(peer_median, median) : median;
+      all_peers += ms.empty() ? "," : fmt::format(",{:.4f}", median);
+    }
     const Entrant* best = &entrants.front();
     for (const Entrant& e : entrants) {
       const double ms = e.median();
       if (ms < best->median()) best = &e;
-      fmt::print("{},{},{:.4f},{:.4f},{:.4f},{:.0f},{:.4f},{:.3f}\n", row.label(), e.kernel, ms,
+      fmt::print("{},{},{:.4f},{:.4f},{:.4f},{:.0f},{:.4f},{:.3f},{}{}\n", row.label(), e.kernel, ms,
                  *std::min_element(e.ms.begin(), e.ms.end()), e.predicted, flops(p) / ms * 1e-9, peer_median,
-                 peer_median / ms);
+                 peer_median / ms, row.count, all_peers);
     }
     std::fflush(stdout);
     ++count;
     const double ms = best->median(), ratio = peer_median / ms;
     lowest = count == 1 ? ratio : std::min(lowest, ratio);
-    if (peer_runs) logs += std::log(ratio);
+    if (peer_median > 0) logs += std::log(ratio);
     total += ms * static_cast<double>(row.count);
     peer_total += peer_median * static_cast<double>(row.count);
     regret += std::log(entrants.front().median() / ms);

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """PyTorch as a peer, on a CUDA device (cuDNN, autotuned) or on the CPU; docs/bench.md has the protocol.
 
-FALTUNG_TORCH chooses what runs: eager (the default), cudnn_relu (torch.cudnn_convolution_relu, for bias:relu alone) or
-compiled (torch.compile, max-autotune-no-cudagraphs). On CUDA a run is one of many in a replayed graph.
+FALTUNG_TORCH, or else the name it is called by (faltung-peer-torch-compiled), chooses what runs: eager (the default),
+cudnn_relu (torch.cudnn_convolution_relu, for bias:relu alone) or compiled (torch.compile, max-autotune-no-cudagraphs).
+On CUDA a run is one of many in a replayed graph.
 """
 import os
 import re
@@ -12,7 +13,7 @@ import time
 import torch
 import torch.nn.functional as F
 
-MODE = os.environ.get("FALTUNG_TORCH", "eager")
+MODE = os.environ.get("FALTUNG_TORCH") or (re.findall(r"-torch-(\w+)$", sys.argv[0]) or ["eager"])[0]
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
 GRAPH_MS = 4.0
 
@@ -171,6 +172,8 @@ class Peer:
 
 
 def main():
+    if MODE not in ("eager", "cudnn_relu", "compiled"):
+        sys.exit(f"FALTUNG_TORCH: '{MODE}' is none of eager, cudnn_relu, compiled")
     cudnn = torch.backends.cudnn.version()
     print(f"peer 1 PyTorch {torch.__version__}{f' cuDNN {cudnn}' if cudnn else ''} {MODE}", flush=True)
     peer = Peer()
