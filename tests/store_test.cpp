@@ -1,8 +1,10 @@
 // The store: what is put is got, whatever happens to the disk, the process or the file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -211,6 +213,40 @@ TEST_F(StoreTest, FullDisk) {
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_THAT(files(), ElementsAre());
+}
+
+// The same on a file system of 16 KiB, where the system lets a process mount one of its own.
+TEST_F(StoreTest, FullFileSystem) {
+  constexpr int kNoMount = 77;
+  std::filesystem::create_directory(directory_);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool mounted = (::unshare(CLONE_NEWNS) == 0 || ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
+                         ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         ::mount("faltung", directory_.c_str(), "tmpfs", 0, "size=16k") == 0 &&
+                         std::ofstream(directory_ + "/mine").put('1') &&
+                         ::unlink((directory_ + "/mine").c_str()) == 0;
+    if (!mounted) ::_exit(kNoMount);
+    int warnings = 0;
+    Store store(directory_, [&](const std::string&) { ++warnings; });
+    int stored = 0;
+    while (stored < 100 && store.put("choice", std::to_string(stored), "1")) ++stored;
+    bool right = stored > 0 && stored < 100 && warnings == 1;
+    right = right && !store.put("choice", "0", std::string(1 << 15, 'x')) && warnings == 1;
+    for (int i = 0; i <= stored; ++i) {
+      right = right && store.get("choice", std::to_string(i)).has_value() == (i < stored);
+    }
+    right = right && static_cast<int>(store.list().size()) == stored && warnings == 1;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_ + "/choice")) {
+      right = right && !entry.path().filename().string().starts_with(".tmp");
+    }
+    ::_exit(right ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  if (WEXITSTATUS(status) == kNoMount) GTEST_SKIP() << "no file system may be mounted here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(StoreTest, Readonly) {

@@ -131,7 +131,10 @@ TEST(TrustCommand, QuarantineIsListedSharedAndCleared) {
   machine.tried();
 
   const std::string file = machine.path("shared.json");
-  EXPECT_EQ(machine.command({"store", "export", file, "quarantine"}).exit, 0);
+  EXPECT_EQ(machine.command({"store", "export", file, "--verdicts"}).exit, 0);
+  const std::vector<Record> exported = Store(file).list();
+  EXPECT_EQ(exported.size(), 1u);  // neither trials nor ceilings
+  for (const Record& record : exported) EXPECT_EQ(record.kind, kQuarantine);
   EXPECT_EQ(other.command({"store", "import", file}).exit, 0);
   const Ended spared = other.command({"find", kProblem, "--budget", "20ms"});
   EXPECT_EQ(spared.err, "");

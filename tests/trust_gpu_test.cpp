@@ -46,6 +46,14 @@ TEST_F(TrustGpu, HangIsEndedAndTheDeviceWorksAfterIt) {
   }
 }
 
+TEST_F(TrustGpu, HangOnLargeImagesIsMetOnSmallOnes) {
+  for (const std::string& id : gpus_) {
+    TrustPrograms programs;
+    programs.set("FALTUNG_DEADLINE", "3");
+    expect_caught(programs, id, "hang_above_42", "hang", 60);
+  }
+}
+
 TEST_F(TrustGpu, OneTrialServesEverySize) {
   TrustPrograms programs;
   const auto first = programs.run({"plan", gpus_[0], "fwd:n1c8h9w10k16r3s3:pad1"});

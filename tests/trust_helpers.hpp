@@ -30,10 +30,10 @@ class TrustPrograms {
 
   TrustPrograms() {
     std::filesystem::create_directory(temporary());
-    environment_ = {{"FALTUNG_STORE", store()},   {"FALTUNG_WORKER", FALTUNG_TRUST_PROGRAM},
-                    {"FALTUNG_FAULT_LOG", log()}, {"TMPDIR", temporary()},
-                    {"FALTUNG_TEST_MARK", mark_}, {"POCL_CACHE_DIR", FALTUNG_BINARY_DIR "/test_pocl"},
-                    {"FALTUNG_DEADLINE", "20"}};
+    environment_ = {{"FALTUNG_STORE", store()},        {"FALTUNG_WORKER", FALTUNG_TRUST_PROGRAM},
+                    {"FALTUNG_FAULT_LOG", log()},      {"TMPDIR", temporary()},
+                    {"FALTUNG_TEST_MARK", mark_},      {"POCL_CACHE_DIR", FALTUNG_BINARY_DIR "/test_pocl"},
+                    {"FALTUNG_KNOWN_DEVICES", "none"}, {"FALTUNG_DEADLINE", "20"}};
   }
 
   std::string store() const { return scratch_.path() + "/store"; }

@@ -55,6 +55,14 @@ TEST(Trust, HangIsEnded) {
   expect_caught(programs, "cpu", "hang", "hang", 30);
 }
 
+// Asked for 9 x 10 pixels: its trial has to see more of them.
+TEST(Trust, HangOnLargeImagesIsMetOnSmallOnes) {
+  TrustPrograms programs;
+  programs.set("FALTUNG_DEADLINE", "1");
+  expect_caught(programs, "cpu", "hang_above_42", "hang", 30);
+  EXPECT_THAT(programs.records(kQuarantine).at(0).problem, HasSubstr("h48w48"));
+}
+
 TEST(Trust, FindMeetsTheSame) {
   for (const auto& [fault, verdict] : {std::pair{"crash", "crash"}, {"wrong_later", "wrong"}}) {
     TrustPrograms programs;
@@ -87,6 +95,46 @@ TEST(Trust, TrustNoneTriesTheCpusKernelsToo) {
   EXPECT_FALSE(programs.records(kVerified).empty());
 }
 
+// A verdict that came with the package spares the trial; what was seen here counts for more.
+TEST(Trust, VerdictsThatAreShippedSpareTheTrial) {
+  TrustPrograms maker, user;
+  for (TrustPrograms* machine : {&maker, &user}) {
+    machine->set("FALTUNG_TRUST", "none");
+    machine->set("FALTUNG_FAULT", "one_wrong");
+  }
+  const auto made = maker.run({"plan", "cpu", kProblem});
+  ASSERT_TRUE(made.value("right", false)) << made;
+  const std::string shipped = maker.path("shipped.json");
+  EXPECT_EQ(Store(maker.store()).export_to(shipped), 2);  // one verified, one in quarantine
+
+  user.set("FALTUNG_KNOWN_DEVICES", shipped);
+  user.set("FALTUNG_WORKER", "/nowhere");
+  const auto spared = user.run({"plan", "cpu", kProblem});
+  EXPECT_TRUE(spared.value("right", false)) << spared;
+  EXPECT_EQ(spared["kernel"], made["kernel"]);
+  EXPECT_EQ(spared["warnings"].size(), 0u) << spared;
+  EXPECT_EQ(user.tried(), std::vector<std::string>{});
+  EXPECT_TRUE(user.records(kVerified).empty());
+
+  KernelRecord here = maker.records(kVerified).at(0);
+  here.verdict = "wrong";
+  Store store(user.store());
+  Quarantine(store).file(here, find_device("cpu")->info());
+  EXPECT_NE(user.run({"plan", "cpu", kProblem}).value("kernel", ""), made["kernel"]);
+}
+
+TEST(Trust, TheShippedVerdictsAreWhole) {
+  const Store shipped(FALTUNG_SOURCE_DIR "/share/known_devices.json:readonly");
+  for (const Record& record : shipped.list()) {
+    EXPECT_THAT(record.kind, testing::AnyOf(kVerified, kQuarantine));
+    const auto known = kernel_record(record.payload);
+    ASSERT_TRUE(known) << record.key;
+    EXPECT_NO_THROW(parse_kernel(known->kernel)) << record.key;
+    EXPECT_NO_THROW(parse_problem(known->problem)) << record.key;
+    EXPECT_EQ(known->verdict == "pass", record.kind == kVerified) << record.key;
+  }
+}
+
 TEST(Trust, NothingToStoreInIsNoReasonToUseABadKernel) {
   TrustPrograms programs;
   programs.set("FALTUNG_STORE", "/proc/cannot-be-here");
@@ -116,6 +164,7 @@ class TrustHere : public testing::Test {
   void TearDown() override {
     ::unsetenv("FALTUNG_WORKER");
     ::unsetenv("FALTUNG_DEADLINE");
+    ::unsetenv("FALTUNG_KNOWN_DEVICES");
   }
   static Task task() {
     Task t;
@@ -169,6 +218,18 @@ TEST_F(TrustHere, WhatIsNoWorkerIsSaid) {
   }
   ::setenv("FALTUNG_DEADLINE", "soon", 1);
   EXPECT_THAT(message([] { Deadlines::from_environment(); }), HasSubstr("must be a number of seconds"));
+}
+
+TEST_F(TrustHere, ShippedVerdictsThatCannotBeReadAreSaid) {
+  Scratch scratch;
+  const std::string file = scratch.path() + "/known.json";
+  const auto open = [&] { Engine engine(scratch.path() + "/store"); };
+  ::setenv("FALTUNG_KNOWN_DEVICES", file.c_str(), 1);
+  EXPECT_THAT(message(open), HasSubstr("which is no file"));
+  std::ofstream(file) << "x";
+  EXPECT_THAT(message(open), HasSubstr("no export of a store"));
+  Store(scratch.path() + "/store").export_to(file);
+  EXPECT_EQ(message(open), "no error");
 }
 
 TEST_F(TrustHere, TimesAndVerifiesInOne) {
@@ -229,6 +290,19 @@ TEST(SmallProblem, KeepsWhatAKernelIsCompiledFor) {
   }
   const Problem tiny = parse_problem(kProblem);
   EXPECT_EQ(small_problem(tiny, direct, direct.configs(tiny, target).front().name, target), tiny);
+}
+
+TEST(SmallProblem, KeepsWhatIsToBeKept) {
+  const Target target{*find_device("cpu"), 1};
+  const Algorithm& direct = find_algorithm("direct_cpu");
+  const auto small = [&](const char* text, Keep keep) {
+    const Problem p = parse_problem(text);
+    return to_string(small_problem(p, direct, direct.configs(p, target).front().name, target, keep));
+  };
+  EXPECT_EQ(small("fwd:n8c64h44w44k64r3s3:pad1", Keep::channels), "fwd:n2c64h11w11k64r3s3:pad1:f32:nchw");
+  EXPECT_EQ(small("fwd:n8c64h44w44k64r3s3:pad1", Keep::image), "fwd:n2c8h48w48k16r3s3:pad1:f32:nchw");
+  EXPECT_EQ(small("fwd:n8c64h256w256k64r3s3:pad1", Keep::image), "fwd:n2c8h64w64k16r3s3:pad1:f32:nchw");
+  EXPECT_EQ(small("fwd:n1c8h9w10k16r3s3:pad1", Keep::image), "fwd:n1c8h48w48k16r3s3:pad1:f32:nchw");
 }
 
 // The first plan for a problem that nothing is known of: without a measurement, a compilation or a process.

@@ -18,7 +18,7 @@ namespace {
 struct Options {
   Machine machine;
   std::string kind, file, kernel;
-  bool lock = false;
+  bool lock = false, verdicts = false;
 };
 
 // The record's kernel matches --kernel; records without a kernel only match where none is given.
@@ -68,6 +68,8 @@ int list(Options& options) {
 int export_to(const Options& options) {
   const Store store;
   std::vector<Record> records = options.lock ? lock_records(store) : meant(store, options);
+  if (options.verdicts)
+    std::erase_if(records, [](const Record& r) { return r.kind != kVerified && r.kind != kQuarantine; });
   const std::size_t count = records.size();
   const auto locked =
       std::count_if(records.begin(), records.end(), [](const Record& r) { return r.kind == kLock; });
@@ -124,6 +126,8 @@ Command add_store(CLI::App& app) {
   export_command->add_flag(
       "--lock", options->lock,
       "The chosen kernel of every measured problem, for runs that must not choose another");
+  export_command->add_flag("--verdicts", options->verdicts,
+                           "On kernels alone, good and bad: to spare others with the same device the trials");
   CLI::App* import_command = command->add_subcommand("import", "Merge such a file; newer records win");
   import_command->add_option("file", options->file)->required()->type_name("FILE");
   CLI::App* clear_command = command->add_subcommand("clear", "Forget");

@@ -1,10 +1,13 @@
 #include "src/finder/finder.hpp"
 
-#include <algorithm>
-
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
 #include "src/finder/cost.hpp"
+#include "src/finder/installed.hpp"
 #include "src/finder/lock.hpp"
 #include "src/problem/tolerance.hpp"
 
@@ -38,12 +41,33 @@ const Candidate* first_choice(const Candidate* sure, const std::vector<const Can
                                                                                           : sure;
 }
 
+// The verdicts on known devices that came with the package. FALTUNG_KNOWN_DEVICES names another file, which
+// must be there, or says `none`.
+std::unique_ptr<const Store> open_shipped() {
+  const char* given = std::getenv("FALTUNG_KNOWN_DEVICES");
+  const std::string setting = given == nullptr ? "" : given;
+  if (setting == "none") return nullptr;
+  if (!setting.empty()) {
+    if (!std::filesystem::is_regular_file(setting)) {
+      throw Error(Status::bad_file, "FALTUNG_KNOWN_DEVICES is '" + setting +
+                                        "', which is no file; it must be one that `faltung store export` "
+                                        "wrote, or none");
+    }
+    return std::make_unique<const Store>(setting + ":readonly");
+  }
+  const std::string file =
+      installed_file({"share/faltung/known_devices.json", "../share/faltung/known_devices.json",
+                      "../../share/faltung/known_devices.json"});
+  return file.empty() ? nullptr : std::make_unique<const Store>(file);
+}
+
 }  // namespace
 
 EngineImpl::EngineImpl(const std::string& store_directory)
     : store_(store_directory, [this](const std::string& line) { warn(line); }),
+      shipped_(open_shipped()),
       is_lock_(is_lock(store_)),
-      trust_(store_, [this](const std::string& line) { warn(line); }) {}
+      trust_(store_, shipped_.get(), [this](const std::string& line) { warn(line); }) {}
 
 void EngineImpl::on_warning(std::function<void(const std::string&)> warn) {
   const std::lock_guard lock(mutex_);

@@ -58,6 +58,7 @@ class EngineImpl {
   std::mutex mutex_;
   std::function<void(const std::string&)> warn_;
   Store store_;
+  std::unique_ptr<const Store> shipped_;  // verdicts on known devices that came with the package, or null
   bool is_lock_;
   Trust trust_;
   std::map<int, std::shared_ptr<const Parallel>> workers_;

@@ -68,7 +68,10 @@ std::optional<KernelRecord> Quarantine::find(const char* kind, const std::string
     const std::lock_guard lock(mutex_);
     if (const auto found = here_.find(kind + key); found != here_.end()) return found->second;
   }
-  const std::optional<std::string> text = store_.get(kind, key);
+  std::optional<std::string> text = store_.get(kind, key);
+  // What was seen here counts for more than what came with the package.
+  const char* other = std::string_view(kind) == kVerified ? kQuarantine : kVerified;
+  if (!text && shipped_ != nullptr && !store_.get(other, key)) text = shipped_->get(kind, key);
   return text ? kernel_record(*text) : std::nullopt;
 }
 

@@ -40,7 +40,8 @@ struct KernelRecord {
 // for the life of this object.
 class Quarantine {
  public:
-  explicit Quarantine(Store& store) : store_(store) {}
+  // shipped: the verdicts that came with the package, for what the store says nothing of; may be null.
+  explicit Quarantine(Store& store, const Store* shipped = nullptr) : store_(store), shipped_(shipped) {}
 
   std::optional<KernelRecord> quarantined(const std::string& kernel, const Problem& problem,
                                           const DeviceInfo& device) const;
@@ -56,6 +57,7 @@ class Quarantine {
                                    const DeviceInfo& device) const;
 
   Store& store_;
+  const Store* shipped_;
   mutable std::mutex mutex_;
   std::map<std::string, KernelRecord> here_;  // by kind and key
 };

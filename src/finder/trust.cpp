@@ -35,30 +35,39 @@ bool takes(const Algorithm& algorithm, const std::string& config, const Problem&
 }  // namespace
 
 Problem small_problem(const Problem& problem, const Algorithm& algorithm, const std::string& config,
-                      const Target& target) {
+                      const Target& target, Keep keep) {
+  // Kernels are known that hang on every image above 42 x 42.
+  constexpr std::int64_t kLargeImage = 48, kLeastImage = 8, kLeastChannels = 8;
   Problem small = problem;
-  // Halves what makes it large, the batch first; groups keep their size before their number shrinks.
-  const auto halved = [&](int which) -> std::optional<Problem> {
-    Problem p = small;
-    const std::int64_t groups = p.groups;
-    constexpr std::int64_t kLeastImage = 8, kLeastChannels = 8;
-    if (which == 0 && p.n > 2) p.n /= 2;
-    if (which == 1 && p.h > kLeastImage && p.h >= p.w) p.h /= 2;
-    if (which == 2 && p.w > kLeastImage) p.w /= 2;
-    if (which == 3 && p.c / groups > kLeastChannels && p.c / groups % 2 == 0) p.c /= 2;
-    if (which == 4 && p.k / groups > kLeastChannels && p.k / groups % 2 == 0) p.k /= 2;
-    if (which == 5 && groups > 4 && groups % 2 == 0) p.groups /= 2, p.c /= 2, p.k /= 2;
-    if (which == 6 && p.n > 1) p.n /= 2;
-    return p == small ? std::nullopt : std::optional(p);
-  };
+  if (keep == Keep::image) {
+    Problem larger = problem;
+    larger.h = std::max(larger.h, kLargeImage), larger.w = std::max(larger.w, kLargeImage);
+    if (takes(algorithm, config, larger, target)) small = larger;
+  }
   while (flops(small) > kSmall) {
-    bool shrunk = false;
-    for (int which = 0; which < 7 && !shrunk; ++which) {
-      const std::optional<Problem> next = halved(which);
-      shrunk = next && takes(algorithm, config, *next, target);
-      if (shrunk) small = *next;
-    }
-    if (!shrunk) break;
+    std::vector<Problem> halves;  // what is to shrink first before the rest
+    const auto halve = [&](bool may, auto... sizes) {
+      if (!may) return;
+      halves.push_back(small);
+      ((halves.back().*sizes /= 2), ...);
+    };
+    const auto halve_image = [&](std::int64_t least) {
+      halve(small.h > least && small.h >= small.w, &Problem::h);
+      halve(small.w > least, &Problem::w);
+    };
+    // Groups keep their size before their number shrinks.
+    const std::int64_t groups = small.groups, c = small.c / groups, k = small.k / groups;
+    halve(small.n > 2, &Problem::n);
+    halve_image(keep == Keep::image ? 2 * kLargeImage - 1 : kLeastImage);
+    halve(c > kLeastChannels && c % 2 == 0, &Problem::c);
+    halve(k > kLeastChannels && k % 2 == 0, &Problem::k);
+    halve(groups > 4 && groups % 2 == 0, &Problem::groups, &Problem::c, &Problem::k);
+    halve(small.n > 1, &Problem::n);
+    halve_image(kLeastImage);
+    const auto next = std::find_if(halves.begin(), halves.end(),
+                                   [&](const Problem& p) { return takes(algorithm, config, p, target); });
+    if (next == halves.end()) break;
+    small = *next;
   }
   return small;
 }
@@ -76,8 +85,8 @@ Task small_task(const Candidate& candidate, const Problem& problem, const Target
   return task;
 }
 
-Trust::Trust(Store& store, std::function<void(const std::string&)> warn)
-    : quarantine_(store), warn_(std::move(warn)) {}
+Trust::Trust(Store& store, const Store* shipped, std::function<void(const std::string&)> warn)
+    : quarantine_(store, shipped), warn_(std::move(warn)) {}
 
 Standing Trust::standing(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) const {
   const std::string setting = trust_setting(), kernel = candidate.kernel();
@@ -110,15 +119,22 @@ bool Trust::admit(const Candidate& candidate, const Problem& problem, const Targ
     case Standing::untried:
       break;
   }
-  const Task task = small_task(candidate, problem, target, kSeed);
-  const Verdict verdict = examine(task);
-  if (verdict.verdict == "declined") return false;  // with this problem; it may serve another
+  Task task = small_task(candidate, problem, target, kSeed);
+  const Problem asked = task.problem;
+  const Verdict passed = examine(task);
+  if (passed.verdict == "declined") return false;  // with this problem; it may serve another
+  Verdict verdict = passed;
   if (verdict.passed()) {
-    keep(candidate, task.problem, target, verdict, kSeed);
-  } else {
-    condemn(candidate, task.problem, target, verdict, kSeed);
+    task.problem = small_problem(problem, *candidate.algorithm, candidate.config.name, target, Keep::image);
+    task.launches = 0;
+    if (task.problem != asked) verdict = examine(task);
   }
-  return verdict.passed();
+  if (verdict.passed() || verdict.verdict == "declined") {
+    keep(candidate, asked, target, passed, kSeed);
+    return true;
+  }
+  condemn(candidate, task.problem, target, verdict, kSeed);
+  return false;
 }
 
 Verdict Trust::examine(const Task& task) {

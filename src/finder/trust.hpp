@@ -24,8 +24,8 @@ enum class Standing {
 
 class Trust {
  public:
-  // warn: called with one line for each kernel that is put into quarantine.
-  Trust(Store& store, std::function<void(const std::string&)> warn);
+  // shipped: see Quarantine. warn: called with one line for each kernel that is put into quarantine.
+  Trust(Store& store, const Store* shipped, std::function<void(const std::string&)> warn);
 
   // Tries nothing.
   Standing standing(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) const;
@@ -51,10 +51,14 @@ class Trust {
   std::map<std::string, std::unique_ptr<Worker>> workers_;  // by device
 };
 
+// What a smaller problem keeps of the one that is asked for: long sums, or a large image.
+enum class Keep { channels, image };
+
 // The problem, or a smaller one of the same kind that the kernel supports, on which a trial takes
-// milliseconds.
+// milliseconds. Keep::image: of at least 48 x 48 pixels where the kernel takes them, even if fewer are asked
+// for.
 Problem small_problem(const Problem& problem, const Algorithm& algorithm, const std::string& config,
-                      const Target& target);
+                      const Target& target, Keep keep = Keep::channels);
 // Launches in a trial: some kernels are only wrong after hundreds.
 inline constexpr int kTrialLaunches = 512;
 // The trial that makes a kernel eligible.

@@ -1,6 +1,5 @@
 #include "src/finder/worker.hpp"
 
-#include <dlfcn.h>
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
@@ -8,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "src/finder/installed.hpp"
 #include "src/finder/protocol.hpp"
 
 namespace faltung {
@@ -62,24 +62,9 @@ std::string worker_command() {
                             "command",
                             given));
   }
-  std::vector<fs::path> folders;
-  Dl_info library;
-  if (::dladdr(reinterpret_cast<const void*>(&worker_command), &library) != 0 &&
-      library.dli_fname != nullptr) {
-    const fs::path file = fs::canonical(library.dli_fname, error);
-    if (!error) folders.push_back(file.parent_path());
-  }
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (!error) folders.push_back(self.parent_path());
-  // Beside it; installed below lib, or lib/<architecture>; in a build folder.
-  for (const fs::path& folder : folders) {
-    for (const char* place :
-         {"faltung", "../bin/faltung", "../../bin/faltung", "../tools/faltung", "tools/faltung"}) {
-      const fs::path file = fs::weakly_canonical(folder / place, error);
-      if (!error && fs::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0)
-        return file.string();
-    }
-  }
+  const std::string found =
+      installed_file({"faltung", "../bin/faltung", "../../bin/faltung", "../tools/faltung", "tools/faltung"});
+  if (!found.empty() && ::access(found.c_str(), X_OK) == 0) return found;
   throw Error(
       Status::unsupported,
       "there is no worker to try kernels in: set FALTUNG_WORKER to the path of the faltung command, or "

@@ -20,7 +20,7 @@ struct Deadlines {
   double run = 10e3;     // the least; predicted_ms is added, times the following
   double factor = 100;   // how wrong the cost model may be
   double check = 300e3;  // the host's own work
-  // FALTUNG_DEADLINE, in seconds, is the least time for a run, and a tenth of that for a compilation.
+  // FALTUNG_DEADLINE, in seconds, is the least time for a run; a compilation has twelve times that.
   static Deadlines from_environment();
   double of(Phase phase, double predicted_ms) const;
 };

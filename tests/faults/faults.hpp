@@ -11,6 +11,7 @@ namespace faltung {
 
 inline constexpr const char* kFaults[] = {
     "hang",              // spins far past every deadline; ends by itself after minutes
+    "hang_above_42",     // the same, on images of more than 42 rows
     "crash",             // writes to an address that is no memory's
     "out_of_bounds",     // one element past the result
     "unwritten",         // leaves the result as it was
