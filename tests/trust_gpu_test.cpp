@@ -54,6 +54,22 @@ TEST_F(TrustGpu, HangOnLargeImagesIsMetOnSmallOnes) {
   }
 }
 
+// With time for it, find has its candidates compiled together; one that crashes there is met in its own
+// trial.
+TEST_F(TrustGpu, FindCompilesTogether) {
+  for (const std::string& id : gpus_) {
+    for (const std::string fault : {"", "does_not_compile"}) {
+      TrustPrograms programs;
+      if (!fault.empty()) programs.set("FALTUNG_FAULT", fault);
+      const auto found = programs.run({"find", id, "fwd:n1c8h9w10k16r3s3:pad1"});
+      EXPECT_TRUE(found.value("right", false)) << found;
+      EXPECT_EQ(found["warnings"].size(), fault.empty() ? 0u : 1u) << found;
+      EXPECT_FALSE(programs.records(kVerified).empty());
+      programs.expect_nothing_left_behind();
+    }
+  }
+}
+
 TEST_F(TrustGpu, OneTrialServesEverySize) {
   TrustPrograms programs;
   const auto first = programs.run({"plan", gpus_[0], "fwd:n1c8h9w10k16r3s3:pad1"});

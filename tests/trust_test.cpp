@@ -220,6 +220,18 @@ TEST_F(TrustHere, WhatIsNoWorkerIsSaid) {
   EXPECT_THAT(message([] { Deadlines::from_environment(); }), HasSubstr("must be a number of seconds"));
 }
 
+TEST_F(TrustHere, PlansThatAreMadeTogetherAreExaminedOneByOne) {
+  Task other = task(), wrong = task();
+  other.problem.h = 12;
+  wrong.kernel = "direct_cpu/nonsense";
+  Worker worker("cpu");
+  worker.compile_ahead({task(), other, wrong});
+  EXPECT_EQ(worker.examine(other).verdict, "pass");
+  EXPECT_EQ(worker.examine(wrong).verdict, "declined");
+  EXPECT_EQ(worker.examine(task()).verdict, "pass");
+  EXPECT_EQ(worker.examine(task()).verdict, "pass");
+}
+
 TEST_F(TrustHere, ShippedVerdictsThatCannotBeReadAreSaid) {
   Scratch scratch;
   const std::string file = scratch.path() + "/known.json";

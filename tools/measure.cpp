@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 #include "src/finder/trial.hpp"
 #include "src/problem/tolerance.hpp"
@@ -52,14 +53,21 @@ Finding check(const PlanImpl& plan, const Arena& arena, const Oracle& oracle, co
   return oracle.check(content.data(), accuracy_of(plan), parallel);
 }
 
-// The fastest of an algorithm's first configs, by a short measurement.
-PlanPointer best_config(EngineImpl& engine, const Problem& problem, const std::vector<Candidate>& candidates,
-                        const Request& request, Arena& arena) {
+// The fastest of an algorithm's first configs that may be used, by a short measurement; null if none may.
+PlanPointer best_config(EngineImpl& engine, const Problem& problem,
+                        const std::vector<const Candidate*>& candidates, const Request& request, Arena& arena,
+                        const Target& target) {
   constexpr std::size_t kMost = 4;
+  engine.trust().compile_ahead(std::span(candidates).first(std::min(kMost, candidates.size())), problem,
+                               target);
   PlanPointer best;
   double best_ms = 0;
-  for (std::size_t i = 0; i < std::min(kMost, candidates.size()); ++i) {
-    PlanPointer plan = engine.make_plan(problem, candidates[i], request);
+  std::size_t made = 0;
+  for (const Candidate* candidate : candidates) {
+    if (made == kMost) break;
+    if (!engine.trust().admit(*candidate, problem, target)) continue;
+    ++made;
+    PlanPointer plan = engine.make_plan(problem, *candidate, request);
     if (candidates.size() == 1) return plan;
     Runner runner(plan, arena);
     const Timing timing = time_runner(runner, 30, best_ms);
@@ -154,9 +162,7 @@ Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions
   std::vector<PlanPointer> plans{chosen};
   if (options.all_algorithms) {
     Selection selection = engine.impl().candidates(problem, request);
-    std::erase_if(selection.candidates, [&](const Candidate& candidate) {
-      return !engine.impl().trust().admit(candidate, problem, Target{device, request.threads});
-    });
+    const Target target{device, request.threads};
     out.refusals = selection.refusals;
     std::vector<const Algorithm*> seen;
     for (const Candidate& first : selection.candidates) {
@@ -168,12 +174,18 @@ Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions
             {std::string(first.algorithm->name()), "not timed", "it would take seconds a run"});
         continue;
       }
-      std::vector<Candidate> candidates;
+      std::vector<const Candidate*> candidates;
       for (const Candidate& c : selection.candidates) {
-        if (c.algorithm == first.algorithm) candidates.push_back(c);
+        if (c.algorithm == first.algorithm) candidates.push_back(&c);
       }
-      PlanPointer plan = best_config(engine.impl(), problem, candidates, request, arena);
-      if (plan->kernel() != chosen->kernel()) plans.push_back(std::move(plan));
+      PlanPointer plan = best_config(engine.impl(), problem, candidates, request, arena, target);
+      if (!plan) {
+        out.refusals.push_back(
+            {std::string(first.algorithm->name()), "quarantined",
+             "none of its kernels passed its trial; `faltung store list quarantine` says why"});
+      } else if (plan->kernel() != chosen->kernel()) {
+        plans.push_back(std::move(plan));
+      }
     }
   }
 

@@ -1,8 +1,11 @@
 #include "src/finder/examine.hpp"
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <new>
 #include <stdexcept>
+#include <thread>
 
 namespace faltung {
 namespace {
@@ -78,6 +81,10 @@ Verification repeat(const PlanImpl& plan, const KernelName& kernel, const Oracle
   return {"pass", "", 0};
 }
 
+std::string plan_key(const Task& task) {
+  return task.kernel + " " + to_string(task.problem) + " " + task.device + " " + std::to_string(task.threads);
+}
+
 }  // namespace
 
 Verdict Examiner::examine(const Task& task, const Watch& watch) {
@@ -117,16 +124,13 @@ void Examiner::examine(const Task& task, const Watch& watch, Verdict& verdict, P
   };
   enter(Phase::open);
   const std::shared_ptr<Device> device = find_device(task.device);
-  const KernelName kernel = parse_kernel(task.kernel);
+  parse_kernel(task.kernel);  // throws for what is none
   device->synchronize({});
   keep_for(task, device);
 
   enter(Phase::compile);
-  const bool is_cpu = device->info().kind == "cpu";
-  const Target target{*device, is_cpu ? task.threads : 1};
-  const auto plan = std::make_shared<const PlanImpl>(
-      task.problem, task.kernel, make_recipe(*kernel.algorithm, task.problem, kernel.config, target), device,
-      is_cpu ? workers_.at(task.threads) : nullptr);
+  const auto ahead = ahead_.extract(plan_key(task));
+  const std::shared_ptr<const PlanImpl> plan = ahead.empty() ? make_plan(task) : ahead.mapped();
   verdict.compile_ms = plan->recipe().compile_ms;
   verdict.workspace_bytes = plan->workspace_bytes(plan->recipe().packed_bytes > 0);
   if (memory_needed(*plan) > static_cast<double>(device->info().memory_bytes)) {
@@ -176,15 +180,60 @@ void Examiner::keep_for(const Task& task, const std::shared_ptr<Device>& device)
                            std::to_string(task.arena_bytes);
   // Who computes the reference: the kernel's own workers, which sleep then, or on a GPU every processor.
   const int threads = device->info().kind == "cpu" ? task.threads : available_processors();
-  for (const int count : {task.threads, threads}) {
-    std::shared_ptr<const Parallel>& workers = workers_[count];
-    if (!workers) workers = std::make_shared<const Parallel>(count);
-  }
+  workers(task.threads);
+  workers(threads);
   if (what == kept_) return;
   arena_.reset();
   oracle_.reset();
   verifier_.emplace(task.problem, device, workers_.at(threads), task.seed, task.products);
   kept_ = what;
+}
+
+const std::shared_ptr<const Parallel>& Examiner::workers(int count) {
+  std::shared_ptr<const Parallel>& workers = workers_[count];
+  if (!workers) workers = std::make_shared<const Parallel>(count);
+  return workers;
+}
+
+std::shared_ptr<const PlanImpl> Examiner::make_plan(const Task& task) const {
+  const std::shared_ptr<Device> device = find_device(task.device);
+  const KernelName kernel = parse_kernel(task.kernel);
+  const bool is_cpu = device->info().kind == "cpu";
+  const Target target{*device, is_cpu ? task.threads : 1};
+  return std::make_shared<const PlanImpl>(task.problem, task.kernel,
+                                          make_recipe(*kernel.algorithm, task.problem, kernel.config, target),
+                                          device, is_cpu ? workers_.at(task.threads) : nullptr);
+}
+
+void Examiner::compile_ahead(const std::vector<Task>& tasks, const Watch& watch) {
+  ahead_.clear();
+  for (const Task& task : tasks) {
+    find_device(task.device)->synchronize({});  // its driver wakes
+    workers(task.threads);
+  }
+  std::mutex mutex;
+  std::condition_variable one_more;
+  std::size_t done = 0;
+  std::vector<std::thread> threads;
+  for (const Task& task : tasks) {
+    threads.emplace_back([&, this] {
+      std::shared_ptr<const PlanImpl> plan;
+      try {
+        plan = make_plan(task);
+      } catch (const std::exception&) {  // will be said when it is examined
+      }
+      const std::lock_guard lock(mutex);
+      if (plan) ahead_.emplace(plan_key(task), std::move(plan));
+      ++done;
+      one_more.notify_one();
+    });
+  }
+  for (std::unique_lock lock(mutex); done < tasks.size();) {
+    if (watch) watch(Phase::compile);  // with each that is done the deadline starts anew
+    const std::size_t before = done;
+    one_more.wait(lock, [&] { return done > before; });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 void Examiner::probe(const std::string& id) {

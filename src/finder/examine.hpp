@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/finder/trial.hpp"
 #include "src/finder/verify.hpp"
@@ -58,6 +59,9 @@ class Examiner {
  public:
   // watch: told of Phase::run before each run that is waited for.
   Verdict examine(const Task& task, const Watch& watch);
+  // Makes the plans of several kernels at once, each in a thread of its own, and keeps them until they are
+  // examined or others are made. What fails is left to its examination.
+  void compile_ahead(const std::vector<Task>& tasks, const Watch& watch);
   // Whether the device still computes: memory written there comes back. Throws if it does not.
   void probe(const std::string& device);
 
@@ -65,12 +69,15 @@ class Examiner {
   void examine(const Task& task, const Watch& watch, Verdict& verdict, Phase& phase);
   Verification verify(const Task& task, const std::shared_ptr<const PlanImpl>& plan, const Watch& watch);
   void keep_for(const Task& task, const std::shared_ptr<Device>& device);
+  const std::shared_ptr<const Parallel>& workers(int count);
+  std::shared_ptr<const PlanImpl> make_plan(const Task& task) const;
 
   std::string kept_;  // what the following are for
   std::optional<Verifier> verifier_;
   std::optional<Oracle> oracle_;
   std::optional<Arena> arena_;
   std::map<int, std::shared_ptr<const Parallel>> workers_;
+  std::map<std::string, std::shared_ptr<const PlanImpl>> ahead_;  // by what they are plans of
 };
 
 }  // namespace faltung

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <span>
 
 #include "src/finder/finder.hpp"
 #include "src/finder/trial.hpp"
@@ -59,6 +60,12 @@ const Candidate* best_measured(const Selection& selection, const Trials& trials)
     }
   }
   return nullptr;
+}
+
+// How many candidates to compile at once: as many as there are processors, and time to try afterwards.
+std::size_t compiled_at_once(double left_ms) {
+  constexpr double kOneTrial = 500;  // ms, with its compilation
+  return static_cast<std::size_t>(std::clamp(left_ms / kOneTrial, 1.0, double(available_processors())));
 }
 
 // One candidate after the other, on the same data: in this process those that are trusted, in the device's
@@ -193,12 +200,18 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
   const double heats_ms = request.budget_ms * (1 - kFinal);
   double best_ms = 0;
   int done = 0;
+  std::size_t compiled = 0;  // of order, ahead of their turn
   for (const Candidate* candidate : order) {
     // A right answer is worth more than the budget; beyond it nothing is tried once there is one.
     const double left = heats_ms - ms_since(begin);
     if (best_ms > 0 && left <= 0) break;
     const std::string kernel = candidate->kernel();
     if (progress) progress(done, static_cast<int>(order.size()), kernel);
+    if (static_cast<std::size_t>(done) >= compiled) {
+      const std::size_t some = std::min(compiled_at_once(left), order.size() - compiled);
+      trust_.compile_ahead(std::span(order).subspan(compiled, some), problem, s.target());
+      compiled += some;
+    }
     ++done;
     if (!trust_.admit(*candidate, problem, s.target())) continue;
     const double share_ms = std::clamp(left / static_cast<double>(order.size()), 5.0, 200.0);

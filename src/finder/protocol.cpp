@@ -23,6 +23,41 @@ auto parsed(const std::string& line, const Read& read) {
   }
 }
 
+Json to_json(const Task& t) {
+  return {{"kernel", t.kernel},
+          {"problem", to_string(t.problem)},
+          {"device", t.device},
+          {"threads", t.threads},
+          {"seed", t.seed},
+          {"verify", t.verify},
+          {"products", t.products},
+          {"launches", t.launches},
+          {"time_ms", t.time_ms},
+          {"best_ms", t.best_ms},
+          {"arena_bytes", t.arena_bytes},
+          {"arena_ms", t.arena_ms}};
+}
+
+Task to_task(const Json& j) {
+  Task t;
+  t.kernel = j.at("kernel").get<std::string>();
+  t.problem = parse_problem(j.at("problem").get<std::string>());
+  t.device = j.value("device", t.device);
+  t.threads = j.value("threads", t.threads);
+  t.seed = j.value("seed", t.seed);
+  t.verify = j.value("verify", t.verify);
+  t.products = j.value("products", t.products);
+  t.launches = j.value("launches", t.launches);
+  t.time_ms = j.value("time_ms", t.time_ms);
+  t.best_ms = j.value("best_ms", t.best_ms);
+  t.arena_bytes = j.value("arena_bytes", t.arena_bytes);
+  t.arena_ms = j.value("arena_ms", t.arena_ms);
+  if (t.threads < 1 || t.threads > 4096) {
+    throw Error(Status::bad_problem, "threads is " + std::to_string(t.threads) + "; 1 to 4096 are possible");
+  }
+  return t;
+}
+
 }  // namespace
 
 std::string hello() { return dump({{"faltung", version()}, {"protocol", kProtocol}}); }
@@ -35,47 +70,32 @@ void check_hello(const std::string& line) {
 
 std::string probe(const std::string& device) { return dump({{"do", "probe"}, {"device", device}}); }
 
-std::string examine(const Task& t) {
-  return dump({{"do", "examine"},
-               {"kernel", t.kernel},
-               {"problem", to_string(t.problem)},
-               {"device", t.device},
-               {"threads", t.threads},
-               {"seed", t.seed},
-               {"verify", t.verify},
-               {"products", t.products},
-               {"launches", t.launches},
-               {"time_ms", t.time_ms},
-               {"best_ms", t.best_ms},
-               {"arena_bytes", t.arena_bytes},
-               {"arena_ms", t.arena_ms}});
+std::string examine(const Task& task) {
+  Json json = to_json(task);
+  json["do"] = "examine";
+  return dump(json);
+}
+
+std::string compile(const std::vector<Task>& tasks) {
+  Json json = {{"do", "compile"}, {"tasks", Json::array()}};
+  for (const Task& task : tasks) json["tasks"].push_back(to_json(task));
+  return dump(json);
 }
 
 Request read_request(const std::string& line) {
   return parsed(line, [&](const Json& j) {
+    Request request;
     const std::string what = j.at("do").get<std::string>();
-    if (what == "probe") return Request{{}, j.at("device").get<std::string>()};
-    if (what != "examine") {
-      throw Error(Status::bad_problem, "a worker does 'examine' and 'probe', not '" + what + "'");
+    if (what == "probe") {
+      request.probe = j.at("device").get<std::string>();
+    } else if (what == "examine") {
+      request.task = to_task(j);
+    } else if (what == "compile") {
+      for (const Json& task : j.at("tasks")) request.compile.push_back(to_task(task));
+    } else {
+      throw Error(Status::bad_problem, "a worker does 'examine', 'compile' and 'probe', not '" + what + "'");
     }
-    Task t;
-    t.kernel = j.at("kernel").get<std::string>();
-    t.problem = parse_problem(j.at("problem").get<std::string>());
-    t.device = j.value("device", t.device);
-    t.threads = j.value("threads", t.threads);
-    t.seed = j.value("seed", t.seed);
-    t.verify = j.value("verify", t.verify);
-    t.products = j.value("products", t.products);
-    t.launches = j.value("launches", t.launches);
-    t.time_ms = j.value("time_ms", t.time_ms);
-    t.best_ms = j.value("best_ms", t.best_ms);
-    t.arena_bytes = j.value("arena_bytes", t.arena_bytes);
-    t.arena_ms = j.value("arena_ms", t.arena_ms);
-    if (t.threads < 1 || t.threads > 4096) {
-      throw Error(Status::bad_problem,
-                  "threads is " + std::to_string(t.threads) + "; 1 to 4096 are possible");
-    }
-    return Request{t, ""};
+    return request;
   });
 }
 

@@ -4,6 +4,8 @@
 //   caller → {"do":"examine","kernel":"some_gpu/k4","problem":"fwd:...","device":"opencl:0",...}
 //   worker → {"phase":"compile"}  {"phase":"run"} ...              as it comes to them
 //   worker → {"verdict":"pass","what":"","ms":0.12,...}            at the end
+//   caller → {"do":"compile","tasks":[{"kernel":"some_gpu/k4","problem":"fwd:...",...},...]}
+//   worker → {"phase":"compile"} ... {"verdict":"pass"}           what fails is left to its examination
 //   caller → {"do":"probe","device":"opencl:0"}
 //   worker → {"verdict":"pass"}
 //
@@ -13,6 +15,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/finder/examine.hpp"
 
@@ -24,13 +27,15 @@ void check_hello(const std::string& line);
 
 std::string probe(const std::string& device);
 std::string examine(const Task& task);
+std::string compile(const std::vector<Task>& tasks);
 std::string phase(Phase phase);
 std::string answer(const Verdict& verdict);
 std::string error(const std::string& what);
 
 struct Request {
   std::optional<Task> task;
-  std::string probe;  // a device; empty if a task is asked for
+  std::vector<Task> compile;  // together, ahead of their examination
+  std::string probe;          // a device; empty if something else is asked for
 };
 // Each throws Error(bad_problem) for a line that is none.
 Request read_request(const std::string& line);

@@ -94,9 +94,12 @@ int serve_worker() {
     out.start();
     try {
       const protocol::Request request = protocol::read_request(line);
+      const Watch watch = [&](Phase phase) { out.phase(phase); };
       Verdict verdict;
       if (request.task) {
-        verdict = examiner.examine(*request.task, [&](Phase phase) { out.phase(phase); });
+        verdict = examiner.examine(*request.task, watch);
+      } else if (!request.compile.empty()) {
+        examiner.compile_ahead(request.compile, watch);
       } else {
         examiner.probe(request.probe);
       }

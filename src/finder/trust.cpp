@@ -137,15 +137,27 @@ bool Trust::admit(const Candidate& candidate, const Problem& problem, const Targ
   return false;
 }
 
-Verdict Trust::examine(const Task& task) {
-  Worker* worker;
-  {
-    const std::lock_guard lock(mutex_);
-    std::unique_ptr<Worker>& slot = workers_[task.device];
-    if (!slot) slot = std::make_unique<Worker>(task.device);
-    worker = slot.get();
+Worker& Trust::worker(const std::string& device) {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Worker>& slot = workers_[device];
+  if (!slot) slot = std::make_unique<Worker>(device);
+  return *slot;
+}
+
+Verdict Trust::examine(const Task& task) { return worker(task.device).examine(task); }
+
+void Trust::compile_ahead(std::span<const Candidate* const> candidates, const Problem& problem,
+                          const Target& target) {
+  const DeviceInfo& device = target.device.info();
+  if (device.kind == "cpu") return;
+  std::vector<Task> tasks;
+  for (const Candidate* candidate : candidates) {
+    const Standing known = standing(*candidate, problem, device);
+    if (known == Standing::quarantined || known == Standing::trusted) continue;
+    tasks.push_back(small_task(*candidate, problem, target, kSeed));
+    if (known == Standing::verified) tasks.back().problem = problem;
   }
-  return worker->examine(task);
+  if (tasks.size() > 1) worker(device.id).compile_ahead(tasks);
 }
 
 void Trust::condemn(const Candidate& candidate, const Problem& problem, const Target& target,

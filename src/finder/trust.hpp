@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "src/finder/quarantine.hpp"
@@ -35,6 +36,10 @@ class Trust {
   // Whether it may be used. One that is untried is tried now, in the worker: its verdict is kept, and a bad
   // one warned of.
   bool admit(const Candidate& candidate, const Problem& problem, const Target& target);
+  // Has the device's worker compile what admit or a measurement of these will need next, all at once. Does
+  // nothing on the CPU.
+  void compile_ahead(std::span<const Candidate* const> candidates, const Problem& problem,
+                     const Target& target);
   // Tries in the device's worker and keeps nothing of it; see Worker::examine.
   Verdict examine(const Task& task);
   // Stores the verdict: as verified, or in quarantine.
@@ -45,6 +50,8 @@ class Trust {
                const Verdict& verdict, std::uint64_t seed);
 
  private:
+  Worker& worker(const std::string& device);
+
   Quarantine quarantine_;
   std::function<void(const std::string&)> warn_;
   std::mutex mutex_;

@@ -101,20 +101,28 @@ void Worker::start() {
                                                 complaint.empty() ? "" : "; it said: " + complaint));
 }
 
-Verdict Worker::examine(const Task& task) {
-  const std::lock_guard lock(mutex_);
+void Worker::ask(const std::string& line) {
   if (!lost_.empty()) throw Error(Status::device_error, lost_);
   start();
-  if (!process_->send(protocol::examine(task))) {
-    // It ended while it had nothing to do, through no fault of the kernel's.
-    process_.reset();
-    start();
-    if (!process_->send(protocol::examine(task))) {
-      process_.reset();
-      throw Error(Status::device_error, "the worker ends before it can be asked anything");
-    }
-  }
+  if (process_->send(line)) return;
+  // It ended while it had nothing to do, through no fault of the kernel's.
+  process_.reset();
+  start();
+  if (process_->send(line)) return;
+  process_.reset();
+  throw Error(Status::device_error, "the worker ends before it can be asked anything");
+}
+
+Verdict Worker::examine(const Task& task) {
+  const std::lock_guard lock(mutex_);
+  ask(protocol::examine(task));
   return converse(task);
+}
+
+void Worker::compile_ahead(const std::vector<Task>& tasks) {
+  const std::lock_guard lock(mutex_);
+  ask(protocol::compile(tasks));
+  converse(Task());
 }
 
 Verdict Worker::converse(const Task& task) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "src/finder/examine.hpp"
 #include "src/finder/process.hpp"
@@ -37,9 +38,13 @@ class Worker {
   // Never hangs. Throws Error(unsupported) if there is no worker command, Error(device_error) if the device
   // itself cannot be used, or does not come back after a kernel hung on it.
   Verdict examine(const Task& task);
+  // Has the worker make their plans, all at once. Never hangs; a compiler that does, or crashes, costs the
+  // worker its life and is met again in the kernel's own examination. Throws as examine does.
+  void compile_ahead(const std::vector<Task>& tasks);
 
  private:
   void start();
+  void ask(const std::string& line);
   Verdict converse(const Task& task);
   Verdict ended(Phase phase);
   Verdict hung(Phase phase, double deadline_ms);
