@@ -4,8 +4,9 @@
 //
 // The host defines DIRECTION_fwd or DIRECTION_bwd_d, BP and BC (pixels and channels of a tile), VECTOR_PIXELS (1:
 // vectors run along pixels, 0: along channels), FLAT (1: a tile of the sum crosses taps), EXACT (1: BK
-// divides the channels, so that no tile of the sum is partly empty), MIN_BLOCKS (that a multiprocessor should hold), THREADS and what
-// convolution.h and tile_product.h ask for.
+// divides the channels, so that no tile of the sum is partly empty), MIN_BLOCKS (that a multiprocessor should hold),
+// for backward_data TAP_GCD, TAP_STEP and TAP_INVERSE of both dimensions (below), THREADS and what convolution.h and
+// tile_product.h ask for.
 #include "kernels/gpu/convolution.h"
 #if VECTOR_PIXELS
 #define BS BC
@@ -63,13 +64,17 @@
 #define LOOP_STEPS IN_GROUP
 #endif
 
-// Whether any of the phase's pixels has the tap; all have it, or none.
+// The taps that a phase's pixels have, all of them or none: each TAP_STEP-th along a dimension, from the first on.
+// Those are the taps t with (at - t * dilation) % stride = 0; TAP_GCD is the greatest common divisor of both, TAP_STEP
+// is stride / TAP_GCD, and TAP_INVERSE that of dilation / TAP_GCD modulo TAP_STEP.
 #ifdef DIRECTION_bwd_d
-#define HAS_TAP(tap)                                                            \
-  ((row_phase + z.pad_top - (tap) / S * DILATION_H) % STRIDE_H == 0 && \
-   (column_phase + z.pad_left - (tap) % S * DILATION_W) % STRIDE_W == 0)
+#define FIRST_TAP(at, gcd, step, inverse) ((int)((i64)((at) / (gcd) % (step)) * (inverse) % (step)))
+#define COUNT_TAPS(at, gcd, step, size, first) ((at) % (gcd) == 0 ? ((size) - (first) + (step)-1) / (step) : 0)
 #else
-#define HAS_TAP(tap) 1
+#define TAP_STEP_H 1
+#define TAP_STEP_W 1
+#define FIRST_TAP(at, gcd, step, inverse) 0
+#define COUNT_TAPS(at, gcd, step, size, first) (size)
 #endif
 
 // Stores results of channel k; four neighbours in memory, whose channels are `apart` apart.
@@ -124,27 +129,33 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
   const int tap_slabs = (LOOP_STEPS + BK - 1) / BK;  // tiles of the sum in one tap, or in all
   int slabs = tap_slabs;
 #if !FLAT
-  slabs = 0;
-  for (int tap = 0; tap < TAPS; ++tap) slabs += HAS_TAP(tap) ? tap_slabs : 0;
+  const int first_r = FIRST_TAP(row_phase + z.pad_top, TAP_GCD_H, TAP_STEP_H, TAP_INVERSE_H);
+  const int first_s = FIRST_TAP(column_phase + z.pad_left, TAP_GCD_W, TAP_STEP_W, TAP_INVERSE_W);
+  slabs *= COUNT_TAPS(row_phase + z.pad_top, TAP_GCD_H, TAP_STEP_H, R, first_r) *
+           COUNT_TAPS(column_phase + z.pad_left, TAP_GCD_W, TAP_STEP_W, S, first_s);
 #endif
   F_VECTOR sums[TS][VN];
   clear_tile(sums);
   float next_pixels[PIXELS_EACH * STEPS_EACH];
   float next_channels[WEIGHT_QUADS * 4];
-  int tap = -1, first = LOOP_STEPS;  // of the tile that registers bring
+  // Of the tile that registers bring.
 #if FLAT
-  tap = 0, first = -BK;
+  int tap = 0, first = -BK;
+#else
+  int r = first_r, s = first_s - TAP_STEP_W, tap = 0, first = LOOP_STEPS;
 #endif
 
   // One more turn than there are tiles: each turn multiplies what the one before brought.
-  for (int slab = 0; slab <= slabs; ++slab) {
+  int slab = 0;
+  do {
     if (slab < slabs) {
       first += BK;
 #if !FLAT
       if (first >= LOOP_STEPS) {
         first = 0;
-        do ++tap;
-        while (!HAS_TAP(tap));
+        s += TAP_STEP_W;
+        if (s >= S) s = first_s, r += TAP_STEP_H;
+        tap = r * S + s;
         F_UNROLL
         for (int i = 0; i < PIXELS_EACH; ++i) {
           offsets[i] = in_offset(own[i], tap, group * IN_GROUP, z);
@@ -223,7 +234,7 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
       }
     }
     F_BARRIER();
-  }
+  } while (slab++ < slabs);
 
   const int out_is_aligned = F_IS_ALIGNED4(out);
 #if VECTOR_PIXELS

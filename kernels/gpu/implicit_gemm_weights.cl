@@ -24,15 +24,16 @@ implicit_gemm_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(flo
   const int first_column = F_BLOCK(0) * BV, first_k = F_BLOCK(1) * BS;
   const int group = F_BLOCK(2) / splits, split = F_BLOCK(2) % splits;
   const index_t count = (index_t)z.n * z.p * z.q;
-  const index_t part = (count + splits - 1) / splits;
-  const index_t begin = part * split, end = F_MIN(count, begin + part);
+  // Whole tiles; one at least, which may lie beyond the last pixel.
+  const index_t part = ((count + splits - 1) / splits + BK - 1) / BK * BK, end = part * (split + 1);
+  index_t first = part * split;
   F_VECTOR sums[TS][VN];
   clear_tile(sums);
-  for (index_t first = begin; first < end; first += BK) {
+  do {
     for (int i = thread; i < BK; i += THREADS) {
       const index_t pixel = first + i;
       const int q = (int)(pixel % z.q), p = (int)(pixel / z.q % z.p);
-      places[i * 5] = pixel < end ? (int)(pixel / z.q / z.p) : -1;
+      places[i * 5] = pixel < count ? (int)(pixel / z.q / z.p) : -1;
       places[i * 5 + 1] = p;
       places[i * 5 + 2] = q;
       places[i * 5 + 3] = p * STRIDE_H - z.pad_top;
@@ -72,7 +73,8 @@ implicit_gemm_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(flo
     F_BARRIER();
     add_products(scalars, vectors, thread, sums);
     F_BARRIER();
-  }
+    first += BK;
+  } while (first < end);
   F_UNROLL_RESULTS
   for (int i = 0; i < TS; ++i) {
     const int k = first_k + F_SCALAR_BEGIN(thread) + i;

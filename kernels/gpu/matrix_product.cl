@@ -54,25 +54,28 @@ matrix_product(F_INPUT(element_t, scalars), F_INPUT(element_t, vectors), F_OUTPU
   const int thread = F_THREAD(), blocks_s = (rows + BS - 1) / BS;
   const int first_s = F_BLOCK(0) % blocks_s * BS, first_v = F_BLOCK(0) / blocks_s * BV;
   const int group = F_BLOCK(1) / parts, part = F_BLOCK(1) % parts;
-  const int each = (steps + parts - 1) / parts, begin = F_MIN(steps, part * each), end = F_MIN(steps, begin + each);
+  // Whole tiles; one at least, which may lie beyond the last step.
+  const int each = ((steps + parts - 1) / parts + BK - 1) / BK * BK, end = each * (part + 1);
+  const int limit = F_MIN(steps, end);
+  int first = each * part, slot = 0;
   F_GLOBAL const element_t* const from_s = scalars + (index_t)group * steps * pitch_s + first_s;
   F_GLOBAL const element_t* const from_v = vectors + (index_t)group * steps * pitch_v + first_v;
 
   F_VECTOR sums[TS][VN];
   clear_tile(sums);
   float next_s[OWN_S * 4], next_v[OWN_V * 4];
-  bring(from_s, pitch_s, begin, end, BS, OWN_S, next_s);
-  bring(from_v, pitch_v, begin, end, BV, OWN_V, next_v);
-  int slot = 0;
-  for (int first = begin; first < end; first += BK) {
+  bring(from_s, pitch_s, first, limit, BS, OWN_S, next_s);
+  bring(from_v, pitch_v, first, limit, BV, OWN_V, next_v);
+  do {
     put(next_s, BS, OWN_S, local_s + slot * BK * BS);
     put(next_v, BV, OWN_V, local_v + slot * BK * BV);
     F_BARRIER();
-    bring(from_s, pitch_s, first + BK, end, BS, OWN_S, next_s);
-    bring(from_v, pitch_v, first + BK, end, BV, OWN_V, next_v);
+    first += BK;
+    bring(from_s, pitch_s, first, limit, BS, OWN_S, next_s);
+    bring(from_v, pitch_v, first, limit, BV, OWN_V, next_v);
     add_products(local_s + slot * BK * BS, (F_LOCAL const F_VECTOR*)(local_v + slot * BK * BV), thread, sums);
     slot = 1 - slot;
-  }
+  } while (first < end);
 
   F_UNROLL_RESULTS
   for (int i = 0; i < TS; ++i) {

@@ -179,13 +179,14 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
   int u_from = ((group * k_blocks + k_block) * channels * POSITIONS + first_position) * BK + lk * 4;
 
 #if SPLIT
-  const int steps = (channels / BC + F_BLOCKS(1) - 1) / F_BLOCKS(1) * BC;
-  const int begin = F_BLOCK(1) * steps, end = F_MIN(IN_GROUP, begin + steps);
+  // No block is without channels: the host asks for no more blocks than there are steps.
+  const int begin = channels / BC * F_BLOCK(1) / F_BLOCKS(1) * BC;
+  const int end = channels / BC * (F_BLOCK(1) + 1) / F_BLOCKS(1) * BC;
   u_from += begin * POSITIONS * BK;
   F_UNROLL_TILE
   for (int l = 0; l < LOADS; ++l) patches[l].offset += begin * IN_CHANNEL_STRIDE;
 #else
-  const int begin = 0, end = IN_GROUP;
+  const int begin = 0, end = channels;
 #endif
 
   float sums[PP][TT][TK];
@@ -200,13 +201,14 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
   float d[LOADS][A * SIDE], u[PP][TK];
   F_UNROLL_TILE
   for (int l = 0; l < LOADS; ++l) {
-    load_patch(in, patches[l], begin + PATCH_CHANNEL(thread + l * THREADS) < end, d[l], z);
+    load_patch(in, patches[l], begin + PATCH_CHANNEL(thread + l * THREADS) < IN_GROUP, d[l], z);
   }
   F_UNROLL_TILE
   for (int p = 0; p < PP; ++p) load_filter(filter + u_from + p * BK, u[p]);
 
+  int first = begin;
   F_NO_UNROLL
-  for (int first = begin; first < end; first += BC) {
+  do {
     F_BARRIER();
     F_UNROLL_TILE
     for (int l = 0; l < LOADS; ++l) {
@@ -230,7 +232,7 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
     F_UNROLL_TILE
     for (int l = 0; l < LOADS; ++l) {
       patches[l].offset += BC * IN_CHANNEL_STRIDE;
-      load_patch(in, patches[l], first + BC + PATCH_CHANNEL(thread + l * THREADS) < end, d[l], z);
+      load_patch(in, patches[l], first + BC + PATCH_CHANNEL(thread + l * THREADS) < IN_GROUP, d[l], z);
     }
     int v_from = first_position * (BT / 4);
     F_UNROLL_STEPS
@@ -263,7 +265,8 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
 #endif
       }
     }
-  }
+    first += BC;
+  } while (first < end);
 
   // The sums of a tile's positions come together through local memory, LK * ROUND out channels at a time:
   // [position][out channel][tile].

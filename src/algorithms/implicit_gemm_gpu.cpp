@@ -1,5 +1,7 @@
 // The convolution as a matrix product through local memory, its operands gathered on the way.
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -69,6 +71,22 @@ Shape shape_of(const Problem& p) {
   const i64 out = forward ? group_k : group_c, in = forward ? group_c : group_k;
   const bool v = vectors_are_pixels(p);
   return {v ? out : pixels, v ? pixels : out, in * p.r * p.s, p.groups * phases};
+}
+
+// For implicit_gemm.cl: which taps of one dimension the pixels of a phase of backward_data have.
+gpu::Constants tap_constants(const std::string& dimension, i64 stride, i64 dilation) {
+  const i64 gcd = std::gcd(stride, dilation), step = stride / gcd;
+  // Euclid's algorithm, extended: of dilation / gcd modulo step.
+  i64 inverse = 0, next = 1 % step;
+  for (i64 a = step, b = dilation / gcd % step; b != 0;) {
+    const i64 quotient = a / b;
+    inverse = std::exchange(next, inverse - quotient * next);
+    a = std::exchange(b, a - quotient * b);
+  }
+  inverse = (inverse % step + step) % step;
+  return {{"TAP_GCD_" + dimension, std::to_string(gcd)},
+          {"TAP_STEP_" + dimension, std::to_string(step)},
+          {"TAP_INVERSE_" + dimension, std::to_string(inverse)}};
 }
 
 // How many parts the sum of backward_weights is split into: enough blocks for the device, none too short.
@@ -187,20 +205,27 @@ class ImplicitGemmGpu : public Algorithm {
     const bool exact = !flat && in % t.steps == 0;
     // 64 results a thread fit in 128 registers where no tile of the sum needs guards.
     const bool dense = exact && t.ts * t.vn * t.vw == 64 && t.threads() >= 128;
-    return gpu::constants(p, {{std::string("DIRECTION_") + faltung::name(p.direction), "1"},
-                              {"BP", n(pixels ? t.vectors : t.scalars)},
-                              {"BC", n(pixels ? t.scalars : t.vectors)},
-                              {"VECTOR_PIXELS", pixels ? "1" : "0"},
-                              {"FLAT", flat ? "1" : "0"},
-                              {"EXACT", exact ? "1" : "0"},
-                              {"MIN_BLOCKS", n(dense ? 512 / t.threads() : 1)},
-                              {"COMPACT", device.has("runs_on_cpu") ? "1" : "0"},
-                              {"BK", n(t.steps)},
-                              {"TS", n(t.ts)},
-                              {"VN", n(t.vn)},
-                              {"VW", n(t.vw)},
-                              {"THREADS", n(t.threads())},
-                              {"STEPS", n(t.steps)}});
+    gpu::Constants own = {{std::string("DIRECTION_") + faltung::name(p.direction), "1"},
+                          {"BP", n(pixels ? t.vectors : t.scalars)},
+                          {"BC", n(pixels ? t.scalars : t.vectors)},
+                          {"VECTOR_PIXELS", pixels ? "1" : "0"},
+                          {"FLAT", flat ? "1" : "0"},
+                          {"EXACT", exact ? "1" : "0"},
+                          {"MIN_BLOCKS", n(dense ? 512 / t.threads() : 1)},
+                          {"COMPACT", device.has("runs_on_cpu") ? "1" : "0"},
+                          {"BK", n(t.steps)},
+                          {"TS", n(t.ts)},
+                          {"VN", n(t.vn)},
+                          {"VW", n(t.vw)},
+                          {"THREADS", n(t.threads())},
+                          {"STEPS", n(t.steps)}};
+    if (p.direction == Direction::backward_data) {
+      for (const auto& constants :
+           {tap_constants("H", p.stride_h, p.dilation_h), tap_constants("W", p.stride_w, p.dilation_w)}) {
+        own.insert(own.end(), constants.begin(), constants.end());
+      }
+    }
+    return gpu::constants(p, own);
   }
 
   // What packs or sums is the same for every tile and epilogue.
