@@ -18,6 +18,7 @@ using i64 = std::int64_t;
 constexpr i64 kStageBytes = 768 << 10;  // of an item's patch: with the weights in use it stays in L2
 constexpr i64 kPanelBytes = 512 << 10;  // of weights, beyond which the reduction is cut
 constexpr i64 kSumBytes = 1 << 20;      // of unfinished sums that cannot wait in the output
+constexpr i64 kFewPanels = 8;           // that may read the input in place: more are worth a copy of it
 
 class PixelLanes : public ImplicitGemmPart {
  public:
@@ -165,6 +166,13 @@ class PixelLanes : public ImplicitGemmPart {
       while (rows > 1 && stage_floats(1, rows, columns) > most) --rows;
       rows_ = EvenSplit(t_.rows, rows);
     }
+    // A lone tap over whole planes finds its vectors in the input as it lies there, unless many planes begin
+    // at the same place of the cache.
+    const Tap tap = taps() == 1 ? t_.taps.front() : Tap{};
+    const bool planes = taps() == 1 && tap.h == 0 && tap.w == 0 && t_.step_h == 1 && t_.step_w == 1 &&
+                        t_.rows == 1 && t_.in.h == 1 && t_.columns == t_.in.w;
+    const bool collide = t_.in.stride_c * 4 % 4096 == 0 && t_.in_channels > 64;
+    in_place_ = planes && !collide && !flat_ && p_.dtype == DType::f32 && panels_.parts() <= kFewPanels;
     const i64 pixel_items = t_.groups * images_.parts() * rows_.parts() * columns_.parts();
     i64 parts = pixel_items < 4 * threads ? ceil_div(4 * threads, pixel_items) : 1;
     const i64 columns = std::min(columns_.largest() * column_unit_, t_.columns);
@@ -223,7 +231,7 @@ class PixelLanes : public ImplicitGemmPart {
   EvenSplit columns_, rows_, images_;  // of the output; columns_ counts units
   EvenSplit channel_parts_;            // of panels
   i64 column_unit_ = 1;
-  bool flat_ = false, in_registers_ = false, few_steps_ = false;
+  bool flat_ = false, in_registers_ = false, few_steps_ = false, in_place_ = false;
   i64 row_ = 0, flat_columns_ = 0, stage_floats_ = 0, sum_floats_ = 0;
 };
 
@@ -398,7 +406,15 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
   strides.channel = channel_floats(item.images * image_floats(item.rows, item.columns));
   Prefetch ahead;
   for (i64 cut = 0; cut < reductions_.parts(); ++cut) {
-    stage(item, cut, call, patch, strides);
+    const float* input = patch;
+    // Lanes beyond the last plane's end are beyond the input's.
+    if (in_place_ && item.column0 + ceil_div(item.columns, lanes_) * lanes_ <= t_.columns) {
+      const i64 channel = item.group * t_.in_channels + reductions_.begin(cut);
+      input = static_cast<const float*>(call.in) + t_.in.offset(item.image0, channel, 0, item.column0);
+      strides.channel = t_.in.stride_c;
+    } else {
+      stage(item, cut, call, patch, strides);
+    }
     // Panels come in two sizes, of which the larger's list is the first.
     for (i64 tap = 0; tap < taps(); ++tap) {
       const i64 h = t_.taps[static_cast<std::size_t>(tap)].h - t_.min_h();
@@ -417,7 +433,7 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
                           EvenSplit(ceil_div(item.columns, lanes_), tile_.vectors).parts();
         ahead = prefetch(index + threads_, item, call, reductions_.parts() * tiles);
       }
-      run_rows(item, cut, call, patch, strides, segments, sums, ahead);
+      run_rows(item, cut, call, input, strides, segments, sums, ahead);
     }
   }
 }
