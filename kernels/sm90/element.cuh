@@ -17,6 +17,18 @@ __device__ __forceinline__ float load_element(const void* data, long long index)
 __device__ __forceinline__ void store_element(void* data, long long index, float value) {
   static_cast<float*>(data)[index] = value;
 }
+// Side by side and aligned.
+template <int kCount>
+__device__ __forceinline__ void store_elements(void* data, long long index, const float (&v)[kCount]) {
+  float* const to = static_cast<float*>(data) + index;
+  if constexpr (kCount == 4) {
+    *reinterpret_cast<float4*>(to) = float4{v[0], v[1], v[2], v[3]};
+  } else if constexpr (kCount == 2) {
+    *reinterpret_cast<float2*>(to) = float2{v[0], v[1]};
+  } else {
+    *to = v[0];
+  }
+}
 #else
 
 // Two floats as a pair of elements, the first in the low half; rounded to nearest even.
@@ -47,6 +59,18 @@ __device__ __forceinline__ float load_element(const void* data, long long index)
 }
 __device__ __forceinline__ void store_element(void* data, long long index, float value) {
   static_cast<unsigned short*>(data)[index] = static_cast<unsigned short>(pack(value, 0.0f));
+}
+// Side by side and aligned.
+template <int kCount>
+__device__ __forceinline__ void store_elements(void* data, long long index, const float (&v)[kCount]) {
+  unsigned short* const to = static_cast<unsigned short*>(data) + index;
+  if constexpr (kCount == 4) {
+    *reinterpret_cast<uint2*>(to) = uint2{pack(v[0], v[1]), pack(v[2], v[3])};
+  } else if constexpr (kCount == 2) {
+    *reinterpret_cast<unsigned*>(to) = pack(v[0], v[1]);
+  } else {
+    *to = static_cast<unsigned short>(pack(v[0], 0.0f));
+  }
 }
 
 #endif

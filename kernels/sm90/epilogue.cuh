@@ -122,11 +122,16 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const
         }
       }
       const int chunk = nb * (F_N / 8) + i + (matrix >> 1) * next;
+      [[maybe_unused]] const int unit = (nb * (F_N / 8) + i) / (kUnit / 8), in_unit = i % (kUnit / 8);
+      if (F_STAGED > 0 && unit >= kStagedUnits && in_unit == 0) {
+        if (thread == 0) store_wait_read<kStagedUnits - 1>();
+        named_sync(3 + consumer, 128);
+      }
 #pragma unroll
       for (int mt = 0; mt < F_MT; ++mt) {
         const int pixel = mt * 64 + warp * 16 + (matrix & 1) * 8 + row;
         const unsigned address =
-            staging + chunk / (kUnit / 8) * kUnitBytes + staged(pixel, chunk % (kUnit / 8));
+            staging + chunk / (kUnit / 8) % kStagedUnits * kUnitBytes + staged(pixel, chunk % (kUnit / 8));
         unsigned r[4] = {};
 #if F_RESIDUAL
         load_matrices(address, r[0], r[1], r[2], r[3]);
@@ -140,8 +145,17 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const
         }
         store_matrices(address, out[0], out[1], out[2], out[3]);
       }
+      if (F_STAGED > 0 && in_unit + 2 == kUnit / 8) {
+        fence_async();
+        named_sync(3 + consumer, 128);
+        if (thread == 0) {
+          store_unit(y_map, t, staging, unit, consumer);
+          store_commit();
+        }
+      }
     }
   }
+  if (F_STAGED > 0) return;
 #else
 #pragma unroll
   for (int mt = 0; mt < F_MT; ++mt) {

@@ -29,7 +29,7 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
 #endif
 }
 
-#if F_NCHW && !F_PLAIN && !F_TURNED
+#if F_NCHW && !F_PLAIN && !F_TURNED && F_SPLIT == 1
 // The staging area's rows, a channel each, to the output. Neighbouring threads have neighbouring pixels; each keeps
 // its pixels and goes through the channels.
 __device__ __forceinline__ void store_rows(const Params& p, const Tile& t, int k0, unsigned staging, int thread) {
@@ -52,22 +52,26 @@ __device__ __forceinline__ void store_rows(const Params& p, const Tile& t, int k
 }
 #endif
 
-#if !F_PLAIN && !F_NCHW
+#if !F_PLAIN && !F_NCHW && !F_DIRECT && F_SPLIT == 1
+__device__ __forceinline__ void store_unit(const TensorMap& map, const Tile& t, unsigned staging, int unit,
+                                           int consumer) {
+  const int k = t.k + (F_COOP && !F_SWAP ? consumer * kMyChannels : 0) + unit * kUnit;
+  const unsigned from = staging + unit % kStagedUnits * kUnitBytes;
+#if F_IM2COL
+  store_2d(&map, from, k, t.first + (F_COOP && F_SWAP ? consumer * kMyPixels : 0));
+#else
+  const int h = t.h + (F_COOP && F_SWAP ? consumer * 8 * F_MT : 0);
+  store_4d(&map, from, k, F_POOL ? t.w / 2 : t.w, F_POOL ? h / 2 : h, t.n);
+#endif
+}
+
 __device__ __forceinline__ void store_tile(const TensorMap& map, const Tile& t, unsigned staging, int consumer) {
 #pragma unroll
-  for (int unit = 0; unit < kUnits; ++unit) {
-    const int k = t.k + (F_COOP && !F_SWAP ? consumer * kMyChannels : 0) + unit * kUnit;
-#if F_IM2COL
-    store_2d(&map, staging + unit * kUnitBytes, k, t.first + (F_COOP && F_SWAP ? consumer * kMyPixels : 0));
-#else
-    const int h = t.h + (F_COOP && F_SWAP ? consumer * 8 * F_MT : 0);
-    store_4d(&map, staging + unit * kUnitBytes, k, F_POOL ? t.w / 2 : t.w, F_POOL ? h / 2 : h, t.n);
-#endif
-  }
+  for (int unit = 0; unit < kUnits; ++unit) store_unit(map, t, staging, unit, consumer);
 }
 #endif
 
-#if F_PLAIN
+#if F_PLAIN && F_SPLIT == 1
 // Ordinary stores; the pixels are on M.
 __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t, unsigned,
                                        unsigned, unsigned&, int consumer, int thread) {

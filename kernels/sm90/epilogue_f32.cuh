@@ -50,6 +50,42 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Param
     }
   }
 }
+#elif F_DIRECT
+// By ordinary stores: a warp holds eight neighbouring channels, a sector, of each of its pixels.
+__device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t, unsigned, unsigned,
+                                       unsigned&, int consumer, int thread) {
+  const int warp = thread / 32, lane = thread % 32;
+  const int k0 = t.k + (F_COOP ? consumer * kMyChannels : 0) + warp * 16 + lane / 4;
+  const int w = t.w + lane % 4 * 2;
+  const long long row = static_cast<long long>(p.q) * p.k;
+#pragma unroll
+  for (int mt = 0; mt < F_MT; ++mt) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int k = k0 + mt * 64 + half * 8;
+      if (k >= p.k) continue;
+      const float bias = F_BIAS ? load_element(p.bias, k) : 0.0f;
+      const long long first = (static_cast<long long>(t.n) * p.p + t.h) * row + static_cast<long long>(w) * p.k + k;
+      float* y = static_cast<float*>(p.y) + first;
+      [[maybe_unused]] const float* residual = static_cast<const float*>(p.residual) + first;
+#pragma unroll
+      for (int i = 0; i < F_N / 8; ++i) {
+        if (t.h + i >= p.p) break;
+#pragma unroll
+        for (int nb = 0; nb < F_NB; ++nb) {
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            if (w + nb * 8 + j >= p.q) continue;
+            const int at = (nb * 8 + j) * p.k;
+            y[at] = finish_value(sums[mt][nb][i * 4 + half * 2 + j], bias, F_RESIDUAL ? residual[at] : 0.0f, p.slope);
+          }
+        }
+        y += row;
+        if (F_RESIDUAL) residual += row;
+      }
+    }
+  }
+}
 #elif !F_PLAIN
 // Where in the staging area a value lies: by the copy engine's swizzle, or with F_NCHW a row a channel.
 __device__ __forceinline__ unsigned staged(int channel, int pixel) {

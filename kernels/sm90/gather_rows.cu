@@ -1,7 +1,7 @@
-// For few channels: each output column's row of the filter's window, S pixels of F_C channels, as the channels of one
-// pixel, so that an R x S filter becomes an R x 1 one. Images of F_C x h x w, in NCHW or (F_NCHW 0) NHWC, to pixels
-// of c_to, a multiple of 16 bytes; what lies outside, and new channels, are zero. Filters are turned the same way:
-// K images of R x S with one column each. F_BYTES an element.
+// For few channels: each output column's row of the filter's window, F_TAPS pixels of F_C channels, as the channels of
+// one pixel, so that an R x S filter becomes an R x 1 one. Images of F_C x h x w, in NCHW or (F_NCHW 0) NHWC, to pixels
+// of F_TO channels, a multiple of 16 bytes; what lies outside, and new channels, are zero. Filters are turned the same
+// way: K images of R x S with one column each. F_BYTES an element, F_DILATION between the taps.
 #include "kernels/sm90/ptx.cuh"
 
 #if F_BYTES == 2
@@ -9,42 +9,66 @@ using Element = unsigned short;
 #else
 using Element = unsigned;
 #endif
+constexpr int kChunk = 16 / F_BYTES, kChunks = F_TO / kChunk;
+constexpr int kLines = 8;  // of images, a block at a time
+
+// Eight elements side by side of 2 bytes, from an element on that a word may begin with or not.
+__device__ __forceinline__ uint4 load_any(const Element* from, long long first) {
+  const unsigned* const words = reinterpret_cast<const unsigned*>(from) + (first >> 1);
+  unsigned v[5];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) v[i] = words[i];
+  const unsigned shift = (first & 1) * 16;
+  return uint4{__funnelshift_r(v[0], v[1], shift), __funnelshift_r(v[1], v[2], shift),
+               __funnelshift_r(v[2], v[3], shift), __funnelshift_r(v[3], v[4], shift)};
+}
 
 extern "C" __global__ void __launch_bounds__(256)
-    gather_rows(const Element* __restrict__ from, Element* __restrict__ to, int images, int h, int w, int columns,
-                int taps, int stride, int pad, int dilation, int c_to) {
+    gather_rows(const Element* __restrict__ from, Element* __restrict__ to, int lines, int h, int w, int columns,
+                int stride, int pad) {
   let_next_kernel_begin();
   wait_for_previous_kernel();
-  constexpr int kChunk = 16 / F_BYTES;
-  const int chunks = c_to / kChunk;
-  const long long total = static_cast<long long>(images) * h * columns * chunks,
-                  step = static_cast<long long>(gridDim.x) * blockDim.x;
-  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < total; i += step) {
-    const long long pixel = i / chunks;
-    const int chunk = static_cast<int>(i - pixel * chunks);
-    const long long line = pixel / columns;  // of all images
-    const int column = static_cast<int>(pixel - line * columns), first = column * stride - pad;
-#if F_NCHW
-    const long long image = line / h;
-    const Element* const source = from + (image * F_C * h + (line - image * h)) * w;
-    const long long plane = static_cast<long long>(h) * w;
-#else
-    const Element* const source = from + line * w * F_C;
-#endif
-    union {
-      Element e[kChunk];
-      uint4 all;
-    } v;
+  const unsigned a_line = columns * kChunks;
+  // Rows in NHWC lie as they are wanted, but for what lies outside.
+  const bool in_order =
+      F_BYTES == 2 && !F_NCHW && F_DILATION == 1 && (reinterpret_cast<unsigned long long>(from) & 3) == 0;
+  for (long long group = blockIdx.x; group * kLines < lines; group += gridDim.x) {
+    const int here = lines - group * kLines < kLines ? static_cast<int>(lines - group * kLines) : kLines;
+    for (unsigned i = threadIdx.x; i < here * a_line; i += 256) {
+      const unsigned in_group = i / a_line, rest = i - in_group * a_line;
+      const long long line = group * kLines + in_group;
+      const int column = rest / kChunks, chunk = rest - column * kChunks, first = column * stride - pad;
+      union {
+        Element e[kChunk];
+        unsigned words[4];
+        uint4 all;
+      } v;
+      const int begin = first * F_C + chunk * kChunk;  // in an NHWC line
+      if (in_order && begin >= 0 && begin + kChunk < w * F_C) {
+        v.all = load_any(from, line * w * F_C + begin);
 #pragma unroll
-    for (int j = 0; j < kChunk; ++j) {
-      const int at = chunk * kChunk + j, tap = at / F_C, c = at - tap * F_C, x = first + tap * dilation;
-      const bool inside = tap < taps && x >= 0 && x < w;
+        for (int j = 0; j < kChunk; ++j) {
+          if (chunk * kChunk + j >= F_TAPS * F_C) v.e[j] = Element(0);
+        }
+      } else {
 #if F_NCHW
-      v.e[j] = inside ? source[c * plane + x] : Element(0);
+        const long long image = line / h, plane = static_cast<long long>(h) * w;
+        const Element* const source = from + (image * F_C * h + (line - image * h)) * w;
 #else
-      v.e[j] = inside ? source[x * F_C + c] : Element(0);
+        const Element* const source = from + line * w * F_C;
 #endif
+#pragma unroll
+        for (int j = 0; j < kChunk; ++j) {
+          const int at = chunk * kChunk + j, tap = at / F_C, c = at - tap * F_C, x = first + tap * F_DILATION;
+          const bool inside = tap < F_TAPS && x >= 0 && x < w;
+#if F_NCHW
+          v.e[j] = inside ? source[c * plane + x] : Element(0);
+#else
+          v.e[j] = inside ? source[x * F_C + c] : Element(0);
+#endif
+        }
+      }
+      reinterpret_cast<uint4*>(to)[group * kLines * a_line + i] = v.all;
     }
-    reinterpret_cast<uint4*>(to)[i] = v.all;
   }
 }

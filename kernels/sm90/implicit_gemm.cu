@@ -6,23 +6,28 @@
 // or half a tile each (F_COOP).
 //
 // The pixels of a block come in one of two ways:
-//   a halo patch (stride 1): loaded once, F_TH + (R-1) dilation rows of F_TW + (S-1) dilation pixels; a tap is a
-//     view of it, a shifted start address, since the swizzle acts on absolute shared-memory addresses;
+//   a halo patch (horizontal stride 1): loaded once, with the rows and columns that the taps reach beyond the tile; a
+//     tap is a view of it, a shifted start address, since the swizzle acts on absolute shared-memory addresses;
 //   F_IM2COL (any stride): the copy engine gathers the tile's pixels for one tap at a time;
 //   F_PLANES (with F_IM2COL; 1x1, stride 1): NCHW input as it is, channels by pixels; wgmma takes it transposed;
 //   F_TURNED (with F_TF32): a halo patch of NCHW input as it is, which the preparing warps turn.
 // The operand on the M side of wgmma is the weights, or the pixels with F_SWAP.
 //
-// 32-bit tensors (F_TF32) take the same way. The matrix units read 19 of an element's 32 bits, so three more warps
-// prepare each slot of pixels in place: F_TF32 1 rounds it; 2 also writes what rounding took away (the low parts)
-// to a second buffer, and high x high + high x low + low x high makes nearly an fp32 product. The weights come
+// 32-bit tensors (F_TF32) take the same way. The matrix units read 19 of an element's 32 bits. F_TF32 1: the copy
+// engine rounds on its way, or whoever turns a patch. 2: seven more warps prepare each slot of pixels, round it in place
+// and write what rounding took away (the low parts) to a second buffer, and high x high + high x low + low x high makes
+// nearly an fp32 product. The weights come
 // prepared: K rows of high parts, then K of low ones.
+//
+// With F_SPLIT a cluster of that many blocks computes one tile: each sums over its share of the channel blocks, then
+// each adds up its share of the tile from all of their shared memories, always in the same order.
 //
 // The host defines, besides mma(): F_IM2COL F_PLANES F_SWAP F_COOP F_MT (blocks of 64 rows a consumer) F_NB (blocks of F_N
 // columns a consumer) F_N F_KB F_TH F_R F_S F_DIL_H F_DIL_W F_SLOTS (of pixels) F_STAGES (of weights) F_RESIDENT
 // (weights are loaded once and stay) F_BF16 F_TF32 F_BIAS F_RESIDUAL F_POOL (0, 1 max, 2 average, of 2x2) F_PLAIN
-// (ordinary stores: K is no multiple of 8) F_U (channels a store, with F_SWAP) F_RAWS (patches of NCHW) F_PAD_LEFT
-// F_ACTIVATION(x, a).
+// (ordinary stores: K is no multiple of 8) F_DIRECT (ordinary stores of whole sectors, 32-bit NHWC) F_U (channels a
+// store, with F_SWAP) F_STAGED (stores that there is room for, 0: all of a tile) F_V (pixels a store, NCHW) F_RAWS
+// (patches of NCHW) F_PAD_LEFT F_STRIDE_H F_ACTIVATION(x, a).
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/element.cuh"
 #include "kernels/sm90/finish.cuh"
@@ -41,6 +46,7 @@ struct Params {
 };
 
 constexpr int kTaps = F_R * F_S;
+#define F_PREPARED (F_TF32 == 2 || F_TURNED)
 constexpr int kElement = F_TF32 ? 4 : 2;
 constexpr int kRow = F_KB * kElement;  // bytes of one operand row: a pixel's or an output channel's block of channels
 constexpr int kConsumers = 2;
@@ -51,8 +57,9 @@ constexpr int kTileChannels = F_N * F_NB, kTilePixels = 64 * F_MT * kSharers;
 constexpr int kTileChannels = 64 * F_MT * kSharers, kTilePixels = F_N * F_NB;
 #endif
 constexpr int kTileWidth = F_SWAP ? 8 : 8 * F_NB;
-constexpr int kPatchWidth = kTileWidth + (F_S - 1) * F_DIL_W, kPatchHeight = F_TH + (F_R - 1) * F_DIL_H;
-constexpr int kPixelPitch = F_IM2COL ? 8 * kRow : kPatchWidth * kRow;  // from 8 pixels to the next 8
+constexpr int kPatchWidth = kTileWidth + (F_S - 1) * F_DIL_W,
+              kPatchHeight = (F_TH - 1) * F_STRIDE_H + (F_R - 1) * F_DIL_H + 1;
+constexpr int kPixelPitch = F_IM2COL ? 8 * kRow : F_STRIDE_H * kPatchWidth * kRow;  // from 8 pixels to the next 8
 constexpr int kSlotBytes = F_IM2COL ? kTilePixels * kRow : kPatchWidth * kPatchHeight * kRow;
 constexpr int kParts = F_TF32 == 2 ? 2 : 1;  // high and low
 constexpr int kPartStride = (kSlotBytes + 1023) / 1024 * 1024;
@@ -80,16 +87,19 @@ constexpr int kStoredPixels = F_POOL ? kMyPixels / 4 : kMyPixels;
 constexpr int kUnit = F_TF32 ? 32 : F_SWAP ? F_U : 64;  // channels a store
 constexpr int kUnitBytes = kStoredPixels * kUnit * kElement;
 constexpr int kUnits = kMyChannels / kUnit;
+constexpr int kStagedUnits = F_STAGED > 0 ? F_STAGED : kUnits;  // that there is room for: stored in turn
 // With F_NCHW the area has a row a channel, a little longer than its pixels so that rows start in other banks.
 constexpr int kChannelPitch = kStoredPixels * kElement + 16;
 constexpr int kStagingBytes =
-    F_PLAIN || F_TURNED ? 0 : ((F_NCHW ? kMyChannels * kChannelPitch : kUnitBytes * kUnits) + 1023) / 1024 * 1024;
+    F_PLAIN || F_TURNED || F_DIRECT || F_SPLIT > 1
+        ? 0
+        : ((F_NCHW ? kMyChannels * kChannelPitch : kUnitBytes * kStagedUnits) + 1023) / 1024 * 1024;
 
 struct Barriers {
   unsigned long long slot_full[F_SLOTS], slot_empty[F_SLOTS];
   unsigned long long stage_full[F_STAGES], stage_empty[F_STAGES];
   unsigned long long residual_full[kConsumers];
-#if F_TF32
+#if F_PREPARED
   unsigned long long slot_ready[F_SLOTS];
 #endif
 #if F_TURNED
@@ -99,7 +109,7 @@ struct Barriers {
 
 constexpr int kSmem = F_SLOTS * kSlotStride + F_STAGES * kStageStride + kConsumers * kStagingBytes +
                       F_RAWS * kRawStride + static_cast<int>(sizeof(Barriers));
-// With F_TF32: those of the producers' that do not produce, and a warpgroup of their own.
+// With F_PREPARED: those of the producers' that do not produce, and a warpgroup of their own.
 [[maybe_unused]] constexpr int kProducers = F_IM2COL ? 1 : 2, kPrepareWarps = 8 - kProducers;
 static_assert(kSmem + 1024 <= 232448, "shared memory");
 static_assert(F_SMEM == kSmem + 1024, "the host's count of shared memory");
@@ -131,6 +141,19 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
   t.n = pixels / (p.tiles_w * p.tiles_h);
 #endif
   return t;
+}
+
+// What is this block's: tiles, and of a tile the blocks of channels.
+struct Work {
+  int first_tile, first, end;
+};
+__device__ __forceinline__ Work work_of(const Params& p) {
+#if F_SPLIT > 1
+  const int rank = static_cast<int>(cluster_rank());
+  return {static_cast<int>(blockIdx.x) / F_SPLIT, rank * p.c_blocks / F_SPLIT, (rank + 1) * p.c_blocks / F_SPLIT};
+#else
+  return {static_cast<int>(blockIdx.x), 0, p.c_blocks};
+#endif
 }
 
 #include "kernels/sm90/produce.cuh"
@@ -183,13 +206,15 @@ __device__ __forceinline__ void wait_for_slot(Barriers& barriers, const Ring<F_S
 #if !F_TURNED
   barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
 #endif
-#if F_TF32
+#if F_PREPARED
   barrier_wait(smem_address(&barriers.slot_ready[slot.place]), slot.parity);
 #endif
 }
 
 #include "kernels/sm90/epilogue_common.cuh"
-#if F_TF32
+#if F_SPLIT > 1
+#include "kernels/sm90/epilogue_split.cuh"
+#elif F_TF32
 #include "kernels/sm90/epilogue_f32.cuh"
 #else
 #include "kernels/sm90/epilogue.cuh"
@@ -216,12 +241,13 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
 #if F_RESIDENT
   barrier_wait(smem_address(&barriers.stage_full[0]), 0);
 #endif
+  const Work work = work_of(p);
   const unsigned my_weights = F_COOP && !F_SWAP ? consumer * 64 * F_MT * kRow : 0;
   const unsigned my_pixels =
       F_COOP && F_SWAP ? consumer * F_MT * (F_IM2COL ? 64 * kRow : 8 * kPixelPitch) : 0;
-  for (int tile = blockIdx.x + first * gridDim.x; tile < p.tiles; tile += step * gridDim.x) {
+  for (int tile = work.first_tile + first * gridDim.x; tile < p.tiles; tile += step * gridDim.x) {
     const Tile t = locate(p, tile);
-#if F_RESIDUAL && !F_PLAIN && !F_NCHW && !F_TF32
+#if F_RESIDUAL && !F_PLAIN && !F_NCHW && !F_TF32 && F_SPLIT == 1
     if (leader) load_residual(r_map, t, staging, smem_address(&barriers.residual_full[consumer]), consumer);
 #endif
 #if !F_COOP
@@ -230,7 +256,7 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
     Sums sums;
     int accumulate = 0;
     unsigned previous_slot = 0, previous_stage = 0;
-    for (int block = 0; block < p.c_blocks; ++block) {
+    for (int block = work.first; block < work.end; ++block) {
 #if F_IM2COL
 #pragma unroll 1
       for (int tap = 0; tap < kTaps; ++tap) {
@@ -242,7 +268,7 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
         mma_commit();
         accumulate = 1;
         mma_wait<1>();
-        if (leader && (block | tap) != 0) barrier_arrive(previous_slot);
+        if (leader && (block != work.first || tap != 0)) barrier_arrive(previous_slot);
         previous_slot = smem_address(&barriers.slot_empty[slot.place]);
         slot.advance();
       }
@@ -261,7 +287,7 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
       }
       mma_commit();
       mma_wait<1>();
-      if (leader && block != 0) barrier_arrive(previous_slot);
+      if (leader && block != work.first) barrier_arrive(previous_slot);
 #else
         barrier_wait(smem_address(&barriers.stage_full[stage.place]), stage.parity);
         mma_fence();
@@ -270,8 +296,8 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
         accumulate = 1;
         mma_wait<1>();
         if (leader) {
-          if ((block | tap) != 0) barrier_arrive(previous_stage);
-          if (tap == 0 && block != 0) barrier_arrive(previous_slot);
+          if (block != work.first || tap != 0) barrier_arrive(previous_stage);
+          if (tap == 0 && block != work.first) barrier_arrive(previous_slot);
         }
         previous_stage = smem_address(&barriers.stage_empty[stage.place]);
         stage.advance();
@@ -291,12 +317,16 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
       barrier_arrive(previous_slot);
       if (!F_IM2COL && !F_RESIDENT) barrier_arrive(previous_stage);
     }
+#if F_SPLIT > 1
+    finish_split(sums, p, t, slots, consumer, thread);
+#else
     finish(sums, y_map, p, t, staging, smem_address(&barriers.residual_full[consumer]), residual_parity, consumer,
            thread);
+#endif
   }
 }
 
-extern "C" __global__ void __launch_bounds__(F_TF32 ? 512 : 384, 1)
+extern "C" __global__ void __launch_bounds__(F_PREPARED ? 512 : 384, 1)
     implicit_gemm(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap w_map,
                   const __grid_constant__ TensorMap y_map, const __grid_constant__ TensorMap r_map,
                   const __grid_constant__ Params p) {
@@ -310,7 +340,7 @@ extern "C" __global__ void __launch_bounds__(F_TF32 ? 512 : 384, 1)
     for (int i = 0; i < F_SLOTS; ++i) {
       barrier_init(smem_address(&barriers.slot_full[i]), 1);
       barrier_init(smem_address(&barriers.slot_empty[i]), kSharers);
-#if F_TF32
+#if F_PREPARED
       barrier_init(smem_address(&barriers.slot_ready[i]), kPrepareWarps);
 #endif
     }
@@ -342,7 +372,7 @@ extern "C" __global__ void __launch_bounds__(F_TF32 ? 512 : 384, 1)
     if (threadIdx.x == 0) produce_patches(x_map, p, F_TURNED ? staging : slots, barriers);
     if (threadIdx.x == 32) produce_weights(w_map, p, stages, barriers);
 #endif
-#if F_TF32
+#if F_PREPARED
     const int preparer = threadIdx.x - (threadIdx.x < 128 ? kProducers * 32 : 256 + kProducers * 32);
 #if F_TURNED
     if (preparer >= 0) prepare(p, slots, staging, barriers, preparer);
@@ -351,7 +381,7 @@ extern "C" __global__ void __launch_bounds__(F_TF32 ? 512 : 384, 1)
 #endif
 #endif
   } else {
-    registers_up<F_TURNED ? 208 : F_TF32 ? 216 : 232>();
+    registers_up<F_TURNED ? 208 : F_PREPARED ? 216 : 232>();
     const int consumer = threadIdx.x / 128 - 1;
     consume(y_map, r_map, p, slots, stages, staging + consumer * kStagingBytes, barriers, consumer);
     if (threadIdx.x % 128 == 0) store_wait_read();  // the block's memory must outlive what reads it

@@ -9,8 +9,9 @@ __device__ __forceinline__ void prepare(const Params& p, unsigned slots, unsigne
   constexpr int kPairs = ((kPatchWidth + kRawLead + 3) / 4 + 1) / 2;  // of 4 pixels, in a row
   Ring<F_SLOTS> slot;
   Ring<F_RAWS> raw;
-  for (int tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-    for (int block = 0; block < p.c_blocks; ++block) {
+  const Work work = work_of(p);
+  for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
+    for (int block = work.first; block < work.end; ++block) {
       barrier_wait(smem_address(&barriers.raw_full[raw.place]), raw.parity);
       barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
       const unsigned from = raws + raw.place * kRawStride, to = slots + slot.place * kSlotStride;
@@ -45,13 +46,13 @@ __device__ __forceinline__ void prepare(const Params& p, unsigned slots, unsigne
     }
   }
 }
-#elif F_TF32
-// Rounds the pixels of each slot to the matrix units' 10 bits of mantissa; with two parts, writes the rest to the
-// second. Elements stay in their places, so the swizzle does not matter.
+#elif F_PREPARED
+// Rounds the pixels of each slot to the matrix units' 10 bits of mantissa and writes the rest to the second part. Elements stay in their places, so the swizzle does not matter.
 __device__ __forceinline__ void prepare(const Params& p, unsigned slots, Barriers& barriers, int thread) {
   Ring<F_SLOTS> slot;
-  const int fills = p.c_blocks * (F_IM2COL ? kTaps : 1);
-  for (int tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+  const Work work = work_of(p);
+  const int fills = (work.end - work.first) * (F_IM2COL ? kTaps : 1);
+  for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
     for (int fill = 0; fill < fills; ++fill) {
       barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
       const unsigned at = slots + slot.place * kSlotStride;
@@ -62,7 +63,7 @@ __device__ __forceinline__ void prepare(const Params& p, unsigned slots, Barrier
 #pragma unroll
         for (int j = 0; j < 4; ++j) v[j] = round_tf32(v[j], low_part[j]);
         store_shared_128(at + i, v);
-        if (kParts == 2) store_shared_128(at + kPartStride + i, low_part);
+        store_shared_128(at + kPartStride + i, low_part);
       }
       fence_async();
       __syncwarp();

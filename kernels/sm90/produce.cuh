@@ -27,9 +27,10 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
 #if F_RESIDENT
   keep_weights(w_map, p, stages, barriers);
 #endif
-  for (int tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+  const Work work = work_of(p);
+  for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
     const Tile t = locate(p, tile);
-    for (int block = 0; block < p.c_blocks; ++block) {
+    for (int block = work.first; block < work.end; ++block) {
       for (int tap = 0; tap < kTaps; ++tap) {
         const unsigned full = smem_address(&barriers.slot_full[slot.place]);
         barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
@@ -66,16 +67,17 @@ __device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Pa
   const int kLeft = p.pad_left;
   unsigned long long *const all_full = barriers.slot_full, *const all_empty = barriers.slot_empty;
 #endif
-  for (int tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+  const Work work = work_of(p);
+  for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
     const Tile t = locate(p, tile);
-    for (int block = 0; block < p.c_blocks; ++block) {
+    for (int block = work.first; block < work.end; ++block) {
       const unsigned full = smem_address(all_full + ring.place), to = patches + ring.place * kStride;
       barrier_wait(smem_address(all_empty + ring.place), ring.parity ^ 1);
       barrier_expect(full, kBytes);
 #if F_TURNED
       load_4d(to, &x_map, full, t.w - kLeft, block * F_KB, t.h - p.pad_top, t.n);
 #else
-      load_4d(to, &x_map, full, block * F_KB, t.w - kLeft, t.h - p.pad_top, t.n);
+      load_4d(to, &x_map, full, block * F_KB, t.w - kLeft, t.h * F_STRIDE_H - p.pad_top, t.n);
 #endif
       ring.advance();
     }
@@ -88,9 +90,10 @@ __device__ __forceinline__ void produce_weights(const TensorMap& w_map, const Pa
   keep_weights(w_map, p, stages, barriers);
 #else
   Ring<F_STAGES> stage;
-  for (int tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+  const Work work = work_of(p);
+  for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
     const Tile t = locate(p, tile);
-    for (int block = 0; block < p.c_blocks; ++block) {
+    for (int block = work.first; block < work.end; ++block) {
       for (int tap = 0; tap < kTaps; ++tap) {
         const unsigned full = smem_address(&barriers.stage_full[stage.place]);
         barrier_wait(smem_address(&barriers.stage_empty[stage.place]), stage.parity ^ 1);

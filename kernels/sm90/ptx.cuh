@@ -104,9 +104,10 @@ __device__ __forceinline__ void store_4d(const TensorMap* map, unsigned from, in
 }
 
 __device__ __forceinline__ void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until the copy engine has read what was to be stored.
+// Until the copy engine has read what was to be stored, but for the last so many groups.
+template <int kPending = 0>
 __device__ __forceinline__ void store_wait_read() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
 // Ordinary writes to shared memory before it are seen by the copy engine and the matrix units after it.
@@ -120,6 +121,9 @@ __device__ __forceinline__ void store_shared_16(unsigned address, unsigned value
 
 __device__ __forceinline__ void store_shared_32(unsigned address, unsigned value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void store_shared_64(unsigned address, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
 __device__ __forceinline__ void load_shared_128(unsigned address, unsigned (&v)[4]) {
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
@@ -219,6 +223,37 @@ __device__ __forceinline__ void mma_commit() { asm volatile("wgmma.commit_group.
 template <int kPending>
 __device__ __forceinline__ void mma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// ------------------------------------------------------------------------------------------ the cluster
+
+__device__ __forceinline__ unsigned cluster_rank() {
+  unsigned rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// Among the threads of all its blocks that have not ended; what they wrote to shared memory before is seen after.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile(
+      "barrier.cluster.arrive.release;\n"
+      "barrier.cluster.wait.acquire;" ::
+          : "memory");
+}
+// Words of the shared memory of the cluster's block `rank`, where this block has them at `from`.
+template <int kCount>
+__device__ __forceinline__ void load_cluster(unsigned from, unsigned rank, float (&v)[kCount]) {
+  unsigned there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(from), "r"(rank));
+  if constexpr (kCount == 4) {
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
+                 : "r"(there)
+                 : "memory");
+  } else if constexpr (kCount == 2) {
+    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(v[0]), "=f"(v[1]) : "r"(there) : "memory");
+  } else {
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v[0]) : "r"(there) : "memory");
+  }
 }
 
 // ------------------------------------------------------------------------------------------- the block

@@ -90,28 +90,26 @@ Step gather(const std::string& name, CudaDevice& device, const Problem& p, bool 
   const int element = size_of(p.dtype);
   KernelSource source;
   source.entry = source.name = "gather_rows";
-  source.text = jit::translation_unit("#define F_BYTES " + std::to_string(element) + "\n#define F_NCHW " +
-                                          std::to_string(p.layout == Layout::nchw) + "\n#define F_C " +
-                                          std::to_string(p.c) + "\n",
-                                      "kernels/sm90/gather_rows.cu");
+  std::string constants;
+  const auto define = [&](const char* constant, i64 value) {
+    constants += "#define " + std::string(constant) + " " + std::to_string(value) + "\n";
+  };
+  define("F_BYTES", element), define("F_NCHW", p.layout == Layout::nchw), define("F_C", p.c);
+  define("F_TO", c_to), define("F_TAPS", p.s), define("F_DILATION", filter ? 1 : p.dilation_w);
+  source.text = jit::translation_unit(constants, "kernels/sm90/gather_rows.cu");
   const jit::Built built = jit::build(device, source);
   recipe.compile_ms += built.compile_ms;
-  const int images = narrow(filter ? p.k : p.n), h = narrow(filter ? p.r : p.h),
-            w = narrow(filter ? p.s : p.w);
-  const int columns = narrow(filter ? 1 : p.q()), taps = narrow(p.s),
-            stride = narrow(filter ? 1 : p.stride_w);
-  const int pad = narrow(filter ? 0 : p.pad_left), dilation = narrow(filter ? 1 : p.dilation_w);
-  const i64 chunks = i64{images} * h * columns * (c_to * element / 16);
+  const int h = narrow(filter ? p.r : p.h), w = narrow(filter ? p.s : p.w);
+  const int lines = narrow(filter ? p.k : p.n) * h, columns = narrow(filter ? 1 : p.q());
+  const int stride = narrow(filter ? 1 : p.stride_w), pad = narrow(filter ? 0 : p.pad_left);
   LaunchShape shape;
   shape.block[0] = 256;
-  shape.grid[0] = static_cast<unsigned>(std::min<i64>((chunks + 255) / 256, device.info().units * 32));
+  shape.grid[0] = static_cast<unsigned>(std::min(lines / 8 + 1, device.info().units * 8));
   shape.overlaps_previous = true;
-  return {name, [=, &device, kernel = built.kernel, width = narrow(c_to)](const Invocation& invocation) {
+  return {name, [=, &device, kernel = built.kernel](const Invocation& invocation) {
             void *source_pointer = from(invocation), *target_pointer = to(invocation);
-            device.launch(
-                *kernel, shape,
-                {source_pointer, target_pointer, images, h, w, columns, taps, stride, pad, dilation, width},
-                invocation.stream);
+            device.launch(*kernel, shape, {source_pointer, target_pointer, lines, h, w, columns, stride, pad},
+                          invocation.stream);
           }};
 }
 
@@ -233,7 +231,7 @@ class ImplicitGemmSm90 : public Algorithm {
     void* const sample = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
     sm90::x_map(*device, t, p, sample);
     sm90::w_map(*device, t, p, sample);
-    if (p.layout == Layout::nhwc && !sm90::plain_stores(p)) sm90::y_map(*device, t, p, sample);
+    if (sm90::stores_by_map(t, p)) sm90::y_map(*device, t, p, sample);
 
     Recipe recipe;
     const jit::Built built = jit::build(*device, sm90::kernel_source(t, p));
@@ -321,7 +319,7 @@ class ImplicitGemmSm90 : public Algorithm {
   static void run(CudaDevice& device, const Kernel& kernel, const Tiling& t, const Problem& p,
                   bool in_workspace, bool is_packed, const Invocation& invocation) {
     using sm90::narrow;
-    const bool maps_output = p.layout == Layout::nhwc && !sm90::plain_stores(p);
+    const bool maps_output = sm90::stores_by_map(t, p);
     TensorMap x = sm90::x_map(device, t, p, in_workspace ? invocation.workspace : invocation.tensors.x);
     TensorMap w = sm90::w_map(device, t, p, is_packed ? invocation.packed : invocation.tensors.w);
     TensorMap y = maps_output ? sm90::y_map(device, t, p, invocation.tensors.y) : x;
@@ -343,8 +341,10 @@ class ImplicitGemmSm90 : public Algorithm {
     params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
     params.slope = p.epilogue.slope;
     LaunchShape shape;
-    shape.grid[0] = blocks(device, t, params.k_tiles, params.tiles);
-    shape.block[0] = p.dtype == DType::f32 ? 512 : 384;
+    shape.grid[0] = t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
+                                : persistent_blocks(device, t, params.k_tiles, params.tiles);
+    shape.cluster[0] = static_cast<unsigned>(t.split);
+    shape.block[0] = static_cast<unsigned>(threads(t, p));
     shape.shared_bytes = static_cast<unsigned>(sm90::shared_bytes(t, p));
     shape.overlaps_previous = true;
     device.launch(kernel, shape, {x, w, y, r, params}, invocation.stream);
@@ -366,7 +366,7 @@ class ImplicitGemmSm90 : public Algorithm {
     params.pad_top = narrow(p.pad_top);
     params.slope = p.epilogue.slope;
     LaunchShape shape;
-    shape.grid[0] = blocks(device, t, params.k_tiles, params.strips);
+    shape.grid[0] = persistent_blocks(device, t, params.k_tiles, params.strips);
     shape.block[0] = 384;
     shape.shared_bytes = static_cast<unsigned>(sm90::shared_bytes(t, p));
     shape.overlaps_previous = true;
@@ -380,7 +380,7 @@ class ImplicitGemmSm90 : public Algorithm {
 
   // As many as there are multiprocessors; where weights stay, all tiles of a block must have the same
   // channels.
-  static unsigned blocks(CudaDevice& device, const Tiling& t, int k_tiles, int tiles) {
+  static unsigned persistent_blocks(CudaDevice& device, const Tiling& t, int k_tiles, int tiles) {
     const int units = device.info().units, even = t.resident ? units / k_tiles * k_tiles : units;
     return static_cast<unsigned>(std::min(tiles, std::max(even, k_tiles)));
   }

@@ -21,11 +21,14 @@ struct Tiling {
   bool pixels_on_m = false;    // which operand has wgmma's M side; else the weights
   bool cooperative = false;    // two consumers share a tile; else one each, in turn
   bool resident = false;       // the weights are loaded once a block
+  bool direct = false;         // 32-bit NHWC by ordinary stores: no shared memory to stage a tile
   int channels = 64;           // output channels of a tile
   int width = 8, height = 32;  // output pixels of a tile; with im2col width counts them all, height is 1
   int k_block = 64;            // input channels at a time
   int slots = 2, stages = 8;   // of pixels and of weights in shared memory
   int raws = 0;                // turned: patches of NCHW in shared memory
+  int staged = 0;              // pixels on M: stores of a tile that have room in shared memory; 0 all of them
+  int split = 1;               // blocks that share the sum over the channels of a tile, a cluster
 
   int pixels() const { return width * height; }
   int m() const { return pixels_on_m ? pixels() : channels; }
@@ -38,7 +41,8 @@ struct Tiling {
 
 // patch_64x8x32_k64_pp_s2_w8, im2col_128x256_k64_co_s4, planes_64x256_k64_pp_s4,
 // patch_160x8x16_k64_co_px_s2_w8, patch_64x8x32_k64_pp_s2_wr, shift_64x64x4_k64_pp_s2_wr,
-// turned_64x16x8_k32_pp_s2_w4_r2
+// turned_64x16x8_k32_pp_s2_w4_r2, im2col_160x256_k64_co_px_s3_u2, patch_64x16x16_k32_pp_s2_w12_ds,
+// patch_64x8x16_k32_co_px_s2_w9_sk8
 std::string to_string(const Tiling& tiling);
 // Throws Error(bad_problem) that shows the form.
 Tiling parse_tiling(std::string_view name);
@@ -50,9 +54,16 @@ constexpr int kSharedLimit = 232448;
 std::int64_t padded_channels(const Problem& problem);
 // How 32-bit elements are multiplied: 0 they are not, 1 rounded to tf32, 2 as high and low parts.
 int tf32_parts(const Problem& problem);
+// Whether warps of their own make pixels ready for the matrix units; else the copy engine rounds 32-bit ones.
+bool prepares(const Tiling& tiling, const Problem& problem);
+// Threads of a block.
+int threads(const Tiling& tiling, const Problem& problem);
 // Whether the input is brought into the form that the kernel reads by a step before it.
 bool turns_input(const Tiling& tiling, const Problem& problem);
 int shared_bytes(const Tiling& tiling, const Problem& problem);
+// Of the pixels that a tile takes for a block of channels, of one part; and the rows of a halo patch.
+int slot_bytes(const Tiling& tiling, const Problem& problem);
+std::int64_t patch_height(const Tiling& tiling, const Problem& problem);
 // Empty if the tiling can compute the problem, else which limit it breaks.
 std::string unfit(const Tiling& tiling, const Problem& problem);
 std::int64_t tiles(const Tiling& tiling, const Problem& problem);
@@ -62,10 +73,14 @@ bool folds(const Problem& problem);
 Problem folded(const Problem& problem);
 // Every tiling worth trying.
 std::vector<Tiling> tilings(const Problem& problem);
+// Blocks of threads that work on the problem, if there is a multiprocessor for each.
+std::int64_t blocks(const Tiling& tiling, const Problem& problem);
 // The largest block of channels that wastes least: `most`, or a half or a quarter of it.
 int best_k_block(std::int64_t c, int most);
 // NHWC by ordinary stores: the copy engine takes pixels of a multiple of 16 bytes.
 bool plain_stores(const Problem& problem);
+// Whether the copy engine stores whole tiles.
+bool stores_by_map(const Tiling& tiling, const Problem& problem);
 // NCHW: the most pixels, up to 16 bytes, that lie together and aligned whatever the tile.
 int pixels_a_store(const Tiling& tiling, const Problem& problem);
 

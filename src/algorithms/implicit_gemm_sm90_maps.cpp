@@ -33,13 +33,14 @@ TensorMap x_map(const CudaDevice& device, const Tiling& t, const Problem& p, con
     std::copy(sizes, sizes + 4, map.size);
     std::copy(strides, strides + 3, map.stride_bytes);
     map.box[0] = t.turned ? raw_width(t, p) : t.width, map.box[1] = t.k_block;
-    map.box[2] = narrow(t.height + (p.r - 1) * p.dilation_h), map.box[3] = 1;
+    map.box[2] = narrow(patch_height(t, p)), map.box[3] = 1;
     map.swizzle_bytes = t.turned ? 0 : t.width * 2;
     return device.encode(map);
   }
   if (t.im2col) {
     Im2colMap map;
     map.dtype = p.dtype;
+    map.rounds_to_tf32 = tf32_parts(p) == 1;
     map.address = x;
     const i64 sizes[] = {c, p.w, p.h, p.n}, strides[] = {pixel, p.w * pixel, p.h * p.w * pixel};
     std::copy(sizes, sizes + 4, map.size);
@@ -55,6 +56,7 @@ TensorMap x_map(const CudaDevice& device, const Tiling& t, const Problem& p, con
   }
   TiledMap map;
   map.dtype = p.dtype;
+  map.rounds_to_tf32 = tf32_parts(p) == 1;
   map.address = x;
   map.rank = 4;
   const i64 sizes[] = {c, p.w, p.h, p.n}, strides[] = {pixel, p.w * pixel, p.h * p.w * pixel};
@@ -62,7 +64,7 @@ TensorMap x_map(const CudaDevice& device, const Tiling& t, const Problem& p, con
   std::copy(strides, strides + 3, map.stride_bytes);
   map.box[0] = t.k_block;
   map.box[1] = narrow(t.width + (p.s - 1) * p.dilation_w);
-  map.box[2] = narrow(t.height + (p.r - 1) * p.dilation_h);
+  map.box[2] = narrow(patch_height(t, p));
   map.box[3] = 1;
   map.swizzle_bytes = t.k_block * size_of(p.dtype);
   return device.encode(map);

@@ -16,7 +16,7 @@ int round_up(int a, int b) { return (a + b - 1) / b * b; }
 
 constexpr int kConsumers = 2, kLag = 16;  // as in the kernel
 
-int slot_bytes(const Tiling& t, const Problem& p) {
+int window_bytes(const Tiling& t, const Problem& p) {
   return static_cast<int>(t.height + (p.r - 1) * p.dilation_h) * t.k_block * t.width * 2;
 }
 int stage_bytes(const Tiling& t) { return t.channels * t.k_block * 2; }
@@ -39,7 +39,7 @@ int shared_bytes(const Tiling& t, const Problem& p) {
       stores_in_bulk(p) ? rows * t.channels * (t.width + lag) * 2 : rows / shrink(p) * t.channels * pitch;
   const i64 carried = std::max<i64>(1, p.s - p.pad_left / p.dilation_w);
   const int carry = walks ? rows * 2 * static_cast<int>(carried) * 32 * 8 : 0;
-  return t.slots * round_up(slot_bytes(t, p), 1024) + stages * round_up(stage_bytes(t), 1024) +
+  return t.slots * round_up(window_bytes(t, p), 1024) + stages * round_up(stage_bytes(t), 1024) +
          kConsumers * (round_up(staging, 1024) + carry) + 16 * (t.slots + stages) + 1024;
 }
 
@@ -115,7 +115,7 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   const double blocks = static_cast<double>(channel_blocks(t, p)), taps = static_cast<double>(p.r * p.s);
   const double products = blocks * taps * t.k_block / 16 * kConsumers *
                           std::max(t.n() / 2.0, t.n() / 4.0 + kFirstOperand) * (t.resident ? 1 : kStreamed);
-  const double slot_rows = static_cast<double>(slot_bytes(t, p)) / (t.width * 2);
+  const double slot_rows = static_cast<double>(window_bytes(t, p)) / (t.width * 2);
   const double stage_rows = t.resident ? 0 : taps * t.channels;
   const double load =
       blocks * (slot_rows * (kRowCycles + t.width * 2 / kL2) + stage_rows * t.k_block * 2 / kL2);

@@ -84,6 +84,8 @@ KernelSource kernel_source(const Tiling& t, const Problem& p) {
   define("F_V", pixels_a_store(t, p));
   define("F_TURNED", t.turned), define("F_RAWS", t.raws);
   if (t.turned) define("F_PAD_LEFT", p.pad_left);
+  define("F_DIRECT", t.direct), define("F_SPLIT", t.split), define("F_STAGED", t.staged);
+  define("F_STRIDE_H", t.im2col ? 1 : p.stride_h);
   define("F_SMEM", shared_bytes(t, p));
   constants += "#define F_ACTIVATION(x, a) activate_" + std::string(name(p.epilogue.activation)) + "(x, a)\n";
   constants += mma_function(t.n(), p.dtype, t.planes || t.shift);

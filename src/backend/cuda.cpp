@@ -291,7 +291,9 @@ Ceilings CudaDeviceImpl::measure_ceilings(int) {
 }
 
 // The driver's element types and swizzles.
-int element_type(DType dtype) {
+int element_type(DType dtype, bool rounds_to_tf32) {
+  constexpr int kTf32 = 11;
+  if (rounds_to_tf32) return kTf32;
   switch (dtype) {
     case DType::f16:
       return 6;
@@ -339,9 +341,10 @@ TensorMap CudaDeviceImpl::encode(const TiledMap& m) const {
     if (i + 1 < m.rank) strides[i] = static_cast<std::uint64_t>(m.stride_bytes[i]);
   }
   TensorMap map;
-  check(driver()->tensor_map_encode_tiled(&map, element_type(m.dtype), static_cast<std::uint32_t>(m.rank),
-                                          const_cast<void*>(m.address), sizes, strides, box, steps, 0,
-                                          swizzle_code(m.swizzle_bytes), kPromoteTo256Bytes, 0),
+  check(driver()->tensor_map_encode_tiled(&map, element_type(m.dtype, m.rounds_to_tf32),
+                                          static_cast<std::uint32_t>(m.rank), const_cast<void*>(m.address),
+                                          sizes, strides, box, steps, 0, swizzle_code(m.swizzle_bytes),
+                                          kPromoteTo256Bytes, 0),
         "encoding a tiled tensor map");
   return map;
 }
@@ -362,9 +365,9 @@ TensorMap CudaDeviceImpl::encode(const Im2colMap& m) const {
                                   static_cast<std::uint32_t>(m.step[1]), 1};
   TensorMap map;
   check(driver()->tensor_map_encode_im2col(
-            &map, element_type(m.dtype), 4, const_cast<void*>(m.address), sizes, strides, m.lower, m.upper,
-            static_cast<std::uint32_t>(m.channels), static_cast<std::uint32_t>(m.pixels), steps, 0,
-            swizzle_code(m.swizzle_bytes), kPromoteTo256Bytes, 0),
+            &map, element_type(m.dtype, m.rounds_to_tf32), 4, const_cast<void*>(m.address), sizes, strides,
+            m.lower, m.upper, static_cast<std::uint32_t>(m.channels), static_cast<std::uint32_t>(m.pixels),
+            steps, 0, swizzle_code(m.swizzle_bytes), kPromoteTo256Bytes, 0),
         "encoding an im2col tensor map");
   return map;
 }

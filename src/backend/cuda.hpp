@@ -21,6 +21,7 @@ struct alignas(64) TensorMap {
 // neighbours in dimension i + 1.
 struct TiledMap {
   DType dtype = DType::f16;
+  bool rounds_to_tf32 = false;  // f32 alone: what is loaded has 10 bits of mantissa, rounded to nearest
   const void* address = nullptr;
   int rank = 0;
   std::int64_t size[5] = {};
@@ -33,6 +34,7 @@ struct TiledMap {
 // Columns of pixels of an NHWC tensor at one filter tap: sizes are c, w, h, n; corners are w, h.
 struct Im2colMap {
   DType dtype = DType::f16;
+  bool rounds_to_tf32 = false;
   const void* address = nullptr;
   std::int64_t size[4] = {};
   std::int64_t stride_bytes[3] = {};
