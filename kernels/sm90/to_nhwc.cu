@@ -1,6 +1,10 @@
-// Images of c planes (NCHW) to pixels of c_to channels (NHWC), c_to a multiple of 16 bytes; new channels are zero.
-// Also for filters: K "images" of R x S pixels. F_BYTES an element, F_V elements a load (they divide h w).
-// A block turns 64 pixels by 128 bytes of channels through shared memory.
+// Images of c planes (NCHW) to pixels of c_to channels (NHWC), c_to a multiple of 16 bytes; new channels are
+// zero. Also for filters: K "images" of R x S pixels. With F_STEP above 1 of each row only every F_STEP-th
+// pixel, and of the rows those `down` elements apart: what a 1x1 filter with strides reads.
+//
+// F_BYTES an element, F_V pixels a load (they divide a row, or without steps an image), F_V F_STEP elements.
+// A block turns `tile` pixels, at most 64, by 128 bytes of channels through shared memory. All of a thread's
+// loads are under way at once: the step takes as long as memory does to answer.
 #include "kernels/sm90/ptx.cuh"
 
 #if F_BYTES == 2
@@ -9,39 +13,62 @@ using Element = unsigned short;
 using Element = unsigned;
 #endif
 constexpr int kPixels = 64, kChannels = 128 / F_BYTES, kPitch = 33;  // words a pixel: one more than 128 bytes
+constexpr int kThreads = 256;
 
-extern "C" __global__ void __launch_bounds__(256)
-    to_nhwc(const Element* __restrict__ from, Element* __restrict__ to, int images, int c, int c_to, int pixels) {
-  __shared__ unsigned tile[kPixels * kPitch];
-  Element* const elements = reinterpret_cast<Element*>(tile);
+extern "C" __global__ void __launch_bounds__(kThreads)
+    to_nhwc(const Element* __restrict__ from, Element* __restrict__ to, int images, int c, int c_to,
+            int pixels, int tile, int plane, int columns, int down) {
+  __shared__ unsigned shared[kPixels * kPitch];
   let_next_kernel_begin();
-  wait_for_previous_kernel();
-  const int pixel_tiles = (pixels + kPixels - 1) / kPixels, channel_tiles = (c_to + kChannels - 1) / kChannels;
+  const int pixel_tiles = (pixels + tile - 1) / tile, channel_tiles = (c_to + kChannels - 1) / kChannels;
   const int channel_tile = blockIdx.x % channel_tiles, rest = blockIdx.x / channel_tiles;
-  const int p0 = rest % pixel_tiles * kPixels, n = rest / pixel_tiles, c0 = channel_tile * kChannels;
-  using Load = Word<F_V * F_BYTES>;
-  constexpr int kLoads = kPixels / F_V;  // a channel
-#pragma unroll 4
-  for (int i = threadIdx.x; i < kLoads * kChannels; i += 256) {
-    const int channel = i / kLoads, pixel = i % kLoads * F_V;
-    union {
-      Load load;
-      Element e[F_V];
-    } v = {};
-    if (c0 + channel < c && p0 + pixel < pixels) {
-      v.load = *reinterpret_cast<const Load*>(from + (static_cast<long long>(n) * c + c0 + channel) * pixels + p0 +
-                                              pixel);
-    }
+  const int p0 = rest % pixel_tiles * tile, n = rest / pixel_tiles, c0 = channel_tile * kChannels;
+  const int last = p0 + tile < pixels ? p0 + tile : pixels;
+  constexpr int kLoad = F_V > 1 ? F_V * F_STEP : 1;  // elements
+  using Load = Word<kLoad * F_BYTES>;
+  constexpr int kPair = 4 / F_BYTES;      // channels of a word
+  constexpr int kAcross = kPixels / F_V;  // threads a channel
+  constexpr int kDown = kThreads / kAcross * kPair, kWords = kChannels / kDown;
+  const int column = threadIdx.x % kAcross * F_V, first = threadIdx.x / kAcross * kPair, pixel = p0 + column;
+  const int in_plane = F_STEP == 1 ? pixel : pixel / columns * down + pixel % columns * F_STEP;
+  const Element* const source = from + (static_cast<long long>(n) * c + c0 + first) * plane + in_plane;
+  union {
+    Load load;
+    Element e[kLoad];
+  } v[kWords][kPair];
+  wait_for_previous_kernel();
 #pragma unroll
-    for (int j = 0; j < F_V; ++j) elements[(pixel + j) * (kPitch * 4 / F_BYTES) + channel] = v.e[j];
+  for (int i = 0; i < kWords; ++i) {
+#pragma unroll
+    for (int j = 0; j < kPair; ++j) {
+      const int channel = i * kDown + j;
+      const bool inside = c0 + first + channel < c && pixel < last;
+      v[i][j].load =
+          inside ? *reinterpret_cast<const Load*>(source + static_cast<long long>(channel) * plane) : Load{};
+    }
+  }
+  // Half of the threads of four pixels begin with the third, or two would write to one bank.
+  const int swap = F_V == 4 ? threadIdx.x / 8 % 2 * 2 : 0;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+#pragma unroll
+    for (int j = 0; j < F_V; ++j) {
+      unsigned word = 0;
+#pragma unroll
+      for (int k = 0; k < kPair; ++k) {
+        const Element here = v[i][k].e[j * F_STEP], other = v[i][k].e[(F_V == 4 ? j ^ 2 : j) * F_STEP];
+        word |= static_cast<unsigned>(swap ? other : here) << (k * 16);
+      }
+      shared[(column + (j ^ swap)) * kPitch + (first + i * kDown) / kPair] = word;
+    }
   }
   __syncthreads();
 #pragma unroll
-  for (int i = threadIdx.x; i < kPixels * 8; i += 256) {
-    const int chunk = i % 8, pixel = i / 8;
-    if (p0 + pixel < pixels && c0 + chunk * (16 / F_BYTES) < c_to) {
-      const unsigned* const word = tile + pixel * kPitch + chunk * 4;
-      *reinterpret_cast<uint4*>(to + (static_cast<long long>(n) * pixels + p0 + pixel) * c_to + c0 +
+  for (int i = threadIdx.x; i < kPixels * 8; i += kThreads) {
+    const int chunk = i % 8, at = i / 8;
+    if (p0 + at < last && c0 + chunk * (16 / F_BYTES) < c_to) {
+      const unsigned* const word = shared + at * kPitch + chunk * 4;
+      *reinterpret_cast<uint4*>(to + (static_cast<long long>(n) * pixels + p0 + at) * c_to + c0 +
                                 chunk * (16 / F_BYTES)) = make_uint4(word[0], word[1], word[2], word[3]);
     }
   }

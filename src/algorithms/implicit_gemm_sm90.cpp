@@ -44,18 +44,24 @@ struct ShiftParams {
 
 using Place = std::function<void*(const Invocation&)>;
 
-// Images of c channels in the problem's layout to pixels of padded_channels in NHWC; a filter is K images.
-Step to_pixels(const std::string& name, CudaDevice& device, const Problem& p, i64 images, i64 pixels,
-               Place from, Place to, Recipe& recipe) {
-  const i64 c_to = padded_channels(p);
-  const int element = size_of(p.dtype), per_chunk = 16 / element;
+// Images of c channels in the problem's layout to pixels of padded_channels in NHWC; a filter is K images. Of
+// an input that is thinned only the pixels that the strides take.
+Step to_pixels(const std::string& name, CudaDevice& device, const Problem& p, bool filter, Place from,
+               Place to, Recipe& recipe) {
+  const bool thin = !filter && thins(p);
+  const i64 images = filter ? p.k : p.n, plane = filter ? p.r * p.s : p.h * p.w;
+  const i64 pixels = thin ? p.p() * p.q() : plane, c_to = padded_channels(p);
+  const int element = size_of(p.dtype), per_chunk = 16 / element, step = thin ? narrow(p.stride_w) : 1;
   // Planes of many channels go through shared memory; few channels, or rows to be padded, directly.
-  const bool turn = p.layout == Layout::nchw && c_to > 2 * per_chunk;
+  const bool turn = thin || (p.layout == Layout::nchw && c_to > 2 * per_chunk);
   std::string constants = "#define F_BYTES " + std::to_string(element) + "\n";
-  int v = 1;
+  int v = 1;  // pixels a load
   if (turn) {
-    for (const int wider : {2, 4}) v = pixels % wider == 0 ? wider : v;
-    constants += "#define F_V " + std::to_string(v) + "\n";
+    for (const int wider : {2, 4}) {
+      const bool divides = thin ? p.q() % wider == 0 && p.w % (wider * step) == 0 : pixels % wider == 0;
+      if (divides && (step == 1 || step == 2) && wider * step * element <= 16) v = wider;
+    }
+    constants += "#define F_V " + std::to_string(v) + "\n#define F_STEP " + std::to_string(step) + "\n";
   } else {
     constants += "#define F_NCHW " + std::to_string(p.layout == Layout::nchw) + "\n";
   }
@@ -67,18 +73,31 @@ Step to_pixels(const std::string& name, CudaDevice& device, const Problem& p, i6
   LaunchShape shape;
   shape.block[0] = 256;
   shape.overlaps_previous = true;
+  // Tiles of up to 64 pixels, alike.
+  const i64 across = (pixels + 63) / 64, tile = ((pixels + across - 1) / across + v - 1) / v * v;
   if (turn) {
     const i64 channels = 128 / element;
-    shape.grid[0] = static_cast<unsigned>(images * ((pixels + 63) / 64) * ((c_to + channels - 1) / channels));
+    shape.grid[0] =
+        static_cast<unsigned>(images * ((pixels + tile - 1) / tile) * ((c_to + channels - 1) / channels));
   } else {
     const i64 chunks = images * pixels * (c_to / per_chunk);
     shape.grid[0] = static_cast<unsigned>(std::min<i64>((chunks + 255) / 256, device.info().units * 32));
   }
-  return {name, [=, &device, kernel = built.kernel, c = narrow(p.c)](const Invocation& invocation) {
+  return {name, [=, &device, kernel = built.kernel, c = narrow(p.c), down = narrow(p.stride_h * p.w),
+                 columns = narrow(p.q())](const Invocation& invocation) {
             void *source_pointer = from(invocation), *target_pointer = to(invocation);
             int image_count = narrow(images), have = c, want = narrow(c_to), pixel_count = narrow(pixels);
+            if (!turn) {
+              device.launch(*kernel, shape,
+                            {source_pointer, target_pointer, image_count, have, want, pixel_count},
+                            invocation.stream);
+              return;
+            }
+            int tile_pixels = narrow(tile), in_plane = narrow(plane), across_row = columns,
+                to_next_row = down;
             device.launch(*kernel, shape,
-                          {source_pointer, target_pointer, image_count, have, want, pixel_count},
+                          {source_pointer, target_pointer, image_count, have, want, pixel_count, tile_pixels,
+                           in_plane, across_row, to_next_row},
                           invocation.stream);
           }};
 }
@@ -193,10 +212,12 @@ class ImplicitGemmSm90 : public Algorithm {
   std::vector<Config> configs(const Problem& p, const Target& target) const override {
     // Where none of its tilings has room for the pool, that is a step of its own.
     const Problem whole = fusable(p) && !sm90::tilings(p).empty() ? p : convolution(p);
+    const Problem seen = sm90::thins(p) ? sm90::thinned(whole) : whole;
     std::vector<Config> all;
-    for (const Tiling& t : sm90::tilings(whole)) {
-      const sm90::Estimate e = sm90::estimate(t, whole, std::max(1, target.device.info().units));
-      all.push_back({sm90::to_string(t), e.ms, e.bound_by, pixel_bytes(t, p)});
+    for (const Tiling& t : sm90::tilings(seen)) {
+      if (sm90::thins(p) && !sm90::turns_input(t, seen)) continue;
+      const sm90::Estimate e = sm90::estimate(t, seen, std::max(1, target.device.info().units));
+      all.push_back({sm90::to_string(t), e.ms + skipped_ms(p, seen), e.bound_by, pixel_bytes(t, seen)});
     }
     if (sm90::folds(whole)) {
       const Problem inner = sm90::folded(whole);
@@ -246,8 +267,7 @@ class ImplicitGemmSm90 : public Algorithm {
       recipe.pack.push_back(sm90::gather("fold weights", *device, problem, true, weights, packed, recipe));
     } else if (turned) {
       recipe.packed_bytes = static_cast<std::size_t>(weight_bytes);
-      recipe.pack.push_back(
-          sm90::to_pixels("weights to NHWC", *device, p, p.k, p.r * p.s, weights, packed, recipe));
+      recipe.pack.push_back(sm90::to_pixels("weights to NHWC", *device, p, true, weights, packed, recipe));
     }
     if (splits) {
       recipe.packed_bytes = static_cast<std::size_t>(weight_bytes * sm90::tf32_parts(p));
@@ -262,7 +282,7 @@ class ImplicitGemmSm90 : public Algorithm {
     } else if (in_workspace) {
       recipe.workspace_bytes = pixel_bytes(t, p);
       recipe.steps.push_back(sm90::to_pixels(
-          "input to NHWC", *device, p, p.n, p.h * p.w, [](const Invocation& i) { return i.tensors.x; },
+          "input to NHWC", *device, problem, false, [](const Invocation& i) { return i.tensors.x; },
           [](const Invocation& i) { return static_cast<void*>(i.workspace); }, recipe));
     }
     const bool is_packed = turned || splits;
@@ -280,7 +300,13 @@ class ImplicitGemmSm90 : public Algorithm {
   };
   static Chosen choose(const Problem& p, const std::string& config) {
     constexpr std::string_view kFold = "fold_";
-    if (!config.starts_with(kFold)) return {sm90::parse_tiling(config), false, p};
+    if (!config.starts_with(kFold)) {
+      const Tiling tiling = sm90::parse_tiling(config);
+      if (!sm90::thins(p)) return {tiling, false, p};
+      if (tiling.planes || tiling.shift || tiling.turned)
+        throw Error(Status::bad_problem, config + ": thinned pixels are NHWC, as patch and im2col take them");
+      return {tiling, false, sm90::thinned(p)};
+    }
     if (!sm90::folds(p))
       throw Error(Status::bad_problem, config + " folds few channels, not " + std::to_string(p.c));
     const Tiling tiling = sm90::parse_tiling(std::string_view(config).substr(kFold.size()));
@@ -295,6 +321,12 @@ class ImplicitGemmSm90 : public Algorithm {
   static double gather_ms(const Problem& inner) {
     if (inner.layout == Layout::nchw) return 0;  // the estimate counts turning the input
     return 0.0016 + static_cast<double>(gathered_bytes(inner)) / 2.65e9;
+  }
+
+  // Thinning also reads what lies beside the pixels that it takes.
+  static double skipped_ms(const Problem& p, const Problem& seen) {
+    return sm90::thins(p) ? static_cast<double>(bytes_of(seen, x_shape(seen)) * (p.stride_w - 1)) / 2.65e9
+                          : 0;
   }
 
   // A window of 2x2 lies in one thread's sums. Others are pooled by a step of their own.

@@ -71,6 +71,10 @@ std::int64_t tiles(const Tiling& tiling, const Problem& problem);
 bool folds(const Problem& problem);
 // What the kernel then computes.
 Problem folded(const Problem& problem);
+// NCHW, a 1x1 filter with strides: of the input only the pixels that they take are turned.
+bool thins(const Problem& problem);
+// What the kernel then computes.
+Problem thinned(const Problem& problem);
 // Every tiling worth trying.
 std::vector<Tiling> tilings(const Problem& problem);
 // Blocks of threads that work on the problem, if there is a multiprocessor for each.

@@ -93,6 +93,19 @@ Problem folded(const Problem& p) {
   return q;
 }
 
+bool thins(const Problem& p) {
+  const bool pads = p.pad_top != 0 || p.pad_bottom != 0 || p.pad_left != 0 || p.pad_right != 0;
+  return p.layout == Layout::nchw && p.r == 1 && p.s == 1 && !pads && (p.stride_h > 1 || p.stride_w > 1) &&
+         p.p() * p.q() > 1;
+}
+
+Problem thinned(const Problem& p) {
+  Problem q = p;
+  q.h = p.p(), q.w = p.q();
+  q.stride_h = q.stride_w = 1;
+  return q;
+}
+
 bool plain_stores(const Problem& p) { return p.layout == Layout::nhwc && p.k * size_of(p.dtype) % 16 != 0; }
 
 bool stores_by_map(const Tiling& t, const Problem& p) {
