@@ -62,6 +62,8 @@ const char* const kShifted[] = {
     "fwd:n1c4h128w128k512r3s3:pad1:f16:nchw",
     "fwd:n2c64h64w64k64r3s3:pad1:bf16:nchw:bias:avgpool2",
     "fwd:n2c24h20w72k64r5s5:pad2:f16:nchw",
+    "fwd:n2c64h64w256k64r3s3:pad1:f16:nchw:bias:residual:relu",
+    "fwd:n2c64h64w64k128r3s3:pad1:bf16:nchw:residual",
 };
 
 TEST(ImplicitGemmSm90, NamesParseBack) {
@@ -128,6 +130,22 @@ TEST(ImplicitGemmSm90, FewChannelsFold) {
   EXPECT_FALSE(tilings(inner).empty());
   EXPECT_FALSE(folds(parse_problem("fwd:n2c64h56w56k64r3s3:pad1:f16:nhwc")));
   EXPECT_FALSE(folds(parse_problem("fwd:n2c3h56w56k64r1s1:f16:nhwc")));
+}
+
+TEST(ImplicitGemmSm90, StridesOfA1x1FilterThinAnNchwInput) {
+  const Problem p = parse_problem("fwd:n2c64h28w29k64r1s1:st2x3:f16:nchw:bias");
+  ASSERT_TRUE(thins(p));
+  const Problem inner = thinned(p);
+  EXPECT_EQ(inner.p(), p.p());
+  EXPECT_EQ(inner.q(), p.q());
+  EXPECT_EQ(inner.h, 14);
+  EXPECT_EQ(inner.w, 10);
+  EXPECT_FALSE(tilings(inner).empty());
+  for (const char* text :
+       {"fwd:n2c64h28w28k64r1s1:st2:f16:nhwc", "fwd:n2c64h28w28k64r1s1:f16:nchw",
+        "fwd:n2c64h28w28k64r3s3:st2:f16:nchw", "fwd:n2c64h28w28k64r1s1:st2:pad1:f16:nchw"}) {
+    EXPECT_FALSE(thins(parse_problem(text))) << text;
+  }
 }
 
 TEST(ImplicitGemmSm90, ShiftedSumsServeNchwOfStride1) {

@@ -58,12 +58,13 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
   return ((static_cast<long long>(t.n) * p.k + k) * (p.p / shrink) + h) * (p.q / shrink) + q;
 }
 
-// Bias, residual, activation. at: the first column's index in the output; inside: whether there is such a
-// channel and row; columns: so many of them are within the image.
-__device__ __forceinline__ Pair finish_pair(Pair sum, float bias, const Params& p, long long at, bool inside,
-                                            int columns) {
-  Pair residual = {};
-#if F_RESIDUAL
+// Bias, residual, activation. brought: the residual, with F_BULK; without it it is read. at: the first
+// column's index in the output; inside: whether there is such a channel and row; columns: so many of them are
+// within the image.
+__device__ __forceinline__ Pair finish_pair(Pair sum, float bias, const Params& p, unsigned brought,
+                                            long long at, bool inside, int columns) {
+  Pair residual = {low(brought), high(brought)};
+#if F_RESIDUAL && !F_BULK
   if (inside && columns > 0) {
 #if F_V > 1
     const unsigned pair =
@@ -102,6 +103,17 @@ struct Places {
     return staging + kMainBytes + line + ((group ^ (line >> 7 & 1)) << 4);
   }
 };
+
+// The residual of what this window computes: of its first columns, and of the others with the right
+// neighbour's first ones. Once the copy engine has read what lay there.
+__device__ __forceinline__ void bring_residual(const Maps& maps, const Tile& t, int window, unsigned staging,
+                                               unsigned barrier, int consumer) {
+  const int h0 = t.h + consumer * kRows, q0 = window * F_W;
+  store_wait_read();
+  barrier_expect(barrier, kMainBytes + kAsideBytes);
+  load_4d(staging, &maps.residual, barrier, q0 + kLag, t.k, h0, t.n);
+  if (kWalks) load_4d(staging + kMainBytes + kAsideBytes, &maps.residual_aside, barrier, q0, t.k, h0, t.n);
+}
 
 #if F_BULK
 // The right neighbour's first groups, which this window stores last.
@@ -158,9 +170,9 @@ __device__ __forceinline__ void store_columns(const Params& p, const Tile& t, in
 #endif
 
 // bias: of the thread's channel and of the one 8 further.
-__device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const TensorMap& aside_map,
-                                       const Params& p, Tile t, int window, const float (&bias)[2],
-                                       unsigned staging, unsigned carry, int consumer, int thread) {
+__device__ __forceinline__ void finish(Sums& sums, const Maps& maps, const Params& p, Tile t, int window,
+                                       const float (&bias)[2], unsigned staging, unsigned carry, int consumer,
+                                       int thread) {
   // Or addresses are computed before the products, whose sums leave no registers for them.
   asm volatile("" : "+r"(t.k), "+r"(t.n), "+r"(t.h), "+r"(staging), "+r"(carry), "+r"(thread));
   const int warp = thread / 32, lane = thread % 32, quad = lane % 4;
@@ -172,55 +184,83 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const
   const auto carried = [&](int row, int half, int i) {
     return my_carry + ((row * 2 + half) * kCarried + i) * 256;
   };
-  [[maybe_unused]] const long long first_index =
-                                       F_RESIDUAL ? locate_output(p, t, k, h0, q0 + quad * 2, 1) : 0,
+  [[maybe_unused]] const long long first_index = F_RESIDUAL && !F_BULK
+                                                     ? locate_output(p, t, k, h0, q0 + quad * 2, 1)
+                                                     : 0,
                                    eight = static_cast<long long>(p.p) * p.q * 8;
   const auto index = [&](int row, int half) { return first_index + row * p.q + (half ? eight : 0); };
   const auto inside = [&](int row, int half) { return k + half * 8 < p.k && h0 + row < p.p; };
   constexpr int kLast = kGroups - 1;
   const bool holds_first = quad == 0;  // of the window's columns
 #if F_BULK
-  if (thread == 0) store_wait_read();
-  named_sync(3 + consumer, 128);
-  if (kWalks) fetch_aside(places, warp, lane);
+  if (!kBringsResidual) {
+    if (thread == 0) store_wait_read();
+    named_sync(3 + consumer, 128);
+    if (kWalks) fetch_aside(places, warp, lane);
+  }
 #endif
 
+  // The right neighbour's first columns get this window's last sums.
+  const auto complete = [&](int row) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const unsigned in_bulk = places.in_bulk(row, channel + half * 8, kGroups - 2);
+      const unsigned residual = kBringsResidual ? load_word<4>(in_bulk) : 0;
+      Pair done[kShrink];
+#pragma unroll
+      for (int i = 0; i < kShrink; ++i) {
+        Pair sum = load_carry(carried(row + i, half, 0));
+#pragma unroll
+        for (int s = 0; s < F_S; ++s) {
+          const int by = s * F_DIL_W - F_PAD_LEFT;
+          if (by >= 0) continue;
+          const float last_b = from_quad(sum_at(sums[s], row + i, kLast, half, 1), 3);
+          sum.a += by == -1 ? last_b : from_quad(sum_at(sums[s], row + i, kLast, half, 0), 3);
+          if (by == -2) sum.b += last_b;
+        }
+        done[i] = finish_pair(sum, bias[half], p, residual, index(row + i, half) + F_W, inside(row + i, half),
+                              holds_first ? p.q - q0 - F_W : 0);
+      }
+#if F_POOL
+      if (holds_first) {
+        store_shared_16(places.in_ring(row / kShrink, channel + half * 8, kGroups),
+                        pack(pool_pairs(done[0], done[1]), 0.0f));
+      }
+#else
+      store_shared_32_if(kBringsResidual ? places.aside(row, channel + half * 8, 0)
+                         : F_BULK        ? in_bulk
+                                         : places.in_ring(row, channel + half * 8, kGroups),
+                         pack(done[0].a, done[0].b), holds_first);
+#endif
+    }
+  };
+#if F_BULK
+  if (kBringsResidual && kWalks) {
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      if (kReachLeft > 0) complete(row);
+    }
+    fetch_aside(places, warp, lane);
+  }
+#endif
 #pragma unroll
   for (int row = 0; row < kRows; row += kShrink) {
-    // The right neighbour's first columns get this window's last sums.
-    if (kWalks && kReachLeft > 0) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        Pair done[kShrink];
-#pragma unroll
-        for (int i = 0; i < kShrink; ++i) {
-          Pair sum = load_carry(carried(row + i, half, 0));
-#pragma unroll
-          for (int s = 0; s < F_S; ++s) {
-            const int by = s * F_DIL_W - F_PAD_LEFT;
-            if (by >= 0) continue;
-            const float last_b = from_quad(sum_at(sums[s], row + i, kLast, half, 1), 3);
-            sum.a += by == -1 ? last_b : from_quad(sum_at(sums[s], row + i, kLast, half, 0), 3);
-            if (by == -2) sum.b += last_b;
-          }
-          done[i] = finish_pair(sum, bias[half], p, index(row + i, half) + F_W, inside(row + i, half),
-                                holds_first ? p.q - q0 - F_W : 0);
-        }
-#if F_POOL
-        if (holds_first) {
-          store_shared_16(places.in_ring(row / kShrink, channel + half * 8, kGroups),
-                          pack(pool_pairs(done[0], done[1]), 0.0f));
-        }
-#else
-        store_shared_32_if(F_BULK ? places.in_bulk(row, channel + half * 8, kGroups - 2)
-                                  : places.in_ring(row, channel + half * 8, kGroups),
-                           pack(done[0].a, done[0].b), holds_first);
-#endif
-      }
-    }
+    if (kWalks && kReachLeft > 0 && !kBringsResidual) complete(row);
 #pragma unroll
     for (int group = kGroups - 2; group >= 0; group -= 2) {  // what is carried is read first, written last
       [[maybe_unused]] unsigned out[4];
+      unsigned residual[4] = {};
+#if !F_POOL
+      const int to_channel = warp * 16 + (matrix & 1) * 8 + lane % 8;
+      const unsigned to = !F_BULK ? places.in_ring(row, to_channel, group + (matrix >> 1))
+                          : kWalks && group == 0
+                              ? places.aside(row, to_channel, matrix >> 1)
+                              : places.in_bulk(row, to_channel, group - kLag / 8 + (matrix >> 1));
+      if (kBringsResidual) {
+        load_matrices(kWalks && group == 0 ? to + kAsideBytes : to, residual[0], residual[1], residual[2],
+                      residual[3]);
+      }
+#endif
 #pragma unroll
       for (int m = 3; m >= 0; --m) {
         const int half = m & 1, g = group + (m >> 1);
@@ -247,8 +287,8 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const
               store_carry(carried(row + i, half, F_S - s), mine, holds_first);
             }
           }
-          done[i] = finish_pair(sum, bias[half], p, index(row + i, half) + g * 8, inside(row + i, half),
-                                p.q - q0 - quad * 2 - g * 8);
+          done[i] = finish_pair(sum, bias[half], p, residual[m], index(row + i, half) + g * 8,
+                                inside(row + i, half), p.q - q0 - quad * 2 - g * 8);
         }
 #if F_POOL
         store_shared_16(places.in_ring(row / kShrink, channel + half * 8, g) + quad * 2,
@@ -258,11 +298,6 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const
 #endif
       }
 #if !F_POOL
-      const int to_channel = warp * 16 + (matrix & 1) * 8 + lane % 8;
-      const unsigned to = !F_BULK ? places.in_ring(row, to_channel, group + (matrix >> 1))
-                          : kWalks && group == 0
-                              ? places.aside(row, to_channel, matrix >> 1)
-                              : places.in_bulk(row, to_channel, group - kLag / 8 + (matrix >> 1));
       store_matrices(to, out[0], out[1], out[2], out[3]);
 #endif
     }
@@ -271,8 +306,8 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const
   fence_async();
   named_sync(3 + consumer, 128);
   if (thread == 0) {
-    if (q0 + kLag < p.q) store_4d(&y_map, staging, q0 + kLag, t.k, h0, t.n);
-    if (kWalks && window == 0) store_4d(&aside_map, staging + kMainBytes, 0, t.k, h0, t.n);
+    if (q0 + kLag < p.q) store_4d(&maps.y, staging, q0 + kLag, t.k, h0, t.n);
+    if (kWalks && window == 0) store_4d(&maps.y_aside, staging + kMainBytes, 0, t.k, h0, t.n);
     store_commit();
   }
 #else

@@ -59,8 +59,12 @@ constexpr int kRing = kGroups + kLag / 8;  // groups
 constexpr int kGroupBytes = 16 / kShrink;
 constexpr int kPitch = (kRing * kGroupBytes / 16 | 1) * 16;
 static_assert(kPitch >= kRing * kGroupBytes, "a row of the staging area");
+constexpr int kAsideBytes = kRows * kChannels * kLag * 2;
+// In bulk a residual comes into the places of the results; that of the first columns, whose places are taken,
+// apart.
+constexpr bool kBringsResidual = F_RESIDUAL && F_BULK;
 constexpr int kUsedStaging =
-    F_BULK ? kMainBytes + kRows * kChannels * kLag * 2 : kRows / kShrink * kChannels * kPitch;
+    F_BULK ? kMainBytes + kAsideBytes * (kBringsResidual ? 2 : 1) : kRows / kShrink * kChannels * kPitch;
 constexpr int kStagingBytes = (kUsedStaging + 1023) / 1024 * 1024;
 
 // What is carried between windows, by the 32 threads of a consumer that hold the first columns: two sums that
@@ -80,12 +84,20 @@ struct Barriers {
   __device__ __forceinline__ unsigned stage_empty(int i) const {
     return base + (2 * F_SLOTS + F_STAGES + i) * 8;
   }
+  __device__ __forceinline__ unsigned residual_full(int i) const {
+    return base + (2 * F_SLOTS + 2 * F_STAGES + i) * 8;
+  }
 };
-constexpr int kBarrierBytes = 16 * (F_SLOTS + F_STAGES);
+constexpr int kBarrierBytes = 16 * (F_SLOTS + F_STAGES) + (kBringsResidual ? 8 * kConsumers : 0);
 
 constexpr int kSmem = F_SLOTS * kSlotStride + F_STAGES * kStageStride +
                       kConsumers * (kStagingBytes + kCarryBytes) + kBarrierBytes;
 static_assert(F_SMEM == kSmem + 1024, "the host's count of shared memory");
+
+// Of the output's rows and of the residual's: as windows, and as what is stored aside.
+struct Maps {
+  TensorMap y, y_aside, residual, residual_aside;
+};
 
 struct Tile {
   int k, n, h;  // first channel, image, first row
@@ -162,13 +174,13 @@ __device__ __forceinline__ void multiply(float (&sums)[F_N / 2], unsigned weight
 
 #include "kernels/sm90/shift_epilogue.cuh"
 
-__device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap& aside_map, const Params& p,
-                                        unsigned slots, unsigned stages, unsigned staging, unsigned carry,
-                                        Barriers barriers, int consumer) {
+__device__ __forceinline__ void consume(const Maps& maps, const Params& p, unsigned slots, unsigned stages,
+                                        unsigned staging, unsigned carry, Barriers barriers, int consumer) {
   Ring<F_SLOTS> slot;
   [[maybe_unused]] Ring<F_STAGES> stage;
   const int thread = threadIdx.x % 128;
   const bool leader = thread == 0;
+  [[maybe_unused]] unsigned residual_parity = 0;
   const unsigned my_rows = consumer * kRows * kImageRow;
   for (int i = thread; i < kCarryBytes / 8; i += 128) store_carry(carry + i * 8, {0.0f, 0.0f}, true);
   named_sync(3 + consumer, 128);
@@ -182,15 +194,23 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
 #if F_RESIDENT
   barrier_wait(barriers.stage_full(0), 0);
 #endif
-  for (int strip = blockIdx.x; strip < p.strips; strip += gridDim.x) {
-    const Tile t = locate(p, strip);
-    float bias[2] = {0.0f, 0.0f};
+  float bias[2] = {0.0f, 0.0f};
+  const auto load_bias = [&](int k0) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int k = t.k + thread / 32 * 16 + thread % 32 / 4 + half * 8;
-      if (F_BIAS && k < p.k) bias[half] = load_element(p.bias, k);
+      const int k = k0 + thread / 32 * 16 + thread % 32 / 4 + half * 8;
+      bias[half] = F_BIAS && k < p.k ? load_element(p.bias, k) : 0.0f;
     }
+  };
+  // Where the weights stay, so do the channels.
+  if (F_RESIDENT) load_bias(locate(p, blockIdx.x).k);
+  for (int strip = blockIdx.x; strip < p.strips; strip += gridDim.x) {
+    const Tile t = locate(p, strip);
+    if (!F_RESIDENT) load_bias(t.k);
     for (int window = p.windows - 1; window >= 0; --window) {
+      if (kBringsResidual && leader) {
+        bring_residual(maps, t, window, staging, barriers.residual_full(consumer), consumer);
+      }
 #if !F_COOP
       named_sync(1 + consumer, 256);
 #endif
@@ -245,15 +265,18 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
         barrier_arrive(previous_slot);
         if (!F_RESIDENT) barrier_arrive(previous_stage);
       }
-      finish(sums, y_map, aside_map, p, t, window, bias, staging, carry, consumer, thread);
+      if (kBringsResidual) {
+        barrier_wait(barriers.residual_full(consumer), residual_parity);
+        residual_parity ^= 1;
+      }
+      finish(sums, maps, p, t, window, bias, staging, carry, consumer, thread);
     }
   }
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
     shift_gemm(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap w_map,
-               const __grid_constant__ TensorMap y_map, const __grid_constant__ TensorMap aside_map,
-               const __grid_constant__ Params p) {
+               const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   extern __shared__ unsigned char memory[];
   const unsigned base = (smem_address(memory) + 1023) / 1024 * 1024;
   const unsigned slots = base, stages = slots + F_SLOTS * kSlotStride,
@@ -268,6 +291,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       barrier_init(barriers.stage_full(i), 1);
       barrier_init(barriers.stage_empty(i), kConsumers);
     }
+    for (int i = 0; kBringsResidual && i < kConsumers; ++i) barrier_init(barriers.residual_full(i), 1);
     barrier_init_fence();
     prefetch_map(&x_map);
     prefetch_map(&w_map);
@@ -281,8 +305,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   } else {
     registers_up<240>();
     const int consumer = threadIdx.x / 128 - 1;
-    consume(y_map, aside_map, p, slots, stages, staging + consumer * kStagingBytes,
-            carry + consumer * kCarryBytes, barriers, consumer);
+    consume(maps, p, slots, stages, staging + consumer * kStagingBytes, carry + consumer * kCarryBytes,
+            barriers, consumer);
     if (F_BULK && threadIdx.x % 128 == 0) store_wait_read();  // the block's memory must outlive what reads it
   }
 }

@@ -42,6 +42,10 @@ struct ShiftParams {
   float slope;
 };
 
+struct ShiftMaps {
+  TensorMap y, y_aside, residual, residual_aside;
+};
+
 using Place = std::function<void*(const Invocation&)>;
 
 // Images of c channels in the problem's layout to pixels of padded_channels in NHWC; a filter is K images. Of
@@ -402,12 +406,16 @@ class ImplicitGemmSm90 : public Algorithm {
     shape.block[0] = 384;
     shape.shared_bytes = static_cast<unsigned>(sm90::shared_bytes(t, p));
     shape.overlaps_previous = true;
-    TensorMap y = x, aside = x;
+    sm90::ShiftMaps maps{x, x, x, x};
     if (sm90::shift::stores_in_bulk(p)) {
-      y = sm90::y_rows_map(device, t, p, invocation.tensors.y, t.width);
-      aside = sm90::y_rows_map(device, t, p, invocation.tensors.y, 16);
+      maps.y = sm90::y_rows_map(device, t, p, invocation.tensors.y, t.width);
+      maps.y_aside = sm90::y_rows_map(device, t, p, invocation.tensors.y, 16);
+      if (p.epilogue.residual) {
+        maps.residual = sm90::y_rows_map(device, t, p, invocation.tensors.residual, t.width);
+        maps.residual_aside = sm90::y_rows_map(device, t, p, invocation.tensors.residual, 16);
+      }
     }
-    device.launch(kernel, shape, {x, w, y, aside, params}, invocation.stream);
+    device.launch(kernel, shape, {x, w, maps, params}, invocation.stream);
   }
 
   // As many as there are multiprocessors; where weights stay, all tiles of a block must have the same

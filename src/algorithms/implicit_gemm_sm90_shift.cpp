@@ -35,12 +35,13 @@ int shared_bytes(const Tiling& t, const Problem& p) {
   const int stages = t.resident ? static_cast<int>(p.r * p.s * channel_blocks(t, p)) : t.stages;
   const bool walks = windows(t, p) > 1;
   const int lag = walks ? kLag : 0, pitch = ((t.width + lag) * 2 / shrink(p) / 16 | 1) * 16;
-  const int staging =
-      stores_in_bulk(p) ? rows * t.channels * (t.width + lag) * 2 : rows / shrink(p) * t.channels * pitch;
+  const bool brings = stores_in_bulk(p) && p.epilogue.residual;
+  const int staging = stores_in_bulk(p) ? rows * t.channels * (t.width + lag * (brings ? 2 : 1)) * 2
+                                        : rows / shrink(p) * t.channels * pitch;
   const i64 carried = std::max<i64>(1, p.s - p.pad_left / p.dilation_w);
   const int carry = walks ? rows * 2 * static_cast<int>(carried) * 32 * 8 : 0;
   return t.slots * round_up(window_bytes(t, p), 1024) + stages * round_up(stage_bytes(t), 1024) +
-         kConsumers * (round_up(staging, 1024) + carry) + 16 * (t.slots + stages) + 1024;
+         kConsumers * (round_up(staging, 1024) + carry + (brings ? 8 : 0)) + 16 * (t.slots + stages) + 1024;
 }
 
 std::string unfit(const Tiling& t, const Problem& p) {
@@ -106,9 +107,9 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   constexpr double kL2 = 47, kRowCycles = 1.54;  // bytes a cycle; cycles a row of a box
   constexpr double kWindow = 1220, kRow = 309;   // cycles of an epilogue: a window, a consumer's row of it
   constexpr double kSingly = 0.18;               // cycles a result that the copy engine does not store
-  constexpr double kResidual = 1.35;             // cycles an element of it, read as it is needed
-  constexpr double kExposed = 0.67;              // of the epilogue where weights are streamed
-  constexpr double kLatency = 1500;              // cycles, once
+  constexpr double kResidual = 1.35;  // cycles an element of it that the copy engine does not bring
+  constexpr double kExposed = 0.67;   // of the epilogue where weights are streamed
+  constexpr double kLatency = 1500;   // cycles, once
   constexpr double kBandwidth = 3.05e9,
                    kOverlap = 0.45;  // bytes a ms; what is lost of the shorter of the two
   constexpr double kLaunch = 0.0008;
@@ -117,11 +118,13 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
                           std::max(t.n() / 2.0, t.n() / 4.0 + kFirstOperand) * (t.resident ? 1 : kStreamed);
   const double slot_rows = static_cast<double>(window_bytes(t, p)) / (t.width * 2);
   const double stage_rows = t.resident ? 0 : taps * t.channels;
-  const double load =
-      blocks * (slot_rows * (kRowCycles + t.width * 2 / kL2) + stage_rows * t.k_block * 2 / kL2);
+  const bool bulk = stores_in_bulk(p), reads_residual = p.epilogue.residual && !bulk;
+  const double residual_rows = p.epilogue.residual && bulk ? t.height * t.channels : 0;
+  const double load = (blocks * slot_rows + residual_rows) * (kRowCycles + t.width * 2 / kL2) +
+                      blocks * stage_rows * t.k_block * 2 / kL2;
   const double epilogue = kWindow + kRow * t.height / kConsumers +
-                          (stores_in_bulk(p) ? 0 : kSingly * t.channels * t.n() / (shrink(p) * shrink(p))) +
-                          (p.epilogue.residual ? kResidual * t.channels * t.n() : 0);
+                          (bulk ? 0 : kSingly * t.channels * t.n() / (shrink(p) * shrink(p))) +
+                          (reads_residual ? kResidual * t.channels * t.n() : 0);
   const double tile = std::max(products, load);
   const double window =
       t.cooperative ? tile + kExposed * epilogue : std::max(tile, epilogue + products / kConsumers);
