@@ -25,6 +25,8 @@ const char* const kProblems[] = {
     "fwd:n2c64h32w32k64r3s3:pad1:f16:nchw:residual:relu",
     "fwd:n2c64h32w32k128r3s3:pad1:f16:nchw:bias:maxpool2",
     "fwd:n2c64h32w32k128r3s3:pad1:bf16:nhwc:avgpool2",
+    "fwd:n2c64h32w32k128r3s3:pad1:f16:nhwc:bias:relu:maxpool3s2p1",
+    "fwd:n2c64h32w32k64r3s3:pad1:bf16:nchw:silu:avgpool3s2",
     "fwd:n2c64h32w32k64r3s3:pad1:f32:nhwc:bias:relu",
     "fwd:n2c64h32w32k64r3s3:pad1:f32:nchw:residual",
     "fwd:n2c64h32w32k64r3s3:pad1:f32:nhwc:math=tf32:maxpool2",
@@ -130,6 +132,20 @@ TEST(ImplicitGemmSm90, FewChannelsFold) {
   EXPECT_FALSE(tilings(inner).empty());
   EXPECT_FALSE(folds(parse_problem("fwd:n2c64h56w56k64r3s3:pad1:f16:nhwc")));
   EXPECT_FALSE(folds(parse_problem("fwd:n2c3h56w56k64r1s1:f16:nhwc")));
+}
+
+TEST(ImplicitGemmSm90, TilesOverlapForWindowsOf3) {
+  const Problem p = parse_problem("fwd:n2c64h32w33k64r3s3:pad1:f16:nhwc:maxpool3s2p1");
+  EXPECT_EQ(pooled_extent(15, p), 7);
+  EXPECT_EQ(pooled_extent(16, p), 7);
+  const Tiling t = parse_tiling("patch_64x16x15_k64_pp_s2_w8");
+  EXPECT_EQ(unfit(t, p), "");
+  EXPECT_EQ(tiles(t, p), 2 * 3 * 3);  // an output of 16 x 17
+  EXPECT_THAT(unfit(parse_tiling("patch_64x16x16_k64_pp_s2_w8"), p), testing::HasSubstr("odd"));
+  EXPECT_THAT(unfit(parse_tiling("im2col_64x128_k64_pp_s4"), p), testing::HasSubstr("halo patches"));
+  EXPECT_THAT(unfit(parse_tiling("patch_64x8x15_k32_pp_s2_w4"),
+                    parse_problem("fwd:n2c64h32w33k64r3s3:pad1:f32:nhwc:maxpool3s2p1")),
+              testing::HasSubstr("16 bits"));
 }
 
 TEST(ImplicitGemmSm90, StridesOfA1x1FilterThinAnNchwInput) {

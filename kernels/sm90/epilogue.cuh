@@ -43,9 +43,14 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Param
     const int channel = mt * 64 + warp * 16 + lane / 4, k = k0 + channel;
     const float bias[2] = {F_BIAS && k < p.k ? load_element(p.bias, k) : 0.0f,
                            F_BIAS && k + 8 < p.k ? load_element(p.bias, k + 8) : 0.0f};
+#if F_POOL && F_WINDOW == 3
+    pool_overlapping(sums, p, t, mt, bias, thread, [&](int in_block, int pixel, float value) {
+      store_shared_16(staging + (mt * 64 + in_block) * kChannelPitch + pixel * 2, pack(value, 0.0f));
+    });
+#endif
 #pragma unroll
     for (int nb = 0; nb < F_NB; ++nb) {
-#if F_POOL
+#if F_POOL && F_WINDOW == 2
 #pragma unroll
       for (int i = 0; i < F_N / 8; i += 2) {
 #pragma unroll
@@ -59,7 +64,7 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Param
           store_shared_16(staging + (channel + half * 8) * kChannelPitch + pixel * 2, pack(value, 0.0f));
         }
       }
-#else
+#elif !F_POOL
 #pragma unroll
       for (int i = 0; i < F_N / 8; i += 2) {
         const int next = i + 1 < F_N / 8 ? 1 : 0;  // an odd count writes its last matrices twice
@@ -163,9 +168,14 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const
     const float bias[2] = {F_BIAS && k < p.k ? load_element(p.bias, k) : 0.0f,
                            F_BIAS && k + 8 < p.k ? load_element(p.bias, k + 8) : 0.0f};
     const int chunk = warp * 2 + (matrix & 1);
+#if F_POOL && F_WINDOW == 3
+    pool_overlapping(sums, p, t, mt, bias, thread, [&](int in_block, int pixel, float value) {
+      store_shared_16(staging + mt * kUnitBytes + staged(pixel, in_block / 8) + in_block % 8 * 2, pack(value, 0.0f));
+    });
+#endif
 #pragma unroll
     for (int nb = 0; nb < F_NB; ++nb) {
-#if F_POOL
+#if F_POOL && F_WINDOW == 2
       // Four rows of 8 pixels make two rows of 4: as matrices, column 2 x + y is pixel x of row y.
 #pragma unroll
       for (int i = 0; i < F_N / 8; i += 8) {
@@ -188,7 +198,7 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const
         store_matrices_transposed(staging + mt * kUnitBytes + staged(pixel, chunk), out[0], out[1], out[2],
                                   out[3]);
       }
-#else
+#elif !F_POOL
 #pragma unroll
       for (int i = 0; i < F_N / 8; i += 2) {
         const int next = i + 1 < F_N / 8 ? 1 : 0;  // an odd count writes its last matrices twice

@@ -1,6 +1,15 @@
 // Where a tile goes. Part of implicit_gemm.cu.
 #pragma once
 
+// Of the output behind a pool.
+__device__ __forceinline__ int pooled_height(const Params& p) {
+  return F_POOL ? (p.p + F_POOL_PAD + F_POOL_END_H - F_WINDOW) / 2 + 1 : p.p;
+}
+__device__ __forceinline__ int pooled_width(const Params& p) {
+  return F_POOL ? (p.q + F_POOL_PAD + F_POOL_END_W - F_WINDOW) / 2 + 1 : p.q;
+}
+__device__ __forceinline__ int pooled_first(int pixel) { return (pixel + kBefore) / 2; }
+
 // The index in y (or, unpooled, in the residual) of a channel's pixel of the tile; negative outside.
 __device__ __forceinline__ long long locate_output(const Params& p, const Tile& t, int k, int pixel, bool pool) {
   if (k >= p.k) return -1;
@@ -17,9 +26,9 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
   return static_cast<long long>(flat) * p.k + k;
 #endif
 #else
-  const int shrink = pool ? 2 : 1, width = kTileWidth / shrink;
-  const int h = t.h / shrink + pixel / width, w = t.w / shrink + pixel % width;
-  const int height = p.p / shrink, columns = p.q / shrink;
+  const int width = pool ? kPoolWidth : kTileWidth;
+  const int h = (pool ? pooled_first(t.h) : t.h) + pixel / width, w = (pool ? pooled_first(t.w) : t.w) + pixel % width;
+  const int height = pool ? pooled_height(p) : p.p, columns = pool ? pooled_width(p) : p.q;
   if (h >= height || w >= columns) return -1;
 #if F_NCHW
   return ((static_cast<long long>(t.n) * p.k + k) * height + h) * columns + w;
@@ -34,8 +43,7 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
 // its pixels and goes through the channels.
 __device__ __forceinline__ void store_rows(const Params& p, const Tile& t, int k0, unsigned staging, int thread) {
   constexpr int kChunks = kStoredPixels / F_V, kAcross = kChunks < 128 ? kChunks : 128, kDown = 128 / kAcross;
-  const long long plane = F_IM2COL ? static_cast<long long>(p.p) * p.q
-                                   : static_cast<long long>(p.p / (F_POOL ? 2 : 1)) * (p.q / (F_POOL ? 2 : 1));
+  const long long plane = static_cast<long long>(pooled_height(p)) * pooled_width(p);
   const int channels = p.k - k0 < kMyChannels ? p.k - k0 : kMyChannels;
   if (thread >= kAcross * kDown) return;
   for (int chunk = thread % kAcross; chunk < kChunks; chunk += kAcross) {
@@ -61,7 +69,7 @@ __device__ __forceinline__ void store_unit(const TensorMap& map, const Tile& t, 
   store_2d(&map, from, k, t.first + (F_COOP && F_SWAP ? consumer * kMyPixels : 0));
 #else
   const int h = t.h + (F_COOP && F_SWAP ? consumer * 8 * F_MT : 0);
-  store_4d(&map, from, k, F_POOL ? t.w / 2 : t.w, F_POOL ? h / 2 : h, t.n);
+  store_4d(&map, from, k, F_POOL ? pooled_first(t.w) : t.w, F_POOL ? pooled_first(h) : h, t.n);
 #endif
 }
 

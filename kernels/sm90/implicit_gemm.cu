@@ -24,7 +24,8 @@
 //
 // The host defines, besides mma(): F_IM2COL F_PLANES F_SWAP F_COOP F_MT (blocks of 64 rows a consumer) F_NB (blocks of F_N
 // columns a consumer) F_N F_KB F_TH F_R F_S F_DIL_H F_DIL_W F_SLOTS (of pixels) F_STAGES (of weights) F_RESIDENT
-// (weights are loaded once and stay) F_BF16 F_TF32 F_BIAS F_RESIDUAL F_POOL (0, 1 max, 2 average, of 2x2) F_PLAIN
+// (weights are loaded once and stay) F_BF16 F_TF32 F_BIAS F_RESIDUAL F_POOL (0, 1 max, 2 average; stride 2)
+// F_WINDOW (the pool's: 2 or 3) F_POOL_PAD F_POOL_END_H F_POOL_END_W (its padding: before, below, to the right) F_PLAIN
 // (ordinary stores: K is no multiple of 8) F_DIRECT (ordinary stores of whole sectors, 32-bit NHWC) F_U (channels a
 // store, with F_SWAP) F_STAGED (stores that there is room for, 0: all of a tile) F_V (pixels a store, NCHW) F_RAWS
 // (patches of NCHW) F_PAD_LEFT F_STRIDE_H F_ACTIVATION(x, a).
@@ -83,9 +84,12 @@ constexpr int kRawStride = 0;
 // The staging area of one consumer: what its part of a tile stores.
 constexpr int kMyChannels = F_SWAP ? kTileChannels : 64 * F_MT;
 constexpr int kMyPixels = F_SWAP ? 64 * F_MT : kTilePixels;
-constexpr int kStoredPixels = F_POOL ? kMyPixels / 4 : kMyPixels;
+// Windows of 3 overlap, and so do the tiles.
+constexpr int kPoolWidth = F_POOL ? (kTileWidth - F_WINDOW) / 2 + 1 : kTileWidth;
+constexpr int kPoolHeight = F_POOL ? (F_TH - F_WINDOW) / 2 + 1 : F_TH;
+constexpr int kStoredPixels = F_POOL ? kPoolWidth * kPoolHeight : kMyPixels;
 constexpr int kUnit = F_TF32 ? 32 : F_SWAP ? F_U : 64;  // channels a store
-constexpr int kUnitBytes = kStoredPixels * kUnit * kElement;
+constexpr int kUnitBytes = (kStoredPixels * kUnit * kElement + 1023) / 1024 * 1024;
 constexpr int kUnits = kMyChannels / kUnit;
 constexpr int kStagedUnits = F_STAGED > 0 ? F_STAGED : kUnits;  // that there is room for: stored in turn
 // With F_NCHW the area has a row a channel, a little longer than its pixels so that rows start in other banks.
@@ -114,6 +118,10 @@ constexpr int kSmem = F_SLOTS * kSlotStride + F_STAGES * kStageStride + kConsume
 static_assert(kSmem + 1024 <= 232448, "shared memory");
 static_assert(F_SMEM == kSmem + 1024, "the host's count of shared memory");
 
+// From a tile's first pixels to the next one's; and how far outside of the image the first tile begins.
+constexpr int kStepWidth = F_POOL ? 2 * kPoolWidth : kTileWidth, kStepHeight = F_POOL ? 2 * kPoolHeight : F_TH;
+constexpr int kBefore = F_POOL ? F_POOL_PAD : 0;
+
 struct Tile {
   int k;        // first channel
   int n, h, w;  // image and first output pixel; with F_IM2COL of the flattened pixels
@@ -136,8 +144,8 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
   t.w = in_image - t.h * p.q;
 #else
   t.first = 0;
-  t.w = pixels % p.tiles_w * kTileWidth;
-  t.h = pixels / p.tiles_w % p.tiles_h * F_TH;
+  t.w = pixels % p.tiles_w * kStepWidth - kBefore;
+  t.h = pixels / p.tiles_w % p.tiles_h * kStepHeight - kBefore;
   t.n = pixels / (p.tiles_w * p.tiles_h);
 #endif
   return t;
@@ -212,6 +220,7 @@ __device__ __forceinline__ void wait_for_slot(Barriers& barriers, const Ring<F_S
 }
 
 #include "kernels/sm90/epilogue_common.cuh"
+#include "kernels/sm90/overlapping_pool.cuh"
 #if F_SPLIT > 1
 #include "kernels/sm90/epilogue_split.cuh"
 #elif F_TF32

@@ -218,6 +218,7 @@ class ImplicitGemmSm90 : public Algorithm {
     const Problem whole = fusable(p) && !sm90::tilings(p).empty() ? p : convolution(p);
     const Problem seen = sm90::thins(p) ? sm90::thinned(whole) : whole;
     std::vector<Config> all;
+    if (sm90::pool_window(seen) == 3) unpooled(p, target, all);
     for (const Tiling& t : sm90::tilings(seen)) {
       if (sm90::thins(p) && !sm90::turns_input(t, seen)) continue;
       const sm90::Estimate e = sm90::estimate(t, seen, std::max(1, target.device.info().units));
@@ -333,10 +334,27 @@ class ImplicitGemmSm90 : public Algorithm {
                           : 0;
   }
 
-  // A window of 2x2 lies in one thread's sums. Others are pooled by a step of their own.
+  // A window of 2x2 lies in one thread's sums, one of 3x3 in a tile that overlaps its neighbours. Others are
+  // pooled by a step of their own.
   static bool fusable(const Problem& p) {
     const Pool& pool = p.epilogue.pool;
-    return pool == Pool{pool.kind, 2, 2, 2, 2, 0, 0, 0, 0} && !p.epilogue.residual;
+    if (p.epilogue.residual) return false;
+    if (pool == Pool{pool.kind, 2, 2, 2, 2, 0, 0, 0, 0}) return true;
+    const bool three = pool.size_h == 3 && pool.size_w == 3 && pool.stride_h == 2 && pool.stride_w == 2;
+    return three && pool.pad_top == pool.pad_left && p.dtype != DType::f32;
+  }
+  // Overlapping tiles may cost more than a pooling step: the tilings that have one.
+  static void unpooled(const Problem& p, const Target& target, std::vector<Config>& all) {
+    const Problem alone = sm90::thins(p) ? sm90::thinned(convolution(p)) : convolution(p);
+    const Problem pooled = sm90::thins(p) ? sm90::thinned(p) : p;
+    const double step_ms =
+        0.0025 + static_cast<double>(bytes_of(p, conv_shape(p)) + bytes_of(p, y_shape(p))) / 2.65e9;
+    for (const Tiling& t : sm90::tilings(alone)) {
+      if (sm90::unfit(t, pooled).empty() || (sm90::thins(p) && !sm90::turns_input(t, alone))) continue;
+      const sm90::Estimate e = sm90::estimate(t, alone, std::max(1, target.device.info().units));
+      all.push_back(
+          {sm90::to_string(t), e.ms + skipped_ms(p, alone) + step_ms, e.bound_by, pixel_bytes(t, alone)});
+    }
   }
   static Problem convolution(Problem p) {
     p.epilogue.pool = Pool{};
@@ -371,8 +389,9 @@ class ImplicitGemmSm90 : public Algorithm {
     params.tiles = narrow(sm90::tiles(t, p));
     params.k_tiles = narrow((p.k + t.channels - 1) / t.channels);
     params.c_blocks = narrow((sm90::padded_channels(p) + t.k_block - 1) / t.k_block);
-    params.tiles_w = narrow(((t.planes ? p.p() * p.q() : p.q()) + t.width - 1) / t.width);
-    params.tiles_h = narrow((p.p() + t.height - 1) / t.height);
+    const int across = sm90::pooled_extent(t.width, p), down = sm90::pooled_extent(t.height, p);
+    params.tiles_w = narrow(((t.planes ? p.p() * p.q() : p.y_w()) + across - 1) / across);
+    params.tiles_h = narrow((p.y_h() + down - 1) / down);
     params.pad_top = narrow(p.pad_top), params.pad_left = narrow(p.pad_left);
     params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
     params.slope = p.epilogue.slope;

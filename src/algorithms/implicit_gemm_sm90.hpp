@@ -81,6 +81,10 @@ std::vector<Tiling> tilings(const Problem& problem);
 std::int64_t blocks(const Tiling& tiling, const Problem& problem);
 // The largest block of channels that wastes least: `most`, or a half or a quarter of it.
 int best_k_block(std::int64_t c, int most);
+// Of a fused pool, whose stride is 2: 2, 3, or 0 where there is none.
+int pool_window(const Problem& problem);
+// So many windows begin and end within so many pixels.
+int pooled_extent(int pixels, const Problem& problem);
 // NHWC by ordinary stores: the copy engine takes pixels of a multiple of 16 bytes.
 bool plain_stores(const Problem& problem);
 // Whether the copy engine stores whole tiles.

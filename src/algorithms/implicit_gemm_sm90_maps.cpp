@@ -88,7 +88,6 @@ TensorMap w_map(const CudaDevice& device, const Tiling& t, const Problem& p, con
 
 // The output's, or the residual's: boxes as the consumers store them.
 TensorMap y_map(const CudaDevice& device, const Tiling& t, const Problem& p, const void* y) {
-  const bool pool = p.epilogue.pool.kind != PoolKind::none;
   const int sharers = t.cooperative && t.pixels_on_m ? 2 : 1, element = size_of(p.dtype);
   const int unit = element == 4 ? 32 : t.pixels_on_m ? t.unit() : 64;
   TiledMap map;
@@ -106,9 +105,8 @@ TensorMap y_map(const CudaDevice& device, const Tiling& t, const Problem& p, con
     const i64 strides[] = {pixel, p.y_w() * pixel, p.y_h() * p.y_w() * pixel};
     std::copy(sizes, sizes + 4, map.size);
     std::copy(strides, strides + 3, map.stride_bytes);
-    const int shrink = pool ? 2 : 1;
-    map.box[0] = unit, map.box[1] = t.width / shrink, map.box[2] = t.height / sharers / shrink,
-    map.box[3] = 1;
+    map.box[0] = unit, map.box[1] = pooled_extent(t.width, p),
+    map.box[2] = pooled_extent(t.height / sharers, p), map.box[3] = 1;
   }
   map.swizzle_bytes = unit == 8 ? 0 : unit * element;
   return device.encode(map);

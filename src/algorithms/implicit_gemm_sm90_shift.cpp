@@ -58,6 +58,7 @@ std::string unfit(const Tiling& t, const Problem& p) {
   if (p.s * t.n() / 2 > 192) return "the sums of its horizontal taps need more than 192 registers a thread";
   if (t.k_block != 16 && t.k_block != 32 && t.k_block != 64) return "channels are taken by 16, 32 or 64";
   if (t.height + (p.r - 1) * p.dilation_h > 256) return "a window is at most 256 rows high";
+  if (pool_window(p) == 3) return "a window's rows are pooled by twos";
   if (p.epilogue.pool.kind != PoolKind::none && t.height % 4 != 0)
     return "pooling needs a multiple of 4 rows";
   if (!t.cooperative && (!t.resident || channel_blocks(t, p) > 1))

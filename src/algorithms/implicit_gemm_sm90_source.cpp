@@ -34,10 +34,9 @@ std::string mma_function(int n, DType dtype, bool turned) {
 }  // namespace
 
 int pixels_a_store(const Tiling& t, const Problem& p) {
-  const bool pool = p.epilogue.pool.kind != PoolKind::none;
   int v = 16 / size_of(p.dtype);
   const auto divides = [&](int by) {
-    return t.im2col ? p.p() * p.q() % by == 0 : p.y_w() % by == 0 && t.width / (pool ? 2 : 1) % by == 0;
+    return t.im2col ? p.p() * p.q() % by == 0 : p.y_w() % by == 0 && pooled_extent(t.width, p) % by == 0;
   };
   while (!divides(v)) v /= 2;
   return v;
@@ -78,6 +77,9 @@ KernelSource kernel_source(const Tiling& t, const Problem& p) {
   define("F_POOL", p.epilogue.pool.kind == PoolKind::none  ? 0
                    : p.epilogue.pool.kind == PoolKind::max ? 1
                                                            : 2);
+  const Pool& pool = p.epilogue.pool;
+  define("F_WINDOW", pool_window(p)), define("F_POOL_PAD", pool.pad_top);
+  define("F_POOL_END_H", pool.pad_bottom), define("F_POOL_END_W", pool.pad_right);
   define("F_TF32", tf32_parts(p));
   define("F_PLAIN", plain_stores(p));
   define("F_NCHW", p.layout == Layout::nchw);

@@ -37,14 +37,14 @@ int stage_bytes(const Tiling& t, const Problem& p) { return t.channels * t.k_blo
 
 int staging_bytes(const Tiling& t, const Problem& p) {
   if (plain_stores(p) || t.turned || t.direct || t.split > 1) return 0;
-  const int consumers = 2, pool = p.epilogue.pool.kind == PoolKind::none ? 1 : 4;
-  const int sharers = t.cooperative ? 2 : 1, element = size_of(p.dtype);
+  const int consumers = 2, sharers = t.cooperative ? 2 : 1, element = size_of(p.dtype);
   if (t.staged > 0) return consumers * round_up(t.pixels() / sharers * t.unit() * t.staged * element, 1024);
-  int mine = t.channels * t.pixels() / sharers / pool * element;
-  if (p.layout == Layout::nchw) {
-    mine = t.channels / (t.pixels_on_m ? 1 : sharers) *
-           (t.pixels() / (t.pixels_on_m ? sharers : 1) / pool * element + 16);
-  }
+  const int channels = t.channels / (t.pixels_on_m ? 1 : sharers);
+  int pixels = t.pixels() / (t.pixels_on_m ? sharers : 1);
+  if (pool_window(p) > 0) pixels = pooled_extent(t.width, p) * pooled_extent(t.height, p);
+  int mine = channels * pixels * element;
+  if (pool_window(p) == 3) mine = channels / 64 * round_up(pixels * 64 * element, 1024);
+  if (p.layout == Layout::nchw) mine = channels * (pixels * element + 16);
   return consumers * round_up(mine, 1024);
 }
 
@@ -104,6 +104,14 @@ Problem thinned(const Problem& p) {
   q.h = p.p(), q.w = p.q();
   q.stride_h = q.stride_w = 1;
   return q;
+}
+
+int pool_window(const Problem& p) {
+  return p.epilogue.pool.kind == PoolKind::none ? 0 : static_cast<int>(p.epilogue.pool.size_h);
+}
+
+int pooled_extent(int pixels, const Problem& p) {
+  return pool_window(p) == 0 ? pixels : (pixels - pool_window(p)) / 2 + 1;
 }
 
 bool plain_stores(const Problem& p) { return p.layout == Layout::nhwc && p.k * size_of(p.dtype) % 16 != 0; }
@@ -231,7 +239,10 @@ std::string unfit(const Tiling& t, const Problem& p) {
   if (plain_stores(p) && !t.pixels_on_m) return "a K that is no multiple of 16 bytes needs the pixels on M";
   if (p.epilogue.pool.kind != PoolKind::none) {
     if (t.im2col || t.pixels_on_m || plain_stores(p)) return "pooling needs halo patches with weights on M";
-    if (t.height % 4 != 0) return "pooling needs a multiple of 4 rows";
+    if (pool_window(p) == 2 && t.height % 4 != 0) return "pooling needs a multiple of 4 rows";
+    if (pool_window(p) == 3 && (t.height % 2 != 1 || t.height < 3))
+      return "windows of 3 need an odd number of rows";
+    if (pool_window(p) == 3 && p.dtype == DType::f32) return "windows of 3 are pooled in 16 bits";
   }
   if (t.direct) {
     if (p.layout != Layout::nhwc || p.dtype != DType::f32 || plain_stores(p))
@@ -270,6 +281,9 @@ i64 tiles(const Tiling& t, const Problem& p) {
   if (t.shift) return k * p.n * ceil_div(p.p(), t.height);
   if (t.planes) return k * p.n * ceil_div(p.p() * p.q(), t.pixels());
   if (t.im2col) return k * ceil_div(p.n * p.p() * p.q(), t.pixels());
+  if (pool_window(p) > 0)
+    return k * p.n * ceil_div(p.y_w(), pooled_extent(t.width, p)) *
+           ceil_div(p.y_h(), pooled_extent(t.height, p));
   return k * p.n * ceil_div(p.q(), t.width) * ceil_div(p.p(), t.height);
 }
 
@@ -351,7 +365,10 @@ std::vector<Tiling> tilings(const Problem& p) {
           const bool lower = cooperative && few && width < 32 && heights.insert(low).second;
           if (pool) {
             std::set<int> rounded;
-            for (const int h : heights) rounded.insert(std::min(most / 4 * 4, round_up(h, 4)));
+            for (const int h : heights) {
+              rounded.insert(pool_window(p) == 3 ? std::min((most - 1) / 2 * 2 + 1, h / 2 * 2 + 1)
+                                                 : std::min(most / 4 * 4, round_up(h, 4)));
+            }
             heights = rounded;
           }
           for (const int h : heights) {
