@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include "src/problem/dtype.hpp"
+
 namespace faltung::gpu {
 namespace {
 
@@ -125,16 +127,24 @@ Recipe with_pool_step(const Problem& p, Recipe recipe, Device& device) {
     };
   }
   recipe.workspace_bytes = offset + aligned(static_cast<std::size_t>(bytes_of(p, conv_shape(p))));
+  // Results a thread, and whether a row's loads may be vectors: see the kernel.
   constexpr int kThreads = 256;
-  const jit::Built built =
-      build(device, "pool", "pool.cl", "pool", constants(p, {{"THREADS", number(kThreads)}}));
+  const Pool& pool = p.epilogue.pool;
+  const bool nchw = p.layout == Layout::nchw, halves = size_of(p.dtype) == 2;
+  const bool wide_rows =
+      nchw && pool.stride_w == 2 && p.q() % 8 == 0 &&
+      ((pool.size_w == 2 && pool.pad_left == 0) || (pool.size_w == 3 && pool.pad_left <= 1));
+  const i64 v = nchw ? 4 : halves && p.k % 8 == 0 ? 8 : p.k % 4 == 0 ? 4 : 1;
+  const i64 threads = nchw ? p.n * p.k * p.y_h() * ((p.y_w() + v - 1) / v) : y_shape(p).elements() / v;
+  const jit::Built built = build(
+      device, "pool", "pool.cl", "pool",
+      constants(p, {{"THREADS", number(kThreads)}, {"V", number(v)}, {"F_WIDE_ROWS", number(wide_rows)}}));
   recipe.compile_ms += built.compile_ms;
-  recipe.steps.push_back(
-      {"pool", [&device, kernel = built.kernel, z = sizes(p), offset,
-                shape = one_dimension(y_shape(p).elements(), kThreads)](const Invocation& i) {
-         const void* conv = i.workspace + offset;
-         device.launch(*kernel, shape, {conv, i.tensors.y, z}, i.stream);
-       }});
+  recipe.steps.push_back({"pool", [&device, kernel = built.kernel, z = sizes(p), offset,
+                                   shape = one_dimension(threads, kThreads)](const Invocation& i) {
+                            const void* conv = i.workspace + offset;
+                            device.launch(*kernel, shape, {conv, i.tensors.y, z}, i.stream);
+                          }});
   return recipe;
 }
 
