@@ -39,7 +39,7 @@ TEST(TrustCommand, DoctorEndsWhateverTheKernelsDo) {
   machine.set("FALTUNG_DEADLINE", "1");
   const Ended ended =
       machine.command({"doctor", "--device", "cpu", "--kernel", "faulty*", "--kernel", "direct_cpu",
-                       "--threads", "1", "--budget", "5s", "--report", machine.path("report")});
+                       "--threads", "1", "--budget", "12s", "--report", machine.path("report")});
   EXPECT_EQ(ended.exit, 1) << ended.err;
   EXPECT_LT(ended.seconds, 60);
   EXPECT_THAT(ended.out, HasSubstr("FALTUNG_SKIP='faulty_cpu'"));
