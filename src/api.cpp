@@ -1,4 +1,5 @@
 // The C++ interface over the road.
+#include "src/backend/memory_pool.hpp"
 #include "src/finder/finder.hpp"
 #include "src/plan/plan.hpp"
 
@@ -33,6 +34,16 @@ Choice Engine::find(const Problem& problem, const Request& request, const Progre
 Choice Engine::explain(const Problem& problem, const Request& request) {
   return impl_->explain(problem, request);
 }
+
+MemoryPool::MemoryPool(const std::string& device, std::size_t limit)
+    : impl_(std::make_unique<MemoryPoolImpl>(find_device(device), limit)) {}
+MemoryPool::~MemoryPool() = default;
+void* MemoryPool::allocate(std::size_t bytes) { return impl_->allocate(bytes); }
+void MemoryPool::free(void* pointer) { impl_->free(pointer); }
+void MemoryPool::copy_in(void* to, const void* from, std::size_t bytes) { impl_->copy_in(to, from, bytes); }
+void MemoryPool::copy_out(void* to, const void* from, std::size_t bytes) { impl_->copy_out(to, from, bytes); }
+std::size_t MemoryPool::trim() { return impl_->trim(); }
+MemoryStats MemoryPool::stats() const { return impl_->stats(); }
 
 std::string version() { return FALTUNG_VERSION; }
 

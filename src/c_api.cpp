@@ -23,6 +23,9 @@ struct faltung_engine {
 struct faltung_plan {
   faltung::Plan plan;
 };
+struct faltung_memory_pool {
+  faltung::MemoryPool pool;
+};
 struct faltung_weights {
   std::shared_ptr<const faltung::PackedWeights> packed;
 };
@@ -297,5 +300,66 @@ faltung_status faltung_run(const faltung_plan* plan, const faltung_tensors* tens
       run.stream = options->stream;
     }
     plan->plan.run({tensors->x, tensors->w, tensors->y, tensors->bias, tensors->residual}, run);
+  });
+}
+
+faltung_status faltung_memory_pool_create(const char* device, size_t limit, faltung_memory_pool** pool) {
+  return guarded([&] {
+    need(pool, "faltung_memory_pool_create: pool");
+    *pool = nullptr;
+    *pool = new faltung_memory_pool{faltung::MemoryPool(device == nullptr ? "cpu" : device, limit)};
+  });
+}
+
+void faltung_memory_pool_destroy(faltung_memory_pool* pool) { delete pool; }
+
+faltung_status faltung_memory_allocate(faltung_memory_pool* pool, size_t bytes, void** pointer) {
+  return guarded([&] {
+    need(pointer, "faltung_memory_allocate: pointer");
+    *pointer = nullptr;
+    need(pool, "faltung_memory_allocate: pool");
+    *pointer = pool->pool.allocate(bytes);
+  });
+}
+
+faltung_status faltung_memory_free(faltung_memory_pool* pool, void* pointer) {
+  return guarded([&] {
+    need(pool, "faltung_memory_free: pool");
+    pool->pool.free(pointer);
+  });
+}
+
+faltung_status faltung_memory_copy_in(faltung_memory_pool* pool, void* to, const void* from, size_t bytes) {
+  return guarded([&] {
+    need(pool, "faltung_memory_copy_in: pool");
+    if (bytes > 0) need(from, "faltung_memory_copy_in: from");
+    pool->pool.copy_in(to, from, bytes);
+  });
+}
+
+faltung_status faltung_memory_copy_out(faltung_memory_pool* pool, void* to, const void* from, size_t bytes) {
+  return guarded([&] {
+    need(pool, "faltung_memory_copy_out: pool");
+    if (bytes > 0) need(to, "faltung_memory_copy_out: to");
+    pool->pool.copy_out(to, from, bytes);
+  });
+}
+
+faltung_status faltung_memory_trim(faltung_memory_pool* pool, size_t* returned) {
+  return guarded([&] {
+    if (returned != nullptr) *returned = 0;
+    need(pool, "faltung_memory_trim: pool");
+    const size_t bytes = pool->pool.trim();
+    if (returned != nullptr) *returned = bytes;
+  });
+}
+
+faltung_status faltung_memory_stats(const faltung_memory_pool* pool, faltung_memory_statistics* statistics) {
+  return guarded([&] {
+    need(pool, "faltung_memory_stats: pool");
+    need(statistics, "faltung_memory_stats: statistics");
+    const faltung::MemoryStats s = pool->pool.stats();
+    *statistics = {s.in_use, s.reserved,    s.peak_in_use,       s.peak_reserved,
+                   s.blocks, s.allocations, s.device_allocations};
   });
 }

@@ -1,16 +1,23 @@
 // Every algorithm for GPUs, each of its configs, on every GPU there is (OpenCL drivers for the CPU count):
 // exact on small integers, then within the bound.
 //
-// FALTUNG_TEST_PROBLEMS=<count> runs so many of each algorithm's problems, spread evenly; all unless it is
-// given. FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_DEVICES=<device
-// pattern> to those devices. FALTUNG_TEST_REQUIRE_GPU=1
-// makes a machine without any device a failure.
+// All of it takes an OpenCL driver for the CPU an hour, most of it compiling. FALTUNG_TEST_PROBLEMS=sample,
+// as in
+// `./dev test`, takes for each algorithm one shape for each direction x layout x dtype and one problem for
+// each epilogue, its layout and dtype in turn: every one of them is met, the shapes and the configs in turn,
+// always the same ones. FALTUNG_TEST_PROBLEMS=<count> runs so many of each algorithm's problems, spread
+// evenly. FALTUNG_TEST_FULL=1 runs all, whatever else is set.
+//
+// FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_DEVICES=<device
+// pattern> to those devices. FALTUNG_TEST_REQUIRE_GPU=1 makes a machine without any device a failure, and
+// FALTUNG_TEST_REQUIRE_DRIVER=<part of a driver's name> one without that driver.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <set>
 
 #include "src/finder/verify.hpp"
 #include "src/problem/text.hpp"
@@ -36,6 +43,38 @@ TEST(RegistryGpu, ThereIsADevice) {
   EXPECT_FALSE(gpus().empty());
 }
 
+// `./dev test` means to test each driver on its own: not one twice because the other did not start.
+TEST(RegistryGpu, ItIsTheDriverThatIsMeant) {
+  const char* wanted = std::getenv("FALTUNG_TEST_REQUIRE_DRIVER");
+  if (wanted == nullptr) GTEST_SKIP() << "not required";
+  const auto found = gpus();
+  EXPECT_FALSE(found.empty()) << wanted
+                              << " lists no device; ./dev test installs it, and sets OCL_ICD_VENDORS and "
+                              << "RUSTICL_ENABLE=llvmpipe";
+  for (const auto& device : found) EXPECT_NE(device->info().driver.find(wanted), std::string::npos);
+}
+
+TEST(RegistryGpu, TheSampleMeetsEverything) {
+  const auto kinds = [](const std::vector<Problem>& problems, bool shapes) {
+    std::set<std::string> met;
+    for (const Problem& p : problems) {
+      Problem kind;
+      kind.epilogue = p.epilogue;
+      if (shapes)
+        kind.direction = p.direction, kind.layout = p.layout, kind.dtype = p.dtype, kind.math = p.math;
+      met.insert(to_string(kind));
+    }
+    return met;
+  };
+  EXPECT_EQ(kinds(sample(shape_problems()), true), kinds(shape_problems(), true));
+  EXPECT_EQ(kinds(shape_problems(), true).size(), 18u);
+  const std::vector<Problem> chosen = sample(epilogue_problems());
+  EXPECT_EQ(kinds(chosen, false), kinds(epilogue_problems(), false));
+  std::set<std::string> variants;
+  for (const Problem& p : chosen) variants.insert(std::string(name(p.layout)) + name(p.dtype));
+  EXPECT_EQ(variants.size(), 6u);
+}
+
 class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
  protected:
   void SetUp() override {
@@ -59,11 +98,18 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
     if (any) problems_.push_back(problem);
   }
 
-  // All problems with every config, or as many as the budget allows, spread evenly, the configs in turn.
+  // All problems with every config, or a part of them with the configs in turn.
   void verify_considered() {
-    const std::size_t step = problem_step(problems_.size());
-    for (std::size_t i = 0; i < problems_.size(); i += step) verify(problems_[i], step == 1 ? -1 : turn_++);
-    std::printf("%d kernels verified on %zu problems\n", verified_, (problems_.size() + step - 1) / step);
+    const bool full = std::getenv("FALTUNG_TEST_FULL") != nullptr;
+    const char* given = std::getenv("FALTUNG_TEST_PROBLEMS");
+    if (!full && given != nullptr && given == std::string_view("sample")) {
+      problems_ = sample(problems_);
+      for (const Problem& problem : problems_) verify(problem, turn_++);
+    } else {
+      const std::size_t step = full ? 1 : problem_step(problems_.size());
+      for (std::size_t i = 0; i < problems_.size(); i += step) verify(problems_[i], step == 1 ? -1 : turn_++);
+    }
+    std::printf("%d kernels verified\n", verified_);
   }
 
  private:

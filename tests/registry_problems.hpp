@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,38 @@ inline std::size_t problem_step(std::size_t count) {
   std::size_t step = wanted == 0 ? 1 : std::max<std::size_t>(1, count / wanted);
   while (step > 1 && (step % 2 == 0 || step % 3 == 0)) --step;
   return step;
+}
+
+// A part that meets everything: of problems without an epilogue one for each direction, layout and dtype, of
+// the others one for each epilogue, their layouts and dtypes in turn. Shapes come in turn, too.
+inline std::vector<Problem> sample(const std::vector<Problem>& problems) {
+  const auto variant = [](const Problem& p) {
+    return std::string(name(p.direction)) + name(p.layout) + name(p.dtype);
+  };
+  std::vector<std::string> kinds;
+  std::map<std::string, std::vector<Problem>> of_kind;
+  std::vector<std::string> variants;
+  for (const Problem& p : problems) {
+    Problem only_epilogue;
+    only_epilogue.epilogue = p.epilogue;
+    const std::string kind = p.epilogue.empty() ? variant(p) : to_string(only_epilogue);
+    if (of_kind[kind].empty()) kinds.push_back(kind);
+    of_kind[kind].push_back(p);
+    if (std::find(variants.begin(), variants.end(), variant(p)) == variants.end())
+      variants.push_back(variant(p));
+  }
+  std::vector<Problem> chosen;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    std::vector<Problem> shapes;
+    const std::string& wanted = variants[i % variants.size()];
+    for (const Problem& p : of_kind[kinds[i]]) {
+      if (p.epilogue.empty() || variant(p) == wanted) shapes.push_back(p);
+    }
+    if (shapes.empty()) shapes = of_kind[kinds[i]];
+    constexpr std::size_t kStride = 7;  // no factor of the number of shapes
+    chosen.push_back(shapes[i * kStride % shapes.size()]);
+  }
+  return chosen;
 }
 
 }  // namespace faltung

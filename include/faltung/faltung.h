@@ -149,6 +149,44 @@ typedef struct faltung_run_options {
 FALTUNG_API faltung_status faltung_run(const faltung_plan* plan, const faltung_tensors* tensors,
                                        const faltung_run_options* options);
 
+/* ----------------------------------------------------------------------------------------------- memory */
+
+/* Device memory for callers that have no allocator of their own: taken from the device in large pieces, and
+ * kept when it is freed; may be used from many threads. What is freed may be handed out again at once: free
+ * it when the work on it is done, or use what comes next in the same stream alone. */
+typedef struct faltung_memory_pool faltung_memory_pool;
+
+/* device: NULL for "cpu". limit: of what is taken from the device, in bytes; SIZE_MAX: none. */
+FALTUNG_API faltung_status faltung_memory_pool_create(const char* device, size_t limit,
+                                                      faltung_memory_pool** pool);
+/* All memory goes back to the device, blocks that are in use too. */
+FALTUNG_API void faltung_memory_pool_destroy(faltung_memory_pool* pool);
+
+/* Aligned to 64 bytes. FALTUNG_OUT_OF_MEMORY where the limit or the device has no room. */
+FALTUNG_API faltung_status faltung_memory_allocate(faltung_memory_pool* pool, size_t bytes, void** pointer);
+/* FALTUNG_BAD_PROBLEM for a pointer that was not allocated, or was freed; NULL does nothing. */
+FALTUNG_API faltung_status faltung_memory_free(faltung_memory_pool* pool, void* pointer);
+/* From and to the host; return when it is done. The device's bytes must lie in one block that is in use. */
+FALTUNG_API faltung_status faltung_memory_copy_in(faltung_memory_pool* pool, void* to, const void* from,
+                                                  size_t bytes);
+FALTUNG_API faltung_status faltung_memory_copy_out(faltung_memory_pool* pool, void* to, const void* from,
+                                                   size_t bytes);
+/* Gives back to the device the pieces of which no part is in use. returned: how many bytes; may be NULL. */
+FALTUNG_API faltung_status faltung_memory_trim(faltung_memory_pool* pool, size_t* returned);
+
+/* In bytes where nothing else is said. */
+typedef struct faltung_memory_statistics {
+  size_t in_use;   /* in blocks that are handed out, each rounded up to a multiple of 256 */
+  size_t reserved; /* taken from the device: in use, and kept for the next request */
+  size_t peak_in_use, peak_reserved;
+  size_t blocks;             /* how many are handed out */
+  size_t allocations;        /* calls of faltung_memory_allocate that succeeded */
+  size_t device_allocations; /* of them, those for which memory was taken from the device */
+} faltung_memory_statistics;
+
+FALTUNG_API faltung_status faltung_memory_stats(const faltung_memory_pool* pool,
+                                                faltung_memory_statistics* statistics);
+
 #ifdef __cplusplus
 }
 #endif

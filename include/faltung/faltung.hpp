@@ -226,6 +226,46 @@ class FALTUNG_API Engine {
   std::unique_ptr<EngineImpl> impl_;
 };
 
+// ------------------------------------------------------------------------------------------------ memory
+
+// Of a MemoryPool, in bytes where nothing else is said.
+struct MemoryStats {
+  std::size_t in_use = 0;    // in blocks that are handed out, each rounded up to a multiple of 256
+  std::size_t reserved = 0;  // taken from the device: in use, and kept for the next request
+  std::size_t peak_in_use = 0, peak_reserved = 0;
+  std::size_t blocks = 0;              // how many are handed out
+  std::size_t allocations = 0;         // calls of allocate that succeeded
+  std::size_t device_allocations = 0;  // of them, those for which memory was taken from the device
+};
+
+class MemoryPoolImpl;
+
+// Device memory for callers that have no allocator of their own: taken from the device in large pieces, and
+// kept when it is freed. Thread-safe. What is freed may be handed out again at once: free it when the work on
+// it is done, or use what comes next in the same stream alone.
+class FALTUNG_API MemoryPool {
+ public:
+  // limit: of what is taken from the device, in bytes. Throws Error(bad_problem) if there is no such device.
+  explicit MemoryPool(const std::string& device = "cpu", std::size_t limit = static_cast<std::size_t>(-1));
+  // All memory goes back to the device, blocks that are in use too.
+  ~MemoryPool();
+  // Aligned to 64 bytes; the contents are anything. Throws Error(out_of_memory) where the limit or the device
+  // has no room, what is kept having been given back.
+  void* allocate(std::size_t bytes);
+  // Throws Error(bad_problem) for a pointer that allocate did not return, or that was freed; null does
+  // nothing.
+  void free(void* pointer);
+  // From and to the host; return when it is done. The device's bytes must lie in one block that is in use.
+  void copy_in(void* to, const void* from, std::size_t bytes);
+  void copy_out(void* to, const void* from, std::size_t bytes);
+  // Gives back to the device the pieces of which no part is in use; how many bytes those were.
+  std::size_t trim();
+  MemoryStats stats() const;
+
+ private:
+  std::unique_ptr<MemoryPoolImpl> impl_;
+};
+
 FALTUNG_API std::string version();
 
 }  // namespace faltung

@@ -88,6 +88,13 @@ F_DEVICE void store8_bf16(F_GLOBAL u16* p, const float* v) {
 #define F_OFFSET(n, c, h, w, C, H, W) ((((index_t)(n) * (H) + (h)) * (W) + (w)) * (C) + (c))
 #endif
 
+// For each i below `count`, a constant: a block's threads share them out, all with as many turns (see
+// F_BARRIER).
+#define F_TURNS(count) (((count) + THREADS - 1) / THREADS)
+#define F_EACH(i, count)                                                                      \
+  for (int i##_turn = 0, i = F_THREAD(); i##_turn < F_TURNS(count); ++i##_turn, i += THREADS) \
+    if ((count) % THREADS == 0 || i < (count))
+
 #define F_C(v) v
 #define F_LT(p, q, yes, no) ((p) < (q) ? (yes) : (no))
 #define F_MIN(p, q) ((p) < (q) ? (p) : (q))

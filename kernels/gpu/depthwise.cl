@@ -119,10 +119,13 @@ depthwise(F_INPUT(element_t, x), F_OUTPUT(element_t, w), F_INPUT(element_t, y), 
   F_OPEN_INPUT(element_t, y);
   const int thread = F_THREAD();
   // Neighbouring blocks read the same planes.
-  for (index_t i = F_BLOCK(0); i < (index_t)z.k * R * S; i += F_BLOCKS(0)) {
+  index_t i = F_BLOCK(0);  // there are no more blocks than elements
+  do {
     const int k = (int)(i / (R * S)), r = (int)(i / S % R), s = (int)(i % S), c = k / z.group_k;
     float sum = 0.0f;
-    for (index_t row = thread; row < (index_t)z.n * z.p; row += THREADS) {
+    for (index_t first = 0; first < (index_t)z.n * z.p; first += THREADS) {
+      const index_t row = first + thread;
+      if (row >= (index_t)z.n * z.p) continue;
       const int n = (int)(row / z.p), p = (int)(row % z.p);
       const int h = p * STRIDE_H - z.pad_top + r * DILATION_H;
       if (h < 0 || h >= z.h) continue;
@@ -140,6 +143,7 @@ depthwise(F_INPUT(element_t, x), F_OUTPUT(element_t, w), F_INPUT(element_t, y), 
     }
     if (thread == 0) F_STORE(w, F_OFFSET(k, 0, r, s, 1, R, S), parts[0]);
     F_BARRIER();
-  }
+    i += F_BLOCKS(0);
+  } while (i < (index_t)z.k * R * S);
 }
 #endif

@@ -112,7 +112,7 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
   const int row_phase = F_BLOCK(2) / PHASES_W % PHASES_H, column_phase = F_BLOCK(2) % PHASES_W;
   F_GLOBAL const packed_t* const weights = packed + (index_t)group * TAPS * IN_GROUP * out_pad + first_out;
 
-  for (int i = thread; i < BP; i += THREADS) {
+  F_EACH(i, BP) {
     const Pixel p = pixel_at(first_pixel + i, row_phase, column_phase, z);
     places[i] = p.n < 0 ? -1 : F_OFFSET(p.n, group * OUT_GROUP, p.row, p.column, OUT_C, OUT_H, OUT_W);
   }
@@ -145,6 +145,12 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
   int r = first_r, s = first_s - TAP_STEP_W, tap = 0, first = LOOP_STEPS;
 #endif
 
+#if COMPACT
+  // What the first turn multiplies there, see F_BARRIER.
+  F_EACH(i, BK * PIXEL_PITCH) pixels[BK * PIXEL_PITCH + i] = 0.0f;
+  F_EACH(i, BK * BC) channels[BK * BC + i] = 0.0f;
+  F_BARRIER();
+#endif
   // One more turn than there are tiles: each turn multiplies what the one before brought.
   int slab = 0;
   do {
@@ -204,8 +210,8 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
         }
       }
     }
-    if (slab > 0) {
-      const int from = (slab - 1) & 1;
+    if (COMPACT || slab > 0) {
+      const int from = (slab + 1) & 1;
 #if VECTOR_PIXELS
       add_products(channels + from * BK * BC, (F_LOCAL const F_VECTOR*)(pixels + from * BK * PIXEL_PITCH), thread,
                    sums);
@@ -234,7 +240,7 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
       }
     }
     F_BARRIER();
-  } while (slab++ < slabs);
+  } while (slab++ != slabs);
 
   const int out_is_aligned = F_IS_ALIGNED4(out);
 #if VECTOR_PIXELS

@@ -30,7 +30,7 @@ implicit_gemm_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(flo
   F_VECTOR sums[TS][VN];
   clear_tile(sums);
   do {
-    for (int i = thread; i < BK; i += THREADS) {
+    F_EACH(i, BK) {
       const index_t pixel = first + i;
       const int q = (int)(pixel % z.q), p = (int)(pixel / z.q % z.p);
       places[i * 5] = pixel < count ? (int)(pixel / z.q / z.p) : -1;
@@ -40,7 +40,7 @@ implicit_gemm_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(flo
       places[i * 5 + 4] = q * STRIDE_W - z.pad_left;
     }
     F_BARRIER();
-    for (int e = thread; e < BS * BK; e += THREADS) {
+    F_EACH(e, BS * BK) {
 #ifdef LAYOUT_nchw
       const int step = e % BK, k = e / BK;
 #else
@@ -54,7 +54,7 @@ implicit_gemm_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(flo
       }
       scalars[step * BS + k] = value;
     }
-    for (int e = thread; e < BV * BK; e += THREADS) {
+    F_EACH(e, BV * BK) {
 #ifdef LAYOUT_nchw
       const int step = e % BK, column = first_column + e / BK;
       const int c = column / TAPS, r = column / S % R, s = column % S;
@@ -74,7 +74,7 @@ implicit_gemm_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(flo
     add_products(scalars, vectors, thread, sums);
     F_BARRIER();
     first += BK;
-  } while (first < end);
+  } while (first != end);
   F_UNROLL_RESULTS
   for (int i = 0; i < TS; ++i) {
     const int k = first_k + F_SCALAR_BEGIN(thread) + i;

@@ -75,7 +75,7 @@ matrix_product(F_INPUT(element_t, scalars), F_INPUT(element_t, vectors), F_OUTPU
     bring(from_v, pitch_v, first, limit, BV, OWN_V, next_v);
     add_products(local_s + slot * BK * BS, (F_LOCAL const F_VECTOR*)(local_v + slot * BK * BV), thread, sums);
     slot = 1 - slot;
-  } while (first < end);
+  } while (first != end);
 
   F_UNROLL_RESULTS
   for (int i = 0; i < TS; ++i) {

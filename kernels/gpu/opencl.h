@@ -24,10 +24,12 @@ typedef ushort u16;
 #define F_LOCAL_ARRAY(type, name, count) __local type name[count] __attribute__((aligned(64)))
 // At the top of a file.
 #define F_TABLE(type, name, count) __constant type name[count]
-// Every path through a kernel leads through its barriers: a loop around one is `do ... while`, and runs at least once.
-// PoCL 5 runs the threads of a block one after the other between barriers; a barrier that some path goes around it
-// takes for one that only some threads meet, unless it finds out that all branch alike (which min() is enough to
-// hide from it), and then makes wrong code of values that live across it.
+// A loop around a barrier is `do ... while (i != end)`, and `end` is plain arithmetic on arguments and block
+// numbers; no condition is around it, or around a loop within such a loop, and there all threads have as many
+// turns of a loop. PoCL 5 runs the threads of a block one after the other between barriers, and puts barriers
+// of its own into loops. Around one that it takes for conditional it makes wrong code of what the threads
+// keep: where it does not see that all branch alike. A min() hides that from it; so does the max() that a
+// compiler makes of `<` to count a loop's turns, and a test before the first turn.
 #define F_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define F_BLOCK(axis) ((int)get_group_id(axis))
 #define F_BLOCKS(axis) ((int)get_num_groups(axis))

@@ -207,7 +207,6 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
   for (int p = 0; p < PP; ++p) load_filter(filter + u_from + p * BK, u[p]);
 
   int first = begin;
-  F_NO_UNROLL
   do {
     F_BARRIER();
     F_UNROLL_TILE
@@ -266,7 +265,7 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
       }
     }
     first += BC;
-  } while (first < end);
+  } while (first != end);
 
   // The sums of a tile's positions come together through local memory, LK * ROUND out channels at a time:
   // [position][out channel][tile].
@@ -293,7 +292,7 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
     }
     F_BARRIER();
     F_NO_UNROLL
-    for (int e = thread; e < BT * LK * ROUND; e += THREADS) {
+    F_EACH(e, BT * LK * ROUND) {
 #ifdef LAYOUT_nchw
       const int tile = e % BT, slot = e / BT;
 #else
