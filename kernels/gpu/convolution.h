@@ -37,6 +37,8 @@ typedef u16 element_t;
 #define F_STORE4(p, i, v) store4_f16((p) + (i), v)
 #define F_LOAD8(p, i, v) load8_f16((p) + (i), v)
 #define F_STORE8(p, i, v) store8_f16((p) + (i), v)
+#define F_FROM_PAIR_LOW(word) low_f16(word)
+#define F_FROM_PAIR_HIGH(word) high_f16(word)
 #endif
 #ifdef DTYPE_bf16
 typedef u16 element_t;
@@ -52,6 +54,8 @@ F_DEVICE u16 bf16_bits(float v) {
 #define F_STORE4(p, i, v) store4_bf16((p) + (i), v)
 #define F_LOAD8(p, i, v) load8_bf16((p) + (i), v)
 #define F_STORE8(p, i, v) store8_bf16((p) + (i), v)
+#define F_FROM_PAIR_LOW(word) F_FROM_BITS((word) << 16)
+#define F_FROM_PAIR_HIGH(word) F_FROM_BITS((word)&0xffff0000u)
 F_DEVICE void load4_bf16(F_GLOBAL const u16* p, float* v) {
   u16 bits[4];
   load4_u16(p, bits);

@@ -76,6 +76,25 @@ F_DEVICE void store4_f16(u16* p, const float* v) {
   for (int i = 0; i < 4; ++i) store_f16(bits, i, v[i]);
   store4_u16(p, bits);
 }
+F_DEVICE void load2_u32(const u32* p, u32* v) {
+  const uint2 t = *(const uint2*)p;
+  v[0] = t.x, v[1] = t.y;
+}
+F_DEVICE void load4_u32(const u32* p, u32* v) {
+  const uint4 t = *(const uint4*)p;
+  v[0] = t.x, v[1] = t.y, v[2] = t.z, v[3] = t.w;
+}
+// The lower and the upper half of a word as f16.
+F_DEVICE float low_f16(u32 word) {
+  float v;
+  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}" : "=f"(v) : "r"(word));
+  return v;
+}
+F_DEVICE float high_f16(u32 word) {
+  float v;
+  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high;}" : "=f"(v) : "r"(word));
+  return v;
+}
 F_DEVICE void load8_u16(const u16* p, u16* v) { *(uint4*)v = *(const uint4*)p; }
 F_DEVICE void store8_u16(u16* p, const u16* v) { *(uint4*)p = *(const uint4*)v; }
 F_DEVICE void load8_f16(const u16* p, float* v) {

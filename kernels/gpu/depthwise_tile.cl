@@ -10,15 +10,71 @@
 #define ROWS ((TP - 1) * STRIDE_H + (R - 1) * DILATION_H + 1)  // of x that a tile reads
 #define SPAN ((TQ - 1) * STRIDE_W + (S - 1) * DILATION_W + 1)
 #if CV == 1
-#define LOAD_VECTOR(p, v) ((v)[0] = F_LOAD(p, 0))
 #define STORE_VECTOR(p, at, v) F_STORE(p, at, (v)[0])
 #elif CV == 4
-#define LOAD_VECTOR(p, v) F_LOAD4(p, 0, v)
 #define STORE_VECTOR(p, at, v) F_STORE4(p, at, v)
 #else
-#define LOAD_VECTOR(p, v) F_LOAD8(p, 0, v)
 #define STORE_VECTOR(p, at, v) F_STORE8(p, at, v)
 #endif
+
+// A vector as it lies in memory. Loads that may be outside the image are a choice between a vector and zeros, and
+// a compiler puts what is done with the loaded value into that choice: converted there, a row of 16-bit elements is
+// waited for before the next row's loads begin.
+#if CV == 1
+typedef struct {
+  element_t bits;
+} Vector;
+#else
+#ifdef DTYPE_f32
+#define WORDS CV
+#else
+#define WORDS (CV / 2)
+#endif
+typedef struct {
+  u32 words[WORDS];
+} Vector;
+#endif
+
+F_DEVICE Vector load_vector(F_GLOBAL const element_t* p) {
+  Vector v;
+#if CV == 1
+  v.bits = *p;
+#elif WORDS == 2
+  load2_u32((F_GLOBAL const u32*)p, v.words);
+#else
+  load4_u32((F_GLOBAL const u32*)p, v.words);
+#endif
+  return v;
+}
+F_DEVICE Vector no_vector(void) {
+  Vector v;
+#if CV == 1
+  v.bits = (element_t)0;
+#else
+  F_UNROLL
+  for (int i = 0; i < WORDS; ++i) v.words[i] = 0;
+#endif
+  return v;
+}
+F_DEVICE void convert_vector(Vector v, float* out) {
+#if CV == 1
+#ifdef DTYPE_f32
+  out[0] = v.bits;
+#else
+  out[0] = F_FROM_PAIR_LOW((u32)v.bits);
+#endif
+#else
+  F_UNROLL
+  for (int i = 0; i < WORDS; ++i) {
+#ifdef DTYPE_f32
+    out[i] = F_FROM_BITS(v.words[i]);
+#else
+    out[2 * i] = F_FROM_PAIR_LOW(v.words[i]);
+    out[2 * i + 1] = F_FROM_PAIR_HIGH(v.words[i]);
+#endif
+  }
+#endif
+}
 
 F_KERNEL(THREADS)
 depthwise_tile(F_INPUT(element_t, x), F_INPUT(element_t, w), F_OUTPUT(element_t, y), F_INPUT(element_t, bias),
@@ -71,28 +127,29 @@ depthwise_tile(F_INPUT(element_t, x), F_INPUT(element_t, w), F_OUTPUT(element_t,
       for (int j = 0; j < CV; ++j) sums[p][q][j] = 0.0f;
     }
   }
-#if TP == 1 && R > 3
-  F_NO_UNROLL
-  for (int row = 0; row < ROWS; row += DILATION_H) {
-#else
+  // All of x that the tile reads is asked for before any of it is used.
+  Vector tile[ROWS][SPAN];
   F_UNROLL
   for (int row = 0; row < ROWS; ++row) {
-#endif
-    float line[SPAN][CV];
-    const int inside = top + row >= 0 && top + row < z.h;
-    F_GLOBAL const element_t* const from = x + F_OFFSET(n, c, top + row, left, z.c, z.h, z.w);
+    // A place before the image is a large unsigned number.
+    const int inside = (u32)(top + row) < (u32)z.h;
+    const index_t from = F_OFFSET(n, c, top + row, left, z.c, z.h, z.w);
     F_UNROLL
     for (int column = 0; column < SPAN; ++column) {
-      F_UNROLL
-      for (int j = 0; j < CV; ++j) line[column][j] = 0.0f;
-      if (inside && left + column >= 0 && left + column < z.w) {
+      tile[row][column] = no_vector();
 #ifdef LAYOUT_nchw
-        LOAD_VECTOR(from + column, line[column]);
+      const index_t at = from + column;
 #else
-        LOAD_VECTOR(from + (index_t)column * z.c, line[column]);
+      const index_t at = from + (index_t)column * z.c;
 #endif
-      }
+      if (inside && (u32)(left + column) < (u32)z.w) tile[row][column] = load_vector(x + at);
     }
+  }
+  F_UNROLL
+  for (int row = 0; row < ROWS; ++row) {
+    float line[SPAN][CV];
+    F_UNROLL
+    for (int column = 0; column < SPAN; ++column) convert_vector(tile[row][column], line[column]);
     F_UNROLL
     for (int p = 0; p < TP; ++p) {
       // The filter's row that makes this row of x part of the tile's row p, if there is one.
@@ -101,7 +158,7 @@ depthwise_tile(F_INPUT(element_t, x), F_INPUT(element_t, w), F_OUTPUT(element_t,
       F_UNROLL
       for (int s = 0; s < S; ++s) {
         float weight[CV];
-        LOAD_VECTOR(WEIGHT(r * S + s), weight);
+        convert_vector(load_vector(WEIGHT(r * S + s)), weight);
         F_UNROLL
         for (int q = 0; q < TQ; ++q) {
           F_UNROLL

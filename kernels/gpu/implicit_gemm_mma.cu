@@ -6,10 +6,12 @@
 //
 // The host defines DIRECTION_fwd or DIRECTION_bwd_d, BP and BC (pixels and channels of a block), WARPS_P and WARPS_C
 // (its warps along each), STAGES, GATHER (1: the steps of a pixel are no aligned chunks in memory and are brought one
-// by one, 0: they may be), FLAT (1: a tile of the sum crosses taps; with GATHER only), EXACT (1: tiles of the sum
-// divide the channels), THREADS (32 for each warp),
-// COMPACT (0) and what convolution.h asks for.
+// by one, 0: they may be), FLAT (1: a tile of the sum crosses taps; with GATHER only), ROW_CHANNELS (0, or the channels
+// of a pixel in nhwc, forward, of one group: a filter's row is one run of steps, see gathered_row), EXACT (1: tiles of
+// the sum divide the channels), SPLIT (1: blocks share a sum), THREADS (32 for each warp), COMPACT (0) and what
+// convolution.h asks for.
 #include "kernels/gpu/gathered_product.h"
+#include "kernels/gpu/matrix_units.h"
 
 #ifdef DTYPE_f32
 #define CHUNK 4  // elements of 16 bytes
@@ -46,6 +48,7 @@
 
 #define PARTS (BK / MMA_STEPS)
 #define MASKED (!GATHER && TAPS <= 32)
+#define CROSSES_TAPS (FLAT || ROW_CHANNELS)
 #ifdef DIRECTION_fwd
 #define FIRST_ROW(row) ((row)*STRIDE_H - z.pad_top)
 #define FIRST_COLUMN(column) ((column)*STRIDE_W - z.pad_left)
@@ -59,7 +62,11 @@
 #define TAP_COLUMN(tap) ((column_phase + z.pad_left - (tap) % S * DILATION_W) / STRIDE_W)
 #endif
 
-#if FLAT
+#if ROW_CHANNELS
+#define RUN (S * ROW_CHANNELS)                                 // steps of a filter's row: neighbours in memory
+#define ROW_STEPS ((RUN + CHUNK - 1) / CHUNK * CHUNK)  // with zeros up to a chunk
+#define LOOP_STEPS (R * ROW_STEPS)
+#elif FLAT
 #define LOOP_STEPS (TAPS * IN_GROUP)
 #else
 #define LOOP_STEPS IN_GROUP
@@ -71,60 +78,6 @@
 #else
 #define HAS_TAP(tap) 1
 #endif
-
-F_DEVICE u32 local_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-// 16 bytes to local memory behind the caller's back, or zeros.
-F_DEVICE void copy_chunk(u32 to, const void* from, bool wanted) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0)
-               : "memory");
-}
-F_DEVICE void copy_chunk_if(bool may, u32 to, const void* from, bool wanted) {
-  asm volatile(
-      "{.reg .pred p; setp.ne.u32 p, %3, 0; @p cp.async.cg.shared.global [%0], [%1], 16, %2;}" ::"r"(to), "l"(from),
-      "r"(wanted ? 16 : 0), "r"((u32)may)
-      : "memory");
-}
-F_DEVICE void store_chunk(u32 to, uint4 v) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-               : "memory");
-}
-F_DEVICE void load_matrices(u32 from, u32* v) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-               : "r"(from)
-               : "memory");
-}
-F_DEVICE void load_matrices_transposed(u32 from, u32* v) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-               : "r"(from)
-               : "memory");
-}
-F_DEVICE u32 load_word(u32 from) {
-  u32 v;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
-  return v;
-}
-F_DEVICE u32 to_tf32(u32 v) {
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(v) : "r"(v));
-  return v;
-}
-
-// 16 x 8 sums += 16 pixels x (16 or, of 32-bit elements, 8) steps x 8 channels.
-#ifdef DTYPE_f16
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#endif
-#ifdef DTYPE_bf16
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
-#ifdef DTYPE_f32
-#define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
-#endif
-F_DEVICE void multiply(const u32* a, const u32* b, float* d) {
-  asm(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
 
 // Where a chunk lies in a stage. Eight rows of pixels with the same chunk fill all banks; so do eight rows of 16-bit
 // weights, and four rows of 32-bit weights eight channels each.
@@ -168,11 +121,34 @@ F_DEVICE void load_operands(u32 stage, int k, int warp_p, int warp_c, int lane, 
 #endif
 }
 
+#if ROW_CHANNELS
+// The chunk of a pixel's steps from `step` on. What lies in a filter's row together does so in the image's row, off
+// any alignment; a chunk of zeros where the row is out of the image or the filter.
+F_DEVICE void gathered_row(const element_t* in, Pixel pixel, int step, element_t* chunk, Sizes z) {
+  const int r = step / ROW_STEPS, j = step % ROW_STEPS;
+  const int h = pixel.row * STRIDE_H - z.pad_top + r * DILATION_H;
+  const int first = (pixel.column * STRIDE_W - z.pad_left) * ROW_CHANNELS + j;  // element of the image's row
+  const int begin = first < 0 ? -first : 0;
+  const int end = F_MIN(RUN - j, IN_W * ROW_CHANNELS - first);
+  const bool inside = pixel.n >= 0 && r < R && h >= 0 && h < IN_H && begin < end;
+  const u32 length = inside ? end - begin : 0;
+  const element_t* const from = in + (((index_t)pixel.n * IN_H + h) * IN_W * ROW_CHANNELS + first);
+  F_UNROLL
+  for (int i = 0; i < CHUNK; ++i) chunk[i] = (u32)(i - begin) < length ? from[i] : (element_t)0;
+}
+#endif
+
 extern __shared__ __align__(128) unsigned char local_memory[];
 
+#if SPLIT
+typedef float result_t;  // a part of the sum
+#else
+typedef element_t result_t;
+#endif
+
 F_KERNEL(THREADS)
-implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(element_t, out),
-                  F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, Sizes z) {
+implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(result_t, out),
+                  F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, int splits, Sizes z) {
   // Of each pixel in the result, channel 0 of the group; -1 beyond the last.
   index_t* const places = (index_t*)local_memory;
   // MASKED: where a pixel's first tap reads, and one bit for each tap that is in the image.
@@ -181,15 +157,20 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(el
   unsigned char* const stages = local_memory + BP * 20;
   F_OPEN_INPUT(element_t, in);
   F_OPEN_INPUT(packed_t, packed);
-  F_OPEN_OUTPUT(element_t, out);
+  F_OPEN_OUTPUT(result_t, out);
   F_OPEN_INPUT(element_t, bias);
   F_OPEN_INPUT(element_t, residual);
   const int thread = F_THREAD(), lane = thread % 32, warp = thread / 32;
   const int warp_p = warp % WARPS_P * WARP_P, warp_c = warp / WARPS_P * WARP_C;
   const index_t first_pixel = (index_t)F_BLOCK(0) * BP;
   const int first_out = F_BLOCK(1) * BC;
-  const int group = F_BLOCK(2) / (PHASES_H * PHASES_W);
-  const int row_phase = F_BLOCK(2) / PHASES_W % PHASES_H, column_phase = F_BLOCK(2) % PHASES_W;
+#if SPLIT
+  const int part = F_BLOCK(2) % splits, product = F_BLOCK(2) / splits;
+#else
+  const int product = F_BLOCK(2);
+#endif
+  const int group = product / (PHASES_H * PHASES_W);
+  const int row_phase = product / PHASES_W % PHASES_H, column_phase = product % PHASES_W;
   const packed_t* const weights = packed + (index_t)group * TAPS * IN_GROUP * out_pad + first_out;
   const u32 local = local_address(stages);
 
@@ -236,12 +217,34 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(el
   const bool aligned = (size_t)in % 16 == 0;
 #endif
   const int tap_slabs = (LOOP_STEPS + BK - 1) / BK;
-  int slabs = tap_slabs;
-#if !FLAT
+  int slabs = tap_slabs;  // tiles of the sum
+#if !CROSSES_TAPS
   slabs = 0;
   for (int tap = 0; tap < TAPS; ++tap) slabs += HAS_TAP(tap) ? tap_slabs : 0;
 #endif
-  int tap = FLAT ? 0 : -1, first = FLAT ? -BK : LOOP_STEPS;  // of the newest tile of the sum
+  // Of the newest tile; at first of the one before the block's first.
+  int tap = CROSSES_TAPS ? 0 : -1, first = CROSSES_TAPS ? -BK : LOOP_STEPS;
+#if SPLIT
+  int skipped = (int)((i64)slabs * part / splits);
+  slabs = (int)((i64)slabs * (part + 1) / splits) - skipped;
+#if CROSSES_TAPS
+  first += skipped * BK;
+#else
+  const auto next_tap = [&] {
+    do ++tap;
+    while (!HAS_TAP(tap));
+  };
+  for (; skipped >= tap_slabs; skipped -= tap_slabs) next_tap();
+  if (skipped > 0 && slabs > 0) {
+    next_tap();
+    first = (skipped - 1) * BK;
+#if !MASKED
+    F_UNROLL
+    for (int i = 0; i < PIXEL_CHUNKS; ++i) offsets[i] = in_offset(own[i], tap, group * IN_GROUP, z);
+#endif
+  }
+#endif
+#endif
 #if GATHER
   element_t gathered[PIXEL_CHUNKS][CHUNK];
 #endif
@@ -266,9 +269,16 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(el
     for (int i = 0; i < WEIGHT_CHUNKS; ++i) {
       if (i % PARTS != part) continue;
       const int step = thread / CHUNKS_C + i * (THREADS / CHUNKS_C);
-      copy_chunk(to + weight_chunk(step, thread % CHUNKS_C),
-                 own_weights + ((index_t)tap * LOOP_STEPS + first + i * (THREADS / CHUNKS_C)) * out_pad,
-                 brings && (EXACT || first + step < LOOP_STEPS));
+#if ROW_CHANNELS
+      const int r = (first + step) / ROW_STEPS, j = (first + step) % ROW_STEPS;
+      const bool wanted = brings && r < R && j < RUN;
+      const packed_t* const from = weights + (wanted ? (r * RUN + j) * out_pad : 0) + thread % CHUNKS_C * CHUNK;
+#else
+      const bool wanted = brings && (EXACT || first + step < LOOP_STEPS);
+      const packed_t* const from =
+          own_weights + ((index_t)tap * LOOP_STEPS + first + i * (THREADS / CHUNKS_C)) * out_pad;
+#endif
+      copy_chunk(to + weight_chunk(step, thread % CHUNKS_C), from, wanted);
     }
 #if !GATHER
     F_UNROLL
@@ -289,7 +299,7 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(el
   // The next tile of the sum.
   const auto advance = [&] {
     first += BK;
-#if !FLAT
+#if !CROSSES_TAPS
     if (first >= LOOP_STEPS) {
       first = 0;
       do ++tap;
@@ -317,6 +327,9 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(el
       F_UNROLL
       for (int i = 0; i < PIXEL_CHUNKS; ++i) {
         const int step = first + OWN_CHUNK(i) * CHUNK;
+#if ROW_CHANNELS
+        gathered_row(in, own[i], step, gathered[i], z);
+#else
         F_UNROLL
         for (int j = 0; j < CHUNK; ++j) {
 #if FLAT
@@ -330,6 +343,7 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(el
                                : (element_t)0;
 #endif
         }
+#endif
       }
     }
 #endif
@@ -383,6 +397,32 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(el
   asm volatile("cp.async.wait_group 0;" ::: "memory");
   F_BARRIER();
 
+#if SPLIT
+  // The parts of the sum, as floats and in the result's order; finish_parts.cl adds them.
+  result_t* const own_part = out + (size_t)part * z.n * OUT_C * OUT_H * OUT_W;
+  F_UNROLL
+  for (int i = 0; i < TILES_P; ++i) {
+    F_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const index_t place = places[warp_p + i * 16 + lane / 4 + half * 8];
+      F_UNROLL
+      for (int j = 0; j < TILES_C; ++j) {
+        const int c = first_out + warp_c + j * 8 + lane % 4 * 2;
+        if (place < 0 || c >= OUT_GROUP) continue;
+        result_t* const at = own_part + (place + (index_t)c * OUT_CHANNEL_STRIDE);
+        const float* const pair = &sums[i][j][half * 2];
+#ifndef LAYOUT_nchw
+        if (OUT_C % 2 == 0 && OUT_GROUP % 2 == 0) {
+          *(float2*)at = make_float2(pair[0], pair[1]);
+          continue;
+        }
+#endif
+        at[0] = pair[0];
+        if (c + 1 < OUT_GROUP) at[OUT_CHANNEL_STRIDE] = pair[1];
+      }
+    }
+  }
+#else
   // The sums become results in local memory, then leave along what lies together in the tensor.
   element_t* const results = (element_t*)stages;
   F_UNROLL
@@ -437,4 +477,5 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(el
     }
   }
 #endif
+#endif  // SPLIT
 }

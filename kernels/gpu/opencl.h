@@ -14,7 +14,7 @@ typedef ushort u16;
 // A kernel with so many threads a block.
 #define F_KERNEL(threads) __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void
 #define F_DENSE_KERNEL(threads, blocks) F_KERNEL(threads)
-#define F_INPUT(type, name) __global const type *name##_buffer, ulong name##_skip
+#define F_INPUT(type, name) __global const type *restrict name##_buffer, ulong name##_skip
 #define F_OUTPUT(type, name) __global type *name##_buffer, ulong name##_skip
 #define F_OPEN_INPUT(type, name) \
   __global const type* const name = (__global const type*)((__global const char*)name##_buffer + name##_skip)
@@ -64,6 +64,14 @@ F_DEVICE void load4_f16(__global const u16* p, float* v) {
 F_DEVICE void store4_f16(__global u16* p, const float* v) {
   vstorea_half4_rte(vload4(0, v), 0, (__global half*)p);
 }
+F_DEVICE void load2_u32(__global const u32* p, u32* v) { vstore2(*(__global const uint2*)p, 0, v); }
+F_DEVICE void load4_u32(__global const u32* p, u32* v) { vstore4(*(__global const uint4*)p, 0, v); }
+// The lower and the upper half of a word as f16.
+F_DEVICE float low_f16(u32 word) {
+  const u16 bits = (u16)word;
+  return vload_half(0, (const half*)&bits);
+}
+F_DEVICE float high_f16(u32 word) { return low_f16(word >> 16); }
 F_DEVICE void load8_u16(__global const u16* p, u16* v) { vstore8(*(__global const ushort8*)p, 0, v); }
 F_DEVICE void store8_u16(__global u16* p, const u16* v) { *(__global ushort8*)p = vload8(0, v); }
 F_DEVICE void load8_f16(__global const u16* p, float* v) {

@@ -26,8 +26,8 @@ struct Tile {
   }
 };
 constexpr Tile kTiles[] = {
-    {4, 4, 4}, {2, 4, 4}, {2, 2, 4}, {1, 4, 4}, {1, 2, 4}, {1, 1, 4}, {2, 4, 8}, {2, 2, 8},
-    {1, 4, 8}, {1, 2, 8}, {1, 1, 8}, {8, 1, 1}, {7, 1, 1}, {4, 1, 1}, {2, 1, 1},
+    {4, 4, 4}, {4, 2, 4}, {2, 4, 4}, {2, 2, 4}, {1, 4, 4}, {1, 2, 4}, {1, 1, 4}, {4, 2, 8}, {2, 4, 8},
+    {2, 2, 8}, {1, 4, 8}, {1, 2, 8}, {1, 1, 8}, {8, 1, 1}, {7, 1, 1}, {4, 1, 1}, {2, 1, 1},
 };
 constexpr int kTileThreads = 128;
 
@@ -37,8 +37,10 @@ std::vector<Tile> tiles(const Problem& p, const DeviceInfo& device) {
   if (p.direction != Direction::forward || p.k != p.c) return {};
   const bool nhwc = p.layout == Layout::nhwc;
   constexpr i64 kMostBlocks = 65535, kMostPositions = 1 << 26;
-  // Of x and the filter, unrolled: a large program takes long to compile, and CPUs gain nothing by it.
-  const i64 most_reads = device.has("runs_on_cpu") ? 32 : 80;
+  // All is unrolled: a large program takes long to compile, and CPUs gain nothing by it. What a tile reads of
+  // x is in registers at once, as words of two elements or of one.
+  const i64 most_products = device.has("runs_on_cpu") ? 256 : 900;
+  constexpr i64 kMostWords = 176;
   if (p.n > kMostBlocks || p.p() > kMostBlocks || p.k * p.p() * p.q() > kMostPositions) return {};
   std::vector<Tile> serving;
   for (const Tile& t : kTiles) {
@@ -46,8 +48,8 @@ std::vector<Tile> tiles(const Problem& p, const DeviceInfo& device) {
     if (nhwc != (t.channels > 1) || p.c % t.channels != 0 || t.channels * info(p.dtype).bytes > 16) continue;
     const i64 rows = (t.rows - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
     const i64 columns = (t.columns - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1;
-    if ((rows * columns + t.rows * t.columns + p.r * p.s) * std::max(4, t.channels) > 4 * most_reads)
-      continue;
+    const i64 results = t.rows * t.columns * t.channels, words = div_up(t.channels * info(p.dtype).bytes, 4);
+    if (results * p.r * p.s > most_products || rows * columns * words + results > kMostWords) continue;
     // No tile is far larger than the image.
     if ((t.rows > 1 && t.rows >= 2 * p.p()) || (t.columns > 1 && t.columns >= 2 * p.q())) continue;
     serving.push_back(t);

@@ -102,6 +102,11 @@ jit::Built build(Device& device, const std::string& kernel, const std::string& f
   return jit::build(device, source);
 }
 
+double pace(double waves) {
+  constexpr double kUsual = 4, kHidden = 2;  // that many waves hide half of what there is to wait for
+  return std::min(1.0, waves / (waves + kHidden) * (kUsual + kHidden) / kUsual);
+}
+
 LaunchShape one_dimension(i64 count, int threads) {
   constexpr i64 kMostBlocks = 1 << 20;
   LaunchShape shape;

@@ -32,6 +32,17 @@ Constants constants(const Problem& problem, const Constants& own);
 jit::Built build(Device& device, const std::string& kernel, const std::string& file, const std::string& entry,
                  const Constants& constants);
 
+// What LLVM makes of a tile: registers a thread on AMD's two families. tests/portable_amdgcn_test.cpp holds
+// every figure to what the compiler says.
+struct AmdRegisters {
+  int rdna = 0, cdna = 0;
+  int on(const UnitLimits& unit) const { return unit.wave_threads == 32 ? rdna : cdna; }
+};
+// The share of its pace that a block of independent multiply-adds keeps with so many waves a scheduler,
+// beside what it has with the four that the constants of the cost models stand for: others work while one
+// waits.
+double pace(double waves);
+
 // A grid of one dimension with a thread for each of count, or fewer where that would be too many: kernels
 // step through what is left.
 LaunchShape one_dimension(std::int64_t count, int threads);

@@ -19,6 +19,7 @@ struct Tile {
   int scalars, vectors, steps;  // BS, BV, BK
   int ts, vn, vw;
   bool wide;  // implicit_gemm_wide.cl: the block is one thread's
+  gpu::AmdRegisters amd = {};
   int threads() const { return wide ? 1 : scalars / ts * (vectors / (vn * vw)); }
   std::string name() const {
     return fmt::format("{}{}x{}k{}_t{}x{}v{}", wide ? "w" : "b", scalars, vectors, steps, ts, vn * vw, vw);
@@ -33,10 +34,19 @@ struct Tile {
 };
 
 constexpr Tile kTiles[] = {
-    {128, 128, 16, 8, 2, 4, false}, {128, 128, 8, 8, 2, 4, false},  {64, 256, 8, 8, 2, 4, false},
-    {64, 128, 8, 8, 2, 4, false},   {128, 64, 8, 8, 2, 4, false},   {256, 64, 8, 8, 2, 4, false},
-    {64, 64, 8, 8, 2, 4, false},    {64, 64, 16, 4, 1, 4, false},   {32, 64, 16, 4, 1, 4, false},
-    {16, 64, 16, 2, 1, 4, false},   {96, 64, 128, 12, 2, 16, true}, {64, 64, 128, 8, 2, 16, true},
+    {128, 128, 16, 8, 2, 4, false, {130, 256}},
+    {128, 128, 8, 8, 2, 4, false, {218, 217}},
+    {64, 256, 16, 8, 2, 4, false, {130, 256}},
+    {64, 256, 8, 8, 2, 4, false, {224, 222}},
+    {64, 128, 8, 8, 2, 4, false, {225, 222}},
+    {128, 64, 8, 8, 2, 4, false, {229, 227}},
+    {256, 64, 8, 8, 2, 4, false, {229, 227}},
+    {64, 64, 8, 8, 2, 4, false, {232, 231}},
+    {64, 64, 16, 4, 1, 4, false, {170, 169}},
+    {32, 64, 16, 4, 1, 4, false, {174, 174}},
+    {16, 64, 16, 2, 1, 4, false, {133, 134}},
+    {96, 64, 128, 12, 2, 16, true},
+    {64, 64, 128, 8, 2, 16, true},
     {32, 32, 64, 8, 2, 8, true},
 };
 
@@ -45,7 +55,25 @@ bool serves(const Tile& t, const Problem& p, const DeviceInfo& device) {
   if (t.wide && (!device.has("runs_on_cpu") || p.direction == Direction::backward_weights)) return false;
   // There 16 steps of 64 results a thread take seconds to compile, and gain nothing.
   if (device.has("runs_on_cpu") && !t.wide && t.ts * t.vn * t.vw * t.steps > 512) return false;
+  if (!t.wide && device.unit.is_amd &&
+      device.unit.blocks(t.threads(), t.amd.on(device.unit), static_cast<int>(t.local_bytes())) == 0) {
+    return false;
+  }
   return t.threads() <= device.block_threads && t.local_bytes() <= device.local_bytes;
+}
+
+// How many blocks of a tile a unit works on side by side, and at which share of their usual pace.
+struct Residence {
+  double blocks, pace;
+};
+Residence residence(const Tile& t, const DeviceInfo& device) {
+  const UnitLimits& unit = device.unit;
+  if (t.wide || device.has("runs_on_cpu")) return {1, 1};
+  if (!unit.is_amd)
+    return {static_cast<double>(std::max(1, 512 / t.threads())), 1};  // of 128 registers a thread
+  const int registers = t.amd.on(unit), local = static_cast<int>(t.local_bytes());
+  return {static_cast<double>(std::max(1, unit.blocks(t.threads(), registers, local))),
+          gpu::pace(unit.waves(t.threads(), registers, local))};
 }
 
 constexpr int kHelperThreads = 64;
@@ -128,7 +156,7 @@ class ImplicitGemmGpu : public Algorithm {
           fmt::format("a block has {} threads and {} bytes of local memory, too few for any tile",
                       target.device.info().block_threads, target.device.info().local_bytes));
     }
-    const std::string limit = launch_limit(problem, kTiles[8]);
+    const std::string limit = launch_limit(problem, kTiles[9]);
     return limit.empty() ? Support::supported() : Support::declined(limit);
   }
 
@@ -145,10 +173,10 @@ class ImplicitGemmGpu : public Algorithm {
           (static_cast<double>(rows * tile->scalars) * static_cast<double>(columns * tile->vectors));
       const double blocks =
           static_cast<double>(rows * columns * s.products * splits_of(problem, *tile, device));
-      // A unit holds about 512 threads' registers; the last blocks leave some units idle.
+      // The last blocks leave some units idle.
       const bool own_units = tile->wide || device.has("runs_on_cpu");
-      const double resident = own_units ? 1.0 : std::max(1, 512 / tile->threads());
-      const double waves = blocks / (device.units * resident);
+      const Residence residence = faltung::residence(*tile, device);
+      const double waves = blocks / (device.units * residence.blocks);
       const double busy = own_units     ? std::min(1.0, blocks / device.units)
                           : waves > 1.0 ? waves / std::ceil(waves)
                                         : std::min(1.0, blocks / device.units) * (0.7 + 0.3 * waves);
@@ -158,7 +186,7 @@ class ImplicitGemmGpu : public Algorithm {
                                 8.0 / tile->vectors + 0.5 / tile->steps);
       // A CPU runs a block's threads one after the other.
       const bool at_home = tile->wide || !device.has("runs_on_cpu");
-      const double share = (at_home ? 0.5 : 0.1) * useful * busy * reuse;
+      const double share = (at_home ? 0.5 : 0.1) * useful * busy * reuse * residence.pace;
       configs.push_back({tile->name(), gpu::arithmetic_ms(problem, target.device, share), "arithmetic",
                          workspace_bytes(problem, *tile, device)});
     }

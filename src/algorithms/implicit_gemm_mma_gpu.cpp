@@ -1,6 +1,8 @@
 // The convolution as a matrix product on an NVIDIA GPU's matrix units, by the instruction that all of them
 // have since compute capability 8.0. Hopper's own instructions are implicit_gemm_sm90's.
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdlib>
 
 #include <fmt/core.h>
@@ -40,6 +42,13 @@ constexpr Tile kTiles[] = {
     {64, 128, 2, 2, 3, 2500},  {64, 64, 2, 2, 4, 2100},
 };
 
+// A tile, and among how many blocks a result's sum is shared.
+struct Choice {
+  const Tile* tile;
+  i64 splits;
+  std::string name() const { return tile->name() + (splits > 1 ? fmt::format("_s{}", splits) : ""); }
+};
+
 constexpr int kPackThreads = 64;
 constexpr i64 kMostBlocks = 65535;
 
@@ -52,14 +61,72 @@ bool has_matrix_units(const DeviceInfo& device) {
 // The product for one group and one phase of backward_data.
 struct Shape {
   i64 pixels, in, out;
-  i64 products;  // groups times phases
+  i64 products;      // groups times phases
+  i64 steps;         // of the sum, in tiles of kStepBytes; of the phase that has the most
+  i64 out_elements;  // of the result
 };
+
+// Whether the steps of a pixel are no aligned 16 bytes in memory.
+bool gathers(const Problem& p) {
+  const i64 chunk = 16 / info(p.dtype).bytes;
+  const i64 in = (p.direction == Direction::forward ? p.c : p.k) / p.groups;
+  return p.layout == Layout::nchw || in % chunk != 0;
+}
+
+// Whether what a filter's row reads lies together: a few channels, as a network's first layer has them.
+bool gathers_rows(const Problem& p) {
+  return gathers(p) && p.layout == Layout::nhwc && p.direction == Direction::forward && p.groups == 1 &&
+         p.dilation_w == 1 && p.c * p.s * info(p.dtype).bytes <= 4 * kStepBytes;
+}
 
 Shape shape_of(const Problem& p) {
   const bool forward = p.direction == Direction::forward;
   const i64 phases = forward ? 1 : p.stride_h * p.stride_w;
+  const i64 in = (forward ? p.c : p.k) / p.groups, tile = kStepBytes / info(p.dtype).bytes, chunk = tile / 8;
+  const i64 taps = forward ? p.r * p.s : div_up(p.r, p.stride_h) * div_up(p.s, p.stride_w);
   return {forward ? p.n * p.p() * p.q() : p.n * div_up(p.h, p.stride_h) * div_up(p.w, p.stride_w),
-          (forward ? p.c : p.k) / p.groups, (forward ? p.k : p.c) / p.groups, p.groups * phases};
+          in,
+          (forward ? p.k : p.c) / p.groups,
+          p.groups * phases,
+          gathers_rows(p) ? div_up(p.r * div_up(p.s * p.c, chunk) * chunk, tile) : taps * div_up(in, tile),
+          forward ? conv_shape(p).elements() : x_shape(p).elements()};
+}
+
+// As many parts as the sum has tiles, at most.
+std::vector<Choice> choices(const Problem& p, const Tile& t, const DeviceInfo& device) {
+  const Shape s = shape_of(p);
+  const i64 blocks = div_up(s.pixels, t.pixels) * div_up(s.out, t.channels) * s.products;
+  std::vector<Choice> choices = {{&t, 1}};
+  // While the device has units with little to do, and each block a sum worth the exchange.
+  for (const i64 splits : {2, 3, 4, 6, 8}) {
+    if (blocks * splits > 4 * std::max(1, device.units) || s.steps < 4 * splits) break;
+    if (s.products * splits <= kMostBlocks) choices.push_back({&t, splits});
+  }
+  return choices;
+}
+
+double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device) {
+  // Constants fitted to resnet50's rows on an H200: a block that is alone on its multiprocessor waits
+  // more, and beginning and ending a round of blocks takes its time.
+  constexpr double kLaunchMs = 0.002, kRoundMs = 0.003, kAlone = 0.85, kLocalBytes = 232448, kUnitGbps = 20;
+  const Tile& t = *c.tile;
+  const Shape s = shape_of(p);
+  const int units = std::max(1, device.units), element = info(p.dtype).bytes;
+  const double blocks =
+      static_cast<double>(div_up(s.pixels, t.pixels) * div_up(s.out, t.channels) * s.products * c.splits);
+  const double steps = static_cast<double>(div_up(s.steps, c.splits) * kStepBytes / element);
+  const double of_unit = std::ceil(blocks / units);
+  const double resident = std::max(1.0, std::floor(kLocalBytes / t.local_bytes(p.dtype)));
+  const double gflops =
+      t.gflops * (element == 2 ? 1 : 0.45) * (gathers(p) ? 0.5 : 1) * (of_unit > 1 ? 1 : kAlone);
+  const double arithmetic_ms = kRoundMs * std::ceil(of_unit / resident) +
+                               of_unit * 2.0 * t.pixels * t.channels * steps / gflops * 1e-6;
+  const double bytes_ms = min_bytes(p) / (kUnitGbps * units) * 1e-6;
+  const double exchange_ms = c.splits > 1 ? kLaunchMs + 2.0 * sizeof(float) *
+                                                            static_cast<double>(c.splits * s.out_elements) /
+                                                            (kUnitGbps * units) * 1e-6
+                                          : 0;
+  return kLaunchMs + std::max(arithmetic_ms, bytes_ms) + exchange_ms;
 }
 
 class ImplicitGemmMmaGpu : public Algorithm {
@@ -96,29 +163,13 @@ class ImplicitGemmMmaGpu : public Algorithm {
 
   std::vector<Config> configs(const Problem& p, const Target& target) const override {
     std::vector<Config> configs;
-    const Shape s = shape_of(p);
-    const int units = std::max(1, target.device.info().units), element = info(p.dtype).bytes;
+    const DeviceInfo& device = target.device.info();
     for (const Tile& t : kTiles) {
       // 64 x 64 results a warp leave no registers for what is gathered.
       if (gathers(p) && t.pixels * t.channels > 96 * 64 * t.warps_p * t.warps_c / 2) continue;
-      // Constants fitted to resnet50's rows on an H200: a block that is alone on its multiprocessor waits
-      // more, and beginning and ending a round of blocks takes its time.
-      constexpr double kLaunchMs = 0.002, kRoundMs = 0.003, kAlone = 0.85, kLocalBytes = 232448;
-      const double blocks =
-          static_cast<double>(div_up(s.pixels, t.pixels) * div_up(s.out, t.channels) * s.products);
-      const double steps =
-          static_cast<double>(div_up(s.in * element, kStepBytes) * (kStepBytes / element) * p.r * p.s) /
-          (p.direction == Direction::forward ? 1.0 : static_cast<double>(p.stride_h * p.stride_w));
-      const double of_unit = std::ceil(blocks / units);
-      const double resident = std::max(1.0, std::floor(kLocalBytes / t.local_bytes(p.dtype)));
-      const double gflops =
-          t.gflops * (element == 2 ? 1 : 0.45) * (gathers(p) ? 0.5 : 1) * (of_unit > 1 ? 1 : kAlone);
-      const double arithmetic_ms = kRoundMs * std::ceil(of_unit / resident) +
-                                   of_unit * 2.0 * t.pixels * t.channels * steps / gflops * 1e-6;
-      constexpr double kUnitGbps = 20;
-      const double bytes_ms = min_bytes(p) / (kUnitGbps * units) * 1e-6;
-      configs.push_back({t.name(), kLaunchMs + std::max(arithmetic_ms, bytes_ms),
-                         arithmetic_ms > bytes_ms ? "arithmetic" : "bytes", 0});
+      for (const Choice& c : choices(p, t, device)) {
+        configs.push_back({c.name(), predicted_ms(p, c, device), "arithmetic", workspace_bytes(p, c)});
+      }
     }
     std::stable_sort(configs.begin(), configs.end(),
                      [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
@@ -126,29 +177,33 @@ class ImplicitGemmMmaGpu : public Algorithm {
   }
 
   Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
-    const Tile& tile = parse(config);
+    const Choice choice = parse(config);
+    const Tile& tile = *choice.tile;
     Device& device = target.device;
-    const std::string kernel = kernel_name(*this, tile.name());
-    const bool forward = p.direction == Direction::forward;
+    const std::string kernel = kernel_name(*this, config);
+    const bool forward = p.direction == Direction::forward, split = choice.splits > 1;
     const Shape s = shape_of(p);
     const auto n = [](i64 value) { return std::to_string(value); };
     const gpu::Constants shared = {{std::string("DIRECTION_") + faltung::name(p.direction), "1"},
                                    {"COMPACT", "0"}};
     gpu::Constants own = shared;
     const i64 steps = kStepBytes / info(p.dtype).bytes;
+    const bool rows = gathers_rows(p);
     own.insert(own.end(), {{"BP", n(tile.pixels)},
                            {"BC", n(tile.channels)},
                            {"WARPS_P", n(tile.warps_p)},
                            {"WARPS_C", n(tile.warps_c)},
                            {"STAGES", n(tile.stages)},
                            {"GATHER", gathers(p) ? "1" : "0"},
-                           {"FLAT", gathers(p) && s.in % steps != 0 && s.in < 2 * steps ? "1" : "0"},
+                           {"FLAT", gathers(p) && !rows && s.in % steps != 0 && s.in < 2 * steps ? "1" : "0"},
+                           {"ROW_CHANNELS", n(rows ? p.c : 0)},
                            {"EXACT", s.in % steps == 0 ? "1" : "0"},
+                           {"SPLIT", split ? "1" : "0"},
                            {"THREADS", n(tile.threads())}});
-    const jit::Built main =
-        gpu::build(device, kernel, "implicit_gemm_mma.cu", "implicit_gemm_mma", gpu::constants(p, own));
     Problem bare = p;
     bare.epilogue = Epilogue{};
+    const jit::Built main = gpu::build(device, kernel, "implicit_gemm_mma.cu", "implicit_gemm_mma",
+                                       gpu::constants(split ? bare : p, own));
     gpu::Constants packing = shared;
     packing.push_back({"THREADS", n(kPackThreads)});
     const jit::Built pack =
@@ -161,7 +216,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
     LaunchShape shape;
     shape.grid[0] = static_cast<unsigned>(div_up(s.pixels, tile.pixels));
     shape.grid[1] = static_cast<unsigned>(out_pad / tile.channels);
-    shape.grid[2] = static_cast<unsigned>(s.products);
+    shape.grid[2] = static_cast<unsigned>(s.products * choice.splits);
     shape.block[0] = static_cast<unsigned>(tile.threads());
     shape.shared_bytes = static_cast<unsigned>(tile.local_bytes(p.dtype));
     Recipe recipe;
@@ -172,31 +227,55 @@ class ImplicitGemmMmaGpu : public Algorithm {
                           pack_shape = gpu::one_dimension(packed, kPackThreads)](const Invocation& i) {
            device.launch(*kernel, pack_shape, {i.tensors.w, i.packed, pad, z}, i.stream);
          }});
+    const auto splits = static_cast<std::int32_t>(choice.splits);
+    recipe.workspace_bytes = workspace_bytes(p, choice);
     recipe.steps.push_back(
-        {"product", [&device, kernel = main.kernel, z, pad, shape, forward](const Invocation& i) {
+        {"product", [&device, kernel = main.kernel, z, pad, splits, shape, forward](const Invocation& i) {
            const Tensors& t = i.tensors;
            const void* in = forward ? t.x : t.y;
-           void* out = forward ? t.y : t.x;
-           device.launch(*kernel, shape, {in, i.packed, out, t.bias, t.residual, pad, z}, i.stream);
+           void* out = splits > 1 ? static_cast<void*>(i.workspace) : forward ? t.y : t.x;
+           device.launch(*kernel, shape, {in, i.packed, out, t.bias, t.residual, pad, splits, z}, i.stream);
          }});
+    if (split) {
+      constexpr int kFinishThreads = 128;
+      const jit::Built finish =
+          gpu::build(device, kernel, "finish_parts.cl", "finish_parts",
+                     gpu::constants(p, {{std::string("DIRECTION_") + faltung::name(p.direction), "1"},
+                                        {"THREADS", n(kFinishThreads)}}));
+      recipe.compile_ms += finish.compile_ms;
+      recipe.steps.push_back(
+          {"sum of the parts",
+           [&device, kernel = finish.kernel, z, splits, forward,
+            shape = gpu::one_dimension(div_up(s.out_elements, 4), kFinishThreads)](const Invocation& i) {
+             const Tensors& t = i.tensors;
+             device.launch(*kernel, shape, {i.workspace, forward ? t.y : t.x, t.bias, t.residual, splits, z},
+                           i.stream);
+           }});
+    }
     return recipe;
   }
 
  private:
-  // Whether the steps of a pixel are no aligned 16 bytes in memory.
-  static bool gathers(const Problem& p) {
-    const i64 chunk = 16 / info(p.dtype).bytes;
-    return p.layout == Layout::nchw || shape_of(p).in % chunk != 0;
+  static std::size_t workspace_bytes(const Problem& p, const Choice& c) {
+    if (c.splits == 1) return 0;
+    return sizeof(float) * static_cast<std::size_t>(c.splits * shape_of(p).out_elements);
   }
 
-  const Tile& parse(const std::string& config) const {
+  static Choice parse(const std::string& config) {
     std::string names;
     for (const Tile& tile : kTiles) {
-      if (config == tile.name()) return tile;
-      names += (names.empty() ? "" : ", ") + tile.name();
+      const std::string name = tile.name();
+      if (config == name) return {&tile, 1};
+      if (config.starts_with(name + "_s")) {
+        i64 splits = 0;
+        const char *const begin = config.data() + name.size() + 2, *const end = config.data() + config.size();
+        if (std::from_chars(begin, end, splits).ptr == end && splits > 1 && splits <= 64)
+          return {&tile, splits};
+      }
+      names += (names.empty() ? "" : ", ") + name;
     }
-    throw Error(Status::bad_problem,
-                "implicit_gemm_mma_gpu has the configs " + names + "; not '" + config + "'");
+    throw Error(Status::bad_problem, "implicit_gemm_mma_gpu has the configs " + names +
+                                         ", and each with _s<splits, 2 to 64>; not '" + config + "'");
   }
 };
 

@@ -25,7 +25,8 @@ struct Tile {
   int positions, own_tiles, own_outs;  // of a thread: PP, TT, TK
   int parts, lookahead;                // PARTS, LOOKAHEAD
   double share;                        // of the lanes' rate that it reached, on an H200
-  bool cpu = false;                    // for processors that run a block's threads one after the other
+  gpu::AmdRegisters amd = {};
+  bool cpu = false;  // for processors that run a block's threads one after the other
 
   int a() const { return m + 2; }
   int out_threads() const { return outs / own_outs; }  // LK
@@ -41,10 +42,10 @@ struct Tile {
 // The large ones fill the registers of an NVIDIA multiprocessor with one block. A thread of F(4x4) has no
 // room for a patch of 36: two share one.
 constexpr Tile kTiles[] = {
-    {2, 32, 64, 8, 1, 8, 16, 1, 2, 0.6},        {2, 16, 32, 8, 2, 4, 4, 1, 1, 0.33},
-    {4, 32, 32, 6, 3, 8, 4, 2, 1, 0.57},        {4, 16, 64, 8, 3, 4, 8, 2, 0, 0.44},
-    {4, 16, 32, 8, 3, 4, 8, 2, 0, 0.29},        {2, 8, 16, 16, 16, 8, 16, 1, 0, 0.6, true},
-    {4, 8, 16, 16, 36, 8, 16, 1, 0, 0.6, true},
+    {2, 32, 64, 8, 1, 8, 16, 1, 2, 0.6, {204, 214}}, {2, 16, 32, 8, 2, 4, 4, 1, 1, 0.33, {90, 90}},
+    {4, 32, 32, 6, 3, 8, 4, 2, 1, 0.57, {186, 186}}, {4, 16, 64, 8, 3, 4, 8, 2, 0, 0.44, {169, 172}},
+    {4, 16, 32, 8, 3, 4, 8, 2, 0, 0.29, {193, 194}}, {2, 8, 16, 16, 16, 8, 16, 1, 0, 0.6, {}, true},
+    {4, 8, 16, 16, 36, 8, 16, 1, 0, 0.6, {}, true},
 };
 
 // A tile, and among how many blocks the sum over the in channels is shared.
@@ -58,10 +59,20 @@ constexpr int kHelperThreads = 64;
 
 i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
 
-// The tiles that need nearly all of 255 registers are for NVIDIA's compilers: LLVM's for AMD spills them.
+// The tiles that need nearly all of 255 registers are for compilers of which it is known that they do not
+// spill them.
 bool has_registers(const Tile& t, const DeviceInfo& device) {
+  if (device.unit.is_amd) {
+    return device.unit.blocks(t.threads(), t.amd.on(device.unit), static_cast<int>(t.local_bytes())) > 0;
+  }
   const int sums = t.positions * t.own_tiles * t.own_outs;
   return t.cpu || sums <= 64 || !device.has("opencl") || device.key.find("NVIDIA") != std::string::npos;
+}
+
+// The share of its usual pace that the device has waves for.
+double pace(const Tile& t, const DeviceInfo& device) {
+  if (!device.unit.is_amd) return 1;
+  return gpu::pace(device.unit.waves(t.threads(), t.amd.on(device.unit), static_cast<int>(t.local_bytes())));
 }
 
 bool serves(const Tile& t, const Problem& p, const DeviceInfo& device) {
@@ -118,7 +129,7 @@ double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device)
   const double patch = t.m == 2 ? 110 : 330, result = t.m == 2 ? 80 : 260;
   const double instructions = products + loads + patch * t.tiles * channels + result * t.tiles * t.outs;
   // 128 lanes at 1.5 GHz, or 16 at 2 GHz.
-  const double lanes_per_ms = (device.has("runs_on_cpu") ? 32e6 : 192e6) * t.share;
+  const double lanes_per_ms = (device.has("runs_on_cpu") ? 32e6 : 192e6) * t.share * pace(t, device);
   const double rounds = std::ceil(static_cast<double>(s.blocks) * splits / device.units);
   constexpr double kLaunchMs = 0.005, kBytesPerMs = 2e9;
   const double sum = c.splits > 1 ? kLaunchMs + static_cast<double>(s.workspace_bytes(c)) / kBytesPerMs : 0;
@@ -213,7 +224,7 @@ class WinogradGpu : public Algorithm {
       recipe.steps.push_back(
           {"sum of the parts",
            [&device, kernel = finish.kernel, z, splits, forward,
-            shape = gpu::one_dimension(s.out_elements, kHelperThreads)](const Invocation& i) {
+            shape = gpu::one_dimension(div_up(s.out_elements, 4), kHelperThreads)](const Invocation& i) {
              const Tensors& t = i.tensors;
              device.launch(*kernel, shape, {i.workspace, forward ? t.y : t.x, t.bias, t.residual, splits, z},
                            i.stream);

@@ -17,6 +17,7 @@
 
 #include "faltung/faltung.hpp"
 #include "src/backend/parallel.hpp"
+#include "src/backend/unit_limits.hpp"
 
 namespace faltung {
 
@@ -40,6 +41,7 @@ struct DeviceInfo {
   std::size_t cache_bytes = 0;        // the last level's
   std::size_t local_bytes = 0;        // GPU: what the threads of a block (work-group) can share
   int block_threads = 0;              // GPU: at most so many in a block
+  UnitLimits unit;                    // GPU: what a unit has room for, where the chip is known
   std::vector<std::string> features;  // of the instruction set: avx2, avx512, avx512_bf16, sm_90a, ...
   bool has(const std::string& feature) const;
 };

@@ -60,6 +60,7 @@ class CudaDeviceImpl : public CudaDevice {
     info_.features = {architecture};
     // Instructions of one architecture alone carry an "a"; Hopper's kernels need them.
     architecture_ = major == 9 && minor == 0 ? "sm_90a" : architecture;
+    info_.unit = unit_limits(architecture);
     if (architecture_ != architecture) info_.features.push_back(architecture_);
     if (Nvrtc::get() != nullptr) info_.features.push_back("nvrtc");
     int version = 0;

@@ -83,6 +83,7 @@ class NvrtcCompiler : public OfflineCompiler {
     info_.units = 132;
     info_.local_bytes = 48 << 10;
     info_.features = {architecture, "nvrtc"};
+    info_.unit = unit_limits(architecture);
     if (architecture.ends_with("a"))
       info_.features.push_back(architecture.substr(0, architecture.size() - 1));
     info_.driver = "NVRTC " + Nvrtc::get()->version();
@@ -112,6 +113,7 @@ class AmdCompiler : public OfflineCompiler {
     info_.units = 40;
     info_.local_bytes = 64 << 10;
     info_.features = {"opencl", "fp16"};
+    info_.unit = unit_limits(chip);
     const char* named = std::getenv("FALTUNG_CLANG");
     for (const std::string& name :
          {std::string(named != nullptr ? named : "clang-19"), std::string("clang")}) {

@@ -108,6 +108,7 @@ class OpenClDeviceImpl : public OpenClDevice {
         info_.description.find("llvmpipe") != std::string::npos) {
       info_.features.push_back("runs_on_cpu");
     }
+    info_.unit = unit_limits(info_.description);
     info_.key = "opencl-" + platform_name + "-" + info_.description + "-" + text(cl::kDeviceDriver) + "-" +
                 text(cl::kDeviceVersion);
     std::replace(info_.key.begin(), info_.key.end(), ' ', '_');
