@@ -1,6 +1,8 @@
 // Every portable kernel compiles for NVIDIA's architectures, without spills; no GPU is needed, only NVRTC.
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "src/algorithms/algorithm.hpp"
 #include "src/backend/nvrtc.hpp"
 #include "tests/scratch.hpp"
@@ -20,10 +22,15 @@ class Compiler : public Device {
     info_.local_bytes = 48 << 10;
     info_.block_threads = 1024;
     info_.features = {architecture_};
+    info_.unit = unit_limits(architecture_);
   }
   const DeviceInfo& info() const override { return info_; }
   Binary compile(const KernelSource& source) override {
+    const std::clock_t begin = std::clock();
     Binary binary = Nvrtc::get()->compile(source, architecture_);
+    // Of the processor, whatever else it does.
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    if (seconds > longest) longest = seconds, longest_kernel = source.name;
     EXPECT_NE(binary.log.find(" 0 bytes spill stores"), std::string::npos)
         << source.name << " for " << architecture_ << ": " << binary.log;
     ++compiled;
@@ -42,6 +49,8 @@ class Compiler : public Device {
   Ceilings measure_ceilings(int) override { return {}; }
 
   int compiled = 0;
+  double longest = 0;  // seconds
+  std::string longest_kernel;
 
  private:
   DeviceInfo info_;
@@ -81,8 +90,42 @@ TEST(PortableNvrtc, EveryKernelCompilesWithoutSpills) {
       }
     }
     EXPECT_GT(device.compiled, 10) << architecture;
-    std::printf("%d kernels for %s\n", device.compiled, architecture);
+    EXPECT_LT(device.longest, 1.5) << device.longest_kernel;  // 0.9 at most on an idle core
+    std::printf("%d kernels for %s, the longest in %.2f s: %s\n", device.compiled, architecture,
+                device.longest, device.longest_kernel.substr(0, device.longest_kernel.find(' ')).c_str());
   }
+  unsetenv("FALTUNG_STORE");
+}
+
+// Padding that differs from side to side is read as it is: the same steps and workspace as with none that
+// differs.
+TEST(PortableNvrtc, UnequalPaddingIsNoStep) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const Scratch store;
+  setenv("FALTUNG_STORE", store.path().c_str(), 1);
+  Compiler device("sm_80");
+  const Target target{device, 1};
+  const char* const pairs[][2] = {
+      {"fwd:n8c96h112w112k96r3s3:st2:pad0.1.0.1:g96:f16:nhwc",
+       "fwd:n8c96h112w112k96r3s3:st2:pad1:g96:f16:nhwc"},
+      {"fwd:n8c3h224w224k32r3s3:st2:pad0.1.0.1:f16:nhwc", "fwd:n8c3h224w224k32r3s3:st2:pad1:f16:nhwc"},
+      {"fwd:n8c16h56w56k32r3s3:pad0.2.1.1:f32:nchw", "fwd:n8c16h56w56k32r3s3:pad1:f32:nchw"}};
+  int compared = 0;
+  for (const auto& algorithm : registry()) {
+    if (!algorithm->name().ends_with("_gpu")) continue;
+    for (const auto& pair : pairs) {
+      const Problem unequal = parse_problem(pair[0]), equal = parse_problem(pair[1]);
+      if (!algorithm->supports(unequal, target).yes || !algorithm->supports(equal, target).yes) continue;
+      const std::string config = algorithm->configs(unequal, target).front().name;
+      const Recipe a = make_recipe(*algorithm, unequal, config, target),
+                   b = make_recipe(*algorithm, equal, config, target);
+      ASSERT_EQ(a.steps.size(), b.steps.size()) << algorithm->name() << " " << pair[0];
+      for (std::size_t i = 0; i < a.steps.size(); ++i) EXPECT_EQ(a.steps[i].name, b.steps[i].name);
+      EXPECT_LE(a.workspace_bytes, b.workspace_bytes) << algorithm->name() << " " << pair[0];
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 6);
   unsetenv("FALTUNG_STORE");
 }
 

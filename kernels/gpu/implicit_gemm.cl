@@ -4,8 +4,8 @@
 //
 // The host defines DIRECTION_fwd or DIRECTION_bwd_d, BP and BC (pixels and channels of a tile), VECTOR_PIXELS (1:
 // vectors run along pixels, 0: along channels), FLAT (1: a tile of the sum crosses taps), EXACT (1: BK
-// divides the channels, so that no tile of the sum is partly empty), MIN_BLOCKS (that a multiprocessor should hold),
-// for backward_data TAP_GCD, TAP_STEP and TAP_INVERSE of both dimensions (below), THREADS and what convolution.h and
+// divides the channels, so that no tile of the sum is partly empty), SPLIT (1: blocks share a sum), MIN_BLOCKS (that a
+// multiprocessor should hold), for backward_data TAP_GCD, TAP_STEP and TAP_INVERSE of both dimensions (below), THREADS and what convolution.h and
 // tile_product.h ask for.
 #include "kernels/gpu/convolution.h"
 #if VECTOR_PIXELS
@@ -77,13 +77,25 @@
 #define COUNT_TAPS(at, gcd, step, size, first) (size)
 #endif
 
-// Stores results of channel k; four neighbours in memory, whose channels are `apart` apart.
-#ifdef DIRECTION_fwd
+// Stores results of channel k; four neighbours in memory, whose channels are `apart` apart. With SPLIT they are parts of
+// the sum, which finish_parts.cl adds.
+#if SPLIT
+typedef float result_t;
+#define STORE_RESULT(p, i, v) ((p)[i] = (v))
+#define STORE_RESULT4(p, i, v) store4_f32((p) + (i), v)
+#define RESULTS_ALIGNED(p) (((u32)(size_t)(p)&15) == 0)
+#else
+typedef element_t result_t;
+#define STORE_RESULT(p, i, v) F_STORE(p, i, v)
+#define STORE_RESULT4(p, i, v) F_STORE4(p, i, v)
+#define RESULTS_ALIGNED(p) F_IS_ALIGNED4(p)
+#endif
+#if defined(DIRECTION_fwd) && !SPLIT
 #define AFTER(sum, k, at) F_EPILOGUE(sum, k, at)
 #else
 #define AFTER(sum, k, at) (sum)
 #endif
-#define RESULT(at, k, sum) F_STORE(out, at, AFTER(sum, k, at));
+#define RESULT(at, k, sum) STORE_RESULT(out, at, AFTER(sum, k, at));
 #define RESULTS4(at, k, apart, sum0, sum1, sum2, sum3)                                 \
   {                                                                                    \
     float results[4];                                                                  \
@@ -91,25 +103,32 @@
     results[1] = AFTER(sum1, (k) + (apart), (at) + 1);                                 \
     results[2] = AFTER(sum2, (k) + 2 * (apart), (at) + 2);                             \
     results[3] = AFTER(sum3, (k) + 3 * (apart), (at) + 3);                             \
-    F_STORE4(out, at, results);                                                        \
+    STORE_RESULT4(out, at, results);                                                   \
   }
 
 F_DENSE_KERNEL(THREADS, MIN_BLOCKS)
-implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(element_t, out),
-              F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, Sizes z) {
+implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(result_t, result),
+              F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, int splits, Sizes z) {
   F_LOCAL_ARRAY(float, pixels, 2 * BK * PIXEL_PITCH);
   F_LOCAL_ARRAY(float, channels, 2 * BK * BC);
   F_LOCAL_ARRAY(index_t, places, BP);  // of each pixel in the result, channel 0 of the group; -1 beyond the last
   F_OPEN_INPUT(element_t, in);
   F_OPEN_INPUT(packed_t, packed);
-  F_OPEN_OUTPUT(element_t, out);
+  F_OPEN_OUTPUT(result_t, result);
   F_OPEN_INPUT(element_t, bias);
   F_OPEN_INPUT(element_t, residual);
   const int thread = F_THREAD();
   const index_t first_pixel = (index_t)F_BLOCK(0) * BP;
   const int first_out = F_BLOCK(1) * BC;
-  const int group = F_BLOCK(2) / (PHASES_H * PHASES_W);
-  const int row_phase = F_BLOCK(2) / PHASES_W % PHASES_H, column_phase = F_BLOCK(2) % PHASES_W;
+#if SPLIT
+  const int part = F_BLOCK(2) % splits, product = F_BLOCK(2) / splits;
+  F_GLOBAL result_t* const out = result + (size_t)part * z.n * OUT_C * OUT_H * OUT_W;
+#else
+  const int product = F_BLOCK(2);
+  F_GLOBAL result_t* const out = result;
+#endif
+  const int group = product / (PHASES_H * PHASES_W);
+  const int row_phase = product / PHASES_W % PHASES_H, column_phase = product % PHASES_W;
   F_GLOBAL const packed_t* const weights = packed + (index_t)group * TAPS * IN_GROUP * out_pad + first_out;
 
   F_EACH(i, BP) {
@@ -131,8 +150,14 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
 #if !FLAT
   const int first_r = FIRST_TAP(row_phase + z.pad_top, TAP_GCD_H, TAP_STEP_H, TAP_INVERSE_H);
   const int first_s = FIRST_TAP(column_phase + z.pad_left, TAP_GCD_W, TAP_STEP_W, TAP_INVERSE_W);
-  slabs *= COUNT_TAPS(row_phase + z.pad_top, TAP_GCD_H, TAP_STEP_H, R, first_r) *
-           COUNT_TAPS(column_phase + z.pad_left, TAP_GCD_W, TAP_STEP_W, S, first_s);
+  const int taps_s = COUNT_TAPS(column_phase + z.pad_left, TAP_GCD_W, TAP_STEP_W, S, first_s);
+  slabs *= COUNT_TAPS(row_phase + z.pad_top, TAP_GCD_H, TAP_STEP_H, R, first_r) * taps_s;
+#endif
+#if SPLIT
+  const int skipped = (int)((i64)slabs * part / splits);
+  slabs = (int)((i64)slabs * (part + 1) / splits) - skipped;
+#else
+  const int skipped = 0;
 #endif
   F_VECTOR sums[TS][VN];
   clear_tile(sums);
@@ -140,9 +165,23 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
   float next_channels[WEIGHT_QUADS * 4];
   // Of the tile that registers bring.
 #if FLAT
-  int tap = 0, first = -BK;
+  int tap = 0, first = (skipped - 1) * BK;
 #else
   int r = first_r, s = first_s - TAP_STEP_W, tap = 0, first = LOOP_STEPS;
+#if SPLIT
+  // The tile before the block's first; nothing of it is used where a tap begins, nor by a block without tiles.
+  if (slabs > 0) {
+    r += skipped / tap_slabs / taps_s * TAP_STEP_H;
+    s += skipped / tap_slabs % taps_s * TAP_STEP_W;
+    if (skipped % tap_slabs > 0) {
+      s += TAP_STEP_W;
+      tap = r * S + s;
+      first = (skipped % tap_slabs - 1) * BK;
+      F_UNROLL
+      for (int i = 0; i < PIXELS_EACH; ++i) offsets[i] = in_offset(own[i], tap, group * IN_GROUP, z);
+    }
+  }
+#endif
 #endif
 
 #if COMPACT
@@ -242,7 +281,7 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(elemen
     F_BARRIER();
   } while (slab++ != slabs);
 
-  const int out_is_aligned = F_IS_ALIGNED4(out);
+  const int out_is_aligned = RESULTS_ALIGNED(out);
 #if VECTOR_PIXELS
   F_UNROLL_RESULTS
   for (int j = 0; j < THREAD_CHANNELS; ++j) {

@@ -21,7 +21,7 @@
 
 F_KERNEL(THREADS)
 implicit_gemm_wide(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(element_t, out),
-                   F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, Sizes z) {
+                   F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, int splits, Sizes z) {
   F_LOCAL_ARRAY(F_VECTOR, panel, STEPS * BP / VW);
   F_LOCAL_ARRAY(F_VECTOR, sums, TILES_S * TILES_V * TS * VN);
   F_LOCAL_ARRAY(Pixel, places, BP);

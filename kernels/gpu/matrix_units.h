@@ -11,8 +11,8 @@ F_DEVICE void copy_chunk(u32 to, const void* from, bool wanted) {
 }
 F_DEVICE void copy_chunk_if(bool may, u32 to, const void* from, bool wanted) {
   asm volatile(
-      "{.reg .pred p; setp.ne.u32 p, %3, 0; @p cp.async.cg.shared.global [%0], [%1], 16, %2;}" ::"r"(to), "l"(from),
-      "r"(wanted ? 16 : 0), "r"((u32)may)
+      "{.reg .pred p; setp.ne.u32 p, %3, 0; @p cp.async.cg.shared.global [%0], [%1], 16, %2;}" ::"r"(to),
+      "l"(from), "r"(wanted ? 16 : 0), "r"((u32)may)
       : "memory");
 }
 F_DEVICE void store_chunk(u32 to, uint4 v) {
@@ -53,6 +53,6 @@ F_DEVICE u32 to_tf32(u32 v) {
 #endif
 F_DEVICE void multiply(const u32* a, const u32* b, float* d) {
   asm(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }

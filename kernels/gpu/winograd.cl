@@ -271,13 +271,15 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
   // [position][out channel][tile].
   F_BARRIER();
   const int last_channel = ((int)block[1] / OUT_GROUP + 1) * OUT_GROUP;  // of the group
+  // The round's out channels of a thread, as a bit. Registers have no addresses, and a compiler that knew the round's
+  // number might put it in the sums' index, and all sums in memory for that.
+  u32 round = 1;
   F_NO_UNROLL
-  for (int round = 0; round < TK / ROUND; ++round) {
+  for (int slots = 0; slots < TK * LK; slots += ROUND * LK) {
     F_BARRIER();
-    // Registers have no addresses: the round's are told one by one.
     F_UNROLL_TILE
     for (int j = 0; j < TK; ++j) {
-      if (j / ROUND != round) continue;
+      if ((round >> (j / ROUND) & 1) == 0) continue;
       const int slot = j % ROUND * LK + lk;
       F_UNROLL_TILE
       for (int p = 0; p < PP; ++p) {
@@ -298,7 +300,7 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
 #else
       const int tile = e / (LK * ROUND), slot = e % (LK * ROUND);
 #endif
-      const int channel = (int)block[1] + round * ROUND * LK + slot;
+      const int channel = (int)block[1] + slots + slot;
       const index_t t = block[0] + tile;
       const int n = (int)(t / tiles_w / tiles_h);
       if (n >= z.n || channel >= last_channel) continue;
@@ -342,5 +344,6 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
         }
       }
     }
+    round <<= 1;
   }
 }

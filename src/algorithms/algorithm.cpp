@@ -12,6 +12,8 @@ Accuracy Algorithm::accuracy(const Problem& problem, const std::string&) const {
 
 int Algorithm::integer_weight_unit(const Problem&, const std::string&) const { return 1; }
 
+int Algorithm::registers(const std::string&, const DeviceInfo&) const { return -1; }
+
 bool Algorithm::deterministic(const std::string&) const { return true; }
 
 bool Algorithm::fuses_pool(const Problem&, const std::string&) const { return false; }

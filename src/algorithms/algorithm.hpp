@@ -59,7 +59,8 @@ class Algorithm {
   // What the weights of an exact test on small integers must be multiples of, for every intermediate value to
   // be an integer too (Winograd's filter transform divides).
   virtual int integer_weight_unit(const Problem& problem, const std::string& config) const;
-  // Registers a thread, as the cost model takes them on this device; -1 where it does not ask.
+  // The registers of a thread that the cost model reckons with on this device, at most; -1 where it does not
+  // ask.
   virtual int registers(const std::string& config, const DeviceInfo& device) const;
   // Whether two runs give the same bits.
   virtual bool deterministic(const std::string& config) const;

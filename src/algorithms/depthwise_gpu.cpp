@@ -61,18 +61,20 @@ i64 tile_threads(const Problem& p, const Tile& t) {
   return p.n * (p.k / t.channels) * div_up(p.p(), t.rows) * div_up(p.q(), t.columns);
 }
 
-// The least bytes at the rate that tiles reach; which tile is the fastest was measured on an H200.
+// The least bytes or the products at the rates that tiles reach; which tile is the fastest. Measured on an
+// H200.
 double tile_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
-  constexpr double kLaunchMs = 0.002, kUnitGbps = 24, kLarge = 64e6;
+  constexpr double kLaunchMs = 0.0025, kUnitGbps = 29, kUnitProductsPerMs = 53e6, kLarge = 200e6;
   const bool strided = p.stride_h > 1 || p.stride_w > 1, wide_filter = p.r * p.s > 9;
+  const bool halves = info(p.dtype).bytes == 2;
   const int channels = p.layout == Layout::nhwc ? 4 : 1;
   Tile best{2, 2, channels};
   if (p.layout == Layout::nchw) {
     best = {strided || wide_filter ? 4 : 7, 1, channels};
-  } else if (strided || (wide_filter && p.dtype != DType::f32)) {
-    best = {1, 2, channels};
-  } else if (min_bytes(p) > kLarge) {
-    best = {2, 4, channels};
+  } else if (strided) {
+    best = {wide_filter && halves ? 2 : 1, 2, channels};
+  } else if (halves || min_bytes(p) > kLarge) {
+    best = {4, 2, channels};
   }
   // How far this tile is from it, in doublings of each side.
   const auto apart = [](int a, int b) { return std::abs(std::log2(a) - std::log2(b)); };
@@ -80,7 +82,9 @@ double tile_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
                           0.8 * apart(t.channels, best.channels);
   // Too few threads leave units without work.
   const double busy = std::min(1.0, static_cast<double>(tile_threads(p, t)) / (128.0 * device.units));
-  return kLaunchMs + min_bytes(p) / (kUnitGbps * device.units * busy) * 1e-6 * (1 + 0.15 * distance);
+  const double products = static_cast<double>(conv_shape(p).elements() * p.r * p.s);
+  const double ms = std::max(min_bytes(p) / kUnitGbps * 1e-6, products / kUnitProductsPerMs) / device.units;
+  return kLaunchMs + ms / busy * (1 + 0.15 * distance);
 }
 
 class DepthwiseGpu : public Algorithm {

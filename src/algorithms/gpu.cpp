@@ -103,7 +103,7 @@ jit::Built build(Device& device, const std::string& kernel, const std::string& f
 }
 
 double pace(double waves) {
-  constexpr double kUsual = 4, kHidden = 2;  // that many waves hide half of what there is to wait for
+  constexpr double kUsual = 4, kHidden = 0.75;  // so many waves hide half of what there is to wait for
   return std::min(1.0, waves / (waves + kHidden) * (kUsual + kHidden) / kUsual);
 }
 
@@ -120,6 +120,25 @@ double arithmetic_ms(const Problem& problem, const Device& device, double share)
   const double unit_gflops = device.info().has("runs_on_cpu") ? 128 : 384;
   constexpr double kLaunchMs = 0.005;
   return kLaunchMs + flops(problem) / (unit_gflops * device.info().units * share) * 1e-6;
+}
+
+void add_finish_step(Recipe& recipe, const Problem& p, const std::string& kernel, i64 splits,
+                     Device& device) {
+  constexpr int kThreads = 64, kEach = 4;
+  const bool forward = p.direction == Direction::forward;
+  const jit::Built built = build(
+      device, kernel, "finish_parts.cl", "finish_parts",
+      constants(p, {{std::string("DIRECTION_") + name(p.direction), "1"}, {"THREADS", number(kThreads)}}));
+  recipe.compile_ms += built.compile_ms;
+  const i64 results = (forward ? conv_shape(p) : x_shape(p)).elements();
+  recipe.steps.push_back(
+      {"sum of the parts",
+       [&device, kernel = built.kernel, z = sizes(p), forward, parts = static_cast<std::int32_t>(splits),
+        shape = one_dimension((results + kEach - 1) / kEach, kThreads)](const Invocation& i) {
+         const Tensors& t = i.tensors;
+         device.launch(*kernel, shape, {i.workspace, forward ? t.y : t.x, t.bias, t.residual, parts, z},
+                       i.stream);
+       }});
 }
 
 Recipe with_pool_step(const Problem& p, Recipe recipe, Device& device) {

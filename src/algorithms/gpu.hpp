@@ -51,6 +51,11 @@ LaunchShape one_dimension(std::int64_t count, int threads);
 // milliseconds.
 double arithmetic_ms(const Problem& problem, const Device& device, double share);
 
+// Adds the step that sums the parts of a result, which lie one after the other as floats where the workspace
+// begins, and applies the epilogue; forward and backward_data.
+void add_finish_step(Recipe& recipe, const Problem& problem, const std::string& kernel, std::int64_t splits,
+                     Device& device);
+
 // problem's convolution without its pool, then the pool; see with_pool_step_cpu.
 Recipe with_pool_step(const Problem& problem, Recipe convolution, Device& device);
 

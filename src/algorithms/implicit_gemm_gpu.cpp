@@ -1,5 +1,6 @@
 // The convolution as a matrix product through local memory, its operands gathered on the way.
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 #include <utility>
 
@@ -62,18 +63,12 @@ bool serves(const Tile& t, const Problem& p, const DeviceInfo& device) {
   return t.threads() <= device.block_threads && t.local_bytes() <= device.local_bytes;
 }
 
-// How many blocks of a tile a unit works on side by side, and at which share of their usual pace.
-struct Residence {
-  double blocks, pace;
-};
-Residence residence(const Tile& t, const DeviceInfo& device) {
+// How many blocks of a tile a unit has room for.
+int resident_blocks(const Tile& t, const DeviceInfo& device) {
   const UnitLimits& unit = device.unit;
-  if (t.wide || device.has("runs_on_cpu")) return {1, 1};
-  if (!unit.is_amd)
-    return {static_cast<double>(std::max(1, 512 / t.threads())), 1};  // of 128 registers a thread
-  const int registers = t.amd.on(unit), local = static_cast<int>(t.local_bytes());
-  return {static_cast<double>(std::max(1, unit.blocks(t.threads(), registers, local))),
-          gpu::pace(unit.waves(t.threads(), registers, local))};
+  if (t.wide || device.has("runs_on_cpu")) return 1;
+  if (!unit.is_amd) return std::max(1, 512 / t.threads());  // of 128 registers a thread
+  return std::max(1, unit.blocks(t.threads(), t.amd.on(unit), static_cast<int>(t.local_bytes())));
 }
 
 constexpr int kHelperThreads = 64;
@@ -117,6 +112,13 @@ gpu::Constants tap_constants(const std::string& dimension, i64 stride, i64 dilat
           {"TAP_INVERSE_" + dimension, std::to_string(inverse)}};
 }
 
+// A tile, and among how many blocks a result's sum is shared; backward_weights decides that by itself.
+struct Choice {
+  const Tile* tile;
+  i64 splits;
+  std::string name() const { return tile->name() + (splits > 1 ? fmt::format("_s{}", splits) : ""); }
+};
+
 // How many parts the sum of backward_weights is split into: enough blocks for the device, none too short.
 i64 splits_of(const Problem& p, const Tile& t, const DeviceInfo& device) {
   if (p.direction != Direction::backward_weights) return 1;
@@ -127,6 +129,28 @@ i64 splits_of(const Problem& p, const Tile& t, const DeviceInfo& device) {
   return std::clamp<i64>(std::min(wanted, longest), 1, std::max<i64>(1, 65535 / s.products));
 }
 
+i64 result_elements(const Problem& p) {
+  return (p.direction == Direction::forward ? conv_shape(p) : x_shape(p)).elements();
+}
+
+// While units have little to do, and each block a sum that is worth the exchange. On CPUs, which gain
+// nothing, one choice for the sake of the tests.
+std::vector<Choice> choices(const Problem& p, const Tile& t, const DeviceInfo& device) {
+  std::vector<Choice> choices = {{&t, 1}};
+  if (p.direction == Direction::backward_weights || t.wide) return choices;
+  const Shape s = shape_of(p);
+  const i64 blocks = div_up(s.scalars, t.scalars) * div_up(s.vectors, t.vectors) * s.products;
+  for (const i64 splits : {2, 3, 4, 6, 8, 12, 16}) {
+    if (s.products * splits > 65535) break;
+    if (device.has("runs_on_cpu") ? splits > 2 || t.scalars > 16
+                                  : blocks * splits > 8 * device.units || s.steps < 8 * t.steps * splits) {
+      break;
+    }
+    choices.push_back({&t, splits});
+  }
+  return choices;
+}
+
 std::string launch_limit(const Problem& p, const Tile& t) {
   constexpr i64 kMost = 65535;
   const Shape s = shape_of(p);
@@ -135,6 +159,39 @@ std::string launch_limit(const Problem& p, const Tile& t) {
   if (y <= kMost && s.products <= kMost) return "";
   return fmt::format("{} blocks of channels and {} groups or phases: at most {} are launched at once", y,
                      s.products, kMost);
+}
+
+double predicted_ms(const Problem& p, const Choice& choice, const Device& on) {
+  const DeviceInfo& device = on.info();
+  const Tile& t = *choice.tile;
+  const Shape s = shape_of(p);
+  // What is computed beyond the edges, and the units that have no block, are lost.
+  const i64 rows = div_up(s.scalars, t.scalars), columns = div_up(s.vectors, t.vectors);
+  const i64 splits = p.direction == Direction::backward_weights ? splits_of(p, t, device) : choice.splits;
+  const double useful = static_cast<double>(s.scalars) * static_cast<double>(s.vectors) /
+                        (static_cast<double>(rows * t.scalars) * static_cast<double>(columns * t.vectors));
+  const double blocks = static_cast<double>(rows * columns * s.products * splits);
+  const bool own_units = t.wide || device.has("runs_on_cpu");
+  // Blocks come in rounds of as many as are resident, and fewer waves hide less of what each waits for.
+  const double of_unit = blocks / device.units, room = resident_blocks(t, device);
+  const double side_by_side = std::min(room, std::ceil(of_unit)), rounds = of_unit / side_by_side;
+  const UnitLimits& unit = device.unit;
+  const double lanes = unit.is_amd ? unit.wave_threads * unit.schedulers : 32 * 4;
+  const double busy = own_units ? std::min(1.0, of_unit)
+                                : rounds / std::ceil(rounds) * gpu::pace(side_by_side * t.threads() / lanes);
+  // Each product needs 1/ts of a vector and 1/(vn vw) of a scalar from local memory, and each step of a
+  // tile a part of its rows from the memory beyond.
+  const double reuse =
+      1 / (1 + 2.0 / t.ts + 2.0 / (t.vn * t.vw) + 8.0 / t.scalars + 8.0 / t.vectors + 1.5 / t.steps);
+  // A CPU runs a block's threads one after the other; sums over pixels are gathered on both sides.
+  const bool weights = p.direction == Direction::backward_weights;
+  const double share = t.wide ? 0.5 : own_units ? 0.1 : weights ? 0.4 : 1.5;
+  const double sum_ms = gpu::arithmetic_ms(p, on, share * useful * busy * reuse);
+  if (choice.splits == 1) return sum_ms;
+  constexpr double kLaunchMs = 0.002, kUnitGbps = 30;
+  return sum_ms + kLaunchMs +
+         2.0 * sizeof(float) * static_cast<double>(splits * result_elements(p)) / (kUnitGbps * device.units) *
+             1e-6;
 }
 
 class ImplicitGemmGpu : public Algorithm {
@@ -163,42 +220,28 @@ class ImplicitGemmGpu : public Algorithm {
   std::vector<Config> configs(const Problem& problem, const Target& target) const override {
     std::vector<Config> configs;
     const DeviceInfo& device = target.device.info();
-    const Shape s = shape_of(problem);
     for (const Tile* tile : tiles(problem, device)) {
       if (!launch_limit(problem, *tile).empty()) continue;
-      // What is computed beyond the edges, and the units that have no block, are lost.
-      const i64 rows = div_up(s.scalars, tile->scalars), columns = div_up(s.vectors, tile->vectors);
-      const double useful =
-          static_cast<double>(s.scalars) * static_cast<double>(s.vectors) /
-          (static_cast<double>(rows * tile->scalars) * static_cast<double>(columns * tile->vectors));
-      const double blocks =
-          static_cast<double>(rows * columns * s.products * splits_of(problem, *tile, device));
-      // The last blocks leave some units idle.
-      const bool own_units = tile->wide || device.has("runs_on_cpu");
-      const Residence residence = faltung::residence(*tile, device);
-      const double waves = blocks / (device.units * residence.blocks);
-      const double busy = own_units     ? std::min(1.0, blocks / device.units)
-                          : waves > 1.0 ? waves / std::ceil(waves)
-                                        : std::min(1.0, blocks / device.units) * (0.7 + 0.3 * waves);
-      // Each product needs 1/ts of a vector and 1/(vn vw) of a scalar from local memory, and each step of a
-      // tile a part of its rows from the memory beyond.
-      const double reuse = 1 / (1 + 2.0 / tile->ts + 2.0 / (tile->vn * tile->vw) + 8.0 / tile->scalars +
-                                8.0 / tile->vectors + 0.5 / tile->steps);
-      // A CPU runs a block's threads one after the other.
-      const bool at_home = tile->wide || !device.has("runs_on_cpu");
-      const double share = (at_home ? 0.5 : 0.1) * useful * busy * reuse * residence.pace;
-      configs.push_back({tile->name(), gpu::arithmetic_ms(problem, target.device, share), "arithmetic",
-                         workspace_bytes(problem, *tile, device)});
+      for (const Choice& choice : choices(problem, *tile, device)) {
+        configs.push_back({choice.name(), predicted_ms(problem, choice, target.device), "arithmetic",
+                           workspace_bytes(problem, choice, device)});
+      }
     }
     std::stable_sort(configs.begin(), configs.end(),
                      [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
     return configs;
   }
 
+  int registers(const std::string& config, const DeviceInfo& device) const override {
+    return device.unit.is_amd ? parse(config).tile->amd.on(device.unit) : -1;
+  }
+
   Recipe plan(const Problem& problem, const std::string& config, const Target& target) const override {
-    const Tile& tile = parse(config);
-    return problem.direction == Direction::backward_weights ? plan_weights(problem, tile, target)
-                                                            : plan_pixels(problem, tile, target);
+    const Choice choice = parse(config);
+    if (problem.direction != Direction::backward_weights) return plan_pixels(problem, choice, target);
+    if (choice.splits == 1) return plan_weights(problem, *choice.tile, target);
+    throw Error(Status::bad_problem,
+                "backward_weights has configs without _s, and splits by itself; not '" + config + "'");
   }
 
  private:
@@ -210,22 +253,34 @@ class ImplicitGemmGpu : public Algorithm {
     return serving;
   }
 
-  const Tile& parse(const std::string& config) const {
+  static Choice parse(const std::string& config) {
     std::string names;
     for (const Tile& tile : kTiles) {
-      if (config == tile.name()) return tile;
-      names += (names.empty() ? "" : ", ") + tile.name();
+      const std::string name = tile.name();
+      if (config == name) return {&tile, 1};
+      if (!tile.wide && config.starts_with(name + "_s")) {
+        i64 splits = 0;
+        const char *const begin = config.data() + name.size() + 2, *const end = config.data() + config.size();
+        if (std::from_chars(begin, end, splits).ptr == end && splits > 1 && splits <= 64)
+          return {&tile, splits};
+      }
+      names += (names.empty() ? "" : ", ") + name;
     }
-    throw Error(Status::bad_problem, "implicit_gemm_gpu has the configs " + names + "; not '" + config + "'");
+    throw Error(Status::bad_problem, "implicit_gemm_gpu has the configs " + names +
+                                         ", and those that begin with b with _s<splits, 2 to 64>; not '" +
+                                         config + "'");
   }
 
-  static std::size_t workspace_bytes(const Problem& p, const Tile& tile, const DeviceInfo& device) {
-    if (p.direction != Direction::backward_weights) return 0;
-    return static_cast<std::size_t>(splits_of(p, tile, device) * w_shape(p).elements()) * sizeof(float);
+  static std::size_t workspace_bytes(const Problem& p, const Choice& c, const DeviceInfo& device) {
+    if (p.direction == Direction::backward_weights) {
+      return static_cast<std::size_t>(splits_of(p, *c.tile, device) * w_shape(p).elements()) * sizeof(float);
+    }
+    return c.splits == 1 ? 0 : static_cast<std::size_t>(c.splits * result_elements(p)) * sizeof(float);
   }
 
   // FLAT where a tap's channels would leave most of a tile of the sum empty.
-  gpu::Constants constants(const Problem& p, const Tile& t, const DeviceInfo& device) const {
+  gpu::Constants constants(const Problem& p, const Tile& t, const DeviceInfo& device,
+                           bool split = false) const {
     const auto n = [](i64 v) { return std::to_string(v); };
     const bool pixels = vectors_are_pixels(p) && p.direction != Direction::backward_weights;
     const i64 in = (p.direction == Direction::forward ? p.c : p.k) / p.groups;
@@ -239,6 +294,7 @@ class ImplicitGemmGpu : public Algorithm {
                           {"VECTOR_PIXELS", pixels ? "1" : "0"},
                           {"FLAT", flat ? "1" : "0"},
                           {"EXACT", exact ? "1" : "0"},
+                          {"SPLIT", split ? "1" : "0"},
                           {"MIN_BLOCKS", n(dense ? 512 / t.threads() : 1)},
                           {"COMPACT", device.has("runs_on_cpu") ? "1" : "0"},
                           {"BK", n(t.steps)},
@@ -264,10 +320,15 @@ class ImplicitGemmGpu : public Algorithm {
                               {"THREADS", std::to_string(kHelperThreads)}});
   }
 
-  Recipe plan_pixels(const Problem& p, const Tile& tile, const Target& target) const {
+  Recipe plan_pixels(const Problem& p, const Choice& choice, const Target& target) const {
+    const Tile& tile = *choice.tile;
+    const bool split = choice.splits > 1;
     Device& device = target.device;
-    const std::string kernel = kernel_name(*this, tile.name());
-    const gpu::Constants c = constants(p, tile, device.info());
+    const std::string kernel = kernel_name(*this, choice.name());
+    // The epilogue of a split sum is the last step's.
+    Problem own = p;
+    if (split) own.epilogue = Epilogue{};
+    const gpu::Constants c = constants(own, tile, device.info(), split);
     const bool forward = p.direction == Direction::forward;
     const std::string file = tile.wide ? "implicit_gemm_wide" : "implicit_gemm";
     const jit::Built pack =
@@ -282,7 +343,7 @@ class ImplicitGemmGpu : public Algorithm {
     const i64 row_blocks = div_up(s.scalars, tile.scalars), vector_blocks = div_up(s.vectors, tile.vectors);
     shape.grid[0] = static_cast<unsigned>(v ? vector_blocks : row_blocks);
     shape.grid[1] = static_cast<unsigned>(v ? row_blocks : vector_blocks);
-    shape.grid[2] = static_cast<unsigned>(s.products);
+    shape.grid[2] = static_cast<unsigned>(s.products * choice.splits);
     shape.block[0] = static_cast<unsigned>(tile.threads());
     const gpu::Sizes z = gpu::sizes(p);
     const auto pad = static_cast<std::int32_t>(out_pad);
@@ -296,13 +357,16 @@ class ImplicitGemmGpu : public Algorithm {
                           shape = gpu::one_dimension(packed, kHelperThreads)](const Invocation& i) {
            device.launch(*kernel, shape, {i.tensors.w, i.packed, pad, z}, i.stream);
          }});
+    recipe.workspace_bytes = workspace_bytes(p, choice, device.info());
+    const auto splits = static_cast<std::int32_t>(choice.splits);
     recipe.steps.push_back(
-        {"product", [&device, kernel = main.kernel, z, pad, shape, forward](const Invocation& i) {
+        {"product", [&device, kernel = main.kernel, z, pad, splits, shape, forward](const Invocation& i) {
            const Tensors& t = i.tensors;
            const void* in = forward ? t.x : t.y;
-           void* out = forward ? t.y : t.x;
-           device.launch(*kernel, shape, {in, i.packed, out, t.bias, t.residual, pad, z}, i.stream);
+           void* out = splits > 1 ? static_cast<void*>(i.workspace) : forward ? t.y : t.x;
+           device.launch(*kernel, shape, {in, i.packed, out, t.bias, t.residual, pad, splits, z}, i.stream);
          }});
+    if (split) gpu::add_finish_step(recipe, p, kernel, choice.splits, device);
     return recipe;
   }
 
@@ -324,7 +388,7 @@ class ImplicitGemmGpu : public Algorithm {
     const gpu::Sizes z = gpu::sizes(p);
     Recipe recipe;
     recipe.compile_ms = product.compile_ms + sum.compile_ms;
-    recipe.workspace_bytes = workspace_bytes(p, tile, device.info());
+    recipe.workspace_bytes = workspace_bytes(p, {&tile, 1}, device.info());
     recipe.steps.push_back(
         {"product", [&device, kernel = product.kernel, z, splits, shape](const Invocation& i) {
            device.launch(*kernel, shape, {i.tensors.x, i.tensors.y, i.workspace, splits, z}, i.stream);

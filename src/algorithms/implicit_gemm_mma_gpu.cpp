@@ -23,7 +23,8 @@ constexpr int kStepBytes = 128;  // of a pixel's steps of the sum in a tile
 // A block's pixels and channels, its warps along each, and how many tiles of the sum it holds.
 struct Tile {
   int pixels, channels, warps_p, warps_c, stages;
-  double gflops;  // of a multiprocessor, 16-bit
+  int registers;  // of a thread
+  double gflops;  // of a multiprocessor that such blocks fill, 16-bit
   int threads() const { return 32 * warps_p * warps_c; }
   std::string name() const {
     return fmt::format("b{}x{}_w{}x{}_st{}", pixels, channels, warps_p, warps_c, stages);
@@ -38,8 +39,8 @@ struct Tile {
 };
 
 constexpr Tile kTiles[] = {
-    {128, 128, 2, 2, 3, 2700}, {128, 128, 4, 2, 3, 2000}, {128, 64, 2, 2, 3, 2400},
-    {64, 128, 2, 2, 3, 2500},  {64, 64, 2, 2, 4, 2100},
+    {128, 128, 2, 2, 3, 240, 2990}, {128, 128, 4, 2, 3, 128, 2160}, {128, 64, 2, 2, 3, 178, 2620},
+    {64, 128, 2, 2, 3, 160, 3000},  {64, 64, 2, 2, 4, 112, 2580},
 };
 
 // A tile, and among how many blocks a result's sum is shared.
@@ -105,28 +106,36 @@ std::vector<Choice> choices(const Problem& p, const Tile& t, const DeviceInfo& d
   return choices;
 }
 
+// Rounds of as many blocks as a multiprocessor holds; the constants are fitted to resnet50's rows on an H200.
 double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device) {
-  // Constants fitted to resnet50's rows on an H200: a block that is alone on its multiprocessor waits
-  // more, and beginning and ending a round of blocks takes its time.
-  constexpr double kLaunchMs = 0.002, kRoundMs = 0.003, kAlone = 0.85, kLocalBytes = 232448, kUnitGbps = 20;
+  constexpr double kLaunchMs = 0.0012, kRoundMs = 0.0034;  // a round begins, fills its stages, and writes
+  constexpr double kStepMs = 0.00048;                      // a tile of the sum, if nothing else is in the way
+  constexpr double kUnitGbps = 22, kExchangeGbps = 40;
+  constexpr int kReserved = 1024;  // bytes of local memory that a block takes beside its own
   const Tile& t = *c.tile;
   const Shape s = shape_of(p);
   const int units = std::max(1, device.units), element = info(p.dtype).bytes;
-  const double blocks =
-      static_cast<double>(div_up(s.pixels, t.pixels) * div_up(s.out, t.channels) * s.products * c.splits);
-  const double steps = static_cast<double>(div_up(s.steps, c.splits) * kStepBytes / element);
-  const double of_unit = std::ceil(blocks / units);
-  const double resident = std::max(1.0, std::floor(kLocalBytes / t.local_bytes(p.dtype)));
-  const double gflops =
-      t.gflops * (element == 2 ? 1 : 0.45) * (gathers(p) ? 0.5 : 1) * (of_unit > 1 ? 1 : kAlone);
-  const double arithmetic_ms = kRoundMs * std::ceil(of_unit / resident) +
-                               of_unit * 2.0 * t.pixels * t.channels * steps / gflops * 1e-6;
+  const i64 blocks = div_up(s.pixels, t.pixels) * div_up(s.out, t.channels) * s.products * c.splits;
+  const i64 of_unit = div_up(blocks, units);
+  const i64 resident =
+      std::max(1, device.unit.known()
+                      ? device.unit.blocks(t.threads(), t.registers, t.local_bytes(p.dtype) + kReserved)
+                      : 1);
+  const double gflops = t.gflops * (element == 2 ? 1 : 0.45);
+  const double step_ms =
+      2.0 * t.pixels * t.channels * static_cast<double>(kStepBytes / element) / gflops * 1e-6;
+  const double gathering = gathers_rows(p) ? 1.5 : gathers(p) ? 2 : 1;
+  const auto round_ms = [&](i64 count) {
+    if (count == 0) return 0.0;
+    return kRoundMs + static_cast<double>(div_up(s.steps, c.splits)) *
+                          std::max(static_cast<double>(count) * step_ms, kStepMs) * gathering;
+  };
+  const double arithmetic_ms =
+      static_cast<double>(of_unit / resident) * round_ms(resident) + round_ms(of_unit % resident);
   const double bytes_ms = min_bytes(p) / (kUnitGbps * units) * 1e-6;
-  const double exchange_ms = c.splits > 1 ? kLaunchMs + 2.0 * sizeof(float) *
-                                                            static_cast<double>(c.splits * s.out_elements) /
-                                                            (kUnitGbps * units) * 1e-6
-                                          : 0;
-  return kLaunchMs + std::max(arithmetic_ms, bytes_ms) + exchange_ms;
+  const double exchanged =
+      c.splits > 1 ? 2.0 * sizeof(float) * static_cast<double>(c.splits * s.out_elements) : 0;
+  return kLaunchMs + std::max(arithmetic_ms, bytes_ms) + exchanged / (kExchangeGbps * units) * 1e-6;
 }
 
 class ImplicitGemmMmaGpu : public Algorithm {
@@ -236,22 +245,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
            void* out = splits > 1 ? static_cast<void*>(i.workspace) : forward ? t.y : t.x;
            device.launch(*kernel, shape, {in, i.packed, out, t.bias, t.residual, pad, splits, z}, i.stream);
          }});
-    if (split) {
-      constexpr int kFinishThreads = 128;
-      const jit::Built finish =
-          gpu::build(device, kernel, "finish_parts.cl", "finish_parts",
-                     gpu::constants(p, {{std::string("DIRECTION_") + faltung::name(p.direction), "1"},
-                                        {"THREADS", n(kFinishThreads)}}));
-      recipe.compile_ms += finish.compile_ms;
-      recipe.steps.push_back(
-          {"sum of the parts",
-           [&device, kernel = finish.kernel, z, splits, forward,
-            shape = gpu::one_dimension(div_up(s.out_elements, 4), kFinishThreads)](const Invocation& i) {
-             const Tensors& t = i.tensors;
-             device.launch(*kernel, shape, {i.workspace, forward ? t.y : t.x, t.bias, t.residual, splits, z},
-                           i.stream);
-           }});
-    }
+    if (split) gpu::add_finish_step(recipe, p, kernel, choice.splits, device);
     return recipe;
   }
 

@@ -42,9 +42,9 @@ struct Tile {
 // The large ones fill the registers of an NVIDIA multiprocessor with one block. A thread of F(4x4) has no
 // room for a patch of 36: two share one.
 constexpr Tile kTiles[] = {
-    {2, 32, 64, 8, 1, 8, 16, 1, 2, 0.6, {204, 214}}, {2, 16, 32, 8, 2, 4, 4, 1, 1, 0.33, {90, 90}},
-    {4, 32, 32, 6, 3, 8, 4, 2, 1, 0.57, {186, 186}}, {4, 16, 64, 8, 3, 4, 8, 2, 0, 0.44, {169, 172}},
-    {4, 16, 32, 8, 3, 4, 8, 2, 0, 0.29, {193, 194}}, {2, 8, 16, 16, 16, 8, 16, 1, 0, 0.6, {}, true},
+    {2, 32, 64, 8, 1, 8, 16, 1, 2, 0.6, {208, 224}}, {2, 16, 32, 8, 2, 4, 4, 1, 1, 0.33, {96, 104}},
+    {4, 32, 32, 6, 3, 8, 4, 2, 1, 0.57, {192, 200}}, {4, 16, 64, 8, 3, 4, 8, 2, 0, 0.44, {176, 176}},
+    {4, 16, 32, 8, 3, 4, 8, 2, 0, 0.29, {200, 208}}, {2, 8, 16, 16, 16, 8, 16, 1, 0, 0.6, {}, true},
     {4, 8, 16, 16, 36, 8, 16, 1, 0, 0.6, {}, true},
 };
 
@@ -217,20 +217,12 @@ class WinogradGpu : public Algorithm {
            void* out = split ? static_cast<void*>(i.workspace) : forward ? t.y : t.x;
            device.launch(*kernel, shape, {in, i.packed, out, t.bias, t.residual, z}, i.stream);
          }});
-    if (split) {
-      const jit::Built finish =
-          gpu::build(device, kernel, "finish_parts.cl", "finish_parts", finish_constants(p));
-      recipe.compile_ms += finish.compile_ms;
-      recipe.steps.push_back(
-          {"sum of the parts",
-           [&device, kernel = finish.kernel, z, splits, forward,
-            shape = gpu::one_dimension(div_up(s.out_elements, 4), kHelperThreads)](const Invocation& i) {
-             const Tensors& t = i.tensors;
-             device.launch(*kernel, shape, {i.workspace, forward ? t.y : t.x, t.bias, t.residual, splits, z},
-                           i.stream);
-           }});
-    }
+    if (split) gpu::add_finish_step(recipe, p, kernel, splits, device);
     return recipe;
+  }
+
+  int registers(const std::string& config, const DeviceInfo& device) const override {
+    return device.unit.is_amd ? parse(config).tile->amd.on(device.unit) : -1;
   }
 
   Accuracy accuracy(const Problem& p, const std::string& config) const override {
@@ -275,11 +267,6 @@ class WinogradGpu : public Algorithm {
                               {"BC", n(t.ins)},
                               {"LK", n(t.out_threads())},
                               {"THREADS", n(kHelperThreads)}});
-  }
-
-  static gpu::Constants finish_constants(const Problem& p) {
-    return gpu::constants(p, {{std::string("DIRECTION_") + faltung::name(p.direction), "1"},
-                              {"THREADS", std::to_string(kHelperThreads)}});
   }
 
   static gpu::Constants constants(const Problem& p, const Tile& t, bool split) {
