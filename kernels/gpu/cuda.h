@@ -35,6 +35,7 @@ typedef unsigned short u16;
 #define F_UNROLL _Pragma("unroll")
 #define F_UNROLL_TWICE _Pragma("unroll 2")
 #define F_NO_UNROLL _Pragma("unroll 1")
+#define F_NO_UNROLL_DO F_NO_UNROLL
 
 #define F_BITS(x) __float_as_uint(x)
 #define F_FROM_BITS(x) __uint_as_float(x)

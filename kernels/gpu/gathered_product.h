@@ -66,7 +66,9 @@ F_DEVICE Pixel pixel_at(index_t i, int row_phase, int column_phase, Sizes z) {
   Pixel pixel;
   pixel.column = (int)(i % columns) * PHASES_W + column_phase;
   pixel.row = (int)(i / columns % rows) * PHASES_H + row_phase;
-  pixel.n = i < (index_t)z.n * rows * columns ? (int)(i / columns / rows) : -1;
+  // Without a branch: PoCL 5 takes what comes out of one for the same in all threads.
+  const int n = (int)(i / columns / rows), exists = (n < z.n) & (rows > 0) & (columns > 0);
+  pixel.n = exists ? n : -1;
   return pixel;
 }
 

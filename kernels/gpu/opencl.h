@@ -38,6 +38,8 @@ typedef ushort u16;
 #define F_UNROLL _Pragma("unroll")
 #define F_UNROLL_TWICE _Pragma("unroll 2")
 #define F_NO_UNROLL _Pragma("nounroll")
+// Before `do`: rusticl (Mesa 22.3) ends the process over a pragma there.
+#define F_NO_UNROLL_DO
 
 #define F_BITS(x) as_uint(x)
 #define F_FROM_BITS(x) as_float(x)

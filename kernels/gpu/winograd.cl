@@ -207,6 +207,7 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
   for (int p = 0; p < PP; ++p) load_filter(filter + u_from + p * BK, u[p]);
 
   int first = begin;
+  F_NO_UNROLL_DO
   do {
     F_BARRIER();
     F_UNROLL_TILE
