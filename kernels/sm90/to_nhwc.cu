@@ -43,8 +43,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kPair; ++j) {
       const int channel = i * kDown + j;
       const bool inside = c0 + first + channel < c && pixel < last;
-      v[i][j].load =
-          inside ? *reinterpret_cast<const Load*>(source + static_cast<long long>(channel) * plane) : Load{};
+      // Read once: what is written should stay in the cache in its place.
+      const Load* const at = reinterpret_cast<const Load*>(source + static_cast<long long>(channel) * plane);
+      v[i][j].load = inside ? __ldcs(at) : Load{};
     }
   }
   // Half of the threads of four pixels begin with the third, or two would write to one bank.
