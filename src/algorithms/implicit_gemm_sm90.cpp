@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "src/algorithms/implicit_gemm_sm90_maps.hpp"
+#include "src/algorithms/implicit_gemm_sm90_steps.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/backend/cuda.hpp"
 #include "src/jit/jit.hpp"
@@ -15,8 +16,6 @@
 namespace faltung {
 namespace sm90 {
 namespace {
-
-using i64 = std::int64_t;
 
 // As in the kernels.
 struct Params {
@@ -45,116 +44,6 @@ struct ShiftParams {
 struct ShiftMaps {
   TensorMap y, y_aside, residual, residual_aside;
 };
-
-using Place = std::function<void*(const Invocation&)>;
-
-// Images of c channels in the problem's layout to pixels of padded_channels in NHWC; a filter is K images. Of
-// an input that is thinned only the pixels that the strides take.
-Step to_pixels(const std::string& name, CudaDevice& device, const Problem& p, bool filter, Place from,
-               Place to, Recipe& recipe) {
-  const bool thin = !filter && thins(p);
-  const i64 images = filter ? p.k : p.n, plane = filter ? p.r * p.s : p.h * p.w;
-  const i64 pixels = thin ? p.p() * p.q() : plane, c_to = padded_channels(p);
-  const int element = size_of(p.dtype), per_chunk = 16 / element, step = thin ? narrow(p.stride_w) : 1;
-  // Planes of many channels go through shared memory; few channels, or rows to be padded, directly.
-  const bool turn = thin || (p.layout == Layout::nchw && c_to > 2 * per_chunk);
-  std::string constants = "#define F_BYTES " + std::to_string(element) + "\n";
-  int v = 1;  // pixels a load
-  if (turn) {
-    for (const int wider : {2, 4}) {
-      const bool divides = thin ? p.q() % wider == 0 && p.w % (wider * step) == 0 : pixels % wider == 0;
-      if (divides && (step == 1 || step == 2) && wider * step * element <= 16) v = wider;
-    }
-    constants += "#define F_V " + std::to_string(v) + "\n#define F_STEP " + std::to_string(step) + "\n";
-  } else {
-    constants += "#define F_NCHW " + std::to_string(p.layout == Layout::nchw) + "\n";
-  }
-  KernelSource source;
-  source.entry = source.name = turn ? "to_nhwc" : "pad_channels";
-  source.text = jit::translation_unit(constants, "kernels/sm90/" + source.entry + ".cu");
-  const jit::Built built = jit::build(device, source);
-  recipe.compile_ms += built.compile_ms;
-  LaunchShape shape;
-  shape.block[0] = 256;
-  shape.overlaps_previous = true;
-  // Tiles of up to 64 pixels, alike.
-  const i64 across = (pixels + 63) / 64, tile = ((pixels + across - 1) / across + v - 1) / v * v;
-  if (turn) {
-    const i64 channels = 128 / element;
-    shape.grid[0] =
-        static_cast<unsigned>(images * ((pixels + tile - 1) / tile) * ((c_to + channels - 1) / channels));
-  } else {
-    const i64 chunks = images * pixels * (c_to / per_chunk);
-    shape.grid[0] = static_cast<unsigned>(std::min<i64>((chunks + 255) / 256, device.info().units * 32));
-  }
-  return {name, [=, &device, kernel = built.kernel, c = narrow(p.c), down = narrow(p.stride_h * p.w),
-                 columns = narrow(p.q())](const Invocation& invocation) {
-            void *source_pointer = from(invocation), *target_pointer = to(invocation);
-            int image_count = narrow(images), have = c, want = narrow(c_to), pixel_count = narrow(pixels);
-            if (!turn) {
-              device.launch(*kernel, shape,
-                            {source_pointer, target_pointer, image_count, have, want, pixel_count},
-                            invocation.stream);
-              return;
-            }
-            int tile_pixels = narrow(tile), in_plane = narrow(plane), across_row = columns,
-                to_next_row = down;
-            device.launch(*kernel, shape,
-                          {source_pointer, target_pointer, image_count, have, want, pixel_count, tile_pixels,
-                           in_plane, across_row, to_next_row},
-                          invocation.stream);
-          }};
-}
-
-// Windows' rows as pixels of folded channels: of the input, or of the filter as K images with one column.
-Step gather(const std::string& name, CudaDevice& device, const Problem& p, bool filter, Place from, Place to,
-            Recipe& recipe) {
-  const i64 c_to = padded_channels(folded(p));
-  const int element = size_of(p.dtype);
-  KernelSource source;
-  source.entry = source.name = "gather_rows";
-  std::string constants;
-  const auto define = [&](const char* constant, i64 value) {
-    constants += "#define " + std::string(constant) + " " + std::to_string(value) + "\n";
-  };
-  define("F_BYTES", element), define("F_NCHW", p.layout == Layout::nchw), define("F_C", p.c);
-  define("F_TO", c_to), define("F_TAPS", p.s), define("F_DILATION", filter ? 1 : p.dilation_w);
-  source.text = jit::translation_unit(constants, "kernels/sm90/gather_rows.cu");
-  const jit::Built built = jit::build(device, source);
-  recipe.compile_ms += built.compile_ms;
-  const int h = narrow(filter ? p.r : p.h), w = narrow(filter ? p.s : p.w);
-  const int lines = narrow(filter ? p.k : p.n) * h, columns = narrow(filter ? 1 : p.q());
-  const int stride = narrow(filter ? 1 : p.stride_w), pad = narrow(filter ? 0 : p.pad_left);
-  LaunchShape shape;
-  shape.block[0] = 256;
-  shape.grid[0] = static_cast<unsigned>(std::min(lines / 8 + 1, device.info().units * 8));
-  shape.overlaps_previous = true;
-  return {name, [=, &device, kernel = built.kernel](const Invocation& invocation) {
-            void *source_pointer = from(invocation), *target_pointer = to(invocation);
-            device.launch(*kernel, shape, {source_pointer, target_pointer, lines, h, w, columns, stride, pad},
-                          invocation.stream);
-          }};
-}
-
-// 32-bit weights in the kernel's order, split in parts.
-Step split(CudaDevice& device, const Problem& p, Place from, Recipe& recipe) {
-  KernelSource source;
-  source.entry = source.name = "split_tf32";
-  source.text = jit::translation_unit("#define F_TF32 " + std::to_string(tf32_parts(p)) + "\n",
-                                      "kernels/sm90/split_tf32.cu");
-  const jit::Built built = jit::build(device, source);
-  recipe.compile_ms += built.compile_ms;
-  const i64 elements = p.k * p.r * p.s * padded_channels(p);
-  LaunchShape shape;
-  shape.block[0] = 256;
-  shape.grid[0] = static_cast<unsigned>(std::min<i64>((elements + 255) / 256, device.info().units * 8));
-  shape.overlaps_previous = true;
-  return {"split weights", [=, &device, kernel = built.kernel](const Invocation& invocation) {
-            void *source_pointer = from(invocation), *target_pointer = invocation.packed;
-            i64 count = elements;
-            device.launch(*kernel, shape, {source_pointer, target_pointer, count}, invocation.stream);
-          }};
-}
 
 }  // namespace
 }  // namespace sm90
