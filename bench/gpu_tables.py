@@ -154,13 +154,14 @@ class Tables:
                 self.goal(f"{title}: cudnn_convolution_relu", mean([row.ratio("torch-cudnn_relu") for row in fused]), 0)
 
     def pool(self):
-        """conv + bias + pool on cs149's 224 x 224, beside the convolution alone."""
+        """conv + bias + pool on cs149's 224 x 224, beside the convolution alone; and ResNet's stem."""
         for layout in ("nhwc", "nchw"):
             conv = f"n1c256h224w224k256r3s3:f16:{layout}"
-            pools = [":bias:maxpool2"] if self.options.quick else [":bias:maxpool2", ":bias:avgpool2",
-                                                                  ":bias:maxpool3s2p1"]
+            problems = [conv, conv + ":bias:maxpool2", conv + ":bias:avgpool2", conv + ":bias:maxpool3s2p1",
+                        f"n64c64h256w256k64r3s3:pad1:f16:{layout}:bias:relu:maxpool3s2p1",
+                        f"n32c3h224w224k64r7s7:st2:pad3:f16:{layout}:bias:relu:maxpool3s2p1"]
             title = f"conv + bias + pool, f16 {layout.upper()}"
-            rows = self.sweep(title, 6, ["torch", "torch-compiled"], conv, *(conv + pool for pool in pools))
+            rows = self.sweep(title, 6, ["torch", "torch-compiled"], *problems[:2 if self.options.quick else None])
             self.table(title, rows)
             alone, fused = rows[0], rows[1]
             self.goal(f"{title} 2x2: slower than our convolution alone by", 100 * (fused.ms / alone.ms - 1), 0, "%")

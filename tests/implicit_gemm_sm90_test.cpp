@@ -130,6 +130,10 @@ TEST(ImplicitGemmSm90, FewChannelsFold) {
   EXPECT_EQ(inner.c, 21);
   EXPECT_EQ(padded_channels(inner), 24);
   EXPECT_FALSE(tilings(inner).empty());
+  // Folded rows need no horizontal stride, so that patches serve, and with them pools.
+  const Problem pooled = parse_problem("fwd:n2c3h224w224k64r7s7:st2:pad3:f16:nhwc:bias:relu:maxpool3s2p1");
+  EXPECT_TRUE(tilings(pooled).empty());
+  EXPECT_FALSE(tilings(folded(pooled)).empty());
   EXPECT_FALSE(folds(parse_problem("fwd:n2c64h56w56k64r3s3:pad1:f16:nhwc")));
   EXPECT_FALSE(folds(parse_problem("fwd:n2c3h56w56k64r1s1:f16:nhwc")));
 }

@@ -103,25 +103,9 @@ class ImplicitGemmSm90 : public Algorithm {
   }
 
   std::vector<Config> configs(const Problem& p, const Target& target) const override {
-    // Where none of its tilings has room for the pool, that is a step of its own.
-    const Problem whole = fusable(p) && !sm90::tilings(p).empty() ? p : convolution(p);
-    const Problem seen = sm90::thins(p) ? sm90::thinned(whole) : whole;
     std::vector<Config> all;
-    if (sm90::pool_window(seen) == 3) unpooled(p, target, all);
-    for (const Tiling& t : sm90::tilings(seen)) {
-      if (sm90::thins(p) && !sm90::turns_input(t, seen)) continue;
-      const sm90::Estimate e = sm90::estimate(t, seen, std::max(1, target.device.info().units));
-      all.push_back({sm90::to_string(t), e.ms + skipped_ms(p, seen), e.bound_by, pixel_bytes(t, seen)});
-    }
-    if (sm90::folds(whole)) {
-      const Problem inner = sm90::folded(whole);
-      for (const Tiling& t : sm90::tilings(inner)) {
-        if (t.planes || t.shift || t.turned) continue;  // the gathered input is NHWC
-        const sm90::Estimate e = sm90::estimate(t, inner, std::max(1, target.device.info().units));
-        all.push_back(
-            {"fold_" + sm90::to_string(t), e.ms + gather_ms(inner), e.bound_by, gathered_bytes(inner)});
-      }
-    }
+    list(p, false, target, all);
+    if (sm90::folds(p)) list(p, true, target, all);
     std::stable_sort(all.begin(), all.end(),
                      [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
     return all;
@@ -194,19 +178,44 @@ class ImplicitGemmSm90 : public Algorithm {
   };
   static Chosen choose(const Problem& p, const std::string& config) {
     constexpr std::string_view kFold = "fold_";
-    if (!config.starts_with(kFold)) {
-      const Tiling tiling = sm90::parse_tiling(config);
-      if (!sm90::thins(p)) return {tiling, false, p};
-      if (tiling.planes || tiling.shift || tiling.turned)
-        throw Error(Status::bad_problem, config + ": thinned pixels are NHWC, as patch and im2col take them");
-      return {tiling, false, sm90::thinned(p)};
-    }
-    if (!sm90::folds(p))
+    const bool fold = config.starts_with(kFold);
+    if (fold && !sm90::folds(p))
       throw Error(Status::bad_problem, config + " folds few channels, not " + std::to_string(p.c));
-    const Tiling tiling = sm90::parse_tiling(std::string_view(config).substr(kFold.size()));
-    if (tiling.planes || tiling.shift || tiling.turned)
-      throw Error(Status::bad_problem, config + ": folded rows are NHWC, as patch and im2col take them");
-    return {tiling, true, sm90::folded(p)};
+    const Tiling tiling = sm90::parse_tiling(std::string_view(config).substr(fold ? kFold.size() : 0));
+    if ((fold || sm90::thins(p)) && (tiling.planes || tiling.shift || tiling.turned))
+      throw Error(Status::bad_problem,
+                  config + ": folded rows and thinned pixels are NHWC, as patch and im2col take them");
+    return {tiling, fold, seen(p, fold)};
+  }
+  // What the kernel computes where the input is folded, or thinned, before it.
+  static Problem seen(const Problem& p, bool fold) {
+    return fold ? sm90::folded(p) : sm90::thins(p) ? sm90::thinned(p) : p;
+  }
+  // The tilings with room for the pool, which is fused; where there are none, or windows of 3 make tiles
+  // overlap, which may cost more than a step, also the others.
+  static void list(const Problem& p, bool fold, const Target& target, std::vector<Config>& all) {
+    const Problem whole = seen(p, fold), alone = convolution(whole);
+    const bool prepared = fold || sm90::thins(p);
+    const auto add = [&](const Tiling& t, const Problem& inner, double more_ms) {
+      if (prepared && (t.planes || t.shift || t.turned)) return;  // the input is NHWC then
+      const sm90::Estimate e = sm90::estimate(t, inner, std::max(1, target.device.info().units));
+      const double before_ms = fold ? gather_ms(inner) : skipped_ms(p, inner);
+      const std::size_t bytes = fold ? gathered_bytes(inner) : pixel_bytes(t, inner);
+      all.push_back(
+          {(fold ? "fold_" : "") + sm90::to_string(t), e.ms + before_ms + more_ms, e.bound_by, bytes});
+    };
+    const bool fuses = fusable(p);
+    const std::size_t before = all.size();
+    if (fuses) {
+      for (const Tiling& t : sm90::tilings(whole)) add(t, whole, 0);
+      if (all.size() > before && sm90::pool_window(p) == 2) return;
+    }
+    const double step_ms =
+        fuses ? 0.0025 + static_cast<double>(bytes_of(p, conv_shape(p)) + bytes_of(p, y_shape(p))) / 2.65e9
+              : 0;
+    for (const Tiling& t : sm90::tilings(alone)) {
+      if (!fuses || !sm90::unfit(t, whole).empty()) add(t, alone, step_ms);
+    }
   }
   static std::size_t gathered_bytes(const Problem& inner) {
     return static_cast<std::size_t>(inner.n * inner.h * inner.w * sm90::padded_channels(inner) *
@@ -231,19 +240,6 @@ class ImplicitGemmSm90 : public Algorithm {
     if (pool == Pool{pool.kind, 2, 2, 2, 2, 0, 0, 0, 0}) return true;
     const bool three = pool.size_h == 3 && pool.size_w == 3 && pool.stride_h == 2 && pool.stride_w == 2;
     return three && pool.pad_top == pool.pad_left && p.dtype != DType::f32;
-  }
-  // Overlapping tiles may cost more than a pooling step: the tilings that have one.
-  static void unpooled(const Problem& p, const Target& target, std::vector<Config>& all) {
-    const Problem alone = sm90::thins(p) ? sm90::thinned(convolution(p)) : convolution(p);
-    const Problem pooled = sm90::thins(p) ? sm90::thinned(p) : p;
-    const double step_ms =
-        0.0025 + static_cast<double>(bytes_of(p, conv_shape(p)) + bytes_of(p, y_shape(p))) / 2.65e9;
-    for (const Tiling& t : sm90::tilings(alone)) {
-      if (sm90::unfit(t, pooled).empty() || (sm90::thins(p) && !sm90::turns_input(t, alone))) continue;
-      const sm90::Estimate e = sm90::estimate(t, alone, std::max(1, target.device.info().units));
-      all.push_back(
-          {sm90::to_string(t), e.ms + skipped_ms(p, alone) + step_ms, e.bound_by, pixel_bytes(t, alone)});
-    }
   }
   static Problem convolution(Problem p) {
     p.epilogue.pool = Pool{};
