@@ -31,14 +31,20 @@ __device__ __forceinline__ void pool_overlapping(Sums& sums, const Params& p, co
 #pragma unroll
   for (int nb = 0; nb < F_NB; ++nb) {
 #pragma unroll
-    for (int row = 0; row < F_TH; ++row) {
-      const bool in_height = static_cast<unsigned>(t.h + row) < static_cast<unsigned>(p.p);
+    for (int i = 0; i < F_N / 2; ++i) {
+      float& sum = sums[mt][nb][i];
+      sum = finish_value(sum, bias[i >> 1 & 1], 0.0f, p.slope);
+    }
+  }
+  if (t.h < 0 || t.w < 0 || t.h + F_TH > p.p || t.w + kTileWidth > p.q) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float& sum = sums[mt][nb][row * 4 + i];
-        const int w = t.w + nb * 8 + quad * 2 + (i & 1);
-        const float value = finish_value(sum, bias[i >> 1], 0.0f, p.slope);
-        sum = in_height && static_cast<unsigned>(w) < static_cast<unsigned>(p.q) ? value : nothing;
+    for (int nb = 0; nb < F_NB; ++nb) {
+#pragma unroll
+      for (int i = 0; i < F_N / 2; ++i) {
+        const int h = t.h + i / 4, w = t.w + nb * 8 + quad * 2 + (i & 1);
+        const bool in_image = static_cast<unsigned>(h) < static_cast<unsigned>(p.p) &&
+                              static_cast<unsigned>(w) < static_cast<unsigned>(p.q);
+        if (!in_image) sums[mt][nb][i] = nothing;
       }
     }
   }
