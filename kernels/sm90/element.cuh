@@ -11,6 +11,13 @@ __device__ __forceinline__ unsigned round_tf32(unsigned v, unsigned& rest) {
   return rounded;
 }
 
+// In one instruction, ties away from zero; the largest numbers become infinities.
+__device__ __forceinline__ unsigned nearest_tf32(unsigned v) {
+  unsigned rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(v)));
+  return rounded;
+}
+
 __device__ __forceinline__ float load_element(const void* data, long long index) {
   return static_cast<const float*>(data)[index];
 }

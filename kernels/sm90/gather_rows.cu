@@ -10,7 +10,6 @@ using Element = unsigned short;
 using Element = unsigned;
 #endif
 constexpr int kChunk = 16 / F_BYTES, kChunks = F_TO / kChunk;
-constexpr int kLines = 8;  // of images, a block at a time
 
 // Eight elements side by side of 2 bytes, from an element on that a word may begin with or not.
 __device__ __forceinline__ uint4 load_any(const Element* from, long long first) {
@@ -25,27 +24,29 @@ __device__ __forceinline__ uint4 load_any(const Element* from, long long first) 
 
 extern "C" __global__ void __launch_bounds__(256)
     gather_rows(const Element* __restrict__ from, Element* __restrict__ to, int lines, int h, int w, int columns,
-                int stride, int pad) {
+                int stride, int pad, int group_lines) {
   let_next_kernel_begin();
   wait_for_previous_kernel();
   const unsigned a_line = columns * kChunks;
   // Rows in NHWC lie as they are wanted, but for what lies outside.
   const bool in_order =
       F_BYTES == 2 && !F_NCHW && F_DILATION == 1 && (reinterpret_cast<unsigned long long>(from) & 3) == 0;
-  for (long long group = blockIdx.x; group * kLines < lines; group += gridDim.x) {
-    const int here = lines - group * kLines < kLines ? static_cast<int>(lines - group * kLines) : kLines;
+  // A block takes so many of the images' lines at a time.
+  for (long long begin = static_cast<long long>(blockIdx.x) * group_lines; begin < lines;
+       begin += static_cast<long long>(gridDim.x) * group_lines) {
+    const int here = lines - begin < group_lines ? static_cast<int>(lines - begin) : group_lines;
     for (unsigned i = threadIdx.x; i < here * a_line; i += 256) {
       const unsigned in_group = i / a_line, rest = i - in_group * a_line;
-      const long long line = group * kLines + in_group;
+      const long long line = begin + in_group;
       const int column = rest / kChunks, chunk = rest - column * kChunks, first = column * stride - pad;
       union {
         Element e[kChunk];
         unsigned words[4];
         uint4 all;
       } v;
-      const int begin = first * F_C + chunk * kChunk;  // in an NHWC line
-      if (in_order && begin >= 0 && begin + kChunk < w * F_C) {
-        v.all = load_any(from, line * w * F_C + begin);
+      const int from_here = first * F_C + chunk * kChunk;  // in an NHWC line
+      if (in_order && from_here >= 0 && from_here + kChunk < w * F_C) {
+        v.all = load_any(from, line * w * F_C + from_here);
 #pragma unroll
         for (int j = 0; j < kChunk; ++j) {
           if (chunk * kChunk + j >= F_TAPS * F_C) v.e[j] = Element(0);
@@ -68,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #endif
         }
       }
-      reinterpret_cast<uint4*>(to)[group * kLines * a_line + i] = v.all;
+      reinterpret_cast<uint4*>(to)[begin * a_line + i] = v.all;
     }
   }
 }

@@ -10,14 +10,15 @@
 //     tap is a view of it, a shifted start address, since the swizzle acts on absolute shared-memory addresses;
 //   F_IM2COL (any stride): the copy engine gathers the tile's pixels for one tap at a time;
 //   F_PLANES (with F_IM2COL; 1x1, stride 1): NCHW input as it is, channels by pixels; wgmma takes it transposed;
-//   F_TURNED (with F_TF32): a halo patch of NCHW input as it is, which the preparing warps turn.
+//   F_TURNED (with F_TF32): a halo patch of NCHW input as it is, which the preparing warps turn; they read it
+//     themselves, or with F_RAWS from as many buffers that the copy engine fills.
 // The operand on the M side of wgmma is the weights, or the pixels with F_SWAP.
 //
 // 32-bit tensors (F_TF32) take the same way. The matrix units read 19 of an element's 32 bits. F_TF32 1: the copy
-// engine rounds on its way, or whoever turns a patch. 2: seven more warps prepare each slot of pixels, round it in place
-// and write what rounding took away (the low parts) to a second buffer, and high x high + high x low + low x high makes
-// nearly an fp32 product. The weights come
-// prepared: K rows of high parts, then K of low ones.
+// engine rounds on its way, or whoever reads and turns a patch. 2: seven more warps prepare each slot of pixels: they
+// round it in place and write what rounding took away (the low parts) to a second buffer, and high x high +
+// high x low + low x high makes nearly an fp32 product. The weights come prepared: K rows of high parts, then K of low
+// ones.
 //
 // With F_SPLIT a cluster of that many blocks computes one tile: each sums over its share of the channel blocks, then
 // each adds up its share of the tile from all of their shared memories, always in the same order.
@@ -44,6 +45,8 @@ struct Params {
   int tiles_w, tiles_h;  // of an image, with halo patches
   int pad_top, pad_left, stride_h, stride_w;
   float slope;
+  const void* x;  // read directly with F_TURNED and no F_RAWS: NCHW
+  int c, h, w;    // of x
 };
 
 constexpr int kTaps = F_R * F_S;
@@ -71,10 +74,11 @@ constexpr int kStagePartStride = (kStageBytes + 1023) / 1024 * 1024;
 constexpr int kStageStride = kStagePartStride * kParts;
 
 #if F_TURNED
-// A patch of NCHW: rows of F_KB channels of kRawWidth pixels, from a multiple of 16 bytes on; a row is an odd number of
-// 16 bytes, so that neighbouring channels lie in other banks.
+// A patch of NCHW: rows of F_KB channels of kRawWidth pixels, from a multiple of 16 bytes on. 16 or 32 pixels where they
+// do, swizzled; else a row is an odd number of 16 bytes, so that neighbouring channels lie in other banks.
 constexpr int kRawLeft = (F_PAD_LEFT + 3) / 4 * 4, kRawLead = kRawLeft - F_PAD_LEFT;  // pixels
-constexpr int kRawWidth = ((kPatchWidth + kRawLead + 3) / 4 | 1) * 4;
+constexpr int kRawPixels = kPatchWidth + kRawLead, kRawSwizzle = kRawPixels <= 16 ? 64 : kRawPixels <= 32 ? 128 : 0;
+constexpr int kRawWidth = kRawSwizzle > 0 ? kRawSwizzle / 4 : ((kRawPixels + 3) / 4 | 1) * 4;
 constexpr int kRawBytes = kRawWidth * kPatchHeight * kRow;
 constexpr int kRawStride = (kRawBytes + 127) / 128 * 128;
 #else
@@ -106,7 +110,7 @@ struct Barriers {
 #if F_PREPARED
   unsigned long long slot_ready[F_SLOTS];
 #endif
-#if F_TURNED
+#if F_RAWS > 0
   unsigned long long raw_full[F_RAWS], raw_empty[F_RAWS];
 #endif
 };
@@ -114,7 +118,8 @@ struct Barriers {
 constexpr int kSmem = F_SLOTS * kSlotStride + F_STAGES * kStageStride + kConsumers * kStagingBytes +
                       F_RAWS * kRawStride + static_cast<int>(sizeof(Barriers));
 // With F_PREPARED: those of the producers' that do not produce, and a warpgroup of their own.
-[[maybe_unused]] constexpr int kProducers = F_IM2COL ? 1 : 2, kPrepareWarps = 8 - kProducers;
+[[maybe_unused]] constexpr int kProducers = F_IM2COL || (F_TURNED && F_RAWS == 0) ? 1 : 2,
+                               kPrepareWarps = 8 - kProducers;
 static_assert(kSmem + 1024 <= 232448, "shared memory");
 static_assert(F_SMEM == kSmem + 1024, "the host's count of shared memory");
 
@@ -358,7 +363,7 @@ extern "C" __global__ void __launch_bounds__(F_PREPARED ? 512 : 384, 1)
       barrier_init(smem_address(&barriers.stage_empty[i]), kSharers);
     }
     for (int i = 0; i < kConsumers; ++i) barrier_init(smem_address(&barriers.residual_full[i]), 1);
-#if F_TURNED
+#if F_RAWS > 0
     for (int i = 0; i < F_RAWS; ++i) {
       barrier_init(smem_address(&barriers.raw_full[i]), 1);
       barrier_init(smem_address(&barriers.raw_empty[i]), kPrepareWarps);
@@ -373,9 +378,11 @@ extern "C" __global__ void __launch_bounds__(F_PREPARED ? 512 : 384, 1)
   let_next_kernel_begin();
   wait_for_previous_kernel();
   if (threadIdx.x < 128 || threadIdx.x >= 384) {
-    registers_down<F_TURNED ? 48 : 40>();
+    registers_down<F_TURNED ? (F_RAWS > 0 ? 48 : 80) : 40>();
 #if F_IM2COL
     if (threadIdx.x == 0) produce(x_map, w_map, p, slots, stages, barriers);
+#elif F_TURNED && F_RAWS == 0
+    if (threadIdx.x == 0) produce_weights(w_map, p, stages, barriers);
 #else
     // Without staging the patches of NCHW lie in its place.
     if (threadIdx.x == 0) produce_patches(x_map, p, F_TURNED ? staging : slots, barriers);
@@ -384,13 +391,17 @@ extern "C" __global__ void __launch_bounds__(F_PREPARED ? 512 : 384, 1)
 #if F_PREPARED
     const int preparer = threadIdx.x - (threadIdx.x < 128 ? kProducers * 32 : 256 + kProducers * 32);
 #if F_TURNED
+#if F_RAWS > 0
     if (preparer >= 0) prepare(p, slots, staging, barriers, preparer);
+#else
+    if (preparer >= 0) read_and_turn(p, slots, barriers, preparer);
+#endif
 #else
     if (preparer >= 0) prepare(p, slots, barriers, preparer);
 #endif
 #endif
   } else {
-    registers_up<F_TURNED ? 208 : F_PREPARED ? 216 : 232>();
+    registers_up<F_TURNED ? (F_RAWS > 0 ? 208 : 176) : F_PREPARED ? 216 : 232>();
     const int consumer = threadIdx.x / 128 - 1;
     consume(y_map, r_map, p, slots, stages, staging + consumer * kStagingBytes, barriers, consumer);
     if (threadIdx.x % 128 == 0) store_wait_read();  // the block's memory must outlive what reads it

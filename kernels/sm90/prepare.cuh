@@ -2,11 +2,40 @@
 #pragma once
 
 #if F_TURNED
-// Turns each patch of NCHW into pixels of channels, as the matrix units take them, and rounds it on the way (see below).
-// A thread takes 4 pixels by 4 channels: eight of them in turn write to different banks, and read from every other one.
+// Turning takes 4 pixels by 4 channels a thread: eight threads in turn write to different banks of a slot, whose pixels
+// have F_KB channels, as the matrix units take them. An item is such a square; 16 make 8 pixels of a row of the patch.
+static_assert(F_KB == 32, "eight times four channels");
+constexpr int kItemPairs = ((kPatchWidth + kRawLead + 3) / 4 + 1) / 2;  // of 4 pixels, in a row
+constexpr int kItems = kPatchHeight * kItemPairs * 16;
+
+struct Item {
+  int chunk, row, x;  // four channels, the row of the patch, the first pixel in it from the aligned start on
+};
+__device__ __forceinline__ Item item(int i) {
+  const int row = (i >> 4) / kItemPairs;
+  return {(i & 3) + (i >> 1 & 4), row, ((i >> 4) - row * kItemPairs) * 8 + (i & 4)};
+}
+
+// Writes the square, v[channel][pixel], to the slot, rounded; what the copy engine brought for one part is.
+__device__ __forceinline__ void turn(const unsigned (&v)[4][4], const Item& it, unsigned to) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const int column = it.x + j - kRawLead;
+    const bool inside = column >= 0 && column < kPatchWidth;
+    const int pixel = it.row * kPatchWidth + column;
+    const unsigned at = to + pixel * kRow + ((it.chunk ^ (pixel & 7)) << 4);
+    unsigned high_part[4], low_part[4];
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      high_part[c] = kParts == 2 ? round_tf32(v[c][j], low_part[c]) : F_RAWS > 0 ? v[c][j] : nearest_tf32(v[c][j]);
+    }
+    store_shared_128_if(at, high_part, inside);
+    if (kParts == 2) store_shared_128_if(at + kPartStride, low_part, inside);
+  }
+}
+
+#if F_RAWS > 0
 __device__ __forceinline__ void prepare(const Params& p, unsigned slots, unsigned raws, Barriers& barriers, int thread) {
-  static_assert(F_KB == 32, "eight times four channels");
-  constexpr int kPairs = ((kPatchWidth + kRawLead + 3) / 4 + 1) / 2;  // of 4 pixels, in a row
   Ring<F_SLOTS> slot;
   Ring<F_RAWS> raw;
   const Work work = work_of(p);
@@ -16,24 +45,17 @@ __device__ __forceinline__ void prepare(const Params& p, unsigned slots, unsigne
       barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
       const unsigned from = raws + raw.place * kRawStride, to = slots + slot.place * kSlotStride;
 #pragma unroll 1
-      for (int i = thread; i < kPatchHeight * kPairs * 16; i += kPrepareWarps * 32) {
-        const int chunk = (i & 3) + (i >> 1 & 4), row = (i >> 4) / kPairs;
-        const int x = ((i >> 4) - row * kPairs) * 8 + (i & 4);
+      for (int i = thread; i < kItems; i += kPrepareWarps * 32) {
+        const Item it = item(i);
         unsigned v[4][4];
 #pragma unroll
-        for (int c = 0; c < 4; ++c) load_shared_128(from + ((row * F_KB + chunk * 4 + c) * kRawWidth + x) * 4, v[c]);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const int column = x + j - kRawLead;
-          const bool inside = column >= 0 && column < kPatchWidth;
-          const int pixel = row * kPatchWidth + column;
-          const unsigned at = to + pixel * kRow + ((chunk ^ (pixel & 7)) << 4);
-          unsigned high_part[4], low_part[4];
-#pragma unroll
-          for (int c = 0; c < 4; ++c) high_part[c] = round_tf32(v[c][j], low_part[c]);
-          store_shared_128_if(at, high_part, inside);
-          if (kParts == 2) store_shared_128_if(at + kPartStride, low_part, inside);
+        for (int c = 0; c < 4; ++c) {
+          const int channel = it.chunk * 4 + c;
+          const int turned = kRawSwizzle == 128 ? channel & 7 : kRawSwizzle == 64 ? channel >> 1 & 3 : 0;
+          const int x = it.x ^ turned << 2;
+          load_shared_128(from + ((it.row * F_KB + channel) * kRawWidth + x) * 4, v[c]);
         }
+        turn(v, it, to);
       }
       fence_async();
       __syncwarp();
@@ -46,8 +68,64 @@ __device__ __forceinline__ void prepare(const Params& p, unsigned slots, unsigne
     }
   }
 }
+#else
+// Reads the patches as well, a square ahead of what it writes: the loads of a slot begin before it is free.
+struct Reader {
+  int tile, block, step;
+  Tile t;
+  __device__ __forceinline__ void advance(const Params& p, const Work& work) {
+    if (++step < kSteps) return;
+    step = 0;
+    if (++block < work.end) return;
+    block = work.first;
+    tile += gridDim.x;
+    t = locate(p, tile);
+  }
+  __device__ __forceinline__ void read(const Params& p, int thread, unsigned (&v)[4][4]) const {
+    const Item it = item(thread + step * kPrepareWarps * 32);
+    const int h = t.h - p.pad_top + it.row, w = t.w - kRawLeft + it.x, c = block * F_KB + it.chunk * 4;
+    const bool inside = tile < p.tiles && it.row < kPatchHeight &&
+                        static_cast<unsigned>(h) < static_cast<unsigned>(p.h) &&
+                        static_cast<unsigned>(w) < static_cast<unsigned>(p.w);
+    const long long plane = static_cast<long long>(p.h) * p.w;
+    const float* from = static_cast<const float*>(p.x) + (static_cast<long long>(t.n) * p.c + c) * plane + h * p.w + w;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      load_global_128_if(from + j * plane, v[j], inside && c + j < p.c);
+    }
+  }
+  static constexpr int kSteps = (kItems + kPrepareWarps * 32 - 1) / (kPrepareWarps * 32);
+};
+
+__device__ __forceinline__ void read_and_turn(const Params& p, unsigned slots, Barriers& barriers, int thread) {
+  Ring<F_SLOTS> slot;
+  const Work work = work_of(p);
+  Reader reader{work.first_tile, work.first, 0, locate(p, work.first_tile)};
+  unsigned v[2][4][4];
+  reader.read(p, thread, v[0]);
+  // Two squares a turn, so that which registers hold them is known; a slot may end after either.
+  for (;;) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (reader.tile >= p.tiles) return;
+      const int step = reader.step, at = thread + step * kPrepareWarps * 32;
+      reader.advance(p, work);
+      reader.read(p, thread, v[half ^ 1]);
+      if (step == 0) barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
+      if (at < kItems) turn(v[half], item(at), slots + slot.place * kSlotStride);
+      if (step + 1 == Reader::kSteps) {
+        fence_async();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(smem_address(&barriers.slot_ready[slot.place]));
+        slot.advance();
+      }
+    }
+  }
+}
+#endif
 #elif F_PREPARED
-// Rounds the pixels of each slot to the matrix units' 10 bits of mantissa and writes the rest to the second part. Elements stay in their places, so the swizzle does not matter.
+// Rounds the pixels of each slot to the matrix units' 10 bits of mantissa and writes the rest to the second part.
+// Elements stay in their places, so the swizzle does not matter.
 __device__ __forceinline__ void prepare(const Params& p, unsigned slots, Barriers& barriers, int thread) {
   Ring<F_SLOTS> slot;
   const Work work = work_of(p);

@@ -54,6 +54,7 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
   }
 }
 #else
+#if !F_TURNED || F_RAWS > 0
 // The patches and the weights each by a thread of its own: patches that are prepared must come further ahead.
 __device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Params& p, unsigned patches,
                                                 Barriers& barriers) {
@@ -83,6 +84,7 @@ __device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Pa
     }
   }
 }
+#endif
 
 __device__ __forceinline__ void produce_weights(const TensorMap& w_map, const Params& p, unsigned stages,
                                                 Barriers& barriers) {

@@ -149,6 +149,15 @@ __device__ __forceinline__ void store_shared_32_if(unsigned address, unsigned v,
                : "memory");
 }
 
+// From global memory that nothing writes, or zeros.
+__device__ __forceinline__ void load_global_128_if(const float* from, unsigned (&v)[4], bool condition) {
+  asm volatile(
+      "{.reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;\n"
+      "@p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];}"
+      : "=&r"(v[0]), "=&r"(v[1]), "=&r"(v[2]), "=&r"(v[3])
+      : "l"(from), "r"(static_cast<int>(condition)));
+}
+
 // Words of kBytes, a power of two up to 16.
 template <int kBytes>
 struct WordOf;

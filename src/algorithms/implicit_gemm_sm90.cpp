@@ -28,6 +28,8 @@ struct Params {
   int tiles_w, tiles_h;
   int pad_top, pad_left, stride_h, stride_w;
   float slope;
+  const void* x;
+  int c, h, w;
 };
 
 struct ShiftParams {
@@ -198,7 +200,9 @@ class ImplicitGemmSm90 : public Algorithm {
     const bool prepared = fold || sm90::thins(p);
     const auto add = [&](const Tiling& t, const Problem& inner, double more_ms) {
       if (prepared && (t.planes || t.shift || t.turned)) return;  // the input is NHWC then
-      const sm90::Estimate e = sm90::estimate(t, inner, std::max(1, target.device.info().units));
+      Problem counted = inner;                                    // a step that gathers is counted apart
+      if (fold && inner.layout == Layout::nhwc) counted.c = sm90::padded_channels(inner);
+      const sm90::Estimate e = sm90::estimate(t, counted, std::max(1, target.device.info().units));
       const double before_ms = fold ? gather_ms(inner) : skipped_ms(p, inner);
       const std::size_t bytes = fold ? gathered_bytes(inner) : pixel_bytes(t, inner);
       all.push_back(
@@ -223,7 +227,7 @@ class ImplicitGemmSm90 : public Algorithm {
   }
   static double gather_ms(const Problem& inner) {
     if (inner.layout == Layout::nchw) return 0;  // the estimate counts turning the input
-    return 0.0016 + static_cast<double>(gathered_bytes(inner)) / 2.65e9;
+    return 0.0016 + static_cast<double>(gathered_bytes(inner)) / 4e9;
   }
 
   // Thinning also reads what lies beside the pixels that it takes.
@@ -280,6 +284,8 @@ class ImplicitGemmSm90 : public Algorithm {
     params.pad_top = narrow(p.pad_top), params.pad_left = narrow(p.pad_left);
     params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
     params.slope = p.epilogue.slope;
+    params.x = invocation.tensors.x;
+    params.c = narrow(p.c), params.h = narrow(p.h), params.w = narrow(p.w);
     LaunchShape shape;
     shape.grid[0] = t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
                                 : persistent_blocks(device, t, params.k_tiles, params.tiles);

@@ -26,7 +26,7 @@ struct Tiling {
   int width = 8, height = 32;  // output pixels of a tile; with im2col width counts them all, height is 1
   int k_block = 64;            // input channels at a time
   int slots = 2, stages = 8;   // of pixels and of weights in shared memory
-  int raws = 0;                // turned: patches of NCHW in shared memory
+  int raws = 0;                // turned: patches of NCHW in shared memory; 0 they are read as they are turned
   int staged = 0;              // pixels on M: stores of a tile that have room in shared memory; 0 all of them
   int split = 1;               // blocks that share the sum over the channels of a tile, a cluster
 
@@ -41,8 +41,8 @@ struct Tiling {
 
 // patch_64x8x32_k64_pp_s2_w8, im2col_128x256_k64_co_s4, planes_64x256_k64_pp_s4,
 // patch_160x8x16_k64_co_px_s2_w8, patch_64x8x32_k64_pp_s2_wr, shift_64x64x4_k64_pp_s2_wr,
-// turned_64x16x8_k32_pp_s2_w4_r2, im2col_160x256_k64_co_px_s3_u2, patch_64x16x16_k32_pp_s2_w12_ds,
-// patch_64x8x16_k32_co_px_s2_w9_sk8
+// turned_64x16x8_k32_pp_s2_w4_r2, turned_64x16x16_k32_pp_s2_w9, im2col_160x256_k64_co_px_s3_u2,
+// patch_64x16x16_k32_pp_s2_w12_ds, patch_64x8x16_k32_co_px_s2_w9_sk8
 std::string to_string(const Tiling& tiling);
 // Throws Error(bad_problem) that shows the form.
 Tiling parse_tiling(std::string_view name);
@@ -98,7 +98,7 @@ struct Estimate {
 };
 Estimate estimate(const Tiling& tiling, const Problem& problem, int multiprocessors);
 
-// Of a turned patch: pixels of a row of it, as loaded.
+// Of a turned patch: pixels of a row of it, as loaded; 16 and 32 are swizzled.
 int raw_width(const Tiling& tiling, const Problem& problem);
 // The same questions for shift tilings (implicit_gemm_sm90_shift.cpp).
 namespace shift {

@@ -29,18 +29,22 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   constexpr double kLoadFirst = 500,
                    kLoadMore = 1500;  // cycles until a load is there; more where all blocks load
   constexpr double kShared = 128;     // bytes a cycle written while the matrix units read
+  constexpr double kStreamed = 1.02;  // weights that do not stay
   constexpr double kPrepare = 16;     // bytes a cycle rounded to tf32
   constexpr double kHasty = 1.0;      // streamed weights that serve few pixels: slower by so much
   constexpr double kPrepared = 800;   // cycles until the low parts of gathered pixels are there
   constexpr double kPartial = 1.0e9;  // bytes a ms: stores of half a sector, NCHW's rows of 8 pixels
-  constexpr double kRawRow = 12.4, kTurned = 128;      // cycles, and bytes a cycle: turned patches
+  constexpr double kRead = 6.4;       // bytes a cycle that the preparing warps read
+  constexpr double kSector = 1.4e9;   // bytes a ms: sectors written in part, by rows that begin astray
+  constexpr double kRawRow = 10.0, kTurned = 128;      // cycles, and bytes a cycle: turned patches
   constexpr double kEpilogue = 1000, kStore = 0.06;    // cycles a tile, and a 16-bit element
   constexpr double kRows = 1.4, kSingly = 4.3;         // storing NCHW, and 32-bit elements, by so much slower
   constexpr double kSplit = 1500, kAdd = 0.06;         // cycles a tile, and a byte of a split sum
   constexpr double kExposed = 0.4;                     // of the epilogue where two consumers share a tile
   constexpr double kLatency = 1500;                    // cycles, once
   constexpr double kBandwidth = 6e9, kOverlap = 0.55;  // bytes a ms; what is lost of the shorter of the two
-  constexpr double kLaunch = 0.0008, kTurn = 2.9e9;    // ms; bytes a ms of a step that turns the input
+  constexpr double kLaunch = 0.0008, kTurn = 2.9e9,
+                   kPad = 0.0045;  // ms; bytes a ms of a step that turns the input
   const int element = size_of(p.dtype), sharers = t.cooperative ? 2 : 1, parts = std::max(1, tf32_parts(p));
   const double blocks = std::ceil(ceil_div(padded_channels(p), t.k_block) / t.split);
   const double taps = static_cast<double>(p.r * p.s), row = t.k_block * element;
@@ -65,13 +69,17 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
     // read twice (two channels share a bank) and written again, while the matrix units read.
     const double raw_rows = static_cast<double>(patch_height(t, p)) * t.k_block,
                  raw_row = raw_width(t, p) * element;
+    const double raw_bytes = blocks * raw_rows * raw_row, buffers = t.raws > 0 ? 3 : 0;
     const double shared =
-        (blocks * 3 * raw_rows * raw_row + (1.3 * parts * pixel_rows + weight_rows / parts) * row) / kTurned;
-    preparation = std::max(blocks * raw_rows * std::ceil(raw_row / 128) * kRawRow, operands + shared);
+        (buffers * raw_bytes + (1.3 * parts * pixel_rows + weight_rows / parts) * row) / kTurned;
+    const double read =
+        t.raws > 0 ? blocks * raw_rows * std::ceil(raw_row / 128) * kRawRow : raw_bytes / kRead;
+    preparation = std::max(read, operands + shared);
   }
   double tile = std::max({products, load, preparation, operands + loaded / kShared});
   // A buffer is filled again once its products are through.
   if (!t.turned) tile = std::max(tile, (fills * (kLoadFirst + kLoadMore * few) + products) / t.slots);
+  if (!t.resident && element == 2) tile *= kStreamed;
   // Of a split sum, too, the load that nothing hides.
   const double split =
       t.split > 1 ? kSplit + t.channels * t.pixels() * 4 * kAdd + (t.im2col ? 0 : kLoadFirst) : 0;
@@ -89,11 +97,14 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   double bytes = min_bytes(p) / kBandwidth;
   const bool in_part = p.layout == Layout::nchw && !t.im2col && t.width * element < 32;
   if (in_part) bytes += static_cast<double>(p.n * p.k * p.y_h() * p.y_w() * element) / kPartial;
+  const bool astray = t.turned && p.y_w() * element % 32 != 0;
+  if (astray) bytes += static_cast<double>(p.n * p.k * p.y_h() * p.y_w()) * 64 / t.width / kSector;
   Estimate e;
   e.ms = std::max(arithmetic, bytes) + kOverlap * std::min(arithmetic, bytes) + kLaunch;
   if (turns_input(t, p)) {
     const double images = static_cast<double>(p.n * p.h * p.w * element);
     e.ms += images * static_cast<double>(p.c + padded_channels(p)) / kTurn + 2 * kLaunch;
+    if (padded_channels(p) * element <= 32) e.ms += kPad;  // few channels go by another way
   }
   e.bound_by = bytes > arithmetic                          ? "bytes"
                : waves <= 1 && 2 * count < multiprocessors ? "latency"

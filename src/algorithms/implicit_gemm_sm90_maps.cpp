@@ -26,6 +26,7 @@ TensorMap x_map(const CudaDevice& device, const Tiling& t, const Problem& p, con
   if (t.shift || t.turned) {
     TiledMap map;
     map.dtype = p.dtype;
+    map.rounds_to_tf32 = tf32_parts(p) == 1;
     map.address = x;
     map.rank = 4;
     const i64 row = p.w * size_of(p.dtype), plane = p.h * row;
@@ -34,7 +35,8 @@ TensorMap x_map(const CudaDevice& device, const Tiling& t, const Problem& p, con
     std::copy(strides, strides + 3, map.stride_bytes);
     map.box[0] = t.turned ? raw_width(t, p) : t.width, map.box[1] = t.k_block;
     map.box[2] = narrow(patch_height(t, p)), map.box[3] = 1;
-    map.swizzle_bytes = t.turned ? 0 : t.width * 2;
+    const int raw = t.turned ? raw_width(t, p) : 0;
+    map.swizzle_bytes = !t.turned ? t.width * 2 : raw == 16 || raw == 32 ? raw * 4 : 0;
     return device.encode(map);
   }
   if (t.im2col) {

@@ -87,11 +87,15 @@ Step gather(const std::string& name, CudaDevice& device, const Problem& p, bool 
   const int stride = narrow(filter ? 1 : p.stride_w), pad = narrow(filter ? 0 : p.pad_left);
   LaunchShape shape;
   shape.block[0] = 256;
-  shape.grid[0] = static_cast<unsigned>(std::min(lines / 8 + 1, device.info().units * 8));
+  // Several lines a block, where that leaves every multiprocessor some blocks.
+  const int most_blocks = device.info().units * 8;
+  const int group = lines >= most_blocks * 4 ? 8 : std::max(1, lines / most_blocks);
+  shape.grid[0] = static_cast<unsigned>(std::min((lines + group - 1) / group, most_blocks));
   shape.overlaps_previous = true;
   return {name, [=, &device, kernel = built.kernel](const Invocation& invocation) {
             void *source_pointer = from(invocation), *target_pointer = to(invocation);
-            device.launch(*kernel, shape, {source_pointer, target_pointer, lines, h, w, columns, stride, pad},
+            device.launch(*kernel, shape,
+                          {source_pointer, target_pointer, lines, h, w, columns, stride, pad, group},
                           invocation.stream);
           }};
 }

@@ -183,6 +183,7 @@ Tiling parse_tiling(std::string_view name) {
 
 int raw_width(const Tiling& t, const Problem& p) {
   const i64 lead = ceil_div(p.pad_left, 4) * 4 - p.pad_left, patch = t.width + (p.s - 1) * p.dilation_w;
+  if (patch + lead <= 32) return patch + lead <= 16 ? 16 : 32;
   return static_cast<int>(ceil_div(patch + lead, 4) | 1) * 4;
 }
 
@@ -217,7 +218,7 @@ std::string unfit(const Tiling& t, const Problem& p) {
     if (t.pixels() % 64 != 0 || t.k_block != 64 || t.pixels_on_m)
       return "planes are taken by 64 pixels and channels";
   }
-  if (t.turned != (t.raws > 0)) return "turned patches, and they alone, come through buffers of their own";
+  if (!t.turned && t.raws > 0) return "turned patches alone come through buffers of their own";
   if (t.turned) {
     if (p.layout != Layout::nchw || p.dtype != DType::f32) return "32-bit NCHW alone is turned on the way";
     if (p.stride_h != 1) return "patches of stride 1 alone are turned";
@@ -377,7 +378,8 @@ std::vector<Tiling> tilings(const Problem& p) {
             const bool split_alone = lower && h == low;
             add(t, split_alone);
             t.turned = p.dtype == DType::f32 && p.layout == Layout::nchw;
-            for (t.raws = t.turned ? 3 : 0; t.raws > 0; --t.raws) add(t, split_alone);
+            for (t.raws = 3; t.turned && t.raws >= 0; --t.raws) add(t, split_alone);
+            t.raws = 0;
             t.turned = false;
             t.direct = p.dtype == DType::f32 && p.layout == Layout::nhwc && t.pixels() >= 192;
             if (t.direct) add(t);
