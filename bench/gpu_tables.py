@@ -36,7 +36,7 @@ class Row:
         self.best = min(lines, key=lambda line: float(line["ms"]))
         self.name, self.kernel = self.best["name"], self.best["kernel"].split("/")[1]
         self.ms, self.predicted = float(self.best["ms"]), float(self.best["predicted_ms"])
-        self.first = float(lines[0]["ms"])
+        self.chosen, self.first = lines[0], float(lines[0]["ms"])
         self.count = int(self.best["count"])
         self.peers = {key[:-3]: float(value) for key, value in self.best.items()
                       if key.startswith("torch") and key.endswith("_ms") and value}
@@ -48,6 +48,8 @@ class Row:
 
 
 class Tables:
+    kernels = "implicit_gemm_sm90/*"
+
     def __init__(self, options):
         self.options, self.goals, self.number = options, [], 0
         self.peers = options.torch
@@ -58,7 +60,7 @@ class Tables:
         """Rows of what faltung-sweep times; a failure ends the script."""
         quick = ["--rows", "2"] if self.options.quick else []
         command = [f"{self.options.build}/tools/faltung-sweep", "--device", self.options.device, "--kernel",
-                   "implicit_gemm_sm90/*", "--first", str(2 if self.options.quick else first), "--rounds",
+                   self.kernels, "--first", str(2 if self.options.quick else first), "--rounds",
                    "1" if self.options.quick else "3", *quick, *arguments]
         for peer in peers if self.peers else []:
             command += ["--vs", peer]

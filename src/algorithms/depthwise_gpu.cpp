@@ -70,7 +70,7 @@ double tile_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   const int channels = p.layout == Layout::nhwc ? 4 : 1;
   Tile best{2, 2, channels};
   if (p.layout == Layout::nchw) {
-    best = {strided || wide_filter ? 4 : 7, 1, channels};
+    best = {7, 1, channels};
   } else if (strided) {
     best = {wide_filter && halves ? 2 : 1, 2, channels};
   } else if (halves || min_bytes(p) > kLarge) {
