@@ -135,4 +135,32 @@ TEST_F(CApi, MessagesBelongToTheirThread) {
   EXPECT_EQ(faltung_last_error(), mine);
 }
 
+TEST_F(CApi, AMemoryPoolHandsOutCopiesAndCounts) {
+  faltung_memory_pool* pool = nullptr;
+  EXPECT_EQ(faltung_memory_pool_create("no such device", SIZE_MAX, &pool), FALTUNG_BAD_PROBLEM);
+  EXPECT_EQ(pool, nullptr);
+  ASSERT_EQ(faltung_memory_pool_create(nullptr, 1 << 20, &pool), FALTUNG_OK);
+  void* block = nullptr;
+  ASSERT_EQ(faltung_memory_allocate(pool, 1000, &block), FALTUNG_OK);
+  const char sent[4] = "abc";
+  char received[4] = "";
+  EXPECT_EQ(faltung_memory_copy_in(pool, block, sent, 4), FALTUNG_OK);
+  EXPECT_EQ(faltung_memory_copy_out(pool, received, block, 4), FALTUNG_OK);
+  EXPECT_STREQ(received, "abc");
+  void* other = block;
+  EXPECT_EQ(faltung_memory_allocate(pool, 2 << 20, &other), FALTUNG_OUT_OF_MEMORY);
+  EXPECT_EQ(other, nullptr);
+  EXPECT_NE(std::string(faltung_last_error()).find("the limit is 1048576"), std::string::npos);
+  faltung_memory_statistics statistics;
+  ASSERT_EQ(faltung_memory_stats(pool, &statistics), FALTUNG_OK);
+  EXPECT_EQ(statistics.in_use, 1024u);
+  EXPECT_EQ(statistics.blocks, 1u);
+  EXPECT_EQ(faltung_memory_free(pool, block), FALTUNG_OK);
+  EXPECT_EQ(faltung_memory_free(pool, block), FALTUNG_BAD_PROBLEM);
+  size_t returned = 0;
+  EXPECT_EQ(faltung_memory_trim(pool, &returned), FALTUNG_OK);
+  EXPECT_EQ(returned, 1024u);
+  faltung_memory_pool_destroy(pool);
+}
+
 }  // namespace

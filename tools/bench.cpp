@@ -9,6 +9,7 @@
 #include "tools/command.hpp"
 #include "tools/measure.hpp"
 #include "tools/report.hpp"
+#include "tools/resources.hpp"
 #include "tools/units.hpp"
 
 namespace faltung::tools {
@@ -30,6 +31,12 @@ const std::vector<std::string> kColumns{"suite",       "name",
                                         "sets",        "runs",
                                         "seed",        "ratio_of_mins",
                                         "note",        "reproduce"};
+
+std::vector<std::string> columns() {
+  std::vector<std::string> all = kColumns;
+  for (std::string& column : resource_columns()) all.push_back(std::move(column));
+  return all;
+}
 
 struct Options {
   Arguments arguments;
@@ -68,7 +75,7 @@ class Bench {
     }
     Filter{measure_options_.request};  // a misspelt pattern is told before anything runs
     if (!options_.peer.empty()) peer_ = std::make_unique<Peer>(options_.peer);
-    options_.machine.open(kColumns);
+    options_.machine.open(columns());
     device_ = options_.arguments.device();
     ceilings_ = engine_.impl().measure_ceilings(*device_, measure_options_.request.threads);
     print_header(rows);
@@ -160,36 +167,38 @@ class Bench {
       note += (note.empty() ? "" : "; ") + options_.peer + " " + m.peer->note;
     using I = std::int64_t;
     const auto some = [&](bool present, double value) { return present ? Cell(value) : Cell(); };
-    options_.machine.row({row.suite,
-                          row.name,
-                          to_string(p),
-                          device_->info().id,
-                          entry.kernel,
-                          ms,
-                          entry.time.ms_min,
-                          entry.time.ms_max,
-                          tflops,
-                          gbps,
-                          ceiling,
-                          some(entry.error_over_bound >= 0, entry.error_over_bound),
-                          entry.compile_ms,
-                          I(entry.workspace_bytes),
-                          options_.peer,
-                          some(has_peer, has_peer ? m.peer->time.ms : 0),
-                          some(has_peer, ratio),
-                          entry.verdict,
-                          m.peer ? m.peer->implementation : "",
-                          some(has_peer, has_peer ? m.peer->time.ms_min : 0),
-                          some(has_peer, has_peer ? m.peer->time.ms_max : 0),
-                          I(entry.chosen),
-                          entry.plan_ms,
-                          I(measure_options_.request.threads),
-                          I(m.sets),
-                          I(entry.time.runs),
-                          I(measure_options_.seed),
-                          some(has_peer, ratio_of_mins),
-                          note,
-                          again});
+    std::vector<Cell> values{row.suite,
+                             row.name,
+                             to_string(p),
+                             device_->info().id,
+                             entry.kernel,
+                             ms,
+                             entry.time.ms_min,
+                             entry.time.ms_max,
+                             tflops,
+                             gbps,
+                             ceiling,
+                             some(entry.error_over_bound >= 0, entry.error_over_bound),
+                             entry.compile_ms,
+                             I(entry.workspace_bytes),
+                             options_.peer,
+                             some(has_peer, has_peer ? m.peer->time.ms : 0),
+                             some(has_peer, ratio),
+                             entry.verdict,
+                             m.peer ? m.peer->implementation : "",
+                             some(has_peer, has_peer ? m.peer->time.ms_min : 0),
+                             some(has_peer, has_peer ? m.peer->time.ms_max : 0),
+                             I(entry.chosen),
+                             entry.plan_ms,
+                             I(measure_options_.request.threads),
+                             I(m.sets),
+                             I(entry.time.runs),
+                             I(measure_options_.seed),
+                             some(has_peer, ratio_of_mins),
+                             note,
+                             again};
+    for (Cell& cell : resource_cells(entry.kernels)) values.push_back(std::move(cell));
+    options_.machine.row(values);
     if (!talks()) return;
     std::vector<std::string> cells{
         entry.chosen ? row.label() : "",
@@ -206,11 +215,14 @@ class Bench {
       cells.push_back(m.peer->implementation);
     }
     table_->row(cells);
+    if (entry.chosen) {
+      for (const jit::Compiled& kernel : entry.kernels) fmt::print("  {}\n", show_resources(kernel));
+    }
     if (!note.empty()) fmt::print("  {}: {}\n", entry.verdict == "wrong" ? "WRONG" : "note", note);
   }
 
   void emit_declined(const Row& row, const std::string& why) {
-    std::vector<Cell> cells(kColumns.size());
+    std::vector<Cell> cells(columns().size());
     const auto set = [&](const char* column, std::string text) {
       cells[static_cast<std::size_t>(std::find(kColumns.begin(), kColumns.end(), column) -
                                      kColumns.begin())] = std::move(text);

@@ -1,9 +1,11 @@
 // faltung explain: what would be chosen, and why not the others. Measures no kernel.
 #include <fmt/format.h>
 
+#include "src/finder/finder.hpp"
 #include "src/finder/selection.hpp"
 #include "tools/choice.hpp"
 #include "tools/command.hpp"
+#include "tools/resources.hpp"
 
 namespace faltung::tools {
 namespace {
@@ -12,6 +14,30 @@ struct Options {
   Arguments arguments;
   Machine machine;
 };
+
+// What the compiler made of the chosen kernel, where it has been tried on this GPU: to compile another may
+// end the process.
+void print_compiled(Engine& engine, const Row& row, const Request& request, const Choice& choice) {
+  const std::shared_ptr<Device> device = find_device(request.device);
+  if (device->info().kind == "cpu") return;
+  EngineImpl& impl = engine.impl();
+  const Selection selection = impl.candidates(row.problem, request);
+  for (const Candidate& candidate : selection.candidates) {
+    if (candidate.kernel() != choice.kernel) continue;
+    if (impl.trust().standing(candidate, row.problem, device->info()) == Standing::untried) {
+      fmt::print(
+          "  {} was not tried on {} yet: faltung bench or find does, and then it is known what the compiler "
+          "makes of "
+          "it\n",
+          choice.kernel, request.device);
+      return;
+    }
+    const auto plan = impl.make_plan(row.problem, candidate, request);
+    for (const jit::Compiled& kernel : plan->recipe().kernels) {
+      fmt::print("  {}\n", show_resources(kernel));
+    }
+  }
+}
 
 int run(Options& options) {
   const std::vector<Row> rows = options.arguments.rows();
@@ -28,6 +54,7 @@ int run(Options& options) {
     print_choice(row, choice);
     const std::string menu = workspace_menu(choice);
     if (!menu.empty()) fmt::print("  workspace: {}\n", menu);
+    print_compiled(engine, row, request, choice);
     fmt::print("\n");
   }
   if (talks) {

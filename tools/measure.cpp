@@ -196,6 +196,7 @@ Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions
     entry.kernel = plan->kernel();
     entry.chosen = plan == chosen;
     entry.compile_ms = plan->recipe().compile_ms;
+    entry.kernels = plan->recipe().kernels;
     entry.plan_ms = entry.chosen ? plan_ms : 0;
     entry.workspace_bytes = plan->workspace_bytes(plan->recipe().packed_bytes > 0);
     entry.verdict = "unchecked";

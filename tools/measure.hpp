@@ -32,6 +32,7 @@ struct Entry {
   std::size_t workspace_bytes = 0;
   std::string verdict;  // pass, wrong or unchecked
   std::string note;
+  std::vector<jit::Compiled> kernels;  // a GPU's
 };
 
 struct PeerEntry {

@@ -92,12 +92,12 @@ int run(const Options& options) {
   print_warnings(engine);
   const Plan plan = engine.plan(p, request);
   Device& device = plan.impl().device();
-  std::vector<Buffer> buffers;
+  MemoryPool pool(device.info().id);
   const auto upload = [&](const void* host, std::int64_t bytes) -> void* {
     if (host == nullptr) return nullptr;
-    buffers.push_back(device.allocate(static_cast<std::size_t>(bytes)));
-    device.copy_in(buffers.back(), host, static_cast<std::size_t>(bytes));
-    return buffers.back().pointer;
+    void* const pointer = pool.allocate(static_cast<std::size_t>(bytes));
+    pool.copy_in(pointer, host, static_cast<std::size_t>(bytes));
+    return pointer;
   };
   const TensorShape shape = result_shape(p);
   std::vector<std::byte> result(static_cast<std::size_t>(bytes_of(p, shape)));
@@ -109,13 +109,11 @@ int run(const Options& options) {
   tensors.residual = upload(inputs.tensors.residual, bytes_of(p, conv_shape(p)));
   void*& out = name[0] == 'y' ? tensors.y : name[0] == 'x' ? tensors.x : tensors.w;
   out = upload(result.data(), bytes_of(p, shape));
-  const Buffer result_buffer = buffers.back();
-  const Buffer workspace = device.allocate(plan.workspace_bytes());
   RunOptions run_options;
-  run_options.workspace = workspace.pointer;
+  run_options.workspace = pool.allocate(plan.workspace_bytes());
   const double ms = device.time_ms({}, [&] { plan.run(tensors, run_options); });
   device.synchronize({});
-  device.copy_out(result.data(), result_buffer, result.size());
+  pool.copy_out(result.data(), out, result.size());
   write_npy(file, p.dtype, npy_shape(p.layout, shape), result.data());
   fmt::print("{}: {} by {}, {} ms with packing of the weights\n", file, to_string(p), plan.kernel(),
              show_ms(ms));

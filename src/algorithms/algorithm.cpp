@@ -42,8 +42,10 @@ std::string kernel_name(const Algorithm& algorithm, const std::string& config) {
   return std::string(algorithm.name()) + "/" + config;
 }
 
-Recipe make_recipe(const Algorithm& algorithm, const Problem& problem, const std::string& config,
-                   const Target& target) {
+namespace {
+
+Recipe make_steps(const Algorithm& algorithm, const Problem& problem, const std::string& config,
+                  const Target& target) {
   if (problem.epilogue.pool.kind == PoolKind::none || algorithm.fuses_pool(problem, config)) {
     return algorithm.plan(problem, config, target);
   }
@@ -52,6 +54,16 @@ Recipe make_recipe(const Algorithm& algorithm, const Problem& problem, const std
   Recipe recipe = algorithm.plan(unpooled, config, target);
   if (target.device.info().kind == "cpu") return with_pool_step_cpu(problem, std::move(recipe));
   return gpu::with_pool_step(problem, std::move(recipe), target.device);
+}
+
+}  // namespace
+
+Recipe make_recipe(const Algorithm& algorithm, const Problem& problem, const std::string& config,
+                   const Target& target) {
+  jit::Collector collector;
+  Recipe recipe = make_steps(algorithm, problem, config, target);
+  recipe.kernels = collector.kernels;
+  return recipe;
 }
 
 }  // namespace faltung

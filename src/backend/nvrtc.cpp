@@ -152,6 +152,12 @@ Binary Nvrtc::compile(const KernelSource& source, const std::string& architectur
       while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
     }
     if (program != nullptr) functions_->destroy(&program);
+    // NVRTC 13 dropped Volta, and says of it only that the option is not valid.
+    if (architecture == "sm_70" && std::atoi(version_.c_str()) >= 13) {
+      throw Error(Status::unsupported,
+                  "NVRTC " + version_ + " compiles for sm_75 and later: a GPU of compute " +
+                      "capability 7.0 needs NVRTC 12; FALTUNG_NVRTC names a libnvrtc.so.12");
+    }
     throw Error(Status::device_error, "NVRTC " + version_ + " cannot " + what + " kernel " + source.name +
                                           " for " + architecture + ": " + functions_->error_string(result) +
                                           (log.empty() ? "" : "; " + log));

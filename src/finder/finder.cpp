@@ -138,6 +138,7 @@ std::shared_ptr<const Parallel> EngineImpl::workers(const Request& request) {
 std::shared_ptr<const PlanImpl> EngineImpl::make_plan(const Problem& problem, const Candidate& candidate,
                                                       const Request& request) {
   const Setting s = settle(problem, request);
+  const jit::Warnings warnings([this](const std::string& line) { warn(line); });
   return std::make_shared<const PlanImpl>(
       problem, candidate.kernel(),
       make_recipe(*candidate.algorithm, problem, candidate.config.name, s.target()), s.device,

@@ -1,10 +1,12 @@
 #include "src/jit/jit.hpp"
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "src/store/store.hpp"
 
@@ -71,22 +73,26 @@ std::string from_hex(const std::string& text) {
   return bytes;
 }
 
-std::shared_ptr<Kernel> load_stored(Device& device, const Store& store, const std::string& key,
-                                    const std::string& entry) {
-  const std::optional<std::string> code = store.get("kernel", key);
-  if (!code) return nullptr;
+// A record is the code in hexadecimal digits, a space, and the milliseconds that compiling took.
+Built load_stored(Device& device, const Store& store, const std::string& key, const std::string& entry) {
+  const std::optional<std::string> record = store.get("kernel", key);
+  if (!record) return {};
+  const std::size_t space = record->find(' ');
   try {
-    return device.load({from_hex(*code), "", 0}, entry);
+    const double ms = space == std::string::npos ? -1 : std::atof(record->c_str() + space);
+    return {device.load({from_hex(record->substr(0, space)), "", 0}, entry), 0, ms};
   } catch (const Error&) {
-    return nullptr;  // damaged, or made by a driver that says it is the same and is not: compile again
+    return {};  // damaged, or made by a driver that says it is the same and is not: compile again
   }
 }
 
 thread_local Collector* collector = nullptr;
+thread_local std::function<void(const std::string&)> warnings;
 
 Built collected(const Device& device, const KernelSource& source, Built built) {
   if (collector != nullptr) {
-    collector->kernels.push_back({source.entry, built.compile_ms, device.resources(*built.kernel)});
+    collector->kernels.push_back(
+        {source.entry, built.compile_ms, built.compiled_before_ms, device.resources(*built.kernel)});
   }
   return built;
 }
@@ -94,12 +100,19 @@ Built collected(const Device& device, const KernelSource& source, Built built) {
 }  // namespace
 
 Collector::Collector() : outer_(collector) { collector = this; }
-Collector::~Collector() { collector = outer_; }
+Collector::~Collector() {
+  collector = outer_;
+  if (outer_ != nullptr) outer_->kernels.insert(outer_->kernels.end(), kernels.begin(), kernels.end());
+}
+
+Warnings::Warnings(std::function<void(const std::string&)> warn)
+    : outer_(std::exchange(warnings, std::move(warn))) {}
+Warnings::~Warnings() { warnings = std::move(outer_); }
 
 Built build(Device& device, const KernelSource& source) {
   // Never destroyed: the driver may be gone when the process ends.
   static std::mutex& mutex = *new std::mutex;
-  static auto& kernels = *new std::map<std::string, std::shared_ptr<Kernel>>;
+  static auto& kernels = *new std::map<std::string, Built>;
   std::string key = device.info().key + "\n" + source.entry;
   for (const std::string& option : source.options) key += "\n" + option;
   key += "\n" + source.text;
@@ -107,20 +120,20 @@ Built build(Device& device, const KernelSource& source) {
   {
     const std::lock_guard lock(mutex);
     if (const auto found = kernels.find(here); found != kernels.end()) {
-      return collected(device, source, {found->second, 0});
+      return collected(device, source, found->second);
     }
   }
-  Built built;
-  Store store("");
-  built.kernel = load_stored(device, store, key, source.entry);
+  Store store("", warnings);
+  Built built = load_stored(device, store, key, source.entry);
   if (built.kernel == nullptr) {
     const Binary binary = device.compile(source);
     built.compile_ms = binary.compile_ms;
     built.kernel = device.load(binary, source.entry);
-    store.put("kernel", key, to_hex(binary.code));
+    store.put("kernel", key, to_hex(binary.code) + " " + std::to_string(binary.compile_ms));
   }
   const std::lock_guard lock(mutex);
-  kernels.emplace(here, built.kernel);
+  kernels.emplace(here,
+                  Built{built.kernel, 0, built.compile_ms > 0 ? built.compile_ms : built.compiled_before_ms});
   return collected(device, source, built);
 }
 

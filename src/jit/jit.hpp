@@ -2,6 +2,7 @@
 #ifndef FALTUNG_SRC_JIT_JIT_HPP_
 #define FALTUNG_SRC_JIT_JIT_HPP_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ std::string translation_unit(const std::string& constants, const std::string& pa
 
 struct Built {
   std::shared_ptr<Kernel> kernel;
-  double compile_ms = 0;  // 0: it was compiled before
+  double compile_ms = 0;           // 0: it was compiled before
+  double compiled_before_ms = -1;  // what it took then; -1 if it was not, or nobody knows
 };
 
 // Compiled on this device by this process before, else by an earlier one (the store's), else now. The store's
@@ -31,11 +33,24 @@ Built build(Device& device, const KernelSource& source);
 // One kernel that was built, and what the compiler says of it.
 struct Compiled {
   std::string entry;
-  double compile_ms = 0;
+  double compile_ms = 0, compiled_before_ms = -1;  // as in Built
   KernelResources resources;
 };
 
-// While it lives, what this thread builds.
+// While it lives, lines that this thread's builds have for the caller (a store that cannot be written) go to
+// warn.
+class Warnings {
+ public:
+  explicit Warnings(std::function<void(const std::string&)> warn);
+  ~Warnings();
+  Warnings(const Warnings&) = delete;
+  Warnings& operator=(const Warnings&) = delete;
+
+ private:
+  std::function<void(const std::string&)> outer_;
+};
+
+// While it lives, what this thread builds; then it goes to the one outside it, if there is one.
 class Collector {
  public:
   Collector();

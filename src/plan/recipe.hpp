@@ -9,6 +9,7 @@
 
 #include "faltung/faltung.hpp"
 #include "src/backend/backend.hpp"
+#include "src/jit/jit.hpp"
 
 namespace faltung {
 
@@ -38,6 +39,7 @@ struct Recipe {
   std::size_t packed_bytes = 0;
   std::size_t workspace_bytes = 0;  // for all of the plan's workers together
   double compile_ms = 0;
+  std::vector<jit::Compiled> kernels;  // a GPU's: what the compiler says of each
 };
 
 }  // namespace faltung
