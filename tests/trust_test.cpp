@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "faltung/faltung.h"
+#include "src/backend/opencl_api.hpp"
 #include "src/finder/finder.hpp"
 #include "tests/trust_helpers.hpp"
 
@@ -230,6 +231,31 @@ TEST_F(TrustHere, PlansThatAreMadeTogetherAreExaminedOneByOne) {
   EXPECT_EQ(worker.examine(wrong).verdict, "declined");
   EXPECT_EQ(worker.examine(task()).verdict, "pass");
   EXPECT_EQ(worker.examine(task()).verdict, "pass");
+}
+
+TEST_F(TrustHere, AnotherDeviceOfTheSameNameIsRefused) {
+  Worker worker("cpu");
+  Task t = task();
+  t.device_key = "cpu-of-another-kind";
+  EXPECT_THAT(message([&] { worker.examine(t); }), HasSubstr("finds another device under cpu"));
+  t.device_key = find_device("cpu")->info().key;
+  EXPECT_EQ(worker.examine(t).verdict, "pass");
+}
+
+// Some OpenCL loaders cut the list of drivers at its colons, where it stands.
+TEST_F(TrustHere, TheWorkerSeesTheDriversThatTheProgramWasGiven) {
+  const auto program = [] {
+    ::setenv("OCL_ICD_FILENAMES", "libone.so:libtwo.so", 1);
+    opencl::api();
+    ::getenv("OCL_ICD_FILENAMES")[9] = '\0';
+    LineProcess process({"/usr/bin/env"});
+    for (std::string line; process.receive(line, 5e3) == LineProcess::Got::line;) {
+      if (line == "OCL_ICD_FILENAMES=libone.so:libtwo.so") ::_exit(0);
+    }
+    ::_exit(1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a program that has opened no loader yet
+  EXPECT_EXIT(program(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(TrustHere, ShippedVerdictsThatCannotBeReadAreSaid) {

@@ -1,13 +1,27 @@
 #include "src/backend/opencl_api.hpp"
 
+#include <cstdlib>
 #include <type_traits>
 
 #include <dlfcn.h>
 
 namespace faltung::opencl {
 
+namespace {
+
+// Never destroyed: processes are started while others end.
+std::string*& filenames() {
+  static std::string* value = nullptr;
+  return value;
+}
+
+}  // namespace
+
+const char* given_filenames() { return filenames() == nullptr ? nullptr : filenames()->c_str(); }
+
 const Api* api() {
   static const Api* const instance = []() -> const Api* {
+    if (const char* given = std::getenv(kFilenames)) filenames() = new std::string(given);
     void* library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return nullptr;
     static Api functions;

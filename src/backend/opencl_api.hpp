@@ -85,6 +85,11 @@ struct Api {
 
 // Null where there is no libOpenCL.so.1, or one older than OpenCL 1.2.
 const Api* api();
+// The environment variable that lists drivers, as it was before the loader read it: some loaders cut it at
+// its colons, in place, and a child process would then find the first driver alone. Null if it was not set,
+// or no loader was opened.
+const char* given_filenames();
+inline constexpr const char* kFilenames = "OCL_ICD_FILENAMES";
 // An error code's name in the specification, e.g. CL_OUT_OF_RESOURCES.
 std::string error_name(Int code);
 

@@ -124,6 +124,11 @@ void Examiner::examine(const Task& task, const Watch& watch, Verdict& verdict, P
   };
   enter(Phase::open);
   const std::shared_ptr<Device> device = find_device(task.device);
+  if (!task.device_key.empty() && task.device_key != device->info().key) {
+    throw Error(Status::device_error, "the worker finds another device under " + task.device + ": " +
+                                          device->info().key + ", not " + task.device_key +
+                                          "; start the program with the same drivers for all its processes");
+  }
   parse_kernel(task.kernel);  // throws for what is none
   device->synchronize({});
   keep_for(task, device);

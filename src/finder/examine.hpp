@@ -19,6 +19,7 @@ struct Task {
   std::string kernel;
   Problem problem;
   std::string device = "cpu";
+  std::string device_key;  // DeviceInfo::key of the one that is meant; empty: whichever has the id
   int threads = 1;
   std::uint64_t seed = 1;
   // Guard zones, results full of NaN, exact on small integers, within the bound; where it is timed as well,

@@ -19,6 +19,7 @@
 #include <memory>
 
 #include "faltung/faltung.hpp"
+#include "src/backend/opencl_api.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung {
@@ -33,7 +34,8 @@ double ms_since(Clock::time_point begin) {
 }
 
 // Between fork and exec: only what is safe in the child of a process with many threads.
-[[noreturn]] void become(const std::vector<char*>& arguments, int socket, int errors, pid_t parent) {
+[[noreturn]] void become(const std::vector<char*>& arguments, const std::vector<char*>& environment,
+                         int socket, int errors, pid_t parent) {
   ::setpgid(0, 0);  // a terminal's Ctrl-C is the parent's to handle; a kill reaches what the child started
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(126);  // it died before the line above
@@ -49,16 +51,35 @@ double ms_since(Clock::time_point begin) {
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   for (const int number : {SIGPIPE, SIGCHLD, SIGINT, SIGTERM, SIGHUP}) ::signal(number, SIG_DFL);
-  ::execv(arguments[0], arguments.data());
+  ::execve(arguments[0], arguments.data(), environment.data());
   ::_exit(127);
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> out;
+  for (std::string& word : words) out.push_back(word.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+// The caller's environment, with a list of drivers that was cut in place made whole again.
+std::vector<std::string> whole_environment() {
+  std::vector<std::string> all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) all.emplace_back(*entry);
+  if (const char* given = opencl::given_filenames()) {
+    const std::string whole = std::string(opencl::kFilenames) + "=" + given;
+    for (std::string& entry : all) {
+      if (whole.starts_with(entry + ":")) entry = whole;
+    }
+  }
+  return all;
 }
 
 }  // namespace
 
-LineProcess::LineProcess(const std::vector<std::string>& command) {
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+LineProcess::LineProcess(std::vector<std::string> command) {
+  std::vector<std::string> variables = whole_environment();
+  const std::vector<char*> arguments = pointers(command), environment = pointers(variables);
   int ends[2] = {-1, -1};
   errors_ = static_cast<int>(::syscall(SYS_memfd_create, "faltung-worker-stderr", unsigned{MFD_CLOEXEC}));
   if (errors_ < 0 || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -69,13 +90,14 @@ LineProcess::LineProcess(const std::vector<std::string>& command) {
   ::fcntl(errors_, F_SETFL, O_APPEND);
   socket_ = ends[0];
   const auto started = std::make_shared<std::promise<int>>();
-  keeper_ = std::thread([&arguments, theirs = ends[1], started, this, released = release_.get_future()] {
-    const pid_t parent = ::getpid(), child = ::fork();
-    if (child == 0) become(arguments, theirs, errors_, parent);
-    pid_ = child;
-    started->set_value(child < 0 ? errno : 0);
-    released.wait();
-  });
+  keeper_ = std::thread(
+      [&arguments, &environment, theirs = ends[1], started, this, released = release_.get_future()] {
+        const pid_t parent = ::getpid(), child = ::fork();
+        if (child == 0) become(arguments, environment, theirs, errors_, parent);
+        pid_ = child;
+        started->set_value(child < 0 ? errno : 0);
+        released.wait();
+      });
   const int error = started->get_future().get();
   ::close(ends[1]);
   if (error == 0) {

@@ -16,7 +16,7 @@ class LineProcess {
  public:
   // command: the program's path and its arguments. Its standard input and output are one socket; its standard
   // error is kept, for complaint(). Throws Error(device_error) if no process can be made.
-  explicit LineProcess(const std::vector<std::string>& command);
+  explicit LineProcess(std::vector<std::string> command);
   // Kills it and everything it started.
   ~LineProcess();
   LineProcess(const LineProcess&) = delete;

@@ -24,17 +24,12 @@ auto parsed(const std::string& line, const Read& read) {
 }
 
 Json to_json(const Task& t) {
-  return {{"kernel", t.kernel},
-          {"problem", to_string(t.problem)},
-          {"device", t.device},
-          {"threads", t.threads},
-          {"seed", t.seed},
-          {"verify", t.verify},
-          {"products", t.products},
-          {"launches", t.launches},
-          {"time_ms", t.time_ms},
-          {"best_ms", t.best_ms},
-          {"arena_bytes", t.arena_bytes},
+  return {{"kernel", t.kernel},     {"problem", to_string(t.problem)},
+          {"device", t.device},     {"device_key", t.device_key},
+          {"threads", t.threads},   {"seed", t.seed},
+          {"verify", t.verify},     {"products", t.products},
+          {"launches", t.launches}, {"time_ms", t.time_ms},
+          {"best_ms", t.best_ms},   {"arena_bytes", t.arena_bytes},
           {"arena_ms", t.arena_ms}};
 }
 
@@ -43,6 +38,7 @@ Task to_task(const Json& j) {
   t.kernel = j.at("kernel").get<std::string>();
   t.problem = parse_problem(j.at("problem").get<std::string>());
   t.device = j.value("device", t.device);
+  t.device_key = j.value("device_key", t.device_key);
   t.threads = j.value("threads", t.threads);
   t.seed = j.value("seed", t.seed);
   t.verify = j.value("verify", t.verify);

@@ -144,7 +144,11 @@ Worker& Trust::worker(const std::string& device) {
   return *slot;
 }
 
-Verdict Trust::examine(const Task& task) { return worker(task.device).examine(task); }
+Verdict Trust::examine(const Task& task) {
+  Task here = task;
+  here.device_key = find_device(task.device)->info().key;
+  return worker(task.device).examine(here);
+}
 
 void Trust::compile_ahead(std::span<const Candidate* const> candidates, const Problem& problem,
                           const Target& target) {
