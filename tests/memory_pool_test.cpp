@@ -161,6 +161,14 @@ TEST_F(MemoryPoolTest, TrimGivesBackWhatNothingIsIn) {
   EXPECT_NO_THROW(pool.allocate(1));
 }
 
+TEST_F(MemoryPoolTest, SizesThatCannotBeRoundedUp) {
+  MemoryPoolImpl pool(device_, static_cast<std::size_t>(-1));
+  for (const std::size_t less : {0, 1, 255, 4096}) {
+    expect_out_of_memory(pool, static_cast<std::size_t>(-1) - less, "no device has so many");
+  }
+  EXPECT_EQ(pool.stats().blocks, 0u);
+}
+
 TEST_F(MemoryPoolTest, AFullDeviceGetsBackWhatIsKept) {
   MemoryPoolImpl pool(device_, static_cast<std::size_t>(-1));
   pool.free(pool.allocate(200 * kMiB));

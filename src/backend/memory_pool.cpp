@@ -66,6 +66,8 @@ MemoryPoolImpl::Blocks::iterator MemoryPoolImpl::take_from_device(std::size_t by
 void* MemoryPoolImpl::allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes > limit_) fail(bytes, "the limit is " + std::to_string(limit_));
+  if (bytes > ~std::size_t{0} - kLargeUnit)
+    fail(bytes, "no device has so many");  // nor can they be rounded up
   bytes = round_up(std::max<std::size_t>(bytes, 1), kUnit);
   const bool small = bytes <= kMostSmall;
   std::set<std::pair<std::size_t, std::byte*>>& free = free_[small];
