@@ -80,9 +80,11 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   // A buffer is filled again once its products are through.
   if (!t.turned) tile = std::max(tile, (fills * (kLoadFirst + kLoadMore * few) + products) / t.slots);
   if (!t.resident && element == 2) tile *= kStreamed;
+  // Where fewer than four pixels of NCHW lie together, as many more loads and stores.
+  const double apart = p.layout == Layout::nchw ? 0.5 + 2.0 / std::min(4, pixels_a_store(t, p)) : 1;
   // Of a split sum, too, the load that nothing hides.
   const double split =
-      t.split > 1 ? kSplit + t.channels * t.pixels() * 4 * kAdd + (t.im2col ? 0 : kLoadFirst) : 0;
+      t.split > 1 ? kSplit + t.channels * t.pixels() * 4 * kAdd * apart + (t.im2col ? 0 : kLoadFirst) : 0;
   const double epilogue = kEpilogue + t.channels * t.pixels() * element / 2 * kStore / sharers *
                                           (p.layout == Layout::nchw ? kRows : 1) *
                                           (t.direct                ? 1
