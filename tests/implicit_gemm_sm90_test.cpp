@@ -45,6 +45,7 @@ const struct {
 } kKinds[] = {
     {"fwd:n1c256h32w16k256r3s3:f32:nhwc:math=tf32:bias:residual", "patch_64x8x16_k32_co_px_s1_w12_sk8"},
     {"fwd:n1c256h32w16k256r3s3:f32:nhwc:math=f32", "im2col_128x64_k32_co_s4_sk4"},
+    {"fwd:n1c256h32w16k256r3s3:f32:nhwc:math=f32:gelu", "im2col_128x128_k32_co_s3_sk8"},
     {"fwd:n1c256h32w16k256r3s3:f32:nchw:math=tf32:residual", "turned_128x16x4_k32_co_s1_w8_r1_sk8"},
     {"fwd:n2c64h256w256k64r3s3:pad1:f32:nchw:math=tf32:bias", "turned_64x16x16_k32_pp_s2_w12"},
     {"fwd:n2c64h256w256k64r3s3:pad1:f32:nchw:math=f32:residual", "turned_64x8x16_k32_pp_s2_w4"},
@@ -245,6 +246,7 @@ TEST(ImplicitGemmSm90, RareKindsSayWhomTheyServe) {
       {"patch_64x8x16_k32_pp_px_s2_w8_ds", f32, "weights on M"},
       {"im2col_128x256_k64_co_s3_u2", f16, "pixels on M"},
       {"im2col_128x128_k64_co_px_s3_u2", f16, "not so many"},
+      {"im2col_160x256_k64_co_px_s3_u2", "fwd:n2c640h128w128k320r1s1:f16:nhwc:gelu", "gelu"},
       {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:st2x1:pad1:f32:nchw", "stride 1"},
   };
   for (const auto& d : declined) {

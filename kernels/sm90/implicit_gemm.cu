@@ -340,6 +340,10 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
   }
 }
 
+// Of a thread: those that prepare and produce, and the consumers' with the rest.
+constexpr int kOtherRegisters = F_TURNED ? (F_RAWS > 0 ? 48 : 80) : F_PREPARED && F_SPLIT > 1 ? 48 : 40;
+constexpr int kConsumerRegisters = F_PREPARED ? 256 - kOtherRegisters : 232;
+
 extern "C" __global__ void __launch_bounds__(F_PREPARED ? 512 : 384, 1)
     implicit_gemm(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap w_map,
                   const __grid_constant__ TensorMap y_map, const __grid_constant__ TensorMap r_map,
@@ -378,7 +382,7 @@ extern "C" __global__ void __launch_bounds__(F_PREPARED ? 512 : 384, 1)
   let_next_kernel_begin();
   wait_for_previous_kernel();
   if (threadIdx.x < 128 || threadIdx.x >= 384) {
-    registers_down<F_TURNED ? (F_RAWS > 0 ? 48 : 80) : 40>();
+    registers_down<kOtherRegisters>();
 #if F_IM2COL
     if (threadIdx.x == 0) produce(x_map, w_map, p, slots, stages, barriers);
 #elif F_TURNED && F_RAWS == 0
@@ -401,7 +405,7 @@ extern "C" __global__ void __launch_bounds__(F_PREPARED ? 512 : 384, 1)
 #endif
 #endif
   } else {
-    registers_up<F_TURNED ? (F_RAWS > 0 ? 208 : 176) : F_PREPARED ? 216 : 232>();
+    registers_up<kConsumerRegisters>();
     const int consumer = threadIdx.x / 128 - 1;
     consume(y_map, r_map, p, slots, stages, staging + consumer * kStagingBytes, barriers, consumer);
     if (threadIdx.x % 128 == 0) store_wait_read();  // the block's memory must outlive what reads it

@@ -256,6 +256,8 @@ std::string unfit(const Tiling& t, const Problem& p) {
         plain_stores(p) || t.split > 1 || p.epilogue.residual)
       return "stores in turn are of gathered 16-bit NHWC, pixels on M, no residual";
     if (t.unit() < 16 || t.staged >= n / t.unit()) return "a tile has not so many stores";
+    if (sums > 256 && p.epilogue.activation == Activation::gelu)
+      return "gelu and so many sums need too many registers";
   }
   if (t.split > 1) {
     if (!t.cooperative || t.resident || t.planes || t.shift)
