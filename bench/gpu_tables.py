@@ -73,7 +73,8 @@ class Tables:
         for line in csv.DictReader(io.StringIO("\n".join(lines))):
             rows.setdefault(line["name"], []).append(line)
         for remark in remarks:
-            if "geometric mean" not in remark:
+            # What a peer declines that serves some rows alone is seen in the table.
+            if "geometric mean" not in remark and "cudnn_convolution_relu" not in remark:
                 print(remark)
         return [Row(lines) for lines in rows.values()]
 

@@ -332,10 +332,14 @@ TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
   const Nvrtc* const nvrtc = Nvrtc::get();
   if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
   const bool everything = std::getenv("FALTUNG_TEST_ALL") != nullptr;
-  std::vector<const char*> problems(std::begin(kProblems), std::end(kProblems));
-  problems.insert(problems.end(), std::begin(kShifted), std::end(kShifted));
-  for (const char* text : problems) {
-    const Problem problem = parse_problem(text);
+  std::vector<Problem> problems;
+  for (const char* text : kProblems) problems.push_back(parse_problem(text));
+  for (const char* text : kShifted) problems.push_back(parse_problem(text));
+  for (const char* layout : {"nhwc", "nchw"}) {
+    problems.push_back(folded(parse_problem("fwd:n2c3h64w64k64r7s7:st2:pad3:f16:" + std::string(layout) +
+                                            ":bias:relu:maxpool3s2p1")));
+  }
+  for (const Problem& problem : problems) {
     const std::vector<Tiling> all = tilings(problem);
     // The shifted ones stand last, so they are counted from the end.
     const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
