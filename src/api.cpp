@@ -1,5 +1,6 @@
 // The C++ interface over the road.
 #include "src/backend/memory_pool.hpp"
+#include "src/backend/opencl.hpp"
 #include "src/finder/finder.hpp"
 #include "src/plan/plan.hpp"
 
@@ -44,6 +45,16 @@ void MemoryPool::copy_in(void* to, const void* from, std::size_t bytes) { impl_-
 void MemoryPool::copy_out(void* to, const void* from, std::size_t bytes) { impl_->copy_out(to, from, bytes); }
 std::size_t MemoryPool::trim() { return impl_->trim(); }
 MemoryStats MemoryPool::stats() const { return impl_->stats(); }
+
+std::shared_ptr<void> adopt(const std::string& device, void* cl_mem) {
+  const auto opencl = std::dynamic_pointer_cast<OpenClDevice>(find_device(device));
+  if (opencl == nullptr) {
+    throw Error(Status::bad_problem,
+                "adopt: " + device + " is no OpenCL device; its pointers are used as they are");
+  }
+  const Buffer buffer = opencl->adopt(cl_mem);
+  return {buffer.owner, buffer.pointer};
+}
 
 std::string version() { return FALTUNG_VERSION; }
 

@@ -23,6 +23,9 @@ struct faltung_engine {
 struct faltung_plan {
   faltung::Plan plan;
 };
+struct faltung_adopted {
+  std::shared_ptr<void> buffer;
+};
 struct faltung_memory_pool {
   faltung::MemoryPool pool;
 };
@@ -363,3 +366,18 @@ faltung_status faltung_memory_stats(const faltung_memory_pool* pool, faltung_mem
                    s.blocks, s.allocations, s.device_allocations};
   });
 }
+
+faltung_status faltung_adopt(const char* device, void* cl_mem, faltung_adopted** adopted) {
+  return guarded([&] {
+    need(adopted, "faltung_adopt: adopted");
+    *adopted = nullptr;
+    need(device, "faltung_adopt: device");
+    *adopted = new faltung_adopted{faltung::adopt(device, cl_mem)};
+  });
+}
+
+void* faltung_adopted_pointer(const faltung_adopted* adopted) {
+  return adopted == nullptr ? nullptr : adopted->buffer.get();
+}
+
+void faltung_adopted_destroy(faltung_adopted* adopted) { delete adopted; }

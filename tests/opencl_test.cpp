@@ -225,6 +225,48 @@ TEST_F(OpenClCaller, ItsBuffersAndItsQueueAreUsed) {
   EXPECT_EQ(api_->release_mem(y), 0);
 }
 
+// A convolution from beginning to end in the caller's context: nothing of it is on a queue of ours.
+TEST_F(OpenClCaller, APlanRunsOnItsBuffersAndItsQueue) {
+  const Scratch store;
+  setenv("FALTUNG_TRUST", "all", 1);
+  Engine engine(store.path());
+  Request request;
+  request.device = "opencl:0";
+  request.only = {"direct_gpu*"};
+  const Plan plan = engine.plan(parse_problem("fwd:n1c4h6w6k8r3s3:pad1"), request);
+  unsetenv("FALTUNG_TRUST");
+  const auto filled = [&](std::size_t count, float value) {
+    std::vector<float> values(count, value);
+    cl::Int error = 0;
+    const cl::Mem mem = api_->create_buffer(context_, cl::kMemReadWrite, count * 4, nullptr, &error);
+    EXPECT_EQ(error, 0);
+    EXPECT_EQ(api_->enqueue_write(queue_, mem, cl::kTrue, 0, count * 4, values.data(), 0, nullptr, nullptr),
+              0);
+    return mem;
+  };
+  const cl::Mem x = filled(4 * 36, 1), w = filled(8 * 4 * 9, 1), y = filled(8 * 36, -1);
+  std::vector<float> result(8 * 36);
+  {
+    const auto x_pointer = adopt("opencl:0", x), w_pointer = adopt("opencl:0", w),
+               y_pointer = adopt("opencl:0", y);
+    RunOptions options;
+    options.stream = queue_;
+    ASSERT_EQ(plan.workspace_bytes(), 0u);
+    Tensors tensors;
+    tensors.x = x_pointer.get(), tensors.w = w_pointer.get(), tensors.y = y_pointer.get();
+    plan.run(tensors, options);
+  }
+  ASSERT_EQ(
+      api_->enqueue_read(queue_, y, cl::kTrue, 0, result.size() * 4, result.data(), 0, nullptr, nullptr), 0);
+  EXPECT_EQ(result[0], 16);  // a corner has four of the nine taps
+  EXPECT_EQ(result[1], 24);
+  EXPECT_EQ(result[7], 36);
+  EXPECT_EQ(result.back(), 16);
+  for (const cl::Mem mem : {x, w, y}) EXPECT_EQ(api_->release_mem(mem), 0);
+  EXPECT_THROW(adopt("cpu", x), Error);
+  EXPECT_THROW(adopt("opencl:0", nullptr), Error);
+}
+
 TEST(OpenClAddresses, LeadBackToTheirBuffer) {
   int a = 0, b = 0;
   const auto first = reinterpret_cast<cl::Mem>(&a), second = reinterpret_cast<cl::Mem>(&b);

@@ -187,6 +187,14 @@ typedef struct faltung_memory_statistics {
 FALTUNG_API faltung_status faltung_memory_stats(const faltung_memory_pool* pool,
                                                 faltung_memory_statistics* statistics);
 
+/* An OpenCL program's own buffer (a cl_mem) as a device pointer for tensors and workspace: one may add to it.
+ * The buffer is held until it is released. CUDA's pointers are device pointers as they are. */
+typedef struct faltung_adopted faltung_adopted;
+
+FALTUNG_API faltung_status faltung_adopt(const char* device, void* cl_mem, faltung_adopted** adopted);
+FALTUNG_API void* faltung_adopted_pointer(const faltung_adopted* adopted);
+FALTUNG_API void faltung_adopted_destroy(faltung_adopted* adopted);
+
 #ifdef __cplusplus
 }
 #endif

@@ -266,6 +266,11 @@ class FALTUNG_API MemoryPool {
   std::unique_ptr<MemoryPoolImpl> impl_;
 };
 
+// An OpenCL program's own buffer (a cl_mem) as a device pointer for Tensors and RunOptions: one may add to
+// it. It holds the buffer while it lives. CUDA's pointers are device pointers as they are. Throws
+// Error(bad_problem) where the device is not OpenCL's.
+FALTUNG_API std::shared_ptr<void> adopt(const std::string& device, void* cl_mem);
+
 FALTUNG_API std::string version();
 
 }  // namespace faltung
