@@ -53,7 +53,9 @@ constexpr Tile kTiles[] = {
 
 // Wide tiles are for processors whose threads own vector registers, and not for sums over pixels.
 bool serves(const Tile& t, const Problem& p, const DeviceInfo& device) {
-  if (t.wide && (!device.has("runs_on_cpu") || p.direction == Direction::backward_weights)) return false;
+  if (t.wide &&
+      (!device.has("runs_on_cpu") || device.has("lanes") || p.direction == Direction::backward_weights))
+    return false;
   // There 16 steps of 64 results a thread take seconds to compile, and gain nothing.
   if (device.has("runs_on_cpu") && !t.wide && t.ts * t.vn * t.vw * t.steps > 512) return false;
   if (!t.wide && device.unit.is_amd &&

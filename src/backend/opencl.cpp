@@ -108,6 +108,8 @@ class OpenClDeviceImpl : public OpenClDevice {
         info_.description.find("llvmpipe") != std::string::npos) {
       info_.features.push_back("runs_on_cpu");
     }
+    // Its work-items are lanes of vectors, as a GPU's are; PoCL's own vectors.
+    if (info_.description.find("llvmpipe") != std::string::npos) info_.features.push_back("lanes");
     info_.unit = unit_limits(info_.description);
     info_.key = "opencl-" + platform_name + "-" + info_.description + "-" + text(cl::kDeviceDriver) + "-" +
                 text(cl::kDeviceVersion);
