@@ -73,7 +73,9 @@ TEST(PortableNvrtc, EveryKernelCompilesWithoutSpills) {
                                   "bwd_d:n2c16h14w15k32r3s3:pad1:f16:nhwc:math=fast",
                                   "fwd:n1c16h40w36k8r9s9:pad4:f16:nchw:math=fast:bias:silu",
                                   "bwd_d:n1c16h40w36k8r13s13:pad6:f32:nhwc:math=fast"};
-  for (const char* architecture : {"sm_80", "sm_75", "sm_90a"}) {
+  // The oldest that it knows: NVRTC 13 has left Volta behind.
+  const char* const oldest = std::stoi(Nvrtc::get()->version()) < 13 ? "sm_70" : "sm_75";
+  for (const char* architecture : {"sm_80", oldest, "sm_90a"}) {
     Compiler device(architecture);
     const Target target{device, 1};
     for (const auto& algorithm : registry()) {
