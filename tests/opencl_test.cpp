@@ -99,6 +99,15 @@ TEST_F(OpenCl, RunsAKernelFromItsStoredCode) {
   EXPECT_EQ(read(y, 1)[0], 5);
 }
 
+TEST_F(OpenCl, SaysWhatAKernelTakes) {
+  const KernelResources r = device_->resources(*add_kernel(), add_source());
+  EXPECT_GE(r.block_threads, 16);
+  EXPECT_LE(r.block_threads, device_->info().block_threads);
+  EXPECT_GT(r.wave_threads, 0);
+  EXPECT_GE(r.local_bytes, 0);
+  EXPECT_GE(r.spilled_bytes, 0);
+}
+
 TEST_F(OpenCl, CompilesOnceAProcessAndAfterItNever) {
   const Scratch store;
   setenv("FALTUNG_STORE", store.path().c_str(), 1);

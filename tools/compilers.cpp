@@ -74,11 +74,12 @@ class Compilers {
       accounts_.push_back(std::move(account));
     }
     options_.machine.open({"problem", "kernel", "entry", "compiler", "compile_ms", "registers",
-                           "scalar_registers", "spilled_bytes", "local_bytes", "block_threads", "waves",
-                           "limited_by", "run_ms"});
+                           "scalar_registers", "spilled_bytes", "local_bytes", "block_threads",
+                           "wave_threads", "blocks", "waves", "occupancy_pct", "limited_by", "run_ms"});
     if (talks()) {
-      fmt::print("{:<34} {:<20} {:<16} {:>7} {:>5} {:>6} {:>7} {:>8} {:>6} {:>6}  {}\n", "kernel", "entry",
-                 "compiler", "ms", "regs", "scalar", "spilled", "local B", "block", "waves", "limited by");
+      fmt::print("{:<34} {:<20} {:<16} {:>7} {:>5} {:>6} {:>7} {:>8} {:>6} {:>4} {:>6} {:>6} {:>5}  {}\n",
+                 "kernel", "entry", "compiler", "ms", "regs", "scalar", "private", "local B", "block", "wave",
+                 "blocks", "waves", "occ %", "limited by");
     }
     for (const Row& row : rows) {
       if (talks()) fmt::print("{}\n", row.label());
@@ -151,13 +152,15 @@ class Compilers {
       using I = std::int64_t;
       options_.machine.row({to_string(row.problem), kernel, c.entry, account.device->info().id, c.compile_ms,
                             I(r.registers), I(r.scalar_registers), r.spilled_bytes, r.local_bytes,
-                            I(r.block_threads), I(r.waves), r.limited_by,
+                            I(r.block_threads), I(r.wave_threads), I(r.blocks), I(r.waves),
+                            r.occupancy < 0 ? Cell() : Cell(100 * r.occupancy), r.limited_by,
                             run_ms < 0 ? Cell() : Cell(run_ms)});
       if (!talks()) continue;
-      fmt::print("{:<34} {:<20} {:<16} {:>7.0f} {:>5} {:>6} {:>7} {:>8} {:>6} {:>6}  {}\n", kernel, c.entry,
-                 account.device->info().id, c.compile_ms, shown(r.registers), shown(r.scalar_registers),
-                 shown(r.spilled_bytes), shown(r.local_bytes), shown(r.block_threads), shown(r.waves),
-                 r.limited_by);
+      fmt::print("{:<34} {:<20} {:<16} {:>7.0f} {:>5} {:>6} {:>7} {:>8} {:>6} {:>4} {:>6} {:>6} {:>5}  {}\n",
+                 kernel, c.entry, account.device->info().id, c.compile_ms, shown(r.registers),
+                 shown(r.scalar_registers), shown(r.spilled_bytes), shown(r.local_bytes),
+                 shown(r.block_threads), shown(r.wave_threads), shown(r.blocks), shown(r.waves),
+                 r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy), r.limited_by);
     }
   }
 

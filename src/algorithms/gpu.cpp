@@ -1,6 +1,7 @@
 #include "src/algorithms/gpu.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include <fmt/core.h>
@@ -91,7 +92,7 @@ Constants constants(const Problem& p, const Constants& own) {
 }
 
 jit::Built build(Device& device, const std::string& kernel, const std::string& file, const std::string& entry,
-                 const Constants& constants) {
+                 const Constants& constants, int shared_bytes) {
   const bool opencl = device.info().has("opencl");
   KernelSource source;
   source.name = kernel + " (" + entry + ": " + listed(constants) + ")";
@@ -99,6 +100,10 @@ jit::Built build(Device& device, const std::string& kernel, const std::string& f
                 jit::translation_unit("", opencl ? "kernels/gpu/opencl.h" : "kernels/gpu/cuda.h") +
                 jit::translation_unit("", "kernels/gpu/" + file);
   source.entry = entry;
+  for (const auto& [constant, value] : constants) {
+    if (constant == "THREADS") source.block_threads = std::atoi(value.c_str());
+  }
+  source.shared_bytes = shared_bytes;
   return jit::build(device, source);
 }
 

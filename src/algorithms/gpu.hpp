@@ -28,9 +28,10 @@ using Constants = std::vector<std::pair<std::string, std::string>>;
 // Those that kernels/gpu/convolution.h asks for, and an algorithm's own.
 Constants constants(const Problem& problem, const Constants& own);
 
-// The kernel `entry` of kernels/gpu/<file>, for this device. kernel: its name, for messages.
+// The kernel `entry` of kernels/gpu/<file>, for this device. kernel: its name, for messages. shared_bytes:
+// that its launches ask for beside what it declares.
 jit::Built build(Device& device, const std::string& kernel, const std::string& file, const std::string& entry,
-                 const Constants& constants);
+                 const Constants& constants, int shared_bytes = 0);
 
 // What LLVM makes of a tile: registers a thread on AMD's two families. tests/portable_amdgcn_test.cpp holds
 // every figure to what the compiler says.

@@ -212,7 +212,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
     Problem bare = p;
     bare.epilogue = Epilogue{};
     const jit::Built main = gpu::build(device, kernel, "implicit_gemm_mma.cu", "implicit_gemm_mma",
-                                       gpu::constants(split ? bare : p, own));
+                                       gpu::constants(split ? bare : p, own), tile.local_bytes(p.dtype));
     gpu::Constants packing = shared;
     packing.push_back({"THREADS", n(kPackThreads)});
     const jit::Built pack =

@@ -93,6 +93,8 @@ KernelSource kernel_source(const Tiling& t, const Problem& p) {
   constants += mma_function(t.n(), p.dtype, t.planes || t.shift);
   KernelSource source;
   source.name = "implicit_gemm_sm90/" + to_string(t);
+  source.block_threads = t.shift ? 384 : threads(t, p);
+  source.shared_bytes = static_cast<int>(shared_bytes(t, p));
   source.entry = t.shift ? "shift_gemm" : "implicit_gemm";
   source.text = jit::translation_unit(constants, "kernels/sm90/" + source.entry + ".cu");
   return source;

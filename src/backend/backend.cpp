@@ -8,7 +8,7 @@
 
 namespace faltung {
 
-KernelResources Device::resources(const Kernel&) const { return {}; }
+KernelResources Device::resources(const Kernel&, const KernelSource&) const { return {}; }
 
 std::unique_ptr<Recording> Device::record(const std::function<void(const Stream&)>&) { return nullptr; }
 

@@ -58,6 +58,9 @@ struct KernelSource {
   std::string text;   // one self-contained translation unit
   std::string entry;  // the kernel's function
   std::vector<std::string> options;
+  // What it is launched with, where that is known: what the device can hold of it at once depends on it.
+  int block_threads = 0;
+  int shared_bytes = 0;  // of a block, beside those that the kernel declares
 };
 
 struct Binary {
@@ -73,8 +76,11 @@ struct KernelResources {
   std::int64_t spilled_bytes = -1;  // of a thread's private memory that lies outside registers
   std::int64_t local_bytes = -1;    // of a block, declared in the kernel
   int block_threads = -1;           // that a block may have, or that the kernel requires
+  int wave_threads = -1;            // in step; or what the driver wants a block's to be a multiple of
+  int blocks = -1;                  // that one unit (multiprocessor) holds
   int waves = -1;                   // that one scheduler (SIMD) holds
-  std::string limited_by;           // what allows no more waves: registers, local memory, nothing; or empty
+  double occupancy = -1;            // those waves over the most that there can be: 0 to 1
+  std::string limited_by;           // what allows no more waves: a Residence's words, or empty
 };
 
 class Kernel {
@@ -125,7 +131,8 @@ class Device {
 
   virtual Binary compile(const KernelSource& source) = 0;
   virtual std::shared_ptr<Kernel> load(const Binary& binary, const std::string& entry) = 0;
-  virtual KernelResources resources(const Kernel& kernel) const;
+  // Of a kernel that was made of this source.
+  virtual KernelResources resources(const Kernel& kernel, const KernelSource& source) const;
   virtual void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const Argument> arguments,
                       const Stream& stream) = 0;
   void launch(const Kernel& kernel, const LaunchShape& shape, std::initializer_list<Argument> arguments,

@@ -93,11 +93,12 @@ class CudaDeviceImpl : public CudaDevice {
     return kernel;
   }
 
-  KernelResources resources(const Kernel& kernel) const override {
+  KernelResources resources(const Kernel& kernel, const KernelSource& source) const override {
     make_current();
+    void* const function = static_cast<const CudaKernel&>(kernel).function_;
     const auto ask = [&](int which) {
       int value = -1;
-      driver()->func_get_attribute(&value, which, static_cast<const CudaKernel&>(kernel).function_);
+      driver()->func_get_attribute(&value, which, function);
       return value;
     };
     // The driver's numbers: threads a block may have, shared and private bytes, registers.
@@ -107,6 +108,20 @@ class CudaDeviceImpl : public CudaDevice {
     r.local_bytes = ask(kShared);
     r.spilled_bytes = ask(kPrivate);
     r.registers = ask(kRegisters);
+    r.wave_threads = info_.unit.wave_threads;
+    // What is not said is what the kernel was compiled for.
+    const int threads = source.block_threads > 0 ? source.block_threads : r.block_threads;
+    if (source.shared_bytes > 48 * 1024)
+      driver()->func_set_attribute(function, cuda::kMaxDynamicSharedSize, source.shared_bytes);
+    int blocks = -1;
+    if (threads > 0 && info_.unit.known() &&
+        driver()->blocks_of_multiprocessor(&blocks, function, threads,
+                                           static_cast<std::size_t>(source.shared_bytes)) == 0) {
+      const Residence residence = info_.unit.residence(
+          threads, r.registers, static_cast<int>(r.local_bytes) + source.shared_bytes, blocks);
+      r.blocks = residence.blocks, r.waves = residence.waves, r.occupancy = residence.occupancy;
+      r.limited_by = residence.limited_by;
+    }
     return r;
   }
 

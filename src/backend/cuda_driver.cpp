@@ -39,6 +39,7 @@ const Driver* driver() {
     need(d.module_get_function, "cuModuleGetFunction");
     need(d.func_get_attribute, "cuFuncGetAttribute");
     need(d.func_set_attribute, "cuFuncSetAttribute");
+    need(d.blocks_of_multiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
     need(d.launch_kernel, "cuLaunchKernelEx");
     need(d.event_create, "cuEventCreate");
     need(d.event_destroy, "cuEventDestroy_v2");

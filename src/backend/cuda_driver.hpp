@@ -56,6 +56,7 @@ struct Driver {
   int (*module_get_function)(void** function, void* module, const char* name);
   int (*func_get_attribute)(int* value, int attribute, void* function);
   int (*func_set_attribute)(void* function, int attribute, int value);
+  int (*blocks_of_multiprocessor)(int* blocks, void* function, int threads, std::size_t shared_bytes);
   int (*launch_kernel)(const LaunchConfig* config, void* function, void** arguments, void** extra);
   int (*event_create)(void** event, unsigned flags);
   int (*event_destroy)(void* event);

@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 
+#include "src/backend/compiler_log.hpp"
 #include "src/backend/nvrtc.hpp"
 
 namespace faltung {
@@ -20,23 +21,8 @@ namespace fs = std::filesystem;
 
 class OfflineKernel : public Kernel {
  public:
-  KernelResources resources;
+  std::string log;
 };
-
-// The number after a word of a compiler's log; -1 where the word is not there.
-std::int64_t number_after(const std::string& log, const std::string& word) {
-  const std::size_t at = log.find(word);
-  return at == std::string::npos ? -1 : std::atoll(log.c_str() + at + word.size());
-}
-
-// The number that stands before it.
-std::int64_t number_before(const std::string& log, const std::string& word) {
-  const std::size_t at = log.find(word);
-  if (at == std::string::npos) return -1;
-  std::size_t begin = at;
-  while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
-  return begin == at ? -1 : std::atoll(log.c_str() + begin);
-}
 
 class OfflineCompiler : public Device {
  public:
@@ -50,11 +36,11 @@ class OfflineCompiler : public Device {
 
   std::shared_ptr<Kernel> load(const Binary& binary, const std::string&) override {
     auto kernel = std::make_shared<OfflineKernel>();
-    kernel->resources = read(binary.log);
+    kernel->log = binary.log;
     return kernel;
   }
-  KernelResources resources(const Kernel& kernel) const override {
-    return static_cast<const OfflineKernel&>(kernel).resources;
+  KernelResources resources(const Kernel& kernel, const KernelSource& source) const override {
+    return read(static_cast<const OfflineKernel&>(kernel).log, source);
   }
 
   using Device::launch;
@@ -67,14 +53,13 @@ class OfflineCompiler : public Device {
   Ceilings measure_ceilings(int) override { return {}; }
 
  protected:
-  virtual KernelResources read(const std::string& log) const = 0;
+  virtual KernelResources read(const std::string& log, const KernelSource& source) const = 0;
   DeviceInfo info_;
 
  private:
   double no() const { throw Error(Status::unsupported, info_.id + " compiles; it runs nothing"); }
 };
 
-// The log of ptxas -v. A scheduler holds at most 16 warps and 512 registers of each lane.
 class NvrtcCompiler : public OfflineCompiler {
  public:
   explicit NvrtcCompiler(const std::string& architecture)
@@ -91,16 +76,9 @@ class NvrtcCompiler : public OfflineCompiler {
   Binary compile(const KernelSource& source) override { return Nvrtc::get()->compile(source, architecture_); }
 
  private:
-  KernelResources read(const std::string& log) const override {
+  KernelResources read(const std::string& log, const KernelSource& source) const override {
     KernelResources r;
-    r.registers = static_cast<int>(number_after(log, "Used "));
-    r.spilled_bytes = number_before(log, " bytes stack frame");
-    r.local_bytes = std::max<std::int64_t>(0, number_before(log, " bytes smem"));
-    constexpr int kRegisters = 512, kMostWaves = 16;
-    if (r.registers > 0) {
-      r.waves = std::min(kMostWaves, kRegisters / ((r.registers + 7) / 8 * 8));
-      r.limited_by = r.waves < kMostWaves ? "registers" : "nothing";
-    }
+    read_ptxas_log(log, source, info_.unit, r);
     return r;
   }
   std::string architecture_;
@@ -177,7 +155,7 @@ class AmdCompiler : public OfflineCompiler {
  private:
   static constexpr const char* kBitcode = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
 
-  KernelResources read(const std::string& log) const override {
+  KernelResources read(const std::string& log, const KernelSource&) const override {
     KernelResources r;
     r.registers = static_cast<int>(number_after(log, " VGPRs: "));
     r.scalar_registers = static_cast<int>(number_after(log, " SGPRs: "));
@@ -191,7 +169,12 @@ class AmdCompiler : public OfflineCompiler {
     const int by_registers =
         r.registers <= 0 ? most : std::min(most, (rdna ? 1024 : 512) / ((r.registers + 7) / 8 * 8));
     if (r.waves >= 0) {
-      r.limited_by = r.waves >= most ? "nothing" : by_registers <= r.waves ? "registers" : "local memory";
+      r.wave_threads = info_.unit.wave_threads;
+      r.occupancy = static_cast<double>(r.waves) / most;
+      r.limited_by = r.waves >= most           ? "nothing"
+                     : by_registers <= r.waves ? "registers"
+                     : r.local_bytes > 0       ? "local memory"
+                                               : "blocks";
     }
     return r;
   }

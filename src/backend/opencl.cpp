@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "src/backend/compiler_log.hpp"
 #include "src/backend/opencl_api.hpp"
 #include "src/backend/opencl_memory.hpp"
 
@@ -61,11 +62,12 @@ struct ProgramOwner {
 // submitting it is one step, so that threads may share it.
 class OpenClKernel : public Kernel {
  public:
-  OpenClKernel(std::string code, std::string entry) : code(std::move(code)), entry(std::move(entry)) {}
+  OpenClKernel(const Binary& binary, std::string entry)
+      : code(binary.code), log(binary.log), entry(std::move(entry)) {}
   ~OpenClKernel() override {
     for (const auto& [context, handle] : handles) api()->release_kernel(handle);
   }
-  std::string code, entry;
+  std::string code, log, entry;
   mutable std::mutex mutex;
   mutable std::map<cl::Context, cl::KernelHandle> handles;
 };
@@ -111,6 +113,12 @@ class OpenClDeviceImpl : public OpenClDevice {
     // Its work-items are lanes of vectors, as a GPU's are; PoCL's own vectors.
     if (info_.description.find("llvmpipe") != std::string::npos) info_.features.push_back("lanes");
     info_.unit = unit_limits(info_.description);
+    // NVIDIA's compiler has options of its own, one of which tells what a kernel takes.
+    tells_resources_ = extensions.find(" cl_nv_compiler_options ") != std::string::npos;
+    if (extensions.find(" cl_nv_device_attribute_query ") != std::string::npos) {
+      nvidia_ = unit_limits("sm_" + std::to_string(number_of<cl::Uint>(device, cl::kDeviceMajorNv) * 10 +
+                                                   number_of<cl::Uint>(device, cl::kDeviceMinorNv)));
+    }
     info_.key = "opencl-" + platform_name + "-" + info_.description + "-" + text(cl::kDeviceDriver) + "-" +
                 text(cl::kDeviceVersion);
     std::replace(info_.key.begin(), info_.key.end(), ' ', '_');
@@ -127,7 +135,7 @@ class OpenClDeviceImpl : public OpenClDevice {
     open();
     const auto begin = std::chrono::steady_clock::now();
     ProgramOwner owner;
-    const std::string options = joined(source.options);
+    const std::string options = joined(source.options) + (tells_resources_ ? " -cl-nv-verbose" : "");
     build_source(owner, context_, source.text, options, "kernel " + source.name);
     Binary binary;
     binary.log = build_log(owner.program);
@@ -148,12 +156,12 @@ class OpenClDeviceImpl : public OpenClDevice {
 
   std::shared_ptr<Kernel> load(const Binary& binary, const std::string& entry) override {
     open();
-    auto kernel = std::make_shared<OpenClKernel>(binary.code, entry);
+    auto kernel = std::make_shared<OpenClKernel>(binary, entry);
     kernel->handles[context_] = make_handle(*kernel, context_);
     return kernel;
   }
 
-  KernelResources resources(const Kernel& kernel) const override {
+  KernelResources resources(const Kernel& kernel, const KernelSource& source) const override {
     const auto& k = static_cast<const OpenClKernel&>(kernel);
     const std::lock_guard lock(k.mutex);
     const auto ask = [&](cl::Uint what, auto value) {
@@ -163,11 +171,12 @@ class OpenClDeviceImpl : public OpenClDevice {
       }
       return static_cast<std::int64_t>(value);
     };
-    constexpr cl::Uint kGroupSize = 0x11B0, kLocalBytes = 0x11B2, kPrivateBytes = 0x11B4;
     KernelResources r;
-    r.block_threads = static_cast<int>(ask(kGroupSize, std::size_t{0}));
-    r.local_bytes = ask(kLocalBytes, std::uint64_t{0});
-    r.spilled_bytes = ask(kPrivateBytes, std::uint64_t{0});
+    r.block_threads = static_cast<int>(ask(cl::kKernelGroupSize, std::size_t{0}));
+    r.wave_threads = static_cast<int>(ask(cl::kKernelGroupMultiple, std::size_t{0}));
+    r.local_bytes = ask(cl::kKernelLocalBytes, std::uint64_t{0});
+    r.spilled_bytes = ask(cl::kKernelPrivateBytes, std::uint64_t{0});
+    if (tells_resources_) read_ptxas_log(k.log, source, nvidia_, r);
     return r;
   }
 
@@ -388,6 +397,8 @@ class OpenClDeviceImpl : public OpenClDevice {
   DeviceInfo info_;
   cl::DeviceId device_;
   std::size_t largest_ = 0;
+  bool tells_resources_ = false;
+  UnitLimits nvidia_;
   std::once_flag once_;
   cl::Context context_ = nullptr;
   cl::Queue queue_ = nullptr;

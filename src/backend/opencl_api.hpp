@@ -33,11 +33,14 @@ inline constexpr Uint kDeviceType = 0x1000, kDeviceUnits = 0x1002, kDeviceMaxGro
                       kDeviceMaxAllocation = 0x1010, kDeviceCacheBytes = 0x101E, kDeviceMemory = 0x101F,
                       kDeviceLocalBytes = 0x1023, kDeviceCompiler = 0x1028, kDeviceName = 0x102B,
                       kDeviceDriver = 0x102D, kDeviceVersion = 0x102F, kDeviceExtensions = 0x1030;
+// of NVIDIA's: the compute capability
+inline constexpr Uint kDeviceMajorNv = 0x4000, kDeviceMinorNv = 0x4001;
 // the others' queries
 inline constexpr Uint kQueueContext = 0x1090, kQueueProperties = 0x1093;
 inline constexpr Uint kMemSize = 0x1102, kMemContext = 0x1106;
 inline constexpr Uint kProgramBinarySizes = 0x1165, kProgramBinaries = 0x1166, kProgramBuildLog = 0x1183;
-inline constexpr Uint kKernelGroupSize = 0x11B0, kKernelLocalBytes = 0x11B2, kKernelPrivateBytes = 0x11B4;
+inline constexpr Uint kKernelGroupSize = 0x11B0, kKernelLocalBytes = 0x11B2, kKernelGroupMultiple = 0x11B3,
+                      kKernelPrivateBytes = 0x11B4;
 inline constexpr Uint kProfilingStart = 0x1282, kProfilingEnd = 0x1283;
 
 using Notify = void (*)(void*);

@@ -16,7 +16,10 @@ UnitLimits nvidia(int architecture) {
                         : architecture == 120 || architecture == 121 ? 100
                                                                      : 228;
   const int waves = turing ? 8 : architecture == 86 || architecture == 89 || architecture >= 120 ? 12 : 16;
-  return {32, 4, waves, 512, 8, 255, local_kib << 10};
+  const int blocks = turing || architecture == 86 || architecture == 87 ? 16
+                     : architecture == 89 || architecture >= 120        ? 24
+                                                                        : 32;
+  return {32, 4, waves, 512, 8, 255, local_kib << 10, false, blocks, architecture >= 80 ? 1024 : 0};
 }
 
 // The letters and digits after gfx: 1030, 90a.
@@ -50,6 +53,25 @@ double UnitLimits::waves(int threads, int registers, int block_local_bytes) cons
   if (!known()) return 0;
   const int block_waves = (threads + wave_threads - 1) / wave_threads;
   return static_cast<double>(blocks(threads, registers, block_local_bytes) * block_waves) / schedulers;
+}
+
+Residence UnitLimits::residence(int threads, int registers, int block_local_bytes, int blocks_told) const {
+  const int block_waves = std::max(1, (threads + wave_threads - 1) / wave_threads);
+  const int step = register_step, own = std::max(1, (registers + step - 1) / step) * step;
+  const int by_waves = scheduler_waves * schedulers / block_waves;
+  const int by_registers = scheduler_registers / own * schedulers / block_waves;
+  const int with_reserve = block_local_bytes + block_reserved;
+  const int by_local = with_reserve > 0 ? local_bytes / with_reserve : by_waves;
+  Residence r;
+  r.blocks = blocks_told >= 0 ? blocks_told : std::min({by_waves, by_registers, by_local, unit_blocks});
+  r.waves = (r.blocks * block_waves + schedulers - 1) / schedulers;
+  r.occupancy = static_cast<double>(r.blocks * block_waves) / (scheduler_waves * schedulers);
+  r.limited_by = r.blocks >= by_waves                           ? "nothing"
+                 : by_registers <= std::min(by_local, r.blocks) ? "registers"
+                 : by_local <= r.blocks                         ? "local memory"
+                 : unit_blocks <= r.blocks                      ? "blocks"
+                                                                : "driver";
+  return r;
 }
 
 UnitLimits unit_limits(const std::string& chip) {

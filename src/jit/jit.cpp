@@ -92,7 +92,7 @@ thread_local std::function<void(const std::string&)> warnings;
 Built collected(const Device& device, const KernelSource& source, Built built) {
   if (collector != nullptr) {
     collector->kernels.push_back(
-        {source.entry, built.compile_ms, built.compiled_before_ms, device.resources(*built.kernel)});
+        {source.entry, built.compile_ms, built.compiled_before_ms, device.resources(*built.kernel, source)});
   }
   return built;
 }
