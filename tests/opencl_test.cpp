@@ -12,6 +12,7 @@
 #include "src/finder/verify.hpp"
 #include "src/jit/jit.hpp"
 #include "tests/scratch.hpp"
+#include "tests/tested_devices.hpp"
 
 namespace faltung {
 namespace {
@@ -31,7 +32,9 @@ class OpenCl : public testing::Test {
  protected:
   void SetUp() override {
     for (const auto& device : list_devices()) {
-      if (device->info().id == "opencl:0") device_ = std::dynamic_pointer_cast<OpenClDevice>(device);
+      const std::string& id = device->info().id;
+      if (device_ == nullptr && id.starts_with("opencl:") && is_tested(id))
+        device_ = std::dynamic_pointer_cast<OpenClDevice>(device);
     }
     if (device_ != nullptr) return;
     if (std::getenv("FALTUNG_TEST_REQUIRE_GPU") != nullptr) FAIL() << "no OpenCL device";
@@ -128,7 +131,8 @@ TEST_F(OpenCl, ACompileErrorNamesTheKernelItsConstantsAndTheLog) {
     FAIL() << "it compiled";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), Status::device_error);
-    for (const char* part : {"direct_gpu/k4", "-DFACTOR=undeclared_name", "opencl:0", "log"}) {
+    for (const char* part :
+         {"direct_gpu/k4", "-DFACTOR=undeclared_name", device_->info().id.c_str(), "log"}) {
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
     }
   }
@@ -192,10 +196,17 @@ class OpenClCaller : public OpenCl {
     ASSERT_EQ(api_->get_platforms(0, nullptr, &count), 0);
     std::vector<cl::Platform> platforms(count);
     ASSERT_EQ(api_->get_platforms(count, platforms.data(), nullptr), 0);
-    cl::DeviceId id = nullptr;
+    // All devices in the order in which faltung numbers them.
+    std::vector<cl::DeviceId> ids;
     for (const cl::Platform platform : platforms) {
-      if (id == nullptr) api_->get_devices(platform, cl::kTypeAll, 1, &id, nullptr);
+      if (api_->get_devices(platform, cl::kTypeAll, 0, nullptr, &count) != 0) continue;
+      ids.resize(ids.size() + count);
+      ASSERT_EQ(api_->get_devices(platform, cl::kTypeAll, count, ids.data() + ids.size() - count, nullptr),
+                0);
     }
+    const auto number = static_cast<std::size_t>(std::stoul(name().substr(name().find(':') + 1)));
+    ASSERT_LT(number, ids.size());
+    const cl::DeviceId id = ids[number];
     cl::Int error = 0;
     context_ = api_->create_context(nullptr, 1, &id, nullptr, nullptr, &error);
     ASSERT_EQ(error, 0);
@@ -206,6 +217,8 @@ class OpenClCaller : public OpenCl {
     if (queue_ != nullptr) api_->release_queue(queue_);
     if (context_ != nullptr) api_->release_context(context_);
   }
+
+  const std::string& name() const { return device_->info().id; }
 
   const cl::Api* api_ = cl::api();
   cl::Context context_ = nullptr;
@@ -240,7 +253,7 @@ TEST_F(OpenClCaller, APlanRunsOnItsBuffersAndItsQueue) {
   setenv("FALTUNG_TRUST", "all", 1);
   Engine engine(store.path());
   Request request;
-  request.device = "opencl:0";
+  request.device = name();
   request.only = {"direct_gpu*"};
   const Plan plan = engine.plan(parse_problem("fwd:n1c4h6w6k8r3s3:pad1"), request);
   unsetenv("FALTUNG_TRUST");
@@ -256,8 +269,7 @@ TEST_F(OpenClCaller, APlanRunsOnItsBuffersAndItsQueue) {
   const cl::Mem x = filled(4 * 36, 1), w = filled(8 * 4 * 9, 1), y = filled(8 * 36, -1);
   std::vector<float> result(8 * 36);
   {
-    const auto x_pointer = adopt("opencl:0", x), w_pointer = adopt("opencl:0", w),
-               y_pointer = adopt("opencl:0", y);
+    const auto x_pointer = adopt(name(), x), w_pointer = adopt(name(), w), y_pointer = adopt(name(), y);
     RunOptions options;
     options.stream = queue_;
     ASSERT_EQ(plan.workspace_bytes(), 0u);
@@ -273,7 +285,7 @@ TEST_F(OpenClCaller, APlanRunsOnItsBuffersAndItsQueue) {
   EXPECT_EQ(result.back(), 16);
   for (const cl::Mem mem : {x, w, y}) EXPECT_EQ(api_->release_mem(mem), 0);
   EXPECT_THROW(adopt("cpu", x), Error);
-  EXPECT_THROW(adopt("opencl:0", nullptr), Error);
+  EXPECT_THROW(adopt(name(), nullptr), Error);
 }
 
 TEST(OpenClAddresses, LeadBackToTheirBuffer) {

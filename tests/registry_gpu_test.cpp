@@ -9,8 +9,9 @@
 // set.
 //
 // FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_DEVICES=<device
-// pattern> to those devices. FALTUNG_TEST_REQUIRE_GPU=1 makes a machine without any device a failure, and
-// FALTUNG_TEST_REQUIRE_DRIVER=<part of a driver's name> one without that driver.
+// patterns> to those devices, FALTUNG_TEST_PART=<i>/<n> to every n-th problem, i from 1: parts run side by
+// side, as `./dev test-gpu` has them. FALTUNG_TEST_REQUIRE_GPU=1 makes a machine without any device a
+// failure, and FALTUNG_TEST_REQUIRE_DRIVER=<part of a driver's name> one without that driver.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include "src/problem/text.hpp"
 #include "tests/registry_problems.hpp"
 #include "tests/scratch.hpp"
+#include "tests/tested_devices.hpp"
 
 namespace faltung {
 namespace {
@@ -30,10 +32,7 @@ namespace {
 std::vector<std::shared_ptr<Device>> gpus() {
   std::vector<std::shared_ptr<Device>> found;
   for (const auto& device : list_devices()) {
-    const char* only = std::getenv("FALTUNG_TEST_DEVICES");
-    if (device->info().kind == "gpu" && (only == nullptr || matches(only, device->info().id))) {
-      found.push_back(device);
-    }
+    if (device->info().kind == "gpu" && is_tested(device->info().id)) found.push_back(device);
   }
   return found;
 }
@@ -106,14 +105,25 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
 
   // All problems with every config, or a part of them with the configs in turn.
   void verify_considered() {
+    std::size_t part = 1, parts = 1;
+    if (const char* given = std::getenv("FALTUNG_TEST_PART")) {
+      ASSERT_EQ(std::sscanf(given, "%zu/%zu", &part, &parts), 2) << "FALTUNG_TEST_PART is i/n, got " << given;
+      ASSERT_TRUE(part >= 1 && part <= parts) << "FALTUNG_TEST_PART is i/n with 1 <= i <= n, got " << given;
+    }
+    // The configs of a part's problems are those they would have in the whole.
+    const auto ours = [&](std::size_t i) { return i % parts == part - 1; };
     const bool full = std::getenv("FALTUNG_TEST_FULL") != nullptr;
     const char* given = std::getenv("FALTUNG_TEST_PROBLEMS");
     if (!full && given != nullptr && given == std::string_view("sample")) {
       problems_ = sample(problems_, compiles_slowly() ? 6 : 1);
-      for (const Problem& problem : problems_) verify(problem, turn_++);
+      for (std::size_t i = 0; i < problems_.size(); ++i, ++turn_) {
+        if (ours(i)) verify(problems_[i], turn_);
+      }
     } else {
       const std::size_t step = full ? 1 : problem_step(problems_.size());
-      for (std::size_t i = 0; i < problems_.size(); i += step) verify(problems_[i], step == 1 ? -1 : turn_++);
+      for (std::size_t i = 0; i < problems_.size(); i += step, ++turn_) {
+        if (ours(i / step)) verify(problems_[i], step == 1 ? -1 : turn_);
+      }
     }
     std::printf("%d kernels verified\n", verified_);
   }

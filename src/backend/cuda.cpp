@@ -20,9 +20,14 @@ void check(int result, const std::string& what) {
   driver()->get_error_name(result, &name);
   driver()->get_error_string(result, &text);
   constexpr int kOutOfMemory = 2;
+  // An illegal address, a launch that failed, a device that fell off its bus: the driver answers every later
+  // call of this process with the same.
+  constexpr int kDeviceUnavailable = 46, kFirstFatal = 700, kLastFatal = 719;
+  const bool lost = result == kDeviceUnavailable || (result >= kFirstFatal && result <= kLastFatal);
   throw Error(result == kOutOfMemory ? Status::out_of_memory : Status::device_error,
               what + ": " + (name != nullptr ? name : std::to_string(result)) + ", " +
-                  (text != nullptr ? text : "no description"));
+                  (text != nullptr ? text : "no description") +
+                  (lost ? "; the device is lost to this process, a new one may use it again" : ""));
 }
 
 class CudaKernel : public Kernel {
@@ -63,6 +68,7 @@ class CudaDeviceImpl : public CudaDevice {
     info_.unit = unit_limits(architecture);
     if (architecture_ != architecture) info_.features.push_back(architecture_);
     if (Nvrtc::get() != nullptr) info_.features.push_back("nvrtc");
+    if (attribute(cuda::kPageableMemoryAccess) != 0) info_.features.push_back("pageable_memory_access");
     int version = 0;
     driver()->driver_get_version(&version);
     const std::string release = cuda::driver_release();
@@ -199,6 +205,25 @@ class CudaDeviceImpl : public CudaDevice {
   void synchronize(const Stream& stream) override {
     make_current();
     check(driver()->stream_synchronize(stream.native), "waiting for " + info_.id);
+  }
+
+  void check_address(const void* address, const char* what) const override {
+    make_current();
+    const auto place = reinterpret_cast<std::uint64_t>(address);
+    unsigned type = 0;
+    if (driver()->pointer_get_attribute(&type, cuda::kMemoryType, place) != 0) {
+      if (info_.has("pageable_memory_access")) return;
+      throw Error(Status::bad_problem, std::string(what) + ": the pointer is no memory that " + info_.id +
+                                           " can use; allocate it with cudaMalloc, or a MemoryPool of " +
+                                           info_.id);
+    }
+    int ordinal = handle_;
+    driver()->pointer_get_attribute(&ordinal, cuda::kDeviceOrdinal, place);
+    // Host memory that the driver knows, and managed memory, may be used from any device.
+    if (type == cuda::kDeviceMemory && ordinal != handle_) {
+      throw Error(Status::bad_problem, std::string(what) + ": the pointer is memory of cuda:" +
+                                           std::to_string(ordinal) + ", the plan is for " + info_.id);
+    }
   }
 
   Buffer allocate(std::size_t bytes) override {

@@ -11,7 +11,11 @@ namespace faltung::cuda {
 
 // CUdevice_attribute
 inline constexpr int kThreadsOfBlock = 1, kSharedMemoryOfBlock = 8, kMultiprocessorCount = 16,
-                     kL2CacheSize = 38, kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
+                     kL2CacheSize = 38, kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76,
+                     kPageableMemoryAccess = 88;
+// CUpointer_attribute, and what it says of memory that is on a device
+inline constexpr int kMemoryType = 2, kDeviceOrdinal = 9;
+inline constexpr unsigned kDeviceMemory = 2;
 // CUfunction_attribute
 inline constexpr int kMaxDynamicSharedSize = 8;
 // CUlaunchAttributeID
@@ -48,6 +52,7 @@ struct Driver {
   int (*ctx_set_current)(void* context);
   int (*mem_alloc)(std::uint64_t* address, std::size_t bytes);
   int (*mem_free)(std::uint64_t address);
+  int (*pointer_get_attribute)(void* value, int attribute, std::uint64_t address);
   int (*memcpy_to_device)(std::uint64_t to, const void* from, std::size_t bytes);
   int (*memcpy_to_host)(void* to, std::uint64_t from, std::size_t bytes);
   int (*memcpy_device_async)(std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream);

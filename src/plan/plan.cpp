@@ -35,6 +35,7 @@ std::size_t PlanImpl::workspace_bytes(bool weights_are_packed) const {
 
 std::shared_ptr<const PackedWeights> PlanImpl::pack_weights(const void* w) const {
   if (w == nullptr) throw Error(Status::bad_problem, "pack_weights: w is null");
+  device_->check_address(w, "pack_weights: w");
   Buffer buffer = device_->allocate(recipe_.packed_bytes + kAlignment);
   Invocation invocation;
   invocation.tensors.w = const_cast<void*>(w);
@@ -43,6 +44,19 @@ std::shared_ptr<const PackedWeights> PlanImpl::pack_weights(const void* w) const
   run_all(recipe_.pack, invocation);
   device_->synchronize(invocation.stream);
   return std::make_shared<const PackedWeights>(shared_from_this(), std::move(buffer));
+}
+
+// A host pointer, or another device's, would be a fault in a kernel, with which the whole device is lost to
+// the process.
+void PlanImpl::check_addresses(const Tensors& tensors, const RunOptions& options) const {
+  const bool w = options.weights == nullptr || recipe_.packed_bytes == 0;
+  const bool workspace = workspace_bytes(options.weights != nullptr) > 0;
+  device_->check_address(tensors.x, "x");
+  if (w) device_->check_address(tensors.w, "w");
+  device_->check_address(tensors.y, "y");
+  if (problem_.epilogue.bias) device_->check_address(tensors.bias, "bias");
+  if (problem_.epilogue.residual) device_->check_address(tensors.residual, "residual");
+  if (workspace) device_->check_address(options.workspace, "workspace");
 }
 
 void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
@@ -56,6 +70,7 @@ void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
                                          std::to_string(workspace_bytes(weights != nullptr)) +
                                          " bytes, got none");
   }
+  check_addresses(tensors, options);
   // A caller's parallel_for stands in for the plan's own threads; the division into workers stays the
   // recipe's.
   std::optional<Parallel> callers;

@@ -37,6 +37,8 @@ class PlanImpl : public std::enable_shared_from_this<PlanImpl> {
   void run(const Tensors& tensors, const RunOptions& options) const;
 
  private:
+  void check_addresses(const Tensors& tensors, const RunOptions& options) const;
+
   Problem problem_;
   std::string kernel_;
   Recipe recipe_;

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# tests/gpu.sh BUILD: every test that needs a GPU, on each GPU that faltung lists (not on OpenCL drivers for the
+# CPU, which `./dev test` has), and the memory checker on a sample where CUDA's is installed. BUILD is the build
+# folder. The registry's problems are parts that run side by side, one a processor; a part's log is in
+# BUILD/test_gpu. `./dev test-gpu` runs this.
+set -euo pipefail
+build=$(cd "${1:?usage: tests/gpu.sh BUILD}" && pwd)
+logs=$build/test_gpu
+rm -rf "$logs" && mkdir -p "$logs"
+export FALTUNG_TEST_REQUIRE_GPU=1 FALTUNG_STORE=$logs/store
+parts=${FALTUNG_TEST_PARTS:-$(nproc)}
+failed=0
+
+if [ -z "${FALTUNG_TEST_DEVICES:-}" ]; then
+  FALTUNG_TEST_DEVICES=$("$build/tools/faltung" devices --json - | python3 -c '
+import json, sys
+print(*(d["device"] for d in json.load(sys.stdin) if d["kind"] == "gpu" and "runs_on_cpu" not in d["features"]), sep=",")')
+fi
+export FALTUNG_TEST_DEVICES
+if [ -z "$FALTUNG_TEST_DEVICES" ]; then
+  echo "tests/gpu.sh: faltung lists no GPU here: no driver was found (libcuda.so.1, or libOpenCL.so.1 and a vendor's file)" >&2
+  exit 1
+fi
+echo "== on $FALTUNG_TEST_DEVICES, in $parts parts"
+
+# say STATUS WHAT SECONDS
+say() {
+  if (($1 == 0)); then echo "ok      $2, $3 s"; else echo "FAILED  $2, $3 s" && failed=1; fi
+}
+
+# test NAME [COMMAND...]: one test program, whose output is shown if it fails.
+test_program() {
+  local name=$1 begin=$SECONDS status=0
+  "$build/tests/$name" >"$logs/$name.log" 2>&1 || status=$?
+  if ((status)); then grep -vE '^\[ +(RUN|OK) ' "$logs/$name.log" | tail -60; fi
+  say $status "$name, $(grep -c '^\[       OK' "$logs/$name.log") tests" $((SECONDS - begin))
+}
+
+# in_parts TITLE LOG COMMAND...: registry_gpu_test under COMMAND (or nothing), a part a processor.
+in_parts() {
+  local title=$1 log=$logs/$2 begin=$SECONDS status=0 i filter pids=()
+  shift 2
+  for ((i = 1; i <= parts; ++i)); do
+    filter='*Shapes*:*Epilogue*'  # what has no parts is the first's alone
+    if ((i == 1)); then filter='*'; fi
+    FALTUNG_TEST_PART=$i/$parts "$@" "$build/tests/registry_gpu_test" --gtest_filter="$filter" >"$log.$i.log" 2>&1 &
+    pids+=($!)
+  done
+  for i in "${pids[@]}"; do wait "$i" || status=1; done
+  if ((status)); then grep -hE 'Failure|faltung verify|FAILED|ERROR SUMMARY: [^0]|Invalid|rror' "$log".*.log | head -60; fi
+  say $status "$title, $(cat "$log".*.log | awk '/kernels verified/ { n += $1 } END { print n + 0 }') kernels" $((SECONDS - begin))
+}
+
+case ,$FALTUNG_TEST_DEVICES in *,cuda:*) FALTUNG_TEST_REQUIRE_CUDA=1 test_program cuda_test ;; esac
+case ,$FALTUNG_TEST_DEVICES in *,opencl:*) test_program opencl_test ;; esac
+test_program trust_gpu_test
+checker=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+case ,$FALTUNG_TEST_DEVICES in
+  *,cuda:*)
+    if [ -n "$checker" ]; then
+      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_PROBLEMS=sample in_parts "memory checker on a sample" memcheck \
+        "$checker" --tool memcheck --error-exitcode 9
+    else
+      echo "left out: the memory checker; compute-sanitizer, of the CUDA toolkit, is not installed"
+    fi
+    ;;
+esac
+in_parts "the registry" registry
+exit $failed
