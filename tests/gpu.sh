@@ -28,7 +28,7 @@ say() {
   if (($1 == 0)); then echo "ok      $2, $3 s"; else echo "FAILED  $2, $3 s" && failed=1; fi
 }
 
-# test NAME [COMMAND...]: one test program, whose output is shown if it fails.
+# test_program NAME: one test program, whose output is shown if it fails.
 test_program() {
   local name=$1 begin=$SECONDS status=0
   "$build/tests/$name" >"$logs/$name.log" 2>&1 || status=$?

@@ -142,6 +142,8 @@ const std::string& Nvrtc::missing() { return missing_text(); }
 Binary Nvrtc::compile(const KernelSource& source, const std::string& architecture) const {
   const auto begin = std::chrono::steady_clock::now();
   void* program = nullptr;
+  std::string given;
+  for (const std::string& option : source.options) given += " " + option;
   const auto check = [&](int result, const char* what) {
     if (result == 0) return;
     std::string log;
@@ -160,7 +162,8 @@ Binary Nvrtc::compile(const KernelSource& source, const std::string& architectur
     }
     throw Error(Status::device_error, "NVRTC " + version_ + " cannot " + what + " kernel " + source.name +
                                           " for " + architecture + ": " + functions_->error_string(result) +
-                                          (log.empty() ? "" : "; " + log));
+                                          (given.empty() ? "" : "; options" + given) +
+                                          (log.empty() ? "" : "; log: " + log));
   };
   check(
       functions_->create(&program, source.text.c_str(), (source.entry + ".cu").c_str(), 0, nullptr, nullptr),
