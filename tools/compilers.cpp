@@ -32,8 +32,9 @@ struct Options {
 struct Account {
   std::shared_ptr<Device> device;
   bool runs = false;
-  double compile_ms = 0, run_ms = 0;
-  int kernels = 0, spilling = 0, failed = 0;
+  double compile_ms = 0, longest_ms = 0, run_ms = 0;
+  std::string longest;
+  int compiled = 0, spilling = 0, failed = 0, ran = 0;
   std::map<std::string, int> limits;
 };
 
@@ -76,11 +77,8 @@ class Compilers {
     options_.machine.open({"problem", "kernel", "entry", "compiler", "compile_ms", "registers",
                            "scalar_registers", "spilled_bytes", "local_bytes", "block_threads",
                            "wave_threads", "blocks", "waves", "occupancy_pct", "limited_by", "run_ms"});
-    if (talks()) {
-      fmt::print("{:<34} {:<20} {:<16} {:>7} {:>5} {:>6} {:>7} {:>8} {:>6} {:>4} {:>6} {:>6} {:>5}  {}\n",
-                 "kernel", "entry", "compiler", "ms", "regs", "scalar", "private", "local B", "block", "wave",
-                 "blocks", "waves", "occ %", "limited by");
-    }
+    line("kernel", "function", "compiler", "ms", "regs", "scalar", "private", "local B", "block", "wave",
+         "blocks", "waves", "occ %", "run ms", "limited by");
     for (const Row& row : rows) {
       if (talks()) fmt::print("{}\n", row.label());
       for (const auto& algorithm : registry()) {
@@ -95,87 +93,153 @@ class Compilers {
  private:
   bool talks() const { return options_.machine.for_people(); }
 
-  bool wanted(const std::string& kernel) const {
-    const Request request = options_.arguments.request();
-    return request.only.empty() ||
-           std::any_of(request.only.begin(), request.only.end(), [&](const auto& pattern) {
-             return matches(pattern, kernel) || matches(pattern, kernel.substr(0, kernel.find('/')));
-           });
+  template <class... Cells>
+  void line(const Cells&... cells) const {
+    if (talks()) {
+      fmt::print(
+          "{:<38} {:<21} {:<13} {:>5} {:>4} {:>6} {:>7} {:>7} {:>5} {:>4} {:>6} {:>5} {:>5} {:>8}  {}\n",
+          cells...);
+    }
   }
 
-  void compile(const Row& row, const Algorithm& algorithm) {
-    // The first compiler's choice of config, so that all compile the same.
-    std::vector<std::string> configs;
+  bool wanted(const std::string& kernel) const {
+    const Request request = options_.arguments.request();
+    const auto any = [&](const std::vector<std::string>& patterns) {
+      return std::any_of(patterns.begin(), patterns.end(), [&](const auto& pattern) {
+        return matches(pattern, kernel) || matches(pattern, kernel.substr(0, kernel.find('/')));
+      });
+    };
+    return (request.only.empty() || any(request.only)) && !any(request.skip);
+  }
+
+  // Those of the first compiler that serves the problem which the others have too: all compile the same.
+  std::vector<std::string> configs(const Row& row, const Algorithm& algorithm) const {
+    std::vector<std::string> common;
+    bool first = true;
     for (const Account& account : accounts_) {
       const Target target{*account.device, 1};
       if (!algorithm.supports(row.problem, target).yes) continue;
-      for (const Config& config : algorithm.configs(row.problem, target)) configs.push_back(config.name);
-      break;
+      std::vector<std::string> own;
+      for (const Config& config : algorithm.configs(row.problem, target)) {
+        if (wanted(kernel_name(algorithm, config.name))) own.push_back(config.name);
+      }
+      if (first) common = own;
+      std::erase_if(common, [&](const std::string& config) {
+        return std::find(own.begin(), own.end(), config) == own.end();
+      });
+      first = false;
     }
-    if (!options_.all_configs && configs.size() > 1) configs.resize(1);
-    for (const std::string& config : configs) {
-      if (!wanted(kernel_name(algorithm, config))) continue;
-      for (Account& account : accounts_) compile(row, algorithm, config, account);
+    if (!options_.all_configs && common.size() > 1) common.resize(1);
+    return common;
+  }
+
+  void compile(const Row& row, const Algorithm& algorithm) {
+    for (const std::string& config : configs(row, algorithm)) {
+      std::vector<double> run_ms;
+      for (Account& account : accounts_) run_ms.push_back(compile(row, algorithm, config, account));
+      // What one of them could not run would make their totals incomparable.
+      bool all = true;
+      for (std::size_t i = 0; i < accounts_.size(); ++i) all = all && (run_ms[i] >= 0 || !accounts_[i].runs);
+      for (std::size_t i = 0; i < accounts_.size() && all; ++i) {
+        accounts_[i].run_ms += std::max(0.0, run_ms[i]);
+        ++accounts_[i].ran;
+      }
     }
   }
 
-  void compile(const Row& row, const Algorithm& algorithm, const std::string& config, Account& account) {
+  // Milliseconds that it runs; negative where it does not.
+  double compile(const Row& row, const Algorithm& algorithm, const std::string& config, Account& account) {
     const Target target{*account.device, 1};
-    if (!algorithm.supports(row.problem, target).yes) return;
-    const std::string kernel = kernel_name(algorithm, config);
+    const std::string kernel = kernel_name(algorithm, config), id = account.device->info().id;
+    if (!algorithm.supports(row.problem, target).yes) return -1;
     jit::Collector collector;
-    Recipe recipe;
-    try {
-      recipe = make_recipe(algorithm, row.problem, config, target);
-    } catch (const Error& error) {
-      ++account.failed;
-      if (talks()) fmt::print("{} on {}: {}\n", kernel, account.device->info().id, one_line(error.what()));
-      return;
-    }
     double run_ms = -1;
-    if (account.runs) {
-      const auto plan =
-          std::make_shared<const PlanImpl>(row.problem, kernel, std::move(recipe), account.device, nullptr);
-      const Oracle oracle(row.problem, Data::random, options_.arguments.seed(), 1, 1);
-      Arena arena(*account.device, oracle, 2 * account.device->info().cache_bytes, 8);
-      Runner runner(plan, arena);
-      constexpr double kBudgetMs = 50;
-      run_ms = time_runner(runner, kBudgetMs, 0).median;
-      account.run_ms += run_ms;
+    try {
+      Recipe recipe = make_recipe(algorithm, row.problem, config, target);
+      if (account.runs) run_ms = run(row, kernel, std::move(recipe), account);
+    } catch (const Error& error) {
+      if (error.status() == Status::unsupported) return -1;  // by a compiler that is no device
+      ++account.failed;
+      if (talks()) fmt::print("{} on {}: {}\n", kernel, id, one_line(error.what()));
+      return -1;
     }
+    // Its running time stands in its first line.
+    double shown_ms = run_ms;
+    const auto ms = [](double value) { return value < 0 ? "-" : fmt::format("{:.3g}", value); };
+    bool any = false;
     for (const jit::Compiled& c : collector.kernels) {
+      if (c.compile_ms <= 0) continue;  // of an earlier row
+      any = true;
       const KernelResources& r = c.resources;
-      ++account.kernels;
+      ++account.compiled;
       account.compile_ms += c.compile_ms;
+      if (c.compile_ms > account.longest_ms) account.longest_ms = c.compile_ms, account.longest = kernel;
       account.spilling += r.spilled_bytes > 0;
-      if (!r.limited_by.empty()) ++account.limits[r.limited_by];
+      ++account.limits[r.limited_by.empty() ? "(not told)" : r.limited_by];
       using I = std::int64_t;
-      options_.machine.row({to_string(row.problem), kernel, c.entry, account.device->info().id, c.compile_ms,
-                            I(r.registers), I(r.scalar_registers), r.spilled_bytes, r.local_bytes,
-                            I(r.block_threads), I(r.wave_threads), I(r.blocks), I(r.waves),
+      options_.machine.row({to_string(row.problem), kernel, c.entry, id, c.compile_ms, I(r.registers),
+                            I(r.scalar_registers), r.spilled_bytes, r.local_bytes, I(r.block_threads),
+                            I(r.wave_threads), I(r.blocks), I(r.waves),
                             r.occupancy < 0 ? Cell() : Cell(100 * r.occupancy), r.limited_by,
                             run_ms < 0 ? Cell() : Cell(run_ms)});
-      if (!talks()) continue;
-      fmt::print("{:<34} {:<20} {:<16} {:>7.0f} {:>5} {:>6} {:>7} {:>8} {:>6} {:>4} {:>6} {:>6} {:>5}  {}\n",
-                 kernel, c.entry, account.device->info().id, c.compile_ms, shown(r.registers),
-                 shown(r.scalar_registers), shown(r.spilled_bytes), shown(r.local_bytes),
-                 shown(r.block_threads), shown(r.wave_threads), shown(r.blocks), shown(r.waves),
-                 r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy), r.limited_by);
+      line(kernel, c.entry, id, fmt::format("{:.0f}", c.compile_ms), shown(r.registers),
+           shown(r.scalar_registers), shown(r.spilled_bytes), shown(r.local_bytes), shown(r.block_threads),
+           shown(r.wave_threads), shown(r.blocks), shown(r.waves),
+           r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy), ms(shown_ms), r.limited_by);
+      shown_ms = -1;
     }
+    if (!any && run_ms >= 0) {
+      line(kernel, "(as compiled above)", id, "", "", "", "", "", "", "", "", "", "", ms(run_ms), "");
+    }
+    return run_ms;
   }
 
+  double run(const Row& row, const std::string& kernel, Recipe recipe, const Account& account) const {
+    const auto plan =
+        std::make_shared<const PlanImpl>(row.problem, kernel, std::move(recipe), account.device, nullptr);
+    const Oracle oracle(row.problem, Data::random, options_.arguments.seed(), 1, 1);
+    Arena arena(*account.device, oracle, 2 * account.device->info().cache_bytes, 8);
+    Runner runner(plan, arena);
+    constexpr double kBudgetMs = 50;
+    return time_runner(runner, kBudgetMs, 0).median;
+  }
+
+  // Side by side: a column for each compiler.
   void summary() const {
     if (!talks()) return;
     fmt::print("\n");
-    for (const Account& a : accounts_) {
-      fmt::print("{} ({}): {} kernels in {:.0f} ms, {} with private memory outside registers, {} failed",
-                 a.device->info().id, a.device->info().driver, a.kernels, a.compile_ms, a.spilling, a.failed);
-      if (a.runs) fmt::print("; one pass {:.3f} ms", a.run_ms);
+    for (const Account& a : accounts_) fmt::print("{}: {}\n", a.device->info().id, a.device->info().driver);
+    const auto row = [&](const std::string& title, const auto& cell) {
+      fmt::print("{:<32}", title);
+      for (const Account& a : accounts_) fmt::print("  {:<22}", cell(a));
       fmt::print("\n");
-      for (const auto& [limit, count] : a.limits) {
-        fmt::print("  waves limited by {:<13} {:>4} {}\n", limit, count,
-                   std::string(std::min(count, 60), '#'));
-      }
+    };
+    const auto count = [](int value) { return fmt::format("{:>6}", value); };
+    row("", [](const Account& a) { return a.device->info().id; });
+    row("kernels compiled", [&](const Account& a) { return count(a.compiled); });
+    row("ms to compile, all", [](const Account& a) { return fmt::format("{:>6.0f}", a.compile_ms); });
+    row("ms to compile, the longest", [](const Account& a) { return fmt::format("{:>6.0f}", a.longest_ms); });
+    if (accounts_.front().ran > 0) {
+      row(fmt::format("ms to run, {} kernels and rows", accounts_.front().ran), [](const Account& a) {
+        return a.runs ? fmt::format("{:>6.4g}", a.run_ms) : std::string("     -");
+      });
+    }
+    row("with private memory in use", [&](const Account& a) { return count(a.spilling); });
+    row("failed", [&](const Account& a) { return count(a.failed); });
+    std::map<std::string, int> limits;
+    for (const Account& a : accounts_) {
+      for (const auto& [limit, times] : a.limits) limits[limit] = std::max(limits[limit], times);
+    }
+    int most = 1;
+    for (const auto& [limit, times] : limits) most = std::max(most, times);
+    for (const auto& [limit, times] : limits) {
+      row("limited by " + limit, [&](const Account& a) {
+        constexpr int kWidth = 14;
+        const auto found = a.limits.find(limit);
+        const int own = found == a.limits.end() ? 0 : found->second;
+        return fmt::format("{:>6} {}", own,
+                           std::string(static_cast<std::size_t>((own * kWidth + most - 1) / most), '#'));
+      });
     }
   }
 

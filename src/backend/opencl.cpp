@@ -177,6 +177,14 @@ class OpenClDeviceImpl : public OpenClDevice {
     r.local_bytes = ask(cl::kKernelLocalBytes, std::uint64_t{0});
     r.spilled_bytes = ask(cl::kKernelPrivateBytes, std::uint64_t{0});
     if (tells_resources_) read_ptxas_log(k.log, source, nvidia_, r);
+    // Of a chip that is not known: whether two blocks fit in the local memory, and whether the kernel's may
+    // be as large as the device's, by a driver that does not say less than is launched.
+    if (r.limited_by.empty() && r.local_bytes >= 0 && r.block_threads > 0) {
+      const bool small = r.block_threads < info_.block_threads && r.block_threads >= source.block_threads;
+      r.limited_by = 2 * static_cast<std::size_t>(r.local_bytes) > info_.local_bytes ? "local memory"
+                     : small                                                         ? "blocks"
+                                                                                     : "nothing";
+    }
     return r;
   }
 
