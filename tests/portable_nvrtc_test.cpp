@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
+#include <set>
 
 #include "src/algorithms/algorithm.hpp"
 #include "src/backend/nvrtc.hpp"
@@ -92,9 +93,37 @@ TEST(PortableNvrtc, EveryKernelCompilesWithoutSpills) {
       }
     }
     EXPECT_GT(device.compiled, 10) << architecture;
-    EXPECT_LT(device.longest, 1.5) << device.longest_kernel;  // 0.9 at most on an idle core
+    EXPECT_LT(device.longest, 1.25) << device.longest_kernel;  // 0.8 at most beside a busy core
     std::printf("%d kernels for %s, the longest in %.2f s: %s\n", device.compiled, architecture,
                 device.longest, device.longest_kernel.substr(0, device.longest_kernel.find(' ')).c_str());
+  }
+  unsetenv("FALTUNG_STORE");
+}
+
+// Every tile of the weights' gradient on the matrix units, whatever is gathered.
+TEST(PortableNvrtc, TheMatrixUnitsTilesOfBackwardWeightsDoNotSpill) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const Scratch store;
+  setenv("FALTUNG_STORE", store.path().c_str(), 1);
+  const Algorithm& algorithm = find_algorithm("implicit_gemm_mma_gpu");
+  for (const char* architecture : {"sm_80", "sm_90a"}) {
+    Compiler device(architecture);
+    const Target target{device, 1};
+    for (const char* text :
+         {"bwd_w:n128c64h64w64k64r3s3:pad1:f16:nhwc", "bwd_w:n128c64h64w64k64r3s3:pad1:f16:nchw",
+          "bwd_w:n128c64h64w64k64r3s3:pad1:f32:nhwc:math=tf32",
+          "bwd_w:n128c64h64w64k64r3s3:pad1:f32:nchw:math=tf32",
+          "bwd_w:n32c3h224w224k64r7s7:st2:pad3:bf16:nhwc"}) {
+      const Problem p = parse_problem(text);
+      ASSERT_TRUE(algorithm.supports(p, target).yes) << algorithm.supports(p, target).why;
+      std::set<std::string> tiles;
+      for (const Config& config : algorithm.configs(p, target)) {
+        const std::string tile = config.name.substr(0, config.name.rfind("_s"));
+        if (tiles.insert(tile).second) make_recipe(algorithm, p, config.name, target);
+      }
+      EXPECT_GE(tiles.size(), 3u) << text;
+    }
+    EXPECT_GE(device.compiled, 15) << architecture;
   }
   unsetenv("FALTUNG_STORE");
 }

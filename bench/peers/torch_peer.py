@@ -67,8 +67,8 @@ def epilogue_step(name):
 class Peer:
     def prepare(self, options, problem):
         self.p = p = parse(problem)
-        if p["direction"] != "fwd":
-            raise Declined("forward only")
+        if p["direction"] != "fwd" and MODE != "eager":
+            raise Declined("gradients in eager mode only")
         self.cuda = options.get("device", "cpu").startswith("cuda")
         self.device = options["device"] if self.cuda else "cpu"
         if not self.cuda:
@@ -101,6 +101,20 @@ class Peer:
             if p["epilogue"] != ["bias", "relu"] or unequal or not self.cuda:
                 raise Declined("cudnn_convolution_relu is bias and ReLU, on CUDA, with equal padding")
             self.run = lambda x, _: torch.cudnn_convolution_relu(x, w, bias, p["stride"], pad, p["dilation"], p["g"])
+        elif p["direction"] != "fwd":
+            ys = [self.tensor(data, "y", p["n"], p["k"], out_h, out_w) for _ in range(sets)]
+            gradient_of_x = p["direction"] == "bwd_d"
+
+            def gradient(x, y):
+                padded = F.pad(x, (left, right, top, bottom)) if unequal else x
+                d_x, d_w, _ = torch.ops.aten.convolution_backward(
+                    y, padded, w, None, p["stride"], [pad, pad] if unequal else pad, p["dilation"], False, [0, 0],
+                    p["g"], [gradient_of_x, not gradient_of_x, False])
+                if not gradient_of_x:
+                    return d_w
+                return d_x[:, :, top:top + p["h"], left:left + p["w"]] if unequal else d_x
+
+            self.run, self.residuals = gradient, ys
         else:
             self.run = torch.compile(run, mode="max-autotune-no-cudagraphs") if MODE == "compiled" else run
         self.turn, self.graph = 0, None

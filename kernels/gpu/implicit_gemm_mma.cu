@@ -79,6 +79,13 @@
 #define HAS_TAP(tap) 1
 #endif
 
+#define NOWHERE (-(1 << 29))  // no row of an image is so far from it
+// From what a pixel's first tap reads at channel 0 of the group to what a step of the sum does.
+typedef struct __align__(16) {
+  index_t offset;
+  int row, column;
+} Step;
+
 #include "kernels/gpu/implicit_gemm_mma_tile.h"
 
 extern __shared__ __align__(128) unsigned char local_memory[];
@@ -97,7 +104,9 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(re
   // MASKED: where a pixel's first tap reads, and one bit for each tap that is in the image.
   index_t* const table = (index_t*)(local_memory + BP * 8);
   u32* const masks = (u32*)(local_memory + BP * 16);
-  unsigned char* const stages = local_memory + BP * 20;
+  // FLAT: the steps of this tile of the sum and of the next one.
+  Step* const sum_steps = (Step*)(local_memory + BP * 20);
+  unsigned char* const stages = local_memory + BP * 20 + 2 * BK * 32;
   F_OPEN_INPUT(element_t, in);
   F_OPEN_INPUT(packed_t, packed);
   F_OPEN_OUTPUT(result_t, out);
@@ -154,7 +163,25 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(re
   F_UNROLL
   for (int i = 0; i < PIXEL_CHUNKS; ++i) {
     own[i] = pixel_at(first_pixel + OWN_PIXEL(i), row_phase, column_phase, z);
+#if FLAT
+    // Where its first tap reads, in the image or not.
+    const int row = FIRST_ROW(own[i].row), column = FIRST_COLUMN(own[i].column);
+    offsets[i] = F_OFFSET(own[i].n, group * IN_GROUP, row, column, IN_C, IN_H, IN_W);
+    own[i].row = own[i].n < 0 ? NOWHERE : row, own[i].column = column;
+#endif
   }
+#endif
+#if FLAT
+  const auto find_steps = [&](int tile, int begin) {
+    for (int i = thread; i < BK; i += THREADS) {
+      const int own_tap = (begin + i) / IN_GROUP, c = (begin + i) % IN_GROUP;
+      Step next;
+      next.row = begin + i < LOOP_STEPS && HAS_TAP(own_tap) ? TAP_ROW(own_tap) : NOWHERE;
+      next.column = TAP_COLUMN(own_tap);
+      next.offset = F_OFFSET(0, c, TAP_ROW(own_tap), next.column, IN_C, IN_H, IN_W);
+      sum_steps[tile % 2 * BK + i] = next;
+    }
+  };
 #endif
 #if !GATHER
   const bool aligned = (size_t)in % 16 == 0;
@@ -258,6 +285,9 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(re
 #endif
   };
 
+#if FLAT
+  find_steps(0, first + BK);
+#endif
   // Turn t brings tile t and multiplies tile t - (STAGES - 1), the copies spread between the products.
   for (int turn = 0; turn < slabs + STAGES - 1; ++turn) {
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
@@ -272,19 +302,18 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(re
         const int step = first + OWN_CHUNK(i) * CHUNK;
 #if ROW_CHANNELS
         gathered_row(in, own[i], step, gathered[i], z);
+#elif FLAT
+        F_UNROLL
+        for (int j = 0; j < CHUNK; ++j) {
+          const Step next = sum_steps[turn % 2 * BK + step - first + j];
+          const bool inside = (u32)(own[i].row + next.row) < (u32)IN_H && (u32)(own[i].column + next.column) < (u32)IN_W;
+          gathered[i][j] = load_or_zero(in + (offsets[i] + next.offset), inside);
+        }
 #else
         F_UNROLL
         for (int j = 0; j < CHUNK; ++j) {
-#if FLAT
-          const index_t at = step + j < LOOP_STEPS ? in_offset(own[i], (step + j) / IN_GROUP,
-                                                               group * IN_GROUP + (step + j) % IN_GROUP, z)
-                                                   : -1;
-          gathered[i][j] = at >= 0 ? in[at] : (element_t)0;
-#else
-          gathered[i][j] = offsets[i] >= 0 && step + j < LOOP_STEPS
-                               ? in[offsets[i] + (index_t)(step + j) * IN_CHANNEL_STRIDE]
-                               : (element_t)0;
-#endif
+          gathered[i][j] = load_or_zero(in + (offsets[i] + (index_t)(step + j) * IN_CHANNEL_STRIDE),
+                                        offsets[i] >= 0 && step + j < LOOP_STEPS);
         }
 #endif
       }
@@ -335,6 +364,9 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(re
         store_chunk(to + pixel_chunk(OWN_PIXEL(i), OWN_CHUNK(i)), *(const uint4*)gathered[i]);
       }
     }
+#endif
+#if FLAT
+    find_steps(turn + 1, first + BK);
 #endif
   }
   asm volatile("cp.async.wait_group 0;" ::: "memory");

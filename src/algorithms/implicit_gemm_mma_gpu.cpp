@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "src/algorithms/gpu.hpp"
+#include "src/algorithms/implicit_gemm_mma_weights.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
 
@@ -34,7 +35,8 @@ struct Tile {
     const int element = info(dtype).bytes;
     const int staged = stages * (pixels * kStepBytes + kStepBytes * channels);
     const int results = std::max(pixels * (channels + 8), channels * (pixels + 8)) * element;
-    return pixels * 20 + std::max(staged, results);
+    const int steps = 2 * kStepBytes / element * 32;
+    return pixels * 20 + steps + std::max(staged, results);
   }
 };
 
@@ -80,6 +82,13 @@ bool gathers_rows(const Problem& p) {
          p.dilation_w == 1 && p.c * p.s * info(p.dtype).bytes <= 4 * kStepBytes;
 }
 
+// Whether tiles of the sum cross taps, because one tap's channels would leave most of a tile empty.
+bool crosses_taps(const Problem& p) {
+  const i64 in = (p.direction == Direction::forward ? p.c : p.k) / p.groups,
+            steps = kStepBytes / info(p.dtype).bytes;
+  return gathers(p) && !gathers_rows(p) && in % steps != 0 && in < 2 * steps;
+}
+
 Shape shape_of(const Problem& p) {
   const bool forward = p.direction == Direction::forward;
   const i64 phases = forward ? 1 : p.stride_h * p.stride_w;
@@ -89,7 +98,9 @@ Shape shape_of(const Problem& p) {
           in,
           (forward ? p.k : p.c) / p.groups,
           p.groups * phases,
-          gathers_rows(p) ? div_up(p.r * div_up(p.s * p.c, chunk) * chunk, tile) : taps * div_up(in, tile),
+          gathers_rows(p)   ? div_up(p.r * div_up(p.s * p.c, chunk) * chunk, tile)
+          : crosses_taps(p) ? div_up(p.r * p.s * in, tile)
+                            : taps * div_up(in, tile),
           forward ? conv_shape(p).elements() : x_shape(p).elements()};
 }
 
@@ -150,7 +161,6 @@ class ImplicitGemmMmaGpu : public Algorithm {
     const DeviceInfo& device = target.device.info();
     if (device.has("opencl")) return Support::declined("mma.sync is CUDA's: OpenCL C has no matrix units");
     if (!has_matrix_units(device)) return Support::declined("needs compute capability 8.0 or higher");
-    if (p.direction == Direction::backward_weights) return Support::declined("no gradient of the weights");
     if (p.math == Math::f32 || (p.dtype == DType::f32 && p.math != Math::tf32)) {
       return Support::declined(
           "the matrix units take f16, bf16 and tf32 operands, less than f32 math promises");
@@ -160,6 +170,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
     }
     const Support size = gpu::fits(p);
     if (!size.yes) return size;
+    if (p.direction == Direction::backward_weights) return mma_weights::supports(p);
     const Shape s = shape_of(p);
     if (div_up(s.out, 64) > kMostBlocks || s.products > kMostBlocks) {
       return Support::declined(
@@ -171,8 +182,9 @@ class ImplicitGemmMmaGpu : public Algorithm {
   }
 
   std::vector<Config> configs(const Problem& p, const Target& target) const override {
-    std::vector<Config> configs;
     const DeviceInfo& device = target.device.info();
+    if (p.direction == Direction::backward_weights) return mma_weights::configs(p, device);
+    std::vector<Config> configs;
     for (const Tile& t : kTiles) {
       // 64 x 64 results a warp leave no registers for what is gathered.
       if (gathers(p) && t.pixels * t.channels > 96 * 64 * t.warps_p * t.warps_c / 2) continue;
@@ -186,6 +198,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
   }
 
   Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
+    if (p.direction == Direction::backward_weights) return mma_weights::plan(p, config, target.device);
     const Choice choice = parse(config);
     const Tile& tile = *choice.tile;
     Device& device = target.device;
@@ -204,7 +217,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
                            {"WARPS_C", n(tile.warps_c)},
                            {"STAGES", n(tile.stages)},
                            {"GATHER", gathers(p) ? "1" : "0"},
-                           {"FLAT", gathers(p) && !rows && s.in % steps != 0 && s.in < 2 * steps ? "1" : "0"},
+                           {"FLAT", crosses_taps(p) ? "1" : "0"},
                            {"ROW_CHANNELS", n(rows ? p.c : 0)},
                            {"EXACT", s.in % steps == 0 ? "1" : "0"},
                            {"SPLIT", split ? "1" : "0"},
