@@ -6,7 +6,7 @@
 // for each epilogue, its layout and dtype in turn: every one of them is met, the shapes and the configs in
 // turn, always the same ones. (Of winograd_gpu on llvmpipe every sixth.) FALTUNG_TEST_PROBLEMS=<count>
 // runs so many of each algorithm's problems, spread evenly. FALTUNG_TEST_FULL=1 runs all, whatever else is
-// set.
+// set, and every config on every shape behind which an epilogue stands: without it each takes these in turn.
 //
 // FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_DEVICES=<device
 // patterns> to those devices, FALTUNG_TEST_PART=<i>/<n> to every n-th problem, i from 1: parts run side by
@@ -18,7 +18,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <functional>
+#include <map>
 #include <set>
+#include <stdexcept>
+#include <utility>
 
 #include "src/finder/verify.hpp"
 #include "src/problem/text.hpp"
@@ -103,30 +107,54 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
     if (any) problems_.push_back(problem);
   }
 
-  // All problems with every config, or a part of them with the configs in turn.
+  // All problems with every config; or a part of them with the configs in turn.
   void verify_considered() {
-    std::size_t part = 1, parts = 1;
-    if (const char* given = std::getenv("FALTUNG_TEST_PART")) {
-      ASSERT_EQ(std::sscanf(given, "%zu/%zu", &part, &parts), 2) << "FALTUNG_TEST_PART is i/n, got " << given;
-      ASSERT_TRUE(part >= 1 && part <= parts) << "FALTUNG_TEST_PART is i/n with 1 <= i <= n, got " << given;
-    }
-    // The configs of a part's problems are those they would have in the whole.
-    const auto ours = [&](std::size_t i) { return i % parts == part - 1; };
     const bool full = std::getenv("FALTUNG_TEST_FULL") != nullptr;
     const char* given = std::getenv("FALTUNG_TEST_PROBLEMS");
     if (!full && given != nullptr && given == std::string_view("sample")) {
       problems_ = sample(problems_, compiles_slowly() ? 6 : 1);
       for (std::size_t i = 0; i < problems_.size(); ++i, ++turn_) {
-        if (ours(i)) verify(problems_[i], turn_);
+        if (ours(i)) verify(problems_[i], one_in_turn());
       }
     } else {
       const std::size_t step = full ? 1 : problem_step(problems_.size());
+      const Takes all = [](std::size_t, std::size_t, const std::string&) { return true; };
       for (std::size_t i = 0; i < problems_.size(); i += step, ++turn_) {
-        if (ours(i / step)) verify(problems_[i], step == 1 ? -1 : turn_);
+        if (ours(i / step)) verify(problems_[i], step == 1 ? all : one_in_turn());
       }
     }
     std::printf("%d kernels verified\n", verified_);
   }
+
+  // Of problems that differ in their shape alone each config takes one. kind: what number these problems
+  // have.
+  void verify_in_turn(const std::vector<Problem>& problems, std::size_t kind) {
+    std::map<std::string, std::vector<std::size_t>> shapes_of;  // a config's
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      std::set<std::string> names;
+      for (const std::shared_ptr<Device>& device : devices_) {
+        const Target target{*device, 1};
+        if (!GetParam()->supports(problems[i], target).yes) continue;
+        for (const Config& config : GetParam()->configs(problems[i], target)) names.insert(config.name);
+      }
+      for (const std::string& config : names) shapes_of[config].push_back(i);
+    }
+    std::vector<std::set<std::string>> taken(problems.size());
+    std::size_t turn = kind;
+    for (const auto& [config, shapes] : shapes_of) taken[shapes[turn++ % shapes.size()]].insert(config);
+    if (!ours(kind)) return;
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      if (taken[i].empty()) continue;
+      verify(problems[i],
+             [&](std::size_t, std::size_t, const std::string& config) { return taken[i].contains(config); });
+    }
+  }
+
+  std::vector<Problem> take_considered() { return std::exchange(problems_, {}); }
+  bool in_turn() const {
+    return std::getenv("FALTUNG_TEST_FULL") == nullptr && std::getenv("FALTUNG_TEST_PROBLEMS") == nullptr;
+  }
+  int verified() const { return verified_; }
 
  private:
   // Mesa's llvmpipe spends 20 to 40 s of processor time on each of these: its compiler makes a coroutine of a
@@ -136,8 +164,26 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
            devices_.front()->info().description.find("llvmpipe") != std::string::npos;
   }
 
-  // turn: which of the configs, or all if it is negative.
-  void verify(const Problem& problem, int turn) {
+  // Whether a problem is to be met with this one of so many configs.
+  using Takes = std::function<bool(std::size_t number, std::size_t count, const std::string& config)>;
+
+  Takes one_in_turn() const {
+    return [turn = turn_](std::size_t number, std::size_t count, const std::string&) {
+      return turn % count == number;
+    };
+  }
+
+  // Whether that problem is this part's. A part's problems have the configs that they would have in the
+  // whole.
+  static bool ours(std::size_t problem) {
+    const char* given = std::getenv("FALTUNG_TEST_PART");
+    std::size_t part = 1, parts = 1;
+    if (given != nullptr && (std::sscanf(given, "%zu/%zu", &part, &parts) != 2 || part < 1 || part > parts))
+      throw std::invalid_argument(std::string("FALTUNG_TEST_PART is i/n with 1 <= i <= n, got ") + given);
+    return problem % parts == part - 1;
+  }
+
+  void verify(const Problem& problem, const Takes& takes) {
     const Algorithm& algorithm = *GetParam();
     const char* only = std::getenv("FALTUNG_TEST_ONLY");
     for (const std::shared_ptr<Device>& device : devices_) {
@@ -147,7 +193,7 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
       ASSERT_FALSE(configs.empty()) << to_string(problem);
       Verifier verifier(problem, device, parallel_, 1);
       for (std::size_t i = 0; i < configs.size(); ++i) {
-        if (turn >= 0 && static_cast<std::size_t>(turn) % configs.size() != i) continue;
+        if (!takes(i, configs.size(), configs[i].name)) continue;
         const std::string kernel = kernel_name(algorithm, configs[i].name);
         if (only != nullptr && !matches(only, kernel)) continue;
         const std::string repeat = "faltung verify '" + to_string(problem) + "' --device " +
@@ -169,7 +215,8 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
  private:
   std::shared_ptr<const Parallel> parallel_ = std::make_shared<Parallel>(2);
   std::vector<Problem> problems_;
-  int turn_ = 0, verified_ = 0;
+  std::size_t turn_ = 0;
+  int verified_ = 0;
 };
 
 TEST_P(RegistryGpu, ShapesInEveryDirectionLayoutAndDtype) {
@@ -178,8 +225,24 @@ TEST_P(RegistryGpu, ShapesInEveryDirectionLayoutAndDtype) {
 }
 
 TEST_P(RegistryGpu, EveryEpilogue) {
-  for (const Problem& problem : epilogue_problems()) consider(problem);
-  verify_considered();
+  if (!in_turn()) {
+    for (const Problem& problem : epilogue_problems()) consider(problem);
+    return verify_considered();
+  }
+  // Every kernel meets every epilogue in every layout and dtype, on the shapes in turn.
+  std::map<std::string, std::vector<Problem>> by_kind;
+  for (const Problem& problem : epilogue_problems()) {
+    Problem kind;
+    kind.epilogue = problem.epilogue, kind.layout = problem.layout, kind.dtype = problem.dtype;
+    by_kind[to_string(kind)].push_back(problem);
+  }
+  EXPECT_EQ(by_kind.size(), 15u * 2 * 3);
+  std::size_t number = 0;
+  for (const auto& [kind, problems] : by_kind) {
+    for (const Problem& problem : problems) consider(problem);
+    verify_in_turn(take_considered(), number++);
+  }
+  std::printf("%d kernels verified\n", verified());
 }
 
 // Twice, with another batch and image: the second compiles nothing.
