@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <map>
 
@@ -32,20 +33,30 @@ struct Options {
 struct Account {
   std::shared_ptr<Device> device;
   bool runs = false;
-  double compile_ms = 0, longest_ms = 0, run_ms = 0;
+  double compile_ms = 0, longest_ms = 0, first_ms = 0, run_ms = 0;
   std::string longest;
   int compiled = 0, spilling = 0, failed = 0, ran = 0;
   std::map<std::string, int> limits;
 };
 
-// Its kernels are compiled for this run, whatever the store holds; the folder goes when the run ends.
+// What a kernel took where it ran, or -1: once, and how much longer at first. Some drivers compile then.
+struct Times {
+  double run_ms = -1, first_ms = -1;
+};
+
+// Its kernels are compiled for this run, whatever the store holds, or the drivers' own caches; the folder
+// goes when the run ends.
 class FreshStore {
  public:
   FreshStore() {
     std::string folder = (fs::temp_directory_path() / "faltung-compilers-XXXXXX").string();
     if (mkdtemp(folder.data()) == nullptr) throw Error(Status::bad_file, "no temporary folder can be made");
     folder_ = folder;
-    setenv("FALTUNG_STORE", folder.c_str(), 1);
+    for (const char* variable :
+         {"FALTUNG_STORE", "POCL_CACHE_DIR", "MESA_SHADER_CACHE_DIR", "CUDA_CACHE_PATH"}) {
+      fs::create_directories(folder_ / variable);
+      setenv(variable, (folder_ / variable).c_str(), 1);
+    }
   }
   ~FreshStore() {
     std::error_code ignored;
@@ -76,9 +87,10 @@ class Compilers {
     }
     options_.machine.open({"problem", "kernel", "entry", "compiler", "compile_ms", "registers",
                            "scalar_registers", "spilled_bytes", "local_bytes", "block_threads",
-                           "wave_threads", "blocks", "waves", "occupancy_pct", "limited_by", "run_ms"});
+                           "wave_threads", "blocks", "waves", "occupancy_pct", "limited_by", "first_ms",
+                           "run_ms"});
     line("kernel", "function", "compiler", "ms", "regs", "scalar", "private", "local B", "block", "wave",
-         "blocks", "waves", "occ %", "run ms", "limited by");
+         "blocks", "waves", "occ %", "first", "run ms", "limited by");
     for (const Row& row : rows) {
       if (talks()) fmt::print("{}\n", row.label());
       for (const auto& algorithm : registry()) {
@@ -97,7 +109,8 @@ class Compilers {
   void line(const Cells&... cells) const {
     if (talks()) {
       fmt::print(
-          "{:<38} {:<21} {:<13} {:>5} {:>4} {:>6} {:>7} {:>7} {:>5} {:>4} {:>6} {:>5} {:>5} {:>8}  {}\n",
+          "{:<38} {:<21} {:<13} {:>5} {:>4} {:>6} {:>7} {:>7} {:>5} {:>4} {:>6} {:>5} {:>5} {:>6} {:>8}  "
+          "{}\n",
           cells...);
     }
   }
@@ -153,18 +166,19 @@ class Compilers {
     const std::string kernel = kernel_name(algorithm, config), id = account.device->info().id;
     if (!algorithm.supports(row.problem, target).yes) return -1;
     jit::Collector collector;
-    double run_ms = -1;
+    Times times;
     try {
       Recipe recipe = make_recipe(algorithm, row.problem, config, target);
-      if (account.runs) run_ms = run(row, kernel, std::move(recipe), account);
+      if (account.runs) times = run(row, kernel, std::move(recipe), account);
     } catch (const Error& error) {
       if (error.status() == Status::unsupported) return -1;  // by a compiler that is no device
       ++account.failed;
       if (talks()) fmt::print("{} on {}: {}\n", kernel, id, one_line(error.what()));
       return -1;
     }
-    // Its running time stands in its first line.
-    double shown_ms = run_ms;
+    account.first_ms += std::max(0.0, times.first_ms);
+    // The times stand in its first line.
+    Times shown_times = times;
     const auto ms = [](double value) { return value < 0 ? "-" : fmt::format("{:.3g}", value); };
     bool any = false;
     for (const jit::Compiled& c : collector.kernels) {
@@ -177,31 +191,38 @@ class Compilers {
       account.spilling += r.spilled_bytes > 0;
       ++account.limits[r.limited_by.empty() ? "(not told)" : r.limited_by];
       using I = std::int64_t;
-      options_.machine.row({to_string(row.problem), kernel, c.entry, id, c.compile_ms, I(r.registers),
-                            I(r.scalar_registers), r.spilled_bytes, r.local_bytes, I(r.block_threads),
-                            I(r.wave_threads), I(r.blocks), I(r.waves),
-                            r.occupancy < 0 ? Cell() : Cell(100 * r.occupancy), r.limited_by,
-                            run_ms < 0 ? Cell() : Cell(run_ms)});
+      options_.machine.row(
+          {to_string(row.problem), kernel, c.entry, id, c.compile_ms, I(r.registers), I(r.scalar_registers),
+           r.spilled_bytes, r.local_bytes, I(r.block_threads), I(r.wave_threads), I(r.blocks), I(r.waves),
+           r.occupancy < 0 ? Cell() : Cell(100 * r.occupancy), r.limited_by,
+           times.run_ms < 0 ? Cell() : Cell(times.first_ms), times.run_ms < 0 ? Cell() : Cell(times.run_ms)});
       line(kernel, c.entry, id, fmt::format("{:.0f}", c.compile_ms), shown(r.registers),
            shown(r.scalar_registers), shown(r.spilled_bytes), shown(r.local_bytes), shown(r.block_threads),
            shown(r.wave_threads), shown(r.blocks), shown(r.waves),
-           r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy), ms(shown_ms), r.limited_by);
-      shown_ms = -1;
+           r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy), ms(shown_times.first_ms),
+           ms(shown_times.run_ms), r.limited_by);
+      shown_times = Times();
     }
-    if (!any && run_ms >= 0) {
-      line(kernel, "(as compiled above)", id, "", "", "", "", "", "", "", "", "", "", ms(run_ms), "");
+    if (!any && times.run_ms >= 0) {
+      line(kernel, "(as compiled above)", id, "", "", "", "", "", "", "", "", "", "", ms(times.first_ms),
+           ms(times.run_ms), "");
     }
-    return run_ms;
+    return times.run_ms;
   }
 
-  double run(const Row& row, const std::string& kernel, Recipe recipe, const Account& account) const {
+  Times run(const Row& row, const std::string& kernel, Recipe recipe, const Account& account) const {
     const auto plan =
         std::make_shared<const PlanImpl>(row.problem, kernel, std::move(recipe), account.device, nullptr);
     const Oracle oracle(row.problem, Data::random, options_.arguments.seed(), 1, 1);
     Arena arena(*account.device, oracle, 2 * account.device->info().cache_bytes, 8);
+    const auto begin = std::chrono::steady_clock::now();
     Runner runner(plan, arena);
+    runner.time_once();
+    const double first =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     constexpr double kBudgetMs = 50;
-    return time_runner(runner, kBudgetMs, 0).median;
+    const double once = time_runner(runner, kBudgetMs, 0).median;
+    return {once, std::max(0.0, first - once)};
   }
 
   // Side by side: a column for each compiler.
@@ -220,6 +241,9 @@ class Compilers {
     row("ms to compile, all", [](const Account& a) { return fmt::format("{:>6.0f}", a.compile_ms); });
     row("ms to compile, the longest", [](const Account& a) { return fmt::format("{:>6.0f}", a.longest_ms); });
     if (accounts_.front().ran > 0) {
+      row("ms more at first launches", [](const Account& a) {
+        return a.runs ? fmt::format("{:>6.0f}", a.first_ms) : std::string("     -");
+      });
       row(fmt::format("ms to run, {} kernels and rows", accounts_.front().ran), [](const Account& a) {
         return a.runs ? fmt::format("{:>6.4g}", a.run_ms) : std::string("     -");
       });
