@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# tests/gpu.sh BUILD: every test that needs a GPU, on each GPU that faltung lists (not on OpenCL drivers for the
-# CPU, which `./dev test` has), and the memory checker on a sample where CUDA's is installed. BUILD is the build
-# folder. The registry's problems are parts that run side by side, one a processor; a part's log is in
-# BUILD/test_gpu. `./dev test-gpu` runs this.
+# tests/gpu.sh BUILD [FILTER]: every test that needs a GPU, on each GPU that faltung lists (not on OpenCL drivers for
+# the CPU, which `./dev test` has), and the memory checker on some where CUDA's is installed. BUILD is the build
+# folder. FILTER (GoogleTest's, e.g. '*/implicit_gemm_sm90') leaves the registry's tests that match it alone. The
+# registry's problems are parts, four a processor, one of which each runs at a time; a part's log is in
+# BUILD/test_gpu. `./dev test-gpu [FILTER]` runs this.
 set -euo pipefail
-build=$(cd "${1:?usage: tests/gpu.sh BUILD}" && pwd)
+build=$(cd "${1:?usage: tests/gpu.sh BUILD [FILTER]}" && pwd)
+only=${2:-}
 logs=$build/test_gpu
 rm -rf "$logs" && mkdir -p "$logs"
 export FALTUNG_TEST_REQUIRE_GPU=1 FALTUNG_STORE=$logs/store
-parts=${FALTUNG_TEST_PARTS:-$(nproc)}
+jobs=$(nproc)
+export parts=$((4 * jobs))
 failed=0
 
 if [ -z "${FALTUNG_TEST_DEVICES:-}" ]; then
@@ -21,7 +24,7 @@ if [ -z "$FALTUNG_TEST_DEVICES" ]; then
   echo "tests/gpu.sh: faltung lists no GPU here: no driver was found (libcuda.so.1, or libOpenCL.so.1 and a vendor's file)" >&2
   exit 1
 fi
-echo "== on $FALTUNG_TEST_DEVICES, in $parts parts"
+echo "== on $FALTUNG_TEST_DEVICES, in $parts parts, $jobs at a time"
 
 # say STATUS WHAT SECONDS
 say() {
@@ -36,29 +39,37 @@ test_program() {
   say $status "$name, $(grep -c '^\[       OK' "$logs/$name.log") tests" $((SECONDS - begin))
 }
 
-# in_parts TITLE LOG COMMAND...: registry_gpu_test under COMMAND (or nothing), a part a processor.
-in_parts() {
-  local title=$1 log=$logs/$2 begin=$SECONDS status=0 i filter pids=()
+# one LOG PART COMMAND...: a part of registry_gpu_test under COMMAND (or nothing).
+one() {
+  local log=$1 part=$2 tests=${only:-*}
   shift 2
-  for ((i = 1; i <= parts; ++i)); do
-    filter='*Shapes*:*Epilogue*'  # what has no parts is the first's alone
-    if ((i == 1)); then filter='*'; fi
-    FALTUNG_TEST_PART=$i/$parts "$@" "$build/tests/registry_gpu_test" --gtest_filter="$filter" >"$log.$i.log" 2>&1 &
-    pids+=($!)
-  done
-  for i in "${pids[@]}"; do wait "$i" || status=1; done
-  if ((status)); then grep -hE 'Failure|faltung verify|FAILED|ERROR SUMMARY: [^0]|Invalid|rror' "$log".*.log | head -60; fi
+  if ((part > 1)) && [ -z "$only" ]; then tests='*Shapes*:*Epilogue*'; fi  # what has no parts is the first's alone
+  FALTUNG_TEST_PART=$part/$parts "$@" "$build/tests/registry_gpu_test" --gtest_filter="$tests" >"$log.$part.log" 2>&1
+}
+export -f one
+export build only
+
+# in_parts TITLE LOG COMMAND...: all parts.
+in_parts() {
+  local title=$1 log=$logs/$2 begin=$SECONDS status=0
+  shift 2
+  seq "$parts" | xargs -P "$jobs" -I{} bash -c 'one "$@"' one "$log" {} "$@" || status=1
+  if ((status)); then
+    grep -hE 'Failure|faltung verify|FAILED|ERROR SUMMARY: [1-9]|Invalid|rror' "$log".*.log | grep -v 'SUMMARY: 0' | head -60
+  fi
   say $status "$title, $(cat "$log".*.log | awk '/kernels verified/ { n += $1 } END { print n + 0 }') kernels" $((SECONDS - begin))
 }
 
-case ,$FALTUNG_TEST_DEVICES in *,cuda:*) FALTUNG_TEST_REQUIRE_CUDA=1 test_program cuda_test ;; esac
-case ,$FALTUNG_TEST_DEVICES in *,opencl:*) test_program opencl_test ;; esac
-test_program trust_gpu_test
+if [ -z "$only" ]; then
+  case ,$FALTUNG_TEST_DEVICES in *,cuda:*) FALTUNG_TEST_REQUIRE_CUDA=1 test_program cuda_test ;; esac
+  case ,$FALTUNG_TEST_DEVICES in *,opencl:*) test_program opencl_test ;; esac
+  test_program trust_gpu_test
+fi
 checker=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 case ,$FALTUNG_TEST_DEVICES in
   *,cuda:*)
     if [ -n "$checker" ]; then
-      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_PROBLEMS=sample in_parts "memory checker on a sample" memcheck \
+      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_PROBLEMS=60 in_parts "memory checker on a part" memcheck \
         "$checker" --tool memcheck --error-exitcode 9
     else
       echo "left out: the memory checker; compute-sanitizer, of the CUDA toolkit, is not installed"
