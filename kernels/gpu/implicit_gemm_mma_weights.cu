@@ -210,6 +210,25 @@ implicit_gemm_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT
   __align__(16) element_t of_y[PART_M][CHUNK];
 #endif
 
+  // The places of what a part copies, looked up before the products of the part before it.
+  [[maybe_unused]] Place x_places[PART_N];
+  [[maybe_unused]] index_t y_places[PART_M];
+  const auto look_up = [&](int part, const Place* at) {
+#if !GATHER_Y
+    F_UNROLL
+    for (int i = 0; i < PART_M; ++i) {
+      const int e = thread + (i * PARTS + part) * THREADS;
+      if (BK * CHUNKS_M % (THREADS * PARTS) == 0 || e < BK * CHUNKS_M) y_places[i] = at[OWN_STEP(e, CHUNKS_M)].y;
+    }
+#endif
+#if !GATHER_X
+    F_UNROLL
+    for (int i = 0; i < PART_N; ++i) {
+      const int e = thread + (i * PARTS + part) * THREADS;
+      if (BK * CHUNKS_N % (THREADS * PARTS) == 0 || e < BK * CHUNKS_N) x_places[i] = at[OWN_STEP(e, CHUNKS_N)];
+    }
+#endif
+  };
   // One of PARTS parts of what a thread brings of the newest tile to stage `to`: what is gathered only reaches the
   // stage with `keep`.
   const auto bring = [&](u32 to, int part, const Place* at) {
@@ -220,8 +239,8 @@ implicit_gemm_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT
 #if GATHER_Y
       gather_y(at[step], chunk, of_y[i]);
 #else
-      const index_t place = at[step].y;
-      copy_chunk(to + chunk_at(step, chunk, CHUNKS_M), own_y + place, place >= 0 && own_k < z.group_k && aligned);
+      copy_chunk(to + chunk_at(step, chunk, CHUNKS_M), own_y + y_places[i],
+                 y_places[i] >= 0 && own_k < z.group_k && aligned);
 #endif
     }
     F_UNROLL
@@ -231,9 +250,8 @@ implicit_gemm_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT
 #if GATHER_X
       gather_x(at[step], columns[chunk], of_x[i]);
 #else
-      const Place place = at[step];
-      copy_chunk(to + ROWS_BYTES + chunk_at(step, chunk, CHUNKS_N), own_x + place.x,
-                 in_image(place, own_columns) && aligned);
+      copy_chunk(to + ROWS_BYTES + chunk_at(step, chunk, CHUNKS_N), own_x + x_places[i].x,
+                 in_image(x_places[i], own_columns) && aligned);
 #endif
     }
   };
@@ -293,7 +311,11 @@ implicit_gemm_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT
     const u32 to = local + turn * STAGE_BYTES;
     F_BARRIER();
     F_NO_UNROLL
-    for (int part = 0; part < PARTS; ++part) bring(to, part, places + turn % 2 * BK), keep(to, part);
+    for (int part = 0; part < PARTS; ++part) {
+      look_up(part, places + turn % 2 * BK);
+      bring(to, part, places + turn % 2 * BK);
+      keep(to, part);
+    }
     end_turn(to, turn);
   }
   F_NO_UNROLL
@@ -301,12 +323,15 @@ implicit_gemm_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
     F_BARRIER();
     const u32 to = local + turn % STAGES * STAGE_BYTES, from = local + (turn + 1) % STAGES * STAGE_BYTES;
+    const Place* const at = places + turn % 2 * BK;
     u32 a[TILES_M][4], b[2][TILES_N][2];
+    look_up(0, at);
     F_UNROLL
     for (int i = 0; i < TILES_M; ++i) load_rows(from, 0, i, warp_m, lane, a[i]);
     load_columns(from, 0, warp_n, lane, b[0]);
     const auto multiply_part = [&](int k) {
-      bring(to, k, places + turn % 2 * BK);
+      bring(to, k, at);
+      if (k + 1 < PARTS) look_up(k + 1, at);
       if (k + 1 < PARTS) load_columns(from, k + 1, warp_n, lane, b[(k + 1) % 2]);
       F_UNROLL
       for (int i = 0; i < TILES_M; ++i) {
