@@ -128,6 +128,38 @@ TEST(PortableNvrtc, TheMatrixUnitsTilesOfBackwardWeightsDoNotSpill) {
   unsetenv("FALTUNG_STORE");
 }
 
+// Planes are turned where both tensors have whole 16 bytes of channels, in a workspace that holds both.
+TEST(PortableNvrtc, PlanesAreTurnedWhereChannelsAreWhole) {
+  const Algorithm& algorithm = find_algorithm("implicit_gemm_mma_gpu");
+  Compiler device("sm_90a");
+  const Target target{device, 1};
+  const auto turned = [&](const char* text) {
+    int count = 0;
+    for (const Config& config : algorithm.configs(parse_problem(text), target)) {
+      if (config.name.find("_t") == std::string::npos) continue;
+      EXPECT_GE(config.workspace_bytes, 2u * (2 * 64 * 56 * 56 + 2 * 32 * 56 * 56)) << config.name;
+      ++count;
+    }
+    return count;
+  };
+  EXPECT_GE(turned("bwd_w:n2c64h56w56k32r3s3:pad1:f16:nchw"), 5);
+  EXPECT_EQ(turned("bwd_w:n2c64h56w56k32r3s3:pad1:f16:nhwc"), 0);
+  EXPECT_EQ(turned("bwd_w:n2c3h56w56k32r3s3:pad1:f16:nchw"), 0);
+  EXPECT_EQ(turned("bwd_w:n2c64h56w56k36r3s3:pad1:f16:nchw"), 0);
+  EXPECT_EQ(turned("fwd:n2c64h56w56k32r3s3:pad1:f16:nchw"), 0);
+  const Problem pixels = parse_problem("bwd_w:n2c64h56w56k32r3s3:pad1:f16:nhwc");
+  for (const char* config : {"b64x64_w2x2_st4_t", "b64x64_w2x2_st4_s1", "b64x64_w2x2_st4_s",
+                             "b64x64_w2x2_st4_s2t", "b64x64_w2x2_st4_tx", "b64x64"}) {
+    try {
+      make_recipe(algorithm, pixels, config, target);
+      ADD_FAILURE() << config << " was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::bad_problem) << config << ": " << error.what();
+      EXPECT_NE(std::string(error.what()).find(config), std::string::npos) << error.what();
+    }
+  }
+}
+
 // Padding that differs from side to side is read as it is: the same steps and workspace as with none that
 // differs.
 TEST(PortableNvrtc, UnequalPaddingIsNoStep) {
