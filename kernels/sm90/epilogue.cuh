@@ -11,7 +11,7 @@ __device__ __forceinline__ unsigned staged(int pixel, int chunk) {
   return pixel * (kUnit * 2) + ((chunk ^ (line & (kUnit / 8 - 1))) << 4);
 }
 
-#if F_RESIDUAL && !F_PLAIN && !F_NCHW
+#if F_RESIDUAL && F_BULK
 __device__ __forceinline__ void load_residual(const TensorMap& map, const Tile& t, unsigned staging,
                                               unsigned barrier, int consumer) {
   store_wait_read();

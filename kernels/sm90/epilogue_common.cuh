@@ -13,10 +13,7 @@ __device__ __forceinline__ int pooled_first(int pixel) { return (pixel + kBefore
 // The index in y (or, unpooled, in the residual) of a channel's pixel of the tile; negative outside.
 __device__ __forceinline__ long long locate_output(const Params& p, const Tile& t, int k, int pixel, bool pool) {
   if (k >= p.k) return -1;
-#if F_PLANES
-  const int in_image = t.first + pixel, image = p.p * p.q;
-  return in_image < image ? (static_cast<long long>(t.n) * p.k + k) * image + in_image : -1;
-#elif F_IM2COL
+#if F_IM2COL
   const int flat = t.first + pixel;
   if (flat >= p.pixels) return -1;
 #if F_NCHW
@@ -38,7 +35,7 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
 #endif
 }
 
-#if F_NCHW && !F_PLAIN && !F_TURNED && F_SPLIT == 1
+#if F_NCHW && !F_PLAIN && !F_TURNED && !F_BULK && F_SPLIT == 1
 // The staging area's rows, a channel each, to the output. Neighbouring threads have neighbouring pixels; each keeps
 // its pixels and goes through the channels.
 __device__ __forceinline__ void store_rows(const Params& p, const Tile& t, int k0, unsigned staging, int thread) {
@@ -60,7 +57,7 @@ __device__ __forceinline__ void store_rows(const Params& p, const Tile& t, int k
 }
 #endif
 
-#if !F_PLAIN && !F_NCHW && !F_DIRECT && F_SPLIT == 1
+#if F_BULK && !F_PLANES
 __device__ __forceinline__ void store_unit(const TensorMap& map, const Tile& t, unsigned staging, int unit,
                                            int consumer) {
   const int k = t.k + (F_COOP && !F_SWAP ? consumer * kMyChannels : 0) + unit * kUnit;

@@ -27,9 +27,9 @@
 // columns a consumer) F_N F_KB F_TH F_R F_S F_DIL_H F_DIL_W F_SLOTS (of pixels) F_STAGES (of weights) F_RESIDENT
 // (weights are loaded once and stay) F_BF16 F_TF32 F_BIAS F_RESIDUAL F_POOL (0, 1 max, 2 average; stride 2)
 // F_WINDOW (the pool's: 2 or 3) F_POOL_PAD F_POOL_END_H F_POOL_END_W (its padding: before, below, to the right) F_PLAIN
-// (ordinary stores: K is no multiple of 8) F_DIRECT (ordinary stores of whole sectors, 32-bit NHWC) F_U (channels a
-// store, with F_SWAP) F_STAGED (stores that there is room for, 0: all of a tile) F_V (pixels a store, NCHW) F_RAWS
-// (patches of NCHW) F_PAD_LEFT F_STRIDE_H F_ACTIVATION(x, a).
+// (ordinary stores: K is no multiple of 8) F_BULK (stores by the copy engine) F_DIRECT (ordinary stores of whole
+// sectors, 32-bit NHWC) F_U (channels a store, with F_SWAP) F_STAGED (stores that there is room for, 0: all of a tile)
+// F_V (pixels a store, NCHW) F_RAWS (patches of NCHW) F_PAD_LEFT F_STRIDE_H F_ACTIVATION(x, a).
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/element.cuh"
 #include "kernels/sm90/finish.cuh"
@@ -93,15 +93,17 @@ constexpr int kPoolWidth = F_POOL ? (kTileWidth - F_WINDOW) / 2 + 1 : kTileWidth
 constexpr int kPoolHeight = F_POOL ? (F_TH - F_WINDOW) / 2 + 1 : F_TH;
 constexpr int kStoredPixels = F_POOL ? kPoolWidth * kPoolHeight : kMyPixels;
 constexpr int kUnit = F_TF32 ? 32 : F_SWAP ? F_U : 64;  // channels a store
-constexpr int kUnitBytes = (kStoredPixels * kUnit * kElement + 1023) / 1024 * 1024;
-constexpr int kUnits = kMyChannels / kUnit;
+// With F_PLANES a store is of all channels, by 64 pixels.
+constexpr int kUnitBytes = F_PLANES ? kMyChannels * 128 : (kStoredPixels * kUnit * kElement + 1023) / 1024 * 1024;
+constexpr int kUnits = F_PLANES ? kMyPixels / 64 : kMyChannels / kUnit;
 constexpr int kStagedUnits = F_STAGED > 0 ? F_STAGED : kUnits;  // that there is room for: stored in turn
-// With F_NCHW the area has a row a channel, a little longer than its pixels so that rows start in other banks.
+// With F_NCHW and ordinary stores the area has a row a channel, a little longer than its pixels so that rows start in
+// other banks.
 constexpr int kChannelPitch = kStoredPixels * kElement + 16;
 constexpr int kStagingBytes =
     F_PLAIN || F_TURNED || F_DIRECT || F_SPLIT > 1
         ? 0
-        : ((F_NCHW ? kMyChannels * kChannelPitch : kUnitBytes * kStagedUnits) + 1023) / 1024 * 1024;
+        : ((F_NCHW && !F_BULK ? kMyChannels * kChannelPitch : kUnitBytes * kStagedUnits) + 1023) / 1024 * 1024;
 
 struct Barriers {
   unsigned long long slot_full[F_SLOTS], slot_empty[F_SLOTS];
@@ -191,7 +193,12 @@ __device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned 
       for (int nb = 0; nb < F_NB; ++nb) {
 #if F_SWAP
         constexpr int kPixelBlock = F_IM2COL ? 64 * kRow : 8 * kPixelPitch;
+#if F_PLANES
+        // Rows are channels: 8 of them make 1024 bytes.
+        const unsigned long long a = descriptor((pixels + mt * kPixelBlock + step * 2048) >> 4, 1024);
+#else
         const unsigned long long a = descriptor((pixels + mt * kPixelBlock + step * 32) >> 4, kPixelPitch);
+#endif
         const unsigned long long b = descriptor((weights + nb * F_N * kRow + step * 32) >> 4, 8 * kRow);
 #else
         constexpr int kPixelBlock = F_IM2COL ? F_N * kRow : 8 * kRow;
@@ -230,6 +237,8 @@ __device__ __forceinline__ void wait_for_slot(Barriers& barriers, const Ring<F_S
 #include "kernels/sm90/epilogue_split.cuh"
 #elif F_TF32
 #include "kernels/sm90/epilogue_f32.cuh"
+#elif F_PLANES
+#include "kernels/sm90/epilogue_planes.cuh"
 #else
 #include "kernels/sm90/epilogue.cuh"
 #endif
@@ -261,7 +270,7 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
       F_COOP && F_SWAP ? consumer * F_MT * (F_IM2COL ? 64 * kRow : 8 * kPixelPitch) : 0;
   for (int tile = work.first_tile + first * gridDim.x; tile < p.tiles; tile += step * gridDim.x) {
     const Tile t = locate(p, tile);
-#if F_RESIDUAL && !F_PLAIN && !F_NCHW && !F_TF32 && F_SPLIT == 1
+#if F_RESIDUAL && F_BULK && !F_TF32
     if (leader) load_residual(r_map, t, staging, smem_address(&barriers.residual_full[consumer]), consumer);
 #endif
 #if !F_COOP

@@ -42,7 +42,7 @@ struct Tiling {
 // patch_64x8x32_k64_pp_s2_w8, im2col_128x256_k64_co_s4, planes_64x256_k64_pp_s4,
 // patch_160x8x16_k64_co_px_s2_w8, patch_64x8x32_k64_pp_s2_wr, shift_64x64x4_k64_pp_s2_wr,
 // turned_64x16x8_k32_pp_s2_w4_r2, turned_64x16x16_k32_pp_s2_w9, im2col_160x256_k64_co_px_s3_u2,
-// patch_64x16x16_k32_pp_s2_w12_ds, patch_64x8x16_k32_co_px_s2_w9_sk8
+// patch_64x16x16_k32_pp_s2_w12_ds, patch_64x8x16_k32_co_px_s2_w9_sk8, planes_160x128_k64_pp_px_s4
 std::string to_string(const Tiling& tiling);
 // Throws Error(bad_problem) that shows the form.
 Tiling parse_tiling(std::string_view name);

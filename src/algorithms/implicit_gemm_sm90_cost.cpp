@@ -41,6 +41,7 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   constexpr double kRows = 1.4, kSingly = 4.3;         // storing NCHW, and 32-bit elements, by so much slower
   constexpr double kSplit = 1500, kAdd = 0.06;         // cycles a tile, and a byte of a split sum
   constexpr double kExposed = 0.4;                     // of the epilogue where two consumers share a tile
+  constexpr double kDrained = 0.45;                    // planes: more of it for each buffer less than five
   constexpr double kLatency = 1500;                    // cycles, once
   constexpr double kBandwidth = 6e9, kOverlap = 0.55;  // bytes a ms; what is lost of the shorter of the two
   constexpr double kLaunch = 0.0008, kTurn = 2.9e9,
@@ -86,13 +87,14 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   const double split =
       t.split > 1 ? kSplit + t.channels * t.pixels() * 4 * kAdd * apart + (t.im2col ? 0 : kLoadFirst) : 0;
   const double epilogue = kEpilogue + t.channels * t.pixels() * element / 2 * kStore / sharers *
-                                          (p.layout == Layout::nchw ? kRows : 1) *
+                                          (p.layout == Layout::nchw && !t.planes ? kRows : 1) *
                                           (t.direct                ? 1
                                            : p.dtype == DType::f32 ? kSingly
                                                                    : 1);
+  const double exposed = kExposed + (t.planes ? kDrained * std::max(0, 5 - t.slots) : 0);
   const double waves = std::ceil(count / multiprocessors);
   const double cycles = t.split > 1     ? waves * (tile + split)
-                        : t.cooperative ? waves * (tile + kExposed * epilogue)
+                        : t.cooperative ? waves * (tile + exposed * epilogue)
                                         : waves * std::max(tile, (epilogue + products) / 2) + epilogue;
   const double busy = std::min(1.0, waves * products * std::min(1.0, count / multiprocessors) / cycles);
   const double arithmetic = (cycles + kLatency) / (kClock * (1 + kCool * (1 - busy)));

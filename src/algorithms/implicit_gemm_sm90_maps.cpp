@@ -96,6 +96,15 @@ TensorMap y_map(const CudaDevice& device, const Tiling& t, const Problem& p, con
   map.dtype = p.dtype;
   map.address = y;
   const i64 pixel = p.k * element;
+  if (t.planes) {
+    const i64 plane = p.p() * p.q();
+    map.rank = 3;
+    map.size[0] = plane, map.size[1] = p.k, map.size[2] = p.n;
+    map.stride_bytes[0] = plane * element, map.stride_bytes[1] = p.k * plane * element;
+    map.box[0] = 64, map.box[1] = t.channels / (t.cooperative && !t.pixels_on_m ? 2 : 1), map.box[2] = 1;
+    map.swizzle_bytes = 128;
+    return device.encode(map);
+  }
   if (t.im2col) {
     map.rank = 2;
     map.size[0] = p.k, map.size[1] = p.n * p.p() * p.q();

@@ -8,9 +8,9 @@ namespace {
 
 using i64 = std::int64_t;
 
-// One wgmma of 64 x n x 16 as a function of n / 2 sums a thread. turned: the second operand's columns, not
-// its depth, lie side by side.
-std::string mma_function(int n, DType dtype, bool turned) {
+// One wgmma of 64 x n x 16 as a function of n / 2 sums a thread. turned: 1 of the first operand the rows, 2
+// of the second the columns, not its depth, lie side by side.
+std::string mma_function(int n, DType dtype, int turned) {
   const std::string type = dtype == DType::f32 ? "tf32" : name(dtype);
   std::string operands, outputs;
   const int sums = n / 2;
@@ -26,7 +26,8 @@ std::string mma_function(int n, DType dtype, bool turned) {
          (dtype == DType::f32 ? "k8.f32." : "k16.f32.") + type + "." + type + " {" + operands + "}, " +
          operand(0) + ", " + operand(1) + ", p, 1, 1" +
          (dtype == DType::f32 ? ""
-          : turned            ? ", 0, 1"
+          : turned == 1       ? ", 1, 0"
+          : turned == 2       ? ", 0, 1"
                               : ", 0, 0") +
          ";}\"\n      : " + outputs + "\n      : \"l\"(a), \"l\"(b), \"r\"(accumulate));\n}\n";
 }
@@ -84,13 +85,15 @@ KernelSource kernel_source(const Tiling& t, const Problem& p) {
   define("F_PLAIN", plain_stores(p));
   define("F_NCHW", p.layout == Layout::nchw);
   define("F_V", pixels_a_store(t, p));
+  if (!t.shift) define("F_BULK", stores_by_map(t, p));
   define("F_TURNED", t.turned), define("F_RAWS", t.raws);
   if (t.turned) define("F_PAD_LEFT", p.pad_left);
   define("F_DIRECT", t.direct), define("F_SPLIT", t.split), define("F_STAGED", t.staged);
   define("F_STRIDE_H", t.im2col ? 1 : p.stride_h);
   define("F_SMEM", shared_bytes(t, p));
   constants += "#define F_ACTIVATION(x, a) activate_" + std::string(name(p.epilogue.activation)) + "(x, a)\n";
-  constants += mma_function(t.n(), p.dtype, t.planes || t.shift);
+  const int turned = t.planes && t.pixels_on_m ? 1 : t.planes || t.shift ? 2 : 0;
+  constants += mma_function(t.n(), p.dtype, turned);
   KernelSource source;
   source.name = "implicit_gemm_sm90/" + to_string(t);
   source.block_threads = t.shift ? 384 : threads(t, p);

@@ -44,7 +44,7 @@ int staging_bytes(const Tiling& t, const Problem& p) {
   if (pool_window(p) > 0) pixels = pooled_extent(t.width, p) * pooled_extent(t.height, p);
   int mine = channels * pixels * element;
   if (pool_window(p) == 3) mine = channels / 64 * round_up(pixels * 64 * element, 1024);
-  if (p.layout == Layout::nchw) mine = channels * (pixels * element + 16);
+  if (p.layout == Layout::nchw) mine = channels * (pixels * element + (t.planes ? 0 : 16));
   return consumers * round_up(mine, 1024);
 }
 
@@ -117,7 +117,8 @@ int pooled_extent(int pixels, const Problem& p) {
 bool plain_stores(const Problem& p) { return p.layout == Layout::nhwc && p.k * size_of(p.dtype) % 16 != 0; }
 
 bool stores_by_map(const Tiling& t, const Problem& p) {
-  return p.layout == Layout::nhwc && !plain_stores(p) && !t.direct && t.split == 1;
+  if (p.layout == Layout::nchw) return t.planes;
+  return !plain_stores(p) && !t.direct && t.split == 1;
 }
 
 int tf32_parts(const Problem& p) { return p.dtype != DType::f32 ? 0 : p.math == Math::f32 ? 2 : 1; }
@@ -202,7 +203,8 @@ std::string unfit(const Tiling& t, const Problem& p) {
   if (t.m_blocks() < 1 || t.m() % (t.cooperative ? 128 : 64) != 0) return "its M side is no multiple of 64";
   if (n % 8 != 0 || n < 8 || n > 256) return "its N side is no multiple of 8 up to 256";
   // With cooperating consumers of 16-bit elements the rest fits in the registers that the sums leave.
-  if (sums > (t.staged > 0 ? 320 : 256)) return "its sums need too many registers a thread";
+  const bool many = t.staged > 0 || (t.planes && t.pixels_on_m && !t.cooperative);
+  if (sums > (many ? 320 : 256)) return "its sums need too many registers a thread";
   if (t.channels > 256) return "more than 256 channels a tile";
   if (!t.im2col && t.width % 8 != 0) return "a patch is a multiple of 8 pixels wide";
   if (!t.im2col && t.pixels_on_m && t.width != 8) return "a patch with pixels on M is 8 wide";
@@ -215,8 +217,7 @@ std::string unfit(const Tiling& t, const Problem& p) {
     if (p.layout != Layout::nchw || !pointwise) return "planes serve NCHW, 1x1 filters, stride 1, no padding";
     if (p.dtype == DType::f32) return "the matrix units take 32-bit channels side by side only";
     if (p.h * p.w % 8 != 0 || p.c % 8 != 0) return "planes need a multiple of 8 pixels and of 8 channels";
-    if (t.pixels() % 64 != 0 || t.k_block != 64 || t.pixels_on_m)
-      return "planes are taken by 64 pixels and channels";
+    if (t.pixels() % 64 != 0 || t.k_block != 64) return "planes are taken by 64 pixels and channels";
   }
   if (!t.turned && t.raws > 0) return "turned patches alone come through buffers of their own";
   if (t.turned) {
@@ -232,7 +233,8 @@ std::string unfit(const Tiling& t, const Problem& p) {
   if (t.im2col && (p.pad_top > 127 || p.pad_left > 127 || p.pad_bottom > 127 || p.pad_right > 127))
     return "the copy engine gathers with padding up to 127";
   if (t.im2col && (p.stride_h > 8 || p.stride_w > 8)) return "the copy engine gathers with strides up to 8";
-  if (p.layout == Layout::nchw && t.pixels_on_m) return "NCHW output needs the weights on M";
+  if (p.layout == Layout::nchw && t.pixels_on_m && !t.planes)
+    return "NCHW output needs the weights on M, but for planes";
   // 512 threads start with 128 registers each, where an instruction's sums must fit with some others.
   if (prepares(t, p) && n > 200) return "32-bit elements leave registers for an N side up to 200";
   if (p.dtype == DType::f32 && t.pixels_on_m && !plain_stores(p) && n % 32 != 0)
@@ -256,9 +258,9 @@ std::string unfit(const Tiling& t, const Problem& p) {
         plain_stores(p) || t.split > 1 || p.epilogue.residual)
       return "stores in turn are of gathered 16-bit NHWC, pixels on M, no residual";
     if (t.unit() < 16 || t.staged >= n / t.unit()) return "a tile has not so many stores";
-    if (sums > 256 && p.epilogue.activation == Activation::gelu)
-      return "gelu and so many sums need too many registers";
   }
+  if (sums > 256 && p.epilogue.activation == Activation::gelu)
+    return "gelu and so many sums need too many registers";
   if (t.split > 1) {
     if (!t.cooperative || t.resident || t.planes || t.shift)
       return "a split sum needs cooperating consumers and streamed weights, no planes";
@@ -344,6 +346,10 @@ std::vector<Tiling> tilings(const Problem& p) {
       if (blocks(t, p) <= (t.split == 2 ? kMultiprocessors : kClustered) && t.raws <= share) add_whole(t);
     }
   };
+  const auto add_planes = [&](Tiling t) {
+    t.planes = true;
+    if (p.layout == Layout::nchw) add(t);
+  };
   const i64 height = p.p();
   const auto even_height = [&](int limit) {  // rows that divide the image evenly
     const i64 parts = ceil_div(height, limit);
@@ -364,8 +370,19 @@ std::vector<Tiling> tilings(const Problem& p) {
           const int most = limit / width;
           std::set<int> heights = {most, even_height(most), even_height(std::max(4, most / 2))};
           if (p.dtype == DType::f32) heights.insert({most / 2, most * 3 / 4});
-          const int low = 64 / width;  // tiles so low are for split sums
-          const bool lower = cooperative && few && width < 32 && heights.insert(low).second;
+          // Some are for split sums alone: low ones, and the lowest whose blocks fit at once.
+          std::set<int> low;
+          if (cooperative && few && width < 32) {
+            low.insert(64 / width);
+            t.width = width;
+            for (const int split : {4, 8}) {
+              t.height = 64 / width;
+              while (t.height < most && tiles(t, p) * split > kClustered) ++t.height;
+              low.insert(t.height);
+            }
+            for (const int h : heights) low.erase(h);
+            heights.insert(low.begin(), low.end());
+          }
           if (pool) {
             std::set<int> rounded;
             for (const int h : heights) {
@@ -377,7 +394,7 @@ std::vector<Tiling> tilings(const Problem& p) {
           for (const int h : heights) {
             if (h * 8 < 32) continue;
             t.width = width, t.height = h;
-            const bool split_alone = lower && h == low;
+            const bool split_alone = low.count(h) > 0;
             add(t, split_alone);
             t.turned = p.dtype == DType::f32 && p.layout == Layout::nchw;
             for (t.raws = 3; t.turned && t.raws >= 0; --t.raws) add(t, split_alone);
@@ -396,11 +413,7 @@ std::vector<Tiling> tilings(const Problem& p) {
           const i64 waves = ceil_div(tiles(t, p), kMultiprocessors);
           if (pixels % 64 != 0 && (waves > 3 || 20 * tiles(t, p) < 19 * waves * kMultiprocessors)) continue;
           add(t);
-          if (p.layout == Layout::nchw && pixels % 64 == 0) {
-            t.planes = true;
-            add(t);
-            t.planes = false;
-          }
+          if (pixels % 64 == 0) add_planes(t);
         }
         t.im2col = false;
       }
@@ -417,13 +430,13 @@ std::vector<Tiling> tilings(const Problem& p) {
         t.im2col = true;
         t.width = m;
         add(t);
+        add_planes(t);
       }
-      if (cooperative && m_blocks == 2) {  // more sums than elsewhere
+      if (m_blocks == 2 && p.k > 128) {  // more sums than elsewhere
         t.channels = 160;
-        for (t.staged = 1; t.staged <= 2; ++t.staged) {
-          if (p.k > 128) add(t);
-        }
+        for (t.staged = 1; cooperative && t.staged <= 2; ++t.staged) add(t);
         t.staged = 0;
+        if (!cooperative) add_planes(t);
       }
     }
   }
