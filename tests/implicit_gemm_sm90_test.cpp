@@ -37,6 +37,11 @@ const char* const kProblems[] = {
     "fwd:n1c256h32w16k250r3s3:bf16:nhwc:residual",
     "fwd:n2c640h128w128k320r1s1:f16:nhwc:bias:relu",
     "fwd:n1c256h224w224k256r3s3:f32:nhwc:math=tf32",
+    "fwd:n32c1024h14w14k256r1s1:f16:nchw:bias:relu",
+    "fwd:n32c512h7w7k2048r1s1:f16:nchw:bias:residual:relu",
+    "fwd:n32c256h56w56k512r1s1:st2:bf16:nchw",
+    "fwd:n32c512h7w7k512r3s3:pad1:f16:nchw:bias:residual",
+    "fwd:n32c256h28w28k256r3s3:st2:pad1:bf16:nchw:bias:relu",
 };
 
 // Kinds that few problems have.
@@ -63,6 +68,14 @@ const struct {
     {"fwd:n1c512h512w512k256r1s1:bf16:nchw:residual", "planes_128x256_k64_co_s3"},
     {"fwd:n32c512h28w28k256r1s1:f16:nchw:bias:residual", "planes_256x128_k64_co_px_s3"},
     {"fwd:n2c640h128w128k320r1s1:f16:nchw:bias:residual:silu", "planes_160x128_k64_pp_px_s4"},
+    {"fwd:n32c512h7w7k2048r1s1:f16:nchw:bias:residual:gelu", "fetch_256x104_k64_co_s3"},
+    {"fwd:n32c2048h7w7k512r1s1:f16:nchw", "fetch_128x104_k64_co_s4_sk2"},
+    {"fwd:n32c1024h14w14k512r1s1:f16:nchw:bias:residual:gelu", "fetch_128x96_k64_co_s4"},
+    {"fwd:n32c512h28w28k1024r1s1:st2:f16:nchw:bias", "fetch_256x96_k64_co_s3"},
+    {"fwd:n32c256h56w56k512r1s1:st2:f16:nchw:bias:residual:gelu", "fetch_256x128_k64_co_s3"},
+    {"fwd:n32c256h14w14k256r3s3:pad1:f16:nchw:bias:residual:gelu", "turned_64x16x14_k64_pp_s2_w10"},
+    {"fwd:n32c128h56w56k128r3s3:st2:pad1:f16:nchw:bias:residual", "turned_128x16x7_k64_co_s2_w4"},
+    {"fwd:n2c64h14w14k64r3s3:pad1:f16:nchw:bias:maxpool2", "turned_64x16x16_k64_pp_s2_w8"},
 };
 
 // What NCHW as it is serves, by shifted sums.
@@ -291,8 +304,8 @@ TEST(ImplicitGemmSm90, TurnedPatchesServe32BitNchw) {
   const struct {
     const char *tiling, *problem, *reason;
   } declined[] = {
-      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "32-bit NCHW"},
-      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nhwc", "32-bit NCHW"},
+      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "by 64 channels"},
+      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nhwc", "NCHW alone"},
       {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w66k64r3s3:pad1:f32:nchw",
        "multiple of 4 pixels, not 66"},
       {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:st2:pad1:f32:nchw", "stride 1"},
@@ -303,6 +316,89 @@ TEST(ImplicitGemmSm90, TurnedPatchesServe32BitNchw) {
     EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
         << d.tiling << " " << d.problem;
   }
+}
+
+TEST(ImplicitGemmSm90, PatchesOf16BitsAreTurnedWhateverTheirAlignment) {
+  for (const char* text :
+       {"fwd:n32c512h7w7k512r3s3:pad1:f16:nchw", "fwd:n2c128h14w14k64r3s3:st1x2:pad1:bf16:nchw",
+        "fwd:n32c128h56w56k128r3s3:st2:pad1:f16:nchw", "fwd:n1c64h15w13k40r5s3:pad2:f16:nchw"}) {
+    const Problem p = parse_problem(text);
+    std::size_t found = 0;
+    for (const Tiling& t : tilings(p)) {
+      if (!t.turned) continue;
+      ++found;
+      EXPECT_TRUE(parse_tiling(to_string(t)).turned) << to_string(t);
+      EXPECT_TRUE(reads_input(t, p));
+      EXPECT_FALSE(turns_input(t, p));
+      // The columns of each phase of the stride: as many as the tile has, and what the window reaches beyond.
+      EXPECT_GE(patch_width(t, p), (t.width - 1) * p.stride_w + p.s) << to_string(t);
+      EXPECT_EQ(patch_width(t, p) % p.stride_w, 0) << to_string(t);
+    }
+    EXPECT_GT(found, 0u) << text;
+  }
+  const struct {
+    const char *tiling, *problem, *reason;
+  } declined[] = {
+      {"turned_64x8x16_k64_pp_s2_w5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nhwc", "NCHW alone"},
+      {"turned_64x8x16_k64_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "no buffers of their own"},
+      {"turned_64x8x16_k64_pp_px_s2_w5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "weights on M"},
+      {"turned_64x8x16_k64_pp_s2_w5", "fwd:n2c64h64w64k64r3s3:st3:pad1:f16:nchw", "strides up to 2"},
+      {"patch_64x8x16_k64_pp_s2_w5", "fwd:n2c64h64w64k64r3s3:st2:pad1:f16:nchw", "stride 1"},
+  };
+  for (const auto& d : declined) {
+    EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
+        << d.tiling << " " << d.problem;
+  }
+}
+
+TEST(ImplicitGemmSm90, PlanesOfAnyAlignmentAreFetched) {
+  const struct {
+    const char* problem;
+    int pixels_a_load;
+    bool whole;
+  } served[] = {
+      {"fwd:n32c1024h14w14k256r1s1:f16:nchw", 4, false},
+      {"fwd:n4c64h6w11k40r1s1:f16:nchw", 2, true},
+      {"fwd:n32c512h7w7k2048r1s1:f16:nchw", 1, true},
+      {"fwd:n32c512h7w7k2044r1s1:f16:nchw", 1, false},
+      {"fwd:n32c256h56w56k512r1s1:st2:f16:nchw", 4, false},
+      {"fwd:n32c512h28w28k1024r1s1:st2:f16:nchw", 2, false},
+      {"fwd:n32c1024h14w14k2048r1s1:st2:bf16:nchw", 1, true},
+      {"fwd:n2c64h8w7k64r1s1:st1x2:f16:nchw", 1, false},
+      {"fwd:n2c64h17w17k64r1s1:f16:nchw", 1, false},
+  };
+  for (const auto& s : served) {
+    const Problem p = parse_problem(s.problem);
+    EXPECT_EQ(fetch::pixels_a_load(p), s.pixels_a_load) << s.problem;
+    std::size_t found = 0;
+    for (const Tiling& t : fetch::tilings(p)) {
+      ++found;
+      EXPECT_EQ(unfit(t, p), "") << to_string(t);
+      EXPECT_TRUE(parse_tiling(to_string(t)).fetch) << to_string(t);
+      EXPECT_FALSE(turns_input(t, p));
+      EXPECT_LE(shared_bytes(t, p), kSharedLimit) << to_string(t);
+      EXPECT_EQ(fetch::whole_images(t, p), s.whole) << s.problem << " " << to_string(t);
+      EXPECT_EQ(fetch::step(t, p) % (s.whole ? p.p() * p.q() : 1), 0) << to_string(t);
+      EXPECT_LE(fetch::step(t, p), t.pixels()) << to_string(t);
+      EXPECT_GT(estimate(t, p, 132).ms, 0);
+    }
+    EXPECT_GT(found, 0u) << s.problem;
+  }
+  const struct {
+    const char *tiling, *problem, *reason;
+  } declined[] = {
+      {"fetch_128x96_k64_co_s4", "fwd:n2c64h7w7k64r1s1:f16:nhwc", "NCHW"},
+      {"fetch_128x96_k64_co_s4", "fwd:n2c64h7w7k64r3s3:f16:nchw", "1x1"},
+      {"fetch_128x96_k64_co_s4", "fwd:n2c64h7w7k64r1s1:pad1:f16:nchw", "no padding"},
+      {"fetch_128x96_k32_co_s4", "fwd:n2c64h7w7k64r1s1:f32:nchw", "side by side"},
+      {"fetch_128x96_k32_co_s4", "fwd:n2c64h7w7k64r1s1:f16:nchw", "by 64 channels"},
+  };
+  for (const auto& d : declined) {
+    EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
+        << d.tiling << " " << d.problem;
+  }
+  // Where the copy engine takes the planes as they are, it does.
+  EXPECT_TRUE(fetch::tilings(parse_problem("fwd:n2c64h8w8k64r1s1:f16:nchw")).empty());
 }
 
 // Instructions of 16 bytes whose operation is HGMMA, in the sections of code.

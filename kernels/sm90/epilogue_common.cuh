@@ -15,7 +15,7 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
   if (k >= p.k) return -1;
 #if F_IM2COL
   const int flat = t.first + pixel;
-  if (flat >= p.pixels) return -1;
+  if (flat >= p.pixels || (F_FETCH && pixel >= p.step)) return -1;
 #if F_NCHW
   const int image = p.p * p.q, n = flat / image;
   return (static_cast<long long>(n) * p.k + k) * image + (flat - n * image);
@@ -35,7 +35,7 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
 #endif
 }
 
-#if F_NCHW && !F_PLAIN && !F_TURNED && !F_BULK && F_SPLIT == 1
+#if F_NCHW && !F_PLAIN && !(F_TURNED && F_TF32) && !F_WHOLE && !F_BULK && F_SPLIT == 1
 // The staging area's rows, a channel each, to the output. Neighbouring threads have neighbouring pixels; each keeps
 // its pixels and goes through the channels.
 __device__ __forceinline__ void store_rows(const Params& p, const Tile& t, int k0, unsigned staging, int thread) {

@@ -6,12 +6,13 @@
 // or half a tile each (F_COOP).
 //
 // The pixels of a block come in one of two ways:
-//   a halo patch (horizontal stride 1): loaded once, with the rows and columns that the taps reach beyond the tile; a
+//   a halo patch (horizontal stride 1, or F_TURNED): loaded once, with the rows and columns that the taps reach beyond the tile; a
 //     tap is a view of it, a shifted start address, since the swizzle acts on absolute shared-memory addresses;
 //   F_IM2COL (any stride): the copy engine gathers the tile's pixels for one tap at a time;
 //   F_PLANES (with F_IM2COL; 1x1, stride 1): NCHW input as it is, channels by pixels; wgmma takes it transposed;
-//   F_TURNED (with F_TF32): a halo patch of NCHW input as it is, which the preparing warps turn; they read it
-//     themselves, or with F_RAWS from as many buffers that the copy engine fills.
+//   F_FETCH (with F_IM2COL; 1x1, any stride): likewise, of planes or strides that the copy engine does not take; warps
+//     bring the pixels, and a tile is of several images;
+//   F_TURNED: a halo patch of NCHW input as it is, which the preparing warps turn; they read it themselves, or with F_RAWS from as many buffers that the copy engine fills.
 // The operand on the M side of wgmma is the weights, or the pixels with F_SWAP.
 //
 // 32-bit tensors (F_TF32) take the same way. The matrix units read 19 of an element's 32 bits. F_TF32 1: the copy
@@ -29,7 +30,9 @@
 // F_WINDOW (the pool's: 2 or 3) F_POOL_PAD F_POOL_END_H F_POOL_END_W (its padding: before, below, to the right) F_PLAIN
 // (ordinary stores: K is no multiple of 8) F_BULK (stores by the copy engine) F_DIRECT (ordinary stores of whole
 // sectors, 32-bit NHWC) F_U (channels a store, with F_SWAP) F_STAGED (stores that there is room for, 0: all of a tile)
-// F_V (pixels a store, NCHW) F_RAWS (patches of NCHW) F_PAD_LEFT F_STRIDE_H F_ACTIVATION(x, a).
+// F_V (pixels a store, NCHW) F_RAWS (patches of NCHW) F_PAD_LEFT F_STRIDE_H F_STRIDE_W F_TAKEN F_STEP F_ODD (F_FETCH:
+// pixels a load, how far they lie apart in a row, pairs of odd images) F_WHOLE (tiles of whole images, stored as the
+// contiguous bytes that they are; F_EVEN: whose pairs are aligned) F_ACTIVATION(x, a).
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/element.cuh"
 #include "kernels/sm90/finish.cuh"
@@ -45,12 +48,14 @@ struct Params {
   int tiles_w, tiles_h;  // of an image, with halo patches
   int pad_top, pad_left, stride_h, stride_w;
   float slope;
-  const void* x;  // read directly with F_TURNED and no F_RAWS: NCHW
-  int c, h, w;    // of x
+  const void* x;       // read directly with F_FETCH, and with F_TURNED and no F_RAWS: NCHW
+  int c, h, w;         // of x
+  int step;            // F_FETCH: from a tile's first pixel to the next one's
+  unsigned per_image;  // F_WHOLE: 2^32 over the pixels of one, rounded up
 };
 
 constexpr int kTaps = F_R * F_S;
-#define F_PREPARED (F_TF32 == 2 || F_TURNED)
+#define F_PREPARED (F_TF32 == 2 || F_TURNED || F_FETCH)
 constexpr int kElement = F_TF32 ? 4 : 2;
 constexpr int kRow = F_KB * kElement;  // bytes of one operand row: a pixel's or an output channel's block of channels
 constexpr int kConsumers = 2;
@@ -61,19 +66,23 @@ constexpr int kTileChannels = F_N * F_NB, kTilePixels = 64 * F_MT * kSharers;
 constexpr int kTileChannels = 64 * F_MT * kSharers, kTilePixels = F_N * F_NB;
 #endif
 constexpr int kTileWidth = F_SWAP ? 8 : 8 * F_NB;
-constexpr int kPatchWidth = kTileWidth + (F_S - 1) * F_DIL_W,
+// With a horizontal stride the columns that one tap reads lie together: a patch has so many parts.
+constexpr int kPhaseWidth = kTileWidth + (F_S - 1) * F_DIL_W / F_STRIDE_W;
+constexpr int kPatchWidth = kPhaseWidth * F_STRIDE_W,
               kPatchHeight = (F_TH - 1) * F_STRIDE_H + (F_R - 1) * F_DIL_H + 1;
 constexpr int kPixelPitch = F_IM2COL ? 8 * kRow : F_STRIDE_H * kPatchWidth * kRow;  // from 8 pixels to the next 8
-constexpr int kSlotBytes = F_IM2COL ? kTilePixels * kRow : kPatchWidth * kPatchHeight * kRow;
+constexpr int kPlanesBox = 64 * kRow;                       // F_PLANES, F_FETCH: 64 channels by 64 pixels
+constexpr int kSlotBytes = F_FETCH   ? (kTilePixels + 63) / 64 * kPlanesBox
+                           : F_IM2COL ? kTilePixels * kRow
+                                      : kPatchWidth * kPatchHeight * kRow;
 constexpr int kParts = F_TF32 == 2 ? 2 : 1;  // high and low
 constexpr int kPartStride = (kSlotBytes + 1023) / 1024 * 1024;
 constexpr int kSlotStride = kPartStride * kParts;
-[[maybe_unused]] constexpr int kPlanesBox = 64 * kRow;  // F_PLANES: 64 channels by 64 pixels
 constexpr int kStageBytes = kTileChannels * kRow;
 constexpr int kStagePartStride = (kStageBytes + 1023) / 1024 * 1024;
 constexpr int kStageStride = kStagePartStride * kParts;
 
-#if F_TURNED
+#if F_TURNED && F_TF32
 // A patch of NCHW: rows of F_KB channels of kRawWidth pixels, from a multiple of 16 bytes on. 16 or 32 pixels where they
 // do, swizzled; else a row is an odd number of 16 bytes, so that neighbouring channels lie in other banks.
 constexpr int kRawLeft = (F_PAD_LEFT + 3) / 4 * 4, kRawLead = kRawLeft - F_PAD_LEFT;  // pixels
@@ -101,9 +110,13 @@ constexpr int kStagedUnits = F_STAGED > 0 ? F_STAGED : kUnits;  // that there is
 // other banks.
 constexpr int kChannelPitch = kStoredPixels * kElement + 16;
 constexpr int kStagingBytes =
-    F_PLAIN || F_TURNED || F_DIRECT || F_SPLIT > 1
+    F_PLAIN || (F_TURNED && F_TF32) || F_DIRECT || F_SPLIT > 1
         ? 0
-        : ((F_NCHW && !F_BULK ? kMyChannels * kChannelPitch : kUnitBytes * kStagedUnits) + 1023) / 1024 * 1024;
+        : ((F_WHOLE             ? kMyChannels * kTilePixels * kElement
+            : F_NCHW && !F_BULK ? kMyChannels * kChannelPitch
+                                : kUnitBytes * kStagedUnits) +
+           1023) /
+              1024 * 1024;
 
 struct Barriers {
   unsigned long long slot_full[F_SLOTS], slot_empty[F_SLOTS];
@@ -144,7 +157,7 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
   t.first = (pixels - t.n * p.tiles_w) * kTilePixels;
   t.h = t.w = 0;
 #elif F_IM2COL
-  t.first = pixels * kTilePixels;
+  t.first = pixels * (F_FETCH ? p.step : kTilePixels);
   t.n = t.first / (p.p * p.q);
   const int in_image = t.first - t.n * (p.p * p.q);
   t.h = in_image / p.q;
@@ -172,7 +185,13 @@ __device__ __forceinline__ Work work_of(const Params& p) {
 }
 
 #include "kernels/sm90/produce.cuh"
+#if F_FETCH
+#include "kernels/sm90/fetch.cuh"
+#elif F_TURNED && !F_TF32
+#include "kernels/sm90/turn.cuh"
+#else
 #include "kernels/sm90/prepare.cuh"
+#endif
 
 constexpr unsigned kSwizzle = kRow == 128 ? 1u : kRow == 64 ? 2u : 3u;
 
@@ -203,9 +222,11 @@ __device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned 
 #else
         constexpr int kPixelBlock = F_IM2COL ? F_N * kRow : 8 * kRow;
         const unsigned long long a = descriptor((weights + mt * 64 * kRow + step * 32) >> 4, 8 * kRow);
-#if F_PLANES
-        // Rows are channels: 8 of them make 1024 bytes, and the next 64 pixels lie a box further.
-        const unsigned long long b = descriptor(((pixels + step * 2048) >> 4) | (kPlanesBox >> 4) << 16, 1024);
+#if F_PLANES || F_FETCH
+        // Rows are channels: 8 of them make 1024 bytes, and the next 64 pixels lie a box further. In a cluster addresses
+        // have higher bits.
+        const unsigned place = (pixels + step * 2048) >> 4 & 0x3fff;
+        const unsigned long long b = descriptor(place | (kPlanesBox >> 4) << 16, 1024);
 #else
         const unsigned long long b = descriptor((pixels + nb * kPixelBlock + step * 32) >> 4, kPixelPitch);
 #endif
@@ -223,11 +244,15 @@ __device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned 
 }
 
 __device__ __forceinline__ void wait_for_slot(Barriers& barriers, const Ring<F_SLOTS>& slot) {
-#if !F_TURNED
+#if !F_TURNED && !(F_FETCH && F_RESIDENT)
   barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
 #endif
 #if F_PREPARED
   barrier_wait(smem_address(&barriers.slot_ready[slot.place]), slot.parity);
+#if F_FETCH || (F_TURNED && !F_TF32)
+  // Here and not where they wrote: there it would wait for the loads that are under way as well.
+  fence_async();
+#endif
 #endif
 }
 
@@ -239,6 +264,8 @@ __device__ __forceinline__ void wait_for_slot(Barriers& barriers, const Ring<F_S
 #include "kernels/sm90/epilogue_f32.cuh"
 #elif F_PLANES
 #include "kernels/sm90/epilogue_planes.cuh"
+#elif F_WHOLE
+#include "kernels/sm90/epilogue_whole.cuh"
 #else
 #include "kernels/sm90/epilogue.cuh"
 #endif
@@ -303,7 +330,9 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
 #endif
 #pragma unroll F_UNROLL
       for (int tap = 0; tap < kTaps; ++tap) {
-        const unsigned view = pixels + (tap / F_S * F_DIL_H * kPatchWidth + tap % F_S * F_DIL_W) * kRow;
+        const int column = tap % F_S * F_DIL_W;
+        const int in_row = column % F_STRIDE_W * kPhaseWidth + column / F_STRIDE_W;
+        const unsigned view = pixels + (tap / F_S * F_DIL_H * kPatchWidth + in_row) * kRow;
 #if F_RESIDENT
         multiply(sums, stages + (block * kTaps + tap) * kStageStride + my_weights, view, accumulate);
         accumulate = 1;
@@ -350,7 +379,13 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
 }
 
 // Of a thread: those that prepare and produce, and the consumers' with the rest.
+#if F_FETCH
+constexpr int kOtherRegisters = kFetchRegisters;
+#elif F_TURNED && !F_TF32
+constexpr int kOtherRegisters = kTurnRegisters;
+#else
 constexpr int kOtherRegisters = F_TURNED ? (F_RAWS > 0 ? 48 : 80) : F_PREPARED && F_SPLIT > 1 ? 48 : 40;
+#endif
 constexpr int kConsumerRegisters = F_PREPARED ? 256 - kOtherRegisters : 232;
 
 extern "C" __global__ void __launch_bounds__(F_PREPARED ? 512 : 384, 1)
@@ -403,12 +438,16 @@ extern "C" __global__ void __launch_bounds__(F_PREPARED ? 512 : 384, 1)
 #endif
 #if F_PREPARED
     const int preparer = threadIdx.x - (threadIdx.x < 128 ? kProducers * 32 : 256 + kProducers * 32);
-#if F_TURNED
+#if F_TURNED && !F_TF32
+    if (preparer >= 0) turn(p, slots, barriers, preparer);
+#elif F_TURNED
 #if F_RAWS > 0
     if (preparer >= 0) prepare(p, slots, staging, barriers, preparer);
 #else
     if (preparer >= 0) read_and_turn(p, slots, barriers, preparer);
 #endif
+#elif F_FETCH
+    if (preparer >= 0) fetch(p, slots, barriers, preparer);
 #else
     if (preparer >= 0) prepare(p, slots, barriers, preparer);
 #endif

@@ -27,6 +27,7 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
 #if F_RESIDENT
   keep_weights(w_map, p, stages, barriers);
 #endif
+  if (F_FETCH && F_RESIDENT) return;
   const Work work = work_of(p);
   for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
     const Tile t = locate(p, tile);
@@ -34,13 +35,13 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
       for (int tap = 0; tap < kTaps; ++tap) {
         const unsigned full = smem_address(&barriers.slot_full[slot.place]);
         barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
-        barrier_expect(full, kSlotBytes + (F_RESIDENT ? 0 : kStageBytes * kParts));
+        barrier_expect(full, (F_FETCH ? 0 : kSlotBytes) + (F_RESIDENT ? 0 : kStageBytes * kParts));
 #if F_PLANES
         for (int i = 0; i < kTilePixels / 64; ++i) {
           load_3d(slots + slot.place * kSlotStride + i * kPlanesBox, &x_map, full, t.first + i * 64, block * F_KB,
                   t.n);
         }
-#else
+#elif !F_FETCH
         load_im2col(slots + slot.place * kSlotStride, &x_map, full, block * F_KB, t.w * p.stride_w - p.pad_left,
                     t.h * p.stride_h - p.pad_top, t.n, static_cast<unsigned short>(tap % F_S * F_DIL_W),
                     static_cast<unsigned short>(tap / F_S * F_DIL_H));

@@ -109,6 +109,12 @@ __device__ __forceinline__ void store_4d(const TensorMap* map, unsigned from, in
                : "memory");
 }
 
+// Contiguous bytes; addresses and count are multiples of 16.
+__device__ __forceinline__ void store_bytes(void* to, unsigned from, unsigned bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+               : "memory");
+}
+
 __device__ __forceinline__ void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Until the copy engine has read what was to be stored, but for the last so many groups.
 template <int kPending = 0>
@@ -127,6 +133,9 @@ __device__ __forceinline__ void store_shared_16(unsigned address, unsigned value
 
 __device__ __forceinline__ void store_shared_32(unsigned address, unsigned value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void store_shared_64(unsigned address, unsigned first, unsigned second) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(first), "r"(second) : "memory");
 }
 __device__ __forceinline__ void store_shared_64(unsigned address, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
@@ -164,6 +173,12 @@ __device__ __forceinline__ void load_global_128_if(const float* from, unsigned (
       : "l"(from), "r"(static_cast<int>(condition)));
 }
 
+__device__ __forceinline__ void store_shared_16_if(unsigned address, unsigned v, bool condition) {
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; @p st.shared.b16 [%0], %1;}" ::"r"(address),
+               "h"(static_cast<unsigned short>(v)), "r"(static_cast<int>(condition))
+               : "memory");
+}
+
 // Words of kBytes, a power of two up to 16.
 template <int kBytes>
 struct WordOf;
@@ -185,6 +200,49 @@ struct WordOf<16> {
 };
 template <int kBytes>
 using Word = typename WordOf<kBytes>::Type;
+
+// From global memory that nothing writes, or zeros; kBytes / 4 registers, at least one.
+template <int kBytes>
+__device__ __forceinline__ void load_global_if(const void* from, unsigned (&v)[kBytes < 4 ? 1 : kBytes / 4],
+                                               bool condition) {
+  const int yes = condition;
+  if constexpr (kBytes == 16) {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;\n"
+        "@p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];}"
+        : "=&r"(v[0]), "=&r"(v[1]), "=&r"(v[2]), "=&r"(v[3])
+        : "l"(from), "r"(yes));
+  } else if constexpr (kBytes == 8) {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; @p ld.global.nc.v2.b32 {%0, %1}, "
+        "[%2];}"
+        : "=&r"(v[0]), "=&r"(v[1])
+        : "l"(from), "r"(yes));
+  } else if constexpr (kBytes == 4) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; mov.b32 %0, 0; @p ld.global.nc.b32 %0, [%1];}"
+                 : "=&r"(v[0])
+                 : "l"(from), "r"(yes));
+  } else {
+    asm volatile(
+        "{.reg .pred p; .reg .b16 h; setp.ne.b32 p, %2, 0; mov.b16 h, 0; @p ld.global.nc.b16 h, [%1];\n"
+        "cvt.u32.u16 %0, h;}"
+        : "=&r"(v[0])
+        : "l"(from), "r"(yes));
+  }
+}
+
+// From global to shared memory without waiting, 4 or 8 bytes, or zeros; in groups, whose last so many may be under way.
+template <int kBytes>
+__device__ __forceinline__ void load_async(unsigned to, const void* from, bool condition) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(kBytes),
+               "r"(condition ? kBytes : 0)
+               : "memory");
+}
+__device__ __forceinline__ void load_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kPending>
+__device__ __forceinline__ void load_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
 
 // From shared memory.
 template <int kBytes>

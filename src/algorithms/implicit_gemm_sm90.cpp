@@ -30,6 +30,8 @@ struct Params {
   float slope;
   const void* x;
   int c, h, w;
+  int step;
+  unsigned per_image;
 };
 
 struct ShiftParams {
@@ -130,7 +132,7 @@ class ImplicitGemmSm90 : public Algorithm {
     if (device == nullptr) throw Error(Status::unsupported, "implicit_gemm_sm90 runs on CUDA devices alone");
     // Whatever the copy engine cannot address shows here, not in a run.
     void* const sample = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
-    sm90::x_map(*device, t, p, sample);
+    if (!sm90::reads_input(t, p)) sm90::x_map(*device, t, p, sample);
     sm90::w_map(*device, t, p, sample);
     if (sm90::stores_by_map(t, p)) sm90::y_map(*device, t, p, sample);
 
@@ -184,10 +186,11 @@ class ImplicitGemmSm90 : public Algorithm {
     if (fold && !sm90::folds(p))
       throw Error(Status::bad_problem, config + " folds few channels, not " + std::to_string(p.c));
     const Tiling tiling = sm90::parse_tiling(std::string_view(config).substr(fold ? kFold.size() : 0));
-    if ((fold || sm90::thins(p)) && (tiling.planes || tiling.shift || tiling.turned))
+    const bool takes_nchw = tiling.planes || tiling.shift || tiling.turned;
+    if (fold ? takes_nchw || tiling.fetch : sm90::thins(p) && takes_nchw)
       throw Error(Status::bad_problem,
                   config + ": folded rows and thinned pixels are NHWC, as patch and im2col take them");
-    return {tiling, fold, seen(p, fold)};
+    return {tiling, fold, tiling.fetch ? p : seen(p, fold)};
   }
   // What the kernel computes where the input is folded, or thinned, before it.
   static Problem seen(const Problem& p, bool fold) {
@@ -196,14 +199,15 @@ class ImplicitGemmSm90 : public Algorithm {
   // The tilings with room for the pool, which is fused; where there are none, or windows of 3 make tiles
   // overlap, which may cost more than a step, also the others.
   static void list(const Problem& p, bool fold, const Target& target, std::vector<Config>& all) {
-    const Problem whole = seen(p, fold), alone = convolution(whole);
+    const Problem whole = seen(p, fold), alone = convolution(whole), plain = convolution(p);
     const bool prepared = fold || sm90::thins(p);
     const auto add = [&](const Tiling& t, const Problem& inner, double more_ms) {
-      if (prepared && (t.planes || t.shift || t.turned)) return;  // the input is NHWC then
-      Problem counted = inner;                                    // a step that gathers is counted apart
+      if (prepared && (t.planes || t.shift || t.turned || (t.fetch && &inner != &plain)))
+        return;                 // the input is NHWC then
+      Problem counted = inner;  // a step that gathers is counted apart
       if (fold && inner.layout == Layout::nhwc) counted.c = sm90::padded_channels(inner);
       const sm90::Estimate e = sm90::estimate(t, counted, std::max(1, target.device.info().units));
-      const double before_ms = fold ? gather_ms(inner) : skipped_ms(p, inner);
+      const double before_ms = fold ? gather_ms(inner) : t.fetch ? 0 : skipped_ms(p, inner);
       const std::size_t bytes = fold ? gathered_bytes(inner) : pixel_bytes(t, inner);
       all.push_back(
           {(fold ? "fold_" : "") + sm90::to_string(t), e.ms + before_ms + more_ms, e.bound_by, bytes});
@@ -219,6 +223,10 @@ class ImplicitGemmSm90 : public Algorithm {
               : 0;
     for (const Tiling& t : sm90::tilings(alone)) {
       if (!fuses || !sm90::unfit(t, whole).empty()) add(t, alone, step_ms);
+    }
+    // Gathering takes of a plane the pixels that the strides do.
+    if (!fold && sm90::thins(p)) {
+      for (const Tiling& t : sm90::fetch::tilings(plain)) add(t, plain, step_ms);
     }
   }
   static std::size_t gathered_bytes(const Problem& inner) {
@@ -263,8 +271,10 @@ class ImplicitGemmSm90 : public Algorithm {
                   bool in_workspace, bool is_packed, const Invocation& invocation) {
     using sm90::narrow;
     const bool maps_output = sm90::stores_by_map(t, p);
-    TensorMap x = sm90::x_map(device, t, p, in_workspace ? invocation.workspace : invocation.tensors.x);
     TensorMap w = sm90::w_map(device, t, p, is_packed ? invocation.packed : invocation.tensors.w);
+    TensorMap x = sm90::reads_input(t, p)
+                      ? w
+                      : sm90::x_map(device, t, p, in_workspace ? invocation.workspace : invocation.tensors.x);
     TensorMap y = maps_output ? sm90::y_map(device, t, p, invocation.tensors.y) : x;
     const bool maps_residual = maps_output && p.epilogue.residual && p.dtype != DType::f32;
     TensorMap r = maps_residual ? sm90::y_map(device, t, p, invocation.tensors.residual) : y;
@@ -286,6 +296,9 @@ class ImplicitGemmSm90 : public Algorithm {
     params.slope = p.epilogue.slope;
     params.x = invocation.tensors.x;
     params.c = narrow(p.c), params.h = narrow(p.h), params.w = narrow(p.w);
+    params.step = narrow(sm90::fetch::step(t, p));
+    const int64_t image = p.p() * p.q();
+    params.per_image = static_cast<unsigned>(((int64_t{1} << 32) + image - 1) / image);
     LaunchShape shape;
     shape.grid[0] = t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
                                 : persistent_blocks(device, t, params.k_tiles, params.tiles);

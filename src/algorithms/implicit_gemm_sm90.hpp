@@ -16,7 +16,8 @@ namespace faltung::sm90 {
 struct Tiling {
   bool im2col = false;         // the copy engine gathers pixels a tap at a time; else halo patches
   bool planes = false;         // as im2col, from NCHW as it is: 1x1 filters alone
-  bool turned = false;         // as patch, from 32-bit NCHW as it is: turned within shared memory
+  bool fetch = false;          // as planes, brought by warps: any plane, stride and number of images a tile
+  bool turned = false;         // as patch, from NCHW as it is: turned on the way to shared memory
   bool shift = false;          // NCHW as it is, by windows of width x height: sums for each horizontal tap
   bool pixels_on_m = false;    // which operand has wgmma's M side; else the weights
   bool cooperative = false;    // two consumers share a tile; else one each, in turn
@@ -41,14 +42,18 @@ struct Tiling {
 
 // patch_64x8x32_k64_pp_s2_w8, im2col_128x256_k64_co_s4, planes_64x256_k64_pp_s4,
 // patch_160x8x16_k64_co_px_s2_w8, patch_64x8x32_k64_pp_s2_wr, shift_64x64x4_k64_pp_s2_wr,
-// turned_64x16x8_k32_pp_s2_w4_r2, turned_64x16x16_k32_pp_s2_w9, im2col_160x256_k64_co_px_s3_u2,
-// patch_64x16x16_k32_pp_s2_w12_ds, patch_64x8x16_k32_co_px_s2_w9_sk8, planes_160x128_k64_pp_px_s4
+// fetch_128x96_k64_co_s6, turned_64x16x8_k32_pp_s2_w4_r2, turned_64x16x16_k32_pp_s2_w9,
+// im2col_160x256_k64_co_px_s3_u2, patch_64x16x16_k32_pp_s2_w12_ds, patch_64x8x16_k32_co_px_s2_w9_sk8,
+// planes_160x128_k64_pp_px_s4
 std::string to_string(const Tiling& tiling);
 // Throws Error(bad_problem) that shows the form.
 Tiling parse_tiling(std::string_view name);
 
 // Bytes of shared memory that a block may have.
 constexpr int kSharedLimit = 232448;
+// What the rest of 256 KB is to the cache that loads of threads go through comes in steps: of it, so much to
+// a block.
+constexpr int kSharedSteps[] = {195 * 1024, 163 * 1024, 131 * 1024};
 
 // C as the kernel sees it: the copy engine takes pixels of a multiple of 16 bytes.
 std::int64_t padded_channels(const Problem& problem);
@@ -64,6 +69,10 @@ int shared_bytes(const Tiling& tiling, const Problem& problem);
 // Of the pixels that a tile takes for a block of channels, of one part; and the rows of a halo patch.
 int slot_bytes(const Tiling& tiling, const Problem& problem);
 std::int64_t patch_height(const Tiling& tiling, const Problem& problem);
+std::int64_t patch_width(const Tiling& tiling, const Problem& problem);
+// Whether warps turn patches of 16-bit elements; and whether they, not the copy engine, read the input.
+bool turns_16_bits(const Tiling& tiling, const Problem& problem);
+bool reads_input(const Tiling& tiling, const Problem& problem);
 // Empty if the tiling can compute the problem, else which limit it breaks.
 std::string unfit(const Tiling& tiling, const Problem& problem);
 std::int64_t tiles(const Tiling& tiling, const Problem& problem);
@@ -100,6 +109,20 @@ Estimate estimate(const Tiling& tiling, const Problem& problem, int multiprocess
 
 // Of a turned patch: pixels of a row of it, as loaded; 16 and 32 are swizzled.
 int raw_width(const Tiling& tiling, const Problem& problem);
+// Of fetch tilings (implicit_gemm_sm90_fetch.cpp).
+namespace fetch {
+std::string unfit(const Tiling& tiling, const Problem& problem);
+// Pixels of the output that a thread loads at once.
+int pixels_a_load(const Problem& problem);
+// A tile is whole images, which are stored as contiguous bytes: where few pixels of a plane lie together and
+// aligned.
+bool whole_images(const Tiling& tiling, const Problem& problem);
+// Whole images of an odd number of pixels, side by side: they are loaded by aligned pairs.
+bool odd_images(const Tiling& tiling, const Problem& problem);
+// From a tile's first pixel to the next one's, over all images.
+std::int64_t step(const Tiling& tiling, const Problem& problem);
+std::vector<Tiling> tilings(const Problem& problem);
+}  // namespace fetch
 // The same questions for shift tilings (implicit_gemm_sm90_shift.cpp).
 namespace shift {
 std::string unfit(const Tiling& tiling, const Problem& problem);

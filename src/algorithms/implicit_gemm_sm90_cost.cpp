@@ -12,6 +12,45 @@ using i64 = std::int64_t;
 
 double ceil_div(i64 a, i64 b) { return static_cast<double>((a + b - 1) / b); }
 
+// Cycles in which warps bring a block of channels of 16-bit NCHW to a slot: as long as the cache that loads
+// go through, what a block leaves of 256 KB, holds the lines that are under way; through registers, until the
+// loads are there that a thread has room for.
+double fetching(const Tiling& t, const Problem& p) {
+  constexpr double kIssue = 3, kApart = 8;  // cycles an instruction of a warp; a load of every other pixel
+  constexpr double kMiss = 1500,
+                   kAnswer = 1000;  // cycles until a line is there, where many are wanted; or few
+  constexpr double kHeld = 600;     // likewise through registers
+  constexpr double kFirst = 250;    // a block's barriers
+  constexpr double kLine = 128, kWarp = 32, kThreads = 192;
+  int shared = 228 * 1024;
+  for (const int step : kSharedSteps) shared = shared_bytes(t, p) <= step ? step + 1024 : shared;
+  const double cache = 256 * 1024 - shared, k_block = t.k_block;
+  const int sums = t.m_blocks() * t.n_blocks() * t.n() / 2;
+  const double room = sums <= 64 ? 72 : sums <= 104 ? 48 : 32;      // words of a thread
+  const auto lines = [](double rows, double row, double to_next) {  // bytes, begun anywhere
+    return std::min(rows * (row + kLine - 2), rows * to_next + kLine - 2) / kLine;
+  };
+  const double image_row = static_cast<double>(p.w) * 2;
+  if (t.turned) {
+    const double rows = static_cast<double>(patch_height(t, p)), row = static_cast<double>(patch_width(t, p));
+    const double loads = rows * row * k_block;
+    const double held = k_block * lines(rows, std::min(row * 2, image_row), image_row) * kLine;
+    const double issue = loads * 9 / 8 / kWarp * (p.stride_w > 1 ? kApart : kIssue);
+    return std::max(held / cache * kHeld, kAnswer * loads / kThreads / room) + issue + kFirst;
+  }
+  const double pixels = t.pixels(), together = fetch::pixels_a_load(p);
+  const double columns = static_cast<double>(p.q()), down = static_cast<double>(p.stride_h);
+  const double images = std::ceil(pixels / static_cast<double>(p.p() * p.q())),
+               rows = pixels / columns / images;
+  const double held = k_block * images * lines(rows, image_row, image_row * down) * kLine;
+  const double loads = k_block * pixels / (fetch::odd_images(t, p) ? 2 : together);
+  const double issue = loads / kWarp * 2 * kIssue;
+  if (p.stride_w == 1 && p.stride_h == 1 && together > 1)
+    return std::max(issue, held / cache * kMiss) + kFirst;
+  const double words = loads * std::max(1.0, together * static_cast<double>(p.stride_w) / 2);
+  return std::max(held / cache * kHeld, kAnswer * std::max(0.5, words / kThreads / room)) + issue + kFirst;
+}
+
 }  // namespace
 
 // A tile takes the longest of its products, its loads, what shared memory moves and, for 32-bit elements, the
@@ -60,12 +99,13 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   const double loaded = (pixel_rows + weight_rows) * row;
   const double count = static_cast<double>(sm90::blocks(t, p));
   const double few = std::clamp(count / multiprocessors, kFewBlocks, 1.0);
-  const bool gathers = t.im2col && !t.planes;
+  const bool gathers = t.im2col && !t.planes && !t.fetch;
   const double load =
       few * std::max(loaded / kL2, pixel_rows * (gathers ? kGatherRow : kBoxRow) + weight_rows * kBoxRow);
   double preparation = prepares(t, p) ? pixel_rows * row / kPrepare : 0;
+  if (reads_input(t, p)) preparation = blocks * fetching(t, p);
   if (t.im2col && parts == 2) preparation = std::max(preparation, blocks * taps * kPrepared);
-  if (t.turned) {
+  if (t.turned && !turns_16_bits(t, p)) {
     // Rows of NCHW come slowly, whatever part of 128 bytes they are; and shared memory is written by them,
     // read twice (two channels share a bank) and written again, while the matrix units read.
     const double raw_rows = static_cast<double>(patch_height(t, p)) * t.k_block,
@@ -97,9 +137,11 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
                         : t.cooperative ? waves * (tile + exposed * epilogue)
                                         : waves * std::max(tile, (epilogue + products) / 2) + epilogue;
   const double busy = std::min(1.0, waves * products * std::min(1.0, count / multiprocessors) / cycles);
-  const double arithmetic = (cycles + kLatency) / (kClock * (1 + kCool * (1 - busy)));
+  const double first = reads_input(t, p) ? preparation / blocks : 0;  // nothing hides it
+  const double arithmetic = (cycles + kLatency + first) / (kClock * (1 + kCool * (1 - busy)));
   double bytes = min_bytes(p) / kBandwidth;
-  const bool in_part = p.layout == Layout::nchw && !t.im2col && t.width * element < 32;
+  const bool in_part =
+      p.layout == Layout::nchw && !t.im2col && t.width * element < 32 && !fetch::whole_images(t, p);
   if (in_part) bytes += static_cast<double>(p.n * p.k * p.y_h() * p.y_w() * element) / kPartial;
   const bool astray = t.turned && p.y_w() * element % 32 != 0;
   if (astray) bytes += static_cast<double>(p.n * p.k * p.y_h() * p.y_w()) * 64 / t.width / kSector;

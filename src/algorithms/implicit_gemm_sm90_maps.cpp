@@ -65,7 +65,7 @@ TensorMap x_map(const CudaDevice& device, const Tiling& t, const Problem& p, con
   std::copy(sizes, sizes + 4, map.size);
   std::copy(strides, strides + 3, map.stride_bytes);
   map.box[0] = t.k_block;
-  map.box[1] = narrow(t.width + (p.s - 1) * p.dilation_w);
+  map.box[1] = narrow(patch_width(t, p));
   map.box[2] = narrow(patch_height(t, p));
   map.box[3] = 1;
   map.swizzle_bytes = t.k_block * size_of(p.dtype);

@@ -50,7 +50,13 @@ KernelSource kernel_source(const Tiling& t, const Problem& p) {
   };
   const i64 blocks = (padded_channels(p) + t.k_block - 1) / t.k_block;
   define("F_IM2COL", t.im2col);
-  define("F_PLANES", t.planes);
+  define("F_PLANES", t.planes), define("F_FETCH", t.fetch);
+  define("F_WHOLE", fetch::whole_images(t, p) && t.split == 1);
+  define("F_EVEN", (t.fetch ? p.p() * p.q() : p.q()) % 2 == 0);
+  if (t.fetch)
+    define("F_TAKEN", fetch::pixels_a_load(p)),
+        define("F_STEP", fetch::pixels_a_load(p) > 1 ? p.stride_w : 1),
+        define("F_ODD", fetch::odd_images(t, p));
   define("F_SWAP", t.pixels_on_m);
   define("F_COOP", t.cooperative);
   define("F_MT", t.m_blocks());
@@ -89,10 +95,10 @@ KernelSource kernel_source(const Tiling& t, const Problem& p) {
   define("F_TURNED", t.turned), define("F_RAWS", t.raws);
   if (t.turned) define("F_PAD_LEFT", p.pad_left);
   define("F_DIRECT", t.direct), define("F_SPLIT", t.split), define("F_STAGED", t.staged);
-  define("F_STRIDE_H", t.im2col ? 1 : p.stride_h);
+  define("F_STRIDE_H", t.im2col ? 1 : p.stride_h), define("F_STRIDE_W", t.im2col ? 1 : p.stride_w);
   define("F_SMEM", shared_bytes(t, p));
   constants += "#define F_ACTIVATION(x, a) activate_" + std::string(name(p.epilogue.activation)) + "(x, a)\n";
-  const int turned = t.planes && t.pixels_on_m ? 1 : t.planes || t.shift ? 2 : 0;
+  const int turned = t.planes && t.pixels_on_m ? 1 : t.planes || t.fetch || t.shift ? 2 : 0;
   constants += mma_function(t.n(), p.dtype, turned);
   KernelSource source;
   source.name = "implicit_gemm_sm90/" + to_string(t);

@@ -24,11 +24,18 @@ i64 patch_height(const Tiling& t, const Problem& p) {
   return (t.height - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
 }
 
+i64 patch_width(const Tiling& t, const Problem& p) {
+  return p.stride_w * (t.width + (p.s - 1) * p.dilation_w / p.stride_w);
+}
+
+bool turns_16_bits(const Tiling& t, const Problem& p) { return t.turned && p.dtype != DType::f32; }
+bool reads_input(const Tiling& t, const Problem& p) { return t.fetch || turns_16_bits(t, p); }
+
 int slot_bytes(const Tiling& t, const Problem& p) {
   const int kElement = size_of(p.dtype);
+  if (t.fetch) return round_up(t.pixels(), 64) * t.k_block * kElement;
   if (t.im2col) return t.pixels() * t.k_block * kElement;
-  const i64 width = t.width + (p.s - 1) * p.dilation_w;
-  return static_cast<int>(width * patch_height(t, p)) * t.k_block * kElement;
+  return static_cast<int>(patch_width(t, p) * patch_height(t, p)) * t.k_block * kElement;
 }
 
 namespace {
@@ -36,7 +43,8 @@ namespace {
 int stage_bytes(const Tiling& t, const Problem& p) { return t.channels * t.k_block * size_of(p.dtype); }
 
 int staging_bytes(const Tiling& t, const Problem& p) {
-  if (plain_stores(p) || t.turned || t.direct || t.split > 1) return 0;
+  const bool turned = t.turned && p.dtype == DType::f32;
+  if (plain_stores(p) || turned || t.direct || t.split > 1) return 0;
   const int consumers = 2, sharers = t.cooperative ? 2 : 1, element = size_of(p.dtype);
   if (t.staged > 0) return consumers * round_up(t.pixels() / sharers * t.unit() * t.staged * element, 1024);
   const int channels = t.channels / (t.pixels_on_m ? 1 : sharers);
@@ -44,7 +52,8 @@ int staging_bytes(const Tiling& t, const Problem& p) {
   if (pool_window(p) > 0) pixels = pooled_extent(t.width, p) * pooled_extent(t.height, p);
   int mine = channels * pixels * element;
   if (pool_window(p) == 3) mine = channels / 64 * round_up(pixels * 64 * element, 1024);
-  if (p.layout == Layout::nchw) mine = channels * (pixels * element + (t.planes ? 0 : 16));
+  if (p.layout == Layout::nchw && !fetch::whole_images(t, p))
+    mine = channels * (pixels * element + (t.planes ? 0 : 16));
   return consumers * round_up(mine, 1024);
 }
 
@@ -123,7 +132,7 @@ bool stores_by_map(const Tiling& t, const Problem& p) {
 
 int tf32_parts(const Problem& p) { return p.dtype != DType::f32 ? 0 : p.math == Math::f32 ? 2 : 1; }
 
-bool prepares(const Tiling& t, const Problem& p) { return tf32_parts(p) == 2 || t.turned; }
+bool prepares(const Tiling& t, const Problem& p) { return tf32_parts(p) == 2 || t.turned || t.fetch; }
 int threads(const Tiling& t, const Problem& p) { return prepares(t, p) ? 512 : 384; }
 
 std::string to_string(const Tiling& t) {
@@ -135,8 +144,11 @@ std::string to_string(const Tiling& t) {
                           (t.staged > 0 ? "_u" + std::to_string(t.staged) : "") +
                           (t.split > 1 ? "_sk" + std::to_string(t.split) : "");
   if (t.im2col) {
-    std::snprintf(text, sizeof text, "%s_%dx%d_k%d_%s%s_s%d%s%s", t.planes ? "planes" : "im2col", t.channels,
-                  t.width, t.k_block, mode, side, t.slots, t.resident ? "_wr" : "", end.c_str());
+    std::snprintf(text, sizeof text, "%s_%dx%d_k%d_%s%s_s%d%s%s",
+                  t.fetch    ? "fetch"
+                  : t.planes ? "planes"
+                             : "im2col",
+                  t.channels, t.width, t.k_block, mode, side, t.slots, t.resident ? "_wr" : "", end.c_str());
   } else {
     std::snprintf(text, sizeof text, "%s_%dx%dx%d_k%d_%s%s_s%d_w%s%s",
                   t.shift    ? "shift"
@@ -151,7 +163,7 @@ Tiling parse_tiling(std::string_view name) {
   static const std::regex patch(
       R"((patch|shift|turned)_(\d{1,3})x(\d{1,3})x(\d{1,3})_k(\d\d?)_(pp|co)(_px)?_s(\d)_w(r|\d\d?)(_r(\d))?(_ds)?(_sk([2-8]))?)"),
       im2col(
-          R"((im2col|planes)_(\d{1,3})x(\d{1,3})_k(\d\d?)_(pp|co)(_px)?_s(\d)(_wr)?(_u([1-9]))?(_sk([2-8]))?)");
+          R"((im2col|planes|fetch)_(\d{1,3})x(\d{1,3})_k(\d\d?)_(pp|co)(_px)?_s(\d)(_wr)?(_u([1-9]))?(_sk([2-8]))?)");
   std::cmatch m;
   Tiling t;
   const auto number = [&](std::size_t i) { return std::stoi(m[i].str()); };
@@ -167,7 +179,7 @@ Tiling parse_tiling(std::string_view name) {
     t.split = m[13].matched ? number(14) : 1;
   } else if (name.size() < 80 && std::regex_match(begin, end, m, im2col)) {
     t.im2col = true;
-    t.planes = m[1] == "planes";
+    t.planes = m[1] == "planes", t.fetch = m[1] == "fetch";
     t.channels = number(2), t.width = number(3), t.height = 1, t.k_block = number(4);
     t.cooperative = m[5] == "co", t.pixels_on_m = m[6].matched, t.slots = number(7);
     t.resident = m[8].matched;
@@ -208,9 +220,9 @@ std::string unfit(const Tiling& t, const Problem& p) {
   if (t.channels > 256) return "more than 256 channels a tile";
   if (!t.im2col && t.width % 8 != 0) return "a patch is a multiple of 8 pixels wide";
   if (!t.im2col && t.pixels_on_m && t.width != 8) return "a patch with pixels on M is 8 wide";
-  if (!t.im2col && p.stride_w != 1) return "halo patches serve a horizontal stride 1";
+  if (!t.im2col && p.stride_w != 1 && !turns_16_bits(t, p)) return "halo patches serve a horizontal stride 1";
   if (!t.im2col && patch_height(t, p) > 256) return "a patch is at most 256 pixels high";
-  if (!t.im2col && t.width + (p.s - 1) * p.dilation_w > 256) return "a patch is at most 256 pixels wide";
+  if (!t.im2col && patch_width(t, p) > 256) return "a patch is at most 256 pixels wide";
   if (t.planes) {
     const bool pointwise =
         p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.p() == p.h && p.q() == p.w;
@@ -219,9 +231,16 @@ std::string unfit(const Tiling& t, const Problem& p) {
     if (p.h * p.w % 8 != 0 || p.c % 8 != 0) return "planes need a multiple of 8 pixels and of 8 channels";
     if (t.pixels() % 64 != 0 || t.k_block != 64) return "planes are taken by 64 pixels and channels";
   }
+  if (t.fetch) {
+    if (const std::string why = fetch::unfit(t, p); !why.empty()) return why;
+  }
   if (!t.turned && t.raws > 0) return "turned patches alone come through buffers of their own";
-  if (t.turned) {
-    if (p.layout != Layout::nchw || p.dtype != DType::f32) return "32-bit NCHW alone is turned on the way";
+  if (t.turned && p.layout != Layout::nchw) return "NCHW alone is turned on the way";
+  if (turns_16_bits(t, p)) {
+    if (t.pixels_on_m || t.k_block != 64 || t.raws > 0)
+      return "16-bit patches are turned by 64 channels, with the weights on M and no buffers of their own";
+    if (p.stride_w > 2) return "16-bit patches are turned with horizontal strides up to 2";
+  } else if (t.turned) {
     if (p.stride_h != 1) return "patches of stride 1 alone are turned";
     if (t.pixels_on_m || t.k_block != 32) return "patches are turned by 32 channels, with the weights on M";
     if (p.w % 4 != 0)
@@ -232,11 +251,12 @@ std::string unfit(const Tiling& t, const Problem& p) {
     return "the copy engine gathers filters of an extent up to 128";
   if (t.im2col && (p.pad_top > 127 || p.pad_left > 127 || p.pad_bottom > 127 || p.pad_right > 127))
     return "the copy engine gathers with padding up to 127";
-  if (t.im2col && (p.stride_h > 8 || p.stride_w > 8)) return "the copy engine gathers with strides up to 8";
+  if (t.im2col && !t.fetch && (p.stride_h > 8 || p.stride_w > 8))
+    return "the copy engine gathers with strides up to 8";
   if (p.layout == Layout::nchw && t.pixels_on_m && !t.planes)
     return "NCHW output needs the weights on M, but for planes";
   // 512 threads start with 128 registers each, where an instruction's sums must fit with some others.
-  if (prepares(t, p) && n > 200) return "32-bit elements leave registers for an N side up to 200";
+  if (prepares(t, p) && n > 200) return "warps that prepare pixels leave registers for an N side up to 200";
   if (p.dtype == DType::f32 && t.pixels_on_m && !plain_stores(p) && n % 32 != 0)
     return "32-bit channels are stored by 32";
   if (plain_stores(p) && !t.pixels_on_m) return "a K that is no multiple of 16 bytes needs the pixels on M";
@@ -285,7 +305,7 @@ i64 tiles(const Tiling& t, const Problem& p) {
   const i64 k = ceil_div(p.k, t.channels);
   if (t.shift) return k * p.n * ceil_div(p.p(), t.height);
   if (t.planes) return k * p.n * ceil_div(p.p() * p.q(), t.pixels());
-  if (t.im2col) return k * ceil_div(p.n * p.p() * p.q(), t.pixels());
+  if (t.im2col) return k * ceil_div(p.n * p.p() * p.q(), t.fetch ? fetch::step(t, p) : t.pixels());
   if (pool_window(p) > 0)
     return k * p.n * ceil_div(p.y_w(), pooled_extent(t.width, p)) *
            ceil_div(p.y_h(), pooled_extent(t.height, p));
@@ -304,7 +324,7 @@ std::vector<Tiling> tilings(const Problem& p) {
   const int k_block = best_k_block(padded_channels(p), 128 / size_of(p.dtype));
   // As many buffers as fit, in steps that matter; and the weights resident where they fit.
   const auto add_whole = [&](Tiling t) {
-    t.k_block = t.planes ? 64 : t.turned ? 32 : k_block;
+    t.k_block = t.planes || turns_16_bits(t, p) ? 64 : t.turned ? 32 : k_block;
     const auto keep = [&](const Tiling& fitting) {
       if (unfit(fitting, p).empty() && names.insert(to_string(fitting)).second) all.push_back(fitting);
     };
@@ -324,6 +344,11 @@ std::vector<Tiling> tilings(const Problem& p) {
         }
         if (t.stages < (t.slots < 3 ? 3 : 5)) continue;
         keep(t);
+        // Also with less shared memory, which leaves more to the loads of the warps that turn.
+        if (turns_16_bits(t, p)) {
+          while (t.stages > 3 && shared_bytes(t, p) > kSharedSteps[1]) --t.stages;
+          keep(t);
+        }
         if (t.split > 1) break;
       }
     }
@@ -357,6 +382,11 @@ std::vector<Tiling> tilings(const Problem& p) {
   };
   const bool pool = p.epilogue.pool.kind != PoolKind::none;
   const bool few = !pool && p.n * p.p() * p.q() * p.k <= kMultiprocessors / 2 * 128 * 128;
+  // Where the copy engine takes neither rows as they are nor many pixels a row, and windows of one are
+  // fetched.
+  const bool strided = p.stride_h != 1 || p.stride_w != 1;
+  const bool turns_16 = p.dtype != DType::f32 && p.layout == Layout::nchw && p.r * p.s > 1 && p.c >= 16 &&
+                        (few || strided || p.w % 8 != 0);
   for (const bool cooperative : {false, true}) {
     for (const int m_blocks : {1, 2}) {
       const int m = 64 * m_blocks * (cooperative ? 2 : 1);
@@ -399,6 +429,8 @@ std::vector<Tiling> tilings(const Problem& p) {
             t.turned = p.dtype == DType::f32 && p.layout == Layout::nchw;
             for (t.raws = 3; t.turned && t.raws >= 0; --t.raws) add(t, split_alone);
             t.raws = 0;
+            t.turned = turns_16;
+            if (t.turned) add(t, split_alone);
             t.turned = false;
             t.direct = p.dtype == DType::f32 && p.layout == Layout::nhwc && t.pixels() >= 192;
             if (t.direct) add(t);
@@ -440,12 +472,13 @@ std::vector<Tiling> tilings(const Problem& p) {
       }
     }
   }
+  for (const Tiling& t : fetch::tilings(p)) all.push_back(t);
   for (const Tiling& t : shift::tilings(p)) all.push_back(t);
   return all;
 }
 
 bool turns_input(const Tiling& t, const Problem& p) {
-  if (t.planes || t.shift || t.turned) return false;
+  if (t.planes || t.fetch || t.shift || t.turned) return false;
   return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.h * p.w > 1);
 }
 
