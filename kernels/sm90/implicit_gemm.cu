@@ -6,13 +6,15 @@
 // or half a tile each (F_COOP).
 //
 // The pixels of a block come in one of two ways:
-//   a halo patch (horizontal stride 1, or F_TURNED): loaded once, with the rows and columns that the taps reach beyond the tile; a
-//     tap is a view of it, a shifted start address, since the swizzle acts on absolute shared-memory addresses;
+//   a halo patch (horizontal stride 1, or F_TURNED): loaded once, with the rows and columns that the taps
+//     reach beyond the tile; a tap is a view of it, a shifted start address, since the swizzle acts on absolute
+//     shared-memory addresses;
 //   F_IM2COL (any stride): the copy engine gathers the tile's pixels for one tap at a time;
 //   F_PLANES (with F_IM2COL; 1x1, stride 1): NCHW input as it is, channels by pixels; wgmma takes it transposed;
 //   F_FETCH (with F_IM2COL; 1x1, any stride): likewise, of planes or strides that the copy engine does not take; warps
 //     bring the pixels, and a tile is of several images;
-//   F_TURNED: a halo patch of NCHW input as it is, which the preparing warps turn; they read it themselves, or with F_RAWS from as many buffers that the copy engine fills.
+//   F_TURNED: a halo patch of NCHW input as it is, which the preparing warps turn; they read it themselves,
+//     or with F_RAWS from as many buffers that the copy engine fills.
 // The operand on the M side of wgmma is the weights, or the pixels with F_SWAP.
 //
 // 32-bit tensors (F_TF32) take the same way. The matrix units read 19 of an element's 32 bits. F_TF32 1: the copy

@@ -17,7 +17,8 @@ constexpr int kPatchPixels = kPatchWidth * kPatchHeight, kItems = kPatchPixels *
 constexpr int kThreads = kPrepareWarps * 32;
 // A thread has as many loads under way as it has room for, then writes them all: two sets in turn would not overlap,
 // since the compiler counts both by one scoreboard.
-constexpr int kBlockItems = (kItems + kThreads - 1) / kThreads, kMostItems = kSumRegisters <= 64 ? 8 : kSumRegisters <= 104 ? 6 : kScarce ? 3 : 4;
+constexpr int kBlockItems = (kItems + kThreads - 1) / kThreads;
+constexpr int kMostItems = kSumRegisters <= 64 ? 8 : kSumRegisters <= 104 ? 6 : kScarce ? 3 : 4;
 constexpr int kRounds = (kBlockItems + kMostItems - 1) / kMostItems;
 constexpr int kRoundItems = (kBlockItems + kRounds - 1) / kRounds;
 
