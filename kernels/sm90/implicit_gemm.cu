@@ -227,7 +227,7 @@ __device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned 
 #if F_PLANES || F_FETCH
         // Rows are channels: 8 of them make 1024 bytes, and the next 64 pixels lie a box further. In a cluster addresses
         // have higher bits.
-        const unsigned place = (pixels + step * 2048) >> 4 & 0x3fff;
+        const unsigned place = F_SPLIT > 1 ? (pixels + step * 2048) >> 4 & 0x3fff : (pixels + step * 2048) >> 4;
         const unsigned long long b = descriptor(place | (kPlanesBox >> 4) << 16, 1024);
 #else
         const unsigned long long b = descriptor((pixels + nb * kPixelBlock + step * 32) >> 4, kPixelPitch);
