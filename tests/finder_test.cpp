@@ -11,6 +11,7 @@
 #include "src/algorithms/algorithm.hpp"
 #include "src/finder/cost.hpp"
 #include "src/finder/finder.hpp"
+#include "src/finder/records.hpp"
 #include "src/finder/selection.hpp"
 
 namespace faltung {
@@ -77,6 +78,29 @@ TEST_F(Finder, FindIsRememberedByAnotherEngine) {
   Engine other(directory_.string());
   EXPECT_EQ(other.plan(problem_, request_).kernel(), found.kernel);
   EXPECT_EQ(other.explain(problem_, request_).source, "store");
+}
+
+// A kernel that was far behind when it was timed was not checked. Where a later round finds the checked ones
+// slower than that, it still does not win.
+TEST_F(Finder, WhatWasNotCheckedDoesNotWin) {
+  Store store(directory_.string());
+  Trials trials(store, problem_, find_device("cpu")->info(), 1);
+  const auto measured = [](const std::string& kernel, double ms, double error) {
+    Measured m{kernel, "pass"};
+    m.ms = m.ms_min = m.ms_max = ms;
+    m.error_over_bound = error;
+    return m;
+  };
+  trials.add(measured("direct_cpu/rows", 0.5, 0.1));
+  const Choice before = engine_->explain(problem_, request_);
+  EXPECT_EQ(before.kernel, "direct_cpu/rows");
+  for (const Trial& t : before.trials) {
+    if (t.kernel != before.kernel && t.predicted_ms > 0) trials.add(measured(t.kernel, 0.1, -1));
+  }
+  const Choice after = engine_->explain(problem_, request_);
+  EXPECT_EQ(after.kernel, before.kernel);
+  EXPECT_EQ(after.source, "store");
+  EXPECT_EQ(engine_->plan(problem_, request_).kernel(), before.kernel);
 }
 
 TEST_F(Finder, OnlyTheReferenceIsNeverChosenBesideAnother) {

@@ -51,10 +51,11 @@ std::vector<const Candidate*> trial_order(const Selection& selection, const Tria
 
 }  // namespace
 
-// The fastest candidate that was measured and found right; null if none was.
+// The fastest candidate that was measured and found right; null if none was. One that was far behind when it was
+// timed was not checked (-1), and does not win because others were slower in a later round.
 const Candidate* best_measured(const Selection& selection, const Trials& trials) {
   for (const Measured& m : trials.all()) {
-    if (m.verdict != "pass") continue;
+    if (m.verdict != "pass" || m.error_over_bound < 0) continue;
     for (const Candidate& candidate : selection.candidates) {
       if (candidate.kernel() == m.kernel) return &candidate;
     }
