@@ -51,8 +51,8 @@ std::vector<const Candidate*> trial_order(const Selection& selection, const Tria
 
 }  // namespace
 
-// The fastest candidate that was measured and found right; null if none was. One that was far behind when it was
-// timed was not checked (-1), and does not win because others were slower in a later round.
+// The fastest candidate that was measured and found right; null if none was. One that was far behind when it
+// was timed was not checked (-1), and does not win because others were slower in a later round.
 const Candidate* best_measured(const Selection& selection, const Trials& trials) {
   for (const Measured& m : trials.all()) {
     if (m.verdict != "pass" || m.error_over_bound < 0) continue;
