@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
+#include <optional>
 
 #include "src/backend/cuda.hpp"
 #include "src/backend/cuda_driver.hpp"
-#include "src/jit/jit.hpp"
 #include "src/problem/text.hpp"
+#include "tests/backend_checks.hpp"
 #include "tests/scratch.hpp"
 
 namespace faltung {
@@ -37,13 +37,6 @@ class Cuda : public testing::Test {
   KernelSource add_source() const { return {"add", kAdd, "add", {"-DFACTOR=2"}}; }
   std::shared_ptr<Kernel> add_kernel() { return device_->load(device_->compile(add_source()), "add"); }
 
-  static LaunchShape shape(unsigned threads) {
-    LaunchShape shape;
-    shape.grid[0] = threads / 16;
-    shape.block[0] = 16;
-    return shape;
-  }
-
   Buffer filled(std::size_t count, float value) {
     Buffer buffer = device_->allocate(count * sizeof(float));
     const std::vector<float> values(count, value);
@@ -52,9 +45,7 @@ class Cuda : public testing::Test {
   }
 
   std::vector<float> read(const Buffer& buffer, std::size_t count) {
-    std::vector<float> values(count);
-    device_->copy_out(values.data(), buffer, count * sizeof(float));
-    return values;
+    return read_floats(*device_, buffer, count);
   }
 
   std::shared_ptr<Device> device_;
@@ -78,57 +69,25 @@ TEST_F(Cuda, RunsAKernelFromItsStoredCodeAndTellsItsResources) {
   EXPECT_GT(resources.registers, 0);
   EXPECT_EQ(resources.spilled_bytes, 0);
   const Buffer x = filled(16, 3), y = filled(16, -1);
-  device_->launch(*kernel, shape(16), {x.pointer, y.pointer, 1.0f, 1}, {});
+  device_->launch(*kernel, blocks_of_16(16), {x.pointer, y.pointer, 1.0f, 1}, {});
   EXPECT_EQ(read(y, 2), (std::vector<float>{5, -1}));
 }
 
-TEST_F(Cuda, CompilesOnceAProcessAndAfterItNever) {
-  const Scratch store;
-  setenv("FALTUNG_STORE", store.path().c_str(), 1);
-  KernelSource source = add_source();
-  source.options.push_back("-DUNIQUE_TO_THIS_TEST");
-  EXPECT_GT(jit::build(*device_, source).compile_ms, 0);
-  EXPECT_EQ(jit::build(*device_, source).compile_ms, 0);
-  EXPECT_FALSE(std::filesystem::is_empty(store.path()));
-  unsetenv("FALTUNG_STORE");
-}
+TEST_F(Cuda, CompilesOnceAProcessAndAfterItNever) { expect_compiled_once(*device_, add_source()); }
 
 TEST_F(Cuda, ACompileErrorNamesTheKernelItsConstantsAndTheLog) {
-  KernelSource source = add_source();
-  source.name = "direct_gpu/k4";
-  source.options = {"-DFACTOR=undeclared_name"};
-  try {
-    device_->compile(source);
-    FAIL() << "it compiled";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), Status::device_error);
-    for (const char* part : {"direct_gpu/k4", "options -DFACTOR=undeclared_name", "log: add.cu(4)"}) {
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
-    }
-  }
+  expect_compile_error_in_words(*device_, add_source(), {"sm_", "log: add.cu(4)"});
 }
 
-TEST_F(Cuda, DamagedCodeIsAnErrorNotACrash) {
-  EXPECT_THROW(device_->load({"", "", 0}, "add"), Error);
-  EXPECT_THROW(device_->load({"what is this", "", 0}, "add"), Error);
-  EXPECT_THROW(device_->load(device_->compile(add_source()), "no_such_kernel"), Error);
-}
+TEST_F(Cuda, DamagedCodeIsAnErrorNotACrash) { expect_damaged_code_is_an_error(*device_, add_source()); }
 
-TEST_F(Cuda, MoreMemoryThanThereIsIsAnError) {
-  try {
-    device_->allocate(std::size_t{1} << 50);
-    FAIL() << "allocated";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), Status::out_of_memory);
-  }
-  filled(16, 1);  // the device still works
-}
+TEST_F(Cuda, MoreMemoryThanThereIsIsAnError) { expect_too_much_memory_is_an_error(*device_); }
 
 TEST_F(Cuda, TimesWhatRuns) {
   const std::shared_ptr<Kernel> kernel = add_kernel();
   const Buffer x = filled(1 << 20, 1), y = filled(1 << 20, 1);
   const auto run = [&](const Stream& stream) {
-    device_->launch(*kernel, shape(1 << 20), {x.pointer, y.pointer, 1.0f, 1 << 20}, stream);
+    device_->launch(*kernel, blocks_of_16(1 << 20), {x.pointer, y.pointer, 1.0f, 1 << 20}, stream);
   };
   run({});
   const double ms = device_->time_ms({}, [&] { run({}); });

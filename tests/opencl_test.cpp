@@ -3,14 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 
 #include "src/algorithms/algorithm.hpp"
 #include "src/backend/opencl.hpp"
 #include "src/backend/opencl_api.hpp"
 #include "src/backend/opencl_memory.hpp"
 #include "src/finder/verify.hpp"
-#include "src/jit/jit.hpp"
+#include "tests/backend_checks.hpp"
 #include "tests/scratch.hpp"
 #include "tests/tested_devices.hpp"
 
@@ -45,17 +44,8 @@ class OpenCl : public testing::Test {
 
   std::shared_ptr<Kernel> add_kernel() { return device_->load(device_->compile(add_source()), "add"); }
 
-  static LaunchShape shape(unsigned threads) {
-    LaunchShape shape;
-    shape.grid[0] = threads / 16;
-    shape.block[0] = 16;
-    return shape;
-  }
-
   std::vector<float> read(const Buffer& buffer, std::size_t count) {
-    std::vector<float> values(count);
-    device_->copy_out(values.data(), buffer, count * sizeof(float));
-    return values;
+    return read_floats(*device_, buffer, count);
   }
 
   std::shared_ptr<OpenClDevice> device_;
@@ -82,7 +72,7 @@ TEST_F(OpenCl, TakesAddressesInTheMiddleOfBuffers) {
   const auto* from = static_cast<const float*>(x.pointer) + 3;
   auto* to = static_cast<float*>(y.pointer) + 5;
   const std::shared_ptr<Kernel> kernel = add_kernel();
-  device_->launch(*kernel, shape(16), {from, to, 0.5f, 10}, {});
+  device_->launch(*kernel, blocks_of_16(16), {from, to, 0.5f, 10}, {});
   device_->synchronize({});
   const std::vector<float> result = read(y, 64);
   for (int i = 0; i < 64; ++i) {
@@ -98,7 +88,7 @@ TEST_F(OpenCl, RunsAKernelFromItsStoredCode) {
   const float three = 3;
   const Buffer x = device_->allocate(64), y = device_->allocate(64);
   device_->copy_in(x, &three, 4);
-  device_->launch(*kernel, shape(16), {x.pointer, y.pointer, 1.0f, 1}, {});
+  device_->launch(*kernel, blocks_of_16(16), {x.pointer, y.pointer, 1.0f, 1}, {});
   EXPECT_EQ(read(y, 1)[0], 5);
 }
 
@@ -111,38 +101,13 @@ TEST_F(OpenCl, SaysWhatAKernelTakes) {
   EXPECT_GE(r.spilled_bytes, 0);
 }
 
-TEST_F(OpenCl, CompilesOnceAProcessAndAfterItNever) {
-  const Scratch store;
-  setenv("FALTUNG_STORE", store.path().c_str(), 1);
-  KernelSource source = add_source();
-  source.options.push_back("-DUNIQUE_TO_THIS_TEST");
-  EXPECT_GT(jit::build(*device_, source).compile_ms, 0);
-  EXPECT_EQ(jit::build(*device_, source).compile_ms, 0);
-  EXPECT_FALSE(std::filesystem::is_empty(store.path()));
-  unsetenv("FALTUNG_STORE");
-}
+TEST_F(OpenCl, CompilesOnceAProcessAndAfterItNever) { expect_compiled_once(*device_, add_source()); }
 
 TEST_F(OpenCl, ACompileErrorNamesTheKernelItsConstantsAndTheLog) {
-  KernelSource source = add_source();
-  source.name = "direct_gpu/k4";
-  source.options = {"-DFACTOR=undeclared_name"};
-  try {
-    device_->compile(source);
-    FAIL() << "it compiled";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), Status::device_error);
-    for (const char* part :
-         {"direct_gpu/k4", "-DFACTOR=undeclared_name", device_->info().id.c_str(), "log"}) {
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
-    }
-  }
+  expect_compile_error_in_words(*device_, add_source(), {device_->info().id, "log"});
 }
 
-TEST_F(OpenCl, DamagedCodeIsAnErrorNotACrash) {
-  EXPECT_THROW(device_->load({"", "", 0}, "add"), Error);
-  EXPECT_THROW(device_->load({"what is this", "", 0}, "add"), Error);
-  EXPECT_THROW(device_->load(device_->compile(add_source()), "no_such_kernel"), Error);
-}
+TEST_F(OpenCl, DamagedCodeIsAnErrorNotACrash) { expect_damaged_code_is_an_error(*device_, add_source()); }
 
 TEST_F(OpenCl, HostMemoryIsRefused) {
   const std::shared_ptr<Kernel> kernel = add_kernel();
@@ -150,7 +115,7 @@ TEST_F(OpenCl, HostMemoryIsRefused) {
   float* const pointer = host;
   const Buffer y = device_->allocate(64);
   try {
-    device_->launch(*kernel, shape(16), {pointer, y.pointer, 1.0f, 1}, {});
+    device_->launch(*kernel, blocks_of_16(16), {pointer, y.pointer, 1.0f, 1}, {});
     FAIL() << "it ran";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), Status::bad_problem);
@@ -162,23 +127,16 @@ TEST_F(OpenCl, AFreedBufferIsRefused) {
   const std::shared_ptr<Kernel> kernel = add_kernel();
   const Buffer y = device_->allocate(64);
   void* freed = device_->allocate(64).pointer;
-  EXPECT_THROW(device_->launch(*kernel, shape(16), {freed, y.pointer, 1.0f, 1}, {}), Error);
+  EXPECT_THROW(device_->launch(*kernel, blocks_of_16(16), {freed, y.pointer, 1.0f, 1}, {}), Error);
 }
 
-TEST_F(OpenCl, MoreMemoryThanThereIsIsAnError) {
-  try {
-    device_->allocate(std::size_t{1} << 50);
-    FAIL() << "allocated";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), Status::out_of_memory);
-  }
-}
+TEST_F(OpenCl, MoreMemoryThanThereIsIsAnError) { expect_too_much_memory_is_an_error(*device_); }
 
 TEST_F(OpenCl, TimesWhatRuns) {
   const std::shared_ptr<Kernel> kernel = add_kernel();
   const Buffer x = device_->allocate(4 << 20), y = device_->allocate(4 << 20);
   const auto run = [&] {
-    device_->launch(*kernel, shape(1 << 20), {x.pointer, y.pointer, 1.0f, 1 << 20}, {});
+    device_->launch(*kernel, blocks_of_16(1 << 20), {x.pointer, y.pointer, 1.0f, 1 << 20}, {});
   };
   run();
   const double ms = device_->time_ms({}, run);
@@ -236,7 +194,7 @@ TEST_F(OpenClCaller, ItsBuffersAndItsQueueAreUsed) {
   {
     const Buffer from = device_->adopt(x), to = device_->adopt(y);
     EXPECT_EQ(from.bytes, sizeof values);
-    device_->launch(*add_kernel(), shape(16), {from.pointer, to.pointer, 2.0f, 16}, {nullptr, queue_});
+    device_->launch(*add_kernel(), blocks_of_16(16), {from.pointer, to.pointer, 2.0f, 16}, {nullptr, queue_});
     device_->synchronize({nullptr, queue_});
   }
   ASSERT_EQ(api_->enqueue_read(queue_, y, cl::kTrue, 0, sizeof result, result, 0, nullptr, nullptr), 0);
