@@ -180,11 +180,13 @@ class Tables:
                   f"{('met' if met else 'short') if wanted else ''} |")
 
 
-def main():
-    sections = ("f16", "f32", "tf32", "relu", "pool")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run(description, tables, sections, opencl=False):
+    """The command line of a script that prints tables: sections are methods of `tables`, in their order."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=str(ROOT / "build"))
     parser.add_argument("--device", default="cuda:0")
+    if opencl:
+        parser.add_argument("--opencl", help="left out unless given")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("section", nargs="*", help=", ".join(sections))
     options = parser.parse_args()
@@ -195,11 +197,12 @@ def main():
     options.torch = has_torch()
     if not options.torch:
         print("no PyTorch here: our times alone")
-    tables = Tables(options)
+    made = tables(options)
     for section in options.section or sections:
-        getattr(tables, section)()
-    tables.summary()
+        if section != "opencl" or options.opencl:
+            getattr(made, section)()
+    made.summary()
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, Tables, ("f16", "f32", "tf32", "relu", "pool"))

@@ -8,14 +8,11 @@ there is a python3 with PyTorch; elsewhere ratios and goals stay empty. Ratios a
 last section times the same kernels on --opencl, which is to be the same GPU by its OpenCL driver, and needs no PyTorch.
 --quick takes two kernels of two problems a list, one round each. CSV goes to BUILD/gpu_tables/.
 """
-import argparse
 import csv
 import io
-import os
-import pathlib
 import subprocess
 
-from gpu_tables import F32_LISTS, ROOT, Tables, has_torch, mean
+from gpu_tables import F32_LISTS, ROOT, Tables, mean, run
 
 LARGE = "n32c192h112w112k192r3s3:pad1:g192"
 LARGE_ELEMENTS = 2 * 32 * 192 * 112 * 112  # of input and output
@@ -119,28 +116,5 @@ class PortableTables(Tables):
                     [t[self.options.device][0] / t[self.options.opencl][0] for t in both.values()]), 0.8)
 
 
-def main():
-    sections = ("f32", "winograd", "depthwise", "mma", "opencl")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=str(ROOT / "build"))
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--opencl", help="left out unless given")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("section", nargs="*", help=", ".join(sections))
-    options = parser.parse_args()
-    for section in options.section:
-        if section not in sections:
-            parser.error(f"no section '{section}'; there are {', '.join(sections)}")
-    options.build = str(pathlib.Path(options.build).resolve())
-    options.torch = has_torch()
-    if not options.torch:
-        print("no PyTorch here: our times alone")
-    tables = PortableTables(options)
-    for section in options.section or sections:
-        if section != "opencl" or options.opencl:
-            getattr(tables, section)()
-    tables.summary()
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, PortableTables, ("f32", "winograd", "depthwise", "mma", "opencl"), opencl=True)
