@@ -15,9 +15,7 @@ export parts=$((4 * jobs))
 failed=0
 
 if [ -z "${FALTUNG_TEST_DEVICES:-}" ]; then
-  FALTUNG_TEST_DEVICES=$("$build/tools/faltung" devices --json - | python3 -c '
-import json, sys
-print(*(d["device"] for d in json.load(sys.stdin) if d["kind"] == "gpu" and "runs_on_cpu" not in d["features"]), sep=",")')
+  FALTUNG_TEST_DEVICES=$("$(dirname "$0")/gpu_devices.sh" "$build" | paste -sd,)
 fi
 export FALTUNG_TEST_DEVICES
 if [ -z "$FALTUNG_TEST_DEVICES" ]; then
