@@ -163,6 +163,26 @@ TEST(Recipe, WhatIsMissing) {
   EXPECT_THAT(error_of([&] { plan.run(tensors, n.options()); }), HasSubstr("tensor y is null"));
 }
 
+TEST(Recipe, AddressesThatAKernelCannotTakeAreRefusedByName) {
+  Recipe r = recipe(true);
+  r.alignment = 16;
+  const Plan plan(make(std::move(r)));
+  Numbers n;
+  alignas(16) float aligned[12] = {3, 0, 0, 0, 5};
+  Tensors right;
+  right.x = aligned, right.w = aligned + 4, right.y = aligned + 8;
+  plan.run(right, n.options());
+  EXPECT_EQ(aligned[8], 15);
+  for (const char* const what : {"x", "w", "y"}) {
+    Tensors beyond = right;
+    (*what == 'x' ? beyond.x : *what == 'w' ? beyond.w : beyond.y) = aligned + 9;
+    EXPECT_THAT(error_of([&] { plan.run(beyond, n.options()); }),
+                testing::AllOf(testing::StartsWith(std::string(what) + ": kernel made_up/x takes"),
+                               HasSubstr("multiples of 16 bytes, and this is 4 beyond one")));
+  }
+  EXPECT_THAT(error_of([&] { plan.pack_weights(aligned + 9); }), HasSubstr("pack_weights: w"));
+}
+
 TEST(Recipe, TheCallersParallelFor) {
   const Plan plan(make(recipe(true)));
   Numbers n;

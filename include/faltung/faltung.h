@@ -119,7 +119,9 @@ FALTUNG_API faltung_status faltung_pack_weights(const faltung_plan* plan, const 
                                                 faltung_weights** weights);
 FALTUNG_API void faltung_weights_destroy(faltung_weights* weights);
 
-/* Device pointers. Which are read and which written follows from the direction:
+/* Device pointers, aligned as allocations are: some kernels take multiples of 16 bytes alone, and say so.
+ * Which are read and which written follows from the direction:
+ *
  *   fwd    reads x, w (bias, residual); writes y
  *   bwd_d  reads y (the output's gradient), w; writes x (the input's gradient)
  *   bwd_w  reads x, y (the output's gradient); writes w (the weights' gradient) */

@@ -118,7 +118,8 @@ FALTUNG_API void validate(const Problem& problem);
 // returned.
 using ParallelFor = std::function<void(int count, const std::function<void(int)>& body)>;
 
-// Device pointers. Which are read and which written follows from the direction:
+// Device pointers, aligned as allocations are: some kernels take multiples of 16 bytes alone, and say so.
+// Which are read and which written follows from the direction:
 //   forward           reads x, w (bias, residual); writes y
 //   backward_data     reads y (the output's gradient), w; writes x (the input's gradient)
 //   backward_weights  reads x, y (the output's gradient); writes w (the weights' gradient)
@@ -161,7 +162,8 @@ class FALTUNG_API Plan {
   std::size_t workspace_bytes(bool weights_are_packed = false) const;
   std::size_t packed_weights_bytes() const;  // 0: the kernel reads the weights as they are
   std::shared_ptr<const PackedWeights> pack_weights(const void* w) const;
-  // Allocates nothing. Throws Error(bad_problem) if a pointer that the problem needs is null.
+  // Allocates nothing. Throws Error(bad_problem) if a pointer that the problem needs is null, or one that the
+  // kernel cannot use.
   void run(const Tensors& tensors, const RunOptions& options) const;
 
   explicit Plan(std::shared_ptr<const PlanImpl> impl) : impl_(std::move(impl)) {}

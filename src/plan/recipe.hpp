@@ -38,6 +38,7 @@ struct Recipe {
   std::vector<Step> steps;  // done at every run
   std::size_t packed_bytes = 0;
   std::size_t workspace_bytes = 0;  // for all of the plan's workers together
+  std::size_t alignment = 1;        // bytes that the addresses of x, w, y and the residual are multiples of
   double compile_ms = 0;
   std::vector<jit::Compiled> kernels;  // a GPU's: what the compiler says of each
 };
