@@ -69,11 +69,16 @@ const struct {
     {"fwd:n32c512h28w28k256r1s1:f16:nchw:bias:residual", "planes_256x128_k64_co_px_s3"},
     {"fwd:n2c640h128w128k320r1s1:f16:nchw:bias:residual:silu", "planes_160x128_k64_pp_px_s4"},
     {"fwd:n32c512h7w7k2048r1s1:f16:nchw:bias:residual:gelu", "fetch_256x104_k64_co_s3"},
+    {"fwd:n32c1024h7w7k2048r1s1:f16:nchw:bias:residual:gelu", "im2col_256x104_k64_co_s3"},
+    {"fwd:n32c256h14w14k256r3s3:pad1:f16:nchw:bias:gelu", "turned_64x16x14_k64_pp_s2_w6_r2"},
+    {"fwd:n2c256h14w14k256r3s3:pad1:f16:nchw:bias", "turned_128x8x7_k64_co_s2_w4_r2_sk2"},
+    {"fwd:n32c512h7w7k512r3s3:pad1:bf16:nchw:gelu", "turned_128x8x7_k64_co_s2_w10_r2"},
+    {"fwd:n32c128h28w28k128r3s3:pad1:f16:nchw", "turned_128x32x7_k32_co_s2_w11_r2"},
     {"fwd:n32c2048h7w7k512r1s1:f16:nchw", "fetch_128x104_k64_co_s4_sk2"},
     {"fwd:n32c1024h14w14k512r1s1:f16:nchw:bias:residual:gelu", "fetch_128x96_k64_co_s4"},
     {"fwd:n32c512h28w28k1024r1s1:st2:f16:nchw:bias", "fetch_256x96_k64_co_s3"},
     {"fwd:n32c256h56w56k512r1s1:st2:f16:nchw:bias:residual:gelu", "fetch_256x128_k64_co_s3"},
-    {"fwd:n32c256h14w14k256r3s3:pad1:f16:nchw:bias:residual:gelu", "turned_64x16x14_k64_pp_s2_w10"},
+    {"fwd:n32c256h14w14k256r3s3:pad1:f16:nchw:bias:gelu", "turned_64x16x14_k64_pp_s2_w10"},
     {"fwd:n32c128h56w56k128r3s3:st2:pad1:f16:nchw:bias:residual", "turned_128x16x7_k64_co_s2_w4"},
     {"fwd:n2c64h14w14k64r3s3:pad1:f16:nchw:bias:maxpool2", "turned_64x16x16_k64_pp_s2_w8"},
 };
@@ -158,6 +163,48 @@ TEST(ImplicitGemmSm90, FewChannelsFold) {
   EXPECT_FALSE(tilings(folded(pooled)).empty());
   EXPECT_FALSE(folds(parse_problem("fwd:n2c64h56w56k64r3s3:pad1:f16:nhwc")));
   EXPECT_FALSE(folds(parse_problem("fwd:n2c3h56w56k64r1s1:f16:nhwc")));
+}
+
+TEST(ImplicitGemmSm90, FewChannelsWithStridesAreTakenFromSpaceToDepth) {
+  const Problem stem = parse_problem("fwd:n2c3h224w224k64r7s7:st2:pad3:f16:nhwc:bias:relu:maxpool3s2p1");
+  ASSERT_TRUE(deepens(stem));
+  const Problem inner = deepened(stem);
+  EXPECT_EQ(to_string(inner), "fwd:n2c12h115w115k64r4s4:f16:nhwc:bias:relu:maxpool3s2p1");
+  EXPECT_EQ(inner.p(), stem.p());
+  EXPECT_EQ(inner.q(), stem.q());
+  EXPECT_FALSE(tilings(inner).empty());
+  const Problem odd = parse_problem("fwd:n2c4h35w33k40r5s3:st3x2:pad1.2.0.1:f16:nchw");
+  ASSERT_TRUE(deepens(odd));
+  EXPECT_EQ(deepened(odd).c, 24);
+  EXPECT_EQ(deepened(odd).r, 2);
+  EXPECT_EQ(deepened(odd).s, 2);
+  EXPECT_EQ(deepened(odd).p(), odd.p());
+  EXPECT_EQ(deepened(odd).q(), odd.q());
+  for (const char* other :
+       {"fwd:n2c3h56w56k64r3s3:pad1:f16:nhwc", "fwd:n2c9h56w56k64r3s3:st2:f16:nhwc",
+        "fwd:n2c3h56w56k64r3s3:st2:dil2:f16:nhwc", "fwd:n2c3h56w56k64r1s1:st2:f16:nhwc",
+        "fwd:n2c8h56w56k64r4s4:st4:f16:nhwc", "fwd:n400000000c1h4w4k8r3s3:st2:pad1:f16:nhwc"}) {
+    EXPECT_FALSE(deepens(parse_problem(other))) << other;
+  }
+}
+
+TEST(ImplicitGemmSm90, GatheredTilesMayBeWholeImages) {
+  const Problem p = parse_problem("fwd:n5c64h7w7k72r3s3:pad1:f16:nchw:bias");
+  std::size_t found = 0;
+  for (const Tiling& t : tilings(p)) {
+    if (!t.im2col || t.fetch || !fetch::whole_images(t, p)) continue;
+    ++found;
+    EXPECT_EQ(fetch::step(t, p) % 49, 0) << to_string(t);
+    EXPECT_GT(fetch::step(t, p) + 8, t.pixels()) << to_string(t);
+  }
+  EXPECT_GT(found, 0u);
+  // No more than fit, one of the copy engine's stores, and no sum that other blocks share.
+  EXPECT_EQ(tiles(parse_tiling("im2col_128x104_k64_co_s4"), p), 3);  // of two images
+  EXPECT_EQ(tiles(parse_tiling("im2col_128x128_k64_co_s4"), p), 2);  // of 128 pixels
+  EXPECT_FALSE(fetch::whole_images(parse_tiling("im2col_128x104_k64_co_s4_sk2"), p));
+  Problem nhwc = p;
+  nhwc.layout = Layout::nhwc;
+  EXPECT_FALSE(fetch::whole_images(parse_tiling("im2col_128x104_k64_co_s4"), nhwc));
 }
 
 TEST(ImplicitGemmSm90, TilesOverlapForWindowsOf3) {
@@ -304,7 +351,7 @@ TEST(ImplicitGemmSm90, TurnedPatchesServe32BitNchw) {
   const struct {
     const char *tiling, *problem, *reason;
   } declined[] = {
-      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "by 64 channels"},
+      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nhwc", "NCHW alone"},
       {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nhwc", "NCHW alone"},
       {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w66k64r3s3:pad1:f32:nchw",
        "multiple of 4 pixels, not 66"},
@@ -321,13 +368,20 @@ TEST(ImplicitGemmSm90, TurnedPatchesServe32BitNchw) {
 TEST(ImplicitGemmSm90, PatchesOf16BitsAreTurnedWhateverTheirAlignment) {
   for (const char* text :
        {"fwd:n32c512h7w7k512r3s3:pad1:f16:nchw", "fwd:n2c128h14w14k64r3s3:st1x2:pad1:bf16:nchw",
-        "fwd:n32c128h56w56k128r3s3:st2:pad1:f16:nchw", "fwd:n1c64h15w13k40r5s3:pad2:f16:nchw"}) {
+        "fwd:n2c128h56w56k128r3s3:st2:pad1:f16:nchw", "fwd:n1c64h15w13k40r5s3:pad2:f16:nchw"}) {
     const Problem p = parse_problem(text);
-    std::size_t found = 0;
+    std::size_t found = 0, buffered = 0;
     for (const Tiling& t : tilings(p)) {
       if (!t.turned) continue;
       ++found;
+      if (t.raws > 0) ++buffered;
       EXPECT_TRUE(parse_tiling(to_string(t)).turned) << to_string(t);
+      EXPECT_EQ(parse_tiling(to_string(t)).raws, t.raws) << to_string(t);
+      // Of each channel a buffer has whole rows, which may begin 14 bytes late; or all there are.
+      const std::int64_t rows = std::min(patch_height(t, p), p.h) * p.w * 2;
+      EXPECT_TRUE(raw_whole(t, p) ? raw_pitch(t, p) == p.h * p.w * 2
+                                  : raw_pitch(t, p) % 16 == 0 && raw_pitch(t, p) >= rows + 14)
+          << to_string(t);
       EXPECT_TRUE(reads_input(t, p));
       EXPECT_FALSE(turns_input(t, p));
       // The columns of each phase of the stride: as many as the tile has, and what the window reaches beyond.
@@ -335,12 +389,17 @@ TEST(ImplicitGemmSm90, PatchesOf16BitsAreTurnedWhateverTheirAlignment) {
       EXPECT_EQ(patch_width(t, p) % p.stride_w, 0) << to_string(t);
     }
     EXPECT_GT(found, 0u) << text;
+    EXPECT_GT(buffered, 0u) << text;
   }
   const struct {
     const char *tiling, *problem, *reason;
   } declined[] = {
       {"turned_64x8x16_k64_pp_s2_w5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nhwc", "NCHW alone"},
-      {"turned_64x8x16_k64_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "no buffers of their own"},
+      {"turned_64x8x16_k32_pp_s2_w5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "by 64 channels"},
+      {"turned_64x8x16_k16_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "by 64 channels"},
+      {"turned_64x16x14_k64_pp_s2_w5", "fwd:n2c64h14w14k64r3s3:pad1:f16:nchw:residual", "so many sums"},
+      {"turned_64x8x16_k64_pp_s2_w5_r1", "fwd:n2c60h64w64k64r3s3:pad1:f16:nchw", "a multiple of 8 channels"},
+      {"turned_64x8x16_k64_pp_s2_w5_r1", "fwd:n2c64h64w300k64r3s3:pad1:f16:nchw", "shared memory"},
       {"turned_64x8x16_k64_pp_px_s2_w5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "weights on M"},
       {"turned_64x8x16_k64_pp_s2_w5", "fwd:n2c64h64w64k64r3s3:st3:pad1:f16:nchw", "strides up to 2"},
       {"patch_64x8x16_k64_pp_s2_w5", "fwd:n2c64h64w64k64r3s3:st2:pad1:f16:nchw", "stride 1"},
@@ -446,6 +505,7 @@ TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
   for (const char* layout : {"nhwc", "nchw"}) {
     problems.push_back(folded(parse_problem("fwd:n2c3h64w64k64r7s7:st2:pad3:f16:" + std::string(layout) +
                                             ":bias:relu:maxpool3s2p1")));
+    problems.push_back(deepened(parse_problem("fwd:n2c3h64w64k64r7s7:st2:pad3:f16:" + std::string(layout))));
   }
   for (const Problem& problem : problems) {
     const std::vector<Tiling> all = tilings(problem);

@@ -7,7 +7,7 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Param
                                        unsigned staging, unsigned, unsigned&, int consumer, int thread) {
   const int warp = thread / 32, lane = thread % 32;
   const int plane = p.p * p.q, k0 = t.k + (F_COOP ? consumer * kMyChannels : 0);
-#if F_FETCH
+#if F_IM2COL
   const int first_image = t.first / plane, images = p.step / plane;
 #else
   const int first_image = t.n, images = 1;
@@ -36,7 +36,7 @@ __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Param
       const int first = (i * F_NB + nb) * 8 + lane % 4 * 2;  // pixel of the tile
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-#if F_FETCH
+#if F_IM2COL
         image[j] = static_cast<int>(__umulhi(static_cast<unsigned>(first + j), p.per_image));
         in_image[j] = first + j - image[j] * plane;
         inside[j] = first + j < p.step;

@@ -32,9 +32,11 @@
 // F_WINDOW (the pool's: 2 or 3) F_POOL_PAD F_POOL_END_H F_POOL_END_W (its padding: before, below, to the right) F_PLAIN
 // (ordinary stores: K is no multiple of 8) F_BULK (stores by the copy engine) F_DIRECT (ordinary stores of whole
 // sectors, 32-bit NHWC) F_U (channels a store, with F_SWAP) F_STAGED (stores that there is room for, 0: all of a tile)
-// F_V (pixels a store, NCHW) F_RAWS (patches of NCHW) F_PAD_LEFT F_STRIDE_H F_STRIDE_W F_TAKEN F_STEP F_ODD (F_FETCH:
-// pixels a load, how far they lie apart in a row, pairs of odd images) F_WHOLE (tiles of whole images, stored as the
-// contiguous bytes that they are; F_EVEN: whose pairs are aligned) F_ACTIVATION(x, a).
+// F_V (pixels a store, NCHW) F_RAWS (patches of NCHW) F_RAW_PITCH F_RAW_WHOLE F_RAW_ALIKE (16-bit ones: bytes from a
+// channel to the next; whole images; all channels' rows begin alike beside a multiple of 16 bytes) F_PAD_LEFT F_RUN
+// (pixels that a thread turns at once) F_STRIDE_H F_STRIDE_W F_TAKEN F_STEP F_ODD (F_FETCH: pixels a load, how far they
+// lie apart in a row, pairs of odd images) F_WHOLE (tiles of whole images, stored as the contiguous bytes that they are;
+// F_EVEN: whose pairs are aligned) F_ACTIVATION(x, a).
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/element.cuh"
 #include "kernels/sm90/finish.cuh"
@@ -50,9 +52,9 @@ struct Params {
   int tiles_w, tiles_h;  // of an image, with halo patches
   int pad_top, pad_left, stride_h, stride_w;
   float slope;
-  const void* x;       // read directly with F_FETCH, and with F_TURNED and no F_RAWS: NCHW
+  const void* x;       // NCHW, read without a map: with F_FETCH, F_TURNED in 16 bits or without F_RAWS
   int c, h, w;         // of x
-  int step;            // F_FETCH: from a tile's first pixel to the next one's
+  int step;            // F_FETCH, F_WHOLE: from a tile's first pixel to the next one's
   unsigned per_image;  // F_WHOLE: 2^32 over the pixels of one, rounded up
 };
 
@@ -92,6 +94,8 @@ constexpr int kRawPixels = kPatchWidth + kRawLead, kRawSwizzle = kRawPixels <= 1
 constexpr int kRawWidth = kRawSwizzle > 0 ? kRawSwizzle / 4 : ((kRawPixels + 3) / 4 | 1) * 4;
 constexpr int kRawBytes = kRawWidth * kPatchHeight * kRow;
 constexpr int kRawStride = (kRawBytes + 127) / 128 * 128;
+#elif F_RAWS > 0
+constexpr int kRawStride = (F_KB * F_RAW_PITCH + 127) / 128 * 128;
 #else
 constexpr int kRawStride = 0;
 #endif
@@ -159,7 +163,7 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
   t.first = (pixels - t.n * p.tiles_w) * kTilePixels;
   t.h = t.w = 0;
 #elif F_IM2COL
-  t.first = pixels * (F_FETCH ? p.step : kTilePixels);
+  t.first = pixels * (F_FETCH || F_WHOLE ? p.step : kTilePixels);
   t.n = t.first / (p.p * p.q);
   const int in_image = t.first - t.n * (p.p * p.q);
   t.h = in_image / p.q;
@@ -397,9 +401,9 @@ extern "C" __global__ void __launch_bounds__(F_PREPARED ? 512 : 384, 1)
   extern __shared__ unsigned char memory[];
   const unsigned base = (smem_address(memory) + 1023) / 1024 * 1024;
   const unsigned slots = base, stages = slots + F_SLOTS * kSlotStride,
-                 staging = stages + F_STAGES * kStageStride;
-  Barriers& barriers = *reinterpret_cast<Barriers*>(
-      memory + (staging + kConsumers * kStagingBytes + F_RAWS * kRawStride - smem_address(memory)));
+                 staging = stages + F_STAGES * kStageStride, raws = staging + kConsumers * kStagingBytes;
+  Barriers& barriers =
+      *reinterpret_cast<Barriers*>(memory + (raws + F_RAWS * kRawStride - smem_address(memory)));
   if (threadIdx.x == 0) {
     for (int i = 0; i < F_SLOTS; ++i) {
       barrier_init(smem_address(&barriers.slot_full[i]), 1);
@@ -415,7 +419,7 @@ extern "C" __global__ void __launch_bounds__(F_PREPARED ? 512 : 384, 1)
     for (int i = 0; i < kConsumers; ++i) barrier_init(smem_address(&barriers.residual_full[i]), 1);
 #if F_RAWS > 0
     for (int i = 0; i < F_RAWS; ++i) {
-      barrier_init(smem_address(&barriers.raw_full[i]), 1);
+      barrier_init(smem_address(&barriers.raw_full[i]), F_TF32 || F_RAW_WHOLE ? 1 : 32);
       barrier_init(smem_address(&barriers.raw_empty[i]), kPrepareWarps);
     }
 #endif
@@ -433,18 +437,20 @@ extern "C" __global__ void __launch_bounds__(F_PREPARED ? 512 : 384, 1)
     if (threadIdx.x == 0) produce(x_map, w_map, p, slots, stages, barriers);
 #elif F_TURNED && F_RAWS == 0
     if (threadIdx.x == 0) produce_weights(w_map, p, stages, barriers);
+#elif F_TURNED && !F_TF32
+    if (threadIdx.x < 32) produce_raws(p, raws, barriers, threadIdx.x);
+    if (threadIdx.x == 32) produce_weights(w_map, p, stages, barriers);
 #else
-    // Without staging the patches of NCHW lie in its place.
-    if (threadIdx.x == 0) produce_patches(x_map, p, F_TURNED ? staging : slots, barriers);
+    if (threadIdx.x == 0) produce_patches(x_map, p, F_TURNED ? raws : slots, barriers);
     if (threadIdx.x == 32) produce_weights(w_map, p, stages, barriers);
 #endif
 #if F_PREPARED
     const int preparer = threadIdx.x - (threadIdx.x < 128 ? kProducers * 32 : 256 + kProducers * 32);
 #if F_TURNED && !F_TF32
-    if (preparer >= 0) turn(p, slots, barriers, preparer);
+    if (preparer >= 0) turn(p, slots, raws, barriers, preparer);
 #elif F_TURNED
 #if F_RAWS > 0
-    if (preparer >= 0) prepare(p, slots, staging, barriers, preparer);
+    if (preparer >= 0) prepare(p, slots, raws, barriers, preparer);
 #else
     if (preparer >= 0) read_and_turn(p, slots, barriers, preparer);
 #endif

@@ -55,7 +55,7 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
   }
 }
 #else
-#if !F_TURNED || F_RAWS > 0
+#if !F_TURNED || (F_TF32 && F_RAWS > 0)
 // The patches and the weights each by a thread of its own: patches that are prepared must come further ahead.
 __device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Params& p, unsigned patches,
                                                 Barriers& barriers) {

@@ -110,6 +110,13 @@ __device__ __forceinline__ void store_4d(const TensorMap* map, unsigned from, in
 }
 
 // Contiguous bytes; addresses and count are multiples of 16.
+// Contiguous bytes, a multiple of 16 at addresses that are.
+__device__ __forceinline__ void load_bytes(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
 __device__ __forceinline__ void store_bytes(void* to, unsigned from, unsigned bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
                : "memory");
@@ -200,6 +207,16 @@ struct WordOf<16> {
 };
 template <int kBytes>
 using Word = typename WordOf<kBytes>::Type;
+
+// 2 or 4 bytes.
+template <int kBytes>
+__device__ __forceinline__ void load_shared(unsigned address, unsigned& v) {
+  if constexpr (kBytes == 4) {
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
+  } else {
+    asm volatile("{.reg .b16 h; ld.shared.b16 h, [%1]; cvt.u32.u16 %0, h;}" : "=r"(v) : "r"(address) : "memory");
+  }
+}
 
 // From global memory that nothing writes, or zeros; kBytes / 4 registers, at least one.
 template <int kBytes>

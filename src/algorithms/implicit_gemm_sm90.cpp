@@ -108,8 +108,9 @@ class ImplicitGemmSm90 : public Algorithm {
 
   std::vector<Config> configs(const Problem& p, const Target& target) const override {
     std::vector<Config> all;
-    list(p, false, target, all);
-    if (sm90::folds(p)) list(p, true, target, all);
+    list(p, Form::plain, target, all);
+    if (sm90::folds(p)) list(p, Form::folded, target, all);
+    if (sm90::deepens(p)) list(p, Form::deepened, target, all);
     std::stable_sort(all.begin(), all.end(),
                      [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
     return all;
@@ -124,7 +125,8 @@ class ImplicitGemmSm90 : public Algorithm {
     const Chosen chosen = choose(problem, config);
     const Tiling t = chosen.tiling;
     const Problem p = chosen.problem;  // as the kernel sees it
-    const bool fold = chosen.fold;
+    const bool gathers = chosen.form != Form::plain;
+    const auto gather = chosen.form == Form::folded ? sm90::gather : sm90::space_to_depth;
     if (const std::string why = sm90::unfit(t, p); !why.empty())
       throw Error(Status::bad_problem,
                   "implicit_gemm_sm90/" + config + " cannot compute " + to_string(problem) + ": " + why);
@@ -137,16 +139,18 @@ class ImplicitGemmSm90 : public Algorithm {
     if (sm90::stores_by_map(t, p)) sm90::y_map(*device, t, p, sample);
 
     Recipe recipe;
+    recipe.alignment = 16;  // of the copy engine, and of the widest loads
     const jit::Built built = jit::build(*device, sm90::kernel_source(t, p));
     recipe.compile_ms = built.compile_ms;
     const bool splits = sm90::tf32_parts(p) > 0;
     const int64_t weight_bytes = p.k * p.r * p.s * sm90::padded_channels(p) * size_of(p.dtype);
     const sm90::Place weights = [](const Invocation& i) { return i.tensors.w; };
     const sm90::Place packed = [](const Invocation& i) { return static_cast<void*>(i.packed); };
-    const bool turned = fold || turns_weights(p);
-    if (fold) {
+    const bool turned = gathers || turns_weights(p);
+    if (gathers) {
       recipe.packed_bytes = static_cast<std::size_t>(weight_bytes);
-      recipe.pack.push_back(sm90::gather("fold weights", *device, problem, true, weights, packed, recipe));
+      recipe.pack.push_back(gather(std::string(verb(chosen.form)) + " weights", *device, problem, true,
+                                   weights, packed, recipe));
     } else if (turned) {
       recipe.packed_bytes = static_cast<std::size_t>(weight_bytes);
       recipe.pack.push_back(sm90::to_pixels("weights to NHWC", *device, p, true, weights, packed, recipe));
@@ -155,11 +159,12 @@ class ImplicitGemmSm90 : public Algorithm {
       recipe.packed_bytes = static_cast<std::size_t>(weight_bytes * sm90::tf32_parts(p));
       recipe.pack.push_back(sm90::split(*device, p, turned ? packed : weights, recipe));
     }
-    const bool in_workspace = fold || sm90::turns_input(t, p);
-    if (fold) {
+    const bool in_workspace = gathers || sm90::turns_input(t, p);
+    if (gathers) {
       recipe.workspace_bytes = gathered_bytes(p);
-      recipe.steps.push_back(sm90::gather(
-          "fold input", *device, problem, false, [](const Invocation& i) { return i.tensors.x; },
+      recipe.steps.push_back(gather(
+          std::string(verb(chosen.form)) + " input", *device, problem, false,
+          [](const Invocation& i) { return i.tensors.x; },
           [](const Invocation& i) { return static_cast<void*>(i.workspace); }, recipe));
     } else if (in_workspace) {
       recipe.workspace_bytes = pixel_bytes(t, p);
@@ -175,42 +180,58 @@ class ImplicitGemmSm90 : public Algorithm {
   }
 
  private:
+  // How few channels become more before the kernel: by the rows of the filter's window, or by blocks of
+  // pixels.
+  enum class Form { plain, folded, deepened };
+  static std::string_view prefix(Form form) {
+    return form == Form::folded ? "fold_" : form == Form::deepened ? "s2d_" : "";
+  }
+  static std::string_view verb(Form form) { return form == Form::folded ? "fold" : "space to depth of"; }
+
   struct Chosen {
     Tiling tiling;
-    bool fold;
+    Form form;
     Problem problem;  // as the kernel sees it
   };
   static Chosen choose(const Problem& p, const std::string& config) {
-    constexpr std::string_view kFold = "fold_";
-    const bool fold = config.starts_with(kFold);
-    if (fold && !sm90::folds(p))
+    Form form = Form::plain;
+    for (const Form other : {Form::folded, Form::deepened}) {
+      if (config.starts_with(prefix(other))) form = other;
+    }
+    if (form == Form::folded && !sm90::folds(p))
       throw Error(Status::bad_problem, config + " folds few channels, not " + std::to_string(p.c));
-    const Tiling tiling = sm90::parse_tiling(std::string_view(config).substr(fold ? kFold.size() : 0));
-    const bool takes_nchw = tiling.planes || tiling.shift || tiling.turned;
-    if (fold ? takes_nchw || tiling.fetch : sm90::thins(p) && takes_nchw)
+    if (form == Form::deepened && !sm90::deepens(p))
       throw Error(Status::bad_problem,
-                  config + ": folded rows and thinned pixels are NHWC, as patch and im2col take them");
-    return {tiling, fold, tiling.fetch ? p : seen(p, fold)};
+                  config + " takes few channels and strides no larger than the filter, no dilation");
+    const Tiling tiling = sm90::parse_tiling(std::string_view(config).substr(prefix(form).size()));
+    const bool takes_nchw = tiling.planes || tiling.shift || tiling.turned;
+    if (form != Form::plain ? takes_nchw || tiling.fetch : sm90::thins(p) && takes_nchw)
+      throw Error(Status::bad_problem,
+                  config + ": gathered and thinned pixels are NHWC, as patch and im2col take them");
+    return {tiling, form, tiling.fetch ? p : seen(p, form)};
   }
-  // What the kernel computes where the input is folded, or thinned, before it.
-  static Problem seen(const Problem& p, bool fold) {
-    return fold ? sm90::folded(p) : sm90::thins(p) ? sm90::thinned(p) : p;
+  // What the kernel computes where the input is gathered, or thinned, before it.
+  static Problem seen(const Problem& p, Form form) {
+    return form == Form::folded     ? sm90::folded(p)
+           : form == Form::deepened ? sm90::deepened(p)
+           : sm90::thins(p)         ? sm90::thinned(p)
+                                    : p;
   }
   // The tilings with room for the pool, which is fused; where there are none, or windows of 3 make tiles
   // overlap, which may cost more than a step, also the others.
-  static void list(const Problem& p, bool fold, const Target& target, std::vector<Config>& all) {
-    const Problem whole = seen(p, fold), alone = convolution(whole), plain = convolution(p);
-    const bool prepared = fold || sm90::thins(p);
+  static void list(const Problem& p, Form form, const Target& target, std::vector<Config>& all) {
+    const Problem whole = seen(p, form), alone = convolution(whole), plain = convolution(p);
+    const bool gathers = form != Form::plain, prepared = gathers || sm90::thins(p);
     const auto add = [&](const Tiling& t, const Problem& inner, double more_ms) {
       if (prepared && (t.planes || t.shift || t.turned || (t.fetch && &inner != &plain)))
         return;                 // the input is NHWC then
       Problem counted = inner;  // a step that gathers is counted apart
-      if (fold && inner.layout == Layout::nhwc) counted.c = sm90::padded_channels(inner);
+      if (gathers && inner.layout == Layout::nhwc) counted.c = sm90::padded_channels(inner);
       const sm90::Estimate e = sm90::estimate(t, counted, std::max(1, target.device.info().units));
-      const double before_ms = fold ? gather_ms(inner) : t.fetch ? 0 : skipped_ms(p, inner);
-      const std::size_t bytes = fold ? gathered_bytes(inner) : pixel_bytes(t, inner);
+      const double before_ms = gathers ? gather_ms(inner) : t.fetch ? 0 : skipped_ms(p, inner);
+      const std::size_t bytes = gathers ? gathered_bytes(inner) : pixel_bytes(t, inner);
       all.push_back(
-          {(fold ? "fold_" : "") + sm90::to_string(t), e.ms + before_ms + more_ms, e.bound_by, bytes});
+          {std::string(prefix(form)) + sm90::to_string(t), e.ms + before_ms + more_ms, e.bound_by, bytes});
     };
     const bool fuses = fusable(p);
     const std::size_t before = all.size();
@@ -225,7 +246,7 @@ class ImplicitGemmSm90 : public Algorithm {
       if (!fuses || !sm90::unfit(t, whole).empty()) add(t, alone, step_ms);
     }
     // Gathering takes of a plane the pixels that the strides do.
-    if (!fold && sm90::thins(p)) {
+    if (!gathers && sm90::thins(p)) {
       for (const Tiling& t : sm90::fetch::tilings(plain)) add(t, plain, step_ms);
     }
   }

@@ -73,6 +73,8 @@ std::int64_t patch_width(const Tiling& tiling, const Problem& problem);
 // Whether warps turn patches of 16-bit elements; and whether they, not the copy engine, read the input.
 bool turns_16_bits(const Tiling& tiling, const Problem& problem);
 bool reads_input(const Tiling& tiling, const Problem& problem);
+// What a thread that turns loads at once of a row: an aligned pair, or one.
+int pixels_turned_at_once(const Problem& problem);
 // Empty if the tiling can compute the problem, else which limit it breaks.
 std::string unfit(const Tiling& tiling, const Problem& problem);
 std::int64_t tiles(const Tiling& tiling, const Problem& problem);
@@ -80,6 +82,11 @@ std::int64_t tiles(const Tiling& tiling, const Problem& problem);
 bool folds(const Problem& problem);
 // What the kernel then computes.
 Problem folded(const Problem& problem);
+// Few channels and a stride: blocks of stride x stride pixels as the channels of one pixel (space-to-depth),
+// a filter with strides as a smaller one without.
+bool deepens(const Problem& problem);
+// What the kernel then computes.
+Problem deepened(const Problem& problem);
 // NCHW, a 1x1 filter with strides: of the input only the pixels that they take are turned.
 bool thins(const Problem& problem);
 // What the kernel then computes.
@@ -107,15 +114,19 @@ struct Estimate {
 };
 Estimate estimate(const Tiling& tiling, const Problem& problem, int multiprocessors);
 
-// Of a turned patch: pixels of a row of it, as loaded; 16 and 32 are swizzled.
+// Of a turned patch of 32 bits: pixels of a row of it, as loaded; 16 and 32 are swizzled.
 int raw_width(const Tiling& tiling, const Problem& problem);
+// Of one of 16 bits: whether each has all rows of the image; and from a channel's rows in a buffer to the
+// next one's, in bytes.
+bool raw_whole(const Tiling& tiling, const Problem& problem);
+int raw_pitch(const Tiling& tiling, const Problem& problem);
 // Of fetch tilings (implicit_gemm_sm90_fetch.cpp).
 namespace fetch {
 std::string unfit(const Tiling& tiling, const Problem& problem);
 // Pixels of the output that a thread loads at once.
 int pixels_a_load(const Problem& problem);
-// A tile is whole images, which are stored as contiguous bytes: where few pixels of a plane lie together and
-// aligned.
+// A tile, also of patches or gathered pixels, is whole images, which are stored as contiguous bytes: where
+// few pixels of a plane lie together and aligned.
 bool whole_images(const Tiling& tiling, const Problem& problem);
 // Whole images of an odd number of pixels, side by side: they are loaded by aligned pairs.
 bool odd_images(const Tiling& tiling, const Problem& problem);
@@ -135,7 +146,8 @@ Estimate estimate(const Tiling& tiling, const Problem& problem, int multiprocess
 }  // namespace shift
 
 // One translation unit, specialised as the tiling, the filter, stride, dilation, dtype and epilogue say; a
-// new batch, image or channel count needs no other.
+// new batch, image or channel count needs no other, but for the alignment of rows and planes, and 16-bit
+// patches from buffers (raws), whose rows' length it knows.
 KernelSource kernel_source(const Tiling& tiling, const Problem& problem);
 
 }  // namespace faltung::sm90

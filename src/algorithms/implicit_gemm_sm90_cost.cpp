@@ -33,9 +33,15 @@ double fetching(const Tiling& t, const Problem& p) {
   const double image_row = static_cast<double>(p.w) * 2;
   if (t.turned) {
     const double rows = static_cast<double>(patch_height(t, p)), row = static_cast<double>(patch_width(t, p));
-    const double loads = rows * row * k_block;
+    const double loads = rows * row * k_block / pixels_turned_at_once(p);
+    if (t.raws > 0) {
+      // Each of eight loads, and two times 16 bytes to write.
+      constexpr double kTurn = 27, kRaw = 40;  // cycles a warp's item; bytes a cycle of contiguous rows
+      const double brought = k_block * raw_pitch(t, p) / kRaw;
+      return std::max(brought, loads / 8 / kWarp * kTurn) + kFirst;
+    }
     const double held = k_block * lines(rows, std::min(row * 2, image_row), image_row) * kLine;
-    const double issue = loads * 9 / 8 / kWarp * (p.stride_w > 1 ? kApart : kIssue);
+    const double issue = loads * 9 / 8 / kWarp * (p.stride_w > pixels_turned_at_once(p) ? kApart : kIssue);
     return std::max(held / cache * kHeld, kAnswer * loads / kThreads / room) + issue + kFirst;
   }
   const double pixels = t.pixels(), together = fetch::pixels_a_load(p);

@@ -36,7 +36,11 @@ bool whole_images(const Tiling& t, const Problem& p) {
   const bool contiguous = p.layout == Layout::nchw && p.dtype != DType::f32 && p.k % 8 == 0;
   if (!contiguous || plane(p) < kSmallestPlane || p.epilogue.pool.kind != PoolKind::none) return false;
   if (t.fetch) return plane(p) % 4 != 0 && plane(p) <= t.pixels();
-  return !t.im2col && !t.shift && t.width >= p.q() && t.height >= p.p() && p.q() % 8 != 0;
+  if (t.im2col) {
+    const bool fits = ceil_div(t.pixels() / plane(p) * plane(p), 8) * 8 == t.pixels();
+    return fits && plane(p) % 4 != 0 && !t.planes && !t.pixels_on_m && t.split == 1;
+  }
+  return !t.shift && t.width >= p.q() && t.height >= p.p() && p.q() % 8 != 0;
 }
 
 // A pair may reach beyond its channel, but not beyond the tensor.
@@ -45,7 +49,7 @@ bool odd_images(const Tiling& t, const Problem& p) {
 }
 
 i64 step(const Tiling& t, const Problem& p) {
-  return t.fetch && whole_images(t, p) ? t.pixels() / plane(p) * plane(p) : t.pixels();
+  return t.im2col && whole_images(t, p) ? t.pixels() / plane(p) * plane(p) : t.pixels();
 }
 
 std::string unfit(const Tiling& t, const Problem& p) {

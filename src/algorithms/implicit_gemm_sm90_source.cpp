@@ -52,7 +52,7 @@ KernelSource kernel_source(const Tiling& t, const Problem& p) {
   define("F_IM2COL", t.im2col);
   define("F_PLANES", t.planes), define("F_FETCH", t.fetch);
   define("F_WHOLE", fetch::whole_images(t, p) && t.split == 1);
-  define("F_EVEN", (t.fetch ? p.p() * p.q() : p.q()) % 2 == 0);
+  define("F_EVEN", (t.im2col ? p.p() * p.q() : p.q()) % 2 == 0);
   if (t.fetch)
     define("F_TAKEN", fetch::pixels_a_load(p)),
         define("F_STEP", fetch::pixels_a_load(p) > 1 ? p.stride_w : 1),
@@ -93,7 +93,9 @@ KernelSource kernel_source(const Tiling& t, const Problem& p) {
   define("F_V", pixels_a_store(t, p));
   if (!t.shift) define("F_BULK", stores_by_map(t, p));
   define("F_TURNED", t.turned), define("F_RAWS", t.raws);
-  if (t.turned) define("F_PAD_LEFT", p.pad_left);
+  if (t.turned) define("F_PAD_LEFT", p.pad_left), define("F_RUN", pixels_turned_at_once(p));
+  define("F_RAW_PITCH", t.raws > 0 ? raw_pitch(t, p) : 0), define("F_RAW_WHOLE", raw_whole(t, p));
+  define("F_RAW_ALIKE", p.h * p.w * 2 % 16 == 0);
   define("F_DIRECT", t.direct), define("F_SPLIT", t.split), define("F_STAGED", t.staged);
   define("F_STRIDE_H", t.im2col ? 1 : p.stride_h), define("F_STRIDE_W", t.im2col ? 1 : p.stride_w);
   define("F_SMEM", shared_bytes(t, p));

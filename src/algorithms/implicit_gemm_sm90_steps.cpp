@@ -100,6 +100,36 @@ Step gather(const std::string& name, CudaDevice& device, const Problem& p, bool 
           }};
 }
 
+Step space_to_depth(const std::string& name, CudaDevice& device, const Problem& p, bool filter, Place from,
+                    Place to, Recipe& recipe) {
+  const Problem inner = deepened(p);
+  KernelSource source;
+  source.entry = source.name = "space_to_depth";
+  std::string constants;
+  const auto define = [&](const char* constant, i64 value) {
+    constants += "#define " + std::string(constant) + " " + std::to_string(value) + "\n";
+  };
+  define("F_BYTES", size_of(p.dtype)), define("F_NCHW", p.layout == Layout::nchw), define("F_C", p.c);
+  define("F_TO", padded_channels(inner)), define("F_DOWN", p.stride_h), define("F_ACROSS", p.stride_w);
+  source.text = jit::translation_unit(constants, "kernels/sm90/space_to_depth.cu");
+  const jit::Built built = jit::build(device, source);
+  recipe.compile_ms += built.compile_ms;
+  const int h = narrow(filter ? p.r : p.h), w = narrow(filter ? p.s : p.w);
+  const int h_to = narrow(filter ? inner.r : inner.h), w_to = narrow(filter ? inner.s : inner.w);
+  const int pixels = narrow((filter ? p.k : p.n) * h_to * w_to);
+  const int pad_top = narrow(filter ? 0 : p.pad_top), pad_left = narrow(filter ? 0 : p.pad_left);
+  LaunchShape shape;
+  shape.block[0] = 256;
+  shape.grid[0] = static_cast<unsigned>(std::min((pixels - 1) / 256 + 1, device.info().units * 32));
+  shape.overlaps_previous = true;
+  return {name, [=, &device, kernel = built.kernel](const Invocation& invocation) {
+            void *source_pointer = from(invocation), *target_pointer = to(invocation);
+            device.launch(*kernel, shape,
+                          {source_pointer, target_pointer, pixels, h, w, h_to, w_to, pad_top, pad_left},
+                          invocation.stream);
+          }};
+}
+
 Step split(CudaDevice& device, const Problem& p, Place from, Recipe& recipe) {
   KernelSource source;
   source.entry = source.name = "split_tf32";

@@ -21,6 +21,10 @@ Step to_pixels(const std::string& name, CudaDevice& device, const Problem& probl
 // Windows' rows as pixels of folded channels: of the input, or of the filter as K images with one column.
 Step gather(const std::string& name, CudaDevice& device, const Problem& problem, bool filter, Place from,
             Place to, Recipe& recipe);
+// Blocks of pixels, as wide and high as the strides, as pixels of more channels: of the input, or of the
+// filter as K images.
+Step space_to_depth(const std::string& name, CudaDevice& device, const Problem& problem, bool filter,
+                    Place from, Place to, Recipe& recipe);
 // 32-bit weights in the kernel's order, split in parts, where the packed ones lie.
 Step split(CudaDevice& device, const Problem& problem, Place from, Recipe& recipe);
 

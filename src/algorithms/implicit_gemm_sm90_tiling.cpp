@@ -30,6 +30,7 @@ i64 patch_width(const Tiling& t, const Problem& p) {
 
 bool turns_16_bits(const Tiling& t, const Problem& p) { return t.turned && p.dtype != DType::f32; }
 bool reads_input(const Tiling& t, const Problem& p) { return t.fetch || turns_16_bits(t, p); }
+int pixels_turned_at_once(const Problem& p) { return p.w % 2 == 0 ? 2 : 1; }
 
 int slot_bytes(const Tiling& t, const Problem& p) {
   const int kElement = size_of(p.dtype);
@@ -64,8 +65,9 @@ int weight_blocks(const Tiling& t, const Problem& p) {
 // Pixels and weights, as they come and as they are multiplied.
 int operand_bytes(const Tiling& t, const Problem& p) {
   const int stages = t.resident ? weight_blocks(t, p) : t.stages;
-  const int raw_bytes =
-      t.raws * raw_width(t, p) * static_cast<int>(patch_height(t, p)) * t.k_block * size_of(p.dtype);
+  const int raw_bytes = turns_16_bits(t, p)
+                            ? t.raws * round_up(t.k_block * raw_pitch(t, p), 128)
+                            : t.raws * raw_width(t, p) * static_cast<int>(patch_height(t, p)) * t.k_block * 4;
   return t.slots * parts(p) * round_up(slot_bytes(t, p), 1024) +
          stages * parts(p) * round_up(stage_bytes(t, p), 1024) + raw_bytes;
 }
@@ -99,6 +101,25 @@ Problem folded(const Problem& p) {
   q.w = p.q(), q.c = p.c * p.s, q.s = 1;
   q.stride_w = q.dilation_w = 1;
   q.pad_left = q.pad_right = 0;
+  return q;
+}
+
+bool deepens(const Problem& p) {
+  const bool strides = (p.stride_h > 1 || p.stride_w > 1) && p.r >= p.stride_h && p.s >= p.stride_w;
+  if (!strides || p.dilation_h != 1 || p.dilation_w != 1 || p.c > 8 || p.c * p.stride_h * p.stride_w > 64)
+    return false;
+  constexpr i64 kMost = i64{1} << 30;  // pixels that the step before the kernel counts
+  const Problem inner = deepened(p);
+  return inner.n * inner.h * inner.w <= kMost;
+}
+
+Problem deepened(const Problem& p) {
+  Problem q = p;
+  q.c = p.c * p.stride_h * p.stride_w;
+  q.r = ceil_div(p.r, p.stride_h), q.s = ceil_div(p.s, p.stride_w);
+  q.h = p.p() + q.r - 1, q.w = p.q() + q.s - 1;
+  q.stride_h = q.stride_w = 1;
+  q.pad_top = q.pad_bottom = q.pad_left = q.pad_right = 0;
   return q;
 }
 
@@ -200,6 +221,16 @@ int raw_width(const Tiling& t, const Problem& p) {
   return static_cast<int>(ceil_div(patch + lead, 4) | 1) * 4;
 }
 
+bool raw_whole(const Tiling& t, const Problem& p) {
+  return turns_16_bits(t, p) && pooled_extent(t.height, p) >= p.y_h();
+}
+
+int raw_pitch(const Tiling& t, const Problem& p) {
+  constexpr i64 kTooMuch = 1 << 20;
+  const i64 bytes = p.w * 2 * (raw_whole(t, p) ? p.h : std::min(patch_height(t, p), p.h));
+  return static_cast<int>(std::min(raw_whole(t, p) ? bytes : ceil_div(bytes + 14, 16) * 16, kTooMuch));
+}
+
 int shared_bytes(const Tiling& t, const Problem& p) {
   if (t.shift) return shift::shared_bytes(t, p);
   const int stages = t.resident ? weight_blocks(t, p) : t.stages;
@@ -237,8 +268,14 @@ std::string unfit(const Tiling& t, const Problem& p) {
   if (!t.turned && t.raws > 0) return "turned patches alone come through buffers of their own";
   if (t.turned && p.layout != Layout::nchw) return "NCHW alone is turned on the way";
   if (turns_16_bits(t, p)) {
-    if (t.pixels_on_m || t.k_block != 64 || t.raws > 0)
-      return "16-bit patches are turned by 64 channels, with the weights on M and no buffers of their own";
+    if (t.pixels_on_m || (t.k_block != 64 && (t.k_block != 32 || t.raws == 0)))
+      return "16-bit patches are turned by 64 channels, from buffers of their own also by 32, with the "
+             "weights on M";
+    if (sums > 200 && p.epilogue.residual)
+      return "a residual and so many sums leave too few registers to the warps that turn";
+    if (t.raws > 0 && t.channels > 128)
+      return "warps that turn from buffers leave registers for up to 128 channels";
+    if (t.raws > 0 && p.c % 8 != 0) return "the copy engine brings whole rows of a multiple of 8 channels";
     if (p.stride_w > 2) return "16-bit patches are turned with horizontal strides up to 2";
   } else if (t.turned) {
     if (p.stride_h != 1) return "patches of stride 1 alone are turned";
@@ -305,7 +342,7 @@ i64 tiles(const Tiling& t, const Problem& p) {
   const i64 k = ceil_div(p.k, t.channels);
   if (t.shift) return k * p.n * ceil_div(p.p(), t.height);
   if (t.planes) return k * p.n * ceil_div(p.p() * p.q(), t.pixels());
-  if (t.im2col) return k * ceil_div(p.n * p.p() * p.q(), t.fetch ? fetch::step(t, p) : t.pixels());
+  if (t.im2col) return k * ceil_div(p.n * p.p() * p.q(), fetch::step(t, p));
   if (pool_window(p) > 0)
     return k * p.n * ceil_div(p.y_w(), pooled_extent(t.width, p)) *
            ceil_div(p.y_h(), pooled_extent(t.height, p));

@@ -57,6 +57,12 @@ class Lister {
       add(t);
       if (pixels % 64 == 0) add_planes(t);
     }
+    // Whole images of NCHW.
+    const int image = static_cast<int>(std::min<i64>(p_.p() * p_.q(), limit + 1));
+    for (int pixels = image; pixels <= limit; pixels += image) {
+      t.width = round_up(pixels, 8);
+      if (t.width >= 48 && t.width <= limit && fetch::whole_images(t, p_)) add_buffered(t);
+    }
   }
 
   // Halo patches of at most so many rows, with weights on M.
@@ -96,16 +102,24 @@ class Lister {
     add(t, split_alone);
     t.turned = p_.dtype == DType::f32 && p_.layout == Layout::nchw;
     for (t.raws = 3; t.turned && t.raws >= 0; --t.raws) add(t, split_alone);
-    t.raws = 0;
-    // Where the copy engine takes neither rows as they are nor many pixels a row, and windows of one are
-    // fetched.
-    const bool strided = p_.stride_h != 1 || p_.stride_w != 1;
-    t.turned = p_.dtype != DType::f32 && p_.layout == Layout::nchw && p_.r * p_.s > 1 && p_.c >= 16 &&
-               (few_ || strided || p_.w % 8 != 0);
-    if (t.turned) add(t, split_alone);
-    t.turned = false;
+    t.raws = 0, t.turned = false;
     t.direct = p_.dtype == DType::f32 && p_.layout == Layout::nhwc && t.pixels() >= 192;
     if (t.direct) add(t);
+    turned_patch(t, split_alone);
+  }
+
+  // 16-bit patches of NCHW that warps turn, which they read themselves or from buffers: where a step before
+  // the kernel weighs, or the copy engine does not take rows as they are. With strides a pixel serves fewer
+  // taps, and shared memory moves more for it than the step does. Windows of one are fetched.
+  void turned_patch(Tiling t, bool split_alone) {
+    const bool strided = p_.stride_h != 1 || p_.stride_w != 1;
+    t.direct = false;
+    t.turned = p_.dtype != DType::f32 && p_.layout == Layout::nchw && p_.r * p_.s > 1 && p_.c >= 16 &&
+               (few_ || (!strided && p_.w % 8 != 0));
+    for (const int raws : {0, 2}) {
+      t.raws = raws;
+      if (t.turned) add(t, split_alone);
+    }
   }
 
   void pixels_on_m(Tiling t, int m_blocks) {
@@ -151,6 +165,9 @@ class Lister {
   // As many buffers as fit, in steps that matter; and the weights resident where they fit.
   void add_buffered(Tiling t) {
     t.k_block = t.planes || turns_16_bits(t, p_) ? 64 : t.turned ? 32 : k_block_;
+    // Half as many channels leave room for buffers of their rows.
+    const auto fits = [&](Tiling u) { return u.stages = 3, u.slots = 2, unfit(u, p_).empty(); };
+    if (turns_16_bits(t, p_) && t.raws > 0 && !fits(t)) t.k_block = 32;
     if (t.im2col) {
       t.height = 1;
       for (t.slots = 8; t.slots >= 2; --t.slots) {
@@ -168,7 +185,7 @@ class Lister {
         if (t.stages < (t.slots < 3 ? 3 : 5)) continue;
         keep(t);
         // Also with less shared memory, which leaves more to the loads of the warps that turn.
-        if (turns_16_bits(t, p_)) {
+        if (turns_16_bits(t, p_) && t.raws == 0) {
           while (t.stages > 3 && shared_bytes(t, p_) > kSharedSteps[1]) --t.stages;
           keep(t);
         }
