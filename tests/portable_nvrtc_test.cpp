@@ -93,7 +93,8 @@ TEST(PortableNvrtc, EveryKernelCompilesWithoutSpills) {
       }
     }
     EXPECT_GT(device.compiled, 10) << architecture;
-    EXPECT_LT(device.longest, 1.25) << device.longest_kernel;  // 0.8 at most beside a busy core
+    EXPECT_LT(device.longest, 1.25)
+        << device.longest_kernel;  // 0.7 to 1.0 where it runs alone, as ctest has it
     std::printf("%d kernels for %s, the longest in %.2f s: %s\n", device.compiled, architecture,
                 device.longest, device.longest_kernel.substr(0, device.longest_kernel.find(' ')).c_str());
   }
