@@ -5,8 +5,9 @@
 // as in `./dev test`, takes for each algorithm one shape for each direction x layout x dtype and one problem
 // for each epilogue, its layout and dtype in turn: every one of them is met, the shapes and the configs in
 // turn, always the same ones. (Of winograd_gpu on llvmpipe every sixth.) FALTUNG_TEST_PROBLEMS=<count>
-// runs so many of each algorithm's problems, spread evenly. FALTUNG_TEST_FULL=1 runs all, whatever else is
-// set, and every config on every shape behind which an epilogue stands: without it each takes these in turn.
+// runs so many of each algorithm's problems, spread evenly, each with one config in turn.
+// FALTUNG_TEST_FULL=1 runs all, whatever else is set, and every config on every shape behind which an
+// epilogue stands: without it each takes these in turn.
 //
 // FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_DEVICES=<device
 // patterns> to those devices, FALTUNG_TEST_PART=<i>/<n> to every n-th problem, i from 1: parts run side by
@@ -120,7 +121,7 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
       const std::size_t step = full ? 1 : problem_step(problems_.size());
       const Takes all = [](std::size_t, std::size_t, const std::string&) { return true; };
       for (std::size_t i = 0; i < problems_.size(); i += step, ++turn_) {
-        if (ours(i / step)) verify(problems_[i], step == 1 ? all : one_in_turn());
+        if (ours(i / step)) verify(problems_[i], full || given == nullptr ? all : one_in_turn());
       }
     }
     std::printf("%d kernels verified\n", verified_);
