@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "src/store/sha256.hpp"
 #include "src/store/store.hpp"
 
 namespace faltung::jit {
@@ -115,7 +116,7 @@ Built build(Device& device, const KernelSource& source) {
   static auto& kernels = *new std::map<std::string, Built>;
   std::string key = device.info().key + "\n" + source.entry;
   for (const std::string& option : source.options) key += "\n" + option;
-  key += "\n" + source.text;
+  key += "\n" + sha256(source.text);  // and not the text, which is as long as the code
   const std::string here = device.info().id + "\n" + key;
   {
     const std::lock_guard lock(mutex);
