@@ -8,6 +8,7 @@
 #include "src/algorithms/gpu.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
@@ -31,8 +32,6 @@ constexpr Tile kTiles[] = {
 };
 constexpr int kTileThreads = 128;
 
-i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
-
 std::vector<Tile> tiles(const Problem& p, const DeviceInfo& device) {
   if (p.direction != Direction::forward || p.k != p.c) return {};
   const bool nhwc = p.layout == Layout::nhwc;
@@ -48,7 +47,8 @@ std::vector<Tile> tiles(const Problem& p, const DeviceInfo& device) {
     if (nhwc != (t.channels > 1) || p.c % t.channels != 0 || t.channels * info(p.dtype).bytes > 16) continue;
     const i64 rows = (t.rows - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
     const i64 columns = (t.columns - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1;
-    const i64 results = t.rows * t.columns * t.channels, words = div_up(t.channels * info(p.dtype).bytes, 4);
+    const i64 results = t.rows * t.columns * t.channels,
+              words = ceil_div(t.channels * info(p.dtype).bytes, 4);
     if (results * p.r * p.s > most_products || rows * columns * words + results > kMostWords) continue;
     // No tile is far larger than the image.
     if ((t.rows > 1 && t.rows >= 2 * p.p()) || (t.columns > 1 && t.columns >= 2 * p.q())) continue;
@@ -58,7 +58,7 @@ std::vector<Tile> tiles(const Problem& p, const DeviceInfo& device) {
 }
 
 i64 tile_threads(const Problem& p, const Tile& t) {
-  return p.n * (p.k / t.channels) * div_up(p.p(), t.rows) * div_up(p.q(), t.columns);
+  return p.n * (p.k / t.channels) * ceil_div(p.p(), t.rows) * ceil_div(p.q(), t.columns);
 }
 
 // The least bytes or the products at the rates that tiles reach; which tile is the fastest. Measured on an
@@ -136,7 +136,7 @@ class DepthwiseGpu : public Algorithm {
     const bool weights = problem.direction == Direction::backward_weights;
     const LaunchShape shape =
         weights ? gpu::one_dimension(result.elements() * kThreads, kThreads)  // a block for each
-                : gpu::one_dimension(result.n * result.c * result.h * div_up(result.w, line), kThreads);
+                : gpu::one_dimension(result.n * result.c * result.h * ceil_div(result.w, line), kThreads);
     Device& device = target.device;
     Recipe recipe;
     recipe.compile_ms = built.compile_ms;
@@ -180,9 +180,9 @@ class DepthwiseGpu : public Algorithm {
                              }});
     }
     LaunchShape shape = gpu::one_dimension(
-        nhwc ? p.k / tile.channels * div_up(p.q(), tile.columns) : p.k * p.q() * div_up(p.p(), tile.rows),
+        nhwc ? p.k / tile.channels * ceil_div(p.q(), tile.columns) : p.k * p.q() * ceil_div(p.p(), tile.rows),
         kTileThreads);
-    shape.grid[1] = nhwc ? static_cast<unsigned>(div_up(p.p(), tile.rows)) : 1;
+    shape.grid[1] = nhwc ? static_cast<unsigned>(ceil_div(p.p(), tile.rows)) : 1;
     shape.grid[2] = static_cast<unsigned>(p.n);
     recipe.steps.push_back(
         {"depthwise", [&device, kernel = main.kernel, shape, z, nhwc](const Invocation& i) {

@@ -7,6 +7,7 @@
 #include "src/algorithms/matrix_product.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
@@ -20,9 +21,6 @@ constexpr int kElementsOfThread = 8;  // EACH of im2col.cl
 // What the matrices of several images may take; on CPUs, to stay in a core's cache.
 constexpr i64 kMatrixBytes = i64{256} << 20, kMatrixBytesOnCpu = i64{128} << 10;
 
-i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
-i64 round_up(i64 a, i64 b) { return div_up(a, b) * b; }
-
 // The matrices of one problem and tile, and where they are in the workspace.
 struct Matrices {
   Matrices(const Problem& p, const Tile& t, const DeviceInfo& device) : problem(p) {
@@ -35,7 +33,7 @@ struct Matrices {
         image * p.groups * (forward ? rows * element : rows * (weights ? element : 4) + channels * element);
     images = std::clamp<i64>(
         (device.has("runs_on_cpu") ? kMatrixBytesOnCpu : kMatrixBytes) / std::max<i64>(1, per_image), 1, p.n);
-    chunks = div_up(p.n, images);
+    chunks = ceil_div(p.n, images);
     pixels = images * image;
     if (forward) {
       vector_pixels = p.layout == Layout::nchw;
@@ -47,9 +45,9 @@ struct Matrices {
       steps = channels, result_rows = rows, result_columns = pixels;
     }
     pitch_s = round_up(result_rows, t.scalars), pitch_v = round_up(result_columns, t.vectors);
-    blocks = div_up(result_rows, t.scalars) * div_up(result_columns, t.vectors);
+    blocks = ceil_div(result_rows, t.scalars) * ceil_div(result_columns, t.vectors);
     if (weights) {
-      const i64 wanted = div_up(2 * i64{device.units}, blocks * p.groups), longest = steps / (8 * t.steps);
+      const i64 wanted = ceil_div(2 * i64{device.units}, blocks * p.groups), longest = steps / (8 * t.steps);
       parts = std::clamp<i64>(std::min(wanted, longest), 1, std::max<i64>(1, 65535 / p.groups));
     }
 
@@ -223,13 +221,13 @@ class ExplicitGemmGpu : public Algorithm {
     const void *scalars = v.packed, *vectors = v.packed;
     if (patches != nullptr) {
       const i64 pitch = forward && !m.vector_pixels ? m.pitch_s : m.pitch_v;
-      device.launch(*patches, elements(div_up(m.patches_elements, kElementsOfThread)),
+      device.launch(*patches, elements(ceil_div(m.patches_elements, kElementsOfThread)),
                     {v.tensors.x, patch_matrix, first_image, images, number(pitch), z}, v.stream);
       (forward && !m.vector_pixels ? scalars : vectors) = patch_matrix;
     }
     if (gradient != nullptr) {
       const i64 pitch = m.weights ? m.pitch_s : m.pitch_v;
-      device.launch(*gradient, elements(div_up(p.groups * m.steps * pitch, kElementsOfThread)),
+      device.launch(*gradient, elements(ceil_div(p.groups * m.steps * pitch, kElementsOfThread)),
                     {v.tensors.y, y_matrix, first_image, images, number(pitch), z}, v.stream);
       (m.weights ? scalars : vectors) = y_matrix;
     }

@@ -8,6 +8,7 @@
 
 #include "src/algorithms/matrix_product.hpp"
 #include "src/algorithms/registry.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
@@ -18,9 +19,6 @@ constexpr int kLogTiles[] = {4, 5};  // log2 T
 // What the frequencies of a batch of tiles may take; on CPUs, to stay in a cache.
 constexpr i64 kBatchBytes = 256 << 20, kBatchBytesOnCpu = 4 << 20;
 constexpr i64 kMost = 0x3fffffff;  // elements of a matrix
-
-i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
-i64 round_up(i64 a, i64 b) { return div_up(a, b) * b; }
 
 // The product's tile: one that compiles quickly, and serves few channels too.
 const gpu::ProductTile* product_tile(const DeviceInfo& device) {
@@ -38,7 +36,7 @@ struct Tiles {
     const i64 t = size(), out_h = forward ? p.p() : p.h, out_w = forward ? p.q() : p.w;
     ins = forward ? p.c : p.k, outs = forward ? p.k : p.c;
     frequencies = t * (t / 2 + 1);
-    all = p.n * div_up(out_h, t - p.r + 1) * div_up(out_w, t - p.s + 1);
+    all = p.n * ceil_div(out_h, t - p.r + 1) * ceil_div(out_w, t - p.s + 1);
     const i64 bytes = device.has("runs_on_cpu") ? kBatchBytesOnCpu : kBatchBytes;
     const i64 fit = bytes / (frequencies * 2 * (ins + outs) * 4);
     batch = std::min(all, std::max<i64>(product.vectors, fit / product.vectors * product.vectors));
@@ -93,7 +91,7 @@ double predicted_ms(const Problem& p, const Tiles& t, const DeviceInfo& device) 
   const double lanes_per_ms = device.units * (cpu ? 16e6 : 192e6),
                bytes_per_ms = device.units * (cpu ? 2e6 : 2e7);
   constexpr double kLaunchMs = 0.005;
-  return 3 * kLaunchMs * static_cast<double>(div_up(t.all, t.batch)) +
+  return 3 * kLaunchMs * static_cast<double>(ceil_div(t.all, t.batch)) +
          (products / (cpu ? 0.1 : 0.8) + transforms / (cpu ? 0.2 : 0.8)) / lanes_per_ms +
          (bytes + min_bytes(p)) / bytes_per_ms;
 }
@@ -171,7 +169,7 @@ class FftGpu : public Algorithm {
     const auto number = [](i64 value) { return static_cast<std::int32_t>(value); };
     const auto shape = [t](i64 count, i64 channels) {
       LaunchShape s;
-      s.grid[0] = static_cast<unsigned>(div_up(count, t.tiles_a_block())),
+      s.grid[0] = static_cast<unsigned>(ceil_div(count, t.tiles_a_block())),
       s.grid[1] = static_cast<unsigned>(channels);
       s.block[0] = static_cast<unsigned>(t.threads());
       return s;

@@ -13,6 +13,7 @@
 #include "src/algorithms/implicit_gemm_part.hpp"
 #include "src/plan/recipe.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
@@ -22,8 +23,6 @@ using i64 = std::int64_t;
 constexpr i64 kStep = 2 * kAmxLength;   // channels of a step
 constexpr i64 kStageBytes = 512 << 10;  // of an item's input: with a panel of weights it stays in L2
 constexpr i64 kItemPixels = 512;        // so many that reading a panel's weights is small beside using them
-
-i64 round_up(i64 value, i64 to) { return ceil_div(value, to) * to; }
 
 // Up to 16 pixels at one stride.
 struct Group {

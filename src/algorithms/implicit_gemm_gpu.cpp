@@ -8,6 +8,7 @@
 
 #include "src/algorithms/gpu.hpp"
 #include "src/algorithms/registry.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
@@ -75,8 +76,6 @@ int resident_blocks(const Tile& t, const DeviceInfo& device) {
 
 constexpr int kHelperThreads = 64;
 
-i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
-
 // The product's shape, for one group (and one phase of backward_data).
 struct Shape {
   i64 scalars, vectors, steps;
@@ -92,7 +91,8 @@ Shape shape_of(const Problem& p) {
   }
   const bool forward = p.direction == Direction::forward;
   const i64 phases = forward ? 1 : p.stride_h * p.stride_w;
-  const i64 pixels = forward ? p.n * p.p() * p.q() : p.n * div_up(p.h, p.stride_h) * div_up(p.w, p.stride_w);
+  const i64 pixels =
+      forward ? p.n * p.p() * p.q() : p.n * ceil_div(p.h, p.stride_h) * ceil_div(p.w, p.stride_w);
   const i64 out = forward ? group_k : group_c, in = forward ? group_c : group_k;
   const bool v = vectors_are_pixels(p);
   return {v ? out : pixels, v ? pixels : out, in * p.r * p.s, p.groups * phases};
@@ -125,8 +125,8 @@ struct Choice {
 i64 splits_of(const Problem& p, const Tile& t, const DeviceInfo& device) {
   if (p.direction != Direction::backward_weights) return 1;
   const Shape s = shape_of(p);
-  const i64 blocks = div_up(s.scalars, t.scalars) * div_up(s.vectors, t.vectors) * s.products;
-  const i64 wanted = div_up(i64{device.units} * 2, blocks),
+  const i64 blocks = ceil_div(s.scalars, t.scalars) * ceil_div(s.vectors, t.vectors) * s.products;
+  const i64 wanted = ceil_div(i64{device.units} * 2, blocks),
             longest = std::max<i64>(1, s.steps / (8 * t.steps));
   return std::clamp<i64>(std::min(wanted, longest), 1, std::max<i64>(1, 65535 / s.products));
 }
@@ -141,7 +141,7 @@ std::vector<Choice> choices(const Problem& p, const Tile& t, const DeviceInfo& d
   std::vector<Choice> choices = {{&t, 1}};
   if (p.direction == Direction::backward_weights || t.wide) return choices;
   const Shape s = shape_of(p);
-  const i64 blocks = div_up(s.scalars, t.scalars) * div_up(s.vectors, t.vectors) * s.products;
+  const i64 blocks = ceil_div(s.scalars, t.scalars) * ceil_div(s.vectors, t.vectors) * s.products;
   for (const i64 splits : {2, 3, 4, 6, 8, 12, 16}) {
     if (s.products * splits > 65535) break;
     if (device.has("runs_on_cpu") ? splits > 2 || t.scalars > 16
@@ -157,7 +157,7 @@ std::string launch_limit(const Problem& p, const Tile& t) {
   constexpr i64 kMost = 65535;
   const Shape s = shape_of(p);
   const bool x_is_vectors = p.direction == Direction::backward_weights || vectors_are_pixels(p);
-  const i64 y = x_is_vectors ? div_up(s.scalars, t.scalars) : div_up(s.vectors, t.vectors);
+  const i64 y = x_is_vectors ? ceil_div(s.scalars, t.scalars) : ceil_div(s.vectors, t.vectors);
   if (y <= kMost && s.products <= kMost) return "";
   return fmt::format("{} blocks of channels and {} groups or phases: at most {} are launched at once", y,
                      s.products, kMost);
@@ -168,7 +168,7 @@ double predicted_ms(const Problem& p, const Choice& choice, const Device& on) {
   const Tile& t = *choice.tile;
   const Shape s = shape_of(p);
   // What is computed beyond the edges, and the units that have no block, are lost.
-  const i64 rows = div_up(s.scalars, t.scalars), columns = div_up(s.vectors, t.vectors);
+  const i64 rows = ceil_div(s.scalars, t.scalars), columns = ceil_div(s.vectors, t.vectors);
   const i64 splits = p.direction == Direction::backward_weights ? splits_of(p, t, device) : choice.splits;
   const double useful = static_cast<double>(s.scalars) * static_cast<double>(s.vectors) /
                         (static_cast<double>(rows * t.scalars) * static_cast<double>(columns * t.vectors));
@@ -339,10 +339,11 @@ class ImplicitGemmGpu : public Algorithm {
     const Shape s = shape_of(p);
     const bool v = vectors_are_pixels(p);
     const i64 in = (forward ? p.c : p.k) / p.groups, out = (forward ? p.k : p.c) / p.groups;
-    const i64 out_pad = div_up(out, v ? tile.scalars : tile.vectors) * (v ? tile.scalars : tile.vectors);
+    const i64 out_pad = ceil_div(out, v ? tile.scalars : tile.vectors) * (v ? tile.scalars : tile.vectors);
     const i64 packed = p.groups * p.r * p.s * in * out_pad;
     LaunchShape shape;
-    const i64 row_blocks = div_up(s.scalars, tile.scalars), vector_blocks = div_up(s.vectors, tile.vectors);
+    const i64 row_blocks = ceil_div(s.scalars, tile.scalars),
+              vector_blocks = ceil_div(s.vectors, tile.vectors);
     shape.grid[0] = static_cast<unsigned>(v ? vector_blocks : row_blocks);
     shape.grid[1] = static_cast<unsigned>(v ? row_blocks : vector_blocks);
     shape.grid[2] = static_cast<unsigned>(s.products * choice.splits);
@@ -383,8 +384,8 @@ class ImplicitGemmGpu : public Algorithm {
     const Shape s = shape_of(p);
     const auto splits = static_cast<std::int32_t>(splits_of(p, tile, device.info()));
     LaunchShape shape;
-    shape.grid[0] = static_cast<unsigned>(div_up(s.vectors, tile.vectors));
-    shape.grid[1] = static_cast<unsigned>(div_up(s.scalars, tile.scalars));
+    shape.grid[0] = static_cast<unsigned>(ceil_div(s.vectors, tile.vectors));
+    shape.grid[1] = static_cast<unsigned>(ceil_div(s.scalars, tile.scalars));
     shape.grid[2] = static_cast<unsigned>(s.products * splits);
     shape.block[0] = static_cast<unsigned>(tile.threads());
     const gpu::Sizes z = gpu::sizes(p);

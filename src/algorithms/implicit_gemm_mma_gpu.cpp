@@ -11,13 +11,12 @@
 #include "src/algorithms/implicit_gemm_mma_weights.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
 
 using i64 = std::int64_t;
-
-i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
 
 constexpr int kStepBytes = 128;  // of a pixel's steps of the sum in a tile
 
@@ -93,21 +92,21 @@ Shape shape_of(const Problem& p) {
   const bool forward = p.direction == Direction::forward;
   const i64 phases = forward ? 1 : p.stride_h * p.stride_w;
   const i64 in = (forward ? p.c : p.k) / p.groups, tile = kStepBytes / info(p.dtype).bytes, chunk = tile / 8;
-  const i64 taps = forward ? p.r * p.s : div_up(p.r, p.stride_h) * div_up(p.s, p.stride_w);
-  return {forward ? p.n * p.p() * p.q() : p.n * div_up(p.h, p.stride_h) * div_up(p.w, p.stride_w),
+  const i64 taps = forward ? p.r * p.s : ceil_div(p.r, p.stride_h) * ceil_div(p.s, p.stride_w);
+  return {forward ? p.n * p.p() * p.q() : p.n * ceil_div(p.h, p.stride_h) * ceil_div(p.w, p.stride_w),
           in,
           (forward ? p.k : p.c) / p.groups,
           p.groups * phases,
-          gathers_rows(p)   ? div_up(p.r * div_up(p.s * p.c, chunk) * chunk, tile)
-          : crosses_taps(p) ? div_up(p.r * p.s * in, tile)
-                            : taps * div_up(in, tile),
+          gathers_rows(p)   ? ceil_div(p.r * ceil_div(p.s * p.c, chunk) * chunk, tile)
+          : crosses_taps(p) ? ceil_div(p.r * p.s * in, tile)
+                            : taps * ceil_div(in, tile),
           forward ? conv_shape(p).elements() : x_shape(p).elements()};
 }
 
 // As many parts as the sum has tiles, at most.
 std::vector<Choice> choices(const Problem& p, const Tile& t, const DeviceInfo& device) {
   const Shape s = shape_of(p);
-  const i64 blocks = div_up(s.pixels, t.pixels) * div_up(s.out, t.channels) * s.products;
+  const i64 blocks = ceil_div(s.pixels, t.pixels) * ceil_div(s.out, t.channels) * s.products;
   std::vector<Choice> choices = {{&t, 1}};
   // While the device has units with little to do, and each block a sum worth the exchange.
   for (const i64 splits : {2, 3, 4, 6, 8}) {
@@ -126,8 +125,8 @@ double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device)
   const Tile& t = *c.tile;
   const Shape s = shape_of(p);
   const int units = std::max(1, device.units), element = info(p.dtype).bytes;
-  const i64 blocks = div_up(s.pixels, t.pixels) * div_up(s.out, t.channels) * s.products * c.splits;
-  const i64 of_unit = div_up(blocks, units);
+  const i64 blocks = ceil_div(s.pixels, t.pixels) * ceil_div(s.out, t.channels) * s.products * c.splits;
+  const i64 of_unit = ceil_div(blocks, units);
   const i64 resident =
       std::max(1, device.unit.known()
                       ? device.unit.blocks(t.threads(), t.registers, t.local_bytes(p.dtype) + kReserved)
@@ -138,7 +137,7 @@ double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device)
   const double gathering = gathers_rows(p) ? 1.5 : gathers(p) ? 2 : 1;
   const auto round_ms = [&](i64 count) {
     if (count == 0) return 0.0;
-    return kRoundMs + static_cast<double>(div_up(s.steps, c.splits)) *
+    return kRoundMs + static_cast<double>(ceil_div(s.steps, c.splits)) *
                           std::max(static_cast<double>(count) * step_ms, kStepMs) * gathering;
   };
   const double arithmetic_ms =
@@ -172,7 +171,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
     if (!size.yes) return size;
     if (p.direction == Direction::backward_weights) return mma_weights::supports(p);
     const Shape s = shape_of(p);
-    if (div_up(s.out, 64) > kMostBlocks || s.products > kMostBlocks) {
+    if (ceil_div(s.out, 64) > kMostBlocks || s.products > kMostBlocks) {
       return Support::declined(
           fmt::format("{} channels and {} groups or phases: at most {} blocks of each are "
                       "launched at once",
@@ -231,12 +230,12 @@ class ImplicitGemmMmaGpu : public Algorithm {
     const jit::Built pack =
         gpu::build(device, kernel, "pack_weights.cl", "pack_weights", gpu::constants(bare, packing));
 
-    const i64 out_pad = div_up(s.out, tile.channels) * tile.channels;
+    const i64 out_pad = ceil_div(s.out, tile.channels) * tile.channels;
     const i64 packed = p.groups * p.r * p.s * s.in * out_pad;
     const gpu::Sizes z = gpu::sizes(p);
     const auto pad = static_cast<std::int32_t>(out_pad);
     LaunchShape shape;
-    shape.grid[0] = static_cast<unsigned>(div_up(s.pixels, tile.pixels));
+    shape.grid[0] = static_cast<unsigned>(ceil_div(s.pixels, tile.pixels));
     shape.grid[1] = static_cast<unsigned>(out_pad / tile.channels);
     shape.grid[2] = static_cast<unsigned>(s.products * choice.splits);
     shape.block[0] = static_cast<unsigned>(tile.threads());

@@ -9,13 +9,12 @@
 
 #include "src/algorithms/gpu.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::mma_weights {
 namespace {
 
 using i64 = std::int64_t;
-
-i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
 
 constexpr int kStepBytes = 128;  // a tile of the sum has so many bytes of each channel
 constexpr int kSumThreads = 64;
@@ -58,11 +57,11 @@ i64 chunk(const Problem& p) { return 16 / info(p.dtype).bytes; }
 bool gathers(const Problem& p, i64 channels) {
   return p.layout == Layout::nchw || channels / p.groups % chunk(p) != 0;
 }
-i64 columns(const Problem& p) { return p.r * p.s * div_up(p.c / p.groups, chunk(p)) * chunk(p); }
-i64 steps(const Problem& p) { return div_up(p.n * p.p() * p.q(), kStepBytes / info(p.dtype).bytes); }
+i64 columns(const Problem& p) { return p.r * p.s * ceil_div(p.c / p.groups, chunk(p)) * chunk(p); }
+i64 steps(const Problem& p) { return ceil_div(p.n * p.p() * p.q(), kStepBytes / info(p.dtype).bytes); }
 // Without the parts of the sum.
 i64 blocks(const Problem& p, const Tile& t) {
-  return div_up(p.k / p.groups, t.rows) * div_up(columns(p), t.columns) * p.groups;
+  return ceil_div(p.k / p.groups, t.rows) * ceil_div(columns(p), t.columns) * p.groups;
 }
 std::size_t bytes(const Problem& p, const TensorShape& shape) {
   return static_cast<std::size_t>(bytes_of(p, shape));
@@ -110,13 +109,13 @@ double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device)
                    kExchangeGbps = 20;
   const Tile& t = *c.tile;
   const int units = std::max(1, device.units), element = info(p.dtype).bytes;
-  const i64 resident = resident_blocks(p, t, device), of_unit = div_up(blocks(p, t) * c.splits, units);
+  const i64 resident = resident_blocks(p, t, device), of_unit = ceil_div(blocks(p, t) * c.splits, units);
   const double step_ms = 2.0 * t.rows * t.columns * static_cast<double>(kStepBytes / element) /
                          (t.gflops * (element == 2 ? 1 : 0.45)) * 1e-6;
   const double gathering = gathers(p, p.c) && !c.turned ? 2 : 1;
   const auto round_ms = [&](i64 count) {
     if (count == 0) return 0.0;
-    return kRoundMs + static_cast<double>(div_up(steps(p), c.splits)) *
+    return kRoundMs + static_cast<double>(ceil_div(steps(p), c.splits)) *
                           std::max(static_cast<double>(count) * step_ms, kStepMs) * gathering;
   };
   const double sum_ms =
@@ -159,8 +158,8 @@ Step turn(const std::string& name, const Problem& p, i64 channels, i64 plane, bo
                                       gpu::constants(p, {{"THREADS", std::to_string(kThreads)}}));
   recipe.compile_ms += built.compile_ms;
   LaunchShape shape;
-  shape.grid[0] = static_cast<unsigned>(div_up(plane, kPixels));
-  shape.grid[1] = static_cast<unsigned>(div_up(channels, kBytes / info(p.dtype).bytes));
+  shape.grid[0] = static_cast<unsigned>(ceil_div(plane, kPixels));
+  shape.grid[1] = static_cast<unsigned>(ceil_div(channels, kBytes / info(p.dtype).bytes));
   shape.grid[2] = static_cast<unsigned>(std::min(p.n, kMostBlocks));
   shape.block[0] = kThreads;
   const auto i32 = [](i64 value) { return static_cast<std::int32_t>(value); };
@@ -174,7 +173,7 @@ Step turn(const std::string& name, const Problem& p, i64 channels, i64 plane, bo
 }  // namespace
 
 Support supports(const Problem& p) {
-  if (div_up(p.k / p.groups, 64) > kMostBlocks || p.groups > kMostBlocks) {
+  if (ceil_div(p.k / p.groups, 64) > kMostBlocks || p.groups > kMostBlocks) {
     return Support::declined(
         fmt::format("{} channels in {} groups: at most {} blocks of each are launched at once", p.k, p.groups,
                     kMostBlocks));
@@ -236,8 +235,8 @@ Recipe plan(const Problem& given, const std::string& config, Device& device) {
   const std::int32_t next_n = i32(step / (p.p() * p.q())), next_p = i32(step / p.q() % p.p()),
                      next_q = i32(step % p.q());
   LaunchShape shape;
-  shape.grid[0] = static_cast<unsigned>(div_up(columns(p), tile.columns));
-  shape.grid[1] = static_cast<unsigned>(div_up(p.k / p.groups, tile.rows));
+  shape.grid[0] = static_cast<unsigned>(ceil_div(columns(p), tile.columns));
+  shape.grid[1] = static_cast<unsigned>(ceil_div(p.k / p.groups, tile.rows));
   shape.grid[2] = static_cast<unsigned>(p.groups * choice.splits);
   shape.block[0] = static_cast<unsigned>(tile.threads());
   shape.shared_bytes = static_cast<unsigned>(tile.local_bytes(p.dtype));

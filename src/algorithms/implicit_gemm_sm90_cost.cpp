@@ -4,13 +4,14 @@
 
 #include "src/algorithms/implicit_gemm_sm90.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::sm90 {
 namespace {
 
 using i64 = std::int64_t;
 
-double ceil_div(i64 a, i64 b) { return static_cast<double>((a + b - 1) / b); }
+double pieces(i64 a, i64 b) { return static_cast<double>(ceil_div(a, b)); }
 
 // Cycles in which warps bring a block of channels of 16-bit NCHW to a slot: as long as the cache that loads
 // go through, what a block leaves of 256 KB, holds the lines that are under way; through registers, until the
@@ -92,7 +93,7 @@ Estimate estimate(const Tiling& t, const Problem& p, int multiprocessors) {
   constexpr double kLaunch = 0.0008, kTurn = 2.9e9,
                    kPad = 0.0045;  // ms; bytes a ms of a step that turns the input
   const int element = size_of(p.dtype), sharers = t.cooperative ? 2 : 1, parts = std::max(1, tf32_parts(p));
-  const double blocks = std::ceil(ceil_div(padded_channels(p), t.k_block) / t.split);
+  const double blocks = std::ceil(pieces(padded_channels(p), t.k_block) / t.split);
   const double taps = static_cast<double>(p.r * p.s), row = t.k_block * element;
   const double instructions =
       blocks * taps * row / 32 * t.m_blocks() * t.n_blocks() * sharers * (tf32_parts(p) == 2 ? 3 : 1);

@@ -5,13 +5,12 @@
 
 #include "src/algorithms/implicit_gemm_sm90.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::sm90::fetch {
 namespace {
 
 using i64 = std::int64_t;
-
-i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
 
 // Smaller planes would make many short copies.
 constexpr i64 kSmallestPlane = 16;

@@ -5,14 +5,12 @@
 
 #include "src/algorithms/implicit_gemm_sm90.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::sm90::shift {
 namespace {
 
 using i64 = std::int64_t;
-
-i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
-int round_up(int a, int b) { return (a + b - 1) / b * b; }
 
 constexpr int kConsumers = 2, kLag = 16;  // as in the kernel
 

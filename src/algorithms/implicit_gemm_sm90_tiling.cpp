@@ -7,14 +7,12 @@
 
 #include "src/algorithms/implicit_gemm_sm90.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::sm90 {
 namespace {
 
 using i64 = std::int64_t;
-
-i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
-int round_up(int a, int b) { return (a + b - 1) / b * b; }
 
 int parts(const Problem& p) { return std::max(1, tf32_parts(p)); }
 

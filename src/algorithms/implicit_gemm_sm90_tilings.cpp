@@ -4,14 +4,12 @@
 
 #include "src/algorithms/implicit_gemm_sm90.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::sm90 {
 namespace {
 
 using i64 = std::int64_t;
-
-i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
-int round_up(int a, int b) { return (a + b - 1) / b * b; }
 
 constexpr i64 kMultiprocessors = 132;
 // Clusters of 4 and 8 lie within a part of the chip each, and so many blocks of them fit at once: sums are

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace faltung {
+#include "src/problem/integers.hpp"
 
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+namespace faltung {
 
 // [0, total) in parts as even as they can be: the first ones are larger by 1.
 class EvenSplit {

@@ -9,6 +9,7 @@
 #include "src/algorithms/gpu.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/winograd_problem.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
@@ -57,8 +58,6 @@ struct Choice {
 
 constexpr int kHelperThreads = 64;
 
-i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
-
 // The tiles that need nearly all of 255 registers are for compilers of which it is known that they do not
 // spill them.
 bool has_registers(const Tile& t, const DeviceInfo& device) {
@@ -87,10 +86,10 @@ struct Shape {
     const bool forward = p.direction == Direction::forward;
     const i64 h = forward ? p.p() : p.h, w = forward ? p.q() : p.w;
     ins = (forward ? p.c : p.k) / p.groups, outs = (forward ? p.k : p.c) / p.groups;
-    tiles = p.n * div_up(h, t.m) * div_up(w, t.m);
-    padded_ins = div_up(ins, t.ins) * t.ins;
-    out_blocks = div_up(outs, t.outs);
-    blocks = div_up(tiles, t.tiles) * p.groups * out_blocks;
+    tiles = p.n * ceil_div(h, t.m) * ceil_div(w, t.m);
+    padded_ins = ceil_div(ins, t.ins) * t.ins;
+    out_blocks = ceil_div(outs, t.outs);
+    blocks = ceil_div(tiles, t.tiles) * p.groups * out_blocks;
     out_elements = (forward ? conv_shape(p) : x_shape(p)).elements();
     // Threads read ahead of what there is.
     packed_floats = (p.groups * out_blocks * padded_ins + 1) * t.a() * t.a() * t.outs;
@@ -100,7 +99,7 @@ struct Shape {
   // As many of the asked splits as have in channels.
   i64 splits(const Choice& c) const {
     const i64 steps = padded_ins / c.tile->ins;
-    return div_up(steps, div_up(steps, std::min(c.splits, steps)));
+    return ceil_div(steps, ceil_div(steps, std::min(c.splits, steps)));
   }
   std::size_t workspace_bytes(const Choice& c) const {
     return c.splits > 1 ? static_cast<std::size_t>(splits(c) * out_elements) * sizeof(float) : 0;

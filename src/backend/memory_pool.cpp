@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "src/problem/integers.hpp"
+
 namespace faltung {
 namespace {
 
@@ -11,8 +13,6 @@ constexpr std::size_t kMostSmall = std::size_t{1} << 20;       // beyond, a bloc
 constexpr std::size_t kSmallPiece = std::size_t{4} << 20;      // what is taken for small blocks at a time
 constexpr std::size_t kLargeUnit = std::size_t{2} << 20;       // what large pieces are multiples of
 constexpr std::size_t kLeastLargeRest = std::size_t{1} << 20;  // less is not split off a large block
-
-std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
 
