@@ -1,7 +1,9 @@
 // Every portable kernel compiles for NVIDIA's architectures, without spills; no GPU is needed, only NVRTC.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <ctime>
+#include <functional>
 #include <set>
 
 #include "src/algorithms/algorithm.hpp"
@@ -27,11 +29,10 @@ class Compiler : public Device {
   }
   const DeviceInfo& info() const override { return info_; }
   Binary compile(const KernelSource& source) override {
-    const std::clock_t begin = std::clock();
-    Binary binary = Nvrtc::get()->compile(source, architecture_);
-    // Of the processor, whatever else it does.
-    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-    if (seconds > longest) longest = seconds, longest_kernel = source.name;
+    Binary binary;
+    const double seconds = time([&] { binary = Nvrtc::get()->compile(source, architecture_); });
+    if (seconds > longest) longest = seconds, longest_source = source;
+    if (compiled == 0) first_source = source;
     EXPECT_NE(binary.log.find(" 0 bytes spill stores"), std::string::npos)
         << source.name << " for " << architecture_ << ": " << binary.log;
     ++compiled;
@@ -49,11 +50,28 @@ class Compiler : public Device {
   void copy_out(void*, const Buffer&, std::size_t) override {}
   Ceilings measure_ceilings(int) override { return {}; }
 
+  // How many times the first kernel's time the longest one takes, compiled in turn: on a processor that
+  // others use as well, seconds say little.
+  double longest_to_first() const {
+    double first = 1e9, last = 1e9;
+    for (int i = 0; i < 4; ++i) {
+      first = std::min(first, time([&] { Nvrtc::get()->compile(first_source, architecture_); }));
+      last = std::min(last, time([&] { Nvrtc::get()->compile(longest_source, architecture_); }));
+    }
+    return last / first;
+  }
+
   int compiled = 0;
-  double longest = 0;  // seconds
-  std::string longest_kernel;
+  double longest = 0;  // seconds of the processor
+  KernelSource first_source, longest_source;
 
  private:
+  static double time(const std::function<void()>& work) {
+    const std::clock_t begin = std::clock();
+    work();
+    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  }
+
   DeviceInfo info_;
   std::string architecture_;
 };
@@ -93,10 +111,11 @@ TEST(PortableNvrtc, EveryKernelCompilesWithoutSpills) {
       }
     }
     EXPECT_GT(device.compiled, 10) << architecture;
-    EXPECT_LT(device.longest, 1.25)
-        << device.longest_kernel;  // 0.7 to 1.0 where it runs alone, as ctest has it
-    std::printf("%d kernels for %s, the longest in %.2f s: %s\n", device.compiled, architecture,
-                device.longest, device.longest_kernel.substr(0, device.longest_kernel.find(' ')).c_str());
+    const double ratio = device.longest_to_first();
+    EXPECT_LT(ratio, 22) << device.longest_source.name;  // 14 to 17: 0.8 to 1.0 s of a core of its own
+    std::printf("%d kernels for %s, the longest %.1f times the first one, %.2f s: %s\n", device.compiled,
+                architecture, ratio, device.longest,
+                device.longest_source.name.substr(0, device.longest_source.name.find(' ')).c_str());
   }
   unsetenv("FALTUNG_STORE");
 }
