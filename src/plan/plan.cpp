@@ -35,8 +35,7 @@ std::size_t PlanImpl::workspace_bytes(bool weights_are_packed) const {
 
 std::shared_ptr<const PackedWeights> PlanImpl::pack_weights(const void* w) const {
   if (w == nullptr) throw Error(Status::bad_problem, "pack_weights: w is null");
-  device_->check_address(w, "pack_weights: w");
-  check_alignment(w, "pack_weights: w");
+  check_tensor(w, "pack_weights: w");
   Buffer buffer = device_->allocate(recipe_.packed_bytes + kAlignment);
   Invocation invocation;
   invocation.tensors.w = const_cast<void*>(w);
@@ -52,20 +51,17 @@ std::shared_ptr<const PackedWeights> PlanImpl::pack_weights(const void* w) const
 void PlanImpl::check_addresses(const Tensors& tensors, const RunOptions& options) const {
   const bool w = options.weights == nullptr || recipe_.packed_bytes == 0;
   const bool workspace = workspace_bytes(options.weights != nullptr) > 0;
-  device_->check_address(tensors.x, "x");
-  if (w) device_->check_address(tensors.w, "w");
-  device_->check_address(tensors.y, "y");
+  check_tensor(tensors.x, "x");
+  if (w) check_tensor(tensors.w, "w");
+  check_tensor(tensors.y, "y");
   if (problem_.epilogue.bias) device_->check_address(tensors.bias, "bias");
-  if (problem_.epilogue.residual) device_->check_address(tensors.residual, "residual");
+  if (problem_.epilogue.residual) check_tensor(tensors.residual, "residual");
   if (workspace) device_->check_address(options.workspace, "workspace");
-  check_alignment(tensors.x, "x");
-  if (w) check_alignment(tensors.w, "w");
-  check_alignment(tensors.y, "y");
-  if (problem_.epilogue.residual) check_alignment(tensors.residual, "residual");
 }
 
 // Likewise a load of several elements at an address between.
-void PlanImpl::check_alignment(const void* address, const char* what) const {
+void PlanImpl::check_tensor(const void* address, const char* what) const {
+  device_->check_address(address, what);
   const std::size_t beyond = reinterpret_cast<std::uintptr_t>(address) % recipe_.alignment;
   if (beyond == 0) return;
   throw Error(Status::bad_problem,

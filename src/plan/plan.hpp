@@ -38,7 +38,7 @@ class PlanImpl : public std::enable_shared_from_this<PlanImpl> {
 
  private:
   void check_addresses(const Tensors& tensors, const RunOptions& options) const;
-  void check_alignment(const void* address, const char* what) const;
+  void check_tensor(const void* address, const char* what) const;
 
   Problem problem_;
   std::string kernel_;
