@@ -4,11 +4,7 @@
 // way: K images of R x S with one column each. F_BYTES an element, F_DILATION between the taps.
 #include "kernels/sm90/ptx.cuh"
 
-#if F_BYTES == 2
-using Element = unsigned short;
-#else
-using Element = unsigned;
-#endif
+using Element = Word<F_BYTES>;
 constexpr int kChunk = 16 / F_BYTES, kChunks = F_TO / kChunk;
 
 // Eight elements side by side of 2 bytes, from an element on that a word may begin with or not.

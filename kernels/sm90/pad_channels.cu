@@ -3,11 +3,7 @@
 // address, and for few channels. F_BYTES an element.
 #include "kernels/sm90/ptx.cuh"
 
-#if F_BYTES == 2
-using Element = unsigned short;
-#else
-using Element = unsigned;
-#endif
+using Element = Word<F_BYTES>;
 
 extern "C" __global__ void __launch_bounds__(256)
     pad_channels(const Element* __restrict__ from, Element* __restrict__ to, int images, int c, int c_to, int pixels) {

@@ -110,7 +110,6 @@ __device__ __forceinline__ void store_4d(const TensorMap* map, unsigned from, in
 }
 
 // Contiguous bytes; addresses and count are multiples of 16.
-// Contiguous bytes, a multiple of 16 at addresses that are.
 __device__ __forceinline__ void load_bytes(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),

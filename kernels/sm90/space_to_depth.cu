@@ -4,11 +4,7 @@
 // and new channels, are zero. Filters are turned the same way: K images of R x S. F_BYTES an element.
 #include "kernels/sm90/ptx.cuh"
 
-#if F_BYTES == 2
-using Element = unsigned short;
-#else
-using Element = unsigned;
-#endif
+using Element = Word<F_BYTES>;
 constexpr int kChunk = 16 / F_BYTES, kChunks = F_TO / kChunk;
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -7,11 +7,7 @@
 // loads are under way at once: the step takes as long as memory does to answer.
 #include "kernels/sm90/ptx.cuh"
 
-#if F_BYTES == 2
-using Element = unsigned short;
-#else
-using Element = unsigned;
-#endif
+using Element = Word<F_BYTES>;
 constexpr int kPixels = 64, kChannels = 128 / F_BYTES, kPitch = 33;  // words a pixel: one more than 128 bytes
 constexpr int kThreads = 256;
 

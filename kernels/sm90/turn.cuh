@@ -153,10 +153,11 @@ using Loads = unsigned[kChunksAtOnce][kPassRuns][8][1];
 // A tile, of which a thread's runs lie inside the image or not.
 struct Patch {
   unsigned inside;
-  long long first;  // the element of channel 0 with which the patch begins, though it may lie outside
 #if F_RAWS > 0
   int from;  // of the patch's first pixel, in bytes from the beginning of a channel's rows in a buffer on
   unsigned begin;  // those rows of channel 0 in the input, in bytes
+#else
+  long long first;  // the element of channel 0 with which the patch begins, though it may lie outside
 #endif
 };
 __device__ __forceinline__ Patch patch_of(const Params& p, int tile, int in_group) {
@@ -172,11 +173,12 @@ __device__ __forceinline__ Patch patch_of(const Params& p, int tile, int in_grou
                         static_cast<unsigned>(w) < static_cast<unsigned>(p.w);
     at.inside |= static_cast<unsigned>(inside) << i;
   }
-  at.first = static_cast<long long>(t.n) * p.c * p.h * p.w + top * p.w + left;
 #if F_RAWS > 0
   const Rows rows = rows_of(p, t);
   at.from = ((top - rows.first) * p.w + left) * 2;
   at.begin = static_cast<unsigned>(raw_begin(p, t, 0, rows.first));
+#else
+  at.first = static_cast<long long>(t.n) * p.c * p.h * p.w + top * p.w + left;
 #endif
   return at;
 }

@@ -11,6 +11,31 @@ namespace faltung::sm90 {
 
 using i64 = std::int64_t;
 
+namespace {
+
+// A step's kernel, named as its file; what compiling took is added to the recipe's.
+std::shared_ptr<Kernel> build(CudaDevice& device, const std::string& entry, const std::string& constants,
+                              Recipe& recipe) {
+  KernelSource source;
+  source.entry = source.name = entry;
+  source.text = jit::translation_unit(constants, "kernels/sm90/" + entry + ".cu");
+  const jit::Built built = jit::build(device, source);
+  recipe.compile_ms += built.compile_ms;
+  return built.kernel;
+}
+
+std::string define(const char* constant, i64 value) {
+  return "#define " + std::string(constant) + " " + std::to_string(value) + "\n";
+}
+
+// What gathers few channels, of the input or of the filter, knows of the problem.
+std::string gathered(const Problem& p, const Problem& inner) {
+  return define("F_BYTES", size_of(p.dtype)) + define("F_NCHW", p.layout == Layout::nchw) +
+         define("F_C", p.c) + define("F_TO", padded_channels(inner));
+}
+
+}  // namespace
+
 Step to_pixels(const std::string& name, CudaDevice& device, const Problem& p, bool filter, Place from,
                Place to, Recipe& recipe) {
   const bool thin = !filter && thins(p);
@@ -19,22 +44,18 @@ Step to_pixels(const std::string& name, CudaDevice& device, const Problem& p, bo
   const int element = size_of(p.dtype), per_chunk = 16 / element, step = thin ? narrow(p.stride_w) : 1;
   // Planes of many channels go through shared memory; few channels, or rows to be padded, directly.
   const bool turn = thin || (p.layout == Layout::nchw && c_to > 2 * per_chunk);
-  std::string constants = "#define F_BYTES " + std::to_string(element) + "\n";
+  std::string constants = define("F_BYTES", element);
   int v = 1;  // pixels a load
   if (turn) {
     for (const int wider : {2, 4}) {
       const bool divides = thin ? p.q() % wider == 0 && p.w % (wider * step) == 0 : pixels % wider == 0;
       if (divides && (step == 1 || step == 2) && wider * step * element <= 16) v = wider;
     }
-    constants += "#define F_V " + std::to_string(v) + "\n#define F_STEP " + std::to_string(step) + "\n";
+    constants += define("F_V", v) + define("F_STEP", step);
   } else {
-    constants += "#define F_NCHW " + std::to_string(p.layout == Layout::nchw) + "\n";
+    constants += define("F_NCHW", p.layout == Layout::nchw);
   }
-  KernelSource source;
-  source.entry = source.name = turn ? "to_nhwc" : "pad_channels";
-  source.text = jit::translation_unit(constants, "kernels/sm90/" + source.entry + ".cu");
-  const jit::Built built = jit::build(device, source);
-  recipe.compile_ms += built.compile_ms;
+  const auto kernel = build(device, turn ? "to_nhwc" : "pad_channels", constants, recipe);
   LaunchShape shape;
   shape.block[0] = 256;
   shape.overlaps_previous = true;
@@ -48,7 +69,7 @@ Step to_pixels(const std::string& name, CudaDevice& device, const Problem& p, bo
     const i64 chunks = images * pixels * (c_to / per_chunk);
     shape.grid[0] = static_cast<unsigned>(std::min<i64>((chunks + 255) / 256, device.info().units * 32));
   }
-  return {name, [=, &device, kernel = built.kernel, c = narrow(p.c), down = narrow(p.stride_h * p.w),
+  return {name, [=, &device, c = narrow(p.c), down = narrow(p.stride_h * p.w),
                  columns = narrow(p.q())](const Invocation& invocation) {
             void *source_pointer = from(invocation), *target_pointer = to(invocation);
             int image_count = narrow(images), have = c, want = narrow(c_to), pixel_count = narrow(pixels);
@@ -69,19 +90,9 @@ Step to_pixels(const std::string& name, CudaDevice& device, const Problem& p, bo
 
 Step gather(const std::string& name, CudaDevice& device, const Problem& p, bool filter, Place from, Place to,
             Recipe& recipe) {
-  const i64 c_to = padded_channels(folded(p));
-  const int element = size_of(p.dtype);
-  KernelSource source;
-  source.entry = source.name = "gather_rows";
-  std::string constants;
-  const auto define = [&](const char* constant, i64 value) {
-    constants += "#define " + std::string(constant) + " " + std::to_string(value) + "\n";
-  };
-  define("F_BYTES", element), define("F_NCHW", p.layout == Layout::nchw), define("F_C", p.c);
-  define("F_TO", c_to), define("F_TAPS", p.s), define("F_DILATION", filter ? 1 : p.dilation_w);
-  source.text = jit::translation_unit(constants, "kernels/sm90/gather_rows.cu");
-  const jit::Built built = jit::build(device, source);
-  recipe.compile_ms += built.compile_ms;
+  const std::string constants =
+      gathered(p, folded(p)) + define("F_TAPS", p.s) + define("F_DILATION", filter ? 1 : p.dilation_w);
+  const auto kernel = build(device, "gather_rows", constants, recipe);
   const int h = narrow(filter ? p.r : p.h), w = narrow(filter ? p.s : p.w);
   const int lines = narrow(filter ? p.k : p.n) * h, columns = narrow(filter ? 1 : p.q());
   const int stride = narrow(filter ? 1 : p.stride_w), pad = narrow(filter ? 0 : p.pad_left);
@@ -92,7 +103,7 @@ Step gather(const std::string& name, CudaDevice& device, const Problem& p, bool 
   const int group = lines >= most_blocks * 4 ? 8 : std::max(1, lines / most_blocks);
   shape.grid[0] = static_cast<unsigned>(std::min((lines + group - 1) / group, most_blocks));
   shape.overlaps_previous = true;
-  return {name, [=, &device, kernel = built.kernel](const Invocation& invocation) {
+  return {name, [=, &device](const Invocation& invocation) {
             void *source_pointer = from(invocation), *target_pointer = to(invocation);
             device.launch(*kernel, shape,
                           {source_pointer, target_pointer, lines, h, w, columns, stride, pad, group},
@@ -103,17 +114,9 @@ Step gather(const std::string& name, CudaDevice& device, const Problem& p, bool 
 Step space_to_depth(const std::string& name, CudaDevice& device, const Problem& p, bool filter, Place from,
                     Place to, Recipe& recipe) {
   const Problem inner = deepened(p);
-  KernelSource source;
-  source.entry = source.name = "space_to_depth";
-  std::string constants;
-  const auto define = [&](const char* constant, i64 value) {
-    constants += "#define " + std::string(constant) + " " + std::to_string(value) + "\n";
-  };
-  define("F_BYTES", size_of(p.dtype)), define("F_NCHW", p.layout == Layout::nchw), define("F_C", p.c);
-  define("F_TO", padded_channels(inner)), define("F_DOWN", p.stride_h), define("F_ACROSS", p.stride_w);
-  source.text = jit::translation_unit(constants, "kernels/sm90/space_to_depth.cu");
-  const jit::Built built = jit::build(device, source);
-  recipe.compile_ms += built.compile_ms;
+  const std::string constants =
+      gathered(p, inner) + define("F_DOWN", p.stride_h) + define("F_ACROSS", p.stride_w);
+  const auto kernel = build(device, "space_to_depth", constants, recipe);
   const int h = narrow(filter ? p.r : p.h), w = narrow(filter ? p.s : p.w);
   const int h_to = narrow(filter ? inner.r : inner.h), w_to = narrow(filter ? inner.s : inner.w);
   const int pixels = narrow((filter ? p.k : p.n) * h_to * w_to);
@@ -122,7 +125,7 @@ Step space_to_depth(const std::string& name, CudaDevice& device, const Problem& 
   shape.block[0] = 256;
   shape.grid[0] = static_cast<unsigned>(std::min((pixels - 1) / 256 + 1, device.info().units * 32));
   shape.overlaps_previous = true;
-  return {name, [=, &device, kernel = built.kernel](const Invocation& invocation) {
+  return {name, [=, &device](const Invocation& invocation) {
             void *source_pointer = from(invocation), *target_pointer = to(invocation);
             device.launch(*kernel, shape,
                           {source_pointer, target_pointer, pixels, h, w, h_to, w_to, pad_top, pad_left},
@@ -131,18 +134,13 @@ Step space_to_depth(const std::string& name, CudaDevice& device, const Problem& 
 }
 
 Step split(CudaDevice& device, const Problem& p, Place from, Recipe& recipe) {
-  KernelSource source;
-  source.entry = source.name = "split_tf32";
-  source.text = jit::translation_unit("#define F_TF32 " + std::to_string(tf32_parts(p)) + "\n",
-                                      "kernels/sm90/split_tf32.cu");
-  const jit::Built built = jit::build(device, source);
-  recipe.compile_ms += built.compile_ms;
+  const auto kernel = build(device, "split_tf32", define("F_TF32", tf32_parts(p)), recipe);
   const i64 elements = p.k * p.r * p.s * padded_channels(p);
   LaunchShape shape;
   shape.block[0] = 256;
   shape.grid[0] = static_cast<unsigned>(std::min<i64>((elements + 255) / 256, device.info().units * 8));
   shape.overlaps_previous = true;
-  return {"split weights", [=, &device, kernel = built.kernel](const Invocation& invocation) {
+  return {"split weights", [=, &device](const Invocation& invocation) {
             void *source_pointer = from(invocation), *target_pointer = invocation.packed;
             i64 count = elements;
             device.launch(*kernel, shape, {source_pointer, target_pointer, count}, invocation.stream);
