@@ -124,7 +124,7 @@ class ChannelLanes : public ImplicitGemmPart {
     tile_.rows = std::min(tile_.rows, brgemm_max_rows(tile_.vectors));
     panel_width_ = tile_.vectors * lanes_;
     panels_ = ceil_div(t_.out_channels, panel_width_);
-    channels_padded_ = ceil_div(t_.out_channels, lanes_) * lanes_;
+    channels_padded_ = round_up(t_.out_channels, lanes_);
     // So many channels that a panel of weights, and the staged input of one row of tiles, are not too large.
     const i64 panel_bytes = std::max<i64>(taps(), 1) * panel_width_ * 4;
     const i64 input_bytes = t_.extent_h() * ((tile_.rows - 1) * t_.step_w + t_.extent_w()) * 4;

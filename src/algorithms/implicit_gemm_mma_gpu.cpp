@@ -97,7 +97,7 @@ Shape shape_of(const Problem& p) {
           in,
           (forward ? p.k : p.c) / p.groups,
           p.groups * phases,
-          gathers_rows(p)   ? ceil_div(p.r * ceil_div(p.s * p.c, chunk) * chunk, tile)
+          gathers_rows(p)   ? ceil_div(p.r * round_up(p.s * p.c, chunk), tile)
           : crosses_taps(p) ? ceil_div(p.r * p.s * in, tile)
                             : taps * ceil_div(in, tile),
           forward ? conv_shape(p).elements() : x_shape(p).elements()};
@@ -230,7 +230,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
     const jit::Built pack =
         gpu::build(device, kernel, "pack_weights.cl", "pack_weights", gpu::constants(bare, packing));
 
-    const i64 out_pad = ceil_div(s.out, tile.channels) * tile.channels;
+    const i64 out_pad = round_up(s.out, tile.channels);
     const i64 packed = p.groups * p.r * p.s * s.in * out_pad;
     const gpu::Sizes z = gpu::sizes(p);
     const auto pad = static_cast<std::int32_t>(out_pad);

@@ -141,7 +141,7 @@ class PixelLanes : public ImplicitGemmPart {
     images_ = EvenSplit(t_.in.n, 1);
 
     // Rows one after the other as if they were one, where their ends would leave too many lanes empty.
-    const i64 vector_columns = ceil_div(t_.columns, lanes_) * lanes_;
+    const i64 vector_columns = round_up(t_.columns, lanes_);
     flat_ = stage_floats(1, t_.rows, t_.columns) <= most && reductions_.parts() == 1 &&
             static_cast<double>(vector_columns) / static_cast<double>(t_.columns) >
                 1.05 * static_cast<double>(phase_rows(t_.rows) * phase_columns(t_.columns)) /
@@ -156,7 +156,7 @@ class PixelLanes : public ImplicitGemmPart {
       const i64 unit = tile_.vectors * lanes_;
       while (columns > unit &&
              (stage_floats(1, 1, columns) > most || (t_.rows == 1 && columns > 16 * unit))) {
-        columns = ceil_div(ceil_div(columns, 2), unit) * unit;
+        columns = round_up(ceil_div(columns, 2), unit);
       }
       if (columns < t_.columns) {
         column_unit_ = unit;
@@ -408,7 +408,7 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
   for (i64 cut = 0; cut < reductions_.parts(); ++cut) {
     const float* input = patch;
     // Lanes beyond the last plane's end are beyond the input's.
-    if (in_place_ && item.column0 + ceil_div(item.columns, lanes_) * lanes_ <= t_.columns) {
+    if (in_place_ && item.column0 + round_up(item.columns, lanes_) <= t_.columns) {
       const i64 channel = item.group * t_.in_channels + reductions_.begin(cut);
       input = static_cast<const float*>(call.in) + t_.in.offset(item.image0, channel, 0, item.column0);
       strides.channel = t_.in.stride_c;

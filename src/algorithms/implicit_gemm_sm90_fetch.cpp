@@ -36,7 +36,7 @@ bool whole_images(const Tiling& t, const Problem& p) {
   if (!contiguous || plane(p) < kSmallestPlane || p.epilogue.pool.kind != PoolKind::none) return false;
   if (t.fetch) return plane(p) % 4 != 0 && plane(p) <= t.pixels();
   if (t.im2col) {
-    const bool fits = ceil_div(t.pixels() / plane(p) * plane(p), 8) * 8 == t.pixels();
+    const bool fits = round_up(t.pixels() / plane(p) * plane(p), 8) == t.pixels();
     return fits && plane(p) % 4 != 0 && !t.planes && !t.pixels_on_m && t.split == 1;
   }
   return !t.shift && t.width >= p.q() && t.height >= p.p() && p.q() % 8 != 0;
@@ -89,7 +89,7 @@ std::vector<Tiling> tilings(const Problem& p) {
       if (t.channels >= 2 * p.k && t.channels > 64) continue;
       std::vector<int> whole;
       for (i64 images = 1; images * plane(p) <= 200 && plane(p) % 4 != 0; ++images) {
-        const int width = static_cast<int>(ceil_div(images * plane(p), 8) * 8);
+        const int width = static_cast<int>(round_up(images * plane(p), 8));
         if (width >= 48) whole.push_back(width);
       }
       const auto with_width = [&](int width) {

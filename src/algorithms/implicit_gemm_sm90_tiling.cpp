@@ -82,7 +82,7 @@ int split_sum_bytes(const Tiling& t, const Problem& p) {
 int best_k_block(i64 c, int most) {
   int best = most;
   for (const int block : {most / 2, most / 4}) {
-    if (ceil_div(c, block) * block < ceil_div(c, best) * best) best = block;
+    if (round_up(c, block) < round_up(c, best)) best = block;
   }
   return best;
 }
@@ -214,7 +214,7 @@ Tiling parse_tiling(std::string_view name) {
 }
 
 int raw_width(const Tiling& t, const Problem& p) {
-  const i64 lead = ceil_div(p.pad_left, 4) * 4 - p.pad_left, patch = t.width + (p.s - 1) * p.dilation_w;
+  const i64 lead = round_up(p.pad_left, 4) - p.pad_left, patch = t.width + (p.s - 1) * p.dilation_w;
   if (patch + lead <= 32) return patch + lead <= 16 ? 16 : 32;
   return static_cast<int>(ceil_div(patch + lead, 4) | 1) * 4;
 }
@@ -226,7 +226,7 @@ bool raw_whole(const Tiling& t, const Problem& p) {
 int raw_pitch(const Tiling& t, const Problem& p) {
   constexpr i64 kTooMuch = 1 << 20;
   const i64 bytes = p.w * 2 * (raw_whole(t, p) ? p.h : std::min(patch_height(t, p), p.h));
-  return static_cast<int>(std::min(raw_whole(t, p) ? bytes : ceil_div(bytes + 14, 16) * 16, kTooMuch));
+  return static_cast<int>(std::min(raw_whole(t, p) ? bytes : round_up(bytes + 14, 16), kTooMuch));
 }
 
 int shared_bytes(const Tiling& t, const Problem& p) {

@@ -87,7 +87,7 @@ struct Shape {
     const i64 h = forward ? p.p() : p.h, w = forward ? p.q() : p.w;
     ins = (forward ? p.c : p.k) / p.groups, outs = (forward ? p.k : p.c) / p.groups;
     tiles = p.n * ceil_div(h, t.m) * ceil_div(w, t.m);
-    padded_ins = ceil_div(ins, t.ins) * t.ins;
+    padded_ins = round_up(ins, t.ins);
     out_blocks = ceil_div(outs, t.outs);
     blocks = ceil_div(tiles, t.tiles) * p.groups * out_blocks;
     out_elements = (forward ? conv_shape(p) : x_shape(p)).elements();
