@@ -10,6 +10,7 @@
 
 #include "src/backend/cuda.hpp"
 #include "src/finder/selection.hpp"
+#include "src/finder/trust/verify.hpp"
 #include "src/plan/plan.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/text.hpp"
@@ -76,7 +77,7 @@ class Buffers {
 struct Entrant {
   std::string kernel;
   double predicted = 0;
-  std::shared_ptr<PlanImpl> plan;
+  std::shared_ptr<const PlanImpl> plan;
   std::shared_ptr<const PackedWeights> weights;
   Buffer workspace;
   int launches = 0;
@@ -103,24 +104,19 @@ double replay(CudaDevice& device, Buffers& buffers, const Entrant& e, int launch
   return ms[ms.size() / 2] / launches;
 }
 
-}  // namespace
-
-int sweep(int argc, char** argv) {
-  CLI::App app{"Time the cost model's first kernels in turn with a peer"};
+struct Options {
   Arguments arguments;
-  arguments.add_problems(app);
-  arguments.add_choices(app);
   int first = 8, rounds = 5, most_rows = 0;
-  std::vector<std::string> peer_names;
-  app.add_option("--first", first, "So many kernels of each problem");
-  app.add_option("--rounds", rounds, "Of all kernels and the peer in turn");
-  app.add_option("--vs", peer_names, "A peer; repeatable")->allow_extra_args(false);
-  app.add_option("--rows", most_rows, "So many problems of each list; 0 is all");
-  CLI11_PARSE(app, argc, argv);
+  std::vector<std::string> peers;
+};
 
+int sweep(const Options& options) {
+  const auto& [arguments, first, rounds, most_rows, peer_names] = options;
   const std::shared_ptr<Device> device = arguments.device();
   auto* const cuda = dynamic_cast<CudaDevice*>(device.get());
   if (cuda == nullptr) throw Error(Status::unsupported, "the sweep replays graphs: CUDA devices alone");
+  Store store;
+  const jit::Session session(*device, store);
   std::vector<std::unique_ptr<Peer>> peers;
   for (const std::string& name : peer_names) peers.push_back(std::make_unique<Peer>(name));
   std::string suite;
@@ -147,17 +143,16 @@ int sweep(int argc, char** argv) {
     if (most_rows > 0 && of_list == most_rows) continue;
     ++of_list;
     const Problem& p = row.problem;
-    const Selection selection = select(p, arguments.request(), Target{*device, 1});
+    const Selection selection = select(Settled(p, arguments.request()));
     Buffers buffers(*device, p);
     std::vector<Entrant> entrants;
     for (const Candidate& c : selection.candidates) {
       if (static_cast<int>(entrants.size()) == first) break;
       Entrant e;
-      e.kernel = kernel_name(*c.algorithm, c.config.name);
-      e.predicted = c.config.predicted_ms;
-      e.plan = std::make_shared<PlanImpl>(
-          p, e.kernel, make_recipe(*c.algorithm, p, c.config.name, {*device, 1}), device, nullptr);
-      if (e.plan->recipe().packed_bytes > 0) e.weights = e.plan->pack_weights(buffers.next().w);
+      e.kernel = c.kernel();
+      e.predicted = c.cost.ms;
+      e.plan = make_plan(p, c, device, session, nullptr);
+      if (e.plan->recipe().packed_bytes > 0) e.weights = e.plan->pack_weights(buffers.next().w, {});
       const std::size_t bytes = e.plan->workspace_bytes(e.weights != nullptr);
       if (bytes > 0) e.workspace = device->allocate(bytes);
       e.launches = std::clamp(static_cast<int>(kGraphMs / replay(*cuda, buffers, e, 2, 2)), 1, 1000);
@@ -209,13 +204,22 @@ int sweep(int argc, char** argv) {
   return 0;
 }
 
+void declare(const Command& command) {
+  const auto options = std::make_shared<Options>();
+  options->arguments.add_problems(command);
+  options->arguments.add_choices(command);
+  command.option("--first", options->first, "So many kernels of each problem");
+  command.option("--rounds", options->rounds, "Of all kernels and the peer in turn");
+  command.option("--vs", options->peers, "A peer; repeatable");
+  command.option("--rows", options->most_rows, "So many problems of each list; 0 is all");
+  command.runs([options] { return sweep(*options); });
+}
+
+}  // namespace
 }  // namespace faltung::tools
 
 int main(int argc, char** argv) {
-  try {
-    return faltung::tools::sweep(argc, argv);
-  } catch (const faltung::Error& error) {
-    fmt::print(stderr, "sweep: {}\n", error.what());
-    return 1;
-  }
+  return faltung::tools::run_program("faltung-sweep",
+                                     "Time the cost model's first kernels in turn with a peer",
+                                     faltung::tools::declare, argc, argv);
 }

@@ -1,5 +1,5 @@
 # Writes OUTPUT, a C++ source with the text of FILES (relative to ROOT) as a table. Run as a script at build time.
-set(text "// Generated from the kernels' sources; see cmake/embed.cmake.\n#include \"src/jit/jit.hpp\"\n\nnamespace faltung::jit {\n\nextern const EmbeddedFile kEmbeddedFiles[] = {\n")
+set(text "// Generated from the kernels' sources; see cmake/embed.cmake.\n#include \"src/jit/embedded.hpp\"\n\nnamespace faltung::jit {\n\nextern const EmbeddedFile kEmbeddedFiles[] = {\n")
 foreach(file ${FILES})
   file(READ ${ROOT}/${file} content)
   # A string literal may be limited in length; pieces next to each other are one.

@@ -1,7 +1,7 @@
 // The C++ interface over the road.
 #include "src/backend/memory_pool.hpp"
 #include "src/backend/opencl.hpp"
-#include "src/finder/finder.hpp"
+#include "src/finder/engine.hpp"
 #include "src/plan/plan.hpp"
 
 namespace faltung {
@@ -12,13 +12,15 @@ std::size_t Plan::workspace_bytes(bool weights_are_packed) const {
   return impl_->workspace_bytes(weights_are_packed);
 }
 std::size_t Plan::packed_weights_bytes() const { return impl_->recipe().packed_bytes; }
-std::shared_ptr<const PackedWeights> Plan::pack_weights(const void* w) const {
-  return impl_->pack_weights(w);
+std::shared_ptr<const PackedWeights> Plan::pack_weights(const void* w, const RunOptions& options) const {
+  return impl_->pack_weights(w, options);
 }
 void Plan::run(const Tensors& tensors, const RunOptions& options) const { impl_->run(tensors, options); }
 
 Engine::Engine(const std::string& store) : impl_(std::make_unique<EngineImpl>(store)) {}
 Engine::~Engine() = default;
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
 
 void Engine::on_warning(std::function<void(const std::string& line)> warn) {
   impl_->on_warning(std::move(warn));
@@ -54,6 +56,15 @@ std::shared_ptr<void> adopt(const std::string& device, void* cl_mem) {
   }
   const Buffer buffer = opencl->adopt(cl_mem);
   return {buffer.owner, buffer.pointer};
+}
+
+std::vector<DeviceDescription> devices() {
+  std::vector<DeviceDescription> all;
+  for (const std::shared_ptr<Device>& device : list_devices()) {
+    const DeviceInfo& d = device->info();
+    all.push_back({d.id, d.kind, d.description, d.driver, d.units, d.memory_bytes, d.features});
+  }
+  return all;
 }
 
 std::string version() { return FALTUNG_VERSION; }

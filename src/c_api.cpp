@@ -1,6 +1,7 @@
 // The C interface: each function calls the C++ one, and turns what it throws into a status and a message.
 #include "faltung/faltung.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -32,6 +33,10 @@ struct faltung_memory_pool {
 struct faltung_weights {
   std::shared_ptr<const faltung::PackedWeights> packed;
 };
+struct faltung_choice {
+  faltung::Choice choice;
+  std::string text;
+};
 
 namespace {
 
@@ -46,8 +51,31 @@ faltung_status fail(faltung_status status, const char* message) noexcept {
   return status;
 }
 
-static_assert(static_cast<int>(faltung::Status::internal) == FALTUNG_INTERNAL,
-              "Status has the same values in both languages");
+static_assert(static_cast<int>(faltung::Status::internal) == FALTUNG_INTERNAL &&
+                  static_cast<int>(faltung::Outcome::too_large) == FALTUNG_TOO_LARGE &&
+                  static_cast<int>(faltung::Tensor::residual) == FALTUNG_RESIDUAL,
+              "enums have the same values in both languages");
+
+// The caller's struct as this version knows it: members that the caller's version has not are zero.
+template <class T>
+T known(const T& given, const char* what) {
+  T out{};
+  constexpr std::size_t kFewest = sizeof(std::size_t);
+  if (given.size < kFewest || given.size > 16 * sizeof(T)) {
+    throw faltung::Error(faltung::Status::bad_problem,
+                         std::string(what) + ": its size is " + std::to_string(given.size) +
+                             "; set it to sizeof the struct, as the *_default functions do");
+  }
+  std::memcpy(&out, &given, std::min(given.size, sizeof(T)));
+  return out;
+}
+
+// As much of it as the caller's version has.
+template <class T>
+void give(T from, T* to, const char* what) {
+  from.size = known(*to, what).size;
+  std::memcpy(to, &from, std::min(from.size, sizeof(T)));
+}
 
 // Calls body, which may throw; no exception passes.
 template <class Body>
@@ -80,57 +108,81 @@ std::vector<std::string> patterns(const char* text) {
   return all;
 }
 
-faltung::Request request_of(const faltung_request* request) {
+faltung::Request request_of(const faltung_request* given) {
   faltung::Request out;
-  if (request == nullptr) return out;
-  if (request->device != nullptr) out.device = request->device;
-  out.threads = request->threads;
-  out.workspace_limit = request->workspace_limit;
-  out.deterministic = request->deterministic != 0;
-  out.only = patterns(request->only);
-  out.skip = patterns(request->skip);
-  out.budget_ms = request->budget_ms;
+  if (given == nullptr) return out;
+  const faltung_request request = known(*given, "request");
+  if (request.device != nullptr) out.device = request.device;
+  out.threads = request.threads;
+  out.workspace_limit = request.workspace_limit;
+  out.deterministic = request.deterministic != 0;
+  out.only = patterns(request.only);
+  out.skip = patterns(request.skip);
+  out.budget_ms = request.budget_ms;
+  switch (request.trust) {
+    case FALTUNG_TRUST_DEFAULT:
+      break;
+    case FALTUNG_TRUST_TESTED:
+      out.trust = faltung::TrustPolicy::tested;
+      break;
+    case FALTUNG_TRUST_ALL:
+      out.trust = faltung::TrustPolicy::all;
+      break;
+    case FALTUNG_TRUST_NONE:
+      out.trust = faltung::TrustPolicy::none;
+      break;
+    default:
+      throw faltung::Error(faltung::Status::bad_problem,
+                           "request: trust is " + std::to_string(static_cast<int>(request.trust)) +
+                               "; it is one of FALTUNG_TRUST_DEFAULT to FALTUNG_TRUST_NONE");
+  }
+  out.deadline_ms = request.deadline_ms;
+  if (request.worker != nullptr) out.worker = request.worker;
   return out;
 }
 
-// One line for each trial.
+// One line for each report.
 std::string text_of(const faltung::Choice& choice) {
   std::string text;
-  for (const faltung::Trial& trial : choice.trials) {
+  for (const faltung::Report& report : choice.reports) {
     char times[96] = "";
-    if (trial.ms > 0) {
-      std::snprintf(times, sizeof times, "  %.4g ms", trial.ms);
-    } else if (trial.predicted_ms > 0) {
-      std::snprintf(times, sizeof times, "  predicted %.4g ms", trial.predicted_ms);
+    if (report.ms > 0) {
+      std::snprintf(times, sizeof times, "  %.4g ms", report.ms);
+    } else if (report.predicted_ms > 0) {
+      std::snprintf(times, sizeof times, "  predicted %.4g ms", report.predicted_ms);
     }
-    text += trial.kernel + "  " + trial.verdict + times;
-    if (!trial.why.empty()) text += "  " + trial.why;
+    text += report.kernel + "  " + name(report.outcome) + times;
+    if (!report.why.empty()) text += "  " + report.why;
     text += '\n';
   }
   return text;
 }
 
-char* copy_text(const std::string& text) {
-  auto copy = std::make_unique<char[]>(text.size() + 1);
-  std::memcpy(copy.get(), text.c_str(), text.size() + 1);
-  return copy.release();
+faltung::Tensor tensor_of(faltung_tensor tensor) {
+  if (tensor < FALTUNG_X || tensor > FALTUNG_RESIDUAL) {
+    throw faltung::Error(
+        faltung::Status::bad_problem,
+        "no tensor " + std::to_string(static_cast<int>(tensor)) + "; they are FALTUNG_X to FALTUNG_RESIDUAL");
+  }
+  return static_cast<faltung::Tensor>(tensor);
 }
 
-faltung::TensorShape shape_of(const faltung::Problem& problem, faltung_tensor tensor) {
-  switch (tensor) {
-    case FALTUNG_X:
-      return faltung::x_shape(problem);
-    case FALTUNG_W:
-      return faltung::w_shape(problem);
-    case FALTUNG_Y:
-      return faltung::y_shape(problem);
-    case FALTUNG_BIAS:
-      return faltung::make_shape(problem.layout, 1, problem.k, 1, 1);
-    case FALTUNG_RESIDUAL:
-      return faltung::conv_shape(problem);
-  }
-  throw faltung::Error(faltung::Status::bad_problem, "no tensor " + std::to_string(static_cast<int>(tensor)) +
-                                                         "; they are FALTUNG_X to FALTUNG_RESIDUAL");
+// With texts that live as long as the process.
+struct Described {
+  faltung::DeviceDescription device;
+  std::string features;
+};
+const std::vector<Described>& described() {
+  static const std::vector<Described> all = [] {
+    std::vector<Described> devices;
+    for (faltung::DeviceDescription& device : faltung::devices()) {
+      std::string features;
+      for (const std::string& feature : device.features) features += (features.empty() ? "" : " ") + feature;
+      devices.push_back({std::move(device), std::move(features)});
+    }
+    return devices;
+  }();
+  return all;
 }
 
 // The caller's callback as a ParallelFor. An exception must not cross the callback's C frames: the first one
@@ -155,6 +207,19 @@ faltung::ParallelFor callers_parallel_for(faltung_parallel_for parallel_for, voi
         &call);
     if (call.error) std::rethrow_exception(call.error);
   };
+}
+
+faltung::RunOptions run_options_of(const faltung_run_options* given) {
+  faltung::RunOptions run;
+  if (given == nullptr) return run;
+  const faltung_run_options options = known(*given, "run options");
+  run.workspace = options.workspace;
+  run.weights = options.weights == nullptr ? nullptr : options.weights->packed.get();
+  if (options.parallel_for != nullptr) {
+    run.parallel_for = callers_parallel_for(options.parallel_for, options.parallel_for_context);
+  }
+  run.stream = options.stream;
+  return run;
 }
 
 }  // namespace
@@ -187,7 +252,7 @@ faltung_status faltung_problem_sizes(const faltung_problem* problem, faltung_ten
   return guarded([&] {
     need(problem, "faltung_problem_sizes: problem");
     need(sizes, "faltung_problem_sizes: sizes");
-    const faltung::TensorShape shape = shape_of(problem->problem, tensor);
+    const faltung::TensorShape shape = shape_of(problem->problem, tensor_of(tensor));
     sizes[0] = shape.n;
     sizes[1] = shape.c;
     sizes[2] = shape.h;
@@ -199,7 +264,7 @@ size_t faltung_problem_bytes(const faltung_problem* problem, faltung_tensor tens
   size_t bytes = 0;
   guarded([&] {
     need(problem, "faltung_problem_bytes: problem");
-    bytes = static_cast<size_t>(faltung::bytes_of(problem->problem, shape_of(problem->problem, tensor)));
+    bytes = faltung::bytes(problem->problem, tensor_of(tensor));
   });
   return bytes;
 }
@@ -224,33 +289,101 @@ faltung_status faltung_engine_on_warning(faltung_engine* engine, faltung_warning
 
 faltung_request faltung_request_default(void) {
   const faltung::Request defaults;
-  return {"cpu",   defaults.threads, defaults.workspace_limit, defaults.deterministic ? 1 : 0,
-          nullptr, nullptr,          defaults.budget_ms};
+  faltung_request request{};
+  request.size = sizeof request;
+  request.device = "cpu";
+  request.workspace_limit = defaults.workspace_limit;
+  request.deterministic = defaults.deterministic ? 1 : 0;
+  request.budget_ms = defaults.budget_ms;
+  return request;
+}
+
+int faltung_device_count(void) {
+  int count = 0;
+  guarded([&] { count = static_cast<int>(described().size()); });
+  return count;
+}
+
+faltung_status faltung_device_get(int index, faltung_device* device) {
+  return guarded([&] {
+    need(device, "faltung_device_get: device");
+    const std::vector<Described>& all = described();
+    if (index < 0 || static_cast<std::size_t>(index) >= all.size()) {
+      throw faltung::Error(faltung::Status::bad_problem, "faltung_device_get: index is " +
+                                                             std::to_string(index) + "; there are " +
+                                                             std::to_string(all.size()) + " devices");
+    }
+    const auto& [d, features] = all[static_cast<std::size_t>(index)];
+    give({sizeof *device, d.id.c_str(), d.kind.c_str(), d.name.c_str(), d.driver.c_str(), features.c_str(),
+          d.units, d.memory_bytes},
+         device, "faltung_device_get: device");
+  });
+}
+
+const char* faltung_outcome_name(faltung_outcome outcome) {
+  return faltung::name(static_cast<faltung::Outcome>(outcome));
 }
 
 faltung_status faltung_find(faltung_engine* engine, const faltung_problem* problem,
-                            const faltung_request* request, char** text) {
+                            const faltung_request* request, faltung_choice** choice) {
   return guarded([&] {
-    if (text != nullptr) *text = nullptr;
+    if (choice != nullptr) *choice = nullptr;
     need(engine, "faltung_find: engine");
     need(problem, "faltung_find: problem");
-    const faltung::Choice choice = engine->engine.find(problem->problem, request_of(request));
-    if (text != nullptr) *text = copy_text(text_of(choice));
+    faltung::Choice found = engine->engine.find(problem->problem, request_of(request));
+    std::string text = text_of(found);
+    if (choice != nullptr) *choice = new faltung_choice{std::move(found), std::move(text)};
   });
 }
 
 faltung_status faltung_explain(faltung_engine* engine, const faltung_problem* problem,
-                               const faltung_request* request, char** text) {
+                               const faltung_request* request, faltung_choice** choice) {
   return guarded([&] {
-    need(text, "faltung_explain: text");
-    *text = nullptr;
+    need(choice, "faltung_explain: choice");
+    *choice = nullptr;
     need(engine, "faltung_explain: engine");
     need(problem, "faltung_explain: problem");
-    *text = copy_text(text_of(engine->engine.explain(problem->problem, request_of(request))));
+    faltung::Choice explained = engine->engine.explain(problem->problem, request_of(request));
+    std::string text = text_of(explained);
+    *choice = new faltung_choice{std::move(explained), std::move(text)};
   });
 }
 
-void faltung_text_destroy(char* text) { delete[] text; }
+void faltung_choice_destroy(faltung_choice* choice) { delete choice; }
+
+const char* faltung_choice_kernel(const faltung_choice* choice) {
+  return choice == nullptr ? "" : choice->choice.kernel.c_str();
+}
+
+const char* faltung_choice_source(const faltung_choice* choice) {
+  return choice == nullptr ? "" : choice->choice.source.c_str();
+}
+
+size_t faltung_choice_count(const faltung_choice* choice) {
+  return choice == nullptr ? 0 : choice->choice.reports.size();
+}
+
+faltung_status faltung_choice_report(const faltung_choice* choice, size_t index, faltung_report* report) {
+  return guarded([&] {
+    need(choice, "faltung_choice_report: choice");
+    need(report, "faltung_choice_report: report");
+    const std::vector<faltung::Report>& all = choice->choice.reports;
+    if (index >= all.size()) {
+      throw faltung::Error(faltung::Status::bad_problem, "faltung_choice_report: index is " +
+                                                             std::to_string(index) + "; there are " +
+                                                             std::to_string(all.size()) + " reports");
+    }
+    const faltung::Report& r = all[index];
+    give({sizeof *report, r.kernel.c_str(), static_cast<faltung_outcome>(r.outcome), r.why.c_str(),
+          r.predicted_ms, r.ms, r.ms_min, r.ms_max, r.error_over_bound, r.compile_ms, r.workspace_bytes,
+          r.error_growth, r.bound_by.c_str(), r.ceiling_pct},
+         report, "faltung_choice_report: report");
+  });
+}
+
+const char* faltung_choice_text(const faltung_choice* choice) {
+  return choice == nullptr ? "" : choice->text.c_str();
+}
 
 faltung_status faltung_plan_create(faltung_engine* engine, const faltung_problem* problem,
                                    const faltung_request* request, faltung_plan** plan) {
@@ -277,12 +410,13 @@ size_t faltung_plan_packed_weights_bytes(const faltung_plan* plan) {
   return plan == nullptr ? 0 : plan->plan.packed_weights_bytes();
 }
 
-faltung_status faltung_pack_weights(const faltung_plan* plan, const void* w, faltung_weights** weights) {
+faltung_status faltung_pack_weights(const faltung_plan* plan, const void* w,
+                                    const faltung_run_options* options, faltung_weights** weights) {
   return guarded([&] {
     need(weights, "faltung_pack_weights: weights");
     *weights = nullptr;
     need(plan, "faltung_pack_weights: plan");
-    *weights = new faltung_weights{plan->plan.pack_weights(w)};
+    *weights = new faltung_weights{plan->plan.pack_weights(w, run_options_of(options))};
   });
 }
 
@@ -293,16 +427,8 @@ faltung_status faltung_run(const faltung_plan* plan, const faltung_tensors* tens
   return guarded([&] {
     need(plan, "faltung_run: plan");
     need(tensors, "faltung_run: tensors");
-    faltung::RunOptions run;
-    if (options != nullptr) {
-      run.workspace = options->workspace;
-      run.weights = options->weights == nullptr ? nullptr : options->weights->packed.get();
-      if (options->parallel_for != nullptr) {
-        run.parallel_for = callers_parallel_for(options->parallel_for, options->parallel_for_context);
-      }
-      run.stream = options->stream;
-    }
-    plan->plan.run({tensors->x, tensors->w, tensors->y, tensors->bias, tensors->residual}, run);
+    plan->plan.run({tensors->x, tensors->w, tensors->y, tensors->bias, tensors->residual},
+                   run_options_of(options));
   });
 }
 

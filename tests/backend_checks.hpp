@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/backend/backend.hpp"
-#include "src/jit/jit.hpp"
+#include "src/jit/session.hpp"
 #include "tests/scratch.hpp"
 
 namespace faltung {
@@ -30,28 +30,35 @@ inline std::vector<float> read_floats(Device& device, const Buffer& buffer, std:
   return values;
 }
 
-inline void expect_compiled_once(Device& device, KernelSource source) {
-  const Scratch store;
-  setenv("FALTUNG_STORE", store.path().c_str(), 1);
-  source.options.push_back("-DUNIQUE_TO_THIS_TEST");
-  EXPECT_GT(jit::build(device, source).compile_ms, 0);
-  EXPECT_EQ(jit::build(device, source).compile_ms, 0);
-  EXPECT_FALSE(std::filesystem::is_empty(store.path()));
-  unsetenv("FALTUNG_STORE");
+// By this process, whatever the store. What it was compiled for is in the session's store and nowhere else.
+inline void expect_compiled_once(Device& device, const KernelSource& source) {
+  const Scratch scratch, other;
+  Store store(scratch.path()), elsewhere(other.path());
+  jit::Source unique{source.name, source.text, source.entry, source.options};
+  unique.options.push_back("-DUNIQUE_TO_THIS_TEST");
+  const jit::Program first = jit::Session(device, store).build(unique);
+  EXPECT_GT(first.compile_ms, 0);
+  EXPECT_EQ(first.compiled_before_ms, -1);
+  const jit::Program again = jit::Session(device, elsewhere).build(unique);
+  EXPECT_EQ(again.compile_ms, 0);
+  EXPECT_EQ(again.compiled_before_ms, first.compile_ms);
+  EXPECT_EQ(again.kernel, first.kernel);
+  EXPECT_EQ(store.list("kernel").size(), 1u);
+  EXPECT_EQ(elsewhere.list().size(), 0u);
 }
 
 // source: of a kernel that wants a constant FACTOR. parts: that the message has beside the kernel and its
 // constants.
 inline void expect_compile_error_in_words(Device& device, KernelSource source,
                                           std::initializer_list<std::string> parts) {
-  source.name = "direct_gpu/k4";
+  source.name = "direct_gpu/tt4";
   source.options = {"-DFACTOR=undeclared_name"};
   try {
     device.compile(source);
     FAIL() << "it compiled";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), Status::device_error);
-    std::vector<std::string> all{"direct_gpu/k4", "options ", "-DFACTOR=undeclared_name"};
+    std::vector<std::string> all{"direct_gpu/tt4", "options ", "-DFACTOR=undeclared_name"};
     all.insert(all.end(), parts);
     for (const std::string& part : all) {
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
@@ -60,9 +67,11 @@ inline void expect_compile_error_in_words(Device& device, KernelSource source,
 }
 
 inline void expect_damaged_code_is_an_error(Device& device, const KernelSource& source) {
-  EXPECT_THROW(device.load({"", "", 0}, source.entry), Error);
-  EXPECT_THROW(device.load({"what is this", "", 0}, source.entry), Error);
-  EXPECT_THROW(device.load(device.compile(source), "no_such_kernel"), Error);
+  EXPECT_THROW(device.load({"", "", 0}, source), Error);
+  EXPECT_THROW(device.load({"what is this", "", 0}, source), Error);
+  KernelSource other = source;
+  other.entry = "no_such_kernel";
+  EXPECT_THROW(device.load(device.compile(source), other), Error);
 }
 
 inline void expect_too_much_memory_is_an_error(Device& device) {

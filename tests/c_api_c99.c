@@ -30,12 +30,14 @@ static int run(faltung_engine* engine, const faltung_problem* problem) {
   tensors.y = y;
   tensors.bias = bias;
   faltung_weights* weights = NULL;
-  EXPECT(faltung_pack_weights(plan, w, &weights) == FALTUNG_OK);
+  EXPECT(faltung_pack_weights(plan, w, NULL, &weights) == FALTUNG_OK);
   (void)faltung_plan_packed_weights_bytes(plan);
 
   int calls = 0;
   for (int packed = 0; packed < 2; ++packed) {
-    faltung_run_options options = {NULL, NULL, NULL, NULL, NULL};
+    faltung_run_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
     options.weights = packed ? weights : NULL;
     options.workspace = malloc(faltung_plan_workspace_bytes(plan, packed) + 1);
     options.parallel_for = packed ? serially : NULL;
@@ -68,15 +70,29 @@ int c_api_c99(const char* store) {
   const int line = run(engine, problem);
   if (line != 0) return line;
 
-  char* text = NULL;
-  EXPECT(faltung_explain(engine, problem, NULL, &text) == FALTUNG_OK);
-  EXPECT(strstr(text, "chosen") != NULL);
-  faltung_text_destroy(text);
+  faltung_choice* choice = NULL;
+  EXPECT(faltung_explain(engine, problem, NULL, &choice) == FALTUNG_OK);
+  EXPECT(strcmp(faltung_choice_source(choice), "model") == 0);
+  EXPECT(strstr(faltung_choice_text(choice), "chosen") != NULL);
+  faltung_choice_destroy(choice);
   faltung_request quick = faltung_request_default();
   quick.budget_ms = 20;
-  EXPECT(faltung_find(engine, problem, &quick, &text) == FALTUNG_OK);
-  EXPECT(strstr(text, "chosen") != NULL);
-  faltung_text_destroy(text);
+  EXPECT(faltung_find(engine, problem, &quick, &choice) == FALTUNG_OK);
+  EXPECT(strcmp(faltung_choice_source(choice), "store") == 0);
+  EXPECT(faltung_choice_count(choice) > 1);
+  faltung_report report;
+  report.size = sizeof report;
+  EXPECT(faltung_choice_report(choice, 0, &report) == FALTUNG_OK);
+  EXPECT(report.outcome == FALTUNG_CHOSEN && report.ms > 0);
+  EXPECT(strcmp(report.kernel, faltung_choice_kernel(choice)) == 0);
+  EXPECT(strcmp(faltung_outcome_name(report.outcome), "chosen") == 0);
+  faltung_choice_destroy(choice);
+
+  faltung_device device;
+  device.size = sizeof device;
+  EXPECT(faltung_device_count() > 0);
+  EXPECT(faltung_device_get(0, &device) == FALTUNG_OK);
+  EXPECT(strcmp(device.id, "cpu") == 0 && device.memory_bytes > 0);
 
   faltung_engine_destroy(engine);
   faltung_problem_destroy(problem);

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -47,7 +50,7 @@ TEST_F(CApi, NullArgumentsAreNamed) {
   EXPECT_EQ(faltung_engine_create(nullptr, nullptr), FALTUNG_BAD_PROBLEM);
   EXPECT_EQ(faltung_find(nullptr, problem_, nullptr, nullptr), FALTUNG_BAD_PROBLEM);
   EXPECT_EQ(faltung_explain(engine_, problem_, nullptr, nullptr), FALTUNG_BAD_PROBLEM);
-  EXPECT_EQ(faltung_pack_weights(nullptr, nullptr, nullptr), FALTUNG_BAD_PROBLEM);
+  EXPECT_EQ(faltung_pack_weights(nullptr, nullptr, nullptr, nullptr), FALTUNG_BAD_PROBLEM);
   EXPECT_EQ(faltung_run(nullptr, nullptr, nullptr), FALTUNG_BAD_PROBLEM);
   faltung_plan* plan = nullptr;
   EXPECT_EQ(faltung_plan_create(engine_, nullptr, nullptr, &plan), FALTUNG_BAD_PROBLEM);
@@ -61,7 +64,98 @@ TEST_F(CApi, NullArgumentsAreNamed) {
   faltung_engine_destroy(nullptr);
   faltung_plan_destroy(nullptr);
   faltung_weights_destroy(nullptr);
-  faltung_text_destroy(nullptr);
+  faltung_choice_destroy(nullptr);
+  EXPECT_STREQ(faltung_choice_kernel(nullptr), "");
+  EXPECT_STREQ(faltung_choice_source(nullptr), "");
+  EXPECT_STREQ(faltung_choice_text(nullptr), "");
+  EXPECT_EQ(faltung_choice_count(nullptr), 0u);
+  EXPECT_EQ(faltung_choice_report(nullptr, 0, nullptr), FALTUNG_BAD_PROBLEM);
+  EXPECT_EQ(faltung_device_get(0, nullptr), FALTUNG_BAD_PROBLEM);
+}
+
+TEST_F(CApi, DevicesAreDescribed) {
+  const int count = faltung_device_count();
+  ASSERT_GT(count, 0);
+  for (int i = 0; i < count; ++i) {
+    faltung_device device{};
+    device.size = sizeof device;
+    ASSERT_EQ(faltung_device_get(i, &device), FALTUNG_OK) << faltung_last_error();
+    EXPECT_EQ(std::string(device.id) == "cpu", i == 0);
+    EXPECT_STRNE(device.name, "");
+    EXPECT_NE(device.driver, nullptr);
+    EXPECT_GT(device.units, 0);
+    EXPECT_GT(device.memory_bytes, 0u);
+    EXPECT_EQ(device.size, sizeof device);
+  }
+  faltung_device device{};
+  device.size = sizeof device;
+  EXPECT_EQ(faltung_device_get(count, &device), FALTUNG_BAD_PROBLEM);
+  EXPECT_EQ(faltung_device_get(-1, &device), FALTUNG_BAD_PROBLEM);
+}
+
+// Of a program that was compiled with an earlier header only what it has is read and written.
+TEST_F(CApi, StructsMayGrow) {
+  faltung_device device{};
+  device.size = offsetof(faltung_device, name);
+  device.units = -7;
+  ASSERT_EQ(faltung_device_get(0, &device), FALTUNG_OK) << faltung_last_error();
+  EXPECT_STREQ(device.kind, "cpu");
+  EXPECT_EQ(device.name, nullptr);
+  EXPECT_EQ(device.units, -7);
+
+  faltung_request request = faltung_request_default();
+  EXPECT_EQ(request.size, sizeof request);
+  request.threads = 1;
+  request.only = "reference_cpu";
+  request.size = offsetof(faltung_request, only);
+  request.worker = reinterpret_cast<const char*>(std::uintptr_t{1});  // beyond what is said to be there
+  faltung_plan* plan = nullptr;
+  ASSERT_EQ(faltung_plan_create(engine_, problem_, &request, &plan), FALTUNG_OK) << faltung_last_error();
+  EXPECT_STRNE(faltung_plan_kernel(plan), "reference_cpu/plain");
+  faltung_plan_destroy(plan);
+
+  for (const std::size_t size : {std::size_t{0}, std::size_t{3}, std::size_t{1} << 40}) {
+    request.size = device.size = size;
+    EXPECT_EQ(faltung_plan_create(engine_, problem_, &request, &plan), FALTUNG_BAD_PROBLEM) << size;
+    EXPECT_THAT(faltung_last_error(), HasSubstr("set it to sizeof the struct")) << size;
+    EXPECT_EQ(faltung_device_get(0, &device), FALTUNG_BAD_PROBLEM) << size;
+  }
+}
+
+TEST_F(CApi, ReportsAreStructs) {
+  faltung_request request = faltung_request_default();
+  request.threads = 1;
+  request.skip = "winograd*";
+  faltung_choice* choice = nullptr;
+  ASSERT_EQ(faltung_explain(engine_, problem_, &request, &choice), FALTUNG_OK) << faltung_last_error();
+  int chosen = 0, declined = 0;
+  for (std::size_t i = 0; i < faltung_choice_count(choice); ++i) {
+    faltung_report report{};
+    report.size = sizeof report;
+    ASSERT_EQ(faltung_choice_report(choice, i, &report), FALTUNG_OK);
+    chosen += report.outcome == FALTUNG_CHOSEN;
+    if (report.outcome == FALTUNG_CHOSEN) {
+      EXPECT_STREQ(report.kernel, faltung_choice_kernel(choice));
+      EXPECT_GT(report.predicted_ms, 0);
+      EXPECT_GT(report.error_growth, 0);
+      EXPECT_STRNE(report.bound_by, "");
+    }
+    declined += report.outcome == FALTUNG_DECLINED;
+    if (report.outcome == FALTUNG_DECLINED || report.outcome == FALTUNG_SKIPPED) {
+      EXPECT_STRNE(report.why, "");
+    }
+    EXPECT_THAT(faltung_choice_text(choice), HasSubstr(report.kernel));
+  }
+  EXPECT_EQ(chosen, 1);
+  EXPECT_GT(declined, 0);
+  faltung_report report{};
+  report.size = sizeof report;
+  EXPECT_EQ(faltung_choice_report(choice, 1000, &report), FALTUNG_BAD_PROBLEM);
+  report.size = 1;
+  EXPECT_EQ(faltung_choice_report(choice, 0, &report), FALTUNG_BAD_PROBLEM);
+  faltung_choice_destroy(choice);
+  EXPECT_STREQ(faltung_outcome_name(FALTUNG_TOO_LARGE), "too_large");
+  EXPECT_STREQ(faltung_outcome_name(static_cast<faltung_outcome>(15)), "");
 }
 
 TEST_F(CApi, AnUnknownTensorIsAStatus) {
@@ -98,6 +192,7 @@ TEST_F(CApi, AMissingTensorIsAStatus) {
   const faltung_tensors none{};
   std::vector<char> workspace(faltung_plan_workspace_bytes(plan, 0) + 1);
   faltung_run_options options{};
+  options.size = sizeof options;
   options.workspace = workspace.data();
   EXPECT_EQ(faltung_run(plan, &none, &options), FALTUNG_BAD_PROBLEM);
   EXPECT_THAT(faltung_last_error(), HasSubstr("tensor x is null"));
@@ -113,6 +208,7 @@ TEST_F(CApi, APlanOutlivesItsEngine) {
   const faltung_tensors tensors{x.data(), w.data(), y.data(), nullptr, nullptr};
   std::vector<char> workspace(faltung_plan_workspace_bytes(plan, 0) + 1);
   faltung_run_options options{};
+  options.size = sizeof options;
   options.workspace = workspace.data();
   ASSERT_EQ(faltung_run(plan, &tensors, &options), FALTUNG_OK) << faltung_last_error();
   EXPECT_FLOAT_EQ(y[0], 8);  // 2 channels × 4 taps

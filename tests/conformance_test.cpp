@@ -12,8 +12,7 @@
 #include <iostream>
 #include <optional>
 
-#include "src/algorithms/algorithm.hpp"
-#include "src/plan/plan.hpp"
+#include "tests/builder.hpp"
 #include "tests/onnx_reader.hpp"
 
 namespace faltung {
@@ -208,11 +207,8 @@ std::vector<float> in_layout(const std::vector<float>& data, const TensorShape& 
 class Conformance : public testing::Test {
  protected:
   // Runs a kernel on the case in the problem's layout, and gives the result in NCHW.
-  std::vector<float> run(const Case& c, const Problem& p, const Algorithm& algorithm,
-                         const std::string& config) {
-    const auto plan =
-        std::make_shared<PlanImpl>(p, kernel_name(algorithm, config),
-                                   make_recipe(algorithm, p, config, {*device_, 2}), device_, parallel_);
+  std::vector<float> run(const Case& c, const Problem& p, const Candidate& candidate) {
+    const std::shared_ptr<const PlanImpl> plan = builder_.plan(p, candidate);
     const bool forward = p.direction == Direction::forward;
     const Problem& n = c.problem;
     std::vector<float> in =
@@ -243,11 +239,11 @@ class Conformance : public testing::Test {
       for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
         Problem p = c.problem;
         p.layout = layout;
-        if (!algorithm->supports(p, {*device_, 2}).yes) p.math = Math::fast;
-        if (!algorithm->supports(p, {*device_, 2}).yes) continue;
-        for (const Config& config : algorithm->configs(p, {*device_, 2})) {
-          compare(name + " by " + kernel_name(*algorithm, config.name) + " as " + to_string(p), c.expected,
-                  run(c, p, *algorithm, config.name));
+        if (!algorithm->supports(p, builder_.target()).yes) p.math = Math::fast;
+        if (!algorithm->supports(p, builder_.target()).yes) continue;
+        for (const Candidate& candidate : algorithm->candidates(p, builder_.target())) {
+          compare(name + " by " + candidate.kernel() + " as " + to_string(p), c.expected,
+                  run(c, p, candidate));
           ++kernels;
         }
       }
@@ -274,8 +270,7 @@ class Conformance : public testing::Test {
     ASSERT_EQ(c.expected.size(), size(result_shape(p))) << name << " as " << to_string(p);
   }
 
-  std::shared_ptr<Device> device_ = find_device("cpu");
-  std::shared_ptr<const Parallel> parallel_ = std::make_shared<Parallel>(2);
+  Builder builder_{find_device("cpu"), std::make_shared<Parallel>(2)};
 };
 
 TEST_F(Conformance, Onnx) {

@@ -35,7 +35,7 @@ class Cuda : public testing::Test {
   }
 
   KernelSource add_source() const { return {"add", kAdd, "add", {"-DFACTOR=2"}}; }
-  std::shared_ptr<Kernel> add_kernel() { return device_->load(device_->compile(add_source()), "add"); }
+  std::shared_ptr<Kernel> add_kernel() { return device_->load(device_->compile(add_source()), add_source()); }
 
   Buffer filled(std::size_t count, float value) {
     Buffer buffer = device_->allocate(count * sizeof(float));
@@ -64,7 +64,7 @@ TEST_F(Cuda, SaysWhatItIs) {
 TEST_F(Cuda, RunsAKernelFromItsStoredCodeAndTellsItsResources) {
   const Binary binary = device_->compile(add_source());
   EXPECT_GT(binary.compile_ms, 0);
-  const std::shared_ptr<Kernel> kernel = device_->load({binary.code, "", 0}, "add");
+  const std::shared_ptr<Kernel> kernel = device_->load({binary.code, "", 0}, add_source());
   const KernelResources resources = device_->resources(*kernel, add_source());
   EXPECT_GT(resources.registers, 0);
   EXPECT_EQ(resources.spilled_bytes, 0);

@@ -2,7 +2,8 @@
 // filters), over several tiles and batches of them, and within the bound of math f32.
 #include <gtest/gtest.h>
 
-#include "src/finder/verify.hpp"
+#include "src/finder/trust/verify.hpp"
+#include "tests/scratch.hpp"
 
 namespace faltung {
 namespace {
@@ -12,11 +13,15 @@ void verify(const std::string& text) {
   const std::shared_ptr<Device> device = find_device("cpu");
   const auto parallel = std::make_shared<const Parallel>(2);
   const Algorithm& fft = find_algorithm("fft_cpu");
-  const Support support = fft.supports(problem, {*device, 2});
+  const Target target{device->info(), 2};
+  const Support support = fft.supports(problem, target);
   ASSERT_TRUE(support.yes) << text << ": " << support.why;
-  for (const Config& config : fft.configs(problem, {*device, 2})) {
-    const Verification v = verify_kernel(fft, config.name, problem, device, parallel, 1);
-    EXPECT_TRUE(v.passed()) << text << " " << config.name << ": " << v.verdict << ", " << v.what;
+  const Scratch folder;
+  Store store(folder.path());
+  Verifier verifier(problem, device, parallel, 1);
+  for (const Candidate& candidate : fft.candidates(problem, target)) {
+    const Report report = verifier.kernel(candidate, store);
+    EXPECT_TRUE(passed(report)) << text << " " << candidate.config << ": " << report.why;
   }
 }
 
@@ -41,7 +46,7 @@ TEST(Fft, LargeFiltersWithinTheBoundOfMathF32) {
 TEST(Fft, DeclinesMathF32ForSmallFilters) {
   const std::shared_ptr<Device> device = find_device("cpu");
   const Support support =
-      find_algorithm("fft_cpu").supports(parse_problem("fwd:n1c16h32w32k16r3s3:pad1"), {*device, 1});
+      find_algorithm("fft_cpu").supports(parse_problem("fwd:n1c16h32w32k16r3s3:pad1"), {device->info(), 1});
   EXPECT_FALSE(support.yes);
   EXPECT_NE(support.why.find("math fast"), std::string::npos) << support.why;
 }

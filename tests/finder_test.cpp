@@ -2,17 +2,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <thread>
 
 #include "src/algorithms/algorithm.hpp"
 #include "src/finder/cost.hpp"
-#include "src/finder/finder.hpp"
+#include "src/finder/engine.hpp"
+#include "src/finder/lock.hpp"
 #include "src/finder/records.hpp"
+#include "src/finder/report.hpp"
 #include "src/finder/selection.hpp"
+#include "tests/scratch.hpp"
 
 namespace faltung {
 namespace {
@@ -49,7 +55,7 @@ class Finder : public testing::Test {
 TEST_F(Finder, ModelAnswersAnUnseenProblem) {
   const Choice choice = engine_->explain(problem_, request_);
   EXPECT_EQ(choice.source, "model");
-  EXPECT_EQ(choice.trials.front().verdict, "chosen");
+  EXPECT_EQ(choice.reports.front().outcome, Outcome::chosen);
   EXPECT_EQ(engine_->plan(problem_, request_).kernel(), choice.kernel);
 }
 
@@ -57,14 +63,14 @@ TEST_F(Finder, ExplainHasALineForEveryAlgorithmOfTheDevice) {
   const Choice choice = engine_->explain(problem_, request_);
   for (const auto& algorithm : registry()) {
     if (algorithm->device_kind() != "cpu") continue;
-    const bool named = std::any_of(choice.trials.begin(), choice.trials.end(), [&](const Trial& t) {
-      return t.kernel.substr(0, t.kernel.find('/')) == algorithm->name();
+    const bool named = std::any_of(choice.reports.begin(), choice.reports.end(), [&](const Report& r) {
+      return r.kernel.substr(0, r.kernel.find('/')) == algorithm->name();
     });
     EXPECT_TRUE(named) << algorithm->name();
   }
-  for (const Trial& t : choice.trials) {
-    if (t.verdict == "declined") {
-      EXPECT_FALSE(t.why.empty()) << t.kernel;
+  for (const Report& r : choice.reports) {
+    if (r.outcome == Outcome::declined) {
+      EXPECT_FALSE(r.why.empty()) << r.kernel;
     }
   }
 }
@@ -72,9 +78,9 @@ TEST_F(Finder, ExplainHasALineForEveryAlgorithmOfTheDevice) {
 TEST_F(Finder, FindIsRememberedByAnotherEngine) {
   const Choice found = engine_->find(problem_, request_);
   EXPECT_EQ(found.source, "store");
-  EXPECT_GT(found.trials.front().ms, 0);
-  EXPECT_GE(found.trials.front().error_over_bound, 0);
-  EXPECT_LE(found.trials.front().error_over_bound, 1);
+  EXPECT_GT(found.reports.front().ms, 0);
+  EXPECT_GE(found.reports.front().error_over_bound, 0);
+  EXPECT_LE(found.reports.front().error_over_bound, 1);
   Engine other(directory_.string());
   EXPECT_EQ(other.plan(problem_, request_).kernel(), found.kernel);
   EXPECT_EQ(other.explain(problem_, request_).source, "store");
@@ -86,7 +92,7 @@ TEST_F(Finder, WhatWasNotCheckedDoesNotWin) {
   Store store(directory_.string());
   Trials trials(store, problem_, find_device("cpu")->info(), 1);
   const auto measured = [](const std::string& kernel, double ms, double error) {
-    Measured m{kernel, "pass"};
+    Report m = report_of(Outcome::pass, "", kernel);
     m.ms = m.ms_min = m.ms_max = ms;
     m.error_over_bound = error;
     return m;
@@ -94,8 +100,8 @@ TEST_F(Finder, WhatWasNotCheckedDoesNotWin) {
   trials.add(measured("direct_cpu/rows", 0.5, 0.1));
   const Choice before = engine_->explain(problem_, request_);
   EXPECT_EQ(before.kernel, "direct_cpu/rows");
-  for (const Trial& t : before.trials) {
-    if (t.kernel != before.kernel && t.predicted_ms > 0) trials.add(measured(t.kernel, 0.1, -1));
+  for (const Report& r : before.reports) {
+    if (r.kernel != before.kernel && r.predicted_ms > 0) trials.add(measured(r.kernel, 0.1, -1));
   }
   const Choice after = engine_->explain(problem_, request_);
   EXPECT_EQ(after.kernel, before.kernel);
@@ -145,9 +151,9 @@ TEST_F(Finder, BadRequestsSayWhatIsWrong) {
 
 TEST_F(Finder, WorkspaceLimitIsKept) {
   request_.workspace_limit = 0;
-  for (const Trial& t : engine_->find(problem_, request_).trials) {
-    if (t.verdict == "chosen" || t.verdict == "slower") {
-      EXPECT_EQ(t.workspace_bytes, 0u) << t.kernel;
+  for (const Report& r : engine_->find(problem_, request_).reports) {
+    if (r.outcome == Outcome::chosen || r.outcome == Outcome::slower) {
+      EXPECT_EQ(r.workspace_bytes, 0u) << r.kernel;
     }
   }
 }
@@ -188,7 +194,7 @@ TEST_F(Finder, BudgetEndsTheSearch) {
   request_.budget_ms = 1;
   const Choice choice = engine_->find(problem_, request_);
   const auto measured =
-      std::count_if(choice.trials.begin(), choice.trials.end(), [](const Trial& t) { return t.ms > 0; });
+      std::count_if(choice.reports.begin(), choice.reports.end(), [](const Report& r) { return r.ms > 0; });
   EXPECT_EQ(measured, 1);
 }
 
@@ -199,6 +205,181 @@ TEST_F(Finder, ProgressNamesEachTrial) {
     seen.push_back(kernel);
   });
   EXPECT_FALSE(seen.empty());
+}
+
+// The choice is a function of the problem and of what was measured for it alone.
+TEST_F(Finder, TheSameKernelWhateverElseWasPlannedBefore) {
+  const std::vector<std::string> problems = {
+      "fwd:n1c8h12w12k16r3s3:pad1:f32:nhwc", "fwd:n1c8h12w12k16r1s1:f32:nhwc",
+      "fwd:n1c24h12w12k24r3s3:pad1:g24:f32:nchw", "fwd:n2c64h20w20k64r3s3:pad1:f32:nchw"};
+  std::vector<std::size_t> order = {0, 1, 2, 3};
+  std::map<std::string, std::string> kernels;
+  int orders = 0;
+  do {
+    Scratch fresh;
+    Engine engine(fresh.path());
+    for (const std::size_t i : order) {
+      const std::string kernel = engine.plan(parse_problem(problems[i]), request_).kernel();
+      EXPECT_EQ(kernels.emplace(problems[i], kernel).first->second, kernel) << problems[i];
+    }
+    ++orders;
+  } while (std::next_permutation(order.begin(), order.end()));
+  EXPECT_EQ(orders, 24);
+}
+
+// And find of one says nothing of another.
+TEST_F(Finder, WhatWasFoundOfOneProblemIsNotOfAnother) {
+  const Problem other = parse_problem("fwd:n1c8h12w12k16r1s1:f32:nhwc");
+  const std::string before = engine_->plan(other, request_).kernel();
+  engine_->find(problem_, request_);
+  EXPECT_EQ(engine_->plan(other, request_).kernel(), before);
+  EXPECT_EQ(engine_->explain(other, request_).source, "model");
+}
+
+TEST_F(Finder, PlansAreRememberedUntilFind) {
+  const auto planned = [&](const Problem& problem, const Request& request) {
+    return &Internals::impl(engine_->plan(problem, request));
+  };
+  // Held, so that no address is used again.
+  const Plan first = engine_->plan(problem_, request_);
+  EXPECT_EQ(planned(problem_, request_), &Internals::impl(first));
+  Problem other = problem_;
+  other.n = 2;
+  EXPECT_NE(planned(other, request_), &Internals::impl(first));
+  for (const auto& change : std::vector<std::function<void(Request&)>>{
+           [](Request& r) { r.threads = 2; }, [](Request& r) { r.skip = {"reference*"}; },
+           [](Request& r) { r.workspace_limit = 1 << 30; }, [](Request& r) { r.deterministic = false; },
+           [](Request& r) { r.trust = TrustPolicy::all; }}) {
+    Request changed = request_;
+    change(changed);
+    const Plan another = engine_->plan(problem_, changed);
+    EXPECT_NE(&Internals::impl(another), &Internals::impl(first));
+    EXPECT_EQ(planned(problem_, changed), &Internals::impl(another));
+  }
+  EXPECT_EQ(planned(problem_, request_), &Internals::impl(first));
+  ASSERT_EQ(setenv("FALTUNG_ONLY", "reference_cpu", 1), 0);
+  EXPECT_EQ(engine_->plan(problem_, request_).kernel(), "reference_cpu/plain");
+  unsetenv("FALTUNG_ONLY");
+  const Choice found = engine_->find(problem_, request_);
+  const Plan after = engine_->plan(problem_, request_);
+  EXPECT_NE(&Internals::impl(after), &Internals::impl(first));
+  EXPECT_EQ(after.kernel(), found.kernel);
+}
+
+TEST_F(Finder, MathFollowsTheDtype) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    Problem open = problem_;
+    open.dtype = dtype;
+    open.math = Math::of_dtype;
+    const Plan plan = engine_->plan(open, request_);
+    EXPECT_EQ(plan.problem().math, default_math(dtype));
+    Problem said = open;
+    said.math = default_math(dtype);
+    EXPECT_EQ(to_string(said), to_string(open));
+    EXPECT_EQ(&Internals::impl(engine_->plan(said, request_)), &Internals::impl(plan));
+    EXPECT_EQ(engine_->explain(open, request_).kernel, plan.kernel());
+  }
+  const Plan brief = engine_->plan({.c = 4, .h = 6, .w = 6, .k = 4, .dtype = DType::f16}, request_);
+  EXPECT_EQ(brief.problem().math, Math::f16);
+}
+
+// A lock's kernel is asked what every candidate is.
+TEST_F(Finder, ALockThatNamesWhatIsNotAllowedSaysSo) {
+  request_.only = {"direct_cpu", "explicit_gemm_cpu"};
+  const std::string kernel = engine_->find(problem_, request_).kernel;
+  const Scratch scratch;
+  const std::string file = scratch.path() + "/lock.json";
+  Store::export_records(file, lock_records(Store(directory_.string())));
+  Engine locked(file + ":readonly");
+  EXPECT_EQ(locked.plan(problem_, request_).kernel(), kernel);
+  EXPECT_EQ(locked.explain(problem_, request_).source, "lock");
+  const auto refused = [&](const std::string& words) {
+    for (const auto& ask : std::vector<std::function<void()>>{[&] { locked.plan(problem_, request_); },
+                                                              [&] { locked.explain(problem_, request_); }}) {
+      try {
+        ask();
+        ADD_FAILURE() << "it was answered";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.status(), Status::unsupported);
+        EXPECT_THAT(error.what(), HasSubstr(words));
+        EXPECT_THAT(error.what(), HasSubstr(to_string(problem_)));
+      }
+    }
+  };
+  request_.skip = {kernel};
+  refused("names " + kernel);
+  refused("which is skipped: by the kernel patterns given");
+  request_ = {};
+  request_.threads = 1;
+  problem_.h = 13;
+  refused("names no kernel for");
+}
+
+// As of another version.
+TEST_F(Finder, ALockThatNamesWhatCannotBeSaysSo) {
+  const Scratch scratch;
+  const std::string file = scratch.path() + "/lock.json";
+  const std::string key = to_string(problem_) + " on " + find_device("cpu")->info().key;
+  for (const auto& [kernel, words] : {std::pair{"depthwise_cpu/plain", "not depthwise"},
+                                      {"reference_cpu/of_old", "has no config 'of_old'"},
+                                      {"gone_cpu/plain", "no algorithm 'gone_cpu'"}}) {
+    Store::export_records(file, {{kLock, key, std::string(R"({"kernel":")") + kernel + "\"}", 1}});
+    Engine locked(file + ":readonly");
+    try {
+      locked.plan(problem_, request_);
+      ADD_FAILURE() << kernel << " was planned";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    }
+  }
+}
+
+TEST_F(Finder, RecordsOfAnotherGrammarAreAMiss) {
+  Store store(directory_.string());
+  Trials trials(store, problem_, find_device("cpu")->info(), 1);
+  Report old = report_of(Outcome::pass, "", "implicit_gemm_cpu/m14n2");
+  old.ms = old.ms_min = old.ms_max = 1e-6;
+  old.error_over_bound = 0.1;
+  trials.add(old);
+  EXPECT_EQ(engine_->explain(problem_, request_).source, "model");
+  EXPECT_FALSE(engine_->plan(problem_, request_).kernel().empty());
+  EXPECT_EQ(engine_->find(problem_, request_).source, "store");
+}
+
+TEST_F(Finder, EnginesMove) {
+  const std::string kernel = engine_->plan(problem_, request_).kernel();
+  std::vector<std::string> said;
+  engine_->on_warning([&](const std::string& line) { said.push_back(line); });
+  Engine moved = std::move(*engine_);
+  const Plan plan = moved.plan(problem_, request_);
+  EXPECT_EQ(plan.kernel(), kernel);
+  Engine other("/proc/faltung-cannot-be-here");
+  other = std::move(moved);
+  EXPECT_EQ(&Internals::impl(other.plan(problem_, request_)), &Internals::impl(plan));
+  const Choice found = other.find(problem_, request_);
+  EXPECT_EQ(found.source, "store");
+  EXPECT_TRUE(said.empty()) << said.front();
+  std::vector<Engine> many;
+  many.push_back(std::move(other));
+  many.push_back(Engine(directory_.string()));
+  for (Engine& engine : many) EXPECT_EQ(engine.plan(problem_, request_).kernel(), found.kernel);
+}
+
+TEST(Devices, AreTheCpuFirstAndAllThatThereAre) {
+  const std::vector<DeviceDescription> all = devices();
+  ASSERT_EQ(all.size(), list_devices().size());
+  EXPECT_EQ(all.front().id, "cpu");
+  EXPECT_EQ(all.front().kind, "cpu");
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const DeviceInfo& info = find_device(all[i].id)->info();
+    EXPECT_EQ(all[i].name, info.description);
+    EXPECT_EQ(all[i].driver, info.driver);
+    EXPECT_EQ(all[i].features, info.features);
+    EXPECT_GT(all[i].units, 0) << all[i].id;
+    EXPECT_GT(all[i].memory_bytes, std::size_t{1} << 26) << all[i].id;
+    EXPECT_FALSE(all[i].name.empty()) << all[i].id;
+    EXPECT_TRUE(all[i].kind == "cpu" || all[i].kind == "gpu");
+  }
 }
 
 TEST(RooflineTest, BindsByWhatTakesLonger) {

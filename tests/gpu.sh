@@ -61,13 +61,14 @@ in_parts() {
 if [ -z "$only" ]; then
   case ,$FALTUNG_TEST_DEVICES in *,cuda:*) FALTUNG_TEST_REQUIRE_CUDA=1 test_program cuda_test ;; esac
   case ,$FALTUNG_TEST_DEVICES in *,opencl:*) test_program opencl_test ;; esac
+  test_program rewrite_gpu_test
   test_program trust_gpu_test
 fi
 checker=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 case ,$FALTUNG_TEST_DEVICES in
   *,cuda:*)
     if [ -n "$checker" ]; then
-      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_PROBLEMS=60 in_parts "memory checker on a part" memcheck \
+      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_SAMPLE=1 in_parts "memory checker on a part" memcheck \
         "$checker" --tool memcheck --error-exitcode 9
     else
       echo "left out: the memory checker; compute-sanitizer, of the CUDA toolkit, is not installed"

@@ -1,19 +1,26 @@
 // What can be known of Hopper's kernels without a GPU: names parse back, tilings keep within the chip's
 // limits, and what NVRTC makes of them uses the matrix units and spills nothing.
-#include "src/algorithms/implicit_gemm_sm90.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <set>
 
+#include "src/algorithms/sm90/bring.hpp"
+#include "src/algorithms/sm90/cost.hpp"
+#include "src/algorithms/sm90/list.hpp"
+#include "src/algorithms/sm90/rewrites.hpp"
+#include "src/algorithms/sm90/source.hpp"
 #include "src/backend/nvrtc.hpp"
 #include "src/problem/dtype.hpp"
+#include "tests/sampling.hpp"
 
 namespace faltung::sm90 {
 namespace {
+
+constexpr Chip kChip{132};
+
+std::vector<Tiling> tilings_of(const Problem& problem) { return tilings(problem, kChip); }
 
 const char* const kProblems[] = {
     "fwd:n128c64h256w256k64r3s3:pad1:f16:nhwc:bias:relu",
@@ -48,39 +55,39 @@ const char* const kProblems[] = {
 const struct {
   const char *problem, *tiling;
 } kKinds[] = {
-    {"fwd:n1c256h32w16k256r3s3:f32:nhwc:math=tf32:bias:residual", "patch_64x8x16_k32_co_px_s1_w12_sk8"},
-    {"fwd:n1c256h32w16k256r3s3:f32:nhwc:math=f32", "im2col_128x64_k32_co_s4_sk4"},
-    {"fwd:n1c256h32w16k256r3s3:f32:nhwc:math=f32:gelu", "im2col_128x128_k32_co_s3_sk8"},
-    {"fwd:n1c256h32w16k256r3s3:f32:nchw:math=tf32:residual", "turned_128x16x4_k32_co_s1_w8_r1_sk8"},
-    {"fwd:n2c64h256w256k64r3s3:pad1:f32:nchw:math=tf32:bias", "turned_64x16x16_k32_pp_s2_w12"},
-    {"fwd:n2c64h256w256k64r3s3:pad1:f32:nchw:math=f32:residual", "turned_64x8x16_k32_pp_s2_w4"},
-    {"fwd:n1c256h32w16k256r3s3:f32:nchw:math=f32:bias", "patch_128x8x8_k32_co_s1_w6_sk8"},
-    {"fwd:n1c256h32w16k250r3s3:bf16:nhwc:residual", "im2col_64x128_k64_co_px_s8_sk4"},
-    {"fwd:n1c256h32w16k256r3s3:f16:nchw:bias:gelu", "im2col_128x128_k64_co_s6_sk2"},
-    {"fwd:n1c256h224w224k256r3s3:f32:nhwc:math=tf32:residual", "patch_128x16x16_k32_co_s2_w8_ds"},
-    {"fwd:n32c1024h14w14k256r1s1:f16:nhwc:bias:residual", "im2col_256x96_k64_co_s4"},
-    {"fwd:n2c64h256w256k64r3s3:pad1:f32:nhwc:math=tf32:bias", "patch_64x8x24_k32_pp_s2_wr_ds"},
-    {"fwd:n2c640h128w128k320r1s1:f16:nhwc:bias:relu", "im2col_160x256_k64_co_px_s3_u2"},
-    {"fwd:n2c64h33w35k64r3s3:st2x1:pad1:f16:nhwc", "patch_64x8x16_k64_pp_s2_w8"},
-    {"fwd:n2c960h128w128k320r1s1:f16:nchw:bias:residual", "planes_160x128_k64_co_px_s5"},
-    {"fwd:n2c960h128w128k320r1s1:bf16:nchw:bias:gelu", "planes_160x128_k64_co_px_s5"},
-    {"fwd:n32c256h56w56k128r1s1:f16:nchw:residual:relu", "planes_128x128_k64_pp_px_s6_wr"},
-    {"fwd:n1c512h512w512k256r1s1:bf16:nchw:residual", "planes_128x256_k64_co_s3"},
-    {"fwd:n32c512h28w28k256r1s1:f16:nchw:bias:residual", "planes_256x128_k64_co_px_s3"},
-    {"fwd:n2c640h128w128k320r1s1:f16:nchw:bias:residual:silu", "planes_160x128_k64_pp_px_s4"},
-    {"fwd:n32c512h7w7k2048r1s1:f16:nchw:bias:residual:gelu", "fetch_256x104_k64_co_s3"},
-    {"fwd:n32c1024h7w7k2048r1s1:f16:nchw:bias:residual:gelu", "im2col_256x104_k64_co_s3"},
-    {"fwd:n32c256h14w14k256r3s3:pad1:f16:nchw:bias:gelu", "turned_64x16x14_k64_pp_s2_w6_r2"},
-    {"fwd:n2c256h14w14k256r3s3:pad1:f16:nchw:bias", "turned_128x8x7_k64_co_s2_w4_r2_sk2"},
-    {"fwd:n32c512h7w7k512r3s3:pad1:bf16:nchw:gelu", "turned_128x8x7_k64_co_s2_w10_r2"},
-    {"fwd:n32c128h28w28k128r3s3:pad1:f16:nchw", "turned_128x32x7_k32_co_s2_w11_r2"},
-    {"fwd:n32c2048h7w7k512r1s1:f16:nchw", "fetch_128x104_k64_co_s4_sk2"},
-    {"fwd:n32c1024h14w14k512r1s1:f16:nchw:bias:residual:gelu", "fetch_128x96_k64_co_s4"},
-    {"fwd:n32c512h28w28k1024r1s1:st2:f16:nchw:bias", "fetch_256x96_k64_co_s3"},
-    {"fwd:n32c256h56w56k512r1s1:st2:f16:nchw:bias:residual:gelu", "fetch_256x128_k64_co_s3"},
-    {"fwd:n32c256h14w14k256r3s3:pad1:f16:nchw:bias:gelu", "turned_64x16x14_k64_pp_s2_w10"},
-    {"fwd:n32c128h56w56k128r3s3:st2:pad1:f16:nchw:bias:residual", "turned_128x16x7_k64_co_s2_w4"},
-    {"fwd:n2c64h14w14k64r3s3:pad1:f16:nchw:bias:maxpool2", "turned_64x16x16_k64_pp_s2_w8"},
+    {"fwd:n1c256h32w16k256r3s3:f32:nhwc:math=tf32:bias:residual", "patch_bt64x8x16_k32_co_px_xs1_ws12_sk8"},
+    {"fwd:n1c256h32w16k256r3s3:f32:nhwc:math=f32", "im2col_bt128x64_k32_co_st4_sk4"},
+    {"fwd:n1c256h32w16k256r3s3:f32:nhwc:math=f32:gelu", "im2col_bt128x128_k32_co_st3_sk8"},
+    {"fwd:n1c256h32w16k256r3s3:f32:nchw:math=tf32:residual", "turned_bt128x16x4_k32_co_xs1_ws8_rs1_sk8"},
+    {"fwd:n2c64h256w256k64r3s3:pad1:f32:nchw:math=tf32:bias", "turned_bt64x16x16_k32_pp_xs2_ws12"},
+    {"fwd:n2c64h256w256k64r3s3:pad1:f32:nchw:math=f32:residual", "turned_bt64x8x16_k32_pp_xs2_ws4"},
+    {"fwd:n1c256h32w16k256r3s3:f32:nchw:math=f32:bias", "patch_bt128x8x8_k32_co_xs1_ws6_sk8"},
+    {"fwd:n1c256h32w16k250r3s3:bf16:nhwc:residual", "im2col_bt64x128_k64_co_px_st8_sk4"},
+    {"fwd:n1c256h32w16k256r3s3:f16:nchw:bias:gelu", "im2col_bt128x128_k64_co_st6_sk2"},
+    {"fwd:n1c256h224w224k256r3s3:f32:nhwc:math=tf32:residual", "patch_bt128x16x16_k32_co_xs2_ws8_ds"},
+    {"fwd:n32c1024h14w14k256r1s1:f16:nhwc:bias:residual", "im2col_bt256x96_k64_co_st4"},
+    {"fwd:n2c64h256w256k64r3s3:pad1:f32:nhwc:math=tf32:bias", "patch_bt64x8x24_k32_pp_xs2_wres_ds"},
+    {"fwd:n2c640h128w128k320r1s1:f16:nhwc:bias:relu", "im2col_bt160x256_k64_co_px_st3_us2"},
+    {"fwd:n2c64h33w35k64r3s3:st2x1:pad1:f16:nhwc", "patch_bt64x8x16_k64_pp_xs2_ws8"},
+    {"fwd:n2c960h128w128k320r1s1:f16:nchw:bias:residual", "planes_bt160x128_k64_co_px_st5"},
+    {"fwd:n2c960h128w128k320r1s1:bf16:nchw:bias:gelu", "planes_bt160x128_k64_co_px_st5"},
+    {"fwd:n32c256h56w56k128r1s1:f16:nchw:residual:relu", "planes_bt128x128_k64_pp_px_xs6_wres"},
+    {"fwd:n1c512h512w512k256r1s1:bf16:nchw:residual", "planes_bt128x256_k64_co_st3"},
+    {"fwd:n32c512h28w28k256r1s1:f16:nchw:bias:residual", "planes_bt256x128_k64_co_px_st3"},
+    {"fwd:n2c640h128w128k320r1s1:f16:nchw:bias:residual:silu", "planes_bt160x128_k64_pp_px_st4"},
+    {"fwd:n32c512h7w7k2048r1s1:f16:nchw:bias:residual:gelu", "fetch_bt256x104_k64_co_st3"},
+    {"fwd:n32c1024h7w7k2048r1s1:f16:nchw:bias:residual:gelu", "im2col_bt256x104_k64_co_st3"},
+    {"fwd:n32c256h14w14k256r3s3:pad1:f16:nchw:bias:gelu", "turned_bt64x16x14_k64_pp_xs2_ws6_rs2"},
+    {"fwd:n2c256h14w14k256r3s3:pad1:f16:nchw:bias", "turned_bt128x8x7_k64_co_xs2_ws4_rs2_sk2"},
+    {"fwd:n32c512h7w7k512r3s3:pad1:bf16:nchw:gelu", "turned_bt128x8x7_k64_co_xs2_ws10_rs2"},
+    {"fwd:n32c128h28w28k128r3s3:pad1:f16:nchw", "turned_bt128x32x7_k32_co_xs2_ws11_rs2"},
+    {"fwd:n32c2048h7w7k512r1s1:f16:nchw", "fetch_bt128x104_k64_co_st4_sk2"},
+    {"fwd:n32c1024h14w14k512r1s1:f16:nchw:bias:residual:gelu", "fetch_bt128x96_k64_co_st4"},
+    {"fwd:n32c512h28w28k1024r1s1:st2:f16:nchw:bias", "fetch_bt256x96_k64_co_st3"},
+    {"fwd:n32c256h56w56k512r1s1:st2:f16:nchw:bias:residual:gelu", "fetch_bt256x128_k64_co_st3"},
+    {"fwd:n32c256h14w14k256r3s3:pad1:f16:nchw:bias:gelu", "turned_bt64x16x14_k64_pp_xs2_ws10"},
+    {"fwd:n32c128h56w56k128r3s3:st2:pad1:f16:nchw:bias:residual", "turned_bt128x16x7_k64_co_xs2_ws4"},
+    {"fwd:n2c64h14w14k64r3s3:pad1:f16:nchw:bias:maxpool2", "turned_bt64x16x16_k64_pp_xs2_ws8"},
 };
 
 // What NCHW as it is serves, by shifted sums.
@@ -98,7 +105,7 @@ const char* const kShifted[] = {
 TEST(ImplicitGemmSm90, NamesParseBack) {
   for (const char* text : kProblems) {
     const Problem problem = parse_problem(text);
-    const std::vector<Tiling> all = tilings(problem);
+    const std::vector<Tiling> all = tilings_of(problem);
     ASSERT_FALSE(all.empty()) << text;
     std::set<std::string> names;
     for (const Tiling& tiling : all) {
@@ -112,8 +119,12 @@ TEST(ImplicitGemmSm90, NamesParseBack) {
 }
 
 TEST(ImplicitGemmSm90, OtherNamesAreRefusedWithTheForm) {
-  for (const char* name : {"", "patch", "patch_64x8x32_k64_pp_s2", "im2col_64x256_k64_xx_s4", "m14n2_k64",
-                           "patch_64x8x32_k64_pp_s2_w9 ", "patch_99999999999x8x32_k64_pp_s2_w9"}) {
+  for (const char* name :
+       {"", "patch", "patch_bt64x8x32_k64_pp_xs2", "im2col_bt64x256_k64_xx_st4", "m14n2_k64",
+        "patch_64x8x32_k64_pp_s2_w8", "patch_bt64x8x32_k64_pp_xs2_ws9 ", "patch_bt64x8x32_k64_pp_xs02_ws9",
+        "im2col_bt64x256_k64_co_xs4", "im2col_bt64x256x1_k64_co_st4", "im2col_bt64x256_k64_co_st4_wres",
+        "patch_bt64x8x32_k64_pp_st4", "patch_bt64x8x32_k64_pp_xs2_wres_ws9",
+        "patch_bt64x8x32_k64_pp_xs2_ws9_sk1", "patch_bt99999999999x8x32_k64_pp_xs2_ws9"}) {
     try {
       parse_tiling(name);
       ADD_FAILURE() << name << " was taken";
@@ -126,24 +137,26 @@ TEST(ImplicitGemmSm90, OtherNamesAreRefusedWithTheForm) {
 
 TEST(ImplicitGemmSm90, AnUnfitTilingSaysWhichLimitItBreaks) {
   const Problem strided = parse_problem("fwd:n1c64h32w32k64r3s3:st2:pad1:f16:nhwc");
-  EXPECT_THAT(unfit(parse_tiling("patch_64x8x32_k64_pp_s2_w8"), strided), testing::HasSubstr("stride 1"));
+  EXPECT_THAT(unfit(parse_tiling("patch_bt64x8x32_k64_pp_xs2_ws8"), strided), testing::HasSubstr("stride 1"));
   const Problem plain = parse_problem("fwd:n1c64h32w32k64r3s3:pad1:f16:nhwc");
-  EXPECT_EQ(unfit(parse_tiling("patch_64x8x32_k64_pp_s2_w8"), plain), "");
-  EXPECT_THAT(unfit(parse_tiling("patch_64x8x32_k64_pp_s4_w8"), plain), testing::HasSubstr("shared memory"));
-  EXPECT_THAT(unfit(parse_tiling("patch_128x8x32_k64_pp_s2_w4"), plain), testing::HasSubstr("registers"));
-  EXPECT_THAT(unfit(parse_tiling("patch_96x8x16_k64_pp_s2_w4"), plain), testing::HasSubstr("64"));
+  EXPECT_EQ(unfit(parse_tiling("patch_bt64x8x32_k64_pp_xs2_ws8"), plain), "");
+  EXPECT_THAT(unfit(parse_tiling("patch_bt64x8x32_k64_pp_xs4_ws8"), plain),
+              testing::HasSubstr("shared memory"));
+  EXPECT_THAT(unfit(parse_tiling("patch_bt128x8x32_k64_pp_xs2_ws4"), plain), testing::HasSubstr("registers"));
+  EXPECT_THAT(unfit(parse_tiling("patch_bt96x8x16_k64_pp_xs2_ws4"), plain), testing::HasSubstr("64"));
 }
 
 TEST(ImplicitGemmSm90, TilingsKeepWithinTheChip) {
   for (const char* text : kProblems) {
     const Problem problem = parse_problem(text);
-    for (const Tiling& t : tilings(problem)) {
+    for (const Tiling& t : tilings_of(problem)) {
       EXPECT_LE(shared_bytes(t, problem), 232448) << to_string(t);
-      const int most = t.staged > 0 || (t.planes && t.pixels_on_m && !t.cooperative) ? 160 : 128;
-      EXPECT_LE(t.m_blocks() * t.n_blocks() * t.n() / 2, most) << to_string(t) << ": sums a thread";
-      const Estimate e = estimate(t, problem, 132);
+      const bool many =
+          t.store_slots > 0 || (t.bring == Bring::planes && t.pixels_on_m() && !t.cooperative());
+      EXPECT_LE(t.sums(), many ? 160 : 128) << to_string(t) << ": sums a thread";
+      const Estimate e = estimate(t, problem, kChip);
       EXPECT_GT(e.ms, 0);
-      EXPECT_FALSE(e.bound_by.empty());
+      EXPECT_NE(e.bound, Bound::unknown);
     }
   }
 }
@@ -156,11 +169,11 @@ TEST(ImplicitGemmSm90, FewChannelsFold) {
   EXPECT_EQ(inner.q(), stem.q());
   EXPECT_EQ(inner.c, 21);
   EXPECT_EQ(padded_channels(inner), 24);
-  EXPECT_FALSE(tilings(inner).empty());
+  EXPECT_FALSE(tilings_of(inner).empty());
   // Folded rows need no horizontal stride, so that patches serve, and with them pools.
   const Problem pooled = parse_problem("fwd:n2c3h224w224k64r7s7:st2:pad3:f16:nhwc:bias:relu:maxpool3s2p1");
-  EXPECT_TRUE(tilings(pooled).empty());
-  EXPECT_FALSE(tilings(folded(pooled)).empty());
+  EXPECT_TRUE(tilings_of(pooled).empty());
+  EXPECT_FALSE(tilings_of(folded(pooled)).empty());
   EXPECT_FALSE(folds(parse_problem("fwd:n2c64h56w56k64r3s3:pad1:f16:nhwc")));
   EXPECT_FALSE(folds(parse_problem("fwd:n2c3h56w56k64r1s1:f16:nhwc")));
 }
@@ -172,7 +185,7 @@ TEST(ImplicitGemmSm90, FewChannelsWithStridesAreTakenFromSpaceToDepth) {
   EXPECT_EQ(to_string(inner), "fwd:n2c12h115w115k64r4s4:f16:nhwc:bias:relu:maxpool3s2p1");
   EXPECT_EQ(inner.p(), stem.p());
   EXPECT_EQ(inner.q(), stem.q());
-  EXPECT_FALSE(tilings(inner).empty());
+  EXPECT_FALSE(tilings_of(inner).empty());
   const Problem odd = parse_problem("fwd:n2c4h35w33k40r5s3:st3x2:pad1.2.0.1:f16:nchw");
   ASSERT_TRUE(deepens(odd));
   EXPECT_EQ(deepened(odd).c, 24);
@@ -191,32 +204,32 @@ TEST(ImplicitGemmSm90, FewChannelsWithStridesAreTakenFromSpaceToDepth) {
 TEST(ImplicitGemmSm90, GatheredTilesMayBeWholeImages) {
   const Problem p = parse_problem("fwd:n5c64h7w7k72r3s3:pad1:f16:nchw:bias");
   std::size_t found = 0;
-  for (const Tiling& t : tilings(p)) {
-    if (!t.im2col || t.fetch || !fetch::whole_images(t, p)) continue;
+  for (const Tiling& t : tilings_of(p)) {
+    if (t.bring != Bring::im2col || !whole_images(t, p)) continue;
     ++found;
-    EXPECT_EQ(fetch::step(t, p) % 49, 0) << to_string(t);
-    EXPECT_GT(fetch::step(t, p) + 8, t.pixels()) << to_string(t);
+    EXPECT_EQ(step(t, p) % 49, 0) << to_string(t);
+    EXPECT_GT(step(t, p) + 8, t.pixels()) << to_string(t);
   }
   EXPECT_GT(found, 0u);
   // No more than fit, one of the copy engine's stores, and no sum that other blocks share.
-  EXPECT_EQ(tiles(parse_tiling("im2col_128x104_k64_co_s4"), p), 3);  // of two images
-  EXPECT_EQ(tiles(parse_tiling("im2col_128x128_k64_co_s4"), p), 2);  // of 128 pixels
-  EXPECT_FALSE(fetch::whole_images(parse_tiling("im2col_128x104_k64_co_s4_sk2"), p));
+  EXPECT_EQ(tiles(parse_tiling("im2col_bt128x104_k64_co_st4"), p), 3);  // of two images
+  EXPECT_EQ(tiles(parse_tiling("im2col_bt128x128_k64_co_st4"), p), 2);  // of 128 pixels
+  EXPECT_FALSE(whole_images(parse_tiling("im2col_bt128x104_k64_co_st4_sk2"), p));
   Problem nhwc = p;
   nhwc.layout = Layout::nhwc;
-  EXPECT_FALSE(fetch::whole_images(parse_tiling("im2col_128x104_k64_co_s4"), nhwc));
+  EXPECT_FALSE(whole_images(parse_tiling("im2col_bt128x104_k64_co_st4"), nhwc));
 }
 
 TEST(ImplicitGemmSm90, TilesOverlapForWindowsOf3) {
   const Problem p = parse_problem("fwd:n2c64h32w33k64r3s3:pad1:f16:nhwc:maxpool3s2p1");
   EXPECT_EQ(pooled_extent(15, p), 7);
   EXPECT_EQ(pooled_extent(16, p), 7);
-  const Tiling t = parse_tiling("patch_64x16x15_k64_pp_s2_w8");
+  const Tiling t = parse_tiling("patch_bt64x16x15_k64_pp_xs2_ws8");
   EXPECT_EQ(unfit(t, p), "");
   EXPECT_EQ(tiles(t, p), 2 * 3 * 3);  // an output of 16 x 17
-  EXPECT_THAT(unfit(parse_tiling("patch_64x16x16_k64_pp_s2_w8"), p), testing::HasSubstr("odd"));
-  EXPECT_THAT(unfit(parse_tiling("im2col_64x128_k64_pp_s4"), p), testing::HasSubstr("halo patches"));
-  EXPECT_THAT(unfit(parse_tiling("patch_64x8x15_k32_pp_s2_w4"),
+  EXPECT_THAT(unfit(parse_tiling("patch_bt64x16x16_k64_pp_xs2_ws8"), p), testing::HasSubstr("odd"));
+  EXPECT_THAT(unfit(parse_tiling("im2col_bt64x128_k64_pp_st4"), p), testing::HasSubstr("halo patches"));
+  EXPECT_THAT(unfit(parse_tiling("patch_bt64x8x15_k32_pp_xs2_ws4"),
                     parse_problem("fwd:n2c64h32w33k64r3s3:pad1:f32:nhwc:maxpool3s2p1")),
               testing::HasSubstr("16 bits"));
 }
@@ -229,7 +242,7 @@ TEST(ImplicitGemmSm90, StridesOfA1x1FilterThinAnNchwInput) {
   EXPECT_EQ(inner.q(), p.q());
   EXPECT_EQ(inner.h, 14);
   EXPECT_EQ(inner.w, 10);
-  EXPECT_FALSE(tilings(inner).empty());
+  EXPECT_FALSE(tilings_of(inner).empty());
   for (const char* text :
        {"fwd:n2c64h28w28k64r1s1:st2:f16:nhwc", "fwd:n2c64h28w28k64r1s1:f16:nchw",
         "fwd:n2c64h28w28k64r3s3:st2:f16:nchw", "fwd:n2c64h28w28k64r1s1:st2:pad1:f16:nchw"}) {
@@ -241,16 +254,16 @@ TEST(ImplicitGemmSm90, ShiftedSumsServeNchwOfStride1) {
   for (const char* text : kShifted) {
     const Problem p = parse_problem(text);
     std::size_t found = 0;
-    for (const Tiling& t : tilings(p)) {
-      if (!t.shift) continue;
+    for (const Tiling& t : tilings_of(p)) {
+      if (t.bring != Bring::shift) continue;
       ++found;
       EXPECT_EQ(unfit(t, p), "") << to_string(t);
       EXPECT_EQ(to_string(parse_tiling(to_string(t))), to_string(t));
-      EXPECT_TRUE(parse_tiling(to_string(t)).shift);
+      EXPECT_EQ(parse_tiling(to_string(t)).bring, Bring::shift);
       EXPECT_LE(shared_bytes(t, p), kSharedLimit) << to_string(t);
       EXPECT_LE(p.s * t.n() / 2, 192) << to_string(t) << ": sums a thread";
       EXPECT_FALSE(turns_input(t, p));
-      EXPECT_GT(estimate(t, p, 132).ms, 0);
+      EXPECT_GT(estimate(t, p, kChip).ms, 0);
     }
     EXPECT_GT(found, 0u) << text;
   }
@@ -266,15 +279,15 @@ TEST(ImplicitGemmSm90, ShiftedSumsServeNchwOfStride1) {
       {"fwd:n2c128h64w64k64r3s3:pad1:f16:nchw", "one block"},
   };
   for (const auto& d : declined) {
-    EXPECT_THAT(unfit(parse_tiling("shift_64x64x4_k64_pp_s2_wr"), parse_problem(d.problem)),
+    EXPECT_THAT(unfit(parse_tiling("shift_bt64x64x4_k64_pp_xs2_wres"), parse_problem(d.problem)),
                 testing::HasSubstr(d.reason))
         << d.problem;
   }
   const Problem p = parse_problem(kShifted[0]);
-  EXPECT_THAT(unfit(parse_tiling("shift_128x64x4_k64_pp_s2_wr"), p), testing::HasSubstr("64 channels"));
-  EXPECT_THAT(unfit(parse_tiling("shift_64x64x3_k64_pp_s2_wr"), p), testing::HasSubstr("share"));
-  EXPECT_THAT(unfit(parse_tiling("shift_64x64x6_k64_pp_s2_wr"), p), testing::HasSubstr("registers"));
-  EXPECT_THAT(unfit(parse_tiling("shift_64x64x4_k64_pp_s4_wr"), p), testing::HasSubstr("shared memory"));
+  EXPECT_THAT(unfit(parse_tiling("shift_bt128x64x4_k64_pp_xs2_wres"), p), testing::HasSubstr("64 channels"));
+  EXPECT_THAT(unfit(parse_tiling("shift_bt64x64x3_k64_pp_xs2_wres"), p), testing::HasSubstr("share"));
+  EXPECT_THAT(unfit(parse_tiling("shift_bt64x64x6_k64_pp_xs2_wres"), p), testing::HasSubstr("registers"));
+  EXPECT_THAT(unfit(parse_tiling("shift_bt64x64x4_k64_pp_xs4_wres"), p), testing::HasSubstr("shared memory"));
 }
 
 TEST(ImplicitGemmSm90, FewTilesSplitTheirSum) {
@@ -282,7 +295,7 @@ TEST(ImplicitGemmSm90, FewTilesSplitTheirSum) {
                            "fwd:n32c512h7w7k512r3s3:pad1:f16:nhwc"}) {
     const Problem p = parse_problem(text);
     std::size_t found = 0;
-    for (const Tiling& t : tilings(p)) {
+    for (const Tiling& t : tilings_of(p)) {
       if (t.split == 1) continue;
       ++found;
       EXPECT_EQ(parse_tiling(to_string(t)).split, t.split) << to_string(t);
@@ -292,7 +305,7 @@ TEST(ImplicitGemmSm90, FewTilesSplitTheirSum) {
     }
     EXPECT_GT(found, 0u) << text;
   }
-  for (const Tiling& t : tilings(parse_problem("fwd:n128c64h256w256k64r3s3:pad1:f16:nhwc")))
+  for (const Tiling& t : tilings_of(parse_problem("fwd:n128c64h256w256k64r3s3:pad1:f16:nhwc")))
     EXPECT_EQ(t.split, 1) << to_string(t);
 }
 
@@ -302,24 +315,24 @@ TEST(ImplicitGemmSm90, RareKindsSayWhomTheyServe) {
   const struct {
     const char *tiling, *problem, *reason;
   } declined[] = {
-      {"im2col_128x64_k64_pp_s8_sk4", f16, "cooperating consumers"},
-      {"im2col_128x64_k64_co_s4_wr_sk4", f16, "streamed weights"},
-      {"im2col_128x64_k64_co_s8_sk3", f16, "in 2, 4 or 8"},
-      {"im2col_128x64_k64_co_s8_sk8", f16, "too few channels"},
-      {"patch_128x8x8_k64_co_s2_w4_sk2", "fwd:n1c256h32w16k256r3s3:f16:nhwc:maxpool2", "not pooled"},
-      {"im2col_128x128_k64_co_s2_sk2", f16, "too few buffers"},
-      {"patch_64x16x16_k64_pp_s2_w8_ds", f16, "32-bit NHWC"},
-      {"patch_64x8x16_k32_pp_px_s2_w8_ds", f32, "weights on M"},
-      {"im2col_128x256_k64_co_s3_u2", f16, "pixels on M"},
-      {"im2col_128x128_k64_co_px_s3_u2", f16, "not so many"},
-      {"im2col_160x256_k64_co_px_s3_u2", "fwd:n2c640h128w128k320r1s1:f16:nhwc:gelu", "gelu"},
-      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:st2x1:pad1:f32:nchw", "stride 1"},
-      {"planes_160x128_k64_co_px_s5", "fwd:n2c960h128w128k320r1s1:f16:nhwc", "planes serve NCHW"},
-      {"im2col_160x128_k64_co_px_s5", "fwd:n2c960h128w128k320r1s1:f16:nchw", "but for planes"},
-      {"planes_160x128_k64_pp_px_s4", "fwd:n2c960h128w128k320r1s1:f16:nchw:gelu", "gelu"},
-      {"planes_160x256_k64_co_px_s2", "fwd:n2c960h128w128k320r1s1:f16:nchw", "registers"},
-      {"planes_160x256_k64_co_px_s3_u1", "fwd:n2c960h128w128k320r1s1:f16:nchw", "16-bit NHWC"},
-      {"planes_64x96_k64_pp_s3", "fwd:n2c960h128w128k320r1s1:f16:nchw", "64 pixels"},
+      {"im2col_bt128x64_k64_pp_st8_sk4", f16, "cooperating consumers"},
+      {"im2col_bt128x64_k64_co_xs4_wres_sk4", f16, "streamed weights"},
+      {"im2col_bt128x64_k64_co_st8_sk3", f16, "in 2, 4 or 8"},
+      {"im2col_bt128x64_k64_co_st8_sk8", f16, "too few channels"},
+      {"patch_bt128x8x8_k64_co_xs2_ws4_sk2", "fwd:n1c256h32w16k256r3s3:f16:nhwc:maxpool2", "not pooled"},
+      {"im2col_bt128x128_k64_co_st2_sk2", f16, "too few buffers"},
+      {"patch_bt64x16x16_k64_pp_xs2_ws8_ds", f16, "32-bit NHWC"},
+      {"patch_bt64x8x16_k32_pp_px_xs2_ws8_ds", f32, "weights on M"},
+      {"im2col_bt128x256_k64_co_st3_us2", f16, "pixels on M"},
+      {"im2col_bt128x128_k64_co_px_st3_us2", f16, "not so many"},
+      {"im2col_bt160x256_k64_co_px_st3_us2", "fwd:n2c640h128w128k320r1s1:f16:nhwc:gelu", "gelu"},
+      {"turned_bt64x8x16_k32_pp_xs2_ws5_rs1", "fwd:n2c64h64w64k64r3s3:st2x1:pad1:f32:nchw", "stride 1"},
+      {"planes_bt160x128_k64_co_px_st5", "fwd:n2c960h128w128k320r1s1:f16:nhwc", "planes serve NCHW"},
+      {"im2col_bt160x128_k64_co_px_st5", "fwd:n2c960h128w128k320r1s1:f16:nchw", "but for planes"},
+      {"planes_bt160x128_k64_pp_px_st4", "fwd:n2c960h128w128k320r1s1:f16:nchw:gelu", "gelu"},
+      {"planes_bt160x256_k64_co_px_st2", "fwd:n2c960h128w128k320r1s1:f16:nchw", "registers"},
+      {"planes_bt160x256_k64_co_px_st3_us1", "fwd:n2c960h128w128k320r1s1:f16:nchw", "16-bit NHWC"},
+      {"planes_bt64x96_k64_pp_st3", "fwd:n2c960h128w128k320r1s1:f16:nchw", "64 pixels"},
   };
   for (const auto& d : declined) {
     EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
@@ -327,8 +340,8 @@ TEST(ImplicitGemmSm90, RareKindsSayWhomTheyServe) {
   }
   // A vertical stride alone is the pitch of a patch.
   const Problem p = parse_problem("fwd:n2c64h33w35k64r3s3:st2x1:pad1:f16:nhwc");
-  EXPECT_EQ(unfit(parse_tiling("patch_64x8x16_k64_pp_s2_w8"), p), "");
-  EXPECT_EQ(patch_height(parse_tiling("patch_64x8x16_k64_pp_s2_w8"), p), 33);
+  EXPECT_EQ(unfit(parse_tiling("patch_bt64x8x16_k64_pp_xs2_ws8"), p), "");
+  EXPECT_EQ(patch_height(kernel_config(parse_tiling("patch_bt64x8x16_k64_pp_xs2_ws8"), p)), 33);
 }
 
 TEST(ImplicitGemmSm90, TurnedPatchesServe32BitNchw) {
@@ -336,28 +349,28 @@ TEST(ImplicitGemmSm90, TurnedPatchesServe32BitNchw) {
     const Problem p =
         parse_problem("fwd:n2c64h64w64k64r3s3:pad1:f32:nchw:bias:relu:math=" + std::string(math));
     std::size_t found = 0;
-    for (const Tiling& t : tilings(p)) {
-      if (!t.turned) continue;
+    for (const Tiling& t : tilings_of(p)) {
+      if (t.bring != Bring::turned) continue;
       ++found;
-      EXPECT_EQ(parse_tiling(to_string(t)).raws, t.raws) << to_string(t);
+      EXPECT_EQ(parse_tiling(to_string(t)).row_slots, t.row_slots) << to_string(t);
       EXPECT_FALSE(turns_input(t, p));
       // Rows of 64 or 128 bytes, or an odd number of 16, that hold the patch from a multiple of 4 pixels on.
-      const int width = raw_width(t, p);
+      const auto width = raw_width(kernel_config(t, p));
       EXPECT_TRUE(width == 16 || width == 32 || (width > 32 && width % 8 == 4)) << to_string(t);
-      EXPECT_GE(raw_width(t, p), t.width + 2 + 3) << to_string(t);
+      EXPECT_GE(width, t.width + 2 + 3) << to_string(t);
     }
     EXPECT_GT(found, 0u) << math;
   }
   const struct {
     const char *tiling, *problem, *reason;
   } declined[] = {
-      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nhwc", "NCHW alone"},
-      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nhwc", "NCHW alone"},
-      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w66k64r3s3:pad1:f32:nchw",
+      {"turned_bt64x8x16_k32_pp_xs2_ws5_rs1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nhwc", "NCHW alone"},
+      {"turned_bt64x8x16_k32_pp_xs2_ws5_rs1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nhwc", "NCHW alone"},
+      {"turned_bt64x8x16_k32_pp_xs2_ws5_rs1", "fwd:n2c64h64w66k64r3s3:pad1:f32:nchw",
        "multiple of 4 pixels, not 66"},
-      {"turned_64x8x16_k32_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:st2:pad1:f32:nchw", "stride 1"},
-      {"turned_64x8x16_k16_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nchw", "32 channels"},
-      {"patch_64x8x16_k32_pp_s2_w4_r1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nchw", "buffers of their own"},
+      {"turned_bt64x8x16_k32_pp_xs2_ws5_rs1", "fwd:n2c64h64w64k64r3s3:st2:pad1:f32:nchw", "stride 1"},
+      {"turned_bt64x8x16_k16_pp_xs2_ws5_rs1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nchw", "32 channels"},
+      {"patch_bt64x8x16_k32_pp_xs2_ws4_rs1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nchw", "buffers of their own"},
   };
   for (const auto& d : declined) {
     EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
@@ -371,22 +384,25 @@ TEST(ImplicitGemmSm90, PatchesOf16BitsAreTurnedWhateverTheirAlignment) {
         "fwd:n2c128h56w56k128r3s3:st2:pad1:f16:nchw", "fwd:n1c64h15w13k40r5s3:pad2:f16:nchw"}) {
     const Problem p = parse_problem(text);
     std::size_t found = 0, buffered = 0;
-    for (const Tiling& t : tilings(p)) {
-      if (!t.turned) continue;
+    for (const Tiling& t : tilings_of(p)) {
+      if (t.bring != Bring::turned) continue;
       ++found;
-      if (t.raws > 0) ++buffered;
-      EXPECT_TRUE(parse_tiling(to_string(t)).turned) << to_string(t);
-      EXPECT_EQ(parse_tiling(to_string(t)).raws, t.raws) << to_string(t);
+      if (t.row_slots > 0) ++buffered;
+      EXPECT_EQ(parse_tiling(to_string(t)).bring, Bring::turned) << to_string(t);
+      EXPECT_EQ(parse_tiling(to_string(t)).row_slots, t.row_slots) << to_string(t);
       // Of each channel a buffer has whole rows, which may begin 14 bytes late; or all there are.
-      const std::int64_t rows = std::min(patch_height(t, p), p.h) * p.w * 2;
-      EXPECT_TRUE(raw_whole(t, p) ? raw_pitch(t, p) == p.h * p.w * 2
-                                  : raw_pitch(t, p) % 16 == 0 && raw_pitch(t, p) >= rows + 14)
-          << to_string(t);
+      const KernelConfig c = kernel_config(t, p);
+      const std::int64_t rows = std::min<std::int64_t>(patch_height(c), p.h) * p.w * 2;
+      if (t.row_slots > 0) {
+        EXPECT_TRUE(c.rows_whole ? c.row_pitch == p.h * p.w * 2
+                                 : c.row_pitch % 16 == 0 && c.row_pitch >= rows + 14)
+            << to_string(t);
+      }
       EXPECT_TRUE(reads_input(t, p));
       EXPECT_FALSE(turns_input(t, p));
       // The columns of each phase of the stride: as many as the tile has, and what the window reaches beyond.
-      EXPECT_GE(patch_width(t, p), (t.width - 1) * p.stride_w + p.s) << to_string(t);
-      EXPECT_EQ(patch_width(t, p) % p.stride_w, 0) << to_string(t);
+      EXPECT_GE(patch_width(c), (t.width - 1) * p.stride_w + p.s) << to_string(t);
+      EXPECT_EQ(patch_width(c) % p.stride_w, 0) << to_string(t);
     }
     EXPECT_GT(found, 0u) << text;
     EXPECT_GT(buffered, 0u) << text;
@@ -394,15 +410,16 @@ TEST(ImplicitGemmSm90, PatchesOf16BitsAreTurnedWhateverTheirAlignment) {
   const struct {
     const char *tiling, *problem, *reason;
   } declined[] = {
-      {"turned_64x8x16_k64_pp_s2_w5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nhwc", "NCHW alone"},
-      {"turned_64x8x16_k32_pp_s2_w5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "by 64 channels"},
-      {"turned_64x8x16_k16_pp_s2_w5_r1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "by 64 channels"},
-      {"turned_64x16x14_k64_pp_s2_w5", "fwd:n2c64h14w14k64r3s3:pad1:f16:nchw:residual", "so many sums"},
-      {"turned_64x8x16_k64_pp_s2_w5_r1", "fwd:n2c60h64w64k64r3s3:pad1:f16:nchw", "a multiple of 8 channels"},
-      {"turned_64x8x16_k64_pp_s2_w5_r1", "fwd:n2c64h64w300k64r3s3:pad1:f16:nchw", "shared memory"},
-      {"turned_64x8x16_k64_pp_px_s2_w5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "weights on M"},
-      {"turned_64x8x16_k64_pp_s2_w5", "fwd:n2c64h64w64k64r3s3:st3:pad1:f16:nchw", "strides up to 2"},
-      {"patch_64x8x16_k64_pp_s2_w5", "fwd:n2c64h64w64k64r3s3:st2:pad1:f16:nchw", "stride 1"},
+      {"turned_bt64x8x16_k64_pp_xs2_ws5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nhwc", "NCHW alone"},
+      {"turned_bt64x8x16_k32_pp_xs2_ws5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "by 64 channels"},
+      {"turned_bt64x8x16_k16_pp_xs2_ws5_rs1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "by 64 channels"},
+      {"turned_bt64x16x14_k64_pp_xs2_ws5", "fwd:n2c64h14w14k64r3s3:pad1:f16:nchw:residual", "so many sums"},
+      {"turned_bt64x8x16_k64_pp_xs2_ws5_rs1", "fwd:n2c60h64w64k64r3s3:pad1:f16:nchw",
+       "a multiple of 8 channels"},
+      {"turned_bt64x8x16_k64_pp_xs2_ws5_rs1", "fwd:n2c64h64w300k64r3s3:pad1:f16:nchw", "shared memory"},
+      {"turned_bt64x8x16_k64_pp_px_xs2_ws5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "weights on M"},
+      {"turned_bt64x8x16_k64_pp_xs2_ws5", "fwd:n2c64h64w64k64r3s3:st3:pad1:f16:nchw", "strides up to 2"},
+      {"patch_bt64x8x16_k64_pp_xs2_ws5", "fwd:n2c64h64w64k64r3s3:st2:pad1:f16:nchw", "stride 1"},
   };
   for (const auto& d : declined) {
     EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
@@ -430,34 +447,34 @@ TEST(ImplicitGemmSm90, PlanesOfAnyAlignmentAreFetched) {
     const Problem p = parse_problem(s.problem);
     EXPECT_EQ(fetch::pixels_a_load(p), s.pixels_a_load) << s.problem;
     std::size_t found = 0;
-    for (const Tiling& t : fetch::tilings(p)) {
+    for (const Tiling& t : fetch::tilings(p, kChip)) {
       ++found;
       EXPECT_EQ(unfit(t, p), "") << to_string(t);
-      EXPECT_TRUE(parse_tiling(to_string(t)).fetch) << to_string(t);
+      EXPECT_EQ(parse_tiling(to_string(t)).bring, Bring::fetch) << to_string(t);
       EXPECT_FALSE(turns_input(t, p));
       EXPECT_LE(shared_bytes(t, p), kSharedLimit) << to_string(t);
-      EXPECT_EQ(fetch::whole_images(t, p), s.whole) << s.problem << " " << to_string(t);
-      EXPECT_EQ(fetch::step(t, p) % (s.whole ? p.p() * p.q() : 1), 0) << to_string(t);
-      EXPECT_LE(fetch::step(t, p), t.pixels()) << to_string(t);
-      EXPECT_GT(estimate(t, p, 132).ms, 0);
+      EXPECT_EQ(whole_images(t, p), s.whole) << s.problem << " " << to_string(t);
+      EXPECT_EQ(step(t, p) % (s.whole ? p.p() * p.q() : 1), 0) << to_string(t);
+      EXPECT_LE(step(t, p), t.pixels()) << to_string(t);
+      EXPECT_GT(estimate(t, p, kChip).ms, 0);
     }
     EXPECT_GT(found, 0u) << s.problem;
   }
   const struct {
     const char *tiling, *problem, *reason;
   } declined[] = {
-      {"fetch_128x96_k64_co_s4", "fwd:n2c64h7w7k64r1s1:f16:nhwc", "NCHW"},
-      {"fetch_128x96_k64_co_s4", "fwd:n2c64h7w7k64r3s3:f16:nchw", "1x1"},
-      {"fetch_128x96_k64_co_s4", "fwd:n2c64h7w7k64r1s1:pad1:f16:nchw", "no padding"},
-      {"fetch_128x96_k32_co_s4", "fwd:n2c64h7w7k64r1s1:f32:nchw", "side by side"},
-      {"fetch_128x96_k32_co_s4", "fwd:n2c64h7w7k64r1s1:f16:nchw", "by 64 channels"},
+      {"fetch_bt128x96_k64_co_st4", "fwd:n2c64h7w7k64r1s1:f16:nhwc", "NCHW"},
+      {"fetch_bt128x96_k64_co_st4", "fwd:n2c64h7w7k64r3s3:f16:nchw", "1x1"},
+      {"fetch_bt128x96_k64_co_st4", "fwd:n2c64h7w7k64r1s1:pad1:f16:nchw", "no padding"},
+      {"fetch_bt128x96_k32_co_st4", "fwd:n2c64h7w7k64r1s1:f32:nchw", "side by side"},
+      {"fetch_bt128x96_k32_co_st4", "fwd:n2c64h7w7k64r1s1:f16:nchw", "by 64 channels"},
   };
   for (const auto& d : declined) {
     EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
         << d.tiling << " " << d.problem;
   }
   // Where the copy engine takes the planes as they are, it does.
-  EXPECT_TRUE(fetch::tilings(parse_problem("fwd:n2c64h8w8k64r1s1:f16:nchw")).empty());
+  EXPECT_TRUE(fetch::tilings(parse_problem("fwd:n2c64h8w8k64r1s1:f16:nchw"), kChip).empty());
 }
 
 // Instructions of 16 bytes whose operation is HGMMA, in the sections of code.
@@ -483,7 +500,7 @@ int count_matrix_instructions(const std::string& elf) {
 }
 
 void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Problem& problem) {
-  const KernelSource source = kernel_source(tiling, problem);
+  const KernelSource source = kernel_source(tiling, problem).whole();
   const Binary binary = nvrtc.compile(source, "sm_90a");
   EXPECT_THAT(binary.log, testing::HasSubstr(" 0 bytes spill stores, 0 bytes spill loads")) << source.name;
   // Warnings of the assembler: matrix products made to wait for each other, registers not set.
@@ -494,11 +511,11 @@ void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Proble
       << source.name;
 }
 
-// Every kind of kernel, in a few tilings each: FALTUNG_TEST_ALL=1 compiles them all.
+// Every kind of kernel, in a few tilings each: FALTUNG_TEST_FULL=1 compiles them all.
 TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
   const Nvrtc* const nvrtc = Nvrtc::get();
   if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const bool everything = std::getenv("FALTUNG_TEST_ALL") != nullptr;
+  const bool everything = sampling::full();
   std::vector<Problem> problems;
   for (const char* text : kProblems) problems.push_back(parse_problem(text));
   for (const char* text : kShifted) problems.push_back(parse_problem(text));
@@ -508,7 +525,7 @@ TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
     problems.push_back(deepened(parse_problem("fwd:n2c3h64w64k64r7s7:st2:pad3:f16:" + std::string(layout))));
   }
   for (const Problem& problem : problems) {
-    const std::vector<Tiling> all = tilings(problem);
+    const std::vector<Tiling> all = tilings_of(problem);
     // The shifted ones stand last, so they are counted from the end.
     const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
     for (std::size_t back = 0; back < all.size(); back += step) {

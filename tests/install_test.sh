@@ -51,7 +51,7 @@ test -f "$prefix/share/faltung/workloads/lux_relu.csv"
 
 echo "== the shared library exports the public interface alone"
 extra=$(nm -DC --defined-only "$library/libfaltung.so" | grep -E ' [TDB] ' | grep -vE \
-  ' (faltung_[a-z_]+|faltung::(Engine|MemoryPool|Plan|Problem)::.*|faltung::(adopt|parse_problem|to_string|validate|version)\b.*)$' || true)
+  ' (faltung_[a-z_]+|faltung::(Engine|MemoryPool|Plan|Problem)::.*|faltung::(adopt|bytes|devices|name|parse_problem|to_string|validate|version)\b.*)$' || true)
 if [ -n "$extra" ]; then
   echo "exported by accident: $extra" >&2
   exit 1

@@ -45,29 +45,28 @@ const char* const kProblems[] = {
 
 TEST_P(KernelNames, ListedConfigsPlanAndOthersAreRefused) {
   const Algorithm& algorithm = *GetParam();
-  const Target target{*device_, 2};
+  const Target target{device_->info(), 2};
   int planned = 0, refused = 0;
   for (const char* text : kProblems) {
     const Problem problem = parse_problem(text);
     if (algorithm.device_kind() != "cpu" || !algorithm.supports(problem, target).yes) continue;
     std::vector<std::string> names;
-    for (const Config& config : algorithm.configs(problem, target)) {
-      const KernelName name = parse_kernel(kernel_name(algorithm, config.name));
+    for (const Candidate& candidate : algorithm.candidates(problem, target)) {
+      const KernelName name = parse_kernel(candidate.kernel());
       EXPECT_EQ(name.algorithm, &algorithm);
-      EXPECT_EQ(name.config, config.name);
-      EXPECT_EQ(error_of([&] { make_recipe(algorithm, problem, config.name, target); }), "") << config.name;
-      names.push_back(config.name);
+      EXPECT_EQ(name.config, candidate.config);
+      EXPECT_EQ(error_of([&] { algorithm.candidate(problem, candidate.config, target).recipe(); }), "")
+          << candidate.config;
+      names.push_back(candidate.config);
     }
     ASSERT_FALSE(names.empty());
     Mutator mutator(names);
     for (int i = 0; i < 300; ++i) {
       const std::string name = mutator.next();
       const std::string why = error_of([&] {
-        make_recipe(algorithm, problem, name, target);
-        algorithm.accuracy(problem, name);
-        algorithm.integer_weight_unit(problem, name);
-        algorithm.fuses_pool(problem, name);
-        algorithm.deterministic(name);
+        const Candidate candidate = algorithm.candidate(problem, name, target);
+        EXPECT_EQ(candidate.config, name);  // one name for one choice
+        candidate.recipe();
       });
       const bool listed = std::find(names.begin(), names.end(), name) != names.end();
       EXPECT_TRUE(!listed || why.empty()) << name << ": " << why;

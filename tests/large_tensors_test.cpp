@@ -7,10 +7,9 @@
 #include <iostream>
 #include <random>
 
-#include "src/algorithms/algorithm.hpp"
-#include "src/plan/plan.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/reference.hpp"
+#include "tests/builder.hpp"
 
 namespace faltung {
 namespace {
@@ -39,7 +38,8 @@ TEST_P(LargeTensors, EverySupportingAlgorithmIsRight) {
   ASSERT_GT(x_shape(p).elements(), i64{1} << 31);
   const std::shared_ptr<Device> device = find_device("cpu");
   const auto parallel = std::make_shared<const Parallel>(available_processors());
-  const Target target{*device, parallel->workers()};
+  Builder builder(device, parallel);
+  const Target target = builder.target();
   const auto size = [&](const TensorShape& s) { return static_cast<std::size_t>(bytes_of(p, s)); };
   const Buffer x = device->allocate(size(x_shape(p))), w = device->allocate(size(w_shape(p))),
                y = device->allocate(size(y_shape(p)));
@@ -57,11 +57,10 @@ TEST_P(LargeTensors, EverySupportingAlgorithmIsRight) {
     Problem asked = p;
     if (!algorithm->supports(asked, target).yes) asked.math = Math::fast;
     if (!algorithm->supports(asked, target).yes) continue;
-    const Config config = algorithm->configs(asked, target).front();
-    const std::string kernel = kernel_name(*algorithm, config.name);
+    const Candidate candidate = algorithm->candidates(asked, target).front();
+    const std::string kernel = candidate.kernel();
     SCOPED_TRACE(kernel + " for " + to_string(asked));
-    const auto plan = std::make_shared<PlanImpl>(
-        asked, kernel, make_recipe(*algorithm, asked, config.name, target), device, parallel);
+    const std::shared_ptr<const PlanImpl> plan = builder.plan(asked, candidate);
     const std::size_t workspace_bytes = plan->workspace_bytes(false);
     const std::size_t total = workspace_bytes + x.bytes + w.bytes + y.bytes;
     std::cout << kernel << ", workspace " << (workspace_bytes >> 20) << " MiB" << std::endl;
@@ -76,7 +75,7 @@ TEST_P(LargeTensors, EverySupportingAlgorithmIsRight) {
     plan->run(tensors, options);
 
     // The ends, what lies around 2^31 elements, and a sample.
-    const Accuracy accuracy = algorithm->accuracy(asked, config.name);
+    const Accuracy& accuracy = candidate.accuracy;
     std::mt19937_64 random(1);
     const bool sums_all = p.direction == Direction::backward_weights;
     for (int i = 0; i < (sums_all ? 6 : 4000); ++i) {

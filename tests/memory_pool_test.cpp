@@ -20,7 +20,7 @@ class CountingDevice : public Device {
   explicit CountingDevice(std::size_t memory) : memory_(memory) { info_.id = "null"; }
   const DeviceInfo& info() const override { return info_; }
   Binary compile(const KernelSource&) override { return {}; }
-  std::shared_ptr<Kernel> load(const Binary&, const std::string&) override { return nullptr; }
+  std::shared_ptr<Kernel> load(const Binary&, const KernelSource&) override { return nullptr; }
   void launch(const Kernel&, const LaunchShape&, std::span<const Argument>, const Stream&) override {}
   double time_ms(const Stream&, const std::function<void()>&) override { return 0; }
   void synchronize(const Stream&) override {}

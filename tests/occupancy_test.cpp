@@ -4,8 +4,7 @@
 
 #include "src/algorithms/algorithm.hpp"
 #include "src/backend/compiler_log.hpp"
-#include "src/jit/jit.hpp"
-#include "tests/scratch.hpp"
+#include "tests/builder.hpp"
 
 namespace faltung {
 namespace {
@@ -72,21 +71,18 @@ TEST(Occupancy, TheDriverAgrees) {
     if (found->info().id == "cuda:0") device = found;
   }
   if (device == nullptr || !device->info().has("nvrtc")) GTEST_SKIP() << "no CUDA device with NVRTC";
-  const Scratch store;
-  setenv("FALTUNG_STORE", store.path().c_str(), 1);
-  const Target target{*device, 1};
+  Builder builder(device);
+  const Target target = builder.target();
   int seen = 0;
   for (const char* text : {"fwd:n8c64h56w56k64r3s3:pad1:f16:nhwc", "fwd:n8c64h56w56k64r3s3:pad1:f32:nchw",
                            "bwd_w:n8c64h56w56k64r3s3:pad1:f32:nchw"}) {
     const Problem p = parse_problem(text);
     for (const auto& algorithm : registry()) {
       if (algorithm->device_kind() != "gpu" || !algorithm->supports(p, target).yes) continue;
-      const std::string config = algorithm->configs(p, target).front().name;
-      jit::Collector collector;
-      make_recipe(*algorithm, p, config, target);
-      for (const jit::Compiled& kernel : collector.kernels) {
-        const KernelResources& r = kernel.resources;
-        const std::string what = kernel_name(*algorithm, config) + " (" + kernel.entry + ") for " + text;
+      const Candidate candidate = algorithm->candidates(p, target).front();
+      for (const jit::Program& program : builder.programs(candidate.recipe())) {
+        const KernelResources& r = program.resources;
+        const std::string what = candidate.kernel() + " (" + program.entry + ") for " + text;
         EXPECT_GT(r.blocks, 0) << what;
         EXPECT_GT(r.occupancy, 0) << what;
         EXPECT_LE(r.occupancy, 1) << what;
@@ -97,7 +93,6 @@ TEST(Occupancy, TheDriverAgrees) {
     }
   }
   EXPECT_GT(seen, 5);
-  unsetenv("FALTUNG_STORE");
 }
 
 }  // namespace

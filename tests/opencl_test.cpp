@@ -8,7 +8,7 @@
 #include "src/backend/opencl.hpp"
 #include "src/backend/opencl_api.hpp"
 #include "src/backend/opencl_memory.hpp"
-#include "src/finder/verify.hpp"
+#include "src/finder/trust/verify.hpp"
 #include "tests/backend_checks.hpp"
 #include "tests/scratch.hpp"
 #include "tests/tested_devices.hpp"
@@ -42,7 +42,7 @@ class OpenCl : public testing::Test {
 
   KernelSource add_source() const { return {"add", kAdd, "add", {"-DFACTOR=2"}}; }
 
-  std::shared_ptr<Kernel> add_kernel() { return device_->load(device_->compile(add_source()), "add"); }
+  std::shared_ptr<Kernel> add_kernel() { return device_->load(device_->compile(add_source()), add_source()); }
 
   std::vector<float> read(const Buffer& buffer, std::size_t count) {
     return read_floats(*device_, buffer, count);
@@ -84,7 +84,7 @@ TEST_F(OpenCl, TakesAddressesInTheMiddleOfBuffers) {
 TEST_F(OpenCl, RunsAKernelFromItsStoredCode) {
   const Binary binary = device_->compile(add_source());
   EXPECT_GT(binary.compile_ms, 0);
-  const std::shared_ptr<Kernel> kernel = device_->load({binary.code, "", 0}, "add");
+  const std::shared_ptr<Kernel> kernel = device_->load({binary.code, "", 0}, add_source());
   const float three = 3;
   const Buffer x = device_->allocate(64), y = device_->allocate(64);
   device_->copy_in(x, &three, 4);

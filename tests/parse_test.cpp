@@ -129,7 +129,7 @@ TEST(Canonical, RandomProblemsRoundTrip) {
       Epilogue& e = p.epilogue;
       e.bias = below(2) == 0;
       e.residual = below(2) == 0;
-      e.activation = static_cast<Activation>(below(9));
+      e.activation = kActivations[below(std::size(kActivations))];
       if (e.activation == Activation::leaky_relu) e.slope = static_cast<float>(random()) * 0x1p-50f - 1000;
       e.pool.kind = static_cast<PoolKind>(below(3));
       if (e.pool.kind != PoolKind::none) {

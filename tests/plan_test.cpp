@@ -11,10 +11,9 @@
 #include <new>
 #include <thread>
 
-#include "src/algorithms/algorithm.hpp"
 #include "src/finder/oracle.hpp"
-#include "src/plan/plan.hpp"
 #include "src/problem/dtype.hpp"
+#include "tests/builder.hpp"
 
 namespace {
 std::atomic<long> allocations{0};
@@ -27,7 +26,8 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 }
 }  // namespace
 
-// This program's allocations are counted.
+// This program's allocations are counted. GCC sees free() where it inlines delete, but not that new is ours.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return counted(bytes, static_cast<std::size_t>(alignment));
@@ -60,15 +60,15 @@ const char* const kShapes[] = {
 };
 
 // A tensor in host memory, `shift` bytes beyond a cache line's start.
-class Memory {
+class HostMemory {
  public:
-  explicit Memory(std::size_t bytes, std::size_t shift = 0)
+  explicit HostMemory(std::size_t bytes, std::size_t shift = 0)
       : bytes_(bytes), storage_(bytes + shift + 64, std::byte{0xff}) {
     const auto address = reinterpret_cast<std::uintptr_t>(storage_.data());
     data_ = storage_.data() + (64 - address % 64) % 64 + shift;
   }
-  Memory(const Memory&) = delete;
-  Memory(Memory&&) = delete;
+  HostMemory(const HostMemory&) = delete;
+  HostMemory(HostMemory&&) = delete;
   void copy(const void* from) {
     if (from != nullptr) std::memcpy(data_, from, bytes_);
   }
@@ -96,32 +96,26 @@ struct Operands {
     x.copy(from.x), w.copy(from.w), y.copy(from.y), bias.copy(from.bias), residual.copy(from.residual);
   }
   Tensors tensors() const { return {x.data(), w.data(), y.data(), bias.data(), residual.data()}; }
-  const Memory& result(const Problem& p) const {
+  const HostMemory& result(const Problem& p) const {
     return p.direction == Direction::forward ? y : p.direction == Direction::backward_data ? x : w;
   }
-  Memory x, w, y, bias, residual;
+  HostMemory x, w, y, bias, residual;
 };
 
 class Plans : public testing::TestWithParam<const Algorithm*> {
  protected:
-  using Body =
-      std::function<void(const Problem&, const std::string& config, const std::shared_ptr<const PlanImpl>&)>;
-
-  std::shared_ptr<const PlanImpl> make(const Problem& p, const std::string& config) const {
-    return std::make_shared<PlanImpl>(p, kernel_name(*GetParam(), config),
-                                      make_recipe(*GetParam(), p, config, target()), device_, parallel_);
-  }
+  using Body = std::function<void(const Problem&, const Candidate&, const std::shared_ptr<const PlanImpl>&)>;
 
   // Calls body for every config of the problem, in every dtype and layout that the algorithm supports.
   void each(const std::string& text, const Body& body) {
     for (const char* dtype : {"f32", "f16", "bf16"}) {
       for (const char* layout : {"nchw", "nhwc"}) {
         Problem p = parse_problem(text + ":" + dtype + ":" + layout);
-        if (!GetParam()->supports(p, target()).yes) p.math = Math::fast;
-        if (!GetParam()->supports(p, target()).yes) continue;
-        for (const Config& config : GetParam()->configs(p, target())) {
-          SCOPED_TRACE(kernel_name(*GetParam(), config.name) + " for " + to_string(p));
-          body(p, config.name, make(p, config.name));
+        if (!GetParam()->supports(p, builder_.target()).yes) p.math = Math::fast;
+        if (!GetParam()->supports(p, builder_.target()).yes) continue;
+        for (const Candidate& candidate : GetParam()->candidates(p, builder_.target())) {
+          SCOPED_TRACE(candidate.kernel() + " for " + to_string(p));
+          body(p, candidate, builder_.plan(p, candidate));
           if (HasFatalFailure()) return;
           ++plans_;
         }
@@ -136,31 +130,28 @@ class Plans : public testing::TestWithParam<const Algorithm*> {
   // The plan's own way to run, as the standard of the others.
   void run_plainly(const PlanImpl& plan, const Tensors& inputs, Operands& operands) const {
     operands.copy(inputs);
-    Memory workspace(plan.workspace_bytes(false));
+    HostMemory workspace(plan.workspace_bytes(false));
     RunOptions options;
     options.workspace = workspace.data();
     plan.run(operands.tensors(), options);
   }
 
-  Target target() const { return {*device_, parallel_->workers()}; }
-
-  std::shared_ptr<Device> device_ = find_device("cpu");
-  std::shared_ptr<const Parallel> parallel_ = std::make_shared<const Parallel>(2);
+  Builder builder_{find_device("cpu"), std::make_shared<const Parallel>(2)};
   int plans_ = 0;
 };
 
-bool same(const Memory& a, const Memory& b) {
+bool same(const HostMemory& a, const HostMemory& b) {
   return a.bytes() == b.bytes() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
 TEST_P(Plans, RunFromManyThreadsAtOnce) {
-  each([&](const Problem& p, const std::string&, const std::shared_ptr<const PlanImpl>& plan) {
+  each([&](const Problem& p, const Candidate&, const std::shared_ptr<const PlanImpl>& plan) {
     const Oracle oracle(p, Data::random, 1);
     Operands expected(p);
     run_plainly(*plan, oracle.tensors(), expected);
     const bool packs = p.direction != Direction::backward_weights && plan->recipe().packed_bytes > 0;
     const std::shared_ptr<const PackedWeights> packed =
-        packs ? plan->pack_weights(expected.w.data()) : nullptr;
+        packs ? plan->pack_weights(expected.w.data(), {}) : nullptr;
     std::atomic<int> wrong{0};
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
@@ -169,7 +160,7 @@ TEST_P(Plans, RunFromManyThreadsAtOnce) {
         operands.copy(oracle.tensors());
         RunOptions options;
         options.weights = t % 2 == 0 ? packed.get() : nullptr;
-        Memory workspace(plan->workspace_bytes(options.weights != nullptr));
+        HostMemory workspace(plan->workspace_bytes(options.weights != nullptr));
         options.workspace = workspace.data();
         for (int i = 0; i < 3; ++i) {
           plan->run(operands.tensors(), options);
@@ -183,7 +174,7 @@ TEST_P(Plans, RunFromManyThreadsAtOnce) {
 }
 
 TEST_P(Plans, RunOnTheCallersThreads) {
-  each([&](const Problem& p, const std::string&, const std::shared_ptr<const PlanImpl>& plan) {
+  each([&](const Problem& p, const Candidate&, const std::shared_ptr<const PlanImpl>& plan) {
     const Oracle oracle(p, Data::random, 1);
     Operands expected(p);
     run_plainly(*plan, oracle.tensors(), expected);
@@ -202,7 +193,7 @@ TEST_P(Plans, RunOnTheCallersThreads) {
       calls = 0;
       Operands operands(p);
       operands.copy(oracle.tensors());
-      Memory workspace(plan->workspace_bytes(false));
+      HostMemory workspace(plan->workspace_bytes(false));
       RunOptions options;
       options.workspace = workspace.data();
       options.parallel_for = parallel_for;
@@ -214,13 +205,13 @@ TEST_P(Plans, RunOnTheCallersThreads) {
 }
 
 TEST_P(Plans, RunOnMemoryOfAnyAlignment) {
-  each([&](const Problem& p, const std::string&, const std::shared_ptr<const PlanImpl>& plan) {
+  each([&](const Problem& p, const Candidate&, const std::shared_ptr<const PlanImpl>& plan) {
     const Oracle oracle(p, Data::random, 1);
     Operands expected(p);
     run_plainly(*plan, oracle.tensors(), expected);
     Operands operands(p, static_cast<std::size_t>(size_of(p.dtype)));  // as little as an element has
     operands.copy(oracle.tensors());
-    Memory workspace(plan->workspace_bytes(false), 1);
+    HostMemory workspace(plan->workspace_bytes(false), 1);
     RunOptions options;
     options.workspace = workspace.data();
     plan->run(operands.tensors(), options);
@@ -229,11 +220,11 @@ TEST_P(Plans, RunOnMemoryOfAnyAlignment) {
 }
 
 TEST_P(Plans, AllocateNothingInRun) {
-  each([&](const Problem& p, const std::string&, const std::shared_ptr<const PlanImpl>& plan) {
+  each([&](const Problem& p, const Candidate&, const std::shared_ptr<const PlanImpl>& plan) {
     const Oracle oracle(p, Data::random, 1);
     Operands operands(p);
     operands.copy(oracle.tensors());
-    Memory workspace(plan->workspace_bytes(false));
+    HostMemory workspace(plan->workspace_bytes(false));
     RunOptions options;
     options.workspace = workspace.data();
     const Tensors tensors = operands.tensors();
@@ -279,8 +270,7 @@ void put(const Problem& p, void* data, const TensorShape& s, const std::vector<S
 // Every element of the result must be NaN, Inf, -Inf or finite where the reference is. Algorithms on tiles
 // (those whose Accuracy has a spread) may turn elements near a value that is not finite into NaN, but none
 // that must not be finite into a finite one.
-void check_passing(const Algorithm& algorithm, const Problem& p, const std::string& config,
-                   const PlanImpl& plan, bool positive_weights) {
+void check_passing(const Problem& p, const Accuracy& accuracy, const PlanImpl& plan, bool positive_weights) {
   const Oracle oracle(p, Data::small_integers, 1);
   Operands operands(p), around(p);
   for (Operands* o : {&operands, &around}) {
@@ -292,12 +282,11 @@ void check_passing(const Algorithm& algorithm, const Problem& p, const std::stri
   }
   const bool in_y = p.direction == Direction::backward_data;
   const TensorShape shape = in_y ? conv_shape(p) : x_shape(p);
-  const Accuracy accuracy = algorithm.accuracy(p, config);
   const std::vector<Special> all = specials(shape, !positive_weights);
   put(p, in_y ? operands.y.data() : operands.x.data(), shape, all, 0, 0);
   put(p, in_y ? around.y.data() : around.x.data(), shape, all, accuracy.spread_h, accuracy.spread_w);
 
-  Memory workspace(plan.workspace_bytes(false));
+  HostMemory workspace(plan.workspace_bytes(false));
   RunOptions options;
   options.workspace = workspace.data();
   plan.run(operands.tensors(), options);
@@ -327,8 +316,8 @@ TEST_P(Plans, NanAndInfPassThrough) {
         "bwd_d:n1c18h12w11k18r3s3:st2:pad1:g18", "bwd_w:n2c16h13w14k24r3s3:pad1",
         "bwd_w:n1c18h12w11k18r3s3:pad1:g18"}) {
     each(shape,
-         [&](const Problem& p, const std::string& config, const std::shared_ptr<const PlanImpl>& plan) {
-           check_passing(*GetParam(), p, config, *plan, false);
+         [&](const Problem& p, const Candidate& candidate, const std::shared_ptr<const PlanImpl>& plan) {
+           check_passing(p, candidate.accuracy, *plan, false);
          });
   }
 }
@@ -339,9 +328,9 @@ TEST_P(Plans, NanAndInfPassThroughEveryEpilogue) {
     for (const char* shape : {"fwd:n1c16h10w10k20r3s3:pad1:", "fwd:n1c20h10w10k20r3s3:pad1:g20:",
                               "fwd:n1c16h8w9k20r1s1:", "fwd:n1c3h30w28k5r13s13:pad6:"}) {
       each(std::string(shape) + epilogue,
-           [&](const Problem& p, const std::string& config, const std::shared_ptr<const PlanImpl>& plan) {
+           [&](const Problem& p, const Candidate& candidate, const std::shared_ptr<const PlanImpl>& plan) {
              // Positive weights keep -Inf away, which some activations take to 0 and some formulas to NaN.
-             check_passing(*GetParam(), p, config, *plan, true);
+             check_passing(p, candidate.accuracy, *plan, true);
            });
     }
   }

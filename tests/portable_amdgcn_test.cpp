@@ -4,10 +4,8 @@
 
 #include <algorithm>
 
-#include "src/algorithms/algorithm.hpp"
 #include "src/backend/offline_compiler.hpp"
-#include "src/jit/jit.hpp"
-#include "tests/scratch.hpp"
+#include "tests/builder.hpp"
 
 namespace faltung {
 namespace {
@@ -21,8 +19,7 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
   } catch (const Error& error) {
     GTEST_SKIP() << error.what();
   }
-  const Scratch store;
-  setenv("FALTUNG_STORE", store.path().c_str(), 1);
+  Builder builder(device);
   const char* const problems[] = {"fwd:n32c64h56w56k64r3s3:pad1:f32:nchw:bias:residual:gelu",
                                   "fwd:n32c64h56w56k64r3s3:pad1:f16:nhwc:bias:relu:maxpool2",
                                   "bwd_d:n32c64h56w56k128r3s3:pad1:st2:bf16:nchw",
@@ -33,24 +30,21 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
                                   "bwd_d:n8c144h56w56k144r3s3:pad1:g144:f32:nhwc",
                                   "bwd_w:n8c144h56w56k144r3s3:pad1:g144:bf16:nchw"};
   int compiled = 0;
-  const Target target{*device, 1};
+  const Target target = builder.target();
   for (const auto& algorithm : registry()) {
     if (algorithm->device_kind() != "gpu") continue;
     for (const char* text : problems) {
       const Problem p = parse_problem(text);
       if (!algorithm->supports(p, target).yes) continue;
-      const std::string config = algorithm->configs(p, target).front().name;
-      const int reckoned = algorithm->registers(config, device->info());
-      jit::Collector collector;
-      make_recipe(*algorithm, p, config, target);
-      for (const jit::Compiled& kernel : collector.kernels) {
+      const Candidate candidate = algorithm->candidates(p, target).front();
+      for (const jit::Program& kernel : builder.programs(candidate.recipe())) {
         EXPECT_EQ(kernel.resources.spilled_bytes, 0)
-            << kernel_name(*algorithm, config) << " (" << kernel.entry << ") for " << text;
+            << candidate.kernel() << " (" << kernel.entry << ") for " << text;
         EXPECT_GT(kernel.resources.registers, 0);
         EXPECT_GT(kernel.resources.waves, 0);
-        if (reckoned > 0) {
-          EXPECT_LE(kernel.resources.registers, reckoned)
-              << kernel_name(*algorithm, config) << " (" << kernel.entry << ") for " << text;
+        if (candidate.registers > 0) {
+          EXPECT_LE(kernel.resources.registers, candidate.registers)
+              << candidate.kernel() << " (" << kernel.entry << ") for " << text;
         }
         // The limits that the cost model knows allow what the compiler says that the chip holds.
         const UnitLimits& unit = device->info().unit;
@@ -67,7 +61,6 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
   }
   EXPECT_GT(compiled, 10);
   std::printf("%d kernels for %s\n", compiled, GetParam());
-  unsetenv("FALTUNG_STORE");
 }
 
 // What the cost model reckons with for the tiles of products is enough for what the compiler makes of them:
@@ -80,25 +73,20 @@ TEST(PortableAmdgcnTiles, RegistersAreAsReckoned) {
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }
-    const Scratch store;
-    setenv("FALTUNG_STORE", store.path().c_str(), 1);
+    Builder builder(device);
     const Problem p = parse_problem("fwd:n32c64h56w56k64r3s3:pad1:f32:nchw:bias:relu");
-    const Target target{*device, 1};
+    const Target target = builder.target();
     for (const char* name : {"implicit_gemm_gpu", "winograd_gpu"}) {
       const Algorithm& algorithm = find_algorithm(name);
-      for (const Config& config : algorithm.configs(p, target)) {
-        jit::Collector collector;
-        make_recipe(algorithm, p, config.name, target);
+      for (const Candidate& candidate : algorithm.candidates(p, target)) {
         int most = 0;
-        for (const jit::Compiled& kernel : collector.kernels) {
-          EXPECT_EQ(kernel.resources.spilled_bytes, 0) << chip << " " << name << "/" << config.name;
+        for (const jit::Program& kernel : builder.programs(candidate.recipe())) {
+          EXPECT_EQ(kernel.resources.spilled_bytes, 0) << chip << " " << candidate.kernel();
           most = std::max(most, kernel.resources.registers);
         }
-        EXPECT_LE(most, algorithm.registers(config.name, device->info()))
-            << chip << " " << name << "/" << config.name;
+        EXPECT_LE(most, candidate.registers) << chip << " " << candidate.kernel();
       }
     }
-    unsetenv("FALTUNG_STORE");
   }
 }
 
@@ -106,17 +94,13 @@ TEST(PortableAmdgcnTiles, RegistersAreAsReckoned) {
 TEST(PortableAmdgcnTiles, TheChoiceFollowsTheChip) {
   const Problem p = parse_problem("fwd:n32c128h56w56k128r3s3:pad1:f32:nchw");
   const auto waves = [&](const char* chip) {
-    const std::shared_ptr<Device> device = make_offline_compiler(std::string("clang:") + chip);
-    const Algorithm& algorithm = find_algorithm("implicit_gemm_gpu");
-    const std::string config = algorithm.configs(p, {*device, 1}).front().name;
-    const jit::Collector collector;
-    make_recipe(algorithm, p, config, {*device, 1});
+    Builder builder(make_offline_compiler(std::string("clang:") + chip));
+    const Candidate candidate = find_algorithm("implicit_gemm_gpu").candidates(p, builder.target()).front();
     int least = 1000;
-    for (const jit::Compiled& kernel : collector.kernels) least = std::min(least, kernel.resources.waves);
-    return std::pair{config, least};
+    for (const jit::Program& kernel : builder.programs(candidate.recipe()))
+      least = std::min(least, kernel.resources.waves);
+    return std::pair{candidate.config, least};
   };
-  const Scratch store;
-  setenv("FALTUNG_STORE", store.path().c_str(), 1);
   try {
     const auto [rdna, rdna_waves] = waves("gfx1030");
     const auto [cdna, cdna_waves] = waves("gfx942");
@@ -126,7 +110,6 @@ TEST(PortableAmdgcnTiles, TheChoiceFollowsTheChip) {
   } catch (const Error& error) {
     GTEST_SKIP() << error.what();
   }
-  unsetenv("FALTUNG_STORE");
 }
 
 TEST(UnitLimits, BlocksAndWaves) {

@@ -6,28 +6,18 @@
 #include <functional>
 #include <set>
 
-#include "src/algorithms/algorithm.hpp"
 #include "src/backend/nvrtc.hpp"
-#include "tests/scratch.hpp"
+#include "tests/builder.hpp"
+#include "tests/fake_device.hpp"
 
 namespace faltung {
 namespace {
 
-class Nothing : public Kernel {};
-
 // Compiles, and runs nothing.
-class Compiler : public Device {
+class Compiler : public FakeDevice {
  public:
-  explicit Compiler(std::string architecture) : architecture_(std::move(architecture)) {
-    info_.id = info_.key = "compiler:" + architecture_;
-    info_.kind = "gpu";
-    info_.units = 132;
-    info_.local_bytes = 48 << 10;
-    info_.block_threads = 1024;
-    info_.features = {architecture_};
-    info_.unit = unit_limits(architecture_);
-  }
-  const DeviceInfo& info() const override { return info_; }
+  explicit Compiler(std::string architecture)
+      : FakeDevice("compiler:" + architecture, architecture), architecture_(std::move(architecture)) {}
   Binary compile(const KernelSource& source) override {
     Binary binary;
     const double seconds = time([&] { binary = Nvrtc::get()->compile(source, architecture_); });
@@ -38,17 +28,6 @@ class Compiler : public Device {
     ++compiled;
     return binary;
   }
-  std::shared_ptr<Kernel> load(const Binary&, const std::string&) override {
-    return std::make_shared<Nothing>();
-  }
-  using Device::launch;
-  void launch(const Kernel&, const LaunchShape&, std::span<const Argument>, const Stream&) override {}
-  double time_ms(const Stream&, const std::function<void()>&) override { return 0; }
-  void synchronize(const Stream&) override {}
-  Buffer allocate(std::size_t) override { return {}; }
-  void copy_in(const Buffer&, const void*, std::size_t) override {}
-  void copy_out(void*, const Buffer&, std::size_t) override {}
-  Ceilings measure_ceilings(int) override { return {}; }
 
   // How many times the first kernel's time the longest one takes, compiled in turn: on a processor that
   // others use as well, seconds say little.
@@ -61,7 +40,6 @@ class Compiler : public Device {
     return last / first;
   }
 
-  int compiled = 0;
   double longest = 0;  // seconds of the processor
   KernelSource first_source, longest_source;
 
@@ -72,14 +50,11 @@ class Compiler : public Device {
     return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   }
 
-  DeviceInfo info_;
   std::string architecture_;
 };
 
 TEST(PortableNvrtc, EveryKernelCompilesWithoutSpills) {
   if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const Scratch store;
-  setenv("FALTUNG_STORE", store.path().c_str(), 1);
   const char* const problems[] = {"fwd:n2c16h14w15k32r3s3:pad1:f32:nchw:bias:residual:gelu",
                                   "fwd:n2c16h14w15k32r3s3:pad1:f16:nhwc:bias:relu:maxpool2",
                                   "bwd_d:n2c16h14w15k32r3s3:pad1:st2:bf16:nchw",
@@ -95,40 +70,39 @@ TEST(PortableNvrtc, EveryKernelCompilesWithoutSpills) {
   // The oldest that it knows: NVRTC 13 has left Volta behind.
   const char* const oldest = std::stoi(Nvrtc::get()->version()) < 13 ? "sm_70" : "sm_75";
   for (const char* architecture : {"sm_80", oldest, "sm_90a"}) {
-    Compiler device(architecture);
-    const Target target{device, 1};
+    const auto compiler = std::make_shared<Compiler>(architecture);
+    Builder builder(compiler);
+    const Target target = builder.target();
     for (const auto& algorithm : registry()) {
       if (!algorithm->name().ends_with("_gpu")) continue;
       for (const char* text : problems) {
         const Problem p = parse_problem(text);
         if (!algorithm->supports(p, target).yes) continue;
         // Winograd's sums fill the registers: each of its tiles is looked at.
-        const std::vector<Config> configs = algorithm->configs(p, target);
+        const std::vector<Candidate> candidates = algorithm->candidates(p, target);
         const bool all = algorithm->name().starts_with("winograd");
-        for (std::size_t i = 0; i < (all ? configs.size() : 1); ++i) {
-          make_recipe(*algorithm, p, configs[i].name, target);
+        for (std::size_t i = 0; i < (all ? candidates.size() : 1); ++i) {
+          builder.programs(candidates[i].recipe());
         }
       }
     }
-    EXPECT_GT(device.compiled, 10) << architecture;
-    const double ratio = device.longest_to_first();
-    EXPECT_LT(ratio, 22) << device.longest_source.name;  // 14 to 17: 0.8 to 1.0 s of a core of its own
-    std::printf("%d kernels for %s, the longest %.1f times the first one, %.2f s: %s\n", device.compiled,
-                architecture, ratio, device.longest,
-                device.longest_source.name.substr(0, device.longest_source.name.find(' ')).c_str());
+    EXPECT_GT(compiler->compiled, 10) << architecture;
+    const double ratio = compiler->longest_to_first();
+    EXPECT_LT(ratio, 22) << compiler->longest_source.name;  // 14 to 17: 0.8 to 1.0 s of a core of its own
+    std::printf("%d kernels for %s, the longest %.1f times the first one, %.2f s: %s\n", compiler->compiled,
+                architecture, ratio, compiler->longest,
+                compiler->longest_source.name.substr(0, compiler->longest_source.name.find(' ')).c_str());
   }
-  unsetenv("FALTUNG_STORE");
 }
 
 // Every tile of the weights' gradient on the matrix units, whatever is gathered.
 TEST(PortableNvrtc, TheMatrixUnitsTilesOfBackwardWeightsDoNotSpill) {
   if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const Scratch store;
-  setenv("FALTUNG_STORE", store.path().c_str(), 1);
   const Algorithm& algorithm = find_algorithm("implicit_gemm_mma_gpu");
   for (const char* architecture : {"sm_80", "sm_90a"}) {
-    Compiler device(architecture);
-    const Target target{device, 1};
+    const auto compiler = std::make_shared<Compiler>(architecture);
+    Builder builder(compiler);
+    const Target target = builder.target();
     for (const char* text :
          {"bwd_w:n128c64h64w64k64r3s3:pad1:f16:nhwc", "bwd_w:n128c64h64w64k64r3s3:pad1:f16:nchw",
           "bwd_w:n128c64h64w64k64r3s3:pad1:f32:nhwc:math=tf32",
@@ -137,27 +111,26 @@ TEST(PortableNvrtc, TheMatrixUnitsTilesOfBackwardWeightsDoNotSpill) {
       const Problem p = parse_problem(text);
       ASSERT_TRUE(algorithm.supports(p, target).yes) << algorithm.supports(p, target).why;
       std::set<std::string> tiles;
-      for (const Config& config : algorithm.configs(p, target)) {
-        const std::string tile = config.name.substr(0, config.name.rfind("_s"));
-        if (tiles.insert(tile).second) make_recipe(algorithm, p, config.name, target);
+      for (const Candidate& candidate : algorithm.candidates(p, target)) {
+        const std::string tile = candidate.config.substr(0, candidate.config.rfind("_sk"));
+        if (tiles.insert(tile).second) builder.programs(candidate.recipe());
       }
       EXPECT_GE(tiles.size(), 3u) << text;
     }
-    EXPECT_GE(device.compiled, 15) << architecture;
+    EXPECT_GE(compiler->compiled, 15) << architecture;
   }
-  unsetenv("FALTUNG_STORE");
 }
 
 // Planes are turned where both tensors have whole 16 bytes of channels, in a workspace that holds both.
 TEST(PortableNvrtc, PlanesAreTurnedWhereChannelsAreWhole) {
   const Algorithm& algorithm = find_algorithm("implicit_gemm_mma_gpu");
-  Compiler device("sm_90a");
-  const Target target{device, 1};
+  const Compiler compiler("sm_90a");
+  const Target target{compiler.info(), 1};
   const auto turned = [&](const char* text) {
     int count = 0;
-    for (const Config& config : algorithm.configs(parse_problem(text), target)) {
-      if (config.name.find("_t") == std::string::npos) continue;
-      EXPECT_GE(config.workspace_bytes, 2u * (2 * 64 * 56 * 56 + 2 * 32 * 56 * 56)) << config.name;
+    for (const Candidate& c : algorithm.candidates(parse_problem(text), target)) {
+      if (!c.config.starts_with("nhwc_")) continue;
+      EXPECT_GE(c.workspace_bytes, 2u * (2 * 64 * 56 * 56 + 2 * 32 * 56 * 56)) << c.config;
       ++count;
     }
     return count;
@@ -168,10 +141,11 @@ TEST(PortableNvrtc, PlanesAreTurnedWhereChannelsAreWhole) {
   EXPECT_EQ(turned("bwd_w:n2c64h56w56k36r3s3:pad1:f16:nchw"), 0);
   EXPECT_EQ(turned("fwd:n2c64h56w56k32r3s3:pad1:f16:nchw"), 0);
   const Problem pixels = parse_problem("bwd_w:n2c64h56w56k32r3s3:pad1:f16:nhwc");
-  for (const char* config : {"b64x64_w2x2_st4_t", "b64x64_w2x2_st4_s1", "b64x64_w2x2_st4_s",
-                             "b64x64_w2x2_st4_s2t", "b64x64_w2x2_st4_tx", "b64x64"}) {
+  for (const char* config :
+       {"nhwc_bt64x64_wp2x2_st4", "bt64x64_wp2x2_st4_sk1", "bt64x64_wp2x2_st4_sk",
+        "bt64x64_wp2x2_st4_sk2nhwc", "nhwcbt64x64_wp2x2_st4", "bt64x64_wp2x2_st4_nhwc", "bt64x64"}) {
     try {
-      make_recipe(algorithm, pixels, config, target);
+      algorithm.candidate(pixels, config, target);
       ADD_FAILURE() << config << " was taken";
     } catch (const Error& error) {
       EXPECT_EQ(error.status(), Status::bad_problem) << config << ": " << error.what();
@@ -183,11 +157,8 @@ TEST(PortableNvrtc, PlanesAreTurnedWhereChannelsAreWhole) {
 // Padding that differs from side to side is read as it is: the same steps and workspace as with none that
 // differs.
 TEST(PortableNvrtc, UnequalPaddingIsNoStep) {
-  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const Scratch store;
-  setenv("FALTUNG_STORE", store.path().c_str(), 1);
-  Compiler device("sm_80");
-  const Target target{device, 1};
+  const Compiler compiler("sm_80");
+  const Target target{compiler.info(), 1};
   const char* const pairs[][2] = {
       {"fwd:n8c96h112w112k96r3s3:st2:pad0.1.0.1:g96:f16:nhwc",
        "fwd:n8c96h112w112k96r3s3:st2:pad1:g96:f16:nhwc"},
@@ -199,9 +170,8 @@ TEST(PortableNvrtc, UnequalPaddingIsNoStep) {
     for (const auto& pair : pairs) {
       const Problem unequal = parse_problem(pair[0]), equal = parse_problem(pair[1]);
       if (!algorithm->supports(unequal, target).yes || !algorithm->supports(equal, target).yes) continue;
-      const std::string config = algorithm->configs(unequal, target).front().name;
-      const Recipe a = make_recipe(*algorithm, unequal, config, target),
-                   b = make_recipe(*algorithm, equal, config, target);
+      const Candidate candidate = algorithm->candidates(unequal, target).front();
+      const Recipe a = candidate.recipe(), b = algorithm->candidate(equal, candidate.config, target).recipe();
       ASSERT_EQ(a.steps.size(), b.steps.size()) << algorithm->name() << " " << pair[0];
       for (std::size_t i = 0; i < a.steps.size(); ++i) EXPECT_EQ(a.steps[i].name, b.steps[i].name);
       EXPECT_LE(a.workspace_bytes, b.workspace_bytes) << algorithm->name() << " " << pair[0];
@@ -209,7 +179,6 @@ TEST(PortableNvrtc, UnequalPaddingIsNoStep) {
     }
   }
   EXPECT_GE(compared, 6);
-  unsetenv("FALTUNG_STORE");
 }
 
 }  // namespace

@@ -33,6 +33,60 @@ TEST(Problem, SizesOfTheOutput) {
   EXPECT_EQ(p.y_w(), 10 + 1 - 2 + 1);
 }
 
+TEST(Problem, BytesOfItsTensors) {
+  Problem p = usual();
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const std::size_t element = dtype == DType::f32 ? 4 : 2;
+    p.dtype = dtype, p.math = Math::of_dtype, p.epilogue.pool = {};
+    EXPECT_EQ(bytes(p, Tensor::x), element * 2 * 6 * 14 * 15);
+    EXPECT_EQ(bytes(p, Tensor::w), element * 8 * 3 * 3 * 5);
+    EXPECT_EQ(bytes(p, Tensor::y), element * 2 * 8 * 8 * 10);
+    EXPECT_EQ(bytes(p, Tensor::bias), element * 8);
+    EXPECT_EQ(bytes(p, Tensor::residual), element * 2 * 8 * 8 * 10);
+    p.epilogue.pool = {PoolKind::average, 2, 2, 2, 2, 0, 0, 0, 0};
+    EXPECT_EQ(bytes(p, Tensor::y), element * 2 * 8 * 4 * 5);
+    EXPECT_EQ(bytes(p, Tensor::residual), element * 2 * 8 * 8 * 10);
+  }
+  EXPECT_THROW(bytes(p, static_cast<Tensor>(9)), Error);
+}
+
+TEST(Problem, MathOfTheDtypeIsResolved) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    Problem p;
+    p.dtype = dtype;
+    EXPECT_EQ(p.math, Math::of_dtype);
+    EXPECT_NO_THROW(validate(p));
+    EXPECT_EQ(with_math(p).math, default_math(dtype));
+    EXPECT_EQ(to_string(p), to_string(with_math(p)));
+    EXPECT_EQ(parse_problem(to_string(p)), with_math(p));
+    p.math = Math::fast;
+    EXPECT_EQ(with_math(p).math, Math::fast);
+  }
+}
+
+TEST(Problem, TensorsOfADirection) {
+  const float a = 1, b = 2, bias = 3, residual = 4;
+  float c = 0;
+  const Tensors forward = Tensors::forward(&a, &b, &c, &bias, &residual);
+  EXPECT_THAT((std::array<const void*, 5>{forward.x, forward.w, forward.y, forward.bias, forward.residual}),
+              testing::ElementsAre(&a, &b, &c, &bias, &residual));
+  EXPECT_EQ(Tensors::forward(&a, &b, &c).bias, nullptr);
+  const Tensors data = Tensors::backward_data(&a, &b, &c);
+  EXPECT_THAT((std::array<const void*, 3>{data.y, data.w, data.x}), testing::ElementsAre(&a, &b, &c));
+  const Tensors weights = Tensors::backward_weights(&a, &b, &c);
+  EXPECT_THAT((std::array<const void*, 3>{weights.x, weights.y, weights.w}),
+              testing::ElementsAre(&a, &b, &c));
+  Problem p;
+  for (const Direction direction :
+       {Direction::forward, Direction::backward_data, Direction::backward_weights}) {
+    p.direction = direction;
+    const Tensors tensors = direction == Direction::forward         ? forward
+                            : direction == Direction::backward_data ? data
+                                                                    : weights;
+    EXPECT_EQ(result_pointer(p, tensors), &c);
+  }
+}
+
 TEST(Problem, ShapesAndStrides) {
   Problem p = usual();
   const auto expect = [](const TensorShape& s, i64 n, i64 c, i64 h, i64 w) {

@@ -1,16 +1,19 @@
 // Random problems, every field varied, by every kernel that supports them: exact on small integers, then
 // within the bound. Seeded: a failure prints the command that repeats it.
 //
-// FALTUNG_TEST_RANDOM scales their number (1: the default, 0.1: a tenth, 50: a night's), FALTUNG_TEST_SEED
-// draws others, FALTUNG_TEST_ONLY=<kernel-name pattern> narrows the kernels.
+// Their number and their seed are tests/sampling.hpp's (FALTUNG_TEST_SAMPLE=50: a night's);
+// FALTUNG_TEST_ONLY=<kernel-name pattern> narrows the kernels.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <random>
 #include <set>
 
-#include "src/finder/verify.hpp"
 #include "src/problem/text.hpp"
+#include "tests/builder.hpp"
+#include "tests/sampling.hpp"
 
 namespace faltung {
 namespace {
@@ -18,17 +21,7 @@ namespace {
 using i64 = std::int64_t;
 
 constexpr int kShards = 8;  // tests that run side by side
-constexpr int kProblemsAShard = 150;
-
-double scale() {
-  const char* text = std::getenv("FALTUNG_TEST_RANDOM");
-  return text == nullptr ? 1 : std::strtod(text, nullptr);
-}
-
-std::uint64_t first_seed() {
-  const char* text = std::getenv("FALTUNG_TEST_SEED");
-  return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
-}
+constexpr int kProblemsAShard = 150, kAllProblemsAShard = 1500;
 
 class Dice {
  public:
@@ -63,7 +56,7 @@ void roll_epilogue(Dice& dice, Epilogue& e) {
   e.bias = dice.chance(50);
   e.residual = dice.chance(25);
   if (dice.chance(60))
-    e.activation = static_cast<Activation>(dice.between(1, static_cast<i64>(Activation::hardswish)));
+    e.activation = static_cast<Activation>(dice.between(1, static_cast<i64>(std::size(kActivations)) - 1));
   if (e.activation == Activation::leaky_relu) e.slope = static_cast<float>(dice.one_of({-3, 1, 2, 8})) / 16;
   if (dice.chance(25)) roll_pool(dice, e.pool);
 }
@@ -125,35 +118,37 @@ Problem roll(std::uint64_t seed) {
 class RandomProblems : public testing::TestWithParam<int> {};
 
 TEST_P(RandomProblems, EverySupportingKernelIsRight) {
-  const std::shared_ptr<Device> device = find_device("cpu");
   const auto parallel = std::make_shared<const Parallel>(2);
+  Builder builder(find_device("cpu"), parallel);
+  const Target target = builder.target();
   const char* only = std::getenv("FALTUNG_TEST_ONLY");
-  const int problems = std::max(1, static_cast<int>(kProblemsAShard * scale()));
+  const int problems = sampling::full() ? kAllProblemsAShard : sampling::count(kProblemsAShard);
+  std::printf("%d problems of FALTUNG_TEST_SEED=%llu\n", problems,
+              static_cast<unsigned long long>(sampling::seed()));
   std::map<std::string, int> verified;  // by algorithm
   for (int i = 0; i < problems; ++i) {
     const std::uint64_t seed =
-        first_seed() * 1'000'003 + static_cast<std::uint64_t>(i * kShards + GetParam());
+        sampling::seed() * 1'000'003 + static_cast<std::uint64_t>(i * kShards + GetParam());
     const Problem p = roll(seed);
     ASSERT_EQ(parse_problem(to_string(p)), p) << to_string(p);
-    Verifier verifier(p, device, parallel, seed);
+    Verifier verifier(p, builder.device(), parallel, seed);
     for (const auto& algorithm : registry()) {
       if (algorithm->device_kind() != "cpu") continue;
-      const Target target{*device, parallel->workers()};
       const Support support = algorithm->supports(p, target);
       if (!support.yes) {
         EXPECT_NE(support.why, "") << algorithm->name() << " declines " << to_string(p);
         continue;
       }
-      const std::vector<Config> configs = algorithm->configs(p, target);
-      EXPECT_FALSE(configs.empty()) << algorithm->name() << " for " << to_string(p);
-      for (const Config& config : configs) {
-        const std::string kernel = kernel_name(*algorithm, config.name);
+      const std::vector<Candidate> candidates = algorithm->candidates(p, target);
+      EXPECT_FALSE(candidates.empty()) << algorithm->name() << " for " << to_string(p);
+      for (const Candidate& candidate : candidates) {
+        const std::string kernel = candidate.kernel();
         if (only != nullptr && !matches(only, kernel)) continue;
         const std::string repeat =
             "faltung verify '" + to_string(p) + "' --kernel " + kernel + " --seed " + std::to_string(seed);
         try {
-          const Verification v = verifier.kernel(*algorithm, config.name);
-          EXPECT_TRUE(v.passed()) << repeat << ": " << v.verdict << ", " << v.what;
+          const Report report = verifier.kernel(candidate, builder.store());
+          EXPECT_TRUE(passed(report)) << repeat << ": " << name(report.outcome) << ", " << report.why;
         } catch (const std::exception& error) {
           ADD_FAILURE() << repeat << ": threw " << error.what();
         }
@@ -200,7 +195,8 @@ TEST(RandomProblemsTest, EveryFieldVaries) {
       with(p.r > 7, "large filter");
     }
   }
-  EXPECT_EQ(seen.size(), 3u + 3 + 2 + 2 + 9 + 3 + 3 + 3 * 8) << testing::PrintToString(seen);
+  EXPECT_EQ(seen.size(), 3u + 3 + 2 + 2 + std::size(kActivations) + 3 + 3 + 3 * 8)
+      << testing::PrintToString(seen);
 }
 
 }  // namespace

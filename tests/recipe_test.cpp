@@ -9,8 +9,8 @@
 #include <functional>
 #include <thread>
 
-#include "src/plan/plan.hpp"
 #include "src/problem/parse.hpp"
+#include "tests/builder.hpp"
 
 namespace faltung {
 namespace {
@@ -19,37 +19,45 @@ using testing::HasSubstr;
 
 constexpr std::size_t kWorkspace = 100, kPacked = 64;
 
+float& number(std::byte* at) { return *reinterpret_cast<float*>(at); }
+
 // A made-up kernel that multiplies x by w, both one number: it packs w as 2w and uses its workspace.
 Recipe recipe(bool packs) {
   Recipe r;
   r.workspace_bytes = kWorkspace;
   if (packs) {
     r.packed_bytes = kPacked;
-    r.pack.push_back({"pack", [](const Invocation& i) {
-                        EXPECT_NE(i.stream.parallel, nullptr);
-                        *reinterpret_cast<float*>(i.packed) = 2 * *static_cast<const float*>(i.tensors.w);
-                      }});
+    r.pack.push_back(call("double", {Place::w}, {Place::packed}, [](const Memory& m, const Parallel&) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(m[Place::packed]) % kAlignment, 0u);
+      EXPECT_EQ(m[Place::workspace], nullptr);  // as it was not declared
+      std::memset(m[Place::packed], 0, kPacked);
+      number(m[Place::packed]) = 2 * number(m[Place::w]);
+    }));
   }
-  r.steps.push_back({"fill", [](const Invocation& i) {
-                       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(i.workspace) % kAlignment, 0u);
-                       std::memset(i.workspace, 0, kWorkspace);
-                       *reinterpret_cast<float*>(i.workspace) = *static_cast<const float*>(i.tensors.x);
-                     }});
-  r.steps.push_back({"multiply", [packs](const Invocation& i) {
-                       const float w = packs ? *reinterpret_cast<const float*>(i.packed) / 2
-                                             : *static_cast<const float*>(i.tensors.w);
-                       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(i.packed) % kAlignment, 0u);
-                       i.stream.parallel->run([&](int worker) {
-                         if (worker == 1)
-                           *static_cast<float*>(i.tensors.y) = *reinterpret_cast<float*>(i.workspace) * w;
-                       });
-                     }});
+  r.steps.push_back(call("fill", {Place::x}, {Place::workspace}, [](const Memory& m, const Parallel&) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(m[Place::workspace]) % kAlignment, 0u);
+    for (const Place undeclared : {Place::w, Place::y, Place::bias, Place::residual, Place::packed})
+      EXPECT_EQ(m[undeclared], nullptr);
+    std::memset(m[Place::workspace], 0, kWorkspace);
+    number(m[Place::workspace]) = number(m[Place::x]);
+  }));
+  const Place weights = packs ? Place::packed : Place::w;
+  r.steps.push_back(call("multiply", {Place::workspace, weights}, {Place::y},
+                         [weights, scale = packs ? 2.0f : 1.0f](const Memory& m, const Parallel& parallel) {
+                           EXPECT_EQ(m[Place::x], nullptr);
+                           parallel.run([&](int worker) {
+                             if (worker != 1) return;
+                             number(m[Place::y]) = number(m[Place::workspace]) * number(m[weights]) / scale;
+                           });
+                         }));
   return r;
 }
 
-std::shared_ptr<const PlanImpl> make(Recipe r) {
-  return std::make_shared<const PlanImpl>(parse_problem("fwd:n1c1h1w1k1r1s1"), "made_up/x", std::move(r),
-                                          find_device("cpu"), std::make_shared<const Parallel>(2));
+std::shared_ptr<const PlanImpl> make(Recipe r, const std::string& kernel = "made_up/x") {
+  static Builder builder(find_device("cpu"));
+  return std::make_shared<const PlanImpl>(parse_problem("fwd:n1c1h1w1k1r1s1"), kernel, std::move(r),
+                                          builder.device(), builder.session(),
+                                          std::make_shared<const Parallel>(2));
 }
 
 struct Numbers {
@@ -128,7 +136,8 @@ TEST(Recipe, PackedWeights) {
   tensors.w = nullptr;
   plan.run(tensors, options);
   EXPECT_EQ(n.y, 15);
-  EXPECT_THAT(error_of([&] { other.run(tensors, options); }), HasSubstr("belong to another plan"));
+  EXPECT_THAT(error_of([&] { other.run(tensors, options); }),
+              HasSubstr("the packed weights are of kernel made_up/x for another filter or device"));
   EXPECT_THAT(error_of([&] { plan.pack_weights(nullptr); }), HasSubstr("w is null"));
 }
 
@@ -145,12 +154,49 @@ TEST(Recipe, PackedWeightsOfAKernelThatPacksNothing) {
   EXPECT_THAT(error_of([&] { plan.run(tensors, options); }), HasSubstr("tensor w is null"));
 }
 
+// What they depend on is said in words: of plans whose words are the same each takes the other's.
+TEST(Recipe, PackedWeightsServeEveryPlanWithTheSamePacking) {
+  const auto packing = [](const std::string& words, const std::string& kernel = "made_up/x") {
+    Recipe r = recipe(true);
+    r.packing = words;
+    return Plan(make(std::move(r), kernel));
+  };
+  const Plan plan = packing("3x3 f32");
+  Numbers n;
+  const auto weights = plan.pack_weights(&n.w);
+  RunOptions options = n.options();
+  options.weights = weights.get();
+  packing("3x3 f32").run(n.tensors(), options);
+  EXPECT_EQ(n.y, 15);
+  for (const Plan& other :
+       {packing("5x5 f32"), packing(""), packing("3x3 f32", "made_up/y"), Plan(make(recipe(true)))}) {
+    EXPECT_THAT(error_of([&] { other.run(n.tensors(), options); }), HasSubstr("pack them with this plan"));
+  }
+}
+
+// By the caller's parallel_for, as a run is.
+TEST(Recipe, PacksOnTheCallersThreads) {
+  Recipe r = recipe(true);
+  r.pack.push_back(
+      call("more", {}, {}, [](const Memory&, const Parallel& parallel) { parallel.run([](int) {}); }));
+  const Plan plan(make(std::move(r)));
+  Numbers n;
+  RunOptions options;
+  int calls = 0;
+  options.parallel_for = [&](int count, const std::function<void(int)>& body) {
+    ++calls;
+    for (int i = 0; i < count; ++i) body(i);
+  };
+  plan.pack_weights(&n.w, options);
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(Recipe, PackedWeightsOutliveThePlan) {
   Numbers n;
   auto plan = std::make_unique<Plan>(make(recipe(true)));
   const auto weights = plan->pack_weights(&n.w);
   plan.reset();
-  EXPECT_NE(weights->plan(), nullptr);
+  EXPECT_EQ(weights->plan().kernel(), "made_up/x");
 }
 
 TEST(Recipe, WhatIsMissing) {
@@ -200,11 +246,11 @@ TEST(Recipe, TheCallersParallelFor) {
 
 TEST(Recipe, AStepsExceptionComesBack) {
   Recipe r = recipe(false);
-  r.steps.push_back({"fail", [](const Invocation& i) {
-                       i.stream.parallel->run([](int worker) {
-                         if (worker == 1) throw Error(Status::internal, "failed");
-                       });
-                     }});
+  r.steps.push_back(call("fail", {}, {}, [](const Memory&, const Parallel& parallel) {
+    parallel.run([](int worker) {
+      if (worker == 1) throw Error(Status::internal, "failed");
+    });
+  }));
   const Plan plan(make(std::move(r)));
   Numbers n;
   EXPECT_EQ(error_of([&] { plan.run(n.tensors(), n.options()); }), "failed");

@@ -1,13 +1,11 @@
 // Every algorithm for GPUs, each of its configs, on every GPU there is (OpenCL drivers for the CPU count):
 // exact on small integers, then within the bound.
 //
-// All of it takes an OpenCL driver for the CPU an hour, most of it compiling. FALTUNG_TEST_PROBLEMS=sample,
-// as in `./dev test`, takes for each algorithm one shape for each direction x layout x dtype and one problem
-// for each epilogue, its layout and dtype in turn: every one of them is met, the shapes and the configs in
-// turn, always the same ones. (Of winograd_gpu on llvmpipe every sixth.) FALTUNG_TEST_PROBLEMS=<count>
-// runs so many of each algorithm's problems, spread evenly, each with one config in turn.
-// FALTUNG_TEST_FULL=1 runs all, whatever else is set, and every config on every shape behind which an
-// epilogue stands: without it each takes these in turn.
+// A GPU runs all of it, in turn where problems differ in their shape alone. A driver for the CPU would take
+// an hour, most of it compiling: there, and where FALTUNG_TEST_SAMPLE is given, each algorithm takes one
+// shape for each direction x layout x dtype and one problem for each epilogue, its layout and dtype in turn,
+// each with one config in turn, as the seed has them (tests/sampling.hpp). FALTUNG_TEST_FULL=1 runs all,
+// whatever else is set, and every config on every shape behind which an epilogue stands.
 //
 // FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_DEVICES=<device
 // patterns> to those devices, FALTUNG_TEST_PART=<i>/<n> to every n-th problem, i from 1: parts run side by
@@ -25,10 +23,11 @@
 #include <stdexcept>
 #include <utility>
 
-#include "src/finder/verify.hpp"
 #include "src/problem/text.hpp"
+#include "tests/builder.hpp"
+#include "tests/packed.hpp"
 #include "tests/registry_problems.hpp"
-#include "tests/scratch.hpp"
+#include "tests/sampling.hpp"
 #include "tests/tested_devices.hpp"
 
 namespace faltung {
@@ -41,6 +40,8 @@ std::vector<std::shared_ptr<Device>> gpus() {
   }
   return found;
 }
+
+Target target_of(const Device& device) { return {device.info(), 1}; }
 
 TEST(RegistryGpu, ThereIsADevice) {
   if (std::getenv("FALTUNG_TEST_REQUIRE_GPU") == nullptr) GTEST_SKIP() << "not required";
@@ -59,6 +60,7 @@ TEST(RegistryGpu, ItIsTheDriverThatIsMeant) {
 }
 
 TEST(RegistryGpu, TheSampleMeetsEverything) {
+  if (sampling::full() || sampling::share() < 1) GTEST_SKIP() << "another sample was asked for";
   const auto kinds = [](const std::vector<Problem>& problems, bool shapes) {
     std::set<std::string> met;
     for (const Problem& p : problems) {
@@ -70,15 +72,9 @@ TEST(RegistryGpu, TheSampleMeetsEverything) {
     }
     return met;
   };
-  EXPECT_EQ(kinds(sample(shape_problems()), true), kinds(shape_problems(), true));
+  EXPECT_EQ(kinds(sample(shape_problems(), 1, ""), true), kinds(shape_problems(), true));
   EXPECT_EQ(kinds(shape_problems(), true).size(), 18u);
-  std::set<std::string> every_other;
-  for (const Problem& p : sample(shape_problems(), 2)) {
-    for (const std::string value : {name(p.direction), name(p.layout), name(p.dtype)})
-      every_other.insert(value);
-  }
-  EXPECT_EQ(every_other.size(), 3u + 2 + 3);
-  const std::vector<Problem> chosen = sample(epilogue_problems());
+  const std::vector<Problem> chosen = sample(epilogue_problems(), 1, "");
   EXPECT_EQ(kinds(chosen, false), kinds(epilogue_problems(), false));
   std::set<std::string> variants;
   for (const Problem& p : chosen) variants.insert(std::string(name(p.layout)) + name(p.dtype));
@@ -96,10 +92,10 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
   void consider(Problem problem) {
     validate(problem);
     // What an algorithm declines for its error it may do where all is allowed.
-    if (!GetParam()->supports(problem, {*devices_.front(), 1}).yes) problem.math = Math::fast;
+    if (!GetParam()->supports(problem, target_of(*devices_.front())).yes) problem.math = Math::fast;
     bool any = false;
     for (const std::shared_ptr<Device>& device : devices_) {
-      const Support support = GetParam()->supports(problem, {*device, 1});
+      const Support support = GetParam()->supports(problem, target_of(*device));
       any = any || support.yes;
       if (!support.yes) {
         EXPECT_FALSE(support.why.empty()) << to_string(problem);
@@ -110,19 +106,13 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
 
   // All problems with every config; or a part of them with the configs in turn.
   void verify_considered() {
-    const bool full = std::getenv("FALTUNG_TEST_FULL") != nullptr;
-    const char* given = std::getenv("FALTUNG_TEST_PROBLEMS");
-    if (!full && given != nullptr && given == std::string_view("sample")) {
-      problems_ = sample(problems_, compiles_slowly() ? 6 : 1);
-      for (std::size_t i = 0; i < problems_.size(); ++i, ++turn_) {
-        if (ours(i)) verify(problems_[i], one_in_turn());
-      }
-    } else {
-      const std::size_t step = full ? 1 : problem_step(problems_.size());
-      const Takes all = [](std::size_t, std::size_t, const std::string&) { return true; };
-      for (std::size_t i = 0; i < problems_.size(); i += step, ++turn_) {
-        if (ours(i / step)) verify(problems_[i], full || given == nullptr ? all : one_in_turn());
-      }
+    const std::string label =
+        std::string(GetParam()->name()) + (problems_.empty() || problems_[0].epilogue.empty() ? "" : "+");
+    if (is_sampled()) problems_ = sample(problems_, compiles_slowly() ? 1.0 / 9 : 1, label);
+    turn_ = is_sampled() ? sampling::seed() : 0;
+    const Takes all = [](std::size_t, std::size_t, const std::string&) { return true; };
+    for (std::size_t i = 0; i < problems_.size(); ++i, ++turn_) {
+      if (ours(i)) verify(problems_[i], is_sampled() ? one_in_turn() : all);
     }
     std::printf("%d kernels verified\n", verified_);
   }
@@ -134,9 +124,9 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
     for (std::size_t i = 0; i < problems.size(); ++i) {
       std::set<std::string> names;
       for (const std::shared_ptr<Device>& device : devices_) {
-        const Target target{*device, 1};
+        const Target target = target_of(*device);
         if (!GetParam()->supports(problems[i], target).yes) continue;
-        for (const Config& config : GetParam()->configs(problems[i], target)) names.insert(config.name);
+        for (const Candidate& c : GetParam()->candidates(problems[i], target)) names.insert(c.config);
       }
       for (const std::string& config : names) shapes_of[config].push_back(i);
     }
@@ -152,9 +142,13 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
   }
 
   std::vector<Problem> take_considered() { return std::exchange(problems_, {}); }
-  bool in_turn() const {
-    return std::getenv("FALTUNG_TEST_FULL") == nullptr && std::getenv("FALTUNG_TEST_PROBLEMS") == nullptr;
+  bool is_sampled() const {
+    if (sampling::full()) return false;
+    if (std::getenv("FALTUNG_TEST_SAMPLE") != nullptr) return true;
+    return std::all_of(devices_.begin(), devices_.end(),
+                       [](const auto& device) { return device->info().has("runs_on_cpu"); });
   }
+  bool in_turn() const { return !sampling::full() && !is_sampled(); }
   int verified() const { return verified_; }
 
  private:
@@ -188,20 +182,20 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
     const Algorithm& algorithm = *GetParam();
     const char* only = std::getenv("FALTUNG_TEST_ONLY");
     for (const std::shared_ptr<Device>& device : devices_) {
-      const Target target{*device, 1};
+      const Target target = target_of(*device);
       if (!algorithm.supports(problem, target).yes) continue;
-      const std::vector<Config> configs = algorithm.configs(problem, target);
-      ASSERT_FALSE(configs.empty()) << to_string(problem);
+      const std::vector<Candidate> candidates = algorithm.candidates(problem, target);
+      ASSERT_FALSE(candidates.empty()) << to_string(problem);
       Verifier verifier(problem, device, parallel_, 1);
-      for (std::size_t i = 0; i < configs.size(); ++i) {
-        if (!takes(i, configs.size(), configs[i].name)) continue;
-        const std::string kernel = kernel_name(algorithm, configs[i].name);
+      for (std::size_t i = 0; i < candidates.size(); ++i) {
+        if (!takes(i, candidates.size(), candidates[i].config)) continue;
+        const std::string kernel = candidates[i].kernel();
         if (only != nullptr && !matches(only, kernel)) continue;
         const std::string repeat = "faltung verify '" + to_string(problem) + "' --device " +
                                    device->info().id + " --kernel " + kernel + " --seed 1";
         try {
-          const Verification v = verifier.kernel(algorithm, configs[i].name);
-          EXPECT_TRUE(v.passed()) << repeat << ": " << v.verdict << ", " << v.what;
+          const Report report = verifier.kernel(candidates[i], store_);
+          EXPECT_TRUE(passed(report)) << repeat << ": " << name(report.outcome) << ", " << report.why;
         } catch (const Error& error) {
           ADD_FAILURE() << repeat << ": " << error.what();
         }
@@ -215,17 +209,20 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
 
  private:
   std::shared_ptr<const Parallel> parallel_ = std::make_shared<Parallel>(2);
+  Store store_;  // the default one: what this compiles serves the next run
   std::vector<Problem> problems_;
   std::size_t turn_ = 0;
   int verified_ = 0;
 };
 
 TEST_P(RegistryGpu, ShapesInEveryDirectionLayoutAndDtype) {
+  FALTUNG_TRACE_SAMPLE();
   for (const Problem& problem : shape_problems()) consider(problem);
   verify_considered();
 }
 
 TEST_P(RegistryGpu, EveryEpilogue) {
+  FALTUNG_TRACE_SAMPLE();
   if (!in_turn()) {
     for (const Problem& problem : epilogue_problems()) consider(problem);
     return verify_considered();
@@ -246,20 +243,39 @@ TEST_P(RegistryGpu, EveryEpilogue) {
   std::printf("%d kernels verified\n", verified());
 }
 
-// Twice, with another batch and image: the second compiles nothing.
+// Twice, with another batch and image: the second compiles nothing. The sizes keep the alignment of rows and
+// planes, which Hopper's kernels are compiled for.
 TEST_P(RegistryGpu, ANewImageSizeCompilesNothing) {
   for (const std::shared_ptr<Device>& device : devices_) {
+    Builder builder(device);
     for (const Direction direction :
          {Direction::forward, Direction::backward_data, Direction::backward_weights}) {
-      Problem p = parse_problem("fwd:n1c16h14w15k32r3s3:pad1:f32:nchw");
+      Problem p = parse_problem("fwd:n1c16h16w16k32r3s3:pad1:f32:nchw");
       p.direction = direction;
-      const Target target{*device, 1};
+      const Target target = target_of(*device);
       if (!GetParam()->supports(p, target).yes) p.k = p.groups = p.c;
       if (!GetParam()->supports(p, target).yes) continue;
-      const std::string config = GetParam()->configs(p, target).front().name;
-      make_recipe(*GetParam(), p, config, target);
-      p.n = 2, p.h = 17, p.w = 13;
-      EXPECT_EQ(make_recipe(*GetParam(), p, config, target).compile_ms, 0) << name(direction);
+      const Candidate first = GetParam()->candidates(p, target).front();
+      builder.plan(p, first);
+      p.n = 2, p.h = 24, p.w = 32;
+      const Candidate second = GetParam()->candidate(p, first.config, target);
+      EXPECT_EQ(program_digests(second.recipe()), program_digests(first.recipe())) << name(direction);
+      EXPECT_EQ(builder.plan(p, second)->compile_ms(), 0) << name(direction);
+    }
+  }
+}
+
+// Weights that are packed once serve another batch and image, exactly.
+TEST_P(RegistryGpu, PackedWeightsServeAnotherBatchAndImage) {
+  for (const std::shared_ptr<Device>& device : devices_) {
+    Builder builder(device);
+    for (const char* text :
+         {"fwd:n1c16h14w15k32r3s3:pad1:f32:nchw:math=fast", "fwd:n1c16h14w15k16r3s3:pad1:f16:nhwc:g16"}) {
+      const Problem p = parse_problem(text);
+      if (!GetParam()->supports(p, builder.target()).yes) continue;
+      const Candidate candidate = GetParam()->candidates(p, builder.target()).front();
+      EXPECT_NE(expect_packed_weights_serve(builder, p, candidate), Served::by_its_own_alone)
+          << candidate.kernel() << " for " << text;
     }
   }
 }
@@ -267,9 +283,8 @@ TEST_P(RegistryGpu, ANewImageSizeCompilesNothing) {
 // Compiling is part of what a first call costs. Processor time, since other tests may run beside this one.
 TEST_P(RegistryGpu, EachKernelCompilesQuickly) {
   constexpr double kMostSeconds = 2;
-  const Scratch store;
-  setenv("FALTUNG_STORE", store.path().c_str(), 1);
   for (const std::shared_ptr<Device>& device : devices_) {
+    Builder builder(device);
     // A filter or a slope that no other test has, so that no driver's own cache answers.
     const std::string_view algorithm = GetParam()->name();
     const Problem p =
@@ -278,24 +293,26 @@ TEST_P(RegistryGpu, EachKernelCompilesQuickly) {
                                                          : "r4s5:pad2:f32:nchw:bias:hardswish") +
                       (algorithm.starts_with("depthwise") ? ":g40" : "") +
                       (algorithm.starts_with("fft") ? ":math=fast" : ""));
-    const Target target{*device, 1};
+    const Target target = target_of(*device);
     if (!GetParam()->supports(p, target).yes) continue;
     bool compiled = false;  // configs that share their kernels compile them once
-    for (const Config& config : GetParam()->configs(p, target)) {
+    std::vector<Candidate> candidates = GetParam()->candidates(p, target);
+    if (is_sampled()) {
+      candidates = sampling::draw(candidates, 3, std::string(algorithm),
+                                  [](const Candidate&) { return std::string(); });
+    }
+    for (const Candidate& candidate : candidates) {
       const std::clock_t begin = std::clock();
-      const Recipe recipe = make_recipe(*GetParam(), p, config.name, target);
+      const std::shared_ptr<const PlanImpl> plan = builder.plan(p, candidate);
       const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-      const std::size_t kernels = recipe.steps.size() + recipe.pack.size();
-      compiled = compiled || recipe.compile_ms > 0;
+      const std::size_t kernels = plan->programs().size();
+      compiled = compiled || plan->compile_ms() > 0;
       EXPECT_TRUE(compiled);  // the first compiles
-      EXPECT_LT(seconds, kMostSeconds * static_cast<double>(kernels))
-          << kernel_name(*GetParam(), config.name);
-      std::printf("%s on %s: %zu kernels, %.2f s of processor time, %.0f ms\n",
-                  kernel_name(*GetParam(), config.name).c_str(), device->info().id.c_str(), kernels, seconds,
-                  recipe.compile_ms);
+      EXPECT_LT(seconds, kMostSeconds * static_cast<double>(kernels)) << candidate.kernel();
+      std::printf("%s on %s: %zu kernels, %.2f s of processor time, %.0f ms\n", candidate.kernel().c_str(),
+                  device->info().id.c_str(), kernels, seconds, plan->compile_ms());
     }
   }
-  unsetenv("FALTUNG_STORE");
 }
 
 std::vector<const Algorithm*> all() {

@@ -8,11 +8,13 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "src/problem/problem.hpp"
 #include "src/problem/text.hpp"
+#include "tests/sampling.hpp"
 
 namespace faltung {
 
@@ -82,47 +84,46 @@ inline std::vector<Problem> epilogue_problems() {
   return problems;
 }
 
-// How far apart are those of `count` problems that a test runs: 1 unless FALTUNG_TEST_PROBLEMS gives their
-// number. The variants come in twos and threes: a step with such a factor would miss some of them.
-inline std::size_t problem_step(std::size_t count) {
-  const char* given = std::getenv("FALTUNG_TEST_PROBLEMS");
-  const std::size_t wanted = given == nullptr ? 0 : static_cast<std::size_t>(std::atoll(given));
-  std::size_t step = wanted == 0 ? 1 : std::max<std::size_t>(1, count / wanted);
-  while (step > 1 && (step % 2 == 0 || step % 3 == 0)) --step;
-  return step;
+// What a sample must meet all of: directions, layouts and dtypes with each epilogue.
+inline std::string kind_of(const Problem& p) {
+  Problem kind;
+  kind.direction = p.direction, kind.layout = p.layout, kind.dtype = p.dtype;
+  kind.math = default_math(p.dtype), kind.epilogue = p.epilogue;
+  return to_string(kind);
 }
 
 // A part that meets everything: of problems without an epilogue one for each direction, layout and dtype, of
-// the others one for each epilogue, their layouts and dtypes in turn. Shapes come in turn, too. step 2: every
-// other one of these, which still meets every direction, every layout and every dtype.
-inline std::vector<Problem> sample(const std::vector<Problem>& problems, std::size_t step = 1) {
-  const auto variant = [](const Problem& p) {
-    return std::string(name(p.direction)) + name(p.layout) + name(p.dtype);
-  };
-  std::vector<std::string> kinds;
-  std::map<std::string, std::vector<Problem>> of_kind;
+// the others one for each epilogue, their layouts and dtypes in turn; the shapes as the seed has them. each:
+// as for sampling::draw.
+inline std::vector<Problem> sample(const std::vector<Problem>& problems, double each,
+                                   const std::string& label) {
   std::vector<std::string> variants;
+  std::map<std::string, std::size_t> epilogues;  // and the place of each
+  const auto variant = [](Problem p) { return p.epilogue = {}, kind_of(p); };
+  const auto epilogue = [](const Problem& p) {
+    Problem only;
+    only.epilogue = p.epilogue;
+    return to_string(only);
+  };
   for (const Problem& p : problems) {
-    Problem only_epilogue;
-    only_epilogue.epilogue = p.epilogue;
-    const std::string kind = p.epilogue.empty() ? variant(p) : to_string(only_epilogue);
-    if (of_kind[kind].empty()) kinds.push_back(kind);
-    of_kind[kind].push_back(p);
+    if (p.epilogue.empty()) continue;
     if (std::find(variants.begin(), variants.end(), variant(p)) == variants.end())
       variants.push_back(variant(p));
+    epilogues.emplace(epilogue(p), epilogues.size());
   }
-  std::vector<Problem> chosen;
-  for (std::size_t i = 0; i < kinds.size(); i += step) {
-    std::vector<Problem> shapes;
-    const std::string& wanted = variants[i % variants.size()];
-    for (const Problem& p : of_kind[kinds[i]]) {
-      if (p.epilogue.empty() || variant(p) == wanted) shapes.push_back(p);
-    }
-    if (shapes.empty()) shapes = of_kind[kinds[i]];
-    constexpr std::size_t kStride = 7;  // no factor of the number of shapes
-    chosen.push_back(shapes[i * kStride % shapes.size()]);
+  std::set<std::string> in_turn;  // epilogues that have the layout and dtype whose turn it is
+  const auto has_its_turn = [&](const Problem& p) {
+    return variant(p) == variants[(epilogues.at(epilogue(p)) + sampling::seed()) % variants.size()];
+  };
+  for (const Problem& p : problems) {
+    if (!p.epilogue.empty() && has_its_turn(p)) in_turn.insert(epilogue(p));
   }
-  return chosen;
+  std::vector<Problem> meant;
+  for (const Problem& p : problems) {
+    if (p.epilogue.empty() || has_its_turn(p) || !in_turn.contains(epilogue(p))) meant.push_back(p);
+  }
+  return sampling::draw(meant, each, label,
+                        [&](const Problem& p) { return p.epilogue.empty() ? variant(p) : epilogue(p); });
 }
 
 }  // namespace faltung

@@ -1,13 +1,13 @@
-// Every algorithm of the registry, each of its configs, over every direction, layout, dtype and epilogue and
-// the lists in tests/shapes: exact on small integers, then within the bound.
+// Every algorithm of the registry, each of its configs, over every direction, layout, dtype and epilogue, on
+// shapes drawn from the lists in tests/shapes (tests/sampling.hpp): exact on small integers, then within the
+// bound.
 //
-// FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it while one algorithm is being written;
-// FALTUNG_TEST_PROBLEMS=<count> runs so many problems of each list, spread evenly.
+// FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it while one algorithm is being written.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "src/finder/verify.hpp"
+#include "tests/builder.hpp"
 #include "tests/registry_problems.hpp"
 
 namespace faltung {
@@ -15,53 +15,55 @@ namespace {
 
 class Registry : public testing::TestWithParam<const Algorithm*> {
  protected:
-  // Verifies every config of the algorithm; a problem that it declines must come with a reason.
+  // Verifies every config of the algorithm.
   void verify_all(const Problem& problem) {
     validate(problem);
     const Algorithm& algorithm = *GetParam();
-    const Target target{*device_, parallel_->workers()};
-    const Support support = algorithm.supports(problem, target);
-    if (!support.yes) {
-      EXPECT_FALSE(support.why.empty()) << to_string(problem);
-      return;
-    }
-    const std::vector<Config> configs = algorithm.configs(problem, target);
-    ASSERT_FALSE(configs.empty()) << to_string(problem);
+    const std::vector<Candidate> candidates = algorithm.candidates(problem, builder_.target());
+    ASSERT_FALSE(candidates.empty()) << to_string(problem);
     const char* only = std::getenv("FALTUNG_TEST_ONLY");
-    Verifier verifier(problem, device_, parallel_, 1);
-    for (const Config& config : configs) {
-      const std::string kernel = kernel_name(algorithm, config.name);
+    Verifier verifier(problem, builder_.device(), parallel_, 1);
+    for (const Candidate& candidate : candidates) {
+      const std::string kernel = candidate.kernel();
       if (only != nullptr && !matches(only, kernel)) continue;
-      const Verification v = verifier.kernel(algorithm, config.name);
-      EXPECT_TRUE(v.passed()) << "faltung verify '" << to_string(problem) << "' --kernel " << kernel
-                              << " --seed 1: " << v.verdict << ", " << v.what;
+      const Report report = verifier.kernel(candidate, builder_.store());
+      EXPECT_TRUE(passed(report)) << "faltung verify '" << to_string(problem) << "' --kernel " << kernel
+                                  << " --seed 1: " << name(report.outcome) << ", " << report.why;
       ++verified_;
     }
   }
 
-  static std::vector<Problem> some(const std::vector<Problem>& all) {
-    std::vector<Problem> chosen;
-    for (std::size_t i = 0; i < all.size(); i += problem_step(all.size())) chosen.push_back(all[i]);
-    return chosen;
+  // Those that the algorithm takes, of each kind some; a problem that it declines must come with a reason.
+  // What it declines for its error it may do where all is allowed.
+  std::vector<Problem> drawn(const std::vector<Problem>& all, double each) {
+    const Target target = builder_.target();
+    std::vector<Problem> taken;
+    for (Problem p : all) {
+      Support support = GetParam()->supports(p, target);
+      if (!support.yes && p.epilogue.empty()) {
+        EXPECT_FALSE(support.why.empty()) << to_string(p);
+        p.math = Math::fast;
+        support = GetParam()->supports(p, target);
+      }
+      if (support.yes) taken.push_back(p);
+      EXPECT_TRUE(support.yes || !support.why.empty()) << to_string(p);
+    }
+    return sampling::draw(taken, each, std::string(GetParam()->name()), kind_of);
   }
 
-  std::shared_ptr<Device> device_ = find_device("cpu");
   std::shared_ptr<const Parallel> parallel_ = std::make_shared<Parallel>(2);
+  Builder builder_{find_device("cpu"), parallel_};
   int verified_ = 0;
 };
 
 TEST_P(Registry, ShapesInEveryDirectionLayoutAndDtype) {
-  for (const Problem& problem : some(shape_problems())) {
-    verify_all(problem);
-    if (GetParam()->supports(problem, {*device_, 2}).yes) continue;
-    Problem fast = problem;
-    fast.math = Math::fast;  // what an algorithm declines for its error it may do here
-    verify_all(fast);
-  }
+  FALTUNG_TRACE_SAMPLE();
+  for (const Problem& problem : drawn(shape_problems(), 6)) verify_all(problem);
 }
 
 TEST_P(Registry, EveryEpilogue) {
-  for (const Problem& problem : some(epilogue_problems())) verify_all(problem);
+  FALTUNG_TRACE_SAMPLE();
+  for (const Problem& problem : drawn(epilogue_problems(), 1)) verify_all(problem);
 }
 
 std::vector<const Algorithm*> all() {

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/finder/quarantine.hpp"
+#include "src/finder/trust/verdicts.hpp"
 #include "tests/scratch.hpp"
 
 namespace faltung {
@@ -92,10 +92,10 @@ class TrustPrograms {
     return lines;
   }
 
-  std::vector<KernelRecord> records(const char* kind) const {
-    std::vector<KernelRecord> all;
+  std::vector<Verdict> records(const char* kind) const {
+    std::vector<Verdict> all;
     for (const Record& record : Store(store()).list(kind)) {
-      if (const auto r = kernel_record(record.payload)) all.push_back(*r);
+      if (const auto verdict = parse_verdict(record.payload)) all.push_back(*verdict);
     }
     return all;
   }
@@ -152,7 +152,7 @@ class TrustPrograms {
 // What the caller of a faulty kernel sees on a device: the right answer in bounded time and one warning, in
 // this call; a verdict in the store; and a second process that does not try the kernel.
 inline void expect_caught(TrustPrograms& programs, const std::string& device, const std::string& fault,
-                          const std::string& verdict, double most_seconds) {
+                          Outcome outcome, double most_seconds) {
   SCOPED_TRACE(device + " " + fault);
   const std::string kernel = (device == "cpu" ? "faulty_cpu/" : "faulty_gpu/") + fault;
   const std::string problem = "fwd:n1c8h9w10k16r3s3:pad1";
@@ -163,21 +163,21 @@ inline void expect_caught(TrustPrograms& programs, const std::string& device, co
   EXPECT_LT(first.value("seconds", 1e9), most_seconds);
   ASSERT_EQ(first.at("warnings").size(), 1u) << first;
   const std::string warning = first["warnings"][0];
-  EXPECT_NE(warning.find(kernel + " is not used on " + device + ": " + verdict), std::string::npos)
+  EXPECT_NE(warning.find(kernel + " is not used on " + device + ": " + name(outcome)), std::string::npos)
       << warning;
   EXPECT_NE(warning.find("reproduce: faltung verify 'fwd:"), std::string::npos) << warning;
   EXPECT_NE(warning.find("--kernel " + kernel + " --device " + device), std::string::npos) << warning;
   EXPECT_GE(programs.tried().size(), 1u);
 
   bool recorded = false;
-  for (const KernelRecord& record : programs.records(kQuarantine)) {
-    if (record.kernel != kernel) continue;
+  for (const Verdict& verdict : programs.records(kQuarantine)) {
+    if (verdict.report.kernel != kernel) continue;
     recorded = true;
-    EXPECT_EQ(record.verdict, verdict);
-    EXPECT_EQ(record.form, "fwd:f32:nchw");
-    EXPECT_FALSE(record.what.empty());
-    EXPECT_FALSE(record.driver.empty());
-    EXPECT_NE(record.problem.find("fwd:n1c8"), std::string::npos) << record.problem;
+    EXPECT_EQ(verdict.report.outcome, outcome) << name(verdict.report.outcome);
+    EXPECT_FALSE(verdict.report.why.empty());
+    EXPECT_EQ(verdict.device, device);
+    EXPECT_FALSE(verdict.driver.empty());
+    EXPECT_NE(verdict.problem.find("fwd:n1c8"), std::string::npos) << verdict.problem;
   }
   EXPECT_TRUE(recorded);
 

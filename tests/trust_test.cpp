@@ -7,7 +7,8 @@
 
 #include "faltung/faltung.h"
 #include "src/backend/opencl_api.hpp"
-#include "src/finder/finder.hpp"
+#include "src/finder/engine.hpp"
+#include "src/finder/report.hpp"
 #include "tests/trust_helpers.hpp"
 
 namespace faltung {
@@ -19,48 +20,44 @@ constexpr const char* kProblem = "fwd:n1c8h9w10k16r3s3:pad1";
 
 TEST(Trust, Crash) {
   TrustPrograms programs;
-  expect_caught(programs, "cpu", "crash", "crash", 30);
-  EXPECT_THAT(programs.records(kQuarantine).at(0).what,
+  expect_caught(programs, "cpu", "crash", Outcome::crash, 30);
+  EXPECT_THAT(programs.records(kQuarantine).at(0).report.why,
               testing::AnyOf(HasSubstr("signal 11"), HasSubstr("exit code")));
 }
 TEST(Trust, OutOfBounds) {
   TrustPrograms programs;
-  expect_caught(programs, "cpu", "out_of_bounds", "out_of_bounds", 30);
-  EXPECT_THAT(programs.records(kQuarantine).at(0).what, HasSubstr("past y"));
+  expect_caught(programs, "cpu", "out_of_bounds", Outcome::out_of_bounds, 30);
+  EXPECT_THAT(programs.records(kQuarantine).at(0).report.why, HasSubstr("past y"));
 }
 TEST(Trust, Unwritten) {
   TrustPrograms programs;
-  expect_caught(programs, "cpu", "unwritten", "wrong", 30);
-  EXPECT_THAT(programs.records(kQuarantine).at(0).what, HasSubstr("nan"));
+  expect_caught(programs, "cpu", "unwritten", Outcome::wrong, 30);
+  EXPECT_THAT(programs.records(kQuarantine).at(0).report.why, HasSubstr("nan"));
 }
 TEST(Trust, OneElementWrong) {
   TrustPrograms programs;
-  expect_caught(programs, "cpu", "one_wrong", "wrong", 30);
+  expect_caught(programs, "cpu", "one_wrong", Outcome::wrong, 30);
 }
 TEST(Trust, WrongFromTheThreeHundredthLaunch) {
   TrustPrograms programs;
-  expect_caught(programs, "cpu", "wrong_later", "wrong", 30);
-  EXPECT_THAT(programs.records(kQuarantine).at(0).what, HasSubstr("launches"));
+  expect_caught(programs, "cpu", "wrong_later", Outcome::wrong, 30);
+  EXPECT_THAT(programs.records(kQuarantine).at(0).report.why, HasSubstr("launches"));
 }
 TEST(Trust, TooMuchMemory) {
   TrustPrograms programs;
-  expect_caught(programs, "cpu", "too_much_memory", "out_of_memory", 30);
-}
-TEST(Trust, DoesNotCompile) {
-  TrustPrograms programs;
-  expect_caught(programs, "cpu", "does_not_compile", "compile_error", 30);
+  expect_caught(programs, "cpu", "too_much_memory", Outcome::too_large, 30);
 }
 TEST(Trust, HangIsEnded) {
   TrustPrograms programs;
   programs.set("FALTUNG_DEADLINE", "1");
-  expect_caught(programs, "cpu", "hang", "hang", 30);
+  expect_caught(programs, "cpu", "hang", Outcome::hang, 30);
 }
 
 // Asked for 9 x 10 pixels: its trial has to see more of them.
 TEST(Trust, HangOnLargeImagesIsMetOnSmallOnes) {
   TrustPrograms programs;
   programs.set("FALTUNG_DEADLINE", "1");
-  expect_caught(programs, "cpu", "hang_above_42", "hang", 30);
+  expect_caught(programs, "cpu", "hang_above_42", Outcome::hang, 30);
   EXPECT_THAT(programs.records(kQuarantine).at(0).problem, HasSubstr("h48w48"));
 }
 
@@ -77,6 +74,50 @@ TEST(Trust, FindMeetsTheSame) {
   }
 }
 
+// Its words, and the right answer of another.
+TEST(Trust, WhatThrowsWhileItIsListedOrMadeIsRefused) {
+  TrustPrograms listed;
+  listed.set("FALTUNG_FAULT", "throws_when_listed");
+  const auto explained = listed.run({"explain", "cpu", kProblem});
+  bool refused = false;
+  for (const auto& report : explained.at("reports")) {
+    if (report["kernel"] != "faulty_cpu") continue;
+    refused = true;
+    EXPECT_EQ(report["outcome"], "declined");
+    EXPECT_EQ(report["why"], "it cannot be listed");
+  }
+  EXPECT_TRUE(refused) << explained;
+  for (const char* fault : {"throws_when_listed", "throws_when_made"}) {
+    for (const char* what : {"plan", "find"}) {
+      SCOPED_TRACE(std::string(fault) + " " + what);
+      TrustPrograms programs;
+      programs.set("FALTUNG_FAULT", fault);
+      const auto done = programs.run({what, "cpu", kProblem});
+      EXPECT_TRUE(done.value("right", false)) << done;
+      EXPECT_THAT(done.value("kernel", "faulty"), testing::Not(HasSubstr("faulty")));
+    }
+  }
+}
+
+TEST(Trust, FindInWhichEveryCandidateFailsSaysWhy) {
+  for (const auto& [fault, words] : {std::pair{"one_wrong", "quarantined: wrong on fwd:"},
+                                     {"too_much_above_n2", "too_large: it needs"},
+                                     {"throws_when_listed", "declined: it cannot be listed"},
+                                     {"throws_when_made", "it cannot be made"}}) {
+    TrustPrograms programs;
+    programs.set("FALTUNG_FAULT", fault);
+    programs.set("FALTUNG_ONLY", "faulty_cpu");
+    for (const char* what : {"find", "explain", "plan"}) {
+      SCOPED_TRACE(std::string(fault) + " " + what);
+      const auto failed = programs.run({what, "cpu", "fwd:n4c64h24w24k64r3s3:pad1"});
+      EXPECT_EQ(failed.value("status", -1), static_cast<int>(Status::unsupported)) << failed;
+      EXPECT_THAT(failed.value("error", ""), HasSubstr("fwd:n4c64h24w24k64r3s3:pad1:f32:nchw on cpu"));
+      EXPECT_THAT(failed.value("error", ""), HasSubstr("faulty_cpu"));
+      EXPECT_THAT(failed.value("error", ""), HasSubstr(words));
+    }
+  }
+}
+
 TEST(Trust, TrustAllTurnsItOff) {
   TrustPrograms programs;
   programs.set("FALTUNG_FAULT", "one_wrong");
@@ -86,7 +127,8 @@ TEST(Trust, TrustAllTurnsItOff) {
   EXPECT_EQ(careless.value("kernel", ""), "faulty_cpu/one_wrong");
   EXPECT_FALSE(careless.value("right", true));
   programs.set("FALTUNG_TRUST", "most");
-  EXPECT_THAT(programs.run({"plan", "cpu", kProblem}).value("error", ""), HasSubstr("it may be all or none"));
+  EXPECT_THAT(programs.run({"plan", "cpu", kProblem}).value("error", ""),
+              HasSubstr("it may be tested, all or none"));
 }
 
 TEST(Trust, TrustNoneTriesTheCpusKernelsToo) {
@@ -117,10 +159,13 @@ TEST(Trust, VerdictsThatAreShippedSpareTheTrial) {
   EXPECT_EQ(user.tried(), std::vector<std::string>{});
   EXPECT_TRUE(user.records(kVerified).empty());
 
-  KernelRecord here = maker.records(kVerified).at(0);
-  here.verdict = "wrong";
+  Verdict here = maker.records(kVerified).at(0);
+  here.report.outcome = Outcome::wrong;
   Store store(user.store());
-  Quarantine(store).file(here, find_device("cpu")->info());
+  const DeviceInfo& device = find_device("cpu")->info();
+  const Problem problem = with_math(parse_problem(kProblem));
+  const Candidate candidate = find_candidate(here.report.kernel, problem, {device, 1});
+  Verdicts(store).file(verdict_key(candidate, problem, device), here);
   EXPECT_NE(user.run({"plan", "cpu", kProblem}).value("kernel", ""), made["kernel"]);
 }
 
@@ -128,11 +173,11 @@ TEST(Trust, TheShippedVerdictsAreWhole) {
   const Store shipped(FALTUNG_SOURCE_DIR "/share/known_devices.json:readonly");
   for (const Record& record : shipped.list()) {
     EXPECT_THAT(record.kind, testing::AnyOf(kVerified, kQuarantine));
-    const auto known = kernel_record(record.payload);
+    const auto known = parse_verdict(record.payload);
     ASSERT_TRUE(known) << record.key;
-    EXPECT_NO_THROW(parse_kernel(known->kernel)) << record.key;
+    EXPECT_NO_THROW(parse_kernel(known->report.kernel)) << record.key;
     EXPECT_NO_THROW(parse_problem(known->problem)) << record.key;
-    EXPECT_EQ(known->verdict == "pass", record.kind == kVerified) << record.key;
+    EXPECT_EQ(passed(known->report), record.kind == kVerified) << record.key;
   }
 }
 
@@ -161,17 +206,14 @@ TEST(Trust, WorkerEndsWithItsCaller) {
 
 class TrustHere : public testing::Test {
  protected:
-  void SetUp() override { ::setenv("FALTUNG_WORKER", FALTUNG_TRUST_PROGRAM, 1); }
   void TearDown() override {
-    ::unsetenv("FALTUNG_WORKER");
     ::unsetenv("FALTUNG_DEADLINE");
     ::unsetenv("FALTUNG_KNOWN_DEVICES");
   }
+  static Report examine(Worker& worker, const Task& task) { return worker.examine(task, Deadlines{}); }
   static Task task() {
     Task t;
-    t.kernel =
-        "direct_cpu/" +
-        find_algorithm("direct_cpu").configs(parse_problem(kProblem), {*find_device("cpu"), 1}).front().name;
+    t.kernel = "direct_cpu/rows";
     t.problem = parse_problem(kProblem);
     return t;
   }
@@ -186,8 +228,8 @@ class TrustHere : public testing::Test {
 };
 
 TEST_F(TrustHere, AWorkerThatWasKilledIsReplaced) {
-  Worker worker("cpu");
-  EXPECT_EQ(worker.examine(task()).verdict, "pass");
+  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
+  EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
   // Its only child of this process.
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string pid = entry.path().filename().string();
@@ -199,13 +241,13 @@ TEST_F(TrustHere, AWorkerThatWasKilledIsReplaced) {
     if (parent == ::getpid()) ::kill(std::stoi(pid), SIGKILL);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_EQ(worker.examine(task()).verdict, "pass");
+  EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
 }
 
 TEST_F(TrustHere, AWorkerOutlivesTheThreadThatStartedIt) {
-  Worker worker("cpu");
-  std::thread([&] { EXPECT_EQ(worker.examine(task()).verdict, "pass"); }).join();
-  std::thread([&] { EXPECT_EQ(worker.examine(task()).verdict, "pass"); }).join();
+  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
+  std::thread([&] { EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass); }).join();
+  std::thread([&] { EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass); }).join();
 }
 
 TEST_F(TrustHere, WhatIsNoWorkerIsSaid) {
@@ -213,33 +255,35 @@ TEST_F(TrustHere, WhatIsNoWorkerIsSaid) {
                                       {"/nowhere/faltung", "must be the path of the faltung command"},
                                       {"/bin/echo", "of this version"},
                                       {"/bin", "which is no program"}}) {
-    ::setenv("FALTUNG_WORKER", command, 1);
-    Worker worker("cpu");
-    EXPECT_THAT(message([&] { worker.examine(task()); }), HasSubstr(what)) << command;
+    Worker worker("cpu", command);
+    EXPECT_THAT(message([&] { examine(worker, task()); }), HasSubstr(what)) << command;
   }
   ::setenv("FALTUNG_DEADLINE", "soon", 1);
-  EXPECT_THAT(message([] { Deadlines::from_environment(); }), HasSubstr("must be a number of seconds"));
+  EXPECT_THAT(message([] { Deadlines::of_run(0); }), HasSubstr("must be a number of seconds"));
+  ::setenv("FALTUNG_DEADLINE", "3", 1);
+  EXPECT_EQ(Deadlines::of_run(0).run, 3000);
+  EXPECT_EQ(Deadlines::of_run(7).run, 7);  // the request's own comes first
 }
 
 TEST_F(TrustHere, PlansThatAreMadeTogetherAreExaminedOneByOne) {
   Task other = task(), wrong = task();
   other.problem.h = 12;
   wrong.kernel = "direct_cpu/nonsense";
-  Worker worker("cpu");
-  worker.compile_ahead({task(), other, wrong});
-  EXPECT_EQ(worker.examine(other).verdict, "pass");
-  EXPECT_EQ(worker.examine(wrong).verdict, "declined");
-  EXPECT_EQ(worker.examine(task()).verdict, "pass");
-  EXPECT_EQ(worker.examine(task()).verdict, "pass");
+  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
+  worker.compile_ahead({task(), other, wrong}, Deadlines{});
+  EXPECT_EQ(examine(worker, other).outcome, Outcome::pass);
+  EXPECT_EQ(examine(worker, wrong).outcome, Outcome::declined);
+  EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
+  EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
 }
 
 TEST_F(TrustHere, AnotherDeviceOfTheSameNameIsRefused) {
-  Worker worker("cpu");
+  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
   Task t = task();
   t.device_key = "cpu-of-another-kind";
-  EXPECT_THAT(message([&] { worker.examine(t); }), HasSubstr("finds another device under cpu"));
+  EXPECT_THAT(message([&] { examine(worker, t); }), HasSubstr("finds another device under cpu"));
   t.device_key = find_device("cpu")->info().key;
-  EXPECT_EQ(worker.examine(t).verdict, "pass");
+  EXPECT_EQ(examine(worker, t).outcome, Outcome::pass);
 }
 
 // Some OpenCL loaders cut the list of drivers at its colons, where it stands.
@@ -274,73 +318,16 @@ TEST_F(TrustHere, TimesAndVerifiesInOne) {
   Task t = task();
   t.time_ms = 5;
   t.launches = 20;
-  Worker worker("cpu");
-  const Verdict v = worker.examine(t);
-  EXPECT_EQ(v.verdict, "pass") << v.what;
-  EXPECT_GT(v.timing.median, 0);
-  EXPECT_LE(v.timing.min, v.timing.median);
-  EXPECT_GE(v.error_over_bound, 0);
+  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
+  const Report r = examine(worker, t);
+  EXPECT_TRUE(passed(r)) << r.why;
+  EXPECT_GT(r.ms, 0);
+  EXPECT_LE(r.ms_min, r.ms);
+  EXPECT_GE(r.error_over_bound, 0);
   t.kernel = "direct_cpu/nonsense";
-  EXPECT_EQ(worker.examine(t).verdict, "declined");
+  EXPECT_EQ(examine(worker, t).outcome, Outcome::declined);
   t.device = "cuda:77";
-  EXPECT_THAT(message([&] { worker.examine(t); }), HasSubstr("no device 'cuda:77'"));
-}
-
-TEST(QuarantineTest, HoldsForADeviceADriverAndAForm) {
-  Scratch scratch;
-  Store store(scratch.path());
-  Quarantine quarantine(store);
-  DeviceInfo device;
-  device.id = "opencl:0", device.key = "opencl-x-y", device.driver = "driver 1";
-  const Problem problem = parse_problem(kProblem);
-  KernelRecord record{"direct_gpu/k1", form_of(problem), "hang",     "no end",        to_string(problem),
-                      "opencl:0",      "a GPU",          "driver 1", "faltung verify"};
-  quarantine.file(record, device);
-  EXPECT_EQ(quarantine.quarantined("direct_gpu/k1", problem, device)->what, "no end");
-  EXPECT_FALSE(quarantine.verified("direct_gpu/k1", problem, device));
-  EXPECT_FALSE(quarantine.quarantined("direct_gpu/k4", problem, device));
-  EXPECT_TRUE(quarantine.quarantined("direct_gpu/k1", parse_problem("fwd:n7c64h44w44k64r5s5"), device));
-  EXPECT_FALSE(quarantine.quarantined("direct_gpu/k1", parse_problem("bwd_w:n7c64h44w44k64r5s5"), device));
-  EXPECT_FALSE(
-      quarantine.quarantined("direct_gpu/k1", parse_problem("fwd:n7c64h44w44k64r5s5:math=tf32"), device));
-  device.driver = "driver 2";
-  EXPECT_FALSE(quarantine.quarantined("direct_gpu/k1", problem, device));
-  device.driver = "driver 1";
-  store.clear(kQuarantine);
-  EXPECT_FALSE(quarantine.quarantined("direct_gpu/k1", problem, device));
-}
-
-TEST(SmallProblem, KeepsWhatAKernelIsCompiledFor) {
-  const Target target{*find_device("cpu"), 1};
-  const Algorithm& direct = find_algorithm("direct_cpu");
-  for (const char* text :
-       {"fwd:n32c256h224w224k256r3s3:pad1:bf16:nhwc:bias:relu", "bwd_d:n16c64h512w512k64r5s7:st2:f32",
-        "bwd_w:n64c512h7w7k512r1s1:f16:nchw", "fwd:n8c960h44w44k960r5s5:g960:dil2"}) {
-    const Problem p = parse_problem(text);
-    const std::string config = direct.configs(p, target).front().name;
-    const Problem small = small_problem(p, direct, config, target);
-    EXPECT_LT(flops(small), 4e7) << to_string(small);
-    EXPECT_EQ(form_of(small), form_of(p));
-    EXPECT_EQ(std::tie(small.r, small.s, small.stride_h, small.dilation_w),
-              std::tie(p.r, p.s, p.stride_h, p.dilation_w));
-    EXPECT_EQ(small.epilogue, p.epilogue);
-    EXPECT_NO_THROW(validate(small));
-  }
-  const Problem tiny = parse_problem(kProblem);
-  EXPECT_EQ(small_problem(tiny, direct, direct.configs(tiny, target).front().name, target), tiny);
-}
-
-TEST(SmallProblem, KeepsWhatIsToBeKept) {
-  const Target target{*find_device("cpu"), 1};
-  const Algorithm& direct = find_algorithm("direct_cpu");
-  const auto small = [&](const char* text, Keep keep) {
-    const Problem p = parse_problem(text);
-    return to_string(small_problem(p, direct, direct.configs(p, target).front().name, target, keep));
-  };
-  EXPECT_EQ(small("fwd:n8c64h44w44k64r3s3:pad1", Keep::channels), "fwd:n2c64h11w11k64r3s3:pad1:f32:nchw");
-  EXPECT_EQ(small("fwd:n8c64h44w44k64r3s3:pad1", Keep::image), "fwd:n2c8h48w48k16r3s3:pad1:f32:nchw");
-  EXPECT_EQ(small("fwd:n8c64h256w256k64r3s3:pad1", Keep::image), "fwd:n2c8h64w64k16r3s3:pad1:f32:nchw");
-  EXPECT_EQ(small("fwd:n1c8h9w10k16r3s3:pad1", Keep::image), "fwd:n1c8h48w48k16r3s3:pad1:f32:nchw");
+  EXPECT_THAT(message([&] { examine(worker, t); }), HasSubstr("no device 'cuda:77'"));
 }
 
 // The first plan for a problem that nothing is known of: without a measurement, a compilation or a process.

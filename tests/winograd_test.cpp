@@ -13,9 +13,10 @@
 #include <vector>
 
 #include "src/algorithms/algorithm.hpp"
-#include "src/finder/verify.hpp"
+#include "src/finder/trust/verify.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/reference.hpp"
+#include "tests/scratch.hpp"
 
 namespace faltung {
 namespace {
@@ -43,10 +44,11 @@ TEST(Winograd, MatricesMakeAConvolution) {
 
 class WinogradCpu : public testing::Test {
  protected:
+  // Without the blocks' sizes.
   std::vector<std::string> configs(const Problem& p) {
     std::vector<std::string> names;
     if (!algorithm_.supports(p, target_).yes) return names;
-    for (const Config& config : algorithm_.configs(p, target_)) names.push_back(config.name.substr(0, 4));
+    for (const Candidate& c : algorithm_.candidates(p, target_)) names.push_back(c.config.substr(0, 4));
     std::sort(names.begin(), names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());
     return names;
@@ -54,7 +56,9 @@ class WinogradCpu : public testing::Test {
 
   std::shared_ptr<Device> device_ = find_device("cpu");
   std::shared_ptr<const Parallel> parallel_ = std::make_shared<Parallel>(2);
-  Target target_{*device_, 2};
+  Target target_{device_->info(), 2};
+  Scratch folder_;
+  Store store_{folder_.path()};
   const Algorithm& algorithm_ = find_algorithm("winograd_cpu");
 };
 
@@ -76,12 +80,12 @@ TEST_F(WinogradCpu, IsAdmittedWhereItsErrorIsThatOfADotProduct) {
   EXPECT_EQ(configs(parse_problem("fwd:n1c64h9w9k8r3s3:g2")), Names{"f2x2"});
 
   const auto growth = [&](const Problem& p, const char* config) {
-    return algorithm_.accuracy(p, config).growth;
+    return algorithm_.candidate(p, config, target_).accuracy.growth;
   };
-  EXPECT_NEAR(growth(channels(64), "f2x2_t28"), 27.3, 0.1);
-  EXPECT_NEAR(growth(channels(64), "f4x4_t28"), 535.9, 0.1);
-  EXPECT_NEAR(growth(channels(64, ":math=fast"), "f2x2_t28"), 16 * (64 + 8), 1e-6);
-  EXPECT_NEAR(growth(channels(64, ":math=fast"), "f4x4_t28"), 88.0 / 3 * 88.0 / 3 * 78, 1e-6);
+  EXPECT_NEAR(growth(channels(64), "f2x2_bt28"), 27.3, 0.1);
+  EXPECT_NEAR(growth(channels(64), "f4x4_bt28"), 535.9, 0.1);
+  EXPECT_NEAR(growth(channels(64, ":math=fast"), "f2x2_bt28"), 16 * (64 + 8), 1e-6);
+  EXPECT_NEAR(growth(channels(64, ":math=fast"), "f4x4_bt28"), 88.0 / 3 * 88.0 / 3 * 78, 1e-6);
 }
 
 TEST_F(WinogradCpu, SaysWhyItDeclines) {
@@ -97,8 +101,9 @@ TEST_F(WinogradCpu, SaysWhyItDeclines) {
 
 TEST_F(WinogradCpu, RefusesUnknownConfigs) {
   for (const char* config :
-       {"", "f4x4", "f4x4_", "f4x4_t", "f4x4_t0", "f4x4_t28x", "f3x3_t28", "f4x4_t9999999"}) {
-    EXPECT_THROW(algorithm_.plan(channels(64), config, target_), Error) << config;
+       {"", "f4x4", "f4x4_", "f4x4_bt", "f4x4_bt0", "f4x4_bt28x", "f3x3_bt28", "f2x4_bt28", "f4x4_bt4097",
+        "f4x4_bt9999999", "f4x4_bt028", "f4x4_all_bt28", "f4x4_bt28_", "f4x4_t28"}) {
+    EXPECT_THROW(algorithm_.candidate(channels(64), config, target_), Error) << config;
   }
 }
 
@@ -131,11 +136,12 @@ TEST_F(WinogradCpu, MeasuredErrors) {
       return most * 0x1p24;
     };
     const auto measure = [&](const char* config) {
-      const PlanImpl plan(p, config, make_recipe(algorithm_, p, config, target_), device_, parallel_);
-      std::vector<std::byte> workspace(plan.workspace_bytes(false));
+      const auto plan = make_plan(p, algorithm_.candidate(p, config, target_), device_,
+                                  jit::Session(*device_, store_), parallel_);
+      std::vector<std::byte> workspace(plan->workspace_bytes(false));
       RunOptions options;
       options.workspace = workspace.data();
-      plan.run(tensors, options);
+      plan->run(tensors, options);
       return worst();
     };
     for (std::int64_t i = 0; i < ys.elements(); ++i) {
@@ -149,7 +155,7 @@ TEST_F(WinogradCpu, MeasuredErrors) {
       }
       y[static_cast<std::size_t>(i)] = sum;
     }
-    const double chain = worst(), two = measure("f2x2_t28"), four = measure("f4x4_t28");
+    const double chain = worst(), two = measure("f2x2_bt28"), four = measure("f4x4_bt28");
     const double n = 9 * static_cast<double>(c);
     std::printf("| %3d | %6.0f | %22.1f | %10.1f | %10.1f |\n", static_cast<int>(c), n, chain, two, four);
     EXPECT_LT(two, n / 8);
@@ -165,9 +171,10 @@ TEST_F(WinogradCpu, WideRows) {
        {"fwd:n2c3h30w80k5r3s3:pad1", "bwd_d:n1c2h26w150k3r3s3:pad0.1.2.1", "fwd:n1c2h18w300k2r3s3:bf16"}) {
     for (const char* layout : {":nchw", ":nhwc"}) {
       const Problem p = parse_problem(std::string(text) + layout + ":math=fast");
-      for (const Config& config : algorithm_.configs(p, target_)) {
-        const Verification v = verify_kernel(algorithm_, config.name, p, device_, parallel_, 1);
-        EXPECT_TRUE(v.passed()) << to_string(p) << ' ' << config.name << ": " << v.what;
+      Verifier verifier(p, device_, parallel_, 1);
+      for (const Candidate& candidate : algorithm_.candidates(p, target_)) {
+        const Report report = verifier.kernel(candidate, store_);
+        EXPECT_TRUE(passed(report)) << to_string(p) << ' ' << candidate.config << ": " << report.why;
       }
     }
   }
@@ -188,10 +195,11 @@ TEST_F(WinogradCpu, LesserInstructionSets) {
       for (const char* type : {":f32", ":bf16"}) {
         for (const char* layout : {":nchw", ":nhwc"}) {
           const Problem p = parse_problem(std::string(text) + type + layout + ":math=fast");
-          for (const char* config : {"f2x2_t14", "f4x4_t28", "f4x4_all"}) {
-            const Verification v = verify_kernel(algorithm_, config, p, device_, parallel_, 1);
-            EXPECT_TRUE(v.passed()) << hwy::TargetName(hwy::SupportedTargets() & -hwy::SupportedTargets())
-                                    << ' ' << to_string(p) << ' ' << config << ": " << v.what;
+          Verifier verifier(p, device_, parallel_, 1);
+          for (const char* config : {"f2x2_bt14", "f4x4_bt28", "f4x4_all"}) {
+            const Report report = verifier.kernel(algorithm_.candidate(p, config, target_), store_);
+            EXPECT_TRUE(passed(report)) << hwy::TargetName(hwy::SupportedTargets() & -hwy::SupportedTargets())
+                                        << ' ' << to_string(p) << ' ' << config << ": " << report.why;
           }
         }
       }

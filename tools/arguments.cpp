@@ -35,39 +35,33 @@ std::int64_t parse_count(const std::string& option, const std::string& text, std
   return value;
 }
 
-void Arguments::add_problems(CLI::App& app) {
-  app.add_option("problem", problems_,
-                 "Problem strings: faltung's own, a MIOpenDriver line or a benchdnn string, each in quotes")
-      ->type_name("PROBLEM");
-  app.add_option("--suite", suites_, "A list of problems, as in workloads/; repeatable")
-      ->allow_extra_args(false)
-      ->type_name("FILE.csv");
-  app.add_option("--batch", batch_, "Replaces every problem's batch size")->type_name("N");
-  app.add_option("--dtype", dtype_, "f32, f16 or bf16")->type_name("TYPE");
-  app.add_option("--layout", layout_, "nchw or nhwc")->type_name("LAYOUT");
-  app.add_option("--math", math_, "f32, tf32, f16, bf16 or fast")->type_name("MATH");
-  app.add_option("--dir", direction_, "fwd, bwd_d or bwd_w")->type_name("DIR");
-  app.add_option("--epilogue", epilogue_, "e.g. bias,relu,maxpool2; none")->type_name("LIST");
+void Arguments::add_problems(const Command& command) {
+  command
+      .option("problem", problems_,
+              "Problem strings: faltung's own, a MIOpenDriver line or a benchdnn string, each in quotes")
+      .type("PROBLEM");
+  command.option("--suite", suites_, "A list of problems, as in workloads/; repeatable").type("FILE.csv");
+  command.option("--batch", batch_, "Replaces every problem's batch size").type("N");
+  command.option("--dtype", dtype_, "f32, f16 or bf16").type("TYPE");
+  command.option("--layout", layout_, "nchw or nhwc").type("LAYOUT");
+  command.option("--math", math_, "f32, tf32, f16, bf16 or fast").type("MATH");
+  command.option("--dir", direction_, "fwd, bwd_d or bwd_w").type("DIR");
+  command.option("--epilogue", epilogue_, "e.g. bias,relu,maxpool2; none").type("LIST");
 }
 
-void Arguments::add_choices(CLI::App& app) {
-  app.add_option("--device", device_, "Where to run; see faltung devices")
-      ->type_name("ID")
-      ->capture_default_str();
-  app.add_option("--threads", threads_, "CPU threads; every processor unless given")->type_name("N");
-  app.add_option("--kernel", only_, "Only kernels that match, e.g. 'winograd*'; repeatable")
-      ->allow_extra_args(false)
-      ->type_name("PATTERN");
-  app.add_option("--skip", skip_, "No kernels that match; repeatable")
-      ->allow_extra_args(false)
-      ->type_name("PATTERN");
-  app.add_option("--workspace", workspace_, "The most workspace a kernel may use")
-      ->type_name("BYTES")
-      ->capture_default_str();
-  auto* yes = app.add_flag("--deterministic", deterministic_, "The same bits from every run (the default)");
-  app.add_flag("--nondeterministic", nondeterministic_, "Kernels whose bits vary from run to run may be used")
-      ->excludes(yes);
-  app.add_option("--seed", seed_, "Of the random data")->type_name("N")->capture_default_str();
+void Arguments::add_choices(const Command& command) {
+  command.option("--device", device_, "Where to run; see faltung devices").type("ID").shows_default();
+  command.option("--threads", threads_, "CPU threads; every processor unless given").type("N");
+  command.option("--kernel", only_, "Only kernels that match, e.g. 'winograd*'; repeatable").type("PATTERN");
+  command.option("--skip", skip_, "No kernels that match; repeatable").type("PATTERN");
+  command.option("--workspace", workspace_, "The most workspace a kernel may use")
+      .type("BYTES")
+      .shows_default();
+  const Option yes =
+      command.flag("--deterministic", deterministic_, "The same bits from every run (the default)");
+  command.flag("--nondeterministic", nondeterministic_, "Kernels whose bits vary from run to run may be used")
+      .excludes(yes);
+  command.option("--seed", seed_, "Of the random data").type("N").shows_default();
 }
 
 void Arguments::apply_overrides(Problem& p) const {

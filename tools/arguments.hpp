@@ -3,7 +3,6 @@
 #ifndef FALTUNG_TOOLS_ARGUMENTS_HPP_
 #define FALTUNG_TOOLS_ARGUMENTS_HPP_
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "faltung/faltung.hpp"
 #include "src/backend/backend.hpp"
+#include "tools/command.hpp"
 
 namespace faltung::tools {
 
@@ -26,8 +26,8 @@ struct Row {
 class Arguments {
  public:
   // Declares the options on a subcommand.
-  void add_problems(CLI::App& app);
-  void add_choices(CLI::App& app);
+  void add_problems(const Command& command);
+  void add_choices(const Command& command);
 
   // Every problem, overrides applied, validated. Throws Error that names the row.
   std::vector<Row> rows() const;

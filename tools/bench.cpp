@@ -77,7 +77,7 @@ class Bench {
     if (!options_.peer.empty()) peer_ = std::make_unique<Peer>(options_.peer);
     options_.machine.open(columns());
     device_ = options_.arguments.device();
-    ceilings_ = engine_.impl().measure_ceilings(*device_, measure_options_.request.threads);
+    ceilings_ = Internals::impl(engine_).measure_ceilings(*device_, measure_options_.request.threads);
     print_header(rows);
 
     std::string suite = rows.front().suite;
@@ -143,8 +143,8 @@ class Bench {
     for (const Entry& entry : m.entries) emit(row, entry, m);
     tally(row, m);
     if (!talks() || !options_.all_algorithms) return;
-    for (const Refusal& refusal : m.refusals) {
-      fmt::print("  {} {}: {}\n", refusal.kernel, refusal.verdict, refusal.why);
+    for (const Report& refusal : m.refusals) {
+      fmt::print("  {} {}: {}\n", refusal.kernel, name(refusal.outcome), refusal.why);
     }
   }
 
@@ -159,7 +159,7 @@ class Bench {
     std::string note = entry.note;
     const Request& r = measure_options_.request;
     const std::string again = reproduce(p, entry.kernel, r.device, r.threads, measure_options_.seed);
-    if (entry.verdict == "wrong") {
+    if (entry.outcome == Outcome::wrong) {
       ++wrong_;
       note += "; reproduce: " + again;
     }
@@ -184,7 +184,7 @@ class Bench {
                              options_.peer,
                              some(has_peer, has_peer ? m.peer->time.ms : 0),
                              some(has_peer, ratio),
-                             entry.verdict,
+                             entry.outcome == Outcome::not_measured ? "unchecked" : name(entry.outcome),
                              m.peer ? m.peer->implementation : "",
                              some(has_peer, has_peer ? m.peer->time.ms_min : 0),
                              some(has_peer, has_peer ? m.peer->time.ms_max : 0),
@@ -197,7 +197,7 @@ class Bench {
                              some(has_peer, ratio_of_mins),
                              note,
                              again};
-    for (Cell& cell : resource_cells(entry.kernels)) values.push_back(std::move(cell));
+    for (Cell& cell : resource_cells(entry.programs)) values.push_back(std::move(cell));
     options_.machine.row(values);
     if (!talks()) return;
     std::vector<std::string> cells{
@@ -216,9 +216,9 @@ class Bench {
     }
     table_->row(cells);
     if (entry.chosen) {
-      for (const jit::Compiled& kernel : entry.kernels) fmt::print("  {}\n", show_resources(kernel));
+      for (const jit::Program& program : entry.programs) fmt::print("  {}\n", show_resources(program));
     }
-    if (!note.empty()) fmt::print("  {}: {}\n", entry.verdict == "wrong" ? "WRONG" : "note", note);
+    if (!note.empty()) fmt::print("  {}: {}\n", entry.outcome == Outcome::wrong ? "WRONG" : "note", note);
   }
 
   void emit_declined(const Row& row, const std::string& why) {
@@ -252,7 +252,7 @@ class Bench {
     if (options_.all_algorithms) {
       double best = chosen.time.ms;
       for (const Entry& entry : m.entries) {
-        if (entry.verdict != "wrong") best = std::min(best, entry.time.ms);
+        if (entry.outcome != Outcome::wrong) best = std::min(best, entry.time.ms);
       }
       const double behind = chosen.time.ms / best;
       total_.log_behind += std::log(behind);
@@ -294,30 +294,23 @@ class Bench {
   std::string last_decline_;
 };
 
-}  // namespace
-
-Command add_bench(CLI::App& app) {
+void declare(const Command& command) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("bench", "Time kernels, check them, and compare with a peer library");
-  options->arguments.add_problems(*command);
-  options->arguments.add_choices(*command);
-  command->add_flag("--all-algorithms", options->all_algorithms,
-                    "One row for each algorithm, not the chosen one alone");
-  command->add_option("--vs", options->peer, "Time this peer in turn with us, e.g. onednn")
-      ->type_name("PEER");
-  command->add_flag("--find", options->find, "Measure the candidates first, for 2 s unless --budget says");
-  command->add_option("--budget", options->budget, "Measure the candidates first, for so long")
-      ->type_name("TIME");
-  command->add_option("--repeat", options->repeat, "Blocks of runs")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--min-time", options->min_time, "Of runs, over all blocks")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command->add_flag("--no-check", options->no_check, "Do not check the results");
-  options->machine.add_options(*command);
-  return {command, [options] { return Bench(*options).run(); }};
+  options->arguments.add_problems(command);
+  options->arguments.add_choices(command);
+  command.flag("--all-algorithms", options->all_algorithms,
+               "One row for each algorithm, not the chosen one alone");
+  command.option("--vs", options->peer, "Time this peer in turn with us, e.g. onednn").type("PEER");
+  command.flag("--find", options->find, "Measure the candidates first, for 2 s unless --budget says");
+  command.option("--budget", options->budget, "Measure the candidates first, for so long").type("TIME");
+  command.option("--repeat", options->repeat, "Blocks of runs").within(1, 1000).shows_default();
+  command.option("--min-time", options->min_time, "Of runs, over all blocks").type("TIME").shows_default();
+  command.flag("--no-check", options->no_check, "Do not check the results");
+  options->machine.add_options(command);
+  command.runs([options] { return Bench(*options).run(); });
 }
 
+const Subcommand kBench("bench", "Time kernels, check them, and compare with a peer library", declare);
+
+}  // namespace
 }  // namespace faltung::tools

@@ -10,7 +10,7 @@
 #include "src/algorithms/algorithm.hpp"
 #include "src/backend/offline_compiler.hpp"
 #include "src/finder/trial.hpp"
-#include "src/jit/jit.hpp"
+#include "src/finder/trust/verify.hpp"
 #include "src/plan/plan.hpp"
 #include "src/problem/text.hpp"
 #include "tools/arguments.hpp"
@@ -77,7 +77,6 @@ class Compilers {
 
   int run() {
     const std::vector<Row> rows = options_.arguments.rows();
-    const FreshStore store;
     for (const std::string& id : options_.compilers) {
       Account account;
       account.runs =
@@ -130,11 +129,11 @@ class Compilers {
     std::vector<std::string> common;
     bool first = true;
     for (const Account& account : accounts_) {
-      const Target target{*account.device, 1};
+      const Target target{account.device->info(), 1};
       if (!algorithm.supports(row.problem, target).yes) continue;
       std::vector<std::string> own;
-      for (const Config& config : algorithm.configs(row.problem, target)) {
-        if (wanted(kernel_name(algorithm, config.name))) own.push_back(config.name);
+      for (const Candidate& candidate : algorithm.candidates(row.problem, target)) {
+        if (wanted(candidate.kernel())) own.push_back(candidate.config);
       }
       if (first) common = own;
       std::erase_if(common, [&](const std::string& config) {
@@ -162,14 +161,16 @@ class Compilers {
 
   // Milliseconds that it runs; negative where it does not.
   double compile(const Row& row, const Algorithm& algorithm, const std::string& config, Account& account) {
-    const Target target{*account.device, 1};
-    const std::string kernel = kernel_name(algorithm, config), id = account.device->info().id;
+    const Target target{account.device->info(), 1};
+    const std::string kernel = std::string(algorithm.name()) + "/" + config, id = target.device.id;
     if (!algorithm.supports(row.problem, target).yes) return -1;
-    jit::Collector collector;
     Times times;
+    std::vector<jit::Program> programs;
     try {
-      Recipe recipe = make_recipe(algorithm, row.problem, config, target);
-      if (account.runs) times = run(row, kernel, std::move(recipe), account);
+      const auto plan = make_plan(row.problem, algorithm.candidate(row.problem, config, target),
+                                  account.device, jit::Session(*account.device, store_), nullptr);
+      programs = plan->programs();
+      if (account.runs) times = run(row, plan, account);
     } catch (const Error& error) {
       if (error.status() == Status::unsupported) return -1;  // by a compiler that is no device
       ++account.failed;
@@ -181,7 +182,7 @@ class Compilers {
     Times shown_times = times;
     const auto ms = [](double value) { return value < 0 ? "-" : fmt::format("{:.3g}", value); };
     bool any = false;
-    for (const jit::Compiled& c : collector.kernels) {
+    for (const jit::Program& c : programs) {
       if (c.compile_ms <= 0) continue;  // of an earlier row
       any = true;
       const KernelResources& r = c.resources;
@@ -210,9 +211,7 @@ class Compilers {
     return times.run_ms;
   }
 
-  Times run(const Row& row, const std::string& kernel, Recipe recipe, const Account& account) const {
-    const auto plan =
-        std::make_shared<const PlanImpl>(row.problem, kernel, std::move(recipe), account.device, nullptr);
+  Times run(const Row& row, const std::shared_ptr<const PlanImpl>& plan, const Account& account) const {
     const Oracle oracle(row.problem, Data::random, options_.arguments.seed(), 1, 1);
     Arena arena(*account.device, oracle, 2 * account.device->info().cache_bytes, 8);
     const auto begin = std::chrono::steady_clock::now();
@@ -268,27 +267,27 @@ class Compilers {
   }
 
   Options& options_;
+  const FreshStore fresh_;
+  Store store_;
   std::vector<Account> accounts_;
 };
 
-}  // namespace
-
-Command add_compilers(CLI::App& app) {
+void declare(const Command& command) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("compilers", "What compilers make of the same kernels, side by side");
-  options->arguments.add_problems(*command);
-  options->arguments.add_choices(*command);
+  options->arguments.add_problems(command);
+  options->arguments.add_choices(command);
   command
-      ->add_option("--with", options->compilers,
-                   "A compiler: a device (opencl:0, cuda:0), which runs the kernels too, nvrtc:sm_80 or "
-                   "clang:gfx1030; repeatable")
-      ->type_name("COMPILER")
-      ->allow_extra_args(false)
-      ->required();
-  command->add_flag("--all-configs", options->all_configs, "Every config, not each algorithm's first alone");
-  options->machine.add_options(*command);
-  return {command, [options] { return Compilers(*options).run(); }};
+      .option("--with", options->compilers,
+              "A compiler: a device (opencl:0, cuda:0), which runs the kernels too, nvrtc:sm_80 or "
+              "clang:gfx1030; repeatable")
+      .type("COMPILER")
+      .required();
+  command.flag("--all-configs", options->all_configs, "Every config, not each algorithm's first alone");
+  options->machine.add_options(command);
+  command.runs([options] { return Compilers(*options).run(); });
 }
 
+const Subcommand kCompilers("compilers", "What compilers make of the same kernels, side by side", declare);
+
+}  // namespace
 }  // namespace faltung::tools

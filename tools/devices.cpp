@@ -34,7 +34,7 @@ int run(Options& options) {
   for (const std::shared_ptr<Device>& device : list_devices()) {
     const DeviceInfo& info = device->info();
     const int threads = info.kind != "cpu" ? 1 : given > 0 ? given : available_processors();
-    const Ceilings c = engine.impl().measure_ceilings(*device, threads);
+    const Ceilings c = Internals::impl(engine).measure_ceilings(*device, threads);
     machine.row({info.id, info.kind, info.description, std::int64_t(info.units), std::int64_t(threads),
                  static_cast<std::int64_t>(info.memory_bytes), static_cast<std::int64_t>(info.cache_bytes),
                  joined(info.features), info.driver, info.key, c.f32_gflops, c.tf32_gflops, c.f16_gflops,
@@ -54,15 +54,14 @@ int run(Options& options) {
   return 0;
 }
 
-}  // namespace
-
-Command add_devices(CLI::App& app) {
+void declare(const Command& command) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("devices", "What is here, and the ceilings it reaches");
-  command->add_option("--threads", options->threads, "CPU threads; every processor unless given")
-      ->type_name("N");
-  options->machine.add_options(*command);
-  return {command, [options] { return run(*options); }};
+  command.option("--threads", options->threads, "CPU threads; every processor unless given").type("N");
+  options->machine.add_options(command);
+  command.runs([options] { return run(*options); });
 }
 
+const Subcommand kDevices("devices", "What is here, and the ceilings it reaches", declare);
+
+}  // namespace
 }  // namespace faltung::tools

@@ -8,9 +8,11 @@
 #include <ctime>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "src/finder/finder.hpp"
+#include "src/finder/engine.hpp"
+#include "src/finder/report.hpp"
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
 #include "tools/doctor_problems.hpp"
@@ -72,10 +74,10 @@ class Doctor {
   void examine(const Case& one, bool others, const Late& late) {
     Selection selection;
     try {
-      selection = select(one.problem, request_, target());
+      selection = select(Settled(one.problem, request_));
     } catch (const Error& error) {
       if (error.status() != Status::unsupported) throw;
-      if (!others) add(one, "none", "none", Verdict::of("declined", one_line(error.what())));
+      if (!others) add(one, "none", "none", report_of(Outcome::declined, error.what()));
       return;
     }
     std::vector<const Algorithm*> seen;
@@ -94,61 +96,58 @@ class Doctor {
                              ++number, selection.candidates.size(), kernel));
       add(one, std::string(candidate.algorithm->name()), kernel, examine(one.problem, candidate));
     }
-    for (const Refusal& refusal : selection.refusals) {
+    for (const Report& refusal : selection.refusals) {
       if (others) break;
       add(one, refusal.kernel.substr(0, refusal.kernel.find('/')), refusal.kernel,
-          Verdict::of("declined", refusal.why));
+          report_of(Outcome::declined, refusal.why));
     }
   }
 
-  Verdict examine(const Problem& problem, const Candidate& candidate) {
+  Report examine(const Problem& problem, const Candidate& candidate) {
     constexpr int kPatience = 2;  // hangs of a kernel: each costs a deadline
     const std::string kernel = candidate.kernel();
-    if (hangs_[kernel] >= kPatience) return Verdict::of("not tried", "it hung before");
-    // Once for each form all of the trial that makes a kernel eligible; then the problem itself.
-    Verdict verdict;
+    if (hangs_[kernel] >= kPatience) return report_of(Outcome::skipped, "it hung before");
+    const Settled settled(problem, request_);
+    // Once for its programs all of the trial that makes a kernel eligible; then the problem itself.
+    Report report = report_of(Outcome::pass, "");
+    Trust& trust = engine_.trust();
     Task task;
-    if (!std::exchange(tried_[kernel + form_of(problem)], true)) {
-      task = small_task(candidate, problem, target(), kSeed);
-      verdict = engine_.trust().examine(task);
-      engine_.trust().keep(candidate, task.problem, target(), verdict, kSeed);
+    if (!std::exchange(tried_[verdict_key(candidate, settled.problem, report_.device)], true)) {
+      task = small_task(candidate, settled, kSeed);
+      report = trust.examine(task, settled);
+      trust.keep(candidate, task.problem, settled, report, kSeed);
     }
-    if (verdict.passed()) {
+    if (passed(report)) {
       task = Task();
       task.kernel = kernel;
       task.problem = problem;
       task.device = report_.device.id;
       task.threads = report_.threads;
       task.seed = kSeed;
-      task.predicted_ms = candidate.config.predicted_ms;
+      task.predicted_ms = candidate.cost.ms;
       task.products = 1e7;
       task.time_ms = 1;
-      verdict = engine_.trust().examine(task);
-      if (!verdict.passed() && verdict.verdict != "out_of_memory")
-        engine_.trust().keep(candidate, problem, target(), verdict, kSeed);
+      report = trust.examine(task, settled);
+      if (!passed(report) && report.outcome != Outcome::out_of_memory && report.outcome != Outcome::too_large)
+        trust.keep(candidate, problem, settled, report, kSeed);
     }
-    hangs_[kernel] += verdict.verdict == "hang";
-    return verdict;
+    hangs_[kernel] += report.outcome == Outcome::hang;
+    return report;
   }
 
-  void add(const Case& one, const std::string& algorithm, const std::string& kernel, const Verdict& verdict) {
+  void add(const Case& one, const std::string& algorithm, const std::string& kernel, Report report) {
     Examined e;
     e.algorithm = algorithm;
-    e.kernel = kernel;
     e.group = one.group;
     e.problem = to_string(one.problem);
-    e.verdict = verdict.verdict;
-    e.what = one_line(verdict.what);
-    e.ms = verdict.timing.median;
-    e.compile_ms = verdict.compile_ms;
-    e.error_over_bound = verdict.error_over_bound;
+    e.report = std::move(report);
+    e.report.kernel = kernel;
+    e.report.why = one_line(e.report.why);
     if (kernel.find('/') != std::string::npos) {
       e.reproduce = reproduce(one.problem, kernel, report_.device.id, report_.threads, kSeed);
     }
     report_.results.push_back(std::move(e));
   }
-
-  Target target() const { return {*device_, report_.threads}; }
 
   static constexpr std::uint64_t kSeed = 1;
   EngineImpl& engine_;
@@ -185,7 +184,7 @@ int run(const Options& options) {
   request.skip = options.skip;
   request.deterministic = false;
   Filter{request};
-  worker_command();
+  worker_command(worker_policy(request).command);
   const std::string text_file = options.report + ".txt", json_file = options.report + ".json";
   const std::string system = system_line();
   std::string text = system + "\n\n";
@@ -202,7 +201,7 @@ int run(const Options& options) {
     request.threads = device->info().kind != "cpu" ? 1
                       : options.threads > 0        ? options.threads
                                                    : available_processors();
-    const DeviceReport report = Doctor(engine.impl(), device, request, line)
+    const DeviceReport report = Doctor(Internals::impl(engine), device, request, line)
                                     .examine(doctor_cases(), budget_s / static_cast<double>(devices.size()));
     bad += bad_results(report) + !report.lost.empty();
     fmt::print("{}\n", text_of(report, false));
@@ -217,30 +216,22 @@ int run(const Options& options) {
   return interrupted() ? 130 : bad > 0 ? 1 : 0;
 }
 
-}  // namespace
-
-Command add_doctor(CLI::App& app) {
+void declare(const Command& command) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("doctor", "Try every kernel on a list of problems, on every device");
-  command->add_option("--device", options->devices, "Only this device; repeatable")
-      ->allow_extra_args(false)
-      ->type_name("ID");
-  command->add_option("--kernel", options->only, "Only kernels that match; repeatable")
-      ->allow_extra_args(false)
-      ->type_name("PATTERN");
-  command->add_option("--skip", options->skip, "No kernels that match; repeatable")
-      ->allow_extra_args(false)
-      ->type_name("PATTERN");
-  command->add_option("--budget", options->budget, "For all devices together")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command->add_option("--threads", options->threads, "CPU threads; every processor unless given")
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N");
-  command->add_option("--report", options->report, "Where the report goes: NAME.txt and NAME.json")
-      ->type_name("NAME")
-      ->capture_default_str();
-  return {command, [options] { return run(*options); }};
+  command.option("--device", options->devices, "Only this device; repeatable").type("ID");
+  command.option("--kernel", options->only, "Only kernels that match; repeatable").type("PATTERN");
+  command.option("--skip", options->skip, "No kernels that match; repeatable").type("PATTERN");
+  command.option("--budget", options->budget, "For all devices together").type("TIME").shows_default();
+  command.option("--threads", options->threads, "CPU threads; every processor unless given")
+      .within(1, 4096)
+      .type("N");
+  command.option("--report", options->report, "Where the report goes: NAME.txt and NAME.json")
+      .type("NAME")
+      .shows_default();
+  command.runs([options] { return run(*options); });
 }
 
+const Subcommand kDoctor("doctor", "Try every kernel on a list of problems, on every device", declare);
+
+}  // namespace
 }  // namespace faltung::tools

@@ -4,44 +4,49 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
+#include "src/finder/report.hpp"
 #include "tools/units.hpp"
 
 namespace faltung::tools {
 namespace {
 
-const std::vector<std::string> kVerdicts{"pass",      "slow",    "wrong",         "out_of_bounds",
-                                         "hang",      "crash",   "compile_error", "out_of_memory",
-                                         "not tried", "declined"};
+// The columns of the matrix. Skipped: a kernel that hung before.
+constexpr Outcome kOutcomes[] = {Outcome::pass,          Outcome::slow,          Outcome::wrong,
+                                 Outcome::out_of_bounds, Outcome::hang,          Outcome::crash,
+                                 Outcome::compile_error, Outcome::out_of_memory, Outcome::too_large,
+                                 Outcome::skipped,       Outcome::declined};
 
 // Rows by what key gives, in the order of their first result.
 template <class Key>
 std::string matrix(const DeviceReport& report, const char* title, const Key& key) {
   std::vector<std::string> rows;
-  std::map<std::string, std::map<std::string, int>> counts;
-  std::set<std::string> seen{"pass", "slow", "wrong", "hang"};
+  std::map<std::string, std::map<Outcome, int>> counts;
+  std::set<Outcome> seen{Outcome::pass, Outcome::slow, Outcome::wrong, Outcome::hang};
   for (const Examined& e : report.results) {
     const std::string row = key(e);
     if (std::find(rows.begin(), rows.end(), row) == rows.end()) rows.push_back(row);
-    ++counts[row][e.verdict];
-    seen.insert(e.verdict);
+    ++counts[row][e.report.outcome];
+    seen.insert(e.report.outcome);
   }
+  const auto column = [](Outcome outcome) {
+    return std::max<std::size_t>(5, std::string_view(name(outcome)).size());
+  };
   std::size_t width = std::string_view(title).size();
   for (const std::string& row : rows) width = std::max(width, row.size());
   std::string text = fmt::format("  {:<{}}", title, width);
-  for (const std::string& verdict : kVerdicts) {
-    if (seen.count(verdict) != 0)
-      text += fmt::format("  {:>{}}", verdict, std::max<std::size_t>(5, verdict.size()));
+  for (const Outcome outcome : kOutcomes) {
+    if (seen.count(outcome) != 0) text += fmt::format("  {:>{}}", name(outcome), column(outcome));
   }
   text += "\n";
   for (const std::string& row : rows) {
     text += fmt::format("  {:<{}}", row, width);
-    for (const std::string& verdict : kVerdicts) {
-      if (seen.count(verdict) == 0) continue;
-      const int count = counts[row][verdict];
-      text += fmt::format("  {:>{}}", count > 0 ? std::to_string(count) : ".",
-                          std::max<std::size_t>(5, verdict.size()));
+    for (const Outcome outcome : kOutcomes) {
+      if (seen.count(outcome) == 0) continue;
+      const int count = counts[row][outcome];
+      text += fmt::format("  {:>{}}", count > 0 ? std::to_string(count) : ".", column(outcome));
     }
     text += "\n";
   }
@@ -50,25 +55,28 @@ std::string matrix(const DeviceReport& report, const char* title, const Key& key
 
 }  // namespace
 
-bool is_bad(const std::string& verdict) {
-  return verdict != "pass" && verdict != "slow" && verdict != "declined" && verdict != "not tried";
+bool is_bad(Outcome outcome) {
+  return outcome != Outcome::pass && outcome != Outcome::slow && outcome != Outcome::declined &&
+         outcome != Outcome::skipped;
 }
 
 void conclude(DeviceReport& report) {
   std::map<std::string, double> best;
   std::map<std::string, bool> served;
   for (const Examined& e : report.results) {
-    served[e.problem] |= e.verdict == "pass" || e.verdict == "slow";
-    if (e.verdict != "pass" || e.ms <= 0) continue;
+    const Report& r = e.report;
+    served[e.problem] |= passed(r) || r.outcome == Outcome::slow;
+    if (!passed(r) || r.ms <= 0) continue;
     double& ms = best[e.problem];
-    ms = ms == 0 ? e.ms : std::min(ms, e.ms);
+    ms = ms == 0 ? r.ms : std::min(ms, r.ms);
   }
   for (Examined& e : report.results) {
     const double fastest = best.count(e.problem) != 0 ? best[e.problem] : 0;
-    if (e.verdict != "pass" || fastest == 0 || e.ms <= kSlow * fastest) continue;
-    e.verdict = "slow";
-    e.what = fmt::format("{} ms, {:.0f} times the fastest kernel's {} ms", show_ms(e.ms), e.ms / fastest,
-                         show_ms(fastest));
+    Report& r = e.report;
+    if (!passed(r) || fastest == 0 || r.ms <= kSlow * fastest) continue;
+    r.outcome = Outcome::slow;
+    r.why = fmt::format("{} ms, {:.0f} times the fastest kernel's {} ms", show_ms(r.ms), r.ms / fastest,
+                        show_ms(fastest));
   }
   for (const auto& [problem, is_served] : served) {
     if (!is_served) report.without.push_back(problem);
@@ -79,8 +87,9 @@ std::string skip_setting(const DeviceReport& report) {
   std::set<std::string> bad;
   std::map<std::string, std::set<std::string>> kernels;  // of an algorithm
   for (const Examined& e : report.results) {
-    if (e.kernel != e.algorithm) kernels[e.algorithm].insert(e.kernel);
-    if (is_bad(e.verdict)) bad.insert(e.kernel);
+    const std::string& kernel = e.report.kernel;
+    if (kernel != e.algorithm) kernels[e.algorithm].insert(kernel);
+    if (is_bad(e.report.outcome)) bad.insert(kernel);
   }
   std::string setting;
   const auto add = [&](const std::string& pattern) { setting += (setting.empty() ? "" : ",") + pattern; };
@@ -97,7 +106,7 @@ std::string skip_setting(const DeviceReport& report) {
 
 int bad_results(const DeviceReport& report) {
   return static_cast<int>(std::count_if(report.results.begin(), report.results.end(),
-                                        [](const Examined& e) { return is_bad(e.verdict); }));
+                                        [](const Examined& e) { return is_bad(e.report.outcome); }));
 }
 
 std::string text_of(const DeviceReport& report, bool whole) {
@@ -111,7 +120,7 @@ std::string text_of(const DeviceReport& report, bool whole) {
   }
   std::set<std::string> kernels;
   for (const Examined& e : report.results) {
-    if (e.kernel != e.algorithm) kernels.insert(e.kernel);
+    if (e.report.kernel != e.algorithm) kernels.insert(e.report.kernel);
   }
   text += fmt::format("  {} of {} problems ({} with every kernel), {} kernels, {} trials, {:.0f} s{}\n\n",
                       report.reached, report.problems, report.reached_whole, kernels.size(),
@@ -125,15 +134,16 @@ std::string text_of(const DeviceReport& report, bool whole) {
   std::size_t shown = 0;
   const auto hidden = static_cast<std::size_t>(bad_results(report));
   for (const Examined& e : report.results) {
-    if (!is_bad(e.verdict) || (!whole && shown == kShown)) continue;
+    if (!is_bad(e.report.outcome) || (!whole && shown == kShown)) continue;
     ++shown;
-    text += fmt::format("  {}: {} on {}: {}\n    reproduce: {}\n", e.kernel, e.verdict, e.problem, e.what,
-                        e.reproduce);
+    text += fmt::format("  {}: {} on {}: {}\n    reproduce: {}\n", e.report.kernel, name(e.report.outcome),
+                        e.problem, e.report.why, e.reproduce);
   }
   if (shown < hidden) text += fmt::format("  and {} more, in the report\n", hidden - shown);
   if (whole) {
     for (const Examined& e : report.results) {
-      if (e.verdict == "slow") text += fmt::format("  {}: slow on {}: {}\n", e.kernel, e.problem, e.what);
+      if (e.report.outcome != Outcome::slow) continue;
+      text += fmt::format("  {}: slow on {}: {}\n", e.report.kernel, e.problem, e.report.why);
     }
   }
   const std::string skip = skip_setting(report);
@@ -169,19 +179,15 @@ nlohmann::ordered_json json_of(const DeviceReport& report) {
                {"skip", skip_setting(report)},
                {"without_a_kernel", report.without}};
   std::map<std::string, std::map<std::string, int>> counts;
-  for (const Examined& e : report.results) ++counts[e.algorithm][e.verdict];
+  for (const Examined& e : report.results) ++counts[e.algorithm][name(e.report.outcome)];
   json["matrix"] = counts;
   json["results"] = Json::array();
   for (const Examined& e : report.results) {
-    json["results"].push_back({{"kernel", e.kernel},
-                               {"group", e.group},
-                               {"problem", e.problem},
-                               {"verdict", e.verdict},
-                               {"what", e.what},
-                               {"ms", e.ms},
-                               {"compile_ms", e.compile_ms},
-                               {"error_over_bound", e.error_over_bound},
-                               {"reproduce", e.reproduce}});
+    Json result = to_json(e.report);
+    result["group"] = e.group;
+    result["problem"] = e.problem;
+    result["reproduce"] = e.reproduce;
+    json["results"].push_back(std::move(result));
   }
   return json;
 }

@@ -2,7 +2,7 @@
 #ifndef FALTUNG_TOOLS_DOCTOR_REPORT_HPP_
 #define FALTUNG_TOOLS_DOCTOR_REPORT_HPP_
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -12,15 +12,13 @@ namespace faltung::tools {
 
 // One kernel on one problem.
 struct Examined {
-  std::string algorithm, kernel, group, problem;
-  std::string verdict;  // as in Verdict, and slow, not tried, not reached
-  std::string what;
-  double ms = 0, compile_ms = 0, error_over_bound = -1;
+  std::string algorithm, group, problem;
+  Report report;
   std::string reproduce;
 };
 
 // Whether the kernel was tried and must not be used.
-bool is_bad(const std::string& verdict);
+bool is_bad(Outcome outcome);
 
 struct DeviceReport {
   DeviceInfo device;

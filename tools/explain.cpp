@@ -1,7 +1,7 @@
 // faltung explain: what would be chosen, and why not the others. Measures no kernel.
 #include <fmt/format.h>
 
-#include "src/finder/finder.hpp"
+#include "src/finder/engine.hpp"
 #include "src/finder/selection.hpp"
 #include "tools/choice.hpp"
 #include "tools/command.hpp"
@@ -18,24 +18,19 @@ struct Options {
 // What the compiler made of the chosen kernel, where it has been tried on this GPU: to compile another may
 // end the process.
 void print_compiled(Engine& engine, const Row& row, const Request& request, const Choice& choice) {
-  const std::shared_ptr<Device> device = find_device(request.device);
-  if (device->info().kind == "cpu") return;
-  EngineImpl& impl = engine.impl();
-  const Selection selection = impl.candidates(row.problem, request);
-  for (const Candidate& candidate : selection.candidates) {
-    if (candidate.kernel() != choice.kernel) continue;
-    if (impl.trust().standing(candidate, row.problem, device->info()) == Standing::untried) {
-      fmt::print(
-          "  {} was not tried on {} yet: faltung bench or find does, and then it is known what the compiler "
-          "makes of "
-          "it\n",
-          choice.kernel, request.device);
-      return;
-    }
-    const auto plan = impl.make_plan(row.problem, candidate, request);
-    for (const jit::Compiled& kernel : plan->recipe().kernels) {
-      fmt::print("  {}\n", show_resources(kernel));
-    }
+  const Settled settled(row.problem, request);
+  if (settled.on_cpu()) return;
+  EngineImpl& impl = Internals::impl(engine);
+  const Candidate candidate = find_candidate(choice.kernel, settled.problem, settled.target());
+  if (impl.trust().standing(candidate, settled) == Standing::untried) {
+    fmt::print(
+        "  {} was not tried on {} yet: faltung bench or find does, and then it is known what the compiler "
+        "makes of it\n",
+        choice.kernel, request.device);
+    return;
+  }
+  for (const jit::Program& program : impl.make_plan(settled, candidate)->programs()) {
+    fmt::print("  {}\n", show_resources(program));
   }
 }
 
@@ -67,16 +62,15 @@ int run(Options& options) {
   return 0;
 }
 
-}  // namespace
-
-Command add_explain(CLI::App& app) {
+void declare(const Command& command) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("explain", "One line for each algorithm: chosen, slower, or why not");
-  options->arguments.add_problems(*command);
-  options->arguments.add_choices(*command);
-  options->machine.add_options(*command);
-  return {command, [options] { return run(*options); }};
+  options->arguments.add_problems(command);
+  options->arguments.add_choices(command);
+  options->machine.add_options(command);
+  command.runs([options] { return run(*options); });
 }
 
+const Subcommand kExplain("explain", "One line for each algorithm: chosen, slower, or why not", declare);
+
+}  // namespace
 }  // namespace faltung::tools

@@ -68,18 +68,16 @@ int run(Options& options) {
   return 0;
 }
 
-}  // namespace
-
-Command add_find(CLI::App& app) {
+void declare(const Command& command) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("find", "Measure the candidates and remember the fastest");
-  options->arguments.add_problems(*command);
-  options->arguments.add_choices(*command);
-  command->add_option("--budget", options->budget, "For each problem")
-      ->type_name("TIME")
-      ->capture_default_str();
-  options->machine.add_options(*command);
-  return {command, [options] { return run(*options); }};
+  options->arguments.add_problems(command);
+  options->arguments.add_choices(command);
+  command.option("--budget", options->budget, "For each problem").type("TIME").shows_default();
+  options->machine.add_options(command);
+  command.runs([options] { return run(*options); });
 }
 
+const Subcommand kFind("find", "Measure the candidates and remember the fastest", declare);
+
+}  // namespace
 }  // namespace faltung::tools

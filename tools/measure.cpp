@@ -10,6 +10,7 @@
 #include <fstream>
 #include <span>
 
+#include "src/finder/report.hpp"
 #include "src/finder/trial.hpp"
 #include "src/problem/tolerance.hpp"
 
@@ -29,20 +30,22 @@ double ms_since(Clock::time_point begin) {
 
 using PlanPointer = std::shared_ptr<const PlanImpl>;
 
-Accuracy accuracy_of(const PlanImpl& plan) {
-  const KernelName kernel = parse_kernel(plan.kernel());
-  return kernel.algorithm->accuracy(plan.problem(), kernel.config);
-}
+// A plan, and how exact it promises to be.
+struct Made {
+  PlanPointer plan;
+  Accuracy accuracy;
+};
 
 // One run as it will be timed, with packed weights, into a result full of NaN.
-Finding check(const PlanImpl& plan, const Arena& arena, const Oracle& oracle, const Parallel& parallel) {
+Finding check(const Made& made, const Arena& arena, const Oracle& oracle, const Parallel& parallel) {
+  const PlanImpl& plan = *made.plan;
   Device& device = plan.device();
   const std::size_t bytes = static_cast<std::size_t>(oracle.result_bytes());
   const Buffer result{nullptr, result_pointer(plan.problem(), arena.first()), bytes};
   std::vector<std::byte> content(bytes, std::byte{0xff});
   device.copy_in(result, content.data(), bytes);
   const bool packs = plan.recipe().packed_bytes > 0;
-  const auto weights = packs ? plan.pack_weights(arena.first().w) : nullptr;
+  const auto weights = packs ? plan.pack_weights(arena.first().w, {}) : nullptr;
   const Buffer workspace = device.allocate(plan.workspace_bytes(packs));
   RunOptions options;
   options.weights = weights.get();
@@ -50,29 +53,27 @@ Finding check(const PlanImpl& plan, const Arena& arena, const Oracle& oracle, co
   plan.run(arena.first(), options);
   device.synchronize({});
   device.copy_out(content.data(), result, bytes);
-  return oracle.check(content.data(), accuracy_of(plan), parallel);
+  return oracle.check(content.data(), made.accuracy, parallel);
 }
 
-// The fastest of an algorithm's first configs that may be used, by a short measurement; null if none may.
-PlanPointer best_config(EngineImpl& engine, const Problem& problem,
-                        const std::vector<const Candidate*>& candidates, const Request& request, Arena& arena,
-                        const Target& target) {
+// The fastest of an algorithm's first candidates that may be used, by a short measurement; null if none may.
+Made best_of(EngineImpl& engine, const Settled& settled, const std::vector<const Candidate*>& candidates,
+             Arena& arena) {
   constexpr std::size_t kMost = 4;
-  engine.trust().compile_ahead(std::span(candidates).first(std::min(kMost, candidates.size())), problem,
-                               target);
-  PlanPointer best;
+  engine.trust().compile_ahead(std::span(candidates).first(std::min(kMost, candidates.size())), settled);
+  Made best;
   double best_ms = 0;
   std::size_t made = 0;
   for (const Candidate* candidate : candidates) {
     if (made == kMost) break;
-    if (!engine.trust().admit(*candidate, problem, target)) continue;
+    if (!engine.trust().admit(*candidate, settled)) continue;
     ++made;
-    PlanPointer plan = engine.make_plan(problem, *candidate, request);
-    if (candidates.size() == 1) return plan;
+    PlanPointer plan = engine.make_plan(settled, *candidate);
+    if (candidates.size() == 1) return {plan, candidate->accuracy};
     Runner runner(plan, arena);
     const Timing timing = time_runner(runner, 30, best_ms);
-    if (best && timing.median >= best_ms) continue;
-    best = std::move(plan);
+    if (best.plan && timing.median >= best_ms) continue;
+    best = {std::move(plan), candidate->accuracy};
     best_ms = timing.median;
   }
   return best;
@@ -135,7 +136,7 @@ PeerEntry prepare_peer(Peer& peer, const Oracle& oracle, const MeasureOptions& o
     entry.note = "its result could not be checked: " + done.text;
     return entry;
   }
-  const Finding finding = oracle.check(result.data(), {dot_product_growth(p), 0, 0}, parallel);
+  const Finding finding = oracle.check(result.data(), dot_product_accuracy(p), parallel);
   if (!finding.right()) entry.note = "its result differs: " + finding.worst;
   return entry;
 }
@@ -145,65 +146,65 @@ PeerEntry prepare_peer(Peer& peer, const Oracle& oracle, const MeasureOptions& o
 Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions& options, Peer* peer) {
   Measurement out;
   const Request& request = options.request;
+  EngineImpl& impl = Internals::impl(engine);
   if (options.find) engine.find(problem, request);
   const auto begin = Clock::now();
-  const PlanPointer chosen = engine.impl().plan(problem, request);
+  const PlanPointer chosen = impl.plan(problem, request);
   const double plan_ms = ms_since(begin);
 
-  Device& device = chosen->device();
+  const Settled settled(problem, request);
+  Device& device = *settled.device;
   // Who computes the reference: our own workers, which then sleep, or on a GPU every processor.
-  const auto parallel = device.info().kind == "cpu"
-                            ? engine.impl().workers(request)
-                            : std::make_shared<const Parallel>(available_processors());
+  const auto parallel = settled.on_cpu() ? impl.workers(settled.threads)
+                                         : std::make_shared<const Parallel>(available_processors());
   const Oracle oracle(problem, Data::random, options.seed, 1, kProducts);
   Arena arena(device, oracle, std::min(2 * device.info().cache_bytes, kMostArena), kMostSets);
   out.sets = arena.sets();
 
-  std::vector<PlanPointer> plans{chosen};
+  std::vector<Made> plans{{chosen, find_candidate(chosen->kernel(), problem, settled.target()).accuracy}};
   if (options.all_algorithms) {
-    Selection selection = engine.impl().candidates(problem, request);
-    const Target target{device, request.threads};
+    const Selection selection = impl.candidates(settled);
     out.refusals = selection.refusals;
     std::vector<const Algorithm*> seen;
     for (const Candidate& first : selection.candidates) {
       if (std::find(seen.begin(), seen.end(), first.algorithm) != seen.end()) continue;
       seen.push_back(first.algorithm);
+      const std::string name(first.algorithm->name());
       constexpr double kMostReference = 4e9;  // operations; beyond, one run takes seconds
       if (first.algorithm->last_resort() && flops(problem) > kMostReference) {
-        out.refusals.push_back(
-            {std::string(first.algorithm->name()), "not timed", "it would take seconds a run"});
+        out.refusals.push_back(report_of(Outcome::skipped, "it would take seconds a run", name));
         continue;
       }
       std::vector<const Candidate*> candidates;
       for (const Candidate& c : selection.candidates) {
         if (c.algorithm == first.algorithm) candidates.push_back(&c);
       }
-      PlanPointer plan = best_config(engine.impl(), problem, candidates, request, arena, target);
-      if (!plan) {
-        out.refusals.push_back(
-            {std::string(first.algorithm->name()), "quarantined",
-             "none of its kernels passed its trial; `faltung store list quarantine` says why"});
-      } else if (plan->kernel() != chosen->kernel()) {
-        plans.push_back(std::move(plan));
+      Made made = best_of(impl, settled, candidates, arena);
+      if (!made.plan) {
+        out.refusals.push_back(report_of(
+            Outcome::quarantined,
+            "none of its kernels passed its trial; `faltung store list quarantine` says why", name));
+      } else if (made.plan->kernel() != chosen->kernel()) {
+        plans.push_back(std::move(made));
       }
     }
   }
 
   std::vector<Runner> runners;
   runners.reserve(plans.size());
-  for (const PlanPointer& plan : plans) {
+  for (const Made& made : plans) {
+    const PlanPointer& plan = made.plan;
     Entry entry;
     entry.kernel = plan->kernel();
     entry.chosen = plan == chosen;
-    entry.compile_ms = plan->recipe().compile_ms;
-    entry.kernels = plan->recipe().kernels;
+    entry.compile_ms = plan->compile_ms();
+    entry.programs = plan->programs();
     entry.plan_ms = entry.chosen ? plan_ms : 0;
     entry.workspace_bytes = plan->workspace_bytes(plan->recipe().packed_bytes > 0);
-    entry.verdict = "unchecked";
     if (options.check) {
-      const Finding finding = check(*plan, arena, oracle, *parallel);
+      const Finding finding = check(made, arena, oracle, *parallel);
       entry.error_over_bound = finding.error_over_bound;
-      entry.verdict = finding.right() ? "pass" : "wrong";
+      entry.outcome = finding.right() ? Outcome::pass : Outcome::wrong;
       if (!finding.right()) entry.note = finding.worst;
     }
     out.entries.push_back(std::move(entry));

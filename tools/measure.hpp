@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/finder/finder.hpp"
+#include "src/finder/engine.hpp"
 #include "tools/arguments.hpp"
 #include "tools/peer.hpp"
 #include "tools/race.hpp"
@@ -30,9 +30,9 @@ struct Entry {
   double compile_ms = 0;
   double plan_ms = 0;  // from the question to the plan
   std::size_t workspace_bytes = 0;
-  std::string verdict;  // pass, wrong or unchecked
+  Outcome outcome = Outcome::not_measured;  // pass or wrong; not_measured if it was not checked
   std::string note;
-  std::vector<jit::Compiled> kernels;  // a GPU's
+  std::vector<jit::Program> programs;  // a GPU's
 };
 
 struct PeerEntry {
@@ -43,7 +43,7 @@ struct PeerEntry {
 
 struct Measurement {
   std::vector<Entry> entries;  // the chosen one first
-  std::vector<Refusal> refusals;
+  std::vector<Report> refusals;
   std::optional<PeerEntry> peer;
   int sets = 0;  // of buffers, used in turn
 };

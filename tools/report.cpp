@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "faltung/faltung.hpp"
 #include "src/problem/text.hpp"
@@ -85,11 +86,11 @@ void Table::row(const std::vector<std::string>& cells) const {
   std::fflush(stdout);
 }
 
-void Machine::add_options(CLI::App& app) {
-  app.add_option("--csv", csv_path_, "Also write comma-separated values; - for standard output alone")
-      ->type_name("FILE");
-  app.add_option("--json", json_path_, "Also write JSON, a list of objects; - for standard output alone")
-      ->type_name("FILE");
+void Machine::add_options(const Command& command) {
+  command.option("--csv", csv_path_, "Also write comma-separated values; - for standard output alone")
+      .type("FILE");
+  command.option("--json", json_path_, "Also write JSON, a list of objects; - for standard output alone")
+      .type("FILE");
 }
 
 void Machine::open(std::vector<std::string> columns) {
@@ -105,7 +106,10 @@ void Machine::open(std::vector<std::string> columns) {
     std::fprintf(csv_.get(), "\n");
     check_written(csv_, csv_path_);
   }
-  if (!json_path_.empty()) json_ = open_file(json_path_);
+  if (!json_path_.empty()) {
+    json_ = open_file(json_path_);
+    rows_ = std::make_shared<nlohmann::ordered_json>(nlohmann::ordered_json::array());
+  }
 }
 
 void Machine::row(const std::vector<Cell>& cells) {
@@ -120,14 +124,14 @@ void Machine::row(const std::vector<Cell>& cells) {
   if (json_) {
     nlohmann::ordered_json object;
     for (std::size_t i = 0; i < cells.size(); ++i) object[columns_[i]] = json_value(cells[i]);
-    rows_.push_back(std::move(object));
+    rows_->push_back(std::move(object));
   }
 }
 
 void Machine::close() {
   check_written(csv_, csv_path_);
   if (json_) {
-    std::fprintf(json_.get(), "%s\n", rows_.dump(1).c_str());
+    std::fprintf(json_.get(), "%s\n", rows_->dump(1).c_str());
     check_written(json_, json_path_);
   }
 }

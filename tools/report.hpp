@@ -2,16 +2,16 @@
 #ifndef FALTUNG_TOOLS_REPORT_HPP_
 #define FALTUNG_TOOLS_REPORT_HPP_
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "faltung/faltung.hpp"
+#include "tools/command.hpp"
 
 namespace faltung::tools {
 
@@ -43,7 +43,7 @@ class Table {
 // --csv FILE and --json FILE; - is standard output, which then carries nothing else.
 class Machine {
  public:
-  void add_options(CLI::App& app);
+  void add_options(const Command& command);
   // Opens what was asked for. Throws Error(bad_file) if it cannot be written.
   void open(std::vector<std::string> columns);
   // One cell a column. The CSV is complete up to here, whatever happens later.
@@ -57,7 +57,7 @@ class Machine {
   std::string csv_path_, json_path_;
   std::vector<std::string> columns_;
   std::shared_ptr<std::FILE> csv_, json_;
-  nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
+  std::shared_ptr<nlohmann::ordered_json> rows_;
 };
 
 }  // namespace faltung::tools

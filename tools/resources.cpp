@@ -10,13 +10,13 @@ namespace faltung::tools {
 namespace {
 
 // What it took, now or when it was compiled; -1 if nobody knows.
-double compile_ms(const jit::Compiled& kernel) {
+double compile_ms(const jit::Program& kernel) {
   return kernel.compile_ms > 0 ? kernel.compile_ms : kernel.compiled_before_ms;
 }
 
 }  // namespace
 
-std::string show_resources(const jit::Compiled& kernel) {
+std::string show_resources(const jit::Program& kernel) {
   const KernelResources& r = kernel.resources;
   std::string text = kernel.entry;
   if (kernel.compile_ms > 0) {
@@ -46,7 +46,7 @@ std::vector<std::string> resource_columns() {
           "occupancy_pct",  "limited_by"};
 }
 
-std::vector<Cell> resource_cells(const std::vector<jit::Compiled>& kernels) {
+std::vector<Cell> resource_cells(const std::vector<jit::Program>& kernels) {
   if (kernels.empty()) return std::vector<Cell>(resource_columns().size());
   std::string names, limit;
   double ms = 0;
@@ -54,7 +54,7 @@ std::vector<Cell> resource_cells(const std::vector<jit::Compiled>& kernels) {
                waves = -1;
   double occupancy = -1;
   bool all_known = true;
-  for (const jit::Compiled& kernel : kernels) {
+  for (const jit::Program& kernel : kernels) {
     const KernelResources& r = kernel.resources;
     names += (names.empty() ? "" : " ") + kernel.entry;
     all_known = all_known && compile_ms(kernel) >= 0;

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "src/finder/finder.hpp"
+#include "src/finder/engine.hpp"
 #include "src/finder/oracle.hpp"
 #include "src/problem/npy.hpp"
 #include "src/problem/problem.hpp"
@@ -91,7 +91,7 @@ int run(const Options& options) {
   Engine engine;
   print_warnings(engine);
   const Plan plan = engine.plan(p, request);
-  Device& device = plan.impl().device();
+  Device& device = Internals::impl(plan).device();
   MemoryPool pool(device.info().id);
   const auto upload = [&](const void* host, std::int64_t bytes) -> void* {
     if (host == nullptr) return nullptr;
@@ -119,35 +119,35 @@ int run(const Options& options) {
              show_ms(ms));
 
   if (!options.check) return 0;
-  const KernelName kernel = parse_kernel(plan.kernel());
-  const auto parallel = engine.impl().workers(request);
+  const Settled settled(p, request);
+  const auto parallel = Internals::impl(engine).workers(available_processors());
   constexpr double kProducts = 1e10;  // all elements, unless it took minutes
   const Oracle oracle(p, inputs.tensors, options.arguments.seed(), kProducts);
   const Finding finding =
-      oracle.check(result.data(), kernel.algorithm->accuracy(p, kernel.config), *parallel);
+      oracle.check(result.data(), find_candidate(plan.kernel(), p, settled.target()).accuracy, *parallel);
   fmt::print("check: {}: {} of {} elements against the reference, worst error {:.3g} of its bound{}\n",
              finding.right() ? "pass" : "WRONG", finding.checked, shape.elements(), finding.error_over_bound,
              finding.right() ? "" : "; " + finding.worst);
   return finding.right() ? 0 : 1;
 }
 
-}  // namespace
-
-Command add_run(CLI::App& app) {
+void declare(const Command& command) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("run", "Compute one convolution on .npy files");
-  options->arguments.add_problems(*command);
-  options->arguments.add_choices(*command);
+  options->arguments.add_problems(command);
+  options->arguments.add_choices(command);
   const auto file = [&](const char* flag, std::string& value, const char* text) {
-    command->add_option(flag, value, text)->type_name("FILE.npy");
+    command.option(flag, value, text).type("FILE.npy");
   };
   file("--x", options->x, "Input; bwd_d writes it");
   file("--w", options->w, "Filter; bwd_w writes it");
   file("--y", options->y, "Output, which fwd writes; else its gradient");
   file("--bias", options->bias, "One value an output channel");
   file("--residual", options->residual, "Of the convolution's output shape");
-  command->add_flag("--check", options->check, "Compare with the reference");
-  return {command, [options] { return run(*options); }};
+  command.flag("--check", options->check, "Compare with the reference");
+  command.runs([options] { return run(*options); });
 }
 
+const Subcommand kRun("run", "Compute one convolution on .npy files", declare);
+
+}  // namespace
 }  // namespace faltung::tools

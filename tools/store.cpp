@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "src/finder/lock.hpp"
-#include "src/finder/quarantine.hpp"
+#include "src/finder/trust/verdicts.hpp"
 #include "src/problem/text.hpp"
 #include "tools/command.hpp"
 #include "tools/report.hpp"
@@ -24,9 +24,9 @@ struct Options {
 // The record's kernel matches --kernel; records without a kernel only match where none is given.
 bool is_meant(const Record& record, const std::string& pattern) {
   if (pattern.empty()) return true;
-  const std::optional<KernelRecord> known = kernel_record(record.payload);
-  return known && (matches(pattern, known->kernel) ||
-                   matches(pattern, known->kernel.substr(0, known->kernel.find('/'))));
+  const std::optional<Verdict> known = parse_verdict(record.payload);
+  return known && (matches(pattern, known->report.kernel) ||
+                   matches(pattern, known->report.kernel.substr(0, known->report.kernel.find('/'))));
 }
 
 std::vector<Record> meant(const Store& store, const Options& options) {
@@ -37,11 +37,11 @@ std::vector<Record> meant(const Store& store, const Options& options) {
 
 // What a person looks for in a verdict, of records that are one.
 std::string summary(const Record& record) {
-  const std::optional<KernelRecord> known = kernel_record(record.payload);
+  const std::optional<Verdict> known = parse_verdict(record.payload);
   if (!known) return record.key;
-  return fmt::format("{} {} on {} ({}): {} on {}{}{}", known->kernel, known->form, known->device,
-                     known->description, known->verdict, known->problem, known->what.empty() ? "" : ": ",
-                     known->what);
+  const Report& r = known->report;
+  return fmt::format("{} on {} ({}): {} on {}{}{}", r.kernel, known->device, known->description,
+                     name(r.outcome), known->problem, r.why.empty() ? "" : ": ", r.why);
 }
 
 int list(Options& options) {
@@ -106,38 +106,33 @@ int clear(const Options& options) {
   return 0;
 }
 
-}  // namespace
-
-Command add_store(CLI::App& app) {
+void declare(const Command& command) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("store", "What the engine remembers: list, export, import, clear");
-  command->require_subcommand(1);
-  const auto add_kind = [&](CLI::App* sub) {
-    sub->add_option("kind", options->kind, "Of this kind alone, e.g. trials or quarantine")
-        ->type_name("KIND");
-    sub->add_option("--kernel", options->kernel, "Verdicts on kernels that match")->type_name("PATTERN");
+  const auto add = [&](const char* name, const char* help, const auto& run) {
+    const Command sub = command.subcommand(name, help);
+    sub.runs([options, run] { return run(*options); });
+    return sub;
   };
-  CLI::App* list_command = command->add_subcommand("list", "Every record");
+  const auto add_kind = [&](const Command& sub) {
+    sub.option("kind", options->kind, "Of this kind alone, e.g. trials or quarantine").type("KIND");
+    sub.option("--kernel", options->kernel, "Verdicts on kernels that match").type("PATTERN");
+  };
+  const Command list_command = add("list", "Every record", list);
   add_kind(list_command);
-  options->machine.add_options(*list_command);
-  CLI::App* export_command = command->add_subcommand("export", "Records into one JSON file");
-  export_command->add_option("file", options->file)->required()->type_name("FILE");
+  options->machine.add_options(list_command);
+  const Command export_command = add("export", "Records into one JSON file", export_to);
+  export_command.option("file", options->file).required().type("FILE");
   add_kind(export_command);
-  export_command->add_flag(
-      "--lock", options->lock,
-      "The chosen kernel of every measured problem, for runs that must not choose another");
-  export_command->add_flag("--verdicts", options->verdicts,
-                           "On kernels alone, good and bad: to spare others with the same device the trials");
-  CLI::App* import_command = command->add_subcommand("import", "Merge such a file; newer records win");
-  import_command->add_option("file", options->file)->required()->type_name("FILE");
-  CLI::App* clear_command = command->add_subcommand("clear", "Forget");
-  add_kind(clear_command);
-  return {command, [=] {
-            if (list_command->parsed()) return list(*options);
-            if (export_command->parsed()) return export_to(*options);
-            if (import_command->parsed()) return import_from(*options);
-            return clear(*options);
-          }};
+  export_command.flag("--lock", options->lock,
+                      "The chosen kernel of every measured problem, for runs that must not choose another");
+  export_command.flag("--verdicts", options->verdicts,
+                      "On kernels alone, good and bad: to spare others with the same device the trials");
+  const Command import_command = add("import", "Merge such a file; newer records win", import_from);
+  import_command.option("file", options->file).required().type("FILE");
+  add_kind(add("clear", "Forget", clear));
 }
 
+const Subcommand kStore("store", "What the engine remembers: list, export, import, clear", declare);
+
+}  // namespace
 }  // namespace faltung::tools

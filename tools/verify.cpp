@@ -4,7 +4,8 @@
 #include <chrono>
 #include <optional>
 
-#include "src/finder/finder.hpp"
+#include "src/finder/engine.hpp"
+#include "src/finder/report.hpp"
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
 #include "tools/report.hpp"
@@ -22,21 +23,23 @@ struct Options {
 class Trier {
  public:
   explicit Trier(const Options& options)
-      : in_process_(options.in_process), worker_(options.arguments.device_id()) {}
-  Verdict operator()(const Task& task) {
-    return in_process_ ? examiner_.examine(task, {}) : worker_.examine(task);
+      : in_process_(options.in_process),
+        policy_(worker_policy(options.arguments.request())),
+        worker_(options.arguments.device_id(), policy_.command) {}
+  Report operator()(const Task& task) {
+    return in_process_ ? examiner_.examine(task, {}) : worker_.examine(task, policy_.deadlines);
   }
 
  private:
   bool in_process_;
   Examiner examiner_;
+  WorkerPolicy policy_;
   Worker worker_;
 };
 
 int run(Options& options) {
   const std::vector<Row> rows = options.arguments.rows();
   const Request request = options.arguments.request();
-  const std::shared_ptr<Device> device = options.arguments.device();
   const Filter filter{request};  // a misspelt pattern is told before anything runs
   Trier trier(options);
   Machine& machine = options.machine;
@@ -44,7 +47,7 @@ int run(Options& options) {
                 "seconds", "threads", "seed", "reproduce"});
   const Table table({{"verdict", 13}, {"err/bnd", 8, true}, {"kernel", 0}});
   const bool talks = machine.for_people();
-  int kernels = 0, passed = 0;
+  int kernels = 0, right = 0;
   std::string nothing;
   for (const Row& row : rows) {
     const std::string problem = to_string(row.problem);
@@ -66,7 +69,7 @@ int run(Options& options) {
     };
     Selection selection;
     try {
-      selection = select(row.problem, request, {*device, request.threads});
+      selection = select(Settled(row.problem, request));
     } catch (const Error& error) {
       if (error.status() != Status::unsupported) throw;
       nothing = error.what();
@@ -84,48 +87,50 @@ int run(Options& options) {
     for (const Candidate& candidate : selection.candidates) {
       const auto begin = std::chrono::steady_clock::now();
       task.kernel = candidate.kernel();
-      task.predicted_ms = candidate.config.predicted_ms;
-      const Verdict v = trier(task);
+      task.predicted_ms = candidate.cost.ms;
+      const Report r = trier(task);
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       ++kernels;
-      passed += v.passed();
+      right += passed(r);
       const std::string again = reproduce(row.problem, task.kernel, task.device, task.threads, task.seed);
-      const Cell error = v.error_over_bound >= 0 ? Cell(v.error_over_bound) : Cell();
-      machine.row(cells(task.kernel, v.verdict, error, v.what, seconds, again));
+      Cell error;
+      if (r.error_over_bound >= 0) error = r.error_over_bound;
+      machine.row(cells(task.kernel, name(r.outcome), error, r.why, seconds, again));
       if (talks) {
-        table.row({"  " + v.verdict,
-                   v.error_over_bound >= 0 ? fmt::format("{:.3g}", v.error_over_bound) : "-",
+        table.row({std::string("  ") + name(r.outcome),
+                   r.error_over_bound >= 0 ? fmt::format("{:.3g}", r.error_over_bound) : "-",
                    candidate.kernel()});
-        if (!v.passed()) fmt::print("    {}\n    reproduce: {}\n", v.what, again);
-      } else if (!v.passed()) {
-        fmt::print(stderr, "faltung: {}: {}; reproduce: {}\n", v.verdict, v.what, again);
+        if (!passed(r)) fmt::print("    {}\n    reproduce: {}\n", r.why, again);
+      } else if (!passed(r)) {
+        fmt::print(stderr, "faltung: {}: {}; reproduce: {}\n", name(r.outcome), r.why, again);
       }
     }
-    for (const Refusal& refusal : selection.refusals) {
-      machine.row(cells(refusal.kernel, refusal.verdict, {}, refusal.why, {}, {}));
-      if (talks) table.row({"  " + refusal.verdict, "", refusal.kernel + ": " + refusal.why});
+    for (const Report& refusal : selection.refusals) {
+      const std::string outcome = name(refusal.outcome);
+      machine.row(cells(refusal.kernel, outcome, {}, refusal.why, {}, {}));
+      if (talks) table.row({"  " + outcome, "", refusal.kernel + ": " + refusal.why});
     }
   }
   machine.close();
   if (kernels == 0) throw Error(Status::unsupported, nothing);
   if (talks) {
-    fmt::print("\n{} kernels on {} problems: {} pass, {} do not\n", kernels, rows.size(), passed,
-               kernels - passed);
+    fmt::print("\n{} kernels on {} problems: {} pass, {} do not\n", kernels, rows.size(), right,
+               kernels - right);
   }
-  return passed == kernels ? 0 : 1;
+  return right == kernels ? 0 : 1;
 }
+
+void declare(const Command& command) {
+  const auto options = std::make_shared<Options>();
+  options->arguments.add_problems(command);
+  options->arguments.add_choices(command);
+  command.flag("--in-process", options->in_process,
+               "Run the kernels in this process, where a debugger sees them, not in a worker");
+  options->machine.add_options(command);
+  command.runs([options] { return run(*options); });
+}
+
+const Subcommand kVerify("verify", "Check every supporting kernel against the reference", declare);
 
 }  // namespace
-
-Command add_verify(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("verify", "Check every supporting kernel against the reference");
-  options->arguments.add_problems(*command);
-  options->arguments.add_choices(*command);
-  command->add_flag("--in-process", options->in_process,
-                    "Run the kernels in this process, where a debugger sees them, not in a worker");
-  options->machine.add_options(*command);
-  return {command, [options] { return run(*options); }};
-}
-
 }  // namespace faltung::tools

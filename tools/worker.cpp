@@ -1,15 +1,16 @@
 // faltung worker: tries kernels for another process, so that what they break is broken here.
-#include "src/finder/worker.hpp"
+#include "src/finder/trust/worker.hpp"
 
 #include "tools/command.hpp"
 
 namespace faltung::tools {
+namespace {
 
-Command add_worker(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "worker",
-      "Try kernels for another process: requests and answers are JSON lines on the standard streams");
-  return {command, [] { return serve_worker(); }};
-}
+void declare(const Command& command) { command.runs(serve_worker); }
 
+const Subcommand kWorker(
+    "worker", "Try kernels for another process: requests and answers are JSON lines on the standard streams",
+    declare);
+
+}  // namespace
 }  // namespace faltung::tools

@@ -79,6 +79,8 @@ void append_activation(dnnl::post_ops& ops, const Epilogue& e) {
       return append(algorithm::eltwise_gelu_tanh);
     case Activation::hardswish:
       return append(algorithm::eltwise_hardswish);
+    default:
+      throw Declined(std::string("oneDNN has no operation for ") + name(e.activation));
   }
 }
 

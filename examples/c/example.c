@@ -42,9 +42,9 @@ int main(void) {
 
   /* Constant weights are packed once into the kernel's own order. */
   faltung_weights* weights;
-  check(faltung_pack_weights(plan, tensors.w, &weights));
+  check(faltung_pack_weights(plan, tensors.w, NULL, &weights));
 
-  faltung_run_options options = {NULL, NULL, NULL, NULL, NULL};
+  faltung_run_options options = {sizeof options, NULL, NULL, NULL, NULL, NULL};
   options.weights = weights;
   options.workspace = malloc(faltung_plan_workspace_bytes(plan, 1) + 1);
   check(faltung_run(plan, &tensors, &options));

@@ -57,6 +57,29 @@ FALTUNG_API faltung_status faltung_problem_sizes(const faltung_problem* problem,
 /* The tensor's size in memory; 0 if problem is NULL. */
 FALTUNG_API size_t faltung_problem_bytes(const faltung_problem* problem, faltung_tensor tensor);
 
+/* ---------------------------------------------------------------------------------------------- devices */
+
+/* Structs that this library fills or reads begin with their size in bytes, as the program was compiled; a
+ * later version adds members at the end, and neither side touches what the other does not know. */
+
+/* Texts live as long as the process. */
+typedef struct faltung_device {
+  size_t size;          /* sizeof(faltung_device) */
+  const char* id;       /* "cpu", "cuda:0", "opencl:1": what faltung_request.device names */
+  const char* kind;     /* "cpu" or "gpu" */
+  const char* name;     /* the model, as its maker calls it */
+  const char* driver;   /* version, in words */
+  const char* features; /* of the instruction set, separated by spaces */
+  int units;            /* cores or multiprocessors */
+  size_t memory_bytes;
+} faltung_device;
+
+/* How many devices this machine has; 0 where they cannot be listed (faltung_last_error says why). Wakes every
+ * driver. */
+FALTUNG_API int faltung_device_count(void);
+/* device->size must be set. FALTUNG_BAD_PROBLEM unless 0 <= index < faltung_device_count(). 0 is the CPU. */
+FALTUNG_API faltung_status faltung_device_get(int index, faltung_device* device);
+
 /* ----------------------------------------------------------------------------------------------- engine */
 
 /* The store, the devices and the algorithms behind one handle; may be used from many threads. */
@@ -71,8 +94,17 @@ typedef void (*faltung_warning)(void* context, const char* line);
 FALTUNG_API faltung_status faltung_engine_on_warning(faltung_engine* engine, faltung_warning warning,
                                                      void* context);
 
+/* Which kernels may be used without having been tried on the device first. */
+typedef enum faltung_trust {
+  FALTUNG_TRUST_DEFAULT = 0, /* what $FALTUNG_TRUST says, else tested */
+  FALTUNG_TRUST_TESTED = 1,  /* those that the test suite ran on the same instruction set: the CPU's */
+  FALTUNG_TRUST_ALL = 2,     /* all; nothing is refused either */
+  FALTUNG_TRUST_NONE = 3     /* none */
+} faltung_trust;
+
 /* What a caller wants of a choice. Begin with faltung_request_default(). */
 typedef struct faltung_request {
+  size_t size;            /* sizeof(faltung_request) */
   const char* device;     /* "cpu" */
   int threads;            /* CPU; 0: every processor this process may use */
   size_t workspace_limit; /* bytes; SIZE_MAX: none */
@@ -80,19 +112,72 @@ typedef struct faltung_request {
   const char* only;       /* kernel-name patterns (* and ?) separated by commas; NULL or "" allows all */
   const char* skip;       /* kernel-name patterns never to use; NULL or "" skips none */
   double budget_ms;       /* of faltung_find */
+  faltung_trust trust;
+  double deadline_ms; /* of a run on trial, at least; 0: what $FALTUNG_DEADLINE says, else 10 s */
+  const char* worker; /* the faltung command, which tries kernels; NULL: $FALTUNG_WORKER, else found */
 } faltung_request;
 
 FALTUNG_API faltung_request faltung_request_default(void);
 
-/* Measures within the budget, verifies what may win, and stores the result. text receives one line for each
- * kernel, best first; free it with faltung_text_destroy. request and text may be NULL. */
-FALTUNG_API faltung_status faltung_find(faltung_engine* engine, const faltung_problem* problem,
-                                        const faltung_request* request, char** text);
-/* One line for each algorithm: chosen, slower by how much, or why not. Measures nothing. request may be NULL.
+/* What became of a kernel. */
+typedef enum faltung_outcome {
+  FALTUNG_NOT_MEASURED = 0,
+  FALTUNG_CHOSEN = 1,
+  FALTUNG_SLOWER = 2,
+  FALTUNG_PASS = 3,          /* it was tried, and is right */
+  FALTUNG_DECLINED = 4,      /* it does not compute the problem, which says nothing against it */
+  FALTUNG_SKIPPED = 5,       /* by the request */
+  FALTUNG_QUARANTINED = 6,   /* it failed on this device before */
+  FALTUNG_SLOW = 7,          /* it is right, and far behind what its cost model says */
+  FALTUNG_WRONG = 8,         /* its result is */
+  FALTUNG_OUT_OF_BOUNDS = 9, /* it wrote outside of its buffers */
+  FALTUNG_HANG = 10,
+  FALTUNG_CRASH = 11,
+  FALTUNG_COMPILE_ERROR = 12,
+  FALTUNG_NO_MEMORY = 13, /* this time */
+  FALTUNG_TOO_LARGE = 14  /* it needs more memory than the device has */
+} faltung_outcome;
+/* In words: "not measured"; "" for a number that is none. */
+FALTUNG_API const char* faltung_outcome_name(faltung_outcome outcome);
+
+/* What is known of one kernel on one problem. Texts live as long as the choice. */
+typedef struct faltung_report {
+  size_t size;        /* sizeof(faltung_report) */
+  const char* kernel; /* the algorithm's name where all of it is meant */
+  faltung_outcome outcome;
+  const char* why;     /* in words, where there is more to say */
+  double predicted_ms; /* by the cost model; 0 if it declined */
+  double ms;           /* measured median; 0 if not measured */
+  double ms_min, ms_max;
+  double error_over_bound; /* worst element, in units of its bound; -1 if not verified */
+  double compile_ms;
+  size_t workspace_bytes;
+  double error_growth;  /* the bound on the error, in units of 2^-24 times the sum of |products| */
+  const char* bound_by; /* bytes, arithmetic or latency */
+  double ceiling_pct;   /* share of the roofline, from ms if measured, else predicted */
+} faltung_report;
+
+/* Reports, best first; every algorithm has at least one. */
+typedef struct faltung_choice faltung_choice;
+
+/* Measures within the budget, verifies what may win, and stores the result. request and choice may be NULL.
  */
+FALTUNG_API faltung_status faltung_find(faltung_engine* engine, const faltung_problem* problem,
+                                        const faltung_request* request, faltung_choice** choice);
+/* Measures no kernel; the device's ceilings, of which shares are told, it measures where the store has none,
+ * in some seconds. request may be NULL. */
 FALTUNG_API faltung_status faltung_explain(faltung_engine* engine, const faltung_problem* problem,
-                                           const faltung_request* request, char** text);
-FALTUNG_API void faltung_text_destroy(char* text);
+                                           const faltung_request* request, faltung_choice** choice);
+FALTUNG_API void faltung_choice_destroy(faltung_choice* choice);
+/* The chosen kernel, and what chose it: "lock", "forced", "store" or "model". */
+FALTUNG_API const char* faltung_choice_kernel(const faltung_choice* choice);
+FALTUNG_API const char* faltung_choice_source(const faltung_choice* choice);
+FALTUNG_API size_t faltung_choice_count(const faltung_choice* choice);
+/* report->size must be set. */
+FALTUNG_API faltung_status faltung_choice_report(const faltung_choice* choice, size_t index,
+                                                 faltung_report* report);
+/* One line a report; lives as long as the choice. */
+FALTUNG_API const char* faltung_choice_text(const faltung_choice* choice);
 
 /* ------------------------------------------------------------------------------------------------- plan */
 
@@ -112,11 +197,11 @@ FALTUNG_API size_t faltung_plan_workspace_bytes(const faltung_plan* plan, int we
 /* What packed weights take; 0: the kernel reads the weights as they are, and packing changes nothing. */
 FALTUNG_API size_t faltung_plan_packed_weights_bytes(const faltung_plan* plan);
 
-/* Weights in the order the plan's kernel reads them, packed once; may be used from many threads. */
+/* Weights in the order the plan's kernel reads them, packed once; may be used from many threads, and by every
+ * plan of the same kernel for the same filter on the device, where packing does not depend on batch and
+ * image. */
 typedef struct faltung_weights faltung_weights;
 
-FALTUNG_API faltung_status faltung_pack_weights(const faltung_plan* plan, const void* w,
-                                                faltung_weights** weights);
 FALTUNG_API void faltung_weights_destroy(faltung_weights* weights);
 
 /* Device pointers, aligned as allocations are: some kernels take multiples of 16 bytes alone, and say so.
@@ -140,6 +225,7 @@ typedef void (*faltung_parallel_for)(void* context, int count, void (*body)(int 
 
 /* Zero-initialise what is not used. */
 typedef struct faltung_run_options {
+  size_t size;                       /* sizeof(faltung_run_options) */
   void* workspace;                   /* at least faltung_plan_workspace_bytes */
   const faltung_weights* weights;    /* packed; then w is read only if packed_weights_bytes is 0 */
   faltung_parallel_for parallel_for; /* CPU; NULL for faltung's own threads */
@@ -147,6 +233,11 @@ typedef struct faltung_run_options {
   void* stream; /* GPU: the caller's stream or queue */
 } faltung_run_options;
 
+/* On options' stream, for which it does not wait, or by its parallel_for; the rest of options is not read.
+ * options may be NULL. */
+FALTUNG_API faltung_status faltung_pack_weights(const faltung_plan* plan, const void* w,
+                                                const faltung_run_options* options,
+                                                faltung_weights** weights);
 /* options may be NULL if the plan needs no workspace. */
 FALTUNG_API faltung_status faltung_run(const faltung_plan* plan, const faltung_tensors* tensors,
                                        const faltung_run_options* options);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -55,7 +56,8 @@ enum class Layout { nchw, nhwc };
 //   tf32      operands may be rounded to 10 bits of mantissa, accumulation is fp32
 //   f16 bf16  operands are the tensors' own 16-bit values, accumulation is fp32
 //   fast      Winograd and the like allowed beyond the bound of f32, with a bound of their own
-enum class Math { f32, tf32, f16, bf16, fast };
+//   of_dtype  what the problem's dtype is called: f32, f16 or bf16
+enum class Math { f32, tf32, f16, bf16, fast, of_dtype };
 
 enum class Activation { none, relu, relu6, leaky_relu, sigmoid, silu, gelu, gelu_tanh, hardswish };
 
@@ -92,7 +94,7 @@ struct Problem {
   std::int64_t groups = 1;
   DType dtype = DType::f32;
   Layout layout = Layout::nchw;
-  Math math = Math::f32;
+  Math math = Math::of_dtype;
   Epilogue epilogue;
   bool operator==(const Problem&) const = default;
 
@@ -112,6 +114,25 @@ FALTUNG_API std::string to_string(const Problem& problem);
 // Throws Error(bad_problem) unless every size is positive, groups divide, the filter fits, nothing overflows.
 FALTUNG_API void validate(const Problem& problem);
 
+enum class Tensor { x, w, y, bias, residual };
+// What the problem's tensor takes in memory: y after pooling, the residual before it.
+FALTUNG_API std::size_t bytes(const Problem& problem, Tensor tensor);
+
+// --------------------------------------------------------------------------------------------- devices
+
+struct DeviceDescription {
+  std::string id;      // cpu, cuda:0, opencl:1: what Request::device names
+  std::string kind;    // cpu or gpu
+  std::string name;    // the model, as its maker calls it
+  std::string driver;  // version, in words
+  int units = 0;       // cores or multiprocessors
+  std::size_t memory_bytes = 0;
+  std::vector<std::string> features;  // of the instruction set: avx2, avx512_bf16, sm_90a, ...
+};
+
+// All devices of this machine; the CPU is the first. Wakes every driver.
+FALTUNG_API std::vector<DeviceDescription> devices();
+
 // ---------------------------------------------------------------------------------------------- running
 
 // Calls body(0) ... body(count - 1), each once, possibly at the same time, and returns when all have
@@ -129,6 +150,25 @@ struct Tensors {
   void* y = nullptr;
   const void* bias = nullptr;
   const void* residual = nullptr;
+
+  // What is only read may be const.
+  static Tensors forward(const void* x, const void* w, void* y, const void* bias = nullptr,
+                         const void* residual = nullptr) {
+    return {const_cast<void*>(x), const_cast<void*>(w), y, bias, residual};
+  }
+  static Tensors backward_data(const void* y, const void* w, void* x) {
+    return {x, const_cast<void*>(w), const_cast<void*>(y), nullptr, nullptr};
+  }
+  static Tensors backward_weights(const void* x, const void* y, void* w) {
+    return {const_cast<void*>(x), w, const_cast<void*>(y), nullptr, nullptr};
+  }
+};
+
+// Which kernels may be used without having been tried on the device first.
+enum class TrustPolicy {
+  tested,  // those that the test suite ran on the same instruction set: the CPU's
+  all,     // all; nothing is refused either
+  none,    // none
 };
 
 struct Request {
@@ -139,6 +179,11 @@ struct Request {
   std::vector<std::string> only;  // kernel-name patterns (* and ?); empty allows all
   std::vector<std::string> skip;  // kernel-name patterns never to use
   double budget_ms = 2000;        // of find
+
+  // Where these say nothing, the environment does: docs/settings.md.
+  std::optional<TrustPolicy> trust;  // else $FALTUNG_TRUST, else tested
+  double deadline_ms = 0;            // of a run on trial, at least; else $FALTUNG_DEADLINE, else 10 s
+  std::string worker;  // the faltung command, which tries kernels; else $FALTUNG_WORKER, else found
 };
 
 // Weights packed into the order a plan's kernel reads them, once; immutable, shared between threads.
@@ -161,24 +206,48 @@ class FALTUNG_API Plan {
   const std::string& kernel() const;  // e.g. implicit_gemm_cpu/m14n2_k64
   std::size_t workspace_bytes(bool weights_are_packed = false) const;
   std::size_t packed_weights_bytes() const;  // 0: the kernel reads the weights as they are
-  std::shared_ptr<const PackedWeights> pack_weights(const void* w) const;
+  // On options.stream, for which it does not wait, or by options.parallel_for; the rest of options is not
+  // read. They serve every plan of the same kernel for the same filter on the device, whatever its batch and
+  // image, where the kernel's packing does not depend on those: run says where it does.
+  std::shared_ptr<const PackedWeights> pack_weights(const void* w, const RunOptions& options = {}) const;
   // Allocates nothing. Throws Error(bad_problem) if a pointer that the problem needs is null, or one that the
   // kernel cannot use.
   void run(const Tensors& tensors, const RunOptions& options) const;
 
   explicit Plan(std::shared_ptr<const PlanImpl> impl) : impl_(std::move(impl)) {}
-  const PlanImpl& impl() const { return *impl_; }
 
  private:
+  friend struct Internals;
   std::shared_ptr<const PlanImpl> impl_;
 };
 
 // ---------------------------------------------------------------------------------------------- choosing
 
-// One kernel's part in a choice.
-struct Trial {
-  std::string kernel;
-  std::string verdict;      // chosen, slower, skipped, declined, quarantined, wrong, not measured
+// What became of a kernel.
+enum class Outcome {
+  not_measured,
+  chosen,
+  slower,
+  pass,           // it was tried, and is right
+  declined,       // it does not compute the problem, which says nothing against it
+  skipped,        // by the request
+  quarantined,    // it failed on this device before
+  slow,           // it is right, and far behind what its cost model says
+  wrong,          // its result is
+  out_of_bounds,  // it wrote outside of its buffers
+  hang,
+  crash,
+  compile_error,
+  out_of_memory,  // this time
+  too_large,      // it needs more memory than the device has
+};
+// In words: "not measured".
+FALTUNG_API const char* name(Outcome outcome);
+
+// What is known of one kernel on one problem.
+struct Report {
+  std::string kernel;  // the algorithm's name where all of it is meant
+  Outcome outcome = Outcome::not_measured;
   std::string why;          // in words, where there is more to say
   double predicted_ms = 0;  // by the cost model; 0 if it declined
   double ms = 0;            // measured median; 0 if not measured
@@ -193,8 +262,8 @@ struct Trial {
 
 struct Choice {
   std::string kernel;
-  std::string source;         // lock, forced, store, model
-  std::vector<Trial> trials;  // best first; every algorithm has at least one line
+  std::string source;           // lock, forced, store, model
+  std::vector<Report> reports;  // best first; every algorithm has at least one
 };
 
 // Called before each trial of find: which of how many, and what is being tried.
@@ -210,6 +279,8 @@ class FALTUNG_API Engine {
   // lock: a problem that it does not name is an error.
   explicit Engine(const std::string& store = "");
   ~Engine();
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
   // The store's answer, else the cost model's. A GPU's kernel that was never tried on this device is tried in
   // another process first.
   Plan plan(const Problem& problem, const Request& request = {});
@@ -219,12 +290,12 @@ class FALTUNG_API Engine {
   void on_warning(std::function<void(const std::string& line)> warn);
   // Measures within request.budget_ms, verifies what may win, and stores the result.
   Choice find(const Problem& problem, const Request& request = {}, const Progress& progress = {});
-  // One line for each algorithm: chosen, slower by how much, or why not. Measures nothing.
+  // One report for each algorithm: chosen, slower by how much, or why not. Measures no kernel; the device's
+  // ceilings, of which shares are told, it measures where the store has none, in some seconds.
   Choice explain(const Problem& problem, const Request& request = {});
 
-  EngineImpl& impl() { return *impl_; }
-
  private:
+  friend struct Internals;
   std::unique_ptr<EngineImpl> impl_;
 };
 

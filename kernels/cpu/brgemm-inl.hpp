@@ -12,13 +12,6 @@
 
 #include "kernels/cpu/brgemm.hpp"
 
-#undef FALTUNG_BRGEMM_BF16
-#if HWY_TARGET == HWY_AVX3
-#define FALTUNG_BRGEMM_BF16 1
-#else
-#define FALTUNG_BRGEMM_BF16 0
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
@@ -37,18 +30,6 @@ inline constexpr int kMaxRows[] = {12, 6, 4, 2};
 #else
 inline constexpr int kMaxRows[] = {4, 4, 2, 1};
 #endif
-
-template <BrgemmElement kElement>
-HWY_INLINE void multiply_add(BrgemmVec a, BrgemmVec b, BrgemmVec& sum) {
-#if FALTUNG_BRGEMM_BF16
-  if constexpr (kElement == BrgemmElement::bf16_pair) {
-    // Not in Highway 1.0.3, so the instruction itself.
-    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "v"(a.raw));
-    return;
-  }
-#endif
-  sum = hn::MulAdd(a, b, sum);
-}
 
 // Keeps the compiler from replacing the pointer by others it finds cheaper: one for each row would not fit in
 // the registers.
@@ -73,7 +54,7 @@ HWY_INLINE T* row_of(int m, T* group0, T* group1, std::int64_t stride) {
   return m < 7 ? group0 + m * stride : group1 + (m - 7) * stride;
 }
 
-template <BrgemmElement kElement, BrgemmRows kRows, int kM, int kVectors>
+template <BrgemmRows kRows, int kM, int kVectors>
 void brgemm_tile(const BrgemmCall& call) {
   const BrgemmTag d;
   BrgemmVec sum[kM][kVectors];
@@ -121,7 +102,7 @@ void brgemm_tile(const BrgemmCall& call) {
         }
         const BrgemmVec a = hn::Set(d, *row);
 #pragma GCC unroll 4
-        for (int n = 0; n < kVectors; ++n) multiply_add<kElement>(a, bs[n], sum[m][n]);
+        for (int n = 0; n < kVectors; ++n) sum[m][n] = hn::MulAdd(a, bs[n], sum[m][n]);
       }
       a0 += a_step;
       if constexpr (kM > 7) a1 += a_step;

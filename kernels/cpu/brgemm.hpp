@@ -6,8 +6,8 @@
 //                    A[g.a + row * a_row_stride + i * a_step] * B[g.b + i * b_step + column]
 //
 // Rows come in two groups with a start of their own each: rows 0..6 from a0 and c0, rows 7..13 from a1 and
-// c1. Offsets, strides and steps count elements; an element of A and B is 4 bytes: a float, or a pair of bf16
-// (of reduction indices 2i and 2i + 1) whose two products are added. Nothing need be aligned.
+// c1. Offsets, strides and steps count elements: floats, and in A and B of the AMX tiles (brgemm_amx.hpp)
+// pairs of bf16. Nothing need be aligned.
 //
 // A segment is a filter tap, a block of channels, a transform's component: what lies contiguous (B) or at one
 // step (A). Padding is the caller's: a segment that is left out, or rows of zeros that A is pointed to.
@@ -60,7 +60,6 @@ struct BrgemmCall {
 
 using BrgemmKernel = void (*)(const BrgemmCall&);
 
-enum class BrgemmElement { f32, bf16_pair };
 enum class BrgemmRows { strided, contiguous };
 
 // Columns of a tile are a number of vectors of this many floats: 16 with AVX-512, 8 with AVX2, else 4.
@@ -70,13 +69,8 @@ inline constexpr int kBrgemmMaxVectors = 4;
 // The most rows of a tile that many vectors wide, such that it stays in registers: with AVX-512 14, 14, 9 and
 // 6; the best shapes are 14 x 2, 9 x 3 and 6 x 4 there, 6 x 2 elsewhere.
 int brgemm_max_rows(int vectors);
-// bf16_pair needs AVX512_BF16. That it is there does not make it fast: see brgemm_bf16_is_fast.
-bool brgemm_has(BrgemmElement element);
-// Whether products of bf16 pairs are faster than those of the same numbers converted to float. Cores with AMX
-// have the instruction at a quarter of the rate of fp32 multiply-adds, half the products a second.
-bool brgemm_bf16_is_fast();
-// 1 <= rows <= brgemm_max_rows(vectors), 1 <= vectors <= kBrgemmMaxVectors, brgemm_has(element).
-BrgemmKernel brgemm_kernel(BrgemmElement element, BrgemmRows a_rows, int rows, int vectors);
+// 1 <= rows <= brgemm_max_rows(vectors), 1 <= vectors <= kBrgemmMaxVectors.
+BrgemmKernel brgemm_kernel(BrgemmRows a_rows, int rows, int vectors);
 
 // How many elements pack_brgemm_b writes.
 inline std::int64_t packed_brgemm_b_elements(std::int64_t length, std::int64_t columns, int width) {
@@ -95,8 +89,8 @@ void pack_brgemm_b(float* to, std::int64_t length, std::int64_t columns, int wid
   }
 }
 
-// The same with pairs: i in [0, length) packs value(2i, .) and value(2i + 1, .), which are rounded to bf16 if
-// they are not bf16 numbers already.
+// The same with pairs, for the AMX tiles: i in [0, length) packs value(2i, .) and value(2i + 1, .), which are
+// rounded to bf16 if they are not bf16 numbers already.
 template <class Value>
 void pack_brgemm_b_pairs(std::uint32_t* to, std::int64_t length, std::int64_t columns, int width,
                          const Value& value) {

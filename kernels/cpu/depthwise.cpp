@@ -5,13 +5,12 @@
 
 #include "src/backend/parallel.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
 
 using i64 = std::int64_t;
-
-constexpr i64 round_up(i64 value, i64 unit) { return (value + unit - 1) / unit * unit; }
 
 // Packed channels are padded to this many floats: a whole number of vectors of any width.
 constexpr i64 kChannelPad = 32;
@@ -45,8 +44,8 @@ DepthwiseStage make_stage(const DepthwisePass& pass) {
   const i64 reach = one.end - one.begin, out_pitch = pass.out_w;
   const i64 fit =
       (kFloats - reach * stage.pitch * pass.planes()) / (stride * stage.pitch * pass.planes() + out_pitch);
-  const i64 strips = (steps + std::max<i64>(kBlock, fit) - 1) / std::max<i64>(kBlock, fit);
-  stage.strip = strips == 1 ? steps : round_up((steps + strips - 1) / strips, 4);
+  const i64 strips = ceil_div(steps, std::max<i64>(kBlock, fit));
+  stage.strip = strips == 1 ? steps : round_up(ceil_div(steps, strips), 4);
   const Range rows = inputs(pass.rows, stage.strip);
   stage.top = rows.begin, stage.rows = rows.end - rows.begin;
   stage.plane = (stage.rows + (kBlock - 1) * stride) * stage.pitch;
@@ -62,29 +61,6 @@ DepthwiseStage make_stage(const DepthwisePass& pass) {
 }
 
 }  // namespace
-
-std::vector<Slide> forward_slides(i64 in, i64 out, i64 filter, i64 stride, i64 dilation, i64 pad) {
-  return {{out, 0, 1, filter, 0, 1, stride, -pad, dilation, in}};
-}
-
-std::vector<Slide> backward_slides(i64 in, i64 out, i64 filter, i64 stride, i64 dilation, i64 pad) {
-  // Output o takes input (o + pad - dilation · r) / stride for every tap r for which that is an integer: with
-  // one such r known, those that differ from it by multiples of tap_step.
-  const i64 tap_step = stride / std::gcd(stride, dilation), spacing = dilation * tap_step / stride;
-  std::vector<Slide> slides;
-  for (i64 first = 0; first < std::min(stride, out); ++first) {
-    Slide s{(out - first + stride - 1) / stride, first, stride, 0, 0, -tap_step, 1, 0, spacing, in};
-    for (i64 r = 0; r < std::min(tap_step, filter); ++r) {
-      if ((first + pad - dilation * r) % stride != 0) continue;
-      s.taps = (filter - 1 - r) / tap_step + 1;
-      s.tap = r + (s.taps - 1) * tap_step;  // from the last tap down, so that inputs go up
-      s.origin = (first + pad - dilation * s.tap) / stride;
-      break;
-    }
-    slides.push_back(s);
-  }
-  return slides;
-}
 
 DepthwisePass make_depthwise_pass(const Problem& p) {
   DepthwisePass pass;

@@ -4,14 +4,12 @@
 
 #include "kernels/cpu/brgemm.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
 
 using i64 = std::int64_t;
-
-i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
-i64 round_up(i64 a, i64 b) { return ceil_div(a, b) * b; }
 
 // A stride between positions that is an odd number of cache lines, so that the positions of one tile and
 // channel spread over all sets of a cache.
@@ -73,8 +71,7 @@ void multiply_panel(const Product& p, int vectors, const Prefetch& prefetch) {
     call.c0 = p.c + rows.begin * p.c_row_stride;
     call.c1 = call.c0 + kGroup * p.c_row_stride;
     prefetch.part(tile, tiles);
-    brgemm_kernel(BrgemmElement::f32, BrgemmRows::strided, static_cast<int>(rows.end - rows.begin),
-                  vectors)(call);
+    brgemm_kernel(BrgemmRows::strided, static_cast<int>(rows.end - rows.begin), vectors)(call);
   }
 }
 
@@ -126,19 +123,13 @@ i64 WinogradDriver::workspace_floats() const {
   return shared_ ? v + workers_ * (m + spread(scratch_)) : workers_ * (v + m + spread(scratch_));
 }
 
-void WinogradDriver::pack(const void* w, bool rotated, float* u, const Parallel& parallel) const {
+void WinogradDriver::pack(const void* w, const std::vector<StridedView>& groups, float* u,
+                          const Parallel& parallel) const {
   const bool nhwc = shape_.layout == Layout::nhwc;
-  // The forward convolution's channels: of one group, and of the filter tensor's rows.
-  const i64 in = rotated ? k_ : c_, out = rotated ? c_ : k_;
-  const auto weight = [&](i64 group, i64 k, i64 c, int r, int s) {
-    if (rotated) std::swap(k, c), r = 2 - r, s = 2 - s;
-    const i64 row = group * out + k;
-    return load_element(shape_.dtype, w,
-                        nhwc ? ((row * 3 + r) * 3 + s) * in + c : ((row * in + c) * 3 + r) * 3 + s);
-  };
   const i64 columns = nhwc ? round_up(k_, width_) : k_;
   parallel.each(groups_ * columns, [&](i64 index, int) {
     const i64 group = index / columns, k = index % columns;
+    const StridedView& filters = groups[static_cast<std::size_t>(group)];
     float* to = u + group * shape_.positions() * u_position();
     to += nhwc ? k / width_ * width_ * c_ + k % width_ : k * c_;
     const i64 step = nhwc ? width_ : 1;
@@ -146,7 +137,7 @@ void WinogradDriver::pack(const void* w, bool rotated, float* u, const Parallel&
       float g[3][3] = {}, transformed[kMaxWinogradPositions];
       if (k < k_) {
         for (int r = 0; r < 3; ++r) {
-          for (int s = 0; s < 3; ++s) g[r][s] = weight(group, k, c, r, s);
+          for (int s = 0; s < 3; ++s) g[r][s] = load_element(shape_.dtype, w, filters.at(k, c, r, s));
         }
       }
       winograd_filter(shape_.m, g, transformed);

@@ -4,9 +4,11 @@
 #define FALTUNG_KERNELS_CPU_WINOGRAD_DRIVER_HPP_
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/cpu/winograd.hpp"
 #include "src/backend/parallel.hpp"
+#include "src/problem/rewrite.hpp"
 
 namespace faltung {
 
@@ -32,9 +34,8 @@ class WinogradDriver {
   std::int64_t packed_floats() const;
   std::int64_t workspace_floats() const;
 
-  // w: the filters of the forward convolution, in the layout's order. rotated: exchange its input and output
-  // channels and rotate it by 180 degrees, for backward_data.
-  void pack(const void* w, bool rotated, float* u, const Parallel& parallel) const;
+  // groups: how each group's filters lie in w.
+  void pack(const void* w, const std::vector<StridedView>& groups, float* u, const Parallel& parallel) const;
   void run(const WinogradTensors& tensors, const float* u, float* workspace, const Parallel& parallel) const;
 
  private:

@@ -8,12 +8,9 @@
 //   POOL_none, POOL_maxpool or POOL_avgpool, and POOL_H POOL_W POOL_STRIDE_H POOL_STRIDE_W
 #pragma once
 
-// Sizes are arguments, so that a new batch or image compiles nothing. The order is the host's, in gpu.cpp.
 typedef struct {
-  int n, c, h, w, k, p, q;
-  int groups, group_c, group_k;  // channels of one group
-  int pad_top, pad_left;
-  int y_h, y_w, pool_pad_top, pool_pad_left;
+#define FALTUNG_SIZE(name, value) int name;
+#include "kernels/common/sizes.inc"
 } Sizes;
 
 #if WIDE
@@ -91,6 +88,27 @@ F_DEVICE void store8_bf16(F_GLOBAL u16* p, const float* v) {
 #else
 #define F_OFFSET(n, c, h, w, C, H, W) ((((index_t)(n) * (H) + (h)) * (W) + (w)) * (C) + (c))
 #endif
+
+// The tensors of a kernel, as its parameters and as pointers at its top: forward's, and backward_data's.
+#define F_FORWARD_TENSORS                                                                         \
+  F_INPUT(element_t, x), F_INPUT(element_t, w), F_OUTPUT(element_t, y), F_INPUT(element_t, bias), \
+      F_INPUT(element_t, residual)
+#define F_OPEN_FORWARD_TENSORS   \
+  F_OPEN_INPUT(element_t, x);    \
+  F_OPEN_INPUT(element_t, w);    \
+  F_OPEN_OUTPUT(element_t, y);   \
+  F_OPEN_INPUT(element_t, bias); \
+  F_OPEN_INPUT(element_t, residual);
+#define F_BACKWARD_DATA_TENSORS F_OUTPUT(element_t, x), F_INPUT(element_t, w), F_INPUT(element_t, y)
+#define F_OPEN_BACKWARD_DATA_TENSORS \
+  F_OPEN_OUTPUT(element_t, x);       \
+  F_OPEN_INPUT(element_t, w);        \
+  F_OPEN_INPUT(element_t, y);
+
+// The row (or column) of y that is `at` steps of x from where y's first begins; -1 where there is none.
+F_DEVICE int y_place(int at, int stride, int size) {
+  return at < 0 || at % stride != 0 || at / stride >= size ? -1 : at / stride;
+}
 
 // For each i below `count`, a constant: a block's threads share them out, all with as many turns (see
 // F_BARRIER).

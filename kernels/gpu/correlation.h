@@ -1,33 +1,17 @@
 // A convolution of stride 1 and dilation 1 as the correlation of one tensor ("in") with a filter into another
 // ("out"): backward_data is that of y's gradient with the filter turned around.
 //
-// The host defines DIRECTION_fwd or DIRECTION_bwd_d, and what convolution.h asks for.
+// The host defines what sides.h asks for.
 #pragma once
-#include "kernels/gpu/convolution.h"
+#include "kernels/gpu/sides.h"
 
 #ifdef DIRECTION_fwd
-#define IN_C z.c
-#define IN_H z.h
-#define IN_W z.w
-#define IN_GROUP z.group_c
-#define OUT_C z.k
-#define OUT_H z.p
-#define OUT_W z.q
-#define OUT_GROUP z.group_k
 #define PAD_TOP z.pad_top
 #define PAD_LEFT z.pad_left
 #define FILTER_OFFSET(group, out, in, r, s) F_OFFSET((group)*z.group_k + (out), in, r, s, z.group_c, R, S)
 #endif
 
 #ifdef DIRECTION_bwd_d
-#define IN_C z.k
-#define IN_H z.p
-#define IN_W z.q
-#define IN_GROUP z.group_k
-#define OUT_C z.c
-#define OUT_H z.h
-#define OUT_W z.w
-#define OUT_GROUP z.group_c
 #define PAD_TOP (R - 1 - z.pad_top)
 #define PAD_LEFT (S - 1 - z.pad_left)
 #define FILTER_OFFSET(group, out, in, r, s) \

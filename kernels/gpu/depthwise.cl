@@ -21,13 +21,8 @@
 // The columns of x that TILE neighbouring results read.
 #define SPAN ((TILE - 1) * STRIDE_W + (S - 1) * DILATION_W + 1)
 F_KERNEL(THREADS)
-depthwise(F_INPUT(element_t, x), F_INPUT(element_t, w), F_OUTPUT(element_t, y), F_INPUT(element_t, bias),
-          F_INPUT(element_t, residual), Sizes z) {
-  F_OPEN_INPUT(element_t, x);
-  F_OPEN_INPUT(element_t, w);
-  F_OPEN_OUTPUT(element_t, y);
-  F_OPEN_INPUT(element_t, bias);
-  F_OPEN_INPUT(element_t, residual);
+depthwise(F_FORWARD_TENSORS, Sizes z) {
+  F_OPEN_FORWARD_TENSORS
   const index_t count = (index_t)z.n * z.k * z.p * ((z.q + TILE - 1) / TILE);
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < count; i += (index_t)F_BLOCKS(0) * THREADS) {
     F_SPLIT(i, z.k, z.p, z.q)
@@ -75,10 +70,8 @@ depthwise(F_INPUT(element_t, x), F_INPUT(element_t, w), F_OUTPUT(element_t, y), 
 
 #ifdef DIRECTION_bwd_d
 F_KERNEL(THREADS)
-depthwise(F_OUTPUT(element_t, x), F_INPUT(element_t, w), F_INPUT(element_t, y), Sizes z) {
-  F_OPEN_OUTPUT(element_t, x);
-  F_OPEN_INPUT(element_t, w);
-  F_OPEN_INPUT(element_t, y);
+depthwise(F_BACKWARD_DATA_TENSORS, Sizes z) {
+  F_OPEN_BACKWARD_DATA_TENSORS
   const index_t count = (index_t)z.n * z.c * z.h * ((z.w + TILE - 1) / TILE);
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < count; i += (index_t)F_BLOCKS(0) * THREADS) {
     F_SPLIT(i, z.c, z.h, z.w)
@@ -87,16 +80,14 @@ depthwise(F_OUTPUT(element_t, x), F_INPUT(element_t, w), F_INPUT(element_t, y), 
     for (int t = 0; t < TILE; ++t) sums[t] = 0.0f;
     for (int k = c * z.group_k; k < (c + 1) * z.group_k; ++k) {
       for (int r = 0; r < R; ++r) {
-        const int top = row + z.pad_top - r * DILATION_H, p = top / STRIDE_H;
-        if (top < 0 || top % STRIDE_H != 0 || p >= z.p) continue;
+        const int p = y_place(row + z.pad_top - r * DILATION_H, STRIDE_H, z.p);
+        if (p < 0) continue;
         for (int s = 0; s < S; ++s) {
           const float b = F_LOAD(w, F_OFFSET(k, 0, r, s, 1, R, S));
           F_UNROLL
           for (int t = 0; t < TILE; ++t) {
-            const int left = first + t + z.pad_left - s * DILATION_W, q = left / STRIDE_W;
-            if (left >= 0 && left % STRIDE_W == 0 && q < z.q) {
-              sums[t] += F_LOAD(y, F_OFFSET(n, k, p, q, z.k, z.p, z.q)) * b;
-            }
+            const int q = y_place(first + t + z.pad_left - s * DILATION_W, STRIDE_W, z.q);
+            if (q >= 0) sums[t] += F_LOAD(y, F_OFFSET(n, k, p, q, z.k, z.p, z.q)) * b;
           }
         }
       }

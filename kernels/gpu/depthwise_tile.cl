@@ -77,13 +77,8 @@ F_DEVICE void convert_vector(Vector v, float* out) {
 }
 
 F_KERNEL(THREADS)
-depthwise_tile(F_INPUT(element_t, x), F_INPUT(element_t, w), F_OUTPUT(element_t, y), F_INPUT(element_t, bias),
-               F_INPUT(element_t, residual), Sizes z) {
-  F_OPEN_INPUT(element_t, x);
-  F_OPEN_INPUT(element_t, w);
-  F_OPEN_OUTPUT(element_t, y);
-  F_OPEN_INPUT(element_t, bias);
-  F_OPEN_INPUT(element_t, residual);
+depthwise_tile(F_FORWARD_TENSORS, Sizes z) {
+  F_OPEN_FORWARD_TENSORS
   const int i = F_BLOCK(0) * THREADS + F_THREAD(), n = F_BLOCK(2);
 #ifdef LAYOUT_nchw
   const int row_tiles = (z.p + TP - 1) / TP;

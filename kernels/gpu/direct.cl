@@ -47,13 +47,8 @@ F_DEVICE void convolve(F_GLOBAL const element_t* x, F_GLOBAL const element_t* w,
             last = group * (channels) + (channels)-1;
 
 F_KERNEL(THREADS)
-direct_forward(F_INPUT(element_t, x), F_INPUT(element_t, w), F_OUTPUT(element_t, y), F_INPUT(element_t, bias),
-               F_INPUT(element_t, residual), Sizes z) {
-  F_OPEN_INPUT(element_t, x);
-  F_OPEN_INPUT(element_t, w);
-  F_OPEN_OUTPUT(element_t, y);
-  F_OPEN_INPUT(element_t, bias);
-  F_OPEN_INPUT(element_t, residual);
+direct_forward(F_FORWARD_TENSORS, Sizes z) {
+  F_OPEN_FORWARD_TENSORS
   const int tiles = (z.group_k + TILE - 1) / TILE;
   const index_t count = (index_t)z.n * z.groups * tiles * z.y_h * z.y_w;
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < count; i += (index_t)F_BLOCKS(0) * THREADS) {
@@ -111,10 +106,8 @@ direct_forward(F_INPUT(element_t, x), F_INPUT(element_t, w), F_OUTPUT(element_t,
 }
 
 F_KERNEL(THREADS)
-direct_backward_data(F_OUTPUT(element_t, x), F_INPUT(element_t, w), F_INPUT(element_t, y), Sizes z) {
-  F_OPEN_OUTPUT(element_t, x);
-  F_OPEN_INPUT(element_t, w);
-  F_OPEN_INPUT(element_t, y);
+direct_backward_data(F_BACKWARD_DATA_TENSORS, Sizes z) {
+  F_OPEN_BACKWARD_DATA_TENSORS
   const int tiles = (z.group_c + TILE - 1) / TILE;
   const index_t count = (index_t)z.n * z.groups * tiles * z.h * z.w;
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < count; i += (index_t)F_BLOCKS(0) * THREADS) {
@@ -124,11 +117,11 @@ direct_backward_data(F_OUTPUT(element_t, x), F_INPUT(element_t, w), F_INPUT(elem
     for (int t = 0; t < TILE; ++t) sums[t] = 0.0f;
     for (int k = group * z.group_k; k < (group + 1) * z.group_k; ++k) {
       for (int r = 0; r < R; ++r) {
-        const int top = row + z.pad_top - r * DILATION_H, p = top / STRIDE_H;
-        if (top < 0 || top % STRIDE_H != 0 || p >= z.p) continue;
+        const int p = y_place(row + z.pad_top - r * DILATION_H, STRIDE_H, z.p);
+        if (p < 0) continue;
         for (int s = 0; s < S; ++s) {
-          const int left = column + z.pad_left - s * DILATION_W, q = left / STRIDE_W;
-          if (left < 0 || left % STRIDE_W != 0 || q >= z.q) continue;
+          const int q = y_place(column + z.pad_left - s * DILATION_W, STRIDE_W, z.q);
+          if (q < 0) continue;
           const float a = F_LOAD(y, F_OFFSET(n, k, p, q, z.k, z.p, z.q));
           F_UNROLL
           for (int t = 0; t < TILE; ++t) {

@@ -1,25 +1,16 @@
 // The two sides of the product that forward and backward_data are: what is gathered, and the packed weights.
 //
-// "in" is the tensor that is gathered from (x, or y's gradient), "out" the one that is written. Backward_data
-// with a stride falls into STRIDE_H * STRIDE_W phases, the pixels whose taps coincide.
+// Backward_data with a stride falls into STRIDE_H * STRIDE_W phases, the pixels whose taps coincide.
 //
-// The host defines DIRECTION_fwd or DIRECTION_bwd_d, COMPACT, THREADS, and what convolution.h asks for.
+// The host defines COMPACT, THREADS, and what sides.h asks for.
 #pragma once
-#include "kernels/gpu/convolution.h"
+#include "kernels/gpu/sides.h"
 
 #define TAPS (R * S)
 
 #ifdef DIRECTION_fwd
 #define PHASES_H 1
 #define PHASES_W 1
-#define IN_C z.c
-#define IN_H z.h
-#define IN_W z.w
-#define IN_GROUP z.group_c
-#define OUT_C z.k
-#define OUT_H z.p
-#define OUT_W z.q
-#define OUT_GROUP z.group_k
 // The row that tap r of output row `row` reads; out of the image where it is none.
 #define IN_ROW(row, r) ((row)*STRIDE_H - z.pad_top + (r)*DILATION_H)
 #define IN_COLUMN(column, s) ((column)*STRIDE_W - z.pad_left + (s)*DILATION_W)
@@ -28,14 +19,6 @@
 #ifdef DIRECTION_bwd_d
 #define PHASES_H STRIDE_H
 #define PHASES_W STRIDE_W
-#define IN_C z.k
-#define IN_H z.p
-#define IN_W z.q
-#define IN_GROUP z.group_k
-#define OUT_C z.c
-#define OUT_H z.h
-#define OUT_W z.w
-#define OUT_GROUP z.group_c
 #define IN_ROW(row, r) divide_exactly((row) + z.pad_top - (r)*DILATION_H, STRIDE_H)
 #define IN_COLUMN(column, s) divide_exactly((column) + z.pad_left - (s)*DILATION_W, STRIDE_W)
 F_DEVICE int divide_exactly(int a, int b) { return a % b == 0 ? a / b : -1; }

@@ -35,15 +35,9 @@
 #ifdef LAYOUT_nchw
 #define IN_CHANNEL_STRIDE (IN_H * IN_W)
 #define OUT_CHANNEL_STRIDE (OUT_H * OUT_W)
-#define ROW_PITCH (BP + 8)  // of results in local memory: a row of pixels a channel
-#define RESULT_AT(pixel, c) ((c)*ROW_PITCH + (pixel))
-#define RESULT_ELEMENTS (BC * ROW_PITCH)
 #else
 #define IN_CHANNEL_STRIDE 1
 #define OUT_CHANNEL_STRIDE 1
-#define ROW_PITCH (BC + 8)
-#define RESULT_AT(pixel, c) ((pixel)*ROW_PITCH + (c))
-#define RESULT_ELEMENTS (BP * ROW_PITCH)
 #endif
 
 #define PARTS (BK / MMA_STEPS)
@@ -86,15 +80,10 @@ typedef struct __align__(16) {
   int row, column;
 } Step;
 
+#include "kernels/gpu/implicit_gemm_mma_results.h"
 #include "kernels/gpu/implicit_gemm_mma_tile.h"
 
 extern __shared__ __align__(128) unsigned char local_memory[];
-
-#if SPLIT
-typedef float result_t;  // a part of the sum
-#else
-typedef element_t result_t;
-#endif
 
 F_KERNEL(THREADS)
 implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(result_t, out),
@@ -372,85 +361,10 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(re
   asm volatile("cp.async.wait_group 0;" ::: "memory");
   F_BARRIER();
 
+  const ResultPlace at{places, group, first_out, warp_p, warp_c, thread};
 #if SPLIT
-  // The parts of the sum, as floats and in the result's order; finish_parts.cl adds them.
-  result_t* const own_part = out + (size_t)part * z.n * OUT_C * OUT_H * OUT_W;
-  F_UNROLL
-  for (int i = 0; i < TILES_P; ++i) {
-    F_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const index_t place = places[warp_p + i * 16 + lane / 4 + half * 8];
-      F_UNROLL
-      for (int j = 0; j < TILES_C; ++j) {
-        const int c = first_out + warp_c + j * 8 + lane % 4 * 2;
-        if (place < 0 || c >= OUT_GROUP) continue;
-        result_t* const at = own_part + (place + (index_t)c * OUT_CHANNEL_STRIDE);
-        const float* const pair = &sums[i][j][half * 2];
-#ifndef LAYOUT_nchw
-        if (OUT_C % 2 == 0 && OUT_GROUP % 2 == 0) {
-          *(float2*)at = make_float2(pair[0], pair[1]);
-          continue;
-        }
-#endif
-        at[0] = pair[0];
-        if (c + 1 < OUT_GROUP) at[OUT_CHANNEL_STRIDE] = pair[1];
-      }
-    }
-  }
+  store_part(sums, at, out + (size_t)part * z.n * OUT_C * OUT_H * OUT_W, z);
 #else
-  // The sums become results in local memory, then leave along what lies together in the tensor.
-  element_t* const results = (element_t*)stages;
-  F_UNROLL
-  for (int i = 0; i < TILES_P; ++i) {
-    F_UNROLL
-    for (int j = 0; j < TILES_C; ++j) {
-      F_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int pixel = warp_p + i * 16 + lane / 4 + half * 8, c = warp_c + j * 8 + lane % 4 * 2;
-        __align__(8) element_t pair[2];
-        F_UNROLL
-        for (int v = 0; v < 2; ++v) {
-          float sum = sums[i][j][half * 2 + v];
-#ifdef DIRECTION_fwd
-          const index_t place = places[pixel];
-          if (place >= 0 && first_out + c + v < OUT_GROUP) {
-            sum = F_EPILOGUE(sum, group * OUT_GROUP + first_out + c + v,
-                             place + (index_t)(first_out + c + v) * OUT_CHANNEL_STRIDE);
-          }
+  store_results(sums, at, (element_t*)stages, out, bias, residual, z);
 #endif
-          F_STORE(pair, v, sum);
-        }
-#ifdef LAYOUT_nchw
-        results[RESULT_AT(pixel, c)] = pair[0];
-        results[RESULT_AT(pixel, c + 1)] = pair[1];
-#elif defined(DTYPE_f32)
-        *(uint2*)(results + RESULT_AT(pixel, c)) = *(const uint2*)pair;
-#else
-        *(u32*)(results + RESULT_AT(pixel, c)) = *(const u32*)pair;
-#endif
-      }
-    }
-  }
-  F_BARRIER();
-#ifdef LAYOUT_nchw
-  for (int e = thread; e < BP * BC; e += THREADS) {
-    const int pixel = e % BP, c = e / BP;
-    if (places[pixel] >= 0 && first_out + c < OUT_GROUP) {
-      out[places[pixel] + (index_t)(first_out + c) * OUT_CHANNEL_STRIDE] = results[RESULT_AT(pixel, c)];
-    }
-  }
-#else
-  const bool out_is_aligned = (size_t)out % 16 == 0 && OUT_C % CHUNK == 0 && OUT_GROUP % CHUNK == 0;
-  for (int e = thread; e < BP * CHUNKS_C; e += THREADS) {
-    const int pixel = e / CHUNKS_C, c = e % CHUNKS_C * CHUNK;
-    if (places[pixel] < 0 || first_out + c >= OUT_GROUP) continue;
-    element_t* const at = out + places[pixel] + first_out + c;
-    if (out_is_aligned) {
-      *(uint4*)at = *(const uint4*)(results + RESULT_AT(pixel, c));
-    } else {
-      for (int j = 0; j < CHUNK && first_out + c + j < OUT_GROUP; ++j) at[j] = results[RESULT_AT(pixel, c) + j];
-    }
-  }
-#endif
-#endif  // SPLIT
 }

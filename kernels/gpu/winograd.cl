@@ -120,7 +120,7 @@ F_DEVICE void load_filter(F_GLOBAL const float* from, float* u) {
   }
 }
 
-#define F_IS_ALIGNED(p, bytes) (((int)(i64)(p) & ((bytes)-1)) == 0)
+#define RESULTS_ALIGNED(p, bytes) (((int)(i64)(p) & ((bytes)-1)) == 0)
 #ifdef __OPENCL_VERSION__
 #define F_PAIR(a, b) (float2)(a, b)
 #else
@@ -324,14 +324,14 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
         }
 #if defined(LAYOUT_nchw) && (defined(DTYPE_f32) || SPLIT)
         // Rows of whole pairs or quads, in whole stores.
-        if (M == 4 && (OUT_W & 3) == 0 && F_IS_ALIGNED(out, 16)) {
+        if (M == 4 && (OUT_W & 3) == 0 && RESULTS_ALIGNED(out, 16)) {
           F_VECTOR quad;
           F_UNROLL_TILE
           for (int j = 0; j < M; ++j) F_LANE(quad, j) = row[j];
           *(F_GLOBAL F_VECTOR*)(out + offset) = quad;
           continue;
         }
-        if ((OUT_W & 1) == 0 && F_IS_ALIGNED(out, 8)) {
+        if ((OUT_W & 1) == 0 && RESULTS_ALIGNED(out, 8)) {
           F_UNROLL_TILE
           for (int j = 0; j < M; j += 2) {
             if (q + j < OUT_W) *(F_GLOBAL float2*)(out + offset + j) = F_PAIR(row[j], row[j + 1]);

@@ -1,22 +1,24 @@
 // What every epilogue does with a sum.
 #pragma once
+#include "kernels/sm90/element.cuh"
 
 __device__ __forceinline__ float finish_value(float sum, float bias, float residual, float slope) {
   float x = sum;
-  if (F_BIAS) x += bias;
-  if (F_RESIDUAL) x += residual;
-  return F_ACTIVATION(x, slope);
+  if constexpr (kBias) x += bias;
+  if constexpr (kResidual) x += residual;
+  return activate(x, slope);
 }
 
+// A pool's window of 2 x 2.
 __device__ __forceinline__ float pooled(float a, float b, float c, float d) {
-#if F_POOL == 1
-  // A NaN stays.
-  float m = a;
-  m = b > m || b != b ? b : m;
-  m = m != m ? m : (c > m || c != c ? c : m);
-  m = m != m ? m : (d > m || d != d ? d : m);
-  return m;
-#else
-  return (a + b + c + d) * 0.25f;
-#endif
+  if constexpr (kPooling == Pooling::max) {
+    // A NaN stays.
+    float m = a;
+    m = b > m || b != b ? b : m;
+    m = m != m ? m : (c > m || c != c ? c : m);
+    m = m != m ? m : (d > m || d != d ? d : m);
+    return m;
+  } else {
+    return (a + b + c + d) * 0.25f;
+  }
 }

@@ -1,11 +1,12 @@
-// For few channels: each output column's row of the filter's window, F_TAPS pixels of F_C channels, as the channels of
-// one pixel, so that an R x S filter becomes an R x 1 one. Images of F_C x h x w, in NCHW or (F_NCHW 0) NHWC, to pixels
-// of F_TO channels, a multiple of 16 bytes; what lies outside, and new channels, are zero. Filters are turned the same
-// way: K images of R x S with one column each. F_BYTES an element, F_DILATION between the taps.
+// For few channels: each output column's row of the filter's window, kTaps pixels of kC channels, as the
+// channels of one pixel, so that an R x S filter becomes an R x 1 one. Images of kC x h x w, in NCHW or
+// (kNchw 0) NHWC, to pixels of kTo channels, a multiple of 16 bytes; what lies outside, and new channels, are
+// zero. Filters are turned the same way: K images of R x S with one column each. kBytes an element, kDilation
+// between the taps.
 #include "kernels/sm90/ptx.cuh"
 
-using Element = Word<F_BYTES>;
-constexpr int kChunk = 16 / F_BYTES, kChunks = F_TO / kChunk;
+using Element = Word<kBytes>;
+constexpr int kChunk = 16 / kBytes, kChunks = kTo / kChunk;
 
 // Eight elements side by side of 2 bytes, from an element on that a word may begin with or not.
 __device__ __forceinline__ uint4 load_any(const Element* from, long long first) {
@@ -19,14 +20,14 @@ __device__ __forceinline__ uint4 load_any(const Element* from, long long first) 
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    gather_rows(const Element* __restrict__ from, Element* __restrict__ to, int lines, int h, int w, int columns,
-                int stride, int pad, int group_lines) {
+    gather_rows(const Element* __restrict__ from, Element* __restrict__ to, int lines, int h, int w,
+                int columns, int stride, int pad, int group_lines) {
   let_next_kernel_begin();
   wait_for_previous_kernel();
   const unsigned a_line = columns * kChunks;
   // Rows in NHWC lie as they are wanted, but for what lies outside.
   const bool in_order =
-      F_BYTES == 2 && !F_NCHW && F_DILATION == 1 && (reinterpret_cast<unsigned long long>(from) & 3) == 0;
+      kBytes == 2 && !kNchw && kDilation == 1 && (reinterpret_cast<unsigned long long>(from) & 3) == 0;
   // A block takes so many of the images' lines at a time.
   for (long long begin = static_cast<long long>(blockIdx.x) * group_lines; begin < lines;
        begin += static_cast<long long>(gridDim.x) * group_lines) {
@@ -40,29 +41,26 @@ extern "C" __global__ void __launch_bounds__(256)
         unsigned words[4];
         uint4 all;
       } v;
-      const int from_here = first * F_C + chunk * kChunk;  // in an NHWC line
-      if (in_order && from_here >= 0 && from_here + kChunk < w * F_C) {
-        v.all = load_any(from, line * w * F_C + from_here);
+      const int from_here = first * kC + chunk * kChunk;  // in an NHWC line
+      if (in_order && from_here >= 0 && from_here + kChunk < w * kC) {
+        v.all = load_any(from, line * w * kC + from_here);
 #pragma unroll
         for (int j = 0; j < kChunk; ++j) {
-          if (chunk * kChunk + j >= F_TAPS * F_C) v.e[j] = Element(0);
+          if (chunk * kChunk + j >= kTaps * kC) v.e[j] = Element(0);
         }
       } else {
-#if F_NCHW
-        const long long image = line / h, plane = static_cast<long long>(h) * w;
-        const Element* const source = from + (image * F_C * h + (line - image * h)) * w;
-#else
-        const Element* const source = from + line * w * F_C;
-#endif
+        const long long image = kNchw ? line / h : 0, plane = static_cast<long long>(h) * w;
+        const Element* const source =
+            from + (kNchw ? (image * kC * h + (line - image * h)) * w : line * w * kC);
 #pragma unroll
         for (int j = 0; j < kChunk; ++j) {
-          const int at = chunk * kChunk + j, tap = at / F_C, c = at - tap * F_C, x = first + tap * F_DILATION;
-          const bool inside = tap < F_TAPS && x >= 0 && x < w;
-#if F_NCHW
-          v.e[j] = inside ? source[c * plane + x] : Element(0);
-#else
-          v.e[j] = inside ? source[x * F_C + c] : Element(0);
-#endif
+          const int at = chunk * kChunk + j, tap = at / kC, c = at - tap * kC, x = first + tap * kDilation;
+          const bool inside = tap < kTaps && x >= 0 && x < w;
+          if constexpr (kNchw) {
+            v.e[j] = inside ? source[c * plane + x] : Element(0);
+          } else {
+            v.e[j] = inside ? source[x * kC + c] : Element(0);
+          }
         }
       }
       reinterpret_cast<uint4*>(to)[begin * a_line + i] = v.all;

@@ -1,11 +1,11 @@
-// For few channels and a stride: each block of F_DOWN x F_ACROSS pixels as the channels of one pixel, so that
-// a filter with that stride becomes a smaller one with stride 1. Images of F_C x h x w, in NCHW or (F_NCHW 0)
-// NHWC, padded, to pixels of F_TO channels, a multiple of 16 bytes, h_to x w_to of them; what lies outside,
-// and new channels, are zero. Filters are turned the same way: K images of R x S. F_BYTES an element.
+// For few channels and a stride: each block of kDown x kAcross pixels as the channels of one pixel, so that
+// a filter with that stride becomes a smaller one with stride 1. Images of kC x h x w, in NCHW or (kNchw 0)
+// NHWC, padded, to pixels of kTo channels, a multiple of 16 bytes, h_to x w_to of them; what lies outside,
+// and new channels, are zero. Filters are turned the same way: K images of R x S. kBytes an element.
 #include "kernels/sm90/ptx.cuh"
 
-using Element = Word<F_BYTES>;
-constexpr int kChunk = 16 / F_BYTES, kChunks = F_TO / kChunk;
+using Element = Word<kBytes>;
+constexpr int kChunk = 16 / kBytes, kChunks = kTo / kChunk;
 
 extern "C" __global__ void __launch_bounds__(256)
     space_to_depth(const Element* __restrict__ from, Element* __restrict__ to, int pixels, int h, int w,
@@ -14,21 +14,18 @@ extern "C" __global__ void __launch_bounds__(256)
   wait_for_previous_kernel();
   for (int i = blockIdx.x * 256 + threadIdx.x; i < pixels; i += gridDim.x * 256) {
     const int line = i / w_to, image = line / h_to;
-    const int x0 = (i - line * w_to) * F_ACROSS - pad_left, y0 = (line - image * h_to) * F_DOWN - pad_top;
+    const int x0 = (i - line * w_to) * kAcross - pad_left, y0 = (line - image * h_to) * kDown - pad_top;
     union {
-      Element e[F_TO];
+      Element e[kTo];
       uint4 all[kChunks];
     } v;
 #pragma unroll
-    for (int at = 0; at < F_TO; ++at) {
-      const int c = at % F_C, a = at / F_C / F_ACROSS, x = x0 + at / F_C % F_ACROSS, y = y0 + a;
-      const bool inside = a < F_DOWN && static_cast<unsigned>(y) < static_cast<unsigned>(h) &&
+    for (int at = 0; at < kTo; ++at) {
+      const int c = at % kC, a = at / kC / kAcross, x = x0 + at / kC % kAcross, y = y0 + a;
+      const bool inside = a < kDown && static_cast<unsigned>(y) < static_cast<unsigned>(h) &&
                           static_cast<unsigned>(x) < static_cast<unsigned>(w);
-#if F_NCHW
-      const long long place = ((static_cast<long long>(image) * F_C + c) * h + y) * w + x;
-#else
-      const long long place = ((static_cast<long long>(image) * h + y) * w + x) * F_C + c;
-#endif
+      const long long place = kNchw ? ((static_cast<long long>(image) * kC + c) * h + y) * w + x
+                                    : ((static_cast<long long>(image) * h + y) * w + x) * kC + c;
       v.e[at] = inside ? from[place] : Element(0);
     }
 #pragma unroll

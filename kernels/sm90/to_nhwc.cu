@@ -1,14 +1,14 @@
 // Images of c planes (NCHW) to pixels of c_to channels (NHWC), c_to a multiple of 16 bytes; new channels are
-// zero. Also for filters: K "images" of R x S pixels. With F_STEP above 1 of each row only every F_STEP-th
+// zero. Also for filters: K "images" of R x S pixels. With kStep above 1 of each row only every kStep-th
 // pixel, and of the rows those `down` elements apart: what a 1x1 filter with strides reads.
 //
-// F_BYTES an element, F_V pixels a load (they divide a row, or without steps an image), F_V F_STEP elements.
-// A block turns `tile` pixels, at most 64, by 128 bytes of channels through shared memory. All of a thread's
-// loads are under way at once: the step takes as long as memory does to answer.
+// kBytes an element, kLoadPixels pixels a load (they divide a row, or without steps an image), kLoadPixels
+// kStep elements. A block turns `tile` pixels, at most 64, by 128 bytes of channels through shared memory.
+// All of a thread's loads are under way at once: the step takes as long as memory does to answer.
 #include "kernels/sm90/ptx.cuh"
 
-using Element = Word<F_BYTES>;
-constexpr int kPixels = 64, kChannels = 128 / F_BYTES, kPitch = 33;  // words a pixel: one more than 128 bytes
+using Element = Word<kBytes>;
+constexpr int kPixels = 64, kChannels = 128 / kBytes, kPitch = 33;  // words a pixel: one more than 128 bytes
 constexpr int kThreads = 256;
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -20,13 +20,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int channel_tile = blockIdx.x % channel_tiles, rest = blockIdx.x / channel_tiles;
   const int p0 = rest % pixel_tiles * tile, n = rest / pixel_tiles, c0 = channel_tile * kChannels;
   const int last = p0 + tile < pixels ? p0 + tile : pixels;
-  constexpr int kLoad = F_V > 1 ? F_V * F_STEP : 1;  // elements
-  using Load = Word<kLoad * F_BYTES>;
-  constexpr int kPair = 4 / F_BYTES;      // channels of a word
-  constexpr int kAcross = kPixels / F_V;  // threads a channel
+  constexpr int kLoad = kLoadPixels > 1 ? kLoadPixels * kStep : 1;  // elements
+  using Load = Word<kLoad * kBytes>;
+  constexpr int kPair = 4 / kBytes;               // channels of a word
+  constexpr int kAcross = kPixels / kLoadPixels;  // threads a channel
   constexpr int kDown = kThreads / kAcross * kPair, kWords = kChannels / kDown;
-  const int column = threadIdx.x % kAcross * F_V, first = threadIdx.x / kAcross * kPair, pixel = p0 + column;
-  const int in_plane = F_STEP == 1 ? pixel : pixel / columns * down + pixel % columns * F_STEP;
+  const int column = threadIdx.x % kAcross * kLoadPixels, first = threadIdx.x / kAcross * kPair,
+            pixel = p0 + column;
+  const int in_plane = kStep == 1 ? pixel : pixel / columns * down + pixel % columns * kStep;
   const Element* const source = from + (static_cast<long long>(n) * c + c0 + first) * plane + in_plane;
   union {
     Load load;
@@ -45,15 +46,15 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     }
   }
   // Half of the threads of four pixels begin with the third, or two would write to one bank.
-  const int swap = F_V == 4 ? threadIdx.x / 8 % 2 * 2 : 0;
+  const int swap = kLoadPixels == 4 ? threadIdx.x / 8 % 2 * 2 : 0;
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
 #pragma unroll
-    for (int j = 0; j < F_V; ++j) {
+    for (int j = 0; j < kLoadPixels; ++j) {
       unsigned word = 0;
 #pragma unroll
       for (int k = 0; k < kPair; ++k) {
-        const Element here = v[i][k].e[j * F_STEP], other = v[i][k].e[(F_V == 4 ? j ^ 2 : j) * F_STEP];
+        const Element here = v[i][k].e[j * kStep], other = v[i][k].e[(kLoadPixels == 4 ? j ^ 2 : j) * kStep];
         word |= static_cast<unsigned>(swap ? other : here) << (k * 16);
       }
       shared[(column + (j ^ swap)) * kPitch + (first + i * kDown) / kPair] = word;
@@ -63,10 +64,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int i = threadIdx.x; i < kPixels * 8; i += kThreads) {
     const int chunk = i % 8, at = i / 8;
-    if (p0 + at < last && c0 + chunk * (16 / F_BYTES) < c_to) {
+    if (p0 + at < last && c0 + chunk * (16 / kBytes) < c_to) {
       const unsigned* const word = shared + at * kPitch + chunk * 4;
       *reinterpret_cast<uint4*>(to + (static_cast<long long>(n) * pixels + p0 + at) * c_to + c0 +
-                                chunk * (16 / F_BYTES)) = make_uint4(word[0], word[1], word[2], word[3]);
+                                chunk * (16 / kBytes)) = make_uint4(word[0], word[1], word[2], word[3]);
     }
   }
 }

@@ -1,22 +1,70 @@
 #include "src/algorithms/algorithm.hpp"
 
-#include "src/algorithms/gpu.hpp"
-#include "src/algorithms/pool_cpu.hpp"
+#include <algorithm>
+
+#include "src/algorithms/pool.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung {
 
-Accuracy Algorithm::accuracy(const Problem& problem, const std::string&) const {
-  return {dot_product_growth(problem), 0, 0};
+const char* name(Bound bound) {
+  constexpr const char* kNames[] = {"", "bytes", "arithmetic", "latency"};
+  return kNames[static_cast<int>(bound)];
 }
 
-int Algorithm::integer_weight_unit(const Problem&, const std::string&) const { return 1; }
+std::string Candidate::kernel() const { return std::string(algorithm->name()) + "/" + config; }
 
-int Algorithm::registers(const std::string&, const DeviceInfo&) const { return -1; }
+namespace {
 
-bool Algorithm::deterministic(const std::string&) const { return true; }
+bool has_pool(const Problem& p) { return p.epilogue.pool.kind != PoolKind::none; }
 
-bool Algorithm::fuses_pool(const Problem&, const std::string&) const { return false; }
+Problem without_pool(Problem p) {
+  p.epilogue.pool = Pool{};
+  return p;
+}
+
+}  // namespace
+
+std::vector<Candidate> Algorithm::candidates(const Problem& problem, const Target& target) const {
+  std::vector<Candidate> all;
+  if (!has_pool(problem)) {
+    all = list(problem, target);
+  } else {
+    const bool may_fuse = fuses(problem, target);
+    if (may_fuse) all = list_fused(problem, target);
+    const std::size_t fused = all.size();
+    for (Candidate& c : list(without_pool(problem), target)) {
+      const auto end = all.begin() + static_cast<std::ptrdiff_t>(fused);
+      if (std::any_of(all.begin(), end, [&](const Candidate& f) { return f.config == c.config; })) continue;
+      // What list_fused leaves out may fuse all the same: a name stands for one candidate.
+      std::vector<Candidate> own;
+      if (may_fuse) own = parse_fused(c.config, problem, target);
+      all.push_back(own.empty() ? with_pool_step(std::move(c), problem, target) : std::move(own.front()));
+    }
+  }
+  for (Candidate& c : all) c.algorithm = this;
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.cost.ms < b.cost.ms; });
+  return all;
+}
+
+Candidate Algorithm::candidate(const Problem& problem, const std::string& config,
+                               const Target& target) const {
+  if (const Support support = supports(problem, target); !support.yes) {
+    throw Error(Status::unsupported,
+                std::string(name()) + " does not compute " + to_string(problem) + ": " + support.why);
+  }
+  std::vector<Candidate> one;
+  if (!has_pool(problem)) {
+    one.push_back(parse(config, problem, target));
+  } else {
+    if (fuses(problem, target)) one = parse_fused(config, problem, target);
+    if (one.empty())
+      one.push_back(with_pool_step(parse(config, without_pool(problem), target), problem, target));
+  }
+  one.front().algorithm = this;
+  return std::move(one.front());
+}
 
 const Algorithm& find_algorithm(std::string_view name) {
   std::vector<std::string> names;
@@ -38,32 +86,9 @@ KernelName parse_kernel(std::string_view kernel) {
   return {&find_algorithm(kernel.substr(0, slash)), std::string(kernel.substr(slash + 1))};
 }
 
-std::string kernel_name(const Algorithm& algorithm, const std::string& config) {
-  return std::string(algorithm.name()) + "/" + config;
-}
-
-namespace {
-
-Recipe make_steps(const Algorithm& algorithm, const Problem& problem, const std::string& config,
-                  const Target& target) {
-  if (problem.epilogue.pool.kind == PoolKind::none || algorithm.fuses_pool(problem, config)) {
-    return algorithm.plan(problem, config, target);
-  }
-  Problem unpooled = problem;
-  unpooled.epilogue.pool = Pool{};
-  Recipe recipe = algorithm.plan(unpooled, config, target);
-  if (target.device.info().kind == "cpu") return with_pool_step_cpu(problem, std::move(recipe));
-  return gpu::with_pool_step(problem, std::move(recipe), target.device);
-}
-
-}  // namespace
-
-Recipe make_recipe(const Algorithm& algorithm, const Problem& problem, const std::string& config,
-                   const Target& target) {
-  jit::Collector collector;
-  Recipe recipe = make_steps(algorithm, problem, config, target);
-  recipe.kernels = collector.kernels;
-  return recipe;
+Candidate find_candidate(std::string_view kernel, const Problem& problem, const Target& target) {
+  const KernelName name = parse_kernel(kernel);
+  return name.algorithm->candidate(problem, name.config, target);
 }
 
 }  // namespace faltung

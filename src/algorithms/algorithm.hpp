@@ -11,10 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "src/algorithms/candidate.hpp"
 #include "src/backend/backend.hpp"
-#include "src/plan/recipe.hpp"
 #include "src/problem/problem.hpp"
-#include "src/problem/tolerance.hpp"
 
 namespace faltung {
 
@@ -26,19 +25,10 @@ struct Support {
   static Support declined(std::string why) { return {false, std::move(why)}; }
 };
 
-// Where a plan is to run.
+// Where a plan is to run. The device outlives what is made for it.
 struct Target {
-  Device& device;
+  const DeviceInfo& device;
   int threads;  // CPU workers; 1 on a GPU
-};
-
-// The free choices of an algorithm for one problem. The name is stable and parses back: it is what is stored,
-// forced, skipped and reported.
-struct Config {
-  std::string name;
-  double predicted_ms = 0;
-  std::string bound_by;  // bytes, arithmetic or latency
-  std::size_t workspace_bytes = 0;
 };
 
 class Algorithm {
@@ -48,29 +38,38 @@ class Algorithm {
   virtual std::string_view description() const = 0;  // one line
   virtual std::string_view device_kind() const = 0;  // cpu or gpu
 
-  // problem is valid. With a pool in it, answer for the convolution; see fuses_pool.
+  // problem is valid. With a pool in it, answer for the convolution.
   virtual Support supports(const Problem& problem, const Target& target) const = 0;
-  // Never empty for a supported problem; best first by the cost model.
-  virtual std::vector<Config> configs(const Problem& problem, const Target& target) const = 0;
-  // Throws Error(bad_problem) if config is no name of this algorithm's.
-  virtual Recipe plan(const Problem& problem, const std::string& config, const Target& target) const = 0;
-  // How far from exact its results may be.
-  virtual Accuracy accuracy(const Problem& problem, const std::string& config) const;
-  // What the weights of an exact test on small integers must be multiples of, for every intermediate value to
-  // be an integer too (Winograd's filter transform divides).
-  virtual int integer_weight_unit(const Problem& problem, const std::string& config) const;
-  // The registers of a thread that the cost model reckons with on this device, at most; -1 where it does not
-  // ask.
-  virtual int registers(const std::string& config, const DeviceInfo& device) const;
-  // Whether two runs give the same bits.
-  virtual bool deterministic(const std::string& config) const;
+
+  // Never empty for a supported problem; best first by the cost model. A pool that a candidate does not
+  // compute itself is a step after it.
+  std::vector<Candidate> candidates(const Problem& problem, const Target& target) const;
+  // The candidate of this config, whether it is listed or not. Throws Error(bad_problem) if config is no name
+  // of this algorithm's, Error(unsupported) if it cannot compute the problem.
+  Candidate candidate(const Problem& problem, const std::string& config, const Target& target) const;
+
   // Chosen only where nothing else supports the problem: the reference.
   virtual bool last_resort() const { return false; }
   // Whether it may be used on a device where it was never tried: the test suite ran it on the same
   // instruction set. A GPU's kernels meet drivers that nobody has seen.
   virtual bool starts_trusted() const { return device_kind() == "cpu"; }
-  // Whether pooling happens in the kernel, for this problem. If not, make_recipe adds a step for it.
-  virtual bool fuses_pool(const Problem& problem, const std::string& config) const;
+
+ private:
+  // What an algorithm adds, for a supported problem. problem has a pool only for those that fuse it: fuses
+  // says whether the algorithm's kernels may compute this problem's pool. list_fused and parse_fused then
+  // give those that do; those of list that have no namesake among them get a step.
+  virtual std::vector<Candidate> list(const Problem& problem, const Target& target) const = 0;
+  // Throws Error(bad_problem) for what is no config, or one that cannot compute the problem.
+  virtual Candidate parse(const std::string& config, const Problem& problem, const Target& target) const = 0;
+  virtual bool fuses(const Problem&, const Target&) const { return false; }
+  // Empty if this config's kernel cannot compute the pool.
+  virtual std::vector<Candidate> list_fused(const Problem& problem, const Target& target) const {
+    return list(problem, target);
+  }
+  virtual std::vector<Candidate> parse_fused(const std::string& config, const Problem& problem,
+                                             const Target& target) const {
+    return {parse(config, problem, target)};
+  }
 };
 
 // Every algorithm, in the order of their names.
@@ -81,17 +80,15 @@ void add_to_registry(std::unique_ptr<Algorithm> algorithm);
 // Throws Error(bad_problem) naming the nearest.
 const Algorithm& find_algorithm(std::string_view name);
 
-// `winograd_cpu/f4x4` → its algorithm and config.
+// `winograd_cpu/f4x4` → its algorithm and config. Throws Error(bad_problem) where there is no such algorithm;
+// whether there is such a config depends on the problem.
 struct KernelName {
   const Algorithm* algorithm;
   std::string config;
 };
 KernelName parse_kernel(std::string_view kernel);
-std::string kernel_name(const Algorithm& algorithm, const std::string& config);
-
-// The algorithm's plan, with a pooling step after it where the algorithm has none of its own.
-Recipe make_recipe(const Algorithm& algorithm, const Problem& problem, const std::string& config,
-                   const Target& target);
+// parse_kernel's candidate for the problem; throws as both do.
+Candidate find_candidate(std::string_view kernel, const Problem& problem, const Target& target);
 
 }  // namespace faltung
 

@@ -33,30 +33,38 @@ struct NameEntry {
 
 inline constexpr NameEntry kNameKeys[] = {
     {"bt",
-     "block tile: results that a block (work-group) computes, rows x columns or channels x width x height"},
+     "block tile: results that a block (work-group) computes, rows x columns or channels x width x height; "
+     "of "
+     "Winograd's transformed tiles, alone or x channels"},
+    {"cl", "blocks of a cluster, which add up their sums"},
     {"f", "Winograd: results that a transformed tile gives, height x width"},
     {"ft", "FFT: side of a transformed tile, in pixels"},
     {"k", "terms of the sum that are taken at a time"},
     {"ln", "lines of an image that a thread keeps in registers"},
     {"rs", "buffers of raw rows in shared memory, before they are turned"},
-    {"rt", "register tile: rows x SIMD vectors of results"},
+    {"rt", "register tile: rows x SIMD vectors of results; on AMX rows x columns"},
     {"sk", "split of the sum: parts that are summed side by side"},
     {"st", "stages: buffers of both operands in shared memory"},
+    {"tp", "tile of pixels that are summed at a time: height x width x images"},
     {"tt", "thread tile: results that a thread computes"},
     {"us", "buffers in shared memory for the stores of a tile"},
     {"v", "elements of a vector load"},
     {"wp", "warps of a block, rows x columns"},
     {"ws", "buffers of weights in shared memory"},
     {"xs", "buffers of pixels in shared memory"},
+    {"ys", "buffers of rows of the output's gradient in shared memory"},
 };
 
 inline constexpr NameEntry kNameWords[] = {
+    {"all", "Winograd: all tiles at once, which the workers share"},
     {"amx", "on AMX's tile registers"},
     {"co", "the consumers share a tile (cooperative)"},
     {"ds", "results are stored directly, not through shared memory"},
     {"fetch", "warps bring pixels of 1x1 filters from NCHW, any plane and stride"},
     {"fold", "rewritten: a row of the filter's window becomes channels"},
     {"im2col", "the copy engine gathers pixels, a tap of the filter at a time"},
+    {"nhwc", "rewritten: planes become pixels (NCHW to NHWC)"},
+    {"lines", "a row of pixels at a time, read into registers where a tap needs it"},
     {"patch", "halo patches: every tap is a view of one patch"},
     {"plain", "no free choice"},
     {"planes", "the copy engine brings pixels of 1x1 filters from NCHW as it is"},
@@ -178,6 +186,17 @@ bool parse_config(std::string_view text, T& choice) {
   choice.spell(reader);
   return reader.done() && config_name(choice) == text;
 }
+
+// The config of an algorithm that has no free choice: a word.
+struct SoleConfig {
+  std::string_view word;
+  template <class Name>
+  void spell(Name& name) {
+    const NameWord<int> words[] = {{0, word}};
+    int sole = 0;
+    name.word(sole, words);
+  }
+};
 
 // A tile of a table, and among how many blocks each result's sum is shared.
 template <class T>

@@ -1,11 +1,18 @@
 // Depthwise convolution on the CPU: no reduction over channels, so no matrix product; bound by memory.
 #include <algorithm>
 
+#include <fmt/core.h>
+
 #include "kernels/cpu/depthwise.hpp"
+#include "src/algorithms/config_name.hpp"
+#include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 
 namespace faltung {
 namespace {
+
+constexpr SoleConfig kConfigs[] = {{"rows"}};
+constexpr TileTable<SoleConfig> kTable("depthwise_cpu", kConfigs);
 
 class DepthwiseCpu : public Algorithm {
  public:
@@ -23,34 +30,47 @@ class DepthwiseCpu : public Algorithm {
     return Support::supported();
   }
 
-  std::vector<Config> configs(const Problem& p, const Target& target) const override {
+ private:
+  using Pass = std::shared_ptr<const DepthwisePass>;
+
+  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     // A thread's rates with data in the second-level cache, as measured with AVX-512. What comes from memory
     // is slower, for any algorithm; none but this one reads each input of a channel once.
     constexpr double kGflops = 70, kGbps = 20;
     const double arithmetic = flops(p) / (kGflops * 1e6 * target.threads);
     const double bytes = min_bytes(p) / (kGbps * 1e6 * target.threads);
-    return {{"rows", std::max(arithmetic, bytes) + 0.002, arithmetic > bytes ? "arithmetic" : "bytes",
-             scratch_bytes(make_pass(p)) * static_cast<std::size_t>(target.threads)}};
+    const Pass pass = make_pass(p);
+    Candidate c;
+    c.config = config_name(kTable[0]);
+    c.cost = {std::max(arithmetic, bytes) + 0.002, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
+    c.workspace_bytes = scratch_bytes(*pass) * static_cast<std::size_t>(target.threads);
+    c.packed_bytes = p.direction == Direction::backward_weights ? 0 : depthwise_packed_bytes(*pass);
+    c.accuracy = dot_product_accuracy(p);
+    c.recipe = [pass, workspace = c.workspace_bytes, packed = c.packed_bytes] {
+      Recipe recipe;
+      recipe.workspace_bytes = workspace, recipe.packed_bytes = packed;
+      if (pass->problem.direction == Direction::backward_weights) {
+        add_weights_steps(pass, recipe);
+      } else {
+        add_data_steps(pass, recipe);
+      }
+      return recipe;
+    };
+    return {std::move(c)};
   }
 
-  Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
-    if (config != "rows") {
-      throw Error(Status::bad_problem, "depthwise_cpu has one config, rows; not '" + config + "'");
-    }
-    const auto pass = std::make_shared<const DepthwisePass>(make_pass(p));
-    Recipe recipe = p.direction == Direction::backward_weights ? weights_recipe(pass) : data_recipe(pass);
-    recipe.workspace_bytes = scratch_bytes(*pass) * static_cast<std::size_t>(target.threads);
-    return recipe;
+  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+    kTable.parse(config);
+    return std::move(list(p, target).front());
   }
 
- private:
-  static DepthwisePass make_pass(Problem p) {
+  static Pass make_pass(Problem p) {
     // The filter's gradient walks over x as the forward pass does.
     const Direction direction = p.direction;
     if (direction == Direction::backward_weights) p.direction = Direction::forward;
     DepthwisePass pass = make_depthwise_pass(p);
     pass.problem.direction = direction;
-    return pass;
+    return std::make_shared<const DepthwisePass>(std::move(pass));
   }
 
   static std::size_t scratch_bytes(const DepthwisePass& pass) {
@@ -59,55 +79,58 @@ class DepthwiseCpu : public Algorithm {
                        : depthwise_scratch_bytes(pass));
   }
 
-  static Recipe data_recipe(const std::shared_ptr<const DepthwisePass>& pass) {
-    Recipe recipe;
-    recipe.packed_bytes = depthwise_packed_bytes(*pass);
-    recipe.pack.push_back({"pack filter", [pass](const Invocation& v) {
-                             const Parallel& parallel = *v.stream.parallel;
-                             parallel.run([&](int worker) {
-                               depthwise_pack(*pass, v.tensors.w, reinterpret_cast<float*>(v.packed), worker,
-                                              parallel.workers());
-                             });
-                           }});
-    recipe.steps.push_back({"depthwise", [pass, scratch = scratch_bytes(*pass)](const Invocation& v) {
-                              const Parallel& parallel = *v.stream.parallel;
-                              const Tensors& t = v.tensors;
-                              const Epilogue& epilogue = pass->problem.epilogue;
-                              const bool forward = pass->problem.direction == Direction::forward;
-                              const DepthwiseTensors tensors{forward ? t.x : t.y, forward ? t.y : t.x,
-                                                             reinterpret_cast<const float*>(v.packed),
-                                                             epilogue.bias ? t.bias : nullptr,
-                                                             epilogue.residual ? t.residual : nullptr};
-                              parallel.run([&](int worker) {
-                                depthwise_run(*pass, tensors,
-                                              v.workspace + scratch * static_cast<std::size_t>(worker),
-                                              worker, parallel.workers());
-                              });
-                            }});
-    return recipe;
+  // Taps are packed in the order of the slides that they belong to.
+  static std::string packing(const DepthwisePass& pass) {
+    std::string text = packing_of(pass.problem);
+    for (const std::vector<Slide>* slides : {&pass.rows, &pass.columns}) {
+      text += slides == &pass.rows ? " rows" : " columns";
+      for (const Slide& s : *slides) text += fmt::format(" {}*{}from{}", s.taps, s.tap_step, s.tap);
+    }
+    return text;
   }
 
-  static Recipe weights_recipe(const std::shared_ptr<const DepthwisePass>& pass) {
-    Recipe recipe;
+  static void add_data_steps(const Pass& pass, Recipe& recipe) {
+    recipe.packing = packing(*pass);
+    recipe.pack.push_back(
+        call("pack filter", {Place::w}, {Place::packed}, [pass](const Memory& m, const Parallel& parallel) {
+          parallel.run([&](int worker) {
+            depthwise_pack(*pass, m[Place::w], reinterpret_cast<float*>(m[Place::packed]), worker,
+                           parallel.workers());
+          });
+        }));
+    const Place from = pass->problem.direction == Direction::forward ? Place::x : Place::y;
+    const Place to = result_place(pass->problem);
+    recipe.steps.push_back(call(
+        "depthwise", {from, Place::packed, Place::bias, Place::residual}, {to, Place::workspace},
+        [pass, from, to, scratch = scratch_bytes(*pass)](const Memory& m, const Parallel& parallel) {
+          const DepthwiseTensors tensors{m[from], m[to], reinterpret_cast<const float*>(m[Place::packed]),
+                                         m[Place::bias], m[Place::residual]};
+          parallel.run([&](int worker) {
+            depthwise_run(*pass, tensors, m[Place::workspace] + scratch * static_cast<std::size_t>(worker),
+                          worker, parallel.workers());
+          });
+        }));
+  }
+
+  static void add_weights_steps(const Pass& pass, Recipe& recipe) {
     const std::size_t scratch = scratch_bytes(*pass);
-    recipe.steps.push_back({"depthwise", [pass, scratch](const Invocation& v) {
-                              const Parallel& parallel = *v.stream.parallel;
-                              parallel.run([&](int worker) {
-                                depthwise_weights(*pass, v.tensors.x, v.tensors.y, v.tensors.w,
-                                                  v.workspace + scratch * static_cast<std::size_t>(worker),
-                                                  worker, parallel.workers());
-                              });
-                            }});
-    if (pass->problem.layout == Layout::nhwc) {
-      recipe.steps.push_back({"add up", [pass, scratch](const Invocation& v) {
-                                const Parallel& parallel = *v.stream.parallel;
-                                parallel.run([&](int worker) {
-                                  depthwise_weights_reduce(*pass, v.workspace, scratch, v.tensors.w, worker,
-                                                           parallel.workers());
-                                });
-                              }});
-    }
-    return recipe;
+    recipe.steps.push_back(call("depthwise", {Place::x, Place::y}, {Place::w, Place::workspace},
+                                [pass, scratch](const Memory& m, const Parallel& parallel) {
+                                  parallel.run([&](int worker) {
+                                    depthwise_weights(
+                                        *pass, m[Place::x], m[Place::y], m[Place::w],
+                                        m[Place::workspace] + scratch * static_cast<std::size_t>(worker),
+                                        worker, parallel.workers());
+                                  });
+                                }));
+    if (pass->problem.layout != Layout::nhwc) return;
+    recipe.steps.push_back(call("add up", {Place::workspace}, {Place::w},
+                                [pass, scratch](const Memory& m, const Parallel& parallel) {
+                                  parallel.run([&](int worker) {
+                                    depthwise_weights_reduce(*pass, m[Place::workspace], scratch, m[Place::w],
+                                                             worker, parallel.workers());
+                                  });
+                                }));
   }
 };
 

@@ -3,10 +3,14 @@
 #include <algorithm>
 
 #include "kernels/cpu/direct.hpp"
+#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/registry.hpp"
 
 namespace faltung {
 namespace {
+
+constexpr SoleConfig kConfigs[] = {{"rows"}};
+constexpr TileTable<SoleConfig> kTable("direct_cpu", kConfigs);
 
 class DirectCpu : public Algorithm {
  public:
@@ -18,42 +22,46 @@ class DirectCpu : public Algorithm {
 
   Support supports(const Problem&, const Target&) const override { return Support::supported(); }
 
-  std::vector<Config> configs(const Problem& p, const Target& target) const override {
+ private:
+  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     const double gflops = rate(p) * target.threads, gbps = 8.0 * target.threads;
     const double arithmetic = flops(p) / (gflops * 1e6), bytes = min_bytes(p) / (gbps * 1e6);
-    return {{"rows", std::max(arithmetic, bytes) + 0.002, arithmetic > bytes ? "arithmetic" : "bytes", 0}};
+    Candidate c;
+    c.config = config_name(kTable[0]);
+    c.cost = {std::max(arithmetic, bytes) + 0.002, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
+    c.accuracy = dot_product_accuracy(p);
+    c.recipe = [p] { return recipe(p); };
+    return {std::move(c)};
   }
 
-  Recipe plan(const Problem& p, const std::string& config, const Target&) const override {
-    if (config != "rows") {
-      throw Error(Status::bad_problem, "direct_cpu has one config, rows; not '" + config + "'");
-    }
+  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+    kTable.parse(config);
+    return std::move(list(p, target).front());
+  }
+
+  static Recipe recipe(const Problem& p) {
     Recipe recipe;
     if (p.direction == Direction::backward_weights) {
-      recipe.steps.push_back({"direct", [p](const Invocation& v) {
-                                const Tensors& t = v.tensors;
-                                v.stream.parallel->each(direct_weights_items(p), [&](std::int64_t item, int) {
-                                  direct_weights_item(p, t.x, t.y, t.w, item);
-                                });
-                              }});
+      recipe.steps.push_back(
+          call("direct", {Place::x, Place::y}, {Place::w}, [p](const Memory& m, const Parallel& parallel) {
+            parallel.each(direct_weights_items(p), [&](std::int64_t item, int) {
+              direct_weights_item(p, m[Place::x], m[Place::y], m[Place::w], item);
+            });
+          }));
       return recipe;
     }
-    const auto pass = std::make_shared<const DirectPass>(make_direct_pass(p));
-    recipe.steps.push_back({"direct", [pass](const Invocation& v) {
-                              const Tensors& t = v.tensors;
-                              const Epilogue& epilogue = pass->problem.epilogue;
-                              const bool forward = pass->problem.direction == Direction::forward;
-                              const DirectTensors tensors{forward ? t.x : t.y, t.w, forward ? t.y : t.x,
-                                                          epilogue.bias ? t.bias : nullptr,
-                                                          epilogue.residual ? t.residual : nullptr};
-                              v.stream.parallel->each(direct_items(*pass), [&](std::int64_t item, int) {
-                                direct_item(*pass, tensors, item);
-                              });
-                            }});
+    const Place from = p.direction == Direction::forward ? Place::x : Place::y, to = result_place(p);
+    recipe.steps.push_back(
+        call("direct", {from, Place::w, Place::bias, Place::residual}, {to},
+             [pass = std::make_shared<const DirectPass>(make_direct_pass(p)), from, to](
+                 const Memory& m, const Parallel& parallel) {
+               const DirectTensors tensors{m[from], m[Place::w], m[to], m[Place::bias], m[Place::residual]};
+               parallel.each(direct_items(*pass),
+                             [&](std::int64_t item, int) { direct_item(*pass, tensors, item); });
+             }));
     return recipe;
   }
 
- private:
   // GFLOP/s of a thread, as measured with AVX-512 on rows of 64 pixels: lanes that are filled, times what a
   // full vector reaches.
   static double rate(const Problem& p) {

@@ -1,13 +1,21 @@
 // One thread, a few neighbouring results: slow, and there for every problem.
-#include <fmt/core.h>
-
+#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/gpu.hpp"
 #include "src/algorithms/registry.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
 
-constexpr int kTiles[] = {4, 1};  // channels a thread
+struct Tile {
+  int channels;  // a thread
+  template <class Name>
+  void spell(Name& name) {
+    name.key("tt", channels);
+  }
+};
+constexpr Tile kTiles[] = {{4}, {1}};
+constexpr TileTable<Tile> kTable("direct_gpu", kTiles);
 constexpr int kThreads = 64;
 
 class DirectGpu : public Algorithm {
@@ -20,63 +28,58 @@ class DirectGpu : public Algorithm {
 
   Support supports(const Problem& problem, const Target&) const override { return gpu::fits(problem); }
 
-  std::vector<Config> configs(const Problem& problem, const Target& target) const override {
-    std::vector<Config> configs;
-    for (const int tile : kTiles) {
-      if (tile > 1 && (problem.direction == Direction::backward_weights || tiled_channels(problem) < tile))
-        continue;
-      constexpr double kShare = 0.02;  // of the device's arithmetic, a channel a thread
-      configs.push_back({fmt::format("k{}", tile),
-                         gpu::arithmetic_ms(problem, target.device, kShare * (tile > 1 ? 2 : 1)), "latency",
-                         0});
-    }
-    return configs;
-  }
-
-  Recipe plan(const Problem& problem, const std::string& config, const Target& target) const override {
-    const int tile = parse(config);
-    const gpu::Constants constants =
-        gpu::constants(problem, {{"THREADS", std::to_string(kThreads)}, {"TILE", std::to_string(tile)}});
-    const std::string entry =
-        std::string("direct_") + (problem.direction == Direction::forward         ? "forward"
-                                  : problem.direction == Direction::backward_data ? "backward_data"
-                                                                                  : "backward_weights");
-    const jit::Built built =
-        gpu::build(target.device, kernel_name(*this, config), "direct.cl", entry, constants);
-    const TensorShape result = result_shape(problem);
-    const std::int64_t channels = problem.direction == Direction::backward_weights
-                                      ? result.c
-                                      : problem.groups * ((tiled_channels(problem) + tile - 1) / tile);
-    const LaunchShape shape = gpu::one_dimension(result.n * channels * result.h * result.w, kThreads);
-    Device& device = target.device;
-    Recipe recipe;
-    recipe.compile_ms = built.compile_ms;
-    recipe.steps.push_back(
-        {"direct", [&device, kernel = built.kernel, shape, z = gpu::sizes(problem),
-                    forward = problem.direction == Direction::forward](const Invocation& i) {
-           const Tensors& t = i.tensors;
-           if (forward) {
-             device.launch(*kernel, shape, {t.x, t.w, t.y, t.bias, t.residual, z}, i.stream);
-           } else {
-             device.launch(*kernel, shape, {t.x, t.w, t.y, z}, i.stream);
-           }
-         }});
-    return recipe;
-  }
-
-  bool fuses_pool(const Problem&, const std::string&) const override { return true; }
-
  private:
   // Of one group, in the tensor that the direction writes.
   static std::int64_t tiled_channels(const Problem& p) {
     return (p.direction == Direction::forward ? p.k : p.c) / p.groups;
   }
 
-  int parse(const std::string& config) const {
-    for (const int tile : kTiles) {
-      if (config == fmt::format("k{}", tile)) return tile;
+  bool fuses(const Problem&, const Target&) const override { return true; }
+
+  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+    std::vector<Candidate> all;
+    for (const Tile& tile : kTable) {
+      if (tile.channels > 1 &&
+          (p.direction == Direction::backward_weights || tiled_channels(p) < tile.channels))
+        continue;
+      all.push_back(candidate_of(p, tile, target.device));
     }
-    throw Error(Status::bad_problem, "direct_gpu has the configs k4 and k1; not '" + config + "'");
+    return all;
+  }
+
+  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+    return candidate_of(p, *kTable.parse(config).tile, target.device);
+  }
+
+  static Candidate candidate_of(const Problem& p, const Tile& tile, const DeviceInfo& device) {
+    constexpr double kShare = 0.02;  // of the device's arithmetic, a channel a thread
+    Candidate c;
+    c.config = config_name(tile);
+    c.cost = {gpu::arithmetic_ms(p, device, kShare * (tile.channels > 1 ? 2 : 1)), Bound::latency};
+    c.accuracy = dot_product_accuracy(p);
+    c.recipe = [p, tile, &device] { return recipe(p, tile, device); };
+    return c;
+  }
+
+  static Recipe recipe(const Problem& p, const Tile& tile, const DeviceInfo& device) {
+    const gpu::Constants constants =
+        gpu::constants(p, {{"THREADS", std::to_string(kThreads)}, {"TILE", std::to_string(tile.channels)}});
+    const bool forward = p.direction == Direction::forward;
+    const std::string entry =
+        std::string("direct_") + (forward                                   ? "forward"
+                                  : p.direction == Direction::backward_data ? "backward_data"
+                                                                            : "backward_weights");
+    const TensorShape result = result_shape(p);
+    const std::int64_t channels = p.direction == Direction::backward_weights
+                                      ? result.c
+                                      : p.groups * ceil_div(tiled_channels(p), tile.channels);
+    std::vector<StepArgument> arguments = gpu::tensors(p);
+    arguments.push_back(value(gpu::sizes(p)));
+    Recipe recipe;
+    recipe.steps.push_back(launch(
+        "direct", gpu::source(device, "direct_gpu/" + config_name(tile), "direct.cl", entry, constants),
+        gpu::one_dimension(result.n * channels * result.h * result.w, kThreads), std::move(arguments)));
+    return recipe;
   }
 };
 

@@ -5,8 +5,9 @@
 
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/epilogue.hpp"
-#include "src/algorithms/implicit_gemm_taps.hpp"
+#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/implicit_gemm_tiling.hpp"
+#include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
 
@@ -56,8 +57,7 @@ void multiply(const Parallel& parallel, const Product& product, const std::optio
         call.c_row_stride = finish ? 64 : product.c_row;
         call.c0 = to, call.c1 = to + 7 * call.c_row_stride;
         if (product.adds) call.addend0 = call.c0, call.addend1 = call.c1;
-        brgemm_kernel(BrgemmElement::f32, kind, static_cast<int>(tiles.size(tile)),
-                      static_cast<int>(panels.size(panel)))(call);
+        brgemm_kernel(kind, static_cast<int>(tiles.size(tile)), static_cast<int>(panels.size(panel)))(call);
         if (finish) (*finish)(row, tiles.size(tile), column, call.columns, finished, 64);
       },
       8);
@@ -74,7 +74,10 @@ class Shapes {
     by_pixel = nhwc || p.direction == Direction::backward_weights;
   }
   i64 matrix_floats() const { return pixels * depth + kSlack; }
-  i64 weights_floats() const { return p.k * depth + kSlack; }
+  std::size_t packed_bytes() const {
+    if (p.direction == Direction::backward_weights) return 0;
+    return aligned(static_cast<std::size_t>(p.k * depth + kSlack) * 4);
+  }
   i64 gradient_floats() const { return pixels * channels + kSlack; }
   // Column (or row) of the matrix, in the order of the filter's memory.
   i64 place(i64 c, i64 r, i64 s) const { return nhwc ? (r * p.s + s) * w.c + c : (c * p.r + r) * p.s + s; }
@@ -167,32 +170,30 @@ void copy_gradient(const Shapes& s, i64 image, i64 group, const void* y, float* 
 }
 
 // Buffers in the workspace.
-struct Memory {
-  explicit Memory(const Shapes& s) {
+struct Buffers {
+  explicit Buffers(const Shapes& s) {
     const auto bytes = [](i64 floats) { return aligned(static_cast<std::size_t>(floats) * 4); };
-    matrix = 0;
-    gradient = matrix + bytes(s.matrix_floats());
-    sums = gradient + (s.p.direction == Direction::forward ? 0 : bytes(s.gradient_floats()));
-    bias = sums + (s.p.direction == Direction::backward_weights ? bytes(s.channels * s.depth) : 0);
-    total = bias + (s.p.epilogue.bias ? bytes(s.p.k) : 0);
+    gradient.offset = bytes(s.matrix_floats());
+    sums.offset = gradient.offset + (s.p.direction == Direction::forward ? 0 : bytes(s.gradient_floats()));
+    bias.offset =
+        sums.offset + (s.p.direction == Direction::backward_weights ? bytes(s.channels * s.depth) : 0);
+    total = bias.offset + (s.p.epilogue.bias ? bytes(s.p.k) : 0);
   }
-  std::size_t matrix, gradient, sums, bias, total;
+  Slot matrix = Place::workspace, gradient = matrix, sums = matrix, bias = matrix;
+  std::size_t total;
 };
 
-float* floats(const Invocation& invocation, std::size_t offset) {
-  return reinterpret_cast<float*>(invocation.workspace + offset);
-}
+float* floats(const Memory& m, Slot slot) { return reinterpret_cast<float*>(m.at(slot)); }
 
-void run_forward(const Shapes& s, const Memory& memory, const Invocation& invocation) {
+void run_forward(const Shapes& s, const Buffers& buffers, const Memory& m, const Parallel& parallel) {
   const Problem& p = s.p;
-  const Parallel& parallel = *invocation.stream.parallel;
-  float* const matrix = floats(invocation, memory.matrix);
-  float* const bias = floats(invocation, memory.bias);
-  if (p.epilogue.bias) convert_to_float(p.dtype, invocation.tensors.bias, bias, p.k);
+  float* const matrix = floats(m, buffers.matrix);
+  float* const bias = floats(m, buffers.bias);
+  if (p.epilogue.bias) convert_to_float(p.dtype, m[Place::bias], bias, p.k);
   for (i64 image = 0; image < p.n; ++image) {
     for (i64 group = 0; group < p.groups; ++group) {
-      im2col(parallel, s, image, group, invocation.tensors.x, matrix);
-      const float* weights = reinterpret_cast<const float*>(invocation.packed) + group * s.channels * s.depth;
+      im2col(parallel, s, image, group, m[Place::x], matrix);
+      const float* weights = floats(m, Place::packed) + group * s.channels * s.depth;
       Product product{};
       product.length = s.depth;
       if (s.nhwc) {  // pixels x channels; weights [depth][channels]
@@ -211,9 +212,9 @@ void run_forward(const Shapes& s, const Memory& memory, const Invocation& invoca
                  EpilogueCall end;
                  end.from = from, end.from_stride = from_row, end.rows = rows, end.columns = columns;
                  if (p.epilogue.bias) (s.nhwc ? end.column_bias : end.row_bias) = bias + k;
-                 if (p.epilogue.residual) end.residual = element(p.dtype, invocation.tensors.residual, to);
+                 if (p.epilogue.residual) end.residual = element(p.dtype, m[Place::residual], to);
                  end.activation = p.epilogue.activation, end.slope = p.epilogue.slope, end.dtype = p.dtype;
-                 end.to = static_cast<std::byte*>(invocation.tensors.y) + to * size_of(p.dtype);
+                 end.to = m[Place::y] + to * size_of(p.dtype);
                  end.to_stride = s.nhwc ? s.y.stride_w : s.y.stride_c;
                  epilogue_store(end);
                });
@@ -221,14 +222,13 @@ void run_forward(const Shapes& s, const Memory& memory, const Invocation& invoca
   }
 }
 
-void run_backward_data(const Shapes& s, const Memory& memory, const Invocation& invocation) {
-  const Parallel& parallel = *invocation.stream.parallel;
-  float* const matrix = floats(invocation, memory.matrix);
-  float* const gradient = floats(invocation, memory.gradient);
+void run_backward_data(const Shapes& s, const Buffers& buffers, const Memory& m, const Parallel& parallel) {
+  float* const matrix = floats(m, buffers.matrix);
+  float* const gradient = floats(m, buffers.gradient);
   for (i64 image = 0; image < s.p.n; ++image) {
     for (i64 group = 0; group < s.p.groups; ++group) {
-      copy_gradient(s, image, group, invocation.tensors.y, gradient);
-      const float* weights = reinterpret_cast<const float*>(invocation.packed) + group * s.channels * s.depth;
+      copy_gradient(s, image, group, m[Place::y], gradient);
+      const float* weights = floats(m, Place::packed) + group * s.channels * s.depth;
       Product product{};
       product.length = s.channels, product.c = matrix;
       if (s.nhwc) {  // pixels x depth
@@ -242,20 +242,20 @@ void run_backward_data(const Shapes& s, const Memory& memory, const Invocation& 
       }
       product.c_row = product.columns;
       multiply(parallel, product);
-      col2im(parallel, s, image, group, matrix, invocation.tensors.x);
+      col2im(parallel, s, image, group, matrix, m[Place::x]);
     }
   }
 }
 
-void run_backward_weights(const Shapes& s, const Memory& memory, const Invocation& invocation) {
-  const Parallel& parallel = *invocation.stream.parallel;
-  float* const matrix = floats(invocation, memory.matrix);
-  float* const gradient = floats(invocation, memory.gradient);
-  float* const sums = floats(invocation, memory.sums);
+void run_backward_weights(const Shapes& s, const Buffers& buffers, const Memory& m,
+                          const Parallel& parallel) {
+  float* const matrix = floats(m, buffers.matrix);
+  float* const gradient = floats(m, buffers.gradient);
+  float* const sums = floats(m, buffers.sums);
   for (i64 group = 0; group < s.p.groups; ++group) {
     for (i64 image = 0; image < s.p.n; ++image) {
-      im2col(parallel, s, image, group, invocation.tensors.x, matrix);
-      copy_gradient(s, image, group, invocation.tensors.y, gradient);
+      im2col(parallel, s, image, group, m[Place::x], matrix);
+      copy_gradient(s, image, group, m[Place::y], gradient);
       Product product{};  // channels x depth
       product.rows = s.channels, product.columns = s.depth, product.length = s.pixels;
       product.a = gradient;
@@ -266,19 +266,19 @@ void run_backward_weights(const Shapes& s, const Memory& memory, const Invocatio
       multiply(parallel, product);
     }
     const i64 first = group * s.channels * s.depth;
-    std::byte* const to = static_cast<std::byte*>(invocation.tensors.w) + first * size_of(s.p.dtype);
+    std::byte* const to = m[Place::w] + first * size_of(s.p.dtype);
     convert_from_float(s.p.dtype, sums, to, s.channels * s.depth);
   }
 }
 
 // The weights as floats: [channels][depth] for each group as they are in memory, or [depth][channels].
-void pack(const Shapes& s, const Invocation& invocation) {
-  float* const to = reinterpret_cast<float*>(invocation.packed);
+void pack(const Shapes& s, const Memory& m, const Parallel& parallel) {
+  float* const to = floats(m, Place::packed);
   const DType dtype = s.p.dtype;
   const bool transposed = s.nhwc && s.p.direction == Direction::forward;
-  invocation.stream.parallel->each(s.p.groups, [&](i64 group, int) {
+  parallel.each(s.p.groups, [&](i64 group, int) {
     const i64 first = group * s.channels * s.depth;
-    const void* from = element(dtype, invocation.tensors.w, first);
+    const void* from = element(dtype, m[Place::w], first);
     if (transposed) {
       transpose_to_float(dtype, from, s.depth, s.channels, s.depth, to + first, s.channels);
     } else {
@@ -289,6 +289,9 @@ void pack(const Shapes& s, const Invocation& invocation) {
   for (i64 i = 0; i < kSlack; ++i) to[s.p.k * s.depth + i] = 0;
 }
 
+constexpr SoleConfig kConfigs[] = {{"plain"}};
+constexpr TileTable<SoleConfig> kTable("explicit_gemm_cpu", kConfigs);
+
 class ExplicitGemmCpu : public Algorithm {
  public:
   std::string_view name() const override { return "explicit_gemm_cpu"; }
@@ -297,39 +300,58 @@ class ExplicitGemmCpu : public Algorithm {
 
   Support supports(const Problem&, const Target&) const override { return Support::supported(); }
 
-  std::vector<Config> configs(const Problem& p, const Target& target) const override {
+ private:
+  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     const Shapes shapes(p);
     // At 80 % of a usual core's rate, and the matrix written and read at a usual rate of memory.
     const double arithmetic = flops(p) / (0.8 * 160e6 * target.threads);
     const double matrix = static_cast<double>(shapes.matrix_floats() * p.n * p.groups) * 4;
     const double bytes = (min_bytes(p) + 3 * matrix) / 15e6;
     const double steps = 0.01 * static_cast<double>(p.n * p.groups);
-    return {{"im2col", arithmetic + bytes + steps, arithmetic > bytes ? "arithmetic" : "bytes",
-             Memory(shapes).total}};
+    Candidate c;
+    c.config = config_name(kTable[0]);
+    c.cost = {arithmetic + bytes + steps, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
+    c.workspace_bytes = Buffers(shapes).total;
+    c.packed_bytes = shapes.packed_bytes();
+    c.accuracy = dot_product_accuracy(p);
+    c.recipe = [shapes] { return recipe(shapes); };
+    return {std::move(c)};
   }
 
-  Recipe plan(const Problem& p, const std::string& config, const Target&) const override {
-    if (config != "im2col") {
-      throw Error(Status::bad_problem, "explicit_gemm_cpu has one config, im2col; not '" + config + "'");
-    }
-    const Shapes shapes(p);
-    const Memory memory(shapes);
+  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+    kTable.parse(config);
+    return std::move(list(p, target).front());
+  }
+
+  static Recipe recipe(const Shapes& shapes) {
+    const Buffers buffers(shapes);
     Recipe recipe;
-    recipe.workspace_bytes = memory.total;
-    if (p.direction != Direction::backward_weights) {
-      recipe.packed_bytes = aligned(static_cast<std::size_t>(shapes.weights_floats()) * 4);
-      recipe.pack.push_back({"pack", [shapes](const Invocation& invocation) { pack(shapes, invocation); }});
+    recipe.workspace_bytes = buffers.total;
+    recipe.packed_bytes = shapes.packed_bytes();
+    if (recipe.packed_bytes > 0) {
+      recipe.packing = packing_of(shapes.p);
+      recipe.pack.push_back(
+          call("pack", {Place::w}, {Place::packed},
+               [shapes](const Memory& m, const Parallel& parallel) { pack(shapes, m, parallel); }));
     }
-    recipe.steps.push_back({"explicit_gemm", [shapes, memory](const Invocation& invocation) {
-                              switch (shapes.p.direction) {
-                                case Direction::forward:
-                                  return run_forward(shapes, memory, invocation);
-                                case Direction::backward_data:
-                                  return run_backward_data(shapes, memory, invocation);
-                                case Direction::backward_weights:
-                                  return run_backward_weights(shapes, memory, invocation);
-                              }
-                            }});
+    const auto add = [&](std::vector<Place> reads, auto* run) {
+      recipe.steps.push_back(call("explicit_gemm", std::move(reads),
+                                  {result_place(shapes.p), Place::workspace},
+                                  [shapes, buffers, run](const Memory& m, const Parallel& parallel) {
+                                    run(shapes, buffers, m, parallel);
+                                  }));
+    };
+    switch (shapes.p.direction) {
+      case Direction::forward:
+        add({Place::x, Place::packed, Place::bias, Place::residual}, run_forward);
+        break;
+      case Direction::backward_data:
+        add({Place::y, Place::packed}, run_backward_data);
+        break;
+      case Direction::backward_weights:
+        add({Place::x, Place::y}, run_backward_weights);
+        break;
+    }
     return recipe;
   }
 };

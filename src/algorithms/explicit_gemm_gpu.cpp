@@ -4,7 +4,9 @@
 
 #include <fmt/core.h>
 
+#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/matrix_product.hpp"
+#include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
@@ -15,6 +17,7 @@ namespace {
 using i64 = std::int64_t;
 
 using Tile = gpu::ProductTile;
+constexpr TileTable<Tile> kTable("explicit_gemm_gpu", gpu::kProductTiles);
 
 constexpr int kHelperThreads = 64;
 constexpr int kElementsOfThread = 8;  // EACH of im2col.cl
@@ -91,16 +94,15 @@ std::string limit(const Matrices& m) {
   return fmt::format("{} groups: at most {} are launched at once", m.problem.groups, kMostBlocks);
 }
 
-double predicted_ms(const Matrices& m, const Tile& t, Device& device) {
+double predicted_ms(const Matrices& m, const Tile& t, const DeviceInfo& device) {
   const Problem& p = m.problem;
-  const DeviceInfo& info = device.info();
-  const bool cpu = info.has("runs_on_cpu");
+  const bool cpu = device.has("runs_on_cpu");
   const double useful = static_cast<double>(m.result_rows) * static_cast<double>(m.result_columns) /
                         (static_cast<double>(m.pitch_s) * static_cast<double>(m.pitch_v));
-  const double busy = std::min(1.0, static_cast<double>(m.blocks * m.parts * p.groups) / info.units);
-  const double reuse = 1 / (1 + 2.0 / t.ts + 2.0 / (t.vn * t.vw));
+  const double busy = std::min(1.0, static_cast<double>(m.blocks * m.parts * p.groups) / device.units);
+  const double reuse = 1 / (1 + 2.0 / t.ts + 2.0 / t.tv);
   // The matrices are written and read, by each unit at this rate.
-  const double bytes_per_ms = info.units * (cpu ? 2e6 : 2e7);
+  const double bytes_per_ms = device.units * (cpu ? 2e6 : 2e7);
   const double bytes = static_cast<double>(m.patches_elements * m.chunks) *
                        (p.direction == Direction::backward_data ? 8 : 4) * 2;
   constexpr double kLaunchMs = 0.005;
@@ -120,147 +122,137 @@ class ExplicitGemmGpu : public Algorithm {
     if (is_depthwise(p)) {
       return Support::declined("a depthwise group is a product with one row: nothing is shared");
     }
-    const DeviceInfo& device = target.device.info();
-    std::string why = fmt::format("a block has {} threads and {} bytes of local memory, too few for any tile",
-                                  device.block_threads, device.local_bytes);
-    for (const Tile& tile : gpu::product_tiles()) {
-      if (!gpu::serves(tile, device)) continue;
-      why = limit(Matrices(p, tile, device));
+    Support answer = gpu::no_tile_fits(target.device);
+    for (const Tile& tile : kTable) {
+      if (!gpu::serves(tile, target.device)) continue;
+      const std::string why = limit(Matrices(p, tile, target.device));
       if (why.empty()) return Support::supported();
+      answer = Support::declined(why);
     }
-    return Support::declined(why);
+    return answer;
   }
 
-  std::vector<Config> configs(const Problem& p, const Target& target) const override {
-    std::vector<Config> configs;
-    for (const Tile& tile : gpu::product_tiles()) {
-      const Matrices m(p, tile, target.device.info());
-      if (!gpu::serves(tile, target.device.info()) || !limit(m).empty()) continue;
-      configs.push_back({tile.name(), predicted_ms(m, tile, target.device), "arithmetic", m.total});
+ private:
+  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+    std::vector<Candidate> all;
+    for (const Tile& tile : kTable) {
+      const Matrices m(p, tile, target.device);
+      if (gpu::serves(tile, target.device) && limit(m).empty())
+        all.push_back(candidate_of(m, tile, target.device));
     }
-    std::stable_sort(configs.begin(), configs.end(),
-                     [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
-    return configs;
+    return all;
   }
 
-  Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
-    const Tile& tile = parse(config);
-    Device& device = target.device;
-    const std::string kernel = kernel_name(*this, config);
-    const Matrices m(p, tile, device.info());
-    const bool forward = p.direction == Direction::forward;
-    Problem bare = p;  // the matrices are the same for every epilogue
-    bare.epilogue = Epilogue{};
+  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+    const Tile& tile = *kTable.parse(config).tile;
+    return candidate_of(Matrices(p, tile, target.device), tile, target.device);
+  }
+
+  static Candidate candidate_of(const Matrices& m, const Tile& tile, const DeviceInfo& device) {
+    Candidate c;
+    c.config = config_name(tile);
+    c.cost = {predicted_ms(m, tile, device), Bound::arithmetic};
+    c.workspace_bytes = m.total;
+    c.packed_bytes = m.packed;
+    c.accuracy = dot_product_accuracy(m.problem);
+    c.recipe = [m, tile, &device] { return recipe(m, tile, device); };
+    return c;
+  }
+
+  static Recipe recipe(const Matrices& m, const Tile& tile, const DeviceInfo& device) {
+    const Problem& p = m.problem;
+    const std::string kernel = "explicit_gemm_gpu/" + config_name(tile);
     Recipe recipe;
-    const auto build = [&](const char* file, const char* entry, const gpu::Constants& constants) {
-      const jit::Built built = gpu::build(device, kernel, file, entry, constants);
-      recipe.compile_ms += built.compile_ms;
-      return built.kernel;
-    };
-    const auto matrix = [&](const char* entry, bool of_y) {
-      return build("im2col.cl", entry, matrix_constants(bare, of_y));
-    };
-    const jit::Built product = gpu::build_product(device, kernel, p, tile, forward, m.vector_pixels);
-    recipe.compile_ms += product.compile_ms;
-    const gpu::Sizes z = gpu::sizes(p);
     recipe.workspace_bytes = m.total;
     recipe.packed_bytes = m.packed;
     if (!m.weights) {
+      const bool forward = p.direction == Direction::forward;
       const i64 pitch = forward && !m.vector_pixels ? m.pitch_v : m.pitch_s;
-      recipe.pack.push_back({"weights", [&device, kernel = matrix("weights_matrix", !forward), z,
-                                         pitch = static_cast<std::int32_t>(pitch),
-                                         shape = elements(p.groups * m.steps * pitch)](const Invocation& i) {
-                               device.launch(*kernel, shape, {i.tensors.w, i.packed, pitch, z}, i.stream);
-                             }});
+      recipe.packing = packing_of(p);
+      recipe.pack.push_back(
+          launch("weights", matrix_source("weights_matrix", p, !forward, kernel, device),
+                 elements(p.groups * m.steps * pitch),
+                 {in(Place::w), out(Place::packed), gpu::number(pitch), value(gpu::sizes(p))}));
     }
     // A chunk of images after the other: the matrix, the product, and the way back.
-    struct Kernels {
-      std::shared_ptr<Kernel> patches, gradient, product, back, sum;
-    };
-    Kernels k;
-    k.product = product.kernel;
-    if (forward || m.weights) k.patches = matrix("im2col", false);
-    if (!forward) k.gradient = matrix("im2col", true);
-    if (!forward && !m.weights) k.back = matrix("col2im", false);
-    if (m.weights) {
-      k.sum = build("sum_parts.cl", "sum_parts",
-                    gpu::constants(bare, {{"THREADS", std::to_string(kHelperThreads)}}));
-    }
-    recipe.steps.push_back({"explicit_gemm", [&device, k, m, z, tile](const Invocation& i) {
-                              for (i64 first = 0; first < m.problem.n; first += m.images) {
-                                run(device, *k.product, k.patches.get(), k.gradient.get(), k.back.get(), m,
-                                    tile, z, first, i);
-                              }
-                            }});
+    const Sources sources{m, tile, kernel, device};
+    for (i64 first = 0; first < p.n; first += m.images) add_chunk(recipe.steps, m, tile, sources, first);
     if (m.weights) {
       recipe.steps.push_back(
-          {"sum of the parts",
-           [&device, kernel = k.sum, z, parts = static_cast<std::int32_t>(m.chunks * m.parts),
-            from = m.result, shape = elements(w_shape(p).elements())](const Invocation& i) {
-             device.launch(*kernel, shape, {i.workspace + from, i.tensors.w, parts, z}, i.stream);
-           }});
+          gpu::sum_parts_step(p, kernel, {Place::workspace, m.result}, m.chunks * m.parts, device));
     }
     return recipe;
   }
 
- private:
+  // What the steps of every chunk launch.
+  struct Sources {
+    Sources(const Matrices& m, const Tile& tile, const std::string& kernel, const DeviceInfo& device)
+        : patches(matrix_source("im2col", m.problem, false, kernel, device)),
+          gradient(matrix_source("im2col", m.problem, true, kernel, device)),
+          product(
+              gpu::product_source(device, kernel, m.problem, tile,
+                                  m.problem.direction == Direction::forward ? gpu::ProductResult::output
+                                                                            : gpu::ProductResult::matrix,
+                                  m.vector_pixels ? gpu::VectorsAlong::pixels : gpu::VectorsAlong::channels)),
+          back(matrix_source("col2im", m.problem, false, kernel, device)) {}
+    jit::Source patches, gradient, product, back;
+  };
+
   static LaunchShape elements(i64 count) { return gpu::one_dimension(count, kHelperThreads); }
 
   // The images from `first` on.
-  static void run(Device& device, const Kernel& product, const Kernel* patches, const Kernel* gradient,
-                  const Kernel* back, const Matrices& m, const Tile& tile, const gpu::Sizes& z, i64 first,
-                  const Invocation& v) {
-    const auto number = [](i64 value) { return static_cast<std::int32_t>(value); };
+  static void add_chunk(std::vector<Step>& steps, const Matrices& m, const Tile& tile, const Sources& sources,
+                        i64 first) {
     const Problem& p = m.problem;
-    const bool forward = p.direction == Direction::forward;
-    const std::int32_t first_image = number(first), images = number(std::min(m.images, p.n - first));
-    const i64 pixels = images * p.p() * p.q();
-    std::byte* const patch_matrix = v.workspace;
-    std::byte* const y_matrix = v.workspace + m.gradient;
-    void* const result = forward ? v.tensors.y : v.workspace + m.result;
-    const void *scalars = v.packed, *vectors = v.packed;
-    if (patches != nullptr) {
-      const i64 pitch = forward && !m.vector_pixels ? m.pitch_s : m.pitch_v;
-      device.launch(*patches, elements(ceil_div(m.patches_elements, kElementsOfThread)),
-                    {v.tensors.x, patch_matrix, first_image, images, number(pitch), z}, v.stream);
-      (forward && !m.vector_pixels ? scalars : vectors) = patch_matrix;
-    }
-    if (gradient != nullptr) {
-      const i64 pitch = m.weights ? m.pitch_s : m.pitch_v;
-      device.launch(*gradient, elements(ceil_div(p.groups * m.steps * pitch, kElementsOfThread)),
-                    {v.tensors.y, y_matrix, first_image, images, number(pitch), z}, v.stream);
-      (m.weights ? scalars : vectors) = y_matrix;
-    }
+    const bool forward = p.direction == Direction::forward, row_pixels = forward && !m.vector_pixels;
+    const i64 images = std::min(m.images, p.n - first), pixels = images * p.p() * p.q();
+    const Slot y_matrix{Place::workspace, m.gradient};
+    const Slot result = forward ? Slot(Place::y) : Slot(Place::workspace, m.result);
+    // How a matrix is made of a tensor, or the other way round.
+    const auto turn = [&](const char* name, const jit::Source& source, i64 threads, Slot from, Slot to,
+                          i64 pitch) {
+      steps.push_back(launch(name, source, elements(threads),
+                             {in(from), out(to), gpu::number(first), gpu::number(images), gpu::number(pitch),
+                              value(gpu::sizes(p))}));
+    };
     // The last chunk may have fewer pixels.
-    const i64 steps = m.weights ? pixels : m.steps;
-    const i64 rows = forward && !m.vector_pixels ? pixels : m.result_rows;
-    const i64 columns = m.weights || (forward && !m.vector_pixels) ? m.result_columns : pixels;
-    gpu::Product all{scalars, vectors, result, steps, m.pitch_s, m.pitch_v, rows, columns};
+    gpu::Product all{Place::packed,
+                     Place::packed,
+                     result,
+                     m.weights ? pixels : m.steps,
+                     m.pitch_s,
+                     m.pitch_v,
+                     row_pixels ? pixels : m.result_rows,
+                     m.weights || row_pixels ? m.result_columns : pixels};
+    if (forward || m.weights) {
+      turn("im2col", sources.patches, ceil_div(m.patches_elements, kElementsOfThread), Place::x,
+           Place::workspace, row_pixels ? m.pitch_s : m.pitch_v);
+      (row_pixels ? all.scalars : all.vectors) = Place::workspace;
+    }
+    if (!forward) {
+      const i64 pitch = m.weights ? m.pitch_s : m.pitch_v;
+      turn("matrix of y", sources.gradient, ceil_div(p.groups * m.steps * pitch, kElementsOfThread), Place::y,
+           y_matrix, pitch);
+      (m.weights ? all.scalars : all.vectors) = y_matrix;
+    }
     all.pitch_out = m.weights ? m.rows : m.pitch_v;
     all.first_part = m.weights ? first / m.images * m.parts : 0;
     all.parts = m.parts, all.first_image = first;
-    gpu::launch_product(device, product, tile, all, v.tensors, z, v.stream);
-    if (back != nullptr) {
-      device.launch(*back, elements(images * p.c * p.h * p.w),
-                    {result, v.tensors.x, first_image, images, number(m.pitch_v), z}, v.stream);
-    }
+    steps.push_back(gpu::product_step(sources.product, tile, all, gpu::sizes(p)));
+    if (p.direction == Direction::backward_data)
+      turn("col2im", sources.back, images * p.c * p.h * p.w, result, Place::x, m.pitch_v);
   }
 
-  static gpu::Constants matrix_constants(const Problem& p, bool of_y) {
+  // The matrices are the same for every epilogue.
+  static jit::Source matrix_source(const char* entry, const Problem& p, bool of_y, const std::string& kernel,
+                                   const DeviceInfo& device) {
     const bool weights = p.direction == Direction::backward_weights;
-    return gpu::constants(p, {{"OF_Y", of_y ? "1" : "0"},
-                              {"STEP_IS_PIXEL", weights ? "1" : "0"},
-                              {"FILTER_ORDER", weights && p.layout == Layout::nchw ? "1" : "0"},
-                              {"THREADS", std::to_string(kHelperThreads)}});
-  }
-
-  static const Tile& parse(const std::string& config) {
-    std::string names;
-    for (const Tile& tile : gpu::product_tiles()) {
-      if (config == tile.name()) return tile;
-      names += (names.empty() ? "" : ", ") + tile.name();
-    }
-    throw Error(Status::bad_problem, "explicit_gemm_gpu has the configs " + names + "; not '" + config + "'");
+    return gpu::source(device, kernel, "im2col.cl", entry,
+                       gpu::constants(gpu::without_epilogue(p),
+                                      {{"OF_Y", of_y ? "1" : "0"},
+                                       {"STEP_IS_PIXEL", weights ? "1" : "0"},
+                                       {"FILTER_ORDER", weights && p.layout == Layout::nchw ? "1" : "0"},
+                                       {"THREADS", std::to_string(kHelperThreads)}}));
   }
 };
 

@@ -6,22 +6,35 @@
 
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/fft.hpp"
+#include "src/algorithms/config_name.hpp"
+#include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+#include "src/problem/rewrite.hpp"
 
 namespace faltung {
 namespace {
 
 using i64 = std::int64_t;
 
-constexpr i64 kTiles[] = {16, 32, 64};
+struct Tile {
+  i64 side;  // in pixels
+  template <class Name>
+  void spell(Name& name) {
+    name.key("ft", side);
+  }
+};
+constexpr Tile kTiles[] = {{16}, {32}, {64}};
+constexpr TileTable<Tile> kTable("fft_cpu", kTiles);
 
 // A problem cut into tiles. backward_data is forward on the gradient with the filter turned around.
-struct Plan {
+struct Tiling {
   Problem problem;
   i64 tile, frequencies;
   i64 in_channels, in_h, in_w, out_channels, out_h, out_w;
   i64 top, left;                         // the input's row and column at output 0's first tap
+  StridedView filter;                    // as it is applied
   i64 step_h, step_w;                    // outputs of a tile
   i64 tiles_h, tiles_w, tiles;           // of an image, and of all
   i64 batch;                             // tiles that are in the workspace at a time
@@ -37,56 +50,48 @@ struct Plan {
   }
 };
 
-Plan make_plan(const Problem& p, i64 tile) {
+Tiling make_tiling(const Problem& p, i64 tile) {
   constexpr i64 kWorkspaceFloats = 8 << 20;
   constexpr int kVectors = 2;  // a tile of the product
-  Plan plan;
-  plan.problem = p;
-  plan.tile = tile;
-  plan.frequencies = fft_frequencies(tile);
-  if (p.direction == Direction::forward) {
-    plan.in_channels = p.c, plan.in_h = p.h, plan.in_w = p.w;
-    plan.out_channels = p.k, plan.out_h = p.p(), plan.out_w = p.q();
-    plan.top = -p.pad_top, plan.left = -p.pad_left;
-  } else {
-    plan.in_channels = p.k, plan.in_h = p.p(), plan.in_w = p.q();
-    plan.out_channels = p.c, plan.out_h = p.h, plan.out_w = p.w;
-    plan.top = p.pad_top - (p.r - 1), plan.left = p.pad_left - (p.s - 1);
-  }
-  plan.step_h = tile - p.r + 1, plan.step_w = tile - p.s + 1;
-  plan.tiles_h = (plan.out_h + plan.step_h - 1) / plan.step_h;
-  plan.tiles_w = (plan.out_w + plan.step_w - 1) / plan.step_w;
-  plan.tiles = p.n * plan.tiles_h * plan.tiles_w;
-  const i64 per_tile = plan.frequencies * (3 * plan.in_channels + 2 * plan.out_channels);
+  Tiling t;
+  t.problem = p;
+  t.tile = tile;
+  t.frequencies = fft_frequencies(tile);
+  const Rewrite forward = forward_form(p);
+  const TensorShape x = operand_shape(p, forward.x.of);
+  t.in_channels = x.c, t.in_h = x.h, t.in_w = x.w;
+  t.out_channels = forward.inner.k, t.out_h = forward.inner.p(), t.out_w = forward.inner.q();
+  t.top = forward.first_row(), t.left = forward.first_column();
+  t.filter = forward.w.view(w_shape(p));
+  t.step_h = tile - p.r + 1, t.step_w = tile - p.s + 1;
+  t.tiles_h = ceil_div(t.out_h, t.step_h);
+  t.tiles_w = ceil_div(t.out_w, t.step_w);
+  t.tiles = p.n * t.tiles_h * t.tiles_w;
+  const i64 per_tile = t.frequencies * (3 * t.in_channels + 2 * t.out_channels);
   const i64 rows = brgemm_max_rows(kVectors);
-  plan.batch = std::min(plan.tiles, std::max<i64>(1, kWorkspaceFloats / per_tile / rows) * rows);
-  plan.width = kVectors * brgemm_lanes();
-  plan.panels = (plan.out_channels + plan.width - 1) / plan.width;
-  plan.inputs = static_cast<std::size_t>(plan.frequencies * plan.batch * 3 * plan.in_channels);
-  plan.outputs = static_cast<std::size_t>(plan.frequencies * plan.batch * 2 * plan.out_channels);
-  plan.scratch = fft_scratch_floats(tile);
-  return plan;
+  t.batch = std::min(t.tiles, std::max<i64>(1, kWorkspaceFloats / per_tile / rows) * rows);
+  t.width = kVectors * brgemm_lanes();
+  t.panels = ceil_div(t.out_channels, t.width);
+  t.inputs = static_cast<std::size_t>(t.frequencies * t.batch * 3 * t.in_channels);
+  t.outputs = static_cast<std::size_t>(t.frequencies * t.batch * 2 * t.out_channels);
+  t.scratch = fft_scratch_floats(tile);
+  return t;
 }
 
 // [frequency][real, imaginary][panel][input channel][width]
-void pack_filter(const Plan& plan, const void* w, float* packed, const Parallel& parallel) {
-  const Problem& p = plan.problem;
-  const bool forward = p.direction == Direction::forward;
-  std::fill_n(packed, plan.packed_floats(), 0.0f);
-  parallel.each(plan.in_channels * plan.out_channels, [&](i64 pair, int) {
-    const i64 in = pair / plan.out_channels, out = pair % plan.out_channels;
-    const i64 k = forward ? out : in, c = forward ? in : out;
+void pack_filter(const Tiling& t, const void* w, float* packed, const Parallel& parallel) {
+  const Problem& p = t.problem;
+  std::fill_n(packed, t.packed_floats(), 0.0f);
+  parallel.each(t.in_channels * t.out_channels, [&](i64 pair, int) {
+    const i64 in = pair / t.out_channels, out = pair % t.out_channels;
     double taps[64 * 64], real[64 * 33], imaginary[64 * 33];
     for (i64 r = 0; r < p.r; ++r) {
-      for (i64 s = 0; s < p.s; ++s) {
-        const i64 from_r = forward ? r : p.r - 1 - r, from_s = forward ? s : p.s - 1 - s;
-        taps[r * p.s + s] = load_element(p.dtype, w, w_shape(p).offset(k, c, from_r, from_s));
-      }
+      for (i64 s = 0; s < p.s; ++s) taps[r * p.s + s] = load_element(p.dtype, w, t.filter.at(out, in, r, s));
     }
-    fft_filter(plan.tile, p.r, p.s, taps, real, imaginary);
-    const i64 part = plan.panels * plan.in_channels * plan.width;
-    const i64 at = (out / plan.width * plan.in_channels + in) * plan.width + out % plan.width;
-    for (i64 f = 0; f < plan.frequencies; ++f) {
+    fft_filter(t.tile, p.r, p.s, taps, real, imaginary);
+    const i64 part = t.panels * t.in_channels * t.width;
+    const i64 at = (out / t.width * t.in_channels + in) * t.width + out % t.width;
+    for (i64 f = 0; f < t.frequencies; ++f) {
       packed[f * 2 * part + at] = static_cast<float>(real[f]);
       packed[(f * 2 + 1) * part + at] = static_cast<float>(imaginary[f]);
     }
@@ -95,23 +100,22 @@ void pack_filter(const Plan& plan, const void* w, float* packed, const Parallel&
 
 // outputs = inputs · filter, complex, for one frequency and `tiles` tiles:
 //   real = real · real + (-imaginary) · imaginary, imaginary = imaginary · real + real · imaginary
-void multiply(const Plan& plan, const float* inputs, const float* filter, float* outputs, i64 tiles) {
-  const i64 c = plan.in_channels, k = plan.out_channels, part = plan.panels * c * plan.width;
+void multiply(const Tiling& t, const float* inputs, const float* filter, float* outputs, i64 tiles) {
+  const i64 c = t.in_channels, k = t.out_channels, part = t.panels * c * t.width;
   const BrgemmSegment real[] = {{0, 0}, {2 * c, part}}, imaginary[] = {{c, 0}, {0, part}};
-  const i64 most = brgemm_max_rows(static_cast<int>(plan.width / brgemm_lanes()));
-  for (i64 panel = 0; panel < plan.panels; ++panel) {
-    const i64 first = panel * plan.width, columns = std::min(plan.width, k - first);
-    const int vectors = static_cast<int>((columns + brgemm_lanes() - 1) / brgemm_lanes());
+  const i64 most = brgemm_max_rows(static_cast<int>(t.width / brgemm_lanes()));
+  for (i64 panel = 0; panel < t.panels; ++panel) {
+    const i64 first = panel * t.width, columns = std::min(t.width, k - first);
+    const int vectors = static_cast<int>(ceil_div(columns, brgemm_lanes()));
     for (i64 row = 0; row < tiles; row += most) {
       const i64 rows = std::min(most, tiles - row);
-      const BrgemmKernel kernel =
-          brgemm_kernel(BrgemmElement::f32, BrgemmRows::strided, static_cast<int>(rows), vectors);
+      const BrgemmKernel kernel = brgemm_kernel(BrgemmRows::strided, static_cast<int>(rows), vectors);
       BrgemmCall call;
       call.a0 = inputs + row * 3 * c;
       call.a1 = inputs + (row + 7) * 3 * c;
       call.a_row_stride = 3 * c;
-      call.b = filter + panel * c * plan.width;
-      call.b_step = plan.width;
+      call.b = filter + panel * c * t.width;
+      call.b_step = t.width;
       call.segment_count = 2;
       call.length = c;
       call.c_row_stride = 2 * k;
@@ -126,54 +130,53 @@ void multiply(const Plan& plan, const float* inputs, const float* filter, float*
   }
 }
 
-void run(const Plan& plan, const Invocation& v) {
-  const Problem& p = plan.problem;
-  const Parallel& parallel = *v.stream.parallel;
+void run(const Tiling& tiling, const Memory& m, const Parallel& parallel) {
+  const Problem& p = tiling.problem;
   const bool is_forward = p.direction == Direction::forward;
-  auto* const inputs = reinterpret_cast<float*>(v.workspace);
-  auto* const outputs = reinterpret_cast<float*>(v.workspace + aligned(plan.inputs * 4));
-  std::byte* const scratches = reinterpret_cast<std::byte*>(outputs) + aligned(plan.outputs * 4);
+  auto* const inputs = reinterpret_cast<float*>(m[Place::workspace]);
+  auto* const outputs = reinterpret_cast<float*>(m[Place::workspace] + aligned(tiling.inputs * 4));
+  std::byte* const scratches = reinterpret_cast<std::byte*>(outputs) + aligned(tiling.outputs * 4);
   const auto scratch = [&](int worker) {
-    return reinterpret_cast<float*>(scratches + aligned(plan.scratch * 4) * static_cast<std::size_t>(worker));
+    return reinterpret_cast<float*>(scratches +
+                                    aligned(tiling.scratch * 4) * static_cast<std::size_t>(worker));
   };
-  const auto image = [&](void* tensor, i64 n, i64 channels, i64 h, i64 w) {
-    std::byte* data = static_cast<std::byte*>(tensor) + n * channels * h * w * size_of(p.dtype);
+  const auto image = [&](std::byte* tensor, i64 n, i64 channels, i64 h, i64 w) {
+    std::byte* data = tensor + n * channels * h * w * size_of(p.dtype);
     return FftImage{p.dtype, p.layout, data, channels, h, w};
   };
-  const i64 c = plan.in_channels, k = plan.out_channels, lanes = fft_channels();
-  const i64 c_blocks = (c + lanes - 1) / lanes, k_blocks = (k + lanes - 1) / lanes;
-  for (i64 first = 0; first < plan.tiles; first += plan.batch) {
-    const i64 tiles = std::min(plan.batch, plan.tiles - first);
+  const i64 c = tiling.in_channels, k = tiling.out_channels, lanes = fft_channels();
+  const i64 c_blocks = ceil_div(c, lanes), k_blocks = ceil_div(k, lanes);
+  for (i64 first = 0; first < tiling.tiles; first += tiling.batch) {
+    const i64 tiles = std::min(tiling.batch, tiling.tiles - first);
     parallel.each(tiles * c_blocks, [&](i64 item, int worker) {
       const i64 t = item / c_blocks, channel = item % c_blocks * lanes, tile = first + t;
-      const i64 row = tile / plan.tiles_w % plan.tiles_h * plan.step_h + plan.top;
-      const i64 column = tile % plan.tiles_w * plan.step_w + plan.left;
-      const FftImage from = image(is_forward ? v.tensors.x : v.tensors.y, tile / plan.tiles_w / plan.tiles_h,
-                                  c, plan.in_h, plan.in_w);
-      fft_forward(plan.tile, from, channel, std::min(lanes, c - channel), row, column, inputs + t * 3 * c,
-                  plan.batch * 3 * c, scratch(worker));
+      const i64 row = tile / tiling.tiles_w % tiling.tiles_h * tiling.step_h + tiling.top;
+      const i64 column = tile % tiling.tiles_w * tiling.step_w + tiling.left;
+      const FftImage from = image(m[is_forward ? Place::x : Place::y], tile / tiling.tiles_w / tiling.tiles_h,
+                                  c, tiling.in_h, tiling.in_w);
+      fft_forward(tiling.tile, from, channel, std::min(lanes, c - channel), row, column, inputs + t * 3 * c,
+                  tiling.batch * 3 * c, scratch(worker));
     });
-    parallel.each(plan.frequencies, [&](i64 f, int) {
-      multiply(plan, inputs + f * plan.batch * 3 * c,
-               reinterpret_cast<const float*>(v.packed) + f * 2 * plan.panels * c * plan.width,
-               outputs + f * plan.batch * 2 * k, tiles);
+    parallel.each(tiling.frequencies, [&](i64 f, int) {
+      multiply(tiling, inputs + f * tiling.batch * 3 * c,
+               reinterpret_cast<const float*>(m[Place::packed]) + f * 2 * tiling.panels * c * tiling.width,
+               outputs + f * tiling.batch * 2 * k, tiles);
     });
     parallel.each(tiles * k_blocks, [&](i64 item, int worker) {
       const i64 t = item / k_blocks, channel = item % k_blocks * lanes, tile = first + t;
-      const i64 row = tile / plan.tiles_w % plan.tiles_h * plan.step_h;
-      const i64 column = tile % plan.tiles_w * plan.step_w;
-      const i64 n = tile / plan.tiles_w / plan.tiles_h;
-      const FftImage to = image(is_forward ? v.tensors.y : v.tensors.x, n, k, plan.out_h, plan.out_w);
+      const i64 row = tile / tiling.tiles_w % tiling.tiles_h * tiling.step_h;
+      const i64 column = tile % tiling.tiles_w * tiling.step_w;
+      const i64 n = tile / tiling.tiles_w / tiling.tiles_h;
+      const FftImage to = image(m[result_place(p)], n, k, tiling.out_h, tiling.out_w);
       FftEpilogue epilogue;
       epilogue.activation = p.epilogue.activation, epilogue.slope = p.epilogue.slope;
-      if (p.epilogue.bias) epilogue.bias = v.tensors.bias;
+      if (p.epilogue.bias) epilogue.bias = m[Place::bias];
       if (p.epilogue.residual) {
-        epilogue.residual = static_cast<const std::byte*>(v.tensors.residual) +
-                            n * k * plan.out_h * plan.out_w * size_of(p.dtype);
+        epilogue.residual = m[Place::residual] + n * k * tiling.out_h * tiling.out_w * size_of(p.dtype);
       }
-      fft_inverse(plan.tile, outputs + t * 2 * k, plan.batch * 2 * k, to, channel,
-                  std::min(lanes, k - channel), row, column, std::min(plan.step_h, plan.out_h - row),
-                  std::min(plan.step_w, plan.out_w - column), epilogue, scratch(worker));
+      fft_inverse(tiling.tile, outputs + t * 2 * k, tiling.batch * 2 * k, to, channel,
+                  std::min(lanes, k - channel), row, column, std::min(tiling.step_h, tiling.out_h - row),
+                  std::min(tiling.step_w, tiling.out_w - column), epilogue, scratch(worker));
     });
   }
 }
@@ -189,7 +192,7 @@ void run(const Plan& plan, const Invocation& v) {
 // vectors of two parts: sqrt(2) (2C + 1). An element is off by no more than the 2-norm.
 double growth(const Problem& p, i64 tile) {
   const double passes = std::log2(static_cast<double>(tile));
-  const double channels = static_cast<double>(p.direction == Direction::forward ? p.c : p.k);
+  const double channels = static_cast<double>(forward_form(p).inner.c);
   return static_cast<double>(tile) * (2 * (8.6 * passes + 2) + 1 + std::sqrt(2.0) * (2 * channels + 1));
 }
 
@@ -216,46 +219,6 @@ class FftCpu : public Algorithm {
     return Support::supported();
   }
 
-  std::vector<Config> configs(const Problem& p, const Target& target) const override {
-    std::vector<Config> configs;
-    for (const i64 tile : tiles_for(p)) {
-      const Plan plan = make_plan(p, tile);
-      constexpr double kTransformGflops = 8, kProductGflops = 45, kGbps = 8;  // a thread
-      const double pixels = static_cast<double>(tile * tile), tiles = static_cast<double>(plan.tiles);
-      const double lanes = static_cast<double>(fft_channels());
-      const double c = static_cast<double>(plan.in_channels), k = static_cast<double>(plan.out_channels);
-      const double transforms = tiles * (std::ceil(c / lanes) + std::ceil(k / lanes)) * lanes * 5 * pixels *
-                                std::log2(static_cast<double>(tile));
-      const double products = 8 * static_cast<double>(plan.frequencies) * tiles * c * k;
-      const double passes = std::ceil(tiles / static_cast<double>(plan.batch));
-      const double arithmetic = transforms / kTransformGflops + products / kProductGflops;
-      const double bytes = (passes * static_cast<double>(plan.packed_floats()) * 4 + min_bytes(p)) / kGbps;
-      configs.push_back({"tile" + std::to_string(tile), (arithmetic + bytes) * 1e-6 / target.threads + 0.01,
-                         arithmetic > bytes ? "arithmetic" : "bytes", plan.workspace_bytes(target.threads)});
-    }
-    std::stable_sort(configs.begin(), configs.end(),
-                     [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
-    return configs;
-  }
-
-  Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
-    const auto plan = std::make_shared<const Plan>(make_plan(p, tile_of(p, config)));
-    Recipe recipe;
-    recipe.packed_bytes = plan->packed_floats() * sizeof(float);
-    recipe.workspace_bytes = plan->workspace_bytes(target.threads);
-    recipe.pack.push_back({"transform filter", [plan](const Invocation& v) {
-                             pack_filter(*plan, v.tensors.w, reinterpret_cast<float*>(v.packed),
-                                         *v.stream.parallel);
-                           }});
-    recipe.steps.push_back({"fft", [plan](const Invocation& v) { run(*plan, v); }});
-    return recipe;
-  }
-
-  Accuracy accuracy(const Problem& p, const std::string& config) const override {
-    const i64 tile = tile_of(p, config);
-    return {growth(p, tile), static_cast<int>(tile - 1), static_cast<int>(tile - 1), false};
-  }
-
  private:
   static const char* name_of(Math math) { return faltung::name(math); }
 
@@ -263,24 +226,77 @@ class FftCpu : public Algorithm {
   // would do: larger ones gain little and their error is larger.
   static bool fits(const Problem& p, i64 tile) {
     const i64 filter = std::max(p.r, p.s);
-    return filter <= tile * 3 / 4 && (tile == kTiles[0] || tile <= filter * 4);
+    return filter <= tile * 3 / 4 && (tile == kTiles[0].side || tile <= filter * 4);
   }
 
-  static std::vector<i64> tiles_for(const Problem& p) {
-    std::vector<i64> tiles;
-    for (const i64 tile : kTiles) {
-      if (fits(p, tile) && growth(p, tile) <= admitted_growth(p)) tiles.push_back(tile);
+  static std::vector<Tile> tiles_for(const Problem& p) {
+    std::vector<Tile> tiles;
+    for (const Tile& tile : kTable) {
+      if (fits(p, tile.side) && growth(p, tile.side) <= admitted_growth(p)) tiles.push_back(tile);
     }
     return tiles;
   }
 
-  static i64 tile_of(const Problem& p, const std::string& config) {
-    for (const i64 tile : kTiles) {
-      if (config == "tile" + std::to_string(tile) && fits(p, tile)) return tile;
+  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+    std::vector<Candidate> all;
+    for (const Tile& tile : tiles_for(p)) all.push_back(candidate_of(p, tile, target.threads));
+    return all;
+  }
+
+  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+    const Tile tile = *kTable.parse(config).tile;
+    if (!fits(p, tile.side)) {
+      throw Error(Status::bad_problem, "fft_cpu/" + config +
+                                           " takes filters of at most 3/4 of its tile's side, and of at "
+                                           "least 1/4 where a smaller tile would do; this is " +
+                                           std::to_string(p.r) + "x" + std::to_string(p.s));
     }
-    throw Error(Status::bad_problem,
-                "fft_cpu's configs are tile16, tile32 and tile64, the filter at most 3/4 of it; not '" +
-                    config + "'");
+    return candidate_of(p, tile, target.threads);
+  }
+
+  static Candidate candidate_of(const Problem& p, const Tile& tile, int threads) {
+    const auto tiling = std::make_shared<const Tiling>(make_tiling(p, tile.side));
+    const int spread = static_cast<int>(tile.side - 1);
+    Candidate c;
+    c.config = config_name(tile);
+    c.cost = cost(*tiling, threads);
+    c.workspace_bytes = tiling->workspace_bytes(threads);
+    c.packed_bytes = tiling->packed_floats() * sizeof(float);
+    c.accuracy = {growth(p, tile.side), spread, spread, false};
+    c.recipe = [tiling, threads] { return recipe(tiling, threads); };
+    return c;
+  }
+
+  static Cost cost(const Tiling& t, int threads) {
+    constexpr double kTransformGflops = 8, kProductGflops = 45, kGbps = 8;  // a thread
+    const double pixels = static_cast<double>(t.tile * t.tile), tiles = static_cast<double>(t.tiles);
+    const double lanes = static_cast<double>(fft_channels());
+    const double c = static_cast<double>(t.in_channels), k = static_cast<double>(t.out_channels);
+    const double transforms = tiles * (std::ceil(c / lanes) + std::ceil(k / lanes)) * lanes * 5 * pixels *
+                              std::log2(static_cast<double>(t.tile));
+    const double products = 8 * static_cast<double>(t.frequencies) * tiles * c * k;
+    const double passes = std::ceil(tiles / static_cast<double>(t.batch));
+    const double arithmetic = transforms / kTransformGflops + products / kProductGflops;
+    const double bytes = (passes * static_cast<double>(t.packed_floats()) * 4 + min_bytes(t.problem)) / kGbps;
+    return {(arithmetic + bytes) * 1e-6 / threads + 0.01,
+            arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
+  }
+
+  static Recipe recipe(const std::shared_ptr<const Tiling>& tiling, int threads) {
+    const Problem& p = tiling->problem;
+    Recipe recipe;
+    recipe.packed_bytes = tiling->packed_floats() * sizeof(float);
+    recipe.workspace_bytes = tiling->workspace_bytes(threads);
+    recipe.packing = packing_of(p);
+    recipe.pack.push_back(call(
+        "transform filter", {Place::w}, {Place::packed}, [tiling](const Memory& m, const Parallel& parallel) {
+          pack_filter(*tiling, m[Place::w], reinterpret_cast<float*>(m[Place::packed]), parallel);
+        }));
+    const Place from = p.direction == Direction::forward ? Place::x : Place::y;
+    recipe.steps.push_back(
+        call("fft", {from, Place::packed, Place::bias, Place::residual}, {result_place(p), Place::workspace},
+             [tiling](const Memory& m, const Parallel& parallel) { run(*tiling, m, parallel); }));
+    return recipe;
   }
 };
 

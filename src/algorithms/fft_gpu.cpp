@@ -2,27 +2,42 @@
 // as a matrix product over channels for each frequency, and transformed back. The work does not grow with the
 // filter.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include <fmt/core.h>
 
+#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/matrix_product.hpp"
+#include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/integers.hpp"
+#include "src/problem/rewrite.hpp"
 
 namespace faltung {
 namespace {
 
 using i64 = std::int64_t;
 
-constexpr int kLogTiles[] = {4, 5};  // log2 T
+// Of T x T pixels.
+struct Size {
+  int side;  // a power of two
+  int log() const { return std::countr_zero(static_cast<unsigned>(side)); }
+  template <class Name>
+  void spell(Name& name) {
+    name.key("ft", side);
+  }
+};
+constexpr Size kSizes[] = {{16}, {32}};
+constexpr TileTable<Size> kTable("fft_gpu", kSizes);
+
 // What the frequencies of a batch of tiles may take; on CPUs, to stay in a cache.
 constexpr i64 kBatchBytes = 256 << 20, kBatchBytesOnCpu = 4 << 20;
 constexpr i64 kMost = 0x3fffffff;  // elements of a matrix
 
 // The product's tile: one that compiles quickly, and serves few channels too.
 const gpu::ProductTile* product_tile(const DeviceInfo& device) {
-  for (const gpu::ProductTile& tile : gpu::product_tiles()) {
+  for (const gpu::ProductTile& tile : gpu::kProductTiles) {
     if (tile.scalars <= (device.has("runs_on_cpu") ? 16 : 64) && gpu::serves(tile, device)) return &tile;
   }
   return nullptr;
@@ -30,21 +45,20 @@ const gpu::ProductTile* product_tile(const DeviceInfo& device) {
 
 // A problem cut into tiles. backward_data is forward on the gradient with the filter turned around.
 struct Tiles {
-  Tiles(const Problem& p, int log_t, const gpu::ProductTile& product, const DeviceInfo& device)
-      : log_t(log_t) {
-    const bool forward = p.direction == Direction::forward;
-    const i64 t = size(), out_h = forward ? p.p() : p.h, out_w = forward ? p.q() : p.w;
-    ins = forward ? p.c : p.k, outs = forward ? p.k : p.c;
+  Tiles(const Problem& p, Size size, const DeviceInfo& device)
+      : problem(p), edge(size), product(*product_tile(device)) {
+    const Problem forward = forward_form(p).inner;
+    const i64 t = edge.side;
+    ins = forward.c, outs = forward.k;
     frequencies = t * (t / 2 + 1);
-    all = p.n * ceil_div(out_h, t - p.r + 1) * ceil_div(out_w, t - p.s + 1);
+    all = p.n * ceil_div(forward.p(), t - p.r + 1) * ceil_div(forward.q(), t - p.s + 1);
     const i64 bytes = device.has("runs_on_cpu") ? kBatchBytesOnCpu : kBatchBytes;
     const i64 fit = bytes / (frequencies * 2 * (ins + outs) * 4);
     batch = std::min(all, std::max<i64>(product.vectors, fit / product.vectors * product.vectors));
     pitch = round_up(batch, product.vectors), filter_pitch = round_up(2 * outs, product.scalars);
   }
-  i64 size() const { return i64{1} << log_t; }
-  int tiles_a_block() const { return log_t == 4 ? 8 : 4; }
-  int threads() const { return tiles_a_block() * static_cast<int>(size()); }
+  int tiles_a_block() const { return edge.side == 16 ? 8 : 4; }
+  int threads() const { return tiles_a_block() * edge.side; }
   std::size_t local_bytes() const { return static_cast<std::size_t>(8 * tiles_a_block() * frequencies); }
   i64 input_floats() const { return frequencies * 2 * ins * pitch; }
   i64 result_floats() const { return frequencies * 2 * outs * pitch; }
@@ -53,21 +67,25 @@ struct Tiles {
   std::size_t workspace_bytes() const {
     return result_at() + aligned(static_cast<std::size_t>(result_floats()) * 4);
   }
+  std::size_t packed_bytes() const { return aligned(static_cast<std::size_t>(filter_floats()) * 4); }
 
-  int log_t;
+  Problem problem;
+  Size edge;
+  gpu::ProductTile product;
   i64 frequencies, ins, outs;
   i64 all, batch;           // tiles: of the problem, and in the workspace at a time
   i64 pitch, filter_pitch;  // of the matrices
 };
 
 // docs/accuracy.md derives it: the transforms of the input, of the filter and back, and the product.
-double growth(const Problem& p, int log_t) {
-  const double channels = static_cast<double>(p.direction == Direction::forward ? p.c : p.k);
-  return std::ldexp(3 * 8.6 * log_t + std::sqrt(2.0) * (2 * channels + 1), log_t);
+double growth(const Problem& p, Size size) {
+  const double channels = static_cast<double>(forward_form(p).inner.c);
+  return std::ldexp(3 * 8.6 * size.log() + std::sqrt(2.0) * (2 * channels + 1), size.log());
 }
 
 // A tile of which the filter leaves a quarter in each dimension.
-bool fits(const Problem& p, int log_t) { return std::max(p.r, p.s) * 4 <= (i64{3} << log_t); }
+bool fits(const Problem& p, Size size) { return std::max(p.r, p.s) * 4 <= 3 * size.side; }
+bool admitted(const Problem& p, Size size) { return fits(p, size) && growth(p, size) <= admitted_growth(p); }
 
 std::string limit(const Tiles& t, const DeviceInfo& device) {
   if (t.threads() > device.block_threads || t.local_bytes() > device.local_bytes) {
@@ -80,20 +98,20 @@ std::string limit(const Tiles& t, const DeviceInfo& device) {
   return "";
 }
 
-double predicted_ms(const Problem& p, const Tiles& t, const DeviceInfo& device) {
+double predicted_ms(const Tiles& t, const DeviceInfo& device) {
   const bool cpu = device.has("runs_on_cpu");
   const double tiles = static_cast<double>(t.all), ins = static_cast<double>(t.ins),
                outs = static_cast<double>(t.outs);
   const double frequencies = static_cast<double>(t.frequencies);
   const double products = 4 * frequencies * tiles * ins * outs;
-  const double transforms = (ins + outs) * tiles * 2 * frequencies * 10 * t.log_t;
+  const double transforms = (ins + outs) * tiles * 2 * frequencies * 10 * t.edge.log();
   const double bytes = 2 * 4 * 2 * frequencies * tiles * (ins + outs);
   const double lanes_per_ms = device.units * (cpu ? 16e6 : 192e6),
                bytes_per_ms = device.units * (cpu ? 2e6 : 2e7);
   constexpr double kLaunchMs = 0.005;
   return 3 * kLaunchMs * static_cast<double>(ceil_div(t.all, t.batch)) +
          (products / (cpu ? 0.1 : 0.8) + transforms / (cpu ? 0.2 : 0.8)) / lanes_per_ms +
-         (bytes + min_bytes(p)) / bytes_per_ms;
+         (bytes + min_bytes(t.problem)) / bytes_per_ms;
 }
 
 class FftGpu : public Algorithm {
@@ -114,120 +132,98 @@ class FftGpu : public Algorithm {
     if (p.stride_h != 1 || p.stride_w != 1) return Support::declined("it computes stride 1 alone");
     if (p.dilation_h != 1 || p.dilation_w != 1) return Support::declined("it computes dilation 1 alone");
     if (std::max(p.r, p.s) > 24) return Support::declined("its filters are at most 24 x 24");
-    const DeviceInfo& device = target.device.info();
-    const gpu::ProductTile* product = product_tile(device);
-    if (product == nullptr)
+    const DeviceInfo& device = target.device;
+    if (product_tile(device) == nullptr)
       return Support::declined("a block has too few threads for any tile of the product");
     std::string why = std::string("its bound on the error is beyond that of math ") + faltung::name(p.math) +
                       " for a filter this small; ask for math fast";
-    for (const int log_t : kLogTiles) {
-      if (!admitted(p, log_t)) continue;
-      why = limit(Tiles(p, log_t, *product, device), device);
+    for (const Size size : kTable) {
+      if (!admitted(p, size)) continue;
+      why = limit(Tiles(p, size, device), device);
       if (why.empty()) return Support::supported();
     }
     return Support::declined(why);
   }
 
-  std::vector<Config> configs(const Problem& p, const Target& target) const override {
-    std::vector<Config> configs;
-    const DeviceInfo& device = target.device.info();
-    for (const int log_t : kLogTiles) {
-      const Tiles tiles(p, log_t, *product_tile(device), device);
-      if (!admitted(p, log_t) || !limit(tiles, device).empty()) continue;
-      configs.push_back({fmt::format("tile{}", tiles.size()), predicted_ms(p, tiles, device), "bytes",
-                         tiles.workspace_bytes()});
+ private:
+  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+    std::vector<Candidate> all;
+    for (const Size size : kTable) {
+      const Tiles tiles(p, size, target.device);
+      if (admitted(p, size) && limit(tiles, target.device).empty())
+        all.push_back(candidate_of(tiles, target.device));
     }
-    std::stable_sort(configs.begin(), configs.end(),
-                     [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
-    return configs;
+    return all;
   }
 
-  Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
-    Device& device = target.device;
-    const std::string kernel = kernel_name(*this, config);
-    const gpu::ProductTile& product_of = *product_tile(device.info());
-    const Tiles t(p, parse(p, config), product_of, device.info());
-    const bool forward = p.direction == Direction::forward;
-    Problem bare = p;  // what the epilogue does not touch is the same for every one
-    bare.epilogue = Epilogue{};
+  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+    const Size size = *kTable.parse(config).tile;
+    if (fits(p, size)) return candidate_of(Tiles(p, size, target.device), target.device);
+    throw Error(Status::bad_problem, "fft_gpu/" + config + " does not compute " + to_string(p) +
+                                         ": the filter is at most 3/4 of a tile");
+  }
+
+  static Candidate candidate_of(const Tiles& t, const DeviceInfo& device) {
+    const int spread = t.edge.side - 1;
+    Candidate c;
+    c.config = config_name(t.edge);
+    c.cost = {predicted_ms(t, device), Bound::bytes};
+    c.workspace_bytes = t.workspace_bytes();
+    c.packed_bytes = t.packed_bytes();
+    c.accuracy = {growth(t.problem, t.edge), spread, spread, false};
+    c.recipe = [t, &device] { return recipe(t, device); };
+    return c;
+  }
+
+  static Recipe recipe(const Tiles& t, const DeviceInfo& device) {
+    const Problem& p = t.problem;
+    const std::string kernel = "fft_gpu/" + config_name(t.edge);
+    const Problem bare = gpu::without_epilogue(p);
     Problem floats = bare;
     floats.dtype = DType::f32;
-    Recipe recipe;
-    const auto build = [&](const char* entry, const Problem& problem) {
-      const jit::Built built =
-          gpu::build(device, kernel, "fft.cl", entry, constants(problem, t, device.info()));
-      recipe.compile_ms += built.compile_ms;
-      return built.kernel;
+    const jit::Source input = source("fft_input", bare, t, kernel, device),
+                      output = source("fft_output", p, t, kernel, device),
+                      product = gpu::product_source(device, kernel, floats, t.product,
+                                                    gpu::ProductResult::matrix, gpu::VectorsAlong::pixels);
+    const auto blocks = [&](i64 count, i64 channels) {
+      return gpu::grid(ceil_div(count, t.tiles_a_block()), channels, 1, t.threads());
     };
-    const auto filter = build("fft_filter", bare), input = build("fft_input", bare),
-               output = build("fft_output", p);
-    const jit::Built product = gpu::build_product(device, kernel, floats, product_of, false, true);
-    recipe.compile_ms += product.compile_ms;
-    recipe.workspace_bytes = t.workspace_bytes();
-    recipe.packed_bytes = aligned(static_cast<std::size_t>(t.filter_floats()) * 4);
     const gpu::Sizes z = gpu::sizes(p);
-    const auto number = [](i64 value) { return static_cast<std::int32_t>(value); };
-    const auto shape = [t](i64 count, i64 channels) {
-      LaunchShape s;
-      s.grid[0] = static_cast<unsigned>(ceil_div(count, t.tiles_a_block())),
-      s.grid[1] = static_cast<unsigned>(channels);
-      s.block[0] = static_cast<unsigned>(t.threads());
-      return s;
-    };
-    recipe.pack.push_back({"transform filter", [=, &device](const Invocation& i) {
-                             device.launch(*filter, shape(t.outs, t.ins),
-                                           {i.tensors.w, i.packed, number(t.filter_pitch), z}, i.stream);
-                           }});
-    recipe.steps.push_back(
-        {"fft", [=, &device](const Invocation& v) {
-           gpu::Sizes each_frequency = z;
-           each_frequency.groups = number(t.frequencies);
-           void* const result = v.workspace + t.result_at();
-           const void* const from = forward ? v.tensors.x : v.tensors.y;
-           void* const to = forward ? v.tensors.y : v.tensors.x;
-           for (i64 first = 0; first < t.all; first += t.batch) {
-             const i64 tiles = std::min(t.batch, t.all - first);
-             device.launch(*input, shape(tiles, t.ins),
-                           {from, v.workspace, number(first), number(tiles), number(t.pitch), z}, v.stream);
-             gpu::Product each{v.packed,       v.workspace, result,     2 * t.ins,
-                               t.filter_pitch, t.pitch,     2 * t.outs, tiles};
-             each.pitch_out = t.pitch;
-             gpu::launch_product(device, *product.kernel, product_of, each, v.tensors, each_frequency,
-                                 v.stream);
-             device.launch(*output, shape(tiles, t.outs),
-                           {result, to, v.tensors.bias, v.tensors.residual, number(first), number(tiles),
-                            number(t.pitch), z},
-                           v.stream);
-           }
-         }});
+    gpu::Sizes each_frequency = z;
+    each_frequency.groups = static_cast<std::int32_t>(t.frequencies);
+    const Slot inputs = Place::workspace, results{Place::workspace, t.result_at()};
+    Recipe recipe;
+    recipe.workspace_bytes = t.workspace_bytes();
+    recipe.packed_bytes = t.packed_bytes();
+    recipe.packing = packing_of(p);
+    recipe.pack.push_back(launch("transform filter", source("fft_filter", bare, t, kernel, device),
+                                 blocks(t.outs, t.ins),
+                                 {in(Place::w), out(Place::packed), gpu::number(t.filter_pitch), value(z)}));
+    for (i64 first = 0; first < t.all; first += t.batch) {
+      const i64 tiles = std::min(t.batch, t.all - first);
+      recipe.steps.push_back(launch("transform tiles", input, blocks(tiles, t.ins),
+                                    {in(gpu::gathered_place(p)), out(inputs), gpu::number(first),
+                                     gpu::number(tiles), gpu::number(t.pitch), value(z)}));
+      gpu::Product each{Place::packed,  inputs,  results,    2 * t.ins,
+                        t.filter_pitch, t.pitch, 2 * t.outs, tiles};
+      each.pitch_out = t.pitch;
+      recipe.steps.push_back(gpu::product_step(product, t.product, each, each_frequency));
+      recipe.steps.push_back(
+          launch("transform back", output, blocks(tiles, t.outs),
+                 {in(results), out(result_place(p)), in(Place::bias), in(Place::residual), gpu::number(first),
+                  gpu::number(tiles), gpu::number(t.pitch), value(z)}));
+    }
     return recipe;
   }
 
-  Accuracy accuracy(const Problem& p, const std::string& config) const override {
-    const int log_t = parse(p, config), spread = (1 << log_t) - 1;
-    return {growth(p, log_t), spread, spread, false};
-  }
-
- private:
-  static bool admitted(const Problem& p, int log_t) {
-    return fits(p, log_t) && growth(p, log_t) <= admitted_growth(p);
-  }
-
-  static int parse(const Problem& p, const std::string& config) {
-    for (const int log_t : kLogTiles) {
-      if (config == fmt::format("tile{}", 1 << log_t) && fits(p, log_t)) return log_t;
-    }
-    throw Error(
-        Status::bad_problem,
-        "fft_gpu's configs are tile16 and tile32, the filter at most 3/4 of it; not '" + config + "'");
-  }
-
-  static gpu::Constants constants(const Problem& p, const Tiles& t, const DeviceInfo& device) {
-    return gpu::constants(p, {{std::string("DIRECTION_") + faltung::name(p.direction), "1"},
-                              {"LOG_T", std::to_string(t.log_t)},
-                              {"TILES", std::to_string(t.tiles_a_block())},
-                              {"COMPACT", device.has("runs_on_cpu") ? "1" : "0"},
-                              {"THREADS", std::to_string(t.threads())}});
+  static jit::Source source(const char* entry, const Problem& p, const Tiles& t, const std::string& kernel,
+                            const DeviceInfo& device) {
+    return gpu::source(device, kernel, "fft.cl", entry,
+                       gpu::constants(p, {gpu::direction_constant(p),
+                                          {"LOG_T", std::to_string(t.edge.log())},
+                                          {"TILES", std::to_string(t.tiles_a_block())},
+                                          {"COMPACT", device.has("runs_on_cpu") ? "1" : "0"},
+                                          {"THREADS", std::to_string(t.threads())}}));
   }
 };
 

@@ -7,31 +7,38 @@
 #include <vector>
 
 #include "src/algorithms/algorithm.hpp"
-#include "src/jit/jit.hpp"
 
 namespace faltung::gpu {
 
-// The sizes as kernels take them; kernels/gpu/convolution.h has the same struct.
+// The sizes as kernels take them; kernels/gpu/convolution.h makes the same struct.
 struct Sizes {
-  std::int32_t n, c, h, w, k, p, q;
-  std::int32_t groups, group_c, group_k;
-  std::int32_t pad_top, pad_left;
-  std::int32_t y_h, y_w, pool_pad_top, pool_pad_left;
+#define FALTUNG_SIZE(name, value) std::int32_t name;
+#include "kernels/common/sizes.inc"
+#undef FALTUNG_SIZE
 };
 Sizes sizes(const Problem& problem);
 
 // What every portable kernel declines: a size that no argument holds.
 Support fits(const Problem& problem);
+// Where a device serves none of an algorithm's tiles.
+Support no_tile_fits(const DeviceInfo& device);
+
+// What forward and backward_data gather from.
+Place gathered_place(const Problem& problem);
+// What the epilogue does not touch is compiled once for all of them.
+Problem without_epilogue(Problem problem);
 
 // The #defines that a kernel is specialised by.
 using Constants = std::vector<std::pair<std::string, std::string>>;
 // Those that kernels/gpu/convolution.h asks for, and an algorithm's own.
 Constants constants(const Problem& problem, const Constants& own);
+// DIRECTION_fwd, DIRECTION_bwd_d or DIRECTION_bwd_w.
+std::pair<std::string, std::string> direction_constant(const Problem& problem);
 
 // The kernel `entry` of kernels/gpu/<file>, for this device. kernel: its name, for messages. shared_bytes:
 // that its launches ask for beside what it declares.
-jit::Built build(Device& device, const std::string& kernel, const std::string& file, const std::string& entry,
-                 const Constants& constants, int shared_bytes = 0);
+jit::Source source(const DeviceInfo& device, const std::string& kernel, const std::string& file,
+                   const std::string& entry, const Constants& constants, int shared_bytes = 0);
 
 // What LLVM makes of a tile: registers a thread on AMD's two families. tests/portable_amdgcn_test.cpp holds
 // every figure to what the compiler says.
@@ -48,17 +55,29 @@ double pace(double waves);
 // step through what is left.
 LaunchShape one_dimension(std::int64_t count, int threads);
 
+LaunchShape grid(std::int64_t x, std::int64_t y, std::int64_t z, int threads);
+// x, w and y, of which the direction's result is written; forward's bias and residual after them.
+std::vector<StepArgument> tensors(const Problem& problem);
+// A kernel's argument of type int.
+StepArgument number(std::int64_t value);
+
 // A kernel that reaches this share of the arithmetic that the device may have, for the cost model:
 // milliseconds.
-double arithmetic_ms(const Problem& problem, const Device& device, double share);
+double arithmetic_ms(const Problem& problem, const DeviceInfo& device, double share);
 
-// Adds the step that sums the parts of a result, which lie one after the other as floats where the workspace
-// begins, and applies the epilogue; forward and backward_data.
-void add_finish_step(Recipe& recipe, const Problem& problem, const std::string& kernel, std::int64_t splits,
-                     Device& device);
-
-// problem's convolution without its pool, then the pool; see with_pool_step_cpu.
-Recipe with_pool_step(const Problem& problem, Recipe convolution, Device& device);
+// Where blocks share a result's sum, their parts of it lie one after the other as floats where the workspace
+// begins.
+std::size_t parts_bytes(const Problem& problem, std::int64_t splits);
+// Of forward and backward_data, whose sums are not always shared: 0 bytes, and the result itself, where
+// splits is 1.
+std::size_t shared_sum_bytes(const Problem& problem, std::int64_t splits);
+Slot shared_sum(const Problem& problem, std::int64_t splits);
+// Sums the parts and applies the epilogue; forward and backward_data.
+Step finish_step(const Problem& problem, const std::string& kernel, std::int64_t splits,
+                 const DeviceInfo& device);
+// Sums the parts of the filter's gradient. own: what sum_parts.cl may be told beside the problem.
+Step sum_parts_step(const Problem& problem, const std::string& kernel, Slot parts, std::int64_t count,
+                    const DeviceInfo& device, const Constants& own = {});
 
 }  // namespace faltung::gpu
 

@@ -8,10 +8,11 @@
 #include <cstring>
 #include <new>
 
+#include <fmt/core.h>
+
 #include "kernels/cpu/brgemm_amx.hpp"
 #include "kernels/cpu/epilogue.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
-#include "src/plan/recipe.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 
@@ -34,21 +35,20 @@ struct Group {
 class AmxTiles : public ImplicitGemmPart {
  public:
   AmxTiles(const Problem& problem, const TapConvolution& convolution, int threads)
-      : p_(problem), t_(flattened(convolution, Layout::nhwc)) {
+      : ImplicitGemmPart(problem, convolution) {
     choose_staging();
     choose_items(threads);
   }
 
   i64 packed_floats() const override { return t_.groups * panels_ * panel_words(); }
   i64 pack_items() const override { return t_.groups * panels_; }
-  i64 items() const override {
-    return channel_parts_.parts() * t_.groups * t_.in.n * rows_.parts() * columns_.parts();
-  }
   std::size_t scratch_bytes() const override {
-    return aligned(static_cast<std::size_t>(stage_elements_) * 2) +
-           aligned(static_cast<std::size_t>(max_groups_) * sizeof(Group)) +
-           aligned(static_cast<std::size_t>(taps_.size()) * sizeof(BrgemmSegment)) +
-           aligned(2 * kAmxRows * kAmxColumns * sizeof(float));
+    return ScratchPieces::bytes<std::uint16_t>(stage_elements_) + ScratchPieces::bytes<Group>(max_groups_) +
+           ScratchPieces::bytes<BrgemmSegment>(taps()) +
+           ScratchPieces::bytes<float>(2 * kAmxRows * kAmxColumns);
+  }
+  std::string packing() const override {
+    return fmt::format("{}{}, pixels of {}", t_.tap_words(), merges_ ? " by rows" : "", pixel_);
   }
 
   void pack(i64 item, const void* w, float* packed) const override;
@@ -57,7 +57,7 @@ class AmxTiles : public ImplicitGemmPart {
   double cycles() const override {
     // A step of a full tile is four products of 16 cycles; loads from L2 cost about as much again. A tile's
     // epilogue is some 300 cycles.
-    const double steps = static_cast<double>(taps_.size()) * static_cast<double>(pixel_ / kStep);
+    const double steps = static_cast<double>(taps()) * static_cast<double>(pixel_ / kStep);
     const double tile_cycles = steps * 100 + 300;
     const double pixels = static_cast<double>(t_.in.n * t_.rows * t_.columns);
     return tile_cycles * pixels / (32 * fill_) * static_cast<double>(panels_ * t_.groups);
@@ -70,7 +70,8 @@ class AmxTiles : public ImplicitGemmPart {
     std::vector<Tap> parts;  // in the order of the staged pixel's channels
   };
 
-  i64 panel_words() const { return static_cast<i64>(taps_.size()) * pixel_ / 2 * kAmxColumns; }
+  i64 taps() const { return static_cast<i64>(taps_.size()); }
+  i64 panel_words() const { return taps() * pixel_ / 2 * kAmxColumns; }
   int panel_columns(i64 panel) const {
     return static_cast<int>(std::min<i64>(kAmxColumns, t_.out_channels - panel * kAmxColumns));
   }
@@ -114,20 +115,20 @@ class AmxTiles : public ImplicitGemmPart {
     const auto bytes = [&](i64 rows) { return stage_rows(rows) * stage_columns(columns) * pitch_ * 2; };
     while (columns > 16 && staged_ && bytes(1) > kStageBytes) columns = ceil_div(columns, 2);
     columns = columns < t_.columns ? round_up(columns, 16) : t_.columns;
-    columns_ = EvenSplit(t_.columns, std::min(columns, t_.columns));
-    columns = columns_.largest();
+    grid_.divide_columns(std::min(columns, t_.columns));
+    columns = grid_.columns();
+    grid_.divide_images(1);
     i64 rows = std::clamp<i64>(kItemPixels / columns, 1, t_.rows);
     while (rows > 1 && staged_ && bytes(rows) > kStageBytes) --rows;
     // Few items leave workers idle: smaller ones, then parts of the channels.
-    while (rows > 1 && t_.groups * t_.in.n * ceil_div(t_.rows, rows) * columns_.parts() < 2 * threads &&
+    while (rows > 1 && grid_.pixel_items() * ceil_div(t_.rows, rows) < 2 * threads &&
            (rows - 1) * columns >= 32) {
       --rows;
     }
-    rows_ = EvenSplit(t_.rows, rows);
-    const i64 pixel_items = t_.groups * t_.in.n * rows_.parts() * columns_.parts();
-    channel_parts_ =
-        EvenSplit::in_parts(panels_, pixel_items < 4 * threads ? ceil_div(4 * threads, pixel_items) : 1);
-    stage_elements_ = staged_ ? bytes(rows_.largest()) / 2 : 0;
+    grid_.divide_rows(rows);
+    grid_.divide_panels(panels_, 1, threads);
+    rows = grid_.rows();
+    stage_elements_ = staged_ ? bytes(rows) / 2 : 0;
 
     // Positions of a short row leave most of a group empty. Where a row's last position and the next row's
     // first are at the same stride too, groups may run over the rows' ends, at the price of positions that
@@ -137,29 +138,10 @@ class AmxTiles : public ImplicitGemmPart {
         static_cast<double>(t_.columns) / static_cast<double>(round_up(t_.columns, kAmxRows));
     const double flat = static_cast<double>(t_.columns) / static_cast<double>(across);
     const bool uniform = t_.step_h == 1 && (merges_ || t_.step_w == 1);
-    flat_ = uniform && rows_.largest() > 1 && columns_.parts() == 1 && flat > by_row;
+    flat_ = uniform && rows > 1 && columns == t_.columns && flat > by_row;
     row_positions_ = flat_ ? across : 0;
     fill_ = flat_ ? flat : by_row;
-    max_groups_ = rows_.largest() * ceil_div(std::max(columns, row_positions_), kAmxRows) + 1;
-  }
-
-  struct Item {
-    i64 panel0, panel1, group, image, row0, rows, column0, columns;
-  };
-  Item decode(i64 index) const {
-    Item item;
-    const i64 column_part = index % columns_.parts();
-    index /= columns_.parts();
-    const i64 row_part = index % rows_.parts();
-    index /= rows_.parts();
-    item.image = index % t_.in.n;
-    index /= t_.in.n;
-    item.group = index % t_.groups;
-    index /= t_.groups;
-    item.panel0 = channel_parts_.begin(index), item.panel1 = channel_parts_.begin(index + 1);
-    item.row0 = rows_.begin(row_part), item.rows = rows_.size(row_part);
-    item.column0 = columns_.begin(column_part), item.columns = columns_.size(column_part);
-    return item;
+    max_groups_ = rows * ceil_div(std::max(columns, row_positions_), kAmxRows) + 1;
   }
 
   // An input row's and a pixel's distance in elements, from the item's first output at the least tap.
@@ -167,14 +149,13 @@ class AmxTiles : public ImplicitGemmPart {
     const std::uint16_t* first;
     i64 row, pixel;
   };
-  Source stage(const Item& item, const PartCall& call, std::uint16_t* to) const;
+  Source stage(const WorkItem& item, const PartCall& call, std::uint16_t* to) const;
   void stage_inside(const std::uint16_t* row, i64 column, i64 step, i64 count, std::uint16_t* to) const;
   void stage_edge(const std::uint16_t* row, i64 column, std::uint16_t* to) const;
-  i64 list_groups(const Item& item, const Source& source, Group* groups) const;
-  void finish(const Item& item, const Group& group, i64 panel, const float* sums, const PartCall& call) const;
+  i64 list_groups(const WorkItem& item, const Source& source, Group* groups) const;
+  void finish(const WorkItem& item, const Group& group, i64 panel, const float* sums,
+              const PartCall& call) const;
 
-  Problem p_;
-  TapConvolution t_;
   std::vector<StagedTap> taps_;
   bool merges_ = false, merges_neighbours_ = false, staged_ = false, flat_ = false;
   i64 pixel_ = 0;          // channels of a staged pixel: a multiple of kStep
@@ -182,7 +163,6 @@ class AmxTiles : public ImplicitGemmPart {
   i64 row_positions_ = 0;  // if flat_: positions from one row to the next
   double fill_ = 1;        // share of a group's rows that are outputs
   i64 panels_ = 0, stage_elements_ = 0, max_groups_ = 0;
-  EvenSplit rows_, columns_, channel_parts_;
 };
 
 void AmxTiles::pack(i64 item, const void* w, float* packed) const {
@@ -202,13 +182,13 @@ void AmxTiles::pack(i64 item, const void* w, float* packed) const {
   }
 }
 
-AmxTiles::Source AmxTiles::stage(const Item& item, const PartCall& call, std::uint16_t* to) const {
+AmxTiles::Source AmxTiles::stage(const WorkItem& item, const PartCall& call, std::uint16_t* to) const {
   const auto* from = static_cast<const std::uint16_t*>(call.in);
   const i64 channel = item.group * t_.in_channels;
   const i64 row0 = (call.first_row + item.row0) * t_.step_h + t_.min_h();
   const i64 column0 = item.column0 * t_.step_w + t_.min_w();
   if (!staged_)
-    return {from + t_.in.offset(item.image, channel, row0, column0), t_.in.stride_h, t_.in.stride_w};
+    return {from + t_.in.offset(item.image0, channel, row0, column0), t_.in.stride_h, t_.in.stride_w};
   const i64 rows = stage_rows(item.rows), columns = stage_columns(item.columns);
   // What a staged pixel is made of: with merged taps those of the filter row, else the pixel itself.
   const i64 step = merges_ ? t_.step_w : 1, window = merges_ ? t_.extent_w() : 1;
@@ -223,7 +203,7 @@ AmxTiles::Source AmxTiles::stage(const Item& item, const PartCall& call, std::ui
       std::memset(line, 0, static_cast<std::size_t>(columns * pitch_) * 2);
       continue;
     }
-    const std::uint16_t* const image_row = from + t_.in.offset(item.image, channel, row, 0);
+    const std::uint16_t* const image_row = from + t_.in.offset(item.image0, channel, row, 0);
     for (i64 j = 0; j < inside0; ++j) stage_edge(image_row, column0 + j * step, line + j * pitch_);
     stage_inside(image_row, column0 + inside0 * step, step, inside1 - inside0, line + inside0 * pitch_);
     for (i64 j = inside1; j < columns; ++j) stage_edge(image_row, column0 + j * step, line + j * pitch_);
@@ -255,14 +235,15 @@ void AmxTiles::stage_edge(const std::uint16_t* row, i64 column, std::uint16_t* t
   }
 }
 
-i64 AmxTiles::list_groups(const Item& item, const Source& source, Group* groups) const {
+i64 AmxTiles::list_groups(const WorkItem& item, const Source& source, Group* groups) const {
   i64 count = 0;
   const i64 step = source.pixel * (merges_ ? 1 : t_.step_w);
   const auto add = [&](i64 row, i64 positions) {
     const EvenSplit split(positions, kAmxRows);
     for (i64 part = 0; part < split.parts(); ++part) {
       const std::uint16_t* a = source.first + row * t_.step_h * source.row + split.begin(part) * step;
-      new (&groups[count++]) Group{a, item.image, row, split.begin(part), static_cast<int>(split.size(part))};
+      new (&groups[count++])
+          Group{a, item.image0, row, split.begin(part), static_cast<int>(split.size(part))};
     }
   };
   if (flat_) {
@@ -274,7 +255,7 @@ i64 AmxTiles::list_groups(const Item& item, const Source& source, Group* groups)
 }
 
 // Stores a group's sums: runs of positions that are outputs, each of one output row.
-void AmxTiles::finish(const Item& item, const Group& group, i64 panel, const float* sums,
+void AmxTiles::finish(const WorkItem& item, const Group& group, i64 panel, const float* sums,
                       const PartCall& call) const {
   const i64 first = item.group * t_.out_channels + panel * kAmxColumns;
   EpilogueCall end;
@@ -318,17 +299,12 @@ void AmxTiles::finish(const Item& item, const Group& group, i64 panel, const flo
 }
 
 void AmxTiles::run(i64 index, const PartCall& call) const {
-  const Item item = decode(index);
-  std::byte* scratch = call.scratch;
-  const auto take = [&](std::size_t bytes) {
-    std::byte* taken = scratch;
-    scratch += aligned(bytes);
-    return taken;
-  };
-  auto* const staged = reinterpret_cast<std::uint16_t*>(take(static_cast<std::size_t>(stage_elements_) * 2));
-  auto* const groups = reinterpret_cast<Group*>(take(static_cast<std::size_t>(max_groups_) * sizeof(Group)));
-  auto* const segments = reinterpret_cast<BrgemmSegment*>(take(taps_.size() * sizeof(BrgemmSegment)));
-  auto* const sums = reinterpret_cast<float*>(scratch);
+  const WorkItem item = grid_.item(index);
+  ScratchPieces scratch(call.scratch);
+  auto* const staged = scratch.take<std::uint16_t>(stage_elements_);
+  auto* const groups = scratch.take<Group>(max_groups_);
+  auto* const segments = scratch.take<BrgemmSegment>(taps());
+  auto* const sums = scratch.take<float>(2 * kAmxRows * kAmxColumns);
 
   const Source source = stage(item, call, staged);
   const i64 count = list_groups(item, source, groups);
@@ -339,8 +315,7 @@ void AmxTiles::run(i64 index, const PartCall& call) const {
   BrgemmCall brgemm;
   brgemm.a_row_stride = source.pixel * (merges_ ? 1 : t_.step_w) / 2;
   brgemm.b_step = kAmxColumns;
-  brgemm.segments = segments, brgemm.segment_count = static_cast<i64>(taps_.size()),
-  brgemm.length = pixel_ / 2;
+  brgemm.segments = segments, brgemm.segment_count = taps(), brgemm.length = pixel_ / 2;
   brgemm.c0 = sums, brgemm.c1 = sums + kAmxRows * kAmxColumns, brgemm.c_row_stride = kAmxColumns;
   AmxThread amx;
   for (i64 panel = item.panel0; panel < item.panel1; ++panel) {

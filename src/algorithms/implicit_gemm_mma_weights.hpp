@@ -11,9 +11,9 @@ namespace faltung::mma_weights {
 
 // Of a problem of this direction whose dtype and math the matrix units serve.
 Support supports(const Problem& problem);
-std::vector<Config> configs(const Problem& problem, const DeviceInfo& device);
+std::vector<Candidate> list(const Problem& problem, const DeviceInfo& device);
 // Throws Error(bad_problem) where config is no name of these.
-Recipe plan(const Problem& problem, const std::string& config, Device& device);
+Candidate parse(const std::string& config, const Problem& problem, const DeviceInfo& device);
 
 }  // namespace faltung::mma_weights
 

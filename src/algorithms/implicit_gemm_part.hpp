@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
-#include "src/algorithms/implicit_gemm_taps.hpp"
-#include "src/algorithms/implicit_gemm_tiling.hpp"
+#include "src/algorithms/implicit_gemm_grid.hpp"
+#include "src/plan/recipe.hpp"
 
 namespace faltung {
 
@@ -27,19 +28,47 @@ struct PartCall {
   std::int64_t first_row = 0;     // of a band: where its first row lies among the image's
 };
 
+// Pieces of a worker's scratch, one after the other.
+class ScratchPieces {
+ public:
+  explicit ScratchPieces(std::byte* begin) : at_(begin) {}
+  template <class T>
+  T* take(std::int64_t count) {
+    T* const taken = reinterpret_cast<T*>(at_);
+    at_ += bytes<T>(count);
+    return taken;
+  }
+  template <class T>
+  static std::size_t bytes(std::int64_t count) {
+    return aligned(static_cast<std::size_t>(count) * sizeof(T));
+  }
+
+ private:
+  std::byte* at_;
+};
+
 // One convolution over taps, divided into items that are independent of each other. With threads 0 into no
 // more than its caches ask for: they are one worker's, one after the other.
 class ImplicitGemmPart {
  public:
+  ImplicitGemmPart(const Problem& problem, const TapConvolution& convolution)
+      : p_(problem), t_(flattened(convolution, problem.layout)), grid_(t_) {}
   virtual ~ImplicitGemmPart() = default;
   virtual std::int64_t packed_floats() const = 0;
   virtual std::size_t scratch_bytes() const = 0;  // of each worker
   virtual std::int64_t pack_items() const = 0;
   virtual void pack(std::int64_t item, const void* w, float* packed) const = 0;
-  virtual std::int64_t items() const = 0;
+  // What the order of the packed weights depends on beside the problem's filter, in words.
+  virtual std::string packing() const = 0;
+  std::int64_t items() const { return grid_.items(); }
   virtual void run(std::int64_t item, const PartCall& call) const = 0;
   // What the register tiles of all items take together, by the cost model.
   virtual double cycles() const = 0;
+
+ protected:
+  const Problem p_;
+  const TapConvolution t_;
+  WorkGrid grid_;  // divided by who derives
 };
 
 // A tile's columns are output channels, its rows pixels: weights are vectors, inputs are broadcast. Natural

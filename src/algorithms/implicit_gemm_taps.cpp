@@ -2,45 +2,32 @@
 
 #include <algorithm>
 
+#include "src/problem/integers.hpp"
+#include "src/problem/rewrite.hpp"
+
 namespace faltung {
 namespace {
 
 using i64 = std::int64_t;
 
-TapConvolution forward(const Problem& p) {
+// A dense convolution that a rewrite makes of the problem, over the problem's own tensors.
+TapConvolution taps_of(const Problem& p, const Rewrite& rewrite) {
+  const Problem& q = rewrite.inner;
   TapConvolution t{};
-  t.groups = p.groups, t.in_channels = p.c / p.groups, t.out_channels = p.k / p.groups;
-  t.rows = t.image_rows = p.p(), t.columns = p.q();
-  t.step_h = p.stride_h, t.step_w = p.stride_w;
-  t.out_step_h = t.out_step_w = 1;
-  t.in = x_shape(p), t.out = conv_shape(p);
+  t.groups = q.groups, t.in_channels = q.c / q.groups, t.out_channels = q.k / q.groups;
+  t.rows = t.image_rows = q.p(), t.columns = q.q();
+  t.step_h = q.stride_h, t.step_w = q.stride_w;
+  t.out_h0 = rewrite.y.start[kAxisH], t.out_w0 = rewrite.y.start[kAxisW];
+  t.out_step_h = rewrite.y.digits[kAxisH].front().step, t.out_step_w = rewrite.y.digits[kAxisW].front().step;
+  const bool forward = p.direction == Direction::forward;
+  t.in = forward ? x_shape(p) : conv_shape(p), t.out = forward ? conv_shape(p) : x_shape(p);
+  if (rewrite.x.is_zero()) return t;
   std::vector<Tap> taps;
-  for (i64 r = 0; r < p.r; ++r) {
-    for (i64 s = 0; s < p.s; ++s) {
-      taps.push_back({r * p.dilation_h - p.pad_top, s * p.dilation_w - p.pad_left, r, s});
-    }
-  }
-  t.set_taps(std::move(taps));
-  return t;
-}
-
-// Pixels (row, column) + i * stride of x's gradient: each output position they were read from at some tap is
-// a whole number of output pixels away from i.
-TapConvolution phase(const Problem& p, i64 row, i64 column) {
-  TapConvolution t{};
-  t.groups = p.groups, t.in_channels = p.k / p.groups, t.out_channels = p.c / p.groups;
-  t.rows = t.image_rows = (p.h - row + p.stride_h - 1) / p.stride_h;
-  t.columns = (p.w - column + p.stride_w - 1) / p.stride_w;
-  t.step_h = t.step_w = 1;
-  t.out_h0 = row, t.out_w0 = column, t.out_step_h = p.stride_h, t.out_step_w = p.stride_w;
-  t.in = conv_shape(p), t.out = x_shape(p);
-  std::vector<Tap> taps;
-  for (i64 r = 0; r < p.r; ++r) {
-    const i64 h = row + p.pad_top - r * p.dilation_h;
-    if (h % p.stride_h != 0) continue;
-    for (i64 s = 0; s < p.s; ++s) {
-      const i64 w = column + p.pad_left - s * p.dilation_w;
-      if (w % p.stride_w == 0) taps.push_back({h / p.stride_h, w / p.stride_w, r, s});
+  for (i64 r = 0; r < q.r; ++r) {
+    for (i64 s = 0; s < q.s; ++s) {
+      const Index from = *rewrite.w({0, 0, r, s});
+      taps.push_back({rewrite.first_row() + r * q.dilation_h, rewrite.first_column() + s * q.dilation_w,
+                      from[kAxisH], from[kAxisW]});
     }
   }
   t.set_taps(std::move(taps));
@@ -60,18 +47,21 @@ void TapConvolution::set_taps(std::vector<Tap> in_any_order) {
   min_w_ = left->w, extent_w_ = right->w - min_w_ + 1;
 }
 
+std::string TapConvolution::tap_words() const {
+  std::string words = "taps";
+  for (const Tap& tap : taps) words += " " + std::to_string(tap.r) + "." + std::to_string(tap.s);
+  return words;
+}
+
 bool TapConvolution::padded() const {
   return min_h() < 0 || min_w() < 0 || (image_rows - 1) * step_h + min_h() + extent_h() > in.h ||
          (columns - 1) * step_w + min_w() + extent_w() > in.w;
 }
 
 std::vector<TapConvolution> tap_convolutions(const Problem& p) {
-  if (p.direction == Direction::forward) return {forward(p)};
+  if (p.direction == Direction::forward) return {taps_of(p, unchanged(p))};
   std::vector<TapConvolution> phases;
-  for (i64 row = 0; row < std::min(p.stride_h, p.h); ++row) {
-    for (i64 column = 0; column < std::min(p.stride_w, p.w); ++column)
-      phases.push_back(phase(p, row, column));
-  }
+  for (const Rewrite& phase : data_phases(p)) phases.push_back(taps_of(p, phase));
   return phases;
 }
 
@@ -80,11 +70,14 @@ TapConvolution flattened(const TapConvolution& t, Layout layout) {
                      t.step_w == 1 && t.out_step_h == 1 && t.out_step_w == 1 && t.rows == t.in.h &&
                      t.columns == t.in.w;
   if (!dense) return t;
+  Problem product;  // in its sizes
+  product.layout = layout, product.groups = t.groups;
+  product.n = t.in.n, product.c = t.in.c, product.h = t.in.h, product.w = t.in.w, product.k = t.out.c;
+  if (!rewrites::flatten.applies(product)) return t;
+  product = rewrites::flatten(product).inner;
   TapConvolution flat = t;
-  const i64 images = layout == Layout::nhwc ? 1 : t.in.n;
-  flat.rows = flat.image_rows = 1, flat.columns = t.in.n / images * t.in.h * t.in.w;
-  flat.in = make_shape(layout, images, t.in.c, 1, flat.columns);
-  flat.out = make_shape(layout, images, t.out.c, 1, flat.columns);
+  flat.rows = flat.image_rows = product.p(), flat.columns = product.q();
+  flat.in = x_shape(product), flat.out = conv_shape(product);
   return flat;
 }
 

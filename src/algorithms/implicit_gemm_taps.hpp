@@ -3,6 +3,7 @@
 #define FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_TAPS_HPP_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "src/problem/problem.hpp"
@@ -37,6 +38,8 @@ struct TapConvolution {
   bool padded() const;
 
   void set_taps(std::vector<Tap> in_any_order);
+  // The filter elements of taps, in their order, in words.
+  std::string tap_words() const;
 
   std::int64_t min_h_ = 0, min_w_ = 0, extent_h_ = 1, extent_w_ = 1;
 };

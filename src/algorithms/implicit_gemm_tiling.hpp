@@ -18,6 +18,7 @@ class EvenSplit {
   static EvenSplit in_parts(std::int64_t total, std::int64_t parts) {
     return {Parts{std::clamp<std::int64_t>(parts, 1, total)}, total};
   }
+  std::int64_t total() const { return begin(parts_); }
   std::int64_t parts() const { return parts_; }
   std::int64_t begin(std::int64_t part) const { return part * size_ + std::min(part, larger_); }
   std::int64_t size(std::int64_t part) const { return size_ + (part < larger_ ? 1 : 0); }

@@ -1,9 +1,7 @@
 #include "src/algorithms/implicit_gemm_weights.hpp"
 
-#include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/epilogue.hpp"
 #include "kernels/cpu/stage.hpp"
-#include "src/plan/recipe.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
@@ -71,15 +69,13 @@ std::int64_t WeightsGradient::x_floats() const {
 }
 std::int64_t WeightsGradient::dy_floats() const { return rows_.largest() * columns_.largest() * k_stride_; }
 
-std::size_t WeightsGradient::scratch_bytes() const {
-  return aligned(static_cast<std::size_t>(block_floats()) * 4) +
-         aligned(static_cast<std::size_t>(x_floats()) * 4) +
-         aligned(static_cast<std::size_t>(dy_floats()) * 4) +
-         aligned(static_cast<std::size_t>(rows_.largest()) * sizeof(BrgemmSegment));
+std::size_t WeightsGradient::partial_bytes() const {
+  return has_partial_sums() ? ScratchPieces::bytes<float>(items() * block_floats()) : 0;
 }
 
-std::size_t WeightsGradient::partial_bytes() const {
-  return has_partial_sums() ? static_cast<std::size_t>(items() * block_floats()) * 4 : 0;
+std::size_t WeightsGradient::scratch_bytes() const {
+  return ScratchPieces::bytes<float>(block_floats()) + ScratchPieces::bytes<float>(x_floats()) +
+         ScratchPieces::bytes<float>(dy_floats()) + ScratchPieces::bytes<BrgemmSegment>(rows_.largest());
 }
 
 double WeightsGradient::cycles() const {
@@ -115,7 +111,7 @@ WeightsGradient::Pixels WeightsGradient::pixels(i64 unit) const {
 }
 
 void WeightsGradient::add_pixels(const Block& b, const Pixels& px, const void* x, const void* dy, bool first,
-                                 float* x_stage, float* dy_stage, float* sums) const {
+                                 const Staged& staged, float* sums) const {
   const i64 bytes = size_of(p_.dtype);
   StageCall patch;
   patch.dtype = p_.dtype;
@@ -127,7 +123,7 @@ void WeightsGradient::add_pixels(const Block& b, const Pixels& px, const void* x
   patch.column0 = px.column0 * t_.step_w + t_.min_w();
   patch.columns = (px.columns - 1) * t_.step_w + t_.extent_w();
   patch.channels = b.c;
-  patch.to = x_stage;
+  patch.to = staged.x;
 
   // Distances between channels, pixels and rows of the staged x.
   const bool nhwc = p_.layout == Layout::nhwc;
@@ -143,41 +139,39 @@ void WeightsGradient::add_pixels(const Block& b, const Pixels& px, const void* x
     whole.dtype = p_.dtype;
     whole.from = dy_at(0), whole.from_row_stride = t_.out.stride_h;
     whole.height = whole.rows = px.rows, whole.width = whole.columns = px.columns;
-    whole.channels = b.k, whole.to = dy_stage;
+    whole.channels = b.k, whole.to = staged.dy;
     stage_pixels(whole, t_.out.stride_w, px.columns * k_stride_, k_stride_);
   } else {
     stage_planes(patch, t_.in.stride_c, {1, 1, 1, 1, channel, 0, row});
     for (i64 i = 0; i < px.rows; ++i) {
       transpose_to_float(p_.dtype, dy_at(i), t_.out.stride_c, b.k, px.columns,
-                         dy_stage + i * px.columns * k_stride_, k_stride_);
+                         staged.dy + i * px.columns * k_stride_, k_stride_);
     }
   }
 
-  BrgemmSegment* const segments =
-      reinterpret_cast<BrgemmSegment*>(dy_stage + aligned(static_cast<std::size_t>(dy_floats()) * 4) / 4);
   for (i64 i = 0; i < px.rows; ++i) {
-    new (&segments[i]) BrgemmSegment{i * t_.step_h * row, i * px.columns * k_stride_};
+    new (&staged.segments[i]) BrgemmSegment{i * t_.step_h * row, i * px.columns * k_stride_};
   }
   const EvenSplit tiles(b.c, tile_.rows);
   const i64 panel_width = tile_.vectors * lanes_;
   BrgemmCall call;
   call.a_row_stride = channel, call.a_step = pixel * t_.step_w;
   call.b_step = k_stride_;
-  call.segments = segments, call.segment_count = px.rows, call.length = px.columns;
+  call.segments = staged.segments, call.segment_count = px.rows, call.length = px.columns;
   call.c_row_stride = k_stride_;
   for (i64 tap = 0; tap < b.taps; ++tap) {
     const Tap& at = t_.taps[static_cast<std::size_t>(b.tap0 + tap)];
-    const float* a = x_stage + (at.h - t_.min_h()) * row + (at.w - t_.min_w()) * pixel;
+    const float* a = staged.x + (at.h - t_.min_h()) * row + (at.w - t_.min_w()) * pixel;
     for (i64 tile = 0; tile < tiles.parts(); ++tile) {
       const int m = static_cast<int>(tiles.size(tile));
       call.a0 = a + tiles.begin(tile) * channel, call.a1 = a + (tiles.begin(tile) + 7) * channel;
       for (i64 k = 0; k < b.k; k += panel_width) {
         const i64 columns = std::min(panel_width, b.k - k);
-        call.b = dy_stage + k;
+        call.b = staged.dy + k;
         call.columns = static_cast<int>(columns);
         call.c0 = sums + (tap * b.c + tiles.begin(tile)) * k_stride_ + k, call.c1 = call.c0 + 7 * k_stride_;
         if (!first) call.addend0 = call.c0, call.addend1 = call.c1;
-        brgemm_kernel(BrgemmElement::f32, nhwc ? BrgemmRows::contiguous : BrgemmRows::strided, m,
+        brgemm_kernel(nhwc ? BrgemmRows::contiguous : BrgemmRows::strided, m,
                       static_cast<int>(ceil_div(columns, lanes_)))(call);
       }
     }
@@ -206,14 +200,13 @@ void WeightsGradient::run(i64 item, const void* x, const void* dy, void* dw, std
                           float* partial) const {
   const Block b = block(item / pixel_parts_.parts());
   const i64 part = item % pixel_parts_.parts();
-  float* const own_sums = reinterpret_cast<float*>(scratch);
-  scratch += aligned(static_cast<std::size_t>(block_floats()) * 4);
-  float* const x_stage = reinterpret_cast<float*>(scratch);
-  scratch += aligned(static_cast<std::size_t>(x_floats()) * 4);
-  float* const dy_stage = reinterpret_cast<float*>(scratch);
+  ScratchPieces pieces(scratch);
+  float* const own_sums = pieces.take<float>(block_floats());
+  const Staged staged{pieces.take<float>(x_floats()), pieces.take<float>(dy_floats()),
+                      pieces.take<BrgemmSegment>(rows_.largest())};
   float* const sums = has_partial_sums() ? partial + item * block_floats() : own_sums;
   for (i64 unit = pixel_parts_.begin(part); unit < pixel_parts_.begin(part + 1); ++unit) {
-    add_pixels(b, pixels(unit), x, dy, unit == pixel_parts_.begin(part), x_stage, dy_stage, sums);
+    add_pixels(b, pixels(unit), x, dy, unit == pixel_parts_.begin(part), staged, sums);
   }
   if (!has_partial_sums()) write(b, sums, dw);
 }

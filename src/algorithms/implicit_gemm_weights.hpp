@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/brgemm.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
 
 namespace faltung {
@@ -27,8 +28,9 @@ class WeightsGradient {
   std::int64_t blocks() const { return t_.groups * tap_parts_.parts() * c_parts_.parts() * k_parts_.parts(); }
   void reduce(std::int64_t block, void* dw, std::byte* scratch, const float* partial) const;
 
-  std::size_t scratch_bytes() const;  // of each worker
-  std::size_t partial_bytes() const;  // for all
+  // The partial sums, and then each worker's scratch.
+  std::size_t partial_bytes() const;
+  std::size_t scratch_bytes() const;
   double cycles() const;
 
  private:
@@ -39,6 +41,11 @@ class WeightsGradient {
   struct Pixels {
     std::int64_t image, row0, rows, column0, columns;
   };
+  // A worker's copies of them from both gradients, and a segment for each row.
+  struct Staged {
+    float *x, *dy;
+    BrgemmSegment* segments;
+  };
 
   Block block(std::int64_t index) const;
   Pixels pixels(std::int64_t unit) const;
@@ -47,7 +54,7 @@ class WeightsGradient {
   std::int64_t x_floats() const;
   std::int64_t dy_floats() const;
   void add_pixels(const Block& block, const Pixels& pixels, const void* x, const void* dy, bool first,
-                  float* x_stage, float* dy_stage, float* sums) const;
+                  const Staged& staged, float* sums) const;
   void write(const Block& block, const float* sums, void* dw) const;
 
   Problem p_;

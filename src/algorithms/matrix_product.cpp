@@ -1,58 +1,43 @@
 #include "src/algorithms/matrix_product.hpp"
 
-#include <fmt/core.h>
+#include "src/problem/integers.hpp"
 
 namespace faltung::gpu {
-namespace {
-
-constexpr ProductTile kTiles[] = {{128, 128, 8, 8, 2, 4}, {64, 64, 16, 4, 1, 4}, {16, 64, 16, 2, 1, 4}};
-
-unsigned blocks(std::int64_t count, int size) { return static_cast<unsigned>((count + size - 1) / size); }
-
-}  // namespace
-
-std::string ProductTile::name() const { return fmt::format("b{}x{}k{}", scalars, vectors, steps); }
-
-std::span<const ProductTile> product_tiles() { return kTiles; }
-
 bool serves(const ProductTile& t, const DeviceInfo& device) {
   // On CPUs a large tile only takes long to compile.
-  if (device.has("runs_on_cpu") && t.ts * t.vn * t.vw > 16) return false;
+  if (device.has("runs_on_cpu") && t.ts * t.tv > 16) return false;
   return t.threads() <= device.block_threads && t.local_bytes() <= device.local_bytes;
 }
 
-jit::Built build_product(Device& device, const std::string& kernel, Problem p, const ProductTile& t,
-                         bool to_output, bool vector_pixels) {
+jit::Source product_source(const DeviceInfo& device, const std::string& kernel, Problem p,
+                           const ProductTile& t, ProductResult result, VectorsAlong vectors) {
   const auto n = [](int v) { return std::to_string(v); };
-  if (!to_output) p.epilogue = Epilogue{};
+  const bool to_output = result == ProductResult::output;
+  if (!to_output) p = without_epilogue(p);
   // Not the filter's: the matrices hide it.
   p.r = p.s = p.stride_h = p.stride_w = p.dilation_h = p.dilation_w = 1;
-  return build(device, kernel, "matrix_product.cl", "matrix_product",
-               constants(p, {{"TO_OUTPUT", to_output ? "1" : "0"},
-                             {"RESULT_T", to_output ? "element_t" : "float"},
-                             {"VECTOR_PIXELS", vector_pixels ? "1" : "0"},
-                             {"BS", n(t.scalars)},
-                             {"BV", n(t.vectors)},
-                             {"BK", n(t.steps)},
-                             {"TS", n(t.ts)},
-                             {"VN", n(t.vn)},
-                             {"VW", n(t.vw)},
-                             {"COMPACT", device.info().has("runs_on_cpu") ? "1" : "0"},
-                             {"THREADS", n(t.threads())}}));
+  return source(device, kernel, "matrix_product.cl", "matrix_product",
+                constants(p, {{"TO_OUTPUT", to_output ? "1" : "0"},
+                              {"RESULT_T", to_output ? "element_t" : "float"},
+                              {"VECTOR_PIXELS", vectors == VectorsAlong::pixels ? "1" : "0"},
+                              {"BS", n(t.scalars)},
+                              {"BV", n(t.vectors)},
+                              {"BK", n(t.steps)},
+                              {"TS", n(t.ts)},
+                              {"VN", n(t.tv / t.vw)},
+                              {"VW", n(t.vw)},
+                              {"COMPACT", device.has("runs_on_cpu") ? "1" : "0"},
+                              {"THREADS", n(t.threads())}}));
 }
 
-void launch_product(Device& device, const Kernel& kernel, const ProductTile& tile, const Product& p,
-                    const Tensors& tensors, const Sizes& z, const Stream& stream) {
-  const auto number = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
-  LaunchShape shape;
-  shape.grid[0] = blocks(p.rows, tile.scalars) * blocks(p.columns, tile.vectors);
-  shape.grid[1] = static_cast<unsigned>(z.groups * p.parts);
-  shape.block[0] = static_cast<unsigned>(tile.threads());
-  device.launch(kernel, shape,
-                {p.scalars, p.vectors, p.result, tensors.bias, tensors.residual, number(p.steps),
-                 number(p.pitch_s), number(p.pitch_v), number(p.rows), number(p.columns), number(p.pitch_out),
-                 number(p.first_part), number(p.parts), number(p.first_image), z},
-                stream);
+Step product_step(jit::Source source, const ProductTile& tile, const Product& p, const Sizes& z) {
+  return launch(
+      "product", std::move(source),
+      grid(ceil_div(p.rows, tile.scalars) * ceil_div(p.columns, tile.vectors), z.groups * p.parts, 1,
+           tile.threads()),
+      {in(p.scalars), in(p.vectors), out(p.result), in(Place::bias), in(Place::residual), number(p.steps),
+       number(p.pitch_s), number(p.pitch_v), number(p.rows), number(p.columns), number(p.pitch_out),
+       number(p.first_part), number(p.parts), number(p.first_image), value(z)});
 }
 
 }  // namespace faltung::gpu

@@ -1,11 +1,15 @@
 // The reference as an algorithm: slow, and right by inspection. Never chosen while another supports the
 // problem.
+#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/reference.hpp"
 
 namespace faltung {
 namespace {
+
+constexpr SoleConfig kConfigs[] = {{"plain"}};
+constexpr TileTable<SoleConfig> kTable("reference_cpu", kConfigs);
 
 class ReferenceCpu : public Algorithm {
  public:
@@ -15,34 +19,50 @@ class ReferenceCpu : public Algorithm {
 
   Support supports(const Problem&, const Target&) const override { return Support::supported(); }
 
-  std::vector<Config> configs(const Problem& problem, const Target& target) const override {
+  bool last_resort() const override { return true; }
+
+ private:
+  bool fuses(const Problem&, const Target&) const override { return true; }
+
+  std::vector<Candidate> list(const Problem& problem, const Target& target) const override {
     constexpr double kMsPerFlop = 1e-6;  // about 1 GFLOP/s a thread
-    return {{"plain", flops(problem) * kMsPerFlop / target.threads, "arithmetic", 0}};
+    Candidate c;
+    c.config = config_name(kTable[0]);
+    c.cost = {flops(problem) * kMsPerFlop / target.threads, Bound::arithmetic};
+    c.accuracy = dot_product_accuracy(problem);
+    c.recipe = [problem] { return recipe(problem); };
+    return {std::move(c)};
   }
 
-  Recipe plan(const Problem& problem, const std::string& config, const Target&) const override {
-    if (config != "plain")
-      throw Error(Status::bad_problem, "reference_cpu has one config, plain; not '" + config + "'");
+  Candidate parse(const std::string& config, const Problem& problem, const Target& target) const override {
+    kTable.parse(config);
+    return std::move(list(problem, target).front());
+  }
+
+  static Recipe recipe(const Problem& problem) {
     Recipe recipe;
-    recipe.steps.push_back(
-        {"reference", [problem](const Invocation& invocation) {
-           const TensorShape shape = result_shape(problem);
-           void* result = result_pointer(problem, invocation.tensors);
-           invocation.stream.parallel->each(shape.n * shape.c, [&](std::int64_t index, int) {
-             const std::int64_t n = index / shape.c, c = index % shape.c;
-             for (std::int64_t h = 0; h < shape.h; ++h) {
-               for (std::int64_t w = 0; w < shape.w; ++w) {
-                 const Expected e = reference(problem, invocation.tensors, n, c, h, w);
-                 store_element(problem.dtype, result, shape.offset(n, c, h, w), static_cast<float>(e.value));
-               }
-             }
-           });
-         }});
+    std::vector<Place> read;
+    for (const Place place : {Place::x, Place::w, Place::y, Place::bias, Place::residual}) {
+      if (place != result_place(problem)) read.push_back(place);
+    }
+    recipe.steps.push_back(call(
+        "reference", std::move(read), {result_place(problem)},
+        [problem](const Memory& m, const Parallel& parallel) {
+          const TensorShape shape = result_shape(problem);
+          const Tensors tensors{m[Place::x], m[Place::w], m[Place::y], m[Place::bias], m[Place::residual]};
+          void* const result = m[result_place(problem)];
+          parallel.each(shape.n * shape.c, [&](std::int64_t index, int) {
+            const std::int64_t n = index / shape.c, c = index % shape.c;
+            for (std::int64_t h = 0; h < shape.h; ++h) {
+              for (std::int64_t w = 0; w < shape.w; ++w) {
+                const Expected e = reference(problem, tensors, n, c, h, w);
+                store_element(problem.dtype, result, shape.offset(n, c, h, w), static_cast<float>(e.value));
+              }
+            }
+          });
+        }));
     return recipe;
   }
-
-  bool last_resort() const override { return true; }
-  bool fuses_pool(const Problem&, const std::string&) const override { return true; }
 };
 
 }  // namespace

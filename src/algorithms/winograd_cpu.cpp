@@ -1,16 +1,17 @@
 // Winograd's minimal filtering for 3x3 filters: F(2x2, 3x3) and F(4x4, 3x3) in fp32, natively in both
 // layouts. The error bounds are derived in docs/accuracy.md.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <memory>
 
-#include <fmt/core.h>
-
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/winograd_driver.hpp"
+#include "src/algorithms/config_name.hpp"
+#include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/winograd_problem.hpp"
+#include "src/problem/integers.hpp"
+#include "src/problem/rewrite.hpp"
 
 namespace faltung {
 namespace {
@@ -25,46 +26,45 @@ constexpr WinogradRoundings kRoundings{8, 14};
 // F(m x m, 3 x 3) with blocks of at most that many tiles; 0: all tiles at once.
 struct Choice {
   int m;
-  i64 block;
-};
-
-std::string text(const Choice& c) {
-  return fmt::format("f{}x{}_{}", c.m, c.m, c.block == 0 ? "all" : fmt::format("t{}", c.block));
-}
-
-Choice parse(const std::string& config) {
-  Choice c{};
-  const std::string_view rest(config);
-  if (rest.starts_with("f2x2_") || rest.starts_with("f4x4_")) {
-    c.m = rest[1] - '0';
-    const std::string_view block = rest.substr(5);
-    if (block == "all") return c;
-    const char* end = block.data() + block.size();
-    if (block.starts_with("t") && std::from_chars(block.data() + 1, end, c.block).ptr == end && c.block > 0 &&
-        c.block <= 4096) {
-      return c;
+  int block;
+  template <class Name>
+  void spell(Name& name) {
+    enum class Blocks { some, one };
+    constexpr NameWord<Blocks> kWords[] = {{Blocks::one, "all"}, {Blocks::some, ""}};
+    int width = m;
+    name.key("f", m, width);
+    Blocks blocks = block == 0 ? Blocks::one : Blocks::some;
+    name.word(blocks, kWords);
+    if (blocks == Blocks::one) {
+      block = 0;
+    } else {
+      name.key("bt", block);
     }
   }
+};
+
+Choice parse_choice(const std::string& config) {
+  constexpr int kMostTiles = 4096;
+  Choice c{};
+  if (parse_config(config, c) && (c.m == 2 || c.m == 4) && c.block <= kMostTiles) return c;
   throw Error(Status::bad_problem,
-              "winograd_cpu's configs are named f<2x2 or 4x4>_t<tiles in a block, 1 to "
-              "4096> or f<2x2 or 4x4>_all, e.g. f4x4_t28; not '" +
+              "winograd_cpu's configs are named f<2x2 or 4x4>_bt<tiles in a block, 1 to 4096> or "
+              "f<2x2 or 4x4>_all, e.g. f4x4_bt28; not '" +
                   config + "'");
 }
 
 WinogradShape shape_of(const Problem& p, int m) {
+  const Rewrite forward = forward_form(p);
+  const TensorShape x = operand_shape(p, forward.x.of);
+  const Problem& q = forward.inner;
   WinogradShape s;
   s.m = m;
   s.dtype = p.dtype;
   s.layout = p.layout;
-  s.n = p.n;
-  s.h = p.h, s.w = p.w, s.p = p.p(), s.q = p.q();
-  s.pad_top = p.pad_top, s.pad_left = p.pad_left;
-  s.x_channels = p.c, s.y_channels = p.k;
-  if (p.direction == Direction::backward_data) {
-    std::swap(s.h, s.p), std::swap(s.w, s.q), std::swap(s.x_channels, s.y_channels);
-    s.pad_top = 2 - p.pad_top, s.pad_left = 2 - p.pad_left;
-  }
-  s.tiles_h = (s.p + m - 1) / m, s.tiles_w = (s.q + m - 1) / m;
+  s.n = x.n, s.h = x.h, s.w = x.w, s.p = q.p(), s.q = q.q();
+  s.pad_top = -forward.first_row(), s.pad_left = -forward.first_column();
+  s.x_channels = q.c, s.y_channels = q.k;
+  s.tiles_h = ceil_div(s.p, m), s.tiles_w = ceil_div(s.q, m);
   return s;
 }
 
@@ -131,69 +131,90 @@ class WinogradCpu : public Algorithm {
 
   Support supports(const Problem& p, const Target&) const override { return winograd_serves(p, kRoundings); }
 
-  std::vector<Config> configs(const Problem& p, const Target& target) const override {
-    std::vector<Config> all;
-    const bool nchw = p.layout == Layout::nchw;
-    for (const int m : {2, 4}) {
-      if (!winograd_admitted(p, m, kRoundings)) continue;
-      i64 before = 0;
-      for (const i64 block : nchw ? std::vector<i64>{32, 64, 128, 0} : std::vector<i64>{14, 28, 56, 112, 0}) {
-        const Choice choice{m, block};
-        const WinogradDriver driver(shape_of(p, m), p.groups, block, target.threads);
-        if (block != 0 && driver.block() == before) continue;  // fewer tiles than either asks for
-        before = driver.block();
-        const std::size_t workspace = static_cast<std::size_t>(driver.workspace_floats()) * sizeof(float);
-        constexpr std::size_t kMostShared = std::size_t{64} << 20;
-        if (block == 0 && workspace > kMostShared) continue;
-        all.push_back(
-            {text(choice), predicted_ms(p, choice, target.threads, driver), "arithmetic", workspace});
-      }
-    }
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
-    return all;
-  }
-
-  Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
-    const Choice choice = parse(config);
-    const auto driver =
-        std::make_shared<const WinogradDriver>(shape_of(p, choice.m), p.groups, choice.block, target.threads);
-    const bool backward = p.direction == Direction::backward_data;
-    Recipe recipe;
-    recipe.packed_bytes = static_cast<std::size_t>(driver->packed_floats()) * sizeof(float);
-    recipe.workspace_bytes = static_cast<std::size_t>(driver->workspace_floats()) * sizeof(float);
-    recipe.pack.push_back({"filter transform", [=](const Invocation& i) {
-                             driver->pack(i.tensors.w, backward, reinterpret_cast<float*>(i.packed),
-                                          *i.stream.parallel);
-                           }});
-    recipe.steps.push_back({"winograd", [=, epilogue = p.epilogue](const Invocation& i) {
-                              WinogradTensors t;
-                              t.x = backward ? i.tensors.y : i.tensors.x;
-                              t.y = backward ? i.tensors.x : i.tensors.y;
-                              t.bias = epilogue.bias ? i.tensors.bias : nullptr;
-                              t.residual = epilogue.residual ? i.tensors.residual : nullptr;
-                              t.activation = epilogue.activation;
-                              t.slope = epilogue.slope;
-                              t.pool = epilogue.pool.kind;
-                              driver->run(t, reinterpret_cast<const float*>(i.packed),
-                                          reinterpret_cast<float*>(i.workspace), *i.stream.parallel);
-                            }});
-    return recipe;
-  }
+ private:
+  using Driver = std::shared_ptr<const WinogradDriver>;
 
   // A tile holds whole windows of 2x2 at stride 2.
-  bool fuses_pool(const Problem& p, const std::string&) const override {
+  bool fuses(const Problem& p, const Target&) const override {
     const Pool& pool = p.epilogue.pool;
     return pool.size_h == 2 && pool.size_w == 2 && pool.stride_h == 2 && pool.stride_w == 2 &&
            pool.pad_top == 0 && pool.pad_bottom == 0 && pool.pad_left == 0 && pool.pad_right == 0;
   }
 
-  Accuracy accuracy(const Problem& p, const std::string& config) const override {
-    return winograd_accuracy(p, parse(config).m, kRoundings);
+  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+    std::vector<Candidate> all;
+    const bool nchw = p.layout == Layout::nchw;
+    for (const int m : {2, 4}) {
+      if (!winograd_admitted(p, m, kRoundings)) continue;
+      i64 before = 0;
+      for (const int block : nchw ? std::vector<int>{32, 64, 128, 0} : std::vector<int>{14, 28, 56, 112, 0}) {
+        const Driver driver = make_driver(p, {m, block}, target.threads);
+        if (block != 0 && driver->block() == before) continue;  // fewer tiles than either asks for
+        before = driver->block();
+        constexpr std::size_t kMostShared = std::size_t{64} << 20;
+        Candidate c = candidate_of(p, {m, block}, driver, target.threads);
+        if (block == 0 && c.workspace_bytes > kMostShared) continue;
+        all.push_back(std::move(c));
+      }
+    }
+    return all;
   }
 
-  int integer_weight_unit(const Problem&, const std::string& config) const override {
-    return winograd_weight_unit(parse(config).m);
+  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+    const Choice choice = parse_choice(config);
+    return candidate_of(p, choice, make_driver(p, choice, target.threads), target.threads);
+  }
+
+  static Driver make_driver(const Problem& p, const Choice& choice, int threads) {
+    return std::make_shared<const WinogradDriver>(shape_of(p, choice.m), p.groups, choice.block, threads);
+  }
+
+  static Candidate candidate_of(const Problem& p, const Choice& choice, const Driver& driver, int threads) {
+    Candidate c;
+    c.config = config_name(choice);
+    c.cost = {predicted_ms(p, choice, threads, *driver), Bound::arithmetic};
+    c.workspace_bytes = static_cast<std::size_t>(driver->workspace_floats()) * sizeof(float);
+    c.packed_bytes = static_cast<std::size_t>(driver->packed_floats()) * sizeof(float);
+    c.accuracy = winograd_accuracy(p, choice.m, kRoundings);
+    c.weight_unit = winograd_weight_unit(choice.m);
+    c.recipe = [p, driver, workspace = c.workspace_bytes, packed = c.packed_bytes] {
+      Recipe recipe = steps(p, driver);
+      recipe.workspace_bytes = workspace, recipe.packed_bytes = packed;
+      return recipe;
+    };
+    return c;
+  }
+
+  // Each group's.
+  static std::vector<StridedView> filters_of(const Problem& p) {
+    const Rewrite forward = forward_form(p);
+    std::vector<StridedView> filters;
+    for (i64 group = 0; group < p.groups; ++group)
+      filters.push_back(forward.w.view(w_shape(p), {group * (forward.inner.k / p.groups), 0, 0, 0}));
+    return filters;
+  }
+
+  static Recipe steps(const Problem& p, const Driver& driver) {
+    const Place from = p.direction == Direction::forward ? Place::x : Place::y, to = result_place(p);
+    Recipe recipe;
+    recipe.packing = packing_of(p);
+    recipe.pack.push_back(call("filter transform", {Place::w}, {Place::packed},
+                               [driver, filters = filters_of(p)](const Memory& m, const Parallel& parallel) {
+                                 driver->pack(m[Place::w], filters,
+                                              reinterpret_cast<float*>(m[Place::packed]), parallel);
+                               }));
+    recipe.steps.push_back(
+        call("winograd", {from, Place::packed, Place::bias, Place::residual}, {to, Place::workspace},
+             [driver, from, to, epilogue = p.epilogue](const Memory& m, const Parallel& parallel) {
+               WinogradTensors t;
+               t.x = m[from], t.y = m[to];
+               t.bias = m[Place::bias], t.residual = m[Place::residual];
+               t.activation = epilogue.activation, t.slope = epilogue.slope;
+               t.pool = epilogue.pool.kind;
+               driver->run(t, reinterpret_cast<const float*>(m[Place::packed]),
+                           reinterpret_cast<float*>(m[Place::workspace]), parallel);
+             }));
+    return recipe;
   }
 };
 

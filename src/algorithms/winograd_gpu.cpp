@@ -1,15 +1,17 @@
 // Winograd's minimal filtering for 3x3 filters in one kernel: transforms and products of a block of tiles,
 // with the sums in registers. The error bounds are derived in docs/accuracy.md.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include <fmt/core.h>
 
+#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/gpu.hpp"
+#include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/winograd_problem.hpp"
 #include "src/problem/integers.hpp"
+#include "src/problem/rewrite.hpp"
 
 namespace faltung {
 namespace {
@@ -19,15 +21,18 @@ using i64 = std::int64_t;
 // docs/accuracy.md counts them.
 constexpr WinogradRoundings kRoundings{11, 19};
 
+// cpu: for processors that run a block's threads one after the other.
+enum class For { gpu, cpu };
+
 // F(m x m, 3 x 3), a block's tile of the product, and a thread's part of it.
 struct Tile {
+  For device;
   int m;
   int tiles, outs, ins;                // of a block: BT tiles, BK out channels, BC in channels at a time
   int positions, own_tiles, own_outs;  // of a thread: PP, TT, TK
   int parts, lookahead;                // PARTS, LOOKAHEAD
   double share;                        // of the lanes' rate that it reached, on an H200
   gpu::AmdRegisters amd = {};
-  bool cpu = false;  // for processors that run a block's threads one after the other
 
   int a() const { return m + 2; }
   int out_threads() const { return outs / own_outs; }  // LK
@@ -37,24 +42,28 @@ struct Tile {
     return std::size_t{4} *
            static_cast<std::size_t>(a() * a() * tiles * std::max(ins, out_threads() * round()));
   }
-  std::string name() const { return fmt::format("f{}x{}_t{}k{}c{}", m, m, tiles, outs, ins); }
+  template <class Name>
+  void spell(Name& name) {
+    name.key("f", m, m);
+    name.key("bt", tiles, outs);
+    name.key("k", ins);
+  }
 };
 
 // The large ones fill the registers of an NVIDIA multiprocessor with one block. A thread of F(4x4) has no
 // room for a patch of 36: two share one.
 constexpr Tile kTiles[] = {
-    {2, 32, 64, 8, 1, 8, 16, 1, 2, 0.6, {208, 224}}, {2, 16, 32, 8, 2, 4, 4, 1, 1, 0.33, {96, 104}},
-    {4, 32, 32, 6, 3, 8, 4, 2, 1, 0.57, {192, 200}}, {4, 16, 64, 8, 3, 4, 8, 2, 0, 0.44, {176, 176}},
-    {4, 16, 32, 8, 3, 4, 8, 2, 0, 0.29, {200, 208}}, {2, 8, 16, 16, 16, 8, 16, 1, 0, 0.6, {}, true},
-    {4, 8, 16, 16, 36, 8, 16, 1, 0, 0.6, {}, true},
+    {For::gpu, 2, 32, 64, 8, 1, 8, 16, 1, 2, 0.6, {208, 224}},
+    {For::gpu, 2, 16, 32, 8, 2, 4, 4, 1, 1, 0.33, {96, 104}},
+    {For::gpu, 4, 32, 32, 6, 3, 8, 4, 2, 1, 0.57, {192, 200}},
+    {For::gpu, 4, 16, 64, 8, 3, 4, 8, 2, 0, 0.44, {176, 176}},
+    {For::gpu, 4, 16, 32, 8, 3, 4, 8, 2, 0, 0.29, {200, 208}},
+    {For::cpu, 2, 8, 16, 16, 16, 8, 16, 1, 0, 0.6},
+    {For::cpu, 4, 8, 16, 16, 36, 8, 16, 1, 0, 0.6},
 };
-
-// A tile, and among how many blocks the sum over the in channels is shared.
-struct Choice {
-  const Tile* tile;
-  i64 splits;
-  std::string name() const { return tile->name() + (splits > 1 ? fmt::format("_s{}", splits) : ""); }
-};
+constexpr int kMostSplits = 9999;  // that a name can say
+constexpr TileTable<Tile> kTable("winograd_gpu", kTiles, kMostSplits);
+using Choice = TileChoice<Tile>;
 
 constexpr int kHelperThreads = 64;
 
@@ -65,7 +74,7 @@ bool has_registers(const Tile& t, const DeviceInfo& device) {
     return device.unit.blocks(t.threads(), t.amd.on(device.unit), static_cast<int>(t.local_bytes())) > 0;
   }
   const int sums = t.positions * t.own_tiles * t.own_outs;
-  return t.cpu || sums <= 64 || !device.has("opencl") || device.key.find("NVIDIA") != std::string::npos;
+  return t.device == For::cpu || sums <= 64 || device.has("large_registers");
 }
 
 // The share of its usual pace that the device has waves for.
@@ -76,33 +85,31 @@ double pace(const Tile& t, const DeviceInfo& device) {
 
 bool serves(const Tile& t, const Problem& p, const DeviceInfo& device) {
   return winograd_admitted(p, t.m, kRoundings) && t.threads() <= device.block_threads &&
-         t.local_bytes() <= device.local_bytes && t.cpu == device.has("runs_on_cpu") &&
+         t.local_bytes() <= device.local_bytes && (t.device == For::cpu) == device.has("runs_on_cpu") &&
          has_registers(t, device);
 }
 
 // The convolution as the kernel sees it: backward_data is one of the gradient.
 struct Shape {
   Shape(const Problem& p, const Tile& t) {
-    const bool forward = p.direction == Direction::forward;
-    const i64 h = forward ? p.p() : p.h, w = forward ? p.q() : p.w;
-    ins = (forward ? p.c : p.k) / p.groups, outs = (forward ? p.k : p.c) / p.groups;
-    tiles = p.n * ceil_div(h, t.m) * ceil_div(w, t.m);
+    const Problem forward = forward_form(p).inner;
+    ins = forward.c / p.groups, outs = forward.k / p.groups;
+    tiles = p.n * ceil_div(forward.p(), t.m) * ceil_div(forward.q(), t.m);
     padded_ins = round_up(ins, t.ins);
     out_blocks = ceil_div(outs, t.outs);
     blocks = ceil_div(tiles, t.tiles) * p.groups * out_blocks;
-    out_elements = (forward ? conv_shape(p) : x_shape(p)).elements();
     // Threads read ahead of what there is.
     packed_floats = (p.groups * out_blocks * padded_ins + 1) * t.a() * t.a() * t.outs;
   }
-  i64 ins, outs, tiles, padded_ins, out_blocks, blocks, out_elements, packed_floats;
+  i64 ins, outs, tiles, padded_ins, out_blocks, blocks, packed_floats;
 
   // As many of the asked splits as have in channels.
   i64 splits(const Choice& c) const {
     const i64 steps = padded_ins / c.tile->ins;
-    return ceil_div(steps, ceil_div(steps, std::min(c.splits, steps)));
+    return ceil_div(steps, ceil_div(steps, std::min<i64>(c.splits, steps)));
   }
-  std::size_t workspace_bytes(const Choice& c) const {
-    return c.splits > 1 ? static_cast<std::size_t>(splits(c) * out_elements) * sizeof(float) : 0;
+  std::size_t packed_bytes() const {
+    return aligned(static_cast<std::size_t>(packed_floats) * sizeof(float));
   }
 };
 
@@ -115,6 +122,11 @@ std::string launch_limit(const Problem& p, const Tile& t) {
   }
   if (s.blocks <= kMost) return "";
   return fmt::format("{} blocks: at most {} are launched at once", s.blocks, kMost);
+}
+
+// A choice that asks for a split sum has one, however few steps there are: in parts that may be a single one.
+std::size_t workspace_bytes(const Problem& p, const Choice& c) {
+  return c.splits > 1 ? gpu::parts_bytes(p, Shape(p, *c.tile).splits(c)) : 0;
 }
 
 // From the instructions of a block: multiply-adds, loads of their operands, transforms.
@@ -133,7 +145,7 @@ double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device)
   const double lanes_per_ms = rate * t.share * pace(t, device);
   const double rounds = std::ceil(static_cast<double>(s.blocks) * splits / device.units);
   constexpr double kLaunchMs = 0.005, kBytesPerMs = 2e9;
-  const double sum = c.splits > 1 ? kLaunchMs + static_cast<double>(s.workspace_bytes(c)) / kBytesPerMs : 0;
+  const double sum = c.splits > 1 ? kLaunchMs + static_cast<double>(workspace_bytes(p, c)) / kBytesPerMs : 0;
   return kLaunchMs + instructions * rounds / lanes_per_ms + sum;
 }
 
@@ -151,118 +163,84 @@ class WinogradGpu : public Algorithm {
     if (!serves.yes) return serves;
     if (is_depthwise(p))
       return Support::declined("a depthwise group is a product with one row: nothing is shared");
-    const std::vector<const Tile*> tiles = tiles_for(p, target.device.info());
-    if (tiles.empty()) {
-      return Support::declined(
-          fmt::format("a block has {} threads and {} bytes of local memory, too few for any tile",
-                      target.device.info().block_threads, target.device.info().local_bytes));
-    }
+    const std::vector<const Tile*> tiles = tiles_for(p, target.device);
+    if (tiles.empty()) return gpu::no_tile_fits(target.device);
     const std::string limit = launch_limit(p, *tiles.front());
     return limit.empty() ? Support::supported() : Support::declined(limit);
-  }
-
-  std::vector<Config> configs(const Problem& p, const Target& target) const override {
-    std::vector<Config> configs;
-    const DeviceInfo& device = target.device.info();
-    for (const Tile* tile : tiles_for(p, device)) {
-      if (!launch_limit(p, *tile).empty()) continue;
-      std::vector<Choice> choices = {{tile, 1}};
-      // Where the device has units without a block; for the sake of the tests, on CPUs always.
-      const Shape s(p, *tile);
-      const i64 wanted = tile->cpu ? 2 : device.units / s.blocks;
-      const Choice split{tile, s.splits({tile, std::max<i64>(1, wanted)})};
-      if (split.splits > 1 && tile->m == 2) choices.push_back(split);
-      for (const Choice& c : choices) {
-        configs.push_back({c.name(), predicted_ms(p, c, device), "arithmetic", s.workspace_bytes(c)});
-      }
-    }
-    std::stable_sort(configs.begin(), configs.end(),
-                     [](const Config& a, const Config& b) { return a.predicted_ms < b.predicted_ms; });
-    return configs;
-  }
-
-  Recipe plan(const Problem& p, const std::string& config, const Target& target) const override {
-    const Choice choice = parse(config);
-    const Tile& tile = *choice.tile;
-    Device& device = target.device;
-    const std::string kernel = kernel_name(*this, config);
-    const bool split = choice.splits > 1, forward = p.direction == Direction::forward;
-    // What the epilogue does not touch is the same for every one.
-    Problem bare = p;
-    bare.epilogue = Epilogue{};
-    const jit::Built filter =
-        gpu::build(device, kernel, "winograd_filter.cl", "winograd_filter", filter_constants(bare, tile));
-    const jit::Built main =
-        gpu::build(device, kernel, "winograd.cl", "winograd", constants(split ? bare : p, tile, split));
-    const Shape s(p, tile);
-    const auto splits = static_cast<std::int32_t>(s.splits(choice));
-    LaunchShape shape;
-    shape.grid[0] = static_cast<unsigned>(s.blocks);
-    shape.grid[1] = static_cast<unsigned>(split ? splits : 1);
-    shape.block[0] = static_cast<unsigned>(tile.threads());
-    const gpu::Sizes z = gpu::sizes(p);
-    const i64 elements = p.groups * s.out_blocks * s.padded_ins * tile.outs;
-    Recipe recipe;
-    recipe.compile_ms = filter.compile_ms + main.compile_ms;
-    recipe.packed_bytes = aligned(static_cast<std::size_t>(s.packed_floats) * sizeof(float));
-    recipe.workspace_bytes = s.workspace_bytes(choice);
-    recipe.pack.push_back(
-        {"filter transform", [&device, kernel = filter.kernel, z,
-                              shape = gpu::one_dimension(elements, kHelperThreads)](const Invocation& i) {
-           device.launch(*kernel, shape, {i.tensors.w, i.packed, z}, i.stream);
-         }});
-    recipe.steps.push_back(
-        {"winograd", [&device, kernel = main.kernel, z, shape, split, forward](const Invocation& i) {
-           const Tensors& t = i.tensors;
-           const void* in = forward ? t.x : t.y;
-           void* out = split ? static_cast<void*>(i.workspace) : forward ? t.y : t.x;
-           device.launch(*kernel, shape, {in, i.packed, out, t.bias, t.residual, z}, i.stream);
-         }});
-    if (split) gpu::add_finish_step(recipe, p, kernel, splits, device);
-    return recipe;
-  }
-
-  int registers(const std::string& config, const DeviceInfo& device) const override {
-    return device.unit.is_amd ? parse(config).tile->amd.on(device.unit) : -1;
-  }
-
-  Accuracy accuracy(const Problem& p, const std::string& config) const override {
-    return winograd_accuracy(p, parse(config).tile->m, kRoundings);
-  }
-
-  int integer_weight_unit(const Problem&, const std::string& config) const override {
-    return winograd_weight_unit(parse(config).tile->m);
   }
 
  private:
   static std::vector<const Tile*> tiles_for(const Problem& p, const DeviceInfo& device) {
     std::vector<const Tile*> serving;
-    for (const Tile& tile : kTiles) {
+    for (const Tile& tile : kTable) {
       if (serves(tile, p, device)) serving.push_back(&tile);
     }
     return serving;
   }
 
-  static Choice parse(const std::string& config) {
-    std::string names;
-    for (const Tile& tile : kTiles) {
-      const std::string name = tile.name();
-      if (config == name) return {&tile, 1};
-      if (config.starts_with(name + "_s")) {
-        i64 splits = 0;
-        const char *const begin = config.data() + name.size() + 2, *const end = config.data() + config.size();
-        if (std::from_chars(begin, end, splits).ptr == end && splits > 1 && splits <= 65535)
-          return {&tile, splits};
-      }
-      names += (names.empty() ? "" : ", ") + name;
+  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+    const DeviceInfo& device = target.device;
+    std::vector<Candidate> all;
+    for (const Tile* tile : tiles_for(p, device)) {
+      if (!launch_limit(p, *tile).empty()) continue;
+      all.push_back(candidate_of(p, {tile}, device));
+      // Where the device has units without a block; for the sake of the tests, on CPUs always.
+      const Shape s(p, *tile);
+      const i64 wanted =
+          std::clamp<i64>(tile->device == For::cpu ? 2 : device.units / s.blocks, 1, kMostSplits);
+      const auto splits = static_cast<int>(s.splits({tile, static_cast<int>(wanted)}));
+      if (splits > 1 && tile->m == 2) all.push_back(candidate_of(p, {tile, splits}, device));
     }
-    throw Error(Status::bad_problem, "winograd_gpu has the configs " + names +
-                                         ", and each with _s<splits, 2 to 65535>; not '" + config + "'");
+    return all;
+  }
+
+  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+    return candidate_of(p, kTable.parse(config), target.device);
+  }
+
+  static Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
+    const Tile& tile = *choice.tile;
+    Candidate c;
+    c.config = choice.name();
+    c.cost = {predicted_ms(p, choice, device), Bound::arithmetic};
+    c.workspace_bytes = workspace_bytes(p, choice);
+    c.packed_bytes = Shape(p, tile).packed_bytes();
+    c.accuracy = winograd_accuracy(p, tile.m, kRoundings);
+    c.weight_unit = winograd_weight_unit(tile.m);
+    c.registers = device.unit.is_amd ? tile.amd.on(device.unit) : -1;
+    c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
+    return c;
+  }
+
+  static Recipe recipe(const Problem& p, const Choice& choice, const DeviceInfo& device) {
+    const Tile& tile = *choice.tile;
+    const std::string kernel = "winograd_gpu/" + choice.name();
+    const Shape s(p, tile);
+    const bool split = choice.splits > 1;
+    const i64 splits = split ? s.splits(choice) : 1;
+    const Problem bare = gpu::without_epilogue(p);
+    Recipe recipe;
+    recipe.workspace_bytes = workspace_bytes(p, choice);
+    recipe.packed_bytes = s.packed_bytes();
+    recipe.packing = packing_of(p);
+    recipe.pack.push_back(launch(
+        "filter transform",
+        gpu::source(device, kernel, "winograd_filter.cl", "winograd_filter", filter_constants(bare, tile)),
+        gpu::one_dimension(p.groups * s.out_blocks * s.padded_ins * tile.outs, kHelperThreads),
+        {in(Place::w), out(Place::packed), value(gpu::sizes(p))}));
+    recipe.steps.push_back(launch(
+        "winograd",
+        gpu::source(device, kernel, "winograd.cl", "winograd", constants(split ? bare : p, tile, split)),
+        gpu::grid(s.blocks, splits, 1, tile.threads()),
+        {in(gpu::gathered_place(p)), in(Place::packed), out(split ? Place::workspace : result_place(p)),
+         in(Place::bias), in(Place::residual), value(gpu::sizes(p))}));
+    if (split) recipe.steps.push_back(gpu::finish_step(p, kernel, splits, device));
+    return recipe;
   }
 
   static gpu::Constants filter_constants(const Problem& p, const Tile& t) {
     const auto n = [](int v) { return std::to_string(v); };
-    return gpu::constants(p, {{std::string("DIRECTION_") + faltung::name(p.direction), "1"},
+    return gpu::constants(p, {gpu::direction_constant(p),
                               {"M", n(t.m)},
                               {"BK", n(t.outs)},
                               {"BC", n(t.ins)},
@@ -272,7 +250,7 @@ class WinogradGpu : public Algorithm {
 
   static gpu::Constants constants(const Problem& p, const Tile& t, bool split) {
     const auto n = [](int v) { return std::to_string(v); };
-    return gpu::constants(p, {{std::string("DIRECTION_") + faltung::name(p.direction), "1"},
+    return gpu::constants(p, {gpu::direction_constant(p),
                               {"M", n(t.m)},
                               {"BT", n(t.tiles)},
                               {"BK", n(t.outs)},
@@ -285,7 +263,7 @@ class WinogradGpu : public Algorithm {
                               {"PARTS", n(t.parts)},
                               {"LOOKAHEAD", n(t.lookahead)},
                               {"SPLIT", split ? "1" : "0"},
-                              {"COMPACT", t.cpu ? "1" : "0"},
+                              {"COMPACT", t.device == For::cpu ? "1" : "0"},
                               {"VW", "4"},
                               {"THREADS", n(t.threads())}});
   }

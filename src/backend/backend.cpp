@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
-#include "src/backend/cuda.hpp"
-#include "src/backend/opencl.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung {
 
 KernelResources Device::resources(const Kernel&, const KernelSource&) const { return {}; }
+
+TensorMap Device::encode(const MapShape&, const void*) const {
+  throw Error(Status::unsupported, info().id + " has no bulk copy engine");
+}
 
 void Device::check_address(const void*, const char*) const {}
 
@@ -17,6 +19,17 @@ std::unique_ptr<Recording> Device::record(const std::function<void(const Stream&
 bool DeviceInfo::has(const std::string& feature) const {
   return std::find(features.begin(), features.end(), feature) != features.end();
 }
+
+// The backends beside the CPU, one line each, in the order in which their devices are listed.
+// clang-format off
+#define FALTUNG_BACKENDS(each) \
+  each(cuda) \
+  each(opencl)
+// clang-format on
+
+#define FALTUNG_DECLARE(name) std::vector<std::shared_ptr<Device>> make_##name##_devices();
+FALTUNG_BACKENDS(FALTUNG_DECLARE)
+#undef FALTUNG_DECLARE
 
 namespace {
 
@@ -30,8 +43,11 @@ const std::shared_ptr<Device>& cpu() {
 std::vector<std::shared_ptr<Device>> list_devices() {
   // Never destroyed: the drivers may be gone when the process ends.
   static const auto& gpus = *new std::vector<std::shared_ptr<Device>>([] {
-    std::vector<std::shared_ptr<Device>> found = make_cuda_devices();
-    for (std::shared_ptr<Device>& device : make_opencl_devices()) found.push_back(std::move(device));
+    std::vector<std::shared_ptr<Device>> found;
+#define FALTUNG_LIST(name) \
+  for (std::shared_ptr<Device> & device : make_##name##_devices()) found.push_back(std::move(device));
+    FALTUNG_BACKENDS(FALTUNG_LIST)
+#undef FALTUNG_LIST
     return found;
   }());
   std::vector<std::shared_ptr<Device>> all{cpu()};

@@ -17,6 +17,7 @@
 
 #include "faltung/faltung.hpp"
 #include "src/backend/parallel.hpp"
+#include "src/backend/tensor_map.hpp"
 #include "src/backend/unit_limits.hpp"
 
 namespace faltung {
@@ -41,8 +42,10 @@ struct DeviceInfo {
   std::size_t cache_bytes = 0;        // the last level's
   std::size_t local_bytes = 0;        // GPU: what the threads of a block (work-group) can share
   int block_threads = 0;              // GPU: at most so many in a block
+  std::string dialect;                // GPU: in which words kernels are compiled: kernels/gpu/<dialect>.h
   UnitLimits unit;                    // GPU: what a unit has room for, where the chip is known
-  std::vector<std::string> features;  // of the instruction set: avx2, avx512, avx512_bf16, sm_90a, ...
+  std::vector<std::string> features;  // of the instruction set (avx2, avx512_bf16, sm_90a, mma_sync, ...) and
+                                      // of the compiler: what algorithms ask for
   bool has(const std::string& feature) const;
 };
 
@@ -101,9 +104,12 @@ struct LaunchShape {
 // One argument of a kernel: a value, or an address in device memory, which is told by its being a pointer.
 // Refers to the value given, which must live until the launch returns.
 struct Argument {
-  const void* value;
-  std::size_t bytes;
-  bool is_address;
+  const void* value = nullptr;
+  std::size_t bytes = 0;
+  bool is_address = false;
+  Argument() = default;
+  Argument(const void* value, std::size_t bytes, bool is_address)
+      : value(value), bytes(bytes), is_address(is_address) {}
   template <class T>
   Argument(const T& v) : value(&v), bytes(sizeof(T)), is_address(std::is_pointer_v<T>) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -130,7 +136,8 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
 
   virtual Binary compile(const KernelSource& source) = 0;
-  virtual std::shared_ptr<Kernel> load(const Binary& binary, const std::string& entry) = 0;
+  // The kernel may be launched with as many shared bytes as its source says.
+  virtual std::shared_ptr<Kernel> load(const Binary& binary, const KernelSource& source) = 0;
   // Of a kernel that was made of this source.
   virtual KernelResources resources(const Kernel& kernel, const KernelSource& source) const;
   virtual void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const Argument> arguments,
@@ -139,6 +146,9 @@ class Device {
               const Stream& stream) {
     launch(kernel, shape, std::span<const Argument>(arguments.begin(), arguments.size()), stream);
   }
+  // What a kernel takes for a tensor at this address. Throws Error(unsupported) that says which limit the
+  // shape breaks, or that the device has no copy engine.
+  virtual TensorMap encode(const MapShape& shape, const void* address) const;
   // Milliseconds that the work submitted by `work` to `stream` takes on the device.
   virtual double time_ms(const Stream& stream, const std::function<void()>& work) = 0;
   // What `work` submits to the stream that it is given, recorded and not run; null where the device cannot.

@@ -49,7 +49,7 @@ class CpuDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
 
   Binary compile(const KernelSource&) override { decline("compile"); }
-  std::shared_ptr<Kernel> load(const Binary&, const std::string&) override { decline("load"); }
+  std::shared_ptr<Kernel> load(const Binary&, const KernelSource&) override { decline("load"); }
   void launch(const Kernel&, const LaunchShape&, std::span<const Argument>, const Stream&) override {
     decline("launch");
   }

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "src/backend/cuda_driver.hpp"
+#include "src/backend/nvidia_features.hpp"
 #include "src/backend/nvrtc.hpp"
 #include "src/problem/dtype.hpp"
 
@@ -55,6 +56,7 @@ class CudaDeviceImpl : public CudaDevice {
               minor = attribute(cuda::kComputeCapabilityMinor);
     info_.id = "cuda:" + std::to_string(ordinal);
     info_.kind = "gpu";
+    info_.dialect = "cuda";
     info_.description = name;
     info_.units = attribute(cuda::kMultiprocessorCount);
     info_.cache_bytes = static_cast<std::size_t>(attribute(cuda::kL2CacheSize));
@@ -62,11 +64,10 @@ class CudaDeviceImpl : public CudaDevice {
     info_.block_threads = attribute(cuda::kThreadsOfBlock);
     check(driver()->device_total_mem(&info_.memory_bytes, handle_), "asking a GPU for its memory");
     const std::string architecture = "sm_" + std::to_string(major * 10 + minor);
-    info_.features = {architecture};
     // Instructions of one architecture alone carry an "a"; Hopper's kernels need them.
     architecture_ = major == 9 && minor == 0 ? "sm_90a" : architecture;
     info_.unit = unit_limits(architecture);
-    if (architecture_ != architecture) info_.features.push_back(architecture_);
+    info_.features = nvidia_features(architecture_);
     if (Nvrtc::get() != nullptr) info_.features.push_back("nvrtc");
     if (attribute(cuda::kPageableMemoryAccess) != 0) info_.features.push_back("pageable_memory_access");
     int version = 0;
@@ -89,13 +90,19 @@ class CudaDeviceImpl : public CudaDevice {
     return Nvrtc::get()->compile(source, architecture_);
   }
 
-  std::shared_ptr<Kernel> load(const Binary& binary, const std::string& entry) override {
+  std::shared_ptr<Kernel> load(const Binary& binary, const KernelSource& source) override {
     make_current();
     auto kernel = std::make_shared<CudaKernel>();
-    kernel->entry_ = entry;
+    const std::string& entry = kernel->entry_ = source.entry;
     check(driver()->module_load_data(&kernel->module_, binary.code.data()), "loading kernel " + entry);
     check(driver()->module_get_function(&kernel->function_, kernel->module_, entry.c_str()),
           "finding kernel " + entry + " in its module");
+    constexpr int kWithoutAsking = 48 * 1024;
+    if (source.shared_bytes > kWithoutAsking) {
+      check(driver()->func_set_attribute(kernel->function_, cuda::kMaxDynamicSharedSize, source.shared_bytes),
+            "asking for " + std::to_string(source.shared_bytes) + " bytes of shared memory for kernel " +
+                entry);
+    }
     return kernel;
   }
 
@@ -117,8 +124,6 @@ class CudaDeviceImpl : public CudaDevice {
     r.wave_threads = info_.unit.wave_threads;
     // What is not said is what the kernel was compiled for.
     const int threads = source.block_threads > 0 ? source.block_threads : r.block_threads;
-    if (source.shared_bytes > 48 * 1024)
-      driver()->func_set_attribute(function, cuda::kMaxDynamicSharedSize, source.shared_bytes);
     int blocks = -1;
     if (threads > 0 && info_.unit.known() &&
         driver()->blocks_of_multiprocessor(&blocks, function, threads,
@@ -140,12 +145,6 @@ class CudaDeviceImpl : public CudaDevice {
       throw Error(Status::internal, "a kernel of more than 16 arguments");
     for (std::size_t i = 0; i < arguments.size(); ++i) values[i] = const_cast<void*>(arguments[i].value);
     const auto& k = static_cast<const CudaKernel&>(kernel);
-    if (shape.shared_bytes > 48 * 1024) {
-      check(driver()->func_set_attribute(k.function_, cuda::kMaxDynamicSharedSize,
-                                         static_cast<int>(shape.shared_bytes)),
-            "asking for " + std::to_string(shape.shared_bytes) + " bytes of shared memory for kernel " +
-                k.entry_);
-    }
     cuda::LaunchAttribute attributes[2] = {};
     unsigned count = 0;
     if (shape.cluster[0] * shape.cluster[1] * shape.cluster[2] > 1) {
@@ -256,10 +255,14 @@ class CudaDeviceImpl : public CudaDevice {
 
   Ceilings measure_ceilings(int) override;
 
-  TensorMap encode(const TiledMap& map) const override;
-  TensorMap encode(const Im2colMap& map) const override;
+  TensorMap encode(const MapShape& shape, const void* address) const override {
+    return std::visit([&](const auto& map) { return encode(map, address); }, shape);
+  }
 
  private:
+  TensorMap encode(const TiledMap& map, const void* address) const;
+  TensorMap encode(const Im2colMap& map, const void* address) const;
+
   struct Event {
     Event() { check(driver()->event_create(&handle, 0), "making an event"); }
     ~Event() { driver()->event_destroy(handle); }
@@ -367,9 +370,9 @@ void require_common(const void* address, const std::int64_t* sizes, const std::i
 
 constexpr int kPromoteTo256Bytes = 3;
 
-TensorMap CudaDeviceImpl::encode(const TiledMap& m) const {
+TensorMap CudaDeviceImpl::encode(const TiledMap& m, const void* address) const {
   require(driver()->tensor_map_encode_tiled != nullptr, "the driver is older than CUDA 12.0");
-  require_common(m.address, m.size, m.stride_bytes, m.rank);
+  require_common(address, m.size, m.stride_bytes, m.rank);
   make_current();
   std::uint64_t sizes[5], strides[5] = {};
   std::uint32_t box[5], steps[5];
@@ -383,16 +386,16 @@ TensorMap CudaDeviceImpl::encode(const TiledMap& m) const {
   }
   TensorMap map;
   check(driver()->tensor_map_encode_tiled(&map, element_type(m.dtype, m.rounds_to_tf32),
-                                          static_cast<std::uint32_t>(m.rank), const_cast<void*>(m.address),
+                                          static_cast<std::uint32_t>(m.rank), const_cast<void*>(address),
                                           sizes, strides, box, steps, 0, swizzle_code(m.swizzle_bytes),
                                           kPromoteTo256Bytes, 0),
         "encoding a tiled tensor map");
   return map;
 }
 
-TensorMap CudaDeviceImpl::encode(const Im2colMap& m) const {
+TensorMap CudaDeviceImpl::encode(const Im2colMap& m, const void* address) const {
   require(driver()->tensor_map_encode_im2col != nullptr, "the driver is older than CUDA 12.0");
-  require_common(m.address, m.size, m.stride_bytes, 4);
+  require_common(address, m.size, m.stride_bytes, 4);
   make_current();
   std::uint64_t sizes[4], strides[3];
   for (int i = 0; i < 4; ++i) sizes[i] = static_cast<std::uint64_t>(m.size[i]);
@@ -406,7 +409,7 @@ TensorMap CudaDeviceImpl::encode(const Im2colMap& m) const {
                                   static_cast<std::uint32_t>(m.step[1]), 1};
   TensorMap map;
   check(driver()->tensor_map_encode_im2col(
-            &map, element_type(m.dtype, m.rounds_to_tf32), 4, const_cast<void*>(m.address), sizes, strides,
+            &map, element_type(m.dtype, m.rounds_to_tf32), 4, const_cast<void*>(address), sizes, strides,
             m.lower, m.upper, static_cast<std::uint32_t>(m.channels), static_cast<std::uint32_t>(m.pixels),
             steps, 0, swizzle_code(m.swizzle_bytes), kPromoteTo256Bytes, 0),
         "encoding an im2col tensor map");

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "src/backend/compiler_log.hpp"
+#include "src/backend/nvidia_features.hpp"
 #include "src/backend/nvrtc.hpp"
 
 namespace faltung {
@@ -34,7 +35,7 @@ class OfflineCompiler : public Device {
   }
   const DeviceInfo& info() const override { return info_; }
 
-  std::shared_ptr<Kernel> load(const Binary& binary, const std::string&) override {
+  std::shared_ptr<Kernel> load(const Binary& binary, const KernelSource&) override {
     auto kernel = std::make_shared<OfflineKernel>();
     kernel->log = binary.log;
     return kernel;
@@ -67,10 +68,10 @@ class NvrtcCompiler : public OfflineCompiler {
     if (Nvrtc::get() == nullptr) throw Error(Status::unsupported, Nvrtc::missing());
     info_.units = 132;
     info_.local_bytes = 48 << 10;
-    info_.features = {architecture, "nvrtc"};
+    info_.dialect = "cuda";
+    info_.features = nvidia_features(architecture);
+    info_.features.push_back("nvrtc");
     info_.unit = unit_limits(architecture);
-    if (architecture.ends_with("a"))
-      info_.features.push_back(architecture.substr(0, architecture.size() - 1));
     info_.driver = "NVRTC " + Nvrtc::get()->version();
   }
   Binary compile(const KernelSource& source) override { return Nvrtc::get()->compile(source, architecture_); }
@@ -90,6 +91,7 @@ class AmdCompiler : public OfflineCompiler {
   explicit AmdCompiler(const std::string& chip) : OfflineCompiler("clang:" + chip), chip_(chip) {
     info_.units = 40;
     info_.local_bytes = 64 << 10;
+    info_.dialect = "opencl";
     info_.features = {"opencl", "fp16"};
     info_.unit = unit_limits(chip);
     const char* named = std::getenv("FALTUNG_CLANG");

@@ -88,6 +88,7 @@ class OpenClDeviceImpl : public OpenClDevice {
     const std::string platform_name = text_of(api()->get_platform_info, platform, cl::kPlatformName);
     info_.id = "opencl:" + std::to_string(ordinal);
     info_.kind = "gpu";
+    info_.dialect = "opencl";
     info_.description = text(cl::kDeviceName);
     info_.driver = platform_name + ", driver " + text(cl::kDeviceDriver) + ", " + text(cl::kDeviceVersion);
     info_.units = static_cast<int>(number_of<cl::Uint>(device, cl::kDeviceUnits));
@@ -122,6 +123,8 @@ class OpenClDeviceImpl : public OpenClDevice {
     info_.key = "opencl-" + platform_name + "-" + info_.description + "-" + text(cl::kDeviceDriver) + "-" +
                 text(cl::kDeviceVersion);
     std::replace(info_.key.begin(), info_.key.end(), ' ', '_');
+    // See nvidia_features: of the compilers behind OpenCL, NVIDIA's alone is known for it.
+    if (info_.key.find("NVIDIA") != std::string::npos) info_.features.push_back("large_registers");
   }
 
   ~OpenClDeviceImpl() override {
@@ -154,9 +157,9 @@ class OpenClDeviceImpl : public OpenClDevice {
     return binary;
   }
 
-  std::shared_ptr<Kernel> load(const Binary& binary, const std::string& entry) override {
+  std::shared_ptr<Kernel> load(const Binary& binary, const KernelSource& source) override {
     open();
-    auto kernel = std::make_shared<OpenClKernel>(binary, entry);
+    auto kernel = std::make_shared<OpenClKernel>(binary, source.entry);
     kernel->handles[context_] = make_handle(*kernel, context_);
     return kernel;
   }
@@ -452,8 +455,8 @@ Ceilings OpenClDeviceImpl::measure_ceilings(int) {
     return best;
   };
   const auto kernel = [&](const char* entry, std::vector<std::string> options) {
-    return load(compile({std::string("ceilings ") + entry, kCeilingKernels, entry, std::move(options)}),
-                entry);
+    const KernelSource source{std::string("ceilings ") + entry, kCeilingKernels, entry, std::move(options)};
+    return load(compile(source), source);
   };
   Ceilings ceilings;
   constexpr unsigned kThreads = 256;

@@ -7,7 +7,8 @@
 #include <optional>
 #include <span>
 
-#include "src/finder/finder.hpp"
+#include "src/finder/engine.hpp"
+#include "src/finder/report.hpp"
 #include "src/finder/trial.hpp"
 
 namespace faltung {
@@ -20,11 +21,6 @@ constexpr std::uint64_t kSeed = 1;
 
 double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-bool logging() {
-  const char* log = std::getenv("FALTUNG_LOG");
-  return log != nullptr && std::string_view(log).find("find") != std::string_view::npos;
 }
 
 // The order in which find measures: what was best before, then each algorithm's first choice, then the rest;
@@ -51,18 +47,6 @@ std::vector<const Candidate*> trial_order(const Selection& selection, const Tria
 
 }  // namespace
 
-// The fastest candidate that was measured and found right; null if none was. One that was far behind when it
-// was timed was not checked (-1), and does not win because others were slower in a later round.
-const Candidate* best_measured(const Selection& selection, const Trials& trials) {
-  for (const Measured& m : trials.all()) {
-    if (m.verdict != "pass" || m.error_over_bound < 0) continue;
-    for (const Candidate& candidate : selection.candidates) {
-      if (candidate.kernel() == m.kernel) return &candidate;
-    }
-  }
-  return nullptr;
-}
-
 // How many candidates to compile at once: as many as there are processors, and time to try afterwards.
 std::size_t compiled_at_once(double left_ms) {
   constexpr double kOneTrial = 500;  // ms, with its compilation
@@ -73,14 +57,14 @@ std::size_t compiled_at_once(double left_ms) {
 // worker the others.
 class EngineImpl::Measuring {
  public:
-  Measuring(EngineImpl& engine, const Setting& setting)
+  Measuring(EngineImpl& engine, const Settled& settled)
       : engine_(engine),
-        s_(setting),
+        s_(settled),
         arena_bytes_(2 * s_.device->info().cache_bytes),
-        arena_ms_(0.2 * s_.request.budget_ms) {}
+        arena_ms_(0.2 * s_.budget_ms) {}
 
-  Verdict measure(const Candidate& candidate, double time_ms, double best_ms) {
-    const bool here = engine_.trust_.standing(candidate, s_.problem, s_.device->info()) == Standing::trusted;
+  Report measure(const Candidate& candidate, double time_ms, double best_ms) {
+    const bool here = engine_.trust_.standing(candidate, s_) == Standing::trusted;
     return here ? measure_here(candidate, time_ms, best_ms) : measure_there(candidate, time_ms, best_ms);
   }
 
@@ -88,24 +72,22 @@ class EngineImpl::Measuring {
   // what else the machine did then may have decided. All of them are verified by now.
   void run_final(const Selection& selection, Trials& trials, double budget_ms) {
     constexpr std::size_t kMost = 4;
-    std::vector<Measured> finalists;
+    std::vector<Report> finalists;
     std::vector<const Candidate*> candidates;
-    for (const Measured& m : trials.all()) {
-      if (m.verdict != "pass" || m.error_over_bound < 0 || finalists.size() == kMost) continue;
+    for (const Report& m : trials.all()) {
+      if (!passed(m) || m.error_over_bound < 0 || finalists.size() == kMost) continue;
       if (!finalists.empty() && m.ms > kClose * finalists.front().ms) continue;
-      const auto candidate = std::find_if(selection.candidates.begin(), selection.candidates.end(),
-                                          [&](const Candidate& c) { return c.kernel() == m.kernel; });
-      if (candidate == selection.candidates.end()) continue;
+      const Candidate* candidate = selection.find(m.kernel);
+      if (candidate == nullptr) continue;
       finalists.push_back(m);
-      candidates.push_back(&*candidate);
+      candidates.push_back(candidate);
     }
     if (finalists.size() < 2 || budget_ms <= 0) return;
     prepare();
     std::vector<std::unique_ptr<Runner>> runners;
     std::vector<Runner*> racing;
     for (const Candidate* candidate : candidates) {
-      runners.push_back(
-          std::make_unique<Runner>(engine_.make_plan(s_.problem, *candidate, s_.request), *arena_));
+      runners.push_back(std::make_unique<Runner>(engine_.make_plan(s_, *candidate), *arena_));
       racing.push_back(runners.back().get());
     }
     const std::vector<Timing> timings = race(racing, budget_ms);
@@ -118,7 +100,7 @@ class EngineImpl::Measuring {
   }
 
  private:
-  Verdict measure_there(const Candidate& candidate, double time_ms, double best_ms) {
+  Report measure_there(const Candidate& candidate, double time_ms, double best_ms) {
     Task task;
     task.kernel = candidate.kernel();
     task.problem = s_.problem;
@@ -130,8 +112,8 @@ class EngineImpl::Measuring {
     task.best_ms = best_ms;
     task.arena_bytes = arena_bytes_;
     task.arena_ms = arena_ms_;
-    task.predicted_ms = candidate.config.predicted_ms;
-    return engine_.trust_.examine(task);
+    task.predicted_ms = candidate.cost.ms;
+    return engine_.trust_.examine(task, s_);
   }
 
   void prepare() {
@@ -140,25 +122,26 @@ class EngineImpl::Measuring {
     arena_.emplace(*s_.device, *oracle_, arena_bytes_, 64, arena_ms_);
   }
 
-  Verdict measure_here(const Candidate& candidate, double time_ms, double best_ms) {
-    Verdict verdict;
+  Report measure_here(const Candidate& candidate, double time_ms, double best_ms) {
+    Report report = report_of(Outcome::pass, "");
     try {
       prepare();
-      Runner runner(engine_.make_plan(s_.problem, candidate, s_.request), *arena_);
-      verdict.timing = time_runner(runner, time_ms, best_ms);
-      verdict.workspace_bytes = runner.plan().workspace_bytes(true);
+      Runner runner(engine_.make_plan(s_, candidate), *arena_);
+      const Timing timing = time_runner(runner, time_ms, best_ms);
+      report.ms = timing.median, report.ms_min = timing.min, report.ms_max = timing.max;
+      report.workspace_bytes = runner.plan().workspace_bytes(true);
       // It may win: is it right?
-      if (best_ms <= 0 || verdict.timing.median < kClose * best_ms) check(candidate, runner.plan(), verdict);
+      if (best_ms <= 0 || timing.median < kClose * best_ms) check(candidate, runner.plan(), report);
     } catch (const Error& error) {
       if (error.status() == Status::bad_problem) throw;
-      verdict.verdict = error.status() == Status::out_of_memory ? "out_of_memory" : "crash";
-      verdict.what = error.what();
+      report.outcome = error.status() == Status::out_of_memory ? Outcome::out_of_memory : Outcome::crash;
+      report.why = error.what();
     }
-    return verdict;
+    return report;
   }
 
   // The last run's result is in one of the sets; runs on the first to know which.
-  void check(const Candidate& candidate, const PlanImpl& plan, Verdict& verdict) {
+  void check(const Candidate& candidate, const PlanImpl& plan, Report& report) {
     RunOptions options;
     const Buffer workspace = s_.device->allocate(plan.workspace_bytes(false) + 1);
     options.workspace = workspace.pointer;
@@ -168,16 +151,16 @@ class EngineImpl::Measuring {
     plan.run(arena_->first(), options);
     s_.device->synchronize({});
     s_.device->copy_out(result.data(), view, result.size());
-    const Accuracy accuracy = candidate.algorithm->accuracy(s_.problem, candidate.config.name);
-    const Finding finding = oracle_->check(result.data(), accuracy, *engine_.workers(s_.request));
-    verdict.error_over_bound = finding.error_over_bound;
+    const Finding finding =
+        oracle_->check(result.data(), candidate.accuracy, *engine_.workers(available_processors()));
+    report.error_over_bound = finding.error_over_bound;
     if (finding.right()) return;
-    verdict.verdict = "wrong";
-    verdict.what = finding.worst;
+    report.outcome = Outcome::wrong;
+    report.why = finding.worst;
   }
 
   EngineImpl& engine_;
-  const Setting& s_;
+  const Settled& s_;
   std::size_t arena_bytes_;
   double arena_ms_;
   std::optional<Oracle> oracle_;
@@ -186,19 +169,20 @@ class EngineImpl::Measuring {
 
 Choice EngineImpl::find(const Problem& problem, const Request& request, const Progress& progress) {
   const auto begin = Clock::now();
-  const Setting s = settle(problem, request);
+  const Settled s(problem, request);
   if (is_lock_) {
     throw Error(Status::unsupported,
                 store_.directory() +
                     " is a lock: its kernels are settled, and find would change nothing; set "
                     "FALTUNG_STORE to a directory that can be written");
   }
-  Selection selection = candidates(problem, request);
-  Trials trials(store_, problem, s.device->info(), s.threads);
+  Selection selection = candidates(s);
+  require_recipes(selection, s);
+  Trials trials(store_, s.problem, s.device->info(), s.threads);
   const std::vector<const Candidate*> order = trial_order(selection, trials);
   Measuring measuring(*this, s);
   constexpr double kFinal = 0.25;  // of the budget
-  const double heats_ms = request.budget_ms * (1 - kFinal);
+  const double heats_ms = s.budget_ms * (1 - kFinal);
   double best_ms = 0;
   int done = 0;
   std::size_t compiled = 0;  // of order, ahead of their turn
@@ -210,35 +194,37 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
     if (progress) progress(done, static_cast<int>(order.size()), kernel);
     if (static_cast<std::size_t>(done) >= compiled) {
       const std::size_t some = std::min(compiled_at_once(left), order.size() - compiled);
-      trust_.compile_ahead(std::span(order).subspan(compiled, some), problem, s.target());
+      trust_.compile_ahead(std::span(order).subspan(compiled, some), s);
       compiled += some;
     }
     ++done;
-    if (!trust_.admit(*candidate, problem, s.target())) continue;
+    if (!trust_.admit(*candidate, s)) continue;
     const double share_ms = std::clamp(left / static_cast<double>(order.size()), 5.0, 200.0);
-    const Verdict verdict = measuring.measure(*candidate, share_ms, best_ms);
-    if (logging()) {
+    Report report = measuring.measure(*candidate, share_ms, best_ms);
+    report.kernel = kernel;
+    report.predicted_ms = candidate->cost.ms;
+    if (s.logs_find) {
       fmt::print(stderr, "faltung: find: {} predicted {:.4g} ms, measured {:.4g}, {}\n", kernel,
-                 candidate->config.predicted_ms, verdict.timing.median, verdict.verdict);
+                 report.predicted_ms, report.ms, name(report.outcome));
     }
-    if (verdict.verdict == "declined") continue;
-    Measured measured{kernel, verdict.verdict};
-    measured.ms = verdict.timing.median;
-    measured.ms_min = verdict.timing.min;
-    measured.ms_max = verdict.timing.max;
-    measured.error_over_bound = verdict.error_over_bound;
-    measured.workspace_bytes = verdict.workspace_bytes;
-    if (verdict.passed()) {
-      if (best_ms == 0 || measured.ms < best_ms) best_ms = measured.ms;
-    } else if (verdict.verdict == "out_of_memory") {  // which says nothing of other sizes
-      warn(fmt::format("{} is passed over for {}: {}", kernel, to_string(problem), verdict.what));
-    } else {
-      trust_.condemn(*candidate, problem, s.target(), verdict, kSeed);
+    switch (report.outcome) {
+      case Outcome::declined:
+        continue;
+      case Outcome::pass:
+        if (best_ms == 0 || report.ms < best_ms) best_ms = report.ms;
+        break;
+      case Outcome::out_of_memory:  // which says nothing of other sizes
+      case Outcome::too_large:
+        warn(fmt::format("{} is passed over for {}: {}", kernel, to_string(s.problem), report.why));
+        break;
+      default:
+        trust_.condemn(*candidate, s.problem, s, report, kSeed);
     }
-    trials.add(measured);
+    trials.add(report);
   }
-  trust_.sift(selection, problem, s.device->info());
-  measuring.run_final(selection, trials, request.budget_ms - ms_since(begin));
+  forget_plans();
+  trust_.sift(selection, s);
+  measuring.run_final(selection, trials, s.budget_ms - ms_since(begin));
   return describe(s, selection, trials);
 }
 

@@ -3,8 +3,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "src/finder/quarantine.hpp"
 #include "src/finder/records.hpp"
+#include "src/finder/report.hpp"
+#include "src/finder/trust/verdicts.hpp"
 
 namespace faltung {
 namespace {
@@ -40,8 +41,8 @@ std::vector<Record> lock_records(const Store& store) {
   for (const Record& record : store.list(kTrials)) {
     const std::optional<TrialsKey> key = parse_trials_key(record.key);
     if (!key) continue;
-    for (const Measured& m : parse_trials(record.payload)) {  // the fastest first
-      if (m.verdict != "pass") continue;
+    for (const Report& m : parse_trials(record.payload)) {  // the fastest first
+      if (!passed(m)) continue;
       const std::string lock_key = key_of(key->problem, key->device);
       const auto found = chosen.find(lock_key);
       // Measured with several numbers of threads: the largest is the usual one.

@@ -5,12 +5,13 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "src/finder/report.hpp"
 #include "src/problem/problem.hpp"
 
 namespace faltung {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr const char* kCeilings = "ceilings";
 
@@ -18,30 +19,8 @@ std::string device_key(const DeviceInfo& device, int threads) {
   return device.key + " threads=" + std::to_string(threads) + " faltung=" + version();
 }
 
-Json to_json(const Measured& m) {
-  return {{"kernel", m.kernel},
-          {"verdict", m.verdict},
-          {"ms", m.ms},
-          {"ms_min", m.ms_min},
-          {"ms_max", m.ms_max},
-          {"error_over_bound", m.error_over_bound},
-          {"workspace_bytes", m.workspace_bytes}};
-}
-
-Measured from_json(const Json& json) {
-  Measured m;
-  json.at("kernel").get_to(m.kernel);
-  json.at("verdict").get_to(m.verdict);
-  json.at("ms").get_to(m.ms);
-  json.at("ms_min").get_to(m.ms_min);
-  json.at("ms_max").get_to(m.ms_max);
-  json.at("error_over_bound").get_to(m.error_over_bound);
-  json.at("workspace_bytes").get_to(m.workspace_bytes);
-  return m;
-}
-
-void sort(std::vector<Measured>& all) {
-  std::stable_sort(all.begin(), all.end(), [](const Measured& a, const Measured& b) { return a.ms < b.ms; });
+void sort(std::vector<Report>& all) {
+  std::stable_sort(all.begin(), all.end(), [](const Report& a, const Report& b) { return a.ms < b.ms; });
 }
 
 }  // namespace
@@ -58,10 +37,10 @@ std::optional<TrialsKey> parse_trials_key(const std::string& key) {
                    std::atoi(key.c_str() + threads + std::strlen(" threads="))};
 }
 
-std::vector<Measured> parse_trials(const std::string& payload) {
-  std::vector<Measured> all;
+std::vector<Report> parse_trials(const std::string& payload) {
+  std::vector<Report> all;
   try {
-    for (const Json& json : Json::parse(payload)) all.push_back(from_json(json));
+    for (const Json& json : Json::parse(payload)) all.push_back(report_from(json));
   } catch (const Json::exception&) {
     return {};  // the envelope was whole, so this is a record of another version: a miss
   }
@@ -72,8 +51,8 @@ std::vector<Measured> parse_trials(const std::string& payload) {
 void Trials::load() {
   const std::optional<std::string> payload = store_.get(kTrials, key_);
   if (!payload) return;
-  std::vector<Measured> stored = parse_trials(*payload);
-  for (const Measured& m : all_) {  // what could not be stored
+  std::vector<Report> stored = parse_trials(*payload);
+  for (const Report& m : all_) {  // what could not be stored
     if (std::none_of(stored.begin(), stored.end(), [&](const auto& s) { return s.kernel == m.kernel; }))
       stored.push_back(m);
   }
@@ -81,19 +60,19 @@ void Trials::load() {
   all_ = std::move(stored);
 }
 
-const Measured* Trials::find(const std::string& kernel) const {
+const Report* Trials::find(const std::string& kernel) const {
   const auto found =
-      std::find_if(all_.begin(), all_.end(), [&](const Measured& m) { return m.kernel == kernel; });
+      std::find_if(all_.begin(), all_.end(), [&](const Report& m) { return m.kernel == kernel; });
   return found == all_.end() ? nullptr : &*found;
 }
 
-void Trials::add(const Measured& measured) {
+void Trials::add(const Report& measured) {
   load();
-  std::erase_if(all_, [&](const Measured& m) { return m.kernel == measured.kernel; });
+  std::erase_if(all_, [&](const Report& m) { return m.kernel == measured.kernel; });
   all_.push_back(measured);
   sort(all_);
   Json payload = Json::array();
-  for (const Measured& m : all_) payload.push_back(to_json(m));
+  for (const Report& m : all_) payload.push_back(to_json(m));
   store_.put(kTrials, key_, payload.dump());
 }
 

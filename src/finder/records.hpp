@@ -11,15 +11,6 @@
 
 namespace faltung {
 
-// A kernel that was measured.
-struct Measured {
-  std::string kernel;
-  std::string verdict;  // pass, wrong, out_of_memory, ...: as in Verdict
-  double ms = 0, ms_min = 0, ms_max = 0;
-  double error_over_bound = -1;
-  std::size_t workspace_bytes = 0;
-};
-
 // The kind of the records.
 inline constexpr const char* kTrials = "trials";
 
@@ -30,23 +21,24 @@ struct TrialsKey {
 };
 std::optional<TrialsKey> parse_trials_key(const std::string& key);
 // In the order of their time; empty if payload is none.
-std::vector<Measured> parse_trials(const std::string& payload);
+std::vector<Report> parse_trials(const std::string& payload);
 
-// The trials of one problem on one device with one number of threads, in the order of their time.
+// The kernels that were measured on one problem and device with one number of threads, in the order of their
+// time. The store is asked once.
 class Trials {
  public:
   Trials(Store& store, const Problem& problem, const DeviceInfo& device, int threads);
-  const std::vector<Measured>& all() const { return all_; }
-  const Measured* find(const std::string& kernel) const;
+  const std::vector<Report>& all() const { return all_; }
+  const Report* find(const std::string& kernel) const;
   // Replaces what was known of the kernel, and publishes the record, with what others have added since.
-  void add(const Measured& measured);
+  void add(const Report& measured);
 
  private:
   void load();
 
   Store& store_;
   std::string key_;
-  std::vector<Measured> all_;
+  std::vector<Report> all_;
 };
 
 // The device's ceilings as last measured.

@@ -1,120 +1,120 @@
 #include "src/finder/selection.hpp"
 
-#include <algorithm>
-#include <cstdlib>
+#include <fmt/core.h>
 
-#include "src/problem/text.hpp"
+#include <algorithm>
+
+#include "src/finder/report.hpp"
 
 namespace faltung {
 namespace {
 
-void add_environment(const char* variable, std::vector<std::string>& patterns) {
-  const char* value = std::getenv(variable);
-  if (value == nullptr) return;
-  for (const std::string& part : split(value, ',')) {
-    if (!trim(part).empty()) patterns.emplace_back(trim(part));
-  }
-}
-
-bool matches_any(const std::vector<std::string>& patterns, const Algorithm& algorithm,
-                 const std::string& config) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return matches(pattern, algorithm.name()) || matches(pattern, kernel_name(algorithm, config));
-  });
-}
-
-// A pattern whose algorithm part fits no algorithm is a misspelling.
-void check_pattern(const std::string& pattern) {
-  const std::string_view algorithm_part = std::string_view(pattern).substr(0, pattern.find('/'));
-  std::vector<std::string> names;
-  for (const auto& algorithm : registry()) {
-    const bool whole_kernel =
-        pattern.find('/') == std::string::npos && pattern.find('*') != std::string::npos;
-    if (matches(algorithm_part, algorithm->name()) || whole_kernel) return;
-    names.emplace_back(algorithm->name());
-  }
-  throw Error(Status::bad_problem, "kernel pattern '" + pattern + "' matches no algorithm; the nearest is " +
-                                       nearest(algorithm_part, names));
-}
-
-std::string listed(const std::vector<Refusal>& refusals) {
+std::string listed(const std::vector<Report>& refusals) {
   std::string text;
-  for (const Refusal& refusal : refusals)
-    text += "\n  " + refusal.kernel + " " + refusal.verdict + ": " + refusal.why;
+  for (const Report& refusal : refusals)
+    text += "\n  " + refusal.kernel + " " + name(refusal.outcome) + ": " + refusal.why;
   return text;
 }
 
 // The reference is there to be compared with: it comes last, whatever it predicts.
 bool is_last_resort(const Candidate& candidate) { return candidate.algorithm->last_resort(); }
 
+// The algorithm's candidates, and those that are named in full. What throws while it is made or priced is
+// refused in its words.
+std::vector<Candidate> candidates_of(const Algorithm& algorithm, const Settled& s,
+                                     std::vector<Report>& refusals) {
+  const std::string name(algorithm.name());
+  std::vector<Candidate> all;
+  try {
+    const Support support = algorithm.supports(s.problem, s.target());
+    if (!support.yes) {
+      refusals.push_back(report_of(Outcome::declined, support.why, name));
+      return {};
+    }
+    all = algorithm.candidates(s.problem, s.target());
+  } catch (const std::exception& error) {
+    refusals.push_back(report_of(Outcome::declined, error.what(), name));
+    return {};
+  }
+  for (const std::string& kernel : s.filter.forced()) {
+    const KernelName forced = parse_kernel(kernel);
+    if (forced.algorithm != &algorithm) continue;
+    if (std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return c.config == forced.config; }))
+      continue;
+    all.push_back(algorithm.candidate(s.problem, forced.config, s.target()));
+  }
+  return all;
+}
+
 }  // namespace
 
-Filter::Filter(const Request& request) : only_(request.only), skip_(request.skip) {
-  add_environment("FALTUNG_ONLY", only_);
-  add_environment("FALTUNG_SKIP", skip_);
-  for (const std::string& pattern : only_) {
-    check_pattern(pattern);
-    if (pattern.find('/') != std::string::npos && pattern.find_first_of("*?") == std::string::npos) {
-      forced_.push_back(pattern);
-    }
+const Candidate* Selection::find(const std::string& kernel) const {
+  const auto found = std::find_if(candidates.begin(), candidates.end(),
+                                  [&](const Candidate& c) { return c.kernel() == kernel; });
+  return found == candidates.end() ? nullptr : &*found;
+}
+
+std::optional<Report> refused(const Candidate& candidate, const Settled& s) {
+  const std::string kernel = candidate.kernel();
+  if (!s.filter.allows(*candidate.algorithm, kernel))
+    return report_of(Outcome::skipped, "by the kernel patterns given", kernel);
+  if (s.deterministic && candidate.repeatable == Repeatable::may_differ) {
+    return report_of(Outcome::skipped,
+                     "it does not give the same bits every time, and deterministic was asked for", kernel);
   }
-  for (const std::string& pattern : skip_) check_pattern(pattern);
+  if (const std::size_t bytes = candidate.workspace(false); bytes > s.workspace_limit) {
+    return report_of(Outcome::skipped,
+                     fmt::format("needs a workspace of {} bytes, the limit is {}", bytes, s.workspace_limit),
+                     kernel);
+  }
+  return std::nullopt;
 }
 
-bool Filter::allows(const Algorithm& algorithm, const std::string& config) const {
-  return (only_.empty() || matches_any(only_, algorithm, config)) && !matches_any(skip_, algorithm, config);
-}
-
-Selection select(const Problem& problem, const Request& request, const Target& target) {
-  const Filter filter(request);
+Selection select(const Settled& s) {
   Selection out;
   for (const auto& algorithm : registry()) {
-    const std::string name(algorithm->name());
-    if (algorithm->device_kind() != target.device.info().kind) continue;
-    const Support support = algorithm->supports(problem, target);
-    if (!support.yes) {
-      out.refusals.push_back({name, "declined", support.why});
-      continue;
-    }
-    std::vector<Config> configs = algorithm->configs(problem, target);
-    for (const std::string& kernel : filter.forced()) {
-      const KernelName parsed = parse_kernel(kernel);
-      const bool listed = std::any_of(configs.begin(), configs.end(),
-                                      [&](const Config& config) { return config.name == parsed.config; });
-      if (parsed.algorithm == algorithm.get() && !listed) configs.push_back({parsed.config, 0, "", 0});
-    }
-    bool any_allowed = false;
-    for (Config& config : configs) {
-      if (!filter.allows(*algorithm, config.name)) continue;
+    if (algorithm->device_kind() != s.device->info().kind) continue;
+    bool any_allowed = false, any = false;
+    for (Candidate& candidate : candidates_of(*algorithm, s, out.refusals)) {
+      any = true;
+      if (!s.filter.allows(*algorithm, candidate.kernel())) continue;
       any_allowed = true;
-      if (request.deterministic && !algorithm->deterministic(config.name)) {
-        out.refusals.push_back(
-            {kernel_name(*algorithm, config.name), "skipped",
-             "it does not give the same bits every time, and deterministic was asked for"});
-        continue;
+      if (std::optional<Report> refusal = refused(candidate, s)) {
+        out.refusals.push_back(std::move(*refusal));
+      } else {
+        out.candidates.push_back(std::move(candidate));
       }
-      if (config.workspace_bytes > request.workspace_limit) {
-        out.refusals.push_back({kernel_name(*algorithm, config.name), "skipped",
-                                "needs a workspace of " + std::to_string(config.workspace_bytes) +
-                                    " bytes, the limit is " + std::to_string(request.workspace_limit)});
-        continue;
-      }
-      out.candidates.push_back({algorithm.get(), std::move(config)});
     }
-    if (!any_allowed) out.refusals.push_back({name, "skipped", "by the kernel patterns given"});
+    if (any && !any_allowed) {
+      out.refusals.push_back(
+          report_of(Outcome::skipped, "by the kernel patterns given", std::string(algorithm->name())));
+    }
   }
   std::stable_sort(out.candidates.begin(), out.candidates.end(), [](const Candidate& a, const Candidate& b) {
     if (is_last_resort(a) != is_last_resort(b)) return is_last_resort(b);
-    return a.config.predicted_ms < b.config.predicted_ms;
+    return a.cost.ms < b.cost.ms;
   });
-  require_candidates(out, problem, target.device.info());
+  require_candidates(out, s);
   return out;
 }
 
-void require_candidates(const Selection& selection, const Problem& problem, const DeviceInfo& device) {
+void require_candidates(const Selection& selection, const Settled& s) {
   if (!selection.candidates.empty()) return;
-  throw Error(Status::unsupported, "no kernel may compute " + to_string(problem) + " on " + device.id +
-                                       listed(selection.refusals));
+  throw Error(Status::unsupported, "no kernel may compute " + to_string(s.problem) + " on " +
+                                       s.device->info().id + listed(selection.refusals));
+}
+
+void require_recipes(Selection& selection, const Settled& s) {
+  std::erase_if(selection.candidates, [&](const Candidate& candidate) {
+    try {
+      candidate.recipe();
+      return false;
+    } catch (const std::exception& error) {
+      selection.refusals.push_back(report_of(Outcome::declined, error.what(), candidate.kernel()));
+      return true;
+    }
+  });
+  require_candidates(selection, s);
 }
 
 }  // namespace faltung

@@ -55,7 +55,7 @@ const Tensors& Arena::next() { return sets_[turn_++ % sets_.size()].tensors; }
 
 Runner::Runner(std::shared_ptr<const PlanImpl> plan, Arena& arena) : plan_(std::move(plan)), arena_(arena) {
   const bool packs = plan_->recipe().packed_bytes > 0;
-  if (packs) weights_ = plan_->pack_weights(arena.first().w);
+  if (packs) weights_ = plan_->pack_weights(arena.first().w, {});
   options_.weights = weights_.get();
   const std::size_t bytes = plan_->workspace_bytes(packs);
   if (bytes > 0) workspace_ = plan_->device().allocate(bytes);

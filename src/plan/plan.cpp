@@ -9,23 +9,59 @@
 namespace faltung {
 namespace {
 
-std::byte* align(void* pointer) {
+std::byte* align(const void* pointer) {
   return reinterpret_cast<std::byte*>(aligned(reinterpret_cast<std::uintptr_t>(pointer)));
 }
 
-void run_all(const std::vector<Step>& steps, const Invocation& invocation) {
-  for (const Step& step : steps) step.run(invocation);
+// A place that is only read is handed on as the same kind of pointer: its steps say which they write.
+std::byte* place(const void* pointer) { return static_cast<std::byte*>(const_cast<void*>(pointer)); }
+
+// What the call declares, and nothing else.
+void run_call(const Call& call, const Memory& memory, const Parallel& parallel) {
+  Memory own;
+  for (const std::vector<Place>* declared : {&call.reads, &call.writes}) {
+    for (const Place p : *declared) own[p] = memory.at(call.places[static_cast<std::size_t>(p)]);
+  }
+  call.run(own, parallel);
 }
 
 }  // namespace
 
 PlanImpl::PlanImpl(Problem problem, std::string kernel, Recipe recipe, std::shared_ptr<Device> device,
-                   std::shared_ptr<const Parallel> parallel)
+                   const jit::Session& session, std::shared_ptr<const Parallel> parallel)
     : problem_(std::move(problem)),
       kernel_(std::move(kernel)),
       recipe_(std::move(recipe)),
       device_(std::move(device)),
-      parallel_(std::move(parallel)) {}
+      parallel_(std::move(parallel)),
+      pack_(bind(recipe_.pack, session)),
+      steps_(bind(recipe_.steps, session)) {}
+
+std::vector<PlanImpl::Bound> PlanImpl::bind(const std::vector<Step>& steps,
+                                            const jit::Session& session) const {
+  std::vector<Bound> bound;
+  for (const Step& step : steps) {
+    const auto* work = std::get_if<Launch>(&step.work);
+    bound.push_back({&step, work == nullptr ? nullptr : std::make_unique<const BoundLaunch>(*work, session)});
+  }
+  return bound;
+}
+
+std::vector<jit::Program> PlanImpl::programs() const {
+  std::vector<jit::Program> all;
+  for (const std::vector<Bound>* steps : {&pack_, &steps_}) {
+    for (const Bound& bound : *steps) {
+      if (bound.launch) all.push_back(bound.launch->program());
+    }
+  }
+  return all;
+}
+
+double PlanImpl::compile_ms() const {
+  double ms = 0;
+  for (const jit::Program& program : programs()) ms += program.compile_ms;
+  return ms;
+}
 
 std::size_t PlanImpl::workspace_bytes(bool weights_are_packed) const {
   std::size_t bytes = recipe_.workspace_bytes;
@@ -33,16 +69,30 @@ std::size_t PlanImpl::workspace_bytes(bool weights_are_packed) const {
   return bytes == 0 ? 0 : bytes + kAlignment;  // the caller's pointer may be aligned to less
 }
 
-std::shared_ptr<const PackedWeights> PlanImpl::pack_weights(const void* w) const {
+// A caller's parallel_for stands in for the plan's own threads; the division into workers stays the recipe's.
+void PlanImpl::execute(const std::vector<Bound>& steps, const Memory& memory,
+                       const RunOptions& options) const {
+  std::optional<Parallel> callers;
+  if (options.parallel_for && parallel_)
+    callers.emplace(parallel_->workers(), std::cref(options.parallel_for));
+  const Stream stream{callers ? &*callers : parallel_.get(), options.stream};
+  for (const Bound& bound : steps) {
+    if (bound.launch) {
+      bound.launch->run(*device_, memory, stream);
+    } else {
+      run_call(std::get<Call>(bound.step->work), memory, *stream.parallel);
+    }
+  }
+}
+
+std::shared_ptr<const PackedWeights> PlanImpl::pack_weights(const void* w, const RunOptions& options) const {
   if (w == nullptr) throw Error(Status::bad_problem, "pack_weights: w is null");
   check_tensor(w, "pack_weights: w");
   Buffer buffer = device_->allocate(recipe_.packed_bytes + kAlignment);
-  Invocation invocation;
-  invocation.tensors.w = const_cast<void*>(w);
-  invocation.packed = align(buffer.pointer);
-  invocation.stream = {parallel_.get(), nullptr};
-  run_all(recipe_.pack, invocation);
-  device_->synchronize(invocation.stream);
+  Memory memory;
+  memory[Place::w] = place(w);
+  memory[Place::packed] = align(buffer.pointer);
+  execute(pack_, memory, options);
   return std::make_shared<const PackedWeights>(shared_from_this(), std::move(buffer));
 }
 
@@ -70,10 +120,19 @@ void PlanImpl::check_tensor(const void* address, const char* what) const {
                   " beyond one; copy the tensor, or skip the kernel");
 }
 
+bool PlanImpl::takes(const PackedWeights& weights) const {
+  const PlanImpl& other = weights.plan();
+  if (&other == this) return true;
+  return !recipe_.packing.empty() && other.recipe_.packing == recipe_.packing && other.kernel_ == kernel_ &&
+         other.recipe_.packed_bytes == recipe_.packed_bytes && other.device_ == device_;
+}
+
 void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
   const PackedWeights* weights = options.weights;
-  if (weights != nullptr && weights->plan() != this) {
-    throw Error(Status::bad_problem, "the packed weights belong to another plan; pack them with this one");
+  if (weights != nullptr && !takes(*weights)) {
+    throw Error(Status::bad_problem, "the packed weights are of kernel " + weights->plan().kernel() +
+                                         " for another filter or device; pack them with this plan, of " +
+                                         kernel_);
   }
   check_pointers(problem_, tensors, weights != nullptr && recipe_.packed_bytes > 0);
   if (workspace_bytes(weights != nullptr) > 0 && options.workspace == nullptr) {
@@ -82,22 +141,20 @@ void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
                                          " bytes, got none");
   }
   check_addresses(tensors, options);
-  // A caller's parallel_for stands in for the plan's own threads; the division into workers stays the
-  // recipe's.
-  std::optional<Parallel> callers;
-  if (options.parallel_for && parallel_)
-    callers.emplace(parallel_->workers(), std::cref(options.parallel_for));
-  Invocation invocation;
-  invocation.tensors = tensors;
-  invocation.workspace = align(options.workspace);
-  invocation.stream = {callers ? &*callers : parallel_.get(), options.stream};
+  Memory memory;
+  memory[Place::x] = place(tensors.x);
+  memory[Place::w] = place(tensors.w);
+  memory[Place::y] = place(tensors.y);
+  if (problem_.epilogue.bias) memory[Place::bias] = place(tensors.bias);
+  if (problem_.epilogue.residual) memory[Place::residual] = place(tensors.residual);
+  memory[Place::workspace] = align(options.workspace);
   if (weights != nullptr) {
-    invocation.packed = align(weights->buffer().pointer);
+    memory[Place::packed] = align(weights->buffer().pointer);
   } else if (recipe_.packed_bytes > 0) {
-    invocation.packed = invocation.workspace + aligned(recipe_.workspace_bytes);
-    run_all(recipe_.pack, invocation);
+    memory[Place::packed] = memory[Place::workspace] + aligned(recipe_.workspace_bytes);
+    execute(pack_, memory, options);
   }
-  run_all(recipe_.steps, invocation);
+  execute(steps_, memory, options);
 }
 
 }  // namespace faltung

@@ -4,8 +4,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/backend/backend.hpp"
+#include "src/plan/bound_launch.hpp"
 #include "src/plan/recipe.hpp"
 
 namespace faltung {
@@ -14,37 +16,52 @@ class PackedWeights {
  public:
   PackedWeights(std::shared_ptr<const PlanImpl> plan, Buffer buffer)
       : plan_(std::move(plan)), buffer_(std::move(buffer)) {}
-  const PlanImpl* plan() const { return plan_.get(); }
+  const PlanImpl& plan() const { return *plan_; }
   const Buffer& buffer() const { return buffer_; }
 
  private:
-  std::shared_ptr<const PlanImpl> plan_;
+  std::shared_ptr<const PlanImpl> plan_;  // that packed them
   Buffer buffer_;
 };
 
 class PlanImpl : public std::enable_shared_from_this<PlanImpl> {
  public:
-  // parallel: the workers the recipe was made for; on a GPU it is null.
+  // Builds the recipe's kernels in the session. parallel: the workers the recipe was made for; on a GPU it is
+  // null.
   PlanImpl(Problem problem, std::string kernel, Recipe recipe, std::shared_ptr<Device> device,
-           std::shared_ptr<const Parallel> parallel);
+           const jit::Session& session, std::shared_ptr<const Parallel> parallel);
 
   const Problem& problem() const { return problem_; }
   const std::string& kernel() const { return kernel_; }
   const Recipe& recipe() const { return recipe_; }
   Device& device() const { return *device_; }
+  // A GPU's: what the compiler says of each kernel, in the order of the steps; and what compiling took.
+  std::vector<jit::Program> programs() const;
+  double compile_ms() const;
   std::size_t workspace_bytes(bool weights_are_packed) const;
-  std::shared_ptr<const PackedWeights> pack_weights(const void* w) const;
+  // On the options' stream or parallel_for; does not wait for the stream.
+  std::shared_ptr<const PackedWeights> pack_weights(const void* w, const RunOptions& options) const;
   void run(const Tensors& tensors, const RunOptions& options) const;
 
  private:
+  // A step and, of a GPU's, its launch.
+  struct Bound {
+    const Step* step;
+    std::unique_ptr<const BoundLaunch> launch;
+  };
+
+  std::vector<Bound> bind(const std::vector<Step>& steps, const jit::Session& session) const;
+  void execute(const std::vector<Bound>& steps, const Memory& memory, const RunOptions& options) const;
   void check_addresses(const Tensors& tensors, const RunOptions& options) const;
   void check_tensor(const void* address, const char* what) const;
+  bool takes(const PackedWeights& weights) const;
 
   Problem problem_;
   std::string kernel_;
   Recipe recipe_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Parallel> parallel_;
+  std::vector<Bound> pack_, steps_;  // of the recipe's
 };
 
 }  // namespace faltung

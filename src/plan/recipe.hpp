@@ -1,15 +1,12 @@
-// What an algorithm makes of a problem: steps over the caller's tensors, a workspace and packed weights.
+// What a candidate makes of a problem: steps over the caller's tensors, a workspace and packed weights.
 #ifndef FALTUNG_SRC_PLAN_RECIPE_HPP_
 #define FALTUNG_SRC_PLAN_RECIPE_HPP_
 
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "faltung/faltung.hpp"
-#include "src/backend/backend.hpp"
-#include "src/jit/jit.hpp"
+#include "src/plan/step.hpp"
 
 namespace faltung {
 
@@ -20,28 +17,19 @@ inline constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// One execution of a plan.
-struct Invocation {
-  Tensors tensors;
-  std::byte* workspace = nullptr;
-  std::byte* packed = nullptr;  // written by pack steps, only read by the others
-  Stream stream;
-};
-
-struct Step {
-  std::string name;
-  std::function<void(const Invocation&)> run;  // must be callable from many threads at once
-};
-
 struct Recipe {
   std::vector<Step> pack;   // read w, write packed: done once where weights are constant
   std::vector<Step> steps;  // done at every run
   std::size_t packed_bytes = 0;
   std::size_t workspace_bytes = 0;  // for all of the plan's workers together
   std::size_t alignment = 1;        // bytes that the addresses of x, w, y and the residual are multiples of
-  double compile_ms = 0;
-  std::vector<jit::Compiled> kernels;  // a GPU's: what the compiler says of each
+  // What the packed weights depend on, in words: plans whose packing is the same take each other's, whatever
+  // their batch and image. Empty: they serve this plan alone.
+  std::string packing;
 };
+
+// The digests of the programs that a GPU's steps launch, in their order, each once: what a verdict is on.
+std::vector<std::string> program_digests(const Recipe& recipe);
 
 }  // namespace faltung
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <iterator>
 #include <set>
 
 #include "src/problem/cursor.hpp"
@@ -172,7 +173,7 @@ class Canonical {
       once("activation");
       e.activation = Activation::leaky_relu;
       e.slope = slope(cursor);
-    } else if (named(field, Activation::hardswish, e.activation)) {
+    } else if (named(field, std::end(kActivations)[-1], e.activation)) {
       once("activation");
     } else if (cursor.skip_before_number("maxpool") || cursor.skip_before_number("avgpool")) {
       once("pool");
@@ -216,7 +217,7 @@ class Canonical {
   }
 
   static std::vector<std::string> epilogue_words() {
-    std::vector<std::string> words = names(Activation::hardswish);
+    std::vector<std::string> words = names(std::end(kActivations)[-1]);
     words.insert(words.end(), {"bias", "residual", "leaky_relu(0.01)", "maxpool2", "avgpool2"});
     return words;
   }
@@ -302,7 +303,8 @@ std::string to_string(const Problem& p) {
   if (p.dilation_h != 1 || p.dilation_w != 1) out += ":dil" + pair_text(p.dilation_h, p.dilation_w);
   if (p.groups != 1) out += ":g" + std::to_string(p.groups);
   out += std::string(":") + name(p.dtype) + ":" + name(p.layout);
-  if (p.math != default_math(p.dtype)) out += std::string(":math=") + name(p.math);
+  if (p.math != Math::of_dtype && p.math != default_math(p.dtype))
+    out += std::string(":math=") + name(p.math);
   const Epilogue& e = p.epilogue;
   if (e.bias) out += ":bias";
   if (e.residual) out += ":residual";

@@ -64,7 +64,7 @@ void validate_pool(const Problem& p) {
 }
 
 void validate_math(const Problem& p) {
-  const bool fits = p.math == Math::fast || p.math == default_math(p.dtype) ||
+  const bool fits = p.math == Math::fast || p.math == Math::of_dtype || p.math == default_math(p.dtype) ||
                     (p.dtype == DType::f32 && p.math == Math::tf32);
   if (fits) return;
   bad(std::string("math ") + name(p.math) + " does not go with dtype " + name(p.dtype) + "; it can be " +
@@ -82,7 +82,7 @@ const char* name(Direction d) {
 const char* name(DType d) { return info(d).name; }
 const char* name(Layout l) { return l == Layout::nchw ? "nchw" : "nhwc"; }
 const char* name(Math m) {
-  constexpr const char* kNames[] = {"f32", "tf32", "f16", "bf16", "fast"};
+  constexpr const char* kNames[] = {"f32", "tf32", "f16", "bf16", "fast", "of_dtype"};
   return kNames[static_cast<int>(m)];
 }
 const char* name(Activation a) {
@@ -91,6 +91,14 @@ const char* name(Activation a) {
 #include "kernels/common/epilogue_ops.inc"
 #undef FALTUNG_ACTIVATION
   };
+  static_assert(
+      [] {
+        for (std::size_t i = 0; i < std::size(kActivations); ++i) {
+          if (static_cast<std::size_t>(kActivations[i]) != i) return false;
+        }
+        return true;
+      }(),
+      "epilogue_ops.inc and Activation in faltung.hpp have the same order");
   return kNames[static_cast<int>(a)];
 }
 const char* name(PoolKind k) {
@@ -101,6 +109,11 @@ const char* name(PoolKind k) {
 Math default_math(DType dtype) {
   constexpr Math kMath[] = {Math::f32, Math::f16, Math::bf16};
   return kMath[static_cast<int>(dtype)];
+}
+
+Problem with_math(Problem p) {
+  if (p.math == Math::of_dtype) p.math = default_math(p.dtype);
+  return p;
 }
 
 std::int64_t Problem::y_h() const {
@@ -192,6 +205,27 @@ TensorShape result_shape(const Problem& p) {
       return w_shape(p);
   }
   return {};
+}
+
+std::size_t bytes(const Problem& p, Tensor tensor) {
+  return static_cast<std::size_t>(bytes_of(p, shape_of(p, tensor)));
+}
+
+TensorShape shape_of(const Problem& p, Tensor tensor) {
+  switch (tensor) {
+    case Tensor::x:
+      return x_shape(p);
+    case Tensor::w:
+      return w_shape(p);
+    case Tensor::y:
+      return p.direction == Direction::forward ? y_shape(p) : conv_shape(p);
+    case Tensor::bias:
+      return make_shape(p.layout, 1, p.k, 1, 1);
+    case Tensor::residual:
+      return conv_shape(p);
+  }
+  throw Error(Status::bad_problem, "no tensor " + std::to_string(static_cast<int>(tensor)) +
+                                       "; they are x, w, y, bias and residual");
 }
 
 void* result_pointer(const Problem& p, const Tensors& t) {

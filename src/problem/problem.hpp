@@ -18,8 +18,17 @@ const char* name(Math math);
 const char* name(Activation activation);
 const char* name(PoolKind kind);
 
+// Every activation, in the order of the enum, which is that of the operations' list.
+inline constexpr Activation kActivations[] = {
+#define FALTUNG_ACTIVATION(op, value) Activation::op,
+#include "kernels/common/epilogue_ops.inc"
+#undef FALTUNG_ACTIVATION
+};
+
 // The math class a problem of this dtype has unless it says otherwise.
 Math default_math(DType dtype);
+// The problem with its math said.
+Problem with_math(Problem problem);
 
 // A 4-D tensor: sizes by letter, strides in elements.
 struct TensorShape {
@@ -39,6 +48,8 @@ TensorShape w_shape(const Problem& problem);
 TensorShape conv_shape(const Problem& problem);
 // y: the convolution's output after pooling.
 TensorShape y_shape(const Problem& problem);
+// Of the tensor as a caller has it: y after pooling.
+TensorShape shape_of(const Problem& problem, Tensor tensor);
 // What the direction writes: y, x or w.
 TensorShape result_shape(const Problem& problem);
 void* result_pointer(const Problem& problem, const Tensors& tensors);

@@ -23,6 +23,8 @@ struct Accuracy {
 // growth of any order of fp32 multiply-adds over the problem's reduction: the worst case of a dot product,
 // and what Math::f32, f16 and bf16 promise.
 double dot_product_growth(const Problem& problem);
+// Of an algorithm that rounds no more than that.
+inline Accuracy dot_product_accuracy(const Problem& problem) { return {dot_product_growth(problem), 0, 0}; }
 
 // growth that the problem's math class admits; infinite for Math::fast.
 double admitted_growth(const Problem& problem);

@@ -33,6 +33,8 @@ class Store {
 
   const std::string& directory() const { return directory_; }
   bool readonly() const { return readonly_; }
+  // What opens the same store, here or in another process.
+  std::string location() const { return directory_ + (readonly_ ? ":readonly" : ""); }
 
   std::optional<std::string> get(const std::string& kind, const std::string& key) const;
   // Replaces what is there. False if it could not be stored.

@@ -1,25 +1,28 @@
 // A program with broken kernels in its registry.
 //
 //   trust_program worker                    faltung's worker
-//   trust_program plan DEVICE PROBLEM       what a user's program does: a plan, run once, its result checked
-//   trust_program devices                   the GPUs that it sees
-//   trust_program find DEVICE PROBLEM       the same after find
+//   trust_program plan DEVICE PROBLEM...    what a user's program does: plans, each run once, its result
+//   checked trust_program devices                   the GPUs that it sees trust_program find DEVICE
+//   PROBLEM...    the same after find trust_program explain DEVICE PROBLEM    one JSON object: the kernel,
+//   and a report for each
 //
-// plan and find print one JSON object: the kernel, whether its result is right, milliseconds until there was
-// a plan, what it compiled for, and the warnings.
+// plan and find print one JSON object: the kernels, whether all results are right, of the last problem the
+// kernel and milliseconds until there was a plan, what was compiled for all, and the warnings.
+// FALTUNG_TEST_ENGINE is the engine's store; without it, it is the default one.
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "src/finder/finder.hpp"
+#include "src/finder/engine.hpp"
 #include "src/finder/oracle.hpp"
 #include "tests/faults/faults.hpp"
 
 namespace faltung {
 namespace {
 
-Finding run_once(const PlanImpl& plan) {
+Finding run_once(const PlanImpl& plan, const Target& target) {
   const Oracle oracle(plan.problem(), Data::small_integers, 3);
   Arena arena(plan.device(), oracle, 0, 2);
   RunOptions options;
@@ -29,8 +32,15 @@ Finding run_once(const PlanImpl& plan) {
   plan.device().synchronize({});
   std::vector<std::byte> result(static_cast<std::size_t>(oracle.result_bytes()));
   plan.device().copy_out(result.data(), {nullptr, arena.first().y, result.size()}, result.size());
-  const KernelName kernel = parse_kernel(plan.kernel());
-  return oracle.check(result.data(), kernel.algorithm->accuracy(plan.problem(), kernel.config), Parallel(1));
+  return oracle.check(result.data(), find_candidate(plan.kernel(), plan.problem(), target).accuracy,
+                      Parallel(1));
+}
+
+nlohmann::json explained(const Choice& choice) {
+  nlohmann::json reports = nlohmann::json::array();
+  for (const Report& r : choice.reports)
+    reports.push_back({{"kernel", r.kernel}, {"outcome", name(r.outcome)}, {"why", r.why}});
+  return {{"kernel", choice.kernel}, {"reports", reports}};
 }
 
 int main(const std::vector<std::string>& words) {
@@ -44,27 +54,38 @@ int main(const std::vector<std::string>& words) {
     std::printf("%s\n", nlohmann::json{{"gpus", gpus}}.dump().c_str());
     return 0;
   }
-  if (words.size() != 3 || (words[0] != "plan" && words[0] != "find")) return 2;
+  if (words.size() < 3 || (words[0] != "plan" && words[0] != "find" && words[0] != "explain")) return 2;
   nlohmann::json out;
   std::vector<std::string> warnings;
-  Engine engine;
+  const char* const store = std::getenv("FALTUNG_TEST_ENGINE");
+  Engine engine(store == nullptr ? "" : store);
   engine.on_warning([&](const std::string& line) { warnings.push_back(line); });
   Request request;
   request.device = words[1];
   request.threads = 1;
-  const Problem problem = parse_problem(words[2]);
-  const auto begin = std::chrono::steady_clock::now();
+  const Target target{find_device(words[1])->info(), 1};
+  double compile_ms = 0;
+  bool right = true;
   try {
-    if (words[0] == "find") engine.find(problem, request);
-    const Plan plan = engine.plan(problem, request);
-    out["ms"] = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    out["kernel"] = plan.kernel();
-    out["compile_ms"] = plan.impl().recipe().compile_ms;
-    const Finding finding = run_once(plan.impl());
-    out["right"] = finding.right();
-    out["worst"] = finding.worst;
+    if (words[0] == "explain") out = explained(engine.explain(parse_problem(words[2]), request));
+    for (std::size_t i = 2; i < words.size() && words[0] != "explain"; ++i) {
+      const Problem problem = parse_problem(words[i]);
+      const auto begin = std::chrono::steady_clock::now();
+      if (words[0] == "find") engine.find(problem, request);
+      const Plan plan = engine.plan(problem, request);
+      out["ms"] = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+      out["kernel"] = plan.kernel();
+      out["kernels"][words[i]] = plan.kernel();
+      compile_ms += Internals::impl(plan).compile_ms();
+      const Finding finding = run_once(Internals::impl(plan), target);
+      right = right && finding.right();
+      if (!finding.right()) out["worst"] = finding.worst;
+    }
+    out["right"] = right;
+    out["compile_ms"] = compile_ms;
   } catch (const Error& error) {
     out["error"] = error.what();
+    out["status"] = static_cast<int>(error.status());
   }
   out["warnings"] = warnings;
   std::printf("%s\n", out.dump().c_str());

@@ -1,0 +1,13 @@
+# Twice: with oneDNN's activations in the problem's own layout, and in the one that oneDNN likes best.
+find_path(ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
+find_library(ONEDNN_LIBRARY dnnl)
+find_package(OpenMP COMPONENTS CXX)
+if(NOT ONEDNN_INCLUDE_DIR OR NOT ONEDNN_LIBRARY OR NOT OpenMP_CXX_FOUND)
+  message(STATUS "oneDNN was not found (Debian: libdnnl-dev): bench --vs onednn will not be available")
+  return()
+endif()
+foreach(name onednn onednn-blocked)
+  faltung_peer(${name} onednn.cpp ${ONEDNN_LIBRARY} OpenMP::OpenMP_CXX)
+  target_include_directories(faltung-peer-${name} SYSTEM PRIVATE ${ONEDNN_INCLUDE_DIR})
+endforeach()
+target_compile_definitions(faltung-peer-onednn-blocked PRIVATE FALTUNG_ONEDNN_BLOCKED=1)

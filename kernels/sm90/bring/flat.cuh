@@ -1,0 +1,27 @@
+// How a slot of flat tiles comes, a tap of a block of channels at a time: pixels as load_pixels brings them,
+// if the copy engine does, and with them the weights, but where those stay.
+#pragma once
+#include "kernels/sm90/bring/weights.cuh"
+
+// load_pixels(slot, full, tile, block, tap); bytes: that it brings.
+template <class LoadPixels>
+__device__ __forceinline__ void produce_taps(const TensorMap& w_map, const Params& p, const Memory& m,
+                                             Barriers& barriers, int bytes, LoadPixels load_pixels) {
+  Ring<kSlots> slot;
+  const Work work = work_of(p);
+  for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
+    const Tile t = locate(p, tile);
+    for (int block = work.first; block < work.end; ++block) {
+      for (int tap = 0; tap < kTaps; ++tap) {
+        const unsigned full = smem_address(&barriers.slot_full[slot.place]);
+        barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
+        barrier_expect(full, bytes + (kResident ? 0 : kStageBytes * kParts));
+        load_pixels(m.slots + slot.place * kSlotStride, full, t, block, tap);
+        if constexpr (!kResident) {
+          load_weights(m.stages + slot.place * kStageStride, w_map, full, p, block, tap, t.k);
+        }
+        slot.advance();
+      }
+    }
+  }
+}

@@ -1,0 +1,34 @@
+// Halo patches: a tile's pixels with the rows and columns that the taps reach beyond it, loaded once for all
+// taps. A tap is a view of the patch, a shifted start address, since the swizzle acts on absolute
+// shared-memory addresses.
+#pragma once
+#include "kernels/sm90/bring/split.cuh"
+#include "kernels/sm90/bring/weights.cuh"
+
+__device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Params& p, unsigned slots,
+                                                Barriers& barriers) {
+  Ring<kSlots> slot;
+  const int left = p.pad_left;
+  const Work work = work_of(p);
+  for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
+    const Tile t = locate(p, tile);
+    for (int block = work.first; block < work.end; ++block) {
+      const unsigned full = smem_address(barriers.slot_full + slot.place),
+                     to = slots + slot.place * kSlotStride;
+      barrier_wait(smem_address(barriers.slot_empty + slot.place), slot.parity ^ 1);
+      barrier_expect(full, kSlotBytes);
+      load_4d(to, &x_map, full, block * kKBlock, t.w - left, t.h * kStrideH - p.pad_top, t.n);
+      slot.advance();
+    }
+  }
+}
+
+__device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
+                                        const Memory& m, Barriers& barriers) {
+  if (threadIdx.x == 0) produce_patches(x_map, p, m.slots, barriers);
+  if (threadIdx.x == 32) produce_weights(w_map, p, m.stages, barriers);
+}
+
+__device__ __forceinline__ void prepare(const Params& p, const Memory& m, Barriers& barriers, int thread) {
+  split_slots(p, m.slots, barriers, thread);
+}

@@ -1,0 +1,44 @@
+// What brings the weights: the copy engine, for a tap of a block of channels at a time, or all of them once.
+#pragma once
+#include "kernels/sm90/pipeline.cuh"
+
+// The weights of one tap of one block of channels, for a tile's channels.
+__device__ __forceinline__ void load_weights(unsigned stage, const TensorMap& w_map, unsigned full,
+                                             const Params& p, int block, int tap, int k) {
+  load_3d(stage, &w_map, full, block * kKBlock, tap, k);
+  if constexpr (kParts == 2) load_3d(stage + kStagePartStride, &w_map, full, block * kKBlock, tap, p.k + k);
+}
+
+// Those that stay.
+__device__ __forceinline__ void keep_weights(const TensorMap& w_map, const Params& p, unsigned stages,
+                                             Barriers& barriers) {
+  const Tile t = locate(p, blockIdx.x);  // every tile of this block has the same channels
+  const unsigned full = smem_address(&barriers.stage_full[0]);
+  barrier_expect(full, kStages * kStageBytes * kParts);
+  for (int i = 0; i < kStages; ++i) {
+    load_weights(stages + i * kStageStride, w_map, full, p, i / kTaps, i % kTaps, t.k);
+  }
+}
+
+// By a thread of its own: pixels that are prepared must come further ahead.
+__device__ __forceinline__ void produce_weights(const TensorMap& w_map, const Params& p, unsigned stages,
+                                                Barriers& barriers) {
+  if constexpr (kResident) {
+    keep_weights(w_map, p, stages, barriers);
+  } else {
+    Ring<kStages> stage;
+    const Work work = work_of(p);
+    for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
+      const Tile t = locate(p, tile);
+      for (int block = work.first; block < work.end; ++block) {
+        for (int tap = 0; tap < kTaps; ++tap) {
+          const unsigned full = smem_address(&barriers.stage_full[stage.place]);
+          barrier_wait(smem_address(&barriers.stage_empty[stage.place]), stage.parity ^ 1);
+          barrier_expect(full, kStageBytes * kParts);
+          load_weights(stages + stage.place * kStageStride, w_map, full, p, block, tap, t.k);
+          stage.advance();
+        }
+      }
+    }
+  }
+}

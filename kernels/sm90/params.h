@@ -1,0 +1,42 @@
+// The kernels' arguments beside the copy engine's maps, as the host passes and the kernels read them.
+#pragma once
+
+namespace faltung::sm90 {
+
+// Of implicit_gemm.
+struct Params {
+  const void* bias;
+  const void* residual;  // where the copy engine does not bring it
+  void* y;               // where the copy engine does not store
+  int k, p, q;           // output channels, height, width (before pooling)
+  int pixels;            // n p q
+  int tiles, k_tiles, c_blocks;
+  int tiles_w, tiles_h;  // of an image; planes: tiles_w of a plane
+  int pad_top, pad_left, stride_h, stride_w;
+  float slope;
+  const void* x;       // NCHW, where warps read it without a map
+  int c, h, w;         // of x
+  int step;            // flat: from a tile's first pixel to the next one's
+  unsigned per_image;  // 2^32 over the pixels of an image, rounded up
+};
+
+// Of shift_gemm.
+struct ShiftParams {
+  const void* bias;
+  const void* residual;
+  void* y;
+  int k, p, q;  // output channels, height, width (before pooling)
+  int strips, k_tiles, c_blocks;
+  int windows, tiles_h;  // of a strip, of an image
+  int pad_top;
+  float slope;
+};
+
+// Of shift_gemm: the output's rows and the residual's, as windows and as what is stored aside. Map: the
+// driver's description of a tensor, TensorMap.
+template <class Map>
+struct ShiftMaps {
+  Map y, y_aside, residual, residual_aside;
+};
+
+}  // namespace faltung::sm90

@@ -1,0 +1,170 @@
+// The pipeline of implicit_gemm: buffers of pixels (slots) and of weights (stages) in shared memory, the
+// barriers that say which are full and which empty, and the consumers' products of what they hold.
+#pragma once
+#include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/ring.cuh"
+#include "kernels/sm90/tile.cuh"
+
+constexpr bool kPrepares = kConfig.prepares();
+constexpr int kRowSlots = kConfig.tile.row_slots;
+
+// The last three are there, and counted in layout.h, where somebody waits for them.
+struct Barriers {
+  unsigned long long slot_full[kSlots], slot_empty[kSlots];
+  unsigned long long stage_full[kStages], stage_empty[kStages];
+  unsigned long long residual_full[kConsumers];
+  unsigned long long slot_ready[kSlots];
+  unsigned long long raw_full[kRowSlots > 0 ? kRowSlots : 1], raw_empty[kRowSlots > 0 ? kRowSlots : 1];
+};
+
+// Addresses in shared memory.
+struct Memory {
+  unsigned slots, stages, staging, raws;
+};
+
+constexpr int kPixelPitch =
+    kFlat ? 8 * kRow : kStrideH * patch_width(kConfig) * kRow;  // from 8 pixels to the next 8
+constexpr int kPlanesBox = 64 * kRow;                           // planes, fetch: 64 channels by 64 pixels
+constexpr bool kRowsAreChannels = kBring == Bring::planes || kBring == Bring::fetch;
+constexpr unsigned kSwizzle = kRow == 128 ? 1u : kRow == 64 ? 2u : 3u;
+
+__device__ __forceinline__ unsigned long long descriptor(unsigned low, int pitch) {
+  const unsigned high = static_cast<unsigned>(pitch >> 4) | kSwizzle << 30;
+  return static_cast<unsigned long long>(high) << 32 | low;
+}
+
+// Step `step` of 32 bytes (where rows are channels, of 16 rows) of a row of the pixels' block `block`, on the
+// M side or on the N side. Where rows are channels 8 of them make 1024 bytes, and the next 64 pixels lie a
+// box further.
+__device__ __forceinline__ unsigned long long pixels_on_m(unsigned pixels, int block, int step) {
+  constexpr int kBlock = kFlat ? 64 * kRow : 8 * kPixelPitch;
+  if constexpr (kRowsAreChannels) {
+    return descriptor((pixels + block * kBlock + step * 2048) >> 4, 1024);
+  } else {
+    return descriptor((pixels + block * kBlock + step * 32) >> 4, kPixelPitch);
+  }
+}
+__device__ __forceinline__ unsigned long long pixels_on_n(unsigned pixels, int block, int step) {
+  constexpr int kBlock = kFlat ? kN * kRow : 8 * kRow;
+  if constexpr (kRowsAreChannels) {
+    // In a cluster addresses have higher bits.
+    const unsigned place = kSplit > 1 ? (pixels + step * 2048) >> 4 & 0x3fff : (pixels + step * 2048) >> 4;
+    return descriptor(place | (kPlanesBox >> 4) << 16, 1024);
+  } else {
+    return descriptor((pixels + block * kBlock + step * 32) >> 4, kPixelPitch);
+  }
+}
+__device__ __forceinline__ unsigned long long weights_of(unsigned weights, int row, int step) {
+  return descriptor((weights + row * kRow + step * 32) >> 4, 8 * kRow);
+}
+
+using Sums = float[kMBlocks][kNBlocks][kN / 2];
+
+// The products of one tap of one block of channels.
+__device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned pixels, int accumulate) {
+#pragma unroll
+  for (int step = 0; step < kRow / 32; ++step) {
+#pragma unroll
+    for (int mt = 0; mt < kMBlocks; ++mt) {
+#pragma unroll
+      for (int nb = 0; nb < kNBlocks; ++nb) {
+        const unsigned long long a =
+            kPixelsOnM ? pixels_on_m(pixels, mt, step) : weights_of(weights, mt * 64, step);
+        const unsigned long long b =
+            kPixelsOnM ? weights_of(weights, nb * kN, step) : pixels_on_n(pixels, nb, step);
+        mma(sums[mt][nb], a, b, step == 0 ? accumulate : 1);
+        if constexpr (kParts == 2) {
+          constexpr int kToLowA = (kPixelsOnM ? kPartStride : kStagePartStride) >> 4,
+                        kToLowB = (kPixelsOnM ? kStagePartStride : kPartStride) >> 4;
+          mma(sums[mt][nb], a + kToLowA, b, 1);
+          mma(sums[mt][nb], a, b + kToLowB, 1);
+        }
+      }
+    }
+  }
+}
+
+// Where a consumer is in the rings; its part of a tile's operands; what it frees once the products after are
+// under way.
+struct Consumer {
+  Ring<kStages> stage;
+  Ring<kSlots> slot;
+  unsigned my_weights, my_pixels;
+  bool leader;
+  unsigned previous_slot, previous_stage;
+  int accumulate;
+};
+
+__device__ __forceinline__ void wait_for_slot(Barriers& barriers, const Ring<kSlots>& slot) {
+  // What warps bring is said to be there by them alone.
+  constexpr bool kLoaded = kBring != Bring::turned && !(kBring == Bring::fetch && kResident);
+  if constexpr (kLoaded) barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
+  if constexpr (kPrepares) barrier_wait(smem_address(&barriers.slot_ready[slot.place]), slot.parity);
+  // Here and not where they wrote: there it would wait for the loads that are under way as well.
+  if constexpr (kBring == Bring::fetch || kConfig.turns_16_bits()) fence_async();
+}
+
+// The products of a block of channels where a slot is of one tap, and the stage of the same number, too.
+__device__ __forceinline__ void sum_taps(Sums& sums, const Memory& m, Barriers& barriers, Consumer& c,
+                                         int block, bool first_block) {
+#pragma unroll 1
+  for (int tap = 0; tap < kTaps; ++tap) {
+    wait_for_slot(barriers, c.slot);
+    const unsigned weights =
+        m.stages + (kResident ? block * kTaps + tap : c.slot.place) * kStageStride + c.my_weights;
+    mma_fence();
+    multiply(sums, weights, m.slots + c.slot.place * kSlotStride + c.my_pixels, c.accumulate);
+    mma_commit();
+    c.accumulate = 1;
+    mma_wait<1>();
+    if (c.leader && (!first_block || tap != 0)) barrier_arrive(c.previous_slot);
+    c.previous_slot = smem_address(&barriers.slot_empty[c.slot.place]);
+    c.slot.advance();
+  }
+}
+
+// Of one tap, the first pixel of a patch that it reads.
+__device__ __forceinline__ unsigned view_of(unsigned pixels, int tap) {
+  const int column = tap % kS * kDilationW;
+  const int in_row = column % kStrideW * static_cast<int>(phase_width(kConfig)) + column / kStrideW;
+  return pixels + (tap / kS * kDilationH * static_cast<int>(patch_width(kConfig)) + in_row) * kRow;
+}
+
+// The products of a block of channels where a slot is a patch, of which every tap has a view.
+__device__ __forceinline__ void sum_patch(Sums& sums, const Memory& m, Barriers& barriers, Consumer& c,
+                                          int block, bool first_block) {
+  wait_for_slot(barriers, c.slot);
+  const unsigned pixels = m.slots + c.slot.place * kSlotStride + c.my_pixels;
+  if constexpr (kResident) {
+    constexpr int kUnroll = kTaps <= 9 ? kTaps : 1;
+    mma_fence();
+#pragma unroll kUnroll
+    for (int tap = 0; tap < kTaps; ++tap) {
+      multiply(sums, m.stages + (block * kTaps + tap) * kStageStride + c.my_weights, view_of(pixels, tap),
+               c.accumulate);
+      c.accumulate = 1;
+    }
+    mma_commit();
+    mma_wait<1>();
+    if (c.leader && !first_block) barrier_arrive(c.previous_slot);
+  } else {
+#pragma unroll 1
+    for (int tap = 0; tap < kTaps; ++tap) {
+      const unsigned view = view_of(pixels, tap);
+      barrier_wait(smem_address(&barriers.stage_full[c.stage.place]), c.stage.parity);
+      mma_fence();
+      multiply(sums, m.stages + c.stage.place * kStageStride + c.my_weights, view, c.accumulate);
+      mma_commit();
+      c.accumulate = 1;
+      mma_wait<1>();
+      if (c.leader) {
+        if (!first_block || tap != 0) barrier_arrive(c.previous_stage);
+        if (tap == 0 && !first_block) barrier_arrive(c.previous_slot);
+      }
+      c.previous_stage = smem_address(&barriers.stage_empty[c.stage.place]);
+      c.stage.advance();
+    }
+  }
+  c.previous_slot = smem_address(&barriers.slot_empty[c.slot.place]);
+  c.slot.advance();
+}

@@ -1,0 +1,104 @@
+// Where the tiles of implicit_gemm lie, in the input and in the output.
+#pragma once
+#include "kernels/sm90/constants.cuh"
+
+constexpr int kPoolWidth = windows_within(kTileWidth, kWindow),
+              kPoolHeight = windows_within(kTileHeight, kWindow);
+// From a tile's first pixels to the next one's (windows of 3 overlap, and so do the tiles); and how far
+// outside of the image the first tile begins.
+constexpr int kStepWidth = kPools ? 2 * kPoolWidth : kTileWidth,
+              kStepHeight = kPools ? 2 * kPoolHeight : kTileHeight;
+constexpr int kBefore = kConfig.pool_pad;
+constexpr int kMyChannels = my_channels(kConfig.tile), kMyPixels = my_pixels(kConfig.tile);  // a consumer's
+
+struct Tile {
+  int k;        // first channel
+  int n, h, w;  // image and first output pixel; flat: of the flattened pixels
+  int first;    // flat: the first of the flattened pixels; planes: of those of image n
+};
+
+__device__ __forceinline__ Tile locate(const Params& p, int tile) {
+  Tile t;
+  t.k = tile % p.k_tiles * kTileChannels;
+  const int pixels = tile / p.k_tiles;
+  if constexpr (kBring == Bring::planes) {
+    t.n = pixels / p.tiles_w;
+    t.first = (pixels - t.n * p.tiles_w) * kTilePixels;
+    t.h = t.w = 0;
+  } else if constexpr (kFlat) {
+    t.first = pixels * (kBring == Bring::fetch || kWay == Way::images ? p.step : kTilePixels);
+    t.n = t.first / (p.p * p.q);
+    const int in_image = t.first - t.n * (p.p * p.q);
+    t.h = in_image / p.q;
+    t.w = in_image - t.h * p.q;
+  } else {
+    t.first = 0;
+    t.w = pixels % p.tiles_w * kStepWidth - kBefore;
+    t.h = pixels / p.tiles_w % p.tiles_h * kStepHeight - kBefore;
+    t.n = pixels / (p.tiles_w * p.tiles_h);
+  }
+  return t;
+}
+
+// What is this block's: tiles, and of a tile the blocks of channels.
+struct Work {
+  int first_tile, first, end;
+};
+__device__ __forceinline__ Work work_of(const Params& p) {
+  if constexpr (kSplit > 1) {
+    const int rank = static_cast<int>(cluster_rank());
+    return {static_cast<int>(blockIdx.x) / kSplit, rank * p.c_blocks / kSplit,
+            (rank + 1) * p.c_blocks / kSplit};
+  } else {
+    return {static_cast<int>(blockIdx.x), 0, p.c_blocks};
+  }
+}
+
+// A consumer's part of a tile: its first channel, and its first of the tile's pixels.
+__device__ __forceinline__ int my_first_channel(const Tile& t, int consumer) {
+  return t.k + (kCooperative && !kPixelsOnM ? consumer * kMyChannels : 0);
+}
+__device__ __forceinline__ int my_first_pixel(int consumer) {
+  return kCooperative && kPixelsOnM ? consumer * kMyPixels : 0;
+}
+
+// Of the output behind a pool.
+__device__ __forceinline__ int pooled_height(const Params& p) {
+  return kPools ? (p.p + kConfig.pool_pad + kConfig.pool_end_h - kWindow) / 2 + 1 : p.p;
+}
+__device__ __forceinline__ int pooled_width(const Params& p) {
+  return kPools ? (p.q + kConfig.pool_pad + kConfig.pool_end_w - kWindow) / 2 + 1 : p.q;
+}
+__device__ __forceinline__ int pooled_first(int pixel) { return (pixel + kBefore) / 2; }
+
+// The index in y (or, unpooled, in the residual) of a channel's pixel of the tile; negative outside.
+__device__ __forceinline__ long long locate_output(const Params& p, const Tile& t, int k, int pixel,
+                                                   bool pool) {
+  if (k >= p.k) return -1;
+  if constexpr (kFlat) {
+    const int flat = t.first + pixel;
+    if (flat >= p.pixels || (kBring == Bring::fetch && pixel >= p.step)) return -1;
+    if constexpr (kNchw) {
+      const int image = p.p * p.q, n = flat / image;
+      return (static_cast<long long>(n) * p.k + k) * image + (flat - n * image);
+    } else {
+      return static_cast<long long>(flat) * p.k + k;
+    }
+  } else {
+    const int width = pool ? kPoolWidth : kTileWidth;
+    const int h = (pool ? pooled_first(t.h) : t.h) + pixel / width,
+              w = (pool ? pooled_first(t.w) : t.w) + pixel % width;
+    const int height = pool ? pooled_height(p) : p.p, columns = pool ? pooled_width(p) : p.q;
+    if (h >= height || w >= columns) return -1;
+    if constexpr (kNchw) {
+      return ((static_cast<long long>(t.n) * p.k + k) * height + h) * columns + w;
+    } else {
+      return ((static_cast<long long>(t.n) * height + h) * columns + w) * p.k + k;
+    }
+  }
+}
+
+// Of the pixels of a block of wgmma's columns, group `i` of eight: the first one, in the tile.
+__device__ __forceinline__ constexpr int pixel_of(int nb, int i) {
+  return kFlat ? nb * kN + i * 8 : (i * kNBlocks + nb) * 8;
+}

@@ -1,0 +1,131 @@
+// The gradient of the weights on Hopper's matrix units, 16-bit tensors in NHWC: a sum over pixels,
+//
+//   dw[k][r][s][c] = sum over n, p, q of dy[n][p][q][k] x[n][p stride + r dilation - pad][q stride + ...][c].
+//
+// A block computes 64 (or more) output channels by some input channels by all of a filter's taps, up to 3 x 3 of them,
+// and sums over its share of the tiles of output pixels. Of each tile the bulk copy engine brings dy, and x as one
+// halo patch with what the taps reach beyond it: a tap is a view of the patch, a shifted start address. Both operands
+// are as the tensors have them, a row a pixel (what wgmma calls MN-major). The taps of one row of the filter lie side
+// by side in the patch, so that one instruction takes them all: its leading offset goes from a tap to the next.
+// Each row of taps, and each 64 output channels, has a warpgroup of its own; one more warp brings the operands.
+//
+// With a horizontal stride the patch is so many parts (phases), each with the columns that one or more taps read.
+//
+// A block's sums are the result (Result::whole), or one of several parts that sum_parts.cu adds up in a fixed order.
+// The blocks of a cluster have the same results' parts and add them up first, in the order of their ranks.
+//
+// The host defines F_CONFIG (statements that fill in a Config c, weights_gradient_config.h) and mma(sums, a, b, accumulate) for as many sums as the tile needs.
+#include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/ring.cuh"
+#include "kernels/sm90/weights_gradient_common.cuh"
+#include "kernels/sm90/weights_gradient_tile.cuh"
+
+struct Barriers {
+  unsigned long long full[kStages], empty[kStages];
+};
+
+__device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& dy_map, const Params& p,
+                                        const Work& work, unsigned stages, Barriers& barriers) {
+  Ring<kStages> stage;
+  for (int tile = work.first; tile < work.end; ++tile) {
+    const Pixel first = first_pixel(p, tile);
+    const unsigned full = smem_address(&barriers.full[stage.place]), to = stages + stage.place * kStageStride;
+    barrier_wait(smem_address(&barriers.empty[stage.place]), stage.parity ^ 1);
+    barrier_expect(full, kStageBytes);
+    for (int i = 0; i < kConfig.k_blocks; ++i)
+      load_4d(to + i * kGradientBytes, &dy_map, full, work.k + i * kOutChannels, first.w, first.h, first.n);
+    const int x_h = first.h * kConfig.stride_h + work.r * kConfig.dilation_h - p.pad_top;
+    const int x_w = first.w * kConfig.stride_w + work.s * kConfig.dilation_w - p.pad_left;
+    for (int i = 0; i < kConfig.c_blocks; ++i) {
+      for (int phase = 0; phase < kPhases; ++phase) {
+        load_4d(to + kConfig.k_blocks * kGradientBytes + (i * kPhases + phase) * kPatchStride, &x_map, full,
+                work.c + i * kChannels, x_w + phase * kConfig.dilation_w, x_h, first.n);
+      }
+    }
+    stage.advance();
+  }
+}
+
+// The products of a tile: dy's operand begins at dy, the consumer's rows of the patch at x.
+__device__ __forceinline__ void multiply(Sums& sums, unsigned dy, unsigned x, int accumulate) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const unsigned long long a = descriptor<128>(dy + step * 2 * 1024, 0, 1024);
+    const int from = patch_offset(step * 2), pitch = patch_offset(step * 2 + 1) - from;
+    const int go_on = step == 0 ? accumulate : 1;
+#pragma unroll
+    for (int phase = 0; phase < kFullPhases; ++phase)
+      mma(sums.full[phase], a, descriptor<kRow>(x + phase * kPatchStride + from, kColumnPitch, pitch), go_on);
+#pragma unroll
+    for (int i = 0; i < kShortPhases; ++i) {
+      const int phase = kFullPhases + i;
+      mma(sums.less[i], a, descriptor<kRow>(x + phase * kPatchStride + from, kColumnPitch, pitch), go_on);
+    }
+  }
+}
+
+__device__ __forceinline__ void consume(Sums& sums, const Work& work, unsigned stages, Barriers& barriers,
+                                        int consumer) {
+  Ring<kStages> stage;
+  const bool leader = threadIdx.x % 128 == 0;
+  const int k_block = consumer / kTapRows, tap_row = consumer % kTapRows;
+  const unsigned my_dy = k_block * kGradientBytes, my_x = kConfig.k_blocks * kGradientBytes + tap_row * kTapRowPitch;
+  unsigned previous = 0;
+  for (int tile = work.first; tile < work.end; ++tile) {
+    const unsigned at = stages + stage.place * kStageStride;
+    barrier_wait(smem_address(&barriers.full[stage.place]), stage.parity);
+    mma_fence();
+    multiply(sums, at + my_dy, at + my_x, tile != work.first);
+    mma_commit();
+    mma_wait<1>();
+    if (leader && tile != work.first) barrier_arrive(previous);
+    previous = smem_address(&barriers.empty[stage.place]);
+    stage.advance();
+  }
+  mma_wait<0>();
+}
+
+#include "kernels/sm90/weights_gradient_finish.cuh"
+
+__device__ __forceinline__ Place place_of(int consumer, int pair) {
+  constexpr int kFull = kColumns / 4, kAllFull = kFullPhases * kFull, kLess = kShortColumns / 4;
+  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+  const bool full = pair < kAllFull;
+  const int phase = full ? pair / kFull : kFullPhases + (pair - kAllFull) / kLess;
+  const int at = full ? pair % kFull : (pair - kAllFull) % kLess;
+  const int column = at / 2 * 8 + lane % 4 * 2, row = warp * 16 + at % 2 * 8 + lane / 4;
+  const int k = consumer / kTapRows * kOutChannels + row, r = consumer % kTapRows;
+  if constexpr (kTapColumns == 1) return {k, r, 0, column};
+  return {k, r, phase + column / kChannels * kPhases, column % kChannels};
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    weights_gradient(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap dy_map,
+                     const __grid_constant__ Params p) {
+  extern __shared__ unsigned char memory[];
+  const unsigned stages = (smem_address(memory) + 1023) / 1024 * 1024;
+  Barriers& barriers =
+      *reinterpret_cast<Barriers*>(memory + (stages + kStages * kStageStride - smem_address(memory)));
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      barrier_init(smem_address(&barriers.full[i]), 1);
+      barrier_init(smem_address(&barriers.empty[i]), kConsumers);
+    }
+    barrier_init_fence();
+    prefetch_map(&x_map);
+    prefetch_map(&dy_map);
+  }
+  __syncthreads();
+  let_next_kernel_begin();
+  wait_for_previous_kernel();
+  const Work work = divide_work(p);
+  const int consumer = static_cast<int>(threadIdx.x) / 128;
+  if (consumer == kConsumers) {
+    if (threadIdx.x % 128 == 0) produce(x_map, dy_map, p, work, stages, barriers);
+    help_finish();
+  } else {
+    Sums sums;
+    consume(sums, work, stages, barriers, consumer);
+    finish(sums, p, work, stages, consumer);
+  }
+}

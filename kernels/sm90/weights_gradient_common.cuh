@@ -1,0 +1,79 @@
+// What the kernels of the weights' gradient share: what they know when they are compiled, and a block's share of the work.
+#pragma once
+
+#include "kernels/sm90/weights_gradient_config.h"
+
+using namespace faltung::weights_gradient_sm90;
+
+// The host's words for it.
+__device__ constexpr Config config() {
+  Config c;
+  F_CONFIG
+  return c;
+}
+constexpr Config kConfig = config();
+constexpr int kStages = kConfig.stages, kCluster = kConfig.cluster, kChannels = kConfig.channels;
+constexpr int kTapRows = kConfig.tap_rows, kTapColumns = kConfig.tap_columns;
+constexpr int kRowTiles = divided(kConfig.r, kTapRows), kColumnTiles = divided(kConfig.s, kTapColumns);
+constexpr int kConsumers = consumers(kConfig), kThreads = threads(kConfig);
+constexpr int kColumns = columns(kConfig);  // of an instruction
+constexpr int kRow = row_bytes(kConfig), kPatchStride = patch_stride(kConfig), kStageStride = stage_stride(kConfig);
+constexpr int kPairs = sums(kConfig) / 2;  // of a thread's sums
+static_assert(shared_bytes(kConfig) <= 232448, "shared memory");
+
+struct Params {
+  void* dw;           // Result::whole
+  float* parts;       // Result::parts: [parts][k][r][s][c_pitch]
+  long long weights;  // k r s c_pitch
+  int k, c, c_pitch;
+  int p;  // rows of dy
+  int k_tiles, c_tiles;
+  int pixel_tiles, tiles_w, tiles_h;  // all of them, and an image's
+  int shares;                         // that the pixel tiles are divided into, for each result
+  int pad_top, pad_left;
+};
+
+// The block's results, and its share of the pixels.
+struct Work {
+  int k, c, r, s;  // the first of them
+  int share;
+  int first, end;  // pixel tiles
+};
+
+// The blocks of a cluster have different shares of the same results; then come the other results, so that blocks that
+// run side by side read the same pixels.
+__device__ __forceinline__ Work divide_work(const Params& p) {
+  int rest = static_cast<int>(blockIdx.x) / kCluster;
+  const auto take = [&](int count) {
+    const int index = rest % count;
+    rest /= count;
+    return index;
+  };
+  Work w;
+  w.k = take(p.k_tiles) * kConfig.k_blocks * kOutChannels;
+  w.c = take(p.c_tiles) * kConfig.c_blocks * kChannels;
+  w.r = take(kRowTiles) * kTapRows;
+  w.s = take(kColumnTiles) * kTapColumns;
+  w.share = rest * kCluster + static_cast<int>(blockIdx.x) % kCluster;
+  w.first = static_cast<int>(static_cast<long long>(w.share) * p.pixel_tiles / p.shares);
+  w.end = static_cast<int>(static_cast<long long>(w.share + 1) * p.pixel_tiles / p.shares);
+  return w;
+}
+
+struct Pixel {
+  int n, h, w;  // the first of a tile
+};
+__device__ __forceinline__ Pixel first_pixel(const Params& p, int tile) {
+  return {tile / (p.tiles_w * p.tiles_h) * kConfig.images, tile / p.tiles_w % p.tiles_h * kConfig.height,
+          tile % p.tiles_w * kConfig.width};
+}
+
+// An operand of wgmma whose rows of kBytes are swizzled alike: `lead` from such a row's end to what goes on in the next
+// ones, `pitch` from eight rows to the next eight.
+template <int kBytes>
+__device__ __forceinline__ unsigned long long descriptor(unsigned address, int lead, int pitch) {
+  constexpr unsigned kSwizzle = kBytes == 128 ? 1u : kBytes == 64 ? 2u : 3u;
+  const unsigned low = (address >> 4 & 0x3fff) | static_cast<unsigned>(lead >> 4) << 16;
+  const unsigned high = static_cast<unsigned>(pitch >> 4) | kSwizzle << 30;
+  return static_cast<unsigned long long>(high) << 32 | low;
+}

@@ -1,0 +1,176 @@
+// What the kernels of the weights' gradient on Hopper are specialised by, and what follows from it: how a
+// block's operands lie in shared memory. The host fills a Config in and writes it before the kernel's text;
+// both sides compute the rest here.
+#pragma once
+
+// Of functions that the kernel computes, too: NVRTC takes no others.
+#ifndef FALTUNG_BOTH
+#ifdef __CUDACC__
+#define FALTUNG_BOTH __device__
+#else
+#define FALTUNG_BOTH
+#endif
+#endif
+
+namespace faltung::weights_gradient_sm90 {
+
+// patch: NHWC in 16 bits, both operands from shared memory (weights_gradient.cu).
+// lines: NCHW as it is, or 32 bits in either layout, the output's gradient through registers
+// (weights_gradient_lines.cu).
+enum class Kind { patch, lines };
+enum class Element { f16, bf16, f32 };
+// lines, 32 bits: rounded to tf32 as they are loaded, or multiplied as a high and a low part, for nearly
+// fp32.
+enum class Parts { one, two };
+// As the kernel reads it.
+enum class Order { nchw, nhwc };
+// Whether a block's sums are the gradient, or parts of it for sum_parts.cu to add up.
+enum class Result { whole, parts };
+
+struct Config {
+  Kind kind = Kind::patch;
+  Element element = Element::f16;
+  Parts parts = Parts::one;
+  Order order = Order::nhwc;
+  Order filter = Order::nhwc;  // k, r, s, c; nchw: k, c, r, s
+  int r = 1, s = 1;            // the filter
+  int stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  int pad_left = 0;                        // lines
+  int tap_rows = 1, tap_columns = 1;       // of the filter, those that a block computes
+  int k_blocks = 1, c_blocks = 1;          // of its results: of 64 output, of `channels` input channels
+  int channels = 64;                       // of an operand row: 16, 32 or 64
+  int width = 32, height = 8, images = 1;  // output pixels that are summed at a time
+  int stages = 2;                          // buffers of such tiles; lines: of x alone
+  int rows = 0;                            // lines: buffers of rows of the output's gradient
+  int cluster = 1;                         // blocks that add up their sums before they store them
+  Result result = Result::whole;
+
+  FALTUNG_BOTH constexpr int element_bytes() const { return element == Element::f32 ? 4 : 2; }
+  FALTUNG_BOTH constexpr int part_count() const { return parts == Parts::two ? 2 : 1; }
+  // lines: x is turned; warps of their own make it ready.
+  FALTUNG_BOTH constexpr bool turns() const { return kind == Kind::lines && order == Order::nhwc; }
+  FALTUNG_BOTH constexpr bool prepares() const { return turns() || parts == Parts::two; }
+};
+
+constexpr int kOutChannels = 64;  // of an operand: an instruction's rows
+constexpr int kPrepareWarps = 2;
+
+FALTUNG_BOTH constexpr int divided(int a, int b) { return (a + b - 1) / b; }
+FALTUNG_BOTH constexpr int aligned(int bytes) {
+  return (bytes + 1023) / 1024 * 1024;
+}  // where swizzles begin
+FALTUNG_BOTH constexpr int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
+FALTUNG_BOTH constexpr int larger(int a, int b) { return a > b ? a : b; }
+
+FALTUNG_BOTH constexpr int consumers(const Config& c) {
+  return c.kind == Kind::patch ? c.k_blocks * c.tap_rows : c.tap_columns;
+}
+FALTUNG_BOTH constexpr int threads(const Config& c) {
+  const int warps = c.kind == Kind::patch ? 1 : c.prepares() ? 2 + kPrepareWarps : 2;
+  return consumers(c) * 128 + warps * 32;
+}
+
+// ---------------------------------------------------------------------------------------- patch: phases
+// With a horizontal stride the columns of x that a column of taps reads lie together, in one of as many
+// phases. Tap columns s, s + phases, ... read the same phase, tap_pitch of its pixels apart.
+
+FALTUNG_BOTH constexpr int phases(const Config& c) {
+  const int period = c.stride_w / common_divisor(c.stride_w, c.dilation_w);
+  return period < c.tap_columns ? period : c.tap_columns;
+}
+FALTUNG_BOTH constexpr int tap_pitch(const Config& c) {
+  return c.dilation_w / common_divisor(c.stride_w, c.dilation_w);
+}
+// Of a phase, at most; the last few (short) phases have one fewer.
+FALTUNG_BOTH constexpr int most_taps(const Config& c) { return divided(c.tap_columns, phases(c)); }
+FALTUNG_BOTH constexpr int short_phases(const Config& c) { return most_taps(c) * phases(c) - c.tap_columns; }
+
+// The columns of an instruction: of taps, or of blocks of channels; lines: of rows of taps.
+FALTUNG_BOTH constexpr int columns(const Config& c) {
+  if (c.kind == Kind::lines) return c.tap_rows * c.channels;
+  return c.channels * (c.tap_columns > 1 ? most_taps(c) : c.c_blocks);
+}
+FALTUNG_BOTH constexpr int short_columns(const Config& c) {
+  return short_phases(c) > 0 ? c.channels * (most_taps(c) - 1) : columns(c);
+}
+// Of a thread.
+FALTUNG_BOTH constexpr int sums(const Config& c) {
+  if (c.kind == Kind::lines) return columns(c) / 2;
+  return ((phases(c) - short_phases(c)) * columns(c) + short_phases(c) * short_columns(c)) / 2;
+}
+
+// ------------------------------------------------------------------------------------------- operands
+// patch: the output's gradient as boxes of 64 channels, then x as halo patches. With one row of taps the copy
+// engine skips what a vertical stride does.
+
+FALTUNG_BOTH constexpr int pixels(const Config& c) { return c.images * c.height * c.width; }
+FALTUNG_BOTH constexpr int row_step(const Config& c) {
+  return c.kind == Kind::patch && c.tap_rows == 1 ? 1 : c.stride_h;
+}
+FALTUNG_BOTH constexpr int patch_width(const Config& c) {
+  return c.kind == Kind::lines ? c.width : c.width + (most_taps(c) - 1) * tap_pitch(c);
+}
+FALTUNG_BOTH constexpr int patch_height(const Config& c) {
+  return (c.height - 1) * row_step(c) + (c.tap_rows - 1) * c.dilation_h + 1;
+}
+FALTUNG_BOTH constexpr int row_bytes(const Config& c) {
+  return (c.kind == Kind::lines ? c.width : c.channels) * c.element_bytes();
+}
+// lines: a row of x, of every channel.
+FALTUNG_BOTH constexpr int planes_bytes(const Config& c) { return c.channels * row_bytes(c); }
+FALTUNG_BOTH constexpr int patch_bytes(const Config& c) {
+  if (c.kind == Kind::lines) return patch_height(c) * planes_bytes(c);
+  return c.images * patch_height(c) * patch_width(c) * row_bytes(c);
+}
+FALTUNG_BOTH constexpr int patch_stride(const Config& c) { return aligned(patch_bytes(c)); }
+FALTUNG_BOTH constexpr int patches(const Config& c) {
+  return c.kind == Kind::lines ? 1 : c.c_blocks * phases(c);
+}
+FALTUNG_BOTH constexpr int gradient_bytes(const Config& c) {
+  return pixels(c) * kOutChannels * 2;
+}  // patch: a box
+FALTUNG_BOTH constexpr int stage_stride(const Config& c) {
+  if (c.kind == Kind::lines) return patch_stride(c) * c.part_count();
+  return c.k_blocks * gradient_bytes(c) + patches(c) * patch_stride(c);
+}
+
+// lines: a row of the output's gradient begins `lead` pixels before x. NCHW: a multiple of 16 bytes; its
+// channels lie so many bytes apart that the eight that a warp reads at once lie in different banks. NHWC: two
+// halves of pixels of 32 channels.
+FALTUNG_BOTH constexpr int lead(const Config& c) {
+  const int reach = (c.s - 1) * c.dilation_w - c.pad_left, unit = c.turns() ? 1 : 16 / c.element_bytes();
+  return reach > 0 ? divided(reach, unit) * unit : 0;
+}
+FALTUNG_BOTH constexpr int line_pitch(const Config& c) {  // from a channel to the next
+  return (divided((lead(c) + c.width + c.pad_left + 1) * c.element_bytes(), 16) | 1) * 16;
+}
+FALTUNG_BOTH constexpr int line_pixels(const Config& c) {
+  return c.turns() ? lead(c) + c.width + c.pad_left : line_pitch(c) / c.element_bytes();
+}
+FALTUNG_BOTH constexpr int half_line(const Config& c) { return aligned(line_pixels(c) * 128); }
+FALTUNG_BOTH constexpr int line_bytes(const Config& c) {
+  return c.turns() ? 2 * half_line(c) : kOutChannels * line_pitch(c);
+}
+FALTUNG_BOTH constexpr int raw_rows(const Config& c) {
+  return c.turns() ? 3 : 1;
+}  // of x before they are turned
+
+// ---------------------------------------------------------------------------------------- shared memory
+
+FALTUNG_BOTH constexpr int barrier_bytes(const Config& c) {
+  return (c.kind == Kind::patch ? c.stages * 2 : c.stages * 3 + c.rows * 2 + raw_rows(c) * 2) * 8;
+}
+FALTUNG_BOTH constexpr int operand_bytes(const Config& c) {
+  if (c.kind == Kind::patch) return c.stages * stage_stride(c);
+  return c.stages * stage_stride(c) + c.rows * line_bytes(c) +
+         (c.turns() ? raw_rows(c) * planes_bytes(c) : 0);
+}
+// Where a cluster's blocks put their sums: in the place of the operands.
+FALTUNG_BOTH constexpr int sum_bytes(const Config& c) {
+  return c.cluster > 1 ? consumers(c) * sums(c) * 128 * 4 : 0;
+}
+FALTUNG_BOTH constexpr int shared_bytes(const Config& c) {
+  return larger(operand_bytes(c), sum_bytes(c)) + barrier_bytes(c) + 1024;
+}
+
+}  // namespace faltung::weights_gradient_sm90

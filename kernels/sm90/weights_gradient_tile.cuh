@@ -1,0 +1,44 @@
+// The tile of weights_gradient.cu: how a block's operands and sums lie.
+#pragma once
+
+constexpr int kPhases = phases(kConfig), kShortPhases = short_phases(kConfig), kFullPhases = kPhases - kShortPhases;
+constexpr int kShortColumns = short_columns(kConfig);
+constexpr int kPatchWidth = patch_width(kConfig), kPatchHeight = patch_height(kConfig), kRowStep = row_step(kConfig);
+constexpr int kTapRowPitch = kConfig.dilation_h * kPatchWidth * kRow;
+constexpr int kSteps = pixels(kConfig) / 16;
+constexpr int kGradientBytes = gradient_bytes(kConfig);
+constexpr int kStageBytes = kConfig.k_blocks * kGradientBytes + patches(kConfig) * patch_bytes(kConfig);
+// From one 64 (or fewer) of an instruction's columns to the next: a tap, or a block of channels.
+constexpr int kColumnPitch = kTapColumns > 1 ? tap_pitch(kConfig) * kRow : kPatchStride;
+static_assert(kConfig.width % 8 == 0 && pixels(kConfig) % 16 == 0, "an operand's rows come by eights, twice");
+static_assert(kTapColumns == 1 || kConfig.c_blocks == 1,
+              "the columns of an instruction are several taps or several blocks of channels");
+
+struct Sums {
+  float full[kFullPhases][kColumns / 2];
+  float less[kShortPhases > 0 ? kShortPhases : 1][kShortColumns / 2];
+};
+
+template <class Visit>
+__device__ __forceinline__ void for_each_pair(const Sums& sums, const Visit& visit) {
+  constexpr int kFull = kColumns / 4, kLess = kShortColumns / 4;
+#pragma unroll
+  for (int phase = 0; phase < kFullPhases; ++phase) {
+#pragma unroll
+    for (int i = 0; i < kFull; ++i)
+      visit(phase * kFull + i, sums.full[phase][i * 2], sums.full[phase][i * 2 + 1]);
+  }
+#pragma unroll
+  for (int phase = 0; phase < kShortPhases; ++phase) {
+#pragma unroll
+    for (int i = 0; i < kLess; ++i)
+      visit(kFullPhases * kFull + phase * kLess + i, sums.less[phase][i * 2], sums.less[phase][i * 2 + 1]);
+  }
+}
+
+// Where in the patch the eight pixels begin that are the tile's group-th.
+__device__ constexpr int patch_offset(int group) {
+  constexpr int kAcross = kConfig.width / 8, kHeight = kConfig.height;
+  const int across = group % kAcross, down = group / kAcross % kHeight, image = group / (kAcross * kHeight);
+  return ((image * kPatchHeight + down * kRowStep) * kPatchWidth + across * 8) * kRow;
+}

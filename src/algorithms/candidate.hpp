@@ -1,0 +1,54 @@
+// A kernel that can compute a problem: an algorithm with its free choices made. Knows what it costs and makes
+// the recipe.
+#ifndef FALTUNG_SRC_ALGORITHMS_CANDIDATE_HPP_
+#define FALTUNG_SRC_ALGORITHMS_CANDIDATE_HPP_
+
+#include <functional>
+#include <string>
+
+#include "src/plan/recipe.hpp"
+#include "src/problem/tolerance.hpp"
+
+namespace faltung {
+
+class Algorithm;
+
+// What keeps a kernel from being faster.
+enum class Bound { unknown, bytes, arithmetic, latency };
+const char* name(Bound bound);
+
+// By the algorithm's cost model.
+struct Cost {
+  double ms = 0;
+  Bound bound = Bound::unknown;
+};
+
+// Whether two runs give the same bits.
+enum class Repeatable { same_bits, may_differ };
+
+struct Candidate {
+  const Algorithm* algorithm = nullptr;
+  std::string config;  // the choices' name, which parses back: it is what is stored, forced and reported
+  Cost cost;
+  // Of what a run needs beside the tensors: for the steps, pooling among them, and for the packed weights.
+  std::size_t workspace_bytes = 0, packed_bytes = 0;
+  Accuracy accuracy;
+  // What the weights of an exact test on small integers must be multiples of, for every intermediate value to
+  // be an integer too (Winograd's filter transform divides).
+  int weight_unit = 1;
+  Repeatable repeatable = Repeatable::same_bits;
+  int registers = -1;  // of a thread, at most, that the cost model reckons with; -1 where it does not ask
+  // Makes the steps; compiles nothing. What it throws is a refusal.
+  std::function<Recipe()> recipe;
+
+  std::string kernel() const;  // <algorithm>/<config>
+  // Bytes of workspace that a caller brings.
+  std::size_t workspace(bool weights_are_packed) const {
+    return weights_are_packed || packed_bytes == 0 ? workspace_bytes
+                                                   : aligned(workspace_bytes) + packed_bytes;
+  }
+};
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_ALGORITHMS_CANDIDATE_HPP_

@@ -1,0 +1,60 @@
+#include "src/algorithms/gathered_product.hpp"
+
+#include "src/algorithms/packing.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::gpu {
+namespace {
+
+using i64 = std::int64_t;
+
+i64 packed_elements(const Problem& p, i64 out_pad) {
+  return p.groups * p.r * p.s * gathered_product(p).in * out_pad;
+}
+
+// The same for every tile and epilogue.
+Step pack_step(const Problem& p, const std::string& kernel, i64 out_pad, const DeviceInfo& device) {
+  constexpr int kThreads = 64;
+  const Constants own = {direction_constant(p),
+                         {"COMPACT", device.has("runs_on_cpu") ? "1" : "0"},
+                         {"THREADS", std::to_string(kThreads)}};
+  return launch(
+      "pack weights",
+      source(device, kernel, "pack_weights.cl", "pack_weights", constants(without_epilogue(p), own)),
+      one_dimension(packed_elements(p, out_pad), kThreads),
+      {in(Place::w), out(Place::packed), number(out_pad), value(sizes(p))});
+}
+
+}  // namespace
+
+GatheredProduct gathered_product(const Problem& p) {
+  const i64 group_c = p.c / p.groups, group_k = p.k / p.groups;
+  if (p.direction == Direction::forward) return {p.n * p.p() * p.q(), group_c, group_k, p.groups};
+  return {p.n * ceil_div(p.h, p.stride_h) * ceil_div(p.w, p.stride_w), group_k, group_c,
+          p.groups * p.stride_h * p.stride_w};
+}
+
+std::size_t packed_bytes(const Problem& p, i64 out_pad, const DeviceInfo& device) {
+  // As floats where the kernel has COMPACT.
+  const int element = device.has("runs_on_cpu") ? size_of(DType::f32) : size_of(p.dtype);
+  return static_cast<std::size_t>(packed_elements(p, out_pad) * element);
+}
+
+Recipe gathered_recipe(const Problem& p, const std::string& kernel, jit::Source product,
+                       const GatheredLaunch& launched, const DeviceInfo& device) {
+  const auto& [out_pad, splits, shape] = launched;
+  Recipe recipe;
+  recipe.workspace_bytes = shared_sum_bytes(p, splits);
+  recipe.packed_bytes = packed_bytes(p, out_pad, device);
+  recipe.packing = packing_of(p);
+  recipe.pack.push_back(pack_step(p, kernel, out_pad, device));
+  recipe.steps.push_back(
+      launch("product", std::move(product), shape,
+             {in(gathered_place(p)), in(Place::packed), out(shared_sum(p, splits)), in(Place::bias),
+              in(Place::residual), number(out_pad), number(splits), value(sizes(p))}));
+  if (splits > 1) recipe.steps.push_back(finish_step(p, kernel, splits, device));
+  return recipe;
+}
+
+}  // namespace faltung::gpu

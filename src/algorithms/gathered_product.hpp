@@ -1,0 +1,32 @@
+// Forward and backward_data as a product of packed weights with pixels that are gathered on the way: what
+// kernels/gpu/gathered_product.h asks of the host, whichever kernel multiplies.
+#ifndef FALTUNG_SRC_ALGORITHMS_GATHERED_PRODUCT_HPP_
+#define FALTUNG_SRC_ALGORITHMS_GATHERED_PRODUCT_HPP_
+
+#include <string>
+
+#include "src/algorithms/gpu.hpp"
+
+namespace faltung::gpu {
+
+// The product for one group and one phase of backward_data: the pixels whose taps coincide.
+struct GatheredProduct {
+  std::int64_t pixels, in, out;
+  std::int64_t products;  // groups times phases
+};
+GatheredProduct gathered_product(const Problem& problem);
+
+// What a kernel makes of it. out_pad: to so many out channels each group's weights are filled up with zeros.
+// splits: so many blocks share a result's sum.
+struct GatheredLaunch {
+  std::int64_t out_pad = 0, splits = 1;
+  LaunchShape shape;
+};
+std::size_t packed_bytes(const Problem& problem, std::int64_t out_pad, const DeviceInfo& device);
+// Packs the weights, launches the product, and finishes sums that are shared.
+Recipe gathered_recipe(const Problem& problem, const std::string& kernel, jit::Source product,
+                       const GatheredLaunch& launched, const DeviceInfo& device);
+
+}  // namespace faltung::gpu
+
+#endif  // FALTUNG_SRC_ALGORITHMS_GATHERED_PRODUCT_HPP_

@@ -1,0 +1,77 @@
+// Implicit GEMM with output channels in the lanes, for nhwc: rows of a tile are pixels of one output row (or
+// of two, 7 wide), addressed by one stride, so that a tap is an offset.
+#ifndef FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_CHANNELS_HPP_
+#define FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_CHANNELS_HPP_
+
+#include "kernels/cpu/brgemm.hpp"
+#include "src/algorithms/implicit_gemm_part.hpp"
+#include "src/algorithms/implicit_gemm_prefetch.hpp"
+
+namespace faltung {
+
+class ChannelLanes : public ImplicitGemmPart {
+ public:
+  ChannelLanes(const Problem& problem, const TapConvolution& convolution, TileShape tile, int threads);
+
+  std::int64_t packed_floats() const override {
+    return t_.groups * channels_padded_ * taps() * t_.in_channels;
+  }
+  std::int64_t pack_items() const override { return t_.groups * reductions_.parts() * panels_; }
+  void pack(std::int64_t item, const void* w, float* packed) const override;
+  std::string packing() const override;
+  std::size_t scratch_bytes() const override;
+  void run(std::int64_t item, const PartCall& call) const override;
+  double cycles() const override;
+
+ private:
+  // A register tile of an item.
+  struct Tile {
+    const float *a0, *a1;
+    std::int64_t c0, c1;  // offsets in the output, in elements
+    std::int64_t sum;     // offset of its unfinished sums, in pixels
+    int rows;
+  };
+  // Where taps read their input: an image's, an input row's and a pixel's distance, in floats.
+  struct Source {
+    const float* first;  // of the item's first output, at the least tap
+    std::int64_t image, row, pixel;
+  };
+  // What the tiles of one item and one cut of the reduction share.
+  struct Step {
+    const WorkItem& item;
+    const PartCall& call;
+    std::int64_t cut;
+    const float* panels;  // the packed weights of this group and cut
+    float* sums;
+    BrgemmCall* brgemm;
+  };
+
+  void choose_panels();
+  void choose_items(int threads);
+  std::int64_t stage_floats(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
+  std::int64_t taps() const { return static_cast<std::int64_t>(t_.taps.size()); }
+  std::int64_t segment_count() const { return 2 * taps(); }
+  int panel_vectors(std::int64_t panel) const;
+  std::int64_t packed_offset(std::int64_t group, std::int64_t cut, std::int64_t panel) const;
+  // Taps side by side in memory, and so in the packed weights, are summed over as if they were one.
+  std::int64_t merged_taps(const Source& source, std::int64_t cut) const;
+
+  Source source(const WorkItem& item, std::int64_t cut, const PartCall& call, float* stage) const;
+  std::int64_t list_tiles(const WorkItem& item, const Source& source, Tile* tiles) const;
+  Stretch ahead(std::int64_t index, const WorkItem& current, const PartCall& call, std::int64_t calls) const;
+  void run_tile(const Tile& tile, std::int64_t panel, const Step& step, Stretch& ahead) const;
+
+  TileShape tile_;
+  int threads_;
+  int lanes_ = 1;
+  std::int64_t panel_width_ = 0, panels_ = 0, channels_padded_ = 0;
+  EvenSplit reductions_;              // input channels
+  BrgemmKernel kernels_[2][14] = {};  // by whether the panel is the narrower last one, and rows - 1
+  bool in_registers_ = false, few_steps_ = false, weights_stay_ = false;
+  bool staged_ = false, pairs_ = false;
+  std::int64_t pixel_ = 0, sum_stride_ = 0, stage_floats_ = 0, sum_floats_ = 0, max_tiles_ = 0;
+};
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_CHANNELS_HPP_

@@ -1,0 +1,208 @@
+// How ChannelLanes computes an item.
+#include <new>
+
+#include "kernels/cpu/epilogue.hpp"
+#include "kernels/cpu/stage.hpp"
+#include "src/algorithms/implicit_gemm_channels.hpp"
+#include "src/problem/dtype.hpp"
+
+namespace faltung {
+
+using i64 = std::int64_t;
+
+i64 ChannelLanes::merged_taps(const Source& source, i64 cut) const {
+  if (source.pixel != reductions_.size(cut)) return 1;
+  const auto follows = [&](i64 tap) {
+    const Tap &a = t_.taps[static_cast<std::size_t>(tap - 1)], &b = t_.taps[static_cast<std::size_t>(tap)];
+    return a.h == b.h && a.w + 1 == b.w;
+  };
+  i64 run = 1;
+  while (run < taps() && follows(run)) ++run;
+  if (taps() % run != 0) return 1;
+  for (i64 tap = run; tap < taps(); ++tap) {
+    if (follows(tap) != (tap % run != 0)) return 1;
+  }
+  return run;
+}
+
+ChannelLanes::Source ChannelLanes::source(const WorkItem& item, i64 cut, const PartCall& call,
+                                          float* stage) const {
+  const i64 channel = item.group * t_.in_channels + reductions_.begin(cut);
+  const i64 row0 = (call.first_row + item.row0) * t_.step_h + t_.min_h();
+  const i64 column0 = item.column0 * t_.step_w + t_.min_w();
+  if (!staged_) {
+    const float* in = static_cast<const float*>(call.in);
+    return {in + t_.in.offset(item.image0, channel, row0, column0), t_.in.stride_n, t_.in.stride_h,
+            t_.in.stride_w};
+  }
+  const i64 rows = (item.rows - 1) * t_.step_h + t_.extent_h();
+  const i64 columns = (item.columns - 1) * t_.step_w + t_.extent_w();
+  const Source source{stage, rows * columns * pixel_, columns * pixel_, pixel_};
+  StageCall patch;
+  patch.dtype = p_.dtype;
+  patch.from_row_stride = t_.in.stride_h;
+  patch.height = t_.in.h, patch.width = t_.in.w;
+  patch.row0 = row0, patch.rows = rows, patch.column0 = column0, patch.columns = columns;
+  patch.channels = reductions_.size(cut);
+  for (i64 image = 0; image < item.images; ++image) {
+    patch.from = static_cast<const std::byte*>(call.in) +
+                 t_.in.offset(item.image0 + image, channel, 0, 0) * size_of(p_.dtype);
+    patch.to = stage + image * source.image;
+    stage_pixels(patch, t_.in.stride_w, source.row, source.pixel);
+  }
+  return source;
+}
+
+i64 ChannelLanes::list_tiles(const WorkItem& item, const Source& source, Tile* tiles) const {
+  i64 count = 0, pixels = 0;
+  const i64 a_step = source.pixel * t_.step_w, c_step = t_.out.stride_w * t_.out_step_w;
+  const auto a_at = [&](i64 row_index, i64 column) {
+    return source.first + row_index / item.rows * source.image +
+           row_index % item.rows * t_.step_h * source.row + column * a_step;
+  };
+  const auto c_at = [&](i64 row_index, i64 column) {
+    return t_.out.offset(item.image0 + row_index / item.rows, item.group * t_.out_channels,
+                         t_.out_h0 + (item.row0 + row_index % item.rows) * t_.out_step_h,
+                         t_.out_w0 + (item.column0 + column) * t_.out_step_w);
+  };
+  const EvenSplit split(item.columns, tile_.rows);
+  const i64 all_rows = item.images * item.rows;
+  for (i64 row = 0; row < all_rows; ++row) {
+    if (pairs_ && row + 1 < all_rows) {
+      new (&tiles[count++]) Tile{a_at(row, 0), a_at(row + 1, 0), c_at(row, 0), c_at(row + 1, 0), pixels, 14};
+      ++row, pixels += 14;
+      continue;
+    }
+    for (i64 part = 0; part < split.parts(); ++part) {
+      const float* a = a_at(row, split.begin(part));
+      const i64 c = c_at(row, split.begin(part));
+      const int rows = static_cast<int>(split.size(part));
+      new (&tiles[count++])
+          Tile{a, rows > 7 ? a + 7 * a_step : a, c, rows > 7 ? c + 7 * c_step : c, pixels, rows};
+      pixels += rows;
+    }
+  }
+  return count;
+}
+
+// Of the item that this worker will probably run next: its input, where that is contiguous.
+Stretch ChannelLanes::ahead(i64 index, const WorkItem& current, const PartCall& call, i64 calls) const {
+  if (t_.groups > 1 || t_.extent_w() < t_.step_w) return {};
+  const std::optional<ItemInput> next = grid_.input_ahead(t_, index, current);
+  if (!next) return {};
+  const i64 bytes = size_of(p_.dtype);
+  const std::byte* from = static_cast<const std::byte*>(call.in) +
+                          t_.in.offset(next->item.image0, 0, next->row0, next->column0) * bytes;
+  return Stretch(from, next->item.images * next->rows * next->columns * t_.in.stride_w * bytes, calls,
+                 taps() * reductions_.largest());
+}
+
+void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stretch& ahead) const {
+  const int vectors = panel_vectors(panel);
+  const bool narrow = vectors != tile_.vectors, last = step.cut + 1 == reductions_.parts();
+  const i64 first = panel * panel_width_, k = step.item.group * t_.out_channels + first;
+  BrgemmCall& brgemm = step.brgemm[narrow];
+  const BrgemmKernel kernel = kernels_[narrow][tile.rows - 1];
+  brgemm.a0 = tile.a0, brgemm.a1 = tile.a1;
+  brgemm.ahead = ahead.next(), brgemm.ahead_step = ahead.step();
+  brgemm.b = step.panels + taps() * first * reductions_.size(step.cut);
+  brgemm.columns = static_cast<int>(std::min<i64>(vectors * lanes_, t_.out_channels - first));
+  if (in_registers_) {
+    float* out = static_cast<float*>(step.call.out) + first;
+    brgemm.c0 = out + tile.c0, brgemm.c1 = out + tile.c1;
+    if (step.cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
+    if (last && step.call.bias != nullptr) brgemm.column_bias = step.call.bias + k;
+    if (last && step.call.residual != nullptr) {
+      const float* residual = static_cast<const float*>(step.call.residual) + first;
+      brgemm.residual0 = residual + tile.c0, brgemm.residual1 = residual + tile.c1;
+    }
+    if (few_steps_) {
+      fetch_to_write(brgemm.c0, std::min(tile.rows, 7), brgemm.c_row_stride, vectors * lanes_);
+      fetch_to_write(brgemm.c1, tile.rows - 7, brgemm.c_row_stride, vectors * lanes_);
+    }
+    kernel(brgemm);
+    return;
+  }
+  alignas(64) float finished[14 * 64];
+  float* sum = finished;
+  i64 stride = vectors * lanes_;
+  if (step.sums != nullptr) {
+    stride = sum_stride_;
+    sum = step.sums + tile.sum * stride + first - step.item.panel0 * panel_width_;
+  }
+  brgemm.c0 = sum, brgemm.c1 = sum + 7 * stride, brgemm.c_row_stride = stride;
+  if (step.cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
+  kernel(brgemm);
+  if (!last) return;
+  EpilogueCall end;
+  end.from_stride = stride, end.columns = brgemm.columns;
+  if (step.call.bias != nullptr) end.column_bias = step.call.bias + k;
+  end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
+  end.dtype = p_.dtype, end.to_stride = t_.out.stride_w * t_.out_step_w;
+  for (int row = 0; row < tile.rows; row += 7) {
+    const i64 to = ((row == 0 ? tile.c0 : tile.c1) + first) * size_of(p_.dtype);
+    end.from = sum + row * stride;
+    end.rows = std::min(tile.rows - row, 7);
+    if (step.call.residual != nullptr) end.residual = static_cast<const std::byte*>(step.call.residual) + to;
+    end.to = static_cast<std::byte*>(step.call.out) + to;
+    epilogue_store(end);
+  }
+}
+
+void ChannelLanes::run(i64 index, const PartCall& call) const {
+  const WorkItem item = grid_.item(index);
+  ScratchPieces scratch(call.scratch);
+  float* const stage = scratch.take<float>(stage_floats_);
+  float* const sums = scratch.take<float>(sum_floats_);
+  Tile* const tiles = scratch.take<Tile>(max_tiles_);
+  BrgemmSegment* const segments = scratch.take<BrgemmSegment>(segment_count());
+
+  Stretch next;
+  for (i64 cut = 0; cut < reductions_.parts(); ++cut) {
+    const Source from = source(item, cut, call, stage);
+    const i64 count = list_tiles(item, from, tiles), length = reductions_.size(cut);
+    const i64 merged = taps() == 0 ? 1 : merged_taps(from, cut);
+    BrgemmCall brgemm[2];  // of a panel of full width, and of a narrower last one
+    for (const bool narrow : {false, true}) {
+      const int width = lanes_ * (narrow ? panel_vectors(panels_ - 1) : tile_.vectors);
+      BrgemmSegment* const list = segments + (narrow ? taps() : 0);
+      for (i64 tap = 0; tap < taps(); tap += merged) {
+        const Tap& t = t_.taps[static_cast<std::size_t>(tap)];
+        new (&list[tap / merged]) BrgemmSegment{
+            (t.h - t_.min_h()) * from.row + (t.w - t_.min_w()) * from.pixel, tap * length * width};
+      }
+      brgemm[narrow].a_row_stride = from.pixel * t_.step_w;
+      brgemm[narrow].b_step = width;
+      brgemm[narrow].segments = list, brgemm[narrow].segment_count = taps() / merged;
+      brgemm[narrow].length = length * merged;
+      brgemm[narrow].c_row_stride = t_.out.stride_w * t_.out_step_w;
+      brgemm[narrow].relu =
+          in_registers_ && cut + 1 == reductions_.parts() && p_.epilogue.activation == Activation::relu;
+    }
+    const float* panels =
+        call.packed + taps() * channels_padded_ * (item.group * t_.in_channels + reductions_.begin(cut));
+    const Step step{item, call, cut, panels, sum_floats_ == 0 ? nullptr : sums, brgemm};
+    const i64 panel_count = item.panel1 - item.panel0;
+    // Weights that stay in L2 are read again for each tile, so that its input stays in L1 and its output is
+    // written whole; larger ones are read once an item, the next panel's on their way meanwhile.
+    if (weights_stay_) {
+      if (cut == 0) next = ahead(index + threads_, item, call, reductions_.parts() * count * panel_count);
+      for (i64 i = 0; i < count; ++i) {
+        for (i64 panel = item.panel0; panel < item.panel1; ++panel) run_tile(tiles[i], panel, step, next);
+      }
+    } else {
+      for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
+        if (panel + 1 < item.panel1) {
+          const i64 steps = taps() * length;
+          next = Stretch(panels + steps * (panel + 1) * panel_width_,
+                         4 * steps * panel_vectors(panel + 1) * lanes_, count, steps);
+        } else {
+          next = ahead(index + threads_, item, call, count);
+        }
+        for (i64 i = 0; i < count; ++i) run_tile(tiles[i], panel, step, next);
+      }
+    }
+  }
+}
+
+}  // namespace faltung

@@ -1,0 +1,73 @@
+// Implicit GEMM with pixels in the lanes, for nchw: the input is staged as a dense patch with its padding, in
+// which a tap is an offset of the vectors.
+#ifndef FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_PIXELS_HPP_
+#define FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_PIXELS_HPP_
+
+#include "kernels/cpu/brgemm.hpp"
+#include "kernels/cpu/epilogue.hpp"
+#include "kernels/cpu/stage.hpp"
+#include "src/algorithms/implicit_gemm_part.hpp"
+#include "src/algorithms/implicit_gemm_prefetch.hpp"
+
+namespace faltung {
+
+class PixelLanes : public ImplicitGemmPart {
+ public:
+  PixelLanes(const Problem& problem, const TapConvolution& convolution, TileShape tile, int threads);
+
+  std::int64_t packed_floats() const override {
+    return t_.groups * t_.out_channels * taps() * t_.in_channels;
+  }
+  std::int64_t pack_items() const override { return t_.groups * reductions_.parts() * panels_.parts(); }
+  void pack(std::int64_t item, const void* w, float* packed) const override;
+  std::string packing() const override;
+  std::size_t scratch_bytes() const override;
+  void run(std::int64_t item, const PartCall& call) const override;
+  double cycles() const override;
+
+ private:
+  void choose_reductions();
+  void choose_items(int threads);
+  // Rows one after the other as if they were one, where their ends would leave too many lanes empty.
+  bool flat_is_better() const;
+  void divide_pixels();
+  bool reads_in_place() const;
+  BrgemmKernel kernel_of(int m, int vectors) const { return kernels_[m != panels_.largest()][vectors - 1]; }
+  std::int64_t taps() const { return static_cast<std::int64_t>(t_.taps.size()); }
+  std::int64_t segment_count() const { return 2 * taps(); }
+  std::int64_t packed_offset(std::int64_t group, std::int64_t cut, std::int64_t panel) const;
+  // Rows and columns of one phase of a patch of so many output rows and columns.
+  std::int64_t phase_rows(std::int64_t rows) const;
+  std::int64_t phase_columns(std::int64_t columns) const;
+  // Distances in a staged patch, in floats.
+  std::int64_t image_floats(std::int64_t rows, std::int64_t columns) const;
+  static std::int64_t channel_floats(std::int64_t floats);
+  std::int64_t stage_floats(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
+
+  void stage(const WorkItem& item, std::int64_t cut, const PartCall& call, float* to,
+             const PhaseStrides& strides) const;
+  void run_rows(const WorkItem& item, std::int64_t cut, const PartCall& call, const float* patch,
+                const PhaseStrides& strides, const BrgemmSegment* segments, float* sums,
+                Prefetch& ahead) const;
+  void run_flat(const WorkItem& item, const PartCall& call, const float* patch, const PhaseStrides& strides,
+                const BrgemmSegment* segments, float* sums) const;
+  Prefetch prefetch(std::int64_t index, const WorkItem& current, const PartCall& call,
+                    std::int64_t calls) const;
+  void finish(EpilogueCall& end, const PartCall& call, std::int64_t image, std::int64_t k, std::int64_t row,
+              std::int64_t column) const;
+
+  TileShape tile_;
+  int threads_;
+  int lanes_ = 1;
+  // By whether a panel is one of the smaller, and vectors - 1.
+  BrgemmKernel kernels_[2][kBrgemmMaxVectors] = {};
+  std::int64_t phases_h_ = 1, phases_w_ = 1;
+  EvenSplit panels_;      // of output channels
+  EvenSplit reductions_;  // of input channels
+  bool flat_ = false, in_registers_ = false, few_steps_ = false, in_place_ = false;
+  std::int64_t row_ = 0, flat_columns_ = 0, stage_floats_ = 0, sum_floats_ = 0;
+};
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_PIXELS_HPP_

@@ -1,0 +1,202 @@
+// How PixelLanes computes an item.
+#include <new>
+
+#include "src/algorithms/implicit_gemm_pixels.hpp"
+#include "src/problem/dtype.hpp"
+
+namespace faltung {
+
+using i64 = std::int64_t;
+
+void PixelLanes::stage(const WorkItem& item, i64 cut, const PartCall& call, float* to,
+                       const PhaseStrides& strides) const {
+  StageCall patch;
+  patch.dtype = p_.dtype;
+  patch.from_row_stride = t_.in.stride_h;
+  patch.height = t_.in.h, patch.width = t_.in.w;
+  patch.row0 = (call.first_row + item.row0) * t_.step_h + t_.min_h();
+  patch.rows = (item.rows - 1) * t_.step_h + t_.extent_h();
+  patch.column0 = item.column0 * t_.step_w + t_.min_w();
+  patch.columns = (item.columns - 1) * t_.step_w + t_.extent_w();
+  patch.channels = reductions_.size(cut);
+  const i64 channel = item.group * t_.in_channels + reductions_.begin(cut);
+  for (i64 image = 0; image < item.images; ++image) {
+    patch.from = static_cast<const std::byte*>(call.in) +
+                 t_.in.offset(item.image0 + image, channel, 0, 0) * size_of(p_.dtype);
+    patch.to = to + image * phase_rows(item.rows) * strides.row;
+    stage_planes(patch, t_.in.stride_c, strides);
+  }
+}
+
+// Of the item that this worker will probably run next: its input, where each channel's is contiguous.
+Prefetch PixelLanes::prefetch(i64 index, const WorkItem& current, const PartCall& call, i64 calls) const {
+  if (t_.extent_h() < t_.step_h) return {};
+  const std::optional<ItemInput> next = grid_.input_ahead(t_, index, current);
+  if (!next || next->item.images > 1) return {};
+  const i64 bytes = size_of(p_.dtype), channel = next->item.group * t_.in_channels;
+  const std::byte* from = static_cast<const std::byte*>(call.in) +
+                          t_.in.offset(next->item.image0, channel, next->row0, next->column0) * bytes;
+  return Prefetch(from, t_.in_channels, next->rows * next->columns * bytes, t_.in.stride_c * bytes, calls);
+}
+
+// end.from, rows (channels), columns and strides of from are set; the rest follows from where they go.
+void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 k, i64 row,
+                        i64 column) const {
+  const i64 offset =
+      t_.out.offset(image, k, t_.out_h0 + row * t_.out_step_h, t_.out_w0 + column * t_.out_step_w);
+  if (t_.out_step_w > 1) {  // backward_data between the pixels of other phases: no epilogue
+    for (i64 i = 0; i < end.rows; ++i) {
+      for (i64 j = 0; j < end.columns; ++j) {
+        store_element(p_.dtype, call.out, offset + i * t_.out.stride_c + j * t_.out_step_w,
+                      end.from[i * end.from_stride + j]);
+      }
+    }
+    return;
+  }
+  end.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
+  end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
+  end.dtype = p_.dtype, end.to_stride = t_.out.stride_c;
+  end.to = static_cast<std::byte*>(call.out) + offset * size_of(p_.dtype);
+  if (call.residual != nullptr) {
+    end.residual = static_cast<const std::byte*>(call.residual) + offset * size_of(p_.dtype);
+  }
+  epilogue_store(end);
+}
+
+void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, const float* patch,
+                          const PhaseStrides& strides, const BrgemmSegment* segments, float* sums,
+                          Prefetch& ahead) const {
+  const EvenSplit vectors(ceil_div(item.columns, lanes_), tile_.vectors);
+  const bool last = cut + 1 == reductions_.parts();
+  alignas(64) float finished[14 * 64];
+  for (i64 row = 0; row < item.rows; ++row) {
+    for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
+      const int m = static_cast<int>(panels_.size(panel));
+      const i64 k = item.group * t_.out_channels + panels_.begin(panel);
+      BrgemmCall brgemm;
+      brgemm.a0 = call.packed + packed_offset(item.group, cut, panel);
+      brgemm.a1 = static_cast<const float*>(brgemm.a0) + 7;
+      brgemm.a_step = m, brgemm.b_step = strides.channel;
+      brgemm.segments = m == panels_.largest() ? segments : segments + taps(), brgemm.segment_count = taps(),
+      brgemm.length = reductions_.size(cut);
+      for (i64 part = 0; part < vectors.parts(); ++part) {
+        const i64 column = vectors.begin(part) * lanes_;
+        const int width = static_cast<int>(vectors.size(part));
+        const int columns = static_cast<int>(std::min<i64>(width * lanes_, item.columns - column));
+        const BrgemmKernel kernel = kernel_of(m, width);
+        brgemm.b = patch + row * strides.row + column;
+        brgemm.columns = columns;
+        float* sum = finished;
+        i64 stride = width * lanes_;
+        if (in_registers_) {
+          const i64 to = t_.out.offset(item.image0, k, t_.out_h0 + (item.row0 + row) * t_.out_step_h,
+                                       t_.out_w0 + item.column0 + column);
+          sum = static_cast<float*>(call.out) + to, stride = t_.out.stride_c;
+          if (last) {
+            brgemm.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
+            if (call.residual != nullptr) {
+              brgemm.residual0 = static_cast<const float*>(call.residual) + to;
+              brgemm.residual1 = brgemm.residual0 + 7 * stride;
+            }
+            brgemm.relu = p_.epilogue.activation == Activation::relu;
+          }
+        } else if (sums != nullptr) {
+          stride = item.rows * item.columns;
+          sum = sums + (panel - item.panel0) * panels_.largest() * stride + row * item.columns + column;
+        }
+        brgemm.c0 = sum, brgemm.c1 = sum + 7 * stride, brgemm.c_row_stride = stride;
+        if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
+        if (in_registers_ && few_steps_) fetch_to_write(sum, m, stride, width * lanes_);
+        ahead.advance();
+        kernel(brgemm);
+        if (in_registers_ || !last) continue;
+        EpilogueCall end;
+        end.from = sum, end.from_stride = stride, end.rows = m, end.columns = columns;
+        finish(end, call, item.image0, k, item.row0 + row, item.column0 + column);
+      }
+    }
+  }
+}
+
+void PixelLanes::run_flat(const WorkItem& item, const PartCall& call, const float* patch,
+                          const PhaseStrides& strides, const BrgemmSegment* segments, float* sums) const {
+  const i64 rows = phase_rows(t_.rows);
+  // The last image's last rows hold input alone.
+  const i64 used = ((item.images - 1) * rows + t_.rows - 1) * row_ + t_.columns;
+  const EvenSplit vectors(ceil_div(used, lanes_), tile_.vectors);
+  for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
+    const int m = static_cast<int>(panels_.size(panel));
+    const i64 k = item.group * t_.out_channels + panels_.begin(panel);
+    BrgemmCall brgemm;
+    brgemm.a0 = call.packed + packed_offset(item.group, 0, panel);
+    brgemm.a1 = static_cast<const float*>(brgemm.a0) + 7;
+    brgemm.a_step = m, brgemm.b_step = strides.channel;
+    brgemm.segments = m == panels_.largest() ? segments : segments + taps(), brgemm.segment_count = taps(),
+    brgemm.length = t_.in_channels;
+    brgemm.c_row_stride = flat_columns_;
+    for (i64 part = 0; part < vectors.parts(); ++part) {
+      const int width = static_cast<int>(vectors.size(part));
+      brgemm.b = patch + vectors.begin(part) * lanes_;
+      brgemm.columns = width * lanes_;
+      brgemm.c0 = sums + vectors.begin(part) * lanes_, brgemm.c1 = brgemm.c0 + 7 * flat_columns_;
+      kernel_of(m, width)(brgemm);
+    }
+    for (i64 image = 0; image < item.images; ++image) {
+      for (i64 row = 0; row < t_.rows; ++row) {
+        EpilogueCall end;
+        end.from = sums + (image * rows + row) * row_;
+        end.from_stride = flat_columns_, end.rows = m, end.columns = t_.columns;
+        finish(end, call, item.image0 + image, k, row, 0);
+      }
+    }
+  }
+}
+
+void PixelLanes::run(i64 index, const PartCall& call) const {
+  const WorkItem item = grid_.item(index);
+  ScratchPieces scratch(call.scratch);
+  float* const patch = scratch.take<float>(stage_floats_);
+  float* const sums = sum_floats_ == 0 ? nullptr : scratch.take<float>(sum_floats_);
+  BrgemmSegment* const segments = scratch.take<BrgemmSegment>(segment_count());
+
+  PhaseStrides strides;
+  strides.step_h = t_.step_h, strides.step_w = t_.step_w;
+  strides.phases_h = phases_h_, strides.phases_w = phases_w_;
+  strides.row = phase_columns(item.columns);
+  strides.phase = item.images * phase_rows(item.rows) * strides.row;
+  strides.channel = channel_floats(item.images * image_floats(item.rows, item.columns));
+  Prefetch ahead;
+  for (i64 cut = 0; cut < reductions_.parts(); ++cut) {
+    const float* input = patch;
+    // Lanes beyond the last plane's end are beyond the input's.
+    if (in_place_ && item.column0 + round_up(item.columns, lanes_) <= t_.columns) {
+      const i64 channel = item.group * t_.in_channels + reductions_.begin(cut);
+      input = static_cast<const float*>(call.in) + t_.in.offset(item.image0, channel, 0, item.column0);
+      strides.channel = t_.in.stride_c;
+    } else {
+      stage(item, cut, call, patch, strides);
+    }
+    // Panels come in two sizes, of which the larger's list is the first.
+    for (i64 tap = 0; tap < taps(); ++tap) {
+      const i64 h = t_.taps[static_cast<std::size_t>(tap)].h - t_.min_h();
+      const i64 w = t_.taps[static_cast<std::size_t>(tap)].w - t_.min_w();
+      const i64 b = (h % t_.step_h * phases_w_ + w % t_.step_w) * strides.phase +
+                    h / t_.step_h * strides.row + w / t_.step_w;
+      const i64 a = tap * reductions_.size(cut) * panels_.largest();
+      new (&segments[tap]) BrgemmSegment{a, b};
+      new (&segments[taps() + tap]) BrgemmSegment{a - tap * reductions_.size(cut), b};
+    }
+    if (flat_) {
+      run_flat(item, call, patch, strides, segments, sums);
+    } else {
+      if (cut == 0) {
+        const i64 tiles = item.rows * (item.panel1 - item.panel0) *
+                          EvenSplit(ceil_div(item.columns, lanes_), tile_.vectors).parts();
+        ahead = prefetch(index + threads_, item, call, reductions_.parts() * tiles);
+      }
+      run_rows(item, cut, call, input, strides, segments, sums, ahead);
+    }
+  }
+}
+
+}  // namespace faltung

@@ -1,0 +1,63 @@
+#include "src/algorithms/pool.hpp"
+
+#include "kernels/cpu/pool.hpp"
+#include "src/algorithms/gpu.hpp"
+#include "src/problem/dtype.hpp"
+
+namespace faltung {
+namespace {
+
+// conv: where the convolution's result lies.
+Step pool_on_cpu(const Problem& p, Slot conv) {
+  return call("pool", {conv.place}, {Place::y}, [p, conv](const Memory& m, const Parallel& parallel) {
+    const ConvRows rows{m.at(conv), 0, 0, p.p()};
+    parallel.each(pool_rows(p), [&](std::int64_t row, int) { pool_row(p, rows, m[Place::y], row); });
+  });
+}
+
+Step pool_on_gpu(const Problem& p, Slot conv, const DeviceInfo& device) {
+  constexpr int kThreads = 256;
+  // Results a thread, and whether a row's loads may be vectors: see the kernel.
+  const Pool& pool = p.epilogue.pool;
+  const bool nchw = p.layout == Layout::nchw, halves = size_of(p.dtype) == 2;
+  const bool wide_rows =
+      nchw && pool.stride_w == 2 && p.q() % 8 == 0 &&
+      ((pool.size_w == 2 && pool.pad_left == 0) || (pool.size_w == 3 && pool.pad_left <= 1));
+  const std::int64_t v = nchw ? 4 : halves && p.k % 8 == 0 ? 8 : p.k % 4 == 0 ? 4 : 1;
+  const std::int64_t threads =
+      nchw ? p.n * p.k * p.y_h() * ((p.y_w() + v - 1) / v) : y_shape(p).elements() / v;
+  const gpu::Constants constants = gpu::constants(p, {{"THREADS", std::to_string(kThreads)},
+                                                      {"V", std::to_string(v)},
+                                                      {"F_WIDE_ROWS", wide_rows ? "1" : "0"}});
+  return launch("pool", gpu::source(device, "pool", "pool.cl", "pool", constants),
+                gpu::one_dimension(threads, kThreads), {in(conv), out(Place::y), value(gpu::sizes(p))});
+}
+
+// Milliseconds, at rates of memory that are usual.
+double step_ms(const Problem& p, const Target& target) {
+  const double bytes = static_cast<double>(bytes_of(p, conv_shape(p)) + bytes_of(p, y_shape(p)));
+  if (target.device.kind == "cpu") return bytes / (8e6 * target.threads);
+  constexpr double kLaunchMs = 0.0025, kUnitBytesPerMs = 2e7;
+  return kLaunchMs + bytes / (kUnitBytesPerMs * std::max(1, target.device.units));
+}
+
+}  // namespace
+
+Candidate with_pool_step(Candidate c, const Problem& problem, const Target& target) {
+  const Slot conv{Place::workspace, aligned(c.workspace_bytes)};
+  const std::size_t bytes =
+      conv.offset + aligned(static_cast<std::size_t>(bytes_of(problem, conv_shape(problem))));
+  c.workspace_bytes = bytes;
+  c.cost.ms += step_ms(problem, target);
+  c.recipe = [inner = std::move(c.recipe), problem, conv, bytes, &device = target.device] {
+    Recipe recipe = inner();
+    for (Step& step : recipe.steps) step.rewire(Place::y, conv);
+    recipe.steps.push_back(device.kind == "cpu" ? pool_on_cpu(problem, conv)
+                                                : pool_on_gpu(problem, conv, device));
+    recipe.workspace_bytes = bytes;
+    return recipe;
+  };
+  return c;
+}
+
+}  // namespace faltung

@@ -1,0 +1,15 @@
+// Pooling as a step of its own, after kernels that do not fuse it.
+#ifndef FALTUNG_SRC_ALGORITHMS_POOL_HPP_
+#define FALTUNG_SRC_ALGORITHMS_POOL_HPP_
+
+#include "src/algorithms/algorithm.hpp"
+
+namespace faltung {
+
+// convolution: a candidate for the problem without its pool. The convolution's result goes through the
+// workspace.
+Candidate with_pool_step(Candidate convolution, const Problem& problem, const Target& target);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_ALGORITHMS_POOL_HPP_

@@ -1,0 +1,67 @@
+// The copy engine gathers a tile's pixels for one tap at a time: any stride, any filter up to its reach.
+#include <algorithm>
+
+#include "src/algorithms/sm90/bring.hpp"
+#include "src/algorithms/sm90/fitted.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::sm90::im2col {
+
+using i64 = std::int64_t;
+
+std::string unfit(const Tiling&, const Problem& p) {
+  if ((p.s - 1) * p.dilation_w > 127 || (p.r - 1) * p.dilation_h > 127)
+    return "the copy engine gathers filters of an extent up to 128";
+  if (p.pad_top > 127 || p.pad_left > 127 || p.pad_bottom > 127 || p.pad_right > 127)
+    return "the copy engine gathers with padding up to 127";
+  if (p.stride_h > 8 || p.stride_w > 8) return "the copy engine gathers with strides up to 8";
+  return "";
+}
+
+void fill(Lister& lister, Tiling t) {
+  const Problem& p = lister.problem();
+  if (t.bring == Bring::im2col) t.k_block = lister.k_block();
+  for (t.pixel_slots = 8; t.pixel_slots >= 2; --t.pixel_slots) {
+    t.weight_slots = t.pixel_slots;
+    if (sm90::unfit(t, p).empty()) break;
+  }
+  lister.keep(t);
+  if (!lister.may_stay(t)) return;
+  t.weights_in = WeightsIn::resident;
+  t.weight_slots = 0;
+  for (t.pixel_slots = 6; t.pixel_slots >= 1; --t.pixel_slots) {
+    if (sm90::unfit(t, p).empty()) break;
+  }
+  if (t.pixel_slots >= 3) lister.keep(t);
+}
+
+// A slot is of one tap: its low parts come late.
+double preparation(const Tiling& t, const Problem& p, const Traffic& traffic) {
+  const double split = splitting(t, p, traffic);
+  if (traffic.parts != 2) return split;
+  return std::max(split, traffic.blocks * traffic.taps * fitted::kPrepared);
+}
+
+void list(Lister& lister, Tiling t) {
+  t.bring = Bring::im2col;
+  // Of the odd sizes those whose few tiles leave hardly a multiprocessor idle.
+  const bool odd = t.pixels() % 64 != 0;
+  if (!odd || (lister.waves(t) <= 3 && lister.even(t, lister.waves(t)))) lister.add(t);
+}
+
+void list_images(Lister& lister, Tiling t, int most_pixels) {
+  const Problem& p = lister.problem();
+  t.bring = Bring::im2col;
+  const int image = static_cast<int>(std::min<i64>(p.p() * p.q(), most_pixels + 1));
+  for (int pixels = image; pixels <= most_pixels; pixels += image) {
+    t.width = round_up(pixels, 8);
+    if (t.width >= 48 && t.width <= most_pixels && whole_images(t, p)) fill(lister, t);
+  }
+}
+
+void list_wide(Lister& lister, Tiling t) {
+  t.bring = Bring::im2col;
+  for (t.store_slots = 1; t.cooperative() && t.store_slots <= 2; ++t.store_slots) lister.add(t);
+}
+
+}  // namespace faltung::sm90::im2col

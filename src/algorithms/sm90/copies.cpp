@@ -1,0 +1,151 @@
+#include "src/algorithms/sm90/copies.hpp"
+
+#include <algorithm>
+
+#include "src/algorithms/gpu.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::sm90 {
+namespace {
+
+using i64 = std::int64_t;
+using gpu::number;
+
+constexpr int kThreads = 256;
+
+std::string constant(const char* name, i64 value) {
+  return "constexpr int " + std::string(name) + " = " + std::to_string(value) + ";\n";
+}
+
+bool is_planes(const TensorCopy& copy) { return copy.outer_layout == Layout::nchw; }
+
+// A kernel named as its file. It may start while the one before it runs.
+Step tuned(const std::string& name, const std::string& kernel, const std::string& constants, i64 blocks,
+           std::vector<StepArgument> arguments) {
+  jit::Source source;
+  source.name = source.entry = kernel;
+  source.text = constants + "#include \"kernels/sm90/" + kernel + ".cu\"\n";
+  LaunchShape shape;
+  shape.grid[0] = static_cast<unsigned>(blocks);
+  shape.block[0] = kThreads;
+  shape.overlaps_previous = true;
+  return launch(name, std::move(source), shape, std::move(arguments));
+}
+
+// A map's parts: how an inner channel falls into digits, and what the inner rows and columns step over.
+struct Form {
+  explicit Form(const TensorCopy& copy)
+      : channels(copy.map.digits[kAxisC]),
+        row(copy.map.digits[kAxisH].front()),
+        column(copy.map.digits[kAxisW].front()) {}
+  const std::vector<Digit>& channels;
+  const Digit &row, &column;
+  i64 count(std::size_t digit) const { return digit < channels.size() ? channels[digit].count : 1; }
+};
+
+// What gathers few channels knows of the tensors.
+std::string gathered(const TensorCopy& copy) {
+  return constant("kBytes", size_of(copy.dtype)) + constant("kNchw", is_planes(copy)) +
+         constant("kC", Form(copy).count(0)) + constant("kTo", copy.inner.c);
+}
+
+// Folded rows.
+Step gather_rows(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
+                 const DeviceInfo& device) {
+  const Form form(copy);
+  const Digit& taps = form.channels[1];
+  const Index& outer = copy.map.outer_size;
+  const i64 lines = outer[kAxisN] * outer[kAxisH];
+  // Several lines a block, where that leaves every multiprocessor some blocks.
+  const i64 most_blocks = device.units * 8;
+  const i64 group = lines >= most_blocks * 4 ? 8 : std::max<i64>(1, lines / most_blocks);
+  return tuned(
+      name, "gather_rows", gathered(copy) + constant("kTaps", taps.count) + constant("kDilation", taps.step),
+      std::min(ceil_div(lines, group), most_blocks),
+      {in(from), out(to), number(lines), number(outer[kAxisH]), number(outer[kAxisW]), number(copy.inner.w),
+       number(form.column.step), number(-copy.map.start[kAxisW]), number(group)});
+}
+
+// Blocks of pixels.
+Step space_to_depth(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
+                    const DeviceInfo& device) {
+  const Form form(copy);
+  const Index& outer = copy.map.outer_size;
+  const i64 pixels = copy.inner.n * copy.inner.h * copy.inner.w;
+  return tuned(
+      name, "space_to_depth",
+      gathered(copy) + constant("kDown", form.count(2)) + constant("kAcross", form.count(1)),
+      std::min<i64>((pixels - 1) / kThreads + 1, device.units * 32),
+      {in(from), out(to), number(pixels), number(outer[kAxisH]), number(outer[kAxisW]), number(copy.inner.h),
+       number(copy.inner.w), number(-copy.map.start[kAxisH]), number(-copy.map.start[kAxisW])});
+}
+
+// Planes through shared memory, all of their pixels or those that strides take.
+Step turn(const std::string& name, const TensorCopy& copy, Slot from, Slot to) {
+  constexpr i64 kMostPixels = 64;
+  const Form form(copy);
+  const int element = size_of(copy.dtype);
+  const i64 plane = copy.outer.h * copy.outer.w, pixels = copy.inner.h * copy.inner.w;
+  const bool thin = form.row.step != 1 || form.column.step != 1;
+  const i64 step = form.column.step;
+  i64 v = 1;  // pixels a load
+  for (const i64 wider : {2, 4}) {
+    const bool divides =
+        thin ? copy.inner.w % wider == 0 && copy.outer.w % (wider * step) == 0 : pixels % wider == 0;
+    if (divides && (step == 1 || step == 2) && wider * step * element <= 16) v = wider;
+  }
+  // Tiles of up to 64 pixels, alike.
+  const i64 across = ceil_div(pixels, kMostPixels), tile = round_up(ceil_div(pixels, across), v);
+  const i64 channels = 128 / element;
+  return tuned(
+      name, "to_nhwc", constant("kBytes", element) + constant("kLoadPixels", v) + constant("kStep", step),
+      copy.inner.n * ceil_div(pixels, tile) * ceil_div(copy.inner.c, channels),
+      {in(from), out(to), number(copy.inner.n), number(form.count(0)), number(copy.inner.c), number(pixels),
+       number(tile), number(plane), number(copy.inner.w), number(form.row.step * copy.outer.w)});
+}
+
+// Channels padded, few of them turned.
+Step pad(const std::string& name, const TensorCopy& copy, Slot from, Slot to, const DeviceInfo& device) {
+  const int element = size_of(copy.dtype);
+  const i64 pixels = copy.inner.h * copy.inner.w,
+            chunks = copy.inner.n * pixels * copy.inner.c * element / 16;
+  return tuned(name, "pad_channels", constant("kBytes", element) + constant("kNchw", is_planes(copy)),
+               std::min<i64>(ceil_div(chunks, kThreads), device.units * 32),
+               {in(from), out(to), number(copy.inner.n), number(Form(copy).count(0)), number(copy.inner.c),
+                number(pixels)});
+}
+
+}  // namespace
+
+TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand) {
+  const i64 unit = 16 / size_of(outer.dtype);
+  TensorCopy copy = gather_of(outer, pad_channels(rewrite, unit), operand);
+  copy.inner = make_shape(Layout::nhwc, copy.inner.n, copy.inner.c, copy.inner.h, copy.inner.w);
+  return copy;
+}
+
+Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
+               const DeviceInfo& device) {
+  const Form form(copy);
+  const auto& channels = form.channels;
+  const Index& start = copy.map.start;
+  const bool all_rows = start[kAxisH] == 0 && form.row.step == 1 && copy.inner.h == copy.outer.h;
+  const bool folds = channels.size() >= 2 && channels[1].to == kAxisW && all_rows;
+  const bool deepens = channels.size() >= 3 && channels[1].to == kAxisW && channels[2].to == kAxisH;
+  if (deepens && channels[1].step == 1) return space_to_depth(name, copy, from, to, device);
+  if (folds) return gather_rows(name, copy, from, to, device);
+  const bool pixels_as_they_are =
+      channels.size() == 1 && channels[0].to == kAxisC && start[kAxisH] == 0 && start[kAxisW] == 0;
+  const bool every = all_rows && form.column.step == 1 && copy.inner.w == copy.outer.w;
+  const bool inside = (copy.inner.h - 1) * form.row.step < copy.outer.h &&
+                      (copy.inner.w - 1) * form.column.step < copy.outer.w && form.column.step > 1;
+  const i64 chunk = 16 / size_of(copy.dtype);
+  if (pixels_as_they_are && form.row.step >= 1 && form.row.to == kAxisH) {
+    if (is_planes(copy) && (every ? copy.inner.c > 2 * chunk : inside)) return turn(name, copy, from, to);
+    if (every) return pad(name, copy, from, to, device);
+  }
+  return copy_launch(name, name, copy, from, to, device);
+}
+
+}  // namespace faltung::sm90

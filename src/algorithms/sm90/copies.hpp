@@ -1,0 +1,20 @@
+// The copies before Hopper's kernels: an operand of a rewritten problem as they read it, NHWC with pixels of
+// whole chunks of 16 bytes.
+#ifndef FALTUNG_SRC_ALGORITHMS_SM90_COPIES_HPP_
+#define FALTUNG_SRC_ALGORITHMS_SM90_COPIES_HPP_
+
+#include <string>
+
+#include "src/algorithms/rewrite_steps.hpp"
+
+namespace faltung::sm90 {
+
+// An operand that is read, with its channels padded: x or the filter, whose "images" are its output channels.
+TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand);
+
+// By the kernel that is tuned for what the rewrite's map does, where there is one, else by the portable one.
+Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to, const DeviceInfo& device);
+
+}  // namespace faltung::sm90
+
+#endif  // FALTUNG_SRC_ALGORITHMS_SM90_COPIES_HPP_

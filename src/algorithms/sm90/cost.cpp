@@ -1,0 +1,127 @@
+#include "src/algorithms/sm90/cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/algorithms/sm90/bring.hpp"
+#include "src/algorithms/sm90/fitted.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::sm90 {
+namespace {
+
+using namespace fitted;
+
+Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
+  Traffic w;
+  w.parts = c.parts;
+  w.blocks = std::ceil(static_cast<double>(channel_blocks(t, p)) / t.split);
+  w.taps = static_cast<double>(p.r * p.s);
+  w.fills = w.blocks * (t.flat() ? w.taps : 1);
+  w.row = row_bytes(c);
+  const double instructions =
+      w.blocks * w.taps * w.row / 32 * t.m_blocks() * t.n_blocks() * t.sharers() * (c.parts == 2 ? 3 : 1);
+  w.operands = instructions * (t.n() / 4.0 + kFirstOperand);
+  w.products = std::max(instructions * t.n() / 2.0, w.operands);
+  w.pixel_rows = w.fills * (static_cast<double>(slot_bytes(c)) / w.row);
+  w.weight_rows = t.resident() ? 0 : w.blocks * w.taps * t.channels * c.parts;
+  w.loaded = (w.pixel_rows + w.weight_rows) * w.row;
+  return w;
+}
+
+// Where fewer than four pixels of NCHW lie together, as many more loads and stores.
+double apart(const KernelConfig& c) { return c.nchw ? 0.5 + 2.0 / std::min(4, c.pixels_a_store) : 1; }
+
+double epilogue_cycles(const Tiling& t, const KernelConfig& c) {
+  const double rows = c.nchw && t.bring != Bring::planes ? kRows : 1;
+  const double singly = t.stores == Stores::staged && c.element == Element::f32 ? kSingly : 1;
+  return kEpilogue + t.channels * t.pixels() * c.element_bytes() / 2 * kStore / t.sharers() * rows * singly;
+}
+
+// Of a split sum, and of its load that nothing hides.
+double split_cycles(const Tiling& t, const KernelConfig& c) {
+  return kSplit + t.channels * t.pixels() * 4 * kAdd * apart(c) + (t.flat() ? 0 : kLoadFirst);
+}
+
+// What is stored in parts of a sector counts as more bytes.
+double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p) {
+  const int element = c.element_bytes();
+  const auto results = static_cast<double>(p.n * p.k * p.y_h() * p.y_w());
+  double ms = min_bytes(p) / kBandwidth;
+  if (c.nchw && !t.flat() && t.width * element < 32 && !whole_images(t, p))
+    ms += results * element / kPartial;
+  if (t.bring == Bring::turned && p.y_w() * element % 32 != 0) ms += results * 64 / t.width / kSector;
+  return ms;
+}
+
+// The step before the kernel that turns or pads the input.
+double turning_ms(const Problem& p) {
+  const int element = size_of(p.dtype);
+  const double images = static_cast<double>(p.n * p.h * p.w * element);
+  const double ms =
+      images * static_cast<double>(p.c + padded_channels(p)) / fitted::steps::kTurn + 2 * kLaunch;
+  return ms + (padded_channels(p) * element <= 32 ? fitted::steps::kFewChannels : 0);
+}
+
+}  // namespace
+
+// A tile takes the longest of its products, its loads, what shared memory moves and what warps make ready;
+// with two consumers in turn a tile's epilogue hides behind the next one's products.
+Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
+  if (t.bring == Bring::shift) return shift::estimate(t, p, chip);
+  const KernelConfig c = kernel_config(t, p);
+  const Traffic w = traffic_of(t, c, p);
+  const double count = static_cast<double>(blocks(t, p)), multiprocessors = chip.multiprocessors;
+  const double few = std::clamp(count / multiprocessors, kFewBlocks, 1.0);
+  const double pixel_row = t.bring == Bring::im2col ? kGatherRow : kBoxRow;
+  const double load = few * std::max(w.loaded / kL2, w.pixel_rows * pixel_row + w.weight_rows * kBoxRow);
+  const double preparation = bringer(t.bring).preparation(t, p, w);
+  double tile = std::max({w.products, load, preparation, w.operands + w.loaded / kShared});
+  // A buffer is filled again once its products are through; those of turned patches are warps' own.
+  if (t.bring != Bring::turned)
+    tile = std::max(tile, (w.fills * (kLoadFirst + kLoadMore * few) + w.products) / t.pixel_slots);
+  if (!t.resident() && c.element_bytes() == 2) tile *= kStreamed;
+  const double epilogue = epilogue_cycles(t, c);
+  const int drained = t.bring == Bring::planes ? std::max(0, kEnoughPlanes - t.pixel_slots) : 0;
+  const double waves = std::ceil(count / multiprocessors);
+  const double cycles = t.split > 1       ? waves * (tile + split_cycles(t, c))
+                        : t.cooperative() ? waves * (tile + (kExposed + kDrained * drained) * epilogue)
+                                          : waves * std::max(tile, (epilogue + w.products) / 2) + epilogue;
+  const double busy = std::min(1.0, waves * w.products * std::min(1.0, count / multiprocessors) / cycles);
+  const double first = reads_input(t, p) ? preparation / w.blocks : 0;  // nothing hides it
+  const double arithmetic = (cycles + kLatency + first) / (kClock * (1 + kCool * (1 - busy)));
+  const double bytes = bytes_ms(t, c, p);
+  Estimate e;
+  e.ms = overlapped_ms(arithmetic, bytes, kOverlap) + (turns_input(t, p) ? turning_ms(p) : 0);
+  e.bound = bytes > arithmetic                          ? Bound::bytes
+            : waves <= 1 && 2 * count < multiprocessors ? Bound::latency
+                                                        : Bound::arithmetic;
+  return e;
+}
+
+double overlapped_ms(double arithmetic, double bytes, double lost) {
+  return std::max(arithmetic, bytes) + lost * std::min(arithmetic, bytes) + kLaunch;
+}
+
+double splitting(const Tiling&, const Problem&, const Traffic& w) {
+  return w.parts == 2 ? w.pixel_rows * w.row / kPrepare : 0;
+}
+
+double cache_bytes(int shared_bytes) {
+  int shared = kMostShared;
+  for (const int step : kSharedSteps) shared = shared_bytes <= step ? step + 1024 : shared;
+  return kCacheAndShared - shared;
+}
+
+double room(const Tiling& t) { return t.sums() <= 64 ? 72 : t.sums() <= 104 ? 48 : 32; }
+
+double lines(double rows, double row, double to_next) {
+  using reading::kLine;
+  return std::min(rows * (row + kLine - 2), rows * to_next + kLine - 2) / kLine;
+}
+
+double gather_step_ms(double bytes) { return fitted::steps::kGatherLaunch + bytes / fitted::steps::kGather; }
+double skipped_ms(double bytes) { return bytes / fitted::steps::kSkip; }
+
+}  // namespace faltung::sm90

@@ -1,0 +1,92 @@
+// The constants of the cost model. Each was fitted to kernels timed on an H200 (docs/performance/h200.md):
+// cycles and bytes are of one multiprocessor, milliseconds of the device. None is taken from a data sheet.
+#ifndef FALTUNG_SRC_ALGORITHMS_SM90_FITTED_HPP_
+#define FALTUNG_SRC_ALGORITHMS_SM90_FITTED_HPP_
+
+namespace faltung::sm90::fitted {
+
+// The matrix units.
+constexpr double kClock = 1.58e6;     // cycles a ms at full load: the chip lowers its clock
+constexpr double kCool = 0.09;        // share by which it is faster where the units idle
+constexpr double kFirstOperand = 16;  // cycles to read the 64 rows of one instruction, before its columns
+constexpr double kStreamed = 1.02;    // weights that do not stay: slower by so much
+constexpr double kLatency = 1500;   // cycles, once: a block's first load and last store, which nothing hides
+constexpr double kLaunch = 0.0008;  // ms of a kernel, beside its work
+constexpr double kBandwidth = 6e9;  // bytes a ms: memory and the last cache together, which hold much of it
+constexpr double kOverlap = 0.55;   // what is lost of the shorter of arithmetic and bytes
+
+// What the copy engine loads.
+constexpr double kL2 = 58;           // bytes a cycle from the last cache
+constexpr double kGatherRow = 2.2;   // cycles a row of a box that is gathered, at least
+constexpr double kBoxRow = 2.0;      //   and of another
+constexpr double kFewBlocks = 0.27;  // share of a load's time where few blocks load
+constexpr double kLoadFirst = 500;   // cycles until a load is there
+constexpr double kLoadMore = 1500;   //   more where all blocks load
+constexpr double kShared = 128;      // bytes a cycle that are written while the matrix units read
+
+// 32-bit pixels that warps split in two parts.
+constexpr double kPrepare = 16;    // bytes a cycle
+constexpr double kPrepared = 800;  // cycles until a gathered slot's low parts are there
+
+// The epilogue.
+constexpr double kEpilogue = 1000;  // cycles a tile
+constexpr double kStore = 0.06;     // cycles a 16-bit element
+constexpr double kRows = 1.4;       // storing NCHW by rows: slower by so much
+constexpr double kSingly = 4.3;     // storing 32-bit elements one at a time: slower by so much
+constexpr double kExposed = 0.4;    // share of it that shows where two consumers share a tile
+constexpr double kDrained = 0.45;   // planes: more of it for each buffer less than kEnoughPlanes
+constexpr int kEnoughPlanes = 5;
+constexpr double kSplit = 1500;     // cycles a tile of a split sum: the cluster's barriers
+constexpr double kAdd = 0.06;       // cycles a byte of it
+constexpr double kPartial = 1.0e9;  // bytes a ms: stores of half a sector, NCHW's rows of 8 pixels
+constexpr double kSector = 1.4e9;   // bytes a ms: sectors written in part, by rows that begin astray
+
+// Warps that read 16-bit pixels themselves (fetch, turned).
+namespace reading {
+constexpr double kIssue = 3;      // cycles an instruction of a warp
+constexpr double kApart = 8;      //   of a load of every other pixel
+constexpr double kMiss = 1500;    // cycles until a line is there, where many are wanted
+constexpr double kAnswer = 1000;  //   where few are
+constexpr double kHeld = 600;     //   where it goes through registers
+constexpr double kFirst = 250;    // cycles of a block's barriers
+constexpr double kTurn = 27;  // cycles a warp's item from a buffer: eight loads, two times 16 bytes written
+constexpr double kRowBytes = 40;  // bytes a cycle of rows that the copy engine brings, which are contiguous
+// Not fitted: the chip's line, a warp, the threads that read.
+constexpr double kLine = 128, kWarp = 32, kThreads = 192;
+}  // namespace reading
+
+// Warps that turn 32-bit patches.
+namespace turning {
+constexpr double kRead = 6.4;     // bytes a cycle that they read themselves
+constexpr double kRow = 10.0;     // cycles 128 bytes of a row that the copy engine brings
+constexpr double kShared = 128;   // bytes a cycle that shared memory moves
+constexpr double kWritten = 1.3;  // a turned byte, in bytes that it moves: some writes share banks
+}  // namespace turning
+
+// Shifted sums; likewise, fitted to 190 kernels.
+namespace shifting {
+constexpr double kClock = 1.65e6;      // cycles a ms: the units are never as busy
+constexpr double kStreamed = 1.13;     // products with weights that are streamed: slower by so much
+constexpr double kL2 = 47;             // bytes a cycle
+constexpr double kRowCycles = 1.54;    // cycles a row of a box
+constexpr double kWindow = 1220;       // cycles of an epilogue: a window
+constexpr double kRow = 309;           //   a consumer's row of it
+constexpr double kSingly = 0.18;       //   a result that the copy engine does not store
+constexpr double kResidual = 1.35;     //   an element of a residual that the copy engine does not bring
+constexpr double kExposed = 0.67;      // share of the epilogue that shows where weights are streamed
+constexpr double kBandwidth = 3.05e9;  // bytes a ms
+constexpr double kOverlap = 0.45;      // what is lost of the shorter of arithmetic and bytes
+}  // namespace shifting
+
+// The steps around the kernel.
+namespace steps {
+constexpr double kTurn = 2.9e9;           // bytes a ms of one that turns or pads the input
+constexpr double kFewChannels = 0.0045;   // ms more where few channels go by another way
+constexpr double kGather = 4e9;           // bytes a ms of one that gathers few channels
+constexpr double kGatherLaunch = 0.0016;  // ms
+constexpr double kSkip = 2.65e9;          // bytes a ms of one that skips what strides leave out
+}  // namespace steps
+
+}  // namespace faltung::sm90::fitted
+
+#endif  // FALTUNG_SRC_ALGORITHMS_SM90_FITTED_HPP_

@@ -1,0 +1,49 @@
+// A kernel of Hopper's implicit GEMM for a problem: a tiling, and the form that the problem is brought into
+// before it.
+#ifndef FALTUNG_SRC_ALGORITHMS_SM90_FORM_HPP_
+#define FALTUNG_SRC_ALGORITHMS_SM90_FORM_HPP_
+
+#include <string>
+
+#include "src/algorithms/sm90/chip.hpp"
+#include "src/algorithms/sm90/tiling.hpp"
+#include "src/plan/recipe.hpp"
+
+namespace faltung::sm90 {
+
+// How few channels become more before the kernel: by the rows of the filter's window, or by blocks of pixels.
+enum class Form { plain, folded, deepened };
+
+struct Formed {
+  Form form = Form::plain;
+  Tiling tiling;
+  template <class Name>
+  void spell(Name& name) {
+    static constexpr NameWord<Form> kForms[] = {
+        {Form::plain, ""}, {Form::folded, "fold"}, {Form::deepened, "s2d"}};
+    name.word(form, kForms);
+    tiling.spell(name);
+  }
+};
+
+// Throws Error(bad_problem) for what is no name, or a form that the problem cannot be brought into.
+Formed parse_formed(const std::string& config, const Problem& problem);
+
+// What the kernel computes where the input is gathered, or thinned, before it.
+Problem seen(const Problem& problem, Form form);
+// The same, of one kernel: fetching thins as it brings.
+Problem seen(const Problem& problem, const Formed& formed);
+// Whether the tiling takes NHWC, as gathered and thinned pixels are.
+bool takes_nhwc(const Tiling& tiling);
+
+// Of the input as the kernel reads it, where a step makes it; 0 where none does.
+std::size_t input_bytes(const Formed& formed, const Problem& seen);
+// Of the weights, where a step makes them; direction: of the problem as it was asked for.
+std::size_t packed_bytes(const Formed& formed, const Problem& seen, Direction direction);
+
+// problem: as it was asked for; backward_data is computed as forward.
+Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& device);
+
+}  // namespace faltung::sm90
+
+#endif  // FALTUNG_SRC_ALGORITHMS_SM90_FORM_HPP_

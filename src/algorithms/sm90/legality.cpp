@@ -1,0 +1,138 @@
+// Which tilings can compute a problem: the chip's limits, then whom a way of bringing pixels, of storing
+// results and of splitting sums serves. The first limit that is broken is said.
+#include "src/algorithms/sm90/bring.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::sm90 {
+namespace {
+
+using std::string;
+
+// Numbers that a name may have, but no tile: nothing below divides by zero or overflows.
+string unfit_numbers(const Tiling& t) {
+  if (t.channels > 256) return "more than 256 channels a tile";
+  if (t.width > 512 || t.height > 512) return "a tile is at most 512 pixels wide or high";
+  if (t.pixel_slots > 64 || t.weight_slots > 64 || t.row_slots > 64) return "more than 64 buffers";
+  const bool window = !t.flat() && t.bring != Bring::shift;
+  if (window && t.width % 8 != 0) return "a patch is a multiple of 8 pixels wide";
+  return "";
+}
+
+// The matrix units' operands, and the sums that a thread has room for.
+string unfit_products(const Tiling& t, const Problem& p) {
+  const int n = t.n(), row = t.k_block * size_of(p.dtype);
+  if (row != 32 && row != 64 && row != 128) return "channels are taken by 32, 64 or 128 bytes";
+  if (t.m_blocks() < 1 || t.m() % (64 * t.sharers()) != 0) return "its M side is no multiple of 64";
+  if (n % 8 != 0 || n < 8 || n > 256) return "its N side is no multiple of 8 up to 256";
+  // With cooperating consumers of 16-bit elements the rest fits in the registers that the sums leave.
+  const bool many = t.store_slots > 0 || (t.bring == Bring::planes && t.pixels_on_m() && !t.cooperative());
+  if (t.sums() > (many ? 160 : 128)) return "its sums need too many registers a thread";
+  if (t.sums() > 128 && p.epilogue.activation == Activation::gelu)
+    return "gelu and so many sums need too many registers";
+  if (p.layout == Layout::nchw && t.pixels_on_m() && t.bring != Bring::planes)
+    return "NCHW output needs the weights on M, but for planes";
+  if (t.bring != Bring::turned && t.row_slots > 0)
+    return "turned patches alone come through buffers of their own";
+  return "";
+}
+
+string unfit_stores(const Tiling& t, const Problem& p) {
+  const bool plain = plain_stores(p), f32 = p.dtype == DType::f32, nchw = p.layout == Layout::nchw;
+  const bool window = !t.flat() && !t.pixels_on_m();
+  if (f32 && t.pixels_on_m() && !plain && t.n() % 32 != 0) return "32-bit channels are stored by 32";
+  if (plain && !t.pixels_on_m()) return "a K that is no multiple of 16 bytes needs the pixels on M";
+  if (p.epilogue.pool.kind != PoolKind::none) {
+    if (!window || plain) return "pooling needs halo patches with weights on M";
+    if (pool_window(p) == 2 && t.height % 4 != 0) return "pooling needs a multiple of 4 rows";
+    if (pool_window(p) == 3 && (t.height % 2 != 1 || t.height < 3))
+      return "windows of 3 need an odd number of rows";
+    if (pool_window(p) == 3 && f32) return "windows of 3 are pooled in 16 bits";
+  }
+  if (t.stores == Stores::direct) {
+    if (nchw || !f32 || plain) return "direct stores are of 32-bit NHWC, K a multiple of 4";
+    if (!window || t.bring == Bring::turned || p.epilogue.pool.kind != PoolKind::none || t.split > 1)
+      return "direct stores are of halo patches with weights on M, neither pooled nor split";
+  }
+  if (t.store_slots > 0) {
+    const bool gathered = t.flat() && t.pixels_on_m() && t.cooperative();
+    if (!gathered || f32 || nchw || plain || t.split > 1 || p.epilogue.residual)
+      return "stores in turn are of gathered 16-bit NHWC, pixels on M, no residual";
+    const int unit = unit_channels(kernel_config(t, p));
+    if (unit < 16 || t.store_slots >= t.n() / unit) return "a tile has not so many stores";
+  }
+  return "";
+}
+
+string unfit_split(const Tiling& t, const Problem& p) {
+  if (t.split == 1) return "";
+  if (!t.cooperative() || t.resident() || t.bring == Bring::planes)
+    return "a split sum needs cooperating consumers and streamed weights, no planes";
+  if (t.split != 2 && t.split != 4 && t.split != 8) return "a sum is split in 2, 4 or 8";
+  if (channel_blocks(t, p) < t.split) return "too few channels to split their sum";
+  if (p.epilogue.pool.kind != PoolKind::none) return "split sums are not pooled";
+  const KernelConfig c = kernel_config(t, p);
+  if (split_bytes(c) > operand_bytes(c)) return "too few buffers for the sums to take their place";
+  return "";
+}
+
+string unfit_buffers(const Tiling& t, const Problem& p) {
+  // A buffer is freed only once the products after its own are under way.
+  const bool one_slot_does = !t.flat() && channel_blocks(t, p) <= t.split;
+  if (t.pixel_slots < (one_slot_does ? 1 : 2) || (!t.resident() && t.weight_slots < 2))
+    return "too few buffers";
+  if (t.resident() && p.r * p.s * channel_blocks(t, p) > 64) return "too many weights to keep";
+  return "";
+}
+
+string unfit_memory(const Tiling& t, const Problem& p) {
+  const int bytes = shared_bytes(t, p);
+  if (bytes <= kSharedLimit) return "";
+  return "it needs " + std::to_string(bytes) + " bytes of shared memory, a block has " +
+         std::to_string(kSharedLimit);
+}
+
+}  // namespace
+
+string unfit(const Tiling& t, const Problem& p) {
+  string why = unfit_numbers(t);
+  if (t.bring == Bring::shift) {
+    if (why.empty()) why = shift::unfit(t, p);
+    return why.empty() ? unfit_memory(t, p) : why;
+  }
+  if (why.empty()) why = unfit_products(t, p);
+  if (why.empty()) why = bringer(t.bring).unfit(t, p);
+  // 512 threads start with 128 registers each, where an instruction's sums must fit with some others.
+  if (why.empty() && kernel_config(t, p).prepares() && t.n() > 200)
+    why = "warps that prepare pixels leave registers for an N side up to 200";
+  for (const auto check : {unfit_stores, unfit_split, unfit_buffers, unfit_memory}) {
+    if (why.empty()) why = check(t, p);
+  }
+  return why;
+}
+
+const Bringer& bringer(Bring bring) {
+  static constexpr Bringer kPatch = {patch::unfit, patch::fill, splitting};
+  static constexpr Bringer kIm2col = {im2col::unfit, im2col::fill, im2col::preparation};
+  static constexpr Bringer kPlanes = {planes::unfit, planes::fill, splitting};
+  static constexpr Bringer kFetch = {fetch::unfit, nullptr, fetch::preparation};
+  static constexpr Bringer kTurned = {turned::unfit, turned::fill, turned::preparation};
+  static constexpr Bringer kShift = {shift::unfit, nullptr, nullptr};
+  switch (bring) {
+    case Bring::patch:
+      return kPatch;
+    case Bring::im2col:
+      return kIm2col;
+    case Bring::planes:
+      return kPlanes;
+    case Bring::fetch:
+      return kFetch;
+    case Bring::turned:
+      return kTurned;
+    case Bring::shift:
+      break;
+  }
+  return kShift;
+}
+
+}  // namespace faltung::sm90

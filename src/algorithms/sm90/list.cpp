@@ -1,0 +1,167 @@
+#include "src/algorithms/sm90/list.hpp"
+
+#include <algorithm>
+
+#include "src/algorithms/sm90/bring.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::sm90 {
+namespace {
+
+using i64 = std::int64_t;
+
+// At most so many rows that divide the image evenly.
+int even_height(const Problem& p, int limit) {
+  const i64 parts = ceil_div(p.p(), limit);
+  return static_cast<int>(ceil_div(p.p(), parts));
+}
+
+// The heights of patches of at most `most` rows of a width, and which of them are for split sums alone: low
+// ones, and the lowest whose blocks fit at once.
+struct Heights {
+  std::set<int> all, low;
+};
+Heights heights(const Lister& lister, Tiling t, int most) {
+  const Problem& p = lister.problem();
+  Heights h;
+  h.all = {most, even_height(p, most), even_height(p, std::max(4, most / 2))};
+  if (p.dtype == DType::f32) h.all.insert({most / 2, most * 3 / 4});
+  if (t.cooperative() && lister.few_tiles() && t.width < 32) {
+    h.low.insert(64 / t.width);
+    for (const int split : {4, 8}) {
+      t.height = 64 / t.width;
+      while (t.height < most && tiles(t, p) * split > lister.chip().clustered()) ++t.height;
+      h.low.insert(t.height);
+    }
+    for (const int height : h.all) h.low.erase(height);
+    h.all.insert(h.low.begin(), h.low.end());
+  }
+  if (!lister.pools()) return h;
+  std::set<int> rounded;
+  for (const int height : h.all) {
+    rounded.insert(pool_window(p) == 3 ? std::min((most - 1) / 2 * 2 + 1, height / 2 * 2 + 1)
+                                       : std::min(most / 4 * 4, round_up(height, 4)));
+  }
+  h.all = rounded;
+  return h;
+}
+
+// Halo patches of a width, with weights on M.
+void list_patches(Lister& lister, Tiling shape, int width, int limit) {
+  shape.width = width;
+  const Heights found = heights(lister, shape, limit / width);
+  for (const int height : found.all) {
+    if (height * 8 < 32) continue;
+    shape.height = height;
+    const Sums sums = found.low.count(height) > 0 ? Sums::split_alone : Sums::whole_and_split;
+    patch::list(lister, shape, sums);
+    turned::list(lister, shape, sums);
+  }
+}
+
+void channels_on_m(Lister& lister, Tiling shape, int m_blocks) {
+  const int limit = 256 / m_blocks;  // pixels
+  shape.channels = 64 * m_blocks * shape.sharers();
+  if (shape.channels >= 2 * lister.problem().k && shape.channels != 64) return;
+  for (const int width : {8, 16, 32}) list_patches(lister, shape, width, limit);
+  shape.height = 1;
+  for (const int pixels : {256, 192, 160, 128, 96, 64}) {
+    if (pixels > limit) continue;
+    shape.width = pixels;
+    im2col::list(lister, shape);
+    planes::list(lister, shape);
+  }
+  im2col::list_images(lister, shape, limit);
+}
+
+void pixels_on_m(Lister& lister, Tiling shape, int m_blocks) {
+  const Problem& p = lister.problem();
+  const int m = 64 * m_blocks * shape.sharers(), limit = 256 / m_blocks;  // pixels; channels
+  shape.m_side = MSide::pixels;
+  std::set<int> columns = {64, 128, 160, 192, 256};
+  if (p.k < 64) columns = {static_cast<int>(round_up(p.k, 8))};
+  for (const int n : columns) {
+    if (n > limit || n >= 2 * std::max<i64>(p.k, 32)) continue;
+    shape.channels = n;
+    shape.bring = Bring::patch;
+    shape.width = 8, shape.height = m / 8;
+    lister.add(shape);
+    shape.width = m, shape.height = 1;
+    im2col::list(lister, shape);
+    planes::list(lister, shape);
+  }
+  if (m_blocks != 2 || p.k <= 128) return;
+  shape.channels = 160;
+  im2col::list_wide(lister, shape);
+  if (!shape.cooperative()) planes::list(lister, shape);
+}
+
+}  // namespace
+
+std::vector<Tiling> tilings(const Problem& p, const Chip& chip) {
+  Lister lister(p, chip);
+  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
+    for (const int m_blocks : {1, 2}) {
+      Tiling shape;
+      shape.schedule = schedule;
+      channels_on_m(lister, shape, m_blocks);
+      pixels_on_m(lister, shape, m_blocks);
+    }
+  }
+  fetch::list(lister);
+  shift::list(lister);
+  return lister.take();
+}
+
+Lister::Lister(const Problem& problem, const Chip& chip)
+    : p_(problem),
+      chip_(chip),
+      k_block_(best_k_block(padded_channels(problem), 128 / size_of(problem.dtype))),
+      pools_(problem.epilogue.pool.kind != PoolKind::none),
+      // So few results that tiles of 128 x 128 leave half of the chip idle.
+      few_(!pools_ &&
+           problem.n * problem.p() * problem.q() * problem.k <= chip.multiprocessors / 2 * 128 * 128) {}
+
+void Lister::add(const Tiling& tiling, Sums sums) {
+  const auto fill = bringer(tiling.bring).fill;
+  if (sums == Sums::whole_and_split) fill(*this, tiling);
+  if (tiling.bring == Bring::planes || tiling.stores == Stores::direct || tiling.store_slots > 0) return;
+  for (const int split : splits(tiling)) {
+    Tiling t = tiling;
+    t.split = split;
+    const i64 share = ceil_div(ceil_div(padded_channels(p_), k_block_), split);
+    if (t.row_slots <= share) fill(*this, t);
+  }
+}
+
+std::vector<int> Lister::splits(Tiling t) const {
+  std::vector<int> found;
+  if (!t.cooperative()) return found;
+  for (t.split = 2; t.split <= 8; t.split *= 2) {
+    if (blocks(t, p_) <= (t.split == 2 ? chip_.multiprocessors : chip_.clustered())) found.push_back(t.split);
+  }
+  return found;
+}
+
+void Lister::keep(const Tiling& t) {
+  if (unfit(t, p_).empty() && names_.insert(to_string(t)).second) all_.push_back(t);
+}
+
+bool Lister::may_stay(const Tiling& t) const { return ceil_div(p_.k, t.channels) <= 4 && t.split == 1; }
+
+i64 Lister::waves(const Tiling& t) const { return ceil_div(tiles(t, p_), chip_.multiprocessors); }
+
+bool Lister::even(const Tiling& t, i64 waves) const {
+  return 20 * tiles(t, p_) >= 19 * waves * chip_.multiprocessors;
+}
+
+int best_k_block(i64 c, int most) {
+  int best = most;
+  for (const int block : {most / 2, most / 4}) {
+    if (round_up(c, block) < round_up(c, best)) best = block;
+  }
+  return best;
+}
+
+}  // namespace faltung::sm90

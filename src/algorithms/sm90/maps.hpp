@@ -1,0 +1,23 @@
+// How Hopper's bulk copy engine sees an implicit GEMM's tensors.
+#ifndef FALTUNG_SRC_ALGORITHMS_SM90_MAPS_HPP_
+#define FALTUNG_SRC_ALGORITHMS_SM90_MAPS_HPP_
+
+#include "src/algorithms/sm90/tiling.hpp"
+#include "src/backend/tensor_map.hpp"
+
+namespace faltung::sm90 {
+
+inline int narrow(std::int64_t value) { return static_cast<int>(value); }
+
+// The input as the tiling reads it: NHWC with padded_channels, or NCHW.
+MapShape x_map(const Tiling& tiling, const Problem& problem);
+// Packed weights: padded_channels, taps, K (times the parts).
+MapShape w_map(const Tiling& tiling, const Problem& problem);
+// The NHWC output's, or the residual's: boxes as the consumers store them.
+MapShape y_map(const Tiling& tiling, const Problem& problem);
+// The NCHW output by a consumer's rows of so many pixels.
+MapShape y_rows_map(const Tiling& tiling, const Problem& problem, int width);
+
+}  // namespace faltung::sm90
+
+#endif  // FALTUNG_SRC_ALGORITHMS_SM90_MAPS_HPP_

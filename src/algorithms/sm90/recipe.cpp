@@ -1,0 +1,225 @@
+// The steps of Hopper's implicit GEMM: what brings the tensors into the form that its kernel reads, and the
+// kernel.
+#include <algorithm>
+#include <cstddef>
+
+#include "kernels/sm90/params.h"
+#include "src/algorithms/packing.hpp"
+#include "src/algorithms/sm90/bring.hpp"
+#include "src/algorithms/sm90/copies.hpp"
+#include "src/algorithms/sm90/form.hpp"
+#include "src/algorithms/sm90/list.hpp"
+#include "src/algorithms/sm90/maps.hpp"
+#include "src/algorithms/sm90/rewrites.hpp"
+#include "src/algorithms/sm90/source.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::sm90 {
+namespace {
+
+using i64 = std::int64_t;
+
+// What brings the input and the weights into the kernel's form, in the words of the steps' names.
+struct Bringing {
+  Rewrite rewrite;
+  std::string input, weights;
+};
+Bringing bringing(const Formed& formed, const Problem& p) {
+  switch (formed.form) {
+    case Form::folded:
+      return {rewrites::fold_rows(p), "fold input", "fold weights"};
+    case Form::deepened:
+      return {rewrites::space_to_depth(p), "space to depth of input", "space to depth of weights"};
+    case Form::plain:
+      break;
+  }
+  const bool takes = thins(p) && formed.tiling.bring != Bring::fetch;
+  return {takes ? rewrites::thin(p) : unchanged(p), "input to NHWC", "weights to NHWC"};
+}
+
+bool turns_weights(const Problem& p) {
+  return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.r * p.s > 1);
+}
+
+// As many blocks as there are multiprocessors; where weights stay, all tiles of a block must have the same
+// channels.
+unsigned persistent_blocks(const Tiling& t, int k_tiles, int tiles, const Chip& chip) {
+  const int units = chip.multiprocessors, even = t.resident() ? units / k_tiles * k_tiles : units;
+  return static_cast<unsigned>(std::min(tiles, std::max(even, k_tiles)));
+}
+
+LaunchShape shape_of(const Tiling& t, const Problem& p, unsigned blocks) {
+  LaunchShape shape;
+  shape.grid[0] = blocks;
+  shape.cluster[0] = static_cast<unsigned>(t.split);
+  shape.block[0] = static_cast<unsigned>(threads(t, p));
+  shape.overlaps_previous = true;
+  return shape;
+}
+
+// Where the kernel's operands lie.
+struct Operands {
+  Slot x, w;
+};
+
+Mapped read(const MapShape& shape, Slot slot) { return {shape, {slot, Access::read}}; }
+Mapped write(const MapShape& shape, Slot slot) { return {shape, {slot, Access::write}}; }
+
+// Members of the parameters that are addresses.
+template <class P>
+std::vector<StepArgument::Member> addresses() {
+  return {{offsetof(P, bias), {Place::bias, Access::read}},
+          {offsetof(P, residual), {Place::residual, Access::read}},
+          {offsetof(P, y), {Place::y, Access::write}}};
+}
+
+Step gemm(const Tiling& t, const Problem& p, const Operands& operands, const Chip& chip) {
+  Params params{};
+  params.k = narrow(p.k), params.p = narrow(p.p()), params.q = narrow(p.q());
+  params.pixels = narrow(p.n * p.p() * p.q());
+  params.tiles = narrow(tiles(t, p));
+  params.k_tiles = narrow(ceil_div(p.k, t.channels));
+  params.c_blocks = narrow(channel_blocks(t, p));
+  const int across = pooled_extent(t.width, p), down = pooled_extent(t.height, p);
+  params.tiles_w = narrow(ceil_div(t.bring == Bring::planes ? p.p() * p.q() : p.y_w(), across));
+  params.tiles_h = narrow(ceil_div(p.y_h(), down));
+  params.pad_top = narrow(p.pad_top), params.pad_left = narrow(p.pad_left);
+  params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
+  params.slope = p.epilogue.slope;
+  params.c = narrow(p.c), params.h = narrow(p.h), params.w = narrow(p.w);
+  params.step = narrow(step(t, p));
+  const i64 image = p.p() * p.q();
+  params.per_image = static_cast<unsigned>(ceil_div(i64{1} << 32, image));
+  std::vector<StepArgument::Member> members = addresses<Params>();
+  members.push_back({offsetof(Params, x), {Place::x, Access::read}});
+  // What a kernel does not use is some map.
+  const Mapped w = read(w_map(t, p), operands.w);
+  const Mapped x = reads_input(t, p) ? w : read(x_map(t, p), operands.x);
+  const Mapped y = stores_by_map(t, p) ? write(y_map(t, p), Place::y) : x;
+  const bool maps_residual = stores_by_map(t, p) && p.epilogue.residual && p.dtype != DType::f32;
+  const Mapped r = maps_residual ? read(y_map(t, p), Place::residual) : y;
+  const unsigned blocks = t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
+                                      : persistent_blocks(t, params.k_tiles, params.tiles, chip);
+  return launch("implicit_gemm", kernel_source(t, p), shape_of(t, p, blocks),
+                {mapped({x}), mapped({w}), mapped({y}), mapped({r}), value(params, std::move(members))});
+}
+
+Step shift_gemm(const Tiling& t, const Problem& p, const Operands& operands, const Chip& chip) {
+  ShiftParams params{};
+  params.k = narrow(p.k), params.p = narrow(p.p()), params.q = narrow(p.q());
+  params.strips = narrow(tiles(t, p));
+  params.k_tiles = narrow(ceil_div(p.k, t.channels));
+  params.c_blocks = narrow(channel_blocks(t, p));
+  params.windows = narrow(shift::windows(t, p));
+  params.tiles_h = narrow(ceil_div(p.p(), t.height));
+  params.pad_top = narrow(p.pad_top);
+  params.slope = p.epilogue.slope;
+  const Mapped x = read(x_map(t, p), operands.x), w = read(w_map(t, p), operands.w);
+  std::vector<Mapped> rows(4, x);  // as ShiftMaps has them
+  static_assert(sizeof(ShiftMaps<TensorMap>) == 4 * sizeof(TensorMap));
+  if (shift::stores_in_bulk(p)) {
+    const MapShape whole = y_rows_map(t, p, t.width), aside = y_rows_map(t, p, shift::kLag);
+    rows[0] = write(whole, Place::y), rows[1] = write(aside, Place::y);
+    if (p.epilogue.residual) rows[2] = read(whole, Place::residual), rows[3] = read(aside, Place::residual);
+  }
+  return launch("implicit_gemm", kernel_source(t, p),
+                shape_of(t, p, persistent_blocks(t, params.k_tiles, params.strips, chip)),
+                {mapped({x}), mapped({w}), mapped(rows), value(params, addresses<ShiftParams>())});
+}
+
+// 32-bit weights in the kernel's order, split in parts, where the packed ones lie.
+Step split(const Problem& p, Slot from, const Chip& chip) {
+  constexpr i64 kThreads = 256;
+  const i64 elements = p.k * p.r * p.s * padded_channels(p);
+  jit::Source source;
+  source.name = source.entry = "split_tf32";
+  source.text = "constexpr int kParts = " + std::to_string(tf32_parts(p)) +
+                ";\n#include \"kernels/sm90/split_tf32.cu\"\n";
+  LaunchShape shape;
+  shape.grid[0] =
+      static_cast<unsigned>(std::min<i64>(ceil_div(elements, kThreads), i64{chip.multiprocessors} * 8));
+  shape.block[0] = kThreads;
+  shape.overlaps_previous = true;
+  return launch("split weights", std::move(source), shape, {in(from), out(Place::packed), value(elements)});
+}
+
+}  // namespace
+
+Formed parse_formed(const std::string& config, const Problem& p) {
+  Formed formed;
+  if (!parse_config(config, formed)) refuse_tiling(config);
+  if (formed.form == Form::folded && !folds(p))
+    throw Error(Status::bad_problem, config + " folds few channels, not " + std::to_string(p.c));
+  if (formed.form == Form::deepened && !deepens(p))
+    throw Error(Status::bad_problem,
+                config + " takes few channels and strides no larger than the filter, no dilation");
+  const Tiling& t = formed.tiling;
+  const bool serves =
+      formed.form != Form::plain ? takes_nhwc(t) : !thins(p) || takes_nhwc(t) || t.bring == Bring::fetch;
+  if (!serves)
+    throw Error(Status::bad_problem,
+                config + ": gathered and thinned pixels are NHWC, as patch and im2col take them");
+  return formed;
+}
+
+bool takes_nhwc(const Tiling& t) { return t.bring == Bring::patch || t.bring == Bring::im2col; }
+
+Problem seen(const Problem& p, Form form) {
+  return form == Form::folded ? folded(p) : form == Form::deepened ? deepened(p) : thins(p) ? thinned(p) : p;
+}
+
+Problem seen(const Problem& p, const Formed& formed) {
+  return formed.tiling.bring == Bring::fetch ? p : seen(p, formed.form);
+}
+
+std::size_t input_bytes(const Formed& formed, const Problem& p) {
+  if (formed.form == Form::plain && !turns_input(formed.tiling, p)) return 0;
+  return static_cast<std::size_t>(p.n * p.h * p.w * padded_channels(p) * size_of(p.dtype));
+}
+
+std::size_t packed_bytes(const Formed& formed, const Problem& p, Direction direction) {
+  const int parts = tf32_parts(p);
+  const bool as_they_are = direction == Direction::forward && formed.form == Form::plain && !turns_weights(p);
+  if (as_they_are && parts == 0) return 0;
+  return static_cast<std::size_t>(p.k * p.r * p.s * padded_channels(p) * size_of(p.dtype) *
+                                  std::max(1, parts));
+}
+
+Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& device) {
+  const Chip chip = Chip::of(device);
+  const Tiling& t = formed.tiling;
+  const bool backward = problem.direction == Direction::backward_data;
+  const Rewrite engine = forward_form(problem);
+  const Problem& forward = engine.inner;
+  const Problem p = seen(forward, formed);
+  const bool gathers = formed.form != Form::plain, splits = tf32_parts(p) > 0;
+  const bool turned = gathers || backward || turns_weights(p);
+  const Bringing from = bringing(formed, forward);
+  Recipe recipe;
+  recipe.alignment = 16;  // of the copy engine, and of the widest loads
+  recipe.packed_bytes = packed_bytes(formed, p, problem.direction);
+  recipe.workspace_bytes = input_bytes(formed, p);
+  recipe.packing = packing_of(problem) + " as " + std::to_string(p.r) + "x" + std::to_string(p.s);
+  if (turned) {
+    const Rewrite& weights = backward ? engine : from.rewrite;
+    recipe.pack.push_back(
+        copy_step(from.weights, pixels_of(problem, weights, Operand::w), Place::w, Place::packed, device));
+  }
+  if (recipe.workspace_bytes > 0) {
+    recipe.steps.push_back(copy_step(from.input, pixels_of(forward, from.rewrite, Operand::x), Place::x,
+                                     Place::workspace, device));
+  }
+  if (splits) recipe.pack.push_back(split(p, turned ? Place::packed : Place::w, chip));
+  const Operands operands{recipe.workspace_bytes > 0 ? Place::workspace : Place::x,
+                          turned || splits ? Place::packed : Place::w};
+  recipe.steps.push_back(t.bring == Bring::shift ? shift_gemm(t, p, operands, chip)
+                                                 : gemm(t, p, operands, chip));
+  // The engine's input is y's gradient then, its output x's.
+  for (Step& step : recipe.steps) {
+    if (backward) step.exchange(Place::x, Place::y);
+  }
+  return recipe;
+}
+
+}  // namespace faltung::sm90

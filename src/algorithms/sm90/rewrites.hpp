@@ -1,0 +1,22 @@
+// A problem as another one, whose input a step before the kernel makes.
+#ifndef FALTUNG_SRC_ALGORITHMS_SM90_REWRITES_HPP_
+#define FALTUNG_SRC_ALGORITHMS_SM90_REWRITES_HPP_
+
+#include "src/problem/problem.hpp"
+
+namespace faltung::sm90 {
+
+// Few channels: a row of the filter's window as the channels of one pixel, an R x S filter as an R x 1 one.
+bool folds(const Problem& problem);
+Problem folded(const Problem& problem);
+// Few channels and a stride: blocks of stride x stride pixels as the channels of one pixel (space-to-depth),
+// a filter with strides as a smaller one without.
+bool deepens(const Problem& problem);
+Problem deepened(const Problem& problem);
+// NCHW, a 1x1 filter with strides: of the input only the pixels that they take are turned.
+bool thins(const Problem& problem);
+Problem thinned(const Problem& problem);
+
+}  // namespace faltung::sm90
+
+#endif  // FALTUNG_SRC_ALGORITHMS_SM90_REWRITES_HPP_

@@ -1,0 +1,161 @@
+// The text of Hopper's kernels: what each is specialised by, wgmma as a function, and the files that it is
+// made of.
+#include "src/algorithms/sm90/source.hpp"
+
+#include <string>
+
+#include "src/problem/dtype.hpp"
+
+namespace faltung::sm90 {
+namespace {
+
+using std::string;
+
+// The files of kernels/sm90/bring and kernels/sm90/store, which are called as the ways are.
+const char* bring_name(Bring bring) {
+  switch (bring) {
+    case Bring::patch:
+      return "patch";
+    case Bring::im2col:
+      return "im2col";
+    case Bring::planes:
+      return "planes";
+    case Bring::fetch:
+      return "fetch";
+    case Bring::turned:
+      return "turned";
+    case Bring::shift:
+      break;
+  }
+  return "shift";
+}
+const char* way_name(Way way) {
+  switch (way) {
+    case Way::bulk:
+      return "bulk";
+    case Way::rows:
+      return "rows";
+    case Way::planes:
+      return "planes";
+    case Way::images:
+      return "images";
+    case Way::values:
+      return "values";
+    case Way::pairs:
+      return "pairs";
+    case Way::direct:
+      return "direct";
+    case Way::plain:
+      return "plain";
+    case Way::split:
+      return "split";
+    case Way::shift:
+      break;
+  }
+  return "shift";
+}
+
+string bring_file(const KernelConfig& c) {
+  return string("bring/") + bring_name(c.tile.bring) + (c.turns_16_bits() ? "_16" : "") + ".cuh";
+}
+string store_file(const KernelConfig& c) { return string("store/") + way_name(c.way) + ".cuh"; }
+
+// A function config() whose statements fill in what differs from a KernelConfig's defaults.
+class ConfigText {
+ public:
+  explicit ConfigText(const KernelConfig& c) {
+    const Choices& t = c.tile;
+    line("tile.bring", string("Bring::") + bring_name(t.bring));
+    line("tile.schedule", t.cooperative() ? "Schedule::cooperative" : "Schedule::ping_pong");
+    line("tile.m_side", t.pixels_on_m() ? "MSide::pixels" : "MSide::channels");
+    line("tile.weights_in", t.resident() ? "WeightsIn::resident" : "WeightsIn::ring");
+    line("tile.stores", t.stores == Stores::direct ? "Stores::direct" : "Stores::staged");
+    line("tile.channels", t.channels), line("tile.width", t.width), line("tile.height", t.height);
+    line("tile.k_block", t.k_block);
+    line("tile.pixel_slots", t.pixel_slots), line("tile.weight_slots", t.weight_slots);
+    line("tile.row_slots", t.row_slots), line("tile.store_slots", t.store_slots);
+    line("tile.split", t.split);
+    line("element", c.element == Element::f32    ? "Element::f32"
+                    : c.element == Element::bf16 ? "Element::bf16"
+                                                 : "Element::f16");
+    line("parts", c.parts), line("nchw", c.nchw);
+    line("r", c.r), line("s", c.s);
+    line("dilation_h", c.dilation_h), line("dilation_w", c.dilation_w);
+    line("stride_h", c.stride_h), line("stride_w", c.stride_w);
+    line("pad_left", c.pad_left), line("kept_weights", c.kept_weights);
+    line("bias", c.bias), line("residual", c.residual);
+    line("pooling", c.pooling == Pooling::max    ? "Pooling::max"
+                    : c.pooling == Pooling::none ? "Pooling::none"
+                                                 : "Pooling::average");
+    line("pool_window", c.pool_window), line("pool_pad", c.pool_pad);
+    line("pool_end_h", c.pool_end_h), line("pool_end_w", c.pool_end_w);
+    line("way", string("Way::") + way_name(c.way));
+    line("mapped", c.mapped), line("whole_sectors", c.whole_sectors);
+    line("pixels_a_store", c.pixels_a_store), line("even_images", c.even_images);
+    line("pixels_a_load", c.pixels_a_load), line("load_step", c.load_step), line("odd_images", c.odd_images);
+    line("pixels_a_turn", c.pixels_a_turn), line("row_pitch", c.row_pitch);
+    line("rows_whole", c.rows_whole), line("rows_begin_alike", c.rows_begin_alike);
+    line("walks", c.walks);
+  }
+  string text() const {
+    return "__device__ constexpr faltung::sm90::KernelConfig config() {\n  using namespace faltung::sm90;\n"
+           "  KernelConfig c;\n" +
+           lines_ + "  return c;\n}\nconstexpr faltung::sm90::KernelConfig kConfig = config();\n";
+  }
+
+ private:
+  void line(const char* field, const string& value) {
+    lines_ += "  c." + string(field) + " = " + value + ";\n";
+  }
+  void line(const char* field, const char* value) { line(field, string(value)); }
+  void line(const char* field, int value) { line(field, std::to_string(value)); }
+  string lines_;
+};
+
+// One wgmma of 64 x n x 32 bytes as a function of n / 2 sums a thread.
+string mma_function(const Choices& t, DType dtype) {
+  // Of 16-bit NCHW as it is the rows, or columns, lie side by side, not the depth.
+  const bool f32 = dtype == DType::f32;
+  const bool as_it_is = t.bring == Bring::planes || t.bring == Bring::fetch || t.bring == Bring::shift;
+  const string transposed = f32 ? "" : !as_it_is ? ", 0, 0" : t.pixels_on_m() ? ", 1, 0" : ", 0, 1";
+  const string type = f32 ? "tf32" : string(name(dtype));
+  const int sums = t.n() / 2;
+  string operands, outputs;
+  for (int i = 0; i < sums; ++i) {
+    operands += (i > 0 ? ", %" : "%") + std::to_string(i);
+    outputs += (i > 0 ? ", \"+f\"(d[" : "\"+f\"(d[") + std::to_string(i) + "])";
+  }
+  const auto operand = [&](int i) { return "%" + std::to_string(sums + i); };
+  return "__device__ __forceinline__ void mma(float (&d)[" + std::to_string(sums) +
+         "], unsigned long long a, unsigned long long b, int accumulate) {\n"
+         "  asm volatile(\"{.reg .pred p; setp.ne.b32 p, " +
+         operand(2) + ", 0; wgmma.mma_async.sync.aligned.m64n" + std::to_string(t.n()) +
+         (f32 ? "k8.f32." : "k16.f32.") + type + "." + type + " {" + operands + "}, " + operand(0) + ", " +
+         operand(1) + ", p, 1, 1" + transposed + ";}\"\n      : " + outputs +
+         "\n      : \"l\"(a), \"l\"(b), \"r\"(accumulate));\n}\n";
+}
+
+string activate_function(Activation activation) {
+  return "__device__ __forceinline__ float activate(float x, float slope) { return activate_" +
+         string(name(activation)) + "(x, slope); }\n";
+}
+
+string include(const string& file) { return "#include \"kernels/sm90/" + file + "\"\n"; }
+
+}  // namespace
+
+jit::Source kernel_source(const Tiling& t, const Problem& p) {
+  const KernelConfig c = kernel_config(t, p);
+  jit::Source source;
+  source.name = "implicit_gemm_sm90/" + to_string(t);
+  source.entry = t.bring == Bring::shift ? "shift_gemm" : "implicit_gemm";
+  source.block_threads = threads(c);
+  source.shared_bytes = static_cast<int>(shared_bytes(c));
+  source.text = include("config.h") + ConfigText(c).text() + include("activations.cuh") +
+                activate_function(p.epilogue.activation) + mma_function(t, p.dtype);
+  if (t.bring != Bring::shift) source.text += include(bring_file(c)) + include(store_file(c));
+  source.text += include(source.entry + ".cu");
+  return source;
+}
+
+}  // namespace faltung::sm90

@@ -1,0 +1,17 @@
+// The text of Hopper's kernels.
+#ifndef FALTUNG_SRC_ALGORITHMS_SM90_SOURCE_HPP_
+#define FALTUNG_SRC_ALGORITHMS_SM90_SOURCE_HPP_
+
+#include "src/algorithms/sm90/tiling.hpp"
+#include "src/jit/session.hpp"
+
+namespace faltung::sm90 {
+
+// One translation unit, specialised as the tiling, the filter, stride, dilation, dtype and epilogue say; a
+// new batch, image or channel count needs no other, but for the alignment of rows and planes, and 16-bit
+// patches from buffers of rows, whose length it knows.
+jit::Source kernel_source(const Tiling& tiling, const Problem& problem);
+
+}  // namespace faltung::sm90
+
+#endif  // FALTUNG_SRC_ALGORITHMS_SM90_SOURCE_HPP_

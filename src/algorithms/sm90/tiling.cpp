@@ -1,0 +1,165 @@
+// A tiling's name, and what it comes to for a problem.
+#include "src/algorithms/sm90/tiling.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "src/algorithms/sm90/bring.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::sm90 {
+namespace {
+
+using i64 = std::int64_t;
+
+// What does not fit an argument is refused elsewhere; here it must only stay large.
+int narrow(i64 value) { return static_cast<int>(std::min<i64>(value, std::numeric_limits<int>::max())); }
+
+i64 plane(const Problem& p) { return p.p() * p.q(); }
+
+Way way(const Tiling& t, const Problem& p) {
+  if (t.bring == Bring::shift) return Way::shift;
+  if (t.split > 1) return Way::split;
+  if (plain_stores(p)) return Way::plain;
+  if (p.dtype == DType::f32) {
+    if (t.bring == Bring::turned) return Way::pairs;
+    return t.stores == Stores::direct ? Way::direct : Way::values;
+  }
+  if (t.bring == Bring::planes) return Way::planes;
+  if (whole_images(t, p)) return Way::images;
+  return p.layout == Layout::nchw ? Way::rows : Way::bulk;
+}
+
+// NCHW: the most pixels, up to 16 bytes, that lie together and aligned whatever the tile.
+int pixels_a_store(const Tiling& t, const Problem& p) {
+  int v = 16 / size_of(p.dtype);
+  const auto divides = [&](int by) {
+    return t.flat() ? plane(p) % by == 0 : p.y_w() % by == 0 && pooled_extent(t.width, p) % by == 0;
+  };
+  while (!divides(v)) v /= 2;
+  return v;
+}
+
+void add_pool(KernelConfig& c, const Pool& pool) {
+  if (pool.kind == PoolKind::none) return;
+  c.pooling = pool.kind == PoolKind::max ? Pooling::max : Pooling::average;
+  c.pool_window = narrow(pool.size_h);
+  c.pool_pad = narrow(pool.pad_top);
+  c.pool_end_h = narrow(pool.pad_bottom), c.pool_end_w = narrow(pool.pad_right);
+}
+
+}  // namespace
+
+std::string to_string(const Tiling& t) { return config_name(t); }
+
+void refuse_tiling(std::string_view name) {
+  throw Error(Status::bad_problem, "implicit_gemm_sm90 has no config '" + std::string(name) +
+                                       "'; one looks like patch_bt64x8x32_k64_pp_xs2_ws8 or "
+                                       "im2col_bt128x256_k64_co_st4");
+}
+
+Tiling parse_tiling(std::string_view name) {
+  Tiling t;
+  if (!parse_config(name, t)) refuse_tiling(name);
+  return t;
+}
+
+KernelConfig kernel_config(const Tiling& t, const Problem& p) {
+  KernelConfig c;
+  c.tile = t;
+  c.element = p.dtype == DType::f32 ? Element::f32 : p.dtype == DType::bf16 ? Element::bf16 : Element::f16;
+  c.parts = std::max(1, tf32_parts(p));
+  c.nchw = p.layout == Layout::nchw;
+  c.r = narrow(p.r), c.s = narrow(p.s);
+  c.dilation_h = narrow(p.dilation_h), c.dilation_w = narrow(p.dilation_w);
+  if (!t.flat()) c.stride_h = narrow(p.stride_h), c.stride_w = narrow(p.stride_w);
+  if (t.resident()) c.kept_weights = narrow(p.r * p.s * channel_blocks(t, p));
+  c.bias = p.epilogue.bias, c.residual = p.epilogue.residual;
+  add_pool(c, p.epilogue.pool);
+  c.way = way(t, p);
+  c.mapped = t.bring == Bring::shift ? shift::stores_in_bulk(p) : stores_by_map(t, p);
+  c.whole_sectors = !plain_stores(p);
+  if (c.nchw) c.pixels_a_store = pixels_a_store(t, p);
+  c.even_images = c.way == Way::images && (t.flat() ? plane(p) : p.q()) % 2 == 0;
+  if (t.bring == Bring::turned || t.bring == Bring::shift) c.pad_left = narrow(p.pad_left);
+  if (t.bring == Bring::shift) c.walks = shift::windows(t, p) > 1;
+  if (t.bring == Bring::fetch) fetch::specialise(c, t, p);
+  if (t.bring == Bring::turned) turned::specialise(c, t, p);
+  return c;
+}
+
+i64 padded_channels(const Problem& p) { return round_up(p.c, 16 / size_of(p.dtype)); }
+i64 channel_blocks(const Tiling& t, const Problem& p) { return ceil_div(padded_channels(p), t.k_block); }
+
+int tf32_parts(const Problem& p) { return p.dtype != DType::f32 ? 0 : p.math == Math::f32 ? 2 : 1; }
+
+int pool_window(const Problem& p) {
+  return p.epilogue.pool.kind == PoolKind::none ? 0 : static_cast<int>(p.epilogue.pool.size_h);
+}
+int pooled_extent(int pixels, const Problem& p) { return windows_within(pixels, pool_window(p)); }
+
+bool plain_stores(const Problem& p) { return p.layout == Layout::nhwc && p.k * size_of(p.dtype) % 16 != 0; }
+
+bool pads(const Problem& p) {
+  return p.pad_top != 0 || p.pad_bottom != 0 || p.pad_left != 0 || p.pad_right != 0;
+}
+bool strides(const Problem& p) { return p.stride_h != 1 || p.stride_w != 1; }
+
+bool turns_16_bits(const Tiling& t, const Problem& p) {
+  return t.bring == Bring::turned && p.dtype != DType::f32;
+}
+
+bool reads_input(const Tiling& t, const Problem& p) { return t.bring == Bring::fetch || turns_16_bits(t, p); }
+
+bool turns_input(const Tiling& t, const Problem& p) {
+  if (t.bring != Bring::patch && t.bring != Bring::im2col) return false;  // the others take NCHW as it is
+  return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.h * p.w > 1);
+}
+
+bool stores_by_map(const Tiling& t, const Problem& p) {
+  if (p.layout == Layout::nchw) return t.bring == Bring::planes;
+  return !plain_stores(p) && t.stores == Stores::staged && t.split == 1;
+}
+
+bool whole_images(const Tiling& t, const Problem& p) {
+  constexpr i64 kSmallestPlane = 16;  // smaller ones would make many short copies
+  const bool contiguous = p.layout == Layout::nchw && p.dtype != DType::f32 && p.k % 8 == 0;
+  if (!contiguous || plane(p) < kSmallestPlane || p.epilogue.pool.kind != PoolKind::none) return false;
+  switch (t.bring) {
+    case Bring::fetch:
+      return plane(p) % 4 != 0 && plane(p) <= t.pixels();
+    case Bring::im2col:
+      return round_up(t.pixels() / plane(p) * plane(p), 8) == t.pixels() && plane(p) % 4 != 0 &&
+             !t.pixels_on_m() && t.split == 1;
+    case Bring::patch:
+    case Bring::turned:
+      return t.width >= p.q() && t.height >= p.p() && p.q() % 8 != 0;
+    case Bring::planes:
+    case Bring::shift:
+      break;
+  }
+  return false;
+}
+
+int threads(const Tiling& t, const Problem& p) { return threads(kernel_config(t, p)); }
+int shared_bytes(const Tiling& t, const Problem& p) { return narrow(shared_bytes(kernel_config(t, p))); }
+
+i64 step(const Tiling& t, const Problem& p) {
+  return t.flat() && whole_images(t, p) ? t.pixels() / plane(p) * plane(p) : t.pixels();
+}
+
+i64 tiles(const Tiling& t, const Problem& p) {
+  const i64 k = ceil_div(p.k, t.channels);
+  if (t.bring == Bring::shift) return k * p.n * ceil_div(p.p(), t.height);
+  if (t.bring == Bring::planes) return k * p.n * ceil_div(plane(p), t.pixels());
+  if (t.flat()) return k * ceil_div(p.n * plane(p), step(t, p));
+  if (pool_window(p) > 0)
+    return k * p.n * ceil_div(p.y_w(), pooled_extent(t.width, p)) *
+           ceil_div(p.y_h(), pooled_extent(t.height, p));
+  return k * p.n * ceil_div(p.q(), t.width) * ceil_div(p.p(), t.height);
+}
+
+i64 blocks(const Tiling& t, const Problem& p) { return tiles(t, p) * t.split; }
+
+}  // namespace faltung::sm90

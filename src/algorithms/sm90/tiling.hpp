@@ -1,0 +1,113 @@
+// The free choices of Hopper's implicit GEMM, by name, and what follows from them for a problem.
+#ifndef FALTUNG_SRC_ALGORITHMS_SM90_TILING_HPP_
+#define FALTUNG_SRC_ALGORITHMS_SM90_TILING_HPP_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kernels/sm90/config.h"
+#include "kernels/sm90/layout.h"
+#include "src/algorithms/config_name.hpp"
+#include "src/problem/problem.hpp"
+
+namespace faltung::sm90 {
+
+// patch_bt64x8x32_k64_pp_xs2_ws8, im2col_bt128x256_k64_co_st4, planes_bt160x128_k64_pp_px_st4,
+// turned_bt64x16x8_k32_pp_xs2_ws4_rs2, shift_bt64x64x4_k64_pp_xs2_wres, fetch_bt128x104_k64_co_st4_sk2,
+// patch_bt64x16x16_k32_pp_xs2_ws12_ds, im2col_bt160x256_k64_co_px_st3_us2
+struct Tiling : Choices {
+  template <class Name>
+  void spell(Name& name) {
+    static constexpr NameWord<Bring> kBrings[] = {{Bring::patch, "patch"},   {Bring::im2col, "im2col"},
+                                                  {Bring::planes, "planes"}, {Bring::fetch, "fetch"},
+                                                  {Bring::turned, "turned"}, {Bring::shift, "shift"}};
+    static constexpr NameWord<Schedule> kSchedules[] = {{Schedule::ping_pong, "pp"},
+                                                        {Schedule::cooperative, "co"}};
+    static constexpr NameWord<MSide> kSides[] = {{MSide::channels, ""}, {MSide::pixels, "px"}};
+    static constexpr NameWord<Stores> kStores[] = {{Stores::staged, ""}, {Stores::direct, "ds"}};
+    name.word(bring, kBrings);
+    if (flat()) {
+      height = 1;
+      name.key("bt", channels, width);
+    } else {
+      name.key("bt", channels, width, height);
+    }
+    name.key("k", k_block);
+    name.word(schedule, kSchedules);
+    name.word(m_side, kSides);
+    spell_buffers(name);
+    name.optional("rs", 0, row_slots);
+    name.word(stores, kStores);
+    name.optional("us", 0, store_slots);
+    name.optional("sk", 1, split);
+  }
+
+ private:
+  // Flat tiles have pixels and weights in one buffer each time, but where the weights stay.
+  template <class Name>
+  void spell_buffers(Name& name) {
+    static constexpr NameWord<WeightsIn> kResident[] = {{WeightsIn::resident, "wres"}};
+    int both = flat() && !resident() ? pixel_slots : 0;
+    if (flat()) name.optional("st", 0, both);
+    if (both > 0) {
+      weights_in = WeightsIn::ring;
+      pixel_slots = weight_slots = both;
+      return;
+    }
+    name.key("xs", pixel_slots);
+    int ring = flat() || resident() ? 0 : weight_slots;
+    if (!flat()) name.optional("ws", 0, ring);
+    weights_in = ring > 0 ? WeightsIn::ring : WeightsIn::resident;
+    weight_slots = ring;
+    if (ring == 0) name.word(weights_in, kResident);
+  }
+};
+
+std::string to_string(const Tiling& tiling);
+// Both throw Error(bad_problem) that shows the form.
+Tiling parse_tiling(std::string_view name);
+[[noreturn]] void refuse_tiling(std::string_view name);
+
+// What the kernel is specialised by. tiling: each number at least 1 where a name may have it, patches a
+// multiple of 8 wide.
+KernelConfig kernel_config(const Tiling& tiling, const Problem& problem);
+
+// C as the kernel sees it: the copy engine takes pixels of a multiple of 16 bytes.
+std::int64_t padded_channels(const Problem& problem);
+std::int64_t channel_blocks(const Tiling& tiling, const Problem& problem);
+// How 32-bit elements are multiplied: 0 they are not, 1 rounded to tf32, 2 as high and low parts.
+int tf32_parts(const Problem& problem);
+// Of a fused pool, whose stride is 2: 2, 3, or 0 where there is none.
+int pool_window(const Problem& problem);
+// So many windows begin and end within so many pixels.
+int pooled_extent(int pixels, const Problem& problem);
+// NHWC by ordinary stores: the copy engine takes pixels of a multiple of 16 bytes.
+bool plain_stores(const Problem& problem);
+bool pads(const Problem& problem);
+bool strides(const Problem& problem);
+
+bool turns_16_bits(const Tiling& tiling, const Problem& problem);
+// Whether warps, not the copy engine, read the input.
+bool reads_input(const Tiling& tiling, const Problem& problem);
+// Whether the input is brought into the form that the kernel reads by a step before it.
+bool turns_input(const Tiling& tiling, const Problem& problem);
+// Whether the copy engine stores whole tiles.
+bool stores_by_map(const Tiling& tiling, const Problem& problem);
+// A tile is whole images of NCHW, which are stored as contiguous bytes: where few pixels of a plane lie
+// together and aligned.
+bool whole_images(const Tiling& tiling, const Problem& problem);
+
+int threads(const Tiling& tiling, const Problem& problem);
+int shared_bytes(const Tiling& tiling, const Problem& problem);
+
+// Of flat tiles: from a tile's first pixel to the next one's, over all images.
+std::int64_t step(const Tiling& tiling, const Problem& problem);
+// Of the output. With shift: strips of windows.
+std::int64_t tiles(const Tiling& tiling, const Problem& problem);
+// Blocks of threads that work on the problem, if there is a multiprocessor for each.
+std::int64_t blocks(const Tiling& tiling, const Problem& problem);
+
+}  // namespace faltung::sm90
+
+#endif  // FALTUNG_SRC_ALGORITHMS_SM90_TILING_HPP_

@@ -1,0 +1,93 @@
+// The gradient of the weights on Hopper's matrix units; the kernels are kernels/sm90/weights_gradient.cu
+// (16-bit NHWC, to which what comes otherwise is brought by a step before it) and weights_gradient_rows.cu
+// (NCHW as it is).
+#include "src/algorithms/weights_gradient_sm90.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "src/algorithms/registry.hpp"
+#include "src/problem/dtype.hpp"
+
+namespace faltung {
+namespace {
+
+using namespace weights_gradient_sm90;
+using std::int64_t;
+
+class WeightsGradientSm90 : public Algorithm {
+ public:
+  std::string_view name() const override { return "weights_gradient_sm90"; }
+  std::string_view description() const override {
+    return "the gradient of the weights on Hopper's matrix units, all taps from one halo patch";
+  }
+  std::string_view device_kind() const override { return "gpu"; }
+
+  Support supports(const Problem& p, const Target& target) const override {
+    if (!target.device.has("sm_90a")) return Support::declined("needs a Hopper GPU (compute capability 9.0)");
+    if (!target.device.has("nvrtc")) return Support::declined("needs NVRTC to compile its kernels");
+    return serves(p, target.device.units);
+  }
+
+  // Three products of cut parts leave out up to 2^-20 of each term, sixteen times fp32's rounding unit. A
+  // chain of this many fp32 multiply-adds may be as far off.
+  static constexpr int64_t kShortest = 96;
+
+  // What does not depend on the device but for how many multiprocessors it has.
+  static Support serves(const Problem& p, int units) {
+    if (p.direction != Direction::backward_weights) return Support::declined("backward_weights only");
+    if (p.groups != 1) return Support::declined("no groups");
+    if (p.dtype != DType::f32 && p.math == Math::f32)
+      return Support::declined("16-bit tensors in f16 or bf16 math only");
+    if (p.dtype == DType::f32 && p.math == Math::f32 && reduction_length(p) < kShortest)
+      return Support::declined("in three tf32 products a sum of fewer than " + std::to_string(kShortest) +
+                               " terms is not as good as fp32");
+    constexpr int64_t kMost = std::numeric_limits<int>::max() / 2;
+    for (const int64_t size :
+         {p.n * p.p() * p.q(), p.n * p.h * p.w, p.k, p.c, p.k * p.r * p.s, p.r * p.s * p.c}) {
+      if (size > kMost) return Support::declined("more than 2^30 pixels, channels or weights of one of them");
+    }
+    if (!tiles(p, units).empty()) return Support::supported();
+    Tile tile;
+    if (p.dtype == DType::f32) tile.kind = Kind::lines, tile.rows = 4, tile.width = 32;
+    const std::string why = unfit(tile, p);
+    return Support::declined(why.empty() ? "no tile fits" : why);
+  }
+
+ private:
+  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+    std::vector<Candidate> all;
+    for (const Tile& tile : tiles(p, target.device.units))
+      all.push_back(candidate_of(p, tile, target.device));
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.cost.ms < b.cost.ms; });
+    return all;
+  }
+
+  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+    const Tile tile = parse_tile(config);
+    if (const std::string why = unfit(tile, p); !why.empty())
+      throw Error(Status::bad_problem,
+                  "weights_gradient_sm90/" + config + " cannot compute " + to_string(p) + ": " + why);
+    return candidate_of(p, tile, target.device);
+  }
+
+  static Candidate candidate_of(const Problem& p, const Tile& tile, const DeviceInfo& device) {
+    Candidate c;
+    c.config = weights_gradient_sm90::to_string(tile);
+    c.cost = cost(tile, p, device.units);
+    c.workspace_bytes = workspace(tile, p).bytes;
+    // Where less than tf32 is allowed its two rounded operands come on top.
+    constexpr double kRounded = 0x1p14 + 4;  // 2 2^-11 + 2^-22 in units of 2^-24
+    const bool rounds = p.dtype == DType::f32 && p.math == Math::fast;
+    c.accuracy = {dot_product_growth(p) + (rounds ? kRounded : 0), 0, 0};
+    c.recipe = [p, tile, &device] { return recipe(tile, p, device); };
+    return c;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_weights_gradient_sm90() { return std::make_unique<WeightsGradientSm90>(); }
+
+}  // namespace faltung

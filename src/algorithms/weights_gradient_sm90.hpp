@@ -1,0 +1,87 @@
+// The choices of Hopper's weights' gradient, and what follows from them.
+#ifndef FALTUNG_SRC_ALGORITHMS_WEIGHTS_GRADIENT_SM90_HPP_
+#define FALTUNG_SRC_ALGORITHMS_WEIGHTS_GRADIENT_SM90_HPP_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/sm90/weights_gradient_config.h"
+#include "src/algorithms/candidate.hpp"
+#include "src/problem/rewrite.hpp"
+
+namespace faltung::weights_gradient_sm90 {
+
+// Bytes of shared memory that a block may have.
+constexpr int kSharedLimit = 232448;
+// So few channels make more by space-to-depth.
+constexpr int kFewChannels = 8;
+
+// deepened: of the problem with blocks of stride x stride pixels as channels (space_to_depth).
+enum class Form { plain, deepened };
+
+struct Tile {
+  Form form = Form::plain;
+  Kind kind = Kind::patch;
+  int k = 64, c = 64;                      // of a block's results: output and input channels
+  int height = 8, width = 32, images = 1;  // output pixels that are summed at a time
+  int stages = 3;                          // buffers of such tiles; lines: of x alone
+  int rows = 0;                            // lines: buffers of rows of the output's gradient
+  int cluster = 1;                         // blocks that add up their sums before they store them
+  int shares = 1;                          // that the pixels are divided into: blocks to a result
+
+  template <class Name>
+  void spell(Name& name);
+  // Of each result: what is stored, and summed by a step of its own; 1: the result itself.
+  int parts() const { return shares / cluster; }
+};
+std::string to_string(const Tile& tile);
+// Throws Error(bad_problem) that shows the form.
+Tile parse_tile(std::string_view name);
+
+// What of the problem is computed: itself, or the inner problem of its rewrite. Listing tiles asks for the
+// latter alone.
+Rewrite rewritten(const Tile& tile, const Problem& problem);
+Problem inner_of(const Tile& tile, const Problem& problem);
+// That as the kernel sees it: NHWC where it is turned, channels padded to 16 bytes, and the pixels of
+// a 1x1 filter as one row.
+Problem seen(const Tile& tile, const Problem& problem);
+// Whether a step before the kernel brings x, or the output's gradient, into that form.
+bool turns_x(const Tile& tile, const Problem& problem);
+bool turns_y(const Tile& tile, const Problem& problem);
+
+// What the kernel is specialised by.
+Config config(const Tile& tile, const Problem& problem);
+
+// How many blocks' results, and tiles of pixels, there are.
+struct Counts {
+  std::int64_t k = 1, c = 1, taps = 1;            // tiles of results
+  std::int64_t across = 1, down = 1, images = 1;  // tiles of pixels
+  std::int64_t results() const { return k * c * taps; }
+  std::int64_t pixels() const { return across * down * images; }
+};
+Counts counts(const Tile& tile, const Problem& problem);
+
+// Empty if the tile can compute the problem, else which limit it breaks.
+std::string unfit(const Tile& tile, const Problem& problem);
+// Every tile worth trying.
+std::vector<Tile> tiles(const Problem& problem, int multiprocessors);
+Cost cost(const Tile& tile, const Problem& problem, int multiprocessors);
+
+// The parts, then x and the output's gradient where they are turned, and the inner problem's result: where
+// these begin, and all of it.
+struct Workspace {
+  std::size_t x = 0, y = 0, w = 0, bytes = 0;
+};
+Workspace workspace(const Tile& tile, const Problem& problem);
+
+// The kernel: specialised as the tile, the filter, stride, dilation and dtype say; batch, image and channel
+// counts are its arguments.
+jit::Source source(const Tile& tile, const Problem& problem);
+Recipe recipe(const Tile& tile, const Problem& problem, const DeviceInfo& device);
+
+}  // namespace faltung::weights_gradient_sm90
+
+#endif  // FALTUNG_SRC_ALGORITHMS_WEIGHTS_GRADIENT_SM90_HPP_

@@ -1,0 +1,160 @@
+// What a tile of the weights' gradient costs on Hopper, and those worth trying.
+#include <algorithm>
+
+#include "src/algorithms/weights_gradient_sm90.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::weights_gradient_sm90 {
+namespace {
+
+using i64 = std::int64_t;
+
+// So many multiprocessors have a block: larger clusters do not fill every part of the chip.
+i64 filled(const Tile& t, int multiprocessors) {
+  return t.cluster <= 2 ? multiprocessors : i64{multiprocessors} * 10 / 11 / t.cluster * t.cluster;
+}
+
+// Pixels that are summed at a time: height, width, images.
+constexpr int kShapes[][3] = {{8, 32, 1}, {4, 32, 1}, {16, 8, 1}, {14, 8, 1}, {4, 16, 1}, {7, 16, 1},
+                              {8, 8, 1},  {8, 8, 2},  {7, 8, 2},  {4, 8, 2},  {2, 8, 1}};
+
+constexpr int kHalfOfShared = 114 * 1024;  // of a multiprocessor's
+// Two blocks share a multiprocessor, by their memory and registers.
+bool pairs_up(const Config& c) {
+  return shared_bytes(c) <= kHalfOfShared && consumers(c) <= 2 && sums(c) <= 64;
+}
+
+}  // namespace
+
+// Fitted to kernels timed on an H200 (docs/notes/hopper_gradients.md).
+Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
+  constexpr double kClock = 1.47e6;                    // cycles a millisecond
+  constexpr double kFill = 55, kFirst = 31;            // bytes a cycle into shared memory; to read 64 rows
+  constexpr double kStart = 3550, kTile = 60;          // cycles of a block, and of a tile, that nothing hides
+  constexpr double kLatency = 1320;                    // cycles until a buffer begins to fill
+  constexpr double kMemory = 3.5e9, kCache = 4.1e9;    // bytes a millisecond
+  constexpr double kStep = 0.00035, kLaunch = 0.0017;  // ms: the sum's step, the product's
+  constexpr double kTurn = 0.0038;                     // ms: a step that turns
+  constexpr double kJoin = 0.0011, kJoinEach = 0.0006;  // ms: a cluster's sum, and each block of it
+  constexpr double kOverlap = 0.21;                     // what is lost of the shorter of bytes and arithmetic
+  constexpr double kLines = 1.1;                        // products from registers, by so much slower
+  const Problem p = seen(t, problem);
+  const Config c = config(t, problem);
+  const Counts n = counts(t, problem);
+  const i64 together = pairs_up(c) && n.results() * t.shares > filled(t, multiprocessors) ? 2 : 1;
+  const i64 waves = ceil_div(n.results() * t.shares, filled(t, multiprocessors) * together);
+  double tile = 0, fill = 0;  // cycles
+  if (t.kind == Kind::patch) {
+    const auto instruction = [&](int columns) { return std::max(columns / 2.0, kFirst + columns / 4.0); };
+    const double step = (phases(c) - short_phases(c)) * instruction(columns(c)) +
+                        short_phases(c) * instruction(short_columns(c));
+    tile = pixels(c) / 16 * consumers(c) * step;
+    fill = stage_stride(c) / kFill;
+  } else {
+    const double rows = static_cast<double>(std::min<i64>(t.height, p.p()));
+    const double step = columns(c) / 2.0 * (c.parts == Parts::two ? 3 : 1) * kLines;
+    tile = rows * (row_bytes(c) / 32) * consumers(c) * step;
+    fill = (patch_stride(c) + rows * line_bytes(c)) / kFill;
+  }
+  // All buffers but one are on their way while that one is multiplied.
+  tile = std::max({tile, fill, (fill + kLatency) / (t.stages - 1)});
+  const double a_block =
+      static_cast<double>(ceil_div(n.pixels(), i64{t.shares}) * together) * (tile + kTile) + kStart;
+  const double arithmetic = static_cast<double>(waves) * a_block / kClock;
+  const double bytes = min_bytes(problem) / kMemory;
+  const double weights = static_cast<double>(p.k * p.r * p.s * p.c);
+  double more = kLaunch;
+  if (t.parts() > 1) more += kStep + 2.0 * t.parts() * weights * 4 / kCache;
+  if (t.cluster > 1) more += kJoin + kJoinEach * t.cluster;
+  const auto turned = [&](bool turns, const TensorShape& shape) {
+    return turns ? kTurn + 2.0 * static_cast<double>(bytes_of(problem, shape)) / kMemory : 0.0;
+  };
+  if (t.form == Form::deepened) more += kTurn;  // the result's way back
+  more += turned(turns_x(t, problem), x_shape(problem)) + turned(turns_y(t, problem), conv_shape(problem));
+  return {std::max(arithmetic, bytes) + kOverlap * std::min(arithmetic, bytes) + more,
+          bytes > arithmetic ? Bound::bytes : Bound::arithmetic};
+}
+
+namespace {
+
+void list(const Problem& problem, Form form, int multiprocessors, std::vector<Tile>& all) {
+  const auto add = [&](Tile t) {
+    // As many buffers as there is room for.
+    const int most = t.kind == Kind::lines ? 2 : 8;
+    t.shares = t.cluster;
+    for (t.stages = most; t.stages > 2 && !unfit(t, problem).empty();) --t.stages;
+    if (!unfit(t, problem).empty()) return;
+    const Counts n = counts(t, problem);
+    const auto share = [&](int blocks) {
+      const i64 room = filled(t, multiprocessors) * blocks / n.results();
+      t.shares = static_cast<int>(std::clamp<i64>(room, t.cluster, n.pixels()) / t.cluster * t.cluster);
+      if (all.empty() || to_string(all.back()) != to_string(t)) all.push_back(t);
+    };
+    share(1);
+    // Two a multiprocessor, one after the other or side by side.
+    Tile half = t;
+    while (half.stages > 3 && !pairs_up(config(half, problem))) --half.stages;
+    if (pairs_up(config(half, problem))) t = half;
+    share(2);
+  };
+  constexpr int kFlat[][3] = {{1, 64, 1}, {1, 128, 1}, {1, 256, 1}};
+  Tile t;
+  t.form = form;
+  const Problem inner = inner_of(t, problem);
+  const bool flat = seen(t, problem).h == 1 && inner.r == 1 && inner.s == 1;
+  const std::span<const int[3]> shapes =
+      flat ? std::span<const int[3]>(kFlat) : std::span<const int[3]>(kShapes);
+  for (const int cluster : {1, 2, 4}) {
+    t = Tile{};
+    t.form = form, t.cluster = cluster;
+    for (const auto& shape : shapes) {
+      t.height = shape[0], t.width = shape[1], t.images = shape[2];
+      for (const int k : {64, 128, 192, 256}) {
+        if (k > 64 && (inner.r > 1 || inner.k <= k - 64)) continue;
+        for (const int c : {16, 32, 64, 128, 192, 256}) {
+          if (c > 64 && (inner.s > 1 || inner.c <= c - 64)) continue;
+          if (c < 32 && inner.c > c) continue;
+          if (c == 64 && inner.c <= 32) continue;
+          t.k = k, t.c = c;
+          add(t);
+        }
+      }
+    }
+    const bool two_parts = problem.dtype == DType::f32 && problem.math == Math::f32;
+    t.kind = Kind::lines, t.k = 64, t.c = two_parts ? 32 : 64, t.images = 1;
+    for (const int bytes : {128, 64}) {
+      t.width = bytes / size_of(problem.dtype);
+      for (const auto& [height, rows] : {std::pair{8, 5}, std::pair{8, 3}, std::pair{4, 6}}) {
+        t.height = height, t.rows = rows;
+        add(t);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Tile> tiles(const Problem& problem, int multiprocessors) {
+  std::vector<Tile> all;
+  list(problem, Form::plain, multiprocessors, all);
+  // Few channels; and of 32 bits the strides that lines do not serve.
+  if (rewrites::space_to_depth.applies(problem) && (problem.c <= kFewChannels || problem.dtype == DType::f32))
+    list(problem, Form::deepened, multiprocessors, all);
+  if (!all.empty()) return all;
+  // Taps that lie far apart, each by blocks of its own.
+  Tile t;
+  t.k = t.c = 128;
+  for (const auto& shape : kShapes) {
+    t.height = shape[0], t.width = shape[1], t.images = shape[2];
+    for (t.stages = 8; t.stages > 2 && !unfit(t, problem).empty();) --t.stages;
+    t.shares = 1;
+    if (!unfit(t, problem).empty()) continue;
+    const Counts n = counts(t, problem);
+    t.shares = static_cast<int>(std::clamp<i64>(multiprocessors / n.results(), 1, n.pixels()));
+    all.push_back(t);
+  }
+  return all;
+}
+
+}  // namespace faltung::weights_gradient_sm90

@@ -1,0 +1,255 @@
+// The steps of the weights' gradient on Hopper: what is turned, the products, the sum of their parts.
+#include <cstddef>
+
+#include "src/algorithms/sm90/copies.hpp"
+#include "src/algorithms/weights_gradient_sm90.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::weights_gradient_sm90 {
+namespace {
+
+using i64 = std::int64_t;
+
+constexpr int kSumThreads = 256;
+
+int narrow(i64 value) { return static_cast<int>(value); }
+
+// As in kernels/sm90/weights_gradient_common.cuh.
+struct Params {
+  void* dw;
+  void* parts;
+  long long weights;
+  int k, c, c_pitch;
+  int p;
+  int k_tiles, c_tiles;
+  int pixel_tiles, tiles_w, tiles_h;
+  int shares;
+  int pad_top, pad_left;
+};
+
+std::string constant(const char* name, i64 value) {
+  return "#define " + std::string(name) + " " + std::to_string(value) + "\n";
+}
+
+// One wgmma of 64 x n as a function of n / 2 sums a thread; the first operand from registers, or both from
+// shared memory with their rows, not their depth, side by side.
+std::string mma_function(int n, DType dtype, bool from_registers) {
+  const std::string type = dtype == DType::f32 ? "tf32" : name(dtype);
+  const int sums = n / 2, a = from_registers ? 4 : 1;
+  std::string operands, outputs, inputs;
+  const auto operand = [&](int i) { return "%" + std::to_string(i); };
+  for (int i = 0; i < sums; ++i) {
+    operands += (i > 0 ? ", " : "") + operand(i);
+    outputs += (i > 0 ? ", \"+f\"(d[" : "\"+f\"(d[") + std::to_string(i) + "])";
+  }
+  std::string first = operand(sums);
+  if (from_registers) {
+    first = "{" + operand(sums) + ", " + operand(sums + 1) + ", " + operand(sums + 2) + ", " +
+            operand(sums + 3) + "}";
+    inputs = "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])";
+  } else {
+    inputs = "\"l\"(a)";
+  }
+  const std::string majors = from_registers ? (dtype == DType::f32 ? "" : ", 0") : ", 1, 1";
+  return "__device__ __forceinline__ void mma(float (&d)[" + std::to_string(sums) + "], " +
+         (from_registers ? "const unsigned (&a)[4]" : "unsigned long long a") +
+         ", unsigned long long b, int accumulate) {\n  asm volatile(\"{.reg .pred p; setp.ne.b32 p, " +
+         operand(sums + a + 1) + ", 0; wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) +
+         (dtype == DType::f32 ? "k8" : "k16") + ".f32." + type + "." + type + " {" + operands + "}, " +
+         first + ", " + operand(sums + a) + ", p, 1, 1" + majors + ";}\"\n      : " + outputs +
+         "\n      : " + inputs + ", \"l\"(b), \"r\"(accumulate));\n}\n";
+}
+
+// The statements that fill in a kernel's Config, as one macro.
+class ConfigText {
+ public:
+  void add(const char* field, const std::string& value) {
+    text_ += " c." + std::string(field) + " = " + value + ";";
+  }
+  void add(const char* field, int value) { add(field, std::to_string(value)); }
+  std::string text() const { return "#define F_CONFIG" + text_ + "\n"; }
+
+ private:
+  std::string text_;
+};
+
+std::string config_text(const Config& c) {
+  ConfigText text;
+  const auto order = [](Order order) { return order == Order::nchw ? "Order::nchw" : "Order::nhwc"; };
+  text.add("kind", c.kind == Kind::patch ? "Kind::patch" : "Kind::lines");
+  text.add("element", c.element == Element::f32    ? "Element::f32"
+                      : c.element == Element::bf16 ? "Element::bf16"
+                                                   : "Element::f16");
+  text.add("parts", c.parts == Parts::two ? "Parts::two" : "Parts::one");
+  text.add("order", order(c.order)), text.add("filter", order(c.filter));
+  text.add("result", c.result == Result::parts ? "Result::parts" : "Result::whole");
+  text.add("r", c.r), text.add("s", c.s);
+  text.add("stride_h", c.stride_h), text.add("stride_w", c.stride_w);
+  text.add("dilation_h", c.dilation_h), text.add("dilation_w", c.dilation_w),
+      text.add("pad_left", c.pad_left);
+  text.add("tap_rows", c.tap_rows), text.add("tap_columns", c.tap_columns);
+  text.add("k_blocks", c.k_blocks), text.add("c_blocks", c.c_blocks), text.add("channels", c.channels);
+  text.add("width", c.width), text.add("height", c.height), text.add("images", c.images);
+  text.add("stages", c.stages), text.add("rows", c.rows), text.add("cluster", c.cluster);
+  return text.text();
+}
+
+TiledMap tiled(DType dtype, const i64 (&sizes)[4], const int (&box)[4], int swizzle_bytes, int step_w = 1,
+               int step_h = 1) {
+  TiledMap map;
+  map.dtype = dtype;
+  map.rank = 4;
+  i64 stride = size_of(dtype);
+  for (int i = 0; i < 4; ++i) {
+    map.size[i] = sizes[i], map.box[i] = box[i];
+    stride *= sizes[i];
+    if (i < 3) map.stride_bytes[i] = stride;
+  }
+  map.step[1] = step_w, map.step[2] = step_h;
+  map.swizzle_bytes = swizzle_bytes;
+  return map;
+}
+
+// NCHW: sizes and boxes by width, channels, rows, images.
+TiledMap tiled_rows(DType dtype, i64 n, i64 c, i64 h, i64 w, const int (&box)[4], int swizzle_bytes) {
+  const i64 sizes[] = {w, c, h, n};
+  TiledMap map = tiled(dtype, sizes, box, swizzle_bytes);
+  const i64 row = w * size_of(dtype);
+  map.stride_bytes[0] = h * row, map.stride_bytes[1] = row, map.stride_bytes[2] = c * h * row;
+  return map;
+}
+
+TiledMap x_map(const Problem& p, const Config& c) {
+  if (c.turns()) return tiled(p.dtype, {p.c, p.w, p.h, p.n}, {32, c.width, 1, 1}, 128);
+  if (c.kind == Kind::lines)
+    return tiled_rows(p.dtype, p.n, p.c, p.h, p.w, {c.width, c.channels, patch_height(c), 1}, row_bytes(c));
+  const bool skips_rows = c.tap_rows == 1;
+  const int stride_h = skips_rows ? c.stride_h : 1;
+  const int rows = skips_rows ? (c.height - 1) * stride_h + 1 : patch_height(c);
+  return tiled(p.dtype, {p.c, p.w, p.h, p.n},
+               {c.channels, (patch_width(c) - 1) * c.stride_w + 1, rows, c.images}, row_bytes(c), c.stride_w,
+               stride_h);
+}
+
+TiledMap y_map(const Problem& p, const Config& c) {
+  if (c.turns()) return tiled(p.dtype, {p.k, p.q(), p.p(), p.n}, {32, line_pixels(c), 1, 1}, 128);
+  if (c.kind == Kind::lines)
+    return tiled_rows(p.dtype, p.n, p.k, p.p(), p.q(), {line_pixels(c), kOutChannels, 1, 1}, 0);
+  return tiled(p.dtype, {p.k, p.q(), p.p(), p.n}, {kOutChannels, c.width, c.height, c.images}, 128);
+}
+
+std::string include(const std::string& kernel) { return "#include \"kernels/sm90/" + kernel + ".cu\"\n"; }
+
+// The output's gradient as the input of a problem: what copies inputs then copies it.
+Problem gradient_as_input(const Problem& problem) {
+  Problem p = problem;
+  p.direction = Direction::forward;
+  p.c = problem.k, p.h = problem.p(), p.w = problem.q();
+  p.r = p.s = p.stride_h = p.stride_w = p.dilation_h = p.dilation_w = 1;
+  p.pad_top = p.pad_bottom = p.pad_left = p.pad_right = 0;
+  return p;
+}
+
+// Threads that share a run of the sum: each has at least four parts, where there are so many.
+int sharers(const Tile& t) {
+  int rows = 1;
+  while (rows < 16 && rows * 8 <= t.parts()) rows *= 2;
+  return rows;
+}
+
+Step sum_step(const Tile& t, const Problem& p, const Params& params, Slot w) {
+  jit::Source source;
+  source.name = "weights_gradient_sm90 (sum of the parts)";
+  source.text = constant("F_DTYPE", p.dtype == DType::f32   ? 0
+                                    : p.dtype == DType::f16 ? 1
+                                                            : 2) +
+                constant("F_NCHW", p.layout == Layout::nchw) + constant("F_ROWS", sharers(t)) +
+                include("sum_parts");
+  source.entry = "sum_parts";
+  source.block_threads = kSumThreads;
+  const i64 runs = params.weights / 4;
+  LaunchShape shape;
+  shape.grid[0] = static_cast<unsigned>(ceil_div(runs, kSumThreads / sharers(t)));
+  shape.block[0] = kSumThreads;
+  shape.overlaps_previous = true;
+  return launch("sum of the parts", std::move(source), shape,
+                {in(Place::workspace), out(w), value(t.parts()), value(narrow(runs)), value(params.c),
+                 value(params.c_pitch), value(narrow(p.r * p.s))});
+}
+
+}  // namespace
+
+jit::Source source(const Tile& t, const Problem& problem) {
+  const Config c = config(t, problem);
+  const bool lines = t.kind == Kind::lines;
+  jit::Source source;
+  source.name = "weights_gradient_sm90/" + to_string(t);
+  source.text = config_text(c) + mma_function(columns(c), problem.dtype, lines);
+  if (short_columns(c) != columns(c)) source.text += mma_function(short_columns(c), problem.dtype, lines);
+  source.entry = lines ? "weights_gradient_lines" : "weights_gradient";
+  source.text += include(source.entry);
+  source.block_threads = threads(c);
+  source.shared_bytes = shared_bytes(c);
+  return source;
+}
+
+Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
+  const Rewrite rewrite = rewritten(t, problem);
+  const Problem& inner = rewrite.inner;
+  const Problem p = seen(t, problem);
+  const Config c = config(t, problem);
+  const Counts n = counts(t, problem);
+  const Workspace memory = workspace(t, problem);
+  const bool deepened = t.form == Form::deepened;
+  Recipe recipe;
+  recipe.alignment = 16;  // of the copy engine
+  recipe.workspace_bytes = memory.bytes;
+  Slot x = Place::x, y = Place::y, w = Place::w;
+  if (turns_x(t, problem)) {
+    x = {Place::workspace, memory.x};
+    const TensorCopy copy = sm90::pixels_of(problem, rewrite, Operand::x);
+    // The kernel that is tuned for blocks of pixels keeps a pixel's channels in registers.
+    const bool many = deepened && problem.c > kFewChannels;
+    const std::string name = deepened ? "space to depth of input" : "input to NHWC";
+    recipe.steps.push_back(many ? copy_launch(name, "weights_gradient_sm90", copy, Place::x, x, device)
+                                : sm90::copy_step(name, copy, Place::x, x, device));
+  }
+  if (turns_y(t, problem)) {
+    y = {Place::workspace, memory.y};
+    const Problem gradient = gradient_as_input(problem);
+    recipe.steps.push_back(sm90::copy_step("output's gradient to NHWC",
+                                           sm90::pixels_of(gradient, unchanged(gradient), Operand::x),
+                                           Place::y, y, device));
+  }
+  if (deepened) w = {Place::workspace, memory.w};
+  Params params{};
+  params.k = narrow(inner.k), params.c = narrow(inner.c), params.c_pitch = round_up(params.c, 4);
+  params.weights = inner.k * p.r * p.s * params.c_pitch;
+  params.p = narrow(p.p());
+  params.k_tiles = narrow(n.k), params.c_tiles = narrow(n.c);
+  params.pixel_tiles = narrow(n.pixels()), params.tiles_w = narrow(n.across), params.tiles_h = narrow(n.down);
+  params.shares = t.shares;
+  params.pad_top = narrow(p.pad_top), params.pad_left = narrow(p.pad_left);
+  const StepArgument::Member result =
+      c.result == Result::parts
+          ? StepArgument::Member{offsetof(Params, parts), {Place::workspace, Access::write}}
+          : StepArgument::Member{offsetof(Params, dw), {w, Access::write}};
+  LaunchShape shape;
+  shape.grid[0] = static_cast<unsigned>(n.results() * t.shares);
+  shape.cluster[0] = static_cast<unsigned>(t.cluster);
+  shape.block[0] = static_cast<unsigned>(threads(c));
+  shape.overlaps_previous = true;
+  TiledMap x_shape = x_map(p, c), y_shape = y_map(p, c);
+  x_shape.rounds_to_tf32 = y_shape.rounds_to_tf32 = c.element == Element::f32 && c.parts == Parts::one;
+  recipe.steps.push_back(launch("weights_gradient", source(t, problem), shape,
+                                {mapped({{x_shape, {x, Access::read}}}),
+                                 mapped({{y_shape, {y, Access::read}}}), value(params, {result})}));
+  if (c.result == Result::parts) recipe.steps.push_back(sum_step(t, inner, params, w));
+  if (deepened)
+    recipe.steps.push_back(copy_launch("weights' gradient from depth", "weights_gradient_sm90",
+                                       scatter_of(problem, rewrite), w, Place::w, device));
+  return recipe;
+}
+
+}  // namespace faltung::weights_gradient_sm90

@@ -1,0 +1,202 @@
+// What follows from a tile of the weights' gradient on Hopper: its name, what it is for a problem, its
+// limits.
+#include <algorithm>
+
+#include "src/algorithms/config_name.hpp"
+#include "src/algorithms/weights_gradient_sm90.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::weights_gradient_sm90 {
+namespace {
+
+using i64 = std::int64_t;
+
+constexpr NameWord<Form> kForms[] = {{Form::plain, ""}, {Form::deepened, "s2d"}};
+constexpr NameWord<Kind> kKinds[] = {{Kind::patch, "patch"}, {Kind::lines, "lines"}};
+constexpr int kMostBox = 256;  // pixels of a box of the copy engine, in each direction
+
+int narrow(i64 value) { return static_cast<int>(value); }
+bool is_16_bits(const Problem& p) { return p.dtype != DType::f32; }
+// Pixels of a 1x1 filter that takes all of them need no image.
+bool is_flat(const Problem& p) {
+  return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
+         p.p() == p.h && p.q() == p.w;
+}
+i64 chunk(const Problem& p) { return 16 / size_of(p.dtype); }
+// NCHW as the copy engine takes it.
+bool has_aligned_rows(const Problem& p) {
+  return p.layout == Layout::nchw && p.w % chunk(p) == 0 && p.q() % chunk(p) == 0;
+}
+// Of r taps, those that a block takes: so many at most, alike.
+int taps_of(i64 r, int most) { return narrow(ceil_div(r, ceil_div(r, most))); }
+
+std::string unfit_patch(const Tile& t, const Problem& p, const Config& c) {
+  if (!is_16_bits(p))
+    return "the matrix units take 32-bit elements only if a channel's pixels lie side by side";
+  if (t.k % 64 != 0 || t.k > 256) return "a block has 64 to 256 output channels, by 64";
+  if (t.c != 16 && t.c != 32 && (t.c % 64 != 0 || t.c > 256))
+    return "a block has 16, 32 or 64 to 256 input channels, by 64";
+  if (t.width % 8 != 0 || t.images * t.height * t.width % 16 != 0)
+    return "pixels are summed by 16, and lie in a row by 8";
+  if (p.stride_w > 8 || (c.tap_rows == 1 && p.stride_h > 8)) return "the copy engine strides by 8 at most";
+  const i64 width = (patch_width(c) - 1) * p.stride_w + 1,
+            height = c.tap_rows > 1 ? patch_height(c) : (t.height - 1) * p.stride_h + 1;
+  if (width > kMostBox || height > kMostBox || t.images > kMostBox)
+    return "a box is at most 256 pixels wide and high";
+  if (columns(c) > 256) return "an instruction has at most 256 columns";
+  const int most = consumers(c) > 3 ? 64 : consumers(c) == 3 ? 96 : 128;
+  if (consumers(c) > 4 || sums(c) > most) return "its sums need more registers than there are";
+  return "";
+}
+
+std::string unfit_lines(const Tile& t, const Problem& p, const Config& c) {
+  if (is_16_bits(p) && !has_aligned_rows(p))
+    return "of 16 bits lines serve NCHW, in rows of a multiple of 16 bytes";
+  if (p.stride_w != 1) return "lines serve a horizontal stride of 1";
+  if (p.dilation_h != 1 && p.r > 1) return "lines serve no vertical dilation";
+  if (p.r > 3 || p.s > 3) return "lines serve filters of up to 3x3";
+  if (p.pad_left > (p.s - 1) * p.dilation_w) return "lines serve padding that a tap reaches";
+  if (t.k != 64 || t.c % 8 != 0 || sums(c) * c.part_count() > 96)
+    return "a block has 64 output channels, and a thread 96 sums, or 48 in two parts";
+  const int row = row_bytes(c);
+  if (c.turns() && (row != 128 || t.c % 32 != 0)) return "rows of NHWC are turned by 32 x 32 elements";
+  if ((row != 64 && row != 128) || t.c * row % 1024 != 0) return "a row of x is 64 or 128 bytes";
+  if (t.images != 1 || t.rows < 2) return "a tile is of one image, with two rows of the gradient or more";
+  if (patch_height(c) > kMostBox || line_pixels(c) > kMostBox)
+    return "a box is at most 256 pixels wide and high";
+  return "";
+}
+
+}  // namespace
+
+template <class Name>
+void Tile::spell(Name& name) {
+  name.word(form, kForms);
+  name.word(kind, kKinds);
+  name.key("bt", k, c);
+  name.key("tp", height, width, images);
+  name.key("st", stages);
+  name.optional("ys", 0, rows);
+  name.optional("cl", 1, cluster);
+  name.optional("sk", 1, shares);
+}
+
+std::string to_string(const Tile& tile) { return config_name(tile); }
+
+Tile parse_tile(std::string_view name) {
+  Tile t;
+  const bool spelled = parse_config(name, t);
+  if (spelled && t.k >= 64 && t.c >= 8 && t.height >= 1 && t.width >= 8 && t.images >= 1 && t.stages >= 1 &&
+      t.cluster >= 1 && t.shares >= 1 && t.shares % t.cluster == 0 && (t.kind == Kind::lines) == (t.rows > 0))
+    return t;
+  throw Error(Status::bad_problem, "weights_gradient_sm90 has no config '" + std::string(name) +
+                                       "'; one looks like patch_bt64x64_tp8x32x1_st3_cl2_sk128 or "
+                                       "lines_bt64x64_tp8x64x1_st2_ys5_sk132");
+}
+
+Rewrite rewritten(const Tile& t, const Problem& p) {
+  return t.form == Form::deepened ? rewrites::space_to_depth(p) : unchanged(p);
+}
+
+Problem inner_of(const Tile& t, const Problem& p) {
+  return t.form == Form::deepened ? rewrites::space_to_depth(p).inner : p;
+}
+
+Problem seen(const Tile& t, const Problem& problem) {
+  Problem p = inner_of(t, problem);
+  const bool as_it_is = t.kind == Kind::lines && t.form == Form::plain;
+  if (as_it_is && (is_16_bits(p) || has_aligned_rows(p))) return p;
+  p.layout = Layout::nhwc;
+  p.c = round_up(p.c, chunk(p)), p.k = round_up(p.k, chunk(p));
+  if (t.kind == Kind::patch && t.form == Form::plain && is_flat(p)) p.w = p.n * p.h * p.w, p.n = p.h = 1;
+  return p;
+}
+
+bool turns_x(const Tile& t, const Problem& p) {
+  const Problem inner = seen(t, p);
+  return t.form != Form::plain || inner.c != p.c || (inner.layout != p.layout && p.h * p.w > 1);
+}
+bool turns_y(const Tile& t, const Problem& p) {
+  const Problem inner = seen(t, p);
+  return inner.k != p.k || (inner.layout != p.layout && p.p() * p.q() > 1);
+}
+
+Config config(const Tile& t, const Problem& problem) {
+  const Problem p = seen(t, problem);
+  Config c;
+  c.kind = t.kind;
+  c.element = p.dtype == DType::f16 ? Element::f16 : p.dtype == DType::bf16 ? Element::bf16 : Element::f32;
+  c.order = p.layout == Layout::nchw ? Order::nchw : Order::nhwc;
+  c.filter = problem.layout == Layout::nchw ? Order::nchw : Order::nhwc;
+  c.r = narrow(p.r), c.s = narrow(p.s);
+  c.stride_h = narrow(p.stride_h), c.stride_w = narrow(p.stride_w);
+  c.dilation_h = narrow(p.dilation_h), c.dilation_w = narrow(p.dilation_w);
+  c.width = t.width, c.height = t.height, c.images = t.images;
+  c.stages = t.stages, c.cluster = t.cluster;
+  c.result = t.parts() > 1 ? Result::parts : Result::whole;
+  if (t.kind == Kind::lines) {
+    c.parts = p.dtype == DType::f32 && p.math == Math::f32 ? Parts::two : Parts::one;
+    c.pad_left = narrow(p.pad_left);
+    c.tap_rows = c.r, c.tap_columns = c.s;
+    c.channels = t.c, c.rows = t.rows;
+  } else {
+    c.channels = std::min(t.c, 64);
+    c.k_blocks = t.k / 64, c.c_blocks = t.c / c.channels;
+    // Larger blocks of channels take one tap in that direction. Three rows, or four of few columns: a
+    // warpgroup each.
+    c.tap_columns = c.c_blocks > 1 ? 1 : taps_of(p.s, 192 / c.channels);
+    c.tap_rows = c.k_blocks > 1 ? 1 : taps_of(p.r, c.channels * c.tap_columns <= 128 ? 4 : 3);
+  }
+  return c;
+}
+
+Counts counts(const Tile& t, const Problem& problem) {
+  const Problem p = seen(t, problem);
+  const Config c = config(t, problem);
+  Counts n;
+  n.k = ceil_div(p.k, t.k), n.c = ceil_div(p.c, t.c);
+  n.taps = ceil_div(p.r, c.tap_rows) * ceil_div(p.s, c.tap_columns);
+  n.across = ceil_div(t.kind == Kind::lines ? p.w : p.q(), t.width);
+  n.down = ceil_div(p.p(), t.height), n.images = ceil_div(p.n, t.images);
+  return n;
+}
+
+std::string unfit(const Tile& t, const Problem& problem) {
+  if (t.form == Form::deepened) {
+    if (const std::string why = rewrites::space_to_depth.why_not(problem); !why.empty()) return why;
+  }
+  const Problem p = seen(t, problem);
+  constexpr i64 kMostExtent = 1 << 12;  // so that no size of a patch overflows
+  if (p.dilation_h > kMostExtent || p.dilation_w > kMostExtent || p.stride_h > kMostExtent ||
+      p.stride_w > kMostExtent || p.pad_left > kMostExtent || t.height > kMostBox || t.width > kMostBox)
+    return "a box is at most 256 pixels wide and high";
+  const Config c = config(t, problem);
+  const std::string why = t.kind == Kind::patch ? unfit_patch(t, p, c) : unfit_lines(t, p, c);
+  if (!why.empty()) return why;
+  if (t.cluster > 8 || (t.cluster & (t.cluster - 1)) != 0 || sums(c) / 2 % t.cluster != 0)
+    return "a cluster has 1, 2, 4 or 8 blocks, which share a thread's sums alike";
+  if (t.shares > counts(t, problem).pixels()) return "more shares than tiles of pixels";
+  if (t.stages < 2) return "it needs two buffers or more";
+  if (shared_bytes(c) > kSharedLimit)
+    return "it needs " + std::to_string(shared_bytes(c)) + " bytes of shared memory, a block has " +
+           std::to_string(kSharedLimit);
+  return "";
+}
+
+Workspace workspace(const Tile& t, const Problem& problem) {
+  const Problem p = seen(t, problem);
+  const auto bytes = [&](i64 elements) {
+    return static_cast<std::size_t>(round_up(elements * size_of(p.dtype), 256));
+  };
+  const Problem inner = inner_of(t, problem);
+  Workspace w;
+  if (t.parts() > 1)
+    w.x = static_cast<std::size_t>(round_up(t.parts() * inner.k * p.r * p.s * round_up(inner.c, 4) * 4, 256));
+  w.y = w.x + (turns_x(t, problem) ? bytes(p.n * p.h * p.w * p.c) : 0);
+  w.w = w.y + (turns_y(t, problem) ? bytes(p.n * p.p() * p.q() * p.k) : 0);
+  w.bytes = w.w + (t.form == Form::deepened ? bytes(w_shape(inner).elements()) : 0);
+  return w;
+}
+
+}  // namespace faltung::weights_gradient_sm90

@@ -1,0 +1,159 @@
+#include "src/finder/engine.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "src/finder/lock.hpp"
+#include "src/finder/report.hpp"
+#include "src/finder/trust/verify.hpp"
+
+namespace faltung {
+
+const Candidate* best_measured(const Selection& selection, const Trials& trials) {
+  for (const Report& m : trials.all()) {
+    if (!passed(m) || m.error_over_bound < 0) continue;
+    if (const Candidate* candidate = selection.find(m.kernel)) return candidate;
+  }
+  return nullptr;
+}
+
+std::vector<const Candidate*> plan_order(const Selection& selection, const Trials& trials) {
+  const Candidate* known = best_measured(selection, trials);
+  std::vector<const Candidate*> order;
+  if (known != nullptr) order.push_back(known);
+  for (const Candidate& candidate : selection.candidates) {
+    const Report* m = trials.find(candidate.kernel());
+    if (&candidate != known && (m == nullptr || passed(*m))) order.push_back(&candidate);
+  }
+  return order;
+}
+
+namespace {
+
+std::unique_ptr<const Store> open_shipped() {
+  const std::string file = known_devices_file();
+  return file.empty() ? nullptr : std::make_unique<const Store>(file);
+}
+
+}  // namespace
+
+EngineImpl::EngineImpl(const std::string& store_directory)
+    : store_(store_directory, [this](const std::string& line) { warn(line); }),
+      shipped_(open_shipped()),
+      is_lock_(is_lock(store_)),
+      trust_(store_, shipped_.get(), [this](const std::string& line) { warn(line); }) {}
+
+void EngineImpl::on_warning(std::function<void(const std::string&)> warn) {
+  const std::lock_guard lock(mutex_);
+  warn_ = std::move(warn);
+}
+
+void EngineImpl::warn(const std::string& line) {
+  std::function<void(const std::string&)> warn;
+  {
+    const std::lock_guard lock(mutex_);
+    warn = warn_;
+  }
+  if (warn) warn(line);
+}
+
+Selection EngineImpl::candidates(const Settled& s) {
+  Selection selection;
+  if (!is_lock_) {
+    selection = select(s);
+  } else {
+    // What a lock names is asked what every candidate is.
+    const std::string kernel = locked_kernel(store_, s.problem, s.device->info());
+    Candidate candidate = find_candidate(kernel, s.problem, s.target());
+    if (const std::optional<Report> refusal = refused(candidate, s)) {
+      throw Error(Status::unsupported, "the lock " + store_.directory() + " names " + kernel + " for " +
+                                           to_string(s.problem) + ", which is " + name(refusal->outcome) +
+                                           ": " + refusal->why);
+    }
+    selection.candidates.push_back(std::move(candidate));
+  }
+  trust_.sift(selection, s);
+  return selection;
+}
+
+std::shared_ptr<const Parallel> EngineImpl::workers(int threads) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<const Parallel>& workers = workers_[threads];
+  if (!workers) workers = std::make_shared<const Parallel>(threads);
+  return workers;
+}
+
+std::shared_ptr<const PlanImpl> EngineImpl::make_plan(const Settled& s, const Candidate& candidate) {
+  return faltung::make_plan(s.problem, candidate, s.device, jit::Session(*s.device, store_),
+                            s.on_cpu() ? workers(s.threads) : nullptr);
+}
+
+std::shared_ptr<const PlanImpl> EngineImpl::plan(const Problem& problem, const Request& request) {
+  const Settled s(problem, request);
+  const std::string key = s.key();
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
+  }
+  std::shared_ptr<const PlanImpl> plan = choose(s);
+  // So many that a network's all fit; a caller with ever new shapes must not fill the memory.
+  constexpr std::size_t kMostPlans = 1024;
+  const std::lock_guard lock(mutex_);
+  if (plans_.size() >= kMostPlans) plans_.clear();
+  plans_.emplace(key, plan);
+  return plan;
+}
+
+void EngineImpl::forget_plans() {
+  const std::lock_guard lock(mutex_);
+  plans_.clear();
+}
+
+std::shared_ptr<const PlanImpl> EngineImpl::choose(const Settled& s) {
+  const Selection selection = candidates(s);
+  const Trials trials(store_, s.problem, s.device->info(), s.threads);
+  std::string failures = failures_of(trials);
+  for (const Candidate* candidate : plan_order(selection, trials)) {
+    const std::string kernel = candidate->kernel();
+    try {
+      if (trust_.admit(*candidate, s)) return make_plan(s, *candidate);
+      forget_plans();
+    } catch (const std::exception& error) {
+      const auto* known = dynamic_cast<const Error*>(&error);
+      if (known != nullptr && known->status() == Status::bad_problem) throw;
+      // The next one answers, in this call.
+      failures += "\n  " + kernel + " failed: " + error.what();
+      warn(kernel + " is passed over: " + error.what());
+    }
+  }
+  throw Error(Status::unsupported,
+              "no kernel can be used for " + to_string(s.problem) + " on " + s.device->info().id + failures);
+}
+
+Choice EngineImpl::explain(const Problem& problem, const Request& request) {
+  const Settled s(problem, request);
+  Selection selection = candidates(s);
+  require_recipes(selection, s);
+  return describe(s, selection, Trials(store_, s.problem, s.device->info(), s.threads));
+}
+
+Ceilings EngineImpl::ceilings(Device& device, int threads) {
+  const std::optional<Ceilings> known = load_ceilings(store_, device.info(), threads);
+  return known ? *known : measure_ceilings(device, threads);
+}
+
+Ceilings EngineImpl::measure_ceilings(Device& device, int threads) {
+  Ceilings c = device.measure_ceilings(threads);
+  if (const std::optional<Ceilings> known = load_ceilings(store_, device.info(), threads)) {
+    c.f32_gflops = std::max(c.f32_gflops, known->f32_gflops);
+    c.tf32_gflops = std::max(c.tf32_gflops, known->tf32_gflops);
+    c.f16_gflops = std::max(c.f16_gflops, known->f16_gflops);
+    c.bf16_gflops = std::max(c.bf16_gflops, known->bf16_gflops);
+    c.copy_gbps = std::max(c.copy_gbps, known->copy_gbps);
+  }
+  save_ceilings(store_, device.info(), threads, c);
+  return c;
+}
+
+}  // namespace faltung

@@ -1,0 +1,78 @@
+// Choosing a kernel: the store's answer, else the cost model's; find measures.
+#ifndef FALTUNG_SRC_FINDER_ENGINE_HPP_
+#define FALTUNG_SRC_FINDER_ENGINE_HPP_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "src/finder/records.hpp"
+#include "src/finder/trust/trust.hpp"
+#include "src/plan/plan.hpp"
+#include "src/store/store.hpp"
+
+namespace faltung {
+
+class EngineImpl {
+ public:
+  explicit EngineImpl(const std::string& store_directory);
+
+  // A plan that was made before is returned again, until find measures or a kernel fails.
+  std::shared_ptr<const PlanImpl> plan(const Problem& problem, const Request& request);
+  Choice find(const Problem& problem, const Request& request, const Progress& progress);
+  Choice explain(const Problem& problem, const Request& request);
+
+  void on_warning(std::function<void(const std::string&)> warn);
+
+  // Every kernel that may compute the problem, best first by the model, without those in quarantine.
+  Selection candidates(const Settled& settled);
+  // The plan of one kernel, whether it would be chosen or not.
+  std::shared_ptr<const PlanImpl> make_plan(const Settled& settled, const Candidate& candidate);
+  // What the device reaches, as the store has it, else measured.
+  Ceilings ceilings(Device& device, int threads);
+  // The best of what is measured now and what the store has, for another process may have disturbed either.
+  // The store is told.
+  Ceilings measure_ceilings(Device& device, int threads);
+  std::shared_ptr<const Parallel> workers(int threads);
+  Store& store() { return store_; }
+  Trust& trust() { return trust_; }
+
+ private:
+  class Measuring;  // of find
+
+  Choice describe(const Settled& settled, const Selection& selection, const Trials& trials);
+  std::shared_ptr<const PlanImpl> choose(const Settled& settled);
+  void forget_plans();
+  void warn(const std::string& line);
+
+  std::mutex mutex_;  // of what follows but the store, what was shipped and trust, which have their own
+  std::function<void(const std::string&)> warn_;
+  Store store_;
+  std::unique_ptr<const Store> shipped_;  // verdicts on known devices that came with the package, or null
+  bool is_lock_;
+  Trust trust_;
+  std::map<int, std::shared_ptr<const Parallel>> workers_;
+  std::map<std::string, std::shared_ptr<const PlanImpl>> plans_;  // by Settled::key
+};
+
+// What is behind the public handles, for the command, the tests and the other parts of the library.
+struct Internals {
+  static EngineImpl& impl(Engine& engine) { return *engine.impl_; }
+  static const PlanImpl& impl(const Plan& plan) { return *plan.impl_; }
+};
+
+// The fastest candidate that was measured and found right; null if none was. One that was far behind when it
+// was timed was not checked (-1), and does not win because others were slower in a later round.
+const Candidate* best_measured(const Selection& selection, const Trials& trials);
+
+// What was measured and failed, a line each, for messages.
+std::string failures_of(const Trials& trials);
+
+// The order in which plan takes them: the fastest that was measured, then by the model; without those that
+// were measured and failed. It is a function of the problem, the device and what was measured for it.
+std::vector<const Candidate*> plan_order(const Selection& selection, const Trials& trials);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_FINDER_ENGINE_HPP_

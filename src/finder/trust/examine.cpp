@@ -1,0 +1,268 @@
+#include "src/finder/trust/examine.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <thread>
+
+namespace faltung {
+namespace {
+
+// What the tensors, the packed weights and the workspace take together.
+double memory_needed(const PlanImpl& plan) {
+  const Problem& p = plan.problem();
+  double bytes = min_bytes(p);
+  if (p.epilogue.residual) bytes += static_cast<double>(bytes_of(p, conv_shape(p)));
+  return bytes + static_cast<double>(plan.workspace_bytes(false));
+}
+
+// A run's result, with packed weights where the kernel packs them: as it will be used.
+class Repeated {
+ public:
+  Repeated(const PlanImpl& plan, const Oracle& oracle) : plan_(plan), arena_(plan.device(), oracle, 0, 2) {
+    const bool packs = plan.recipe().packed_bytes > 0;
+    if (packs) weights_ = plan.pack_weights(arena_.first().w, {});
+    workspace_ = plan.device().allocate(plan.workspace_bytes(packs) + 1);
+    options_.weights = weights_.get();
+    options_.workspace = workspace_.pointer;
+    poison_.assign(static_cast<std::size_t>(oracle.result_bytes()), std::byte{0xff});
+    content_.resize(poison_.size());
+  }
+
+  // times launches into a result full of NaN.
+  const std::vector<std::byte>& run(int times) {
+    Device& device = plan_.device();
+    const Buffer result{nullptr, result_pointer(plan_.problem(), arena_.first()), poison_.size()};
+    device.copy_in(result, poison_.data(), poison_.size());
+    for (int i = 0; i < times; ++i) plan_.run(arena_.first(), options_);
+    device.synchronize({});
+    device.copy_out(content_.data(), result, content_.size());
+    return content_;
+  }
+
+ private:
+  const PlanImpl& plan_;
+  Arena arena_;
+  std::shared_ptr<const PackedWeights> weights_;
+  Buffer workspace_;
+  RunOptions options_;
+  std::vector<std::byte> poison_, content_;
+};
+
+// Launches in bursts, for a kernel may be right at first and go wrong later: state that is not reset, a race
+// between two launches. Ends early, well past any first launches, where the kernel is slow.
+Report repeat(const PlanImpl& plan, const Candidate& candidate, const Oracle& oracle,
+              const Parallel& parallel, int launches, const Watch& watch) {
+  constexpr int kBurst = 8;
+  constexpr double kLongest = 5e3;  // ms
+  watch(Phase::run);
+  Repeated repeated(plan, oracle);
+  const std::vector<std::byte> first = repeated.run(1);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int done = 1; done < launches; done += kBurst) {
+    watch(Phase::run);
+    const std::vector<std::byte>& now = repeated.run(kBurst);
+    if (now != first) {
+      const std::string when = "after " + std::to_string(done + kBurst) + " launches ";
+      const Finding finding = oracle.check(now.data(), candidate.accuracy, parallel);
+      const bool differs = candidate.repeatable == Repeatable::same_bits;
+      if (!finding.right() || differs) {
+        Report report = report_of(
+            Outcome::wrong,
+            when + (finding.right() ? "the same inputs give other bits than at first" : finding.worst));
+        report.error_over_bound = finding.error_over_bound;
+        return report;
+      }
+    }
+    if (std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count() >
+        kLongest) {
+      break;
+    }
+  }
+  return report_of(Outcome::pass, "");
+}
+
+// A GPU's kernels know no threads of the host.
+int threads_of(const Task& task, const Device& device) {
+  return device.info().kind == "cpu" ? task.threads : 1;
+}
+
+std::string plan_key(const Task& task) {
+  return task.kernel + " " + to_string(task.problem) + " " + task.device + " " + std::to_string(task.threads);
+}
+
+}  // namespace
+
+Report Examiner::examine(const Task& task, const Watch& watch) {
+  Report report = report_of(Outcome::pass, "", task.kernel);
+  Phase phase = Phase::open;
+  const auto failed = [&](Outcome outcome, const std::string& why) {
+    report.outcome = outcome;
+    report.why = why;
+  };
+  try {
+    examine(task, watch, report, phase);
+  } catch (const Error& error) {
+    if (phase == Phase::open) throw;  // the device or the request, and not the kernel
+    switch (error.status()) {
+      case Status::out_of_memory:
+        failed(Outcome::out_of_memory, error.what());
+        break;
+      case Status::bad_problem:
+      case Status::unsupported:
+        failed(Outcome::declined, error.what());
+        break;
+      default:
+        failed(phase == Phase::compile ? Outcome::compile_error : Outcome::crash, error.what());
+    }
+  } catch (const std::bad_alloc&) {
+    failed(Outcome::out_of_memory, "the host's memory does not suffice");
+  } catch (const std::length_error&) {
+    failed(Outcome::out_of_memory, "it asks for more memory than can be addressed");
+  }
+  return report;
+}
+
+void Examiner::examine(const Task& task, const Watch& watch, Report& report, Phase& phase) {
+  const Watch enter = [&](Phase next) {
+    phase = next;
+    if (watch) watch(next);
+  };
+  enter(Phase::open);
+  const std::shared_ptr<Device> device = find_device(task.device);
+  if (!task.device_key.empty() && task.device_key != device->info().key) {
+    throw Error(Status::device_error, "the worker finds another device under " + task.device + ": " +
+                                          device->info().key + ", not " + task.device_key +
+                                          "; start the program with the same drivers for all its processes");
+  }
+  parse_kernel(task.kernel);  // throws for what is none
+  device->synchronize({});
+  keep_for(task, device);
+
+  enter(Phase::compile);
+  const Candidate candidate =
+      find_candidate(task.kernel, task.problem, {device->info(), threads_of(task, *device)});
+  const auto ahead = ahead_.extract(plan_key(task));
+  const std::shared_ptr<const PlanImpl> plan =
+      ahead.empty() ? plan_of(task, candidate, store(task.store)) : ahead.mapped();
+  report.compile_ms = plan->compile_ms();
+  report.workspace_bytes = plan->workspace_bytes(plan->recipe().packed_bytes > 0);
+  if (memory_needed(*plan) > static_cast<double>(device->info().memory_bytes)) {
+    report.outcome = Outcome::too_large;
+    report.why = "it needs " + std::to_string(plan->workspace_bytes(false)) + " bytes of workspace; " +
+                 task.device + " has " + std::to_string(device->info().memory_bytes) +
+                 " bytes of memory in all";
+    return;
+  }
+
+  bool may_win = true;
+  if (task.time_ms > 0) {
+    enter(Phase::check);  // the host fills buffers
+    if (!oracle_) oracle_.emplace(task.problem, Data::random, task.seed, 1, 1);
+    if (!arena_) arena_.emplace(*device, *oracle_, task.arena_bytes, 64, task.arena_ms);
+    enter(Phase::run);
+    Runner runner(plan, *arena_);
+    runner.before_each([&] { enter(Phase::run); });
+    const Timing timing = time_runner(runner, task.time_ms, task.best_ms);
+    report.ms = timing.median, report.ms_min = timing.min, report.ms_max = timing.max;
+    may_win = task.best_ms <= 0 || timing.median < kClose * task.best_ms;
+  }
+  if (task.verify && may_win) verify(task, *plan, candidate, enter, report);
+}
+
+void Examiner::verify(const Task& task, const PlanImpl& plan, const Candidate& candidate, const Watch& watch,
+                      Report& report) {
+  Report found = verifier_->kernel(plan, candidate, watch);
+  report.error_over_bound = found.error_over_bound;
+  if (passed(found) && task.launches > 0) {
+    found = repeat(plan, candidate, verifier_->oracle(Data::small_integers, candidate.weight_unit),
+                   verifier_->parallel(), task.launches, watch);
+    if (!passed(found)) report.error_over_bound = found.error_over_bound;
+  }
+  report.outcome = found.outcome;
+  report.why = found.why;
+}
+
+Store& Examiner::store(const std::string& location) {
+  const auto found = stores_.find(location);
+  return found != stores_.end() ? found->second : stores_.try_emplace(location, location).first->second;
+}
+
+void Examiner::keep_for(const Task& task, const std::shared_ptr<Device>& device) {
+  const std::string what = to_string(task.problem) + " " + task.device + " " + std::to_string(task.threads) +
+                           " " + std::to_string(task.seed) + " " + std::to_string(task.products) + " " +
+                           std::to_string(task.arena_bytes);
+  // Who computes the reference: the kernel's own workers, which sleep then, or on a GPU every processor.
+  const int threads = device->info().kind == "cpu" ? task.threads : available_processors();
+  workers(task.threads);
+  workers(threads);
+  if (what == kept_) return;
+  arena_.reset();
+  oracle_.reset();
+  verifier_.emplace(task.problem, device, workers_.at(threads), task.seed, task.products);
+  kept_ = what;
+}
+
+const std::shared_ptr<const Parallel>& Examiner::workers(int count) {
+  std::shared_ptr<const Parallel>& workers = workers_[count];
+  if (!workers) workers = std::make_shared<const Parallel>(count);
+  return workers;
+}
+
+std::shared_ptr<const PlanImpl> Examiner::plan_of(const Task& task, const Candidate& candidate,
+                                                  Store& store) const {
+  const std::shared_ptr<Device> device = find_device(task.device);
+  return make_plan(task.problem, candidate, device, jit::Session(*device, store), workers_.at(task.threads));
+}
+
+void Examiner::compile_ahead(const std::vector<Task>& tasks, const Watch& watch) {
+  ahead_.clear();
+  for (const Task& task : tasks) {
+    find_device(task.device)->synchronize({});  // its driver wakes
+    workers(task.threads);
+    store(task.store);
+  }
+  std::mutex mutex;
+  std::condition_variable one_more;
+  std::size_t done = 0;
+  std::vector<std::thread> threads;
+  for (const Task& task : tasks) {
+    threads.emplace_back([&, this] {
+      std::shared_ptr<const PlanImpl> plan;
+      try {
+        const std::shared_ptr<Device> device = find_device(task.device);
+        plan = plan_of(task,
+                       find_candidate(task.kernel, task.problem, {device->info(), threads_of(task, *device)}),
+                       stores_.at(task.store));
+      } catch (const std::exception&) {  // will be said when it is examined
+      }
+      const std::lock_guard lock(mutex);
+      if (plan) ahead_.emplace(plan_key(task), std::move(plan));
+      ++done;
+      one_more.notify_one();
+    });
+  }
+  for (std::unique_lock lock(mutex); done < tasks.size();) {
+    if (watch) watch(Phase::compile);  // with each that is done the deadline starts anew
+    const std::size_t before = done;
+    one_more.wait(lock, [&] { return done > before; });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void Examiner::probe(const std::string& id) {
+  const std::shared_ptr<Device> device = find_device(id);
+  std::vector<std::uint32_t> there(1 << 16), back(there.size());
+  for (std::size_t i = 0; i < there.size(); ++i) there[i] = static_cast<std::uint32_t>(i) * 2654435761u;
+  const std::size_t bytes = there.size() * sizeof there[0];
+  const Buffer buffer = device->allocate(bytes);
+  device->copy_in(buffer, there.data(), bytes);
+  device->synchronize({});
+  device->copy_out(back.data(), buffer, bytes);
+  if (back != there)
+    throw Error(Status::device_error, id + ": what is written to its memory does not come back");
+}
+
+}  // namespace faltung

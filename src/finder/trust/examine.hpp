@@ -1,0 +1,69 @@
+// Trying one kernel on one problem: compile, verify, run many times, time. What a worker process does; in the
+// caller's own process only where the kernel is trusted already.
+#ifndef FALTUNG_SRC_FINDER_TRUST_EXAMINE_HPP_
+#define FALTUNG_SRC_FINDER_TRUST_EXAMINE_HPP_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/finder/trial.hpp"
+#include "src/finder/trust/verify.hpp"
+
+namespace faltung {
+
+// What is to be tried, and how thoroughly.
+struct Task {
+  std::string kernel;
+  Problem problem;
+  std::string device = "cpu";
+  std::string device_key;  // DeviceInfo::key of the one that is meant; empty: whichever has the id
+  std::string store;       // where compiled kernels are kept; empty: the default place
+  int threads = 1;
+  std::uint64_t seed = 1;
+  // Guard zones, results full of NaN, exact on small integers, within the bound; where it is timed as well,
+  // only if it came close to best_ms.
+  bool verify = true;
+  double products = 3e8;        // of the reference, for a check; larger problems are checked on a sample
+  int launches = 0;             // so many more, whose results must all be the first one's to the bit
+  double time_ms = 0;           // time it for about so long; 0: not at all
+  double best_ms = 0;           // stop timing once it cannot come under this; 0: there is no rival yet
+  std::size_t arena_bytes = 0;  // of the buffers it is timed on, and how long filling them may take
+  double arena_ms = 1e9;
+  double predicted_ms = 0;  // of one run, for the deadlines
+};
+
+// Tries kernels one after the other. Inputs, expected results and buffers of the last problem are kept.
+class Examiner {
+ public:
+  // watch: told of Phase::run before each run that is waited for.
+  Report examine(const Task& task, const Watch& watch);
+  // Makes the plans of several kernels at once, each in a thread of its own, and keeps them until they are
+  // examined or others are made. What fails is left to its examination.
+  void compile_ahead(const std::vector<Task>& tasks, const Watch& watch);
+  // Whether the device still computes: memory written there comes back. Throws if it does not.
+  void probe(const std::string& device);
+
+ private:
+  void examine(const Task& task, const Watch& watch, Report& report, Phase& phase);
+  void verify(const Task& task, const PlanImpl& plan, const Candidate& candidate, const Watch& watch,
+              Report& report);
+  void keep_for(const Task& task, const std::shared_ptr<Device>& device);
+  const std::shared_ptr<const Parallel>& workers(int count);
+  Store& store(const std::string& location);
+  std::shared_ptr<const PlanImpl> plan_of(const Task& task, const Candidate& candidate, Store& store) const;
+
+  std::string kept_;  // what the following are for
+  std::optional<Verifier> verifier_;
+  std::optional<Oracle> oracle_;
+  std::optional<Arena> arena_;
+  std::map<int, std::shared_ptr<const Parallel>> workers_;
+  std::map<std::string, Store> stores_;
+  std::map<std::string, std::shared_ptr<const PlanImpl>> ahead_;  // by what they are plans of
+};
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_FINDER_TRUST_EXAMINE_HPP_

@@ -1,0 +1,151 @@
+#include "src/finder/trust/verify.hpp"
+
+#include <cstring>
+#include <vector>
+
+namespace faltung {
+namespace {
+
+constexpr std::size_t kGuard = 4096;  // bytes on each side
+constexpr unsigned char kGuardByte = 0xfb;
+constexpr unsigned char kPoison = 0xff;  // NaN in every dtype
+
+// A device buffer between two guard zones.
+class Guarded {
+ public:
+  Guarded(Device& device, std::string name, std::size_t bytes, const void* content)
+      : device_(device), name_(std::move(name)), bytes_(bytes), buffer_(device.allocate(bytes + 2 * kGuard)) {
+    std::vector<unsigned char> image(bytes + 2 * kGuard, kGuardByte);
+    if (content != nullptr) {
+      std::memcpy(image.data() + kGuard, content, bytes);
+      content_.assign(image.begin() + kGuard, image.end() - kGuard);
+    } else {
+      std::memset(image.data() + kGuard, kPoison, bytes);
+    }
+    device_.copy_in(buffer_, image.data(), image.size());
+  }
+
+  void* pointer() const { return static_cast<std::byte*>(buffer_.pointer) + kGuard; }
+
+  // Empty if the guard zones, and the content of an input, are as they were.
+  std::string damage(std::vector<unsigned char>* content = nullptr) const {
+    std::vector<unsigned char> image(bytes_ + 2 * kGuard);
+    device_.copy_out(image.data(), buffer_, image.size());
+    for (std::size_t i = 0; i < kGuard; ++i) {
+      if (image[kGuard - 1 - i] != kGuardByte)
+        return "wrote " + std::to_string(i + 1) + " bytes before " + name_;
+      if (image[kGuard + bytes_ + i] != kGuardByte)
+        return "wrote " + std::to_string(i + 1) + " bytes past " + name_;
+    }
+    if (!content_.empty() && std::memcmp(content_.data(), image.data() + kGuard, bytes_) != 0) {
+      return "changed its input " + name_;
+    }
+    if (content != nullptr) content->assign(image.begin() + kGuard, image.end() - kGuard);
+    return "";
+  }
+
+ private:
+  Device& device_;
+  std::string name_;
+  std::size_t bytes_;
+  Buffer buffer_;
+  std::vector<unsigned char> content_;
+};
+
+}  // namespace
+
+const char* name(Phase phase) {
+  constexpr const char* kNames[] = {"open", "compile", "run", "check"};
+  return kNames[static_cast<int>(phase)];
+}
+
+Report verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& oracle, const Parallel& parallel,
+              const Watch& watch) {
+  const Problem& p = oracle.problem();
+  Device& device = plan.device();
+  const Tensors& host = oracle.tensors();
+  const auto bytes = [&](const TensorShape& shape) { return static_cast<std::size_t>(bytes_of(p, shape)); };
+  const Guarded x(device, "x", bytes(x_shape(p)), host.x), w(device, "w", bytes(w_shape(p)), host.w);
+  const Guarded y(device, "y", bytes(p.direction == Direction::forward ? y_shape(p) : conv_shape(p)), host.y);
+  const Guarded bias(device, "bias", bytes(make_shape(Layout::nchw, 1, p.k, 1, 1)), host.bias);
+  const Guarded residual(device, "residual", host.residual != nullptr ? bytes(conv_shape(p)) : 0,
+                         host.residual);
+  const Tensors tensors{x.pointer(), w.pointer(), y.pointer(), bias.pointer(), residual.pointer()};
+  const Guarded& result = p.direction == Direction::forward         ? y
+                          : p.direction == Direction::backward_data ? x
+                                                                    : w;
+
+  std::vector<unsigned char> first;
+  const bool packs = p.direction != Direction::backward_weights && plan.recipe().packed_bytes > 0;
+  for (const bool packed : {false, true}) {
+    if (packed && !packs) continue;
+    const std::size_t workspace_bytes = plan.workspace_bytes(packed);
+    const Guarded workspace(device, "workspace", workspace_bytes, nullptr);
+    if (watch) watch(Phase::run);
+    const std::shared_ptr<const PackedWeights> weights = packed ? plan.pack_weights(tensors.w, {}) : nullptr;
+    RunOptions options;
+    options.workspace = workspace_bytes > 0 ? workspace.pointer() : nullptr;
+    options.weights = weights.get();
+    plan.run(tensors, options);
+    device.synchronize({});
+    if (watch) watch(Phase::check);
+    std::vector<unsigned char> content;
+    for (const Guarded* buffer : {&x, &w, &y, &bias, &residual, &workspace}) {
+      const std::string damage = buffer->damage(buffer == &result ? &content : nullptr);
+      if (!damage.empty()) return report_of(Outcome::out_of_bounds, damage, plan.kernel());
+    }
+    if (packed && content != first) {
+      return report_of(Outcome::wrong, "packed weights give other bits than plain ones", plan.kernel());
+    }
+    if (!packed) first = content;
+  }
+  const Finding finding = oracle.check(first.data(), accuracy, parallel);
+  Report report = finding.right() ? report_of(Outcome::pass, "", plan.kernel())
+                                  : report_of(Outcome::wrong, finding.worst, plan.kernel());
+  report.error_over_bound = finding.error_over_bound;
+  return report;
+}
+
+Verifier::Verifier(const Problem& problem, std::shared_ptr<Device> device,
+                   std::shared_ptr<const Parallel> parallel, std::uint64_t seed, double max_products)
+    : problem_(problem),
+      device_(std::move(device)),
+      parallel_(std::move(parallel)),
+      seed_(seed),
+      max_products_(max_products) {}
+
+const Oracle& Verifier::oracle(Data data, int weight_unit) {
+  const std::pair key(data, weight_unit);
+  const std::uint64_t seed = data == Data::small_integers ? seed_ : seed_ + 1;
+  const auto found = oracles_.find(key);
+  if (found != oracles_.end()) return found->second;
+  return oracles_
+      .emplace(std::piecewise_construct, std::forward_as_tuple(key),
+               std::forward_as_tuple(problem_, data, seed, weight_unit, max_products_))
+      .first->second;
+}
+
+std::shared_ptr<const PlanImpl> make_plan(const Problem& problem, const Candidate& candidate,
+                                          const std::shared_ptr<Device>& device, const jit::Session& session,
+                                          const std::shared_ptr<const Parallel>& parallel) {
+  return std::make_shared<const PlanImpl>(problem, candidate.kernel(), candidate.recipe(), device, session,
+                                          device->info().kind == "cpu" ? parallel : nullptr);
+}
+
+Report Verifier::kernel(const Candidate& candidate, Store& store) {
+  return kernel(*make_plan(problem_, candidate, device_, jit::Session(*device_, store), parallel_), candidate,
+                {});
+}
+
+Report Verifier::kernel(const PlanImpl& plan, const Candidate& candidate, const Watch& watch) {
+  if (watch) watch(Phase::check);
+  Report exact = verify(plan, candidate.accuracy, oracle(Data::small_integers, candidate.weight_unit),
+                        *parallel_, watch);
+  if (!passed(exact)) {
+    exact.why = "on small integers: " + exact.why;
+    return exact;
+  }
+  return verify(plan, candidate.accuracy, oracle(Data::random, 1), *parallel_, watch);
+}
+
+}  // namespace faltung

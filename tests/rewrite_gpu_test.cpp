@@ -1,0 +1,111 @@
+// A GPU's copies around a rewritten problem are the CPU's, on every device there is; skipped where there is
+// none, unless FALTUNG_TEST_REQUIRE_GPU=1.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "src/algorithms/rewrite_steps.hpp"
+#include "src/algorithms/sm90/copies.hpp"
+#include "src/plan/bound_launch.hpp"
+#include "src/store/store.hpp"
+#include "tests/rewrite_copies.hpp"
+#include "tests/tested_devices.hpp"
+
+namespace faltung {
+namespace {
+
+// Runs the step, from x into the workspace, and compares what it leaves there with the CPU's.
+void expect_the_cpus(const TensorCopy& copy, const Step& step, Slot to, const jit::Session& session) {
+  Device& device = session.device();
+  std::vector<std::byte> from = random_bytes(source_bytes(copy), 1);
+  std::vector<std::byte> expected = random_bytes(target_bytes(copy), 2);
+  const Buffer x = device.allocate(from.size()), workspace = device.allocate(to.offset + expected.size());
+  std::vector<std::byte> around(to.offset, std::byte{7});
+  around.insert(around.end(), expected.begin(), expected.end());
+  device.copy_in(x, from.data(), from.size());
+  device.copy_in(workspace, around.data(), around.size());
+
+  Memory memory;
+  memory[Place::x] = static_cast<std::byte*>(x.pointer);
+  memory[Place::workspace] = static_cast<std::byte*>(workspace.pointer);
+  BoundLaunch(std::get<Launch>(step.work), session).run(device, memory, {});
+  device.synchronize({});
+  device.copy_out(around.data(), workspace, around.size());
+
+  const Parallel parallel(1);
+  Memory host;
+  host[Place::x] = from.data(), host[Place::workspace] = expected.data();
+  std::get<Call>(copy_call("copy", copy, Place::x, Place::workspace).work).run(host, parallel);
+  const auto begin = around.begin() + static_cast<std::ptrdiff_t>(to.offset);
+  EXPECT_EQ(std::vector<std::byte>(begin, around.end()), expected);
+}
+
+constexpr Slot kTo{Place::workspace, 64};
+
+TEST(RewriteSteps, OnGpusAreTheCpus) {
+  Store store("");  // where FALTUNG_STORE says
+  int devices = 0;
+  for (const auto& device : list_devices()) {
+    if (device->info().kind != "gpu" || !is_tested(device->info().id)) continue;
+    SCOPED_TRACE(device->info().id);
+    ++devices;
+    const jit::Session session(*device, store);
+    each_copy([&](const TensorCopy& copy) {
+      expect_the_cpus(copy, copy_launch("copy", "test", copy, Place::x, kTo, device->info()), kTo, session);
+    });
+  }
+  if (devices > 0) return;
+  if (std::getenv("FALTUNG_TEST_REQUIRE_GPU") != nullptr) FAIL() << "no GPU";
+  GTEST_SKIP() << "no GPU";
+}
+
+// Hopper's own, each of which some rewrite asks for.
+TEST(RewriteSteps, OnHopperAreTheCpus) {
+  const char* const problems[] = {
+      "fwd:n2c3h17w19k5r5s5:st2:pad2", "fwd:n2c3h13w20k5r3s7:st1x3:pad0x1:dil2x1",
+      "fwd:n2c24h12w16k7r1s1:st2",     "fwd:n2c24h12w17k7r1s1:st3x5",
+      "fwd:n2c24h12w16k7r1s1:st2x1",   "fwd:n3c70h5w12k6r3s3:pad1",
+      "fwd:n3c5h5w12k6r3s3:pad1",      "bwd_d:n2c6h9w11k4r3s3:st2:pad1",
+      "bwd_d:n1c5h7w6k4r3s3:pad3",
+  };
+  Store store("");
+  std::set<std::string> kernels;
+  for (const auto& device : list_devices()) {
+    if (!device->info().has("sm_90a") || device->info().dialect != "cuda" || !is_tested(device->info().id))
+      continue;
+    SCOPED_TRACE(device->info().id);
+    const jit::Session session(*device, store);
+    for (const char* const text : problems) {
+      for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+        for (const DType dtype : {DType::f32, DType::f16}) {
+          Problem p = parse_problem(text);
+          p.layout = layout, p.dtype = dtype, p.math = default_math(dtype);
+          std::vector<Rewrite> all =
+              p.direction == Direction::forward ? std::vector<Rewrite>{unchanged(p)} : data_phases(p);
+          for (const RewriteRule* rule : {&rewrites::fold_rows, &rewrites::space_to_depth, &rewrites::thin,
+                                          &rewrites::data_as_forward}) {
+            if (rule->applies(p)) all.push_back((*rule)(p));
+          }
+          for (const Rewrite& r : all) {
+            for (const Operand operand : {Operand::x, Operand::w}) {
+              const TensorCopy copy = sm90::pixels_of(p, r, operand);
+              const Step step = sm90::copy_step("copy", copy, Place::x, kTo, device->info());
+              const std::string& kernel = std::get<Launch>(step.work).source.entry;
+              kernels.insert(kernel);
+              SCOPED_TRACE(kernel + " of " + to_string(r.inner) + " in " + to_string(p));
+              expect_the_cpus(copy, step, kTo, session);
+            }
+          }
+        }
+      }
+    }
+  }
+  if (kernels.empty()) GTEST_SKIP() << "no Hopper";
+  EXPECT_THAT(kernels, testing::UnorderedElementsAre("copy_by_map", "gather_rows", "pad_channels",
+                                                     "space_to_depth", "to_nhwc"));
+}
+
+}  // namespace
+}  // namespace faltung

@@ -1,0 +1,78 @@
+// The CPU's copies around a rewritten problem put every element where the map says.
+#include "src/algorithms/rewrite_steps.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "src/problem/dtype.hpp"
+#include "tests/rewrite_copies.hpp"
+
+namespace faltung {
+namespace {
+
+using i64 = std::int64_t;
+
+// A copy by the map alone, element by element, of elements of `Element`'s size.
+template <class Element>
+std::vector<std::byte> copied(const TensorCopy& copy, const std::vector<std::byte>& from,
+                              std::vector<std::byte> to) {
+  const auto* const source = reinterpret_cast<const Element*>(from.data());
+  auto* const target = reinterpret_cast<Element*>(to.data());
+  for (i64 n = 0; n < copy.inner.n; ++n) {
+    for (i64 c = 0; c < copy.inner.c; ++c) {
+      for (i64 h = 0; h < copy.inner.h; ++h) {
+        for (i64 w = 0; w < copy.inner.w; ++w) {
+          const auto there = copy.map({n, c, h, w});
+          const i64 inner = copy.inner.offset(n, c, h, w);
+          const i64 outer = there ? copy.outer.offset((*there)[0], (*there)[1], (*there)[2], (*there)[3]) : 0;
+          if (copy.way == CopyWay::gather) target[inner] = there ? source[outer] : Element(0);
+          if (copy.way == CopyWay::scatter && there) target[outer] = source[inner];
+        }
+      }
+    }
+  }
+  return to;
+}
+
+TEST(RewriteSteps, OnTheCpuCopyByTheMap) {
+  const Parallel parallel(2);
+  int copies = 0;
+  each_copy([&](const TensorCopy& copy) {
+    const std::vector<std::byte> from = random_bytes(source_bytes(copy), 1);
+    const std::vector<std::byte> before = random_bytes(target_bytes(copy), 2);
+    const std::vector<std::byte> expected = size_of(copy.dtype) == 4
+                                                ? copied<std::uint32_t>(copy, from, before)
+                                                : copied<std::uint16_t>(copy, from, before);
+    // At offsets, as in a workspace.
+    constexpr std::size_t kAt = 64;
+    std::vector<std::byte> x(from), workspace(kAt, std::byte{7});
+    workspace.insert(workspace.end(), before.begin(), before.end());
+    Memory memory;
+    memory[Place::x] = x.data(), memory[Place::workspace] = workspace.data();
+    const Step step = copy_call("copy", copy, Place::x, Slot(Place::workspace, kAt));
+    std::get<Call>(step.work).run(memory, parallel);
+    const std::vector<std::byte> result(workspace.begin() + kAt, workspace.end());
+    EXPECT_EQ(result, expected);
+    EXPECT_EQ(x, from);
+    EXPECT_EQ(std::vector<std::byte>(kAt, std::byte{7}),
+              std::vector<std::byte>(workspace.begin(), workspace.begin() + kAt));
+    ++copies;
+  });
+  EXPECT_GT(copies, 100);
+}
+
+// What a step declares is what a plan binds.
+TEST(RewriteSteps, DeclareWhatTheyReadAndWrite) {
+  each_copy([&](const TensorCopy& copy) {
+    const std::vector<Address> uses = copy_call("copy", copy, Place::x, Place::workspace).uses();
+    ASSERT_EQ(uses.size(), 2u);
+    EXPECT_EQ(uses[0].slot, Slot(Place::x));
+    EXPECT_EQ(uses[0].access, Access::read);
+    EXPECT_EQ(uses[1].slot, Slot(Place::workspace));
+    EXPECT_EQ(uses[1].access, Access::write);
+  });
+}
+
+}  // namespace
+}  // namespace faltung

@@ -1,0 +1,209 @@
+// What can be known of the kernels of Hopper's weights' gradient without a GPU: names parse back, tiles keep
+// within the chip's limits, and what NVRTC makes of them uses the matrix units and spills nothing.
+#include "src/algorithms/weights_gradient_sm90.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "src/backend/nvrtc.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::weights_gradient_sm90 {
+namespace {
+
+constexpr int kMultiprocessors = 132;  // an H200's
+const DeviceInfo& h200() {
+  static const DeviceInfo info = [] {
+    DeviceInfo h200;
+    h200.kind = "gpu", h200.dialect = "cuda", h200.units = kMultiprocessors;
+    return h200;
+  }();
+  return info;
+}
+
+const char* const kProblems[] = {
+    "bwd_w:n128c64h256w256k64r3s3:pad1:f16:nhwc",
+    "bwd_w:n2c64h33w35k64r3s3:pad1:bf16:nhwc",
+    "bwd_w:n3c50h17w19k70r3s3:pad1:bf16:nhwc",
+    "bwd_w:n32c512h7w7k512r3s3:pad1:f16:nchw",
+    "bwd_w:n32c128h56w56k128r3s3:st2:pad1:f16:nhwc",
+    "bwd_w:n2c64h24w24k64r2s2:st2:dil3:pad1:f16:nhwc",
+    "bwd_w:n2c256h33w33k256r3s3:dil20:pad20:f16:nhwc",
+    "bwd_w:n2c64h20w21k64r5s5:pad2:f16:nhwc",
+    "bwd_w:n32c3h224w224k64r7s7:st2:pad3:f16:nhwc",
+    "bwd_w:n32c256h14w14k1024r1s1:f16:nhwc",
+    "bwd_w:n32c1024h14w14k2048r1s1:st2:f16:nhwc",
+    "bwd_w:n2c200h20w21k140r3s1:pad1.1.0.0:f16:nhwc",
+    "bwd_w:n128c64h64w64k64r3s3:pad1:f16:nchw",
+    "bwd_w:n1c50h9w24k70r3s3:pad1:bf16:nchw",
+    "bwd_w:n2c64h64w64k64r3s3:pad1:f32:nchw:math=tf32",
+    "bwd_w:n2c64h64w64k64r3s3:pad1:f32:nhwc:math=tf32",
+    "bwd_w:n2c64h64w64k64r3s3:pad1:f32:nchw",
+    "bwd_w:n2c64h64w64k64r3s3:pad1:f32:nhwc",
+    "bwd_w:n2c50h19w41k70r3s3:pad1:f32:nchw",
+    "bwd_w:n3c40h9w16k70r1s3:pad0.0.1.1:f32:nhwc:math=tf32",
+    "bwd_w:n2c64h20w36k64r2s2:dil1x2:pad1:f32:nhwc",
+    "bwd_w:n2c64h28w28k64r3s3:st2:pad1:f32:nchw",
+    "bwd_w:n2c64h20w21k64r4s2:pad1:f16:nhwc",
+    "bwd_w:n32c3h224w224k64r7s7:st2:pad3:bf16:nchw",
+};
+
+TEST(WeightsGradientSm90, NamesParseBack) {
+  for (const char* text : kProblems) {
+    const Problem problem = parse_problem(text);
+    const std::vector<Tile> all = tiles(problem, kMultiprocessors);
+    ASSERT_FALSE(all.empty()) << text;
+    std::set<std::string> names;
+    for (const Tile& tile : all) {
+      const std::string name = to_string(tile);
+      EXPECT_TRUE(names.insert(name).second) << text << ": " << name << " is listed twice";
+      EXPECT_EQ(to_string(parse_tile(name)), name);
+      EXPECT_EQ(unfit(parse_tile(name), problem), "") << name;
+    }
+  }
+}
+
+TEST(WeightsGradientSm90, OtherNamesAreRefusedWithTheForm) {
+  for (const char* name : {"", "patch", "patch_bt64x64", "patch_bt64x64_tp8x32x1_st3_ys2",
+                           "lines_bt64x64_tp8x32x1_st2", "patch_bt64x64_tp8x32x1_st3_cl2_sk3",
+                           "patch_bt64x64_tp8x32x1_st3_sk1", "patch_bt0x64_tp8x32x1_st3"}) {
+    try {
+      parse_tile(name);
+      ADD_FAILURE() << name << " was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::bad_problem);
+      EXPECT_THAT(error.what(), testing::HasSubstr("looks like")) << name;
+    }
+  }
+}
+
+TEST(WeightsGradientSm90, AnUnfitTileSaysWhichLimitItBreaks) {
+  const Problem p = parse_problem("bwd_w:n8c64h32w32k64r3s3:pad1:f16:nhwc");
+  EXPECT_EQ(unfit(parse_tile("patch_bt64x64_tp8x32x1_st3"), p), "");
+  EXPECT_THAT(unfit(parse_tile("patch_bt64x64_tp8x32x1_st4"), p), testing::HasSubstr("shared memory"));
+  EXPECT_THAT(unfit(parse_tile("patch_bt64x64_tp3x8x1_st4"), p), testing::HasSubstr("by 16"));
+  EXPECT_THAT(unfit(parse_tile("patch_bt64x64_tp8x32x1_st3_sk33"), p), testing::HasSubstr("shares"));
+  EXPECT_THAT(unfit(parse_tile("patch_bt64x64_tp8x32x1_st3_cl3_sk3"), p), testing::HasSubstr("cluster"));
+  EXPECT_THAT(unfit(parse_tile("lines_bt64x64_tp8x32x1_st2_ys3"), p), testing::HasSubstr("NCHW"));
+  const Problem strided = parse_problem("bwd_w:n8c64h32w32k64r3s3:st2:pad1:f32:nchw");
+  EXPECT_THAT(unfit(parse_tile("lines_bt64x32_tp8x32x1_st2_ys3"), strided), testing::HasSubstr("stride"));
+  const Problem fp32 = parse_problem("bwd_w:n8c64h32w32k64r3s3:pad1:f32:nchw");
+  EXPECT_THAT(unfit(parse_tile("lines_bt64x64_tp4x32x1_st2_ys2"), fp32), testing::HasSubstr("sums"));
+  const Problem huge = parse_problem("bwd_w:n1c64h32000w32000k64r3s3:dil9000:f16:nhwc");
+  EXPECT_THAT(unfit(parse_tile("patch_bt64x64_tp8x32x1_st3"), huge), testing::HasSubstr("256 pixels"));
+}
+
+TEST(WeightsGradientSm90, TilesKeepWithinTheChip) {
+  for (const char* text : kProblems) {
+    const Problem problem = parse_problem(text);
+    for (const Tile& tile : tiles(problem, kMultiprocessors)) {
+      const Config c = config(tile, problem);
+      EXPECT_LE(shared_bytes(c), kSharedLimit) << to_string(tile);
+      EXPECT_LE(threads(c), 544) << to_string(tile);
+      EXPECT_LE(columns(c), 256) << to_string(tile);
+      EXPECT_GT(cost(tile, problem, kMultiprocessors).ms, 0) << to_string(tile);
+    }
+  }
+}
+
+// The last step's result is the gradient; parts of it and turned tensors lie beside each other.
+TEST(WeightsGradientSm90, StepsUseTheWorkspaceTheyAskFor) {
+  for (const char* text : kProblems) {
+    const Problem problem = parse_problem(text);
+    for (const Tile& tile : tiles(problem, kMultiprocessors)) {
+      const Recipe made = recipe(tile, problem, h200());
+      EXPECT_EQ(made.workspace_bytes, workspace(tile, problem).bytes);
+      const std::size_t steps = 1 + turns_x(tile, problem) + turns_y(tile, problem) +
+                                (tile.parts() > 1 ? 1 : 0) + (tile.form == Form::deepened ? 1 : 0);
+      EXPECT_EQ(made.steps.size(), steps) << to_string(tile);
+      bool writes = false;
+      for (const Step& step : made.steps) {
+        for (const Address& use : step.uses()) {
+          EXPECT_TRUE(use.slot.place != Place::workspace || use.slot.offset <= made.workspace_bytes)
+              << step.name;
+          writes |= use.slot.place == Place::w && use.access == Access::write;
+        }
+      }
+      EXPECT_TRUE(writes) << to_string(tile);
+      const std::size_t parts =
+          tile.parts() > 1 ? static_cast<std::size_t>(tile.parts() * w_shape(problem).elements() * 4) : 0;
+      EXPECT_GE(workspace(tile, problem).x, parts) << to_string(tile);
+    }
+  }
+}
+
+TEST(WeightsGradientSm90, WhatTheCopyEngineDoesNotTakeIsTurnedBefore) {
+  const auto turns = [](const char* text, const char* name) {
+    const Problem p = parse_problem(text);
+    return std::pair(turns_x(parse_tile(name), p), turns_y(parse_tile(name), p));
+  };
+  const char *const patch = "patch_bt64x64_tp8x32x1_st3", *const lines = "lines_bt64x32_tp8x32x1_st2_ys3";
+  EXPECT_EQ(turns("bwd_w:n2c64h32w32k64r3s3:pad1:f16:nhwc", patch), std::pair(false, false));
+  EXPECT_EQ(turns("bwd_w:n2c60h32w32k64r3s3:pad1:f16:nhwc", patch), std::pair(true, false));
+  EXPECT_EQ(turns("bwd_w:n2c64h32w32k60r3s3:pad1:f16:nhwc", patch), std::pair(false, true));
+  EXPECT_EQ(turns("bwd_w:n2c64h32w32k64r3s3:pad1:f16:nchw", patch), std::pair(true, true));
+  EXPECT_EQ(turns("bwd_w:n2c64h32w32k64r3s3:pad1:f32:nchw", lines), std::pair(false, false));
+  EXPECT_EQ(turns("bwd_w:n2c64h32w33k64r3s3:pad1:f32:nchw", lines), std::pair(true, true));
+  EXPECT_EQ(turns("bwd_w:n2c64h32w33k64r3s3:pad1:f32:nhwc", lines), std::pair(false, false));
+}
+
+// Instructions of 16 bytes whose operation is HGMMA, from shared memory or registers, in the sections of
+// code.
+int count_matrix_instructions(const std::string& elf) {
+  const auto at = [&](std::size_t offset, auto value) {
+    std::memcpy(&value, elf.data() + offset, sizeof value);
+    return value;
+  };
+  constexpr std::uint64_t kOperation = 0x1ff, kHgmma = 0x1f0;
+  const auto sections = at(0x28, std::uint64_t{});
+  const auto size = at(0x3a, std::uint16_t{}), count = at(0x3c, std::uint16_t{});
+  int found = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const std::size_t header = sections + std::size_t{i} * size;
+    constexpr std::uint64_t kExecutable = 4;
+    if ((at(header + 8, std::uint64_t{}) & kExecutable) == 0) continue;
+    const auto begin = at(header + 0x18, std::uint64_t{}), bytes = at(header + 0x20, std::uint64_t{});
+    for (std::uint64_t offset = begin; offset + 16 <= begin + bytes; offset += 16) {
+      if ((at(offset, std::uint64_t{}) & kOperation) == kHgmma) ++found;
+    }
+  }
+  return found;
+}
+
+// A few tiles of every problem: FALTUNG_TEST_ALL=1 compiles them all.
+TEST(WeightsGradientSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
+  const Nvrtc* const nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const bool everything = std::getenv("FALTUNG_TEST_ALL") != nullptr;
+  std::set<std::string> known;  // steps around the kernels are often the same
+  for (const char* text : kProblems) {
+    const Problem problem = parse_problem(text);
+    const std::vector<Tile> all = tiles(problem, kMultiprocessors);
+    const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
+    for (std::size_t i = 0; i < all.size(); i += step) {
+      const Tile& tile = all[i];
+      const Config c = config(tile, problem);
+      for (const Step& made : recipe(tile, problem, h200()).steps) {
+        const jit::Source& compiled = std::get<Launch>(made.work).source;
+        if (!known.insert(compiled.text).second) continue;
+        const Binary binary = nvrtc->compile(compiled.whole(), "sm_90a");
+        EXPECT_THAT(binary.log, testing::HasSubstr(" 0 bytes spill stores, 0 bytes spill loads"))
+            << compiled.name;
+        // Warnings of the assembler: matrix products made to wait for each other, registers not set.
+        EXPECT_THAT(binary.log, testing::Not(testing::HasSubstr("C75"))) << compiled.name;
+        if (made.name != "weights_gradient") continue;
+        const int instructions = c.kind == Kind::patch ? pixels(c) / 16 * phases(c)
+                                                       : row_bytes(c) / 32 * (c.parts == Parts::two ? 3 : 1);
+        EXPECT_GE(count_matrix_instructions(binary.code), instructions) << compiled.name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace faltung::weights_gradient_sm90

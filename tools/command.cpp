@@ -1,0 +1,150 @@
+#include "tools/command.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "faltung/faltung.hpp"
+#include "src/problem/text.hpp"
+#include "tools/report.hpp"
+
+namespace faltung::tools {
+namespace {
+
+std::vector<const Subcommand*>& linked() {
+  static std::vector<const Subcommand*> all;
+  return all;
+}
+
+// What the command that was given does.
+std::function<int()>& chosen() {
+  static std::function<int()> run;
+  return run;
+}
+
+int fail(const std::string& message) {
+  std::fprintf(stderr, "faltung: %s\n", one_line(message).c_str());
+  return 2;
+}
+
+std::vector<std::string> names_of_subcommands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+// "faltung" or "faltung store"
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() != nullptr ? full_name(*app.get_parent()) + " " + app.get_name() : app.get_name();
+}
+
+// What an unknown option or subcommand may have been meant to be.
+std::string unknown(const CLI::App& app, const std::string& word) {
+  if (word.starts_with("-")) {
+    const std::string flag = word.substr(0, word.find('='));
+    std::vector<std::string> known;
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    }
+    return "no option '" + flag + "'; the nearest is " + nearest(flag, known) + ", see " + full_name(app) +
+           " --help";
+  }
+  const std::vector<std::string> known = names_of_subcommands(app);
+  if (known.empty()) return "no argument '" + word + "' is expected here, see " + full_name(app) + " --help";
+  return "no command '" + word + "'; the nearest is " + nearest(word, known) + ", there are " +
+         join_or(known);
+}
+
+// One line for what CLI11 rejected: it may have happened in the command or in a subcommand of it.
+std::string rejected(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* deepest = &app;
+  while (true) {
+    const std::vector<std::string> rest = deepest->remaining();
+    if (!rest.empty()) return unknown(*deepest, rest.front());
+    const std::vector<CLI::App*> parsed = deepest->get_subcommands();
+    if (parsed.empty()) break;
+    deepest = parsed.front();
+  }
+  const std::vector<std::string> known = names_of_subcommands(*deepest);
+  if (!known.empty()) return "a command is missing; give " + full_name(*deepest) + " " + join_or(known);
+  return error.what();
+}
+
+}  // namespace
+
+const Option& Option::type(const char* name) const { return option_->type_name(name), *this; }
+const Option& Option::required() const { return option_->required(), *this; }
+const Option& Option::shows_default() const { return option_->capture_default_str(), *this; }
+const Option& Option::within(int least, int most) const {
+  return option_->check(CLI::Range(least, most)), *this;
+}
+const Option& Option::excludes(const Option& other) const { return option_->excludes(other.option_), *this; }
+
+Option Command::option(const std::string& name, std::string& value, const std::string& help) const {
+  return Option(app_->add_option(name, value, help));
+}
+Option Command::option(const std::string& name, int& value, const std::string& help) const {
+  return Option(app_->add_option(name, value, help));
+}
+Option Command::option(const std::string& name, std::uint64_t& value, const std::string& help) const {
+  return Option(app_->add_option(name, value, help));
+}
+Option Command::option(const std::string& name, std::vector<std::string>& value,
+                       const std::string& help) const {
+  CLI::Option* const option = app_->add_option(name, value, help);
+  if (name.starts_with("-")) option->allow_extra_args(false);  // one value each time that it is given
+  return Option(option);
+}
+Option Command::flag(const std::string& name, bool& value, const std::string& help) const {
+  return Option(app_->add_flag(name, value, help));
+}
+
+Command Command::subcommand(const std::string& name, const std::string& help) const {
+  app_->require_subcommand(1);
+  return Command(app_->add_subcommand(name, help));
+}
+
+void Command::runs(std::function<int()> run) const {
+  app_->final_callback([run = std::move(run)] { chosen() = run; });
+}
+
+void Command::footer(const std::string& text) const { app_->footer(text); }
+void Command::version(const std::string& text) const { app_->set_version_flag("--version", text); }
+
+Subcommand::Subcommand(const char* its_name, const char* its_help, void (*its_declare)(const Command&))
+    : name(its_name), help(its_help), declare(its_declare) {
+  linked().push_back(this);
+}
+
+std::vector<const Subcommand*> subcommands() {
+  std::vector<const Subcommand*> all = linked();
+  std::sort(all.begin(), all.end(),
+            [](const Subcommand* a, const Subcommand* b) { return std::strcmp(a->name, b->name) < 0; });
+  return all;
+}
+
+int run_program(const char* name, const char* description, const std::function<void(const Command&)>& declare,
+                int argc, char** argv) {
+  CLI::App app(description, name);
+  try {
+    declare(Command(&app));
+    app.parse(argc, argv);
+    return chosen() ? chosen()() : 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return fail(rejected(app, error));
+  } catch (const Error& error) {
+    return fail(error.what());
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory; use a smaller problem or batch");
+  } catch (const std::exception& error) {
+    return fail(std::string("internal error: ") + error.what());
+  }
+}
+
+}  // namespace faltung::tools
