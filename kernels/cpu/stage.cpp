@@ -115,20 +115,21 @@ HWY_INLINE void stage_row(const void* row, i64 width, i64 column0, i64 step, i64
 
 template <DType kType>
 void planes(const StageCall& call, i64 from_channel, const PhaseStrides& to) {
+  // A phase may hold a row less than the first, or a column: they are written, too.
+  const i64 rows = (call.rows + to.step_h - 1) / to.step_h * to.step_h;
   for (i64 c = 0; c < call.channels; ++c) {
-    for (i64 i = 0; i < call.rows; ++i) {
+    for (i64 i = 0; i < rows; ++i) {
       if (i % to.step_h >= to.phases_h) continue;
       const i64 row = call.row0 + i;
       const char* const from = at<kType>(call.from, c * from_channel + row * call.from_row_stride);
       float* const to_row =
           call.to + c * to.channel + i % to.step_h * to.phases_w * to.phase + i / to.step_h * to.row;
-      for (i64 phase = 0; phase < HWY_MIN(to.phases_w, call.columns); ++phase) {
-        const i64 count = (call.columns - phase + to.step_w - 1) / to.step_w;
+      for (i64 phase = 0; phase < to.phases_w; ++phase) {
         float* const out = to_row + phase * to.phase;
-        if (row < 0 || row >= call.height) {
-          zero(out, count);
+        if (i >= call.rows || row < 0 || row >= call.height) {
+          zero(out, to.row);
         } else {
-          stage_row<kType>(from, call.width, call.column0 + phase, to.step_w, count, out);
+          stage_row<kType>(from, call.width, call.column0 + phase, to.step_w, to.row, out);
         }
       }
     }

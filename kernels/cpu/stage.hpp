@@ -27,7 +27,8 @@ void stage_pixels(const StageCall& call, std::int64_t from_pixel, std::int64_t t
 // nchw: row i, column j of the patch go to phase (i % step_h, j % step_w), in which they are row i / step_h,
 // column j / step_w: a convolution with these steps reads each tap from neighbouring elements.
 // to[channel][phase h][phase w][row][column]; strides in floats. Only the first phases_h * phases_w are
-// wanted.
+// wanted. Each is written whole, as many rows as the first has and `row` columns in each: a vector that goes
+// beyond a row's end multiplies what is there.
 struct PhaseStrides {
   std::int64_t step_h, step_w, phases_h, phases_w;
   std::int64_t channel, phase, row;  // phase: from one to the next

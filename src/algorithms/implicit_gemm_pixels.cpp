@@ -50,10 +50,8 @@ i64 PixelLanes::image_floats(i64 rows, i64 columns) const {
 // A whole number of cache lines, an odd one: channels spread over all of the cache.
 i64 PixelLanes::channel_floats(i64 floats) { return (ceil_div(floats, 16) | 1) * 16; }
 
-// The end of the last channel's last row is read up to a tile's width further.
 i64 PixelLanes::stage_floats(i64 images, i64 rows, i64 columns) const {
-  return reductions_.largest() * channel_floats(images * image_floats(rows, columns)) +
-         16 * kBrgemmMaxVectors;
+  return reductions_.largest() * channel_floats(images * image_floats(rows, columns)) + kBeyond;
 }
 
 i64 PixelLanes::packed_offset(i64 group, i64 cut, i64 panel) const {

@@ -26,6 +26,9 @@ class PixelLanes : public ImplicitGemmPart {
   double cycles() const override;
 
  private:
+  // Floats beyond the last channel that a vector may reach: a tile's width.
+  static constexpr std::int64_t kBeyond = 16 * kBrgemmMaxVectors;
+
   void choose_reductions();
   void choose_items(int threads);
   // Rows one after the other as if they were one, where their ends would leave too many lanes empty.
@@ -46,6 +49,7 @@ class PixelLanes : public ImplicitGemmPart {
 
   void stage(const WorkItem& item, std::int64_t cut, const PartCall& call, float* to,
              const PhaseStrides& strides) const;
+  void clear_ends(float* patch, const PhaseStrides& strides) const;
   void run_rows(const WorkItem& item, std::int64_t cut, const PartCall& call, const float* patch,
                 const PhaseStrides& strides, const BrgemmSegment* segments, float* sums,
                 Prefetch& ahead) const;

@@ -1,4 +1,5 @@
 // How PixelLanes computes an item.
+#include <algorithm>
 #include <new>
 
 #include "src/algorithms/implicit_gemm_pixels.hpp"
@@ -26,6 +27,16 @@ void PixelLanes::stage(const WorkItem& item, i64 cut, const PartCall& call, floa
     patch.to = to + image * phase_rows(item.rows) * strides.row;
     stage_planes(patch, t_.in.stride_c, strides);
   }
+}
+
+// Vectors go beyond the last row's end. What they find there is not stored, but it is multiplied: where stale
+// memory reads as denormals that takes an assist each time, and a signalling NaN raises a flag.
+void PixelLanes::clear_ends(float* patch, const PhaseStrides& strides) const {
+  const i64 used = phases_h_ * phases_w_ * strides.phase, channels = reductions_.largest();
+  for (i64 c = 0; c < channels; ++c) {
+    std::fill(patch + c * strides.channel + used, patch + (c + 1) * strides.channel, 0.0f);
+  }
+  std::fill_n(patch + channels * strides.channel, kBeyond, 0.0f);
 }
 
 // Of the item that this worker will probably run next: its input, where each channel's is contiguous.
@@ -175,6 +186,7 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
       strides.channel = t_.in.stride_c;
     } else {
       stage(item, cut, call, patch, strides);
+      if (cut == 0) clear_ends(patch, strides);  // the first cut has the most channels
     }
     // Panels come in two sizes, of which the larger's list is the first.
     for (i64 tap = 0; tap < taps(); ++tap) {

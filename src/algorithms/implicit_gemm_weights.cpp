@@ -1,5 +1,7 @@
 #include "src/algorithms/implicit_gemm_weights.hpp"
 
+#include <algorithm>
+
 #include "kernels/cpu/epilogue.hpp"
 #include "kernels/cpu/stage.hpp"
 #include "src/problem/dtype.hpp"
@@ -205,6 +207,8 @@ void WeightsGradient::run(i64 item, const void* x, const void* dy, void* dw, std
   const Staged staged{pieces.take<float>(x_floats()), pieces.take<float>(dy_floats()),
                       pieces.take<BrgemmSegment>(rows_.largest())};
   float* const sums = has_partial_sums() ? partial + item * block_floats() : own_sums;
+  // Lanes beyond the block's channels are multiplied, too, and what stages dy leaves them as they are.
+  if (b.k % lanes_ != 0) std::fill_n(staged.dy, dy_floats(), 0.0f);
   for (i64 unit = pixel_parts_.begin(part); unit < pixel_parts_.begin(part + 1); ++unit) {
     add_pixels(b, pixels(unit), x, dy, unit == pixel_parts_.begin(part), staged, sums);
   }
@@ -216,10 +220,11 @@ void WeightsGradient::reduce(i64 index, void* dw, std::byte* scratch, const floa
   const Block b = block(index);
   const float* from = partial + index * pixel_parts_.parts() * block_floats();
   const i64 count = b.taps * b.c * k_stride_;
-  for (i64 i = 0; i < count; ++i) sums[i] = from[i];
-  for (i64 part = 1; part < pixel_parts_.parts(); ++part) {
+  for (i64 part = 0; part < pixel_parts_.parts(); ++part) {
+    for (i64 row = 0; row < count; row += k_stride_) {  // nothing is beyond its b.k floats
+      for (i64 i = row; i < row + b.k; ++i) sums[i] = part == 0 ? from[i] : sums[i] + from[i];
+    }
     from += block_floats();
-    for (i64 i = 0; i < count; ++i) sums[i] += from[i];
   }
   write(b, sums, dw);
 }
