@@ -183,7 +183,7 @@ void finish_run(const float* sums, i64 count, float bias, bool has_bias, const E
   const D d;
   const auto finish = [&](i64 i, std::size_t n, auto part) {
     constexpr bool kPart = decltype(part)::value;
-    auto sum = hn::LoadU(d, sums + i);
+    auto sum = load_lanes<DType::f32, kPart>(sums + i, n);
     if (has_bias) sum = hn::Add(sum, hn::Set(d, bias));
     if (residual != nullptr) sum = hn::Add(sum, load_lanes<kType, kPart>(residual + i, n));
     store_lanes<kType, kPart>(activate(epilogue.activation, epilogue.slope, sum), out + i, n);

@@ -123,6 +123,10 @@ void input_nchw(const WinogradShape& s, const WinogradInput& in) {
   const Stride<float> half_column(tile_pitch), v_row(a * in.position_stride);
   const Stride<const float> half_row(a * tile_pitch);
   const TileIndex first(s, in.first_tile);
+  // Segments end before the last vector does: what they leave of it is transformed and multiplied, too.
+  for (int i = 0; i < a * a && in.tiles % kLanes != 0; ++i) {
+    hn::StoreU(hn::Zero(Tag()), Tag(), in.scratch + i * tile_pitch + in.tiles / kLanes * kLanes);
+  }
   for (std::int64_t c = 0; c < in.channels; ++c) {
     const T* channel = static_cast<const T*>(in.x) + (in.first_channel + c) * s.h * s.w;
     TileIndex tile = first;
@@ -193,6 +197,11 @@ void output_nchw(const WinogradShape& s, const WinogradOutput& o) {
   const std::int64_t row_pitch = m * pitch(o.tiles);
   const Stride<const float> from_row(a * o.position_stride);
   const TileIndex first(s, o.first_tile);
+  // The last segment's last vectors, of outputs and of windows, may reach beyond the last tiles.
+  for (int i = 0; i < m; ++i) {
+    float* const beyond = o.scratch + i * row_pitch + (o.tiles + kLanes - 1) / kLanes * kLanes * m;
+    for (int v = 0; v < 2; ++v) hn::StoreU(hn::Zero(Tag()), Tag(), beyond + v * kLanes);
+  }
   for (std::int64_t c = 0; c < o.channels; ++c) {
     for (std::int64_t t = 0; t < o.tiles; t += kLanes) {
       V row[a];

@@ -1,5 +1,6 @@
 // Explicit GEMM: the input's patches are written out as a matrix (im2col), and the convolution is a product
 // of matrices. One image and group at a time; the matrix is in the workspace.
+#include <algorithm>
 #include <new>
 #include <optional>
 
@@ -16,7 +17,7 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr i64 kSlack = 64;  // floats that a tile reads past the last row of B
+constexpr i64 kSlack = 64;  // floats that a tile reads past the last row of B, and multiplies: zeros
 
 // C[row][column] = sum over i in [0, length) of A[row * a_row + i * a_step] * B[i * b_step + column].
 struct Product {
@@ -185,9 +186,16 @@ struct Buffers {
 
 float* floats(const Memory& m, Slot slot) { return reinterpret_cast<float*>(m.at(slot)); }
 
+// The matrix or the gradient, with zeros behind its last row.
+float* matrix_b(const Memory& m, Slot slot, i64 elements) {
+  float* const b = floats(m, slot);
+  std::fill_n(b + elements, kSlack, 0.0f);
+  return b;
+}
+
 void run_forward(const Shapes& s, const Buffers& buffers, const Memory& m, const Parallel& parallel) {
   const Problem& p = s.p;
-  float* const matrix = floats(m, buffers.matrix);
+  float* const matrix = matrix_b(m, buffers.matrix, s.pixels * s.depth);
   float* const bias = floats(m, buffers.bias);
   if (p.epilogue.bias) convert_to_float(p.dtype, m[Place::bias], bias, p.k);
   for (i64 image = 0; image < p.n; ++image) {
@@ -223,8 +231,8 @@ void run_forward(const Shapes& s, const Buffers& buffers, const Memory& m, const
 }
 
 void run_backward_data(const Shapes& s, const Buffers& buffers, const Memory& m, const Parallel& parallel) {
-  float* const matrix = floats(m, buffers.matrix);
-  float* const gradient = floats(m, buffers.gradient);
+  float* const matrix = matrix_b(m, buffers.matrix, s.pixels * s.depth);
+  float* const gradient = matrix_b(m, buffers.gradient, s.pixels * s.channels);
   for (i64 image = 0; image < s.p.n; ++image) {
     for (i64 group = 0; group < s.p.groups; ++group) {
       copy_gradient(s, image, group, m[Place::y], gradient);
@@ -249,8 +257,8 @@ void run_backward_data(const Shapes& s, const Buffers& buffers, const Memory& m,
 
 void run_backward_weights(const Shapes& s, const Buffers& buffers, const Memory& m,
                           const Parallel& parallel) {
-  float* const matrix = floats(m, buffers.matrix);
-  float* const gradient = floats(m, buffers.gradient);
+  float* const matrix = matrix_b(m, buffers.matrix, s.pixels * s.depth);
+  float* const gradient = matrix_b(m, buffers.gradient, s.pixels * s.channels);
   float* const sums = floats(m, buffers.sums);
   for (i64 group = 0; group < s.p.groups; ++group) {
     for (i64 image = 0; image < s.p.n; ++image) {
@@ -285,8 +293,7 @@ void pack(const Shapes& s, const Memory& m, const Parallel& parallel) {
       convert_to_float(dtype, from, to + first, s.channels * s.depth);
     }
   });
-  // What a tile reads past the end is of no consequence, but it must not be undefined.
-  for (i64 i = 0; i < kSlack; ++i) to[s.p.k * s.depth + i] = 0;
+  std::fill_n(to + s.p.k * s.depth, kSlack, 0.0f);
 }
 
 constexpr SoleConfig kConfigs[] = {{"plain"}};
