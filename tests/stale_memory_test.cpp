@@ -166,7 +166,7 @@ TEST(StaleMemoryTime, IsShown) {
       const std::shared_ptr<const PlanImpl> plan = builder.plan(p, candidate);
       const auto seconds = [&](Stale stale) {
         double best = 1e9;
-        for (int i = 0; i < 3; ++i) {
+        for (int i = 0; i < 9; ++i) {
           const Trial run(p, oracle.tensors(), *plan, stale);
           const auto start = std::chrono::steady_clock::now();
           run.once();

@@ -92,11 +92,10 @@ HWY_INLINE void dot(const Row<kType>& row, const Element<kType>* weights, i64 ou
 template <DType kType>
 void finish(const DirectPass& pass, const DirectTensors& tensors, const float* sums, i64 channel, i64 count,
             i64 offset) {
-  const FloatTag d;
   const Epilogue& e = pass.problem.epilogue;
   for (i64 i = 0; i < count; i += kLanes) {
     const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kLanes, count - i));
-    V sum = hn::LoadU(d, sums + i);
+    V sum = load_lanes<DType::f32, true>(sums + i, lanes);
     if (tensors.bias != nullptr) {
       const auto* bias = static_cast<const Element<kType>*>(tensors.bias) + channel + i;
       sum = hn::Add(sum, load_lanes<kType, true>(bias, lanes));
