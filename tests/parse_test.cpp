@@ -58,8 +58,10 @@ TEST(Canonical, FieldsAndDefaults) {
   expect_same("FWD:k5c2n1r1s1h3w4:NHWC:F16:none", "fwd:n1c2h3w4k5r1s1:f16:nhwc");
 }
 
-TEST(Canonical, EachFieldInAnyOrder) {
-  expect_same("nhwc:relu:n1c2h3w4k5r1s1:bias:math=f16:f16:fwd", "fwd:n1c2h3w4k5r1s1:f16:nhwc:bias:relu");
+TEST(Canonical, EachFieldInAnyOrderButTheEpilogues) {
+  expect_same("nhwc:bias:n1c2h3w4k5r1s1:relu:math=f16:f16:fwd", "fwd:n1c2h3w4k5r1s1:f16:nhwc:bias:relu");
+  expect_same("bias:residual:relu:maxpool2:n1c2h3w4k5r1s1",
+              "fwd:n1c2h3w4k5r1s1:f32:nchw:bias:residual:relu:maxpool2");
 }
 
 struct Bad {
@@ -102,6 +104,13 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"n1c1h1099511627776w1099511627776k5r1s1", "more than 2^56 elements"},
         Bad{"n1c2h3w4k5r1s1:f16:math=tf32", "math tf32 does not go with dtype f16"},
         Bad{"bwd_w:n1c2h3w4k5r1s1:bias", "an epilogue goes with fwd alone"},
+        Bad{"n1c2h3w4k5r1s1:relu:residual",
+            "residual comes after activation; an epilogue is written as it is applied: bias, residual, "
+            "activation, pool"},
+        Bad{"n1c2h3w4k5r1s1:maxpool2:residual", "residual comes after pool"},
+        Bad{"n1c2h3w4k5r1s1:leaky_relu(0.1):f16:bias", "bias comes after activation"},
+        Bad{"n1c2h3w4k5r1s1:residual:bias", "bias comes after residual"},
+        Bad{"n1c2h3w4k5r1s1:avgpool2:gelu", "activation comes after pool"},
         Bad{"n1c2h3w4k5r1s1:maxpool2p2", "pool padding must be smaller"},
         Bad{"n1c2h3w4k5r1s1:maxpool9", "is larger than the padded output"},
         Bad{"n1c2h3w4k5r1s1:maxpool", "nearest known is maxpool2"}, Bad{"a\nb", "unknown field 'a?b'"}));
@@ -344,6 +353,9 @@ TEST(Workloads, BadFiles) {
               HasSubstr("a.csv:4: column w: '4.5' is no whole number"));
   EXPECT_THAT(error(head + "x,1,2,3,4,5,1,1,2,1\n"),
               HasSubstr("a.csv:2: x: groups = 2 does not divide k = 5"));
+  EXPECT_THAT(
+      error("epilogue,n,c,h,w,k,r,s\nrelu:residual,1,1,1,1,1,1,1"),
+      HasSubstr("a.csv:2: column epilogue: problem 'relu:residual': residual comes after activation"));
   EXPECT_THAT(error(head + "x,1,2,3,4,5,1,1,1,0\n"),
               HasSubstr("a.csv:2: column count: 0 must be at least 1"));
   EXPECT_THAT(error("dtype,n,c,h,w,k,r,s\nfp32,1,1,1,1,1,1,1"),
@@ -365,6 +377,7 @@ TEST(Words, NameTheNearest) {
             "unknown dtype 'float16'; the nearest is f16, it can be f32, f16 or bf16");
   EXPECT_THAT(message_of([] { parse_epilogue("bias:st2"); }), HasSubstr("unknown field 'st2'"));
   EXPECT_THAT(message_of([] { parse_epilogue("relu:relu"); }), HasSubstr("activation is given twice"));
+  EXPECT_THAT(message_of([] { parse_epilogue("maxpool2:relu"); }), HasSubstr("activation comes after pool"));
 }
 
 }  // namespace

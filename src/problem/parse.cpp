@@ -119,6 +119,19 @@ class Canonical {
     if (!seen_.insert(what).second) bad_problem(text_, what + " is given twice");
   }
 
+  // An epilogue's field. They stand in the order in which they are applied: in another they would tell of
+  // another function than the one that is computed.
+  void applied(const std::string& what) {
+    once(what);
+    const std::string_view order[] = {"bias", "residual", "activation", "pool"};
+    for (auto later = std::find(std::begin(order), std::end(order), what) + 1; later != std::end(order);
+         ++later) {
+      if (!seen_.contains(std::string(*later))) continue;
+      bad_problem(text_, what + " comes after " + std::string(*later) +
+                             "; an epilogue is written as it is applied: bias, residual, activation, pool");
+    }
+  }
+
   void read(const std::string& field) {
     Cursor cursor(text_, field);
     if (named(field, Direction::backward_weights, p_.direction)) {
@@ -164,19 +177,19 @@ class Canonical {
     Cursor cursor(text_, field);
     Epilogue& e = p_.epilogue;
     if (field == "bias") {
-      once("bias");
+      applied("bias");
       e.bias = true;
     } else if (field == "residual") {
-      once("residual");
+      applied("residual");
       e.residual = true;
     } else if (cursor.skip("leaky_relu(")) {
-      once("activation");
+      applied("activation");
       e.activation = Activation::leaky_relu;
       e.slope = slope(cursor);
     } else if (named(field, std::end(kActivations)[-1], e.activation)) {
-      once("activation");
+      applied("activation");
     } else if (cursor.skip_before_number("maxpool") || cursor.skip_before_number("avgpool")) {
-      once("pool");
+      applied("pool");
       pool(cursor, field.starts_with("max") ? PoolKind::max : PoolKind::average, e.pool);
       cursor.finish();
     } else {

@@ -1,6 +1,6 @@
 // Reading problems from text: what faltung.hpp does not declare.
 //
-// The canonical string is fields separated by colons, in any order, each at most once:
+// The canonical string is fields separated by colons, each at most once, in any order but the epilogue's:
 //   fwd | bwd_d | bwd_w             direction; fwd if there is none
 //   n1c64h56w56k64r3s3              the sizes, all seven
 //   st2 | st2x1                     stride, or vertical x horizontal
@@ -8,7 +8,7 @@
 //   dil2 | dil2x1, g32              dilation, groups
 //   f32 | f16 | bf16, nchw | nhwc   dtype and layout; f32 and nchw if there is none
 //   math=tf32                       math class, where it is not the dtype's own: f32 tf32 f16 bf16 fast
-//   bias, residual                  epilogue, then one of
+//   bias, then residual             epilogue, in the order it is applied; then one of
 //   relu relu6 leaky_relu(0.01) sigmoid silu gelu gelu_tanh hardswish, then
 //   maxpool3s2p1 | avgpool2         size, stride (the size's if there is none), padding; each as above
 #ifndef FALTUNG_SRC_PROBLEM_PARSE_HPP_
