@@ -131,11 +131,54 @@ TEST_F(Finder, EnvironmentSwitchesFamiliesOff) {
   unsetenv("FALTUNG_SKIP");
 }
 
+TEST_F(Finder, EnvironmentsOfNoMeaningAreRefused) {
+  for (const char* variable : {"FALTUNG_TRUST", "FALTUNG_LOG", "FALTUNG_DEADLINE"}) {
+    ASSERT_EQ(setenv(variable, "bogus", 1), 0);
+    for (const auto& call : {std::function([&] { engine_->plan(problem_, request_); }),
+                             std::function([&] { engine_->explain(problem_, request_); })}) {
+      EXPECT_THAT(message(call), HasSubstr(std::string(variable) + " is 'bogus'"));
+    }
+    unsetenv(variable);
+  }
+}
+
+TEST_F(Finder, TheLogSaysWhatWasPlannedAndWhy) {
+  ASSERT_EQ(setenv("FALTUNG_LOG", "find", 1), 0);
+  const auto line = [&](Engine& engine) {
+    testing::internal::CaptureStderr();
+    const std::string kernel = engine.plan(problem_, request_).kernel();
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, HasSubstr("faltung: plan: " + kernel + " for " + to_string(problem_) + " on cpu"));
+    return said;
+  };
+  EXPECT_THAT(line(*engine_), HasSubstr("predicted "));
+  testing::internal::CaptureStderr();
+  engine_->find(problem_, request_);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("faltung: find: "));
+  Engine other(directory_.string());
+  EXPECT_THAT(line(other), HasSubstr("measured "));
+  unsetenv("FALTUNG_LOG");
+}
+
 TEST_F(Finder, MisspelledPatternsNameTheNearest) {
   request_.only = {"referense_cpu"};
   EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("the nearest is reference_cpu"));
   request_.only = {"reference_cpu/plane"};
   EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("plain"));
+  request_.only = {};
+  for (const char* pattern : {"wingrad*", "winograd_cpux*", "f4x4*"}) {
+    request_.skip = {pattern};
+    EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("matches no algorithm"))
+        << pattern;
+  }
+  request_.skip = {"wingrad*"};
+  EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("the nearest is winograd_"));
+  for (const char* pattern : {"wino*", "*_bt32*", "winograd_cpu*f4*", "winograd_cp?/f4*", "*"}) {
+    request_.skip = {pattern};
+    EXPECT_THAT(message([&] { engine_->explain(problem_, request_); }),
+                testing::Not(HasSubstr("matches no algorithm")))
+        << pattern;
+  }
 }
 
 TEST_F(Finder, BadRequestsSayWhatIsWrong) {

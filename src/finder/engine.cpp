@@ -31,6 +31,15 @@ std::vector<const Candidate*> plan_order(const Selection& selection, const Trial
 
 namespace {
 
+// What was chosen, and why.
+void log_choice(const Settled& s, const Candidate& candidate, const Report* measured, bool locked) {
+  const std::string why = locked                ? "the lock names it"
+                          : measured != nullptr ? fmt::format("measured {:.4g} ms", measured->ms)
+                                                : fmt::format("predicted {:.4g} ms", candidate.cost.ms);
+  fmt::print(stderr, "faltung: plan: {} for {} on {}, {}\n", candidate.kernel(), to_string(s.problem),
+             s.device->info().id, why);
+}
+
 std::unique_ptr<const Store> open_shipped() {
   const std::string file = known_devices_file();
   return file.empty() ? nullptr : std::make_unique<const Store>(file);
@@ -117,7 +126,11 @@ std::shared_ptr<const PlanImpl> EngineImpl::choose(const Settled& s) {
   for (const Candidate* candidate : plan_order(selection, trials)) {
     const std::string kernel = candidate->kernel();
     try {
-      if (trust_.admit(*candidate, s)) return make_plan(s, *candidate);
+      if (trust_.admit(*candidate, s)) {
+        std::shared_ptr<const PlanImpl> plan = make_plan(s, *candidate);
+        if (s.logs_find) log_choice(s, *candidate, trials.find(kernel), is_lock_);
+        return plan;
+      }
       forget_plans();
     } catch (const std::exception& error) {
       const auto* known = dynamic_cast<const Error*>(&error);

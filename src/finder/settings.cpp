@@ -31,14 +31,22 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view algo
   });
 }
 
-// A pattern whose algorithm part fits no algorithm is a misspelling.
+// Whether it may match a name that begins so: from its first star on, it takes what comes.
+bool may_match(std::string_view pattern, std::string_view beginning) {
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return false;  // a kernel's has a slash
+  const std::size_t common = std::min(star, beginning.size());
+  return matches(pattern.substr(0, common), beginning.substr(0, common));
+}
+
+// A pattern whose algorithm part fits no algorithm is a misspelling, unless it is of whole kernel names.
 void check_pattern(const std::string& pattern) {
   const std::string_view algorithm_part = std::string_view(pattern).substr(0, pattern.find('/'));
+  const bool has_slash = algorithm_part.size() < pattern.size();
   std::vector<std::string> names;
   for (const auto& algorithm : registry()) {
-    const bool whole_kernel =
-        pattern.find('/') == std::string::npos && pattern.find('*') != std::string::npos;
-    if (matches(algorithm_part, algorithm->name()) || whole_kernel) return;
+    const std::string beginning = std::string(algorithm->name()) + "/";
+    if (matches(algorithm_part, algorithm->name()) || (!has_slash && may_match(pattern, beginning))) return;
     names.emplace_back(algorithm->name());
   }
   throw Error(Status::bad_problem, "kernel pattern '" + pattern + "' matches no algorithm; the nearest is " +
