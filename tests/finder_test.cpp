@@ -1,6 +1,7 @@
 // The finder: what is chosen, from where, and what the caller can say about it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
@@ -129,6 +130,23 @@ TEST_F(Finder, EnvironmentSwitchesFamiliesOff) {
   EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("no kernel may compute"));
   unsetenv("FALTUNG_ONLY");
   unsetenv("FALTUNG_SKIP");
+}
+
+TEST_F(Finder, MoreThreadsThanCanBeAreNoAbort) {
+  request_.threads = 100000;
+  EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }),
+              HasSubstr("threads is 100000; it must be 0 (all) to 4096"));
+  std::vector<std::string> warnings;
+  engine_->on_warning([&](const std::string& line) { warnings.push_back(line); });
+  pthread_attr_t usual, beyond;  // stacks of more address space than there is
+  pthread_getattr_default_np(&usual);
+  pthread_getattr_default_np(&beyond);
+  pthread_attr_setstacksize(&beyond, std::size_t{1} << 56);
+  pthread_setattr_default_np(&beyond);
+  request_.threads = 3;
+  EXPECT_EQ(message([&] { engine_->plan(problem_, request_); }), "no error");
+  pthread_setattr_default_np(&usual);
+  EXPECT_THAT(warnings, testing::ElementsAre("1 of 3 threads could be started; they share the work of all"));
 }
 
 TEST_F(Finder, EnvironmentsOfNoMeaningAreRefused) {

@@ -2,6 +2,9 @@
 #include "src/backend/parallel.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -9,6 +12,8 @@
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -52,6 +57,59 @@ TEST(Parallel, WakesAfterASleep) {
     });
     EXPECT_EQ(calls, 3);
   }
+}
+
+// Whose threads ask for more address space than there is.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&usual_);
+    pthread_attr_t attributes = usual_;
+    EXPECT_EQ(pthread_attr_setstacksize(&attributes, std::size_t{1} << 56), 0);
+    EXPECT_EQ(pthread_setattr_default_np(&attributes), 0);
+    EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+  }
+  ~NoThreads() { pthread_setattr_default_np(&usual_); }
+
+ private:
+  pthread_attr_t usual_;
+};
+
+TEST(Parallel, WhereNoThreadStartsTheCallerDoesTheWork) {
+  const NoThreads none;
+  const Parallel parallel(5);
+  EXPECT_EQ(parallel.workers(), 5);
+  EXPECT_EQ(parallel.threads(), 1);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<int> order;
+    parallel.run([&](int worker) { order.push_back(worker); });
+    EXPECT_EQ(order, (std::vector{0, 1, 2, 3, 4}));
+  }
+  EXPECT_THROW(parallel.run([](int worker) {
+    if (worker == 3) throw 1;
+  }),
+               int);
+}
+
+// The threads of ten workers in a process with room for three of their stacks; 0 if each worker was called.
+int threads_in_little_room() {
+  pthread_attr_t attributes;
+  pthread_getattr_default_np(&attributes);
+  pthread_attr_setstacksize(&attributes, std::size_t{1} << 30);
+  pthread_setattr_default_np(&attributes);
+  const rlimit limit{std::size_t{4} << 30, std::size_t{4} << 30};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) return 2;
+  const Parallel parallel(10);
+  std::vector<std::atomic<int>> calls(10);
+  parallel.run([&](int worker) { ++calls.at(static_cast<std::size_t>(worker)); });
+  for (const auto& count : calls) {
+    if (count != 1) return 3;
+  }
+  return parallel.threads() > 1 && parallel.threads() < 10 ? 0 : 4;
+}
+
+TEST(Parallel, WhereFewThreadsStartTheyTakeTurns) {
+  EXPECT_EXIT(_exit(threads_in_little_room()), testing::ExitedWithCode(0), "");
 }
 
 TEST(Parallel, TheFirstExceptionComesBack) {

@@ -7,9 +7,12 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "src/backend/cpu_quota.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -42,15 +45,23 @@ void wait_until(std::atomic<T>& value, const Done& done) {
 }  // namespace
 
 int available_processors() {
+  static const int quota = cpu_quota();  // of the process, as a rule for its life
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
+  const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+  const int processors = known ? CPU_COUNT(&set) : static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, std::min(processors, quota));
 }
 
+// Threads that do the work of some number of workers, one by one where they are fewer.
 class Parallel::Pool {
  public:
-  explicit Pool(int helpers) {
-    for (int i = 0; i < helpers; ++i) threads_.emplace_back([this, i] { serve(i + 1); });
+  // As many helpers as can be started, at most one less than workers.
+  explicit Pool(int workers) : workers_(workers) {
+    threads_.reserve(static_cast<std::size_t>(workers - 1));
+    try {
+      while (threads() < workers) threads_.emplace_back([this, first = threads()] { serve(first); });
+    } catch (const std::system_error&) {  // the process may have no more
+    }
   }
 
   ~Pool() {
@@ -60,6 +71,9 @@ class Parallel::Pool {
     for (std::thread& thread : threads_) thread.join();
   }
 
+  // The calling one among them.
+  int threads() const { return static_cast<int>(threads_.size()) + 1; }
+
   // False if the pool is in use.
   bool try_run(FunctionRef<void(int)> body) {
     // No mutex: a body that calls run again is on the thread that has it already.
@@ -68,7 +82,7 @@ class Parallel::Pool {
     running_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
     epoch_.fetch_add(1, std::memory_order_release);
     epoch_.notify_all();
-    call(0);
+    call_from(0);
     wait_until(running_, [](int running) { return running == 0; });
     const std::exception_ptr error = std::exchange(error_, nullptr);
     busy_.store(false, std::memory_order_release);
@@ -77,6 +91,12 @@ class Parallel::Pool {
   }
 
  private:
+  // The thread's own worker, and its share of those that have no thread. No run begins before all threads
+  // are there.
+  void call_from(int first) {
+    for (int worker = first; worker < workers_; worker += threads()) call(worker);
+  }
+
   void call(int worker) {
     try {
       (*body_)(worker);
@@ -86,17 +106,18 @@ class Parallel::Pool {
     }
   }
 
-  void serve(int worker) {
+  void serve(int first) {
     std::uint32_t seen = 0;
     while (true) {
       wait_until(epoch_, [&](std::uint32_t epoch) { return epoch != seen; });
       seen = epoch_.load(std::memory_order_acquire);
       if (stopping_.load(std::memory_order_relaxed)) return;
-      call(worker);
+      call_from(first);
       if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
     }
   }
 
+  const int workers_;
   std::vector<std::thread> threads_;
   std::atomic<bool> busy_{false};
   std::mutex error_mutex_;
@@ -109,10 +130,12 @@ class Parallel::Pool {
 
 Parallel::Parallel(int workers, ParallelFor parallel_for)
     : workers_(std::max(1, workers)), parallel_for_(std::move(parallel_for)) {
-  if (!parallel_for_ && workers_ > 1) pool_ = std::make_unique<Pool>(workers_ - 1);
+  if (!parallel_for_ && workers_ > 1) pool_ = std::make_unique<Pool>(workers_);
 }
 
 Parallel::~Parallel() = default;
+
+int Parallel::threads() const { return pool_ ? pool_->threads() : parallel_for_ ? workers_ : 1; }
 
 void Parallel::run(FunctionRef<void(int)> body) const {
   if (parallel_for_) {

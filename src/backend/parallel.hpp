@@ -11,7 +11,7 @@
 
 namespace faltung {
 
-// How many processors this process may use.
+// How many processors this process may use, by its affinity and by the quotas of its control groups.
 int available_processors();
 
 // A callable that is borrowed for the time of a call: unlike std::function it never allocates.
@@ -44,6 +44,9 @@ class Parallel {
   Parallel& operator=(const Parallel&) = delete;
 
   int workers() const { return workers_; }
+  // How many threads do their work, the calling one among them: fewer than workers() where not all could be
+  // started. With a parallel_for of the caller's, workers().
+  int threads() const;
 
   // Calls body(0) ... body(workers() - 1), possibly at the same time. The number is the worker's, for its
   // part of the work and of the scratch memory. The first exception is rethrown here. If another thread is

@@ -87,10 +87,18 @@ Selection EngineImpl::candidates(const Settled& s) {
 }
 
 std::shared_ptr<const Parallel> EngineImpl::workers(int threads) {
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<const Parallel>& workers = workers_[threads];
-  if (!workers) workers = std::make_shared<const Parallel>(threads);
-  return workers;
+  std::shared_ptr<const Parallel> made;
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<const Parallel>& workers = workers_[threads];
+    if (workers) return workers;
+    made = workers = std::make_shared<const Parallel>(threads);
+  }
+  if (made->threads() < threads) {
+    warn(fmt::format("{} of {} threads could be started; they share the work of all", made->threads(),
+                     threads));
+  }
+  return made;
 }
 
 std::shared_ptr<const PlanImpl> EngineImpl::make_plan(const Settled& s, const Candidate& candidate) {

@@ -78,9 +78,10 @@ bool log_says_find() {
 }
 
 int threads_of(const Request& request, const DeviceInfo& device) {
-  if (request.threads < 0) {
+  constexpr int kMost = 4096;  // workspaces have a part for each
+  if (request.threads < 0 || request.threads > kMost) {
     throw Error(Status::bad_problem,
-                fmt::format("threads is {}; it must be 0 (all) or more", request.threads));
+                fmt::format("threads is {}; it must be 0 (all) to {}", request.threads, kMost));
   }
   if (device.kind != "cpu") return 1;
   return request.threads > 0 ? request.threads : available_processors();
