@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -110,6 +113,47 @@ int threads_in_little_room() {
 
 TEST(Parallel, WhereFewThreadsStartTheyTakeTurns) {
   EXPECT_EXIT(_exit(threads_in_little_room()), testing::ExitedWithCode(0), "");
+}
+
+// In the child of a fork; what it returns is the child's exit code.
+int in_child(const std::function<int()>& work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // it must not hang
+    _exit(work());
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(Parallel, WorksInTheChildOfAFork) {
+  auto parallel = std::make_unique<const Parallel>(3);
+  const auto works = [&] {
+    for (int round = 0; round < 100; ++round) {
+      std::atomic<int> sum{0};
+      parallel->run([&](int worker) { sum += worker + 1; });
+      if (sum != 6) return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(works());
+  EXPECT_EQ(in_child([&] { return works() && in_child([&] { return works() ? 0 : 1; }) == 0 ? 0 : 1; }), 0);
+  EXPECT_EQ(in_child([&] { return parallel.reset(), 0; }), 0);
+  EXPECT_TRUE(works());
+  // Another thread uses it at the fork, and does not exist in the child.
+  std::atomic<bool> busy{false}, done{false};
+  std::thread other([&] {
+    parallel->run([&](int) {
+      busy = true;
+      while (!done) std::this_thread::yield();
+    });
+  });
+  while (!busy) std::this_thread::yield();
+  EXPECT_EQ(in_child([&] { return works() && parallel->threads() == 3 ? 0 : 1; }), 0);
+  done = true;
+  other.join();
+  EXPECT_TRUE(works());
 }
 
 TEST(Parallel, TheFirstExceptionComesBack) {

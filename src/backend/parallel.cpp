@@ -1,5 +1,6 @@
 #include "src/backend/parallel.hpp"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -52,11 +53,13 @@ int available_processors() {
   return std::max(1, std::min(processors, quota));
 }
 
+namespace {
+
 // Threads that do the work of some number of workers, one by one where they are fewer.
-class Parallel::Pool {
+class Crew {
  public:
   // As many helpers as can be started, at most one less than workers.
-  explicit Pool(int workers) : workers_(workers) {
+  explicit Crew(int workers) : workers_(workers) {
     threads_.reserve(static_cast<std::size_t>(workers - 1));
     try {
       while (threads() < workers) threads_.emplace_back([this, first = threads()] { serve(first); });
@@ -64,7 +67,7 @@ class Parallel::Pool {
     }
   }
 
-  ~Pool() {
+  ~Crew() {
     stopping_.store(true, std::memory_order_relaxed);
     epoch_.fetch_add(1, std::memory_order_release);
     epoch_.notify_all();
@@ -74,20 +77,15 @@ class Parallel::Pool {
   // The calling one among them.
   int threads() const { return static_cast<int>(threads_.size()) + 1; }
 
-  // False if the pool is in use.
-  bool try_run(FunctionRef<void(int)> body) {
-    // No mutex: a body that calls run again is on the thread that has it already.
-    if (busy_.exchange(true, std::memory_order_acquire)) return false;
+  // By one caller at a time. The first exception that was thrown.
+  std::exception_ptr run(FunctionRef<void(int)> body) {
     body_ = &body;
     running_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
     epoch_.fetch_add(1, std::memory_order_release);
     epoch_.notify_all();
     call_from(0);
     wait_until(running_, [](int running) { return running == 0; });
-    const std::exception_ptr error = std::exchange(error_, nullptr);
-    busy_.store(false, std::memory_order_release);
-    if (error) std::rethrow_exception(error);
-    return true;
+    return std::exchange(error_, nullptr);
   }
 
  private:
@@ -119,13 +117,63 @@ class Parallel::Pool {
 
   const int workers_;
   std::vector<std::thread> threads_;
-  std::atomic<bool> busy_{false};
   std::mutex error_mutex_;
   std::exception_ptr error_;
   const FunctionRef<void(int)>* body_ = nullptr;
   std::atomic<bool> stopping_{false};
   alignas(64) std::atomic<std::uint32_t> epoch_{0};
   alignas(64) std::atomic<int> running_{0};
+};
+
+// Numbers this process among its forefathers, from 1: a fork's child has the memory and not the threads.
+unsigned generation() {
+  static std::atomic<unsigned> forks{1};
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { ++forks; });
+  static_cast<void>(registered);  // without the memory for it there is no counting, as before a fork
+  return forks.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+// A crew of this process: the child of a fork gets another when it first needs one.
+class Parallel::Pool {
+ public:
+  explicit Pool(int workers)
+      : workers_(workers), generation_(generation()), crew_(std::make_unique<Crew>(workers)) {}
+
+  ~Pool() {
+    if (generation_ != generation()) abandon();
+  }
+
+  int threads() const { return crew_->threads(); }
+
+  // False if the pool is in use.
+  bool try_run(FunctionRef<void(int)> body) {
+    // No mutex: a body that calls run again is on the thread that has it already. Who had it before a fork
+    // has it no more.
+    const unsigned now = generation();
+    unsigned holder = holder_.load(std::memory_order_relaxed);
+    if (holder == now || !holder_.compare_exchange_strong(holder, now, std::memory_order_acquire))
+      return false;
+    if (generation_ != now) {
+      abandon();
+      crew_ = std::make_unique<Crew>(workers_);
+      generation_ = now;
+    }
+    const std::exception_ptr error = crew_->run(body);
+    holder_.store(0, std::memory_order_release);
+    if (error) std::rethrow_exception(error);
+    return true;
+  }
+
+ private:
+  // Its threads can be neither joined nor woken, and its mutex may be held for ever.
+  void abandon() { static_cast<void>(crew_.release()); }
+
+  const int workers_;
+  std::atomic<unsigned> holder_{0};  // the generation that runs, 0 for none
+  unsigned generation_;              // of the crew
+  std::unique_ptr<Crew> crew_;
 };
 
 Parallel::Parallel(int workers, ParallelFor parallel_for)
