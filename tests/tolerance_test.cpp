@@ -78,7 +78,7 @@ TEST(ErrorOverBound, TinyResults) {
 TEST(ErrorBound, GrowsWithWhatIsDone) {
   const Expected e{1, 10};
   const double plain = error_bound(problem(), {144}, e);
-  for (const char* more : {"bias", "residual", "leaky_relu(2)", "sigmoid:bias", "silu", "gelu", "gelu_tanh",
+  for (const char* more : {"bias", "residual", "leaky_relu(2)", "bias:sigmoid", "silu", "gelu", "gelu_tanh",
                            "hardswish", "avgpool2", "math=tf32", "f16", "bf16"}) {
     const Problem p = problem(more);
     if (p.epilogue.activation == Activation::sigmoid) continue;  // it flattens
