@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <set>
 
 #include "src/algorithms/sm90/bring.hpp"
@@ -13,6 +12,7 @@
 #include "src/algorithms/sm90/source.hpp"
 #include "src/backend/nvrtc.hpp"
 #include "src/problem/dtype.hpp"
+#include "tests/machine_code.hpp"
 #include "tests/sampling.hpp"
 
 namespace faltung::sm90 {
@@ -477,28 +477,6 @@ TEST(ImplicitGemmSm90, PlanesOfAnyAlignmentAreFetched) {
   EXPECT_TRUE(fetch::tilings(parse_problem("fwd:n2c64h8w8k64r1s1:f16:nchw"), kChip).empty());
 }
 
-// Instructions of 16 bytes whose operation is HGMMA, in the sections of code.
-int count_matrix_instructions(const std::string& elf) {
-  const auto at = [&](std::size_t offset, auto value) {
-    std::memcpy(&value, elf.data() + offset, sizeof value);
-    return value;
-  };
-  constexpr std::uint64_t kOperation = 0xfff, kHgmma = 0x9f0;
-  const auto sections = at(0x28, std::uint64_t{});
-  const auto size = at(0x3a, std::uint16_t{}), count = at(0x3c, std::uint16_t{});
-  int found = 0;
-  for (unsigned i = 0; i < count; ++i) {
-    const std::size_t header = sections + std::size_t{i} * size;
-    constexpr std::uint64_t kExecutable = 4;
-    if ((at(header + 8, std::uint64_t{}) & kExecutable) == 0) continue;
-    const auto begin = at(header + 0x18, std::uint64_t{}), bytes = at(header + 0x20, std::uint64_t{});
-    for (std::uint64_t offset = begin; offset + 16 <= begin + bytes; offset += 16) {
-      if ((at(offset, std::uint64_t{}) & kOperation) == kHgmma) ++found;
-    }
-  }
-  return found;
-}
-
 void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Problem& problem) {
   const KernelSource source = kernel_source(tiling, problem).whole();
   const Binary binary = nvrtc.compile(source, "sm_90a");
@@ -507,7 +485,7 @@ void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Proble
   EXPECT_THAT(binary.log, testing::Not(testing::HasSubstr("C75"))) << source.name;
   // Each k-step of 32 bytes is an instruction of its own; there is at least one block's worth.
   const int steps = tiling.k_block * size_of(problem.dtype) / 32;
-  EXPECT_GE(count_matrix_instructions(binary.code), steps * tiling.m_blocks() * tiling.n_blocks())
+  EXPECT_GE(count_instructions(binary.code, kHgmmaOfShared), steps * tiling.m_blocks() * tiling.n_blocks())
       << source.name;
 }
 

@@ -1,18 +1,16 @@
 // The reference of a rewritten problem is the reference of the problem, to the bit on small integers.
-//
-// FALTUNG_TEST_SEED draws other problems; FALTUNG_TEST_RANDOM scales their number.
 #include "src/problem/rewrite.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <random>
 
 #include "src/problem/parse.hpp"
 #include "src/problem/reference.hpp"
 #include "tests/registry_problems.hpp"
+#include "tests/sampling.hpp"
 
 namespace faltung {
 namespace {
@@ -20,16 +18,6 @@ namespace {
 using i64 = std::int64_t;
 using testing::HasSubstr;
 using Values = std::vector<float>;
-
-std::uint64_t first_seed() {
-  const char* text = std::getenv("FALTUNG_TEST_SEED");
-  return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
-}
-
-int count_of(int usual) {
-  const char* text = std::getenv("FALTUNG_TEST_RANDOM");
-  return text == nullptr ? usual : static_cast<int>(usual * std::strtod(text, nullptr));
-}
 
 template <class Visit>
 void each(const Index& size, const Visit& visit) {
@@ -197,8 +185,8 @@ TEST(Rewrite, OfTheTestsShapesGivesTheirResults) {
 
 TEST(Rewrite, OfRandomProblemsGivesTheirResults) {
   std::map<std::string, int> applied;
-  const std::uint64_t seed = first_seed();
-  const int count = count_of(1500);
+  const std::uint64_t seed = sampling::seed();
+  const int count = sampling::count(1500);
   for (int i = 0; i < count && !HasFailure(); ++i) {
     std::mt19937_64 random(seed * 1000003 + static_cast<std::uint64_t>(i));
     check_rules(roll(random), seed + static_cast<std::uint64_t>(i), applied);

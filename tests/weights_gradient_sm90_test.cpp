@@ -5,13 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <cstring>
 #include <set>
 
 #include "src/backend/nvrtc.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
+#include "tests/machine_code.hpp"
+#include "tests/sampling.hpp"
 
 namespace faltung::weights_gradient_sm90 {
 namespace {
@@ -152,34 +152,11 @@ TEST(WeightsGradientSm90, WhatTheCopyEngineDoesNotTakeIsTurnedBefore) {
   EXPECT_EQ(turns("bwd_w:n2c64h32w33k64r3s3:pad1:f32:nhwc", lines), std::pair(false, false));
 }
 
-// Instructions of 16 bytes whose operation is HGMMA, from shared memory or registers, in the sections of
-// code.
-int count_matrix_instructions(const std::string& elf) {
-  const auto at = [&](std::size_t offset, auto value) {
-    std::memcpy(&value, elf.data() + offset, sizeof value);
-    return value;
-  };
-  constexpr std::uint64_t kOperation = 0x1ff, kHgmma = 0x1f0;
-  const auto sections = at(0x28, std::uint64_t{});
-  const auto size = at(0x3a, std::uint16_t{}), count = at(0x3c, std::uint16_t{});
-  int found = 0;
-  for (unsigned i = 0; i < count; ++i) {
-    const std::size_t header = sections + std::size_t{i} * size;
-    constexpr std::uint64_t kExecutable = 4;
-    if ((at(header + 8, std::uint64_t{}) & kExecutable) == 0) continue;
-    const auto begin = at(header + 0x18, std::uint64_t{}), bytes = at(header + 0x20, std::uint64_t{});
-    for (std::uint64_t offset = begin; offset + 16 <= begin + bytes; offset += 16) {
-      if ((at(offset, std::uint64_t{}) & kOperation) == kHgmma) ++found;
-    }
-  }
-  return found;
-}
-
-// A few tiles of every problem: FALTUNG_TEST_ALL=1 compiles them all.
+// A few tiles of every problem: FALTUNG_TEST_FULL=1 compiles them all.
 TEST(WeightsGradientSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
   const Nvrtc* const nvrtc = Nvrtc::get();
   if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const bool everything = std::getenv("FALTUNG_TEST_ALL") != nullptr;
+  const bool everything = sampling::full();
   std::set<std::string> known;  // steps around the kernels are often the same
   for (const char* text : kProblems) {
     const Problem problem = parse_problem(text);
@@ -199,7 +176,7 @@ TEST(WeightsGradientSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
         if (made.name != "weights_gradient") continue;
         const int instructions = c.kind == Kind::patch ? pixels(c) / 16 * phases(c)
                                                        : row_bytes(c) / 32 * (c.parts == Parts::two ? 3 : 1);
-        EXPECT_GE(count_matrix_instructions(binary.code), instructions) << compiled.name;
+        EXPECT_GE(count_instructions(binary.code, kHgmma), instructions) << compiled.name;
       }
     }
   }
