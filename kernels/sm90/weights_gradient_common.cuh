@@ -21,18 +21,6 @@ constexpr int kRow = row_bytes(kConfig), kPatchStride = patch_stride(kConfig), k
 constexpr int kPairs = sums(kConfig) / 2;  // of a thread's sums
 static_assert(shared_bytes(kConfig) <= 232448, "shared memory");
 
-struct Params {
-  void* dw;           // Result::whole
-  float* parts;       // Result::parts: [parts][k][r][s][c_pitch]
-  long long weights;  // k r s c_pitch
-  int k, c, c_pitch;
-  int p;  // rows of dy
-  int k_tiles, c_tiles;
-  int pixel_tiles, tiles_w, tiles_h;  // all of them, and an image's
-  int shares;                         // that the pixel tiles are divided into, for each result
-  int pad_top, pad_left;
-};
-
 // The block's results, and its share of the pixels.
 struct Work {
   int k, c, r, s;  // the first of them

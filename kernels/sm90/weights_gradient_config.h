@@ -173,4 +173,17 @@ FALTUNG_BOTH constexpr int shared_bytes(const Config& c) {
   return larger(operand_bytes(c), sum_bytes(c)) + barrier_bytes(c) + 1024;
 }
 
+// The arguments of the kernels beside the maps of x and dy.
+struct Params {
+  void* dw;           // Result::whole
+  float* parts;       // Result::parts: [parts][k][r][s][c_pitch]
+  long long weights;  // k r s c_pitch
+  int k, c, c_pitch;
+  int p;  // rows of dy
+  int k_tiles, c_tiles;
+  int pixel_tiles, tiles_w, tiles_h;  // all of them, and an image's
+  int shares;                         // that the pixel tiles are divided into, for each result
+  int pad_top, pad_left;
+};
+
 }  // namespace faltung::weights_gradient_sm90

@@ -2,6 +2,7 @@
 #include <cstddef>
 
 #include "src/algorithms/sm90/copies.hpp"
+#include "src/algorithms/sm90/wgmma.hpp"
 #include "src/algorithms/weights_gradient_sm90.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
@@ -15,50 +16,15 @@ constexpr int kSumThreads = 256;
 
 int narrow(i64 value) { return static_cast<int>(value); }
 
-// As in kernels/sm90/weights_gradient_common.cuh.
-struct Params {
-  void* dw;
-  void* parts;
-  long long weights;
-  int k, c, c_pitch;
-  int p;
-  int k_tiles, c_tiles;
-  int pixel_tiles, tiles_w, tiles_h;
-  int shares;
-  int pad_top, pad_left;
-};
-
 std::string constant(const char* name, i64 value) {
   return "#define " + std::string(name) + " " + std::to_string(value) + "\n";
 }
 
-// One wgmma of 64 x n as a function of n / 2 sums a thread; the first operand from registers, or both from
-// shared memory with their rows, not their depth, side by side.
-std::string mma_function(int n, DType dtype, bool from_registers) {
-  const std::string type = dtype == DType::f32 ? "tf32" : name(dtype);
-  const int sums = n / 2, a = from_registers ? 4 : 1;
-  std::string operands, outputs, inputs;
-  const auto operand = [&](int i) { return "%" + std::to_string(i); };
-  for (int i = 0; i < sums; ++i) {
-    operands += (i > 0 ? ", " : "") + operand(i);
-    outputs += (i > 0 ? ", \"+f\"(d[" : "\"+f\"(d[") + std::to_string(i) + "])";
-  }
-  std::string first = operand(sums);
-  if (from_registers) {
-    first = "{" + operand(sums) + ", " + operand(sums + 1) + ", " + operand(sums + 2) + ", " +
-            operand(sums + 3) + "}";
-    inputs = "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])";
-  } else {
-    inputs = "\"l\"(a)";
-  }
-  const std::string majors = from_registers ? (dtype == DType::f32 ? "" : ", 0") : ", 1, 1";
-  return "__device__ __forceinline__ void mma(float (&d)[" + std::to_string(sums) + "], " +
-         (from_registers ? "const unsigned (&a)[4]" : "unsigned long long a") +
-         ", unsigned long long b, int accumulate) {\n  asm volatile(\"{.reg .pred p; setp.ne.b32 p, " +
-         operand(sums + a + 1) + ", 0; wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) +
-         (dtype == DType::f32 ? "k8" : "k16") + ".f32." + type + "." + type + " {" + operands + "}, " +
-         first + ", " + operand(sums + a) + ", p, 1, 1" + majors + ";}\"\n      : " + outputs +
-         "\n      : " + inputs + ", \"l\"(b), \"r\"(accumulate));\n}\n";
+// The first operand from registers, or both from shared memory with their rows, not their depth, side by
+// side.
+std::string mma_function(int n, DType dtype, bool lines) {
+  if (lines) return sm90::wgmma_function(n, dtype, sm90::First::registers, dtype == DType::f32 ? "" : ", 0");
+  return sm90::wgmma_function(n, dtype, sm90::First::shared, ", 1, 1");
 }
 
 // The statements that fill in a kernel's Config, as one macro.

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "src/algorithms/sm90/wgmma.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung::sm90 {
@@ -112,27 +113,14 @@ class ConfigText {
   string lines_;
 };
 
-// One wgmma of 64 x n x 32 bytes as a function of n / 2 sums a thread.
+// Of 16-bit NCHW as it is the rows, or columns, lie side by side, not the depth.
 string mma_function(const Choices& t, DType dtype) {
-  // Of 16-bit NCHW as it is the rows, or columns, lie side by side, not the depth.
-  const bool f32 = dtype == DType::f32;
   const bool as_it_is = t.bring == Bring::planes || t.bring == Bring::fetch || t.bring == Bring::shift;
-  const string transposed = f32 ? "" : !as_it_is ? ", 0, 0" : t.pixels_on_m() ? ", 1, 0" : ", 0, 1";
-  const string type = f32 ? "tf32" : string(name(dtype));
-  const int sums = t.n() / 2;
-  string operands, outputs;
-  for (int i = 0; i < sums; ++i) {
-    operands += (i > 0 ? ", %" : "%") + std::to_string(i);
-    outputs += (i > 0 ? ", \"+f\"(d[" : "\"+f\"(d[") + std::to_string(i) + "])";
-  }
-  const auto operand = [&](int i) { return "%" + std::to_string(sums + i); };
-  return "__device__ __forceinline__ void mma(float (&d)[" + std::to_string(sums) +
-         "], unsigned long long a, unsigned long long b, int accumulate) {\n"
-         "  asm volatile(\"{.reg .pred p; setp.ne.b32 p, " +
-         operand(2) + ", 0; wgmma.mma_async.sync.aligned.m64n" + std::to_string(t.n()) +
-         (f32 ? "k8.f32." : "k16.f32.") + type + "." + type + " {" + operands + "}, " + operand(0) + ", " +
-         operand(1) + ", p, 1, 1" + transposed + ";}\"\n      : " + outputs +
-         "\n      : \"l\"(a), \"l\"(b), \"r\"(accumulate));\n}\n";
+  const char* const transposed = dtype == DType::f32 ? ""
+                                 : !as_it_is         ? ", 0, 0"
+                                 : t.pixels_on_m()   ? ", 1, 0"
+                                                     : ", 0, 1";
+  return wgmma_function(t.n(), dtype, First::shared, transposed);
 }
 
 string activate_function(Activation activation) {
