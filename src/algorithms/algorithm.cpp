@@ -1,6 +1,7 @@
 #include "src/algorithms/algorithm.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "src/algorithms/pool.hpp"
 #include "src/problem/text.hpp"
@@ -32,10 +33,10 @@ std::vector<Candidate> Algorithm::candidates(const Problem& problem, const Targe
   } else {
     const bool may_fuse = fuses(problem, target);
     if (may_fuse) all = list_fused(problem, target);
-    const std::size_t fused = all.size();
+    std::set<std::string> fused;
+    for (const Candidate& c : all) fused.insert(c.config);
     for (Candidate& c : list(without_pool(problem), target)) {
-      const auto end = all.begin() + static_cast<std::ptrdiff_t>(fused);
-      if (std::any_of(all.begin(), end, [&](const Candidate& f) { return f.config == c.config; })) continue;
+      if (fused.count(c.config) != 0) continue;
       // What list_fused leaves out may fuse all the same: a name stands for one candidate.
       std::vector<Candidate> own;
       if (may_fuse) own = parse_fused(c.config, problem, target);

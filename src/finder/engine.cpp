@@ -75,7 +75,9 @@ Selection EngineImpl::candidates(const Settled& s) {
     // What a lock names is asked what every candidate is.
     const std::string kernel = locked_kernel(store_, s.problem, s.device->info());
     Candidate candidate = find_candidate(kernel, s.problem, s.target());
-    if (const std::optional<Report> refusal = refused(candidate, s)) {
+    const std::optional<Report> refusal =
+        s.filter.allows(*candidate.algorithm, kernel) ? refused(candidate, s) : refused_by_patterns(kernel);
+    if (refusal) {
       throw Error(Status::unsupported, "the lock " + store_.directory() + " names " + kernel + " for " +
                                            to_string(s.problem) + ", which is " + name(refusal->outcome) +
                                            ": " + refusal->why);

@@ -55,19 +55,21 @@ const Candidate* Selection::find(const std::string& kernel) const {
 }
 
 std::optional<Report> refused(const Candidate& candidate, const Settled& s) {
-  const std::string kernel = candidate.kernel();
-  if (!s.filter.allows(*candidate.algorithm, kernel))
-    return report_of(Outcome::skipped, "by the kernel patterns given", kernel);
   if (s.deterministic && candidate.repeatable == Repeatable::may_differ) {
     return report_of(Outcome::skipped,
-                     "it does not give the same bits every time, and deterministic was asked for", kernel);
+                     "it does not give the same bits every time, and deterministic was asked for",
+                     candidate.kernel());
   }
   if (const std::size_t bytes = candidate.workspace(false); bytes > s.workspace_limit) {
     return report_of(Outcome::skipped,
                      fmt::format("needs a workspace of {} bytes, the limit is {}", bytes, s.workspace_limit),
-                     kernel);
+                     candidate.kernel());
   }
   return std::nullopt;
+}
+
+Report refused_by_patterns(std::string kernel) {
+  return report_of(Outcome::skipped, "by the kernel patterns given", std::move(kernel));
 }
 
 Selection select(const Settled& s) {
@@ -86,8 +88,7 @@ Selection select(const Settled& s) {
       }
     }
     if (any && !any_allowed) {
-      out.refusals.push_back(
-          report_of(Outcome::skipped, "by the kernel patterns given", std::string(algorithm->name())));
+      out.refusals.push_back(refused_by_patterns(std::string(algorithm->name())));
     }
   }
   std::stable_sort(out.candidates.begin(), out.candidates.end(), [](const Candidate& a, const Candidate& b) {

@@ -23,8 +23,10 @@ void require_candidates(const Selection& selection, const Settled& settled);
 void require_recipes(Selection& selection, const Settled& settled);
 // The same.
 Selection select(const Settled& settled);
-// Why the request does not allow this kernel; empty if it does.
+// Why the request's limits do not allow this kernel; empty if they do.
 std::optional<Report> refused(const Candidate& candidate, const Settled& settled);
+// The refusal of a kernel, or of all of an algorithm's, that the filter does not allow.
+Report refused_by_patterns(std::string kernel);
 
 }  // namespace faltung
 
