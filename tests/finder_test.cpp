@@ -340,7 +340,8 @@ TEST_F(Finder, MathFollowsTheDtype) {
     EXPECT_EQ(&Internals::impl(engine_->plan(said, request_)), &Internals::impl(plan));
     EXPECT_EQ(engine_->explain(open, request_).kernel, plan.kernel());
   }
-  const Plan brief = engine_->plan({.c = 4, .h = 6, .w = 6, .k = 4, .dtype = DType::f16, .epilogue = {}}, request_);
+  const Plan brief =
+      engine_->plan({.c = 4, .h = 6, .w = 6, .k = 4, .dtype = DType::f16, .epilogue = {}}, request_);
   EXPECT_EQ(brief.problem().math, Math::f16);
 }
 
