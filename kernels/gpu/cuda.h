@@ -42,6 +42,7 @@ typedef unsigned short u16;
 #define F_INFINITY __int_as_float(0x7f800000)
 #define F_ISNAN(x) ((x) != (x))
 #define F_FMA(a, b, c) fmaf(a, b, c)
+#define F_MAD(a, b, c) fmaf(a, b, c)
 #define F_EXP(x) expf(x)
 #define F_ERF(x) erff(x)
 #define F_TANH(x) tanhf(x)

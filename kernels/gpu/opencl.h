@@ -46,6 +46,8 @@ typedef ushort u16;
 #define F_INFINITY INFINITY
 #define F_ISNAN(x) isnan(x)
 #define F_FMA(a, b, c) fma(a, b, c)
+// Fused where that is faster.
+#define F_MAD(a, b, c) mad(a, b, c)
 #define F_EXP(x) exp(x)
 #define F_ERF(x) erf(x)
 #define F_TANH(x) tanh(x)

@@ -163,9 +163,6 @@ class Device {
   virtual Buffer allocate(std::size_t bytes) = 0;
   virtual void copy_in(const Buffer& to, const void* from, std::size_t bytes) = 0;
   virtual void copy_out(void* to, const Buffer& from, std::size_t bytes) = 0;
-
-  // Measures what the device reaches; seconds of work. threads matters on the CPU alone.
-  virtual Ceilings measure_ceilings(int threads) = 0;
 };
 
 // All devices of this machine; the CPU is the first.

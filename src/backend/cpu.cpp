@@ -7,7 +7,6 @@
 #include <fstream>
 #include <new>
 
-#include "kernels/cpu/ceilings.hpp"
 #include "kernels/cpu/features.hpp"
 #include "src/backend/backend.hpp"
 
@@ -77,8 +76,6 @@ class CpuDevice : public Device {
   void copy_out(void* to, const Buffer& from, std::size_t bytes) override {
     std::memcpy(to, from.pointer, bytes);
   }
-
-  Ceilings measure_ceilings(int threads) override { return measure_cpu_ceilings(Parallel(threads)); }
 
  private:
   [[noreturn]] static void decline(const char* what) {

@@ -5,31 +5,15 @@
 #include <span>
 
 #include "src/backend/cuda_driver.hpp"
+#include "src/backend/cuda_tensor_map.hpp"
 #include "src/backend/nvidia_features.hpp"
 #include "src/backend/nvrtc.hpp"
-#include "src/problem/dtype.hpp"
 
 namespace faltung {
 namespace {
 
+using cuda::check;
 using cuda::driver;
-
-void check(int result, const std::string& what) {
-  if (result == 0) return;
-  const char* name = nullptr;
-  const char* text = nullptr;
-  driver()->get_error_name(result, &name);
-  driver()->get_error_string(result, &text);
-  constexpr int kOutOfMemory = 2;
-  // An illegal address, a launch that failed, a device that fell off its bus: the driver answers every later
-  // call of this process with the same.
-  constexpr int kDeviceUnavailable = 46, kFirstFatal = 700, kLastFatal = 719;
-  const bool lost = result == kDeviceUnavailable || (result >= kFirstFatal && result <= kLastFatal);
-  throw Error(result == kOutOfMemory ? Status::out_of_memory : Status::device_error,
-              what + ": " + (name != nullptr ? name : std::to_string(result)) + ", " +
-                  (text != nullptr ? text : "no description") +
-                  (lost ? "; the device is lost to this process, a new one may use it again" : ""));
-}
 
 class CudaKernel : public Kernel {
  public:
@@ -253,16 +237,12 @@ class CudaDeviceImpl : public CudaDevice {
           "copying " + std::to_string(bytes) + " bytes from " + info_.id);
   }
 
-  Ceilings measure_ceilings(int) override;
-
   TensorMap encode(const MapShape& shape, const void* address) const override {
-    return std::visit([&](const auto& map) { return encode(map, address); }, shape);
+    make_current();
+    return cuda::encode(shape, address);
   }
 
  private:
-  TensorMap encode(const TiledMap& map, const void* address) const;
-  TensorMap encode(const Im2colMap& map, const void* address) const;
-
   struct Event {
     Event() { check(driver()->event_create(&handle, 0), "making an event"); }
     ~Event() { driver()->event_destroy(handle); }
@@ -313,108 +293,6 @@ class CudaDeviceImpl : public CudaDevice {
   mutable std::once_flag once_;
   mutable void* context_ = nullptr;
 };
-
-// A device-to-device copy far larger than the cache. Matrix rates are the matrix kernels' to measure.
-Ceilings CudaDeviceImpl::measure_ceilings(int) {
-  Ceilings ceilings;
-  const std::size_t bytes = std::max<std::size_t>(info_.cache_bytes * 8, std::size_t{256} << 20);
-  const Buffer from = allocate(bytes), to = allocate(bytes);
-  const std::vector<double> ms = time_replays(
-      [&](const Stream& stream) {
-        for (int i = 0; i < 4; ++i) {
-          check(driver()->memcpy_device_async(reinterpret_cast<std::uint64_t>(to.pointer),
-                                              reinterpret_cast<std::uint64_t>(from.pointer), bytes,
-                                              stream.native),
-                "copying on " + info_.id);
-        }
-      },
-      5);
-  ceilings.copy_gbps =
-      4.0 * 2.0 * static_cast<double>(bytes) / *std::min_element(ms.begin(), ms.end()) * 1e-6;
-  return ceilings;
-}
-
-// The driver's element types and swizzles.
-int element_type(DType dtype, bool rounds_to_tf32) {
-  constexpr int kTf32 = 11;
-  if (rounds_to_tf32) return kTf32;
-  switch (dtype) {
-    case DType::f16:
-      return 6;
-    case DType::bf16:
-      return 9;
-    case DType::f32:
-      return 7;
-  }
-  return 0;
-}
-
-int swizzle_code(int bytes) { return bytes == 0 ? 0 : bytes == 32 ? 1 : bytes == 64 ? 2 : 3; }
-
-// The limits that the driver's interface states, checked here so that the message says which is broken.
-void require(bool holds, const std::string& limit) {
-  if (!holds) throw Error(Status::unsupported, "the copy engine cannot address this tensor: " + limit);
-}
-
-void require_common(const void* address, const std::int64_t* sizes, const std::int64_t* strides, int rank) {
-  require(reinterpret_cast<std::uintptr_t>(address) % 16 == 0, "its address is no multiple of 16 bytes");
-  for (int i = 0; i < rank; ++i) {
-    require(sizes[i] >= 1 && sizes[i] <= (std::int64_t{1} << 32), "a dimension is beyond 2^32 elements");
-    if (i + 1 < rank) {
-      require(strides[i] % 16 == 0,
-              "a stride of " + std::to_string(strides[i]) + " bytes is no multiple of 16");
-      require(strides[i] < (std::int64_t{1} << 40), "a stride is beyond 2^40 bytes");
-    }
-  }
-}
-
-constexpr int kPromoteTo256Bytes = 3;
-
-TensorMap CudaDeviceImpl::encode(const TiledMap& m, const void* address) const {
-  require(driver()->tensor_map_encode_tiled != nullptr, "the driver is older than CUDA 12.0");
-  require_common(address, m.size, m.stride_bytes, m.rank);
-  make_current();
-  std::uint64_t sizes[5], strides[5] = {};
-  std::uint32_t box[5], steps[5];
-  for (int i = 0; i < m.rank; ++i) {
-    require(m.box[i] >= 1 && m.box[i] <= 256, "a box of " + std::to_string(m.box[i]) + " is beyond 256");
-    require(m.step[i] >= 1 && m.step[i] <= 8, "a step of " + std::to_string(m.step[i]) + " is beyond 8");
-    sizes[i] = static_cast<std::uint64_t>(m.size[i]);
-    box[i] = static_cast<std::uint32_t>(m.box[i]);
-    steps[i] = static_cast<std::uint32_t>(m.step[i]);
-    if (i + 1 < m.rank) strides[i] = static_cast<std::uint64_t>(m.stride_bytes[i]);
-  }
-  TensorMap map;
-  check(driver()->tensor_map_encode_tiled(&map, element_type(m.dtype, m.rounds_to_tf32),
-                                          static_cast<std::uint32_t>(m.rank), const_cast<void*>(address),
-                                          sizes, strides, box, steps, 0, swizzle_code(m.swizzle_bytes),
-                                          kPromoteTo256Bytes, 0),
-        "encoding a tiled tensor map");
-  return map;
-}
-
-TensorMap CudaDeviceImpl::encode(const Im2colMap& m, const void* address) const {
-  require(driver()->tensor_map_encode_im2col != nullptr, "the driver is older than CUDA 12.0");
-  require_common(address, m.size, m.stride_bytes, 4);
-  make_current();
-  std::uint64_t sizes[4], strides[3];
-  for (int i = 0; i < 4; ++i) sizes[i] = static_cast<std::uint64_t>(m.size[i]);
-  for (int i = 0; i < 3; ++i) strides[i] = static_cast<std::uint64_t>(m.stride_bytes[i]);
-  for (int i = 0; i < 2; ++i) {
-    require(m.lower[i] >= -128 && m.lower[i] <= 127 && m.upper[i] >= -128 && m.upper[i] <= 127,
-            "padding or filter extent beyond 127 pixels");
-    require(m.step[i] >= 1 && m.step[i] <= 8, "a stride of " + std::to_string(m.step[i]) + " is beyond 8");
-  }
-  const std::uint32_t steps[4] = {1, static_cast<std::uint32_t>(m.step[0]),
-                                  static_cast<std::uint32_t>(m.step[1]), 1};
-  TensorMap map;
-  check(driver()->tensor_map_encode_im2col(
-            &map, element_type(m.dtype, m.rounds_to_tf32), 4, const_cast<void*>(address), sizes, strides,
-            m.lower, m.upper, static_cast<std::uint32_t>(m.channels), static_cast<std::uint32_t>(m.pixels),
-            steps, 0, swizzle_code(m.swizzle_bytes), kPromoteTo256Bytes, 0),
-        "encoding an im2col tensor map");
-  return map;
-}
 
 }  // namespace
 

@@ -3,6 +3,8 @@
 #include <fstream>
 #include <type_traits>
 
+#include "faltung/faltung.hpp"
+
 #include <dlfcn.h>
 
 namespace faltung::cuda {
@@ -61,6 +63,23 @@ const Driver* driver() {
     return complete && d.init(0) == 0 ? &d : nullptr;
   }();
   return instance;
+}
+
+void check(int result, const std::string& what) {
+  if (result == 0) return;
+  const char* name = nullptr;
+  const char* text = nullptr;
+  driver()->get_error_name(result, &name);
+  driver()->get_error_string(result, &text);
+  constexpr int kOutOfMemory = 2;
+  // An illegal address, a launch that failed, a device that fell off its bus: the driver answers every later
+  // call of this process with the same.
+  constexpr int kDeviceUnavailable = 46, kFirstFatal = 700, kLastFatal = 719;
+  const bool lost = result == kDeviceUnavailable || (result >= kFirstFatal && result <= kLastFatal);
+  throw Error(result == kOutOfMemory ? Status::out_of_memory : Status::device_error,
+              what + ": " + (name != nullptr ? name : std::to_string(result)) + ", " +
+                  (text != nullptr ? text : "no description") +
+                  (lost ? "; the device is lost to this process, a new one may use it again" : ""));
 }
 
 std::string driver_release() {

@@ -91,6 +91,8 @@ struct Driver {
 
 // Null where there is no driver, or one too old to be used.
 const Driver* driver();
+// Throws what another answer than success says, after `what` was being done.
+void check(int result, const std::string& what);
 // e.g. 580.159.04; empty where the kernel module does not say.
 std::string driver_release();
 

@@ -51,7 +51,6 @@ class OfflineCompiler : public Device {
   Buffer allocate(std::size_t) override { return no(), Buffer{}; }
   void copy_in(const Buffer&, const void*, std::size_t) override { no(); }
   void copy_out(void*, const Buffer&, std::size_t) override { no(); }
-  Ceilings measure_ceilings(int) override { return {}; }
 
  protected:
   virtual KernelResources read(const std::string& log, const KernelSource& source) const = 0;

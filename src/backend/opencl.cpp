@@ -9,30 +9,15 @@
 #include "src/backend/compiler_log.hpp"
 #include "src/backend/opencl_api.hpp"
 #include "src/backend/opencl_memory.hpp"
+#include "src/backend/opencl_program.hpp"
 
 namespace faltung {
 namespace {
 
 namespace cl = opencl;
 using cl::api;
-
-void check(cl::Int code, const std::string& what) {
-  if (code == cl::kSuccess) return;
-  const bool memory =
-      code == cl::kMemObjectAllocationFailure || code == cl::kOutOfResources || code == cl::kOutOfHostMemory;
-  throw Error(memory ? Status::out_of_memory : Status::device_error, what + ": " + cl::error_name(code));
-}
-
-// Every query of OpenCL has this form: how many bytes, then the bytes.
-template <class Get, class... Object>
-std::string text_of(Get get, Object... object) {
-  std::size_t bytes = 0;
-  if (get(object..., 0, nullptr, &bytes) != cl::kSuccess) return "";
-  std::string text(bytes, '\0');
-  if (bytes == 0 || get(object..., bytes, text.data(), nullptr) != cl::kSuccess) return "";
-  while (!text.empty() && (text.back() == '\0' || text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
-}
+using cl::check;
+using cl::text_of;
 
 template <class Value>
 Value number_of(cl::DeviceId device, cl::Uint what) {
@@ -47,39 +32,6 @@ struct Recorder {
   std::vector<cl::Event> events;
 };
 thread_local Recorder* recorder = nullptr;
-
-struct ProgramOwner {
-  cl::Program program = nullptr;
-  ProgramOwner() = default;
-  ProgramOwner(const ProgramOwner&) = delete;
-  ProgramOwner& operator=(const ProgramOwner&) = delete;
-  ~ProgramOwner() {
-    if (program != nullptr) api()->release_program(program);
-  }
-};
-
-// A kernel's code, and its handle in each context that it has run in. Setting a handle's arguments and
-// submitting it is one step, so that threads may share it.
-class OpenClKernel : public Kernel {
- public:
-  OpenClKernel(const Binary& binary, std::string entry)
-      : code(binary.code), log(binary.log), entry(std::move(entry)) {}
-  ~OpenClKernel() override {
-    for (const auto& [context, handle] : handles) api()->release_kernel(handle);
-  }
-  std::string code, log, entry;
-  mutable std::mutex mutex;
-  mutable std::map<cl::Context, cl::KernelHandle> handles;
-};
-
-// What Binary::code begins with: a driver that gives no binary has its source kept.
-constexpr char kIsBinary = 'B', kIsSource = 'S';
-
-std::string joined(const std::vector<std::string>& options) {
-  std::string text = "-cl-std=CL1.2";
-  for (const std::string& option : options) text += " " + option;
-  return text;
-}
 
 class OpenClDeviceImpl : public OpenClDevice {
  public:
@@ -136,40 +88,27 @@ class OpenClDeviceImpl : public OpenClDevice {
 
   Binary compile(const KernelSource& source) override {
     open();
-    const auto begin = std::chrono::steady_clock::now();
-    ProgramOwner owner;
-    const std::string options = joined(source.options) + (tells_resources_ ? " -cl-nv-verbose" : "");
-    build_source(owner, context_, source.text, options, "kernel " + source.name);
-    Binary binary;
-    binary.log = build_log(owner.program);
-    std::size_t bytes = 0;
-    api()->get_program_info(owner.program, cl::kProgramBinarySizes, sizeof bytes, &bytes, nullptr);
-    if (bytes > 0) {
-      binary.code.assign(bytes + 1, kIsBinary);
-      auto* to = reinterpret_cast<unsigned char*>(binary.code.data() + 1);
-      check(api()->get_program_info(owner.program, cl::kProgramBinaries, sizeof to, &to, nullptr),
-            "reading the binary of kernel " + source.name);
-    } else {
-      binary.code = kIsSource + options + '\0' + source.text;
-    }
-    binary.compile_ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    return binary;
+    std::string options = "-cl-std=CL1.2";
+    for (const std::string& option : source.options) options += " " + option;
+    if (tells_resources_) options += " -cl-nv-verbose";
+    return cl::compile(target(), context_, source, options);
   }
 
   std::shared_ptr<Kernel> load(const Binary& binary, const KernelSource& source) override {
     open();
-    auto kernel = std::make_shared<OpenClKernel>(binary, source.entry);
-    kernel->handles[context_] = make_handle(*kernel, context_);
+    auto kernel = std::make_shared<cl::ProgramKernel>(target(), binary, source.entry);
+    const std::lock_guard lock(kernel->mutex);
+    kernel->handle(context_);
     return kernel;
   }
 
   KernelResources resources(const Kernel& kernel, const KernelSource& source) const override {
-    const auto& k = static_cast<const OpenClKernel&>(kernel);
+    const auto& k = static_cast<const cl::ProgramKernel&>(kernel);
     const std::lock_guard lock(k.mutex);
     const auto ask = [&](cl::Uint what, auto value) {
-      if (k.handles.empty() || api()->get_kernel_group_info(k.handles.begin()->second, device_, what,
-                                                            sizeof value, &value, nullptr) != cl::kSuccess) {
+      if (k.any_handle() == nullptr ||
+          api()->get_kernel_group_info(k.any_handle(), device_, what, sizeof value, &value, nullptr) !=
+              cl::kSuccess) {
         return std::int64_t{-1};
       }
       return static_cast<std::int64_t>(value);
@@ -195,11 +134,11 @@ class OpenClDeviceImpl : public OpenClDevice {
   void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const Argument> arguments,
               const Stream& stream) override {
     open();
-    const auto& k = static_cast<const OpenClKernel&>(kernel);
+    const auto& k = static_cast<const cl::ProgramKernel&>(kernel);
     const cl::Queue queue = queue_of(stream);
     const auto what = [&] { return "kernel " + k.entry + " on " + info_.id; };
     const std::lock_guard lock(k.mutex);
-    const cl::KernelHandle handle = handle_for(k, queue);
+    const cl::KernelHandle handle = k.handle(context_of(queue));
     cl::Uint index = 0;
     for (const Argument& argument : arguments) {
       if (argument.is_address) {
@@ -306,8 +245,6 @@ class OpenClDeviceImpl : public OpenClDevice {
           what());
   }
 
-  Ceilings measure_ceilings(int) override;
-
  private:
   // The context and the queue are made when the device is first used: a list of devices wakes none.
   void open() {
@@ -347,62 +284,15 @@ class OpenClDeviceImpl : public OpenClDevice {
             bytes};
   }
 
-  std::string build_log(cl::Program program) const {
-    return text_of(api()->get_build_info, program, device_, cl::kProgramBuildLog);
-  }
+  cl::Target target() const { return {device_, info_.id + " (" + info_.driver + ")"}; }
 
-  void build(const ProgramOwner& owner, const std::string& options, const std::string& what) const {
-    const cl::Int code = api()->build_program(owner.program, 1, &device_, options.c_str(), nullptr, nullptr);
-    if (code == cl::kSuccess) return;
-    throw Error(Status::device_error, what + " does not compile on " + info_.id + " (" + info_.driver +
-                                          "): " + cl::error_name(code) + "; options " + options +
-                                          "; log: " + build_log(owner.program));
-  }
-
-  void build_source(ProgramOwner& owner, cl::Context context, const std::string& text,
-                    const std::string& options, const std::string& what) const {
-    cl::Int error = 0;
-    const char* begin = text.c_str();
-    const std::size_t length = text.size();
-    owner.program = api()->create_program(context, 1, &begin, &length, &error);
-    check(error, "reading " + what);
-    build(owner, options, what);
-  }
-
-  cl::KernelHandle make_handle(const OpenClKernel& kernel, cl::Context context) const {
-    const std::string what = "kernel " + kernel.entry;
-    ProgramOwner owner;
-    cl::Int error = 0;
-    if (kernel.code.starts_with(kIsBinary)) {
-      const auto* begin = reinterpret_cast<const unsigned char*>(kernel.code.data() + 1);
-      const std::size_t length = kernel.code.size() - 1;
-      cl::Int status = 0;
-      owner.program =
-          api()->create_program_from_binary(context, 1, &device_, &length, &begin, &status, &error);
-      check(error, "loading the binary of " + what);
-      build(owner, "", "the binary of " + what);
-    } else if (kernel.code.starts_with(kIsSource)) {
-      const std::size_t end = kernel.code.find('\0');
-      if (end == std::string::npos) throw Error(Status::bad_file, what + ": its stored code is damaged");
-      build_source(owner, context, kernel.code.substr(end + 1), kernel.code.substr(1, end - 1), what);
-    } else {
-      throw Error(Status::bad_file, what + ": its stored code is no OpenCL program");
-    }
-    const cl::KernelHandle handle = api()->create_kernel(owner.program, kernel.entry.c_str(), &error);
-    check(error, "finding " + what + " in its program");
-    return handle;
-  }
-
-  // Called with the kernel's mutex held.
-  cl::KernelHandle handle_for(const OpenClKernel& kernel, cl::Queue queue) const {
+  cl::Context context_of(cl::Queue queue) const {
     cl::Context context = context_;
     if (queue != queue_) {
       check(api()->get_queue_info(queue, cl::kQueueContext, sizeof context, &context, nullptr),
             "asking the caller's queue for its context");
     }
-    const auto found = kernel.handles.find(context);
-    if (found != kernel.handles.end()) return found->second;
-    return kernel.handles[context] = make_handle(kernel, context);
+    return context;
   }
 
   DeviceInfo info_;
@@ -414,79 +304,6 @@ class OpenClDeviceImpl : public OpenClDevice {
   cl::Context context_ = nullptr;
   cl::Queue queue_ = nullptr;
 };
-
-constexpr const char* kCeilingKernels = R"(
-__kernel void copy_f32x4(__global const float4* from, ulong skip_from, __global float4* to, ulong skip_to) {
-  to[get_global_id(0)] = from[get_global_id(0)];
-}
-#ifdef TYPE
-#if FP16
-#pragma OPENCL EXTENSION cl_khr_fp16 : enable
-#endif
-// Eight chains that do not wait for each other.
-__kernel void multiply_add(__global float* sink, ulong skip, int rounds, float a, float b) {
-  const TYPE x = (TYPE)(a), y = (TYPE)(b);
-  TYPE s0 = y, s1 = y, s2 = y, s3 = y, s4 = y, s5 = y, s6 = y, s7 = y;
-  for (int i = 0; i < rounds; ++i) {
-    s0 = mad(s0, x, y), s1 = mad(s1, x, y), s2 = mad(s2, x, y), s3 = mad(s3, x, y);
-    s4 = mad(s4, x, y), s5 = mad(s5, x, y), s6 = mad(s6, x, y), s7 = mad(s7, x, y);
-  }
-  const TYPE sum = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7));
-  float total = 0;
-  for (int i = 0; i < (int)(sizeof(TYPE) / sizeof(SCALAR)); ++i) total += (float)((const SCALAR*)&sum)[i];
-  sink[get_global_id(0)] = total;
-}
-#endif
-)";
-
-// Each rate is the best of a few launches, long enough that their beginning does not count.
-Ceilings OpenClDeviceImpl::measure_ceilings(int) {
-  const bool slow = info_.has("runs_on_cpu");
-  const auto best_ms = [&](const Kernel& kernel, unsigned blocks, unsigned threads,
-                           std::initializer_list<Argument> arguments) {
-    double best = 0;
-    for (int run = 0; run < 5; ++run) {
-      LaunchShape shape;
-      shape.grid[0] = blocks;
-      shape.block[0] = threads;
-      const double ms = time_ms({}, [&] { launch(kernel, shape, arguments, {}); });
-      if (run > 0 && (best == 0 || ms < best)) best = ms;
-    }
-    return best;
-  };
-  const auto kernel = [&](const char* entry, std::vector<std::string> options) {
-    const KernelSource source{std::string("ceilings ") + entry, kCeilingKernels, entry, std::move(options)};
-    return load(compile(source), source);
-  };
-  Ceilings ceilings;
-  constexpr unsigned kThreads = 256;
-  {
-    const std::size_t bytes = std::min(std::max<std::size_t>(4 * info_.cache_bytes, std::size_t{64} << 20),
-                                       std::min(largest_, info_.memory_bytes / 8));
-    const auto blocks = static_cast<unsigned>(bytes / 16 / kThreads);
-    const Buffer from = allocate(bytes), to = allocate(bytes);
-    const double ms = best_ms(*kernel("copy_f32x4", {}), blocks, kThreads, {from.pointer, to.pointer});
-    ceilings.copy_gbps = 2.0 * 16 * kThreads * blocks / ms * 1e-6;
-  }
-  const auto arithmetic = [&](const std::string& type, int width) {
-    const int rounds = slow ? 256 : 4096;
-    const unsigned blocks = static_cast<unsigned>(info_.units) * (slow ? 16 : 32);
-    const Buffer sink = allocate(std::size_t{blocks} * kThreads * 4);
-    const double ms =
-        best_ms(*kernel("multiply_add",
-                        {"-DTYPE=" + type, std::string("-DSCALAR=") + (type[0] == 'h' ? "half" : "float"),
-                         std::string("-DFP16=") + (type[0] == 'h' ? "1" : "0")}),
-                blocks, kThreads, {sink.pointer, rounds, 0.999f, 0.001f});
-    constexpr double kChains = 8;
-    return 2.0 * kChains * width * rounds * kThreads * blocks / ms * 1e-6;
-  };
-  // Scalars for what runs as one lane of many, vectors for devices whose work-items own vectors.
-  ceilings.f32_gflops =
-      std::max(arithmetic("float", 1), arithmetic(slow ? "float16" : "float4", slow ? 16 : 4));
-  ceilings.tf32_gflops = ceilings.f16_gflops = ceilings.bf16_gflops = ceilings.f32_gflops;
-  if (info_.has("fp16")) ceilings.f16_gflops = std::max(ceilings.f32_gflops, arithmetic("half2", 2));
-  return ceilings;
-}
 
 }  // namespace
 

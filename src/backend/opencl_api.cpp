@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <type_traits>
 
+#include "faltung/faltung.hpp"
+
 #include <dlfcn.h>
 
 namespace faltung::opencl {
@@ -110,6 +112,13 @@ std::string error_name(Int code) {
     if (named.code == code) return named.code < -1001 ? named.name : std::string("CL_") + named.name;
   }
   return "error " + std::to_string(code);
+}
+
+void check(Int code, const std::string& what) {
+  if (code == kSuccess) return;
+  const bool memory =
+      code == kMemObjectAllocationFailure || code == kOutOfResources || code == kOutOfHostMemory;
+  throw Error(memory ? Status::out_of_memory : Status::device_error, what + ": " + error_name(code));
 }
 
 }  // namespace faltung::opencl

@@ -95,6 +95,19 @@ const char* given_filenames();
 inline constexpr const char* kFilenames = "OCL_ICD_FILENAMES";
 // An error code's name in the specification, e.g. CL_OUT_OF_RESOURCES.
 std::string error_name(Int code);
+// Throws what another code than success says, after `what` was being done.
+void check(Int code, const std::string& what);
+
+// Every query of OpenCL has this form: how many bytes, then the bytes.
+template <class Get, class... Object>
+std::string text_of(Get get, Object... object) {
+  std::size_t bytes = 0;
+  if (get(object..., 0, nullptr, &bytes) != kSuccess) return "";
+  std::string text(bytes, '\0');
+  if (bytes == 0 || get(object..., bytes, text.data(), nullptr) != kSuccess) return "";
+  while (!text.empty() && (text.back() == '\0' || text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
 
 }  // namespace faltung::opencl
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/algorithms/ceilings.hpp"
 #include "src/finder/lock.hpp"
 #include "src/finder/report.hpp"
 #include "src/finder/trust/verify.hpp"
@@ -167,7 +168,7 @@ Ceilings EngineImpl::ceilings(Device& device, int threads) {
 }
 
 Ceilings EngineImpl::measure_ceilings(Device& device, int threads) {
-  Ceilings c = device.measure_ceilings(threads);
+  Ceilings c = faltung::measure_ceilings(jit::Session(device, store_), threads);
   if (const std::optional<Ceilings> known = load_ceilings(store_, device.info(), threads)) {
     c.f32_gflops = std::max(c.f32_gflops, known->f32_gflops);
     c.tf32_gflops = std::max(c.tf32_gflops, known->tf32_gflops);

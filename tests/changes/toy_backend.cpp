@@ -33,7 +33,6 @@ class ToyDevice : public Device {
   }
   void copy_in(const Buffer&, const void*, std::size_t) override {}
   void copy_out(void*, const Buffer&, std::size_t) override {}
-  Ceilings measure_ceilings(int) override { return {}; }
 
  private:
   DeviceInfo info_;

@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""The tables of docs/performance/ for one device: what a caller gets by default, beside the vendor's library.
+
+    bench/tables.py [--device cpu] [--build build] [--budget 500ms] [--quick] [--measure | --write FILE] [SECTION...]
+
+Each section is a list of problems, timed by `faltung bench` twice with the peer in turn: `plan`, the engine's choice
+without measuring, from a store without timings; and `find`, after the candidates were measured for --budget a problem.
+On a GPU the kernels that find will try are compiled before, on all processors, so that its budget goes into timing.
+Both ways go to BUILD/tables/DEVICE/ as CSV; --write makes a page of all that is there, and --measure stops before that.
+--quick takes two rows a list, briefly: it shows that everything runs, not how fast. --list names the sections.
+"""
+import argparse
+import concurrent.futures
+import csv
+import datetime
+import json
+import math
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class Section:
+    """A list of problems as `faltung bench` takes them, and the peer."""
+
+    def __init__(self, name, title, suites, options, peer, also=None):
+        self.name, self.title, self.suites, self.options = name, title, suites.split(), options.split()
+        self.peer, self.also = peer, also  # also: another of the peer's ways, timed beside `plan` alone
+
+    def bench(self, build, device, more):
+        suites = [x for suite in self.suites for x in ("--suite", suite)]
+        return [f"{build}/tools/faltung", "bench", "--device", device, *suites, *self.options, *more]
+
+
+def lists(*names):
+    return " ".join(f"workloads/{name}.csv" for name in names)
+
+
+def cpu_sections():
+    def section(name, title, suites, options, also=None):
+        return Section(name, title, suites, options, "onednn", also)
+    for layout in ("nhwc", "nchw"):
+        upper, blocked = layout.upper(), "onednn-blocked"
+        for batch in (4, 1):
+            yield section(f"resnet50_b{batch}_{layout}", f"resnet50, batch {batch}, f32 {upper}", lists("resnet50"),
+                          f"--batch {batch} --layout {layout}", blocked)
+        yield section(f"efficientnet_b2_b8_{layout}", f"efficientnet_b2, batch 8, f32 {upper}", lists("efficientnet_b2"),
+                      f"--batch 8 --layout {layout}", blocked)
+        yield section(f"lux_relu_b4_{layout}", f"lux_relu, batch 4, f32 {upper}, bias + ReLU", lists("lux_relu"),
+                      f"--batch 4 --layout {layout} --epilogue bias,relu", blocked)
+        for direction, words in (("bwd_d", "backward_data"), ("bwd_w", "backward_weights")):
+            yield section(f"resnet50_b4_{direction}_{layout}", f"resnet50, batch 4, {words}, f32 {upper}",
+                          lists("resnet50"), f"--batch 4 --dir {direction} --layout {layout}")
+    yield section("resnet50_b4_bf16", "resnet50, batch 4, bf16 NHWC", lists("resnet50"),
+                  "--batch 4 --layout nhwc --dtype bf16")
+    yield section("gfx1010", "gfx1010, as it is", lists("gfx1010"), "")
+
+
+def gpu_sections():
+    def section(name, title, suites, options):
+        return Section(name, title, suites, options, "torch")
+    for layout in ("nhwc", "nchw"):
+        for name in ("resnet50", "lux_relu", "cs149_pool", "sdxl_unet", "sdxl_vae", "efficientnet_b2"):
+            batch = " --batch 32" if name in ("resnet50", "efficientnet_b2") else ""
+            yield section(f"{name}_f16_{layout}", f"{name}, f16 {layout.upper()}", lists(name),
+                          f"--dtype f16 --layout {layout}{batch}")
+        for math_name in ("tf32", "f32"):
+            for name in ("resnet50", "lux_relu", "cs149_pool"):
+                yield section(f"{name}_{math_name}_{layout}", f"{name}, {math_name} {layout.upper()}", lists(name),
+                              f"--math {math_name} --layout {layout}" + (" --batch 32" if name == "resnet50" else ""))
+        for direction, words in (("bwd_d", "backward_data"), ("bwd_w", "backward_weights")):
+            for name in ("resnet50", "lux_relu"):
+                yield section(f"{name}_f16_{direction}_{layout}", f"{name}, {words}, f16 {layout.upper()}", lists(name),
+                              f"--dtype f16 --dir {direction} --layout {layout}" +
+                              (" --batch 32" if name == "resnet50" else ""))
+
+
+class Measurer:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.env = dict(os.environ)
+        self.env.setdefault("FALTUNG_PEER_PATH", f"{options.build}/bench/peers")
+        self.kernels = folder / "kernels"
+
+    def rows(self, arguments, store):
+        done = subprocess.run(arguments, cwd=ROOT, env=dict(self.env, FALTUNG_STORE=store), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            print(f"{shlex.join(arguments)}:\n{done.stderr}", file=sys.stderr)
+        return done.stdout
+
+    def quick(self, section, folder):
+        """Two rows of each list."""
+        short = []
+        for suite in section.suites:
+            path = pathlib.Path(folder) / pathlib.Path(suite).name
+            path.write_text("\n".join((ROOT / suite).read_text().splitlines()[:3]) + "\n")
+            short.append(str(path))
+        section.suites = short
+
+    def compile(self, sections):
+        """What find compiles for these sections, in a file that a store imports: no timings are among it."""
+        with tempfile.TemporaryDirectory() as folder:
+            def find(section):
+                command = section.bench(self.options.build, self.options.device, ["--budget", "6s"])
+                command[1] = "find"
+                self.rows(command, f"{folder}/store")
+            with concurrent.futures.ThreadPoolExecutor(os.cpu_count() // 2) as pool:
+                list(pool.map(find, sections))
+            self.store("export", str(self.kernels), "kernel", store=f"{folder}/store")
+
+    def store(self, *arguments, store):
+        self.rows([f"{self.options.build}/tools/faltung", "store", *arguments], store)
+
+    def measure(self, section):
+        with tempfile.TemporaryDirectory() as store:
+            if self.kernels.exists():
+                self.store("import", str(self.kernels), store=f"{store}/store")
+            more = []
+            if self.options.quick:
+                self.quick(section, store)
+                more = ["--min-time", "5ms", "--repeat", "3"]
+            ways = {"plan": ["--vs", section.peer],
+                    "find": ["--budget", "100ms" if self.options.quick else self.options.budget, "--vs", section.peer]}
+            if section.also:
+                ways["also"] = ["--vs", section.also]
+            for way, extra in ways.items():
+                command = section.bench(self.options.build, self.options.device, [*more, *extra, "--csv", "-"])
+                (self.folder / f"{section.name}.{way}.csv").write_text(self.rows(command, f"{store}/store"))
+        print(section.title, flush=True)
+
+    def machine(self, peers):
+        """What the page's head says."""
+        command = [f"{self.options.build}/tools/faltung", "devices", "--csv", "-"]
+        devices = csv.DictReader(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.splitlines())
+        about = next(line for line in devices if line["device"] == self.options.device)
+        about["date"] = datetime.date.today().isoformat()
+        for peer in peers:
+            program = pathlib.Path(self.env["FALTUNG_PEER_PATH"]) / f"faltung-peer-{peer}"
+            hello = subprocess.run([program], input="", cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
+            about[f"peer {peer}"] = hello.splitlines()[0].removeprefix("peer 1 ") if hello else "not there"
+        (self.folder / "machine.json").write_text(json.dumps(about, indent=1))
+
+
+def mean(ratios):
+    return math.exp(sum(math.log(r) for r in ratios) / len(ratios))
+
+
+class Times:
+    """One way's rows by name."""
+
+    def __init__(self, path):
+        lines = csv.DictReader(path.read_text().splitlines()) if path.exists() else []
+        self.rows = {line["name"]: line for line in lines if line["ms"]}
+
+    def ratios(self):
+        return {name: float(row["ratio"]) for name, row in self.rows.items() if row["ratio"]}
+
+    def summary(self):
+        ratios = self.ratios()
+        if not ratios:
+            return ""
+        lowest = min(ratios, key=ratios.get)
+        return f"{mean(ratios.values()):.2f} ({ratios[lowest]:.2f} {lowest})"
+
+
+class Page:
+    def __init__(self, folder, sections):
+        self.sections = [s for s in sections if (folder / f"{s.name}.plan.csv").exists()]
+        self.times = {s.name: {way: Times(folder / f"{s.name}.{way}.csv") for way in ("plan", "find", "also")}
+                      for s in self.sections}
+        self.about = json.loads((folder / "machine.json").read_text())
+
+    def text(self, device):
+        return "\n".join([self.head(device), self.summary(), *(self.rows(s) for s in self.sections)])
+
+    def head(self, device):
+        a = self.about
+        rates = ", ".join(f"{key.removesuffix('_gflops')} {float(a[key]) / 1000:.3g}" for key in
+                          ("f32_gflops", "tf32_gflops", "f16_gflops", "bf16_gflops"))
+        peers = "; ".join(value for key, value in a.items() if key.startswith("peer "))
+        return f"""# {a['description'].strip()}
+
+Made on {a['date']} by `bench/tables.py --device {device} --write docs/performance/...`: {a['driver']}; {a['threads']} threads
+where they count; beside {peers}. Measured ceilings, TFLOP/s: {rates}; a copy {float(a['copy_gbps']):.0f} GB/s.
+
+How things are timed: [bench.md](../bench.md). `plan` is the engine's choice without measuring, from an empty store: what a caller
+gets by default. `find` is its choice after the candidates were measured. A ratio is the peer's time over ours, both timed in
+turn in the same run: above 1 we are faster. `±` is the spread of the blocks of runs, ours and the peer's, in percent of the
+median; `err` the worst checked element in units of its bound."""
+
+    def summary(self):
+        out = ["", "## Summary", "", "Geometric mean of the ratios (lowest row).", "",
+               "| list | plan | find | plan over find | the peer's other way |", "|---|---|---|---|---|"]
+        for section in self.sections:
+            plan, find, also = (self.times[section.name][way] for way in ("plan", "find", "also"))
+            both = [float(find.rows[n]["ms"]) / float(plan.rows[n]["ms"]) for n in plan.rows if n in find.rows]
+            other = f"{section.also}: {also.summary()}" if section.also and also.summary() else ""
+            out.append(f"| {section.title} | {plan.summary()} | {find.summary()} | "
+                       f"{f'{mean(both):.2f} ({min(both):.2f})' if both else ''} | {other} |")
+        return "\n".join(out)
+
+    def rows(self, section):
+        plan, find = self.times[section.name]["plan"], self.times[section.name]["find"]
+        command = shlex.join(section.bench("build", self.about["device"], ["--vs", section.peer]))
+        out = ["", f"## {section.title}", "", f"`{command}`", "",
+               "| row | plan, ms | ± | ratio | find, ms | ± | ratio | peer, ms | ± | % of ceiling | err | kernel: plan, find |",
+               "|" + "---|" * 12]
+        for name, row in plan.rows.items():
+            found = find.rows.get(name, row)
+            kernels = f"`{row['kernel']}`" + (f", `{found['kernel']}`" if found["kernel"] != row["kernel"] else "")
+            out.append(f"| {name} | {cells(row)} | {cells(found)} | {peer_cells(found)} | "
+                       f"{float(found['ceiling_pct']):.0f} | {number(found['error_over_bound'])} | {kernels} |")
+        return "\n".join(out)
+
+
+def number(text):
+    return f"{float(text):.3g}" if text else ""
+
+
+def spread(low, high, middle):
+    return f"{50 * (float(high) - float(low)) / float(middle):.0f}"
+
+
+def cells(row):
+    ratio = f"{float(row['ratio']):.2f}" if row["ratio"] else row["note"][:60]
+    return f"{number(row['ms'])} | {spread(row['ms_min'], row['ms_max'], row['ms'])} | {ratio}"
+
+
+def peer_cells(row):
+    if not row["peer_ms"]:
+        return " | "
+    return f"{number(row['peer_ms'])} | {spread(row['peer_ms_min'], row['peer_ms_max'], row['peer_ms'])}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="SECTION")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--budget", default="500ms")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--measure", action="store_true", help="no page")
+    parser.add_argument("--write", metavar="FILE", help="the page, of what was measured before: measures nothing")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    options.build = str((ROOT / options.build).resolve())
+    every = list(cpu_sections() if options.device == "cpu" else gpu_sections())
+    if options.list:
+        print("\n".join(f"{s.name}: {s.title}" for s in every))
+        return 0
+    chosen = [s for s in every if not options.sections or s.name in options.sections]
+    if unknown := set(options.sections) - {s.name for s in every}:
+        parser.error(f"no section {', '.join(sorted(unknown))}; --list names them")
+    folder = pathlib.Path(options.build) / "tables" / options.device.replace(":", "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not options.write:
+        measurer = Measurer(options, folder)
+        measurer.machine(sorted({s.peer for s in chosen}))
+        if options.device != "cpu" and not options.quick:
+            measurer.compile(chosen)
+        for section in chosen:
+            measurer.measure(section)
+    if not options.measure:
+        page = Page(folder, every).text(options.device)
+        if options.write:
+            pathlib.Path(options.write).write_text(page + "\n")
+        else:
+            print(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
