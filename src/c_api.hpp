@@ -82,7 +82,7 @@ faltung_status guarded(Body&& body) noexcept {
 }
 
 // what: the function and its argument.
-void need(const void* pointer, const char* what) {
+inline void need(const void* pointer, const char* what) {
   if (pointer == nullptr) throw faltung::Error(faltung::Status::bad_problem, std::string(what) + " is NULL");
 }
 
