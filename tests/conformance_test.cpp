@@ -12,14 +12,15 @@
 #include <iostream>
 #include <optional>
 
+#include "src/network/onnx.hpp"
 #include "tests/builder.hpp"
-#include "tests/onnx_reader.hpp"
 
 namespace faltung {
 namespace {
 
 using i64 = std::int64_t;
 using Sizes = std::vector<i64>;
+using network::Node;
 constexpr const char* kData = "/usr/share/libonnx-testdata/data";
 
 // A case that the problem language does not express, and why.
@@ -37,20 +38,32 @@ struct Case {
 // A 2-D view of sizes or of an attribute: one dimension becomes (before, it).
 Sizes two(const Sizes& v, i64 before) { return v.size() == 1 ? Sizes{before, v[0]} : v; }
 
+// A tensor of the test data; values: where it has floats.
+struct Data {
+  Sizes sizes;
+  network::Type type;
+  std::vector<float> values;
+};
+
+Data read_data(const network::Constant& constant) {
+  Data data{constant.shape, constant.type, {}};
+  if (constant.type != network::Type::f32) return data;
+  for (const double v : network::decode(constant).data) data.values.push_back(static_cast<float>(v));
+  return data;
+}
+
 struct Geometry {
   Sizes in, kernel, stride, dilation;
   Sizes pads;  // top, left, bottom, right
 };
 
-Sizes attribute(const onnx::Node& node, const std::string& name, i64 otherwise) {
-  const auto found = node.ints.find(name);
-  return found == node.ints.end() ? Sizes(2, otherwise) : two(found->second, otherwise);
+Sizes attribute(const Node& node, const std::string& name, i64 otherwise) {
+  const auto found = node.integers(name);
+  return found ? two(*found, otherwise) : Sizes(2, otherwise);
 }
 
-Sizes pads_of(const onnx::Node& node) {
-  const auto found = node.ints.find("pads");
-  if (found == node.ints.end()) return {0, 0, 0, 0};
-  const Sizes& p = found->second;
+Sizes pads_of(const Node& node) {
+  const Sizes p = node.integers("pads").value_or(Sizes{0, 0, 0, 0});
   return p.size() == 2 ? Sizes{0, p[0], 0, p[1]} : p;
 }
 
@@ -60,15 +73,14 @@ void split(Sizes& pads, std::size_t axis, i64 total, bool upper) {
   pads[axis + 2] = total - pads[axis];
 }
 
-Geometry geometry(const onnx::Node& node, const Sizes& in, const Sizes& kernel) {
+Geometry geometry(const Node& node, const Sizes& in, const Sizes& kernel) {
   Geometry g{in, kernel, attribute(node, "strides", 1), attribute(node, "dilations", 1), pads_of(node)};
-  const auto auto_pad = node.strings.find("auto_pad");
-  if (node.op != "ConvTranspose" && auto_pad != node.strings.end() && auto_pad->second.starts_with("SAME")) {
+  const std::string auto_pad = node.text("auto_pad", "NOTSET");
+  if (node.op != "ConvTranspose" && auto_pad.starts_with("SAME")) {
     for (std::size_t i = 0; i < 2; ++i) {
       const i64 out = (in[i] + g.stride[i] - 1) / g.stride[i];
       const i64 extent = g.dilation[i] * (kernel[i] - 1) + 1;
-      split(g.pads, i, std::max<i64>(0, (out - 1) * g.stride[i] + extent - in[i]),
-            auto_pad->second == "SAME_UPPER");
+      split(g.pads, i, std::max<i64>(0, (out - 1) * g.stride[i] + extent - in[i]), auto_pad == "SAME_UPPER");
     }
   }
   return g;
@@ -87,55 +99,52 @@ Sizes four(const Sizes& sizes) {
   return sizes;
 }
 
-void make_conv(const onnx::Node& node, const onnx::Tensor& x, const onnx::Tensor& w, Case& c) {
+void make_conv(const Node& node, const Data& x, const Data& w, Case& c) {
   const Sizes xs = four(x.sizes), ws = four(w.sizes);
   Problem& p = c.problem;
-  p.n = xs[0], p.c = xs[1], p.h = xs[2], p.w = xs[3], p.k = ws[0], p.groups = node.number("group", 1);
+  p.n = xs[0], p.c = xs[1], p.h = xs[2], p.w = xs[3], p.k = ws[0], p.groups = node.integer("group", 1);
   set_filter(p, geometry(node, {p.h, p.w}, {ws[2], ws[3]}));
   p.epilogue.bias = !c.bias.empty();
 }
 
-void make_transpose(const onnx::Node& node, const onnx::Tensor& y, const onnx::Tensor& w,
-                    const onnx::Tensor& result, Case& c) {
+void make_transpose(const Node& node, const Data& y, const Data& w, const Data& result, Case& c) {
   const Sizes ys = four(y.sizes), ws = four(w.sizes), xs = four(result.sizes);
   Problem& p = c.problem;
   p.direction = Direction::backward_data;
-  p.n = xs[0], p.c = xs[1], p.h = xs[2], p.w = xs[3], p.k = ys[1], p.groups = node.number("group", 1);
+  p.n = xs[0], p.c = xs[1], p.h = xs[2], p.w = xs[3], p.k = ys[1], p.groups = node.integer("group", 1);
   Geometry g = geometry(node, {p.h, p.w}, {ws[2], ws[3]});
   // The padding follows from a given output size. Where it would be negative, the output has rows that no
   // input reaches; so has the gradient of an input that is larger than the filter's walk over it.
-  const auto auto_pad = node.strings.find("auto_pad");
-  if (node.ints.contains("output_shape") || auto_pad != node.strings.end()) {
+  if (node.has("output_shape") || node.has("auto_pad")) {
     const Sizes more = attribute(node, "output_padding", 0);
     for (std::size_t i = 0; i < 2; ++i) {
       const i64 extent = g.dilation[i] * (g.kernel[i] - 1) + 1;
       const i64 total = g.stride[i] * (ys[i + 2] - 1) + more[i] + extent - xs[i + 2];
-      split(g.pads, i, std::max<i64>(0, total),
-            auto_pad != node.strings.end() && auto_pad->second == "SAME_UPPER");
+      split(g.pads, i, std::max<i64>(0, total), node.text("auto_pad", "") == "SAME_UPPER");
     }
   }
   set_filter(p, g);
   if (p.p() != ys[2] || p.q() != ys[3]) throw NotExpressible{"the output is more than a stride too large"};
 }
 
-void make_pool(const onnx::Node& node, const onnx::Tensor& x, Case& c) {
+void make_pool(const Node& node, const Data& x, Case& c) {
   const bool global = node.op.starts_with("Global"), average = node.op.ends_with("AveragePool");
   // A graph of Unsqueeze, 2-D pooling and Squeeze has a trailing 1 that its input does not show.
   Sizes xs = x.sizes;
-  if (!global && xs.size() == 3 && node.ints.at("kernel_shape").size() == 2) xs.push_back(1);
+  if (!global && xs.size() == 3 && node.integers("kernel_shape").value().size() == 2) xs.push_back(1);
   xs = four(xs);
   Problem& p = c.problem;
   p.n = xs[0], p.c = p.k = p.groups = xs[1], p.h = xs[2], p.w = xs[3];
-  const Sizes kernel = global ? Sizes{p.h, p.w} : two(node.ints.at("kernel_shape"), 1);
+  const Sizes kernel = global ? Sizes{p.h, p.w} : two(node.integers("kernel_shape").value(), 1);
   Geometry g = geometry(node, {p.h, p.w}, kernel);
   if (g.dilation != Sizes{1, 1}) throw NotExpressible{"a dilated pooling window"};
-  if (node.number("count_include_pad", 0) != 0) {  // the zeros count: let the convolution pad, not the pool
+  if (node.integer("count_include_pad", 0) != 0) {  // the zeros count: let the convolution pad, not the pool
     p.pad_top = g.pads[0], p.pad_left = g.pads[1], p.pad_bottom = g.pads[2], p.pad_right = g.pads[3];
     g.pads = {0, 0, 0, 0};
   }
   Pool& pool = p.epilogue.pool;
   pool.kind = average ? PoolKind::average : PoolKind::max;
-  if (node.number("ceil_mode", 0) != 0) {  // a last window that reaches beyond the image
+  if (node.integer("ceil_mode", 0) != 0) {  // a last window that reaches beyond the image
     for (std::size_t i = 0; i < 2; ++i) {
       const i64 padded = g.in[i] + g.pads[i] + g.pads[i + 2];
       g.pads[i + 2] += (g.stride[i] - (padded - kernel[i]) % g.stride[i]) % g.stride[i];
@@ -153,27 +162,30 @@ bool is_about_convolution(const std::string& op) {
 
 // Nothing if the folder's model is about something else.
 std::optional<Case> read_case(const std::filesystem::path& folder) {
-  const std::string model_bytes = onnx::read_file(folder / "model.onnx");
-  const onnx::Model model = onnx::read_model(model_bytes);
+  const network::Graph model = network::read_onnx(folder / "model.onnx");
   const auto found =
-      std::ranges::find_if(model.nodes, [](const onnx::Node& n) { return is_about_convolution(n.op); });
+      std::ranges::find_if(model.nodes, [](const Node& n) { return is_about_convolution(n.op); });
   if (found == model.nodes.end()) return std::nullopt;
-  const onnx::Node& node = *found;
-  for (const onnx::Node& other : model.nodes) {
+  const Node& node = *found;
+  for (const Node& other : model.nodes) {
     if (&other != &node && other.op != "Squeeze" && other.op != "Unsqueeze")
       throw NotExpressible{"a graph of more than the convolution"};
   }
   if (node.op == "ConvInteger" || node.op == "QLinearConv") throw NotExpressible{"integer arithmetic"};
 
-  std::vector<onnx::Tensor> inputs;
+  const auto read = [&](const std::string& file) {
+    return read_data(network::read_onnx_tensor(folder / "test_data_set_0" / file).constant);
+  };
+  std::vector<Data> inputs;
   for (int i = 0;
        std::filesystem::exists(folder / "test_data_set_0" / ("input_" + std::to_string(i) + ".pb")); ++i)
-    inputs.push_back(onnx::read_tensor(
-        onnx::read_file(folder / "test_data_set_0" / ("input_" + std::to_string(i) + ".pb"))));
-  inputs.insert(inputs.end(), model.initializers.begin(), model.initializers.end());
-  const onnx::Tensor output = onnx::read_tensor(onnx::read_file(folder / "test_data_set_0" / "output_0.pb"));
-  for (const onnx::Tensor& t : inputs) {
-    if (t.type != 1) throw NotExpressible{"8-bit integers"};
+    inputs.push_back(read("input_" + std::to_string(i) + ".pb"));
+  for (const network::Value& value : model.values) {
+    if (value.constant) inputs.push_back(read_data(*value.constant));
+  }
+  const Data output = read("output_0.pb");
+  for (const Data& t : inputs) {
+    if (t.type != network::Type::f32) throw NotExpressible{"8-bit integers"};
     if (t.sizes.size() > 4) throw NotExpressible{"three spatial dimensions"};
   }
   Case c;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """No include points back up the road.
 
-problem <- backend <- store <- jit <- plan <- algorithms <- finder <- api <- tools: a file includes from its own
-stage and the ones before. Device code stands beside the backend: it sees problem, backend and other device code.
+problem <- backend <- store <- jit <- plan <- algorithms <- finder <- network <- api <- tools: a file includes from its
+own stage and the ones before. Device code stands beside the backend: it sees problem, backend and other device code.
 The public headers see nothing of src. The finder names no concrete algorithm.
 """
 import pathlib
@@ -11,7 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SEEN = ("src/algorithms/algorithm.hpp", "src/algorithms/ceilings.hpp")  # of the algorithms, by the finder
-ROAD = ["problem", "backend", "store", "jit", "plan", "algorithms", "finder", "api", "tools"]
+ROAD = ["problem", "backend", "store", "jit", "plan", "algorithms", "finder", "network", "api", "tools"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 
 

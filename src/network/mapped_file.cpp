@@ -1,0 +1,43 @@
+#include "src/network/mapped_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "faltung/faltung.hpp"
+
+namespace faltung::network {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const std::string& why) {
+  throw Error(Status::bad_file, path + ": cannot be read: " + why);
+}
+
+struct Descriptor {
+  int number;
+  ~Descriptor() { ::close(number); }
+};
+
+}  // namespace
+
+MappedFile map_file(const std::string& path) {
+  const int number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block
+  if (number < 0) fail(path, std::strerror(errno));
+  const Descriptor file{number};
+  struct stat status;
+  if (::fstat(file.number, &status) != 0) fail(path, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) fail(path, "it is no regular file");
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size == 0) return {nullptr, {}};
+  void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
+  if (address == MAP_FAILED) fail(path, std::strerror(errno));
+  return {
+      std::shared_ptr<const void>(address, [size](const void* p) { ::munmap(const_cast<void*>(p), size); }),
+      {static_cast<const std::byte*>(address), size}};
+}
+
+}  // namespace faltung::network

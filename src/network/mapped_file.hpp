@@ -1,0 +1,24 @@
+// A file's bytes, mapped into memory and only read.
+#ifndef FALTUNG_SRC_NETWORK_MAPPED_FILE_HPP_
+#define FALTUNG_SRC_NETWORK_MAPPED_FILE_HPP_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace faltung::network {
+
+struct MappedFile {
+  std::shared_ptr<const void> owner;  // unmaps it
+  std::span<const std::byte> bytes;
+};
+
+// Throws Error(bad_file) for what cannot be read or is no regular file. A program that writes to the file
+// while it is mapped changes the bytes, and one that cuts it short ends this process: replace files by
+// renaming.
+MappedFile map_file(const std::string& path);
+
+}  // namespace faltung::network
+
+#endif  // FALTUNG_SRC_NETWORK_MAPPED_FILE_HPP_

@@ -1,0 +1,114 @@
+// The operators that are known: one row each, with its shape rule and its reference in doubles.
+#ifndef FALTUNG_SRC_NETWORK_OPERATOR_HPP_
+#define FALTUNG_SRC_NETWORK_OPERATOR_HPP_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/network/graph.hpp"
+
+namespace faltung::network {
+
+// What a node reads. data: null where the elements are not known.
+struct Operand {
+  Type type = Type::unknown;
+  Shape shape;
+  const double* data = nullptr;
+  std::int64_t rank() const { return static_cast<std::int64_t>(shape.size()); }
+};
+
+// What a node writes.
+struct Result {
+  Type type;
+  Shape shape;
+};
+
+// A node with what is known of its inputs: what the functions of its operator are asked about. All of them
+// throw Error(bad_file) that names the node for what its operator does not allow, and Error(unsupported) for
+// what faltung lacks.
+class Site {
+ public:
+  Site(const Node& node, std::int64_t opset, std::vector<const Operand*> inputs)
+      : node_(node), opset_(opset), inputs_(std::move(inputs)) {}
+
+  const Node& node() const { return node_; }
+  std::int64_t opset() const { return opset_; }
+  std::size_t count() const { return inputs_.size(); }  // of the inputs, those left out among them
+  bool has(std::size_t i) const { return i < inputs_.size() && inputs_[i] != nullptr; }
+  const Operand& in(std::size_t i) const;
+  // An input's elements, which must be known, as numbers or whole numbers.
+  std::vector<double> numbers(std::size_t i) const;
+  std::vector<std::int64_t> integers(std::size_t i) const;
+  // The attribute of older versions, else the input of newer ones; none where neither is given.
+  std::optional<std::vector<std::int64_t>> integers(std::string_view attribute, std::size_t i) const;
+  // An axis counted from the end is counted from the front. rank: of what it is an axis of.
+  std::size_t axis(std::int64_t axis, std::int64_t rank) const;
+  std::vector<std::size_t> axes(const std::vector<std::int64_t>& axes, std::int64_t rank) const;
+
+  void require(bool holds, const std::string& what) const {
+    if (!holds) fail(what);
+  }
+  [[noreturn]] void fail(const std::string& what) const;
+  [[noreturn]] void decline(const std::string& what) const;
+
+ private:
+  const Node& node_;
+  std::int64_t opset_;
+  std::vector<const Operand*> inputs_;
+};
+
+struct Operator {
+  std::string_view name;  // as Node has it; with its domain where that is not ONNX's
+  int least, most;        // inputs
+  std::vector<Result> (*shapes)(const Site&);
+  // The outputs have their shapes already. Every input's elements are known.
+  void (*evaluate)(const Site&, std::vector<Array>& outputs);
+};
+
+inline constexpr int kAny = 1 << 20;  // as many inputs as one likes
+
+// Null for one that is not known.
+const Operator* find_operator(const Node& node);
+std::vector<const Operator*> all_operators();
+// Throws Error(unsupported) that lists all nodes whose operators are not known, or Error(bad_file) for a node
+// with too few or too many inputs.
+void check_operators(const Graph& graph);
+
+// The rows, by family: src/network/operators_<family>.cpp.
+std::span<const Operator> elementwise_operators();
+std::span<const Operator> shape_operators();
+std::span<const Operator> join_operators();
+std::span<const Operator> resize_operators();
+std::span<const Operator> reduce_operators();
+std::span<const Operator> normalize_operators();
+std::span<const Operator> convolution_operators();
+std::span<const Operator> product_operators();
+
+// For the shape rules and references: every index of a shape in order, with the offset into several tensors.
+class Odometer {
+ public:
+  Odometer(Shape shape, std::vector<Shape> strides)
+      : shape_(std::move(shape)),
+        strides_(std::move(strides)),
+        index_(shape_.size()),
+        offset_(strides_.size()) {}
+  std::int64_t offset(std::size_t tensor = 0) const { return offset_[tensor]; }
+  const Shape& index() const { return index_; }
+  void next();
+
+ private:
+  Shape shape_;
+  std::vector<Shape> strides_;
+  Shape index_;
+  std::vector<std::int64_t> offset_;
+};
+
+// Strides of a tensor of shape `from` that is read as one of shape `to`: 0 where it is broadcast.
+Shape broadcast_strides(const Shape& from, const Shape& to);
+
+}  // namespace faltung::network
+
+#endif  // FALTUNG_SRC_NETWORK_OPERATOR_HPP_

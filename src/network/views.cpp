@@ -1,0 +1,89 @@
+#include "src/network/views.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace faltung::network {
+namespace {
+
+using i64 = std::int64_t;
+
+// The result as a view of six dimensions: n, and of c, h, w what lies outside and inside of a block.
+template <bool kToDepth>
+View blocks(const Site& s) {
+  const Shape& x = s.in(0).shape;
+  const i64 b = s.node().integer("blocksize", 0);
+  s.require(x.size() == 4 && b > 0 && b < (1 << 20), "it needs four dimensions and a block size");
+  const i64 n = x[0], c = x[1], h = x[2], w = x[3];
+  if (kToDepth) {
+    s.require(h % b == 0 && w % b == 0, "its image is no multiple of the block");
+    return {{n, b, b, c, h / b, w / b}, {c * h * w, w, 1, h * w, b * w, b}, 0};
+  }
+  s.require(c % (b * b) == 0, "its channels are no multiple of the block's pixels");
+  const i64 k = c / (b * b), plane = h * w;
+  if (s.node().text("mode", "DCR") == "DCR")
+    return {{n, k, h, b, w, b}, {c * plane, plane, w, b * k * plane, 1, k * plane}, 0};
+  return {{n, k, h, b, w, b}, {c * plane, b * b * plane, w, b * plane, 1, plane}, 0};
+}
+
+}  // namespace
+
+View transpose_view(const Site& s) {
+  const Shape& from = s.in(0).shape;
+  const i64 rank = s.in(0).rank();
+  std::vector<i64> order(from.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  order = s.node().integers("perm").value_or(order);
+  s.require(static_cast<i64>(order.size()) == rank, "its permutation has another number of dimensions");
+  View view;
+  for (const std::size_t axis : s.axes(order, rank)) {
+    view.shape.push_back(from[axis]);
+    view.strides.push_back(contiguous_strides(from)[axis]);
+  }
+  return view;
+}
+
+View expand_view(const Site& s) {
+  try {
+    View view{broadcast(s.in(0).shape, s.integers(1)), {}, 0};
+    elements(view.shape);
+    view.strides = broadcast_strides(s.in(0).shape, view.shape);
+    return view;
+  } catch (const Error& error) {
+    s.fail(error.what());
+  }
+}
+
+View slice_view(const Site& s) {
+  const auto starts = s.integers("starts", 1), ends = s.integers("ends", 2), steps = s.integers("steps", 4);
+  auto given = s.integers("axes", 3);
+  s.require(starts && ends && starts->size() == ends->size(), "its starts and ends do not match");
+  if (!given) given.emplace(starts->size()), std::iota(given->begin(), given->end(), 0);
+  s.require(given->size() == starts->size() && (!steps || steps->size() == starts->size()),
+            "its axes or steps do not match its starts");
+  View view{s.in(0).shape, contiguous_strides(s.in(0).shape), 0};
+  const std::vector<std::size_t> axes = s.axes(*given, s.in(0).rank());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    i64& size = view.shape[axes[i]];
+    i64& stride = view.strides[axes[i]];
+    const i64 step = steps ? (*steps)[i] : 1;
+    s.require(step != 0, "a step of 0");
+    const auto bound = [&](i64 v, i64 least, i64 most) {
+      return std::clamp(v < 0 ? v + size : v, least, most);
+    };
+    const i64 last = std::max<i64>(size - 1, 0);
+    const i64 begin = step > 0 ? bound((*starts)[i], 0, size) : bound((*starts)[i], 0, last);
+    const i64 end = step > 0 ? bound((*ends)[i], 0, size) : bound((*ends)[i], -1, last);
+    const i64 span = step > 0 ? end - begin : begin - end,
+              stretch = std::abs(std::max(step, -(i64{1} << 62)));
+    size = size == 0 || span <= 0 ? 0 : (span - 1) / stretch + 1;
+    if (size > 0) view.begin += begin * stride;
+    stride = size > 1 ? stride * step : stride;
+  }
+  return view;
+}
+
+View depth_to_space_view(const Site& site) { return blocks<false>(site); }
+View space_to_depth_view(const Site& site) { return blocks<true>(site); }
+
+}  // namespace faltung::network

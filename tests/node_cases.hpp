@@ -1,0 +1,89 @@
+// ONNX's test data: models of a node or a few, with inputs and what they must give.
+#ifndef FALTUNG_TESTS_NODE_CASES_HPP_
+#define FALTUNG_TESTS_NODE_CASES_HPP_
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "src/network/graph.hpp"
+#include "src/network/onnx.hpp"
+#include "src/network/operator.hpp"
+
+namespace faltung::node_cases {
+
+inline constexpr const char* kFolder = "/usr/share/libonnx-testdata/data";
+
+struct Case {
+  std::string name, model, data;  // data: the folder with inputs and outputs
+};
+
+// In the order of their names.
+inline std::vector<Case> all() {
+  std::vector<Case> cases;
+  for (const char* group : {"node", "simple", "pytorch-converted", "pytorch-operator"}) {
+    const std::filesystem::path folder = std::filesystem::path(kFolder) / group;
+    if (!std::filesystem::exists(folder)) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const std::filesystem::path data = entry.path() / "test_data_set_0";
+      if (!std::filesystem::exists(data)) continue;
+      cases.push_back({group + ("/" + entry.path().filename().string()), entry.path() / "model.onnx", data});
+    }
+  }
+  // These compute with the size before it is rounded, against the specification's words.
+  std::erase_if(cases, [](const Case& c) {
+    return c.name == "node/test_resize_downsample_scales_cubic_align_corners" ||
+           c.name == "node/test_resize_downsample_scales_linear_align_corners";
+  });
+  std::ranges::sort(cases, {}, &Case::name);
+  return cases;
+}
+
+// types: the graph's. The data of bf16 is in files of u16.
+inline std::vector<network::Array> read_all(const Case& c, const std::string& prefix,
+                                            const std::vector<network::Type>& types) {
+  std::vector<network::Array> arrays;
+  for (int i = 0;; ++i) {
+    const std::string file = c.data + "/" + prefix + std::to_string(i) + ".pb";
+    if (!std::filesystem::exists(file)) return arrays;
+    network::Constant constant = network::read_onnx_tensor(file).constant;
+    const auto at = static_cast<std::size_t>(i);
+    if (constant.type == network::Type::u16 && at < types.size() && types[at] == network::Type::bf16)
+      constant.type = network::Type::bf16;
+    arrays.push_back(network::decode(constant));
+  }
+}
+inline std::vector<network::Array> inputs(const Case& c, const network::Graph& graph) {
+  check_operators(graph);  // before tensors are read of which nothing is known
+  std::vector<network::Type> types;
+  for (const network::ValueId id : graph.inputs) types.push_back(graph.at(id).type);
+  return read_all(c, "input_", types);
+}
+inline std::vector<network::Array> outputs(const Case& c, const std::vector<network::Array>& results) {
+  std::vector<network::Type> types;
+  for (const network::Array& result : results) types.push_back(result.type);
+  return read_all(c, "output_", types);
+}
+
+// How far from a result in doubles one in the type may be, in units of the larger of it and 1: the longest
+// sums here have some hundred terms.
+inline double bound(const std::string& name, network::Type type) {
+  if (name.find("window_") != std::string::npos) return 1e-4;  // its nodes have pi to four decimals
+  switch (type) {
+    case network::Type::f16:
+      return 2e-3;
+    case network::Type::bf16:
+      return 1.6e-2;
+    case network::Type::f32:
+      return 2e-5;
+    case network::Type::f64:
+      return 1e-6;  // of constants that are floats
+    default:
+      return 0;
+  }
+}
+
+}  // namespace faltung::node_cases
+
+#endif  // FALTUNG_TESTS_NODE_CASES_HPP_
