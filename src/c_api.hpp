@@ -64,6 +64,9 @@ void give(T from, T* to, const char* what) {
   std::memcpy(to, &from, std::min(from.size, sizeof(T)));
 }
 
+// Thrown by the progress of a find that the caller ends.
+struct Cancelled {};
+
 // Calls body, which may throw; no exception passes.
 template <class Body>
 faltung_status guarded(Body&& body) noexcept {
@@ -72,6 +75,9 @@ faltung_status guarded(Body&& body) noexcept {
     return FALTUNG_OK;
   } catch (const faltung::Error& error) {
     return fail(static_cast<faltung_status>(error.status()), error.what());
+  } catch (const Cancelled&) {
+    return fail(FALTUNG_CANCELLED,
+                "the find was ended by its progress function; what was measured until then is kept");
   } catch (const std::bad_alloc&) {
     return fail(FALTUNG_OUT_OF_MEMORY, "out of memory on the host");
   } catch (const std::exception& error) {

@@ -54,6 +54,16 @@ faltung::Request request_of(const faltung_request* given) {
 
 namespace {
 
+faltung::Progress progress_of(const faltung_request* given) {
+  if (given == nullptr) return {};
+  const faltung_request request = known(*given, "request");
+  if (request.progress == nullptr) return {};
+  return [call = request.progress, context = request.progress_context](int done, int total,
+                                                                       const std::string& kernel) {
+    if (call(context, done, total, kernel.c_str()) != 0) throw Cancelled{};
+  };
+}
+
 // One line for each report.
 std::string text_of(const faltung::Choice& choice) {
   std::string text;
@@ -97,7 +107,7 @@ faltung_status faltung_find(faltung_engine* engine, const faltung_problem* probl
     if (choice != nullptr) *choice = nullptr;
     need(engine, "faltung_find: engine");
     need(problem, "faltung_find: problem");
-    faltung::Choice found = engine->engine.find(problem->problem, request_of(request));
+    faltung::Choice found = engine->engine.find(problem->problem, request_of(request), progress_of(request));
     std::string text = text_of(found);
     if (choice != nullptr) *choice = new faltung_choice{std::move(found), std::move(text)};
   });

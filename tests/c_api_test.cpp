@@ -93,6 +93,38 @@ TEST_F(CApi, DevicesAreDescribed) {
   EXPECT_EQ(faltung_device_get(-1, &device), FALTUNG_BAD_PROBLEM);
 }
 
+TEST_F(CApi, AFindIsWatchedAndEnded) {
+  struct Seen {
+    int calls = 0, total = 0, end_at = 0;
+    std::string kernel;
+  } seen;
+  faltung_request request = faltung_request_default();
+  request.threads = 1;
+  request.budget_ms = 50;
+  request.progress_context = &seen;
+  request.progress = [](void* context, int done, int total, const char* kernel) {
+    Seen& seen = *static_cast<Seen*>(context);
+    EXPECT_EQ(done, seen.calls++);
+    seen.total = total;
+    seen.kernel = kernel;
+    return seen.calls == seen.end_at ? 1 : 0;
+  };
+  faltung_choice* choice = nullptr;
+  ASSERT_EQ(faltung_find(engine_, problem_, &request, &choice), FALTUNG_OK) << faltung_last_error();
+  EXPECT_GE(seen.calls, 1);
+  EXPECT_GE(seen.total, seen.calls);
+  EXPECT_THAT(seen.kernel, HasSubstr("/"));
+  faltung_choice_destroy(choice);
+
+  seen = {};
+  seen.end_at = 2;
+  request.budget_ms = 5000;
+  EXPECT_EQ(faltung_find(engine_, problem_, &request, &choice), FALTUNG_CANCELLED);
+  EXPECT_EQ(choice, nullptr);
+  EXPECT_EQ(seen.calls, 2);
+  EXPECT_THAT(faltung_last_error(), HasSubstr("ended"));
+}
+
 // Of a program that was compiled with an earlier header only what it has is read and written.
 TEST_F(CApi, StructsMayGrow) {
   faltung_device device{};

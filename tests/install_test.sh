@@ -1,37 +1,74 @@
 #!/usr/bin/env bash
 # install_test.sh BUILD: installs BUILD into a fresh prefix, moves that, and builds the examples against it as a user
-# would: by find_package and by pkg-config, with the static and with the shared library.
+# would: by find_package and by pkg-config, in C++ and in C alone, with the shared and with the static library, on the CPU
+# and on OpenCL where there is a driver. Then the Debian packages: built, unpacked into a root of their own, used, removed.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/.." && pwd)
-build=$1
+build=$(cd "$1" && pwd)
 scratch=$build/install_test
 rm -rf "$scratch"
 mkdir -p "$scratch"
-export FALTUNG_STORE=$scratch/store
+export FALTUNG_STORE=$scratch/store POCL_CACHE_DIR=$build/test_pocl
+unset FALTUNG_WORKER
+
+fail() {
+  echo "install_test.sh: $*" >&2
+  exit 1
+}
+
+# A program's libraries: libfaltung as its kind says, never Highway.
+check_linked() {
+  local kind=$1 program=$2 linked
+  linked=$(LD_LIBRARY_PATH=${3:-} ldd "$program")
+  if grep -q libhwy <<<"$linked"; then fail "$program needs libhwy"; fi
+  case $kind in
+    shared) grep -q libfaltung <<<"$linked" || fail "$program is not linked with the shared library" ;;
+    static) ! grep -q libfaltung <<<"$linked" || fail "$program is not linked with the static library" ;;
+  esac
+}
 
 cmake --install "$build" --prefix "$scratch/first" >/dev/null
 mv "$scratch/first" "$scratch/prefix"  # nothing may remember where it was installed
 prefix=$scratch/prefix
 library=$(dirname "$(find "$prefix" -name libfaltung.a)")
+project() { cmake -S "$1" -B "$2" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release "${@:3}" >/dev/null && cmake --build "$2" >/dev/null; }
 
-for shared in OFF ON; do
-  for language in cpp c; do
-    folder=$scratch/$language-shared-$shared
-    echo "== examples/$language, find_package, BUILD_SHARED_LIBS=$shared"
-    cmake -S "$source/examples/$language" -B "$folder" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
-      -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=$shared >/dev/null
-    cmake --build "$folder" >/dev/null
+for language in cpp c; do
+  for kind in shared static; do
+    folder=$scratch/$language-$kind
+    echo "== examples/$language, find_package, $kind"
+    case $kind in
+      shared) project "$source/examples/$language" "$folder" ;;  # what is had without asking
+      static) project "$source/examples/$language" "$folder" -DBUILD_SHARED_LIBS=OFF ;;
+    esac
     "$folder/example"
-    linked=$(ldd "$folder/example" | grep -c libfaltung || true)
-    if [ "$shared" = ON ] && [ "$linked" = 0 ] || [ "$shared" = OFF ] && [ "$linked" != 0 ]; then
-      echo "the example is linked with the wrong kind of library" >&2
-      exit 1
-    fi
+    check_linked $kind "$folder/example"
   done
 done
 
+echo "== a component by its name, another version"
+mkdir "$scratch/component"
+cat >"$scratch/component/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.25)
+project(component LANGUAGES C)
+find_package(faltung 0.2 QUIET)
+if(faltung_FOUND)
+  message(FATAL_ERROR "0.2 is another ABI")
+endif()
+find_package(faltung 0.1 QUIET COMPONENTS nothing_of_ours)
+if(faltung_FOUND)
+  message(FATAL_ERROR "there is no such component")
+endif()
+find_package(faltung 0.1 REQUIRED COMPONENTS static)
+add_executable(example ${EXAMPLE})
+target_link_libraries(example PRIVATE faltung::faltung)
+CMAKE
+project "$scratch/component" "$scratch/component/build" -DEXAMPLE="$source/examples/c/example.c"
+check_linked static "$scratch/component/build/example"
+
 echo "== examples/c, pkg-config"
 export PKG_CONFIG_PATH=$library/pkgconfig
+if pkg-config --cflags faltung | grep -q -- -D; then fail "Cflags define macros: $(pkg-config --cflags faltung)"; fi
 # Unquoted: pkg-config prints words.
 cc -std=c99 -Wall -Wextra -Wpedantic -Werror "$source/examples/c/example.c" -o "$scratch/shared" \
   $(pkg-config --cflags --libs faltung)
@@ -41,6 +78,7 @@ cp "$library/libfaltung.a" "$scratch/static_only"
 cc -std=c99 "$source/examples/c/example.c" -o "$scratch/static" -L"$scratch/static_only" \
   $(pkg-config --static --cflags --libs faltung | sed "s#-L[^ ]*##")
 "$scratch/static"
+check_linked static "$scratch/static"
 
 echo "== the installed command"
 "$prefix/bin/faltung" --version
@@ -49,10 +87,61 @@ if [ -n "$(find "$build/bench/peers" -name 'faltung-peer-*' -type f 2>/dev/null)
 fi
 test -f "$prefix/share/faltung/workloads/lux_relu.csv"
 
-echo "== the shared library exports the public interface alone"
-extra=$(nm -DC --defined-only "$library/libfaltung.so" | grep -E ' [TDB] ' | grep -vE \
-  ' (faltung_[a-z_]+|faltung::(Engine|MemoryPool|Plan|Problem)::.*|faltung::(adopt|bytes|devices|name|parse_problem|to_string|validate|version)\b.*)$' || true)
-if [ -n "$extra" ]; then
-  echo "exported by accident: $extra" >&2
-  exit 1
+# A user's program with the shared library: the worker lies beside that, in PATH, or nowhere, which is said once.
+opencl=$("$prefix/bin/faltung" devices 2>/dev/null | grep -oE '^opencl:[0-9]+' | head -1) || true
+if [ -n "$opencl" ]; then
+  echo "== $opencl"
+  program=$scratch/users/programs/device  # beside nothing of ours: the build folder has a command, too
+  mkdir -p "$(dirname "$program")"
+  cc -std=c99 -Wall -Wextra -Werror "$source/tests/install/device.c" -o "$program" $(pkg-config --cflags --libs faltung)
+  LD_LIBRARY_PATH=$library "$program" "$opencl"
+  mkdir "$scratch/alone"
+  cp -a "$library"/libfaltung.so* "$scratch/alone"
+  export FALTUNG_STORE=$scratch/store_path
+  PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$scratch/alone "$program" "$opencl"
+  export FALTUNG_STORE=$scratch/store_alone
+  if LD_LIBRARY_PATH=$scratch/alone "$program" "$opencl" 2>"$scratch/alone/said"; then
+    fail "kernels were used that nothing had tried"
+  fi
+  cat "$scratch/alone/said"
+  [ "$(grep -c . "$scratch/alone/said")" = 1 ] || fail "that is more than one line"
+  grep -q 'install the faltung command' "$scratch/alone/said" || fail "it does not say what to do"
+  export FALTUNG_STORE=$scratch/store
+else
+  echo "== no OpenCL device: left out"
 fi
+
+echo "== the shared library exports the public interface alone, under its SONAME"
+extra=$(nm -D --defined-only "$library/libfaltung.so" | grep -vE \
+  ' ([TR] faltung_[a-z_]+|[TDBVW] (_ZNK?7faltung(6Engine|10MemoryPool|4Plan|7Problem)|_ZN7faltung(5adopt|5bytes|7devices|4name|13parse_problem|9to_string|8validate|7version)|_ZT[ISV]N7faltung5ErrorE)[^ ]*|A FALTUNG_[0-9.]+)(@@FALTUNG_[0-9.]+)?$' || true)
+[ -z "$extra" ] || fail "exported by accident: $extra"
+soname=$(objdump -p "$library/libfaltung.so" | awk '$1 == "SONAME" { print $2 }')
+version=$("$prefix/bin/faltung" --version | grep -oE '[0-9]+\.[0-9]+')
+[ "$soname" = "libfaltung.so.$version" ] || fail "the SONAME is $soname, the version $version"
+if objdump -p "$library/libfaltung.so" | grep NEEDED | grep -vE 'lib(stdc\+\+|m|gcc_s|c)\.so|ld-linux'; then fail "needs more than it should"; fi
+
+if ! command -v dpkg-shlibdeps >/dev/null; then
+  echo "== no dpkg-dev: the Debian packages are left out"
+  exit 0
+fi
+echo "== Debian packages"
+(cd "$build" && cpack --config CPackConfig.cmake -B "$scratch/packages") >"$scratch/cpack.log" 2>&1 || { cat "$scratch/cpack.log"; exit 1; }
+root=$scratch/root
+mkdir -p "$root/var/lib/dpkg/"{info,updates,triggers} && touch "$root/var/lib/dpkg/"{status,available}
+mkdir "$scratch/stub" && printf '#!/bin/sh\n' >"$scratch/stub/ldconfig" && chmod +x "$scratch/stub/ldconfig"  # the machine's is not ours to run
+packages() {
+  PATH=$scratch/stub:$PATH dpkg --root="$root" --force-depends --force-not-root --force-script-chrootless --log=/dev/null "$@" \
+    >"$scratch/dpkg.log" 2>&1 || { cat "$scratch/dpkg.log"; exit 1; }
+}
+packages --install "$scratch/packages/"*.deb
+dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${Package} ${Version} ${Installed-Size} KB, depends on ${Depends}\n'
+for file in usr/bin/faltung usr/lib/libfaltung.so usr/lib/"$soname" usr/include/faltung/faltung.h usr/lib/pkgconfig/faltung.pc; do
+  [ -e "$root/$file" ] || fail "no /$file in the packages"
+done
+if objdump -h "$root/usr/lib/$soname" | grep -q debug_info; then fail "the packaged library is not stripped"; fi
+prefix=$root/usr
+project "$source/examples/c" "$scratch/packaged"
+"$scratch/packaged/example"
+packages --purge faltung libfaltung-dev libfaltung0.1
+left=$(find "$root" -path "$root/var" -prune -o ! -type d -print)
+[ -z "$left" ] || fail "left behind: $left"

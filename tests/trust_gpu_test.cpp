@@ -88,6 +88,9 @@ TEST_F(TrustGpu, OneTrialServesEverySize) {
   EXPECT_TRUE(larger.value("right", false)) << larger;
   const auto other = programs.run({"plan", gpus_[0], "bwd_d:n1c8h9w10k16r3s3:pad1"});
   EXPECT_NE(other.value("error", "").find("FALTUNG_WORKER"), std::string::npos) << other;
+  EXPECT_EQ(other.value("error", "").find('\n'), std::string::npos)
+      << "said once, not for every kernel: " << other;
+  EXPECT_EQ(other["warnings"].size(), 0u) << other;
   programs.set("FALTUNG_TRUST", "all");
   EXPECT_NE(programs.run({"plan", gpus_[0], "bwd_d:n1c8h9w10k16r3s3:pad1"}).value("kernel", ""), "");
 }

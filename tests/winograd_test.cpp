@@ -2,6 +2,8 @@
 // instruction sets.
 #include "kernels/cpu/winograd.hpp"
 
+#include "kernels/cpu/targets.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <hwy/targets.h>

@@ -24,7 +24,8 @@ typedef enum faltung_status {
   FALTUNG_BAD_FILE = 3,      /* a file that cannot be read, written or parsed */
   FALTUNG_OUT_OF_MEMORY = 4, /* on the device or on the host */
   FALTUNG_DEVICE_ERROR = 5,  /* the device or its driver failed */
-  FALTUNG_INTERNAL = 6       /* a defect of faltung's own */
+  FALTUNG_INTERNAL = 6,      /* a defect of faltung's own */
+  FALTUNG_CANCELLED = 7      /* by the caller's faltung_progress */
 } faltung_status;
 
 /* The last failure on this thread; "" if there was none. Valid until the thread's next call of faltung. */
@@ -102,6 +103,10 @@ typedef enum faltung_trust {
   FALTUNG_TRUST_NONE = 3     /* none */
 } faltung_trust;
 
+/* Called before each trial of a find, on the thread that called it: which of how many, and what is being
+ * tried. Not 0 ends the find with FALTUNG_CANCELLED; what was measured until then is kept. */
+typedef int (*faltung_progress)(void* context, int done, int total, const char* kernel);
+
 /* What a caller wants of a choice. Begin with faltung_request_default(). */
 typedef struct faltung_request {
   size_t size;            /* sizeof(faltung_request) */
@@ -113,8 +118,10 @@ typedef struct faltung_request {
   const char* skip;       /* kernel-name patterns never to use; NULL or "" skips none */
   double budget_ms;       /* of faltung_find */
   faltung_trust trust;
-  double deadline_ms; /* of a run on trial, at least; 0: what $FALTUNG_DEADLINE says, else 10 s */
-  const char* worker; /* the faltung command, which tries kernels; NULL: $FALTUNG_WORKER, else found */
+  double deadline_ms;        /* of a run on trial, at least; 0: what $FALTUNG_DEADLINE says, else 10 s */
+  const char* worker;        /* the faltung command, which tries kernels; NULL: $FALTUNG_WORKER, else found */
+  faltung_progress progress; /* of faltung_find; NULL: none */
+  void* progress_context;
 } faltung_request;
 
 FALTUNG_API faltung_request faltung_request_default(void);

@@ -7,4 +7,8 @@
 // a convolution uses, and each would add its time to every compilation.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 
+// Highway is compiled in (kernels/cpu/highway.cpp), under a name of its own: a program may link us and any
+// Highway.
+#define hwy faltung_hwy
+
 #endif  // FALTUNG_KERNELS_CPU_TARGETS_HPP_

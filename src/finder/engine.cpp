@@ -133,9 +133,11 @@ void EngineImpl::forget_plans() {
 std::shared_ptr<const PlanImpl> EngineImpl::choose(const Settled& s) {
   const Selection selection = candidates(s);
   const Trials trials(store_, s.problem, s.device->info(), s.threads);
-  std::string failures = failures_of(trials);
+  std::string failures = failures_of(trials), no_worker;
   for (const Candidate* candidate : plan_order(selection, trials)) {
     const std::string kernel = candidate->kernel();
+    // What need not be tried may still serve.
+    if (!no_worker.empty() && trust_.standing(*candidate, s) == Standing::untried) continue;
     try {
       if (trust_.admit(*candidate, s)) {
         std::shared_ptr<const PlanImpl> plan = make_plan(s, *candidate);
@@ -143,6 +145,8 @@ std::shared_ptr<const PlanImpl> EngineImpl::choose(const Settled& s) {
         return plan;
       }
       forget_plans();
+    } catch (const NoWorker& error) {
+      no_worker = error.what();
     } catch (const std::exception& error) {
       const auto* known = dynamic_cast<const Error*>(&error);
       if (known != nullptr && known->status() == Status::bad_problem) throw;
@@ -151,8 +155,9 @@ std::shared_ptr<const PlanImpl> EngineImpl::choose(const Settled& s) {
       warn(kernel + " is passed over: " + error.what());
     }
   }
-  throw Error(Status::unsupported,
-              "no kernel can be used for " + to_string(s.problem) + " on " + s.device->info().id + failures);
+  if (!no_worker.empty()) no_worker = ": " + no_worker;
+  throw Error(Status::unsupported, "no kernel can be used for " + to_string(s.problem) + " on " +
+                                       s.device->info().id + no_worker + failures);
 }
 
 Choice EngineImpl::explain(const Problem& problem, const Request& request) {

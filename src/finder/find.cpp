@@ -176,6 +176,11 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
                     " is a lock: its kernels are settled, and find would change nothing; set "
                     "FALTUNG_STORE to a directory that can be written");
   }
+  // Also where progress throws: what was measured by then counts.
+  const struct Forget {
+    EngineImpl& engine;
+    ~Forget() { engine.forget_plans(); }
+  } forget{*this};
   Selection selection = candidates(s);
   require_recipes(selection, s);
   Trials trials(store_, s.problem, s.device->info(), s.threads);
@@ -222,7 +227,6 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
     }
     trials.add(report);
   }
-  forget_plans();
   trust_.sift(selection, s);
   measuring.run_final(selection, trials, s.budget_ms - ms_since(begin));
   return describe(s, selection, trials);

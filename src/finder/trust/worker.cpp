@@ -10,6 +10,7 @@
 #include "src/finder/installed.hpp"
 #include "src/finder/report.hpp"
 #include "src/finder/trust/protocol.hpp"
+#include "src/problem/text.hpp"
 
 namespace faltung {
 namespace {
@@ -37,26 +38,32 @@ double deadline_of(const Deadlines& d, Phase phase, double predicted_ms) {
   return d.check;
 }
 
+bool is_program(const std::string& file) {
+  std::error_code error;
+  return ::access(file.c_str(), X_OK) == 0 && fs::is_regular_file(file, error);
+}
+
 }  // namespace
 
 std::string worker_command(const std::string& given) {
   if (!given.empty()) {
-    std::error_code error;
-    if (::access(given.c_str(), X_OK) == 0 && fs::is_regular_file(given, error))
-      return fs::absolute(given).string();
-    throw Error(
-        Status::unsupported,
+    if (is_program(given)) return fs::absolute(given).string();
+    throw NoWorker(
         fmt::format("the worker (FALTUNG_WORKER) is '{}', which is no program; it must be the path of "
                     "the faltung command",
                     given));
   }
   const std::string found =
       installed_file({"faltung", "../bin/faltung", "../../bin/faltung", "../tools/faltung", "tools/faltung"});
-  if (!found.empty() && ::access(found.c_str(), X_OK) == 0) return found;
-  throw Error(
-      Status::unsupported,
-      "there is no worker to try kernels in: set FALTUNG_WORKER to the path of the faltung command, or "
-      "FALTUNG_TRUST=all to use kernels that were never tried here");
+  if (!found.empty() && is_program(found)) return found;
+  const char* path = std::getenv("PATH");
+  for (const std::string& folder : split(path == nullptr ? "" : path, ':')) {
+    if (const std::string file = folder + "/faltung"; !folder.empty() && is_program(file)) return file;
+  }
+  throw NoWorker(
+      "there is no worker to try kernels in, neither beside the library nor in PATH: install the faltung "
+      "command, or "
+      "set FALTUNG_WORKER to its path, or FALTUNG_TRUST=all to use kernels that were never tried here");
 }
 
 Worker::Worker(std::string device, std::string command)
@@ -77,17 +84,17 @@ void Worker::start() {
     try {
       protocol::check_hello(line);
       return;
-    } catch (...) {
+    } catch (const Error& error) {
       process_.reset();
-      throw;
+      throw NoWorker(error.what());
     }
   }
   const LineProcess::End end = process_->end(100);
   const std::string complaint = process_->complaint();
   process_.reset();
-  throw Error(Status::device_error, fmt::format("the worker {} does not start: it {}{}", command,
-                                                end.by_us ? "says nothing" : end.words(),
-                                                complaint.empty() ? "" : "; it said: " + complaint));
+  throw NoWorker(fmt::format("the worker {} does not start: it {}{}", command,
+                             end.by_us ? "says nothing" : end.words(),
+                             complaint.empty() ? "" : "; it said: " + complaint));
 }
 
 void Worker::ask(const std::string& line) {

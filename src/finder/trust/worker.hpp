@@ -14,8 +14,14 @@
 
 namespace faltung {
 
-// The command to start as a worker: the one that was given, else `faltung` beside the program or the library.
-// Throws Error(unsupported), which says what to set.
+// No kernel can be tried, whichever it is.
+class NoWorker : public Error {
+ public:
+  explicit NoWorker(const std::string& message) : Error(Status::unsupported, message) {}
+};
+
+// The command to start as a worker: the one that was given, else `faltung` beside the library or the program,
+// else in PATH. Throws NoWorker, which says what to set.
 std::string worker_command(const std::string& given);
 
 // One device's worker. It is started when it is first needed and kept; thread-safe.
@@ -24,7 +30,7 @@ class Worker {
   // command: empty for the installed one; see worker_command.
   Worker(std::string device, std::string command);
   ~Worker();
-  // Never hangs. Throws Error(unsupported) if there is no worker command, Error(device_error) if the device
+  // Never hangs. Throws NoWorker if there is none or it does not start, Error(device_error) if the device
   // itself cannot be used, or does not come back after a kernel hung on it.
   Report examine(const Task& task, const Deadlines& deadlines);
   // Has the worker make their plans, all at once. Never hangs; a compiler that does, or crashes, costs the
