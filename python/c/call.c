@@ -1,0 +1,142 @@
+/* A plan is called with arrays: each is what the problem says, or the exception tells what would be right. */
+#include <string.h>
+
+#include "c/plan.h"
+
+static const char* const kNames[TENSORS] = {"x", "w", "y", "bias", "residual"};
+
+static PyObject* sizes_text(const int64_t* sizes, int count) {
+  PyObject* text = PyUnicode_FromString("");
+  for (int i = 0; i < count && text != NULL; ++i) {
+    PyObject* longer = PyUnicode_FromFormat("%U%s%lld", text, i == 0 ? "" : ", ", (long long)sizes[i]);
+    Py_DECREF(text);
+    text = longer;
+  }
+  return text;
+}
+
+static int refuse_sizes(const char* what, const char* name, const int64_t* is, int count,
+                        const int64_t* right, int right_count, const char* layout) {
+  PyObject *a = sizes_text(is, count), *b = sizes_text(right, right_count);
+  if (a != NULL && b != NULL) {
+    raise_bad_problem("%s has the %s (%U); the plan takes (%U)%s", name, what, a, b, layout);
+  }
+  Py_XDECREF(a);
+  Py_XDECREF(b);
+  return -1;
+}
+
+int check_array(const Plan* self, const Array* array, int tensor) {
+  const char* name = kNames[tensor];
+  const Expected* e = &self->expected[tensor];
+  if (array->dtype != self->dtype) {
+    return raise_bad_problem("%s is of %s; the plan computes %s", name, dtype_name(array->dtype),
+                             dtype_name(self->dtype));
+  }
+  if (array->on_cuda != self->on_cuda || array->device_id != self->device_id) {
+    return raise_bad_problem("%s is on %s; the plan runs on %s", name,
+                             array->on_cuda ? "a CUDA device" : "the CPU", self->device);
+  }
+  if (tensor == FALTUNG_BIAS && array->dimensions == 1) {
+    if (array->shape[0] != e->shape[1])
+      return refuse_sizes("shape", name, array->shape, 1, &e->shape[1], 1, "");
+    if (array->strides[0] != 1 && array->shape[0] > 1) return raise_bad_problem("bias is not contiguous");
+    return 0;
+  }
+  if (array->dimensions != 4 || memcmp(array->shape, e->shape, sizeof e->shape) != 0) {
+    return refuse_sizes("shape", name, array->shape, array->dimensions, e->shape, 4, "");
+  }
+  for (int i = 0; i < 4; ++i) {
+    if (array->shape[i] > 1 && array->strides[i] != e->strides[i]) {
+      return refuse_sizes(
+          "strides", name, array->strides, 4, e->strides, 4,
+          self->channels_last ? " elements, which is channels_last" : " elements, which is contiguous");
+    }
+  }
+  return 0;
+}
+
+static size_t bytes_of(const Plan* self, int tensor) {
+  return faltung_problem_bytes(self->problem, (faltung_tensor)tensor);
+}
+
+/* The result that the caller gave, or one that is made like the first input. New reference. */
+static PyObject* result_of(Plan* self, PyObject* out, PyObject* like, int tensor) {
+  if (out != NULL && out != Py_None) return Py_NewRef(out);
+  if (self->allocate == NULL) {
+    PyErr_SetString(PyExc_TypeError, "out: give the array that the result goes to");
+    return NULL;
+  }
+  const int64_t *n = self->expected[tensor].shape, *s = self->expected[tensor].strides;
+  return PyObject_CallFunction(self->allocate, "O(LLLL)(LLLL)", like, (long long)n[0], (long long)n[1],
+                               (long long)n[2], (long long)n[3], (long long)s[0], (long long)s[1],
+                               (long long)s[2], (long long)s[3]);
+}
+
+PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
+  static char* names[] = {"", "", "bias", "residual", "out", "stream", NULL};
+  PyObject *given[TENSORS] = {NULL}, *first, *second, *bias = NULL, *residual = NULL, *out = NULL,
+           *stream_number = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|OOOO", names, &first, &second, &bias, &residual,
+                                   &out, &stream_number)) {
+    return NULL;
+  }
+  static const int inputs[3][2] = {{FALTUNG_X, FALTUNG_W}, {FALTUNG_Y, FALTUNG_W}, {FALTUNG_X, FALTUNG_Y}};
+  static const int results[3] = {FALTUNG_Y, FALTUNG_X, FALTUNG_W};
+  const int result = results[self->direction];
+  void* stream;
+  if (pointer_of(stream_number, &stream) < 0) return NULL;
+  const Weights* weights = NULL;
+  given[inputs[self->direction][0]] = first;
+  given[inputs[self->direction][1]] = second;
+  given[FALTUNG_BIAS] = bias == Py_None ? NULL : bias;
+  given[FALTUNG_RESIDUAL] = residual == Py_None ? NULL : residual;
+  for (int i = FALTUNG_BIAS; i < TENSORS; ++i) {
+    if ((given[i] != NULL) == self->has[i]) continue;
+    raise_bad_problem(
+        self->has[i] ? "%s is missing: the problem has it" : "%s was given, but the problem has none",
+        kNames[i]);
+    return NULL;
+  }
+  if (result != FALTUNG_W && Py_TYPE(given[FALTUNG_W]) == weights_type) {
+    weights = (const Weights*)given[FALTUNG_W];
+    given[FALTUNG_W] = NULL;
+  }
+  PyObject* made = given[result] = result_of(self, out, first, result);
+  if (made == NULL) return NULL;
+  Array arrays[TENSORS];
+  int read[TENSORS] = {0}, good = 1;
+  for (int i = 0; i < TENSORS && good; ++i) {
+    if (given[i] == NULL) continue;
+    read[i] = read_array(given[i], kNames[i], &stream, &arrays[i]) == 0;
+    good = read[i] && check_array(self, &arrays[i], i) == 0;
+  }
+  const char* to = good ? arrays[result].data : NULL;
+  for (int i = 0; i < TENSORS && good; ++i) {
+    if (i == result || given[i] == NULL) continue;
+    const char* from = arrays[i].data;
+    if (from < to + bytes_of(self, result) && to < from + bytes_of(self, i)) {
+      raise_bad_problem("%s overlaps %s in memory; a result needs memory of its own", kNames[result],
+                        kNames[i]);
+      good = 0;
+    }
+  }
+  if (good && arrays[result].read_only) {
+    raise_bad_problem("%s, which the result goes to, is read-only", kNames[result]);
+    good = 0;
+  }
+  PyObject* none = NULL;
+  if (good) {
+#define DATA(i) (given[i] == NULL ? NULL : arrays[i].data)
+    const faltung_tensors tensors = {DATA(FALTUNG_X), DATA(FALTUNG_W), DATA(FALTUNG_Y), DATA(FALTUNG_BIAS),
+                                     DATA(FALTUNG_RESIDUAL)};
+#undef DATA
+    none = run_plan(self, &tensors, NULL, stream, weights);
+  }
+  for (int i = 0; i < TENSORS; ++i) {
+    if (read[i]) release_array(&arrays[i]);
+  }
+  if (none == NULL) Py_CLEAR(made);
+  Py_XDECREF(none);
+  return made;
+}

@@ -1,0 +1,56 @@
+/* What the files of the extension share. The limited API of CPython 3.10: one binary for every later version.
+ */
+#ifndef FALTUNG_PYTHON_COMMON_H_
+#define FALTUNG_PYTHON_COMMON_H_
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+#include "faltung/faltung.h"
+
+/* ------------------------------------------------------------------------------------------------ errors.c
+ */
+
+/* Adds the exception classes, one a status, to the module. */
+int add_exceptions(PyObject* module);
+/* Raises status' class with the library's own line, unless an exception is pending; returns NULL. */
+PyObject* raise_status(faltung_status status);
+/* Raises BadProblem with a line of this module's own; returns -1. */
+int raise_bad_problem(const char* format, ...);
+
+/* ------------------------------------------------------------------------------------------------- array.c
+ */
+
+enum { MOST_DIMENSIONS = 5 };
+typedef enum { DTYPE_OTHER, DTYPE_F32, DTYPE_F16, DTYPE_BF16 } Dtype;
+const char* dtype_name(Dtype dtype);
+
+/* Somebody's array, borrowed: valid until release_array. */
+typedef struct {
+  void* data;
+  int dimensions;
+  int64_t shape[MOST_DIMENSIONS], strides[MOST_DIMENSIONS]; /* in elements */
+  Dtype dtype;
+  int on_cuda, device_id; /* else in the host's memory */
+  int read_only;
+  PyObject* keeps; /* what holds it, or NULL */
+} Array;
+
+/* Reads NumPy's arrays and whatever has __dlpack__. what: its name in messages. stream: on which it will be
+ * used (CUDA); where the array's library has a current stream, and *stream is NULL, it is set to that.
+ * Returns -1 with an exception. */
+int read_array(PyObject* object, const char* what, void** stream, Array* array);
+void release_array(Array* array);
+/* describe(array, /) -> (shape, strides, dtype, device) */
+PyObject* describe(PyObject* module, PyObject* object);
+
+/* ------------------------------------------------------------------------------------- engine.c and plan.c
+ */
+
+int add_engine_type(PyObject* module);
+int add_plan_types(PyObject* module);
+/* Takes the problem and the plan; NULL with an exception. device: its id. */
+PyObject* new_plan(faltung_problem* problem, faltung_plan* plan, const char* device);
+
+#endif

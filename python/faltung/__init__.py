@@ -1,0 +1,33 @@
+"""faltung: an open convolution engine.
+
+Convolutions of neural networks, with what surrounds them (bias, residual, activation, pooling), on CPUs and on CUDA,
+for NumPy arrays and for every tensor that has ``__dlpack__``; nothing is copied::
+
+    y = faltung.conv2d(x, w, b, padding=1, activation="relu")
+
+Letters are those of the documentation: N, C, H, W batch, channels, height and width of the input; K output channels; R, S
+height and width of the filter; P, Q of the output. Times are in milliseconds, memory in bytes. ``faltung.torch`` brings
+the same to PyTorch, with gradients; it is imported on its own.
+"""
+from ._c import (BadFile, BadProblem, Cancelled, DeviceError, Error, InternalError, OutOfMemory, Plan, Unsupported, Weights)
+from ._c import version as _version
+from ._engine import Choice, Device, FaltungWarning, Report, devices, explain, find, plan
+from ._functional import channels_last, conv1d, conv2d, conv2d_input_grad, conv2d_weight_grad
+
+__version__ = _version()
+__all__ = ["BadFile", "BadProblem", "Cancelled", "Choice", "Device", "DeviceError", "Error", "FaltungWarning",
+           "InternalError", "OutOfMemory", "Plan", "Report", "Unsupported", "Weights", "bench", "channels_last", "command",
+           "conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "devices", "doctor", "explain", "find", "plan",
+           "verify"]
+
+
+def __getattr__(name):
+    """What is needed rarely is imported when it is asked for."""
+    if name in ("bench", "verify", "doctor", "command"):
+        from . import _command
+        return getattr(_command, name)
+    raise AttributeError(f"module 'faltung' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted(__all__)

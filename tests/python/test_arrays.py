@@ -1,0 +1,174 @@
+"""conv2d and its gradients on NumPy arrays: exact, in both layouts, without copies; and what is refused, in words."""
+import itertools
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import faltung
+import reference
+from reference import SHAPES, integers
+
+LAYOUTS = ["contiguous", "channels_last"]
+
+
+def dtypes():
+    yield np.float32
+    yield np.float16
+    try:
+        import ml_dtypes
+        yield ml_dtypes.bfloat16
+    except ImportError:
+        pass
+
+
+def made(array, dtype, layout):
+    array = array.astype(dtype)
+    return array if layout == "contiguous" else faltung.channels_last(array)
+
+
+def is_laid_out(array, layout):
+    n, c, h, w = array.shape
+    words = [s // array.itemsize for s in array.strides]
+    want = (c * h * w, h * w, w, 1) if layout == "contiguous" else (c * h * w, 1, w * c, c)
+    return all(size == 1 or a == b for size, a, b in zip(array.shape, words, want))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", list(dtypes()))
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_forward_and_gradients_are_exact(shape, dtype, layout):
+    c, h, w, k, r, s, stride, padding, dilation, groups = shape
+    geometry = dict(stride=stride, padding=padding, dilation=dilation, groups=groups)
+    x0, w0 = integers(1, 2, c, h, w), integers(2, k, c // groups, r, s)
+    x, f = made(x0, dtype, layout), made(w0, dtype, layout)
+    y = faltung.conv2d(x, f, **geometry)
+    right = reference.conv2d(x0, w0, stride, padding, dilation, groups)
+    assert y.dtype == dtype and is_laid_out(y, layout)
+    np.testing.assert_array_equal(y.astype(np.float64), right.astype(dtype).astype(np.float64))
+
+    dy0 = integers(3, *right.shape)
+    dy = made(dy0, dtype, layout)
+    dx = faltung.conv2d_input_grad(dy, f, x.shape, **geometry)
+    right = reference.input_grad(dy0, w0, x.shape, stride, padding, dilation, groups)
+    np.testing.assert_array_equal(dx.astype(np.float64), right.astype(dtype).astype(np.float64))
+    dw = faltung.conv2d_weight_grad(x, dy, f.shape, **geometry)
+    right = reference.weight_grad(x0, dy0, f.shape, stride, padding, dilation, groups)
+    np.testing.assert_array_equal(dw.astype(np.float64), right.astype(dtype).astype(np.float64))
+    assert is_laid_out(dx, layout) and is_laid_out(dw, layout)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_follows_is_applied_in_order(layout):
+    x0, w0, b0 = integers(1, 1, 4, 6, 6), integers(2, 8, 4, 3, 3), integers(3, 8)
+    r0 = integers(4, 1, 8, 6, 6)
+    y = faltung.conv2d(made(x0, np.float32, layout), made(w0, np.float32, layout), b0.astype(np.float32), padding=1,
+                       residual=made(r0, np.float32, layout), activation="relu", pool="maxpool2")
+    right = np.maximum(reference.conv2d(x0, w0, padding=(1, 1)) + b0[None, :, None, None] + r0, 0)
+    right = right.reshape(1, 8, 3, 2, 3, 2).max((3, 5))
+    np.testing.assert_array_equal(y, right)
+
+
+def test_padding_by_sides_and_by_words():
+    x0, w0 = integers(1, 1, 2, 5, 6), integers(2, 3, 2, 2, 4)
+    x, w = x0.astype(np.float32), w0.astype(np.float32)
+    sides = np.pad(x0, [(0, 0), (0, 0), (1, 0), (2, 3)])
+    np.testing.assert_array_equal(faltung.conv2d(x, w, padding=(1, 0, 2, 3)), reference.conv2d(sides, w0))
+    same = np.pad(x0, [(0, 0), (0, 0), (0, 1), (1, 2)])
+    np.testing.assert_array_equal(faltung.conv2d(x, w, padding="same"), reference.conv2d(same, w0))
+    np.testing.assert_array_equal(faltung.conv2d(x, w, padding="valid"), reference.conv2d(x0, w0))
+
+
+def test_conv1d():
+    x0, w0 = integers(1, 2, 4, 20), integers(2, 6, 2, 5)
+    y = faltung.conv1d(x0.astype(np.float32), w0.astype(np.float32), stride=2, padding=2, groups=2)
+    right = reference.conv2d(x0[:, :, None], w0[:, :, None], (1, 2), (0, 2), (1, 1), 2)[:, :, 0]
+    np.testing.assert_array_equal(y, right)
+
+
+def test_the_result_goes_where_it_is_told():
+    x, w = (integers(i, *s).astype(np.float32) for i, s in ((1, (1, 3, 8, 8)), (2, (4, 3, 3, 3))))
+    y = np.full((1, 4, 6, 6), np.nan, np.float32)
+    assert faltung.conv2d(x, w, out=y) is y
+    np.testing.assert_array_equal(y, reference.conv2d(x, w))
+    plan = faltung.plan("fwd:n1c3h8w8k4r3s3")
+    y[:] = np.nan
+    plan(x, w, out=y)
+    np.testing.assert_array_equal(y, reference.conv2d(x, w))
+    packed = plan.pack(w)
+    np.testing.assert_array_equal(plan(x, packed), reference.conv2d(x, w))
+
+
+def test_read_only_inputs_are_read():
+    x, w = integers(1, 1, 3, 8, 8).astype(np.float32), integers(2, 4, 3, 3, 3).astype(np.float32)
+    x.flags.writeable = w.flags.writeable = False
+    np.testing.assert_array_equal(faltung.conv2d(x, w), reference.conv2d(x, w))
+
+
+def x_and_w():
+    return np.ones((1, 3, 8, 8), np.float32), np.ones((4, 3, 3, 3), np.float32)
+
+
+def refused(kind, words, call):
+    with pytest.raises(kind) as caught:
+        call()
+    assert isinstance(caught.value, faltung.Error) or kind is TypeError
+    assert "\n" not in str(caught.value)
+    for word in [words] if isinstance(words, str) else words:
+        assert word in str(caught.value), caught.value
+
+
+def test_refusals_say_what_would_be_right():
+    x, w = x_and_w()
+    y = np.zeros((1, 4, 6, 6), np.float32)
+    bad = faltung.BadProblem
+    refused(bad, ["x has 3", "2 input channels"], lambda: faltung.conv2d(x, w[:, :2].copy()))
+    refused(bad, ["strides", "channels_last"], lambda: faltung.conv2d(x[:, :, ::2], w))
+    refused(bad, "strides", lambda: faltung.conv2d(np.broadcast_to(x[:, :1], x.shape), w))
+    refused(bad, "four sizes", lambda: faltung.conv2d(x[0], w))
+    refused(bad, "alike", lambda: faltung.conv2d(x, faltung.channels_last(w)))
+    refused(bad, ["f16", "f32"], lambda: faltung.conv2d(x, w.astype(np.float16)))
+    refused(bad, "one of", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3", trust="some"))
+    refused(bad, "bias is missing", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3:bias")(x, w))
+    refused(bad, "the problem has none", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3")(x, w, np.ones(4, np.float32)))
+    refused(bad, "shape", lambda: faltung.conv2d(x, w, np.ones(5, np.float32)))
+    refused(bad, ["shape", "1, 4, 6, 6"], lambda: faltung.conv2d(x, w, out=y[:, :3].copy()))
+    refused(bad, "overlaps", overlapping)
+    y.flags.writeable = False
+    refused(bad, "read-only", lambda: faltung.conv2d(x, w, out=y))
+    refused(TypeError, "list", lambda: faltung.conv2d([[1.0]], w))
+    refused(bad, "another type", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3")(x.astype(np.float64), w))
+    for kind, builtin in ((bad, ValueError), (faltung.Unsupported, NotImplementedError), (faltung.BadFile, OSError),
+                          (faltung.OutOfMemory, MemoryError), (faltung.DeviceError, RuntimeError)):
+        assert issubclass(kind, builtin) and issubclass(kind, faltung.Error)
+
+
+def overlapping():
+    memory = np.ones(2000, np.float32)
+    x, w = memory[:192].reshape(1, 3, 8, 8), np.ones((4, 3, 3, 3), np.float32)
+    return faltung.conv2d(x, w, out=memory[100:244].reshape(1, 4, 6, 6))
+
+
+def test_dtypes_that_are_not_computed():
+    x, w = x_and_w()
+    for dtype in (np.float64, np.complex64, np.int8):
+        refused(faltung.BadProblem, "f32", lambda: faltung.conv2d(x.astype(dtype), w.astype(dtype)))
+
+
+def test_all_combinations_of_layouts_of_a_plan():
+    """A plan takes its own layout alone."""
+    x0, w0 = integers(1, 1, 3, 8, 8), integers(2, 4, 3, 3, 3)
+    plans = {layout: faltung.plan(f"fwd:n1c3h8w8k4r3s3:{word}") for layout, word in zip(LAYOUTS, ("nchw", "nhwc"))}
+    for own, given in itertools.product(LAYOUTS, LAYOUTS):
+        call = lambda: plans[own](made(x0, np.float32, given), made(w0, np.float32, given))
+        if own == given:
+            np.testing.assert_array_equal(call(), reference.conv2d(x0, w0))
+        else:
+            refused(faltung.BadProblem, "strides", call)
+
+
+def test_torch_is_not_imported():
+    code = "import sys, faltung; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))

@@ -1,0 +1,195 @@
+"""Plans, choices, the command, and how calls behave: threads, signals, forks, time."""
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import faltung
+from reference import conv2d, integers
+
+PROBLEM = "fwd:n1c8h16w16k8r3s3:pad1"
+ENVIRONMENT = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+
+
+def python(code, **options):
+    return subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=120, **options)
+
+
+def test_devices():
+    cpu = faltung.devices()[0]
+    assert cpu.id == cpu.kind == "cpu" and cpu.units >= 1 and cpu.memory_bytes > 0 and isinstance(cpu.features, tuple)
+
+
+def test_a_plan_says_what_it_is():
+    plan = faltung.plan(PROBLEM, only="direct_cpu", threads=1)
+    assert plan.kernel.startswith("direct_cpu/") and plan.device == "cpu"
+    assert plan.problem.startswith("fwd:n1c8h16w16k8r3s3:pad1") and plan.problem in repr(plan)
+    with pytest.raises(faltung.BadProblem, match="groups"):
+        faltung.plan("fwd:n1c3h8w8k4r3s3:g2")
+    with pytest.raises(faltung.BadProblem):
+        faltung.plan(PROBLEM, only="no_such_kernel")
+    with pytest.raises(faltung.BadProblem, match="cuda:99"):
+        faltung.plan(PROBLEM, "cuda:99")
+    with pytest.raises(TypeError):
+        pickle.dumps(plan)
+    with pytest.raises(TypeError):
+        type(plan)()
+
+
+def test_explain_and_find():
+    explained = faltung.explain(PROBLEM, threads=1)
+    assert explained.kernel == faltung.plan(PROBLEM, threads=1).kernel and explained.source == "model"
+    chosen = [r for r in explained.reports if r.outcome == "chosen"]
+    assert len(chosen) == 1 and chosen[0].kernel == explained.kernel and chosen[0].predicted_ms > 0
+    assert any(r.outcome == "declined" and r.why for r in explained.reports)
+    seen = []
+    found = faltung.find(PROBLEM, threads=1, budget="40ms", progress=lambda done, total, kernel: seen.append((done, total, kernel)))
+    assert seen and seen[0][0] == 0 and seen[0][1] >= len(seen) and "/" in seen[0][2]
+    assert found.reports[0].ms > 0 and found.kernel == faltung.plan(PROBLEM, threads=1).kernel
+    assert found.kernel in str(found)
+    with pytest.raises(faltung.BadProblem, match="budget"):
+        faltung.find(PROBLEM, budget="soon")
+
+
+def test_progress_ends_a_find():
+    with pytest.raises(faltung.Cancelled):
+        faltung.find("fwd:n1c16h20w20k16r3s3:pad1", threads=1, budget="20s", progress=lambda *_: False)
+
+    def fails(*_):
+        raise KeyError("mine")
+    with pytest.raises(KeyError, match="mine"):
+        faltung.find("fwd:n1c16h20w20k16r3s3:pad1", threads=1, budget="20s", progress=fails)
+
+
+def test_ctrl_c_ends_a_find():
+    code = """
+import faltung, sys, time
+def progress(done, total, kernel):
+    if done == 1:
+        print("finding", flush=True)
+begin = time.monotonic()
+try:
+    faltung.find("fwd:n2c32h40w40k32r3s3:pad1", threads=1, budget="100s", progress=progress)
+except KeyboardInterrupt:
+    print("interrupted after", time.monotonic() - begin)
+    print(len([r for r in faltung.explain("fwd:n2c32h40w40k32r3s3:pad1", threads=1).reports if r.ms > 0]), "kept")
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "finding\n"
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=60)
+    assert rest.startswith("interrupted") and int(rest.split("\n")[1].split()[0]) >= 1
+
+
+def test_calls_release_the_gil_and_may_overlap():
+    x, w = integers(1, 1, 8, 16, 16).astype(np.float32), integers(2, 8, 8, 3, 3).astype(np.float32)
+    plan = faltung.plan(PROBLEM, threads=1)
+    right, wrong = conv2d(x, w, padding=(1, 1)), []
+
+    def many():
+        for _ in range(50):
+            if not np.array_equal(plan(x, w), right):
+                wrong.append(1)
+    threads = [threading.Thread(target=many) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+    large = faltung.plan("fwd:n1c64h32w32k64r3s3:pad1", threads=1, only="reference_cpu")  # long enough to count beside it
+    arrays = np.ones((1, 64, 32, 32), np.float32), np.ones((64, 64, 3, 3), np.float32)
+    count, done = 0, []
+    thread = threading.Thread(target=lambda: done.append(large(*arrays) is not None))
+    thread.start()
+    while thread.is_alive():
+        count += 1
+        time.sleep(0.001)
+    assert done and count > 20, "this thread did not run beside the other's call"
+
+
+def test_a_fork_computes():
+    x, w = np.ones((1, 8, 16, 16), np.float32), np.ones((8, 8, 3, 3), np.float32)
+    faltung.conv2d(x, w, padding=1)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if faltung.conv2d(x, w, padding=1)[0, 0, 5, 5] == 72 else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_thousand_shapes_do_not_grow():
+    def resident():
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def some(first, last):
+        for n in range(first, last):
+            x, w = np.ones((1, 2, 4, 4 + n), np.float32), np.ones((2, 2, 1, 1), np.float32)
+            plan = faltung.plan(f"fwd:n1c2h4w{4 + n}k2r1s1", threads=1, only="direct_cpu,implicit_gemm_cpu")
+            assert plan(x, w)[0, 0, 0, 0] == 2
+    some(0, 200)
+    before = resident()
+    for _ in range(5):
+        some(0, 200)
+    assert resident() - before < 8e6
+
+
+def test_warnings_are_pythons(tmp_path):
+    code = """
+import warnings, faltung
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    faltung.plan("fwd:n1c8h9w9k8r1s1")
+    faltung.find("fwd:n1c8h9w9k8r1s1", budget="1ms", threads=1)
+print(*(f"{w.category.__name__}: {w.message}" for w in seen), sep="\\n")
+"""
+    (tmp_path / "file").write_text("")
+    done = subprocess.run([sys.executable, "-c", code], env=dict(ENVIRONMENT, FALTUNG_STORE=str(tmp_path / "file" / "store")),
+                          capture_output=True, text=True, timeout=120)
+    assert "FaltungWarning: " in done.stdout or done.returncode != 0, done
+
+
+def test_the_command_in_the_package():
+    assert faltung.__version__ in subprocess.run([faltung.command(), "--version"], capture_output=True, text=True).stdout
+    assert faltung.__version__ in python("import sys; sys.argv = ['faltung', '--version']\nimport faltung.__main__ as m; m.main()").stdout
+    rows = faltung.bench(PROBLEM, threads=1, min_time="5ms", repeat=1)
+    assert len(rows) == 1 and rows[0]["ms"] > 0 and rows[0]["verdict"] == "pass"
+    verdicts = {row["kernel"]: row["verdict"] for row in faltung.verify(PROBLEM, only="direct_cpu*")}
+    assert verdicts["direct_cpu/rows"] == "pass" and set(verdicts.values()) == {"pass", "declined", "skipped"}
+    with pytest.raises(faltung.BadProblem, match="groups"):
+        faltung.bench("fwd:n1c3h8w8k4r3s3:g2")
+
+
+def test_import_is_quick():
+    times = []
+    for _ in range(5):
+        done = python("import time, sys; t = time.process_time(); import faltung; print(time.process_time() - t)")
+        times.append(float(done.stdout))
+    assert min(times) < 0.060, times
+
+
+def test_a_call_is_light():
+    """The host's share of a call into a given output: tiny work, the least of many blocks."""
+    plan = faltung.plan("fwd:n1c1h1w1k1r1s1", threads=1)
+    x, w, y = (np.ones((1, 1, 1, 1), np.float32) for _ in range(3))
+    addresses = [a.ctypes.data for a in (x, w, y)] + [None] * 4
+
+    def microseconds(call, runs=2000):
+        best = 1e9
+        for _ in range(9):
+            begin = time.perf_counter()
+            for _ in range(runs):
+                call()
+            best = min(best, (time.perf_counter() - begin) / runs * 1e6)
+        return best
+    by_address = microseconds(lambda: plan.run(*addresses))
+    by_array = microseconds(lambda: plan(x, w, out=y))
+    whole = microseconds(lambda: faltung.conv2d(x, w, out=y, threads=1))
+    print(f"\nhost, us a call: by addresses {by_address:.2f}, plan on arrays {by_array:.2f}, conv2d {whole:.2f}")
+    assert by_address < 20 and by_array < 40 and whole < 100  # far above what is meant, for a busy machine
