@@ -3,7 +3,8 @@
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
 
 function(faltung_self_contained target)
-  target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+  target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/python/compat/arc4random.c)
+  target_link_options(${target} PRIVATE -static-libstdc++)
   # Beside the package's Python files, so that the build folder is a package that works, too.
   set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/python/faltung/lib
                                              RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/python/faltung/bin)

@@ -77,8 +77,11 @@ static void plan_dealloc(Plan* self) {
   Py_DECREF(type);
 }
 
-/* A workspace that nobody else uses meanwhile, or NULL with an exception. */
-static Workspace* take_workspace(Plan* self, size_t bytes, void* stream) {
+/* A workspace that nobody else uses meanwhile, or NULL with an exception. It serves packed and plain weights.
+ */
+static Workspace* take_workspace(Plan* self, void* stream) {
+  const size_t* each = self->workspace_bytes;
+  const size_t bytes = each[0] > each[1] ? each[0] : each[1];
   for (int i = 0; i < MOST_WORKSPACES; ++i) {
     Workspace* one = &self->workspaces[i];
     if (one->pointer != NULL && (one->busy || one->stream != stream)) continue;
@@ -114,7 +117,7 @@ PyObject* run_plan(Plan* self, const faltung_tensors* tensors, void* given_works
   Workspace* own = NULL;
   const size_t bytes = self->workspace_bytes[weights != NULL];
   if (given_workspace == NULL && bytes > 0) {
-    own = take_workspace(self, bytes, stream);
+    own = take_workspace(self, stream);
     if (own == NULL) return NULL;
     options.workspace = own->pointer;
   }

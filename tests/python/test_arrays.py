@@ -97,8 +97,17 @@ def test_the_result_goes_where_it_is_told():
     y[:] = np.nan
     plan(x, w, out=y)
     np.testing.assert_array_equal(y, reference.conv2d(x, w))
-    packed = plan.pack(w)
-    np.testing.assert_array_equal(plan(x, packed), reference.conv2d(x, w))
+
+
+def test_packed_and_plain_weights_in_turn():
+    """They need different workspaces, of one plan."""
+    x, w = (integers(i, *s).astype(np.float32) for i, s in ((1, (1, 16, 20, 20)), (2, (16, 16, 3, 3))))
+    for only in ("winograd_cpu", "implicit_gemm_cpu", "explicit_gemm_cpu"):
+        plan = faltung.plan("fwd:n1c16h20w20k16r3s3:math=fast", only=only, threads=2)
+        packed = plan.pack(w)
+        for weights in (packed, w, packed, w):
+            np.testing.assert_allclose(plan(x, weights), reference.conv2d(x, w), rtol=1e-4, atol=1e-3)
+        assert plan.workspace_bytes != plan.packed_workspace_bytes or plan.packed_weights_bytes == 0 or only == "explicit_gemm_cpu"
 
 
 def test_read_only_inputs_are_read():
