@@ -1,0 +1,101 @@
+"""What one forward pass shows of a model: how often each convolution runs, on what, and which module alone reads its
+result."""
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+ACTIVATION_MODULES = {
+    torch.nn.ReLU: "relu", torch.nn.ReLU6: "relu6", torch.nn.Sigmoid: "sigmoid", torch.nn.SiLU: "silu",
+    torch.nn.Hardswish: "hardswish", torch.nn.GELU: "gelu", torch.nn.LeakyReLU: "leaky_relu",
+}
+
+
+def activation_name(module):
+    """The problem's word for an activation module; None for any other."""
+    name = ACTIVATION_MODULES.get(type(module))
+    if name == "gelu" and module.approximate == "tanh":
+        return "gelu_tanh"
+    if name == "leaky_relu":
+        return f"leaky_relu({module.negative_slope})"
+    return name
+
+
+class _Readers(TorchDispatchMode):
+    """Counts the operators that read each tensor; holds every tensor, so that an id names one of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.readers = {}
+        self.held = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        flat = torch.utils._pytree.arg_tree_leaves(*arguments, **(keywords or {}))
+        for tensor in {id(t): t for t in flat if isinstance(t, torch.Tensor)}.values():
+            self.readers[id(tensor)] = self.readers.get(id(tensor), 0) + 1
+        result = function(*arguments, **(keywords or {}))
+        self.held.append((flat, result))
+        return result
+
+
+class Call:
+    """One call of a module: its input, and the ids of input and output."""
+
+    def __init__(self, x, y):
+        self.shape, self.strides, self.dtype, self.device = tuple(x.shape), x.stride(), x.dtype, x.device
+        self.requires_grad = x.requires_grad
+        self.input, self.output = id(x), id(y)
+
+
+class Observation:
+    """calls: of each convolution, batch norm and activation, by module. sole_reader(module): the module that alone reads its
+    one result, or None."""
+
+    def __init__(self, model, example):
+        self.calls, self.names, handles = {}, {}, []
+        kinds = (torch.nn.Conv2d, torch.nn.BatchNorm2d, *ACTIVATION_MODULES)
+        for name, module in model.named_modules(remove_duplicate=True):
+            if isinstance(module, kinds):
+                self.names[module] = name
+                self.calls[module] = []
+
+        def note(module, arguments, result):
+            if len(arguments) == 1 and isinstance(arguments[0], torch.Tensor) and isinstance(result, torch.Tensor):
+                self.calls[module].append(Call(arguments[0], result))
+                mode.held.append((arguments, result))
+            else:
+                self.calls[module].append(None)
+
+        mode = _Readers()
+        for module in self.names:
+            self.foreign_hooks = getattr(self, "foreign_hooks", set())
+            if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+                self.foreign_hooks.add(module)
+            handles.append(module.register_forward_hook(note))
+        try:
+            with mode:
+                result = model(*example) if isinstance(example, (tuple, list)) else model(example)
+        finally:
+            for handle in handles:
+                handle.remove()
+        self.results = {id(t) for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)}
+        self._readers = mode.readers
+        self._by_input = {}
+        for module, calls in self.calls.items():
+            for call in calls:
+                if call is not None:
+                    self._by_input.setdefault(call.input, []).append(module)
+        self._hold = mode.held  # until the ids have been compared
+
+    def sole_reader(self, module):
+        calls = self.calls[module]
+        if len(calls) != 1 or calls[0] is None:
+            return None
+        output = calls[0].output
+        readers = self._by_input.get(output, [])
+        if self._readers.get(output, 0) != 1 or len(readers) != 1 or output in self.results:
+            return None
+        if len(self.calls[readers[0]]) != 1 or calls[0].input == output:
+            return None
+        return readers[0]
+
+    def forget(self):
+        self._hold = None

@@ -1,0 +1,247 @@
+"""patch(model, example): what is replaced, that results stay right in every mode, what is refused, and that undo is whole; and the
+torch.compile backend."""
+import copy
+import io
+import os
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+import faltung.torch as ft  # noqa: E402
+
+DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
+ALWAYS = dict(at_least=0.0, min_time=1.0)
+
+
+class Block(nn.Module):
+    """As in a residual network: a stem, then two convolutions around an addition; one ReLU that is used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.SiLU())
+        self.first, self.norm = nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.second = nn.Conv2d(8, 8, 1, groups=2)
+        self.relu = nn.ReLU()
+        with torch.no_grad():
+            for norm in (self.stem[1], self.norm):
+                norm.running_mean.uniform_(-1, 1), norm.running_var.uniform_(0.5, 2), norm.weight.uniform_(0.5, 2), norm.bias.uniform_(-1, 1)
+
+    def forward(self, x):
+        x = self.stem(x)
+        y = self.relu(self.norm(self.first(x)))
+        return self.relu(self.second(y) + x)
+
+
+def block(device="cpu"):
+    torch.manual_seed(1)
+    return Block().to(device).eval(), torch.randn(2, 3, 10, 12, device=device)
+
+
+def close(a, b):
+    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_layers_are_fused_where_nothing_else_reads(device):
+    model, x = block(device)
+    with torch.no_grad():
+        before = model(x)
+        patched = ft.patch(model, x, **ALWAYS)
+        rows = {row.name: row for row in patched.rows}
+        assert {name: row.fused for name, row in rows.items()} == {
+            "stem.0": "conv+bn+silu", "first": "conv+bn", "second": "conv"}  # the ReLU is used twice, and stays
+        assert all(row.kept and row.kernel and row.ms > 0 and row.torch_ms > 0 and row.error < 1e-5 for row in patched.rows)
+        assert "stem.0" in str(patched) and "3 of 3" in str(patched)
+        close(model(x), before)
+        close(model(x[:1, :, :7]), before_of(model, patched, x[:1, :, :7]))
+        patched.undo()
+        assert torch.equal(model(x), before) and not any("forward" in m.__dict__ for m in model.modules())
+
+
+def before_of(model, patched, x):
+    """What the model computes without faltung."""
+    plain = copy.deepcopy(model)
+    for module in plain.modules():
+        module.__dict__.pop("forward", None)
+    return plain(x)
+
+
+def test_weights_that_change_are_read_again():
+    model, x = block()
+    with torch.no_grad():
+        ft.patch(model, x, **ALWAYS)
+        first = model(x)
+        model.first.weight.mul_(2)
+        model.norm.running_mean.add_(1)
+        second = model(x)
+        assert not torch.allclose(first, second)
+        close(second, before_of(model, None, x))
+        model.load_state_dict({k: v + 0.25 if v.is_floating_point() else v for k, v in model.state_dict().items()})
+        close(model(x), before_of(model, None, x))
+
+
+def test_training_after_patching_is_right():
+    """Batch norm in training mode, gradients of everything; the running statistics move as they should."""
+    model, x = block()
+    with torch.no_grad():
+        ft.patch(model, x, **ALWAYS)
+    for training in (True, False):
+        plain = copy.deepcopy(model)
+        for module in plain.modules():
+            module.__dict__.pop("forward", None)
+        for m in (model, plain):
+            m.train(training)
+            m.zero_grad()
+            (m(x) ** 2).sum().backward()
+        for (name, ours), theirs in zip(model.named_parameters(), plain.parameters()):
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-3, msg=name)
+        for ours, theirs in zip(model.buffers(), plain.buffers()):
+            close(ours, theirs)
+
+
+def test_a_model_in_training_is_timed_with_its_gradients():
+    model, x = block()
+    model.train()
+    patched = ft.patch(model, x, **ALWAYS)
+    assert {row.fused for row in patched.rows} == {"conv"} and all(row.ms > 0 for row in patched.rows)
+    model(x).sum().backward()
+    assert model.first.weight.grad is not None
+
+
+def test_pickles_copies_state():
+    model, x = block()
+    names = list(model.state_dict())
+    with torch.no_grad():
+        ft.patch(model, x, **ALWAYS)
+        expected = model(x)
+        assert list(model.state_dict()) == names
+        assert torch.equal(pickle.loads(pickle.dumps(model))(x), expected)
+        assert torch.equal(copy.deepcopy(model)(x), expected)
+        memory = io.BytesIO()
+        torch.save(model, memory)
+        memory.seek(0)
+        assert torch.equal(torch.load(memory, weights_only=False)(x), expected)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if torch.allclose(model(x), expected) else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        with torch.autocast("cpu", torch.bfloat16):
+            torch.testing.assert_close(model(x).float(), expected, rtol=0.1, atol=0.1)
+    with torch.inference_mode():
+        close(model(x), expected)
+    double = model.double()
+    assert double(x.double()).dtype == torch.float64
+
+
+def test_what_is_refused_is_said_and_left_alone():
+    class Reused(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.reused, self.unused = nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 3, 3)
+            self.reflect = nn.Conv2d(3, 3, 3, padding=1, padding_mode="reflect")
+            self.hooked, self.normal = nn.Conv2d(3, 3, 3), nn.Conv2d(3, 3, 3)
+            self.transposed = nn.ConvTranspose2d(3, 3, 3)
+            self.lazy = nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 3, 1))
+            self.norm, self.act = nn.BatchNorm2d(3), nn.ReLU()
+
+        def forward(self, x):
+            x = self.transposed(self.hooked(self.reflect(self.reused(self.reused(x)))))
+            y = self.normal(self.lazy(x))
+            return self.act(self.norm(y)) + y  # two readers of y
+
+    torch.manual_seed(2)
+    model, x = Reused().eval(), torch.randn(1, 3, 9, 9)
+    model.hooked.register_forward_hook(lambda *_: None)
+    with torch.no_grad():
+        before = model(x)
+        patched = ft.patch(model, x, **ALWAYS)
+        why = {row.name: row.why for row in patched.rows}
+        assert "2 times" in why["reused"] and "did not run" in why["unused"] and "reflect" in why["reflect"]
+        assert "hooks" in why["hooked"] and "parametriz" in why["lazy"].lower()
+        assert [row.fused for row in patched.rows if row.kept] == ["conv"] and not why["normal"]
+        close(model(x), before)
+        slow = ft.patch(block()[0], block()[1], at_least=1e9, min_time=1.0)
+        assert not any(row.kept for row in slow.rows) and "speed" in slow.rows[0].why + slow.rows[1].why or "faster" in slow.report()
+        model.double()
+        assert all(row.why for row in ft.patch(model, x.double(), **ALWAYS).rows)
+
+
+def test_tied_weights():
+    model = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)).eval()
+    model[2].weight = model[0].weight
+    x = torch.randn(1, 4, 8, 8)
+    with torch.no_grad():
+        before = model(x)
+        patched = ft.patch(model, x, **ALWAYS)
+        assert all(row.kept for row in patched.rows)
+        close(model(x), before)
+
+
+def test_a_patched_model_is_compiled_whole():
+    model, x = block()
+    with torch.no_grad():
+        before = model(x)
+        ft.patch(model, x, **ALWAYS)
+        close(torch.compile(model, fullgraph=True, backend="aot_eager")(x), before)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_backend_fuses_and_keeps_gradients(device):
+    """Without inductor's C++ compiler: the graph that it would get, run as it is."""
+    graphs = []
+
+    def look(graph, example_inputs):
+        graphs.append(ft._backend.replace(graph, torch.is_grad_enabled()))
+        return graph.forward
+    model, x = block(device)
+    with torch.no_grad():
+        before = model(x)
+        close(torch.compile(model, backend=look, fullgraph=True)(x), before)
+    assert graphs == [(3, 3)]
+    torch._dynamo.reset()
+    plain = copy.deepcopy(model)
+    torch.compile(model, backend=look, fullgraph=True)(x).square().sum().backward()
+    plain(x).square().sum().backward()
+    assert graphs[-1] == (3, 0)
+    for ours, theirs in zip(model.parameters(), plain.parameters()):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-3)
+
+
+def test_the_backend_leaves_what_it_does_not_know():
+    def function(x, w, other):
+        y = F.conv2d(x, w)
+        other += y  # changes what came in
+        z = F.conv2d(x, w)
+        return torch.relu(z), z, F.conv2d(x.double(), w.double())
+
+    counted = []
+
+    def look(graph, example_inputs):
+        counted.append(ft._backend.replace(graph, False))
+        return graph.forward
+    x, w = torch.randn(1, 2, 5, 5), torch.randn(3, 2, 3, 3)
+    first, second = torch.zeros(1, 3, 3, 3), torch.zeros(1, 3, 3, 3)
+    with torch.no_grad():
+        for a, b in zip(torch.compile(function, backend=look)(x, w, first), function(x, w, second)):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-5)
+    assert counted == [(2, 0)]
+
+
+@pytest.mark.skipif(not os.environ.get("FALTUNG_TEST_INDUCTOR"), reason="FALTUNG_TEST_INDUCTOR=1 compiles by inductor: a minute")
+@pytest.mark.parametrize("device", DEVICES)
+def test_inductor(device):
+    model, x = block(device)
+    with torch.no_grad():
+        before = model(x)
+        close(torch.compile(model, backend="faltung")(x), before)
+    torch._dynamo.reset()
+    plain = copy.deepcopy(model)
+    torch.compile(model, backend="faltung")(x).square().sum().backward()
+    plain(x).square().sum().backward()
+    for ours, theirs in zip(model.parameters(), plain.parameters()):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-3)
