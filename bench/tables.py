@@ -11,6 +11,7 @@ Both ways go to BUILD/tables/DEVICE/ as CSV; --write makes a page of all that is
 """
 import argparse
 import concurrent.futures
+import copy
 import csv
 import datetime
 import json
@@ -26,58 +27,54 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Section:
-    """A list of problems as `faltung bench` takes them, and the peer."""
+    """Lists of problems as one `faltung bench` takes them, and the peer."""
 
-    def __init__(self, name, title, suites, options, peer, also=None):
-        self.name, self.title, self.suites, self.options = name, title, suites.split(), options.split()
-        self.peer, self.also = peer, also  # also: another of the peer's ways, timed beside `plan` alone
+    def __init__(self, name, title, lists, options, peer, also=None):
+        self.name, self.title, self.options, self.peer = name, title, options.split(), peer
+        self.suites = [f"workloads/{one}.csv" for one in lists.split()]
+        self.also = also  # another of the peer's ways, timed beside `plan` alone
 
     def bench(self, build, device, more):
         suites = [x for suite in self.suites for x in ("--suite", suite)]
         return [f"{build}/tools/faltung", "bench", "--device", device, *suites, *self.options, *more]
 
 
-def lists(*names):
-    return " ".join(f"workloads/{name}.csv" for name in names)
-
-
 def cpu_sections():
-    def section(name, title, suites, options, also=None):
-        return Section(name, title, suites, options, "onednn", also)
     for layout in ("nhwc", "nchw"):
-        upper, blocked = layout.upper(), "onednn-blocked"
-        for batch in (4, 1):
-            yield section(f"resnet50_b{batch}_{layout}", f"resnet50, batch {batch}, f32 {upper}", lists("resnet50"),
-                          f"--batch {batch} --layout {layout}", blocked)
-        yield section(f"efficientnet_b2_b8_{layout}", f"efficientnet_b2, batch 8, f32 {upper}", lists("efficientnet_b2"),
-                      f"--batch 8 --layout {layout}", blocked)
-        yield section(f"lux_relu_b4_{layout}", f"lux_relu, batch 4, f32 {upper}, bias + ReLU", lists("lux_relu"),
-                      f"--batch 4 --layout {layout} --epilogue bias,relu", blocked)
-        for direction, words in (("bwd_d", "backward_data"), ("bwd_w", "backward_weights")):
-            yield section(f"resnet50_b4_{direction}_{layout}", f"resnet50, batch 4, {words}, f32 {upper}",
-                          lists("resnet50"), f"--batch 4 --dir {direction} --layout {layout}")
-    yield section("resnet50_b4_bf16", "resnet50, batch 4, bf16 NHWC", lists("resnet50"),
-                  "--batch 4 --layout nhwc --dtype bf16")
-    yield section("gfx1010", "gfx1010, as it is", lists("gfx1010"), "")
+        upper = layout.upper()
+
+        def section(name, title, lists, options, also=None):
+            return Section(f"{name}_{layout}", f"{title}, f32 {upper}", lists, f"{options} --layout {layout}", "onednn", also)
+        yield section("batch4", "batch 4", "resnet50", "--batch 4", "onednn-blocked")
+        yield section("batch1", "batch 1", "resnet50", "--batch 1", "onednn-blocked")
+        yield section("batch8", "batch 8", "efficientnet_b2", "--batch 8", "onednn-blocked")
+        yield section("relu", "batch 4, bias + ReLU", "lux_relu", "--batch 4 --epilogue bias,relu", "onednn-blocked")
+        yield section("bwd_d", "backward_data, batch 4", "resnet50", "--batch 4 --dir bwd_d")
+        yield section("bwd_w", "backward_weights, batch 4", "resnet50", "--batch 4 --dir bwd_w")
+    yield Section("bf16", "batch 4, bf16 NHWC", "resnet50", "--batch 4 --layout nhwc --dtype bf16", "onednn")
+    yield Section("gfx1010", "as it is", "gfx1010", "", "onednn")
 
 
 def gpu_sections():
-    def section(name, title, suites, options):
-        return Section(name, title, suites, options, "torch")
     for layout in ("nhwc", "nchw"):
-        for name in ("resnet50", "lux_relu", "cs149_pool", "sdxl_unet", "sdxl_vae", "efficientnet_b2"):
-            batch = " --batch 32" if name in ("resnet50", "efficientnet_b2") else ""
-            yield section(f"{name}_f16_{layout}", f"{name}, f16 {layout.upper()}", lists(name),
-                          f"--dtype f16 --layout {layout}{batch}")
-        for math_name in ("tf32", "f32"):
-            for name in ("resnet50", "lux_relu", "cs149_pool"):
-                yield section(f"{name}_{math_name}_{layout}", f"{name}, {math_name} {layout.upper()}", lists(name),
-                              f"--math {math_name} --layout {layout}" + (" --batch 32" if name == "resnet50" else ""))
-        for direction, words in (("bwd_d", "backward_data"), ("bwd_w", "backward_weights")):
-            for name in ("resnet50", "lux_relu"):
-                yield section(f"{name}_f16_{direction}_{layout}", f"{name}, {words}, f16 {layout.upper()}", lists(name),
-                              f"--dtype f16 --dir {direction} --layout {layout}" +
-                              (" --batch 32" if name == "resnet50" else ""))
+        for name, title, lists, options in (
+                ("f16", "f16", "resnet50 lux_relu cs149_pool sdxl_unet sdxl_vae efficientnet_b2", "--dtype f16"),
+                ("tf32", "tf32", "resnet50 lux_relu cs149_pool", "--math tf32"),
+                ("f32", "f32", "resnet50 lux_relu cs149_pool", "--math f32"),
+                ("bwd_d_f16", "backward_data, f16", "resnet50 lux_relu", "--dir bwd_d --dtype f16"),
+                ("bwd_w_f16", "backward_weights, f16", "resnet50 lux_relu", "--dir bwd_w --dtype f16"),
+                ("bwd_w_tf32", "backward_weights, tf32", "lux_relu", "--dir bwd_w --math tf32")):
+            yield Section(f"{name}_{layout}", f"{title} {layout.upper()}", lists,
+                          f"{options} --layout {layout} --min-time 60ms --repeat 5", "torch")
+
+
+def rows_of(suite, which, folder):
+    """A list of some of its rows, in a file of its own."""
+    path = pathlib.Path(folder) / pathlib.Path(suite).name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    head, *lines = (ROOT / suite).read_text().splitlines()
+    path.write_text("\n".join([head, *lines[which]]) + "\n")
+    return str(path)
 
 
 class Measurer:
@@ -94,24 +91,20 @@ class Measurer:
             print(f"{shlex.join(arguments)}:\n{done.stderr}", file=sys.stderr)
         return done.stdout
 
-    def quick(self, section, folder):
-        """Two rows of each list."""
-        short = []
-        for suite in section.suites:
-            path = pathlib.Path(folder) / pathlib.Path(suite).name
-            path.write_text("\n".join((ROOT / suite).read_text().splitlines()[:3]) + "\n")
-            short.append(str(path))
-        section.suites = short
-
     def compile(self, sections):
         """What find compiles for these sections, in a file that a store imports: no timings are among it."""
         with tempfile.TemporaryDirectory() as folder:
-            def find(section):
-                command = section.bench(self.options.build, self.options.device, ["--budget", "6s"])
+            def find(task):
+                section, number, some = task
+                short = copy.copy(section)
+                short.suites = [rows_of(suite, slice(number, None, some), f"{folder}/{section.name}_{number}")
+                                for suite in section.suites]
+                command = short.bench(self.options.build, self.options.device, ["--budget", "1500ms"])
                 command[1] = "find"
-                self.rows(command, f"{folder}/store")
-            with concurrent.futures.ThreadPoolExecutor(os.cpu_count() // 2) as pool:
-                list(pool.map(find, sections))
+                self.rows([x for x in command if x not in ("--min-time", "60ms", "--repeat", "5")], f"{folder}/store")
+            some = os.cpu_count()
+            with concurrent.futures.ThreadPoolExecutor(some) as pool:
+                list(pool.map(find, [(section, number, some) for section in sections for number in range(some)]))
             self.store("export", str(self.kernels), "kernel", store=f"{folder}/store")
 
     def store(self, *arguments, store):
@@ -123,7 +116,7 @@ class Measurer:
                 self.store("import", str(self.kernels), store=f"{store}/store")
             more = []
             if self.options.quick:
-                self.quick(section, store)
+                section.suites = [rows_of(suite, slice(0, 2), store) for suite in section.suites]
                 more = ["--min-time", "5ms", "--repeat", "3"]
             ways = {"plan": ["--vs", section.peer],
                     "find": ["--budget", "100ms" if self.options.quick else self.options.budget, "--vs", section.peer]}
@@ -152,17 +145,20 @@ def mean(ratios):
 
 
 class Times:
-    """One way's rows by name."""
+    """One way's rows by list and name."""
 
     def __init__(self, path):
         lines = csv.DictReader(path.read_text().splitlines()) if path.exists() else []
-        self.rows = {line["name"]: line for line in lines if line["ms"]}
+        self.lists = {}
+        for line in lines:
+            if line["ms"]:
+                self.lists.setdefault(line["suite"], {})[line["name"]] = line
 
-    def ratios(self):
-        return {name: float(row["ratio"]) for name, row in self.rows.items() if row["ratio"]}
+    def rows(self, one):
+        return self.lists.get(one, {})
 
-    def summary(self):
-        ratios = self.ratios()
+    def summary(self, one):
+        ratios = {name: float(row["ratio"]) for name, row in self.rows(one).items() if row["ratio"]}
         if not ratios:
             return ""
         lowest = min(ratios, key=ratios.get)
@@ -194,28 +190,35 @@ gets by default. `find` is its choice after the candidates were measured. A rati
 turn in the same run: above 1 we are faster. `±` is the spread of the blocks of runs, ours and the peer's, in percent of the
 median; `err` the worst checked element in units of its bound."""
 
+    def ways(self, section):
+        return [self.times[section.name][way] for way in ("plan", "find", "also")]
+
     def summary(self):
         out = ["", "## Summary", "", "Geometric mean of the ratios (lowest row).", "",
-               "| list | plan | find | plan over find | the peer's other way |", "|---|---|---|---|---|"]
+               "| list | | plan | find | plan over find | the peer's other way |", "|---|---|---|---|---|---|"]
         for section in self.sections:
-            plan, find, also = (self.times[section.name][way] for way in ("plan", "find", "also"))
-            both = [float(find.rows[n]["ms"]) / float(plan.rows[n]["ms"]) for n in plan.rows if n in find.rows]
-            other = f"{section.also}: {also.summary()}" if section.also and also.summary() else ""
-            out.append(f"| {section.title} | {plan.summary()} | {find.summary()} | "
-                       f"{f'{mean(both):.2f} ({min(both):.2f})' if both else ''} | {other} |")
+            plan, find, also = self.ways(section)
+            for one in plan.lists:
+                found = find.rows(one)
+                both = [float(found[n]["ms"]) / float(row["ms"]) for n, row in plan.rows(one).items() if n in found]
+                other = f"{section.also}: {also.summary(one)}" if section.also and also.summary(one) else ""
+                out.append(f"| {one} | {section.title} | {plan.summary(one)} | {find.summary(one)} | "
+                           f"{f'{mean(both):.2f} ({min(both):.2f})' if both else ''} | {other} |")
         return "\n".join(out)
 
     def rows(self, section):
-        plan, find = self.times[section.name]["plan"], self.times[section.name]["find"]
+        plan, find, _ = self.ways(section)
         command = shlex.join(section.bench("build", self.about["device"], ["--vs", section.peer]))
-        out = ["", f"## {section.title}", "", f"`{command}`", "",
-               "| row | plan, ms | ± | ratio | find, ms | ± | ratio | peer, ms | ± | % of ceiling | err | kernel: plan, find |",
-               "|" + "---|" * 12]
-        for name, row in plan.rows.items():
-            found = find.rows.get(name, row)
-            kernels = f"`{row['kernel']}`" + (f", `{found['kernel']}`" if found["kernel"] != row["kernel"] else "")
-            out.append(f"| {name} | {cells(row)} | {cells(found)} | {peer_cells(found)} | "
-                       f"{float(found['ceiling_pct']):.0f} | {number(found['error_over_bound'])} | {kernels} |")
+        out = ["", f"## {section.title}", "", f"`{command.replace(str(ROOT) + '/', '')}`"]
+        for one in plan.lists:
+            out += ["", f"### {one}, {section.title}", "",
+                    "| row | plan, ms | ± | ratio | find, ms | ± | ratio | peer, ms | ± | % of ceiling | err | kernel: plan, find |",
+                    "|" + "---|" * 12]
+            for name, row in plan.rows(one).items():
+                found = find.rows(one).get(name, row)
+                kernels = f"`{row['kernel']}`" + (f", `{found['kernel']}`" if found["kernel"] != row["kernel"] else "")
+                out.append(f"| {name} | {cells(row)} | {cells(found)} | {peer_cells(found)} | "
+                           f"{float(found['ceiling_pct']):.0f} | {number(found['error_over_bound'])} | {kernels} |")
         return "\n".join(out)
 
 
