@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The tables of docs/performance/h200.md for implicit_gemm_sm90, measured now, each goal beside what was measured.
+"""A laboratory's figures: the best of many kernels of implicit_gemm_sm90 on a GPU, each goal beside what was measured now.
+
+What a caller gets is in docs/performance/, made by bench/tables.py; these are behind docs/notes/h200.md.
 
     bench/gpu_tables.py [--build build] [--device cuda:0] [--quick] [SECTION...]
 

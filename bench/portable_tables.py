@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The tables of docs/performance/h200.md for the portable kernels, measured now, each goal beside what was measured.
+"""A laboratory's figures: the portable kernels on a CUDA device, each goal beside what was measured now.
+
+They are behind docs/notes/h200.md.
 
     bench/portable_tables.py [--build build] [--device cuda:0] [--opencl opencl:0] [--quick] [SECTION...]
 

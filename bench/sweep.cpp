@@ -1,7 +1,7 @@
 // Times the cost model's first kernels of each problem on a CUDA device, in replayed graphs, in turn with one
 // peer or several (then the ratio is to the fastest): to judge the kernels, and the model against them.
 // Writes CSV, a line each kernel; the last lines are the geometric means of each list's best.
-// bench/gpu_tables.py makes tables of it, and docs/performance/h200.md is made with it.
+// bench/gpu_tables.py makes tables of it.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -74,7 +74,7 @@ def rows_of(suite, which, folder):
     path.parent.mkdir(exist_ok=True, parents=True)
     head, *lines = (ROOT / suite).read_text().splitlines()
     path.write_text("\n".join([head, *lines[which]]) + "\n")
-    return str(path)
+    return str(path) if lines[which] else None
 
 
 class Measurer:
@@ -83,6 +83,7 @@ class Measurer:
         self.env = dict(os.environ)
         self.env.setdefault("FALTUNG_PEER_PATH", f"{options.build}/bench/peers")
         self.kernels = folder / "kernels"
+        self.peers = {}  # what they call themselves; empty for one that cannot be run here
 
     def rows(self, arguments, store):
         done = subprocess.run(arguments, cwd=ROOT, env=dict(self.env, FALTUNG_STORE=store), stdout=subprocess.PIPE,
@@ -97,8 +98,9 @@ class Measurer:
             def find(task):
                 section, number, some = task
                 short = copy.copy(section)
-                short.suites = [rows_of(suite, slice(number, None, some), f"{folder}/{section.name}_{number}")
-                                for suite in section.suites]
+                rows = [rows_of(suite, slice(number, None, some), f"{folder}/{section.name}_{number}")
+                        for suite in section.suites]
+                short.suites = [suite for suite in rows if suite]
                 command = short.bench(self.options.build, self.options.device, ["--budget", "1500ms"])
                 command[1] = "find"
                 self.rows([x for x in command if x not in ("--min-time", "60ms", "--repeat", "5")], f"{folder}/store")
@@ -118,9 +120,9 @@ class Measurer:
             if self.options.quick:
                 section.suites = [rows_of(suite, slice(0, 2), store) for suite in section.suites]
                 more = ["--min-time", "5ms", "--repeat", "3"]
-            ways = {"plan": ["--vs", section.peer],
-                    "find": ["--budget", "100ms" if self.options.quick else self.options.budget, "--vs", section.peer]}
-            if section.also:
+            beside = ["--vs", section.peer] if self.peers[section.peer] else []
+            ways = {"plan": beside, "find": ["--budget", "100ms" if self.options.quick else self.options.budget, *beside]}
+            if section.also and beside:
                 ways["also"] = ["--vs", section.also]
             for way, extra in ways.items():
                 command = section.bench(self.options.build, self.options.device, [*more, *extra, "--csv", "-"])
@@ -136,7 +138,8 @@ class Measurer:
         for peer in peers:
             program = pathlib.Path(self.env["FALTUNG_PEER_PATH"]) / f"faltung-peer-{peer}"
             hello = subprocess.run([program], input="", cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
-            about[f"peer {peer}"] = hello.splitlines()[0].removeprefix("peer 1 ") if hello else "not there"
+            self.peers[peer] = hello.splitlines()[0].removeprefix("peer 1 ") if hello else ""
+            about[f"peer {peer}"] = self.peers[peer] or f"no {peer}, which is not there"
         (self.folder / "machine.json").write_text(json.dumps(about, indent=1))
 
 
@@ -180,15 +183,17 @@ class Page:
         rates = ", ".join(f"{key.removesuffix('_gflops')} {float(a[key]) / 1000:.3g}" for key in
                           ("f32_gflops", "tf32_gflops", "f16_gflops", "bf16_gflops"))
         peers = "; ".join(value for key, value in a.items() if key.startswith("peer "))
-        return f"""# {a['description'].strip()}
+        threads = f", {a['threads']} threads" if device == "cpu" else ""
+        return f"""# {a['description'].strip()}{threads}
 
-Made on {a['date']} by `bench/tables.py --device {device} --write docs/performance/...`: {a['driver']}; {a['threads']} threads
-where they count; beside {peers}. Measured ceilings, TFLOP/s: {rates}; a copy {float(a['copy_gbps']):.0f} GB/s.
+Made on {a['date']} by `bench/tables.py --device {device}`, and written by it: {a['driver']}; beside {peers}.
+Ceilings as measured, TFLOP/s: {rates}; a copy {float(a['copy_gbps']):.0f} GB/s.
 
 How things are timed: [bench.md](../bench.md). `plan` is the engine's choice without measuring, from an empty store: what a caller
 gets by default. `find` is its choice after the candidates were measured. A ratio is the peer's time over ours, both timed in
-turn in the same run: above 1 we are faster. `±` is the spread of the blocks of runs, ours and the peer's, in percent of the
-median; `err` the worst checked element in units of its bound."""
+turn in the same run: above 1 we are faster. `plan over find` is the speed of the one choice relative to the other's. `±` is the
+spread of the blocks of runs, ours and the peer's, in percent of the median; `err` the worst checked element in units of its bound.
+What is behind the figures, and what falls short, is in the [notes](../notes/)."""
 
     def ways(self, section):
         return [self.times[section.name][way] for way in ("plan", "find", "also")]
@@ -200,7 +205,7 @@ median; `err` the worst checked element in units of its bound."""
             plan, find, also = self.ways(section)
             for one in plan.lists:
                 found = find.rows(one)
-                both = [float(found[n]["ms"]) / float(row["ms"]) for n, row in plan.rows(one).items() if n in found]
+                both = [relative(row, found[n]) for n, row in plan.rows(one).items() if n in found]
                 other = f"{section.also}: {also.summary(one)}" if section.also and also.summary(one) else ""
                 out.append(f"| {one} | {section.title} | {plan.summary(one)} | {find.summary(one)} | "
                            f"{f'{mean(both):.2f} ({min(both):.2f})' if both else ''} | {other} |")
@@ -220,6 +225,15 @@ median; `err` the worst checked element in units of its bound."""
                 out.append(f"| {name} | {cells(row)} | {cells(found)} | {peer_cells(found)} | "
                            f"{float(found['ceiling_pct']):.0f} | {number(found['error_over_bound'])} | {kernels} |")
         return "\n".join(out)
+
+
+def relative(row, found):
+    """The speed of plan's kernel over that of find's: each against the peer in its own run, where there is one."""
+    if row["kernel"] == found["kernel"]:
+        return 1.0
+    if row["ratio"] and found["ratio"]:
+        return float(row["ratio"]) / float(found["ratio"])
+    return float(found["ms"]) / float(row["ms"])
 
 
 def number(text):

@@ -1,4 +1,4 @@
-// The constants of the cost model. Each was fitted to kernels timed on an H200 (docs/performance/h200.md):
+// The constants of the cost model. Each was fitted to kernels timed on an H200 (docs/notes/h200.md):
 // cycles and bytes are of one multiprocessor, milliseconds of the device. None is taken from a data sheet.
 #ifndef FALTUNG_SRC_ALGORITHMS_SM90_FITTED_HPP_
 #define FALTUNG_SRC_ALGORITHMS_SM90_FITTED_HPP_
