@@ -1,57 +1,10 @@
-// The C interface: requests, find and explain.
+// The C interface: find and explain.
 #include <cstdio>
 #include <vector>
 
 #include "src/c_api.hpp"
-#include "src/problem/text.hpp"
 
 namespace faltung::c_api {
-namespace {
-
-std::vector<std::string> patterns(const char* text) {
-  std::vector<std::string> all;
-  if (text == nullptr) return all;
-  for (const std::string& part : faltung::split(text, ',')) {
-    if (const std::string_view pattern = faltung::trim(part); !pattern.empty()) all.emplace_back(pattern);
-  }
-  return all;
-}
-
-}  // namespace
-
-faltung::Request request_of(const faltung_request* given) {
-  faltung::Request out;
-  if (given == nullptr) return out;
-  const faltung_request request = known(*given, "request");
-  if (request.device != nullptr) out.device = request.device;
-  out.threads = request.threads;
-  out.workspace_limit = request.workspace_limit;
-  out.deterministic = request.deterministic != 0;
-  out.only = patterns(request.only);
-  out.skip = patterns(request.skip);
-  out.budget_ms = request.budget_ms;
-  switch (request.trust) {
-    case FALTUNG_TRUST_DEFAULT:
-      break;
-    case FALTUNG_TRUST_TESTED:
-      out.trust = faltung::TrustPolicy::tested;
-      break;
-    case FALTUNG_TRUST_ALL:
-      out.trust = faltung::TrustPolicy::all;
-      break;
-    case FALTUNG_TRUST_NONE:
-      out.trust = faltung::TrustPolicy::none;
-      break;
-    default:
-      throw faltung::Error(faltung::Status::bad_problem,
-                           "request: trust is " + std::to_string(static_cast<int>(request.trust)) +
-                               "; it is one of FALTUNG_TRUST_DEFAULT to FALTUNG_TRUST_NONE");
-  }
-  out.deadline_ms = request.deadline_ms;
-  if (request.worker != nullptr) out.worker = request.worker;
-  return out;
-}
-
 namespace {
 
 faltung::Progress progress_of(const faltung_request* given) {
