@@ -238,6 +238,9 @@ TEST_F(Command, OneDnnComputesTheSame) {
   const auto table = rows(result.out);
   ASSERT_EQ(table.size(), problems.size());
   for (const auto& row : table) {
+    // It has bf16 on processors with AVX-512 alone.
+    if (row.at("note").starts_with("onednn declined") && row.at("problem").find("bf16") != std::string::npos)
+      continue;
     EXPECT_EQ(row.at("note"), "") << row.at("problem");  // it would say where the results differ
     EXPECT_GT(std::stod(row.at("peer_ms")), 0) << row.at("problem");
   }
