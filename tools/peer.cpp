@@ -154,6 +154,18 @@ Peer::Answer Peer::prepare(const Problem& problem, const std::string& device, in
   fail("answered '" + answer + "' to prepare");
 }
 
+Peer::Answer Peer::prepare_network(const std::string& model, const std::vector<NetworkTensor>& inputs,
+                                   int threads) {
+  std::string line =
+      fmt::format("network threads={} model={}", threads, std::filesystem::absolute(model).string());
+  for (const NetworkTensor& input : inputs)
+    line += fmt::format(" {}={}", input.name, fmt::join(input.sizes, "x"));
+  const std::string answer = ask(line, 300);
+  if (answer.starts_with("ready ")) return {true, answer.substr(6)};
+  if (answer.starts_with("declined ")) return {false, answer.substr(9)};
+  fail("answered '" + answer + "' to network");
+}
+
 Peer::Answer Peer::result(const std::string& file) {
   const std::string answer = ask("result " + file, 300);
   return {answer == "done", answer};

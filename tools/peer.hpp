@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "faltung/faltung.hpp"
+#include "faltung/network.hpp"
 #include "tools/race.hpp"
 
 namespace faltung::tools {
@@ -28,6 +28,8 @@ class Peer {
   // data: a directory with x.bin, w.bin, ... as raw elements; empty lets the peer make its own.
   Answer prepare(const Problem& problem, const std::string& device, int threads, int sets,
                  const std::string& data);
+  // A whole network: inputs tells the sizes of each.
+  Answer prepare_network(const std::string& model, const std::vector<NetworkTensor>& inputs, int threads);
   // One run on the data given; the result's raw elements are written to file.
   Answer result(const std::string& file);
   // Throws Error(device_error) if the peer fails.

@@ -38,7 +38,9 @@ std::optional<std::vector<std::int64_t>> Node::integers(std::string_view key) co
   return value == nullptr ? std::nullopt : std::optional(*value);
 }
 
-std::string Node::title() const { return (domain.empty() ? "" : domain + ".") + op + " " + in_quotes(name); }
+std::string Node::title() const {
+  return (domain.empty() ? "" : printable(domain) + ".") + printable(op) + " " + in_quotes(name);
+}
 
 ValueId Graph::add(Value value) {
   values.push_back(std::move(value));

@@ -200,15 +200,17 @@ Constant encode(const Array& array) {
   return {array.type, array.shape, bytes, to};
 }
 
-std::string in_quotes(std::string_view name) {
+std::string printable(std::string_view name) {
   constexpr std::size_t kMost = 80;
-  std::string text = "'";
+  std::string text;
   for (const char c : name.substr(0, kMost)) {
     const auto code = static_cast<unsigned char>(c);
     text += code < 0x20 || code == 0x7f ? '?' : c;
   }
   if (name.size() > kMost) text += "...";
-  return text + "'";
+  return text;
 }
+
+std::string in_quotes(std::string_view name) { return "'" + printable(name) + "'"; }
 
 }  // namespace faltung::network

@@ -1,0 +1,88 @@
+// Whole networks: ONNX files, their convolutions faltung's plans, everything on one arena. docs/networks.md
+// says what is known of ONNX and how a network is prepared.
+#ifndef FALTUNG_NETWORK_HPP_
+#define FALTUNG_NETWORK_HPP_
+
+#include <span>
+
+#include "faltung/faltung.hpp"
+
+namespace faltung {
+
+// Of a network's inputs and outputs.
+enum class Element { f32, boolean, i32, i64 };
+FALTUNG_API std::size_t bytes(Element element);
+
+struct NetworkTensor {
+  std::string name;
+  Element element = Element::f32;
+  std::vector<std::int64_t> sizes;  // -1 where it is open: Network::plan settles it
+};
+
+struct NetworkRequest {
+  Request request;         // the CPU alone is known
+  Math math = Math::f32;   // of convolutions and products: f32 or fast
+  std::size_t plans = 16;  // kept for sizes that were asked for before; the least recently used goes first
+};
+
+// What one step of a plan is.
+struct NetworkStepReport {
+  std::string name, kernel;
+  Layout layout = Layout::nchw;  // of its result
+  std::size_t offset = 0;        // of its result in the arena; the largest number: it is the caller's memory
+  std::size_t workspace_bytes = 0;
+  std::string problem;  // of a convolution or product by constants, its canonical string
+  double ms = 0;        // 0 if it was not timed
+};
+
+struct NetworkReport {
+  std::vector<NetworkStepReport> steps;
+  std::size_t arena_bytes = 0, arena_bound = 0;  // no arrangement of these buffers takes less than the bound
+  int turned = 0;                                // values copied from one layout to the other
+};
+
+class NetworkPlanImpl;
+class NetworkImpl;
+
+// A network for given sizes; immutable. Any number of threads may run it; at the same time they take turns at
+// the engine's threads, and each has an arena, which is kept for the next run.
+class FALTUNG_API NetworkPlan {
+ public:
+  const std::vector<NetworkTensor>& inputs() const;  // in the file's order, all sizes known
+  const std::vector<NetworkTensor>& outputs() const;
+  // Contiguous elements, one address an input and output in that order. Throws Error(bad_problem) for a null
+  // one. Allocates nothing but the first arena of a thread that runs while another does.
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs) const;
+  NetworkReport report() const;
+  // The same with each step's time, the least of so many runs.
+  NetworkReport report(std::span<const void* const> inputs, std::span<void* const> outputs, int runs) const;
+
+  explicit NetworkPlan(std::shared_ptr<const NetworkPlanImpl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  friend struct NetworkInternals;
+  std::shared_ptr<const NetworkPlanImpl> impl_;
+};
+
+// A network from a file. Thread-safe.
+class FALTUNG_API Network {
+ public:
+  // The engine must outlive it. Throws Error(bad_file) for what is no network or damaged, Error(unsupported)
+  // with all nodes that are not known.
+  Network(Engine& engine, const std::string& file, const NetworkRequest& request = {});
+  ~Network();
+  Network(Network&&) noexcept;
+  Network& operator=(Network&&) noexcept;
+
+  const std::vector<NetworkTensor>& inputs() const;
+  // sizes: of each input, in their order. Known ones are answered from the plans that are kept.
+  NetworkPlan plan(const std::vector<std::vector<std::int64_t>>& sizes);
+
+ private:
+  friend struct NetworkInternals;
+  std::unique_ptr<NetworkImpl> impl_;
+};
+
+}  // namespace faltung
+
+#endif  // FALTUNG_NETWORK_HPP_

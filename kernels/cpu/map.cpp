@@ -1,0 +1,304 @@
+#include "kernels/cpu/map.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/map.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <hwy/contrib/math/math-inl.h>
+#include "kernels/cpu/map_grid.hpp"
+#include "kernels/cpu/vec-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+namespace {
+
+using i64 = std::int64_t;
+using V = FloatVec;
+constexpr i64 kLanes = kFloatLanes;
+
+HWY_INLINE V vec_pow(V x, V y) {
+  HWY_ALIGN float a[kFloatLanes], b[kFloatLanes];
+  const FloatTag d;
+  hn::Store(x, d, a);
+  hn::Store(y, d, b);
+  for (int i = 0; i < kFloatLanes; ++i) a[i] = std::pow(a[i], b[i]);
+  return hn::Load(d, a);
+}
+
+// An instruction on count elements. Registers are padded to whole vectors; the last result may lie in memory
+// that is not.
+template <class Op>
+HWY_INLINE void each(i64 count, float* to, const float* x, const float* y, const float* z, const Op& op) {
+  const FloatTag d;
+  i64 i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    hn::StoreU(op(hn::LoadU(d, x + i), hn::LoadU(d, y + i), hn::LoadU(d, z + i)), d, to + i);
+  if (i == count) return;
+  const int rest = static_cast<int>(count - i);
+  store_part<DType::f32>(op(load_part<DType::f32>(x + i, rest), load_part<DType::f32>(y + i, rest),
+                            load_part<DType::f32>(z + i, rest)),
+                         to + i, rest);
+}
+
+HWY_INLINE void run_instruction(const MapInstruction& in, i64 count, float* to, const float* px,
+                                const float* py, const float* pz) {
+  const FloatTag d;
+  [[maybe_unused]] const V a = hn::Set(d, in.a), b = hn::Set(d, in.b);
+#define F_C(v) hn::Set(d, v)
+#define F_LT(p, q, yes, no) hn::IfThenElse(hn::Lt(p, q), yes, no)
+#define F_EQ(p, q, yes, no) hn::IfThenElse(hn::Eq(p, q), yes, no)
+#define F_EXP(v) vec_exp(v)
+#define F_LOG(v) hn::Log(d, v)
+#define F_ERF(v) vec_erf(v)
+#define F_TANH(v) vec_tanh(v)
+#define F_SIN(v) hn::Sin(d, v)
+#define F_COS(v) hn::Cos(d, v)
+#define F_SQRT(v) hn::Sqrt(v)
+#define F_ABS(v) hn::Abs(v)
+#define F_FLOOR(v) hn::Floor(v)
+#define F_CEIL(v) hn::Ceil(v)
+#define F_ROUND(v) hn::Round(v)
+#define F_POW(p, q) vec_pow(p, q)
+#define F_MIN(p, q) hn::IfThenElse(hn::Lt(p, q), p, q)
+#define F_MAX(p, q) hn::IfThenElse(hn::Lt(q, p), p, q)
+  switch (in.op) {
+#define FALTUNG_MAP(op, inputs, value)                                                \
+  case MapOp::op:                                                                     \
+    return each(count, to, px, inputs > 1 ? py : px, inputs > 2 ? pz : px,            \
+                [&]([[maybe_unused]] V x, [[maybe_unused]] V y, [[maybe_unused]] V z) \
+                    HWY_ATTR { return value; });
+#include "kernels/common/map_ops.inc"
+#undef FALTUNG_MAP
+  }
+#undef F_C
+#undef F_LT
+#undef F_EQ
+#undef F_EXP
+#undef F_LOG
+#undef F_ERF
+#undef F_TANH
+#undef F_SIN
+#undef F_COS
+#undef F_SQRT
+#undef F_ABS
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_ROUND
+#undef F_POW
+#undef F_MIN
+#undef F_MAX
+}
+
+HWY_INLINE float load_number(MapElement element, const std::byte* from) {
+  switch (element) {
+    case MapElement::f32:
+      return *reinterpret_cast<const float*>(from);
+    case MapElement::boolean:
+      return *from != std::byte{0} ? 1.0f : 0.0f;
+    case MapElement::i32:
+      return static_cast<float>(*reinterpret_cast<const std::int32_t*>(from));
+    case MapElement::i64:
+      return static_cast<float>(*reinterpret_cast<const i64*>(from));
+  }
+  return 0;
+}
+
+HWY_INLINE void store_number(MapElement element, std::byte* to, float value) {
+  switch (element) {
+    case MapElement::f32:
+      *reinterpret_cast<float*>(to) = value;
+      return;
+    case MapElement::boolean:
+      *to = value != 0 ? std::byte{1} : std::byte{0};
+      return;
+    case MapElement::i32:
+      *reinterpret_cast<std::int32_t*>(to) =
+          static_cast<std::int32_t>(std::clamp(value, -2147483648.0f, 2147483520.0f));
+      return;
+    case MapElement::i64:
+      *reinterpret_cast<i64*>(to) = static_cast<i64>(std::clamp(value, -9.2233715e18f, 9.2233715e18f));
+      return;
+  }
+}
+
+// rows × columns elements of an operand one after the other.
+HWY_INLINE void gather(const MapOperand& o, const std::byte* from, i64 row_stride, i64 stride, i64 rows,
+                       i64 columns, float* to) {
+  const i64 size = static_cast<i64>(size_of(o.element));
+  for (i64 r = 0; r < rows; ++r, to += columns) {
+    const std::byte* const row = from + r * row_stride * size;
+    if (stride == 0) {
+      std::fill_n(to, columns, load_number(o.element, row));
+    } else if (stride == 1 && o.element == MapElement::f32) {
+      std::memcpy(to, row, static_cast<std::size_t>(columns) * sizeof(float));
+    } else {
+      for (i64 i = 0; i < columns; ++i) to[i] = load_number(o.element, row + i * stride * size);
+    }
+  }
+}
+
+// The program over a part of a matrix of elements; at: where that begins in each operand.
+void compute(const MapCall& call, const MapPart& part, const std::byte* const* inputs, std::byte* output) {
+  HWY_ALIGN float registers[kMapRegisters][kMapStrip];
+  const float* value[kMapRegisters];
+  // What a broadcast operand holds stays from strip to strip.
+  bool filled[kMapRegisters] = {};
+  const int last = call.rank - 1;
+  const i64 strip_rows = std::max<i64>(1, kMapStrip / part.columns);
+  const MapOperand& out = call.output;
+  const i64 out_row = part.row_stride(out), out_stride = out.strides[static_cast<std::size_t>(last)];
+  for (i64 row = 0; row < part.rows; row += strip_rows) {
+    const i64 rows = std::min(strip_rows, part.rows - row);
+    for (i64 column = 0; column < part.columns; column += kMapStrip) {
+      const i64 columns = std::min(kMapStrip, part.columns - column), count = rows * columns;
+      for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const MapOperand& o = call.inputs[i];
+        const i64 row_stride = part.row_stride(o), stride = o.strides[static_cast<std::size_t>(last)];
+        const std::byte* const from = inputs[i] + (part.offset(o) + row * row_stride + column * stride) *
+                                                      static_cast<i64>(size_of(o.element));
+        const bool direct =
+            o.element == MapElement::f32 && stride == 1 && (rows == 1 || row_stride == columns);
+        const bool stays = row_stride == 0 && (stride == 0 || part.columns <= kMapStrip);
+        value[i] = direct ? reinterpret_cast<const float*>(from) : registers[i];
+        if (direct || (stays && filled[i])) continue;
+        gather(o, from, row_stride, stride, stays ? strip_rows : rows, columns, registers[i]);
+        filled[i] = stays && columns == std::min(kMapStrip, part.columns);
+      }
+      std::byte* const to = output + (part.offset(out) + row * out_row + column * out_stride) *
+                                         static_cast<i64>(size_of(out.element));
+      const bool direct =
+          out.element == MapElement::f32 && out_stride == 1 && (rows == 1 || out_row == columns);
+      for (const MapInstruction& in : call.program) {
+        float* const result =
+            direct && &in == &call.program.back() ? reinterpret_cast<float*>(to) : registers[in.to];
+        run_instruction(in, count, result, value[in.x], value[in.y], value[in.z]);
+        value[in.to] = result;
+      }
+      if (direct) continue;
+      const float* const result = value[call.program.back().to];
+      for (i64 r = 0; r < rows; ++r) {
+        for (i64 i = 0; i < columns; ++i) {
+          store_number(out.element,
+                       to + (r * out_row + i * out_stride) * static_cast<i64>(size_of(out.element)),
+                       result[r * columns + i]);
+        }
+      }
+    }
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// Squares of four by four words, turned in registers.
+HWY_INLINE void turn_square(const float* from, i64 from_stride, float* to, i64 to_stride) {
+  const hn::Full128<float> d;
+  const hn::Full128<std::uint64_t> d64;
+  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + from_stride),
+             r2 = hn::LoadU(d, from + 2 * from_stride), r3 = hn::LoadU(d, from + 3 * from_stride);
+  const auto l01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)),
+             h01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+  const auto l23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3)),
+             h23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, l01, l23)), d, to);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, l01, l23)), d, to + to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, h01, h23)), d, to + 2 * to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, h01, h23)), d, to + 3 * to_stride);
+}
+#else
+HWY_INLINE void turn_square(const float* from, i64 from_stride, float* to, i64 to_stride) {
+  for (i64 r = 0; r < 4; ++r)
+    for (i64 c = 0; c < 4; ++c) to[r * to_stride + c] = from[c * from_stride + r];
+}
+#endif
+
+// Of a matrix whose input is contiguous down the rows and whose result along the columns: in squares of cache
+// lines, so that the lines of both sides are used whole while they are near.
+void turn(const float* from, i64 from_stride, i64 rows, i64 columns, float* to, i64 to_stride) {
+  constexpr i64 kBlock = 16;
+  for (i64 r0 = 0; r0 < rows; r0 += kBlock) {
+    const i64 r1 = std::min(rows, r0 + kBlock);
+    for (i64 c0 = 0; c0 < columns; c0 += kBlock) {
+      const i64 c1 = std::min(columns, c0 + kBlock);
+      const bool whole = r1 - r0 == kBlock && c1 - c0 == kBlock;
+      if (whole) {
+        for (i64 c = c0; c < c1; c += 4)
+          for (i64 r = r0; r < r1; r += 4)
+            turn_square(from + c * from_stride + r, from_stride, to + r * to_stride + c, to_stride);
+      } else {
+        for (i64 r = r0; r < r1; ++r)
+          for (i64 c = c0; c < c1; ++c) to[r * to_stride + c] = from[c * from_stride + r];
+      }
+    }
+  }
+}
+
+template <class T>
+void copy_elements(const std::byte* from, i64 from_row, i64 from_stride, std::byte* to, i64 to_row,
+                   i64 to_stride, const MapPart& part) {
+  const T* const source = reinterpret_cast<const T*>(from);
+  T* const target = reinterpret_cast<T*>(to);
+  for (i64 r = 0; r < part.rows; ++r) {
+    for (i64 i = 0; i < part.columns; ++i)
+      target[r * to_row + i * to_stride] = source[r * from_row + i * from_stride];
+  }
+}
+
+void copy(const MapCall& call, const MapPart& part, const std::byte* input, std::byte* output) {
+  const MapOperand &in = call.inputs.front(), &out = call.output;
+  const std::size_t last = static_cast<std::size_t>(call.rank - 1), size = size_of(in.element);
+  const i64 from_row = part.row_stride(in), to_row = part.row_stride(out);
+  const i64 from_stride = in.strides[last], to_stride = out.strides[last];
+  const std::byte* const from = input + part.offset(in) * static_cast<i64>(size);
+  std::byte* const to = output + part.offset(out) * static_cast<i64>(size);
+  if (from_stride == 1 && to_stride == 1) {
+    for (i64 r = 0; r < part.rows; ++r) {
+      std::memcpy(to + r * to_row * static_cast<i64>(size), from + r * from_row * static_cast<i64>(size),
+                  static_cast<std::size_t>(part.columns) * size);
+    }
+  } else if (size == 4 && from_row == 1 && to_stride == 1) {
+    turn(reinterpret_cast<const float*>(from), from_stride, part.rows, part.columns,
+         reinterpret_cast<float*>(to), to_row);
+  } else if (size == 1) {
+    copy_elements<std::uint8_t>(from, from_row, from_stride, to, to_row, to_stride, part);
+  } else if (size == 4) {
+    copy_elements<std::uint32_t>(from, from_row, from_stride, to, to_row, to_stride, part);
+  } else {
+    copy_elements<std::uint64_t>(from, from_row, from_stride, to, to_row, to_stride, part);
+  }
+}
+
+}  // namespace
+
+void MapTask(const MapCall& call, const std::byte* const* inputs, std::byte* output, i64 task) {
+  const MapPart part = map_part(call, task);
+  if (call.program.empty()) return copy(call, part, inputs[0], output);
+  compute(call, part, inputs, output);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace faltung {
+
+HWY_EXPORT(MapTask);
+
+std::int64_t map_tasks(const MapCall& call) {
+  const MapGrid grid(call);
+  return grid.outer * grid.row_parts * grid.column_parts;
+}
+
+void map_task(const MapCall& call, const std::byte* const* inputs, std::byte* output, std::int64_t task) {
+  HWY_DYNAMIC_DISPATCH(MapTask)(call, inputs, output, task);
+}
+
+}  // namespace faltung
+#endif  // HWY_ONCE

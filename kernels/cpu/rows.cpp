@@ -1,0 +1,295 @@
+#include "kernels/cpu/rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/rows.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/cpu/vec-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+namespace {
+
+using i64 = std::int64_t;
+using V = FloatVec;
+constexpr i64 kLanes = kFloatLanes;
+
+HWY_INLINE V load(const float* from, i64 count) {
+  return count >= kLanes ? hn::LoadU(FloatTag(), from) : load_part<DType::f32>(from, static_cast<int>(count));
+}
+HWY_INLINE void store(V v, float* to, i64 count) {
+  if (count >= kLanes) return hn::StoreU(v, FloatTag(), to);
+  store_part<DType::f32>(v, to, static_cast<int>(count));
+}
+
+// A NaN on either side comes out.
+HWY_INLINE V larger(V a, V b) { return hn::IfThenElse(hn::Or(hn::IsNaN(b), hn::Gt(b, a)), b, a); }
+HWY_INLINE V smaller(V a, V b) { return hn::IfThenElse(hn::Or(hn::IsNaN(b), hn::Lt(b, a)), b, a); }
+
+template <RowsOp kOp>
+HWY_INLINE V start() {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  return hn::Set(FloatTag(), kOp == RowsOp::max ? -kInfinity : kOp == RowsOp::min ? kInfinity : 0.0f);
+}
+template <RowsOp kOp>
+HWY_INLINE V add(V sum, V x) {
+  if constexpr (kOp == RowsOp::max) return larger(sum, x);
+  if constexpr (kOp == RowsOp::min) return smaller(sum, x);
+  if constexpr (kOp == RowsOp::sum_of_squares) return hn::MulAdd(x, x, sum);
+  if constexpr (kOp == RowsOp::sum_of_sizes) return hn::Add(sum, hn::Abs(x));
+  return hn::Add(sum, x);
+}
+// Two parts of a result.
+template <RowsOp kOp>
+HWY_INLINE V join(V a, V b) {
+  if constexpr (kOp == RowsOp::max || kOp == RowsOp::min) return add<kOp>(a, b);
+  return hn::Add(a, b);
+}
+template <RowsOp kOp>
+HWY_INLINE float across(V v) {
+  HWY_ALIGN float lanes[kFloatLanes];
+  hn::Store(v, FloatTag(), lanes);
+  float result = lanes[0];
+  for (int i = 1; i < kFloatLanes; ++i) {
+    if (kOp == RowsOp::max)
+      result = std::isnan(result) || result > lanes[i] ? result : lanes[i];
+    else if (kOp == RowsOp::min)
+      result = std::isnan(result) || result < lanes[i] ? result : lanes[i];
+    else
+      result += lanes[i];
+  }
+  return result;
+}
+
+// Over contiguous elements.
+template <RowsOp kOp>
+HWY_INLINE float reduce_row(const float* from, i64 length) {
+  const FloatTag d;
+  V s0 = start<kOp>(), s1 = s0, s2 = s0, s3 = s0;
+  i64 i = 0;
+  for (; i + 4 * kLanes <= length; i += 4 * kLanes) {
+    s0 = add<kOp>(s0, hn::LoadU(d, from + i)), s1 = add<kOp>(s1, hn::LoadU(d, from + i + kLanes));
+    s2 = add<kOp>(s2, hn::LoadU(d, from + i + 2 * kLanes)),
+    s3 = add<kOp>(s3, hn::LoadU(d, from + i + 3 * kLanes));
+  }
+  for (; i + kLanes <= length; i += kLanes) s0 = add<kOp>(s0, hn::LoadU(d, from + i));
+  if (i < length) {  // lanes beyond the end keep what they have
+    const V part = add<kOp>(s1, load_part<DType::f32>(from + i, static_cast<int>(length - i)));
+    s1 = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(length - i)), part, s1);
+  }
+  return across<kOp>(join<kOp>(join<kOp>(s0, s1), join<kOp>(s2, s3)));
+}
+
+// Over rows of `inner` elements, `count` (a vector or less) of them at a time.
+template <RowsOp kOp>
+HWY_INLINE V reduce_columns(const float* from, i64 length, i64 inner, i64 count) {
+  V s0 = start<kOp>(), s1 = s0;
+  i64 i = 0;
+  for (; i + 2 <= length; i += 2) {
+    s0 = add<kOp>(s0, load(from + i * inner, count));
+    s1 = add<kOp>(s1, load(from + (i + 1) * inner, count));
+  }
+  if (i < length) s0 = add<kOp>(s0, load(from + i * inner, count));
+  return join<kOp>(s0, s1);
+}
+
+template <RowsOp kOp>
+void reduce(const RowsExtent& e, float scale, const float* from, float* to, i64 count) {
+  if (e.inner == 1) {
+    *to = reduce_row<kOp>(from, e.length) * scale;
+  } else {
+    store(hn::Mul(reduce_columns<kOp>(from, e.length, e.inner, count), hn::Set(FloatTag(), scale)), to,
+          count);
+  }
+}
+
+// f(x) of each element of a row.
+template <class F>
+HWY_INLINE void transform_row(const float* from, float* to, i64 length, const F& f) {
+  for (i64 i = 0; i < length; i += kLanes) store(f(load(from + i, length - i)), to + i, length - i);
+}
+template <class F>
+HWY_INLINE void transform_columns(const float* from, float* to, i64 length, i64 inner, i64 count,
+                                  const F& f) {
+  for (i64 i = 0; i < length; ++i) store(f(load(from + i * inner, count)), to + i * inner, count);
+}
+
+void softmax(const RowsCall& call, const float* from, float* to, i64 count) {
+  const FloatTag d;
+  const RowsExtent& e = call.extent;
+  const bool log = call.op == RowsOp::log_softmax, row = e.inner == 1;
+  const V most = row ? hn::Set(d, reduce_row<RowsOp::max>(from, e.length))
+                     : reduce_columns<RowsOp::max>(from, e.length, e.inner, count);
+  const auto each = [&](const auto& f) HWY_ATTR {
+    if (row)
+      transform_row(from, to, e.length, f);
+    else
+      transform_columns(from, to, e.length, e.inner, count, f);
+  };
+  V sum = hn::Zero(d);
+  if (!log) {
+    each([&](V x) HWY_ATTR { return vec_exp(hn::Sub(x, most)); });
+    sum = row ? hn::Set(d, reduce_row<RowsOp::sum>(to, e.length))
+              : reduce_columns<RowsOp::sum>(to, e.length, e.inner, count);
+    const V scale = hn::Div(hn::Set(d, 1.0f), sum);
+    from = to;
+    return each([&](V x) HWY_ATTR { return hn::Mul(x, scale); });
+  }
+  if (row) {
+    for (i64 i = 0; i < e.length; i += kLanes) {
+      const V term = vec_exp(hn::Sub(load(from + i, e.length - i), most));
+      const std::size_t lanes = static_cast<std::size_t>(std::min(kLanes, e.length - i));
+      sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, lanes), term));
+    }
+    sum = hn::Set(d, across<RowsOp::sum>(sum));
+  } else {
+    for (i64 i = 0; i < e.length; ++i)
+      sum = hn::Add(sum, vec_exp(hn::Sub(load(from + i * e.inner, count), most)));
+  }
+  HWY_ALIGN float sums[kFloatLanes];
+  hn::Store(sum, d, sums);
+  for (float& s : sums) s = std::log(s);
+  const V shift = hn::Load(d, sums);
+  each([&](V x) HWY_ATTR { return hn::Sub(hn::Sub(x, most), shift); });
+}
+
+void standardize(const RowsCall& call, const float* from, float* to, i64 count) {
+  const FloatTag d;
+  const RowsExtent& e = call.extent;
+  const bool row = e.inner == 1;
+  const float share = 1.0f / static_cast<float>(e.length);
+  const V scale = hn::Set(d, share);
+  const V mean = hn::Mul(scale, row ? hn::Set(d, reduce_row<RowsOp::sum>(from, e.length))
+                                    : reduce_columns<RowsOp::sum>(from, e.length, e.inner, count));
+  const auto each = [&](const auto& f) HWY_ATTR {
+    if (row)
+      transform_row(from, to, e.length, f);
+    else
+      transform_columns(from, to, e.length, e.inner, count, f);
+  };
+  each([&](V x) HWY_ATTR { return hn::Sub(x, mean); });
+  from = to;
+  const V squares = row ? hn::Set(d, reduce_row<RowsOp::sum_of_squares>(to, e.length))
+                        : reduce_columns<RowsOp::sum_of_squares>(to, e.length, e.inner, count);
+  const V inverse = hn::Div(hn::Set(d, 1.0f), hn::Sqrt(hn::MulAdd(squares, scale, hn::Set(d, call.epsilon))));
+  each([&](V x) HWY_ATTR { return hn::Mul(x, inverse); });
+}
+
+}  // namespace
+
+// A task is a row, or as many columns as a vector has.
+void RowsTask(const RowsCall& call, const float* from, float* to, i64 task) {
+  const RowsExtent& e = call.extent;
+  const i64 blocks = (e.inner + kLanes - 1) / kLanes;
+  const i64 outer = task / blocks, column = task % blocks * kLanes, count = e.inner - column;
+  from += outer * e.length * e.inner + column;
+  to += reduces(call.op) ? outer * e.inner + column : outer * e.length * e.inner + column;
+  switch (call.op) {
+    case RowsOp::sum:
+      return reduce<RowsOp::sum>(e, 1, from, to, count);
+    case RowsOp::mean:
+      return reduce<RowsOp::sum>(e, 1.0f / static_cast<float>(e.length), from, to, count);
+    case RowsOp::max:
+      return reduce<RowsOp::max>(e, 1, from, to, count);
+    case RowsOp::min:
+      return reduce<RowsOp::min>(e, 1, from, to, count);
+    case RowsOp::sum_of_squares:
+      return reduce<RowsOp::sum_of_squares>(e, 1, from, to, count);
+    case RowsOp::sum_of_sizes:
+      return reduce<RowsOp::sum_of_sizes>(e, 1, from, to, count);
+    case RowsOp::softmax:
+    case RowsOp::log_softmax:
+      return softmax(call, from, to, count);
+    case RowsOp::standardize:
+      return standardize(call, from, to, count);
+  }
+}
+
+i64 RowsTasks(const RowsCall& call) {
+  return call.extent.outer * ((call.extent.inner + kLanes - 1) / kLanes);
+}
+
+void TapsTask(const TapsCall& call, const float* from, float* to, i64 task) {
+  const FloatTag d;
+  const RowsExtent& e = call.extent;
+  if (e.inner == 1) {
+    from += task * e.length, to += task * call.out;
+    for (i64 i = 0; i < call.out; ++i) {
+      float sum = 0;
+      for (i64 t = i * call.taps; t < (i + 1) * call.taps; ++t)
+        sum += call.weight[static_cast<std::size_t>(t)] * from[call.index[static_cast<std::size_t>(t)]];
+      to[i] = sum;
+    }
+    return;
+  }
+  const i64 outer = task / call.out, first = task % call.out * call.taps;
+  from += outer * e.length * e.inner, to += task * e.inner;
+  for (i64 j = 0; j < e.inner; j += kLanes) {
+    V sum = hn::Zero(d);
+    for (i64 t = first; t < first + call.taps; ++t) {
+      const V x = load(from + call.index[static_cast<std::size_t>(t)] * e.inner + j, e.inner - j);
+      sum = hn::MulAdd(hn::Set(d, call.weight[static_cast<std::size_t>(t)]), x, sum);
+    }
+    store(sum, to + j, e.inner - j);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace faltung {
+
+HWY_EXPORT(RowsTask);
+HWY_EXPORT(RowsTasks);
+HWY_EXPORT(TapsTask);
+
+std::int64_t rows_tasks(const RowsCall& call) { return HWY_DYNAMIC_DISPATCH(RowsTasks)(call); }
+void rows_task(const RowsCall& call, const float* from, float* to, std::int64_t task) {
+  HWY_DYNAMIC_DISPATCH(RowsTask)(call, from, to, task);
+}
+void taps_task(const TapsCall& call, const float* from, float* to, std::int64_t task) {
+  HWY_DYNAMIC_DISPATCH(TapsTask)(call, from, to, task);
+}
+
+namespace {
+
+template <class T>
+void pick(const PickCall& call, const T* from, T* to) {
+  const std::int64_t inner = call.extent.inner;
+  for (const std::int32_t index : call.index) {
+    if (index < 0)
+      std::fill_n(to, inner, static_cast<T>(call.fill));
+    else
+      std::copy_n(from + index * inner, inner, to);
+    to += inner;
+  }
+}
+
+}  // namespace
+
+void pick_task(const PickCall& call, const std::byte* from, std::byte* to, std::int64_t task) {
+  const RowsExtent& e = call.extent;
+  const std::int64_t size = static_cast<std::int64_t>(call.bytes);
+  from += task * e.length * e.inner * size;
+  to += task * static_cast<std::int64_t>(call.index.size()) * e.inner * size;
+  if (call.bytes == 1)
+    pick(call, reinterpret_cast<const std::uint8_t*>(from), reinterpret_cast<std::uint8_t*>(to));
+  else if (call.bytes == 4)
+    pick(call, reinterpret_cast<const std::uint32_t*>(from), reinterpret_cast<std::uint32_t*>(to));
+  else
+    pick(call, reinterpret_cast<const std::uint64_t*>(from), reinterpret_cast<std::uint64_t*>(to));
+}
+
+}  // namespace faltung
+#endif  // HWY_ONCE

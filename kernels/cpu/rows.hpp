@@ -1,0 +1,66 @@
+// Computations along one dimension of a tensor of three (outer, length, inner), in fp32: reductions,
+// normalizations, softmax, weighted sums of elements, and elements by a table.
+#ifndef FALTUNG_KERNELS_CPU_ROWS_HPP_
+#define FALTUNG_KERNELS_CPU_ROWS_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace faltung {
+
+struct RowsExtent {
+  std::int64_t outer = 1, length = 1, inner = 1;
+};
+
+enum class RowsOp : std::uint8_t {
+  sum,
+  mean,
+  max,
+  min,
+  sum_of_squares,
+  sum_of_sizes,
+  // these give as many elements as they take
+  softmax,
+  log_softmax,
+  standardize,  // the mean becomes 0, the variance 1
+};
+inline bool reduces(RowsOp op) { return op < RowsOp::softmax; }
+
+struct RowsCall {
+  RowsOp op = RowsOp::sum;
+  RowsExtent extent;
+  float epsilon = 0;  // of standardize: added to the variance
+};
+
+// Independent parts; in any order, on any thread. The result may be the input where it is as large.
+std::int64_t rows_tasks(const RowsCall& call);
+void rows_task(const RowsCall& call, const float* from, float* to, std::int64_t task);
+
+// Along the dimension, element i of `out` is the sum over t of weight[i * taps + t] times element
+// index[i * taps + t].
+struct TapsCall {
+  RowsExtent extent;  // of the input
+  std::int64_t out = 1, taps = 1;
+  std::vector<std::int32_t> index;
+  std::vector<float> weight;
+};
+// A task is one element of outer and out.
+inline std::int64_t taps_tasks(const TapsCall& call) {
+  return call.extent.outer * (call.extent.inner == 1 ? 1 : call.out);
+}
+void taps_task(const TapsCall& call, const float* from, float* to, std::int64_t task);
+
+// Likewise elements of any kind, of 1, 4 or 8 bytes, copied: element i is element index[i]; -1: it is `fill`.
+struct PickCall {
+  RowsExtent extent;  // of the input
+  std::vector<std::int32_t> index;
+  std::size_t bytes = 4;  // of an element
+  std::uint64_t fill = 0;
+};
+inline std::int64_t pick_tasks(const PickCall& call) { return call.extent.outer; }
+void pick_task(const PickCall& call, const std::byte* from, std::byte* to, std::int64_t task);
+
+}  // namespace faltung
+
+#endif  // FALTUNG_KERNELS_CPU_ROWS_HPP_

@@ -1,0 +1,265 @@
+// Elementwise nodes, in chains that are computed in one step.
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+
+#include "src/network/lowering.hpp"
+#include "src/network/map_builder.hpp"
+
+namespace faltung::network {
+namespace {
+
+using i64 = std::int64_t;
+
+// What a node of ONNX is in the words of maps. swapped: its two inputs change places.
+struct Word {
+  MapOp op;
+  bool swapped = false;
+};
+
+const std::unordered_map<std::string_view, Word>& words() {
+  static const std::unordered_map<std::string_view, Word> all = {
+      {"Identity", {MapOp::copy}},
+      {"Abs", {MapOp::abs}},
+      {"Neg", {MapOp::neg}},
+      {"Sqrt", {MapOp::sqrt}},
+      {"Reciprocal", {MapOp::reciprocal}},
+      {"Exp", {MapOp::exp}},
+      {"Log", {MapOp::log}},
+      {"Erf", {MapOp::erf}},
+      {"Tanh", {MapOp::tanh}},
+      {"Sin", {MapOp::sin}},
+      {"Cos", {MapOp::cos}},
+      {"Floor", {MapOp::floor}},
+      {"Ceil", {MapOp::ceil}},
+      {"Round", {MapOp::round}},
+      {"Sign", {MapOp::sign}},
+      {"Not", {MapOp::logical_not}},
+      {"Sigmoid", {MapOp::sigmoid}},
+      {"Relu", {MapOp::relu}},
+      {"Softplus", {MapOp::softplus}},
+      {"Softsign", {MapOp::softsign}},
+      {"Mish", {MapOp::mish}},
+      {"Silu", {MapOp::silu}},
+      {"HardSwish", {MapOp::hardswish}},
+      {"Gelu", {MapOp::gelu}},
+      {"LeakyRelu", {MapOp::leaky_relu}},
+      {"ThresholdedRelu", {MapOp::thresholded_relu}},
+      {"Elu", {MapOp::elu}},
+      {"Celu", {MapOp::celu}},
+      {"Selu", {MapOp::selu}},
+      {"HardSigmoid", {MapOp::hard_sigmoid}},
+      {"Clip", {MapOp::clip}},
+      {"Add", {MapOp::add}},
+      {"Sub", {MapOp::sub}},
+      {"Mul", {MapOp::mul}},
+      {"Div", {MapOp::div}},
+      {"Pow", {MapOp::pow}},
+      {"PRelu", {MapOp::prelu}},
+      {"Equal", {MapOp::equal}},
+      {"Less", {MapOp::less}},
+      {"Greater", {MapOp::less, true}},
+      {"LessOrEqual", {MapOp::less_or_equal}},
+      {"GreaterOrEqual", {MapOp::less_or_equal, true}},
+      {"And", {MapOp::logical_and}},
+      {"Or", {MapOp::logical_or}},
+      {"Xor", {MapOp::logical_xor}},
+      {"Where", {MapOp::select}},
+      {"Sum", {MapOp::add}},
+      {"Mean", {MapOp::add}},
+      {"Max", {MapOp::max}},
+      {"Min", {MapOp::min}},
+      {"Cast", {MapOp::copy}},
+      {"CastLike", {MapOp::copy}},
+  };
+  return all;
+}
+
+const Word* find_word(const Node& node) {
+  if (!node.domain.empty() && !(node.domain == "faltung" && node.op == "Silu")) return nullptr;
+  const auto found = words().find(node.op);
+  return found == words().end() ? nullptr : &found->second;
+}
+
+// How many inputs are tensors, and not parameters of the function.
+std::size_t tensors(const Node& node) {
+  const bool one = node.op == "Clip" || node.op == "CastLike";
+  return one ? 1 : node.inputs.size();
+}
+// Instructions that it takes, at most.
+std::size_t instructions(const Node& node) { return std::max<std::size_t>(2, node.inputs.size() + 1); }
+
+// ---- a chain's program
+
+class Program {
+ public:
+  Program(Lowering& lowering, const std::vector<const Node*>& nodes)
+      : lowering_(lowering), graph_(lowering.graph()) {
+    for (const Node* node : nodes) {
+      for (std::size_t i = 0; i < tensors(*node); ++i) add_input(node->inputs[i]);
+      inside_.emplace(node->outputs[0], 0);
+    }
+    next_ = inputs.size();
+    for (const Node* node : nodes) translate(*node);
+  }
+
+  std::vector<ValueId> inputs;  // from outside, in the order of their registers
+  std::vector<MapInstruction> code;
+
+ private:
+  void add_input(ValueId id) {
+    if (inside_.contains(id) || std::ranges::find(inputs, id) != inputs.end()) return;
+    registers_[id] = static_cast<std::uint8_t>(inputs.size());
+    inputs.push_back(id);
+  }
+  std::uint8_t emit(MapOp op, std::uint8_t x, std::uint8_t y = 0, std::uint8_t z = 0, double a = 0,
+                    double b = 0) {
+    const auto to = static_cast<std::uint8_t>(next_++);
+    code.push_back({op, to, x, y, z, static_cast<float>(a), static_cast<float>(b)});
+    return to;
+  }
+
+  void require_types(const Node& node) const {
+    const bool cast = node.op.starts_with("Cast");
+    for (std::size_t i = 0; i < tensors(node); ++i) {
+      const Type type = graph_.at(node.inputs[i]).type;
+      const bool known =
+          type == Type::f32 || type == Type::boolean || (cast && (type == Type::i32 || type == Type::i64));
+      if (!known)
+        throw Error(Status::unsupported, node.title() + ": arithmetic on elements of type " + name(type));
+    }
+  }
+
+  void translate(const Node& node) {
+    require_types(node);
+    const Word& word = *find_word(node);
+    std::vector<std::uint8_t> x;
+    for (std::size_t i = 0; i < tensors(node); ++i) x.push_back(registers_.at(node.inputs[i]));
+    registers_[node.outputs[0]] = compute(node, word, x);
+  }
+
+  std::uint8_t compute(const Node& node, const Word& word, const std::vector<std::uint8_t>& x) {
+    const Type to = graph_.at(node.outputs[0]).type;
+    if (word.op == MapOp::copy) {
+      if (to == Type::boolean && graph_.at(node.inputs[0]).type != Type::boolean)
+        return emit(MapOp::logical_not, emit(MapOp::logical_not, x[0]));
+      const bool rounds = to != Type::f32 && graph_.at(node.inputs[0]).type == Type::f32;
+      return emit(rounds ? MapOp::truncate : MapOp::copy, x[0]);
+    }
+    if (node.op == "Gelu" && node.text("approximate", "none") == "tanh") return emit(MapOp::gelu_tanh, x[0]);
+    if (node.op == "Pow") {
+      const std::optional<Array> power = graph_.constant(node.inputs[1]);
+      if (power && power->data.size() == 1 && power->data[0] == 2) return emit(MapOp::mul, x[0], x[0]);
+      if (power && power->data.size() == 1 && power->data[0] == 0.5) return emit(MapOp::sqrt, x[0]);
+    }
+    if (x.size() == 1) {
+      if (node.op == "Max" || node.op == "Min" || node.op == "Sum" || node.op == "Mean")
+        return emit(MapOp::copy, x[0]);
+      const auto [a, b] = parameters(node);
+      return emit(word.op, x[0], 0, 0, a, b);
+    }
+    if (word.op == MapOp::select) return emit(word.op, x[0], x[1], x[2]);
+    std::uint8_t sum = word.swapped ? emit(word.op, x[1], x[0]) : emit(word.op, x[0], x[1]);
+    for (std::size_t i = 2; i < x.size(); ++i) sum = emit(word.op, sum, x[i]);
+    return node.op == "Mean" ? emit(MapOp::affine, sum, 0, 0, 1.0 / static_cast<double>(x.size()), 0) : sum;
+  }
+
+  std::pair<double, double> parameters(const Node& node) const {
+    const Site site = lowering_.site(node);
+    if (node.op == "Clip") {
+      const auto bound = [&](const char* key, std::size_t i, float otherwise) -> double {
+        return site.has(i) ? site.numbers(i).at(0) : node.number(key, otherwise);
+      };
+      return {bound("min", 1, -HUGE_VALF), bound("max", 2, HUGE_VALF)};
+    }
+    if (node.op == "HardSigmoid") return {node.number("alpha", 0.2f), node.number("beta", 0.5f)};
+    if (node.op == "Selu") return {node.number("alpha", 1.67326319f), node.number("gamma", 1.05070102f)};
+    return {node.number("alpha", node.op == "LeakyRelu" ? 0.01f : 1.0f), 0};
+  }
+
+  Lowering& lowering_;
+  const Graph& graph_;
+  std::unordered_map<ValueId, int> inside_;
+  std::unordered_map<ValueId, std::uint8_t> registers_;
+  std::size_t next_ = 0;
+};
+
+// Strides of a value that is read as one of shape `to`.
+Shape read_strides(const Shape& from, const Shape& to, Layout layout) {
+  const Shape own = strides_in(from, layout);
+  Shape strides(to.size(), 0);
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    if (from[d] != 1) strides[to.size() - from.size() + d] = own[d];
+  }
+  return strides;
+}
+
+}  // namespace
+
+std::vector<int> elementwise_chains(const Graph& graph, bool fuse) {
+  const std::vector<int> uses = count_uses(graph);
+  std::vector<int> last(graph.nodes.size(), -1);
+  std::vector<std::size_t> sizes(graph.nodes.size());  // registers of a chain, at its last node
+  std::vector<std::vector<int>> readers(graph.values.size());
+  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    if (find_word(node) == nullptr) {
+      for (const ValueId id : node.inputs) {
+        if (id != kNone) readers[static_cast<std::size_t>(id)].push_back(-1);
+      }
+      continue;
+    }
+    const ValueId y = node.outputs[0];
+    const std::vector<int>& of = readers[static_cast<std::size_t>(y)];
+    // It joins the chain in which all of its readers are, if its result is as large as theirs.
+    int chain = fuse && !of.empty() && static_cast<int>(of.size()) == uses[static_cast<std::size_t>(y)]
+                    ? of.front()
+                    : -1;
+    for (const int other : of) chain = other == chain ? chain : -1;
+    const std::size_t needs = node.inputs.size() + instructions(node);
+    if (chain >= 0) {
+      const Value& end = graph.at(graph.nodes[static_cast<std::size_t>(chain)].outputs[0]);
+      const bool fits =
+          *end.shape == *graph.at(y).shape && sizes[static_cast<std::size_t>(chain)] + needs <= kMapRegisters;
+      // What is rounded on its way to memory is not rounded in a register.
+      const bool exact = graph.at(y).type == Type::f32 || graph.at(y).type == Type::boolean;
+      if (!fits || !exact) chain = -1;
+    }
+    if (chain < 0) chain = static_cast<int>(i);
+    sizes[static_cast<std::size_t>(chain)] += needs;
+    last[i] = chain;
+    for (const ValueId id : node.inputs) {
+      if (id != kNone) readers[static_cast<std::size_t>(id)].push_back(chain);
+    }
+  }
+  return last;
+}
+
+void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
+  const Node& end = *nodes.back();
+  const Graph& graph = lowering.graph();
+  const Program program(lowering, nodes);
+  if (program.code.size() + program.inputs.size() > kMapRegisters)
+    throw Error(Status::unsupported, end.title() + ": it has too many inputs");
+  const ValueId y = end.outputs[0];
+  const Shape& shape = lowering.shape(y);
+  const Layout layout = is_image(shape) ? lowering.layout_of(end) : Layout::nchw;
+  std::vector<StridedOperand> operands;
+  std::vector<Ref> reads;
+  std::vector<int> in_place;
+  const Shape out = strides_in(shape, layout);
+  for (const ValueId id : program.inputs) {
+    const bool constant = graph.is_constant(id);
+    const Layout lies = constant ? Layout::nchw : layout;
+    const Shape strides = read_strides(lowering.shape(id), shape, lies);
+    reads.push_back(lowering.read(id, lies));
+    if (!constant && lowering.shape(id) == shape && graph.at(id).type == graph.at(y).type)
+      in_place.push_back(static_cast<int>(reads.size()) - 1);
+    operands.push_back({graph.at(id).type, strides, 0});
+  }
+  MapCall call = make_map(shape, operands, {graph.at(y).type, out, 0}, program.code, end.title());
+  lowering.emit(end, std::move(call), std::move(reads), lowering.write(y, layout), layout);
+  lowering.drafts.back().in_place = std::move(in_place);
+}
+
+}  // namespace faltung::network

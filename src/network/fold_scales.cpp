@@ -1,0 +1,184 @@
+// What scales and shifts each channel after a convolution or product becomes part of its weights and bias.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "src/network/passes.hpp"
+#include "src/network/rewriting.hpp"
+
+namespace faltung::network {
+namespace {
+
+using i64 = std::int64_t;
+
+// x times scale plus shift, one of each a channel, or one for all.
+struct Affine {
+  ValueId x = kNone;
+  std::vector<double> scale, shift;
+};
+
+// The constant's elements if they are one a channel, seen from a result of `rank` dimensions whose channels
+// are dimension `axis`; one for all counts. Empty if not.
+std::vector<double> by_channel(const Graph& graph, ValueId id, std::size_t rank, std::size_t axis,
+                               i64 channels) {
+  const std::optional<Array> constant = graph.constant(id);
+  if (!constant || constant->type != Type::f32 || constant->shape.size() > rank) return {};
+  const std::size_t missing = rank - constant->shape.size();
+  for (std::size_t d = 0; d < constant->shape.size(); ++d) {
+    const i64 size = constant->shape[d];
+    if (size != 1 && (missing + d != axis || size != channels)) return {};
+  }
+  return constant->data;
+}
+
+std::optional<Affine> normalization(const Graph& graph, const Node& node) {
+  std::vector<std::vector<double>> p;
+  for (std::size_t i = 1; i < 5; ++i) {
+    const std::optional<Array> constant = graph.constant(node.inputs.at(i));
+    if (!constant) return std::nullopt;
+    p.push_back(constant->data);
+  }
+  if (node.outputs.size() != 1) return std::nullopt;
+  const double epsilon = node.number("epsilon", 1e-5f);
+  Affine a{node.inputs[0], {}, {}};
+  for (std::size_t c = 0; c < p[0].size(); ++c) {
+    a.scale.push_back(p[0][c] / std::sqrt(p[3].at(c) + epsilon));
+    a.shift.push_back(p[1].at(c) - p[2].at(c) * a.scale.back());
+  }
+  return a;
+}
+
+// The node as an affine function of x, which is `input`.
+std::optional<Affine> as_affine(const Graph& graph, const Node& node, ValueId input, std::size_t rank,
+                                std::size_t axis, i64 channels) {
+  if (!node.domain.empty()) return std::nullopt;
+  if (node.op == "BatchNormalization")
+    return axis == 1 && node.inputs.size() == 5 && node.inputs[0] == input ? normalization(graph, node)
+                                                                           : std::nullopt;
+  if (node.inputs.size() != 2) return std::nullopt;
+  const bool first = node.inputs[0] == input;
+  const std::vector<double> c = by_channel(graph, node.inputs[first ? 1 : 0], rank, axis, channels);
+  if (c.empty()) return std::nullopt;
+  Affine a{input, std::vector<double>(c.size(), 1.0), std::vector<double>(c.size(), 0.0)};
+  const double sign = node.op == "Sub" && !first ? -1 : 1;
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    if (node.op == "Add")
+      a.shift[i] = c[i];
+    else if (node.op == "Sub")
+      a.scale[i] = sign, a.shift[i] = -sign * c[i];
+    else if (node.op == "Mul")
+      a.scale[i] = c[i];
+    else if (node.op == "Div" && first)
+      a.scale[i] = 1 / c[i];
+    else
+      return std::nullopt;
+  }
+  return a;
+}
+
+// Where a convolution's or product's output channels lie.
+struct Channels {
+  i64 count = 0;
+  std::size_t rank = 0, axis = 1;
+};
+std::optional<Channels> channels_of(const Graph& graph, const Node& node) {
+  const bool linear = node.domain == "faltung" && node.op == "Linear";
+  const bool conv = node.domain.empty() && (node.op == "Conv" || node.op == "ConvTranspose");
+  if (!(linear || conv) || node.inputs.size() < 2 || !graph.is_constant(node.inputs[1])) return std::nullopt;
+  if (node.inputs.size() > 3 || node.has("activation")) return std::nullopt;
+  if (node.inputs.size() > 2 && node.inputs[2] != kNone && !graph.is_constant(node.inputs[2]))
+    return std::nullopt;
+  const Constant& w = *graph.at(node.inputs[1]).constant;
+  if (w.type != Type::f32) return std::nullopt;
+  if (linear) {
+    const auto& shape = graph.at(node.inputs[0]).shape;
+    return Channels{w.shape.at(0), shape ? shape->size() : 2, shape ? shape->size() - 1 : 1};
+  }
+  if (w.shape.size() < 3) return std::nullopt;
+  const i64 count = node.op == "Conv" ? w.shape[0] : w.shape[1] * node.integer("group", 1);
+  return Channels{count, w.shape.size(), 1};
+}
+
+void scale_weights(Graph& graph, Node& node, const Affine& a, const Channels& channels) {
+  const auto at = [](const std::vector<double>& v, i64 c) {
+    return v.size() == 1 ? v[0] : v[static_cast<std::size_t>(c)];
+  };
+  Array w = *graph.constant(node.inputs[1]);
+  const bool transposed = node.op == "ConvTranspose";
+  const i64 k = w.shape[0], each = elements(w.shape) / k;
+  for (i64 i = 0; i < elements(w.shape); ++i) {
+    // Transposed, the weights are (inputs, outputs of a group, image).
+    i64 c = i / each;
+    if (transposed) {
+      const i64 group = c / (k / node.integer("group", 1));
+      c = group * w.shape[1] + i % each / (each / w.shape[1]);
+    }
+    w.data[static_cast<std::size_t>(i)] *= at(a.scale, c);
+  }
+  Array bias{Type::f32, {channels.count}, std::vector<double>(static_cast<std::size_t>(channels.count))};
+  if (node.inputs.size() > 2 && node.inputs[2] != kNone) bias.data = graph.constant(node.inputs[2])->data;
+  for (i64 c = 0; c < channels.count; ++c) {
+    double& b = bias.data[static_cast<std::size_t>(c)];
+    b = b * at(a.scale, c) + at(a.shift, c);
+  }
+  node.inputs.resize(3, kNone);
+  const bool only_shift = std::ranges::all_of(a.scale, [](double s) { return s == 1; });
+  if (!only_shift) node.inputs[1] = graph.add_constant(graph.at(node.inputs[1]).name, w);
+  node.inputs[2] = graph.add_constant(node.name + " bias", bias);
+}
+
+}  // namespace
+
+Graph fold_scales(Graph graph) {
+  Rewriting r(std::move(graph));
+  for (std::size_t i = 0; i < r.size(); ++i) {
+    // As long as what follows it is one.
+    while (const std::optional<Channels> channels = channels_of(r.graph(), r.node(static_cast<int>(i)))) {
+      Node& node = r.node(static_cast<int>(i));
+      const int next = r.only_reader(node.outputs[0]);
+      if (next < 0) break;
+      const std::optional<Affine> a = as_affine(r.graph(), r.node(next), node.outputs[0], channels->rank,
+                                                channels->axis, channels->count);
+      if (!a) break;
+      scale_weights(r.graph(), node, *a, *channels);
+      node.outputs[0] = r.node(next).outputs[0];
+      r.remove(next);
+    }
+  }
+  return r.finish();
+}
+
+Graph make_products(Graph graph) {
+  for (Node& node : graph.nodes) {
+    const bool gemm = node.op == "Gemm";
+    if (!node.domain.empty() || !(gemm || node.op == "MatMul") || node.inputs.size() < 2) continue;
+    const std::optional<Array> b = graph.constant(node.inputs[1]);
+    if (!b || b->type != Type::f32 || b->shape.size() != 2 || (gemm && node.integer("transA", 0) != 0))
+      continue;
+    const bool transposed = gemm && node.integer("transB", 0) != 0;
+    const double alpha = gemm ? node.number("alpha", 1) : 1, beta = gemm ? node.number("beta", 1) : 1;
+    const i64 n = b->shape[transposed ? 0 : 1], k = b->shape[transposed ? 1 : 0];
+    ValueId bias = kNone;
+    if (node.inputs.size() > 2 && node.inputs[2] != kNone) {
+      const std::optional<Array> c = graph.constant(node.inputs[2]);
+      const std::vector<double> each = c ? by_channel(graph, node.inputs[2], 2, 1, n) : std::vector<double>();
+      if (each.empty()) continue;
+      Array values{Type::f32, {n}, std::vector<double>(static_cast<std::size_t>(n))};
+      for (std::size_t i = 0; i < values.data.size(); ++i)
+        values.data[i] = beta * each[each.size() == 1 ? 0 : i];
+      bias = graph.add_constant(node.name + " bias", values);
+    }
+    Array w{Type::f32, {n, k}, b->data};
+    for (i64 i = 0; i < n * k; ++i) {
+      const i64 from = transposed ? i : i % k * n + i / k;
+      w.data[static_cast<std::size_t>(i)] = alpha * b->data[static_cast<std::size_t>(from)];
+    }
+    node.inputs = {node.inputs[0], graph.add_constant(graph.at(node.inputs[1]).name, w)};
+    if (bias != kNone) node.inputs.push_back(bias);
+    node.op = "Linear", node.domain = "faltung";
+    node.attributes.clear();
+  }
+  return graph;
+}
+
+}  // namespace faltung::network

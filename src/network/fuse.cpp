@@ -1,0 +1,224 @@
+// Normalizations in parts that are scheduled, and what a convolution or product does to its result itself.
+#include <algorithm>
+#include <cmath>
+
+#include "src/network/epilogue.hpp"
+#include "src/network/passes.hpp"
+#include "src/network/rewriting.hpp"
+
+namespace faltung::network {
+namespace {
+
+using i64 = std::int64_t;
+
+// ---- normalizations
+
+class Splitter {
+ public:
+  explicit Splitter(Graph graph) : graph_(std::move(graph)) {}
+
+  Graph run() {
+    std::vector<Node> nodes = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (Node& node : nodes) {
+      if (!split(node)) graph_.nodes.push_back(std::move(node));
+    }
+    return std::move(graph_);
+  }
+
+ private:
+  ValueId value(const Node& of, const char* what, Shape shape) {
+    Value v;
+    v.name = of.name + " " + what;
+    v.type = Type::f32;
+    v.shape = std::move(shape);
+    return graph_.add(std::move(v));
+  }
+  void emit(const Node& of, std::string op, std::string domain, std::vector<ValueId> inputs, ValueId output,
+            std::map<std::string, Attribute, std::less<>> attributes = {}) {
+    Node node;
+    node.op = std::move(op), node.domain = std::move(domain), node.name = of.name;
+    node.inputs = std::move(inputs), node.outputs = {output};
+    node.attributes = std::move(attributes);
+    graph_.nodes.push_back(std::move(node));
+  }
+  // x seen with this shape.
+  ValueId reshaped(const Node& of, const char* what, ValueId x, const Shape& shape) {
+    const ValueId y = value(of, what, shape);
+    reshape(of, x, y, shape);
+    return y;
+  }
+  void reshape(const Node& of, ValueId x, ValueId y, const Shape& shape) {
+    Array target{Type::i64, {static_cast<i64>(shape.size())}, {shape.begin(), shape.end()}};
+    emit(of, "Reshape", "", {x, graph_.add_constant(of.name + " shape", target)}, y);
+  }
+  // A constant vector with one element a channel, to be broadcast over a tensor of `rank` dimensions.
+  ValueId channel_constant(const Node& of, const std::vector<double>& data, std::size_t rank) {
+    Shape shape(rank, 1);
+    shape[1] = static_cast<i64>(data.size());
+    return graph_.add_constant(of.name + " by channel", {Type::f32, shape, data});
+  }
+  // y = x · scale + shift
+  void affine(const Node& of, ValueId x, ValueId scale, ValueId shift, ValueId y) {
+    ValueId at = x;
+    if (scale != kNone) {
+      const ValueId product = shift == kNone ? y : value(of, "scaled", *graph_.at(x).shape);
+      emit(of, "Mul", "", {at, scale}, product);
+      at = product;
+    }
+    if (shift != kNone) emit(of, "Add", "", {at, shift}, y);
+  }
+
+  bool split(const Node& node) {
+    if (!node.domain.empty() || node.inputs.empty() || graph_.at(node.inputs[0]).type != Type::f32)
+      return false;
+    if (node.op == "BatchNormalization") return batch(node);
+    if (node.op == "InstanceNormalization" || node.op == "GroupNormalization") return group(node);
+    if (node.op == "LayerNormalization") return layer(node);
+    return false;
+  }
+
+  bool batch(const Node& node) {
+    std::vector<std::vector<double>> p;
+    for (std::size_t i = 1; i < 5; ++i) {
+      const std::optional<Array> constant = graph_.constant(node.inputs[i]);
+      if (!constant) return false;
+      p.push_back(constant->data);
+    }
+    const double epsilon = node.number("epsilon", 1e-5f);
+    std::vector<double> scale, shift;
+    for (std::size_t c = 0; c < p[0].size(); ++c) {
+      scale.push_back(p[0][c] / std::sqrt(p[3][c] + epsilon));
+      shift.push_back(p[1][c] - p[2][c] * scale.back());
+    }
+    const std::size_t rank = graph_.at(node.inputs[0]).shape->size();
+    affine(node, node.inputs[0], channel_constant(node, scale, rank), channel_constant(node, shift, rank),
+           node.outputs[0]);
+    return true;
+  }
+
+  // One parameter a channel, where the file has one a channel or one a group.
+  std::optional<std::vector<double>> by_channel(ValueId id, i64 channels) const {
+    const std::optional<Array> constant = graph_.constant(id);
+    if (!constant || constant->data.empty()) return std::nullopt;
+    std::vector<double> all;
+    for (i64 c = 0; c < channels; ++c)
+      all.push_back(
+          constant->data[static_cast<std::size_t>(c * static_cast<i64>(constant->data.size()) / channels)]);
+    return all;
+  }
+
+  bool group(const Node& node) {
+    const Shape shape = *graph_.at(node.inputs[0]).shape;
+    const i64 channels = shape[1],
+              groups = node.op == "GroupNormalization" ? node.integer("num_groups", 1) : channels;
+    const auto scale = by_channel(node.inputs[1], channels), shift = by_channel(node.inputs[2], channels);
+    if (!scale || !shift) return false;
+    const bool each = groups == channels;  // the image alone: no need to see it in another shape
+    const Shape rows{shape[0], groups, elements(shape) / (shape[0] * groups)};
+    const ValueId x = each ? node.inputs[0] : reshaped(node, "in groups", node.inputs[0], rows);
+    ValueId y = value(node, "standardized", each ? shape : rows);
+    emit(node, "Standardize", "faltung", {x}, y,
+         {{"axis", Attribute(i64{2})}, {"epsilon", Attribute(node.number("epsilon", 1e-5f))}});
+    if (!each) y = reshaped(node, "in channels", y, shape);
+    affine(node, y, channel_constant(node, *scale, shape.size()),
+           channel_constant(node, *shift, shape.size()), node.outputs[0]);
+    return true;
+  }
+
+  bool layer(const Node& node) {
+    if (std::ranges::count(node.outputs, kNone) + 1 != static_cast<i64>(node.outputs.size())) return false;
+    const Shape shape = *graph_.at(node.inputs[0]).shape;
+    const auto parameter = [&](std::size_t i) { return i < node.inputs.size() ? node.inputs[i] : kNone; };
+    const bool bare = parameter(1) == kNone && parameter(2) == kNone;
+    const ValueId y = bare ? node.outputs[0] : value(node, "standardized", shape);
+    emit(node, "Standardize", "faltung", {node.inputs[0]}, y,
+         {{"axis", Attribute(node.integer("axis", -1))},
+          {"epsilon", Attribute(node.number("epsilon", 1e-5f))}});
+    if (!bare) affine(node, y, parameter(1), parameter(2), node.outputs[0]);
+    return true;
+  }
+
+  Graph graph_;
+};
+
+// ---- epilogues
+
+bool is_convolution(const Node& node) {
+  return node.op == "Conv" && (node.domain.empty() || node.domain == "faltung");
+}
+bool is_product(const Node& node) { return node.op == "Linear" && node.domain == "faltung"; }
+
+bool has_input(const Node& node, std::size_t i) { return i < node.inputs.size() && node.inputs[i] != kNone; }
+
+// The sum of the node's result and another tensor of the same shape, before it is activated.
+bool take_residual(const Graph& graph, Node& node, const Node& add) {
+  if (!add.domain.empty() || add.op != "Add" || node.has("activation") || node.has("pool") ||
+      has_input(node, 3))
+    return false;
+  const ValueId y = node.outputs[0], other = add.inputs[add.inputs[0] == y ? 1 : 0];
+  if (other == y || graph.is_constant(other) || graph.at(other).shape != graph.at(y).shape) return false;
+  node.inputs.resize(3, kNone);
+  node.inputs.push_back(other);
+  return true;
+}
+
+bool take_activation(const Graph& graph, Node& node, const Node& next) {
+  if (node.has("activation") || node.has("pool")) return false;
+  const std::optional<FusedActivation> activation = as_activation(graph, next);
+  if (!activation) return false;
+  set_activation(node, *activation);
+  return true;
+}
+
+// Windows that a convolution's epilogue has: over two dimensions, each lying partly inside of the image.
+bool take_pool(const Graph& graph, Node& node, const Node& pool) {
+  if (!pool.domain.empty() || (pool.op != "MaxPool" && pool.op != "AveragePool") || node.has("pool"))
+    return false;
+  if (graph.at(node.outputs[0]).shape->size() != 4 || pool.outputs.size() != 1) return false;
+  const Shape pads = pool.integers("pads").value_or(Shape(4, 0));
+  const bool padded = std::ranges::any_of(pads, [](i64 p) { return p != 0; });
+  if (pool.text("auto_pad", "NOTSET") != "NOTSET" || pool.integer("ceil_mode", 0) != 0) return false;
+  if (padded && pool.op == "AveragePool" && pool.integer("count_include_pad", 0) != 0) return false;
+  if (pool.integers("dilations").value_or(Shape(2, 1)) != Shape(2, 1)) return false;
+  const Shape kernel = pool.integers("kernel_shape").value_or(Shape());
+  if (kernel.size() != 2 || pads.size() != 4) return false;
+  for (std::size_t d = 0; d < 4; ++d) {
+    if (pads[d] < 0 || pads[d] >= kernel[d % 2]) return false;
+  }
+  node.attributes["pool"] = pool.op;
+  for (const auto& [key, value] : pool.attributes) node.attributes["pool_" + key] = value;
+  return true;
+}
+
+}  // namespace
+
+Graph split_norms(Graph graph) { return Splitter(std::move(graph)).run(); }
+
+Graph fuse_epilogues(Graph graph) {
+  Rewriting r(std::move(graph));
+  for (int i = 0; i < static_cast<int>(r.size()); ++i) {
+    const bool product = is_product(r.node(i));
+    if (!product && !is_convolution(r.node(i))) continue;
+    if (!r.graph().is_constant(r.node(i).inputs[1])) continue;
+    // The node stands where what it takes over stood: its other inputs are made by then.
+    for (int at = i;;) {
+      Node node = r.node(at);
+      if (node.outputs[0] == kNone) break;
+      const int next = r.only_reader(node.outputs[0]);
+      if (next < 0) break;
+      const Node& reader = r.node(next);
+      const bool taken = take_residual(r.graph(), node, reader) || take_activation(r.graph(), node, reader) ||
+                         (!product && take_pool(r.graph(), node, reader));
+      if (!taken) break;
+      node.domain = "faltung";
+      node.outputs = reader.outputs;
+      r.node(next) = std::move(node);
+      r.remove(at);
+      at = next;
+    }
+  }
+  return r.finish();
+}
+
+}  // namespace faltung::network

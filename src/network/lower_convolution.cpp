@@ -1,0 +1,185 @@
+// Convolutions, pools and their layouts.
+#include <algorithm>
+
+#include "src/network/epilogue.hpp"
+#include "src/network/lowering.hpp"
+#include "src/network/map_builder.hpp"
+#include "src/network/reduction.hpp"
+#include "src/network/window.hpp"
+
+namespace faltung::network {
+namespace {
+
+using i64 = std::int64_t;
+
+bool is_forward(const Node& node) {
+  return node.op == "Conv" && (node.domain.empty() || node.domain == "faltung");
+}
+bool is_transposed(const Node& node) { return node.op == "ConvTranspose" && node.domain.empty(); }
+bool is_pool(const Node& node) {
+  return node.domain.empty() && (node.op == "MaxPool" || node.op == "AveragePool");
+}
+
+// One spatial dimension is a height of 1.
+void require_two(const Site& site, const Window& w) {
+  if (w.dimensions > 2) site.decline("three spatial dimensions are not known");
+}
+
+void set_window(Problem& p, const Site& site, const Window& w) {
+  require_two(site, w);
+  p.r = w.kernel[1], p.s = w.kernel[2];
+  p.stride_h = w.stride[1], p.stride_w = w.stride[2];
+  p.dilation_h = w.dilation[1], p.dilation_w = w.dilation[2];
+  p.pad_top = w.before[1], p.pad_left = w.before[2], p.pad_bottom = w.after[1], p.pad_right = w.after[2];
+  for (const i64 pad : {p.pad_top, p.pad_left, p.pad_bottom, p.pad_right}) {
+    if (pad < 0) site.decline("negative padding is not known");
+  }
+}
+
+void set_pool(Pool& pool, const Site& site, const Window& w, bool max) {
+  require_two(site, w);
+  if (w.dilation != Triple{1, 1, 1}) site.decline("a dilated pooling window is not known");
+  pool.kind = max ? PoolKind::max : PoolKind::average;
+  pool.size_h = w.kernel[1], pool.size_w = w.kernel[2];
+  pool.stride_h = w.stride[1], pool.stride_w = w.stride[2];
+  pool.pad_top = w.before[1], pool.pad_left = w.before[2], pool.pad_bottom = w.after[1],
+  pool.pad_right = w.after[2];
+}
+
+Problem forward_problem(const Lowering& lowering, const Node& node, Layout layout) {
+  const Site site = lowering.site(node);
+  const Shape &x = site.in(0).shape, &f = site.in(1).shape;
+  const Window w = read_window(site, f);
+  Problem p;
+  p.layout = layout;
+  p.math = lowering.settings().math;
+  p.n = x[0], p.c = x[1], p.k = f[0], p.h = w.image[1], p.w = w.image[2];
+  p.groups = node.integer("group", 1);
+  set_window(p, site, w);
+  const FusedActivation activation = read_activation(node);
+  p.epilogue.bias = site.has(2);
+  p.epilogue.residual = site.has(3);
+  p.epilogue.activation = activation.kind;
+  if (activation.kind == Activation::leaky_relu) p.epilogue.slope = activation.slope;
+  if (node.has("pool")) {
+    Node pool;
+    pool.op = node.text("pool", "");
+    pool.name = node.name;
+    for (const auto& [key, value] : node.attributes) {
+      if (key.starts_with("pool_")) pool.attributes.emplace(key.substr(5), value);
+    }
+    const Operand conv{Type::f32, with_image(p.n, p.k, w.out, w.dimensions), nullptr};
+    const Site pool_site(pool, site.opset(), {&conv});
+    set_pool(p.epilogue.pool, pool_site, read_window(pool_site, {}), pool.op == "MaxPool");
+  }
+  return p;
+}
+
+// As the gradient of a convolution's input. Rows that no window reaches are as an input's that is larger than
+// the walk over it.
+Problem transposed_problem(const Lowering& lowering, const Node& node, Layout layout) {
+  const Site site = lowering.site(node);
+  const Shape &x = site.in(0).shape, &f = site.in(1).shape;
+  const Window w = read_transposed_window(site, f);
+  Problem p;
+  p.direction = Direction::backward_data;
+  p.layout = layout;
+  p.math = lowering.settings().math;
+  p.groups = node.integer("group", 1);
+  p.n = x[0], p.k = x[1], p.c = f[1] * p.groups, p.h = w.out[1], p.w = w.out[2];
+  set_window(p, site, w);
+  if (p.p() != w.image[1] || p.q() != w.image[2]) site.decline("its result is more than a stride too large");
+  return p;
+}
+
+Problem problem_of(const Lowering& lowering, const Node& node, Layout layout) {
+  return is_forward(node) ? forward_problem(lowering, node, layout)
+                          : transposed_problem(lowering, node, layout);
+}
+
+// A pool alone is the epilogue of a convolution that has been done.
+Problem pool_problem(const Lowering& lowering, const Node& node, Layout layout) {
+  const Site site = lowering.site(node);
+  const Window w = read_window(site, {});
+  const Shape& x = site.in(0).shape;
+  Problem p;
+  p.layout = layout;
+  p.n = x[0], p.c = p.k = p.groups = x[1], p.h = w.image[1], p.w = w.image[2];
+  const bool padded = w.before != Triple{} || w.after != Triple{};
+  if (padded && node.op == "AveragePool" && node.integer("count_include_pad", 0) != 0)
+    site.decline("an average over padding that counts is not known");
+  set_pool(p.epilogue.pool, site, w, node.op == "MaxPool");
+  return p;
+}
+
+Layout image_layout(const Lowering& lowering, const Node& node) {
+  return is_image(lowering.shape(node.inputs[0])) ? lowering.layout_of(node) : Layout::nchw;
+}
+
+void lower_forward(Lowering& lowering, const Node& node) {
+  const Graph& graph = lowering.graph();
+  if (!graph.is_constant(node.inputs[1]))
+    lowering.site(node).decline("weights that are not constant are not known");
+  if (node.inputs.size() > 2 && node.inputs[2] != kNone && !graph.is_constant(node.inputs[2]))
+    lowering.site(node).decline("a bias that is not constant is not known");
+  const Layout layout = image_layout(lowering, node);
+  const std::shared_ptr<const PlanImpl> plan = lowering.plan(forward_problem(lowering, node, layout));
+  ConvolutionWork work{plan, nullptr, nullptr, nullptr};
+  const Weights::Packed weights = lowering.settings().weights.pack(graph.at(node.inputs[1]).constant, plan);
+  work.packed = weights.packed, work.w = weights.w;
+  if (plan->problem().epilogue.bias) work.bias = aligned_copy(*graph.at(node.inputs[2]).constant);
+  std::vector<Ref> reads{lowering.read(node.inputs[0], layout)};
+  if (plan->problem().epilogue.residual) reads.push_back(lowering.read(node.inputs[3], layout));
+  const Ref to = lowering.write(node.outputs[0], layout);
+  lowering.emit(node, std::move(work), std::move(reads), to, layout, plan->workspace_bytes(true));
+}
+
+void lower_transposed(Lowering& lowering, const Node& node) {
+  const Graph& graph = lowering.graph();
+  if (!graph.is_constant(node.inputs[1]))
+    lowering.site(node).decline("weights that are not constant are not known");
+  const Layout layout = image_layout(lowering, node);
+  const std::shared_ptr<const PlanImpl> plan = lowering.plan(transposed_problem(lowering, node, layout));
+  ConvolutionWork work{plan, nullptr, nullptr, nullptr};
+  const Weights::Packed weights = lowering.settings().weights.pack(graph.at(node.inputs[1]).constant, plan);
+  work.packed = weights.packed, work.w = weights.w;
+  const std::vector<Ref> reads{lowering.read(node.inputs[0], layout)};
+  const bool biased = node.inputs.size() > 2 && node.inputs[2] != kNone;
+  const Ref to = lowering.write(node.outputs[0], layout);
+  lowering.emit(node, std::move(work), reads, to, layout, plan->workspace_bytes(true));
+  if (!biased) return;
+  // The bias is added in place.
+  const Shape& shape = lowering.shape(node.outputs[0]);
+  Shape strides(shape.size(), 0);
+  strides[1] = 1;
+  const Shape own = strides_in(shape, layout);
+  const StridedOperand y{Type::f32, own, 0};
+  MapCall add =
+      make_map(shape, {y, {Type::f32, strides, 0}}, y, {{MapOp::add, 2, 0, 1, 0, 0, 0}}, node.title());
+  lowering.emit(node, std::move(add), {to, lowering.read(node.inputs[2], Layout::nchw)}, to, layout);
+}
+
+}  // namespace
+
+NodeCosts node_costs(Lowering& lowering, const Node& node) {
+  if (node.domain.empty() && node.op == "Transpose") {  // a view in nhwc, a copy in nchw
+    const Shape& shape = lowering.shape(node.outputs[0]);
+    return {elements(shape) * 8 / 3 + 500, 0};
+  }
+  if (!is_forward(node) && !is_transposed(node)) return {};
+  return {lowering.cost(problem_of(lowering, node, Layout::nchw)),
+          lowering.cost(problem_of(lowering, node, Layout::nhwc))};
+}
+
+bool lower_convolution(Lowering& lowering, const Node& node) {
+  if (is_forward(node)) return lower_forward(lowering, node), true;
+  if (is_transposed(node)) return lower_transposed(lowering, node), true;
+  if (!is_pool(node)) return false;
+  const Layout layout = image_layout(lowering, node);
+  const Problem problem = pool_problem(lowering, node, layout);
+  const Ref from = lowering.read(node.inputs[0], layout);
+  lowering.emit(node, PoolWork{problem}, {from}, lowering.write(node.outputs[0], layout), layout);
+  return true;
+}
+
+}  // namespace faltung::network

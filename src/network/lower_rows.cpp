@@ -1,0 +1,231 @@
+// Reductions, normalizations, softmax and resizing.
+#include <algorithm>
+#include <cmath>
+
+#include "src/network/lowering.hpp"
+#include "src/network/map_builder.hpp"
+#include "src/network/reduction.hpp"
+#include "src/network/resize.hpp"
+
+namespace faltung::network {
+namespace {
+
+using i64 = std::int64_t;
+
+void require_floats(const Site& site) {
+  if (site.in(0).type != Type::f32)
+    site.decline(std::string("elements of type ") + name(site.in(0).type) + " are not known");
+}
+
+// Where a dimension of an image lies in memory.
+std::size_t memory_axis(std::size_t axis, bool image, Layout layout) {
+  constexpr std::size_t kNhwc[] = {0, 3, 1, 2};
+  return image && layout == Layout::nhwc ? kNhwc[axis] : axis;
+}
+Shape memory_shape(const Shape& shape, Layout layout) {
+  if (!is_image(shape) || layout == Layout::nchw) return shape;
+  return {shape[0], shape[2], shape[3], shape[1]};
+}
+
+// These dimensions as one, in memory; none where something lies between them.
+std::optional<Extent> memory_extent(const Shape& shape, const std::vector<std::size_t>& axes, Layout layout) {
+  std::vector<std::size_t> places;
+  for (const std::size_t axis : axes) places.push_back(memory_axis(axis, is_image(shape), layout));
+  std::ranges::sort(places);
+  const Shape lies = memory_shape(shape, layout);
+  if (places.empty()) return std::nullopt;
+  for (std::size_t d = places.front(); d <= places.back(); ++d) {
+    if (!std::ranges::binary_search(places, d) && lies[d] != 1) return std::nullopt;
+  }
+  return extent(lies, places.front(), places.back() + 1);
+}
+
+std::optional<RowsOp> reduction(const Node& node) {
+  if (!node.domain.empty()) return std::nullopt;
+  if (node.op == "ReduceSum") return RowsOp::sum;
+  if (node.op == "ReduceMean" || node.op == "GlobalAveragePool") return RowsOp::mean;
+  if (node.op == "ReduceMax" || node.op == "GlobalMaxPool") return RowsOp::max;
+  if (node.op == "ReduceMin") return RowsOp::min;
+  if (node.op == "ReduceL1") return RowsOp::sum_of_sizes;
+  if (node.op == "ReduceSumSquare" || node.op == "ReduceL2") return RowsOp::sum_of_squares;
+  return std::nullopt;
+}
+
+std::vector<std::size_t> range(std::size_t begin, std::size_t end) {
+  std::vector<std::size_t> axes;
+  for (std::size_t d = begin; d < end; ++d) axes.push_back(d);
+  return axes;
+}
+
+// The dimensions over which the node normalizes.
+std::vector<std::size_t> normalized_axes(const Site& site) {
+  const std::size_t rank = site.in(0).shape.size();
+  const bool softmax = site.node().domain.empty();
+  const i64 otherwise = softmax && site.opset() < 13 ? 1 : -1;
+  const std::size_t axis = site.axis(site.node().integer("axis", otherwise), site.in(0).rank());
+  return range(axis, softmax && site.opset() >= 13 ? axis + 1 : rank);
+}
+std::optional<RowsOp> normalization(const Node& node) {
+  if (node.domain == "faltung")
+    return node.op == "Standardize" ? std::optional(RowsOp::standardize) : std::nullopt;
+  if (!node.domain.empty()) return std::nullopt;
+  if (node.op == "Softmax") return RowsOp::softmax;
+  if (node.op == "LogSoftmax") return RowsOp::log_softmax;
+  return std::nullopt;
+}
+
+bool is_resize(const Node& node) {
+  return node.domain.empty() && (node.op == "Resize" || node.op == "Upsample");
+}
+
+void lower_reduction(Lowering& lowering, const Node& node, RowsOp op) {
+  const Site site = lowering.site(node);
+  require_floats(site);
+  const Shape& x = site.in(0).shape;
+  const Layout layout = is_image(x) ? lowering.layout_of(node) : Layout::nchw;
+  const std::vector<std::size_t> axes = reduced_axes(site);
+  const ValueId y = node.outputs[0];
+  // A result that is no image has one order of memory; it was made sure that it is the same.
+  const Layout result = is_image(lowering.shape(y)) ? layout : Layout::nchw;
+  const Ref from = lowering.read(node.inputs[0], layout);
+  if (axes.empty()) {
+    if (op != RowsOp::sum && op != RowsOp::mean && op != RowsOp::max && op != RowsOp::min)
+      site.decline("without axes it is not known");
+    return lowering.alias(y, from, result);
+  }
+  const std::optional<Extent> e = memory_extent(x, axes, layout);
+  const Ref to = lowering.write(y, result);
+  if (e) {
+    lowering.emit(node, RowsCall{op, {e->outer, e->length, e->inner}, 0}, {from}, to, result);
+  } else {
+    // Moved together first.
+    Shape sizes, strides;
+    const Shape own = strides_in(x, layout);
+    for (const bool reduced : {false, true}) {
+      for (std::size_t d = 0; d < x.size(); ++d) {
+        if (std::ranges::binary_search(axes, d) != reduced) continue;
+        sizes.push_back(x[d]), strides.push_back(own[d]);
+      }
+    }
+    const i64 length = extent(sizes, sizes.size() - axes.size(), sizes.size()).length;
+    const Ref moved = lowering.scratch(static_cast<std::size_t>(elements(x)) * sizeof(float));
+    lowering.emit(
+        node,
+        make_copy(sizes, {Type::f32, strides, 0}, {Type::f32, contiguous_strides(sizes), 0}, node.title()),
+        {from}, moved, layout);
+    lowering.emit(node, RowsCall{op, {elements(x) / length, length, 1}, 0}, {moved}, to, result);
+  }
+  if (node.op != "ReduceL2") return;
+  const i64 count = elements(lowering.shape(y));
+  const StridedOperand all{Type::f32, {1}, 0};
+  lowering.emit(node, make_map({count}, {all}, all, {{MapOp::sqrt, 1, 0, 0, 0, 0, 0}}, node.title()), {to},
+                to, result);
+}
+
+void lower_normalization(Lowering& lowering, const Node& node, RowsOp op) {
+  const Site site = lowering.site(node);
+  require_floats(site);
+  const Shape& x = site.in(0).shape;
+  const Layout layout = is_image(x) ? lowering.layout_of(node) : Layout::nchw;
+  const std::optional<Extent> e =
+      x.empty() ? std::optional(Extent{}) : memory_extent(x, normalized_axes(site), layout);
+  if (!e) throw Error(Status::internal, node.title() + ": its layout does not fit its axes");
+  const Ref from = lowering.read(node.inputs[0], layout);
+  RowsCall call{op, {e->outer, e->length, e->inner}, node.number("epsilon", 1e-5f)};
+  lowering.emit(node, call, {from}, lowering.write(node.outputs[0], layout), layout);
+  lowering.drafts.back().in_place = {0};
+}
+
+// One axis after the other: elements picked where one is enough, else weighted sums.
+void lower_resize(Lowering& lowering, const Node& node) {
+  const Site site = lowering.site(node);
+  require_floats(site);
+  Shape shape = site.in(0).shape;
+  const Layout layout = is_image(shape) ? lowering.layout_of(node) : Layout::nchw;
+  const std::vector<Taps> all = resize_taps(site);
+  std::vector<std::size_t> changed;
+  for (std::size_t d = 0; d < all.size(); ++d) {
+    if (!all[d].identity()) changed.push_back(d);
+  }
+  // Those that make it smaller first, then the outer ones, which are the cheaper.
+  std::ranges::stable_sort(changed, {}, [&](std::size_t d) { return all[d].out > all[d].in; });
+  Ref from = lowering.read(node.inputs[0], layout);
+  if (changed.empty()) return lowering.alias(node.outputs[0], from, layout);
+  for (const std::size_t d : changed) {
+    const Taps& taps = all[d];
+    const Extent e = *memory_extent(shape, {d}, layout);
+    shape[d] = taps.out;
+    const bool last = d == changed.back();
+    const Ref to = last ? lowering.write(node.outputs[0], layout)
+                        : lowering.scratch(static_cast<std::size_t>(elements(shape)) * sizeof(float));
+    const std::vector<std::int32_t> index(taps.index.begin(), taps.index.end());
+    const RowsExtent extent{e.outer, e.length, e.inner};
+    if (taps.taps == 1) {
+      lowering.emit(node, PickCall{extent, index, sizeof(float), 0}, {from}, to, layout);
+    } else {
+      TapsCall call{extent, taps.out, taps.taps, index, {taps.weight.begin(), taps.weight.end()}};
+      lowering.emit(node, std::move(call), {from}, to, layout);
+    }
+    from = to;
+  }
+}
+
+LayoutRule rows_rule(const Graph& graph, const Node& node, const std::vector<std::size_t>& axes) {
+  const Shape& x = *graph.at(node.inputs[0]).shape;
+  const bool fits = memory_extent(x, axes, Layout::nhwc).has_value();
+  const Shape& y = *graph.at(node.outputs[0]).shape;
+  if (!fits) return LayoutRule::plain;
+  if (is_image(y)) return LayoutRule::any;
+  // Without the reduced dimensions it must lie the same in both.
+  return axes == std::vector<std::size_t>{2, 3} ? LayoutRule::to_plain : LayoutRule::plain;
+}
+
+}  // namespace
+
+LayoutRule layout_rule(const Graph& graph, const Node& node) {
+  const auto image = [&](ValueId id) { return id != kNone && is_image(*graph.at(id).shape); };
+  if (node.inputs.empty() || !image(node.inputs[0])) {
+    // Of an elementwise node any input may be the image.
+    const bool read =
+        std::ranges::any_of(node.inputs, [&](ValueId id) { return image(id) && !graph.is_constant(id); });
+    if (!read) return LayoutRule::plain;
+  }
+  const bool writes = image(node.outputs[0]);
+  if (reduction(node) || normalization(node)) {
+    std::vector<Operand> operands;
+    operands.reserve(node.inputs.size());
+    std::vector<std::optional<Array>> constants;
+    constants.reserve(node.inputs.size());
+    std::vector<const Operand*> pointers;
+    for (const ValueId id : node.inputs) {
+      constants.push_back(id == kNone ? std::nullopt : graph.constant(id));
+      const bool known = constants.back().has_value();
+      operands.push_back(
+          {graph.at(id).type, *graph.at(id).shape, known ? constants.back()->data.data() : nullptr});
+      pointers.push_back(&operands.back());
+    }
+    const Site known(node, graph.opset, pointers);
+    const std::vector<std::size_t> axes = reduction(node) ? reduced_axes(known) : normalized_axes(known);
+    return axes.empty() ? LayoutRule::plain : rows_rule(graph, node, axes);
+  }
+  if (node.op == "Transpose" && node.domain.empty()) {
+    const Shape order = node.integers("perm").value_or(Shape());
+    if (order == Shape{0, 3, 1, 2}) return LayoutRule::from_plain;
+    return order == Shape{0, 2, 3, 1} ? LayoutRule::to_plain : LayoutRule::plain;
+  }
+  static constexpr std::string_view kPlain[] = {
+      "Reshape", "Flatten",      "Squeeze",      "Unsqueeze", "Expand", "Tile",
+      "Gather",  "DepthToSpace", "SpaceToDepth", "MatMul",    "Gemm",   "Linear",
+      "LRN",     "ArgMax",       "ArgMin",       "Shape",     "Size"};
+  if (!writes || std::ranges::find(kPlain, node.op) != std::end(kPlain)) return LayoutRule::plain;
+  return LayoutRule::any;
+}
+
+bool lower_rows(Lowering& lowering, const Node& node) {
+  if (const auto op = reduction(node)) return lower_reduction(lowering, node, *op), true;
+  if (const auto op = normalization(node)) return lower_normalization(lowering, node, *op), true;
+  if (is_resize(node)) return lower_resize(lowering, node), true;
+  return false;
+}
+
+}  // namespace faltung::network

@@ -1,0 +1,286 @@
+#include "src/network/lowering.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/finder/records.hpp"
+#include "src/finder/trial.hpp"
+#include "src/network/layouts.hpp"
+#include "src/network/map_builder.hpp"
+
+namespace faltung::network {
+namespace {
+
+using i64 = std::int64_t;
+
+constexpr i64 kSmall = 1 << 16;       // elements of a constant that a rule may look at
+constexpr i64 kNever = i64{1} << 50;  // nanoseconds
+
+std::size_t bytes_of(const Value& value) {
+  return static_cast<std::size_t>(elements(*value.shape)) * size_of(value.type);
+}
+
+// To turn a value from one layout to the other: nanoseconds, at a rate that is usual.
+i64 turning_cost(const Value& value, int threads) {
+  if (same_memory(*value.shape)) return 0;
+  constexpr double kBytesPerNs = 3;  // of a thread, read and written
+  return static_cast<i64>(2.0 * static_cast<double>(bytes_of(value)) / (kBytesPerNs * threads)) + 500;
+}
+
+}  // namespace
+
+bool is_image(const Shape& shape) { return shape.size() == 4; }
+
+Shape strides_in(const Shape& shape, Layout layout) {
+  if (!is_image(shape) || layout == Layout::nchw) return contiguous_strides(shape);
+  return {shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
+}
+
+bool same_memory(const Shape& shape) { return !is_image(shape) || shape[1] == 1 || shape[2] * shape[3] == 1; }
+
+Lowering::Lowering(const Graph& graph, const Settings& settings)
+    : graph_(graph),
+      settings_(settings),
+      located_(graph.values.size()),
+      layouts_(graph.nodes.size(), Layout::nchw),
+      groups_(elementwise_chains(graph, settings.fuse_chains)),
+      output_of_(graph.values.size(), -1) {
+  const auto place = [&](ValueId id, Place::In in, std::size_t index) {
+    buffers.push_back({bytes_of(graph_.at(id)), in, index});
+    located_[static_cast<std::size_t>(id)].ref[0] = Ref{static_cast<int>(buffers.size()) - 1, 0};
+  };
+  for (std::size_t i = 0; i < graph_.inputs.size(); ++i) place(graph_.inputs[i], Place::In::input, i);
+  for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+    int& first = output_of_[static_cast<std::size_t>(graph_.outputs[i])];
+    if (first < 0) first = static_cast<int>(i);
+  }
+}
+
+// ---- what is known of a node
+
+Site Lowering::site(const Node& node) const {
+  std::vector<const Operand*> inputs;
+  for (const ValueId id : node.inputs) {
+    if (id == kNone) {
+      inputs.push_back(nullptr);
+      continue;
+    }
+    const Value& value = graph_.at(id);
+    operands_.push_back(std::make_unique<Operand>(Operand{value.type, *value.shape, nullptr}));
+    prepare(*operands_.back(), id);
+    inputs.push_back(operands_.back().get());
+  }
+  return {node, graph_.opset, std::move(inputs)};
+}
+
+void Lowering::prepare(Operand& operand, ValueId id) const {
+  if (!graph_.is_constant(id) || elements(operand.shape) > kSmall) return;
+  const auto [at, is_new] = decoded_.try_emplace(id);
+  if (is_new) at->second = decode(*graph_.at(id).constant);
+  operand.data = at->second.data.data();
+}
+
+Layout Lowering::layout_of(const Node& node) const {
+  return layouts_[static_cast<std::size_t>(&node - graph_.nodes.data())];
+}
+
+// ---- buffers
+
+Ref Lowering::scratch(std::size_t bytes) {
+  buffers.push_back({bytes, Place::In::arena, 0});
+  return {static_cast<int>(buffers.size()) - 1, 0};
+}
+
+Ref Lowering::read(ValueId id, Layout layout) {
+  Located& at = located_[static_cast<std::size_t>(id)];
+  const Value& value = graph_.at(id);
+  if (value.constant && !at.ref[0]) {
+    constants.push_back(aligned_copy(*value.constant));
+    buffers.push_back({bytes_of(value), Place::In::constant, constants.size() - 1});
+    at.ref[0] = Ref{static_cast<int>(buffers.size()) - 1, 0};
+  }
+  std::optional<Ref>& wanted = at.ref[layout == Layout::nhwc];
+  if (wanted) return *wanted;
+  const std::optional<Ref>& there = at.ref[layout != Layout::nhwc];
+  if (!there) throw Error(Status::internal, "nothing made the value " + in_quotes(value.name));
+  if (same_memory(*value.shape)) return *(wanted = there);
+  const Ref to = scratch(bytes_of(value));
+  const Layout from = layout == Layout::nhwc ? Layout::nchw : Layout::nhwc;
+  Draft draft;
+  draft.name = value.name + (layout == Layout::nhwc ? " to nhwc" : " to nchw");
+  draft.work = make_copy(*value.shape, {value.type, strides_in(*value.shape, from), 0},
+                         {value.type, strides_in(*value.shape, layout), 0}, value.name);
+  draft.reads = {*there};
+  draft.write = to;
+  draft.layout = layout;
+  drafts.push_back(std::move(draft));
+  ++turned;
+  return *(wanted = to);
+}
+
+Ref Lowering::write(ValueId id, Layout layout) {
+  const Value& value = graph_.at(id);
+  const int output = output_of_[static_cast<std::size_t>(id)];
+  Ref to;
+  if (output >= 0 && (layout == Layout::nchw || same_memory(*value.shape))) {
+    buffers.push_back({bytes_of(value), Place::In::output, static_cast<std::size_t>(output)});
+    to = {static_cast<int>(buffers.size()) - 1, 0};
+  } else {
+    to = scratch(bytes_of(value));
+  }
+  located_[static_cast<std::size_t>(id)].ref[layout == Layout::nhwc] = to;
+  return to;
+}
+
+void Lowering::alias(ValueId id, Ref ref, Layout layout) {
+  located_[static_cast<std::size_t>(id)].ref[layout == Layout::nhwc] = ref;
+}
+
+void Lowering::emit(const Node& node, Work work, std::vector<Ref> reads, Ref to, Layout layout,
+                    std::size_t workspace) {
+  Draft draft;
+  draft.name = node.op + " " + node.name;
+  draft.work = std::move(work);
+  draft.reads = std::move(reads);
+  draft.write = to;
+  draft.layout = layout;
+  draft.workspace_bytes = workspace;
+  for (const ValueId id : node.outputs) {
+    if (id == kNone) continue;
+    const std::optional<Ref>& lies = located_[static_cast<std::size_t>(id)].ref[layout == Layout::nhwc];
+    if (lies && lies->buffer == to.buffer) draft.value = id;
+  }
+  drafts.push_back(std::move(draft));
+}
+
+// ---- convolutions' plans
+
+std::shared_ptr<const PlanImpl> Lowering::plan(const Problem& problem) {
+  return settings_.engine.plan(problem, settings_.request);
+}
+
+i64 Lowering::cost(const Problem& problem) {
+  const auto [at, is_new] = costs_.try_emplace(to_string(problem), kNever);
+  if (!is_new) return at->second;
+  try {
+    const Settled settled(problem, settings_.request);
+    const Selection selection = settings_.engine.candidates(settled);
+    const Trials trials(settings_.engine.store(), settled.problem, settled.device->info(), settled.threads);
+    const std::vector<const Candidate*> order = plan_order(selection, trials);
+    if (order.empty()) return kNever;
+    const Report* measured = trials.find(order.front()->kernel());
+    const double ms = measured != nullptr ? measured->ms : order.front()->cost.ms;
+    at->second = std::clamp<i64>(static_cast<i64>(std::llround(ms * 1e6)), 0, kNever);
+  } catch (const Error& error) {
+    if (error.status() != Status::unsupported) throw;
+  }
+  return at->second;
+}
+
+// ---- layouts
+
+void Lowering::choose_layouts() {
+  const int threads = std::max(1, settings_.request.threads);
+  LayoutChoice choice;
+  std::vector<int> of_node(graph_.nodes.size(), LayoutChoice::kNchw);
+  std::vector<LayoutRule> rules;
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    const Node& node = graph_.nodes[i];
+    rules.push_back(layout_rule(graph_, node));
+    if (rules.back() == LayoutRule::plain || (groups_[i] >= 0 && groups_[i] != static_cast<int>(i))) continue;
+    const NodeCosts costs = node_costs(*this, node);
+    of_node[i] = choice.add(costs.nchw, costs.nhwc);
+  }
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {  // a chain has the choice of its last node
+    if (groups_[i] >= 0) of_node[i] = of_node[static_cast<std::size_t>(groups_[i])];
+  }
+  const std::vector<int> makers = producers(graph_);
+  std::vector<std::vector<int>> readers(graph_.values.size());
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    const int reader = rules[i] == LayoutRule::from_plain ? LayoutChoice::kNchw : of_node[i];
+    for (const ValueId id : graph_.nodes[i].inputs) {
+      if (id != kNone) readers[static_cast<std::size_t>(id)].push_back(reader);
+    }
+  }
+  for (const ValueId id : graph_.outputs)
+    readers[static_cast<std::size_t>(id)].push_back(LayoutChoice::kNchw);
+  for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+    const Value& value = graph_.values[v];
+    if (value.constant || readers[v].empty() || !value.shape || !is_image(*value.shape)) continue;
+    const int node = makers[v];
+    const bool plain = node < 0 || rules[static_cast<std::size_t>(node)] == LayoutRule::to_plain;
+    choice.add_value(plain ? LayoutChoice::kNchw : of_node[static_cast<std::size_t>(node)], readers[v],
+                     turning_cost(value, threads));
+  }
+  const LayoutChoice::Solution solution = choice.solve();
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    if (of_node[i] >= 0 && solution.nhwc[static_cast<std::size_t>(of_node[i])]) layouts_[i] = Layout::nhwc;
+  }
+}
+
+// ---- all nodes
+
+void Lowering::lower(std::size_t i) {
+  const Node& node = graph_.nodes[i];
+  const auto nothing = [&](ValueId id) { return id == kNone || elements(*graph_.at(id).shape) == 0; };
+  if (std::ranges::all_of(node.outputs, nothing)) {
+    for (const ValueId id : node.outputs) {
+      if (id != kNone) write(id, Layout::nchw);
+    }
+    return;
+  }
+  if (groups_[i] >= 0) {
+    if (groups_[i] != static_cast<int>(i)) return;
+    std::vector<const Node*> nodes;
+    for (std::size_t j = 0; j <= i; ++j) {
+      if (groups_[j] == static_cast<int>(i)) nodes.push_back(&graph_.nodes[j]);
+    }
+    return lower_chain(*this, nodes);
+  }
+  if (lower_convolution(*this, node) || lower_rows(*this, node) || lower_movement(*this, node) ||
+      lower_product(*this, node))
+    return;
+  throw Error(Status::unsupported, node.title() + ": it can be computed beforehand only, from constants");
+}
+
+void Lowering::run() {
+  if (settings_.choose_layouts) choose_layouts();
+  std::string lacking;
+  int count = 0;
+  constexpr int kMost = 100;
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    try {
+      lower(i);
+    } catch (const Error& error) {
+      if (error.status() != Status::unsupported) throw;
+      if (++count <= kMost) lacking += (lacking.empty() ? "" : "; ") + std::string(error.what());
+      for (const ValueId id : graph_.nodes[i].outputs) {
+        if (id != kNone) alias(id, {0, 0}, Layout::nchw);  // what follows is looked at, too
+      }
+    }
+  }
+  if (count > 0)
+    throw Error(Status::unsupported, fmt::format("{} nodes cannot be scheduled: {}", count, lacking));
+  // What is no step's own result: inputs, constants and views of other values, and values that are wanted
+  // twice.
+  for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+    const ValueId id = graph_.outputs[i];
+    if (elements(*graph_.at(id).shape) == 0) continue;
+    const Ref from = read(id, Layout::nchw);
+    const Buffer& buffer = buffers[static_cast<std::size_t>(from.buffer)];
+    if (buffer.in == Place::In::output && buffer.index == i) continue;
+    const Value& value = graph_.at(id);
+    const Shape all{elements(*value.shape)};
+    Draft draft;
+    draft.name = "output " + value.name;
+    draft.work = make_copy(all, {value.type, {1}, 0}, {value.type, {1}, 0}, value.name);
+    draft.reads = {from};
+    buffers.push_back({bytes_of(value), Place::In::output, i});
+    draft.write = {static_cast<int>(buffers.size()) - 1, 0};
+    drafts.push_back(std::move(draft));
+  }
+}
+
+}  // namespace faltung::network

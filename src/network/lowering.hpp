@@ -1,0 +1,134 @@
+// From nodes to steps: what each computes, on which buffers.
+#ifndef FALTUNG_SRC_NETWORK_LOWERING_HPP_
+#define FALTUNG_SRC_NETWORK_LOWERING_HPP_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/finder/engine.hpp"
+#include "src/network/graph.hpp"
+#include "src/network/operator.hpp"
+#include "src/network/step.hpp"
+#include "src/network/weights.hpp"
+
+namespace faltung::network {
+
+struct Buffer {
+  std::size_t bytes = 0;
+  Place::In in = Place::In::arena;
+  std::size_t index = 0;  // of the constant, input or output
+};
+// A place in a buffer, before the memory plan.
+struct Ref {
+  int buffer = -1;
+  std::size_t offset = 0;
+};
+struct Draft {
+  std::string name;
+  Work work;
+  std::vector<Ref> reads;
+  Ref write;
+  std::size_t workspace_bytes = 0;
+  // Those of `reads` that the result may overwrite, element by element.
+  std::vector<int> in_place;
+  Layout layout = Layout::nchw;  // of the result; nchw too where it is no image
+  ValueId value = kNone;         // of which the result is, or a part
+};
+
+class Lowering {
+ public:
+  struct Settings {
+    EngineImpl& engine;
+    Request request;
+    Weights& weights;
+    Math math = Math::f32;
+    bool choose_layouts = true;  // else nchw throughout
+    bool fuse_chains = true;     // elementwise nodes, else one step each
+  };
+  Lowering(const Graph& graph, const Settings& settings);
+
+  // Lowers every node. Throws Error(unsupported) with all nodes that cannot be lowered.
+  void run();
+
+  const Graph& graph() const { return graph_; }
+  std::vector<Draft> drafts;
+  std::vector<Buffer> buffers;
+  std::vector<Bytes> constants;
+  int turned = 0;  // values that were turned from one layout to the other
+
+  // ---- for the rules of operators: src/network/lower_<family>.cpp
+
+  Site site(const Node& node) const;
+  const Shape& shape(ValueId id) const { return *graph_.at(id).shape; }
+  Layout layout_of(const Node& node) const;  // in which it reads and writes images
+  // A value, turned if it lies in another layout. Values that are no images lie as they do.
+  Ref read(ValueId id, Layout layout);
+  // Where a node's result goes.
+  Ref write(ValueId id, Layout layout);
+  Ref scratch(std::size_t bytes);
+  // The result is what lies there; a network's output is copied.
+  void alias(ValueId id, Ref ref, Layout layout);
+  void emit(const Node& node, Work work, std::vector<Ref> reads, Ref to, Layout layout,
+            std::size_t workspace = 0);
+  std::shared_ptr<const PlanImpl> plan(const Problem& problem);
+  // The cost model's, or as measured, in nanoseconds; a large number where nothing computes it.
+  std::int64_t cost(const Problem& problem);
+  const Settings& settings() const { return settings_; }
+
+ private:
+  struct Located {
+    std::optional<Ref> ref[2];  // by layout
+  };
+  void lower(std::size_t node);
+  void choose_layouts();
+  void prepare(Operand& operand, ValueId id) const;
+
+  const Graph& graph_;
+  Settings settings_;
+  std::vector<Located> located_;
+  std::vector<Layout> layouts_;  // by node
+  std::vector<int> groups_;      // by node: the last node of its elementwise chain; -1: it is none
+  std::vector<int> output_of_;   // by value: which of the network's outputs it is
+  mutable std::map<ValueId, Array> decoded_;
+  mutable std::vector<std::unique_ptr<Operand>> operands_;
+  std::map<std::string, std::int64_t> costs_;
+};
+
+// ---- rules
+
+// How a node's images may lie.
+enum class LayoutRule {
+  plain,       // nchw
+  any,         // all alike
+  from_plain,  // it reads nchw and writes either
+  to_plain,    // it reads either and writes nchw
+};
+LayoutRule layout_rule(const Graph& graph, const Node& node);
+// What a node costs beside turning, in either layout: convolutions.
+struct NodeCosts {
+  std::int64_t nchw = 0, nhwc = 0;
+};
+NodeCosts node_costs(Lowering& lowering, const Node& node);
+
+bool is_image(const Shape& shape);  // four dimensions: those that have a layout
+// The order of dimensions in memory, and strides by dimension.
+Shape strides_in(const Shape& shape, Layout layout);
+
+// Each throws Error(unsupported) for what it does not know.
+bool lower_convolution(Lowering& lowering, const Node& node);
+bool lower_rows(Lowering& lowering, const Node& node);
+bool lower_movement(Lowering& lowering, const Node& node);
+bool lower_product(Lowering& lowering, const Node& node);
+
+// Elementwise nodes by the chain they are computed in: the index of its last node, -1 for other nodes.
+std::vector<int> elementwise_chains(const Graph& graph, bool fuse);
+// All nodes of a chain as one step.
+void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes);
+// Whether two layouts of a shape are the same in memory.
+bool same_memory(const Shape& shape);
+
+}  // namespace faltung::network
+
+#endif  // FALTUNG_SRC_NETWORK_LOWERING_HPP_

@@ -1,0 +1,78 @@
+#include "src/network/memory_plan.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/plan/recipe.hpp"
+
+namespace faltung::network {
+namespace {
+
+bool meet(const Box& a, const Box& b) { return a.first <= b.last && b.first <= a.last; }
+
+// Puts the boxes down in this order.
+class Packing {
+ public:
+  explicit Packing(const std::vector<Box>& boxes) : boxes_(boxes) { plan_.offsets.resize(boxes.size()); }
+
+  void place(std::size_t box) {
+    // Those that live at the same time, from below.
+    std::vector<std::size_t> around;
+    for (const std::size_t other : placed_) {
+      if (meet(boxes_[box], boxes_[other])) around.push_back(other);
+    }
+    std::ranges::sort(around, {}, [&](std::size_t o) { return plan_.offsets[o]; });
+    const std::size_t bytes = aligned(boxes_[box].bytes);
+    std::size_t at = 0, best = static_cast<std::size_t>(-1), tightest = static_cast<std::size_t>(-1);
+    for (const std::size_t other : around) {
+      const std::size_t begin = plan_.offsets[other];
+      if (begin >= at + bytes && begin - at < tightest) best = at, tightest = begin - at;
+      at = std::max(at, begin + aligned(boxes_[other].bytes));
+    }
+    plan_.offsets[box] = best == static_cast<std::size_t>(-1) ? at : best;
+    plan_.bytes = std::max(plan_.bytes, plan_.offsets[box] + bytes);
+    placed_.push_back(box);
+  }
+
+  MemoryPlan plan_;
+
+ private:
+  const std::vector<Box>& boxes_;
+  std::vector<std::size_t> placed_;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const std::vector<Box>& boxes) {
+  int steps = 0;
+  for (const Box& box : boxes) steps = std::max(steps, box.last + 1);
+  std::vector<std::size_t> breadth(static_cast<std::size_t>(steps));
+  for (const Box& box : boxes) {
+    for (int s = box.first; s <= box.last; ++s) breadth[static_cast<std::size_t>(s)] += aligned(box.bytes);
+  }
+  std::vector<std::size_t> by_size(boxes.size());
+  std::iota(by_size.begin(), by_size.end(), std::size_t{0});
+  std::ranges::stable_sort(by_size, std::ranges::greater(), [&](std::size_t i) { return boxes[i].bytes; });
+
+  Packing size(boxes);
+  for (const std::size_t box : by_size) size.place(box);
+
+  Packing full(boxes);
+  std::vector<int> order(static_cast<std::size_t>(steps));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [&](int s) { return breadth[static_cast<std::size_t>(s)]; });
+  std::vector<bool> done(boxes.size());
+  for (const int step : order) {
+    for (const std::size_t box : by_size) {
+      if (done[box] || step < boxes[box].first || step > boxes[box].last) continue;
+      done[box] = true;
+      full.place(box);
+    }
+  }
+  MemoryPlan plan = size.plan_.bytes <= full.plan_.bytes ? std::move(size.plan_) : std::move(full.plan_);
+  plan.bound = breadth.empty() ? 0 : *std::ranges::max_element(breadth);
+  return plan;
+}
+
+}  // namespace faltung::network

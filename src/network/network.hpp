@@ -1,0 +1,69 @@
+// What is behind the public handles of networks.
+#ifndef FALTUNG_SRC_NETWORK_NETWORK_HPP_
+#define FALTUNG_SRC_NETWORK_NETWORK_HPP_
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "faltung/network.hpp"
+#include "src/network/schedule.hpp"
+
+namespace faltung {
+
+class NetworkPlanImpl {
+ public:
+  explicit NetworkPlanImpl(network::Schedule schedule);
+
+  const network::Schedule& schedule() const { return schedule_; }
+  const std::vector<NetworkTensor>& inputs() const { return inputs_; }
+  const std::vector<NetworkTensor>& outputs() const { return outputs_; }
+  // before: as Schedule::run has it, with the arena.
+  using Watch = FunctionRef<void(std::size_t step, std::byte* arena)>;
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, Watch before) const;
+  NetworkReport report() const;
+
+ private:
+  class Arena;  // one of those that are free, for the time of a run
+
+  network::Schedule schedule_;
+  std::vector<NetworkTensor> inputs_, outputs_;
+  mutable std::mutex mutex_;
+  mutable std::vector<network::Bytes> free_;
+};
+
+class NetworkImpl {
+ public:
+  NetworkImpl(EngineImpl& engine, const std::string& file, const NetworkRequest& request);
+
+  const std::vector<NetworkTensor>& inputs() const { return inputs_; }
+  // As the file has it, for the reference.
+  const network::Graph& original() const { return original_; }
+  std::shared_ptr<const NetworkPlanImpl> plan(const std::vector<network::Shape>& shapes);
+
+ private:
+  struct Kept {
+    std::vector<network::Shape> shapes;
+    std::shared_ptr<const NetworkPlanImpl> plan;
+  };
+
+  EngineImpl& engine_;
+  NetworkRequest request_;
+  network::Graph original_, graph_;
+  std::vector<NetworkTensor> inputs_;
+  network::Weights weights_;
+  std::mutex mutex_;
+  std::list<Kept> plans_;  // the most recently used first
+};
+
+struct NetworkInternals {
+  static NetworkImpl& impl(Network& network) { return *network.impl_; }
+  static const NetworkPlanImpl& impl(const NetworkPlan& plan) { return *plan.impl_; }
+};
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_NETWORK_NETWORK_HPP_

@@ -1,0 +1,44 @@
+// From the network as it was written to the one that is scheduled: each pass makes a graph of a graph that
+// computes the same, to rounding. docs/networks.md follows an example through all of them.
+#ifndef FALTUNG_SRC_NETWORK_PASSES_HPP_
+#define FALTUNG_SRC_NETWORK_PASSES_HPP_
+
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/network/graph.hpp"
+
+namespace faltung::network {
+
+struct Pass {
+  const char* name;
+  Graph (*run)(Graph);
+};
+
+// Done once, whatever the sizes: constants, weights and patterns.
+std::span<const Pass> unsized_passes();
+// Done for given sizes: all shapes are known.
+std::span<const Pass> sized_passes();
+// Those of them whose names are not in `off`.
+Graph run_passes(std::span<const Pass> passes, Graph graph, const std::set<std::string>& off = {});
+
+// Computes what depends on constants alone, as far as the memory it takes is in proportion to the file's.
+// Shapes and types are told where they follow.
+Graph fold_constants(Graph graph);
+// The graph for inputs of these shapes, one an input: every shape is known, and what depends on shapes alone
+// is constant. Throws Error(bad_problem) where a size does not fit the network's input, Error(unsupported)
+// with all nodes whose results' shapes depend on what the inputs hold.
+Graph with_sizes(Graph graph, const std::vector<Shape>& shapes);
+
+// Each of unsized_passes() and sized_passes(), which tell them in order.
+Graph fold_scales(Graph graph);     // BatchNormalization, Mul, Add, … by channel, into weights and biases
+Graph make_products(Graph graph);   // Gemm and MatMul by a constant become faltung.Linear
+Graph find_patterns(Graph graph);   // SiLU, HardSwish, GELU, LayerNormalization in parts; what does nothing
+Graph split_norms(Graph graph);     // normalizations become faltung.Standardize and elementwise nodes
+Graph fuse_epilogues(Graph graph);  // residual, activation and pool into the convolution or product before
+
+}  // namespace faltung::network
+
+#endif  // FALTUNG_SRC_NETWORK_PASSES_HPP_

@@ -1,0 +1,58 @@
+// A step of a scheduled network, as data: what it computes, and where in memory.
+//
+// On the CPU a step is run by the kernels of kernels/cpu; nothing in it is an address or a function, so that
+// a GPU can make launches of the same step, bound to an arena of its own.
+#ifndef FALTUNG_SRC_NETWORK_STEP_HPP_
+#define FALTUNG_SRC_NETWORK_STEP_HPP_
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "kernels/cpu/map.hpp"
+#include "kernels/cpu/product.hpp"
+#include "kernels/cpu/rows.hpp"
+#include "src/plan/plan.hpp"
+
+namespace faltung::network {
+
+// Reads x and, where the epilogue has it, the residual.
+struct ConvolutionWork {
+  std::shared_ptr<const PlanImpl> plan;
+  std::shared_ptr<const PackedWeights> packed;
+  std::shared_ptr<const std::byte[]> w, bias;  // w: null where the packed weights are enough
+};
+
+// A pool alone: the problem's epilogue, over its convolution's result.
+struct PoolWork {
+  Problem problem;
+};
+
+using Work = std::variant<ConvolutionWork, PoolWork, MapCall, RowsCall, TapsCall, PickCall, ProductCall>;
+const char* kind(const Work& work);
+
+// Memory: of the arena, of a constant, or the caller's.
+struct Place {
+  enum class In : std::uint8_t { arena, constant, input, output };
+  In in = In::arena;
+  std::size_t index = 0;   // of the constant, input or output
+  std::size_t offset = 0;  // bytes
+};
+
+struct NetworkStep {
+  std::string name;  // of the nodes that it computes
+  Work work;
+  std::vector<Place> reads;
+  Place write;
+  std::size_t workspace_bytes = 0;
+  Place workspace;
+};
+
+// reads: as many as the step has, and no more than kMapRegisters.
+void run_work(const Work& work, const std::byte* const* reads, std::byte* write, std::byte* workspace,
+              const Parallel& parallel);
+
+}  // namespace faltung::network
+
+#endif  // FALTUNG_SRC_NETWORK_STEP_HPP_

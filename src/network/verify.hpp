@@ -1,0 +1,27 @@
+// Every tensor of a network beside a run in double precision.
+#ifndef FALTUNG_SRC_NETWORK_VERIFY_HPP_
+#define FALTUNG_SRC_NETWORK_VERIFY_HPP_
+
+#include <string>
+#include <vector>
+
+#include "src/network/network.hpp"
+
+namespace faltung::network {
+
+// One tensor that both runs make. Errors are relative to the tensor's largest element.
+struct TensorError {
+  std::string name, step;
+  Shape shape;
+  double worst = 0, rms = 0;
+  bool is_output = false;
+  bool finite = true;  // false: NaN or Inf on one side alone
+};
+
+// In the order of the steps. The reference is the file's own graph, before any pass.
+std::vector<TensorError> verify(NetworkImpl& network, const NetworkPlanImpl& plan,
+                                std::span<const void* const> inputs);
+
+}  // namespace faltung::network
+
+#endif  // FALTUNG_SRC_NETWORK_VERIFY_HPP_

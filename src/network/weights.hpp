@@ -1,0 +1,46 @@
+// A network's constants as kernels read them, made once and shared by the schedules for all sizes.
+#ifndef FALTUNG_SRC_NETWORK_WEIGHTS_HPP_
+#define FALTUNG_SRC_NETWORK_WEIGHTS_HPP_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include "src/network/tensor.hpp"
+#include "src/plan/plan.hpp"
+
+namespace faltung::network {
+
+using Bytes = std::shared_ptr<const std::byte[]>;  // aligned to 64 bytes
+
+Bytes allocate_aligned(std::size_t bytes);
+// A copy of its elements.
+Bytes aligned_copy(const Constant& constant);
+
+// Thread-safe.
+class Weights {
+ public:
+  // Packed for the plan, whose filter is this constant in the plan's layout; w: the filter itself where the
+  // kernel reads it as it is, else null.
+  struct Packed {
+    std::shared_ptr<const PackedWeights> packed;
+    Bytes w;
+  };
+  Packed pack(const std::shared_ptr<const Constant>& filter, const std::shared_ptr<const PlanImpl>& plan);
+
+ private:
+  using Key =
+      std::tuple<const Constant*, std::string, std::string>;  // of the kernel, and what packing depends on
+  struct Entry {
+    std::shared_ptr<const Constant> constant;  // which the key's address is of
+    Packed packed;
+  };
+  std::mutex mutex_;
+  std::map<Key, Entry> entries_;
+};
+
+}  // namespace faltung::network
+
+#endif  // FALTUNG_SRC_NETWORK_WEIGHTS_HPP_

@@ -1,0 +1,44 @@
+// The C++ interface of networks.
+#include <algorithm>
+#include <chrono>
+
+#include "src/network/network.hpp"
+
+namespace faltung {
+
+const std::vector<NetworkTensor>& NetworkPlan::inputs() const { return impl_->inputs(); }
+const std::vector<NetworkTensor>& NetworkPlan::outputs() const { return impl_->outputs(); }
+
+void NetworkPlan::run(std::span<const void* const> inputs, std::span<void* const> outputs) const {
+  impl_->run(inputs, outputs, [](std::size_t, std::byte*) {});
+}
+
+NetworkReport NetworkPlan::report() const { return impl_->report(); }
+
+NetworkReport NetworkPlan::report(std::span<const void* const> inputs, std::span<void* const> outputs,
+                                  int runs) const {
+  using Clock = std::chrono::steady_clock;
+  NetworkReport report = impl_->report();
+  std::vector<Clock::time_point> at(report.steps.size() + 1);
+  for (int run = 0; run < std::max(1, runs); ++run) {
+    impl_->run(inputs, outputs, [&](std::size_t step, std::byte*) { at[step] = Clock::now(); });
+    for (std::size_t s = 0; s < report.steps.size(); ++s) {
+      const double ms = std::chrono::duration<double, std::milli>(at[s + 1] - at[s]).count();
+      report.steps[s].ms = run == 0 ? ms : std::min(report.steps[s].ms, ms);
+    }
+  }
+  return report;
+}
+
+Network::Network(Engine& engine, const std::string& file, const NetworkRequest& request)
+    : impl_(std::make_unique<NetworkImpl>(Internals::impl(engine), file, request)) {}
+Network::~Network() = default;
+Network::Network(Network&&) noexcept = default;
+Network& Network::operator=(Network&&) noexcept = default;
+
+const std::vector<NetworkTensor>& Network::inputs() const { return impl_->inputs(); }
+NetworkPlan Network::plan(const std::vector<std::vector<std::int64_t>>& sizes) {
+  return NetworkPlan(impl_->plan(sizes));
+}
+
+}  // namespace faltung

@@ -1,0 +1,223 @@
+// faltung network: whole networks from ONNX files.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+
+#include "src/network/verify.hpp"
+#include "src/problem/parse.hpp"
+#include "tools/arguments.hpp"
+#include "tools/command.hpp"
+#include "tools/network_data.hpp"
+#include "tools/peer.hpp"
+#include "tools/report.hpp"
+#include "tools/units.hpp"
+
+namespace faltung::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::string model, threads, math = "f32", bound = "1e-4", peer, repeat = "9", least = "200ms";
+  std::vector<std::string> sizes, inputs, outputs;
+  std::uint64_t seed = 1;
+};
+
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+// A network, planned for the sizes that were asked for, with data.
+struct Loaded {
+  explicit Loaded(const Options& options) {
+    print_warnings(engine);
+    if (!options.threads.empty())
+      request.request.threads =
+          static_cast<int>(std::min<std::int64_t>(4096, parse_count("--threads", options.threads, 1)));
+    request.math = parse_math(options.math);
+    const auto begin = Clock::now();
+    network.emplace(engine, options.model, request);
+    load_ms = ms_since(begin);
+    sizes = network_sizes(network->inputs(), options.sizes);
+    const auto planned = Clock::now();
+    plan.emplace(network->plan(sizes));
+    plan_ms = ms_since(planned);
+    in.emplace(plan->inputs());
+    out.emplace(plan->outputs());
+    in->draw(options.seed);
+    in->read(options.inputs);
+  }
+
+  Engine engine;
+  NetworkRequest request;
+  std::optional<Network> network;
+  std::optional<NetworkPlan> plan;
+  std::vector<std::vector<std::int64_t>> sizes;
+  std::optional<NetworkBuffers> in, out;
+  double load_ms = 0, plan_ms = 0;
+};
+
+std::string show_sizes(const std::vector<std::int64_t>& sizes) {
+  return fmt::format("{}", fmt::join(sizes, "x"));
+}
+
+int run(const Options& options) {
+  Loaded l(options);
+  const auto begin = Clock::now();
+  l.plan->run(l.in->reads(), l.out->writes());
+  const double ms = ms_since(begin);
+  l.out->write(options.outputs);
+  for (std::size_t i = 0; i < l.plan->outputs().size(); ++i) {
+    const NetworkTensor& tensor = l.plan->outputs()[i];
+    std::string range;
+    if (tensor.element == Element::f32) {
+      const auto* const from = reinterpret_cast<const float*>(l.out->data(i));
+      std::size_t count = 1;
+      for (const std::int64_t size : tensor.sizes) count *= static_cast<std::size_t>(size);
+      if (count > 0) {
+        const auto [least, most] = std::minmax_element(from, from + count);
+        range = fmt::format(", {:.6g} to {:.6g}", *least, *most);
+      }
+    }
+    fmt::print("{} {}{}\n", tensor.name, show_sizes(tensor.sizes), range);
+  }
+  fmt::print("loaded in {} ms, planned in {} ms, first run {} ms\n", show_ms(l.load_ms), show_ms(l.plan_ms),
+             show_ms(ms));
+  return 0;
+}
+
+int explain(const Options& options) {
+  Loaded l(options);
+  const NetworkReport report = l.plan->report(l.in->reads(), l.out->writes(), 5);
+  double total = 0, convolutions = 0;
+  for (const NetworkStepReport& step : report.steps)
+    total += step.ms, convolutions += step.problem.empty() ? 0 : step.ms;
+  const Table table({{"ms", 9, true},
+                     {"share", 6, true},
+                     {"layout", 6},
+                     {"offset", 10, true},
+                     {"kernel", 34},
+                     {"step", 0}});
+  table.header();
+  for (const NetworkStepReport& step : report.steps) {
+    const bool callers = step.offset == static_cast<std::size_t>(-1);
+    table.row({fmt::format("{:.4f}", step.ms), fmt::format("{:.1f}%", 100 * step.ms / total),
+               step.layout == Layout::nhwc ? "nhwc" : "nchw",
+               callers ? "caller's" : fmt::format("{}", step.offset), step.kernel,
+               step.problem.empty() ? step.name : step.name + "  " + step.problem});
+  }
+  fmt::print(
+      "\n{} steps, {} ms; convolutions and products by constants {:.1f} %; {} values turned between "
+      "layouts\n",
+      report.steps.size(), show_ms(total), 100 * convolutions / total, report.turned);
+  fmt::print("arena {}, {:.3f} of the least that is possible\n", show_bytes(report.arena_bytes),
+             report.arena_bound == 0
+                 ? 1.0
+                 : static_cast<double>(report.arena_bytes) / static_cast<double>(report.arena_bound));
+  return 0;
+}
+
+int verify(const Options& options) {
+  Loaded l(options);
+  const double bound = std::stod(options.bound);
+  const auto errors =
+      network::verify(NetworkInternals::impl(*l.network), NetworkInternals::impl(*l.plan), l.in->reads());
+  const Table table({{"worst", 9, true}, {"rms", 9, true}, {"tensor", 40}, {"step", 0}});
+  table.header();
+  bool right = !errors.empty();
+  for (const network::TensorError& e : errors) {
+    const bool fits = e.finite && e.worst <= bound;
+    right = right && fits;
+    table.row({e.finite ? fmt::format("{:.2e}", e.worst) : "NaN, Inf", fmt::format("{:.2e}", e.rms),
+               e.name + (e.is_output ? " (output)" : ""), e.step + (fits ? "" : "  BEYOND THE BOUND")});
+  }
+  fmt::print("\n{} tensors against a run in double precision, relative to each one's largest element: {}\n",
+             errors.size(),
+             right ? fmt::format("all within {}", bound) : fmt::format("WRONG, beyond {}", bound));
+  return right ? 0 : 1;
+}
+
+// A contestant's block: runs for so many milliseconds, their median.
+Block timed_block(double least_ms, const std::function<void()>& once) {
+  std::vector<double> all;
+  for (double total = 0; all.empty() || total < least_ms;) {
+    const auto begin = Clock::now();
+    once();
+    all.push_back(ms_since(begin));
+    total += all.back();
+  }
+  std::ranges::sort(all);
+  return {all[all.size() / 2], all.front(), all.back(), static_cast<int>(all.size())};
+}
+
+int bench(const Options& options) {
+  Loaded l(options);
+  const auto once = [&] { l.plan->run(l.in->reads(), l.out->writes()); };
+  once();
+  RacePolicy policy;
+  policy.blocks = static_cast<int>(parse_count("--repeat", options.repeat, 1));
+  policy.least_ms = parse_duration_ms("--min-time", options.least);
+  std::vector<Contestant> contestants{[&](double ms) { return timed_block(ms, once); }};
+  std::optional<Peer> peer;
+  if (!options.peer.empty()) {
+    peer.emplace(options.peer);
+    const int threads = l.request.request.threads > 0 ? l.request.request.threads : available_processors();
+    const Peer::Answer answer = peer->prepare_network(options.model, l.plan->inputs(), threads);
+    if (!answer.yes) throw Error(Status::unsupported, "peer " + options.peer + " declines: " + answer.text);
+    contestants.push_back([&](double ms) { return peer->run(ms); });
+  }
+  const std::vector<Standing> standings = race(contestants, policy);
+  fmt::print("faltung {}: {} ms ({} to {}), loaded in {} ms, planned in {} ms, arena {}\n", version(),
+             show_ms(standings[0].ms), show_ms(standings[0].ms_min), show_ms(standings[0].ms_max),
+             show_ms(l.load_ms), show_ms(l.plan_ms), show_bytes(l.plan->report().arena_bytes));
+  if (!peer) return 0;
+  fmt::print("{}: {} ms ({} to {})\n", peer->version(), show_ms(standings[1].ms),
+             show_ms(standings[1].ms_min), show_ms(standings[1].ms_max));
+  fmt::print("ratio {:.3f}\n", standings[1].ms / standings[0].ms);
+  return 0;
+}
+
+void declare(const Command& command) {
+  const auto add = [&](const char* name, const char* help, int (*run)(const Options&),
+                       const std::function<void(const Command&, Options&)>& more) {
+    const Command sub = command.subcommand(name, help);
+    const auto options = std::make_shared<Options>();
+    sub.option("model", options->model, "An ONNX file").type("MODEL.onnx").required();
+    sub.option("--size", options->sizes, "Of an input whose sizes are open, e.g. x=1x3x640x640; repeatable")
+        .type("NAME=SIZES");
+    sub.option("--threads", options->threads, "CPU threads; every processor unless given").type("N");
+    sub.option("--math", options->math, "Of convolutions and products: f32 or fast")
+        .type("MATH")
+        .shows_default();
+    sub.option("--input", options->inputs, "An input from a file; the others are drawn. Repeatable")
+        .type("NAME=FILE.npy");
+    sub.option("--seed", options->seed, "Of the inputs that are drawn").type("N").shows_default();
+    more(sub, *options);
+    sub.runs([options, run] { return run(*options); });
+  };
+  add("run", "Run it once, and say what comes out", run, [](const Command& sub, Options& o) {
+    sub.option("--output", o.outputs, "An output to a file; repeatable").type("NAME=FILE.npy");
+  });
+  add("explain", "A line a step: kernel, time, layout, place in the arena", explain,
+      [](const Command&, Options&) {});
+  add("verify", "Every tensor beside a run in double precision", verify, [](const Command& sub, Options& o) {
+    sub.option("--bound", o.bound, "The worst error that is right, relative to a tensor's largest element")
+        .type("X")
+        .shows_default();
+  });
+  add("bench", "Time it, also beside another engine", bench, [](const Command& sub, Options& o) {
+    sub.option("--vs", o.peer, "Another engine, timed in turn: onnxruntime").type("PEER");
+    sub.option("--repeat", o.repeat, "Blocks of runs").type("N").shows_default();
+    sub.option("--min-time", o.least, "Of runs in all blocks together, at least")
+        .type("TIME")
+        .shows_default();
+  });
+}
+
+const Subcommand kNetwork("network", "Run, time, explain and verify whole networks", declare);
+
+}  // namespace
+}  // namespace faltung::tools

@@ -1,0 +1,121 @@
+#include "tools/network_data.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "src/problem/npy.hpp"
+#include "src/problem/text.hpp"
+#include "tools/arguments.hpp"
+
+namespace faltung::tools {
+namespace {
+
+struct Assignment {
+  std::string name, value;
+};
+Assignment split_assignment(const std::string& option, const std::string& text) {
+  const std::size_t at = text.rfind('=');
+  if (at == std::string::npos || at == 0)
+    throw Error(Status::bad_problem, fmt::format("{} {}: it must be NAME=VALUE", option, text));
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+std::size_t find_tensor(const std::vector<NetworkTensor>& tensors, const std::string& option,
+                        const std::string& name) {
+  const auto found = std::ranges::find(tensors, name, &NetworkTensor::name);
+  if (found != tensors.end()) return static_cast<std::size_t>(found - tensors.begin());
+  std::vector<std::string> names;
+  for (const NetworkTensor& tensor : tensors) names.push_back(tensor.name);
+  throw Error(Status::bad_problem,
+              fmt::format("{} {}: there is no such tensor; there are {}", option, name, join_or(names)));
+}
+
+std::int64_t elements(const NetworkTensor& tensor) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : tensor.sizes) count *= size;
+  return count;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::int64_t>> network_sizes(const std::vector<NetworkTensor>& inputs,
+                                                     const std::vector<std::string>& texts) {
+  std::vector<std::vector<std::int64_t>> sizes;
+  for (const NetworkTensor& input : inputs) sizes.push_back(input.sizes);
+  for (const std::string& text : texts) {
+    const Assignment a = split_assignment("--size", text);
+    std::vector<std::int64_t>& to = sizes[find_tensor(inputs, "--size", a.name)];
+    to.clear();
+    for (const std::string& number : split(a.value, 'x'))
+      to.push_back(parse_count("--size " + a.name, number, 1));
+  }
+  std::string open;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (std::ranges::any_of(sizes[i], [](std::int64_t s) { return s < 0; }))
+      open += fmt::format(" --size {}={}", inputs[i].name, fmt::join(sizes[i], "x"));
+  }
+  if (!open.empty()) throw Error(Status::bad_problem, "sizes of inputs are open (-1); give them:" + open);
+  return sizes;
+}
+
+NetworkBuffers::NetworkBuffers(const std::vector<NetworkTensor>& tensors) : tensors_(tensors) {
+  for (const NetworkTensor& tensor : tensors_)
+    data_.emplace_back(static_cast<std::size_t>(elements(tensor)) * bytes(tensor.element));
+}
+
+void NetworkBuffers::draw(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const std::size_t size = bytes(tensors_[i].element);
+    for (std::size_t at = 0; at < data_[i].size(); at += size) {
+      const float value = normal(random);
+      if (tensors_[i].element == Element::f32)
+        std::memcpy(&data_[i][at], &value, size);
+      else
+        data_[i][at] = value > 0 ? std::byte{1} : std::byte{0};
+    }
+  }
+}
+
+std::size_t NetworkBuffers::find(const std::string& option, const std::string& name) const {
+  const std::size_t i = find_tensor(tensors_, option, name);
+  if (tensors_[i].element != Element::f32)
+    throw Error(Status::unsupported, fmt::format("{} {}: only tensors of f32 are files", option, name));
+  return i;
+}
+
+void NetworkBuffers::read(const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
+    const Assignment a = split_assignment("--input", text);
+    const std::size_t i = find("--input", a.name);
+    const NpyArray array = read_npy(a.value);
+    check_npy(array, a.value, a.name, DType::f32, tensors_[i].sizes);
+    data_[i] = array.data;
+  }
+}
+
+void NetworkBuffers::write(const std::vector<std::string>& texts) const {
+  for (const std::string& text : texts) {
+    const Assignment a = split_assignment("--output", text);
+    const std::size_t i = find("--output", a.name);
+    write_npy(a.value, DType::f32, tensors_[i].sizes, data_[i].data());
+  }
+}
+
+std::vector<const void*> NetworkBuffers::reads() const {
+  std::vector<const void*> all;
+  for (const auto& bytes : data_) all.push_back(bytes.data());
+  return all;
+}
+
+std::vector<void*> NetworkBuffers::writes() {
+  std::vector<void*> all;
+  for (auto& bytes : data_) all.push_back(bytes.data());
+  return all;
+}
+
+}  // namespace faltung::tools

@@ -1,0 +1,41 @@
+// What a network is run on from the command line: sizes, inputs from files or drawn, results.
+#ifndef FALTUNG_TOOLS_NETWORK_DATA_HPP_
+#define FALTUNG_TOOLS_NETWORK_DATA_HPP_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "faltung/network.hpp"
+
+namespace faltung::tools {
+
+// `texts`: NAME=1x3x224x224, for inputs whose sizes are open. Throws Error(bad_problem) for a name that is
+// none, and with all inputs that lack a size.
+std::vector<std::vector<std::int64_t>> network_sizes(const std::vector<NetworkTensor>& inputs,
+                                                     const std::vector<std::string>& texts);
+
+// Elements of tensors, one buffer each.
+class NetworkBuffers {
+ public:
+  explicit NetworkBuffers(const std::vector<NetworkTensor>& tensors);
+  // Normally distributed floats; whole numbers are 0 and 1.
+  void draw(std::uint64_t seed);
+  // `texts`: NAME=FILE.npy of f32.
+  void read(const std::vector<std::string>& texts);
+  void write(const std::vector<std::string>& texts) const;
+
+  const std::vector<NetworkTensor>& tensors() const { return tensors_; }
+  const std::byte* data(std::size_t i) const { return data_[i].data(); }
+  std::vector<const void*> reads() const;
+  std::vector<void*> writes();
+
+ private:
+  std::size_t find(const std::string& option, const std::string& name) const;
+  std::vector<NetworkTensor> tensors_;
+  std::vector<std::vector<std::byte>> data_;
+};
+
+}  // namespace faltung::tools
+
+#endif  // FALTUNG_TOOLS_NETWORK_DATA_HPP_
