@@ -187,16 +187,21 @@ static PyObject* pack(Plan* self, const void* w, void* stream) {
   return (PyObject*)weights;
 }
 
-static PyObject* plan_pack(Plan* self, PyObject* w) {
+static PyObject* plan_pack(Plan* self, PyObject* const* arguments, Py_ssize_t count) {
+  void* stream = NULL;
+  if (count < 1 || count > 2 || (count == 2 && pointer_of(arguments[1], &stream) < 0)) {
+    if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_TypeError, "pack(w, stream=None)");
+    return NULL;
+  }
   if (self->direction == BACKWARD_WEIGHTS) {
     raise_bad_problem("the gradient of the weights has no weights to pack");
     return NULL;
   }
+  PyObject* w = arguments[0];
   if (PyLong_Check(w)) {
     void* pointer = PyLong_AsVoidPtr(w);
-    return pointer == NULL && PyErr_Occurred() != NULL ? NULL : pack(self, pointer, NULL);
+    return pointer == NULL && PyErr_Occurred() != NULL ? NULL : pack(self, pointer, stream);
   }
-  void* stream = NULL;
   Array array;
   if (read_array(w, "w", &stream, &array) < 0) return NULL;
   PyObject* result = check_array(self, &array, FALTUNG_W) < 0 ? NULL : pack(self, array.data, stream);
@@ -261,8 +266,9 @@ static PyMethodDef plan_methods[] = {
      "run(x, w, y, bias, residual, workspace, stream, weights=None)\n\n"
      "Runs on addresses (int, or None) that nothing checks; workspace: at least workspace_bytes, None for "
      "the plan's own."},
-    {"pack", (PyCFunction)plan_pack, METH_O,
-     "pack(w) -> Weights\n\nThe weights in the order that the kernel reads them, to be given in place of w."},
+    {"pack", (PyCFunction)(void (*)(void))plan_pack, METH_FASTCALL,
+     "pack(w, stream=None) -> Weights\n\nThe weights in the order that the kernel reads them, to be given in "
+     "place of w."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef plan_attributes[] = {

@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: E402
 
 import faltung  # noqa: E402
 import faltung.torch as ft  # noqa: E402
+from faltung.torch._activations import activation_of  # noqa: E402
 
 ops = torch.ops.faltung
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
@@ -107,7 +108,7 @@ def test_what_follows(activation, device):
     (x, w, b), geometry = arguments(SHAPES[0], torch.float32, device, torch.channels_last)
     r = torch.randn(2, 4, 6, 7, device=device)
     y = ft.functional.conv2d(x, w, b, *geometry, residual=r, activation=activation)
-    expected = ft._ops.activation_of(activation)(F.conv2d(x.cpu().double(), w.cpu().double(), b.cpu().double(), *geometry) + r.cpu().double())
+    expected = activation_of(activation)(F.conv2d(x.cpu().double(), w.cpu().double(), b.cpu().double(), *geometry) + r.cpu().double())
     torch.testing.assert_close(y.cpu().double(), expected, rtol=1e-5, atol=1e-5)
     # With gradients the same, and they are right.
     leaf = x.detach().clone().requires_grad_()
@@ -115,7 +116,7 @@ def test_what_follows(activation, device):
     torch.testing.assert_close(z, y, rtol=1e-5, atol=1e-5)
     z.sum().backward()
     double = x.detach().cpu().double().requires_grad_()
-    ft._ops.activation_of(activation)(F.conv2d(double, w.cpu().double(), b.cpu().double(), *geometry) + r.cpu().double()).sum().backward()
+    activation_of(activation)(F.conv2d(double, w.cpu().double(), b.cpu().double(), *geometry) + r.cpu().double()).sum().backward()
     torch.testing.assert_close(leaf.grad.cpu().double(), double.grad, rtol=1e-4, atol=1e-4)
 
 

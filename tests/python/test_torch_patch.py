@@ -112,6 +112,20 @@ def test_a_model_in_training_is_timed_with_its_gradients():
     assert model.first.weight.grad is not None
 
 
+def test_autocast():
+    """Layers whose input and weights differ in dtype are faltung's, too."""
+    model, x = block()
+    plain = copy.deepcopy(model).train()
+    model.train()
+    with torch.autocast("cpu", torch.bfloat16):
+        patched = ft.patch(model, x, **ALWAYS)
+        assert all(row.kept and ":bf16" in row.problem for row in patched.rows), patched.report()
+        y, right = model(x), plain(x)
+    torch.testing.assert_close(y, right, rtol=0.05, atol=0.05)
+    y.float().sum().backward()
+    assert model.first.weight.grad.dtype == torch.float32
+
+
 def test_pickles_copies_state():
     model, x = block()
     names = list(model.state_dict())

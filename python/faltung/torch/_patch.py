@@ -8,9 +8,9 @@ import torch.nn.functional as F
 
 from .. import _c, _functional
 from . import _run
+from ._activations import activation_of
 from ._backend import fold
 from ._observe import Observation, activation_name
-from ._ops import activation_of
 
 ROUNDS = 9
 
@@ -48,7 +48,8 @@ class Layer:
     def parts(self, x):
         """One after the other, with gradients."""
         conv = self.conv
-        if x.dtype in _run.DTYPES and x.dtype == conv.weight.dtype:
+        dtypes = {x.dtype, conv.weight.dtype}
+        if x.dim() == 4 and dtypes <= _run.DTYPES.keys() and (len(dtypes) == 1 or torch.is_autocast_enabled(x.device.type)):
             y = torch.ops.faltung.conv2d(x, conv.weight, conv.bias, conv.stride, geometry_padding(conv), conv.dilation, conv.groups)
         else:
             y = type(conv).forward(conv, x)
@@ -77,6 +78,14 @@ class Layer:
                                                   conv.groups, self.word)
         return self.fused(x)
 
+    def plan(self, x, y, in_parts):
+        """The plan that makes y of x."""
+        conv = self.conv
+        x, w = x.to(y.dtype), conv.weight.to(y.dtype)
+        bias = conv.bias is not None or (self.norm is not None and not in_parts)
+        return _run.plan_for("fwd", x.shape, w.shape, conv.stride, geometry_padding(conv), conv.dilation, conv.groups, x,
+                             _run.wants_channels_last(x, w), bias, False, "" if in_parts else self.word)
+
     def fused(self, x):
         conv = self.conv
         weight, bias = self._constants()
@@ -92,7 +101,8 @@ class Layer:
         packed = self._packed.get((plan, last))
         if packed is None:
             dense = _run.dense(weight, last)
-            packed = dense, plan.pack(dense.data_ptr()) if plan.packed_weights_bytes and not x.is_cuda else None
+            stream = torch._C._cuda_getCurrentRawStream(x.device.index) if x.is_cuda else None
+            packed = dense, plan.pack(dense.data_ptr(), stream) if plan.packed_weights_bytes else None
             self._packed[plan, last] = packed
         _run.run(plan, x, packed[0], y, bias, None, packed[1])
         return y
@@ -137,7 +147,8 @@ def refusal(conv, calls, observation):
     call = calls[0]
     if call is None or len(call.shape) != 4:
         return "its input is not one tensor N C H W"
-    if call.dtype not in _run.DTYPES or call.dtype != conv.weight.dtype:
+    mixed = call.dtype != conv.weight.dtype and not torch.is_autocast_enabled(call.device.type)
+    if mixed or not {call.dtype, conv.weight.dtype} <= _run.DTYPES.keys():
         return f"its input is {call.dtype}, its weight {conv.weight.dtype}"
     return None
 
@@ -222,6 +233,8 @@ def measure(layer, call, name, min_ms, at_least):
     x.copy_(torch.rand(call.shape, device=call.device) * 2 - 1)
     fused = "+".join(["conv"] + ["bn"] * (layer.norm is not None) + [layer.word] * bool(layer.word))
     training = torch.is_grad_enabled() and conv.weight.requires_grad
+    in_parts = training or torch.is_autocast_enabled(call.device.type)
+    ours = (lambda: layer.parts(x)) if in_parts else (lambda: layer.fused(x))
 
     def theirs():
         y = type(conv).forward(conv, x)
@@ -231,20 +244,20 @@ def measure(layer, call, name, min_ms, at_least):
 
     try:
         with torch.no_grad():
-            ours = layer.fused(x)
-            plan = next(iter(layer._packed))[0]
-            error, torch_error = reference_error(layer, x, ours), reference_error(layer, x, theirs())
-            row = Row(name, fused, plan.problem, plan.kernel, error=error, torch_error=torch_error)
-            if not training:
-                row.ms, row.torch_ms = time_in_turn([lambda: layer.fused(x), theirs], call.device, min_ms)
-        if training:
+            result = ours()
+            error, torch_error = reference_error(layer, x, result), reference_error(layer, x, theirs())
+            plan = layer.plan(x, result, in_parts)
+        row = Row(name, fused, plan.problem, plan.kernel, error=error, torch_error=torch_error)
+        if not training:
+            row.ms, row.torch_ms = time_in_turn([ours, theirs], call.device, min_ms)
+        else:
             x.requires_grad_(call.requires_grad)
-            gradient = torch.ones_like(ours)
+            gradient = torch.ones_like(result)
             leaves = [t for t in (x, conv.weight, conv.bias) if t is not None and t.requires_grad]
 
             def both(function):
                 return lambda: torch.autograd.grad(function(), leaves, gradient)
-            row.ms, row.torch_ms = time_in_turn([both(lambda: layer.parts(x)), both(theirs)], call.device, min_ms)
+            row.ms, row.torch_ms = time_in_turn([both(ours), both(theirs)], call.device, min_ms)
     except (_c.Error, RuntimeError) as refused:
         return Row(name, fused, why=str(refused).split("\n")[0])
     if row.speedup < at_least:

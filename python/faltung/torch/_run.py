@@ -7,6 +7,7 @@ from .._functional import CHANNELS_LAST, CONTIGUOUS, dense_strides, problem_text
 
 DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 ALIGNMENT = 16  # bytes; what some kernels need of a tensor's address
+MOST_CALLS = 16384  # that are remembered; beyond, all are forgotten: a program with ever new shapes must not fill the memory
 
 
 def wants_channels_last(a, b):
@@ -83,6 +84,8 @@ def plan_for(direction, x_shape, w_shape, stride, padding, dilation, groups, lik
            activation, 0 if cuda else torch.get_num_threads(), cuda and like.dtype is torch.float32 and allows_tf32())
     plan = _plans.get(key)
     if plan is None:
+        if len(_plans) >= MOST_CALLS:
+            _plans.clear()
         plan = _plans[key] = _new_plan(*key)
     return plan
 
@@ -112,52 +115,109 @@ def run(plan, x, w, y, bias=None, residual=None, weights=None):
              None if residual is None else residual.data_ptr(), workspace, stream, weights)
 
 
+class Call:
+    """All that one call is but its memory: the plan, the result's sizes and strides, and which inputs lie as kernels read them."""
+
+    __slots__ = ("plan", "shape", "strides", "last", "dense", "empty")
+
+    def __init__(self, shape, like, last):
+        self.shape, self.last = list(shape), last
+        self.strides = dense_strides(self.shape, CHANNELS_LAST if last else CONTIGUOUS)
+        self.plan, self.dense, self.empty = None, (), 0 in shape
+
+
+_calls = {}
+
+
+def _about(tensor):
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def call_of(direction, make, tensors, *rest):
+    """The Call of the same tensors but for their contents, made where there is none. rest: what make takes beside them."""
+    a = tensors[0]
+    cuda = a.is_cuda
+    key = (direction, *[None if t is None else _about(t) for t in tensors],
+           *[tuple(r) if isinstance(r, list) else r for r in rest], 0 if cuda else torch.get_num_threads(),
+           cuda and a.dtype is torch.float32 and allows_tf32())
+    call = _calls.get(key)
+    if call is None:
+        call = make(*tensors, *rest)
+        call.dense = tuple(t is None or t.dim() != 4
+                           or t.is_contiguous(memory_format=torch.channels_last if call.last else torch.contiguous_format)
+                           for t in tensors)
+        if len(_calls) >= MOST_CALLS:
+            _calls.clear()
+        _calls[key] = call
+    return call
+
+
+def compute(call, tensors, slots):
+    """Runs the call's plan; slots: which of x, w, y the first two tensors are, and the result."""
+    out = torch.empty_strided(call.shape, call.strides, dtype=tensors[0].dtype, device=tensors[0].device)
+    if out.numel() == 0:
+        return out
+    given = [t if t is None or (is_dense and t.data_ptr() % ALIGNMENT == 0) else dense(t, call.last) if t.dim() == 4 else t.contiguous()
+             for t, is_dense in zip(tensors, call.dense)]
+    xwy = [None, None, None]
+    xwy[slots[0]], xwy[slots[1]], xwy[slots[2]] = given[0], given[1], out
+    run(call.plan, *xwy, *given[2:])
+    return out
+
+
 def forward(x, w, bias, residual, stride, padding, dilation, groups, activation):
-    check(x, w, bias, groups, stride, padding, dilation)
-    shape = output_shape(x.shape, w.shape, stride, padding, dilation)
-    last = wants_channels_last(x, w)
-    y = empty(shape, x, last)
-    if y.numel() == 0:
-        return y
-    x, w = dense(x, last), dense(w, last)
-    if bias is not None:
-        bias = bias.contiguous()
-    if residual is not None:
-        if list(residual.shape) != shape or residual.dtype != x.dtype or residual.device != x.device:
-            raise _c.BadProblem(f"faltung: residual is {residual.dtype} {tuple(residual.shape)} on {residual.device}; it is added "
-                                f"to {x.dtype} {tuple(shape)} on {x.device}")
-        residual = dense(residual, last)
-    plan = plan_for("fwd", x.shape, w.shape, tuple(stride), tuple(padding), tuple(dilation), groups, x, last, bias is not None,
-                    residual is not None, activation)
-    run(plan, x, w, y, bias, residual)
-    return y
+    tensors = (x, w, bias, residual)
+    return compute(call_of("fwd", _new_forward, tensors, stride, padding, dilation, groups, activation), tensors, (0, 1, 2))
 
 
 def input_grad(dy, w, input_size, stride, padding, dilation, groups):
-    last = wants_channels_last(dy, w)
-    dx = empty(list(input_size), dy, last)
-    check(dx, w, None, groups, stride, padding, dilation)
-    check_grad(dy, dx.shape, w.shape, stride, padding, dilation)
-    if dy.numel() == 0:
-        return dx
-    dy, w = dense(dy, last), dense(w, last)
-    run(plan_for("bwd_d", dx.shape, w.shape, tuple(stride), tuple(padding), tuple(dilation), groups, dy, last), dx, w, dy)
-    return dx
+    tensors = (dy, w)
+    return compute(call_of("bwd_d", _new_input_grad, tensors, input_size, stride, padding, dilation, groups), tensors, (2, 1, 0))
 
 
 def weight_grad(dy, x, weight_size, stride, padding, dilation, groups):
-    last = wants_channels_last(x, dy)
-    dw = empty(list(weight_size), x, last)
-    check(x, dw, None, groups, stride, padding, dilation)
-    check_grad(dy, x.shape, dw.shape, stride, padding, dilation)
-    if dy.numel() == 0:
-        return dw.zero_()
-    dy, x = dense(dy, last), dense(x, last)
-    run(plan_for("bwd_w", x.shape, dw.shape, tuple(stride), tuple(padding), tuple(dilation), groups, x, last), x, dw, dy)
-    return dw
+    tensors = (dy, x)
+    call = call_of("bwd_w", _new_weight_grad, tensors, weight_size, stride, padding, dilation, groups)
+    if call.empty:
+        return torch.zeros(call.shape, dtype=x.dtype, device=x.device)
+    return compute(call, tensors, (2, 0, 1))
 
 
-def check_grad(dy, x_shape, w_shape, stride, padding, dilation):
+def _new_forward(x, w, bias, residual, stride, padding, dilation, groups, activation):
+    check(x, w, bias, groups, stride, padding, dilation)
+    call = Call(output_shape(x.shape, w.shape, stride, padding, dilation), x, wants_channels_last(x, w))
+    if residual is not None and (list(residual.shape) != call.shape or residual.dtype != x.dtype or residual.device != x.device):
+        raise _c.BadProblem(f"faltung: residual is {residual.dtype} {tuple(residual.shape)} on {residual.device}; it is added "
+                            f"to {x.dtype} {tuple(call.shape)} on {x.device}")
+    if not call.empty:
+        call.plan = plan_for("fwd", x.shape, w.shape, tuple(stride), tuple(padding), tuple(dilation), groups, x, call.last,
+                             bias is not None, residual is not None, activation)
+    return call
+
+
+def _new_input_grad(dy, w, input_size, stride, padding, dilation, groups):
+    call = Call(input_size, dy, wants_channels_last(dy, w))
+    check(dy.new_empty(input_size, device="meta"), w.to("meta"), None, groups, stride, padding, dilation)
+    check_grad(dy, w, input_size, w.shape, stride, padding, dilation)
+    if not call.empty and dy.numel():
+        call.plan = plan_for("bwd_d", torch.Size(input_size), w.shape, tuple(stride), tuple(padding), tuple(dilation), groups, dy, call.last)
+    return call
+
+
+def _new_weight_grad(dy, x, weight_size, stride, padding, dilation, groups):
+    call = Call(weight_size, x, wants_channels_last(x, dy))
+    check(x, x.new_empty(weight_size), None, groups, stride, padding, dilation)
+    check_grad(dy, x, x.shape, weight_size, stride, padding, dilation)
+    call.empty = dy.numel() == 0
+    if not call.empty:
+        call.plan = plan_for("bwd_w", x.shape, torch.Size(weight_size), tuple(stride), tuple(padding), tuple(dilation), groups, x, call.last)
+    return call
+
+
+def check_grad(dy, other, x_shape, w_shape, stride, padding, dilation):
     shape = output_shape(x_shape, w_shape, stride, padding, dilation)
     if list(dy.shape) != shape:
         raise _c.BadProblem(f"faltung: grad_output has the shape {tuple(dy.shape)}; that of the convolution's output is {tuple(shape)}")
+    if dy.dtype != other.dtype or dy.device != other.device:
+        raise _c.BadProblem(f"faltung: grad_output is {dy.dtype} on {dy.device} and the other tensor {other.dtype} on {other.device}; "
+                            f"they must be alike")

@@ -1,7 +1,8 @@
 """As torch.nn.functional, by faltung's kernels."""
-from .. import _c, _functional
-from . import _ops
 import torch
+
+from .. import _c, _functional
+from ._activations import activation_of
 
 
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, residual=None, activation=None):
@@ -16,7 +17,7 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, 
     padding = _functional.four_sides(padding, tuple(weight.shape[2:]), stride, dilation)
     if residual is None and not activation:
         return torch.ops.faltung.conv2d(input, weight, bias, stride, padding, dilation, groups)
-    _ops.activation_of(activation or "")
+    activation_of(activation or "")
     return torch.ops.faltung.conv2d_fused(input, weight, bias, residual, stride, padding, dilation, groups, activation or "")
 
 
