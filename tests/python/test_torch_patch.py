@@ -106,7 +106,10 @@ def test_training_after_patching_is_right():
 def test_a_model_in_training_is_timed_with_its_gradients():
     model, x = block()
     model.train()
+    state, seed = copy.deepcopy(model.state_dict()), torch.random.get_rng_state()
     patched = ft.patch(model, x, **ALWAYS)
+    assert all(torch.equal(a, b) for a, b in zip(state.values(), model.state_dict().values()))
+    assert torch.equal(seed, torch.random.get_rng_state())
     assert {row.fused for row in patched.rows} == {"conv"} and all(row.ms > 0 for row in patched.rows)
     model(x).sum().backward()
     assert model.first.weight.grad is not None

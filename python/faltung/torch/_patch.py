@@ -302,7 +302,8 @@ def patch(model, example, *, at_least=1.0, min_time=40.0):
     Parameters, state_dict and hooks stay as they are; the modules' ``forward`` is replaced, and ``undo`` takes that back. Weights
     are read again when they change, which PyTorch counts, but not for changes through ``.data``: patch again after those."""
     training = torch.is_grad_enabled() and model.training
-    with torch.set_grad_enabled(training):
+    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]  # that a forward pass in training mode moves
+    with torch.set_grad_enabled(training), torch.random.fork_rng():
         observation = Observation(model, example)
         rows, layers, known = [], [], {}
         for conv, calls in observation.calls.items():
@@ -325,6 +326,9 @@ def patch(model, example, *, at_least=1.0, min_time=40.0):
             if row.kept:
                 layers.append(layer)
         observation.forget()
+    with torch.no_grad():
+        for buffer, before in kept:
+            buffer.copy_(before)
     replaced = []
     for layer in layers:
         layer._made_of = None
