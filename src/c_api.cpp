@@ -158,11 +158,27 @@ faltung_status faltung_problem_sizes(const faltung_problem* problem, faltung_ten
   return guarded([&] {
     need(problem, "faltung_problem_sizes: problem");
     need(sizes, "faltung_problem_sizes: sizes");
+    if (problem->problem.dimensions > 2) {
+      throw faltung::Error(faltung::Status::bad_problem,
+                           "faltung_problem_sizes: " + problem->text +
+                               " has three spatial dimensions; ask faltung_problem_shape");
+    }
     const faltung::TensorShape shape = shape_of(problem->problem, tensor_of(tensor));
     sizes[0] = shape.n;
     sizes[1] = shape.c;
     sizes[2] = shape.h;
     sizes[3] = shape.w;
+  });
+}
+
+faltung_status faltung_problem_shape(const faltung_problem* problem, faltung_tensor tensor,
+                                     faltung_shape* shape) {
+  return guarded([&] {
+    need(problem, "faltung_problem_shape: problem");
+    need(shape, "faltung_problem_shape: shape");
+    const faltung::TensorShape s = shape_of(problem->problem, tensor_of(tensor));
+    give({sizeof *shape, problem->problem.dimensions, s.n, s.c, s.d, s.h, s.w}, shape,
+         "faltung_problem_shape: shape");
   });
 }
 

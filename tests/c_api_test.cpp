@@ -190,6 +190,22 @@ TEST_F(CApi, ReportsAreStructs) {
   EXPECT_STREQ(faltung_outcome_name(static_cast<faltung_outcome>(15)), "");
 }
 
+TEST_F(CApi, ShapesOfThreeDimensions) {
+  int64_t sizes[4];
+  faltung_shape none{};
+  EXPECT_EQ(faltung_problem_shape(problem_, FALTUNG_X, &none), FALTUNG_BAD_PROBLEM);
+  EXPECT_THAT(faltung_last_error(), HasSubstr("its size is 0"));
+  faltung_problem* volume = nullptr;
+  ASSERT_EQ(faltung_problem_create("n2c4d5h6w7k8t3r2s1", &volume), FALTUNG_OK);
+  EXPECT_EQ(faltung_problem_sizes(volume, FALTUNG_X, sizes), FALTUNG_BAD_PROBLEM);
+  EXPECT_THAT(faltung_last_error(), HasSubstr("three spatial dimensions; ask faltung_problem_shape"));
+  faltung_shape shape{sizeof(faltung_shape), 0, 0, 0, 0, 0, 0};
+  ASSERT_EQ(faltung_problem_shape(volume, FALTUNG_W, &shape), FALTUNG_OK);
+  EXPECT_EQ(shape.dimensions, 3);
+  EXPECT_THAT((std::array{shape.n, shape.c, shape.d, shape.h, shape.w}), testing::ElementsAre(8, 4, 3, 2, 1));
+  faltung_problem_destroy(volume);
+}
+
 TEST_F(CApi, AnUnknownTensorIsAStatus) {
   int64_t sizes[4];
   EXPECT_EQ(faltung_problem_sizes(problem_, static_cast<faltung_tensor>(7), sizes), FALTUNG_BAD_PROBLEM);

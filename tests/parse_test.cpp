@@ -75,6 +75,45 @@ class BadText : public testing::TestWithParam<Bad> {};
 
 TEST_P(BadText, SaysWhatWasWrong) { EXPECT_THAT(problem_error(GetParam().text), HasSubstr(GetParam().part)); }
 
+TEST(Canonical, OneAndThreeDimensions) {
+  Problem p = parse_problem("n8c64w16000k128s9:st2:pad4:dil3:maxpool3s2p1");
+  EXPECT_EQ(p.dimensions, 1);
+  EXPECT_EQ(p.w, 16000);
+  EXPECT_EQ(p.s, 9);
+  EXPECT_EQ(p.h, 1);
+  EXPECT_EQ(p.stride_w, 2);
+  EXPECT_EQ(p.stride_h, 1);
+  EXPECT_EQ(p.pad_left, 4);
+  EXPECT_EQ(p.pad_top, 0);
+  EXPECT_EQ(p.epilogue.pool, (Pool{PoolKind::max, 1, 3, 1, 2, 0, 0, 1, 1}));
+  EXPECT_EQ(to_string(p), "fwd:n8c64w16000k128s9:st2:pad4:dil3:f32:nchw:maxpool3s2p1");
+  p = parse_problem("n2c64d16h32w33k64t3r4s5:st1x2x3:pad0.1.2.3.4.5:dil2x1x1:nhwc");
+  EXPECT_EQ(p.dimensions, 3);
+  EXPECT_THAT((std::array{p.d, p.h, p.w, p.t, p.r, p.s}), testing::ElementsAre(16, 32, 33, 3, 4, 5));
+  EXPECT_THAT((std::array{p.stride_d, p.stride_h, p.stride_w, p.dilation_d, p.dilation_h, p.dilation_w}),
+              testing::ElementsAre(1, 2, 3, 2, 1, 1));
+  EXPECT_THAT((std::array{p.pad_front, p.pad_back, p.pad_top, p.pad_bottom, p.pad_left, p.pad_right}),
+              testing::ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_EQ(to_string(p), "fwd:n2c64d16h32w33k64t3r4s5:st1x2x3:pad0.1.2.3.4.5:dil2x1x1:f32:nhwc");
+  // Of two dimensions with a height of 1 is another problem than one of one.
+  expect_same("n8c64h1w16k128r1s9", "fwd:n8c64h1w16k128r1s9:f32:nchw");
+  expect_same("n8c64w16k128s9:pad1.2", "fwd:n8c64w16k128s9:pad1.2:f32:nchw");
+  expect_same("n2c64d16h32w32k64t3r3s3:pad1:st2", "fwd:n2c64d16h32w32k64t3r3s3:st2:pad1:f32:nchw");
+  expect_same("n2c64d16h32w32k64t3r1s1:pad1x0x0:ndhwc", "fwd:n2c64d16h32w32k64t3r1s1:pad1x0x0:f32:nhwc");
+  expect_same("n8c64w16k128s9:ncw", "fwd:n8c64w16k128s9:f32:nchw");
+}
+
+TEST(Canonical, Transposed) {
+  const Problem p = parse_problem("n1c8h5w6k4r3s3:transposed:st2:pad1:outpad1x0:bias");
+  EXPECT_EQ(p.kind, ConvolutionKind::transposed);
+  EXPECT_EQ(p.p(), 10);
+  EXPECT_EQ(p.q(), 11);
+  EXPECT_EQ(to_string(p), "fwd:n1c8h5w6k4r3s3:transposed:st2:pad1:outpad1x0:f32:nchw:bias");
+  expect_same("n1c8w5k4s3:st2:TRANSPOSED:outpad1", "fwd:n1c8w5k4s3:transposed:st2:outpad1:f32:nchw");
+  expect_same("bwd_w:n1c8d2h5w6k4t3r3s3:transposed:st2x1x1:outpad1x0x0",
+              "bwd_w:n1c8d2h5w6k4t3r3s3:transposed:st2x1x1:outpad1x0x0:f32:nchw");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Canonical, BadText,
     testing::Values(
@@ -113,6 +152,31 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"n1c2h3w4k5r1s1:avgpool2:gelu", "activation comes after pool"},
         Bad{"n1c2h3w4k5r1s1:maxpool2p2", "pool padding must be smaller"},
         Bad{"n1c2h3w4k5r1s1:maxpool9", "is larger than the padded output"},
+        Bad{"n1c2d6h3w4k5r1s1",
+            "size t is missing; the sizes of three dimensions are given as n2c64d16h32w32"},
+        Bad{"n1c2h3w4k5t1r1s1", "size d is missing; the sizes of three dimensions"},
+        Bad{"n1c2w4k5r1s1", "size h is missing; the sizes of two dimensions are given as n1c64h56w56k64r3s3"},
+        Bad{"n1c2w4k5s1:st1x2", "two strides for one dimension; give one, or one for each"},
+        Bad{"n1c2h3w4k5r1s1:st1x2x3", "three strides for two dimensions"},
+        Bad{"n1c2d3h3w4k5t1r1s1:pad1x2", "two paddings; give one, as 1x2x3 or as 0.1.0.1.2.2"},
+        Bad{"n1c2d3h3w4k5t1r1s1:pad0.1.0.1", "four paddings"},
+        Bad{"n1c2h3w4k5r1s1:dil1x1x2", "three dilations for two dimensions"},
+        Bad{"n1c2h3w4k5r1s1:ncdhw", "layout ncdhw is of three dimensions and the sizes are of two"},
+        Bad{"n1c2d3h3w4k5t4r1s1", "dilated filter 4x1x1 is larger than the padded input 3x3x4"},
+        Bad{"n1c2w4k5s5", "dilated filter 5 is larger than the padded input 4"},
+        Bad{"n1c2d3h3w4k5t1r1s1:maxpool2", "a pool goes with one or two dimensions"},
+        Bad{"n1c2w4k5s1:maxpool2x2", "two pool sizes for one dimension"},
+        Bad{"n1c2h3w4k5r1s1:outpad1", "an output padding goes with a transposed convolution alone"},
+        Bad{"n1c2h3w4k5r1s1:transposed:outpad1",
+            "an output padding of h of 1 is not smaller than the stride 1"},
+        Bad{"n1c2h3w4k5r1s1:transposed:st2:outpad0x2", "output padding of w of 2 is not smaller"},
+        Bad{"n1c2h3w4k5r1s1:transposed:st2:outpad-1", "output padding of h is -1"},
+        Bad{"n1c2h1w4k5r3s3:transposed:pad2",
+            "a transposed convolution of h = 1 with filter 3, stride 1 and padding 2 and 2 has an output of "
+            "-1; "
+            "pad less"},
+        Bad{"n1c2h3w4k5r1s1:transpose", "nearest known is transposed"},
+        Bad{"bwd_d:n1c2h3w4k5r1s1:transposed:bias", "an epilogue goes with fwd alone"},
         Bad{"n1c2h3w4k5r1s1:maxpool", "nearest known is maxpool2"}, Bad{"a\nb", "unknown field 'a?b'"}));
 
 TEST(Canonical, RandomProblemsRoundTrip) {
@@ -128,9 +192,20 @@ TEST(Canonical, RandomProblemsRoundTrip) {
     p.n = 1 + below(4), p.c = p.groups * (1 + below(4)), p.k = p.groups * (1 + below(4));
     p.h = 1 + below(9), p.w = 1 + below(9), p.r = 1 + below(4), p.s = 1 + below(4);
     if (below(9) == 0) p.n = std::int64_t{1} << below(40);
+    p.dimensions = static_cast<int>(1 + below(3));
+    p.kind = static_cast<ConvolutionKind>(below(2));
     p.stride_h = 1 + below(2), p.stride_w = 1 + below(2);
     p.dilation_h = 1 + below(2), p.dilation_w = 1 + below(2);
     p.pad_top = below(3), p.pad_bottom = below(3), p.pad_left = below(3), p.pad_right = below(3);
+    if (is_transposed(p)) p.output_pad_h = below(2), p.output_pad_w = below(2);
+    if (p.dimensions == 3) {
+      p.d = 1 + below(5), p.t = 1 + below(3), p.stride_d = 1 + below(2), p.dilation_d = 1 + below(2);
+      p.pad_front = below(3), p.pad_back = below(3);
+      if (is_transposed(p)) p.output_pad_d = below(2);
+    } else if (p.dimensions == 1) {
+      p.h = p.r = p.stride_h = p.dilation_h = 1;
+      p.pad_top = p.pad_bottom = p.output_pad_h = 0;
+    }
     p.dtype = static_cast<DType>(below(3));
     p.layout = static_cast<Layout>(below(2));
     p.math = static_cast<Math>(below(5));
@@ -144,6 +219,7 @@ TEST(Canonical, RandomProblemsRoundTrip) {
       if (e.pool.kind != PoolKind::none) {
         e.pool = {e.pool.kind, 1 + below(4), 1 + below(4), 1 + below(3), 1 + below(3),
                   below(2),    below(2),     below(2),     below(2)};
+        if (p.dimensions == 1) e.pool.size_h = e.pool.stride_h = 1, e.pool.pad_top = e.pool.pad_bottom = 0;
       }
     }
     try {
@@ -191,14 +267,24 @@ TEST(MIOpen, PaddingModes) {
 }
 
 TEST(MIOpen, Transposed) {
-  // x is n1 c8 5x6, y is k4 with (5-1)*2 - 2*1 + 3 + 1 = 10 rows, (6-1)*2 - 2 + 3 = 11 columns.
-  expect_same("MIOpenDriver conv -m trans -n 1 -c 8 -H 5 -W 6 -k 4 -u 2 -v 2 -p 1 -q 1 -Y 1 -F 1",
-              "bwd_d:n1c4h10w11k8r3s3:st2:pad1:f32:nchw");
-  const Problem p =
-      parse_problem("MIOpenDriver conv -m trans -n 1 -c 8 -H 5 -W 6 -k 4 -u 2 -v 2 -p 1 -q 1 -Y 1 -F 2");
-  EXPECT_EQ(p.direction, Direction::forward);
-  EXPECT_EQ(p.p(), 5);
-  EXPECT_EQ(p.q(), 6);
+  // y has (5-1)*2 - 2*1 + 3 + 1 = 10 rows, (6-1)*2 - 2 + 3 = 11 columns.
+  const std::string line = "MIOpenDriver conv -m trans -n 1 -c 8 -H 5 -W 6 -k 4 -u 2 -v 2 -p 1 -q 1 -Y 1 ";
+  expect_same(line + "-F 1 -b 1", "fwd:n1c8h5w6k4r3s3:transposed:st2:pad1:outpad1x0:f32:nchw:bias");
+  const Problem p = parse_problem(line + "-F 2");
+  EXPECT_EQ(p.direction, Direction::backward_data);
+  EXPECT_EQ(p.p(), 10);
+  EXPECT_EQ(p.q(), 11);
+}
+
+TEST(MIOpen, ThreeDimensions) {
+  expect_same("MIOpenDriver conv -F 1 --spatial_dim 3 -n 2", "fwd:n2c3d32h32w32k32t3r3s3:f32:nchw");
+  expect_same(
+      "MIOpenDriver convfp16 -F 4 -_ 3 -n 2 -c 8 -! 9 -H 10 -W 11 -k 4 -@ 3 -y 1 -x 5 -# 2 -u 1 -v 3 -$ 1 -p "
+      "0 -q "
+      "2 -^ 2 -l 1 -j 1 -I NDHWC -f NDHWC -O NDHWC",
+      "bwd_w:n2c8d9h10w11k4t3r1s5:st2x1x3:pad1x0x2:dil2x1x1:f16:nhwc");
+  expect_same("MIOpenDriver conv -F 1 -_ 3 -n 1 -m trans -# 2 -u 2 -v 2 -% 1",
+              "fwd:n1c3d32h32w32k32t3r3s3:transposed:st2:outpad1x0x0:f32:nchw");
 }
 
 TEST(MIOpen, SeveralDirections) {
@@ -229,12 +315,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Bad{"MIOpenDriver conv -F 8", "no sum of 1 (fwd)"},
                     Bad{"MIOpenDriver conv -F 1 -I NHWC", "the layouts differ"},
                     Bad{"MIOpenDriver conv -F 1 -I CHWN -f CHWN -O CHWN", "layout CHWN is not supported"},
-                    Bad{"MIOpenDriver conv -F 1 --spatial_dim 3",
-                        "--spatial_dim 3 is not supported; only 2 is"},
+                    Bad{"MIOpenDriver conv -F 1 --spatial_dim 4",
+                        "--spatial_dim 4 is not supported; it can be 2 or 3"},
+                    Bad{"MIOpenDriver conv -F 1 -_ 3 -I NHWC -f NHWC -O NHWC",
+                        "layout NHWC is not supported with --spatial_dim 3; it can be NCDHW or NDHWC"},
                     Bad{"MIOpenDriver conv -F 1 -r 1", "--pad_val 1 is not supported"},
                     Bad{"MIOpenDriver conv -F 1 -z all", "--pad_mode all is unknown"},
                     Bad{"MIOpenDriver conv -F 1 -m deconv", "--mode deconv is unknown"},
-                    Bad{"MIOpenDriver conv -F 1 -m trans -b 1", "transposed convolution with bias"},
                     Bad{"MIOpenDriver conv -F 1 -m trans -Y 1", "not smaller than the stride"},
                     Bad{"MIOpenDriver conv -F 1 -g 5", "groups = 5 does not divide"}));
 
@@ -245,7 +332,11 @@ TEST(Benchdnn, Descriptors) {
   expect_same("ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:f32:nchw");
   expect_same("mb1_ic8_ih10iw12_oc16oh10ow12_kh3kw5_n\"with : and blanks\"",
               "fwd:n1c8h10w12k16r3s5:pad1x2:f32:nchw");
-  expect_same("mb1ic8iw12oc16kw5pw2", "fwd:n1c8h1w12k16r1s5:pad0x2:f32:nchw");
+  expect_same("mb1ic8iw12oc16kw5pw2", "fwd:n1c8w12k16s5:pad2:f32:nchw");
+  expect_same("mb1ic8id9oc16kd3pd1sd2", "fwd:n1c8d9h9w9k16t3r3s3:st2:pad1:f32:nchw");
+  expect_same("--stag=ndhwc mb1ic8id5ih10iw12oc16kd1kh3kw4sd2sh1sw1pd0ph1pw2dd1dh0dw0",
+              "fwd:n1c8d5h10w12k16t1r3s4:st2x1x1:pad0x1x2:dil2x1x1:f32:nhwc");
+  expect_same("mb1ic8id5od5ih10oh10oc16kd3kh3", "fwd:n1c8d5h10w10k16t3r3s3:pad1:f32:nchw");
   expect_same("g4mb1ic8ih10oc16kh3dh1ph2nname", "fwd:n1c8h10w10k16r3s3:pad2:dil2:g4:f32:nchw");
   expect_same("mb1ic8id1ih10oc16od1kd1sd1pd0dd0kh3", "fwd:n1c8h10w10k16r3s3:f32:nchw");
 }
@@ -265,6 +356,51 @@ TEST(Benchdnn, PaddingImpliedByTheOutput) {
     EXPECT_EQ(parse_problem(s).p(), s[s.find("oh") + 2] - '0') << s;
   }
 }
+
+TEST(Benchdnn, Transposed) {
+  expect_same("--deconv mb1ic8ih5oc4oh10kh4sh2ph1", "fwd:n1c8h5w5k4r4s4:transposed:st2:pad1:f32:nchw");
+  expect_same("--deconv mb1ic8ih5oc4oh10kh3sh2ph1",
+              "fwd:n1c8h5w5k4r3s3:transposed:st2:pad1:outpad1:f32:nchw");
+  expect_same("--deconv mb1ic8ih5oc4oh11kh3sh2ph0", "fwd:n1c8h5w5k4r3s3:transposed:st2:f32:nchw");
+  expect_same("--deconv mb1ic8ih5oc4oh10kh3sh2ph0", "fwd:n1c8h5w5k4r3s3:transposed:st2:pad0.1.0.1:f32:nchw");
+  expect_same("--deconv --dir=BWD_D mb1ic8iw5oc4kw3sw2", "bwd_d:n1c8w5k4s3:transposed:st2:f32:nchw");
+  for (const int oh : {9, 10, 11, 12}) {
+    const Problem p = parse_problem("--deconv mb1ic8ih5oc4oh" + std::to_string(oh) + "kh4sh2ph1");
+    EXPECT_EQ(p.p(), oh);
+  }
+}
+
+TEST(OnednnVerbose, Lines) {
+  expect_same(
+      "onednn_verbose,exec,cpu,convolution,jit:avx512_core,forward_inference,src_f32::blocked:acdb:f0 "
+      "wei_f32::blocked:Acdb16a:f0 bia_f32::blocked:a:f0 dst_f32::blocked:acdb:f0,attr-scratchpad:user "
+      "attr-post-ops:eltwise_relu "
+      ",alg:convolution_direct,mb4_ic3oc64_ih224oh112kh7sh2dh0ph3_iw224ow112kw7sw2dw0pw3,"
+      "1.25",
+      "fwd:n4c3h224w224k64r7s7:st2:pad3:f32:nhwc:bias:relu");
+  expect_same(
+      "onednn_verbose,v1,primitive,exec,cpu,convolution,jit:avx512_core_bf16,backward_weights,"
+      "src_bf16:a:blocked:abcd::f0 wei_bf16:a:any:any::f0 bia_undef::undef:::0 dst_bf16:a:blocked:abcd::f0,,"
+      "alg:convolution_direct,g2mb4_ic32oc64_ih14oh14kh3sh1dh0ph1_iw14ow14kw3sw1dw0pw1,0.5",
+      "bwd_w:n4c32h14w14k64r3s3:pad1:g2:bf16:nchw");
+  expect_same(
+      "onednn_verbose,exec,cpu,deconvolution,jit:any,forward_training,src_f32::blocked:aBcd16b:f0 "
+      "wei_f32::blocked:ABcd16b16a:f0 dst_f32::blocked:aBcd16b:f0,attr-post-ops:sum:1+eltwise_clip:0:6 "
+      ",alg:deconvolution_direct,mb1_ic8oc4_ih5oh10kh4sh2dh0ph1_iw5ow10kw4sw2dw0pw1,0.1",
+      "fwd:n1c8h5w5k4r4s4:transposed:st2:pad1:f32:nchw:residual:relu6");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OnednnVerbose, BadText,
+    testing::Values(Bad{"onednn_verbose,exec,cpu,matmul,brg,undef,src_f32,,,4x4:4x4,0.1",
+                        "no primitive that is a convolution"},
+                    Bad{"onednn_verbose,exec,cpu,convolution,jit:avx512_core", "it ends before the problem"},
+                    Bad{"onednn_verbose,exec,cpu,convolution,jit,sideways,src_f32::blocked:abcd:f0 "
+                        "wei_f32::blocked:abcd:f0,,alg:x,mb1ic1ih3oc1kh1,0.1",
+                        "unknown propagation 'sideways'"},
+                    Bad{"onednn_verbose,exec,cpu,convolution,jit,forward_training,src_u8::blocked:abcd:f0 "
+                        "wei_s8::blocked:abcd:f0,,alg:x,mb1ic1ih3oc1kh1,0.1",
+                        "--dt=s8 is not supported"}));
 
 TEST(Benchdnn, Options) {
   expect_same("--dir=FWD_B ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:f32:nchw:bias");
@@ -301,8 +437,9 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"ic8ih10kh3", "oc is missing or 0"}, Bad{"ic8oc3", "no image size"},
         Bad{"ic8ih10kw3oc4", "kh is missing"}, Bad{"ic8ih10oc16kh3zz4", "nothing known at 'zz4'"},
         Bad{"ic8ic9ih10oc16kh3", "ic twice"}, Bad{"ic8ih10oc16kh-3", "a negative kh"},
-        Bad{"ic8ih10oc16kh3kd3id8", "3-D convolutions are not supported"},
-        Bad{"g0ic8ih10oc16kh3", "g is missing or 0"}, Bad{"mb0ic8ih10oc16kh3", "mb is missing or 0"},
+        Bad{"ic8ih10oc16kh3id8", "kd is missing or 0"}, Bad{"ic8ih10oc16kh3kd3", "id is missing or 0"},
+        Bad{"--deconv ic8ih2oc16kh3ph4", "has an output of"}, Bad{"g0ic8ih10oc16kh3", "g is missing or 0"},
+        Bad{"mb0ic8ih10oc16kh3", "mb is missing or 0"},
         Bad{"g3ic8ih10oc16kh3", "groups = 3 does not divide c = 8"},
         Bad{"ic8ih10oc16kh3sh0", "sh is missing or 0"},
         Bad{"ic8ih10oc16oh3kh3sh1ph0", "oh3 does not follow from the other sizes, which give 8 or more"},
@@ -337,6 +474,35 @@ TEST(Workloads, ColumnsInAnyOrderWithDefaults) {
   EXPECT_EQ(to_string(rows[1].problem), "fwd:n1c4h9w9k8r3s3:f32:nchw");
 }
 
+TEST(Workloads, OneAndThreeDimensions) {
+  std::vector<Workload> rows =
+      parse_workloads("n,c,w,k,s,stride_w,epilogue\n8,64,160,128,9,2,maxpool2\n", "f");
+  EXPECT_EQ(to_string(rows.at(0).problem), "fwd:n8c64w160k128s9:st2:f32:nchw:maxpool2");
+  rows = parse_workloads(
+      "n,c,d,h,w,k,t,r,s,pad_front,pad_back,stride_d,dilation_d,kind,output_pad_d\n"
+      "1,2,4,4,5,6,3,1,1,1,0,1,2,plain,0\n1,2,3,4,5,6,3,1,1,0,0,2,1,transposed,1\n",
+      "f");
+  EXPECT_EQ(to_string(rows.at(0).problem),
+            to_string(parse_problem("n1c2d4h4w5k6t3r1s1:pad1.0.0.0.0.0:dil2x1x1")));
+  EXPECT_EQ(to_string(rows.at(1).problem),
+            to_string(parse_problem("n1c2d3h4w5k6t3r1s1:transposed:st2x1x1:outpad1x0x0")));
+}
+
+// What bench, find and verify write with --csv is a list again.
+TEST(Workloads, ColumnOfProblems) {
+  const std::vector<Workload> rows = parse_workloads(
+      "suite,name,problem,device,kernel,ms,note\n"
+      "s,first,fwd:n1c2h3w4k5r1s1:f16:nhwc:bias,cpu,a/b,1.5,\"a note, \"\"quoted\"\"\"\n"
+      "s,first,fwd:n1c2h3w4k5r1s1:f16:nhwc:bias,cpu,a/c,2.5,\n"
+      ",,\"MIOpenDriver conv -F 1 -n 2\",cpu,,,\n",
+      "f");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].name, "first");
+  EXPECT_EQ(to_string(rows[0].problem), "fwd:n1c2h3w4k5r1s1:f16:nhwc:bias");
+  EXPECT_EQ(rows[1].name, "line4");
+  EXPECT_EQ(to_string(rows[1].problem), "fwd:n2c3h32w32k32r3s3:f32:nchw");
+}
+
 TEST(Workloads, BadFiles) {
   const auto error = [](const std::string& text) {
     return message_of([&] { parse_workloads(text, "a.csv"); });
@@ -345,6 +511,16 @@ TEST(Workloads, BadFiles) {
   EXPECT_THAT(error(""), HasSubstr("a.csv: no rows"));
   EXPECT_THAT(error(head), HasSubstr("a.csv: no rows"));
   EXPECT_THAT(error("name,n,c\n"), HasSubstr("a.csv:1: column h is missing"));
+  EXPECT_THAT(error("n,c,w,k,r,s\n"),
+              HasSubstr("a.csv:1: column h is missing; n c h w k r s are required of two"));
+  EXPECT_THAT(error("n,c,h,w,k,t,r,s\n"),
+              HasSubstr("a.csv:1: column d is missing; n c d h w k t r s are required of three dimensions"));
+  EXPECT_THAT(error("n,c,d,h,w,k,r,s\n"), HasSubstr("a.csv:1: column t is missing"));
+  EXPECT_THAT(error(head + "\"x,1,2,3,4,5,1,1,1,1\n"), HasSubstr("a.csv:2: a quote is not closed"));
+  EXPECT_THAT(error(head + "\"x\"y,1,2,3,4,5,1,1,1,1\n"),
+              HasSubstr("a.csv:2: text follows the closing quote"));
+  EXPECT_THAT(error("kind,n,c,h,w,k,r,s\ntrans,1,1,1,1,1,1,1"), HasSubstr("it can be plain or transposed"));
+  EXPECT_THAT(error("problem\nn1c2h3w4k5r1\n"), HasSubstr("a.csv:2: column problem: problem 'n1c2h3w4k5r1'"));
   EXPECT_THAT(error("nmae,n,c,h,w,k,r,s\n"),
               HasSubstr("a.csv:1: unknown column 'nmae'; the nearest known is name"));
   EXPECT_THAT(error("n,n,c,h,w,k,r,s\n"), HasSubstr("a.csv:1: column n is there twice"));
@@ -369,6 +545,8 @@ TEST(Words, NameTheNearest) {
   EXPECT_EQ(parse_direction("backward_data"), Direction::backward_data);
   EXPECT_EQ(parse_direction("bwd_w"), Direction::backward_weights);
   EXPECT_EQ(parse_layout("NHWC"), Layout::nhwc);
+  EXPECT_EQ(parse_layout("ndhwc"), Layout::nhwc);
+  EXPECT_EQ(parse_layout("NCW"), Layout::nchw);
   EXPECT_EQ(parse_math("tf32"), Math::tf32);
   EXPECT_EQ(parse_epilogue(""), Epilogue{});
   EXPECT_EQ(parse_epilogue("none"), Epilogue{});

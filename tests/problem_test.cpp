@@ -113,6 +113,56 @@ TEST(Problem, ShapesAndStrides) {
   EXPECT_EQ(bytes_of(p, y_shape(p)), 2 * 8 * 8 * 10 * 2);
 }
 
+TEST(Problem, ShapesOfThreeDimensions) {
+  Problem p;
+  p.dimensions = 3;
+  p.n = 2, p.c = 6, p.d = 7, p.h = 9, p.w = 10, p.k = 8, p.t = 3, p.r = 2, p.s = 5, p.groups = 2;
+  p.stride_d = 2, p.pad_front = 1, p.pad_back = 2, p.dilation_d = 2;
+  validate(p);
+  EXPECT_EQ(p.z(), (7 + 3 - 5) / 2 + 1);
+  const auto expect = [](const TensorShape& s, std::array<i64, 5> sizes) {
+    EXPECT_THAT((std::array{s.n, s.c, s.d, s.h, s.w}), testing::ElementsAreArray(sizes));
+    EXPECT_EQ(s.elements(), sizes[0] * sizes[1] * sizes[2] * sizes[3] * sizes[4]);
+    EXPECT_EQ(s.offset({s.n - 1, s.c - 1, s.d - 1, s.h - 1, s.w - 1}), s.elements() - 1);  // dense
+    const Position at = s.position(s.elements() - 1);
+    EXPECT_THAT((std::array{at.n, at.c, at.d, at.h, at.w}),
+                testing::ElementsAre(s.n - 1, s.c - 1, s.d - 1, s.h - 1, s.w - 1));
+  };
+  for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+    p.layout = layout;
+    expect(x_shape(p), {2, 6, 7, 9, 10});
+    expect(w_shape(p), {8, 3, 3, 2, 5});
+    expect(y_shape(p), {2, 8, 3, 8, 6});
+    EXPECT_EQ(x_shape(p).stride_d, layout == Layout::nchw ? 90 : 90 * 6);
+    EXPECT_THAT(sizes(p, Tensor::w), testing::ElementsAre(8, 3, 3, 2, 5));
+  }
+  EXPECT_EQ(flops(p), 2.0 * 2 * 8 * 3 * 8 * 6 * 3 * 3 * 2 * 5);
+  EXPECT_EQ(reduction_length(p), 3 * 3 * 2 * 5);
+  p.direction = Direction::backward_weights;
+  EXPECT_EQ(reduction_length(p), 2 * 3 * 8 * 6);
+}
+
+TEST(Problem, ShapesOfTransposedConvolutions) {
+  Problem p;
+  p.kind = ConvolutionKind::transposed;
+  p.n = 2, p.c = 6, p.h = 4, p.w = 5, p.k = 8, p.r = 3, p.s = 4, p.groups = 2;
+  p.stride_h = p.stride_w = 2, p.pad_top = p.pad_left = 1, p.output_pad_h = 1;
+  validate(p);
+  EXPECT_EQ(p.p(), 3 * 2 + 3 - 1 + 1);
+  EXPECT_EQ(p.q(), 4 * 2 + 4 - 1);
+  EXPECT_THAT(sizes(p, Tensor::w), testing::ElementsAre(6, 4, 1, 3, 4));
+  EXPECT_THAT(sizes(p, Tensor::y), testing::ElementsAre(2, 8, 1, 9, 11));
+  EXPECT_EQ(flops(p), 2.0 * 2 * 4 * 5 * 6 * 4 * 3 * 4);
+  const Problem c = convolution_of(p);
+  validate(c);
+  EXPECT_EQ(c.direction, Direction::backward_data);
+  EXPECT_THAT(sizes(c, Tensor::x), testing::ElementsAreArray(sizes(p, Tensor::y)));
+  EXPECT_THAT(sizes(c, Tensor::y), testing::ElementsAreArray(sizes(p, Tensor::x)));
+  EXPECT_THAT(sizes(c, Tensor::w), testing::ElementsAreArray(sizes(p, Tensor::w)));
+  EXPECT_EQ(flops(c), flops(p));
+  EXPECT_EQ(reduction_length(c), reduction_length(p));
+}
+
 TEST(Problem, WhatADirectionWrites) {
   Problem p = usual();
   int x = 0, w = 0, y = 0;
@@ -222,6 +272,23 @@ TEST(Validate, EverySize) {
                 HasSubstr("at most 2^40"));
     EXPECT_EQ(invalid([&](Problem& p) { p.*member = 0; }), "(valid)");
   }
+}
+
+TEST(Validate, Dimensions) {
+  EXPECT_THAT(invalid([](Problem& p) { p.dimensions = 4; }), HasSubstr("there are 1, 2 or 3"));
+  EXPECT_THAT(invalid([](Problem& p) { p.dimensions = 0; }), HasSubstr("there are 1, 2 or 3"));
+  EXPECT_EQ(invalid([](Problem& p) { p.dimensions = 3; }), "(valid)");
+  EXPECT_EQ(invalid([](Problem& p) { p.d = 4; }),
+            "d is 4, but of 2 dimensions it is no part; it must be 1, or dimensions 3");
+  EXPECT_THAT(invalid([](Problem& p) { p.pad_back = 1; }), HasSubstr("pad_back is 1, but of 2 dimensions"));
+  EXPECT_EQ(invalid([](Problem& p) { p.dimensions = 1; }),
+            "h is 14, but of 1 dimension it is no part; it must be 1, or dimensions 2");
+  EXPECT_THAT(invalid([](Problem& p) { p.dimensions = 3, p.t = 0; }), HasSubstr("t is 0"));
+  EXPECT_THAT(invalid([](Problem& p) { p.dimensions = 3, p.pad_front = -1; }), HasSubstr("pad_front is -1"));
+  EXPECT_THAT(invalid([](Problem& p) { p.output_pad_w = 1; }), HasSubstr("transposed convolution alone"));
+  EXPECT_THAT(
+      invalid([](Problem& p) { p.kind = ConvolutionKind::transposed, p.h = p.stride_h = i64{1} << 40; }),
+      HasSubstr("the output of h is larger than 2^40"));
 }
 
 TEST(Validate, WhatDoesNotFitTogether) {

@@ -39,12 +39,14 @@ class Dice {
   std::mt19937_64 random_;
 };
 
-void roll_pool(Dice& dice, Pool& pool) {
+void roll_pool(Dice& dice, const Problem& p, Pool& pool) {
   pool.kind = dice.chance(50) ? PoolKind::max : PoolKind::average;
-  pool.size_h = dice.between(1, 4);
-  pool.size_w = dice.chance(60) ? pool.size_h : dice.between(1, 4);
-  pool.stride_h = dice.chance(60) ? pool.size_h : dice.between(1, 3);
+  pool.size_w = dice.between(1, 4);
   pool.stride_w = dice.chance(60) ? pool.size_w : dice.between(1, 3);
+  if (p.dimensions > 1) {
+    pool.size_h = dice.chance(60) ? pool.size_w : dice.between(1, 4);
+    pool.stride_h = dice.chance(60) ? pool.size_h : dice.between(1, 3);
+  }
   if (dice.chance(60)) return;
   pool.pad_top = dice.between(0, pool.size_h - 1);
   pool.pad_bottom = dice.between(0, pool.size_h - 1);
@@ -52,13 +54,13 @@ void roll_pool(Dice& dice, Pool& pool) {
   pool.pad_right = dice.between(0, pool.size_w - 1);
 }
 
-void roll_epilogue(Dice& dice, Epilogue& e) {
+void roll_epilogue(Dice& dice, const Problem& p, Epilogue& e) {
   e.bias = dice.chance(50);
   e.residual = dice.chance(25);
   if (dice.chance(60))
     e.activation = static_cast<Activation>(dice.between(1, static_cast<i64>(std::size(kActivations)) - 1));
   if (e.activation == Activation::leaky_relu) e.slope = static_cast<float>(dice.one_of({-3, 1, 2, 8})) / 16;
-  if (dice.chance(25)) roll_pool(dice, e.pool);
+  if (p.dimensions < 3 && dice.chance(25)) roll_pool(dice, p, e.pool);
 }
 
 void roll_channels(Dice& dice, Problem& p) {
@@ -91,6 +93,32 @@ void roll_filter(Dice& dice, Problem& p) {
   p.pad_right = dice.between(0, p.s);
 }
 
+// Of two dimensions one or three, and of a convolution a transposed one.
+void roll_dimensions(Dice& dice, Problem& p) {
+  if (dice.chance(20)) {
+    p.dimensions = 1;
+    p.h = p.r = p.stride_h = p.dilation_h = 1;
+    p.pad_top = p.pad_bottom = 0;
+    if (dice.chance(30)) p.w = dice.between(100, 1000);
+  } else if (dice.chance(30)) {
+    p.dimensions = 3;
+    p.d = dice.between(1, 9), p.h = dice.between(1, 9), p.w = dice.between(1, 12);
+    p.t = dice.chance(50) ? 3 : dice.between(1, 4);
+    if (dice.chance(20)) p.r = p.s = p.stride_h = p.stride_w = 1, p.pad_top = p.pad_bottom = 0;
+    if (p.r == 1 && p.s == 1 && dice.chance(70)) p.pad_left = p.pad_right = 0;
+    p.stride_d = dice.chance(60) ? 1 : dice.between(1, 3);
+    p.dilation_d = dice.chance(80) ? 1 : dice.between(1, 3);
+    p.pad_front = dice.between(0, p.t);
+    p.pad_back = dice.chance(60) ? p.pad_front : dice.between(0, p.t);
+  }
+  if (!dice.chance(25)) return;
+  p.kind = ConvolutionKind::transposed;
+  if (dice.chance(50)) return;
+  p.output_pad_w = dice.between(0, p.stride_w - 1);
+  if (p.dimensions > 1) p.output_pad_h = dice.between(0, p.stride_h - 1);
+  if (p.dimensions > 2) p.output_pad_d = dice.between(0, p.stride_d - 1);
+}
+
 // A valid problem whose reference takes milliseconds.
 Problem roll(std::uint64_t seed) {
   constexpr double kMaxProducts = 3e6;
@@ -105,7 +133,8 @@ Problem roll(std::uint64_t seed) {
     p.w = dice.between(1, dice.chance(80) ? 24 : 70);
     roll_channels(dice, p);
     roll_filter(dice, p);
-    if (p.direction == Direction::forward) roll_epilogue(dice, p.epilogue);
+    roll_dimensions(dice, p);
+    if (p.direction == Direction::forward) roll_epilogue(dice, p, p.epilogue);
     try {
       validate(p);
     } catch (const Error&) {
@@ -193,9 +222,16 @@ TEST(RandomProblemsTest, EveryFieldVaries) {
       with(is_depthwise(p) && p.k == p.c, "depthwise");
       with(is_depthwise(p) && p.k > p.c, "multiplier");
       with(p.r > 7, "large filter");
+      with(p.output_pad_d + p.output_pad_h + p.output_pad_w > 0, "output padding");
+      with(p.dimensions == 3 && p.t == 1, "filter without depth");
+      with(p.dimensions == 3 && p.r == 1 && p.s == 1, "filter of depth alone");
+      with(p.stride_d > 1, "stride in depth");
+      with(p.pad_front != p.pad_back, "unequal padding in depth");
+      with(p.groups > 1 && !is_plain(p), "groups of no plain convolution");
+      seen.insert(std::string(direction) + " " + std::to_string(p.dimensions) + name(p.kind));
     }
   }
-  EXPECT_EQ(seen.size(), 3u + 3 + 2 + 2 + std::size(kActivations) + 3 + 3 + 3 * 8)
+  EXPECT_EQ(seen.size(), 3u + 3 + 2 + 2 + std::size(kActivations) + 3 + 3 + 3 * (8 + 6 + 6))
       << testing::PrintToString(seen);
 }
 

@@ -109,6 +109,11 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
     const std::string label =
         std::string(GetParam()->name()) + (problems_.empty() || problems_[0].epilogue.empty() ? "" : "+");
     if (is_sampled()) problems_ = sample(problems_, compiles_slowly() ? 1.0 / 9 : 1, label);
+    verify_all();
+  }
+
+  // Those that were considered, with every config; with the configs in turn where this is a sample.
+  void verify_all() {
     turn_ = is_sampled() ? sampling::seed() : 0;
     const Takes all = [](std::size_t, std::size_t, const std::string&) { return true; };
     for (std::size_t i = 0; i < problems_.size(); ++i, ++turn_) {
@@ -151,7 +156,6 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
   bool in_turn() const { return !sampling::full() && !is_sampled(); }
   int verified() const { return verified_; }
 
- private:
   // Mesa's llvmpipe spends 20 to 40 s of processor time on each of these: its compiler makes a coroutine of a
   // kernel with barriers, in time that grows with the square of the kernel's length.
   bool compiles_slowly() const {
@@ -159,6 +163,7 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
            devices_.front()->info().description.find("llvmpipe") != std::string::npos;
   }
 
+ private:
   // Whether a problem is to be met with this one of so many configs.
   using Takes = std::function<bool(std::size_t number, std::size_t count, const std::string& config)>;
 
@@ -219,6 +224,18 @@ TEST_P(RegistryGpu, ShapesInEveryDirectionLayoutAndDtype) {
   FALTUNG_TRACE_SAMPLE();
   for (const Problem& problem : shape_problems()) consider(problem);
   verify_considered();
+}
+
+// One and three dimensions and transposed convolutions, by rewrites: copies and kernels that other problems
+// have met.
+TEST_P(RegistryGpu, EveryDimension) {
+  FALTUNG_TRACE_SAMPLE();
+  const double each = compiles_slowly() ? 1.0 / 24 : 1.0 / 3;
+  const std::string label = std::string(GetParam()->name()) + " dimensions";
+  for (const Problem& p : is_sampled() ? sampling::draw(dimension_problems(), each, label, dimension_kind_of)
+                                       : dimension_problems())
+    consider(p);
+  verify_all();
 }
 
 TEST_P(RegistryGpu, EveryEpilogue) {

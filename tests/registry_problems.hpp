@@ -84,6 +84,44 @@ inline std::vector<Problem> epilogue_problems() {
   return problems;
 }
 
+// One and three dimensions, and transposed convolutions, in every direction, layout and dtype; forward with
+// an epilogue, too.
+inline std::vector<Problem> dimension_problems() {
+  const char* const shapes[] = {"n2c16w50k24s3:pad1",
+                                "n1c5w233k7s31:st2:pad15.14",
+                                "n2c8w40k8s9:dil2:g8",
+                                "n1c8d5h7w9k12t3r3s3:pad1",
+                                "n2c6d6h5w8k10t3r1s1:st2x1x1:pad1x0x0",
+                                "n1c7d4h9w8k9t1r3s3:pad0x1x1",
+                                "n1c4d7h8w6k6t2r3s2:st2:pad0.1.1.0.1.2:dil2x1x1:g2",
+                                "n2c5d3h4w4k6t1r1s1",
+                                "n2c12w20k10s4:transposed:st2:pad1",
+                                "n1c16h7w6k20r4s4:transposed:st2:pad1",
+                                "n2c6h5w7k8r3s3:transposed:st2x3:pad1:outpad1x2:g2",
+                                "n1c10h9w8k12r3s3:transposed:pad1",
+                                "n1c8d3h5w4k6t3r3s3:transposed:st2:pad1:outpad1",
+                                "n2c6d4h4w5k8t1r1s1:transposed:st3x1x1:outpad1x0x0"};
+  std::vector<Problem> problems;
+  for (const char* shape : shapes) {
+    const bool volume = parse_problem(shape).dimensions == 3;
+    for (const char* what : {"fwd", "bwd_d", "bwd_w", "bias:residual:relu", "bias:relu:maxpool2"}) {
+      const std::string word = what;
+      if (volume && word.ends_with("maxpool2")) continue;
+      for (const char* layout : {"nchw", "nhwc"}) {
+        for (const char* type : {"f32", "f16", "bf16"})
+          problems.push_back(parse_problem(std::string(shape) + ":" + type + ":" + layout + ":" + word));
+      }
+    }
+  }
+  return problems;
+}
+
+// What a sample of those must meet all of.
+inline std::string dimension_kind_of(const Problem& p) {
+  return std::to_string(p.dimensions) + name(p.kind) + name(p.direction) +
+         (p.epilogue.empty() ? "" : " and an epilogue");
+}
+
 // What a sample must meet all of: directions, layouts and dtypes with each epilogue.
 inline std::string kind_of(const Problem& p) {
   Problem kind;

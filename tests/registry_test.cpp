@@ -35,7 +35,8 @@ class Registry : public testing::TestWithParam<const Algorithm*> {
 
   // Those that the algorithm takes, of each kind some; a problem that it declines must come with a reason.
   // What it declines for its error it may do where all is allowed.
-  std::vector<Problem> drawn(const std::vector<Problem>& all, double each) {
+  std::vector<Problem> drawn(const std::vector<Problem>& all, double each,
+                             std::string (*kind)(const Problem&) = kind_of) {
     const Target target = builder_.target();
     std::vector<Problem> taken;
     for (Problem p : all) {
@@ -48,7 +49,7 @@ class Registry : public testing::TestWithParam<const Algorithm*> {
       if (support.yes) taken.push_back(p);
       EXPECT_TRUE(support.yes || !support.why.empty()) << to_string(p);
     }
-    return sampling::draw(taken, each, std::string(GetParam()->name()), kind_of);
+    return sampling::draw(taken, each, std::string(GetParam()->name()), kind);
   }
 
   std::shared_ptr<const Parallel> parallel_ = std::make_shared<Parallel>(2);
@@ -59,6 +60,11 @@ class Registry : public testing::TestWithParam<const Algorithm*> {
 TEST_P(Registry, ShapesInEveryDirectionLayoutAndDtype) {
   FALTUNG_TRACE_SAMPLE();
   for (const Problem& problem : drawn(shape_problems(), 6)) verify_all(problem);
+}
+
+TEST_P(Registry, EveryDimension) {
+  FALTUNG_TRACE_SAMPLE();
+  for (const Problem& problem : drawn(dimension_problems(), 2, dimension_kind_of)) verify_all(problem);
 }
 
 TEST_P(Registry, EveryEpilogue) {

@@ -6,8 +6,10 @@
 #include <charconv>
 #include <filesystem>
 
+#include "src/finder/installed.hpp"
 #include "src/problem/parse.hpp"
 #include "src/problem/problem.hpp"
+#include "src/problem/text.hpp"
 #include "tools/units.hpp"
 
 namespace faltung::tools {
@@ -21,6 +23,31 @@ auto parse_option(const char* option, const std::string& text, const Parse& pars
   } catch (const Error& error) {
     throw Error(error.status(), fmt::format("{}: {}", option, error.what()));
   }
+}
+
+// A file; or, by its name alone, one of the lists that come with faltung.
+std::string suite_file(const std::string& given) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(given, error) || given.find('/') != std::string::npos || given.ends_with(".csv"))
+    return given;
+  const auto installed = [](const std::string& name) {
+    const std::string share = "../share/faltung/workloads/" + name + ".csv";
+    const std::string built = "../../workloads/" + name + ".csv", beside = "../workloads/" + name + ".csv";
+    return installed_file({share.c_str(), built.c_str(), beside.c_str()});
+  };
+  if (const std::string file = installed(given); !file.empty()) return file;
+  std::vector<std::string> names;
+  const fs::path known = installed("resnet50");
+  for (const auto& entry : fs::directory_iterator(known.parent_path(), error)) {
+    if (entry.path().extension() == ".csv") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  throw Error(Status::bad_file,
+              names.empty()
+                  ? fmt::format("--suite: no file {}; give a CSV file of problems", given)
+                  : fmt::format("--suite: no file and no list '{}'; the nearest is {}, there are {}", given,
+                                nearest(given, names), join_or(names)));
 }
 
 }  // namespace
@@ -38,9 +65,12 @@ std::int64_t parse_count(const std::string& option, const std::string& text, std
 void Arguments::add_problems(const Command& command) {
   command
       .option("problem", problems_,
-              "Problem strings: faltung's own, a MIOpenDriver line or a benchdnn string, each in quotes")
+              "Problem strings: faltung's own, a MIOpenDriver line, a benchdnn string or a line of "
+              "ONEDNN_VERBOSE, each in quotes")
       .type("PROBLEM");
-  command.option("--suite", suites_, "A list of problems, as in workloads/; repeatable").type("FILE.csv");
+  command
+      .option("--suite", suites_, "A list of problems: a file, or the name of one of faltung's; repeatable")
+      .type("FILE.csv|NAME");
   command.option("--batch", batch_, "Replaces every problem's batch size").type("N");
   command.option("--dtype", dtype_, "f32, f16 or bf16").type("TYPE");
   command.option("--layout", layout_, "nchw or nhwc").type("LAYOUT");
@@ -76,15 +106,16 @@ void Arguments::apply_overrides(Problem& p) const {
   if (!epilogue_.empty()) {
     std::string text = epilogue_;  // commas serve as well as the problem string's colons
     std::replace(text.begin(), text.end(), ',', ':');
-    p.epilogue = parse_option("--epilogue", text, parse_epilogue);
+    p.epilogue = parse_option("--epilogue", text,
+                              [&](const std::string& e) { return parse_epilogue(e, p.dimensions); });
   }
   validate(p);
 }
 
 std::vector<Row> Arguments::rows() const {
   std::vector<Row> rows;
-  for (const std::string& file : suites_) {
-    const std::string suite = std::filesystem::path(file).stem().string();
+  for (const std::string& given : suites_) {
+    const std::string file = suite_file(given), suite = std::filesystem::path(file).stem().string();
     for (Workload& w : read_workloads(file)) rows.push_back({suite, w.name, w.problem, w.count});
   }
   for (const std::string& text : problems_) {
@@ -95,7 +126,7 @@ std::vector<Row> Arguments::rows() const {
   if (rows.empty()) {
     throw Error(
         Status::bad_problem,
-        "no problem is given; give a problem string such as 'n4c64h56w56k64r3s3:pad1' or --suite FILE.csv");
+        "no problem is given; give a problem string such as 'n4c64h56w56k64r3s3:pad1' or --suite resnet50");
   }
   for (Row& row : rows) {
     try {

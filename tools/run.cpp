@@ -22,9 +22,12 @@ struct Options {
 };
 
 // An array's shape: the sizes in the layout's memory order.
-std::vector<std::int64_t> npy_shape(Layout layout, const TensorShape& s) {
-  if (layout == Layout::nchw) return {s.n, s.c, s.h, s.w};
-  return {s.n, s.h, s.w, s.c};
+std::vector<std::int64_t> npy_shape(const Problem& p, const TensorShape& s) {
+  std::vector<std::int64_t> shape = {s.d, s.h, s.w};
+  shape.erase(shape.begin(), shape.end() - p.dimensions);
+  shape.insert(p.layout == Layout::nchw ? shape.begin() : shape.end(), s.c);
+  shape.insert(shape.begin(), s.n);
+  return shape;
 }
 
 // Host data of the tensors that the direction reads.
@@ -54,7 +57,7 @@ class Inputs {
                             to_string(problem_)));
   }
   void read(const std::string& name, const std::string& file, const TensorShape& shape, void*& pointer) {
-    read(name, file, npy_shape(problem_.layout, shape), pointer);
+    read(name, file, npy_shape(problem_, shape), pointer);
   }
   void read(const std::string& name, const std::string& file, const std::vector<std::int64_t>& shape,
             void*& pointer) {
@@ -114,7 +117,7 @@ int run(const Options& options) {
   const double ms = device.time_ms({}, [&] { plan.run(tensors, run_options); });
   device.synchronize({});
   pool.copy_out(result.data(), out, result.size());
-  write_npy(file, p.dtype, npy_shape(p.layout, shape), result.data());
+  write_npy(file, p.dtype, npy_shape(p, shape), result.data());
   fmt::print("{}: {} by {}, {} ms with packing of the weights\n", file, to_string(p), plan.kernel(),
              show_ms(ms));
 

@@ -35,8 +35,9 @@ FALTUNG_API const char* faltung_version(void);
 
 /* ---------------------------------------------------------------------------------------------- problem */
 
-/* A problem is its text, e.g. "fwd:n4c64h32w32k64r3s3:pad1:f32:nchw:bias:relu"; a `MIOpenDriver conv` line or
- * a benchdnn problem string are read too. */
+/* A problem is its text, e.g. "fwd:n4c64h32w32k64r3s3:pad1:f32:nchw:bias:relu" (docs/problem.md has the
+ * grammar); a `MIOpenDriver conv` line, a benchdnn problem string and a line that oneDNN wrote under
+ * ONEDNN_VERBOSE are read too. */
 typedef struct faltung_problem faltung_problem;
 
 FALTUNG_API faltung_status faltung_problem_create(const char* text, faltung_problem** problem);
@@ -52,9 +53,22 @@ typedef enum faltung_tensor {
   FALTUNG_RESIDUAL = 4 /* n k p q, before pooling */
 } faltung_tensor;
 
-/* The tensor's sizes in the letters' order above, whatever the layout in memory. */
+/* The tensor's sizes in the letters' order above, whatever the layout in memory. Of one dimension the height
+ * is 1; of three FALTUNG_BAD_PROBLEM: ask faltung_problem_shape. */
 FALTUNG_API faltung_status faltung_problem_sizes(const faltung_problem* problem, faltung_tensor tensor,
                                                  int64_t sizes[4]);
+
+/* A tensor's sizes, whatever the layout in memory and however many dimensions there are: 1 where there is
+ * none. The filter's are k c/groups t r s, those of a transposed convolution's c k/groups t r s. */
+typedef struct faltung_shape {
+  size_t size;    /* sizeof(faltung_shape) */
+  int dimensions; /* of the problem, spatial ones: 1, 2 or 3 */
+  int64_t n, c, d, h, w;
+} faltung_shape;
+
+/* shape->size must be set. */
+FALTUNG_API faltung_status faltung_problem_shape(const faltung_problem* problem, faltung_tensor tensor,
+                                                 faltung_shape* shape);
 /* The tensor's size in memory; 0 if problem is NULL. */
 FALTUNG_API size_t faltung_problem_bytes(const faltung_problem* problem, faltung_tensor tensor);
 

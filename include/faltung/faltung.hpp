@@ -1,11 +1,12 @@
 // faltung: a convolution engine. The C++ interface; faltung.h is the C one.
 //
-// Letters are CUTLASS's: N C H W batch and input channels, height, width; K output channels; R S filter
-// height and width; P Q output height and width. Sizes are in elements, times in milliseconds, memory in
-// bytes.
+// Letters are CUTLASS's: N C D H W batch and input channels, depth, height, width; K output channels; T R S
+// the filter's depth, height and width; Z P Q the output's. Sizes are in elements, times in milliseconds,
+// memory in bytes.
 #ifndef FALTUNG_FALTUNG_HPP_
 #define FALTUNG_FALTUNG_HPP_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -48,8 +49,16 @@ enum class Direction { forward, backward_data, backward_weights };
 enum class DType { f32, f16, bf16 };
 
 // Memory order of x, y and the residual. The filter follows: nchw has it as K C/groups R S, nhwc as
-// K R S C/groups (PyTorch's channels_last).
+// K R S C/groups (PyTorch's channels_last). In one and three dimensions the names are the same: nchw is NCW
+// and NCDHW, nhwc is NWC and NDHWC.
 enum class Layout { nchw, nhwc };
+
+// What the forward direction computes.
+//   plain       a convolution
+//   transposed  the transpose of one, with the same filter, strides and padding ("deconvolution"): what a
+//               convolution from y's shape to x's has as the gradient of its data. The filter is
+//               C K/groups T R S, as ONNX and PyTorch have it.
+enum class ConvolutionKind { plain, transposed };
 
 // The accuracy that is promised; see docs/accuracy.md for the bounds.
 //   f32       as good as an IEEE fp32 dot product, whatever unit computes it
@@ -96,17 +105,37 @@ struct Problem {
   Layout layout = Layout::nchw;
   Math math = Math::of_dtype;
   Epilogue epilogue;
+  ConvolutionKind kind = ConvolutionKind::plain;
+  // Spatial ones: 1 (w alone), 2 (h and w) or 3 (d, h and w). What a dimension that is not there would have
+  // is left as it is here.
+  int dimensions = 2;
+  std::int64_t d = 1, t = 1;
+  std::int64_t stride_d = 1, dilation_d = 1;
+  std::int64_t pad_front = 0, pad_back = 0;
+  // Of a transposed convolution: how much larger the output is than the least that its input comes from;
+  // less than the stride.
+  std::int64_t output_pad_d = 0, output_pad_h = 0, output_pad_w = 0;
   bool operator==(const Problem&) const = default;
 
   // The convolution's output size, before pooling.
-  std::int64_t p() const { return (h + pad_top + pad_bottom - dilation_h * (r - 1) - 1) / stride_h + 1; }
-  std::int64_t q() const { return (w + pad_left + pad_right - dilation_w * (s - 1) - 1) / stride_w + 1; }
+  std::int64_t z() const { return output(d, t, stride_d, dilation_d, pad_front + pad_back, output_pad_d); }
+  std::int64_t p() const { return output(h, r, stride_h, dilation_h, pad_top + pad_bottom, output_pad_h); }
+  std::int64_t q() const { return output(w, s, stride_w, dilation_w, pad_left + pad_right, output_pad_w); }
   // The size of y: after pooling, if there is any.
   FALTUNG_API std::int64_t y_h() const;
   FALTUNG_API std::int64_t y_w() const;
+
+ private:
+  std::int64_t output(std::int64_t in, std::int64_t filter, std::int64_t stride, std::int64_t dilation,
+                      std::int64_t padding, std::int64_t more) const {
+    const std::int64_t extent = dilation * (filter - 1) + 1;
+    if (kind == ConvolutionKind::transposed) return (in - 1) * stride + extent - padding + more;
+    return (in + padding - extent) / stride + 1;
+  }
 };
 
-// Reads the canonical string, a `MIOpenDriver conv...` command line, or a benchdnn problem string.
+// Reads the canonical string (docs/problem.md has its grammar), a `MIOpenDriver conv...` command line, a
+// benchdnn problem string, or a line that oneDNN wrote under ONEDNN_VERBOSE.
 // Throws Error(bad_problem) that names the offending part. The result is validated.
 FALTUNG_API Problem parse_problem(std::string_view text);
 // The canonical string; parse_problem(to_string(p)) == p.
@@ -117,6 +146,10 @@ FALTUNG_API void validate(const Problem& problem);
 enum class Tensor { x, w, y, bias, residual };
 // What the problem's tensor takes in memory: y after pooling, the residual before it.
 FALTUNG_API std::size_t bytes(const Problem& problem, Tensor tensor);
+// Its sizes, whatever the layout: n c d h w of x, n k z p q of y and the residual, 1 k 1 1 1 of the bias,
+// k c/groups t r s of the filter (c k/groups t r s of a transposed convolution's). 1 for each dimension that
+// is not there.
+FALTUNG_API std::array<std::int64_t, 5> sizes(const Problem& problem, Tensor tensor);
 
 // --------------------------------------------------------------------------------------------- devices
 

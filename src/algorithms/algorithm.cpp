@@ -4,6 +4,7 @@
 #include <set>
 
 #include "src/algorithms/pool.hpp"
+#include "src/algorithms/rewritten.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung {
@@ -26,9 +27,18 @@ Problem without_pool(Problem p) {
 
 }  // namespace
 
+Support Algorithm::supports(const Problem& problem, const Target& target) const {
+  if (is_plain(problem) || is_native(problem)) return accepts(problem, target);
+  return supports_rewritten(*this, without_pool(problem), target);
+}
+
 std::vector<Candidate> Algorithm::candidates(const Problem& problem, const Target& target) const {
   std::vector<Candidate> all;
-  if (!has_pool(problem)) {
+  if (!is_plain(problem) && !is_native(problem)) {
+    for (Candidate& c : rewritten_candidates(*this, without_pool(problem), target)) {
+      all.push_back(has_pool(problem) ? with_pool_step(std::move(c), problem, target) : std::move(c));
+    }
+  } else if (!has_pool(problem)) {
     all = list(problem, target);
   } else {
     const bool may_fuse = fuses(problem, target);
@@ -56,7 +66,10 @@ Candidate Algorithm::candidate(const Problem& problem, const std::string& config
                 std::string(name()) + " does not compute " + to_string(problem) + ": " + support.why);
   }
   std::vector<Candidate> one;
-  if (!has_pool(problem)) {
+  if (!is_plain(problem) && !is_native(problem)) {
+    Candidate c = rewritten_candidate(*this, without_pool(problem), config, target);
+    one.push_back(has_pool(problem) ? with_pool_step(std::move(c), problem, target) : std::move(c));
+  } else if (!has_pool(problem)) {
     one.push_back(parse(config, problem, target));
   } else {
     if (fuses(problem, target)) one = parse_fused(config, problem, target);

@@ -38,8 +38,9 @@ class Algorithm {
   virtual std::string_view description() const = 0;  // one line
   virtual std::string_view device_kind() const = 0;  // cpu or gpu
 
-  // problem is valid. With a pool in it, answer for the convolution.
-  virtual Support supports(const Problem& problem, const Target& target) const = 0;
+  // problem is valid. One of one or three dimensions, and a transposed one, is rewritten to plain ones
+  // (src/problem/rewrite_plain.hpp) where the algorithm has no kernel for it as it is.
+  Support supports(const Problem& problem, const Target& target) const;
 
   // Never empty for a supported problem; best first by the cost model. A pool that a candidate does not
   // compute itself is a step after it.
@@ -55,7 +56,12 @@ class Algorithm {
   virtual bool starts_trusted() const { return device_kind() == "cpu"; }
 
  private:
-  // What an algorithm adds, for a supported problem. problem has a pool only for those that fuse it: fuses
+  // What an algorithm answers: of plain problems, and of those that it computes as they are. With a pool in
+  // it, for the convolution.
+  virtual Support accepts(const Problem& problem, const Target& target) const = 0;
+  // Whether it computes a problem that is not plain as it is, if it accepts it.
+  virtual bool is_native(const Problem&) const { return false; }
+  // What it adds, for a problem that it accepts. problem has a pool only for those that fuse it: fuses
   // says whether the algorithm's kernels may compute this problem's pool. list_fused and parse_fused then
   // give those that do; those of list that have no namesake among them get a step.
   virtual std::vector<Candidate> list(const Problem& problem, const Target& target) const = 0;

@@ -22,7 +22,7 @@ class DepthwiseCpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "cpu"; }
 
-  Support supports(const Problem& p, const Target&) const override {
+  Support accepts(const Problem& p, const Target&) const override {
     if (p.groups != p.c) {
       return Support::declined("it is not depthwise: groups is " + std::to_string(p.groups) +
                                ", not c = " + std::to_string(p.c));

@@ -120,7 +120,7 @@ class DepthwiseGpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "gpu"; }
 
-  Support supports(const Problem& problem, const Target&) const override {
+  Support accepts(const Problem& problem, const Target&) const override {
     if (!is_depthwise(problem)) {
       return Support::declined(
           fmt::format("groups = {} and c = {}: depthwise has a group for each of several channels",

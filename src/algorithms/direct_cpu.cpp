@@ -20,7 +20,7 @@ class DirectCpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "cpu"; }
 
-  Support supports(const Problem&, const Target&) const override { return Support::supported(); }
+  Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
  private:
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {

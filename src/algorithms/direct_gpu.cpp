@@ -26,7 +26,7 @@ class DirectGpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "gpu"; }
 
-  Support supports(const Problem& problem, const Target&) const override { return gpu::fits(problem); }
+  Support accepts(const Problem& problem, const Target&) const override { return gpu::fits(problem); }
 
  private:
   // Of one group, in the tensor that the direction writes.

@@ -305,7 +305,7 @@ class ExplicitGemmCpu : public Algorithm {
   std::string_view description() const override { return "im2col into the workspace, then a matrix product"; }
   std::string_view device_kind() const override { return "cpu"; }
 
-  Support supports(const Problem&, const Target&) const override { return Support::supported(); }
+  Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
  private:
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {

@@ -116,7 +116,7 @@ class ExplicitGemmGpu : public Algorithm {
   std::string_view description() const override { return "im2col into the workspace, then a matrix product"; }
   std::string_view device_kind() const override { return "gpu"; }
 
-  Support supports(const Problem& p, const Target& target) const override {
+  Support accepts(const Problem& p, const Target& target) const override {
     const Support size = gpu::fits(p);
     if (!size.yes) return size;
     if (is_depthwise(p)) {

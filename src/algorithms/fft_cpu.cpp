@@ -204,7 +204,7 @@ class FftCpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "cpu"; }
 
-  Support supports(const Problem& p, const Target&) const override {
+  Support accepts(const Problem& p, const Target&) const override {
     if (p.direction == Direction::backward_weights) {
       return Support::declined("it computes fwd and bwd_d, not bwd_w");
     }

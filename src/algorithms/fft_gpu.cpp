@@ -122,7 +122,7 @@ class FftGpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "gpu"; }
 
-  Support supports(const Problem& p, const Target& target) const override {
+  Support accepts(const Problem& p, const Target& target) const override {
     const Support size = gpu::fits(p);
     if (!size.yes) return size;
     if (p.direction == Direction::backward_weights) {

@@ -32,7 +32,7 @@ void ChannelLanes::choose_panels() {
   channels_padded_ = round_up(t_.out_channels, lanes_);
   // So many channels that a panel of weights, and the staged input of one row of tiles, are not too large.
   const i64 panel_bytes = std::max<i64>(taps(), 1) * panel_width_ * 4;
-  const i64 input_bytes = t_.extent_h() * ((tile_.rows - 1) * t_.step_w + t_.extent_w()) * 4;
+  const i64 input_bytes = planes() * t_.extent_h() * ((tile_.rows - 1) * t_.step_w + t_.extent_w()) * 4;
   reductions_ = EvenSplit(t_.in_channels,
                           std::max<i64>(16, std::min(kPanelBytes / panel_bytes, kStageBytes / input_bytes)));
   in_registers_ = epilogue_in_registers(p_);
@@ -46,8 +46,8 @@ void ChannelLanes::choose_panels() {
 }
 
 i64 ChannelLanes::stage_floats(i64 images, i64 rows, i64 columns) const {
-  return images * ((rows - 1) * t_.step_h + t_.extent_h()) * ((columns - 1) * t_.step_w + t_.extent_w()) *
-         pixel_;
+  return planes() * images * ((rows - 1) * t_.step_h + t_.extent_h()) *
+         ((columns - 1) * t_.step_w + t_.extent_w()) * pixel_;
 }
 
 void ChannelLanes::choose_items(int threads) {
@@ -76,8 +76,9 @@ void ChannelLanes::choose_items(int threads) {
   grid_.divide_rows(rows);
   i64 images = 1;
   if (grid_.row_parts().parts() == 1 && grid_.column_parts().parts() == 1) {
-    images = std::clamp<i64>(kPixels / (t_.rows * t_.columns), 1, t_.in.n);
+    images = std::clamp<i64>(kPixels / (t_.rows * t_.columns), 1, t_.images());
     while (images > 1 && !fits(images, t_.rows, columns)) --images;
+    if (t_.depths > 1 && !staged_) images = 1;  // they are no even distance apart
   }
   grid_.divide_images(images);
   pairs_ = t_.columns == 7 && tile_.rows == 14 && whole_rows;
@@ -146,7 +147,7 @@ double ChannelLanes::cycles() const {
       }
     }
   }
-  return total * static_cast<double>(t_.groups * t_.in.n * t_.rows);
+  return total * static_cast<double>(t_.groups * t_.images() * t_.rows);
 }
 
 std::unique_ptr<ImplicitGemmPart> make_channel_lanes(const Problem& problem,

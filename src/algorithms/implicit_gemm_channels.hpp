@@ -31,10 +31,11 @@ class ChannelLanes : public ImplicitGemmPart {
     std::int64_t sum;     // offset of its unfinished sums, in pixels
     int rows;
   };
-  // Where taps read their input: an image's, an input row's and a pixel's distance, in floats.
+  // Where taps read their input: distances in floats between the planes that taps span, and an image's, an
+  // input row's and a pixel's.
   struct Source {
     const float* first;  // of the item's first output, at the least tap
-    std::int64_t image, row, pixel;
+    std::int64_t plane, image, row, pixel;
   };
   // What the tiles of one item and one cut of the reduction share.
   struct Step {
@@ -50,12 +51,17 @@ class ChannelLanes : public ImplicitGemmPart {
   void choose_items(int threads);
   std::int64_t stage_floats(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
   std::int64_t taps() const { return static_cast<std::int64_t>(t_.taps.size()); }
+  std::int64_t planes() const { return static_cast<std::int64_t>(t_.planes().size()); }
   std::int64_t segment_count() const { return 2 * taps(); }
   int panel_vectors(std::int64_t panel) const;
   std::int64_t packed_offset(std::int64_t group, std::int64_t cut, std::int64_t panel) const;
   // Taps side by side in memory, and so in the packed weights, are summed over as if they were one.
   std::int64_t merged_taps(const Source& source, std::int64_t cut) const;
 
+  // From the first plane that taps span to that of this one.
+  std::int64_t plane_offset(const Tap& tap, const Source& source) const {
+    return (staged_ ? t_.plane_of(tap) : tap.d - t_.planes().front()) * source.plane;
+  }
   Source source(const WorkItem& item, std::int64_t cut, const PartCall& call, float* stage) const;
   std::int64_t list_tiles(const WorkItem& item, const Source& source, Tile* tiles) const;
   Stretch ahead(std::int64_t index, const WorkItem& current, const PartCall& call, std::int64_t calls) const;

@@ -1,4 +1,5 @@
 // How ChannelLanes computes an item.
+#include <algorithm>
 #include <new>
 
 #include "kernels/cpu/epilogue.hpp"
@@ -14,7 +15,7 @@ i64 ChannelLanes::merged_taps(const Source& source, i64 cut) const {
   if (source.pixel != reductions_.size(cut)) return 1;
   const auto follows = [&](i64 tap) {
     const Tap &a = t_.taps[static_cast<std::size_t>(tap - 1)], &b = t_.taps[static_cast<std::size_t>(tap)];
-    return a.h == b.h && a.w + 1 == b.w;
+    return a.d == b.d && a.h == b.h && a.w + 1 == b.w;
   };
   i64 run = 1;
   while (run < taps() && follows(run)) ++run;
@@ -31,24 +32,33 @@ ChannelLanes::Source ChannelLanes::source(const WorkItem& item, i64 cut, const P
   const i64 row0 = (call.first_row + item.row0) * t_.step_h + t_.min_h();
   const i64 column0 = item.column0 * t_.step_w + t_.min_w();
   if (!staged_) {
+    // Where there are depths, an item has one image.
     const float* in = static_cast<const float*>(call.in);
-    return {in + t_.in.offset(item.image0, channel, row0, column0), t_.in.stride_n, t_.in.stride_h,
-            t_.in.stride_w};
+    return {in + t_.in_offset(item.image0, t_.depth_of(item.image0, 0), channel, row0, column0),
+            t_.in.stride_d, t_.in.stride_n, t_.in.stride_h, t_.in.stride_w};
   }
   const i64 rows = (item.rows - 1) * t_.step_h + t_.extent_h();
   const i64 columns = (item.columns - 1) * t_.step_w + t_.extent_w();
-  const Source source{stage, rows * columns * pixel_, columns * pixel_, pixel_};
+  const i64 image_floats = rows * columns * pixel_;
+  const Source source{stage, item.images * image_floats, image_floats, columns * pixel_, pixel_};
   StageCall patch;
   patch.dtype = p_.dtype;
   patch.from_row_stride = t_.in.stride_h;
   patch.height = t_.in.h, patch.width = t_.in.w;
   patch.row0 = row0, patch.rows = rows, patch.column0 = column0, patch.columns = columns;
   patch.channels = reductions_.size(cut);
-  for (i64 image = 0; image < item.images; ++image) {
-    patch.from = static_cast<const std::byte*>(call.in) +
-                 t_.in.offset(item.image0 + image, channel, 0, 0) * size_of(p_.dtype);
-    patch.to = stage + image * source.image;
-    stage_pixels(patch, t_.in.stride_w, source.row, source.pixel);
+  for (i64 plane = 0; plane < planes(); ++plane) {
+    for (i64 image = 0; image < item.images; ++image) {
+      const i64 depth = t_.depth_of(item.image0 + image, plane);
+      patch.to = stage + plane * source.plane + image * source.image;
+      if (depth < 0 || depth >= t_.in.d) {
+        std::fill_n(patch.to, image_floats, 0.0f);
+        continue;
+      }
+      patch.from = static_cast<const std::byte*>(call.in) +
+                   t_.in_offset(item.image0 + image, depth, channel, 0, 0) * size_of(p_.dtype);
+      stage_pixels(patch, t_.in.stride_w, source.row, source.pixel);
+    }
   }
   return source;
 }
@@ -61,9 +71,8 @@ i64 ChannelLanes::list_tiles(const WorkItem& item, const Source& source, Tile* t
            row_index % item.rows * t_.step_h * source.row + column * a_step;
   };
   const auto c_at = [&](i64 row_index, i64 column) {
-    return t_.out.offset(item.image0 + row_index / item.rows, item.group * t_.out_channels,
-                         t_.out_h0 + (item.row0 + row_index % item.rows) * t_.out_step_h,
-                         t_.out_w0 + (item.column0 + column) * t_.out_step_w);
+    return t_.out_offset(item.image0 + row_index / item.rows, item.group * t_.out_channels,
+                         item.row0 + row_index % item.rows, item.column0 + column);
   };
   const EvenSplit split(item.columns, tile_.rows);
   const i64 all_rows = item.images * item.rows;
@@ -169,7 +178,8 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
       for (i64 tap = 0; tap < taps(); tap += merged) {
         const Tap& t = t_.taps[static_cast<std::size_t>(tap)];
         new (&list[tap / merged]) BrgemmSegment{
-            (t.h - t_.min_h()) * from.row + (t.w - t_.min_w()) * from.pixel, tap * length * width};
+            plane_offset(t, from) + (t.h - t_.min_h()) * from.row + (t.w - t_.min_w()) * from.pixel,
+            tap * length * width};
       }
       brgemm[narrow].a_row_stride = from.pixel * t_.step_w;
       brgemm[narrow].b_step = width;

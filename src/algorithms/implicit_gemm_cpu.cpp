@@ -15,6 +15,7 @@
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/rewrite_plain.hpp"
 
 namespace faltung {
 namespace {
@@ -42,7 +43,7 @@ std::array<Tile, 5> tiles() {
 }
 
 bool serves(const Tile& tile, const Problem& p) {
-  return tile.unit == Unit::vectors || (p.dtype == DType::bf16 && p.layout == Layout::nhwc &&
+  return tile.unit == Unit::vectors || (p.dtype == DType::bf16 && p.layout == Layout::nhwc && is_plain(p) &&
                                         p.direction != Direction::backward_weights && amx_usable());
 }
 
@@ -86,7 +87,7 @@ class DataPass {
     return bands_ ? cycles * static_cast<double>(bands_->count()) : cycles;
   }
   const char* step_name() const { return bands_ ? "implicit_gemm and pool" : "implicit_gemm"; }
-  Place from() const { return p_.direction == Direction::forward ? Place::x : Place::y; }
+  Place from() const { return walks_over_x(p_) ? Place::x : Place::y; }
   Place to() const { return result_place(p_); }
 
   std::string packing() const {
@@ -193,7 +194,10 @@ Recipe recipe_of(const std::shared_ptr<const DataPass>& pass) {
   return recipe;
 }
 
-Recipe recipe_of(const std::shared_ptr<const WeightsGradient>& gradient, std::size_t workspace_bytes) {
+// A transposed convolution's filter is that of one from its y to its x.
+Recipe recipe_of(const Problem& p, const std::shared_ptr<const WeightsGradient>& gradient,
+                 std::size_t workspace_bytes) {
+  const Place x = is_transposed(p) ? Place::y : Place::x, y = is_transposed(p) ? Place::x : Place::y;
   Recipe recipe;
   recipe.workspace_bytes = workspace_bytes;
   const auto scratch = [gradient](const Memory& m, int worker) {
@@ -204,9 +208,9 @@ Recipe recipe_of(const std::shared_ptr<const WeightsGradient>& gradient, std::si
   recipe.steps.push_back(
       call("implicit_gemm", {Place::x, Place::y},
            partial ? std::vector{Place::workspace} : std::vector{Place::w, Place::workspace},
-           [gradient, scratch](const Memory& m, const Parallel& parallel) {
+           [gradient, scratch, x, y](const Memory& m, const Parallel& parallel) {
              parallel.each(gradient->items(), [&](i64 item, int worker) {
-               gradient->run(item, m[Place::x], m[Place::y], m[Place::w], scratch(m, worker),
+               gradient->run(item, m[x], m[y], m[Place::w], scratch(m, worker),
                              reinterpret_cast<float*>(m[Place::workspace]));
              });
            }));
@@ -229,10 +233,14 @@ class ImplicitGemmCpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "cpu"; }
 
-  Support supports(const Problem&, const Target&) const override { return Support::supported(); }
+  Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
  private:
-  bool fuses(const Problem& p, const Target&) const override { return PoolBands::make(p, 0).has_value(); }
+  bool fuses(const Problem& p, const Target&) const override {
+    return is_plain(p) && PoolBands::make(p, 0).has_value();
+  }
+  // Filters of depth alone are of two dimensions where they lie, and one dimension is two.
+  bool is_native(const Problem& p) const override { return p.dimensions > 1 && !has_planes_of_one_tap(p); }
 
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     std::vector<Candidate> all;
@@ -289,7 +297,7 @@ class ImplicitGemmCpu : public Algorithm {
     Candidate c = candidate_of(p, tile, target, gradient->cycles());
     c.workspace_bytes =
         gradient->partial_bytes() + gradient->scratch_bytes() * static_cast<std::size_t>(target.threads);
-    c.recipe = [gradient, bytes = c.workspace_bytes] { return recipe_of(gradient, bytes); };
+    c.recipe = [p, gradient, bytes = c.workspace_bytes] { return recipe_of(p, gradient, bytes); };
     return c;
   }
 

@@ -74,7 +74,7 @@ class ImplicitGemmGpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "gpu"; }
 
-  Support supports(const Problem& problem, const Target& target) const override {
+  Support accepts(const Problem& problem, const Target& target) const override {
     const Support size = gpu::fits(problem);
     if (!size.yes) return size;
     if (is_depthwise(problem)) {

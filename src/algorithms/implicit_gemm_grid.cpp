@@ -9,7 +9,7 @@ using i64 = std::int64_t;
 WorkGrid::WorkGrid(const TapConvolution& t)
     : groups_(t.groups),
       all_columns_(t.columns),
-      images_(t.in.n, t.in.n),
+      images_(t.images(), t.images()),
       rows_(t.rows, t.rows),
       columns_(t.columns, t.columns) {}
 
@@ -42,7 +42,7 @@ WorkItem WorkGrid::item(i64 index) const {
 
 std::optional<ItemInput> WorkGrid::input_ahead(const TapConvolution& t, i64 index,
                                                const WorkItem& current) const {
-  if (index >= items() || (columns_.parts() > 1 && t.in.h > 1)) return std::nullopt;
+  if (index >= items() || (columns_.parts() > 1 && t.in.h > 1) || t.in.d > 1) return std::nullopt;
   const WorkItem next = item(index);
   if (next.group == current.group && next.image0 == current.image0 && next.row0 == current.row0 &&
       next.column0 == current.column0)

@@ -120,7 +120,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "gpu"; }
 
-  Support supports(const Problem& p, const Target& target) const override {
+  Support accepts(const Problem& p, const Target& target) const override {
     if (target.device.dialect != "cuda")
       return Support::declined("mma.sync is CUDA's: OpenCL C has no matrix units");
     if (!target.device.has("mma_sync")) return Support::declined("needs compute capability 8.0 or higher");

@@ -51,7 +51,7 @@ i64 PixelLanes::image_floats(i64 rows, i64 columns) const {
 i64 PixelLanes::channel_floats(i64 floats) { return (ceil_div(floats, 16) | 1) * 16; }
 
 i64 PixelLanes::stage_floats(i64 images, i64 rows, i64 columns) const {
-  return reductions_.largest() * channel_floats(images * image_floats(rows, columns)) + kBeyond;
+  return reductions_.largest() * channel_floats(planes() * images * image_floats(rows, columns)) + kBeyond;
 }
 
 i64 PixelLanes::packed_offset(i64 group, i64 cut, i64 panel) const {
@@ -60,7 +60,8 @@ i64 PixelLanes::packed_offset(i64 group, i64 cut, i64 panel) const {
 }
 
 void PixelLanes::choose_reductions() {
-  const i64 row_floats = phase_columns(std::min<i64>(t_.columns, 64)) * phases_h_ * phases_w_ * phase_rows(1);
+  const i64 row_floats =
+      planes() * phase_columns(std::min<i64>(t_.columns, 64)) * phases_h_ * phases_w_ * phase_rows(1);
   const i64 step_bytes = std::max<i64>(taps(), 1) * tile_.rows * 4;
   reductions_ = EvenSplit(t_.in_channels,
                           std::max<i64>(16, std::min(kPanelBytes / step_bytes, (1 << 20) / 4 / row_floats)));
@@ -95,7 +96,7 @@ bool PixelLanes::flat_is_better() const {
 void PixelLanes::divide_pixels() {
   i64 images = 1, rows = t_.rows, columns = t_.columns;
   if (flat_) {
-    images = std::clamp<i64>(512 / (rows * columns), 1, t_.in.n);
+    images = std::clamp<i64>(512 / (rows * columns), 1, t_.images());
     while (images > 1 && stage_floats(images, rows, columns) > kStageFloats) --images;
   } else {
     const i64 unit = tile_.vectors * lanes_;
@@ -116,7 +117,7 @@ void PixelLanes::divide_pixels() {
 bool PixelLanes::reads_in_place() const {
   const Tap tap = taps() == 1 ? t_.taps.front() : Tap{};
   const bool planes = taps() == 1 && tap.h == 0 && tap.w == 0 && t_.step_h == 1 && t_.step_w == 1 &&
-                      t_.rows == 1 && t_.in.h == 1 && t_.columns == t_.in.w;
+                      t_.rows == 1 && t_.in.h == 1 && t_.in.d == 1 && t_.columns == t_.in.w;
   const bool collide = t_.in.stride_c * 4 % 4096 == 0 && t_.in_channels > 64;
   return planes && !collide && !flat_ && p_.dtype == DType::f32 && panels_.parts() <= kFewPanels;
 }
@@ -173,7 +174,7 @@ double PixelLanes::cycles() const {
   }
   for (i64 part = 0; part < grid_.column_parts().parts(); ++part)
     total += row_of_tiles(grid_.column_parts().size(part));
-  return total * static_cast<double>(t_.groups * t_.in.n * t_.rows);
+  return total * static_cast<double>(t_.groups * t_.images() * t_.rows);
 }
 
 std::unique_ptr<ImplicitGemmPart> make_pixel_lanes(const Problem& problem, const TapConvolution& convolution,

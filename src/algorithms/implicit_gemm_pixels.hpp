@@ -37,12 +37,13 @@ class PixelLanes : public ImplicitGemmPart {
   bool reads_in_place() const;
   BrgemmKernel kernel_of(int m, int vectors) const { return kernels_[m != panels_.largest()][vectors - 1]; }
   std::int64_t taps() const { return static_cast<std::int64_t>(t_.taps.size()); }
+  std::int64_t planes() const { return static_cast<std::int64_t>(t_.planes().size()); }
   std::int64_t segment_count() const { return 2 * taps(); }
   std::int64_t packed_offset(std::int64_t group, std::int64_t cut, std::int64_t panel) const;
   // Rows and columns of one phase of a patch of so many output rows and columns.
   std::int64_t phase_rows(std::int64_t rows) const;
   std::int64_t phase_columns(std::int64_t columns) const;
-  // Distances in a staged patch, in floats.
+  // Distances in a staged patch, in floats: an image's part of each plane that the taps span.
   std::int64_t image_floats(std::int64_t rows, std::int64_t columns) const;
   static std::int64_t channel_floats(std::int64_t floats);
   std::int64_t stage_floats(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
@@ -57,6 +58,11 @@ class PixelLanes : public ImplicitGemmPart {
                 const BrgemmSegment* segments, float* sums) const;
   Prefetch prefetch(std::int64_t index, const WorkItem& current, const PartCall& call,
                     std::int64_t calls) const;
+  std::int64_t plane_floats(const PhaseStrides& strides) const {
+    return phases_h_ * phases_w_ * strides.phase;
+  }
+  void finish_between(const EpilogueCall& end, const PartCall& call, std::int64_t k,
+                      std::int64_t offset) const;
   void finish(EpilogueCall& end, const PartCall& call, std::int64_t image, std::int64_t k, std::int64_t row,
               std::int64_t column) const;
 

@@ -21,18 +21,24 @@ void PixelLanes::stage(const WorkItem& item, i64 cut, const PartCall& call, floa
   patch.columns = (item.columns - 1) * t_.step_w + t_.extent_w();
   patch.channels = reductions_.size(cut);
   const i64 channel = item.group * t_.in_channels + reductions_.begin(cut);
-  for (i64 image = 0; image < item.images; ++image) {
-    patch.from = static_cast<const std::byte*>(call.in) +
-                 t_.in.offset(item.image0 + image, channel, 0, 0) * size_of(p_.dtype);
-    patch.to = to + image * phase_rows(item.rows) * strides.row;
-    stage_planes(patch, t_.in.stride_c, strides);
+  for (i64 plane = 0; plane < planes(); ++plane) {
+    for (i64 image = 0; image < item.images; ++image) {
+      const i64 depth = t_.depth_of(item.image0 + image, plane);
+      patch.to = to + plane * plane_floats(strides) + image * phase_rows(item.rows) * strides.row;
+      // Beyond the tensor's depth all of it is padding.
+      const bool inside = depth >= 0 && depth < t_.in.d;
+      patch.height = inside ? t_.in.h : 0;
+      patch.from = static_cast<const std::byte*>(call.in) +
+                   t_.in_offset(item.image0 + image, inside ? depth : 0, channel, 0, 0) * size_of(p_.dtype);
+      stage_planes(patch, t_.in.stride_c, strides);
+    }
   }
 }
 
 // Vectors go beyond the last row's end. What they find there is not stored, but it is multiplied: where stale
 // memory reads as denormals that takes an assist each time, and a signalling NaN raises a flag.
 void PixelLanes::clear_ends(float* patch, const PhaseStrides& strides) const {
-  const i64 used = phases_h_ * phases_w_ * strides.phase, channels = reductions_.largest();
+  const i64 used = planes() * plane_floats(strides), channels = reductions_.largest();
   for (i64 c = 0; c < channels; ++c) {
     std::fill(patch + c * strides.channel + used, patch + (c + 1) * strides.channel, 0.0f);
   }
@@ -50,20 +56,37 @@ Prefetch PixelLanes::prefetch(i64 index, const WorkItem& current, const PartCall
   return Prefetch(from, t_.in_channels, next->rows * next->columns * bytes, t_.in.stride_c * bytes, calls);
 }
 
+// Between the pixels of other phases, a step apart: of a transposed convolution with its epilogue.
+void PixelLanes::finish_between(const EpilogueCall& end, const PartCall& call, i64 k, i64 offset) const {
+  const Epilogue& e = p_.epilogue;
+  alignas(64) float row[64];
+  EpilogueCall one;
+  one.activation = e.activation, one.slope = e.slope;
+  one.rows = 1, one.to = row;
+  for (i64 i = 0; i < end.rows; ++i) {
+    for (i64 begin = 0; begin < end.columns; begin += 64) {
+      one.columns = std::min<i64>(64, end.columns - begin);
+      one.from = end.from + i * end.from_stride + begin;
+      const i64 first = offset + i * t_.out.stride_c + begin * t_.out_step_w;
+      alignas(64) float residual[64];
+      if (call.residual != nullptr) {
+        for (i64 j = 0; j < one.columns; ++j)
+          residual[j] = load_element(p_.dtype, call.residual, first + j * t_.out_step_w);
+        one.residual = residual;
+      }
+      one.row_bias = call.bias == nullptr ? nullptr : call.bias + k + i;
+      epilogue_store(one);
+      for (i64 j = 0; j < one.columns; ++j)
+        store_element(p_.dtype, call.out, first + j * t_.out_step_w, row[j]);
+    }
+  }
+}
+
 // end.from, rows (channels), columns and strides of from are set; the rest follows from where they go.
 void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 k, i64 row,
                         i64 column) const {
-  const i64 offset =
-      t_.out.offset(image, k, t_.out_h0 + row * t_.out_step_h, t_.out_w0 + column * t_.out_step_w);
-  if (t_.out_step_w > 1) {  // backward_data between the pixels of other phases: no epilogue
-    for (i64 i = 0; i < end.rows; ++i) {
-      for (i64 j = 0; j < end.columns; ++j) {
-        store_element(p_.dtype, call.out, offset + i * t_.out.stride_c + j * t_.out_step_w,
-                      end.from[i * end.from_stride + j]);
-      }
-    }
-    return;
-  }
+  const i64 offset = t_.out_offset(image, k, row, column);
+  if (t_.out_step_w > 1) return finish_between(end, call, k, offset);
   end.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
   end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
   end.dtype = p_.dtype, end.to_stride = t_.out.stride_c;
@@ -100,8 +123,7 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
         float* sum = finished;
         i64 stride = width * lanes_;
         if (in_registers_) {
-          const i64 to = t_.out.offset(item.image0, k, t_.out_h0 + (item.row0 + row) * t_.out_step_h,
-                                       t_.out_w0 + item.column0 + column);
+          const i64 to = t_.out_offset(item.image0, k, item.row0 + row, item.column0 + column);
           sum = static_cast<float*>(call.out) + to, stride = t_.out.stride_c;
           if (last) {
             brgemm.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
@@ -175,7 +197,7 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
   strides.phases_h = phases_h_, strides.phases_w = phases_w_;
   strides.row = phase_columns(item.columns);
   strides.phase = item.images * phase_rows(item.rows) * strides.row;
-  strides.channel = channel_floats(item.images * image_floats(item.rows, item.columns));
+  strides.channel = channel_floats(planes() * item.images * image_floats(item.rows, item.columns));
   Prefetch ahead;
   for (i64 cut = 0; cut < reductions_.parts(); ++cut) {
     const float* input = patch;
@@ -190,9 +212,10 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
     }
     // Panels come in two sizes, of which the larger's list is the first.
     for (i64 tap = 0; tap < taps(); ++tap) {
-      const i64 h = t_.taps[static_cast<std::size_t>(tap)].h - t_.min_h();
-      const i64 w = t_.taps[static_cast<std::size_t>(tap)].w - t_.min_w();
-      const i64 b = (h % t_.step_h * phases_w_ + w % t_.step_w) * strides.phase +
+      const Tap& at = t_.taps[static_cast<std::size_t>(tap)];
+      const i64 h = at.h - t_.min_h(), w = at.w - t_.min_w();
+      const i64 b = t_.plane_of(at) * plane_floats(strides) +
+                    (h % t_.step_h * phases_w_ + w % t_.step_w) * strides.phase +
                     h / t_.step_h * strides.row + w / t_.step_w;
       const i64 a = tap * reductions_.size(cut) * panels_.largest();
       new (&segments[tap]) BrgemmSegment{a, b};

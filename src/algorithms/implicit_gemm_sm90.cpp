@@ -30,7 +30,7 @@ class ImplicitGemmSm90 : public Algorithm {
   }
   std::string_view device_kind() const override { return "gpu"; }
 
-  Support supports(const Problem& p, const Target& target) const override {
+  Support accepts(const Problem& p, const Target& target) const override {
     if (!target.device.has("sm_90a")) return Support::declined("needs a Hopper GPU (compute capability 9.0)");
     if (!target.device.has("nvrtc")) return Support::declined("needs NVRTC to compile its kernels");
     if (p.groups != 1) return Support::declined("no groups");

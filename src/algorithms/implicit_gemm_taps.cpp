@@ -1,37 +1,53 @@
 #include "src/algorithms/implicit_gemm_taps.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "src/problem/integers.hpp"
 #include "src/problem/rewrite.hpp"
+#include "src/problem/slide.hpp"
 
 namespace faltung {
 namespace {
 
 using i64 = std::int64_t;
 
-// A dense convolution that a rewrite makes of the problem, over the problem's own tensors.
-TapConvolution taps_of(const Problem& p, const Rewrite& rewrite) {
+// A dense convolution that a rewrite in height and width and a slide in depth make of a convolution, over its
+// own tensors.
+TapConvolution taps_of(const Problem& p, const Rewrite& rewrite, const Slide& depth) {
   const Problem& q = rewrite.inner;
   TapConvolution t{};
   t.groups = q.groups, t.in_channels = q.c / q.groups, t.out_channels = q.k / q.groups;
-  t.rows = t.image_rows = q.p(), t.columns = q.q();
-  t.step_h = q.stride_h, t.step_w = q.stride_w;
-  t.out_h0 = rewrite.y.start[kAxisH], t.out_w0 = rewrite.y.start[kAxisW];
+  t.rows = t.image_rows = q.p(), t.columns = q.q(), t.depths = depth.count;
+  t.step_h = q.stride_h, t.step_w = q.stride_w, t.step_d = depth.stride;
+  t.out_h0 = rewrite.y.start[kAxisH], t.out_w0 = rewrite.y.start[kAxisW], t.out_d0 = depth.first;
   t.out_step_h = rewrite.y.digits[kAxisH].front().step, t.out_step_w = rewrite.y.digits[kAxisW].front().step;
+  t.out_step_d = depth.step;
   const bool forward = p.direction == Direction::forward;
   t.in = forward ? x_shape(p) : conv_shape(p), t.out = forward ? conv_shape(p) : x_shape(p);
   if (rewrite.x.is_zero()) return t;
   std::vector<Tap> taps;
-  for (i64 r = 0; r < q.r; ++r) {
-    for (i64 s = 0; s < q.s; ++s) {
-      const Index from = *rewrite.w({0, 0, r, s});
-      taps.push_back({rewrite.first_row() + r * q.dilation_h, rewrite.first_column() + s * q.dilation_w,
-                      from[kAxisH], from[kAxisW]});
+  for (i64 i = 0; i < depth.taps; ++i) {
+    for (i64 r = 0; r < q.r; ++r) {
+      for (i64 s = 0; s < q.s; ++s) {
+        const Index from = *rewrite.w({0, 0, r, s});
+        taps.push_back({rewrite.first_row() + r * q.dilation_h, rewrite.first_column() + s * q.dilation_w,
+                        from[kAxisH], from[kAxisW], depth.origin + i * depth.spacing,
+                        depth.tap + i * depth.tap_step});
+      }
     }
   }
   t.set_taps(std::move(taps));
   return t;
+}
+
+// What each plane of the problem is.
+Problem of_planes(Problem p) {
+  const Problem usual;
+  p.dimensions = 2;
+  p.d = usual.d, p.t = usual.t, p.stride_d = usual.stride_d, p.dilation_d = usual.dilation_d;
+  p.pad_front = p.pad_back = p.output_pad_d = 0;
+  return p;
 }
 
 }  // namespace
@@ -39,37 +55,59 @@ TapConvolution taps_of(const Problem& p, const Rewrite& rewrite) {
 void TapConvolution::set_taps(std::vector<Tap> in_any_order) {
   taps = std::move(in_any_order);
   std::sort(taps.begin(), taps.end(),
-            [](const Tap& a, const Tap& b) { return a.h != b.h ? a.h < b.h : a.w < b.w; });
+            [](const Tap& a, const Tap& b) { return std::tie(a.d, a.h, a.w) < std::tie(b.d, b.h, b.w); });
+  planes_ = {0};
   if (taps.empty()) return;
+  planes_.clear();
+  for (const Tap& tap : taps) {
+    if (planes_.empty() || planes_.back() != tap.d) planes_.push_back(tap.d);
+  }
+  const auto [top, bottom] =
+      std::minmax_element(taps.begin(), taps.end(), [](const Tap& a, const Tap& b) { return a.h < b.h; });
   const auto [left, right] =
       std::minmax_element(taps.begin(), taps.end(), [](const Tap& a, const Tap& b) { return a.w < b.w; });
-  min_h_ = taps.front().h, extent_h_ = taps.back().h - min_h_ + 1;
+  min_h_ = top->h, extent_h_ = bottom->h - min_h_ + 1;
   min_w_ = left->w, extent_w_ = right->w - min_w_ + 1;
 }
 
 std::string TapConvolution::tap_words() const {
   std::string words = "taps";
-  for (const Tap& tap : taps) words += " " + std::to_string(tap.r) + "." + std::to_string(tap.s);
+  for (const Tap& tap : taps) {
+    words += " " + std::to_string(tap.r) + "." + std::to_string(tap.s);
+    if (planes_.size() > 1 || tap.t > 0) words += "." + std::to_string(tap.t);
+  }
   return words;
 }
 
-bool TapConvolution::padded() const {
-  return min_h() < 0 || min_w() < 0 || (image_rows - 1) * step_h + min_h() + extent_h() > in.h ||
-         (columns - 1) * step_w + min_w() + extent_w() > in.w;
+i64 TapConvolution::plane_of(const Tap& tap) const {
+  return std::lower_bound(planes_.begin(), planes_.end(), tap.d) - planes_.begin();
 }
 
-std::vector<TapConvolution> tap_convolutions(const Problem& p) {
-  if (p.direction == Direction::forward) return {taps_of(p, unchanged(p))};
-  std::vector<TapConvolution> phases;
-  for (const Rewrite& phase : data_phases(p)) phases.push_back(taps_of(p, phase));
-  return phases;
+bool TapConvolution::padded() const {
+  return min_h() < 0 || min_w() < 0 || planes_.front() < 0 ||
+         (image_rows - 1) * step_h + min_h() + extent_h() > in.h ||
+         (columns - 1) * step_w + min_w() + extent_w() > in.w ||
+         (depths - 1) * step_d + planes_.back() >= in.d;
+}
+
+std::vector<TapConvolution> tap_convolutions(const Problem& given) {
+  const Problem p = is_transposed(given) ? convolution_of(given) : given, plane = of_planes(p);
+  const bool forward = p.direction == Direction::forward;
+  std::vector<TapConvolution> parts;
+  for (const Slide& depth : forward
+                                ? forward_slides(p.d, p.z(), p.t, p.stride_d, p.dilation_d, p.pad_front)
+                                : backward_slides(p.z(), p.d, p.t, p.stride_d, p.dilation_d, p.pad_front)) {
+    for (const Rewrite& rewrite : forward ? std::vector<Rewrite>{unchanged(plane)} : data_phases(plane))
+      parts.push_back(taps_of(p, rewrite, depth));
+  }
+  return parts;
 }
 
 TapConvolution flattened(const TapConvolution& t, Layout layout) {
   const bool dense = t.taps.size() == 1 && t.taps[0].h == 0 && t.taps[0].w == 0 && t.step_h == 1 &&
                      t.step_w == 1 && t.out_step_h == 1 && t.out_step_w == 1 && t.rows == t.in.h &&
                      t.columns == t.in.w;
-  if (!dense) return t;
+  if (!dense || t.in.d > 1 || t.out.d > 1) return t;
   Problem product;  // in its sizes
   product.layout = layout, product.groups = t.groups;
   product.n = t.in.n, product.c = t.in.c, product.h = t.in.h, product.w = t.in.w, product.k = t.out.c;
@@ -83,8 +121,8 @@ TapConvolution flattened(const TapConvolution& t, Layout layout) {
 
 FilterView filter_view(const Problem& p, const Tap& tap, std::int64_t group) {
   const TensorShape w = w_shape(p);
-  const i64 base = w.offset(group * (p.k / p.groups), 0, tap.r, tap.s);
-  if (p.direction == Direction::backward_data) return {base, w.stride_n, w.stride_c};
+  const i64 base = w.offset({group * (w.n / p.groups), 0, tap.t, tap.r, tap.s});
+  if (is_adjoint(p)) return {base, w.stride_n, w.stride_c};
   return {base, w.stride_c, w.stride_n};
 }
 

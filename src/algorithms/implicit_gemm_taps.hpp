@@ -10,23 +10,27 @@
 
 namespace faltung {
 
-// A filter element (r, s), and how far from an output's input position it reads.
+// A filter element (t, r, s), and how far from an output's input position it reads.
 struct Tap {
   std::int64_t h, w, r, s;
+  std::int64_t d = 0, t = 0;
 };
 
-// out[n, k, out_h0 + i * out_step_h, out_w0 + j * out_step_w] =
-//     sum over taps, c of in[n, c, i * step_h + tap.h, j * step_w + tap.w] * filter[tap, c, k]
-// for i in [0, rows), j in [0, columns), with zeros outside of in. Within each group alike; channels count
-// those of one group, shapes those of all.
+// out[n, k, out_d0 + l * out_step_d, out_h0 + i * out_step_h, out_w0 + j * out_step_w] =
+//     sum over taps, c of in[n, c, l * step_d + tap.d, i * step_h + tap.h, j * step_w + tap.w] * filter[tap,
+//     c, k]
+// for l in [0, depths), i in [0, rows), j in [0, columns), with zeros outside of in. Within each group alike;
+// channels count those of one group, shapes those of all. Images are counted with their depths: each output
+// plane is one, and reads as many input planes as its taps have depths.
 struct TapConvolution {
   std::int64_t groups, in_channels, out_channels;
   std::int64_t rows, columns;
   std::int64_t image_rows;  // rows, unless these are a band that is computed anywhere among so many
   std::int64_t step_h, step_w;
   std::int64_t out_h0, out_w0, out_step_h, out_step_w;
-  std::vector<Tap> taps;  // in ascending order of h, then w; none: the result is zero
+  std::vector<Tap> taps;  // in ascending order of d, then h, then w; none: the result is zero
   TensorShape in, out;
+  std::int64_t depths = 1, step_d = 1, out_d0 = 0, out_step_d = 1;
 
   // The least offsets of taps, and the input rows and columns that one output's taps span; 0 and 1 without
   // any. Set with set_taps.
@@ -37,15 +41,35 @@ struct TapConvolution {
   // Whether some output reads outside of in.
   bool padded() const;
 
+  std::int64_t images() const { return in.n * depths; }
+  // The depths of taps, each once and ascending: the planes that an output's taps span.
+  const std::vector<std::int64_t>& planes() const { return planes_; }
+  // Which of them a tap reads.
+  std::int64_t plane_of(const Tap& tap) const;
+  // The input depth that an image's plane lies at; it may be outside.
+  std::int64_t depth_of(std::int64_t image, std::int64_t plane) const {
+    return image % depths * step_d + planes_[static_cast<std::size_t>(plane)];
+  }
+  // Offsets in the tensors, in elements.
+  std::int64_t in_offset(std::int64_t image, std::int64_t depth, std::int64_t c, std::int64_t h,
+                         std::int64_t w) const {
+    return in.offset({image / depths, c, depth, h, w});
+  }
+  std::int64_t out_offset(std::int64_t image, std::int64_t k, std::int64_t row, std::int64_t column) const {
+    return out.offset({image / depths, k, out_d0 + image % depths * out_step_d, out_h0 + row * out_step_h,
+                       out_w0 + column * out_step_w});
+  }
+
   void set_taps(std::vector<Tap> in_any_order);
   // The filter elements of taps, in their order, in words.
   std::string tap_words() const;
 
   std::int64_t min_h_ = 0, min_w_ = 0, extent_h_ = 1, extent_w_ = 1;
+  std::vector<std::int64_t> planes_ = {0};
 };
 
-// Forward: one. backward_data: one for each position within a stride, over the output's gradient; together
-// they write all of x's gradient.
+// Forward: one. backward_data, and forward of a transposed convolution: one for each position within a
+// stride, over what is read; together they write all of the result.
 std::vector<TapConvolution> tap_convolutions(const Problem& problem);
 
 // If it is a product of matrices (1x1, dense), the same with images' pixels in one row: in nhwc all images'

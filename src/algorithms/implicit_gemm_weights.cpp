@@ -23,7 +23,7 @@ EvenSplit vector_parts(i64 channels, i64 most, int lanes) {
 
 WeightsGradient::WeightsGradient(const Problem& problem, TileShape tile, int threads)
     : p_(problem), tile_(tile) {
-  Problem forward = problem;
+  Problem forward = is_transposed(problem) ? convolution_of(problem) : problem;
   forward.direction = Direction::forward;
   t_ = tap_convolutions(forward)[0];
   lanes_ = brgemm_lanes();
@@ -84,7 +84,7 @@ double WeightsGradient::cycles() const {
   const EvenSplit tiles(c_parts_.largest(), tile_.rows);
   const double panels = static_cast<double>(ceil_div(k_parts_.largest(), tile_.vectors));
   const double step = tile_step_cycles(static_cast<int>(tiles.largest()), tile_.vectors, false);
-  const double pixels = static_cast<double>(t_.in.n * t_.rows * t_.columns);
+  const double pixels = static_cast<double>(t_.images() * t_.rows * t_.columns);
   const double products =
       static_cast<double>(t_.taps.size()) * static_cast<double>(tiles.parts()) * panels * step;
   const double staging = 0.3 * static_cast<double>(c_parts_.largest() * t_.step_h * t_.step_w + k_stride_);
@@ -114,11 +114,50 @@ WeightsGradient::Pixels WeightsGradient::pixels(i64 unit) const {
 
 void WeightsGradient::add_pixels(const Block& b, const Pixels& px, const void* x, const void* dy, bool first,
                                  const Staged& staged, float* sums) const {
-  const i64 bytes = size_of(p_.dtype);
+  stage_gradient(b, px, dy, staged);
+  // The taps of one plane of x after the other's: they share what is staged.
+  for (i64 tap = 0; tap < b.taps;) {
+    const i64 depth = t_.taps[static_cast<std::size_t>(b.tap0 + tap)].d;
+    i64 end = tap + 1;
+    while (end < b.taps && t_.taps[static_cast<std::size_t>(b.tap0 + end)].d == depth) ++end;
+    const i64 plane = px.image % t_.depths * t_.step_d + depth;
+    if (plane >= 0 && plane < t_.in.d) {
+      add_plane(b, px, {tap, end, plane}, x, first, staged, sums);
+    } else if (first) {
+      std::fill(sums + tap * b.c * k_stride_, sums + end * b.c * k_stride_, 0.0f);
+    }
+    tap = end;
+  }
+}
+
+void WeightsGradient::stage_gradient(const Block& b, const Pixels& px, const void* dy,
+                                     const Staged& staged) const {
+  const auto dy_at = [&](i64 i) {
+    return static_cast<const std::byte*>(dy) +
+           t_.out_offset(px.image, b.group * t_.out_channels + b.k0, px.row0 + i, px.column0) *
+               size_of(p_.dtype);
+  };
+  if (p_.layout == Layout::nhwc) {
+    StageCall whole;
+    whole.dtype = p_.dtype;
+    whole.from = dy_at(0), whole.from_row_stride = t_.out.stride_h;
+    whole.height = whole.rows = px.rows, whole.width = whole.columns = px.columns;
+    whole.channels = b.k, whole.to = staged.dy;
+    stage_pixels(whole, t_.out.stride_w, px.columns * k_stride_, k_stride_);
+    return;
+  }
+  for (i64 i = 0; i < px.rows; ++i) {
+    transpose_to_float(p_.dtype, dy_at(i), t_.out.stride_c, b.k, px.columns,
+                       staged.dy + i * px.columns * k_stride_, k_stride_);
+  }
+}
+
+void WeightsGradient::add_plane(const Block& b, const Pixels& px, const PlaneTaps& taps, const void* x,
+                                bool first, const Staged& staged, float* sums) const {
   StageCall patch;
   patch.dtype = p_.dtype;
   patch.from = static_cast<const std::byte*>(x) +
-               t_.in.offset(px.image, b.group * t_.in_channels + b.c0, 0, 0) * bytes;
+               t_.in_offset(px.image, taps.plane, b.group * t_.in_channels + b.c0, 0, 0) * size_of(p_.dtype);
   patch.from_row_stride = t_.in.stride_h;
   patch.height = t_.in.h, patch.width = t_.in.w;
   patch.row0 = px.row0 * t_.step_h + t_.min_h(), patch.rows = (px.rows - 1) * t_.step_h + t_.extent_h();
@@ -131,24 +170,10 @@ void WeightsGradient::add_pixels(const Block& b, const Pixels& px, const void* x
   const bool nhwc = p_.layout == Layout::nhwc;
   const i64 channel = nhwc ? 1 : patch.rows * patch.columns, pixel = nhwc ? b.c : 1;
   const i64 row = patch.columns * pixel;
-  const auto dy_at = [&](i64 i) {
-    return static_cast<const std::byte*>(dy) +
-           t_.out.offset(px.image, b.group * t_.out_channels + b.k0, px.row0 + i, px.column0) * bytes;
-  };
   if (nhwc) {
     stage_pixels(patch, t_.in.stride_w, row, pixel);
-    StageCall whole;
-    whole.dtype = p_.dtype;
-    whole.from = dy_at(0), whole.from_row_stride = t_.out.stride_h;
-    whole.height = whole.rows = px.rows, whole.width = whole.columns = px.columns;
-    whole.channels = b.k, whole.to = staged.dy;
-    stage_pixels(whole, t_.out.stride_w, px.columns * k_stride_, k_stride_);
   } else {
     stage_planes(patch, t_.in.stride_c, {1, 1, 1, 1, channel, 0, row});
-    for (i64 i = 0; i < px.rows; ++i) {
-      transpose_to_float(p_.dtype, dy_at(i), t_.out.stride_c, b.k, px.columns,
-                         staged.dy + i * px.columns * k_stride_, k_stride_);
-    }
   }
 
   for (i64 i = 0; i < px.rows; ++i) {
@@ -161,7 +186,7 @@ void WeightsGradient::add_pixels(const Block& b, const Pixels& px, const void* x
   call.b_step = k_stride_;
   call.segments = staged.segments, call.segment_count = px.rows, call.length = px.columns;
   call.c_row_stride = k_stride_;
-  for (i64 tap = 0; tap < b.taps; ++tap) {
+  for (i64 tap = taps.first; tap < taps.end; ++tap) {
     const Tap& at = t_.taps[static_cast<std::size_t>(b.tap0 + tap)];
     const float* a = staged.x + (at.h - t_.min_h()) * row + (at.w - t_.min_w()) * pixel;
     for (i64 tile = 0; tile < tiles.parts(); ++tile) {

@@ -41,6 +41,10 @@ class WeightsGradient {
   struct Pixels {
     std::int64_t image, row0, rows, column0, columns;
   };
+  // Taps [first, end) of a block, which read one plane of x.
+  struct PlaneTaps {
+    std::int64_t first, end, plane;
+  };
   // A worker's copies of them from both gradients, and a segment for each row.
   struct Staged {
     float *x, *dy;
@@ -49,16 +53,19 @@ class WeightsGradient {
 
   Block block(std::int64_t index) const;
   Pixels pixels(std::int64_t unit) const;
-  std::int64_t units() const { return t_.in.n * rows_.parts() * columns_.parts(); }
+  std::int64_t units() const { return t_.images() * rows_.parts() * columns_.parts(); }
   std::int64_t block_floats() const;
   std::int64_t x_floats() const;
   std::int64_t dy_floats() const;
   void add_pixels(const Block& block, const Pixels& pixels, const void* x, const void* dy, bool first,
                   const Staged& staged, float* sums) const;
+  void stage_gradient(const Block& block, const Pixels& pixels, const void* dy, const Staged& staged) const;
+  void add_plane(const Block& block, const Pixels& pixels, const PlaneTaps& taps, const void* x, bool first,
+                 const Staged& staged, float* sums) const;
   void write(const Block& block, const float* sums, void* dw) const;
 
   Problem p_;
-  TapConvolution t_;  // the forward convolution's
+  TapConvolution t_;  // the forward convolution's; a transposed one's is over the gradient
   TileShape tile_;
   int lanes_ = 1;
   std::int64_t k_stride_ = 0;  // of sums and staged dy, padded to whole vectors

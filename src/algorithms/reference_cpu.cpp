@@ -17,9 +17,10 @@ class ReferenceCpu : public Algorithm {
   std::string_view description() const override { return "one plain loop nest with double accumulation"; }
   std::string_view device_kind() const override { return "cpu"; }
 
-  Support supports(const Problem&, const Target&) const override { return Support::supported(); }
+  Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
   bool last_resort() const override { return true; }
+  bool is_native(const Problem&) const override { return true; }
 
  private:
   bool fuses(const Problem&, const Target&) const override { return true; }
@@ -52,12 +53,11 @@ class ReferenceCpu : public Algorithm {
           const Tensors tensors{m[Place::x], m[Place::w], m[Place::y], m[Place::bias], m[Place::residual]};
           void* const result = m[result_place(problem)];
           parallel.each(shape.n * shape.c, [&](std::int64_t index, int) {
-            const std::int64_t n = index / shape.c, c = index % shape.c;
-            for (std::int64_t h = 0; h < shape.h; ++h) {
-              for (std::int64_t w = 0; w < shape.w; ++w) {
-                const Expected e = reference(problem, tensors, n, c, h, w);
-                store_element(problem.dtype, result, shape.offset(n, c, h, w), static_cast<float>(e.value));
-              }
+            const std::int64_t plane = shape.d * shape.h * shape.w;
+            for (std::int64_t i = 0; i < plane; ++i) {
+              const Position at = shape.position(index * plane + i);
+              store_element(problem.dtype, result, shape.offset(at),
+                            static_cast<float>(reference(problem, tensors, at).value));
             }
           });
         }));

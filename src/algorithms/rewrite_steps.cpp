@@ -16,12 +16,20 @@ using i64 = std::int64_t;
 
 // ------------------------------------------------------------------------------------------------- CPU
 
-// A copy made ready: an element's place is a sum of four parts, one for each of its indices.
+// A copy made ready: an element's place is a sum of four parts, one for each of its indices; and along the
+// inner tensor's fast axis, runs of elements lie side by side in both tensors.
 struct Prepared {
   explicit Prepared(const TensorCopy& copy) : copy(copy) {
     for (const Axis axis : {kAxisN, kAxisC, kAxisH, kAxisW}) {
       for (i64 i = 0; i < copy.map.size[axis]; ++i) parts[axis].push_back(copy.map.along(axis, i));
     }
+    const bool channels_lie_together = copy.inner.stride_c == 1;
+    slow = channels_lie_together ? kAxisW : kAxisC, fast = channels_lie_together ? kAxisC : kAxisW;
+    const i64 strides[] = {copy.outer.stride_n, copy.outer.stride_c, copy.outer.stride_h,
+                           copy.outer.stride_w};
+    const Digit& fastest = copy.map.digits[fast].front();
+    along = fastest.to;
+    run = fastest.step == 1 && strides[along] == 1 ? fastest.count : 1;
   }
   const std::optional<Index>& part(Axis axis, i64 i) const {
     return parts[axis][static_cast<std::size_t>(i)];
@@ -29,33 +37,53 @@ struct Prepared {
 
   TensorCopy copy;
   std::array<std::vector<std::optional<Index>>, kAxes> parts;
+  Axis slow, fast, along;
+  i64 run;  // of so many elements, which move the outer index along one axis
 };
+
+// Elements [0, count) of a run, of which the first is at `there`; base is that of the outer tensor's memory.
+template <class Element>
+void copy_run(const Prepared& p, const Index& there, i64 count, const Element* from, Element* to, i64 inner) {
+  const IndexMap& map = p.copy.map;
+  bool inside = true;
+  for (std::size_t axis = 0; axis < kAxes; ++axis)
+    inside = inside && (axis == p.along || (there[axis] >= 0 && there[axis] < map.outer_size[axis]));
+  const bool gathers = p.copy.way == CopyWay::gather;
+  if (!inside) {
+    if (gathers) std::fill_n(to + inner, count, Element(0));
+    return;
+  }
+  const i64 at = there[p.along], begin = std::clamp<i64>(-at, 0, count);
+  const i64 end = std::clamp<i64>(map.outer_size[p.along] - at, begin, count);
+  const i64 outer = p.copy.outer.offset(there[kAxisN], there[kAxisC], there[kAxisH], there[kAxisW]) + begin;
+  if (gathers) {
+    std::fill(to + inner, to + inner + begin, Element(0));
+    std::copy_n(from + outer, end - begin, to + inner + begin);
+    std::fill(to + inner + end, to + inner + count, Element(0));
+  } else {
+    std::copy_n(from + inner + begin, end - begin, to + outer);
+  }
+}
 
 // One inner row (n, h).
 template <class Element>
 void copy_row(const Prepared& p, i64 n, i64 h, const Element* from, Element* to) {
   const IndexMap& map = p.copy.map;
-  const bool channels_lie_together = p.copy.inner.stride_c == 1;
-  const Axis slow = channels_lie_together ? kAxisW : kAxisC, fast = channels_lie_together ? kAxisC : kAxisW;
   const auto &part_n = p.part(kAxisN, n), &part_h = p.part(kAxisH, h);
-  for (i64 s = 0; s < map.size[slow]; ++s) {
-    const auto& part_s = p.part(slow, s);
-    for (i64 f = 0; f < map.size[fast]; ++f) {
-      const auto& part_f = p.part(fast, f);
-      bool inside = part_n && part_h && part_s && part_f;
+  for (i64 s = 0; s < map.size[p.slow]; ++s) {
+    const auto& part_s = p.part(p.slow, s);
+    for (i64 f = 0; f < map.size[p.fast]; f += p.run) {
+      const auto& part_f = p.part(p.fast, f);
+      const i64 count = std::min(p.run, map.size[p.fast] - f);
+      const i64 inner = p.fast == kAxisC ? p.copy.inner.offset(n, f, h, s) : p.copy.inner.offset(n, s, h, f);
+      if (!part_n || !part_h || !part_s || !part_f) {
+        if (p.copy.way == CopyWay::gather) std::fill(to + inner, to + inner + count, Element(0));
+        continue;
+      }
       Index there{};
-      for (std::size_t axis = 0; inside && axis < kAxes; ++axis) {
+      for (std::size_t axis = 0; axis < kAxes; ++axis)
         there[axis] = map.start[axis] + (*part_n)[axis] + (*part_h)[axis] + (*part_s)[axis] + (*part_f)[axis];
-        inside = there[axis] >= 0 && there[axis] < map.outer_size[axis];
-      }
-      const i64 c = channels_lie_together ? f : s, w = channels_lie_together ? s : f;
-      const i64 inner = p.copy.inner.offset(n, c, h, w);
-      const i64 outer = p.copy.outer.offset(there[kAxisN], there[kAxisC], there[kAxisH], there[kAxisW]);
-      if (p.copy.way == CopyWay::gather) {
-        to[inner] = inside ? from[outer] : Element(0);
-      } else if (inside) {
-        to[outer] = from[inner];
-      }
+      copy_run(p, there, count, from, to, inner);
     }
   }
 }

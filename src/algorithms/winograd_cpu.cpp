@@ -129,7 +129,7 @@ class WinogradCpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "cpu"; }
 
-  Support supports(const Problem& p, const Target&) const override { return winograd_serves(p, kRoundings); }
+  Support accepts(const Problem& p, const Target&) const override { return winograd_serves(p, kRoundings); }
 
  private:
   using Driver = std::shared_ptr<const WinogradDriver>;

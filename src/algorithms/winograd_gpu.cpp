@@ -157,7 +157,7 @@ class WinogradGpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "gpu"; }
 
-  Support supports(const Problem& p, const Target& target) const override {
+  Support accepts(const Problem& p, const Target& target) const override {
     const Support size = gpu::fits(p), serves = winograd_serves(p, kRoundings);
     if (!size.yes) return size;
     if (!serves.yes) return serves;

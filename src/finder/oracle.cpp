@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <tuple>
 
 #include "src/problem/dtype.hpp"
 #include "src/problem/reference.hpp"
@@ -49,55 +50,96 @@ bool is_exact(const Problem& p) {
                       e.activation == Activation::relu6);
 }
 
+// One dimension of what the taps walk over: how many elements lie before the tensor's own, and how far a tile
+// mixes them.
+struct Surrounded {
+  i64 before = 0;
+  int spread = 0;
+};
+
+// Of each element of a row the largest within the spread; from `from` elements to `to`.
+void spread_row(const float* in, i64 in_step, i64 from, float* out, i64 out_step, i64 to,
+                const Surrounded& s) {
+  for (i64 i = 0; i < to; ++i) {
+    float largest = 0;
+    const i64 end = std::min(from, i - s.before + s.spread + 1);
+    for (i64 j = std::max<i64>(0, i - s.before - s.spread); j < end; ++j)
+      largest = std::max(largest, in[j * in_step]);
+    out[i * out_step] = largest;
+  }
+}
+
 // What a tile algorithm's error is relative to: the same sum over |x|, with each element the largest within
-// (spread_h, spread_w) pixels of it and with the padding part of the image.
+// the spread of it and with the padding part of the image.
 struct Surroundings {
   Problem problem;              // its data tensor (x, or the output's gradient) includes the padding
   std::vector<std::byte> data;  // of that tensor
 };
 
-Surroundings surroundings(const Problem& p, const Tensors& t, const Accuracy& a) {
-  const bool data_is_y = p.direction == Direction::backward_data;
-  Problem padded = p;
-  i64 top, left;
-  if (data_is_y) {
-    // A larger padding of x makes y larger: enough for every tap of every element of x to lie in y.
-    top = p.dilation_h * (p.r - 1), left = p.dilation_w * (p.s - 1);
-    padded.pad_top += top * p.stride_h, padded.pad_bottom += top * p.stride_h;
-    padded.pad_left += left * p.stride_w, padded.pad_right += left * p.stride_w;
-  } else {
-    top = p.pad_top, left = p.pad_left;
-    padded.h += p.pad_top + p.pad_bottom, padded.w += p.pad_left + p.pad_right;
-    padded.pad_top = padded.pad_bottom = padded.pad_left = padded.pad_right = 0;
+// Where the data includes what one dimension is padded with; in: x's size.
+Surrounded surround(bool adjoint, bool data_is_x, int spread, i64 filter, i64 stride, i64 dilation, i64& in,
+                    i64& before, i64& after) {
+  if (!adjoint) {
+    const Surrounded s{before, spread};
+    if (data_is_x) in += before + after;
+    before = after = 0;
+    return s;
   }
-  const TensorShape from = data_is_y ? conv_shape(p) : x_shape(p);
-  const TensorShape to = data_is_y ? conv_shape(padded) : x_shape(padded);
-  const void* data = data_is_y ? t.y : t.x;
+  // A larger padding makes what is read larger: enough for every tap of every element to lie in it.
+  const i64 extent = dilation * (filter - 1);
+  before += extent * stride, after += extent * stride;
+  if (data_is_x) in += 2 * extent;
+  return {extent, spread};
+}
+
+Surroundings surroundings(const Problem& p, const Tensors& t, const Accuracy& a) {
+  const bool adjoint = is_adjoint(p), data_is_x = walks_over_x(p);
+  Problem q = p;
+  const Surrounded d =
+      surround(adjoint, data_is_x, a.spread_d, p.t, p.stride_d, p.dilation_d, q.d, q.pad_front, q.pad_back);
+  const Surrounded h =
+      surround(adjoint, data_is_x, a.spread_h, p.r, p.stride_h, p.dilation_h, q.h, q.pad_top, q.pad_bottom);
+  const Surrounded w =
+      surround(adjoint, data_is_x, a.spread_w, p.s, p.stride_w, p.dilation_w, q.w, q.pad_left, q.pad_right);
+  const TensorShape from = data_is_x ? x_shape(p) : conv_shape(p);
+  const TensorShape to = data_is_x ? x_shape(q) : conv_shape(q);
+  const void* data = data_is_x ? t.x : t.y;
   std::vector<std::byte> out(static_cast<std::size_t>(to.elements() * size_of(p.dtype)));
-  // The largest of a box is the largest of its columns' largest.
-  std::vector<float> columns(static_cast<std::size_t>(to.h * from.w));
+  // The largest of a box is the largest of its rows' largest, and so on.
+  const auto floats = [](i64 count) { return std::vector<float>(static_cast<std::size_t>(count)); };
+  std::vector<float> own = floats(from.d * from.h * from.w), deep = floats(to.d * from.h * from.w),
+                     high = floats(to.d * to.h * from.w), wide = floats(to.w);
   for (i64 n = 0; n < to.n; ++n) {
     for (i64 c = 0; c < to.c; ++c) {
-      for (i64 h = 0; h < to.h; ++h) {
-        for (i64 w = 0; w < from.w; ++w) {
-          float& largest = columns[static_cast<std::size_t>(h * from.w + w)] = 0;
-          const i64 end = std::min(from.h, h - top + a.spread_h + 1);
-          for (i64 i = std::max<i64>(0, h - top - a.spread_h); i < end; ++i) {
-            largest = std::max(largest, std::abs(load_element(p.dtype, data, from.offset(n, c, i, w))));
-          }
+      for (i64 i = 0; i < from.d * from.h * from.w; ++i) {
+        const Position at{n, c, i / (from.h * from.w), i / from.w % from.h, i % from.w};
+        own[static_cast<std::size_t>(i)] = std::abs(load_element(p.dtype, data, from.offset(at)));
+      }
+      const i64 plane = from.h * from.w;
+      for (i64 i = 0; i < plane; ++i)
+        spread_row(own.data() + i, plane, from.d, deep.data() + i, plane, to.d, d);
+      for (i64 k = 0; k < to.d; ++k) {
+        for (i64 j = 0; j < from.w; ++j) {
+          spread_row(deep.data() + k * plane + j, from.w, from.h, high.data() + k * to.h * from.w + j, from.w,
+                     to.h, h);
         }
-        for (i64 w = 0; w < to.w; ++w) {
-          float largest = 0;
-          const i64 end = std::min(from.w, w - left + a.spread_w + 1);
-          for (i64 j = std::max<i64>(0, w - left - a.spread_w); j < end; ++j) {
-            largest = std::max(largest, columns[static_cast<std::size_t>(h * from.w + j)]);
+        for (i64 i = 0; i < to.h; ++i) {
+          spread_row(high.data() + (k * to.h + i) * from.w, 1, from.w, wide.data(), 1, to.w, w);
+          for (i64 j = 0; j < to.w; ++j) {
+            store_element(p.dtype, out.data(), to.offset({n, c, k, i, j}), wide[static_cast<std::size_t>(j)]);
           }
-          store_element(p.dtype, out.data(), to.offset(n, c, h, w), largest);
         }
       }
     }
   }
-  return {padded, std::move(out)};
+  return {q, std::move(out)};
+}
+
+std::string text_of(const Position& at, int dimensions) {
+  std::string text = "(" + std::to_string(at.n) + ", " + std::to_string(at.c);
+  if (dimensions > 2) text += ", " + std::to_string(at.d);
+  if (dimensions > 1) text += ", " + std::to_string(at.h);
+  return text + ", " + std::to_string(at.w) + ")";
 }
 
 // Whether actual is what the dtype stores for a value that rounds to the integer.
@@ -150,44 +192,41 @@ void Oracle::choose_elements(double max_products, std::uint64_t seed) {
       static_cast<double>(reduction_length(problem_)) * static_cast<double>(pool.size_h * pool.size_w);
   const double affordable = max_products / products;
   if (static_cast<double>(s.elements()) <= affordable) {
-    for (i64 i = 0; i < s.elements(); ++i) {
-      elements_.push_back({{i / (s.c * s.h * s.w), i / (s.h * s.w) % s.c, i / s.w % s.h, i % s.w}});
-    }
+    for (i64 i = 0; i < s.elements(); ++i) elements_.push_back(s.position(i));
     return;
   }
-  for (int corner = 0; corner < 16; ++corner) {
-    elements_.push_back({{corner & 1 ? s.n - 1 : 0, corner & 2 ? s.c - 1 : 0, corner & 4 ? s.h - 1 : 0,
-                          corner & 8 ? s.w - 1 : 0}});
+  const int corners = s.d > 1 ? 32 : 16;
+  for (int corner = 0; corner < corners; ++corner) {
+    elements_.push_back({corner & 1 ? s.n - 1 : 0, corner & 2 ? s.c - 1 : 0, corner & 16 ? s.d - 1 : 0,
+                         corner & 4 ? s.h - 1 : 0, corner & 8 ? s.w - 1 : 0});
   }
   Random random(seed + 1);
   const auto below = [&](i64 limit) {
     return static_cast<i64>(random() % static_cast<std::uint64_t>(limit));
   };
   for (i64 i = 0; i < static_cast<i64>(std::max(64.0, affordable)); ++i) {
-    elements_.push_back({{below(s.n), below(s.c), below(s.h), below(s.w)}});
+    const i64 n = below(s.n), c = below(s.c), h = below(s.h), w = below(s.w);
+    elements_.push_back({n, c, s.d > 1 ? below(s.d) : 0, h, w});
   }
 }
 
 const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel& parallel) const {
-  const auto key = std::pair(accuracy.spread_h, accuracy.spread_w);
+  const auto key = std::tuple(accuracy.spread_d, accuracy.spread_h, accuracy.spread_w);
   if (const auto found = answers_.find(key); found != answers_.end()) return found->second;
   Answers& answers = answers_[key];
   answers.resize(elements_.size());
   std::optional<Surroundings> around;
   Tensors around_tensors = tensors_;
-  if (key != std::pair(0, 0)) {
+  if (accuracy.on_tiles()) {
     around = surroundings(problem_, tensors_, accuracy);
-    (problem_.direction == Direction::backward_data ? around_tensors.y : around_tensors.x) =
-        around->data.data();
+    (walks_over_x(problem_) ? around_tensors.x : around_tensors.y) = around->data.data();
   }
   parallel.each(
       static_cast<i64>(elements_.size()),
       [&](i64 index, int) {
-        const auto& i = elements_[static_cast<std::size_t>(index)].i;
-        Expected e = reference(problem_, tensors_, i[0], i[1], i[2], i[3]);
-        if (around) {
-          e.magnitude = reference(around->problem, around_tensors, i[0], i[1], i[2], i[3]).magnitude;
-        }
+        const Position& at = elements_[static_cast<std::size_t>(index)];
+        Expected e = reference(problem_, tensors_, at);
+        if (around) e.magnitude = reference(around->problem, around_tensors, at).magnitude;
         answers[static_cast<std::size_t>(index)] = e;
       },
       64);
@@ -201,12 +240,11 @@ Finding Oracle::check(const void* result, const Accuracy& accuracy, const Parall
   const TensorShape shape = result_shape(problem_);
   Finding finding;
   finding.checked = static_cast<i64>(elements_.size());
-  const Index* worst = nullptr;
+  const Position* worst = nullptr;
   Expected wanted{};
   float found = 0;
   for (std::size_t e = 0; e < elements_.size(); ++e) {
-    const auto& i = elements_[e].i;
-    const float actual = load_element(problem_.dtype, result, shape.offset(i[0], i[1], i[2], i[3]));
+    const float actual = load_element(problem_.dtype, result, shape.offset(elements_[e]));
     double error;
     if (exact) {
       error = round_to(problem_.dtype, static_cast<float>(expected[e].value)) == actual ? 0 : INFINITY;
@@ -222,9 +260,8 @@ Finding Oracle::check(const void* result, const Accuracy& accuracy, const Parall
     }
   }
   if (worst != nullptr) {
-    finding.worst = "element (" + std::to_string(worst->i[0]) + ", " + std::to_string(worst->i[1]) + ", " +
-                    std::to_string(worst->i[2]) + ", " + std::to_string(worst->i[3]) + ") is " +
-                    std::to_string(found) + ", expected " + std::to_string(wanted.value) +
+    finding.worst = "element " + text_of(*worst, problem_.dimensions) + " is " + std::to_string(found) +
+                    ", expected " + std::to_string(wanted.value) +
                     (exact      ? " exactly"
                      : integers ? " once rounded"
                                 : "");

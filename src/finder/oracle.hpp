@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "src/backend/parallel.hpp"
@@ -42,9 +43,6 @@ class Oracle {
   Finding check(const void* result, const Accuracy& accuracy, const Parallel& parallel) const;
 
  private:
-  struct Index {
-    std::int64_t i[4];
-  };
   using Answers = std::vector<Expected>;
 
   void choose_elements(double max_products, std::uint64_t seed);
@@ -54,8 +52,8 @@ class Oracle {
   Data data_;
   std::vector<std::byte> x_, w_, y_, bias_, residual_;
   Tensors tensors_;
-  std::vector<Index> elements_;
-  mutable std::map<std::pair<int, int>, Answers> answers_;  // by spread
+  std::vector<Position> elements_;
+  mutable std::map<std::tuple<int, int, int>, Answers> answers_;  // by spread
 };
 
 }  // namespace faltung

@@ -74,9 +74,11 @@ class Cursor {
   std::string_view whole_, field_, rest_;
 };
 
-// The two foreign notations; see parse.cpp for how they are told apart.
+// The notations; see parse.cpp for how they are told apart.
+Problem parse_canonical(std::string_view text);
 std::vector<Problem> parse_miopen(std::string_view text);
 Problem parse_benchdnn(std::string_view text);
+Problem parse_onednn_verbose(std::string_view text);
 
 }  // namespace faltung
 

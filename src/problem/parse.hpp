@@ -1,10 +1,12 @@
 // Reading problems from text: what faltung.hpp does not declare.
 //
-// The canonical string is fields separated by colons, each at most once, in any order but the epilogue's:
+// The canonical string is fields separated by colons, each at most once, in any order but the epilogue's;
+// docs/problem.md has the whole grammar:
 //   fwd | bwd_d | bwd_w             direction; fwd if there is none
-//   n1c64h56w56k64r3s3              the sizes, all seven
-//   st2 | st2x1                     stride, or vertical x horizontal
-//   pad1 | pad1x2 | pad0.1.0.1      padding on every side, vertical x horizontal, or top.bottom.left.right
+//   n1c64h56w56k64r3s3              the sizes; n8c64w16000k128s9 of one dimension, of three with d and t
+//   transposed, outpad1             the transpose of a convolution, and its output padding
+//   st2 | st2x1                     stride, or one a dimension, the outermost first
+//   pad1 | pad1x2 | pad0.1.0.1      padding on every side, one a dimension, or before.after of each
 //   dil2 | dil2x1, g32              dilation, groups
 //   f32 | f16 | bf16, nchw | nhwc   dtype and layout; f32 and nchw if there is none
 //   math=tf32                       math class, where it is not the dtype's own: f32 tf32 f16 bf16 fast
@@ -32,8 +34,9 @@ Direction parse_direction(std::string_view text);  // fwd, bwd_d, bwd_w, or the 
 DType parse_dtype(std::string_view text);
 Layout parse_layout(std::string_view text);
 Math parse_math(std::string_view text);
-// e.g. "bias:residual:relu:maxpool2"; empty or "none" for no epilogue.
-Epilogue parse_epilogue(std::string_view text);
+// e.g. "bias:residual:relu:maxpool2"; empty or "none" for no epilogue. A pool of one dimension has a width
+// alone.
+Epilogue parse_epilogue(std::string_view text, int dimensions = 2);
 
 // One row of a list in workloads/.
 struct Workload {
@@ -42,9 +45,9 @@ struct Workload {
   std::int64_t count;  // how often it occurs in one pass
 };
 
-// A CSV file whose first line names the columns, in any order. n c h w k r s are required; name, stride_h,
-// stride_w, pad_top, pad_bottom, pad_left, pad_right, dilation_h, dilation_w, groups, count, direction,
-// dtype, layout, math and epilogue have defaults. Blank lines and lines that start with # are skipped.
+// A CSV file (RFC 4180) whose first line names the columns, in any order: docs/problem.md lists them. Either
+// each size has a column, or a column `problem` holds any problem's text and others are not read, as in what
+// `faltung bench --csv` writes. Blank lines and lines that start with # are skipped.
 // Throws Error(bad_file) that names the file, the line and the column.
 std::vector<Workload> read_workloads(const std::string& path);
 // The same from the file's text; file is for messages.

@@ -1,5 +1,5 @@
-// benchdnn's convolution problems, `g1mb4ic3ih224oc64oh112kh7sh2ph3n"name"`, after options such as
-// --dir=BWD_D; see tests/benchdnn/doc/driver_conv.md of oneDNN.
+// benchdnn's convolution problems, `g1mb4ic3ih224oc64oh112kh7sh2ph3n"name"`, after options such as --conv or
+// --deconv and --dir=BWD_D; see tests/benchdnn/doc/driver_conv.md of oneDNN.
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -38,7 +38,7 @@ bool same_word(std::string_view a, std::string_view b) {
 
 // One spatial dimension.
 struct Axis {
-  i64 input, filter, stride, pad_before, pad_after, dilation;
+  i64 input = 1, filter = 1, stride = 1, pad_before = 0, pad_after = 0, dilation = 1, output_pad = 0;
 };
 
 class Line {
@@ -90,6 +90,10 @@ class Line {
     const std::string name = word.substr(0, equals).substr(word.starts_with("--") ? 2 : 1);
     const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (name == "conv") return;
+    if (name == "deconv") {
+      problem_.kind = ConvolutionKind::transposed;
+      return;
+    }
     if (name == "dir") return direction(value);
     if (name == "dt") return dtype(name, split(value, ':'), value);
     if (name == "cfg") return configuration(value);
@@ -108,8 +112,9 @@ class Line {
     }
     if (name.starts_with("v") && name.size() <= 2) return;  // -v1
     if (std::find(ignored().begin(), ignored().end(), name) != ignored().end()) return;
-    std::vector<std::string> known = {"dir",           "dt",          "cfg", "bia-dt", "stag", "wtag", "dtag",
-                                      "attr-post-ops", "attr-fpmath", "mb",  "conv"};
+    std::vector<std::string> known = {"dir",         "dt",   "cfg",  "bia-dt",
+                                      "stag",        "wtag", "dtag", "attr-post-ops",
+                                      "attr-fpmath", "mb",   "conv", "deconv"};
     known.insert(known.end(), ignored().begin(), ignored().end());
     bad_problem(text_, "option " + printable(word) + " is not supported; the nearest known is --" +
                            nearest(name, known));
@@ -155,10 +160,12 @@ class Line {
   void tag(const std::string& name, const std::string& value) {
     if (value == "any" || value == "undef") return;
     std::optional<Layout> layout;
-    for (const char* word : {"abx", "abcd", "nchw", "oihw", "abcde", "goihw"}) {
+    for (const char* word : {"abx", "abc", "ncw", "oiw", "abcd", "nchw", "oihw", "goiw", "abcde", "ncdhw",
+                             "oidhw", "goihw", "abcdef", "goidhw"}) {
       if (value == word) layout = Layout::nchw;
     }
-    for (const char* word : {"axb", "acdb", "nhwc", "ohwi", "abdec", "gohwi"}) {
+    for (const char* word : {"axb", "acb", "nwc", "owi", "acdb", "nhwc", "ohwi", "gowi", "abdec", "acdeb",
+                             "ndhwc", "odhwi", "gohwi", "abdefc", "godhwi"}) {
       if (value == word) layout = Layout::nhwc;
     }
     if (!layout)
@@ -230,19 +237,15 @@ class Line {
       const auto key = std::find_if(std::begin(kKeys), std::end(kKeys),
                                     [&](const char* k) { return cursor.skip_before_number(k); });
       if (key == std::end(kKeys)) {
-        cursor.fail("nothing known at " + quote(cursor.rest()) + "; the keys are " +
-                    "g mb ic ih iw oc oh ow kh kw sh sw ph pw dh dw, each with a number, and n with a name");
+        cursor.fail(
+            "nothing known at " + quote(cursor.rest()) + "; the keys are " +
+            "g mb ic id ih iw oc od oh ow kd kh kw sd sh sw pd ph pw dd dh dw, each with a number, and "
+            "n with a name");
       }
       if (!given_.emplace(*key, 0).second) cursor.fail(std::string(*key) + " twice");
       given_[*key] = cursor.number();
       if (given_[*key] < 0) cursor.fail(std::string("a negative ") + *key);
       if (given_[*key] > kMost) cursor.fail(std::string("a number beyond 2^40 for ") + *key);
-    }
-    for (const auto& [key, trivial] :
-         {std::pair{"id", 1}, {"od", 1}, {"kd", 1}, {"sd", 1}, {"pd", 0}, {"dd", 0}}) {
-      if (given_.contains(key) && given_[key] != trivial) {
-        cursor.fail(std::string(key) + std::to_string(given_[key]) + "; 3-D convolutions are not supported");
-      }
     }
     fill();
   }
@@ -263,9 +266,16 @@ class Line {
            get("s" + a, 1) != 1 || get("p" + a, 0) != 0;
   }
 
+  // More than a size of 1, which says that there is none.
+  bool is_deep() const {
+    return get("id", 1) != 1 || get("od", 1) != 1 || get("kd", 1) != 1 || get("dd", 0) != 0 ||
+           get("sd", 1) != 1 || get("pd", 0) != 0;
+  }
+
   Axis axis(char letter) const {
     const std::string a(1, letter);
-    Axis out{need("i" + a), need("k" + a), 1, 0, 0, get("d" + a, 0) + 1};
+    Axis out;
+    out.input = need("i" + a), out.filter = need("k" + a), out.dilation = get("d" + a, 0) + 1;
     if (has("s" + a)) out.stride = need("s" + a);
     i64 extent;  // of the dilated filter
     if (__builtin_mul_overflow(out.filter - 1, out.dilation, &extent) || extent > kMost) {
@@ -277,6 +287,7 @@ class Line {
       out.pad_before = out.pad_after = get("p" + a, 0);
       return out;
     }
+    if (problem_.kind == ConvolutionKind::transposed) return transposed_axis(out, a, extent, output);
     // p is the padding before; o implies what follows after, which is less than nothing where the last input
     // elements are not read.
     i64 both;
@@ -298,23 +309,43 @@ class Line {
     return out;
   }
 
+  // The padding after, or what the output has more than the padding leaves, follows from the output.
+  Axis transposed_axis(Axis out, const std::string& a, i64 extent, i64 output) const {
+    i64 walked;
+    if (__builtin_mul_overflow(out.input - 1, out.stride, &walked) || walked > (i64{1} << 60))
+      bad_problem(text_, "i" + a + " is out of range");
+    const i64 both = walked + extent - output;
+    out.pad_before = get("p" + a, std::max<i64>(0, both) / 2);
+    const i64 after = both - out.pad_before;
+    out.pad_after = out.pad_before - after >= 0 && out.pad_before - after < out.stride
+                        ? out.pad_before
+                        : std::max<i64>(0, after);
+    out.output_pad = out.pad_after - after;
+    return out;
+  }
+
   void fill() {
     Problem& p = problem_;
     p.groups = has("g") ? need("g") : 1;
     p.n = batch_ != 0 ? batch_ : has("mb") ? need("mb") : 2;
     p.c = need("ic");
     p.k = need("oc");
-    const bool h = mentions('h'), w = mentions('w');
-    if (!h && !w) bad_problem(text_, "no image size; give ih and kh, and iw and kw where they differ");
-    const Axis flat{1, 1, 1, 0, 0, 1};
-    const Axis vertical = h ? axis('h') : flat;
+    const bool d = is_deep(), h = mentions('h'), w = mentions('w');
+    if (!d && !h && !w) bad_problem(text_, "no image size; give ih and kh, and iw and kw where they differ");
+    p.dimensions = d ? 3 : h ? 2 : 1;
+    // What is not given is as the dimension before it.
+    const Axis depth = d ? axis('d') : Axis{};
+    const Axis vertical = h ? axis('h') : depth;
     const Axis horizontal = w ? axis('w') : vertical;
-    p.h = vertical.input, p.w = horizontal.input;
-    p.r = vertical.filter, p.s = horizontal.filter;
-    p.stride_h = vertical.stride, p.stride_w = horizontal.stride;
-    p.dilation_h = vertical.dilation, p.dilation_w = horizontal.dilation;
+    p.d = depth.input, p.h = vertical.input, p.w = horizontal.input;
+    p.t = depth.filter, p.r = vertical.filter, p.s = horizontal.filter;
+    p.stride_d = depth.stride, p.stride_h = vertical.stride, p.stride_w = horizontal.stride;
+    p.dilation_d = depth.dilation, p.dilation_h = vertical.dilation, p.dilation_w = horizontal.dilation;
+    p.pad_front = depth.pad_before, p.pad_back = depth.pad_after;
     p.pad_top = vertical.pad_before, p.pad_bottom = vertical.pad_after;
     p.pad_left = horizontal.pad_before, p.pad_right = horizontal.pad_after;
+    p.output_pad_d = depth.output_pad, p.output_pad_h = vertical.output_pad;
+    p.output_pad_w = horizontal.output_pad;
   }
 
   std::string_view text_;

@@ -18,7 +18,7 @@ struct Flag {
   enum Kind {
     shape,        // a whole number that becomes part of the problem
     word,         // likewise, but a word
-    volume,       // of 3-D convolution alone; without meaning in 2-D
+    volume,       // likewise a whole number, of 3-D convolution alone; without meaning in 2-D
     only_default  // something faltung does not do
   } kind;
 };
@@ -45,22 +45,22 @@ const Flag kFlags[] = {
     {'X', "trans_output_pad_w", "0", Flag::shape},
     {'m', "mode", "conv", Flag::word},
     {'z', "pad_mode", "default", Flag::word},
-    {'I', "in_layout", "NCHW", Flag::word},
-    {'f', "fil_layout", "NCHW", Flag::word},
-    {'O', "out_layout", "NCHW", Flag::word},
-    {'_', "spatial_dim", "2", Flag::only_default},
+    {'I', "in_layout", "", Flag::word},
+    {'f', "fil_layout", "", Flag::word},
+    {'O', "out_layout", "", Flag::word},
+    {'_', "spatial_dim", "2", Flag::shape},
     {'r', "pad_val", "0", Flag::only_default},
     {'Z', "tensor_vect", "0", Flag::only_default},
     {'L', "vector_length", "1", Flag::only_default},
     {'R', "wei_cast_type", "-1", Flag::only_default},
     {'T', "out_cast_type", "-1", Flag::only_default},
     {'U', "in_cast_type", "-1", Flag::only_default},
-    {'!', "in_d", "", Flag::volume},
-    {'@', "fil_d", "", Flag::volume},
-    {'#', "conv_stride_d", "", Flag::volume},
-    {'$', "pad_d", "", Flag::volume},
-    {'%', "trans_output_pad_d", "", Flag::volume},
-    {'^', "dilation_d", "", Flag::volume},
+    {'!', "in_d", "32", Flag::volume},
+    {'@', "fil_d", "3", Flag::volume},
+    {'#', "conv_stride_d", "1", Flag::volume},
+    {'$', "pad_d", "0", Flag::volume},
+    {'%', "trans_output_pad_d", "0", Flag::volume},
+    {'^', "dilation_d", "1", Flag::volume},
 };
 
 // How the driver runs, times and checks: no part of the problem.
@@ -126,7 +126,6 @@ class Line {
     if (std::any_of(std::begin(kIgnored), std::end(kIgnored), is_it)) return;
     const auto known = std::find_if(std::begin(kFlags), std::end(kFlags), is_it);
     if (known == std::end(kFlags)) unknown(flag);
-    if (known->kind == Flag::volume) return;
     if (known->kind == Flag::only_default && value != known->value) {
       bad_problem(text_, std::string("--") + known->name + " " + printable(value) +
                              " is not supported; only " + known->value + " is");
@@ -159,16 +158,28 @@ class Line {
     return out;
   }
 
-  Layout layout() const {
+  int dimensions() const {
+    const i64 given = number("spatial_dim");
+    if (given != 2 && given != 3)
+      bad_problem(text_, "--spatial_dim " + std::to_string(given) + " is not supported; it can be 2 or 3");
+    return static_cast<int>(given);
+  }
+
+  // The driver's default is what goes with the dimensions.
+  Layout layout(int dimensions) const {
     const std::string in = word("in_layout"), filter = word("fil_layout"), out = word("out_layout");
-    if (in != filter || in != out) {
-      bad_problem(text_, "the layouts differ: --in_layout " + printable(in) + " --fil_layout " +
-                             printable(filter) + " --out_layout " + printable(out) +
+    const bool volume = dimensions == 3;
+    const std::string planes = volume ? "NCDHW" : "NCHW", pixels = volume ? "NDHWC" : "NHWC";
+    const auto of = [&](const std::string& given) { return given.empty() ? planes : given; };
+    if (of(in) != of(filter) || of(in) != of(out)) {
+      bad_problem(text_, "the layouts differ: --in_layout " + printable(of(in)) + " --fil_layout " +
+                             printable(of(filter)) + " --out_layout " + printable(of(out)) +
                              "; give the same for all three");
     }
-    if (in == "NCHW") return Layout::nchw;
-    if (in == "NHWC") return Layout::nhwc;
-    bad_problem(text_, "layout " + printable(in) + " is not supported; it can be NCHW or NHWC");
+    if (of(in) == planes) return Layout::nchw;
+    if (of(in) == pixels) return Layout::nhwc;
+    bad_problem(text_, "layout " + printable(in) + " is not supported with --spatial_dim " +
+                           std::to_string(dimensions) + "; it can be " + planes + " or " + pixels);
   }
 
   std::vector<Direction> directions() const {
@@ -197,58 +208,40 @@ class Line {
     Problem p;
     p.dtype = dtype;
     p.math = default_math(dtype);
-    p.layout = layout();
+    p.dimensions = dimensions();
+    p.layout = layout(p.dimensions);
     p.n = number("batchsize"), p.c = number("in_channels"), p.k = number("out_channels");
     p.h = number("in_h"), p.w = number("in_w"), p.r = number("fil_h"), p.s = number("fil_w");
     p.stride_h = number("conv_stride_h"), p.stride_w = number("conv_stride_w");
     p.dilation_h = number("dilation_h"), p.dilation_w = number("dilation_w");
     p.groups = number("group_count");
+    const bool volume = p.dimensions == 3;
+    if (volume) {
+      p.d = number("in_d"), p.t = number("fil_d");
+      p.stride_d = number("conv_stride_d"), p.dilation_d = number("dilation_d");
+    }
     const std::string mode = word("mode");
-    const bool transposed = mode == "trans";
-    if (!transposed && mode != "conv") {
+    if (mode == "trans") {
+      p.kind = ConvolutionKind::transposed;
+      p.output_pad_h = number("trans_output_pad_h"), p.output_pad_w = number("trans_output_pad_w");
+      if (volume) p.output_pad_d = number("trans_output_pad_d");
+    } else if (mode != "conv") {
       bad_problem(text_, "--mode " + printable(mode) + " is unknown; it can be conv or trans");
     }
-    const bool applies = !transposed && ((p.dilation_h == 1 && p.dilation_w == 1) || (p.r == 1 && p.s == 1));
+    const bool undilated = p.dilation_d == 1 && p.dilation_h == 1 && p.dilation_w == 1;
+    const bool applies = !is_transposed(p) && (undilated || (p.t == 1 && p.r == 1 && p.s == 1));
+    if (volume) p.pad_front = p.pad_back = padding("pad_d", p.d, p.t, p.stride_d, applies);
     p.pad_top = p.pad_bottom = padding("pad_h", p.h, p.r, p.stride_h, applies);
     p.pad_left = p.pad_right = padding("pad_w", p.w, p.s, p.stride_w, applies);
-    if (transposed) transpose(p);
 
     std::vector<Problem> out;
     for (const Direction direction : directions()) {
       out.push_back(p);
       out.back().direction = direction;
-      if (transposed && direction != Direction::backward_weights) {
-        out.back().direction =
-            direction == Direction::forward ? Direction::backward_data : Direction::forward;
-      }
       // In the other directions the driver's bias is a sum of its own, no part of the convolution.
-      if (direction == Direction::forward && number("bias") != 0) {
-        if (transposed)
-          bad_problem(text_, "a transposed convolution with bias is not supported; leave out -b");
-        out.back().epilogue.bias = true;
-      }
+      if (direction == Direction::forward && number("bias") != 0) out.back().epilogue.bias = true;
     }
     return out;
-  }
-
-  // A transposed convolution is the backward_data of a convolution from its output to its input.
-  void transpose(Problem& p) const {
-    std::swap(p.c, p.k);
-    p.h = transposed_size(p.h, p.r, p.stride_h, p.dilation_h, p.pad_top, number("trans_output_pad_h"));
-    p.w = transposed_size(p.w, p.s, p.stride_w, p.dilation_w, p.pad_left, number("trans_output_pad_w"));
-  }
-
-  i64 transposed_size(i64 size, i64 filter, i64 stride, i64 dilation, i64 pad, i64 output_pad) const {
-    constexpr i64 kMost = i64{1} << 30;
-    for (const i64 v : {size, filter, stride, dilation, pad, output_pad}) {
-      if (v < 0 || v > kMost)
-        bad_problem(text_, std::to_string(v) + " is out of range; 0 to 2^30 is accepted");
-    }
-    if (output_pad >= std::max<i64>(stride, 1)) {
-      bad_problem(text_, "an output padding of " + std::to_string(output_pad) +
-                             " is not smaller than the stride " + std::to_string(stride));
-    }
-    return (size - 1) * stride - 2 * pad + dilation * (filter - 1) + 1 + output_pad;
   }
 
   std::string_view text_;

@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <set>
 #include <sstream>
 
-#include "src/problem/cursor.hpp"
 #include "src/problem/parse.hpp"
 #include "src/problem/problem.hpp"
-#include "src/problem/text.hpp"
+#include "src/problem/words.hpp"
 
 namespace faltung {
 namespace {
@@ -24,102 +24,180 @@ struct Place {
 };
 
 struct Column {
-  const char* name;
-  bool required;
+  std::string name;
   std::function<void(Workload&, const std::string& cell)> read;  // throws Error without a place
 };
 
-Column number(const char* name, bool required, i64 Problem::*member) {
-  return {name, required, [member](Workload& w, const std::string& cell) {
-            i64& value = w.problem.*member;
-            const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-            if (error != std::errc() || end != cell.data() + cell.size()) {
-              throw Error(Status::bad_file, quote(cell) + " is no whole number in range");
-            }
-          }};
+i64 whole_number(const std::string& cell) {
+  i64 value = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (error != std::errc() || end != cell.data() + cell.size())
+    throw Error(Status::bad_file, quote(cell) + " is no whole number in range");
+  return value;
+}
+
+Column number(const char* name, i64 Problem::*member) {
+  return {name, [member](Workload& w, const std::string& cell) { w.problem.*member = whole_number(cell); }};
+}
+
+ConvolutionKind parse_kind(const std::string& cell) {
+  for (const ConvolutionKind kind : {ConvolutionKind::plain, ConvolutionKind::transposed}) {
+    if (cell == name(kind)) return kind;
+  }
+  throw Error(Status::bad_problem, "unknown kind " + quote(cell) + "; it can be plain or transposed");
 }
 
 const std::vector<Column>& columns() {
   static const std::vector<Column> all = {
-      {"name", false, [](Workload& w, const std::string& cell) { w.name = cell; }},
-      number("n", true, &Problem::n),
-      number("c", true, &Problem::c),
-      number("h", true, &Problem::h),
-      number("w", true, &Problem::w),
-      number("k", true, &Problem::k),
-      number("r", true, &Problem::r),
-      number("s", true, &Problem::s),
-      number("stride_h", false, &Problem::stride_h),
-      number("stride_w", false, &Problem::stride_w),
-      number("pad_top", false, &Problem::pad_top),
-      number("pad_bottom", false, &Problem::pad_bottom),
-      number("pad_left", false, &Problem::pad_left),
-      number("pad_right", false, &Problem::pad_right),
-      number("dilation_h", false, &Problem::dilation_h),
-      number("dilation_w", false, &Problem::dilation_w),
-      number("groups", false, &Problem::groups),
-      {"count", false,
+      {"name",
        [](Workload& w, const std::string& cell) {
-         Workload parsed;
-         number("count", false, &Problem::n).read(parsed, cell);
-         w.count = parsed.problem.n;
+         if (!cell.empty()) w.name = cell;
+       }},
+      {"problem", [](Workload& w, const std::string& cell) { w.problem = parse_problem(cell); }},
+      number("n", &Problem::n),
+      number("c", &Problem::c),
+      number("d", &Problem::d),
+      number("h", &Problem::h),
+      number("w", &Problem::w),
+      number("k", &Problem::k),
+      number("t", &Problem::t),
+      number("r", &Problem::r),
+      number("s", &Problem::s),
+      number("stride_d", &Problem::stride_d),
+      number("stride_h", &Problem::stride_h),
+      number("stride_w", &Problem::stride_w),
+      number("pad_front", &Problem::pad_front),
+      number("pad_back", &Problem::pad_back),
+      number("pad_top", &Problem::pad_top),
+      number("pad_bottom", &Problem::pad_bottom),
+      number("pad_left", &Problem::pad_left),
+      number("pad_right", &Problem::pad_right),
+      number("output_pad_d", &Problem::output_pad_d),
+      number("output_pad_h", &Problem::output_pad_h),
+      number("output_pad_w", &Problem::output_pad_w),
+      number("dilation_d", &Problem::dilation_d),
+      number("dilation_h", &Problem::dilation_h),
+      number("dilation_w", &Problem::dilation_w),
+      number("groups", &Problem::groups),
+      {"count",
+       [](Workload& w, const std::string& cell) {
+         w.count = whole_number(cell);
          if (w.count < 1) throw Error(Status::bad_file, cell + " must be at least 1");
        }},
-      {"direction", false,
+      {"kind", [](Workload& w, const std::string& cell) { w.problem.kind = parse_kind(cell); }},
+      {"direction",
        [](Workload& w, const std::string& cell) { w.problem.direction = parse_direction(cell); }},
-      {"dtype", false, [](Workload& w, const std::string& cell) { w.problem.dtype = parse_dtype(cell); }},
-      {"layout", false, [](Workload& w, const std::string& cell) { w.problem.layout = parse_layout(cell); }},
-      {"math", false, [](Workload& w, const std::string& cell) { w.problem.math = parse_math(cell); }},
-      {"epilogue", false,
-       [](Workload& w, const std::string& cell) { w.problem.epilogue = parse_epilogue(cell); }},
+      {"dtype", [](Workload& w, const std::string& cell) { w.problem.dtype = parse_dtype(cell); }},
+      {"layout", [](Workload& w, const std::string& cell) { w.problem.layout = parse_layout(cell); }},
+      {"math", [](Workload& w, const std::string& cell) { w.problem.math = parse_math(cell); }},
+      {"epilogue",
+       [](Workload& w, const std::string& cell) {
+         w.problem.epilogue = parse_epilogue(cell, w.problem.dimensions);
+       }},
   };
   return all;
 }
 
-std::vector<std::string> cells(std::string_view line) {
+// A record's cells, without blanks around them; one in double quotes may hold commas, and quotes twice.
+std::vector<std::string> cells(const Place& place, std::string_view line) {
   std::vector<std::string> out;
-  for (const std::string& cell : split(line, ',')) out.emplace_back(trim(cell));
-  return out;
+  while (true) {
+    const std::string_view rest = trim(line);
+    if (!rest.starts_with('"')) {
+      const std::size_t comma = line.find(',');
+      out.emplace_back(trim(line.substr(0, comma)));
+      if (comma == std::string_view::npos) return out;
+      line.remove_prefix(comma + 1);
+      continue;
+    }
+    std::string cell;
+    std::size_t i = 1;
+    for (; i < rest.size(); ++i) {
+      if (rest[i] != '"') {
+        cell += rest[i];
+      } else if (i + 1 < rest.size() && rest[i + 1] == '"') {
+        cell += rest[i++];
+      } else {
+        break;
+      }
+    }
+    if (i == rest.size()) place.fail("a quote is not closed; a cell ends in the line in which it begins");
+    out.push_back(std::move(cell));
+    line = trim(rest.substr(i + 1));
+    if (line.empty()) return out;
+    if (!line.starts_with(',')) place.fail("text follows the closing quote of a cell");
+    line.remove_prefix(1);
+  }
 }
 
-// The columns in the header's order.
-std::vector<const Column*> read_header(const Place& place, std::string_view line) {
+// The columns in the header's order; null where one is not read.
+struct Header {
+  std::vector<const Column*> columns;
+  int dimensions = 2;
+  bool gives_math = false, gives_problem = false;
+};
+
+// How many spatial dimensions there are columns for: those of w and s are in every list.
+int count_dimensions(const Place& place, const std::set<std::string>& seen) {
+  const bool deep = seen.contains("d") || seen.contains("t");
+  const bool high = deep || seen.contains("h") || seen.contains("r");
+  const bool none = !seen.contains("w") && !seen.contains("s");
+  const int dimensions = deep ? 3 : high || none ? 2 : 1;
+  const std::string needed[] = {"ncwks", "nchwkrs", "ncdhwktrs"};
+  for (const char letter : needed[dimensions - 1]) {
+    if (seen.contains(std::string(1, letter))) continue;
+    std::string all;
+    for (const char one : needed[dimensions - 1]) all += std::string(all.empty() ? "" : " ") + one;
+    place.fail(std::string("column ") + letter + " is missing; " + all + " are required of " +
+               dimensions_word(dimensions) + ", or a column problem");
+  }
+  return dimensions;
+}
+
+Header read_header(const Place& place, std::string_view line) {
   std::vector<std::string> names;
   for (const Column& column : columns()) names.push_back(column.name);
-  std::vector<const Column*> out;
+  const std::vector<std::string> given = cells(place, line);
+  const bool has_problem = std::find(given.begin(), given.end(), "problem") != given.end();
+  Header header;
   std::set<std::string> seen;
-  for (const std::string& cell : cells(line)) {
+  for (const std::string& cell : given) {
+    // What else a table tells of a problem that is told in full is its own.
+    if (has_problem && cell != "problem" && cell != "name" && cell != "count") {
+      header.columns.push_back(nullptr);
+      continue;
+    }
     const auto found = std::find(names.begin(), names.end(), cell);
     if (found == names.end()) {
       place.fail("unknown column " + quote(cell) + "; the nearest known is " + nearest(cell, names));
     }
     if (!seen.insert(cell).second) place.fail("column " + cell + " is there twice");
-    out.push_back(&columns()[static_cast<std::size_t>(found - names.begin())]);
+    header.columns.push_back(&columns()[static_cast<std::size_t>(found - names.begin())]);
   }
-  for (const Column& column : columns()) {
-    if (column.required && !seen.contains(column.name)) {
-      place.fail(std::string("column ") + column.name + " is missing; n c h w k r s are required");
-    }
-  }
-  return out;
+  header.gives_problem = has_problem;
+  header.gives_math = has_problem || seen.contains("math");
+  if (!has_problem) header.dimensions = count_dimensions(place, seen);
+  return header;
 }
 
-Workload read_row(const Place& place, std::string_view line, const std::vector<const Column*>& header) {
-  const std::vector<std::string> values = cells(line);
-  if (values.size() != header.size()) {
-    place.fail(std::to_string(values.size()) + " values for " + std::to_string(header.size()) + " columns");
+Workload read_row(const Place& place, std::string_view line, const Header& header) {
+  const std::vector<std::string> values = cells(place, line);
+  if (values.size() != header.columns.size()) {
+    place.fail(std::to_string(values.size()) + " values for " + std::to_string(header.columns.size()) +
+               " columns");
   }
   Workload w{"line" + std::to_string(place.line), {}, 1};
-  bool math_given = false;
-  for (std::size_t i = 0; i < header.size(); ++i) {
+  w.problem.dimensions = header.dimensions;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Column* const column = header.columns[i];
+    if (column == nullptr) continue;
     try {
-      header[i]->read(w, values[i]);
+      column->read(w, values[i]);
     } catch (const Error& error) {
-      place.fail("column " + std::string(header[i]->name) + ": " + error.what());
+      place.fail("column " + column->name + ": " + error.what());
     }
-    math_given = math_given || header[i]->name == std::string_view("math");
   }
-  if (!math_given) w.problem.math = default_math(w.problem.dtype);
+  if (!header.gives_math) w.problem.math = default_math(w.problem.dtype);
   try {
     validate(w.problem);
   } catch (const Error& error) {
@@ -133,7 +211,7 @@ Workload read_row(const Place& place, std::string_view line, const std::vector<c
 std::vector<Workload> parse_workloads(std::string_view text, const std::string& file) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
   Place place{file, 0};
-  std::vector<const Column*> header;
+  std::optional<Header> header;
   std::vector<Workload> rows;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -141,10 +219,13 @@ std::vector<Workload> parse_workloads(std::string_view text, const std::string& 
     text.remove_prefix(std::min(end + 1, text.size()));
     ++place.line;
     if (line.empty() || line.starts_with('#')) continue;
-    if (header.empty()) {
+    if (!header) {
       header = read_header(place, line);
     } else {
-      rows.push_back(read_row(place, line, header));
+      Workload row = read_row(place, line, *header);
+      // A table of what kernels did has a row for each.
+      const bool again = header->gives_problem && !rows.empty() && rows.back().problem == row.problem;
+      if (!again) rows.push_back(std::move(row));
     }
   }
   if (rows.empty()) {

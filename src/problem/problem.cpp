@@ -1,6 +1,6 @@
 #include "src/problem/problem.hpp"
 
-#include <cmath>
+#include <algorithm>
 
 #include "src/problem/dtype.hpp"
 
@@ -8,68 +8,6 @@ namespace faltung {
 namespace {
 
 using i64 = std::int64_t;
-
-[[noreturn]] void bad(const std::string& message) { throw Error(Status::bad_problem, message); }
-
-void require_positive(const char* what, i64 value) {
-  if (value < 1) bad(std::string(what) + " is " + std::to_string(value) + "; it must be at least 1");
-}
-
-void require_not_negative(const char* what, i64 value) {
-  if (value < 0) bad(std::string(what) + " is " + std::to_string(value) + "; it must be 0 or more");
-}
-
-// No size may be so large that index arithmetic on it could overflow; 2^40 elements are 4 TiB of f32.
-constexpr i64 kMaxSize = i64{1} << 40;
-
-void require_small(const char* what, i64 value) {
-  if (value > kMaxSize)
-    bad(std::string(what) + " is " + std::to_string(value) + "; at most 2^40 is accepted");
-}
-
-void require_countable(const char* tensor, std::array<i64, 4> sizes) {
-  i64 elements = 1;
-  for (const i64 size : sizes) {
-    if (__builtin_mul_overflow(elements, size, &elements) || elements > (i64{1} << 56)) {
-      bad(std::string(tensor) + " would have more than 2^56 elements");
-    }
-  }
-}
-
-void validate_pool(const Problem& p) {
-  const Pool& pool = p.epilogue.pool;
-  if (pool.kind == PoolKind::none) {
-    if (pool != Pool{}) bad("pool sizes are given but no pool kind; say maxpool or avgpool");
-    return;
-  }
-  require_positive("pool size h", pool.size_h);
-  require_positive("pool size w", pool.size_w);
-  require_positive("pool stride h", pool.stride_h);
-  require_positive("pool stride w", pool.stride_w);
-  for (const i64 v : {pool.size_h, pool.size_w, pool.stride_h, pool.stride_w}) require_small("pool size", v);
-  for (const i64 v : {pool.pad_top, pool.pad_bottom, pool.pad_left, pool.pad_right}) {
-    require_not_negative("pool padding", v);
-  }
-  // Otherwise a window could lie in padding alone and have no maximum.
-  if (pool.pad_top >= pool.size_h || pool.pad_bottom >= pool.size_h || pool.pad_left >= pool.size_w ||
-      pool.pad_right >= pool.size_w) {
-    bad("pool padding must be smaller than the pool's window, on each side");
-  }
-  if (pool.size_h > p.p() + pool.pad_top + pool.pad_bottom ||
-      pool.size_w > p.q() + pool.pad_left + pool.pad_right) {
-    bad("the pool's window " + std::to_string(pool.size_h) + "x" + std::to_string(pool.size_w) +
-        " is larger than the padded output " + std::to_string(p.p() + pool.pad_top + pool.pad_bottom) + "x" +
-        std::to_string(p.q() + pool.pad_left + pool.pad_right));
-  }
-}
-
-void validate_math(const Problem& p) {
-  const bool fits = p.math == Math::fast || p.math == Math::of_dtype || p.math == default_math(p.dtype) ||
-                    (p.dtype == DType::f32 && p.math == Math::tf32);
-  if (fits) return;
-  bad(std::string("math ") + name(p.math) + " does not go with dtype " + name(p.dtype) + "; it can be " +
-      (p.dtype == DType::f32 ? "f32, tf32 or fast" : std::string(name(default_math(p.dtype))) + " or fast"));
-}
 
 i64 pooled(i64 size, i64 pad, i64 window, i64 stride) { return (size + pad - window) / stride + 1; }
 
@@ -106,6 +44,38 @@ const char* name(PoolKind k) {
   return kNames[static_cast<int>(k)];
 }
 
+const char* name(ConvolutionKind k) { return k == ConvolutionKind::plain ? "plain" : "transposed"; }
+
+std::vector<Dimension> spatial_dimensions(const Problem& p) {
+  std::vector<Dimension> all = {{'d', 't', "stride_d", "pad_front", "pad_back", "dilation_d", p.d, p.t,
+                                 p.stride_d, p.dilation_d, p.pad_front, p.pad_back, p.output_pad_d},
+                                {'h', 'r', "stride_h", "pad_top", "pad_bottom", "dilation_h", p.h, p.r,
+                                 p.stride_h, p.dilation_h, p.pad_top, p.pad_bottom, p.output_pad_h},
+                                {'w', 's', "stride_w", "pad_left", "pad_right", "dilation_w", p.w, p.s,
+                                 p.stride_w, p.dilation_w, p.pad_left, p.pad_right, p.output_pad_w}};
+  all.erase(all.begin(), all.end() - std::clamp(p.dimensions, 1, 3));
+  return all;
+}
+
+std::vector<i64> spatial_output(const Problem& p) {
+  std::vector<i64> all = {p.z(), p.p(), p.q()};
+  all.erase(all.begin(), all.end() - p.dimensions);
+  return all;
+}
+
+Problem convolution_of(const Problem& p) {
+  Problem q = p;
+  q.kind = ConvolutionKind::plain;
+  q.direction = p.direction == Direction::forward         ? Direction::backward_data
+                : p.direction == Direction::backward_data ? Direction::forward
+                                                          : Direction::backward_weights;
+  q.c = p.k, q.k = p.c;
+  q.d = p.z(), q.h = p.p(), q.w = p.q();
+  q.output_pad_d = q.output_pad_h = q.output_pad_w = 0;
+  q.epilogue = {};
+  return q;
+}
+
 Math default_math(DType dtype) {
   constexpr Math kMath[] = {Math::f32, Math::f16, Math::bf16};
   return kMath[static_cast<int>(dtype)];
@@ -128,72 +98,23 @@ std::int64_t Problem::y_w() const {
   return pooled(q(), pool.pad_left + pool.pad_right, pool.size_w, pool.stride_w);
 }
 
-void validate(const Problem& p) {
-  const std::pair<const char*, i64> positive[] = {{"n", p.n},
-                                                  {"c", p.c},
-                                                  {"h", p.h},
-                                                  {"w", p.w},
-                                                  {"k", p.k},
-                                                  {"r", p.r},
-                                                  {"s", p.s},
-                                                  {"stride_h", p.stride_h},
-                                                  {"stride_w", p.stride_w},
-                                                  {"dilation_h", p.dilation_h},
-                                                  {"dilation_w", p.dilation_w},
-                                                  {"groups", p.groups}};
-  for (const auto& [what, value] : positive) {
-    require_positive(what, value);
-    require_small(what, value);
-  }
-  const std::pair<const char*, i64> padding[] = {{"pad_top", p.pad_top},
-                                                 {"pad_bottom", p.pad_bottom},
-                                                 {"pad_left", p.pad_left},
-                                                 {"pad_right", p.pad_right}};
-  for (const auto& [what, value] : padding) {
-    require_not_negative(what, value);
-    require_small(what, value);
-  }
-  for (const auto& [what, count] : {std::pair{"c", p.c}, std::pair{"k", p.k}}) {
-    if (count % p.groups != 0) {
-      bad(std::string("groups = ") + std::to_string(p.groups) + " does not divide " + what + " = " +
-          std::to_string(count));
-    }
-  }
-  i64 extent_h, extent_w;  // of the dilated filter
-  if (__builtin_mul_overflow(p.dilation_h, p.r - 1, &extent_h) || extent_h > kMaxSize ||
-      __builtin_mul_overflow(p.dilation_w, p.s - 1, &extent_w) || extent_w > kMaxSize) {
-    bad("the dilated filter is larger than 2^40");
-  }
-  const i64 padded_h = p.h + p.pad_top + p.pad_bottom, padded_w = p.w + p.pad_left + p.pad_right;
-  if (extent_h + 1 > padded_h || extent_w + 1 > padded_w) {
-    bad("the dilated filter " + std::to_string(extent_h + 1) + "x" + std::to_string(extent_w + 1) +
-        " is larger than the padded input " + std::to_string(padded_h) + "x" + std::to_string(padded_w) +
-        "; pad more or use a smaller filter or dilation");
-  }
-  require_countable("x", {p.n, p.c, padded_h, padded_w});
-  require_countable("w", {p.k, p.c / p.groups, p.r, p.s});
-  require_countable("y", {p.n, p.k, p.p(), p.q()});
-  validate_math(p);
-  if (p.direction != Direction::forward && !p.epilogue.empty()) {
-    bad(std::string("an epilogue goes with fwd alone, not with ") + name(p.direction));
-  }
-  const bool slope_is_used = p.epilogue.activation == Activation::leaky_relu;
-  if (slope_is_used ? !std::isfinite(p.epilogue.slope) : p.epilogue.slope != Epilogue{}.slope) {
-    bad(slope_is_used ? "leaky_relu's slope is not finite"
-                      : "a slope is given but the activation is not leaky_relu");
-  }
-  validate_pool(p);
-}
-
 TensorShape make_shape(Layout layout, i64 n, i64 c, i64 h, i64 w) {
-  if (layout == Layout::nchw) return {n, c, h, w, c * h * w, h * w, w, 1};
-  return {n, c, h, w, h * w * c, 1, w * c, c};
+  return make_shape(layout, n, c, 1, h, w);
 }
 
-TensorShape x_shape(const Problem& p) { return make_shape(p.layout, p.n, p.c, p.h, p.w); }
-TensorShape w_shape(const Problem& p) { return make_shape(p.layout, p.k, p.c / p.groups, p.r, p.s); }
-TensorShape conv_shape(const Problem& p) { return make_shape(p.layout, p.n, p.k, p.p(), p.q()); }
-TensorShape y_shape(const Problem& p) { return make_shape(p.layout, p.n, p.k, p.y_h(), p.y_w()); }
+TensorShape make_shape(Layout layout, i64 n, i64 c, i64 d, i64 h, i64 w) {
+  const i64 pixels = d * h * w;
+  if (layout == Layout::nchw) return {n, c, h, w, c * pixels, pixels, w, 1, d, h * w};
+  return {n, c, h, w, pixels * c, 1, w * c, c, d, h * w * c};
+}
+
+TensorShape x_shape(const Problem& p) { return make_shape(p.layout, p.n, p.c, p.d, p.h, p.w); }
+TensorShape w_shape(const Problem& p) {
+  const bool transposed = is_transposed(p);
+  return make_shape(p.layout, transposed ? p.c : p.k, (transposed ? p.k : p.c) / p.groups, p.t, p.r, p.s);
+}
+TensorShape conv_shape(const Problem& p) { return make_shape(p.layout, p.n, p.k, p.z(), p.p(), p.q()); }
+TensorShape y_shape(const Problem& p) { return make_shape(p.layout, p.n, p.k, p.z(), p.y_h(), p.y_w()); }
 
 TensorShape result_shape(const Problem& p) {
   switch (p.direction) {
@@ -209,6 +130,11 @@ TensorShape result_shape(const Problem& p) {
 
 std::size_t bytes(const Problem& p, Tensor tensor) {
   return static_cast<std::size_t>(bytes_of(p, shape_of(p, tensor)));
+}
+
+std::array<i64, 5> sizes(const Problem& p, Tensor tensor) {
+  const TensorShape s = shape_of(p, tensor);
+  return {s.n, s.c, s.d, s.h, s.w};
 }
 
 TensorShape shape_of(const Problem& p, Tensor tensor) {
@@ -243,8 +169,11 @@ void* result_pointer(const Problem& p, const Tensors& t) {
 i64 bytes_of(const Problem& p, const TensorShape& shape) { return shape.elements() * size_of(p.dtype); }
 
 double flops(const Problem& p) {
-  return 2.0 * static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(p.p()) *
-         static_cast<double>(p.q()) * static_cast<double>(p.c / p.groups) * static_cast<double>(p.r * p.s);
+  // Each pixel of the smaller side meets every tap once.
+  const TensorShape pixels = is_transposed(p) ? x_shape(p) : conv_shape(p), w = w_shape(p);
+  return 2.0 * static_cast<double>(p.n) * static_cast<double>(w.n) *
+         static_cast<double>(pixels.d * pixels.h) * static_cast<double>(pixels.w) * static_cast<double>(w.c) *
+         static_cast<double>(p.t * p.r * p.s);
 }
 
 double min_bytes(const Problem& p) {
@@ -257,11 +186,11 @@ double min_bytes(const Problem& p) {
 i64 reduction_length(const Problem& p) {
   switch (p.direction) {
     case Direction::forward:
-      return p.c / p.groups * p.r * p.s;
+      return p.c / p.groups * p.t * p.r * p.s;
     case Direction::backward_data:
-      return p.k / p.groups * p.r * p.s;
+      return p.k / p.groups * p.t * p.r * p.s;
     case Direction::backward_weights:
-      return p.n * p.p() * p.q();
+      return is_transposed(p) ? p.n * p.d * p.h * p.w : p.n * p.z() * p.p() * p.q();
   }
   return 0;
 }
@@ -269,8 +198,8 @@ i64 reduction_length(const Problem& p) {
 void check_pointers(const Problem& p, const Tensors& t, bool weights_are_packed) {
   const auto need = [&](const char* what, const void* pointer) {
     if (pointer == nullptr) {
-      bad(std::string("tensor ") + what + " is null, but " + name(p.direction) + " of " + to_string(p) +
-          " needs it");
+      throw Error(Status::bad_problem, std::string("tensor ") + what + " is null, but " + name(p.direction) +
+                                           " of " + to_string(p) + " needs it");
     }
   };
   need("x", t.x);

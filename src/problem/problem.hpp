@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "faltung/faltung.hpp"
 
@@ -16,6 +17,7 @@ const char* name(DType dtype);
 const char* name(Layout layout);
 const char* name(Math math);
 const char* name(Activation activation);
+const char* name(ConvolutionKind kind);
 const char* name(PoolKind kind);
 
 // Every activation, in the order of the enum, which is that of the operations' list.
@@ -30,19 +32,58 @@ Math default_math(DType dtype);
 // The problem with its math said.
 Problem with_math(Problem problem);
 
-// A 4-D tensor: sizes by letter, strides in elements.
+// One spatial dimension of a problem.
+struct Dimension {
+  char input_letter, filter_letter;  // d and t, h and r, w and s
+  const char *stride_name, *before_name, *after_name, *dilation_name;
+  std::int64_t in, filter, stride, dilation, before, after, output_pad;
+};
+// Those that the problem has, the outermost first.
+std::vector<Dimension> spatial_dimensions(const Problem& problem);
+// The convolution's output along them. The problem must be valid.
+std::vector<std::int64_t> spatial_output(const Problem& problem);
+
+inline bool is_transposed(const Problem& p) { return p.kind == ConvolutionKind::transposed; }
+// Of two dimensions, and no transposed one: what every algorithm knows.
+inline bool is_plain(const Problem& p) { return p.dimensions == 2 && !is_transposed(p); }
+// Whether the direction scatters what it reads, as backward_data does.
+inline bool is_adjoint(const Problem& p) {
+  return is_transposed(p) ? p.direction == Direction::forward : p.direction == Direction::backward_data;
+}
+// Whether the taps walk over x; else over y's gradient.
+inline bool walks_over_x(const Problem& p) {
+  return is_transposed(p) ? p.direction == Direction::forward : p.direction != Direction::backward_data;
+}
+// The convolution from a transposed one's output to its input, over the same filter: its y is their x. What
+// the transposed one computes is its backward_data, forward or backward_weights; the epilogue is left out.
+Problem convolution_of(const Problem& transposed);
+
+// An element of a tensor: n c d h w of x, n k z p q of y, k c t r s of the filter.
+struct Position {
+  std::int64_t n, c, d, h, w;
+};
+
+// A tensor: sizes by letter, strides in elements. Of one and two dimensions d is 1.
 struct TensorShape {
   std::int64_t n, c, h, w;
   std::int64_t stride_n, stride_c, stride_h, stride_w;
-  std::int64_t elements() const { return n * c * h * w; }
+  std::int64_t d = 1, stride_d = 0;
+  std::int64_t elements() const { return n * c * d * h * w; }
   std::int64_t offset(std::int64_t in, std::int64_t ic, std::int64_t ih, std::int64_t iw) const {
     return in * stride_n + ic * stride_c + ih * stride_h + iw * stride_w;
+  }
+  std::int64_t offset(const Position& i) const { return offset(i.n, i.c, i.h, i.w) + i.d * stride_d; }
+  // Of the i-th element in the letters' order, whatever the layout.
+  Position position(std::int64_t i) const {
+    return {i / (c * d * h * w), i / (d * h * w) % c, i / (h * w) % d, i / w % h, i % w};
   }
 };
 
 TensorShape make_shape(Layout layout, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w);
+TensorShape make_shape(Layout layout, std::int64_t n, std::int64_t c, std::int64_t d, std::int64_t h,
+                       std::int64_t w);
 TensorShape x_shape(const Problem& problem);
-// The filter: n is K, c is C/groups, h is R, w is S.
+// The filter: n is K, c is C/groups (C and K/groups of a transposed convolution's), d is T, h is R, w is S.
 TensorShape w_shape(const Problem& problem);
 // The convolution's output before pooling; the shape of the residual.
 TensorShape conv_shape(const Problem& problem);

@@ -29,7 +29,7 @@ class Reader {
  public:
   Reader(const void* data, const TensorShape& shape)
       : data_(static_cast<const typename T::Storage*>(data)), shape_(shape) {}
-  double operator()(i64 n, i64 c, i64 h, i64 w) const { return T::load(data_[shape_.offset(n, c, h, w)]); }
+  double operator()(const Position& i) const { return T::load(data_[shape_.offset(i)]); }
 
  private:
   const typename T::Storage* data_;
@@ -44,45 +44,123 @@ struct Sum {
   }
 };
 
-// The convolution at one output pixel, before the epilogue.
+// A convolution at one output pixel, before the epilogue.
 template <class T>
-Sum convolve(const Problem& p, const Tensors& t, i64 n, i64 k, i64 op, i64 oq) {
+Sum convolve(const Problem& p, const Tensors& t, const Position& y) {
   const Reader<T> x(t.x, x_shape(p)), w(t.w, w_shape(p));
-  const i64 group_c = p.c / p.groups, first_c = k / (p.k / p.groups) * group_c;
+  const i64 group_c = p.c / p.groups, first_c = y.c / (p.k / p.groups) * group_c;
   Sum sum;
   for (i64 c = 0; c < group_c; ++c) {
-    for (i64 r = 0; r < p.r; ++r) {
-      for (i64 s = 0; s < p.s; ++s) {
-        const i64 h = op * p.stride_h - p.pad_top + r * p.dilation_h;
-        const i64 iw = oq * p.stride_w - p.pad_left + s * p.dilation_w;
-        if (h < 0 || h >= p.h || iw < 0 || iw >= p.w) continue;
-        sum.add(x(n, first_c + c, h, iw), w(k, c, r, s));
+    for (i64 i = 0; i < p.t; ++i) {
+      const i64 d = y.d * p.stride_d - p.pad_front + i * p.dilation_d;
+      if (d < 0 || d >= p.d) continue;
+      for (i64 r = 0; r < p.r; ++r) {
+        for (i64 s = 0; s < p.s; ++s) {
+          const i64 h = y.h * p.stride_h - p.pad_top + r * p.dilation_h;
+          const i64 iw = y.w * p.stride_w - p.pad_left + s * p.dilation_w;
+          if (h < 0 || h >= p.h || iw < 0 || iw >= p.w) continue;
+          sum.add(x({y.n, first_c + c, d, h, iw}), w({y.c, c, i, r, s}));
+        }
       }
     }
   }
   return sum;
 }
 
+// The output that takes tap `tap` of a convolution from input `at`; -1 where there is none.
+i64 taker(i64 at, i64 tap, i64 stride, i64 dilation, i64 pad, i64 outputs) {
+  const i64 from_first = at + pad - tap * dilation;
+  if (from_first < 0 || from_first % stride != 0 || from_first / stride >= outputs) return -1;
+  return from_first / stride;
+}
+
+// What a convolution's input gathers from its outputs: from every one that took the element, by the weight it
+// was taken with.
 template <class T>
-Expected forward_before_pool(const Problem& p, const Tensors& t, i64 n, i64 k, i64 op, i64 oq) {
-  Sum sum = convolve<T>(p, t, n, k, op, oq);
-  if (p.epilogue.bias) sum.add(Reader<T>(t.bias, make_shape(Layout::nchw, 1, p.k, 1, 1))(0, k, 0, 0), 1);
-  if (p.epilogue.residual) sum.add(Reader<T>(t.residual, conv_shape(p))(n, k, op, oq), 1);
+Sum gather(const Problem& p, const Tensors& t, const Position& x) {
+  const Reader<T> w(t.w, w_shape(p)), y(t.y, conv_shape(p));
+  const i64 group_c = p.c / p.groups, group_k = p.k / p.groups, g = x.c / group_c;
+  const i64 outputs_z = p.z(), outputs_p = p.p(), outputs_q = p.q();
+  Sum sum;
+  for (i64 k = g * group_k; k < (g + 1) * group_k; ++k) {
+    for (i64 i = 0; i < p.t; ++i) {
+      const i64 z = taker(x.d, i, p.stride_d, p.dilation_d, p.pad_front, outputs_z);
+      for (i64 r = 0; z >= 0 && r < p.r; ++r) {
+        const i64 op = taker(x.h, r, p.stride_h, p.dilation_h, p.pad_top, outputs_p);
+        for (i64 s = 0; op >= 0 && s < p.s; ++s) {
+          const i64 oq = taker(x.w, s, p.stride_w, p.dilation_w, p.pad_left, outputs_q);
+          if (oq >= 0) sum.add(y({x.n, k, z, op, oq}), w({k, x.c - g * group_c, i, r, s}));
+        }
+      }
+    }
+  }
+  return sum;
+}
+
+// The gradient of a convolution's filter.
+template <class T>
+Sum correlate(const Problem& p, const Tensors& t, const Position& at) {
+  const Reader<T> x(t.x, x_shape(p)), dy(t.y, conv_shape(p));
+  const i64 input_c = at.n / (p.k / p.groups) * (p.c / p.groups) + at.c;
+  const i64 outputs_z = p.z(), outputs_p = p.p(), outputs_q = p.q();
+  Sum sum;
+  for (i64 n = 0; n < p.n; ++n) {
+    for (i64 z = 0; z < outputs_z; ++z) {
+      const i64 d = z * p.stride_d - p.pad_front + at.d * p.dilation_d;
+      if (d < 0 || d >= p.d) continue;
+      for (i64 op = 0; op < outputs_p; ++op) {
+        for (i64 oq = 0; oq < outputs_q; ++oq) {
+          const i64 h = op * p.stride_h - p.pad_top + at.h * p.dilation_h;
+          const i64 iw = oq * p.stride_w - p.pad_left + at.w * p.dilation_w;
+          if (h < 0 || h >= p.h || iw < 0 || iw >= p.w) continue;
+          sum.add(x({n, input_c, d, h, iw}), dy({n, at.n, z, op, oq}));
+        }
+      }
+    }
+  }
+  return sum;
+}
+
+// A problem without its epilogue, at one element of what it computes.
+template <class T>
+Sum sum_of(const Problem& p, const Tensors& t, const Position& at) {
+  if (is_transposed(p)) {
+    Tensors exchanged = t;
+    exchanged.x = t.y, exchanged.y = t.x;
+    return sum_of<T>(convolution_of(p), exchanged, at);
+  }
+  switch (p.direction) {
+    case Direction::forward:
+      return convolve<T>(p, t, at);
+    case Direction::backward_data:
+      return gather<T>(p, t, at);
+    case Direction::backward_weights:
+      return correlate<T>(p, t, at);
+  }
+  return {};
+}
+
+template <class T>
+Expected before_pool(const Problem& p, const Tensors& t, const Position& at) {
+  Sum sum = sum_of<T>(p, t, at);
+  if (p.epilogue.bias)
+    sum.add(Reader<T>(t.bias, make_shape(Layout::nchw, 1, p.k, 1, 1))({0, at.c, 0, 0, 0}), 1);
+  if (p.epilogue.residual) sum.add(Reader<T>(t.residual, conv_shape(p))(at), 1);
   return {activate(p.epilogue.activation, p.epilogue.slope, sum.value), sum.magnitude};
 }
 
 template <class T>
-Expected forward(const Problem& p, const Tensors& t, i64 n, i64 k, i64 y, i64 x) {
+Expected element(const Problem& p, const Tensors& t, const Position& at) {
   const Pool& pool = p.epilogue.pool;
-  if (pool.kind == PoolKind::none) return forward_before_pool<T>(p, t, n, k, y, x);
+  if (pool.kind == PoolKind::none) return before_pool<T>(p, t, at);
   const bool is_max = pool.kind == PoolKind::max;
   Expected result{is_max ? -std::numeric_limits<double>::infinity() : 0.0, 0.0};
   i64 count = 0;
   for (i64 i = 0; i < pool.size_h; ++i) {
     for (i64 j = 0; j < pool.size_w; ++j) {
-      const i64 op = y * pool.stride_h - pool.pad_top + i, oq = x * pool.stride_w - pool.pad_left + j;
+      const i64 op = at.h * pool.stride_h - pool.pad_top + i, oq = at.w * pool.stride_w - pool.pad_left + j;
       if (op < 0 || op >= p.p() || oq < 0 || oq >= p.q()) continue;
-      const Expected e = forward_before_pool<T>(p, t, n, k, op, oq);
+      const Expected e = before_pool<T>(p, t, {at.n, at.c, 0, op, oq});
       if (is_max) {
         result.value = std::isnan(e.value) || e.value > result.value ? e.value : result.value;
       } else {
@@ -94,56 +172,6 @@ Expected forward(const Problem& p, const Tensors& t, i64 n, i64 k, i64 y, i64 x)
   }
   if (!is_max) result.value /= static_cast<double>(count);
   return result;
-}
-
-template <class T>
-Expected backward_data(const Problem& p, const Tensors& t, i64 n, i64 c, i64 h, i64 iw) {
-  const Reader<T> w(t.w, w_shape(p)), dy(t.y, conv_shape(p));
-  const i64 group_c = p.c / p.groups, group_k = p.k / p.groups, g = c / group_c;
-  Sum sum;
-  for (i64 k = g * group_k; k < (g + 1) * group_k; ++k) {
-    for (i64 r = 0; r < p.r; ++r) {
-      for (i64 s = 0; s < p.s; ++s) {
-        const i64 top = h + p.pad_top - r * p.dilation_h, left = iw + p.pad_left - s * p.dilation_w;
-        if (top < 0 || left < 0 || top % p.stride_h != 0 || left % p.stride_w != 0) continue;
-        const i64 op = top / p.stride_h, oq = left / p.stride_w;
-        if (op >= p.p() || oq >= p.q()) continue;
-        sum.add(dy(n, k, op, oq), w(k, c - g * group_c, r, s));
-      }
-    }
-  }
-  return {sum.value, sum.magnitude};
-}
-
-template <class T>
-Expected backward_weights(const Problem& p, const Tensors& t, i64 k, i64 c, i64 r, i64 s) {
-  const Reader<T> x(t.x, x_shape(p)), dy(t.y, conv_shape(p));
-  const i64 input_c = k / (p.k / p.groups) * (p.c / p.groups) + c;
-  Sum sum;
-  for (i64 n = 0; n < p.n; ++n) {
-    for (i64 op = 0; op < p.p(); ++op) {
-      for (i64 oq = 0; oq < p.q(); ++oq) {
-        const i64 h = op * p.stride_h - p.pad_top + r * p.dilation_h;
-        const i64 iw = oq * p.stride_w - p.pad_left + s * p.dilation_w;
-        if (h < 0 || h >= p.h || iw < 0 || iw >= p.w) continue;
-        sum.add(x(n, input_c, h, iw), dy(n, k, op, oq));
-      }
-    }
-  }
-  return {sum.value, sum.magnitude};
-}
-
-template <class T>
-Expected element(const Problem& p, const Tensors& t, i64 i0, i64 i1, i64 i2, i64 i3) {
-  switch (p.direction) {
-    case Direction::forward:
-      return forward<T>(p, t, i0, i1, i2, i3);
-    case Direction::backward_data:
-      return backward_data<T>(p, t, i0, i1, i2, i3);
-    case Direction::backward_weights:
-      return backward_weights<T>(p, t, i0, i1, i2, i3);
-  }
-  return {};
 }
 
 }  // namespace
@@ -172,14 +200,14 @@ double activate(Activation activation, double slope, double x) {
   return x;
 }
 
-Expected reference(const Problem& p, const Tensors& t, i64 i0, i64 i1, i64 i2, i64 i3) {
+Expected reference(const Problem& p, const Tensors& t, const Position& at) {
   switch (p.dtype) {
     case DType::f32:
-      return element<F32>(p, t, i0, i1, i2, i3);
+      return element<F32>(p, t, at);
     case DType::f16:
-      return element<F16>(p, t, i0, i1, i2, i3);
+      return element<F16>(p, t, at);
     case DType::bf16:
-      return element<BF16>(p, t, i0, i1, i2, i3);
+      return element<BF16>(p, t, at);
   }
   return {};
 }

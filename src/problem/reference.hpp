@@ -17,9 +17,12 @@ struct Expected {
   double magnitude;
 };
 
-// Element (i0, i1, i2, i3) of the result, in the letters' order: n k p q of y, n c h w of x, or k c r s of w.
-Expected reference(const Problem& problem, const Tensors& tensors, std::int64_t i0, std::int64_t i1,
-                   std::int64_t i2, std::int64_t i3);
+// An element of the result: of y, x or w.
+Expected reference(const Problem& problem, const Tensors& tensors, const Position& at);
+inline Expected reference(const Problem& problem, const Tensors& tensors, std::int64_t n, std::int64_t c,
+                          std::int64_t h, std::int64_t w) {
+  return reference(problem, tensors, {n, c, 0, h, w});
+}
 
 // The activation in double, for the reference and for error bounds.
 double activate(Activation activation, double slope, double x);

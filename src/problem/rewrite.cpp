@@ -244,7 +244,7 @@ StridedView IndexMap::view(const TensorShape& outer, const Index& first) const {
 }
 
 bool IndexMap::is_in_place(const TensorShape& inner, const TensorShape& outer) const {
-  if (start != Index{} || inner.elements() != outer.elements()) return false;
+  if (start != Index{} || is_zero() || inner.elements() != outer.elements()) return false;
   for (const Axis axis : {kAxisN, kAxisC, kAxisH, kAxisW}) {
     i64 counted = 1;
     for (const Digit& digit : digits[axis]) {
@@ -270,6 +270,7 @@ TensorShape operand_shape(const Problem& p, Operand operand) {
 }
 
 std::string RewriteRule::why_not(const Problem& p) const {
+  if (!is_plain(p)) return "it is not of two dimensions, or transposed: see toward_plain";
   std::string why = declines(p);
   if (!why.empty()) return why;
   try {

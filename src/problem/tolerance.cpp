@@ -52,6 +52,18 @@ double evaluation_error(const Epilogue& e, double magnitude) {
   }
 }
 
+// No activated value is larger, where the sum's magnitude is that.
+double largest_value(const Epilogue& e, double magnitude) {
+  switch (e.activation) {
+    case Activation::sigmoid:
+      return std::min(1.0, 0.5 + 0.25 * magnitude);  // its value at 0, and its largest slope
+    case Activation::leaky_relu:
+      return std::max(1.0, std::abs(static_cast<double>(e.slope))) * magnitude;
+    default:
+      return magnitude;
+  }
+}
+
 }  // namespace
 
 double dot_product_growth(const Problem& p) { return static_cast<double>(reduction_length(p)); }
@@ -68,7 +80,8 @@ double error_bound(const Problem& p, const Accuracy& accuracy, const Expected& e
   if (p.epilogue.pool.kind == PoolKind::average) {
     // The sum's roundings, and that of a convolution stored in the problem's dtype before it is averaged.
     const double window = static_cast<double>(p.epilogue.pool.size_h * p.epilogue.pool.size_w);
-    pooling = ((window + 1) * kU + info(p.dtype).unit_roundoff) * expected.magnitude;
+    pooling =
+        ((window + 1) * kU + info(p.dtype).unit_roundoff) * largest_value(p.epilogue, expected.magnitude);
   }
   double relative = growth * kU / (1 - std::min(0.5, growth * kU));
   if (p.math == Math::tf32) relative += 2 * kTf32 + kTf32 * kTf32;

@@ -18,6 +18,9 @@ struct Accuracy {
   // Whether small integers give the exact result, to the bit. FFT's do not: its results are then checked to
   // be the exact ones once they are rounded to the nearest integer, and to keep the bound.
   bool exact_on_integers = true;
+  // As spread_h, of three dimensions: where rows are depths.
+  int spread_d = 0;
+  bool on_tiles() const { return spread_d > 0 || spread_h > 0 || spread_w > 0; }
 };
 
 // growth of any order of fp32 multiply-adds over the problem's reduction: the worst case of a dot product,

@@ -24,7 +24,7 @@ class ToyCpu : public Algorithm {
   std::string_view description() const override { return "sums as they are written down"; }
   std::string_view device_kind() const override { return "cpu"; }
 
-  Support supports(const Problem& p, const Target&) const override {
+  Support accepts(const Problem& p, const Target&) const override {
     if (p.direction != Direction::forward || p.dtype != DType::f32 || !p.epilogue.empty()) {
       return Support::declined("a toy: forward, f32, without an epilogue");
     }

@@ -137,7 +137,7 @@ class Faulty : public Algorithm {
   std::string_view device_kind() const override { return kind_; }
   bool starts_trusted() const override { return false; }
 
-  Support supports(const Problem& problem, const Target& target) const override {
+  Support accepts(const Problem& problem, const Target& target) const override {
     if (fault().empty()) return Support::declined("no fault is asked for");
     if (problem.direction != Direction::forward || problem.dtype != DType::f32)
       return Support::declined("faults are forward and f32");

@@ -35,7 +35,8 @@ Problem small_problem(const Candidate& candidate, const Settled& s, Keep keep) {
   Problem small = s.problem;
   if (keep == Keep::image) {
     Problem larger = s.problem;
-    larger.h = std::max(larger.h, kLargeImage), larger.w = std::max(larger.w, kLargeImage);
+    if (larger.dimensions > 1) larger.h = std::max(larger.h, kLargeImage);
+    larger.w = std::max(larger.w, kLargeImage);
     if (takes(candidate, programs, larger, target)) small = larger;
   }
   while (flops(small) > kSmall) {
@@ -46,6 +47,7 @@ Problem small_problem(const Candidate& candidate, const Settled& s, Keep keep) {
       ((halves.back().*sizes /= 2), ...);
     };
     const auto halve_image = [&](std::int64_t least) {
+      halve(small.d > kLeastImage, &Problem::d);
       halve(small.h > least && small.h >= small.w, &Problem::h);
       halve(small.w > least, &Problem::w);
     };

@@ -1,0 +1,283 @@
+#include "src/algorithms/rewritten.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "src/algorithms/packing.hpp"
+#include "src/algorithms/rewrite_steps.hpp"
+#include "src/problem/integers.hpp"
+#include "src/problem/rewrite_plain.hpp"
+
+namespace faltung {
+namespace {
+
+constexpr Operand kOperands[] = {Operand::x, Operand::w, Operand::y};
+
+Place place_of(Operand operand) {
+  return operand == Operand::x ? Place::x : operand == Operand::w ? Place::w : Place::y;
+}
+
+// A part of the problem as a problem of its own, and what computes that.
+struct Part {
+  PlainRewrite plain;
+  Candidate candidate;
+
+  const Problem& inner() const { return plain.rewrite.inner; }
+};
+
+// A tensor of a part's: where its steps find it, and how it is copied there or from there.
+struct Placed {
+  Slot slot;
+  std::optional<TensorCopy> copy;  // none: it lies in place
+};
+
+// What the filter's elements are of the outer one, for who asks whether packed weights are the same.
+std::string text_of(const IndexMap& map) {
+  std::string text = map.is_zero() ? " nothing" : "";
+  for (std::size_t axis = 0; axis < kAxes; ++axis) {
+    text += fmt::format(" {}+{}", map.size[axis], map.start[axis]);
+    for (const Digit& digit : map.digits[axis])
+      text += fmt::format(":{}>{}*{}", digit.count, static_cast<int>(digit.to), digit.step);
+  }
+  return text;
+}
+
+class Rewritten {
+ public:
+  Rewritten(const Problem& problem, std::vector<Part> parts, const Target& target)
+      : problem_(problem), device_(target.device), threads_(target.threads), parts_(std::move(parts)) {
+    // Steps that read the weights as they are cannot where a plan has packed ones.
+    bool packs = false;
+    for (const Part& part : parts_)
+      packs = packs || part.candidate.packed_bytes > 0 || copies(part, Operand::w);
+    for (const Part& part : parts_) place(part, packs && part.candidate.packed_bytes == 0);
+  }
+
+  Candidate candidate() const {
+    Candidate c = parts_.front().candidate;
+    if (has_planes_of_one_tap(problem_)) c.accuracy = of_depths(c.accuracy);
+    for (std::size_t i = 1; i < parts_.size(); ++i) add(parts_[i].candidate, c);
+    c.cost.ms += copy_ms();
+    c.workspace_bytes = workspace_bytes_, c.packed_bytes = packed_bytes_;
+    c.recipe = [self = std::make_shared<const Rewritten>(*this)] { return self->recipe(); };
+    return c;
+  }
+
+ private:
+  struct Places {
+    std::optional<Placed> x, w, y, residual;  // those that are copied
+    std::size_t workspace = 0, packed = 0;    // where the part's own begin
+  };
+
+  // Of one that knows depths as rows, and a plane's pixels as one row: what it mixes along that are pixels of
+  // other rows, too.
+  Accuracy of_depths(Accuracy a) const {
+    a.spread_d = a.spread_h;
+    a.spread_h = a.spread_w == 0 ? 0 : static_cast<int>(ceil_div(a.spread_w, problem_.w));
+    a.spread_w = a.spread_w == 0 ? 0 : static_cast<int>(problem_.w);
+    return a;
+  }
+
+  static void add(const Candidate& part, Candidate& all) {
+    all.cost.ms += part.cost.ms;
+    Accuracy& a = all.accuracy;
+    a.growth = std::max(a.growth, part.accuracy.growth);
+    a.spread_h = std::max(a.spread_h, part.accuracy.spread_h);
+    a.spread_w = std::max(a.spread_w, part.accuracy.spread_w);
+    a.exact_on_integers = a.exact_on_integers && part.accuracy.exact_on_integers;
+    all.weight_unit = std::lcm(all.weight_unit, part.weight_unit);
+    if (part.repeatable == Repeatable::may_differ) all.repeatable = part.repeatable;
+    all.registers = std::max(all.registers, part.registers);
+  }
+
+  TensorCopy copy_of(const Part& part, CopyWay way, const IndexMap& map, const TensorShape& inner,
+                     const TensorShape& outer) const {
+    const View view = part.plain.view;
+    return {way, map, viewed(inner, view), viewed(outer, view), problem_.dtype, problem_.layout};
+  }
+  TensorCopy copy_of(const Part& part, Operand operand) const {
+    const IndexMap& map = part.plain.rewrite.map(operand);
+    const bool is_result = operand == result_operand(part.inner().direction);
+    return copy_of(part, is_result ? CopyWay::scatter : CopyWay::gather, map,
+                   operand_shape(part.inner(), operand), operand_shape(problem_, map.of));
+  }
+  static bool in_place(const TensorCopy& copy) { return copy.map.is_in_place(copy.inner, copy.outer); }
+  bool copies(const Part& part, Operand operand) const { return !in_place(copy_of(part, operand)); }
+
+  // Parts run one after the other and share the workspace; packed weights are all there at once.
+  void place(const Part& part, bool must_copy_w) {
+    Places places;
+    std::size_t workspace = 0;
+    const auto take = [](std::size_t& end, Place place, TensorCopy copy) {
+      const Slot slot{place, end};
+      end += aligned(copy.inner_bytes());
+      return Placed{slot, std::move(copy)};
+    };
+    const bool packs_w = part.inner().direction != Direction::backward_weights;
+    for (const Operand operand : kOperands) {
+      const bool must = operand == Operand::w && packs_w && must_copy_w;
+      if (!must && !copies(part, operand)) continue;
+      std::optional<Placed>& to = operand == Operand::x   ? places.x
+                                  : operand == Operand::w ? places.w
+                                                          : places.y;
+      to = operand == Operand::w && packs_w ? take(packed_bytes_, Place::packed, copy_of(part, operand))
+                                            : take(workspace, Place::workspace, copy_of(part, operand));
+    }
+    if (part.inner().epilogue.residual) {
+      TensorCopy copy = copy_of(part, CopyWay::gather, part.plain.rewrite.y, conv_shape(part.inner()),
+                                conv_shape(problem_));
+      if (!in_place(copy)) places.residual = take(workspace, Place::workspace, std::move(copy));
+    }
+    places.workspace = workspace, places.packed = packed_bytes_;
+    workspace_bytes_ = std::max(workspace_bytes_, workspace + aligned(part.candidate.workspace_bytes));
+    packed_bytes_ += aligned(part.candidate.packed_bytes);
+    places_.push_back(std::move(places));
+  }
+
+  // Milliseconds, at rates of memory that are usual.
+  double copy_ms() const {
+    constexpr double kLaunchMs = 0.0025, kUnitBytesPerMs = 2e7;
+    double ms = 0;
+    for (const Places& p : places_) {
+      for (const std::optional<Placed>* placed : {&p.x, &p.y, &p.residual}) {
+        if (!*placed) continue;
+        const double bytes = 2.0 * static_cast<double>((*placed)->copy->inner_bytes());
+        ms += device_.kind == "cpu" ? bytes / (8e6 * threads_)
+                                    : kLaunchMs + bytes / (kUnitBytesPerMs * std::max(1, device_.units));
+      }
+    }
+    return ms;
+  }
+
+  Step copy_step(const std::string& name, const Part& part, const Placed& placed, Place outer) const {
+    const bool gathers = placed.copy->way == CopyWay::gather;
+    const Slot from = gathers ? Slot(outer) : placed.slot, to = gathers ? placed.slot : Slot(outer);
+    if (device_.kind == "cpu") return copy_call(name, *placed.copy, from, to);
+    return copy_launch(name, part.candidate.kernel(), *placed.copy, from, to, device_);
+  }
+
+  // A step of the part's own recipe as one of this.
+  static Step adapted(Step step, const Part& part, const Places& places) {
+    const Rewrite& r = part.plain.rewrite;
+    if (r.x.of == Operand::y) step.exchange(Place::x, Place::y);
+    step.rewire(Place::workspace, {Place::workspace, places.workspace});
+    step.rewire(Place::packed, {Place::packed, places.packed});
+    if (places.x) step.rewire(place_of(r.x.of), places.x->slot);
+    if (places.w) step.rewire(Place::w, places.w->slot);
+    if (places.y) step.rewire(place_of(r.y.of), places.y->slot);
+    if (places.residual) step.rewire(Place::residual, places.residual->slot);
+    return step;
+  }
+
+  void add_part(const Part& part, const Places& places, Recipe& recipe) const {
+    const Rewrite& r = part.plain.rewrite;
+    const Operand result = result_operand(r.inner.direction);
+    const auto copy = [&](const char* name, Operand operand, const std::optional<Placed>& placed) {
+      if (placed) recipe.steps.push_back(copy_step(name, part, *placed, place_of(r.map(operand).of)));
+    };
+    Recipe inner = part.candidate.recipe();
+    if (places.w && result != Operand::w)
+      recipe.pack.push_back(copy_step("gather weights", part, *places.w, Place::w));
+    for (Step& step : inner.pack) recipe.pack.push_back(adapted(std::move(step), part, places));
+    if (result != Operand::x) copy("gather x", Operand::x, places.x);
+    if (result != Operand::y) copy("gather y", Operand::y, places.y);
+    if (places.residual)
+      recipe.steps.push_back(copy_step("gather residual", part, *places.residual, Place::residual));
+    for (Step& step : inner.steps) recipe.steps.push_back(adapted(std::move(step), part, places));
+    copy("scatter", result, result == Operand::x ? places.x : result == Operand::w ? places.w : places.y);
+    recipe.alignment = std::max(recipe.alignment, inner.alignment);
+    // What is not said of one part is not known of all.
+    const bool says = part.candidate.packed_bytes == 0 || !inner.packing.empty();
+    packing_of_part(says, part, inner, recipe);
+  }
+
+  void packing_of_part(bool says, const Part& part, const Recipe& inner, Recipe& recipe) const {
+    if (&part == &parts_.front()) recipe.packing = packing_of(problem_);
+    if (!says) recipe.packing.clear();
+    if (!recipe.packing.empty())
+      recipe.packing += "; " + inner.packing + " of" + text_of(part.plain.rewrite.w);
+  }
+
+  Recipe recipe() const {
+    Recipe recipe;
+    for (std::size_t i = 0; i < parts_.size(); ++i) add_part(parts_[i], places_[i], recipe);
+    recipe.workspace_bytes = workspace_bytes_, recipe.packed_bytes = packed_bytes_;
+    if (packed_bytes_ == 0) recipe.packing.clear();
+    return recipe;
+  }
+
+  Problem problem_;
+  const DeviceInfo& device_;
+  int threads_;
+  std::vector<Part> parts_;
+  std::vector<Places> places_;
+  std::size_t workspace_bytes_ = 0, packed_bytes_ = 0;
+};
+
+// What the problem is rewritten to, the largest first: of it the candidates are named.
+std::vector<PlainRewrite> rewrites_of(const Problem& problem) {
+  std::vector<PlainRewrite> all = toward_plain(problem);
+  for (const PlainRewrite& plain : all) validate(plain.rewrite.inner);
+  std::stable_sort(all.begin(), all.end(), [](const PlainRewrite& a, const PlainRewrite& b) {
+    return flops(a.rewrite.inner) > flops(b.rewrite.inner);
+  });
+  return all;
+}
+
+Candidate namesake(const Algorithm& algorithm, const Problem& problem, const std::string& config,
+                   const Target& target) {
+  try {
+    return algorithm.candidate(problem, config, target);
+  } catch (const Error&) {
+    return algorithm.candidates(problem, target).front();
+  }
+}
+
+Candidate with_others(const Algorithm& algorithm, const Problem& problem, std::vector<PlainRewrite> rewrites,
+                      Candidate first, const Target& target) {
+  std::vector<Part> parts;
+  const std::string config = first.config;
+  for (PlainRewrite& plain : rewrites) {
+    const Problem inner = plain.rewrite.inner;
+    parts.push_back({std::move(plain), parts.empty() ? first : namesake(algorithm, inner, config, target)});
+  }
+  return Rewritten(problem, std::move(parts), target).candidate();
+}
+
+}  // namespace
+
+Support supports_rewritten(const Algorithm& algorithm, const Problem& problem, const Target& target) {
+  try {
+    for (const PlainRewrite& plain : rewrites_of(problem)) {
+      const Problem& inner = plain.rewrite.inner;
+      const Support support = algorithm.supports(inner, target);
+      if (support.yes) continue;
+      return Support::declined(support.why + ", as " + to_string(inner));
+    }
+  } catch (const Error& error) {
+    return Support::declined(error.what());
+  }
+  return Support::supported();
+}
+
+std::vector<Candidate> rewritten_candidates(const Algorithm& algorithm, const Problem& problem,
+                                            const Target& target) {
+  const std::vector<PlainRewrite> rewrites = rewrites_of(problem);
+  std::vector<Candidate> all;
+  for (Candidate& first : algorithm.candidates(rewrites.front().rewrite.inner, target))
+    all.push_back(with_others(algorithm, problem, rewrites, std::move(first), target));
+  return all;
+}
+
+Candidate rewritten_candidate(const Algorithm& algorithm, const Problem& problem, const std::string& config,
+                              const Target& target) {
+  std::vector<PlainRewrite> rewrites = rewrites_of(problem);
+  Candidate first = algorithm.candidate(rewrites.front().rewrite.inner, config, target);
+  return with_others(algorithm, problem, std::move(rewrites), std::move(first), target);
+}
+
+}  // namespace faltung
