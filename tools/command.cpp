@@ -75,6 +75,18 @@ std::string rejected(const CLI::App& app, const CLI::ParseError& error) {
   return error.what();
 }
 
+// A MIOpenDriver line that nobody quoted: what follows the program's name is one argument, with it. Options
+// of ours stand before it.
+std::vector<std::string> with_driver_line(int argc, char** argv) {
+  std::vector<std::string> words(argv, argv + argc);
+  const auto driver = std::find_if(words.begin(), words.end(),
+                                   [](const std::string& word) { return word.ends_with("MIOpenDriver"); });
+  if (driver == words.end()) return words;
+  for (auto word = driver + 1; word != words.end(); ++word) *driver += " " + *word;
+  words.erase(driver + 1, words.end());
+  return words;
+}
+
 }  // namespace
 
 const Option& Option::type(const char* name) const { return option_->type_name(name), *this; }
@@ -133,7 +145,10 @@ int run_program(const char* name, const char* description, const std::function<v
   CLI::App app(description, name);
   try {
     declare(Command(&app));
-    app.parse(argc, argv);
+    std::vector<std::string> words = with_driver_line(argc, argv);
+    words.erase(words.begin());
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(std::move(words));
     return chosen() ? chosen()() : 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version

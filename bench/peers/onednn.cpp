@@ -39,18 +39,29 @@ memory::data_type data_type(DType dtype) {
   return memory::data_type::f32;
 }
 
-memory::desc describe(const Problem& p, const TensorShape& s) {
-  return {{s.n, s.c, s.h, s.w}, data_type(p.dtype), {s.stride_n, s.stride_c, s.stride_h, s.stride_w}};
+// Those of the problem's dimensions, after what stands before them.
+memory::dims with_spatial(const Problem& p, memory::dims before, memory::dims spatial) {
+  before.insert(before.end(), spatial.end() - p.dimensions, spatial.end());
+  return before;
 }
 
-// The filter as the user has it: with a dimension of groups where there are several.
+memory::desc describe(const Problem& p, const TensorShape& s) {
+  return {with_spatial(p, {s.n, s.c}, {s.d, s.h, s.w}), data_type(p.dtype),
+          with_spatial(p, {s.stride_n, s.stride_c}, {s.stride_d, s.stride_h, s.stride_w})};
+}
+
+// The filter as the user has it: with a dimension of groups where there are several. Output channels come
+// before input channels: a transposed convolution's change places.
 memory::desc describe_filter(const Problem& p) {
   const TensorShape s = w_shape(p);
-  if (p.groups == 1) return describe(p, s);
-  const std::int64_t each = s.n / p.groups;
-  return {{p.groups, each, s.c, s.h, s.w},
-          data_type(p.dtype),
-          {s.stride_n * each, s.stride_n, s.stride_c, s.stride_h, s.stride_w}};
+  memory::dims sizes = {s.n / p.groups, s.c}, strides = {s.stride_n, s.stride_c};
+  if (is_transposed(p)) std::swap(sizes[0], sizes[1]), std::swap(strides[0], strides[1]);
+  if (p.groups > 1) {
+    sizes.insert(sizes.begin(), p.groups);
+    strides.insert(strides.begin(), s.stride_n * (s.n / p.groups));
+  }
+  return {with_spatial(p, sizes, {s.d, s.h, s.w}), data_type(p.dtype),
+          with_spatial(p, strides, {s.stride_d, s.stride_h, s.stride_w})};
 }
 
 memory::desc any_format(const memory::desc& d) { return {d.dims(), d.data_type(), memory::format_tag::any}; }
@@ -109,6 +120,10 @@ class OneDnn : public Adapter {
     if (kBlocked && (task.problem.direction != Direction::forward || task.problem.epilogue.residual ||
                      task.problem.epilogue.pool.kind != PoolKind::none)) {
       throw Declined("oneDNN's own layout is timed for fwd without residual and pool alone");
+    }
+    if (is_transposed(task.problem) && (task.problem.direction != Direction::forward || kBlocked ||
+                                        task.problem.epilogue.pool.kind != PoolKind::none)) {
+      throw Declined("a transposed convolution's gradients are a plain one's; those are timed");
     }
     problem_ = task.problem;
     omp_set_num_threads(task.threads);
@@ -200,8 +215,8 @@ class OneDnn : public Adapter {
     }
     if (p.direction != Direction::backward_weights) w_ = make(describe_filter(p), data("w", w_shape(p)));
     if (p.epilogue.bias) {
-      bias_ =
-          make({{p.k}, data_type(p.dtype), memory::format_tag::a}, data("bias", {1, p.k, 1, 1, 0, 0, 0, 0}));
+      bias_ = make({{p.k}, data_type(p.dtype), memory::format_tag::a},
+                   data("bias", make_shape(Layout::nchw, 1, p.k, 1, 1)));
     }
     turn_ = 0;
   }
@@ -214,10 +229,22 @@ class OneDnn : public Adapter {
     return m;
   }
 
-  memory::dims strides() const { return {problem_.stride_h, problem_.stride_w}; }
-  memory::dims dilations() const { return {problem_.dilation_h - 1, problem_.dilation_w - 1}; }
-  memory::dims before() const { return {problem_.pad_top, problem_.pad_left}; }
-  memory::dims after() const { return {problem_.pad_bottom, problem_.pad_right}; }
+  memory::dims strides() const {
+    return with_spatial(problem_, {}, {problem_.stride_d, problem_.stride_h, problem_.stride_w});
+  }
+  memory::dims dilations() const {
+    return with_spatial(problem_, {},
+                        {problem_.dilation_d - 1, problem_.dilation_h - 1, problem_.dilation_w - 1});
+  }
+  memory::dims before() const {
+    return with_spatial(problem_, {}, {problem_.pad_front, problem_.pad_top, problem_.pad_left});
+  }
+  // Less by the output padding.
+  memory::dims after() const {
+    const Problem& p = problem_;
+    return with_spatial(
+        p, {}, {p.pad_back - p.output_pad_d, p.pad_bottom - p.output_pad_h, p.pad_right - p.output_pad_w});
+  }
 
   // tf32 is computed as f32: oneDNN's other modes for f32 tensors keep fewer bits than tf32's ten.
   dnnl::convolution_forward::primitive_desc forward_desc(dnnl::prop_kind kind,
@@ -244,6 +271,7 @@ class OneDnn : public Adapter {
     }
     append_activation(ops, e);
     attr.set_post_ops(ops);
+    if (is_transposed(p)) return transposed(attr);
     const auto desc = forward_desc(dnnl::prop_kind::forward_inference, attr);
     std::string name = desc.impl_info_str();
     Call conv{dnnl::convolution_forward(desc), {{DNNL_ARG_WEIGHTS, reordered(w_, desc.weights_desc())}}};
@@ -261,17 +289,33 @@ class OneDnn : public Adapter {
     const Pool& pool = e.pool;
     const auto kind = pool.kind == PoolKind::max ? dnnl::algorithm::pooling_max
                                                  : dnnl::algorithm::pooling_avg_exclude_padding;
+    const auto spatial = [&](std::int64_t h, std::int64_t w) { return with_spatial(p, {}, {1, h, w}); };
     const dnnl::pooling_forward::primitive_desc pool_desc(
         dnnl::pooling_forward::desc(dnnl::prop_kind::forward_inference, kind, describe(p, conv_shape(p)),
-                                    describe(p, y_shape(p)), {pool.stride_h, pool.stride_w},
-                                    {pool.size_h, pool.size_w}, {pool.pad_top, pool.pad_left},
-                                    {pool.pad_bottom, pool.pad_right}),
+                                    describe(p, y_shape(p)), spatial(pool.stride_h, pool.stride_w),
+                                    spatial(pool.size_h, pool.size_w), spatial(pool.pad_top, pool.pad_left),
+                                    spatial(pool.pad_bottom, pool.pad_right)),
         engine_);
     const memory between = make(describe(p, conv_shape(p)));
     conv.arguments[DNNL_ARG_DST] = between;
     calls_.push_back(std::move(conv));
     calls_.push_back({dnnl::pooling_forward(pool_desc), {{DNNL_ARG_SRC, between}}});
     return name + "+" + pool_desc.impl_info_str();
+  }
+
+  std::string transposed(const dnnl::primitive_attr& attr) {
+    const Problem& p = problem_;
+    const memory::desc bias = p.epilogue.bias ? bias_.get_desc() : memory::desc();
+    const dnnl::deconvolution_forward::primitive_desc desc(
+        dnnl::deconvolution_forward::desc(dnnl::prop_kind::forward_inference,
+                                          dnnl::algorithm::deconvolution_direct, describe(p, x_shape(p)),
+                                          any_format(describe_filter(p)), bias, describe(p, conv_shape(p)),
+                                          strides(), dilations(), before(), after()),
+        attr, engine_);
+    Call call{dnnl::deconvolution_forward(desc), {{DNNL_ARG_WEIGHTS, reordered(w_, desc.weights_desc())}}};
+    if (p.epilogue.bias) call.arguments[DNNL_ARG_BIAS] = bias_;
+    calls_.push_back(std::move(call));
+    return desc.impl_info_str();
   }
 
   std::string backward_data() {
