@@ -23,21 +23,21 @@ class Declined(Exception):
 
 
 def parse(text):
-    """The canonical problem string as a dictionary."""
+    """The canonical problem string as a dictionary: lists have a value a spatial dimension, pads the ends of each."""
     fields = text.split(":")
-    p = {"direction": fields[0], "stride": [1, 1], "dilation": [1, 1], "pad": [0] * 4, "g": 1, "dtype": "f32",
-         "layout": "nchw", "math": None, "epilogue": []}
-    p.update({k: int(v) for k, v in re.findall(r"([nchwkrs])(\d+)", fields[1])})
+    p = {"direction": fields[0], "stride": "1", "dilation": "1", "pad": "0", "output_pad": "0", "transposed": False,
+         "g": 1, "dtype": "f32", "layout": "nchw", "math": None, "epilogue": []}
+    sizes = {k: int(v) for k, v in re.findall(r"([ncdhwktrs])(\d+)", fields[1])}
+    p.update(n=sizes["n"], c=sizes["c"], k=sizes["k"])
+    p["image"] = [sizes[letter] for letter in "dhw" if letter in sizes]
+    p["filter"] = [sizes[letter] for letter in "trs" if letter in sizes]
     for field in fields[2:]:
-        numbers = [int(n) for n in re.findall(r"\d+", field)]
-        if re.fullmatch(r"st\d+(x\d+)?", field):
-            p["stride"] = [numbers[0], numbers[-1]]
-        elif re.fullmatch(r"dil\d+(x\d+)?", field):
-            p["dilation"] = [numbers[0], numbers[-1]]
-        elif re.fullmatch(r"pad[\d.x]+", field):
-            p["pad"] = {1: numbers * 4, 2: [numbers[0], numbers[0], numbers[-1], numbers[-1]], 4: numbers}[len(numbers)]
+        if match := re.fullmatch(r"(st|dil|pad|outpad)(\d[\d.x]*)", field):
+            p[{"st": "stride", "dil": "dilation", "pad": "pad", "outpad": "output_pad"}[match[1]]] = match[2]
         elif re.fullmatch(r"g\d+", field):
-            p["g"] = numbers[0]
+            p["g"] = int(field[1:])
+        elif field == "transposed":
+            p["transposed"] = True
         elif field in DTYPES:
             p["dtype"] = field
         elif field in ("nchw", "nhwc"):
@@ -46,10 +46,28 @@ def parse(text):
             p["math"] = field[5:]
         else:
             p["epilogue"].append(field)
+    dimensions = len(p["image"])
+    for key in ("stride", "dilation", "output_pad"):
+        values = [int(v) for v in p[key].split("x")]
+        p[key] = values * dimensions if len(values) == 1 else values
+    if "." in p["pad"]:
+        p["pad"] = [int(v) for v in p["pad"].split(".")]
+    else:
+        values = [int(v) for v in p["pad"].split("x")]
+        p["pad"] = [v for v in (values * dimensions if len(values) == 1 else values) for _ in range(2)]
     return p
 
 
-def epilogue_step(name):
+def output_of(p):
+    """The convolution's spatial sizes, before pooling."""
+    sizes = zip(p["image"], p["filter"], p["stride"], p["dilation"], p["pad"][::2], p["pad"][1::2], p["output_pad"])
+    if p["transposed"]:
+        return [(n - 1) * st + dil * (f - 1) + 1 - before - after + more
+                for n, f, st, dil, before, after, more in sizes]
+    return [(n + before + after - dil * (f - 1) - 1) // st + 1 for n, f, st, dil, before, after, _ in sizes]
+
+
+def epilogue_step(name, dimensions):
     activations = {"relu": F.relu, "relu6": F.relu6, "sigmoid": torch.sigmoid, "silu": F.silu, "gelu": F.gelu,
                    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "hardswish": F.hardswish}
     if name in activations:
@@ -59,8 +77,8 @@ def epilogue_step(name):
     if match := re.fullmatch(r"(max|avg)pool(\d)(?:s(\d))?(?:p(\d))?", name):
         size, stride, pad = int(match[2]), int(match[3] or match[2]), int(match[4] or 0)
         if match[1] == "max":
-            return lambda x: F.max_pool2d(x, size, stride, pad)
-        return lambda x: F.avg_pool2d(x, size, stride, pad, count_include_pad=False)
+            return lambda x: getattr(F, f"max_pool{dimensions}d")(x, size, stride, pad)
+        return lambda x: getattr(F, f"avg_pool{dimensions}d")(x, size, stride, pad, count_include_pad=False)
     raise Declined(f"no step for '{name}'")
 
 
@@ -76,43 +94,52 @@ class Peer:
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = p["math"] == "tf32"
         sets, data = int(options.get("sets", 2)), options.get("data")
-        top, bottom, left, right = p["pad"]
-        out_h = (p["h"] + top + bottom - p["dilation"][0] * (p["r"] - 1) - 1) // p["stride"][0] + 1
-        out_w = (p["w"] + left + right - p["dilation"][1] * (p["s"] - 1) - 1) // p["stride"][1] + 1
-        self.xs = [self.tensor(data, "x", p["n"], p["c"], p["h"], p["w"]) for _ in range(sets)]
-        w = self.tensor(data, "w", p["k"], p["c"] // p["g"], p["r"], p["s"])
+        dimensions, out = len(p["image"]), output_of(p)
+        self.xs = [self.tensor(data, "x", p["n"], p["c"], *p["image"]) for _ in range(sets)]
+        outer, inner = (p["c"], p["k"]) if p["transposed"] else (p["k"], p["c"])
+        w = self.tensor(data, "w", outer, inner // p["g"], *p["filter"])
         bias = self.tensor(data, "bias", p["k"]) if "bias" in p["epilogue"] else None
         self.residuals = [None] * sets
         if "residual" in p["epilogue"]:
-            self.residuals = [self.tensor(data, "residual", p["n"], p["k"], out_h, out_w) for _ in range(sets)]
-        steps = [epilogue_step(e) for e in p["epilogue"] if e not in ("bias", "residual")]
-        unequal = top != bottom or left != right
-        pad = 0 if unequal else (top, left)
+            self.residuals = [self.tensor(data, "residual", p["n"], p["k"], *out) for _ in range(sets)]
+        steps = [epilogue_step(e, dimensions) for e in p["epilogue"] if e not in ("bias", "residual")]
+        before, after = p["pad"][::2], p["pad"][1::2]
+        unequal = before != after
+        if unequal and p["transposed"]:
+            raise Declined("a transposed convolution with unequal padding")
+        pad = [0] * dimensions if unequal else before
+        # As F.pad takes it: the last dimension's ends first.
+        ends = [v for i in reversed(range(dimensions)) for v in (before[i], after[i])]
+        convolve = getattr(F, f"conv_transpose{dimensions}d" if p["transposed"] else f"conv{dimensions}d")
 
         def run(x, residual):
-            y = F.conv2d(F.pad(x, (left, right, top, bottom)) if unequal else x, w, bias, p["stride"], pad,
-                         p["dilation"], p["g"])
+            x = F.pad(x, ends) if unequal else x
+            if p["transposed"]:
+                y = convolve(x, w, bias, p["stride"], pad, p["output_pad"], p["g"], p["dilation"])
+            else:
+                y = convolve(x, w, bias, p["stride"], pad, p["dilation"], p["g"])
             y = y if residual is None else y + residual
             for step in steps:
                 y = step(y)
             return y
 
         if MODE == "cudnn_relu":
-            if p["epilogue"] != ["bias", "relu"] or unequal or not self.cuda:
+            if p["epilogue"] != ["bias", "relu"] or unequal or not self.cuda or p["transposed"]:
                 raise Declined("cudnn_convolution_relu is bias and ReLU, on CUDA, with equal padding")
             self.run = lambda x, _: torch.cudnn_convolution_relu(x, w, bias, p["stride"], pad, p["dilation"], p["g"])
         elif p["direction"] != "fwd":
-            ys = [self.tensor(data, "y", p["n"], p["k"], out_h, out_w) for _ in range(sets)]
+            ys = [self.tensor(data, "y", p["n"], p["k"], *out) for _ in range(sets)]
             gradient_of_x = p["direction"] == "bwd_d"
 
             def gradient(x, y):
-                padded = F.pad(x, (left, right, top, bottom)) if unequal else x
+                padded = F.pad(x, ends) if unequal else x
                 d_x, d_w, _ = torch.ops.aten.convolution_backward(
-                    y, padded, w, None, p["stride"], [pad, pad] if unequal else pad, p["dilation"], False, [0, 0],
-                    p["g"], [gradient_of_x, not gradient_of_x, False])
+                    y, padded, w, None, p["stride"], pad, p["dilation"], p["transposed"], p["output_pad"], p["g"],
+                    [gradient_of_x, not gradient_of_x, False])
                 if not gradient_of_x:
                     return d_w
-                return d_x[:, :, top:top + p["h"], left:left + p["w"]] if unequal else d_x
+                inside = tuple(slice(first, first + size) for first, size in zip(before, p["image"]))
+                return d_x[(slice(None), slice(None), *inside)] if unequal else d_x
 
             self.run, self.residuals = gradient, ys
         else:
@@ -126,17 +153,16 @@ class Peer:
         return f"{MODE}_{'cudnn' if self.cuda else 'cpu'}"
 
     def tensor(self, data, name, *shape):
+        """In the problem's layout in memory, seen as channels before pixels."""
         dtype = DTYPES[self.p["dtype"]]
-        nhwc = len(shape) == 4 and self.p["layout"] == "nhwc"
-        path = f"{data}/{name}.bin"
-        if data and os.path.exists(path):  # a gradient is asked with what it is shaped like, which is not in the problem
-            with open(path, "rb") as file:
-                t = torch.frombuffer(bytearray(file.read()), dtype=dtype)
-            t = t.reshape([shape[i] for i in (0, 2, 3, 1)]).permute(0, 3, 1, 2) if nhwc else t.reshape(shape)
+        pixels_first = len(shape) > 1 and self.p["layout"] == "nhwc"
+        memory = [shape[0], *shape[2:], shape[1]] if pixels_first else shape
+        if data:
+            with open(f"{data}/{name}.bin", "rb") as file:
+                t = torch.frombuffer(bytearray(file.read()), dtype=dtype).reshape(memory).to(self.device)
         else:
-            t = (torch.rand(shape, device=self.device) * 2 - 1).to(dtype)
-        t = t.to(self.device)
-        return t.contiguous(memory_format=torch.channels_last) if nhwc else t.contiguous()
+            t = (torch.rand(memory, device=self.device) * 2 - 1).to(dtype)
+        return t.movedim(-1, 1) if pixels_first else t
 
     def step(self):
         self.turn = (self.turn + 1) % len(self.xs)
@@ -180,7 +206,7 @@ class Peer:
 
     def result(self, path):
         y = self.step()
-        y = y.permute(0, 2, 3, 1) if self.p["layout"] == "nhwc" else y
+        y = y.movedim(1, -1) if self.p["layout"] == "nhwc" else y
         with open(path, "wb") as file:
             file.write(bytes(y.contiguous().cpu().flatten().view(torch.uint8).numpy()))
         return "done"
