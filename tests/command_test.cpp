@@ -368,6 +368,37 @@ TEST_F(Command, RunOnNpyFiles) {
   EXPECT_EQ(read_npy(path("y.npy")).shape, (std::vector<std::int64_t>{2, 14, 15, 32}));
 }
 
+TEST_F(Command, RunOfOneAndThreeDimensions) {
+  save("x.npy", {2, 5, 4, 3, 6});
+  save("w.npy", {7, 3, 2, 1, 6});
+  Result result = run({"run", "n2c6d5h4w3k7t3r2s1:pad1x0x0:nhwc", "--x", path("x.npy"), "--w", path("w.npy"),
+                       "--y", path("y.npy"), "--check"});
+  EXPECT_EQ(result.exit, 0) << result.err;
+  EXPECT_EQ(read_npy(path("y.npy")).shape, (std::vector<std::int64_t>{2, 5, 3, 3, 7}));
+
+  save("x.npy", {2, 6, 9});
+  save("w.npy", {6, 4, 3});  // c k s
+  result = run({"run", "n2c6w9k4s3:transposed:st2:outpad1", "--x", path("x.npy"), "--w", path("w.npy"), "--y",
+                path("y.npy"), "--check"});
+  EXPECT_EQ(result.exit, 0) << result.err;
+  EXPECT_EQ(read_npy(path("y.npy")).shape, (std::vector<std::int64_t>{2, 4, 20}));
+}
+
+// A driver's line without quotes, a list by its name, a table that bench wrote.
+TEST_F(Command, ProblemsAsPeopleHaveThem) {
+  Result result = run({"explain", "--csv", path("out.csv"), "MIOpenDriver", "conv", "-n", "2", "-c", "8",
+                       "-k", "8", "-p", "1", "-q", "1", "-F", "1"});
+  EXPECT_EQ(result.exit, 0) << result.err;
+  EXPECT_EQ(rows(read(path("out.csv"))).at(0).at("problem"), "fwd:n2c8h32w32k8r3s3:pad1:f32:nchw");
+  result = run({"explain", "--suite", path("out.csv")});
+  EXPECT_EQ(result.exit, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("fwd:n2c8h32w32k8r3s3:pad1:f32:nchw"));
+  result = run({"explain", "--suite", "lux_relu", "--batch", "1"});
+  EXPECT_EQ(result.exit, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("lux256_p1"));
+  expect_refused({"explain", "--suite", "resnet5"}, "no file and no list 'resnet5'; the nearest is resnet50");
+}
+
 TEST_F(Command, RunRefusesFilesThatDoNotFit) {
   save("x.npy", {2, 16, 14, 15});
   save("w.npy", {32, 16, 3, 3});
@@ -402,6 +433,9 @@ TEST_F(Command, BadProblems) {
       {"n1c4h8w8k4r3s3:rleu", "relu"},
       {"n1c4h8w8k4r3s3:f16:math=tf32", "math"},
       {"bwd_d:n1c4h8w8k4r3s3:relu", "fwd"},
+      {"n1c4d8h8w8k4r3s3", "size t is missing; the sizes of three dimensions"},
+      {"n1c4h8w8k4r3s3:transposed:st2:outpad2", "output padding of h of 2 is not smaller than the stride 2"},
+      {"n1c4h1w1k4r1s1:transposed:pad1", "has an output of -1; pad less"},
       {"", "problem"},
   };
   for (const auto& [problem, message] : cases) {
