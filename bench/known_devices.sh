@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # bench/known_devices.sh DEVICE...: tries on each device the kernels that its cost model chooses for the lists in
-# workloads/, and writes the verdicts into share/known_devices.json, which is shipped: on such a device they are not
-# tried again. Verdicts hold for the device code they were made with, so this belongs before a release. Run it in the
-# repository's root, with the command built in build/ or named by FALTUNG; DTYPES="f16 f32" does fewer. Lists run side
-# by side, one a processor (JOBS): most of the time is compiling.
+# workloads/ and for common filters with common epilogues, and writes verdicts, compiled code and ceilings into
+# share/known_devices.pack, which is shipped: on such a device they are neither tried nor compiled again. They hold for
+# the device code they were made with, so this belongs before a release. Run it in the repository's root, with the
+# command built in build/ or named by FALTUNG; DTYPES="f16 f32" and DIRECTIONS="fwd" do fewer. Lists run side by side, one
+# a processor (JOBS): most of the time is compiling.
 set -euo pipefail
 export FALTUNG=${FALTUNG:-build/tools/faltung}
 if (($# == 0)); then
@@ -13,20 +14,45 @@ fi
 FALTUNG_STORE=$(mktemp -d)
 export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none
 trap 'rm -rf "$FALTUNG_STORE"' EXIT
-"$FALTUNG" store import share/known_devices.json
+if [ -e share/known_devices.pack ]; then "$FALTUNG" store import share/known_devices.pack; fi
 
-# one DEVICE LAYOUT DTYPE LIST: a row that no kernel supports is no reason to stop.
+# one DEVICE LAYOUT DTYPE LIST DIRECTION EPILOGUE: a row that no kernel supports is no reason to stop.
 one() {
-  "$FALTUNG" bench --device "$1" --layout "$2" --dtype "$3" --suite "$4" --min-time 1us --repeat 1 >/dev/null 2>"$FALTUNG_STORE.$$" ||
+  "$FALTUNG" bench --device "$1" --layout "$2" --dtype "$3" --suite "$4" --dir "$5" --epilogue "$6" --min-time 1us --repeat 1 >/dev/null 2>"$FALTUNG_STORE.$$" ||
     { echo "$*: $(tail -1 "$FALTUNG_STORE.$$")" >&2; }
   rm -f "$FALTUNG_STORE.$$"
 }
 export -f one
-for device in "$@"; do
-  for layout in nchw nhwc; do
-    for dtype in ${DTYPES:-f32 f16 bf16}; do
-      for list in workloads/*.csv; do printf '%s\0%s\0%s\0%s\0' "$device" $layout "$dtype" "$list"; done
+# Filters of 1x1 to 7x7 with strides 1 and 2, on images that ask for small and large tiles.
+common=$FALTUNG_STORE.common.csv
+{
+  echo name,n,c,h,w,k,r,s,stride_h,stride_w,pad_top,pad_bottom,pad_left,pad_right
+  for filter in 1 3 5 7; do
+    for stride in 1 2; do
+      for size in 8,256,14 32,64,56 1,128,112 16,512,28; do
+        IFS=, read -r n c h <<<"$size"
+        pad=$((filter / 2))
+        echo "common_${filter}x${filter}_s${stride}_n${n}_c${c},$n,$c,$h,$h,$c,$filter,$filter,$stride,$stride,$pad,$pad,$pad,$pad"
+      done
     done
   done
-done | xargs -0 -n 4 -P "${JOBS:-$(nproc)}" bash -c 'one "$@"' one
-"$FALTUNG" store export share/known_devices.json --verdicts
+} >"$common"
+tasks() {
+  local device=$1 layout dtype list epilogue direction
+  for layout in nhwc nchw; do
+    for dtype in ${DTYPES:-f16 bf16 f32}; do
+      for list in workloads/*.csv "$common"; do
+        for direction in ${DIRECTIONS:-fwd bwd_d bwd_w}; do printf '%s\0' "$device" $layout "$dtype" "$list" $direction none; done
+      done
+      for epilogue in bias bias,relu bias,silu bias,residual,relu bias,relu,maxpool2; do
+        printf '%s\0' "$device" $layout "$dtype" "$common" fwd $epilogue
+      done
+    done
+  done
+}
+for device in "$@"; do
+  tasks "$device" | xargs -0 -n 6 -P "${JOBS:-$(nproc)}" bash -c 'one "$@"' one
+done
+rm -f "$common"
+for kind in trials lock; do "$FALTUNG" store clear $kind >/dev/null; done
+"$FALTUNG" store export share/known_devices.pack

@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 install(TARGETS faltung_static faltung_shared EXPORT faltungTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT lib NAMELINK_COMPONENT dev)
-install(FILES share/known_devices.json DESTINATION ${CMAKE_INSTALL_DATADIR}/faltung COMPONENT lib)
+install(FILES share/known_devices.pack DESTINATION ${CMAKE_INSTALL_DATADIR}/faltung COMPONENT lib)
 install(DIRECTORY include/faltung DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
         FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(DIRECTORY workloads/ DESTINATION ${CMAKE_INSTALL_DATADIR}/faltung/workloads COMPONENT tools)

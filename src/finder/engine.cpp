@@ -41,22 +41,36 @@ void log_choice(const Settled& s, const Candidate& candidate, const Report* meas
              s.device->info().id, why);
 }
 
-std::unique_ptr<const Store> open_shipped() {
+// Null where nothing was shipped, or what was is damaged: then kernels are tried and compiled here.
+std::shared_ptr<const Store> open_shipped(const Store::Warn& warn) {
   const std::string file = known_devices_file();
-  return file.empty() ? nullptr : std::make_unique<const Store>(file);
+  if (file.empty()) return nullptr;
+  try {
+    return std::make_shared<const Store>(file, warn);
+  } catch (const Error& error) {
+    warn(std::string(error.what()) + "; nothing is known of devices");
+    return nullptr;
+  }
 }
 
 }  // namespace
 
 EngineImpl::EngineImpl(const std::string& store_directory)
     : store_(store_directory, [this](const std::string& line) { warn(line); }),
-      shipped_(open_shipped()),
+      shipped_(open_shipped([this](const std::string& line) { warn(line); })),
       is_lock_(is_lock(store_)),
-      trust_(store_, shipped_.get(), [this](const std::string& line) { warn(line); }) {}
+      trust_(store_, shipped_.get(), [this](const std::string& line) { warn(line); }) {
+  if (shipped_ != nullptr && !is_lock_) store_.ship(shipped_, {"kernel", "ceilings", "trials"});
+}
 
 void EngineImpl::on_warning(std::function<void(const std::string&)> warn) {
-  const std::lock_guard lock(mutex_);
-  warn_ = std::move(warn);
+  std::vector<std::string> unheard;
+  {
+    const std::lock_guard lock(mutex_);
+    warn_ = warn;
+    if (warn) unheard.swap(unheard_);
+  }
+  for (const std::string& line : unheard) warn(line);
 }
 
 void EngineImpl::warn(const std::string& line) {
@@ -64,6 +78,8 @@ void EngineImpl::warn(const std::string& line) {
   {
     const std::lock_guard lock(mutex_);
     warn = warn_;
+    constexpr std::size_t kMostUnheard = 16;
+    if (!warn && unheard_.size() < kMostUnheard) unheard_.push_back(line);
   }
   if (warn) warn(line);
 }

@@ -48,8 +48,9 @@ class EngineImpl {
 
   std::mutex mutex_;  // of what follows but the store, what was shipped and trust, which have their own
   std::function<void(const std::string&)> warn_;
+  std::vector<std::string> unheard_;  // before there was somebody to warn: what was wrong at the beginning
   Store store_;
-  std::unique_ptr<const Store> shipped_;  // verdicts on known devices that came with the package, or null
+  std::shared_ptr<const Store> shipped_;  // what came with the package of known devices, or null
   bool is_lock_;
   Trust trust_;
   std::map<int, std::shared_ptr<const Parallel>> workers_;

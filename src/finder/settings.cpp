@@ -160,8 +160,8 @@ std::string known_devices_file() {
   const std::string setting = environment("FALTUNG_KNOWN_DEVICES");
   if (setting == "none") return "";
   if (setting.empty()) {
-    return installed_file({"share/faltung/known_devices.json", "../share/faltung/known_devices.json",
-                           "../../share/faltung/known_devices.json"});
+    return installed_file({"share/faltung/known_devices.pack", "../share/faltung/known_devices.pack",
+                           "../../share/faltung/known_devices.pack"});
   }
   if (!std::filesystem::is_regular_file(setting)) {
     throw Error(Status::bad_file, "FALTUNG_KNOWN_DEVICES is '" + setting +

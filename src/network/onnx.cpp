@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "src/network/mapped_file.hpp"
 #include "src/network/onnx_fields.hpp"
 #include "src/network/onnx_tensor.hpp"
+#include "src/store/mapped_file.hpp"
 
 namespace faltung::network {
 namespace {

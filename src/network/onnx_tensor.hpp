@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "src/network/mapped_file.hpp"
 #include "src/network/onnx.hpp"
+#include "src/store/mapped_file.hpp"
 
 namespace faltung::network {
 

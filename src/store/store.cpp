@@ -35,6 +35,10 @@ std::string default_directory() {
   return "";
 }
 
+bool by_kind_and_key(const Record& a, const Record& b) {
+  return std::tie(a.kind, a.key) < std::tie(b.kind, b.key);
+}
+
 }  // namespace
 
 Store::Store(const std::string& directory, Warn warn)
@@ -54,13 +58,16 @@ Store::Store(const std::string& directory, Warn warn)
 
 void Store::open_file() {
   try {
+    if (Pack::is(directory_)) {
+      pack_ = std::make_shared<const Pack>(directory_);
+      readonly_ = true;
+      return;
+    }
     auto records = std::make_shared<std::vector<Record>>(
         decode_export(read_file(directory_).value_or(FileContent{}).bytes, [&](const std::string& what) {
           throw Error(Status::bad_file, what);  // a store in one file is all there or not to be trusted
         }));
-    std::sort(records->begin(), records->end(), [](const Record& a, const Record& b) {
-      return std::tie(a.kind, a.key) < std::tie(b.kind, b.key);
-    });
+    std::sort(records->begin(), records->end(), by_kind_and_key);
     file_ = std::move(records);
     readonly_ = true;
   } catch (const Error& error) {
@@ -81,7 +88,28 @@ void Store::warn_once(const std::string& about, const std::string& message) cons
   warn_("store: " + message);
 }
 
+void Store::ship(std::shared_ptr<const Store> shipped, std::vector<std::string> kinds) {
+  shipped_ = std::move(shipped);
+  shipped_kinds_ = std::move(kinds);
+}
+
 std::optional<std::string> Store::get(const std::string& kind, const std::string& key) const {
+  std::optional<std::string> found = own(kind, key);
+  const bool ships = shipped_ != nullptr &&
+                     std::find(shipped_kinds_.begin(), shipped_kinds_.end(), kind) != shipped_kinds_.end();
+  return found || !ships ? found : shipped_->get(kind, key);
+}
+
+std::optional<std::string> Store::own(const std::string& kind, const std::string& key) const {
+  if (pack_) {
+    try {
+      std::optional<Record> record = pack_->get(kind, key);
+      return record ? std::optional(std::move(record->payload)) : std::nullopt;
+    } catch (const Error& error) {
+      warn_once("pack", std::string(error.what()) + "; taken as missing");
+      return std::nullopt;
+    }
+  }
   if (file_) {
     const auto found = std::lower_bound(
         file_->begin(), file_->end(), std::tie(kind, key),
@@ -151,6 +179,12 @@ std::vector<std::string> Store::kinds(const std::string& kind) const {
 
 std::vector<Record> Store::list(const std::string& kind) const {
   std::vector<Record> out;
+  if (pack_) {
+    out = pack_->list();
+    std::sort(out.begin(), out.end(), by_kind_and_key);
+    std::erase_if(out, [&](const Record& record) { return !kind.empty() && record.kind != kind; });
+    return out;
+  }
   if (file_) {
     std::copy_if(file_->begin(), file_->end(), std::back_inserter(out),
                  [&](const Record& record) { return kind.empty() || record.kind == kind; });
@@ -176,9 +210,7 @@ std::vector<Record> Store::list(const std::string& kind) const {
       }
     }
   }
-  std::sort(out.begin(), out.end(), [](const Record& a, const Record& b) {
-    return std::tie(a.kind, a.key) < std::tie(b.kind, b.key);
-  });
+  std::sort(out.begin(), out.end(), by_kind_and_key);
   return out;
 }
 
@@ -202,6 +234,7 @@ int Store::export_to(const std::string& file) const {
 }
 
 void Store::export_records(const std::string& file, std::vector<Record> records) {
+  if (file.ends_with(".pack")) return replace_file(file, Pack::encode(records));
   replace_file(file, encode_export(std::move(records)));
 }
 
@@ -211,10 +244,11 @@ Store::Imported Store::import_from(const std::string& file) {
   Imported done;
   std::vector<Record> records;
   try {
-    records = decode_export(content->bytes, [&](const std::string& what) {
+    const auto damaged = [&](const std::string& what) {
       ++done.damaged;
       warn_once(file + what, file + ": " + what + "; left out");
-    });
+    };
+    records = Pack::is(file) ? Pack(file).list() : decode_export(content->bytes, damaged);
   } catch (const Error& error) {
     throw Error(Status::bad_file, file + ": is no export of a store: " + error.what());
   }

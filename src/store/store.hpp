@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "src/store/pack.hpp"
 #include "src/store/record.hpp"
 
 namespace faltung {
@@ -25,10 +26,10 @@ class Store {
 
   // directory: empty for $FALTUNG_STORE, else $XDG_CACHE_HOME/faltung, else ~/.cache/faltung. It is made when
   // the first record is put. With `:readonly` at its end nothing is ever written. It may also be a file that
-  // export_to wrote: it is read once, and never written. Throws Error(bad_file) for a file that is none and
-  // has
-  // `:readonly` after it: who relies on its content must know.
-  // warn: called at most once for each thing that is wrong; by default it prints to stderr.
+  // export_to wrote, which is read once, or a pack (pack.hpp), which is read as records are asked for;
+  // neither is ever written. Throws Error(bad_file) for a file that is neither and has `:readonly` after it:
+  // who relies on its content must know. warn: called at most once for each thing that is wrong; by default
+  // it prints to stderr.
   explicit Store(const std::string& directory = "", Warn warn = {});
 
   const std::string& directory() const { return directory_; }
@@ -46,7 +47,11 @@ class Store {
   // Erases the records of one kind, or all; returns how many.
   int clear(const std::string& kind = "");
 
-  // One JSON file of all records. Throws Error(bad_file) if it cannot be written. Returns how many.
+  // What get() answers of these kinds where this store knows nothing: records that came with the package.
+  void ship(std::shared_ptr<const Store> shipped, std::vector<std::string> kinds);
+
+  // One JSON file of all records; a pack, where the file's name ends in .pack. Throws Error(bad_file) if it
+  // cannot be written. Returns how many.
   int export_to(const std::string& file) const;
   static void export_records(const std::string& file, std::vector<Record> records);
 
@@ -72,7 +77,12 @@ class Store {
 
   std::string directory_;
   bool readonly_ = false;
+  std::optional<std::string> own(const std::string& kind, const std::string& key) const;
+
   std::shared_ptr<const std::vector<Record>> file_;  // of an exported file, in the order of kind and key
+  std::shared_ptr<const Pack> pack_;
+  std::shared_ptr<const Store> shipped_;
+  std::vector<std::string> shipped_kinds_;
   bool swept_ = false;
   Warn warn_;
   mutable std::mutex mutex_;  // of what follows and of swept_

@@ -1,4 +1,4 @@
-#include "src/network/mapped_file.hpp"
+#include "src/store/mapped_file.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 
 #include "faltung/faltung.hpp"
 
-namespace faltung::network {
+namespace faltung {
 namespace {
 
 [[noreturn]] void fail(const std::string& path, const std::string& why) {
@@ -40,4 +40,4 @@ MappedFile map_file(const std::string& path) {
       {static_cast<const std::byte*>(address), size}};
 }
 
-}  // namespace faltung::network
+}  // namespace faltung

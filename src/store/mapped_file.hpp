@@ -1,13 +1,13 @@
 // A file's bytes, mapped into memory and only read.
-#ifndef FALTUNG_SRC_NETWORK_MAPPED_FILE_HPP_
-#define FALTUNG_SRC_NETWORK_MAPPED_FILE_HPP_
+#ifndef FALTUNG_SRC_STORE_MAPPED_FILE_HPP_
+#define FALTUNG_SRC_STORE_MAPPED_FILE_HPP_
 
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
 
-namespace faltung::network {
+namespace faltung {
 
 struct MappedFile {
   std::shared_ptr<const void> owner;  // unmaps it
@@ -19,6 +19,6 @@ struct MappedFile {
 // renaming.
 MappedFile map_file(const std::string& path);
 
-}  // namespace faltung::network
+}  // namespace faltung
 
-#endif  // FALTUNG_SRC_NETWORK_MAPPED_FILE_HPP_
+#endif  // FALTUNG_SRC_STORE_MAPPED_FILE_HPP_

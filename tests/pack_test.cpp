@@ -1,0 +1,142 @@
+// A pack gives back what went into it, opens without reading it, and is never read wrong where it was
+// damaged.
+#include "src/store/pack.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "src/finder/engine.hpp"
+#include "src/store/store.hpp"
+#include "tests/scratch.hpp"
+
+namespace faltung {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class PackTest : public testing::Test {
+ protected:
+  std::string file(const std::string& bytes) {
+    const std::string path = scratch_.path() + "/" + std::to_string(files_++) + ".pack";
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+  static std::vector<Record> records() {
+    std::vector<Record> all;
+    for (int i = 0; i < 40; ++i) {
+      all.push_back({i % 2 == 0 ? "kernel" : "verified", "key\n" + std::to_string(i),
+                     std::string(static_cast<std::size_t>(i) * 97, static_cast<char>('a' + i % 3)),
+                     1000 + i});
+    }
+    return all;
+  }
+  static bool same(const Record& a, const Record& b) {
+    return a.kind == b.kind && a.key == b.key && a.payload == b.payload && a.modified_ms == b.modified_ms;
+  }
+  Scratch scratch_;
+  int files_ = 0;
+};
+
+TEST_F(PackTest, GivesEveryRecordBackAndNoOther) {
+  const Pack pack(file(Pack::encode(records())));
+  for (const Record& record : records()) {
+    const std::optional<Record> found = pack.get(record.kind, record.key);
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(same(*found, record)) << record.key;
+    EXPECT_FALSE(pack.get(record.kind, record.key + "x"));
+    EXPECT_FALSE(pack.get("trials", record.key));
+  }
+  EXPECT_EQ(pack.list().size(), records().size());
+  EXPECT_TRUE(Pack(file(Pack::encode({}))).list().empty());
+}
+
+TEST_F(PackTest, DamageIsAnErrorOrAnotherRecordsNeverWrongContent) {
+  const std::string whole = Pack::encode(records());
+  for (std::size_t at = 0; at < whole.size(); at += 3) {
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ (1 << at % 8));
+    const std::string path = file(bytes);
+    try {
+      const Pack pack(path);
+      for (const Record& record : records()) {
+        try {
+          const std::optional<Record> found = pack.get(record.kind, record.key);
+          EXPECT_TRUE(!found || same(*found, record)) << "byte " << at;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.status(), Status::bad_file);
+        }
+      }
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::bad_file);
+    }
+    std::filesystem::remove(path);
+  }
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{5}, std::size_t{16}, std::size_t{40}, whole.size() - 1}) {
+    EXPECT_THROW(Pack(file(whole.substr(0, bytes))), Error) << bytes;
+  }
+  EXPECT_THROW(Pack(file(whole + "x")), Error);
+  std::string later = whole;
+  later[13] = '2';
+  EXPECT_TRUE(Pack::is(file(later)));
+  EXPECT_THROW(Pack(file(later)), Error);
+}
+
+TEST_F(PackTest, AStoreReadsExportsAndImportsIt) {
+  const std::string packed = file(Pack::encode(records()));
+  const Store store(packed + ":readonly");
+  EXPECT_EQ(store.get("kernel", "key\n2"), std::string(2 * 97, 'c'));
+  EXPECT_EQ(store.list("verified").size(), 20u);
+  EXPECT_TRUE(store.readonly());
+  Store other(scratch_.path() + "/store");
+  EXPECT_EQ(other.import_from(packed).added, 40);
+  const std::string again = scratch_.path() + "/again.pack";
+  EXPECT_EQ(other.export_to(again), 40);
+  EXPECT_TRUE(Pack::is(again));
+  EXPECT_EQ(Store(again).list().size(), 40u);
+}
+
+TEST_F(PackTest, WhatIsShippedIsFoundBehindAStoresOwn) {
+  Store store(scratch_.path() + "/store");
+  store.ship(std::make_shared<const Store>(file(Pack::encode(records()))), {"kernel"});
+  EXPECT_EQ(store.get("kernel", "key\n2"), std::string(2 * 97, 'c'));
+  EXPECT_FALSE(store.get("verified", "key\n3"));  // of another kind
+  EXPECT_TRUE(store.put("kernel", "key\n2", "mine"));
+  EXPECT_EQ(store.get("kernel", "key\n2"), "mine");
+  EXPECT_EQ(store.list().size(), 1u);  // its own alone
+}
+
+TEST_F(PackTest, ADamagedOneIsOneWarningAndTheEngineWorks) {
+  std::string bytes = Pack::encode(records());
+  bytes.pop_back();
+  const std::string path = file(bytes);
+  ::setenv("FALTUNG_KNOWN_DEVICES", path.c_str(), 1);
+  std::vector<std::string> said;
+  Engine engine(scratch_.path() + "/store");
+  ::unsetenv("FALTUNG_KNOWN_DEVICES");
+  engine.on_warning([&](const std::string& line) { said.push_back(line); });
+  EXPECT_FALSE(engine.plan(parse_problem("n1c4h5w5k4r3s3")).kernel().empty());
+  EXPECT_THAT(said, ElementsAre(HasSubstr(path + ": is no")));
+}
+
+TEST_F(PackTest, OpeningOneReadsItsHeadAlone) {
+  std::vector<Record> many;
+  for (int i = 0; i < 2000; ++i) many.push_back({"kernel", std::to_string(i), std::to_string(i), 0});
+  const std::string path = file(Pack::encode(many));
+  double best = 1e9;
+  for (int i = 0; i < 20; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Pack pack(path);
+    best = std::min(
+        best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  }
+  EXPECT_LT(best, 1) << "milliseconds";
+}
+
+}  // namespace
+}  // namespace faltung
