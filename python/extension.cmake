@@ -10,7 +10,7 @@ function(faltung_self_contained target)
                                              RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/python/faltung/bin)
 endfunction()
 
-add_library(faltung_python_library SHARED $<TARGET_OBJECTS:faltung_objects>)
+add_library(faltung_python_library SHARED $<TARGET_OBJECTS:faltung_objects> ${FALTUNG_ZSTD_OBJECTS})
 target_link_libraries(faltung_python_library PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 target_include_directories(faltung_python_library INTERFACE ${PROJECT_SOURCE_DIR}/include)
 set_target_properties(faltung_python_library PROPERTIES OUTPUT_NAME faltung SOVERSION ${FALTUNG_ABI})
