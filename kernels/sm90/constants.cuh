@@ -13,11 +13,15 @@ constexpr Way kWay = kConfig.way;
 constexpr bool kFlat = kConfig.tile.flat();
 constexpr bool kCooperative = kConfig.tile.cooperative();
 constexpr bool kPixelsOnM = kConfig.tile.pixels_on_m();
+constexpr bool kFilterAsItIs = kConfig.tile.filter_as_it_is();
+constexpr bool kPhased = kConfig.tile.phased();
+constexpr int kPhases = kConfig.tile.phases;
 constexpr bool kResident = kConfig.tile.resident();
 constexpr int kSharers = kConfig.tile.sharers();
 
 // Of a consumer: blocks of 64 rows, blocks of columns, columns of one.
 constexpr int kMBlocks = kConfig.tile.m_blocks(), kNBlocks = kConfig.tile.n_blocks(), kN = kConfig.tile.n();
+constexpr int kColumns = columns(kConfig);  // of an instruction: of them all, or of a half
 constexpr int kKBlock = kConfig.tile.k_block;  // input channels at a time
 constexpr int kTileChannels = kConfig.tile.channels, kTilePixels = kConfig.tile.pixels();
 constexpr int kTileWidth = kConfig.tile.width, kTileHeight = kConfig.tile.height;

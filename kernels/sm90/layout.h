@@ -21,6 +21,23 @@ FALTUNG_BOTH constexpr int threads(const KernelConfig& c) {
   return c.tile.bring != Bring::shift && c.prepares() ? 512 : 384;
 }
 
+// ---------------------------------------------------------------------------------------- instructions
+
+// The matrix units cut each sum that they write. Of two parts, which make nearly fp32, the products of a tap
+// of a block of channels are therefore summed apart and then added to the sums, rounded to nearest. Two such
+// sums take turns, one multiplied while the other is added: those of a consumer's blocks, or where these are
+// odd in number of halves of a block.
+FALTUNG_BOTH constexpr bool sums_apart(const KernelConfig& c) { return c.parts == 2; }
+FALTUNG_BOTH constexpr int halves(const KernelConfig& c) {
+  return sums_apart(c) && c.tile.m_blocks() * c.tile.n_blocks() % 2 == 1 ? 2 : 1;
+}
+// The N side of an instruction.
+FALTUNG_BOTH constexpr int columns(const KernelConfig& c) { return c.tile.n() / halves(c); }
+// Registers of a thread for sums.
+FALTUNG_BOTH constexpr int sum_registers(const KernelConfig& c) {
+  return c.tile.sums() + (sums_apart(c) ? columns(c) : 0);
+}
+
 // ------------------------------------------------------------------------------------------ operands
 
 // Of one operand row: a pixel's or an output channel's block of channels.

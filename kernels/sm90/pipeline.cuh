@@ -34,7 +34,7 @@ __device__ __forceinline__ unsigned long long descriptor(unsigned low, int pitch
 }
 
 // Step `step` of 32 bytes (where rows are channels, of 16 rows) of a row of the pixels' block `block`, on the
-// M side or on the N side. Where rows are channels 8 of them make 1024 bytes, and the next 64 pixels lie a
+// M side or on the N side, there from the block's half `half` on. Where rows are channels 8 of them make 1024 bytes, and the next 64 pixels lie a
 // box further.
 __device__ __forceinline__ unsigned long long pixels_on_m(unsigned pixels, int block, int step) {
   constexpr int kBlock = kFlat ? 64 * kRow : 8 * kPixelPitch;
@@ -44,23 +44,54 @@ __device__ __forceinline__ unsigned long long pixels_on_m(unsigned pixels, int b
     return descriptor((pixels + block * kBlock + step * 32) >> 4, kPixelPitch);
   }
 }
-__device__ __forceinline__ unsigned long long pixels_on_n(unsigned pixels, int block, int step) {
-  constexpr int kBlock = kFlat ? kN * kRow : 8 * kRow;
+__device__ __forceinline__ unsigned long long pixels_on_n(unsigned pixels, int block, int half, int step) {
+  constexpr int kBlock = kFlat ? kN * kRow : 8 * kRow, kHalf = kColumns / 8 * kPixelPitch;
   if constexpr (kRowsAreChannels) {
     // In a cluster addresses have higher bits.
     const unsigned place = kSplit > 1 ? (pixels + step * 2048) >> 4 & 0x3fff : (pixels + step * 2048) >> 4;
     return descriptor(place | (kPlanesBox >> 4) << 16, 1024);
   } else {
-    return descriptor((pixels + block * kBlock + step * 32) >> 4, kPixelPitch);
+    return descriptor((pixels + block * kBlock + half * kHalf + step * 32) >> 4, kPixelPitch);
   }
 }
+// Of the filter as it is: 64 output channels, by kKBlock input channels.
+constexpr int kFilterBox = kKBlock * 128;
 __device__ __forceinline__ unsigned long long weights_of(unsigned weights, int row, int step) {
+  if constexpr (kFilterAsItIs) {
+    const unsigned place = (weights + row / 64 * kFilterBox + step * 2048) >> 4 & 0x3fff;
+    const unsigned high = 1024 >> 4 | 1u << 30;  // swizzled by 128 bytes, whatever the pixels' rows are
+    return static_cast<unsigned long long>(high) << 32 | place | (kFilterBox >> 4) << 16;
+  }
   return descriptor((weights + row * kRow + step * 32) >> 4, 8 * kRow);
 }
 
+// The operands of one step of a consumer's block of 64 rows by kN columns, or of a half of those.
+struct Operands {
+  unsigned long long a, b;
+};
+__device__ __forceinline__ Operands operands_of(unsigned weights, unsigned pixels, int mt, int nb, int half,
+                                                int step) {
+  if constexpr (kPixelsOnM) {
+    return {pixels_on_m(pixels, mt, step), weights_of(weights, nb * kN + half * kColumns, step)};
+  } else {
+    return {weights_of(weights, mt * 64, step), pixels_on_n(pixels, nb, half, step)};
+  }
+}
+// From an operand's high part to its low part.
+constexpr int kToLowA = (kPixelsOnM ? kPartStride : kStagePartStride) >> 4,
+              kToLowB = (kPixelsOnM ? kStagePartStride : kPartStride) >> 4;
+
 using Sums = float[kMBlocks][kNBlocks][kN / 2];
+__device__ __forceinline__ void clear(Sums& sums) {
+#pragma unroll
+  for (int block = 0; block < kMBlocks * kNBlocks; ++block) {
+#pragma unroll
+    for (float& sum : sums[block / kNBlocks][block % kNBlocks]) sum = 0.0f;
+  }
+}
 
 // The products of one tap of one block of channels.
+template <class Sums>
 __device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned pixels, int accumulate) {
 #pragma unroll
   for (int step = 0; step < kRow / 32; ++step) {
@@ -68,21 +99,14 @@ __device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned 
     for (int mt = 0; mt < kMBlocks; ++mt) {
 #pragma unroll
       for (int nb = 0; nb < kNBlocks; ++nb) {
-        const unsigned long long a =
-            kPixelsOnM ? pixels_on_m(pixels, mt, step) : weights_of(weights, mt * 64, step);
-        const unsigned long long b =
-            kPixelsOnM ? weights_of(weights, nb * kN, step) : pixels_on_n(pixels, nb, step);
-        mma(sums[mt][nb], a, b, step == 0 ? accumulate : 1);
-        if constexpr (kParts == 2) {
-          constexpr int kToLowA = (kPixelsOnM ? kPartStride : kStagePartStride) >> 4,
-                        kToLowB = (kPixelsOnM ? kStagePartStride : kPartStride) >> 4;
-          mma(sums[mt][nb], a + kToLowA, b, 1);
-          mma(sums[mt][nb], a, b + kToLowB, 1);
-        }
+        const Operands o = operands_of(weights, pixels, mt, nb, 0, step);
+        mma(sums[mt][nb], o.a, o.b, step == 0 ? accumulate : 1);
       }
     }
   }
 }
+
+#include "kernels/sm90/sums_apart.cuh"
 
 // Where a consumer is in the rings; its part of a tile's operands; what it frees once the products after are
 // under way.
@@ -93,7 +117,25 @@ struct Consumer {
   bool leader;
   unsigned previous_slot, previous_stage;
   int accumulate;
+  int taps, columns;  // of the tile's phase
+  SumsApart apart;
 };
+
+// The products of one tap of one block of channels; free(): what the tap before read is free.
+template <class Free>
+__device__ __forceinline__ void multiply_tap(Sums& sums, Consumer& c, unsigned weights, unsigned pixels,
+                                             const Free& free) {
+  if constexpr (kSumsApart) {
+    multiply_apart(sums, c.apart, weights, pixels, free);
+  } else {
+    mma_fence();
+    multiply(sums, weights, pixels, c.accumulate);
+    mma_commit();
+    c.accumulate = 1;
+    mma_wait<1>();
+    free();
+  }
+}
 
 __device__ __forceinline__ void wait_for_slot(Barriers& barriers, const Ring<kSlots>& slot) {
   // What warps bring is said to be there by them alone.
@@ -112,22 +154,19 @@ __device__ __forceinline__ void sum_taps(Sums& sums, const Memory& m, Barriers& 
     wait_for_slot(barriers, c.slot);
     const unsigned weights =
         m.stages + (kResident ? block * kTaps + tap : c.slot.place) * kStageStride + c.my_weights;
-    mma_fence();
-    multiply(sums, weights, m.slots + c.slot.place * kSlotStride + c.my_pixels, c.accumulate);
-    mma_commit();
-    c.accumulate = 1;
-    mma_wait<1>();
-    if (c.leader && (!first_block || tap != 0)) barrier_arrive(c.previous_slot);
+    multiply_tap(sums, c, weights, m.slots + c.slot.place * kSlotStride + c.my_pixels, [&] {
+      if (c.leader && (!first_block || tap != 0)) barrier_arrive(c.previous_slot);
+    });
     c.previous_slot = smem_address(&barriers.slot_empty[c.slot.place]);
     c.slot.advance();
   }
 }
 
 // Of one tap, the first pixel of a patch that it reads.
-__device__ __forceinline__ unsigned view_of(unsigned pixels, int tap) {
-  const int column = tap % kS * kDilationW;
+__device__ __forceinline__ unsigned view_of(unsigned pixels, int tap, int columns) {
+  const int column = tap % columns * kDilationW;
   const int in_row = column % kStrideW * static_cast<int>(phase_width(kConfig)) + column / kStrideW;
-  return pixels + (tap / kS * kDilationH * static_cast<int>(patch_width(kConfig)) + in_row) * kRow;
+  return pixels + (tap / columns * kDilationH * static_cast<int>(patch_width(kConfig)) + in_row) * kRow;
 }
 
 // The products of a block of channels where a slot is a patch, of which every tap has a view.
@@ -135,12 +174,12 @@ __device__ __forceinline__ void sum_patch(Sums& sums, const Memory& m, Barriers&
                                           int block, bool first_block) {
   wait_for_slot(barriers, c.slot);
   const unsigned pixels = m.slots + c.slot.place * kSlotStride + c.my_pixels;
-  if constexpr (kResident) {
+  if constexpr (kResident && !kSumsApart) {
     constexpr int kUnroll = kTaps <= 9 ? kTaps : 1;
     mma_fence();
 #pragma unroll kUnroll
     for (int tap = 0; tap < kTaps; ++tap) {
-      multiply(sums, m.stages + (block * kTaps + tap) * kStageStride + c.my_weights, view_of(pixels, tap),
+      multiply(sums, m.stages + (block * kTaps + tap) * kStageStride + c.my_weights, view_of(pixels, tap, kS),
                c.accumulate);
       c.accumulate = 1;
     }
@@ -148,21 +187,22 @@ __device__ __forceinline__ void sum_patch(Sums& sums, const Memory& m, Barriers&
     mma_wait<1>();
     if (c.leader && !first_block) barrier_arrive(c.previous_slot);
   } else {
+    const int taps = kPhased ? c.taps : kTaps, columns = kPhased ? c.columns : kS;
 #pragma unroll 1
-    for (int tap = 0; tap < kTaps; ++tap) {
-      const unsigned view = view_of(pixels, tap);
-      barrier_wait(smem_address(&barriers.stage_full[c.stage.place]), c.stage.parity);
-      mma_fence();
-      multiply(sums, m.stages + c.stage.place * kStageStride + c.my_weights, view, c.accumulate);
-      mma_commit();
-      c.accumulate = 1;
-      mma_wait<1>();
-      if (c.leader) {
-        if (!first_block || tap != 0) barrier_arrive(c.previous_stage);
+    for (int tap = 0; tap < taps; ++tap) {
+      const unsigned view = view_of(pixels, tap, columns);
+      if constexpr (!kResident)
+        barrier_wait(smem_address(&barriers.stage_full[c.stage.place]), c.stage.parity);
+      const unsigned stage = kResident ? block * kTaps + tap : c.stage.place;
+      multiply_tap(sums, c, m.stages + stage * kStageStride + c.my_weights, view, [&] {
+        if (!c.leader) return;
+        if (!kResident && (!first_block || tap != 0)) barrier_arrive(c.previous_stage);
         if (tap == 0 && !first_block) barrier_arrive(c.previous_slot);
+      });
+      if constexpr (!kResident) {
+        c.previous_stage = smem_address(&barriers.stage_empty[c.stage.place]);
+        c.stage.advance();
       }
-      c.previous_stage = smem_address(&barriers.stage_empty[c.stage.place]);
-      c.stage.advance();
     }
   }
   c.previous_slot = smem_address(&barriers.slot_empty[c.slot.place]);

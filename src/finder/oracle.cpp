@@ -233,6 +233,55 @@ const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel&
   return answers;
 }
 
+namespace {
+
+// Elements whose errors are squared and averaged: so many that chance moves the average by a few percent.
+constexpr std::size_t kFewestCompared = 256, kMostCompared = 512;
+
+bool is_compared_with_chain(const Problem& p) {
+  const Epilogue& e = p.epilogue;
+  const bool epilogue =
+      e.bias || e.residual || e.activation != Activation::none || e.pool.kind != PoolKind::none;
+  return p.dtype == DType::f32 && p.math == Math::f32 && !epilogue;
+}
+
+}  // namespace
+
+void Oracle::compare_with_chain(const void* result, const Accuracy& accuracy, const Parallel& parallel,
+                                Finding& finding) const {
+  if (data_ != Data::random || !is_compared_with_chain(problem_) || elements_.size() < kFewestCompared)
+    return;
+  const Answers& expected = answers(Accuracy{}, parallel);
+  const std::size_t compared = std::min(kMostCompared, elements_.size());
+  const auto element = [&](std::size_t i) { return i * elements_.size() / compared; };
+  if (chain_errors_.empty()) {
+    chain_errors_.resize(compared);
+    parallel.each(
+        static_cast<i64>(compared),
+        [&](i64 index, int) {
+          const auto e = element(static_cast<std::size_t>(index));
+          chain_errors_[static_cast<std::size_t>(index)] =
+              chain_of_fp32(problem_, tensors_, elements_[e]) - expected[e].value;
+        },
+        16);
+  }
+  const TensorShape shape = result_shape(problem_);
+  double squares = 0, of_chain = 0;
+  for (std::size_t n = 0; n < compared; ++n) {
+    const std::size_t e = element(n);
+    const double error =
+        load_element(problem_.dtype, result, shape.offset(elements_[e])) - expected[e].value;
+    squares += error * error, of_chain += chain_errors_[n] * chain_errors_[n];
+  }
+  if (of_chain == 0 || !std::isfinite(squares)) return;
+  finding.rms_of_chain = std::sqrt(squares / of_chain);
+  finding.too_coarse = finding.rms_of_chain > accuracy.rms_of_chain;
+  if (!finding.too_coarse || finding.error_over_bound > 1) return;
+  finding.worst = "the root mean square error is " + std::to_string(finding.rms_of_chain) +
+                  " times that of a chain of fp32 multiply-adds, at most " +
+                  std::to_string(accuracy.rms_of_chain) + " was said";
+}
+
 Finding Oracle::check(const void* result, const Accuracy& accuracy, const Parallel& parallel) const {
   const bool integers = data_ == Data::small_integers && is_exact(problem_);
   const bool exact = integers && accuracy.exact_on_integers;
@@ -266,6 +315,7 @@ Finding Oracle::check(const void* result, const Accuracy& accuracy, const Parall
                      : integers ? " once rounded"
                                 : "");
   }
+  compare_with_chain(result, accuracy, parallel, finding);
   return finding;
 }
 

@@ -54,7 +54,7 @@ Arena::Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, i
 const Tensors& Arena::next() { return sets_[turn_++ % sets_.size()].tensors; }
 
 Runner::Runner(std::shared_ptr<const PlanImpl> plan, Arena& arena) : plan_(std::move(plan)), arena_(arena) {
-  const bool packs = plan_->recipe().packed_bytes > 0;
+  const bool packs = packs_beforehand(plan_->problem(), plan_->recipe());
   if (packs) weights_ = plan_->pack_weights(arena.first().w, {});
   options_.weights = weights_.get();
   const std::size_t bytes = plan_->workspace_bytes(packs);

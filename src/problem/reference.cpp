@@ -44,8 +44,13 @@ struct Sum {
   }
 };
 
+struct Chain {
+  float value = 0;
+  void add(double a, double b) { value = std::fma(static_cast<float>(a), static_cast<float>(b), value); }
+};
+
 // A convolution at one output pixel, before the epilogue.
-template <class T>
+template <class T, class Sum>
 Sum convolve(const Problem& p, const Tensors& t, const Position& y) {
   const Reader<T> x(t.x, x_shape(p)), w(t.w, w_shape(p));
   const i64 group_c = p.c / p.groups, first_c = y.c / (p.k / p.groups) * group_c;
@@ -76,7 +81,7 @@ i64 taker(i64 at, i64 tap, i64 stride, i64 dilation, i64 pad, i64 outputs) {
 
 // What a convolution's input gathers from its outputs: from every one that took the element, by the weight it
 // was taken with.
-template <class T>
+template <class T, class Sum>
 Sum gather(const Problem& p, const Tensors& t, const Position& x) {
   const Reader<T> w(t.w, w_shape(p)), y(t.y, conv_shape(p));
   const i64 group_c = p.c / p.groups, group_k = p.k / p.groups, g = x.c / group_c;
@@ -98,7 +103,7 @@ Sum gather(const Problem& p, const Tensors& t, const Position& x) {
 }
 
 // The gradient of a convolution's filter.
-template <class T>
+template <class T, class Sum>
 Sum correlate(const Problem& p, const Tensors& t, const Position& at) {
   const Reader<T> x(t.x, x_shape(p)), dy(t.y, conv_shape(p));
   const i64 input_c = at.n / (p.k / p.groups) * (p.c / p.groups) + at.c;
@@ -122,27 +127,27 @@ Sum correlate(const Problem& p, const Tensors& t, const Position& at) {
 }
 
 // A problem without its epilogue, at one element of what it computes.
-template <class T>
+template <class T, class Sum>
 Sum sum_of(const Problem& p, const Tensors& t, const Position& at) {
   if (is_transposed(p)) {
     Tensors exchanged = t;
     exchanged.x = t.y, exchanged.y = t.x;
-    return sum_of<T>(convolution_of(p), exchanged, at);
+    return sum_of<T, Sum>(convolution_of(p), exchanged, at);
   }
   switch (p.direction) {
     case Direction::forward:
-      return convolve<T>(p, t, at);
+      return convolve<T, Sum>(p, t, at);
     case Direction::backward_data:
-      return gather<T>(p, t, at);
+      return gather<T, Sum>(p, t, at);
     case Direction::backward_weights:
-      return correlate<T>(p, t, at);
+      return correlate<T, Sum>(p, t, at);
   }
   return {};
 }
 
 template <class T>
 Expected before_pool(const Problem& p, const Tensors& t, const Position& at) {
-  Sum sum = sum_of<T>(p, t, at);
+  Sum sum = sum_of<T, Sum>(p, t, at);
   if (p.epilogue.bias)
     sum.add(Reader<T>(t.bias, make_shape(Layout::nchw, 1, p.k, 1, 1))({0, at.c, 0, 0, 0}), 1);
   if (p.epilogue.residual) sum.add(Reader<T>(t.residual, conv_shape(p))(at), 1);
@@ -210,6 +215,10 @@ Expected reference(const Problem& p, const Tensors& t, const Position& at) {
       return element<BF16>(p, t, at);
   }
   return {};
+}
+
+float chain_of_fp32(const Problem& p, const Tensors& t, const Position& at) {
+  return sum_of<F32, Chain>(p, t, at).value;
 }
 
 }  // namespace faltung

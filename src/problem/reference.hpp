@@ -24,6 +24,10 @@ inline Expected reference(const Problem& problem, const Tensors& tensors, std::i
   return reference(problem, tensors, {n, c, 0, h, w});
 }
 
+// The same of f32 tensors by a chain of fp32 multiply-adds, each rounded once, before any epilogue: what f32
+// is taken to mean.
+float chain_of_fp32(const Problem& problem, const Tensors& tensors, const Position& at);
+
 // The activation in double, for the reference and for error bounds.
 double activate(Activation activation, double slope, double x);
 

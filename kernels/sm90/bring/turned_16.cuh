@@ -31,8 +31,8 @@ constexpr int kBringRegisters = kSumRegisters <= 64    ? 112
 
 // Pairs are aligned: the first may begin a column before the patch.
 constexpr int kLead = kRun == 1 ? 0 : (kConfig.pad_left + kBefore * kStrideW) % kRun;
-constexpr int kColumns = (kTileWidth - 1) * kStrideW + (kS - 1) * kDilationW + 1;  // that taps read
-constexpr int kRowRuns = (kColumns + kLead + kRun - 1) / kRun, kPatchRuns = kRowRuns * kPatchHeight;
+constexpr int kReadColumns = (kTileWidth - 1) * kStrideW + (kS - 1) * kDilationW + 1;  // that taps read
+constexpr int kRowRuns = (kReadColumns + kLead + kRun - 1) / kRun, kPatchRuns = kRowRuns * kPatchHeight;
 // A thread has as many loads under way as it has room for, eight an item, then writes them all: two sets in
 // turn would not overlap, since the compiler counts both by one scoreboard.
 constexpr int kMostItems = kSumRegisters > 104 || kPools || kResidual ? 2
@@ -145,7 +145,7 @@ __device__ __forceinline__ Runs runs_of_thread(const Params& p, int in_group) {
     r.pixel[i] = row * kPatchWidth + phase * kPhaseWidth + in_phase;
 #pragma unroll
     for (int e = 0; e < kRun; ++e) {
-      const bool read = run < kPatchRuns && column + e >= 0 && column + e < kColumns;
+      const bool read = run < kPatchRuns && column + e >= 0 && column + e < kReadColumns;
       r.written[e] |= static_cast<unsigned>(read) << i;
     }
     // Of eight neighbours that write together four begin with the even pixels: all eight to different banks.

@@ -20,10 +20,10 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   w.taps = static_cast<double>(p.r * p.s);
   w.fills = w.blocks * (t.flat() ? w.taps : 1);
   w.row = row_bytes(c);
-  const double instructions =
-      w.blocks * w.taps * w.row / 32 * t.m_blocks() * t.n_blocks() * t.sharers() * (c.parts == 2 ? 3 : 1);
-  w.operands = instructions * (t.n() / 4.0 + kFirstOperand);
-  w.products = std::max(instructions * t.n() / 2.0, w.operands);
+  const double instructions = w.blocks * w.taps * w.row / 32 * t.m_blocks() * t.n_blocks() * halves(c) *
+                              t.sharers() * (c.parts == 2 ? 3 : 1);
+  w.operands = instructions * (columns(c) / 4.0 + kFirstOperand);
+  w.products = std::max(instructions * columns(c) / 2.0, w.operands);
   w.pixel_rows = w.fills * (static_cast<double>(slot_bytes(c)) / w.row);
   w.weight_rows = t.resident() ? 0 : w.blocks * w.taps * t.channels * c.parts;
   w.loaded = (w.pixel_rows + w.weight_rows) * w.row;

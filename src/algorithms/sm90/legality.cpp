@@ -1,5 +1,6 @@
 // Which tilings can compute a problem: the chip's limits, then whom a way of bringing pixels, of storing
 // results and of splitting sums serves. The first limit that is broken is said.
+#include "kernels/sm90/params.h"
 #include "src/algorithms/sm90/bring.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
@@ -13,6 +14,7 @@ using std::string;
 string unfit_numbers(const Tiling& t) {
   if (t.channels > 256) return "more than 256 channels a tile";
   if (t.width > 512 || t.height > 512) return "a tile is at most 512 pixels wide or high";
+  if (t.phases > kMostPhases) return "more than " + std::to_string(kMostPhases) + " phases";
   if (t.pixel_slots > 64 || t.weight_slots > 64 || t.row_slots > 64) return "more than 64 buffers";
   const bool window = !t.flat() && t.bring != Bring::shift;
   if (window && t.width % 8 != 0) return "a patch is a multiple of 8 pixels wide";
@@ -27,6 +29,14 @@ string unfit_products(const Tiling& t, const Problem& p) {
   if (n % 8 != 0 || n < 8 || n > 256) return "its N side is no multiple of 8 up to 256";
   // With cooperating consumers of 16-bit elements the rest fits in the registers that the sums leave.
   const bool many = t.store_slots > 0 || (t.bring == Bring::planes && t.pixels_on_m() && !t.cooperative());
+  const KernelConfig c = kernel_config(t, p);
+  if (sums_apart(c)) {
+    if (columns(c) % 8 != 0) return "its N side has no halves of a multiple of 8";
+    // What warps that prepare leave.
+    const bool read = t.bring == Bring::turned && t.row_slots == 0;
+    if (t.sums() > 96 || sum_registers(c) > (read ? 128 : 192))
+      return "its sums need too many registers a thread";
+  }
   if (t.sums() > (many ? 160 : 128)) return "its sums need too many registers a thread";
   if (t.sums() > 128 && p.epilogue.activation == Activation::gelu)
     return "gelu and so many sums need too many registers";
@@ -64,6 +74,24 @@ string unfit_stores(const Tiling& t, const Problem& p) {
   return "";
 }
 
+string unfit_filter(const Tiling& t, const Problem& p) {
+  if (!t.filter_as_it_is()) return "";
+  if (p.dtype == DType::f32) return "the matrix units take 32-bit channels side by side only";
+  if (p.layout == Layout::nchw && p.r * p.s > 1) return "the filter's channels do not lie side by side";
+  if (p.k % 8 != 0) return "the copy engine takes a multiple of 16 bytes of channels";
+  if (t.channels % 64 != 0) return "the filter as it is comes by 64 channels";
+  return "";
+}
+
+string unfit_phases(const Tiling& t, const Problem& p) {
+  if (!t.phased()) return "";
+  if (t.bring != Bring::patch || t.resident() || t.split > 1)
+    return "strides of backward_data need halo patches and streamed weights, no split sum";
+  if (t.stores == Stores::direct || plain_stores(p))
+    return "pixels of strides are stored by the copy engine, or NCHW by rows";
+  return "";
+}
+
 string unfit_split(const Tiling& t, const Problem& p) {
   if (t.split == 1) return "";
   if (!t.cooperative() || t.resident() || t.bring == Bring::planes)
@@ -97,15 +125,18 @@ string unfit_memory(const Tiling& t, const Problem& p) {
 string unfit(const Tiling& t, const Problem& p) {
   string why = unfit_numbers(t);
   if (t.bring == Bring::shift) {
+    if (why.empty() && (t.filter_as_it_is() || t.phased()))
+      why = "shifted sums take packed weights, stride 1";
     if (why.empty()) why = shift::unfit(t, p);
     return why.empty() ? unfit_memory(t, p) : why;
   }
   if (why.empty()) why = unfit_products(t, p);
   if (why.empty()) why = bringer(t.bring).unfit(t, p);
   // 512 threads start with 128 registers each, where an instruction's sums must fit with some others.
-  if (why.empty() && kernel_config(t, p).prepares() && t.n() > 200)
+  if (why.empty() && kernel_config(t, p).prepares() && columns(kernel_config(t, p)) > 200)
     why = "warps that prepare pixels leave registers for an N side up to 200";
-  for (const auto check : {unfit_stores, unfit_split, unfit_buffers, unfit_memory}) {
+  for (const auto check :
+       {unfit_stores, unfit_filter, unfit_phases, unfit_split, unfit_buffers, unfit_memory}) {
     if (why.empty()) why = check(t, p);
   }
   return why;

@@ -1,0 +1,66 @@
+// What the oracle says of fp32 results beside a chain of fp32 multiply-adds.
+#include "src/finder/oracle.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "src/problem/parse.hpp"
+
+namespace faltung {
+namespace {
+
+// Results that err so many times as a chain does, element by element.
+std::vector<float> results(const Oracle& oracle, double times) {
+  const Problem& p = oracle.problem();
+  const TensorShape shape = result_shape(p);
+  std::vector<float> all(static_cast<std::size_t>(shape.elements()));
+  for (std::int64_t n = 0; n < shape.n; ++n) {
+    for (std::int64_t c = 0; c < shape.c; ++c) {
+      for (std::int64_t h = 0; h < shape.h; ++h) {
+        for (std::int64_t w = 0; w < shape.w; ++w) {
+          const double exact = reference(p, oracle.tensors(), n, c, h, w).value;
+          const double error = chain_of_fp32(p, oracle.tensors(), {n, c, 0, h, w}) - exact;
+          all[static_cast<std::size_t>(shape.offset(n, c, h, w))] = static_cast<float>(exact + times * error);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+Finding check(const char* problem, double times, const Accuracy& accuracy) {
+  const Oracle oracle(parse_problem(problem), Data::random, 1);
+  return oracle.check(results(oracle, times).data(), accuracy, Parallel(1));
+}
+
+TEST(Oracle, Fp32ErrsNoMoreThanTwiceAChainOfMultiplyAdds) {
+  for (const char* text : {"fwd:n1c64h10w11k16r3s3:pad1", "bwd_d:n2c16h9w8k48r3s3:st2:pad1:nhwc",
+                           "bwd_w:n2c12h20w20k8r3s3:pad1"}) {
+    const Accuracy accuracy = dot_product_accuracy(parse_problem(text));
+    const Finding chain = check(text, 1, accuracy), coarse = check(text, 4, accuracy);
+    EXPECT_TRUE(chain.right()) << text << ": " << chain.worst;
+    EXPECT_NEAR(chain.rms_of_chain, 1, 0.1) << text;
+    EXPECT_LE(coarse.error_over_bound, 1) << text << ": within the bound of the worst case";
+    EXPECT_FALSE(coarse.right()) << text;
+    EXPECT_NEAR(coarse.rms_of_chain, 4, 0.1) << text;
+    EXPECT_THAT(coarse.worst, testing::HasSubstr("times that of a chain")) << text;
+    Accuracy stated = accuracy;
+    stated.rms_of_chain = 5;
+    EXPECT_TRUE(check(text, 4, stated).right()) << text;
+  }
+}
+
+TEST(Oracle, OtherMathAndEpiloguesAreNotComparedWithAChain) {
+  for (const char* text : {"fwd:n1c64h10w11k16r3s3:pad1:math=tf32", "fwd:n1c64h10w11k16r3s3:pad1:math=fast",
+                           "fwd:n1c64h10w11k16r3s3:pad1:bias", "fwd:n1c64h4w4k8r3s3:pad1"}) {
+    const Finding coarse = check(text, 4, dot_product_accuracy(parse_problem(text)));
+    EXPECT_EQ(coarse.rms_of_chain, 0) << text;
+    EXPECT_FALSE(coarse.too_coarse) << text;
+  }
+}
+
+}  // namespace
+}  // namespace faltung
