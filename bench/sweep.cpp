@@ -1,5 +1,6 @@
 // Times the cost model's first kernels of each problem on a CUDA device, in replayed graphs, in turn with one
 // peer or several (then the ratio is to the fastest): to judge the kernels, and the model against them.
+// Constant weights are packed beforehand; those of backward_data change, and are packed within the time.
 // Writes CSV, a line each kernel; the last lines are the geometric means of each list's best.
 // bench/gpu_tables.py makes tables of it.
 #include <fmt/format.h>
@@ -152,7 +153,7 @@ int sweep(const Options& options) {
       e.kernel = c.kernel();
       e.predicted = c.cost.ms;
       e.plan = make_plan(p, c, device, session, nullptr);
-      if (e.plan->recipe().packed_bytes > 0) e.weights = e.plan->pack_weights(buffers.next().w, {});
+      if (packs_beforehand(p, e.plan->recipe())) e.weights = e.plan->pack_weights(buffers.next().w, {});
       const std::size_t bytes = e.plan->workspace_bytes(e.weights != nullptr);
       if (bytes > 0) e.workspace = device->allocate(bytes);
       e.launches = std::clamp(static_cast<int>(kGraphMs / replay(*cuda, buffers, e, 2, 2)), 1, 1000);

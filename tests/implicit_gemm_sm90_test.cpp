@@ -8,6 +8,7 @@
 #include "src/algorithms/sm90/bring.hpp"
 #include "src/algorithms/sm90/cost.hpp"
 #include "src/algorithms/sm90/list.hpp"
+#include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
 #include "src/algorithms/sm90/source.hpp"
 #include "src/backend/nvrtc.hpp"
@@ -100,6 +101,18 @@ const char* const kShifted[] = {
     "fwd:n2c24h20w72k64r5s5:pad2:f16:nchw",
     "fwd:n2c64h64w256k64r3s3:pad1:f16:nchw:bias:residual:relu",
     "fwd:n2c64h64w64k128r3s3:pad1:bf16:nchw:residual",
+};
+
+// With strides, and with the filter as it is.
+const char* const kBackward[] = {
+    "bwd_d:n32c128h56w56k128r3s3:st2:pad1:f16:nhwc",
+    "bwd_d:n32c256h28w28k256r3s3:st2:pad1:bf16:nchw",
+    "bwd_d:n32c256h56w56k512r1s1:st2:f16:nhwc",
+    "bwd_d:n2c64h33w31k48r5s5:st1x2:pad0.1.2.1:f16:nchw",
+    "bwd_d:n2c64h24w24k64r3s3:st2:pad1:f32:nhwc",
+    "bwd_d:n2c64h24w24k64r3s3:st2:dil2:pad2:f32:nchw:math=tf32",
+    "bwd_d:n128c64h64w64k64r3s3:pad1:f16:nhwc",
+    "bwd_d:n32c256h28w28k512r1s1:f16:nchw",
 };
 
 TEST(ImplicitGemmSm90, NamesParseBack) {
@@ -477,6 +490,75 @@ TEST(ImplicitGemmSm90, PlanesOfAnyAlignmentAreFetched) {
   EXPECT_TRUE(fetch::tilings(parse_problem("fwd:n2c64h8w8k64r1s1:f16:nchw"), kChip).empty());
 }
 
+TEST(ImplicitGemmSm90, PhasesOfStridesShareALaunch) {
+  for (const char* text : kBackward) {
+    const Problem asked = parse_problem(text);
+    const Problem p = engine_problem(asked);
+    const std::vector<Tiling> all = tilings(asked, p, kChip);
+    ASSERT_FALSE(all.empty()) << text;
+    for (const Tiling& t : all) {
+      EXPECT_EQ(unfit(parse_tiling(to_string(t)), asked, p), "") << to_string(t);
+      EXPECT_EQ(t.phases, has_phases(asked) ? asked.stride_h * asked.stride_w : 1) << to_string(t);
+    }
+    if (!has_phases(asked)) continue;
+    // Every result once, each tap in one phase.
+    Phases phases = phases_of(asked);
+    std::int64_t results = 0, taps = 0;
+    for (const Phase& phase : phases.of) {
+      results += std::int64_t{phase.p} * phase.q, taps += phase.taps;
+      EXPECT_LE(phase.taps, p.r * p.s);
+      EXPECT_LE(phase.p, p.p());
+      EXPECT_LE(phase.q, p.q());
+      EXPECT_LE(phase.taps, phases.of.front().taps);
+    }
+    EXPECT_EQ(results, asked.h * asked.w) << text;
+    EXPECT_EQ(taps, asked.r * asked.s) << text;
+    const Tiling& t = all.front();
+    EXPECT_GE(count_tiles(phases.of, t, p) * t.channels * t.pixels(), asked.n * asked.c * results);
+    EXPECT_GT(estimate_phases(t, asked, kChip).ms, 0);
+  }
+  EXPECT_NE(without_phases(parse_problem("bwd_d:n2c64h32w32k64r3s3:st3:pad1:f16:nhwc")), "");
+  EXPECT_EQ(without_phases(parse_problem("bwd_d:n2c64h32w32k64r3s3:st1x3:pad1:f16:nhwc")), "");
+  const Problem strided = parse_problem(kBackward[0]), engine = engine_problem(strided);
+  EXPECT_THAT(unfit(parse_tiling("patch_bt128x8x28_k64_co_xs2_ws6_wx"), strided, engine),
+              testing::HasSubstr("4 positions"));
+  EXPECT_THAT(unfit(parse_tiling("im2col_bt128x128_k64_co_st4_ph4"), strided, engine),
+              testing::HasSubstr("halo patches"));
+}
+
+TEST(ImplicitGemmSm90, AFilterThatIsReadAsItIsComesBy64Channels) {
+  const struct {
+    const char *tiling, *problem, *reason;
+  } declined[] = {
+      {"patch_bt64x8x32_k64_pp_xs2_ws8_wx", "fwd:n2c64h32w32k64r3s3:pad1:f16:nhwc", "backward_data"},
+      {"patch_bt64x8x16_k32_pp_xs2_ws8_wx", "bwd_d:n2c64h32w32k64r3s3:pad1:f32:nhwc:math=tf32", "32-bit"},
+      {"patch_bt64x8x32_k64_pp_xs2_ws8_wx", "bwd_d:n2c64h32w32k64r3s3:pad1:f16:nchw", "side by side"},
+      {"patch_bt64x8x32_k64_pp_xs2_ws8_wx", "bwd_d:n2c60h32w32k64r3s3:pad1:f16:nhwc", "16 bytes"},
+      {"im2col_bt160x128_k64_co_px_st5_wx", "bwd_d:n2c320h32w32k64r3s3:pad1:f16:nhwc", "by 64 channels"},
+  };
+  for (const auto& d : declined) {
+    const Problem asked = parse_problem(d.problem);
+    EXPECT_THAT(unfit(parse_tiling(d.tiling), asked, engine_problem(asked)), testing::HasSubstr(d.reason))
+        << d.tiling << " " << d.problem;
+  }
+}
+
+TEST(ImplicitGemmSm90, SumsOfTwoPartsAreMadeApart) {
+  for (const char* layout : {"nhwc", "nchw"}) {
+    const Problem p = parse_problem("fwd:n8c128h64w64k128r3s3:pad1:f32:" + std::string(layout));
+    for (const Tiling& t : tilings_of(p)) {
+      const KernelConfig c = kernel_config(t, p);
+      ASSERT_TRUE(sums_apart(c));
+      EXPECT_EQ(t.m_blocks() * t.n_blocks() * halves(c) % 2, 0) << to_string(t);
+      EXPECT_EQ(columns(c) * halves(c), t.n()) << to_string(t);
+      EXPECT_EQ(columns(c) % 8, 0) << to_string(t);
+      EXPECT_LE(sum_registers(c), 192) << to_string(t);
+    }
+  }
+  const Problem tf32 = parse_problem("fwd:n8c128h64w64k128r3s3:pad1:f32:nhwc:math=tf32");
+  EXPECT_FALSE(sums_apart(kernel_config(tilings_of(tf32).front(), tf32)));
+}
+
 void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Problem& problem) {
   const KernelSource source = kernel_source(tiling, problem).whole();
   const Binary binary = nvrtc.compile(source, "sm_90a");
@@ -485,7 +567,10 @@ void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Proble
   EXPECT_THAT(binary.log, testing::Not(testing::HasSubstr("C75"))) << source.name;
   // Each k-step of 32 bytes is an instruction of its own; there is at least one block's worth.
   const int steps = tiling.k_block * size_of(problem.dtype) / 32;
-  EXPECT_GE(count_instructions(binary.code, kHgmmaOfShared), steps * tiling.m_blocks() * tiling.n_blocks())
+  const KernelConfig c = kernel_config(tiling, problem);
+  const int products = c.parts == 2 ? 3 : 1;
+  EXPECT_GE(count_instructions(binary.code, kHgmmaOfShared),
+            steps * tiling.m_blocks() * tiling.n_blocks() * halves(c) * products)
       << source.name;
 }
 
@@ -510,6 +595,12 @@ TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
       const std::size_t i = all.size() - 1 - back;
       expect_compiles_well(*nvrtc, all[i], problem);
     }
+  }
+  for (const char* text : kBackward) {
+    const Problem asked = parse_problem(text), problem = engine_problem(asked);
+    const std::vector<Tiling> all = tilings(asked, problem, kChip);
+    const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
+    for (std::size_t i = 0; i < all.size(); i += step) expect_compiles_well(*nvrtc, all[i], problem);
   }
   for (const auto& kind : kKinds) {
     const Problem problem = parse_problem(kind.problem);

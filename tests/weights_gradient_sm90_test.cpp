@@ -39,6 +39,8 @@ const char* const kProblems[] = {
     "bwd_w:n32c256h14w14k1024r1s1:f16:nhwc",
     "bwd_w:n32c1024h14w14k2048r1s1:st2:f16:nhwc",
     "bwd_w:n2c200h20w21k140r3s1:pad1.1.0.0:f16:nhwc",
+    "bwd_w:n32c256h28w28k512r1s1:f16:nchw",
+    "bwd_w:n5c72h8w10k40r1s1:bf16:nchw",
     "bwd_w:n128c64h64w64k64r3s3:pad1:f16:nchw",
     "bwd_w:n1c50h9w24k70r3s3:pad1:bf16:nchw",
     "bwd_w:n2c64h64w64k64r3s3:pad1:f32:nchw:math=tf32",
@@ -94,6 +96,15 @@ TEST(WeightsGradientSm90, AnUnfitTileSaysWhichLimitItBreaks) {
   EXPECT_THAT(unfit(parse_tile("lines_bt64x32_tp8x32x1_st2_ys3"), strided), testing::HasSubstr("stride"));
   const Problem fp32 = parse_problem("bwd_w:n8c64h32w32k64r3s3:pad1:f32:nchw");
   EXPECT_THAT(unfit(parse_tile("lines_bt64x64_tp4x32x1_st2_ys2"), fp32), testing::HasSubstr("sums"));
+  const Problem planes = parse_problem("bwd_w:n8c64h28w28k64r1s1:f16:nchw");
+  EXPECT_EQ(unfit(parse_tile("planes_bt64x64_tp1x64x1_st3"), planes), "");
+  EXPECT_THAT(unfit(parse_tile("planes_bt64x64_tp1x32x1_st3"), planes), testing::HasSubstr("by 64 pixels"));
+  for (const char* other : {"bwd_w:n8c64h14w14k64r1s1:f16:nchw", "bwd_w:n8c64h28w28k64r1s1:f16:nhwc",
+                            "bwd_w:n8c64h28w28k64r3s3:pad1:f16:nchw", "bwd_w:n8c64h28w28k64r1s1:f32:nchw"}) {
+    EXPECT_THAT(unfit(parse_tile("planes_bt64x64_tp1x64x1_st3"), parse_problem(other)),
+                testing::HasSubstr("planes serve"))
+        << other;
+  }
   const Problem huge = parse_problem("bwd_w:n1c64h32000w32000k64r3s3:dil9000:f16:nhwc");
   EXPECT_THAT(unfit(parse_tile("patch_bt64x64_tp8x32x1_st3"), huge), testing::HasSubstr("256 pixels"));
 }
@@ -150,6 +161,8 @@ TEST(WeightsGradientSm90, WhatTheCopyEngineDoesNotTakeIsTurnedBefore) {
   EXPECT_EQ(turns("bwd_w:n2c64h32w32k64r3s3:pad1:f32:nchw", lines), std::pair(false, false));
   EXPECT_EQ(turns("bwd_w:n2c64h32w33k64r3s3:pad1:f32:nchw", lines), std::pair(true, true));
   EXPECT_EQ(turns("bwd_w:n2c64h32w33k64r3s3:pad1:f32:nhwc", lines), std::pair(false, false));
+  EXPECT_EQ(turns("bwd_w:n2c60h28w28k66r1s1:f16:nchw", "planes_bt64x64_tp1x64x1_st3"),
+            std::pair(false, false));
 }
 
 // A few tiles of every problem: FALTUNG_TEST_FULL=1 compiles them all.
@@ -174,7 +187,7 @@ TEST(WeightsGradientSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
         // Warnings of the assembler: matrix products made to wait for each other, registers not set.
         EXPECT_THAT(binary.log, testing::Not(testing::HasSubstr("C75"))) << compiled.name;
         if (made.name != "weights_gradient") continue;
-        const int instructions = c.kind == Kind::patch ? pixels(c) / 16 * phases(c)
+        const int instructions = c.kind != Kind::lines ? pixels(c) / 16 * phases(c)
                                                        : row_bytes(c) / 32 * (c.parts == Parts::two ? 3 : 1);
         EXPECT_GE(count_instructions(binary.code, kHgmma), instructions) << compiled.name;
       }

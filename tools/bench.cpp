@@ -104,7 +104,8 @@ class Bench {
                info.id, info.description, measure_options_.request.threads, ceilings_.f32_gflops,
                ceilings_.bf16_gflops, ceilings_.copy_gbps);
     fmt::print(
-        "Timed: runs with constant weights packed beforehand, on buffer sets used in turn that together "
+        "Timed: runs with constant weights packed beforehand (those of bwd_d change: within the time), on "
+        "buffer sets used in turn that together "
         "exceed "
         "twice the\nlast-level cache ({}; at most 1 GiB); {} blocks of runs{}; ms is the median of the "
         "blocks, ± their "

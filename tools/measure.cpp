@@ -36,7 +36,7 @@ struct Made {
   Accuracy accuracy;
 };
 
-// One run as it will be timed, with packed weights, into a result full of NaN.
+// One run as it will be timed, into a result full of NaN.
 Finding check(const Made& made, const Arena& arena, const Oracle& oracle, const Parallel& parallel) {
   const PlanImpl& plan = *made.plan;
   Device& device = plan.device();
@@ -44,7 +44,7 @@ Finding check(const Made& made, const Arena& arena, const Oracle& oracle, const 
   const Buffer result{nullptr, result_pointer(plan.problem(), arena.first()), bytes};
   std::vector<std::byte> content(bytes, std::byte{0xff});
   device.copy_in(result, content.data(), bytes);
-  const bool packs = plan.recipe().packed_bytes > 0;
+  const bool packs = packs_beforehand(plan.problem(), plan.recipe());
   const auto weights = packs ? plan.pack_weights(arena.first().w, {}) : nullptr;
   const Buffer workspace = device.allocate(plan.workspace_bytes(packs));
   RunOptions options;
@@ -200,7 +200,7 @@ Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions
     entry.compile_ms = plan->compile_ms();
     entry.programs = plan->programs();
     entry.plan_ms = entry.chosen ? plan_ms : 0;
-    entry.workspace_bytes = plan->workspace_bytes(plan->recipe().packed_bytes > 0);
+    entry.workspace_bytes = plan->workspace_bytes(packs_beforehand(problem, plan->recipe()));
     if (options.check) {
       const Finding finding = check(made, arena, oracle, *parallel);
       entry.error_over_bound = finding.error_over_bound;

@@ -29,6 +29,9 @@ enum class Schedule { ping_pong, cooperative };
 enum class MSide { channels, pixels };
 // Weights come through a ring of buffers, or are loaded once and stay.
 enum class WeightsIn { ring, resident };
+// The filter as packed: a row of an operand is an output channel's block of input channels. Or that of a
+// backward_data as it lies: a row is an input channel's 64 output channels, and wgmma takes it transposed.
+enum class Filter { packed, as_it_is };
 // Results go through shared memory to the copy engine or to rows, or from registers.
 enum class Stores { staged, direct };
 
@@ -40,6 +43,7 @@ struct Choices {
   Schedule schedule = Schedule::ping_pong;
   MSide m_side = MSide::channels;
   WeightsIn weights_in = WeightsIn::ring;
+  Filter filter = Filter::packed;
   Stores stores = Stores::staged;
   int channels = 64;           // output channels of a tile
   int width = 8, height = 32;  // output pixels of a tile; where it is flat width counts them all, height is 1
@@ -49,6 +53,7 @@ struct Choices {
   int row_slots = 0;           // turned: buffers of rows of NCHW; 0 they are read as they are turned
   int store_slots = 0;         // pixels on M: stores of a tile that have room at once; 0 all of them
   int split = 1;               // blocks that share the sum over the channels of a tile, a cluster
+  int phases = 1;  // a strided backward_data: positions within a stride, each with taps of its own
 
   // Tiles are of pixels one after the other over all images (or a plane), not of windows.
   FALTUNG_BOTH constexpr bool flat() const {
@@ -56,6 +61,8 @@ struct Choices {
   }
   FALTUNG_BOTH constexpr bool cooperative() const { return schedule == Schedule::cooperative; }
   FALTUNG_BOTH constexpr bool pixels_on_m() const { return m_side == MSide::pixels; }
+  FALTUNG_BOTH constexpr bool filter_as_it_is() const { return filter == Filter::as_it_is; }
+  FALTUNG_BOTH constexpr bool phased() const { return phases > 1; }
   FALTUNG_BOTH constexpr bool resident() const { return weights_in == WeightsIn::resident; }
   // Consumers that work on one tile.
   FALTUNG_BOTH constexpr int sharers() const { return cooperative() ? kConsumers : 1; }
@@ -96,6 +103,7 @@ struct KernelConfig {
   Element element = Element::f16;
   int parts = 1;  // 32 bits: 2 are multiplied as high and low parts, for nearly fp32; else rounded to tf32
   bool nchw = false;  // the output; the input too where `bring` takes NCHW as it is
+  // With phases r and s are those of the largest.
   int r = 1, s = 1, dilation_h = 1, dilation_w = 1;
   int stride_h = 1, stride_w = 1;  // 1 where tiles are flat: strides are arguments there
   int pad_left = 0;                // turned, shift

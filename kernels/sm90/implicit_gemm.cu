@@ -9,8 +9,8 @@
 // 32-bit tensors take the same way. The matrix units read 19 of an element's 32 bits. With one part the copy
 // engine rounds on its way, or whoever reads and turns a patch. With two more warps prepare each slot of
 // pixels: they round what is there and write what rounding took away (the low parts) to a second buffer, and
-// high x high + high x low + low x high makes nearly an fp32 product. The weights come prepared: K rows of
-// high parts, then K of low ones.
+// high x high + high x low + low x high makes nearly an fp32 product, whose sums are rounded now and then
+// (sums_apart.cuh). The weights come prepared: K rows of high parts, then K of low ones.
 //
 // A cluster of kSplit blocks may compute one tile: each sums over its share of the channel blocks, then each
 // adds up its share of the tile (store/split.cuh).
@@ -27,9 +27,19 @@
 //   kBringsResidual    whether load_residual() must come before a tile's products.
 #include "kernels/sm90/pipeline.cuh"
 
+// Where each consumer takes every second tile: past what another tile takes of the rings.
+__device__ __forceinline__ void pass_over(const Params& p, Consumer& c, int tile) {
+  c.slot.advance(kFlat ? p.c_blocks * kTaps : blocks_of(p, tile));
+  c.stage.advance(fills_of(p, tile));
+}
+
+struct Outputs {
+  TensorMap y[kPhases], residual;
+};
+
 template <class Results>
-__device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap& r_map, const Params& p,
-                                        const Memory& m, Barriers& barriers, int consumer) {
+__device__ __forceinline__ void consume(const Outputs& outputs, const Params& p, const Memory& m,
+                                        Barriers& barriers, int consumer) {
   const int thread = threadIdx.x % 128;
   Consumer c;
   c.leader = thread == 0;
@@ -38,25 +48,31 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
   if constexpr (!kCooperative) {
     if (consumer == 1) {
       named_arrive(1, 256);  // the other one goes first
-      c.slot.advance(kFlat ? p.c_blocks * kTaps : p.c_blocks);
-      c.stage.advance(p.c_blocks * kTaps);
+      pass_over(p, c, static_cast<int>(blockIdx.x));
     }
   }
   if constexpr (kResident) barrier_wait(smem_address(&barriers.stage_full[0]), 0);
   const Work work = work_of(p);
+  c.taps = c.columns = 0;
   c.my_weights = kCooperative && !kPixelsOnM ? consumer * 64 * kMBlocks * kRow : 0;
   c.my_pixels = kCooperative && kPixelsOnM ? consumer * kMBlocks * (kFlat ? 64 * kRow : 8 * kPixelPitch) : 0;
   for (int tile = work.first_tile + first * gridDim.x; tile < p.tiles; tile += step * gridDim.x) {
     const Tile t = locate(p, tile);
     const unsigned residual_full = smem_address(&barriers.residual_full[consumer]);
+    if constexpr (kPhased) c.taps = p.phases[t.phase].taps, c.columns = p.phases[t.phase].columns;
+    const bool sums_something = !kPhased || c.taps > 0;
     if constexpr (Results::kBringsResidual) {
-      if (c.leader) Results::load_residual(r_map, t, m.staging, residual_full, consumer);
+      if (c.leader) Results::load_residual(outputs.residual, t, m.staging, residual_full, consumer);
     }
     if constexpr (!kCooperative) named_sync(1 + consumer, 256);
     Sums sums;
     c.accumulate = 0;
+    if constexpr (kSumsApart || kPhased) {
+      clear(sums);
+      c.accumulate = 1;
+    }
     c.previous_slot = c.previous_stage = 0;
-    for (int block = work.first; block < work.end; ++block) {
+    for (int block = work.first; sums_something && block < work.end; ++block) {
       if constexpr (kFlat) {
         sum_taps(sums, m, barriers, c, block, block == work.first);
       } else {
@@ -65,16 +81,15 @@ __device__ __forceinline__ void consume(const TensorMap& y_map, const TensorMap&
     }
     if constexpr (!kCooperative) {
       named_arrive(2 - consumer, 256);
-      c.slot.advance(kFlat ? p.c_blocks * kTaps : p.c_blocks);
-      c.stage.advance(p.c_blocks * kTaps);
+      pass_over(p, c, tile + static_cast<int>(gridDim.x));
     }
     mma_wait<0>();
-    if (c.leader) {
+    if (c.leader && sums_something) {
       barrier_arrive(c.previous_slot);
       if constexpr (!kFlat && !kResident) barrier_arrive(c.previous_stage);
     }
     const unsigned memory = kSplit > 1 ? m.slots : m.staging;
-    Results::finish(sums, y_map, p, t, memory, residual_full, residual_parity, consumer, thread);
+    Results::finish(sums, outputs.y[t.phase], p, t, memory, residual_full, residual_parity, consumer, thread);
   }
 }
 
@@ -98,8 +113,7 @@ __device__ __forceinline__ void init_barriers(Barriers& barriers) {
 
 extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
     implicit_gemm(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap w_map,
-                  const __grid_constant__ TensorMap y_map, const __grid_constant__ TensorMap r_map,
-                  const __grid_constant__ Params p) {
+                  const __grid_constant__ Outputs outputs, const __grid_constant__ Params p) {
   constexpr int kRawBuffers = kRowSlots * raw_stride(kConfig);
   constexpr int kConsumerRegisters = kPrepares ? 256 - kBringRegisters : 232;
   extern __shared__ unsigned char memory[];
@@ -111,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
     init_barriers(barriers);
     prefetch_map(&x_map);
     prefetch_map(&w_map);
-    prefetch_map(&y_map);
+    prefetch_map(&outputs.y[0]);
   }
   __syncthreads();
   let_next_kernel_begin();
@@ -128,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
   } else {
     registers_up<kConsumerRegisters>();
     const int consumer = threadIdx.x / 128 - 1;
-    consume<Results>(y_map, r_map, p, {base, stages, staging + consumer * kStagingBytes, raws}, barriers,
+    consume<Results>(outputs, p, {base, stages, staging + consumer * kStagingBytes, raws}, barriers,
                      consumer);
     if (threadIdx.x % 128 == 0) store_wait_read();  // the block's memory must outlive what reads it
   }

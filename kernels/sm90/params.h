@@ -3,6 +3,18 @@
 
 namespace faltung::sm90 {
 
+// A strided backward_data, seen as forward: the results at one position within a stride are a dense
+// convolution with some of the filter's taps.
+struct Phase {
+  int first_tile, tiles_w, tiles_h;  // the tiles of an image
+  int taps, columns;                 // all of them; those of a row. None: the results are zero
+  int tap, tap_down, tap_across;     // of the filter: the first one, from a row to the next, from a column
+  int top, left;                     // of the input, where the first result's first tap reads
+  int p, q;                          // results
+  int h, w;                          // where the first one lies in the output
+};
+constexpr int kMostPhases = 4;
+
 // Of implicit_gemm.
 struct Params {
   const void* bias;
@@ -18,6 +30,10 @@ struct Params {
   int c, h, w;         // of x
   int step;            // flat: from a tile's first pixel to the next one's
   unsigned per_image;  // 2^32 over the pixels of an image, rounded up
+  // Phases, those with most taps first; p and q are then of all of the output, whose results lie so far
+  // apart.
+  Phase phases[kMostPhases];
+  int step_h, step_w;
 };
 
 // Of shift_gemm.

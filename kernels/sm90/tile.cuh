@@ -15,10 +15,37 @@ struct Tile {
   int k;        // first channel
   int n, h, w;  // image and first output pixel; flat: of the flattened pixels
   int first;    // flat: the first of the flattened pixels; planes: of those of image n
+  int phase;
 };
+
+__device__ __forceinline__ int phase_of(const Params& p, int tile) {
+  int phase = 0;
+#pragma unroll
+  for (int i = 1; i < kPhases; ++i) phase += tile >= p.phases[i].first_tile ? 1 : 0;
+  return phase;
+}
+// Of a tile's filter.
+__device__ __forceinline__ int taps_of(const Params& p, int phase) {
+  return kPhased ? p.phases[phase].taps : kTaps;
+}
+// What a tile takes of the rings: blocks of channels, and of those the taps.
+__device__ __forceinline__ int blocks_of(const Params& p, int tile) {
+  return kPhased && p.phases[phase_of(p, tile)].taps == 0 ? 0 : p.c_blocks;
+}
+__device__ __forceinline__ int fills_of(const Params& p, int tile) {
+  return p.c_blocks * (kPhased ? taps_of(p, phase_of(p, tile)) : kTaps);
+}
 
 __device__ __forceinline__ Tile locate(const Params& p, int tile) {
   Tile t;
+  t.phase = 0;
+  int tiles_w = p.tiles_w, tiles_h = p.tiles_h;
+  if constexpr (kPhased) {
+    t.phase = phase_of(p, tile);
+    const Phase& phase = p.phases[t.phase];
+    tile -= phase.first_tile;
+    tiles_w = phase.tiles_w, tiles_h = phase.tiles_h;
+  }
   t.k = tile % p.k_tiles * kTileChannels;
   const int pixels = tile / p.k_tiles;
   if constexpr (kBring == Bring::planes) {
@@ -33,9 +60,9 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
     t.w = in_image - t.h * p.q;
   } else {
     t.first = 0;
-    t.w = pixels % p.tiles_w * kStepWidth - kBefore;
-    t.h = pixels / p.tiles_w % p.tiles_h * kStepHeight - kBefore;
-    t.n = pixels / (p.tiles_w * p.tiles_h);
+    t.w = pixels % tiles_w * kStepWidth - kBefore;
+    t.h = pixels / tiles_w % tiles_h * kStepHeight - kBefore;
+    t.n = pixels / (tiles_w * tiles_h);
   }
   return t;
 }
@@ -71,6 +98,15 @@ __device__ __forceinline__ int pooled_width(const Params& p) {
 }
 __device__ __forceinline__ int pooled_first(int pixel) { return (pixel + kBefore) / 2; }
 
+__device__ __forceinline__ long long locate_pixel(const Params& p, int n, int k, int h, int w, int height,
+                                                  int columns) {
+  if constexpr (kNchw) {
+    return ((static_cast<long long>(n) * p.k + k) * height + h) * columns + w;
+  } else {
+    return ((static_cast<long long>(n) * height + h) * columns + w) * p.k + k;
+  }
+}
+
 // The index in y (or, unpooled, in the residual) of a channel's pixel of the tile; negative outside.
 __device__ __forceinline__ long long locate_output(const Params& p, const Tile& t, int k, int pixel,
                                                    bool pool) {
@@ -88,13 +124,14 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
     const int width = pool ? kPoolWidth : kTileWidth;
     const int h = (pool ? pooled_first(t.h) : t.h) + pixel / width,
               w = (pool ? pooled_first(t.w) : t.w) + pixel % width;
+    if constexpr (kPhased) {
+      const Phase& phase = p.phases[t.phase];
+      if (h >= phase.p || w >= phase.q) return -1;
+      return locate_pixel(p, t.n, k, phase.h + h * p.step_h, phase.w + w * p.step_w, p.p, p.q);
+    }
     const int height = pool ? pooled_height(p) : p.p, columns = pool ? pooled_width(p) : p.q;
     if (h >= height || w >= columns) return -1;
-    if constexpr (kNchw) {
-      return ((static_cast<long long>(t.n) * p.k + k) * height + h) * columns + w;
-    } else {
-      return ((static_cast<long long>(t.n) * height + h) * columns + w) * p.k + k;
-    }
+    return locate_pixel(p, t.n, k, h, w, height, columns);
   }
 }
 

@@ -1,4 +1,5 @@
-// The gradient of the weights on Hopper's matrix units, 16-bit tensors in NHWC: a sum over pixels,
+// The gradient of the weights on Hopper's matrix units, 16-bit tensors in NHWC (of 1x1 filters in NCHW, too): a sum
+// over pixels,
 //
 //   dw[k][r][s][c] = sum over n, p, q of dy[n][p][q][k] x[n][p stride + r dilation - pad][q stride + ...][c].
 //
@@ -8,6 +9,8 @@
 // are as the tensors have them, a row a pixel (what wgmma calls MN-major). The taps of one row of the filter lie side
 // by side in the patch, so that one instruction takes them all: its leading offset goes from a tap to the next.
 // Each row of taps, and each 64 output channels, has a warpgroup of its own; one more warp brings the operands.
+//
+// Of NCHW (Kind::planes) a row is a channel, which has 64 pixels: what wgmma calls K-major.
 //
 // With a horizontal stride the patch is so many parts (phases), each with the columns that one or more taps read.
 //
@@ -32,6 +35,15 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
     const unsigned full = smem_address(&barriers.full[stage.place]), to = stages + stage.place * kStageStride;
     barrier_wait(smem_address(&barriers.empty[stage.place]), stage.parity ^ 1);
     barrier_expect(full, kStageBytes);
+    if constexpr (kPlanes) {
+      const unsigned x = to + kConfig.k_blocks * kGradientBytes;
+      for (int i = 0; i < kConfig.width / 64; ++i) {
+        load_4d(to + i * kConfig.k_blocks * kPlanesBox, &dy_map, full, first.w + i * 64, work.k, first.n, 0);
+        load_4d(x + i * kConfig.c_blocks * kPlanesBox, &x_map, full, first.w + i * 64, work.c, first.n, 0);
+      }
+      stage.advance();
+      continue;
+    }
     for (int i = 0; i < kConfig.k_blocks; ++i)
       load_4d(to + i * kGradientBytes, &dy_map, full, work.k + i * kOutChannels, first.w, first.h, first.n);
     const int x_h = first.h * kConfig.stride_h + work.r * kConfig.dilation_h - p.pad_top;
@@ -43,6 +55,16 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
       }
     }
     stage.advance();
+  }
+}
+
+// The same of planes.
+__device__ __forceinline__ void multiply_planes(Sums& sums, unsigned dy, unsigned x, int accumulate) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const int chunk = step / 4, from = step % 4 * 32;
+    mma(sums.full[0], descriptor<128>(dy + chunk * kConfig.k_blocks * kPlanesBox + from, 0, 1024),
+        descriptor<128>(x + chunk * kConfig.c_blocks * kPlanesBox + from, 0, 1024), step == 0 ? accumulate : 1);
   }
 }
 
@@ -69,13 +91,17 @@ __device__ __forceinline__ void consume(Sums& sums, const Work& work, unsigned s
   Ring<kStages> stage;
   const bool leader = threadIdx.x % 128 == 0;
   const int k_block = consumer / kTapRows, tap_row = consumer % kTapRows;
-  const unsigned my_dy = k_block * kGradientBytes, my_x = kConfig.k_blocks * kGradientBytes + tap_row * kTapRowPitch;
+  const unsigned my_dy = k_block * (kPlanes ? kPlanesBox : kGradientBytes), my_x = kConfig.k_blocks * kGradientBytes + tap_row * kTapRowPitch;
   unsigned previous = 0;
   for (int tile = work.first; tile < work.end; ++tile) {
     const unsigned at = stages + stage.place * kStageStride;
     barrier_wait(smem_address(&barriers.full[stage.place]), stage.parity);
     mma_fence();
-    multiply(sums, at + my_dy, at + my_x, tile != work.first);
+    if constexpr (kPlanes) {
+      multiply_planes(sums, at + my_dy, at + my_x, tile != work.first);
+    } else {
+      multiply(sums, at + my_dy, at + my_x, tile != work.first);
+    }
     mma_commit();
     mma_wait<1>();
     if (leader && tile != work.first) barrier_arrive(previous);

@@ -15,9 +15,10 @@
 namespace faltung::weights_gradient_sm90 {
 
 // patch: NHWC in 16 bits, both operands from shared memory (weights_gradient.cu).
+// planes: the same of NCHW as it is, 1x1 filters: a product of planes, by 64 pixels.
 // lines: NCHW as it is, or 32 bits in either layout, the output's gradient through registers
 // (weights_gradient_lines.cu).
-enum class Kind { patch, lines };
+enum class Kind { patch, planes, lines };
 enum class Element { f16, bf16, f32 };
 // lines, 32 bits: rounded to tf32 as they are loaded, or multiplied as a high and a low part, for nearly
 // fp32.
@@ -63,10 +64,10 @@ FALTUNG_BOTH constexpr int common_divisor(int a, int b) { return b == 0 ? a : co
 FALTUNG_BOTH constexpr int larger(int a, int b) { return a > b ? a : b; }
 
 FALTUNG_BOTH constexpr int consumers(const Config& c) {
-  return c.kind == Kind::patch ? c.k_blocks * c.tap_rows : c.tap_columns;
+  return c.kind == Kind::lines ? c.tap_columns : c.k_blocks * c.tap_rows;
 }
 FALTUNG_BOTH constexpr int threads(const Config& c) {
-  const int warps = c.kind == Kind::patch ? 1 : c.prepares() ? 2 + kPrepareWarps : 2;
+  const int warps = c.kind != Kind::lines ? 1 : c.prepares() ? 2 + kPrepareWarps : 2;
   return consumers(c) * 128 + warps * 32;
 }
 
@@ -105,7 +106,7 @@ FALTUNG_BOTH constexpr int sums(const Config& c) {
 
 FALTUNG_BOTH constexpr int pixels(const Config& c) { return c.images * c.height * c.width; }
 FALTUNG_BOTH constexpr int row_step(const Config& c) {
-  return c.kind == Kind::patch && c.tap_rows == 1 ? 1 : c.stride_h;
+  return c.kind != Kind::lines && c.tap_rows == 1 ? 1 : c.stride_h;
 }
 FALTUNG_BOTH constexpr int patch_width(const Config& c) {
   return c.kind == Kind::lines ? c.width : c.width + (most_taps(c) - 1) * tap_pitch(c);
@@ -158,10 +159,10 @@ FALTUNG_BOTH constexpr int raw_rows(const Config& c) {
 // ---------------------------------------------------------------------------------------- shared memory
 
 FALTUNG_BOTH constexpr int barrier_bytes(const Config& c) {
-  return (c.kind == Kind::patch ? c.stages * 2 : c.stages * 3 + c.rows * 2 + raw_rows(c) * 2) * 8;
+  return (c.kind != Kind::lines ? c.stages * 2 : c.stages * 3 + c.rows * 2 + raw_rows(c) * 2) * 8;
 }
 FALTUNG_BOTH constexpr int operand_bytes(const Config& c) {
-  if (c.kind == Kind::patch) return c.stages * stage_stride(c);
+  if (c.kind != Kind::lines) return c.stages * stage_stride(c);
   return c.stages * stage_stride(c) + c.rows * line_bytes(c) +
          (c.turns() ? raw_rows(c) * planes_bytes(c) : 0);
 }

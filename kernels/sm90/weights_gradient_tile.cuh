@@ -5,6 +5,8 @@ constexpr int kPhases = phases(kConfig), kShortPhases = short_phases(kConfig), k
 constexpr int kShortColumns = short_columns(kConfig);
 constexpr int kPatchWidth = patch_width(kConfig), kPatchHeight = patch_height(kConfig), kRowStep = row_step(kConfig);
 constexpr int kTapRowPitch = kConfig.dilation_h * kPatchWidth * kRow;
+constexpr bool kPlanes = kConfig.kind == Kind::planes;
+constexpr int kPlanesBox = 64 * 128;  // 64 channels by 64 pixels
 constexpr int kSteps = pixels(kConfig) / 16;
 constexpr int kGradientBytes = gradient_bytes(kConfig);
 constexpr int kStageBytes = kConfig.k_blocks * kGradientBytes + patches(kConfig) * patch_bytes(kConfig);

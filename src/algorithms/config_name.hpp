@@ -41,6 +41,7 @@ inline constexpr NameEntry kNameKeys[] = {
     {"ft", "FFT: side of a transformed tile, in pixels"},
     {"k", "terms of the sum that are taken at a time"},
     {"ln", "lines of an image that a thread keeps in registers"},
+    {"ph", "phases of a strided backward_data: positions within a stride, each with taps of its own"},
     {"rs", "buffers of raw rows in shared memory, before they are turned"},
     {"rt", "register tile: rows x SIMD vectors of results; on AMX rows x columns"},
     {"sk", "split of the sum: parts that are summed side by side"},
@@ -75,6 +76,7 @@ inline constexpr NameEntry kNameWords[] = {
     {"shift", "NCHW as it is: a set of sums for each horizontal tap, shifted when they are added"},
     {"turned", "halo patches of NCHW, turned on the way to shared memory"},
     {"wide", "a block is one thread with wide vectors"},
+    {"wx", "the filter as it is, transposed by the matrix units (nothing is packed)"},
     {"wres", "weights stay in shared memory (resident)"},
 };
 

@@ -9,6 +9,7 @@
 #include "src/algorithms/sm90/cost.hpp"
 #include "src/algorithms/sm90/form.hpp"
 #include "src/algorithms/sm90/list.hpp"
+#include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
 #include "src/problem/rewrite.hpp"
 
@@ -37,7 +38,7 @@ class ImplicitGemmSm90 : public Algorithm {
     if (p.direction == Direction::backward_weights)
       return Support::declined("forward and backward_data; weights_gradient_sm90 has backward_weights");
     if (const std::string why = not_as_forward(p); !why.empty()) return Support::declined(why);
-    return serves(forward_form(p).inner, Chip::of(target.device));
+    return serves(p, Chip::of(target.device));
   }
 
   // Three products of rounded parts leave out up to 2^-21 of each term, eight times fp32's rounding unit; the
@@ -47,25 +48,27 @@ class ImplicitGemmSm90 : public Algorithm {
   // Why the engine, which knows forward, does not compute this backward_data; empty if it does.
   static std::string not_as_forward(const Problem& p) {
     if (p.direction != Direction::backward_data) return "";
-    if (!rewrites::data_as_forward.applies(p)) return "backward_data of stride 1 alone";
+    if (sm90::has_phases(p)) return sm90::without_phases(p);
     const Rewrite engine = forward_form(p);
     const bool whole = engine.x.start[kAxisH] == 0 && engine.x.start[kAxisW] == 0 &&
                        engine.inner.h == p.p() && engine.inner.w == p.q();
     return whole ? "" : "in backward_data no padding beyond the filter";
   }
 
-  // p: forward.
-  static Support serves(const Problem& p, const Chip& chip) {
+  static Support serves(const Problem& asked, const Chip& chip) {
+    const Problem p = sm90::engine_problem(convolution(asked));
+    // Of strides the shortest sums are of one tap.
+    const int64_t terms = sm90::has_phases(asked) ? p.c : reduction_length(p);
     if (p.dtype != DType::f32 && p.math == Math::f32)
       return Support::declined("16-bit tensors in f16 or bf16 math only");
-    if (p.dtype == DType::f32 && p.math == Math::f32 && reduction_length(p) < kShortest)
+    if (p.dtype == DType::f32 && p.math == Math::f32 && terms < kShortest)
       return Support::declined("in three tf32 products a sum of fewer than " + std::to_string(kShortest) +
                                " terms is not as good as fp32");
     constexpr int64_t kMost = std::numeric_limits<int>::max();
     if (p.n * p.p() * p.q() > kMost / 2 || p.n > kMost || p.k > kMost / 2)
       return Support::declined("more than 2^30 output pixels or channels");
-    if (sm90::tilings(convolution(p), chip).empty()) {
-      const std::string why = sm90::unfit(smallest(p), convolution(p));
+    if (sm90::tilings(asked, p, chip).empty()) {
+      const std::string why = sm90::unfit(smallest(p), p);
       return Support::declined(why.empty() ? "no tiling fits" : why);
     }
     return Support::supported();
@@ -101,7 +104,7 @@ class ImplicitGemmSm90 : public Algorithm {
   // With a pool, the tilings that have room for it.
   std::vector<Candidate> list(const Problem& asked, const Target& target) const override {
     const Chip chip = Chip::of(target.device);
-    const Problem p = forward_form(asked).inner;
+    const Problem p = sm90::engine_problem(asked);
     std::vector<Candidate> all;
     for (const Form form : {Form::plain, Form::folded, Form::deepened}) {
       if (form != Form::plain && asked.direction != Direction::forward) continue;
@@ -109,7 +112,7 @@ class ImplicitGemmSm90 : public Algorithm {
         continue;
       const Problem inner = sm90::seen(p, form);
       const bool prepared = form != Form::plain || sm90::thins(p);
-      for (const Tiling& t : sm90::tilings(inner, chip)) {
+      for (const Tiling& t : sm90::tilings(asked, inner, chip)) {
         if (!prepared || sm90::takes_nhwc(t)) all.push_back(candidate_of({form, t}, asked, target.device));
       }
     }
@@ -122,11 +125,11 @@ class ImplicitGemmSm90 : public Algorithm {
   }
 
   Candidate parse(const std::string& config, const Problem& asked, const Target& target) const override {
-    const Problem p = forward_form(asked).inner;
+    const Problem p = sm90::engine_problem(asked);
     const Formed formed = sm90::parse_formed(config, p);
     if (formed.form != Form::plain && asked.direction != Direction::forward)
       throw Error(Status::bad_problem, config + " gathers few channels in forward alone");
-    if (const std::string why = sm90::unfit(formed.tiling, sm90::seen(p, formed)); !why.empty()) {
+    if (const std::string why = sm90::unfit(formed.tiling, asked, sm90::seen(p, formed)); !why.empty()) {
       throw Error(Status::bad_problem,
                   "implicit_gemm_sm90/" + config + " cannot compute " + to_string(asked) + ": " + why);
     }
@@ -136,22 +139,23 @@ class ImplicitGemmSm90 : public Algorithm {
   std::vector<Candidate> parse_fused(const std::string& config, const Problem& p,
                                      const Target& target) const override {
     const Formed formed = sm90::parse_formed(config, p);
-    if (!sm90::unfit(formed.tiling, sm90::seen(p, formed)).empty()) return {};
+    if (!sm90::unfit(formed.tiling, p, sm90::seen(p, formed)).empty()) return {};
     return {candidate_of(formed, p, target.device)};
   }
 
   static Candidate candidate_of(const Formed& formed, const Problem& asked, const DeviceInfo& device) {
     const Tiling& t = formed.tiling;
-    const Problem p = forward_form(asked).inner;
+    const Problem p = sm90::engine_problem(asked);
     const Problem inner = sm90::seen(p, formed);
     const bool gathers = formed.form != Form::plain;
     Problem counted = inner;  // a step that gathers is counted apart
     if (gathers && inner.layout == Layout::nhwc) counted.c = sm90::padded_channels(inner);
-    const sm90::Estimate e = sm90::estimate(t, counted, Chip::of(device));
+    const sm90::Estimate e = t.phased() ? sm90::estimate_phases(t, asked, Chip::of(device))
+                                        : sm90::estimate(t, counted, Chip::of(device));
     Candidate c;
     c.config = config_name(formed);
     c.workspace_bytes = sm90::input_bytes(formed, inner);
-    c.packed_bytes = sm90::packed_bytes(formed, inner, asked.direction);
+    c.packed_bytes = sm90::packed_bytes(formed, inner, asked);
     c.cost = {e.ms + before_ms(formed, p, inner, c.workspace_bytes), e.bound};
     c.accuracy = accuracy(p);
     c.recipe = [formed, asked, &device] { return sm90::recipe(formed, asked, device); };

@@ -45,7 +45,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   const i64 together = pairs_up(c) && n.results() * t.shares > filled(t, multiprocessors) ? 2 : 1;
   const i64 waves = ceil_div(n.results() * t.shares, filled(t, multiprocessors) * together);
   double tile = 0, fill = 0;  // cycles
-  if (t.kind == Kind::patch) {
+  if (t.kind != Kind::lines) {
     const auto instruction = [&](int columns) { return std::max(columns / 2.0, kFirst + columns / 4.0); };
     const double step = (phases(c) - short_phases(c)) * instruction(columns(c)) +
                         short_phases(c) * instruction(short_columns(c));
@@ -117,6 +117,10 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
           if (c < 32 && inner.c > c) continue;
           if (c == 64 && inner.c <= 32) continue;
           t.k = k, t.c = c;
+          t.kind = Kind::patch;
+          add(t);
+          if (!flat || c < 64) continue;
+          t.kind = Kind::planes;
           add(t);
         }
       }

@@ -20,11 +20,12 @@ std::string constant(const char* name, i64 value) {
   return "#define " + std::string(name) + " " + std::to_string(value) + "\n";
 }
 
-// The first operand from registers, or both from shared memory with their rows, not their depth, side by
-// side.
-std::string mma_function(int n, DType dtype, bool lines) {
-  if (lines) return sm90::wgmma_function(n, dtype, sm90::First::registers, dtype == DType::f32 ? "" : ", 0");
-  return sm90::wgmma_function(n, dtype, sm90::First::shared, ", 1, 1");
+// The first operand from registers, or both from shared memory, with their rows, not their depth, side by
+// side but of planes.
+std::string mma_function(int n, DType dtype, Kind kind) {
+  if (kind == Kind::lines)
+    return sm90::wgmma_function(n, dtype, sm90::First::registers, dtype == DType::f32 ? "" : ", 0");
+  return sm90::wgmma_function(n, dtype, sm90::First::shared, kind == Kind::planes ? ", 0, 0" : ", 1, 1");
 }
 
 // The statements that fill in a kernel's Config, as one macro.
@@ -43,7 +44,9 @@ class ConfigText {
 std::string config_text(const Config& c) {
   ConfigText text;
   const auto order = [](Order order) { return order == Order::nchw ? "Order::nchw" : "Order::nhwc"; };
-  text.add("kind", c.kind == Kind::patch ? "Kind::patch" : "Kind::lines");
+  text.add("kind", c.kind == Kind::patch    ? "Kind::patch"
+                   : c.kind == Kind::planes ? "Kind::planes"
+                                            : "Kind::lines");
   text.add("element", c.element == Element::f32    ? "Element::f32"
                       : c.element == Element::bf16 ? "Element::bf16"
                                                    : "Element::f16");
@@ -86,7 +89,13 @@ TiledMap tiled_rows(DType dtype, i64 n, i64 c, i64 h, i64 w, const int (&box)[4]
   return map;
 }
 
+// Planes by 64 pixels and so many channels.
+TiledMap planes_map(const Problem& p, i64 channels, int box) {
+  return tiled(p.dtype, {p.q(), channels, p.n, 1}, {64, box, 1, 1}, 128);
+}
+
 TiledMap x_map(const Problem& p, const Config& c) {
+  if (c.kind == Kind::planes) return planes_map(p, p.c, c.c_blocks * 64);
   if (c.turns()) return tiled(p.dtype, {p.c, p.w, p.h, p.n}, {32, c.width, 1, 1}, 128);
   if (c.kind == Kind::lines)
     return tiled_rows(p.dtype, p.n, p.c, p.h, p.w, {c.width, c.channels, patch_height(c), 1}, row_bytes(c));
@@ -99,6 +108,7 @@ TiledMap x_map(const Problem& p, const Config& c) {
 }
 
 TiledMap y_map(const Problem& p, const Config& c) {
+  if (c.kind == Kind::planes) return planes_map(p, p.k, c.k_blocks * 64);
   if (c.turns()) return tiled(p.dtype, {p.k, p.q(), p.p(), p.n}, {32, line_pixels(c), 1, 1}, 128);
   if (c.kind == Kind::lines)
     return tiled_rows(p.dtype, p.n, p.k, p.p(), p.q(), {line_pixels(c), kOutChannels, 1, 1}, 0);
@@ -151,8 +161,8 @@ jit::Source source(const Tile& t, const Problem& problem) {
   const bool lines = t.kind == Kind::lines;
   jit::Source source;
   source.name = "weights_gradient_sm90/" + to_string(t);
-  source.text = config_text(c) + mma_function(columns(c), problem.dtype, lines);
-  if (short_columns(c) != columns(c)) source.text += mma_function(short_columns(c), problem.dtype, lines);
+  source.text = config_text(c) + mma_function(columns(c), problem.dtype, t.kind);
+  if (short_columns(c) != columns(c)) source.text += mma_function(short_columns(c), problem.dtype, t.kind);
   source.entry = lines ? "weights_gradient_lines" : "weights_gradient";
   source.text += include(source.entry);
   source.block_threads = threads(c);

@@ -13,7 +13,8 @@ namespace {
 using i64 = std::int64_t;
 
 constexpr NameWord<Form> kForms[] = {{Form::plain, ""}, {Form::deepened, "s2d"}};
-constexpr NameWord<Kind> kKinds[] = {{Kind::patch, "patch"}, {Kind::lines, "lines"}};
+constexpr NameWord<Kind> kKinds[] = {
+    {Kind::patch, "patch"}, {Kind::planes, "planes"}, {Kind::lines, "lines"}};
 constexpr int kMostBox = 256;  // pixels of a box of the copy engine, in each direction
 
 int narrow(i64 value) { return static_cast<int>(value); }
@@ -31,6 +32,22 @@ bool has_aligned_rows(const Problem& p) {
 // Of r taps, those that a block takes: so many at most, alike.
 int taps_of(i64 r, int most) { return narrow(ceil_div(r, ceil_div(r, most))); }
 
+std::string unfit_sums(const Config& c) {
+  if (columns(c) > 256) return "an instruction has at most 256 columns";
+  const int most = consumers(c) > 3 ? 64 : consumers(c) == 3 ? 96 : 128;
+  if (consumers(c) > 4 || sums(c) > most) return "its sums need more registers than there are";
+  return "";
+}
+
+std::string unfit_planes(const Tile& t, const Problem& p, const Config& c) {
+  if (!is_16_bits(p) || p.layout != Layout::nchw || !is_flat(p) || p.q() % chunk(p) != 0)
+    return "planes serve 16-bit NCHW, 1x1 filters of stride 1, planes of a multiple of 8 pixels";
+  if (t.k % 64 != 0 || t.k > 256 || t.c % 64 != 0 || t.c > 256)
+    return "a block has 64 to 256 channels, by 64";
+  if (t.width % 64 != 0 || t.height != 1 || t.images != 1) return "planes are summed by 64 pixels";
+  return unfit_sums(c);
+}
+
 std::string unfit_patch(const Tile& t, const Problem& p, const Config& c) {
   if (!is_16_bits(p))
     return "the matrix units take 32-bit elements only if a channel's pixels lie side by side";
@@ -44,10 +61,7 @@ std::string unfit_patch(const Tile& t, const Problem& p, const Config& c) {
             height = c.tap_rows > 1 ? patch_height(c) : (t.height - 1) * p.stride_h + 1;
   if (width > kMostBox || height > kMostBox || t.images > kMostBox)
     return "a box is at most 256 pixels wide and high";
-  if (columns(c) > 256) return "an instruction has at most 256 columns";
-  const int most = consumers(c) > 3 ? 64 : consumers(c) == 3 ? 96 : 128;
-  if (consumers(c) > 4 || sums(c) > most) return "its sums need more registers than there are";
-  return "";
+  return unfit_sums(c);
 }
 
 std::string unfit_lines(const Tile& t, const Problem& p, const Config& c) {
@@ -105,6 +119,10 @@ Problem inner_of(const Tile& t, const Problem& p) {
 
 Problem seen(const Tile& t, const Problem& problem) {
   Problem p = inner_of(t, problem);
+  if (t.kind == Kind::planes && t.form == Form::plain && p.layout == Layout::nchw && is_flat(p)) {
+    p.w = p.h * p.w, p.h = 1;
+    return p;
+  }
   const bool as_it_is = t.kind == Kind::lines && t.form == Form::plain;
   if (as_it_is && (is_16_bits(p) || has_aligned_rows(p))) return p;
   p.layout = Layout::nhwc;
@@ -172,7 +190,9 @@ std::string unfit(const Tile& t, const Problem& problem) {
       p.stride_w > kMostExtent || p.pad_left > kMostExtent || t.height > kMostBox || t.width > kMostBox)
     return "a box is at most 256 pixels wide and high";
   const Config c = config(t, problem);
-  const std::string why = t.kind == Kind::patch ? unfit_patch(t, p, c) : unfit_lines(t, p, c);
+  const std::string why = t.kind == Kind::patch    ? unfit_patch(t, p, c)
+                          : t.kind == Kind::planes ? unfit_planes(t, p, c)
+                                                   : unfit_lines(t, p, c);
   if (!why.empty()) return why;
   if (t.cluster > 8 || (t.cluster & (t.cluster - 1)) != 0 || sums(c) / 2 % t.cluster != 0)
     return "a cluster has 1, 2, 4 or 8 blocks, which share a thread's sums alike";

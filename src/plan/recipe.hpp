@@ -28,6 +28,12 @@ struct Recipe {
   std::string packing;
 };
 
+// Whether a run that is timed finds its weights packed: those of forward are constant, those of backward_data
+// change at every step, so that packing them is a part of it.
+inline bool packs_beforehand(const Problem& problem, const Recipe& recipe) {
+  return problem.direction == Direction::forward && recipe.packed_bytes > 0;
+}
+
 // The digests of the programs that a GPU's steps launch, in their order, each once: what a verdict is on.
 std::vector<std::string> program_digests(const Recipe& recipe);
 

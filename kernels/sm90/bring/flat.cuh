@@ -18,7 +18,7 @@ __device__ __forceinline__ void produce_taps(const TensorMap& w_map, const Param
         barrier_expect(full, bytes + (kResident ? 0 : kStageBytes * kParts));
         load_pixels(m.slots + slot.place * kSlotStride, full, t, block, tap);
         if constexpr (!kResident) {
-          load_weights(m.stages + slot.place * kStageStride, w_map, full, p, block, tap, t.k);
+          load_weights(m.stages + slot.place * kStageStride, w_map, full, p, block, place_of_tap(p, 0, tap), t.k);
         }
         slot.advance();
       }

@@ -8,16 +8,18 @@
 __device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Params& p, unsigned slots,
                                                 Barriers& barriers) {
   Ring<kSlots> slot;
-  const int left = p.pad_left;
   const Work work = work_of(p);
   for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
     const Tile t = locate(p, tile);
+    const int left = kPhased ? p.phases[t.phase].left : -p.pad_left,
+              top = kPhased ? p.phases[t.phase].top : -p.pad_top;
+    if (kPhased && taps_of(p, t.phase) == 0) continue;
     for (int block = work.first; block < work.end; ++block) {
       const unsigned full = smem_address(barriers.slot_full + slot.place),
                      to = slots + slot.place * kSlotStride;
       barrier_wait(smem_address(barriers.slot_empty + slot.place), slot.parity ^ 1);
       barrier_expect(full, kSlotBytes);
-      load_4d(to, &x_map, full, block * kKBlock, t.w - left, t.h * kStrideH - p.pad_top, t.n);
+      load_4d(to, &x_map, full, block * kKBlock, t.w + left, t.h * kStrideH + top, t.n);
       slot.advance();
     }
   }

@@ -11,8 +11,8 @@ constexpr int kBringRegisters = kParts == 2 && kSplit > 1 ? 48 : 40;
 __device__ __forceinline__ void split_slots(const Params& p, unsigned slots, Barriers& barriers, int thread) {
   Ring<kSlots> slot;
   const Work work = work_of(p);
-  const int fills = (work.end - work.first) * (kFlat ? kTaps : 1);
   for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
+    const int fills = kPhased ? blocks_of(p, tile) : (work.end - work.first) * (kFlat ? kTaps : 1);
     for (int fill = 0; fill < fills; ++fill) {
       barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
       const unsigned at = slots + slot.place * kSlotStride;

@@ -38,8 +38,8 @@ bool takes_nhwc(const Tiling& tiling);
 
 // Of the input as the kernel reads it, where a step makes it; 0 where none does.
 std::size_t input_bytes(const Formed& formed, const Problem& seen);
-// Of the weights, where a step makes them; direction: of the problem as it was asked for.
-std::size_t packed_bytes(const Formed& formed, const Problem& seen, Direction direction);
+// Of the weights, where a step makes them; asked: the problem as it was asked for.
+std::size_t packed_bytes(const Formed& formed, const Problem& seen, const Problem& asked);
 
 // problem: as it was asked for; backward_data is computed as forward.
 Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& device);

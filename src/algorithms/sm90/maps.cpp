@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <variant>
 
 #include "src/problem/dtype.hpp"
 
@@ -88,8 +89,13 @@ MapShape x_map(const Tiling& t, const Problem& p) {
   return patch_map(t, p);
 }
 
-MapShape w_map(const Tiling& t, const Problem& p) {
-  const i64 c = padded_channels(p), taps = p.r * p.s, element = size_of(p.dtype);
+MapShape w_map(const Tiling& t, const Problem& p, i64 taps) {
+  const i64 c = padded_channels(p), element = size_of(p.dtype);
+  if (t.filter_as_it_is()) {
+    TiledMap map = tiled(p, {p.k, taps, p.c}, {p.k * element, taps * p.k * element}, {64, 1, t.k_block});
+    map.swizzle_bytes = 128;
+    return map;
+  }
   TiledMap map = tiled(p, {c, taps, p.k * std::max(1, tf32_parts(p))}, {c * element, taps * c * element},
                        {t.k_block, 1, t.channels});
   map.swizzle_bytes = t.k_block * size_of(p.dtype);
@@ -106,6 +112,15 @@ MapShape y_map(const Tiling& t, const Problem& p) {
                : tiled(p, {p.k, p.y_w(), p.y_h(), p.n}, {pixel, p.y_w() * pixel, p.y_h() * p.y_w() * pixel},
                        {unit, pooled_extent(t.width, p), pooled_extent(t.height / sharers, p), 1});
   map.swizzle_bytes = unit == 8 ? 0 : unit * element;
+  return map;
+}
+
+MapShape phase_map(const Tiling& t, const Problem& p, const Params& params, const Phase& phase) {
+  TiledMap map = std::get<TiledMap>(y_map(t, p));
+  const i64 pixel = p.k * size_of(p.dtype), row = params.q * pixel;
+  map.size[1] = phase.q, map.size[2] = phase.p;
+  map.stride_bytes[0] = params.step_w * pixel, map.stride_bytes[1] = params.step_h * row;
+  map.stride_bytes[2] = params.p * row;
   return map;
 }
 

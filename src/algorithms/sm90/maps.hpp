@@ -2,6 +2,7 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_SM90_MAPS_HPP_
 #define FALTUNG_SRC_ALGORITHMS_SM90_MAPS_HPP_
 
+#include "kernels/sm90/params.h"
 #include "src/algorithms/sm90/tiling.hpp"
 #include "src/backend/tensor_map.hpp"
 
@@ -11,10 +12,13 @@ inline int narrow(std::int64_t value) { return static_cast<int>(value); }
 
 // The input as the tiling reads it: NHWC with padded_channels, or NCHW.
 MapShape x_map(const Tiling& tiling, const Problem& problem);
-// Packed weights: padded_channels, taps, K (times the parts).
-MapShape w_map(const Tiling& tiling, const Problem& problem);
+// Packed weights: padded_channels, taps, K (times the parts); or the filter as it is: K, taps, channels.
+// taps: of all of the filter.
+MapShape w_map(const Tiling& tiling, const Problem& problem, std::int64_t taps);
 // The NHWC output's, or the residual's: boxes as the consumers store them.
 MapShape y_map(const Tiling& tiling, const Problem& problem);
+// The results of a phase of a strided backward_data, from its first one on.
+MapShape phase_map(const Tiling& tiling, const Problem& engine, const Params& params, const Phase& phase);
 // The NCHW output by a consumer's rows of so many pixels.
 MapShape y_rows_map(const Tiling& tiling, const Problem& problem, int width);
 

@@ -10,6 +10,7 @@
 #include "src/algorithms/sm90/form.hpp"
 #include "src/algorithms/sm90/list.hpp"
 #include "src/algorithms/sm90/maps.hpp"
+#include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
 #include "src/algorithms/sm90/source.hpp"
 #include "src/problem/dtype.hpp"
@@ -40,6 +41,11 @@ Bringing bringing(const Formed& formed, const Problem& p) {
 
 bool turns_weights(const Problem& p) {
   return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.r * p.s > 1);
+}
+
+// Of the weights as they are packed: of all phases.
+i64 packed_taps(const Problem& p, const Problem& asked) {
+  return has_phases(asked) ? asked.r * asked.s : p.r * p.s;
 }
 
 // As many blocks as there are multiprocessors; where weights stay, all tiles of a block must have the same
@@ -74,7 +80,35 @@ std::vector<StepArgument::Member> addresses() {
           {offsetof(P, y), {Place::y, Access::write}}};
 }
 
-Step gemm(const Tiling& t, const Problem& p, const Operands& operands, const Chip& chip) {
+// The phases of a strided backward_data: their part of the parameters, and the output as each stores it.
+std::vector<Mapped> add_phases(Params& params, const Tiling& t, const Problem& engine, const Problem& asked,
+                               const Mapped& otherwise) {
+  std::vector<Phase> phases = phases_of(asked).of;
+  const bool as_it_is = t.filter_as_it_is();
+  params.tiles = count_tiles(phases, t, engine);
+  params.p = narrow(asked.h), params.q = narrow(asked.w);
+  params.step_h = narrow(asked.stride_h), params.step_w = narrow(asked.stride_w);
+  std::vector<Mapped> outputs;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    Phase& phase = phases[i];
+    const i64 first = (i64{phase.h} * asked.w + phase.w) * asked.c * size_of(asked.dtype);
+    const bool maps = stores_by_map(t, engine);
+    outputs.push_back(
+        maps ? write(phase_map(t, engine, params, phase), {Place::y, static_cast<std::size_t>(first)})
+             : otherwise);
+    // Packed weights have the taps from the last one back.
+    if (!as_it_is) {
+      phase.tap = narrow(asked.r * asked.s) - 1 - phase.tap;
+      phase.tap_down = -phase.tap_down, phase.tap_across = -phase.tap_across;
+    }
+    params.phases[i] = phase;
+  }
+  return outputs;
+}
+
+// asked: the problem of which the engine sees p.
+Step gemm(const Tiling& t, const Problem& p, const Problem& asked, const Operands& operands,
+          const Chip& chip) {
   Params params{};
   params.k = narrow(p.k), params.p = narrow(p.p()), params.q = narrow(p.q());
   params.pixels = narrow(p.n * p.p() * p.q());
@@ -94,15 +128,17 @@ Step gemm(const Tiling& t, const Problem& p, const Operands& operands, const Chi
   std::vector<StepArgument::Member> members = addresses<Params>();
   members.push_back({offsetof(Params, x), {Place::x, Access::read}});
   // What a kernel does not use is some map.
-  const Mapped w = read(w_map(t, p), operands.w);
+  const Mapped w = read(w_map(t, p, t.phased() ? asked.r * asked.s : p.r * p.s), operands.w);
   const Mapped x = reads_input(t, p) ? w : read(x_map(t, p), operands.x);
   const Mapped y = stores_by_map(t, p) ? write(y_map(t, p), Place::y) : x;
+  std::vector<Mapped> outputs = {y};
+  if (t.phased()) outputs = add_phases(params, t, p, asked, y);
   const bool maps_residual = stores_by_map(t, p) && p.epilogue.residual && p.dtype != DType::f32;
-  const Mapped r = maps_residual ? read(y_map(t, p), Place::residual) : y;
+  outputs.push_back(maps_residual ? read(y_map(t, p), Place::residual) : outputs.front());
   const unsigned blocks = t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
                                       : persistent_blocks(t, params.k_tiles, params.tiles, chip);
   return launch("implicit_gemm", kernel_source(t, p), shape_of(t, p, blocks),
-                {mapped({x}), mapped({w}), mapped({y}), mapped({r}), value(params, std::move(members))});
+                {mapped({x}), mapped({w}), mapped(outputs), value(params, std::move(members))});
 }
 
 Step shift_gemm(const Tiling& t, const Problem& p, const Operands& operands, const Chip& chip) {
@@ -115,7 +151,7 @@ Step shift_gemm(const Tiling& t, const Problem& p, const Operands& operands, con
   params.tiles_h = narrow(ceil_div(p.p(), t.height));
   params.pad_top = narrow(p.pad_top);
   params.slope = p.epilogue.slope;
-  const Mapped x = read(x_map(t, p), operands.x), w = read(w_map(t, p), operands.w);
+  const Mapped x = read(x_map(t, p), operands.x), w = read(w_map(t, p, p.r * p.s), operands.w);
   std::vector<Mapped> rows(4, x);  // as ShiftMaps has them
   static_assert(sizeof(ShiftMaps<TensorMap>) == 4 * sizeof(TensorMap));
   if (shift::stores_in_bulk(p)) {
@@ -129,9 +165,9 @@ Step shift_gemm(const Tiling& t, const Problem& p, const Operands& operands, con
 }
 
 // 32-bit weights in the kernel's order, split in parts, where the packed ones lie.
-Step split(const Problem& p, Slot from, const Chip& chip) {
+Step split(const Problem& p, i64 taps, Slot from, const Chip& chip) {
   constexpr i64 kThreads = 256;
-  const i64 elements = p.k * p.r * p.s * padded_channels(p);
+  const i64 elements = p.k * taps * padded_channels(p);
   jit::Source source;
   source.name = source.entry = "split_tf32";
   source.text = "constexpr int kParts = " + std::to_string(tf32_parts(p)) +
@@ -178,11 +214,13 @@ std::size_t input_bytes(const Formed& formed, const Problem& p) {
   return static_cast<std::size_t>(p.n * p.h * p.w * padded_channels(p) * size_of(p.dtype));
 }
 
-std::size_t packed_bytes(const Formed& formed, const Problem& p, Direction direction) {
+std::size_t packed_bytes(const Formed& formed, const Problem& p, const Problem& asked) {
   const int parts = tf32_parts(p);
-  const bool as_they_are = direction == Direction::forward && formed.form == Form::plain && !turns_weights(p);
+  const bool as_they_are =
+      formed.tiling.filter_as_it_is() ||
+      (asked.direction == Direction::forward && formed.form == Form::plain && !turns_weights(p));
   if (as_they_are && parts == 0) return 0;
-  return static_cast<std::size_t>(p.k * p.r * p.s * padded_channels(p) * size_of(p.dtype) *
+  return static_cast<std::size_t>(p.k * packed_taps(p, asked) * padded_channels(p) * size_of(p.dtype) *
                                   std::max(1, parts));
 }
 
@@ -190,19 +228,19 @@ Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& de
   const Chip chip = Chip::of(device);
   const Tiling& t = formed.tiling;
   const bool backward = problem.direction == Direction::backward_data;
-  const Rewrite engine = forward_form(problem);
-  const Problem& forward = engine.inner;
+  const Problem forward = engine_problem(problem);
   const Problem p = seen(forward, formed);
   const bool gathers = formed.form != Form::plain, splits = tf32_parts(p) > 0;
-  const bool turned = gathers || backward || turns_weights(p);
+  const bool turned = !t.filter_as_it_is() && (gathers || backward || turns_weights(p));
   const Bringing from = bringing(formed, forward);
   Recipe recipe;
   recipe.alignment = 16;  // of the copy engine, and of the widest loads
-  recipe.packed_bytes = packed_bytes(formed, p, problem.direction);
+  recipe.packed_bytes = packed_bytes(formed, p, problem);
   recipe.workspace_bytes = input_bytes(formed, p);
-  recipe.packing = packing_of(problem) + " as " + std::to_string(p.r) + "x" + std::to_string(p.s);
+  if (recipe.packed_bytes > 0)
+    recipe.packing = packing_of(problem) + " as " + std::to_string(p.r) + "x" + std::to_string(p.s);
   if (turned) {
-    const Rewrite& weights = backward ? engine : from.rewrite;
+    const Rewrite weights = backward ? packed_weights_of(problem) : from.rewrite;
     recipe.pack.push_back(
         copy_step(from.weights, pixels_of(problem, weights, Operand::w), Place::w, Place::packed, device));
   }
@@ -210,11 +248,12 @@ Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& de
     recipe.steps.push_back(copy_step(from.input, pixels_of(forward, from.rewrite, Operand::x), Place::x,
                                      Place::workspace, device));
   }
-  if (splits) recipe.pack.push_back(split(p, turned ? Place::packed : Place::w, chip));
+  if (splits)
+    recipe.pack.push_back(split(p, packed_taps(p, problem), turned ? Place::packed : Place::w, chip));
   const Operands operands{recipe.workspace_bytes > 0 ? Place::workspace : Place::x,
                           turned || splits ? Place::packed : Place::w};
   recipe.steps.push_back(t.bring == Bring::shift ? shift_gemm(t, p, operands, chip)
-                                                 : gemm(t, p, operands, chip));
+                                                 : gemm(t, p, problem, operands, chip));
   // The engine's input is y's gradient then, its output x's.
   for (Step& step : recipe.steps) {
     if (backward) step.exchange(Place::x, Place::y);

@@ -74,6 +74,8 @@ class ConfigText {
     line("tile.channels", t.channels), line("tile.width", t.width), line("tile.height", t.height);
     line("tile.k_block", t.k_block);
     line("tile.pixel_slots", t.pixel_slots), line("tile.weight_slots", t.weight_slots);
+    line("tile.filter", t.filter_as_it_is() ? "Filter::as_it_is" : "Filter::packed");
+    line("tile.phases", t.phases);
     line("tile.row_slots", t.row_slots), line("tile.store_slots", t.store_slots);
     line("tile.split", t.split);
     line("element", c.element == Element::f32    ? "Element::f32"
@@ -114,13 +116,13 @@ class ConfigText {
 };
 
 // Of 16-bit NCHW as it is the rows, or columns, lie side by side, not the depth.
-string mma_function(const Choices& t, DType dtype) {
+string mma_function(const KernelConfig& c, DType dtype) {
+  const Choices& t = c.tile;
   const bool as_it_is = t.bring == Bring::planes || t.bring == Bring::fetch || t.bring == Bring::shift;
-  const char* const transposed = dtype == DType::f32 ? ""
-                                 : !as_it_is         ? ", 0, 0"
-                                 : t.pixels_on_m()   ? ", 1, 0"
-                                                     : ", 0, 1";
-  return wgmma_function(t.n(), dtype, First::shared, transposed);
+  const bool first = t.pixels_on_m() ? as_it_is : t.filter_as_it_is(),
+             second = t.pixels_on_m() ? t.filter_as_it_is() : as_it_is;
+  const string transposed = string(first ? ", 1" : ", 0") + (second ? ", 1" : ", 0");
+  return wgmma_function(columns(c), dtype, First::shared, dtype == DType::f32 ? "" : transposed);
 }
 
 string activate_function(Activation activation) {
@@ -140,7 +142,7 @@ jit::Source kernel_source(const Tiling& t, const Problem& p) {
   source.block_threads = threads(c);
   source.shared_bytes = static_cast<int>(shared_bytes(c));
   source.text = include("config.h") + ConfigText(c).text() + include("activations.cuh") +
-                activate_function(p.epilogue.activation) + mma_function(t, p.dtype);
+                activate_function(p.epilogue.activation) + mma_function(c, p.dtype);
   if (t.bring != Bring::shift) source.text += include(bring_file(c)) + include(store_file(c));
   source.text += include(source.entry + ".cu");
   return source;

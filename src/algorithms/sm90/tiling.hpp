@@ -15,7 +15,8 @@ namespace faltung::sm90 {
 
 // patch_bt64x8x32_k64_pp_xs2_ws8, im2col_bt128x256_k64_co_st4, planes_bt160x128_k64_pp_px_st4,
 // turned_bt64x16x8_k32_pp_xs2_ws4_rs2, shift_bt64x64x4_k64_pp_xs2_wres, fetch_bt128x104_k64_co_st4_sk2,
-// patch_bt64x16x16_k32_pp_xs2_ws12_ds, im2col_bt160x256_k64_co_px_st3_us2
+// patch_bt64x16x16_k32_pp_xs2_ws12_ds, im2col_bt160x256_k64_co_px_st3_us2,
+// patch_bt128x16x8_k64_co_xs2_ws8_wx_ph4
 struct Tiling : Choices {
   template <class Name>
   void spell(Name& name) {
@@ -25,6 +26,7 @@ struct Tiling : Choices {
     static constexpr NameWord<Schedule> kSchedules[] = {{Schedule::ping_pong, "pp"},
                                                         {Schedule::cooperative, "co"}};
     static constexpr NameWord<MSide> kSides[] = {{MSide::channels, ""}, {MSide::pixels, "px"}};
+    static constexpr NameWord<Filter> kFilters[] = {{Filter::packed, ""}, {Filter::as_it_is, "wx"}};
     static constexpr NameWord<Stores> kStores[] = {{Stores::staged, ""}, {Stores::direct, "ds"}};
     name.word(bring, kBrings);
     if (flat()) {
@@ -37,10 +39,12 @@ struct Tiling : Choices {
     name.word(schedule, kSchedules);
     name.word(m_side, kSides);
     spell_buffers(name);
+    name.word(filter, kFilters);
     name.optional("rs", 0, row_slots);
     name.word(stores, kStores);
     name.optional("us", 0, store_slots);
     name.optional("sk", 1, split);
+    name.optional("ph", 1, phases);
   }
 
  private:

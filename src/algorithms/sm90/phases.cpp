@@ -1,0 +1,150 @@
+#include "src/algorithms/sm90/phases.hpp"
+
+#include <algorithm>
+
+#include "src/algorithms/sm90/fitted.hpp"
+#include "src/algorithms/sm90/list.hpp"
+#include "src/algorithms/sm90/maps.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+#include "src/problem/slide.hpp"
+
+namespace faltung::sm90 {
+namespace {
+
+using i64 = std::int64_t;
+
+i64 positions(const Problem& p) { return std::min(p.stride_h, p.h) * std::min(p.stride_w, p.w); }
+
+// One dimension of the engine's view: no phase has more taps or results.
+struct Extent {
+  i64 taps = 1, spacing = 1, count = 1;
+  explicit Extent(const std::vector<Slide>& slides) {
+    for (const Slide& s : slides) {
+      taps = std::max(taps, s.taps), count = std::max(count, s.count);
+      if (s.taps > 1) spacing = s.spacing;
+    }
+  }
+};
+
+// A phase as a forward problem of its own.
+Problem alone(const Problem& engine, const Phase& phase) {
+  Problem p = engine;
+  const bool sums = phase.taps > 0;
+  p.s = sums ? phase.columns : 1, p.r = sums ? phase.taps / phase.columns : 1;
+  p.pad_bottom = phase.p - (p.h - (p.r - 1) * p.dilation_h),
+  p.pad_right = phase.q - (p.w - (p.s - 1) * p.dilation_w);
+  return p;
+}
+
+}  // namespace
+
+bool has_phases(const Problem& p) { return p.direction == Direction::backward_data && strides(p); }
+
+std::string without_phases(const Problem& p) {
+  if (!has_phases(p)) return "it has no strides";
+  if (positions(p) < 2 || positions(p) > kMostPhases)
+    return "backward_data of strides with 2 to " + std::to_string(kMostPhases) + " positions";
+  return "";
+}
+
+Phases phases_of(const Problem& p) {
+  const auto rows = backward_slides(p.p(), p.h, p.r, p.stride_h, p.dilation_h, p.pad_top);
+  const auto columns = backward_slides(p.q(), p.w, p.s, p.stride_w, p.dilation_w, p.pad_left);
+  const Extent down(rows), across(columns);
+  Phases phases;
+  Problem& e = phases.engine = p;
+  e.direction = Direction::forward;
+  e.c = p.k, e.k = p.c, e.h = p.p(), e.w = p.q();
+  e.r = down.taps, e.s = across.taps;
+  e.stride_h = e.stride_w = 1;
+  e.dilation_h = down.spacing, e.dilation_w = across.spacing;
+  e.pad_top = e.pad_left = 0;
+  e.pad_bottom = down.count - (e.h - (e.r - 1) * e.dilation_h);
+  e.pad_right = across.count - (e.w - (e.s - 1) * e.dilation_w);
+  for (const Slide& h : rows) {
+    for (const Slide& w : columns) {
+      Phase phase{};
+      phase.taps = narrow(h.taps * w.taps), phase.columns = narrow(w.taps);
+      phase.tap = narrow(h.tap * p.s + w.tap);
+      phase.tap_down = narrow(h.tap_step * p.s), phase.tap_across = narrow(w.tap_step);
+      phase.top = narrow(h.origin), phase.left = narrow(w.origin);
+      phase.p = narrow(h.count), phase.q = narrow(w.count);
+      phase.h = narrow(h.first), phase.w = narrow(w.first);
+      phases.of.push_back(phase);
+    }
+  }
+  std::stable_sort(phases.of.begin(), phases.of.end(),
+                   [](const Phase& a, const Phase& b) { return a.taps > b.taps; });
+  return phases;
+}
+
+Problem engine_problem(const Problem& p) {
+  return has_phases(p) ? phases_of(p).engine : forward_form(p).inner;
+}
+
+Rewrite packed_weights_of(const Problem& asked) {
+  Problem p = asked;
+  if (has_phases(p)) {
+    p.h = p.p() + p.r - 1, p.w = p.q() + p.s - 1;
+    p.stride_h = p.stride_w = p.dilation_h = p.dilation_w = 1;
+    p.pad_top = p.pad_bottom = p.pad_left = p.pad_right = 0;
+  }
+  return forward_form(p);
+}
+
+std::string unfit(const Tiling& t, const Problem& asked, const Problem& p) {
+  const i64 phases = has_phases(asked) ? positions(asked) : 1;
+  if (t.phases != phases)
+    return "its strides have " + std::to_string(phases) + " positions, the tiling " +
+           std::to_string(t.phases);
+  if (t.filter_as_it_is() && asked.direction != Direction::backward_data)
+    return "wgmma takes the filter of a backward_data as it is";
+  return unfit(t, p);
+}
+
+std::vector<Tiling> tilings(const Problem& asked, const Problem& p, const Chip& chip) {
+  std::vector<Tiling> all;
+  for (Tiling t : tilings(p, chip)) {
+    if (has_phases(asked)) t.phases = narrow(positions(asked));
+    Tiling as_it_is = t;
+    as_it_is.filter = Filter::as_it_is;
+    // Nothing has to be packed then.
+    if (unfit(as_it_is, asked, p).empty()) t = as_it_is;
+    if (unfit(t, asked, p).empty()) all.push_back(t);
+  }
+  return all;
+}
+
+int count_tiles(std::vector<Phase>& phases, const Tiling& t, const Problem& engine) {
+  i64 tiles = 0;
+  for (Phase& phase : phases) {
+    phase.first_tile = narrow(tiles);
+    phase.tiles_w = narrow(ceil_div(phase.q, t.width)), phase.tiles_h = narrow(ceil_div(phase.p, t.height));
+    tiles += ceil_div(engine.k, t.channels) * engine.n * phase.tiles_w * phase.tiles_h;
+  }
+  return narrow(tiles);
+}
+
+// Each phase as if alone, but for what a kernel's beginning costs.
+Estimate estimate_phases(const Tiling& tiling, const Problem& asked, const Chip& chip) {
+  const Phases phases = phases_of(asked);
+  Tiling t = tiling;
+  t.phases = 1;
+  const double begin = fitted::kLaunch + fitted::kLatency / fitted::kClock;
+  Estimate all;
+  all.ms = begin;
+  for (const Phase& phase : phases.of) {
+    const Problem p = alone(phases.engine, phase);
+    if (phase.taps == 0) {
+      all.ms += static_cast<double>(p.n * p.k * phase.p * phase.q * size_of(p.dtype)) / fitted::kBandwidth;
+      continue;
+    }
+    const Estimate e = estimate(t, p, chip);
+    all.ms += std::max(0.0, e.ms - begin);
+    if (all.bound == Bound::unknown) all.bound = e.bound;
+  }
+  return all;
+}
+
+}  // namespace faltung::sm90

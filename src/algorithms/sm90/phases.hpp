@@ -1,0 +1,48 @@
+// backward_data with strides as Hopper's engine, which knows forward, computes it: the results at each
+// position within a stride are a dense convolution of stride 1 over y's gradient, with some of the filter's
+// taps. One launch has the tiles of all of them, those with most taps first.
+#ifndef FALTUNG_SRC_ALGORITHMS_SM90_PHASES_HPP_
+#define FALTUNG_SRC_ALGORITHMS_SM90_PHASES_HPP_
+
+#include <string>
+#include <vector>
+
+#include "kernels/sm90/params.h"
+#include "src/algorithms/sm90/cost.hpp"
+#include "src/algorithms/sm90/tiling.hpp"
+#include "src/problem/rewrite.hpp"
+
+namespace faltung::sm90 {
+
+struct Phases {
+  // Forward over all of y's gradient, with as many taps in each direction as the largest phase has, and as
+  // many results.
+  Problem engine;
+  // Most taps first; their tiles are not counted yet.
+  std::vector<Phase> of;
+};
+
+bool has_phases(const Problem& asked);
+// Why not, in words; empty where it has.
+std::string without_phases(const Problem& asked);
+Phases phases_of(const Problem& asked);
+
+// What the engine, which knows forward alone, computes of a problem in either direction.
+Problem engine_problem(const Problem& asked);
+// Of the weights where they are packed: as forward over y's gradient would have them, taps from the last one
+// back.
+Rewrite packed_weights_of(const Problem& asked);
+
+// Every tiling worth trying; problem: engine_problem(asked), or as a form makes it.
+std::vector<Tiling> tilings(const Problem& asked, const Problem& problem, const Chip& chip);
+// Empty if the tiling can compute what was asked for, of which the engine sees problem; else which limit it
+// breaks.
+std::string unfit(const Tiling& tiling, const Problem& asked, const Problem& problem);
+
+// The phases with the tiles of each, and how many there are together.
+int count_tiles(std::vector<Phase>& phases, const Tiling& tiling, const Problem& engine);
+Estimate estimate_phases(const Tiling& tiling, const Problem& asked, const Chip& chip);
+
+}  // namespace faltung::sm90
+
+#endif  // FALTUNG_SRC_ALGORITHMS_SM90_PHASES_HPP_
