@@ -532,8 +532,6 @@ TEST(ImplicitGemmSm90, AFilterThatIsReadAsItIsComesBy64Channels) {
   } declined[] = {
       {"patch_bt64x8x32_k64_pp_xs2_ws8_wx", "fwd:n2c64h32w32k64r3s3:pad1:f16:nhwc", "backward_data"},
       {"patch_bt64x8x16_k32_pp_xs2_ws8_wx", "bwd_d:n2c64h32w32k64r3s3:pad1:f32:nhwc:math=tf32", "32-bit"},
-      {"patch_bt64x8x32_k64_pp_xs2_ws8_wx", "bwd_d:n2c64h32w32k64r3s3:pad1:f16:nchw", "side by side"},
-      {"patch_bt64x8x32_k64_pp_xs2_ws8_wx", "bwd_d:n2c60h32w32k64r3s3:pad1:f16:nhwc", "16 bytes"},
       {"im2col_bt160x128_k64_co_px_st5_wx", "bwd_d:n2c320h32w32k64r3s3:pad1:f16:nhwc", "by 64 channels"},
   };
   for (const auto& d : declined) {

@@ -130,7 +130,8 @@ TEST(WeightsGradientSm90, StepsUseTheWorkspaceTheyAskFor) {
       const Recipe made = recipe(tile, problem, h200());
       EXPECT_EQ(made.workspace_bytes, workspace(tile, problem).bytes);
       const std::size_t steps = 1 + turns_x(tile, problem) + turns_y(tile, problem) +
-                                (tile.parts() > 1 ? 1 : 0) + (tile.form == Form::deepened ? 1 : 0);
+                                (tile.parts() > 1 ? 1 : 0) +
+                                (tile.form == Form::deepened || turns_result(tile, problem) ? 1 : 0);
       EXPECT_EQ(made.steps.size(), steps) << to_string(tile);
       bool writes = false;
       for (const Step& step : made.steps) {

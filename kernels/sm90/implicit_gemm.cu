@@ -84,6 +84,8 @@ __device__ __forceinline__ void consume(const Outputs& outputs, const Params& p,
       pass_over(p, c, tile + static_cast<int>(gridDim.x));
     }
     mma_wait<0>();
+    // Or what follows reads them before, where no tap does anything.
+    if constexpr (kPhased) pin(sums);
     if (c.leader && sums_something) {
       barrier_arrive(c.previous_slot);
       if constexpr (!kFlat && !kResident) barrier_arrive(c.previous_stage);

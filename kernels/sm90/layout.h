@@ -33,6 +33,12 @@ FALTUNG_BOTH constexpr int halves(const KernelConfig& c) {
 }
 // The N side of an instruction.
 FALTUNG_BOTH constexpr int columns(const KernelConfig& c) { return c.tile.n() / halves(c); }
+// Taps of a row of the filter whose turns go on without a pause, where registers allow that.
+FALTUNG_BOTH constexpr int taps_together(const KernelConfig& c) {
+  const bool reads = c.tile.bring == Bring::turned && c.tile.row_slots == 0;
+  const bool room = c.tile.sums() + columns(c) <= 128 && !reads;
+  return sums_apart(c) && !c.tile.flat() && !c.tile.phased() && room && c.s <= 3 ? c.s : 1;
+}
 // Registers of a thread for sums.
 FALTUNG_BOTH constexpr int sum_registers(const KernelConfig& c) {
   return c.tile.sums() + (sums_apart(c) ? columns(c) : 0);

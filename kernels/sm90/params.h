@@ -11,7 +11,7 @@ struct Phase {
   int tap, tap_down, tap_across;     // of the filter: the first one, from a row to the next, from a column
   int top, left;                     // of the input, where the first result's first tap reads
   int p, q;                          // results
-  int h, w;                          // where the first one lies in the output
+  int h, w;                          // where the first one lies in the output: the host's alone
 };
 constexpr int kMostPhases = 4;
 
@@ -26,14 +26,11 @@ struct Params {
   int tiles_w, tiles_h;  // of an image; planes: tiles_w of a plane
   int pad_top, pad_left, stride_h, stride_w;
   float slope;
-  const void* x;       // NCHW, where warps read it without a map
-  int c, h, w;         // of x
-  int step;            // flat: from a tile's first pixel to the next one's
-  unsigned per_image;  // 2^32 over the pixels of an image, rounded up
-  // Phases, those with most taps first; p and q are then of all of the output, whose results lie so far
-  // apart.
-  Phase phases[kMostPhases];
-  int step_h, step_w;
+  const void* x;              // NCHW, where warps read it without a map
+  int c, h, w;                // of x
+  int step;                   // flat: from a tile's first pixel to the next one's
+  unsigned per_image;         // 2^32 over the pixels of an image, rounded up
+  Phase phases[kMostPhases];  // those with most taps first
 };
 
 // Of shift_gemm.

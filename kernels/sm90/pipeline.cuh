@@ -90,6 +90,18 @@ __device__ __forceinline__ void clear(Sums& sums) {
   }
 }
 
+// What the matrix units wrote is read after here, not before.
+template <int kCount>
+__device__ __forceinline__ void pin(float (&sums)[kCount]) {
+#pragma unroll
+  for (float& sum : sums) asm volatile("" : "+f"(sum)::"memory");
+}
+
+__device__ __forceinline__ void pin(Sums& sums) {
+#pragma unroll
+  for (int block = 0; block < kMBlocks * kNBlocks; ++block) pin(sums[block / kNBlocks][block % kNBlocks]);
+}
+
 // The products of one tap of one block of channels.
 template <class Sums>
 __device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned pixels, int accumulate) {
@@ -124,9 +136,9 @@ struct Consumer {
 // The products of one tap of one block of channels; free(): what the tap before read is free.
 template <class Free>
 __device__ __forceinline__ void multiply_tap(Sums& sums, Consumer& c, unsigned weights, unsigned pixels,
-                                             const Free& free) {
+                                             bool first, bool last, const Free& free) {
   if constexpr (kSumsApart) {
-    multiply_apart(sums, c.apart, weights, pixels, free);
+    multiply_apart(sums, c.apart, weights, pixels, first, last, free);
   } else {
     mma_fence();
     multiply(sums, weights, pixels, c.accumulate);
@@ -154,7 +166,7 @@ __device__ __forceinline__ void sum_taps(Sums& sums, const Memory& m, Barriers& 
     wait_for_slot(barriers, c.slot);
     const unsigned weights =
         m.stages + (kResident ? block * kTaps + tap : c.slot.place) * kStageStride + c.my_weights;
-    multiply_tap(sums, c, weights, m.slots + c.slot.place * kSlotStride + c.my_pixels, [&] {
+    multiply_tap(sums, c, weights, m.slots + c.slot.place * kSlotStride + c.my_pixels, true, true, [&] {
       if (c.leader && (!first_block || tap != 0)) barrier_arrive(c.previous_slot);
     });
     c.previous_slot = smem_address(&barriers.slot_empty[c.slot.place]);
@@ -188,13 +200,17 @@ __device__ __forceinline__ void sum_patch(Sums& sums, const Memory& m, Barriers&
     if (c.leader && !first_block) barrier_arrive(c.previous_slot);
   } else {
     const int taps = kPhased ? c.taps : kTaps, columns = kPhased ? c.columns : kS;
+    constexpr int kTogether = taps_together(kConfig);
 #pragma unroll 1
-    for (int tap = 0; tap < taps; ++tap) {
+    for (int row = 0; row < taps; row += kTogether) {
+#pragma unroll
+     for (int i = 0; i < kTogether; ++i) {
+      const int tap = row + i;
       const unsigned view = view_of(pixels, tap, columns);
       if constexpr (!kResident)
         barrier_wait(smem_address(&barriers.stage_full[c.stage.place]), c.stage.parity);
       const unsigned stage = kResident ? block * kTaps + tap : c.stage.place;
-      multiply_tap(sums, c, m.stages + stage * kStageStride + c.my_weights, view, [&] {
+      multiply_tap(sums, c, m.stages + stage * kStageStride + c.my_weights, view, i == 0, i + 1 == kTogether, [&] {
         if (!c.leader) return;
         if (!kResident && (!first_block || tap != 0)) barrier_arrive(c.previous_stage);
         if (tap == 0 && !first_block) barrier_arrive(c.previous_slot);
@@ -203,6 +219,7 @@ __device__ __forceinline__ void sum_patch(Sums& sums, const Memory& m, Barriers&
         c.previous_stage = smem_address(&barriers.stage_empty[c.stage.place]);
         c.stage.advance();
       }
+     }
     }
   }
   c.previous_slot = smem_address(&barriers.slot_empty[c.slot.place]);

@@ -98,15 +98,6 @@ __device__ __forceinline__ int pooled_width(const Params& p) {
 }
 __device__ __forceinline__ int pooled_first(int pixel) { return (pixel + kBefore) / 2; }
 
-__device__ __forceinline__ long long locate_pixel(const Params& p, int n, int k, int h, int w, int height,
-                                                  int columns) {
-  if constexpr (kNchw) {
-    return ((static_cast<long long>(n) * p.k + k) * height + h) * columns + w;
-  } else {
-    return ((static_cast<long long>(n) * height + h) * columns + w) * p.k + k;
-  }
-}
-
 // The index in y (or, unpooled, in the residual) of a channel's pixel of the tile; negative outside.
 __device__ __forceinline__ long long locate_output(const Params& p, const Tile& t, int k, int pixel,
                                                    bool pool) {
@@ -124,14 +115,13 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
     const int width = pool ? kPoolWidth : kTileWidth;
     const int h = (pool ? pooled_first(t.h) : t.h) + pixel / width,
               w = (pool ? pooled_first(t.w) : t.w) + pixel % width;
-    if constexpr (kPhased) {
-      const Phase& phase = p.phases[t.phase];
-      if (h >= phase.p || w >= phase.q) return -1;
-      return locate_pixel(p, t.n, k, phase.h + h * p.step_h, phase.w + w * p.step_w, p.p, p.q);
-    }
     const int height = pool ? pooled_height(p) : p.p, columns = pool ? pooled_width(p) : p.q;
     if (h >= height || w >= columns) return -1;
-    return locate_pixel(p, t.n, k, h, w, height, columns);
+    if constexpr (kNchw) {
+      return ((static_cast<long long>(t.n) * p.k + k) * height + h) * columns + w;
+    } else {
+      return ((static_cast<long long>(t.n) * height + h) * columns + w) * p.k + k;
+    }
   }
 }
 

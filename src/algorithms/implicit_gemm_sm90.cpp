@@ -154,7 +154,7 @@ class ImplicitGemmSm90 : public Algorithm {
                                         : sm90::estimate(t, counted, Chip::of(device));
     Candidate c;
     c.config = config_name(formed);
-    c.workspace_bytes = sm90::input_bytes(formed, inner);
+    c.workspace_bytes = sm90::workspace_of(formed, inner, asked).bytes;
     c.packed_bytes = sm90::packed_bytes(formed, inner, asked);
     c.cost = {e.ms + before_ms(formed, p, inner, c.workspace_bytes), e.bound};
     c.accuracy = accuracy(p);

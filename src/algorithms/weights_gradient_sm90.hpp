@@ -51,6 +51,9 @@ Problem seen(const Tile& tile, const Problem& problem);
 // Whether a step before the kernel brings x, or the output's gradient, into that form.
 bool turns_x(const Tile& tile, const Problem& problem);
 bool turns_y(const Tile& tile, const Problem& problem);
+// Whether the gradient is made with its channels side by side and turned by a step of its own: a filter of
+// NCHW would be written element by element.
+bool turns_result(const Tile& tile, const Problem& problem);
 
 // What the kernel is specialised by.
 Config config(const Tile& tile, const Problem& problem);

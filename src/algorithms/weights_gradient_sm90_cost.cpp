@@ -70,7 +70,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   const auto turned = [&](bool turns, const TensorShape& shape) {
     return turns ? kTurn + 2.0 * static_cast<double>(bytes_of(problem, shape)) / kMemory : 0.0;
   };
-  if (t.form == Form::deepened) more += kTurn;  // the result's way back
+  if (t.form == Form::deepened || turns_result(t, problem)) more += kTurn;  // the result's way back
   more += turned(turns_x(t, problem), x_shape(problem)) + turned(turns_y(t, problem), conv_shape(problem));
   return {std::max(arithmetic, bytes) + kOverlap * std::min(arithmetic, bytes) + more,
           bytes > arithmetic ? Bound::bytes : Bound::arithmetic};

@@ -134,13 +134,13 @@ int sharers(const Tile& t) {
   return rows;
 }
 
-Step sum_step(const Tile& t, const Problem& p, const Params& params, Slot w) {
+Step sum_step(const Tile& t, const Problem& p, Order filter, const Params& params, Slot w) {
   jit::Source source;
   source.name = "weights_gradient_sm90 (sum of the parts)";
   source.text = constant("F_DTYPE", p.dtype == DType::f32   ? 0
                                     : p.dtype == DType::f16 ? 1
                                                             : 2) +
-                constant("F_NCHW", p.layout == Layout::nchw) + constant("F_ROWS", sharers(t)) +
+                constant("F_NCHW", filter == Order::nchw) + constant("F_ROWS", sharers(t)) +
                 include("sum_parts");
   source.entry = "sum_parts";
   source.block_threads = kSumThreads;
@@ -198,7 +198,7 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
                                            sm90::pixels_of(gradient, unchanged(gradient), Operand::x),
                                            Place::y, y, device));
   }
-  if (deepened) w = {Place::workspace, memory.w};
+  if (deepened || turns_result(t, problem)) w = {Place::workspace, memory.w};
   Params params{};
   params.k = narrow(inner.k), params.c = narrow(inner.c), params.c_pitch = round_up(params.c, 4);
   params.weights = inner.k * p.r * p.s * params.c_pitch;
@@ -221,7 +221,10 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
   recipe.steps.push_back(launch("weights_gradient", source(t, problem), shape,
                                 {mapped({{x_shape, {x, Access::read}}}),
                                  mapped({{y_shape, {y, Access::read}}}), value(params, {result})}));
-  if (c.result == Result::parts) recipe.steps.push_back(sum_step(t, inner, params, w));
+  if (c.result == Result::parts) recipe.steps.push_back(sum_step(t, inner, c.filter, params, w));
+  if (turns_result(t, problem))
+    recipe.steps.push_back(sm90::to_planes("weights' gradient to NCHW", problem.dtype, problem.k, problem.c,
+                                           problem.r * problem.s, w, Place::w));
   if (deepened)
     recipe.steps.push_back(copy_launch("weights' gradient from depth", "weights_gradient_sm90",
                                        scatter_of(problem, rewrite), w, Place::w, device));

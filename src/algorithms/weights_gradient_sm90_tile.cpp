@@ -140,13 +140,18 @@ bool turns_y(const Tile& t, const Problem& p) {
   return inner.k != p.k || (inner.layout != p.layout && p.p() * p.q() > 1);
 }
 
+bool turns_result(const Tile& t, const Problem& p) {
+  return t.kind == Kind::patch && t.form == Form::plain && p.layout == Layout::nchw && p.r * p.s > 1 &&
+         p.c % chunk(p) == 0;
+}
+
 Config config(const Tile& t, const Problem& problem) {
   const Problem p = seen(t, problem);
   Config c;
   c.kind = t.kind;
   c.element = p.dtype == DType::f16 ? Element::f16 : p.dtype == DType::bf16 ? Element::bf16 : Element::f32;
   c.order = p.layout == Layout::nchw ? Order::nchw : Order::nhwc;
-  c.filter = problem.layout == Layout::nchw ? Order::nchw : Order::nhwc;
+  c.filter = problem.layout == Layout::nchw && !turns_result(t, problem) ? Order::nchw : Order::nhwc;
   c.r = narrow(p.r), c.s = narrow(p.s);
   c.stride_h = narrow(p.stride_h), c.stride_w = narrow(p.stride_w);
   c.dilation_h = narrow(p.dilation_h), c.dilation_w = narrow(p.dilation_w);
@@ -215,7 +220,8 @@ Workspace workspace(const Tile& t, const Problem& problem) {
     w.x = static_cast<std::size_t>(round_up(t.parts() * inner.k * p.r * p.s * round_up(inner.c, 4) * 4, 256));
   w.y = w.x + (turns_x(t, problem) ? bytes(p.n * p.h * p.w * p.c) : 0);
   w.w = w.y + (turns_y(t, problem) ? bytes(p.n * p.p() * p.q() * p.k) : 0);
-  w.bytes = w.w + (t.form == Form::deepened ? bytes(w_shape(inner).elements()) : 0);
+  const bool elsewhere = t.form == Form::deepened || turns_result(t, problem);
+  w.bytes = w.w + (elsewhere ? bytes(w_shape(inner).elements()) : 0);
   return w;
 }
 

@@ -118,6 +118,19 @@ Step pad(const std::string& name, const TensorCopy& copy, Slot from, Slot to, co
 
 }  // namespace
 
+Step to_planes(const std::string& name, DType dtype, i64 images, i64 c, i64 pixels, Slot from, Slot to) {
+  constexpr i64 kMostPixels = 64, kWords = 64 * 33;
+  const i64 element = size_of(dtype), chunk = 16 / element, pair = 4 / element;
+  i64 store = 16 / element;
+  while (pixels % store != 0) store /= 2;
+  const i64 across = ceil_div(pixels, kMostPixels), tile = round_up(ceil_div(pixels, across), store);
+  const i64 pitch = ceil_div(tile, pair) | 1;
+  const i64 span = std::min(round_up(c, chunk), kWords / pitch / (128 / element) * (128 / element));
+  return tuned(name, "to_nchw", constant("kBytes", element) + constant("kStore", store),
+               images * ceil_div(pixels, tile) * ceil_div(c, span),
+               {in(from), out(to), number(c), number(pixels), number(tile), number(span)});
+}
+
 TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand) {
   const i64 unit = 16 / size_of(outer.dtype);
   TensorCopy copy = gather_of(outer, pad_channels(rewrite, unit), operand);

@@ -12,6 +12,10 @@ namespace faltung::sm90 {
 // An operand that is read, with its channels padded: x or the filter, whose "images" are its output channels.
 TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand);
 
+// Images of so many pixels of c channels, a multiple of 16 bytes, as planes.
+Step to_planes(const std::string& name, DType dtype, std::int64_t images, std::int64_t c, std::int64_t pixels,
+               Slot from, Slot to);
+
 // By the kernel that is tuned for what the rewrite's map does, where there is one, else by the portable one.
 Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to, const DeviceInfo& device);
 

@@ -36,9 +36,13 @@ Problem seen(const Problem& problem, const Formed& formed);
 // Whether the tiling takes NHWC, as gathered and thinned pixels are.
 bool takes_nhwc(const Tiling& tiling);
 
-// Of the input as the kernel reads it, where a step makes it; 0 where none does.
-std::size_t input_bytes(const Formed& formed, const Problem& seen);
-// Of the weights, where a step makes them; asked: the problem as it was asked for.
+// The input and, behind it, the result as the kernel has them, where steps turn them; asked: the problem as
+// it was asked for.
+struct Workspace {
+  std::size_t result = 0, bytes = 0;  // where the result begins; all of it
+};
+Workspace workspace_of(const Formed& formed, const Problem& seen, const Problem& asked);
+// Of the weights, where a step makes them.
 std::size_t packed_bytes(const Formed& formed, const Problem& seen, const Problem& asked);
 
 // problem: as it was asked for; backward_data is computed as forward.

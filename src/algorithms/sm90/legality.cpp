@@ -77,8 +77,6 @@ string unfit_stores(const Tiling& t, const Problem& p) {
 string unfit_filter(const Tiling& t, const Problem& p) {
   if (!t.filter_as_it_is()) return "";
   if (p.dtype == DType::f32) return "the matrix units take 32-bit channels side by side only";
-  if (p.layout == Layout::nchw && p.r * p.s > 1) return "the filter's channels do not lie side by side";
-  if (p.k % 8 != 0) return "the copy engine takes a multiple of 16 bytes of channels";
   if (t.channels % 64 != 0) return "the filter as it is comes by 64 channels";
   return "";
 }
@@ -87,8 +85,8 @@ string unfit_phases(const Tiling& t, const Problem& p) {
   if (!t.phased()) return "";
   if (t.bring != Bring::patch || t.resident() || t.split > 1)
     return "strides of backward_data need halo patches and streamed weights, no split sum";
-  if (t.stores == Stores::direct || plain_stores(p))
-    return "pixels of strides are stored by the copy engine, or NCHW by rows";
+  if (p.layout == Layout::nchw || !stores_by_map(t, p))
+    return "pixels of strides are stored by the copy engine";
   return "";
 }
 

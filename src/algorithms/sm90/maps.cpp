@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::sm90 {
 namespace {
@@ -92,7 +93,8 @@ MapShape x_map(const Tiling& t, const Problem& p) {
 MapShape w_map(const Tiling& t, const Problem& p, i64 taps) {
   const i64 c = padded_channels(p), element = size_of(p.dtype);
   if (t.filter_as_it_is()) {
-    TiledMap map = tiled(p, {p.k, taps, p.c}, {p.k * element, taps * p.k * element}, {64, 1, t.k_block});
+    const i64 k = round_up(p.k, 16 / element);
+    TiledMap map = tiled(p, {k, taps, p.c}, {k * element, taps * k * element}, {64, 1, t.k_block});
     map.swizzle_bytes = 128;
     return map;
   }
@@ -115,12 +117,12 @@ MapShape y_map(const Tiling& t, const Problem& p) {
   return map;
 }
 
-MapShape phase_map(const Tiling& t, const Problem& p, const Params& params, const Phase& phase) {
+MapShape phase_map(const Tiling& t, const Problem& p, const Problem& asked, const Phase& phase) {
   TiledMap map = std::get<TiledMap>(y_map(t, p));
-  const i64 pixel = p.k * size_of(p.dtype), row = params.q * pixel;
+  const i64 pixel = p.k * size_of(p.dtype), row = asked.w * pixel;
   map.size[1] = phase.q, map.size[2] = phase.p;
-  map.stride_bytes[0] = params.step_w * pixel, map.stride_bytes[1] = params.step_h * row;
-  map.stride_bytes[2] = params.p * row;
+  map.stride_bytes[0] = asked.stride_w * pixel, map.stride_bytes[1] = asked.stride_h * row;
+  map.stride_bytes[2] = asked.h * row;
   return map;
 }
 

@@ -18,7 +18,7 @@ MapShape w_map(const Tiling& tiling, const Problem& problem, std::int64_t taps);
 // The NHWC output's, or the residual's: boxes as the consumers store them.
 MapShape y_map(const Tiling& tiling, const Problem& problem);
 // The results of a phase of a strided backward_data, from its first one on.
-MapShape phase_map(const Tiling& tiling, const Problem& engine, const Params& params, const Phase& phase);
+MapShape phase_map(const Tiling& tiling, const Problem& engine, const Problem& asked, const Phase& phase);
 // The NCHW output by a consumer's rows of so many pixels.
 MapShape y_rows_map(const Tiling& tiling, const Problem& problem, int width);
 

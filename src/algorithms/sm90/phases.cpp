@@ -54,7 +54,7 @@ Phases phases_of(const Problem& p) {
   const Extent down(rows), across(columns);
   Phases phases;
   Problem& e = phases.engine = p;
-  e.direction = Direction::forward;
+  e.direction = Direction::forward, e.layout = Layout::nhwc;
   e.c = p.k, e.k = p.c, e.h = p.p(), e.w = p.q();
   e.r = down.taps, e.s = across.taps;
   e.stride_h = e.stride_w = 1;
@@ -78,6 +78,8 @@ Phases phases_of(const Problem& p) {
                    [](const Phase& a, const Phase& b) { return a.taps > b.taps; });
   return phases;
 }
+
+bool turns_tensors(const Problem& p) { return has_phases(p) && p.layout == Layout::nchw; }
 
 Problem engine_problem(const Problem& p) {
   return has_phases(p) ? phases_of(p).engine : forward_form(p).inner;
@@ -143,6 +145,11 @@ Estimate estimate_phases(const Tiling& tiling, const Problem& asked, const Chip&
     const Estimate e = estimate(t, p, chip);
     all.ms += std::max(0.0, e.ms - begin);
     if (all.bound == Bound::unknown) all.bound = e.bound;
+  }
+  if (turns_tensors(asked)) {
+    const auto bytes =
+        static_cast<double>(bytes_of(asked, x_shape(asked)) + bytes_of(asked, conv_shape(asked)));
+    all.ms += 2 * bytes / fitted::steps::kTurn + 3 * fitted::kLaunch;
   }
   return all;
 }

@@ -16,7 +16,7 @@ namespace faltung::sm90 {
 
 struct Phases {
   // Forward over all of y's gradient, with as many taps in each direction as the largest phase has, and as
-  // many results.
+  // many results. NHWC, of which a stride leaves pixels whole; NCHW is turned before it, and after.
   Problem engine;
   // Most taps first; their tiles are not counted yet.
   std::vector<Phase> of;
@@ -29,6 +29,8 @@ Phases phases_of(const Problem& asked);
 
 // What the engine, which knows forward alone, computes of a problem in either direction.
 Problem engine_problem(const Problem& asked);
+// Whether y's gradient and the result are turned, by steps around the kernel.
+bool turns_tensors(const Problem& asked);
 // Of the weights where they are packed: as forward over y's gradient would have them, taps from the last one
 // back.
 Rewrite packed_weights_of(const Problem& asked);

@@ -67,6 +67,7 @@ LaunchShape shape_of(const Tiling& t, const Problem& p, unsigned blocks) {
 // Where the kernel's operands lie.
 struct Operands {
   Slot x, w;
+  Slot result;  // of phases
 };
 
 Mapped read(const MapShape& shape, Slot slot) { return {shape, {slot, Access::read}}; }
@@ -80,22 +81,18 @@ std::vector<StepArgument::Member> addresses() {
           {offsetof(P, y), {Place::y, Access::write}}};
 }
 
-// The phases of a strided backward_data: their part of the parameters, and the output as each stores it.
+// The phases of a strided backward_data: their part of the parameters, and the result as each stores it.
 std::vector<Mapped> add_phases(Params& params, const Tiling& t, const Problem& engine, const Problem& asked,
-                               const Mapped& otherwise) {
+                               Slot result) {
   std::vector<Phase> phases = phases_of(asked).of;
   const bool as_it_is = t.filter_as_it_is();
   params.tiles = count_tiles(phases, t, engine);
-  params.p = narrow(asked.h), params.q = narrow(asked.w);
-  params.step_h = narrow(asked.stride_h), params.step_w = narrow(asked.stride_w);
   std::vector<Mapped> outputs;
   for (std::size_t i = 0; i < phases.size(); ++i) {
     Phase& phase = phases[i];
     const i64 first = (i64{phase.h} * asked.w + phase.w) * asked.c * size_of(asked.dtype);
-    const bool maps = stores_by_map(t, engine);
-    outputs.push_back(
-        maps ? write(phase_map(t, engine, params, phase), {Place::y, static_cast<std::size_t>(first)})
-             : otherwise);
+    const Slot begin = {result.place, result.offset + static_cast<std::size_t>(first)};
+    outputs.push_back(write(phase_map(t, engine, asked, phase), begin));
     // Packed weights have the taps from the last one back.
     if (!as_it_is) {
       phase.tap = narrow(asked.r * asked.s) - 1 - phase.tap;
@@ -132,7 +129,7 @@ Step gemm(const Tiling& t, const Problem& p, const Problem& asked, const Operand
   const Mapped x = reads_input(t, p) ? w : read(x_map(t, p), operands.x);
   const Mapped y = stores_by_map(t, p) ? write(y_map(t, p), Place::y) : x;
   std::vector<Mapped> outputs = {y};
-  if (t.phased()) outputs = add_phases(params, t, p, asked, y);
+  if (t.phased()) outputs = add_phases(params, t, p, asked, operands.result);
   const bool maps_residual = stores_by_map(t, p) && p.epilogue.residual && p.dtype != DType::f32;
   outputs.push_back(maps_residual ? read(y_map(t, p), Place::residual) : outputs.front());
   const unsigned blocks = t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
@@ -209,18 +206,28 @@ Problem seen(const Problem& p, const Formed& formed) {
   return formed.tiling.bring == Bring::fetch ? p : seen(p, formed.form);
 }
 
-std::size_t input_bytes(const Formed& formed, const Problem& p) {
-  if (formed.form == Form::plain && !turns_input(formed.tiling, p)) return 0;
-  return static_cast<std::size_t>(p.n * p.h * p.w * padded_channels(p) * size_of(p.dtype));
+Workspace workspace_of(const Formed& formed, const Problem& p, const Problem& asked) {
+  Workspace w;
+  if (formed.form != Form::plain || turns_input(formed.tiling, p) || turns_tensors(asked))
+    w.result = static_cast<std::size_t>(p.n * p.h * p.w * padded_channels(p) * size_of(p.dtype));
+  w.bytes = w.result;
+  if (turns_tensors(asked)) {
+    w.result = static_cast<std::size_t>(round_up(static_cast<i64>(w.result), 256));
+    w.bytes = w.result + static_cast<std::size_t>(bytes_of(asked, x_shape(asked)));
+  }
+  return w;
 }
 
 std::size_t packed_bytes(const Formed& formed, const Problem& p, const Problem& asked) {
-  const int parts = tf32_parts(p);
+  const int parts = tf32_parts(p), element = size_of(p.dtype);
+  if (formed.tiling.filter_as_it_is()) {
+    if (!turns_weights(asked)) return 0;
+    return static_cast<std::size_t>(asked.k * asked.r * asked.s * padded_channels(asked) * element);
+  }
   const bool as_they_are =
-      formed.tiling.filter_as_it_is() ||
-      (asked.direction == Direction::forward && formed.form == Form::plain && !turns_weights(p));
+      asked.direction == Direction::forward && formed.form == Form::plain && !turns_weights(p);
   if (as_they_are && parts == 0) return 0;
-  return static_cast<std::size_t>(p.k * packed_taps(p, asked) * padded_channels(p) * size_of(p.dtype) *
+  return static_cast<std::size_t>(p.k * packed_taps(p, asked) * padded_channels(p) * element *
                                   std::max(1, parts));
 }
 
@@ -228,32 +235,40 @@ Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& de
   const Chip chip = Chip::of(device);
   const Tiling& t = formed.tiling;
   const bool backward = problem.direction == Direction::backward_data;
-  const Problem forward = engine_problem(problem);
+  Problem forward = engine_problem(problem);
   const Problem p = seen(forward, formed);
   const bool gathers = formed.form != Form::plain, splits = tf32_parts(p) > 0;
-  const bool turned = !t.filter_as_it_is() && (gathers || backward || turns_weights(p));
+  const bool turned = t.filter_as_it_is() ? turns_weights(problem) : gathers || backward || turns_weights(p);
+  forward.layout = problem.layout;
   const Bringing from = bringing(formed, forward);
+  const Workspace memory = workspace_of(formed, p, problem);
   Recipe recipe;
   recipe.alignment = 16;  // of the copy engine, and of the widest loads
   recipe.packed_bytes = packed_bytes(formed, p, problem);
-  recipe.workspace_bytes = input_bytes(formed, p);
+  recipe.workspace_bytes = memory.bytes;
   if (recipe.packed_bytes > 0)
     recipe.packing = packing_of(problem) + " as " + std::to_string(p.r) + "x" + std::to_string(p.s);
   if (turned) {
-    const Rewrite weights = backward ? packed_weights_of(problem) : from.rewrite;
+    const Rewrite weights = t.filter_as_it_is() ? unchanged(problem)
+                            : backward          ? packed_weights_of(problem)
+                                                : from.rewrite;
     recipe.pack.push_back(
         copy_step(from.weights, pixels_of(problem, weights, Operand::w), Place::w, Place::packed, device));
   }
-  if (recipe.workspace_bytes > 0) {
+  if (memory.bytes > 0) {
     recipe.steps.push_back(copy_step(from.input, pixels_of(forward, from.rewrite, Operand::x), Place::x,
                                      Place::workspace, device));
   }
   if (splits)
     recipe.pack.push_back(split(p, packed_taps(p, problem), turned ? Place::packed : Place::w, chip));
-  const Operands operands{recipe.workspace_bytes > 0 ? Place::workspace : Place::x,
-                          turned || splits ? Place::packed : Place::w};
+  const Slot result = turns_tensors(problem) ? Slot{Place::workspace, memory.result} : Slot{Place::y};
+  const Operands operands{memory.bytes > 0 ? Place::workspace : Place::x,
+                          turned || splits ? Place::packed : Place::w, result};
   recipe.steps.push_back(t.bring == Bring::shift ? shift_gemm(t, p, operands, chip)
                                                  : gemm(t, p, problem, operands, chip));
+  if (turns_tensors(problem))
+    recipe.steps.push_back(to_planes("x's gradient to NCHW", problem.dtype, problem.n, problem.c,
+                                     problem.h * problem.w, result, Place::y));
   // The engine's input is y's gradient then, its output x's.
   for (Step& step : recipe.steps) {
     if (backward) step.exchange(Place::x, Place::y);

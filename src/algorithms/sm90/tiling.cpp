@@ -33,7 +33,7 @@ Way way(const Tiling& t, const Problem& p) {
 
 // NCHW: the most pixels, up to 16 bytes, that lie together and aligned whatever the tile.
 int pixels_a_store(const Tiling& t, const Problem& p) {
-  int v = t.phased() ? 1 : 16 / size_of(p.dtype);
+  int v = 16 / size_of(p.dtype);
   const auto divides = [&](int by) {
     return t.flat() ? plane(p) % by == 0 : p.y_w() % by == 0 && pooled_extent(t.width, p) % by == 0;
   };
@@ -125,8 +125,7 @@ bool stores_by_map(const Tiling& t, const Problem& p) {
 bool whole_images(const Tiling& t, const Problem& p) {
   constexpr i64 kSmallestPlane = 16;  // smaller ones would make many short copies
   const bool contiguous = p.layout == Layout::nchw && p.dtype != DType::f32 && p.k % 8 == 0;
-  if (!contiguous || t.phased() || plane(p) < kSmallestPlane || p.epilogue.pool.kind != PoolKind::none)
-    return false;
+  if (!contiguous || plane(p) < kSmallestPlane || p.epilogue.pool.kind != PoolKind::none) return false;
   switch (t.bring) {
     case Bring::fetch:
       return plane(p) % 4 != 0 && plane(p) <= t.pixels();
