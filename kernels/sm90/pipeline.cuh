@@ -133,7 +133,8 @@ struct Consumer {
   SumsApart apart;
 };
 
-// The products of one tap of one block of channels; free(): what the tap before read is free.
+// The products of one tap of one block of channels, of those that go on without a pause the first or the last one;
+// free(): what the tap before read is free.
 template <class Free>
 __device__ __forceinline__ void multiply_tap(Sums& sums, Consumer& c, unsigned weights, unsigned pixels,
                                              bool first, bool last, const Free& free) {
@@ -202,24 +203,24 @@ __device__ __forceinline__ void sum_patch(Sums& sums, const Memory& m, Barriers&
     const int taps = kPhased ? c.taps : kTaps, columns = kPhased ? c.columns : kS;
     constexpr int kTogether = taps_together(kConfig);
 #pragma unroll 1
-    for (int row = 0; row < taps; row += kTogether) {
+    for (int first = 0; first < taps; first += kTogether) {
 #pragma unroll
-     for (int i = 0; i < kTogether; ++i) {
-      const int tap = row + i;
-      const unsigned view = view_of(pixels, tap, columns);
-      if constexpr (!kResident)
-        barrier_wait(smem_address(&barriers.stage_full[c.stage.place]), c.stage.parity);
-      const unsigned stage = kResident ? block * kTaps + tap : c.stage.place;
-      multiply_tap(sums, c, m.stages + stage * kStageStride + c.my_weights, view, i == 0, i + 1 == kTogether, [&] {
-        if (!c.leader) return;
-        if (!kResident && (!first_block || tap != 0)) barrier_arrive(c.previous_stage);
-        if (tap == 0 && !first_block) barrier_arrive(c.previous_slot);
-      });
-      if constexpr (!kResident) {
-        c.previous_stage = smem_address(&barriers.stage_empty[c.stage.place]);
-        c.stage.advance();
+      for (int tap = first; tap < first + kTogether; ++tap) {
+        const unsigned view = view_of(pixels, tap, columns);
+        if constexpr (!kResident)
+          barrier_wait(smem_address(&barriers.stage_full[c.stage.place]), c.stage.parity);
+        const unsigned stage = kResident ? block * kTaps + tap : c.stage.place;
+        const unsigned weights = m.stages + stage * kStageStride + c.my_weights;
+        multiply_tap(sums, c, weights, view, tap == first, tap + 1 == first + kTogether, [&] {
+          if (!c.leader) return;
+          if (!kResident && (!first_block || tap != 0)) barrier_arrive(c.previous_stage);
+          if (tap == 0 && !first_block) barrier_arrive(c.previous_slot);
+        });
+        if constexpr (!kResident) {
+          c.previous_stage = smem_address(&barriers.stage_empty[c.stage.place]);
+          c.stage.advance();
+        }
       }
-     }
     }
   }
   c.previous_slot = smem_address(&barriers.slot_empty[c.slot.place]);

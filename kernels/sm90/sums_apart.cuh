@@ -3,9 +3,9 @@
 // from zero, and then added to the sums, rounded to nearest. Of the products the small ones come first, those of
 // low parts: of a small sum little is cut.
 //
-// Two sums apart take turns: while the matrix units make one, the other is added. At the end of a tap, or of a row of them, both are
-// waited for: to the compiler a sum that is read while another is made in the next round of a loop is one that
-// may still be in the making, and it would make all products wait. Part of pipeline.cuh.
+// Two sums apart take turns: while the matrix units make one, the other is added. At the end of a tap, or of a
+// row of them, both are waited for: to the compiler a sum that is read while another is made in the next round of
+// a loop is one that may still be in the making, and it would make all products wait. Part of pipeline.cuh.
 #pragma once
 
 constexpr bool kSumsApart = sums_apart(kConfig);
