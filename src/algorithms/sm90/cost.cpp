@@ -24,6 +24,11 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
                               t.sharers() * (c.parts == 2 ? 3 : 1);
   w.operands = instructions * (columns(c) / 4.0 + kFirstOperand);
   w.products = std::max(instructions * columns(c) / 2.0, w.operands);
+  if (sums_apart(c)) {
+    // Another consumer's products fill some of the pause.
+    w.products *= kApart;
+    w.products += w.blocks * w.taps / taps_together(c) * (t.cooperative() ? kPause / 2 : kPause);
+  }
   w.pixel_rows = w.fills * (static_cast<double>(slot_bytes(c)) / w.row);
   w.weight_rows = t.resident() ? 0 : w.blocks * w.taps * t.channels * c.parts;
   w.loaded = (w.pixel_rows + w.weight_rows) * w.row;

@@ -29,14 +29,6 @@ string unfit_products(const Tiling& t, const Problem& p) {
   if (n % 8 != 0 || n < 8 || n > 256) return "its N side is no multiple of 8 up to 256";
   // With cooperating consumers of 16-bit elements the rest fits in the registers that the sums leave.
   const bool many = t.store_slots > 0 || (t.bring == Bring::planes && t.pixels_on_m() && !t.cooperative());
-  const KernelConfig c = kernel_config(t, p);
-  if (sums_apart(c)) {
-    if (columns(c) % 8 != 0) return "its N side has no halves of a multiple of 8";
-    // What warps that prepare leave.
-    const bool read = t.bring == Bring::turned && t.row_slots == 0;
-    if (t.sums() > 96 || sum_registers(c) > (read ? 128 : 192))
-      return "its sums need too many registers a thread";
-  }
   if (t.sums() > (many ? 160 : 128)) return "its sums need too many registers a thread";
   if (t.sums() > 128 && p.epilogue.activation == Activation::gelu)
     return "gelu and so many sums need too many registers";
@@ -72,6 +64,16 @@ string unfit_stores(const Tiling& t, const Problem& p) {
     if (unit < 16 || t.store_slots >= t.n() / unit) return "a tile has not so many stores";
   }
   return "";
+}
+
+string unfit_apart(const Tiling& t, const Problem& p) {
+  const KernelConfig c = kernel_config(t, p);
+  if (!sums_apart(c)) return "";
+  if (columns(c) % 8 != 0) return "its N side has no halves of a multiple of 8";
+  // What warps that prepare leave.
+  const bool read = t.bring == Bring::turned && t.row_slots == 0;
+  return t.sums() > 96 || sum_registers(c) > (read ? 128 : 192) ? "its sums need too many registers a thread"
+                                                                : "";
 }
 
 string unfit_filter(const Tiling& t, const Problem& p) {
@@ -134,7 +136,7 @@ string unfit(const Tiling& t, const Problem& p) {
   if (why.empty() && kernel_config(t, p).prepares() && columns(kernel_config(t, p)) > 200)
     why = "warps that prepare pixels leave registers for an N side up to 200";
   for (const auto check :
-       {unfit_stores, unfit_filter, unfit_phases, unfit_split, unfit_buffers, unfit_memory}) {
+       {unfit_stores, unfit_apart, unfit_filter, unfit_phases, unfit_split, unfit_buffers, unfit_memory}) {
     if (why.empty()) why = check(t, p);
   }
   return why;
