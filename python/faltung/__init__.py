@@ -26,6 +26,9 @@ def __getattr__(name):
     if name in ("bench", "verify", "doctor", "command"):
         from . import _command
         return getattr(_command, name)
+    if name == "report":
+        import importlib
+        return importlib.import_module(".report", __name__)
     raise AttributeError(f"module 'faltung' has no attribute '{name}'")
 
 

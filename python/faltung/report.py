@@ -1,0 +1,230 @@
+"""Pictures of what was measured: one HTML page that needs nothing else, and its PNG files (needs matplotlib).
+
+::
+
+    rows = faltung.bench(problems, vs="onednn")
+    faltung.report.write("out", bench=rows, patch=patched, doctor=faltung.doctor())
+
+Colours are told apart by people with any colour vision; each picture is drawn for light and for dark pages.
+"""
+import base64
+import html
+import io
+import math
+import os
+
+from ._c import BadProblem
+
+_BLUE, _ORANGE, _GREEN, _GREY = "#0072b2", "#d55e00", "#009e73", "#888888"  # Okabe and Ito's
+_SCHEMES = {"light": ("#ffffff", "#222222", "#dddddd"), "dark": ("#16181c", "#e6e6e6", "#3a3d43")}
+_VERDICTS = ("pass", "slow", "wrong", "out of bounds", "hang", "crash", "declined")
+
+
+def write(folder, *, title="faltung", bench=None, patch=None, doctor=None):
+    """Writes ``folder/report.html`` and the pictures beside it, and returns the page's path.
+
+    ``bench``: rows of :func:`faltung.bench`; ``patch``: what :func:`faltung.torch.patch` returned; ``doctor``: what
+    :func:`faltung.doctor` returned. At least one of them."""
+    parts = []
+    if bench:
+        parts += _bench_parts(_read_bench(bench))
+    if patch is not None:
+        parts += _patch_parts(patch.rows)
+    if doctor is not None:
+        parts += _doctor_parts(doctor)
+    if not parts:
+        raise BadProblem("the report is of nothing: give rows of faltung.bench, a patch or doctor's report")
+    os.makedirs(folder, exist_ok=True)
+    sections = []
+    for name, heading, draw, head, table in parts:
+        sections.append(f"<h2>{html.escape(heading)}</h2>")
+        if draw is not None:
+            sections.append(_picture(folder, name, heading, draw))
+        sections.append(_table(head, table))
+    path = os.path.join(folder, "report.html")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(_PAGE.replace("TITLE", html.escape(title)).replace("BODY", "\n".join(sections)))
+    return path
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>TITLE</title><meta name="color-scheme" content="light dark">
+<style>
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 66rem; margin: 2rem auto; padding: 0 1rem; }
+img { max-width: 100%; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px; }
+td, th { padding: .15rem .6rem; border-bottom: 1px solid #8884; text-align: right; } td:first-child, th:first-child { text-align: left; }
+.wide { overflow-x: auto; }
+</style></head><body><h1>TITLE</h1>
+BODY
+</body></html>
+"""
+
+
+def _picture(folder, name, heading, draw):
+    """Draws for both schemes; PNG files, and in the page."""
+    import matplotlib
+    matplotlib.use("Agg", force=False)
+    from matplotlib.figure import Figure
+    encoded = {}
+    for scheme, (paper, ink, lines) in _SCHEMES.items():
+        style = {"figure.facecolor": paper, "axes.facecolor": paper, "savefig.facecolor": paper, "text.color": ink,
+                 "axes.labelcolor": ink, "xtick.color": ink, "ytick.color": ink, "axes.edgecolor": lines, "grid.color": lines,
+                 "axes.grid": True, "axes.axisbelow": True, "font.size": 9, "legend.frameon": False}
+        with matplotlib.rc_context(style):
+            figure = Figure(figsize=(9, 4.5), dpi=110, layout="tight")
+            draw(figure.add_subplot(), ink)
+            memory = io.BytesIO()
+            figure.savefig(memory, format="png")
+        with open(os.path.join(folder, f"{name}-{scheme}.png"), "wb") as file:
+            file.write(memory.getvalue())
+        encoded[scheme] = "data:image/png;base64," + base64.b64encode(memory.getvalue()).decode()
+    return (f'<picture><source media="(prefers-color-scheme: dark)" srcset="{encoded["dark"]}">'
+            f'<img src="{encoded["light"]}" alt="{html.escape(heading)}"></picture>')
+
+
+def _word(value):
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _table(head, rows):
+    def cells(row, tag):
+        return "".join(f"<{tag}>{html.escape(_word(value))}</{tag}>" for value in row)
+    body = "\n".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
+    return f'<div class="wide"><table><tr>{cells(head, "th")}</tr>\n{body}</table></div>'
+
+
+# ------------------------------------------------------------------------------------------------- bench
+
+def _read_bench(rows):
+    """Rows that were timed, with a name each."""
+    timed = [dict(row, name=str(row.get("name") or row["problem"])) for row in rows
+             if isinstance(row.get("ms"), (int, float)) and row["ms"] > 0]
+    if not timed:
+        raise BadProblem("no row of the bench has a time; rows are what faltung.bench returns")
+    return timed
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
+
+
+def _bench_parts(rows):
+    compared = [row for row in rows if _is_number(row.get("ratio"))]
+    parts = []
+    if compared:
+        peer = str(compared[0].get("peer", "the peer"))
+        parts.append(("times", f"Times, faltung and {peer}", lambda axes, ink: _draw_times(axes, compared, peer),
+                      ("row", "ms", f"{peer} ms", "ratio", "kernel"),
+                      [(r["name"], float(r["ms"]), float(r["peer_ms"]), float(r["ratio"]), r["kernel"]) for r in compared]))
+        mean = math.exp(sum(math.log(r["ratio"]) for r in compared) / len(compared))
+        parts.append(("ratios", f"{peer}'s time over ours: geometric mean {mean:.2f}", lambda axes, ink: _draw_ratios(axes, compared, ink),
+                      ("row", "ratio"), [(r["name"], float(r["ratio"])) for r in compared]))
+    placed = [row for row in rows if _is_number(row.get("tflops")) and _is_number(row.get("gbps"))]
+    if placed:
+        parts.append(("roofline", "Operations a second over operations a byte; above each row what the device allows",
+                      lambda axes, ink: _draw_roofline(axes, placed),
+                      ("row", "FLOP a byte", "TFLOP/s", "% of the ceiling"),
+                      [(r["name"], 1e3 * r["tflops"] / r["gbps"], float(r["tflops"]), r.get("ceiling_pct", "")) for r in placed]))
+    checked = [row for row in rows if _is_number(row.get("error_over_bound"))]
+    if checked:
+        parts.append(("errors", "Error, in units of the bound that is promised, beside time", lambda axes, ink: _draw_errors(axes, checked),
+                      ("row", "ms", "error over bound"), [(r["name"], float(r["ms"]), float(r["error_over_bound"])) for r in checked]))
+    return parts
+
+
+def _names(axes, rows):
+    axes.set_xticks(range(len(rows)), [row["name"] for row in rows], rotation=60, ha="right", fontsize=7)
+
+
+def _draw_times(axes, rows, peer):
+    at = range(len(rows))
+    axes.plot(at, [row["ms"] for row in rows], "o-", color=_BLUE, label="faltung")
+    axes.plot(at, [row["peer_ms"] for row in rows], "s--", color=_ORANGE, label=peer)
+    axes.set_yscale("log")
+    axes.set_ylabel("ms")
+    _names(axes, rows)
+    axes.legend()
+
+
+def _draw_ratios(axes, rows, ink):
+    axes.bar(range(len(rows)), [row["ratio"] - 1 for row in rows], bottom=1,
+             color=[_BLUE if row["ratio"] >= 1 else _ORANGE for row in rows])
+    axes.axhline(1, color=ink, linewidth=1)
+    axes.set_yscale("log")
+    axes.set_ylabel("times as fast")
+    _names(axes, rows)
+
+
+def _draw_roofline(axes, rows):
+    for row in rows:
+        intensity = 1e3 * row["tflops"] / row["gbps"]
+        if _is_number(row.get("ceiling_pct")):
+            axes.plot([intensity] * 2, [row["tflops"], 100 * row["tflops"] / row["ceiling_pct"]], color=_GREY, linewidth=1)
+            axes.plot(intensity, 100 * row["tflops"] / row["ceiling_pct"], "_", color=_GREY, markersize=12)
+        axes.plot(intensity, row["tflops"], "o", color=_BLUE)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("FLOP a byte")
+    axes.set_ylabel("TFLOP/s")
+
+
+def _draw_errors(axes, rows):
+    axes.loglog([row["ms"] for row in rows], [row["error_over_bound"] for row in rows], "o", color=_GREEN)
+    axes.axhline(1, color=_ORANGE, linestyle="--", label="the bound")
+    axes.set_xlabel("ms")
+    axes.set_ylabel("error over bound")
+    axes.legend()
+
+
+# ------------------------------------------------------------------------------------- patch and doctor
+
+def _patch_parts(rows):
+    timed = [row for row in rows if row.ms > 0]
+
+    def draw(axes, ink):
+        for place, (label, times) in enumerate((("PyTorch", [r.torch_ms for r in timed]),
+                                                ("patched", [r.ms if r.kept else r.torch_ms for r in timed]))):
+            left = 0.0
+            for row, ms in zip(timed, times):
+                ours = place == 1 and row.kept
+                axes.barh(label, ms, left=left, color=_BLUE if ours else _ORANGE, edgecolor=axes.get_facecolor(), linewidth=0.8)
+                left += ms
+            axes.text(left, place, f" {left:.3g} ms", va="center")
+        axes.set_xlabel("ms, layer after layer; blue: faltung, orange: PyTorch")
+        axes.margins(x=0.12)
+    return [("layers", "The model's convolutions", draw if timed else None,
+             ("layer", "what", "ms", "PyTorch ms", "ratio", "error", "PyTorch's", "kernel, or why not"),
+             [(r.name, r.fused, r.ms, r.torch_ms, r.speedup, r.error, r.torch_error, r.why or r.kernel) for r in rows])]
+
+
+def _doctor_parts(report):
+    parts = []
+    for number, device in enumerate(report.get("devices", [])):
+        matrix = device["matrix"]
+        found = {outcome for counts in matrix.values() for outcome in counts}
+        outcomes = [o for o in _VERDICTS if o in found] + sorted(found - set(_VERDICTS))
+        rows = [[family] + [counts.get(outcome, 0) for outcome in outcomes] for family, counts in matrix.items()]
+        heading = f"Doctor on {device['device']}: {device['description']}, {device['driver']}"
+        parts.append((f"doctor-{number}", heading, lambda axes, ink, m=matrix, o=outcomes: _draw_matrix(axes, ink, m, o),
+                      ("family", *outcomes), rows))
+    return parts
+
+
+def _draw_matrix(axes, ink, matrix, outcomes):
+    axes.grid(False)
+    for y, counts in enumerate(matrix.values()):
+        for x, outcome in enumerate(outcomes):
+            count = counts.get(outcome, 0)
+            good = outcome in ("pass", "chosen", "slower")
+            colour = _BLUE if good else _GREY if outcome in ("declined", "skipped", "slow") else _ORANGE
+            axes.add_patch(_rectangle(x, y, colour, 0.85 if count else 0.06))
+            axes.text(x, y, count or "", ha="center", va="center", color="#ffffff" if count else ink)
+    axes.set_xlim(-0.5, len(outcomes) - 0.5)
+    axes.set_ylim(len(matrix) - 0.5, -0.5)
+    axes.set_xticks(range(len(outcomes)), outcomes)
+    axes.set_yticks(range(len(matrix)), list(matrix))
+
+
+def _rectangle(x, y, colour, alpha):
+    from matplotlib.patches import Rectangle
+    return Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, facecolor=colour, alpha=alpha, linewidth=0)
