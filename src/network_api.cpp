@@ -13,6 +13,7 @@ void NetworkPlan::run(std::span<const void* const> inputs, std::span<void* const
   impl_->run(inputs, outputs, [](std::size_t, std::byte*) {});
 }
 
+std::size_t NetworkPlan::arena_bytes() const { return impl_->schedule().memory().bytes; }
 NetworkReport NetworkPlan::report() const { return impl_->report(); }
 
 NetworkReport NetworkPlan::report(std::span<const void* const> inputs, std::span<void* const> outputs,

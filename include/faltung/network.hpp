@@ -53,6 +53,7 @@ class FALTUNG_API NetworkPlan {
   // Contiguous elements, one address an input and output in that order. Throws Error(bad_problem) for a null
   // one. Allocates nothing but the first arena of a thread that runs while another does.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) const;
+  std::size_t arena_bytes() const;  // what a run takes beside inputs and outputs
   NetworkReport report() const;
   // The same with each step's time, the least of so many runs.
   NetworkReport report(std::span<const void* const> inputs, std::span<void* const> outputs, int runs) const;
