@@ -17,22 +17,24 @@ struct faltung_network_plan {
 
 namespace {
 
-void describe(const std::vector<faltung::NetworkTensor>& all, std::size_t index, faltung_network_tensor* tensor,
-              const char* what) {
+void describe(const std::vector<faltung::NetworkTensor>& all, std::size_t index,
+              faltung_network_tensor* tensor, const char* what) {
   need(tensor, what);
   if (index >= all.size()) {
-    throw faltung::Error(faltung::Status::bad_problem, std::string(what) + ": index is " + std::to_string(index) +
-                                                           "; there are " + std::to_string(all.size()));
+    throw faltung::Error(faltung::Status::bad_problem, std::string(what) + ": index is " +
+                                                           std::to_string(index) + "; there are " +
+                                                           std::to_string(all.size()));
   }
   const faltung::NetworkTensor& t = all[index];
-  give({sizeof *tensor, t.name.c_str(), static_cast<faltung_element>(t.element), t.sizes.size(), t.sizes.data()}, tensor,
-       what);
+  give({sizeof *tensor, t.name.c_str(), static_cast<faltung_element>(t.element), t.sizes.size(),
+        t.sizes.data()},
+       tensor, what);
 }
 
 }  // namespace
 
-faltung_status faltung_network_create(faltung_engine* engine, const char* file, const faltung_request* request,
-                                      faltung_network** network) {
+faltung_status faltung_network_create(faltung_engine* engine, const char* file,
+                                      const faltung_request* request, faltung_network** network) {
   return guarded([&] {
     need(network, "faltung_network_create: network");
     *network = nullptr;
@@ -50,7 +52,8 @@ size_t faltung_network_input_count(const faltung_network* network) {
   return network == nullptr ? 0 : network->network.inputs().size();
 }
 
-faltung_status faltung_network_input(const faltung_network* network, size_t index, faltung_network_tensor* tensor) {
+faltung_status faltung_network_input(const faltung_network* network, size_t index,
+                                     faltung_network_tensor* tensor) {
   return guarded([&] {
     need(network, "faltung_network_input: network");
     describe(network->network.inputs(), index, tensor, "faltung_network_input: tensor");
@@ -101,7 +104,8 @@ size_t faltung_network_plan_arena_bytes(const faltung_network_plan* plan) {
   return plan == nullptr ? 0 : plan->plan.arena_bytes();
 }
 
-faltung_status faltung_network_run(const faltung_network_plan* plan, const void* const* inputs, void* const* outputs) {
+faltung_status faltung_network_run(const faltung_network_plan* plan, const void* const* inputs,
+                                   void* const* outputs) {
   return guarded([&] {
     need(plan, "faltung_network_run: plan");
     const std::size_t reads = plan->plan.inputs().size(), writes = plan->plan.outputs().size();

@@ -1,4 +1,5 @@
-// faltung::Network and its C interface: sizes, plans that are kept, threads, and one clear error for what is wrong.
+// faltung::Network and its C interface: sizes, plans that are kept, threads, and one clear error for what is
+// wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,10 +103,16 @@ TEST_F(NetworkApi, ManyThreadsRunAtOnce) {
 }
 
 TEST_F(NetworkApi, SaysWhatIsWrong) {
-  EXPECT_THAT(error_of(Status::bad_file, [&] { Network(engine_, scratch_.path() + "/none.onnx"); }), HasSubstr("none.onnx"));
-  EXPECT_THAT(error_of(Status::bad_file, [&] { Network(engine_, scratch_.path()); }), HasSubstr("no regular file"));
+  EXPECT_THAT(error_of(Status::bad_file, [&] { Network(engine_, scratch_.path() + "/none.onnx"); }),
+              HasSubstr("none.onnx"));
+  EXPECT_THAT(error_of(Status::bad_file, [&] { Network(engine_, scratch_.path()); }),
+              HasSubstr("no regular file"));
   Network network(engine_, write_model());
-  EXPECT_THAT(error_of(Status::bad_problem, [&] { network.plan({{1, 3, 3}}); }), HasSubstr("does not fit the network's [?, 2, ?]"));
+  EXPECT_THAT(error_of(Status::bad_problem,
+                       [&] {
+                         network.plan({{1, 3, 3}});
+                       }),
+              HasSubstr("does not fit the network's [?, 2, ?]"));
   EXPECT_THAT(error_of(Status::bad_problem, [&] { network.plan({{1, 2}}); }), HasSubstr("does not fit"));
   EXPECT_THAT(error_of(Status::bad_problem, [&] { network.plan({}); }), HasSubstr("has 1 inputs"));
   EXPECT_THAT(error_of(Status::bad_problem, [&] { network.plan({{1, 2, 0}}); }), HasSubstr("no elements"));
@@ -113,7 +120,8 @@ TEST_F(NetworkApi, SaysWhatIsWrong) {
   const void* const inputs[] = {nullptr};
   float y[6], z;
   void* const outputs[] = {y, &z};
-  EXPECT_THAT(error_of(Status::bad_problem, [&] { plan.run(inputs, outputs); }), HasSubstr("input 'x' is null"));
+  EXPECT_THAT(error_of(Status::bad_problem, [&] { plan.run(inputs, outputs); }),
+              HasSubstr("input 'x' is null"));
   EXPECT_THAT(error_of(Status::bad_problem, [&] { plan.run({}, outputs); }), HasSubstr("0 and 2 are given"));
 
   onnx::ModelText model;
@@ -124,7 +132,8 @@ TEST_F(NetworkApi, SaysWhatIsWrong) {
   model.add_output("b");
   model.add_output("c");
   const std::string path = write(model.bytes());
-  EXPECT_THAT(error_of(Status::unsupported, [&] { Network(engine_, path); }), HasSubstr("2 nodes have operators that are not known (opset 17): NonZero 'b', Hardmax 'c'"));
+  EXPECT_THAT(error_of(Status::unsupported, [&] { Network(engine_, path); }),
+              HasSubstr("2 nodes have operators that are not known (opset 17): NonZero 'b', Hardmax 'c'"));
 }
 
 // A file of a few bytes must not take gigabytes.
@@ -145,7 +154,8 @@ TEST_F(NetworkApi, TheCInterface) {
   faltung_network* network = nullptr;
   EXPECT_EQ(faltung_network_create(engine, "/nowhere", nullptr, &network), FALTUNG_BAD_FILE);
   EXPECT_EQ(network, nullptr);
-  ASSERT_EQ(faltung_network_create(engine, path.c_str(), nullptr, &network), FALTUNG_OK) << faltung_last_error();
+  ASSERT_EQ(faltung_network_create(engine, path.c_str(), nullptr, &network), FALTUNG_OK)
+      << faltung_last_error();
   ASSERT_EQ(faltung_network_input_count(network), 1u);
   faltung_network_tensor tensor{};
   tensor.size = sizeof tensor;

@@ -10,8 +10,8 @@ extern "C" {
 
 /* A network from a file; may be used from many threads. The engine must outlive it. */
 typedef struct faltung_network faltung_network;
-/* A network for given sizes; may be used from many threads, which take turns at the engine's threads. May outlive
- * its network. */
+/* A network for given sizes; may be used from many threads, which take turns at the engine's threads. May
+ * outlive its network. */
 typedef struct faltung_network_plan faltung_network_plan;
 
 typedef enum faltung_element {
@@ -30,8 +30,8 @@ typedef struct faltung_network_tensor {
   const int64_t* sizes; /* -1: it is open, and settled by faltung_network_plan_create */
 } faltung_network_tensor;
 
-/* request: of which device, threads and the choices among kernels are read; may be NULL. FALTUNG_BAD_FILE for what
- * is no network, FALTUNG_UNSUPPORTED with all nodes that are not known. */
+/* request: of which device, threads and the choices among kernels are read; may be NULL. FALTUNG_BAD_FILE for
+ * what is no network, FALTUNG_UNSUPPORTED with all nodes that are not known. */
 FALTUNG_API faltung_status faltung_network_create(faltung_engine* engine, const char* file,
                                                   const faltung_request* request, faltung_network** network);
 FALTUNG_API void faltung_network_destroy(faltung_network* network);
@@ -40,10 +40,10 @@ FALTUNG_API size_t faltung_network_input_count(const faltung_network* network);
 FALTUNG_API faltung_status faltung_network_input(const faltung_network* network, size_t index,
                                                  faltung_network_tensor* tensor);
 
-/* sizes: those of the first input, then those of the second, ...; count: of all numbers together. Sizes that were
- * asked for before are answered from the plans that are kept. */
-FALTUNG_API faltung_status faltung_network_plan_create(faltung_network* network, const int64_t* sizes, size_t count,
-                                                       faltung_network_plan** plan);
+/* sizes: those of the first input, then those of the second, ...; count: of all numbers together. Sizes that
+ * were asked for before are answered from the plans that are kept. */
+FALTUNG_API faltung_status faltung_network_plan_create(faltung_network* network, const int64_t* sizes,
+                                                       size_t count, faltung_network_plan** plan);
 FALTUNG_API void faltung_network_plan_destroy(faltung_network_plan* plan);
 FALTUNG_API size_t faltung_network_plan_output_count(const faltung_network_plan* plan);
 FALTUNG_API faltung_status faltung_network_plan_output(const faltung_network_plan* plan, size_t index,

@@ -267,6 +267,11 @@ namespace {
 template <class T>
 void pick(const PickCall& call, const T* from, T* to) {
   const std::int64_t inner = call.extent.inner;
+  if (inner == 1 && !call.fills) {  // the columns of images: nothing but loads and stores
+    const std::int32_t* const index = call.index.data();
+    for (std::size_t i = 0; i < call.index.size(); ++i) to[i] = from[index[i]];
+    return;
+  }
   for (const std::int32_t index : call.index) {
     if (index < 0)
       std::fill_n(to, inner, static_cast<T>(call.fill));
@@ -277,6 +282,26 @@ void pick(const PickCall& call, const T* from, T* to) {
 }
 
 }  // namespace
+
+void best_task(const BestCall& call, const float* from, std::int64_t* to, std::int64_t task) {
+  const RowsExtent& e = call.extent;
+  const float sign = call.kind == BestKind::largest ? 1.0f : -1.0f;
+  const bool last = call.of_equal == OfEqual::last;
+  from += task * e.length * e.inner, to += task * e.inner;
+  constexpr std::int64_t kBlock = 64;  // columns, so that rows are read in order
+  for (std::int64_t column = 0; column < e.inner; column += kBlock) {
+    const std::int64_t columns = std::min(kBlock, e.inner - column);
+    float best[kBlock];
+    for (std::int64_t i = 0; i < columns; ++i) best[i] = sign * from[column + i], to[column + i] = 0;
+    for (std::int64_t row = 1; row < e.length; ++row) {
+      const float* const x = from + row * e.inner + column;
+      for (std::int64_t i = 0; i < columns; ++i) {
+        const float value = sign * x[i];
+        if (value > best[i] || (last && value == best[i])) best[i] = value, to[column + i] = row;
+      }
+    }
+  }
+}
 
 void pick_task(const PickCall& call, const std::byte* from, std::byte* to, std::int64_t task) {
   const RowsExtent& e = call.extent;

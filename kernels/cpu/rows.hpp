@@ -57,9 +57,21 @@ struct PickCall {
   std::vector<std::int32_t> index;
   std::size_t bytes = 4;  // of an element
   std::uint64_t fill = 0;
+  bool fills = false;  // whether an index is -1
 };
 inline std::int64_t pick_tasks(const PickCall& call) { return call.extent.outer; }
 void pick_task(const PickCall& call, const std::byte* from, std::byte* to, std::int64_t task);
+
+// The index of the largest (or smallest) element along the dimension, as whole numbers of 64 bits.
+enum class BestKind : std::uint8_t { largest, smallest };
+enum class OfEqual : std::uint8_t { first, last };
+struct BestCall {
+  RowsExtent extent;
+  BestKind kind = BestKind::largest;
+  OfEqual of_equal = OfEqual::first;
+};
+inline std::int64_t best_tasks(const BestCall& call) { return call.extent.outer; }
+void best_task(const BestCall& call, const float* from, std::int64_t* to, std::int64_t task);
 
 }  // namespace faltung
 

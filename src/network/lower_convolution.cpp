@@ -97,19 +97,54 @@ Problem problem_of(const Lowering& lowering, const Node& node, Layout layout) {
                           : transposed_problem(lowering, node, layout);
 }
 
-// A pool alone is the epilogue of a convolution that has been done.
-Problem pool_problem(const Lowering& lowering, const Node& node, Layout layout) {
+// A pool alone is the epilogue of a convolution that has been done. Padding that counts is put around the
+// image first; what ceil_mode reaches beyond it does not count.
+struct LonePool {
+  Problem problem;
+  Triple before{}, after{};  // of the image
+};
+LonePool lone_pool(const Lowering& lowering, const Node& node, Layout layout) {
   const Site site = lowering.site(node);
-  const Window w = read_window(site, {});
+  Window w = read_window(site, {});
   const Shape& x = site.in(0).shape;
-  Problem p;
+  LonePool pool;
+  const bool padded = w.before != Triple{} || w.after != Triple{};
+  if (padded && node.op == "AveragePool" && node.integer("count_include_pad", 0) != 0) {
+    pool.before = w.before, pool.after = w.after;
+    if (const auto pads = node.integers("pads"); pads && node.text("auto_pad", "NOTSET") == "NOTSET") {
+      const auto n = static_cast<std::size_t>(w.dimensions);
+      for (std::size_t d = 0; d < n; ++d) pool.after[3 - n + d] = (*pads)[n + d];
+    }
+    for (std::size_t d = 0; d < 3; ++d) {
+      w.image[d] += pool.before[d] + pool.after[d];
+      w.before[d] = 0, w.after[d] -= pool.after[d];
+    }
+  }
+  Problem& p = pool.problem;
   p.layout = layout;
   p.n = x[0], p.c = p.k = p.groups = x[1], p.h = w.image[1], p.w = w.image[2];
-  const bool padded = w.before != Triple{} || w.after != Triple{};
-  if (padded && node.op == "AveragePool" && node.integer("count_include_pad", 0) != 0)
-    site.decline("an average over padding that counts is not known");
   set_pool(p.epilogue.pool, site, w, node.op == "MaxPool");
-  return p;
+  return pool;
+}
+
+// Zeros around an image, axis after axis.
+Ref surround(Lowering& lowering, const Node& node, Ref from, const LonePool& pool) {
+  const Problem& p = pool.problem;
+  Triple image{1, p.h - pool.before[1] - pool.after[1], p.w - pool.before[2] - pool.after[2]};
+  for (const std::size_t d : {std::size_t{1}, std::size_t{2}}) {
+    if (pool.before[d] == 0 && pool.after[d] == 0) continue;
+    const i64 size = image[d], inner = (d == 1 ? image[2] : 1) * (p.layout == Layout::nhwc ? p.c : 1);
+    const i64 outer = p.n * (p.layout == Layout::nhwc ? 1 : p.c) * (d == 2 ? image[1] : 1);
+    PickCall call{{outer, size, inner}, {}, sizeof(float), 0, true};
+    for (i64 i = -pool.before[d]; i < size + pool.after[d]; ++i)
+      call.index.push_back(i < 0 || i >= size ? -1 : static_cast<std::int32_t>(i));
+    image[d] = static_cast<i64>(call.index.size());
+    const Ref to =
+        lowering.scratch(static_cast<std::size_t>(p.n * p.c * image[1] * image[2]) * sizeof(float));
+    lowering.emit(node, std::move(call), {from}, to, p.layout);
+    from = to;
+  }
+  return from;
 }
 
 Layout image_layout(const Lowering& lowering, const Node& node) {
@@ -176,9 +211,9 @@ bool lower_convolution(Lowering& lowering, const Node& node) {
   if (is_transposed(node)) return lower_transposed(lowering, node), true;
   if (!is_pool(node)) return false;
   const Layout layout = image_layout(lowering, node);
-  const Problem problem = pool_problem(lowering, node, layout);
-  const Ref from = lowering.read(node.inputs[0], layout);
-  lowering.emit(node, PoolWork{problem}, {from}, lowering.write(node.outputs[0], layout), layout);
+  const LonePool pool = lone_pool(lowering, node, layout);
+  const Ref from = surround(lowering, node, lowering.read(node.inputs[0], layout), pool);
+  lowering.emit(node, PoolWork{pool.problem}, {from}, lowering.write(node.outputs[0], layout), layout);
   return true;
 }
 

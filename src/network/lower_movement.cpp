@@ -30,7 +30,8 @@ void require_pickable(const Site& site, Type type) { map_element(type, site.node
 // Elements of an axis in memory; index: -1 for the fill value.
 void pick(Lowering& lowering, const Node& node, const Extent& e, std::vector<std::int32_t> index,
           std::uint64_t fill, Type type, Ref from, Ref to, Layout layout) {
-  PickCall call{{e.outer, e.length, e.inner}, std::move(index), size_of(type), fill};
+  const bool fills = std::ranges::find(index, -1) != index.end();
+  PickCall call{{e.outer, e.length, e.inner}, std::move(index), size_of(type), fill, fills};
   lowering.emit(node, std::move(call), {from}, to, layout);
 }
 

@@ -74,6 +74,58 @@ std::optional<RowsOp> normalization(const Node& node) {
   return std::nullopt;
 }
 
+bool is_best(const Node& node) { return node.domain.empty() && (node.op == "ArgMax" || node.op == "ArgMin"); }
+
+void lower_best(Lowering& lowering, const Node& node) {
+  const Site site = lowering.site(node);
+  require_floats(site);
+  const std::size_t axis = site.axis(node.integer("axis", 0), site.in(0).rank());
+  const Extent e = extent(site.in(0).shape, axis, axis + 1);
+  const BestCall call{{e.outer, e.length, e.inner},
+                      node.op == "ArgMax" ? BestKind::largest : BestKind::smallest,
+                      node.integer("select_last_index", 0) != 0 ? OfEqual::last : OfEqual::first};
+  const Ref from = lowering.read(node.inputs[0], Layout::nchw);
+  lowering.emit(node, call, {from}, lowering.write(node.outputs[0], Layout::nchw), Layout::nchw);
+}
+
+// x · (bias + alpha / size · the sum of its neighbours' squares)^-beta: the sums are taps of weight 1.
+void lower_local(Lowering& lowering, const Node& node) {
+  const Site site = lowering.site(node);
+  require_floats(site);
+  const Shape& shape = site.in(0).shape;
+  const Extent e = extent(shape, 1, 2);
+  const i64 size = node.integer("size", 1);
+  TapsCall taps{{e.outer, e.length, e.inner}, e.length, size, {}, {}};
+  for (i64 c = 0; c < e.length; ++c) {
+    for (i64 t = 0; t < size; ++t) {
+      const i64 at = c - (size - 1) / 2 + t;
+      const bool inside = at >= 0 && at < e.length;
+      taps.index.push_back(static_cast<std::int32_t>(inside ? at : c));
+      taps.weight.push_back(inside ? 1.0f : 0.0f);
+    }
+  }
+  const std::size_t bytes = static_cast<std::size_t>(elements(shape)) * sizeof(float);
+  const Ref x = lowering.read(node.inputs[0], Layout::nchw), squares = lowering.scratch(bytes),
+            sums = lowering.scratch(bytes);
+  const Ref to = lowering.write(node.outputs[0], Layout::nchw);
+  const StridedOperand all{Type::f32, {1}, 0};
+  const Shape flat{elements(shape)};
+  lowering.emit(node, make_map(flat, {all}, all, {{MapOp::mul, 1, 0, 0, 0, 0, 0}}, node.title()), {x},
+                squares, Layout::nchw);
+  lowering.emit(node, std::move(taps), {squares}, sums, Layout::nchw);
+  const float alpha = node.number("alpha", 1e-4f) / static_cast<float>(size);
+  // exp(-beta · log(bias + alpha · sum)): the base is positive.
+  lowering.emit(node,
+                make_map(flat, {all, all}, all,
+                         {{MapOp::affine, 2, 1, 0, 0, alpha, node.number("bias", 1)},
+                          {MapOp::log, 3, 2, 0, 0, 0, 0},
+                          {MapOp::affine, 4, 3, 0, 0, -node.number("beta", 0.75f), 0},
+                          {MapOp::exp, 5, 4, 0, 0, 0, 0},
+                          {MapOp::mul, 6, 0, 5, 0, 0, 0}},
+                         node.title()),
+                {x, sums}, to, Layout::nchw);
+}
+
 bool is_resize(const Node& node) {
   return node.domain.empty() && (node.op == "Resize" || node.op == "Upsample");
 }
@@ -161,7 +213,7 @@ void lower_resize(Lowering& lowering, const Node& node) {
     const std::vector<std::int32_t> index(taps.index.begin(), taps.index.end());
     const RowsExtent extent{e.outer, e.length, e.inner};
     if (taps.taps == 1) {
-      lowering.emit(node, PickCall{extent, index, sizeof(float), 0}, {from}, to, layout);
+      lowering.emit(node, PickCall{extent, index, sizeof(float)}, {from}, to, layout);
     } else {
       TapsCall call{extent, taps.out, taps.taps, index, {taps.weight.begin(), taps.weight.end()}};
       lowering.emit(node, std::move(call), {from}, to, layout);
@@ -224,6 +276,8 @@ LayoutRule layout_rule(const Graph& graph, const Node& node) {
 bool lower_rows(Lowering& lowering, const Node& node) {
   if (const auto op = reduction(node)) return lower_reduction(lowering, node, *op), true;
   if (const auto op = normalization(node)) return lower_normalization(lowering, node, *op), true;
+  if (is_best(node)) return lower_best(lowering, node), true;
+  if (node.op == "LRN" && node.domain.empty()) return lower_local(lowering, node), true;
   if (is_resize(node)) return lower_resize(lowering, node), true;
   return false;
 }

@@ -47,7 +47,7 @@ const char* kind(const Work& work) {
                  [](const MapCall& c) { return c.program.empty() ? "copy" : "map"; },
                  [](const RowsCall& c) { return reduces(c.op) ? "reduce" : "normalize"; },
                  [](const TapsCall&) { return "interpolate"; }, [](const PickCall&) { return "pick"; },
-                 [](const ProductCall&) { return "product"; }},
+                 [](const BestCall&) { return "best"; }, [](const ProductCall&) { return "product"; }},
       work);
 }
 
@@ -72,6 +72,10 @@ void run_work(const Work& work, const std::byte* const* reads, std::byte* write,
           },
           [&](const PickCall& c) {
             each(pick_tasks(c), [&](std::int64_t t) { pick_task(c, reads[0], write, t); });
+          },
+          [&](const BestCall& c) {
+            auto* const to = reinterpret_cast<std::int64_t*>(write);
+            each(best_tasks(c), [&](std::int64_t t) { best_task(c, floats(reads[0]), to, t); });
           },
           [&](const ProductCall& c) {
             each(product_tasks(c), [&](std::int64_t t) {

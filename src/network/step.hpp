@@ -29,7 +29,8 @@ struct PoolWork {
   Problem problem;
 };
 
-using Work = std::variant<ConvolutionWork, PoolWork, MapCall, RowsCall, TapsCall, PickCall, ProductCall>;
+using Work =
+    std::variant<ConvolutionWork, PoolWork, MapCall, RowsCall, TapsCall, PickCall, BestCall, ProductCall>;
 const char* kind(const Work& work);
 
 // Memory: of the arena, of a constant, or the caller's.
