@@ -113,7 +113,7 @@ fi
 
 echo "== the shared library exports the public interface alone, under its SONAME"
 extra=$(nm -D --defined-only "$library/libfaltung.so" | grep -vE \
-  ' ([TR] faltung_[a-z_]+|[TDBVW] (_ZNK?7faltung(6Engine|10MemoryPool|7Network|11NetworkPlan|4Plan|7Problem)|_ZN7faltung(5adopt|5bytes|7devices|4name|13parse_problem|9to_string|8validate|7version)|_ZT[ISV]N7faltung5ErrorE)[^ ]*|A FALTUNG_[0-9.]+)(@@FALTUNG_[0-9.]+)?$' || true)
+  ' ([TR] faltung_[a-z_]+|[TDBVW] (_ZNK?7faltung(6Engine|10MemoryPool|7Network|11NetworkPlan|4Plan|7Problem)|_ZN7faltung(5adopt|5bytes|5sizes|7devices|4name|13parse_problem|9to_string|8validate|7version)|_ZT[ISV]N7faltung5ErrorE)[^ ]*|A FALTUNG_[0-9.]+)(@@FALTUNG_[0-9.]+)?$' || true)
 [ -z "$extra" ] || fail "exported by accident: $extra"
 soname=$(objdump -p "$library/libfaltung.so" | awk '$1 == "SONAME" { print $2 }')
 version=$("$prefix/bin/faltung" --version | grep -oE '[0-9]+\.[0-9]+')
