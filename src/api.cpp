@@ -1,8 +1,9 @@
-// The C++ interface over the road.
+// The C++ interface over the road. Each entry computes in the library's own floating-point mode.
 #include "src/backend/memory_pool.hpp"
 #include "src/backend/opencl.hpp"
 #include "src/finder/engine.hpp"
 #include "src/plan/plan.hpp"
+#include "src/problem/float_mode.hpp"
 
 namespace faltung {
 
@@ -13,11 +14,15 @@ std::size_t Plan::workspace_bytes(bool weights_are_packed) const {
 }
 std::size_t Plan::packed_weights_bytes() const { return impl_->recipe().packed_bytes; }
 std::shared_ptr<const PackedWeights> Plan::pack_weights(const void* w, const RunOptions& options) const {
+  const FloatMode mode;
   return impl_->pack_weights(w, options);
 }
 void Plan::run(const Tensors& tensors, const RunOptions& options) const { impl_->run(tensors, options); }
 
-Engine::Engine(const std::string& store) : impl_(std::make_unique<EngineImpl>(store)) {}
+Engine::Engine(const std::string& store) {
+  const FloatMode mode;
+  impl_ = std::make_unique<EngineImpl>(store);
+}
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
@@ -27,19 +32,24 @@ void Engine::on_warning(std::function<void(const std::string& line)> warn) {
 }
 
 Plan Engine::plan(const Problem& problem, const Request& request) {
+  const FloatMode mode;
   return Plan(impl_->plan(problem, request));
 }
 
 Choice Engine::find(const Problem& problem, const Request& request, const Progress& progress) {
+  const FloatMode mode;
   return impl_->find(problem, request, progress);
 }
 
 Choice Engine::explain(const Problem& problem, const Request& request) {
+  const FloatMode mode;
   return impl_->explain(problem, request);
 }
 
-MemoryPool::MemoryPool(const std::string& device, std::size_t limit)
-    : impl_(std::make_unique<MemoryPoolImpl>(find_device(device), limit)) {}
+MemoryPool::MemoryPool(const std::string& device, std::size_t limit) {
+  const FloatMode mode;
+  impl_ = std::make_unique<MemoryPoolImpl>(find_device(device), limit);
+}
 MemoryPool::~MemoryPool() = default;
 void* MemoryPool::allocate(std::size_t bytes) { return impl_->allocate(bytes); }
 void MemoryPool::free(void* pointer) { impl_->free(pointer); }
@@ -49,6 +59,7 @@ std::size_t MemoryPool::trim() { return impl_->trim(); }
 MemoryStats MemoryPool::stats() const { return impl_->stats(); }
 
 std::shared_ptr<void> adopt(const std::string& device, void* cl_mem) {
+  const FloatMode mode;
   const auto opencl = std::dynamic_pointer_cast<OpenClDevice>(find_device(device));
   if (opencl == nullptr) {
     throw Error(Status::bad_problem,
@@ -59,6 +70,7 @@ std::shared_ptr<void> adopt(const std::string& device, void* cl_mem) {
 }
 
 std::vector<DeviceDescription> devices() {
+  const FloatMode mode;
   std::vector<DeviceDescription> all;
   for (const std::shared_ptr<Device>& device : list_devices()) {
     const DeviceInfo& d = device->info();

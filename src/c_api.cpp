@@ -68,6 +68,7 @@ faltung::Request request_of(const faltung_request* given) {
   }
   out.deadline_ms = request.deadline_ms;
   if (request.worker != nullptr) out.worker = request.worker;
+  out.flush_denormals = request.flush_denormals != 0;
   return out;
 }
 

@@ -11,6 +11,7 @@
 
 #include "faltung/faltung.h"
 #include "faltung/faltung.hpp"
+#include "src/problem/float_mode.hpp"
 
 struct faltung_problem {
   faltung::Problem problem;
@@ -70,6 +71,7 @@ struct Cancelled {};
 // Calls body, which may throw; no exception passes.
 template <class Body>
 faltung_status guarded(Body&& body) noexcept {
+  const faltung::FloatMode mode;
   try {
     body();
     return FALTUNG_OK;

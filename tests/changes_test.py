@@ -170,7 +170,7 @@ def works(copy):
     for layout in ("nchw", "nhwc"):
         tool("0 do not", "verify", f"fwd:n2c8h9w7k6r3s3:pad1:f32:{layout}:bias:toy", "--kernel", "*_cpu*")
         tool("0 do not", "verify", f"fwd:n1c24h9w7k24r3s3:g24:f16:{layout}:toy", "--kernel", "*_cpu*")
-    tool("nearest known is toy", "verify", "fwd:n2c8h9w7k6r3s3:toyy", code=2)
+    tool("nearest is toy", "verify", "fwd:n2c8h9w7k6r3s3:toyy", code=2)
     tool("toy:0  a toy", "devices")
     tool("a toy reads its own words", "verify", "fwd:n2c8h9w7k6r3s3", "--device", "toy:0", "--kernel", "direct_gpu*",
          "--in-process", code=1)

@@ -56,6 +56,13 @@ TEST(Nearest, ByEditDistance) {
   EXPECT_EQ(nearest("kitten", {"mitten", "sitting"}), "mitten");
 }
 
+TEST(Nearest, SuggestsWhatMayHaveBeenMeantOrAllThereIs) {
+  EXPECT_EQ(suggestion("winogard_cpu", {"direct_cpu", "winograd_cpu"}), "the nearest is winograd_cpu");
+  EXPECT_EQ(suggestion("f32", {"f16", "bf16", "f31"}), "the nearest is f31");
+  EXPECT_EQ(suggestion("int8", {"f32", "f16", "bf16"}), "there is f32, f16 or bf16");
+  EXPECT_EQ(suggestion("", {"long"}), "there is long");
+}
+
 TEST(Words, JoinSplitTrim) {
   EXPECT_EQ(join_or({}), "");
   EXPECT_EQ(join_or({"a"}), "a");

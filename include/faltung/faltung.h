@@ -136,6 +136,7 @@ typedef struct faltung_request {
   const char* worker;        /* the faltung command, which tries kernels; NULL: $FALTUNG_WORKER, else found */
   faltung_progress progress; /* of faltung_find; NULL: none */
   void* progress_context;
+  int flush_denormals; /* CPU; not 0: values below the smallest normal fp32 number may be taken as zero */
 } faltung_request;
 
 FALTUNG_API faltung_request faltung_request_default(void);
@@ -176,6 +177,7 @@ typedef struct faltung_report {
   double error_growth;  /* the bound on the error, in units of 2^-24 times the sum of |products| */
   const char* bound_by; /* bytes, arithmetic or latency */
   double ceiling_pct;   /* share of the roofline, from ms if measured, else predicted */
+  int deterministic;    /* not 0: the same bits from every run */
 } faltung_report;
 
 /* Reports, best first; every algorithm has at least one. */

@@ -213,6 +213,10 @@ struct Request {
   std::vector<std::string> skip;  // kernel-name patterns never to use
   double budget_ms = 2000;        // of find
 
+  // CPU: inputs, intermediate values and results below the smallest normal fp32 number may be taken as zero.
+  // Where there are many, kernels are several times faster: docs/accuracy.md.
+  bool flush_denormals = false;
+
   // Where these say nothing, the environment does: docs/settings.md.
   std::optional<TrustPolicy> trust;  // else $FALTUNG_TRUST, else tested
   double deadline_ms = 0;            // of a run on trial, at least; else $FALTUNG_DEADLINE, else 10 s
@@ -288,9 +292,10 @@ struct Report {
   double error_over_bound = -1;  // worst element, in units of its bound; -1 if not verified
   double compile_ms = 0;
   std::size_t workspace_bytes = 0;
-  double error_growth = 0;  // the bound on the error, in units of 2^-24 times the sum of |products|
-  std::string bound_by;     // bytes, arithmetic or latency
-  double ceiling_pct = 0;   // share of the roofline, from ms if measured, else predicted
+  double error_growth = 0;    // the bound on the error, in units of 2^-24 times the sum of |products|
+  std::string bound_by;       // bytes, arithmetic or latency
+  double ceiling_pct = 0;     // share of the roofline, from ms if measured, else predicted
+  bool deterministic = true;  // the same bits from every run
 };
 
 struct Choice {

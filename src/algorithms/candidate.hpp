@@ -42,10 +42,9 @@ struct Candidate {
   std::function<Recipe()> recipe;
 
   std::string kernel() const;  // <algorithm>/<config>
-  // Bytes of workspace that a caller brings.
+  // Bytes of workspace that a caller brings: its plan's workspace_bytes.
   std::size_t workspace(bool weights_are_packed) const {
-    return weights_are_packed || packed_bytes == 0 ? workspace_bytes
-                                                   : aligned(workspace_bytes) + packed_bytes;
+    return workspace_to_bring(workspace_bytes, weights_are_packed ? 0 : packed_bytes);
   }
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/backend/cpu_quota.hpp"
+#include "src/problem/float_mode.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -186,12 +187,17 @@ Parallel::~Parallel() = default;
 int Parallel::threads() const { return pool_ ? pool_->threads() : parallel_for_ ? workers_ : 1; }
 
 void Parallel::run(FunctionRef<void(int)> body) const {
+  const auto in_mode = [body, denormals = FloatMode::denormals()](int worker) {
+    const FloatMode mode(denormals);
+    body(worker);
+  };
   if (parallel_for_) {
-    parallel_for_(workers_, [body](int worker) { body(worker); });
+    const CallersFloatMode callers;
+    parallel_for_(workers_, [&in_mode](int worker) { in_mode(worker); });
     return;
   }
-  if (pool_ && pool_->try_run(body)) return;
-  for (int worker = 0; worker < workers_; ++worker) body(worker);
+  if (pool_ && pool_->try_run(in_mode)) return;
+  for (int worker = 0; worker < workers_; ++worker) in_mode(worker);
 }
 
 void Parallel::each(std::int64_t count, FunctionRef<void(std::int64_t, int)> body, std::int64_t grain) const {

@@ -51,7 +51,8 @@ class Parallel {
   // Calls body(0) ... body(workers() - 1), possibly at the same time. The number is the worker's, for its
   // part of the work and of the scratch memory. The first exception is rethrown here. If another thread is
   // using these workers, the calls are made one after the other on this thread: never more threads than were
-  // asked for.
+  // asked for. All compute in the library's floating-point mode, with denormals as the caller has them, and a
+  // parallel_for of the caller's is called in the mode that its thread entered the library with.
   void run(FunctionRef<void(int worker)> body) const;
 
   // Calls body(index, worker) for every index in [0, count), handed out `grain` at a time to whoever is free.

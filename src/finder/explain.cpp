@@ -19,6 +19,7 @@ Report report_on(const Candidate& candidate, const Report* measured, const Roofl
   r.kernel = candidate.kernel();
   r.why.clear();
   r.predicted_ms = candidate.cost.ms;
+  r.deterministic = candidate.repeatable == Repeatable::same_bits;
   if (measured == nullptr) r.workspace_bytes = candidate.workspace(true);
   r.error_growth = candidate.accuracy.growth;
   const double ms = time_of(r);

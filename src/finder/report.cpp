@@ -63,7 +63,8 @@ nlohmann::ordered_json to_json(const Report& r) {
           {"ms_max", r.ms_max},
           {"error_over_bound", std::isfinite(r.error_over_bound) ? r.error_over_bound : kInfinite},
           {"compile_ms", r.compile_ms},
-          {"workspace_bytes", r.workspace_bytes}};
+          {"workspace_bytes", r.workspace_bytes},
+          {"deterministic", r.deterministic}};
 }
 
 Report report_from(const nlohmann::ordered_json& json) {
@@ -85,6 +86,7 @@ Report report_from(const nlohmann::ordered_json& json) {
   if (r.error_over_bound >= kInfinite) r.error_over_bound = INFINITY;
   r.compile_ms = json.value("compile_ms", 0.0);
   json.at("workspace_bytes").get_to(r.workspace_bytes);
+  r.deterministic = json.value("deterministic", true);
   return r;
 }
 

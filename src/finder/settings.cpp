@@ -139,6 +139,7 @@ Settled::Settled(const Problem& asked, const Request& request)
       filter(request),
       workspace_limit(request.workspace_limit),
       deterministic(request.deterministic),
+      denormals(request.flush_denormals ? Denormals::flush : Denormals::keep),
       budget_ms(request.budget_ms),
       trust(trust_policy(request)),
       worker(worker_policy(request)),
@@ -151,24 +152,25 @@ Settled::Settled(const Problem& asked, const Request& request)
 }
 
 std::string Settled::key() const {
-  return fmt::format("{} on {} threads={} workspace={} deterministic={} trust={} patterns={}",
+  return fmt::format("{} on {} threads={} workspace={} deterministic={} denormals={} trust={} patterns={}",
                      to_string(problem), device->info().id, threads, workspace_limit, deterministic,
-                     static_cast<int>(trust), patterns_);
+                     static_cast<int>(denormals), static_cast<int>(trust), patterns_);
 }
 
-std::string known_devices_file() {
+KnownDevices known_devices() {
   const std::string setting = environment("FALTUNG_KNOWN_DEVICES");
-  if (setting == "none") return "";
+  if (setting == "none") return {"", true};
   if (setting.empty()) {
-    return installed_file({"share/faltung/known_devices.pack", "../share/faltung/known_devices.pack",
-                           "../../share/faltung/known_devices.pack"});
+    return {installed_file({"share/faltung/known_devices.pack", "../share/faltung/known_devices.pack",
+                            "../../share/faltung/known_devices.pack"}),
+            false};
   }
   if (!std::filesystem::is_regular_file(setting)) {
     throw Error(Status::bad_file, "FALTUNG_KNOWN_DEVICES is '" + setting +
                                       "', which is no file; it must be one that `faltung store export` "
                                       "wrote, or none");
   }
-  return setting + ":readonly";
+  return {setting, true};
 }
 
 }  // namespace faltung

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/algorithms/algorithm.hpp"
+#include "src/problem/float_mode.hpp"
 
 namespace faltung {
 
@@ -56,6 +57,7 @@ struct Settled {
   Filter filter;
   std::size_t workspace_limit;
   bool deterministic;
+  Denormals denormals;
   double budget_ms;
   TrustPolicy trust;
   WorkerPolicy worker;
@@ -71,7 +73,11 @@ struct Settled {
 };
 
 // FALTUNG_KNOWN_DEVICES, or where the package's file lies; empty for none.
-std::string known_devices_file();
+struct KnownDevices {
+  std::string file;
+  bool asked_for;
+};
+KnownDevices known_devices();
 
 }  // namespace faltung
 

@@ -28,12 +28,13 @@ void run_call(const Call& call, const Memory& memory, const Parallel& parallel) 
 }  // namespace
 
 PlanImpl::PlanImpl(Problem problem, std::string kernel, Recipe recipe, std::shared_ptr<Device> device,
-                   const jit::Session& session, std::shared_ptr<const Parallel> parallel)
+                   const jit::Session& session, std::shared_ptr<const Parallel> parallel, Denormals denormals)
     : problem_(std::move(problem)),
       kernel_(std::move(kernel)),
       recipe_(std::move(recipe)),
       device_(std::move(device)),
       parallel_(std::move(parallel)),
+      denormals_(denormals),
       pack_(bind(recipe_.pack, session)),
       steps_(bind(recipe_.steps, session)) {}
 
@@ -64,9 +65,7 @@ double PlanImpl::compile_ms() const {
 }
 
 std::size_t PlanImpl::workspace_bytes(bool weights_are_packed) const {
-  std::size_t bytes = recipe_.workspace_bytes;
-  if (!weights_are_packed && recipe_.packed_bytes > 0) bytes = aligned(bytes) + recipe_.packed_bytes;
-  return bytes == 0 ? 0 : bytes + kAlignment;  // the caller's pointer may be aligned to less
+  return workspace_to_bring(recipe_.workspace_bytes, weights_are_packed ? 0 : recipe_.packed_bytes);
 }
 
 // A caller's parallel_for stands in for the plan's own threads; the division into workers stays the recipe's.
@@ -128,6 +127,7 @@ bool PlanImpl::takes(const PackedWeights& weights) const {
 }
 
 void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
+  const FloatMode mode;
   const PackedWeights* weights = options.weights;
   if (weights != nullptr && !takes(*weights)) {
     throw Error(Status::bad_problem, "the packed weights are of kernel " + weights->plan().kernel() +
@@ -154,6 +154,7 @@ void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
     memory[Place::packed] = memory[Place::workspace] + aligned(recipe_.workspace_bytes);
     execute(pack_, memory, options);
   }
+  const FloatMode steps_mode(denormals_);
   execute(steps_, memory, options);
 }
 

@@ -9,6 +9,7 @@
 #include "src/backend/backend.hpp"
 #include "src/plan/bound_launch.hpp"
 #include "src/plan/recipe.hpp"
+#include "src/problem/float_mode.hpp"
 
 namespace faltung {
 
@@ -27,9 +28,10 @@ class PackedWeights {
 class PlanImpl : public std::enable_shared_from_this<PlanImpl> {
  public:
   // Builds the recipe's kernels in the session. parallel: the workers the recipe was made for; on a GPU it is
-  // null.
+  // null. denormals: what the CPU's steps do with them; packing keeps them, for its weights serve every plan.
   PlanImpl(Problem problem, std::string kernel, Recipe recipe, std::shared_ptr<Device> device,
-           const jit::Session& session, std::shared_ptr<const Parallel> parallel);
+           const jit::Session& session, std::shared_ptr<const Parallel> parallel,
+           Denormals denormals = Denormals::keep);
 
   const Problem& problem() const { return problem_; }
   const std::string& kernel() const { return kernel_; }
@@ -61,6 +63,7 @@ class PlanImpl : public std::enable_shared_from_this<PlanImpl> {
   Recipe recipe_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Parallel> parallel_;
+  Denormals denormals_;
   std::vector<Bound> pack_, steps_;  // of the recipe's
 };
 

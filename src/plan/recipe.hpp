@@ -17,6 +17,13 @@ inline constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// What a caller brings for so many bytes of workspace, and of weights that the run packs itself: its pointer
+// may be aligned to less.
+inline constexpr std::size_t workspace_to_bring(std::size_t workspace, std::size_t packed_by_the_run) {
+  if (packed_by_the_run > 0) workspace = aligned(workspace) + packed_by_the_run;
+  return workspace == 0 ? 0 : workspace + kAlignment;
+}
+
 struct Recipe {
   std::vector<Step> pack;   // read w, write packed: done once where weights are constant
   std::vector<Step> steps;  // done at every run

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <functional>
 
+#include "src/problem/float_mode.hpp"
+#include "src/problem/wishes.hpp"
 #include "src/problem/words.hpp"
 
 namespace faltung {
@@ -17,8 +19,8 @@ Enum parse_name(const char* what, std::string_view text, Enum last) {
   Enum value{};
   if (named(text, last, value)) return value;
   const std::vector<std::string>& all = names(last);
-  throw Error(Status::bad_problem, std::string("unknown ") + what + " " + quote(text) + "; the nearest is " +
-                                       nearest(lower(text), all) + ", it can be " + join_or(all));
+  throw Error(Status::bad_problem,
+              std::string("unknown ") + what + " " + quote(text) + "; " + advice(text, all));
 }
 
 bool is_miopen(std::string_view text) { return text.find("MIOpenDriver") != std::string_view::npos; }
@@ -93,6 +95,7 @@ Layout parse_layout(std::string_view text) {
 Math parse_math(std::string_view text) { return parse_name("math class", text, Math::fast); }
 
 std::vector<Problem> parse_problems(std::string_view text) {
+  const FloatMode mode;
   text = trim(text);
   std::vector<Problem> problems;
   if (is_miopen(text)) {
@@ -122,6 +125,7 @@ Problem parse_problem(std::string_view text) {
 }
 
 std::string to_string(const Problem& p) {
+  const FloatMode mode;
   const std::vector<Dimension> spatial = spatial_dimensions(p);
   std::string out = name(p.direction);
   out += ":n" + std::to_string(p.n) + "c" + std::to_string(p.c);

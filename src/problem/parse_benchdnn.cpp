@@ -116,8 +116,8 @@ class Line {
                                       "stag",        "wtag", "dtag", "attr-post-ops",
                                       "attr-fpmath", "mb",   "conv", "deconv"};
     known.insert(known.end(), ignored().begin(), ignored().end());
-    bad_problem(text_, "option " + printable(word) + " is not supported; the nearest known is --" +
-                           nearest(name, known));
+    for (std::string& option : known) option = "--" + option;
+    bad_problem(text_, "option " + printable(word) + " is not supported; " + suggestion("--" + name, known));
   }
 
   // A problem without --dir is plain forward: benchdnn's own default is a knob of the run.
@@ -226,8 +226,7 @@ class Line {
     }
     std::vector<std::string> words = {"sum", "relu:0.01"};
     for (const auto& entry : known) words.push_back(entry.first);
-    bad_problem(text_,
-                "post-op " + quote(op) + " is not supported; the nearest known is " + nearest(op, words));
+    bad_problem(text_, "post-op " + quote(op) + " is not supported; " + suggestion(op, words));
   }
 
   void descriptor(const std::string& word) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/problem/parse.hpp"
+#include "src/problem/wishes.hpp"
 #include "src/problem/words.hpp"
 
 namespace faltung {
@@ -184,7 +185,7 @@ class Canonical {
     } else if (cursor.skip("math=")) {
       once("math class");
       if (!named(cursor.rest(), Math::fast, p_.math)) {
-        cursor.fail("an unknown math class; the nearest is " + nearest(cursor.rest(), names(Math::fast)));
+        cursor.fail("an unknown math class; " + advice(cursor.rest(), names(Math::fast)));
       }
     } else if (cursor.skip_before_number("st")) {
       once("stride");
@@ -208,6 +209,7 @@ class Canonical {
       cursor.finish();
     } else if (!epilogue_field(field) && !sizes(cursor)) {
       std::vector<std::string> words = epilogue_words();
+      words.erase(words.begin());  // none: there the field is left out
       for (const auto& more :
            {names(Direction::backward_weights),
             names(DType::bf16),
@@ -286,8 +288,7 @@ class Canonical {
       bad_problem(text_, text_.empty() ? "it is empty; write e.g. fwd:n1c64h56w56k64r3s3:pad1"
                                        : "a field is empty; write one colon between fields");
     }
-    bad_problem(text_,
-                "unknown field " + quote(field) + "; the nearest known is " + nearest(lower(field), words));
+    bad_problem(text_, "unknown field " + quote(field) + "; " + advice(field, words));
   }
 
   static std::vector<std::string> epilogue_words() {

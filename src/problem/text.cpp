@@ -64,6 +64,13 @@ std::string join_or(const std::vector<std::string>& words) {
   return out;
 }
 
+std::string suggestion(std::string_view text, const std::vector<std::string>& candidates) {
+  const std::string best = nearest(text, candidates);
+  const std::size_t most = std::max<std::size_t>(1, std::min(text.size(), best.size()) / 2);
+  const bool near = !best.empty() && edit_distance(text.substr(0, 64), best) <= most;
+  return near ? "the nearest is " + best : "there is " + join_or(candidates);
+}
+
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   std::size_t begin = 0;

@@ -12,6 +12,9 @@ namespace faltung {
 bool matches(std::string_view pattern, std::string_view text);
 // The candidate with the smallest edit distance to text; empty if there are none.
 std::string nearest(std::string_view text, const std::vector<std::string>& candidates);
+// "the nearest is a" where one is so near that it may have been meant, at most every second character being
+// another; else "there is a, b or c".
+std::string suggestion(std::string_view text, const std::vector<std::string>& candidates);
 // "a, b or c"
 std::string join_or(const std::vector<std::string>& words);
 // Splits at every separator; empty parts are kept.

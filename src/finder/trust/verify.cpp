@@ -127,9 +127,10 @@ const Oracle& Verifier::oracle(Data data, int weight_unit) {
 
 std::shared_ptr<const PlanImpl> make_plan(const Problem& problem, const Candidate& candidate,
                                           const std::shared_ptr<Device>& device, const jit::Session& session,
-                                          const std::shared_ptr<const Parallel>& parallel) {
+                                          const std::shared_ptr<const Parallel>& parallel,
+                                          Denormals denormals) {
   return std::make_shared<const PlanImpl>(problem, candidate.kernel(), candidate.recipe(), device, session,
-                                          device->info().kind == "cpu" ? parallel : nullptr);
+                                          device->info().kind == "cpu" ? parallel : nullptr, denormals);
 }
 
 Report Verifier::kernel(const Candidate& candidate, Store& store) {

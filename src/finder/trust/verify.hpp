@@ -31,7 +31,8 @@ Report verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& orac
 // A candidate's plan on the device, built in the session.
 std::shared_ptr<const PlanImpl> make_plan(const Problem& problem, const Candidate& candidate,
                                           const std::shared_ptr<Device>& device, const jit::Session& session,
-                                          const std::shared_ptr<const Parallel>& parallel);
+                                          const std::shared_ptr<const Parallel>& parallel,
+                                          Denormals denormals = Denormals::keep);
 
 // Verifies kernels on one problem with both kinds of data: small integers, then random. Inputs and expected
 // results are made once and serve every kernel.

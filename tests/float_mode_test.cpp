@@ -1,0 +1,326 @@
+// Whatever floating-point mode a caller has, the bits of every result are the same, and it has the same mode
+// afterwards: its own thread, the library's, and those of its parallel_for.
+#include "src/problem/float_mode.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "src/algorithms/algorithm.hpp"
+#include "src/problem/dtype.hpp"
+#include "tests/scratch.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace faltung {
+namespace {
+
+#if defined(__x86_64__)
+struct Mode {
+  const char* name;
+  unsigned mxcsr;
+  std::uint16_t x87;
+  bool operator==(const Mode& other) const { return mxcsr == other.mxcsr && x87 == other.x87; }
+};
+const Mode kUsual{"usual", 0x1f80, 0x37f};
+const Mode kModes[] = {{"up", 0x5f80, 0xb7f},
+                       {"down", 0x3f80, 0x77f},
+                       {"to zero", 0x7f80, 0xf7f},
+                       {"denormals flushed", 0x9fc0, 0x37f},
+                       {"everything traps", 0x0000, 0x340},
+                       {"up, flushed, traps, in single precision", 0xc440, 0x840},
+                       {"with exceptions that have been", 0x1fbf, 0x37f}};
+
+Mode mode_now() {
+  Mode mode{"now", _mm_getcsr(), 0};
+  asm volatile("fnstcw %0" : "=m"(mode.x87));
+  return mode;
+}
+void set_mode(const Mode& mode) {
+  asm volatile("fldcw %0" : : "m"(mode.x87));
+  _mm_setcsr(mode.mxcsr);
+}
+#elif defined(__aarch64__)
+struct Mode {
+  const char* name;
+  std::uint64_t fpcr;
+  bool operator==(const Mode& other) const { return fpcr == other.fpcr; }
+};
+const Mode kUsual{"usual", 0};
+const Mode kModes[] = {{"up", 1u << 22}, {"down", 2u << 22}, {"to zero", 3u << 22}, {"flushed", 1u << 24}};
+Mode mode_now() {
+  Mode mode{"now", 0};
+  asm volatile("mrs %0, fpcr" : "=r"(mode.fpcr));
+  return mode;
+}
+void set_mode(const Mode& mode) { asm volatile("msr fpcr, %0" : : "r"(mode.fpcr)); }
+#endif
+
+// The body runs in the mode, which is the same at its end. Failures are told in the usual one.
+template <class Body>
+void in_mode(const Mode& mode, const Body& body) {
+  set_mode(mode);
+  body();
+  const Mode after = mode_now();
+  set_mode(kUsual);
+  EXPECT_TRUE(after == mode) << mode.name;
+}
+
+// Random numbers, among them zeros and denormals.
+std::vector<std::byte> data(DType dtype, std::size_t bytes, unsigned seed) {
+  std::vector<std::byte> out(bytes);
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (std::size_t i = 0; i < bytes / static_cast<std::size_t>(size_of(dtype)); ++i) {
+    const float value = uniform(random);
+    store_element(dtype, out.data(), static_cast<std::int64_t>(i),
+                  random() % 16 == 0 ? value * 1e-39f : value);
+  }
+  return out;
+}
+
+// Of a tensor in f32.
+template <class Function>
+void each(std::vector<std::byte>& tensor, const Function& function) {
+  for (std::size_t i = 0; i < tensor.size() / sizeof(float); ++i) {
+    float value;
+    std::memcpy(&value, tensor.data() + sizeof value * i, sizeof value);
+    value = function(value);
+    std::memcpy(tensor.data() + sizeof value * i, &value, sizeof value);
+  }
+}
+
+// A convolution with its tensors.
+struct Work {
+  explicit Work(const std::string& text) : problem(parse_problem(text)) {
+    const Problem& p = problem;
+    for (const Tensor t : {Tensor::x, Tensor::w, Tensor::y, Tensor::bias}) {
+      memory.push_back(data(p.dtype, bytes(p, t), static_cast<unsigned>(t)));
+    }
+    tensors = {memory[0].data(), memory[1].data(), memory[2].data(), memory[3].data(), nullptr};
+    result = p.direction == Direction::forward ? 2 : p.direction == Direction::backward_data ? 0 : 1;
+  }
+  std::vector<std::byte> run(const Plan& plan, const PackedWeights* weights,
+                             const ParallelFor& parallel_for) {
+    workspace.resize(plan.workspace_bytes() + 1);
+    std::fill(memory[result].begin(), memory[result].end(), std::byte{0xff});
+    RunOptions options;
+    options.workspace = workspace.data();
+    options.weights = weights;
+    options.parallel_for = parallel_for;
+    plan.run(tensors, options);
+    return memory[result];
+  }
+  Problem problem;
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<std::byte> workspace;
+  Tensors tensors;
+  std::size_t result;
+};
+
+const char* const kProblems[] = {"fwd:n2c16h13w14k24r3s3:pad1:f32:nchw:bias:gelu",
+                                 "fwd:n2c64h13w14k24r3s3:pad1:f32:nhwc:bias:sigmoid",
+                                 "fwd:n1c24h12w11k24r3s3:pad1:g24:f32:nhwc",
+                                 "fwd:n2c19h9w8k33r1s1:bf16:nhwc",
+                                 "fwd:n1c3h30w28k5r13s13:pad6:math=fast",
+                                 "fwd:n1c16h12w12k16r3s3:pad1:f16:relu:avgpool2",
+                                 "bwd_d:n2c16h13w14k24r3s3:pad1",
+                                 "bwd_w:n2c16h13w14k24r3s3:pad1"};
+
+class FloatModes : public testing::Test {
+ protected:
+  // Every CPU algorithm that computes the problem.
+  static std::vector<std::string> algorithms(const Problem& problem) {
+    std::vector<std::string> names;
+    for (const auto& algorithm : registry()) {
+      if (algorithm->device_kind() == "cpu" &&
+          algorithm->supports(problem, {find_device("cpu")->info(), 2}).yes) {
+        names.emplace_back(algorithm->name());
+      }
+    }
+    return names;
+  }
+  static Request request(const std::string& algorithm, int threads) {
+    Request request;
+    request.only = {algorithm};
+    request.threads = threads;
+    return request;
+  }
+  const Scratch scratch_;
+};
+
+TEST_F(FloatModes, TheBitsAndTheCallersModeAreTheSame) {
+  for (const char* text : kProblems) {
+    Work work(text);
+    for (const std::string& algorithm : algorithms(work.problem)) {
+      SCOPED_TRACE(algorithm + " for " + text);
+      Engine usual(scratch_.path());
+      const auto expected = work.run(usual.plan(work.problem, request(algorithm, 2)), nullptr, {});
+      for (const Mode& mode : kModes) {
+        in_mode(mode, [&] {
+          // Planned, packed and run in this mode, by an engine whose threads it starts in it.
+          Engine engine(scratch_.path());
+          for (const int threads : {1, 2}) {
+            const Plan plan = engine.plan(work.problem, request(algorithm, threads));
+            const bool same = work.run(plan, nullptr, {}) == expected;
+            const auto weights =
+                plan.packed_weights_bytes() > 0 ? plan.pack_weights(work.tensors.w) : nullptr;
+            const bool packed_same = work.run(plan, weights.get(), {}) == expected;
+            if (threads == 1) continue;  // another division of the sum, in some
+            EXPECT_TRUE(same) << mode.name;
+            EXPECT_TRUE(packed_same) << mode.name;
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST_F(FloatModes, TheThreadsOfAParallelForKeepTheirs) {
+  std::atomic<int> calls{0}, kept{0};
+  const Mode* thread_mode = nullptr;
+  const ParallelFor parallel_for = [&](int count, const std::function<void(int)>& body) {
+    const Mode callers = mode_now();
+    std::vector<std::thread> threads;
+    for (int i = 0; i < count; ++i) {
+      threads.emplace_back([&, i] {
+        set_mode(*thread_mode);
+        body(i);
+        ++calls;
+        kept += mode_now() == *thread_mode ? 1 : 0;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    // On the caller's thread, too, and in the caller's mode.
+    kept += callers == *thread_mode ? 1 : 0;
+    ++calls;
+  };
+  for (const char* text : kProblems) {
+    Work work(text);
+    for (const std::string& algorithm : algorithms(work.problem)) {
+      Engine engine(scratch_.path());
+      const Plan plan = engine.plan(work.problem, request(algorithm, 3));
+      const auto expected = work.run(plan, nullptr, {});
+      for (const Mode& mode : kModes) {
+        thread_mode = &mode;
+        bool same = false;
+        in_mode(mode, [&] { same = work.run(plan, nullptr, parallel_for) == expected; });
+        EXPECT_TRUE(same) << algorithm << " for " << text << ", " << mode.name;
+      }
+    }
+  }
+  EXPECT_GT(calls, 0);
+  EXPECT_EQ(calls, kept);
+}
+
+TEST_F(FloatModes, EveryOtherEntryKeepsIt) {
+  const Problem problem = parse_problem("n1c8h9w8k8r3s3:pad1:leaky_relu(0.1)");
+  for (const Mode& mode : kModes) {
+    bool same = false, callers = true;
+    std::string kernel;
+    in_mode(mode, [&] {
+      const Problem parsed = parse_problem("n1c8h9w8k8r3s3:pad1:leaky_relu(0.1)");
+      same = parsed == problem && to_string(parsed) == to_string(problem);
+      devices();
+      MemoryPool pool;
+      pool.free(pool.allocate(1000));
+      Engine engine(scratch_.path());
+      Request request;
+      request.threads = 2;
+      request.budget_ms = 20;
+      request.only = {"direct_cpu", "winograd_cpu"};
+      kernel = engine
+                   .find(parsed, request,
+                         [&](int, int, const std::string&) {
+                           callers = callers && mode_now() == mode;  // for what it calls back, too
+                         })
+                   .kernel;
+      engine.explain(parsed, request);
+    });
+    EXPECT_TRUE(same) << mode.name;
+    EXPECT_TRUE(callers) << mode.name;
+    EXPECT_FALSE(kernel.empty());
+  }
+}
+
+TEST_F(FloatModes, AnExceptionLeavesItAsItWas) {
+  for (const Mode& mode : kModes) {
+    in_mode(mode, [] { EXPECT_THROW(parse_problem("n1c8h9w8k8r3s3:leaky_relu(x)"), Error); });
+    in_mode(mode, [] { EXPECT_THROW(Engine("/nonexistent.lock"), Error); });
+  }
+}
+
+// What it costs depends on the processor, so that it is shown: docs/accuracy.md has the figures.
+TEST_F(FloatModes, WhatDenormalsCostIsShown) {
+  const auto best_ms = [](const Work& work, const Plan& plan) {
+    std::vector<std::byte> workspace(plan.workspace_bytes() + 1);
+    RunOptions options;
+    options.workspace = workspace.data();
+    double best = 1e9;
+    for (int i = 0; i < 7; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      plan.run(work.tensors, options);
+      const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
+      best = std::min(best, ms.count());
+    }
+    return best;
+  };
+  for (const char* text :
+       {"fwd:n1c64h28w28k64r3s3:pad1:f32:nchw", "fwd:n1c64h28w28k64r3s3:pad1:f32:nhwc",
+        "fwd:n1c64h28w28k64r3s3:pad1:g64:f32:nhwc", "bwd_w:n1c64h28w28k64r3s3:pad1:f32:nhwc"}) {
+    Work normal(text), denormal(text);
+    for (std::size_t t = 0; t < 4; ++t) {
+      each(normal.memory[t], [](float v) { return std::fpclassify(v) == FP_SUBNORMAL ? 0.5f : v; });
+      if (t != 1) each(denormal.memory[t], [](float v) { return v * 1e-39f; });  // all but the weights
+    }
+    for (const std::string& algorithm : algorithms(normal.problem)) {
+      if (algorithm == "reference_cpu") continue;
+      Engine engine(scratch_.path());
+      Request keep = request(algorithm, 1), flush = keep;
+      flush.flush_denormals = true;
+      const Plan keeps = engine.plan(normal.problem, keep), flushes = engine.plan(normal.problem, flush);
+      const double usual = best_ms(normal, keeps);
+      std::printf("%s, %s: over denormals %.1f of the time over others, flushed %.1f\n", text,
+                  keeps.kernel().c_str(), best_ms(denormal, keeps) / usual,
+                  best_ms(denormal, flushes) / usual);
+    }
+  }
+}
+
+// Off unless it is asked for; then values below the smallest normal number are zero, and no others change.
+TEST_F(FloatModes, DenormalsAreFlushedWhereTheRequestSaysSo) {
+  for (const char* text : {"fwd:n1c16h9w8k16r3s3:pad1", "fwd:n1c16h9w8k16r1s1:f32:nhwc",
+                           "fwd:n1c16h9w8k16r3s3:pad1:g16:f32:nhwc", "bwd_d:n1c16h9w8k16r3s3:pad1",
+                           "bwd_w:n1c16h9w8k16r3s3:pad1"}) {
+    Work work(text), flushed(text);
+    for (std::vector<std::byte>& tensor : flushed.memory) {
+      each(tensor, [](float v) { return std::fpclassify(v) == FP_SUBNORMAL ? std::copysign(0.0f, v) : v; });
+    }
+    for (const std::string& algorithm : algorithms(work.problem)) {
+      Engine engine(scratch_.path());
+      Request keep = request(algorithm, 2), flush = keep;
+      flush.flush_denormals = true;
+      const Plan keeps = engine.plan(work.problem, keep), flushes = engine.plan(work.problem, flush);
+      EXPECT_EQ(keeps.kernel(), flushes.kernel());
+      const auto of_all = work.run(flushes, nullptr, {}), of_zeros = flushed.run(keeps, nullptr, {});
+      for (std::size_t i = 0; i < of_all.size() / 4; ++i) {
+        float a, b;
+        std::memcpy(&a, of_all.data() + 4 * i, 4);
+        std::memcpy(&b, of_zeros.data() + 4 * i, 4);
+        // Flushed on the way, a sum loses less than the smallest normal number a term.
+        ASSERT_LE(std::abs(a - b), 1000 * 0x1p-126f) << algorithm << " for " << text << " at " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace faltung
