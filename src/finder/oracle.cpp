@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <optional>
 #include <tuple>
 
@@ -17,14 +18,16 @@ using i64 = std::int64_t;
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
+  void skip(i64 numbers) { state_ += static_cast<std::uint64_t>(numbers) * kStep; }
   std::uint64_t operator()() {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
+    std::uint64_t z = state_ += kStep;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
 
  private:
+  static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;
   std::uint64_t state_;
 };
 
@@ -113,7 +116,8 @@ Surroundings surroundings(const Problem& p, const Tensors& t, const Accuracy& a)
     for (i64 c = 0; c < to.c; ++c) {
       for (i64 i = 0; i < from.d * from.h * from.w; ++i) {
         const Position at{n, c, i / (from.h * from.w), i / from.w % from.h, i % from.w};
-        own[static_cast<std::size_t>(i)] = std::abs(load_element(p.dtype, data, from.offset(at)));
+        const float size = std::abs(load_element(p.dtype, data, from.offset(at)));
+        own[static_cast<std::size_t>(i)] = std::isnan(size) ? INFINITY : size;
       }
       const i64 plane = from.h * from.w;
       for (i64 i = 0; i < plane; ++i)
@@ -142,6 +146,12 @@ std::string text_of(const Position& at, int dimensions) {
   return text + ", " + std::to_string(at.w) + ")";
 }
 
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
 // Whether actual is what the dtype stores for a value that rounds to the integer.
 bool rounds_to(DType dtype, float actual, double integer) {
   return actual >= round_to(dtype, static_cast<float>(integer - 0.49)) &&
@@ -154,27 +164,20 @@ Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, int weight
     : problem_(problem), data_(data) {
   Random random(seed);
   const DType t = problem.dtype;
-  x_ = make_data(t, x_shape(problem).elements(), data, 1, random);
-  w_ = make_data(t, w_shape(problem).elements(), data, weight_unit, random);
-  y_ = make_data(t, conv_shape(problem).elements(), data, 1, random);
+  // What the direction writes needs no data; the others' is the same in every direction.
+  const auto make = [&](Direction writes, const TensorShape& shape, int unit) {
+    if (problem.direction != writes) return make_data(t, shape.elements(), data, unit, random);
+    random.skip(shape.elements());
+    return std::vector<std::byte>();
+  };
+  x_ = make(Direction::backward_data, x_shape(problem), 1);
+  w_ = make(Direction::backward_weights, w_shape(problem), weight_unit);
+  y_ = make(Direction::forward, conv_shape(problem), 1);
   bias_ = make_data(t, problem.k, data, weight_unit, random);
   if (problem.epilogue.residual)
     residual_ = make_data(t, conv_shape(problem).elements(), data, weight_unit, random);
-  tensors_ = {x_.data(), w_.data(), y_.data(), bias_.data(), residual_.empty() ? nullptr : residual_.data()};
-  switch (problem.direction) {
-    case Direction::forward:
-      tensors_.y = nullptr;
-      y_ = {};
-      break;
-    case Direction::backward_data:
-      tensors_.x = nullptr;
-      x_ = {};
-      break;
-    case Direction::backward_weights:
-      tensors_.w = nullptr;
-      w_ = {};
-      break;
-  }
+  const auto pointer = [](std::vector<std::byte>& bytes) { return bytes.empty() ? nullptr : bytes.data(); };
+  tensors_ = {pointer(x_), pointer(w_), pointer(y_), pointer(bias_), pointer(residual_)};
   choose_elements(max_products, seed);
 }
 
@@ -226,7 +229,10 @@ const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel&
       [&](i64 index, int) {
         const Position& at = elements_[static_cast<std::size_t>(index)];
         Expected e = reference(problem_, tensors_, at);
-        if (around) e.magnitude = reference(around->problem, around_tensors, at).magnitude;
+        if (around) {
+          e.magnitude = reference(around->problem, around_tensors, at).magnitude;
+          e.may_be_nan = e.may_be_nan || !std::isfinite(e.magnitude);  // tiles mix their pixels
+        }
         answers[static_cast<std::size_t>(index)] = e;
       },
       64);
@@ -309,8 +315,8 @@ Finding Oracle::check(const void* result, const Accuracy& accuracy, const Parall
     }
   }
   if (worst != nullptr) {
-    finding.worst = "element " + text_of(*worst, problem_.dimensions) + " is " + std::to_string(found) +
-                    ", expected " + std::to_string(wanted.value) +
+    finding.worst = "element " + text_of(*worst, problem_.dimensions) + " is " + number(found) +
+                    ", expected " + number(wanted.value) +
                     (exact      ? " exactly"
                      : integers ? " once rounded"
                                 : "");

@@ -38,10 +38,13 @@ class Reader {
 
 struct Sum {
   double value = 0, magnitude = 0;
+  bool may_be_nan = false;
   void add(double a, double b) {
     value += a * b;
     magnitude += std::abs(a * b);
   }
+  // A factor whose other one is padding.
+  void pass(double a) { may_be_nan = may_be_nan || !std::isfinite(a); }
 };
 
 struct Chain {
@@ -58,13 +61,15 @@ Sum convolve(const Problem& p, const Tensors& t, const Position& y) {
   for (i64 c = 0; c < group_c; ++c) {
     for (i64 i = 0; i < p.t; ++i) {
       const i64 d = y.d * p.stride_d - p.pad_front + i * p.dilation_d;
-      if (d < 0 || d >= p.d) continue;
       for (i64 r = 0; r < p.r; ++r) {
         for (i64 s = 0; s < p.s; ++s) {
           const i64 h = y.h * p.stride_h - p.pad_top + r * p.dilation_h;
           const i64 iw = y.w * p.stride_w - p.pad_left + s * p.dilation_w;
-          if (h < 0 || h >= p.h || iw < 0 || iw >= p.w) continue;
-          sum.add(x({y.n, first_c + c, d, h, iw}), w({y.c, c, i, r, s}));
+          if (d < 0 || d >= p.d || h < 0 || h >= p.h || iw < 0 || iw >= p.w) {
+            sum.pass(w({y.c, c, i, r, s}));
+          } else {
+            sum.add(x({y.n, first_c + c, d, h, iw}), w({y.c, c, i, r, s}));
+          }
         }
       }
     }
@@ -72,11 +77,13 @@ Sum convolve(const Problem& p, const Tensors& t, const Position& y) {
   return sum;
 }
 
-// The output that takes tap `tap` of a convolution from input `at`; -1 where there is none.
+// The output that takes tap `tap` of a convolution from input `at`; kBeyond where that would lie outside of
+// them, kNone where a stride passes over the input.
+constexpr i64 kBeyond = -1, kNone = -2;
 i64 taker(i64 at, i64 tap, i64 stride, i64 dilation, i64 pad, i64 outputs) {
   const i64 from_first = at + pad - tap * dilation;
-  if (from_first < 0 || from_first % stride != 0 || from_first / stride >= outputs) return -1;
-  return from_first / stride;
+  if (from_first % stride != 0) return kNone;
+  return from_first < 0 || from_first / stride >= outputs ? kBeyond : from_first / stride;
 }
 
 // What a convolution's input gathers from its outputs: from every one that took the element, by the weight it
@@ -90,11 +97,17 @@ Sum gather(const Problem& p, const Tensors& t, const Position& x) {
   for (i64 k = g * group_k; k < (g + 1) * group_k; ++k) {
     for (i64 i = 0; i < p.t; ++i) {
       const i64 z = taker(x.d, i, p.stride_d, p.dilation_d, p.pad_front, outputs_z);
-      for (i64 r = 0; z >= 0 && r < p.r; ++r) {
+      for (i64 r = 0; z != kNone && r < p.r; ++r) {
         const i64 op = taker(x.h, r, p.stride_h, p.dilation_h, p.pad_top, outputs_p);
-        for (i64 s = 0; op >= 0 && s < p.s; ++s) {
+        for (i64 s = 0; op != kNone && s < p.s; ++s) {
           const i64 oq = taker(x.w, s, p.stride_w, p.dilation_w, p.pad_left, outputs_q);
-          if (oq >= 0) sum.add(y({x.n, k, z, op, oq}), w({k, x.c - g * group_c, i, r, s}));
+          if (oq == kNone) continue;
+          const double weight = w({k, x.c - g * group_c, i, r, s});
+          if (z == kBeyond || op == kBeyond || oq == kBeyond) {
+            sum.pass(weight);
+          } else {
+            sum.add(y({x.n, k, z, op, oq}), weight);
+          }
         }
       }
     }
@@ -112,13 +125,15 @@ Sum correlate(const Problem& p, const Tensors& t, const Position& at) {
   for (i64 n = 0; n < p.n; ++n) {
     for (i64 z = 0; z < outputs_z; ++z) {
       const i64 d = z * p.stride_d - p.pad_front + at.d * p.dilation_d;
-      if (d < 0 || d >= p.d) continue;
       for (i64 op = 0; op < outputs_p; ++op) {
         for (i64 oq = 0; oq < outputs_q; ++oq) {
           const i64 h = op * p.stride_h - p.pad_top + at.h * p.dilation_h;
           const i64 iw = oq * p.stride_w - p.pad_left + at.w * p.dilation_w;
-          if (h < 0 || h >= p.h || iw < 0 || iw >= p.w) continue;
-          sum.add(x({n, input_c, d, h, iw}), dy({n, at.n, z, op, oq}));
+          if (d < 0 || d >= p.d || h < 0 || h >= p.h || iw < 0 || iw >= p.w) {
+            sum.pass(dy({n, at.n, z, op, oq}));
+          } else {
+            sum.add(x({n, input_c, d, h, iw}), dy({n, at.n, z, op, oq}));
+          }
         }
       }
     }
@@ -151,7 +166,7 @@ Expected before_pool(const Problem& p, const Tensors& t, const Position& at) {
   if (p.epilogue.bias)
     sum.add(Reader<T>(t.bias, make_shape(Layout::nchw, 1, p.k, 1, 1))({0, at.c, 0, 0, 0}), 1);
   if (p.epilogue.residual) sum.add(Reader<T>(t.residual, conv_shape(p))(at), 1);
-  return {activate(p.epilogue.activation, p.epilogue.slope, sum.value), sum.magnitude};
+  return {activate(p.epilogue.activation, p.epilogue.slope, sum.value), sum.magnitude, sum.may_be_nan};
 }
 
 template <class T>
@@ -172,6 +187,7 @@ Expected element(const Problem& p, const Tensors& t, const Position& at) {
         result.value += e.value;
       }
       result.magnitude = std::max(result.magnitude, e.magnitude);
+      result.may_be_nan = result.may_be_nan || e.may_be_nan;
       ++count;
     }
   }

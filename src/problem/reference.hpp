@@ -15,6 +15,9 @@ struct Expected {
   // The sum of |a·b| over the products (plus |bias| and |residual|) that went into it: what rounding errors
   // are relative to. With pooling, the largest of the window's.
   double magnitude;
+  // Whether NaN is right, too: the filter (in bwd_w the output's gradient) has a NaN or Inf over the padding,
+  // whose product with a zero counts or does not, as the algorithm goes.
+  bool may_be_nan = false;
 };
 
 // An element of the result: of y, x or w.
