@@ -453,7 +453,7 @@ TEST_F(Command, BadOptions) {
   expect_refused({"bench", "--lyout", "nhwc"}, "nearest is --layout");
   expect_refused({"devices", "cpu"}, "no argument 'cpu'");
   expect_refused({"bench", kSmall, "--layout", "nhcw"}, "nearest is nchw");
-  expect_refused({"bench", kSmall, "--dtype", "fp16"}, "nearest is f16");
+  expect_refused({"bench", kSmall, "--dtype", "fp16"}, "it is called f16");
   expect_refused({"bench", kSmall, "--dir", "backward"}, "--dir");
   expect_refused({"bench", kSmall, "--math", "fp32"}, "--math");
   expect_refused({"bench", kSmall, "--epilogue", "bias,rleu"}, "relu");

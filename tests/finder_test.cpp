@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "src/algorithms/algorithm.hpp"
@@ -25,6 +26,7 @@ namespace faltung {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class Finder : public testing::Test {
  protected:
@@ -391,9 +393,36 @@ TEST_F(Finder, ALockThatNamesWhatCannotBeSaysSo) {
       locked.plan(problem_, request_);
       ADD_FAILURE() << kernel << " was planned";
     } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::unsupported);
       EXPECT_THAT(error.what(), HasSubstr(words));
+      EXPECT_THAT(error.what(), HasSubstr("the lock " + file + " names " + kernel));
+      EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
     }
   }
+}
+
+// Nor is what was measured and not checked, nor what another run may compute otherwise unless that is wanted.
+TEST_F(Finder, ALockHasTheFastestThatMayBeLocked) {
+  Store store(directory_.string());
+  Trials trials(store, problem_, find_device("cpu")->info(), 1);
+  const auto add = [&](const char* kernel, double ms, double error, bool deterministic) {
+    Report r = report_of(Outcome::pass, "", kernel);
+    r.ms = r.ms_min = r.ms_max = ms;
+    r.error_over_bound = error;
+    r.deterministic = deterministic;
+    trials.add(r);
+  };
+  add("direct_cpu/unchecked", 1, -1, true);
+  add("direct_cpu/atomic", 2, 0.1, false);
+  add("direct_cpu/rows", 3, 0.1, true);
+  const auto locked = [&](Repeatable admitted) {
+    const std::vector<Record> records = lock_records(store, admitted);
+    const auto lock =
+        std::find_if(records.begin(), records.end(), [](const Record& r) { return r.kind == kLock; });
+    return lock == records.end() ? "" : nlohmann::json::parse(lock->payload)["kernel"].get<std::string>();
+  };
+  EXPECT_EQ(locked(Repeatable::same_bits), "direct_cpu/rows");
+  EXPECT_EQ(locked(Repeatable::may_differ), "direct_cpu/atomic");
 }
 
 TEST_F(Finder, RecordsOfAnotherGrammarAreAMiss) {

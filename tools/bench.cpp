@@ -235,7 +235,7 @@ class Bench {
     set("verdict", "declined");
     set("note", one_line(why));
     options_.machine.row(cells);
-    if (talks()) fmt::print("{}  declined: {}\n", row.label(), why);
+    if (talks()) fmt::print("{}  declined: {}\n", shown(row.label()), why);
   }
 
   void tally(const Row& row, const Measurement& m) {

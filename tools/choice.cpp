@@ -37,7 +37,7 @@ void write_choice(Machine& machine, const Row& row, const Request& request, cons
 }
 
 void print_choice(const Row& row, const Choice& choice) {
-  fmt::print("{}{}{}\n", row.name, row.name.empty() ? "" : "  ", to_string(row.problem));
+  fmt::print("{}{}{}\n", shown(row.name), row.name.empty() ? "" : "  ", to_string(row.problem));
   std::size_t width = 20;
   for (const Report& t : choice.reports) width = std::max(width, t.kernel.size());
   const Table table({{"  verdict", 14},

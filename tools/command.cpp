@@ -1,10 +1,16 @@
 #include "tools/command.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "faltung/faltung.hpp"
@@ -140,23 +146,48 @@ std::vector<const Subcommand*> subcommands() {
   return all;
 }
 
+namespace {
+
+// A standard stream that the caller closed must not become the first file that is opened: what is written to
+// it fails, but for messages, which are lost.
+void open_standard_streams() {
+  const std::pair<int, int> streams[] = {
+      {STDIN_FILENO, O_RDONLY}, {STDOUT_FILENO, O_RDONLY}, {STDERR_FILENO, O_WRONLY}};
+  for (const auto& [descriptor, mode] : streams) {
+    if (::fcntl(descriptor, F_GETFD) < 0)
+      static_cast<void>(::open("/dev/null", mode));  // the lowest is taken
+  }
+}
+
+// What the command returns; a table that did not arrive is no success.
+int ended(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  return fail(std::string("standard output cannot be written: ") + std::strerror(errno));
+}
+
+}  // namespace
+
 int run_program(const char* name, const char* description, const std::function<void(const Command&)>& declare,
                 int argc, char** argv) {
   CLI::App app(description, name);
+  open_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no further is an error that is told
   try {
     declare(Command(&app));
     std::vector<std::string> words = with_driver_line(argc, argv);
     words.erase(words.begin());
     std::reverse(words.begin(), words.end());  // as CLI11 takes them
     app.parse(std::move(words));
-    return chosen() ? chosen()() : 0;
+    return ended(chosen() ? chosen()() : 0);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) return ended(app.exit(error));  // --help, --version
     return fail(rejected(app, error));
   } catch (const Error& error) {
     return fail(error.what());
   } catch (const std::bad_alloc&) {
     return fail("out of memory; use a smaller problem or batch");
+  } catch (const std::system_error& error) {  // fmt's, of a stream
+    return fail(error.what());
   } catch (const std::exception& error) {
     return fail(std::string("internal error: ") + error.what());
   }

@@ -54,12 +54,24 @@ nlohmann::ordered_json json_value(const Cell& cell) {
 
 }  // namespace
 
+std::string shown(const std::string& text) {
+  std::string out = text;
+  unsigned char before = 0;
+  for (char& c : out) {
+    const auto byte = static_cast<unsigned char>(c);
+    // C1 controls are 0xc2 0x80 to 0x9f in UTF-8.
+    if (byte < 0x20 || byte == 0x7f || (before == 0xc2 && byte < 0xa0)) c = '?';
+    before = byte;
+  }
+  return out;
+}
+
 std::string one_line(const std::string& message) {
   std::string out;
   for (const std::string& line : split(message, '\n')) {
     if (!trim(line).empty()) out.append(out.empty() ? "" : "; ").append(trim(line));
   }
-  return out;
+  return shown(out);
 }
 
 void print_warnings(Engine& engine) {
@@ -82,7 +94,7 @@ void Table::row(const std::vector<std::string>& cells) const {
     line += "  ";
   }
   line.erase(line.find_last_not_of(' ') + 1);
-  std::printf("%s\n", line.c_str());
+  std::printf("%s\n", shown(line).c_str());
   std::fflush(stdout);
 }
 
@@ -131,7 +143,9 @@ void Machine::row(const std::vector<Cell>& cells) {
 void Machine::close() {
   check_written(csv_, csv_path_);
   if (json_) {
-    std::fprintf(json_.get(), "%s\n", rows_->dump(1).c_str());
+    // A name may be of any bytes.
+    const std::string text = rows_->dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    std::fprintf(json_.get(), "%s\n", text.c_str());
     check_written(json_, json_path_);
   }
 }

@@ -18,6 +18,9 @@ namespace faltung::tools {
 // Nothing, a text, a measurement or a count.
 using Cell = std::variant<std::monostate, std::string, double, std::int64_t>;
 
+// text for people: what a terminal would take for a command stands as ?.
+std::string shown(const std::string& text);
+
 // The lines of a message, with what each began with trimmed, joined by semicolons.
 std::string one_line(const std::string& message);
 

@@ -18,7 +18,7 @@ namespace {
 struct Options {
   Machine machine;
   std::string kind, file, kernel;
-  bool lock = false, verdicts = false;
+  bool lock = false, verdicts = false, nondeterministic = false;
 };
 
 // The record's kernel matches --kernel; records without a kernel only match where none is given.
@@ -45,7 +45,11 @@ std::string summary(const Record& record) {
 }
 
 int list(Options& options) {
-  const Store store;
+  bool all = true;  // was readable
+  const Store store("", [&](const std::string& line) {
+    fmt::print(stderr, "faltung: warning: {}\n", one_line(line));
+    all = false;
+  });
   options.machine.open({"kind", "key", "modified", "payload"});
   const std::vector<Record> records = meant(store, options);
   const Table table({{"kind", 10}, {"modified (UTC)", 19}, {"bytes", 6, true}, {"key", 0}});
@@ -62,12 +66,15 @@ int list(Options& options) {
     if (talks) table.row({record.kind, when, std::to_string(record.payload.size()), summary(record)});
   }
   options.machine.close();
-  return 0;
+  return all ? 0 : 1;
 }
 
 int export_to(const Options& options) {
   const Store store;
-  std::vector<Record> records = options.lock ? lock_records(store) : meant(store, options);
+  std::vector<Record> records =
+      options.lock
+          ? lock_records(store, options.nondeterministic ? Repeatable::may_differ : Repeatable::same_bits)
+          : meant(store, options);
   if (options.verdicts)
     std::erase_if(records, [](const Record& r) { return r.kind != kVerified && r.kind != kQuarantine; });
   const std::size_t count = records.size();
@@ -125,6 +132,8 @@ void declare(const Command& command) {
   add_kind(export_command);
   export_command.flag("--lock", options->lock,
                       "The chosen kernel of every measured problem, for runs that must not choose another");
+  export_command.flag("--nondeterministic", options->nondeterministic,
+                      "Kernels whose bits vary from run to run may be locked");
   export_command.flag("--verdicts", options->verdicts,
                       "On kernels alone, good and bad: to spare others with the same device the trials");
   const Command import_command = add("import", "Merge such a file; newer records win", import_from);

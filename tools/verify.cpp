@@ -9,6 +9,7 @@
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
 #include "tools/report.hpp"
+#include "tools/units.hpp"
 
 namespace faltung::tools {
 namespace {
@@ -51,7 +52,7 @@ int run(Options& options) {
   std::string nothing;
   for (const Row& row : rows) {
     const std::string problem = to_string(row.problem);
-    if (talks) fmt::print("{}{}{}\n", row.name, row.name.empty() ? "" : "  ", problem);
+    if (talks) fmt::print("{}{}{}\n", shown(row.name), row.name.empty() ? "" : "  ", problem);
     const auto cells = [&](const std::string& kernel, const std::string& verdict, Cell error,
                            const std::string& what, Cell seconds, Cell again) -> std::vector<Cell> {
       return {row.suite,
@@ -75,6 +76,17 @@ int run(Options& options) {
       nothing = error.what();
       machine.row(cells("", "declined", {}, one_line(nothing), {}, {}));
       if (talks) fmt::print("  declined: {}\n", nothing);
+      continue;
+    }
+    // No kernel's fault, and the same for all.
+    const DeviceInfo& device = options.arguments.device()->info();
+    if (min_bytes(row.problem) > static_cast<double>(device.memory_bytes)) {
+      nothing =
+          fmt::format("the tensors of {} take {}, and {} has {} of memory in all; use a smaller --batch",
+                      problem, show_bytes(static_cast<std::size_t>(min_bytes(row.problem))), device.id,
+                      show_bytes(device.memory_bytes));
+      machine.row(cells("", name(Outcome::too_large), {}, nothing, {}, {}));
+      if (talks) fmt::print("  {}: {}\n", name(Outcome::too_large), nothing);
       continue;
     }
     Task task;

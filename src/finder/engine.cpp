@@ -13,7 +13,7 @@ namespace faltung {
 
 const Candidate* best_measured(const Selection& selection, const Trials& trials) {
   for (const Report& m : trials.all()) {
-    if (!passed(m) || m.error_over_bound < 0) continue;
+    if (!is_right(m)) continue;
     if (const Candidate* candidate = selection.find(m.kernel)) return candidate;
   }
   return nullptr;
@@ -41,13 +41,15 @@ void log_choice(const Settled& s, const Candidate& candidate, const Report* meas
              s.device->info().id, why);
 }
 
-// Null where nothing was shipped, or what was is damaged: then kernels are tried and compiled here.
+// Null where nothing was shipped, or what was is damaged: then kernels are tried and compiled here. What is no
+// such file at all, and a setting names it, is an error.
 std::shared_ptr<const Store> open_shipped(const Store::Warn& warn) {
-  const std::string file = known_devices_file();
-  if (file.empty()) return nullptr;
+  const KnownDevices known = known_devices();
+  if (known.file.empty()) return nullptr;
   try {
-    return std::make_shared<const Store>(file, warn);
+    return std::make_shared<const Store>(known.file + ":readonly", warn);
   } catch (const Error& error) {
+    if (known.asked_for && !Pack::is(known.file)) throw;
     warn(std::string(error.what()) + "; nothing is known of devices");
     return nullptr;
   }
@@ -81,6 +83,7 @@ void EngineImpl::warn(const std::string& line) {
     constexpr std::size_t kMostUnheard = 16;
     if (!warn && unheard_.size() < kMostUnheard) unheard_.push_back(line);
   }
+  const CallersFloatMode callers;
   if (warn) warn(line);
 }
 
@@ -91,14 +94,19 @@ Selection EngineImpl::candidates(const Settled& s) {
   } else {
     // What a lock names is asked what every candidate is.
     const std::string kernel = locked_kernel(store_, s.problem, s.device->info());
-    Candidate candidate = find_candidate(kernel, s.problem, s.target());
+    const auto refuse = [&](const std::string& why) {
+      throw Error(Status::unsupported, "the lock " + store_.directory() + " names " + kernel + " for " +
+                                           to_string(s.problem) + ", which " + why);
+    };
+    Candidate candidate;
+    try {
+      candidate = find_candidate(kernel, s.problem, s.target());
+    } catch (const Error& error) {  // as of another version
+      refuse(std::string("cannot be used: ") + error.what());
+    }
     const std::optional<Report> refusal =
         s.filter.allows(*candidate.algorithm, kernel) ? refused(candidate, s) : refused_by_patterns(kernel);
-    if (refusal) {
-      throw Error(Status::unsupported, "the lock " + store_.directory() + " names " + kernel + " for " +
-                                           to_string(s.problem) + ", which is " + name(refusal->outcome) +
-                                           ": " + refusal->why);
-    }
+    if (refusal) refuse(std::string("is ") + name(refusal->outcome) + ": " + refusal->why);
     selection.candidates.push_back(std::move(candidate));
   }
   trust_.sift(selection, s);
@@ -122,7 +130,7 @@ std::shared_ptr<const Parallel> EngineImpl::workers(int threads) {
 
 std::shared_ptr<const PlanImpl> EngineImpl::make_plan(const Settled& s, const Candidate& candidate) {
   return faltung::make_plan(s.problem, candidate, s.device, jit::Session(*s.device, store_),
-                            s.on_cpu() ? workers(s.threads) : nullptr);
+                            s.on_cpu() ? workers(s.threads) : nullptr, s.denormals);
 }
 
 std::shared_ptr<const PlanImpl> EngineImpl::plan(const Problem& problem, const Request& request) {

@@ -18,7 +18,7 @@ std::string key_of(const std::string& problem, const std::string& device_key) {
 
 }  // namespace
 
-bool is_lock(const Store& store) { return store.readonly() && !store.list(kLock).empty(); }
+bool is_lock(const Store& store) { return store.readonly() && store.holds(kLock); }
 
 std::string locked_kernel(const Store& store, const Problem& problem, const DeviceInfo& device) {
   if (const auto payload = store.get(kLock, key_of(to_string(problem), device.key))) {
@@ -32,7 +32,7 @@ std::string locked_kernel(const Store& store, const Problem& problem, const Devi
                   "`faltung store export --lock` again");
 }
 
-std::vector<Record> lock_records(const Store& store) {
+std::vector<Record> lock_records(const Store& store, Repeatable admitted) {
   struct Chosen {
     int threads;
     Record record;
@@ -42,7 +42,7 @@ std::vector<Record> lock_records(const Store& store) {
     const std::optional<TrialsKey> key = parse_trials_key(record.key);
     if (!key) continue;
     for (const Report& m : parse_trials(record.payload)) {  // the fastest first
-      if (!passed(m)) continue;
+      if (!is_right(m) || (admitted == Repeatable::same_bits && !m.deterministic)) continue;
       const std::string lock_key = key_of(key->problem, key->device);
       const auto found = chosen.find(lock_key);
       // Measured with several numbers of threads: the largest is the usual one.

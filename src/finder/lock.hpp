@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/backend/backend.hpp"
+#include "src/algorithms/algorithm.hpp"
 #include "src/store/store.hpp"
 
 namespace faltung {
@@ -21,8 +21,9 @@ bool is_lock(const Store& store);
 std::string locked_kernel(const Store& store, const Problem& problem, const DeviceInfo& device);
 
 // What a lock of this store consists of: for each problem and device that find has measured the fastest right
-// kernel, and what is known of the kernels' trustworthiness.
-std::vector<Record> lock_records(const Store& store);
+// kernel, and what is known of the kernels' trustworthiness. admitted: may_differ for kernels, too, that do
+// not give the same bits every time.
+std::vector<Record> lock_records(const Store& store, Repeatable admitted = Repeatable::same_bits);
 
 }  // namespace faltung
 

@@ -194,10 +194,11 @@ NpyArray read_npy(std::istream& in, i64 size, const std::string& file) {
 }
 
 NpyArray read_npy(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
-  if (!in || error) bad(path, "cannot be opened; give a .npy file");
+  if (error) bad(path, "cannot be opened; give a .npy file");  // a pipe would be waited for
+  std::ifstream in(path, std::ios::binary);
+  if (!in) bad(path, "cannot be opened; give a .npy file");
   return read_npy(in, static_cast<i64>(size), path);
 }
 
@@ -217,8 +218,9 @@ void write_npy(const std::string& path, DType dtype, const std::vector<i64>& sha
   for (const i64 axis : shape) bytes *= axis;
   namespace fs = std::filesystem;
   std::error_code error;
-  // What is there already and is no file, such as /dev/null, is written to as it is.
-  const bool in_place = fs::exists(path, error) && !fs::is_regular_file(path, error);
+  // What is there already and is no file of its own, such as /dev/null or a link, is written to as it is.
+  const bool in_place = fs::is_symlink(fs::symlink_status(path, error)) ||
+                        (fs::exists(path, error) && !fs::is_regular_file(path, error));
   const std::string unfinished = in_place ? path : path + ".unfinished";
   std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
   const std::string header = npy_header(dtype, shape);

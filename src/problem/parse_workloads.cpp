@@ -4,7 +4,6 @@
 #include <functional>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "src/problem/parse.hpp"
 #include "src/problem/problem.hpp"
@@ -169,7 +168,7 @@ Header read_header(const Place& place, std::string_view line) {
     }
     const auto found = std::find(names.begin(), names.end(), cell);
     if (found == names.end()) {
-      place.fail("unknown column " + quote(cell) + "; the nearest known is " + nearest(cell, names));
+      place.fail("unknown column " + quote(cell) + "; " + suggestion(cell, names));
     }
     if (!seen.insert(cell).second) place.fail("column " + cell + " is there twice");
     header.columns.push_back(&columns()[static_cast<std::size_t>(found - names.begin())]);
@@ -238,10 +237,15 @@ std::vector<Workload> parse_workloads(std::string_view text, const std::string& 
 std::vector<Workload> read_workloads(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(Status::bad_file, path + ": cannot be opened; give a CSV file of problems");
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (in.bad() || text.str().empty()) throw Error(Status::bad_file, path + ": is empty or cannot be read");
-  return parse_workloads(text.str(), path);
+  constexpr std::size_t kLargest = std::size_t{1} << 26;  // bytes; a device may have no end
+  std::string text;
+  for (char part[1 << 16]; in.read(part, sizeof part), in.gcount() > 0;) {
+    text.append(part, static_cast<std::size_t>(in.gcount()));
+    if (text.size() > kLargest)
+      throw Error(Status::bad_file, path + ": is larger than 64 MiB; give a CSV file of problems");
+  }
+  if (in.bad() || text.empty()) throw Error(Status::bad_file, path + ": is empty or cannot be read");
+  return parse_workloads(text, path);
 }
 
 }  // namespace faltung

@@ -2,6 +2,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,10 +27,35 @@ constexpr std::string_view kTemporary = ".tmp-";
   throw Error(Status::bad_file, path + ": " + what + ": " + std::strerror(error));
 }
 
+// While it lives, a file that may grow no further (RLIMIT_FSIZE) is an error of write's and no signal.
+class NoSizeSignal {
+ public:
+  NoSizeSignal() {
+    sigset_t pending;
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    was_pending_ = ::sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1;
+    ::pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~NoSizeSignal() {
+    const int error = errno;
+    const timespec now{0, 0};
+    if (!was_pending_) ::sigtimedwait(&signal_, nullptr, &now);
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+  NoSizeSignal(const NoSizeSignal&) = delete;
+  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
+
+ private:
+  sigset_t signal_, before_;
+  bool was_pending_;
+};
+
 class File {
  public:
   File(const std::string& path, int flags)
-      : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+      : path_(path), fd_(above_standard(::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, 0666))) {}
   ~File() {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -38,6 +65,7 @@ class File {
   int fd() const { return fd_; }
 
   void write(std::string_view content) {
+    const NoSizeSignal no_signal;
     while (!content.empty()) {
       const ssize_t written = ::write(fd_, content.data(), content.size());
       if (written < 0 && errno == EINTR) continue;
@@ -68,9 +96,18 @@ std::string temporary_name() {
 
 }  // namespace
 
+int above_standard(int descriptor) {
+  if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
+  const int above = ::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  ::close(descriptor);
+  errno = error;
+  return above;
+}
+
 std::optional<FileContent> read_file(const std::string& path) {
   for (int attempt = 0;; ++attempt) {
-    const File file(path, O_RDONLY);
+    const File file(path, O_RDONLY | O_NONBLOCK);  // a pipe that nobody writes to would be waited for
     if (!file.is_open()) {
       if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
       fail(path, "cannot be read", errno);
@@ -121,14 +158,35 @@ void replace_file(const std::string& path, std::string_view content, std::int64_
   if (directory.is_open()) ::fsync(directory.fd());
 }
 
+void write_file(const std::string& path, std::string_view content) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (const fs::file_status there = fs::status(path, error);
+      fs::exists(there) && !fs::is_regular_file(there)) {
+    File file(path, O_WRONLY);
+    if (!file.is_open()) fail(path, "cannot be written", errno);
+    return file.write(content);
+  }
+  fs::path target(path);
+  constexpr int kMostLinks = 40;  // as the system follows
+  for (int links = 0; fs::is_symlink(fs::symlink_status(target, error)); ++links) {
+    if (links == kMostLinks) fail(path, "cannot be written", ELOOP);
+    target = target.parent_path() / fs::read_symlink(target, error);  // an absolute one replaces the path
+  }
+  replace_file(target.string(), content);
+}
+
 bool is_temporary(std::string_view name) { return name.starts_with(kTemporary); }
 
 std::vector<std::string> names_in(const std::string& directory) {
   std::vector<std::string> names;
-  if (DIR* dir = ::opendir(directory.c_str())) {
-    while (const dirent* entry = ::readdir(dir)) names.emplace_back(entry->d_name);
-    ::closedir(dir);
+  DIR* dir = ::opendir(directory.c_str());
+  if (dir == nullptr) {
+    if (errno == ENOENT || errno == ENOTDIR) return names;
+    fail(directory, "cannot be read", errno);
   }
+  while (const dirent* entry = ::readdir(dir)) names.emplace_back(entry->d_name);
+  ::closedir(dir);
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -99,6 +99,10 @@ std::string print(const Json& j) {
 
 }  // namespace
 
+std::int64_t record_time(std::int64_t modified_ms) {
+  return std::clamp<std::int64_t>(modified_ms, 1, kLatest);
+}
+
 bool is_kind(std::string_view kind) {
   return !kind.empty() && kind.size() <= 32 &&
          kind.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;

@@ -20,6 +20,9 @@ struct Record {
   std::int64_t modified_ms = 0;
 };
 
+// A file's time as a record can have it: whatever its clock said.
+std::int64_t record_time(std::int64_t modified_ms);
+
 // The name of the record's file, without its directory: a hash of kind and key.
 std::string record_file(std::string_view kind, std::string_view key);
 bool is_record_file(std::string_view name);

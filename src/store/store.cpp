@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kReadonly = ":readonly";
+constexpr std::string_view kReadonly = ":readonly", kLockEnding = ".lock";
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -52,11 +52,21 @@ Store::Store(const std::string& directory, Warn warn)
       std::fprintf(stderr, "faltung: warning: %s\n", message.c_str());
     };
   }
+  const bool must_be_there = readonly_ || directory_.ends_with(kLockEnding);
   std::error_code ignored;
-  if (fs::is_regular_file(directory_, ignored)) open_file();
+  if (fs::is_regular_file(directory_, ignored)) {
+    open_file(must_be_there);
+  } else if (must_be_there && !fs::is_directory(directory_, ignored)) {
+    throw Error(Status::bad_file,
+                directory_ +
+                    (fs::exists(directory_, ignored) ? ": is neither a directory nor a file"
+                                                     : ": there is no such store") +
+                    "; it must be a store's directory or a file that `faltung store export` "
+                    "wrote");
+  }
 }
 
-void Store::open_file() {
+void Store::open_file(bool must_be_one) {
   try {
     if (Pack::is(directory_)) {
       pack_ = std::make_shared<const Pack>(directory_);
@@ -71,7 +81,7 @@ void Store::open_file() {
     file_ = std::move(records);
     readonly_ = true;
   } catch (const Error& error) {
-    if (!readonly_) return;  // no directory can be made there: said when it is tried
+    if (!must_be_one) return;  // no directory can be made there: said when it is tried
     throw Error(Status::bad_file, directory_ + ": is no directory and no export of a store: " + error.what());
   }
 }
@@ -120,8 +130,6 @@ std::optional<std::string> Store::own(const std::string& kind, const std::string
   const std::string file = path(kind, key);
   try {
     const std::optional<FileContent> content = read_file(file);
-    if (!content && readonly_ && !fs::exists(directory_))
-      warn_once("missing", directory_ + " is not there, and is to be read only; nothing is known");
     if (!content) return std::nullopt;
     Record record = decode_record(content->bytes);
     if (record.kind != kind || record.key != key)
@@ -171,10 +179,28 @@ std::vector<std::string> Store::kinds(const std::string& kind) const {
   }
   if (!kind.empty()) return {kind};
   std::vector<std::string> out;
-  for (const std::string& name : names_in(directory_)) {
+  for (const std::string& name : readable_names(directory_)) {
     if (is_kind(name)) out.push_back(name);
   }
   return out;
+}
+
+std::vector<std::string> Store::readable_names(const std::string& directory) const {
+  try {
+    return names_in(directory);
+  } catch (const Error& error) {
+    warn_once(directory, std::string(error.what()) + "; left out");
+    return {};
+  }
+}
+
+bool Store::holds(const std::string& kind) const {
+  if (pack_) return !list(kind).empty();
+  if (file_) {
+    return std::any_of(file_->begin(), file_->end(), [&](const Record& r) { return r.kind == kind; });
+  }
+  const std::vector<std::string> names = names_in(directory_ + "/" + kind);
+  return std::any_of(names.begin(), names.end(), is_record_file);
 }
 
 std::vector<Record> Store::list(const std::string& kind) const {
@@ -192,7 +218,7 @@ std::vector<Record> Store::list(const std::string& kind) const {
   }
   for (const std::string& k : kinds(kind)) {
     const std::string folder = directory_ + "/" + k;
-    for (const std::string& name : names_in(folder)) {
+    for (const std::string& name : readable_names(folder)) {
       if (!is_record_file(name)) continue;
       const std::string file = folder + "/" + name;
       try {
@@ -202,7 +228,7 @@ std::vector<Record> Store::list(const std::string& kind) const {
         if (record.kind != k || record_file(k, record.key) != name) {
           throw Error(Status::bad_file, "it is the record of another key");
         }
-        record.modified_ms = content->modified_ms;
+        record.modified_ms = record_time(content->modified_ms);
         out.push_back(std::move(record));
       } catch (const Error& error) {
         const std::string what = error.what();
@@ -218,7 +244,7 @@ int Store::clear(const std::string& kind) {
   int erased = 0;
   if (readonly_) return erased;
   for (const std::string& k : kinds(kind)) {
-    for (const std::string& name : names_in(directory_ + "/" + k)) {
+    for (const std::string& name : readable_names(directory_ + "/" + k)) {
       if (is_record_file(name) && ::unlink((directory_ + "/" + k + "/" + name).c_str()) == 0) ++erased;
     }
   }
@@ -234,8 +260,7 @@ int Store::export_to(const std::string& file) const {
 }
 
 void Store::export_records(const std::string& file, std::vector<Record> records) {
-  if (file.ends_with(".pack")) return replace_file(file, Pack::encode(records));
-  replace_file(file, encode_export(std::move(records)));
+  write_file(file, file.ends_with(".pack") ? Pack::encode(records) : encode_export(std::move(records)));
 }
 
 Store::Imported Store::import_from(const std::string& file) {
@@ -257,7 +282,7 @@ Store::Imported Store::import_from(const std::string& file) {
     try {
       if (const auto existing = read_file(path(record.kind, record.key))) {
         here = decode_record(existing->bytes);
-        here->modified_ms = existing->modified_ms;
+        here->modified_ms = record_time(existing->modified_ms);
       }
     } catch (const Error&) {  // damaged: to be replaced
     }
@@ -275,7 +300,7 @@ void Store::sweep(std::chrono::seconds older_than) {
   if (readonly_) return;
   const std::time_t now = std::time(nullptr);
   for (const std::string& kind : kinds("")) {
-    for (const std::string& name : names_in(directory_ + "/" + kind)) {
+    for (const std::string& name : readable_names(directory_ + "/" + kind)) {
       if (!is_temporary(name)) continue;
       const std::string file = directory_ + "/" + kind + "/" + name;
       struct stat status;

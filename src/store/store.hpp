@@ -27,9 +27,9 @@ class Store {
   // directory: empty for $FALTUNG_STORE, else $XDG_CACHE_HOME/faltung, else ~/.cache/faltung. It is made when
   // the first record is put. With `:readonly` at its end nothing is ever written. It may also be a file that
   // export_to wrote, which is read once, or a pack (pack.hpp), which is read as records are asked for;
-  // neither is ever written. Throws Error(bad_file) for a file that is neither and has `:readonly` after it:
-  // who relies on its content must know. warn: called at most once for each thing that is wrong; by default
-  // it prints to stderr.
+  // neither is ever written. Throws Error(bad_file) for what is to be read only, or named like a lock
+  // (*.lock), and is not there or is no such file: who relies on its content must know. warn: called at most
+  // once for each thing that is wrong; by default it prints to stderr.
   explicit Store(const std::string& directory = "", Warn warn = {});
 
   const std::string& directory() const { return directory_; }
@@ -42,8 +42,11 @@ class Store {
   bool put(const std::string& kind, const std::string& key, const std::string& payload);
   // False if there is none.
   bool erase(const std::string& kind, const std::string& key);
-  // In the order of kind and key; of one kind, or of all if it is empty.
+  // In the order of kind and key; of one kind, or of all if it is empty. What cannot be read is left out,
+  // with a warning.
   std::vector<Record> list(const std::string& kind = "") const;
+  // Whether there are records of this kind, whole or damaged. Throws Error(bad_file) if that cannot be read.
+  bool holds(const std::string& kind) const;
   // Erases the records of one kind, or all; returns how many.
   int clear(const std::string& kind = "");
 
@@ -68,9 +71,11 @@ class Store {
   void sweep(std::chrono::seconds older_than = std::chrono::hours(1));
 
  private:
-  void open_file();
+  void open_file(bool must_be_one);
   std::string path(const std::string& kind, const std::string& key) const;
   std::vector<std::string> kinds(const std::string& kind) const;
+  // names_in, or none and a warning.
+  std::vector<std::string> readable_names(const std::string& directory) const;
   // Empty if it was written; else why not.
   std::string write(const Record& record);
   void warn_once(const std::string& about, const std::string& message) const;

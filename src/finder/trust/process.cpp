@@ -17,10 +17,12 @@
 #include <cerrno>
 #include <chrono>
 #include <memory>
+#include <system_error>
 
 #include "faltung/faltung.hpp"
 #include "src/backend/opencl_api.hpp"
 #include "src/problem/text.hpp"
+#include "src/store/files.hpp"
 
 namespace faltung {
 namespace {
@@ -81,33 +83,40 @@ LineProcess::LineProcess(std::vector<std::string> command) {
   std::vector<std::string> variables = whole_environment();
   const std::vector<char*> arguments = pointers(command), environment = pointers(variables);
   int ends[2] = {-1, -1};
-  errors_ = static_cast<int>(::syscall(SYS_memfd_create, "faltung-worker-stderr", unsigned{MFD_CLOEXEC}));
-  if (errors_ < 0 || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    const int error = errno;
-    if (errors_ >= 0) ::close(errors_);
-    throw Error(Status::device_error, command[0] + ": cannot be started: " + ::strerror(error));
+  errors_ = above_standard(
+      static_cast<int>(::syscall(SYS_memfd_create, "faltung-worker-stderr", unsigned{MFD_CLOEXEC})));
+  int error = errors_ < 0 || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0 ? errno : 0;
+  for (int& descriptor : ends) {
+    if (error == 0 && (descriptor = above_standard(descriptor)) < 0) error = errno;
   }
-  ::fcntl(errors_, F_SETFL, O_APPEND);
   socket_ = ends[0];
-  const auto started = std::make_shared<std::promise<int>>();
-  keeper_ = std::thread(
-      [&arguments, &environment, theirs = ends[1], started, this, released = release_.get_future()] {
-        const pid_t parent = ::getpid(), child = ::fork();
-        if (child == 0) become(arguments, environment, theirs, errors_, parent);
-        pid_ = child;
-        started->set_value(child < 0 ? errno : 0);
-        released.wait();
-      });
-  const int error = started->get_future().get();
-  ::close(ends[1]);
+  if (error == 0) {
+    ::fcntl(errors_, F_SETFL, O_APPEND);
+    const auto started = std::make_shared<std::promise<int>>();
+    try {
+      keeper_ = std::thread(
+          [&arguments, &environment, theirs = ends[1], started, this, released = release_.get_future()] {
+            const pid_t parent = ::getpid(), child = ::fork();
+            if (child == 0) become(arguments, environment, theirs, errors_, parent);
+            pid_ = child;
+            started->set_value(child < 0 ? errno : 0);
+            released.wait();
+          });
+      error = started->get_future().get();
+    } catch (const std::system_error& none) {  // the process may have no more threads
+      error = none.code().value();
+    }
+  }
+  if (ends[1] >= 0) ::close(ends[1]);
   if (error == 0) {
     ::setpgid(pid_, pid_);  // in case the child has not come to it yet
     return;
   }
   release_.set_value();
-  keeper_.join();
-  ::close(socket_);
-  ::close(errors_);
+  if (keeper_.joinable()) keeper_.join();
+  for (const int descriptor : {socket_, errors_}) {
+    if (descriptor >= 0) ::close(descriptor);
+  }
   throw Error(Status::device_error, command[0] + ": cannot be started: " + ::strerror(error));
 }
 
