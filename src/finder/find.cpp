@@ -74,15 +74,17 @@ class EngineImpl::Measuring {
     constexpr std::size_t kMost = 4;
     std::vector<Report> finalists;
     std::vector<const Candidate*> candidates;
+    double round_ms = 0;  // with the runs that warm up
     for (const Report& m : trials.all()) {
-      if (!passed(m) || m.error_over_bound < 0 || finalists.size() == kMost) continue;
+      if (!is_right(m) || finalists.size() == kMost) continue;
       if (!finalists.empty() && m.ms > kClose * finalists.front().ms) continue;
       const Candidate* candidate = selection.find(m.kernel);
-      if (candidate == nullptr) continue;
+      if (candidate == nullptr || round_ms + 2 * m.ms > budget_ms) continue;
+      round_ms += 2 * m.ms;
       finalists.push_back(m);
       candidates.push_back(candidate);
     }
-    if (finalists.size() < 2 || budget_ms <= 0) return;
+    if (finalists.size() < 2) return;
     prepare();
     std::vector<std::unique_ptr<Runner>> runners;
     std::vector<Runner*> racing;
@@ -126,12 +128,13 @@ class EngineImpl::Measuring {
     Report report = report_of(Outcome::pass, "");
     try {
       prepare();
+      poison();
       Runner runner(engine_.make_plan(s_, candidate), *arena_);
       const Timing timing = time_runner(runner, time_ms, best_ms);
       report.ms = timing.median, report.ms_min = timing.min, report.ms_max = timing.max;
       report.workspace_bytes = runner.plan().workspace_bytes(true);
       // It may win: is it right?
-      if (best_ms <= 0 || timing.median < kClose * best_ms) check(candidate, runner.plan(), report);
+      if (best_ms <= 0 || timing.median < kClose * best_ms) check(candidate, report);
     } catch (const Error& error) {
       if (error.status() == Status::bad_problem) throw;
       report.outcome = error.status() == Status::out_of_memory ? Outcome::out_of_memory : Outcome::crash;
@@ -140,17 +143,22 @@ class EngineImpl::Measuring {
     return report;
   }
 
-  // The last run's result is in one of the sets; runs on the first to know which.
-  void check(const Candidate& candidate, const PlanImpl& plan, Report& report) {
-    RunOptions options;
-    const Buffer workspace = s_.device->allocate(plan.workspace_bytes(false) + 1);
-    options.workspace = workspace.pointer;
-    std::vector<std::byte> result(static_cast<std::size_t>(oracle_->result_bytes()), std::byte{0xff});
-    const Buffer view{nullptr, result_pointer(s_.problem, arena_->first()), result.size()};
-    s_.device->copy_in(view, result.data(), result.size());
-    plan.run(arena_->first(), options);
-    s_.device->synchronize({});
-    s_.device->copy_out(result.data(), view, result.size());
+  // Where the first of the runs that are timed writes.
+  Buffer first_result() const {
+    return {nullptr, result_pointer(s_.problem, arena_->first()),
+            static_cast<std::size_t>(oracle_->result_bytes())};
+  }
+
+  void poison() {
+    const std::vector<std::byte> nan(first_result().bytes, std::byte{0xff});
+    s_.device->copy_in(first_result(), nan.data(), nan.size());
+    arena_->begin_again();
+  }
+
+  // What was timed: a run more may be dear.
+  void check(const Candidate& candidate, Report& report) {
+    std::vector<std::byte> result(first_result().bytes);
+    s_.device->copy_out(result.data(), first_result(), result.size());
     const Finding finding =
         oracle_->check(result.data(), candidate.accuracy, *engine_.workers(available_processors()));
     report.error_over_bound = finding.error_over_bound;
@@ -188,19 +196,24 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
   Measuring measuring(*this, s);
   constexpr double kFinal = 0.25;  // of the budget
   const double heats_ms = s.budget_ms * (1 - kFinal);
-  double best_ms = 0;
+  double best_ms = 0, model_factor = 1;  // the best's, measured over predicted
   int done = 0;
   std::size_t compiled = 0;  // of order, ahead of their turn
-  for (const Candidate* candidate : order) {
+  for (std::size_t at = 0; at < order.size(); ++at) {
+    const Candidate* const candidate = order[at];
     // A right answer is worth more than the budget; beyond it nothing is tried once there is one.
     const double left = heats_ms - ms_since(begin);
     if (best_ms > 0 && left <= 0) break;
+    if (best_ms > 0 && candidate->cost.ms * model_factor > left) continue;
     const std::string kernel = candidate->kernel();
-    if (progress) progress(done, static_cast<int>(order.size()), kernel);
-    if (static_cast<std::size_t>(done) >= compiled) {
-      const std::size_t some = std::min(compiled_at_once(left), order.size() - compiled);
-      trust_.compile_ahead(std::span(order).subspan(compiled, some), s);
-      compiled += some;
+    if (progress) {
+      const CallersFloatMode callers;
+      progress(done, static_cast<int>(order.size()), kernel);
+    }
+    if (at >= compiled) {
+      const std::size_t some = std::min(compiled_at_once(left), order.size() - at);
+      trust_.compile_ahead(std::span(order).subspan(at, some), s);
+      compiled = at + some;
     }
     ++done;
     if (!trust_.admit(*candidate, s)) continue;
@@ -208,6 +221,7 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
     Report report = measuring.measure(*candidate, share_ms, best_ms);
     report.kernel = kernel;
     report.predicted_ms = candidate->cost.ms;
+    report.deterministic = candidate->repeatable == Repeatable::same_bits;
     if (s.logs_find) {
       fmt::print(stderr, "faltung: find: {} predicted {:.4g} ms, measured {:.4g}, {}\n", kernel,
                  report.predicted_ms, report.ms, name(report.outcome));
@@ -216,7 +230,9 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
       case Outcome::declined:
         continue;
       case Outcome::pass:
-        if (best_ms == 0 || report.ms < best_ms) best_ms = report.ms;
+        if (best_ms > 0 && report.ms >= best_ms) break;
+        best_ms = report.ms;
+        if (candidate->cost.ms > 0) model_factor = report.ms / candidate->cost.ms;
         break;
       case Outcome::out_of_memory:  // which says nothing of other sizes
       case Outcome::too_large:

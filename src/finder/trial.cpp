@@ -34,7 +34,8 @@ Arena::Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, i
   const std::size_t wanted = (at_least_bytes + set_bytes - 1) / set_bytes;
   const std::size_t sets =
       std::clamp<std::size_t>(wanted, 2, static_cast<std::size_t>(std::max(2, max_sets)));
-  for (std::size_t i = 0; i < sets && (i < 2 || !late()); ++i) {
+  const std::size_t fewest = at_least_bytes > 0 && set_bytes >= at_least_bytes ? 1 : 2;
+  for (std::size_t i = 0; i < sets && (i < fewest || !late()); ++i) {
     Set set;
     set.tensors = shared;
     // A buffer that the direction writes has no host copy: it is filled with zeros, so that its pages exist.
@@ -109,10 +110,13 @@ Timing time_runner(Runner& runner, double budget_ms, double best_ms) {
     timing.stopped_early = true;
     return timing;
   }
+  constexpr double kPatience = 4;  // times the budget, for the fewest runs
+  if (first > kPatience * budget_ms) return summarize({first});
   std::vector<double> ms;
   double spent = first, fastest = first;
   while (static_cast<int>(ms.size()) < kMost &&
-         (static_cast<int>(ms.size()) < kFewest || spent < budget_ms)) {
+         (ms.empty() || spent < budget_ms ||
+          (static_cast<int>(ms.size()) < kFewest && spent + fastest <= kPatience * budget_ms))) {
     const int runs = runner.runs_at_once();
     ms.push_back(runner.time_once());
     spent += ms.back() * runs;
@@ -127,14 +131,15 @@ Timing time_runner(Runner& runner, double budget_ms, double best_ms) {
 }
 
 std::vector<Timing> race(const std::vector<Runner*>& runners, double budget_ms) {
-  constexpr int kFewest = 3, kMost = 100;  // rounds
-  constexpr double kTurn = 4;              // ms
+  constexpr int kMost = 100;   // rounds
+  constexpr double kTurn = 4;  // ms
   std::vector<std::vector<double>> ms(runners.size());
-  double spent = 0;
-  for (int round = 0; round < kMost && (round < kFewest || spent < budget_ms); ++round) {
+  double spent = 0, last_round = 0;
+  for (int round = 0; round < kMost && (round == 0 || spent + last_round <= budget_ms); ++round) {
+    const double before = spent;
     for (std::size_t i = 0; i < runners.size(); ++i) {
-      runners[i]->time_once();  // what the one before left in the caches
       double turn = 0;
+      spent += runners[i]->time_once();  // what the one before left in the caches
       do {
         const int runs = runners[i]->runs_at_once();
         ms[i].push_back(runners[i]->time_once());
@@ -142,6 +147,7 @@ std::vector<Timing> race(const std::vector<Runner*>& runners, double budget_ms) 
       } while (turn < kTurn);
       spent += turn;
     }
+    last_round = spent - before;
   }
   std::vector<Timing> timings;
   for (std::vector<double>& one : ms) timings.push_back(summarize(std::move(one)));

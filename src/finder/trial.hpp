@@ -16,10 +16,11 @@ namespace faltung {
 class Arena {
  public:
   // at_least_bytes: how much all sets together should hold. At most max_sets are made, none once most_ms have
-  // gone by, and at least two.
+  // gone by; but always two, unless one alone holds so much.
   Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, int max_sets = 64,
         double most_ms = 1e9);
   const Tensors& next();
+  void begin_again() { turn_ = 0; }  // the next is the first
   const Tensors& first() const { return sets_.front().tensors; }
   int sets() const { return static_cast<int>(sets_.size()); }
 
@@ -72,10 +73,11 @@ struct Timing {
 Timing summarize(std::vector<double> ms);
 
 // Runs for about budget_ms, at least three times after a warm-up; stops early once it is clear that the
-// runner does not come under best_ms.
+// runner does not come under best_ms. A run that takes the budget several times over is timed once, and is
+// its own warm-up.
 Timing time_runner(Runner& runner, double budget_ms, double best_ms);
 
-// Runs them in turn, a few milliseconds each, for about budget_ms and at least three rounds: what the machine
+// Runs them in turn, a few milliseconds each, for about budget_ms and at least one round: what the machine
 // does meanwhile hits all alike. In the order given.
 std::vector<Timing> race(const std::vector<Runner*>& runners, double budget_ms);
 

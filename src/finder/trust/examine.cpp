@@ -1,5 +1,7 @@
 #include "src/finder/trust/examine.hpp"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -151,9 +153,9 @@ void Examiner::examine(const Task& task, const Watch& watch, Report& report, Pha
   report.workspace_bytes = plan->workspace_bytes(plan->recipe().packed_bytes > 0);
   if (memory_needed(*plan) > static_cast<double>(device->info().memory_bytes)) {
     report.outcome = Outcome::too_large;
-    report.why = "it needs " + std::to_string(plan->workspace_bytes(false)) + " bytes of workspace; " +
-                 task.device + " has " + std::to_string(device->info().memory_bytes) +
-                 " bytes of memory in all";
+    report.why = fmt::format(
+        "it needs {:.0f} bytes for its tensors and its workspace of {}; {} has {} bytes of memory in all",
+        memory_needed(*plan), plan->workspace_bytes(false), task.device, device->info().memory_bytes);
     return;
   }
 
