@@ -1,8 +1,9 @@
-// The C++ interface of networks.
+// The C++ interface of networks. Each entry computes in the library's own floating-point mode.
 #include <algorithm>
 #include <chrono>
 
 #include "src/network/network.hpp"
+#include "src/problem/float_mode.hpp"
 
 namespace faltung {
 
@@ -10,6 +11,7 @@ const std::vector<NetworkTensor>& NetworkPlan::inputs() const { return impl_->in
 const std::vector<NetworkTensor>& NetworkPlan::outputs() const { return impl_->outputs(); }
 
 void NetworkPlan::run(std::span<const void* const> inputs, std::span<void* const> outputs) const {
+  const FloatMode mode;
   impl_->run(inputs, outputs, [](std::size_t, std::byte*) {});
 }
 
@@ -19,6 +21,7 @@ NetworkReport NetworkPlan::report() const { return impl_->report(); }
 NetworkReport NetworkPlan::report(std::span<const void* const> inputs, std::span<void* const> outputs,
                                   int runs) const {
   using Clock = std::chrono::steady_clock;
+  const FloatMode mode;
   NetworkReport report = impl_->report();
   std::vector<Clock::time_point> at(report.steps.size() + 1);
   for (int run = 0; run < std::max(1, runs); ++run) {
@@ -31,14 +34,17 @@ NetworkReport NetworkPlan::report(std::span<const void* const> inputs, std::span
   return report;
 }
 
-Network::Network(Engine& engine, const std::string& file, const NetworkRequest& request)
-    : impl_(std::make_unique<NetworkImpl>(Internals::impl(engine), file, request)) {}
+Network::Network(Engine& engine, const std::string& file, const NetworkRequest& request) {
+  const FloatMode mode;
+  impl_ = std::make_unique<NetworkImpl>(Internals::impl(engine), file, request);
+}
 Network::~Network() = default;
 Network::Network(Network&&) noexcept = default;
 Network& Network::operator=(Network&&) noexcept = default;
 
 const std::vector<NetworkTensor>& Network::inputs() const { return impl_->inputs(); }
 NetworkPlan Network::plan(const std::vector<std::vector<std::int64_t>>& sizes) {
+  const FloatMode mode;
   return NetworkPlan(impl_->plan(sizes));
 }
 

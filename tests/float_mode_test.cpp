@@ -9,9 +9,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <random>
 #include <thread>
 
+#include "faltung/network.hpp"
 #include "src/algorithms/algorithm.hpp"
 #include "src/problem/dtype.hpp"
 #include "tests/scratch.hpp"
@@ -248,6 +250,43 @@ TEST_F(FloatModes, EveryOtherEntryKeepsIt) {
     EXPECT_TRUE(same) << mode.name;
     EXPECT_TRUE(callers) << mode.name;
     EXPECT_FALSE(kernel.empty());
+  }
+}
+
+TEST_F(FloatModes, NetworksKeepIt) {
+  const std::string folder = "/usr/share/libonnx-testdata/data/pytorch-converted/";
+  if (!std::filesystem::exists(folder))
+    GTEST_SKIP() << folder << " is missing; Debian has it in libonnx-testdata";
+  const std::vector<std::byte> inputs = data(DType::f32, 1 << 20, 1);
+  for (const char* name : {"test_Conv2d", "test_Conv2d_depthwise_padded", "test_Softmax"}) {
+    const auto run = [&] {
+      Engine engine(scratch_.path());
+      NetworkRequest request;
+      request.request.threads = 2;
+      Network network(engine, folder + name + "/model.onnx", request);
+      std::vector<std::vector<std::int64_t>> sizes;
+      for (const NetworkTensor& input : network.inputs()) sizes.push_back(input.sizes);
+      const NetworkPlan plan = network.plan(sizes);
+      std::vector<std::vector<std::byte>> in, out;
+      const auto memory = [](const NetworkTensor& tensor) {
+        std::size_t elements = 1;
+        for (const std::int64_t size : tensor.sizes) elements *= static_cast<std::size_t>(size);
+        return elements * bytes(tensor.element);
+      };
+      for (const NetworkTensor& tensor : plan.inputs())
+        in.emplace_back(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(memory(tensor)));
+      for (const NetworkTensor& tensor : plan.outputs()) out.emplace_back(memory(tensor), std::byte{0xff});
+      const void* reads[] = {in.front().data()};
+      void* writes[] = {out.front().data()};
+      plan.run(reads, writes);
+      return out.front();
+    };
+    const auto expected = run();
+    for (const Mode& mode : kModes) {
+      std::vector<std::byte> result;
+      in_mode(mode, [&] { result = run(); });
+      EXPECT_TRUE(result == expected) << name << ", " << mode.name;
+    }
   }
 }
 
