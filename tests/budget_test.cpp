@@ -47,13 +47,11 @@ class Slow : public Algorithm {
             std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(kRunMs));
             const TensorShape s = y_shape(problem);
             for (std::int64_t i = 0; i < s.elements(); ++i) {
-              const std::int64_t n = i / (s.c * s.h * s.w), k = i / (s.h * s.w) % s.c, p = i / s.w % s.h,
-                                 q = i % s.w;
+              const Position at{i / (s.c * s.h * s.w), i / (s.h * s.w) % s.c, 0, i / s.w % s.h, i % s.w};
               store_element(
-                  problem.dtype, m[Place::y], s.offset(n, k, p, q),
+                  problem.dtype, m[Place::y], s.offset(at),
                   static_cast<float>(
-                      reference(problem, Tensors::forward(m[Place::x], m[Place::w], m[Place::y]), n, k, p, q)
-                          .value));
+                      reference(problem, Tensors::forward(m[Place::x], m[Place::w], m[Place::y]), at).value));
             }
           }));
       return recipe;

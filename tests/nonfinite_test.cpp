@@ -127,7 +127,7 @@ TEST(NonfiniteReference, NanIsRightOnlyWhereTheFilterHasOneOverThePadding) {
   store_element(p.dtype, operands.tensors.w, 0, INFINITY);  // above and left of the pixel
   for (i64 h = 0; h < 4; ++h) {
     for (i64 w = 0; w < 4; ++w) {
-      const Expected expected = reference(p, operands.tensors, 0, 0, h, w);
+      const Expected expected = reference(p, operands.tensors, {0, 0, 0, h, w});
       EXPECT_EQ(expected.may_be_nan, h == 0 || w == 0);
       EXPECT_EQ(std::isfinite(expected.value), h == 0 || w == 0);
       const double nan = error_over_bound(p, dot_product_accuracy(p), expected, NAN);
