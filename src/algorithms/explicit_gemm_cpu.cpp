@@ -310,8 +310,8 @@ class ExplicitGemmCpu : public Algorithm {
  private:
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     const Shapes shapes(p);
-    // At 80 % of the rate of a usual core with vectors as long as this one's (two units, a multiply-add each a
-    // cycle, at 2.5 GHz), and the matrix written and read at a usual rate of memory.
+    // At 80 % of the rate of a usual core with vectors as long as this one's (two units, a multiply-add each
+    // a cycle, at 2.5 GHz), and the matrix written and read at a usual rate of memory.
     const double rate = 2 * 2 * 2.5e6 * static_cast<double>(brgemm_lanes());
     const double arithmetic = flops(p) / (0.8 * rate * target.threads);
     const double matrix = static_cast<double>(shapes.matrix_floats() * p.n * p.groups) * 4;

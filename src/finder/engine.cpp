@@ -41,8 +41,8 @@ void log_choice(const Settled& s, const Candidate& candidate, const Report* meas
              s.device->info().id, why);
 }
 
-// Null where nothing was shipped, or what was is damaged: then kernels are tried and compiled here. What is no
-// such file at all, and a setting names it, is an error.
+// Null where nothing was shipped, or what was is damaged: then kernels are tried and compiled here. What is
+// no such file at all, and a setting names it, is an error.
 std::shared_ptr<const Store> open_shipped(const Store::Warn& warn) {
   const KnownDevices known = known_devices();
   if (known.file.empty()) return nullptr;

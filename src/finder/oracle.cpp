@@ -275,8 +275,7 @@ void Oracle::compare_with_chain(const void* result, const Accuracy& accuracy, co
   double squares = 0, of_chain = 0;
   for (std::size_t n = 0; n < compared; ++n) {
     const std::size_t e = element(n);
-    const double error =
-        load_element(problem_.dtype, result, shape.offset(elements_[e])) - expected[e].value;
+    const double error = load_element(problem_.dtype, result, shape.offset(elements_[e])) - expected[e].value;
     squares += error * error, of_chain += chain_errors_[n] * chain_errors_[n];
   }
   if (of_chain == 0 || !std::isfinite(squares)) return;
