@@ -22,7 +22,7 @@ class Slow : public Algorithm {
   std::string_view name() const override { return "aaa_slow_cpu"; }
   std::string_view description() const override { return "takes its time"; }
   std::string_view device_kind() const override { return "cpu"; }
-  Support supports(const Problem& problem, const Target&) const override {
+  Support accepts(const Problem& problem, const Target&) const override {
     return problem.n == 3 ? Support::supported() : Support::declined("it is for a batch of three");
   }
 
