@@ -43,12 +43,13 @@ inline u64 of_float(double exact) { return std::bit_cast<u32>(static_cast<float>
 inline u64 fused_multiply_add(float a, float b, float c) {
   return std::bit_cast<u32>(__builtin_fmaf(a, b, c));
 }
-// Of a number and a NaN, whichever NaN it is, the number; of zeros, -0 is the lesser.
-inline float greatest_number(float a, float b) {
-  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? b : a;
-  return a == 0 && b == 0 ? a + b : std::fmax(a, b);
+// Of a number and a NaN, whichever NaN it is, the number.
+inline float least_number(float a, float b) {
+  return std::isnan(a) ? b : std::isnan(b) ? a : std::fmin(a, b);
 }
-inline float least_number(float a, float b) { return -greatest_number(-a, -b); }
+inline float greatest_number(float a, float b) {
+  return std::isnan(a) ? b : std::isnan(b) ? a : std::fmax(a, b);
+}
 inline float low_half(u64 v) { return f16_to_float(static_cast<u16>(v)); }
 inline float high_half(u64 v) { return f16_to_float(static_cast<u16>(v >> 16)); }
 __extension__ typedef __int128 wide_integer;
