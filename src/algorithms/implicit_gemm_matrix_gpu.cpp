@@ -125,7 +125,7 @@ class ImplicitGemmMatrixGpu : public Algorithm {
   }
   std::string_view device_kind() const override { return "gpu"; }
 
-  Support accepts(const Problem& p, const Target& target) const override {
+  Support supports(const Problem& p, const Target& target) const override {
     const Unit* const unit = unit_of(target.device);
     if (unit == nullptr)
       return Support::declined(

@@ -35,6 +35,7 @@ class EmulatedDevice : public Device {
   Buffer allocate(std::size_t bytes) override;
   void copy_in(const Buffer& to, const void* from, std::size_t bytes) override;
   void copy_out(void* to, const Buffer& from, std::size_t bytes) override;
+  Ceilings measure_ceilings(int) override { return {1, 1, 1, 1, 1}; }
 
   // What each kernel that was launched did, by its function.
   std::map<std::string, Counts> counts;
