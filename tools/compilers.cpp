@@ -192,20 +192,18 @@ class Compilers {
       if (c.compile_ms > account.longest_ms) account.longest_ms = c.compile_ms, account.longest = kernel;
       account.spilling += r.spilled_bytes > 0;
       ++account.limits[r.limited_by.empty() ? "(not told)" : r.limited_by];
-      const AssemblyCounts counts = code_counts(*c.kernel).value_or(AssemblyCounts{-1, -1, -1});
       using I = std::int64_t;
       options_.machine.row(
           {to_string(row.problem), kernel, c.entry, id, c.compile_ms, I(r.registers), I(r.scalar_registers),
            r.spilled_bytes, r.local_bytes, I(r.block_threads), I(r.wave_threads), I(r.blocks), I(r.waves),
            r.occupancy < 0 ? Cell() : Cell(100 * r.occupancy), r.limited_by,
            times.run_ms < 0 ? Cell() : Cell(times.first_ms), times.run_ms < 0 ? Cell() : Cell(times.run_ms),
-           I(counts.matrix_instructions), I(counts.loop_branches)});
+           I(r.matrix_instructions), I(r.loop_branches)});
       line(kernel, c.entry, id, fmt::format("{:.0f}", c.compile_ms), shown(r.registers),
            shown(r.scalar_registers), shown(r.spilled_bytes), shown(r.local_bytes), shown(r.block_threads),
            shown(r.wave_threads), shown(r.blocks), shown(r.waves),
-           r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy),
-           shown(counts.matrix_instructions), shown(counts.loop_branches), ms(shown_times.first_ms),
-           ms(shown_times.run_ms), r.limited_by);
+           r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy), shown(r.matrix_instructions),
+           shown(r.loop_branches), ms(shown_times.first_ms), ms(shown_times.run_ms), r.limited_by);
       shown_times = Times();
     }
     if (!any && times.run_ms >= 0) {

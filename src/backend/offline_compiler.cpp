@@ -22,11 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Words of a log beside the compiler's own.
-constexpr const char* kMatrix = "\nMatrix instructions: ";
-constexpr const char* kProducts = "\nProducts in the inner loop: ";
-constexpr const char* kBranches = "\nBranches in the inner loop: ";
-
 class OfflineKernel : public Kernel {
  public:
   std::string log;
@@ -160,9 +155,8 @@ class AmdCompiler : public OfflineCompiler {
       return text.str();
     };
     const AssemblyCounts counts = read_amd_assembly(content("/kernel.s"));
-    binary.log = content("/log") + kMatrix + std::to_string(counts.matrix_instructions) + kProducts +
-                 std::to_string(counts.loop_products) + kBranches + std::to_string(counts.loop_branches) +
-                 "\n";
+    binary.log = content("/log") + kMatrix + std::to_string(counts.matrix_instructions) + kBranches +
+                 std::to_string(counts.loop_branches) + "\n";
     binary.code = content("/kernel.o");
     std::error_code ignored;
     fs::remove_all(folder, ignored);
@@ -176,6 +170,9 @@ class AmdCompiler : public OfflineCompiler {
  private:
   static constexpr const char* kBitcode = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
   static constexpr const char* kTarget = " -target amdgcn-amd-amdhsa";
+  // Words of the log beside the compiler's own.
+  static constexpr const char* kMatrix = "\nMatrix instructions: ";
+  static constexpr const char* kBranches = "\nBranches in the inner loop: ";
 
   // gfx1151 is 11.5.1, which the device library writes as 11501; the last digit is hexadecimal.
   int isa_version() const {
@@ -195,6 +192,8 @@ class AmdCompiler : public OfflineCompiler {
     r.spilled_bytes = number_after(log, "ScratchSize [bytes/lane]: ");
     r.local_bytes = number_after(log, "LDS Size [bytes/block]: ");
     r.waves = static_cast<int>(number_after(log, "Occupancy [waves/SIMD]: "));
+    r.matrix_instructions = static_cast<int>(number_after(log, kMatrix));
+    r.loop_branches = static_cast<int>(number_after(log, kBranches));
     // What a chip without the other limit would hold: RDNA has 1024 vector registers a lane (32 lanes a wave)
     // in steps of 8 and 20 or 16 waves, CDNA 512 and 8.
     const bool rdna = chip_.starts_with("gfx10") || chip_.starts_with("gfx11") || chip_.starts_with("gfx12");
@@ -221,13 +220,6 @@ std::shared_ptr<Device> make_offline_compiler(const std::string& id) {
   if (id.starts_with("nvrtc:sm_")) return std::make_shared<NvrtcCompiler>(id.substr(6));
   if (id.starts_with("clang:gfx")) return std::make_shared<AmdCompiler>(id.substr(6));
   throw Error(Status::bad_problem, "'" + id + "' is no compiler; one is nvrtc:sm_80 or clang:gfx1030");
-}
-
-std::optional<AssemblyCounts> code_counts(const Kernel& kernel) {
-  const auto* const compiled = dynamic_cast<const OfflineKernel*>(&kernel);
-  if (compiled == nullptr || compiled->log.find(kMatrix) == std::string::npos) return std::nullopt;
-  const auto count = [&](const char* word) { return static_cast<int>(number_after(compiled->log, word)); };
-  return AssemblyCounts{count(kMatrix), count(kProducts), count(kBranches)};
 }
 
 }  // namespace faltung
