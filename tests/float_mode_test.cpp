@@ -253,43 +253,6 @@ TEST_F(FloatModes, EveryOtherEntryKeepsIt) {
   }
 }
 
-TEST_F(FloatModes, NetworksKeepIt) {
-  const std::string folder = "/usr/share/libonnx-testdata/data/pytorch-converted/";
-  if (!std::filesystem::exists(folder))
-    GTEST_SKIP() << folder << " is missing; Debian has it in libonnx-testdata";
-  const std::vector<std::byte> inputs = data(DType::f32, 1 << 20, 1);
-  for (const char* name : {"test_Conv2d", "test_Conv2d_depthwise_padded", "test_Softmax"}) {
-    const auto run = [&] {
-      Engine engine(scratch_.path());
-      NetworkRequest request;
-      request.request.threads = 2;
-      Network network(engine, folder + name + "/model.onnx", request);
-      std::vector<std::vector<std::int64_t>> sizes;
-      for (const NetworkTensor& input : network.inputs()) sizes.push_back(input.sizes);
-      const NetworkPlan plan = network.plan(sizes);
-      std::vector<std::vector<std::byte>> in, out;
-      const auto memory = [](const NetworkTensor& tensor) {
-        std::size_t elements = 1;
-        for (const std::int64_t size : tensor.sizes) elements *= static_cast<std::size_t>(size);
-        return elements * bytes(tensor.element);
-      };
-      for (const NetworkTensor& tensor : plan.inputs())
-        in.emplace_back(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(memory(tensor)));
-      for (const NetworkTensor& tensor : plan.outputs()) out.emplace_back(memory(tensor), std::byte{0xff});
-      const void* reads[] = {in.front().data()};
-      void* writes[] = {out.front().data()};
-      plan.run(reads, writes);
-      return out.front();
-    };
-    const auto expected = run();
-    for (const Mode& mode : kModes) {
-      std::vector<std::byte> result;
-      in_mode(mode, [&] { result = run(); });
-      EXPECT_TRUE(result == expected) << name << ", " << mode.name;
-    }
-  }
-}
-
 TEST_F(FloatModes, AnExceptionLeavesItAsItWas) {
   for (const Mode& mode : kModes) {
     in_mode(mode, [] { EXPECT_THROW(parse_problem("n1c8h9w8k8r3s3:leaky_relu(x)"), Error); });

@@ -3,12 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
 
-#include "src/backend/amd_assembly.hpp"
 #include "src/backend/offline_compiler.hpp"
 #include "tests/builder.hpp"
-#include "tests/sampling.hpp"
 
 namespace faltung {
 namespace {
@@ -32,18 +29,11 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
                                   "fwd:n8c144h56w56k144r5s5:pad2:g144:f32:nchw",
                                   "bwd_d:n8c144h56w56k144r3s3:pad1:g144:f32:nhwc",
                                   "bwd_w:n8c144h56w56k144r3s3:pad1:g144:bf16:nchw"};
-  // Of the chips beside one of each family a part.
-  const std::set<std::string> families = {"gfx1010", "gfx1030", "gfx90a", "gfx942"};
-  const std::vector<std::string> all(std::begin(problems), std::end(problems));
-  const std::vector<std::string> chosen =
-      families.contains(GetParam()) ? all
-                                    : sampling::draw(all, 2, std::string("amdgcn ") + GetParam(),
-                                                     [](const std::string&) { return std::string(); });
   int compiled = 0;
   const Target target = builder.target();
   for (const auto& algorithm : registry()) {
     if (algorithm->device_kind() != "gpu") continue;
-    for (const std::string& text : chosen) {
+    for (const char* text : problems) {
       const Problem p = parse_problem(text);
       if (!algorithm->supports(p, target).yes) continue;
       const Candidate candidate = algorithm->candidates(p, target).front();
@@ -69,7 +59,7 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
       }
     }
   }
-  EXPECT_GT(compiled, 5);
+  EXPECT_GT(compiled, 10);
   std::printf("%d kernels for %s\n", compiled, GetParam());
 }
 
@@ -122,48 +112,6 @@ TEST(PortableAmdgcnTiles, TheChoiceFollowsTheChip) {
   }
 }
 
-// The matrix units' kernel, in its default config: as many products as the tile needs, no branch around them,
-// room for waves.
-TEST(PortableAmdgcnTiles, MatrixUnitsAreReached) {
-  for (const char* chip : {"gfx90a", "gfx942", "gfx1100", "gfx1201"}) {
-    for (const char* dtype : {"f16", "bf16"}) {
-      try {
-        const auto device = make_offline_compiler(std::string("clang:") + chip);
-        Builder builder(device);
-        const Problem p = parse_problem(std::string("fwd:n8c320h64w64k320r3s3:pad1:") + dtype + ":nhwc");
-        const Candidate candidate =
-            find_algorithm("implicit_gemm_matrix_gpu").candidates(p, builder.target()).front();
-        const KernelResources r = builder.programs(candidate.recipe()).back().resources;
-        EXPECT_EQ(r.spilled_bytes, 0) << chip;
-        EXPECT_GE(r.matrix_instructions, 8) << chip << " " << candidate.config;
-        EXPECT_EQ(r.loop_branches, 0) << chip << " " << candidate.config;
-        EXPECT_GE(r.waves, device->info().unit.wave_threads == 64 ? 2 : 4) << chip << " " << candidate.config;
-        std::printf("%s %s %s: %d registers, %lld B, %d waves, %d matrix instructions\n", chip, dtype,
-                    candidate.config.c_str(), r.registers, static_cast<long long>(r.local_bytes), r.waves,
-                    r.matrix_instructions);
-      } catch (const Error& error) {
-        GTEST_SKIP() << error.what();
-      }
-    }
-  }
-}
-
-TEST(AmdAssembly, CountsTheLoopThatMultipliesMost) {
-  const AssemblyCounts counts = read_amd_assembly(
-      "kernel:\n; %bb.0:\n\tv_mfma_f32_16x16x16f16 a[0:3], v[0:1], v[2:3], a[0:3]\n"
-      ".LBB0_1:                ; =>This Inner Loop Header: Depth=1\n\tv_fma_f32 v0, v1, v2, "
-      "v3\n\ts_cbranch_scc1 .LBB0_1\n"
-      ".LBB0_2:                ; =>This Loop Header: Depth=1\n\tv_fma_f32 v0, v1, v2, v3\n\ts_cbranch_execz "
-      ".LBB0_4\n"
-      "; %bb.3:                ;   in Loop: Header=BB0_2 Depth=1\n\tv_pk_fma_f32 v[0:1], v[2:3], v[4:5], "
-      "v[6:7]\n"
-      ".LBB0_4:                ;   in Loop: Header=BB0_2 Depth=1\n\ts_cbranch_scc0 .LBB0_2\n; "
-      "%bb.5:\n\ts_endpgm\n");
-  EXPECT_EQ(counts.matrix_instructions, 1);
-  EXPECT_EQ(counts.loop_products, 2);
-  EXPECT_EQ(counts.loop_branches, 1);
-}
-
 TEST(UnitLimits, BlocksAndWaves) {
   const UnitLimits navi = unit_limits("AMD Radeon RX 6700 XT (radeonsi, navi22, LLVM 15.0.6, DRM 3.49)");
   EXPECT_EQ(navi.wave_threads, 32);
@@ -180,9 +128,7 @@ TEST(UnitLimits, BlocksAndWaves) {
   EXPECT_FALSE(unit_limits("Intel(R) Arc(TM) A770 Graphics").known());
 }
 
-INSTANTIATE_TEST_SUITE_P(Chips, PortableAmdgcn,
-                         testing::Values("gfx1010", "gfx1030", "gfx90a", "gfx942", "gfx950", "gfx1100",
-                                         "gfx1103", "gfx1151", "gfx1201"));
+INSTANTIATE_TEST_SUITE_P(Chips, PortableAmdgcn, testing::Values("gfx1010", "gfx1030", "gfx90a", "gfx942"));
 
 }  // namespace
 }  // namespace faltung

@@ -87,9 +87,9 @@ class Compilers {
     options_.machine.open({"problem", "kernel", "entry", "compiler", "compile_ms", "registers",
                            "scalar_registers", "spilled_bytes", "local_bytes", "block_threads",
                            "wave_threads", "blocks", "waves", "occupancy_pct", "limited_by", "first_ms",
-                           "run_ms", "matrix_instructions", "loop_branches"});
+                           "run_ms"});
     line("kernel", "function", "compiler", "ms", "regs", "scalar", "private", "local B", "block", "wave",
-         "blocks", "waves", "occ %", "matrix", "branch", "first", "run ms", "limited by");
+         "blocks", "waves", "occ %", "first", "run ms", "limited by");
     for (const Row& row : rows) {
       if (talks()) fmt::print("{}\n", row.label());
       for (const auto& algorithm : registry()) {
@@ -108,8 +108,7 @@ class Compilers {
   void line(const Cells&... cells) const {
     if (talks()) {
       fmt::print(
-          "{:<38} {:<21} {:<13} {:>5} {:>4} {:>6} {:>7} {:>7} {:>5} {:>4} {:>6} {:>5} {:>5} {:>6} {:>6} "
-          "{:>6} {:>8}  "
+          "{:<38} {:<21} {:<13} {:>5} {:>4} {:>6} {:>7} {:>7} {:>5} {:>4} {:>6} {:>5} {:>5} {:>6} {:>8}  "
           "{}\n",
           cells...);
     }
@@ -197,18 +196,17 @@ class Compilers {
           {to_string(row.problem), kernel, c.entry, id, c.compile_ms, I(r.registers), I(r.scalar_registers),
            r.spilled_bytes, r.local_bytes, I(r.block_threads), I(r.wave_threads), I(r.blocks), I(r.waves),
            r.occupancy < 0 ? Cell() : Cell(100 * r.occupancy), r.limited_by,
-           times.run_ms < 0 ? Cell() : Cell(times.first_ms), times.run_ms < 0 ? Cell() : Cell(times.run_ms),
-           I(r.matrix_instructions), I(r.loop_branches)});
+           times.run_ms < 0 ? Cell() : Cell(times.first_ms), times.run_ms < 0 ? Cell() : Cell(times.run_ms)});
       line(kernel, c.entry, id, fmt::format("{:.0f}", c.compile_ms), shown(r.registers),
            shown(r.scalar_registers), shown(r.spilled_bytes), shown(r.local_bytes), shown(r.block_threads),
            shown(r.wave_threads), shown(r.blocks), shown(r.waves),
-           r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy), shown(r.matrix_instructions),
-           shown(r.loop_branches), ms(shown_times.first_ms), ms(shown_times.run_ms), r.limited_by);
+           r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy), ms(shown_times.first_ms),
+           ms(shown_times.run_ms), r.limited_by);
       shown_times = Times();
     }
     if (!any && times.run_ms >= 0) {
-      line(kernel, "(as compiled above)", id, "", "", "", "", "", "", "", "", "", "", "", "",
-           ms(times.first_ms), ms(times.run_ms), "");
+      line(kernel, "(as compiled above)", id, "", "", "", "", "", "", "", "", "", "", ms(times.first_ms),
+           ms(times.run_ms), "");
     }
     return times.run_ms;
   }

@@ -18,7 +18,6 @@ std::unique_ptr<Algorithm> make_fft_cpu();
 std::unique_ptr<Algorithm> make_fft_gpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_cpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_gpu();
-std::unique_ptr<Algorithm> make_implicit_gemm_matrix_gpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_mma_gpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_sm90();
 std::unique_ptr<Algorithm> make_reference_cpu();

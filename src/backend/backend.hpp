@@ -83,8 +83,6 @@ struct KernelResources {
   int blocks = -1;                  // that one unit (multiprocessor) holds
   int waves = -1;                   // that one scheduler (SIMD) holds
   double occupancy = -1;            // those waves over the most that there can be: 0 to 1
-  int matrix_instructions = -1;     // that its code has
-  int loop_branches = -1;           // of the loop that multiplies most, beside the one that closes it
   std::string limited_by;           // what allows no more waves: a Residence's words, or empty
 };
 
