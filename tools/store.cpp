@@ -55,7 +55,7 @@ int list(Options& options) {
   const Table table({{"kind", 10}, {"modified (UTC)", 19}, {"bytes", 6, true}, {"key", 0}});
   const bool talks = options.machine.for_people();
   if (talks) {
-    fmt::print("{}: {} records{}\n", store.directory(), records.size(),
+    fmt::print("{}: {} records{}\n", shown(store.directory()), records.size(),
                store.readonly() ? ", read-only" : "");
     if (!records.empty()) table.header();
   }
@@ -86,9 +86,9 @@ int export_to(const Options& options) {
         store.directory() + " has no measured problem to lock; run `faltung find` for those you need");
   }
   Store::export_records(options.file, std::move(records));
-  fmt::print("{}: {} records exported{}\n", options.file, count,
+  fmt::print("{}: {} records exported{}\n", shown(options.file), count,
              options.lock ? fmt::format(", {} problems locked; use it with FALTUNG_STORE={}:readonly", locked,
-                                        options.file)
+                                        shown(options.file))
                           : "");
   return 0;
 }
@@ -96,8 +96,8 @@ int export_to(const Options& options) {
 int import_from(const Options& options) {
   Store store;
   const Store::Imported done = store.import_from(options.file);
-  fmt::print("{}: {} records added, {} replaced, {} unchanged, {} damaged and left out\n", store.directory(),
-             done.added, done.replaced, done.unchanged, done.damaged);
+  fmt::print("{}: {} records added, {} replaced, {} unchanged, {} damaged and left out\n",
+             shown(store.directory()), done.added, done.replaced, done.unchanged, done.damaged);
   return done.damaged > 0 ? 1 : 0;
 }
 
@@ -109,7 +109,7 @@ int clear(const Options& options) {
   } else {
     for (const Record& record : meant(store, options)) records += store.erase(record.kind, record.key);
   }
-  fmt::print("{}: {} records removed\n", store.directory(), records);
+  fmt::print("{}: {} records removed\n", shown(store.directory()), records);
   return 0;
 }
 
