@@ -23,8 +23,10 @@
 
 namespace faltung {
 
-// The matrices of F(m, 3), from the points 0, 1, -1 (and 2, -2 for m = 4) and infinity. docs/accuracy.md
-// derives error bounds from them; the kernels have B and A written out.
+// The matrices of F(m, 3) by the points 0, 1, -1 and infinity for m = 2; for m = 4 by 0, +-a, +-b and
+// infinity with a = 11/16 and b = 23/16. Of all pairs these err the least but for a few percent, half as much
+// (docs/accuracy.md: alpha) as the usual 1 and 2, and their powers are fp32 numbers. The error bounds are
+// derived from these matrices; the kernels have B and A written out.
 template <int m>
 struct WinogradMatrices;
 
@@ -37,16 +39,17 @@ struct WinogradMatrices<2> {
 
 template <>
 struct WinogradMatrices<4> {
-  static constexpr double g[6][3] = {{1.0 / 4, 0, 0},
-                                     {-1.0 / 6, -1.0 / 6, -1.0 / 6},
-                                     {-1.0 / 6, 1.0 / 6, -1.0 / 6},
-                                     {1.0 / 24, 1.0 / 12, 1.0 / 6},
-                                     {1.0 / 24, -1.0 / 12, 1.0 / 6},
-                                     {0, 0, 1}};
-  static constexpr double b[6][6] = {{4, 0, -5, 0, 1, 0},  {0, -4, -4, 1, 1, 0}, {0, 4, -4, -1, 1, 0},
-                                     {0, -2, -1, 2, 1, 0}, {0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}};
+  static constexpr double p = 0.6875, q = 1.4375;
+  static constexpr double p2 = p * p, p3 = p2 * p, q2 = q * q, q3 = q2 * q, both = p2 * q2, sum = p2 + q2;
+  static constexpr double at_p = 1 / (2 * p2 * (p2 - q2)), at_q = 1 / (2 * q2 * (q2 - p2));
+  static constexpr double g[6][3] = {{1 / both, 0, 0},           {at_p, at_p* p, at_p* p2},
+                                     {at_p, -at_p* p, at_p* p2}, {at_q, at_q* q, at_q* q2},
+                                     {at_q, -at_q* q, at_q* q2}, {0, 0, 1}};
+  static constexpr double b[6][6] = {{both, 0, -sum, 0, 1, 0},  {0, -p* q2, -q2, p, 1, 0},
+                                     {0, p* q2, -q2, -p, 1, 0}, {0, -q* p2, -p2, q, 1, 0},
+                                     {0, q* p2, -p2, -q, 1, 0}, {0, both, 0, -sum, 0, 1}};
   static constexpr double a[4][6] = {
-      {1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}};
+      {1, 1, 1, 1, 1, 0}, {0, p, -p, q, -q, 0}, {0, p2, p2, q2, q2, 0}, {0, p3, -p3, q3, -q3, 1}};
 };
 
 inline constexpr int kMaxWinogradPositions = 36;

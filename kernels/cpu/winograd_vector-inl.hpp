@@ -110,6 +110,8 @@ class Stride {
   std::int64_t s1_, s3_, s5_;
 };
 
+HWY_INLINE V constant(double value) { return hn::Set(Tag(), static_cast<float>(value)); }
+
 // B^T d, in place.
 template <int m>
 HWY_INLINE void transform_b(V (&d)[m + 2]) {
@@ -120,15 +122,17 @@ HWY_INLINE void transform_b(V (&d)[m + 2]) {
     d[2] = hn::Sub(d[2], d1);
     d[3] = hn::Sub(d1, d[3]);
   } else {
-    const V two = hn::Set(Tag(), 2.0f), four = hn::Set(Tag(), 4.0f), five = hn::Set(Tag(), 5.0f);
-    const V even = hn::NegMulAdd(four, d[2], d[4]), odd = hn::NegMulAdd(four, d[1], d[3]);
-    const V even2 = hn::Sub(d[4], d[2]), odd2 = hn::Sub(d[3], d[1]);
-    d[0] = hn::MulAdd(four, d[0], hn::NegMulAdd(five, d[2], d[4]));
-    d[5] = hn::MulAdd(four, d[1], hn::NegMulAdd(five, d[3], d[5]));
-    d[1] = hn::Add(even, odd);
-    d[2] = hn::Sub(even, odd);
-    d[3] = hn::MulAdd(two, odd2, even2);
-    d[4] = hn::NegMulAdd(two, odd2, even2);
+    using W = WinogradMatrices<4>;
+    const V p = constant(W::p), q = constant(W::q), p2 = constant(W::p2), q2 = constant(W::q2);
+    const V both = constant(W::both), sum = constant(W::sum);
+    const V even_p = hn::NegMulAdd(q2, d[2], d[4]), odd_p = hn::NegMulAdd(q2, d[1], d[3]);
+    const V even_q = hn::NegMulAdd(p2, d[2], d[4]), odd_q = hn::NegMulAdd(p2, d[1], d[3]);
+    d[0] = hn::MulAdd(both, d[0], hn::NegMulAdd(sum, d[2], d[4]));
+    d[5] = hn::MulAdd(both, d[1], hn::NegMulAdd(sum, d[3], d[5]));
+    d[1] = hn::MulAdd(p, odd_p, even_p);
+    d[2] = hn::NegMulAdd(p, odd_p, even_p);
+    d[3] = hn::MulAdd(q, odd_q, even_q);
+    d[4] = hn::NegMulAdd(q, odd_q, even_q);
   }
 }
 
@@ -140,13 +144,13 @@ HWY_INLINE void transform_a(V (&d)[m + 2]) {
     d[0] = hn::Add(hn::Add(d[0], d1), d[2]);
     d[1] = hn::Sub(hn::Sub(d1, d[2]), d[3]);
   } else {
-    const V two = hn::Set(Tag(), 2.0f), four = hn::Set(Tag(), 4.0f), eight = hn::Set(Tag(), 8.0f);
-    const V sum = hn::Add(d[1], d[2]), difference = hn::Sub(d[1], d[2]);
-    const V sum2 = hn::Add(d[3], d[4]), difference2 = hn::Sub(d[3], d[4]);
-    d[0] = hn::Add(hn::Add(d[0], sum), sum2);
-    d[1] = hn::MulAdd(two, difference2, difference);
-    d[2] = hn::MulAdd(four, sum2, sum);
-    d[3] = hn::MulAdd(eight, difference2, hn::Add(difference, d[5]));
+    using W = WinogradMatrices<4>;
+    const V sum_p = hn::Add(d[1], d[2]), difference_p = hn::Sub(d[1], d[2]);
+    const V sum_q = hn::Add(d[3], d[4]), difference_q = hn::Sub(d[3], d[4]);
+    d[0] = hn::Add(hn::Add(d[0], sum_p), sum_q);
+    d[1] = hn::MulAdd(constant(W::q), difference_q, hn::Mul(constant(W::p), difference_p));
+    d[2] = hn::MulAdd(constant(W::q2), sum_q, hn::Mul(constant(W::p2), sum_p));
+    d[3] = hn::MulAdd(constant(W::q3), difference_q, hn::MulAdd(constant(W::p3), difference_p, d[5]));
   }
 }
 

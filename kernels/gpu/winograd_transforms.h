@@ -6,6 +6,12 @@
 
 #define A (M + 2)  // a tile's inputs in one dimension
 
+// The points of F(4, 3) beside 0 and infinity, and their powers: fp32 numbers, all of them.
+#define P 0.6875f
+#define Q 1.4375f
+#define P2 (P * P)
+#define Q2 (Q * Q)
+
 // A values become A values: the rows of B^T.
 F_DEVICE void transform_input(float* d, int step) {
 #if M == 2
@@ -16,13 +22,14 @@ F_DEVICE void transform_input(float* d, int step) {
   d[3 * step] = d1 - d3;
 #else
   const float d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step], d5 = d[5 * step];
-  const float near = d3 - 4.0f * d1, far = d4 - 4.0f * d2, odd = 2.0f * (d3 - d1), even = d4 - d2;
-  d[0] = 4.0f * d0 + d4 - 5.0f * d2;
-  d[step] = far + near;
-  d[2 * step] = far - near;
-  d[3 * step] = even + odd;
-  d[4 * step] = even - odd;
-  d[5 * step] = 4.0f * d1 + d5 - 5.0f * d3;
+  const float even_p = F_FMA(-Q2, d2, d4), odd_p = F_FMA(-Q2, d1, d3);
+  const float even_q = F_FMA(-P2, d2, d4), odd_q = F_FMA(-P2, d1, d3);
+  d[0] = F_FMA(P2 * Q2, d0, F_FMA(-(P2 + Q2), d2, d4));
+  d[step] = F_FMA(P, odd_p, even_p);
+  d[2 * step] = F_FMA(-P, odd_p, even_p);
+  d[3 * step] = F_FMA(Q, odd_q, even_q);
+  d[4 * step] = F_FMA(-Q, odd_q, even_q);
+  d[5 * step] = F_FMA(P2 * Q2, d1, F_FMA(-(P2 + Q2), d3, d5));
 #endif
 }
 
@@ -34,22 +41,17 @@ F_DEVICE void transform_output(float* m, int step) {
   m[step] = (m1 - m2) - m3;
 #else
   const float m0 = m[0], m5 = m[5 * step];
-  const float sum12 = m[step] + m[2 * step], difference12 = m[step] - m[2 * step];
-  const float sum34 = m[3 * step] + m[4 * step], difference34 = m[3 * step] - m[4 * step];
-  m[0] = m0 + sum12 + sum34;
-  m[step] = difference12 + 2.0f * difference34;
-  m[2 * step] = sum12 + 4.0f * sum34;
-  m[3 * step] = difference12 + 8.0f * difference34 + m5;
+  const float sum_p = m[step] + m[2 * step], difference_p = m[step] - m[2 * step];
+  const float sum_q = m[3 * step] + m[4 * step], difference_q = m[3 * step] - m[4 * step];
+  m[0] = m0 + sum_p + sum_q;
+  m[step] = F_FMA(Q, difference_q, P * difference_p);
+  m[2 * step] = F_FMA(Q2, sum_q, P2 * sum_p);
+  m[3 * step] = F_FMA(Q2 * Q, difference_q, F_FMA(P2 * P, difference_p, m5));
 #endif
 }
 
-// A third of a number, correctly rounded: exact where a third is a number.
-F_DEVICE float third(float a) {
-  const float inverse = 0.33333334f, quotient = a * inverse;
-  return F_FMA(F_FMA(-3.0f, quotient, a), inverse, quotient);
-}
-
-// Three weights (the values `from_step` apart) become A: the rows of G, three roundings at most.
+// Three weights (the values `from_step` apart) become A: the rows of G, four roundings at most, that of a
+// constant among them.
 F_DEVICE void transform_filter(const float* from, int from_step, float* to, int to_step) {
   const float w0 = from[0], w1 = from[from_step], w2 = from[2 * from_step];
 #if M == 2
@@ -58,12 +60,13 @@ F_DEVICE void transform_filter(const float* from, int from_step, float* to, int 
   to[2 * to_step] = 0.5f * (w0 + w2 - w1);
   to[3 * to_step] = w2;
 #else
-  const float outer = w0 + w2, quarters = 0.25f * w0 + w2, middle = 0.5f * w1;
-  to[0] = 0.25f * w0;
-  to[to_step] = -0.5f * third(outer + w1);
-  to[2 * to_step] = -0.5f * third(outer - w1);
-  to[3 * to_step] = 0.5f * third(quarters + middle);
-  to[4 * to_step] = 0.5f * third(quarters - middle);
+  const float even_p = F_FMA(P2, w2, w0), even_q = F_FMA(Q2, w2, w0);
+  const float at_p = 1.0f / (2.0f * P2 * (P2 - Q2)), at_q = 1.0f / (2.0f * Q2 * (Q2 - P2));
+  to[0] = 1.0f / (P2 * Q2) * w0;
+  to[to_step] = at_p * F_FMA(P, w1, even_p);
+  to[2 * to_step] = at_p * F_FMA(-P, w1, even_p);
+  to[3 * to_step] = at_q * F_FMA(Q, w1, even_q);
+  to[4 * to_step] = at_q * F_FMA(-Q, w1, even_q);
   to[5 * to_step] = w2;
 #endif
 }

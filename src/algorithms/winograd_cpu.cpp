@@ -19,7 +19,7 @@ namespace {
 using i64 = std::int64_t;
 
 // docs/accuracy.md counts them.
-constexpr WinogradRoundings kRoundings{8, 14};
+constexpr WinogradRoundings kRoundings{8, 18};
 
 // -------------------------------------------------------------------------------------------- configs
 
@@ -176,7 +176,6 @@ class WinogradCpu : public Algorithm {
     c.workspace_bytes = static_cast<std::size_t>(driver->workspace_floats()) * sizeof(float);
     c.packed_bytes = static_cast<std::size_t>(driver->packed_floats()) * sizeof(float);
     c.accuracy = winograd_accuracy(p, choice.m, kRoundings);
-    c.weight_unit = winograd_weight_unit(choice.m);
     c.recipe = [p, driver, workspace = c.workspace_bytes, packed = c.packed_bytes] {
       Recipe recipe = steps(p, driver);
       recipe.workspace_bytes = workspace, recipe.packed_bytes = packed;

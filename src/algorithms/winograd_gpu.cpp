@@ -19,7 +19,7 @@ namespace {
 using i64 = std::int64_t;
 
 // docs/accuracy.md counts them.
-constexpr WinogradRoundings kRoundings{11, 19};
+constexpr WinogradRoundings kRoundings{11, 25};
 
 // cpu: for processors that run a block's threads one after the other.
 enum class For { gpu, cpu };
@@ -206,7 +206,6 @@ class WinogradGpu : public Algorithm {
     c.workspace_bytes = workspace_bytes(p, choice);
     c.packed_bytes = Shape(p, tile).packed_bytes();
     c.accuracy = winograd_accuracy(p, tile.m, kRoundings);
-    c.weight_unit = winograd_weight_unit(tile.m);
     c.registers = device.unit.is_amd ? tile.amd.on(device.unit) : -1;
     c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
     return c;

@@ -65,23 +65,21 @@ double winograd_typical_growth(const Problem& p, int m, WinogradRoundings roundi
 }
 
 bool winograd_admitted(const Problem& p, int m, WinogradRoundings roundings) {
-  return p.math == Math::fast || winograd_typical_growth(p, m, roundings) <= admitted_growth(p);
+  // What f32 is taken to mean, too (Accuracy::kAsFp32): F(4x4)'s roundings beside the sum weigh less the more
+  // channels there are: 2.0 times a chain's error at 32, 1.84 at 64, 1.7 from 256 on.
+  constexpr std::int64_t kFewestOfFour = 64;
+  if (p.math == Math::fast) return true;
+  if (p.math == Math::f32 && m == 4 && channels_summed(p) < kFewestOfFour) return false;
+  return winograd_typical_growth(p, m, roundings) <= admitted_growth(p);
 }
 
 Accuracy winograd_accuracy(const Problem& p, int m, WinogradRoundings roundings) {
   const double growth = p.math == Math::fast ? winograd_worst_growth(p, m, roundings)
                                              : winograd_typical_growth(p, m, roundings);
-  // F(4x4) measures 5 to 6 times a chain's, from as many channels on as it is admitted with.
-  constexpr double kFourByFour = 8;
   Accuracy accuracy{growth, m + 1, m + 1};
-  if (m == 4) accuracy.rms_of_chain = kFourByFour;
+  // F(2x2) divides by 2 alone; F(4x4) by powers of 11 and 3, and multiplies with as many bits.
+  accuracy.exact_on_integers = m == 2;
   return accuracy;
-}
-
-int winograd_weight_unit(int m) {
-  // Of the filter transform's divisors, 2 and 24 in each dimension, all but 3 are powers of two, which are
-  // exact.
-  return m == 2 ? 1 : 9;
 }
 
 Support winograd_serves(const Problem& p, WinogradRoundings roundings) {

@@ -19,8 +19,6 @@ double winograd_typical_growth(const Problem& problem, int m, WinogradRoundings 
 // Whether the problem's math class admits it.
 bool winograd_admitted(const Problem& problem, int m, WinogradRoundings roundings);
 Accuracy winograd_accuracy(const Problem& problem, int m, WinogradRoundings roundings);
-// For Candidate::weight_unit.
-int winograd_weight_unit(int m);
 // Declines what has no 3x3 filter of stride and dilation 1, and what math does not admit.
 Support winograd_serves(const Problem& problem, WinogradRoundings roundings);
 
