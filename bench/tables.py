@@ -66,6 +66,11 @@ def gpu_sections():
                 ("bwd_w_tf32", "backward_weights, tf32", "lux_relu", "--dir bwd_w --math tf32")):
             yield Section(f"{name}_{layout}", f"{title} {layout.upper()}", lists,
                           f"{options} --layout {layout} --min-time 60ms --repeat 5", "torch")
+        for name, title, lists, options in (
+                ("conv1d_f16", "one dimension, f16", "conv1d", "--dtype f16 --min-time 15ms"),
+                ("conv3d_bf16", "three dimensions, bf16", "conv3d", "--dtype bf16 --min-time 12ms")):
+            yield Section(f"{name}_{layout}", f"{title} {layout.upper()}", lists, f"{options} --repeat 3 --layout {layout}",
+                          "torch")
 
 
 def rows_of(suite, which, folder):
@@ -220,10 +225,11 @@ What is behind the figures, and what falls short, is in the [notes](../notes/)."
                     "| row | plan, ms | ± | ratio | find, ms | ± | ratio | peer, ms | ± | % of ceiling | err | kernel: plan, find |",
                     "|" + "---|" * 12]
             for name, row in plan.rows(one).items():
-                found = find.rows(one).get(name, row)
-                kernels = f"`{row['kernel']}`" + (f", `{found['kernel']}`" if found["kernel"] != row["kernel"] else "")
-                out.append(f"| {name} | {cells(row)} | {cells(found)} | {peer_cells(found)} | "
-                           f"{float(found['ceiling_pct']):.0f} | {number(found['error_over_bound'])} | {kernels} |")
+                found = find.rows(one).get(name)
+                last = found or row
+                kernels = f"`{row['kernel']}`" + (f", `{last['kernel']}`" if last["kernel"] != row["kernel"] else "")
+                out.append(f"| {name} | {cells(row)} | {cells(found) if found else ' | | '} | {peer_cells(last)} | "
+                           f"{float(last['ceiling_pct']):.0f} | {number(last['error_over_bound'])} | {kernels} |")
         return "\n".join(out)
 
 
