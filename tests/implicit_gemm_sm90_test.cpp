@@ -50,6 +50,10 @@ const char* const kProblems[] = {
     "fwd:n32c256h56w56k512r1s1:st2:bf16:nchw",
     "fwd:n32c512h7w7k512r3s3:pad1:f16:nchw:bias:residual",
     "fwd:n32c256h28w28k256r3s3:st2:pad1:bf16:nchw:bias:relu",
+    "fwd:n2c64d8h56w56k64t3r3s3:pad1:bf16:nhwc:bias:relu",
+    "fwd:n8c128d8h28w28k256t3r3s3:st2:pad1:f16:nhwc:residual",
+    "fwd:n8c128d4h14w14k128t3r3s3:pad1:bf16:nchw:bias",
+    "fwd:n1c64d4h12w20k64t2r3s3:pad1:dil2x1x1:f32:nhwc",
 };
 
 // Kinds that few problems have.
@@ -101,6 +105,7 @@ const char* const kShifted[] = {
     "fwd:n2c24h20w72k64r5s5:pad2:f16:nchw",
     "fwd:n2c64h64w256k64r3s3:pad1:f16:nchw:bias:residual:relu",
     "fwd:n2c64h64w64k128r3s3:pad1:bf16:nchw:residual",
+    "fwd:n1c64d8h64w64k64t3r3s3:pad1:bf16:nchw:bias",
 };
 
 // With strides, and with the filter as it is.
@@ -113,6 +118,7 @@ const char* const kBackward[] = {
     "bwd_d:n2c64h24w24k64r3s3:st2:dil2:pad2:f32:nchw:math=tf32",
     "bwd_d:n128c64h64w64k64r3s3:pad1:f16:nhwc",
     "bwd_d:n32c256h28w28k512r1s1:f16:nchw",
+    "bwd_d:n2c64d8h16w16k64t3r3s3:pad1:f16:nhwc",
 };
 
 TEST(ImplicitGemmSm90, NamesParseBack) {

@@ -97,7 +97,7 @@ TEST(RewritePlain, OfTheTestsShapesGivesTheirResults) {
     expect_same(p, 1);
     ++count;
   }
-  EXPECT_EQ(count, 14 * 4 * 2);
+  EXPECT_EQ(count, 16 * 4 * 2);
 }
 
 Problem roll(std::mt19937_64& random) {

@@ -110,6 +110,11 @@ struct KernelConfig {
   int kept_weights = 0;            // resident: blocks of weights, taps by blocks of channels
   bool bias = false, residual = false;
 
+  // Three dimensions, whose input and output are planes of a volume, and taps in depth: each plane of the
+  // output is the sum over these of convolutions of planes of the input.
+  bool volume = false;
+  int t = 1, dilation_d = 1;
+
   Pooling pooling = Pooling::none;                   // stride 2
   int pool_window = 0;                               // 2 or 3; 0 there is none
   int pool_pad = 0, pool_end_h = 0, pool_end_w = 0;  // its padding: before, below, to the right
@@ -132,7 +137,7 @@ struct KernelConfig {
   bool walks = false;  // shift: a strip has several windows
 
   FALTUNG_BOTH constexpr int element_bytes() const { return element == Element::f32 ? 4 : 2; }
-  FALTUNG_BOTH constexpr int taps() const { return r * s; }
+  FALTUNG_BOTH constexpr int taps() const { return r * s; }  // of a plane
   FALTUNG_BOTH constexpr bool turns_16_bits() const {
     return tile.bring == Bring::turned && element != Element::f32;
   }

@@ -1,6 +1,7 @@
 // What the kernels know when they are compiled: the host's kConfig, and what follows from it.
 #pragma once
 #include "kernels/sm90/config.h"
+#include "kernels/sm90/depths.h"
 #include "kernels/sm90/layout.h"
 #include "kernels/sm90/params.h"
 
@@ -27,6 +28,8 @@ constexpr int kTileChannels = kConfig.tile.channels, kTilePixels = kConfig.tile.
 constexpr int kTileWidth = kConfig.tile.width, kTileHeight = kConfig.tile.height;
 constexpr int kS = kConfig.s, kTaps = kConfig.taps();
 constexpr int kDilationH = kConfig.dilation_h, kDilationW = kConfig.dilation_w;
+constexpr bool kVolume = kConfig.volume;
+constexpr int kT = kConfig.t, kDilationD = kConfig.dilation_d;
 constexpr int kStrideH = kConfig.stride_h, kStrideW = kConfig.stride_w;  // of patches
 constexpr int kSplit = kConfig.tile.split;
 

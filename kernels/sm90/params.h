@@ -1,6 +1,8 @@
 // The kernels' arguments beside the copy engine's maps, as the host passes and the kernels read them.
 #pragma once
 
+#include "kernels/sm90/depths.h"
+
 namespace faltung::sm90 {
 
 // A strided backward_data, seen as forward: the results at one position within a stride are a dense
@@ -21,7 +23,7 @@ struct Params {
   const void* residual;  // where the copy engine does not bring it
   void* y;               // where the copy engine does not store
   int k, p, q;           // output channels, height, width (before pooling)
-  int pixels;            // n p q
+  int pixels;            // n p q; of volumes n z p q
   int tiles, k_tiles, c_blocks;
   int tiles_w, tiles_h;  // of an image; planes: tiles_w of a plane
   int pad_top, pad_left, stride_h, stride_w;
@@ -29,8 +31,9 @@ struct Params {
   const void* x;              // NCHW, where warps read it without a map
   int c, h, w;                // of x
   int step;                   // flat: from a tile's first pixel to the next one's
-  unsigned per_image;         // 2^32 over the pixels of an image, rounded up
+  unsigned per_image;         // 2^32 over the pixels of an image or a volume, rounded up
   Phase phases[kMostPhases];  // those with most taps first
+  Depth depth;                // volumes
 };
 
 // Of shift_gemm.
@@ -43,6 +46,7 @@ struct ShiftParams {
   int windows, tiles_h;  // of a strip, of an image
   int pad_top;
   float slope;
+  Depth depth;  // volumes
 };
 
 // Of shift_gemm: the output's rows and the residual's, as windows and as what is stored aside. Map: the

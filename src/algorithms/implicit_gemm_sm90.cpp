@@ -12,6 +12,7 @@
 #include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
 #include "src/problem/rewrite.hpp"
+#include "src/problem/rewrite_plain.hpp"
 
 namespace faltung {
 namespace {
@@ -49,10 +50,7 @@ class ImplicitGemmSm90 : public Algorithm {
   static std::string not_as_forward(const Problem& p) {
     if (p.direction != Direction::backward_data) return "";
     if (sm90::has_phases(p)) return sm90::without_phases(p);
-    const Rewrite engine = forward_form(p);
-    const bool whole = engine.x.start[kAxisH] == 0 && engine.x.start[kAxisW] == 0 &&
-                       engine.inner.h == p.p() && engine.inner.w == p.q();
-    return whole ? "" : "in backward_data no padding beyond the filter";
+    return sm90::reads_whole_gradient(p) ? "" : "in backward_data no padding beyond the filter";
   }
 
   static Support serves(const Problem& asked, const Chip& chip) {
@@ -65,7 +63,7 @@ class ImplicitGemmSm90 : public Algorithm {
       return Support::declined("in three tf32 products a sum of fewer than " + std::to_string(kShortest) +
                                " terms is not as good as fp32");
     constexpr int64_t kMost = std::numeric_limits<int>::max();
-    if (p.n * p.p() * p.q() > kMost / 2 || p.n > kMost || p.k > kMost / 2)
+    if (sm90::output_planes(p) * p.p() * p.q() > kMost / 2 || p.n > kMost || p.k > kMost / 2)
       return Support::declined("more than 2^30 output pixels or channels");
     if (sm90::tilings(asked, p, chip).empty()) {
       const std::string why = sm90::unfit(smallest(p), p);
@@ -75,6 +73,20 @@ class ImplicitGemmSm90 : public Algorithm {
   }
 
  private:
+  // Volumes that the copy engine reaches, but for those that are images as they lie, and those of few
+  // channels: their taps in depth make more of them.
+  bool is_native(const Problem& p) const override {
+    constexpr int64_t kFew = 8;
+    if (p.dimensions != 3 || is_transposed(p) || p.groups != 1) return false;
+    const bool images =
+        p.layout == Layout::nhwc && p.t == 1 && p.stride_d == 1 && p.pad_front == 0 && p.pad_back == 0;
+    if (images || has_planes_of_one_tap(p)) return false;
+    if (p.direction == Direction::forward) return p.c > kFew && sm90::im2col::unfit({}, p).empty();
+    const bool strides = p.stride_d != 1 || sm90::strides(p);
+    if (p.direction == Direction::backward_weights || strides || p.k <= kFew) return false;
+    return not_as_forward(p).empty() && sm90::im2col::unfit({}, sm90::engine_problem(p)).empty();
+  }
+
   // What a problem that nothing fits is told about.
   static Tiling smallest(const Problem& p) {
     Tiling t;

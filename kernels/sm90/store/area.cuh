@@ -14,7 +14,8 @@ __device__ __forceinline__ void store_rows(const Params& p, const Tile& t, int k
                                            int thread) {
   constexpr int kChunks = kStoredPixels / kStore, kAcross = kChunks < 128 ? kChunks : 128,
                 kDown = 128 / kAcross;
-  const long long plane = static_cast<long long>(pooled_height(p)) * pooled_width(p);
+  const long long plane =
+      kVolume ? channel_pixels(p) : static_cast<long long>(pooled_height(p)) * pooled_width(p);
   const int channels = p.k - k0 < kMyChannels ? p.k - k0 : kMyChannels;
   if (thread >= kAcross * kDown) return;
   for (int chunk = thread % kAcross; chunk < kChunks; chunk += kAcross) {

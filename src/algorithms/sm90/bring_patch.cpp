@@ -20,7 +20,7 @@ std::string unfit(const Tiling& t, const Problem& p) { return unfit_patch(t, p);
 void fill(Lister& lister, Tiling t) {
   const Problem& p = lister.problem();
   if (t.bring == Bring::patch) t.k_block = lister.k_block();
-  const bool one_block = channel_blocks(t, p) <= t.split;
+  const bool one_block = sum_blocks(t, p) <= t.split;
   const int fewest = t.split > 1 && one_block ? 1 : 2, most = t.bring == Bring::turned || t.split > 1 ? 2 : 3;
   for (t.pixel_slots = fewest; t.pixel_slots <= most; ++t.pixel_slots) {
     for (t.weight_slots = t.pixel_slots < 3 ? 12 : 8; t.weight_slots >= 2; --t.weight_slots) {

@@ -16,7 +16,7 @@ using namespace fitted;
 Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   Traffic w;
   w.parts = c.parts;
-  w.blocks = std::ceil(static_cast<double>(channel_blocks(t, p)) / t.split);
+  w.blocks = std::ceil(static_cast<double>(channel_blocks(t, p)) * depths_met(t, p) / t.split);
   w.taps = static_cast<double>(p.r * p.s);
   w.fills = w.blocks * (t.flat() ? w.taps : 1);
   w.row = row_bytes(c);
@@ -52,7 +52,7 @@ double split_cycles(const Tiling& t, const KernelConfig& c) {
 // What is stored in parts of a sector counts as more bytes.
 double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p) {
   const int element = c.element_bytes();
-  const auto results = static_cast<double>(p.n * p.k * p.y_h() * p.y_w());
+  const auto results = static_cast<double>(output_planes(p) * p.k * p.y_h() * p.y_w());
   double ms = min_bytes(p) / kBandwidth;
   if (c.nchw && !t.flat() && t.width * element < 32 && !whole_images(t, p))
     ms += results * element / kPartial;
@@ -63,7 +63,7 @@ double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p) {
 // The step before the kernel that turns or pads the input.
 double turning_ms(const Problem& p) {
   const int element = size_of(p.dtype);
-  const double images = static_cast<double>(p.n * p.h * p.w * element);
+  const double images = static_cast<double>(p.n * p.d * p.h * p.w * element);
   const double ms =
       images * static_cast<double>(p.c + padded_channels(p)) / fitted::steps::kTurn + 2 * kLaunch;
   return ms + (padded_channels(p) * element <= 32 ? fitted::steps::kFewChannels : 0);

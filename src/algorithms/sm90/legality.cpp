@@ -106,11 +106,18 @@ string unfit_split(const Tiling& t, const Problem& p) {
 
 string unfit_buffers(const Tiling& t, const Problem& p) {
   // A buffer is freed only once the products after its own are under way.
-  const bool one_slot_does = !t.flat() && channel_blocks(t, p) <= t.split;
+  const bool one_slot_does = !t.flat() && sum_blocks(t, p) <= t.split;
   if (t.pixel_slots < (one_slot_does ? 1 : 2) || (!t.resident() && t.weight_slots < 2))
     return "too few buffers";
-  if (t.resident() && p.r * p.s * channel_blocks(t, p) > 64) return "too many weights to keep";
+  if (t.resident() && p.r * p.s * sum_blocks(t, p) > 64) return "too many weights to keep";
   return "";
+}
+
+string unfit_volume(const Tiling& t, const Problem& p) {
+  if (!is_volume(p)) return "";
+  if (t.bring != Bring::patch && t.bring != Bring::im2col && t.bring != Bring::shift)
+    return "volumes come as patches or windows of their planes, or are gathered by the copy engine";
+  return t.phased() ? "strides of volumes have no phases" : "";
 }
 
 string unfit_memory(const Tiling& t, const Problem& p) {
@@ -124,6 +131,7 @@ string unfit_memory(const Tiling& t, const Problem& p) {
 
 string unfit(const Tiling& t, const Problem& p) {
   string why = unfit_numbers(t);
+  if (why.empty()) why = unfit_volume(t, p);
   if (t.bring == Bring::shift) {
     if (why.empty() && (t.filter_as_it_is() || t.phased()))
       why = "shifted sums take packed weights, stride 1";

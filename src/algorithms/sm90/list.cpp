@@ -120,8 +120,8 @@ Lister::Lister(const Problem& problem, const Chip& chip)
       k_block_(best_k_block(padded_channels(problem), 128 / size_of(problem.dtype))),
       pools_(problem.epilogue.pool.kind != PoolKind::none),
       // So few results that tiles of 128 x 128 leave half of the chip idle.
-      few_(!pools_ &&
-           problem.n * problem.p() * problem.q() * problem.k <= chip.multiprocessors / 2 * 128 * 128) {}
+      few_(!pools_ && output_planes(problem) * problem.p() * problem.q() * problem.k <=
+                          chip.multiprocessors / 2 * 128 * 128) {}
 
 void Lister::add(const Tiling& tiling, Sums sums) {
   const auto fill = bringer(tiling.bring).fill;

@@ -5,6 +5,7 @@
 #include "src/algorithms/sm90/fitted.hpp"
 #include "src/algorithms/sm90/list.hpp"
 #include "src/algorithms/sm90/maps.hpp"
+#include "src/algorithms/sm90/rewrites.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 #include "src/problem/slide.hpp"
@@ -81,12 +82,30 @@ Phases phases_of(const Problem& p) {
 
 bool turns_tensors(const Problem& p) { return has_phases(p) && p.layout == Layout::nchw; }
 
+bool reads_whole_gradient(const Problem& p) {
+  return p.pad_front <= (p.t - 1) * p.dilation_d && p.pad_back <= (p.t - 1) * p.dilation_d &&
+         p.pad_top <= (p.r - 1) * p.dilation_h && p.pad_bottom <= (p.r - 1) * p.dilation_h &&
+         p.pad_left <= (p.s - 1) * p.dilation_w && p.pad_right <= (p.s - 1) * p.dilation_w;
+}
+
 Problem engine_problem(const Problem& p) {
-  return has_phases(p) ? phases_of(p).engine : forward_form(p).inner;
+  if (has_phases(p)) return phases_of(p).engine;
+  if (!is_volume(p)) return forward_form(p).inner;
+  if (p.direction == Direction::forward) return p;
+  Problem e = p;
+  e.direction = Direction::forward;
+  e.c = p.k, e.d = p.z(), e.h = p.p(), e.w = p.q(), e.k = p.c;
+  const auto turn = [](i64 extent, i64& before, i64& after) {
+    before = extent - before, after = extent - after;
+  };
+  turn((p.t - 1) * p.dilation_d, e.pad_front, e.pad_back);
+  turn((p.r - 1) * p.dilation_h, e.pad_top, e.pad_bottom);
+  turn((p.s - 1) * p.dilation_w, e.pad_left, e.pad_right);
+  return e;
 }
 
 Rewrite packed_weights_of(const Problem& asked) {
-  Problem p = asked;
+  Problem p = planes_below(asked);
   if (has_phases(p)) {
     p.h = p.p() + p.r - 1, p.w = p.q() + p.s - 1;
     p.stride_h = p.stride_w = p.dilation_h = p.dilation_w = 1;

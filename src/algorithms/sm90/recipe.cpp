@@ -36,16 +36,16 @@ Bringing bringing(const Formed& formed, const Problem& p) {
       break;
   }
   const bool takes = thins(p) && formed.tiling.bring != Bring::fetch;
-  return {takes ? rewrites::thin(p) : unchanged(p), "input to NHWC", "weights to NHWC"};
+  return {takes ? rewrites::thin(p) : unchanged(planes_below(p)), "input to NHWC", "weights to NHWC"};
 }
 
 bool turns_weights(const Problem& p) {
-  return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.r * p.s > 1);
+  return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.t * p.r * p.s > 1);
 }
 
 // Of the weights as they are packed: of all phases.
 i64 packed_taps(const Problem& p, const Problem& asked) {
-  return has_phases(asked) ? asked.r * asked.s : p.r * p.s;
+  return has_phases(asked) ? asked.r * asked.s : p.t * p.r * p.s;
 }
 
 // As many blocks as there are multiprocessors; where weights stay, all tiles of a block must have the same
@@ -108,7 +108,8 @@ Step gemm(const Tiling& t, const Problem& p, const Problem& asked, const Operand
           const Chip& chip) {
   Params params{};
   params.k = narrow(p.k), params.p = narrow(p.p()), params.q = narrow(p.q());
-  params.pixels = narrow(p.n * p.p() * p.q());
+  params.pixels = narrow(output_planes(p) * p.p() * p.q());
+  params.depth = depth_of(p);
   params.tiles = narrow(tiles(t, p));
   params.k_tiles = narrow(ceil_div(p.k, t.channels));
   params.c_blocks = narrow(channel_blocks(t, p));
@@ -120,12 +121,12 @@ Step gemm(const Tiling& t, const Problem& p, const Problem& asked, const Operand
   params.slope = p.epilogue.slope;
   params.c = narrow(p.c), params.h = narrow(p.h), params.w = narrow(p.w);
   params.step = narrow(step(t, p));
-  const i64 image = p.p() * p.q();
+  const i64 image = p.z() * p.p() * p.q();
   params.per_image = static_cast<unsigned>(ceil_div(i64{1} << 32, image));
   std::vector<StepArgument::Member> members = addresses<Params>();
   members.push_back({offsetof(Params, x), {Place::x, Access::read}});
   // What a kernel does not use is some map.
-  const Mapped w = read(w_map(t, p, t.phased() ? asked.r * asked.s : p.r * p.s), operands.w);
+  const Mapped w = read(w_map(t, p, packed_taps(p, asked)), operands.w);
   const Mapped x = reads_input(t, p) ? w : read(x_map(t, p), operands.x);
   const Mapped y = stores_by_map(t, p) ? write(y_map(t, p), Place::y) : x;
   std::vector<Mapped> outputs = {y};
@@ -148,7 +149,8 @@ Step shift_gemm(const Tiling& t, const Problem& p, const Operands& operands, con
   params.tiles_h = narrow(ceil_div(p.p(), t.height));
   params.pad_top = narrow(p.pad_top);
   params.slope = p.epilogue.slope;
-  const Mapped x = read(x_map(t, p), operands.x), w = read(w_map(t, p, p.r * p.s), operands.w);
+  params.depth = depth_of(p);
+  const Mapped x = read(x_map(t, p), operands.x), w = read(w_map(t, p, p.t * p.r * p.s), operands.w);
   std::vector<Mapped> rows(4, x);  // as ShiftMaps has them
   static_assert(sizeof(ShiftMaps<TensorMap>) == 4 * sizeof(TensorMap));
   if (shift::stores_in_bulk(p)) {
@@ -209,7 +211,7 @@ Problem seen(const Problem& p, const Formed& formed) {
 Workspace workspace_of(const Formed& formed, const Problem& p, const Problem& asked) {
   Workspace w;
   if (formed.form != Form::plain || turns_input(formed.tiling, p) || turns_tensors(asked))
-    w.result = static_cast<std::size_t>(p.n * p.h * p.w * padded_channels(p) * size_of(p.dtype));
+    w.result = static_cast<std::size_t>(p.n * p.d * p.h * p.w * padded_channels(p) * size_of(p.dtype));
   w.bytes = w.result;
   if (turns_tensors(asked)) {
     w.result = static_cast<std::size_t>(round_up(static_cast<i64>(w.result), 256));
@@ -222,7 +224,8 @@ std::size_t packed_bytes(const Formed& formed, const Problem& p, const Problem& 
   const int parts = tf32_parts(p), element = size_of(p.dtype);
   if (formed.tiling.filter_as_it_is()) {
     if (!turns_weights(asked)) return 0;
-    return static_cast<std::size_t>(asked.k * asked.r * asked.s * padded_channels(asked) * element);
+    return static_cast<std::size_t>(asked.k * asked.t * asked.r * asked.s * padded_channels(asked) *
+                                    element);
   }
   const bool as_they_are =
       asked.direction == Direction::forward && formed.form == Form::plain && !turns_weights(p);
@@ -247,17 +250,18 @@ Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& de
   recipe.packed_bytes = packed_bytes(formed, p, problem);
   recipe.workspace_bytes = memory.bytes;
   if (recipe.packed_bytes > 0)
-    recipe.packing = packing_of(problem) + " as " + std::to_string(p.r) + "x" + std::to_string(p.s);
+    recipe.packing = packing_of(problem) + " as " + (is_volume(p) ? std::to_string(p.t) + "x" : "") +
+                     std::to_string(p.r) + "x" + std::to_string(p.s);
   if (turned) {
-    const Rewrite weights = t.filter_as_it_is() ? unchanged(problem)
+    const Rewrite weights = t.filter_as_it_is() ? unchanged(planes_below(problem))
                             : backward          ? packed_weights_of(problem)
                                                 : from.rewrite;
-    recipe.pack.push_back(
-        copy_step(from.weights, pixels_of(problem, weights, Operand::w), Place::w, Place::packed, device));
+    recipe.pack.push_back(copy_step(from.weights, pixels_of(planes_below(problem), weights, Operand::w),
+                                    Place::w, Place::packed, device));
   }
   if (memory.bytes > 0) {
-    recipe.steps.push_back(copy_step(from.input, pixels_of(forward, from.rewrite, Operand::x), Place::x,
-                                     Place::workspace, device));
+    recipe.steps.push_back(copy_step(from.input, pixels_of(planes_below(forward), from.rewrite, Operand::x),
+                                     Place::x, Place::workspace, device));
   }
   if (splits)
     recipe.pack.push_back(split(p, packed_taps(p, problem), turned ? Place::packed : Place::w, chip));

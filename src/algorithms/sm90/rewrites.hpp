@@ -17,6 +17,9 @@ Problem deepened(const Problem& problem);
 bool thins(const Problem& problem);
 Problem thinned(const Problem& problem);
 
+// How copies see a volume: its planes one below the other, and so the filter's.
+Problem planes_below(const Problem& problem);
+
 }  // namespace faltung::sm90
 
 #endif  // FALTUNG_SRC_ALGORITHMS_SM90_REWRITES_HPP_

@@ -83,6 +83,7 @@ class ConfigText {
                                                  : "Element::f16");
     line("parts", c.parts), line("nchw", c.nchw);
     line("r", c.r), line("s", c.s);
+    line("volume", c.volume), line("t", c.t), line("dilation_d", c.dilation_d);
     line("dilation_h", c.dilation_h), line("dilation_w", c.dilation_w);
     line("stride_h", c.stride_h), line("stride_w", c.stride_w);
     line("pad_left", c.pad_left), line("kept_weights", c.kept_weights);

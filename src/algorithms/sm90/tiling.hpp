@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kernels/sm90/config.h"
+#include "kernels/sm90/depths.h"
 #include "kernels/sm90/layout.h"
 #include "src/algorithms/config_name.hpp"
 #include "src/problem/problem.hpp"
@@ -80,6 +81,11 @@ KernelConfig kernel_config(const Tiling& tiling, const Problem& problem);
 // C as the kernel sees it: the copy engine takes pixels of a multiple of 16 bytes.
 std::int64_t padded_channels(const Problem& problem);
 std::int64_t channel_blocks(const Tiling& tiling, const Problem& problem);
+// What a tile's sum is of: blocks of channels, for each tap in depth.
+std::int64_t sum_blocks(const Tiling& tiling, const Problem& problem);
+// Of the taps in depth, how many reach the input from a tile's planes, on average.
+double depths_met(const Tiling& tiling, const Problem& problem);
+Depth depth_of(const Problem& problem);
 // How 32-bit elements are multiplied: 0 they are not, 1 rounded to tf32, 2 as high and low parts.
 int tf32_parts(const Problem& problem);
 // Of a fused pool, whose stride is 2: 2, 3, or 0 where there is none.
@@ -89,6 +95,9 @@ int pooled_extent(int pixels, const Problem& problem);
 // NHWC by ordinary stores: the copy engine takes pixels of a multiple of 16 bytes.
 bool plain_stores(const Problem& problem);
 bool pads(const Problem& problem);
+// Planes of volumes of three dimensions, which are images otherwise.
+inline bool is_volume(const Problem& p) { return p.dimensions == 3; }
+inline std::int64_t output_planes(const Problem& p) { return p.n * p.z(); }
 bool strides(const Problem& problem);
 
 bool turns_16_bits(const Tiling& tiling, const Problem& problem);
