@@ -53,7 +53,6 @@ const char* const kProblems[] = {
     "fwd:n2c64d8h56w56k64t3r3s3:pad1:bf16:nhwc:bias:relu",
     "fwd:n8c128d8h28w28k256t3r3s3:st2:pad1:f16:nhwc:residual",
     "fwd:n8c128d4h14w14k128t3r3s3:pad1:bf16:nchw:bias",
-    "fwd:n1c64d4h12w20k64t2r3s3:pad1:dil2x1x1:f32:nhwc",
 };
 
 // Kinds that few problems have.
@@ -118,7 +117,8 @@ const char* const kBackward[] = {
     "bwd_d:n2c64h24w24k64r3s3:st2:dil2:pad2:f32:nchw:math=tf32",
     "bwd_d:n128c64h64w64k64r3s3:pad1:f16:nhwc",
     "bwd_d:n32c256h28w28k512r1s1:f16:nchw",
-    "bwd_d:n2c64d8h16w16k64t3r3s3:pad1:f16:nhwc",
+    "bwd_d:n2c64d8h17w16k64t3r3s3:st2:pad1:bf16:nhwc",
+    "bwd_d:n1c64d9h16w16k72t2r2s2:st2:f32:nchw:math=tf32",
 };
 
 TEST(ImplicitGemmSm90, NamesParseBack) {
@@ -504,21 +504,24 @@ TEST(ImplicitGemmSm90, PhasesOfStridesShareALaunch) {
     ASSERT_FALSE(all.empty()) << text;
     for (const Tiling& t : all) {
       EXPECT_EQ(unfit(parse_tiling(to_string(t)), asked, p), "") << to_string(t);
-      EXPECT_EQ(t.phases, has_phases(asked) ? asked.stride_h * asked.stride_w : 1) << to_string(t);
+      EXPECT_EQ(t.phases, has_phases(asked) ? asked.stride_d * asked.stride_h * asked.stride_w : 1)
+          << to_string(t);
     }
     if (!has_phases(asked)) continue;
     // Every result once, each tap in one phase.
     Phases phases = phases_of(asked);
     std::int64_t results = 0, taps = 0;
     for (const Phase& phase : phases.of) {
-      results += std::int64_t{phase.p} * phase.q, taps += phase.taps;
+      results += std::int64_t{phase.depth.out} * phase.p * phase.q, taps += phase.depths * phase.taps;
       EXPECT_LE(phase.taps, p.r * p.s);
       EXPECT_LE(phase.p, p.p());
       EXPECT_LE(phase.q, p.q());
-      EXPECT_LE(phase.taps, phases.of.front().taps);
+      EXPECT_LE(phase.depths, p.t);
+      EXPECT_LE(phase.depth.out, p.z());
+      EXPECT_LE(phase.depths * phase.taps, phases.of.front().depths * phases.of.front().taps);
     }
-    EXPECT_EQ(results, asked.h * asked.w) << text;
-    EXPECT_EQ(taps, asked.r * asked.s) << text;
+    EXPECT_EQ(results, asked.d * asked.h * asked.w) << text;
+    EXPECT_EQ(taps, asked.t * asked.r * asked.s) << text;
     const Tiling& t = all.front();
     EXPECT_GE(count_tiles(phases.of, t, p) * t.channels * t.pixels(), asked.n * asked.c * results);
     EXPECT_GT(estimate_phases(t, asked, kChip).ms, 0);

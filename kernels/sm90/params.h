@@ -8,14 +8,19 @@ namespace faltung::sm90 {
 // A strided backward_data, seen as forward: the results at one position within a stride are a dense
 // convolution with some of the filter's taps.
 struct Phase {
-  int first_tile, tiles_w, tiles_h;  // the tiles of an image
+  int first_tile, tiles_w, tiles_h;  // the tiles of an image, or of a volume's plane
   int taps, columns;                 // all of them; those of a row. None: the results are zero
   int tap, tap_down, tap_across;     // of the filter: the first one, from a row to the next, from a column
   int top, left;                     // of the input, where the first result's first tap reads
   int p, q;                          // results
   int h, w;                          // where the first one lies in the output: the host's alone
+  // Of volumes: results and what they read; taps in depth, each with all of the others; from one to the next
+  // in the filter.
+  Depth depth;
+  int depths, tap_deep;
+  int d;  // of the first result, as h and w
 };
-constexpr int kMostPhases = 4;
+constexpr int kMostPhases = 8;
 
 // Of implicit_gemm.
 struct Params {

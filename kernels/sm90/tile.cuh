@@ -29,6 +29,9 @@ __device__ __forceinline__ int phase_of(const Params& p, int tile) {
 __device__ __forceinline__ int taps_of(const Params& p, int phase) {
   return kPhased ? p.phases[phase].taps : kTaps;
 }
+__device__ __forceinline__ const Depth& depth_of(const Params& p, int phase) {
+  return kPhased ? p.phases[phase].depth : p.depth;
+}
 __device__ __forceinline__ Tile locate(const Params& p, int tile) {
   Tile t;
   t.phase = 0;
@@ -57,8 +60,8 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
     t.h = pixels / tiles_w % tiles_h * kStepHeight - kBefore;
     t.n = pixels / (tiles_w * tiles_h);
   }
-  t.volume = kVolume ? t.n / p.depth.out : t.n;
-  t.z = kVolume ? t.n - t.volume * p.depth.out : 0;
+  const int planes = kVolume ? depth_of(p, t.phase).out : 1;  // of a volume
+  t.volume = t.n / planes, t.z = t.n - t.volume * planes;
   return t;
 }
 
@@ -83,7 +86,8 @@ __device__ __forceinline__ Span depths_of(const Params& p, const Tile& t) {
     const int last = t.first + kTilePixels < p.pixels ? t.first + kTilePixels - 1 : p.pixels - 1;
     more = last / (p.p * p.q) - t.n;
   }
-  return taps_between(p.depth, t.z, t.z + more, kT, kDilationD);
+  const int taps = kPhased ? p.phases[t.phase].depths : kT;
+  return taps_between(depth_of(p, t.phase), t.z, t.z + more, taps, kDilationD);
 }
 
 // The blocks of a tile's sum, or what of those is this block of threads': of volumes of all taps in depth.
@@ -110,11 +114,10 @@ __device__ __forceinline__ Block block_at(const Params& p, int block) {
 
 // What a tile takes of the rings where no other block of threads has a share: blocks, and of those the taps.
 __device__ __forceinline__ int blocks_of(const Params& p, int tile) {
-  if constexpr (kVolume) {
-    const Span depths = depths_of(p, locate(p, tile));
-    return (depths.end - depths.first) * p.c_blocks;
-  }
-  return kPhased && p.phases[phase_of(p, tile)].taps == 0 ? 0 : p.c_blocks;
+  if (kPhased && p.phases[phase_of(p, tile)].taps == 0) return 0;
+  if constexpr (!kVolume) return p.c_blocks;
+  const Span depths = depths_of(p, locate(p, tile));
+  return (depths.end - depths.first) * p.c_blocks;
 }
 __device__ __forceinline__ int fills_of(const Params& p, int tile) {
   return (kVolume ? blocks_of(p, tile) : p.c_blocks) * (kPhased ? taps_of(p, phase_of(p, tile)) : kTaps);

@@ -81,10 +81,10 @@ class ImplicitGemmSm90 : public Algorithm {
     const bool images =
         p.layout == Layout::nhwc && p.t == 1 && p.stride_d == 1 && p.pad_front == 0 && p.pad_back == 0;
     if (images || has_planes_of_one_tap(p)) return false;
-    if (p.direction == Direction::forward) return p.c > kFew && sm90::im2col::unfit({}, p).empty();
-    const bool strides = p.stride_d != 1 || sm90::strides(p);
-    if (p.direction == Direction::backward_weights || strides || p.k <= kFew) return false;
-    return not_as_forward(p).empty() && sm90::im2col::unfit({}, sm90::engine_problem(p)).empty();
+    if (p.direction == Direction::forward)
+      return p.c > kFew ? sm90::im2col::unfit({}, p).empty() : sm90::deepens(p);
+    if (p.direction == Direction::backward_weights || p.k <= kFew || !not_as_forward(p).empty()) return false;
+    return sm90::has_phases(p) || sm90::im2col::unfit({}, sm90::engine_problem(p)).empty();
   }
 
   // What a problem that nothing fits is told about.

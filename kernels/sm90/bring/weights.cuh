@@ -7,7 +7,8 @@ __device__ __forceinline__ int place_of_tap(const Params& p, int phase, int dept
   if constexpr (kPhased) {
     const Phase& of = p.phases[phase];
     const int row = tap / of.columns;
-    return of.tap + row * of.tap_down + (tap - row * of.columns) * of.tap_across;
+    return of.tap + row * of.tap_down + (tap - row * of.columns) * of.tap_across +
+           (kVolume ? depth * of.tap_deep : 0);
   } else {
     const int place = depth * kTaps + tap;
     return kFilterAsItIs ? kT * kTaps - 1 - place : place;

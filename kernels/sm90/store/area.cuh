@@ -40,6 +40,10 @@ __device__ __forceinline__ void store_unit(const TensorMap& map, const Tile& t, 
     store_2d(&map, from, k, t.first + my_first_pixel(consumer));
   } else {
     const int h = t.h + (kCooperative && kPixelsOnM ? consumer * 8 * kMBlocks : 0);
+    if constexpr (kVolume && kPhased) {
+      store_5d(&map, from, k, t.w, h, t.z, t.volume);
+      return;
+    }
     store_4d(&map, from, k, kPools ? pooled_first(t.w) : t.w, kPools ? pooled_first(h) : h, t.n);
   }
 }

@@ -69,16 +69,24 @@ Step gather_rows(const std::string& name, const TensorCopy& copy, Slot from, Slo
 
 // Blocks of pixels.
 Step space_to_depth(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
-                    const DeviceInfo& device) {
+                    const DeviceInfo& device, i64 planes) {
   const Form form(copy);
   const Index& outer = copy.map.outer_size;
   const i64 pixels = copy.inner.n * copy.inner.h * copy.inner.w;
-  return tuned(
-      name, "space_to_depth",
-      gathered(copy) + constant("kDown", form.count(2)) + constant("kAcross", form.count(1)),
-      std::min<i64>((pixels - 1) / kThreads + 1, device.units * 32),
-      {in(from), out(to), number(pixels), number(outer[kAxisH]), number(outer[kAxisW]), number(copy.inner.h),
-       number(copy.inner.w), number(-copy.map.start[kAxisH]), number(-copy.map.start[kAxisW])});
+  return tuned(name, "space_to_depth",
+               gathered(copy) + constant("kDown", form.count(2)) + constant("kAcross", form.count(1)) +
+                   constant("kVolumes", planes > 1),
+               std::min<i64>((pixels - 1) / kThreads + 1, device.units * 32),
+               {in(from), out(to), number(pixels), number(outer[kAxisH]), number(outer[kAxisW]),
+                number(copy.inner.h), number(copy.inner.w), number(-copy.map.start[kAxisH]),
+                number(-copy.map.start[kAxisW]), number(planes)});
+}
+
+// So far the rows of the last digit lie from the first one.
+i64 last_row(const TensorCopy& copy) {
+  i64 last = 0;
+  for (const Digit& digit : copy.map.digits[kAxisH]) last += (digit.count - 1) * digit.step;
+  return last;
 }
 
 // Planes through shared memory, all of their pixels or those that strides take.
@@ -89,6 +97,8 @@ Step turn(const std::string& name, const TensorCopy& copy, Slot from, Slot to) {
   const i64 plane = copy.outer.h * copy.outer.w, pixels = copy.inner.h * copy.inner.w;
   const bool thin = form.row.step != 1 || form.column.step != 1;
   const i64 step = form.column.step;
+  const auto& rows = copy.map.digits[kAxisH];
+  const bool deep = rows.size() > 1;
   i64 v = 1;  // pixels a load
   for (const i64 wider : {2, 4}) {
     const bool divides =
@@ -99,10 +109,13 @@ Step turn(const std::string& name, const TensorCopy& copy, Slot from, Slot to) {
   const i64 across = ceil_div(pixels, kMostPixels), tile = round_up(ceil_div(pixels, across), v);
   const i64 channels = 128 / element;
   return tuned(
-      name, "to_nhwc", constant("kBytes", element) + constant("kLoadPixels", v) + constant("kStep", step),
+      name, "to_nhwc",
+      constant("kBytes", element) + constant("kLoadPixels", v) + constant("kStep", step) +
+          constant("kDeep", deep),
       copy.inner.n * ceil_div(pixels, tile) * ceil_div(copy.inner.c, channels),
       {in(from), out(to), number(copy.inner.n), number(form.count(0)), number(copy.inner.c), number(pixels),
-       number(tile), number(plane), number(copy.inner.w), number(form.row.step * copy.outer.w)});
+       number(tile), number(plane), number(copy.inner.w), number(form.row.step * copy.outer.w),
+       number(form.row.count), number(deep ? rows[1].step * copy.outer.w : 0)});
 }
 
 // Channels padded, few of them turned.
@@ -138,21 +151,21 @@ TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand opera
   return copy;
 }
 
-Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
-               const DeviceInfo& device) {
+Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to, const DeviceInfo& device,
+               i64 planes) {
   const Form form(copy);
   const auto& channels = form.channels;
   const Index& start = copy.map.start;
   const bool all_rows = start[kAxisH] == 0 && form.row.step == 1 && copy.inner.h == copy.outer.h;
   const bool folds = channels.size() >= 2 && channels[1].to == kAxisW && all_rows;
   const bool deepens = channels.size() >= 3 && channels[1].to == kAxisW && channels[2].to == kAxisH;
-  if (deepens && channels[1].step == 1) return space_to_depth(name, copy, from, to, device);
+  if (deepens && channels[1].step == 1) return space_to_depth(name, copy, from, to, device, planes);
   if (folds) return gather_rows(name, copy, from, to, device);
   const bool pixels_as_they_are =
       channels.size() == 1 && channels[0].to == kAxisC && start[kAxisH] == 0 && start[kAxisW] == 0;
   const bool every = all_rows && form.column.step == 1 && copy.inner.w == copy.outer.w;
-  const bool inside = (copy.inner.h - 1) * form.row.step < copy.outer.h &&
-                      (copy.inner.w - 1) * form.column.step < copy.outer.w && form.column.step > 1;
+  const bool inside = last_row(copy) < copy.outer.h && (copy.inner.w - 1) * form.column.step < copy.outer.w &&
+                      form.column.step > 1;
   const i64 chunk = 16 / size_of(copy.dtype);
   if (pixels_as_they_are && form.row.step >= 1 && form.row.to == kAxisH) {
     if (is_planes(copy) && (every ? copy.inner.c > 2 * chunk : inside)) return turn(name, copy, from, to);

@@ -117,7 +117,7 @@ string unfit_volume(const Tiling& t, const Problem& p) {
   if (!is_volume(p)) return "";
   if (t.bring != Bring::patch && t.bring != Bring::im2col && t.bring != Bring::shift)
     return "volumes come as patches or windows of their planes, or are gathered by the copy engine";
-  return t.phased() ? "strides of volumes have no phases" : "";
+  return "";
 }
 
 string unfit_memory(const Tiling& t, const Problem& p) {

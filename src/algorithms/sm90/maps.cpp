@@ -145,6 +145,12 @@ MapShape phase_map(const Tiling& t, const Problem& p, const Problem& asked, cons
   map.size[1] = phase.q, map.size[2] = phase.p;
   map.stride_bytes[0] = asked.stride_w * pixel, map.stride_bytes[1] = asked.stride_h * row;
   map.stride_bytes[2] = asked.h * row;
+  if (is_volume(p)) {
+    map.rank = 5;
+    map.size[3] = phase.depth.out, map.size[4] = p.n;
+    map.stride_bytes[2] = asked.stride_d * asked.h * row, map.stride_bytes[3] = asked.d * asked.h * row;
+    map.box[4] = 1;
+  }
   return map;
 }
 

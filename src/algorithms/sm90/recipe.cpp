@@ -23,20 +23,25 @@ using i64 = std::int64_t;
 
 // What brings the input and the weights into the kernel's form, in the words of the steps' names.
 struct Bringing {
+  Problem from;
   Rewrite rewrite;
   std::string input, weights;
 };
 Bringing bringing(const Formed& formed, const Problem& p) {
   switch (formed.form) {
     case Form::folded:
-      return {rewrites::fold_rows(p), "fold input", "fold weights"};
-    case Form::deepened:
-      return {rewrites::space_to_depth(p), "space to depth of input", "space to depth of weights"};
+      return {p, rewrites::fold_rows(p), "fold input", "fold weights"};
+    case Form::deepened: {
+      const Problem planes = planes_apart(p);
+      return {planes, rewrites::space_to_depth(planes), "space to depth of input",
+              "space to depth of weights"};
+    }
     case Form::plain:
       break;
   }
+  const Problem planes = planes_below(p);
   const bool takes = thins(p) && formed.tiling.bring != Bring::fetch;
-  return {takes ? rewrites::thin(p) : unchanged(planes_below(p)), "input to NHWC", "weights to NHWC"};
+  return {planes, takes ? thin(p) : unchanged(planes), "input to NHWC", "weights to NHWC"};
 }
 
 bool turns_weights(const Problem& p) {
@@ -45,7 +50,8 @@ bool turns_weights(const Problem& p) {
 
 // Of the weights as they are packed: of all phases.
 i64 packed_taps(const Problem& p, const Problem& asked) {
-  return has_phases(asked) ? asked.r * asked.s : p.t * p.r * p.s;
+  const Problem& filter = has_phases(asked) ? asked : p;
+  return filter.t * filter.r * filter.s;
 }
 
 // As many blocks as there are multiprocessors; where weights stay, all tiles of a block must have the same
@@ -90,13 +96,15 @@ std::vector<Mapped> add_phases(Params& params, const Tiling& t, const Problem& e
   std::vector<Mapped> outputs;
   for (std::size_t i = 0; i < phases.size(); ++i) {
     Phase& phase = phases[i];
-    const i64 first = (i64{phase.h} * asked.w + phase.w) * asked.c * size_of(asked.dtype);
+    const i64 pixel = (phase.d * asked.h + phase.h) * asked.w + phase.w;
+    const i64 first = pixel * asked.c * size_of(asked.dtype);
     const Slot begin = {result.place, result.offset + static_cast<std::size_t>(first)};
     outputs.push_back(write(phase_map(t, engine, asked, phase), begin));
     // Packed weights have the taps from the last one back.
     if (!as_it_is) {
-      phase.tap = narrow(asked.r * asked.s) - 1 - phase.tap;
-      phase.tap_down = -phase.tap_down, phase.tap_across = -phase.tap_across;
+      phase.tap = narrow(asked.t * asked.r * asked.s) - 1 - phase.tap;
+      phase.tap_deep = -phase.tap_deep, phase.tap_down = -phase.tap_down;
+      phase.tap_across = -phase.tap_across;
     }
     params.phases[i] = phase;
   }
@@ -224,8 +232,7 @@ std::size_t packed_bytes(const Formed& formed, const Problem& p, const Problem& 
   const int parts = tf32_parts(p), element = size_of(p.dtype);
   if (formed.tiling.filter_as_it_is()) {
     if (!turns_weights(asked)) return 0;
-    return static_cast<std::size_t>(asked.k * asked.t * asked.r * asked.s * padded_channels(asked) *
-                                    element);
+    return static_cast<std::size_t>(asked.k * asked.t * asked.r * asked.s * padded_channels(asked) * element);
   }
   const bool as_they_are =
       asked.direction == Direction::forward && formed.form == Form::plain && !turns_weights(p);
@@ -253,15 +260,16 @@ Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& de
     recipe.packing = packing_of(problem) + " as " + (is_volume(p) ? std::to_string(p.t) + "x" : "") +
                      std::to_string(p.r) + "x" + std::to_string(p.s);
   if (turned) {
-    const Rewrite weights = t.filter_as_it_is() ? unchanged(planes_below(problem))
+    const Problem& filter = backward ? planes_below(problem) : from.from;
+    const Rewrite weights = t.filter_as_it_is() ? unchanged(filter)
                             : backward          ? packed_weights_of(problem)
                                                 : from.rewrite;
-    recipe.pack.push_back(copy_step(from.weights, pixels_of(planes_below(problem), weights, Operand::w),
-                                    Place::w, Place::packed, device));
+    recipe.pack.push_back(copy_step(from.weights, pixels_of(filter, weights, Operand::w), Place::w,
+                                    Place::packed, device, problem.t));
   }
   if (memory.bytes > 0) {
-    recipe.steps.push_back(copy_step(from.input, pixels_of(planes_below(forward), from.rewrite, Operand::x),
-                                     Place::x, Place::workspace, device));
+    recipe.steps.push_back(copy_step(from.input, pixels_of(from.from, from.rewrite, Operand::x), Place::x,
+                                     Place::workspace, device, forward.d));
   }
   if (splits)
     recipe.pack.push_back(split(p, packed_taps(p, problem), turned ? Place::packed : Place::w, chip));
@@ -272,7 +280,7 @@ Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& de
                                                  : gemm(t, p, problem, operands, chip));
   if (turns_tensors(problem))
     recipe.steps.push_back(to_planes("x's gradient to NCHW", problem.dtype, problem.n, problem.c,
-                                     problem.h * problem.w, result, Place::y));
+                                     problem.d * problem.h * problem.w, result, Place::y));
   // The engine's input is y's gradient then, its output x's.
   for (Step& step : recipe.steps) {
     if (backward) step.exchange(Place::x, Place::y);

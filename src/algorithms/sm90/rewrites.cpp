@@ -12,18 +12,39 @@ bool folds(const Problem& p) {
 Problem folded(const Problem& p) { return rewrites::fold_rows(p).inner; }
 
 bool deepens(const Problem& p) {
-  if (is_volume(p) || p.c > 8 || !rewrites::space_to_depth.applies(p)) return false;
+  if (p.c > 8 || !rewrites::space_to_depth.applies(planes_apart(p))) return false;
   const Problem inner = deepened(p);
   constexpr std::int64_t kMost = std::int64_t{1} << 30;  // pixels that the step before the kernel counts
-  return inner.c <= 64 && inner.n * inner.h * inner.w <= kMost;
+  return inner.c <= 64 && inner.n * inner.d * inner.h * inner.w <= kMost;
 }
-Problem deepened(const Problem& p) { return rewrites::space_to_depth(p).inner; }
+Problem deepened(const Problem& p) {
+  const Problem of_planes = rewrites::space_to_depth(planes_apart(p)).inner;
+  if (!is_volume(p)) return of_planes;
+  Problem q = p;
+  q.c = of_planes.c, q.h = of_planes.h, q.w = of_planes.w, q.r = of_planes.r, q.s = of_planes.s;
+  q.stride_h = q.stride_w = 1;
+  q.pad_top = q.pad_bottom = q.pad_left = q.pad_right = 0;
+  return q;
+}
 
 bool thins(const Problem& p) {
-  return p.layout == Layout::nchw && !is_volume(p) && !pads(p) && p.p() * p.q() > 1 &&
-         rewrites::thin.applies(p);
+  if (p.layout != Layout::nchw || pads(p) || p.p() * p.q() == 1) return false;
+  if (!is_volume(p)) return rewrites::thin.applies(p);
+  return p.t == 1 && p.r == 1 && p.s == 1 && p.stride_w > 1 && p.pad_front == 0 && p.pad_back == 0;
 }
-Problem thinned(const Problem& p) { return rewrites::thin(p).inner; }
+Problem thinned(const Problem& p) { return thin(p).inner; }
+
+Rewrite thin(const Problem& p) {
+  if (!is_volume(p)) return rewrites::thin(p);
+  Problem q = planes_below(p);
+  q.h = p.z() * p.p(), q.w = p.q();
+  q.epilogue = p.epilogue;
+  Rewrite r = unchanged(q);
+  r.x.outer_size[kAxisH] = p.d * p.h, r.x.outer_size[kAxisW] = p.w;
+  r.x.digits[kAxisH] = {{p.p(), kAxisH, p.stride_h}, {p.z(), kAxisH, p.stride_d * p.h}};
+  r.x.digits[kAxisW] = {{q.w, kAxisW, p.stride_w}};
+  return r;
+}
 
 Problem planes_below(const Problem& p) {
   if (!is_volume(p)) return p;
@@ -33,6 +54,16 @@ Problem planes_below(const Problem& p) {
   all.k = p.k, all.r = p.t * p.r, all.s = p.s;
   all.pad_bottom = all.r - 1, all.pad_right = all.s - 1;  // however small it is
   all.dtype = p.dtype, all.layout = p.layout, all.math = p.math;
+  return all;
+}
+
+Problem planes_apart(const Problem& p) {
+  if (!is_volume(p)) return p;
+  Problem all = p;
+  all.dimensions = 2;
+  all.n *= p.d, all.k *= p.t;
+  all.d = all.t = all.stride_d = all.dilation_d = 1;
+  all.pad_front = all.pad_back = 0;
   return all;
 }
 
