@@ -59,12 +59,13 @@ struct Barriers {
 using Maps = ShiftMaps<TensorMap>;
 
 struct Tile {
-  int k, n, h;  // first channel, image, first row
+  int k, c, n, h;  // first channel of the output and of the input, image, first row
 };
 
 __device__ __forceinline__ Tile locate(const ShiftParams& p, int strip) {
   Tile t;
   t.k = strip % p.k_tiles * kChannels;
+  t.c = kConfig.grouped ? t.k / p.group_k * p.group_c : 0;
   const int rows = strip / p.k_tiles;
   t.h = rows % p.tiles_h * kTileHeight;
   t.n = rows / p.tiles_h;
@@ -90,7 +91,7 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
         const unsigned full = barriers.slot_full(slot.place);
         barrier_wait(barriers.slot_empty(slot.place), slot.parity ^ 1);
         barrier_expect(full, kSlotBytes);
-        load_4d(slots + slot.place * kSlotStride, &x_map, full, window * kTileWidth, block * kKBlock,
+        load_4d(slots + slot.place * kSlotStride, &x_map, full, window * kTileWidth, t.c + block * kKBlock,
                 t.h - p.pad_top, t.n);
         slot.advance();
         if constexpr (!kResident) {

@@ -9,7 +9,7 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
     if constexpr (kResident) keep_weights(w_map, p, m.stages, barriers);
     produce_taps(w_map, p, m, barriers, kSlotBytes,
                  [&](unsigned slot, unsigned full, const Tile& t, int block, int tap) {
-                   load_im2col(slot, &x_map, full, block * kKBlock, t.w * p.stride_w - p.pad_left,
+                   load_im2col(slot, &x_map, full, t.c + block * kKBlock, t.w * p.stride_w - p.pad_left,
                                t.h * p.stride_h - p.pad_top, t.n,
                                static_cast<unsigned short>(tap % kS * kDilationW),
                                static_cast<unsigned short>(tap / kS * kDilationH));

@@ -19,7 +19,7 @@ __device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Pa
                      to = slots + slot.place * kSlotStride;
       barrier_wait(smem_address(barriers.slot_empty + slot.place), slot.parity ^ 1);
       barrier_expect(full, kSlotBytes);
-      load_4d(to, &x_map, full, block * kKBlock, t.w + left, t.h * kStrideH + top, t.n);
+      load_4d(to, &x_map, full, t.c + block * kKBlock, t.w + left, t.h * kStrideH + top, t.n);
       slot.advance();
     }
   }

@@ -133,7 +133,13 @@ Step to_planes(const std::string& name, DType dtype, i64 images, i64 c, i64 pixe
 
 TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand) {
   const i64 unit = 16 / size_of(outer.dtype);
-  TensorCopy copy = gather_of(outer, pad_channels(rewrite, unit), operand);
+  Rewrite padded = rewrite;
+  if (rewrite.inner.groups == 1) {
+    padded = pad_channels(rewrite, unit);
+  } else if (operand == Operand::x) {  // behind the last group's; a filter's are whole
+    padded.inner.c = padded.x.size[kAxisC] = round_up(rewrite.inner.c, unit);
+  }
+  TensorCopy copy = gather_of(outer, padded, operand);
   copy.inner = make_shape(Layout::nhwc, copy.inner.n, copy.inner.c, copy.inner.h, copy.inner.w);
   return copy;
 }

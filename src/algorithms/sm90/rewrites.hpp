@@ -2,6 +2,8 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_SM90_REWRITES_HPP_
 #define FALTUNG_SRC_ALGORITHMS_SM90_REWRITES_HPP_
 
+#include <vector>
+
 #include "src/problem/problem.hpp"
 
 namespace faltung::sm90 {
@@ -16,6 +18,9 @@ Problem deepened(const Problem& problem);
 // NCHW, a 1x1 filter with strides: of the input only the pixels that they take are turned.
 bool thins(const Problem& problem);
 Problem thinned(const Problem& problem);
+
+// How many groups it may pay to have as one: of so few channels each that products would have little to do.
+std::vector<int> merges(const Problem& problem);
 
 }  // namespace faltung::sm90
 
