@@ -29,9 +29,10 @@ class WeightsGradientSm90 : public Algorithm {
     return serves(p, target.device.units);
   }
 
-  // Three products of cut parts leave out up to 2^-20 of each term, sixteen times fp32's rounding unit. A
-  // chain of this many fp32 multiply-adds may be as far off.
-  static constexpr int64_t kShortest = 96;
+  // Three products of cut parts leave out up to 2^-20 of each term, sixteen times fp32's rounding unit. At 99
+  // terms the root mean square error was 3.4 times that of a chain of fp32 multiply-adds, at 144 2.3 times:
+  // it falls as the chain's grows.
+  static constexpr int64_t kShortest = 256;
 
   // What does not depend on the device but for how many multiprocessors it has.
   static Support serves(const Problem& p, int units) {

@@ -35,7 +35,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   constexpr double kLatency = 1320;                    // cycles until a buffer begins to fill
   constexpr double kMemory = 3.5e9, kCache = 4.1e9;    // bytes a millisecond
   constexpr double kStep = 0.00035, kLaunch = 0.0017;  // ms: the sum's step, the product's
-  constexpr double kTurn = 0.0038;                     // ms: a step that turns
+  constexpr double kTurn = 0.0034, kTurned = 4.7e9;    // ms: a step that turns; bytes a ms
   constexpr double kJoin = 0.0011, kJoinEach = 0.0006;  // ms: a cluster's sum, and each block of it
   constexpr double kOverlap = 0.21;                     // what is lost of the shorter of bytes and arithmetic
   constexpr double kLines = 1.1;                        // products from registers, by so much slower
@@ -68,7 +68,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   if (t.parts() > 1) more += kStep + 2.0 * t.parts() * weights * 4 / kCache;
   if (t.cluster > 1) more += kJoin + kJoinEach * t.cluster;
   const auto turned = [&](bool turns, const TensorShape& shape) {
-    return turns ? kTurn + 2.0 * static_cast<double>(bytes_of(problem, shape)) / kMemory : 0.0;
+    return turns ? kTurn + 2.0 * static_cast<double>(bytes_of(problem, shape)) / kTurned : 0.0;
   };
   if (t.form == Form::deepened || turns_result(t, problem)) more += kTurn;  // the result's way back
   more += turned(turns_x(t, problem), x_shape(problem)) + turned(turns_y(t, problem), conv_shape(problem));
@@ -119,8 +119,6 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
           if (c > 64 && (inner.s > 1 || most_c <= c - 64)) continue;
           if (c < 32 && most_c > c) continue;
           if (c == 64 && most_c <= 32) continue;
-          // A part of merged groups' channels would leave more of the products unused.
-          if (merged > 1 && most_c > c) continue;
           t.k = k, t.c = c;
           t.kind = Kind::patch;
           add(t);

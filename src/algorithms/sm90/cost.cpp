@@ -24,6 +24,7 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
                               t.sharers() / t.groups * (c.parts == 2 ? 3 : 1);
   w.operands = instructions * (columns(c) / 4.0 + kFirstOperand);
   w.products = std::max(instructions * columns(c) / 2.0, w.operands);
+  if (t.groups > 1) w.products = std::max(w.products, instructions * kLeast);
   if (sums_apart(c)) {
     // Another consumer's products fill some of the pause.
     w.products *= kApart;
@@ -56,7 +57,8 @@ double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p) {
   double ms = min_bytes(p) / kBandwidth;
   if (c.nchw && !t.flat() && t.width * element < 32 && !whole_images(t, p))
     ms += results * element / kPartial;
-  if (t.bring == Bring::turned && p.y_w() * element % 32 != 0) ms += results * 64 / t.width / kSector;
+  if (t.bring == Bring::turned && p.y_w() * element % 32 != 0 && !whole_images(t, p))
+    ms += results * 64 / t.width / kSector;
   return ms;
 }
 

@@ -50,8 +50,7 @@ string unfit_groups(const Tiling& t, const Problem& p) {
   const i64 c = group_channels(p), k = group_results(p), element = size_of(p.dtype);
   if (p.c != padded_channels(p) || c * element % 16 != 0)
     return "the copy engine takes groups of a multiple of 16 bytes of channels";
-  if (t.bring == Bring::fetch || t.filter_as_it_is())
-    return "fetched planes and filters as they are have no groups";
+  if (t.bring == Bring::fetch) return "fetched planes have no groups";
   if (t.groups == 1) {
     if (k % t.channels != 0) return "a tile's channels are of one group, which has " + std::to_string(k);
     if (c % t.k_block != 0) return "channels are taken of one group, which has " + std::to_string(c);
