@@ -52,6 +52,12 @@ __device__ __forceinline__ void store_pair(const Params& p, const Work& work, in
     constexpr int kTaps = kConfig.r * kConfig.s;
     const bool along = kConfig.filter == Order::nhwc;
     const long long to = along ? tap * p.c + c : (static_cast<long long>(k) * p.c + c) * kTaps + r * kConfig.s + s;
+    // Two elements that begin at 4 bytes, as they lie.
+    if (kConfig.element != Element::f32 && along && !kPairsCross && p.c % 2 == 0) {
+      const unsigned both = round_to_element(first) | static_cast<unsigned>(round_to_element(second)) << 16;
+      *reinterpret_cast<unsigned*>(static_cast<unsigned short*>(p.dw) + to) = both;
+      return;
+    }
     if (has_first) store_weight(p.dw, to, first);
     if (has_second) store_weight(p.dw, to + (along ? 1 : kTaps), second);
   }
