@@ -53,6 +53,7 @@ struct Choices {
   int row_slots = 0;           // turned: buffers of rows of NCHW; 0 they are read as they are turned
   int store_slots = 0;         // pixels on M: stores of a tile that have room at once; 0 all of them
   int split = 1;               // blocks that share the sum over the channels of a tile, a cluster
+  int groups = 1;              // of a tile, whole ones, each with products of its own
   int phases = 1;  // a strided backward_data: positions within a stride, each with taps of its own
 
   // Tiles are of pixels one after the other over all images (or a plane), not of windows.
@@ -71,7 +72,7 @@ struct Choices {
   // Of a consumer: blocks of 64 rows, and of n() columns.
   FALTUNG_BOTH constexpr int m_blocks() const { return bring == Bring::shift ? 1 : m() / 64 / sharers(); }
   FALTUNG_BOTH constexpr int n_blocks() const {
-    return bring == Bring::shift || pixels_on_m() || flat() ? 1 : width / 8;
+    return pixels_on_m() ? groups : bring == Bring::shift || flat() ? 1 : width / 8;
   }
   FALTUNG_BOTH constexpr int n() const {
     return bring == Bring::shift ? pixels() / kConsumers : (pixels_on_m() ? channels : pixels()) / n_blocks();
@@ -101,6 +102,7 @@ struct KernelConfig {
   Choices tile;
 
   Element element = Element::f16;
+  bool grouped = false;  // a tile's input channels are those of its groups alone
   int parts = 1;  // 32 bits: 2 are multiplied as high and low parts, for nearly fp32; else rounded to tf32
   bool nchw = false;  // the output; the input too where `bring` takes NCHW as it is
   // With phases r and s are those of the largest.

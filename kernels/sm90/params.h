@@ -35,6 +35,7 @@ struct Params {
   float slope;
   const void* x;              // NCHW, where warps read it without a map
   int c, h, w;                // of x
+  int group_k, group_c;       // channels of a group
   int step;                   // flat: from a tile's first pixel to the next one's
   unsigned per_image;         // 2^32 over the pixels of an image or a volume, rounded up
   Phase phases[kMostPhases];  // those with most taps first
@@ -46,7 +47,8 @@ struct ShiftParams {
   const void* bias;
   const void* residual;
   void* y;
-  int k, p, q;  // output channels, height, width (before pooling)
+  int k, p, q;           // output channels, height, width (before pooling)
+  int group_k, group_c;  // channels of a group
   int strips, k_tiles, c_blocks;
   int windows, tiles_h;  // of a strip, of an image
   int pad_top;

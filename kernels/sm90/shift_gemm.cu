@@ -59,13 +59,14 @@ struct Barriers {
 using Maps = ShiftMaps<TensorMap>;
 
 struct Tile {
-  int k, n, h;  // first channel, image, first row
-  int z;        // volumes: the plane of image n
+  int k, c, n, h;  // first channel of the output and of the input, image, first row
+  int z;           // volumes: the plane of image n
 };
 
 __device__ __forceinline__ Tile locate(const ShiftParams& p, int strip) {
   Tile t;
   t.k = strip % p.k_tiles * kChannels;
+  t.c = kConfig.grouped ? t.k / p.group_k * p.group_c : 0;
   const int rows = strip / p.k_tiles;
   t.h = rows % p.tiles_h * kTileHeight;
   t.n = rows / p.tiles_h;
@@ -119,10 +120,10 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
         const unsigned to = slots + slot.place * kSlotStride;
         if constexpr (kVolume) {
           const int depth = depth_of(p, block), channels = block - depth * p.c_blocks;
-          load_5d(to, &x_map, full, window * kTileWidth, channels * kKBlock, t.h - p.pad_top,
+          load_5d(to, &x_map, full, window * kTileWidth, t.c + channels * kKBlock, t.h - p.pad_top,
                   input_plane(p.depth, t.z, depth, kDilationD), t.n);
         } else {
-          load_4d(to, &x_map, full, window * kTileWidth, block * kKBlock, t.h - p.pad_top, t.n);
+          load_4d(to, &x_map, full, window * kTileWidth, t.c + block * kKBlock, t.h - p.pad_top, t.n);
         }
         slot.advance();
         if constexpr (!kResident) {

@@ -12,7 +12,7 @@ constexpr int kBefore = kConfig.pool_pad;
 constexpr int kMyChannels = my_channels(kConfig.tile), kMyPixels = my_pixels(kConfig.tile);  // a consumer's
 
 struct Tile {
-  int k;        // first channel
+  int k, c;     // first channel of the output, and of the input
   int n, h, w;  // image and first output pixel; flat: of the flattened pixels; volumes: planes are images
   int first;    // flat: the first of the flattened pixels; planes: of those of image n
   int phase;
@@ -43,6 +43,7 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
     tiles_w = phase.tiles_w, tiles_h = phase.tiles_h;
   }
   t.k = tile % p.k_tiles * kTileChannels;
+  t.c = kConfig.grouped ? t.k / p.group_k * p.group_c : 0;
   const int pixels = tile / p.k_tiles;
   if constexpr (kBring == Bring::planes) {
     t.n = pixels / p.tiles_w;

@@ -35,7 +35,8 @@ class ImplicitGemmSm90 : public Algorithm {
   Support accepts(const Problem& p, const Target& target) const override {
     if (!target.device.has("sm_90a")) return Support::declined("needs a Hopper GPU (compute capability 9.0)");
     if (!target.device.has("nvrtc")) return Support::declined("needs NVRTC to compile its kernels");
-    if (p.groups != 1) return Support::declined("no groups");
+    if (p.groups > 1 && p.c == p.groups && p.k == p.groups)
+      return Support::declined("no groups of one channel; depthwise_gpu has them");
     if (p.direction == Direction::backward_weights)
       return Support::declined("forward and backward_data; weights_gradient_sm90 has backward_weights");
     if (const std::string why = not_as_forward(p); !why.empty()) return Support::declined(why);
@@ -65,11 +66,12 @@ class ImplicitGemmSm90 : public Algorithm {
     constexpr int64_t kMost = std::numeric_limits<int>::max();
     if (sm90::output_planes(p) * p.p() * p.q() > kMost / 2 || p.n > kMost || p.k > kMost / 2)
       return Support::declined("more than 2^30 output pixels or channels");
-    if (sm90::tilings(asked, p, chip).empty()) {
-      const std::string why = sm90::unfit(smallest(p), p);
-      return Support::declined(why.empty() ? "no tiling fits" : why);
+    for (const int merged : sm90::merges(p)) {
+      if (!sm90::tilings(asked, merge_groups(unchanged(p), merged).inner, chip).empty())
+        return Support::supported();
     }
-    return Support::supported();
+    const std::string why = sm90::unfit(smallest(p), p);
+    return Support::declined(why.empty() ? "no tiling fits" : why);
   }
 
  private:
@@ -119,19 +121,21 @@ class ImplicitGemmSm90 : public Algorithm {
     const Problem p = sm90::engine_problem(asked);
     std::vector<Candidate> all;
     for (const Form form : {Form::plain, Form::folded, Form::deepened}) {
-      if (form != Form::plain && asked.direction != Direction::forward) continue;
+      if (form != Form::plain && (asked.direction != Direction::forward || p.groups > 1)) continue;
       if ((form == Form::folded && !sm90::folds(p)) || (form == Form::deepened && !sm90::deepens(p)))
         continue;
-      const Problem inner = sm90::seen(p, form);
       const bool prepared = form != Form::plain || sm90::thins(p);
-      for (const Tiling& t : sm90::tilings(asked, inner, chip)) {
-        if (!prepared || sm90::takes_nhwc(t)) all.push_back(candidate_of({form, t}, asked, target.device));
+      for (const int merged : sm90::merges(p)) {
+        for (const Tiling& t : sm90::tilings(asked, sm90::seen(p, form, merged), chip)) {
+          if (!prepared || sm90::takes_nhwc(t))
+            all.push_back(candidate_of({form, merged, t}, asked, target.device));
+        }
       }
     }
     // Gathering takes of a plane the pixels that the strides do.
     if (sm90::thins(p)) {
       for (const Tiling& t : sm90::fetch::tilings(p, chip))
-        all.push_back(candidate_of({Form::plain, t}, asked, target.device));
+        all.push_back(candidate_of({Form::plain, 1, t}, asked, target.device));
     }
     return all;
   }
@@ -162,7 +166,8 @@ class ImplicitGemmSm90 : public Algorithm {
     const bool gathers = formed.form != Form::plain;
     Problem counted = inner;  // a step that gathers is counted apart
     if (gathers && inner.layout == Layout::nhwc) counted.c = sm90::padded_channels(inner);
-    const sm90::Estimate e = t.phased() ? sm90::estimate_phases(t, asked, Chip::of(device))
+    const Problem merged = merge_groups(unchanged(asked), formed.merged).inner;
+    const sm90::Estimate e = t.phased() ? sm90::estimate_phases(t, merged, Chip::of(device))
                                         : sm90::estimate(t, counted, Chip::of(device));
     Candidate c;
     c.config = config_name(formed);

@@ -14,10 +14,10 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
                    const int w = t.w * p.stride_w - p.pad_left, h = t.h * p.stride_h - p.pad_top;
                    if constexpr (kVolume) {
                      const Block of = block_at(p, block);
-                     load_im2col(slot, &x_map, full, of.channels * kKBlock, w, h, input_plane(p.depth, t.z, 0, 1),
+                     load_im2col(slot, &x_map, full, t.c + of.channels * kKBlock, w, h, input_plane(p.depth, t.z, 0, 1),
                                  t.volume, right, down, static_cast<unsigned short>(of.depth * kDilationD));
                    } else {
-                     load_im2col(slot, &x_map, full, block * kKBlock, w, h, t.n, right, down);
+                     load_im2col(slot, &x_map, full, t.c + block * kKBlock, w, h, t.n, right, down);
                    }
                  });
   }

@@ -22,10 +22,10 @@ __device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Pa
       barrier_expect(full, kSlotBytes);
       if constexpr (kVolume) {
         const Block of = block_at(p, block);
-        load_5d(to, &x_map, full, of.channels * kKBlock, t.w + left, t.h * kStrideH + top,
+        load_5d(to, &x_map, full, t.c + of.channels * kKBlock, t.w + left, t.h * kStrideH + top,
                 input_plane(depth_of(p, t.phase), t.z, of.depth, kDilationD), t.volume);
       } else {
-        load_4d(to, &x_map, full, block * kKBlock, t.w + left, t.h * kStrideH + top, t.n);
+        load_4d(to, &x_map, full, t.c + block * kKBlock, t.w + left, t.h * kStrideH + top, t.n);
       }
       slot.advance();
     }

@@ -25,7 +25,7 @@ std::string unfit(const Tiling&, const Problem& p) {
 
 void fill(Lister& lister, Tiling t) {
   const Problem& p = lister.problem();
-  if (t.bring == Bring::im2col) t.k_block = lister.k_block();
+  if (t.bring == Bring::im2col) t.k_block = lister.k_block(t);
   for (t.pixel_slots = 8; t.pixel_slots >= 2; --t.pixel_slots) {
     t.weight_slots = t.pixel_slots;
     if (sm90::unfit(t, p).empty()) break;

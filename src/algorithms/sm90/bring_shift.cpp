@@ -57,7 +57,7 @@ void list(Lister& lister) {
   if (!unfit_problem(p).empty()) return;
   Tiling t;
   t.bring = Bring::shift;
-  t.k_block = best_k_block(padded_channels(p), 64);
+  t.k_block = best_k_block(group_channels(p), 64);
   const auto fits = [&] { return sm90::unfit(t, p).empty(); };
   for (const int width : {64, 32, 16}) {
     if (width > 16 && width >= 2 * p.w) continue;

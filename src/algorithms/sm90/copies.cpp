@@ -118,6 +118,41 @@ Step turn(const std::string& name, const TensorCopy& copy, Slot from, Slot to) {
        number(form.row.count), number(deep ? rows[1].step * copy.outer.w : 0)});
 }
 
+// A filter's groups merged, as forward has it; or merged or not as backward_data does, whose channels are
+// exchanged. By sizes that 32 bits count.
+bool merges(const TensorCopy& copy) {
+  constexpr i64 kMost = (i64{1} << 31) - 1;
+  const auto& digits = copy.map.digits;
+  const Diagonal& diagonal = copy.map.diagonal;
+  const bool groups = diagonal.groups > 1 || (digits[kAxisN].size() > 1 && digits[kAxisN][1].count > 1);
+  const bool apart = diagonal.groups == 1 || digits[kAxisC].front().count == diagonal.c;
+  return copy.map.of == Operand::w && groups && apart && digits[kAxisH].size() == 1 &&
+         digits[kAxisW].size() == 1 && copy.inner.c * size_of(copy.dtype) % 16 == 0 &&
+         std::max(copy.inner.elements(), copy.outer.elements()) <= kMost;
+}
+
+Step merge_groups(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
+                  const DeviceInfo& device) {
+  const TensorShape &inner = copy.inner, &outer = copy.outer;
+  const Diagonal& diagonal = copy.map.diagonal;
+  const i64 strides[] = {outer.stride_n, outer.stride_c, outer.stride_h, outer.stride_w};
+  const auto step = [&](const Digit& digit) { return digit.step * strides[digit.to]; };
+  const auto& k = copy.map.digits[kAxisN];
+  const Digit &c = copy.map.digits[kAxisC].front(), &row = copy.map.digits[kAxisH].front(),
+              &column = copy.map.digits[kAxisW].front();
+  // Of forward k is one digit; of backward_data it falls into those of a group and the groups.
+  const i64 group_k = k.size() > 1 ? k[0].count : diagonal.k;
+  const i64 group = k.size() > 1 ? step(k[1]) : group_k * step(k[0]);
+  const Index& start = copy.map.start;
+  const i64 first = start[kAxisH] * strides[kAxisH] + start[kAxisW] * strides[kAxisW];
+  const i64 chunks = inner.elements() * size_of(copy.dtype) / 16;
+  return tuned(name, "merge_groups", constant("kBytes", size_of(copy.dtype)),
+               std::min<i64>(ceil_div(chunks, kThreads), device.units * 32),
+               {in(from), out(to), number(chunks), number(inner.c), number(inner.h), number(inner.w),
+                number(group_k), number(c.count), number(diagonal.groups), number(first), number(step(k[0])),
+                number(step(c)), number(step(row)), number(step(column)), number(group)});
+}
+
 // Channels padded, few of them turned.
 Step pad(const std::string& name, const TensorCopy& copy, Slot from, Slot to, const DeviceInfo& device) {
   const int element = size_of(copy.dtype);
@@ -146,13 +181,21 @@ Step to_planes(const std::string& name, DType dtype, i64 images, i64 c, i64 pixe
 
 TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand) {
   const i64 unit = 16 / size_of(outer.dtype);
-  TensorCopy copy = gather_of(outer, pad_channels(rewrite, unit), operand);
+  Rewrite padded = rewrite;
+  if (rewrite.inner.groups == 1) {
+    padded = pad_channels(rewrite, unit);
+  } else if (operand == Operand::x) {  // behind the last group's; a filter's are whole
+    padded.inner.c = padded.x.size[kAxisC] = round_up(rewrite.inner.c, unit);
+  }
+  TensorCopy copy = gather_of(outer, padded, operand);
   copy.inner = make_shape(Layout::nhwc, copy.inner.n, copy.inner.c, copy.inner.h, copy.inner.w);
   return copy;
 }
 
 Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to, const DeviceInfo& device,
                i64 planes) {
+  if (merges(copy)) return merge_groups(name, copy, from, to, device);
+  if (copy.map.diagonal.groups > 1) return copy_launch(name, name, copy, from, to, device);
   const Form form(copy);
   const auto& channels = form.channels;
   const Index& start = copy.map.start;

@@ -21,9 +21,10 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   w.fills = w.blocks * (t.flat() ? w.taps : 1);
   w.row = row_bytes(c);
   const double instructions = w.blocks * w.taps * w.row / 32 * t.m_blocks() * t.n_blocks() * halves(c) *
-                              t.sharers() * (c.parts == 2 ? 3 : 1);
+                              t.sharers() / t.groups * (c.parts == 2 ? 3 : 1);
   w.operands = instructions * (columns(c) / 4.0 + kFirstOperand);
   w.products = std::max(instructions * columns(c) / 2.0, w.operands);
+  if (t.groups > 1) w.products = std::max(w.products, instructions * kLeast);
   if (sums_apart(c)) {
     // Another consumer's products fill some of the pause.
     w.products *= kApart;
@@ -31,7 +32,7 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   }
   w.pixel_rows = w.fills * (static_cast<double>(slot_bytes(c)) / w.row);
   w.weight_rows = t.resident() ? 0 : w.blocks * w.taps * t.channels * c.parts;
-  w.loaded = (w.pixel_rows + w.weight_rows) * w.row;
+  w.loaded = w.pixel_rows * w.row + w.weight_rows * weight_row_bytes(c);
   return w;
 }
 
@@ -56,7 +57,8 @@ double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p) {
   double ms = min_bytes(p) / kBandwidth;
   if (c.nchw && !t.flat() && t.width * element < 32 && !whole_images(t, p))
     ms += results * element / kPartial;
-  if (t.bring == Bring::turned && p.y_w() * element % 32 != 0) ms += results * 64 / t.width / kSector;
+  if (t.bring == Bring::turned && p.y_w() * element % 32 != 0 && !whole_images(t, p))
+    ms += results * 64 / t.width / kSector;
   return ms;
 }
 
@@ -69,6 +71,12 @@ double turning_ms(const Problem& p) {
   return ms + (padded_channels(p) * element <= 32 ? fitted::steps::kFewChannels : 0);
 }
 
+// Multiprocessors with a block; where weights stay as many for each tile's channels.
+double at_work(const Tiling& t, const Problem& p, const Chip& chip) {
+  const auto k_tiles = static_cast<int>(ceil_div(p.k, t.channels)), units = chip.multiprocessors;
+  return t.resident() && k_tiles <= units ? units / k_tiles * k_tiles : units;
+}
+
 }  // namespace
 
 // A tile takes the longest of its products, its loads, what shared memory moves and what warps make ready;
@@ -77,7 +85,7 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   if (t.bring == Bring::shift) return shift::estimate(t, p, chip);
   const KernelConfig c = kernel_config(t, p);
   const Traffic w = traffic_of(t, c, p);
-  const double count = static_cast<double>(blocks(t, p)), multiprocessors = chip.multiprocessors;
+  const double count = static_cast<double>(blocks(t, p)), multiprocessors = at_work(t, p, chip);
   const double few = std::clamp(count / multiprocessors, kFewBlocks, 1.0);
   const double pixel_row = t.bring == Bring::im2col ? kGatherRow : kBoxRow;
   const double load = few * std::max(w.loaded / kL2, w.pixel_rows * pixel_row + w.weight_rows * kBoxRow);

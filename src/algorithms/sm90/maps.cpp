@@ -112,7 +112,7 @@ MapShape x_map(const Tiling& t, const Problem& p) {
 }
 
 MapShape w_map(const Tiling& t, const Problem& p, i64 taps) {
-  const i64 c = padded_channels(p), element = size_of(p.dtype);
+  const i64 c = group_channels(p), element = size_of(p.dtype);
   if (t.filter_as_it_is()) {
     const i64 k = round_up(p.k, 16 / element);
     TiledMap map = tiled(p, {k, taps, p.c}, {k * element, taps * k * element}, {64, 1, t.k_block});
@@ -120,8 +120,8 @@ MapShape w_map(const Tiling& t, const Problem& p, i64 taps) {
     return map;
   }
   TiledMap map = tiled(p, {c, taps, p.k * std::max(1, tf32_parts(p))}, {c * element, taps * c * element},
-                       {t.k_block, 1, t.channels});
-  map.swizzle_bytes = t.k_block * size_of(p.dtype);
+                       {t.k_block / t.groups, 1, t.channels});
+  map.swizzle_bytes = weight_row_bytes(kernel_config(t, p));
   return map;
 }
 

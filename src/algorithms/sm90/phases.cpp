@@ -135,6 +135,7 @@ std::string unfit(const Tiling& t, const Problem& asked, const Problem& p) {
            std::to_string(t.phases);
   if (t.filter_as_it_is() && asked.direction != Direction::backward_data)
     return "wgmma takes the filter of a backward_data as it is";
+  if (t.filter_as_it_is() && asked.groups > 1) return "the filter as it is has no groups";
   return unfit(t, p);
 }
 

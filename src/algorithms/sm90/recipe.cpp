@@ -41,7 +41,8 @@ Bringing bringing(const Formed& formed, const Problem& p) {
   }
   const Problem planes = planes_below(p);
   const bool takes = thins(p) && formed.tiling.bring != Bring::fetch;
-  return {planes, takes ? thin(p) : unchanged(planes), "input to NHWC", "weights to NHWC"};
+  return {planes, merge_groups(takes ? thin(p) : unchanged(planes), formed.merged), "input to NHWC",
+          formed.merged > 1 ? "weights of merged groups" : "weights to NHWC"};
 }
 
 bool turns_weights(const Problem& p) {
@@ -128,6 +129,7 @@ Step gemm(const Tiling& t, const Problem& p, const Problem& asked, const Operand
   params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
   params.slope = p.epilogue.slope;
   params.c = narrow(p.c), params.h = narrow(p.h), params.w = narrow(p.w);
+  params.group_k = narrow(group_results(p)), params.group_c = narrow(group_channels(p));
   params.step = narrow(step(t, p));
   const i64 image = p.z() * p.p() * p.q();
   params.per_image = static_cast<unsigned>(ceil_div(i64{1} << 32, image));
@@ -150,6 +152,7 @@ Step gemm(const Tiling& t, const Problem& p, const Problem& asked, const Operand
 Step shift_gemm(const Tiling& t, const Problem& p, const Operands& operands, const Chip& chip) {
   ShiftParams params{};
   params.k = narrow(p.k), params.p = narrow(p.p()), params.q = narrow(p.q());
+  params.group_k = narrow(group_results(p)), params.group_c = narrow(group_channels(p));
   params.strips = narrow(tiles(t, p));
   params.k_tiles = narrow(ceil_div(p.k, t.channels));
   params.c_blocks = narrow(channel_blocks(t, p));
@@ -174,7 +177,7 @@ Step shift_gemm(const Tiling& t, const Problem& p, const Operands& operands, con
 // 32-bit weights in the kernel's order, split in parts, where the packed ones lie.
 Step split(const Problem& p, i64 taps, Slot from, const Chip& chip) {
   constexpr i64 kThreads = 256;
-  const i64 elements = p.k * taps * padded_channels(p);
+  const i64 elements = p.k * taps * group_channels(p);
   jit::Source source;
   source.name = source.entry = "split_tf32";
   source.text = "constexpr int kParts = " + std::to_string(tf32_parts(p)) +
@@ -197,6 +200,11 @@ Formed parse_formed(const std::string& config, const Problem& p) {
   if (formed.form == Form::deepened && !deepens(p))
     throw Error(Status::bad_problem,
                 config + " takes few channels and strides no larger than the filter, no dilation");
+  if (formed.form != Form::plain && p.groups > 1)
+    throw Error(Status::bad_problem,
+                config + " gathers few channels of one group, not of " + std::to_string(p.groups));
+  if (p.groups % formed.merged != 0)
+    throw Error(Status::bad_problem, config + " merges groups by a divisor of " + std::to_string(p.groups));
   const Tiling& t = formed.tiling;
   const bool serves =
       formed.form != Form::plain ? takes_nhwc(t) : !thins(p) || takes_nhwc(t) || t.bring == Bring::fetch;
@@ -208,12 +216,17 @@ Formed parse_formed(const std::string& config, const Problem& p) {
 
 bool takes_nhwc(const Tiling& t) { return t.bring == Bring::patch || t.bring == Bring::im2col; }
 
-Problem seen(const Problem& p, Form form) {
-  return form == Form::folded ? folded(p) : form == Form::deepened ? deepened(p) : thins(p) ? thinned(p) : p;
+Problem seen(const Problem& p, Form form, int merged) {
+  Problem inner = form == Form::folded     ? folded(p)
+                  : form == Form::deepened ? deepened(p)
+                  : thins(p)               ? thinned(p)
+                                           : p;
+  inner.groups /= merged;
+  return inner;
 }
 
 Problem seen(const Problem& p, const Formed& formed) {
-  return formed.tiling.bring == Bring::fetch ? p : seen(p, formed.form);
+  return formed.tiling.bring == Bring::fetch ? p : seen(p, formed.form, formed.merged);
 }
 
 Workspace workspace_of(const Formed& formed, const Problem& p, const Problem& asked) {
@@ -234,10 +247,10 @@ std::size_t packed_bytes(const Formed& formed, const Problem& p, const Problem& 
     if (!turns_weights(asked)) return 0;
     return static_cast<std::size_t>(asked.k * asked.t * asked.r * asked.s * padded_channels(asked) * element);
   }
-  const bool as_they_are =
-      asked.direction == Direction::forward && formed.form == Form::plain && !turns_weights(p);
+  const bool as_they_are = asked.direction == Direction::forward && formed.form == Form::plain &&
+                           formed.merged == 1 && !turns_weights(p);
   if (as_they_are && parts == 0) return 0;
-  return static_cast<std::size_t>(p.k * packed_taps(p, asked) * padded_channels(p) * element *
+  return static_cast<std::size_t>(p.k * packed_taps(p, asked) * group_channels(p) * element *
                                   std::max(1, parts));
 }
 
@@ -247,8 +260,8 @@ Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& de
   const bool backward = problem.direction == Direction::backward_data;
   Problem forward = engine_problem(problem);
   const Problem p = seen(forward, formed);
-  const bool gathers = formed.form != Form::plain, splits = tf32_parts(p) > 0;
-  const bool turned = t.filter_as_it_is() ? turns_weights(problem) : gathers || backward || turns_weights(p);
+  const bool rewrites = formed.form != Form::plain || formed.merged > 1, splits = tf32_parts(p) > 0;
+  const bool turned = t.filter_as_it_is() ? turns_weights(problem) : rewrites || backward || turns_weights(p);
   forward.layout = problem.layout;
   const Bringing from = bringing(formed, forward);
   const Workspace memory = workspace_of(formed, p, problem);
@@ -262,7 +275,7 @@ Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& de
   if (turned) {
     const Problem& filter = backward ? planes_below(problem) : from.from;
     const Rewrite weights = t.filter_as_it_is() ? unchanged(filter)
-                            : backward          ? packed_weights_of(problem)
+                            : backward          ? merge_groups(packed_weights_of(problem), formed.merged)
                                                 : from.rewrite;
     recipe.pack.push_back(copy_step(from.weights, pixels_of(filter, weights, Operand::w), Place::w,
                                     Place::packed, device, problem.t));

@@ -1,6 +1,9 @@
 #include "src/algorithms/sm90/rewrites.hpp"
 
+#include <algorithm>
+
 #include "src/algorithms/sm90/tiling.hpp"
+#include "src/problem/dtype.hpp"
 #include "src/problem/rewrite.hpp"
 
 namespace faltung::sm90 {
@@ -64,6 +67,27 @@ Problem planes_apart(const Problem& p) {
   all.n *= p.d, all.k *= p.t;
   all.d = all.t = all.stride_d = all.dilation_d = 1;
   all.pad_front = all.pad_back = 0;
+  return all;
+}
+
+// The least by which a group's channels are whole products of 32 bytes, for tiles of several groups; for
+// tiles of one also 64 results, and whole rows of 128 bytes; or all of them.
+std::vector<int> merges(const Problem& p) {
+  if (p.groups == 1) return {1};
+  constexpr std::int64_t kMost = 128;  // channels: more would be zeros for the most part
+  const std::int64_t c = p.c / p.groups, k = p.k / p.groups, element = size_of(p.dtype);
+  std::vector<int> all;
+  const auto add = [&](std::int64_t bytes, std::int64_t results) {
+    for (std::int64_t m = 1; m <= p.groups && (m == 1 || m * std::max(c, k) <= kMost); ++m) {
+      const bool whole = m * c * element % bytes == 0 && m * k % results == 0;
+      if (p.groups % m != 0 || !(whole || m == p.groups)) continue;
+      if (all.empty() || all.back() != m) all.push_back(static_cast<int>(m));
+      return;
+    }
+  };
+  add(32, 8);
+  add(32, 64);
+  add(128, 64);
   return all;
 }
 

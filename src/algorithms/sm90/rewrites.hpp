@@ -2,6 +2,8 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_SM90_REWRITES_HPP_
 #define FALTUNG_SRC_ALGORITHMS_SM90_REWRITES_HPP_
 
+#include <vector>
+
 #include "src/problem/rewrite.hpp"
 
 namespace faltung::sm90 {
@@ -23,6 +25,9 @@ Rewrite thin(const Problem& problem);
 Problem planes_below(const Problem& problem);
 // Or as images, and the filter's as filters. In NCHW those of a channel are neighbours.
 Problem planes_apart(const Problem& problem);
+
+// How many groups it may pay to have as one: of so few channels each that products would have little to do.
+std::vector<int> merges(const Problem& problem);
 
 }  // namespace faltung::sm90
 

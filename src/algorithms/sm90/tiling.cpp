@@ -68,6 +68,7 @@ Tiling parse_tiling(std::string_view name) {
 KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   KernelConfig c;
   c.tile = t;
+  c.grouped = p.groups > 1;
   c.element = p.dtype == DType::f32 ? Element::f32 : p.dtype == DType::bf16 ? Element::bf16 : Element::f16;
   c.parts = std::max(1, tf32_parts(p));
   c.nchw = p.layout == Layout::nchw;
@@ -92,7 +93,11 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
 }
 
 i64 padded_channels(const Problem& p) { return round_up(p.c, 16 / size_of(p.dtype)); }
-i64 channel_blocks(const Tiling& t, const Problem& p) { return ceil_div(padded_channels(p), t.k_block); }
+i64 group_channels(const Problem& p) { return padded_channels(p) / p.groups; }
+i64 group_results(const Problem& p) { return p.k / p.groups; }
+i64 channel_blocks(const Tiling& t, const Problem& p) {
+  return ceil_div(group_channels(p) * t.groups, t.k_block);
+}
 i64 sum_blocks(const Tiling& t, const Problem& p) { return channel_blocks(t, p) * p.t; }
 
 Depth depth_of(const Problem& p) {
