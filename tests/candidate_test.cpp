@@ -33,7 +33,7 @@ std::vector<Problem> problems() {
        {"n32c64h56w56k64r3s3:pad1", "n8c3h224w224k64r7s7:st2:pad3", "n32c256h14w14k1024r1s1",
         "n8c144h56w56k144r3s3:pad1:g144", "n16c128h28w28k128r3s3:st2:pad1:bias:residual:relu",
         "n4c64h40w40k64r9s9:pad4:math=fast", "n1c512h7w7k512r3s3:pad1", "n8c64h56w56k256r1s1:st2",
-        "n2c64h56w56k64r3s3:pad1:relu:maxpool2"}) {
+        "n2c64h56w56k64r3s3:pad1:relu:maxpool2", "n2c64d4h14w16k64t3r3s3:pad1"}) {
     for (const char* direction : {"fwd:", "bwd_d:", "bwd_w:"}) {
       for (const char* type : {":f32", ":f16", ":bf16", ":f32:math=tf32"}) {
         for (const char* layout : {":nchw", ":nhwc"}) {

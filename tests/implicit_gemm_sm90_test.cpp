@@ -19,6 +19,8 @@
 namespace faltung::sm90 {
 namespace {
 
+using i64 = std::int64_t;
+
 constexpr Chip kChip{132};
 
 std::vector<Tiling> tilings_of(const Problem& problem) { return tilings(problem, kChip); }
@@ -50,6 +52,14 @@ const char* const kProblems[] = {
     "fwd:n32c256h56w56k512r1s1:st2:bf16:nchw",
     "fwd:n32c512h7w7k512r3s3:pad1:f16:nchw:bias:residual",
     "fwd:n32c256h28w28k256r3s3:st2:pad1:bf16:nchw:bias:relu",
+    "fwd:n2c64d8h56w56k64t3r3s3:pad1:bf16:nhwc:bias:relu",
+    "fwd:n8c128d8h28w28k256t3r3s3:st2:pad1:f16:nhwc:residual",
+    "fwd:n8c128d4h14w14k128t3r3s3:pad1:bf16:nchw:bias",
+    "fwd:n32c128h56w56k128r3s3:pad1:g8:f16:nhwc:bias:relu",
+    "fwd:n32c128h56w56k128r3s3:pad1:g2:f16:nchw",
+    "fwd:n32c1024h7w7k1024r3s3:pad1:g16:f16:nchw:residual",
+    "fwd:n2c96h15w13k192r3s3:pad1:g6:f16:nhwc:residual",
+    "fwd:n2c64h16w16k64r3s3:pad1:g8:f32:nhwc:math=tf32:bias",
 };
 
 // Kinds that few problems have.
@@ -89,6 +99,9 @@ const struct {
     {"fwd:n32c256h14w14k256r3s3:pad1:f16:nchw:bias:gelu", "turned_bt64x16x14_k64_pp_xs2_ws10"},
     {"fwd:n32c128h56w56k128r3s3:st2:pad1:f16:nchw:bias:residual", "turned_bt128x16x7_k64_co_xs2_ws4"},
     {"fwd:n2c64h14w14k64r3s3:pad1:f16:nchw:bias:maxpool2", "turned_bt64x16x16_k64_pp_xs2_ws8"},
+    {"fwd:n32c128h56w56k128r3s3:pad1:g8:f16:nhwc", "patch_bt64x8x16_k64_pp_px_xs6_wres_gt4"},
+    {"fwd:n32c256h56w56k256r3s3:st2:pad1:g8:f16:nhwc", "im2col_bt64x128_k64_co_px_xs8_wres_gt2"},
+    {"fwd:n32c256h56w56k256r3s3:st2:pad1:g4:f16:nchw", "turned_bt64x8x7_k64_pp_xs2_wres"},
 };
 
 // What NCHW as it is serves, by shifted sums.
@@ -101,6 +114,8 @@ const char* const kShifted[] = {
     "fwd:n2c24h20w72k64r5s5:pad2:f16:nchw",
     "fwd:n2c64h64w256k64r3s3:pad1:f16:nchw:bias:residual:relu",
     "fwd:n2c64h64w64k128r3s3:pad1:bf16:nchw:residual",
+    "fwd:n1c64d8h64w64k64t3r3s3:pad1:bf16:nchw:bias",
+    "fwd:n32c128h56w56k128r3s3:pad1:g2:f16:nchw",
 };
 
 // With strides, and with the filter as it is.
@@ -113,6 +128,9 @@ const char* const kBackward[] = {
     "bwd_d:n2c64h24w24k64r3s3:st2:dil2:pad2:f32:nchw:math=tf32",
     "bwd_d:n128c64h64w64k64r3s3:pad1:f16:nhwc",
     "bwd_d:n32c256h28w28k512r1s1:f16:nchw",
+    "bwd_d:n2c64d8h17w16k64t3r3s3:st2:pad1:bf16:nhwc",
+    "bwd_d:n1c64d9h16w16k72t2r2s2:st2:f32:nchw:math=tf32",
+    "bwd_d:n32c256h56w56k256r3s3:st2:pad1:g16:f16:nhwc",
 };
 
 TEST(ImplicitGemmSm90, NamesParseBack) {
@@ -211,6 +229,67 @@ TEST(ImplicitGemmSm90, FewChannelsWithStridesAreTakenFromSpaceToDepth) {
         "fwd:n2c3h56w56k64r3s3:st2:dil2:f16:nhwc", "fwd:n2c3h56w56k64r1s1:st2:f16:nhwc",
         "fwd:n2c8h56w56k64r4s4:st4:f16:nhwc", "fwd:n400000000c1h4w4k8r3s3:st2:pad1:f16:nhwc"}) {
     EXPECT_FALSE(deepens(parse_problem(other))) << other;
+  }
+}
+
+// A product wants 16 channels of 16 bits, in tiles of several groups; or 64, in tiles of one.
+TEST(ImplicitGemmSm90, GroupsOfFewChannelsAreMerged) {
+  const auto merged = [](const char* problem) { return merges(parse_problem(problem)); };
+  EXPECT_EQ(merged("fwd:n1c128h8w8k128r3s3:g1:f16:nhwc"), std::vector{1});
+  EXPECT_EQ(merged("fwd:n1c128h8w8k128r3s3:g32:f16:nhwc"), (std::vector{4, 16}));
+  EXPECT_EQ(merged("fwd:n1c256h8w8k256r3s3:g32:f16:nhwc"), (std::vector{2, 8}));
+  EXPECT_EQ(merged("fwd:n1c512h8w8k512r3s3:g32:f16:nhwc"), (std::vector{1, 4}));
+  EXPECT_EQ(merged("fwd:n1c1024h8w8k1024r3s3:g32:f16:nhwc"), (std::vector{1, 2}));
+  EXPECT_EQ(merged("fwd:n1c1024h8w8k1024r3s3:g16:f16:nhwc"), std::vector{1});
+  EXPECT_EQ(merged("fwd:n1c512h8w8k512r3s3:g2:f16:nhwc"), std::vector{1});
+  EXPECT_EQ(merged("fwd:n1c64h8w8k64r3s3:g16:f32:nhwc:math=tf32"), (std::vector{2, 16}));
+  EXPECT_EQ(merged("fwd:n1c96h8w8k192r3s3:g12:f16:nchw"), (std::vector{2, 4}));
+  EXPECT_EQ(merged("fwd:n1c12h8w8k18r3s3:g3:f16:nhwc"), std::vector{3});  // all as one, and padded
+  EXPECT_TRUE(merged("fwd:n1c404h8w8k404r3s3:g4:f16:nhwc").empty());      // mostly zeros
+}
+
+// Merged to one group or not: what the filter lacks between them is nowhere in memory.
+TEST(ImplicitGemmSm90, AFilterOfGroupsIsPacked) {
+  for (const char* text :
+       {"bwd_d:n2c64h14w14k64r3s3:pad1:g16:f16:nhwc", "bwd_d:n2c128h15w14k128r3s3:st2:pad1:g2:bf16:nchw"}) {
+    const Problem asked = parse_problem(text);
+    for (const i64 merged : {i64{1}, asked.groups / 2, asked.groups}) {
+      const Problem engine = merge_groups(unchanged(engine_problem(asked)), merged).inner;
+      for (const Tiling& t : tilings(asked, engine, kChip)) EXPECT_FALSE(t.filter_as_it_is()) << to_string(t);
+    }
+    EXPECT_FALSE(
+        tilings(asked, merge_groups(unchanged(engine_problem(asked)), asked.groups).inner, kChip).empty());
+  }
+}
+
+TEST(ImplicitGemmSm90, ATileIsOfOneGroupOrOfWholeOnes) {
+  const Problem four = parse_problem("fwd:n32c128h56w56k128r3s3:pad1:g8:f16:nhwc");  // of 16 channels
+  std::size_t several = 0;
+  for (const Tiling& t : tilings_of(four)) {
+    if (t.groups == 1) continue;
+    ++several;
+    EXPECT_EQ(t.channels, 16 * t.groups) << to_string(t);
+    EXPECT_EQ(t.k_block, t.channels) << to_string(t);
+    EXPECT_EQ(t.n(), 16) << to_string(t);
+    EXPECT_EQ(channel_blocks(t, four), 1) << to_string(t);
+  }
+  EXPECT_GT(several, 0u);
+  const Problem two = parse_problem("fwd:n32c128h56w56k128r3s3:pad1:g2:f16:nhwc");  // of 64
+  for (const Tiling& t : tilings_of(two)) EXPECT_EQ(t.channels, 64) << to_string(t);
+  const struct {
+    const char *tiling, *problem, *reason;
+  } declined[] = {
+      {"patch_bt64x8x16_k64_pp_px_xs6_wres_gt4", "fwd:n1c128h56w56k128r3s3:pad1:f16:nhwc", "no groups"},
+      {"patch_bt64x8x16_k64_pp_px_xs6_wres_gt2", "fwd:n1c128h56w56k128r3s3:pad1:g8:f16:nhwc", "whole groups"},
+      {"patch_bt64x8x32_k64_pp_xs2_wres_gt4", "fwd:n1c128h56w56k128r3s3:pad1:g8:f16:nhwc", "pixels on M"},
+      {"patch_bt128x8x8_k64_pp_xs2_ws8", "fwd:n1c128h56w56k128r3s3:pad1:g2:f16:nhwc", "one group"},
+      {"patch_bt64x8x8_k64_pp_xs2_ws8", "fwd:n1c64h56w56k128r3s3:pad1:g2:f16:nhwc", "of one group"},
+      {"patch_bt64x8x8_k64_pp_xs2_ws8", "fwd:n1c8h56w56k128r3s3:pad1:g2:f16:nhwc", "16 bytes"},
+      {"fetch_bt64x64_k64_pp_st4", "fwd:n1c128h7w7k128r1s1:g2:f16:nchw", "no groups"},
+  };
+  for (const auto& d : declined) {
+    EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
+        << d.tiling << " " << d.problem;
   }
 }
 
@@ -498,21 +577,24 @@ TEST(ImplicitGemmSm90, PhasesOfStridesShareALaunch) {
     ASSERT_FALSE(all.empty()) << text;
     for (const Tiling& t : all) {
       EXPECT_EQ(unfit(parse_tiling(to_string(t)), asked, p), "") << to_string(t);
-      EXPECT_EQ(t.phases, has_phases(asked) ? asked.stride_h * asked.stride_w : 1) << to_string(t);
+      EXPECT_EQ(t.phases, has_phases(asked) ? asked.stride_d * asked.stride_h * asked.stride_w : 1)
+          << to_string(t);
     }
     if (!has_phases(asked)) continue;
     // Every result once, each tap in one phase.
     Phases phases = phases_of(asked);
     std::int64_t results = 0, taps = 0;
     for (const Phase& phase : phases.of) {
-      results += std::int64_t{phase.p} * phase.q, taps += phase.taps;
+      results += std::int64_t{phase.depth.out} * phase.p * phase.q, taps += phase.depths * phase.taps;
       EXPECT_LE(phase.taps, p.r * p.s);
       EXPECT_LE(phase.p, p.p());
       EXPECT_LE(phase.q, p.q());
-      EXPECT_LE(phase.taps, phases.of.front().taps);
+      EXPECT_LE(phase.depths, p.t);
+      EXPECT_LE(phase.depth.out, p.z());
+      EXPECT_LE(phase.depths * phase.taps, phases.of.front().depths * phases.of.front().taps);
     }
-    EXPECT_EQ(results, asked.h * asked.w) << text;
-    EXPECT_EQ(taps, asked.r * asked.s) << text;
+    EXPECT_EQ(results, asked.d * asked.h * asked.w) << text;
+    EXPECT_EQ(taps, asked.t * asked.r * asked.s) << text;
     const Tiling& t = all.front();
     EXPECT_GE(count_tiles(phases.of, t, p) * t.channels * t.pixels(), asked.n * asked.c * results);
     EXPECT_GT(estimate_phases(t, asked, kChip).ms, 0);
@@ -568,7 +650,7 @@ void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Proble
   const KernelConfig c = kernel_config(tiling, problem);
   const int products = c.parts == 2 ? 3 : 1;
   EXPECT_GE(count_instructions(binary.code, kHgmmaOfShared),
-            steps * tiling.m_blocks() * tiling.n_blocks() * halves(c) * products)
+            steps * tiling.m_blocks() * tiling.n_blocks() / tiling.groups * halves(c) * products)
       << source.name;
 }
 

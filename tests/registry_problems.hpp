@@ -95,6 +95,8 @@ inline std::vector<Problem> dimension_problems() {
                                 "n1c7d4h9w8k9t1r3s3:pad0x1x1",
                                 "n1c4d7h8w6k6t2r3s2:st2:pad0.1.1.0.1.2:dil2x1x1:g2",
                                 "n2c5d3h4w4k6t1r1s1",
+                                "n2c24d3h6w8k16t3r3s3:pad1",
+                                "n1c19d5h7w9k21t2r3s2:st2x2x1:pad1.0.1.1.0.1:dil2x1x1",
                                 "n2c12w20k10s4:transposed:st2:pad1",
                                 "n1c16h7w6k20r4s4:transposed:st2:pad1",
                                 "n2c6h5w7k8r3s3:transposed:st2x3:pad1:outpad1x2:g2",

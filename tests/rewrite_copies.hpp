@@ -30,17 +30,15 @@ inline std::size_t source_bytes(const TensorCopy& copy) {
 }
 
 // Of every rewrite of these problems, in both layouts and sizes of elements: each operand gathered, the
-// result scattered; also with channels padded, and turned on the way to the other layout.
+// result scattered; also with channels padded, with groups merged, and turned on the way to the other
+// layout.
 template <class Visit>
 void each_copy(const Visit& visit) {
   const char* const problems[] = {
-      "fwd:n2c3h17w19k5r5s5:st2:pad2",
-      "fwd:n1c4h9w13k6r3s3:st1x3:pad0x1:dil2x1:g2",
-      "fwd:n2c5h7w9k7r1s1:st2:pad1",
-      "fwd:n3c5h4w6k7r1s1",
-      "bwd_d:n2c6h9w11k4r3s3:st2:pad1:g2",
-      "bwd_d:n1c5h7w6k4r3s3:st1:pad3:dil1",
-      "bwd_d:n1c3h11w7k4r2s3:st3x1:pad4.0.1.2",
+      "fwd:n2c3h17w19k5r5s5:st2:pad2",      "fwd:n1c4h9w13k6r3s3:st1x3:pad0x1:dil2x1:g2",
+      "fwd:n2c5h7w9k7r1s1:st2:pad1",        "fwd:n3c5h4w6k7r1s1",
+      "bwd_d:n2c6h9w11k4r3s3:st2:pad1:g2",  "fwd:n1c8h5w6k12r3s2:g4",
+      "bwd_d:n1c5h7w6k4r3s3:st1:pad3:dil1", "bwd_d:n1c3h11w7k4r2s3:st3x1:pad4.0.1.2",
       "bwd_w:n2c3h17w19k5r5s5:st2:pad2",
   };
   for (const char* const text : problems) {
@@ -53,8 +51,10 @@ void each_copy(const Visit& visit) {
           if (rule->applies(p)) all.push_back((*rule)(p));
         }
         if (p.groups == 1) all.push_back(pad_channels(all.back(), 8));
+        if (p.groups > 1) all.push_back(merge_groups(all.back(), 2));
         if (p.direction == Direction::backward_data) {
           for (const Rewrite& phase : data_phases(p)) all.push_back(phase);
+          if (p.groups > 1) all.push_back(merge_groups(all.back(), p.groups));
         }
         for (const Rewrite& r : all) {
           SCOPED_TRACE(to_string(r.inner) + " in " + to_string(p));

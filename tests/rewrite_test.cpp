@@ -131,12 +131,20 @@ void check_rules(const Problem& p, std::uint64_t seed, std::map<std::string, int
     const IndexMap residual = (*rule)(without_pool(p)).y;
     expect_same(p, {(*rule)(p)}, residual, seed);
     if (p.groups == 1) expect_same(p, {pad_channels((*rule)(p), 4)}, residual, seed);
+    for (const i64 together : {i64{2}, p.groups}) {
+      if (together == 1 || p.groups % together != 0) continue;
+      expect_same(p, {merge_groups((*rule)(p), together)}, residual, seed);
+      ++applied["merged"];
+    }
   }
   if (p.direction == Direction::backward_data) {
     SCOPED_TRACE("data_phases of " + to_string(p) + ", seed " + std::to_string(seed));
     const std::vector<Rewrite> phases = data_phases(p);
     expect_same(p, phases, {}, seed);
     ++applied["data_phases"];
+    std::vector<Rewrite> merged = phases;
+    for (Rewrite& phase : merged) phase = merge_groups(phase, p.groups);
+    if (p.groups > 1) expect_same(p, merged, {}, seed);
     for (const Rewrite& phase : phases) applied["zero phases"] += phase.x.is_zero();
     for (const Rewrite& phase : phases) applied["cropped"] += phase.first_row() > 0;
   }
@@ -150,7 +158,7 @@ Problem roll(std::mt19937_64& random) {
     Problem p;
     p.direction = static_cast<Direction>(between(0, 2));
     p.layout = static_cast<Layout>(between(0, 1));
-    p.groups = between(0, 3) == 0 ? between(2, 3) : 1;
+    p.groups = between(0, 3) == 0 ? between(2, 4) : 1;
     p.n = between(1, 3), p.c = p.groups * between(1, 5), p.k = p.groups * between(1, 4);
     p.h = between(1, 11), p.w = between(1, 11);
     p.r = between(0, 2) == 0 ? 1 : between(1, 5), p.s = between(0, 2) == 0 ? p.r : between(1, 5);
@@ -193,6 +201,7 @@ TEST(Rewrite, OfRandomProblemsGivesTheirResults) {
   }
   if (count < 1000) return;
   for (const RewriteRule* rule : rewrites::kAll) EXPECT_GT(applied[rule->name], 10) << rule->name;
+  EXPECT_GT(applied["merged"], 100);
   EXPECT_GT(applied["zero phases"], 100);
   EXPECT_GT(applied["cropped"], 100);
 }
@@ -225,6 +234,8 @@ TEST(Rewrite, ThatDoesNotApplySaysWhy) {
   }
   EXPECT_THROW(data_phases(parse_problem("fwd:n1c3h8w8k4r3s3")), Error);
   EXPECT_THROW(pad_channels(unchanged(parse_problem("fwd:n1c4h8w8k4r3s3:g2")), 8), Error);
+  EXPECT_THROW(merge_groups(unchanged(parse_problem("fwd:n1c12h8w8k6r3s3:g6")), 4), Error);
+  EXPECT_THROW(merge_groups(unchanged(parse_problem("fwd:n1c12h8w8k6r3s3:g6")), 0), Error);
 }
 
 // What no tensor could hold is declined, not wrapped around.
@@ -256,6 +267,14 @@ TEST(Rewrite, HasTheExpectedInnerProblems) {
   EXPECT_EQ(to_string(phases[0].inner), text("fwd:n2c7h4w4k5r1s1"));
   EXPECT_EQ(phases[3].inner.r, 2);
   EXPECT_EQ(phases[3].inner.s, 2);
+  // Six groups of two channels as two of six: a third of the filter is not zero.
+  const Problem grouped = parse_problem("fwd:n1c12h8w8k6r3s3:g6");
+  const Rewrite merged = merge_groups(unchanged(grouped), 3);
+  EXPECT_EQ(to_string(merged.inner), text("fwd:n1c12h8w8k6r3s3:g2"));
+  EXPECT_EQ(merged.w.size, (Index{6, 6, 3, 3}));
+  EXPECT_EQ(merged.w({4, 3, 1, 2}), (Index{4, 1, 1, 2}));
+  EXPECT_EQ(merged.w({4, 4, 1, 2}), std::nullopt);
+  EXPECT_FALSE(merged.w.is_in_place(w_shape(merged.inner), w_shape(grouped)));
   // Padding beyond the filter: the gradient's outermost rows and columns are of no input pixel.
   const Rewrite cropped = rewrites::data_as_forward(parse_problem("bwd_d:n1c1h5w5k1r1s1:pad2"));
   EXPECT_EQ(to_string(cropped.inner), text("fwd:n1c1h5w5k1r1s1"));

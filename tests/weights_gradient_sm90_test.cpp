@@ -53,6 +53,11 @@ const char* const kProblems[] = {
     "bwd_w:n2c64h28w28k64r3s3:st2:pad1:f32:nchw",
     "bwd_w:n2c64h20w21k64r4s2:pad1:f16:nhwc",
     "bwd_w:n32c3h224w224k64r7s7:st2:pad3:bf16:nchw",
+    "bwd_w:n32c128h56w56k128r3s3:pad1:g32:f16:nhwc",
+    "bwd_w:n32c1024h14w14k1024r3s3:st2:pad1:g32:bf16:nchw",
+    "bwd_w:n2c256h28w28k512r1s1:g2:f16:nchw",
+    "bwd_w:n2c40h16w24k56r3s3:pad1:g8:f16:nchw",
+    "bwd_w:n2c64h16w32k64r3s3:pad1:g16:f32:nhwc",
 };
 
 TEST(WeightsGradientSm90, NamesParseBack) {
@@ -147,6 +152,24 @@ TEST(WeightsGradientSm90, StepsUseTheWorkspaceTheyAskFor) {
       EXPECT_GE(workspace(tile, problem).x, parts) << to_string(tile);
     }
   }
+}
+
+TEST(WeightsGradientSm90, ABlockHasTheProductsOfAsManyGroupsAsItHasRows) {
+  const Tile tile = parse_tile("patch_bt64x64_tp8x8x1_st3");
+  const auto merged = [&](const char* text) {
+    const Problem p = parse_problem(text);
+    return unfit(tile, p).empty() ? config(tile, p).merged : 0;
+  };
+  const auto groups = [&](const char* text) { return counts(tile, parse_problem(text)).groups; };
+  EXPECT_EQ(merged("bwd_w:n2c128h8w8k128r3s3:pad1:f16:nhwc"), 1);
+  EXPECT_FALSE(config(tile, parse_problem("bwd_w:n2c128h8w8k128r3s3:pad1:f16:nhwc")).grouped());
+  EXPECT_EQ(merged("bwd_w:n2c128h8w8k128r3s3:pad1:g32:f16:nhwc"), 16);
+  EXPECT_EQ(groups("bwd_w:n2c128h8w8k128r3s3:pad1:g32:f16:nhwc"), 2);
+  EXPECT_EQ(merged("bwd_w:n2c256h8w8k256r3s3:pad1:g2:f16:nhwc"), 1);
+  EXPECT_EQ(groups("bwd_w:n2c256h8w8k256r3s3:pad1:g2:f16:nhwc"), 2);
+  EXPECT_EQ(merged("bwd_w:n2c60h8w8k60r3s3:pad1:g6:f16:nhwc"), 6);     // all of them: none begins astray
+  EXPECT_EQ(merged("bwd_w:n2c120h8w8k120r3s3:pad1:g12:f16:nhwc"), 4);  // 40 channels
+  EXPECT_EQ(merged("bwd_w:n2c200h8w8k200r3s3:pad1:g2:f16:nhwc"), 0);   // 100: 200 bytes
 }
 
 TEST(WeightsGradientSm90, WhatTheCopyEngineDoesNotTakeIsTurnedBefore) {

@@ -2,7 +2,8 @@
 // affine in the digits of its indices (src/problem/rewrite.hpp).
 //
 // The host defines THREADS; BYTES of an element; WIDE, 1 where a tensor has 2^30 elements or more; GATHER or SCATTER;
-// INNER_nchw or INNER_nhwc, how the inner tensor lies; and DIGITS(D), a D(inner axis, outer axis, number) for each
+// INNER_nchw or INNER_nhwc, how the inner tensor lies; DIAGONAL, 1 where a filter's elements between groups are zero;
+// and DIGITS(D), a D(inner axis, outer axis, number) for each
 // digit, in the axes' order n, c, h, w and the fastest of each first.
 #define AXES 4
 #define MOST_DIGITS 8
@@ -13,6 +14,7 @@ typedef struct {
   i64 strides[AXES];
   int size[AXES], outer_size[AXES], start[AXES];
   int count[MOST_DIGITS], step[MOST_DIGITS];
+  int diagonal_k, diagonal_c, diagonal_groups;
 } CopySizes;
 
 #if BYTES == 4
@@ -50,10 +52,15 @@ copy_by_map(F_INPUT(element_t, from), F_OUTPUT(element_t, to), CopySizes z) {
     rest /= z.size[1];
 #endif
     int inner_n = (int)rest;
+#if DIAGONAL
+    const bool within = inner_n / z.diagonal_k % z.diagonal_groups == inner_c / z.diagonal_c % z.diagonal_groups;
+#else
+    const bool within = true;
+#endif
     int outer_n = z.start[0], outer_c = z.start[1], outer_h = z.start[2], outer_w = z.start[3];
     DIGITS(MOVE)
     // What is left of an index lies beyond the map.
-    const bool inside = (inner_n | inner_c | inner_h | inner_w) == 0 && outer_n >= 0 && outer_n < z.outer_size[0] &&
+    const bool inside = within && (inner_n | inner_c | inner_h | inner_w) == 0 && outer_n >= 0 && outer_n < z.outer_size[0] &&
                         outer_c >= 0 && outer_c < z.outer_size[1] && outer_h >= 0 && outer_h < z.outer_size[2] &&
                         outer_w >= 0 && outer_w < z.outer_size[3];
     const index_t there = (index_t)z.strides[0] * outer_n + (index_t)z.strides[1] * outer_c +

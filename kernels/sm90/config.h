@@ -53,6 +53,7 @@ struct Choices {
   int row_slots = 0;           // turned: buffers of rows of NCHW; 0 they are read as they are turned
   int store_slots = 0;         // pixels on M: stores of a tile that have room at once; 0 all of them
   int split = 1;               // blocks that share the sum over the channels of a tile, a cluster
+  int groups = 1;              // of a tile, whole ones, each with products of its own
   int phases = 1;  // a strided backward_data: positions within a stride, each with taps of its own
 
   // Tiles are of pixels one after the other over all images (or a plane), not of windows.
@@ -71,7 +72,7 @@ struct Choices {
   // Of a consumer: blocks of 64 rows, and of n() columns.
   FALTUNG_BOTH constexpr int m_blocks() const { return bring == Bring::shift ? 1 : m() / 64 / sharers(); }
   FALTUNG_BOTH constexpr int n_blocks() const {
-    return bring == Bring::shift || pixels_on_m() || flat() ? 1 : width / 8;
+    return pixels_on_m() ? groups : bring == Bring::shift || flat() ? 1 : width / 8;
   }
   FALTUNG_BOTH constexpr int n() const {
     return bring == Bring::shift ? pixels() / kConsumers : (pixels_on_m() ? channels : pixels()) / n_blocks();
@@ -101,6 +102,7 @@ struct KernelConfig {
   Choices tile;
 
   Element element = Element::f16;
+  bool grouped = false;  // a tile's input channels are those of its groups alone
   int parts = 1;  // 32 bits: 2 are multiplied as high and low parts, for nearly fp32; else rounded to tf32
   bool nchw = false;  // the output; the input too where `bring` takes NCHW as it is
   // With phases r and s are those of the largest.
@@ -109,6 +111,11 @@ struct KernelConfig {
   int pad_left = 0;                // turned, shift
   int kept_weights = 0;            // resident: blocks of weights, taps by blocks of channels
   bool bias = false, residual = false;
+
+  // Three dimensions, whose input and output are planes of a volume, and taps in depth: each plane of the
+  // output is the sum over these of convolutions of planes of the input.
+  bool volume = false;
+  int t = 1, dilation_d = 1;
 
   Pooling pooling = Pooling::none;                   // stride 2
   int pool_window = 0;                               // 2 or 3; 0 there is none
@@ -132,7 +139,7 @@ struct KernelConfig {
   bool walks = false;  // shift: a strip has several windows
 
   FALTUNG_BOTH constexpr int element_bytes() const { return element == Element::f32 ? 4 : 2; }
-  FALTUNG_BOTH constexpr int taps() const { return r * s; }
+  FALTUNG_BOTH constexpr int taps() const { return r * s; }  // of a plane
   FALTUNG_BOTH constexpr bool turns_16_bits() const {
     return tile.bring == Bring::turned && element != Element::f32;
   }

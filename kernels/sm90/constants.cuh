@@ -1,6 +1,7 @@
 // What the kernels know when they are compiled: the host's kConfig, and what follows from it.
 #pragma once
 #include "kernels/sm90/config.h"
+#include "kernels/sm90/depths.h"
 #include "kernels/sm90/layout.h"
 #include "kernels/sm90/params.h"
 
@@ -27,8 +28,10 @@ constexpr int kTileChannels = kConfig.tile.channels, kTilePixels = kConfig.tile.
 constexpr int kTileWidth = kConfig.tile.width, kTileHeight = kConfig.tile.height;
 constexpr int kS = kConfig.s, kTaps = kConfig.taps();
 constexpr int kDilationH = kConfig.dilation_h, kDilationW = kConfig.dilation_w;
+constexpr bool kVolume = kConfig.volume;
+constexpr int kT = kConfig.t, kDilationD = kConfig.dilation_d;
 constexpr int kStrideH = kConfig.stride_h, kStrideW = kConfig.stride_w;  // of patches
-constexpr int kSplit = kConfig.tile.split;
+constexpr int kSplit = kConfig.tile.split, kTileGroups = kConfig.tile.groups;
 
 constexpr bool kF32 = kConfig.element == Element::f32, kBf16 = kConfig.element == Element::bf16;
 constexpr int kElement = kConfig.element_bytes(), kParts = kConfig.parts;
@@ -40,6 +43,7 @@ constexpr int kWindow = kConfig.pool_window, kStore = kConfig.pixels_a_store;
 // Shared memory: buffers of pixels and of weights, one after the other.
 constexpr int kSlots = kConfig.tile.pixel_slots, kStages = kConfig.weight_buffers();
 constexpr int kRow = row_bytes(kConfig);  // of an operand: a pixel's or an output channel's block of channels
+constexpr int kWeightRow = weight_row_bytes(kConfig);
 constexpr int kSlotBytes = slot_bytes(kConfig), kPartStride = part_stride(kConfig),
               kSlotStride = slot_stride(kConfig);
 constexpr int kStageBytes = stage_bytes(kConfig), kStagePartStride = stage_part_stride(kConfig),

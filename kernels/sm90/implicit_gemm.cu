@@ -29,7 +29,7 @@
 
 // Where each consumer takes every second tile: past what another tile takes of the rings.
 __device__ __forceinline__ void pass_over(const Params& p, Consumer& c, int tile) {
-  c.slot.advance(kFlat ? p.c_blocks * kTaps : blocks_of(p, tile));
+  c.slot.advance(kFlat ? blocks_of(p, tile) * kTaps : blocks_of(p, tile));
   c.stage.advance(fills_of(p, tile));
 }
 
@@ -72,11 +72,12 @@ __device__ __forceinline__ void consume(const Outputs& outputs, const Params& p,
       c.accumulate = 1;
     }
     c.previous_slot = c.previous_stage = 0;
-    for (int block = work.first; sums_something && block < work.end; ++block) {
+    const Span span = span_of(p, work, t);
+    for (int block = span.first; sums_something && block < span.end; ++block) {
       if constexpr (kFlat) {
-        sum_taps(sums, m, barriers, c, block, block == work.first);
+        sum_taps(sums, m, barriers, c, block, block == span.first);
       } else {
-        sum_patch(sums, m, barriers, c, block, block == work.first);
+        sum_patch(sums, m, barriers, c, block, block == span.first);
       }
     }
     if constexpr (!kCooperative) {

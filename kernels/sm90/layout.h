@@ -81,8 +81,12 @@ FALTUNG_BOTH constexpr long long part_stride(const KernelConfig& c) {
 }
 FALTUNG_BOTH constexpr long long slot_stride(const KernelConfig& c) { return part_stride(c) * c.parts; }
 
+// Of one row of the weights: an output channel's block of channels, of its own group.
+FALTUNG_BOTH constexpr int weight_row_bytes(const KernelConfig& c) { return row_bytes(c) / c.tile.groups; }
 // Of one part of a buffer of weights: a tap's, of a block of channels.
-FALTUNG_BOTH constexpr int stage_bytes(const KernelConfig& c) { return c.tile.channels * row_bytes(c); }
+FALTUNG_BOTH constexpr int stage_bytes(const KernelConfig& c) {
+  return c.tile.channels * weight_row_bytes(c);
+}
 FALTUNG_BOTH constexpr long long stage_part_stride(const KernelConfig& c) {
   return aligned(stage_bytes(c), kAlignment);
 }
@@ -142,7 +146,7 @@ FALTUNG_BOTH constexpr int stored_pixels(const KernelConfig& c) {
 FALTUNG_BOTH constexpr int unit_channels(const KernelConfig& c) {
   if (c.element == Element::f32) return 32;
   if (!c.tile.pixels_on_m()) return 64;
-  const int n = c.tile.n();
+  const int n = c.tile.channels;
   return n % 64 == 0 ? 64 : n % 32 == 0 ? 32 : n % 16 == 0 ? 16 : 8;
 }
 // Of planes a store is of all channels, by 64 pixels.

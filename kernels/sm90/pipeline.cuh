@@ -26,9 +26,11 @@ constexpr int kPixelPitch =
     kFlat ? 8 * kRow : kStrideH * patch_width(kConfig) * kRow;  // from 8 pixels to the next 8
 constexpr int kPlanesBox = 64 * kRow;                           // planes, fetch: 64 channels by 64 pixels
 constexpr bool kRowsAreChannels = kBring == Bring::planes || kBring == Bring::fetch;
-constexpr unsigned kSwizzle = kRow == 128 ? 1u : kRow == 64 ? 2u : 3u;
 
+// Of rows of so many bytes, which are swizzled alike.
+template <int kBytes = kRow>
 __device__ __forceinline__ unsigned long long descriptor(unsigned low, int pitch) {
+  constexpr unsigned kSwizzle = kBytes == 128 ? 1u : kBytes == 64 ? 2u : 3u;
   const unsigned high = static_cast<unsigned>(pitch >> 4) | kSwizzle << 30;
   return static_cast<unsigned long long>(high) << 32 | low;
 }
@@ -54,6 +56,7 @@ __device__ __forceinline__ unsigned long long pixels_on_n(unsigned pixels, int b
     return descriptor((pixels + block * kBlock + half * kHalf + step * 32) >> 4, kPixelPitch);
   }
 }
+constexpr int kGroupSteps = kRow / 32 / kTileGroups;
 // Of the filter as it is: 64 output channels, by kKBlock input channels.
 constexpr int kFilterBox = kKBlock * 128;
 __device__ __forceinline__ unsigned long long weights_of(unsigned weights, int row, int step) {
@@ -62,7 +65,9 @@ __device__ __forceinline__ unsigned long long weights_of(unsigned weights, int r
     const unsigned high = 1024 >> 4 | 1u << 30;  // swizzled by 128 bytes, whatever the pixels' rows are
     return static_cast<unsigned long long>(high) << 32 | place | (kFilterBox >> 4) << 16;
   }
-  return descriptor((weights + row * kRow + step * 32) >> 4, 8 * kRow);
+  // A row has the steps of its group.
+  const unsigned place = weights + row * kWeightRow + step % kGroupSteps * 32;
+  return descriptor<kWeightRow>(place >> 4, 8 * kWeightRow);
 }
 
 // The operands of one step of a consumer's block of 64 rows by kN columns, or of a half of those.
@@ -102,7 +107,7 @@ __device__ __forceinline__ void pin(Sums& sums) {
   for (int block = 0; block < kMBlocks * kNBlocks; ++block) pin(sums[block / kNBlocks][block % kNBlocks]);
 }
 
-// The products of one tap of one block of channels.
+// The products of one tap of one block of channels. With several groups a step is one's, and so is a block of columns.
 template <class Sums>
 __device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned pixels, int accumulate) {
 #pragma unroll
@@ -111,8 +116,9 @@ __device__ __forceinline__ void multiply(Sums& sums, unsigned weights, unsigned 
     for (int mt = 0; mt < kMBlocks; ++mt) {
 #pragma unroll
       for (int nb = 0; nb < kNBlocks; ++nb) {
+        if (kTileGroups > 1 && step / kGroupSteps != nb) continue;
         const Operands o = operands_of(weights, pixels, mt, nb, 0, step);
-        mma(sums[mt][nb], o.a, o.b, step == 0 ? accumulate : 1);
+        mma(sums[mt][nb], o.a, o.b, step % kGroupSteps == 0 ? accumulate : 1);
       }
     }
   }

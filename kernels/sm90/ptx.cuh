@@ -81,6 +81,15 @@ __device__ __forceinline__ void load_4d(unsigned to, const TensorMap* map, unsig
       : "memory");
 }
 
+__device__ __forceinline__ void load_5d(unsigned to, const TensorMap* map, unsigned barrier, int c0, int c1,
+                                        int c2, int c3, int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
+      "%6, %7}], [%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
+
 // A column of pixels from the base pixel (w, h, n) on, each moved by (dw, dh): one filter tap.
 __device__ __forceinline__ void load_im2col(unsigned to, const TensorMap* map, unsigned barrier, int c, int w,
                                             int h, int n, unsigned short dw, unsigned short dh) {
@@ -88,6 +97,17 @@ __device__ __forceinline__ void load_im2col(unsigned to, const TensorMap* map, u
       "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
       "%5, %6}], [%2], {%7, %8};" ::"r"(to),
       "l"(map), "r"(barrier), "r"(c), "r"(w), "r"(h), "r"(n), "h"(dw), "h"(dh)
+      : "memory");
+}
+
+// The same of volumes, from (w, h, d, n) on.
+__device__ __forceinline__ void load_im2col(unsigned to, const TensorMap* map, unsigned barrier, int c, int w,
+                                            int h, int d, int n, unsigned short dw, unsigned short dh,
+                                            unsigned short dd) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
+      "%5, %6, %7}], [%2], {%8, %9, %10};" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c), "r"(w), "r"(h), "r"(d), "r"(n), "h"(dw), "h"(dh), "h"(dd)
       : "memory");
 }
 
@@ -110,6 +130,14 @@ __device__ __forceinline__ void store_4d(const TensorMap* map, unsigned from, in
 }
 
 // Contiguous bytes; addresses and count are multiples of 16.
+__device__ __forceinline__ void store_5d(const TensorMap* map, unsigned from, int c0, int c1, int c2, int c3,
+                                         int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
+      "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
+
 __device__ __forceinline__ void load_bytes(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),

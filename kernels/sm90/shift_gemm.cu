@@ -59,16 +59,42 @@ struct Barriers {
 using Maps = ShiftMaps<TensorMap>;
 
 struct Tile {
-  int k, n, h;  // first channel, image, first row
+  int k, c, n, h;  // first channel of the output and of the input, image, first row
+  int z;           // volumes: the plane of image n
 };
 
 __device__ __forceinline__ Tile locate(const ShiftParams& p, int strip) {
   Tile t;
   t.k = strip % p.k_tiles * kChannels;
+  t.c = kConfig.grouped ? t.k / p.group_k * p.group_c : 0;
   const int rows = strip / p.k_tiles;
   t.h = rows % p.tiles_h * kTileHeight;
   t.n = rows / p.tiles_h;
+  t.z = 0;
+  if constexpr (kVolume) {
+    const int plane = t.n;
+    t.n = plane / p.depth.out;
+    t.z = plane - t.n * p.depth.out;
+  }
   return t;
+}
+
+// The blocks of a strip's sums.
+__device__ __forceinline__ Span span_of(const ShiftParams& p, const Tile& t) {
+  if constexpr (!kVolume) return {0, p.c_blocks};
+  const Span depths = taps_between(p.depth, t.z, t.z, kT, kDilationD);
+  return {depths.first * p.c_blocks, depths.end * p.c_blocks};
+}
+
+__device__ __forceinline__ int depth_of(const ShiftParams& p, int block) {
+  return kT > 1 ? block / p.c_blocks : 0;
+}
+
+// The weights of a tap of a block.
+__device__ __forceinline__ void load_weights(unsigned stage, const TensorMap& w_map, unsigned full,
+                                             const ShiftParams& p, int block, int tap, int k) {
+  const int depth = depth_of(p, block), channels = block - depth * p.c_blocks;
+  load_3d(stage, &w_map, full, channels * kKBlock, depth * kTaps + tap, k);
 }
 
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const ShiftParams& p,
@@ -80,25 +106,32 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
     const unsigned full = barriers.stage_full(0);
     barrier_expect(full, kStages * kStageBytes);
     for (int i = 0; i < kStages; ++i) {
-      load_3d(stages + i * kStageStride, &w_map, full, i / kTaps * kKBlock, i % kTaps, t.k);
+      load_weights(stages + i * kStageStride, w_map, full, p, i / kTaps, i % kTaps, t.k);
     }
   }
   for (int strip = blockIdx.x; strip < p.strips; strip += gridDim.x) {
     const Tile t = locate(p, strip);
+    const Span span = span_of(p, t);
     for (int window = p.windows - 1; window >= 0; --window) {
-      for (int block = 0; block < p.c_blocks; ++block) {
+      for (int block = span.first; block < span.end; ++block) {
         const unsigned full = barriers.slot_full(slot.place);
         barrier_wait(barriers.slot_empty(slot.place), slot.parity ^ 1);
         barrier_expect(full, kSlotBytes);
-        load_4d(slots + slot.place * kSlotStride, &x_map, full, window * kTileWidth, block * kKBlock,
-                t.h - p.pad_top, t.n);
+        const unsigned to = slots + slot.place * kSlotStride;
+        if constexpr (kVolume) {
+          const int depth = depth_of(p, block), channels = block - depth * p.c_blocks;
+          load_5d(to, &x_map, full, window * kTileWidth, t.c + channels * kKBlock, t.h - p.pad_top,
+                  input_plane(p.depth, t.z, depth, kDilationD), t.n);
+        } else {
+          load_4d(to, &x_map, full, window * kTileWidth, t.c + block * kKBlock, t.h - p.pad_top, t.n);
+        }
         slot.advance();
         if constexpr (!kResident) {
           for (int tap = 0; tap < kTaps; ++tap) {
             const unsigned stage_full = barriers.stage_full(stage.place);
             barrier_wait(barriers.stage_empty(stage.place), stage.parity ^ 1);
             barrier_expect(stage_full, kStageBytes);
-            load_3d(stages + stage.place * kStageStride, &w_map, stage_full, block * kKBlock, tap, t.k);
+            load_weights(stages + stage.place * kStageStride, w_map, stage_full, p, block, tap, t.k);
             stage.advance();
           }
         }
@@ -163,6 +196,7 @@ __device__ __forceinline__ void consume(const Maps& maps, const ShiftParams& p, 
   for (int strip = blockIdx.x; strip < p.strips; strip += gridDim.x) {
     const Tile t = locate(p, strip);
     if (!kResident) load_bias(t.k);
+    const Span span = span_of(p, t);
     for (int window = p.windows - 1; window >= 0; --window) {
       if (kBringsResidual && leader) {
         bring_residual(maps, t, window, staging, barriers.residual_full(consumer), consumer);
@@ -171,7 +205,7 @@ __device__ __forceinline__ void consume(const Maps& maps, const ShiftParams& p, 
       Sums sums;
       int accumulate = 0;
       unsigned previous_slot = 0, previous_stage = 0;
-      for (int block = 0; block < p.c_blocks; ++block) {
+      for (int block = 0; block < span.end - span.first; ++block) {
         barrier_wait(barriers.slot_full(slot.place), slot.parity);
         const unsigned pixels = slots + slot.place * kSlotStride + my_rows;
         constexpr int kUnroll = kResident ? kConfig.r : 1;
@@ -182,7 +216,7 @@ __device__ __forceinline__ void consume(const Maps& maps, const ShiftParams& p, 
           for (int s = 0; s < kS; ++s) {
             const unsigned view = pixels + r * kDilationH * kImageRow;
             if constexpr (kResident) {
-              multiply(sums[s], stages + (block * kTaps + r * kS + s) * kStageStride, view,
+              multiply(sums[s], stages + ((span.first + block) * kTaps + r * kS + s) * kStageStride, view,
                        r == 0 ? accumulate : 1);
             } else {
               barrier_wait(barriers.stage_full(stage.place), stage.parity);

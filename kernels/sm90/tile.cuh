@@ -12,10 +12,11 @@ constexpr int kBefore = kConfig.pool_pad;
 constexpr int kMyChannels = my_channels(kConfig.tile), kMyPixels = my_pixels(kConfig.tile);  // a consumer's
 
 struct Tile {
-  int k;        // first channel
-  int n, h, w;  // image and first output pixel; flat: of the flattened pixels
+  int k, c;     // first channel of the output, and of the input
+  int n, h, w;  // image and first output pixel; flat: of the flattened pixels; volumes: planes are images
   int first;    // flat: the first of the flattened pixels; planes: of those of image n
   int phase;
+  int volume, z;  // of plane n
 };
 
 __device__ __forceinline__ int phase_of(const Params& p, int tile) {
@@ -28,14 +29,9 @@ __device__ __forceinline__ int phase_of(const Params& p, int tile) {
 __device__ __forceinline__ int taps_of(const Params& p, int phase) {
   return kPhased ? p.phases[phase].taps : kTaps;
 }
-// What a tile takes of the rings: blocks of channels, and of those the taps.
-__device__ __forceinline__ int blocks_of(const Params& p, int tile) {
-  return kPhased && p.phases[phase_of(p, tile)].taps == 0 ? 0 : p.c_blocks;
+__device__ __forceinline__ const Depth& depth_of(const Params& p, int phase) {
+  return kPhased ? p.phases[phase].depth : p.depth;
 }
-__device__ __forceinline__ int fills_of(const Params& p, int tile) {
-  return p.c_blocks * (kPhased ? taps_of(p, phase_of(p, tile)) : kTaps);
-}
-
 __device__ __forceinline__ Tile locate(const Params& p, int tile) {
   Tile t;
   t.phase = 0;
@@ -47,6 +43,7 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
     tiles_w = phase.tiles_w, tiles_h = phase.tiles_h;
   }
   t.k = tile % p.k_tiles * kTileChannels;
+  t.c = kConfig.grouped ? t.k / p.group_k * p.group_c : 0;
   const int pixels = tile / p.k_tiles;
   if constexpr (kBring == Bring::planes) {
     t.n = pixels / p.tiles_w;
@@ -64,6 +61,8 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
     t.h = pixels / tiles_w % tiles_h * kStepHeight - kBefore;
     t.n = pixels / (tiles_w * tiles_h);
   }
+  const int planes = kVolume ? depth_of(p, t.phase).out : 1;  // of a volume
+  t.volume = t.n / planes, t.z = t.n - t.volume * planes;
   return t;
 }
 
@@ -79,6 +78,50 @@ __device__ __forceinline__ Work work_of(const Params& p) {
   } else {
     return {static_cast<int>(blockIdx.x), 0, p.c_blocks};
   }
+}
+
+// The taps in depth that a tile's planes have.
+__device__ __forceinline__ Span depths_of(const Params& p, const Tile& t) {
+  int more = 0;
+  if constexpr (kFlat) {
+    const int last = t.first + kTilePixels < p.pixels ? t.first + kTilePixels - 1 : p.pixels - 1;
+    more = last / (p.p * p.q) - t.n;
+  }
+  const int taps = kPhased ? p.phases[t.phase].depths : kT;
+  return taps_between(depth_of(p, t.phase), t.z, t.z + more, taps, kDilationD);
+}
+
+// The blocks of a tile's sum, or what of those is this block of threads': of volumes of all taps in depth.
+__device__ __forceinline__ Span span_of(const Params& p, const Work& work, const Tile& t) {
+  if constexpr (kVolume) {
+    const Span depths = depths_of(p, t);
+    const int first = depths.first * p.c_blocks, blocks = depths.end * p.c_blocks - first;
+    if constexpr (kSplit == 1) return {first, first + blocks};
+    const int rank = static_cast<int>(cluster_rank());
+    return {first + rank * blocks / kSplit, first + (rank + 1) * blocks / kSplit};
+  } else {
+    return {work.first, work.end};
+  }
+}
+
+// What one of them is of.
+struct Block {
+  int depth, channels;
+};
+__device__ __forceinline__ Block block_at(const Params& p, int block) {
+  const int depth = kT > 1 ? block / p.c_blocks : 0;
+  return {depth, block - depth * p.c_blocks};
+}
+
+// What a tile takes of the rings where no other block of threads has a share: blocks, and of those the taps.
+__device__ __forceinline__ int blocks_of(const Params& p, int tile) {
+  if (kPhased && p.phases[phase_of(p, tile)].taps == 0) return 0;
+  if constexpr (!kVolume) return p.c_blocks;
+  const Span depths = depths_of(p, locate(p, tile));
+  return (depths.end - depths.first) * p.c_blocks;
+}
+__device__ __forceinline__ int fills_of(const Params& p, int tile) {
+  return (kVolume ? blocks_of(p, tile) : p.c_blocks) * (kPhased ? taps_of(p, phase_of(p, tile)) : kTaps);
 }
 
 // A consumer's part of a tile: its first channel, and its first of the tile's pixels.
@@ -98,6 +141,11 @@ __device__ __forceinline__ int pooled_width(const Params& p) {
 }
 __device__ __forceinline__ int pooled_first(int pixel) { return (pixel + kBefore) / 2; }
 
+// NCHW: pixels from a channel to the next one, of the convolution's output.
+__device__ __forceinline__ int channel_pixels(const Params& p) {
+  return kVolume ? p.depth.out * p.p * p.q : p.p * p.q;
+}
+
 // The index in y (or, unpooled, in the residual) of a channel's pixel of the tile; negative outside.
 __device__ __forceinline__ long long locate_output(const Params& p, const Tile& t, int k, int pixel,
                                                    bool pool) {
@@ -106,7 +154,7 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
     const int flat = t.first + pixel;
     if (flat >= p.pixels || (kBring == Bring::fetch && pixel >= p.step)) return -1;
     if constexpr (kNchw) {
-      const int image = p.p * p.q, n = flat / image;
+      const int image = channel_pixels(p), n = flat / image;
       return (static_cast<long long>(n) * p.k + k) * image + (flat - n * image);
     } else {
       return static_cast<long long>(flat) * p.k + k;
@@ -118,7 +166,8 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
     const int height = pool ? pooled_height(p) : p.p, columns = pool ? pooled_width(p) : p.q;
     if (h >= height || w >= columns) return -1;
     if constexpr (kNchw) {
-      return ((static_cast<long long>(t.n) * p.k + k) * height + h) * columns + w;
+      const long long channel = static_cast<long long>(t.volume) * p.k + k;
+      return ((kVolume ? channel * p.depth.out + t.z : channel) * height + h) * columns + w;
     } else {
       return ((static_cast<long long>(t.n) * height + h) * columns + w) * p.k + k;
     }

@@ -1,6 +1,7 @@
 // Images of c planes (NCHW) to pixels of c_to channels (NHWC), c_to a multiple of 16 bytes; new channels are
 // zero. Also for filters: K "images" of R x S pixels. With kStep above 1 of each row only every kStep-th
-// pixel, and of the rows those `down` elements apart: what a 1x1 filter with strides reads.
+// pixel, and of the rows those `down` elements apart: what a 1x1 filter with strides reads. kDeep:
+// planes of a volume lie one below the other, and those `deep` elements apart are taken, `rows` rows of each.
 //
 // kBytes an element, kLoadPixels pixels a load (they divide a row, or without steps an image), kLoadPixels
 // kStep elements. A block turns `tile` pixels, at most 64, by 128 bytes of channels through shared memory.
@@ -13,7 +14,7 @@ constexpr int kThreads = 256;
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     to_nhwc(const Element* __restrict__ from, Element* __restrict__ to, int images, int c, int c_to,
-            int pixels, int tile, int plane, int columns, int down) {
+            int pixels, int tile, int plane, int columns, int down, int rows, int deep) {
   __shared__ unsigned shared[kPixels * kPitch];
   let_next_kernel_begin();
   const int pixel_tiles = (pixels + tile - 1) / tile, channel_tiles = (c_to + kChannels - 1) / kChannels;
@@ -27,7 +28,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   constexpr int kDown = kThreads / kAcross * kPair, kWords = kChannels / kDown;
   const int column = threadIdx.x % kAcross * kLoadPixels, first = threadIdx.x / kAcross * kPair,
             pixel = p0 + column;
-  const int in_plane = kStep == 1 ? pixel : pixel / columns * down + pixel % columns * kStep;
+  const int row = pixel / columns, first_of_row = kDeep ? row / rows * deep + row % rows * down : row * down;
+  const int in_plane = kStep == 1 ? pixel : first_of_row + pixel % columns * kStep;
   const Element* const source = from + (static_cast<long long>(n) * c + c0 + first) * plane + in_plane;
   union {
     Load load;

@@ -23,7 +23,8 @@ static_assert(shared_bytes(kConfig) <= 232448, "shared memory");
 
 // The block's results, and its share of the pixels.
 struct Work {
-  int k, c, r, s;  // the first of them
+  int k, c, r, s;  // the first of them; c: of all channels
+  int k_end;
   int share;
   int first, end;  // pixel tiles
 };
@@ -40,6 +41,13 @@ __device__ __forceinline__ Work divide_work(const Params& p) {
   Work w;
   w.k = take(p.k_tiles) * kConfig.k_blocks * kOutChannels;
   w.c = take(p.c_tiles) * kConfig.c_blocks * kChannels;
+  w.k_end = p.k;
+  if constexpr (kConfig.grouped()) {
+    constexpr int kTogetherK = kConfig.merged * kConfig.group_k, kTogetherC = kConfig.merged * kConfig.group_c;
+    const int groups = take(p.group_tiles);
+    w.k += groups * kTogetherK, w.c += groups * kTogetherC;
+    if ((groups + 1) * kTogetherK < p.k) w.k_end = (groups + 1) * kTogetherK;
+  }
   w.r = take(kRowTiles) * kTapRows;
   w.s = take(kColumnTiles) * kTapColumns;
   w.share = rest * kCluster + static_cast<int>(blockIdx.x) % kCluster;

@@ -36,10 +36,12 @@ struct Config {
   Order filter = Order::nhwc;  // k, r, s, c; nchw: k, c, r, s
   int r = 1, s = 1;            // the filter
   int stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
-  int pad_left = 0;                        // lines
-  int tap_rows = 1, tap_columns = 1;       // of the filter, those that a block computes
-  int k_blocks = 1, c_blocks = 1;          // of its results: of 64 output, of `channels` input channels
-  int channels = 64;                       // of an operand row: 16, 32 or 64
+  int pad_left = 0;                   // lines
+  int group_k = 0, group_c = 0;       // channels of a group; 0: there are no groups
+  int merged = 1;                     // groups whose products a block makes together, for those within each
+  int tap_rows = 1, tap_columns = 1;  // of the filter, those that a block computes
+  int k_blocks = 1, c_blocks = 1;     // of its results: of 64 output, of `channels` input channels
+  int channels = 64;                  // of an operand row: 16, 32 or 64
   int width = 32, height = 8, images = 1;  // output pixels that are summed at a time
   int stages = 2;                          // buffers of such tiles; lines: of x alone
   int rows = 0;                            // lines: buffers of rows of the output's gradient
@@ -48,6 +50,7 @@ struct Config {
 
   FALTUNG_BOTH constexpr int element_bytes() const { return element == Element::f32 ? 4 : 2; }
   FALTUNG_BOTH constexpr int part_count() const { return parts == Parts::two ? 2 : 1; }
+  FALTUNG_BOTH constexpr bool grouped() const { return group_k > 0; }
   // lines: x is turned; warps of their own make it ready.
   FALTUNG_BOTH constexpr bool turns() const { return kind == Kind::lines && order == Order::nhwc; }
   FALTUNG_BOTH constexpr bool prepares() const { return turns() || parts == Parts::two; }
@@ -176,12 +179,13 @@ FALTUNG_BOTH constexpr int shared_bytes(const Config& c) {
 
 // The arguments of the kernels beside the maps of x and dy.
 struct Params {
-  void* dw;           // Result::whole
-  float* parts;       // Result::parts: [parts][k][r][s][c_pitch]
-  long long weights;  // k r s c_pitch
-  int k, c, c_pitch;
-  int p;  // rows of dy
-  int k_tiles, c_tiles;
+  void* dw;                           // Result::whole
+  float* parts;                       // Result::parts: [parts][k][r][s][c_pitch]
+  long long weights;                  // k r s c_pitch
+  int k, c, c_pitch;                  // c: of a group
+  int p;                              // rows of dy
+  int k_tiles, c_tiles;               // of the merged groups' channels, and
+  int group_tiles;                    // how often those are merged; without groups 1
   int pixel_tiles, tiles_w, tiles_h;  // all of them, and an image's
   int shares;                         // that the pixel tiles are divided into, for each result
   int pad_top, pad_left;

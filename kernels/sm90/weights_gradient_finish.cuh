@@ -25,21 +25,41 @@ __device__ __forceinline__ void store_weight(void* dw, long long index, float va
   }
 }
 
+constexpr int kGroupK = kConfig.grouped() ? kConfig.group_k : 1;
+// Whether a pair's first channel may be one group's last, and its second the next one's first.
+constexpr bool kPairsCross = kConfig.group_c % 2 == 1;
+
+// Those of the pair that are within the group of k; what is between groups is not stored.
 __device__ __forceinline__ void store_pair(const Params& p, const Work& work, int consumer, int pair, float first,
                                            float second) {
   const Place place = place_of(consumer, pair);
-  const int k = work.k + place.k, r = work.r + place.r, s = work.s + place.s, c = work.c + place.c;
-  if (k >= p.k || c >= p.c || r >= kConfig.r || s >= kConfig.s) return;
+  const int k = work.k + place.k, r = work.r + place.r, s = work.s + place.s;
+  // Of its group.
+  const int c = work.c + place.c - (kConfig.grouped() ? k / kGroupK * kConfig.group_c : 0);
+  if (k >= work.k_end || r >= kConfig.r || s >= kConfig.s || c >= p.c) return;
+  if (kConfig.grouped() && c < (kPairsCross ? -1 : 0)) return;
+  const bool has_first = !kPairsCross || c >= 0, has_second = c + 1 < p.c;
   const long long tap = (static_cast<long long>(k) * kConfig.r + r) * kConfig.s + s;
   if constexpr (kConfig.result == Result::parts) {
     float* const to = p.parts + work.share / kCluster * p.weights + tap * p.c_pitch + c;
-    *reinterpret_cast<float2*>(to) = float2{first, second};
+    if constexpr (kPairsCross) {
+      if (has_first) to[0] = first;
+      if (has_second) to[1] = second;
+    } else {
+      *reinterpret_cast<float2*>(to) = float2{first, second};
+    }
   } else {
     constexpr int kTaps = kConfig.r * kConfig.s;
     const bool along = kConfig.filter == Order::nhwc;
     const long long to = along ? tap * p.c + c : (static_cast<long long>(k) * p.c + c) * kTaps + r * kConfig.s + s;
-    store_weight(p.dw, to, first);
-    if (c + 1 < p.c) store_weight(p.dw, to + (along ? 1 : kTaps), second);
+    // Two elements that begin at 4 bytes, as they lie.
+    if (kConfig.element != Element::f32 && along && !kPairsCross && p.c % 2 == 0) {
+      const unsigned both = round_to_element(first) | static_cast<unsigned>(round_to_element(second)) << 16;
+      *reinterpret_cast<unsigned*>(static_cast<unsigned short*>(p.dw) + to) = both;
+      return;
+    }
+    if (has_first) store_weight(p.dw, to, first);
+    if (has_second) store_weight(p.dw, to + (along ? 1 : kTaps), second);
   }
 }
 

@@ -39,6 +39,8 @@ inline constexpr NameEntry kNameKeys[] = {
     {"cl", "blocks of a cluster, which add up their sums"},
     {"f", "Winograd: results that a transformed tile gives, height x width"},
     {"ft", "FFT: side of a transformed tile, in pixels"},
+    {"gm", "groups that are merged into one, its filter zero but for the diagonal"},
+    {"gt", "groups of a tile, each with products of its own"},
     {"k", "terms of the sum that are taken at a time"},
     {"ln", "lines of an image that a thread keeps in registers"},
     {"ph", "phases of a strided backward_data: positions within a stride, each with taps of its own"},

@@ -12,6 +12,7 @@
 #include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
 #include "src/problem/rewrite.hpp"
+#include "src/problem/rewrite_plain.hpp"
 
 namespace faltung {
 namespace {
@@ -34,7 +35,8 @@ class ImplicitGemmSm90 : public Algorithm {
   Support accepts(const Problem& p, const Target& target) const override {
     if (!target.device.has("sm_90a")) return Support::declined("needs a Hopper GPU (compute capability 9.0)");
     if (!target.device.has("nvrtc")) return Support::declined("needs NVRTC to compile its kernels");
-    if (p.groups != 1) return Support::declined("no groups");
+    if (p.groups > 1 && p.c == p.groups && p.k == p.groups)
+      return Support::declined("no groups of one channel; depthwise_gpu has them");
     if (p.direction == Direction::backward_weights)
       return Support::declined("forward and backward_data; weights_gradient_sm90 has backward_weights");
     if (const std::string why = not_as_forward(p); !why.empty()) return Support::declined(why);
@@ -49,10 +51,7 @@ class ImplicitGemmSm90 : public Algorithm {
   static std::string not_as_forward(const Problem& p) {
     if (p.direction != Direction::backward_data) return "";
     if (sm90::has_phases(p)) return sm90::without_phases(p);
-    const Rewrite engine = forward_form(p);
-    const bool whole = engine.x.start[kAxisH] == 0 && engine.x.start[kAxisW] == 0 &&
-                       engine.inner.h == p.p() && engine.inner.w == p.q();
-    return whole ? "" : "in backward_data no padding beyond the filter";
+    return sm90::reads_whole_gradient(p) ? "" : "in backward_data no padding beyond the filter";
   }
 
   static Support serves(const Problem& asked, const Chip& chip) {
@@ -65,16 +64,31 @@ class ImplicitGemmSm90 : public Algorithm {
       return Support::declined("in three tf32 products a sum of fewer than " + std::to_string(kShortest) +
                                " terms is not as good as fp32");
     constexpr int64_t kMost = std::numeric_limits<int>::max();
-    if (p.n * p.p() * p.q() > kMost / 2 || p.n > kMost || p.k > kMost / 2)
+    if (sm90::output_planes(p) * p.p() * p.q() > kMost / 2 || p.n > kMost || p.k > kMost / 2)
       return Support::declined("more than 2^30 output pixels or channels");
-    if (sm90::tilings(asked, p, chip).empty()) {
-      const std::string why = sm90::unfit(smallest(p), p);
-      return Support::declined(why.empty() ? "no tiling fits" : why);
+    for (const int merged : sm90::merges(p)) {
+      if (!sm90::tilings(asked, merge_groups(unchanged(p), merged).inner, chip).empty())
+        return Support::supported();
     }
-    return Support::supported();
+    const std::string why = sm90::unfit(smallest(p), p);
+    return Support::declined(why.empty() ? "no tiling fits" : why);
   }
 
  private:
+  // Volumes that the copy engine reaches, but for those that are images as they lie, and those of few
+  // channels: their taps in depth make more of them.
+  bool is_native(const Problem& p) const override {
+    constexpr int64_t kFew = 8;
+    if (p.dimensions != 3 || is_transposed(p) || p.groups != 1) return false;
+    const bool images =
+        p.layout == Layout::nhwc && p.t == 1 && p.stride_d == 1 && p.pad_front == 0 && p.pad_back == 0;
+    if (images || has_planes_of_one_tap(p)) return false;
+    if (p.direction == Direction::forward)
+      return p.c > kFew ? sm90::im2col::unfit({}, p).empty() : sm90::deepens(p);
+    if (p.direction == Direction::backward_weights || p.k <= kFew || !not_as_forward(p).empty()) return false;
+    return sm90::has_phases(p) || sm90::im2col::unfit({}, sm90::engine_problem(p)).empty();
+  }
+
   // What a problem that nothing fits is told about.
   static Tiling smallest(const Problem& p) {
     Tiling t;
@@ -107,19 +121,21 @@ class ImplicitGemmSm90 : public Algorithm {
     const Problem p = sm90::engine_problem(asked);
     std::vector<Candidate> all;
     for (const Form form : {Form::plain, Form::folded, Form::deepened}) {
-      if (form != Form::plain && asked.direction != Direction::forward) continue;
+      if (form != Form::plain && (asked.direction != Direction::forward || p.groups > 1)) continue;
       if ((form == Form::folded && !sm90::folds(p)) || (form == Form::deepened && !sm90::deepens(p)))
         continue;
-      const Problem inner = sm90::seen(p, form);
       const bool prepared = form != Form::plain || sm90::thins(p);
-      for (const Tiling& t : sm90::tilings(asked, inner, chip)) {
-        if (!prepared || sm90::takes_nhwc(t)) all.push_back(candidate_of({form, t}, asked, target.device));
+      for (const int merged : sm90::merges(p)) {
+        for (const Tiling& t : sm90::tilings(asked, sm90::seen(p, form, merged), chip)) {
+          if (!prepared || sm90::takes_nhwc(t))
+            all.push_back(candidate_of({form, merged, t}, asked, target.device));
+        }
       }
     }
     // Gathering takes of a plane the pixels that the strides do.
     if (sm90::thins(p)) {
       for (const Tiling& t : sm90::fetch::tilings(p, chip))
-        all.push_back(candidate_of({Form::plain, t}, asked, target.device));
+        all.push_back(candidate_of({Form::plain, 1, t}, asked, target.device));
     }
     return all;
   }
@@ -150,7 +166,8 @@ class ImplicitGemmSm90 : public Algorithm {
     const bool gathers = formed.form != Form::plain;
     Problem counted = inner;  // a step that gathers is counted apart
     if (gathers && inner.layout == Layout::nhwc) counted.c = sm90::padded_channels(inner);
-    const sm90::Estimate e = t.phased() ? sm90::estimate_phases(t, asked, Chip::of(device))
+    const Problem merged = merge_groups(unchanged(asked), formed.merged).inner;
+    const sm90::Estimate e = t.phased() ? sm90::estimate_phases(t, merged, Chip::of(device))
                                         : sm90::estimate(t, counted, Chip::of(device));
     Candidate c;
     c.config = config_name(formed);

@@ -73,10 +73,11 @@ void copy_row(const Prepared& p, i64 n, i64 h, const Element* from, Element* to)
   for (i64 s = 0; s < map.size[p.slow]; ++s) {
     const auto& part_s = p.part(p.slow, s);
     for (i64 f = 0; f < map.size[p.fast]; f += p.run) {
+      const i64 c = p.fast == kAxisC ? f : s;  // a run is of one group
       const auto& part_f = p.part(p.fast, f);
       const i64 count = std::min(p.run, map.size[p.fast] - f);
       const i64 inner = p.fast == kAxisC ? p.copy.inner.offset(n, f, h, s) : p.copy.inner.offset(n, s, h, f);
-      if (!part_n || !part_h || !part_s || !part_f) {
+      if (!part_n || !part_h || !part_s || !part_f || !map.diagonal.has({n, c, 0, 0})) {
         if (p.copy.way == CopyWay::gather) std::fill(to + inner, to + inner + count, Element(0));
         continue;
       }
@@ -107,6 +108,7 @@ struct CopySizes {
   i64 strides[kAxes];  // of the outer one
   std::int32_t size[kAxes], outer_size[kAxes], start[kAxes];
   std::int32_t count[kMostDigits], step[kMostDigits];
+  std::int32_t diagonal_k, diagonal_c, diagonal_groups;
 };
 
 std::int32_t narrow(i64 value) {
@@ -124,6 +126,9 @@ CopySizes sizes_of(const TensorCopy& copy) {
   z.elements = copy.inner.elements();
   const i64 strides[] = {o.stride_n, o.stride_c, o.stride_h, o.stride_w};
   std::copy(std::begin(strides), std::end(strides), z.strides);
+  const Diagonal& diagonal = copy.map.diagonal;
+  z.diagonal_k = narrow(diagonal.k), z.diagonal_c = narrow(diagonal.c);
+  z.diagonal_groups = narrow(diagonal.groups);
   std::size_t digits = 0;
   for (std::size_t axis = 0; axis < kAxes; ++axis) {
     z.size[axis] = narrow(copy.map.size[axis]);
@@ -192,6 +197,7 @@ Step copy_launch(const std::string& name, const std::string& kernel, const Tenso
       {"WIDE", largest > std::numeric_limits<std::int32_t>::max() / 2 ? "1" : "0"},
       {copy.way == CopyWay::gather ? "GATHER" : "SCATTER", "1"},
       {channels_lie_together ? "INNER_nhwc" : "INNER_nchw", "1"},
+      {"DIAGONAL", copy.map.diagonal.groups > 1 ? "1" : "0"},
       {"DIGITS(D)", digits_text(copy.map)}};
   return launch(name, gpu::source(device, kernel, "copy_by_map.cl", "copy_by_map", constants),
                 gpu::one_dimension(copy.inner.elements(), kThreads),

@@ -37,7 +37,8 @@ class WeightsGradientSm90 : public Algorithm {
   // What does not depend on the device but for how many multiprocessors it has.
   static Support serves(const Problem& p, int units) {
     if (p.direction != Direction::backward_weights) return Support::declined("backward_weights only");
-    if (p.groups != 1) return Support::declined("no groups");
+    if (p.groups > 1 && p.c == p.groups && p.k == p.groups)
+      return Support::declined("no groups of one channel; depthwise_gpu has them");
     if (p.dtype != DType::f32 && p.math == Math::f32)
       return Support::declined("16-bit tensors in f16 or bf16 math only");
     if (p.dtype == DType::f32 && p.math == Math::f32 && reduction_length(p) < kShortest)

@@ -60,9 +60,10 @@ Config config(const Tile& tile, const Problem& problem);
 
 // How many blocks' results, and tiles of pixels, there are.
 struct Counts {
-  std::int64_t k = 1, c = 1, taps = 1;            // tiles of results
+  std::int64_t k = 1, c = 1, taps = 1;            // tiles of results, of merged groups
+  std::int64_t groups = 1;                        // how often groups are merged
   std::int64_t across = 1, down = 1, images = 1;  // tiles of pixels
-  std::int64_t results() const { return k * c * taps; }
+  std::int64_t results() const { return k * c * taps * groups; }
   std::int64_t pixels() const { return across * down * images; }
 };
 Counts counts(const Tile& tile, const Problem& problem);

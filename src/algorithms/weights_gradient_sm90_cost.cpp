@@ -35,7 +35,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   constexpr double kLatency = 1320;                    // cycles until a buffer begins to fill
   constexpr double kMemory = 3.5e9, kCache = 4.1e9;    // bytes a millisecond
   constexpr double kStep = 0.00035, kLaunch = 0.0017;  // ms: the sum's step, the product's
-  constexpr double kTurn = 0.0038;                     // ms: a step that turns
+  constexpr double kTurn = 0.0034, kTurned = 4.7e9;    // ms: a step that turns; bytes a ms
   constexpr double kJoin = 0.0011, kJoinEach = 0.0006;  // ms: a cluster's sum, and each block of it
   constexpr double kOverlap = 0.21;                     // what is lost of the shorter of bytes and arithmetic
   constexpr double kLines = 1.1;                        // products from registers, by so much slower
@@ -63,12 +63,12 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
       static_cast<double>(ceil_div(n.pixels(), i64{t.shares}) * together) * (tile + kTile) + kStart;
   const double arithmetic = static_cast<double>(waves) * a_block / kClock;
   const double bytes = min_bytes(problem) / kMemory;
-  const double weights = static_cast<double>(p.k * p.r * p.s * p.c);
+  const double weights = static_cast<double>(p.k * p.r * p.s * p.c / p.groups);
   double more = kLaunch;
   if (t.parts() > 1) more += kStep + 2.0 * t.parts() * weights * 4 / kCache;
   if (t.cluster > 1) more += kJoin + kJoinEach * t.cluster;
   const auto turned = [&](bool turns, const TensorShape& shape) {
-    return turns ? kTurn + 2.0 * static_cast<double>(bytes_of(problem, shape)) / kMemory : 0.0;
+    return turns ? kTurn + 2.0 * static_cast<double>(bytes_of(problem, shape)) / kTurned : 0.0;
   };
   if (t.form == Form::deepened || turns_result(t, problem)) more += kTurn;  // the result's way back
   more += turned(turns_x(t, problem), x_shape(problem)) + turned(turns_y(t, problem), conv_shape(problem));
@@ -102,6 +102,9 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
   Tile t;
   t.form = form;
   const Problem inner = inner_of(t, problem);
+  // Of a group; small ones are merged to 64 output channels.
+  const i64 group_k = inner.k / inner.groups, merged = inner.groups > 1 ? std::max<i64>(1, 64 / group_k) : 1;
+  const i64 most_k = group_k * merged, most_c = inner.c / inner.groups * merged;
   const bool flat = seen(t, problem).h == 1 && inner.r == 1 && inner.s == 1;
   const std::span<const int[3]> shapes =
       flat ? std::span<const int[3]>(kFlat) : std::span<const int[3]>(kShapes);
@@ -111,11 +114,11 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
     for (const auto& shape : shapes) {
       t.height = shape[0], t.width = shape[1], t.images = shape[2];
       for (const int k : {64, 128, 192, 256}) {
-        if (k > 64 && (inner.r > 1 || inner.k <= k - 64)) continue;
+        if (k > 64 && (inner.r > 1 || most_k <= k - 64)) continue;
         for (const int c : {16, 32, 64, 128, 192, 256}) {
-          if (c > 64 && (inner.s > 1 || inner.c <= c - 64)) continue;
-          if (c < 32 && inner.c > c) continue;
-          if (c == 64 && inner.c <= 32) continue;
+          if (c > 64 && (inner.s > 1 || most_c <= c - 64)) continue;
+          if (c < 32 && most_c > c) continue;
+          if (c == 64 && most_c <= 32) continue;
           t.k = k, t.c = c;
           t.kind = Kind::patch;
           add(t);

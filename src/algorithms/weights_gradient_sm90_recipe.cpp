@@ -57,6 +57,7 @@ std::string config_text(const Config& c) {
   text.add("stride_h", c.stride_h), text.add("stride_w", c.stride_w);
   text.add("dilation_h", c.dilation_h), text.add("dilation_w", c.dilation_w),
       text.add("pad_left", c.pad_left);
+  text.add("group_k", c.group_k), text.add("group_c", c.group_c), text.add("merged", c.merged);
   text.add("tap_rows", c.tap_rows), text.add("tap_columns", c.tap_columns);
   text.add("k_blocks", c.k_blocks), text.add("c_blocks", c.c_blocks), text.add("channels", c.channels);
   text.add("width", c.width), text.add("height", c.height), text.add("images", c.images);
@@ -200,10 +201,11 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
   }
   if (deepened || turns_result(t, problem)) w = {Place::workspace, memory.w};
   Params params{};
-  params.k = narrow(inner.k), params.c = narrow(inner.c), params.c_pitch = round_up(params.c, 4);
+  params.k = narrow(inner.k), params.c = narrow(inner.c / inner.groups),
+  params.c_pitch = round_up(params.c, 4);
   params.weights = inner.k * p.r * p.s * params.c_pitch;
   params.p = narrow(p.p());
-  params.k_tiles = narrow(n.k), params.c_tiles = narrow(n.c);
+  params.k_tiles = narrow(n.k), params.c_tiles = narrow(n.c), params.group_tiles = narrow(n.groups);
   params.pixel_tiles = narrow(n.pixels()), params.tiles_w = narrow(n.across), params.tiles_h = narrow(n.down);
   params.shares = t.shares;
   params.pad_top = narrow(p.pad_top), params.pad_left = narrow(p.pad_left);
@@ -223,8 +225,8 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
                                  mapped({{y_shape, {y, Access::read}}}), value(params, {result})}));
   if (c.result == Result::parts) recipe.steps.push_back(sum_step(t, inner, c.filter, params, w));
   if (turns_result(t, problem))
-    recipe.steps.push_back(sm90::to_planes("weights' gradient to NCHW", problem.dtype, problem.k, problem.c,
-                                           problem.r * problem.s, w, Place::w));
+    recipe.steps.push_back(sm90::to_planes("weights' gradient to NCHW", problem.dtype, problem.k,
+                                           problem.c / problem.groups, problem.r * problem.s, w, Place::w));
   if (deepened)
     recipe.steps.push_back(copy_launch("weights' gradient from depth", "weights_gradient_sm90",
                                        scatter_of(problem, rewrite), w, Place::w, device));

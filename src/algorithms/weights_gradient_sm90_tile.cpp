@@ -32,6 +32,22 @@ bool has_aligned_rows(const Problem& p) {
 // Of r taps, those that a block takes: so many at most, alike.
 int taps_of(i64 r, int most) { return narrow(ceil_div(r, ceil_div(r, most))); }
 
+// Groups whose output channels a block has, so many that the next ones begin at a multiple of 16 bytes, as
+// the copy engine takes it; 0: it would not.
+int merged_groups(const Tile& t, const Problem& p) {
+  const i64 k = p.k / p.groups, c = p.c / p.groups;
+  for (i64 m = std::max<i64>(1, t.k / k); m >= 1; --m) {
+    if (m >= p.groups) return narrow(p.groups);
+    if (m * k % chunk(p) == 0 && m * c % chunk(p) == 0) return narrow(m);
+  }
+  return 0;
+}
+
+std::string unfit_groups(const Tile& t, const Problem& problem) {
+  if (problem.groups == 1 || merged_groups(t, inner_of(t, problem)) > 0) return "";
+  return "the copy engine takes groups, or as many as a block has channels, of a multiple of 16 bytes";
+}
+
 std::string unfit_sums(const Config& c) {
   if (columns(c) > 256) return "an instruction has at most 256 columns";
   const int most = consumers(c) > 3 ? 64 : consumers(c) == 3 ? 96 : 128;
@@ -142,7 +158,7 @@ bool turns_y(const Tile& t, const Problem& p) {
 
 bool turns_result(const Tile& t, const Problem& p) {
   return t.kind == Kind::patch && t.form == Form::plain && p.layout == Layout::nchw && p.r * p.s > 1 &&
-         p.c % chunk(p) == 0;
+         p.c / p.groups % chunk(p) == 0;
 }
 
 Config config(const Tile& t, const Problem& problem) {
@@ -155,6 +171,11 @@ Config config(const Tile& t, const Problem& problem) {
   c.r = narrow(p.r), c.s = narrow(p.s);
   c.stride_h = narrow(p.stride_h), c.stride_w = narrow(p.stride_w);
   c.dilation_h = narrow(p.dilation_h), c.dilation_w = narrow(p.dilation_w);
+  if (p.groups > 1) {
+    const Problem inner = inner_of(t, problem);  // its channels are not padded
+    c.group_k = narrow(inner.k / p.groups), c.group_c = narrow(inner.c / p.groups);
+    c.merged = merged_groups(t, inner);
+  }
   c.width = t.width, c.height = t.height, c.images = t.images;
   c.stages = t.stages, c.cluster = t.cluster;
   c.result = t.parts() > 1 ? Result::parts : Result::whole;
@@ -178,7 +199,9 @@ Counts counts(const Tile& t, const Problem& problem) {
   const Problem p = seen(t, problem);
   const Config c = config(t, problem);
   Counts n;
-  n.k = ceil_div(p.k, t.k), n.c = ceil_div(p.c, t.c);
+  n.groups = c.grouped() ? ceil_div(p.groups, c.merged) : 1;
+  n.k = ceil_div(c.grouped() ? i64{c.merged} * c.group_k : p.k, t.k);
+  n.c = ceil_div(c.grouped() ? i64{c.merged} * c.group_c : p.c, t.c);
   n.taps = ceil_div(p.r, c.tap_rows) * ceil_div(p.s, c.tap_columns);
   n.across = ceil_div(t.kind == Kind::lines ? p.w : p.q(), t.width);
   n.down = ceil_div(p.p(), t.height), n.images = ceil_div(p.n, t.images);
@@ -194,6 +217,7 @@ std::string unfit(const Tile& t, const Problem& problem) {
   if (p.dilation_h > kMostExtent || p.dilation_w > kMostExtent || p.stride_h > kMostExtent ||
       p.stride_w > kMostExtent || p.pad_left > kMostExtent || t.height > kMostBox || t.width > kMostBox)
     return "a box is at most 256 pixels wide and high";
+  if (const std::string why = unfit_groups(t, problem); !why.empty()) return why;
   const Config c = config(t, problem);
   const std::string why = t.kind == Kind::patch    ? unfit_patch(t, p, c)
                           : t.kind == Kind::planes ? unfit_planes(t, p, c)
@@ -217,7 +241,8 @@ Workspace workspace(const Tile& t, const Problem& problem) {
   const Problem inner = inner_of(t, problem);
   Workspace w;
   if (t.parts() > 1)
-    w.x = static_cast<std::size_t>(round_up(t.parts() * inner.k * p.r * p.s * round_up(inner.c, 4) * 4, 256));
+    w.x = static_cast<std::size_t>(
+        round_up(t.parts() * inner.k * p.r * p.s * round_up(inner.c / inner.groups, 4) * 4, 256));
   w.y = w.x + (turns_x(t, problem) ? bytes(p.n * p.h * p.w * p.c) : 0);
   w.w = w.y + (turns_y(t, problem) ? bytes(p.n * p.p() * p.q() * p.k) : 0);
   const bool elsewhere = t.form == Form::deepened || turns_result(t, problem);

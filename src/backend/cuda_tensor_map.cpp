@@ -70,22 +70,25 @@ TensorMap encode_tiled(const TiledMap& m, const void* address) {
 
 TensorMap encode_im2col(const Im2colMap& m, const void* address) {
   require(driver()->tensor_map_encode_im2col != nullptr, "the driver is older than CUDA 12.0");
-  require_common(address, m.size, m.stride_bytes, 4);
-  std::uint64_t sizes[4], strides[3];
-  for (int i = 0; i < 4; ++i) sizes[i] = static_cast<std::uint64_t>(m.size[i]);
-  for (int i = 0; i < 3; ++i) strides[i] = static_cast<std::uint64_t>(m.stride_bytes[i]);
-  for (int i = 0; i < 2; ++i) {
-    require(m.lower[i] >= -128 && m.lower[i] <= 127 && m.upper[i] >= -128 && m.upper[i] <= 127,
-            "padding or filter extent beyond 127 pixels");
+  require_common(address, m.size, m.stride_bytes, m.rank);
+  const int reach = im2col_reach(m.rank);
+  std::uint64_t sizes[5], strides[4] = {};
+  std::uint32_t steps[5] = {1, 1, 1, 1, 1};
+  for (int i = 0; i < m.rank; ++i) sizes[i] = static_cast<std::uint64_t>(m.size[i]);
+  for (int i = 0; i + 1 < m.rank; ++i) strides[i] = static_cast<std::uint64_t>(m.stride_bytes[i]);
+  for (int i = 0; i + 2 < m.rank; ++i) {
+    const bool within =
+        m.lower[i] >= -reach - 1 && m.lower[i] <= reach && m.upper[i] >= -reach - 1 && m.upper[i] <= reach;
+    require(within, "padding or filter extent beyond " + std::to_string(reach) + " pixels");
     require(m.step[i] >= 1 && m.step[i] <= 8, "a stride of " + std::to_string(m.step[i]) + " is beyond 8");
+    steps[i + 1] = static_cast<std::uint32_t>(m.step[i]);
   }
-  const std::uint32_t steps[4] = {1, static_cast<std::uint32_t>(m.step[0]),
-                                  static_cast<std::uint32_t>(m.step[1]), 1};
   TensorMap map;
   check(driver()->tensor_map_encode_im2col(
-            &map, element_type(m.dtype, m.rounds_to_tf32), 4, const_cast<void*>(address), sizes, strides,
-            m.lower, m.upper, static_cast<std::uint32_t>(m.channels), static_cast<std::uint32_t>(m.pixels),
-            steps, 0, swizzle_code(m.swizzle_bytes), kPromoteTo256Bytes, 0),
+            &map, element_type(m.dtype, m.rounds_to_tf32), static_cast<std::uint32_t>(m.rank),
+            const_cast<void*>(address), sizes, strides, m.lower, m.upper,
+            static_cast<std::uint32_t>(m.channels), static_cast<std::uint32_t>(m.pixels), steps, 0,
+            swizzle_code(m.swizzle_bytes), kPromoteTo256Bytes, 0),
         "encoding an im2col tensor map");
   return map;
 }

@@ -27,17 +27,23 @@ struct TiledMap {
   int swizzle_bytes = 0;          // 0, 32, 64 or 128
 };
 
-// Columns of pixels of an NHWC tensor at one filter tap: sizes are c, w, h, n; corners are w, h.
+// Columns of pixels of an NHWC or NDHWC tensor at one filter tap: sizes are c, w, h, n or c, w, h, d, n;
+// corners and steps are w, h, d.
 struct Im2colMap {
   DType dtype = DType::f16;
   bool rounds_to_tf32 = false;
-  std::int64_t size[4] = {};
-  std::int64_t stride_bytes[3] = {};
-  int lower[2] = {}, upper[2] = {};
+  int rank = 4;
+  std::int64_t size[5] = {};
+  std::int64_t stride_bytes[4] = {};
+  int lower[3] = {}, upper[3] = {};
   int channels = 0, pixels = 0;  // of one box
-  int step[2] = {1, 1};
+  int step[3] = {1, 1, 1};
   int swizzle_bytes = 0;
 };
+
+// So far from the image's edge a corner may lie, of so many dimensions, channels and images among them; at
+// the low end one further.
+constexpr int im2col_reach(int rank) { return rank == 5 ? 15 : 127; }
 
 using MapShape = std::variant<TiledMap, Im2colMap>;
 

@@ -219,6 +219,7 @@ std::optional<Index> IndexMap::along(Axis axis, i64 i) const {
 }
 
 std::optional<Index> IndexMap::operator()(const Index& inner) const {
+  if (!diagonal.has(inner)) return {};
   Index outer = start;
   for (const Axis axis : {kAxisN, kAxisC, kAxisH, kAxisW}) {
     const std::optional<Index> moved = along(axis, inner[axis]);
@@ -244,7 +245,8 @@ StridedView IndexMap::view(const TensorShape& outer, const Index& first) const {
 }
 
 bool IndexMap::is_in_place(const TensorShape& inner, const TensorShape& outer) const {
-  if (start != Index{} || is_zero() || inner.elements() != outer.elements()) return false;
+  if (start != Index{} || is_zero() || diagonal.groups > 1) return false;
+  if (inner.elements() != outer.elements()) return false;
   for (const Axis axis : {kAxisN, kAxisC, kAxisH, kAxisW}) {
     i64 counted = 1;
     for (const Digit& digit : digits[axis]) {
@@ -321,6 +323,20 @@ Rewrite pad_channels(Rewrite r, i64 unit) {
   if (r.inner.groups != 1)
     throw Error(Status::bad_problem, "channels of groups are not padded: " + to_string(r.inner));
   r.inner.c = r.x.size[kAxisC] = r.w.size[kAxisC] = round_up(r.inner.c, unit);
+  return r;
+}
+
+Rewrite merge_groups(Rewrite r, i64 together) {
+  Problem& p = r.inner;
+  if (together < 1 || p.groups % together != 0) {
+    throw Error(Status::bad_problem, std::to_string(p.groups) + " groups do not become one by " +
+                                         std::to_string(together) + ": " + to_string(p));
+  }
+  if (together == 1) return r;
+  r.w.diagonal = {p.k / p.groups, p.c / p.groups, together};
+  r.w.digits[kAxisC].push_back({together, kAxisC, 0});
+  r.w.size[kAxisC] *= together;
+  p.groups /= together;
   return r;
 }
 

@@ -39,13 +39,22 @@ struct StridedView {
   }
 };
 
-// Which element of an outer tensor each element of an inner one is: affine in the digits of its indices.
+// Of a filter of several groups as one: what it has of an output channel of one of them and an input channel
+// of another is zero. So many channels each of them has; k and c count `groups` of them in turn.
+struct Diagonal {
+  std::int64_t k = 1, c = 1, groups = 1;
+  bool has(const Index& inner) const { return inner[kAxisN] / k % groups == inner[kAxisC] / c % groups; }
+};
+
+// Which element of an outer tensor each element of an inner one is: affine in the digits of its indices, and
+// of a filter's perhaps those of a diagonal alone.
 struct IndexMap {
   Operand of;                                    // the outer tensor
   Index size;                                    // of the inner tensor
   Index outer_size;                              // what lies outside is zero
   Index start = {};                              // where the inner tensor's first element lies
   std::array<std::vector<Digit>, kAxes> digits;  // of each inner axis, the fastest first
+  Diagonal diagonal = {};
 
   // The element's place in the outer tensor. None: where it is read it is zero, where it is a result it is
   // dropped.
@@ -128,6 +137,10 @@ Rewrite forward_form(const Problem& problem);
 std::vector<Rewrite> data_phases(const Problem& problem);
 // The same, with the input's channels rounded up to a multiple of unit; new ones are zero. Not for groups.
 Rewrite pad_channels(Rewrite rewrite, std::int64_t unit);
+// The same, with every so many groups as one, by a filter that is zero but for its diagonal: all new products
+// are with zeros. (0 · Inf is NaN: an input that is not finite harms the groups beside its own.) Throws
+// Error(bad_problem) where together does not divide the groups.
+Rewrite merge_groups(Rewrite rewrite, std::int64_t together);
 
 }  // namespace faltung
 

@@ -28,6 +28,10 @@ IndexMap plane_map(Operand of, const Problem& outer, const Problem& inner) {
   return map;
 }
 
+Rewrite element_for_element(const Problem& p) {
+  return {p, plane_map(Operand::x, p, p), plane_map(Operand::w, p, p), plane_map(Operand::y, p, p)};
+}
+
 // -------------------------------------------------------------------------------------- T x 1 x 1 filters
 
 // Depth becomes height, the pixels of a plane the width.
@@ -92,13 +96,14 @@ std::vector<PlainRewrite> fold_depth(const Problem& p) {
 
 // -------------------------------------------------------------------------------------------- transposed
 
-PlainRewrite exchanged(Rewrite r) {
+PlainRewrite exchanged(Rewrite r, View view = View::pixels) {
   for (IndexMap* map : {&r.x, &r.y}) map->of = map->of == Operand::x ? Operand::y : Operand::x;
-  return {std::move(r), View::pixels};
+  return {std::move(r), view};
 }
 
 std::vector<PlainRewrite> without_transposing(const Problem& p) {
   const Problem convolution = convolution_of(p);
+  if (p.dimensions == 3) return {exchanged(element_for_element(convolution), View::planes)};
   if (p.epilogue.empty()) return {exchanged(unchanged(convolution))};
   std::vector<PlainRewrite> all;
   for (Rewrite& phase : data_phases(convolution)) {
@@ -128,6 +133,7 @@ std::vector<PlainRewrite> toward_plain(const Problem& p) {
       return {{std::move(r), View::pixels}};
     }
     case 3:
+      if (is_transposed(p) && p.epilogue.empty()) return without_transposing(p);
       if (has_planes_of_one_tap(p)) return {planes_as_rows(p)};
       return fold_depth(p);
     default:

@@ -30,8 +30,9 @@ struct PlainRewrite {
 //   three dimensions  T x 1 x 1: the planes' pixels in one row, as it lies in memory. Others: images are the
 //                     depths of the output, and the taps in depth are channels; a strided adjoint one for
 //                     each remainder of the depth
-//   transposed        with x and y exchanged; before an epilogue the phases of its backward_data, each a
-//                     forward convolution with that epilogue
+//   transposed        with x and y exchanged, volumes before anything else; before an epilogue, of two
+//                     dimensions, the phases of its backward_data, each a forward convolution with that
+//                     epilogue
 // Not to be called for a plain problem.
 std::vector<PlainRewrite> toward_plain(const Problem& problem);
 

@@ -11,14 +11,15 @@ __device__ __forceinline__ void produce_taps(const TensorMap& w_map, const Param
   const Work work = work_of(p);
   for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
     const Tile t = locate(p, tile);
-    for (int block = work.first; block < work.end; ++block) {
+    const Span span = span_of(p, work, t);
+    for (int block = span.first; block < span.end; ++block) {
       for (int tap = 0; tap < kTaps; ++tap) {
         const unsigned full = smem_address(&barriers.slot_full[slot.place]);
         barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
         barrier_expect(full, bytes + (kResident ? 0 : kStageBytes * kParts));
         load_pixels(m.slots + slot.place * kSlotStride, full, t, block, tap);
         if constexpr (!kResident) {
-          load_weights(m.stages + slot.place * kStageStride, w_map, full, p, block, place_of_tap(p, 0, tap), t.k);
+          load_weights(m.stages + slot.place * kStageStride, w_map, full, p, block, 0, tap, t.k);
         }
         slot.advance();
       }

@@ -9,10 +9,16 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
     if constexpr (kResident) keep_weights(w_map, p, m.stages, barriers);
     produce_taps(w_map, p, m, barriers, kSlotBytes,
                  [&](unsigned slot, unsigned full, const Tile& t, int block, int tap) {
-                   load_im2col(slot, &x_map, full, block * kKBlock, t.w * p.stride_w - p.pad_left,
-                               t.h * p.stride_h - p.pad_top, t.n,
-                               static_cast<unsigned short>(tap % kS * kDilationW),
-                               static_cast<unsigned short>(tap / kS * kDilationH));
+                   const auto right = static_cast<unsigned short>(tap % kS * kDilationW),
+                              down = static_cast<unsigned short>(tap / kS * kDilationH);
+                   const int w = t.w * p.stride_w - p.pad_left, h = t.h * p.stride_h - p.pad_top;
+                   if constexpr (kVolume) {
+                     const Block of = block_at(p, block);
+                     load_im2col(slot, &x_map, full, t.c + of.channels * kKBlock, w, h, input_plane(p.depth, t.z, 0, 1),
+                                 t.volume, right, down, static_cast<unsigned short>(of.depth * kDilationD));
+                   } else {
+                     load_im2col(slot, &x_map, full, t.c + block * kKBlock, w, h, t.n, right, down);
+                   }
                  });
   }
 }

@@ -14,12 +14,19 @@ __device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Pa
     const int left = kPhased ? p.phases[t.phase].left : -p.pad_left,
               top = kPhased ? p.phases[t.phase].top : -p.pad_top;
     if (kPhased && taps_of(p, t.phase) == 0) continue;
-    for (int block = work.first; block < work.end; ++block) {
+    const Span span = span_of(p, work, t);
+    for (int block = span.first; block < span.end; ++block) {
       const unsigned full = smem_address(barriers.slot_full + slot.place),
                      to = slots + slot.place * kSlotStride;
       barrier_wait(smem_address(barriers.slot_empty + slot.place), slot.parity ^ 1);
       barrier_expect(full, kSlotBytes);
-      load_4d(to, &x_map, full, block * kKBlock, t.w + left, t.h * kStrideH + top, t.n);
+      if constexpr (kVolume) {
+        const Block of = block_at(p, block);
+        load_5d(to, &x_map, full, t.c + of.channels * kKBlock, t.w + left, t.h * kStrideH + top,
+                input_plane(depth_of(p, t.phase), t.z, of.depth, kDilationD), t.volume);
+      } else {
+        load_4d(to, &x_map, full, t.c + block * kKBlock, t.w + left, t.h * kStrideH + top, t.n);
+      }
       slot.advance();
     }
   }

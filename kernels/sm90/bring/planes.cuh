@@ -12,7 +12,7 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
   produce_taps(w_map, p, m, barriers, kSlotBytes,
                [&](unsigned slot, unsigned full, const Tile& t, int block, int) {
                  for (int i = 0; i < kTilePixels / 64; ++i) {
-                   load_3d(slot + i * kPlanesBox, &x_map, full, t.first + i * 64, block * kKBlock, t.n);
+                   load_3d(slot + i * kPlanesBox, &x_map, full, t.first + i * 64, t.c + block * kKBlock, t.n);
                  }
                });
 }

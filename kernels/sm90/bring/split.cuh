@@ -12,7 +12,8 @@ __device__ __forceinline__ void split_slots(const Params& p, unsigned slots, Bar
   Ring<kSlots> slot;
   const Work work = work_of(p);
   for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
-    const int fills = kPhased ? blocks_of(p, tile) : (work.end - work.first) * (kFlat ? kTaps : 1);
+    const Span span = kVolume ? span_of(p, work, locate(p, tile)) : Span{work.first, work.end};
+    const int fills = kPhased ? blocks_of(p, tile) : (span.end - span.first) * (kFlat ? kTaps : 1);
     for (int fill = 0; fill < fills; ++fill) {
       barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
       const unsigned at = slots + slot.place * kSlotStride;

@@ -59,7 +59,7 @@ __device__ __forceinline__ void produce_raws(const TensorMap& x_map, const Param
       const unsigned full = smem_address(barriers.raw_full + raw.place), to = raws + raw.place * kRawStride;
       barrier_wait(smem_address(barriers.raw_empty + raw.place), raw.parity ^ 1);
       barrier_expect(full, kRawBytes);
-      load_4d(to, &x_map, full, t.w - kRawLeft, block * kKBlock, t.h - p.pad_top, t.n);
+      load_4d(to, &x_map, full, t.w - kRawLeft, t.c + block * kKBlock, t.h - p.pad_top, t.n);
       raw.advance();
     }
   }
@@ -113,7 +113,7 @@ struct Reader {
   }
   __device__ __forceinline__ void read(const Params& p, int thread, unsigned (&v)[4][4]) const {
     const Item it = item(thread + step * kPrepareWarps * 32);
-    const int h = t.h - p.pad_top + it.row, w = t.w - kRawLeft + it.x, c = block * kKBlock + it.chunk * 4;
+    const int h = t.h - p.pad_top + it.row, w = t.w - kRawLeft + it.x, c = t.c + block * kKBlock + it.chunk * 4;
     const bool inside = tile < p.tiles && it.row < kPatchHeight &&
                         static_cast<unsigned>(h) < static_cast<unsigned>(p.h) &&
                         static_cast<unsigned>(w) < static_cast<unsigned>(p.w);

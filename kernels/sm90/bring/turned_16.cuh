@@ -88,7 +88,7 @@ __device__ __forceinline__ void produce_raws(const Params& p, unsigned raws, Bar
     const Rows rows = rows_of(p, t);
     for (int block = work.first; block < work.end; ++block) {
       const unsigned full = smem_address(&barriers.raw_full[raw.place]), to = raws + raw.place * kRawStride;
-      const int c0 = block * kKBlock, channels = p.c - c0 < kKBlock ? p.c - c0 : kKBlock;
+      const int c0 = t.c + block * kKBlock, channels = p.c - c0 < kKBlock ? p.c - c0 : kKBlock;
       barrier_wait(smem_address(&barriers.raw_empty[raw.place]), raw.parity ^ 1);
       if constexpr (kRowsWhole) {
         if (lane == 0) {
@@ -159,6 +159,7 @@ using Loads = unsigned[kChunksAtOnce][kPassRuns][8][1];
 
 // A tile, of which a thread's runs lie inside the image or not.
 struct Patch {
+  int c;  // the first channel
   unsigned inside;
   // From buffers: of the patch's first pixel, in bytes from the beginning of a channel's rows in a buffer on;
   // and those rows of channel 0 in the input, in bytes.
@@ -171,6 +172,7 @@ __device__ __forceinline__ Patch patch_of(const Params& p, int tile, int in_grou
   Patch at;
   const Tile t = locate(p, tile);
   const int top = t.h * kStrideH - p.pad_top, left = t.w * kStrideW - p.pad_left;
+  at.c = t.c;
   at.inside = 0;
 #pragma unroll
   for (int i = 0; i < kRuns; ++i) {
@@ -277,7 +279,7 @@ __device__ __forceinline__ void turn(const Params& p, unsigned slots, [[maybe_un
 #pragma unroll
         for (int pass = 0; pass < kPasses; ++pass) {
           Loads v;
-          read(p, patch, runs, pass, block * kKBlock + chunk * 8, channels + chunk * 8 * kRowPitch, v);
+          read(p, patch, runs, pass, patch.c + block * kKBlock + chunk * 8, channels + chunk * 8 * kRowPitch, v);
           if (round == 0 && pass == 0) {
             barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
           }

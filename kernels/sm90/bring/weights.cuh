@@ -2,28 +2,32 @@
 #pragma once
 #include "kernels/sm90/pipeline.cuh"
 
-// The weights of one tap of one block of channels, for a tile's channels.
-__device__ __forceinline__ void load_weights(unsigned stage, const TensorMap& w_map, unsigned full,
-                                             const Params& p, int block, int tap, int k) {
-  if constexpr (kFilterAsItIs) {
-#pragma unroll
-    for (int i = 0; i < kTileChannels / 64; ++i)
-      load_3d(stage + i * kFilterBox, &w_map, full, k + i * 64, tap, block * kKBlock);
-    return;
-  }
-  load_3d(stage, &w_map, full, block * kKBlock, tap, k);
-  if constexpr (kParts == 2) load_3d(stage + kStagePartStride, &w_map, full, block * kKBlock, tap, p.k + k);
-}
-
 // Where in the filter a tap lies. Forward's view of backward_data, stride 1, goes through it from the end.
-__device__ __forceinline__ int place_of_tap(const Params& p, int phase, int tap) {
+__device__ __forceinline__ int place_of_tap(const Params& p, int phase, int depth, int tap) {
   if constexpr (kPhased) {
     const Phase& of = p.phases[phase];
     const int row = tap / of.columns;
-    return of.tap + row * of.tap_down + (tap - row * of.columns) * of.tap_across;
+    return of.tap + row * of.tap_down + (tap - row * of.columns) * of.tap_across +
+           (kVolume ? depth * of.tap_deep : 0);
   } else {
-    return kFilterAsItIs ? kTaps - 1 - tap : tap;
+    const int place = depth * kTaps + tap;
+    return kFilterAsItIs ? kT * kTaps - 1 - place : place;
   }
+}
+
+// The weights of one tap of a block of a tile's sum, for a tile's channels.
+__device__ __forceinline__ void load_weights(unsigned stage, const TensorMap& w_map, unsigned full,
+                                             const Params& p, int block, int phase, int tap_of_plane, int k) {
+  const Block of = block_at(p, block);
+  const int tap = place_of_tap(p, phase, of.depth, tap_of_plane), c = of.channels * kKBlock;
+  if constexpr (kFilterAsItIs) {
+#pragma unroll
+    for (int i = 0; i < kTileChannels / 64; ++i)
+      load_3d(stage + i * kFilterBox, &w_map, full, k + i * 64, tap, c);
+    return;
+  }
+  load_3d(stage, &w_map, full, c, tap, k);
+  if constexpr (kParts == 2) load_3d(stage + kStagePartStride, &w_map, full, c, tap, p.k + k);
 }
 
 // Those that stay.
@@ -33,7 +37,7 @@ __device__ __forceinline__ void keep_weights(const TensorMap& w_map, const Param
   const unsigned full = smem_address(&barriers.stage_full[0]);
   barrier_expect(full, kStages * kStageBytes * kParts);
   for (int i = 0; i < kStages; ++i) {
-    load_weights(stages + i * kStageStride, w_map, full, p, i / kTaps, place_of_tap(p, 0, i % kTaps), t.k);
+    load_weights(stages + i * kStageStride, w_map, full, p, i / kTaps, 0, i % kTaps, t.k);
   }
 }
 
@@ -48,13 +52,13 @@ __device__ __forceinline__ void produce_weights(const TensorMap& w_map, const Pa
     for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
       const Tile t = locate(p, tile);
       const int taps = taps_of(p, t.phase);
-      for (int block = work.first; block < work.end; ++block) {
+      const Span span = span_of(p, work, t);
+      for (int block = span.first; block < span.end; ++block) {
         for (int tap = 0; tap < taps; ++tap) {
           const unsigned full = smem_address(&barriers.stage_full[stage.place]);
           barrier_wait(smem_address(&barriers.stage_empty[stage.place]), stage.parity ^ 1);
           barrier_expect(full, kStageBytes * kParts);
-          load_weights(stages + stage.place * kStageStride, w_map, full, p, block,
-                       place_of_tap(p, t.phase, tap), t.k);
+          load_weights(stages + stage.place * kStageStride, w_map, full, p, block, t.phase, tap, t.k);
           stage.advance();
         }
       }

@@ -14,7 +14,8 @@ __device__ __forceinline__ void store_rows(const Params& p, const Tile& t, int k
                                            int thread) {
   constexpr int kChunks = kStoredPixels / kStore, kAcross = kChunks < 128 ? kChunks : 128,
                 kDown = 128 / kAcross;
-  const long long plane = static_cast<long long>(pooled_height(p)) * pooled_width(p);
+  const long long plane =
+      kVolume ? channel_pixels(p) : static_cast<long long>(pooled_height(p)) * pooled_width(p);
   const int channels = p.k - k0 < kMyChannels ? p.k - k0 : kMyChannels;
   if (thread >= kAcross * kDown) return;
   for (int chunk = thread % kAcross; chunk < kChunks; chunk += kAcross) {
@@ -39,6 +40,10 @@ __device__ __forceinline__ void store_unit(const TensorMap& map, const Tile& t, 
     store_2d(&map, from, k, t.first + my_first_pixel(consumer));
   } else {
     const int h = t.h + (kCooperative && kPixelsOnM ? consumer * 8 * kMBlocks : 0);
+    if constexpr (kVolume && kPhased) {
+      store_5d(&map, from, k, t.w, h, t.z, t.volume);
+      return;
+    }
     store_4d(&map, from, k, kPools ? pooled_first(t.w) : t.w, kPools ? pooled_first(h) : h, t.n);
   }
 }

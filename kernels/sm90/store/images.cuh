@@ -12,7 +12,7 @@ struct Results {
                                                 unsigned staging, unsigned, unsigned&, int consumer,
                                                 int thread) {
     const int warp = thread / 32, lane = thread % 32;
-    const int plane = p.p * p.q, k0 = my_first_channel(t, consumer);
+    const int plane = channel_pixels(p), k0 = my_first_channel(t, consumer);
     const int first_image = kFlat ? t.first / plane : t.n, images = kFlat ? p.step / plane : 1;
     const int image_count = p.pixels / plane;
     if (thread == 0) store_wait_read();

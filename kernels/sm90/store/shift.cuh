@@ -55,7 +55,29 @@ __device__ __forceinline__ Pair shifted(const float (&sums)[kN / 2], int row, in
 
 __device__ __forceinline__ long long locate_output(const ShiftParams& p, const Tile& t, int k, int h, int q,
                                                    int shrink) {
-  return ((static_cast<long long>(t.n) * p.k + k) * (p.p / shrink) + h) * (p.q / shrink) + q;
+  const long long channel = static_cast<long long>(t.n) * p.k + k;
+  return ((kVolume ? channel * p.depth.out + t.z : channel) * (p.p / shrink) + h) * (p.q / shrink) + q;
+}
+// From one to the next, of the output unpooled.
+__device__ __forceinline__ long long channel_pixels(const ShiftParams& p) {
+  return static_cast<long long>(p.p) * p.q * (kVolume ? p.depth.out : 1);
+}
+
+// A box of a window's rows and channels, of the residual and of the output.
+__device__ __forceinline__ void load_rows(unsigned to, const TensorMap* map, unsigned barrier, int q, int h,
+                                          const Tile& t) {
+  if constexpr (kVolume) {
+    load_5d(to, map, barrier, q, t.k, h, t.z, t.n);
+  } else {
+    load_4d(to, map, barrier, q, t.k, h, t.n);
+  }
+}
+__device__ __forceinline__ void store_rows(const TensorMap* map, unsigned from, int q, int h, const Tile& t) {
+  if constexpr (kVolume) {
+    store_5d(map, from, q, t.k, h, t.z, t.n);
+  } else {
+    store_4d(map, from, q, t.k, h, t.n);
+  }
 }
 
 // Bias, residual, activation. brought: the residual, where the copy engine brings it; else it is read. at:
@@ -109,8 +131,8 @@ __device__ __forceinline__ void bring_residual(const Maps& maps, const Tile& t, 
   const int h0 = t.h + consumer * kRows, q0 = window * kTileWidth;
   store_wait_read();
   barrier_expect(barrier, kMainBytes + kAsideBytes);
-  load_4d(staging, &maps.residual, barrier, q0 + kLag, t.k, h0, t.n);
-  if (kWalks) load_4d(staging + kMainBytes + kAsideBytes, &maps.residual_aside, barrier, q0, t.k, h0, t.n);
+  load_rows(staging, &maps.residual, barrier, q0 + kLag, h0, t);
+  if (kWalks) load_rows(staging + kMainBytes + kAsideBytes, &maps.residual_aside, barrier, q0, h0, t);
 }
 
 // The right neighbour's first groups, which this window stores last.
@@ -141,7 +163,8 @@ __device__ __forceinline__ void store_columns(const ShiftParams& p, const Tile& 
   int place = origin * 8 / kShrink + unit * kStore;
   if (place >= kRingPixels) place -= kRingPixels;
   const int rows = p.p / kShrink - h0 / kShrink;
-  const long long step = static_cast<long long>(p.p / kShrink) * (p.q / kShrink) * (kDown * 2);
+  const long long step =
+      (kVolume ? channel_pixels(p) : static_cast<long long>(p.p / kShrink) * (p.q / kShrink)) * (kDown * 2);
   unsigned char* row_to = static_cast<unsigned char*>(p.y) +
                           locate_output(p, t, t.k + first_channel, h0 / kShrink, q, kShrink) * 2;
   unsigned from = staging + first_channel * kPitch + place * 2;
@@ -171,6 +194,7 @@ __device__ __forceinline__ void finish(Sums& sums, const Maps& maps, const Shift
                                        int thread) {
   // Or addresses are computed before the products, whose sums leave no registers for them.
   asm volatile("" : "+r"(t.k), "+r"(t.n), "+r"(t.h), "+r"(staging), "+r"(carry), "+r"(thread));
+  if constexpr (kVolume) asm volatile("" : "+r"(t.z));
   const int warp = thread / 32, lane = thread % 32, quad = lane % 4;
   [[maybe_unused]] const int matrix = lane / 8;
   const int h0 = t.h + consumer * kRows, q0 = window * kTileWidth;
@@ -182,7 +206,7 @@ __device__ __forceinline__ void finish(Sums& sums, const Maps& maps, const Shift
   };
   [[maybe_unused]] const long long first_index =
                                        kResidual && !kBulk ? locate_output(p, t, k, h0, q0 + quad * 2, 1) : 0,
-                                   eight = static_cast<long long>(p.p) * p.q * 8;
+                                   eight = channel_pixels(p) * 8;
   const auto index = [&](int row, int half) { return first_index + row * p.q + (half ? eight : 0); };
   const auto inside = [&](int row, int half) { return k + half * 8 < p.k && h0 + row < p.p; };
   constexpr int kLast = kGroups - 1;
@@ -293,8 +317,8 @@ __device__ __forceinline__ void finish(Sums& sums, const Maps& maps, const Shift
     fence_async();
     named_sync(3 + consumer, 128);
     if (thread == 0) {
-      if (q0 + kLag < p.q) store_4d(&maps.y, staging, q0 + kLag, t.k, h0, t.n);
-      if (kWalks && window == 0) store_4d(&maps.y_aside, staging + kMainBytes, 0, t.k, h0, t.n);
+      if (q0 + kLag < p.q) store_rows(&maps.y, staging, q0 + kLag, h0, t);
+      if (kWalks && window == 0) store_rows(&maps.y_aside, staging + kMainBytes, 0, h0, t);
       store_commit();
     }
   } else {

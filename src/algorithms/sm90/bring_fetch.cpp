@@ -80,6 +80,7 @@ void specialise(KernelConfig& c, const Tiling& t, const Problem& p) {
 std::string unfit(const Tiling& t, const Problem& p) {
   if (p.layout != Layout::nchw || p.r != 1 || p.s != 1 || pads(p))
     return "planes are fetched for NCHW, 1x1 filters, no padding";
+  if (p.groups > 1) return "planes are fetched of all channels, not of a group's";
   if (p.dtype == DType::f32) return "the matrix units take 32-bit channels side by side only";
   if (t.k_block != 64 || t.pixels_on_m()) return "planes are fetched by 64 channels, with the weights on M";
   return "";

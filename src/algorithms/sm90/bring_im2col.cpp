@@ -3,6 +3,7 @@
 
 #include "src/algorithms/sm90/bring.hpp"
 #include "src/algorithms/sm90/fitted.hpp"
+#include "src/backend/tensor_map.hpp"
 #include "src/problem/integers.hpp"
 
 namespace faltung::sm90::im2col {
@@ -10,17 +11,21 @@ namespace faltung::sm90::im2col {
 using i64 = std::int64_t;
 
 std::string unfit(const Tiling&, const Problem& p) {
-  if ((p.s - 1) * p.dilation_w > 127 || (p.r - 1) * p.dilation_h > 127)
-    return "the copy engine gathers filters of an extent up to 128";
-  if (p.pad_top > 127 || p.pad_left > 127 || p.pad_bottom > 127 || p.pad_right > 127)
-    return "the copy engine gathers with padding up to 127";
-  if (p.stride_h > 8 || p.stride_w > 8) return "the copy engine gathers with strides up to 8";
+  const i64 reach = im2col_reach(is_volume(p) ? 5 : 4);
+  if ((p.s - 1) * p.dilation_w > reach || (p.r - 1) * p.dilation_h > reach ||
+      (p.t - 1) * p.dilation_d > reach)
+    return "the copy engine gathers filters of an extent up to " + std::to_string(reach + 1);
+  for (const i64 pad : {p.pad_front, p.pad_back, p.pad_top, p.pad_bottom, p.pad_left, p.pad_right}) {
+    if (pad > reach) return "the copy engine gathers with padding up to " + std::to_string(reach);
+  }
+  if (p.stride_d > 8 || p.stride_h > 8 || p.stride_w > 8)
+    return "the copy engine gathers with strides up to 8";
   return "";
 }
 
 void fill(Lister& lister, Tiling t) {
   const Problem& p = lister.problem();
-  if (t.bring == Bring::im2col) t.k_block = lister.k_block();
+  if (t.bring == Bring::im2col) t.k_block = lister.k_block(t);
   for (t.pixel_slots = 8; t.pixel_slots >= 2; --t.pixel_slots) {
     t.weight_slots = t.pixel_slots;
     if (sm90::unfit(t, p).empty()) break;
@@ -52,7 +57,7 @@ void list(Lister& lister, Tiling t) {
 void list_images(Lister& lister, Tiling t, int most_pixels) {
   const Problem& p = lister.problem();
   t.bring = Bring::im2col;
-  const int image = static_cast<int>(std::min<i64>(p.p() * p.q(), most_pixels + 1));
+  const int image = static_cast<int>(std::min<i64>(p.z() * p.p() * p.q(), most_pixels + 1));
   for (int pixels = image; pixels <= most_pixels; pixels += image) {
     t.width = round_up(pixels, 8);
     if (t.width >= 48 && t.width <= most_pixels && whole_images(t, p)) fill(lister, t);

@@ -19,8 +19,8 @@ std::string unfit(const Tiling& t, const Problem& p) { return unfit_patch(t, p);
 
 void fill(Lister& lister, Tiling t) {
   const Problem& p = lister.problem();
-  if (t.bring == Bring::patch) t.k_block = lister.k_block();
-  const bool one_block = channel_blocks(t, p) <= t.split;
+  if (t.bring == Bring::patch) t.k_block = lister.k_block(t);
+  const bool one_block = sum_blocks(t, p) <= t.split;
   const int fewest = t.split > 1 && one_block ? 1 : 2, most = t.bring == Bring::turned || t.split > 1 ? 2 : 3;
   for (t.pixel_slots = fewest; t.pixel_slots <= most; ++t.pixel_slots) {
     for (t.weight_slots = t.pixel_slots < 3 ? 12 : 8; t.weight_slots >= 2; --t.weight_slots) {
@@ -38,10 +38,14 @@ void fill(Lister& lister, Tiling t) {
   if (!lister.may_stay(t)) return;
   t.weights_in = WeightsIn::resident;
   t.weight_slots = 0;
-  for (t.pixel_slots = 3; t.pixel_slots >= 1; --t.pixel_slots) {
-    if (sm90::unfit(t, p).empty()) break;
+  // Groups are bound by what they load: more of it on its way.
+  for (const int slots : {3, 8}) {
+    if (slots > 3 && p.groups == 1) continue;
+    for (t.pixel_slots = slots; t.pixel_slots >= 1; --t.pixel_slots) {
+      if (sm90::unfit(t, p).empty()) break;
+    }
+    if (t.pixel_slots >= 1) lister.keep(t);
   }
-  if (t.pixel_slots >= 1) lister.keep(t);
 }
 
 void list(Lister& lister, Tiling shape, Sums sums) {

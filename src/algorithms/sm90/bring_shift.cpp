@@ -43,10 +43,10 @@ std::string unfit(const Tiling& t, const Problem& p) {
   if (t.height + (p.r - 1) * p.dilation_h > 256) return "a window is at most 256 rows high";
   if (p.epilogue.pool.kind != PoolKind::none && t.height % 4 != 0)
     return "pooling needs a multiple of 4 rows";
-  if (!t.cooperative() && (!t.resident() || channel_blocks(t, p) > 1))
+  if (!t.cooperative() && (!t.resident() || sum_blocks(t, p) > 1))
     return "consumers that take turns need resident weights and all channels in one block";
   if (t.pixel_slots < 2 || (!t.resident() && t.weight_slots < 4)) return "too few buffers";
-  if (t.resident() && p.r * p.s * channel_blocks(t, p) > 25) return "too many weights to keep";
+  if (t.resident() && p.r * p.s * sum_blocks(t, p) > 25) return "too many weights to keep";
   if (t.split > 1 || t.row_slots > 0 || t.store_slots > 0 || t.stores == Stores::direct)
     return "shifted sums are neither split nor stored another way";
   return "";
@@ -57,7 +57,7 @@ void list(Lister& lister) {
   if (!unfit_problem(p).empty()) return;
   Tiling t;
   t.bring = Bring::shift;
-  t.k_block = best_k_block(padded_channels(p), 64);
+  t.k_block = best_k_block(group_channels(p), 64);
   const auto fits = [&] { return sm90::unfit(t, p).empty(); };
   for (const int width : {64, 32, 16}) {
     if (width > 16 && width >= 2 * p.w) continue;
@@ -82,7 +82,8 @@ void list(Lister& lister) {
 Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   using namespace fitted::shifting;
   const KernelConfig c = kernel_config(t, p);
-  const double blocks = static_cast<double>(channel_blocks(t, p)), taps = static_cast<double>(p.r * p.s);
+  const double blocks = static_cast<double>(channel_blocks(t, p)) * depths_met(t, p),
+               taps = static_cast<double>(p.r * p.s);
   const double products = blocks * taps * t.k_block / 16 * kConsumers *
                           std::max(t.n() / 2.0, t.n() / 4.0 + fitted::kFirstOperand) *
                           (t.resident() ? 1 : kStreamed);

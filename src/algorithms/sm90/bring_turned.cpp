@@ -60,6 +60,7 @@ std::string unfit(const Tiling& t, const Problem& p) {
 void fill(Lister& lister, Tiling t) {
   const Problem& p = lister.problem();
   t.k_block = p.dtype == DType::f32 ? 32 : 64;
+  if (p.groups > 1 && group_channels(p) % t.k_block != 0) return;
   // Half as many channels leave room for buffers of their rows.
   const auto fits = [&](Tiling u) {
     u.weight_slots = 3, u.pixel_slots = 2;
@@ -78,7 +79,7 @@ void list(Lister& lister, Tiling shape, Sums sums) {
   shape.bring = Bring::turned;
   std::vector<int> buffers = {3, 2, 1, 0};
   if (p.dtype != DType::f32) {
-    const bool worth = lister.few_tiles() || (!strides(p) && p.w % 8 != 0);
+    const bool worth = p.groups > 1 || lister.few_tiles() || (!strides(p) && p.w % 8 != 0);
     if (p.r * p.s <= 1 || p.c < 16 || !worth) return;
     buffers = {0, 2};
   }

@@ -69,16 +69,24 @@ Step gather_rows(const std::string& name, const TensorCopy& copy, Slot from, Slo
 
 // Blocks of pixels.
 Step space_to_depth(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
-                    const DeviceInfo& device) {
+                    const DeviceInfo& device, i64 planes) {
   const Form form(copy);
   const Index& outer = copy.map.outer_size;
   const i64 pixels = copy.inner.n * copy.inner.h * copy.inner.w;
-  return tuned(
-      name, "space_to_depth",
-      gathered(copy) + constant("kDown", form.count(2)) + constant("kAcross", form.count(1)),
-      std::min<i64>((pixels - 1) / kThreads + 1, device.units * 32),
-      {in(from), out(to), number(pixels), number(outer[kAxisH]), number(outer[kAxisW]), number(copy.inner.h),
-       number(copy.inner.w), number(-copy.map.start[kAxisH]), number(-copy.map.start[kAxisW])});
+  return tuned(name, "space_to_depth",
+               gathered(copy) + constant("kDown", form.count(2)) + constant("kAcross", form.count(1)) +
+                   constant("kVolumes", planes > 1),
+               std::min<i64>((pixels - 1) / kThreads + 1, device.units * 32),
+               {in(from), out(to), number(pixels), number(outer[kAxisH]), number(outer[kAxisW]),
+                number(copy.inner.h), number(copy.inner.w), number(-copy.map.start[kAxisH]),
+                number(-copy.map.start[kAxisW]), number(planes)});
+}
+
+// So far the rows of the last digit lie from the first one.
+i64 last_row(const TensorCopy& copy) {
+  i64 last = 0;
+  for (const Digit& digit : copy.map.digits[kAxisH]) last += (digit.count - 1) * digit.step;
+  return last;
 }
 
 // Planes through shared memory, all of their pixels or those that strides take.
@@ -89,6 +97,8 @@ Step turn(const std::string& name, const TensorCopy& copy, Slot from, Slot to) {
   const i64 plane = copy.outer.h * copy.outer.w, pixels = copy.inner.h * copy.inner.w;
   const bool thin = form.row.step != 1 || form.column.step != 1;
   const i64 step = form.column.step;
+  const auto& rows = copy.map.digits[kAxisH];
+  const bool deep = rows.size() > 1;
   i64 v = 1;  // pixels a load
   for (const i64 wider : {2, 4}) {
     const bool divides =
@@ -99,10 +109,48 @@ Step turn(const std::string& name, const TensorCopy& copy, Slot from, Slot to) {
   const i64 across = ceil_div(pixels, kMostPixels), tile = round_up(ceil_div(pixels, across), v);
   const i64 channels = 128 / element;
   return tuned(
-      name, "to_nhwc", constant("kBytes", element) + constant("kLoadPixels", v) + constant("kStep", step),
+      name, "to_nhwc",
+      constant("kBytes", element) + constant("kLoadPixels", v) + constant("kStep", step) +
+          constant("kDeep", deep),
       copy.inner.n * ceil_div(pixels, tile) * ceil_div(copy.inner.c, channels),
       {in(from), out(to), number(copy.inner.n), number(form.count(0)), number(copy.inner.c), number(pixels),
-       number(tile), number(plane), number(copy.inner.w), number(form.row.step * copy.outer.w)});
+       number(tile), number(plane), number(copy.inner.w), number(form.row.step * copy.outer.w),
+       number(form.row.count), number(deep ? rows[1].step * copy.outer.w : 0)});
+}
+
+// A filter's groups merged, as forward has it; or merged or not as backward_data does, whose channels are
+// exchanged. By sizes that 32 bits count.
+bool merges(const TensorCopy& copy) {
+  constexpr i64 kMost = (i64{1} << 31) - 1;
+  const auto& digits = copy.map.digits;
+  const Diagonal& diagonal = copy.map.diagonal;
+  const bool groups = diagonal.groups > 1 || (digits[kAxisN].size() > 1 && digits[kAxisN][1].count > 1);
+  const bool apart = diagonal.groups == 1 || digits[kAxisC].front().count == diagonal.c;
+  return copy.map.of == Operand::w && groups && apart && digits[kAxisH].size() == 1 &&
+         digits[kAxisW].size() == 1 && copy.inner.c * size_of(copy.dtype) % 16 == 0 &&
+         std::max(copy.inner.elements(), copy.outer.elements()) <= kMost;
+}
+
+Step merge_groups(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
+                  const DeviceInfo& device) {
+  const TensorShape &inner = copy.inner, &outer = copy.outer;
+  const Diagonal& diagonal = copy.map.diagonal;
+  const i64 strides[] = {outer.stride_n, outer.stride_c, outer.stride_h, outer.stride_w};
+  const auto step = [&](const Digit& digit) { return digit.step * strides[digit.to]; };
+  const auto& k = copy.map.digits[kAxisN];
+  const Digit &c = copy.map.digits[kAxisC].front(), &row = copy.map.digits[kAxisH].front(),
+              &column = copy.map.digits[kAxisW].front();
+  // Of forward k is one digit; of backward_data it falls into those of a group and the groups.
+  const i64 group_k = k.size() > 1 ? k[0].count : diagonal.k;
+  const i64 group = k.size() > 1 ? step(k[1]) : group_k * step(k[0]);
+  const Index& start = copy.map.start;
+  const i64 first = start[kAxisH] * strides[kAxisH] + start[kAxisW] * strides[kAxisW];
+  const i64 chunks = inner.elements() * size_of(copy.dtype) / 16;
+  return tuned(name, "merge_groups", constant("kBytes", size_of(copy.dtype)),
+               std::min<i64>(ceil_div(chunks, kThreads), device.units * 32),
+               {in(from), out(to), number(chunks), number(inner.c), number(inner.h), number(inner.w),
+                number(group_k), number(c.count), number(diagonal.groups), number(first), number(step(k[0])),
+                number(step(c)), number(step(row)), number(step(column)), number(group)});
 }
 
 // Channels padded, few of them turned.
@@ -133,26 +181,34 @@ Step to_planes(const std::string& name, DType dtype, i64 images, i64 c, i64 pixe
 
 TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand) {
   const i64 unit = 16 / size_of(outer.dtype);
-  TensorCopy copy = gather_of(outer, pad_channels(rewrite, unit), operand);
+  Rewrite padded = rewrite;
+  if (rewrite.inner.groups == 1) {
+    padded = pad_channels(rewrite, unit);
+  } else if (operand == Operand::x) {  // behind the last group's; a filter's are whole
+    padded.inner.c = padded.x.size[kAxisC] = round_up(rewrite.inner.c, unit);
+  }
+  TensorCopy copy = gather_of(outer, padded, operand);
   copy.inner = make_shape(Layout::nhwc, copy.inner.n, copy.inner.c, copy.inner.h, copy.inner.w);
   return copy;
 }
 
-Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
-               const DeviceInfo& device) {
+Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to, const DeviceInfo& device,
+               i64 planes) {
+  if (merges(copy)) return merge_groups(name, copy, from, to, device);
+  if (copy.map.diagonal.groups > 1) return copy_launch(name, name, copy, from, to, device);
   const Form form(copy);
   const auto& channels = form.channels;
   const Index& start = copy.map.start;
   const bool all_rows = start[kAxisH] == 0 && form.row.step == 1 && copy.inner.h == copy.outer.h;
   const bool folds = channels.size() >= 2 && channels[1].to == kAxisW && all_rows;
   const bool deepens = channels.size() >= 3 && channels[1].to == kAxisW && channels[2].to == kAxisH;
-  if (deepens && channels[1].step == 1) return space_to_depth(name, copy, from, to, device);
+  if (deepens && channels[1].step == 1) return space_to_depth(name, copy, from, to, device, planes);
   if (folds) return gather_rows(name, copy, from, to, device);
   const bool pixels_as_they_are =
       channels.size() == 1 && channels[0].to == kAxisC && start[kAxisH] == 0 && start[kAxisW] == 0;
   const bool every = all_rows && form.column.step == 1 && copy.inner.w == copy.outer.w;
-  const bool inside = (copy.inner.h - 1) * form.row.step < copy.outer.h &&
-                      (copy.inner.w - 1) * form.column.step < copy.outer.w && form.column.step > 1;
+  const bool inside = last_row(copy) < copy.outer.h && (copy.inner.w - 1) * form.column.step < copy.outer.w &&
+                      form.column.step > 1;
   const i64 chunk = 16 / size_of(copy.dtype);
   if (pixels_as_they_are && form.row.step >= 1 && form.row.to == kAxisH) {
     if (is_planes(copy) && (every ? copy.inner.c > 2 * chunk : inside)) return turn(name, copy, from, to);

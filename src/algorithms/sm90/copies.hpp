@@ -17,7 +17,9 @@ Step to_planes(const std::string& name, DType dtype, std::int64_t images, std::i
                Slot from, Slot to);
 
 // By the kernel that is tuned for what the rewrite's map does, where there is one, else by the portable one.
-Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to, const DeviceInfo& device);
+// planes: of blocks of pixels, images of NCHW are so many a volume, of which a channel's are neighbours.
+Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to, const DeviceInfo& device,
+               std::int64_t planes = 1);
 
 }  // namespace faltung::sm90
 

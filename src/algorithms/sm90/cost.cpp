@@ -16,14 +16,15 @@ using namespace fitted;
 Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   Traffic w;
   w.parts = c.parts;
-  w.blocks = std::ceil(static_cast<double>(channel_blocks(t, p)) / t.split);
+  w.blocks = std::ceil(static_cast<double>(channel_blocks(t, p)) * depths_met(t, p) / t.split);
   w.taps = static_cast<double>(p.r * p.s);
   w.fills = w.blocks * (t.flat() ? w.taps : 1);
   w.row = row_bytes(c);
   const double instructions = w.blocks * w.taps * w.row / 32 * t.m_blocks() * t.n_blocks() * halves(c) *
-                              t.sharers() * (c.parts == 2 ? 3 : 1);
+                              t.sharers() / t.groups * (c.parts == 2 ? 3 : 1);
   w.operands = instructions * (columns(c) / 4.0 + kFirstOperand);
   w.products = std::max(instructions * columns(c) / 2.0, w.operands);
+  if (t.groups > 1) w.products = std::max(w.products, instructions * kLeast);
   if (sums_apart(c)) {
     // Another consumer's products fill some of the pause.
     w.products *= kApart;
@@ -31,7 +32,7 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   }
   w.pixel_rows = w.fills * (static_cast<double>(slot_bytes(c)) / w.row);
   w.weight_rows = t.resident() ? 0 : w.blocks * w.taps * t.channels * c.parts;
-  w.loaded = (w.pixel_rows + w.weight_rows) * w.row;
+  w.loaded = w.pixel_rows * w.row + w.weight_rows * weight_row_bytes(c);
   return w;
 }
 
@@ -52,21 +53,28 @@ double split_cycles(const Tiling& t, const KernelConfig& c) {
 // What is stored in parts of a sector counts as more bytes.
 double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p) {
   const int element = c.element_bytes();
-  const auto results = static_cast<double>(p.n * p.k * p.y_h() * p.y_w());
+  const auto results = static_cast<double>(output_planes(p) * p.k * p.y_h() * p.y_w());
   double ms = min_bytes(p) / kBandwidth;
   if (c.nchw && !t.flat() && t.width * element < 32 && !whole_images(t, p))
     ms += results * element / kPartial;
-  if (t.bring == Bring::turned && p.y_w() * element % 32 != 0) ms += results * 64 / t.width / kSector;
+  if (t.bring == Bring::turned && p.y_w() * element % 32 != 0 && !whole_images(t, p))
+    ms += results * 64 / t.width / kSector;
   return ms;
 }
 
 // The step before the kernel that turns or pads the input.
 double turning_ms(const Problem& p) {
   const int element = size_of(p.dtype);
-  const double images = static_cast<double>(p.n * p.h * p.w * element);
+  const double images = static_cast<double>(p.n * p.d * p.h * p.w * element);
   const double ms =
       images * static_cast<double>(p.c + padded_channels(p)) / fitted::steps::kTurn + 2 * kLaunch;
   return ms + (padded_channels(p) * element <= 32 ? fitted::steps::kFewChannels : 0);
+}
+
+// Multiprocessors with a block; where weights stay as many for each tile's channels.
+double at_work(const Tiling& t, const Problem& p, const Chip& chip) {
+  const auto k_tiles = static_cast<int>(ceil_div(p.k, t.channels)), units = chip.multiprocessors;
+  return t.resident() && k_tiles <= units ? units / k_tiles * k_tiles : units;
 }
 
 }  // namespace
@@ -77,7 +85,7 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   if (t.bring == Bring::shift) return shift::estimate(t, p, chip);
   const KernelConfig c = kernel_config(t, p);
   const Traffic w = traffic_of(t, c, p);
-  const double count = static_cast<double>(blocks(t, p)), multiprocessors = chip.multiprocessors;
+  const double count = static_cast<double>(blocks(t, p)), multiprocessors = at_work(t, p, chip);
   const double few = std::clamp(count / multiprocessors, kFewBlocks, 1.0);
   const double pixel_row = t.bring == Bring::im2col ? kGatherRow : kBoxRow;
   const double load = few * std::max(w.loaded / kL2, w.pixel_rows * pixel_row + w.weight_rows * kBoxRow);

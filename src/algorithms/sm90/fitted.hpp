@@ -9,6 +9,7 @@ namespace faltung::sm90::fitted {
 constexpr double kClock = 1.58e6;     // cycles a ms at full load: the chip lowers its clock
 constexpr double kCool = 0.09;        // share by which it is faster where the units idle
 constexpr double kFirstOperand = 16;  // cycles to read the 64 rows of one instruction, before its columns
+constexpr double kLeast = 26;         // cycles of an instruction of few columns, one group's
 constexpr double kStreamed = 1.02;    // weights that do not stay: slower by so much
 constexpr double kApart = 0.9;        // of nearly fp32's products: their operands are read again and again
 constexpr double kPause = 150;        // cycles until the last of its sums apart is added

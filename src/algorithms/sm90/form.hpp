@@ -16,9 +16,11 @@ enum class Form { plain, folded, deepened };
 
 struct Formed {
   Form form = Form::plain;
+  int merged = 1;  // groups that are one to the kernel: of so few channels each that a product wants more
   Tiling tiling;
   template <class Name>
   void spell(Name& name) {
+    name.optional("gm", 1, merged);
     static constexpr NameWord<Form> kForms[] = {
         {Form::plain, ""}, {Form::folded, "fold"}, {Form::deepened, "s2d"}};
     name.word(form, kForms);
@@ -29,8 +31,8 @@ struct Formed {
 // Throws Error(bad_problem) for what is no name, or a form that the problem cannot be brought into.
 Formed parse_formed(const std::string& config, const Problem& problem);
 
-// What the kernel computes where the input is gathered, or thinned, before it.
-Problem seen(const Problem& problem, Form form);
+// What the kernel computes where the input is gathered, or thinned, before it, and groups merged.
+Problem seen(const Problem& problem, Form form, int merged = 1);
 // The same, of one kernel: fetching thins as it brings.
 Problem seen(const Problem& problem, const Formed& formed);
 // Whether the tiling takes NHWC, as gathered and thinned pixels are.

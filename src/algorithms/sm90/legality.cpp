@@ -9,11 +9,14 @@ namespace faltung::sm90 {
 namespace {
 
 using std::string;
+using i64 = std::int64_t;
 
 // Numbers that a name may have, but no tile: nothing below divides by zero or overflows.
 string unfit_numbers(const Tiling& t) {
   if (t.channels > 256) return "more than 256 channels a tile";
   if (t.width > 512 || t.height > 512) return "a tile is at most 512 pixels wide or high";
+  if (t.groups > 8 || t.channels % t.groups != 0 || t.k_block % t.groups != 0)
+    return "a tile has up to 8 groups, of as many channels each";
   if (t.phases > kMostPhases) return "more than " + std::to_string(kMostPhases) + " phases";
   if (t.pixel_slots > 64 || t.weight_slots > 64 || t.row_slots > 64) return "more than 64 buffers";
   const bool window = !t.flat() && t.bring != Bring::shift;
@@ -39,10 +42,31 @@ string unfit_products(const Tiling& t, const Problem& p) {
   return "";
 }
 
+// A tile is of one group or of whole ones, and no block of channels reaches into another's.
+string unfit_groups(const Tiling& t, const Problem& p) {
+  if (t.groups > 1 && (!t.pixels_on_m() || t.bring == Bring::planes))
+    return "several groups a tile need the pixels on M, no planes";
+  if (p.groups == 1) return t.groups == 1 ? "" : "there are no groups of which a tile has several";
+  const i64 c = group_channels(p), k = group_results(p), element = size_of(p.dtype);
+  if (p.c != padded_channels(p) || c * element % 16 != 0)
+    return "the copy engine takes groups of a multiple of 16 bytes of channels";
+  if (t.bring == Bring::fetch) return "fetched planes have no groups";
+  if (t.groups == 1) {
+    if (k % t.channels != 0) return "a tile's channels are of one group, which has " + std::to_string(k);
+    if (c % t.k_block != 0) return "channels are taken of one group, which has " + std::to_string(c);
+    return "";
+  }
+  if (t.channels != k * t.groups || t.k_block != c * t.groups)
+    return "a tile has whole groups, of " + std::to_string(c) + " and " + std::to_string(k) + " channels";
+  if (c * element % 32 != 0) return "products are of 32 bytes of a group's channels";
+  if (tf32_parts(p) == 2) return "groups side by side are not multiplied in parts";
+  return "";
+}
+
 string unfit_stores(const Tiling& t, const Problem& p) {
   const bool plain = plain_stores(p), f32 = p.dtype == DType::f32, nchw = p.layout == Layout::nchw;
   const bool window = !t.flat() && !t.pixels_on_m();
-  if (f32 && t.pixels_on_m() && !plain && t.n() % 32 != 0) return "32-bit channels are stored by 32";
+  if (f32 && t.pixels_on_m() && !plain && t.channels % 32 != 0) return "32-bit channels are stored by 32";
   if (plain && !t.pixels_on_m()) return "a K that is no multiple of 16 bytes needs the pixels on M";
   if (p.epilogue.pool.kind != PoolKind::none) {
     if (!window || plain) return "pooling needs halo patches with weights on M";
@@ -106,10 +130,17 @@ string unfit_split(const Tiling& t, const Problem& p) {
 
 string unfit_buffers(const Tiling& t, const Problem& p) {
   // A buffer is freed only once the products after its own are under way.
-  const bool one_slot_does = !t.flat() && channel_blocks(t, p) <= t.split;
+  const bool one_slot_does = !t.flat() && sum_blocks(t, p) <= t.split;
   if (t.pixel_slots < (one_slot_does ? 1 : 2) || (!t.resident() && t.weight_slots < 2))
     return "too few buffers";
-  if (t.resident() && p.r * p.s * channel_blocks(t, p) > 64) return "too many weights to keep";
+  if (t.resident() && p.r * p.s * sum_blocks(t, p) > 64) return "too many weights to keep";
+  return "";
+}
+
+string unfit_volume(const Tiling& t, const Problem& p) {
+  if (!is_volume(p)) return "";
+  if (t.bring != Bring::patch && t.bring != Bring::im2col && t.bring != Bring::shift)
+    return "volumes come as patches or windows of their planes, or are gathered by the copy engine";
   return "";
 }
 
@@ -124,13 +155,16 @@ string unfit_memory(const Tiling& t, const Problem& p) {
 
 string unfit(const Tiling& t, const Problem& p) {
   string why = unfit_numbers(t);
+  if (why.empty()) why = unfit_volume(t, p);
   if (t.bring == Bring::shift) {
     if (why.empty() && (t.filter_as_it_is() || t.phased()))
       why = "shifted sums take packed weights, stride 1";
+    if (why.empty()) why = unfit_groups(t, p);
     if (why.empty()) why = shift::unfit(t, p);
     return why.empty() ? unfit_memory(t, p) : why;
   }
   if (why.empty()) why = unfit_products(t, p);
+  if (why.empty()) why = unfit_groups(t, p);
   if (why.empty()) why = bringer(t.bring).unfit(t, p);
   // 512 threads start with 128 registers each, where an instruction's sums must fit with some others.
   if (why.empty() && kernel_config(t, p).prepares() && columns(kernel_config(t, p)) > 200)

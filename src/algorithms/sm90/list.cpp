@@ -47,6 +47,15 @@ Heights heights(const Lister& lister, Tiling t, int most) {
   return h;
 }
 
+// So few channels that several groups make a row of 128 bytes, as many as there are.
+int groups_side_by_side(const Problem& p) {
+  const i64 row = group_channels(p) * size_of(p.dtype);
+  if (p.groups == 1 || row == 0 || row % 32 != 0 || row >= 128 || tf32_parts(p) == 2) return 1;
+  i64 groups = 128 / row;
+  while (groups > p.groups || 128 % groups != 0) --groups;
+  return group_results(p) * groups <= 256 ? static_cast<int>(groups) : 1;
+}
+
 // Halo patches of a width, with weights on M.
 void list_patches(Lister& lister, Tiling shape, int width, int limit) {
   shape.width = width;
@@ -62,8 +71,11 @@ void list_patches(Lister& lister, Tiling shape, int width, int limit) {
 
 void channels_on_m(Lister& lister, Tiling shape, int m_blocks) {
   const int limit = 256 / m_blocks;  // pixels
+  const Problem& p = lister.problem();
+  const i64 k = group_results(p);
   shape.channels = 64 * m_blocks * shape.sharers();
-  if (shape.channels >= 2 * lister.problem().k && shape.channels != 64) return;
+  if (shape.channels >= 2 * k && shape.channels != 64) return;
+  if (p.groups > 1 && k % shape.channels != 0) return;
   for (const int width : {8, 16, 32}) list_patches(lister, shape, width, limit);
   shape.height = 1;
   for (const int pixels : {256, 192, 160, 128, 96, 64}) {
@@ -79,10 +91,13 @@ void pixels_on_m(Lister& lister, Tiling shape, int m_blocks) {
   const Problem& p = lister.problem();
   const int m = 64 * m_blocks * shape.sharers(), limit = 256 / m_blocks;  // pixels; channels
   shape.m_side = MSide::pixels;
+  const i64 k = group_results(p);
   std::set<int> columns = {64, 128, 160, 192, 256};
-  if (p.k < 64) columns = {static_cast<int>(round_up(p.k, 8))};
+  if (k < 64) columns = {static_cast<int>(round_up(k, 8))};
+  shape.groups = groups_side_by_side(p);
+  if (shape.groups > 1) columns = {static_cast<int>(k * shape.groups)};
   for (const int n : columns) {
-    if (n > limit || n >= 2 * std::max<i64>(p.k, 32)) continue;
+    if (n > limit || n >= 2 * std::max<i64>(k * shape.groups, 32)) continue;
     shape.channels = n;
     shape.bring = Bring::patch;
     shape.width = 8, shape.height = m / 8;
@@ -91,7 +106,7 @@ void pixels_on_m(Lister& lister, Tiling shape, int m_blocks) {
     im2col::list(lister, shape);
     planes::list(lister, shape);
   }
-  if (m_blocks != 2 || p.k <= 128) return;
+  if (m_blocks != 2 || k <= 128) return;
   shape.channels = 160;
   im2col::list_wide(lister, shape);
   if (!shape.cooperative()) planes::list(lister, shape);
@@ -117,11 +132,11 @@ std::vector<Tiling> tilings(const Problem& p, const Chip& chip) {
 Lister::Lister(const Problem& problem, const Chip& chip)
     : p_(problem),
       chip_(chip),
-      k_block_(best_k_block(padded_channels(problem), 128 / size_of(problem.dtype))),
+      k_block_(best_k_block(group_channels(problem), 128 / size_of(problem.dtype))),
       pools_(problem.epilogue.pool.kind != PoolKind::none),
       // So few results that tiles of 128 x 128 leave half of the chip idle.
-      few_(!pools_ &&
-           problem.n * problem.p() * problem.q() * problem.k <= chip.multiprocessors / 2 * 128 * 128) {}
+      few_(!pools_ && output_planes(problem) * problem.p() * problem.q() * problem.k <=
+                          chip.multiprocessors / 2 * 128 * 128) {}
 
 void Lister::add(const Tiling& tiling, Sums sums) {
   const auto fill = bringer(tiling.bring).fill;
@@ -130,7 +145,7 @@ void Lister::add(const Tiling& tiling, Sums sums) {
   for (const int split : splits(tiling)) {
     Tiling t = tiling;
     t.split = split;
-    const i64 share = ceil_div(ceil_div(padded_channels(p_), k_block_), split);
+    const i64 share = ceil_div(ceil_div(group_channels(p_), k_block_), split);
     if (t.row_slots <= share) fill(*this, t);
   }
 }
@@ -148,7 +163,16 @@ void Lister::keep(const Tiling& t) {
   if (unfit(t, p_).empty() && names_.insert(to_string(t)).second) all_.push_back(t);
 }
 
-bool Lister::may_stay(const Tiling& t) const { return ceil_div(p_.k, t.channels) <= 4 && t.split == 1; }
+int Lister::k_block(const Tiling& t) const {
+  return t.groups > 1 ? static_cast<int>(group_channels(p_) * t.groups) : k_block_;
+}
+
+// Every block has one tile's channels alone then. Of groups they are few, and taken together all of them.
+bool Lister::may_stay(const Tiling& t) const {
+  const i64 k_tiles = ceil_div(p_.k, t.channels), units = chip_.multiprocessors;
+  if (t.split > 1) return false;
+  return k_tiles <= 4 || (p_.groups > 1 && k_tiles <= units && units / k_tiles * k_tiles * 10 >= units * 9);
+}
 
 i64 Lister::waves(const Tiling& t) const { return ceil_div(tiles(t, p_), chip_.multiprocessors); }
 

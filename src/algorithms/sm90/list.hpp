@@ -41,7 +41,7 @@ class Lister {
   const Problem& problem() const { return p_; }
   const Chip& chip() const { return chip_; }
   // Input channels at a time, where the way of bringing them leaves a choice.
-  int k_block() const { return k_block_; }
+  int k_block(const Tiling& tiling) const;
   bool pools() const { return pools_; }
   bool few_tiles() const { return few_; }
   std::vector<Tiling> take() { return std::move(all_); }

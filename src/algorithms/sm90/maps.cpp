@@ -2,8 +2,8 @@
 #include "src/algorithms/sm90/maps.hpp"
 
 #include <algorithm>
-#include <initializer_list>
 #include <variant>
+#include <vector>
 
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
@@ -14,8 +14,8 @@ namespace {
 using i64 = std::int64_t;
 
 // sizes and boxes innermost first; strides in bytes, from the second dimension on.
-TiledMap tiled(const Problem& p, std::initializer_list<i64> sizes, std::initializer_list<i64> strides,
-               std::initializer_list<i64> box) {
+TiledMap tiled(const Problem& p, const std::vector<i64>& sizes, const std::vector<i64>& strides,
+               const std::vector<i64>& box) {
   TiledMap map;
   map.dtype = p.dtype;
   map.rank = static_cast<int>(sizes.size());
@@ -32,42 +32,63 @@ MapShape planes_map(const Problem& p, i64 plane, i64 c, int channels) {
   return map;
 }
 
+// Rows of NCHW with their channels: of so many pixels a row, channels, rows a plane and planes a volume.
+TiledMap rows_of(const Problem& p, const i64 (&sizes)[4], i64 element, std::vector<i64> box) {
+  const i64 row = sizes[0] * element, plane = sizes[2] * row, channel = sizes[3] * plane;
+  box.resize(is_volume(p) ? 5 : 4, 1);
+  if (is_volume(p))
+    return tiled(p, {sizes[0], sizes[1], sizes[2], sizes[3], p.n}, {channel, row, plane, sizes[1] * channel},
+                 box);
+  return tiled(p, {sizes[0], sizes[1], sizes[2], p.n}, {plane, row, sizes[1] * plane}, box);
+}
+
 // NCHW rows of so many pixels.
 MapShape rows_map(const Tiling& t, const Problem& p) {
   const KernelConfig config = kernel_config(t, p);
   const bool turned = t.bring == Bring::turned;
-  const i64 row = p.w * size_of(p.dtype), plane = p.h * row, width = turned ? raw_width(config) : t.width;
-  TiledMap map =
-      tiled(p, {p.w, p.c, p.h, p.n}, {plane, row, p.c * plane}, {width, t.k_block, patch_height(config), 1});
+  const i64 width = turned ? raw_width(config) : t.width;
+  TiledMap map = rows_of(p, {p.w, p.c, p.h, p.d}, size_of(p.dtype), {width, t.k_block, patch_height(config)});
   map.rounds_to_tf32 = tf32_parts(p) == 1;
   map.swizzle_bytes = turned ? raw_swizzle(config) : t.width * 2;
   return map;
 }
 
+// The input as pixels of padded_channels.
+struct Pixels {
+  std::vector<i64> sizes, strides;
+};
+Pixels input_pixels(const Problem& p) {
+  const i64 c = padded_channels(p), pixel = c * size_of(p.dtype), row = p.w * pixel, plane = p.h * row;
+  if (is_volume(p)) return {{c, p.w, p.h, p.d, p.n}, {pixel, row, plane, p.d * plane}};
+  return {{c, p.w, p.h, p.n}, {pixel, row, plane}};
+}
+
 MapShape patch_map(const Tiling& t, const Problem& p) {
   const KernelConfig config = kernel_config(t, p);
-  const i64 c = padded_channels(p), pixel = c * size_of(p.dtype);
-  TiledMap map = tiled(p, {c, p.w, p.h, p.n}, {pixel, p.w * pixel, p.h * p.w * pixel},
-                       {t.k_block, patch_width(config), patch_height(config), 1});
+  const Pixels x = input_pixels(p);
+  std::vector<i64> box = {t.k_block, patch_width(config), patch_height(config)};
+  box.resize(x.sizes.size(), 1);
+  TiledMap map = tiled(p, x.sizes, x.strides, box);
   map.rounds_to_tf32 = tf32_parts(p) == 1;
   map.swizzle_bytes = row_bytes(config);
   return map;
 }
 
 MapShape im2col_map(const Tiling& t, const Problem& p) {
-  const i64 c = padded_channels(p), pixel = c * size_of(p.dtype);
+  const Pixels x = input_pixels(p);
   Im2colMap map;
   map.dtype = p.dtype;
   map.rounds_to_tf32 = tf32_parts(p) == 1;
-  const i64 sizes[] = {c, p.w, p.h, p.n}, strides[] = {pixel, p.w * pixel, p.h * p.w * pixel};
-  std::copy(sizes, sizes + 4, map.size);
-  std::copy(strides, strides + 3, map.stride_bytes);
-  map.lower[0] = narrow(-p.pad_left), map.lower[1] = narrow(-p.pad_top);
+  map.rank = static_cast<int>(x.sizes.size());
+  std::copy(x.sizes.begin(), x.sizes.end(), map.size);
+  std::copy(x.strides.begin(), x.strides.end(), map.stride_bytes);
+  map.lower[0] = narrow(-p.pad_left), map.lower[1] = narrow(-p.pad_top), map.lower[2] = narrow(-p.pad_front);
   // The base pixels are those of the first tap: as many as the output has.
   map.upper[0] = narrow(p.pad_right - (p.s - 1) * p.dilation_w);
   map.upper[1] = narrow(p.pad_bottom - (p.r - 1) * p.dilation_h);
+  map.upper[2] = narrow(p.pad_back - (p.t - 1) * p.dilation_d);
   map.channels = t.k_block, map.pixels = t.pixels();
-  map.step[0] = narrow(p.stride_w), map.step[1] = narrow(p.stride_h);
+  map.step[0] = narrow(p.stride_w), map.step[1] = narrow(p.stride_h), map.step[2] = narrow(p.stride_d);
   map.swizzle_bytes = t.k_block * size_of(p.dtype);
   return map;
 }
@@ -91,7 +112,7 @@ MapShape x_map(const Tiling& t, const Problem& p) {
 }
 
 MapShape w_map(const Tiling& t, const Problem& p, i64 taps) {
-  const i64 c = padded_channels(p), element = size_of(p.dtype);
+  const i64 c = group_channels(p), element = size_of(p.dtype);
   if (t.filter_as_it_is()) {
     const i64 k = round_up(p.k, 16 / element);
     TiledMap map = tiled(p, {k, taps, p.c}, {k * element, taps * k * element}, {64, 1, t.k_block});
@@ -99,8 +120,8 @@ MapShape w_map(const Tiling& t, const Problem& p, i64 taps) {
     return map;
   }
   TiledMap map = tiled(p, {c, taps, p.k * std::max(1, tf32_parts(p))}, {c * element, taps * c * element},
-                       {t.k_block, 1, t.channels});
-  map.swizzle_bytes = t.k_block * size_of(p.dtype);
+                       {t.k_block / t.groups, 1, t.channels});
+  map.swizzle_bytes = weight_row_bytes(kernel_config(t, p));
   return map;
 }
 
@@ -110,8 +131,9 @@ MapShape y_map(const Tiling& t, const Problem& p) {
   const int sharers = t.pixels_on_m() ? t.sharers() : 1;
   const i64 pixel = p.k * element;
   TiledMap map =
-      t.flat() ? tiled(p, {p.k, p.n * p.p() * p.q()}, {pixel}, {unit, t.pixels() / sharers})
-               : tiled(p, {p.k, p.y_w(), p.y_h(), p.n}, {pixel, p.y_w() * pixel, p.y_h() * p.y_w() * pixel},
+      t.flat() ? tiled(p, {p.k, output_planes(p) * p.p() * p.q()}, {pixel}, {unit, t.pixels() / sharers})
+               : tiled(p, {p.k, p.y_w(), p.y_h(), output_planes(p)},
+                       {pixel, p.y_w() * pixel, p.y_h() * p.y_w() * pixel},
                        {unit, pooled_extent(t.width, p), pooled_extent(t.height / sharers, p), 1});
   map.swizzle_bytes = unit == 8 ? 0 : unit * element;
   return map;
@@ -123,13 +145,17 @@ MapShape phase_map(const Tiling& t, const Problem& p, const Problem& asked, cons
   map.size[1] = phase.q, map.size[2] = phase.p;
   map.stride_bytes[0] = asked.stride_w * pixel, map.stride_bytes[1] = asked.stride_h * row;
   map.stride_bytes[2] = asked.h * row;
+  if (is_volume(p)) {
+    map.rank = 5;
+    map.size[3] = phase.depth.out, map.size[4] = p.n;
+    map.stride_bytes[2] = asked.stride_d * asked.h * row, map.stride_bytes[3] = asked.d * asked.h * row;
+    map.box[4] = 1;
+  }
   return map;
 }
 
 MapShape y_rows_map(const Tiling& t, const Problem& p, int width) {
-  const i64 row = p.q() * 2, plane = p.p() * row;
-  TiledMap map = tiled(p, {p.q(), p.k, p.p(), p.n}, {plane, row, p.k * plane},
-                       {width, t.channels, t.height / kConsumers, 1});
+  TiledMap map = rows_of(p, {p.q(), p.k, p.p(), p.z()}, 2, {width, t.channels, t.height / kConsumers});
   map.swizzle_bytes = width * 2;
   return map;
 }

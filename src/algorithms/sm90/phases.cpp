@@ -5,6 +5,7 @@
 #include "src/algorithms/sm90/fitted.hpp"
 #include "src/algorithms/sm90/list.hpp"
 #include "src/algorithms/sm90/maps.hpp"
+#include "src/algorithms/sm90/rewrites.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 #include "src/problem/slide.hpp"
@@ -14,7 +15,9 @@ namespace {
 
 using i64 = std::int64_t;
 
-i64 positions(const Problem& p) { return std::min(p.stride_h, p.h) * std::min(p.stride_w, p.w); }
+i64 positions(const Problem& p) {
+  return std::min(p.stride_d, p.d) * std::min(p.stride_h, p.h) * std::min(p.stride_w, p.w);
+}
 
 // One dimension of the engine's view: no phase has more taps or results.
 struct Extent {
@@ -27,11 +30,26 @@ struct Extent {
   }
 };
 
+Phase phase_of(const Problem& p, const Slide& d, const Slide& h, const Slide& w) {
+  Phase phase{};
+  phase.taps = d.taps > 0 ? narrow(h.taps * w.taps) : 0, phase.columns = narrow(w.taps);
+  phase.tap = narrow((d.tap * p.r + h.tap) * p.s + w.tap);
+  phase.tap_down = narrow(h.tap_step * p.s), phase.tap_across = narrow(w.tap_step);
+  phase.top = narrow(h.origin), phase.left = narrow(w.origin);
+  phase.p = narrow(h.count), phase.q = narrow(w.count);
+  phase.h = narrow(h.first), phase.w = narrow(w.first), phase.d = narrow(d.first);
+  phase.depth = {narrow(p.z()), narrow(d.count), narrow(-d.origin), 1};
+  phase.depths = narrow(d.taps), phase.tap_deep = narrow(d.tap_step * p.r * p.s);
+  return phase;
+}
+
 // A phase as a forward problem of its own.
 Problem alone(const Problem& engine, const Phase& phase) {
   Problem p = engine;
   const bool sums = phase.taps > 0;
   p.s = sums ? phase.columns : 1, p.r = sums ? phase.taps / phase.columns : 1;
+  p.t = sums ? phase.depths : 1;
+  if (is_volume(p)) p.pad_back = phase.depth.out - (p.d - (p.t - 1) * p.dilation_d);
   p.pad_bottom = phase.p - (p.h - (p.r - 1) * p.dilation_h),
   p.pad_right = phase.q - (p.w - (p.s - 1) * p.dilation_w);
   return p;
@@ -39,7 +57,9 @@ Problem alone(const Problem& engine, const Phase& phase) {
 
 }  // namespace
 
-bool has_phases(const Problem& p) { return p.direction == Direction::backward_data && strides(p); }
+bool has_phases(const Problem& p) {
+  return p.direction == Direction::backward_data && (strides(p) || p.stride_d != 1);
+}
 
 std::string without_phases(const Problem& p) {
   if (!has_phases(p)) return "it has no strides";
@@ -51,42 +71,55 @@ std::string without_phases(const Problem& p) {
 Phases phases_of(const Problem& p) {
   const auto rows = backward_slides(p.p(), p.h, p.r, p.stride_h, p.dilation_h, p.pad_top);
   const auto columns = backward_slides(p.q(), p.w, p.s, p.stride_w, p.dilation_w, p.pad_left);
-  const Extent down(rows), across(columns);
+  const auto planes = backward_slides(p.z(), p.d, p.t, p.stride_d, p.dilation_d, p.pad_front);
+  const Extent deep(planes), down(rows), across(columns);
   Phases phases;
   Problem& e = phases.engine = p;
   e.direction = Direction::forward, e.layout = Layout::nhwc;
-  e.c = p.k, e.k = p.c, e.h = p.p(), e.w = p.q();
-  e.r = down.taps, e.s = across.taps;
-  e.stride_h = e.stride_w = 1;
-  e.dilation_h = down.spacing, e.dilation_w = across.spacing;
-  e.pad_top = e.pad_left = 0;
+  e.c = p.k, e.k = p.c, e.d = p.z(), e.h = p.p(), e.w = p.q();
+  e.t = deep.taps, e.r = down.taps, e.s = across.taps;
+  e.stride_d = e.stride_h = e.stride_w = 1;
+  e.dilation_d = deep.spacing, e.dilation_h = down.spacing, e.dilation_w = across.spacing;
+  e.pad_front = e.pad_top = e.pad_left = 0;
+  e.pad_back = deep.count - (e.d - (e.t - 1) * e.dilation_d);
   e.pad_bottom = down.count - (e.h - (e.r - 1) * e.dilation_h);
   e.pad_right = across.count - (e.w - (e.s - 1) * e.dilation_w);
-  for (const Slide& h : rows) {
-    for (const Slide& w : columns) {
-      Phase phase{};
-      phase.taps = narrow(h.taps * w.taps), phase.columns = narrow(w.taps);
-      phase.tap = narrow(h.tap * p.s + w.tap);
-      phase.tap_down = narrow(h.tap_step * p.s), phase.tap_across = narrow(w.tap_step);
-      phase.top = narrow(h.origin), phase.left = narrow(w.origin);
-      phase.p = narrow(h.count), phase.q = narrow(w.count);
-      phase.h = narrow(h.first), phase.w = narrow(w.first);
-      phases.of.push_back(phase);
+  for (const Slide& d : planes) {
+    for (const Slide& h : rows) {
+      for (const Slide& w : columns) phases.of.push_back(phase_of(p, d, h, w));
     }
   }
   std::stable_sort(phases.of.begin(), phases.of.end(),
-                   [](const Phase& a, const Phase& b) { return a.taps > b.taps; });
+                   [](const Phase& a, const Phase& b) { return a.taps * a.depths > b.taps * b.depths; });
   return phases;
 }
 
 bool turns_tensors(const Problem& p) { return has_phases(p) && p.layout == Layout::nchw; }
 
+bool reads_whole_gradient(const Problem& p) {
+  return p.pad_front <= (p.t - 1) * p.dilation_d && p.pad_back <= (p.t - 1) * p.dilation_d &&
+         p.pad_top <= (p.r - 1) * p.dilation_h && p.pad_bottom <= (p.r - 1) * p.dilation_h &&
+         p.pad_left <= (p.s - 1) * p.dilation_w && p.pad_right <= (p.s - 1) * p.dilation_w;
+}
+
 Problem engine_problem(const Problem& p) {
-  return has_phases(p) ? phases_of(p).engine : forward_form(p).inner;
+  if (has_phases(p)) return phases_of(p).engine;
+  if (!is_volume(p)) return forward_form(p).inner;
+  if (p.direction == Direction::forward) return p;
+  Problem e = p;
+  e.direction = Direction::forward;
+  e.c = p.k, e.d = p.z(), e.h = p.p(), e.w = p.q(), e.k = p.c;
+  const auto turn = [](i64 extent, i64& before, i64& after) {
+    before = extent - before, after = extent - after;
+  };
+  turn((p.t - 1) * p.dilation_d, e.pad_front, e.pad_back);
+  turn((p.r - 1) * p.dilation_h, e.pad_top, e.pad_bottom);
+  turn((p.s - 1) * p.dilation_w, e.pad_left, e.pad_right);
+  return e;
 }
 
 Rewrite packed_weights_of(const Problem& asked) {
-  Problem p = asked;
+  Problem p = planes_below(asked);
   if (has_phases(p)) {
     p.h = p.p() + p.r - 1, p.w = p.q() + p.s - 1;
     p.stride_h = p.stride_w = p.dilation_h = p.dilation_w = 1;
@@ -102,6 +135,7 @@ std::string unfit(const Tiling& t, const Problem& asked, const Problem& p) {
            std::to_string(t.phases);
   if (t.filter_as_it_is() && asked.direction != Direction::backward_data)
     return "wgmma takes the filter of a backward_data as it is";
+  if (t.filter_as_it_is() && asked.groups > 1) return "the filter as it is has no groups";
   return unfit(t, p);
 }
 
@@ -123,7 +157,7 @@ int count_tiles(std::vector<Phase>& phases, const Tiling& t, const Problem& engi
   for (Phase& phase : phases) {
     phase.first_tile = narrow(tiles);
     phase.tiles_w = narrow(ceil_div(phase.q, t.width)), phase.tiles_h = narrow(ceil_div(phase.p, t.height));
-    tiles += ceil_div(engine.k, t.channels) * engine.n * phase.tiles_w * phase.tiles_h;
+    tiles += ceil_div(engine.k, t.channels) * engine.n * phase.depth.out * phase.tiles_w * phase.tiles_h;
   }
   return narrow(tiles);
 }
@@ -139,7 +173,8 @@ Estimate estimate_phases(const Tiling& tiling, const Problem& asked, const Chip&
   for (const Phase& phase : phases.of) {
     const Problem p = alone(phases.engine, phase);
     if (phase.taps == 0) {
-      all.ms += static_cast<double>(p.n * p.k * phase.p * phase.q * size_of(p.dtype)) / fitted::kBandwidth;
+      all.ms += static_cast<double>(output_planes(p) * p.k * phase.p * phase.q * size_of(p.dtype)) /
+                fitted::kBandwidth;
       continue;
     }
     const Estimate e = estimate(t, p, chip);

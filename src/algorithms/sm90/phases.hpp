@@ -29,6 +29,9 @@ Phases phases_of(const Problem& asked);
 
 // What the engine, which knows forward alone, computes of a problem in either direction.
 Problem engine_problem(const Problem& asked);
+// backward_data without strides: whether no padding reaches beyond the filter, which would leave out some of
+// y's gradient.
+bool reads_whole_gradient(const Problem& asked);
 // Whether y's gradient and the result are turned, by steps around the kernel.
 bool turns_tensors(const Problem& asked);
 // Of the weights where they are packed: as forward over y's gradient would have them, taps from the last one

@@ -23,29 +23,36 @@ using i64 = std::int64_t;
 
 // What brings the input and the weights into the kernel's form, in the words of the steps' names.
 struct Bringing {
+  Problem from;
   Rewrite rewrite;
   std::string input, weights;
 };
 Bringing bringing(const Formed& formed, const Problem& p) {
   switch (formed.form) {
     case Form::folded:
-      return {rewrites::fold_rows(p), "fold input", "fold weights"};
-    case Form::deepened:
-      return {rewrites::space_to_depth(p), "space to depth of input", "space to depth of weights"};
+      return {p, rewrites::fold_rows(p), "fold input", "fold weights"};
+    case Form::deepened: {
+      const Problem planes = planes_apart(p);
+      return {planes, rewrites::space_to_depth(planes), "space to depth of input",
+              "space to depth of weights"};
+    }
     case Form::plain:
       break;
   }
+  const Problem planes = planes_below(p);
   const bool takes = thins(p) && formed.tiling.bring != Bring::fetch;
-  return {takes ? rewrites::thin(p) : unchanged(p), "input to NHWC", "weights to NHWC"};
+  return {planes, merge_groups(takes ? thin(p) : unchanged(planes), formed.merged), "input to NHWC",
+          formed.merged > 1 ? "weights of merged groups" : "weights to NHWC"};
 }
 
 bool turns_weights(const Problem& p) {
-  return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.r * p.s > 1);
+  return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.t * p.r * p.s > 1);
 }
 
 // Of the weights as they are packed: of all phases.
 i64 packed_taps(const Problem& p, const Problem& asked) {
-  return has_phases(asked) ? asked.r * asked.s : p.r * p.s;
+  const Problem& filter = has_phases(asked) ? asked : p;
+  return filter.t * filter.r * filter.s;
 }
 
 // As many blocks as there are multiprocessors; where weights stay, all tiles of a block must have the same
@@ -90,13 +97,15 @@ std::vector<Mapped> add_phases(Params& params, const Tiling& t, const Problem& e
   std::vector<Mapped> outputs;
   for (std::size_t i = 0; i < phases.size(); ++i) {
     Phase& phase = phases[i];
-    const i64 first = (i64{phase.h} * asked.w + phase.w) * asked.c * size_of(asked.dtype);
+    const i64 pixel = (phase.d * asked.h + phase.h) * asked.w + phase.w;
+    const i64 first = pixel * asked.c * size_of(asked.dtype);
     const Slot begin = {result.place, result.offset + static_cast<std::size_t>(first)};
     outputs.push_back(write(phase_map(t, engine, asked, phase), begin));
     // Packed weights have the taps from the last one back.
     if (!as_it_is) {
-      phase.tap = narrow(asked.r * asked.s) - 1 - phase.tap;
-      phase.tap_down = -phase.tap_down, phase.tap_across = -phase.tap_across;
+      phase.tap = narrow(asked.t * asked.r * asked.s) - 1 - phase.tap;
+      phase.tap_deep = -phase.tap_deep, phase.tap_down = -phase.tap_down;
+      phase.tap_across = -phase.tap_across;
     }
     params.phases[i] = phase;
   }
@@ -108,7 +117,8 @@ Step gemm(const Tiling& t, const Problem& p, const Problem& asked, const Operand
           const Chip& chip) {
   Params params{};
   params.k = narrow(p.k), params.p = narrow(p.p()), params.q = narrow(p.q());
-  params.pixels = narrow(p.n * p.p() * p.q());
+  params.pixels = narrow(output_planes(p) * p.p() * p.q());
+  params.depth = depth_of(p);
   params.tiles = narrow(tiles(t, p));
   params.k_tiles = narrow(ceil_div(p.k, t.channels));
   params.c_blocks = narrow(channel_blocks(t, p));
@@ -119,13 +129,14 @@ Step gemm(const Tiling& t, const Problem& p, const Problem& asked, const Operand
   params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
   params.slope = p.epilogue.slope;
   params.c = narrow(p.c), params.h = narrow(p.h), params.w = narrow(p.w);
+  params.group_k = narrow(group_results(p)), params.group_c = narrow(group_channels(p));
   params.step = narrow(step(t, p));
-  const i64 image = p.p() * p.q();
+  const i64 image = p.z() * p.p() * p.q();
   params.per_image = static_cast<unsigned>(ceil_div(i64{1} << 32, image));
   std::vector<StepArgument::Member> members = addresses<Params>();
   members.push_back({offsetof(Params, x), {Place::x, Access::read}});
   // What a kernel does not use is some map.
-  const Mapped w = read(w_map(t, p, t.phased() ? asked.r * asked.s : p.r * p.s), operands.w);
+  const Mapped w = read(w_map(t, p, packed_taps(p, asked)), operands.w);
   const Mapped x = reads_input(t, p) ? w : read(x_map(t, p), operands.x);
   const Mapped y = stores_by_map(t, p) ? write(y_map(t, p), Place::y) : x;
   std::vector<Mapped> outputs = {y};
@@ -141,6 +152,7 @@ Step gemm(const Tiling& t, const Problem& p, const Problem& asked, const Operand
 Step shift_gemm(const Tiling& t, const Problem& p, const Operands& operands, const Chip& chip) {
   ShiftParams params{};
   params.k = narrow(p.k), params.p = narrow(p.p()), params.q = narrow(p.q());
+  params.group_k = narrow(group_results(p)), params.group_c = narrow(group_channels(p));
   params.strips = narrow(tiles(t, p));
   params.k_tiles = narrow(ceil_div(p.k, t.channels));
   params.c_blocks = narrow(channel_blocks(t, p));
@@ -148,7 +160,8 @@ Step shift_gemm(const Tiling& t, const Problem& p, const Operands& operands, con
   params.tiles_h = narrow(ceil_div(p.p(), t.height));
   params.pad_top = narrow(p.pad_top);
   params.slope = p.epilogue.slope;
-  const Mapped x = read(x_map(t, p), operands.x), w = read(w_map(t, p, p.r * p.s), operands.w);
+  params.depth = depth_of(p);
+  const Mapped x = read(x_map(t, p), operands.x), w = read(w_map(t, p, p.t * p.r * p.s), operands.w);
   std::vector<Mapped> rows(4, x);  // as ShiftMaps has them
   static_assert(sizeof(ShiftMaps<TensorMap>) == 4 * sizeof(TensorMap));
   if (shift::stores_in_bulk(p)) {
@@ -164,7 +177,7 @@ Step shift_gemm(const Tiling& t, const Problem& p, const Operands& operands, con
 // 32-bit weights in the kernel's order, split in parts, where the packed ones lie.
 Step split(const Problem& p, i64 taps, Slot from, const Chip& chip) {
   constexpr i64 kThreads = 256;
-  const i64 elements = p.k * taps * padded_channels(p);
+  const i64 elements = p.k * taps * group_channels(p);
   jit::Source source;
   source.name = source.entry = "split_tf32";
   source.text = "constexpr int kParts = " + std::to_string(tf32_parts(p)) +
@@ -187,6 +200,11 @@ Formed parse_formed(const std::string& config, const Problem& p) {
   if (formed.form == Form::deepened && !deepens(p))
     throw Error(Status::bad_problem,
                 config + " takes few channels and strides no larger than the filter, no dilation");
+  if (formed.form != Form::plain && p.groups > 1)
+    throw Error(Status::bad_problem,
+                config + " gathers few channels of one group, not of " + std::to_string(p.groups));
+  if (p.groups % formed.merged != 0)
+    throw Error(Status::bad_problem, config + " merges groups by a divisor of " + std::to_string(p.groups));
   const Tiling& t = formed.tiling;
   const bool serves =
       formed.form != Form::plain ? takes_nhwc(t) : !thins(p) || takes_nhwc(t) || t.bring == Bring::fetch;
@@ -198,18 +216,23 @@ Formed parse_formed(const std::string& config, const Problem& p) {
 
 bool takes_nhwc(const Tiling& t) { return t.bring == Bring::patch || t.bring == Bring::im2col; }
 
-Problem seen(const Problem& p, Form form) {
-  return form == Form::folded ? folded(p) : form == Form::deepened ? deepened(p) : thins(p) ? thinned(p) : p;
+Problem seen(const Problem& p, Form form, int merged) {
+  Problem inner = form == Form::folded     ? folded(p)
+                  : form == Form::deepened ? deepened(p)
+                  : thins(p)               ? thinned(p)
+                                           : p;
+  inner.groups /= merged;
+  return inner;
 }
 
 Problem seen(const Problem& p, const Formed& formed) {
-  return formed.tiling.bring == Bring::fetch ? p : seen(p, formed.form);
+  return formed.tiling.bring == Bring::fetch ? p : seen(p, formed.form, formed.merged);
 }
 
 Workspace workspace_of(const Formed& formed, const Problem& p, const Problem& asked) {
   Workspace w;
   if (formed.form != Form::plain || turns_input(formed.tiling, p) || turns_tensors(asked))
-    w.result = static_cast<std::size_t>(p.n * p.h * p.w * padded_channels(p) * size_of(p.dtype));
+    w.result = static_cast<std::size_t>(p.n * p.d * p.h * p.w * padded_channels(p) * size_of(p.dtype));
   w.bytes = w.result;
   if (turns_tensors(asked)) {
     w.result = static_cast<std::size_t>(round_up(static_cast<i64>(w.result), 256));
@@ -222,12 +245,12 @@ std::size_t packed_bytes(const Formed& formed, const Problem& p, const Problem& 
   const int parts = tf32_parts(p), element = size_of(p.dtype);
   if (formed.tiling.filter_as_it_is()) {
     if (!turns_weights(asked)) return 0;
-    return static_cast<std::size_t>(asked.k * asked.r * asked.s * padded_channels(asked) * element);
+    return static_cast<std::size_t>(asked.k * asked.t * asked.r * asked.s * padded_channels(asked) * element);
   }
-  const bool as_they_are =
-      asked.direction == Direction::forward && formed.form == Form::plain && !turns_weights(p);
+  const bool as_they_are = asked.direction == Direction::forward && formed.form == Form::plain &&
+                           formed.merged == 1 && !turns_weights(p);
   if (as_they_are && parts == 0) return 0;
-  return static_cast<std::size_t>(p.k * packed_taps(p, asked) * padded_channels(p) * element *
+  return static_cast<std::size_t>(p.k * packed_taps(p, asked) * group_channels(p) * element *
                                   std::max(1, parts));
 }
 
@@ -237,8 +260,8 @@ Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& de
   const bool backward = problem.direction == Direction::backward_data;
   Problem forward = engine_problem(problem);
   const Problem p = seen(forward, formed);
-  const bool gathers = formed.form != Form::plain, splits = tf32_parts(p) > 0;
-  const bool turned = t.filter_as_it_is() ? turns_weights(problem) : gathers || backward || turns_weights(p);
+  const bool rewrites = formed.form != Form::plain || formed.merged > 1, splits = tf32_parts(p) > 0;
+  const bool turned = t.filter_as_it_is() ? turns_weights(problem) : rewrites || backward || turns_weights(p);
   forward.layout = problem.layout;
   const Bringing from = bringing(formed, forward);
   const Workspace memory = workspace_of(formed, p, problem);
@@ -247,17 +270,19 @@ Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& de
   recipe.packed_bytes = packed_bytes(formed, p, problem);
   recipe.workspace_bytes = memory.bytes;
   if (recipe.packed_bytes > 0)
-    recipe.packing = packing_of(problem) + " as " + std::to_string(p.r) + "x" + std::to_string(p.s);
+    recipe.packing = packing_of(problem) + " as " + (is_volume(p) ? std::to_string(p.t) + "x" : "") +
+                     std::to_string(p.r) + "x" + std::to_string(p.s);
   if (turned) {
-    const Rewrite weights = t.filter_as_it_is() ? unchanged(problem)
-                            : backward          ? packed_weights_of(problem)
+    const Problem& filter = backward ? planes_below(problem) : from.from;
+    const Rewrite weights = t.filter_as_it_is() ? unchanged(filter)
+                            : backward          ? merge_groups(packed_weights_of(problem), formed.merged)
                                                 : from.rewrite;
-    recipe.pack.push_back(
-        copy_step(from.weights, pixels_of(problem, weights, Operand::w), Place::w, Place::packed, device));
+    recipe.pack.push_back(copy_step(from.weights, pixels_of(filter, weights, Operand::w), Place::w,
+                                    Place::packed, device, problem.t));
   }
   if (memory.bytes > 0) {
-    recipe.steps.push_back(copy_step(from.input, pixels_of(forward, from.rewrite, Operand::x), Place::x,
-                                     Place::workspace, device));
+    recipe.steps.push_back(copy_step(from.input, pixels_of(from.from, from.rewrite, Operand::x), Place::x,
+                                     Place::workspace, device, forward.d));
   }
   if (splits)
     recipe.pack.push_back(split(p, packed_taps(p, problem), turned ? Place::packed : Place::w, chip));
@@ -268,7 +293,7 @@ Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& de
                                                  : gemm(t, p, problem, operands, chip));
   if (turns_tensors(problem))
     recipe.steps.push_back(to_planes("x's gradient to NCHW", problem.dtype, problem.n, problem.c,
-                                     problem.h * problem.w, result, Place::y));
+                                     problem.d * problem.h * problem.w, result, Place::y));
   // The engine's input is y's gradient then, its output x's.
   for (Step& step : recipe.steps) {
     if (backward) step.exchange(Place::x, Place::y);

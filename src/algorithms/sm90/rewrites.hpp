@@ -2,7 +2,9 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_SM90_REWRITES_HPP_
 #define FALTUNG_SRC_ALGORITHMS_SM90_REWRITES_HPP_
 
-#include "src/problem/problem.hpp"
+#include <vector>
+
+#include "src/problem/rewrite.hpp"
 
 namespace faltung::sm90 {
 
@@ -16,6 +18,16 @@ Problem deepened(const Problem& problem);
 // NCHW, a 1x1 filter with strides: of the input only the pixels that they take are turned.
 bool thins(const Problem& problem);
 Problem thinned(const Problem& problem);
+// The thinned problem, of planes_below's tensors.
+Rewrite thin(const Problem& problem);
+
+// How copies see a volume: its planes one below the other, and so the filter's.
+Problem planes_below(const Problem& problem);
+// Or as images, and the filter's as filters. In NCHW those of a channel are neighbours.
+Problem planes_apart(const Problem& problem);
+
+// How many groups it may pay to have as one: of so few channels each that products would have little to do.
+std::vector<int> merges(const Problem& problem);
 
 }  // namespace faltung::sm90
 

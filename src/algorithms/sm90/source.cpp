@@ -75,14 +75,15 @@ class ConfigText {
     line("tile.k_block", t.k_block);
     line("tile.pixel_slots", t.pixel_slots), line("tile.weight_slots", t.weight_slots);
     line("tile.filter", t.filter_as_it_is() ? "Filter::as_it_is" : "Filter::packed");
-    line("tile.phases", t.phases);
+    line("tile.phases", t.phases), line("tile.groups", t.groups);
     line("tile.row_slots", t.row_slots), line("tile.store_slots", t.store_slots);
     line("tile.split", t.split);
     line("element", c.element == Element::f32    ? "Element::f32"
                     : c.element == Element::bf16 ? "Element::bf16"
                                                  : "Element::f16");
-    line("parts", c.parts), line("nchw", c.nchw);
+    line("grouped", c.grouped), line("parts", c.parts), line("nchw", c.nchw);
     line("r", c.r), line("s", c.s);
+    line("volume", c.volume), line("t", c.t), line("dilation_d", c.dilation_d);
     line("dilation_h", c.dilation_h), line("dilation_w", c.dilation_w);
     line("stride_h", c.stride_h), line("stride_w", c.stride_w);
     line("pad_left", c.pad_left), line("kept_weights", c.kept_weights);

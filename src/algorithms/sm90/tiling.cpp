@@ -16,7 +16,7 @@ using i64 = std::int64_t;
 // What does not fit an argument is refused elsewhere; here it must only stay large.
 int narrow(i64 value) { return static_cast<int>(std::min<i64>(value, std::numeric_limits<int>::max())); }
 
-i64 plane(const Problem& p) { return p.p() * p.q(); }
+i64 image(const Problem& p) { return p.z() * p.p() * p.q(); }
 
 Way way(const Tiling& t, const Problem& p) {
   if (t.bring == Bring::shift) return Way::shift;
@@ -35,7 +35,7 @@ Way way(const Tiling& t, const Problem& p) {
 int pixels_a_store(const Tiling& t, const Problem& p) {
   int v = 16 / size_of(p.dtype);
   const auto divides = [&](int by) {
-    return t.flat() ? plane(p) % by == 0 : p.y_w() % by == 0 && pooled_extent(t.width, p) % by == 0;
+    return t.flat() ? image(p) % by == 0 : p.y_w() % by == 0 && pooled_extent(t.width, p) % by == 0;
   };
   while (!divides(v)) v /= 2;
   return v;
@@ -68,20 +68,23 @@ Tiling parse_tiling(std::string_view name) {
 KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   KernelConfig c;
   c.tile = t;
+  c.grouped = p.groups > 1;
   c.element = p.dtype == DType::f32 ? Element::f32 : p.dtype == DType::bf16 ? Element::bf16 : Element::f16;
   c.parts = std::max(1, tf32_parts(p));
   c.nchw = p.layout == Layout::nchw;
   c.r = narrow(p.r), c.s = narrow(p.s);
   c.dilation_h = narrow(p.dilation_h), c.dilation_w = narrow(p.dilation_w);
   if (!t.flat()) c.stride_h = narrow(p.stride_h), c.stride_w = narrow(p.stride_w);
-  if (t.resident()) c.kept_weights = narrow(p.r * p.s * channel_blocks(t, p));
+  c.volume = is_volume(p);
+  c.t = narrow(p.t), c.dilation_d = narrow(p.dilation_d);
+  if (t.resident()) c.kept_weights = narrow(p.r * p.s * sum_blocks(t, p));
   c.bias = p.epilogue.bias, c.residual = p.epilogue.residual;
   add_pool(c, p.epilogue.pool);
   c.way = way(t, p);
   c.mapped = t.bring == Bring::shift ? shift::stores_in_bulk(p) : stores_by_map(t, p);
   c.whole_sectors = !plain_stores(p);
   if (c.nchw) c.pixels_a_store = pixels_a_store(t, p);
-  c.even_images = c.way == Way::images && (t.flat() ? plane(p) : p.q()) % 2 == 0;
+  c.even_images = c.way == Way::images && (t.flat() ? image(p) : p.q()) % 2 == 0;
   if (t.bring == Bring::turned || t.bring == Bring::shift) c.pad_left = narrow(p.pad_left);
   if (t.bring == Bring::shift) c.walks = shift::windows(t, p) > 1;
   if (t.bring == Bring::fetch) fetch::specialise(c, t, p);
@@ -90,7 +93,28 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
 }
 
 i64 padded_channels(const Problem& p) { return round_up(p.c, 16 / size_of(p.dtype)); }
-i64 channel_blocks(const Tiling& t, const Problem& p) { return ceil_div(padded_channels(p), t.k_block); }
+i64 group_channels(const Problem& p) { return padded_channels(p) / p.groups; }
+i64 group_results(const Problem& p) { return p.k / p.groups; }
+i64 channel_blocks(const Tiling& t, const Problem& p) {
+  return ceil_div(group_channels(p) * t.groups, t.k_block);
+}
+i64 sum_blocks(const Tiling& t, const Problem& p) { return channel_blocks(t, p) * p.t; }
+
+Depth depth_of(const Problem& p) {
+  return {narrow(p.d), narrow(p.z()), narrow(p.pad_front), narrow(p.stride_d)};
+}
+
+double depths_met(const Tiling& t, const Problem& p) {
+  const Depth depth = depth_of(p);
+  const i64 plane = p.p() * p.q();
+  const int more = t.flat() ? narrow((t.pixels() - 1 + plane / 2) / plane) : 0;  // planes of a tile
+  double met = 0;
+  for (int z = 0; z < depth.out; ++z) {
+    const Span taps = taps_between(depth, z, z + more, narrow(p.t), narrow(p.dilation_d));
+    met += taps.end - taps.first;
+  }
+  return met / depth.out;
+}
 
 int tf32_parts(const Problem& p) { return p.dtype != DType::f32 ? 0 : p.math == Math::f32 ? 2 : 1; }
 
@@ -114,7 +138,7 @@ bool reads_input(const Tiling& t, const Problem& p) { return t.bring == Bring::f
 
 bool turns_input(const Tiling& t, const Problem& p) {
   if (t.bring != Bring::patch && t.bring != Bring::im2col) return false;  // the others take NCHW as it is
-  return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.h * p.w > 1);
+  return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.d * p.h * p.w > 1);
 }
 
 bool stores_by_map(const Tiling& t, const Problem& p) {
@@ -125,16 +149,16 @@ bool stores_by_map(const Tiling& t, const Problem& p) {
 bool whole_images(const Tiling& t, const Problem& p) {
   constexpr i64 kSmallestPlane = 16;  // smaller ones would make many short copies
   const bool contiguous = p.layout == Layout::nchw && p.dtype != DType::f32 && p.k % 8 == 0;
-  if (!contiguous || plane(p) < kSmallestPlane || p.epilogue.pool.kind != PoolKind::none) return false;
+  if (!contiguous || image(p) < kSmallestPlane || p.epilogue.pool.kind != PoolKind::none) return false;
   switch (t.bring) {
     case Bring::fetch:
-      return plane(p) % 4 != 0 && plane(p) <= t.pixels();
+      return image(p) % 4 != 0 && image(p) <= t.pixels();
     case Bring::im2col:
-      return round_up(t.pixels() / plane(p) * plane(p), 8) == t.pixels() && plane(p) % 4 != 0 &&
+      return round_up(t.pixels() / image(p) * image(p), 8) == t.pixels() && image(p) % 4 != 0 &&
              !t.pixels_on_m() && t.split == 1;
     case Bring::patch:
     case Bring::turned:
-      return t.width >= p.q() && t.height >= p.p() && p.q() % 8 != 0;
+      return p.z() == 1 && t.width >= p.q() && t.height >= p.p() && p.q() % 8 != 0;
     case Bring::planes:
     case Bring::shift:
       break;
@@ -146,18 +170,18 @@ int threads(const Tiling& t, const Problem& p) { return threads(kernel_config(t,
 int shared_bytes(const Tiling& t, const Problem& p) { return narrow(shared_bytes(kernel_config(t, p))); }
 
 i64 step(const Tiling& t, const Problem& p) {
-  return t.flat() && whole_images(t, p) ? t.pixels() / plane(p) * plane(p) : t.pixels();
+  return t.flat() && whole_images(t, p) ? t.pixels() / image(p) * image(p) : t.pixels();
 }
 
 i64 tiles(const Tiling& t, const Problem& p) {
   const i64 k = ceil_div(p.k, t.channels);
-  if (t.bring == Bring::shift) return k * p.n * ceil_div(p.p(), t.height);
-  if (t.bring == Bring::planes) return k * p.n * ceil_div(plane(p), t.pixels());
-  if (t.flat()) return k * ceil_div(p.n * plane(p), step(t, p));
+  if (t.bring == Bring::shift) return k * output_planes(p) * ceil_div(p.p(), t.height);
+  if (t.bring == Bring::planes) return k * p.n * ceil_div(image(p), t.pixels());
+  if (t.flat()) return k * ceil_div(p.n * image(p), step(t, p));
   if (pool_window(p) > 0)
     return k * p.n * ceil_div(p.y_w(), pooled_extent(t.width, p)) *
            ceil_div(p.y_h(), pooled_extent(t.height, p));
-  return k * p.n * ceil_div(p.q(), t.width) * ceil_div(p.p(), t.height);
+  return k * output_planes(p) * ceil_div(p.q(), t.width) * ceil_div(p.p(), t.height);
 }
 
 i64 blocks(const Tiling& t, const Problem& p) { return tiles(t, p) * t.split; }

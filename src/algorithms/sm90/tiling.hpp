@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kernels/sm90/config.h"
+#include "kernels/sm90/depths.h"
 #include "kernels/sm90/layout.h"
 #include "src/algorithms/config_name.hpp"
 #include "src/problem/problem.hpp"
@@ -16,7 +17,7 @@ namespace faltung::sm90 {
 // patch_bt64x8x32_k64_pp_xs2_ws8, im2col_bt128x256_k64_co_st4, planes_bt160x128_k64_pp_px_st4,
 // turned_bt64x16x8_k32_pp_xs2_ws4_rs2, shift_bt64x64x4_k64_pp_xs2_wres, fetch_bt128x104_k64_co_st4_sk2,
 // patch_bt64x16x16_k32_pp_xs2_ws12_ds, im2col_bt160x256_k64_co_px_st3_us2,
-// patch_bt128x16x8_k64_co_xs2_ws8_wx_ph4
+// patch_bt128x16x8_k64_co_xs2_ws8_wx_ph4, patch_bt64x8x16_k64_pp_px_xs6_wres_gt4
 struct Tiling : Choices {
   template <class Name>
   void spell(Name& name) {
@@ -44,6 +45,7 @@ struct Tiling : Choices {
     name.word(stores, kStores);
     name.optional("us", 0, store_slots);
     name.optional("sk", 1, split);
+    name.optional("gt", 1, groups);
     name.optional("ph", 1, phases);
   }
 
@@ -79,7 +81,15 @@ KernelConfig kernel_config(const Tiling& tiling, const Problem& problem);
 
 // C as the kernel sees it: the copy engine takes pixels of a multiple of 16 bytes.
 std::int64_t padded_channels(const Problem& problem);
+// Of one group: what a result sums over, and the results' channels.
+std::int64_t group_channels(const Problem& problem);
+std::int64_t group_results(const Problem& problem);
 std::int64_t channel_blocks(const Tiling& tiling, const Problem& problem);
+// What a tile's sum is of: blocks of channels, for each tap in depth.
+std::int64_t sum_blocks(const Tiling& tiling, const Problem& problem);
+// Of the taps in depth, how many reach the input from a tile's planes, on average.
+double depths_met(const Tiling& tiling, const Problem& problem);
+Depth depth_of(const Problem& problem);
 // How 32-bit elements are multiplied: 0 they are not, 1 rounded to tf32, 2 as high and low parts.
 int tf32_parts(const Problem& problem);
 // Of a fused pool, whose stride is 2: 2, 3, or 0 where there is none.
@@ -89,6 +99,9 @@ int pooled_extent(int pixels, const Problem& problem);
 // NHWC by ordinary stores: the copy engine takes pixels of a multiple of 16 bytes.
 bool plain_stores(const Problem& problem);
 bool pads(const Problem& problem);
+// Planes of volumes of three dimensions, which are images otherwise.
+inline bool is_volume(const Problem& p) { return p.dimensions == 3; }
+inline std::int64_t output_planes(const Problem& p) { return p.n * p.z(); }
 bool strides(const Problem& problem);
 
 bool turns_16_bits(const Tiling& tiling, const Problem& problem);
