@@ -5,10 +5,12 @@ import operator
 import torch
 import torch.nn.functional as F
 
-from .. import _functional
+from .._geometry import FAMILIES, geometry_of
 from . import _run
 
-_CONVOLUTIONS = (torch.conv2d, F.conv2d)
+_CONVOLUTIONS = {function: family for family in FAMILIES for function in (getattr(torch, family.name), getattr(F, family.name))}
+_PLAIN = (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))  # a convolution's arguments behind its tensors
+_TRANSPOSED = (("stride", 1), ("padding", 0), ("output_padding", 0), ("groups", 1), ("dilation", 1))
 _ACTIVATIONS = {F.relu: "relu", torch.relu: "relu", "relu": "relu", F.relu6: "relu6", F.silu: "silu", F.hardswish: "hardswish",
                 torch.sigmoid: "sigmoid", "sigmoid": "sigmoid"}
 _ADDITIONS = (operator.add, operator.iadd, torch.add)
@@ -29,18 +31,20 @@ def replace(graph, with_gradients):
         geometry = _geometry(node)
         if geometry is None:
             continue
+        family = _CONVOLUTIONS[node.target]
         chain = _Chain(node, with_gradients)
         x, w, bias = (_argument(node, i, name) for i, name in enumerate(("input", "weight", "bias")))
         with graph.graph.inserting_before(chain.last):
             if chain.norm is not None:
                 parameters = [_argument(chain.norm, i, name) for i, name in enumerate(
                     ("input", "running_mean", "running_var", "weight", "bias"))][1:]
-                pair = graph.graph.call_function(fold, (w, bias, *parameters, _argument(chain.norm, 7, "eps", 1e-5)))
+                groups = geometry[3] if family.transposed else None
+                pair = graph.graph.call_function(fold, (w, bias, *parameters, _argument(chain.norm, 7, "eps", 1e-5), groups))
                 w, bias = (graph.graph.call_function(operator.getitem, (pair, i)) for i in range(2))
             if chain.last is node:
-                new = graph.graph.call_function(torch.ops.faltung.conv2d.default, (x, w, bias, *geometry))
+                new = graph.graph.call_function(getattr(torch.ops.faltung, family.name).default, (x, w, bias, *geometry))
             else:
-                new = graph.graph.call_function(torch.ops.faltung.conv2d_fused.default,
+                new = graph.graph.call_function(getattr(torch.ops.faltung, family.name + "_fused").default,
                                                 (x, w, bias, chain.residual, *geometry, chain.activation))
                 fused += 1
         new.meta = dict(chain.last.meta)
@@ -52,8 +56,9 @@ def replace(graph, with_gradients):
     return replaced, fused
 
 
-def fold(weight, bias, mean, variance, scale, shift, eps):
-    """Weight and bias of a convolution with the batch norm that follows folded in, computed in f32."""
+def fold(weight, bias, mean, variance, scale, shift, eps, groups=None):
+    """Weight and bias of a convolution with the batch norm that follows folded in, computed in f32. groups: of a transposed
+    convolution, whose weight is C K/groups ...; None for any other."""
     factor = torch.rsqrt(variance.float() + eps)
     if scale is not None:
         factor = factor * scale.float()
@@ -62,7 +67,13 @@ def fold(weight, bias, mean, variance, scale, shift, eps):
         moved = moved + shift.float()
     if bias is not None:
         moved = moved + bias.float() * factor
-    return (weight.float() * factor.reshape(-1, 1, 1, 1)).to(weight.dtype), moved.to(weight.dtype)
+    ones = (1,) * (weight.dim() - 2)
+    if groups is None:
+        folded = weight.float() * factor.reshape(-1, 1, *ones)
+    else:
+        apart = weight.float().unflatten(0, (groups, -1))
+        folded = (apart * factor.reshape(groups, 1, -1, *ones)).flatten(0, 1)
+    return folded.to(weight.dtype), moved.to(weight.dtype)
 
 
 def _argument(node, index, name, default=None):
@@ -76,17 +87,19 @@ def _value(node):
 
 
 def _geometry(node):
-    """stride, padding, dilation, groups of a convolution that faltung computes; None for any other node."""
+    """stride, padding, dilation, groups, and of a transposed one output_padding, of a convolution that faltung computes; None for
+    any other node."""
     if node.op != "call_function" or node.target not in _CONVOLUTIONS:
         return None
+    family = _CONVOLUTIONS[node.target]
     x, w = (_value(_argument(node, i, name)) for i, name in enumerate(("input", "weight")))
-    if x is None or w is None or x.dim() != 4 or x.dtype not in _run.DTYPES or x.dtype != w.dtype:
+    # Of two dtypes, since it has run, it is under autocast, which sees our operators, too.
+    if x is None or w is None or x.dim() != family.dimensions + 2 or not {x.dtype, w.dtype} <= _run.DTYPES.keys():
         return None
-    stride, padding, dilation, groups = (_argument(node, i + 3, name, default) for i, (name, default) in enumerate(
-        (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))))
-    stride, dilation = _functional.pair(stride, "stride"), _functional.pair(dilation, "dilation")
-    padding = _functional.four_sides(padding, tuple(w.shape[2:]), stride, dilation)
-    return list(stride), list(padding), list(dilation), groups
+    named = {name: _argument(node, i + 3, name, default)
+             for i, (name, default) in enumerate(_TRANSPOSED if family.transposed else _PLAIN)}
+    g = geometry_of(family, tuple(w.shape[2:]), **named)
+    return [list(g.stride), list(g.padding), list(g.dilation), g.groups] + [list(g.output_padding)] * family.transposed
 
 
 def _changes_memory(node):

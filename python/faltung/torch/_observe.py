@@ -8,6 +8,10 @@ ACTIVATION_MODULES = {
     torch.nn.Hardswish: "hardswish", torch.nn.GELU: "gelu", torch.nn.LeakyReLU: "leaky_relu",
 }
 
+CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d,
+                torch.nn.ConvTranspose3d)
+NORMS = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)
+
 
 def activation_name(module):
     """The problem's word for an activation module; None for any other."""
@@ -45,13 +49,23 @@ class Call:
         self.input, self.output = id(x), id(y)
 
 
+def run(model, example):
+    """The model's result; example: its input, or a tuple of them."""
+    return model(*example) if isinstance(example, (tuple, list)) else model(example)
+
+
+def tensors_of(result):
+    return [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+
+
 class Observation:
     """calls: of each convolution, batch norm and activation, by module. sole_reader(module): the module that alone reads its
-    one result, or None."""
+    one result, or None. results: the model's tensors. overflows_in: the name of the first module whose result is not finite, or
+    None."""
 
     def __init__(self, model, example):
         self.calls, self.names, handles = {}, {}, []
-        kinds = (torch.nn.Conv2d, torch.nn.BatchNorm2d, *ACTIVATION_MODULES)
+        kinds = (*CONVOLUTIONS, *NORMS, *ACTIVATION_MODULES)
         for name, module in model.named_modules(remove_duplicate=True):
             if isinstance(module, kinds):
                 self.names[module] = name
@@ -61,10 +75,11 @@ class Observation:
             if len(arguments) == 1 and isinstance(arguments[0], torch.Tensor) and isinstance(result, torch.Tensor):
                 self.calls[module].append(Call(arguments[0], result))
                 mode.held.append((arguments, result))
+                made.append((module, result))
             else:
                 self.calls[module].append(None)
 
-        mode = _Readers()
+        mode, made = _Readers(), []
         for module in self.names:
             self.foreign_hooks = getattr(self, "foreign_hooks", set())
             if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
@@ -72,11 +87,12 @@ class Observation:
             handles.append(module.register_forward_hook(note))
         try:
             with mode:
-                result = model(*example) if isinstance(example, (tuple, list)) else model(example)
+                result = run(model, example)
         finally:
             for handle in handles:
                 handle.remove()
-        self.results = {id(t) for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)}
+        self.results = tensors_of(result)
+        self.overflows_in = next((self.names[m] for m, y in made if y.is_floating_point() and not y.isfinite().all()), None)
         self._readers = mode.readers
         self._by_input = {}
         for module, calls in self.calls.items():
@@ -91,7 +107,7 @@ class Observation:
             return None
         output = calls[0].output
         readers = self._by_input.get(output, [])
-        if self._readers.get(output, 0) != 1 or len(readers) != 1 or output in self.results:
+        if self._readers.get(output, 0) != 1 or len(readers) != 1 or any(output == id(t) for t in self.results):
             return None
         if len(self.calls[readers[0]]) != 1 or calls[0].input == output:
             return None
