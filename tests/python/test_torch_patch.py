@@ -63,6 +63,60 @@ def test_layers_are_fused_where_nothing_else_reads(device):
         assert torch.equal(model(x), before) and not any("forward" in m.__dict__ for m in model.modules())
 
 
+def test_activations_in_place():
+    """What reads the tensor after one reads what it left; what read it before keeps it from being fused."""
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c = (nn.Conv2d(4, 4, 3, padding=1) for _ in range(3))
+            self.norm, self.first, self.second, self.third = nn.BatchNorm2d(4), *(nn.ReLU(inplace=True) for _ in range(3))
+
+        def forward(self, x):
+            x = self.first(self.norm(self.a(x)))
+            y = self.b(x)
+            early = y.clone()
+            y = self.second(y)
+            return self.third(self.c(y)) + early + y + x
+    torch.manual_seed(3)
+    model, x = Model().eval(), torch.randn(1, 4, 9, 8)
+    with torch.no_grad():
+        before = model(x)
+        patched = ft.patch(model, x, **ALWAYS)
+        assert {row.name: row.fused for row in patched.rows} == {"a": "conv+bn+relu", "b": "conv", "c": "conv+relu"}
+        close(model(x), before)
+    assert patched.difference < 1e-5 and "differs from PyTorch's" in patched.report()
+
+
+def test_what_overflows_is_said():
+    model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 3)).eval().bfloat16()
+    with torch.no_grad():
+        model[0].weight.fill_(1)
+        model[1].weight.fill_(3e38)
+        patched = ft.patch(model, torch.ones(1, 4, 9, 9, dtype=torch.bfloat16), **ALWAYS)
+    assert patched.overflows_in == "1" and patched.difference is None and "not finite from 1 on" in patched.report()
+
+
+@pytest.mark.parametrize("kinds", [(nn.Conv1d, nn.BatchNorm1d, 1), (nn.Conv3d, nn.BatchNorm3d, 3), (nn.ConvTranspose1d, nn.BatchNorm1d, 1),
+                                   (nn.ConvTranspose2d, nn.BatchNorm2d, 2), (nn.ConvTranspose3d, nn.BatchNorm3d, 3)], ids=str)
+def test_other_convolutions_are_fused(kinds):
+    conv, norm, dimensions = kinds
+    torch.manual_seed(4)
+    model = nn.Sequential(conv(4, 8, 3, stride=2, padding=1), norm(8), nn.SiLU(), conv(8, 6, 2, groups=2), nn.ReLU())
+    x = torch.randn(2, 4, *[7] * dimensions)
+    model(x)  # moves the statistics
+    model.eval()
+    with torch.no_grad():
+        before = model(x)
+        patched = ft.patch(model, x, **ALWAYS)
+        assert [row.fused for row in patched.rows] == ["conv+bn+silu", "conv+relu"]
+        close(model(x), before)
+        if "Transpose" in conv.__name__:
+            patched.undo()
+            right = conv.forward(model[0], x, output_size=[14] * dimensions)
+            ft.patch(model[:1], x, **ALWAYS)
+            close(model[0](x, output_size=[14] * dimensions), right)
+
+
 def before_of(model, patched, x):
     """What the model computes without faltung."""
     plain = copy.deepcopy(model)

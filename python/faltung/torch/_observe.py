@@ -41,12 +41,12 @@ class _Readers(TorchDispatchMode):
 
 
 class Call:
-    """One call of a module: its input, and the ids of input and output."""
+    """One call of a module: its input, the ids of input and output, and how often the output was read when it returned."""
 
-    def __init__(self, x, y):
+    def __init__(self, x, y, reads):
         self.shape, self.strides, self.dtype, self.device = tuple(x.shape), x.stride(), x.dtype, x.device
         self.requires_grad = x.requires_grad
-        self.input, self.output = id(x), id(y)
+        self.input, self.output, self.reads = id(x), id(y), reads
 
 
 def run(model, example):
@@ -65,6 +65,7 @@ class Observation:
 
     def __init__(self, model, example):
         self.calls, self.names, handles = {}, {}, []
+        self._readings = []  # in the order of time
         kinds = (*CONVOLUTIONS, *NORMS, *ACTIVATION_MODULES)
         for name, module in model.named_modules(remove_duplicate=True):
             if isinstance(module, kinds):
@@ -73,9 +74,10 @@ class Observation:
 
         def note(module, arguments, result):
             if len(arguments) == 1 and isinstance(arguments[0], torch.Tensor) and isinstance(result, torch.Tensor):
-                self.calls[module].append(Call(arguments[0], result))
+                self.calls[module].append(Call(arguments[0], result, mode.readers.get(id(result), 0)))
                 mode.held.append((arguments, result))
                 made.append((module, result))
+                self._readings.append((self.calls[module][-1], module))
             else:
                 self.calls[module].append(None)
 
@@ -94,24 +96,21 @@ class Observation:
         self.results = tensors_of(result)
         self.overflows_in = next((self.names[m] for m, y in made if y.is_floating_point() and not y.isfinite().all()), None)
         self._readers = mode.readers
-        self._by_input = {}
-        for module, calls in self.calls.items():
-            for call in calls:
-                if call is not None:
-                    self._by_input.setdefault(call.input, []).append(module)
         self._hold = mode.held  # until the ids have been compared
 
     def sole_reader(self, module):
         calls = self.calls[module]
-        if len(calls) != 1 or calls[0] is None:
+        if len(calls) != 1 or calls[0] is None or calls[0].input == calls[0].output:
             return None
         output = calls[0].output
-        readers = self._by_input.get(output, [])
-        if self._readers.get(output, 0) != 1 or len(readers) != 1 or any(output == id(t) for t in self.results):
+        readings = [(call, reader) for call, reader in self._readings if call.input == output]
+        if not readings or len(self.calls[readings[0][1]]) != 1:
             return None
-        if len(self.calls[readers[0]]) != 1 or calls[0].input == output:
-            return None
-        return readers[0]
+        first, reader = readings[0]
+        if first.output == output:  # in place: who reads later reads what it left
+            return reader if first.reads == 1 else None
+        alone = len(readings) == 1 and self._readers.get(output, 0) == 1 and not any(output == id(t) for t in self.results)
+        return reader if alone else None
 
     def forget(self):
         self._hold = None
