@@ -148,20 +148,20 @@ def count_operations(model, group, options):
 
 
 def train(way, initial, group, options, operations):
-    """Prints the lines; returns the median milliseconds of a step, first and last loss, and the accuracy on images not seen."""
+    """Prints the lines; returns the median milliseconds of a step, and of every step the loss and the share that was right."""
     data = Data(options, group.batch, options.seed + group.rank)
     model = prepare(way, copy.deepcopy(initial), group, options, data()[0])
     optimizer = torch.optim.SGD(model.parameters(), options.lr, momentum=0.9)
     data = Data(options, group.batch, options.seed + group.rank)
     torch.manual_seed(options.seed)
-    runs, losses = [], []
+    runs, losses, right = [], [], []
     for step in range(options.steps):
         begin = time.perf_counter()
         images, labels = data()
         synchronize(options)
         copied = time.perf_counter()
         with torch.set_grad_enabled(not options.forward):
-            loss, _ = loss_of(model, images, labels, options)
+            loss, scores = loss_of(model, images, labels, options)
         if not options.forward:
             loss.backward()
             optimizer.step()
@@ -172,21 +172,16 @@ def train(way, initial, group, options, operations):
         losses.append(loss.item())
         end = time.perf_counter()
         runs.append(1e3 * (end - copied))
+        right.append((scores.argmax(1) == labels).float().mean().item())
         group.say(LINE.format(1e3 * (copied - begin), runs[-1], 1e3 * (built - copied), 1e3 * (realized - built), 1e3 * (end - realized),
                               losses[-1], len(live_tensors()), gigabytes_used(options), operations / 1e6 / runs[-1]))
-    return statistics.median(runs[1:] or runs), losses, accuracy(model, group, options)
+    return statistics.median(runs[1:] or runs), losses, right
 
 
-def accuracy(model, group, options, batches=4):
-    """In evaluation mode, on images that were not trained on."""
-    data, right = Data(options, group.batch, options.seed + 1000), 0
-    model.eval()
-    with torch.no_grad():
-        for _ in range(batches):
-            images, labels = data()
-            right += (loss_of(model, images, labels, options)[1].argmax(1) == labels).float().mean().item()
-    model.train()
-    return right / batches
+def ends(values):
+    """The means of the first and of the last quarter."""
+    quarter = max(1, len(values) // 4)
+    return statistics.mean(values[:quarter]), statistics.mean(values[-quarter:])
 
 
 def main():
@@ -206,8 +201,9 @@ def main():
     group.say("")
     first = results[options.ways[0]][0]
     for way, (ms, losses, right) in results.items():
-        group.say(f"{way:10} {ms:9.2f} ms a step (median), {first / ms:.2f} times as fast as {options.ways[0]}; loss {losses[0]:.3f} -> "
-                  f"{losses[-1]:.3f}; {100 * right:.0f} % right of images not seen")
+        (loss, last_loss), (share, last_share) = ends(losses), ends(right)
+        group.say(f"{way:10} {ms:9.2f} ms a step (median), {first / ms:.2f} times as fast as {options.ways[0]}; from the first to the last "
+                  f"quarter of the steps: loss {loss:.3f} -> {last_loss:.3f}, right {100 * share:.0f} -> {100 * last_share:.0f} %")
     if group.size > 1:
         torch.distributed.destroy_process_group()
 
