@@ -323,3 +323,17 @@ def test_inductor(device):
     plain(x).square().sum().backward()
     for ours, theirs in zip(model.parameters(), plain.parameters()):
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.skipif(not os.environ.get("FALTUNG_TEST_INDUCTOR"), reason="FALTUNG_TEST_INDUCTOR=1 compiles by inductor: a minute")
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_patched_model_by_inductor(device):
+    """Weights that change are read again there, too."""
+    model, x = block(device)
+    with torch.no_grad():
+        patched = ft.patch(model, x, **ALWAYS)
+        assert all(row.kept for row in patched.rows)
+        compiled = torch.compile(model, fullgraph=True)
+        close(compiled(x), before_of(model, None, x))
+        model.first.weight.mul_(2)
+        close(compiled(x), before_of(model, None, x))
