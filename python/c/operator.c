@@ -1,11 +1,13 @@
 /* Operator: what PyTorch's dispatcher calls for a convolution. A call that ran before on tensors of the same
  * shapes, strides, dtype and device, with the same other arguments, is one look-up, one allocation by PyTorch
- * and one run; everything else is done in Python, which tells by `remember` what may be repeated. */
+ * and one run; everything else is done in Python, which tells by `remember` what may be repeated. Of a constant
+ * (weights, and what is folded into them) its address and PyTorch's count of its changes must be the same, too:
+ * what was made of constants is then used in their place. */
 #include <string.h>
 
 #include "c/plan.h"
 
-enum { MOST_WORDS = 128, MOST_REMEMBERED = 16384 };
+enum { MOST_WORDS = 128, MOST_TENSORS = 8, CONSTANT = -1, MOST_REMEMBERED = 16384 };
 
 /* What is asked of PyTorch, all from its Python interface. */
 static struct {
@@ -13,15 +15,19 @@ static struct {
   PyObject* inside;  /* functions that answer None or 0 where nothing below autograd looks at calls */
   PyObject* outside; /* the same of all that the dispatcher, and what stands before it, does */
   PyObject *is_grad_enabled, *threads, *tf32, *forward_ad;
-  PyObject *requires_grad, *current_level; /* names */
+  PyObject *requires_grad, *current_level, *version; /* names */
 } torch;
 
 typedef struct {
-  PyObject_HEAD int tensors, slots[TENSORS], result; /* which of x, w, y, ... the first arguments are */
+  PyObject_HEAD int tensors; /* the first arguments */
+  int slots[MOST_TENSORS];   /* which of x, w, y, ... they are, or CONSTANT */
+  int result;
   PyObject *compute, *differentiate, *dispatch, *record;
-  PyObject*
-      remembered; /* {key: (plan, weights, allocate, the result's arguments, the workspace's, keywords)} */
+  PyObject* remembered; /* {key: the entry, see remember} */
 } Operator;
+
+/* What an entry of `remembered`, a tuple, holds. */
+enum { PLAN, WEIGHTS, ALLOCATE, RESULT, WORKSPACE, KEYWORDS, MADE_W, MADE_BIAS, ENTRY };
 
 static PyTypeObject* operator_type;
 
@@ -40,6 +46,15 @@ static int add(Call* call, int64_t word) {
   return 1;
 }
 
+/* How often the tensor was changed; PyTorch does not count the changes of inference tensors. */
+static int add_version(Call* call, PyObject* tensor) {
+  PyObject* version = PyObject_GetAttr(tensor, torch.version);
+  const long long number = version == NULL ? 0 : PyLong_AsLongLong(version);
+  Py_XDECREF(version);
+  PyErr_Clear();
+  return add(call, number);
+}
+
 static int add_tensor(Call* call, PyObject* object, int slot) {
   if (object == Py_None) return add(call, -1);
   const DLExchangeApi* api = exchange_api(object);
@@ -49,7 +64,11 @@ static int add_tensor(Call* call, PyObject* object, int slot) {
   if (api == NULL || api->tensor_from_object(object, &tensor) != 0 || take_tensor(&tensor, "tensor", &a) < 0)
     return 0;
   call->api = api;
-  call->data[slot] = a.data;
+  if (slot == CONSTANT) {
+    if (!add(call, (int64_t)(intptr_t)a.data) || !add_version(call, object)) return 0;
+  } else {
+    call->data[slot] = a.data;
+  }
   call->on_cuda = a.on_cuda;
   call->device_id = a.device_id;
   const int misaligned = ((uintptr_t)a.data & 15) != 0;
@@ -68,6 +87,12 @@ static int add_number(Call* call, PyObject* object) {
 
 static int add_argument(Call* call, PyObject* object) {
   if (PyLong_Check(object)) return add_number(call, object);
+  if (PyFloat_Check(object)) {
+    const double number = PyFloat_AsDouble(object);
+    int64_t word;
+    memcpy(&word, &number, sizeof word);
+    return add(call, word);
+  }
   if (PyUnicode_Check(object)) {
     Py_ssize_t length;
     const char* text = PyUnicode_AsUTF8AndSize(object, &length);
@@ -119,17 +144,20 @@ static void* address(const DLExchangeApi* api, PyObject* tensor) {
 }
 
 static PyObject* repeat(const Operator* self, PyObject* entry, Call* call) {
-  Plan* plan = (Plan*)PyTuple_GetItem(entry, 0);
-  PyObject *weights = PyTuple_GetItem(entry, 1), *allocate = PyTuple_GetItem(entry, 2),
-           *keywords = PyTuple_GetItem(entry, 5);
-  PyObject* result = PyObject_Call(allocate, PyTuple_GetItem(entry, 3), keywords);
+  Plan* plan = (Plan*)PyTuple_GetItem(entry, PLAN);
+  PyObject *weights = PyTuple_GetItem(entry, WEIGHTS), *allocate = PyTuple_GetItem(entry, ALLOCATE),
+           *keywords = PyTuple_GetItem(entry, KEYWORDS);
+  PyObject *w = PyTuple_GetItem(entry, MADE_W), *bias = PyTuple_GetItem(entry, MADE_BIAS);
+  if (w != Py_None) call->data[FALTUNG_W] = address(call->api, w);
+  if (bias != Py_None) call->data[FALTUNG_BIAS] = address(call->api, bias);
+  PyObject* result = PyObject_Call(allocate, PyTuple_GetItem(entry, RESULT), keywords);
   PyObject *workspace = NULL, *done = NULL;
   void *stream = NULL, *space = NULL;
   call->data[self->result] = address(call->api, result);
   int good = call->data[self->result] != NULL;
   if (good && call->on_cuda) good = call->api->current_stream(DL_CUDA, call->device_id, &stream) == 0;
   if (good && call->on_cuda && plan->workspace_bytes[weights != Py_None] > 0) {
-    workspace = PyObject_Call(allocate, PyTuple_GetItem(entry, 4), keywords);
+    workspace = PyObject_Call(allocate, PyTuple_GetItem(entry, WORKSPACE), keywords);
     space = address(call->api, workspace);
     good = space != NULL;
   }
@@ -189,11 +217,6 @@ static int is_plain(const Operator* self, PyObject* arguments, PyObject* quiet) 
   return PyErr_Occurred() != NULL ? -1 : no_tangents;
 }
 
-static PyObject* operator_is_plain(Operator* self, PyObject* arguments) {
-  const int plain = is_plain(self, arguments, torch.inside);
-  return plain < 0 ? NULL : PyBool_FromLong(plain);
-}
-
 static int needs_gradient(const Operator* self, PyObject* arguments) {
   if (is_nothing(torch.is_grad_enabled)) return 0;
   for (int i = 0; i < self->tensors && i < PyTuple_Size(arguments); ++i) {
@@ -244,27 +267,38 @@ static PyObject* operator_call(Operator* self, PyObject* arguments, PyObject* ke
   return plain ? differentiable(self, arguments, 1) : PyObject_CallObject(self->dispatch, arguments);
 }
 
-/* remember(arguments, plan, weights, allocate, result, workspace, keywords) */
+/* remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias) -> key, or None */
 static PyObject* operator_remember(Operator* self, PyObject* given) {
-  PyObject *arguments, *plan, *weights, *allocate, *result, *workspace, *keywords;
-  if (!PyArg_ParseTuple(given, "O!OOOO!O!O!", &PyTuple_Type, &arguments, &plan, &weights, &allocate,
-                        &PyTuple_Type, &result, &PyTuple_Type, &workspace, &PyDict_Type, &keywords)) {
-    return NULL;
-  }
-  if (Py_TYPE(plan) != plan_type || (weights != Py_None && Py_TYPE(weights) != weights_type)) {
-    PyErr_SetString(PyExc_TypeError, "remember: a Plan, and Weights or None");
+  PyObject *arguments = PyTuple_GetItem(given, 0), *entry = PyTuple_GetSlice(given, 1, PyTuple_Size(given));
+  if (arguments == NULL || entry == NULL) return NULL;
+  PyObject *plan = PyTuple_GetItem(entry, PLAN), *weights = PyTuple_GetItem(entry, WEIGHTS);
+  if (PyTuple_Size(entry) != ENTRY || !PyTuple_Check(arguments) || Py_TYPE(plan) != plan_type ||
+      (weights != Py_None && Py_TYPE(weights) != weights_type)) {
+    Py_DECREF(entry);
+    PyErr_SetString(PyExc_TypeError, "remember: arguments, a Plan, Weights or None, and seven more");
     return NULL;
   }
   Call call;
   PyObject* key = key_of(self, arguments, &call);
-  if (key == NULL) return Py_NewRef(Py_None);
+  if (key == NULL) {
+    Py_DECREF(entry);
+    return Py_NewRef(Py_None);
+  }
   /* A program with ever new shapes must not fill the memory. */
   if (PyDict_Size(self->remembered) >= MOST_REMEMBERED) PyDict_Clear(self->remembered);
-  PyObject* entry = PyTuple_Pack(6, plan, weights, allocate, result, workspace, keywords);
-  const int failed = entry == NULL || PyDict_SetItem(self->remembered, key, entry) < 0;
-  Py_XDECREF(entry);
-  Py_DECREF(key);
-  return failed ? NULL : Py_NewRef(Py_None);
+  const int failed = PyDict_SetItem(self->remembered, key, entry) < 0;
+  Py_DECREF(entry);
+  if (failed) Py_CLEAR(key);
+  return key;
+}
+
+/* forget(key): nothing happens if there is no such call. */
+static PyObject* operator_forget(Operator* self, PyObject* key) {
+  if (PyDict_DelItem(self->remembered, key) < 0) {
+    if (!PyErr_ExceptionMatches(PyExc_KeyError)) return NULL;
+    PyErr_Clear();
+  }
+  return Py_NewRef(Py_None);
 }
 
 static PyObject* operator_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
@@ -285,10 +319,10 @@ static PyObject* operator_new(PyTypeObject* type, PyObject* arguments, PyObject*
   self->record = Py_NewRef(record);
   self->remembered = PyDict_New();
   self->tensors = (int)PyTuple_Size(slots);
-  int good = self->remembered != NULL && self->tensors <= TENSORS && result >= 0 && result < TENSORS;
+  int good = self->remembered != NULL && self->tensors <= MOST_TENSORS && result >= 0 && result < TENSORS;
   for (int i = 0; good && i < self->tensors; ++i) {
     self->slots[i] = (int)PyLong_AsLong(PyTuple_GetItem(slots, i));
-    good = self->slots[i] >= 0 && self->slots[i] < TENSORS;
+    good = self->slots[i] >= CONSTANT && self->slots[i] < TENSORS;
   }
   if (good) return (PyObject*)self;
   if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_ValueError, "slots and result are numbers of tensors");
@@ -327,12 +361,11 @@ static PyMethodDef methods[] = {
     {"run", (PyCFunction)operator_run, METH_VARARGS, "run(*arguments): below autograd."},
     {"differentiable", (PyCFunction)operator_differentiable, METH_VARARGS,
      "differentiable(*arguments): at autograd's place."},
-    {"is_plain", (PyCFunction)operator_is_plain, METH_VARARGS,
-     "is_plain(*arguments): whether no tensor subclass, mode, transform or tangent is there."},
     {"remember", (PyCFunction)operator_remember, METH_VARARGS,
-     "remember(arguments, plan, weights, allocate, result, workspace, keywords): what repeats the call; "
-     "result and "
-     "workspace: what allocate takes for them."},
+     "remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias) -> key, or None: "
+     "what repeats the call; result and workspace: what allocate takes for them; made_w, made_bias: tensors in "
+     "place of those of the call, or None."},
+    {"forget", (PyCFunction)operator_forget, METH_O, "forget(key): of a call that was remembered."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot type_slots[] = {{Py_tp_new, operator_new},
@@ -344,7 +377,7 @@ static PyType_Slot type_slots[] = {{Py_tp_new, operator_new},
                                    {Py_tp_doc,
                                     "Operator(slots, result, compute, differentiate, dispatch, record): "
                                     "slots and result: which of x, w, y, bias, "
-                                    "residual the first arguments and the result are."},
+                                    "residual the first arguments and the result are, -1: a constant."},
                                    {0, NULL}};
 static PyType_Spec type_spec = {"faltung._c.Operator", sizeof(Operator), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, type_slots};
@@ -359,6 +392,7 @@ PyObject* use_torch(PyObject* module, PyObject* arguments) {
     return NULL;
   }
   if (torch.requires_grad == NULL) torch.requires_grad = PyUnicode_InternFromString("requires_grad");
+  if (torch.version == NULL) torch.version = PyUnicode_InternFromString("_version");
   if (torch.current_level == NULL) torch.current_level = PyUnicode_InternFromString("_current_level");
   for (Py_ssize_t i = 0; i < count; ++i) {
     Py_XDECREF(*to[i]);

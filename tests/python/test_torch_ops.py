@@ -297,3 +297,45 @@ def test_repeated_calls_follow_every_argument():
         for activation in ("", "relu", "relu6", "leaky_relu(0.5)", "leaky_relu(0.25)"):
             torch.testing.assert_close(ops.conv2d_fused(x, w, None, None, [1, 1], [1, 1], [1, 1], 1, activation),
                                        activation_of(activation)(F.conv2d(x, w, padding=1)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shape", [SHAPES[2], SHAPES[4], SHAPES[7], TRANSPOSED[1]], ids=str)
+def test_layers_follow_their_constants(shape, device):
+    """What is folded and packed once is made again when PyTorch counts a change, and given back with the weight."""
+    from faltung.torch import _constant
+    (x, w, b), geometry = arguments(shape, torch.float32, device, torch.contiguous_format)
+    theirs, geometry = of_torch(shape, geometry)
+    op, k = getattr(ops, name_of(shape) + "_layer"), shape[2]
+    generator = torch.Generator().manual_seed(1)
+    scale, shift, mean, variance = (torch.rand(k, generator=generator).to(device) + 0.5 for _ in range(4))
+
+    def same(w, *norm):
+        y = theirs(x, w, b)
+        y = torch.relu(F.batch_norm(y, norm[2], norm[3], norm[0], norm[1], False, 0.0, 1e-3) if norm[2] is not None else y)
+        for _ in range(3):
+            torch.testing.assert_close(op(x, w, b, *norm, None, *geometry, 1e-3, "relu"), y, rtol=1e-3, atol=1e-3)
+    before, norm = len(_constant._made), (scale, shift, mean, variance)
+    same(w, *norm)
+    same(w, None, None, None, None)
+    same(w, None, None, mean, variance)
+    w.mul_(2)
+    same(w, *norm)
+    mean.add_(1)
+    same(w, *norm)
+    same(w, scale, shift, mean.clone(), variance)
+    same(w.clone(), *norm)
+    with torch.autocast(device, torch.bfloat16):
+        y = op(x, w, b, *norm, None, *geometry, 1e-3, "relu")
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), op(x, w, b, *norm, None, *geometry, 1e-3, "relu"), rtol=0.05, atol=0.3)
+    leaf = w.clone().requires_grad_()
+    op(x, leaf, b, *norm, None, *geometry, 1e-3, "relu").sum().backward()
+    again = w.clone().requires_grad_()
+    torch.relu(F.batch_norm(theirs(x, again, b), mean, variance, scale, shift, False, 0.0, 1e-3)).sum().backward()
+    torch.testing.assert_close(leaf.grad, again.grad, rtol=1e-3, atol=1e-3)
+    torch.library.opcheck(op.default, (x, w, b, *norm, None, *geometry, 1e-3, "relu"),
+                          test_utils=("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"))
+    assert len(_constant._made) == before + 1
+    del w, leaf, again
+    assert len(_constant._made) == before

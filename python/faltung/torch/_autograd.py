@@ -12,10 +12,11 @@ from torch.autograd import forward_ad
 
 from .. import _c
 from .._geometry import FAMILIES
-from . import _run
+from . import _constant, _run
 from ._activations import activation_of
 
 _X, _W, _Y, _BIAS, _RESIDUAL = range(5)  # as the library numbers tensors
+_CONSTANT = -1
 
 _INSIDE = (torch._C._len_torch_dispatch_stack, torch._C._functorch.maybe_current_level)
 _OUTSIDE = (*_INSIDE, torch._C._is_any_autocast_enabled, torch._C._len_torch_function_stack, torch._C._get_tracing_state,
@@ -112,11 +113,12 @@ def _differentiate(operator, backward):
 
 
 def _operators(family):
-    """The four of a family."""
+    """The five of a family."""
     conv = Operator(family.name, family, (_X, _W, _BIAS), _Y, _forward)
     input_grad = Operator(f"{family.name}_input_grad", family, (_Y, _W), _X, _input_grad)
     weight_grad = Operator(f"{family.name}_weight_grad", family, (_Y, _X), _W, _weight_grad)
     fused = Operator(f"{family.name}_fused", family, (_X, _W, _BIAS, _RESIDUAL), _Y, _fused)
+    layer = Operator(f"{family.name}_layer", family, (_X, *[_CONSTANT] * 6, _RESIDUAL), _Y, _constant.compute)
     not_channels = (0, *range(2, family.dimensions + 2))
 
     def of_forward(ctx, x, w, dy):
@@ -140,7 +142,8 @@ def _operators(family):
     _differentiate(input_grad, of_input_grad)
     _differentiate(weight_grad, of_weight_grad)
     fused.set_gradient(composed, composed)
-    return conv, input_grad, weight_grad, fused
+    layer.set_gradient(*[_constant.composed(conv.fast, activation_of)] * 2)
+    return conv, input_grad, weight_grad, fused, layer
 
 
 OPERATORS = {operator.name: operator for family in FAMILIES for operator in _operators(family)}

@@ -1,5 +1,6 @@
 """torch.compile(model, backend="faltung"): convolutions by faltung's operators, where no gradient is needed fused with batch
 norm, residual and activation; the rest by inductor."""
+import functools
 import operator
 
 import torch
@@ -34,19 +35,22 @@ def replace(graph, with_gradients):
         family = _CONVOLUTIONS[node.target]
         chain = _Chain(node, with_gradients)
         x, w, bias = (_argument(node, i, name) for i, name in enumerate(("input", "weight", "bias")))
+        constants = [w, bias] + [None] * 4
+        eps = 0.0
+        if chain.norm is not None:
+            mean, variance, scale, shift = (_argument(chain.norm, i + 1, name) for i, name in enumerate(
+                ("running_mean", "running_var", "weight", "bias")))
+            constants, eps = [w, bias, scale, shift, mean, variance], _argument(chain.norm, 7, "eps", 1e-5)
+        op = functools.partial(getattr, torch.ops.faltung)
         with graph.graph.inserting_before(chain.last):
-            if chain.norm is not None:
-                parameters = [_argument(chain.norm, i, name) for i, name in enumerate(
-                    ("input", "running_mean", "running_var", "weight", "bias"))][1:]
-                groups = geometry[3] if family.transposed else None
-                pair = graph.graph.call_function(fold, (w, bias, *parameters, _argument(chain.norm, 7, "eps", 1e-5), groups))
-                w, bias = (graph.graph.call_function(operator.getitem, (pair, i)) for i in range(2))
-            if chain.last is node:
-                new = graph.graph.call_function(getattr(torch.ops.faltung, family.name).default, (x, w, bias, *geometry))
+            if with_gradients:
+                call = op(family.name).default, (x, w, bias, *geometry)
+            elif chain.norm is not None or all(_is_given(t) for t in constants):
+                call = op(family.name + "_layer").default, (x, *constants, chain.residual, *geometry, eps, chain.activation)
             else:
-                new = graph.graph.call_function(getattr(torch.ops.faltung, family.name + "_fused").default,
-                                                (x, w, bias, chain.residual, *geometry, chain.activation))
-                fused += 1
+                call = op(family.name + "_fused").default, (x, w, bias, chain.residual, *geometry, chain.activation)
+            new = graph.graph.call_function(*call)
+        fused += len(chain.nodes) > 1
         new.meta = dict(chain.last.meta)
         chain.last.replace_all_uses_with(new)
         for dead in reversed(chain.nodes):
@@ -56,28 +60,13 @@ def replace(graph, with_gradients):
     return replaced, fused
 
 
-def fold(weight, bias, mean, variance, scale, shift, eps, groups=None):
-    """Weight and bias of a convolution with the batch norm that follows folded in, computed in f32. groups: of a transposed
-    convolution, whose weight is C K/groups ...; None for any other."""
-    factor = torch.rsqrt(variance.float() + eps)
-    if scale is not None:
-        factor = factor * scale.float()
-    moved = -mean.float() * factor
-    if shift is not None:
-        moved = moved + shift.float()
-    if bias is not None:
-        moved = moved + bias.float() * factor
-    ones = (1,) * (weight.dim() - 2)
-    if groups is None:
-        folded = weight.float() * factor.reshape(-1, 1, *ones)
-    else:
-        apart = weight.float().unflatten(0, (groups, -1))
-        folded = (apart * factor.reshape(groups, 1, -1, *ones)).flatten(0, 1)
-    return folded.to(weight.dtype), moved.to(weight.dtype)
-
-
 def _argument(node, index, name, default=None):
     return node.args[index] if index < len(node.args) else node.kwargs.get(name, default)
+
+
+def _is_given(node):
+    """Whether it is one of the model's own tensors, or an argument, and not computed in every call."""
+    return node is None or (isinstance(node, torch.fx.Node) and node.op in ("placeholder", "get_attr"))
 
 
 def _value(node):
@@ -155,8 +144,10 @@ class _Chain:
 
     def _is_fixed_norm(self, user):
         statistics = [_argument(user, i, name) for i, name in ((1, "running_mean"), (2, "running_var"))]
+        constants = statistics + [_argument(user, i, name) for i, name in ((3, "weight"), (4, "bias"))]
+        constants += [_argument(self.nodes[0], i, name) for i, name in ((1, "weight"), (2, "bias"))]
         return (user.target is F.batch_norm and _argument(user, 0, "input") is self.last and None not in statistics
-                and not _argument(user, 5, "training", False))
+                and not _argument(user, 5, "training", False) and all(map(_is_given, constants)))
 
     def _is_residual(self, user):
         others = [a for a in user.args if a is not self.last]

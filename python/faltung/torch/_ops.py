@@ -21,6 +21,9 @@ def _schemas(family):
         "_weight_grad": f"(Tensor grad_output, Tensor input, SymInt[] weight_size, {geometry}) -> Tensor",
         # Without gradients of its own: where they are needed it is composed of the convolution and PyTorch's operators.
         "_fused": f"(Tensor input, Tensor weight, Tensor? bias, Tensor? residual, {geometry}, str activation) -> Tensor",
+        # The same with a batch norm in between, if there is a mean, and weights that seldom change.
+        "_layer": f"(Tensor input, Tensor weight, Tensor? bias, Tensor? scale, Tensor? shift, Tensor? mean, Tensor? variance, "
+                  f"Tensor? residual, {geometry}, float eps, str activation) -> Tensor",
     }
 
 
@@ -32,22 +35,28 @@ def _fakes(family):
     def fused(x, w, b, residual, *rest):
         return _run.empty(_run.shape_forward(family, x, w, b, residual, rest[:-1])[0], x, _run.wants_channels_last(x, w))
 
+    def layer(x, w, b, scale, shift, mean, variance, residual, *rest):
+        like = x.new_empty(w.shape)  # the constants may be of another dtype
+        return _run.empty(_run.shape_forward(family, x, like, None, residual, rest[:-2])[0], x, _run.wants_channels_last(x, w))
+
     def input_grad(dy, w, size, *geometry):
         return _run.empty(list(size), dy, _run.wants_channels_last(dy, w))
 
     def weight_grad(dy, x, size, *geometry):
         return _run.empty(list(size), x, _run.wants_channels_last(x, dy))
-    return {"": forward, "_input_grad": input_grad, "_weight_grad": weight_grad, "_fused": fused}
+    return {"": forward, "_input_grad": input_grad, "_weight_grad": weight_grad, "_fused": fused, "_layer": layer}
 
 
-def _autocast(name, device_type):
+def _autocast(name, device_type, converted):
+    """converted: which arguments are; those that seldom change are once, elsewhere."""
     op = getattr(_ops, name)
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
 
     def kernel(*arguments):
         dtype = torch.get_autocast_dtype(device_type)
         with torch._C._ExcludeDispatchKeyGuard(keys):
-            return op(*(a.to(dtype) if isinstance(a, torch.Tensor) and a.dtype in _run.DTYPES else a for a in arguments))
+            return op(*(a.to(dtype) if i in converted and isinstance(a, torch.Tensor) and a.dtype in _run.DTYPES else a
+                        for i, a in enumerate(arguments)))
     return kernel
 
 
@@ -81,9 +90,9 @@ def _register(family):
         register_fake(f"faltung::{name}", fakes[suffix], lib=_library)
         register_vmap(f"faltung::{name}", _no_vmap(name), lib=_library)
         register_flop_formula(packet)(_flops(family, suffix))
-        if suffix in ("", "_fused"):
+        if suffix in ("", "_fused", "_layer"):
             for key, device_type in (("AutocastCPU", "cpu"), ("AutocastCUDA", "cuda")):
-                _library.impl(name, _autocast(name, device_type), key)
+                _library.impl(name, _autocast(name, device_type, (0, 7) if suffix == "_layer" else range(4)), key)
 
 
 for _family in FAMILIES:

@@ -6,7 +6,7 @@ import time
 import torch
 
 from .. import _c
-from . import _run
+from . import _constant, _run
 from ._activations import activation_of
 from ._layer import FAMILIES, Layer, Pass
 from ._observe import NORMS, Observation, activation_name, run, tensors_of
@@ -162,7 +162,8 @@ class Patch:
     def undo(self):
         """Takes faltung out of the model again, which then computes the same bits as before."""
         for module in self._replaced:
-            module.__dict__.pop("forward", None)
+            if isinstance(module.__dict__.pop("forward", None), Layer):
+                _constant.forget(module.weight)
         self._replaced = []
 
     def report(self):
@@ -228,13 +229,14 @@ def patch(model, example, *, at_least=1.0, min_time=40.0):
             rows.append(row)
             if row.kept:
                 layers.append(layer)
+            else:
+                layer.forget()
         observation.forget()
     with torch.no_grad():
         for buffer, before in kept:
             buffer.copy_(before)
     replaced = []
     for layer in layers:
-        layer.forget()
         layer.conv.forward = layer
         replaced.append(layer.conv)
         for module in (layer.norm, layer.activation):

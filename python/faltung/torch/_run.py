@@ -139,15 +139,16 @@ def _allocator(device, dtype):
     return torch.empty_strided, (), {"dtype": dtype, "device": device}
 
 
-def remember(operator, arguments, plan, given, used, result, weights=None):
-    """Lets the operator repeat this call without Python, where all tensors were read as they were given."""
+def remember(operator, arguments, plan, given, used, result, weights=None, made_w=None, made_bias=None):
+    """Lets the operator repeat this call without Python, where all tensors were read as they were given. weights, made_w, made_bias:
+    used in place of the call's constants. Returns the call's key, or None."""
     if not all(a is b for a, b in zip(given, used)):
-        return
+        return None
     element = result.element_size()
     size = -(-(plan.workspace_bytes if weights is None else plan.packed_workspace_bytes) // element)
     allocate, dtype, keywords = _allocator(result.device, result.dtype)
-    operator.remember(arguments, plan, weights, allocate, (tuple(result.shape), result.stride(), *dtype), ((size,), (1,), *dtype),
-                      keywords)
+    return operator.remember(arguments, plan, weights, allocate, (tuple(result.shape), result.stride(), *dtype),
+                             ((size,), (1,), *dtype), keywords, made_w, made_bias)
 
 
 def forward(operator, family, arguments, tensors, geometry, activation=""):
