@@ -128,8 +128,8 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
   PyObject* none = NULL;
   if (good) {
 #define DATA(i) (given[i] == NULL ? NULL : arrays[i].data)
-    const faltung_tensors tensors = {DATA(FALTUNG_X), DATA(FALTUNG_W), DATA(FALTUNG_Y), DATA(FALTUNG_BIAS),
-                                     DATA(FALTUNG_RESIDUAL)};
+    const faltung_tensors tensors = {DATA(FALTUNG_X), weights != NULL ? weights->plain : DATA(FALTUNG_W),
+                                     DATA(FALTUNG_Y), DATA(FALTUNG_BIAS), DATA(FALTUNG_RESIDUAL)};
 #undef DATA
     none = run_plan(self, &tensors, NULL, stream, weights);
   }

@@ -177,7 +177,8 @@ static PyObject* plan_run(Plan* self, PyObject* const* arguments, Py_ssize_t cou
   return run_plan(self, &tensors, p[5], p[6], weights);
 }
 
-static PyObject* pack(Plan* self, const void* w, void* stream) {
+/* keeps: what holds the weights, or NULL for the caller's address. */
+static PyObject* pack(Plan* self, void* w, PyObject* keeps, void* stream) {
   faltung_run_options options;
   memset(&options, 0, sizeof options);
   options.size = sizeof options;
@@ -195,6 +196,8 @@ static PyObject* pack(Plan* self, const void* w, void* stream) {
   }
   weights->weights = packed;
   weights->plan = Py_NewRef((PyObject*)self);
+  weights->plain = w;
+  weights->keeps = keeps == NULL ? NULL : Py_NewRef(keeps);
   return (PyObject*)weights;
 }
 
@@ -211,11 +214,11 @@ static PyObject* plan_pack(Plan* self, PyObject* const* arguments, Py_ssize_t co
   PyObject* w = arguments[0];
   if (PyLong_Check(w)) {
     void* pointer = PyLong_AsVoidPtr(w);
-    return pointer == NULL && PyErr_Occurred() != NULL ? NULL : pack(self, pointer, stream);
+    return pointer == NULL && PyErr_Occurred() != NULL ? NULL : pack(self, pointer, NULL, stream);
   }
   Array array;
   if (read_array(w, "w", &stream, &array) < 0) return NULL;
-  PyObject* result = check_array(self, &array, FALTUNG_W) < 0 ? NULL : pack(self, array.data, stream);
+  PyObject* result = check_array(self, &array, FALTUNG_W) < 0 ? NULL : pack(self, array.data, w, stream);
   release_array(&array);
   return result;
 }
@@ -224,6 +227,7 @@ static void weights_dealloc(Weights* self) {
   PyTypeObject* type = Py_TYPE(self);
   faltung_weights_destroy(self->weights);
   Py_CLEAR(self->plan);
+  Py_CLEAR(self->keeps);
   PyObject_Free(self);
   Py_DECREF(type);
 }

@@ -38,6 +38,8 @@ typedef struct {
 typedef struct {
   PyObject_HEAD faltung_weights* weights;
   PyObject* plan;
+  void* plain;     /* what they were packed from, which a kernel reads that has no order of its own */
+  PyObject* keeps; /* what holds that, or NULL */
 } Weights;
 
 /* plan.c */

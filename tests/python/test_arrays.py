@@ -130,6 +130,14 @@ def test_packed_and_plain_weights_in_turn():
         assert plan.workspace_bytes != plan.packed_workspace_bytes or plan.packed_weights_bytes == 0 or only == "explicit_gemm_cpu"
 
 
+def test_weights_of_a_kernel_without_an_order_of_its_own():
+    x, w = (integers(i, *s).astype(np.float32) for i, s in ((1, (1, 16, 20, 20)), (2, (16, 16, 3, 3))))
+    plan = faltung.plan("fwd:n1c16h20w20k16r3s3", only="direct_cpu*")
+    assert plan.packed_weights_bytes == 0
+    packed = plan.pack(w.copy())  # which holds the copy
+    np.testing.assert_array_equal(plan(x, packed), reference.conv2d(x, w))
+
+
 def test_read_only_inputs_are_read():
     x, w = integers(1, 1, 3, 8, 8).astype(np.float32), integers(2, 4, 3, 3, 3).astype(np.float32)
     x.flags.writeable = w.flags.writeable = False

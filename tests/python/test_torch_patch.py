@@ -54,7 +54,7 @@ def test_layers_are_fused_where_nothing_else_reads(device):
         patched = ft.patch(model, x, **ALWAYS)
         rows = {row.name: row for row in patched.rows}
         assert {name: row.fused for name, row in rows.items()} == {
-            "stem.0": "conv+bn+silu", "first": "conv+bn", "second": "conv"}  # the ReLU is used twice, and stays
+            "stem.0": "conv+bn+silu", "first": "conv+bn+relu", "second": "conv"}  # the ReLU runs again, on a sum
         assert all(row.kept and row.kernel and row.ms > 0 and row.torch_ms > 0 and row.error < 1e-5 for row in patched.rows)
         assert "stem.0" in str(patched) and "3 of 3" in str(patched)
         close(model(x), before)
@@ -85,6 +85,35 @@ def test_activations_in_place():
         assert {row.name: row.fused for row in patched.rows} == {"a": "conv+bn+relu", "b": "conv", "c": "conv+relu"}
         close(model(x), before)
     assert patched.difference < 1e-5 and "differs from PyTorch's" in patched.report()
+
+
+@pytest.mark.parametrize("kind", [nn.ReLU, nn.SiLU])
+def test_an_activation_that_layers_share(kind):
+    """It is done once for each, whoever does it, in every mode."""
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c = (nn.Conv2d(4, 4, 3, padding=1) for _ in range(3))
+            self.act = kind()
+
+        def forward(self, x):
+            y = self.act(self.a(x))
+            z = self.act(self.act(self.b(y)))
+            return self.act(self.c(z) + y)
+    torch.manual_seed(3)
+    model, x = Model().eval(), torch.randn(1, 4, 9, 8)
+    word = "relu" if kind is nn.ReLU else "silu"
+    with torch.no_grad():
+        before = model(x)
+        patched = ft.patch(model, x, **ALWAYS)
+        assert {row.name: row.fused for row in patched.rows} == {"a": f"conv+{word}", "b": f"conv+{word}", "c": "conv"}
+        for _ in range(2):
+            close(model(x), before)
+        close(copy.deepcopy(model)(x), before)
+        close(torch.compile(model, fullgraph=True, backend="aot_eager")(x), before)
+    close(model(x), before)  # with gradients
+    patched.undo()
+    assert torch.equal(model(x), before)
 
 
 def test_what_overflows_is_said():

@@ -20,7 +20,8 @@ class Layer:
     It stands in for the convolution's forward. Where a gradient is needed, or batch norm is in training mode, the parts are
     computed one after the other, the convolution by the operator that has gradients."""
 
-    def __init__(self, conv, norm=None, activation=None):
+    def __init__(self, conv, norm=None, activation=None, activation_is_shared=False):
+        self.activation_is_shared = activation_is_shared
         self.conv, self.norm, self.activation = conv, norm, activation
         self.word = activation_name(activation) if activation is not None else ""
         self.family = FAMILIES[type(conv)]
@@ -68,14 +69,20 @@ class Layer:
         if self.needs_parts(x):
             return self.parts(x)
         if torch.compiler.is_compiling():
-            return OPS[self.family.name + "_layer"](x, *self._tensors(), None, *self.rest)
-        return self.fused(x)
+            rest = (*self.rest[:-1], "") if self.activation_is_shared else self.rest  # a Shared computes it there
+            return OPS[self.family.name + "_layer"](x, *self._tensors(), None, *rest)
+        y = self.fused(x)
+        if self.activation_is_shared:
+            y.faltung_activated = self.activation  # which is told that it is done
+        return y
 
     def _rest(self, y):
-        """What stands after the convolution, by PyTorch."""
+        """What stands after the convolution, by PyTorch; a Shared activation comes on its own."""
         if self.norm is not None:
             y = type(self.norm).forward(self.norm, y)
-        return y if self.activation is None else type(self.activation).forward(self.activation, y)
+        if self.activation is None or self.activation_is_shared:
+            return y
+        return type(self.activation).forward(self.activation, y)
 
     def plan(self, x, y, in_parts):
         """The plan that makes y of x."""
@@ -95,3 +102,14 @@ class Pass:
     def __call__(self, x):
         return x
 
+
+class Shared:
+    """Stands in for the forward of an activation that several layers share: what one of them has activated, it passes on."""
+
+    def __init__(self, activation):
+        self.activation = activation
+
+    def __call__(self, x):
+        if not torch.compiler.is_compiling() and x.__dict__.pop("faltung_activated", None) is self.activation:
+            return x
+        return type(self.activation).forward(self.activation, x)

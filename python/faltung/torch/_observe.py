@@ -99,18 +99,22 @@ class Observation:
         self._hold = mode.held  # until the ids have been compared
 
     def sole_reader(self, module):
+        """The module that alone reads the one result of this one, or None; it may run elsewhere, too."""
         calls = self.calls[module]
         if len(calls) != 1 or calls[0] is None or calls[0].input == calls[0].output:
             return None
         output = calls[0].output
         readings = [(call, reader) for call, reader in self._readings if call.input == output]
-        if not readings or len(self.calls[readings[0][1]]) != 1:
+        if not readings or None in self.calls[readings[0][1]]:
             return None
         first, reader = readings[0]
         if first.output == output:  # in place: who reads later reads what it left
             return reader if first.reads == 1 else None
         alone = len(readings) == 1 and self._readers.get(output, 0) == 1 and not any(output == id(t) for t in self.results)
         return reader if alone else None
+
+    def is_shared(self, module):
+        return len(self.calls[module]) != 1
 
     def forget(self):
         self._hold = None

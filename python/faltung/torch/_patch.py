@@ -8,10 +8,11 @@ import torch
 from .. import _c
 from . import _constant, _run
 from ._activations import activation_of
-from ._layer import FAMILIES, Layer, Pass
+from ._layer import FAMILIES, Layer, Pass, Shared
 from ._observe import NORMS, Observation, activation_name, run, tensors_of
 
 ROUNDS = 9
+RUNS_A_GRAPH = 4
 
 
 def refusal(conv, calls, observation):
@@ -40,24 +41,53 @@ def refusal(conv, calls, observation):
     return None
 
 
+def runs_in_parts(conv, device):
+    """Whether a gradient or autocast keeps the convolution from being fused."""
+    return (torch.is_grad_enabled() and conv.weight.requires_grad) or torch.is_autocast_enabled(device.type)
+
+
 def layer_of(conv, observation):
     """The convolution with what may be fused to it."""
     norm = observation.sole_reader(conv)
     if type(norm) not in NORMS:
         activation, norm = norm, None
-    elif norm.training or norm.running_mean is None or norm in observation.foreign_hooks:
+    elif norm.training or norm.running_mean is None or norm in observation.foreign_hooks or observation.is_shared(norm):
         return Layer(conv)
     else:
         activation = observation.sole_reader(norm)
     if activation is None or activation_name(activation) is None or activation in observation.foreign_hooks:
         return Layer(conv, norm)
-    return Layer(conv, norm, activation)
+    shared = observation.is_shared(activation)
+    if shared and runs_in_parts(conv, observation.calls[conv][0].device):
+        return Layer(conv, norm)
+    return Layer(conv, norm, activation, shared)
 
 
 # ----------------------------------------------------------------------------------------------- measuring
 
+def captured(function):
+    """A CUDA graph's replay of the function, which shows the device's time without the host's; the function itself, if it cannot be
+    captured."""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    try:
+        with torch.cuda.stream(stream):
+            function()
+            torch.cuda.synchronize()
+            graph.capture_begin()
+            try:
+                for _ in range(RUNS_A_GRAPH):
+                    function()
+            finally:
+                graph.capture_end()
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return function, 1
+    return graph.replay, RUNS_A_GRAPH
+
+
 def time_in_turn(functions, device, min_ms):
-    """The median milliseconds of each, in blocks, in turn; on CUDA between events."""
+    """The median milliseconds of each, in blocks, in turn; on CUDA of the device alone."""
     cuda = device.type == "cuda"
 
     def block(function, runs):
@@ -74,14 +104,13 @@ def time_in_turn(functions, device, min_ms):
             function()
         return (time.perf_counter() - begin) * 1e3 / runs
 
-    runs = []
     for function in functions:
         function()
-        runs.append(max(1, int(min_ms / ROUNDS / max(block(function, 2), 1e-3))))
-    times = [[] for _ in functions]
+    functions, inside = zip(*(captured(f) if cuda else (f, 1) for f in functions))
+    runs, times = [max(1, int(min_ms / ROUNDS / max(block(f, 2), 1e-3))) for f in functions], [[] for _ in functions]
     for _ in range(ROUNDS):
         for i, function in enumerate(functions):
-            times[i].append(block(function, runs[i]))
+            times[i].append(block(function, runs[i]) / inside[i])
     return [statistics.median(t) for t in times]
 
 
@@ -119,7 +148,7 @@ def measure(layer, call, name, min_ms, at_least):
     x.copy_(torch.rand(call.shape, device=call.device) * 2 - 1)
     fused = "+".join(["conv"] + ["bn"] * (layer.norm is not None) + [layer.word] * bool(layer.word))
     training = torch.is_grad_enabled() and conv.weight.requires_grad
-    in_parts = training or torch.is_autocast_enabled(call.device.type)
+    in_parts = runs_in_parts(conv, call.device)
     ours = (lambda: layer.parts(x)) if in_parts else (lambda: layer.fused(x))
 
     def theirs():
@@ -201,7 +230,7 @@ def patch(model, example, *, at_least=1.0, min_time=40.0):
     """Replaces the model's convolutions (``torch.nn.Conv1d`` to ``ConvTranspose3d``) by faltung's where they are faster, with the
     batch norm (in eval mode) and the activation that follow where the forward pass of ``example`` (the input, or a tuple of them)
     shows that nothing else reads what is between. Each layer is timed beside PyTorch's own, in turn, for min_time milliseconds
-    each; it is kept where ours is at least ``at_least`` times as fast. Returns a :class:`Patch`.
+    each, on CUDA without what the host takes; it is kept where ours is at least ``at_least`` times as fast. Returns a :class:`Patch`.
 
     Parameters, state_dict and hooks stay as they are; the modules' ``forward`` is replaced, and ``undo`` takes that back. Weights
     are read again when they change, which PyTorch counts, but not for changes through ``.data``: patch again after those."""
@@ -241,7 +270,7 @@ def patch(model, example, *, at_least=1.0, min_time=40.0):
         replaced.append(layer.conv)
         for module in (layer.norm, layer.activation):
             if module is not None:
-                module.forward = Pass()
+                module.forward = Shared(module) if module is layer.activation and layer.activation_is_shared else Pass()
                 replaced.append(module)
     patched = Patch(rows, replaced, observation.overflows_in)
     if not model.training and patched.overflows_in is None:
