@@ -1,141 +1,12 @@
 /* Operator: what PyTorch's dispatcher calls for a convolution. A call that ran before on tensors of the same
  * shapes, strides, dtype and device, with the same other arguments, is one look-up, one allocation by PyTorch
- * and one run; everything else is done in Python, which tells by `remember` what may be repeated. Of a constant
- * (weights, and what is folded into them) its address and PyTorch's count of its changes must be the same, too:
- * what was made of constants is then used in their place. */
-#include <string.h>
+ * and one run; everything else is done in Python, which tells by `remember` what may be repeated. Of a
+ * constant (weights, and what is folded into them) its address and PyTorch's count of its changes must be the
+ * same, too: what was made of constants is then used in their place. */
+#include "c/operator.h"
 
-#include "c/plan.h"
-
-enum { MOST_WORDS = 128, MOST_TENSORS = 8, CONSTANT = -1, MOST_REMEMBERED = 16384 };
-
-/* What is asked of PyTorch, all from its Python interface. */
-static struct {
-  PyObject *tensor, *parameter; /* types: others may want to see the call themselves */
-  PyObject* inside;  /* functions that answer None or 0 where nothing below autograd looks at calls */
-  PyObject* outside; /* the same of all that the dispatcher, and what stands before it, does */
-  PyObject *is_grad_enabled, *threads, *tf32, *forward_ad;
-  PyObject *requires_grad, *current_level, *version; /* names */
-} torch;
-
-typedef struct {
-  PyObject_HEAD int tensors; /* the first arguments */
-  int slots[MOST_TENSORS];   /* which of x, w, y, ... they are, or CONSTANT */
-  int result;
-  PyObject *compute, *differentiate, *dispatch, *record;
-  PyObject* remembered; /* {key: the entry, see remember} */
-} Operator;
-
-/* What an entry of `remembered`, a tuple, holds. */
-enum { PLAN, WEIGHTS, ALLOCATE, RESULT, WORKSPACE, KEYWORDS, MADE_W, MADE_BIAS, ENTRY };
-
+TorchFunctions torch;
 static PyTypeObject* operator_type;
-
-/* What tells one call from another, and where its tensors lie. */
-typedef struct {
-  int64_t words[MOST_WORDS];
-  int count;
-  void* data[TENSORS];
-  int on_cuda, device_id;
-  const DLExchangeApi* api;
-} Call;
-
-static int add(Call* call, int64_t word) {
-  if (call->count == MOST_WORDS) return 0;
-  call->words[call->count++] = word;
-  return 1;
-}
-
-/* How often the tensor was changed; PyTorch does not count the changes of inference tensors. */
-static int add_version(Call* call, PyObject* tensor) {
-  PyObject* version = PyObject_GetAttr(tensor, torch.version);
-  const long long number = version == NULL ? 0 : PyLong_AsLongLong(version);
-  Py_XDECREF(version);
-  PyErr_Clear();
-  return add(call, number);
-}
-
-static int add_tensor(Call* call, PyObject* object, int slot) {
-  if (object == Py_None) return add(call, -1);
-  const DLExchangeApi* api = exchange_api(object);
-  DLTensor tensor;
-  Array a;
-  memset(&a, 0, sizeof a);
-  if (api == NULL || api->tensor_from_object(object, &tensor) != 0 || take_tensor(&tensor, "tensor", &a) < 0)
-    return 0;
-  call->api = api;
-  if (slot == CONSTANT) {
-    if (!add(call, (int64_t)(intptr_t)a.data) || !add_version(call, object)) return 0;
-  } else {
-    call->data[slot] = a.data;
-  }
-  call->on_cuda = a.on_cuda;
-  call->device_id = a.device_id;
-  const int misaligned = ((uintptr_t)a.data & 15) != 0;
-  if (!add(call, a.dimensions | a.dtype << 4 | misaligned << 8 | a.on_cuda << 9 | (int64_t)a.device_id << 16))
-    return 0;
-  for (int i = 0; i < a.dimensions; ++i) {
-    if (!add(call, a.shape[i]) || !add(call, a.strides[i])) return 0;
-  }
-  return 1;
-}
-
-static int add_number(Call* call, PyObject* object) {
-  const long long number = PyLong_AsLongLong(object);
-  return (number != -1 || PyErr_Occurred() == NULL) && add(call, number);
-}
-
-static int add_argument(Call* call, PyObject* object) {
-  if (PyLong_Check(object)) return add_number(call, object);
-  if (PyFloat_Check(object)) {
-    const double number = PyFloat_AsDouble(object);
-    int64_t word;
-    memcpy(&word, &number, sizeof word);
-    return add(call, word);
-  }
-  if (PyUnicode_Check(object)) {
-    Py_ssize_t length;
-    const char* text = PyUnicode_AsUTF8AndSize(object, &length);
-    if (text == NULL || !add(call, length)) return 0;
-    for (; length > 0; length -= 8, text += 8) {
-      int64_t word = 0;
-      memcpy(&word, text, length < 8 ? (size_t)length : 8);
-      if (!add(call, word)) return 0;
-    }
-    return 1;
-  }
-  const int is_list = PyList_Check(object);
-  if (!is_list && !PyTuple_Check(object)) return 0;
-  const Py_ssize_t count = is_list ? PyList_Size(object) : PyTuple_Size(object);
-  if (!add(call, count)) return 0;
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!add_number(call, is_list ? PyList_GetItem(object, i) : PyTuple_GetItem(object, i))) return 0;
-  }
-  return 1;
-}
-
-/* The answer of a function without arguments, which is an int or a bool. */
-static int add_answer(Call* call, PyObject* function) {
-  PyObject* answer = PyObject_CallNoArgs(function);
-  const int added = answer != NULL && add_number(call, answer);
-  Py_XDECREF(answer);
-  return added;
-}
-
-/* The call's key, or NULL, without an exception, for what is never remembered. */
-static PyObject* key_of(const Operator* self, PyObject* arguments, Call* call) {
-  memset(call, 0, sizeof *call); /* the words, too: a key is compared byte for byte */
-  int good = 1;
-  for (Py_ssize_t i = 0, count = PyTuple_Size(arguments); i < count && good; ++i) {
-    PyObject* argument = PyTuple_GetItem(arguments, i);
-    good = i < self->tensors ? add_tensor(call, argument, self->slots[i]) : add_argument(call, argument);
-  }
-  good = good && call->api != NULL && add_answer(call, call->on_cuda ? torch.tf32 : torch.threads);
-  PyObject* key =
-      good ? PyBytes_FromStringAndSize((char*)call->words, call->count * (Py_ssize_t)sizeof(int64_t)) : NULL;
-  if (key == NULL) PyErr_Clear();
-  return key;
-}
 
 static void* address(const DLExchangeApi* api, PyObject* tensor) {
   DLTensor told;
@@ -264,10 +135,14 @@ static PyObject* operator_call(Operator* self, PyObject* arguments, PyObject* ke
     return PyObject_Call(self->dispatch, arguments, keywords);
   const int plain = is_plain(self, arguments, torch.outside);
   if (plain < 0) return NULL;
-  return plain ? differentiable(self, arguments, 1) : PyObject_CallObject(self->dispatch, arguments);
+  if (!plain) return PyObject_CallObject(self->dispatch, arguments);
+  const int autocast = !is_nothing(torch.is_autocast_enabled);
+  if (PyErr_Occurred() != NULL) return NULL;
+  return autocast ? PyObject_CallObject(self->autocast, arguments) : differentiable(self, arguments, 1);
 }
 
-/* remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias) -> key, or None */
+/* remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias) -> key, or
+ * None */
 static PyObject* operator_remember(Operator* self, PyObject* given) {
   PyObject *arguments = PyTuple_GetItem(given, 0), *entry = PyTuple_GetSlice(given, 1, PyTuple_Size(given));
   if (arguments == NULL || entry == NULL) return NULL;
@@ -303,10 +178,11 @@ static PyObject* operator_forget(Operator* self, PyObject* key) {
 
 static PyObject* operator_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   (void)keywords;
-  PyObject *slots, *compute, *differentiate = Py_None, *dispatch = Py_None, *record = Py_None;
+  PyObject *slots, *compute, *differentiate = Py_None, *dispatch = Py_None, *record = Py_None,
+                             *autocast = Py_None;
   int result;
-  if (!PyArg_ParseTuple(arguments, "O!iO|OOO", &PyTuple_Type, &slots, &result, &compute, &differentiate,
-                        &dispatch, &record)) {
+  if (!PyArg_ParseTuple(arguments, "O!iO|OOOO", &PyTuple_Type, &slots, &result, &compute, &differentiate,
+                        &dispatch, &record, &autocast)) {
     return NULL;
   }
   const allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -317,6 +193,7 @@ static PyObject* operator_new(PyTypeObject* type, PyObject* arguments, PyObject*
   self->differentiate = Py_NewRef(differentiate);
   self->dispatch = Py_NewRef(dispatch);
   self->record = Py_NewRef(record);
+  self->autocast = Py_NewRef(autocast);
   self->remembered = PyDict_New();
   self->tensors = (int)PyTuple_Size(slots);
   int good = self->remembered != NULL && self->tensors <= MOST_TENSORS && result >= 0 && result < TENSORS;
@@ -336,6 +213,7 @@ static int operator_traverse(Operator* self, visitproc visit, void* arg) {
   Py_VISIT(self->differentiate);
   Py_VISIT(self->dispatch);
   Py_VISIT(self->record);
+  Py_VISIT(self->autocast);
   Py_VISIT(self->remembered);
   return 0;
 }
@@ -345,6 +223,7 @@ static int operator_clear(Operator* self) {
   Py_CLEAR(self->differentiate);
   Py_CLEAR(self->dispatch);
   Py_CLEAR(self->record);
+  Py_CLEAR(self->autocast);
   Py_CLEAR(self->remembered);
   return 0;
 }
@@ -362,33 +241,37 @@ static PyMethodDef methods[] = {
     {"differentiable", (PyCFunction)operator_differentiable, METH_VARARGS,
      "differentiable(*arguments): at autograd's place."},
     {"remember", (PyCFunction)operator_remember, METH_VARARGS,
-     "remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias) -> key, or None: "
-     "what repeats the call; result and workspace: what allocate takes for them; made_w, made_bias: tensors in "
+     "remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias) -> key, "
+     "or None: "
+     "what repeats the call; result and workspace: what allocate takes for them; made_w, made_bias: tensors "
+     "in "
      "place of those of the call, or None."},
     {"forget", (PyCFunction)operator_forget, METH_O, "forget(key): of a call that was remembered."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot type_slots[] = {{Py_tp_new, operator_new},
-                                   {Py_tp_dealloc, operator_dealloc},
-                                   {Py_tp_traverse, operator_traverse},
-                                   {Py_tp_clear, operator_clear},
-                                   {Py_tp_call, operator_call},
-                                   {Py_tp_methods, methods},
-                                   {Py_tp_doc,
-                                    "Operator(slots, result, compute, differentiate, dispatch, record): "
-                                    "slots and result: which of x, w, y, bias, "
-                                    "residual the first arguments and the result are, -1: a constant."},
-                                   {0, NULL}};
+static PyType_Slot type_slots[] = {
+    {Py_tp_new, operator_new},
+    {Py_tp_dealloc, operator_dealloc},
+    {Py_tp_traverse, operator_traverse},
+    {Py_tp_clear, operator_clear},
+    {Py_tp_call, operator_call},
+    {Py_tp_methods, methods},
+    {Py_tp_doc,
+     "Operator(slots, result, compute, differentiate, dispatch, record, autocast): "
+     "slots and result: which of x, w, y, bias, "
+     "residual the first arguments and the result are, -1: a constant."},
+    {0, NULL}};
 static PyType_Spec type_spec = {"faltung._c.Operator", sizeof(Operator), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, type_slots};
 
 PyObject* use_torch(PyObject* module, PyObject* arguments) {
   (void)module;
-  PyObject** const to[] = {&torch.tensor,          &torch.parameter, &torch.inside, &torch.outside,
-                           &torch.is_grad_enabled, &torch.threads,   &torch.tf32,   &torch.forward_ad};
+  PyObject** const to[] = {
+      &torch.tensor,          &torch.parameter, &torch.inside, &torch.outside,   &torch.is_autocast_enabled,
+      &torch.is_grad_enabled, &torch.threads,   &torch.tf32,   &torch.forward_ad};
   const Py_ssize_t count = sizeof to / sizeof *to;
   if (PyTuple_Size(arguments) != count) {
-    PyErr_SetString(PyExc_TypeError, "use_torch: eight things of PyTorch's");
+    PyErr_SetString(PyExc_TypeError, "use_torch: nine things of PyTorch's");
     return NULL;
   }
   if (torch.requires_grad == NULL) torch.requires_grad = PyUnicode_InternFromString("requires_grad");

@@ -19,10 +19,10 @@ _X, _W, _Y, _BIAS, _RESIDUAL = range(5)  # as the library numbers tensors
 _CONSTANT = -1
 
 _INSIDE = (torch._C._len_torch_dispatch_stack, torch._C._functorch.maybe_current_level)
-_OUTSIDE = (*_INSIDE, torch._C._is_any_autocast_enabled, torch._C._len_torch_function_stack, torch._C._get_tracing_state,
+_OUTSIDE = (*_INSIDE, torch._C._len_torch_function_stack, torch._C._get_tracing_state,
             torch._C._autograd._profiler_enabled,
             functools.partial(torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch))
-_c.use_torch(torch.Tensor, torch.nn.Parameter, _INSIDE, _OUTSIDE, torch.is_grad_enabled, torch.get_num_threads, _run.allows_tf32,
+_c.use_torch(torch.Tensor, torch.nn.Parameter, _INSIDE, _OUTSIDE, torch._C._is_any_autocast_enabled, torch.is_grad_enabled, torch.get_num_threads, _run.allows_tf32,
              forward_ad)
 
 
@@ -32,7 +32,8 @@ class Operator:
     def __init__(self, name, family, slots, result, compute):
         self.name, self.tensors = name, len(slots)
         self.fast = _c.Operator(slots, result, lambda *arguments: compute(self.fast, family, *arguments), self.differentiate,
-                                self.dispatch, lambda *arguments: self.record(*arguments))
+                                self.dispatch, lambda *arguments: self.record(*arguments), self.autocast)
+        self.converted = ()
 
     def set_gradient(self, function, quick):
         """Both are called with the tensors and, as one, the other arguments, where a gradient is needed; quick where nothing would
@@ -41,6 +42,18 @@ class Operator:
 
     def dispatch(self, *arguments, **keywords):
         return OpOverloadPacket.__call__(getattr(torch.ops.faltung, self.name), *arguments, **keywords)
+
+    def autocast(self, *arguments):
+        """Where autocast is on, for some device."""
+        return self.fast.differentiable(*self.convert(arguments, arguments[0].device.type))
+
+    def convert(self, arguments, device_type):
+        """As autocast converts them; converted: which of them it does."""
+        if not self.converted or not torch.is_autocast_enabled(device_type):
+            return arguments
+        dtype = torch.get_autocast_dtype(device_type)
+        return [a.to(dtype) if i in self.converted and a is not None and a.dtype is not dtype and a.dtype in _run.DTYPES else a
+                for i, a in enumerate(arguments)]
 
     def below(self, *arguments):
         """Below autograd."""
@@ -143,6 +156,7 @@ def _operators(family):
     _differentiate(weight_grad, of_weight_grad)
     fused.set_gradient(composed, composed)
     layer.set_gradient(*[_constant.composed(conv.fast, activation_of)] * 2)
+    conv.converted, fused.converted, layer.converted = (0, 1, 2), (0, 1, 2, 3), (0, 7)  # not what seldom changes
     return conv, input_grad, weight_grad, fused, layer
 
 

@@ -47,16 +47,12 @@ def _fakes(family):
     return {"": forward, "_input_grad": input_grad, "_weight_grad": weight_grad, "_fused": fused, "_layer": layer}
 
 
-def _autocast(name, device_type, converted):
-    """converted: which arguments are; those that seldom change are once, elsewhere."""
-    op = getattr(_ops, name)
+def _autocast(operator, device_type):
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
 
     def kernel(*arguments):
-        dtype = torch.get_autocast_dtype(device_type)
         with torch._C._ExcludeDispatchKeyGuard(keys):
-            return op(*(a.to(dtype) if i in converted and isinstance(a, torch.Tensor) and a.dtype in _run.DTYPES else a
-                        for i, a in enumerate(arguments)))
+            return operator.dispatch(*operator.convert(arguments, device_type))
     return kernel
 
 
@@ -80,19 +76,19 @@ def _register(family):
     fakes = _fakes(family)
     for suffix, schema in _schemas(family).items():
         name = family.name + suffix
-        operator = OPERATORS[name].fast
+        operator = OPERATORS[name]
         _library.define(name + schema, tags=_tags)
         for key in ("CPU", "CUDA"):
-            _library.impl(name, operator.run, key)
-        _library.impl(name, operator.differentiable, "Autograd")
+            _library.impl(name, operator.fast.run, key)
+        _library.impl(name, operator.fast.differentiable, "Autograd")
         packet = getattr(_ops, name)
-        packet.__class__, packet.fast = Packet, operator
+        packet.__class__, packet.fast = Packet, operator.fast
         register_fake(f"faltung::{name}", fakes[suffix], lib=_library)
         register_vmap(f"faltung::{name}", _no_vmap(name), lib=_library)
         register_flop_formula(packet)(_flops(family, suffix))
-        if suffix in ("", "_fused", "_layer"):
+        if operator.converted:
             for key, device_type in (("AutocastCPU", "cpu"), ("AutocastCUDA", "cuda")):
-                _library.impl(name, _autocast(name, device_type, (0, 7) if suffix == "_layer" else range(4)), key)
+                _library.impl(name, _autocast(operator, device_type), key)
 
 
 for _family in FAMILIES:
