@@ -141,11 +141,18 @@ def _names(axes, rows):
     axes.set_xticks(range(len(rows)), [row["name"] for row in rows], rotation=60, ha="right", fontsize=7)
 
 
+def _log(axis):
+    """A logarithmic axis with plain numbers."""
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+
+
 def _draw_times(axes, rows, peer):
     at = range(len(rows))
     axes.plot(at, [row["ms"] for row in rows], "o-", color=_BLUE, label="faltung")
     axes.plot(at, [row["peer_ms"] for row in rows], "s--", color=_ORANGE, label=peer)
     axes.set_yscale("log")
+    _log(axes.yaxis)
     axes.set_ylabel("ms")
     _names(axes, rows)
     axes.legend()
@@ -156,6 +163,9 @@ def _draw_ratios(axes, rows, ink):
              color=[_BLUE if row["ratio"] >= 1 else _ORANGE for row in rows])
     axes.axhline(1, color=ink, linewidth=1)
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}")
+    axes.grid(True, axis="y", which="both")
     axes.set_ylabel("times as fast")
     _names(axes, rows)
 
