@@ -131,8 +131,8 @@ static PyObject* operator_differentiable(Operator* self, PyObject* arguments) {
 /* Operator(...)(*arguments): as through the dispatcher, which is gone through where something in it may look.
  */
 static PyObject* operator_call(Operator* self, PyObject* arguments, PyObject* keywords) {
-  if (keywords != NULL && PyDict_Size(keywords) > 0)
-    return PyObject_Call(self->dispatch, arguments, keywords);
+  if (PyTuple_Size(arguments) != self->count || (keywords != NULL && PyDict_Size(keywords) > 0))
+    return PyObject_Call(self->dispatch, arguments, keywords); /* which knows the schema */
   const int plain = is_plain(self, arguments, torch.outside);
   if (plain < 0) return NULL;
   if (!plain) return PyObject_CallObject(self->dispatch, arguments);
@@ -180,15 +180,16 @@ static PyObject* operator_new(PyTypeObject* type, PyObject* arguments, PyObject*
   (void)keywords;
   PyObject *slots, *compute, *differentiate = Py_None, *dispatch = Py_None, *record = Py_None,
                              *autocast = Py_None;
-  int result;
-  if (!PyArg_ParseTuple(arguments, "O!iO|OOOO", &PyTuple_Type, &slots, &result, &compute, &differentiate,
-                        &dispatch, &record, &autocast)) {
+  int result, count;
+  if (!PyArg_ParseTuple(arguments, "O!iiO|OOOO", &PyTuple_Type, &slots, &result, &count, &compute,
+                        &differentiate, &dispatch, &record, &autocast)) {
     return NULL;
   }
   const allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
   Operator* self = (Operator*)allocate(type, 0);
   if (self == NULL) return NULL;
   self->result = result;
+  self->count = count;
   self->compute = Py_NewRef(compute);
   self->differentiate = Py_NewRef(differentiate);
   self->dispatch = Py_NewRef(dispatch);
@@ -257,7 +258,7 @@ static PyType_Slot type_slots[] = {
     {Py_tp_call, operator_call},
     {Py_tp_methods, methods},
     {Py_tp_doc,
-     "Operator(slots, result, compute, differentiate, dispatch, record, autocast): "
+     "Operator(slots, result, count, compute, differentiate, dispatch, record, autocast): "
      "slots and result: which of x, w, y, bias, "
      "residual the first arguments and the result are, -1: a constant."},
     {0, NULL}};

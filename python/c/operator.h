@@ -20,6 +20,7 @@ typedef struct {
   PyObject_HEAD int tensors; /* the first arguments */
   int slots[MOST_TENSORS];   /* which of x, w, y, ... they are, or CONSTANT */
   int result;
+  int count; /* of the arguments */
   PyObject *compute, *differentiate, *dispatch, *record, *autocast;
   PyObject* remembered; /* {key: the entry, see remember} */
 } Operator;

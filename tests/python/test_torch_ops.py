@@ -61,6 +61,8 @@ def of_torch(shape, geometry):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES + TRANSPOSED, ids=str)
 def test_forward_and_backward_are_exact(shape, dtype, format, device):
+    if device == "cuda" and not os.environ.get("FALTUNG_TEST_FULL") and (dtype, format) != (torch.float16, FORMATS[1]):
+        pytest.skip("every shape needs kernels compiled: of one dtype and format, unless FALTUNG_TEST_FULL is set")
     tensors, geometry = arguments(shape, dtype, device, format)
     theirs, geometry = of_torch(shape, geometry)
     op = getattr(ops, name_of(shape))
@@ -339,3 +341,43 @@ def test_layers_follow_their_constants(shape, device):
     assert len(_constant._made) == before + 1
     del w, leaf, again
     assert len(_constant._made) == before
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tracers_and_the_profiler_see_calls_that_ran_before():
+    from torch.fx.experimental.proxy_tensor import make_fx
+    x, w, plain = torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3), ([1, 1], [0, 0], [1, 1], 1)
+
+    def function(x, w):
+        return ops.conv2d(x, w, None, *plain)
+    right = function(x, w), function(2 * x, w)
+    for how in ({}, {"tracing_mode": "symbolic"}, {"pre_dispatch": True}):
+        traced = make_fx(function, **how)(x, w)
+        assert "faltung.conv2d" in traced.code and torch.equal(traced(2 * x, w), right[1])
+    assert torch.equal(torch.jit.trace(function, (x, w))(2 * x, w), right[1])
+    exported = torch.export.export(ft.Conv2d(3, 4, 3).eval(), (x,))
+    assert [str(n.target) for n in exported.graph.nodes if n.op == "call_function"] == ["faltung.conv2d.default"]
+    with torch.profiler.profile() as profile:
+        function(x, w)
+    assert [event.key for event in profile.key_averages() if "faltung" in event.key] == ["faltung::conv2d"]
+    with torch.inference_mode():
+        assert torch.equal(function(x, w), right[0])
+    for wrong, words in (((x, w), "missing value for argument 'bias'"), ((x, "a", None, *plain), "'weight'"),
+                         ((x, w, None, [1.5, 1], *plain[1:]), "'stride'")):
+        with pytest.raises(RuntimeError, match=words):
+            ops.conv2d(*wrong)
+
+
+def test_threads_repeat_calls():
+    import threading
+    x, w, plain = torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3), ([1, 1], [0, 0], [1, 1], 1)
+    right, same = ops.conv2d(x, w, None, *plain), []
+
+    def work():
+        same.extend(torch.equal(ops.conv2d(x, w, None, *plain), right) for _ in range(100))
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert same == [True] * 400

@@ -29,9 +29,11 @@ _c.use_torch(torch.Tensor, torch.nn.Parameter, _INSIDE, _OUTSIDE, torch._C._is_a
 class Operator:
     """torch.ops.faltung.<name>. ``compute`` takes the part in C, the family and the arguments; set_gradient says the rest."""
 
-    def __init__(self, name, family, slots, result, compute):
+    def __init__(self, name, family, slots, result, compute, others):
+        """others: arguments that are neither tensors nor the geometry."""
         self.name, self.tensors = name, len(slots)
-        self.fast = _c.Operator(slots, result, lambda *arguments: compute(self.fast, family, *arguments), self.differentiate,
+        count = len(slots) + (5 if family.transposed else 4) + others
+        self.fast = _c.Operator(slots, result, count, lambda *arguments: compute(self.fast, family, *arguments), self.differentiate,
                                 self.dispatch, lambda *arguments: self.record(*arguments), self.autocast)
         self.converted = ()
 
@@ -127,11 +129,11 @@ def _differentiate(operator, backward):
 
 def _operators(family):
     """The five of a family."""
-    conv = Operator(family.name, family, (_X, _W, _BIAS), _Y, _forward)
-    input_grad = Operator(f"{family.name}_input_grad", family, (_Y, _W), _X, _input_grad)
-    weight_grad = Operator(f"{family.name}_weight_grad", family, (_Y, _X), _W, _weight_grad)
-    fused = Operator(f"{family.name}_fused", family, (_X, _W, _BIAS, _RESIDUAL), _Y, _fused)
-    layer = Operator(f"{family.name}_layer", family, (_X, *[_CONSTANT] * 6, _RESIDUAL), _Y, _constant.compute)
+    conv = Operator(family.name, family, (_X, _W, _BIAS), _Y, _forward, 0)
+    input_grad = Operator(f"{family.name}_input_grad", family, (_Y, _W), _X, _input_grad, 1)
+    weight_grad = Operator(f"{family.name}_weight_grad", family, (_Y, _X), _W, _weight_grad, 1)
+    fused = Operator(f"{family.name}_fused", family, (_X, _W, _BIAS, _RESIDUAL), _Y, _fused, 1)
+    layer = Operator(f"{family.name}_layer", family, (_X, *[_CONSTANT] * 6, _RESIDUAL), _Y, _constant.compute, 2)
     not_channels = (0, *range(2, family.dimensions + 2))
 
     def of_forward(ctx, x, w, dy):
