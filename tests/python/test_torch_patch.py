@@ -213,6 +213,20 @@ def test_autocast():
     assert model.first.weight.grad.dtype == torch.float32
 
 
+def test_autocast_without_gradients_is_fused():
+    model, x = block()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        before = model(x)
+        patched = ft.patch(model, x, **ALWAYS)
+        assert [row.fused for row in patched.rows] == ["conv+bn+silu", "conv+bn+relu", "conv"], patched.report()
+        assert all(":bf16" in row.problem and row.error < 0.02 for row in patched.rows)
+        for _ in range(2):
+            y = model(x)
+            assert y.dtype == before.dtype
+            torch.testing.assert_close(y, before, rtol=0.05, atol=0.05)
+        torch.testing.assert_close(torch.compile(model, fullgraph=True, backend="aot_eager")(x), before, rtol=0.05, atol=0.05)
+
+
 def test_pickles_copies_state():
     model, x = block()
     names = list(model.state_dict())

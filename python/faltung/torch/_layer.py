@@ -53,11 +53,12 @@ class Layer:
         return self._rest(y)
 
     def needs_parts(self, x):
+        weight = self.conv._parameters["weight"]
         if self.norm is not None and self.norm.training:
             return True
-        if torch.is_autocast_enabled(x.device.type):
+        if x.dim() != self.family.dimensions + 2 or x.dtype not in _run.DTYPES or weight.dtype not in _run.DTYPES:
             return True
-        if x.dtype is not self.conv._parameters["weight"].dtype or x.dtype not in _run.DTYPES or x.dim() != self.family.dimensions + 2:
+        if x.dtype is not weight.dtype and not torch.is_autocast_enabled(x.device.type):
             return True
         if not torch.is_grad_enabled():
             return False
@@ -93,6 +94,8 @@ class Layer:
                              "" if in_parts else self.word)
 
     def fused(self, x):
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.to(torch.get_autocast_dtype(x.device.type))
         return FAST[self.family.name](x, *self._tensors(), None, *self.rest)
 
 

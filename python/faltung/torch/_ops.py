@@ -51,8 +51,9 @@ def _autocast(operator, device_type):
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
 
     def kernel(*arguments):
+        converted = operator.convert(arguments, device_type)  # before the keys are excluded, by which autocast is off
         with torch._C._ExcludeDispatchKeyGuard(keys):
-            return operator.dispatch(*operator.convert(arguments, device_type))
+            return operator.dispatch(*converted)
     return kernel
 
 

@@ -41,9 +41,9 @@ def refusal(conv, calls, observation):
     return None
 
 
-def runs_in_parts(conv, device):
-    """Whether a gradient or autocast keeps the convolution from being fused."""
-    return (torch.is_grad_enabled() and conv.weight.requires_grad) or torch.is_autocast_enabled(device.type)
+def runs_in_parts(conv):
+    """Whether a gradient keeps the convolution from being fused."""
+    return torch.is_grad_enabled() and conv.weight.requires_grad
 
 
 def layer_of(conv, observation):
@@ -58,7 +58,7 @@ def layer_of(conv, observation):
     if activation is None or activation_name(activation) is None or activation in observation.foreign_hooks:
         return Layer(conv, norm)
     shared = observation.is_shared(activation)
-    if shared and runs_in_parts(conv, observation.calls[conv][0].device):
+    if shared and runs_in_parts(conv):
         return Layer(conv, norm)
     return Layer(conv, norm, activation, shared)
 
@@ -147,9 +147,8 @@ def measure(layer, call, name, min_ms, at_least):
     x = torch.empty_strided(call.shape, call.strides, dtype=call.dtype, device=call.device)
     x.copy_(torch.rand(call.shape, device=call.device) * 2 - 1)
     fused = "+".join(["conv"] + ["bn"] * (layer.norm is not None) + [layer.word] * bool(layer.word))
-    training = torch.is_grad_enabled() and conv.weight.requires_grad
-    in_parts = runs_in_parts(conv, call.device)
-    ours = (lambda: layer.parts(x)) if in_parts else (lambda: layer.fused(x))
+    training = runs_in_parts(conv)
+    ours = (lambda: layer.parts(x)) if training else (lambda: layer.fused(x))
 
     def theirs():
         y = type(conv).forward(conv, x)
@@ -161,7 +160,7 @@ def measure(layer, call, name, min_ms, at_least):
         with torch.no_grad():
             result = ours()
             error, torch_error = reference_error(layer, x, result), reference_error(layer, x, theirs())
-            plan = layer.plan(x, result, in_parts)
+            plan = layer.plan(x, result, training)
         row = Row(name, fused, plan.problem, plan.kernel, error=error, torch_error=torch_error)
         if not training:
             row.ms, row.torch_ms = time_in_turn([ours, theirs], call.device, min_ms)
