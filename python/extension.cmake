@@ -30,7 +30,7 @@ target_compile_definitions(faltung_python_extension PRIVATE Py_LIMITED_API=0x030
 target_include_directories(faltung_python_extension PRIVATE ${CMAKE_CURRENT_LIST_DIR})
 target_include_directories(faltung_python_extension SYSTEM PRIVATE ${Python_INCLUDE_DIRS})
 target_link_libraries(faltung_python_extension PRIVATE faltung_python_library)
-set_target_properties(faltung_python_extension PROPERTIES PREFIX "" OUTPUT_NAME _c SUFFIX .abi3.so
+set_target_properties(faltung_python_extension PROPERTIES PREFIX "" OUTPUT_NAME _c SUFFIX .abi3.so C_VISIBILITY_PRESET hidden
                       LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/python/faltung
                       BUILD_RPATH $ORIGIN/lib INSTALL_RPATH $ORIGIN/lib)
 

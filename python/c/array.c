@@ -20,7 +20,7 @@ static int no_array(PyObject* object, const char* what) {
   return -1;
 }
 
-static int take_tensor(const DLTensor* tensor, const char* what, Array* array) {
+int take_tensor(const DLTensor* tensor, const char* what, Array* array) {
   if (tensor->ndim < 1 || tensor->ndim > MOST_DIMENSIONS) {
     return raise_bad_problem("%s has %d dimensions; a tensor here has 1 to %d", what, (int)tensor->ndim,
                              MOST_DIMENSIONS);
@@ -49,13 +49,16 @@ static int take_tensor(const DLTensor* tensor, const char* what, Array* array) {
   return 0;
 }
 
-/* The table that the object's type offers, or NULL without an exception. Types live long: the last one is
- * kept. */
-static const DLExchangeApi* exchange_api(PyObject* object) {
-  static PyTypeObject* last_type;
-  static const DLExchangeApi* last_api;
+const DLExchangeApi* exchange_api(PyObject* object) {
+  static struct {
+    PyTypeObject* type;
+    const DLExchangeApi* api;
+  } seen[4]; /* a model's tensors and parameters are two */
+  static unsigned oldest;
   PyTypeObject* type = Py_TYPE(object);
-  if (type == last_type) return last_api;
+  for (int i = 0; i < 4; ++i) {
+    if (seen[i].type == type) return seen[i].api;
+  }
   PyObject* capsule = PyObject_GetAttrString((PyObject*)type, "__dlpack_c_exchange_api__");
   const DLExchangeApi* api = NULL;
   if (capsule != NULL && PyCapsule_IsValid(capsule, "dlpack_exchange_api")) {
@@ -64,10 +67,11 @@ static const DLExchangeApi* exchange_api(PyObject* object) {
   }
   PyErr_Clear();
   Py_XDECREF(capsule);
+  const unsigned at = oldest++ % 4;
   Py_INCREF(type);
-  Py_XDECREF(last_type);
-  last_type = type;
-  last_api = api;
+  Py_XDECREF(seen[at].type);
+  seen[at].type = type;
+  seen[at].api = api;
   return api;
 }
 
@@ -197,7 +201,7 @@ int read_array(PyObject* object, const char* what, void** stream, Array* array) 
 
 void release_array(Array* array) { Py_CLEAR(array->keeps); }
 
-static PyObject* tuple_of(const int64_t* numbers, int count) {
+PyObject* tuple_of(const int64_t* numbers, int count) {
   PyObject* tuple = PyTuple_New(count);
   for (int i = 0; tuple != NULL && i < count; ++i) {
     PyObject* number = PyLong_FromLongLong(numbers[i]);

@@ -43,13 +43,14 @@ int check_array(const Plan* self, const Array* array, int tensor) {
     if (array->strides[0] != 1 && array->shape[0] > 1) return raise_bad_problem("bias is not contiguous");
     return 0;
   }
-  if (array->dimensions != 4 || memcmp(array->shape, e->shape, sizeof e->shape) != 0) {
-    return refuse_sizes("shape", name, array->shape, array->dimensions, e->shape, 4, "");
+  const int count = self->dimensions;
+  if (array->dimensions != count || memcmp(array->shape, e->shape, (size_t)count * sizeof *e->shape) != 0) {
+    return refuse_sizes("shape", name, array->shape, array->dimensions, e->shape, count, "");
   }
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < count; ++i) {
     if (array->shape[i] > 1 && array->strides[i] != e->strides[i]) {
       return refuse_sizes(
-          "strides", name, array->strides, 4, e->strides, 4,
+          "strides", name, array->strides, count, e->strides, count,
           self->channels_last ? " elements, which is channels_last" : " elements, which is contiguous");
     }
   }
@@ -67,10 +68,9 @@ static PyObject* result_of(Plan* self, PyObject* out, PyObject* like, int tensor
     PyErr_SetString(PyExc_TypeError, "out: give the array that the result goes to");
     return NULL;
   }
-  const int64_t *n = self->expected[tensor].shape, *s = self->expected[tensor].strides;
-  return PyObject_CallFunction(self->allocate, "O(LLLL)(LLLL)", like, (long long)n[0], (long long)n[1],
-                               (long long)n[2], (long long)n[3], (long long)s[0], (long long)s[1],
-                               (long long)s[2], (long long)s[3]);
+  const Expected* e = &self->expected[tensor];
+  return PyObject_CallFunction(self->allocate, "ONN", like, tuple_of(e->shape, self->dimensions),
+                               tuple_of(e->strides, self->dimensions));
 }
 
 PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
@@ -128,8 +128,8 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
   PyObject* none = NULL;
   if (good) {
 #define DATA(i) (given[i] == NULL ? NULL : arrays[i].data)
-    const faltung_tensors tensors = {DATA(FALTUNG_X), DATA(FALTUNG_W), DATA(FALTUNG_Y), DATA(FALTUNG_BIAS),
-                                     DATA(FALTUNG_RESIDUAL)};
+    const faltung_tensors tensors = {DATA(FALTUNG_X), weights != NULL ? weights->plain : DATA(FALTUNG_W),
+                                     DATA(FALTUNG_Y), DATA(FALTUNG_BIAS), DATA(FALTUNG_RESIDUAL)};
 #undef DATA
     none = run_plan(self, &tensors, NULL, stream, weights);
   }

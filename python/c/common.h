@@ -7,6 +7,7 @@
 #include <Python.h>
 #include <stdint.h>
 
+#include "c/dlpack.h"
 #include "faltung/faltung.h"
 
 /* ------------------------------------------------------------------------------------------------ errors.c
@@ -42,6 +43,13 @@ typedef struct {
  * Returns -1 with an exception. */
 int read_array(PyObject* object, const char* what, void** stream, Array* array);
 void release_array(Array* array);
+/* The table of C functions that the object's type offers, or NULL without an exception. Types live long: the
+ * last ones are kept. */
+const DLExchangeApi* exchange_api(PyObject* object);
+/* Fills array from what such a table's functions, or a capsule, told. Returns -1 with an exception. */
+int take_tensor(const DLTensor* tensor, const char* what, Array* array);
+/* A tuple of ints. NULL with an exception. */
+PyObject* tuple_of(const int64_t* numbers, int count);
 /* describe(array, /) -> (shape, strides, dtype, device) */
 PyObject* describe(PyObject* module, PyObject* object);
 
@@ -52,5 +60,14 @@ int add_engine_type(PyObject* module);
 int add_plan_types(PyObject* module);
 /* Takes the problem and the plan; NULL with an exception. device: its id. */
 PyObject* new_plan(faltung_problem* problem, faltung_plan* plan, const char* device);
+
+/* ---------------------------------------------------------------------------------------------- operator.c
+ */
+
+int add_operator_type(PyObject* module);
+/* use_torch(Tensor, Parameter, ...): what operators ask of PyTorch in every call, in the order that it has
+ * there.
+ */
+PyObject* use_torch(PyObject* module, PyObject* arguments);
 
 #endif

@@ -41,18 +41,18 @@ static PyObject* devices(PyObject* module, PyObject* unused) {
   return list;
 }
 
-static PyMethodDef functions[] = {{"version", version, METH_NOARGS, NULL},
-                                  {"canonical", canonical, METH_O, NULL},
-                                  {"devices", devices, METH_NOARGS, NULL},
-                                  {"describe", describe, METH_O, NULL},
-                                  {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {
+    {"version", version, METH_NOARGS, NULL},      {"canonical", canonical, METH_O, NULL},
+    {"devices", devices, METH_NOARGS, NULL},      {"describe", describe, METH_O, NULL},
+    {"use_torch", use_torch, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "faltung._c", NULL, -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__c(void) {
   PyObject* module = PyModule_Create(&definition);
   if (module == NULL) return NULL;
-  if (add_exceptions(module) < 0 || add_engine_type(module) < 0 || add_plan_types(module) < 0) {
+  if (add_exceptions(module) < 0 || add_engine_type(module) < 0 || add_plan_types(module) < 0 ||
+      add_operator_type(module) < 0) {
     Py_DECREF(module);
     return NULL;
   }

@@ -5,8 +5,7 @@
 
 #include "c/plan.h"
 
-static PyTypeObject* plan_type;
-PyTypeObject* weights_type;
+PyTypeObject *plan_type, *weights_type;
 
 static int has_field(const char* text, const char* field) {
   const size_t length = strlen(field);
@@ -16,10 +15,23 @@ static int has_field(const char* text, const char* field) {
   return 0;
 }
 
-static void expect(Expected* e, int channels_last) {
-  const int64_t c = e->shape[1], h = e->shape[2], w = e->shape[3];
-  const int64_t first[4] = {c * h * w, h * w, w, 1}, last[4] = {c * h * w, 1, w * c, c};
-  memcpy(e->strides, channels_last ? last : first, sizeof e->strides);
+/* What the problem says of a tensor; of the bias [1, k, 1, ...]. */
+static faltung_status expect(Plan* self, faltung_tensor tensor) {
+  faltung_shape shape;
+  shape.size = sizeof shape;
+  const faltung_status status = faltung_problem_shape(self->problem, tensor, &shape);
+  if (status != FALTUNG_OK) return status;
+  Expected* e = &self->expected[tensor];
+  self->dimensions = 2 + shape.dimensions;
+  const int64_t image[3] = {shape.d, shape.h, shape.w};
+  e->shape[0] = shape.n;
+  e->shape[1] = shape.c;
+  memcpy(e->shape + 2, image + 3 - shape.dimensions, (size_t)shape.dimensions * sizeof *image);
+  int64_t stride = self->channels_last ? shape.c : 1;
+  for (int i = self->dimensions - 1; i >= 2; stride *= e->shape[i--]) e->strides[i] = stride;
+  e->strides[1] = self->channels_last ? 1 : stride;
+  e->strides[0] = self->channels_last ? stride : stride * shape.c;
+  return FALTUNG_OK;
 }
 
 PyObject* new_plan(faltung_problem* problem, faltung_plan* plan, const char* device) {
@@ -45,12 +57,11 @@ PyObject* new_plan(faltung_problem* problem, faltung_plan* plan, const char* dev
   self->has[FALTUNG_BIAS] = has_field(text, "bias");
   self->has[FALTUNG_RESIDUAL] = has_field(text, "residual");
   for (int i = 0; i < TENSORS; ++i) {
-    const faltung_status status = faltung_problem_sizes(problem, (faltung_tensor)i, self->expected[i].shape);
+    const faltung_status status = expect(self, (faltung_tensor)i);
     if (status != FALTUNG_OK) {
       Py_DECREF(self);
       return raise_status(status);
     }
-    expect(&self->expected[i], self->channels_last && i != FALTUNG_BIAS);
   }
   for (int packed = 0; packed < 2; ++packed) {
     self->workspace_bytes[packed] = faltung_plan_workspace_bytes(plan, packed);
@@ -166,7 +177,8 @@ static PyObject* plan_run(Plan* self, PyObject* const* arguments, Py_ssize_t cou
   return run_plan(self, &tensors, p[5], p[6], weights);
 }
 
-static PyObject* pack(Plan* self, const void* w, void* stream) {
+/* keeps: what holds the weights, or NULL for the caller's address. */
+static PyObject* pack(Plan* self, void* w, PyObject* keeps, void* stream) {
   faltung_run_options options;
   memset(&options, 0, sizeof options);
   options.size = sizeof options;
@@ -184,6 +196,8 @@ static PyObject* pack(Plan* self, const void* w, void* stream) {
   }
   weights->weights = packed;
   weights->plan = Py_NewRef((PyObject*)self);
+  weights->plain = w;
+  weights->keeps = keeps == NULL ? NULL : Py_NewRef(keeps);
   return (PyObject*)weights;
 }
 
@@ -200,11 +214,11 @@ static PyObject* plan_pack(Plan* self, PyObject* const* arguments, Py_ssize_t co
   PyObject* w = arguments[0];
   if (PyLong_Check(w)) {
     void* pointer = PyLong_AsVoidPtr(w);
-    return pointer == NULL && PyErr_Occurred() != NULL ? NULL : pack(self, pointer, stream);
+    return pointer == NULL && PyErr_Occurred() != NULL ? NULL : pack(self, pointer, NULL, stream);
   }
   Array array;
   if (read_array(w, "w", &stream, &array) < 0) return NULL;
-  PyObject* result = check_array(self, &array, FALTUNG_W) < 0 ? NULL : pack(self, array.data, stream);
+  PyObject* result = check_array(self, &array, FALTUNG_W) < 0 ? NULL : pack(self, array.data, w, stream);
   release_array(&array);
   return result;
 }
@@ -213,6 +227,7 @@ static void weights_dealloc(Weights* self) {
   PyTypeObject* type = Py_TYPE(self);
   faltung_weights_destroy(self->weights);
   Py_CLEAR(self->plan);
+  Py_CLEAR(self->keeps);
   PyObject_Free(self);
   Py_DECREF(type);
 }

@@ -8,7 +8,7 @@ enum { TENSORS = FALTUNG_RESIDUAL + 1, MOST_WORKSPACES = 16, ALIGNMENT = 64 };
 
 /* What the plan expects of an array. */
 typedef struct {
-  int64_t shape[4], strides[4]; /* in elements, in the layout of the problem */
+  int64_t shape[MOST_DIMENSIONS], strides[MOST_DIMENSIONS]; /* in elements, in the layout of the problem */
 } Expected;
 
 /* The plan's own memory, for callers that bring none: on the CPU one call at a time has it, on a GPU one
@@ -27,6 +27,7 @@ typedef struct {
   Dtype dtype;
   enum { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS } direction;
   int channels_last;
+  int dimensions; /* of x, w, y and residual: 3 to 5 */
   Expected expected[TENSORS];
   int has[TENSORS];          /* bias and residual: whether the problem has them */
   size_t workspace_bytes[2]; /* by whether the weights are packed */
@@ -37,10 +38,12 @@ typedef struct {
 typedef struct {
   PyObject_HEAD faltung_weights* weights;
   PyObject* plan;
+  void* plain;     /* what they were packed from, which a kernel reads that has no order of its own */
+  PyObject* keeps; /* what holds that, or NULL */
 } Weights;
 
 /* plan.c */
-extern PyTypeObject* weights_type;
+extern PyTypeObject *plan_type, *weights_type;
 /* Runs with the GIL released. given_workspace: NULL for the plan's own. */
 PyObject* run_plan(Plan* self, const faltung_tensors* tensors, void* given_workspace, void* stream,
                    const Weights* weights);

@@ -5,15 +5,20 @@
     rows = faltung.bench(problems, vs="onednn")
     faltung.report.write("out", bench=rows, patch=patched, doctor=faltung.doctor())
 
+Or of what the command wrote: ``python3 -m faltung.report out --bench bench.json --doctor report.json``.
+
 Colours are told apart by people with any colour vision; each picture is drawn for light and for dark pages.
 """
+import argparse
 import base64
 import html
 import io
+import json
 import math
 import os
+import sys
 
-from ._c import BadProblem
+from ._c import BadFile, BadProblem, Error
 
 _BLUE, _ORANGE, _GREEN, _GREY = "#0072b2", "#d55e00", "#009e73", "#888888"  # Okabe and Ito's
 _SCHEMES = {"light": ("#ffffff", "#222222", "#dddddd"), "dark": ("#16181c", "#e6e6e6", "#3a3d43")}
@@ -136,11 +141,18 @@ def _names(axes, rows):
     axes.set_xticks(range(len(rows)), [row["name"] for row in rows], rotation=60, ha="right", fontsize=7)
 
 
+def _log(axis):
+    """A logarithmic axis with plain numbers."""
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+
+
 def _draw_times(axes, rows, peer):
     at = range(len(rows))
     axes.plot(at, [row["ms"] for row in rows], "o-", color=_BLUE, label="faltung")
     axes.plot(at, [row["peer_ms"] for row in rows], "s--", color=_ORANGE, label=peer)
     axes.set_yscale("log")
+    _log(axes.yaxis)
     axes.set_ylabel("ms")
     _names(axes, rows)
     axes.legend()
@@ -151,6 +163,9 @@ def _draw_ratios(axes, rows, ink):
              color=[_BLUE if row["ratio"] >= 1 else _ORANGE for row in rows])
     axes.axhline(1, color=ink, linewidth=1)
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}")
+    axes.grid(True, axis="y", which="both")
     axes.set_ylabel("times as fast")
     _names(axes, rows)
 
@@ -228,3 +243,33 @@ def _draw_matrix(axes, ink, matrix, outcomes):
 def _rectangle(x, y, colour, alpha):
     from matplotlib.patches import Rectangle
     return Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, facecolor=colour, alpha=alpha, linewidth=0)
+
+
+# -------------------------------------------------------------------------------------------- the command
+
+def _read(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        raise BadFile(f"{path} cannot be read as JSON: {error}") from None
+
+
+def main(words=None):
+    parser = argparse.ArgumentParser(prog="python3 -m faltung.report", description="One page, and its pictures, of what was measured")
+    parser.add_argument("folder", help="where report.html goes")
+    parser.add_argument("--bench", action="append", default=[], metavar="FILE", help="what faltung bench wrote with --json; repeatable")
+    parser.add_argument("--doctor", metavar="FILE", help="the .json that faltung doctor wrote with --report")
+    parser.add_argument("--title", default="faltung")
+    given = parser.parse_args(words)
+    try:
+        print(write(given.folder, title=given.title, bench=[row for path in given.bench for row in _read(path)],
+                    doctor=given.doctor and _read(given.doctor)))
+    except Error as error:
+        print(f"faltung: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""conv2d and its gradients on NumPy arrays: exact, in both layouts, without copies; and what is refused, in words."""
+"""Convolutions and their gradients on NumPy arrays: exact, in both layouts, without copies; and what is refused, in words."""
 import itertools
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 import faltung
 import reference
-from reference import SHAPES, integers
+from reference import SHAPES, TRANSPOSED, integers, shapes_of
 
 LAYOUTS = ["contiguous", "channels_last"]
 
@@ -30,34 +30,45 @@ def made(array, dtype, layout):
 
 
 def is_laid_out(array, layout):
-    n, c, h, w = array.shape
     words = [s // array.itemsize for s in array.strides]
-    want = (c * h * w, h * w, w, 1) if layout == "contiguous" else (c * h * w, 1, w * c, c)
-    return all(size == 1 or a == b for size, a, b in zip(array.shape, words, want))
+    order = list(range(array.ndim))
+    if layout == "channels_last":
+        order = [0, *order[2:], 1]
+    wanted, inner = [0] * array.ndim, 1
+    for axis in reversed(order):
+        wanted[axis] = inner
+        inner *= array.shape[axis]
+    return all(size == 1 or a == b for size, a, b in zip(array.shape, words, wanted))
+
+
+def same(array, right, layout):
+    assert is_laid_out(array, layout)
+    np.testing.assert_array_equal(array.astype(np.float64), right.astype(array.dtype).astype(np.float64))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", list(dtypes()))
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES + TRANSPOSED, ids=str)
 def test_forward_and_gradients_are_exact(shape, dtype, layout):
-    c, h, w, k, r, s, stride, padding, dilation, groups = shape
-    geometry = dict(stride=stride, padding=padding, dilation=dilation, groups=groups)
-    x0, w0 = integers(1, 2, c, h, w), integers(2, k, c // groups, r, s)
-    x, f = made(x0, dtype, layout), made(w0, dtype, layout)
-    y = faltung.conv2d(x, f, **geometry)
-    right = reference.conv2d(x0, w0, stride, padding, dilation, groups)
-    assert y.dtype == dtype and is_laid_out(y, layout)
-    np.testing.assert_array_equal(y.astype(np.float64), right.astype(dtype).astype(np.float64))
-
-    dy0 = integers(3, *right.shape)
-    dy = made(dy0, dtype, layout)
-    dx = faltung.conv2d_input_grad(dy, f, x.shape, **geometry)
-    right = reference.input_grad(dy0, w0, x.shape, stride, padding, dilation, groups)
-    np.testing.assert_array_equal(dx.astype(np.float64), right.astype(dtype).astype(np.float64))
-    dw = faltung.conv2d_weight_grad(x, dy, f.shape, **geometry)
-    right = reference.weight_grad(x0, dy0, f.shape, stride, padding, dilation, groups)
-    np.testing.assert_array_equal(dw.astype(np.float64), right.astype(dtype).astype(np.float64))
-    assert is_laid_out(dx, layout) and is_laid_out(dw, layout)
+    x_shape, w_shape, y_shape, geometry, output_padding = shapes_of(shape)
+    options = dict(zip(("stride", "padding", "dilation", "groups"), geometry))
+    name = f"conv{len(x_shape) - 2}d"
+    if output_padding is not None:
+        name, options = f"conv_transpose{len(x_shape) - 2}d", dict(options, output_padding=output_padding)
+    x0, w0, dy0 = integers(1, *x_shape), integers(2, *w_shape), integers(3, *y_shape)
+    x, w, dy = (made(a, dtype, layout) for a in (x0, w0, dy0))
+    y = getattr(faltung, name)(x, w, **options)
+    dx = getattr(faltung, name + "_input_grad")(dy, w, x_shape, **options)
+    dw = getattr(faltung, name + "_weight_grad")(x, dy, w_shape, **options)
+    assert y.dtype == dx.dtype == dw.dtype == dtype
+    if output_padding is None:
+        same(y, reference.conv(x0, w0, *geometry), layout)
+        same(dx, reference.conv_input_grad(dy0, w0, x_shape, *geometry), layout)
+        same(dw, reference.conv_weight_grad(x0, dy0, w_shape, *geometry), layout)
+    else:
+        same(y, reference.conv_transpose(x0, w0, y_shape, *geometry), layout)
+        same(dx, reference.conv_transpose_input_grad(dy0, w0, *geometry), layout)
+        same(dw, reference.conv_transpose_weight_grad(x0, dy0, w_shape, *geometry), layout)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -81,11 +92,20 @@ def test_padding_by_sides_and_by_words():
     np.testing.assert_array_equal(faltung.conv2d(x, w, padding="valid"), reference.conv2d(x0, w0))
 
 
-def test_conv1d():
-    x0, w0 = integers(1, 2, 4, 20), integers(2, 6, 2, 5)
-    y = faltung.conv1d(x0.astype(np.float32), w0.astype(np.float32), stride=2, padding=2, groups=2)
-    right = reference.conv2d(x0[:, :, None], w0[:, :, None], (1, 2), (0, 2), (1, 1), 2)[:, :, 0]
-    np.testing.assert_array_equal(y, right)
+@pytest.mark.parametrize("shape", [SHAPES[4], SHAPES[6], *TRANSPOSED[1:]], ids=str)
+def test_what_follows_in_other_dimensions(shape):
+    x_shape, w_shape, y_shape, geometry, output_padding = shapes_of(shape)
+    x0, w0, b0, r0 = integers(1, *x_shape), integers(2, *w_shape), integers(3, y_shape[1]), integers(4, *y_shape)
+    x, w, b, r = (a.astype(np.float32) for a in (x0, w0, b0, r0))
+    options = dict(zip(("stride", "padding", "dilation", "groups"), geometry), residual=r, activation="relu6")
+    if output_padding is None:
+        right = reference.conv(x0, w0, *geometry)
+        y = getattr(faltung, f"conv{len(x_shape) - 2}d")(x, w, b, **options)
+    else:
+        right = reference.conv_transpose(x0, w0, y_shape, *geometry)
+        y = getattr(faltung, f"conv_transpose{len(x_shape) - 2}d")(x, w, b, output_padding=output_padding, **options)
+    right = right + b0.reshape(-1, *[1] * (len(x_shape) - 2)) + r0
+    np.testing.assert_array_equal(y, np.clip(right, 0, 6))
 
 
 def test_the_result_goes_where_it_is_told():
@@ -108,6 +128,14 @@ def test_packed_and_plain_weights_in_turn():
         for weights in (packed, w, packed, w):
             np.testing.assert_allclose(plan(x, weights), reference.conv2d(x, w), rtol=1e-4, atol=1e-3)
         assert plan.workspace_bytes != plan.packed_workspace_bytes or plan.packed_weights_bytes == 0 or only == "explicit_gemm_cpu"
+
+
+def test_weights_of_a_kernel_without_an_order_of_its_own():
+    x, w = (integers(i, *s).astype(np.float32) for i, s in ((1, (1, 16, 20, 20)), (2, (16, 16, 3, 3))))
+    plan = faltung.plan("fwd:n1c16h20w20k16r3s3", only="direct_cpu*")
+    assert plan.packed_weights_bytes == 0
+    packed = plan.pack(w.copy())  # which holds the copy
+    np.testing.assert_array_equal(plan(x, packed), reference.conv2d(x, w))
 
 
 def test_read_only_inputs_are_read():
@@ -137,6 +165,14 @@ def test_refusals_say_what_would_be_right():
     refused(bad, ["strides", "channels_last"], lambda: faltung.conv2d(x[:, :, ::2], w))
     refused(bad, "strides", lambda: faltung.conv2d(np.broadcast_to(x[:, :1], x.shape), w))
     refused(bad, "four sizes", lambda: faltung.conv2d(x[0], w))
+    refused(bad, ["three sizes", "N C L"], lambda: faltung.conv1d(x, w))
+    refused(bad, ["five sizes", "C K/groups T R S"], lambda: faltung.conv_transpose3d(x, w))
+    refused(bad, "transposed", lambda: faltung.conv2d(x, w, output_padding=1))
+    refused(bad, "numbers", lambda: faltung.conv_transpose2d(x, x, padding="same"))
+    refused(bad, ["w has 4 input channels; x has 3"], lambda: faltung.conv_transpose2d(x, w))
+    refused(bad, "output padding", lambda: faltung.conv_transpose2d(x, x.transpose(1, 0, 2, 3).copy(), output_padding=1))
+    refused(bad, "one for each", lambda: faltung.conv2d(x, w, stride=(1, 1, 1)))
+    refused(bad, "the gradient's shape", lambda: faltung.conv2d_input_grad(x, w, (1, 3, 8)))
     refused(bad, "alike", lambda: faltung.conv2d(x, faltung.channels_last(w)))
     refused(bad, ["f16", "f32"], lambda: faltung.conv2d(x, w.astype(np.float16)))
     refused(bad, "one of", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3", trust="some"))

@@ -1,5 +1,6 @@
 """faltung.report: the page has the tables' numbers and its pictures inside, and loads nothing from elsewhere."""
 import html.parser
+import json
 import re
 import shutil
 import subprocess
@@ -87,3 +88,18 @@ def test_a_browser_shows_it(tmp_path):
     done = subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom",
                            "file://" + path], capture_output=True, text=True, timeout=120, check=True)
     assert "6.4" in done.stdout and "CONSOLE" not in done.stderr
+
+
+def test_the_command_reads_what_the_others_wrote(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    bench, doctor = tmp_path / "bench.json", tmp_path / "doctor.json"
+    bench.write_text(json.dumps(ROWS))
+    doctor.write_text(json.dumps(DOCTOR))
+    words = [str(tmp_path / "out"), "--bench", str(bench), "--doctor", str(doctor)]
+    assert faltung.report.main(words) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/out/report.html\n"
+    page = Page((tmp_path / "out" / "report.html").read_text())
+    assert "first" in page.cells and "direct_gpu" in page.cells
+    bench.write_text("ms,ratio")
+    assert faltung.report.main(words) == 2
+    assert "cannot be read as JSON" in capsys.readouterr().err

@@ -18,6 +18,7 @@ if tuple(int(part) for part in _torch.__version__.split("+")[0].split(".")[:2]) 
 from . import _ops, functional, modules  # noqa: E402
 from ._backend import compile_graph  # noqa: E402
 from ._patch import Patch, patch  # noqa: E402
-from .modules import Conv2d  # noqa: E402
+from .modules import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d  # noqa: E402
 
-__all__ = ["Conv2d", "Patch", "compile_graph", "functional", "modules", "patch"]
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Patch", "compile_graph",
+           "functional", "modules", "patch"]

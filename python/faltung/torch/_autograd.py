@@ -1,120 +1,165 @@
-"""Gradients. conv2d, conv2d_input_grad and conv2d_weight_grad are linear in each of their arguments and are each other's
-gradients, so that any number of backward passes is exact.
+"""The operators and their gradients. A convolution, its gradient of the input and its gradient of the weights are linear in each of
+their two tensors and are each other's gradients, so that any number of backward passes is exact.
 
-The kernels of the Autograd key stand here as autograd functions of our own, and call the computation itself where nothing
-between would look at the call: that halves what a call costs the host beside torch.library.register_autograd."""
+The kernels of the Autograd key are autograd functions of our own, entered from C where a gradient is needed, which skips the
+dispatcher where nothing in it would look at the call: that halves what a call costs the host beside
+torch.library.register_autograd."""
+import functools
+
 import torch
+from torch._ops import OpOverloadPacket
+from torch.autograd import forward_ad
 
-from . import _run
+from .. import _c
+from .._geometry import FAMILIES
+from . import _constant, _run
 from ._activations import activation_of
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-COMPUTE = {
-    "conv2d": lambda x, w, b, *geometry: _run.forward(x, w, b, None, *geometry, ""),
-    "conv2d_input_grad": _run.input_grad,
-    "conv2d_weight_grad": _run.weight_grad,
-    "conv2d_fused": _run.forward,
-}
+_X, _W, _Y, _BIAS, _RESIDUAL = range(5)  # as the library numbers tensors
+_CONSTANT = -1
+
+_INSIDE = (torch._C._len_torch_dispatch_stack, torch._C._functorch.maybe_current_level)
+_OUTSIDE = (*_INSIDE, torch._C._len_torch_function_stack, torch._C._get_tracing_state,
+            torch._C._autograd._profiler_enabled,
+            functools.partial(torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch))
+_c.use_torch(torch.Tensor, torch.nn.Parameter, _INSIDE, _OUTSIDE, torch._C._is_any_autocast_enabled, torch.is_grad_enabled, torch.get_num_threads, _run.allows_tf32,
+             forward_ad)
 
 
-def _nothing_between(x, w):
-    """Whether the dispatcher would only find the kernel for the CPU or CUDA: no tensor subclass, mode or transform sees the call."""
-    return (type(x) in _PLAIN and type(w) in _PLAIN and (x.is_cpu or x.is_cuda) and torch._C._len_torch_dispatch_stack() == 0
-            and torch._C._functorch.maybe_current_level() is None)
+class Operator:
+    """torch.ops.faltung.<name>. ``compute`` takes the part in C, the family and the arguments; set_gradient says the rest."""
+
+    def __init__(self, name, family, slots, result, compute, others):
+        """others: arguments that are neither tensors nor the geometry."""
+        self.name, self.tensors = name, len(slots)
+        count = len(slots) + (5 if family.transposed else 4) + others
+        self.fast = _c.Operator(slots, result, count, lambda *arguments: compute(self.fast, family, *arguments), self.differentiate,
+                                self.dispatch, lambda *arguments: self.record(*arguments), self.autocast)
+        self.converted = ()
+
+    def set_gradient(self, function, quick):
+        """Both are called with the tensors and, as one, the other arguments, where a gradient is needed; quick where nothing would
+        look at the call."""
+        self.gradient, self.record = function, quick
+
+    def dispatch(self, *arguments, **keywords):
+        return OpOverloadPacket.__call__(getattr(torch.ops.faltung, self.name), *arguments, **keywords)
+
+    def autocast(self, *arguments):
+        """Where autocast is on, for some device."""
+        return self.fast.differentiable(*self.convert(arguments, arguments[0].device.type))
+
+    def convert(self, arguments, device_type):
+        """As autocast converts them; converted: which of them it does."""
+        if not self.converted or not torch.is_autocast_enabled(device_type):
+            return arguments
+        dtype = torch.get_autocast_dtype(device_type)
+        return [a.to(dtype) if i in self.converted and a is not None and a.dtype is not dtype and a.dtype in _run.DTYPES else a
+                for i, a in enumerate(arguments)]
+
+    def below(self, *arguments):
+        """Below autograd."""
+        with torch._C._AutoDispatchBelowAutograd():
+            return self.dispatch(*arguments)
+
+    def differentiate(self, *arguments):
+        """At autograd's place, for what is not done in C."""
+        tensors, rest = arguments[:self.tensors], arguments[self.tensors:]
+        needed = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+        return self.gradient(*tensors, rest) if needed or forward_ad._current_level >= 0 else self.below(*arguments)
 
 
-def below(name, *arguments):
-    """The operator below autograd."""
-    if _nothing_between(*arguments[:2]):
-        return COMPUTE[name](*arguments)
-    with torch._C._AutoDispatchBelowAutograd():
-        return getattr(torch.ops.faltung, name)(*arguments)
+class Packet(OpOverloadPacket):
+    """torch.ops.faltung.<name>, which is entered without the dispatcher where nothing in it would look at the call: its boxed
+    arguments cost more than all the rest. Where anything may look, or by .default, it is an operator like any other."""
+
+    def __call__(self, /, *arguments, **keywords):
+        return self.fast(*arguments, **keywords)
 
 
-def call(name, *arguments):
-    """The operator, with its gradient."""
-    if _nothing_between(*arguments[:2]):
-        return KERNELS[name](*arguments)
-    return getattr(torch.ops.faltung, name)(*arguments)
+def _forward(operator, family, x, w, b, *geometry):
+    return _run.forward(operator, family, (x, w, b, *geometry), (x, w, b, None), geometry)
+
+
+def _fused(operator, family, x, w, b, residual, *rest):
+    return _run.forward(operator, family, (x, w, b, residual, *rest), (x, w, b, residual), rest[:-1], rest[-1])
+
+
+def _input_grad(operator, family, dy, w, size, *geometry):
+    return _run.input_grad(operator, family, (dy, w, size, *geometry), dy, w, size, geometry)
+
+
+def _weight_grad(operator, family, dy, x, size, *geometry):
+    return _run.weight_grad(operator, family, (dy, x, size, *geometry), dy, x, size, geometry)
 
 
 def _keep(ctx, a, b, rest):
+    # Not by setup_context, for which PyTorch looks at the signature in every call: ten times the rest.
     ctx.save_for_backward(a, b)
     ctx.rest = rest
     ctx.set_materialize_grads(False)
 
 
-# Not by setup_context, for which PyTorch looks at the signature in every call: ten times the rest.
+def _differentiate(operator, backward):
+    """Gives a convolution (of x, w and b) its gradient, or a gradient (of two tensors) its own. backward: of ctx and the gradient that
+    comes in makes those of the tensors."""
+    if operator.tensors == 3:
+        def forward(ctx, x, w, b, rest, compute=operator.below):
+            _keep(ctx, x, w, rest)
+            return compute(x, w, b, *rest)
+    else:
+        def forward(ctx, a, b, rest, compute=operator.below):
+            _keep(ctx, a, b, rest)
+            return compute(a, b, *rest)
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def backward(ctx, gradient):
+            return (*backward(ctx, *ctx.saved_tensors, gradient), None) if gradient is not None else (None,) * (operator.tensors + 1)
+
+    Function.forward = staticmethod(forward)
+
+    class Quick(Function):
+        pass
+
+    Quick.forward = staticmethod(functools.partial(forward, compute=operator.fast.run))
+    # Function's own apply asks for transforms and tensors out of them, which were asked for in C.
+    operator.set_gradient(Function.apply, super(torch.autograd.Function, Quick).apply)
 
 
-class Conv2d(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, w, b, *geometry):
-        _keep(ctx, x, w, geometry)
-        return below("conv2d", x, w, b, *geometry)
+def _operators(family):
+    """The five of a family."""
+    conv = Operator(family.name, family, (_X, _W, _BIAS), _Y, _forward, 0)
+    input_grad = Operator(f"{family.name}_input_grad", family, (_Y, _W), _X, _input_grad, 1)
+    weight_grad = Operator(f"{family.name}_weight_grad", family, (_Y, _X), _W, _weight_grad, 1)
+    fused = Operator(f"{family.name}_fused", family, (_X, _W, _BIAS, _RESIDUAL), _Y, _fused, 1)
+    layer = Operator(f"{family.name}_layer", family, (_X, *[_CONSTANT] * 6, _RESIDUAL), _Y, _constant.compute, 2)
+    not_channels = (0, *range(2, family.dimensions + 2))
 
-    @staticmethod
-    def backward(ctx, dy):
-        if dy is None:
-            return (None,) * 7
-        x, w = ctx.saved_tensors
-        needs = ctx.needs_input_grad
-        dx = call("conv2d_input_grad", dy, w, x.shape, *ctx.rest) if needs[0] else None
-        dw = call("conv2d_weight_grad", dy, x, w.shape, *ctx.rest) if needs[1] else None
-        return dx, dw, dy.sum((0, 2, 3)) if needs[2] else None, None, None, None, None
+    def of_forward(ctx, x, w, dy):
+        needs, rest = ctx.needs_input_grad, ctx.rest
+        return (input_grad.fast(dy, w, x.shape, *rest) if needs[0] else None, weight_grad.fast(dy, x, w.shape, *rest) if needs[1] else None,
+                dy.sum(not_channels) if needs[2] else None)
 
+    def of_input_grad(ctx, dy, w, ddx):
+        needs, rest = ctx.needs_input_grad, ctx.rest[1:]
+        return (conv.fast(ddx, w, None, *rest) if needs[0] else None, weight_grad.fast(dy, ddx, w.shape, *rest) if needs[1] else None)
 
-class InputGrad(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, dy, w, size, *geometry):
-        _keep(ctx, dy, w, geometry)
-        return below("conv2d_input_grad", dy, w, size, *geometry)
+    def of_weight_grad(ctx, dy, x, ddw):
+        needs, rest = ctx.needs_input_grad, ctx.rest[1:]
+        return (conv.fast(x, ddw, None, *rest) if needs[0] else None, input_grad.fast(dy, ddw, x.shape, *rest) if needs[1] else None)
 
-    @staticmethod
-    def backward(ctx, ddx):
-        if ddx is None:
-            return (None,) * 7
-        dy, w = ctx.saved_tensors
-        needs = ctx.needs_input_grad
-        ddy = call("conv2d", ddx, w, None, *ctx.rest) if needs[0] else None
-        dw = call("conv2d_weight_grad", dy, ddx, w.shape, *ctx.rest) if needs[1] else None
-        return ddy, dw, None, None, None, None, None
+    def composed(x, w, b, residual, rest):
+        y = conv.fast(x, w, b, *rest[:-1])
+        return activation_of(rest[-1])(y if residual is None else y + residual)
 
-
-class WeightGrad(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, dy, x, size, *geometry):
-        _keep(ctx, dy, x, geometry)
-        return below("conv2d_weight_grad", dy, x, size, *geometry)
-
-    @staticmethod
-    def backward(ctx, ddw):
-        if ddw is None:
-            return (None,) * 7
-        dy, x = ctx.saved_tensors
-        needs = ctx.needs_input_grad
-        ddy = call("conv2d", x, ddw, None, *ctx.rest) if needs[0] else None
-        dx = call("conv2d_input_grad", dy, ddw, x.shape, *ctx.rest) if needs[1] else None
-        return ddy, dx, None, None, None, None, None
+    _differentiate(conv, of_forward)
+    _differentiate(input_grad, of_input_grad)
+    _differentiate(weight_grad, of_weight_grad)
+    fused.set_gradient(composed, composed)
+    layer.set_gradient(*[_constant.composed(conv.fast, activation_of)] * 2)
+    conv.converted, fused.converted, layer.converted = (0, 1, 2), (0, 1, 2, 3), (0, 7)  # not what seldom changes
+    return conv, input_grad, weight_grad, fused, layer
 
 
-def _kernel(name, function):
-    """The operator with its gradient; without one where none is needed."""
-    def kernel(a, b, *rest):
-        if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad
-                                        or (isinstance(rest[0], torch.Tensor) and rest[0].requires_grad)):
-            return function.apply(a, b, *rest)
-        return below(name, a, b, *rest)
-    return kernel
-
-
-def fused(x, w, b, residual, stride, padding, dilation, groups, activation):
-    """Composed of conv2d and PyTorch's operators where a gradient is needed."""
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, w, b, residual)):
-        y = torch.ops.faltung.conv2d(x, w, b, stride, padding, dilation, groups)
-        return activation_of(activation)(y if residual is None else y + residual)
-    return below("conv2d_fused", x, w, b, residual, stride, padding, dilation, groups, activation)
-
-
-KERNELS = {"conv2d": _kernel("conv2d", Conv2d), "conv2d_input_grad": _kernel("conv2d_input_grad", InputGrad),
-           "conv2d_weight_grad": _kernel("conv2d_weight_grad", WeightGrad), "conv2d_fused": fused}
+OPERATORS = {operator.name: operator for family in FAMILIES for operator in _operators(family)}

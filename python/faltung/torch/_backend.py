@@ -1,14 +1,17 @@
 """torch.compile(model, backend="faltung"): convolutions by faltung's operators, where no gradient is needed fused with batch
 norm, residual and activation; the rest by inductor."""
+import functools
 import operator
 
 import torch
 import torch.nn.functional as F
 
-from .. import _functional
+from .._geometry import FAMILIES, geometry_of
 from . import _run
 
-_CONVOLUTIONS = (torch.conv2d, F.conv2d)
+_CONVOLUTIONS = {function: family for family in FAMILIES for function in (getattr(torch, family.name), getattr(F, family.name))}
+_PLAIN = (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))  # a convolution's arguments behind its tensors
+_TRANSPOSED = (("stride", 1), ("padding", 0), ("output_padding", 0), ("groups", 1), ("dilation", 1))
 _ACTIVATIONS = {F.relu: "relu", torch.relu: "relu", "relu": "relu", F.relu6: "relu6", F.silu: "silu", F.hardswish: "hardswish",
                 torch.sigmoid: "sigmoid", "sigmoid": "sigmoid"}
 _ADDITIONS = (operator.add, operator.iadd, torch.add)
@@ -29,20 +32,25 @@ def replace(graph, with_gradients):
         geometry = _geometry(node)
         if geometry is None:
             continue
+        family = _CONVOLUTIONS[node.target]
         chain = _Chain(node, with_gradients)
         x, w, bias = (_argument(node, i, name) for i, name in enumerate(("input", "weight", "bias")))
+        constants = [w, bias] + [None] * 4
+        eps = 0.0
+        if chain.norm is not None:
+            mean, variance, scale, shift = (_argument(chain.norm, i + 1, name) for i, name in enumerate(
+                ("running_mean", "running_var", "weight", "bias")))
+            constants, eps = [w, bias, scale, shift, mean, variance], _argument(chain.norm, 7, "eps", 1e-5)
+        op = functools.partial(getattr, torch.ops.faltung)
         with graph.graph.inserting_before(chain.last):
-            if chain.norm is not None:
-                parameters = [_argument(chain.norm, i, name) for i, name in enumerate(
-                    ("input", "running_mean", "running_var", "weight", "bias"))][1:]
-                pair = graph.graph.call_function(fold, (w, bias, *parameters, _argument(chain.norm, 7, "eps", 1e-5)))
-                w, bias = (graph.graph.call_function(operator.getitem, (pair, i)) for i in range(2))
-            if chain.last is node:
-                new = graph.graph.call_function(torch.ops.faltung.conv2d.default, (x, w, bias, *geometry))
+            if with_gradients:
+                call = op(family.name).default, (x, w, bias, *geometry)
+            elif chain.norm is not None or all(_is_given(t) for t in constants):
+                call = op(family.name + "_layer").default, (x, *constants, chain.residual, *geometry, eps, chain.activation)
             else:
-                new = graph.graph.call_function(torch.ops.faltung.conv2d_fused.default,
-                                                (x, w, bias, chain.residual, *geometry, chain.activation))
-                fused += 1
+                call = op(family.name + "_fused").default, (x, w, bias, chain.residual, *geometry, chain.activation)
+            new = graph.graph.call_function(*call)
+        fused += len(chain.nodes) > 1
         new.meta = dict(chain.last.meta)
         chain.last.replace_all_uses_with(new)
         for dead in reversed(chain.nodes):
@@ -52,21 +60,13 @@ def replace(graph, with_gradients):
     return replaced, fused
 
 
-def fold(weight, bias, mean, variance, scale, shift, eps):
-    """Weight and bias of a convolution with the batch norm that follows folded in, computed in f32."""
-    factor = torch.rsqrt(variance.float() + eps)
-    if scale is not None:
-        factor = factor * scale.float()
-    moved = -mean.float() * factor
-    if shift is not None:
-        moved = moved + shift.float()
-    if bias is not None:
-        moved = moved + bias.float() * factor
-    return (weight.float() * factor.reshape(-1, 1, 1, 1)).to(weight.dtype), moved.to(weight.dtype)
-
-
 def _argument(node, index, name, default=None):
     return node.args[index] if index < len(node.args) else node.kwargs.get(name, default)
+
+
+def _is_given(node):
+    """Whether it is one of the model's own tensors, or an argument, and not computed in every call."""
+    return node is None or (isinstance(node, torch.fx.Node) and node.op in ("placeholder", "get_attr"))
 
 
 def _value(node):
@@ -76,17 +76,19 @@ def _value(node):
 
 
 def _geometry(node):
-    """stride, padding, dilation, groups of a convolution that faltung computes; None for any other node."""
+    """stride, padding, dilation, groups, and of a transposed one output_padding, of a convolution that faltung computes; None for
+    any other node."""
     if node.op != "call_function" or node.target not in _CONVOLUTIONS:
         return None
+    family = _CONVOLUTIONS[node.target]
     x, w = (_value(_argument(node, i, name)) for i, name in enumerate(("input", "weight")))
-    if x is None or w is None or x.dim() != 4 or x.dtype not in _run.DTYPES or x.dtype != w.dtype:
+    # Of two dtypes, since it has run, it is under autocast, which sees our operators, too.
+    if x is None or w is None or x.dim() != family.dimensions + 2 or not {x.dtype, w.dtype} <= _run.DTYPES.keys():
         return None
-    stride, padding, dilation, groups = (_argument(node, i + 3, name, default) for i, (name, default) in enumerate(
-        (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))))
-    stride, dilation = _functional.pair(stride, "stride"), _functional.pair(dilation, "dilation")
-    padding = _functional.four_sides(padding, tuple(w.shape[2:]), stride, dilation)
-    return list(stride), list(padding), list(dilation), groups
+    named = {name: _argument(node, i + 3, name, default)
+             for i, (name, default) in enumerate(_TRANSPOSED if family.transposed else _PLAIN)}
+    g = geometry_of(family, tuple(w.shape[2:]), **named)
+    return [list(g.stride), list(g.padding), list(g.dilation), g.groups] + [list(g.output_padding)] * family.transposed
 
 
 def _changes_memory(node):
@@ -142,8 +144,10 @@ class _Chain:
 
     def _is_fixed_norm(self, user):
         statistics = [_argument(user, i, name) for i, name in ((1, "running_mean"), (2, "running_var"))]
+        constants = statistics + [_argument(user, i, name) for i, name in ((3, "weight"), (4, "bias"))]
+        constants += [_argument(self.nodes[0], i, name) for i, name in ((1, "weight"), (2, "bias"))]
         return (user.target is F.batch_norm and _argument(user, 0, "input") is self.last and None not in statistics
-                and not _argument(user, 5, "training", False))
+                and not _argument(user, 5, "training", False) and all(map(_is_given, constants)))
 
     def _is_residual(self, user):
         others = [a for a in user.args if a is not self.last]

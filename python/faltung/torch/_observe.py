@@ -8,6 +8,10 @@ ACTIVATION_MODULES = {
     torch.nn.Hardswish: "hardswish", torch.nn.GELU: "gelu", torch.nn.LeakyReLU: "leaky_relu",
 }
 
+CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d,
+                torch.nn.ConvTranspose3d)
+NORMS = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)
+
 
 def activation_name(module):
     """The problem's word for an activation module; None for any other."""
@@ -37,21 +41,32 @@ class _Readers(TorchDispatchMode):
 
 
 class Call:
-    """One call of a module: its input, and the ids of input and output."""
+    """One call of a module: its input, the ids of input and output, and how often the output was read when it returned."""
 
-    def __init__(self, x, y):
+    def __init__(self, x, y, reads):
         self.shape, self.strides, self.dtype, self.device = tuple(x.shape), x.stride(), x.dtype, x.device
         self.requires_grad = x.requires_grad
-        self.input, self.output = id(x), id(y)
+        self.input, self.output, self.reads = id(x), id(y), reads
+
+
+def run(model, example):
+    """The model's result; example: its input, or a tuple of them."""
+    return model(*example) if isinstance(example, (tuple, list)) else model(example)
+
+
+def tensors_of(result):
+    return [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
 
 
 class Observation:
     """calls: of each convolution, batch norm and activation, by module. sole_reader(module): the module that alone reads its
-    one result, or None."""
+    one result, or None. results: the model's tensors. overflows_in: the name of the first module whose result is not finite, or
+    None."""
 
     def __init__(self, model, example):
         self.calls, self.names, handles = {}, {}, []
-        kinds = (torch.nn.Conv2d, torch.nn.BatchNorm2d, *ACTIVATION_MODULES)
+        self._readings = []  # in the order of time
+        kinds = (*CONVOLUTIONS, *NORMS, *ACTIVATION_MODULES)
         for name, module in model.named_modules(remove_duplicate=True):
             if isinstance(module, kinds):
                 self.names[module] = name
@@ -59,12 +74,14 @@ class Observation:
 
         def note(module, arguments, result):
             if len(arguments) == 1 and isinstance(arguments[0], torch.Tensor) and isinstance(result, torch.Tensor):
-                self.calls[module].append(Call(arguments[0], result))
+                self.calls[module].append(Call(arguments[0], result, mode.readers.get(id(result), 0)))
                 mode.held.append((arguments, result))
+                made.append((module, result))
+                self._readings.append((self.calls[module][-1], module))
             else:
                 self.calls[module].append(None)
 
-        mode = _Readers()
+        mode, made = _Readers(), []
         for module in self.names:
             self.foreign_hooks = getattr(self, "foreign_hooks", set())
             if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
@@ -72,30 +89,32 @@ class Observation:
             handles.append(module.register_forward_hook(note))
         try:
             with mode:
-                result = model(*example) if isinstance(example, (tuple, list)) else model(example)
+                result = run(model, example)
         finally:
             for handle in handles:
                 handle.remove()
-        self.results = {id(t) for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)}
+        self.results = tensors_of(result)
+        self.overflows_in = next((self.names[m] for m, y in made if y.is_floating_point() and not y.isfinite().all()), None)
         self._readers = mode.readers
-        self._by_input = {}
-        for module, calls in self.calls.items():
-            for call in calls:
-                if call is not None:
-                    self._by_input.setdefault(call.input, []).append(module)
         self._hold = mode.held  # until the ids have been compared
 
     def sole_reader(self, module):
+        """The module that alone reads the one result of this one, or None; it may run elsewhere, too."""
         calls = self.calls[module]
-        if len(calls) != 1 or calls[0] is None:
+        if len(calls) != 1 or calls[0] is None or calls[0].input == calls[0].output:
             return None
         output = calls[0].output
-        readers = self._by_input.get(output, [])
-        if self._readers.get(output, 0) != 1 or len(readers) != 1 or output in self.results:
+        readings = [(call, reader) for call, reader in self._readings if call.input == output]
+        if not readings or None in self.calls[readings[0][1]]:
             return None
-        if len(self.calls[readers[0]]) != 1 or calls[0].input == output:
-            return None
-        return readers[0]
+        first, reader = readings[0]
+        if first.output == output:  # in place: who reads later reads what it left
+            return reader if first.reads == 1 else None
+        alone = len(readings) == 1 and self._readers.get(output, 0) == 1 and not any(output == id(t) for t in self.results)
+        return reader if alone else None
+
+    def is_shared(self, module):
+        return len(self.calls[module]) != 1
 
     def forget(self):
         self._hold = None

@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""Whole models by faltung.torch beside PyTorch alone, in one process; docs/performance/python.md has what it printed.
+
+    bench/torch_models.py host                          what a call costs the host
+    bench/torch_models.py patch resnet50 --layout nhwc  faltung.torch.patch, as it runs and in CUDA graphs
+    bench/torch_models.py compile resnet50 --backend faltung
+    bench/torch_models.py train resnet50 --layout nhwc  forward and backward pass, bf16 by autocast
+
+Weights are random, batch norm's statistics those of one batch. ResNet-50 and ConvNeXt are torchvision's.
+"""
+import argparse
+import pathlib
+import sys
+import time
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "examples"))
+
+
+class Double(nn.Sequential):
+    def __init__(self, c, k):
+        super().__init__(nn.Conv2d(c, k, 3, padding=1, bias=False), nn.BatchNorm2d(k), nn.ReLU(inplace=True),
+                         nn.Conv2d(k, k, 3, padding=1, bias=False), nn.BatchNorm2d(k), nn.ReLU(inplace=True))
+
+
+class UNet(nn.Module):
+    """Ronneberger and others', padded, with batch norm."""
+
+    def __init__(self, base=64, depth=4):
+        super().__init__()
+        c = [base * 2 ** i for i in range(depth + 1)]
+        self.down = nn.ModuleList([Double(3, c[0])] + [Double(c[i], c[i + 1]) for i in range(depth)])
+        self.up = nn.ModuleList([nn.ConvTranspose2d(c[i + 1], c[i], 2, 2) for i in reversed(range(depth))])
+        self.merge = nn.ModuleList([Double(2 * c[i], c[i]) for i in reversed(range(depth))])
+        self.last = nn.Conv2d(base, 2, 1)
+
+    def forward(self, x):
+        kept = []
+        for i, down in enumerate(self.down):
+            x = down(x if i == 0 else nn.functional.max_pool2d(x, 2))
+            kept.append(x)
+        kept.pop()
+        for up, merge in zip(self.up, self.merge):
+            x = merge(torch.cat([kept.pop(), up(x)], 1))
+        return self.last(x)
+
+
+def torchvision_model(name):
+    import torchvision
+    return getattr(torchvision.models, name)()
+
+
+def efficientnet():
+    from efficientnet import EfficientNet
+    return EfficientNet("b2")
+
+
+MODELS = {"resnet50": (lambda: torchvision_model("resnet50"), 32, 224), "efficientnet_b2": (efficientnet, 32, 260),
+          "convnext_tiny": (lambda: torchvision_model("convnext_tiny"), 32, 224), "unet": (UNet, 8, 256)}
+FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+
+
+def synchronize(device):
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def timed(function, device, repeat=7):
+    """Milliseconds a call, the median of blocks; what is queued is waited for at the end of each."""
+    for _ in range(3):
+        function()
+    synchronize(device)
+    begin = time.perf_counter()
+    function()
+    synchronize(device)
+    runs, blocks = max(3, int(0.06 / (time.perf_counter() - begin))), []
+    for _ in range(repeat):
+        begin = time.perf_counter()
+        for _ in range(runs):
+            function()
+        synchronize(device)
+        blocks.append((time.perf_counter() - begin) * 1e3 / runs)
+    return sorted(blocks)[repeat // 2]
+
+
+def timed_in_a_graph(function, device):
+    """The same of a captured CUDA graph; 0 on the CPU."""
+    if not device.startswith("cuda"):
+        return 0.0
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            function()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = function()
+    ms = timed(graph.replay, device)
+    del kept
+    return ms
+
+
+def host_us(function, device, runs=200, repeat=30):
+    """Microseconds that a call keeps the host, the least of blocks that the device's queue holds."""
+    for _ in range(5):
+        function()
+    least = float("inf")
+    for _ in range(repeat):
+        synchronize(device)
+        begin = time.perf_counter()
+        for _ in range(runs):
+            function()
+        least = min(least, (time.perf_counter() - begin) / runs)
+    synchronize(device)
+    return 1e6 * least
+
+
+def host(options):
+    import gc
+
+    import faltung
+    import faltung.torch as ft
+    gc.disable()
+    device, ops, F = options.device, torch.ops.faltung, torch.nn.functional
+    cuda = device.startswith("cuda")
+    dtype, c, size = (torch.half, 64, 14) if cuda else (torch.float32, 8, 4)
+    library = torch.library.Library("empty_probe", "DEF")
+    library.define("like(Tensor x) -> Tensor")
+    library.impl("like", lambda x: torch.empty_like(x), "CUDA" if cuda else "CPU")
+    x, w = (torch.randn(s, device=device, dtype=dtype).to(memory_format=torch.channels_last)
+            for s in ((8, c, size, size), (c, c, 3, 3)))
+    plain = ([1, 1], [1, 1], [1, 1], 1)
+
+    def say(what, **functions):
+        times = ", ".join(f"{name.replace('_', ' ')} {host_us(f, device):.2f}" for name, f in functions.items())
+        print(f"{what:52} {times} us", flush=True)
+    with torch.no_grad():
+        y = ops.conv2d(x, w, None, *plain)
+        plan = faltung.plan(f"fwd:n8c{c}h{size}w{size}k{c}r3s3:pad1:{'f16' if cuda else 'f32'}:nhwc", device=device)
+        stream = torch._C._cuda_getCurrentRawStream(0) if cuda else None
+        addresses = x.data_ptr(), w.data_ptr(), y.data_ptr(), None, None, None, stream
+        print(f"{torch.__version__} on {device}, kernel {plan.kernel}")
+        say("an operator in Python that calls empty_like", it=lambda: torch.ops.empty_probe.like(x))
+        say("Plan.run, by addresses", faltung=lambda: plan.run(*addresses))
+        packed = plan.pack(w)
+        say("a plan called with tensors", faltung=lambda: plan(x, w, out=y), packed=lambda: plan(x, packed, out=y))
+        say("convolution without gradients", faltung=lambda: ops.conv2d(x, w, None, *plain),
+            by_the_dispatcher=lambda: ops.conv2d.default(x, w, None, *plain), torch=lambda: F.conv2d(x, w, None, *plain))
+        model = nn.Sequential(nn.Conv2d(c, c, 3, padding=1, bias=False), nn.BatchNorm2d(c), nn.ReLU()).eval()
+        model = model.to(device, dtype).to(memory_format=torch.channels_last)
+        before = host_us(lambda: model(x), device)
+        ft.patch(model, x, at_least=0, min_time=2)
+        say("Sequential of convolution, batch norm, ReLU", patched=lambda: model(x))
+        print(f"{'':52} torch {before:.2f} us")
+    a, b = (t.clone(memory_format=torch.preserve_format).requires_grad_() for t in (x, w))
+    dy = torch.ones_like(y)
+    say("forward with gradients", faltung=lambda: ops.conv2d(a, b, None, *plain), torch=lambda: F.conv2d(a, b, None, *plain))
+    say("forward and backward", faltung=lambda: torch.autograd.grad(ops.conv2d(a, b, None, *plain), (a, b), dy),
+        torch=lambda: torch.autograd.grad(F.conv2d(a, b, None, *plain), (a, b), dy))
+
+
+def made(options):
+    """The model in eval mode, in f32, and an input."""
+    torch.manual_seed(1)
+    make, batch, size = MODELS[options.model]
+    model, shape = make().to(options.device), (options.batch or batch, 3, options.size or size, options.size or size)
+    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+    for norm in norms:
+        norm.momentum = 1.0
+    with torch.no_grad():
+        model.train()(torch.randn(min(8, shape[0]), *shape[1:], device=options.device))
+    for norm in norms:
+        norm.momentum = 0.1
+    return model.eval(), torch.randn(shape, device=options.device)
+
+
+def in_f16(options):
+    """On the GPU: model and input in f16, and a function of the results' error against f32."""
+    model, x = made(options)
+    with torch.no_grad():
+        exact = model(x[:4]).double()
+    dtype = torch.half if options.device.startswith("cuda") else torch.float32
+    model, x = (t.to(dtype).to(memory_format=FORMATS[options.layout]) for t in (model, x))
+    return model, x, lambda y: ((y[:4].double() - exact).norm() / exact.norm()).item()
+
+
+def patch(options):
+    import faltung.torch as ft
+    model, x, error = in_f16(options)
+
+    def run():
+        return model(x)
+    with torch.no_grad():
+        before, graph_before, error_before = timed(run, options.device), timed_in_a_graph(run, options.device), error(run())
+        begin = time.perf_counter()
+        patched = ft.patch(model, x, min_time=6.0)
+        took = time.perf_counter() - begin
+        if options.rows:
+            print(patched.report())
+        after, graph_after = timed(run, options.device), timed_in_a_graph(run, options.device)
+        print(f"patch {options.model} {options.layout}: {before:.3f} -> {after:.3f} ms, {before / after:.2f} times as fast; in a graph "
+              f"{graph_before:.3f} -> {graph_after:.3f} ms, {graph_before / max(graph_after, 1e-9):.2f} times; error {error_before:.1e} -> "
+              f"{error(run()):.1e}; {sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions, patched in {took:.1f} s")
+
+
+def compile_model(options):
+    import faltung.torch  # noqa: F401
+    model, x, error = in_f16(options)
+    with torch.no_grad():
+        before = timed(lambda: model(x), options.device)
+        begin = time.perf_counter()
+        backend = faltung.torch.compile_graph if options.backend == "faltung" else options.backend
+        compiled = torch.compile(model, backend=backend)
+        compiled(x)
+        synchronize(options.device)
+        took = time.perf_counter() - begin
+        after, graph = timed(lambda: compiled(x), options.device), timed_in_a_graph(lambda: compiled(x), options.device)
+        print(f"compile {options.model} {options.layout} by {options.backend}: {before:.3f} -> {after:.3f} ms, in a graph {graph:.3f} ms; "
+              f"error {error(compiled(x)):.1e}; ready after {took:.1f} s")
+
+
+def train(options):
+    import faltung.torch as ft
+    model, x = made(options)
+    model, x = (t.to(memory_format=FORMATS[options.layout]) for t in (model.train(), x))
+    kind = options.device.split(":")[0]
+
+    def step():
+        with torch.autocast(kind, torch.bfloat16):
+            result = model(x)
+        result.float().square().mean().backward()
+        for parameter in model.parameters():
+            parameter.grad = None
+    before = timed(step, options.device, 5)
+    with torch.autocast(kind, torch.bfloat16):
+        patched = ft.patch(model, x, min_time=6.0)
+    if options.rows:
+        print(patched.report())
+    after = timed(step, options.device, 5)
+    print(f"train {options.model} {options.layout}, batch {len(x)}: {before:.2f} -> {after:.2f} ms, {before / after:.3f} times as fast; "
+          f"{sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("host", "patch", "compile", "train"))
+    parser.add_argument("model", nargs="?", choices=MODELS, default="resnet50")
+    parser.add_argument("--layout", choices=FORMATS, default="nhwc")
+    parser.add_argument("--backend", default="faltung", help="of torch.compile")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--size", type=int, help="of the image")
+    parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--rows", action="store_true", help="print every layer, too")
+    options = parser.parse_args()
+    torch.backends.cudnn.benchmark = True
+    {"host": host, "patch": patch, "compile": compile_model, "train": train}[options.what](options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,291 @@
+/* Operator: what PyTorch's dispatcher calls for a convolution. A call that ran before on tensors of the same
+ * shapes, strides, dtype and device, with the same other arguments, is one look-up, one allocation by PyTorch
+ * and one run; everything else is done in Python, which tells by `remember` what may be repeated. Of a
+ * constant (weights, and what is folded into them) its address and PyTorch's count of its changes must be the
+ * same, too: what was made of constants is then used in their place. */
+#include "c/operator.h"
+
+TorchFunctions torch;
+static PyTypeObject* operator_type;
+
+static void* address(const DLExchangeApi* api, PyObject* tensor) {
+  DLTensor told;
+  if (tensor == NULL || api->tensor_from_object(tensor, &told) != 0) return NULL;
+  return (char*)told.data + told.byte_offset;
+}
+
+static PyObject* repeat(const Operator* self, PyObject* entry, Call* call) {
+  Plan* plan = (Plan*)PyTuple_GetItem(entry, PLAN);
+  PyObject *weights = PyTuple_GetItem(entry, WEIGHTS), *allocate = PyTuple_GetItem(entry, ALLOCATE),
+           *keywords = PyTuple_GetItem(entry, KEYWORDS);
+  PyObject *w = PyTuple_GetItem(entry, MADE_W), *bias = PyTuple_GetItem(entry, MADE_BIAS);
+  if (w != Py_None) call->data[FALTUNG_W] = address(call->api, w);
+  if (bias != Py_None) call->data[FALTUNG_BIAS] = address(call->api, bias);
+  PyObject* result = PyObject_Call(allocate, PyTuple_GetItem(entry, RESULT), keywords);
+  PyObject *workspace = NULL, *done = NULL;
+  void *stream = NULL, *space = NULL;
+  call->data[self->result] = address(call->api, result);
+  int good = call->data[self->result] != NULL;
+  if (good && call->on_cuda) good = call->api->current_stream(DL_CUDA, call->device_id, &stream) == 0;
+  if (good && call->on_cuda && plan->workspace_bytes[weights != Py_None] > 0) {
+    workspace = PyObject_Call(allocate, PyTuple_GetItem(entry, WORKSPACE), keywords);
+    space = address(call->api, workspace);
+    good = space != NULL;
+  }
+  if (good) {
+    void** d = call->data;
+    const faltung_tensors tensors = {d[FALTUNG_X], d[FALTUNG_W], d[FALTUNG_Y], d[FALTUNG_BIAS],
+                                     d[FALTUNG_RESIDUAL]};
+    done = run_plan(plan, &tensors, space, stream, weights == Py_None ? NULL : (const Weights*)weights);
+  }
+  Py_XDECREF(workspace);
+  if (done == NULL) Py_CLEAR(result);
+  Py_XDECREF(done);
+  return result;
+}
+
+/* other: called with what has no key. */
+static PyObject* run(Operator* self, PyObject* arguments, PyObject* other) {
+  Call call;
+  PyObject* key = key_of(self, arguments, &call);
+  if (key == NULL) return PyObject_CallObject(other, arguments);
+  PyObject* entry = PyDict_GetItemWithError(self->remembered, key);
+  Py_XINCREF(entry);
+  Py_DECREF(key);
+  if (entry == NULL) return PyErr_Occurred() != NULL ? NULL : PyObject_CallObject(self->compute, arguments);
+  PyObject* result = repeat(self, entry, &call);
+  Py_DECREF(entry);
+  return result;
+}
+
+/* run(*arguments): below autograd. */
+static PyObject* operator_run(Operator* self, PyObject* arguments) {
+  return run(self, arguments, self->compute);
+}
+
+/* Whether a function without arguments answers None or 0. */
+static int is_nothing(PyObject* function) {
+  PyObject* answer = PyObject_CallNoArgs(function);
+  const int nothing = answer == Py_None || (answer != NULL && PyObject_Not(answer) == 1);
+  Py_XDECREF(answer);
+  return nothing;
+}
+
+/* Whether nothing would look at the call: all tensors are PyTorch's own, without tangents, and all functions
+ * of quiet answer so. -1 with an exception. */
+static int is_plain(const Operator* self, PyObject* arguments, PyObject* quiet) {
+  for (int i = 0; i < self->tensors && i < PyTuple_Size(arguments); ++i) {
+    PyObject* object = PyTuple_GetItem(arguments, i);
+    PyObject* type = (PyObject*)Py_TYPE(object);
+    if (type != torch.tensor && type != torch.parameter && object != Py_None) return 0;
+  }
+  for (Py_ssize_t i = 0, count = PyTuple_Size(quiet); i < count; ++i) {
+    if (!is_nothing(PyTuple_GetItem(quiet, i))) return PyErr_Occurred() != NULL ? -1 : 0;
+  }
+  PyObject* level = PyObject_GetAttr(torch.forward_ad, torch.current_level); /* -1: no tangents */
+  const int no_tangents = level != NULL && PyLong_AsLong(level) < 0;
+  Py_XDECREF(level);
+  return PyErr_Occurred() != NULL ? -1 : no_tangents;
+}
+
+static int needs_gradient(const Operator* self, PyObject* arguments) {
+  if (is_nothing(torch.is_grad_enabled)) return 0;
+  for (int i = 0; i < self->tensors && i < PyTuple_Size(arguments); ++i) {
+    PyObject* object = PyTuple_GetItem(arguments, i);
+    if (object == Py_None) continue;
+    PyObject* answer = PyObject_GetAttr(object, torch.requires_grad);
+    const int needs = answer != Py_False;
+    Py_XDECREF(answer);
+    if (needs) return 1;
+  }
+  return 0;
+}
+
+/* record(*tensors, (the other arguments)): runs, and remembers what the backward pass needs. */
+static PyObject* record(Operator* self, PyObject* arguments) {
+  PyObject* call = PyTuple_New(self->tensors + 1);
+  for (int i = 0; call != NULL && i < self->tensors; ++i) {
+    PyObject* tensor = PyTuple_GetItem(arguments, i);
+    if (tensor == NULL || PyTuple_SetItem(call, i, Py_NewRef(tensor)) < 0) Py_CLEAR(call);
+  }
+  PyObject* rest = call == NULL ? NULL : PyTuple_GetSlice(arguments, self->tensors, PyTuple_Size(arguments));
+  if (rest == NULL || PyTuple_SetItem(call, self->tensors, rest) < 0) Py_CLEAR(call);
+  PyObject* result = call == NULL ? NULL : PyObject_CallObject(self->record, call);
+  Py_XDECREF(call);
+  return result;
+}
+
+static PyObject* differentiable(Operator* self, PyObject* arguments, int plain) {
+  if (!plain) return PyObject_CallObject(self->differentiate, arguments);
+  const int needs = needs_gradient(self, arguments);
+  if (PyErr_Occurred() != NULL) return NULL;
+  return needs ? record(self, arguments) : run(self, arguments, self->differentiate);
+}
+
+/* differentiable(*arguments): at autograd's place in the dispatcher. */
+static PyObject* operator_differentiable(Operator* self, PyObject* arguments) {
+  const int plain = is_plain(self, arguments, torch.inside);
+  return plain < 0 ? NULL : differentiable(self, arguments, plain);
+}
+
+/* Operator(...)(*arguments): as through the dispatcher, which is gone through where something in it may look.
+ */
+static PyObject* operator_call(Operator* self, PyObject* arguments, PyObject* keywords) {
+  if (PyTuple_Size(arguments) != self->count || (keywords != NULL && PyDict_Size(keywords) > 0))
+    return PyObject_Call(self->dispatch, arguments, keywords); /* which knows the schema */
+  const int plain = is_plain(self, arguments, torch.outside);
+  if (plain < 0) return NULL;
+  if (!plain) return PyObject_CallObject(self->dispatch, arguments);
+  const int autocast = !is_nothing(torch.is_autocast_enabled);
+  if (PyErr_Occurred() != NULL) return NULL;
+  return autocast ? PyObject_CallObject(self->autocast, arguments) : differentiable(self, arguments, 1);
+}
+
+/* remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias) -> key, or
+ * None */
+static PyObject* operator_remember(Operator* self, PyObject* given) {
+  PyObject *arguments = PyTuple_GetItem(given, 0), *entry = PyTuple_GetSlice(given, 1, PyTuple_Size(given));
+  if (arguments == NULL || entry == NULL) return NULL;
+  PyObject *plan = PyTuple_GetItem(entry, PLAN), *weights = PyTuple_GetItem(entry, WEIGHTS);
+  if (PyTuple_Size(entry) != ENTRY || !PyTuple_Check(arguments) || Py_TYPE(plan) != plan_type ||
+      (weights != Py_None && Py_TYPE(weights) != weights_type)) {
+    Py_DECREF(entry);
+    PyErr_SetString(PyExc_TypeError, "remember: arguments, a Plan, Weights or None, and seven more");
+    return NULL;
+  }
+  Call call;
+  PyObject* key = key_of(self, arguments, &call);
+  if (key == NULL) {
+    Py_DECREF(entry);
+    return Py_NewRef(Py_None);
+  }
+  /* A program with ever new shapes must not fill the memory. */
+  if (PyDict_Size(self->remembered) >= MOST_REMEMBERED) PyDict_Clear(self->remembered);
+  const int failed = PyDict_SetItem(self->remembered, key, entry) < 0;
+  Py_DECREF(entry);
+  if (failed) Py_CLEAR(key);
+  return key;
+}
+
+/* forget(key): nothing happens if there is no such call. */
+static PyObject* operator_forget(Operator* self, PyObject* key) {
+  if (PyDict_DelItem(self->remembered, key) < 0) {
+    if (!PyErr_ExceptionMatches(PyExc_KeyError)) return NULL;
+    PyErr_Clear();
+  }
+  return Py_NewRef(Py_None);
+}
+
+static PyObject* operator_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
+  (void)keywords;
+  PyObject *slots, *compute, *differentiate = Py_None, *dispatch = Py_None, *record = Py_None,
+                             *autocast = Py_None;
+  int result, count;
+  if (!PyArg_ParseTuple(arguments, "O!iiO|OOOO", &PyTuple_Type, &slots, &result, &count, &compute,
+                        &differentiate, &dispatch, &record, &autocast)) {
+    return NULL;
+  }
+  const allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  Operator* self = (Operator*)allocate(type, 0);
+  if (self == NULL) return NULL;
+  self->result = result;
+  self->count = count;
+  self->compute = Py_NewRef(compute);
+  self->differentiate = Py_NewRef(differentiate);
+  self->dispatch = Py_NewRef(dispatch);
+  self->record = Py_NewRef(record);
+  self->autocast = Py_NewRef(autocast);
+  self->remembered = PyDict_New();
+  self->tensors = (int)PyTuple_Size(slots);
+  int good = self->remembered != NULL && self->tensors <= MOST_TENSORS && result >= 0 && result < TENSORS;
+  for (int i = 0; good && i < self->tensors; ++i) {
+    self->slots[i] = (int)PyLong_AsLong(PyTuple_GetItem(slots, i));
+    good = self->slots[i] >= CONSTANT && self->slots[i] < TENSORS;
+  }
+  if (good) return (PyObject*)self;
+  if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_ValueError, "slots and result are numbers of tensors");
+  Py_DECREF(self);
+  return NULL;
+}
+
+static int operator_traverse(Operator* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(self->compute);
+  Py_VISIT(self->differentiate);
+  Py_VISIT(self->dispatch);
+  Py_VISIT(self->record);
+  Py_VISIT(self->autocast);
+  Py_VISIT(self->remembered);
+  return 0;
+}
+
+static int operator_clear(Operator* self) {
+  Py_CLEAR(self->compute);
+  Py_CLEAR(self->differentiate);
+  Py_CLEAR(self->dispatch);
+  Py_CLEAR(self->record);
+  Py_CLEAR(self->autocast);
+  Py_CLEAR(self->remembered);
+  return 0;
+}
+
+static void operator_dealloc(Operator* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  operator_clear(self);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"run", (PyCFunction)operator_run, METH_VARARGS, "run(*arguments): below autograd."},
+    {"differentiable", (PyCFunction)operator_differentiable, METH_VARARGS,
+     "differentiable(*arguments): at autograd's place."},
+    {"remember", (PyCFunction)operator_remember, METH_VARARGS,
+     "remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias) -> key, "
+     "or None: "
+     "what repeats the call; result and workspace: what allocate takes for them; made_w, made_bias: tensors "
+     "in "
+     "place of those of the call, or None."},
+    {"forget", (PyCFunction)operator_forget, METH_O, "forget(key): of a call that was remembered."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot type_slots[] = {
+    {Py_tp_new, operator_new},
+    {Py_tp_dealloc, operator_dealloc},
+    {Py_tp_traverse, operator_traverse},
+    {Py_tp_clear, operator_clear},
+    {Py_tp_call, operator_call},
+    {Py_tp_methods, methods},
+    {Py_tp_doc,
+     "Operator(slots, result, count, compute, differentiate, dispatch, record, autocast): "
+     "slots and result: which of x, w, y, bias, "
+     "residual the first arguments and the result are, -1: a constant."},
+    {0, NULL}};
+static PyType_Spec type_spec = {"faltung._c.Operator", sizeof(Operator), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, type_slots};
+
+PyObject* use_torch(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject** const to[] = {
+      &torch.tensor,          &torch.parameter, &torch.inside, &torch.outside,   &torch.is_autocast_enabled,
+      &torch.is_grad_enabled, &torch.threads,   &torch.tf32,   &torch.forward_ad};
+  const Py_ssize_t count = sizeof to / sizeof *to;
+  if (PyTuple_Size(arguments) != count) {
+    PyErr_SetString(PyExc_TypeError, "use_torch: nine things of PyTorch's");
+    return NULL;
+  }
+  if (torch.requires_grad == NULL) torch.requires_grad = PyUnicode_InternFromString("requires_grad");
+  if (torch.version == NULL) torch.version = PyUnicode_InternFromString("_version");
+  if (torch.current_level == NULL) torch.current_level = PyUnicode_InternFromString("_current_level");
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    Py_XDECREF(*to[i]);
+    *to[i] = Py_NewRef(PyTuple_GetItem(arguments, i));
+  }
+  return Py_NewRef(Py_None);
+}
+
+int add_operator_type(PyObject* module) {
+  operator_type = (PyTypeObject*)PyType_FromSpec(&type_spec);
+  return operator_type == NULL ? -1 : PyModule_AddObjectRef(module, "Operator", (PyObject*)operator_type);
+}

@@ -1,0 +1,116 @@
+"""Layers whose weights seldom change: batch norm is folded into them and they are packed once, for as long as PyTorch counts no change
+of what they are made of."""
+import torch
+import torch.nn.functional as F
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from . import _run
+
+MOST_MADE = 8  # of one weight, which several layers may share
+
+
+def fold(weight, bias, scale, shift, mean, variance, eps, groups, dtype):
+    """Weight and bias, of the dtype, of a convolution with the batch norm that follows folded in, computed in f32. groups: of a
+    transposed convolution, whose weight is C K/groups ...; None for any other."""
+    factor = torch.rsqrt(variance.float() + eps)
+    if scale is not None:
+        factor = factor * scale.float()
+    moved = -mean.float() * factor
+    if shift is not None:
+        moved = moved + shift.float()
+    if bias is not None:
+        moved = moved + bias.float() * factor
+    ones = (1,) * (weight.dim() - 2)
+    if groups is None:
+        folded = weight.float() * factor.reshape(-1, 1, *ones)
+    else:
+        apart = weight.float().unflatten(0, (groups, -1))
+        folded = (apart * factor.reshape(groups, 1, -1, *ones)).flatten(0, 1)
+    return folded.to(dtype), moved.to(dtype)
+
+
+class Made:
+    """What was made of a weight and the other constants of a layer, and the calls that use it."""
+
+    def __init__(self, operator, stamp, weight, others, eps, groups, dtype):
+        self.operator, self.stamp, self.keys, self.packed = operator, stamp, [], {}
+        self.others = others  # held, so that no other tensor comes to lie at their addresses
+        bias, mean = others[0], others[3]
+        with torch.no_grad():
+            if mean is None:
+                self.weight, self.bias = weight.detach().to(dtype), None if bias is None else bias.detach().to(dtype)
+            else:
+                self.weight, self.bias = fold(weight, *others, eps, groups, dtype)
+
+    def __del__(self):
+        for key in self.keys:
+            self.operator.forget(key)
+
+    def pack(self, plan, last, device):
+        """The weight in the layout, and packed for the plan, or None where that changes nothing."""
+        if (plan, last) not in self.packed:
+            dense = _run.dense(self.weight, last)
+            stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else None
+            self.packed[plan, last] = dense, plan.pack(dense.data_ptr(), stream) if plan.packed_weights_bytes else None
+        return self.packed[plan, last]
+
+
+_made = WeakTensorKeyDictionary()  # {weight: {the other constants: Made}}
+
+
+def _stamp(tensors):
+    return [None if t is None else (t.data_ptr(), 0 if t.is_inference() else t._version, t.dtype) for t in tensors]
+
+
+def _made_of(operator, weight, others, eps, groups, dtype):
+    of_weight = _made.setdefault(weight, {})
+    which = tuple(None if t is None else t.data_ptr() for t in others), eps, groups, dtype
+    stamp = _stamp((weight, *others))
+    made = of_weight.get(which)
+    if made is None or made.stamp != stamp:
+        if weight.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("faltung: the weights of this layer changed, and what is made of them cannot be made while a CUDA "
+                               "graph is captured; run the model once before")
+        if len(of_weight) >= MOST_MADE:
+            of_weight.clear()
+        made = of_weight[which] = Made(operator, stamp, weight, others, eps, groups, dtype)
+    return made
+
+
+def forget(weight):
+    """Gives back what was made of a weight."""
+    _made.pop(weight, None)
+
+
+def compute(operator, family, x, weight, bias, scale, shift, mean, variance, residual, *rest):
+    """rest: the geometry, eps and the activation. Constants may be of another dtype than x: they are converted once."""
+    *geometry, eps, activation = rest
+    others = bias, scale, shift, mean, variance
+    made = _made_of(operator, weight, others, eps, geometry[3] if family.transposed else None, x.dtype)
+    tensors = x, made.weight, made.bias, residual
+    shape, geometry = _run.shape_forward(family, *tensors, geometry)
+    last = _run.wants_channels_last(x, weight)
+    y = _run.empty(shape, x, last)
+    if y.numel() == 0:
+        return y
+    plan = _run.plan_for("fwd", family, x.shape, weight.shape, geometry, x, last, made.bias is not None, residual is not None,
+                         activation)
+    w, packed = made.pack(plan, last, x.device)
+    read = _run.dense(x, last), _run.dense(residual, last)
+    b = _run.dense(made.bias, last)
+    _run.run(plan, read[0], w, y, b, read[1], packed)
+    key = _run.remember(operator, (x, weight, *others, residual, *rest), plan, (x, residual), read, y, packed, w, b)
+    if key is not None:
+        made.keys.append(key)
+    return y
+
+
+def composed(conv, activate):
+    """The same of operators that have gradients."""
+    def function(x, weight, bias, scale, shift, mean, variance, residual, rest):
+        *geometry, eps, activation = rest
+        y = conv(x, weight, bias, *geometry)
+        if mean is not None:
+            y = F.batch_norm(y, mean, variance, scale, shift, False, 0.0, eps)
+        return activate(activation)(y if residual is None else y + residual)
+    return function

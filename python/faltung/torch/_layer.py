@@ -1,0 +1,118 @@
+"""A patched model's layer: a convolution with the batch norm and the activation that follow it, computed as one."""
+import torch
+
+from .._geometry import Family, geometry_of
+from . import _constant, _run
+from ._autograd import OPERATORS
+from ._observe import activation_name
+
+FAMILIES = {torch.nn.Conv1d: Family(1, False), torch.nn.Conv2d: Family(2, False), torch.nn.Conv3d: Family(3, False),
+            torch.nn.ConvTranspose1d: Family(1, True), torch.nn.ConvTranspose2d: Family(2, True),
+            torch.nn.ConvTranspose3d: Family(3, True)}
+# By name: layers are pickled.
+OPS = {name: getattr(torch.ops.faltung, name) for name in OPERATORS}
+FAST = {family.name: OPERATORS[family.name + "_layer"].fast.run for family in FAMILIES.values()}
+
+
+class Layer:
+    """A convolution, the batch norm and the activation that alone follow it (or None), computed as one.
+
+    It stands in for the convolution's forward. Where a gradient is needed, or batch norm is in training mode, the parts are
+    computed one after the other, the convolution by the operator that has gradients."""
+
+    def __init__(self, conv, norm=None, activation=None, activation_is_shared=False):
+        self.activation_is_shared = activation_is_shared
+        self.conv, self.norm, self.activation = conv, norm, activation
+        self.word = activation_name(activation) if activation is not None else ""
+        self.family = FAMILIES[type(conv)]
+        g = geometry_of(self.family, conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups, conv.output_padding)
+        self.geometry = (g.stride, g.padding, g.dilation, g.groups) + (g.output_padding,) * self.family.transposed
+        self.rest = (*self.geometry, norm.eps if norm is not None else 0.0, self.word)  # of the operator's arguments
+
+    def _tensors(self):
+        # Not as attributes of the modules, which are found slowly.
+        own = self.conv._parameters
+        if self.norm is None:
+            return own["weight"], own["bias"], None, None, None, None
+        norm, buffers = self.norm._parameters, self.norm._buffers
+        return own["weight"], own["bias"], norm["weight"], norm["bias"], buffers["running_mean"], buffers["running_var"]
+
+    def forget(self):
+        """Gives back what was made of the weights."""
+        _constant.forget(self.conv.weight)
+
+    def parts(self, x):
+        """One after the other, with gradients."""
+        conv = self.conv
+        dtypes = {x.dtype, conv.weight.dtype}
+        if (x.dim() == self.family.dimensions + 2 and dtypes <= _run.DTYPES.keys()
+                and (len(dtypes) == 1 or torch.is_autocast_enabled(x.device.type))):
+            y = OPS[self.family.name](x, conv.weight, conv.bias, *self.geometry)
+        else:
+            y = type(conv).forward(conv, x)
+        return self._rest(y)
+
+    def needs_parts(self, x):
+        weight = self.conv._parameters["weight"]
+        if self.norm is not None and self.norm.training:
+            return True
+        if x.dim() != self.family.dimensions + 2 or x.dtype not in _run.DTYPES or weight.dtype not in _run.DTYPES:
+            return True
+        if x.dtype is not weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            return True
+        if not torch.is_grad_enabled():
+            return False
+        return x.requires_grad or any(t is not None and t.requires_grad for t in self._tensors())
+
+    def __call__(self, x, *more, **named):
+        if more or named:  # the size of a transposed convolution's output
+            return self._rest(type(self.conv).forward(self.conv, x, *more, **named))
+        if self.needs_parts(x):
+            return self.parts(x)
+        if torch.compiler.is_compiling():
+            rest = (*self.rest[:-1], "") if self.activation_is_shared else self.rest  # a Shared computes it there
+            return OPS[self.family.name + "_layer"](x, *self._tensors(), None, *rest)
+        y = self.fused(x)
+        if self.activation_is_shared:
+            y.faltung_activated = self.activation  # which is told that it is done
+        return y
+
+    def _rest(self, y):
+        """What stands after the convolution, by PyTorch; a Shared activation comes on its own."""
+        if self.norm is not None:
+            y = type(self.norm).forward(self.norm, y)
+        if self.activation is None or self.activation_is_shared:
+            return y
+        return type(self.activation).forward(self.activation, y)
+
+    def plan(self, x, y, in_parts):
+        """The plan that makes y of x."""
+        x, w = x.to(y.dtype), self.conv.weight.to(y.dtype)
+        bias = self.conv.bias is not None or (self.norm is not None and not in_parts)
+        _, geometry = _run.shape_forward(self.family, x, w, None, None, self.geometry)
+        return _run.plan_for("fwd", self.family, x.shape, w.shape, geometry, x, _run.wants_channels_last(x, w), bias, False,
+                             "" if in_parts else self.word)
+
+    def fused(self, x):
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.to(torch.get_autocast_dtype(x.device.type))
+        return FAST[self.family.name](x, *self._tensors(), None, *self.rest)
+
+
+class Pass:
+    """Stands in for the forward of a module whose work its convolution does."""
+
+    def __call__(self, x):
+        return x
+
+
+class Shared:
+    """Stands in for the forward of an activation that several layers share: what one of them has activated, it passes on."""
+
+    def __init__(self, activation):
+        self.activation = activation
+
+    def __call__(self, x):
+        if not torch.compiler.is_compiling() and x.__dict__.pop("faltung_activated", None) is self.activation:
+            return x
+        return type(self.activation).forward(self.activation, x)
