@@ -38,8 +38,9 @@ std::string text_of(const Options& options, const NkiCore& core) {
                                                        : find_candidate(options.kernel, problem, target);
     return std::get<Launch>(candidate.recipe().steps.front().work).source.text;
   }
-  throw Error(Status::unsupported, fmt::format("no kernel is emitted for {} on {}: {}", to_string(problem), core.id,
-                                               why.empty() ? options.kernel + " is none of its kernels" : why));
+  throw Error(Status::unsupported,
+              fmt::format("no kernel is emitted for {} on {}: {}", to_string(problem), core.id,
+                          why.empty() ? options.kernel + " is none of its kernels" : why));
 }
 
 int run(const Options& options) {
@@ -57,8 +58,10 @@ int run(const Options& options) {
 
 void declare(const Command& command) {
   const auto options = std::make_shared<Options>();
-  const Command nki = command.subcommand("nki", "For AWS's Trainium, as a Python file for the Neuron SDK's NKI");
-  nki.option("problem", options->problem, "A problem string, or add:<rows>x<columns>, transpose:<batch>x<rows>x<columns>")
+  const Command nki =
+      command.subcommand("nki", "For AWS's Trainium, as a Python file for the Neuron SDK's NKI");
+  nki.option("problem", options->problem,
+             "A problem string, or add:<rows>x<columns>, transpose:<batch>x<rows>x<columns>")
       .type("PROBLEM")
       .required();
   nki.option("-o,--output", options->output, "Where to write it; standard output unless given").type("FILE");

@@ -21,7 +21,7 @@ def pool(
         nisa.tensor_tensor(dst=mine, data1=before, data2=view, op=POOL_OP, engine=VECTOR)
         before = mine
     nisa.tensor_copy(dst=mine, src=before, engine=VECTOR)  #? narrow
-    for i in range(yn):  #? average & pool_padded
+    for i in range(yn):  # windows that the padding cuts have fewer elements  #? average & pool_padded
         scale(mine[:, :, i : i + 1, :], (y0 + i) * POOL_STRIDE_H - POOL_TOP, POOL_H, P)  #? average & pool_padded
     for j in range(zn):  #? average & pool_padded
         scale(mine[:, :, :, j : j + 1], (z0 + j) * POOL_STRIDE_W - POOL_LEFT, POOL_W, Q)  #? average & pool_padded
@@ -30,7 +30,6 @@ def pool(
 
 
 def scale(view, first, size, end):  #? average & pool_padded
-    """A window that the padding cuts has fewer elements."""  #? average & pool_padded
     share = size / (min(end, first + size) - max(0, first))  #? average & pool_padded
     if share > 1:  #? average & pool_padded
         nisa.tensor_scalar(dst=view, data=view, op0=nl.multiply, operand0=share, engine=VECTOR)  #? average & pool_padded

@@ -3,9 +3,8 @@ def store(y, src, px, turned, n, images, k, kw, y0, y1, z0, z1):
     rows = 128 // Y_W if z1 - z0 == Y_W and Y_W <= 128 else 1
     for i in range(images):
         for h in range(y0, y1, rows):
-            hn = min(rows, y1 - h)
             for v in range(z0, z1, 128):
-                vn = min(128, z1 - v)
+                hn, vn = min(rows, y1 - h), min(128, z1 - v)
                 turn, first = (h // rows + v // 128) % 2, h * Y_W + v
                 flat, mine = turned[turn][0 : hn * vn, 0:kw], px[turn][0 : hn * vn, 0:kw]
                 data = src[0:kw, i, h - y0 : h - y0 + hn, v - z0 : v - z0 + vn]

@@ -8,12 +8,10 @@ def load_weights(dst, raw, turned, w, cn, k0, kn):
             ctn = min(128, cn - ct * 128)
             mine = raw[(k // 128 + ct) % 2]
             for g in range(cn // C_OF_GROUP):  # each group's filters, on the diagonal  #? grouped
-                nisa.dma_copy(  #? grouped
-                    dst=mine[g * K_OF_GROUP : (g + 1) * K_OF_GROUP, g * C_OF_GROUP : (g + 1) * C_OF_GROUP, :],  #? grouped & !nhwc
-                    src=w[k0 + g * K_OF_GROUP : k0 + (g + 1) * K_OF_GROUP, :, :],  #? grouped & !nhwc
-                    dst=mine[g * K_OF_GROUP : (g + 1) * K_OF_GROUP, :, g * C_OF_GROUP : (g + 1) * C_OF_GROUP],  #? grouped & nhwc
-                    src=w[k0 + g * K_OF_GROUP : k0 + (g + 1) * K_OF_GROUP, :, :],  #? grouped & nhwc
-                )  #? grouped
+                kg, cg = g * K_OF_GROUP, g * C_OF_GROUP  #? grouped
+                own = mine[kg : kg + K_OF_GROUP, cg : cg + C_OF_GROUP, :]  #? grouped & !nhwc
+                own = mine[kg : kg + K_OF_GROUP, :, cg : cg + C_OF_GROUP]  #? grouped & nhwc
+                nisa.dma_copy(dst=own, src=w[k0 + kg : k0 + kg + K_OF_GROUP, :, :])  #? grouped
             nisa.dma_copy(dst=mine[0:kw, 0:ctn, :], src=w[k0 + k : k0 + k + kw, ct * 128 : ct * 128 + ctn, :])  #? !grouped & !nhwc
             nisa.dma_copy(dst=mine[0:kw, :, 0:ctn], src=w[k0 + k : k0 + k + kw, :, ct * 128 : ct * 128 + ctn])  #? !grouped & nhwc
             for tap in range(0, R * S, 4):

@@ -17,13 +17,13 @@ from ._functional import channels_last, conv1d, conv2d, conv2d_input_grad, conv2
 __version__ = _version()
 __all__ = ["BadFile", "BadProblem", "Cancelled", "Choice", "Device", "DeviceError", "Error", "FaltungWarning",
            "InternalError", "OutOfMemory", "Plan", "Report", "Unsupported", "Weights", "bench", "channels_last", "command",
-           "conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "devices", "doctor", "explain", "find", "plan",
+           "conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "devices", "doctor", "emit", "explain", "find", "plan",
            "verify"]
 
 
 def __getattr__(name):
     """What is needed rarely is imported when it is asked for."""
-    if name in ("bench", "verify", "doctor", "command"):
+    if name in ("bench", "verify", "doctor", "emit", "command"):
         from . import _command
         return getattr(_command, name)
     if name == "report":

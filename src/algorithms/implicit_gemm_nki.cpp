@@ -1,5 +1,7 @@
 // The convolution as products on the tensor engine of AWS's Trainium: a tap of the filter is a view of the
 // pixels in SBUF, and PSUM adds the taps up. Its step is an NKI kernel as text, which nothing here runs.
+#include "src/algorithms/implicit_gemm_nki.hpp"
+
 #include "src/algorithms/config_name.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/emit/nki_source.hpp"
@@ -18,16 +20,30 @@ struct Named : nki::Choice {
   }
 };
 
+Named choice_of(const std::string& config) {
+  Named choice;
+  if (!parse_config(config, choice)) {
+    throw Error(Status::bad_problem,
+                "implicit_gemm_nki has no config '" + config +
+                    "'; one is tp8x56x1_kb128: rows, columns and images of a block of y, and "
+                    "the filters whose weights are in SBUF at a time");
+  }
+  return choice;
+}
+
 class ImplicitGemmNki : public Algorithm {
  public:
   std::string_view name() const override { return "implicit_gemm_nki"; }
   std::string_view description() const override {
-    return "products on the tensor engine of AWS's Trainium, a tap of the filter at a time, emitted as an NKI kernel";
+    return "products on the tensor engine of AWS's Trainium, a tap of the filter at a time, emitted as an "
+           "NKI kernel";
   }
   std::string_view device_kind() const override { return "nki"; }
 
  private:
   Support accepts(const Problem& p, const Target& target) const override {
+    if (target.device.kind != "nki")
+      return Support::declined("it is for AWS's Trainium, nki:trn2 and nki:trn1");
     const std::string why = nki::declined(p, nki_core(target.device.id));
     return why.empty() ? Support::supported() : Support::declined(why);
   }
@@ -42,13 +58,7 @@ class ImplicitGemmNki : public Algorithm {
     return all;
   }
   Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    Named choice;
-    if (!parse_config(config, choice)) {
-      throw Error(Status::bad_problem, "implicit_gemm_nki has no config '" + config +
-                                           "'; one is tp8x56x1_kb128: rows, columns and images of a block of y, and "
-                                           "the filters whose weights are in SBUF at a time");
-    }
-    return candidate_of(p, choice, nki_core(target.device.id));
+    return candidate_of(p, choice_of(config), nki_core(target.device.id));
   }
 
   static Candidate candidate_of(const Problem& p, const Named& choice, const NkiCore& core) {
@@ -62,7 +72,8 @@ class ImplicitGemmNki : public Algorithm {
     return c;
   }
 
-  static Recipe recipe(const Problem& p, const nki::Schedule& schedule, const std::string& config, const NkiCore& core) {
+  static Recipe recipe(const Problem& p, const nki::Schedule& schedule, const std::string& config,
+                       const NkiCore& core) {
     jit::Source source;
     source.name = "implicit_gemm_nki/" + config;
     source.entry = "convolution";
@@ -77,6 +88,10 @@ class ImplicitGemmNki : public Algorithm {
 };
 
 }  // namespace
+
+std::vector<std::string> engines_of_nki(const Problem& p, const std::string& config, const NkiCore& core) {
+  return nki::table(nki::predict(p, nki::schedule(p, choice_of(config), core), core));
+}
 
 std::unique_ptr<Algorithm> make_implicit_gemm_nki() { return std::make_unique<ImplicitGemmNki>(); }
 

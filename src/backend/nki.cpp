@@ -34,8 +34,9 @@ class NkiDevice : public Device {
 
  private:
   double no() const {
-    throw Error(Status::unsupported, info_.id + " runs nothing here: faltung emit nki writes its kernels, "
-                                                "which AWS's Neuron SDK compiles");
+    throw Error(Status::unsupported, info_.id +
+                                         " runs nothing here: faltung emit nki writes its kernels, "
+                                         "which AWS's Neuron SDK compiles");
   }
   DeviceInfo info_;
 };
@@ -46,8 +47,8 @@ const std::vector<NkiCore>& nki_cores() {
   static const std::vector<NkiCore> cores = {
       {"nki:trn2", "trn2", "Trainium2, one NeuronCore-v3", (224 << 10) - kReserved, 2.4, 0.96, 1.2, 1.2, 79,
        20, 23, 2900.0 / 8, 2, 2, std::size_t(96 / 8) << 30},
-      {"nki:trn1", "trn1", "Trainium, one NeuronCore-v2", (192 << 10) - kReserved, 2.8, 1.12, 1.4, 1.4, 92, 23,
-       17, 820.0 / 2, 1, 1, std::size_t(32 / 2) << 30},
+      {"nki:trn1", "trn1", "Trainium, one NeuronCore-v2", (192 << 10) - kReserved, 2.8, 1.12, 1.4, 1.4, 92,
+       23, 17, 820.0 / 2, 1, 1, std::size_t(32 / 2) << 30},
   };
   return cores;
 }

@@ -21,8 +21,8 @@ struct NkiCore {
   double f16_tflops, f32_tflops;  // as stated; f16's are bf16's
   double dma_gbps;                // of one of the DMA engines
   double hbm_gbps;                // a core's share of the chip's
-  // How many times the guide's rate the vector engine has where all is 16-bit: of two inputs in SBUF; of a copy
-  // out of PSUM.
+  // How many times the guide's rate the vector engine has where all is 16-bit: of two inputs in SBUF; of a
+  // copy out of PSUM.
   int vector_16bit, copy_16bit;
   std::size_t memory_bytes;  // a core's share
 
@@ -32,12 +32,14 @@ struct NkiCore {
   static constexpr double kDmaLatencyUs = 1.3;  // from a trigger to the first byte
   // A run of so many bytes that lie together moves at half the rate.
   static constexpr double kDmaRunBytes = 256;
-  static constexpr int kDmaWanted = 4096;  // bytes of a partition that lie together
+  static constexpr int kDmaWanted = 4096;   // bytes of a partition that lie together
   static constexpr int kLeastColumns = 64;  // cycles that a product takes at least
   static constexpr int kF32Passes = 4, kF32TurnPasses = 2;
-  // Of loading a stationary operand of float32, which is not hidden; one of 16 bits is, behind the product before.
+  // Of loading a stationary operand of float32, which is not hidden; one of 16 bits is, behind the product
+  // before.
   static constexpr int kF32LoadCycles = 4 * 128;
-  static constexpr int kAccessCycles = 60;     // that begin an instruction of the vector, scalar or GpSimd engine
+  static constexpr int kAccessCycles =
+      60;  // that begin an instruction of the vector, scalar or GpSimd engine
   static constexpr double kSemaphoreUs = 0.1;  // from an engine's end to another's beginning
 };
 

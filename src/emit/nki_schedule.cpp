@@ -104,7 +104,8 @@ std::vector<i64> filter_blocks(const Problem& p) {
   if (groups_of_part(p) > 1) return {all};  // the groups lie on a diagonal
   std::set<i64, std::greater<>> sizes = {std::min(all, kMost / kTile * kTile)};
   for (i64 parts = 2; parts <= 8; ++parts) sizes.insert(std::min(all, round_up(ceil_div(all, parts), kTile)));
-  for (const i64 few : {i64{4096}, i64{2048}, i64{1024}, i64{512}, i64{256}, kTile, i64{64}, i64{32}, i64{16}}) {
+  for (const i64 few :
+       {i64{4096}, i64{2048}, i64{1024}, i64{512}, i64{256}, kTile, i64{64}, i64{32}, i64{16}}) {
     sizes.insert(std::min(all, few));
   }
   return {sizes.begin(), sizes.end()};
@@ -195,22 +196,26 @@ std::string declined(const Problem& p, const NkiCore& core) {
            "forward convolution of y's gradient with the filter turned by 180 degrees";
   }
   if (is_transposed(p)) {
-    return "transposed convolutions are not emitted; the nearest is the forward convolution, of an image with "
+    return "transposed convolutions are not emitted; the nearest is the forward convolution, of an image "
+           "with "
            "zeros between its pixels";
   }
-  if (p.dimensions == 3) return "three dimensions are not emitted; the nearest is d = t = 1, a plane at a time";
+  if (p.dimensions == 3)
+    return "three dimensions are not emitted; the nearest is d = t = 1, a plane at a time";
   const Extent cols = cols_of(p);
   if (cols.needed(1) > kBank) {
-    return fmt::format("a pooling window takes {} columns at once, and a bank of PSUM holds {}; the nearest is "
-                       "a pool that is no wider, or none",
-                       cols.needed(1), kBank);
+    return fmt::format(
+        "a pooling window takes {} columns at once, and a bank of PSUM holds {}; the nearest is "
+        "a pool that is no wider, or none",
+        cols.needed(1), kBank);
   }
   if (!smallest(p, core).empty()) return "";
   // Of all that does not fit, the weights are what grows with the channels.
   const Choice least{1, as_int(widths(p).back()), 1, as_int(filter_blocks(p).back())};
   const Schedule s = measured(p, least, core);
   return fmt::format(
-      "{} filters of {}x{}x{} and the pixels of a row take {} KiB of each partition of SBUF, and there are {}; "
+      "{} filters of {}x{}x{} and the pixels of a row take {} KiB of each partition of SBUF, and there are "
+      "{}; "
       "the nearest is about {} channels, whose results are added up",
       least.filters, group_c(p), p.r, p.s, ceil_div<i64>(s.sbuf_bytes, 1024), core.sbuf_bytes / 1024,
       std::max<i64>(1, group_c(p) * core.sbuf_bytes / s.sbuf_bytes / kTile) * kTile);
@@ -222,10 +227,11 @@ Schedule schedule(const Problem& p, const Choice& choice, const NkiCore& core) {
   }
   Schedule s = measured(p, choice, core);
   if (s.sbuf_bytes > core.sbuf_bytes) {
-    throw Error(Status::unsupported,
-                fmt::format("this block takes {} bytes of each partition of SBUF, and there are {}; take fewer "
-                            "rows or filters",
-                            s.sbuf_bytes, core.sbuf_bytes));
+    throw Error(
+        Status::unsupported,
+        fmt::format("this block takes {} bytes of each partition of SBUF, and there are {}; take fewer "
+                    "rows or filters",
+                    s.sbuf_bytes, core.sbuf_bytes));
   }
   return s;
 }
@@ -266,7 +272,8 @@ std::vector<Choice> choices(const Problem& p, const NkiCore& core) {
   };
   i64 longest = 0;
   for (const Choice& c : all) longest = std::max(longest, lies_together(c));
-  std::erase_if(all, [&](const Choice& c) { return lies_together(c) < std::min<i64>(longest, NkiCore::kDmaWanted); });
+  std::erase_if(
+      all, [&](const Choice& c) { return lies_together(c) < std::min<i64>(longest, NkiCore::kDmaWanted); });
   return all;
 }
 

@@ -28,16 +28,16 @@ struct Schedule {
   // Depthwise and other small groups share a part, on the diagonal of its weights.
   enum class Weights { dense, grouped, depthwise };
   Weights weights;
-  std::int64_t c_part, k_groups;              // channels of a part; filters of its groups, all blocks of them
-  std::int64_t c_tiles, k_tiles;              // of 128, in a part
-  std::int64_t rows_in, cols_in;              // pixels of a block
-  std::int64_t conv_rows, conv_cols;          // of the convolution, that a block of y needs
-  std::int64_t window_rows, window_cols;      // the same with the pool's padding
-  std::int64_t group_rows;                    // rows of a bank of PSUM
-  int x_buffers, w_buffers, y_buffers;        // used in turn
-  static constexpr int kBanks = 6;            // in turn for sums; the other two are for turning
+  std::int64_t c_part, k_groups;          // channels of a part; filters of its groups, all blocks of them
+  std::int64_t c_tiles, k_tiles;          // of 128, in a part
+  std::int64_t rows_in, cols_in;          // pixels of a block
+  std::int64_t conv_rows, conv_cols;      // of the convolution, that a block of y needs
+  std::int64_t window_rows, window_cols;  // the same with the pool's padding
+  std::int64_t group_rows;                // rows of a bank of PSUM
+  int x_buffers, w_buffers, y_buffers;    // used in turn
+  static constexpr int kBanks = 6;        // in turn for sums; the other two are for turning
   static constexpr int kScratchBuffers = 2;
-  std::int64_t sbuf_bytes;                    // of a partition
+  std::int64_t sbuf_bytes;  // of a partition
 };
 
 // Why the problem is not computed on this core, in words, with the nearest that is; empty if it is.

@@ -16,13 +16,16 @@ std::string source(const Problem& problem, const Schedule& schedule, const NkiCo
                    const std::string& kernel);
 
 // The plain kernels beside: `add:<rows>x<columns>[:<dtype>]` adds two matrices,
-// `transpose:<batch>x<rows>x<columns>[:<dtype>]` turns each of a batch (NCHW to NHWC: images x channels x pixels).
+// `transpose:<batch>x<rows>x<columns>[:<dtype>]` turns each of a batch (NCHW to NHWC: images x channels x
+// pixels).
 bool is_plain_kernel(std::string_view text);
 // Throws Error(bad_problem) that says what it must look like.
 std::string plain_source(std::string_view text, const NkiCore& core);
 
-// The lines of a piece that hold under these words. A line may end in "  #? condition": words, each maybe after
-// "!", joined by "&", and such conditions by "|"; it is then left out unless that is so. The marks are cut off.
+// The lines of a piece that hold under these words. A line may end in "  #? condition": words, each maybe
+// after
+// "!", joined by "&", and such conditions by "|"; it is then left out unless that is so. The marks are cut
+// off.
 std::string selected(std::string_view piece, const std::set<std::string>& words);
 
 }  // namespace faltung::nki

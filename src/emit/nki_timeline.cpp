@@ -16,8 +16,8 @@ constexpr i64 kTile = NkiCore::kPartitions;
 
 double us(double cycles, double ghz) { return cycles / ghz * 1e-3; }
 
-// The kernel's loops, instruction by instruction but for the taps, in its order. Buffers are taken in turn, each
-// free once what was done with it before has ended; engines work their own instructions off in order.
+// The kernel's loops, instruction by instruction but for the taps, in its order. Buffers are taken in turn,
+// each free once what was done with it before has ended; engines work their own instructions off in order.
 class Walk {
  public:
   Walk(const Problem& p, const Schedule& s, const NkiCore& core)
@@ -33,15 +33,18 @@ class Walk {
     const int buffer = parts_++ % s_.w_buffers;
     w_ready_ = load_weights(w_free_[buffer]);
     if (p_.epilogue.bias)
-      for (i64 k0 = 0; k0 < k_; k0 += kTile) w_ready_ = std::max(w_ready_, copy(Engine::dma_in, 0, std::min(kTile, k_ - k0), e_, 1));
+      for (i64 k0 = 0; k0 < k_; k0 += kTile)
+        w_ready_ = std::max(w_ready_, copy(Engine::dma_in, 0, std::min(kTile, k_ - k0), e_, 1));
     w_buffer_ = buffer;
   }
 
   void images(i64 count) {
     for (i64 y0 = 0; y0 < p_.y_h(); y0 += s_.choice.rows) {
-      const Range rows = of_y(y0, s_.choice.rows, p_.y_h(), p_.p(), pool().stride_h, pool().size_h, pool().pad_top);
+      const Range rows =
+          of_y(y0, s_.choice.rows, p_.y_h(), p_.p(), pool().stride_h, pool().size_h, pool().pad_top);
       for (i64 z0 = 0; z0 < p_.y_w(); z0 += s_.choice.cols) {
-        block(count, rows, of_y(z0, s_.choice.cols, p_.y_w(), p_.q(), pool().stride_w, pool().size_w, pool().pad_left));
+        block(count, rows,
+              of_y(z0, s_.choice.cols, p_.y_w(), p_.q(), pool().stride_w, pool().size_w, pool().pad_left));
       }
     }
   }
@@ -97,13 +100,15 @@ class Walk {
     const i64 bytes = partitions * run * pieces;
     const double engines = std::clamp<double>(std::ceil(partitions / 8.0), 1, NkiCore::kDmaEngines);
     const double gbps = std::min(core_.hbm_gbps, engines * core_.dma_gbps);
-    const double moved = static_cast<double>(bytes) + NkiCore::kDmaRunBytes * static_cast<double>(partitions * pieces);
+    const double moved =
+        static_cast<double>(bytes) + NkiCore::kDmaRunBytes * static_cast<double>(partitions * pieces);
     return take(queue, ready, moved / gbps * 1e-3, 1, bytes) + NkiCore::kDmaLatencyUs;
   }
 
   // A transpose on the tensor engine, of so many partitions; its bank is emptied by the vector engine.
   double turn(double ready, i64 partitions) {
-    const double cycles = static_cast<double>(std::max<i64>(NkiCore::kLeastColumns, partitions)) * (f32_ ? NkiCore::kF32TurnPasses : 1);
+    const double cycles = static_cast<double>(std::max<i64>(NkiCore::kLeastColumns, partitions)) *
+                          (f32_ ? NkiCore::kF32TurnPasses : 1);
     const double duration = us(cycles, core_.tensor_ghz);
     turning.instructions += weight_, turning.amount += weight_ * partitions;
     turning.busy_us += static_cast<double>(weight_) * duration;
@@ -155,7 +160,8 @@ class Walk {
     if (p_.layout == Layout::nchw) {
       const bool whole = cols == width;
       for (i64 c = 0; c < channels; c += kTile)
-        there = copy(Engine::dma_in, ready, std::min(kTile, channels - c), (whole ? rows * cols : cols) * e_, count * (whole ? 1 : rows));
+        there = copy(Engine::dma_in, ready, std::min(kTile, channels - c), (whole ? rows * cols : cols) * e_,
+                     count * (whole ? 1 : rows));
       return there;
     }
     const i64 at_once = cols == width && width <= kTile ? kTile / width : 1;
@@ -175,7 +181,8 @@ class Walk {
     const i64 width = p_.y_w();
     if (p_.layout == Layout::nchw) {
       const bool whole = cols == width;
-      free = copy(Engine::dma_out, ready, channels, (whole ? rows * cols : cols) * e_, count * (whole ? 1 : rows));
+      free = copy(Engine::dma_out, ready, channels, (whole ? rows * cols : cols) * e_,
+                  count * (whole ? 1 : rows));
       return;
     }
     const i64 at_once = cols == width && width <= kTile ? kTile / width : 1;
@@ -183,7 +190,8 @@ class Walk {
       for (i64 h = 0; h < rows; h += at_once) {
         for (i64 v = 0; v < cols; v += kTile) {
           const i64 pixels = std::min(at_once, rows - h) * std::min(kTile, cols - v);
-          free = copy(Engine::dma_out, empty_turned(turn(ready, channels), channels), pixels, channels * e_, 1);
+          free =
+              copy(Engine::dma_out, empty_turned(turn(ready, channels), channels), pixels, channels * e_, 1);
         }
       }
     }
@@ -192,15 +200,16 @@ class Walk {
   void block(i64 count, const Range& rows, const Range& cols) {
     const int xb = blocks_++ % s_.x_buffers;
     // The window on x, and what of it lies in the image.
-    const auto inside = [](i64 first, i64 span, i64 size) { return std::min(size, first + span) - std::max<i64>(0, first); };
+    const auto inside = [](i64 first, i64 span, i64 size) {
+      return std::min(size, first + span) - std::max<i64>(0, first);
+    };
     const i64 hn = (rows.conv - 1) * p_.stride_h + (p_.r - 1) * p_.dilation_h + 1;
     const i64 wn = (cols.conv - 1) * p_.stride_w + (p_.s - 1) * p_.dilation_w + 1;
     const i64 h_in = std::clamp<i64>(inside(rows.conv_first * p_.stride_h - p_.pad_top, hn, p_.h), 0, hn);
     const i64 w_in = std::clamp<i64>(inside(cols.conv_first * p_.stride_w - p_.pad_left, wn, p_.w), 0, wn);
     double x_ready = x_free_[xb];
     if (h_in < hn || w_in < wn) {
-      for (i64 c = 0; c < c_; c += kTile)
-        x_ready = run(Engine::gpsimd, x_free_[xb], count * hn * wn);
+      for (i64 c = 0; c < c_; c += kTile) x_ready = run(Engine::gpsimd, x_free_[xb], count * hn * wn);
     }
     x_ready = load(x_ready, count, c_, h_in, w_in, p_.w);
 
@@ -229,8 +238,10 @@ class Walk {
     const double columns = static_cast<double>(std::max<i64>(sums, NkiCore::kLeastColumns));
     const double cycles = f32_ ? NkiCore::kF32Passes * columns + NkiCore::kF32LoadCycles : columns;
     const double ready = std::max({x_ready, w_ready_, bank_free_[bank]});
-    const double summed = take(Engine::tensor, ready, static_cast<double>(products) * us(cycles, core_.tensor_ghz), products, products * sums) +
-                          NkiCore::kSemaphoreUs;
+    const double summed =
+        take(Engine::tensor, ready, static_cast<double>(products) * us(cycles, core_.tensor_ghz), products,
+             products * sums) +
+        NkiCore::kSemaphoreUs;
     return bank_free_[bank] = finish(std::max(summed, y_free), sums, banks_ - 1);
   }
 
@@ -263,8 +274,10 @@ class Walk {
     for (i64 i = 1; i < window; ++i) ready = pair(ready, count * rows.y * cols.y, is_16bit);
     if (window == 1) ready = run(Engine::vector, ready, count * rows.y * cols.y);
     if (!average) return ready;
-    for (i64 i = cut(rows, pool().stride_h, pool().size_h, p_.p()); i > 0; --i) ready = run(Engine::vector, ready, count * cols.y);
-    for (i64 j = cut(cols, pool().stride_w, pool().size_w, p_.q()); j > 0; --j) ready = run(Engine::vector, ready, count * rows.y);
+    for (i64 i = cut(rows, pool().stride_h, pool().size_h, p_.p()); i > 0; --i)
+      ready = run(Engine::vector, ready, count * cols.y);
+    for (i64 j = cut(cols, pool().stride_w, pool().size_w, p_.q()); j > 0; --j)
+      ready = run(Engine::vector, ready, count * rows.y);
     return run(Engine::vector, ready, count * rows.y * cols.y);
   }
   bool pads_pool() const {
@@ -323,17 +336,6 @@ void draw(const Walk& walk, double end, Prediction& out) {
 
 }  // namespace
 
-const char* name(Engine engine) {
-  constexpr const char* kNames[] = {"tensor", "vector", "scalar", "gpsimd", "dma in", "dma out"};
-  return kNames[static_cast<int>(engine)];
-}
-
-i64 Prediction::instructions() const {
-  i64 sum = turning.instructions;
-  for (const Work& w : work) sum += w.instructions;
-  return sum;
-}
-
 Prediction predict(const Problem& p, const Schedule& s, const NkiCore& core) {
   const std::vector<Part> parts = parts_of(p, s);
   const i64 images = s.choice.images, blocks = p.n / images, rest = p.n % images;
@@ -360,7 +362,8 @@ Prediction predict(const Problem& p, const Schedule& s, const NkiCore& core) {
     }
     const double each = walk.end() - before;
     if (rest > 0 && blocks < kImageBlocks) walk.images(rest);
-    const double more = static_cast<double>(blocks - kImageBlocks) + static_cast<double>(rest) / static_cast<double>(images);
+    const double more =
+        static_cast<double>(blocks - kImageBlocks) + static_cast<double>(rest) / static_cast<double>(images);
     return blocks > kImageBlocks ? more * each : 0.0;
   };
   double total = walked();
@@ -379,7 +382,8 @@ Prediction predict(const Problem& p, const Schedule& s, const NkiCore& core) {
   Prediction out;
   out.work = counts.work, out.turning = counts.turning;
   draw(walk, shown, out);
-  const double bytes_us = out[Engine::dma_in].busy_us + out[Engine::dma_out].busy_us;  // they share the engines
+  const double bytes_us =
+      out[Engine::dma_in].busy_us + out[Engine::dma_out].busy_us;  // they share the engines
   out.ms = 1e-3 * std::max(total, bytes_us);
   out.mfu = 100 * flops(p) / (out.ms * 1e9 * (p.dtype == DType::f32 ? core.f32_tflops : core.f16_tflops));
   double busiest = 0;
@@ -389,24 +393,6 @@ Prediction predict(const Problem& p, const Schedule& s, const NkiCore& core) {
     if (busy > busiest) busiest = busy, out.bound = static_cast<Engine>(e);
   }
   return out;
-}
-
-std::vector<std::string> table(const Prediction& prediction) {
-  std::vector<std::string> lines = {
-      fmt::format("{:<8}{:>10} {:>12}{:<9}{:>10}  when", "engine", "instr.", "amount", "", "busy us")};
-  constexpr const char* kUnits[] = {" columns", " elements", " elements", " elements", " bytes", " bytes"};
-  for (std::size_t e = 0; e < kEngines; ++e) {
-    const Work& w = prediction.work[e];
-    std::string when;
-    for (const double share : prediction.picture[e]) when += share < 0.02 ? '.' : share < 0.5 ? '-' : share < 0.9 ? '=' : '#';
-    lines.push_back(fmt::format("{:<8}{:>10} {:>12}{:<9}{:>10.1f}  {}", name(static_cast<Engine>(e)), w.instructions, w.amount,
-                                kUnits[e], w.busy_us, when));
-  }
-  if (prediction.turning.instructions > 0) {
-    lines.push_back(fmt::format("{:<8}{:>10} {:>12}{:<9}{:>10.1f}  of the tensor engine's time", "turning",
-                                prediction.turning.instructions, prediction.turning.amount, " columns", prediction.turning.busy_us));
-  }
-  return lines;
 }
 
 }  // namespace faltung::nki

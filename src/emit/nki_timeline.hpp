@@ -1,5 +1,5 @@
-// What a schedule costs on a NeuronCore, engine by engine: counts, which the kernel's own are compared with in
-// the tests, and a prediction of how the engines' work overlaps. Nothing here was measured.
+// What a schedule costs on a NeuronCore, engine by engine: counts, which the kernel's own are compared with
+// in the tests, and a prediction of how the engines' work overlaps. Nothing here was measured.
 #ifndef FALTUNG_SRC_EMIT_NKI_TIMELINE_HPP_
 #define FALTUNG_SRC_EMIT_NKI_TIMELINE_HPP_
 
@@ -28,7 +28,7 @@ struct Prediction {
   std::array<Work, kEngines> work;
   Work turning;  // of the tensor engine's, what only transposes
   double ms = 0;
-  double mfu = 0;  // of what is stated of the core, in percent
+  double mfu = 0;                 // of what is stated of the core, in percent
   Engine bound = Engine::tensor;  // the busiest
   // Which share of each twentieth of what was simulated (a few images, or all) an engine was busy.
   static constexpr int kSlots = 20;

@@ -80,4 +80,5 @@ def miscounted(source, machine):
         predicted = engines.get(engine, (0, 0))
         pairs += [(predicted[0], count[engine + " instructions"], engine + " instructions"), (predicted[1], count[engine + " elements"], engine + " amount")]
     pairs += [(engines["dma in"][i] + engines["dma out"][i], count[what], what) for i, what in enumerate(("dma copies", "dma bytes"))]
-    return "; ".join(f"{what}: predicted {predicted}, done {done}" for predicted, done, what in pairs if predicted != done)
+    different = [f"{what}: predicted {predicted}, done {done}" for predicted, done, what in pairs if predicted != done]
+    return "work: " + "; ".join(different) if different else ""
