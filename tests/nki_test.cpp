@@ -2,7 +2,8 @@
 // they are predicted to take, and that this is said quickly. tests/nki/ runs them in a simulator.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <cmath>
+#include <ctime>
 #include <random>
 
 #include "src/algorithms/algorithm.hpp"
@@ -80,7 +81,8 @@ TEST(NkiSchedule, NeverExceedsTheChip) {
   };
   // As many small ones as large ones.
   const auto size = [&](std::int64_t most) {
-    return std::max<std::int64_t>(1, std::llround(std::pow(double(most), between(0, 1000) / 1000.0)));
+    return std::max<std::int64_t>(
+        1, std::llround(std::pow(static_cast<double>(most), static_cast<double>(between(0, 1000)) / 1000)));
   };
   int computed = 0, declined = 0;
   for (int i = 0; i < 2000; ++i) {
@@ -138,14 +140,17 @@ TEST(NkiSource, IsWrittenQuickly) {
        {"fwd:n1c256h224w224k256r3s3:f16:bias:maxpool2", "fwd:n128c64h256w256k64r3s3:pad1:f16:nhwc:relu",
         "fwd:n2c1280h128w128k640r3s3:pad1:f16:nchw:bias", "fwd:n8c1024h56w56k1024r3s3:g1024:pad1:bf16:nhwc",
         "fwd:n1c3h1080w1920k64r7s7:st2:pad3:f32:nchw:bias:relu:maxpool3s2p1"}) {
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();  // of this process: others may have the processor
     const Recipe recipe = algorithm().candidates(parse_problem(text), trn2.target()).front().recipe();
     EXPECT_NE(std::get<Launch>(recipe.steps.front().work).source.text.find("Predicted"), std::string::npos);
-    slowest = std::max(
-        slowest, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    slowest = std::max(slowest, 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
   }
   std::printf("the slowest took %.1f ms\n", slowest);
-  EXPECT_LT(slowest, 1000);  // 100 on a machine of one's own: others may have the processor here
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  EXPECT_LT(slowest, 2000);
+#else
+  EXPECT_LT(slowest, 100);
+#endif
 }
 
 TEST(NkiSource, SelectsLines) {

@@ -236,7 +236,6 @@ void join_arguments(std::string& text) {
 
 std::string selected(std::string_view text, const Words& words) {
   constexpr std::string_view kMark = "  #? ", kLoop = "  #: ";
-  constexpr std::size_t kWidth = 118;
   std::string out;
   std::vector<std::size_t> dropped;  // indents of loops whose bodies stand alone
   for (std::size_t at = 0; at < text.size();) {

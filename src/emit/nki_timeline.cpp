@@ -98,7 +98,8 @@ class Walk {
   // On so many partitions, pieces of run bytes each.
   double copy(Engine queue, double ready, i64 partitions, i64 run, i64 pieces) {
     const i64 bytes = partitions * run * pieces;
-    const double engines = std::clamp<double>(std::ceil(partitions / 8.0), 1, NkiCore::kDmaEngines);
+    const double engines =
+        std::clamp<double>(static_cast<double>(ceil_div<i64>(partitions, 8)), 1, NkiCore::kDmaEngines);
     const double gbps = std::min(core_.hbm_gbps, engines * core_.dma_gbps);
     const double moved =
         static_cast<double>(bytes) + NkiCore::kDmaRunBytes * static_cast<double>(partitions * pieces);
