@@ -53,7 +53,8 @@ int run(Options& options) {
   }
   // Never here: kernels are emitted for them.
   for (const NkiCore& core : nki_cores()) {
-    const DeviceInfo& info = make_nki_device(core.id)->info();
+    const std::shared_ptr<Device> device = make_nki_device(core.id);
+    const DeviceInfo& info = device->info();
     const Ceilings c = stated_ceilings(core);
     machine.row({info.id, info.kind, info.description, std::int64_t(info.units), std::int64_t(1),
                  static_cast<std::int64_t>(info.memory_bytes), static_cast<std::int64_t>(info.cache_bytes),

@@ -202,6 +202,12 @@ std::string declined(const Problem& p, const NkiCore& core) {
   }
   if (p.dimensions == 3)
     return "three dimensions are not emitted; the nearest is d = t = 1, a plane at a time";
+  const Activation a = p.epilogue.activation;
+  if (scalar_activation(a).empty() && a != Activation::relu6 && a != Activation::leaky_relu &&
+      a != Activation::hardswish) {
+    return fmt::format("{} has no instruction on its engines that is known here; the nearest is relu or none",
+                       name(a));
+  }
   const Extent cols = cols_of(p);
   if (cols.needed(1) > kBank) {
     return fmt::format(
