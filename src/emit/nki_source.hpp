@@ -24,8 +24,9 @@ std::string plain_source(std::string_view text, const NkiCore& core);
 
 // The lines of a piece that hold under these words. A line may end in "  #? condition": words, each maybe
 // after
-// "!", joined by "&", and such conditions by "|"; it is then left out unless that is so. The marks are cut
-// off.
+// "!", joined by "&", and such conditions by "|"; it is then left out unless that is so. A loop's line may
+// end in "  #: condition": where that is so the loop has one turn, and its body stands without it. The marks
+// are cut off, and arguments that stand one in a line are put into as few lines as they fit.
 std::string selected(std::string_view piece, const std::set<std::string>& words);
 
 }  // namespace faltung::nki
