@@ -166,7 +166,9 @@ TEST(ConfigName, EveryAlgorithmSpeaksIt) {
   for (const NameEntry& entry : kNameWords) words.insert(std::string(entry.text));
   for (const NameEntry& entry : kNameKeys) keys.insert(std::string(entry.text));
   const FakeDevice amd("fake:amd"), hopper("fake:hopper", "sm_90a");
-  const DeviceInfo* const devices[] = {&find_device("cpu")->info(), &amd.info(), &hopper.info()};
+  const std::shared_ptr<Device> trn2 = find_device("nki:trn2");
+  const DeviceInfo* const devices[] = {&find_device("cpu")->info(), &amd.info(), &hopper.info(),
+                                       &trn2->info()};
   const std::regex part("([a-z]+)[1-9][0-9]{0,3}(x[1-9][0-9]{0,3})*");
   std::set<std::string> used;
   for (const char* text :

@@ -111,7 +111,7 @@ def check_problem(text, faltung):
 def check_names(text):
     found = [f"no source reads {name}" for name in sorted(set(re.findall(r"\bFALTUNG_[A-Z_]*[A-Z]\b", text)))
              if not re.search(rf"\b{name}\b", sources())]
-    for name in sorted(set(re.findall(r"\b([a-z]\w*_(?:cpu|gpu|sm90))(?:/|\b)", text))):
+    for name in sorted(set(re.findall(r"\b([a-z]\w*_(?:cpu|gpu|nki|sm90))(?:/|\b)", text))):
         if not any((ROOT / "src/algorithms" / f"{name}.{suffix}").exists() for suffix in ("cpp", "hpp")):
             found.append(f"no algorithm {name}")
     return found

@@ -1,6 +1,7 @@
 // faltung devices: what is here and what it reaches.
 #include <fmt/format.h>
 
+#include "src/backend/nki.hpp"
 #include "src/problem/text.hpp"
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
@@ -49,6 +50,23 @@ int run(Options& options) {
         "  measured with {} threads: f32 {:.0f}, tf32 {:.0f}, f16 {:.0f}, bf16 {:.0f} GFLOP/s; copy {:.1f} "
         "GB/s\n",
         threads, c.f32_gflops, c.tf32_gflops, c.f16_gflops, c.bf16_gflops, c.copy_gbps);
+  }
+  // Never here: kernels are emitted for them.
+  for (const NkiCore& core : nki_cores()) {
+    const std::shared_ptr<Device> device = make_nki_device(core.id);
+    const DeviceInfo& info = device->info();
+    const Ceilings c = stated_ceilings(core);
+    machine.row({info.id, info.kind, info.description, std::int64_t(info.units), std::int64_t(1),
+                 static_cast<std::int64_t>(info.memory_bytes), static_cast<std::int64_t>(info.cache_bytes),
+                 joined(info.features), info.driver, info.key, c.f32_gflops, c.tf32_gflops, c.f16_gflops,
+                 c.bf16_gflops, c.copy_gbps});
+    if (!machine.for_people()) continue;
+    fmt::print("{}  {}, offline: faltung emit nki\n", info.id, info.description);
+    fmt::print("  {} partitions of {} SBUF for a kernel, {} banks of {} B PSUM; products of {} x {} x {}\n",
+               NkiCore::kPartitions, show_bytes(static_cast<std::size_t>(core.sbuf_bytes)), NkiCore::kBanks,
+               NkiCore::kBankBytes, NkiCore::kPartitions, NkiCore::kStationary, NkiCore::kMoving);
+    fmt::print("  stated: f32 {:.0f}, f16 and bf16 {:.0f} GFLOP/s; copy {:.1f} GB/s\n", c.f32_gflops,
+               c.f16_gflops, c.copy_gbps);
   }
   machine.close();
   return 0;

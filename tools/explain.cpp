@@ -1,6 +1,7 @@
 // faltung explain: what would be chosen, and why not the others. Measures no kernel.
 #include <fmt/format.h>
 
+#include "src/algorithms/implicit_gemm_nki.hpp"
 #include "src/finder/engine.hpp"
 #include "src/finder/selection.hpp"
 #include "tools/choice.hpp"
@@ -20,6 +21,15 @@ struct Options {
 void print_compiled(Engine& engine, const Row& row, const Request& request, const Choice& choice) {
   const Settled settled(row.problem, request);
   if (settled.on_cpu()) return;
+  if (settled.device->info().kind == "nki") {  // emitted, and compiled elsewhere
+    const std::string config = parse_kernel(choice.kernel).config;
+    for (const std::string& line : engines_of_nki(settled.problem, config, nki_core(request.device)))
+      fmt::print("  {}\n", line);
+    fmt::print(
+        "  predicted; when: each character a twentieth of it, of a few images: # busy, = half, - less, . "
+        "idle\n");
+    return;
+  }
   EngineImpl& impl = Internals::impl(engine);
   const Candidate candidate = find_candidate(choice.kernel, settled.problem, settled.target());
   if (impl.trust().standing(candidate, settled) == Standing::untried) {

@@ -20,14 +20,14 @@ from ._functional import (channels_last, conv1d, conv1d_input_grad, conv1d_weigh
 __version__ = _version()
 __all__ = ["BadFile", "BadProblem", "Cancelled", "Choice", "Device", "DeviceError", "Error", "FaltungWarning",
            "InternalError", "OutOfMemory", "Plan", "Report", "Unsupported", "Weights", "bench", "channels_last", "command",
-           "devices", "doctor", "explain", "find", "plan", "verify",
+           "devices", "doctor", "emit", "explain", "find", "plan", "verify",
            *(f"conv{kind}{dimensions}d{gradient}" for kind in ("", "_transpose") for dimensions in (1, 2, 3)
              for gradient in ("", "_input_grad", "_weight_grad"))]
 
 
 def __getattr__(name):
     """What is needed rarely is imported when it is asked for."""
-    if name in ("bench", "verify", "doctor", "command"):
+    if name in ("bench", "verify", "doctor", "emit", "command"):
         from . import _command
         return getattr(_command, name)
     if name == "report":

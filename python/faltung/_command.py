@@ -91,6 +91,19 @@ def verify(problem, device="cpu", *, threads=0, only=None, skip=None, seed=None)
     return _rows(_run(words))
 
 
+def emit(problem, target="trn2", *, output=None):
+    """The problem's convolution as an NKI kernel for AWS's Trainium, a Python file's text; docs/trainium.md. ``target``: trn2 or
+    trn1. ``output``: a path to write it to as well. What cannot be emitted raises BadProblem, which says what can."""
+    text = _run(["emit", "nki", problem, "--target", target])
+    if output is not None:
+        try:
+            with open(output, "w", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise _c.BadFile(f"{output} cannot be written: {error.strerror}") from None
+    return text
+
+
 def doctor(device=None, budget=None):
     """Tries every kernel on a list of problems, on one device or on all, and returns the report as a dictionary, which is
     fit for a bug report. ``budget``: such as "50s"."""

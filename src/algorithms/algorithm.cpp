@@ -45,7 +45,9 @@ std::vector<Candidate> Algorithm::candidates(const Problem& problem, const Targe
     if (may_fuse) all = list_fused(problem, target);
     std::set<std::string> fused;
     for (const Candidate& c : all) fused.insert(c.config);
-    for (Candidate& c : list(without_pool(problem), target)) {
+    // What is emitted for another machine is one kernel: it has no steps after it.
+    const bool is_emitted = may_fuse && target.device.kind == "nki";
+    for (Candidate& c : is_emitted ? std::vector<Candidate>() : list(without_pool(problem), target)) {
       if (fused.count(c.config) != 0) continue;
       // What list_fused leaves out may fuse all the same: a name stands for one candidate.
       std::vector<Candidate> own;

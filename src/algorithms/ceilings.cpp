@@ -5,6 +5,7 @@
 #include "kernels/cpu/ceilings.hpp"
 #include "src/algorithms/gpu.hpp"
 #include "src/algorithms/sm90/wgmma.hpp"
+#include "src/backend/nki.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
@@ -119,6 +120,7 @@ jit::Source matrix_products(const DeviceInfo& device, DType dtype) {
 }
 
 Ceilings measure_ceilings(const jit::Session& session, int threads) {
+  if (session.device().info().kind == "nki") return stated_ceilings(nki_core(session.device().info().id));
   if (session.device().info().kind == "cpu") return measure_cpu_ceilings(Parallel(threads));
   return Gpu(session).measure();
 }

@@ -18,6 +18,7 @@ std::vector<std::unique_ptr<Algorithm>>& algorithms() {
     all.push_back(make_implicit_gemm_cpu());
     all.push_back(make_implicit_gemm_gpu());
     all.push_back(make_implicit_gemm_mma_gpu());
+    all.push_back(make_implicit_gemm_nki());
     all.push_back(make_implicit_gemm_sm90());
     all.push_back(make_reference_cpu());
     all.push_back(make_weights_gradient_sm90());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/backend/nki.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung {
@@ -56,7 +57,8 @@ std::vector<std::shared_ptr<Device>> list_devices() {
 }
 
 std::shared_ptr<Device> find_device(const std::string& id) {
-  if (id == cpu()->info().id) return cpu();  // without waking the drivers of the others
+  if (id == cpu()->info().id) return cpu();                // without waking the drivers of the others
+  if (id.starts_with("nki:")) return make_nki_device(id);  // never here: not listed
   std::vector<std::string> ids;
   for (const std::shared_ptr<Device>& device : list_devices()) {
     if (device->info().id == id) return device;

@@ -158,6 +158,11 @@ print(*(f"{w.category.__name__}: {w.message}" for w in seen), sep="\\n")
 def test_the_command_in_the_package():
     assert faltung.__version__ in subprocess.run([faltung.command(), "--version"], capture_output=True, text=True).stdout
     assert faltung.__version__ in python("import sys; sys.argv = ['faltung', '--version']\nimport faltung.__main__ as m; m.main()").stdout
+    kernel = faltung.emit("fwd:n1c8h8w8k8r3s3:f16:relu")
+    compile(kernel, "kernel.py", "exec")
+    assert "def convolution(x, w):" in kernel and "redicted" in kernel
+    with pytest.raises(faltung.BadProblem, match="gradients"):
+        faltung.emit("bwd_d:n1c8h8w8k8r3s3")
     rows = faltung.bench(PROBLEM, threads=1, min_time="5ms", repeat=1)
     assert len(rows) == 1 and rows[0]["ms"] > 0 and rows[0]["verdict"] == "pass"
     verdicts = {row["kernel"]: row["verdict"] for row in faltung.verify(PROBLEM, only="direct_cpu*")}
