@@ -84,10 +84,12 @@ class CpuDevice : public Device {
   }
 
   static std::size_t cache_bytes() {
+#if defined(_SC_LEVEL3_CACHE_SIZE)
     for (const int level : {_SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE}) {
       const long bytes = sysconf(level);
       if (bytes > 0) return static_cast<std::size_t>(bytes);
     }
+#endif
     return 8 << 20;
   }
 
