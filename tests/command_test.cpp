@@ -487,6 +487,12 @@ TEST_F(Command, WhereNoKernelIsLeftEachSaysWhy) {
   }
 }
 
+TEST_F(Command, ADeviceThatIsNotHereSaysWhatItNeeds) {
+  environment_["OCL_ICD_VENDORS"] = "/nonexistent";
+  expect_refused({"explain", kSmall, "--device", "opencl:0"}, "no device 'opencl:0' here; there is cpu");
+  expect_refused({"explain", kSmall, "--device", "opencl:0"}, "OpenCL needs libOpenCL.so.1 and a driver's");
+}
+
 // No kernel's fault: one line about the tensors, and not the code for a wrong result.
 TEST_F(Command, WhatFitsIntoNoMemoryIsSaidOnce) {
   const Result result = run({"verify", "n99999999c64h56w56k64r3s3:pad1"});
