@@ -20,7 +20,7 @@ if [ ! -e "$sysroot/usr/include/zstd.h" ]; then
   command -v debootstrap >/dev/null || leave_out "no debootstrap"
   rm -rf "$sysroot" && mkdir -p build-aarch64
   include=libc6-dev,libstdc++-12-dev,libhwy-dev,libfmt-dev,libcli11-dev,nlohmann-json3-dev,libprotozero-dev,libzstd-dev,libgtest-dev,libgmock-dev
-  debootstrap --arch=arm64 --foreign --variant=minbase --include=$include bookworm build-aarch64/packages http://deb.debian.org/debian \
+  debootstrap --arch=arm64 --foreign --variant=minbase --include=$include bookworm build-aarch64/packages \
     >build-aarch64/debootstrap.log 2>&1 || leave_out "debootstrap failed: $(tail -1 build-aarch64/debootstrap.log)"
   mkdir "$sysroot"
   for package in build-aarch64/packages/var/cache/apt/archives/*.deb; do dpkg-deb -x "$package" "$sysroot"; done

@@ -29,7 +29,7 @@ finish() {
 trap finish EXIT
 if [ ! -e "$folder/usr" ]; then
   echo "== a bare Debian 12"
-  debootstrap --variant=minbase --include=git,ca-certificates bookworm "$folder" http://deb.debian.org/debian >"$folder.log" 2>&1 ||
+  debootstrap --variant=minbase --include=git,ca-certificates bookworm "$folder" >"$folder.log" 2>&1 ||
     { tail -3 "$folder.log"; leave_out "debootstrap failed"; }
   rm "$folder.log"
 fi
