@@ -247,6 +247,69 @@ TEST_F(CApi, AMissingTensorIsAStatus) {
   faltung_plan_destroy(plan);
 }
 
+TEST_F(CApi, MoreThreadsThanCanBeAreAStatus) {
+  faltung_request request = faltung_request_default();
+  request.threads = 100000;
+  faltung_plan* plan = nullptr;
+  EXPECT_EQ(faltung_plan_create(engine_, problem_, &request, &plan), FALTUNG_BAD_PROBLEM);
+  EXPECT_THAT(faltung_last_error(), HasSubstr("threads is 100000; it must be 0 (all) to 4096"));
+}
+
+TEST_F(CApi, DenormalsAreFlushedWhereTheRequestSaysSo) {
+  for (const int flush : {0, 1}) {
+    faltung_request request = faltung_request_default();
+    request.threads = 1;
+    request.flush_denormals = flush;
+    faltung_plan* plan = nullptr;
+    ASSERT_EQ(faltung_plan_create(engine_, problem_, &request, &plan), FALTUNG_OK) << faltung_last_error();
+    std::vector<float> x(32, 0x1p-140f), w(36, 1), y(32, -1);
+    const faltung_tensors tensors{x.data(), w.data(), y.data(), nullptr, nullptr};
+    std::vector<char> workspace(faltung_plan_workspace_bytes(plan, 0) + 1);
+    faltung_run_options options{};
+    options.size = sizeof options;
+    options.workspace = workspace.data();
+    ASSERT_EQ(faltung_run(plan, &tensors, &options), FALTUNG_OK) << faltung_last_error();
+    EXPECT_EQ(y[0], flush != 0 ? 0 : 8 * 0x1p-140f);  // 2 channels × 4 taps
+    faltung_plan_destroy(plan);
+  }
+}
+
+TEST_F(CApi, WhatIsWrittenOverlapsNothing) {
+  faltung_problem* problem = nullptr;
+  ASSERT_EQ(faltung_problem_create("fwd:n1c2h4w4k2r3s3:pad1:bias:residual", &problem), FALTUNG_OK);
+  faltung_plan* plan = nullptr;
+  ASSERT_EQ(faltung_plan_create(engine_, problem, nullptr, &plan), FALTUNG_OK) << faltung_last_error();
+  std::vector<float> reads(36, 1), y(32 + 36, -1);
+  const std::size_t bytes = faltung_plan_workspace_bytes(plan, 0);
+  std::vector<char> workspace(bytes + 1);
+  faltung_run_options options{};
+  options.size = sizeof options;
+  options.workspace = workspace.data();
+  const faltung_tensors same{reads.data(), reads.data(), y.data(), reads.data(), reads.data()};
+  ASSERT_EQ(faltung_run(plan, &same, &options), FALTUNG_OK) << faltung_last_error();
+  EXPECT_EQ(y[0], 10);  // 2 channels × 4 taps, bias, residual
+  const auto refused = [&](const faltung_tensors& tensors, const char* what) {
+    EXPECT_EQ(faltung_run(plan, &tensors, &options), FALTUNG_BAD_PROBLEM) << what;
+    EXPECT_THAT(faltung_last_error(), HasSubstr(what));
+  };
+  refused({y.data() + 31, reads.data(), y.data(), reads.data(), reads.data()},
+          "y is written to and overlaps x");
+  refused({reads.data(), y.data() + 31, y.data(), reads.data(), reads.data()},
+          "y is written to and overlaps w");
+  refused({reads.data(), reads.data(), y.data(), y.data() + 5, reads.data()},
+          "y is written to and overlaps bias");
+  refused({reads.data(), reads.data(), y.data(), reads.data(), y.data()},
+          "y is written to and overlaps residual");
+  const faltung_tensors beside{y.data() + 32, y.data() + 32, y.data(), y.data() + 32, y.data() + 32};
+  EXPECT_EQ(faltung_run(plan, &beside, &options), FALTUNG_OK) << faltung_last_error();
+  if (bytes > 0) {
+    options.workspace = y.data();
+    refused(same, "overlaps workspace");
+  }
+  faltung_plan_destroy(plan);
+  faltung_problem_destroy(problem);
+}
+
 TEST_F(CApi, APlanOutlivesItsEngine) {
   faltung_plan* plan = nullptr;
   ASSERT_EQ(faltung_plan_create(engine_, problem_, nullptr, &plan), FALTUNG_OK) << faltung_last_error();

@@ -487,6 +487,20 @@ TEST_F(Command, WhereNoKernelIsLeftEachSaysWhy) {
   }
 }
 
+TEST_F(Command, ADeviceThatIsNotHereSaysWhatItNeeds) {
+  environment_["OCL_ICD_VENDORS"] = "/nonexistent";
+  expect_refused({"explain", kSmall, "--device", "opencl:0"}, "no device 'opencl:0' here; there is cpu");
+  expect_refused({"explain", kSmall, "--device", "opencl:0"}, "OpenCL needs libOpenCL.so.1 and a driver's");
+}
+
+// No kernel's fault: one line about the tensors, and not the code for a wrong result.
+TEST_F(Command, WhatFitsIntoNoMemoryIsSaidOnce) {
+  const Result result = run({"verify", "n99999999c64h56w56k64r3s3:pad1"});
+  EXPECT_EQ(result.exit, 2);
+  EXPECT_THAT(result.err, HasSubstr("of memory in all; use a smaller --batch"));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
 TEST_F(Command, HelpVersionAndDevices) {
   EXPECT_THAT(run({"--version"}).out, StartsWith("faltung 0."));
   for (const char* command : {"bench", "find", "explain", "verify", "run", "devices", "store"}) {

@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED = re.compile(r"^(build|\.git|\.cache)")
-TOP = "include src kernels tools bench workloads tests examples docs cmake python .ci".split()
+TOP = "include src kernels tools bench workloads tests examples docs cmake packaging python .ci".split()
 SUFFIXES = "cpp hpp c h inc cmake md py sh csv cl json txt in npy".split()
 
 
@@ -94,7 +94,7 @@ def check_command(line, faltung):
         text = help_of(faltung, words[1])
         if text is None:
             return [f"faltung has no subcommand {words[1]}"]
-        if len(words) > 2 and re.search(rf"^  {re.escape(words[2])}\b", text, re.M):  # store list, store export
+        if len(words) > 2 and not words[2].startswith("-") and re.search(rf"^  {re.escape(words[2])}\b", text, re.M):  # store list, store export
             text += help_of(faltung, words[1], words[2]) or ""
         found = [f"faltung {words[1]} has no option {option}" for option in
                  (w.split("=")[0] for w in words[2:] if w.startswith("--"))
@@ -117,7 +117,19 @@ def check_names(text):
     return found
 
 
+def made_by(text):
+    """The files that a page's own blocks and commands make."""
+    made = {name for name in re.findall(r"^(?://|#|/\*) ([\w./-]+\.\w+)(?: \*/)?$", text, re.M)}
+    made |= set(re.findall(r"(?:--csv|-o) ([\w./-]+)", text))
+    return made | {f"{name}.{kind}" for name in re.findall(r"--report (\w+)", text) for kind in ("txt", "json")}
+
+
 def check_document(text, base, faltung):
+    made = made_by(text)
+    return [e for e in found_in(text, base, faltung) if e.split(": ")[-1] not in made]
+
+
+def found_in(text, base, faltung):
     found = []
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.M | re.S)
     prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
@@ -137,12 +149,21 @@ def check_document(text, base, faltung):
     return found + check_names(text)
 
 
+def check_picture():
+    """docs/ratios.svg is README's table as it is."""
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(ROOT / "bench"))
+    from picture import picture
+    same = picture((ROOT / "README.md").read_text()) == (ROOT / "docs/ratios.svg").read_text()
+    return [] if same else ["docs/ratios.svg is not README's table: bench/picture.py >docs/ratios.svg"]
+
+
 def self_test():
     """The check can fail: each of these breaks it."""
     for text in ("`src/nowhere.cpp`", "[a](nowhere.md)", "```sh\n./dev dance\n```\n", "`FALTUNG_NOBODY_READS_" "THIS`",
                  "`nowhere_at_all.cpp`", "`magic_" "cpu/x`", "`cmake --preset nowhere`", "`src/{problem,nowhere}/`"):
         assert check_document(text, ROOT, None), text
-    for text in ("`src/problem/`", "[a](README.md)", "```sh\n./dev demo\n```\n", "`src/algorithms/<name>_cpu.cpp`",
+    for text in ("```csv\n# own.csv\n```\n`own.csv`", "`src/problem/`", "[a](README.md)", "```sh\n./dev demo\n```\n", "`src/algorithms/<name>_cpu.cpp`",
                  "```\nsrc/nowhere is printed\n```\n", "`cmake --preset asan`", "`registry.cpp`"):
         assert not check_document(text, ROOT, None), text
 
@@ -157,6 +178,9 @@ def main():
         for error in check_document(text, (ROOT / path).parent, faltung):
             print(f"{path}: {error}")
             failures += 1
+    for error in check_picture():
+        print(error)
+        failures += 1
     if faltung and help_of(faltung, "bench") is None:
         sys.exit(f"{faltung} bench --help does not work, so that no command could be checked")
     print(f"{len(documents)} documents, {failures} paths, names or commands that do not exist")

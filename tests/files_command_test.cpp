@@ -1,5 +1,5 @@
-// The faltung command among files of every kind, on a full disk, without its standard streams: it ends, says
-// what was wrong, and does not say that all is well.
+// The faltung command among files of every kind, on a full disk, without its standard streams, with too
+// little memory: it ends, says what was wrong, and does not say that all is well.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -73,6 +73,20 @@ TEST_F(FilesCommand, ALimitOfFilesSizesIsTold) {
   EXPECT_THAT(ended.err, HasSubstr("big.csv: could not be written to the end: File too large"));
 }
 
+// Of address spaces down to what the command itself needs, none has room for 64 threads' stacks.
+TEST_F(FilesCommand, ThreadsThatCannotStartAreNoAbort) {
+  bool said = false;
+  for (const int kilobytes : {30000, 60000, 150000, 400000}) {
+    const Ended ended = shell("ulimit -v " + std::to_string(kilobytes) +
+                              "; faltung find --budget 50ms --threads 64 " + small_);
+    EXPECT_TRUE(ended.exit == 0 || ended.exit == 2 || ended.exit == 127) << ended.exit << ended.err;
+    EXPECT_THAT(ended.err, Not(HasSubstr("terminate called"))) << kilobytes;
+    said = said ||
+           ended.err.find("of 64 threads could be started; they share the work of all") != std::string::npos;
+  }
+  EXPECT_TRUE(said);
+}
+
 TEST_F(FilesCommand, WhatHasNoEndIsRefused) {
   const Ended ended = shell("faltung explain --suite /dev/zero");
   EXPECT_EQ(ended.exit, 2);
@@ -84,6 +98,13 @@ TEST_F(FilesCommand, WhatHasNoEndIsRefused) {
 TEST_F(FilesCommand, PipesAreNotWaitedFor) {
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   EXPECT_EQ(shell("faltung store import pipe").exit, 2);
+  const Ended list = shell("faltung explain --suite pipe");
+  EXPECT_EQ(list.exit, 2);
+  EXPECT_THAT(list.err, HasSubstr("pipe: nobody writes to this pipe"));
+  // Whom somebody writes to takes its time.
+  const std::string rows = "printf 'n,c,h,w,k,r,s\\n1,8,9,8,8,3,3\\n'";
+  EXPECT_EQ(shell("{ sleep 1; " + rows + " >pipe; } & faltung explain --suite pipe").exit, 0);
+  EXPECT_EQ(shell("{ sleep 4; " + rows + "; } | faltung explain --suite /dev/stdin").exit, 0);
   EXPECT_EQ(shell("faltung run " + small_ + " --x pipe --w pipe --y y.npy").exit, 2);
   EXPECT_EQ(shell("FALTUNG_STORE=pipe:readonly faltung explain " + small_).exit, 2);
   fs::create_directories(path("store/trials"));

@@ -87,6 +87,43 @@ if [ -n "$(find "$build/bench/peers" -name 'faltung-peer-*' -type f 2>/dev/null)
 fi
 test -f "$prefix/share/faltung/workloads/lux_relu.csv"
 
+echo "== README's program and the tutorial, as they are printed"
+pages() { PATH=$prefix/bin:$PATH CMAKE_PREFIX_PATH=$prefix FALTUNG_STORE=$scratch/store_pages "$source/tests/run_page.py" "$@"; }
+pages "$source/README.md" --only 'Use it' --folder "$scratch/readme"
+project "$scratch/readme" "$scratch/readme/build"
+"$scratch/readme/build/readme"
+pages "$source/docs/tutorial.md" --without Install --without 'On a GPU, or PoCL' --folder "$scratch/tutorial"
+
+echo "== the manual and completion"
+manual=$prefix/share/man/man1/faltung.1
+for words in 'faltung bench' 'faltung store export' '\\-\\-workspace' 'EXIT STATUS'; do
+  grep -q -- "$words" "$manual" || fail "the manual has no $words"
+done
+if command -v groff >/dev/null; then
+  warnings=$(groff -man -Tutf8 -ww -z "$manual" 2>&1)
+  [ -z "$warnings" ] || fail "the manual: $warnings"
+fi
+completed() {  # what bash proposes for the last word
+  bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _faltung; echo "${COMPREPLY[*]}"' \
+    "$prefix/share/bash-completion/completions/faltung" "$@"
+}
+expect_completed() {
+  local expected=$1 got
+  shift
+  got=$(completed "$@")
+  [ "$got" = "$expected" ] || fail "$*: '$got' is proposed, and not '$expected'"
+}
+expect_completed bench faltung be
+expect_completed "list export import clear --help" faltung store ""
+expect_completed --workspace faltung find fwd:n1c8h9w8k8r3s3 --work
+expect_completed "--lock" faltung store export --l
+expect_completed "" faltung bench nothing
+zsh_file=$prefix/share/zsh/site-functions/_faltung fish_file=$prefix/share/fish/vendor_completions.d/faltung.fish
+grep -q -- "'--workspace:" "$zsh_file" || fail "zsh does not learn of --workspace"
+grep -q -- "-l workspace" "$fish_file" || fail "fish does not learn of --workspace"
+if command -v zsh >/dev/null; then zsh -n "$zsh_file"; fi
+if command -v fish >/dev/null; then fish -n "$fish_file"; fi
+
 # A user's program with the shared library: the worker lies beside that, in PATH, or nowhere, which is said once.
 opencl=$("$prefix/bin/faltung" devices 2>/dev/null | grep -oE '^opencl:[0-9]+' | head -1) || true
 if [ -n "$opencl" ]; then
@@ -135,7 +172,7 @@ packages() {
 }
 packages --install "$scratch/packages/"*.deb
 dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${Package} ${Version} ${Installed-Size} KB, depends on ${Depends}\n'
-for file in usr/bin/faltung usr/lib/libfaltung.so usr/lib/"$soname" usr/include/faltung/faltung.h usr/lib/pkgconfig/faltung.pc; do
+for file in usr/bin/faltung usr/share/man/man1/faltung.1 usr/share/doc/faltung/docs/tutorial.md usr/lib/libfaltung.so usr/lib/"$soname" usr/include/faltung/faltung.h usr/lib/pkgconfig/faltung.pc; do
   [ -e "$root/$file" ] || fail "no /$file in the packages"
 done
 if objdump -h "$root/usr/lib/$soname" | grep -q debug_info; then fail "the packaged library is not stripped"; fi

@@ -2,12 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <sstream>
 
 #include "src/problem/parse.hpp"
 #include "src/problem/problem.hpp"
+#include "src/problem/words.hpp"
 
 namespace faltung {
 namespace {
@@ -558,6 +562,32 @@ TEST(Workloads, BadFiles) {
   EXPECT_THAT(message_of([] { read_workloads("/nonexistent/a.csv"); }),
               HasSubstr("/nonexistent/a.csv: cannot be opened"));
   EXPECT_THAT(message_of([] { read_workloads("/tmp"); }), HasSubstr("/tmp: is empty or cannot be read"));
+}
+
+// docs/problem.md has every word that the text and the lists may have.
+TEST(Words, AreDocumented) {
+  std::ifstream file(FALTUNG_SOURCE_DIR "/docs/problem.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  std::vector<std::string> words{"bias", "residual", "maxpool3s2p1", "avgpool2", "transposed"};
+  for (const auto& all : {names(Direction::backward_weights), names(DType::bf16), names(Layout::nhwc),
+                          names(Math::fast), names(Activation::hardswish)}) {
+    words.insert(words.end(), all.begin(), all.end());
+  }
+  for (const LayoutAlias& alias : kLayoutAliases) words.push_back(alias.name);
+  // The columns, as a list with one that is near to none of them is told: "there is a, b or c".
+  std::string told = message_of([] { parse_workloads("qqqqqqqqqq\n1\n", "f"); });
+  ASSERT_THAT(told, HasSubstr("there is "));
+  told.erase(0, told.find("there is ") + std::strlen("there is "));
+  std::replace(told.begin(), told.end(), ',', ' ');
+  std::istringstream columns(told);
+  for (std::string word; columns >> word;) {
+    if (word != "or") words.push_back(word);
+  }
+  EXPECT_GT(words.size(), 50u);
+  for (const std::string& word : words) {
+    EXPECT_TRUE(page.find('`' + word) != std::string::npos || page.find('=' + word) != std::string::npos)
+        << word << " is not in docs/problem.md";
+  }
 }
 
 TEST(Words, NameTheNearest) {

@@ -31,6 +31,12 @@ std::function<int()>& chosen() {
   return run;
 }
 
+// What run_program runs.
+const CLI::App*& program() {
+  static const CLI::App* app = nullptr;
+  return app;
+}
+
 int fail(const std::string& message) {
   std::fprintf(stderr, "faltung: %s\n", one_line(message).c_str());
   return 2;
@@ -139,6 +145,28 @@ Subcommand::Subcommand(const char* its_name, const char* its_help, void (*its_de
   linked().push_back(this);
 }
 
+namespace {
+
+CommandText text_of(const CLI::App& app) {
+  CommandText text{full_name(app), app.get_description(), {}, {}};
+  for (const CLI::Option* option : app.get_options()) {
+    const bool is_positional = option->get_positional();
+    std::string value = option->get_items_expected_max() == 0 ? "" : option->get_type_name();
+    value = value.substr(0, value.find(':'));  // what it must be follows
+    std::string help = option->get_description();
+    if (!option->get_default_str().empty()) help += " [" + option->get_default_str() + "]";
+    text.options.push_back(
+        {is_positional ? value : "--" + option->get_lnames().front(), value, help, is_positional});
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    text.commands.push_back(text_of(*command));
+  return text;
+}
+
+}  // namespace
+
+CommandText described() { return text_of(*program()); }
+
 std::vector<const Subcommand*> subcommands() {
   std::vector<const Subcommand*> all = linked();
   std::sort(all.begin(), all.end(),
@@ -170,6 +198,7 @@ int ended(int code) {
 int run_program(const char* name, const char* description, const std::function<void(const Command&)>& declare,
                 int argc, char** argv) {
   CLI::App app(description, name);
+  program() = &app;
   open_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no further is an error that is told
   try {

@@ -60,6 +60,22 @@ struct Subcommand {
 // All that are linked, in the order of their names.
 std::vector<const Subcommand*> subcommands();
 
+// A command in words: for its manual and for shells.
+struct CommandText {
+  struct Option {
+    std::string name;   // --csv; of a positional argument the name of its value
+    std::string value;  // what --help calls it; empty for a flag
+    std::string help;
+    bool is_positional;
+  };
+  std::string name, help;  // faltung store list
+  std::vector<Option> options;
+  std::vector<CommandText> commands;
+};
+
+// The program that run_program runs.
+CommandText described();
+
 // Parses the arguments and runs what they ask for. The exit code: 0 well, 1 something measured or checked is
 // wrong, 2 bad input, which standard error then names in a line.
 int run_program(const char* name, const char* description, const std::function<void(const Command&)>& declare,

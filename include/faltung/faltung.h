@@ -204,8 +204,10 @@ FALTUNG_API const char* faltung_choice_text(const faltung_choice* choice);
 
 /* ------------------------------------------------------------------------------------------------- plan */
 
-/* A chosen kernel, ready to run many times, from many threads at once if each brings its own workspace. May
- * outlive its engine. */
+/* A chosen kernel, ready to run many times, from many threads at once if each brings its own workspace and
+ * result. On the CPU the plans of an engine that ask for as many threads share them: a run that finds them
+ * busy is computed by its calling thread alone, to the same bits. May outlive its engine, and serves the
+ * child of a fork, too. */
 typedef struct faltung_plan faltung_plan;
 
 /* request may be NULL. */
@@ -232,7 +234,12 @@ FALTUNG_API void faltung_weights_destroy(faltung_weights* weights);
  *
  *   fwd    reads x, w (bias, residual); writes y
  *   bwd_d  reads y (the output's gradient), w; writes x (the input's gradient)
- *   bwd_w  reads x, y (the output's gradient); writes w (the weights' gradient) */
+ *   bwd_w  reads x, y (the output's gradient); writes w (the weights' gradient)
+ *
+ * What is only read may overlap; the result overlaps nothing, the residual and the workspace included:
+ * faltung_run refuses it. Elements are in the host's byte order: f32 is float; f16 is IEEE's binary16
+ * (_Float16, half) and bf16 the upper half of a float (__bf16), both two bytes, for which uint16_t serves
+ * where the compiler has no such type. The bias has the problem's dtype, like all. */
 typedef struct faltung_tensors {
   void* x;
   void* w;
@@ -253,7 +260,9 @@ typedef struct faltung_run_options {
   const faltung_weights* weights;    /* packed; then w is read only if packed_weights_bytes is 0 */
   faltung_parallel_for parallel_for; /* CPU; NULL for faltung's own threads */
   void* parallel_for_context;
-  void* stream; /* GPU: the caller's stream or queue */
+  /* GPU: the caller's CUstream or cl_command_queue, in whose order it runs; NULL: CUDA's default stream,
+   * OpenCL's one of faltung's. */
+  void* stream;
 } faltung_run_options;
 
 /* On options' stream, for which it does not wait, or by its parallel_for; the rest of options is not read.
@@ -261,7 +270,9 @@ typedef struct faltung_run_options {
 FALTUNG_API faltung_status faltung_pack_weights(const faltung_plan* plan, const void* w,
                                                 const faltung_run_options* options,
                                                 faltung_weights** weights);
-/* options may be NULL if the plan needs no workspace. */
+/* Allocates nothing. On the CPU the result is there when it returns; on a GPU once the stream has come so
+ * far. options may be NULL if the plan needs no workspace. FALTUNG_BAD_PROBLEM if a pointer that the problem
+ * needs is NULL, is one that the kernel cannot use, or if the result or the workspace overlaps another. */
 FALTUNG_API faltung_status faltung_run(const faltung_plan* plan, const faltung_tensors* tensors,
                                        const faltung_run_options* options);
 
@@ -282,7 +293,10 @@ FALTUNG_API void faltung_memory_pool_destroy(faltung_memory_pool* pool);
 FALTUNG_API faltung_status faltung_memory_allocate(faltung_memory_pool* pool, size_t bytes, void** pointer);
 /* FALTUNG_BAD_PROBLEM for a pointer that was not allocated, or was freed; NULL does nothing. */
 FALTUNG_API faltung_status faltung_memory_free(faltung_memory_pool* pool, void* pointer);
-/* From and to the host; return when it is done. The device's bytes must lie in one block that is in use. */
+/* From and to the host; return when it is done. The device's bytes must lie in one block that is in use. They
+ * come after what ran with a NULL stream. They do not wait for other work: before a copy, wait for an OpenCL
+ * queue of your own (clFinish), and for a CUDA stream that is non-blocking (cudaStreamSynchronize), as
+ * PyTorch's are; CUDA's blocking streams wait by themselves. */
 FALTUNG_API faltung_status faltung_memory_copy_in(faltung_memory_pool* pool, void* to, const void* from,
                                                   size_t bytes);
 FALTUNG_API faltung_status faltung_memory_copy_out(faltung_memory_pool* pool, void* to, const void* from,

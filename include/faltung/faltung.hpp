@@ -177,6 +177,11 @@ using ParallelFor = std::function<void(int count, const std::function<void(int)>
 //   forward           reads x, w (bias, residual); writes y
 //   backward_data     reads y (the output's gradient), w; writes x (the input's gradient)
 //   backward_weights  reads x, y (the output's gradient); writes w (the weights' gradient)
+// What is only read may overlap; the result overlaps nothing, the residual and the workspace included: run
+// refuses it.
+// Elements are in the host's byte order: f32 is float; f16 is IEEE's binary16 (_Float16, half) and bf16 the
+// upper half of a float (std::bfloat16_t, __bf16), both two bytes, for which std::uint16_t serves where the
+// compiler has no such type. The bias has the problem's dtype, like all.
 struct Tensors {
   void* x = nullptr;
   void* w = nullptr;
@@ -231,12 +236,15 @@ struct RunOptions {
   const PackedWeights* weights = nullptr;  // from Plan::pack_weights; then Tensors::w is read only if
                                            // Plan::packed_weights_bytes() is 0
   ParallelFor parallel_for;                // CPU: in place of faltung's own threads
-  void* stream = nullptr;                  // GPU: the caller's stream or queue
+  void* stream = nullptr;                  // GPU: the caller's CUstream or cl_command_queue, in whose order
+                                           // it runs; null: CUDA's default stream, OpenCL's one of faltung's
 };
 
 class PlanImpl;
 
-// A chosen kernel, ready to run many times, from many threads at once if each brings its own workspace.
+// A chosen kernel, ready to run many times, from many threads at once if each brings its own workspace and
+// result. On the CPU the plans of an engine that ask for as many threads share them: a run that finds them
+// busy is computed by its calling thread alone, to the same bits. A plan serves the child of a fork, too.
 class FALTUNG_API Plan {
  public:
   const Problem& problem() const;
@@ -247,8 +255,9 @@ class FALTUNG_API Plan {
   // read. They serve every plan of the same kernel for the same filter on the device, whatever its batch and
   // image, where the kernel's packing does not depend on those: run says where it does.
   std::shared_ptr<const PackedWeights> pack_weights(const void* w, const RunOptions& options = {}) const;
-  // Allocates nothing. Throws Error(bad_problem) if a pointer that the problem needs is null, or one that the
-  // kernel cannot use.
+  // Allocates nothing. On the CPU the result is there when it returns; on a GPU once the stream has come so
+  // far. Throws Error(bad_problem) if a pointer that the problem needs is null, is one that the kernel cannot
+  // use, or if the result or the workspace overlaps another.
   void run(const Tensors& tensors, const RunOptions& options) const;
 
   explicit Plan(std::shared_ptr<const PlanImpl> impl) : impl_(std::move(impl)) {}
@@ -367,6 +376,9 @@ class FALTUNG_API MemoryPool {
   // nothing.
   void free(void* pointer);
   // From and to the host; return when it is done. The device's bytes must lie in one block that is in use.
+  // They come after what ran with a null stream. They do not wait for other work: before a copy, wait for
+  // an OpenCL queue of your own (clFinish), and for a CUDA stream that is non-blocking
+  // (cudaStreamSynchronize), as PyTorch's are; CUDA's blocking streams wait by themselves.
   void copy_in(void* to, const void* from, std::size_t bytes);
   void copy_out(void* to, const void* from, std::size_t bytes);
   // Gives back to the device the pieces of which no part is in use; how many bytes those were.

@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/features.hpp"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && defined(__linux__)
 #if defined(__GNUC__) && !defined(__clang__)
 // The intrinsics' own headers, as g++ 12 has them, use variables that it takes for uninitialized.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

@@ -15,6 +15,7 @@
 #endif
 
 namespace faltung {
+#if defined(__x86_64__)
 namespace {
 
 // In the order in which each includes those before it.
@@ -32,14 +33,13 @@ Isa isa_limit() {
               "FALTUNG_MAX_ISA is '" + std::string(value) + "'; it must be one of " + names);
 }
 
-#if defined(__x86_64__)
 bool allowed(Isa isa) {
   static const Isa limit = isa_limit();
   return isa <= limit;
 }
-#endif
 
 }  // namespace
+#endif
 
 void apply_isa_limit() {
 #if defined(__x86_64__)
@@ -76,6 +76,8 @@ std::vector<std::string> cpu_features() {
   if ((hwy::SupportedTargets() & HWY_AVX3) != 0) features.push_back("avx512");
   if (has_avx512_bf16()) features.push_back("avx512_bf16");
   if (has_amx_bf16()) features.push_back("amx_bf16");
+#elif defined(__aarch64__)
+  features.push_back("neon");
 #endif
   return features;
 }

@@ -1,6 +1,7 @@
 #include "src/backend/backend.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/backend/nki.hpp"
 #include "src/problem/text.hpp"
@@ -56,6 +57,22 @@ std::vector<std::shared_ptr<Device>> list_devices() {
   return all;
 }
 
+namespace {
+
+// What a kind of device needs, where there is none of it.
+std::string needs(const std::string& id, const std::vector<std::string>& there) {
+  constexpr std::pair<const char*, const char*> kNeeds[] = {
+      {"opencl:", "; OpenCL needs libOpenCL.so.1 and a driver's file in /etc/OpenCL/vendors"},
+      {"cuda:", "; CUDA needs NVIDIA's driver, and NVRTC (pip install nvidia-cuda-nvrtc, or FALTUNG_NVRTC)"}};
+  for (const auto& [kind, text] : kNeeds) {
+    const auto is_one = [kind = kind](const std::string& one) { return one.starts_with(kind); };
+    if (is_one(id) && std::none_of(there.begin(), there.end(), is_one)) return text;
+  }
+  return "";
+}
+
+}  // namespace
+
 std::shared_ptr<Device> find_device(const std::string& id) {
   if (id == cpu()->info().id) return cpu();                // without waking the drivers of the others
   if (id.starts_with("nki:")) return make_nki_device(id);  // never here: not listed
@@ -64,7 +81,7 @@ std::shared_ptr<Device> find_device(const std::string& id) {
     if (device->info().id == id) return device;
     ids.push_back(device->info().id);
   }
-  throw Error(Status::bad_problem, "no device '" + id + "' here; there is " + join_or(ids));
+  throw Error(Status::bad_problem, "no device '" + id + "' here; there is " + join_or(ids) + needs(id, ids));
 }
 
 }  // namespace faltung

@@ -27,13 +27,24 @@ std::string cpuinfo(const std::string& field) {
   return "";
 }
 
+#if defined(__aarch64__)
+// The numbers that Arm gave its maker and that the maker gave the core: there are no names.
+std::string model_key() { return cpuinfo("CPU implementer") + "-" + cpuinfo("CPU part"); }
+std::string model_name() { return "aarch64 " + model_key(); }
+#else
+std::string model_key() {
+  return cpuinfo("vendor_id") + "-" + cpuinfo("cpu family") + "-" + cpuinfo("model");
+}
+std::string model_name() { return cpuinfo("model name"); }
+#endif
+
 class CpuDevice : public Device {
  public:
   CpuDevice() {
     apply_isa_limit();
     info_.id = "cpu";
     info_.kind = "cpu";
-    info_.description = cpuinfo("model name");
+    info_.description = model_name();
     info_.units = available_processors();
     info_.memory_bytes =
         static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -41,7 +52,7 @@ class CpuDevice : public Device {
     info_.features = cpu_features();
     info_.driver = "compiled with " + compiler();
     // Clock and core count are no part of it: the same kernel stays best when they change.
-    info_.key = "cpu-" + cpuinfo("vendor_id") + "-" + cpuinfo("cpu family") + "-" + cpuinfo("model");
+    info_.key = "cpu-" + model_key();
     for (const std::string& feature : info_.features) info_.key += "-" + feature;
   }
 
@@ -84,10 +95,12 @@ class CpuDevice : public Device {
   }
 
   static std::size_t cache_bytes() {
+#if defined(_SC_LEVEL3_CACHE_SIZE)
     for (const int level : {_SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE}) {
       const long bytes = sysconf(level);
       if (bytes > 0) return static_cast<std::size_t>(bytes);
     }
+#endif
     return 8 << 20;
   }
 

@@ -1,7 +1,9 @@
 #include "src/backend/parallel.hpp"
 
 #include <pthread.h>
+#if defined(__linux__)
 #include <sched.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -26,6 +28,8 @@ namespace {
 void pause_briefly() {
 #if defined(__x86_64__)
   _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");  // its "yield" does nothing on most cores
 #endif
 }
 
@@ -46,12 +50,22 @@ void wait_until(std::atomic<T>& value, const Done& done) {
 
 }  // namespace
 
+namespace {
+
+// That the process may run on.
+int processors() {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
 int available_processors() {
   static const int quota = cpu_quota();  // of the process, as a rule for its life
-  cpu_set_t set;
-  const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
-  const int processors = known ? CPU_COUNT(&set) : static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, std::min(processors, quota));
+  return std::max(1, std::min(processors(), quota));
 }
 
 namespace {

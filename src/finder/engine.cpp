@@ -41,6 +41,20 @@ void log_choice(const Settled& s, const Candidate& candidate, const Report* meas
              s.device->info().id, why);
 }
 
+// A lock may name a kernel that its algorithm does not list because its errors may grow beyond what the
+// problem's math admits.
+std::optional<Report> refused_by_math(const Candidate& candidate, const Settled& s) {
+  const double growth = candidate.accuracy.growth, admitted = admitted_growth(s.problem);
+  if (growth <= admitted) return std::nullopt;
+  const std::vector<Candidate> all = candidate.algorithm->candidates(s.problem, s.target());
+  if (std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return c.config == candidate.config; }))
+    return std::nullopt;
+  return report_of(Outcome::skipped,
+                   fmt::format("its error may grow to {:.1f} roundings, and math={} admits {:.0f}", growth,
+                               name(s.problem.math), admitted),
+                   candidate.kernel());
+}
+
 // Null where nothing was shipped, or what was is damaged: then kernels are tried and compiled here. What is
 // no such file at all, and a setting names it, is an error.
 std::shared_ptr<const Store> open_shipped(const Store::Warn& warn) {
@@ -104,8 +118,9 @@ Selection EngineImpl::candidates(const Settled& s) {
     } catch (const Error& error) {  // as of another version
       refuse(std::string("cannot be used: ") + error.what());
     }
-    const std::optional<Report> refusal =
+    std::optional<Report> refusal =
         s.filter.allows(*candidate.algorithm, kernel) ? refused(candidate, s) : refused_by_patterns(kernel);
+    if (!refusal) refusal = refused_by_math(candidate, s);
     if (refusal) refuse(std::string("is ") + name(refusal->outcome) + ": " + refusal->why);
     selection.candidates.push_back(std::move(candidate));
   }

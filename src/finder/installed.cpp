@@ -17,6 +17,7 @@ std::string installed_file(std::initializer_list<const char*> places) {
     const fs::path file = fs::canonical(library.dli_fname, error);
     if (!error) folders.push_back(file.parent_path());
   }
+  // Of Linux; where there is none, beside the library is all there is.
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (!error) folders.push_back(self.parent_path());
   for (const fs::path& folder : folders) {

@@ -25,6 +25,38 @@ void run_call(const Call& call, const Memory& memory, const Parallel& parallel) 
   call.run(own, parallel);
 }
 
+// Kernels read while they write. What is only read may be the same memory.
+void check_apart(const Problem& p, const Tensors& tensors, bool reads_w, const void* workspace,
+                 std::size_t workspace_bytes) {
+  struct Extent {
+    const char* name;
+    const void* address;
+    std::size_t bytes;
+    bool is_written;
+
+    std::uintptr_t begin() const { return reinterpret_cast<std::uintptr_t>(address); }
+    bool overlaps(const Extent& other) const {
+      return bytes > 0 && other.bytes > 0 && begin() < other.begin() + other.bytes &&
+             other.begin() < begin() + bytes;
+    }
+  };
+  const auto size = [&](Tensor tensor, bool is_used) { return is_used ? bytes(p, tensor) : 0; };
+  const Extent extents[] = {
+      {"x", tensors.x, size(Tensor::x, true), p.direction == Direction::backward_data},
+      {"w", tensors.w, size(Tensor::w, reads_w), p.direction == Direction::backward_weights},
+      {"y", tensors.y, size(Tensor::y, true), p.direction == Direction::forward},
+      {"bias", tensors.bias, size(Tensor::bias, p.epilogue.bias), false},
+      {"residual", tensors.residual, size(Tensor::residual, p.epilogue.residual), false},
+      {"workspace", workspace, workspace_bytes, true}};
+  for (const Extent& one : extents) {
+    for (const Extent& other : extents) {
+      if (!one.is_written || &one == &other || !one.overlaps(other)) continue;
+      throw Error(Status::bad_problem, std::string(one.name) + " is written to and overlaps " + other.name +
+                                           "; give each memory of its own");
+    }
+  }
+}
+
 }  // namespace
 
 PlanImpl::PlanImpl(Problem problem, std::string kernel, Recipe recipe, std::shared_ptr<Device> device,
@@ -141,6 +173,8 @@ void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
                                          " bytes, got none");
   }
   check_addresses(tensors, options);
+  check_apart(problem_, tensors, weights == nullptr || recipe_.packed_bytes == 0, options.workspace,
+              workspace_bytes(weights != nullptr));
   Memory memory;
   memory[Place::x] = place(tensors.x);
   memory[Place::w] = place(tensors.w);

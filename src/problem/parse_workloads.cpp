@@ -1,6 +1,11 @@
 // Lists of problems: workloads/*.csv.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <fstream>
+#include <cerrno>
 #include <functional>
 #include <optional>
 #include <set>
@@ -234,18 +239,59 @@ std::vector<Workload> parse_workloads(std::string_view text, const std::string& 
   return rows;
 }
 
-std::vector<Workload> read_workloads(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(Status::bad_file, path + ": cannot be opened; give a CSV file of problems");
+namespace {
+
+struct Descriptor {
+  const int number;
+  ~Descriptor() { ::close(number); }
+};
+
+// Something to read, or a writer's end; false where there is neither in time. ms: -1 for ever.
+bool wait_for(int descriptor, int ms) {
+  pollfd wait{descriptor, POLLIN, 0};
+  int ready = 0;
+  while ((ready = ::poll(&wait, 1, ms)) < 0 && errno == EINTR) {
+  }
+  return ready != 0;
+}
+
+// A pipe's writer may take its time, and one that never comes must not be waited for.
+std::string read_list(const std::string& path) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
+  if (file.number < 0)
+    throw Error(Status::bad_file, path + ": cannot be opened; give a CSV file of problems");
+  struct stat status {};
+  bool awaits_writer = ::fstat(file.number, &status) == 0 && S_ISFIFO(status.st_mode);
+  constexpr int kPatienceMs = 3000;
   constexpr std::size_t kLargest = std::size_t{1} << 26;  // bytes; a device may have no end
   std::string text;
-  for (char part[1 << 16]; in.read(part, sizeof part), in.gcount() > 0;) {
-    text.append(part, static_cast<std::size_t>(in.gcount()));
-    if (text.size() > kLargest)
-      throw Error(Status::bad_file, path + ": is larger than 64 MiB; give a CSV file of problems");
+  std::vector<char> part(1 << 16);
+  while (true) {
+    const ssize_t got = ::read(file.number, part.data(), part.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) {
+      awaits_writer = false;  // it is there
+      wait_for(file.number, -1);
+    } else if (got == 0 && awaits_writer) {
+      awaits_writer = false;
+      if (!wait_for(file.number, kPatienceMs))
+        throw Error(Status::bad_file, path + ": nobody writes to this pipe; give a CSV file of problems");
+    } else if (got <= 0) {
+      if (got < 0 || text.empty()) throw Error(Status::bad_file, path + ": is empty or cannot be read");
+      return text;
+    } else {
+      awaits_writer = false;
+      text.append(part.data(), static_cast<std::size_t>(got));
+      if (text.size() > kLargest)
+        throw Error(Status::bad_file, path + ": is larger than 64 MiB; give a CSV file of problems");
+    }
   }
-  if (in.bad() || text.empty()) throw Error(Status::bad_file, path + ": is empty or cannot be read");
-  return parse_workloads(text, path);
+}
+
+}  // namespace
+
+std::vector<Workload> read_workloads(const std::string& path) {
+  return parse_workloads(read_list(path), path);
 }
 
 }  // namespace faltung

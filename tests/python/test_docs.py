@@ -5,7 +5,7 @@ import re
 import pytest
 
 DOCUMENTS = pathlib.Path(__file__).resolve().parents[2] / "docs"
-NAMES = ["python.md", "tutorial.md", "slow_model.md"]
+NAMES = ["python.md", "python_tutorial.md", "slow_model.md"]
 if not DOCUMENTS.exists():
     pytest.skip("the tests lie outside of the repository", allow_module_level=True)
 

@@ -1,3 +1,5 @@
+// Of Linux: another system needs its counterparts of memfd_create, close_range, SOCK_CLOEXEC and MSG_NOSIGNAL
+// here, and nowhere else.
 #include "src/finder/trust/process.hpp"
 
 #include <fcntl.h>
@@ -5,13 +7,15 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -39,7 +43,9 @@ double ms_since(Clock::time_point begin) {
 [[noreturn]] void become(const std::vector<char*>& arguments, const std::vector<char*>& environment,
                          int socket, int errors, pid_t parent) {
   ::setpgid(0, 0);  // a terminal's Ctrl-C is the parent's to handle; a kill reaches what the child started
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+#if defined(__linux__)
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // elsewhere it ends when its socket does
+#endif
   if (::getppid() != parent) ::_exit(126);  // it died before the line above
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);

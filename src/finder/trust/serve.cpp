@@ -85,7 +85,7 @@ bool read_line(std::string& buffer, std::string& line) {
 int serve_worker() {
   Output out(claim_output());
   end_with_caller();
-  // Where memory runs out, this process is the one to go.
+  // Where memory runs out, this process is the one to go; Linux alone has the file.
   std::ofstream("/proc/self/oom_score_adj") << 1000;
   out.line(protocol::hello());
   Examiner examiner;
