@@ -18,7 +18,9 @@ typedef enum faltung_element {
   FALTUNG_ELEMENT_F32 = 0,
   FALTUNG_ELEMENT_BOOL = 1, /* a byte each */
   FALTUNG_ELEMENT_I32 = 2,
-  FALTUNG_ELEMENT_I64 = 3
+  FALTUNG_ELEMENT_I64 = 3,
+  FALTUNG_ELEMENT_F16 = 4,
+  FALTUNG_ELEMENT_BF16 = 5
 } faltung_element;
 
 /* An input or output. Texts and sizes live as long as what they were asked of. */
