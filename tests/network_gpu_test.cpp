@@ -21,12 +21,14 @@ using network::Array;
 using network::Graph;
 using network::Shape;
 
+enum class Convolutions { chosen, direct };
+
 class DeviceNetworks {
  public:
   explicit DeviceNetworks(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
   std::shared_ptr<const NetworkPlanImpl> plan(Graph graph, const std::vector<Shape>& shapes, DType dtype,
-                                              bool choose_layouts = true) {
+                                              Convolutions convolutions, bool choose_layouts = true) {
     graph = network::run_passes(network::unsized_passes(), std::move(graph));
     graph = network::with_sizes(std::move(graph), shapes);
     graph = network::run_passes(network::sized_passes(), std::move(graph));
@@ -35,12 +37,16 @@ class DeviceNetworks {
     request.device = device_->info().id;
     request.threads = 1;
     request.trust = TrustPolicy::all;
+    // Each convolution would be a kernel of its own, seconds of compiling on a CPU; registry_gpu_test has
+    // them all.
+    if (convolutions == Convolutions::direct && !sampling::full()) request.only = {"direct_gpu*"};
     return std::make_shared<const NetworkPlanImpl>(
         network::Schedule(std::move(graph), {engine_, request, weights_, Math::f32, choose_layouts}), engine_,
         device_);
   }
 
-  // In an arena that is full of NaN before, and whose bytes beyond its end are watched.
+  // In an arena that is full of NaN before, and whose bytes beyond its end are watched; and once more as the
+  // plan itself has it.
   std::vector<Array> run(const NetworkPlanImpl& plan, const std::vector<Array>& inputs) {
     std::vector<faltung::Buffer> buffers;
     const auto upload = [&](const void* from, std::size_t bytes) {
@@ -53,39 +59,50 @@ class DeviceNetworks {
       const network::Constant constant = network::encode(input);
       reads.push_back(upload(constant.data, input.data.size() * network::size_of(input.type)));
     }
-    const Graph& graph = plan.schedule().graph();
-    const auto bytes_of = [&](network::ValueId id) {
-      return static_cast<std::size_t>(network::elements(*graph.at(id).shape)) *
-             network::size_of(graph.at(id).type);
-    };
-    std::vector<void*> writes;
-    for (const network::ValueId id : graph.outputs) {
-      const std::vector<std::byte> poison(bytes_of(id), std::byte{0xff});
-      writes.push_back(upload(poison.data(), poison.size()));
-    }
     constexpr std::size_t kGuard = 4096;
     const std::size_t size = plan.schedule().memory().bytes;
     std::vector<std::byte> arena(size + kGuard, std::byte{0xff});
     NetworkRunOptions options;
     options.arena = upload(arena.data(), arena.size());
     const faltung::Buffer there = buffers.back();
-    plan.run(reads, writes, options);
-    device_->synchronize({});
+    const auto once = [&](const NetworkRunOptions& how) {
+      std::vector<faltung::Buffer> results;
+      std::vector<void*> writes;
+      for (const network::ValueId id : plan.schedule().graph().outputs) {
+        const std::vector<std::byte> poison(bytes_of(plan, id), std::byte{0xff});
+        writes.push_back(upload(poison.data(), poison.size()));
+        results.push_back(buffers.back());
+      }
+      plan.run(reads, writes, how);
+      device_->synchronize({});
+      std::vector<std::vector<std::byte>> all;
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        all.emplace_back(bytes_of(plan, plan.schedule().graph().outputs[i]));
+        device_->copy_out(all.back().data(), results[i], all.back().size());
+      }
+      return all;
+    };
+    const std::vector<std::vector<std::byte>> results = once(options);
     device_->copy_out(arena.data(), there, arena.size());
     for (std::size_t i = size; i < arena.size(); ++i) {
       if (arena[i] != std::byte{0xff}) throw Error(Status::internal, "a step wrote beyond the arena");
     }
-    std::vector<Array> results;
-    for (std::size_t i = 0; i < writes.size(); ++i) {
-      const network::Value& value = graph.at(graph.outputs[i]);
-      std::vector<std::byte> bytes(bytes_of(graph.outputs[i]));
-      device_->copy_out(bytes.data(), {nullptr, writes[i], bytes.size()}, bytes.size());
-      results.push_back(network::decode({value.type, *value.shape, nullptr, bytes.data()}));
+    for (int again = 0; again < 2; ++again)
+      EXPECT_TRUE(once({}) == results) << "the bits vary from run to run";
+    std::vector<Array> arrays;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const network::Value& value = plan.schedule().graph().at(plan.schedule().graph().outputs[i]);
+      arrays.push_back(network::decode({value.type, *value.shape, nullptr, results[i].data()}));
     }
-    return results;
+    return arrays;
   }
 
  private:
+  static std::size_t bytes_of(const NetworkPlanImpl& plan, network::ValueId id) {
+    const network::Value& value = plan.schedule().graph().at(id);
+    return static_cast<std::size_t>(network::elements(*value.shape)) * network::size_of(value.type);
+  }
+
   const Scratch scratch_;
   std::shared_ptr<Device> device_;
   EngineImpl engine_{std::getenv("FALTUNG_STORE") != nullptr ? "" : scratch_.path()};
@@ -107,37 +124,17 @@ class NetworkGpu : public testing::Test {
 
 // A case for each kernel, and each of its ways.
 constexpr const char* kCases[] = {
-    "node/test_add_bcast",
     "node/test_and_bcast3v1d",
-    "node/test_argmax_keepdims_example*",
+    "node/test_argmax_keepdims_example_select_last_index",
     "node/test_averagepool_2d_pads_count_include_pad",
-    "node/test_basic_conv_with_padding",
-    "node/test_cast_FLOAT_to_FLOAT16",
-    "node/test_clip",
     "node/test_concat_2d_axis_1",
-    "node/test_convtranspose_pad",
-    "node/test_depthtospace_example",
     "node/test_edge_pad",
-    "node/test_gather_1",
     "node/test_gemm_all_attributes",
     "node/test_logsoftmax_axis_1",
-    "node/test_lrn",
     "node/test_matmul_4d",
     "node/test_maxpool_2d_pads",
-    "node/test_pow_example",
-    "node/test_prelu_broadcast",
-    "node/test_reduce_l2_keep_dims_random",
-    "node/test_reduce_max_negative_axes_keepdims_random",
-    "node/test_reduce_min_*_random",
     "node/test_resize_upsample_scales_linear",
-    "node/test_resize_upsample_scales_nearest",
-    "node/test_round",
     "node/test_slice_neg_steps",
-    "node/test_softmax_axis_0",
-    "node/test_softmax_large_number",
-    "node/test_split_*_2d*",
-    "node/test_tile",
-    "node/test_transpose_all_permutations_3",
     "node/test_where_example",
 };
 
@@ -166,7 +163,8 @@ TEST_F(NetworkGpu, Onnx) {
           graph = node_cases::with_constants(std::move(graph), inputs, all_but_first);
           std::vector<Shape> shapes;
           for (const Array& input : inputs) shapes.push_back(input.shape);
-          results = networks.run(*networks.plan(std::move(graph), shapes, DType::f32), inputs);
+          results = networks.run(*networks.plan(std::move(graph), shapes, DType::f32, Convolutions::chosen),
+                                 inputs);
         } catch (const Error& error) {
           why = error.what();
           EXPECT_TRUE(error.status() == Status::unsupported || error.status() == Status::bad_problem) << why;
@@ -183,7 +181,7 @@ TEST_F(NetworkGpu, Onnx) {
       ++run_count;
     }
     std::cout << device->info().id << ": " << run_count << " cases\n";
-    EXPECT_GE(run_count, sampling::full() ? 420 : 30);
+    EXPECT_GE(run_count, sampling::full() ? 420 : static_cast<int>(std::size(kCases)));
   }
 }
 
@@ -192,7 +190,7 @@ TEST_F(NetworkGpu, RandomNetworks) {
   for (const auto& device : devices_) {
     SCOPED_TRACE(device->info().id);
     DeviceNetworks networks(device);
-    const int count = sampling::full() ? 100 : sampling::count(4);
+    const int count = sampling::full() ? 100 : sampling::count(1);
     double worst[3] = {};
     for (int i = 0; i < count; ++i) {
       const std::uint64_t seed = sampling::seed() * 1000003 + static_cast<std::uint64_t>(i);
@@ -207,9 +205,9 @@ TEST_F(NetworkGpu, RandomNetworks) {
       // A network in one of them, each in turn; all of them where everything is run.
       for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
         const auto at = static_cast<std::size_t>(dtype);
-        if (!sampling::full() && static_cast<int>(at) != i % 3) continue;
+        if (!sampling::full() && static_cast<int>(at) != (i + 1) % 3) continue;
         SCOPED_TRACE("network " + std::to_string(seed) + " in " + name(dtype));
-        const auto plan = networks.plan(graph, {made.input()}, dtype, i % 2 == 0);
+        const auto plan = networks.plan(graph, {made.input()}, dtype, Convolutions::direct, i % 2 == 0);
         const std::vector<Array> actual = networks.run(*plan, {input});
         ASSERT_EQ(actual.size(), expected.size());
         for (std::size_t o = 0; o < actual.size(); ++o) {
@@ -232,7 +230,7 @@ TEST_F(NetworkGpu, TheKernelsWays) {
   for (const auto& device : devices_) {
     SCOPED_TRACE(device->info().id);
     DeviceNetworks networks(device);
-    for (const Shape& shape : {Shape{2, 48, 20, 36}, Shape{1, 19, 31, 33}, Shape{1, 8, 64, 96}}) {
+    for (const Shape& shape : {Shape{2, 48, 20, 36}, Shape{1, 19, 31, 33}}) {
       onnx::ModelText model;
       model.add_input("x", shape);
       model.add({"Sigmoid", {"x"}, {"s"}, {}, ""});
@@ -250,7 +248,9 @@ TEST_F(NetworkGpu, TheKernelsWays) {
       for (std::int64_t e = 0; e < network::elements(shape); ++e) input.data.push_back(normal(random));
       const std::vector<Array> expected = network::interpret(graph, {input});
       for (const DType dtype : {DType::f32, DType::bf16}) {
-        const std::vector<Array> actual = networks.run(*networks.plan(graph, {shape}, dtype), {input});
+        if ((dtype == DType::f32) == (shape[0] == 2) && !sampling::full()) continue;
+        const std::vector<Array> actual =
+            networks.run(*networks.plan(graph, {shape}, dtype, Convolutions::direct), {input});
         for (std::size_t o = 0; o < actual.size(); ++o)
           EXPECT_LE(worst_error(expected[o], actual[o]), dtype == DType::f32 ? 1e-5 : 2e-2)
               << name(dtype) << " " << o;
@@ -267,7 +267,7 @@ TEST_F(NetworkGpu, SaysWhatIsWrong) {
   model.add({"Relu", {"x"}, {"y"}, {}, ""});
   model.add_output("y");
   const std::string bytes = model.bytes();
-  const auto plan = networks.plan(onnx::read(bytes), {{4, 4}}, DType::f32);
+  const auto plan = networks.plan(onnx::read(bytes), {{4, 4}}, DType::f32, Convolutions::direct);
   const faltung::Buffer buffer = device->allocate(256);
   const void* const inputs[] = {static_cast<std::byte*>(buffer.pointer) + 4};
   void* const outputs[] = {static_cast<std::byte*>(buffer.pointer) + 128};

@@ -269,7 +269,7 @@ void declare(const Command& command) {
         .type("DTYPE")
         .shows_default();
     sub.option("--threads", options->threads, "CPU threads; every processor unless given").type("N");
-    sub.option("--math", options->math, "Of convolutions and products: f32 or fast")
+    sub.option("--math", options->math, "Of convolutions and products: f32 or fast; on a GPU tf32 too")
         .type("MATH")
         .shows_default();
     sub.option("--input", options->inputs, "An input from a file; the others are drawn. Repeatable")

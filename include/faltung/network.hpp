@@ -21,7 +21,9 @@ struct NetworkTensor {
 
 struct NetworkRequest {
   Request request;
-  Math math = Math::f32;  // of convolutions and products: f32 or fast
+  // Of convolutions and products: f32 or fast; on a GPU tf32, too, where elements are of f32. 16 bits have
+  // their own accuracy, or fast.
+  Math math = Math::f32;
   // A GPU's: of what lies between the network's inputs and outputs, which keep their own types, where the
   // model has f32. Sums are of f32 in any case.
   DType dtype = DType::f32;

@@ -23,8 +23,16 @@ DeviceProgram::DeviceProgram(const Schedule& schedule, EngineImpl& engine, std::
   for (const Schedule::Constant& constant : schedule.constants())
     constants_at_.push_back(constants.add(constant.data.get(), constant.bytes).offset);
   const jit::Session session(*device_, engine.store());
-  for (const NetworkStep& step : schedule.steps())
-    steps_.push_back(bind(step, constants, constants_at_, session));
+  std::string lacking;
+  for (const NetworkStep& step : schedule.steps()) {
+    try {
+      steps_.push_back(bind(step, constants, constants_at_, session));
+    } catch (const Error& error) {
+      if (error.status() != Status::unsupported) throw;
+      lacking += (lacking.empty() ? "" : "; ") + step.name + ": " + error.what();
+    }
+  }
+  if (!lacking.empty()) throw Error(Status::unsupported, device_->info().id + " cannot run " + lacking);
   constants_ = device_->allocate(std::max<std::size_t>(1, constants.bytes().size()));
   device_->copy_in(constants_, constants.bytes().data(), constants.bytes().size());
 }
@@ -40,8 +48,8 @@ DeviceProgram::Bound DeviceProgram::bind(const NetworkStep& step, DeviceConstant
       if (known.from.in == place.in && known.from.index == place.index) return {known.place, place.offset};
     }
     if (bound.callers.size() == std::size(kCallers)) {
-      throw Error(Status::unsupported, fmt::format("{}: it reads more than {} inputs of the network at once",
-                                                   step.name, std::size(kCallers) - 1));
+      throw Error(Status::unsupported, fmt::format("it reads more than {} of the network's inputs at once",
+                                                   std::size(kCallers) - 1));
     }
     bound.callers.push_back({kCallers[bound.callers.size()], place});
     return {bound.callers.back().place, place.offset};
@@ -49,13 +57,8 @@ DeviceProgram::Bound DeviceProgram::bind(const NetworkStep& step, DeviceConstant
   DeviceSlots slots{{}, slot(step.write), slot(step.workspace)};
   for (const Place& place : step.reads) slots.reads.push_back(slot(place));
   if (std::holds_alternative<ConvolutionWork>(step.work)) return bound;
-  try {
-    for (const faltung::Step& launched : device_steps(step.work, slots, constants, device_->info())) {
-      bound.launches.push_back(std::make_unique<const BoundLaunch>(std::get<Launch>(launched.work), session));
-    }
-  } catch (const Error& error) {
-    throw Error(error.status(), step.name + ": " + error.what());
-  }
+  for (const faltung::Step& launched : device_steps(step.work, slots, constants, device_->info()))
+    bound.launches.push_back(std::make_unique<const BoundLaunch>(std::get<Launch>(launched.work), session));
   return bound;
 }
 

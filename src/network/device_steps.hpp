@@ -35,6 +35,9 @@ struct DeviceSlots {
 // In the order in which they are launched. Throws Error(unsupported) for what no kernel takes.
 std::vector<faltung::Step> device_steps(const Work& work, const DeviceSlots& slots,
                                         DeviceConstants& constants, const DeviceInfo& device);
+// Which of its kernels no GPU of the kind has run in a test yet, in words; empty where all have. Drivers for
+// the CPU run them all.
+std::string unproven(const Work& work, const DeviceInfo& device);
 // Bytes that those want beside what they read and write.
 std::size_t device_workspace(const Work& work, const DeviceInfo& device);
 // Milliseconds by the bytes that are moved, at a rate that is usual.

@@ -47,6 +47,7 @@ Lowering::Lowering(const Graph& graph, const Settings& settings)
     : graph_(graph),
       settings_(settings),
       device_(find_device(settings.request.device)),
+      trusts_all_(Settled(Problem{}, settings.request).trust == TrustPolicy::all),
       located_(graph.values.size()),
       layouts_(graph.nodes.size(), Layout::nchw),
       groups_(elementwise_chains(graph, settings.fuse_chains)),
@@ -156,7 +157,7 @@ void Lowering::emit(const Node& node, Work work, std::vector<Ref> reads, Ref to,
   draft.reads = std::move(reads);
   draft.write = to;
   draft.layout = layout;
-  draft.workspace_bytes = workspace + workspace_of(draft.work);
+  draft.workspace_bytes = workspace + workspace_of(draft.work, node);
   for (const ValueId id : node.outputs) {
     if (id == kNone) continue;
     const std::optional<Ref>& lies = located_[static_cast<std::size_t>(id)].ref[layout == Layout::nhwc];
@@ -166,8 +167,13 @@ void Lowering::emit(const Node& node, Work work, std::vector<Ref> reads, Ref to,
 }
 
 // Beside what a convolution's plan takes. Throws Error(unsupported) for what the device has no kernel for.
-std::size_t Lowering::workspace_of(const Work& work) const {
-  if (on_gpu()) return device_workspace(work, device());
+std::size_t Lowering::workspace_of(const Work& work, const Node& node) const {
+  if (on_gpu()) {
+    const std::string lacking = trusts_all_ ? "" : unproven(work, device());
+    if (lacking.empty()) return device_workspace(work, device());
+    throw Error(Status::unsupported,
+                node.title() + ": not proven on GPUs like " + device().id + " yet: " + lacking);
+  }
   const bool known = std::visit(
       [](const auto& call) {
         using Call = std::remove_cvref_t<decltype(call)>;
@@ -181,7 +187,8 @@ std::size_t Lowering::workspace_of(const Work& work) const {
         return true;
       },
       work);
-  if (!known) throw Error(Status::unsupported, "the CPU computes this on elements of f32 alone");
+  if (!known)
+    throw Error(Status::unsupported, node.title() + ": the CPU computes it on elements of f32 alone");
   return 0;
 }
 
@@ -308,7 +315,9 @@ void Lowering::run() {
     }
   }
   if (count > 0)
-    throw Error(Status::unsupported, fmt::format("{} nodes cannot be scheduled: {}", count, lacking));
+    throw Error(Status::unsupported,
+                fmt::format("{} nodes cannot be scheduled{}: {}", count,
+                            on_gpu() ? " (FALTUNG_TRUST=all uses what is not proven)" : "", lacking));
   // What is no step's own result: inputs, constants and views of other values, and values that are wanted
   // twice.
   for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {

@@ -91,12 +91,13 @@ class Lowering {
   void choose_layouts();
   void prepare(Operand& operand, ValueId id) const;
 
-  std::size_t workspace_of(const Work& work) const;
+  std::size_t workspace_of(const Work& work, const Node& node) const;
   std::vector<const Node*> chain(std::size_t last) const;  // of elementwise nodes, by its last
 
   const Graph& graph_;
   Settings settings_;
   std::shared_ptr<Device> device_;
+  bool trusts_all_;  // also kernels that no GPU has shown right
   std::vector<Located> located_;
   std::vector<Layout> layouts_;  // by node
   std::vector<int> groups_;      // by node: the last node of its elementwise chain; -1: it is none

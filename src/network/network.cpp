@@ -182,9 +182,13 @@ NetworkImpl::NetworkImpl(EngineImpl& engine, const std::string& file, const Netw
   if (device->info().kind == "cpu" && request_.dtype != DType::f32)
     throw Error(Status::unsupported,
                 std::string("on the CPU networks compute in f32; ") + name(request_.dtype) + " is a GPU's");
-  if (request_.math != Math::f32 && request_.math != Math::fast)
+  const bool tf32 =
+      request_.math == Math::tf32 && device->info().kind != "cpu" && request_.dtype == DType::f32;
+  if (request_.math != Math::f32 && request_.math != Math::fast && !tf32)
     throw Error(Status::bad_problem,
-                std::string("a network's math is f32 or fast, not ") + name(request_.math));
+                std::string("a network's math is f32 or fast, or on a GPU tf32 where its "
+                            "elements are of f32; not ") +
+                    name(request_.math));
   if (request_.request.threads == 0)
     request_.request.threads = device->info().kind == "cpu" ? available_processors() : 1;
   network::check_operators(original_);
