@@ -91,5 +91,21 @@ TEST(NetworkNvrtc, EveryKernelCompilesWithoutSpills) {
             (std::set<std::string>{"best", "copy", "map", "pick", "product", "rows", "taps", "turn"}));
 }
 
+// What no GPU has run is told, and what has been is not; OpenCL's drivers for the CPU run all of it in tests.
+TEST(NetworkNvrtc, WhatIsNotProvenIsTold) {
+  const DeviceInfo cuda = FakeDevice("compiler", "sm_90a").info(), opencl = FakeDevice().info();
+  DeviceInfo on_cpu = opencl;
+  on_cpu.features.push_back("runs_on_cpu");
+  const RowsCall mean{RowsOp::mean, {4, 49, 64}, 0, MapElement::f16, MapElement::f16};
+  RowsCall softmax = mean, narrow = mean;
+  softmax.op = RowsOp::softmax;
+  narrow.from = MapElement::bf16;
+  EXPECT_EQ(network::unproven(mean, cuda), "");
+  EXPECT_NE(network::unproven(softmax, cuda), "");
+  EXPECT_NE(network::unproven(narrow, cuda), "");
+  EXPECT_NE(network::unproven(mean, opencl), "");
+  EXPECT_EQ(network::unproven(softmax, on_cpu), "");
+}
+
 }  // namespace
 }  // namespace faltung
