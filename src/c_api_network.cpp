@@ -35,6 +35,12 @@ void describe(const std::vector<faltung::NetworkTensor>& all, std::size_t index,
 
 faltung_status faltung_network_create(faltung_engine* engine, const char* file,
                                       const faltung_request* request, faltung_network** network) {
+  return faltung_network_create_in(engine, file, request, FALTUNG_ELEMENT_F32, network);
+}
+
+faltung_status faltung_network_create_in(faltung_engine* engine, const char* file,
+                                         const faltung_request* request, faltung_element element,
+                                         faltung_network** network) {
   return guarded([&] {
     need(network, "faltung_network_create: network");
     *network = nullptr;
@@ -42,6 +48,11 @@ faltung_status faltung_network_create(faltung_engine* engine, const char* file,
     need(file, "faltung_network_create: file");
     faltung::NetworkRequest asked;
     asked.request = request_of(request);
+    if (element == FALTUNG_ELEMENT_F16 || element == FALTUNG_ELEMENT_BF16)
+      asked.dtype = element == FALTUNG_ELEMENT_F16 ? faltung::DType::f16 : faltung::DType::bf16;
+    else if (element != FALTUNG_ELEMENT_F32)
+      throw faltung::Error(faltung::Status::bad_problem,
+                           "faltung_network_create_in: element is none of f32, f16 and bf16");
     *network = new faltung_network{faltung::Network(engine->engine, file, asked)};
   });
 }
@@ -106,11 +117,16 @@ size_t faltung_network_plan_arena_bytes(const faltung_network_plan* plan) {
 
 faltung_status faltung_network_run(const faltung_network_plan* plan, const void* const* inputs,
                                    void* const* outputs) {
+  return faltung_network_run_on(plan, inputs, outputs, nullptr, nullptr);
+}
+
+faltung_status faltung_network_run_on(const faltung_network_plan* plan, const void* const* inputs,
+                                      void* const* outputs, void* stream, void* arena) {
   return guarded([&] {
     need(plan, "faltung_network_run: plan");
     const std::size_t reads = plan->plan.inputs().size(), writes = plan->plan.outputs().size();
     if (reads > 0) need(inputs, "faltung_network_run: inputs");
     if (writes > 0) need(outputs, "faltung_network_run: outputs");
-    plan->plan.run({inputs, reads}, {outputs, writes});
+    plan->plan.run({inputs, reads}, {outputs, writes}, {stream, arena});
   });
 }

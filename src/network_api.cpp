@@ -1,7 +1,4 @@
 // The C++ interface of networks. Each entry computes in the library's own floating-point mode.
-#include <algorithm>
-#include <chrono>
-
 #include "src/network/network.hpp"
 #include "src/problem/float_mode.hpp"
 
@@ -10,9 +7,10 @@ namespace faltung {
 const std::vector<NetworkTensor>& NetworkPlan::inputs() const { return impl_->inputs(); }
 const std::vector<NetworkTensor>& NetworkPlan::outputs() const { return impl_->outputs(); }
 
-void NetworkPlan::run(std::span<const void* const> inputs, std::span<void* const> outputs) const {
+void NetworkPlan::run(std::span<const void* const> inputs, std::span<void* const> outputs,
+                      const NetworkRunOptions& options) const {
   const FloatMode mode;
-  impl_->run(inputs, outputs, [](std::size_t, std::byte*) {});
+  impl_->run(inputs, outputs, options);
 }
 
 std::size_t NetworkPlan::arena_bytes() const { return impl_->schedule().memory().bytes; }
@@ -20,17 +18,10 @@ NetworkReport NetworkPlan::report() const { return impl_->report(); }
 
 NetworkReport NetworkPlan::report(std::span<const void* const> inputs, std::span<void* const> outputs,
                                   int runs) const {
-  using Clock = std::chrono::steady_clock;
   const FloatMode mode;
   NetworkReport report = impl_->report();
-  std::vector<Clock::time_point> at(report.steps.size() + 1);
-  for (int run = 0; run < std::max(1, runs); ++run) {
-    impl_->run(inputs, outputs, [&](std::size_t step, std::byte*) { at[step] = Clock::now(); });
-    for (std::size_t s = 0; s < report.steps.size(); ++s) {
-      const double ms = std::chrono::duration<double, std::milli>(at[s + 1] - at[s]).count();
-      report.steps[s].ms = run == 0 ? ms : std::min(report.steps[s].ms, ms);
-    }
-  }
+  const std::vector<double> ms = impl_->time_steps(inputs, outputs, runs);
+  for (std::size_t s = 0; s < ms.size(); ++s) report.steps[s].ms = ms[s];
   return report;
 }
 

@@ -182,6 +182,12 @@ TEST_F(NetworkApi, TheCInterface) {
   ASSERT_EQ(faltung_network_run(plan, inputs, outputs), FALTUNG_OK) << faltung_last_error();
   EXPECT_EQ(z, 14);
   EXPECT_EQ(faltung_network_run(nullptr, inputs, outputs), FALTUNG_BAD_PROBLEM);
+  // 16 bits are a GPU's.
+  EXPECT_EQ(faltung_network_create_in(engine, path.c_str(), nullptr, FALTUNG_ELEMENT_F16, &network),
+            FALTUNG_UNSUPPORTED);
+  EXPECT_THAT(faltung_last_error(), HasSubstr("f16"));
+  EXPECT_EQ(faltung_network_create_in(engine, path.c_str(), nullptr, FALTUNG_ELEMENT_I64, &network),
+            FALTUNG_BAD_PROBLEM);
   faltung_network_plan_destroy(plan);
   faltung_network_destroy(nullptr);
   faltung_engine_destroy(engine);

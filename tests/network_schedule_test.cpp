@@ -16,45 +16,12 @@ using network::Array;
 using network::Graph;
 using network::Shape;
 
-// The graph with some of its inputs as constants of these elements; `inputs` keeps the others.
-Graph with_constants(Graph graph, std::vector<Array>& inputs, bool all_but_first) {
-  std::vector<Array> rest;
-  std::vector<network::ValueId> ids;
-  for (std::size_t i = 0; i < inputs.size() && i < graph.inputs.size(); ++i) {
-    const network::ValueId id = graph.inputs[i];
-    const bool whole = inputs[i].type != network::Type::f32 && inputs[i].type != network::Type::boolean;
-    if (whole || (all_but_first && i > 0)) {
-      network::Value& value = graph.at(id);
-      value.constant = std::make_shared<const network::Constant>(encode(inputs[i]));
-      value.shape = inputs[i].shape;
-    } else {
-      ids.push_back(id);
-      rest.push_back(inputs[i]);
-    }
-  }
-  graph.inputs = ids;
-  inputs = rest;
-  return graph;
-}
-
 class NetworkSchedule : public testing::Test {
  protected:
-  static void compare(const std::string& name, const Array& expected, const Array& actual) {
-    ASSERT_EQ(actual.shape, expected.shape) << name;
-    ASSERT_EQ(actual.data.size(), expected.data.size()) << name;
-    for (std::size_t i = 0; i < expected.data.size(); ++i) {
-      const double e = expected.data[i], a = actual.data[i];
-      if ((std::isnan(e) && std::isnan(a)) || e == a) continue;
-      if (std::abs(a - e) <= node_cases::bound(name, expected.type) * std::max(1.0, std::abs(e))) continue;
-      ADD_FAILURE() << name << ": element " << i << " is " << a << ", expected " << e;
-      return;
-    }
-  }
-
   std::vector<Array> run(const node_cases::Case& c, bool all_but_first) {
     Graph graph = network::read_onnx(c.model);
     std::vector<Array> inputs = node_cases::inputs(c, graph);
-    graph = with_constants(std::move(graph), inputs, all_but_first);
+    graph = node_cases::with_constants(std::move(graph), inputs, all_but_first);
     std::vector<Shape> shapes;
     for (const Array& input : inputs) shapes.push_back(input.shape);
     const network::Schedule schedule = runner_.schedule(std::move(graph), shapes, {});
@@ -85,7 +52,8 @@ TEST_F(NetworkSchedule, Onnx) {
     declined.erase(c.name);
     const std::vector<Array> expected = node_cases::outputs(c, *results);
     ASSERT_EQ(results->size(), expected.size()) << c.name;
-    for (std::size_t i = 0; i < expected.size(); ++i) compare(c.name, expected[i], (*results)[i]);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      node_cases::expect_same(c.name, expected[i], (*results)[i]);
     ++run_count;
   }
   std::cout << run_count << " cases; " << declined.size() << " declined\n";

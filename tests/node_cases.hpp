@@ -2,8 +2,12 @@
 #ifndef FALTUNG_TESTS_NODE_CASES_HPP_
 #define FALTUNG_TESTS_NODE_CASES_HPP_
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -66,6 +70,28 @@ inline std::vector<network::Array> outputs(const Case& c, const std::vector<netw
   return read_all(c, "output_", types);
 }
 
+// The graph with some of its inputs as constants of these elements; `inputs` keeps the others.
+inline network::Graph with_constants(network::Graph graph, std::vector<network::Array>& inputs,
+                                     bool all_but_first) {
+  std::vector<network::Array> rest;
+  std::vector<network::ValueId> ids;
+  for (std::size_t i = 0; i < inputs.size() && i < graph.inputs.size(); ++i) {
+    const network::ValueId id = graph.inputs[i];
+    const bool whole = inputs[i].type != network::Type::f32 && inputs[i].type != network::Type::boolean;
+    if (whole || (all_but_first && i > 0)) {
+      network::Value& value = graph.at(id);
+      value.constant = std::make_shared<const network::Constant>(encode(inputs[i]));
+      value.shape = inputs[i].shape;
+    } else {
+      ids.push_back(id);
+      rest.push_back(inputs[i]);
+    }
+  }
+  graph.inputs = ids;
+  inputs = rest;
+  return graph;
+}
+
 // How far from a result in doubles one in the type may be, in units of the larger of it and 1: the longest
 // sums here have some hundred terms.
 inline double bound(const std::string& name, network::Type type) {
@@ -81,6 +107,19 @@ inline double bound(const std::string& name, network::Type type) {
       return 1e-6;  // of constants that are floats
     default:
       return 0;
+  }
+}
+
+inline void expect_same(const std::string& name, const network::Array& expected,
+                        const network::Array& actual) {
+  ASSERT_EQ(actual.shape, expected.shape) << name;
+  ASSERT_EQ(actual.data.size(), expected.data.size()) << name;
+  for (std::size_t i = 0; i < expected.data.size(); ++i) {
+    const double e = expected.data[i], a = actual.data[i];
+    if ((std::isnan(e) && std::isnan(a)) || e == a) continue;
+    if (std::abs(a - e) <= bound(name, expected.type) * std::max(1.0, std::abs(e))) continue;
+    ADD_FAILURE() << name << ": element " << i << " is " << a << ", expected " << e;
+    return;
   }
 }
 

@@ -21,7 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct Options {
-  std::string model, threads, math = "f32", bound = "1e-4", peer, repeat = "9", least = "200ms";
+  std::string model, device = "cpu", dtype = "f32", threads, math = "f32", bound, peer, repeat = "9",
+                     least = "200ms";
   std::vector<std::string> sizes, inputs, outputs;
   std::uint64_t seed = 1;
 };
@@ -37,6 +38,8 @@ struct Loaded {
     if (!options.threads.empty())
       request.request.threads =
           static_cast<int>(std::min<std::int64_t>(4096, parse_count("--threads", options.threads, 1)));
+    request.request.device = options.device;
+    request.dtype = parse_dtype(options.dtype);
     request.math = parse_math(options.math);
     const auto begin = Clock::now();
     network.emplace(engine, options.model, request);
@@ -45,10 +48,18 @@ struct Loaded {
     const auto planned = Clock::now();
     plan.emplace(network->plan(sizes));
     plan_ms = ms_since(planned);
-    in.emplace(plan->inputs());
-    out.emplace(plan->outputs());
+    in.emplace(plan->inputs(), options.device);
+    out.emplace(plan->outputs(), options.device);
     in->draw(options.seed);
     in->read(options.inputs);
+    in->upload();
+  }
+
+  Device& device() const { return NetworkInternals::impl(*plan).device(); }
+  // Runs it, and waits.
+  void once() const {
+    plan->run(in->reads(), out->writes());
+    device().synchronize({});
   }
 
   Engine engine;
@@ -67,8 +78,9 @@ std::string show_sizes(const std::vector<std::int64_t>& sizes) {
 int run(const Options& options) {
   Loaded l(options);
   const auto begin = Clock::now();
-  l.plan->run(l.in->reads(), l.out->writes());
+  l.once();
   const double ms = ms_since(begin);
+  l.out->download();
   l.out->write(options.outputs);
   for (std::size_t i = 0; i < l.plan->outputs().size(); ++i) {
     const NetworkTensor& tensor = l.plan->outputs()[i];
@@ -92,10 +104,13 @@ int run(const Options& options) {
 int explain(const Options& options) {
   Loaded l(options);
   const NetworkReport report = l.plan->report(l.in->reads(), l.out->writes(), 5);
-  double total = 0, convolutions = 0;
-  for (const NetworkStepReport& step : report.steps)
+  double total = 0, convolutions = 0, predicted = 0;
+  for (const NetworkStepReport& step : report.steps) {
     total += step.ms, convolutions += step.problem.empty() ? 0 : step.ms;
+    predicted += step.predicted_ms;
+  }
   const Table table({{"ms", 9, true},
+                     {"predicted", 9, true},
                      {"share", 6, true},
                      {"layout", 6},
                      {"offset", 10, true},
@@ -104,15 +119,16 @@ int explain(const Options& options) {
   table.header();
   for (const NetworkStepReport& step : report.steps) {
     const bool callers = step.offset == static_cast<std::size_t>(-1);
-    table.row({fmt::format("{:.4f}", step.ms), fmt::format("{:.1f}%", 100 * step.ms / total),
-               step.layout == Layout::nhwc ? "nhwc" : "nchw",
+    table.row({fmt::format("{:.4f}", step.ms),
+               step.predicted_ms == 0 ? "" : fmt::format("{:.4f}", step.predicted_ms),
+               fmt::format("{:.1f}%", 100 * step.ms / total), step.layout == Layout::nhwc ? "nhwc" : "nchw",
                callers ? "caller's" : fmt::format("{}", step.offset), step.kernel,
                step.problem.empty() ? step.name : step.name + "  " + step.problem});
   }
   fmt::print(
-      "\n{} steps, {} ms; convolutions and products by constants {:.1f} %; {} values turned between "
-      "layouts\n",
-      report.steps.size(), show_ms(total), 100 * convolutions / total, report.turned);
+      "\n{} steps, {} ms ({} predicted); convolutions and products by constants {:.1f} %; {} values turned "
+      "between layouts\n",
+      report.steps.size(), show_ms(total), show_ms(predicted), 100 * convolutions / total, report.turned);
   fmt::print("arena {}, {:.3f} of the least that is possible\n", show_bytes(report.arena_bytes),
              report.arena_bound == 0
                  ? 1.0
@@ -120,11 +136,15 @@ int explain(const Options& options) {
   return 0;
 }
 
+// What a network's roundings come to, relative to a tensor's largest element: usual depths, each layer's
+// error in units of the type's roundoff.
+double usual_bound(DType dtype) { return dtype == DType::f32 ? 1e-4 : dtype == DType::f16 ? 1e-2 : 8e-2; }
+
 int verify(const Options& options) {
   Loaded l(options);
-  const double bound = std::stod(options.bound);
-  const auto errors =
-      network::verify(NetworkInternals::impl(*l.network), NetworkInternals::impl(*l.plan), l.in->reads());
+  const double bound = options.bound.empty() ? usual_bound(l.request.dtype) : std::stod(options.bound);
+  const auto errors = network::verify(NetworkInternals::impl(*l.network), NetworkInternals::impl(*l.plan),
+                                      l.in->host_reads());
   const Table table({{"worst", 9, true}, {"rms", 9, true}, {"tensor", 40}, {"step", 0}});
   table.header();
   bool right = !errors.empty();
@@ -153,14 +173,63 @@ Block timed_block(double least_ms, const std::function<void()>& once) {
   return {all[all.size() / 2], all.front(), all.back(), static_cast<int>(all.size())};
 }
 
+// The same by the device's clock, some runs at a time.
+Block device_block(Device& device, double least_ms, const std::function<void()>& once) {
+  constexpr int kTogether = 10;
+  std::vector<double> all;
+  for (double total = 0; all.empty() || total < least_ms; total += kTogether * all.back()) {
+    all.push_back(device.time_ms({}, [&] {
+      for (int i = 0; i < kTogether; ++i) once();
+    }) / kTogether);
+  }
+  std::ranges::sort(all);
+  return {all[all.size() / 2], all.front(), all.back(), static_cast<int>(all.size()) * kTogether};
+}
+
+// How a GPU may run it beside NetworkPlan::run: a launch a step, and as one graph where there are such.
+struct OtherWays {
+  explicit OtherWays(Loaded& l) : device(l.device()) {
+    if (device.info().kind == "cpu") return;
+    void* const arena = l.in->pool().allocate(std::max<std::size_t>(1, l.plan->arena_bytes()));
+    const auto run = [&l, arena](const Stream& stream) {
+      NetworkRunOptions options;
+      options.stream = stream.native, options.arena = arena;
+      l.plan->run(l.in->reads(), l.out->writes(), options);
+    };
+    run({});
+    device.synchronize({});
+    graph = device.record(run);
+    contestants.push_back([this, run](double ms) { return device_block(device, ms, [&] { run({}); }); });
+    if (graph == nullptr) return;
+    contestants.push_back([this](double ms) {
+      std::vector<double> all;
+      for (double total = 0; all.empty() || total < ms; total += all.back()) all.push_back(graph->time_ms());
+      std::ranges::sort(all);
+      return Block{all[all.size() / 2], all.front(), all.back(), static_cast<int>(all.size())};
+    });
+  }
+  Device& device;
+  std::unique_ptr<Recording> graph;
+  std::vector<Contestant> contestants;
+};
+
 int bench(const Options& options) {
   Loaded l(options);
-  const auto once = [&] { l.plan->run(l.in->reads(), l.out->writes()); };
-  once();
+  const auto first = Clock::now();
+  l.once();
+  const double first_ms = ms_since(first);
+  const bool on_gpu = l.device().info().kind != "cpu";
+  if (on_gpu && !options.peer.empty())
+    throw Error(Status::unsupported, "peer " + options.peer + " runs networks on the CPU; take --device cpu");
+  const std::vector<const void*> reads = l.in->reads();
+  const auto once = [&] { l.plan->run(reads, l.out->writes()); };
+  OtherWays others(l);
   RacePolicy policy;
   policy.blocks = static_cast<int>(parse_count("--repeat", options.repeat, 1));
   policy.least_ms = parse_duration_ms("--min-time", options.least);
-  std::vector<Contestant> contestants{[&](double ms) { return timed_block(ms, once); }};
+  std::vector<Contestant> contestants{
+      [&](double ms) { return on_gpu ? device_block(l.device(), ms, once) : timed_block(ms, once); }};
+  contestants.insert(contestants.end(), others.contestants.begin(), others.contestants.end());
   std::optional<Peer> peer;
   if (!options.peer.empty()) {
     peer.emplace(options.peer);
@@ -173,6 +242,13 @@ int bench(const Options& options) {
   fmt::print("faltung {}: {} ms ({} to {}), loaded in {} ms, planned in {} ms, arena {}\n", version(),
              show_ms(standings[0].ms), show_ms(standings[0].ms_min), show_ms(standings[0].ms_max),
              show_ms(l.load_ms), show_ms(l.plan_ms), show_bytes(l.plan->report().arena_bytes));
+  if (on_gpu) {
+    fmt::print("launched step by step: {} ms ({} to {}); first run {} ms\n", show_ms(standings[1].ms),
+               show_ms(standings[1].ms_min), show_ms(standings[1].ms_max), show_ms(first_ms));
+  }
+  if (others.graph != nullptr)
+    fmt::print("in a graph of its own: {} ms ({} to {})\n", show_ms(standings[2].ms),
+               show_ms(standings[2].ms_min), show_ms(standings[2].ms_max));
   if (!peer) return 0;
   fmt::print("{}: {} ms ({} to {})\n", peer->version(), show_ms(standings[1].ms),
              show_ms(standings[1].ms_min), show_ms(standings[1].ms_max));
@@ -188,8 +264,12 @@ void declare(const Command& command) {
     sub.option("model", options->model, "An ONNX file").type("MODEL.onnx").required();
     sub.option("--size", options->sizes, "Of an input whose sizes are open, e.g. x=1x3x640x640; repeatable")
         .type("NAME=SIZES");
+    sub.option("--device", options->device, "Where to run; see faltung devices").type("ID").shows_default();
+    sub.option("--dtype", options->dtype, "Of what lies between its inputs and outputs: f32, f16 or bf16")
+        .type("DTYPE")
+        .shows_default();
     sub.option("--threads", options->threads, "CPU threads; every processor unless given").type("N");
-    sub.option("--math", options->math, "Of convolutions and products: f32 or fast")
+    sub.option("--math", options->math, "Of convolutions and products: f32 or fast; on a GPU tf32 too")
         .type("MATH")
         .shows_default();
     sub.option("--input", options->inputs, "An input from a file; the others are drawn. Repeatable")
@@ -204,9 +284,11 @@ void declare(const Command& command) {
   add("explain", "A line a step: kernel, time, layout, place in the arena", explain,
       [](const Command&, Options&) {});
   add("verify", "Every tensor beside a run in double precision", verify, [](const Command& sub, Options& o) {
-    sub.option("--bound", o.bound, "The worst error that is right, relative to a tensor's largest element")
-        .type("X")
-        .shows_default();
+    sub.option("--bound", o.bound,
+               "The worst error that is right, relative to a tensor's largest element; 1e-4 for f32, 1e-2 "
+               "for f16 "
+               "and 8e-2 for bf16 unless given")
+        .type("X");
   });
   add("bench", "Time it, also beside another engine", bench, [](const Command& sub, Options& o) {
     sub.option("--vs", o.peer, "Another engine, timed in turn: onnxruntime").type("PEER");

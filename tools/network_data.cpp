@@ -61,9 +61,20 @@ std::vector<std::vector<std::int64_t>> network_sizes(const std::vector<NetworkTe
   return sizes;
 }
 
-NetworkBuffers::NetworkBuffers(const std::vector<NetworkTensor>& tensors) : tensors_(tensors) {
-  for (const NetworkTensor& tensor : tensors_)
+NetworkBuffers::NetworkBuffers(const std::vector<NetworkTensor>& tensors, const std::string& device)
+    : tensors_(tensors), pool_(device) {
+  for (const NetworkTensor& tensor : tensors_) {
     data_.emplace_back(static_cast<std::size_t>(elements(tensor)) * bytes(tensor.element));
+    there_.push_back(pool_.allocate(std::max<std::size_t>(1, data_.back().size())));
+  }
+}
+
+void NetworkBuffers::upload() {
+  for (std::size_t i = 0; i < data_.size(); ++i) pool_.copy_in(there_[i], data_[i].data(), data_[i].size());
+}
+
+void NetworkBuffers::download() {
+  for (std::size_t i = 0; i < data_.size(); ++i) pool_.copy_out(data_[i].data(), there_[i], data_[i].size());
 }
 
 void NetworkBuffers::draw(std::uint64_t seed) {
@@ -106,15 +117,9 @@ void NetworkBuffers::write(const std::vector<std::string>& texts) const {
   }
 }
 
-std::vector<const void*> NetworkBuffers::reads() const {
+std::vector<const void*> NetworkBuffers::host_reads() const {
   std::vector<const void*> all;
   for (const auto& bytes : data_) all.push_back(bytes.data());
-  return all;
-}
-
-std::vector<void*> NetworkBuffers::writes() {
-  std::vector<void*> all;
-  for (auto& bytes : data_) all.push_back(bytes.data());
   return all;
 }
 

@@ -15,25 +15,34 @@ namespace faltung::tools {
 std::vector<std::vector<std::int64_t>> network_sizes(const std::vector<NetworkTensor>& inputs,
                                                      const std::vector<std::string>& texts);
 
-// Elements of tensors, one buffer each.
+// Elements of tensors, one buffer each on the host and on the device.
 class NetworkBuffers {
  public:
-  explicit NetworkBuffers(const std::vector<NetworkTensor>& tensors);
+  NetworkBuffers(const std::vector<NetworkTensor>& tensors, const std::string& device);
   // Normally distributed floats; whole numbers are 0 and 1.
   void draw(std::uint64_t seed);
   // `texts`: NAME=FILE.npy of f32.
   void read(const std::vector<std::string>& texts);
   void write(const std::vector<std::string>& texts) const;
 
+  // From the host to the device and back.
+  void upload();
+  void download();
+
   const std::vector<NetworkTensor>& tensors() const { return tensors_; }
   const std::byte* data(std::size_t i) const { return data_[i].data(); }
-  std::vector<const void*> reads() const;
-  std::vector<void*> writes();
+  // The device's addresses, and the host's.
+  std::vector<const void*> reads() const { return {there_.begin(), there_.end()}; }
+  const std::vector<void*>& writes() const { return there_; }
+  std::vector<const void*> host_reads() const;
+  MemoryPool& pool() { return pool_; }
 
  private:
   std::size_t find(const std::string& option, const std::string& name) const;
   std::vector<NetworkTensor> tensors_;
   std::vector<std::vector<std::byte>> data_;
+  MemoryPool pool_;
+  std::vector<void*> there_;
 };
 
 }  // namespace faltung::tools

@@ -18,7 +18,9 @@ typedef enum faltung_element {
   FALTUNG_ELEMENT_F32 = 0,
   FALTUNG_ELEMENT_BOOL = 1, /* a byte each */
   FALTUNG_ELEMENT_I32 = 2,
-  FALTUNG_ELEMENT_I64 = 3
+  FALTUNG_ELEMENT_I64 = 3,
+  FALTUNG_ELEMENT_F16 = 4,
+  FALTUNG_ELEMENT_BF16 = 5
 } faltung_element;
 
 /* An input or output. Texts and sizes live as long as what they were asked of. */
@@ -34,6 +36,10 @@ typedef struct faltung_network_tensor {
  * what is no network, FALTUNG_UNSUPPORTED with all nodes that are not known. */
 FALTUNG_API faltung_status faltung_network_create(faltung_engine* engine, const char* file,
                                                   const faltung_request* request, faltung_network** network);
+/* The same, in elements of f32, f16 or bf16 between its inputs and outputs; 16 bits on a GPU alone. */
+FALTUNG_API faltung_status faltung_network_create_in(faltung_engine* engine, const char* file,
+                                                     const faltung_request* request, faltung_element element,
+                                                     faltung_network** network);
 FALTUNG_API void faltung_network_destroy(faltung_network* network);
 FALTUNG_API size_t faltung_network_input_count(const faltung_network* network);
 /* tensor->size must be set. */
@@ -51,9 +57,14 @@ FALTUNG_API faltung_status faltung_network_plan_output(const faltung_network_pla
 /* What a run takes beside inputs and outputs; the plan keeps it. */
 FALTUNG_API size_t faltung_network_plan_arena_bytes(const faltung_network_plan* plan);
 
-/* Contiguous elements, one address an input and output, in the file's order. */
+/* Contiguous elements, one address an input and output, in the file's order: of a GPU device memory at
+ * multiples of 16 bytes. A GPU's run is not waited for. */
 FALTUNG_API faltung_status faltung_network_run(const faltung_network_plan* plan, const void* const* inputs,
                                                void* const* outputs);
+/* On a GPU: on the caller's stream or queue (NULL: the device's own), in the caller's device memory of
+ * faltung_network_plan_arena_bytes(), aligned to 64 bytes (NULL: the plan's own, one a stream). */
+FALTUNG_API faltung_status faltung_network_run_on(const faltung_network_plan* plan, const void* const* inputs,
+                                                  void* const* outputs, void* stream, void* arena);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@
 namespace faltung {
 
 // Of a network's inputs and outputs.
-enum class Element { f32, boolean, i32, i64 };
+enum class Element { f32, boolean, i32, i64, f16, bf16 };
 FALTUNG_API std::size_t bytes(Element element);
 
 struct NetworkTensor {
@@ -20,8 +20,13 @@ struct NetworkTensor {
 };
 
 struct NetworkRequest {
-  Request request;         // the CPU alone is known
-  Math math = Math::f32;   // of convolutions and products: f32 or fast
+  Request request;
+  // Of convolutions and products: f32 or fast; on a GPU tf32, too, where elements are of f32. 16 bits have
+  // their own accuracy, or fast.
+  Math math = Math::f32;
+  // A GPU's: of what lies between the network's inputs and outputs, which keep their own types, where the
+  // model has f32. Sums are of f32 in any case.
+  DType dtype = DType::f32;
   std::size_t plans = 16;  // kept for sizes that were asked for before; the least recently used goes first
 };
 
@@ -31,8 +36,9 @@ struct NetworkStepReport {
   Layout layout = Layout::nchw;  // of its result
   std::size_t offset = 0;        // of its result in the arena; the largest number: it is the caller's memory
   std::size_t workspace_bytes = 0;
-  std::string problem;  // of a convolution or product by constants, its canonical string
-  double ms = 0;        // 0 if it was not timed
+  std::string problem;      // of a convolution or product by constants, its canonical string
+  double ms = 0;            // 0 if it was not timed
+  double predicted_ms = 0;  // by the cost model, or as find measured it; 0 where nothing is known
 };
 
 struct NetworkReport {
@@ -41,18 +47,34 @@ struct NetworkReport {
   int turned = 0;                                // values copied from one layout to the other
 };
 
+// Of a run on a GPU.
+struct NetworkRunOptions {
+  void* stream = nullptr;  // the caller's stream or queue; null: the device's own
+  // Device memory of NetworkPlan::arena_bytes(), aligned to 64 bytes, that no other run uses before this one
+  // is done; null: the plan's own, of which each stream has one.
+  void* arena = nullptr;
+};
+
 class NetworkPlanImpl;
 class NetworkImpl;
 
-// A network for given sizes; immutable. Any number of threads may run it; at the same time they take turns at
-// the engine's threads, and each has an arena, which is kept for the next run.
+// A network for given sizes; immutable. Any number of threads may run it. On the CPU they take turns at the
+// engine's threads at the same time, and each has an arena, which is kept for the next run.
+//
+// On a GPU runs are submitted to a stream and not waited for; each stream has an arena, in which its runs
+// follow each other. On NVIDIA's, what lies between the first and the last steps is replayed as a graph that
+// the plan keeps. A run may be recorded (CUDA's stream capture) itself: then it is launched step by step, and
+// what was recorded is to be replayed in the order of the stream it was recorded from, unless it brings an
+// arena of its own.
 class FALTUNG_API NetworkPlan {
  public:
   const std::vector<NetworkTensor>& inputs() const;  // in the file's order, all sizes known
   const std::vector<NetworkTensor>& outputs() const;
-  // Contiguous elements, one address an input and output in that order. Throws Error(bad_problem) for a null
-  // one. Allocates nothing but the first arena of a thread that runs while another does.
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs) const;
+  // Contiguous elements, one address an input and output in that order: a GPU's are device memory at
+  // multiples of 16 bytes. Throws Error(bad_problem) for a null one. Allocates nothing but the first arena of
+  // a thread that runs while another does; on a GPU, of a stream other than the first.
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs,
+           const NetworkRunOptions& options = {}) const;
   std::size_t arena_bytes() const;  // what a run takes beside inputs and outputs
   NetworkReport report() const;
   // The same with each step's time, the least of so many runs.

@@ -14,6 +14,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include "kernels/cpu/map_grid.hpp"
 #include "kernels/cpu/vec-inl.hpp"
+#include "src/problem/dtype.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
@@ -107,6 +108,10 @@ HWY_INLINE float load_number(MapElement element, const std::byte* from) {
       return static_cast<float>(*reinterpret_cast<const std::int32_t*>(from));
     case MapElement::i64:
       return static_cast<float>(*reinterpret_cast<const i64*>(from));
+    case MapElement::f16:
+      return f16_to_float(*reinterpret_cast<const std::uint16_t*>(from));
+    case MapElement::bf16:
+      return bf16_to_float(*reinterpret_cast<const std::uint16_t*>(from));
   }
   return 0;
 }
@@ -125,6 +130,12 @@ HWY_INLINE void store_number(MapElement element, std::byte* to, float value) {
       return;
     case MapElement::i64:
       *reinterpret_cast<i64*>(to) = static_cast<i64>(std::clamp(value, -9.2233715e18f, 9.2233715e18f));
+      return;
+    case MapElement::f16:
+      *reinterpret_cast<std::uint16_t*>(to) = float_to_f16(value);
+      return;
+    case MapElement::bf16:
+      *reinterpret_cast<std::uint16_t*>(to) = float_to_bf16(value);
       return;
   }
 }
@@ -267,6 +278,8 @@ void copy(const MapCall& call, const MapPart& part, const std::byte* input, std:
          reinterpret_cast<float*>(to), to_row);
   } else if (size == 1) {
     copy_elements<std::uint8_t>(from, from_row, from_stride, to, to_row, to_stride, part);
+  } else if (size == 2) {
+    copy_elements<std::uint16_t>(from, from_row, from_stride, to, to_row, to_stride, part);
   } else if (size == 4) {
     copy_elements<std::uint32_t>(from, from_row, from_stride, to, to_row, to_stride, part);
   } else {

@@ -17,9 +17,12 @@ enum class MapOp : std::uint8_t {
 };
 
 // How an element lies in memory. Programs compute in fp32; what is copied is not looked at.
-enum class MapElement : std::uint8_t { f32, boolean, i32, i64 };
+enum class MapElement : std::uint8_t { f32, boolean, i32, i64, f16, bf16 };
+inline constexpr bool is_half(MapElement element) {
+  return element == MapElement::f16 || element == MapElement::bf16;
+}
 inline constexpr std::size_t size_of(MapElement element) {
-  return element == MapElement::boolean ? 1 : element == MapElement::i64 ? 8 : 4;
+  return element == MapElement::boolean ? 1 : is_half(element) ? 2 : element == MapElement::i64 ? 8 : 4;
 }
 
 inline constexpr int kMapRank = 8;

@@ -1,9 +1,12 @@
-// Products of matrices that are both made as the network runs, in fp32, in batches.
+// Products of matrices that are both made as the network runs, in fp32, in batches. The functions here
+// compute on elements of f32; a GPU has kernels for the others.
 #ifndef FALTUNG_KERNELS_CPU_PRODUCT_HPP_
 #define FALTUNG_KERNELS_CPU_PRODUCT_HPP_
 
 #include <cstdint>
 #include <vector>
+
+#include "kernels/cpu/map.hpp"
 
 namespace faltung {
 
@@ -12,6 +15,7 @@ namespace faltung {
 struct ProductCall {
   std::int64_t m = 1, n = 1, k = 1;
   std::vector<std::int64_t> a, b;
+  MapElement a_element = MapElement::f32, b_element = MapElement::f32, y_element = MapElement::f32;
 };
 
 std::int64_t product_tasks(const ProductCall& call);

@@ -310,6 +310,8 @@ void pick_task(const PickCall& call, const std::byte* from, std::byte* to, std::
   to += task * static_cast<std::int64_t>(call.index.size()) * e.inner * size;
   if (call.bytes == 1)
     pick(call, reinterpret_cast<const std::uint8_t*>(from), reinterpret_cast<std::uint8_t*>(to));
+  else if (call.bytes == 2)
+    pick(call, reinterpret_cast<const std::uint16_t*>(from), reinterpret_cast<std::uint16_t*>(to));
   else if (call.bytes == 4)
     pick(call, reinterpret_cast<const std::uint32_t*>(from), reinterpret_cast<std::uint32_t*>(to));
   else

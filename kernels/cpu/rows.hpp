@@ -1,11 +1,14 @@
 // Computations along one dimension of a tensor of three (outer, length, inner), in fp32: reductions,
-// normalizations, softmax, weighted sums of elements, and elements by a table.
+// normalizations, softmax, weighted sums of elements, and elements by a table. The functions here compute on
+// elements of f32; a GPU has kernels for the others.
 #ifndef FALTUNG_KERNELS_CPU_ROWS_HPP_
 #define FALTUNG_KERNELS_CPU_ROWS_HPP_
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "kernels/cpu/map.hpp"
 
 namespace faltung {
 
@@ -31,6 +34,7 @@ struct RowsCall {
   RowsOp op = RowsOp::sum;
   RowsExtent extent;
   float epsilon = 0;  // of standardize: added to the variance
+  MapElement from = MapElement::f32, to = MapElement::f32;
 };
 
 // Independent parts; in any order, on any thread. The result may be the input where it is as large.
@@ -44,6 +48,7 @@ struct TapsCall {
   std::int64_t out = 1, taps = 1;
   std::vector<std::int32_t> index;
   std::vector<float> weight;
+  MapElement from = MapElement::f32, to = MapElement::f32;
 };
 // A task is one element of outer and out.
 inline std::int64_t taps_tasks(const TapsCall& call) {
@@ -51,7 +56,8 @@ inline std::int64_t taps_tasks(const TapsCall& call) {
 }
 void taps_task(const TapsCall& call, const float* from, float* to, std::int64_t task);
 
-// Likewise elements of any kind, of 1, 4 or 8 bytes, copied: element i is element index[i]; -1: it is `fill`.
+// Likewise elements of any kind, of 1, 2, 4 or 8 bytes, copied: element i is element index[i]; -1: it is
+// `fill`.
 struct PickCall {
   RowsExtent extent;  // of the input
   std::vector<std::int32_t> index;
@@ -69,6 +75,7 @@ struct BestCall {
   RowsExtent extent;
   BestKind kind = BestKind::largest;
   OfEqual of_equal = OfEqual::first;
+  MapElement from = MapElement::f32;
 };
 inline std::int64_t best_tasks(const BestCall& call) { return call.extent.outer; }
 void best_task(const BestCall& call, const float* from, std::int64_t* to, std::int64_t task);

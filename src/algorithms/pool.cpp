@@ -15,7 +15,17 @@ Step pool_on_cpu(const Problem& p, Slot conv) {
   });
 }
 
-Step pool_on_gpu(const Problem& p, Slot conv, const DeviceInfo& device) {
+// Milliseconds, at rates of memory that are usual.
+double step_ms(const Problem& p, const Target& target) {
+  const double bytes = static_cast<double>(bytes_of(p, conv_shape(p)) + bytes_of(p, y_shape(p)));
+  if (target.device.kind == "cpu") return bytes / (8e6 * target.threads);
+  constexpr double kLaunchMs = 0.0025, kUnitBytesPerMs = 2e7;
+  return kLaunchMs + bytes / (kUnitBytesPerMs * std::max(1, target.device.units));
+}
+
+}  // namespace
+
+Step pool_step(const Problem& p, Slot conv, Slot y, const DeviceInfo& device) {
   constexpr int kThreads = 256;
   // Results a thread, and whether a row's loads may be vectors: see the kernel.
   const Pool& pool = p.epilogue.pool;
@@ -30,18 +40,8 @@ Step pool_on_gpu(const Problem& p, Slot conv, const DeviceInfo& device) {
                                                       {"V", std::to_string(v)},
                                                       {"F_WIDE_ROWS", wide_rows ? "1" : "0"}});
   return launch("pool", gpu::source(device, "pool", "pool.cl", "pool", constants),
-                gpu::one_dimension(threads, kThreads), {in(conv), out(Place::y), value(gpu::sizes(p))});
+                gpu::one_dimension(threads, kThreads), {in(conv), out(y), value(gpu::sizes(p))});
 }
-
-// Milliseconds, at rates of memory that are usual.
-double step_ms(const Problem& p, const Target& target) {
-  const double bytes = static_cast<double>(bytes_of(p, conv_shape(p)) + bytes_of(p, y_shape(p)));
-  if (target.device.kind == "cpu") return bytes / (8e6 * target.threads);
-  constexpr double kLaunchMs = 0.0025, kUnitBytesPerMs = 2e7;
-  return kLaunchMs + bytes / (kUnitBytesPerMs * std::max(1, target.device.units));
-}
-
-}  // namespace
 
 Candidate with_pool_step(Candidate c, const Problem& problem, const Target& target) {
   const Slot conv{Place::workspace, aligned(c.workspace_bytes)};
@@ -53,7 +53,7 @@ Candidate with_pool_step(Candidate c, const Problem& problem, const Target& targ
     Recipe recipe = inner();
     for (Step& step : recipe.steps) step.rewire(Place::y, conv);
     recipe.steps.push_back(device.kind == "cpu" ? pool_on_cpu(problem, conv)
-                                                : pool_on_gpu(problem, conv, device));
+                                                : pool_step(problem, conv, Place::y, device));
     recipe.workspace_bytes = bytes;
     return recipe;
   };

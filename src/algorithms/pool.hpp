@@ -6,6 +6,9 @@
 
 namespace faltung {
 
+// A GPU's: over the convolution's result that lies at `conv`.
+Step pool_step(const Problem& problem, Slot conv, Slot y, const DeviceInfo& device);
+
 // convolution: a candidate for the problem without its pool. The convolution's result goes through the
 // workspace.
 Candidate with_pool_step(Candidate convolution, const Problem& problem, const Target& target);

@@ -175,6 +175,13 @@ class CudaDeviceImpl : public CudaDevice {
     return recording;
   }
 
+  bool is_capturing(const Stream& stream) const override {
+    make_current();
+    int status = 0;
+    // A stream that may not even be asked while another is recorded is taken to be recorded, too.
+    return driver()->stream_is_capturing(stream.native, &status) != 0 || status != 0;
+  }
+
   std::vector<double> time_replays(const std::function<void(const Stream&)>& work, int replays) override {
     const std::unique_ptr<Recording> recording = record(work);
     std::vector<double> ms;
@@ -252,7 +259,7 @@ class CudaDeviceImpl : public CudaDevice {
   };
 
   // A graph and the stream that it was captured on.
-  struct CudaRecording : Recording {
+  struct CudaRecording : CudaGraph {
     explicit CudaRecording(const CudaDeviceImpl& owner) : device(owner) {}
     ~CudaRecording() override {
       if (replay != nullptr) driver()->graph_exec_destroy(replay);
@@ -268,6 +275,10 @@ class CudaDeviceImpl : public CudaDevice {
       check(driver()->graph_launch(replay, stream), "launching a graph");
       check(driver()->event_record(end.handle, stream), "recording an event");
       return elapsed(begin, end);
+    }
+    void submit(const Stream& to) override {
+      device.make_current();
+      check(driver()->graph_launch(replay, to.native), "launching a graph");
     }
     const CudaDeviceImpl& device;
     void *stream = nullptr, *graph = nullptr, *replay = nullptr;

@@ -52,6 +52,7 @@ const Driver* driver() {
     need(d.stream_create, "cuStreamCreate");
     need(d.stream_destroy, "cuStreamDestroy_v2");
     need(d.stream_synchronize, "cuStreamSynchronize");
+    need(d.stream_is_capturing, "cuStreamIsCapturing");
     need(d.stream_begin_capture, "cuStreamBeginCapture_v2");
     need(d.stream_end_capture, "cuStreamEndCapture");
     need(d.graph_instantiate, "cuGraphInstantiateWithFlags");

@@ -71,6 +71,7 @@ struct Driver {
   int (*stream_create)(void** stream, unsigned flags);
   int (*stream_destroy)(void* stream);
   int (*stream_synchronize)(void* stream);
+  int (*stream_is_capturing)(void* stream, int* status);
   int (*stream_begin_capture)(void* stream, int mode);
   int (*stream_end_capture)(void* stream, void** graph);
   int (*graph_instantiate)(void** replay, void* graph, unsigned long long flags);

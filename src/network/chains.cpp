@@ -89,6 +89,9 @@ std::size_t tensors(const Node& node) {
 // Instructions that it takes, at most.
 std::size_t instructions(const Node& node) { return std::max<std::size_t>(2, node.inputs.size() + 1); }
 
+// In registers numbers are floats.
+bool is_computed(Type type) { return type == Type::f32 || type == Type::f16 || type == Type::bf16; }
+
 // ---- a chain's program
 
 class Program {
@@ -124,7 +127,7 @@ class Program {
     for (std::size_t i = 0; i < tensors(node); ++i) {
       const Type type = graph_.at(node.inputs[i]).type;
       const bool known =
-          type == Type::f32 || type == Type::boolean || (cast && (type == Type::i32 || type == Type::i64));
+          is_computed(type) || type == Type::boolean || (cast && (type == Type::i32 || type == Type::i64));
       if (!known)
         throw Error(Status::unsupported, node.title() + ": arithmetic on elements of type " + name(type));
     }
@@ -143,7 +146,7 @@ class Program {
     if (word.op == MapOp::copy) {
       if (to == Type::boolean && graph_.at(node.inputs[0]).type != Type::boolean)
         return emit(MapOp::logical_not, emit(MapOp::logical_not, x[0]));
-      const bool rounds = to != Type::f32 && graph_.at(node.inputs[0]).type == Type::f32;
+      const bool rounds = !is_computed(to) && is_computed(graph_.at(node.inputs[0]).type);
       return emit(rounds ? MapOp::truncate : MapOp::copy, x[0]);
     }
     if (node.op == "Gelu" && node.text("approximate", "none") == "tanh") return emit(MapOp::gelu_tanh, x[0]);
@@ -196,6 +199,8 @@ Shape read_strides(const Shape& from, const Shape& to, Layout layout) {
 
 }  // namespace
 
+bool is_elementwise(const Node& node) { return find_word(node) != nullptr; }
+
 std::vector<int> elementwise_chains(const Graph& graph, bool fuse) {
   const std::vector<int> uses = count_uses(graph);
   std::vector<int> last(graph.nodes.size(), -1);
@@ -221,8 +226,8 @@ std::vector<int> elementwise_chains(const Graph& graph, bool fuse) {
       const Value& end = graph.at(graph.nodes[static_cast<std::size_t>(chain)].outputs[0]);
       const bool fits =
           *end.shape == *graph.at(y).shape && sizes[static_cast<std::size_t>(chain)] + needs <= kMapRegisters;
-      // What is rounded on its way to memory is not rounded in a register.
-      const bool exact = graph.at(y).type == Type::f32 || graph.at(y).type == Type::boolean;
+      // Whole numbers are rounded on their way to memory, and not in a register.
+      const bool exact = is_computed(graph.at(y).type) || graph.at(y).type == Type::boolean;
       if (!fits || !exact) chain = -1;
     }
     if (chain < 0) chain = static_cast<int>(i);
@@ -235,6 +240,21 @@ std::vector<int> elementwise_chains(const Graph& graph, bool fuse) {
   return last;
 }
 
+ValueId turned_image(const Graph& graph, const std::vector<const Node*>& nodes) {
+  ValueId image = kNone;
+  const ValueId y = nodes.back()->outputs[0];
+  for (const Node* node : nodes) {
+    for (const ValueId id : node->inputs) {
+      const bool inside = std::ranges::any_of(nodes, [&](const Node* n) { return n->outputs[0] == id; });
+      if (id == kNone || inside || graph.is_constant(id) || id == image) continue;
+      if (image != kNone || !is_image(*graph.at(id).shape)) return kNone;
+      image = id;
+    }
+  }
+  const bool alone = std::ranges::all_of(nodes, [&](const Node* node) { return node->inputs.size() == 1; });
+  return image != kNone && alone && *graph.at(image).shape == *graph.at(y).shape ? image : kNone;
+}
+
 void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
   const Node& end = *nodes.back();
   const Graph& graph = lowering.graph();
@@ -244,16 +264,17 @@ void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
   const ValueId y = end.outputs[0];
   const Shape& shape = lowering.shape(y);
   const Layout layout = is_image(shape) ? lowering.layout_of(end) : Layout::nchw;
+  const bool turns = lowering.on_gpu() && turned_image(graph, nodes) != kNone;
   std::vector<StridedOperand> operands;
   std::vector<Ref> reads;
   std::vector<int> in_place;
   const Shape out = strides_in(shape, layout);
   for (const ValueId id : program.inputs) {
     const bool constant = graph.is_constant(id);
-    const Layout lies = constant ? Layout::nchw : layout;
+    const Layout lies = constant ? Layout::nchw : turns ? lowering.where(id, layout) : layout;
     const Shape strides = read_strides(lowering.shape(id), shape, lies);
     reads.push_back(lowering.read(id, lies));
-    if (!constant && lowering.shape(id) == shape && graph.at(id).type == graph.at(y).type)
+    if (!constant && lowering.shape(id) == shape && lies == layout && graph.at(id).type == graph.at(y).type)
       in_place.push_back(static_cast<int>(reads.size()) - 1);
     operands.push_back({graph.at(id).type, strides, 0});
   }

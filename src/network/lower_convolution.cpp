@@ -6,6 +6,7 @@
 #include "src/network/map_builder.hpp"
 #include "src/network/reduction.hpp"
 #include "src/network/window.hpp"
+#include "src/problem/dtype.hpp"
 
 namespace faltung::network {
 namespace {
@@ -23,6 +24,13 @@ bool is_pool(const Node& node) {
 // One spatial dimension is a height of 1.
 void require_two(const Site& site, const Window& w) {
   if (w.dimensions > 2) site.decline("three spatial dimensions are not known");
+}
+
+// f16 and bf16 have one accuracy, and a fast one.
+void set_elements(Problem& p, const Lowering& lowering, const Node& node, ValueId of) {
+  p.dtype = dtype_of(lowering.graph().at(of).type, node.title());
+  p.math = lowering.settings().math;
+  if (p.dtype != DType::f32 && p.math == Math::f32) p.math = Math::of_dtype;
 }
 
 void set_window(Problem& p, const Site& site, const Window& w) {
@@ -52,7 +60,7 @@ Problem forward_problem(const Lowering& lowering, const Node& node, Layout layou
   const Window w = read_window(site, f);
   Problem p;
   p.layout = layout;
-  p.math = lowering.settings().math;
+  set_elements(p, lowering, node, node.inputs[0]);
   p.n = x[0], p.c = x[1], p.k = f[0], p.h = w.image[1], p.w = w.image[2];
   p.groups = node.integer("group", 1);
   set_window(p, site, w);
@@ -84,7 +92,7 @@ Problem transposed_problem(const Lowering& lowering, const Node& node, Layout la
   Problem p;
   p.direction = Direction::backward_data;
   p.layout = layout;
-  p.math = lowering.settings().math;
+  set_elements(p, lowering, node, node.inputs[0]);
   p.groups = node.integer("group", 1);
   p.n = x[0], p.k = x[1], p.c = f[1] * p.groups, p.h = w.out[1], p.w = w.out[2];
   set_window(p, site, w);
@@ -122,6 +130,7 @@ LonePool lone_pool(const Lowering& lowering, const Node& node, Layout layout) {
   }
   Problem& p = pool.problem;
   p.layout = layout;
+  set_elements(p, lowering, node, node.inputs[0]);
   p.n = x[0], p.c = p.k = p.groups = x[1], p.h = w.image[1], p.w = w.image[2];
   set_pool(p.epilogue.pool, site, w, node.op == "MaxPool");
   return pool;
@@ -135,12 +144,12 @@ Ref surround(Lowering& lowering, const Node& node, Ref from, const LonePool& poo
     if (pool.before[d] == 0 && pool.after[d] == 0) continue;
     const i64 size = image[d], inner = (d == 1 ? image[2] : 1) * (p.layout == Layout::nhwc ? p.c : 1);
     const i64 outer = p.n * (p.layout == Layout::nhwc ? 1 : p.c) * (d == 2 ? image[1] : 1);
-    PickCall call{{outer, size, inner}, {}, sizeof(float), 0, true};
+    const auto bytes = static_cast<std::size_t>(faltung::size_of(p.dtype));
+    PickCall call{{outer, size, inner}, {}, bytes, 0, true};
     for (i64 i = -pool.before[d]; i < size + pool.after[d]; ++i)
       call.index.push_back(i < 0 || i >= size ? -1 : static_cast<std::int32_t>(i));
     image[d] = static_cast<i64>(call.index.size());
-    const Ref to =
-        lowering.scratch(static_cast<std::size_t>(p.n * p.c * image[1] * image[2]) * sizeof(float));
+    const Ref to = lowering.scratch(static_cast<std::size_t>(p.n * p.c * image[1] * image[2]) * bytes);
     lowering.emit(node, std::move(call), {from}, to, p.layout);
     from = to;
   }
@@ -162,7 +171,8 @@ void lower_forward(Lowering& lowering, const Node& node) {
   ConvolutionWork work{plan, nullptr, nullptr, nullptr};
   const Weights::Packed weights = lowering.settings().weights.pack(graph.at(node.inputs[1]).constant, plan);
   work.packed = weights.packed, work.w = weights.w;
-  if (plan->problem().epilogue.bias) work.bias = aligned_copy(*graph.at(node.inputs[2]).constant);
+  if (plan->problem().epilogue.bias)
+    work.bias = lowering.settings().weights.bias(graph.at(node.inputs[2]).constant, *plan);
   std::vector<Ref> reads{lowering.read(node.inputs[0], layout)};
   if (plan->problem().epilogue.residual) reads.push_back(lowering.read(node.inputs[3], layout));
   const Ref to = lowering.write(node.outputs[0], layout);
@@ -188,9 +198,9 @@ void lower_transposed(Lowering& lowering, const Node& node) {
   Shape strides(shape.size(), 0);
   strides[1] = 1;
   const Shape own = strides_in(shape, layout);
-  const StridedOperand y{Type::f32, own, 0};
-  MapCall add =
-      make_map(shape, {y, {Type::f32, strides, 0}}, y, {{MapOp::add, 2, 0, 1, 0, 0, 0}}, node.title());
+  const StridedOperand y{graph.at(node.outputs[0]).type, own, 0};
+  MapCall add = make_map(shape, {y, {graph.at(node.inputs[2]).type, strides, 0}}, y,
+                         {{MapOp::add, 2, 0, 1, 0, 0, 0}}, node.title());
   lowering.emit(node, std::move(add), {to, lowering.read(node.inputs[2], Layout::nchw)}, to, layout);
 }
 

@@ -10,6 +10,10 @@ namespace {
 
 using i64 = std::int64_t;
 
+MapElement element_of(const Lowering& lowering, ValueId id, const Node& node) {
+  return map_element(lowering.graph().at(id).type, node.title());
+}
+
 // The rows are the pixels of one image.
 void lower_linear(Lowering& lowering, const Node& node) {
   const Graph& graph = lowering.graph();
@@ -18,7 +22,9 @@ void lower_linear(Lowering& lowering, const Node& node) {
   const i64 n = site.in(1).shape[0], k = site.in(1).shape[1];
   Problem p;
   p.layout = Layout::nhwc;
+  p.dtype = dtype_of(graph.at(node.inputs[0]).type, node.title());
   p.math = lowering.settings().math;
+  if (p.dtype != DType::f32 && p.math == Math::f32) p.math = Math::of_dtype;
   p.c = k, p.k = n, p.w = elements(site.in(0).shape) / k;
   const FusedActivation activation = read_activation(node);
   p.epilogue.bias = site.has(2);
@@ -29,11 +35,17 @@ void lower_linear(Lowering& lowering, const Node& node) {
   ConvolutionWork work{plan, nullptr, nullptr, nullptr};
   const Weights::Packed weights = lowering.settings().weights.pack(graph.at(node.inputs[1]).constant, plan);
   work.packed = weights.packed, work.w = weights.w;
-  if (p.epilogue.bias) work.bias = aligned_copy(*graph.at(node.inputs[2]).constant);
+  if (p.epilogue.bias) work.bias = lowering.settings().weights.bias(graph.at(node.inputs[2]).constant, *plan);
   std::vector<Ref> reads{lowering.read(node.inputs[0], Layout::nchw)};
   if (p.epilogue.residual) reads.push_back(lowering.read(node.inputs[3], Layout::nchw));
   lowering.emit(node, std::move(work), std::move(reads), lowering.write(node.outputs[0], Layout::nchw),
                 Layout::nchw, plan->workspace_bytes(true));
+}
+
+void set_elements(ProductCall& call, const Lowering& lowering, const Node& node) {
+  call.a_element = element_of(lowering, node.inputs[0], node);
+  call.b_element = element_of(lowering, node.inputs[1], node);
+  call.y_element = element_of(lowering, node.outputs[0], node);
 }
 
 // A matrix that is to be read transposed is copied so first.
@@ -42,11 +54,11 @@ Ref as_rows(Lowering& lowering, const Node& node, ValueId id, bool transposed) {
   if (!transposed) return from;
   const Shape& shape = lowering.shape(id);
   const Shape turned{shape[1], shape[0]};
-  const Ref to = lowering.scratch(static_cast<std::size_t>(elements(shape)) * sizeof(float));
-  lowering.emit(node,
-                make_copy(turned, {Type::f32, {1, shape[1]}, 0}, {Type::f32, contiguous_strides(turned), 0},
-                          node.title()),
-                {from}, to, Layout::nchw);
+  const Type type = lowering.graph().at(id).type;
+  const Ref to = lowering.scratch(static_cast<std::size_t>(elements(shape)) * size_of(type));
+  lowering.emit(
+      node, make_copy(turned, {type, {1, shape[1]}, 0}, {type, contiguous_strides(turned), 0}, node.title()),
+      {from}, to, Layout::nchw);
   return to;
 }
 
@@ -56,6 +68,7 @@ void lower_gemm(Lowering& lowering, const Node& node) {
   const Shape &a = site.in(0).shape, &b = site.in(1).shape;
   const ValueId y = node.outputs[0];
   ProductCall call{a[ta ? 1 : 0], b[tb ? 0 : 1], a[ta ? 0 : 1], {0}, {0}};
+  set_elements(call, lowering, node);
   const std::vector<Ref> reads{as_rows(lowering, node, node.inputs[0], ta),
                                as_rows(lowering, node, node.inputs[1], tb)};
   const Ref to = lowering.write(y, Layout::nchw);
@@ -63,12 +76,12 @@ void lower_gemm(Lowering& lowering, const Node& node) {
   const float alpha = node.number("alpha", 1), beta = node.number("beta", 1);
   if (alpha == 1 && !site.has(2)) return;
   const Shape& shape = lowering.shape(y);
-  const StridedOperand all{Type::f32, contiguous_strides(shape), 0};
+  const StridedOperand all{lowering.graph().at(y).type, contiguous_strides(shape), 0};
   std::vector<MapInstruction> program{{MapOp::affine, 2, 0, 0, 0, alpha, 0}};
   std::vector<StridedOperand> inputs{all};
   std::vector<Ref> sums{to};
   if (site.has(2)) {
-    inputs.push_back({Type::f32, broadcast_strides(site.in(2).shape, shape), 0});
+    inputs.push_back({site.in(2).type, broadcast_strides(site.in(2).shape, shape), 0});
     sums.push_back(lowering.read(node.inputs[2], Layout::nchw));
     program.push_back({MapOp::affine, 3, 1, 0, 0, beta, 0});
     program.push_back({MapOp::add, 4, 2, 3, 0, 0, 0});
@@ -85,6 +98,7 @@ void lower_matmul(Lowering& lowering, const Node& node) {
   const Shape outer_a(a.begin(), a.end() - 2), outer_b(b.begin(), b.end() - 2);
   const Shape batch = broadcast(outer_a, outer_b);
   ProductCall call{m, n, k, {}, {}};
+  set_elements(call, lowering, node);
   Odometer at(batch, {broadcast_strides(outer_a, batch), broadcast_strides(outer_b, batch)});
   for (i64 i = 0; i < elements(batch); ++i, at.next()) {
     call.a.push_back(at.offset(0) * m * k);
@@ -102,9 +116,10 @@ bool lower_product(Lowering& lowering, const Node& node) {
   const bool product = node.domain.empty() && (node.op == "Gemm" || node.op == "MatMul");
   if (!linear && !product) return false;
   for (const ValueId id : node.inputs) {
-    if (id != kNone && lowering.graph().at(id).type != Type::f32)
-      throw Error(Status::unsupported,
-                  node.title() + ": products of elements of type " + name(lowering.graph().at(id).type));
+    if (id == kNone) continue;
+    const Type type = lowering.graph().at(id).type;
+    if (!is_float(type) || type == Type::f64)
+      throw Error(Status::unsupported, node.title() + ": products of elements of type " + name(type));
   }
   if (linear)
     lower_linear(lowering, node);

@@ -13,8 +13,12 @@ namespace {
 using i64 = std::int64_t;
 
 void require_floats(const Site& site) {
-  if (site.in(0).type != Type::f32)
+  if (!is_float(site.in(0).type) || site.in(0).type == Type::f64)
     site.decline(std::string("elements of type ") + name(site.in(0).type) + " are not known");
+}
+
+MapElement element_of(const Lowering& lowering, ValueId id, const Node& node) {
+  return map_element(lowering.graph().at(id).type, node.title());
 }
 
 // Where a dimension of an image lies in memory.
@@ -83,7 +87,8 @@ void lower_best(Lowering& lowering, const Node& node) {
   const Extent e = extent(site.in(0).shape, axis, axis + 1);
   const BestCall call{{e.outer, e.length, e.inner},
                       node.op == "ArgMax" ? BestKind::largest : BestKind::smallest,
-                      node.integer("select_last_index", 0) != 0 ? OfEqual::last : OfEqual::first};
+                      node.integer("select_last_index", 0) != 0 ? OfEqual::last : OfEqual::first,
+                      element_of(lowering, node.inputs[0], node)};
   const Ref from = lowering.read(node.inputs[0], Layout::nchw);
   lowering.emit(node, call, {from}, lowering.write(node.outputs[0], Layout::nchw), Layout::nchw);
 }
@@ -108,15 +113,16 @@ void lower_local(Lowering& lowering, const Node& node) {
   const Ref x = lowering.read(node.inputs[0], Layout::nchw), squares = lowering.scratch(bytes),
             sums = lowering.scratch(bytes);
   const Ref to = lowering.write(node.outputs[0], Layout::nchw);
-  const StridedOperand all{Type::f32, {1}, 0};
+  const StridedOperand all{Type::f32, {1}, 0}, in{site.in(0).type, {1}, 0},
+      out{lowering.graph().at(node.outputs[0]).type, {1}, 0};
   const Shape flat{elements(shape)};
-  lowering.emit(node, make_map(flat, {all}, all, {{MapOp::mul, 1, 0, 0, 0, 0, 0}}, node.title()), {x},
-                squares, Layout::nchw);
+  lowering.emit(node, make_map(flat, {in}, all, {{MapOp::mul, 1, 0, 0, 0, 0, 0}}, node.title()), {x}, squares,
+                Layout::nchw);
   lowering.emit(node, std::move(taps), {squares}, sums, Layout::nchw);
   const float alpha = node.number("alpha", 1e-4f) / static_cast<float>(size);
   // exp(-beta · log(bias + alpha · sum)): the base is positive.
   lowering.emit(node,
-                make_map(flat, {all, all}, all,
+                make_map(flat, {in, all}, out,
                          {{MapOp::affine, 2, 1, 0, 0, alpha, node.number("bias", 1)},
                           {MapOp::log, 3, 2, 0, 0, 0, 0},
                           {MapOp::affine, 4, 3, 0, 0, -node.number("beta", 0.75f), 0},
@@ -147,8 +153,11 @@ void lower_reduction(Lowering& lowering, const Node& node, RowsOp op) {
   }
   const std::optional<Extent> e = memory_extent(x, axes, layout);
   const Ref to = lowering.write(y, result);
+  const Type type = site.in(0).type;
+  RowsCall call{op, {}, 0, element_of(lowering, node.inputs[0], node), element_of(lowering, y, node)};
   if (e) {
-    lowering.emit(node, RowsCall{op, {e->outer, e->length, e->inner}, 0}, {from}, to, result);
+    call.extent = {e->outer, e->length, e->inner};
+    lowering.emit(node, call, {from}, to, result);
   } else {
     // Moved together first.
     Shape sizes, strides;
@@ -160,16 +169,16 @@ void lower_reduction(Lowering& lowering, const Node& node, RowsOp op) {
       }
     }
     const i64 length = extent(sizes, sizes.size() - axes.size(), sizes.size()).length;
-    const Ref moved = lowering.scratch(static_cast<std::size_t>(elements(x)) * sizeof(float));
-    lowering.emit(
-        node,
-        make_copy(sizes, {Type::f32, strides, 0}, {Type::f32, contiguous_strides(sizes), 0}, node.title()),
-        {from}, moved, layout);
-    lowering.emit(node, RowsCall{op, {elements(x) / length, length, 1}, 0}, {moved}, to, result);
+    const Ref moved = lowering.scratch(static_cast<std::size_t>(elements(x)) * size_of(type));
+    lowering.emit(node,
+                  make_copy(sizes, {type, strides, 0}, {type, contiguous_strides(sizes), 0}, node.title()),
+                  {from}, moved, layout);
+    call.extent = {elements(x) / length, length, 1};
+    lowering.emit(node, call, {moved}, to, result);
   }
   if (node.op != "ReduceL2") return;
   const i64 count = elements(lowering.shape(y));
-  const StridedOperand all{Type::f32, {1}, 0};
+  const StridedOperand all{lowering.graph().at(y).type, {1}, 0};
   lowering.emit(node, make_map({count}, {all}, all, {{MapOp::sqrt, 1, 0, 0, 0, 0, 0}}, node.title()), {to},
                 to, result);
 }
@@ -183,7 +192,11 @@ void lower_normalization(Lowering& lowering, const Node& node, RowsOp op) {
       x.empty() ? std::optional(Extent{}) : memory_extent(x, normalized_axes(site), layout);
   if (!e) throw Error(Status::internal, node.title() + ": its layout does not fit its axes");
   const Ref from = lowering.read(node.inputs[0], layout);
-  RowsCall call{op, {e->outer, e->length, e->inner}, node.number("epsilon", 1e-5f)};
+  RowsCall call{op,
+                {e->outer, e->length, e->inner},
+                node.number("epsilon", 1e-5f),
+                element_of(lowering, node.inputs[0], node),
+                element_of(lowering, node.outputs[0], node)};
   lowering.emit(node, call, {from}, lowering.write(node.outputs[0], layout), layout);
   lowering.drafts.back().in_place = {0};
 }
@@ -203,19 +216,22 @@ void lower_resize(Lowering& lowering, const Node& node) {
   std::ranges::stable_sort(changed, {}, [&](std::size_t d) { return all[d].out > all[d].in; });
   Ref from = lowering.read(node.inputs[0], layout);
   if (changed.empty()) return lowering.alias(node.outputs[0], from, layout);
+  const std::size_t size = size_of(site.in(0).type);
+  const MapElement element = element_of(lowering, node.inputs[0], node);
   for (const std::size_t d : changed) {
     const Taps& taps = all[d];
     const Extent e = *memory_extent(shape, {d}, layout);
     shape[d] = taps.out;
     const bool last = d == changed.back();
     const Ref to = last ? lowering.write(node.outputs[0], layout)
-                        : lowering.scratch(static_cast<std::size_t>(elements(shape)) * sizeof(float));
+                        : lowering.scratch(static_cast<std::size_t>(elements(shape)) * size);
     const std::vector<std::int32_t> index(taps.index.begin(), taps.index.end());
     const RowsExtent extent{e.outer, e.length, e.inner};
     if (taps.taps == 1) {
-      lowering.emit(node, PickCall{extent, index, sizeof(float)}, {from}, to, layout);
+      lowering.emit(node, PickCall{extent, index, size}, {from}, to, layout);
     } else {
-      TapsCall call{extent, taps.out, taps.taps, index, {taps.weight.begin(), taps.weight.end()}};
+      TapsCall call{extent,  taps.out, taps.taps, index, {taps.weight.begin(), taps.weight.end()},
+                    element, element};
       lowering.emit(node, std::move(call), {from}, to, layout);
     }
     from = to;

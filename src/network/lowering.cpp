@@ -7,6 +7,7 @@
 
 #include "src/finder/records.hpp"
 #include "src/finder/trial.hpp"
+#include "src/network/device_steps.hpp"
 #include "src/network/layouts.hpp"
 #include "src/network/map_builder.hpp"
 
@@ -23,8 +24,10 @@ std::size_t bytes_of(const Value& value) {
 }
 
 // To turn a value from one layout to the other: nanoseconds, at a rate that is usual.
-i64 turning_cost(const Value& value, int threads) {
+i64 turning_cost(const Value& value, int threads, const DeviceInfo& device) {
   if (same_memory(*value.shape)) return 0;
+  if (device.kind == "gpu")
+    return static_cast<i64>(1e6 * moving_cost_ms(2.0 * static_cast<double>(bytes_of(value)), device));
   constexpr double kBytesPerNs = 3;  // of a thread, read and written
   return static_cast<i64>(2.0 * static_cast<double>(bytes_of(value)) / (kBytesPerNs * threads)) + 500;
 }
@@ -43,6 +46,8 @@ bool same_memory(const Shape& shape) { return !is_image(shape) || shape[1] == 1 
 Lowering::Lowering(const Graph& graph, const Settings& settings)
     : graph_(graph),
       settings_(settings),
+      device_(find_device(settings.request.device)),
+      trusts_all_(Settled(Problem{}, settings.request).trust == TrustPolicy::all),
       located_(graph.values.size()),
       layouts_(graph.nodes.size(), Layout::nchw),
       groups_(elementwise_chains(graph, settings.fuse_chains)),
@@ -84,6 +89,12 @@ void Lowering::prepare(Operand& operand, ValueId id) const {
 
 Layout Lowering::layout_of(const Node& node) const {
   return layouts_[static_cast<std::size_t>(&node - graph_.nodes.data())];
+}
+
+Layout Lowering::where(ValueId id, Layout layout) const {
+  const Located& at = located_[static_cast<std::size_t>(id)];
+  if (at.ref[layout == Layout::nhwc] || same_memory(shape(id))) return layout;
+  return layout == Layout::nhwc ? Layout::nchw : Layout::nhwc;
 }
 
 // ---- buffers
@@ -146,13 +157,39 @@ void Lowering::emit(const Node& node, Work work, std::vector<Ref> reads, Ref to,
   draft.reads = std::move(reads);
   draft.write = to;
   draft.layout = layout;
-  draft.workspace_bytes = workspace;
+  draft.workspace_bytes = workspace + workspace_of(draft.work, node);
   for (const ValueId id : node.outputs) {
     if (id == kNone) continue;
     const std::optional<Ref>& lies = located_[static_cast<std::size_t>(id)].ref[layout == Layout::nhwc];
     if (lies && lies->buffer == to.buffer) draft.value = id;
   }
   drafts.push_back(std::move(draft));
+}
+
+// Beside what a convolution's plan takes. Throws Error(unsupported) for what the device has no kernel for.
+std::size_t Lowering::workspace_of(const Work& work, const Node& node) const {
+  if (on_gpu()) {
+    const std::string lacking = trusts_all_ ? "" : unproven(work, device());
+    if (lacking.empty()) return device_workspace(work, device());
+    throw Error(Status::unsupported,
+                node.title() + ": not proven on GPUs like " + device().id + " yet: " + lacking);
+  }
+  const bool known = std::visit(
+      [](const auto& call) {
+        using Call = std::remove_cvref_t<decltype(call)>;
+        if constexpr (std::is_same_v<Call, RowsCall> || std::is_same_v<Call, TapsCall>)
+          return !is_half(call.from) && !is_half(call.to);
+        if constexpr (std::is_same_v<Call, BestCall>) return !is_half(call.from);
+        if constexpr (std::is_same_v<Call, ProductCall>)
+          return !is_half(call.a_element) && !is_half(call.b_element) && !is_half(call.y_element);
+        if constexpr (std::is_same_v<Call, PoolWork>) return call.problem.dtype == DType::f32;
+        if constexpr (std::is_same_v<Call, ConvolutionWork>) return call.plan->problem().dtype == DType::f32;
+        return true;
+      },
+      work);
+  if (!known)
+    throw Error(Status::unsupported, node.title() + ": the CPU computes it on elements of f32 alone");
+  return 0;
 }
 
 // ---- convolutions' plans
@@ -179,6 +216,12 @@ i64 Lowering::cost(const Problem& problem) {
   return at->second;
 }
 
+double Lowering::predicted_ms(const Work& work) {
+  if (const auto* const convolution = std::get_if<ConvolutionWork>(&work))
+    return static_cast<double>(cost(convolution->plan->problem())) * 1e-6;
+  return on_gpu() ? device_cost_ms(work, device()) : 0;
+}
+
 // ---- layouts
 
 void Lowering::choose_layouts() {
@@ -196,12 +239,18 @@ void Lowering::choose_layouts() {
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {  // a chain has the choice of its last node
     if (groups_[i] >= 0) of_node[i] = of_node[static_cast<std::size_t>(groups_[i])];
   }
+  // Images that are turned as a chain reads them.
+  std::vector<ValueId> turned(graph_.nodes.size(), kNone);
+  for (std::size_t i = 0; on_gpu() && i < graph_.nodes.size(); ++i) {
+    if (groups_[i] == static_cast<int>(i)) turned[i] = turned_image(graph_, chain(i));
+  }
   const std::vector<int> makers = producers(graph_);
   std::vector<std::vector<int>> readers(graph_.values.size());
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     const int reader = rules[i] == LayoutRule::from_plain ? LayoutChoice::kNchw : of_node[i];
     for (const ValueId id : graph_.nodes[i].inputs) {
-      if (id != kNone) readers[static_cast<std::size_t>(id)].push_back(reader);
+      if (id == kNone || (groups_[i] >= 0 && id == turned[static_cast<std::size_t>(groups_[i])])) continue;
+      readers[static_cast<std::size_t>(id)].push_back(reader);
     }
   }
   for (const ValueId id : graph_.outputs)
@@ -212,7 +261,7 @@ void Lowering::choose_layouts() {
     const int node = makers[v];
     const bool plain = node < 0 || rules[static_cast<std::size_t>(node)] == LayoutRule::to_plain;
     choice.add_value(plain ? LayoutChoice::kNchw : of_node[static_cast<std::size_t>(node)], readers[v],
-                     turning_cost(value, threads));
+                     turning_cost(value, threads, device()));
   }
   const LayoutChoice::Solution solution = choice.solve();
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -221,6 +270,14 @@ void Lowering::choose_layouts() {
 }
 
 // ---- all nodes
+
+std::vector<const Node*> Lowering::chain(std::size_t last) const {
+  std::vector<const Node*> nodes;
+  for (std::size_t i = 0; i <= last; ++i) {
+    if (groups_[i] == static_cast<int>(last)) nodes.push_back(&graph_.nodes[i]);
+  }
+  return nodes;
+}
 
 void Lowering::lower(std::size_t i) {
   const Node& node = graph_.nodes[i];
@@ -233,11 +290,7 @@ void Lowering::lower(std::size_t i) {
   }
   if (groups_[i] >= 0) {
     if (groups_[i] != static_cast<int>(i)) return;
-    std::vector<const Node*> nodes;
-    for (std::size_t j = 0; j <= i; ++j) {
-      if (groups_[j] == static_cast<int>(i)) nodes.push_back(&graph_.nodes[j]);
-    }
-    return lower_chain(*this, nodes);
+    return lower_chain(*this, chain(i));
   }
   if (lower_convolution(*this, node) || lower_rows(*this, node) || lower_movement(*this, node) ||
       lower_product(*this, node))
@@ -262,7 +315,9 @@ void Lowering::run() {
     }
   }
   if (count > 0)
-    throw Error(Status::unsupported, fmt::format("{} nodes cannot be scheduled: {}", count, lacking));
+    throw Error(Status::unsupported,
+                fmt::format("{} nodes cannot be scheduled{}: {}", count,
+                            on_gpu() ? " (FALTUNG_TRUST=all uses what is not proven)" : "", lacking));
   // What is no step's own result: inputs, constants and views of other values, and values that are wanted
   // twice.
   for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {

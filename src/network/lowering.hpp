@@ -63,6 +63,10 @@ class Lowering {
   Site site(const Node& node) const;
   const Shape& shape(ValueId id) const { return *graph_.at(id).shape; }
   Layout layout_of(const Node& node) const;  // in which it reads and writes images
+  bool on_gpu() const { return device_->info().kind == "gpu"; }
+  const DeviceInfo& device() const { return device_->info(); }
+  // In which layout a value lies already: this one, if in both.
+  Layout where(ValueId id, Layout layout) const;
   // A value, turned if it lies in another layout. Values that are no images lie as they do.
   Ref read(ValueId id, Layout layout);
   // Where a node's result goes.
@@ -75,6 +79,8 @@ class Lowering {
   std::shared_ptr<const PlanImpl> plan(const Problem& problem);
   // The cost model's, or as measured, in nanoseconds; a large number where nothing computes it.
   std::int64_t cost(const Problem& problem);
+  // What a step is thought to take, in milliseconds; 0 where nothing is known.
+  double predicted_ms(const Work& work);
   const Settings& settings() const { return settings_; }
 
  private:
@@ -85,8 +91,13 @@ class Lowering {
   void choose_layouts();
   void prepare(Operand& operand, ValueId id) const;
 
+  std::size_t workspace_of(const Work& work, const Node& node) const;
+  std::vector<const Node*> chain(std::size_t last) const;  // of elementwise nodes, by its last
+
   const Graph& graph_;
   Settings settings_;
+  std::shared_ptr<Device> device_;
+  bool trusts_all_;  // also kernels that no GPU has shown right
   std::vector<Located> located_;
   std::vector<Layout> layouts_;  // by node
   std::vector<int> groups_;      // by node: the last node of its elementwise chain; -1: it is none
@@ -124,6 +135,10 @@ bool lower_product(Lowering& lowering, const Node& node);
 
 // Elementwise nodes by the chain they are computed in: the index of its last node, -1 for other nodes.
 std::vector<int> elementwise_chains(const Graph& graph, bool fuse);
+bool is_elementwise(const Node& node);
+// A GPU turns a chain's image from one layout to the other as it computes, where the image is all that the
+// chain reads: which one; kNone where there is none such.
+ValueId turned_image(const Graph& graph, const std::vector<const Node*>& nodes);
 // All nodes of a chain as one step.
 void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes);
 // Whether two layouts of a shape are the same in memory.

@@ -84,6 +84,10 @@ MapElement map_element(Type type, const std::string& where) {
       return MapElement::i32;
     case Type::i64:
       return MapElement::i64;
+    case Type::f16:
+      return MapElement::f16;
+    case Type::bf16:
+      return MapElement::bf16;
     default:
       throw Error(Status::unsupported, where + ": nothing computes with elements of type " + name(type));
   }

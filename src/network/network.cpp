@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <type_traits>
 
@@ -26,10 +27,14 @@ Element element_of(const network::Value& value) {
       return Element::i32;
     case network::Type::i64:
       return Element::i64;
+    case network::Type::f16:
+      return Element::f16;
+    case network::Type::bf16:
+      return Element::bf16;
     default:
       throw Error(Status::unsupported,
-                  fmt::format("the network's tensor {} is of type {}; inputs and outputs are of f32, "
-                              "bool, i32 or i64",
+                  fmt::format("the network's tensor {} is of type {}; inputs and outputs are of f32, f16, "
+                              "bf16, bool, i32 or i64",
                               network::in_quotes(value.name), network::name(value.type)));
   }
 }
@@ -46,7 +51,17 @@ std::vector<NetworkTensor> tensors(const Graph& graph, const std::vector<network
 }  // namespace
 
 std::size_t bytes(Element element) {
-  return element == Element::boolean ? 1 : element == Element::i64 ? 8 : 4;
+  switch (element) {
+    case Element::boolean:
+      return 1;
+    case Element::f16:
+    case Element::bf16:
+      return 2;
+    case Element::i64:
+      return 8;
+    default:
+      return 4;
+  }
 }
 
 // ---- a plan
@@ -77,13 +92,17 @@ class NetworkPlanImpl::Arena {
   network::Bytes memory_;
 };
 
-NetworkPlanImpl::NetworkPlanImpl(network::Schedule schedule)
+NetworkPlanImpl::NetworkPlanImpl(network::Schedule schedule, EngineImpl& engine,
+                                 const std::shared_ptr<Device>& device)
     : schedule_(std::move(schedule)),
+      device_(device),
       inputs_(tensors(schedule_.graph(), schedule_.graph().inputs)),
-      outputs_(tensors(schedule_.graph(), schedule_.graph().outputs)) {}
+      outputs_(tensors(schedule_.graph(), schedule_.graph().outputs)) {
+  if (device->info().kind != "cpu")
+    on_device_ = std::make_unique<const network::DeviceRuns>(schedule_, engine, device);
+}
 
-void NetworkPlanImpl::run(std::span<const void* const> inputs, std::span<void* const> outputs,
-                          Watch before) const {
+void NetworkPlanImpl::check(std::span<const void* const> inputs, std::span<void* const> outputs) const {
   if (inputs.size() != inputs_.size() || outputs.size() != outputs_.size()) {
     throw Error(Status::bad_problem,
                 fmt::format("the network has {} inputs and {} outputs; {} and {} are given", inputs_.size(),
@@ -97,9 +116,41 @@ void NetworkPlanImpl::run(std::span<const void* const> inputs, std::span<void* c
     if (outputs[i] == nullptr)
       throw Error(Status::bad_problem, "output " + network::in_quotes(outputs_[i].name) + " is null");
   }
+}
+
+void NetworkPlanImpl::run(std::span<const void* const> inputs, std::span<void* const> outputs,
+                          const NetworkRunOptions& options) const {
+  check(inputs, outputs);
+  if (on_device_ != nullptr)
+    return on_device_->run(inputs, outputs, options.stream, static_cast<std::byte*>(options.arena));
+  const Arena arena(*this);
+  schedule_.run(inputs, outputs, arena.begin());
+}
+
+void NetworkPlanImpl::watch(std::span<const void* const> inputs, std::span<void* const> outputs,
+                            Watch before) const {
+  check(inputs, outputs);
+  if (on_device_ != nullptr) return on_device_->watch(inputs, outputs, before);
   const Arena arena(*this);
   std::byte* const begin = arena.begin();
   schedule_.run(inputs, outputs, begin, [&](std::size_t step) { before(step, begin); });
+}
+
+std::vector<double> NetworkPlanImpl::time_steps(std::span<const void* const> inputs,
+                                                std::span<void* const> outputs, int runs) const {
+  check(inputs, outputs);
+  if (on_device_ != nullptr) return on_device_->time_steps(inputs, outputs, runs);
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> all(schedule_.steps().size());
+  std::vector<Clock::time_point> at(all.size() + 1);
+  for (int run = 0; run < std::max(1, runs); ++run) {
+    watch(inputs, outputs, [&](std::size_t step, std::byte*) { at[step] = Clock::now(); });
+    for (std::size_t s = 0; s < all.size(); ++s) {
+      const double ms = std::chrono::duration<double, std::milli>(at[s + 1] - at[s]).count();
+      all[s] = run == 0 ? ms : std::min(all[s], ms);
+    }
+  }
+  return all;
 }
 
 NetworkReport NetworkPlanImpl::report() const {
@@ -115,6 +166,7 @@ NetworkReport NetworkPlanImpl::report() const {
     r.layout = schedule_.products()[i].layout;
     r.offset = step.write.in == network::Place::In::arena ? step.write.offset : static_cast<std::size_t>(-1);
     r.workspace_bytes = step.workspace_bytes;
+    r.predicted_ms = step.predicted_ms;
     if (const auto* work = std::get_if<network::ConvolutionWork>(&step.work))
       r.problem = to_string(work->plan->problem());
     report.steps.push_back(std::move(r));
@@ -127,12 +179,18 @@ NetworkReport NetworkPlanImpl::report() const {
 NetworkImpl::NetworkImpl(EngineImpl& engine, const std::string& file, const NetworkRequest& request)
     : engine_(engine), request_(request), original_(network::read_onnx(file)) {
   const std::shared_ptr<Device> device = find_device(request.request.device);
-  if (device->info().kind != "cpu")
-    throw Error(Status::unsupported, "networks run on the CPU alone; " + request.request.device + " is none");
-  if (request_.math != Math::f32 && request_.math != Math::fast)
+  if (device->info().kind == "cpu" && request_.dtype != DType::f32)
+    throw Error(Status::unsupported,
+                std::string("on the CPU networks compute in f32; ") + name(request_.dtype) + " is a GPU's");
+  const bool tf32 =
+      request_.math == Math::tf32 && device->info().kind != "cpu" && request_.dtype == DType::f32;
+  if (request_.math != Math::f32 && request_.math != Math::fast && !tf32)
     throw Error(Status::bad_problem,
-                std::string("a network's math is f32 or fast, not ") + name(request_.math));
-  if (request_.request.threads == 0) request_.request.threads = available_processors();
+                std::string("a network's math is f32 or fast, or on a GPU tf32 where its "
+                            "elements are of f32; not ") +
+                    name(request_.math));
+  if (request_.request.threads == 0)
+    request_.request.threads = device->info().kind == "cpu" ? available_processors() : 1;
   network::check_operators(original_);
   inputs_ = tensors(original_, original_.inputs);
   graph_ = network::run_passes(network::unsized_passes(), original_);
@@ -149,8 +207,10 @@ std::shared_ptr<const NetworkPlanImpl> NetworkImpl::plan(const std::vector<Shape
   }
   Graph graph = network::with_sizes(graph_, shapes);
   graph = network::run_passes(network::sized_passes(), std::move(graph));
+  graph = network::with_precision(std::move(graph), request_.dtype);
   auto made = std::make_shared<const NetworkPlanImpl>(
-      network::Schedule(std::move(graph), {engine_, request_.request, weights_, request_.math}));
+      network::Schedule(std::move(graph), {engine_, request_.request, weights_, request_.math}), engine_,
+      find_device(request_.request.device));
   const std::lock_guard lock(mutex_);
   if (const auto found = find(); found != plans_.end()) return found->plan;  // another thread was as fast
   plans_.push_front({shapes, made});

@@ -10,26 +10,36 @@
 #include <vector>
 
 #include "faltung/network.hpp"
+#include "src/network/device_runs.hpp"
 #include "src/network/schedule.hpp"
 
 namespace faltung {
 
 class NetworkPlanImpl {
  public:
-  explicit NetworkPlanImpl(network::Schedule schedule);
+  NetworkPlanImpl(network::Schedule schedule, EngineImpl& engine, const std::shared_ptr<Device>& device);
 
   const network::Schedule& schedule() const { return schedule_; }
   const std::vector<NetworkTensor>& inputs() const { return inputs_; }
   const std::vector<NetworkTensor>& outputs() const { return outputs_; }
-  // before: as Schedule::run has it, with the arena.
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs,
+           const NetworkRunOptions& options) const;
+  // before: as Schedule::run has it, with the arena. On a GPU each step is done when the next begins.
   using Watch = FunctionRef<void(std::size_t step, std::byte* arena)>;
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, Watch before) const;
+  void watch(std::span<const void* const> inputs, std::span<void* const> outputs, Watch before) const;
   NetworkReport report() const;
+  // Milliseconds of each step, the least of so many runs.
+  std::vector<double> time_steps(std::span<const void* const> inputs, std::span<void* const> outputs,
+                                 int runs) const;
+  Device& device() const { return *device_; }
 
  private:
   class Arena;  // one of those that are free, for the time of a run
+  void check(std::span<const void* const> inputs, std::span<void* const> outputs) const;
 
   network::Schedule schedule_;
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<const network::DeviceRuns> on_device_;  // a GPU's
   std::vector<NetworkTensor> inputs_, outputs_;
   mutable std::mutex mutex_;
   mutable std::vector<network::Bytes> free_;

@@ -39,6 +39,10 @@ Graph find_patterns(Graph graph);   // SiLU, HardSwish, GELU, LayerNormalization
 Graph split_norms(Graph graph);     // normalizations become faltung.Standardize and elementwise nodes
 Graph fuse_epilogues(Graph graph);  // residual, activation and pool into the convolution or product before
 
+// After all of them: values of f32 are of this type from here on, but the network's inputs and outputs, and
+// sums that may be large. Nodes that cast stand where the two meet.
+Graph with_precision(Graph graph, DType dtype);
+
 }  // namespace faltung::network
 
 #endif  // FALTUNG_SRC_NETWORK_PASSES_HPP_

@@ -116,11 +116,16 @@ void Schedule::place(Lowering& lowering) {
     step.write = place_of(draft.write);
     step.workspace_bytes = draft.workspace_bytes;
     if (draft.workspace_bytes > 0) step.workspace = {Place::In::arena, 0, memory_.offsets[workspaces[s]]};
+    step.predicted_ms = lowering.predicted_ms(step.work);
     if (step.reads.size() > kMapRegisters) throw Error(Status::internal, step.name + ": it reads too much");
     steps_.push_back(std::move(step));
     products_.push_back({draft.value, draft.layout});
   }
-  constants_ = std::move(lowering.constants);
+  constants_.resize(lowering.constants.size());
+  for (const Buffer& buffer : lowering.buffers) {
+    if (buffer.in == Place::In::constant)
+      constants_[buffer.index] = {lowering.constants[buffer.index], buffer.bytes};
+  }
 }
 
 std::byte* Schedule::result(std::size_t step, std::span<void* const> outputs, std::byte* arena) const {
@@ -136,7 +141,7 @@ void Schedule::run(std::span<const void* const> inputs, std::span<void* const> o
       case Place::In::arena:
         return arena + place.offset;
       case Place::In::constant:
-        return constants_[place.index].get() + place.offset;
+        return constants_[place.index].data.get() + place.offset;
       case Place::In::input:
         return static_cast<const std::byte*>(inputs[place.index]) + place.offset;
       case Place::In::output:

@@ -29,9 +29,15 @@ class Schedule {
     Layout layout;
   };
   const std::vector<Product>& products() const { return products_; }
+  struct Constant {
+    Bytes data;
+    std::size_t bytes;
+  };
+  const std::vector<Constant>& constants() const { return constants_; }
 
-  // Allocates nothing. inputs, outputs: one address an input and output of the graph. arena: memory().bytes,
-  // aligned to 64 bytes. before: called with each step's index before it runs, and once after the last.
+  // The CPU's. Allocates nothing. inputs, outputs: one address an input and output of the graph. arena:
+  // memory().bytes, aligned to 64 bytes. before: called with each step's index before it runs, and once after
+  // the last.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, std::byte* arena,
            FunctionRef<void(std::size_t)> before) const;
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, std::byte* arena) const {
@@ -47,7 +53,7 @@ class Schedule {
   std::shared_ptr<const Parallel> parallel_;
   std::vector<NetworkStep> steps_;
   std::vector<Product> products_;
-  std::vector<Bytes> constants_;
+  std::vector<Constant> constants_;
   MemoryPlan memory_;
   int turned_ = 0;
 };

@@ -48,6 +48,7 @@ struct NetworkStep {
   Place write;
   std::size_t workspace_bytes = 0;
   Place workspace;
+  double predicted_ms = 0;  // 0 where nothing is known
 };
 
 // reads: as many as the step has, and no more than kMapRegisters.

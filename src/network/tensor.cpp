@@ -90,6 +90,13 @@ bool is_float(Type type) {
   return type == Type::f32 || type == Type::f16 || type == Type::bf16 || type == Type::f64;
 }
 
+DType dtype_of(Type type, const std::string& where) {
+  if (type == Type::f32) return DType::f32;
+  if (type == Type::f16) return DType::f16;
+  if (type == Type::bf16) return DType::bf16;
+  throw Error(Status::unsupported, where + ": nothing convolves elements of type " + name(type));
+}
+
 std::string to_string(const Shape& shape) {
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) {

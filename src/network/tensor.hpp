@@ -38,6 +38,8 @@ const char* name(Type type);
 // Of an element in memory; 0 for texts and what is unknown.
 std::size_t size_of(Type type);
 bool is_float(Type type);
+// Of a convolution on elements of the type. Throws Error(unsupported) where there is none.
+DType dtype_of(Type type, const std::string& where);
 
 using Shape = std::vector<std::int64_t>;
 

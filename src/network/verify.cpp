@@ -54,18 +54,46 @@ TensorError compare(const Array& expected, const Array& actual) {
   return error;
 }
 
+// A plan's memory for its inputs and outputs: the device's, where it has its own.
+class Memories {
+ public:
+  explicit Memories(Device& device) : device_(device) {}
+  void* make(std::size_t bytes) {
+    buffers_.push_back(device_.allocate(std::max<std::size_t>(1, bytes)));
+    return buffers_.back().pointer;
+  }
+  const void* copy(const void* from, std::size_t bytes) {
+    make(bytes);
+    device_.copy_in(buffers_.back(), from, bytes);
+    return buffers_.back().pointer;
+  }
+  std::vector<std::byte> read(const std::byte* from, std::size_t bytes) const {
+    std::vector<std::byte> to(bytes);
+    device_.copy_out(to.data(), {nullptr, const_cast<std::byte*>(from), bytes}, bytes);
+    return to;
+  }
+
+ private:
+  Device& device_;
+  std::vector<faltung::Buffer> buffers_;
+};
+
+std::size_t bytes_of(const NetworkTensor& tensor) {
+  return static_cast<std::size_t>(elements(tensor.sizes)) * bytes(tensor.element);
+}
+
 }  // namespace
 
 std::vector<TensorError> verify(NetworkImpl& network, const NetworkPlanImpl& plan,
                                 std::span<const void* const> inputs) {
   const Schedule& schedule = plan.schedule();
   const Graph& graph = schedule.graph();
-  std::vector<std::vector<std::byte>> outputs;
+  Memories memories(plan.device());
+  std::vector<const void*> reads;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    reads.push_back(memories.copy(inputs[i], bytes_of(plan.inputs()[i])));
   std::vector<void*> writes;
-  for (const NetworkTensor& tensor : plan.outputs()) {
-    outputs.emplace_back(static_cast<std::size_t>(elements(tensor.sizes)) * bytes(tensor.element));
-    writes.push_back(outputs.back().data());
-  }
+  for (const NetworkTensor& tensor : plan.outputs()) writes.push_back(memories.make(bytes_of(tensor)));
   // The last step that writes to a value has completed it.
   std::map<ValueId, std::size_t> last;
   for (std::size_t s = 0; s < schedule.steps().size(); ++s) {
@@ -77,10 +105,9 @@ std::vector<TensorError> verify(NetworkImpl& network, const NetworkPlanImpl& pla
     if (value == kNone || last.at(value) != s) return;
     const Value& v = graph.at(value);
     const std::size_t size = static_cast<std::size_t>(elements(*v.shape)) * size_of(v.type);
-    const std::byte* const from = schedule.result(s, writes, arena);
-    seen[v.name] = {s, layout, *v.shape, v.type, {from, from + size}};
+    seen[v.name] = {s, layout, *v.shape, v.type, memories.read(schedule.result(s, writes, arena), size)};
   };
-  plan.run(inputs, writes, [&](std::size_t step, std::byte* arena) {
+  plan.watch(reads, writes, [&](std::size_t step, std::byte* arena) {
     if (step > 0) keep(step - 1, arena);
   });
 

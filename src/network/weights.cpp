@@ -1,26 +1,61 @@
 #include "src/network/weights.hpp"
 
+#include <cmath>
 #include <cstring>
 #include <new>
 
+#include "src/problem/dtype.hpp"
 #include "src/problem/problem.hpp"
 
 namespace faltung::network {
 namespace {
 
-// The filter in the problem's layout: files have it as K C/groups R S.
-Bytes in_layout(const Constant& filter, const Problem& problem) {
-  if (problem.layout == Layout::nchw) return aligned_copy(filter);
+// Elements of one type as those of another.
+class Converter {
+ public:
+  Converter(const Constant& from, DType to) : from_(from), type_(dtype_of(from.type, "weights")), to_(to) {}
+  void move(std::int64_t i, std::byte* target, std::int64_t at) const {
+    const auto size = static_cast<std::size_t>(size_of(to_)), offset = static_cast<std::size_t>(at) * size;
+    if (type_ == to_) {
+      std::memcpy(target + offset, from_.data + static_cast<std::size_t>(i) * size, size);
+      return;
+    }
+    std::byte element[sizeof(float)];  // files do not align their data
+    const auto own = static_cast<std::size_t>(size_of(type_));
+    std::memcpy(element, from_.data + static_cast<std::size_t>(i) * own, own);
+    const float value = load_element(type_, element, 0);
+    if (std::isfinite(value) && !std::isfinite(round_to(to_, value))) {
+      throw Error(Status::unsupported, "a weight of " + std::to_string(value) + " is beyond what " +
+                                           info(to_).name + " holds; bf16 and f32 hold more");
+    }
+    store_element(to_, target, at, value);
+  }
+
+ private:
+  const Constant& from_;
+  DType type_, to_;
+};
+
+// The filter in the problem's layout and type: files have it as K C/groups R S.
+Bytes as_problem_has_it(const Constant& filter, const Problem& problem) {
+  const Converter converter(filter, problem.dtype);
   const TensorShape to = w_shape(problem);
-  const Bytes bytes = allocate_aligned(static_cast<std::size_t>(to.elements()) * sizeof(float));
-  auto* const target = reinterpret_cast<float*>(const_cast<std::byte*>(bytes.get()));
-  const std::byte* from = filter.data;
+  const Bytes bytes = allocate_aligned(static_cast<std::size_t>(bytes_of(problem, to)));
+  auto* const target = const_cast<std::byte*>(bytes.get());
+  std::int64_t from = 0;
   for (std::int64_t k = 0; k < to.n; ++k)
     for (std::int64_t c = 0; c < to.c; ++c)
       for (std::int64_t r = 0; r < to.h; ++r)
-        for (std::int64_t s = 0; s < to.w; ++s, from += sizeof(float))
-          std::memcpy(target + to.offset(k, c, r, s), from, sizeof(float));
+        for (std::int64_t s = 0; s < to.w; ++s) converter.move(from++, target, to.offset(k, c, r, s));
   return bytes;
+}
+
+// On a GPU: a copy there. On the CPU: what it is.
+Bytes on_device(const Bytes& host, std::size_t bytes, Device& device) {
+  if (device.info().kind == "cpu") return host;
+  const auto buffer = std::make_shared<const faltung::Buffer>(device.allocate(bytes));
+  device.copy_in(*buffer, host.get(), bytes);
+  return {buffer, static_cast<const std::byte*>(buffer->pointer)};
 }
 
 }  // namespace
@@ -51,14 +86,35 @@ Weights::Packed Weights::pack(const std::shared_ptr<const Constant>& filter,
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[{filter.get(), plan->kernel(), depends}];
   if (entry.constant == nullptr) {
-    const Bytes w = in_layout(*filter, problem);
-    entry.constant = filter;
-    if (recipe.packed_bytes > 0)
-      entry.packed.packed = plan->pack_weights(w.get(), {});
-    else
-      entry.packed.w = w;
+    Device& device = plan->device();
+    const Bytes w = on_device(as_problem_has_it(*filter, problem),
+                              static_cast<std::size_t>(bytes_of(problem, w_shape(problem))), device);
+    Packed made;
+    if (recipe.packed_bytes > 0) {
+      made.packed = plan->pack_weights(w.get(), {});
+      device.synchronize({});  // before w goes
+    } else {
+      made.w = w;
+    }
+    entry = {filter, std::move(made)};
   }
   return entry.packed;
+}
+
+Bytes Weights::bias(const std::shared_ptr<const Constant>& bias, const PlanImpl& plan) {
+  const DType dtype = plan.problem().dtype;
+  const std::lock_guard lock(mutex_);
+  auto& [constant, bytes] = biases_[{bias.get(), dtype}];
+  if (constant == nullptr) {
+    const Converter converter(*bias, dtype);
+    const std::int64_t count = elements(bias->shape);
+    const std::size_t size = static_cast<std::size_t>(count * size_of(dtype));
+    const Bytes host = allocate_aligned(size);
+    for (std::int64_t i = 0; i < count; ++i) converter.move(i, const_cast<std::byte*>(host.get()), i);
+    bytes = on_device(host, size, plan.device());
+    constant = bias;
+  }
+  return bytes;
 }
 
 }  // namespace faltung::network

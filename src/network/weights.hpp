@@ -28,7 +28,10 @@ class Weights {
     std::shared_ptr<const PackedWeights> packed;
     Bytes w;
   };
+  // Throws Error(unsupported) where an element is beyond what the problem's type holds.
   Packed pack(const std::shared_ptr<const Constant>& filter, const std::shared_ptr<const PlanImpl>& plan);
+  // One element an output channel, in the problem's type, where the plan's kernel reads it.
+  Bytes bias(const std::shared_ptr<const Constant>& bias, const PlanImpl& plan);
 
  private:
   using Key =
@@ -39,6 +42,7 @@ class Weights {
   };
   std::mutex mutex_;
   std::map<Key, Entry> entries_;
+  std::map<std::pair<const Constant*, DType>, std::pair<std::shared_ptr<const Constant>, Bytes>> biases_;
 };
 
 }  // namespace faltung::network

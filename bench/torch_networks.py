@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Whole networks on a GPU: faltung beside PyTorch, in 16 bits, one table.
+
+Each model of torchvision is exported to ONNX with random weights, normalized by a few batches so that no activation
+grows without bound. faltung runs the file; PyTorch runs the module in channels_last, as it is (eager), captured (a CUDA
+graph) and compiled. Errors are those of the output against PyTorch in f32, relative to its largest element.
+
+    bench/torch_networks.py --models resnet50 --batches 1,32 --faltung build/tools/faltung --folder build/networks
+"""
+import argparse
+import copy
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import numpy
+import torch
+import torchvision
+
+DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
+
+
+class UNet(torch.nn.Module):
+    """Two convolutions a level, four levels, doubling by transposed convolutions."""
+
+    def __init__(self, widths=(64, 128, 256, 512), classes=21):
+        super().__init__()
+        nn = torch.nn
+        def twice(a, b):
+            return nn.Sequential(nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU(),
+                                 nn.Conv2d(b, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU())
+        self.down = nn.ModuleList(twice(a, b) for a, b in zip((3,) + widths, widths))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(2 * a, a, 2, 2) for a in widths[-2::-1])
+        self.join = nn.ModuleList(twice(2 * a, a) for a in widths[-2::-1])
+        self.last = nn.Conv2d(widths[0], classes, 1)
+
+    def forward(self, x):
+        kept = []
+        for level in self.down:
+            x = level(x)
+            kept.append(x)
+            if level is not self.down[-1]:
+                x = torch.nn.functional.max_pool2d(x, 2)
+        for up, join, other in zip(self.up, self.join, kept[-2::-1]):
+            x = join(torch.cat((up(x), other), 1))
+        return self.last(x)
+
+
+SIZES = {"efficientnet_b2": 288, "unet": 256}
+
+
+def make(name):
+    torch.manual_seed(1)
+    model = UNet() if name == "unet" else getattr(torchvision.models, name)(weights=None)
+    size = SIZES.get(name, 224)
+    model.train().cuda()
+    with torch.no_grad():
+        for _ in range(4):
+            model(torch.randn(16, 3, size, size, device="cuda"))
+    return model.eval(), size
+
+
+def export(model, size, file):
+    x = torch.randn(2, 3, size, size, device="cuda")
+    names = {"input_names": ["x"], "output_names": ["y"]}
+    try:
+        torch.onnx.export(model, (x,), file, opset_version=17, dynamo=False,
+                          dynamic_axes={"x": {0: "n"}, "y": {0: "n"}}, **names)
+    except (RuntimeError, TypeError, ImportError):  # a PyTorch without that exporter
+        torch.onnx.export(model, (x,), file, dynamo=True, external_data=False,
+                          dynamic_shapes=({0: torch.export.Dim("n")},), **names)
+
+
+def median_ms(once, seconds=0.6):
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    once()
+    torch.cuda.synchronize()
+    times, stop = [], time.perf_counter() + seconds
+    while len(times) < 5 or time.perf_counter() < stop:
+        begin.record()
+        for _ in range(5):
+            once()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) / 5)
+    return float(numpy.median(times))
+
+
+def captured(call):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+def torch_ms(model, x, dtype, mode):
+    half = {}
+    with torch.no_grad():
+        m = model.to(dtype).to(memory_format=torch.channels_last)
+        half_x = x.to(dtype).contiguous(memory_format=torch.channels_last)
+        half["y"] = m(half_x).float()
+        times = {"eager": median_ms(lambda: m(half_x)), "graph": median_ms(captured(lambda: m(half_x)))}
+        if mode != "none":
+            began = time.perf_counter()
+            compiled = torch.compile(m, mode=mode)
+            for _ in range(3):
+                compiled(half_x)
+            torch.cuda.synchronize()
+            times["compile_s"] = time.perf_counter() - began
+            times["compiled"] = median_ms(lambda: compiled(half_x))
+    return times, half["y"]
+
+
+def run(words, log):
+    begin = time.perf_counter()
+    result = subprocess.run([str(w) for w in words], capture_output=True, text=True)
+    text = f"$ {' '.join(map(str, words[1:]))}   ({time.perf_counter() - begin:.1f} s)\n{result.stdout}{result.stderr}\n"
+    with open(log, "a") as file:
+        file.write(text)
+    return result.stdout + result.stderr
+
+
+def first_ms(text, pattern):
+    found = re.search(pattern + r" ([0-9.]+) ms", text)
+    return float(found.group(1)) if found else float("nan")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default="resnet50,efficientnet_b2,mobilenet_v3_large,unet")
+    parser.add_argument("--batches", default="1,32")
+    parser.add_argument("--dtype", default="f16", choices=DTYPES)
+    parser.add_argument("--device", default="cuda:0", help="faltung's")
+    parser.add_argument("--faltung", default="faltung")
+    parser.add_argument("--folder", default="build/networks")
+    parser.add_argument("--compile", default="reduce-overhead", help="torch.compile's mode; none leaves it out")
+    parser.add_argument("--verify", action="store_true", help="every tensor of one image, in doubles on the CPU")
+    args = parser.parse_args()
+    folder = pathlib.Path(args.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    log = folder / "log.txt"
+    where = ["--device", args.device, "--dtype", args.dtype]
+    print(f"{'network':24} {'ours':>8} {'graph':>8} {'steps':>8} {'eager':>8} {'graph':>8} {'compiled':>8} {'error':>9} "
+          f"{'PyTorch':>9}", flush=True)
+    for name in args.models.split(","):
+        model, size = make(name)
+        file = folder / f"{name}.onnx"
+        export(model, size, file)
+        if args.verify:
+            text = run([args.faltung, "network", "verify", file, "--size", f"x=1x3x{size}x{size}", *where], log)
+            print("verify:", text.strip().splitlines()[-1], flush=True)
+        for batch in map(int, args.batches.split(",")):
+            x = torch.randn(batch, 3, size, size, device="cuda")
+            with torch.no_grad():
+                y = model(x)
+            numpy.save(folder / "x.npy", x.cpu().numpy())
+            sizes = f"x={batch}x3x{size}x{size}"
+            text = run([args.faltung, "network", "run", file, "--size", sizes, *where, "--input",
+                        f"x={folder / 'x.npy'}", "--output", f"y={folder / 'y.npy'}"], log)
+            try:
+                ours = torch.from_numpy(numpy.load(folder / "y.npy")).cuda()
+                error = ((ours - y).abs().max() / y.abs().max()).item()
+                (folder / "y.npy").unlink()
+            except OSError:
+                print(text.strip().splitlines()[-1], flush=True)
+                error = float("nan")
+            bench = run([args.faltung, "network", "bench", file, "--size", sizes, *where], log)
+            run([args.faltung, "network", "explain", file, "--size", sizes, *where], log)
+            times, half = torch_ms(copy.deepcopy(model), x, DTYPES[args.dtype], args.compile)
+            theirs = ((half - y).abs().max() / y.abs().max()).item()
+            row = [first_ms(bench, r"faltung \S+:"), first_ms(bench, "in a graph of its own:"),
+                   first_ms(bench, "launched step by step:"), times["eager"], times["graph"],
+                   times.get("compiled", float("nan"))]
+            print(f"{name + ' b' + str(batch):24} " + " ".join(f"{v:8.4f}" for v in row) +
+                  f" {error:9.2e} {theirs:9.2e}  compiled in {times.get('compile_s', 0):.0f} s", flush=True)
+            torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+// An elementwise chain over broadcast and strided tensors: a thread computes V neighbours along the last dimension.
+//
+// The host defines THREADS; RANK; INPUTS, how many; OPERANDS(X), an X(number, type, how) for each: how it lies along
+// the last dimension: `together`, `alone` (one element for all) or `apart` (with a stride); RESULT_TYPE, and RESULT_APART
+// where it has a stride; CHAIN and RESULT (chain.h); and what elements.h asks for.
+#include "kernels/gpu/elements.h"
+#include "kernels/gpu/chain.h"
+
+// As in src/network/device_map.cpp. The last size is in units of V, and so are the last strides; steps: between
+// neighbours. The result is the last operand.
+typedef struct {
+  index_t count;  // of units
+  index_t sizes[RANK];
+  index_t begin[INPUTS + 1], steps[INPUTS + 1];
+  index_t strides[INPUTS + 1][RANK];
+} MapSizes;
+
+#define JOINED_(a, b) a##b
+#define JOINED(a, b) JOINED_(a, b)
+#define RESULT_T JOINED(RESULT_TYPE, _t)
+
+#define together(type, p, step, v) read_##type(p, v);
+#define alone(type, p, step, v) \
+  F_UNROLL                      \
+  for (int j = 0; j < V; ++j) v[j] = get_##type(p, 0);
+#define apart(type, p, step, v) \
+  F_UNROLL                      \
+  for (int j = 0; j < V; ++j) v[j] = get_##type(p, j * (step));
+
+#define PARAMETER(i, type, how) F_INPUT(type##_t, x##i),
+#define OPEN(i, type, how) F_OPEN_INPUT(type##_t, x##i);
+#define READ(i, type, how) \
+  float all##i[V];         \
+  how(type, x##i + at[i], z.steps[i], all##i)
+#define TAKE(i, type, how) const float v##i = all##i[j];
+
+F_KERNEL(THREADS)
+map(OPERANDS(PARAMETER) F_OUTPUT(RESULT_T, y), MapSizes z) {
+  OPERANDS(OPEN)
+  F_OPEN_OUTPUT(RESULT_T, y);
+  for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < z.count; i += (index_t)F_BLOCKS(0) * THREADS) {
+    index_t rest = i, at[INPUTS + 1];
+    F_UNROLL
+    for (int o = 0; o <= INPUTS; ++o) at[o] = z.begin[o];
+    F_UNROLL
+    for (int d = RANK - 1; d >= 0; --d) {
+      const index_t next = d == 0 ? 0 : rest / z.sizes[d], digit = rest - next * z.sizes[d];
+      rest = next;
+      F_UNROLL
+      for (int o = 0; o <= INPUTS; ++o) at[o] += digit * z.strides[o][d];
+    }
+    OPERANDS(READ)
+    float results[V];
+    F_UNROLL
+    for (int j = 0; j < V; ++j) {
+      OPERANDS(TAKE)
+      CHAIN
+      results[j] = RESULT;
+    }
+#ifdef RESULT_APART
+    F_UNROLL
+    for (int j = 0; j < V; ++j) JOINED(put_, RESULT_TYPE)(y, at[INPUTS] + j * z.steps[INPUTS], results[j]);
+#else
+    JOINED(write_, RESULT_TYPE)(y + at[INPUTS], results);
+#endif
+  }
+}

@@ -1,0 +1,139 @@
+// Along the middle one of three dimensions (outer, length, inner), in fp32: reductions, softmax, standardizing.
+//
+// A block takes COLS columns of V neighbours of the inner dimension (of the outer one where INNER_IS_ONE), each shared by
+// THREADS / COLS threads, whose parts meet in local memory. Both are powers of two. The host defines THREADS, COLS,
+// FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares, OP_sum_of_sizes (reductions), OP_softmax,
+// OP_log_softmax and OP_standardize; INNER_IS_ONE as 0 or 1 (V is 1 then); and what elements.h asks for.
+#include "kernels/gpu/elements.h"
+
+#define JOINED_(a, b) a##b
+#define JOINED(a, b) JOINED_(a, b)
+#define FROM_T JOINED(FROM_TYPE, _t)
+#define TO_T JOINED(TO_TYPE, _t)
+#define READ JOINED(read_, FROM_TYPE)
+#define WRITE JOINED(write_, TO_TYPE)
+
+// A NaN on either side comes out.
+F_DEVICE float larger(float a, float b) { return F_ISNAN(b) || b > a ? b : a; }
+F_DEVICE float smaller(float a, float b) { return F_ISNAN(b) || b < a ? b : a; }
+F_DEVICE float plus(float a, float b) { return a + b; }
+
+#define PARTS (THREADS / COLS)
+#define GROUPS (PARTS < 16 ? PARTS : 16)
+
+// Of what each part has of V columns, what all have, in all of them. In two turns, each without a loop around a barrier.
+#define MEET(join, all)                                                                               \
+  F_UNROLL                                                                                            \
+  for (int j = 0; j < V; ++j) parts[(part * COLS + column) * V + j] = all[j];                         \
+  F_BARRIER();                                                                                        \
+  if (part < GROUPS) {                                                                                \
+    F_UNROLL                                                                                          \
+    for (int j = 0; j < V; ++j) {                                                                     \
+      float met = all[j];                                                                             \
+      for (int p = part + GROUPS; p < PARTS; p += GROUPS) met = join(met, parts[(p * COLS + column) * V + j]); \
+      groups[(part * COLS + column) * V + j] = met;                                                   \
+    }                                                                                                 \
+  }                                                                                                   \
+  F_BARRIER();                                                                                        \
+  F_UNROLL                                                                                            \
+  for (int j = 0; j < V; ++j) {                                                                       \
+    all[j] = groups[column * V + j];                                                                  \
+    for (int p = 1; p < GROUPS; ++p) all[j] = join(all[j], groups[(p * COLS + column) * V + j]);      \
+  }
+
+// ..., with x[V] the elements of a row, for each of the part's rows.
+#define EACH_ROW(...)                                     \
+  for (index_t row = part; row < length; row += PARTS) {  \
+    float x[V];                                           \
+    READ(from + begin + row * stride, x);                 \
+    F_UNROLL                                              \
+    for (int j = 0; j < V; ++j) {                         \
+      __VA_ARGS__                                         \
+    }                                                     \
+  }
+#define EACH_RESULT(value)                                \
+  for (index_t row = part; row < length; row += PARTS) {  \
+    float x[V];                                           \
+    READ(from + begin + row * stride, x);                 \
+    F_UNROLL                                              \
+    for (int j = 0; j < V; ++j) x[j] = value;             \
+    if (there) WRITE(to + begin + row * stride, x);       \
+  }
+#define FILL(array, value) \
+  F_UNROLL                 \
+  for (int j = 0; j < V; ++j) array[j] = value;
+
+F_KERNEL(THREADS)
+rows(F_INPUT(FROM_T, from), F_OUTPUT(TO_T, to), i64 columns, i64 rows_of_one, i64 units, float scale, float epsilon) {
+  F_LOCAL_ARRAY(float, parts, THREADS * V);
+  F_LOCAL_ARRAY(float, groups, GROUPS * COLS * V);
+  F_OPEN_INPUT(FROM_T, from);
+  F_OPEN_OUTPUT(TO_T, to);
+#if INNER_IS_ONE
+  const int part = F_THREAD() % PARTS, column = F_THREAD() / PARTS;
+#else
+  const int part = F_THREAD() / COLS, column = F_THREAD() % COLS;
+#endif
+  const index_t length = (index_t)rows_of_one, inner = (index_t)units, stride = inner * V;
+  const index_t wanted = (index_t)F_BLOCK(0) * COLS + column, last = (index_t)columns - 1;
+  const bool there = wanted <= last;
+  const index_t mine = there ? wanted : last, outer = mine / inner;
+  const index_t begin = (outer * length * inner + (mine - outer * inner)) * V;
+  float all[V];
+#if defined(OP_softmax) || defined(OP_log_softmax)
+  float most[V];
+  FILL(most, -F_INFINITY)
+  EACH_ROW(most[j] = larger(most[j], x[j]);)
+  MEET(larger, most)
+  FILL(all, 0.0f)
+  EACH_ROW(all[j] += F_EXP(x[j] - most[j]);)
+  MEET(plus, all)
+#ifdef OP_softmax
+  EACH_RESULT(F_EXP(x[j] - most[j]) / all[j])
+#else
+#ifdef __OPENCL_VERSION__
+  FILL(all, log(all[j]))
+#else
+  FILL(all, logf(all[j]))
+#endif
+  EACH_RESULT(x[j] - most[j] - all[j])
+#endif
+#elif defined(OP_standardize)
+  float mean[V];
+  FILL(mean, 0.0f)
+  EACH_ROW(mean[j] += x[j];)
+  MEET(plus, mean)
+  FILL(mean, mean[j] * scale)
+  FILL(all, 0.0f)
+  EACH_ROW(all[j] += (x[j] - mean[j]) * (x[j] - mean[j]);)
+  MEET(plus, all)
+#ifdef __OPENCL_VERSION__
+  FILL(all, 1.0f / sqrt(all[j] * scale + epsilon))
+#else
+  FILL(all, 1.0f / sqrtf(all[j] * scale + epsilon))
+#endif
+  EACH_RESULT((x[j] - mean[j]) * all[j])
+#else
+#if defined(OP_max)
+  FILL(all, -F_INFINITY)
+  EACH_ROW(all[j] = larger(all[j], x[j]);)
+  MEET(larger, all)
+#elif defined(OP_min)
+  FILL(all, F_INFINITY)
+  EACH_ROW(all[j] = smaller(all[j], x[j]);)
+  MEET(smaller, all)
+#else
+  FILL(all, 0.0f)
+#if defined(OP_sum_of_squares)
+  EACH_ROW(all[j] += x[j] * x[j];)
+#elif defined(OP_sum_of_sizes)
+  EACH_ROW(all[j] += x[j] < 0.0f ? -x[j] : x[j];)
+#else
+  EACH_ROW(all[j] += x[j];)
+#endif
+  MEET(plus, all)
+  FILL(all, all[j] * scale)
+#endif
+  if (there && part == 0) WRITE(to + mine * V, all);
+#endif
+}

@@ -1,0 +1,259 @@
+// Elementwise chains and copies on a GPU: which of kernels/gpu/{map,copy,turn}.cl, and its constants and
+// numbers.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/network/device_steps.hpp"
+
+namespace faltung::network {
+namespace {
+
+using gpu::Constants;
+using i64 = std::int64_t;
+
+std::string digits(i64 value) { return std::to_string(value); }
+
+// The members of the kernels' structs, which are index_t all of them.
+StepArgument numbers(const std::vector<i64>& values, bool wide) {
+  StepArgument argument{StepArgument::Kind::value, {}, {}, {}};
+  const auto append = [&](auto number) {
+    const auto* const from = reinterpret_cast<const std::byte*>(&number);
+    argument.bytes.insert(argument.bytes.end(), from, from + sizeof number);
+  };
+  for (const i64 value : values) wide ? append(value) : append(static_cast<std::int32_t>(value));
+  return argument;
+}
+
+std::size_t rank_of(const MapCall& call) { return static_cast<std::size_t>(call.rank); }
+std::size_t last_of(const MapCall& call) { return rank_of(call) - 1; }
+
+i64 elements_of(const MapCall& call) {
+  i64 count = 1;
+  for (std::size_t d = 0; d < rank_of(call); ++d) count *= call.sizes[d];
+  return count;
+}
+
+bool is_wide(const MapCall& call) {
+  bool wide = network::is_wide(elements_of(call));
+  const auto look = [&](const MapOperand& o) {
+    i64 reach = std::abs(o.offset);
+    for (std::size_t d = 0; d < rank_of(call); ++d) reach += (call.sizes[d] - 1) * std::abs(o.strides[d]);
+    wide = wide || network::is_wide(reach);
+  };
+  for (const MapOperand& o : call.inputs) look(o);
+  look(call.output);
+  return wide;
+}
+
+// ---- the chain as text
+
+struct OpText {
+  const char* name;
+  int inputs;
+};
+constexpr OpText kOps[] = {
+#define FALTUNG_MAP(op, inputs, value) {#op, inputs},
+#include "kernels/common/map_ops.inc"
+#undef FALTUNG_MAP
+};
+
+std::string number(float value) {
+  if (std::isfinite(value)) return fmt::format("{:a}f", value);
+  return value > 0 ? "F_INFINITY" : value < 0 ? "(-F_INFINITY)" : "(F_INFINITY - F_INFINITY)";
+}
+
+Constants chain_constants(const MapCall& call) {
+  std::string text;
+  std::vector<std::string> registers(kMapRegisters);
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) registers[i] = "v" + digits(static_cast<i64>(i));
+  std::string result = registers[0];
+  for (std::size_t i = 0; i < call.program.size(); ++i) {
+    const MapInstruction& in = call.program[i];
+    const OpText& op = kOps[static_cast<std::size_t>(in.op)];
+    const std::string &x = registers[in.x], &y = op.inputs > 1 ? registers[in.y] : x,
+                      &z = op.inputs > 2 ? registers[in.z] : x;
+    result = "t" + digits(static_cast<i64>(i));
+    text += fmt::format("const float {} = map_{}({}, {}, {}, {}, {}); ", result, op.name, x, y, z,
+                        number(in.a), number(in.b));
+    registers[in.to] = result;
+  }
+  return {{"CHAIN", text}, {"RESULT", result}};
+}
+
+// ---- turning
+
+// A dimension along which the input's elements follow each other and the result's do not; -1 where none is,
+// or too little of it for squares.
+int turned_dimension(const MapCall& call) {
+  constexpr i64 kLeast = 16;
+  if (call.inputs.size() != 1) return -1;
+  const auto last = last_of(call);
+  const MapOperand& from = call.inputs[0];
+  if (call.output.strides[last] != 1 || call.sizes[last] < kLeast || from.strides[last] == 1) return -1;
+  for (std::size_t d = 0; d < last; ++d) {
+    if (from.strides[d] == 1 && call.sizes[d] >= kLeast) return static_cast<int>(d);
+  }
+  return -1;
+}
+
+std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const DeviceSlots& slots,
+                                      const DeviceInfo& device) {
+  constexpr i64 kTile = 32;
+  const auto last = last_of(call), rows = static_cast<std::size_t>(turned);
+  const MapOperand &from = call.inputs[0], &to = call.output;
+  std::vector<std::size_t> others;
+  for (std::size_t d = 0; d < last; ++d) {
+    if (d != rows) others.push_back(d);
+  }
+  const bool wide = is_wide(call);
+  Constants own = {{"THREADS", digits(kDeviceThreads)},
+                   {"RANK", digits(static_cast<i64>(std::max<std::size_t>(1, others.size())))},
+                   {"TILE", digits(kTile)},
+                   {"V", "1"},
+                   {"WIDE", wide ? "1" : "0"}};
+  if (call.program.empty()) {
+    own.push_back({"BYTES", digits(static_cast<i64>(size_of(from.element)))});
+  } else {
+    const Constants chain = chain_constants(call);
+    own.insert(own.end(), {{"INPUT_TYPE", name(from.element)}, {"RESULT_TYPE", name(to.element)}});
+    own.insert(own.end(), chain.begin(), chain.end());
+  }
+  std::vector<i64> values = {call.sizes[rows], call.sizes[last],   from.offset,
+                             to.offset,        from.strides[last], to.strides[rows]};
+  i64 images = 1;
+  for (const std::size_t d : others) values.push_back(call.sizes[d]), images *= call.sizes[d];
+  if (others.empty()) values.push_back(1);
+  for (const MapOperand* o : {&from, &to}) {
+    for (const std::size_t d : others) values.push_back(o->strides[d]);
+    if (others.empty()) values.push_back(0);
+  }
+  const auto tiles = [](i64 size) { return (size + kTile - 1) / kTile; };
+  return {launch("turn", gpu::source(device, "turn", "turn.cl", "turn", own),
+                 gpu::grid(images * tiles(call.sizes[rows]) * tiles(call.sizes[last]), 1, 1, kDeviceThreads),
+                 {in(slots.reads[0]), out(slots.write), numbers(values, wide)})};
+}
+
+// ---- copies
+
+std::vector<faltung::Step> copy_steps(const MapCall& call, const DeviceSlots& slots,
+                                      const DeviceInfo& device) {
+  const auto last = last_of(call);
+  MapOperand operands[] = {call.inputs[0], call.output};
+  std::array<i64, kMapRank> sizes = call.sizes;
+  // Neighbours as one word of up to 16 bytes, where they are neighbours on both sides.
+  std::size_t bytes = size_of(call.inputs[0].element);
+  const auto joins = [&] {
+    if (bytes == 16 || sizes[last] % 2 != 0) return false;
+    return std::ranges::all_of(operands, [&](const MapOperand& o) {
+      if (o.strides[last] != 1 || o.offset % 2 != 0) return false;
+      for (std::size_t d = 0; d < last; ++d) {
+        if (o.strides[d] % 2 != 0) return false;
+      }
+      return true;
+    });
+  };
+  while (joins()) {
+    bytes *= 2, sizes[last] /= 2;
+    for (MapOperand& o : operands) {
+      o.offset /= 2;
+      for (std::size_t d = 0; d < last; ++d) o.strides[d] /= 2;
+    }
+  }
+  i64 count = 1;
+  for (std::size_t d = 0; d <= last; ++d) count *= sizes[d];
+  std::vector<i64> values{count};
+  values.insert(values.end(), sizes.begin(), sizes.begin() + call.rank);
+  for (const MapOperand& o : operands) values.push_back(o.offset);
+  for (const MapOperand& o : operands)
+    values.insert(values.end(), o.strides.begin(), o.strides.begin() + call.rank);
+  const bool wide = is_wide(call);
+  return {launch("copy",
+                 gpu::source(device, "copy", "copy.cl", "copy",
+                             {{"THREADS", digits(kDeviceThreads)},
+                              {"RANK", digits(call.rank)},
+                              {"BYTES", digits(static_cast<i64>(bytes))},
+                              {"WIDE", wide ? "1" : "0"}}),
+                 gpu::one_dimension(count, kDeviceThreads),
+                 {in(slots.reads[0]), out(slots.write), numbers(values, wide)})};
+}
+
+// ---- maps
+
+// So many neighbours along the last dimension that lie together lie so in every operand that has them.
+bool fits(const MapCall& call, const MapOperand& o, i64 v) {
+  const auto last = last_of(call);
+  if (o.strides[last] != 1) return true;
+  if (o.offset % v != 0) return false;
+  for (std::size_t d = 0; d < last; ++d) {
+    if (o.strides[d] % v != 0) return false;
+  }
+  return true;
+}
+
+int neighbours_of(const MapCall& call) {
+  bool halves = is_half(call.output.element);
+  for (const MapOperand& o : call.inputs) halves = halves || is_half(o.element);
+  int v = neighbours(call.sizes[last_of(call)], halves);
+  const auto all_fit = [&] {
+    return fits(call, call.output, v) &&
+           std::ranges::all_of(call.inputs, [&](const MapOperand& o) { return fits(call, o, v); });
+  };
+  while (!all_fit()) v /= 2;
+  return v;
+}
+
+}  // namespace
+
+std::vector<faltung::Step> map_steps(const MapCall& call, const DeviceSlots& slots,
+                                     const DeviceInfo& device) {
+  constexpr std::size_t kMostInputs = BoundLaunch::Arguments::kMost - 2;
+  if (call.inputs.size() > kMostInputs) {
+    throw Error(Status::unsupported,
+                fmt::format("a chain of {} inputs; a GPU's takes {}", call.inputs.size(), kMostInputs));
+  }
+  if (const int turned = turned_dimension(call); turned >= 0) return turn_steps(call, turned, slots, device);
+  if (call.program.empty()) return copy_steps(call, slots, device);
+
+  const auto last = last_of(call);
+  const int v = neighbours_of(call);
+  const bool wide = is_wide(call);
+  std::string operands;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const MapOperand& o = call.inputs[i];
+    const char* const how = o.strides[last] == 1 ? "together" : o.strides[last] == 0 ? "alone" : "apart";
+    operands += fmt::format("X({}, {}, {}) ", i, name(o.element), how);
+  }
+  Constants own = {{"THREADS", digits(kDeviceThreads)},
+                   {"RANK", digits(call.rank)},
+                   {"INPUTS", digits(static_cast<i64>(call.inputs.size()))},
+                   {"OPERANDS(X)", operands},
+                   {"RESULT_TYPE", name(call.output.element)},
+                   {"V", digits(v)},
+                   {"WIDE", wide ? "1" : "0"}};
+  if (call.output.strides[last] != 1) own.push_back({"RESULT_APART", "1"});
+  const Constants chain = chain_constants(call);
+  own.insert(own.end(), chain.begin(), chain.end());
+
+  const i64 count = elements_of(call) / v;
+  std::vector<i64> values{count}, steps, strides;
+  for (std::size_t d = 0; d <= last; ++d) values.push_back(d == last ? call.sizes[d] / v : call.sizes[d]);
+  const auto add = [&](const MapOperand& o) {
+    values.push_back(o.offset);
+    steps.push_back(o.strides[last]);
+    for (std::size_t d = 0; d <= last; ++d) strides.push_back(d == last ? o.strides[d] * v : o.strides[d]);
+  };
+  for (const MapOperand& o : call.inputs) add(o);
+  add(call.output);
+  values.insert(values.end(), steps.begin(), steps.end());
+  values.insert(values.end(), strides.begin(), strides.end());
+  std::vector<StepArgument> arguments;
+  for (const Slot& slot : slots.reads) arguments.push_back(in(slot));
+  arguments.push_back(out(slots.write));
+  arguments.push_back(numbers(values, wide));
+  return {launch("map", gpu::source(device, "map", "map.cl", "map", own),
+                 gpu::one_dimension(count, kDeviceThreads), std::move(arguments))};
+}
+
+}  // namespace faltung::network

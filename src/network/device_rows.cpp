@@ -1,0 +1,115 @@
+// Computations along a dimension on a GPU (kernels/gpu/rows.cl): how many columns a block takes, and into how
+// many parts long columns are cut.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "src/network/device_steps.hpp"
+
+namespace faltung::network {
+namespace {
+
+using i64 = std::int64_t;
+
+const char* op_name(RowsOp op) {
+  switch (op) {
+    case RowsOp::sum:
+    case RowsOp::mean:
+      return "OP_sum";
+    case RowsOp::max:
+      return "OP_max";
+    case RowsOp::min:
+      return "OP_min";
+    case RowsOp::sum_of_squares:
+      return "OP_sum_of_squares";
+    case RowsOp::sum_of_sizes:
+      return "OP_sum_of_sizes";
+    case RowsOp::softmax:
+      return "OP_softmax";
+    case RowsOp::log_softmax:
+      return "OP_log_softmax";
+    case RowsOp::standardize:
+      return "OP_standardize";
+  }
+  return "";
+}
+
+i64 power_from(i64 value) {
+  return static_cast<i64>(std::bit_ceil(static_cast<std::uint64_t>(std::max<i64>(1, value))));
+}
+
+// How a block's threads are divided.
+struct BlockShape {
+  int v;
+  i64 columns;  // of V neighbours, in all
+  i64 cols;     // of a block
+};
+BlockShape shape_of(const RowsCall& call) {
+  const RowsExtent& e = call.extent;
+  const bool together = e.inner > 1;
+  const int v = together ? neighbours(e.inner, is_half(call.from) || is_half(call.to)) : 1;
+  const i64 columns = e.outer * e.inner / v;
+  // Neighbours of the inner dimension are read together; along a row its own parts are.
+  const i64 least = together ? 32 : 1;
+  i64 cols = std::max(least, kDeviceThreads / power_from(e.length));
+  cols = std::clamp<i64>(std::min(cols, power_from(columns)), 1, kDeviceThreads);
+  return {v, columns, cols};
+}
+
+// A reduction of few, long columns is cut into so many parts that all units have work: a divisor of the
+// length.
+i64 parts_of(const RowsCall& call, const DeviceInfo& device) {
+  constexpr i64 kLeast = 64;  // rows of a part
+  if (!reduces(call.op)) return 1;
+  const BlockShape shape = shape_of(call);
+  const i64 blocks = (shape.columns + shape.cols - 1) / shape.cols, length = call.extent.length;
+  i64 best = 1;
+  for (i64 d = 2; d <= length / kLeast && blocks * best < device.units; ++d) {
+    if (length % d == 0) best = d;
+  }
+  return best;
+}
+
+faltung::Step rows_step(const RowsCall& call, float scale, Slot from, Slot to, const DeviceInfo& device) {
+  const BlockShape shape = shape_of(call);
+  const RowsExtent& e = call.extent;
+  return launch("rows",
+                gpu::source(device, "rows", "rows.cl", "rows",
+                            {{"THREADS", std::to_string(kDeviceThreads)},
+                             {"COLS", std::to_string(shape.cols)},
+                             {"FROM_TYPE", name(call.from)},
+                             {"TO_TYPE", name(call.to)},
+                             {op_name(call.op), "1"},
+                             {"INNER_IS_ONE", e.inner == 1 ? "1" : "0"},
+                             {"V", std::to_string(shape.v)},
+                             {"WIDE", is_wide(e.outer * e.length * e.inner) ? "1" : "0"}}),
+                gpu::grid((shape.columns + shape.cols - 1) / shape.cols, 1, 1, kDeviceThreads),
+                {in(from), out(to), value(shape.columns), value(e.length), value(e.inner / shape.v),
+                 value(scale), value(call.epsilon)});
+}
+
+}  // namespace
+
+std::size_t rows_workspace(const RowsCall& call, const DeviceInfo& device) {
+  const i64 parts = parts_of(call, device);
+  if (parts == 1) return 0;
+  return static_cast<std::size_t>(call.extent.outer * parts * call.extent.inner) * sizeof(float);
+}
+
+std::vector<faltung::Step> rows_steps(const RowsCall& call, const DeviceSlots& slots,
+                                      const DeviceInfo& device) {
+  const bool mean = call.op == RowsOp::mean || call.op == RowsOp::standardize;
+  const float scale = mean ? 1.0f / static_cast<float>(call.extent.length) : 1.0f;
+  const i64 parts = parts_of(call, device);
+  if (parts == 1) return {rows_step(call, scale, slots.reads[0], slots.write, device)};
+  // Each part is a shorter column of its own; what they come to is reduced likewise.
+  RowsCall first = call, second = call;
+  first.extent.outer *= parts, first.extent.length /= parts, first.to = MapElement::f32;
+  second.extent.length = parts, second.from = MapElement::f32;
+  if (second.op != RowsOp::max && second.op != RowsOp::min) second.op = RowsOp::sum;
+  return {rows_step(first, 1.0f, slots.reads[0], slots.workspace, device),
+          rows_step(second, scale, slots.workspace, slots.write, device)};
+}
+
+}  // namespace faltung::network

@@ -1,0 +1,222 @@
+#include "src/network/device_steps.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/algorithms/pool.hpp"
+
+namespace faltung::network {
+namespace {
+
+using gpu::Constants;
+using i64 = std::int64_t;
+
+std::string digits(i64 value) { return std::to_string(value); }
+
+std::vector<faltung::Step> pick_steps(PickCall call, const DeviceSlots& slots, DeviceConstants& constants,
+                                      const DeviceInfo& device) {
+  const Slot table = constants.add(call.index);
+  // As words of 16 bytes where they are that many.
+  const i64 run = call.extent.inner * static_cast<i64>(call.bytes);
+  if (run % 16 == 0 && (!call.fills || call.fill == 0)) call.bytes = 16, call.extent.inner = run / 16;
+  const i64 results = static_cast<i64>(call.index.size());
+  const i64 count = call.extent.outer * results * call.extent.inner;
+  const bool wide = is_wide(std::max(count, call.extent.outer * call.extent.length * call.extent.inner));
+  return {launch("pick",
+                 gpu::source(device, "pick", "pick.cl", "pick",
+                             {{"THREADS", digits(kDeviceThreads)},
+                              {"BYTES", digits(static_cast<i64>(call.bytes))},
+                              {"WIDE", wide ? "1" : "0"}}),
+                 gpu::one_dimension(count, kDeviceThreads),
+                 {in(slots.reads[0]), in(table), out(slots.write), value(count), value(call.extent.length),
+                  value(results), value(call.extent.inner), value(static_cast<i64>(call.fill))})};
+}
+
+std::vector<faltung::Step> taps_steps(const TapsCall& call, const DeviceSlots& slots,
+                                      DeviceConstants& constants, const DeviceInfo& device) {
+  const Slot table = constants.add(call.index), weight = constants.add(call.weight);
+  const RowsExtent& e = call.extent;
+  const int v = neighbours(e.inner, is_half(call.from) || is_half(call.to));
+  const i64 units = e.outer * call.out * e.inner / v;
+  const bool wide = is_wide(std::max(units * v, e.outer * e.length * e.inner));
+  return {launch("taps",
+                 gpu::source(device, "taps", "taps.cl", "taps",
+                             {{"THREADS", digits(kDeviceThreads)},
+                              {"TAPS", digits(call.taps)},
+                              {"FROM_TYPE", name(call.from)},
+                              {"TO_TYPE", name(call.to)},
+                              {"V", digits(v)},
+                              {"WIDE", wide ? "1" : "0"}}),
+                 gpu::one_dimension(units, kDeviceThreads),
+                 {in(slots.reads[0]), in(table), in(weight), out(slots.write), value(units), value(e.length),
+                  value(call.out), value(e.inner / v)})};
+}
+
+std::vector<faltung::Step> best_steps(const BestCall& call, const DeviceSlots& slots,
+                                      const DeviceInfo& device) {
+  constexpr int kThreads = 64;  // each has much to do
+  const RowsExtent& e = call.extent;
+  Constants own = {{"THREADS", digits(kThreads)},
+                   {"FROM_TYPE", name(call.from)},
+                   {"SIGN", call.kind == BestKind::largest ? "1.0f" : "-1.0f"},
+                   {"V", "1"},
+                   {"WIDE", is_wide(e.outer * e.length * e.inner) ? "1" : "0"}};
+  if (call.of_equal == OfEqual::last) own.push_back({"OF_EQUAL_last", "1"});
+  return {launch(
+      "best", gpu::source(device, "best", "best.cl", "best", own),
+      gpu::one_dimension(e.outer * e.inner, kThreads),
+      {in(slots.reads[0]), out(slots.write), value(e.outer * e.inner), value(e.length), value(e.inner)})};
+}
+
+std::vector<faltung::Step> product_steps(const ProductCall& call, const DeviceSlots& slots,
+                                         DeviceConstants& constants, const DeviceInfo& device) {
+  std::vector<i64> begins;
+  for (std::size_t i = 0; i < call.a.size(); ++i) begins.insert(begins.end(), {call.a[i], call.b[i]});
+  const Slot table = constants.add(begins);
+  const i64 batch = static_cast<i64>(call.a.size());
+  // Four at a time: a thread has so many sums.
+  const int v = std::min(4, neighbours(call.n, false));
+  const i64 units = batch * call.m * call.n / v;
+  const i64 last_a = *std::ranges::max_element(call.a) + call.m * call.k,
+            last_b = *std::ranges::max_element(call.b) + call.k * call.n;
+  const bool wide = is_wide(std::max({units * v, last_a, last_b}));
+  return {launch("product",
+                 gpu::source(device, "product", "product.cl", "product",
+                             {{"THREADS", digits(kDeviceThreads)},
+                              {"A_TYPE", name(call.a_element)},
+                              {"B_TYPE", name(call.b_element)},
+                              {"TO_TYPE", name(call.y_element)},
+                              {"V", digits(v)},
+                              {"WIDE", wide ? "1" : "0"}}),
+                 gpu::one_dimension(units, kDeviceThreads),
+                 {in(slots.reads[0]), in(slots.reads[1]), in(table), out(slots.write), value(units),
+                  value(call.m), value(call.n), value(call.k)})};
+}
+
+std::vector<faltung::Step> pool_steps(const PoolWork& work, const DeviceSlots& slots,
+                                      const DeviceInfo& device) {
+  return {pool_step(work.problem, slots.reads[0], slots.write, device)};
+}
+
+// ---- what they move
+
+double bytes_of(const ConvolutionWork&) { return 0; }  // its plan knows
+double bytes_of(const PoolWork& w) {
+  return static_cast<double>(bytes(w.problem, Tensor::x) + bytes(w.problem, Tensor::y));
+}
+double bytes_of(const MapCall& c) {
+  const auto moved = [&](const MapOperand& o) {
+    double count = 1;
+    for (std::size_t d = 0; d < static_cast<std::size_t>(c.rank); ++d)
+      count *= o.strides[d] == 0 ? 1.0 : static_cast<double>(c.sizes[d]);
+    return count * static_cast<double>(size_of(o.element));
+  };
+  double all = moved(c.output);
+  for (const MapOperand& o : c.inputs) all += moved(o);
+  return all;
+}
+double bytes_of(const RowsExtent& e, std::size_t size) {
+  return static_cast<double>(e.outer * e.length * e.inner) * static_cast<double>(size);
+}
+double bytes_of(const RowsCall& c) {
+  const double from = bytes_of(c.extent, size_of(c.from));
+  return reduces(c.op) ? from : from + bytes_of(c.extent, size_of(c.to));
+}
+double bytes_of(const TapsCall& c) {
+  return bytes_of(c.extent, size_of(c.from)) +
+         bytes_of({c.extent.outer, c.out, c.extent.inner}, size_of(c.to));
+}
+double bytes_of(const PickCall& c) {
+  return 2 * bytes_of({c.extent.outer, static_cast<i64>(c.index.size()), c.extent.inner}, c.bytes);
+}
+double bytes_of(const BestCall& c) { return bytes_of(c.extent, size_of(c.from)); }
+double bytes_of(const ProductCall& c) {
+  // By its arithmetic rather: some operations a byte.
+  constexpr double kOperations = 2;
+  return static_cast<double>(c.a.size()) * static_cast<double>(c.m * c.n * c.k) / kOperations;
+}
+
+}  // namespace
+
+Slot DeviceConstants::add(const void* data, std::size_t bytes) {
+  const std::size_t begin = aligned(bytes_.size());
+  bytes_.resize(begin + bytes);
+  if (bytes > 0) std::memcpy(bytes_.data() + begin, data, bytes);
+  return {faltung::Place::packed, begin};
+}
+
+const char* name(MapElement element) {
+  switch (element) {
+    case MapElement::f32:
+      return "f32";
+    case MapElement::boolean:
+      return "boolean";
+    case MapElement::i32:
+      return "i32";
+    case MapElement::i64:
+      return "i64";
+    case MapElement::f16:
+      return "f16";
+    case MapElement::bf16:
+      return "bf16";
+  }
+  return "";
+}
+
+int neighbours(i64 count, bool halves) {
+  int v = halves ? 8 : 4;
+  while (count % v != 0) v /= 2;
+  return v;
+}
+
+std::vector<faltung::Step> device_steps(const Work& work, const DeviceSlots& slots,
+                                        DeviceConstants& constants, const DeviceInfo& device) {
+  if (const auto* w = std::get_if<PoolWork>(&work)) return pool_steps(*w, slots, device);
+  if (const auto* c = std::get_if<MapCall>(&work)) return map_steps(*c, slots, device);
+  if (const auto* c = std::get_if<RowsCall>(&work)) return rows_steps(*c, slots, device);
+  if (const auto* c = std::get_if<TapsCall>(&work)) return taps_steps(*c, slots, constants, device);
+  if (const auto* c = std::get_if<PickCall>(&work)) return pick_steps(*c, slots, constants, device);
+  if (const auto* c = std::get_if<BestCall>(&work)) return best_steps(*c, slots, device);
+  if (const auto* c = std::get_if<ProductCall>(&work)) return product_steps(*c, slots, constants, device);
+  throw Error(Status::internal, "a convolution's plan has its own steps");
+}
+
+// As of the runs of ResNet-50, EfficientNet-B2, MobileNetV3 and a U-Net in f16 on an H200: maps, copies,
+// turning, averages and pools.
+std::string unproven(const Work& work, const DeviceInfo& device) {
+  if (device.has("runs_on_cpu") || std::holds_alternative<ConvolutionWork>(work)) return "";
+  if (device.dialect != "cuda") return "a network's kernels";
+  const auto plain = [](MapElement e) { return e == MapElement::f32 || e == MapElement::f16; };
+  if (const auto* const c = std::get_if<MapCall>(&work)) {
+    const bool known = plain(c->output.element) &&
+                       std::ranges::all_of(c->inputs, [&](const MapOperand& o) { return plain(o.element); });
+    return known ? "" : "maps of elements that are neither f32 nor f16";
+  }
+  if (const auto* const c = std::get_if<RowsCall>(&work)) {
+    const bool known = (c->op == RowsOp::mean || c->op == RowsOp::sum) && plain(c->from) && plain(c->to);
+    return known ? "" : "kernels/gpu/rows.cl, but for sums and averages of f32 and f16";
+  }
+  if (const auto* const w = std::get_if<PoolWork>(&work))
+    return w->problem.dtype != DType::bf16 ? "" : "pools of bf16";
+  if (std::holds_alternative<TapsCall>(work)) return "kernels/gpu/taps.cl";
+  if (std::holds_alternative<PickCall>(work)) return "kernels/gpu/pick.cl";
+  if (std::holds_alternative<BestCall>(work)) return "kernels/gpu/best.cl";
+  return "kernels/gpu/product.cl";
+}
+
+std::size_t device_workspace(const Work& work, const DeviceInfo& device) {
+  const auto* const rows = std::get_if<RowsCall>(&work);
+  return rows == nullptr ? 0 : rows_workspace(*rows, device);
+}
+
+double moving_cost_ms(double bytes, const DeviceInfo& device) {
+  if (device.has("runs_on_cpu")) return 0.05 + bytes / (2e6 * std::max(1, device.units));
+  constexpr double kLaunchMs = 0.002, kUnitBytesPerMs = 2e7;
+  return kLaunchMs + bytes / (kUnitBytesPerMs * std::max(1, device.units));
+}
+
+double device_cost_ms(const Work& work, const DeviceInfo& device) {
+  return std::visit([&](const auto& call) { return moving_cost_ms(bytes_of(call), device); }, work);
+}
+
+}  // namespace faltung::network

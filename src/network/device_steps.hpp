@@ -1,0 +1,64 @@
+// What a GPU launches for the work of a network's steps: the kernels of kernels/gpu for everything that is no
+// convolution.
+#ifndef FALTUNG_SRC_NETWORK_DEVICE_STEPS_HPP_
+#define FALTUNG_SRC_NETWORK_DEVICE_STEPS_HPP_
+
+#include <string>
+#include <vector>
+
+#include "src/algorithms/gpu.hpp"
+#include "src/network/step.hpp"
+
+namespace faltung::network {
+
+// What kernels read beside the network's own values, as it will lie in one buffer of the device.
+class DeviceConstants {
+ public:
+  Slot add(const void* data, std::size_t bytes);
+  template <class T>
+  Slot add(const std::vector<T>& values) {
+    return add(values.data(), values.size() * sizeof(T));
+  }
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+// Where a step's memory is.
+struct DeviceSlots {
+  std::vector<Slot> reads;
+  Slot write;
+  Slot workspace;
+};
+
+// In the order in which they are launched. Throws Error(unsupported) for what no kernel takes.
+std::vector<faltung::Step> device_steps(const Work& work, const DeviceSlots& slots,
+                                        DeviceConstants& constants, const DeviceInfo& device);
+// Which of its kernels no GPU of the kind has run in a test yet, in words; empty where all have. Drivers for
+// the CPU run them all.
+std::string unproven(const Work& work, const DeviceInfo& device);
+// Bytes that those want beside what they read and write.
+std::size_t device_workspace(const Work& work, const DeviceInfo& device);
+// Milliseconds by the bytes that are moved, at a rate that is usual.
+double device_cost_ms(const Work& work, const DeviceInfo& device);
+double moving_cost_ms(double bytes, const DeviceInfo& device);
+
+// ---- by kernel: src/network/device_<family>.cpp
+
+// Blocks of so many threads; elements by V neighbours.
+inline constexpr int kDeviceThreads = 256;
+const char* name(MapElement element);
+// Whether positions in a tensor, or in several together, need 64 bits.
+inline bool is_wide(std::int64_t elements) { return elements >= std::int64_t{1} << 30; }
+// The widest of 8, 4, 2 and 1 that divides it: 8 where halves are moved, else 4 at most.
+int neighbours(std::int64_t count, bool halves);
+
+std::vector<faltung::Step> map_steps(const MapCall& call, const DeviceSlots& slots, const DeviceInfo& device);
+std::vector<faltung::Step> rows_steps(const RowsCall& call, const DeviceSlots& slots,
+                                      const DeviceInfo& device);
+std::size_t rows_workspace(const RowsCall& call, const DeviceInfo& device);
+
+}  // namespace faltung::network
+
+#endif  // FALTUNG_SRC_NETWORK_DEVICE_STEPS_HPP_

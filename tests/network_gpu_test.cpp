@@ -1,0 +1,284 @@
+// Whole networks on every GPU there is (OpenCL drivers for the CPU count): ONNX's node tests and random
+// networks, in f32 and in 16 bits, held to the references in doubles. FALTUNG_TEST_FULL=1 runs every node
+// test; compiling takes most of the time.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "src/network/network.hpp"
+#include "src/problem/text.hpp"
+#include "tests/network_fixture.hpp"
+#include "tests/node_cases.hpp"
+#include "tests/random_network.hpp"
+#include "tests/sampling.hpp"
+#include "tests/tested_devices.hpp"
+
+namespace faltung {
+namespace {
+
+using network::Array;
+using network::Graph;
+using network::Shape;
+
+enum class Convolutions { chosen, direct };
+
+class DeviceNetworks {
+ public:
+  explicit DeviceNetworks(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+
+  std::shared_ptr<const NetworkPlanImpl> plan(Graph graph, const std::vector<Shape>& shapes, DType dtype,
+                                              Convolutions convolutions, bool choose_layouts = true) {
+    graph = network::run_passes(network::unsized_passes(), std::move(graph));
+    graph = network::with_sizes(std::move(graph), shapes);
+    graph = network::run_passes(network::sized_passes(), std::move(graph));
+    graph = network::with_precision(std::move(graph), dtype);
+    Request request;
+    request.device = device_->info().id;
+    request.threads = 1;
+    request.trust = TrustPolicy::all;
+    // Each convolution would be a kernel of its own, seconds of compiling on a CPU; registry_gpu_test has
+    // them all.
+    if (convolutions == Convolutions::direct && !sampling::full()) request.only = {"direct_gpu*"};
+    return std::make_shared<const NetworkPlanImpl>(
+        network::Schedule(std::move(graph), {engine_, request, weights_, Math::f32, choose_layouts}), engine_,
+        device_);
+  }
+
+  // In an arena that is full of NaN before, and whose bytes beyond its end are watched; and once more as the
+  // plan itself has it.
+  std::vector<Array> run(const NetworkPlanImpl& plan, const std::vector<Array>& inputs) {
+    std::vector<faltung::Buffer> buffers;
+    const auto upload = [&](const void* from, std::size_t bytes) {
+      buffers.push_back(device_->allocate(std::max<std::size_t>(1, bytes)));
+      device_->copy_in(buffers.back(), from, bytes);
+      return buffers.back().pointer;
+    };
+    std::vector<const void*> reads;
+    for (const Array& input : inputs) {
+      const network::Constant constant = network::encode(input);
+      reads.push_back(upload(constant.data, input.data.size() * network::size_of(input.type)));
+    }
+    constexpr std::size_t kGuard = 4096;
+    const std::size_t size = plan.schedule().memory().bytes;
+    std::vector<std::byte> arena(size + kGuard, std::byte{0xff});
+    NetworkRunOptions options;
+    options.arena = upload(arena.data(), arena.size());
+    const faltung::Buffer there = buffers.back();
+    const auto once = [&](const NetworkRunOptions& how) {
+      std::vector<faltung::Buffer> results;
+      std::vector<void*> writes;
+      for (const network::ValueId id : plan.schedule().graph().outputs) {
+        const std::vector<std::byte> poison(bytes_of(plan, id), std::byte{0xff});
+        writes.push_back(upload(poison.data(), poison.size()));
+        results.push_back(buffers.back());
+      }
+      plan.run(reads, writes, how);
+      device_->synchronize({});
+      std::vector<std::vector<std::byte>> all;
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        all.emplace_back(bytes_of(plan, plan.schedule().graph().outputs[i]));
+        device_->copy_out(all.back().data(), results[i], all.back().size());
+      }
+      return all;
+    };
+    const std::vector<std::vector<std::byte>> results = once(options);
+    device_->copy_out(arena.data(), there, arena.size());
+    for (std::size_t i = size; i < arena.size(); ++i) {
+      if (arena[i] != std::byte{0xff}) throw Error(Status::internal, "a step wrote beyond the arena");
+    }
+    for (int again = 0; again < 2; ++again)
+      EXPECT_TRUE(once({}) == results) << "the bits vary from run to run";
+    std::vector<Array> arrays;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const network::Value& value = plan.schedule().graph().at(plan.schedule().graph().outputs[i]);
+      arrays.push_back(network::decode({value.type, *value.shape, nullptr, results[i].data()}));
+    }
+    return arrays;
+  }
+
+ private:
+  static std::size_t bytes_of(const NetworkPlanImpl& plan, network::ValueId id) {
+    const network::Value& value = plan.schedule().graph().at(id);
+    return static_cast<std::size_t>(network::elements(*value.shape)) * network::size_of(value.type);
+  }
+
+  const Scratch scratch_;
+  std::shared_ptr<Device> device_;
+  EngineImpl engine_{std::getenv("FALTUNG_STORE") != nullptr ? "" : scratch_.path()};
+  network::Weights weights_;
+};
+
+class NetworkGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const auto& device : list_devices()) {
+      if (device->info().kind == "gpu" && is_tested(device->info().id)) devices_.push_back(device);
+    }
+    if (!devices_.empty()) return;
+    if (std::getenv("FALTUNG_TEST_REQUIRE_GPU") != nullptr) FAIL() << "no GPU";
+    GTEST_SKIP() << "no GPU";
+  }
+  std::vector<std::shared_ptr<Device>> devices_;
+};
+
+// A case for each kernel, and each of its ways.
+constexpr const char* kCases[] = {
+    "node/test_and_bcast3v1d",
+    "node/test_argmax_keepdims_example_select_last_index",
+    "node/test_averagepool_2d_pads_count_include_pad",
+    "node/test_concat_2d_axis_1",
+    "node/test_edge_pad",
+    "node/test_gemm_all_attributes",
+    "node/test_logsoftmax_axis_1",
+    "node/test_matmul_4d",
+    "node/test_maxpool_2d_pads",
+    "node/test_resize_upsample_scales_linear",
+    "node/test_slice_neg_steps",
+    "node/test_where_example",
+};
+
+bool is_wanted(const std::string& name) {
+  return sampling::full() ||
+         std::ranges::any_of(kCases, [&](const char* pattern) { return matches(pattern, name); });
+}
+
+TEST_F(NetworkGpu, Onnx) {
+  if (!std::filesystem::exists(node_cases::kFolder))
+    GTEST_SKIP() << node_cases::kFolder << " is missing; Debian has it in libonnx-testdata";
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    int run_count = 0;
+    for (const node_cases::Case& c : node_cases::all()) {
+      if (!is_wanted(c.name)) continue;
+      SCOPED_TRACE(c.name);
+      std::optional<std::vector<Array>> results;
+      std::string why;
+      for (const bool all_but_first : {false, true}) {
+        if (results) continue;
+        try {
+          Graph graph = network::read_onnx(c.model);
+          std::vector<Array> inputs = node_cases::inputs(c, graph);
+          graph = node_cases::with_constants(std::move(graph), inputs, all_but_first);
+          std::vector<Shape> shapes;
+          for (const Array& input : inputs) shapes.push_back(input.shape);
+          results = networks.run(*networks.plan(std::move(graph), shapes, DType::f32, Convolutions::chosen),
+                                 inputs);
+        } catch (const Error& error) {
+          why = error.what();
+          EXPECT_TRUE(error.status() == Status::unsupported || error.status() == Status::bad_problem) << why;
+        }
+      }
+      if (!results) {
+        EXPECT_TRUE(sampling::full()) << why;
+        continue;
+      }
+      const std::vector<Array> expected = node_cases::outputs(c, *results);
+      ASSERT_EQ(results->size(), expected.size());
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        node_cases::expect_same(c.name, expected[i], (*results)[i]);
+      ++run_count;
+    }
+    std::cout << device->info().id << ": " << run_count << " cases\n";
+    EXPECT_GE(run_count, sampling::full() ? 420 : static_cast<int>(std::size(kCases)));
+  }
+}
+
+TEST_F(NetworkGpu, RandomNetworks) {
+  FALTUNG_TRACE_SAMPLE();
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    const int count = sampling::full() ? 100 : sampling::count(1);
+    double worst[3] = {};
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t seed = sampling::seed() * 1000003 + static_cast<std::uint64_t>(i);
+      const RandomNetwork made(seed);
+      const std::string bytes = made.bytes();
+      const Graph graph = onnx::read(bytes);
+      Array input{network::Type::f32, made.input(), {}};
+      std::mt19937_64 random(seed);
+      std::normal_distribution<float> normal;
+      for (std::int64_t e = 0; e < network::elements(input.shape); ++e) input.data.push_back(normal(random));
+      const std::vector<Array> expected = network::interpret(graph, {input});
+      // A network in one of them, each in turn; all of them where everything is run.
+      for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+        const auto at = static_cast<std::size_t>(dtype);
+        if (!sampling::full() && static_cast<int>(at) != (i + 1) % 3) continue;
+        SCOPED_TRACE("network " + std::to_string(seed) + " in " + name(dtype));
+        const auto plan = networks.plan(graph, {made.input()}, dtype, Convolutions::direct, i % 2 == 0);
+        const std::vector<Array> actual = networks.run(*plan, {input});
+        ASSERT_EQ(actual.size(), expected.size());
+        for (std::size_t o = 0; o < actual.size(); ++o) {
+          const double error = worst_error(expected[o], actual[o]);
+          worst[at] = std::max(worst[at], error);
+          // Some twenty roundings in a row, to 2^-11 or 2^-8; normalizations magnify. In f32 as on the CPU.
+          const double bounds[] = {2e-4, 2e-2, 16e-2};
+          EXPECT_LE(error, bounds[at]) << "output " << o;
+        }
+      }
+    }
+    std::cout << device->info().id << ": worst errors " << worst[0] << " f32, " << worst[1] << " f16, "
+              << worst[2] << " bf16\n";
+  }
+}
+
+// Squares of a transposition, words of 16 bytes, long columns that are cut, and what is no multiple of
+// anything.
+TEST_F(NetworkGpu, TheKernelsWays) {
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    for (const Shape& shape : {Shape{2, 48, 20, 36}, Shape{1, 19, 31, 33}}) {
+      onnx::ModelText model;
+      model.add_input("x", shape);
+      model.add({"Sigmoid", {"x"}, {"s"}, {}, ""});
+      model.add({"Transpose", {"s"}, {"t"}, {{"perm", onnx::Sizes{0, 2, 3, 1}}}, ""});
+      model.add({"GlobalAveragePool", {"x"}, {"g"}, {}, ""});
+      model.add({"Mul", {"x", "g"}, {"y"}, {}, ""});
+      model.add({"Concat", {"y", "s"}, {"c"}, {{"axis", std::int64_t{1}}}, ""});
+      model.add({"ReduceMax", {"c"}, {"m"}, {{"axes", onnx::Sizes{1}}}, ""});
+      for (const char* output : {"t", "c", "m"}) model.add_output(output);
+      const std::string bytes = model.bytes();
+      const Graph graph = onnx::read(bytes);
+      Array input{network::Type::f32, shape, {}};
+      std::mt19937_64 random(7);
+      std::normal_distribution<float> normal;
+      for (std::int64_t e = 0; e < network::elements(shape); ++e) input.data.push_back(normal(random));
+      const std::vector<Array> expected = network::interpret(graph, {input});
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        if ((dtype == DType::f32) == (shape[0] == 2) && !sampling::full()) continue;
+        const std::vector<Array> actual =
+            networks.run(*networks.plan(graph, {shape}, dtype, Convolutions::direct), {input});
+        for (std::size_t o = 0; o < actual.size(); ++o)
+          EXPECT_LE(worst_error(expected[o], actual[o]), dtype == DType::f32 ? 1e-5 : 2e-2)
+              << name(dtype) << " " << o;
+      }
+    }
+  }
+}
+
+TEST_F(NetworkGpu, SaysWhatIsWrong) {
+  const auto& device = devices_.front();
+  DeviceNetworks networks(device);
+  onnx::ModelText model;
+  model.add_input("x", {4, 4});
+  model.add({"Relu", {"x"}, {"y"}, {}, ""});
+  model.add_output("y");
+  const std::string bytes = model.bytes();
+  const auto plan = networks.plan(onnx::read(bytes), {{4, 4}}, DType::f32, Convolutions::direct);
+  const faltung::Buffer buffer = device->allocate(256);
+  const void* const inputs[] = {static_cast<std::byte*>(buffer.pointer) + 4};
+  void* const outputs[] = {static_cast<std::byte*>(buffer.pointer) + 128};
+  try {
+    plan->run(inputs, outputs, {});
+    FAIL() << "it took an address that is no multiple of 16";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::bad_problem);
+    EXPECT_NE(std::string(error.what()).find("input 'x'"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace faltung

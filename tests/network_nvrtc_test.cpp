@@ -1,0 +1,111 @@
+// The kernels of networks' other steps compile for NVIDIA's architectures, without spills; no GPU is needed,
+// only NVRTC.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "src/backend/nvrtc.hpp"
+#include "src/network/device_steps.hpp"
+#include "tests/fake_device.hpp"
+
+namespace faltung {
+namespace {
+
+using network::DeviceConstants;
+using network::DeviceSlots;
+
+MapOperand operand(MapElement element, std::array<std::int64_t, kMapRank> strides) {
+  return {element, 0, strides};
+}
+
+// Each kernel, each of its ways.
+std::vector<network::Work> works() {
+  std::vector<network::Work> all;
+  const auto map = [&](std::array<std::int64_t, kMapRank> sizes, int rank, std::vector<MapOperand> inputs,
+                       MapOperand to, std::vector<MapInstruction> program) {
+    MapCall call;
+    call.rank = rank, call.sizes = sizes, call.inputs = std::move(inputs), call.output = to;
+    call.program = std::move(program);
+    all.push_back(std::move(call));
+  };
+  for (const MapElement e : {MapElement::f16, MapElement::bf16}) {
+    // Every operation, on operands that lie together, alone and apart.
+    std::vector<MapInstruction> every;
+    std::uint8_t last = 0;
+    for (int op = 0; op <= static_cast<int>(MapOp::select); ++op) {
+      every.push_back({static_cast<MapOp>(op), 3, last, 1, 2, 0.5f, -2.0f});
+      last = 3;
+    }
+    map({6, 40}, 2,
+        {operand(e, {40, 1}), operand(MapElement::f32, {1, 0}), operand(MapElement::boolean, {80, 2})},
+        operand(e, {40, 1}), every);
+    map({2, 64, 3}, 3, {operand(MapElement::f32, {192, 1, 64})}, operand(e, {192, 3, 1}),
+        {{MapOp::copy, 1, 0, 0, 0, 0, 0}});
+    map({33, 40}, 2, {operand(e, {1, 33})}, operand(e, {40, 1}), {{MapOp::relu, 1, 0, 0, 0, 0, 0}});
+    map({33, 40}, 2, {operand(e, {1, 33})}, operand(e, {40, 1}), {});
+    map({5, 24}, 2, {operand(e, {48, 1})}, operand(e, {24, 1}), {});
+    if (e != MapElement::f16) continue;  // the rest is alike
+    for (const RowsOp op :
+         {RowsOp::mean, RowsOp::max, RowsOp::min, RowsOp::sum_of_squares, RowsOp::sum_of_sizes,
+          RowsOp::softmax, RowsOp::log_softmax, RowsOp::standardize}) {
+      all.push_back(RowsCall{op, {4, 1000, 1}, 1e-5f, e, e});
+      all.push_back(RowsCall{op, {4, 49, 64}, 1e-5f, e, e});
+    }
+    all.push_back(TapsCall{{2, 3, 16}, 2, 2, {0, 1, 1, 2}, {0.5f, 0.5f, 0.5f, 0.5f}, e, e});
+    all.push_back(BestCall{{2, 30, 5}, BestKind::smallest, OfEqual::last, e});
+    ProductCall product{5, 8, 7, {0}, {0}};
+    product.a_element = product.b_element = product.y_element = e;
+    all.push_back(product);
+  }
+  for (const std::size_t bytes : {1, 2, 4, 8}) all.push_back(PickCall{{2, 3, 5}, {2, -1, 0}, bytes, 7, true});
+  all.push_back(PickCall{{2, 3, 16}, {2, -1, 0}, 2, 0, true});
+  map({3, 5}, 2, {operand(MapElement::i64, {5, 1})}, operand(MapElement::i32, {1, 3}),
+      {{MapOp::truncate, 1, 0, 0, 0, 0, 0}});
+  return all;
+}
+
+TEST(NetworkNvrtc, EveryKernelCompilesWithoutSpills) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const char* const architecture = "sm_90a";
+  const FakeDevice device("compiler", architecture);
+  std::set<std::string> entries;
+  int compiled = 0;
+  std::set<std::string> done;
+  for (const network::Work& work : works()) {
+    DeviceConstants constants;
+    const DeviceSlots slots{{Place::x, Place::w, Place::bias}, Place::y, Place::workspace};
+    DeviceSlots own = slots;
+    if (const auto* call = std::get_if<MapCall>(&work)) own.reads.resize(call->inputs.size(), Place::x);
+    for (const Step& step : network::device_steps(work, own, constants, device.info())) {
+      const KernelSource source = std::get<Launch>(step.work).source.whole();
+      if (!done.insert(source.text).second) continue;
+      const Binary binary = Nvrtc::get()->compile(source, architecture);
+      EXPECT_NE(binary.log.find(" 0 bytes spill stores"), std::string::npos)
+          << source.name << ": " << binary.log;
+      entries.insert(source.entry);
+      ++compiled;
+    }
+  }
+  std::cout << compiled << " kernels compiled\n";
+  EXPECT_EQ(entries,
+            (std::set<std::string>{"best", "copy", "map", "pick", "product", "rows", "taps", "turn"}));
+}
+
+// What no GPU has run is told, and what has been is not; OpenCL's drivers for the CPU run all of it in tests.
+TEST(NetworkNvrtc, WhatIsNotProvenIsTold) {
+  const DeviceInfo cuda = FakeDevice("compiler", "sm_90a").info(), opencl = FakeDevice().info();
+  DeviceInfo on_cpu = opencl;
+  on_cpu.features.push_back("runs_on_cpu");
+  const RowsCall mean{RowsOp::mean, {4, 49, 64}, 0, MapElement::f16, MapElement::f16};
+  RowsCall softmax = mean, narrow = mean;
+  softmax.op = RowsOp::softmax;
+  narrow.from = MapElement::bf16;
+  EXPECT_EQ(network::unproven(mean, cuda), "");
+  EXPECT_NE(network::unproven(softmax, cuda), "");
+  EXPECT_NE(network::unproven(narrow, cuda), "");
+  EXPECT_NE(network::unproven(mean, opencl), "");
+  EXPECT_EQ(network::unproven(softmax, on_cpu), "");
+}
+
+}  // namespace
+}  // namespace faltung
