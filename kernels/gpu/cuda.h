@@ -86,7 +86,9 @@ F_DEVICE void load4_u32(const u32* p, u32* v) {
   const uint4 t = *(const uint4*)p;
   v[0] = t.x, v[1] = t.y, v[2] = t.z, v[3] = t.w;
 }
-// The lower and the upper half of a word as f16.
+F_DEVICE void store2_u32(u32* p, const u32* v) { *(uint2*)p = make_uint2(v[0], v[1]); }
+F_DEVICE void store4_u32(u32* p, const u32* v) { *(uint4*)p = make_uint4(v[0], v[1], v[2], v[3]); }
+// The lower and the upper half of a word as f16, and two such halves.
 F_DEVICE float low_f16(u32 word) {
   float v;
   asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}" : "=f"(v) : "r"(word));
@@ -97,6 +99,25 @@ F_DEVICE float high_f16(u32 word) {
   asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high;}" : "=f"(v) : "r"(word));
   return v;
 }
+F_DEVICE u32 pair_f16(float low, float high) {
+  u32 word;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+#else
+  asm("{.reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h};}"
+      : "=r"(word)
+      : "f"(low), "f"(high));
+#endif
+  return word;
+}
+#if __CUDA_ARCH__ >= 800
+#define F_PAIR_BF16(low, high) pair_bf16(low, high)
+F_DEVICE u32 pair_bf16(float low, float high) {
+  u32 word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+#endif
 F_DEVICE void load8_u16(const u16* p, u16* v) { *(uint4*)v = *(const uint4*)p; }
 F_DEVICE void store8_u16(u16* p, const u16* v) { *(uint4*)p = *(const uint4*)v; }
 F_DEVICE void load8_f16(const u16* p, float* v) {

@@ -1,0 +1,179 @@
+#include "src/algorithms/depthwise_gpu_tile.hpp"
+
+#include <algorithm>
+
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung::depthwise {
+namespace {
+
+using i64 = std::int64_t;
+
+// Along one dimension: the places of the other tensor that a tile reads, from where it lies there.
+struct Reach {
+  i64 low, high;  // the first and the last
+  i64 middle;     // so many places lie above or below the tile itself
+};
+
+i64 floor_divide(i64 a, i64 b) { return a >= 0 ? a / b : -ceil_div(-a, b); }
+
+Reach reach(Direction direction, i64 tile, i64 taps, i64 stride, i64 dilation, i64 pad) {
+  if (direction == Direction::backward_data) {
+    return {floor_divide(pad - (taps - 1) * dilation, stride), floor_divide(tile - 1 + pad, stride),
+            tile / stride};
+  }
+  return {-pad, (tile - 1) * stride + (taps - 1) * dilation - pad, tile * stride};
+}
+
+// The largest power of two that divides all of these, and is at most `most`.
+int common_vector(i64 a, i64 b, i64 most) {
+  int v = 1;
+  while (2 * v <= most && a % (2 * v) == 0 && b % (2 * v) == 0) v *= 2;
+  return v;
+}
+
+// The smallest power of two that is not below `columns`, at most `most`.
+int halo_vector(i64 columns, int most) {
+  int v = 1;
+  while (v < columns && v < most) v *= 2;
+  return v;
+}
+
+int side_by_side(const Problem& p, const Tile& t, i64 bytes_a_channel) {
+  constexpr i64 kMostBytes = 24576;
+  const i64 vectors = p.layout == Layout::nhwc ? p.c / t.channels : 1;
+  for (int n = 16; n > 1; n /= 2) {
+    const i64 idle = round_up(vectors, n) - vectors;
+    if (idle * 8 <= vectors && n * t.channels * bytes_a_channel <= kMostBytes) return n;
+  }
+  return 1;
+}
+
+i64 words(i64 elements, DType dtype) { return ceil_div(elements * size_of(dtype), i64{4}); }
+
+}  // namespace
+
+std::optional<Fit> fit(const Tile& t, const Problem& p, const DeviceInfo& device) {
+  if (t.kind != Kind::tile || p.k != p.c || !is_depthwise(p)) return {};
+  const Direction direction = p.direction;
+  const bool nhwc = p.layout == Layout::nhwc, on_cpu = device.has("runs_on_cpu");
+  const bool weights = direction == Direction::backward_weights;
+  const i64 most_vector = 16 / size_of(p.dtype);
+  // A vector is at most 16 bytes.
+  if (nhwc ? p.c % t.channels != 0 || t.channels > most_vector : t.channels != 1) return {};
+  // Narrow vectors are for channels that have no wider ones, and for many sums a channel.
+  if (nhwc && t.channels * size_of(p.dtype) < 8 && p.c % (2 * t.channels) == 0 &&
+      (t.channels == 1 || (!weights && p.r * p.s <= 25)))
+    return {};
+  if (device.block_threads > 0 && device.block_threads < kTileThreads) return {};
+  const bool backward = direction == Direction::backward_data;
+  const i64 out_h = backward ? p.h : p.p(), out_w = backward ? p.w : p.q(), in_w = backward ? p.q() : p.w;
+  // No tile is far larger than the image, and a backward one is a whole number of strides.
+  if ((t.rows > 1 && t.rows >= 2 * out_h) || (t.columns > 1 && t.columns >= 2 * out_w)) return {};
+  if (backward && (t.rows % p.stride_h != 0 || t.columns % p.stride_w != 0)) return {};
+
+  Fit f{};
+  f.tile = t;
+  f.tap_groups = 1;
+  f.exact = out_h % t.rows == 0 && out_w % t.columns == 0;
+  // All is unrolled: a large program takes long to compile, and CPUs gain nothing by it.
+  const i64 most_products = on_cpu ? 256 : 1600;
+  const i64 pixels = i64{t.rows} * t.columns * t.channels, row_products = pixels * p.s;
+  if (row_products > most_products) return {};
+  if (weights) {
+    constexpr i64 kMostSums = 80;
+    const i64 row_sums = p.s * t.channels;
+    const i64 most = std::min(std::max(kMostSums / row_sums, i64{1}), most_products / row_products);
+    f.tap_groups = ceil_div(p.r, std::min(most, p.r));
+    f.tap_rows = static_cast<int>(ceil_div(p.r, f.tap_groups));
+  } else {
+    f.tap_rows = static_cast<int>(row_products * p.r <= most_products ? p.r : 1);
+  }
+  const Reach down = reach(direction, t.rows, f.tap_rows, p.stride_h, p.dilation_h, p.pad_top);
+  const Reach across = reach(direction, t.columns, p.s, p.stride_w, p.dilation_w, p.pad_left);
+  f.rows = static_cast<int>(down.high - down.low + 1);
+  i64 row_words = 0;
+  if (nhwc) {
+    f.left = f.right = f.middle = f.stored = 1;
+    f.row_loads = static_cast<int>(across.high - across.low + 1);
+    f.row_elements = f.row_loads * t.channels;
+    row_words = f.row_loads * words(t.channels, p.dtype);
+  } else {
+    f.middle = common_vector(in_w, across.middle, most_vector);
+    f.stored = common_vector(out_w, t.columns, most_vector);
+    const i64 before = std::max<i64>(0, -across.low), after = std::max<i64>(0, across.high + 1 - across.middle);
+    f.left = halo_vector(before, f.middle), f.right = halo_vector(after, f.middle);
+    const i64 lefts = ceil_div(before, f.left), rights = ceil_div(after, f.right);
+    f.row_loads = static_cast<int>(lefts + across.middle / f.middle + rights);
+    f.row_elements = static_cast<int>(lefts * f.left + across.middle + rights * f.right);
+    row_words = lefts * words(f.left, p.dtype) + across.middle / f.middle * words(f.middle, p.dtype) +
+                rights * words(f.right, p.dtype);
+    // A column a thread reads the same bytes with fewer registers.
+    if (t.columns > 2 && f.middle * size_of(p.dtype) < 8 && p.s <= 7) return {};
+  }
+  // What is in registers at once: sums, a row as floats, and rows as they lie in memory.
+  constexpr i64 kUsualRegisters = 150, kMostRegisters = 190;
+  const i64 sums = weights ? row_products / t.rows / t.columns * f.tap_rows : pixels;
+  const i64 fixed = sums + f.row_elements + (weights ? i64{t.rows} * words(i64{t.columns} * t.channels, p.dtype) : 0);
+  f.ahead = static_cast<int>(std::clamp<i64>((kUsualRegisters - fixed) / row_words, 1, f.rows));
+  if (fixed + (weights ? f.rows : std::min(2, f.rows)) * row_words > kMostRegisters) return {};
+
+  f.side_by_side = nhwc ? side_by_side(p, t, weights ? 0 : f.tap_rows * p.s * i64{sizeof(float)}) : 1;
+  f.tiles = p.n * ceil_div(out_h, t.rows) * ceil_div(out_w, t.columns);
+  f.chunks = ceil_div(p.c, i64{f.side_by_side} * t.channels);
+  constexpr i64 kMostThreads = i64{1} << 30;
+  if (f.chunks > kMostThreads / kTileThreads || f.tiles > kMostThreads / kTileThreads / f.chunks * f.slices())
+    return {};
+  return f;
+}
+
+gpu::Constants constants(const Fit& f, const Problem& p) {
+  const auto n = [](i64 v) { return std::to_string(v); };
+  gpu::Constants all = {gpu::direction_constant(p),
+                        {"THREADS", n(kTileThreads)},
+                        {"TP", n(f.tile.rows)},
+                        {"TQ", n(f.tile.columns)},
+                        {"CV", n(f.tile.channels)},
+                        {"VB", n(f.side_by_side)},
+                        {"TAP_ROWS", n(f.tap_rows)},
+                        {"PAD_TOP", n(p.pad_top)},
+                        {"PAD_LEFT", n(p.pad_left)}};
+  if (p.layout == Layout::nchw)
+    all.insert(all.end(), {{"VL", n(f.left)}, {"VM", n(f.middle)}, {"VR", n(f.right)}, {"VO", n(f.stored)}});
+  return all;
+}
+
+i64 splits(const Fit& f, const DeviceInfo& device) {
+  const i64 blocks = f.chunks * f.tap_groups, units = std::max(1, device.units);
+  if (blocks >= 3 * units) return 1;
+  constexpr i64 kWanted = 6, kMost = 1024;
+  return std::clamp<i64>(ceil_div(kWanted * units, blocks), 1, std::clamp<i64>(f.tiles / f.slices(), 1, kMost));
+}
+
+double predicted_ms(const Fit& f, const Problem& p, const DeviceInfo& device) {
+  constexpr double kLaunchMs = 0.0025, kUnitGbps = 29;
+  constexpr double kUnitInstructionsPerMs = 128 * 1.6e6 * 0.7;
+  const bool weights = p.direction == Direction::backward_weights;
+  const double pixels = static_cast<double>(f.tile.rows) * f.tile.columns * f.tile.channels;
+  double products = pixels * static_cast<double>(f.tap_rows * p.s);
+  double rows = f.rows, extra = pixels * 1.5 + 60;
+  if (p.direction == Direction::backward_data) products /= static_cast<double>(p.stride_h * p.stride_w);
+  if (!weights && f.tap_rows < p.r) {
+    products *= static_cast<double>(p.r);
+    rows = static_cast<double>(f.tile.rows * p.r);
+    extra += 30 * static_cast<double>(p.r);
+  }
+  const double converts = size_of(p.dtype) == 2 ? 1 : 0;
+  const double instructions = products + rows * (f.row_loads * 6 + f.row_elements * converts) + extra;
+  const double tiles = static_cast<double>(f.tiles * f.chunks * f.side_by_side * f.tap_groups);
+  const double issue = instructions * tiles / (kUnitInstructionsPerMs * device.units);
+  const double bytes = min_bytes(p) / kUnitGbps * 1e-6 / device.units;
+  const i64 parts = weights ? splits(f, device) : 1;
+  const double threads = weights ? static_cast<double>(f.chunks * f.tap_groups * parts * kTileThreads) : tiles;
+  // Too few threads leave units without work.
+  const double busy = std::min(1.0, threads / (512.0 * device.units));
+  return kLaunchMs * (parts > 1 ? 2 : 1) + (std::max(bytes, issue) + 0.2 * std::min(bytes, issue)) / busy;
+}
+
+}  // namespace faltung::depthwise
