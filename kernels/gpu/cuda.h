@@ -22,6 +22,15 @@ typedef unsigned short u16;
 // At the top of a file.
 #define F_TABLE(type, name, count) static __device__ constexpr type name[count]
 #define F_BARRIER() __syncthreads()
+// Of a kernel that the host lets overlap the one before it: from here on that one's results are there. And in that
+// one: the next one may begin.
+#if __CUDA_ARCH__ >= 900
+#define F_WAIT_FOR_PREVIOUS() asm volatile("griddepcontrol.wait;" ::: "memory")
+#define F_LET_NEXT_BEGIN() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#else
+#define F_WAIT_FOR_PREVIOUS()
+#define F_LET_NEXT_BEGIN()
+#endif
 #define F_BLOCK(axis) F_BLOCK_##axis
 #define F_BLOCK_0 ((int)blockIdx.x)
 #define F_BLOCK_1 ((int)blockIdx.y)

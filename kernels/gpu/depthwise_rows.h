@@ -185,5 +185,19 @@ F_DEVICE void convert_out_row(OutRow row, float* line) {
     convert_vector(row.words + q / OUT_STEP * WORDS(OUT_VECTOR), OUT_VECTOR, line + q * CV);
 }
 
+// Where a thread's tile of `out` begins. Tiles follow each other along rows, then down, then from image to image;
+// beyond the last one n is no image.
+typedef struct {
+  int n, row, column;
+} Place;
+F_DEVICE Place place_of(int tile, Sizes z) {
+  const int across = (OUT_W + TQ - 1) / TQ, down = (OUT_H + TP - 1) / TP;
+  Place place;
+  place.column = tile % across * TQ;
+  place.row = tile / across % down * TP;
+  place.n = tile / across / down;
+  return place;
+}
+
 // Whether both tensors begin where their vectors may.
 #define ARE_ALIGNED(in, out) (F_IS_ALIGNED(in, IN_VECTOR) && F_IS_ALIGNED(out, OUT_VECTOR))

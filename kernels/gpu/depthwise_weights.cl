@@ -3,7 +3,8 @@
 // adds its threads' sums up in a fixed order.
 //
 // The host defines what depthwise_rows.h asks for; PARTIAL: 1 where blocks share the pixels (then the result is
-// [split][the whole filter] in floats), EXACT: 1 where the image has whole tiles.
+// [split][the whole filter] in floats), EXACT: 1 where the image has whole tiles; WALKS: 1 where a thread
+// reads the rows of its tiles one after the other, the next AHEAD on their way meanwhile, as without strides down.
 #include "kernels/gpu/depthwise_rows.h"
 
 #define SUMS (TAP_ROWS * S * CV)  // of a thread: [tap][channel]
@@ -19,6 +20,22 @@ typedef element_t result_t;
 #define STORE_RESULT(p, i, v) F_STORE(p, i, v)
 #endif
 
+// The products of a row of x with one of the gradient, for the taps of a row of the filter.
+F_DEVICE void add_products(const float* line, OutRow gradient, int column, float* sums, Sizes z) {
+  float factors[TQ * CV];
+  convert_out_row(gradient, factors);
+  F_UNROLL
+  for (int q = 0; q < TQ; ++q) {
+    // Where there is no result, the image may be Inf.
+    if (!EXACT && column + q >= z.q) continue;
+    F_UNROLL
+    for (int s = 0; s < S; ++s) {
+      F_UNROLL
+      for (int j = 0; j < CV; ++j) sums[s * CV + j] += line[COLUMN(q, s) * CV + j] * factors[q * CV + j];
+    }
+  }
+}
+
 F_KERNEL(THREADS)
 depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_t, w), int splits, Sizes z) {
   F_LOCAL_ARRAY(float, parts, AT_ONCE* PITCH);
@@ -29,6 +46,9 @@ depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_
   const int split = F_BLOCK(1), first_r = F_BLOCK(2) * TAP_ROWS;
   const int across = (z.q + TQ - 1) / TQ, down = (z.p + TP - 1) / TP;
   const int is_aligned = ARE_ALIGNED(x, y);
+#if PARTIAL
+  F_LET_NEXT_BEGIN();
+#endif
   float sums[SUMS];
   F_UNROLL
   for (int i = 0; i < SUMS; ++i) sums[i] = 0.0f;
@@ -39,6 +59,34 @@ depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_
   if (c >= z.k || !is_aligned) n = z.n;
   while (n < z.n) {
     const int column = tile_column * TQ, row = tile_row * TP;
+#if WALKS
+    // A row of x meets TAP_ROWS rows of the gradient, of which the last ones stay in registers.
+    const int top = row + first_r + ROW_LOW, rows = z.p - row < TP ? z.p - row : TP;
+    OutRow gradient[TAP_ROWS] = {{{0}}};
+    InRow next[AHEAD];
+    OutRow next_gradient[AHEAD];
+    F_UNROLL
+    for (int i = 0; i < AHEAD; ++i) {
+      next[i] = load_in_row(x, n, c, top + i, IN_FIRST(column, STRIDE_W), z);
+      next_gradient[i] = load_out_row(y, n, c, row + i, column, z);
+    }
+    F_NO_UNROLL
+    for (int j = 0; j < rows + TAP_ROWS - 1; ++j) {
+      F_UNROLL
+      for (int r = TAP_ROWS - 1; r > 0; --r) gradient[r] = gradient[r - 1];
+      gradient[0] = next_gradient[0];
+      float line[SPAN * CV];
+      convert_in_row(next[0], line);
+      F_UNROLL
+      for (int i = 1; i < AHEAD; ++i) next[i - 1] = next[i], next_gradient[i - 1] = next_gradient[i];
+      next[AHEAD - 1] = load_in_row(x, n, c, top + j + AHEAD, IN_FIRST(column, STRIDE_W), z);
+      next_gradient[AHEAD - 1] = load_out_row(y, n, c, row + j + AHEAD, column, z);
+      F_UNROLL
+      for (int r = 0; r < TAP_ROWS; ++r) {
+        if (j >= r && j - r < rows) add_products(line, gradient[r], column, sums + r * S * CV, z);
+      }
+    }
+#else
     InRow rows[ROWS];
     OutRow gradient[TP];
     F_UNROLL
@@ -55,23 +103,11 @@ depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_
       for (int p = 0; p < TP; ++p) {
         F_UNROLL
         for (int r = 0; r < TAP_ROWS; ++r) {
-          if (ROW(p, r) != i) continue;
-          float factors[TQ * CV];
-          convert_out_row(gradient[p], factors);
-          F_UNROLL
-          for (int q = 0; q < TQ; ++q) {
-            // Where there is no result, the image may be Inf.
-            if (!EXACT && (row + p >= z.p || column + q >= z.q)) continue;
-            F_UNROLL
-            for (int s = 0; s < S; ++s) {
-              F_UNROLL
-              for (int j = 0; j < CV; ++j)
-                sums[(r * S + s) * CV + j] += line[COLUMN(q, s) * CV + j] * factors[q * CV + j];
-            }
-          }
+          if (ROW(p, r) == i && (EXACT || row + p < z.p)) add_products(line, gradient[p], column, sums + r * S * CV, z);
         }
       }
     }
+#endif
     tile_column += right;
     tile_row += below;
     n += beyond;

@@ -16,6 +16,7 @@ sum_many_parts(F_INPUT(float, partial), F_OUTPUT(element_t, w), int splits, Size
   const index_t element = (index_t)F_BLOCK(0) * ELEMENTS + F_THREAD() % ELEMENTS;
   const int row = F_THREAD() / ELEMENTS;
   float sum = 0.0f;
+  F_WAIT_FOR_PREVIOUS();
   for (int split = row; split < splits; split += ROWS * AT_ONCE) {
     float loaded[AT_ONCE];
     F_UNROLL

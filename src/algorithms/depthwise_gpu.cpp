@@ -15,13 +15,17 @@ using i64 = std::int64_t;
 using depthwise::Fit, depthwise::Kind, depthwise::Tile, depthwise::fit;
 
 constexpr Tile tile(int rows, int columns, int channels) { return {Kind::tile, rows, columns, channels}; }
+constexpr Tile walk(int rows, int columns, int channels) { return {Kind::walk, rows, columns, channels}; }
 constexpr Tile lines(int columns) { return {Kind::lines, 1, columns, 1}; }
 constexpr Tile kTiles[] = {
     tile(4, 4, 4), tile(4, 2, 4), tile(2, 4, 4), tile(2, 2, 4), tile(1, 4, 4), tile(1, 2, 4), tile(1, 1, 4),
     tile(4, 2, 8), tile(2, 4, 8), tile(2, 2, 8), tile(1, 4, 8), tile(1, 2, 8), tile(1, 1, 8), tile(4, 4, 2),
     tile(2, 4, 2), tile(1, 7, 2), tile(1, 8, 2), tile(2, 2, 2), tile(4, 8, 1), tile(2, 8, 1), tile(1, 8, 1),
     tile(8, 4, 1), tile(4, 4, 1), tile(2, 4, 1), tile(7, 2, 1), tile(4, 2, 1), tile(2, 2, 1), tile(8, 1, 1),
-    tile(7, 1, 1), tile(4, 1, 1), tile(2, 1, 1), lines(4),      lines(8),      lines(1),
+    tile(7, 1, 1), tile(4, 1, 1), tile(2, 1, 1), walk(7, 4, 4), walk(14, 4, 4), walk(28, 4, 4), walk(7, 2, 4),
+    walk(14, 2, 4), walk(28, 2, 4), walk(7, 4, 2), walk(14, 4, 2), walk(28, 4, 2), walk(14, 2, 2), walk(7, 7, 2), walk(14, 7, 2), walk(7, 7, 4), walk(7, 8, 2), walk(14, 8, 2), walk(28, 8, 2),
+    walk(7, 8, 1), walk(14, 8, 1), walk(28, 8, 1), walk(7, 4, 1), walk(14, 4, 1), walk(28, 4, 1), walk(7, 2, 1), walk(14, 2, 1),
+    walk(7, 1, 1), lines(4),      lines(8),      lines(1),
 };
 constexpr TileTable<Tile> kTable("depthwise_gpu", kTiles);
 constexpr int kThreads = 64;
@@ -126,11 +130,12 @@ class DepthwiseGpu : public Algorithm {
 
   static Recipe tile_recipe(const Problem& p, const Fit& f, const DeviceInfo& device) {
     gpu::Constants own = depthwise::constants(f, p);
+    const bool walks = f.tile.kind == Kind::walk;
     own.emplace_back("AHEAD", std::to_string(f.ahead));
+    const std::string entry = walks ? "depthwise_walk" : "depthwise_tile";
     Recipe recipe;
     recipe.steps.push_back(launch(
-        "depthwise",
-        gpu::source(device, kernel(f.tile), "depthwise_tile.cl", "depthwise_tile", gpu::constants(p, own)),
+        "depthwise", gpu::source(device, kernel(f.tile), entry + ".cl", entry, gpu::constants(p, own)),
         gpu::grid(f.chunks * ceil_div(f.tiles, f.slices()), 1, 1, depthwise::kTileThreads),
         {in(gpu::gathered_place(p)), in(Place::w), out(result_place(p)), in(Place::bias), in(Place::residual),
          value(gpu::sizes(p))}));
@@ -140,7 +145,10 @@ class DepthwiseGpu : public Algorithm {
   static Recipe weights_recipe(const Problem& p, const Fit& f, const DeviceInfo& device) {
     const i64 parts = splits(f, device);
     gpu::Constants own = depthwise::constants(f, p);
-    own.insert(own.end(), {{"PARTIAL", parts > 1 ? "1" : "0"}, {"EXACT", f.exact ? "1" : "0"}});
+    own.insert(own.end(), {{"PARTIAL", parts > 1 ? "1" : "0"}, 
+                           {"EXACT", f.exact ? "1" : "0"},
+                           {"WALKS", f.tile.kind == Kind::walk ? "1" : "0"},
+                           {"AHEAD", std::to_string(f.ahead)}});
     Recipe recipe;
     recipe.workspace_bytes = gpu::shared_sum_bytes(p, parts);
     recipe.steps.push_back(launch(
@@ -150,12 +158,13 @@ class DepthwiseGpu : public Algorithm {
         {in(Place::x), in(Place::y), out(gpu::shared_sum(p, parts)), gpu::number(parts), value(gpu::sizes(p))}));
     if (parts == 1) return recipe;
     constexpr int kSumThreads = 256, kElements = 32;
+    LaunchShape sum = gpu::grid(ceil_div(w_shape(p).elements(), i64{kElements}), 1, 1, kSumThreads);
+    sum.overlaps_previous = device.has("sm_90");
     recipe.steps.push_back(launch(
         "sum of the parts",
         gpu::source(device, kernel(f.tile), "sum_many_parts.cl", "sum_many_parts",
                     gpu::constants(p, {{"THREADS", std::to_string(kSumThreads)}})),
-        gpu::grid(ceil_div(w_shape(p).elements(), i64{kElements}), 1, 1, kSumThreads),
-        {in(Place::workspace), out(Place::w), gpu::number(parts), value(gpu::sizes(p))}));
+        sum, {in(Place::workspace), out(Place::w), gpu::number(parts), value(gpu::sizes(p))}));
     return recipe;
   }
 };

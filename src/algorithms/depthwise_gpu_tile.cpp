@@ -55,7 +55,7 @@ i64 words(i64 elements, DType dtype) { return ceil_div(elements * size_of(dtype)
 }  // namespace
 
 std::optional<Fit> fit(const Tile& t, const Problem& p, const DeviceInfo& device) {
-  if (t.kind != Kind::tile || p.k != p.c || !is_depthwise(p)) return {};
+  if (t.kind == Kind::lines || p.k != p.c || !is_depthwise(p)) return {};
   const Direction direction = p.direction;
   const bool nhwc = p.layout == Layout::nhwc, on_cpu = device.has("runs_on_cpu");
   const bool weights = direction == Direction::backward_weights;
@@ -71,15 +71,18 @@ std::optional<Fit> fit(const Tile& t, const Problem& p, const DeviceInfo& device
   const i64 out_h = backward ? p.h : p.p(), out_w = backward ? p.w : p.q(), in_w = backward ? p.q() : p.w;
   // No tile is far larger than the image, and a backward one is a whole number of strides.
   if ((t.rows > 1 && t.rows >= 2 * out_h) || (t.columns > 1 && t.columns >= 2 * out_w)) return {};
+  const bool walks = t.kind == Kind::walk;
+  if (walks && (p.stride_h != 1 || p.dilation_h != 1)) return {};
   if (backward && (t.rows % p.stride_h != 0 || t.columns % p.stride_w != 0)) return {};
 
   Fit f{};
   f.tile = t;
   f.tap_groups = 1;
-  f.exact = out_h % t.rows == 0 && out_w % t.columns == 0;
+  f.exact = (walks || out_h % t.rows == 0) && out_w % t.columns == 0;
   // All is unrolled: a large program takes long to compile, and CPUs gain nothing by it.
   const i64 most_products = on_cpu ? 256 : 1600;
-  const i64 pixels = i64{t.rows} * t.columns * t.channels, row_products = pixels * p.s;
+  const i64 at_once = walks ? 1 : t.rows, row_pixels = i64{t.columns} * t.channels;
+  const i64 pixels = at_once * row_pixels, row_products = pixels * p.s;
   if (row_products > most_products) return {};
   if (weights) {
     constexpr i64 kMostSums = 80;
@@ -88,6 +91,7 @@ std::optional<Fit> fit(const Tile& t, const Problem& p, const DeviceInfo& device
     f.tap_groups = ceil_div(p.r, std::min(most, p.r));
     f.tap_rows = static_cast<int>(ceil_div(p.r, f.tap_groups));
   } else {
+    if (walks && row_products * p.r > most_products) return {};
     f.tap_rows = static_cast<int>(row_products * p.r <= most_products ? p.r : 1);
   }
   const Reach down = reach(direction, t.rows, f.tap_rows, p.stride_h, p.dilation_h, p.pad_top);
@@ -114,10 +118,19 @@ std::optional<Fit> fit(const Tile& t, const Problem& p, const DeviceInfo& device
   }
   // What is in registers at once: sums, a row as floats, and rows as they lie in memory.
   constexpr i64 kUsualRegisters = 150, kMostRegisters = 190;
-  const i64 sums = weights ? row_products / t.rows / t.columns * f.tap_rows : pixels;
-  const i64 fixed = sums + f.row_elements + (weights ? i64{t.rows} * words(i64{t.columns} * t.channels, p.dtype) : 0);
+  i64 fixed = f.row_elements, read_ahead = 0;
+  if (weights) {
+    // Of the gradient, the rows of a tile, or those that a row of x meets and the next one.
+    const i64 rows = walks ? f.tap_rows + 1 : t.rows;
+    fixed += f.tap_rows * p.s * t.channels + rows * words(row_pixels, p.dtype);
+    read_ahead = walks ? 1 : f.rows;
+  } else {
+    fixed += walks ? p.r * row_pixels : pixels;
+    read_ahead = walks ? 1 : std::min(2, f.rows);
+  }
   f.ahead = static_cast<int>(std::clamp<i64>((kUsualRegisters - fixed) / row_words, 1, f.rows));
-  if (fixed + (weights ? f.rows : std::min(2, f.rows)) * row_words > kMostRegisters) return {};
+  if (fixed + read_ahead * row_words > kMostRegisters) return {};
+  if (walks) f.ahead = fixed + 2 * row_words < 120 ? 2 : 1;
 
   f.side_by_side = nhwc ? side_by_side(p, t, weights ? 0 : f.tap_rows * p.s * i64{sizeof(float)}) : 1;
   f.tiles = p.n * ceil_div(out_h, t.rows) * ceil_div(out_w, t.columns);

@@ -12,7 +12,8 @@ namespace faltung::depthwise {
 
 // lines: results of a row a thread, in any problem and direction. tile: rows x columns of pixels a thread, of a
 // vector of channels in nhwc; with an output channel a channel. The pixels are those of y, or of x's gradient.
-enum class Kind { tile, lines };
+// walk: such a tile, whose rows a thread has one after the other; without strides down.
+enum class Kind { tile, walk, lines };
 struct Tile {
   Kind kind;
   int rows, columns, channels;
@@ -21,6 +22,8 @@ struct Tile {
     if (kind == Kind::lines) {
       name.key("ln", columns);
     } else {
+      constexpr NameWord<Kind> kKinds[] = {{Kind::walk, "walk"}, {Kind::tile, ""}};
+      name.word(kind, kKinds);
       name.key("tt", rows, columns);
       name.optional("v", 1, channels);
     }
