@@ -22,8 +22,8 @@ typedef unsigned short u16;
 // At the top of a file.
 #define F_TABLE(type, name, count) static __device__ constexpr type name[count]
 #define F_BARRIER() __syncthreads()
-// Of a kernel that the host lets overlap the one before it: from here on that one's results are there. And in that
-// one: the next one may begin.
+// Of a kernel that the host lets overlap the one before it: from here on that one's results are there. And in
+// that one: the next one may begin.
 #if __CUDA_ARCH__ >= 900
 #define F_WAIT_FOR_PREVIOUS() asm volatile("griddepcontrol.wait;" ::: "memory")
 #define F_LET_NEXT_BEGIN() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")

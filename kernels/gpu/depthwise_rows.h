@@ -1,20 +1,21 @@
-// Tiles of a depthwise convolution with one output channel an input channel. A thread has TP x TQ pixels of one
-// tensor ("out"), of CV channels in nhwc and of one in nchw, and the rows of the other ("in") that belong to them,
-// as they lie in memory. backward_weights sees both as forward does, and reads them.
+// Tiles of a depthwise convolution with one output channel an input channel. A thread has TP x TQ pixels of
+// one tensor ("out"), of CV channels in nhwc and of one in nchw, and the rows of the other ("in") that belong
+// to them, as they lie in memory. backward_weights sees both as forward does, and reads them.
 //
-// The host defines one DIRECTION_, THREADS, TP, TQ, CV, PAD_TOP, PAD_LEFT; VB: so many threads side by side have
-// neighbouring vectors of channels (1 in nchw), each has its own pixels; TAP_ROWS: rows of the filter that are
-// summed at a time; in nchw VM, VL and VR, the columns that are read at once of those below (above) a tile and to
-// its left and right, and VO, those of out; and what convolution.h asks for. backward_data: TP and TQ are
-// multiples of the strides.
+// The host defines one DIRECTION_, THREADS, TP, TQ, CV, PAD_TOP, PAD_LEFT; VB: so many threads side by side
+// have neighbouring vectors of channels (1 in nchw), each has its own pixels; TAP_ROWS: rows of the filter
+// that are summed at a time; in nchw VM, VL and VR, the columns that are read at once of those below (above)
+// a tile and to its left and right, and VO, those of out; and what convolution.h asks for. backward_data: TP
+// and TQ are multiples of the strides.
 #pragma once
 #include "kernels/gpu/sides.h"
 
-#define LANES (VB * CV)            // channels of a block
-#define SLICES (THREADS / VB)      // tiles of a block
+#define LANES (VB * CV)        // channels of a block
+#define SLICES (THREADS / VB)  // tiles of a block
 #define CHUNKS ((OUT_C + LANES - 1) / LANES)
 
-// Where of `in` the pixel `t` of a tile reads by a tap, counted from where the tile lies in `in`; whether it does.
+// Where of `in` the pixel `t` of a tile reads by a tap, counted from where the tile lies in `in`; whether it
+// does.
 #define FLOOR_DIVIDE(a, b) ((a) >= 0 ? (a) / (b) : -((-(a) + (b)-1) / (b)))
 #ifdef DIRECTION_bwd_d
 #define IS_PLACE(t, tap, stride, dilation, pad) (((t) + (pad) - (tap) * (dilation)) % (stride) == 0)
@@ -68,9 +69,9 @@
 #define OUT_VECTOR CV
 #endif
 
-// A row of `in` and one of `out`, as they lie in memory. Loads that may be outside the image are a choice between
-// what is there and zeros, and a compiler puts what is done with the loaded value into that choice: converted
-// there, a row of 16-bit elements is waited for before the next row's loads begin.
+// A row of `in` and one of `out`, as they lie in memory. Loads that may be outside the image are a choice
+// between what is there and zeros, and a compiler puts what is done with the loaded value into that choice:
+// converted there, a row of 16-bit elements is waited for before the next row's loads begin.
 typedef struct {
   u32 words[ROW_WORDS];
 } InRow;
@@ -122,7 +123,8 @@ F_DEVICE void store_vector(F_GLOBAL element_t* p, int count, const float* v) {
   if (WORDS(count) == 4) store4_u32((F_GLOBAL u32*)p, words);
 }
 
-// The row of `in` of channels from c on, where a tile that begins at `column` of `in` reads it; zeros outside.
+// The row of `in` of channels from c on, where a tile that begins at `column` of `in` reads it; zeros
+// outside.
 F_DEVICE InRow load_in_row(F_GLOBAL const element_t* in, int n, int c, int row, int column, Sizes z) {
   InRow out;
   // A place before the image is a large unsigned number.
@@ -144,7 +146,8 @@ F_DEVICE InRow load_in_row(F_GLOBAL const element_t* in, int n, int c, int row, 
   const index_t from = F_OFFSET(n, c, row, first, IN_C, IN_H, IN_W);
   F_UNROLL
   for (int i = 0; i < SPAN; ++i)
-    load_vector(in + (from + (index_t)i * IN_C), CV, inside && (u32)(first + i) < (u32)IN_W, out.words + i * WORDS(CV));
+    load_vector(in + (from + (index_t)i * IN_C), CV, inside && (u32)(first + i) < (u32)IN_W,
+                out.words + i * WORDS(CV));
 #endif
   return out;
 }
@@ -175,8 +178,8 @@ F_DEVICE OutRow load_out_row(F_GLOBAL const element_t* out, int n, int c, int ro
   const int inside = (u32)row < (u32)OUT_H;
   F_UNROLL
   for (int q = 0; q < TQ; q += OUT_STEP)
-    load_vector(out + F_OFFSET(n, c, row, column + q, OUT_C, OUT_H, OUT_W), OUT_VECTOR, inside && column + q < OUT_W,
-                loaded.words + q / OUT_STEP * WORDS(OUT_VECTOR));
+    load_vector(out + F_OFFSET(n, c, row, column + q, OUT_C, OUT_H, OUT_W), OUT_VECTOR,
+                inside && column + q < OUT_W, loaded.words + q / OUT_STEP * WORDS(OUT_VECTOR));
   return loaded;
 }
 F_DEVICE void convert_out_row(OutRow row, float* line) {
@@ -185,8 +188,8 @@ F_DEVICE void convert_out_row(OutRow row, float* line) {
     convert_vector(row.words + q / OUT_STEP * WORDS(OUT_VECTOR), OUT_VECTOR, line + q * CV);
 }
 
-// Where a thread's tile of `out` begins. Tiles follow each other along rows, then down, then from image to image;
-// beyond the last one n is no image.
+// Where a thread's tile of `out` begins. Tiles follow each other along rows, then down, then from image to
+// image; beyond the last one n is no image.
 typedef struct {
   int n, row, column;
 } Place;

@@ -20,14 +20,15 @@ typedef element_t result_t;
 #define STORE_RESULT(p, i, v) F_STORE(p, i, v)
 #endif
 
-// The products of a row of x with one of the gradient, for the taps of a row of the filter.
-F_DEVICE void add_products(const float* line, OutRow gradient, int column, float* sums, Sizes z) {
+// The products of a row of x with one of the gradient, for the taps of a row of the filter; is_beyond: whether
+// there is no such row of results.
+F_DEVICE void add_products(const float* line, OutRow gradient, int is_beyond, int column, float* sums, Sizes z) {
   float factors[TQ * CV];
   convert_out_row(gradient, factors);
   F_UNROLL
   for (int q = 0; q < TQ; ++q) {
     // Where there is no result, the image may be Inf.
-    if (!EXACT && column + q >= z.q) continue;
+    if (!EXACT && (is_beyond || column + q >= z.q)) continue;
     F_UNROLL
     for (int s = 0; s < S; ++s) {
       F_UNROLL
@@ -46,7 +47,7 @@ depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_
   const int split = F_BLOCK(1), first_r = F_BLOCK(2) * TAP_ROWS;
   const int across = (z.q + TQ - 1) / TQ, down = (z.p + TP - 1) / TP;
   const int is_aligned = ARE_ALIGNED(x, y);
-#if PARTIAL
+#if PARTIAL && WALKS
   F_LET_NEXT_BEGIN();
 #endif
   float sums[SUMS];
@@ -83,7 +84,7 @@ depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_
       next_gradient[AHEAD - 1] = load_out_row(y, n, c, row + j + AHEAD, column, z);
       F_UNROLL
       for (int r = 0; r < TAP_ROWS; ++r) {
-        if (j >= r && j - r < rows) add_products(line, gradient[r], column, sums + r * S * CV, z);
+        if (j >= r && j - r < rows) add_products(line, gradient[r], 0, column, sums + r * S * CV, z);
       }
     }
 #else
@@ -103,7 +104,7 @@ depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_
       for (int p = 0; p < TP; ++p) {
         F_UNROLL
         for (int r = 0; r < TAP_ROWS; ++r) {
-          if (ROW(p, r) == i && (EXACT || row + p < z.p)) add_products(line, gradient[p], column, sums + r * S * CV, z);
+          if (ROW(p, r) == i) add_products(line, gradient[p], row + p >= z.p, column, sums + r * S * CV, z);
         }
       }
     }

@@ -31,8 +31,8 @@ typedef ushort u16;
 // keep: where it does not see that all branch alike. A min() hides that from it; so does the max() that a
 // compiler makes of `<` to count a loop's turns, and a test before the first turn.
 #define F_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
-// Of a kernel that the host lets overlap the one before it: from here on that one's results are there. And in that
-// one: the next one may begin.
+// Of a kernel that the host lets overlap the one before it: from here on that one's results are there. And in
+// that one: the next one may begin.
 #define F_WAIT_FOR_PREVIOUS()
 #define F_LET_NEXT_BEGIN()
 #define F_BLOCK(axis) ((int)get_group_id(axis))

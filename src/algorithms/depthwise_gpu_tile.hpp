@@ -10,9 +10,9 @@
 
 namespace faltung::depthwise {
 
-// lines: results of a row a thread, in any problem and direction. tile: rows x columns of pixels a thread, of a
-// vector of channels in nhwc; with an output channel a channel. The pixels are those of y, or of x's gradient.
-// walk: such a tile, whose rows a thread has one after the other; without strides down.
+// lines: results of a row a thread, in any problem and direction. tile: rows x columns of pixels a thread, of
+// a vector of channels in nhwc; with an output channel a channel. The pixels are those of y, or of x's
+// gradient. walk: such a tile, whose rows a thread has one after the other; without strides down.
 enum class Kind { tile, walk, lines };
 struct Tile {
   Kind kind;
@@ -42,6 +42,8 @@ struct Fit {
   int ahead;           // rows that are asked for before the first is used
   int rows;            // of the other tensor, that are read for tap_rows
   int row_loads, row_elements;  // of each
+  int out_loads;                // of a row of the pixels, by backward_weights
+  int registers;                // of a thread, beside addresses
   std::int64_t tiles, chunks;   // of all images; of the channels, each a block's
   std::int64_t tap_groups;      // backward_weights: so many times tap_rows make up the filter
   std::int64_t slices() const { return kTileThreads / side_by_side; }  // tiles of a block
