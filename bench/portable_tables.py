@@ -64,14 +64,14 @@ class PortableTables(Tables):
             layouts = {}
             for layout in ("nhwc", "nchw"):
                 title = f"depthwise, {dtype} {layout.upper()}"
-                layouts[layout] = self.chosen(title, "depthwise_gpu/t*", "--suite", str(suite), "--dtype", dtype,
+                layouts[layout] = self.chosen(title, "depthwise_gpu/*tt*", "--suite", str(suite), "--dtype", dtype,
                                               "--layout", layout)
                 self.show(title, layouts[layout])
             ratios = [min(a.peers["torch"], b.peers["torch"]) / min(a.ms, b.ms)
                       for a, b in zip(layouts["nhwc"], layouts["nchw"]) if a.peers and b.peers]
             if ratios:
                 self.goal(f"depthwise, {dtype}, the faster layout of each", mean(ratios), 1.5)
-            large = self.chosen(f"depthwise, a large layer, {dtype}", "depthwise_gpu/t*",
+            large = self.chosen(f"depthwise, a large layer, {dtype}", "depthwise_gpu/*tt*",
                                 f"fwd:{LARGE}:{dtype}:nhwc")[0]
             gbps = LARGE_ELEMENTS * size / large.ms * 1e-6
             self.show(f"{LARGE} {dtype} NHWC: {gbps:.0f} GB/s, a copy {copy:.0f}", [large])

@@ -61,6 +61,7 @@ in_parts() {
 if [ -z "$only" ]; then
   case ,$FALTUNG_TEST_DEVICES in *,cuda:*) FALTUNG_TEST_REQUIRE_CUDA=1 test_program cuda_test ;; esac
   case ,$FALTUNG_TEST_DEVICES in *,opencl:*) test_program opencl_test ;; esac
+  test_program depthwise_gpu_test
   test_program rewrite_gpu_test
   test_program trust_gpu_test
 fi

@@ -121,6 +121,33 @@ TEST(PortableNvrtc, TheMatrixUnitsTilesOfBackwardWeightsDoNotSpill) {
   }
 }
 
+// Tiles and walks of depthwise convolutions, some of each problem's: all that a thread has is in registers.
+TEST(PortableNvrtc, DepthwiseTilesDoNotSpill) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const Algorithm& algorithm = find_algorithm("depthwise_gpu");
+  const auto compiler = std::make_shared<Compiler>("sm_90a");
+  Builder builder(compiler);
+  const Target target = builder.target();
+  std::set<std::string> entries;
+  constexpr std::size_t kEach = 6;
+  std::size_t turn = 0;
+  for (const char* text :
+       {"fwd:n32c144h56w56k144r5s5:pad2:g144:f16:nhwc", "fwd:n32c96h56w56k96r7s7:pad3:g96:bf16:nchw",
+        "bwd_d:n32c144h56w56k144r5s5:pad1.2.1.2:st2:g144:f16:nhwc",
+        "bwd_w:n32c144h56w56k144r5s5:pad2:g144:f16:nhwc", "bwd_w:n32c144h56w56k144r3s3:pad1:g144:f32:nchw",
+        "fwd:n8c128h56w56k128r31s31:pad15:g128:f32:nhwc"}) {
+    const std::vector<Candidate> candidates = algorithm.candidates(parse_problem(text), target);
+    for (std::size_t i = turn++ % kEach; i < candidates.size(); i += kEach) {
+      if (candidates[i].config.starts_with("ln")) continue;
+      const Recipe recipe = candidates[i].recipe();
+      builder.programs(recipe);
+      entries.insert(std::get<Launch>(recipe.steps.front().work).source.entry);
+    }
+  }
+  EXPECT_EQ(entries, (std::set<std::string>{"depthwise_tile", "depthwise_walk", "depthwise_weights"}));
+  EXPECT_GE(compiler->compiled, 15);
+}
+
 // Planes are turned where both tensors have whole 16 bytes of channels, in a workspace that holds both.
 TEST(PortableNvrtc, PlanesAreTurnedWhereChannelsAreWhole) {
   const Algorithm& algorithm = find_algorithm("implicit_gemm_mma_gpu");

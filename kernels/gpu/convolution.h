@@ -36,6 +36,7 @@ typedef u16 element_t;
 #define F_STORE8(p, i, v) store8_f16((p) + (i), v)
 #define F_FROM_PAIR_LOW(word) low_f16(word)
 #define F_FROM_PAIR_HIGH(word) high_f16(word)
+#define F_PAIR(low, high) pair_f16(low, high)
 #endif
 #ifdef DTYPE_bf16
 typedef u16 element_t;
@@ -53,6 +54,11 @@ F_DEVICE u16 bf16_bits(float v) {
 #define F_STORE8(p, i, v) store8_bf16((p) + (i), v)
 #define F_FROM_PAIR_LOW(word) F_FROM_BITS((word) << 16)
 #define F_FROM_PAIR_HIGH(word) F_FROM_BITS((word)&0xffff0000u)
+#ifdef F_PAIR_BF16
+#define F_PAIR(low, high) F_PAIR_BF16(low, high)
+#else
+#define F_PAIR(low, high) (bf16_bits(low) | (u32)bf16_bits(high) << 16)
+#endif
 F_DEVICE void load4_bf16(F_GLOBAL const u16* p, float* v) {
   u16 bits[4];
   load4_u16(p, bits);

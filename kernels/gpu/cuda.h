@@ -22,6 +22,15 @@ typedef unsigned short u16;
 // At the top of a file.
 #define F_TABLE(type, name, count) static __device__ constexpr type name[count]
 #define F_BARRIER() __syncthreads()
+// Of a kernel that the host lets overlap the one before it: from here on that one's results are there. And in
+// that one: the next one may begin.
+#if __CUDA_ARCH__ >= 900
+#define F_WAIT_FOR_PREVIOUS() asm volatile("griddepcontrol.wait;" ::: "memory")
+#define F_LET_NEXT_BEGIN() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#else
+#define F_WAIT_FOR_PREVIOUS()
+#define F_LET_NEXT_BEGIN()
+#endif
 #define F_BLOCK(axis) F_BLOCK_##axis
 #define F_BLOCK_0 ((int)blockIdx.x)
 #define F_BLOCK_1 ((int)blockIdx.y)
@@ -86,7 +95,9 @@ F_DEVICE void load4_u32(const u32* p, u32* v) {
   const uint4 t = *(const uint4*)p;
   v[0] = t.x, v[1] = t.y, v[2] = t.z, v[3] = t.w;
 }
-// The lower and the upper half of a word as f16.
+F_DEVICE void store2_u32(u32* p, const u32* v) { *(uint2*)p = make_uint2(v[0], v[1]); }
+F_DEVICE void store4_u32(u32* p, const u32* v) { *(uint4*)p = make_uint4(v[0], v[1], v[2], v[3]); }
+// The lower and the upper half of a word as f16, and two such halves.
 F_DEVICE float low_f16(u32 word) {
   float v;
   asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}" : "=f"(v) : "r"(word));
@@ -97,6 +108,25 @@ F_DEVICE float high_f16(u32 word) {
   asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high;}" : "=f"(v) : "r"(word));
   return v;
 }
+F_DEVICE u32 pair_f16(float low, float high) {
+  u32 word;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+#else
+  asm("{.reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h};}"
+      : "=r"(word)
+      : "f"(low), "f"(high));
+#endif
+  return word;
+}
+#if __CUDA_ARCH__ >= 800
+#define F_PAIR_BF16(low, high) pair_bf16(low, high)
+F_DEVICE u32 pair_bf16(float low, float high) {
+  u32 word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+#endif
 F_DEVICE void load8_u16(const u16* p, u16* v) { *(uint4*)v = *(const uint4*)p; }
 F_DEVICE void store8_u16(u16* p, const u16* v) { *(uint4*)p = *(const uint4*)v; }
 F_DEVICE void load8_f16(const u16* p, float* v) {

@@ -31,6 +31,10 @@ typedef ushort u16;
 // keep: where it does not see that all branch alike. A min() hides that from it; so does the max() that a
 // compiler makes of `<` to count a loop's turns, and a test before the first turn.
 #define F_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+// Of a kernel that the host lets overlap the one before it: from here on that one's results are there. And in
+// that one: the next one may begin.
+#define F_WAIT_FOR_PREVIOUS()
+#define F_LET_NEXT_BEGIN()
 #define F_BLOCK(axis) ((int)get_group_id(axis))
 #define F_BLOCKS(axis) ((int)get_num_groups(axis))
 #define F_THREAD() ((int)get_local_id(0))
@@ -70,12 +74,20 @@ F_DEVICE void store4_f16(__global u16* p, const float* v) {
 }
 F_DEVICE void load2_u32(__global const u32* p, u32* v) { vstore2(*(__global const uint2*)p, 0, v); }
 F_DEVICE void load4_u32(__global const u32* p, u32* v) { vstore4(*(__global const uint4*)p, 0, v); }
-// The lower and the upper half of a word as f16.
+F_DEVICE void store2_u32(__global u32* p, const u32* v) { *(__global uint2*)p = vload2(0, v); }
+F_DEVICE void store4_u32(__global u32* p, const u32* v) { *(__global uint4*)p = vload4(0, v); }
+// The lower and the upper half of a word as f16, and two such halves.
 F_DEVICE float low_f16(u32 word) {
   const u16 bits = (u16)word;
   return vload_half(0, (const half*)&bits);
 }
 F_DEVICE float high_f16(u32 word) { return low_f16(word >> 16); }
+F_DEVICE u32 pair_f16(float low, float high) {
+  u16 bits[2];
+  vstore_half_rte(low, 0, (half*)bits);
+  vstore_half_rte(high, 1, (half*)bits);
+  return bits[0] | (u32)bits[1] << 16;
+}
 F_DEVICE void load8_u16(__global const u16* p, u16* v) { vstore8(*(__global const ushort8*)p, 0, v); }
 F_DEVICE void store8_u16(__global u16* p, const u16* v) { *(__global ushort8*)p = vload8(0, v); }
 F_DEVICE void load8_f16(__global const u16* p, float* v) {

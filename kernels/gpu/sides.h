@@ -1,12 +1,11 @@
 // The tensor that forward and backward_data gather from ("in": x, or y's gradient) and the one that they
-// write
-// ("out"), by their sizes.
+// write ("out"), by their sizes. backward_weights has forward's.
 //
-// The host defines DIRECTION_fwd or DIRECTION_bwd_d, and what convolution.h asks for.
+// The host defines DIRECTION_fwd, DIRECTION_bwd_d or DIRECTION_bwd_w, and what convolution.h asks for.
 #pragma once
 #include "kernels/gpu/convolution.h"
 
-#ifdef DIRECTION_fwd
+#ifndef DIRECTION_bwd_d
 #define IN_C z.c
 #define IN_H z.h
 #define IN_W z.w

@@ -81,6 +81,7 @@ inline constexpr NameEntry kNameWords[] = {
     {"s2d", "rewritten: blocks of pixels become channels (space to depth)"},
     {"shift", "NCHW as it is: a set of sums for each horizontal tap, shifted when they are added"},
     {"turned", "halo patches of NCHW, turned on the way to shared memory"},
+    {"walk", "a thread walks down its rows, with the sums that a row of the image is part of"},
     {"wide", "a block is one thread with wide vectors"},
     {"wx", "the filter as it is, transposed by the matrix units (nothing is packed)"},
     {"wres", "weights stay in shared memory (resident)"},

@@ -1,15 +1,10 @@
 // Each input channel on its own: what memory allows, if neighbours share what they read.
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 
 #include <fmt/core.h>
 
-#include "src/algorithms/config_name.hpp"
-#include "src/algorithms/gpu.hpp"
-#include "src/algorithms/packing.hpp"
+#include "src/algorithms/depthwise_gpu_tile.hpp"
 #include "src/algorithms/registry.hpp"
-#include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 
 namespace faltung {
@@ -17,94 +12,58 @@ namespace {
 
 using i64 = std::int64_t;
 
-// lines: results of a row a thread, in any problem and direction. tile: rows x columns of results a thread,
-// of a vector of channels in nhwc; forward with an output channel a channel.
-enum class Kind { tile, lines };
-struct Tile {
-  Kind kind;
-  int rows, columns, channels;
-  template <class Name>
-  void spell(Name& name) {
-    if (kind == Kind::lines) {
-      name.key("ln", columns);
-    } else {
-      name.key("tt", rows, columns);
-      name.optional("v", 1, channels);
-    }
-  }
-};
+using depthwise::Fit, depthwise::Kind, depthwise::Tile, depthwise::fit;
+
 constexpr Tile tile(int rows, int columns, int channels) { return {Kind::tile, rows, columns, channels}; }
+constexpr Tile walk(int rows, int columns, int channels) { return {Kind::walk, rows, columns, channels}; }
 constexpr Tile lines(int columns) { return {Kind::lines, 1, columns, 1}; }
 constexpr Tile kTiles[] = {
-    tile(4, 4, 4), tile(4, 2, 4), tile(2, 4, 4), tile(2, 2, 4), tile(1, 4, 4), tile(1, 2, 4), tile(1, 1, 4),
-    tile(4, 2, 8), tile(2, 4, 8), tile(2, 2, 8), tile(1, 4, 8), tile(1, 2, 8), tile(1, 1, 8), tile(8, 1, 1),
-    tile(7, 1, 1), tile(4, 1, 1), tile(2, 1, 1), lines(4),      lines(8),      lines(1),
-};
+    tile(4, 4, 4),  tile(4, 2, 4),  tile(2, 4, 4),  tile(2, 2, 4), tile(1, 4, 4),  tile(1, 2, 4),
+    tile(1, 1, 4),  tile(4, 4, 2),  tile(2, 4, 2),  tile(1, 7, 2), tile(1, 8, 2),  tile(2, 2, 2),
+    tile(4, 8, 1),  tile(2, 8, 1),  tile(1, 8, 1),  tile(8, 4, 1), tile(4, 4, 1),  tile(2, 4, 1),
+    tile(7, 2, 1),  tile(4, 2, 1),  tile(2, 2, 1),  tile(8, 1, 1), tile(7, 1, 1),  tile(4, 1, 1),
+    tile(2, 1, 1),  walk(28, 4, 4), walk(14, 4, 4), walk(7, 4, 4), walk(28, 2, 4), walk(14, 2, 4),
+    walk(7, 2, 4),  walk(28, 4, 2), walk(14, 4, 2), walk(7, 4, 2), walk(14, 2, 2), walk(28, 8, 1),
+    walk(14, 8, 1), walk(28, 4, 1), walk(14, 4, 1), walk(7, 4, 1), walk(14, 2, 1), walk(7, 2, 1),
+    walk(7, 1, 1),  lines(4),       lines(8),       lines(1)};
 constexpr TileTable<Tile> kTable("depthwise_gpu", kTiles);
-constexpr int kThreads = 64, kTileThreads = 128;
+constexpr int kThreads = 64;
 
 bool is_lines(const Tile& t) { return t.kind == Kind::lines; }
-bool packs(const Problem& p, const Tile& t) { return !is_lines(t) && p.layout == Layout::nhwc; }
-
 bool serves(const Tile& t, const Problem& p, const DeviceInfo& device) {
-  if (is_lines(t)) return true;
-  if (p.direction != Direction::forward || p.k != p.c) return false;
-  constexpr i64 kMostBlocks = 65535, kMostPositions = 1 << 26;
-  if (p.n > kMostBlocks || p.p() > kMostBlocks || p.k * p.p() * p.q() > kMostPositions) return false;
-  // A vector is at most 16 bytes.
-  const bool nhwc = p.layout == Layout::nhwc;
-  if (nhwc != (t.channels > 1) || p.c % t.channels != 0 || t.channels * size_of(p.dtype) > 16) return false;
-  // All is unrolled: a large program takes long to compile, and CPUs gain nothing by it. What a tile reads of
-  // x is in registers at once, as words of two elements or of one.
-  const i64 most_products = device.has("runs_on_cpu") ? 256 : 900;
-  constexpr i64 kMostWords = 176;
-  const i64 rows = (t.rows - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
-  const i64 columns = (t.columns - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1;
-  const i64 results = t.rows * t.columns * t.channels, words = ceil_div(t.channels * size_of(p.dtype), 4);
-  if (results * p.r * p.s > most_products || rows * columns * words + results > kMostWords) return false;
-  // No tile is far larger than the image.
-  return (t.rows == 1 || t.rows < 2 * p.p()) && (t.columns == 1 || t.columns < 2 * p.q());
+  return is_lines(t) || fit(t, p, device).has_value();
 }
 
-i64 tile_threads(const Problem& p, const Tile& t) {
-  return p.n * (p.k / t.channels) * ceil_div(p.p(), t.rows) * ceil_div(p.q(), t.columns);
-}
-
-// The least bytes or the products at the rates that tiles reach; which tile is the fastest. Measured on an
-// H200.
-double tile_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
-  constexpr double kLaunchMs = 0.0025, kUnitGbps = 29, kUnitProductsPerMs = 53e6, kLarge = 200e6;
-  const bool strided = p.stride_h > 1 || p.stride_w > 1, wide_filter = p.r * p.s > 9;
-  const bool halves = size_of(p.dtype) == 2;
-  Tile best = tile(2, 2, 4);
-  if (p.layout == Layout::nchw) {
-    best = tile(7, 1, 1);
-  } else if (strided) {
-    best = tile(wide_filter && halves ? 2 : 1, 2, 4);
-  } else if (halves || min_bytes(p) > kLarge) {
-    best = tile(4, 2, 4);
+// Of the tiles that serve: what the best and the worst take.
+struct Range {
+  double best = 0, worst = 0;
+};
+Range tiles_ms(const Problem& p, const DeviceInfo& device) {
+  Range range;
+  for (const Tile& t : kTable) {
+    const auto tile = t.kind == Kind::tile ? fit(t, p, device) : std::nullopt;
+    if (!tile) continue;
+    const double ms = predicted_ms(*tile, p, device);
+    range.best = range.best > 0 ? std::min(range.best, ms) : ms;
+    range.worst = std::max(range.worst, ms);
   }
-  // How far this tile is from it, in doublings of each side.
-  const auto apart = [](int a, int b) { return std::abs(std::log2(a) - std::log2(b)); };
-  const double distance = apart(t.rows, best.rows) + 0.6 * apart(t.columns, best.columns) +
-                          0.8 * apart(t.channels, best.channels);
-  // Too few threads leave units without work.
-  const double busy = std::min(1.0, static_cast<double>(tile_threads(p, t)) / (128.0 * device.units));
-  const double products = static_cast<double>(conv_shape(p).elements() * p.r * p.s);
-  const double ms = std::max(min_bytes(p) / kUnitGbps * 1e-6, products / kUnitProductsPerMs) / device.units;
-  return kLaunchMs + ms / busy * (1 + 0.15 * distance);
+  return range;
+}
+
+// Walks were found right on an H200, and not timed there: they come after the best tile, which was. Where
+// find measures, they show what they are.
+double walk_ms(const Fit& walk, const Problem& p, const DeviceInfo& device) {
+  constexpr double kBehind = 1.01;
+  return std::max(predicted_ms(walk, p, device), kBehind * tiles_ms(p, device).best);
 }
 
 // Slower than every tile that serves, and than the lines before it in the table.
 double lines_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   constexpr double kBehind = 1.5;
-  double share = 0.1, slowest = 0;  // of the device's arithmetic: it waits for memory
+  double share = 0.1;  // of the device's arithmetic: it waits for memory
+  double slowest = tiles_ms(p, device).worst;
   for (const Tile& other : kTable) {
-    if (!serves(other, p, device)) continue;
-    if (!is_lines(other)) {
-      slowest = std::max(slowest, tile_ms(p, other, device));
-      continue;
-    }
+    if (!is_lines(other)) continue;
     slowest = std::max(gpu::arithmetic_ms(p, device, share), kBehind * slowest);
     if (other.columns == t.columns) break;
     share *= 0.8;
@@ -143,26 +102,31 @@ class DepthwiseGpu : public Algorithm {
   Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
     const Tile& t = *kTable.parse(config).tile;
     if (serves(t, p, target.device)) return candidate_of(p, t, target.device);
-    throw Error(Status::bad_problem,
-                "depthwise_gpu/" + config + " does not compute " + to_string(p) +
-                    ": tiles (tt) are for forward with as many channels out as in, of whole vectors (v) in "
-                    "nhwc and none in nchw, and for filters that leave them room; ln4 computes it");
+    throw Error(
+        Status::bad_problem,
+        "depthwise_gpu/" + config + " does not compute " + to_string(p) +
+            ": tiles (tt) are for as many channels out as in, of whole vectors (v) in nhwc and none in "
+            "nchw, of whole strides in bwd_d, and for filters that leave them room; ln4 computes it");
   }
 
   static Candidate candidate_of(const Problem& p, const Tile& t, const DeviceInfo& device) {
     Candidate c;
     c.config = config_name(t);
-    c.cost = {is_lines(t) ? lines_ms(p, t, device) : tile_ms(p, t, device), Bound::bytes};
-    c.packed_bytes = packed_bytes(p, t);
     c.accuracy = dot_product_accuracy(p);
-    c.recipe = [p, t, &device] {
-      return is_lines(t) ? lines_recipe(p, t, device) : tile_recipe(p, t, device);
-    };
+    if (is_lines(t)) {
+      c.cost = {lines_ms(p, t, device), Bound::bytes};
+      c.recipe = [p, t, &device] { return lines_recipe(p, t, device); };
+      return c;
+    }
+    const Fit f = *fit(t, p, device);
+    c.cost = {t.kind == Kind::walk ? walk_ms(f, p, device) : predicted_ms(f, p, device), Bound::bytes};
+    if (p.direction == Direction::backward_weights) {
+      c.workspace_bytes = gpu::shared_sum_bytes(p, splits(f, device));
+      c.recipe = [p, f, &device] { return weights_recipe(p, f, device); };
+    } else {
+      c.recipe = [p, f, &device] { return tile_recipe(p, f, device); };
+    }
     return c;
-  }
-
-  static std::size_t packed_bytes(const Problem& p, const Tile& t) {
-    return packs(p, t) ? static_cast<std::size_t>(bytes_of(p, w_shape(p))) : 0;
   }
 
   static std::string kernel(const Tile& t) { return "depthwise_gpu/" + config_name(t); }
@@ -184,32 +148,44 @@ class DepthwiseGpu : public Algorithm {
     return recipe;
   }
 
-  static Recipe tile_recipe(const Problem& p, const Tile& t, const DeviceInfo& device) {
-    const bool nhwc = p.layout == Layout::nhwc;
+  static Recipe tile_recipe(const Problem& p, const Fit& f, const DeviceInfo& device) {
+    gpu::Constants own = depthwise::constants(f, p);
+    const bool walks = f.tile.kind == Kind::walk;
+    own.emplace_back("AHEAD", std::to_string(f.ahead));
+    const std::string entry = walks ? "depthwise_walk" : "depthwise_tile";
     Recipe recipe;
-    if (packs(p, t)) {
-      recipe.packed_bytes = packed_bytes(p, t);
-      recipe.packing = packing_of(p);
-      recipe.pack.push_back(launch(
-          "pack weights",
-          gpu::source(device, kernel(t), "pack_depthwise.cl", "pack_depthwise",
-                      gpu::constants(gpu::without_epilogue(p), {{"THREADS", std::to_string(kThreads)}})),
-          gpu::one_dimension(w_shape(p).elements(), kThreads),
-          {in(Place::w), out(Place::packed), value(gpu::sizes(p))}));
-    }
-    const gpu::Constants constants = gpu::constants(p, {{"THREADS", std::to_string(kTileThreads)},
-                                                        {"TP", std::to_string(t.rows)},
-                                                        {"TQ", std::to_string(t.columns)},
-                                                        {"CV", std::to_string(t.channels)}});
-    const i64 rows = ceil_div(p.p(), t.rows);
-    LaunchShape shape = gpu::one_dimension(
-        nhwc ? p.k / t.channels * ceil_div(p.q(), t.columns) : p.k * p.q() * rows, kTileThreads);
-    shape.grid[1] = nhwc ? static_cast<unsigned>(rows) : 1;
-    shape.grid[2] = static_cast<unsigned>(p.n);
-    recipe.steps.push_back(launch(
-        "depthwise", gpu::source(device, kernel(t), "depthwise_tile.cl", "depthwise_tile", constants), shape,
-        {in(Place::x), in(packs(p, t) ? Place::packed : Place::w), out(Place::y), in(Place::bias),
-         in(Place::residual), value(gpu::sizes(p))}));
+    recipe.steps.push_back(
+        launch("depthwise", gpu::source(device, kernel(f.tile), entry + ".cl", entry, gpu::constants(p, own)),
+               gpu::grid(f.chunks * ceil_div(f.tiles, f.slices()), 1, 1, depthwise::kTileThreads),
+               {in(gpu::gathered_place(p)), in(Place::w), out(result_place(p)), in(Place::bias),
+                in(Place::residual), value(gpu::sizes(p))}));
+    return recipe;
+  }
+
+  static Recipe weights_recipe(const Problem& p, const Fit& f, const DeviceInfo& device) {
+    const i64 parts = splits(f, device);
+    gpu::Constants own = depthwise::constants(f, p);
+    own.insert(own.end(), {{"PARTIAL", parts > 1 ? "1" : "0"},
+                           {"EXACT", f.exact ? "1" : "0"},
+                           {"WALKS", f.tile.kind == Kind::walk ? "1" : "0"},
+                           {"AHEAD", std::to_string(f.ahead)}});
+    Recipe recipe;
+    recipe.workspace_bytes = gpu::shared_sum_bytes(p, parts);
+    recipe.steps.push_back(launch("depthwise",
+                                  gpu::source(device, kernel(f.tile), "depthwise_weights.cl",
+                                              "depthwise_weights", gpu::constants(p, own)),
+                                  gpu::grid(f.chunks, parts, f.tap_groups, depthwise::kTileThreads),
+                                  {in(Place::x), in(Place::y), out(gpu::shared_sum(p, parts)),
+                                   gpu::number(parts), value(gpu::sizes(p))}));
+    if (parts == 1) return recipe;
+    constexpr int kSumThreads = 256, kElements = 32;
+    LaunchShape sum = gpu::grid(ceil_div(w_shape(p).elements(), i64{kElements}), 1, 1, kSumThreads);
+    sum.overlaps_previous = device.has("sm_90");
+    recipe.steps.push_back(
+        launch("sum of the parts",
+               gpu::source(device, kernel(f.tile), "sum_many_parts.cl", "sum_many_parts",
+                           gpu::constants(p, {{"THREADS", std::to_string(kSumThreads)}})),
+               sum, {in(Place::workspace), out(Place::w), gpu::number(parts), value(gpu::sizes(p))}));
     return recipe;
   }
 };
