@@ -209,6 +209,13 @@ TEST(ImplicitGemmSm90, FewChannelsFold) {
   EXPECT_FALSE(folds(parse_problem("fwd:n2c3h56w56k64r1s1:f16:nhwc")));
 }
 
+// A sequence is one line, which one block of threads folds.
+TEST(ImplicitGemmSm90, FewLinesTakeLongerToFold) {
+  EXPECT_GT(few_lines_ms(8e6, 8), 0.1);
+  EXPECT_LT(few_lines_ms(8e6, 32), few_lines_ms(8e6, 8) / 3);
+  EXPECT_EQ(few_lines_ms(8e6, 32 * 224), 0);
+}
+
 TEST(ImplicitGemmSm90, FewChannelsWithStridesAreTakenFromSpaceToDepth) {
   const Problem stem = parse_problem("fwd:n2c3h224w224k64r7s7:st2:pad3:f16:nhwc:bias:relu:maxpool3s2p1");
   ASSERT_TRUE(deepens(stem));

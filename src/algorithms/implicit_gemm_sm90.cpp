@@ -181,8 +181,12 @@ class ImplicitGemmSm90 : public Algorithm {
 
   // Of the step that brings the input into the kernel's form, beyond what the estimate counts of turning it.
   static double before_ms(const Formed& formed, const Problem& p, const Problem& inner, std::size_t bytes) {
-    if (formed.form != Form::plain)
-      return inner.layout == Layout::nchw ? 0 : sm90::gather_step_ms(static_cast<double>(bytes));
+    const auto written = static_cast<double>(bytes);
+    if (formed.form != Form::plain) {
+      const double lines = static_cast<double>(p.n * p.h);
+      return (inner.layout == Layout::nchw ? 0 : sm90::gather_step_ms(written)) +
+             (formed.form == Form::folded ? sm90::few_lines_ms(written, lines) : 0);
+    }
     if (formed.tiling.bring == Bring::fetch || !sm90::thins(p)) return 0;
     // Thinning also reads what lies beside the pixels that it takes.
     return sm90::skipped_ms(static_cast<double>(bytes_of(inner, x_shape(inner)) * (p.stride_w - 1)));

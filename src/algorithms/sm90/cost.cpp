@@ -135,6 +135,9 @@ double lines(double rows, double row, double to_next) {
 }
 
 double gather_step_ms(double bytes) { return fitted::steps::kGatherLaunch + bytes / fitted::steps::kGather; }
+double few_lines_ms(double bytes, double lines) {
+  return std::max(0.0, bytes / (lines * fitted::steps::kGatherLine) - bytes / fitted::steps::kGather);
+}
 double skipped_ms(double bytes) { return bytes / fitted::steps::kSkip; }
 
 }  // namespace faltung::sm90

@@ -39,6 +39,8 @@ double lines(double rows, double row, double to_next);
 
 // Of the steps around the kernel (implicit_gemm_sm90.cpp).
 double gather_step_ms(double bytes);
+// What folding takes longer where there are few lines: a block of threads has one.
+double few_lines_ms(double bytes, double lines);
 double skipped_ms(double bytes);
 
 }  // namespace faltung::sm90

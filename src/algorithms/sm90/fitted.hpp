@@ -86,6 +86,7 @@ namespace steps {
 constexpr double kTurn = 2.9e9;           // bytes a ms of one that turns or pads the input
 constexpr double kFewChannels = 0.0045;   // ms more where few channels go by another way
 constexpr double kGather = 4e9;           // bytes a ms of one that gathers few channels
+constexpr double kGatherLine = 4.4e6;     //   of a block of it, which folds lines: by one row of 8 long lines
 constexpr double kGatherLaunch = 0.0016;  // ms
 constexpr double kSkip = 2.65e9;          // bytes a ms of one that skips what strides leave out
 }  // namespace steps
