@@ -68,8 +68,8 @@ TEST(RewriteSteps, OnHopperAreTheCpus) {
       "fwd:n2c24h12w16k7r1s1:st2",     "fwd:n2c24h12w17k7r1s1:st3x5",
       "fwd:n2c24h12w16k7r1s1:st2x1",   "fwd:n3c70h5w12k6r3s3:pad1",
       "fwd:n3c5h5w12k6r3s3:pad1",      "bwd_d:n2c6h9w11k4r3s3:st2:pad1",
-      "bwd_d:n1c5h7w6k4r3s3:pad3",     "fwd:n2c64h5w6k32r3s2:g16",
-      "bwd_d:n1c48h5w6k64r2s3:g8",     "bwd_d:n1c64h7w6k64r3s3:st2:g16",
+      "bwd_d:n1c5h7w6k4r3s3:pad3",     "fwd:n1c512h5w6k256r3s2:g32",
+      "bwd_d:n1c384h5w6k512r2s3:g32",  "bwd_d:n1c512h7w6k512r3s3:st2:g64",
   };
   Store store("");
   std::set<std::string> kernels;
@@ -89,7 +89,7 @@ TEST(RewriteSteps, OnHopperAreTheCpus) {
                                           &rewrites::data_as_forward}) {
             if (rule->applies(p)) all.push_back((*rule)(p));
           }
-          if (p.groups > 1) all = {merge_groups(all.front(), 4), merge_groups(all.back(), p.groups)};
+          if (p.groups > 1) all = {merge_groups(all.front(), 8), merge_groups(all.back(), p.groups)};
           for (const Rewrite& r : all) {
             for (const Operand operand : {Operand::x, Operand::w}) {
               const TensorCopy copy = sm90::pixels_of(p, r, operand);

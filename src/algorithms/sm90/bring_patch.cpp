@@ -39,7 +39,7 @@ void fill(Lister& lister, Tiling t) {
   t.weights_in = WeightsIn::resident;
   t.weight_slots = 0;
   // Groups are bound by what they load: more of it on its way.
-  for (const int slots : {3, 8}) {
+  for (const int slots : {8, 3}) {
     if (slots > 3 && p.groups == 1) continue;
     for (t.pixel_slots = slots; t.pixel_slots >= 1; --t.pixel_slots) {
       if (sm90::unfit(t, p).empty()) break;

@@ -119,14 +119,16 @@ Step turn(const std::string& name, const TensorCopy& copy, Slot from, Slot to) {
 }
 
 // A filter's groups merged, as forward has it; or merged or not as backward_data does, whose channels are
-// exchanged. By sizes that 32 bits count.
+// exchanged. By sizes that 32 bits count. An element a thread is faster where they are few, and where groups
+// stay apart in pixels, which then lie far from each other.
 bool merges(const TensorCopy& copy) {
-  constexpr i64 kMost = (i64{1} << 31) - 1;
+  constexpr i64 kFewest = i64{1} << 17, kMost = (i64{1} << 31) - 1;
   const auto& digits = copy.map.digits;
   const Diagonal& diagonal = copy.map.diagonal;
   const bool groups = diagonal.groups > 1 || (digits[kAxisN].size() > 1 && digits[kAxisN][1].count > 1);
   const bool apart = diagonal.groups == 1 || digits[kAxisC].front().count == diagonal.c;
-  return copy.map.of == Operand::w && groups && apart && digits[kAxisH].size() == 1 &&
+  const bool pays = copy.inner.elements() >= kFewest && (diagonal.groups > 1 || is_planes(copy));
+  return copy.map.of == Operand::w && groups && apart && pays && digits[kAxisH].size() == 1 &&
          digits[kAxisW].size() == 1 && copy.inner.c * size_of(copy.dtype) % 16 == 0 &&
          std::max(copy.inner.elements(), copy.outer.elements()) <= kMost;
 }
