@@ -15,6 +15,7 @@ typedef struct {
   int size[AXES], outer_size[AXES], start[AXES];
   int count[MOST_DIGITS], step[MOST_DIGITS];
   int diagonal_k, diagonal_c, diagonal_groups;
+  int even;  // whole multiples of 8 bytes: rusticl does not count what a compiler would add at the end
 } CopySizes;
 
 #if BYTES == 4

@@ -109,6 +109,7 @@ struct CopySizes {
   std::int32_t size[kAxes], outer_size[kAxes], start[kAxes];
   std::int32_t count[kMostDigits], step[kMostDigits];
   std::int32_t diagonal_k, diagonal_c, diagonal_groups;
+  std::int32_t even;
 };
 
 std::int32_t narrow(i64 value) {

@@ -45,14 +45,20 @@ void log_choice(const Settled& s, const Candidate& candidate, const Report* meas
 // problem's math admits.
 std::optional<Report> refused_by_math(const Candidate& candidate, const Settled& s) {
   const double growth = candidate.accuracy.growth, admitted = admitted_growth(s.problem);
-  if (growth <= admitted) return std::nullopt;
+  const double of_chain = candidate.accuracy.rms_of_chain;
+  const bool is_coarse = s.problem.math == Math::f32 && of_chain > Accuracy::kAsFp32;
+  if (growth <= admitted && !is_coarse) return std::nullopt;
   const std::vector<Candidate> all = candidate.algorithm->candidates(s.problem, s.target());
   if (std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return c.config == candidate.config; }))
     return std::nullopt;
-  return report_of(Outcome::skipped,
-                   fmt::format("its error may grow to {:.1f} roundings, and math={} admits {:.0f}", growth,
-                               name(s.problem.math), admitted),
-                   candidate.kernel());
+  const std::string why =
+      is_coarse ? fmt::format(
+                      "its root mean square error may be {:.0f} times a chain's of fp32 multiply-adds, and "
+                      "math=f32 admits {:.0f}",
+                      of_chain, Accuracy::kAsFp32)
+                : fmt::format("its error may grow to {:.1f} roundings, and math={} admits {:.0f}", growth,
+                              name(s.problem.math), admitted);
+  return report_of(Outcome::skipped, why, candidate.kernel());
 }
 
 // Null where nothing was shipped, or what was is damaged: then kernels are tried and compiled here. What is
