@@ -5,7 +5,8 @@
 
 Each section is a list of problems, timed by `faltung bench` twice with the peer in turn: `plan`, the engine's choice
 without measuring, from a store without timings; and `find`, after the candidates were measured for --budget a problem.
-On a GPU the kernels that find will try are compiled before, on all processors, so that its budget goes into timing.
+On a GPU the kernels that find will time are compiled and tried before, on all processors, so that its budget goes into
+timing.
 Both ways go to BUILD/tables/DEVICE/ as CSV; --write makes a page of all that is there, and --measure stops before that.
 --quick takes two rows a list, briefly: it shows that everything runs, not how fast. --list names the sections.
 """
@@ -65,7 +66,7 @@ def gpu_sections():
                 ("bwd_w_f16", "backward_weights, f16", "resnet50 lux_relu", "--dir bwd_w --dtype f16"),
                 ("bwd_w_tf32", "backward_weights, tf32", "lux_relu", "--dir bwd_w --math tf32")):
             yield Section(f"{name}_{layout}", f"{title} {layout.upper()}", lists,
-                          f"{options} --layout {layout} --min-time 60ms --repeat 5", "torch")
+                          f"{options} --layout {layout} --min-time 25ms --repeat 5", "torch")
         for name, title, lists, options in (
                 ("conv1d_f16", "one dimension, f16", "conv1d", "--dtype f16 --min-time 15ms"),
                 ("conv3d_bf16", "three dimensions, bf16", "conv3d", "--dtype bf16 --min-time 12ms")):
@@ -98,7 +99,7 @@ class Measurer:
         return done.stdout
 
     def compile(self, sections):
-        """What find compiles for these sections, in a file that a store imports: no timings are among it."""
+        """What find compiles and tries for these sections, in a file that a store imports: no timings are among it."""
         with tempfile.TemporaryDirectory() as folder:
             def find(task):
                 section, number, some = task
@@ -108,11 +109,13 @@ class Measurer:
                 short.suites = [suite for suite in rows if suite]
                 command = short.bench(self.options.build, self.options.device, ["--budget", "1500ms"])
                 command[1] = "find"
-                self.rows([x for x in command if x not in ("--min-time", "60ms", "--repeat", "5")], f"{folder}/store")
+                self.rows([x for x in command if x not in ("--min-time", "25ms", "--repeat", "5")], f"{folder}/store")
             some = os.cpu_count()
             with concurrent.futures.ThreadPoolExecutor(some) as pool:
                 list(pool.map(find, [(section, number, some) for section in sections for number in range(some)]))
-            self.store("export", str(self.kernels), "kernel", store=f"{folder}/store")
+            for timings in ("trials", "lock"):
+                self.store("clear", timings, store=f"{folder}/store")
+            self.store("export", str(self.kernels), store=f"{folder}/store")
 
     def store(self, *arguments, store):
         self.rows([f"{self.options.build}/tools/faltung", "store", *arguments], store)

@@ -267,14 +267,14 @@ TEST_P(RegistryGpu, ANewImageSizeCompilesNothing) {
     Builder builder(device);
     for (const Direction direction :
          {Direction::forward, Direction::backward_data, Direction::backward_weights}) {
-      Problem p = parse_problem("fwd:n1c16h16w16k32r3s3:pad1:f32:nchw");
+      Problem p = parse_problem("fwd:n2c16h24w32k32r3s3:pad1:f32:nchw");
       p.direction = direction;
       const Target target = target_of(*device);
       if (!GetParam()->supports(p, target).yes) p.k = p.groups = p.c;
       if (!GetParam()->supports(p, target).yes) continue;
       const Candidate first = GetParam()->candidates(p, target).front();
       builder.plan(p, first);
-      p.n = 2, p.h = 24, p.w = 32;
+      p.n = 3, p.h = 40, p.w = 64;
       const Candidate second = GetParam()->candidate(p, first.config, target);
       EXPECT_EQ(program_digests(second.recipe()), program_digests(first.recipe())) << name(direction);
       EXPECT_EQ(builder.plan(p, second)->compile_ms(), 0) << name(direction);

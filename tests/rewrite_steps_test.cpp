@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "src/algorithms/sm90/copies.hpp"
 #include "src/problem/dtype.hpp"
 #include "tests/rewrite_copies.hpp"
 
@@ -72,6 +73,23 @@ TEST(RewriteSteps, DeclareWhatTheyReadAndWrite) {
     EXPECT_EQ(uses[1].slot, Slot(Place::workspace));
     EXPECT_EQ(uses[1].access, Access::write);
   });
+}
+
+// Hopper's tuned kernels for folded rows and for blocks of pixels know one group of channels.
+TEST(RewriteSteps, OnHopperGroupsAreCopiedByTheMap) {
+  DeviceInfo h200;
+  h200.kind = "gpu", h200.dialect = "cuda", h200.units = 132;
+  const auto kernel = [&](const RewriteRule& rule, const std::string& problem) {
+    const Problem p = parse_problem(problem);
+    const Step step = sm90::copy_step("copy", sm90::pixels_of(p, rule(p), Operand::x), Place::x,
+                                      Place::workspace, h200);
+    return std::get<Launch>(step.work).source.entry;
+  };
+  const std::string problem = "n2c6h8w8k4r3s3:st2:pad1";
+  EXPECT_EQ(kernel(rewrites::space_to_depth, "bwd_w:" + problem), "space_to_depth");
+  EXPECT_EQ(kernel(rewrites::space_to_depth, "bwd_w:" + problem + ":g2"), "copy_by_map");
+  EXPECT_EQ(kernel(rewrites::fold_rows, "fwd:n2c6h8w8k4r5s3:st1x2:pad2x1"), "gather_rows");
+  EXPECT_EQ(kernel(rewrites::fold_rows, "fwd:n2c6h8w8k4r5s3:st1x2:pad2x1:g2"), "copy_by_map");
 }
 
 }  // namespace

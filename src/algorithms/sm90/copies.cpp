@@ -204,8 +204,10 @@ Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot 
   const bool all_rows = start[kAxisH] == 0 && form.row.step == 1 && copy.inner.h == copy.outer.h;
   const bool folds = channels.size() >= 2 && channels[1].to == kAxisW && all_rows;
   const bool deepens = channels.size() >= 3 && channels[1].to == kAxisW && channels[2].to == kAxisH;
-  if (deepens && channels[1].step == 1) return space_to_depth(name, copy, from, to, device, planes);
-  if (folds) return gather_rows(name, copy, from, to, device);
+  const bool one_group = channels.size() == 1 || channels.back().to != kAxisC || channels.back().count == 1;
+  if (one_group && deepens && channels[1].step == 1)
+    return space_to_depth(name, copy, from, to, device, planes);
+  if (one_group && folds) return gather_rows(name, copy, from, to, device);
   const bool pixels_as_they_are =
       channels.size() == 1 && channels[0].to == kAxisC && start[kAxisH] == 0 && start[kAxisW] == 0;
   const bool every = all_rows && form.column.step == 1 && copy.inner.w == copy.outer.w;
