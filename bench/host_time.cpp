@@ -2,15 +2,16 @@
 // arguments laid out, or the CPU's steps as plain calls.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "src/finder/engine.hpp"
 #include "src/finder/trust/verify.hpp"
 #include "src/problem/problem.hpp"
+#include "tools/command.hpp"
 
 namespace faltung {
 namespace {
@@ -87,29 +88,26 @@ void measure(Engine& engine, const Problem& problem, const Request& request) {
              plan->recipe().steps.size(), run, alone, run - alone);
 }
 
-int host_time(int argc, char** argv) {
-  CLI::App app{"Microseconds that the host spends on a run, beside its launches"};
-  std::vector<std::string> problems;
-  Request request;
-  app.add_option("problem", problems, "Problems")->required();
-  app.add_option("--device", request.device, "The device");
-  app.add_option("--threads", request.threads, "CPU threads");
-  CLI11_PARSE(app, argc, argv);
+void host_time(const std::vector<std::string>& problems, const Request& request) {
   Engine engine;
   fmt::print("{:<60} {:<50} {:>5} {:>9} {:>9} {:>9}\n", "problem", "kernel", "steps", "run us", "alone us",
              "beside us");
   for (const std::string& problem : problems) measure(engine, parse_problem(problem), request);
-  return 0;
 }
 
 }  // namespace
 }  // namespace faltung
 
 int main(int argc, char** argv) {
-  try {
-    return faltung::host_time(argc, argv);
-  } catch (const faltung::Error& error) {
-    fmt::print(stderr, "host-time: {}\n", error.what());
-    return 1;
-  }
+  std::vector<std::string> problems;
+  faltung::Request request;
+  const auto declare = [&](const faltung::tools::Command& command) {
+    command.option("problem", problems, "Problems").required();
+    command.option("--device", request.device, "The device");
+    command.option("--threads", request.threads, "CPU threads");
+    command.runs([&] { return faltung::host_time(problems, request), 0; });
+  };
+  return faltung::tools::run_program("faltung-host-time",
+                                     "Microseconds that the host spends on a run, beside its launches",
+                                     declare, argc, argv);
 }

@@ -31,7 +31,7 @@ ModelText small() {
 }
 
 // The error that reading ends with; "" if there is none.
-std::string error_of(const std::string& bytes) {
+std::string onnx_error(const std::string& bytes) {
   try {
     onnx::read(bytes);
     return "";
@@ -77,38 +77,38 @@ TEST(NetworkOnnx, ConstantNodesAreConstants) {
 TEST(NetworkOnnx, EveryPrefixIsRefusedInALine) {
   const std::string bytes = small().bytes();
   for (std::size_t length = 0; length < bytes.size(); ++length) {
-    EXPECT_NE(error_of(bytes.substr(0, length)), "") << length;
+    EXPECT_NE(onnx_error(bytes.substr(0, length)), "") << length;
   }
 }
 
 TEST(NetworkOnnx, SaysWhatIsWrong) {
-  EXPECT_THAT(error_of("certainly no model"), HasSubstr("not an ONNX file"));
-  EXPECT_THAT(error_of(""), HasSubstr("no graph"));
+  EXPECT_THAT(onnx_error("certainly no model"), HasSubstr("not an ONNX file"));
+  EXPECT_THAT(onnx_error(""), HasSubstr("no graph"));
 
   ModelText circle = small();
   circle.add({"Relu", {"b"}, {"a"}, {}, ""});
   circle.add({"Relu", {"a"}, {"b"}, {}, ""});
-  EXPECT_THAT(error_of(circle.bytes()), HasSubstr("Relu 'a' reads 'b', which no earlier node"));
+  EXPECT_THAT(onnx_error(circle.bytes()), HasSubstr("Relu 'a' reads 'b', which no earlier node"));
 
   ModelText twice = small();
   twice.add({"Relu", {"y"}, {"z"}, {}, ""});
-  EXPECT_THAT(error_of(twice.bytes()), HasSubstr("'z' is given to two values"));
+  EXPECT_THAT(onnx_error(twice.bytes()), HasSubstr("'z' is given to two values"));
 
   ModelText missing = small();
   missing.add_output("nowhere");
-  EXPECT_THAT(error_of(missing.bytes()), HasSubstr("no node makes the output 'nowhere'"));
+  EXPECT_THAT(onnx_error(missing.bytes()), HasSubstr("no node makes the output 'nowhere'"));
 
   ModelText wrong = small();
   wrong.add_constant(onnx::tensor("v", {3, 1000000}, {1, 2}));
-  EXPECT_THAT(error_of(wrong.bytes()), HasSubstr("takes 12000000 bytes, and the file has 8"));
+  EXPECT_THAT(onnx_error(wrong.bytes()), HasSubstr("takes 12000000 bytes, and the file has 8"));
 
   ModelText huge = small();
   huge.add_constant(onnx::tensor("v", {std::int64_t{1} << 40, std::int64_t{1} << 40}, {1, 2}));
-  EXPECT_THAT(error_of(huge.bytes()), HasSubstr("more than 2^48 elements"));
+  EXPECT_THAT(onnx_error(huge.bytes()), HasSubstr("more than 2^48 elements"));
 
   ModelText named = small();
   named.add_output("two\nlines");
-  EXPECT_THAT(error_of(named.bytes()), HasSubstr("two?lines"));
+  EXPECT_THAT(onnx_error(named.bytes()), HasSubstr("two?lines"));
 }
 
 TEST(NetworkOnnx, AllUnknownOperatorsAreListedAtOnce) {
@@ -159,7 +159,7 @@ class ExternalData : public testing::Test {
   static void write(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
   }
-  static std::string error_of(const std::string& path) {
+  static std::string onnx_error(const std::string& path) {
     try {
       network::read_onnx(path);
       return "";
@@ -185,15 +185,15 @@ TEST_F(ExternalData, IsReadInsideOfTheFolder) {
 }
 
 TEST_F(ExternalData, IsRefusedOutside) {
-  EXPECT_THAT(error_of(model("../outside.bin", "4", "16")), HasSubstr("outside of the model's folder"));
-  EXPECT_THAT(error_of(model(folder_ + "/outside.bin", "4", "16")), HasSubstr("no relative path"));
+  EXPECT_THAT(onnx_error(model("../outside.bin", "4", "16")), HasSubstr("outside of the model's folder"));
+  EXPECT_THAT(onnx_error(model(folder_ + "/outside.bin", "4", "16")), HasSubstr("no relative path"));
   std::filesystem::create_symlink(folder_ + "/outside.bin", folder_ + "/model/link.bin");
-  EXPECT_THAT(error_of(model("link.bin", "4", "16")), HasSubstr("outside of the model's folder"));
-  EXPECT_THAT(error_of(model("nowhere.bin", "4", "16")), HasSubstr("does not exist"));
-  EXPECT_THAT(error_of(model(".", "0", "16")), HasSubstr("outside of the model's folder"));
-  EXPECT_THAT(error_of(model("data.bin", "8", "16")), HasSubstr("which has 20"));
-  EXPECT_THAT(error_of(model("data.bin", "4", "12")), HasSubstr("takes 16 bytes"));
-  EXPECT_THAT(error_of(model("data.bin", "-4", "16")), HasSubstr("is no number"));
+  EXPECT_THAT(onnx_error(model("link.bin", "4", "16")), HasSubstr("outside of the model's folder"));
+  EXPECT_THAT(onnx_error(model("nowhere.bin", "4", "16")), HasSubstr("does not exist"));
+  EXPECT_THAT(onnx_error(model(".", "0", "16")), HasSubstr("outside of the model's folder"));
+  EXPECT_THAT(onnx_error(model("data.bin", "8", "16")), HasSubstr("which has 20"));
+  EXPECT_THAT(onnx_error(model("data.bin", "4", "12")), HasSubstr("takes 16 bytes"));
+  EXPECT_THAT(onnx_error(model("data.bin", "-4", "16")), HasSubstr("is no number"));
 }
 
 // Every model of the test data, most of which have operators that are not known.

@@ -24,7 +24,7 @@ NpyArray parse(const std::string& bytes) {
   return read_npy(in, static_cast<std::int64_t>(bytes.size()), "a.npy");
 }
 
-std::string error_of(const std::string& bytes) {
+std::string npy_error(const std::string& bytes) {
   try {
     parse(bytes);
   } catch (const Error& error) {
@@ -93,37 +93,37 @@ TEST(Npy, ForeignButRight) {
 
 TEST(Npy, BadFiles) {
   const std::string good = file_of(dict("<f4", "(2, 3)"), std::string(24, 'x'));
-  EXPECT_EQ(error_of(good), "(no error)");
+  EXPECT_EQ(npy_error(good), "(no error)");
   for (std::size_t cut = 0; cut < good.size(); ++cut) {
-    EXPECT_THAT(error_of(good.substr(0, cut)),
+    EXPECT_THAT(npy_error(good.substr(0, cut)),
                 testing::AnyOf(HasSubstr("truncated"), HasSubstr("no .npy file")))
         << cut;
   }
-  EXPECT_THAT(error_of(good.substr(0, good.size() - 1)),
+  EXPECT_THAT(npy_error(good.substr(0, good.size() - 1)),
               HasSubstr("a.npy: is truncated: shape (2, 3) of f32 takes 24 bytes, 23 are there"));
-  EXPECT_THAT(error_of(good + "x"), HasSubstr("longer than its header says"));
-  EXPECT_THAT(error_of("PK\3\4 a zip file"), HasSubstr("does not start with"));
-  EXPECT_THAT(error_of(file_of(dict("<f4", "(1,)"), "abcd", 4)), HasSubstr("format 4.0"));
-  EXPECT_THAT(error_of(file_of(dict("<f8", "(1,)"), "abcdefgh")),
+  EXPECT_THAT(npy_error(good + "x"), HasSubstr("longer than its header says"));
+  EXPECT_THAT(npy_error("PK\3\4 a zip file"), HasSubstr("does not start with"));
+  EXPECT_THAT(npy_error(file_of(dict("<f4", "(1,)"), "abcd", 4)), HasSubstr("format 4.0"));
+  EXPECT_THAT(npy_error(file_of(dict("<f8", "(1,)"), "abcdefgh")),
               HasSubstr("float64 (<f8); save a.astype(numpy.float32)"));
-  EXPECT_THAT(error_of(file_of(dict(">f4", "(1,)"), "abcd")), HasSubstr("big-endian >f4"));
-  EXPECT_THAT(error_of(file_of(dict("<i8", "(1,)"), "abcdefgh")),
+  EXPECT_THAT(npy_error(file_of(dict(">f4", "(1,)"), "abcd")), HasSubstr("big-endian >f4"));
+  EXPECT_THAT(npy_error(file_of(dict("<i8", "(1,)"), "abcdefgh")),
               HasSubstr("holds '<i8'; faltung reads <f4"));
-  EXPECT_THAT(error_of(file_of(dict("<f4", "(1, 1)", "True"), "abcd")), HasSubstr("Fortran order"));
-  EXPECT_THAT(error_of(file_of(dict("<f4", "(9999999999, 9999999999)"), "abcd")),
+  EXPECT_THAT(npy_error(file_of(dict("<f4", "(1, 1)", "True"), "abcd")), HasSubstr("Fortran order"));
+  EXPECT_THAT(npy_error(file_of(dict("<f4", "(9999999999, 9999999999)"), "abcd")),
               HasSubstr("more elements than memory"));
-  EXPECT_THAT(error_of(file_of(dict("<f4", "(1, -1)"), "abcd")), HasSubstr("no tuple of sizes"));
-  EXPECT_THAT(error_of(file_of(dict("<f4", "(x)"), "abcd")), HasSubstr("no tuple of sizes"));
-  EXPECT_THAT(error_of(file_of(dict("<f4", "(1"), "abcd")), HasSubstr("no tuple of sizes"));
-  EXPECT_THAT(error_of(file_of(dict("<f4", "(1 1)"), "abcd")), HasSubstr("no ')'"));
-  EXPECT_THAT(error_of(file_of(dict("<f4", "(1,)", "Maybe"), "abcd")), HasSubstr("neither True nor False"));
-  EXPECT_THAT(error_of(file_of("{'descr': '<f4', 'shape': (1,)}", "abcd")),
+  EXPECT_THAT(npy_error(file_of(dict("<f4", "(1, -1)"), "abcd")), HasSubstr("no tuple of sizes"));
+  EXPECT_THAT(npy_error(file_of(dict("<f4", "(x)"), "abcd")), HasSubstr("no tuple of sizes"));
+  EXPECT_THAT(npy_error(file_of(dict("<f4", "(1"), "abcd")), HasSubstr("no tuple of sizes"));
+  EXPECT_THAT(npy_error(file_of(dict("<f4", "(1 1)"), "abcd")), HasSubstr("no ')'"));
+  EXPECT_THAT(npy_error(file_of(dict("<f4", "(1,)", "Maybe"), "abcd")), HasSubstr("neither True nor False"));
+  EXPECT_THAT(npy_error(file_of("{'descr': '<f4', 'shape': (1,)}", "abcd")),
               HasSubstr("lacks descr, fortran_order or shape"));
-  EXPECT_THAT(error_of(file_of("{'descr': '<f4', 'descr': '<f4'}", "abcd")),
+  EXPECT_THAT(npy_error(file_of("{'descr': '<f4', 'descr': '<f4'}", "abcd")),
               HasSubstr("the key 'descr' unexpectedly"));
-  EXPECT_THAT(error_of(file_of("{'descr': [('a', '<f4')]}", "abcd")), HasSubstr("no '\"'"));
-  EXPECT_THAT(error_of(file_of("", "abcd")), HasSubstr("no '{'"));
-  EXPECT_THAT(error_of(file_of(dict("<f4", "(1,)") + "x", "abcd")),
+  EXPECT_THAT(npy_error(file_of("{'descr': [('a', '<f4')]}", "abcd")), HasSubstr("no '\"'"));
+  EXPECT_THAT(npy_error(file_of("", "abcd")), HasSubstr("no '{'"));
+  EXPECT_THAT(npy_error(file_of(dict("<f4", "(1,)") + "x", "abcd")),
               HasSubstr("does not end after its dictionary"));
   EXPECT_THROW(read_npy("/nonexistent.npy"), Error);
   EXPECT_THROW(read_npy("/tmp"), Error);

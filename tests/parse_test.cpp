@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string message_of(const std::function<void()>& f) {
+std::string parse_error(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& error) {
@@ -29,7 +29,7 @@ std::string message_of(const std::function<void()>& f) {
 }
 
 std::string problem_error(const std::string& text) {
-  return message_of([&] { parse_problem(text); });
+  return parse_error([&] { parse_problem(text); });
 }
 
 // text means what canonical says.
@@ -528,7 +528,7 @@ TEST(Workloads, ColumnOfProblems) {
 
 TEST(Workloads, BadFiles) {
   const auto error = [](const std::string& text) {
-    return message_of([&] { parse_workloads(text, "a.csv"); });
+    return parse_error([&] { parse_workloads(text, "a.csv"); });
   };
   const std::string head = "name,n,c,h,w,k,r,s,groups,count\n";
   EXPECT_THAT(error(""), HasSubstr("a.csv: no rows"));
@@ -559,9 +559,9 @@ TEST(Workloads, BadFiles) {
               HasSubstr("a.csv:2: column count: 0 must be at least 1"));
   EXPECT_THAT(error("dtype,n,c,h,w,k,r,s\nfp32,1,1,1,1,1,1,1"),
               HasSubstr("a.csv:2: column dtype: unknown dtype 'fp32'; it is called f32"));
-  EXPECT_THAT(message_of([] { read_workloads("/nonexistent/a.csv"); }),
+  EXPECT_THAT(parse_error([] { read_workloads("/nonexistent/a.csv"); }),
               HasSubstr("/nonexistent/a.csv: cannot be opened"));
-  EXPECT_THAT(message_of([] { read_workloads("/tmp"); }), HasSubstr("/tmp: is empty or cannot be read"));
+  EXPECT_THAT(parse_error([] { read_workloads("/tmp"); }), HasSubstr("/tmp: is empty or cannot be read"));
 }
 
 // docs/problem.md has every word that the text and the lists may have.
@@ -575,7 +575,7 @@ TEST(Words, AreDocumented) {
   }
   for (const LayoutAlias& alias : kLayoutAliases) words.push_back(alias.name);
   // The columns, as a list with one that is near to none of them is told: "there is a, b or c".
-  std::string told = message_of([] { parse_workloads("qqqqqqqqqq\n1\n", "f"); });
+  std::string told = parse_error([] { parse_workloads("qqqqqqqqqq\n1\n", "f"); });
   ASSERT_THAT(told, HasSubstr("there is "));
   told.erase(0, told.find("there is ") + std::strlen("there is "));
   std::replace(told.begin(), told.end(), ',', ' ');
@@ -600,10 +600,10 @@ TEST(Words, NameTheNearest) {
   EXPECT_EQ(parse_epilogue(""), Epilogue{});
   EXPECT_EQ(parse_epilogue("none"), Epilogue{});
   EXPECT_EQ(parse_epilogue("bias:relu6").activation, Activation::relu6);
-  EXPECT_EQ(message_of([] { parse_dtype("float16"); }), "unknown dtype 'float16'; it is called f16");
-  EXPECT_THAT(message_of([] { parse_epilogue("bias:st2"); }), HasSubstr("unknown field 'st2'"));
-  EXPECT_THAT(message_of([] { parse_epilogue("relu:relu"); }), HasSubstr("activation is given twice"));
-  EXPECT_THAT(message_of([] { parse_epilogue("maxpool2:relu"); }), HasSubstr("activation comes after pool"));
+  EXPECT_EQ(parse_error([] { parse_dtype("float16"); }), "unknown dtype 'float16'; it is called f16");
+  EXPECT_THAT(parse_error([] { parse_epilogue("bias:st2"); }), HasSubstr("unknown field 'st2'"));
+  EXPECT_THAT(parse_error([] { parse_epilogue("relu:relu"); }), HasSubstr("activation is given twice"));
+  EXPECT_THAT(parse_error([] { parse_epilogue("maxpool2:relu"); }), HasSubstr("activation comes after pool"));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ std::shared_ptr<const PlanImpl> make(Recipe r, const std::string& kernel = "made
                                           std::make_shared<const Parallel>(2));
 }
 
-struct Numbers {
+struct RecipeNumbers {
   float x = 3, w = 5, y = 0;
   std::vector<std::byte> memory = std::vector<std::byte>(kWorkspace + kPacked + 3 * kAlignment);
   Tensors tensors() {
@@ -90,7 +90,7 @@ TEST(Recipe, RunsItsSteps) {
     EXPECT_EQ(plan.kernel(), "made_up/x");
     EXPECT_EQ(plan.problem(), parse_problem("fwd:n1c1h1w1k1r1s1"));
     for (std::size_t misaligned = 0; misaligned < kAlignment; misaligned += 4) {
-      Numbers n;
+      RecipeNumbers n;
       plan.run(n.tensors(), n.options(misaligned));
       EXPECT_EQ(n.y, 15);
     }
@@ -114,7 +114,7 @@ TEST(Recipe, StaysInsideItsWorkspace) {
   for (std::size_t offset = 0; offset < kAlignment; ++offset) {
     if (offset % 4 != 0) continue;
     std::vector<unsigned char> memory(plan.workspace_bytes() + kAlignment + 64, 0xa5);
-    Numbers n;
+    RecipeNumbers n;
     RunOptions options;
     options.workspace = memory.data() + offset;
     plan.run(n.tensors(), options);
@@ -127,7 +127,7 @@ TEST(Recipe, StaysInsideItsWorkspace) {
 
 TEST(Recipe, PackedWeights) {
   const Plan plan(make(recipe(true))), other(make(recipe(true)));
-  Numbers n;
+  RecipeNumbers n;
   const auto weights = plan.pack_weights(&n.w);
   n.w = 100;  // no longer read
   RunOptions options = n.options();
@@ -143,7 +143,7 @@ TEST(Recipe, PackedWeights) {
 
 TEST(Recipe, PackedWeightsOfAKernelThatPacksNothing) {
   const Plan plan(make(recipe(false)));
-  Numbers n;
+  RecipeNumbers n;
   const auto weights = plan.pack_weights(&n.w);
   RunOptions options = n.options();
   options.weights = weights.get();
@@ -162,7 +162,7 @@ TEST(Recipe, PackedWeightsServeEveryPlanWithTheSamePacking) {
     return Plan(make(std::move(r), kernel));
   };
   const Plan plan = packing("3x3 f32");
-  Numbers n;
+  RecipeNumbers n;
   const auto weights = plan.pack_weights(&n.w);
   RunOptions options = n.options();
   options.weights = weights.get();
@@ -180,7 +180,7 @@ TEST(Recipe, PacksOnTheCallersThreads) {
   r.pack.push_back(
       call("more", {}, {}, [](const Memory&, const Parallel& parallel) { parallel.run([](int) {}); }));
   const Plan plan(make(std::move(r)));
-  Numbers n;
+  RecipeNumbers n;
   RunOptions options;
   int calls = 0;
   options.parallel_for = [&](int count, const std::function<void(int)>& body) {
@@ -192,7 +192,7 @@ TEST(Recipe, PacksOnTheCallersThreads) {
 }
 
 TEST(Recipe, PackedWeightsOutliveThePlan) {
-  Numbers n;
+  RecipeNumbers n;
   auto plan = std::make_unique<Plan>(make(recipe(true)));
   const auto weights = plan->pack_weights(&n.w);
   plan.reset();
@@ -201,7 +201,7 @@ TEST(Recipe, PackedWeightsOutliveThePlan) {
 
 TEST(Recipe, WhatIsMissing) {
   const Plan plan(make(recipe(true)));
-  Numbers n;
+  RecipeNumbers n;
   EXPECT_THAT(error_of([&] { plan.run(n.tensors(), {}); }),
               HasSubstr("kernel made_up/x needs a workspace of "));
   Tensors tensors = n.tensors();
@@ -213,7 +213,7 @@ TEST(Recipe, AddressesThatAKernelCannotTakeAreRefusedByName) {
   Recipe r = recipe(true);
   r.alignment = 16;
   const Plan plan(make(std::move(r)));
-  Numbers n;
+  RecipeNumbers n;
   alignas(16) float aligned[12] = {3, 0, 0, 0, 5};
   Tensors right;
   right.x = aligned, right.w = aligned + 4, right.y = aligned + 8;
@@ -231,7 +231,7 @@ TEST(Recipe, AddressesThatAKernelCannotTakeAreRefusedByName) {
 
 TEST(Recipe, TheCallersParallelFor) {
   const Plan plan(make(recipe(true)));
-  Numbers n;
+  RecipeNumbers n;
   RunOptions options = n.options();
   int calls = 0;
   options.parallel_for = [&](int count, const std::function<void(int)>& body) {
@@ -252,19 +252,19 @@ TEST(Recipe, AStepsExceptionComesBack) {
     });
   }));
   const Plan plan(make(std::move(r)));
-  Numbers n;
+  RecipeNumbers n;
   EXPECT_EQ(error_of([&] { plan.run(n.tensors(), n.options()); }), "failed");
   EXPECT_EQ(error_of([&] { plan.run(n.tensors(), n.options()); }), "failed");
 }
 
 TEST(Recipe, RunsFromManyThreads) {
   const Plan plan(make(recipe(true)));
-  Numbers shared;
+  RecipeNumbers shared;
   const auto weights = plan.pack_weights(&shared.w);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
-      Numbers n;
+      RecipeNumbers n;
       for (int i = 0; i < 500; ++i) {
         n.x = static_cast<float>(t * 1000 + i);
         RunOptions options = n.options();

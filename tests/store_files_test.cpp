@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-std::string message_of(const std::function<void()>& body) {
+std::string bad_file_of(const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
@@ -53,7 +53,7 @@ class StoreFiles : public testing::Test {
 
 TEST_F(StoreFiles, WhatIsReadOnlyOrALockMustBeThere) {
   for (const char* name : {"none:readonly", "typo.lock", "typo.lock:readonly"}) {
-    EXPECT_THAT(message_of([&] { open(name); }), HasSubstr("there is no such store")) << name;
+    EXPECT_THAT(bad_file_of([&] { open(name); }), HasSubstr("there is no such store")) << name;
   }
   EXPECT_TRUE(fs::is_empty(scratch_.path()));
   EXPECT_TRUE(
@@ -62,9 +62,9 @@ TEST_F(StoreFiles, WhatIsReadOnlyOrALockMustBeThere) {
   EXPECT_EQ(open("team.lock").get("choice", "key"), "1");
   EXPECT_EQ(open("new:readonly").get("choice", "key"), "1");
   std::ofstream(path("team.lock"), std::ios::app) << "x";
-  EXPECT_THAT(message_of([&] { open("team.lock"); }), HasSubstr("no export of a store"));
+  EXPECT_THAT(bad_file_of([&] { open("team.lock"); }), HasSubstr("no export of a store"));
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
-  EXPECT_THAT(message_of([&] { open("pipe:readonly"); }), HasSubstr("neither a directory nor a file"));
+  EXPECT_THAT(bad_file_of([&] { open("pipe:readonly"); }), HasSubstr("neither a directory nor a file"));
 }
 
 TEST_F(StoreFiles, APipeIsNotWaitedFor) {
@@ -77,7 +77,7 @@ TEST_F(StoreFiles, APipeIsNotWaitedFor) {
   EXPECT_EQ(store.get("choice", "key"), std::nullopt);
   EXPECT_EQ(store.list().size(), 0u);
   EXPECT_THAT(warnings_, testing::Contains(HasSubstr("is not a file")));
-  EXPECT_THAT(message_of([&] { store.import_from(record); }), HasSubstr("is not a file"));
+  EXPECT_THAT(bad_file_of([&] { store.import_from(record); }), HasSubstr("is not a file"));
   EXPECT_TRUE(store.put("choice", "key", "2"));  // takes its place
   EXPECT_EQ(store.get("choice", "key"), "2");
   ::alarm(0);
@@ -102,9 +102,9 @@ TEST_F(StoreFiles, AnExportLeavesWhatIsNoFile) {
   EXPECT_GT(::read(reader, text, sizeof text), 100);
   ::close(reader);
   fs::create_directory(path("folder"));
-  EXPECT_THAT(message_of([&] { store.export_to(path("folder")); }), HasSubstr("folder: cannot be written"));
+  EXPECT_THAT(bad_file_of([&] { store.export_to(path("folder")); }), HasSubstr("folder: cannot be written"));
   fs::create_symlink("loop", path("loop"));
-  EXPECT_THAT(message_of([&] { store.export_to(path("loop")); }), HasSubstr("loop: cannot be written"));
+  EXPECT_THAT(bad_file_of([&] { store.export_to(path("loop")); }), HasSubstr("loop: cannot be written"));
 }
 
 TEST_F(StoreFiles, TimesOfAnyClockAreExported) {
@@ -131,7 +131,7 @@ TEST_F(StoreFiles, WhatCannotBeReadIsSaid) {
   Store store = open("s");
   EXPECT_EQ(store.list().size(), 0u);
   EXPECT_THAT(warnings_, testing::Contains(HasSubstr("s/choice: cannot be read")));
-  EXPECT_THAT(message_of([&] { open("s:readonly").holds("choice"); }), HasSubstr("cannot be read"));
+  EXPECT_THAT(bad_file_of([&] { open("s:readonly").holds("choice"); }), HasSubstr("cannot be read"));
   EXPECT_FALSE(open("s").holds("lock"));
 }
 

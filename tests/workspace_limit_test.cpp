@@ -12,13 +12,13 @@
 namespace faltung {
 namespace {
 
-const char* const kProblems[] = {"fwd:n1c16h13w14k24r3s3:pad1:relu",
-                                 "fwd:n1c16h12w12k24r3s3:pad1:relu:maxpool2",
-                                 "fwd:n2c16h12w12k24r1s1:f32:nhwc:avgpool3s2p1",
-                                 "fwd:n1c64h12w12k64r3s3:pad1:bf16:nhwc",
-                                 "fwd:n1c24h12w11k24r3s3:pad1:g24:f32:nhwc:maxpool2",
-                                 "bwd_d:n1c16h13w14k24r3s3:st2:pad1",
-                                 "bwd_w:n1c16h13w14k24r3s3:pad1:f32:nhwc"};
+const char* const kLimitedProblems[] = {"fwd:n1c16h13w14k24r3s3:pad1:relu",
+                                        "fwd:n1c16h12w12k24r3s3:pad1:relu:maxpool2",
+                                        "fwd:n2c16h12w12k24r1s1:f32:nhwc:avgpool3s2p1",
+                                        "fwd:n1c64h12w12k64r3s3:pad1:bf16:nhwc",
+                                        "fwd:n1c24h12w11k24r3s3:pad1:g24:f32:nhwc:maxpool2",
+                                        "bwd_d:n1c16h13w14k24r3s3:st2:pad1",
+                                        "bwd_w:n1c16h13w14k24r3s3:pad1:f32:nhwc"};
 
 // The kernels that are listed for the problem, and those that are for a larger one and compute it as well.
 std::set<std::string> kernels(const Problem& problem, const Target& target) {
@@ -44,7 +44,7 @@ TEST(WorkspaceLimit, IsKeptToTheByte) {
   const Scratch scratch;
   Engine engine(scratch.path());
   int unlisted = 0, limited = 0;
-  for (const char* text : kProblems) {
+  for (const char* text : kLimitedProblems) {
     const Problem problem = parse_problem(text);
     const Target target{find_device("cpu")->info(), 2};
     for (const std::string& kernel : kernels(problem, target)) {
@@ -83,7 +83,7 @@ TEST(WorkspaceLimit, IsKeptToTheByte) {
 TEST(WorkspaceLimit, WhatIsChosenKeepsIt) {
   const Scratch scratch;
   Engine engine(scratch.path());
-  for (const char* text : kProblems) {
+  for (const char* text : kLimitedProblems) {
     for (const std::size_t limit : {0, 64, 1000, 20000, 100000, 1000000}) {
       Request request;
       request.threads = 2;

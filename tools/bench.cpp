@@ -38,7 +38,7 @@ std::vector<std::string> columns() {
   return all;
 }
 
-struct Options {
+struct BenchOptions {
   Arguments arguments;
   Machine machine;
   std::string peer, budget, min_time = "200ms";
@@ -58,7 +58,7 @@ struct Total {
 
 class Bench {
  public:
-  explicit Bench(Options& options) : options_(options) {}
+  explicit Bench(BenchOptions& options) : options_(options) {}
 
   int run() {
     print_warnings(engine_);
@@ -283,7 +283,7 @@ class Bench {
     }
   }
 
-  Options& options_;
+  BenchOptions& options_;
   MeasureOptions measure_options_;
   Engine engine_;
   std::shared_ptr<Device> device_;
@@ -295,8 +295,8 @@ class Bench {
   std::string last_decline_;
 };
 
-void declare(const Command& command) {
-  const auto options = std::make_shared<Options>();
+void declare_bench(const Command& command) {
+  const auto options = std::make_shared<BenchOptions>();
   options->arguments.add_problems(command);
   options->arguments.add_choices(command);
   command.flag("--all-algorithms", options->all_algorithms,
@@ -311,7 +311,7 @@ void declare(const Command& command) {
   command.runs([options] { return Bench(*options).run(); });
 }
 
-const Subcommand kBench("bench", "Time kernels, check them, and compare with a peer library", declare);
+const Subcommand kBench("bench", "Time kernels, check them, and compare with a peer library", declare_bench);
 
 }  // namespace
 }  // namespace faltung::tools

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct CompilersOptions {
   Arguments arguments;
   Machine machine;
   std::vector<std::string> compilers;
@@ -69,11 +69,11 @@ class FreshStore {
   fs::path folder_;
 };
 
-std::string shown(std::int64_t value) { return value < 0 ? "-" : std::to_string(value); }
+std::string counted(std::int64_t value) { return value < 0 ? "-" : std::to_string(value); }
 
 class Compilers {
  public:
-  explicit Compilers(Options& options) : options_(options) {}
+  explicit Compilers(CompilersOptions& options) : options_(options) {}
 
   int run() {
     const std::vector<Row> rows = options_.arguments.rows();
@@ -197,9 +197,9 @@ class Compilers {
            r.spilled_bytes, r.local_bytes, I(r.block_threads), I(r.wave_threads), I(r.blocks), I(r.waves),
            r.occupancy < 0 ? Cell() : Cell(100 * r.occupancy), r.limited_by,
            times.run_ms < 0 ? Cell() : Cell(times.first_ms), times.run_ms < 0 ? Cell() : Cell(times.run_ms)});
-      line(kernel, c.entry, id, fmt::format("{:.0f}", c.compile_ms), shown(r.registers),
-           shown(r.scalar_registers), shown(r.spilled_bytes), shown(r.local_bytes), shown(r.block_threads),
-           shown(r.wave_threads), shown(r.blocks), shown(r.waves),
+      line(kernel, c.entry, id, fmt::format("{:.0f}", c.compile_ms), counted(r.registers),
+           counted(r.scalar_registers), counted(r.spilled_bytes), counted(r.local_bytes),
+           counted(r.block_threads), counted(r.wave_threads), counted(r.blocks), counted(r.waves),
            r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy), ms(shown_times.first_ms),
            ms(shown_times.run_ms), r.limited_by);
       shown_times = Times();
@@ -266,14 +266,14 @@ class Compilers {
     }
   }
 
-  Options& options_;
+  CompilersOptions& options_;
   const FreshStore fresh_;
   Store store_;
   std::vector<Account> accounts_;
 };
 
-void declare(const Command& command) {
-  const auto options = std::make_shared<Options>();
+void declare_compilers(const Command& command) {
+  const auto options = std::make_shared<CompilersOptions>();
   options->arguments.add_problems(command);
   options->arguments.add_choices(command);
   command
@@ -287,7 +287,8 @@ void declare(const Command& command) {
   command.runs([options] { return Compilers(*options).run(); });
 }
 
-const Subcommand kCompilers("compilers", "What compilers make of the same kernels, side by side", declare);
+const Subcommand kCompilers("compilers", "What compilers make of the same kernels, side by side",
+                            declare_compilers);
 
 }  // namespace
 }  // namespace faltung::tools

@@ -45,13 +45,13 @@ std::string replaced(const std::string& text, char which, const std::string& rep
   for (const char c : text) out += c == which ? replacement : std::string(1, c);
   return out;
 }
-std::string quoted(const std::string& text) { return "'" + replaced(text, '\'', "'\\''") + "'"; }
+std::string shell_quoted(const std::string& text) { return "'" + replaced(text, '\'', "'\\''") + "'"; }
 
 // ' bench'|' store'|' store list'
 std::string patterns(const std::vector<Place>& places, const char* between) {
   std::string out;
   for (const Place& place : places) {
-    if (!place.at.empty()) out += (out.empty() ? "" : between) + quoted(place.at);
+    if (!place.at.empty()) out += (out.empty() ? "" : between) + shell_quoted(place.at);
   }
   return out;
 }
@@ -71,7 +71,7 @@ _faltung() {{
   for (const Place& place : places) {
     std::string words;
     for (const Word& word : place.words) words += (words.empty() ? "" : " ") + word.text;
-    fmt::print("    {}) known={} ;;\n", quoted(place.at), quoted(words));
+    fmt::print("    {}) known={} ;;\n", shell_quoted(place.at), shell_quoted(words));
   }
   fmt::print(R"(  esac
   COMPREPLY=($(compgen -W "$known" -- "${{COMP_WORDS[COMP_CWORD]}}"))
@@ -95,9 +95,9 @@ _faltung() {{
 )",
              patterns(places, "|"));
   for (const Place& place : places) {
-    fmt::print("    ({}) known=(\n", quoted(place.at));
+    fmt::print("    ({}) known=(\n", shell_quoted(place.at));
     for (const Word& word : place.words)
-      fmt::print("      {}\n", quoted(replaced(word.text, ':', "\\:") + ":" + word.help));
+      fmt::print("      {}\n", shell_quoted(replaced(word.text, ':', "\\:") + ":" + word.help));
     fmt::print("    ) ;;\n");
   }
   fmt::print(R"(  esac
@@ -149,13 +149,14 @@ int run(const std::string& shell) {
   return 0;
 }
 
-void declare(const Command& command) {
+void declare_completion(const Command& command) {
   const auto shell = std::make_shared<std::string>();
   command.option("shell", *shell, "bash, zsh or fish").type("SHELL").required();
   command.runs([shell] { return run(*shell); });
 }
 
-const Subcommand kCompletion("completion", "Print what a shell needs to complete command lines", declare);
+const Subcommand kCompletion("completion", "Print what a shell needs to complete command lines",
+                             declare_completion);
 
 }  // namespace
 }  // namespace faltung::tools

@@ -12,7 +12,7 @@
 namespace faltung::tools {
 namespace {
 
-struct Options {
+struct DevicesOptions {
   Machine machine;
   std::string threads;
 };
@@ -23,7 +23,7 @@ std::string joined(const std::vector<std::string>& words) {
   return out;
 }
 
-int run(Options& options) {
+int run(DevicesOptions& options) {
   int given = 0;
   if (!options.threads.empty()) given = static_cast<int>(parse_count("--threads", options.threads, 1));
   Machine& machine = options.machine;
@@ -72,14 +72,14 @@ int run(Options& options) {
   return 0;
 }
 
-void declare(const Command& command) {
-  const auto options = std::make_shared<Options>();
+void declare_devices(const Command& command) {
+  const auto options = std::make_shared<DevicesOptions>();
   command.option("--threads", options->threads, "CPU threads; every processor unless given").type("N");
   options->machine.add_options(command);
   command.runs([options] { return run(*options); });
 }
 
-const Subcommand kDevices("devices", "What is here, and the ceilings it reaches", declare);
+const Subcommand kDevices("devices", "What is here, and the ceilings it reaches", declare_devices);
 
 }  // namespace
 }  // namespace faltung::tools

@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Options {
+struct DoctorOptions {
   std::vector<std::string> devices, only, skip;
   std::string budget = "10m", report = "faltung-doctor";
   int threads = 0;
@@ -174,7 +174,7 @@ std::string system_line() {
                      fmt::gmtime(std::time(nullptr)), name.sysname, name.release, name.machine);
 }
 
-int run(const Options& options) {
+int run(const DoctorOptions& options) {
   const double budget_s = parse_duration_ms("--budget", options.budget) / 1000;
   std::vector<std::shared_ptr<Device>> devices;
   for (const std::string& id : options.devices) devices.push_back(find_device(id));
@@ -216,8 +216,8 @@ int run(const Options& options) {
   return interrupted() ? 130 : bad > 0 ? 1 : 0;
 }
 
-void declare(const Command& command) {
-  const auto options = std::make_shared<Options>();
+void declare_doctor(const Command& command) {
+  const auto options = std::make_shared<DoctorOptions>();
   command.option("--device", options->devices, "Only this device; repeatable").type("ID");
   command.option("--kernel", options->only, "Only kernels that match; repeatable").type("PATTERN");
   command.option("--skip", options->skip, "No kernels that match; repeatable").type("PATTERN");
@@ -231,7 +231,7 @@ void declare(const Command& command) {
   command.runs([options] { return run(*options); });
 }
 
-const Subcommand kDoctor("doctor", "Try every kernel on a list of problems, on every device", declare);
+const Subcommand kDoctor("doctor", "Try every kernel on a list of problems, on every device", declare_doctor);
 
 }  // namespace
 }  // namespace faltung::tools

@@ -12,12 +12,12 @@
 namespace faltung::tools {
 namespace {
 
-struct Options {
+struct EmitOptions {
   std::string problem, output, target = "trn2", kernel;
 };
 
 // The chosen kernel's, or the best by the model.
-std::string text_of(const Options& options, const NkiCore& core) {
+std::string text_of(const EmitOptions& options, const NkiCore& core) {
   if (nki::is_plain_kernel(options.problem)) {
     if (!options.kernel.empty()) throw Error(Status::bad_problem, "--kernel: a plain kernel has no other");
     return nki::plain_source(options.problem, core);
@@ -43,7 +43,7 @@ std::string text_of(const Options& options, const NkiCore& core) {
                           why.empty() ? options.kernel + " is none of its kernels" : why));
 }
 
-int run(const Options& options) {
+int run(const EmitOptions& options) {
   const std::string text = text_of(options, nki_core("nki:" + options.target));
   if (options.output.empty() || options.output == "-") {
     fmt::print("{}", text);
@@ -56,8 +56,8 @@ int run(const Options& options) {
   return 0;
 }
 
-void declare(const Command& command) {
-  const auto options = std::make_shared<Options>();
+void declare_emit(const Command& command) {
+  const auto options = std::make_shared<EmitOptions>();
   const Command nki =
       command.subcommand("nki", "For AWS's Trainium, as a Python file for the Neuron SDK's NKI");
   nki.option("problem", options->problem,
@@ -70,7 +70,7 @@ void declare(const Command& command) {
   nki.runs([options] { return run(*options); });
 }
 
-const Subcommand kEmit("emit", "A kernel as text, for a target that is not here", declare);
+const Subcommand kEmit("emit", "A kernel as text, for a target that is not here", declare_emit);
 
 }  // namespace
 }  // namespace faltung::tools

@@ -11,7 +11,7 @@
 namespace faltung::tools {
 namespace {
 
-struct Options {
+struct ExplainOptions {
   Arguments arguments;
   Machine machine;
 };
@@ -32,7 +32,7 @@ void print_compiled(Engine& engine, const Row& row, const Request& request, cons
   }
   EngineImpl& impl = Internals::impl(engine);
   const Candidate candidate = find_candidate(choice.kernel, settled.problem, settled.target());
-  if (impl.trust().standing(candidate, settled) == Standing::untried) {
+  if (impl.trust().standing(candidate, settled) == faltung::Standing::untried) {
     fmt::print(
         "  {} was not tried on {} yet: faltung bench or find does, and then it is known what the compiler "
         "makes of it\n",
@@ -44,7 +44,7 @@ void print_compiled(Engine& engine, const Row& row, const Request& request, cons
   }
 }
 
-int run(Options& options) {
+int run(ExplainOptions& options) {
   const std::vector<Row> rows = options.arguments.rows();
   const Request request = options.arguments.request();
   Filter{request};
@@ -72,15 +72,16 @@ int run(Options& options) {
   return 0;
 }
 
-void declare(const Command& command) {
-  const auto options = std::make_shared<Options>();
+void declare_explain(const Command& command) {
+  const auto options = std::make_shared<ExplainOptions>();
   options->arguments.add_problems(command);
   options->arguments.add_choices(command);
   options->machine.add_options(command);
   command.runs([options] { return run(*options); });
 }
 
-const Subcommand kExplain("explain", "One line for each algorithm: chosen, slower, or why not", declare);
+const Subcommand kExplain("explain", "One line for each algorithm: chosen, slower, or why not",
+                          declare_explain);
 
 }  // namespace
 }  // namespace faltung::tools

@@ -10,7 +10,7 @@
 namespace faltung::tools {
 namespace {
 
-struct Options {
+struct FindOptions {
   Arguments arguments;
   Machine machine;
   std::string budget = "2s";
@@ -18,7 +18,7 @@ struct Options {
 
 struct Interrupted {};
 
-int run(Options& options) {
+int run(FindOptions& options) {
   const std::vector<Row> rows = options.arguments.rows();
   Request request = options.arguments.request();
   request.budget_ms = parse_duration_ms("--budget", options.budget);
@@ -68,8 +68,8 @@ int run(Options& options) {
   return 0;
 }
 
-void declare(const Command& command) {
-  const auto options = std::make_shared<Options>();
+void declare_find(const Command& command) {
+  const auto options = std::make_shared<FindOptions>();
   options->arguments.add_problems(command);
   options->arguments.add_choices(command);
   command.option("--budget", options->budget, "For each problem").type("TIME").shows_default();
@@ -77,7 +77,7 @@ void declare(const Command& command) {
   command.runs([options] { return run(*options); });
 }
 
-const Subcommand kFind("find", "Measure the candidates and remember the fastest", declare);
+const Subcommand kFind("find", "Measure the candidates and remember the fastest", declare_find);
 
 }  // namespace
 }  // namespace faltung::tools

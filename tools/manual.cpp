@@ -47,16 +47,17 @@ void print_command(const CommandText& command) {
   }
 }
 
-struct Entry {
+struct ManualEntry {
   const char *name, *text;
 };
 
-void print_section(const char* title, std::initializer_list<Entry> entries) {
+void print_section(const char* title, std::initializer_list<ManualEntry> entries) {
   fmt::print(".SH {}\n", title);
-  for (const Entry& entry : entries) fmt::print(".TP\n\\fB{}\\fR\n{}\n", roff(entry.name), roff(entry.text));
+  for (const ManualEntry& entry : entries)
+    fmt::print(".TP\n\\fB{}\\fR\n{}\n", roff(entry.name), roff(entry.text));
 }
 
-int run() {
+int print_manual() {
   const CommandText faltung = described();
   fmt::print(".TH FALTUNG 1 \"\" \"faltung {}\" \"User Commands\"\n", version());
   fmt::print(".SH NAME\nfaltung \\- convolutions, right and close to the device's limit\n");
@@ -89,9 +90,9 @@ int run() {
   return 0;
 }
 
-void declare(const Command& command) { command.runs(run); }
+void declare_manual(const Command& command) { command.runs(print_manual); }
 
-const Subcommand kManual("manual", "Print the manual page, for man", declare);
+const Subcommand kManual("manual", "Print the manual page, for man", declare_manual);
 
 }  // namespace
 }  // namespace faltung::tools

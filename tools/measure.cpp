@@ -24,10 +24,6 @@ constexpr std::size_t kMostArena = std::size_t{1} << 30;
 constexpr int kMostSets = 1024;
 constexpr double kProducts = 2e7;  // of the reference, for a check: some 20 ms
 
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
 using PlanPointer = std::shared_ptr<const PlanImpl>;
 
 // A plan, and how exact it promises to be.

@@ -12,6 +12,7 @@
 #include "tools/command.hpp"
 #include "tools/network_data.hpp"
 #include "tools/peer.hpp"
+#include "tools/race.hpp"
 #include "tools/report.hpp"
 #include "tools/units.hpp"
 
@@ -20,20 +21,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Options {
+struct NetworkOptions {
   std::string model, device = "cpu", dtype = "f32", threads, math = "f32", bound, peer, repeat = "9",
                      least = "200ms";
   std::vector<std::string> sizes, inputs, outputs;
   std::uint64_t seed = 1;
 };
 
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
 // A network, planned for the sizes that were asked for, with data.
 struct Loaded {
-  explicit Loaded(const Options& options) {
+  explicit Loaded(const NetworkOptions& options) {
     print_warnings(engine);
     if (!options.threads.empty())
       request.request.threads =
@@ -75,7 +72,7 @@ std::string show_sizes(const std::vector<std::int64_t>& sizes) {
   return fmt::format("{}", fmt::join(sizes, "x"));
 }
 
-int run(const Options& options) {
+int run(const NetworkOptions& options) {
   Loaded l(options);
   const auto begin = Clock::now();
   l.once();
@@ -101,7 +98,7 @@ int run(const Options& options) {
   return 0;
 }
 
-int explain(const Options& options) {
+int explain(const NetworkOptions& options) {
   Loaded l(options);
   const NetworkReport report = l.plan->report(l.in->reads(), l.out->writes(), 5);
   double total = 0, convolutions = 0, predicted = 0;
@@ -140,7 +137,7 @@ int explain(const Options& options) {
 // error in units of the type's roundoff.
 double usual_bound(DType dtype) { return dtype == DType::f32 ? 1e-4 : dtype == DType::f16 ? 1e-2 : 8e-2; }
 
-int verify(const Options& options) {
+int verify(const NetworkOptions& options) {
   Loaded l(options);
   const double bound = options.bound.empty() ? usual_bound(l.request.dtype) : std::stod(options.bound);
   const auto errors = network::verify(NetworkInternals::impl(*l.network), NetworkInternals::impl(*l.plan),
@@ -213,7 +210,7 @@ struct OtherWays {
   std::vector<Contestant> contestants;
 };
 
-int bench(const Options& options) {
+int bench(const NetworkOptions& options) {
   Loaded l(options);
   const auto first = Clock::now();
   l.once();
@@ -256,11 +253,11 @@ int bench(const Options& options) {
   return 0;
 }
 
-void declare(const Command& command) {
-  const auto add = [&](const char* name, const char* help, int (*run)(const Options&),
-                       const std::function<void(const Command&, Options&)>& more) {
+void declare_network(const Command& command) {
+  const auto add = [&](const char* name, const char* help, int (*run)(const NetworkOptions&),
+                       const std::function<void(const Command&, NetworkOptions&)>& more) {
     const Command sub = command.subcommand(name, help);
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<NetworkOptions>();
     sub.option("model", options->model, "An ONNX file").type("MODEL.onnx").required();
     sub.option("--size", options->sizes, "Of an input whose sizes are open, e.g. x=1x3x640x640; repeatable")
         .type("NAME=SIZES");
@@ -278,19 +275,21 @@ void declare(const Command& command) {
     more(sub, *options);
     sub.runs([options, run] { return run(*options); });
   };
-  add("run", "Run it once, and say what comes out", run, [](const Command& sub, Options& o) {
+  add("run", "Run it once, and say what comes out", run, [](const Command& sub, NetworkOptions& o) {
     sub.option("--output", o.outputs, "An output to a file; repeatable").type("NAME=FILE.npy");
   });
   add("explain", "A line a step: kernel, time, layout, place in the arena", explain,
-      [](const Command&, Options&) {});
-  add("verify", "Every tensor beside a run in double precision", verify, [](const Command& sub, Options& o) {
-    sub.option("--bound", o.bound,
+      [](const Command&, NetworkOptions&) {});
+  add("verify", "Every tensor beside a run in double precision", verify,
+      [](const Command& sub, NetworkOptions& o) {
+        sub.option(
+               "--bound", o.bound,
                "The worst error that is right, relative to a tensor's largest element; 1e-4 for f32, 1e-2 "
                "for f16 "
                "and 8e-2 for bf16 unless given")
-        .type("X");
-  });
-  add("bench", "Time it, also beside another engine", bench, [](const Command& sub, Options& o) {
+            .type("X");
+      });
+  add("bench", "Time it, also beside another engine", bench, [](const Command& sub, NetworkOptions& o) {
     sub.option("--vs", o.peer, "Another engine, timed in turn: onnxruntime").type("PEER");
     sub.option("--repeat", o.repeat, "Blocks of runs").type("N").shows_default();
     sub.option("--min-time", o.least, "Of runs in all blocks together, at least")
@@ -299,7 +298,7 @@ void declare(const Command& command) {
   });
 }
 
-const Subcommand kNetwork("network", "Run, time, explain and verify whole networks", declare);
+const Subcommand kNetwork("network", "Run, time, explain and verify whole networks", declare_network);
 
 }  // namespace
 }  // namespace faltung::tools

@@ -136,7 +136,7 @@ std::string Peer::read_line(double timeout_s) {
 std::string Peer::ask(const std::string& line, double timeout_s) {
   const std::string text = line + "\n";
   for (std::size_t sent = 0; sent < text.size();) {
-    const ssize_t bytes = write(in_, text.data() + sent, text.size() - sent);
+    const ssize_t bytes = ::write(in_, text.data() + sent, text.size() - sent);
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes <= 0) fail("it is gone");
     sent += static_cast<std::size_t>(bytes);

@@ -1,12 +1,15 @@
 #include "tools/race.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
 #include "src/finder/trial.hpp"
 
 namespace faltung::tools {
+
+double ms_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
 
 std::vector<Standing> race(const std::vector<Contestant>& contestants, const RacePolicy& policy) {
   struct Score {

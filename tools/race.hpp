@@ -2,6 +2,7 @@
 #ifndef FALTUNG_TOOLS_RACE_HPP_
 #define FALTUNG_TOOLS_RACE_HPP_
 
+#include <chrono>
 #include <functional>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct Standing {
   double ms_min = 0, ms_max = 0;  // the fastest and the slowest block's median
   int runs = 0;
 };
+
+double ms_since(std::chrono::steady_clock::time_point begin);
 
 std::vector<Standing> race(const std::vector<Contestant>& contestants, const RacePolicy& policy);
 

@@ -15,7 +15,7 @@
 namespace faltung::tools {
 namespace {
 
-struct Options {
+struct RunCommandOptions {
   Arguments arguments;
   std::string x, w, y, bias, residual;
   bool check = false;
@@ -33,7 +33,7 @@ std::vector<std::int64_t> npy_shape(const Problem& p, const TensorShape& s) {
 // Host data of the tensors that the direction reads.
 class Inputs {
  public:
-  Inputs(const Problem& problem, const Options& options) : problem_(problem) {
+  Inputs(const Problem& problem, const RunCommandOptions& options) : problem_(problem) {
     const Epilogue& e = problem.epilogue;
     const bool forward = problem.direction == Direction::forward;
     if (problem.direction != Direction::backward_data) read("x", options.x, x_shape(problem), tensors.x);
@@ -74,7 +74,7 @@ class Inputs {
   std::vector<std::unique_ptr<NpyArray>> arrays_;
 };
 
-int run(const Options& options) {
+int run(const RunCommandOptions& options) {
   const std::vector<Row> rows = options.arguments.rows();
   if (rows.size() != 1) {
     throw Error(Status::bad_problem, fmt::format("run takes one problem, got {}", rows.size()));
@@ -134,8 +134,8 @@ int run(const Options& options) {
   return finding.right() ? 0 : 1;
 }
 
-void declare(const Command& command) {
-  const auto options = std::make_shared<Options>();
+void declare_run(const Command& command) {
+  const auto options = std::make_shared<RunCommandOptions>();
   options->arguments.add_problems(command);
   options->arguments.add_choices(command);
   const auto file = [&](const char* flag, std::string& value, const char* text) {
@@ -150,7 +150,7 @@ void declare(const Command& command) {
   command.runs([options] { return run(*options); });
 }
 
-const Subcommand kRun("run", "Compute one convolution on .npy files", declare);
+const Subcommand kRun("run", "Compute one convolution on .npy files", declare_run);
 
 }  // namespace
 }  // namespace faltung::tools

@@ -15,7 +15,7 @@
 namespace faltung::tools {
 namespace {
 
-struct Options {
+struct StoreOptions {
   Machine machine;
   std::string kind, file, kernel;
   bool lock = false, verdicts = false, nondeterministic = false;
@@ -29,7 +29,7 @@ bool is_meant(const Record& record, const std::string& pattern) {
                    matches(pattern, known->report.kernel.substr(0, known->report.kernel.find('/'))));
 }
 
-std::vector<Record> meant(const Store& store, const Options& options) {
+std::vector<Record> meant(const Store& store, const StoreOptions& options) {
   std::vector<Record> records = store.list(options.kind);
   std::erase_if(records, [&](const Record& record) { return !is_meant(record, options.kernel); });
   return records;
@@ -44,7 +44,7 @@ std::string summary(const Record& record) {
                      name(r.outcome), known->problem, r.why.empty() ? "" : ": ", r.why);
 }
 
-int list(Options& options) {
+int list(StoreOptions& options) {
   bool all = true;  // was readable
   const Store store("", [&](const std::string& line) {
     fmt::print(stderr, "faltung: warning: {}\n", one_line(line));
@@ -69,7 +69,7 @@ int list(Options& options) {
   return all ? 0 : 1;
 }
 
-int export_to(const Options& options) {
+int export_to(const StoreOptions& options) {
   const Store store;
   std::vector<Record> records =
       options.lock
@@ -93,7 +93,7 @@ int export_to(const Options& options) {
   return 0;
 }
 
-int import_from(const Options& options) {
+int import_from(const StoreOptions& options) {
   Store store;
   const Store::Imported done = store.import_from(options.file);
   fmt::print("{}: {} records added, {} replaced, {} unchanged, {} damaged and left out\n",
@@ -101,7 +101,7 @@ int import_from(const Options& options) {
   return done.damaged > 0 ? 1 : 0;
 }
 
-int clear(const Options& options) {
+int clear(const StoreOptions& options) {
   Store store;
   int records = 0;
   if (options.kernel.empty()) {
@@ -113,8 +113,8 @@ int clear(const Options& options) {
   return 0;
 }
 
-void declare(const Command& command) {
-  const auto options = std::make_shared<Options>();
+void declare_store(const Command& command) {
+  const auto options = std::make_shared<StoreOptions>();
   const auto add = [&](const char* name, const char* help, const auto& run) {
     const Command sub = command.subcommand(name, help);
     sub.runs([options, run] { return run(*options); });
@@ -141,7 +141,7 @@ void declare(const Command& command) {
   add_kind(add("clear", "Forget", clear));
 }
 
-const Subcommand kStore("store", "What the engine remembers: list, export, import, clear", declare);
+const Subcommand kStore("store", "What the engine remembers: list, export, import, clear", declare_store);
 
 }  // namespace
 }  // namespace faltung::tools

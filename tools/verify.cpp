@@ -14,7 +14,7 @@
 namespace faltung::tools {
 namespace {
 
-struct Options {
+struct VerifyOptions {
   Arguments arguments;
   Machine machine;
   bool in_process = false;
@@ -23,7 +23,7 @@ struct Options {
 // Tries kernels in a worker, which a broken one may end; with --in-process here, for a debugger.
 class Trier {
  public:
-  explicit Trier(const Options& options)
+  explicit Trier(const VerifyOptions& options)
       : in_process_(options.in_process),
         policy_(worker_policy(options.arguments.request())),
         worker_(options.arguments.device_id(), policy_.command) {}
@@ -38,7 +38,7 @@ class Trier {
   Worker worker_;
 };
 
-int run(Options& options) {
+int run(VerifyOptions& options) {
   const std::vector<Row> rows = options.arguments.rows();
   const Request request = options.arguments.request();
   const Filter filter{request};  // a misspelt pattern is told before anything runs
@@ -132,8 +132,8 @@ int run(Options& options) {
   return right == kernels ? 0 : 1;
 }
 
-void declare(const Command& command) {
-  const auto options = std::make_shared<Options>();
+void declare_verify(const Command& command) {
+  const auto options = std::make_shared<VerifyOptions>();
   options->arguments.add_problems(command);
   options->arguments.add_choices(command);
   command.flag("--in-process", options->in_process,
@@ -142,7 +142,7 @@ void declare(const Command& command) {
   command.runs([options] { return run(*options); });
 }
 
-const Subcommand kVerify("verify", "Check every supporting kernel against the reference", declare);
+const Subcommand kVerify("verify", "Check every supporting kernel against the reference", declare_verify);
 
 }  // namespace
 }  // namespace faltung::tools

@@ -6,11 +6,11 @@
 namespace faltung::tools {
 namespace {
 
-void declare(const Command& command) { command.runs(serve_worker); }
+void declare_worker(const Command& command) { command.runs(serve_worker); }
 
 const Subcommand kWorker(
     "worker", "Try kernels for another process: requests and answers are JSON lines on the standard streams",
-    declare);
+    declare_worker);
 
 }  // namespace
 }  // namespace faltung::tools

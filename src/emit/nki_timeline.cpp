@@ -12,7 +12,7 @@ namespace faltung::nki {
 namespace {
 
 using i64 = std::int64_t;
-constexpr i64 kTile = NkiCore::kPartitions;
+constexpr i64 kPartitions = NkiCore::kPartitions;
 
 double us(double cycles, double ghz) { return cycles / ghz * 1e-3; }
 
@@ -29,12 +29,12 @@ class Walk {
   void part(i64 c, i64 k) {
     c_ = c, k_ = k;
     if (s_.weights == Schedule::Weights::grouped && parts_ == 0)
-      for (int raw = 0; raw < 2; ++raw) run(Engine::gpsimd, 0, kTile * p_.r * p_.s);
+      for (int raw = 0; raw < 2; ++raw) run(Engine::gpsimd, 0, kPartitions * p_.r * p_.s);
     const int buffer = parts_++ % s_.w_buffers;
     w_ready_ = load_weights(w_free_[buffer]);
     if (p_.epilogue.bias)
-      for (i64 k0 = 0; k0 < k_; k0 += kTile)
-        w_ready_ = std::max(w_ready_, copy(Engine::dma_in, 0, std::min(kTile, k_ - k0), e_, 1));
+      for (i64 k0 = 0; k0 < k_; k0 += kPartitions)
+        w_ready_ = std::max(w_ready_, copy(Engine::dma_in, 0, std::min(kPartitions, k_ - k0), e_, 1));
     w_buffer_ = buffer;
   }
 
@@ -131,10 +131,10 @@ class Walk {
       return ready;
     }
     const bool planes = p_.layout == Layout::nchw;
-    for (i64 k = 0; k < k_; k += kTile) {
-      const i64 kw = std::min(kTile, k_ - k);
-      for (i64 c = 0; c < c_; c += kTile) {
-        const i64 cn = std::min(kTile, c_ - c), lie_together = planes ? cn * taps : cn;
+    for (i64 k = 0; k < k_; k += kPartitions) {
+      const i64 kw = std::min(kPartitions, k_ - k);
+      for (i64 c = 0; c < c_; c += kPartitions) {
+        const i64 cn = std::min(kPartitions, c_ - c), lie_together = planes ? cn * taps : cn;
         double there = 0;
         if (s_.weights == Schedule::Weights::grouped) {
           const i64 kg = p_.k / p_.groups, cg = p_.c / p_.groups;
@@ -160,18 +160,18 @@ class Walk {
     if (rows <= 0 || cols <= 0) return there;
     if (p_.layout == Layout::nchw) {
       const bool whole = cols == width;
-      for (i64 c = 0; c < channels; c += kTile)
-        there = copy(Engine::dma_in, ready, std::min(kTile, channels - c), (whole ? rows * cols : cols) * e_,
-                     count * (whole ? 1 : rows));
+      for (i64 c = 0; c < channels; c += kPartitions)
+        there = copy(Engine::dma_in, ready, std::min(kPartitions, channels - c),
+                     (whole ? rows * cols : cols) * e_, count * (whole ? 1 : rows));
       return there;
     }
-    const i64 at_once = cols == width && width <= kTile ? kTile / width : 1;
+    const i64 at_once = cols == width && width <= kPartitions ? kPartitions / width : 1;
     for (i64 i = 0; i < count; ++i) {
       for (i64 h = 0; h < rows; h += at_once) {
-        for (i64 v = 0; v < cols; v += kTile) {
-          const i64 pixels = std::min(at_once, rows - h) * std::min(kTile, cols - v);
+        for (i64 v = 0; v < cols; v += kPartitions) {
+          const i64 pixels = std::min(at_once, rows - h) * std::min(kPartitions, cols - v);
           const double came = copy(Engine::dma_in, ready, pixels, channels * e_, 1);
-          for (i64 c = 0; c < channels; c += kTile) there = empty_turned(turn(came, pixels), pixels);
+          for (i64 c = 0; c < channels; c += kPartitions) there = empty_turned(turn(came, pixels), pixels);
         }
       }
     }
@@ -186,11 +186,11 @@ class Walk {
                   count * (whole ? 1 : rows));
       return;
     }
-    const i64 at_once = cols == width && width <= kTile ? kTile / width : 1;
+    const i64 at_once = cols == width && width <= kPartitions ? kPartitions / width : 1;
     for (i64 i = 0; i < count; ++i) {
       for (i64 h = 0; h < rows; h += at_once) {
-        for (i64 v = 0; v < cols; v += kTile) {
-          const i64 pixels = std::min(at_once, rows - h) * std::min(kTile, cols - v);
+        for (i64 v = 0; v < cols; v += kPartitions) {
+          const i64 pixels = std::min(at_once, rows - h) * std::min(kPartitions, cols - v);
           free =
               copy(Engine::dma_out, empty_turned(turn(ready, channels), channels), pixels, channels * e_, 1);
         }
@@ -210,12 +210,12 @@ class Walk {
     const i64 w_in = std::clamp<i64>(inside(cols.conv_first * p_.stride_w - p_.pad_left, wn, p_.w), 0, wn);
     double x_ready = x_free_[xb];
     if (h_in < hn || w_in < wn) {
-      for (i64 c = 0; c < c_; c += kTile) x_ready = run(Engine::gpsimd, x_free_[xb], count * hn * wn);
+      for (i64 c = 0; c < c_; c += kPartitions) x_ready = run(Engine::gpsimd, x_free_[xb], count * hn * wn);
     }
     x_ready = load(x_ready, count, c_, h_in, w_in, p_.w);
 
-    for (i64 k = 0; k < k_; k += kTile) {
-      const i64 kw = std::min(kTile, k_ - k);
+    for (i64 k = 0; k < k_; k += kPartitions) {
+      const i64 kw = std::min(kPartitions, k_ - k);
       const int yb = tiles_++ % s_.y_buffers;
       double rest_ready = 0, values_ready = 0;
       double y_free = y_free_[yb];
@@ -235,7 +235,7 @@ class Walk {
   // A bank's products, and what empties it.
   double group(i64 sums, double x_ready, double y_free) {
     const int bank = banks_++ % Schedule::kBanks;
-    const i64 products = ceil_div(c_, kTile) * p_.r * p_.s;
+    const i64 products = ceil_div(c_, kPartitions) * p_.r * p_.s;
     const double columns = static_cast<double>(std::max<i64>(sums, NkiCore::kLeastColumns));
     const double cycles = f32_ ? NkiCore::kF32Passes * columns + NkiCore::kF32LoadCycles : columns;
     const double ready = std::max({x_ready, w_ready_, bank_free_[bank]});

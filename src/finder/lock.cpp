@@ -10,8 +10,6 @@
 namespace faltung {
 namespace {
 
-using Json = nlohmann::json;
-
 std::string key_of(const std::string& problem, const std::string& device_key) {
   return problem + " on " + device_key;
 }
@@ -22,7 +20,7 @@ bool is_lock(const Store& store) { return store.readonly() && store.holds(kLock)
 
 std::string locked_kernel(const Store& store, const Problem& problem, const DeviceInfo& device) {
   if (const auto payload = store.get(kLock, key_of(to_string(problem), device.key))) {
-    const Json json = Json::parse(*payload, nullptr, false);
+    const nlohmann::json json = nlohmann::json::parse(*payload, nullptr, false);
     if (json.is_object() && json.contains("kernel") && json["kernel"].is_string()) return json["kernel"];
   }
   throw Error(Status::unsupported,
@@ -47,7 +45,7 @@ std::vector<Record> lock_records(const Store& store, Repeatable admitted) {
       const auto found = chosen.find(lock_key);
       // Measured with several numbers of threads: the largest is the usual one.
       if (found != chosen.end() && found->second.threads >= key->threads) break;
-      const Json payload = {
+      const nlohmann::json payload = {
           {"kernel", m.kernel}, {"problem", key->problem}, {"device", key->device}, {"ms", m.ms}};
       chosen[lock_key] = {key->threads, {kLock, lock_key, payload.dump(), record.modified_ms}};
       break;

@@ -13,8 +13,6 @@ namespace {
 using gpu::Constants;
 using i64 = std::int64_t;
 
-std::string digits(i64 value) { return std::to_string(value); }
-
 // The members of the kernels' structs, which are index_t all of them.
 StepArgument numbers(const std::vector<i64>& values, bool wide) {
   StepArgument argument{StepArgument::Kind::value, {}, {}, {}};
@@ -35,7 +33,7 @@ i64 elements_of(const MapCall& call) {
   return count;
 }
 
-bool is_wide(const MapCall& call) {
+bool needs_wide_indices(const MapCall& call) {
   bool wide = network::is_wide(elements_of(call));
   const auto look = [&](const MapOperand& o) {
     i64 reach = std::abs(o.offset);
@@ -67,14 +65,15 @@ std::string number(float value) {
 Constants chain_constants(const MapCall& call) {
   std::string text;
   std::vector<std::string> registers(kMapRegisters);
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) registers[i] = "v" + digits(static_cast<i64>(i));
+  for (std::size_t i = 0; i < call.inputs.size(); ++i)
+    registers[i] = "v" + std::to_string(static_cast<i64>(i));
   std::string result = registers[0];
   for (std::size_t i = 0; i < call.program.size(); ++i) {
     const MapInstruction& in = call.program[i];
     const OpText& op = kOps[static_cast<std::size_t>(in.op)];
     const std::string &x = registers[in.x], &y = op.inputs > 1 ? registers[in.y] : x,
                       &z = op.inputs > 2 ? registers[in.z] : x;
-    result = "t" + digits(static_cast<i64>(i));
+    result = "t" + std::to_string(static_cast<i64>(i));
     text += fmt::format("const float {} = map_{}({}, {}, {}, {}, {}); ", result, op.name, x, y, z,
                         number(in.a), number(in.b));
     registers[in.to] = result;
@@ -107,14 +106,14 @@ std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const Dev
   for (std::size_t d = 0; d < last; ++d) {
     if (d != rows) others.push_back(d);
   }
-  const bool wide = is_wide(call);
-  Constants own = {{"THREADS", digits(kDeviceThreads)},
-                   {"RANK", digits(static_cast<i64>(std::max<std::size_t>(1, others.size())))},
-                   {"TILE", digits(kTile)},
+  const bool wide = needs_wide_indices(call);
+  Constants own = {{"THREADS", std::to_string(kDeviceThreads)},
+                   {"RANK", std::to_string(static_cast<i64>(std::max<std::size_t>(1, others.size())))},
+                   {"TILE", std::to_string(kTile)},
                    {"V", "1"},
                    {"WIDE", wide ? "1" : "0"}};
   if (call.program.empty()) {
-    own.push_back({"BYTES", digits(static_cast<i64>(size_of(from.element)))});
+    own.push_back({"BYTES", std::to_string(static_cast<i64>(size_of(from.element)))});
   } else {
     const Constants chain = chain_constants(call);
     own.insert(own.end(), {{"INPUT_TYPE", name(from.element)}, {"RESULT_TYPE", name(to.element)}});
@@ -168,12 +167,12 @@ std::vector<faltung::Step> copy_steps(const MapCall& call, const DeviceSlots& sl
   for (const MapOperand& o : operands) values.push_back(o.offset);
   for (const MapOperand& o : operands)
     values.insert(values.end(), o.strides.begin(), o.strides.begin() + call.rank);
-  const bool wide = is_wide(call);
+  const bool wide = needs_wide_indices(call);
   return {launch("copy",
                  gpu::source(device, "copy", "copy.cl", "copy",
-                             {{"THREADS", digits(kDeviceThreads)},
-                              {"RANK", digits(call.rank)},
-                              {"BYTES", digits(static_cast<i64>(bytes))},
+                             {{"THREADS", std::to_string(kDeviceThreads)},
+                              {"RANK", std::to_string(call.rank)},
+                              {"BYTES", std::to_string(static_cast<i64>(bytes))},
                               {"WIDE", wide ? "1" : "0"}}),
                  gpu::one_dimension(count, kDeviceThreads),
                  {in(slots.reads[0]), out(slots.write), numbers(values, wide)})};
@@ -218,19 +217,19 @@ std::vector<faltung::Step> map_steps(const MapCall& call, const DeviceSlots& slo
 
   const auto last = last_of(call);
   const int v = neighbours_of(call);
-  const bool wide = is_wide(call);
+  const bool wide = needs_wide_indices(call);
   std::string operands;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const MapOperand& o = call.inputs[i];
     const char* const how = o.strides[last] == 1 ? "together" : o.strides[last] == 0 ? "alone" : "apart";
     operands += fmt::format("X({}, {}, {}) ", i, name(o.element), how);
   }
-  Constants own = {{"THREADS", digits(kDeviceThreads)},
-                   {"RANK", digits(call.rank)},
-                   {"INPUTS", digits(static_cast<i64>(call.inputs.size()))},
+  Constants own = {{"THREADS", std::to_string(kDeviceThreads)},
+                   {"RANK", std::to_string(call.rank)},
+                   {"INPUTS", std::to_string(static_cast<i64>(call.inputs.size()))},
                    {"OPERANDS(X)", operands},
                    {"RESULT_TYPE", name(call.output.element)},
-                   {"V", digits(v)},
+                   {"V", std::to_string(v)},
                    {"WIDE", wide ? "1" : "0"}};
   if (call.output.strides[last] != 1) own.push_back({"RESULT_APART", "1"});
   const Constants chain = chain_constants(call);

@@ -11,8 +11,6 @@ namespace {
 using gpu::Constants;
 using i64 = std::int64_t;
 
-std::string digits(i64 value) { return std::to_string(value); }
-
 std::vector<faltung::Step> pick_steps(PickCall call, const DeviceSlots& slots, DeviceConstants& constants,
                                       const DeviceInfo& device) {
   const Slot table = constants.add(call.index);
@@ -24,8 +22,8 @@ std::vector<faltung::Step> pick_steps(PickCall call, const DeviceSlots& slots, D
   const bool wide = is_wide(std::max(count, call.extent.outer * call.extent.length * call.extent.inner));
   return {launch("pick",
                  gpu::source(device, "pick", "pick.cl", "pick",
-                             {{"THREADS", digits(kDeviceThreads)},
-                              {"BYTES", digits(static_cast<i64>(call.bytes))},
+                             {{"THREADS", std::to_string(kDeviceThreads)},
+                              {"BYTES", std::to_string(static_cast<i64>(call.bytes))},
                               {"WIDE", wide ? "1" : "0"}}),
                  gpu::one_dimension(count, kDeviceThreads),
                  {in(slots.reads[0]), in(table), out(slots.write), value(count), value(call.extent.length),
@@ -41,11 +39,11 @@ std::vector<faltung::Step> taps_steps(const TapsCall& call, const DeviceSlots& s
   const bool wide = is_wide(std::max(units * v, e.outer * e.length * e.inner));
   return {launch("taps",
                  gpu::source(device, "taps", "taps.cl", "taps",
-                             {{"THREADS", digits(kDeviceThreads)},
-                              {"TAPS", digits(call.taps)},
+                             {{"THREADS", std::to_string(kDeviceThreads)},
+                              {"TAPS", std::to_string(call.taps)},
                               {"FROM_TYPE", name(call.from)},
                               {"TO_TYPE", name(call.to)},
-                              {"V", digits(v)},
+                              {"V", std::to_string(v)},
                               {"WIDE", wide ? "1" : "0"}}),
                  gpu::one_dimension(units, kDeviceThreads),
                  {in(slots.reads[0]), in(table), in(weight), out(slots.write), value(units), value(e.length),
@@ -56,7 +54,7 @@ std::vector<faltung::Step> best_steps(const BestCall& call, const DeviceSlots& s
                                       const DeviceInfo& device) {
   constexpr int kThreads = 64;  // each has much to do
   const RowsExtent& e = call.extent;
-  Constants own = {{"THREADS", digits(kThreads)},
+  Constants own = {{"THREADS", std::to_string(kThreads)},
                    {"FROM_TYPE", name(call.from)},
                    {"SIGN", call.kind == BestKind::largest ? "1.0f" : "-1.0f"},
                    {"V", "1"},
@@ -82,11 +80,11 @@ std::vector<faltung::Step> product_steps(const ProductCall& call, const DeviceSl
   const bool wide = is_wide(std::max({units * v, last_a, last_b}));
   return {launch("product",
                  gpu::source(device, "product", "product.cl", "product",
-                             {{"THREADS", digits(kDeviceThreads)},
+                             {{"THREADS", std::to_string(kDeviceThreads)},
                               {"A_TYPE", name(call.a_element)},
                               {"B_TYPE", name(call.b_element)},
                               {"TO_TYPE", name(call.y_element)},
-                              {"V", digits(v)},
+                              {"V", std::to_string(v)},
                               {"WIDE", wide ? "1" : "0"}}),
                  gpu::one_dimension(units, kDeviceThreads),
                  {in(slots.reads[0]), in(slots.reads[1]), in(table), out(slots.write), value(units),

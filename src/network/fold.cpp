@@ -12,8 +12,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr i64 kSmall = 1 << 16;  // elements of a constant that a shape rule may look at
-
 class Folder {
  public:
   explicit Folder(Graph graph) : graph_(std::move(graph)) {

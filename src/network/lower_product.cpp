@@ -10,10 +10,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-MapElement element_of(const Lowering& lowering, ValueId id, const Node& node) {
-  return map_element(lowering.graph().at(id).type, node.title());
-}
-
 // The rows are the pixels of one image.
 void lower_linear(Lowering& lowering, const Node& node) {
   const Graph& graph = lowering.graph();

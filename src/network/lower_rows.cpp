@@ -17,10 +17,6 @@ void require_floats(const Site& site) {
     site.decline(std::string("elements of type ") + name(site.in(0).type) + " are not known");
 }
 
-MapElement element_of(const Lowering& lowering, ValueId id, const Node& node) {
-  return map_element(lowering.graph().at(id).type, node.title());
-}
-
 // Where a dimension of an image lies in memory.
 std::size_t memory_axis(std::size_t axis, bool image, Layout layout) {
   constexpr std::size_t kNhwc[] = {0, 3, 1, 2};

@@ -16,7 +16,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr i64 kSmall = 1 << 16;       // elements of a constant that a rule may look at
 constexpr i64 kNever = i64{1} << 50;  // nanoseconds
 
 std::size_t bytes_of(const Value& value) {
@@ -336,6 +335,10 @@ void Lowering::run() {
     draft.write = {static_cast<int>(buffers.size()) - 1, 0};
     drafts.push_back(std::move(draft));
   }
+}
+
+MapElement element_of(const Lowering& lowering, ValueId id, const Node& node) {
+  return map_element(lowering.graph().at(id).type, node.title());
 }
 
 }  // namespace faltung::network

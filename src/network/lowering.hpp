@@ -144,6 +144,9 @@ void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes);
 // Whether two layouts of a shape are the same in memory.
 bool same_memory(const Shape& shape);
 
+// How maps and rows read a value; throws Error(unsupported) for a type that they do not have.
+MapElement element_of(const Lowering& lowering, ValueId id, const Node& node);
+
 }  // namespace faltung::network
 
 #endif  // FALTUNG_SRC_NETWORK_LOWERING_HPP_

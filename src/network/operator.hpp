@@ -2,6 +2,7 @@
 #ifndef FALTUNG_SRC_NETWORK_OPERATOR_HPP_
 #define FALTUNG_SRC_NETWORK_OPERATOR_HPP_
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -86,6 +87,19 @@ std::span<const Operator> reduce_operators();
 std::span<const Operator> normalize_operators();
 std::span<const Operator> convolution_operators();
 std::span<const Operator> product_operators();
+
+// Shape rules of many operators: as the first input, and its type in another shape.
+inline std::vector<Result> like_input(const Site& s) { return {{s.in(0).type, s.in(0).shape}}; }
+inline std::vector<Result> with_shape(const Site& s, Shape shape) {
+  return {{s.in(0).type, std::move(shape)}};
+}
+
+// ONNX's Max and Min: a NaN stays.
+inline double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+inline double smaller(double a, double b) { return std::isnan(a) || a < b ? a : b; }
+
+// The most elements of a constant that a rule looks at.
+inline constexpr std::int64_t kSmall = 1 << 16;
 
 // For the shape rules and references: every index of a shape in order, with the offset into several tensors.
 class Odometer {

@@ -231,7 +231,7 @@ void evaluate_pool(const Site& s, std::vector<Array>& out) {
   }
 }
 
-constexpr Operator kRows[] = {
+constexpr Operator kConvolutionOperators[] = {
     {"Conv", 2, 3, conv, evaluate_conv},
     // A Conv with a residual as its fourth input, an activation and a pool: what the passes leave.
     {"faltung.Conv", 2, 4, fused_conv, evaluate_fused_conv},
@@ -242,6 +242,6 @@ constexpr Operator kRows[] = {
 
 }  // namespace
 
-std::span<const Operator> convolution_operators() { return kRows; }
+std::span<const Operator> convolution_operators() { return kConvolutionOperators; }
 
 }  // namespace faltung::network

@@ -109,8 +109,6 @@ double gelu_tanh(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
 // NaN in either comes out, unlike from std::max.
-double larger(double x, double y) { return std::isnan(x) || x > y ? x : y; }
-double smaller(double x, double y) { return std::isnan(x) || x < y ? x : y; }
 
 #define F(expression)                                           \
   [](const Scalars& s) -> double {                              \
@@ -167,7 +165,7 @@ Parameters gelu_kind(const Site& s) {
   return {s.node().text("approximate", "none") == "tanh" ? 1.0 : 0.0, 0};
 }
 
-constexpr Operator kRows[] = {
+constexpr Operator kElementwiseOperators[] = {
     unary<F(x)>("Identity"),
     unary<F(std::abs(x))>("Abs"),
     unary<F(-x)>("Neg"),
@@ -232,6 +230,6 @@ constexpr Operator kRows[] = {
 
 }  // namespace
 
-std::span<const Operator> elementwise_operators() { return kRows; }
+std::span<const Operator> elementwise_operators() { return kElementwiseOperators; }
 
 }  // namespace faltung::network

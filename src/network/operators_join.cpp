@@ -12,8 +12,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-std::vector<Result> with_shape(const Site& s, Shape shape) { return {{s.in(0).type, std::move(shape)}}; }
-
 // ---- several outputs or inputs
 
 std::vector<Result> split(const Site& s) {
@@ -163,7 +161,7 @@ void evaluate_tile(const Site& s, std::vector<Array>& out) {
   }
 }
 
-constexpr Operator kRows[] = {
+constexpr Operator kJoinOperators[] = {
     {"Split", 1, 2, split, evaluate_split},    {"Concat", 1, kAny, concat, evaluate_concat},
     {"Gather", 2, 2, gather, evaluate_gather}, {"Pad", 1, 4, pad, evaluate_pad},
     {"Tile", 2, 2, tile, evaluate_tile},
@@ -198,6 +196,6 @@ i64 padded_from(i64 index, i64 size, const std::string& mode) {
   return folded < size ? folded : period - folded;
 }
 
-std::span<const Operator> join_operators() { return kRows; }
+std::span<const Operator> join_operators() { return kJoinOperators; }
 
 }  // namespace faltung::network

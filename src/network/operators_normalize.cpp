@@ -9,8 +9,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-std::vector<Result> like_input(const Site& s) { return {{s.in(0).type, s.in(0).shape}}; }
-
 double epsilon(const Site& s) { return s.node().number("epsilon", 1e-5f); }
 
 struct Moments {
@@ -132,7 +130,7 @@ void evaluate_local(const Site& s, std::vector<Array>& out) {
   }
 }
 
-constexpr Operator kRows[] = {
+constexpr Operator kNormalizeOperators[] = {
     {"BatchNormalization", 5, 5, batch, evaluate_batch},
     {"InstanceNormalization", 3, 3, group, evaluate_group},
     {"GroupNormalization", 3, 3, group, evaluate_group},
@@ -144,6 +142,6 @@ constexpr Operator kRows[] = {
 
 }  // namespace
 
-std::span<const Operator> normalize_operators() { return kRows; }
+std::span<const Operator> normalize_operators() { return kNormalizeOperators; }
 
 }  // namespace faltung::network

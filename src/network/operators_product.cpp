@@ -133,7 +133,7 @@ void evaluate_linear(const Site& s, std::vector<Array>& out) {
   }
 }
 
-constexpr Operator kRows[] = {
+constexpr Operator kProductOperators[] = {
     {"Gemm", 2, 3, gemm, evaluate_gemm},
     {"MatMul", 2, 2, matmul, evaluate_matmul},
     {"faltung.Linear", 2, 4, linear, evaluate_linear},
@@ -141,6 +141,6 @@ constexpr Operator kRows[] = {
 
 }  // namespace
 
-std::span<const Operator> product_operators() { return kRows; }
+std::span<const Operator> product_operators() { return kProductOperators; }
 
 }  // namespace faltung::network

@@ -55,8 +55,6 @@ double add(double sum, double x) { return sum + x; }
 double add_size(double sum, double x) { return sum + std::abs(x); }
 double add_square(double sum, double x) { return sum + x * x; }
 double multiply(double product, double x) { return product * x; }
-double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
-double smaller(double a, double b) { return std::isnan(a) || a < b ? a : b; }
 
 template <Add kAdd, Finish kFinish = as_it_is>
 void from_zero(const Site& s, std::vector<Array>& out) {
@@ -87,8 +85,6 @@ void log_sum_exp(const Site& s, std::vector<Array>& out) {
 }
 
 // ---- softmax
-
-std::vector<Result> like_input(const Site& s) { return {{s.in(0).type, s.in(0).shape}}; }
 
 template <bool kLog>
 void evaluate_softmax(const Site& s, std::vector<Array>& out) {
@@ -132,7 +128,7 @@ void evaluate_arg(const Site& s, std::vector<Array>& out) {
   }
 }
 
-constexpr Operator kRows[] = {
+constexpr Operator kReduceOperators[] = {
     {"ReduceSum", 1, 2, reduce, from_zero<add>},
     {"ReduceMean", 1, 2, reduce, from_zero<add, divide>},
     {"ReduceMax", 1, 2, reduce, from_infinity<larger, -1>},
@@ -186,6 +182,6 @@ Extent softmax_extent(const Site& s) {
   return extent(s.in(0).shape, axis, s.opset() < 13 ? rank : axis + 1);
 }
 
-std::span<const Operator> reduce_operators() { return kRows; }
+std::span<const Operator> reduce_operators() { return kReduceOperators; }
 
 }  // namespace faltung::network

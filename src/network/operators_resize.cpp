@@ -200,7 +200,7 @@ void evaluate(const Site& s, std::vector<Array>& out) {
   for (std::size_t i = 0; i < data.size(); ++i) out[0].data[i] = round_to(out[0].type, data[i]);
 }
 
-constexpr Operator kRows[] = {
+constexpr Operator kResizeOperators[] = {
     {"Resize", 1, 4, resize, evaluate},
     {"Upsample", 1, 2, resize, evaluate},
 };
@@ -241,6 +241,6 @@ std::vector<Taps> resize_taps(const Site& s) {
   return all;
 }
 
-std::span<const Operator> resize_operators() { return kRows; }
+std::span<const Operator> resize_operators() { return kResizeOperators; }
 
 }  // namespace faltung::network

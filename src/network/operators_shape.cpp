@@ -13,8 +13,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-std::vector<Result> with_shape(const Site& s, Shape shape) { return {{s.in(0).type, std::move(shape)}}; }
-
 void same_elements(const Site& s, std::vector<Array>& out) {
   std::copy_n(s.in(0).data, out[0].data.size(), out[0].data.begin());
 }
@@ -163,7 +161,7 @@ std::vector<Result> space_to_depth(const Site& s) {
   return with_shape(s, {v[0], v[1] * v[2] * v[3], v[4], v[5]});
 }
 
-constexpr Operator kRows[] = {
+constexpr Operator kShapeOperators[] = {
     {"Reshape", 2, 2, reshape, same_elements},
     {"Flatten", 1, 1, flatten, same_elements},
     {"Squeeze", 1, 2, squeeze, same_elements},
@@ -181,6 +179,6 @@ constexpr Operator kRows[] = {
 
 }  // namespace
 
-std::span<const Operator> shape_operators() { return kRows; }
+std::span<const Operator> shape_operators() { return kShapeOperators; }
 
 }  // namespace faltung::network

@@ -34,9 +34,9 @@ const char* descriptor(DType dtype) {
 }
 
 // The header: a Python dictionary of three known keys.
-class Header {
+class NpyHeader {
  public:
-  Header(std::string_view text, const std::string& file) : text_(text), rest_(text), file_(file) {}
+  NpyHeader(std::string_view text, const std::string& file) : text_(text), rest_(text), file_(file) {}
 
   void read(NpyArray& array) {
     expect('{');
@@ -175,7 +175,7 @@ NpyArray read_npy(std::istream& in, i64 size, const std::string& file) {
   if (size < offset) bad(file, "is truncated in its header");
   NpyArray array;
   const std::string header = read_bytes(in, length, file);
-  Header(header, file).read(array);
+  NpyHeader(header, file).read(array);
 
   i64 bytes = size_of(array.dtype);
   for (const i64 axis : array.shape) {

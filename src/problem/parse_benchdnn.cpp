@@ -37,13 +37,13 @@ bool same_word(std::string_view a, std::string_view b) {
 }
 
 // One spatial dimension.
-struct Axis {
+struct SpatialSizes {
   i64 input = 1, filter = 1, stride = 1, pad_before = 0, pad_after = 0, dilation = 1, output_pad = 0;
 };
 
-class Line {
+class BenchdnnLine {
  public:
-  explicit Line(std::string_view text) : text_(text) {}
+  explicit BenchdnnLine(std::string_view text) : text_(text) {}
 
   Problem problem() {
     bool found = false;
@@ -271,9 +271,9 @@ class Line {
            get("sd", 1) != 1 || get("pd", 0) != 0;
   }
 
-  Axis axis(char letter) const {
+  SpatialSizes axis(char letter) const {
     const std::string a(1, letter);
-    Axis out;
+    SpatialSizes out;
     out.input = need("i" + a), out.filter = need("k" + a), out.dilation = get("d" + a, 0) + 1;
     if (has("s" + a)) out.stride = need("s" + a);
     i64 extent;  // of the dilated filter
@@ -309,7 +309,7 @@ class Line {
   }
 
   // The padding after, or what the output has more than the padding leaves, follows from the output.
-  Axis transposed_axis(Axis out, const std::string& a, i64 extent, i64 output) const {
+  SpatialSizes transposed_axis(SpatialSizes out, const std::string& a, i64 extent, i64 output) const {
     i64 walked;
     if (__builtin_mul_overflow(out.input - 1, out.stride, &walked) || walked > (i64{1} << 60))
       bad_problem(text_, "i" + a + " is out of range");
@@ -333,9 +333,9 @@ class Line {
     if (!d && !h && !w) bad_problem(text_, "no image size; give ih and kh, and iw and kw where they differ");
     p.dimensions = d ? 3 : h ? 2 : 1;
     // What is not given is as the dimension before it.
-    const Axis depth = d ? axis('d') : Axis{};
-    const Axis vertical = h ? axis('h') : depth;
-    const Axis horizontal = w ? axis('w') : vertical;
+    const SpatialSizes depth = d ? axis('d') : SpatialSizes{};
+    const SpatialSizes vertical = h ? axis('h') : depth;
+    const SpatialSizes horizontal = w ? axis('w') : vertical;
     p.d = depth.input, p.h = vertical.input, p.w = horizontal.input;
     p.t = depth.filter, p.r = vertical.filter, p.s = horizontal.filter;
     p.stride_d = depth.stride, p.stride_h = vertical.stride, p.stride_w = horizontal.stride;
@@ -357,6 +357,6 @@ class Line {
 
 }  // namespace
 
-Problem parse_benchdnn(std::string_view text) { return Line(text).problem(); }
+Problem parse_benchdnn(std::string_view text) { return BenchdnnLine(text).problem(); }
 
 }  // namespace faltung

@@ -76,9 +76,9 @@ const Flag kIgnored[] = {
     {'K', "beta", "", Flag::word},
 };
 
-class Line {
+class MiopenLine {
  public:
-  explicit Line(std::string_view text) : text_(text) {
+  explicit MiopenLine(std::string_view text) : text_(text) {
     std::string word;
     for (const char c : text) {
       if (c != ' ' && c != '\t' && c != '\r' && c != '\n' && c != '\v' && c != '\f') {
@@ -251,6 +251,6 @@ class Line {
 
 }  // namespace
 
-std::vector<Problem> parse_miopen(std::string_view text) { return Line(text).problems(); }
+std::vector<Problem> parse_miopen(std::string_view text) { return MiopenLine(text).problems(); }
 
 }  // namespace faltung

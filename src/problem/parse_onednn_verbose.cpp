@@ -11,9 +11,9 @@
 namespace faltung {
 namespace {
 
-class Line {
+class VerboseLine {
  public:
-  explicit Line(std::string_view text) : text_(text), fields_(split(text, ',')) {}
+  explicit VerboseLine(std::string_view text) : text_(text), fields_(split(text, ',')) {}
 
   Problem problem() const {
     const auto kind = std::find_if(fields_.begin(), fields_.end(), [](const std::string& f) {
@@ -88,6 +88,6 @@ class Line {
 
 }  // namespace
 
-Problem parse_onednn_verbose(std::string_view text) { return Line(text).problem(); }
+Problem parse_onednn_verbose(std::string_view text) { return VerboseLine(text).problem(); }
 
 }  // namespace faltung

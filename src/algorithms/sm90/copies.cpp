@@ -34,8 +34,8 @@ Step tuned(const std::string& name, const std::string& kernel, const std::string
 }
 
 // A map's parts: how an inner channel falls into digits, and what the inner rows and columns step over.
-struct Form {
-  explicit Form(const TensorCopy& copy)
+struct CopyForm {
+  explicit CopyForm(const TensorCopy& copy)
       : channels(copy.map.digits[kAxisC]),
         row(copy.map.digits[kAxisH].front()),
         column(copy.map.digits[kAxisW].front()) {}
@@ -47,13 +47,13 @@ struct Form {
 // What gathers few channels knows of the tensors.
 std::string gathered(const TensorCopy& copy) {
   return constant("kBytes", size_of(copy.dtype)) + constant("kNchw", is_planes(copy)) +
-         constant("kC", Form(copy).count(0)) + constant("kTo", copy.inner.c);
+         constant("kC", CopyForm(copy).count(0)) + constant("kTo", copy.inner.c);
 }
 
 // Folded rows.
 Step gather_rows(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
                  const DeviceInfo& device) {
-  const Form form(copy);
+  const CopyForm form(copy);
   const Digit& taps = form.channels[1];
   const Index& outer = copy.map.outer_size;
   const i64 lines = outer[kAxisN] * outer[kAxisH];
@@ -70,7 +70,7 @@ Step gather_rows(const std::string& name, const TensorCopy& copy, Slot from, Slo
 // Blocks of pixels.
 Step space_to_depth(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
                     const DeviceInfo& device, i64 planes) {
-  const Form form(copy);
+  const CopyForm form(copy);
   const Index& outer = copy.map.outer_size;
   const i64 pixels = copy.inner.n * copy.inner.h * copy.inner.w;
   return tuned(name, "space_to_depth",
@@ -92,7 +92,7 @@ i64 last_row(const TensorCopy& copy) {
 // Planes through shared memory, all of their pixels or those that strides take.
 Step turn(const std::string& name, const TensorCopy& copy, Slot from, Slot to) {
   constexpr i64 kMostPixels = 64;
-  const Form form(copy);
+  const CopyForm form(copy);
   const int element = size_of(copy.dtype);
   const i64 plane = copy.outer.h * copy.outer.w, pixels = copy.inner.h * copy.inner.w;
   const bool thin = form.row.step != 1 || form.column.step != 1;
@@ -162,8 +162,8 @@ Step pad(const std::string& name, const TensorCopy& copy, Slot from, Slot to, co
             chunks = copy.inner.n * pixels * copy.inner.c * element / 16;
   return tuned(name, "pad_channels", constant("kBytes", element) + constant("kNchw", is_planes(copy)),
                std::min<i64>(ceil_div(chunks, kThreads), device.units * 32),
-               {in(from), out(to), number(copy.inner.n), number(Form(copy).count(0)), number(copy.inner.c),
-                number(pixels)});
+               {in(from), out(to), number(copy.inner.n), number(CopyForm(copy).count(0)),
+                number(copy.inner.c), number(pixels)});
 }
 
 }  // namespace
@@ -198,7 +198,7 @@ Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot 
                i64 planes) {
   if (merges(copy)) return merge_groups(name, copy, from, to, device);
   if (copy.map.diagonal.groups > 1) return copy_launch(name, name, copy, from, to, device);
-  const Form form(copy);
+  const CopyForm form(copy);
   const auto& channels = form.channels;
   const Index& start = copy.map.start;
   const bool all_rows = start[kAxisH] == 0 && form.row.step == 1 && copy.inner.h == copy.outer.h;

@@ -14,7 +14,7 @@ namespace {
 using i64 = std::int64_t;
 
 // What does not fit an argument is refused elsewhere; here it must only stay large.
-int narrow(i64 value) { return static_cast<int>(std::min<i64>(value, std::numeric_limits<int>::max())); }
+int saturated(i64 value) { return static_cast<int>(std::min<i64>(value, std::numeric_limits<int>::max())); }
 
 i64 image(const Problem& p) { return p.z() * p.p() * p.q(); }
 
@@ -44,9 +44,9 @@ int pixels_a_store(const Tiling& t, const Problem& p) {
 void add_pool(KernelConfig& c, const Pool& pool) {
   if (pool.kind == PoolKind::none) return;
   c.pooling = pool.kind == PoolKind::max ? Pooling::max : Pooling::average;
-  c.pool_window = narrow(pool.size_h);
-  c.pool_pad = narrow(pool.pad_top);
-  c.pool_end_h = narrow(pool.pad_bottom), c.pool_end_w = narrow(pool.pad_right);
+  c.pool_window = saturated(pool.size_h);
+  c.pool_pad = saturated(pool.pad_top);
+  c.pool_end_h = saturated(pool.pad_bottom), c.pool_end_w = saturated(pool.pad_right);
 }
 
 }  // namespace
@@ -72,12 +72,12 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   c.element = p.dtype == DType::f32 ? Element::f32 : p.dtype == DType::bf16 ? Element::bf16 : Element::f16;
   c.parts = std::max(1, tf32_parts(p));
   c.nchw = p.layout == Layout::nchw;
-  c.r = narrow(p.r), c.s = narrow(p.s);
-  c.dilation_h = narrow(p.dilation_h), c.dilation_w = narrow(p.dilation_w);
-  if (!t.flat()) c.stride_h = narrow(p.stride_h), c.stride_w = narrow(p.stride_w);
+  c.r = saturated(p.r), c.s = saturated(p.s);
+  c.dilation_h = saturated(p.dilation_h), c.dilation_w = saturated(p.dilation_w);
+  if (!t.flat()) c.stride_h = saturated(p.stride_h), c.stride_w = saturated(p.stride_w);
   c.volume = is_volume(p);
-  c.t = narrow(p.t), c.dilation_d = narrow(p.dilation_d);
-  if (t.resident()) c.kept_weights = narrow(p.r * p.s * sum_blocks(t, p));
+  c.t = saturated(p.t), c.dilation_d = saturated(p.dilation_d);
+  if (t.resident()) c.kept_weights = saturated(p.r * p.s * sum_blocks(t, p));
   c.bias = p.epilogue.bias, c.residual = p.epilogue.residual;
   add_pool(c, p.epilogue.pool);
   c.way = way(t, p);
@@ -85,7 +85,7 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   c.whole_sectors = !plain_stores(p);
   if (c.nchw) c.pixels_a_store = pixels_a_store(t, p);
   c.even_images = c.way == Way::images && (t.flat() ? image(p) : p.q()) % 2 == 0;
-  if (t.bring == Bring::turned || t.bring == Bring::shift) c.pad_left = narrow(p.pad_left);
+  if (t.bring == Bring::turned || t.bring == Bring::shift) c.pad_left = saturated(p.pad_left);
   if (t.bring == Bring::shift) c.walks = shift::windows(t, p) > 1;
   if (t.bring == Bring::fetch) fetch::specialise(c, t, p);
   if (t.bring == Bring::turned) turned::specialise(c, t, p);
@@ -101,16 +101,16 @@ i64 channel_blocks(const Tiling& t, const Problem& p) {
 i64 sum_blocks(const Tiling& t, const Problem& p) { return channel_blocks(t, p) * p.t; }
 
 Depth depth_of(const Problem& p) {
-  return {narrow(p.d), narrow(p.z()), narrow(p.pad_front), narrow(p.stride_d)};
+  return {saturated(p.d), saturated(p.z()), saturated(p.pad_front), saturated(p.stride_d)};
 }
 
 double depths_met(const Tiling& t, const Problem& p) {
   const Depth depth = depth_of(p);
   const i64 plane = p.p() * p.q();
-  const int more = t.flat() ? narrow((t.pixels() - 1 + plane / 2) / plane) : 0;  // planes of a tile
+  const int more = t.flat() ? saturated((t.pixels() - 1 + plane / 2) / plane) : 0;  // planes of a tile
   double met = 0;
   for (int z = 0; z < depth.out; ++z) {
-    const Span taps = taps_between(depth, z, z + more, narrow(p.t), narrow(p.dilation_d));
+    const Span taps = taps_between(depth, z, z + more, saturated(p.t), saturated(p.dilation_d));
     met += taps.end - taps.first;
   }
   return met / depth.out;
@@ -167,7 +167,7 @@ bool whole_images(const Tiling& t, const Problem& p) {
 }
 
 int threads(const Tiling& t, const Problem& p) { return threads(kernel_config(t, p)); }
-int shared_bytes(const Tiling& t, const Problem& p) { return narrow(shared_bytes(kernel_config(t, p))); }
+int shared_bytes(const Tiling& t, const Problem& p) { return saturated(shared_bytes(kernel_config(t, p))); }
 
 i64 step(const Tiling& t, const Problem& p) {
   return t.flat() && whole_images(t, p) ? t.pixels() / image(p) * image(p) : t.pixels();
