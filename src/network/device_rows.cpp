@@ -42,19 +42,27 @@ i64 power_from(i64 value) {
 // How a block's threads are divided.
 struct BlockShape {
   int v;
-  i64 columns;  // of V neighbours, in all
+  i64 columns;  // in all: of V neighbours, or alone where the inner dimension is 1
+  i64 rows;     // of a column: units of V where that is so
   i64 cols;     // of a block
 };
 BlockShape shape_of(const RowsCall& call) {
   const RowsExtent& e = call.extent;
-  const bool together = e.inner > 1;
-  const int v = together ? neighbours(e.inner, is_half(call.from) || is_half(call.to)) : 1;
+  const bool halves = is_half(call.from) || is_half(call.to);
+  if (e.inner == 1) {
+    constexpr i64 kEach = 4;  // loads of a thread that are under way at once
+    const int v = neighbours(e.length, halves);
+    const i64 rows = e.length / v;
+    const i64 threads = std::min<i64>(kDeviceThreads, power_from((rows + kEach - 1) / kEach));
+    return {v, e.outer, rows, kDeviceThreads / threads};
+  }
+  // Neighbours of the inner dimension are read together by neighbouring threads.
+  constexpr i64 kTogether = 32;
+  const int v = neighbours(e.inner, halves);
   const i64 columns = e.outer * e.inner / v;
-  // Neighbours of the inner dimension are read together; along a row its own parts are.
-  const i64 least = together ? 32 : 1;
-  i64 cols = std::max(least, kDeviceThreads / power_from(e.length));
+  i64 cols = std::max(kTogether, kDeviceThreads / power_from(e.length));
   cols = std::clamp<i64>(std::min(cols, power_from(columns)), 1, kDeviceThreads);
-  return {v, columns, cols};
+  return {v, columns, e.length, cols};
 }
 
 // A reduction of few, long columns is cut into so many parts that all units have work: a divisor of the
@@ -85,8 +93,8 @@ faltung::Step rows_step(const RowsCall& call, float scale, Slot from, Slot to, c
                              {"V", std::to_string(shape.v)},
                              {"WIDE", is_wide(e.outer * e.length * e.inner) ? "1" : "0"}}),
                 gpu::grid((shape.columns + shape.cols - 1) / shape.cols, 1, 1, kDeviceThreads),
-                {in(from), out(to), value(shape.columns), value(e.length), value(e.inner / shape.v),
-                 value(scale), value(call.epsilon)});
+                {in(from), out(to), value(shape.columns), value(shape.rows),
+                 value(e.inner == 1 ? i64{1} : e.inner / shape.v), value(scale), value(call.epsilon)});
 }
 
 }  // namespace
