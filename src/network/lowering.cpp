@@ -336,6 +336,7 @@ void Lowering::run() {
     draft.write = {static_cast<int>(buffers.size()) - 1, 0};
     drafts.push_back(std::move(draft));
   }
+  if (settings_.fuse_chains) write_into_joins();
 }
 
 }  // namespace faltung::network
