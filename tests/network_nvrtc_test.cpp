@@ -51,6 +51,7 @@ std::vector<network::Work> works() {
       all.push_back(RowsCall{op, {4, 1000, 1}, 1e-5f, e, e});
       all.push_back(RowsCall{op, {4, 49, 64}, 1e-5f, e, e});
     }
+    all.push_back(RowsCall{RowsOp::standardize, {8, 1 << 18, 1}, 1e-5f, e, e});  // in parts
     all.push_back(TapsCall{{2, 3, 16}, 2, 2, {0, 1, 1, 2}, {0.5f, 0.5f, 0.5f, 0.5f}, e, e});
     all.push_back(BestCall{{2, 30, 5}, BestKind::smallest, OfEqual::last, e});
     ProductCall product{5, 8, 7, {0}, {0}};

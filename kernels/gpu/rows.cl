@@ -4,7 +4,9 @@
 // two. A column is V neighbours of the inner dimension; where INNER_IS_ONE it is one, and a thread reads V of its rows at
 // once. The host defines THREADS, COLS, FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares,
 // OP_sum_of_sizes (reductions), OP_softmax, OP_log_softmax and OP_standardize; INNER_IS_ONE as 0 or 1; and what
-// elements.h asks for.
+// elements.h asks for. For standardizing rows (INNER_IS_ONE) in parts also OP_sum_of_deviations, of squares about the means
+// of the rows that `parts_of_one` neighbours in the outer dimension are the parts of, and OP_inverse, 1 / sqrt(sum +
+// epsilon).
 #include "kernels/gpu/elements.h"
 
 #define JOINED_(a, b) a##b
@@ -77,7 +79,12 @@ F_DEVICE float plus(float a, float b) { return a + b; }
 
 // rows_of_one: of a column, in units of V where INNER_IS_ONE; units: of V in the inner dimension.
 F_KERNEL(THREADS)
+#ifdef OP_sum_of_deviations
+rows(F_INPUT(FROM_T, from), F_INPUT(float, means), F_OUTPUT(TO_T, to), i64 parts_of_one, i64 columns, i64 rows_of_one,
+     i64 units, float scale, float epsilon) {
+#else
 rows(F_INPUT(FROM_T, from), F_OUTPUT(TO_T, to), i64 columns, i64 rows_of_one, i64 units, float scale, float epsilon) {
+#endif
   F_LOCAL_ARRAY(float, parts, THREADS * LANES);
   F_LOCAL_ARRAY(float, groups, GROUPS * COLS * LANES);
   F_FOLLOW_PREVIOUS();
@@ -140,13 +147,24 @@ rows(F_INPUT(FROM_T, from), F_OUTPUT(TO_T, to), i64 columns, i64 rows_of_one, i6
   FILL(all, 0.0f)
 #if defined(OP_sum_of_squares)
   EACH_ROW(all[j] += x[j] * x[j];)
+#elif defined(OP_sum_of_deviations)
+  F_OPEN_INPUT(float, means);
+  float mean[V];
+  FILL(mean, means[mine / (index_t)parts_of_one])
+  EACH_ROW(all[j] += (x[j] - mean[j]) * (x[j] - mean[j]);)
 #elif defined(OP_sum_of_sizes)
   EACH_ROW(all[j] += x[j] < 0.0f ? -x[j] : x[j];)
 #else
   EACH_ROW(all[j] += x[j];)
 #endif
   MEET(plus, all)
+#ifndef OP_inverse
   FILL(all, all[j] * scale)
+#elif defined(__OPENCL_VERSION__)
+  FILL(all, 1.0f / sqrt(all[j] * scale + epsilon))
+#else
+  FILL(all, 1.0f / sqrtf(all[j] * scale + epsilon))
+#endif
 #endif
 #if INNER_IS_ONE
   if (there && part == 0) JOINED(put_, TO_TYPE)(to, mine, all[0]);
