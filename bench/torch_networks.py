@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole networks on a GPU: faltung beside PyTorch, in 16 bits, one table.
 
-Each model of torchvision is exported to ONNX with random weights, normalized by a few batches so that no activation
+Each model, of torchvision or of those below, is exported to ONNX with random weights, normalized by a few batches so that no activation
 grows without bound. faltung runs the file; PyTorch runs the module in channels_last, as it is (eager), captured (a CUDA
 graph) and compiled. Errors are those of the output against PyTorch in f32, relative to its largest element.
 
@@ -48,22 +48,103 @@ class UNet(torch.nn.Module):
         return self.last(x)
 
 
-SIZES = {"efficientnet_b2": 288, "unet": 256}
+class SuperResolution(torch.nn.Module):
+    """Real-ESRGAN x4's generator: 23 residual blocks of three dense blocks of five convolutions each."""
+
+    class Dense(torch.nn.Module):
+        def __init__(self, width=64, growth=32):
+            super().__init__()
+            self.convolutions = torch.nn.ModuleList(
+                torch.nn.Conv2d(width + i * growth, width if i == 4 else growth, 3, padding=1) for i in range(5))
+
+        def forward(self, x):
+            all = [x]
+            for convolution in self.convolutions[:-1]:
+                all.append(torch.nn.functional.leaky_relu(convolution(torch.cat(all, 1)), 0.2))
+            return x + 0.2 * self.convolutions[-1](torch.cat(all, 1))
+
+    def __init__(self, width=64, blocks=23):
+        super().__init__()
+        nn = torch.nn
+        conv = lambda a, b: nn.Conv2d(a, b, 3, padding=1)
+        self.first, self.body = conv(3, width), nn.ModuleList(
+            nn.Sequential(*(self.Dense(width) for _ in range(3))) for _ in range(blocks))
+        self.after, self.up = conv(width, width), nn.ModuleList(conv(width, width) for _ in range(2))
+        self.before_last, self.last = conv(width, width), conv(width, 3)
+
+    def forward(self, x):
+        functional = torch.nn.functional
+        x = y = self.first(x)
+        for block in self.body:
+            y = y + 0.2 * block(y)
+        x = x + self.after(y)
+        for up in self.up:
+            x = functional.leaky_relu(up(functional.interpolate(x, scale_factor=2.0, mode="nearest")), 0.2)
+        return self.last(functional.leaky_relu(self.before_last(x), 0.2))
+
+
+class Decoder(torch.nn.Module):
+    """The decoder of Stable Diffusion's autoencoders: four levels of residual blocks with group normalization, attention
+    at the lowest."""
+
+    class Block(torch.nn.Module):
+        def __init__(self, a, b):
+            super().__init__()
+            nn = torch.nn
+            self.way = nn.Sequential(nn.GroupNorm(32, a, 1e-6), nn.SiLU(), nn.Conv2d(a, b, 3, padding=1),
+                                     nn.GroupNorm(32, b, 1e-6), nn.SiLU(), nn.Conv2d(b, b, 3, padding=1))
+            self.short = nn.Identity() if a == b else nn.Conv2d(a, b, 1)
+
+        def forward(self, x):
+            return self.short(x) + self.way(x)
+
+    class Attention(torch.nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.norm = torch.nn.GroupNorm(32, width, 1e-6)
+            self.query, self.key, self.value, self.out = (torch.nn.Linear(width, width) for _ in range(4))
+
+        def forward(self, x):
+            tokens = self.norm(x).flatten(2).transpose(1, 2)
+            y = torch.nn.functional.scaled_dot_product_attention(
+                *(part(tokens).unsqueeze(1) for part in (self.query, self.key, self.value))).squeeze(1)
+            return x + self.out(y).transpose(1, 2).reshape(x.shape)
+
+    def __init__(self, widths=(512, 512, 256, 128), latent=4):
+        super().__init__()
+        nn = torch.nn
+        layers = [nn.Conv2d(latent, widths[0], 3, padding=1), self.Block(widths[0], widths[0]),
+                  self.Attention(widths[0]), self.Block(widths[0], widths[0])]
+        for i, (a, b) in enumerate(zip((widths[0],) + widths, widths)):
+            layers += [self.Block(a, b), self.Block(b, b), self.Block(b, b)]
+            if i < 3:
+                layers += [nn.Upsample(scale_factor=2.0, mode="nearest"), nn.Conv2d(b, b, 3, padding=1)]
+        layers += [nn.GroupNorm(32, widths[-1], 1e-6), nn.SiLU(), nn.Conv2d(widths[-1], 3, 3, padding=1)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+OWN = {"unet": UNet, "realesrgan": SuperResolution, "vae_decoder": Decoder}
+# Height and width, and channels.
+SIZES = {"efficientnet_b2": (288, 3), "unet": (256, 3), "realesrgan": (256, 3), "vae_decoder": (64, 4)}
 
 
 def make(name):
     torch.manual_seed(1)
-    model = UNet() if name == "unet" else getattr(torchvision.models, name)(weights=None)
-    size = SIZES.get(name, 224)
+    model = OWN[name]() if name in OWN else getattr(torchvision.models, name)(weights=None)
+    size, channels = SIZES.get(name, (224, 3))
     model.train().cuda()
-    with torch.no_grad():
-        for _ in range(4):
-            model(torch.randn(16, 3, size, size, device="cuda"))
-    return model.eval(), size
+    if any(isinstance(m, torch.nn.BatchNorm2d) for m in model.modules()):
+        with torch.no_grad():
+            for _ in range(4):
+                model(torch.randn(16, channels, size, size, device="cuda"))
+    return model.eval(), (channels, size, size)
 
 
-def export(model, size, file):
-    x = torch.randn(2, 3, size, size, device="cuda")
+def export(model, shape, file):
+    x = torch.randn(2, *shape, device="cuda")
     names = {"input_names": ["x"], "output_names": ["y"]}
     try:
         torch.onnx.export(model, (x,), file, opset_version=17, dynamo=False,
@@ -140,7 +221,9 @@ def main():
     parser.add_argument("--device", default="cuda:0", help="faltung's")
     parser.add_argument("--faltung", default="faltung")
     parser.add_argument("--folder", default="build/networks")
-    parser.add_argument("--compile", default="reduce-overhead", help="torch.compile's mode; none leaves it out")
+    parser.add_argument("--compile", default="reduce-overhead",
+                        help="torch.compile's mode: reduce-overhead, max-autotune (minutes a model) or none")
+    parser.add_argument("--find", default="", help="how long faltung may measure each convolution first, e.g. 500ms")
     parser.add_argument("--verify", action="store_true", help="every tensor of one image, in doubles on the CPU")
     args = parser.parse_args()
     folder = pathlib.Path(args.folder)
@@ -148,22 +231,23 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
     log = folder / "log.txt"
-    where = ["--device", args.device, "--dtype", args.dtype]
+    where = ["--device", args.device, "--dtype", args.dtype] + (["--find", args.find] if args.find else [])
     print(f"{'network':24} {'ours':>8} {'graph':>8} {'steps':>8} {'eager':>8} {'graph':>8} {'compiled':>8} {'error':>9} "
           f"{'PyTorch':>9}", flush=True)
     for name in args.models.split(","):
-        model, size = make(name)
+        model, shape = make(name)
         file = folder / f"{name}.onnx"
-        export(model, size, file)
+        export(model, shape, file)
+        image = "x".join(map(str, shape))
         if args.verify:
-            text = run([args.faltung, "network", "verify", file, "--size", f"x=1x3x{size}x{size}", *where], log)
+            text = run([args.faltung, "network", "verify", file, "--size", f"x=1x{image}", *where], log)
             print("verify:", text.strip().splitlines()[-1], flush=True)
         for batch in map(int, args.batches.split(",")):
-            x = torch.randn(batch, 3, size, size, device="cuda")
+            x = torch.randn(batch, *shape, device="cuda")
             with torch.no_grad():
                 y = model(x)
             numpy.save(folder / "x.npy", x.cpu().numpy())
-            sizes = f"x={batch}x3x{size}x{size}"
+            sizes = f"x={batch}x{image}"
             text = run([args.faltung, "network", "run", file, "--size", sizes, *where, "--input",
                         f"x={folder / 'x.npy'}", "--output", f"y={folder / 'y.npy'}"], log)
             try:

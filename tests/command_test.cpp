@@ -16,6 +16,7 @@
 
 #include "src/problem/npy.hpp"
 #include "src/problem/text.hpp"
+#include "tests/onnx_writer.hpp"
 #include "tests/scratch.hpp"
 
 namespace faltung {
@@ -289,6 +290,22 @@ TEST_F(Command, FindThenExplainThenTheStore) {
   const auto again = nlohmann::json::parse(run({"explain", kSmall, "--json", "-"}).out).at(0);
   EXPECT_EQ(again.at("source"), "store");
   EXPECT_EQ(again.at("kernel"), kernel);
+}
+
+TEST_F(Command, ANetworksConvolutionsAreFoundInEitherLayout) {
+  onnx::ModelText text;
+  text.add_input("x", {1, 8, 12, 12});
+  text.add_constant(onnx::tensor("w", {16, 8, 3, 3}, std::vector<float>(1152, 0.01f)));
+  text.add({"Conv", {"x", "w"}, {"y"}, {{"pads", onnx::Sizes{1, 1, 1, 1}}}, ""});
+  text.add_output("y");
+  write(path("model.onnx"), text.bytes());
+  const Result result = run({"network", "explain", path("model.onnx"), "--find", "20ms", "--threads", "1"});
+  ASSERT_EQ(result.exit, 0) << result.err;
+  for (const std::string layout : {"nchw", "nhwc"}) {
+    const std::string problem = "n1c8h12w12k16r3s3:pad1:" + layout;
+    const Result explained = run({"explain", problem, "--threads", "1", "--json", "-"});
+    EXPECT_EQ(nlohmann::json::parse(explained.out).at(0).at("source"), "store") << layout;
+  }
 }
 
 TEST_F(Command, ExplainSaysWhyNotInWords) {

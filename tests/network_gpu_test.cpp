@@ -259,6 +259,30 @@ TEST_F(NetworkGpu, TheKernelsWays) {
   }
 }
 
+// A row that is long enough to be standardized in parts, by all units, and far from zero.
+TEST_F(NetworkGpu, LongRowsAreStandardizedInParts) {
+  onnx::ModelText model;
+  const Shape shape{1, 1, 1024, 2048};
+  model.add_input("x", shape);
+  model.add_constant(onnx::tensor("scale", {1}, std::vector<float>{2}));
+  model.add_constant(onnx::tensor("shift", {1}, std::vector<float>{-1}));
+  model.add({"InstanceNormalization", {"x", "scale", "shift"}, {"y"}, {}, ""});
+  model.add_output("y");
+  const std::string bytes = model.bytes();
+  const Graph graph = onnx::read(bytes);
+  Array input{network::Type::f32, shape, {}};
+  std::mt19937_64 random(7);
+  std::normal_distribution<float> normal(30);
+  for (std::int64_t e = 0; e < network::elements(shape); ++e) input.data.push_back(normal(random));
+  const std::vector<Array> expected = network::interpret(graph, {input});
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    const auto plan = networks.plan(graph, {shape}, DType::f32, Convolutions::direct);
+    EXPECT_LE(worst_error(expected[0], networks.run(*plan, {input})[0]), 2e-6);
+  }
+}
+
 TEST_F(NetworkGpu, SaysWhatIsWrong) {
   const auto& device = devices_.front();
   DeviceNetworks networks(device);

@@ -61,5 +61,50 @@ TEST(NetworkRandom, EveryWayGivesTheSame) {
   std::cout << "\n";
 }
 
+// Two images that are computed to be joined are written where they belong, the bias of a transposed
+// convolution among them; one that something else reads is copied.
+TEST(NetworkRandom, WhatIsOnlyJoinedIsWrittenThere) {
+  const auto numbers = [](std::size_t count) {
+    std::vector<float> all;
+    for (std::size_t i = 0; i < count; ++i) all.push_back(static_cast<float>(i % 7) * 0.25f - 0.5f);
+    return all;
+  };
+  onnx::ModelText text;
+  text.add_input("x", {2, 3, 5, 4});
+  text.add_input("other", {2, 5, 10, 8});
+  text.add_constant(onnx::tensor("w", {3, 4, 2, 2}, numbers(48)));
+  text.add_constant(onnx::tensor("b", {4}, numbers(4)));
+  text.add({"ConvTranspose", {"x", "w", "b"}, {"up"}, {{"strides", network::Shape{2, 2}}}, ""});
+  text.add({"Tanh", {"other"}, {"bent"}, {}, ""});
+  text.add({"Abs", {"other"}, {"kept"}, {}, ""});
+  text.add({"Concat", {"up", "bent", "kept"}, {"y"}, {{"axis", std::int64_t{1}}}, ""});
+  text.add({"Softmax", {"kept"}, {"z"}, {{"axis", std::int64_t{-1}}}, ""});
+  text.add_output("y");
+  text.add_output("z");
+  const std::string bytes = text.bytes();
+  const network::Graph graph = onnx::read(bytes);
+  std::vector<Array> inputs;
+  for (const network::Shape& shape : {network::Shape{2, 3, 5, 4}, network::Shape{2, 5, 10, 8}}) {
+    const std::vector<float> values = numbers(static_cast<std::size_t>(network::elements(shape)));
+    inputs.push_back({network::Type::f32, shape, {values.begin(), values.end()}});
+  }
+  const std::vector<Array> expected = network::interpret(graph, inputs);
+  NetworkRunner runner;
+  std::map<bool, std::size_t> steps;
+  for (const bool fuse : {true, false}) {
+    for (const bool layouts : {true, false}) {
+      const network::Schedule schedule =
+          runner.schedule(graph, {inputs[0].shape, inputs[1].shape}, {{}, layouts, fuse});
+      steps[fuse] = schedule.steps().size();
+      const std::vector<Array> actual = NetworkRunner::run(schedule, inputs);
+      for (std::size_t o = 0; o < expected.size(); ++o) EXPECT_LE(worst_error(expected[o], actual[o]), 1e-5);
+    }
+  }
+  // The transposed convolution, its bias, two maps and Softmax; a copy of each part, but of two where it
+  // joins.
+  EXPECT_EQ(steps[true], 6u);
+  EXPECT_EQ(steps[false], 8u);
+}
+
 }  // namespace
 }  // namespace faltung

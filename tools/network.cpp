@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "src/network/verify.hpp"
 #include "src/problem/parse.hpp"
@@ -23,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 struct NetworkOptions {
   std::string model, device = "cpu", dtype = "f32", threads, math = "f32", bound, peer, repeat = "9",
-                     least = "200ms";
+                     least = "200ms", find;
   std::vector<std::string> sizes, inputs, outputs;
   std::uint64_t seed = 1;
 };
@@ -42,6 +43,10 @@ struct Loaded {
     network.emplace(engine, options.model, request);
     load_ms = ms_since(begin);
     sizes = network_sizes(network->inputs(), options.sizes);
+    if (!options.find.empty()) {
+      find_all(network->plan(sizes).report(), parse_duration_ms("--find", options.find));
+      network.emplace(engine, options.model, request);
+    }
     const auto planned = Clock::now();
     plan.emplace(network->plan(sizes));
     plan_ms = ms_since(planned);
@@ -57,6 +62,29 @@ struct Loaded {
   void once() const {
     plan->run(in->reads(), out->writes());
     device().synchronize({});
+  }
+
+  // Measures the convolutions and products in either layout: both the choice of kernels and that of layouts
+  // are made by what was measured.
+  void find_all(const NetworkReport& report, double budget_ms) {
+    Request each = request.request;
+    each.budget_ms = budget_ms;
+    std::set<std::string> done;
+    for (const NetworkStepReport& step : report.steps) {
+      if (step.problem.empty()) continue;
+      Problem p = parse_problem(step.problem);
+      for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+        if (p.h * p.w == 1 && layout != p.layout) continue;  // the same in memory
+        Problem other = p;
+        other.layout = layout;
+        if (!done.insert(to_string(other)).second) continue;
+        try {
+          engine.find(other, each);
+        } catch (const Error& error) {
+          if (error.status() != Status::unsupported) throw;
+        }
+      }
+    }
   }
 
   Engine engine;
@@ -272,6 +300,10 @@ void declare_network(const Command& command) {
     sub.option("--input", options->inputs, "An input from a file; the others are drawn. Repeatable")
         .type("NAME=FILE.npy");
     sub.option("--seed", options->seed, "Of the inputs that are drawn").type("N").shows_default();
+    sub.option(
+           "--find", options->find,
+           "Measure each convolution's kernels in either layout first, this long each: what is found is kept")
+        .type("TIME");
     more(sub, *options);
     sub.runs([options, run] { return run(*options); });
   };

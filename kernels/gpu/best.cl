@@ -8,6 +8,7 @@
 
 F_KERNEL(THREADS)
 best(F_INPUT(JOINED(FROM_TYPE, _t), from), F_OUTPUT(i64, to), i64 columns, i64 length, i64 inner_size) {
+  F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(JOINED(FROM_TYPE, _t), from);
   F_OPEN_OUTPUT(i64, to);
   const index_t count = (index_t)columns, inner = (index_t)inner_size;

@@ -130,6 +130,11 @@ F_DEVICE int y_place(int at, int stride, int size) {
 #define FALTUNG_ACTIVATION(name, value) \
   F_DEVICE float activate_##name(float x, float a) { return value; }
 #include "kernels/common/epilogue_ops.inc"
+// The exact functions take several times as long as storing a result of 16 bits.
+#if defined(F_QUICK_LOGISTIC) && !defined(DTYPE_f32)
+#define activate_sigmoid(x, a) F_QUICK_LOGISTIC(x)
+#define activate_silu(x, a) ((x)*F_QUICK_LOGISTIC(x))
+#endif
 
 // The epilogue without the pool, of the accumulator of output channel k; offset is the element's in the
 // convolution's output.

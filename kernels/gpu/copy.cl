@@ -27,6 +27,7 @@ typedef struct {
 
 F_KERNEL(THREADS)
 copy(F_INPUT(element_t, from), F_OUTPUT(element_t, to), CopySizes z) {
+  F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(element_t, from);
   F_OPEN_OUTPUT(element_t, to);
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < z.count; i += (index_t)F_BLOCKS(0) * THREADS) {

@@ -31,6 +31,10 @@ typedef unsigned short u16;
 #define F_WAIT_FOR_PREVIOUS()
 #define F_LET_NEXT_BEGIN()
 #endif
+// First of all in a kernel that may overlap its neighbours, before it reads or writes anything: both at once.
+#define F_FOLLOW_PREVIOUS() \
+  F_LET_NEXT_BEGIN();       \
+  F_WAIT_FOR_PREVIOUS()
 #define F_BLOCK(axis) F_BLOCK_##axis
 #define F_BLOCK_0 ((int)blockIdx.x)
 #define F_BLOCK_1 ((int)blockIdx.y)
@@ -55,6 +59,15 @@ typedef unsigned short u16;
 #define F_EXP(x) expf(x)
 #define F_ERF(x) erff(x)
 #define F_TANH(x) tanhf(x)
+// 1 / (1 + e^-x) by the chip's own exponential and reciprocal, for results of 16 bits (docs/accuracy.md). As
+// instructions: the compiler's __expf and __fdividef see to the smallest numbers, which takes as long again.
+#define F_QUICK_LOGISTIC(x) quick_logistic(x)
+F_DEVICE float quick_logistic(float x) {
+  float power, inverse;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.4426950408889634f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
+  return inverse;
+}
 
 F_DEVICE float load_f16(const u16* p, i64 i) {
   float v;

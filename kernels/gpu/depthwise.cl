@@ -22,6 +22,7 @@
 #define SPAN ((TILE - 1) * STRIDE_W + (S - 1) * DILATION_W + 1)
 F_KERNEL(THREADS)
 depthwise(F_FORWARD_TENSORS, Sizes z) {
+  F_FOLLOW_PREVIOUS();
   F_OPEN_FORWARD_TENSORS
   const index_t count = (index_t)z.n * z.k * z.p * ((z.q + TILE - 1) / TILE);
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < count; i += (index_t)F_BLOCKS(0) * THREADS) {
@@ -71,6 +72,7 @@ depthwise(F_FORWARD_TENSORS, Sizes z) {
 #ifdef DIRECTION_bwd_d
 F_KERNEL(THREADS)
 depthwise(F_BACKWARD_DATA_TENSORS, Sizes z) {
+  F_FOLLOW_PREVIOUS();
   F_OPEN_BACKWARD_DATA_TENSORS
   const index_t count = (index_t)z.n * z.c * z.h * ((z.w + TILE - 1) / TILE);
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < count; i += (index_t)F_BLOCKS(0) * THREADS) {
@@ -105,6 +107,7 @@ depthwise(F_BACKWARD_DATA_TENSORS, Sizes z) {
 F_KERNEL(THREADS)
 depthwise(F_INPUT(element_t, x), F_OUTPUT(element_t, w), F_INPUT(element_t, y), Sizes z) {
   F_LOCAL_ARRAY(float, parts, THREADS);
+  F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(element_t, x);
   F_OPEN_OUTPUT(element_t, w);
   F_OPEN_INPUT(element_t, y);

@@ -16,6 +16,7 @@ F_KERNEL(THREADS)
 depthwise_walk(F_INPUT(element_t, in), F_INPUT(element_t, w), F_OUTPUT(element_t, out), F_INPUT(element_t, bias),
                F_INPUT(element_t, residual), Sizes z) {
   F_LOCAL_ARRAY(float, weights, R* S* LANES);
+  F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(element_t, in);
   F_OPEN_INPUT(element_t, w);
   F_OPEN_OUTPUT(element_t, out);

@@ -36,6 +36,7 @@ typedef struct {
 
 F_KERNEL(THREADS)
 map(OPERANDS(PARAMETER) F_OUTPUT(RESULT_T, y), MapSizes z) {
+  F_FOLLOW_PREVIOUS();
   OPERANDS(OPEN)
   F_OPEN_OUTPUT(RESULT_T, y);
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < z.count; i += (index_t)F_BLOCKS(0) * THREADS) {

@@ -35,6 +35,7 @@ typedef ushort u16;
 // that one: the next one may begin.
 #define F_WAIT_FOR_PREVIOUS()
 #define F_LET_NEXT_BEGIN()
+#define F_FOLLOW_PREVIOUS()
 #define F_BLOCK(axis) ((int)get_group_id(axis))
 #define F_BLOCKS(axis) ((int)get_num_groups(axis))
 #define F_THREAD() ((int)get_local_id(0))

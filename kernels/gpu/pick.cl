@@ -25,6 +25,7 @@ typedef uint4 element_t;
 F_KERNEL(THREADS)
 pick(F_INPUT(element_t, from), F_INPUT(int, table), F_OUTPUT(element_t, to), i64 elements, i64 length, i64 results,
      i64 inner_size, i64 fill) {
+  F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(element_t, from);
   F_OPEN_INPUT(int, table);
   F_OPEN_OUTPUT(element_t, to);

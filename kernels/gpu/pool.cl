@@ -30,6 +30,7 @@ F_DEVICE int among(int first, int size, int count) {
 
 F_KERNEL(THREADS)
 pool(F_INPUT(element_t, conv), F_OUTPUT(element_t, y), Sizes z) {
+  F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(element_t, conv);
   F_OPEN_OUTPUT(element_t, y);
 #ifdef LAYOUT_nchw

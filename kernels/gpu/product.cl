@@ -9,6 +9,7 @@
 F_KERNEL(THREADS)
 product(F_INPUT(JOINED(A_TYPE, _t), a), F_INPUT(JOINED(B_TYPE, _t), b), F_INPUT(i64, begins),
         F_OUTPUT(JOINED(TO_TYPE, _t), y), i64 units, i64 rows, i64 columns, i64 terms) {
+  F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(JOINED(A_TYPE, _t), a);
   F_OPEN_INPUT(JOINED(B_TYPE, _t), b);
   F_OPEN_INPUT(i64, begins);

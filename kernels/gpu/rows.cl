@@ -1,9 +1,12 @@
 // Along the middle one of three dimensions (outer, length, inner), in fp32: reductions, softmax, standardizing.
 //
-// A block takes COLS columns of V neighbours of the inner dimension (of the outer one where INNER_IS_ONE), each shared by
-// THREADS / COLS threads, whose parts meet in local memory. Both are powers of two. The host defines THREADS, COLS,
-// FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares, OP_sum_of_sizes (reductions), OP_softmax,
-// OP_log_softmax and OP_standardize; INNER_IS_ONE as 0 or 1 (V is 1 then); and what elements.h asks for.
+// A block takes COLS columns, each shared by THREADS / COLS threads, whose parts meet in local memory; both are powers of
+// two. A column is V neighbours of the inner dimension; where INNER_IS_ONE it is one, and a thread reads V of its rows at
+// once. The host defines THREADS, COLS, FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares,
+// OP_sum_of_sizes (reductions), OP_softmax, OP_log_softmax and OP_standardize; INNER_IS_ONE as 0 or 1; and what
+// elements.h asks for. For standardizing rows (INNER_IS_ONE) in parts also OP_sum_of_deviations, of squares about the means
+// of the rows that `parts_of_one` neighbours in the outer dimension are the parts of, and OP_inverse, 1 / sqrt(sum +
+// epsilon).
 #include "kernels/gpu/elements.h"
 
 #define JOINED_(a, b) a##b
@@ -20,35 +23,46 @@ F_DEVICE float plus(float a, float b) { return a + b; }
 
 #define PARTS (THREADS / COLS)
 #define GROUPS (PARTS < 16 ? PARTS : 16)
+// Neighbours that are columns of their own.
+#if INNER_IS_ONE
+#define LANES 1
+#else
+#define LANES V
+#endif
 
-// Of what each part has of V columns, what all have, in all of them. In two turns, each without a loop around a barrier.
-#define MEET(join, all)                                                                               \
-  F_UNROLL                                                                                            \
-  for (int j = 0; j < V; ++j) parts[(part * COLS + column) * V + j] = all[j];                         \
-  F_BARRIER();                                                                                        \
-  if (part < GROUPS) {                                                                                \
-    F_UNROLL                                                                                          \
-    for (int j = 0; j < V; ++j) {                                                                     \
-      float met = all[j];                                                                             \
-      for (int p = part + GROUPS; p < PARTS; p += GROUPS) met = join(met, parts[(p * COLS + column) * V + j]); \
-      groups[(part * COLS + column) * V + j] = met;                                                   \
-    }                                                                                                 \
-  }                                                                                                   \
-  F_BARRIER();                                                                                        \
-  F_UNROLL                                                                                            \
-  for (int j = 0; j < V; ++j) {                                                                       \
-    all[j] = groups[column * V + j];                                                                  \
-    for (int p = 1; p < GROUPS; ++p) all[j] = join(all[j], groups[(p * COLS + column) * V + j]);      \
-  }
+// Of what each part has of a column, what all have, in all of them, and in each of the V. In two turns, neither with a
+// loop around a barrier.
+#define MEET(join, all)                                                                                               \
+  F_UNROLL                                                                                                            \
+  for (int j = LANES; j < V; ++j) all[0] = join(all[0], all[j]);                                                      \
+  F_UNROLL                                                                                                            \
+  for (int j = 0; j < LANES; ++j) parts[(part * COLS + column) * LANES + j] = all[j];                                 \
+  F_BARRIER();                                                                                                        \
+  if (part < GROUPS) {                                                                                                \
+    F_UNROLL                                                                                                          \
+    for (int j = 0; j < LANES; ++j) {                                                                                 \
+      float met = all[j];                                                                                             \
+      for (int p = part + GROUPS; p < PARTS; p += GROUPS) met = join(met, parts[(p * COLS + column) * LANES + j]);    \
+      groups[(part * COLS + column) * LANES + j] = met;                                                               \
+    }                                                                                                                 \
+  }                                                                                                                   \
+  F_BARRIER();                                                                                                        \
+  F_UNROLL                                                                                                            \
+  for (int j = 0; j < LANES; ++j) {                                                                                   \
+    all[j] = groups[column * LANES + j];                                                                              \
+    for (int p = 1; p < GROUPS; ++p) all[j] = join(all[j], groups[(p * COLS + column) * LANES + j]);                  \
+  }                                                                                                                   \
+  F_UNROLL                                                                                                            \
+  for (int j = LANES; j < V; ++j) all[j] = all[0];
 
 // ..., with x[V] the elements of a row, for each of the part's rows.
-#define EACH_ROW(...)                                     \
+#define EACH_ROW(statement)                               \
   for (index_t row = part; row < length; row += PARTS) {  \
     float x[V];                                           \
     READ(from + begin + row * stride, x);                 \
     F_UNROLL                                              \
     for (int j = 0; j < V; ++j) {                         \
-      __VA_ARGS__                                         \
+      statement                                           \
     }                                                     \
   }
 #define EACH_RESULT(value)                                \
@@ -63,10 +77,17 @@ F_DEVICE float plus(float a, float b) { return a + b; }
   F_UNROLL                 \
   for (int j = 0; j < V; ++j) array[j] = value;
 
+// rows_of_one: of a column, in units of V where INNER_IS_ONE; units: of V in the inner dimension.
 F_KERNEL(THREADS)
+#ifdef OP_sum_of_deviations
+rows(F_INPUT(FROM_T, from), F_INPUT(float, means), F_OUTPUT(TO_T, to), i64 parts_of_one, i64 columns, i64 rows_of_one,
+     i64 units, float scale, float epsilon) {
+#else
 rows(F_INPUT(FROM_T, from), F_OUTPUT(TO_T, to), i64 columns, i64 rows_of_one, i64 units, float scale, float epsilon) {
-  F_LOCAL_ARRAY(float, parts, THREADS * V);
-  F_LOCAL_ARRAY(float, groups, GROUPS * COLS * V);
+#endif
+  F_LOCAL_ARRAY(float, parts, THREADS * LANES);
+  F_LOCAL_ARRAY(float, groups, GROUPS * COLS * LANES);
+  F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(FROM_T, from);
   F_OPEN_OUTPUT(TO_T, to);
 #if INNER_IS_ONE
@@ -126,14 +147,29 @@ rows(F_INPUT(FROM_T, from), F_OUTPUT(TO_T, to), i64 columns, i64 rows_of_one, i6
   FILL(all, 0.0f)
 #if defined(OP_sum_of_squares)
   EACH_ROW(all[j] += x[j] * x[j];)
+#elif defined(OP_sum_of_deviations)
+  F_OPEN_INPUT(float, means);
+  float mean[V];
+  FILL(mean, means[mine / (index_t)parts_of_one])
+  EACH_ROW(all[j] += (x[j] - mean[j]) * (x[j] - mean[j]);)
 #elif defined(OP_sum_of_sizes)
   EACH_ROW(all[j] += x[j] < 0.0f ? -x[j] : x[j];)
 #else
   EACH_ROW(all[j] += x[j];)
 #endif
   MEET(plus, all)
+#ifndef OP_inverse
   FILL(all, all[j] * scale)
+#elif defined(__OPENCL_VERSION__)
+  FILL(all, 1.0f / sqrt(all[j] * scale + epsilon))
+#else
+  FILL(all, 1.0f / sqrtf(all[j] * scale + epsilon))
 #endif
+#endif
+#if INNER_IS_ONE
+  if (there && part == 0) JOINED(put_, TO_TYPE)(to, mine, all[0]);
+#else
   if (there && part == 0) WRITE(to + mine * V, all);
+#endif
 #endif
 }

@@ -9,6 +9,7 @@
 F_KERNEL(THREADS)
 taps(F_INPUT(JOINED(FROM_TYPE, _t), from), F_INPUT(int, table), F_INPUT(float, weight), F_OUTPUT(JOINED(TO_TYPE, _t), to),
      i64 units, i64 length, i64 results, i64 inner_units) {
+  F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(JOINED(FROM_TYPE, _t), from);
   F_OPEN_INPUT(int, table);
   F_OPEN_INPUT(float, weight);

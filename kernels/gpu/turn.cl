@@ -45,6 +45,7 @@ typedef struct {
 F_KERNEL(THREADS)
 turn(F_INPUT(INPUT_T, from), F_OUTPUT(RESULT_T, to), TurnSizes z) {
   F_LOCAL_ARRAY(value_t, tile, TILE * (TILE + 1));
+  F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(INPUT_T, from);
   F_OPEN_OUTPUT(RESULT_T, to);
   const index_t across = (z.columns + TILE - 1) / TILE, down = (z.rows + TILE - 1) / TILE;

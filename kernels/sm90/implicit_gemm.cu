@@ -132,6 +132,7 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
   }
   __syncthreads();
   let_next_kernel_begin();
+  if (threadIdx.x == 32) prefetch_weights(w_map, p);
   wait_for_previous_kernel();
   if (threadIdx.x < 128 || threadIdx.x >= 384) {
     registers_down<kBringRegisters>();

@@ -141,10 +141,12 @@ class DepthwiseGpu : public Algorithm {
                             : result.n * result.c * result.h * ceil_div(result.w, t.columns);
     std::vector<StepArgument> arguments = gpu::tensors(p);
     arguments.push_back(value(gpu::sizes(p)));
+    LaunchShape shape = gpu::one_dimension(threads, kThreads);
+    shape.overlaps_previous = device.has("sm_90");
     Recipe recipe;
     recipe.steps.push_back(launch("depthwise",
                                   gpu::source(device, kernel(t), "depthwise.cl", "depthwise", constants),
-                                  gpu::one_dimension(threads, kThreads), std::move(arguments)));
+                                  shape, std::move(arguments)));
     return recipe;
   }
 
@@ -153,12 +155,13 @@ class DepthwiseGpu : public Algorithm {
     const bool walks = f.tile.kind == Kind::walk;
     own.emplace_back("AHEAD", std::to_string(f.ahead));
     const std::string entry = walks ? "depthwise_walk" : "depthwise_tile";
+    LaunchShape shape = gpu::grid(f.chunks * ceil_div(f.tiles, f.slices()), 1, 1, depthwise::kTileThreads);
+    shape.overlaps_previous = device.has("sm_90");
     Recipe recipe;
-    recipe.steps.push_back(
-        launch("depthwise", gpu::source(device, kernel(f.tile), entry + ".cl", entry, gpu::constants(p, own)),
-               gpu::grid(f.chunks * ceil_div(f.tiles, f.slices()), 1, 1, depthwise::kTileThreads),
-               {in(gpu::gathered_place(p)), in(Place::w), out(result_place(p)), in(Place::bias),
-                in(Place::residual), value(gpu::sizes(p))}));
+    recipe.steps.push_back(launch(
+        "depthwise", gpu::source(device, kernel(f.tile), entry + ".cl", entry, gpu::constants(p, own)), shape,
+        {in(gpu::gathered_place(p)), in(Place::w), out(result_place(p)), in(Place::bias), in(Place::residual),
+         value(gpu::sizes(p))}));
     return recipe;
   }
 

@@ -163,7 +163,12 @@ double predicted_ms(const Problem& p, const Choice& choice, const DeviceInfo& de
   // A CPU runs a block's threads one after the other; sums over pixels are gathered on both sides.
   const bool weights = p.direction == Direction::backward_weights;
   const double share = is_wide(t) ? 0.5 : own_units ? 0.1 : weights ? 0.4 : 1.5;
-  const double sum_ms = gpu::arithmetic_ms(p, device, share * useful * busy * reuse);
+  double sum_ms = gpu::arithmetic_ms(p, device, share * useful * busy * reuse);
+  // Where there is little to sum, results take their time: so many a ms of an H200's unit.
+  constexpr double kResults = 1.5e6;
+  if (!device.has("runs_on_cpu"))
+    sum_ms = std::max(sum_ms, static_cast<double>(s.scalars) * static_cast<double>(s.vectors) *
+                                  static_cast<double>(s.products) / (kResults * device.units));
   if (choice.splits == 1) return sum_ms;
   constexpr double kLaunchMs = 0.002, kUnitGbps = 30;
   const double exchanged = 2.0 * static_cast<double>(gpu::parts_bytes(p, splits));

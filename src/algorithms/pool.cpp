@@ -39,8 +39,10 @@ Step pool_step(const Problem& p, Slot conv, Slot y, const DeviceInfo& device) {
   const gpu::Constants constants = gpu::constants(p, {{"THREADS", std::to_string(kThreads)},
                                                       {"V", std::to_string(v)},
                                                       {"F_WIDE_ROWS", wide_rows ? "1" : "0"}});
-  return launch("pool", gpu::source(device, "pool", "pool.cl", "pool", constants),
-                gpu::one_dimension(threads, kThreads), {in(conv), out(y), value(gpu::sizes(p))});
+  LaunchShape shape = gpu::one_dimension(threads, kThreads);
+  shape.overlaps_previous = device.has("sm_90");
+  return launch("pool", gpu::source(device, "pool", "pool.cl", "pool", constants), shape,
+                {in(conv), out(y), value(gpu::sizes(p))});
 }
 
 Candidate with_pool_step(Candidate c, const Problem& problem, const Target& target) {

@@ -97,6 +97,51 @@ int turned_dimension(const MapCall& call) {
   return -1;
 }
 
+// Pixels of a few channels out of planes: what the first convolution of most networks reads. The dimension of
+// the pixels, or -1.
+int few_dimension(const MapCall& call) {
+  constexpr i64 kMostChannels = 8, kPixels = 8;
+  if (call.inputs.size() != 1 || call.program.empty() || call.rank < 2 || !is_half(call.output.element))
+    return -1;
+  const auto last = last_of(call), pixels = last - 1;
+  const MapOperand &from = call.inputs[0], &to = call.output;
+  const i64 channels = call.sizes[last];
+  bool fits = channels <= kMostChannels && to.strides[last] == 1 && to.strides[pixels] == channels &&
+              from.strides[pixels] == 1 && call.sizes[pixels] % kPixels == 0 &&
+              from.strides[last] % kPixels == 0 && from.offset % kPixels == 0 && to.offset % kPixels == 0;
+  for (std::size_t d = 0; d < pixels; ++d)
+    fits = fits && from.strides[d] % kPixels == 0 && to.strides[d] % kPixels == 0;
+  return fits ? static_cast<int>(pixels) : -1;
+}
+
+std::vector<faltung::Step> few_steps(const MapCall& call, int dimension, const DeviceSlots& slots,
+                                     const DeviceInfo& device) {
+  constexpr i64 kPixels = 8;
+  const auto pixels = static_cast<std::size_t>(dimension), last = pixels + 1;
+  const MapOperand &from = call.inputs[0], &to = call.output;
+  const bool wide = is_wide(call);
+  Constants own = {{"THREADS", digits(kDeviceThreads)},
+                   {"RANK", digits(std::max(1, dimension))},
+                   {"CHANNELS", digits(call.sizes[last])},
+                   {"INPUT_TYPE", name(from.element)},
+                   {"RESULT_TYPE", name(to.element)},
+                   {"V", digits(kPixels)},
+                   {"WIDE", wide ? "1" : "0"}};
+  const Constants chain = chain_constants(call);
+  own.insert(own.end(), chain.begin(), chain.end());
+  const i64 count = elements_of(call) / (call.sizes[last] * kPixels);
+  std::vector<i64> values = {count, call.sizes[pixels] / kPixels, from.strides[last], from.offset, to.offset};
+  for (std::size_t d = 0; d < pixels; ++d) values.push_back(call.sizes[d]);
+  if (pixels == 0) values.push_back(1);
+  for (const MapOperand* o : {&from, &to}) {
+    for (std::size_t d = 0; d < pixels; ++d) values.push_back(o->strides[d]);
+    if (pixels == 0) values.push_back(0);
+  }
+  return {launch("few channels", gpu::source(device, "few_channels", "few_channels.cl", "few_channels", own),
+                 gpu::one_dimension(count, kDeviceThreads),
+                 {in(slots.reads[0]), out(slots.write), numbers(values, wide)})};
+}
+
 std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const DeviceSlots& slots,
                                       const DeviceInfo& device) {
   constexpr i64 kTile = 32;
@@ -212,6 +257,7 @@ std::vector<faltung::Step> map_steps(const MapCall& call, const DeviceSlots& slo
     throw Error(Status::unsupported,
                 fmt::format("a chain of {} inputs; a GPU's takes {}", call.inputs.size(), kMostInputs));
   }
+  if (const int pixels = few_dimension(call); pixels >= 0) return few_steps(call, pixels, slots, device);
   if (const int turned = turned_dimension(call); turned >= 0) return turn_steps(call, turned, slots, device);
   if (call.program.empty()) return copy_steps(call, slots, device);
 

@@ -57,8 +57,11 @@ DeviceProgram::Bound DeviceProgram::bind(const NetworkStep& step, DeviceConstant
   DeviceSlots slots{{}, slot(step.write), slot(step.workspace)};
   for (const Place& place : step.reads) slots.reads.push_back(slot(place));
   if (std::holds_alternative<ConvolutionWork>(step.work)) return bound;
-  for (const faltung::Step& launched : device_steps(step.work, slots, constants, device_->info()))
-    bound.launches.push_back(std::make_unique<const BoundLaunch>(std::get<Launch>(launched.work), session));
+  for (const faltung::Step& launched : device_steps(step.work, slots, constants, device_->info())) {
+    Launch launch = std::get<Launch>(launched.work);
+    launch.shape.overlaps_previous = device_->info().has("sm_90");  // they all follow (kernels/gpu/cuda.h)
+    bound.launches.push_back(std::make_unique<const BoundLaunch>(launch, session));
+  }
   return bound;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "src/network/device_steps.hpp"
 
@@ -42,59 +43,115 @@ i64 power_from(i64 value) {
 // How a block's threads are divided.
 struct BlockShape {
   int v;
-  i64 columns;  // of V neighbours, in all
+  i64 columns;  // in all: of V neighbours, or alone where the inner dimension is 1
+  i64 rows;     // of a column: units of V where that is so
   i64 cols;     // of a block
 };
 BlockShape shape_of(const RowsCall& call) {
   const RowsExtent& e = call.extent;
-  const bool together = e.inner > 1;
-  const int v = together ? neighbours(e.inner, is_half(call.from) || is_half(call.to)) : 1;
+  const bool halves = is_half(call.from) || is_half(call.to);
+  if (e.inner == 1) {
+    constexpr i64 kEach = 4;  // loads of a thread that are under way at once
+    const int v = neighbours(e.length, halves);
+    const i64 rows = e.length / v;
+    const i64 threads = std::min<i64>(kDeviceThreads, power_from((rows + kEach - 1) / kEach));
+    return {v, e.outer, rows, kDeviceThreads / threads};
+  }
+  // Neighbours of the inner dimension are read together by neighbouring threads.
+  constexpr i64 kTogether = 32;
+  const int v = neighbours(e.inner, halves);
   const i64 columns = e.outer * e.inner / v;
-  // Neighbours of the inner dimension are read together; along a row its own parts are.
-  const i64 least = together ? 32 : 1;
-  i64 cols = std::max(least, kDeviceThreads / power_from(e.length));
+  i64 cols = std::max(kTogether, kDeviceThreads / power_from(e.length));
   cols = std::clamp<i64>(std::min(cols, power_from(columns)), 1, kDeviceThreads);
-  return {v, columns, cols};
+  return {v, columns, e.length, cols};
 }
 
-// A reduction of few, long columns is cut into so many parts that all units have work: a divisor of the
-// length.
+// Few, long columns are reduced in so many parts that all units have work: a divisor of the length. So are
+// rows standardized where that is worth the launches it takes.
 i64 parts_of(const RowsCall& call, const DeviceInfo& device) {
-  constexpr i64 kLeast = 64;  // rows of a part
-  if (!reduces(call.op)) return 1;
+  constexpr i64 kLeast = 64, kWorth = 1 << 21;  // rows of a part; elements
+  const RowsExtent& e = call.extent;
+  const bool standardizes = call.op == RowsOp::standardize && e.inner == 1 && e.outer * e.length >= kWorth;
+  if (!reduces(call.op) && !standardizes) return 1;
   const BlockShape shape = shape_of(call);
-  const i64 blocks = (shape.columns + shape.cols - 1) / shape.cols, length = call.extent.length;
+  const i64 blocks = (shape.columns + shape.cols - 1) / shape.cols;
   i64 best = 1;
-  for (i64 d = 2; d <= length / kLeast && blocks * best < device.units; ++d) {
-    if (length % d == 0) best = d;
+  for (i64 d = 2; d <= e.length / kLeast && blocks * best < device.units; ++d) {
+    if (e.length % d == 0) best = d;
   }
   return best;
 }
 
-faltung::Step rows_step(const RowsCall& call, float scale, Slot from, Slot to, const DeviceInfo& device) {
+// The columns of `call`, by `op`; means: of OP_sum_of_deviations.
+faltung::Step rows_step(const RowsCall& call, const char* op, float scale, Slot from, Slot to,
+                        const DeviceInfo& device, std::optional<Slot> means = {}, i64 parts = 1) {
   const BlockShape shape = shape_of(call);
   const RowsExtent& e = call.extent;
+  std::vector<StepArgument> arguments{in(from)};
+  if (means) arguments.push_back(in(*means));
+  arguments.push_back(out(to));
+  if (means) arguments.push_back(value(parts));
+  arguments.insert(arguments.end(),
+                   {value(shape.columns), value(shape.rows), value(e.inner == 1 ? i64{1} : e.inner / shape.v),
+                    value(scale), value(call.epsilon)});
   return launch("rows",
                 gpu::source(device, "rows", "rows.cl", "rows",
                             {{"THREADS", std::to_string(kDeviceThreads)},
                              {"COLS", std::to_string(shape.cols)},
                              {"FROM_TYPE", name(call.from)},
                              {"TO_TYPE", name(call.to)},
-                             {op_name(call.op), "1"},
+                             {op, "1"},
                              {"INNER_IS_ONE", e.inner == 1 ? "1" : "0"},
                              {"V", std::to_string(shape.v)},
                              {"WIDE", is_wide(e.outer * e.length * e.inner) ? "1" : "0"}}),
                 gpu::grid((shape.columns + shape.cols - 1) / shape.cols, 1, 1, kDeviceThreads),
-                {in(from), out(to), value(shape.columns), value(e.length), value(e.inner / shape.v),
-                 value(scale), value(call.epsilon)});
+                std::move(arguments));
+}
+
+// In the workspace: what parts come to, and of whole columns the means and the inverses of their deviations.
+struct Space {
+  std::size_t means, inverses, bytes;
+};
+Space space_of(const RowsCall& call, i64 parts) {
+  const auto columns = static_cast<std::size_t>(call.extent.outer * call.extent.inner) * sizeof(float);
+  const std::size_t means = aligned(columns * static_cast<std::size_t>(parts));
+  if (call.op != RowsOp::standardize) return {means, means, means};
+  return {means, means + aligned(columns), means + 2 * aligned(columns)};
+}
+
+Slot moved(Slot slot, std::size_t bytes) { return {slot.place, slot.offset + bytes}; }
+
+// Means, then the sums of squares about them, each first of the parts; then every element.
+std::vector<faltung::Step> standardize_in_parts(const RowsCall& call, i64 parts, const DeviceSlots& slots,
+                                                const DeviceInfo& device) {
+  const Space space = space_of(call, parts);
+  const Slot means = moved(slots.workspace, space.means), inverses = moved(slots.workspace, space.inverses);
+  const RowsExtent& e = call.extent;
+  const float scale = 1.0f / static_cast<float>(e.length);
+  RowsCall first = call, second = call;
+  first.extent.outer *= parts, first.extent.length /= parts, first.to = MapElement::f32;
+  second.extent.length = parts, second.from = second.to = MapElement::f32;
+  std::vector<faltung::Step> steps{
+      rows_step(first, "OP_sum", 1.0f, slots.reads[0], slots.workspace, device),
+      rows_step(second, "OP_sum", scale, slots.workspace, means, device),
+      rows_step(first, "OP_sum_of_deviations", 1.0f, slots.reads[0], slots.workspace, device, means, parts),
+      rows_step(second, "OP_inverse", scale, slots.workspace, inverses, device)};
+  MapCall apply;
+  apply.rank = 2, apply.sizes = {e.outer, e.length};
+  const MapOperand column{MapElement::f32, 0, {1, 0}};
+  apply.inputs = {{call.from, 0, {e.length, 1}}, column, column};
+  apply.output = {call.to, 0, {e.length, 1}};
+  apply.program = {{MapOp::sub, 3, 0, 1, 0, 0, 0}, {MapOp::mul, 4, 3, 2, 0, 0, 0}};
+  const DeviceSlots own{{slots.reads[0], means, inverses}, slots.write, slots.workspace};
+  for (faltung::Step& step : map_steps(apply, own, device)) steps.push_back(std::move(step));
+  return steps;
 }
 
 }  // namespace
 
 std::size_t rows_workspace(const RowsCall& call, const DeviceInfo& device) {
   const i64 parts = parts_of(call, device);
-  if (parts == 1) return 0;
-  return static_cast<std::size_t>(call.extent.outer * parts * call.extent.inner) * sizeof(float);
+  return parts == 1 ? 0 : space_of(call, parts).bytes;
 }
 
 std::vector<faltung::Step> rows_steps(const RowsCall& call, const DeviceSlots& slots,
@@ -102,14 +159,15 @@ std::vector<faltung::Step> rows_steps(const RowsCall& call, const DeviceSlots& s
   const bool mean = call.op == RowsOp::mean || call.op == RowsOp::standardize;
   const float scale = mean ? 1.0f / static_cast<float>(call.extent.length) : 1.0f;
   const i64 parts = parts_of(call, device);
-  if (parts == 1) return {rows_step(call, scale, slots.reads[0], slots.write, device)};
+  if (parts == 1) return {rows_step(call, op_name(call.op), scale, slots.reads[0], slots.write, device)};
+  if (call.op == RowsOp::standardize) return standardize_in_parts(call, parts, slots, device);
   // Each part is a shorter column of its own; what they come to is reduced likewise.
   RowsCall first = call, second = call;
   first.extent.outer *= parts, first.extent.length /= parts, first.to = MapElement::f32;
   second.extent.length = parts, second.from = MapElement::f32;
   if (second.op != RowsOp::max && second.op != RowsOp::min) second.op = RowsOp::sum;
-  return {rows_step(first, 1.0f, slots.reads[0], slots.workspace, device),
-          rows_step(second, scale, slots.workspace, slots.write, device)};
+  return {rows_step(first, op_name(first.op), 1.0f, slots.reads[0], slots.workspace, device),
+          rows_step(second, op_name(second.op), scale, slots.workspace, slots.write, device)};
 }
 
 }  // namespace faltung::network

@@ -335,6 +335,7 @@ void Lowering::run() {
     draft.write = {static_cast<int>(buffers.size()) - 1, 0};
     drafts.push_back(std::move(draft));
   }
+  if (settings_.fuse_chains) write_into_joins();
 }
 
 MapElement element_of(const Lowering& lowering, ValueId id, const Node& node) {

@@ -89,6 +89,7 @@ class Lowering {
   };
   void lower(std::size_t node);
   void choose_layouts();
+  void write_into_joins();  // src/network/joins.cpp
   void prepare(Operand& operand, ValueId id) const;
 
   std::size_t workspace_of(const Work& work, const Node& node) const;

@@ -30,6 +30,27 @@ __device__ __forceinline__ void load_weights(unsigned stage, const TensorMap& w_
   if constexpr (kParts == 2) load_3d(stage + kStagePartStride, &w_map, full, c, tap, p.k + k);
 }
 
+// All weights into the cache, each block of threads a share, while the kernel before still runs: most networks' are
+// gone from there since the last run, and every block would wait for its first ones. Where they are very many,
+// the first ones.
+__device__ __forceinline__ void prefetch_weights(const TensorMap& w_map, const Params& p) {
+  if constexpr (kPhased || kT > 1) return;
+  constexpr int kMost = 8;
+  const int taps = p.c_blocks * kTaps, boxes = p.k_tiles * taps;
+  for (int i = 0, box = static_cast<int>(blockIdx.x); i < kMost && box < boxes;
+       ++i, box += static_cast<int>(gridDim.x)) {
+    const int tile = box / taps, of_tile = box - tile * taps, block = of_tile / kTaps;
+    const int tap = place_of_tap(p, 0, 0, of_tile - block * kTaps), c = block * kKBlock, k = tile * kTileChannels;
+    if constexpr (kFilterAsItIs) {
+#pragma unroll
+      for (int j = 0; j < kTileChannels / 64; ++j) prefetch_3d(&w_map, k + j * 64, tap, c);
+    } else {
+      prefetch_3d(&w_map, c, tap, k);
+      if constexpr (kParts == 2) prefetch_3d(&w_map, c, tap, p.k + k);
+    }
+  }
+}
+
 // Those that stay.
 __device__ __forceinline__ void keep_weights(const TensorMap& w_map, const Params& p, unsigned stages,
                                              Barriers& barriers) {

@@ -126,9 +126,11 @@ string mma_function(const KernelConfig& c, DType dtype) {
   return wgmma_function(columns(c), dtype, First::shared, dtype == DType::f32 ? "" : transposed);
 }
 
-string activate_function(Activation activation) {
-  return "__device__ __forceinline__ float activate(float x, float slope) { return activate_" +
-         string(name(activation)) + "(x, slope); }\n";
+string activate_function(Activation activation, DType dtype) {
+  const bool quick =
+      dtype != DType::f32 && (activation == Activation::sigmoid || activation == Activation::silu);
+  return "__device__ __forceinline__ float activate(float x, float slope) { return " +
+         string(quick ? "quick_" : "activate_") + name(activation) + "(x, slope); }\n";
 }
 
 string include(const string& file) { return "#include \"kernels/sm90/" + file + "\"\n"; }
@@ -143,7 +145,7 @@ jit::Source kernel_source(const Tiling& t, const Problem& p) {
   source.block_threads = threads(c);
   source.shared_bytes = static_cast<int>(shared_bytes(c));
   source.text = include("config.h") + ConfigText(c).text() + include("activations.cuh") +
-                activate_function(p.epilogue.activation) + mma_function(c, p.dtype);
+                activate_function(p.epilogue.activation, p.dtype) + mma_function(c, p.dtype);
   if (t.bring != Bring::shift) source.text += include(bring_file(c)) + include(store_file(c));
   source.text += include(source.entry + ".cu");
   return source;

@@ -1,0 +1,52 @@
+// Pixels of a few channels out of planes, with an elementwise chain of one input on the way: a thread reads V pixels of
+// each plane, and writes them as one piece.
+//
+// The host defines THREADS; RANK of the other dimensions, at least 1; CHANNELS; INPUT_TYPE and RESULT_TYPE, the latter of
+// 16 bits; V as 8; CHAIN and RESULT (chain.h); and WIDE as elements.h has it.
+#include "kernels/gpu/elements.h"
+#include "kernels/gpu/chain.h"
+
+#define JOINED_(a, b) a##b
+#define JOINED(a, b) JOINED_(a, b)
+
+// As in src/network/device_map.cpp.
+typedef struct {
+  index_t count;   // of V pixels
+  index_t groups;  // of V, in a plane
+  index_t plane;   // elements from plane to plane
+  index_t begin[2];
+  index_t sizes[RANK];
+  index_t strides[2][RANK];
+} FewSizes;
+
+F_KERNEL(THREADS)
+few_channels(F_INPUT(JOINED(INPUT_TYPE, _t), from), F_OUTPUT(JOINED(RESULT_TYPE, _t), to), FewSizes z) {
+  F_FOLLOW_PREVIOUS();
+  F_OPEN_INPUT(JOINED(INPUT_TYPE, _t), from);
+  F_OPEN_OUTPUT(JOINED(RESULT_TYPE, _t), to);
+  for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < z.count; i += (index_t)F_BLOCKS(0) * THREADS) {
+    const index_t image = i / z.groups, group = i - image * z.groups;
+    index_t rest = image, here = z.begin[0] + group * V, there = z.begin[1] + group * (V * CHANNELS);
+    F_UNROLL
+    for (int d = RANK - 1; d >= 0; --d) {
+      const index_t next = d == 0 ? 0 : rest / z.sizes[d], digit = rest - next * z.sizes[d];
+      rest = next;
+      here += digit * z.strides[0][d];
+      there += digit * z.strides[1][d];
+    }
+    float pixels[V * CHANNELS];
+    F_UNROLL
+    for (int c = 0; c < CHANNELS; ++c) {
+      float plane[V];
+      JOINED(read_, INPUT_TYPE)(from + here + c * z.plane, plane);
+      F_UNROLL
+      for (int j = 0; j < V; ++j) {
+        const float v0 = plane[j];
+        CHAIN
+        pixels[j * CHANNELS + c] = RESULT;
+      }
+    }
+    F_UNROLL
+    for (int c = 0; c < CHANNELS; ++c) JOINED(write_, RESULT_TYPE)(to + there + c * V, pixels + c * V);
+  }
+}
