@@ -119,13 +119,13 @@ std::vector<faltung::Step> few_steps(const MapCall& call, int dimension, const D
   constexpr i64 kPixels = 8;
   const auto pixels = static_cast<std::size_t>(dimension), last = pixels + 1;
   const MapOperand &from = call.inputs[0], &to = call.output;
-  const bool wide = is_wide(call);
-  Constants own = {{"THREADS", digits(kDeviceThreads)},
-                   {"RANK", digits(std::max(1, dimension))},
-                   {"CHANNELS", digits(call.sizes[last])},
+  const bool wide = needs_wide_indices(call);
+  Constants own = {{"THREADS", std::to_string(kDeviceThreads)},
+                   {"RANK", std::to_string(std::max(1, dimension))},
+                   {"CHANNELS", std::to_string(call.sizes[last])},
                    {"INPUT_TYPE", name(from.element)},
                    {"RESULT_TYPE", name(to.element)},
-                   {"V", digits(kPixels)},
+                   {"V", std::to_string(kPixels)},
                    {"WIDE", wide ? "1" : "0"}};
   const Constants chain = chain_constants(call);
   own.insert(own.end(), chain.begin(), chain.end());
