@@ -134,7 +134,7 @@ faltung::RunOptions run_options_of(const faltung_run_options* given) {
       return run;
   }
   throw faltung::Error(faltung::Status::bad_problem,
-                       "run options: addresses is " + std::to_string(options.addresses) +
+                       "run options: addresses is " + std::to_string(static_cast<int>(options.addresses)) +
                            "; it is FALTUNG_ADDRESSES_UNKNOWN or FALTUNG_ADDRESSES_ON_DEVICE");
 }
 
