@@ -249,7 +249,8 @@ def train(options):
         result.float().square().mean().backward()
         for parameter in model.parameters():
             parameter.grad = None
-    before, begin, result_of = timed(step, options.device, 5), time.perf_counter(), model
+    result_of = model
+    before, begin = timed(step, options.device, 5), time.perf_counter()
     if options.compiled:
         result_of = compiled_by(options, model)
         step()

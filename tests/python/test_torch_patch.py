@@ -378,7 +378,8 @@ def backend():
 
 @pytest.mark.skipif(not os.environ.get("FALTUNG_TEST_INDUCTOR"), reason="FALTUNG_TEST_INDUCTOR=1 compiles by inductor: a minute")
 @pytest.mark.parametrize("device", DEVICES)
-def test_inductor(device):
+def test_inductor(device, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     model, x = block(device)
     with torch.no_grad():
         before = model(x)

@@ -36,17 +36,17 @@ def compile_graph(graph, example_inputs, *, mode=None, options=None):
     chosen = {"triton.cudagraphs": on_cuda and not with_gradients} | (list_mode_options(mode) if mode else {}) | (options or {})
     if not chosen["triton.cudagraphs"] or with_gradients:
         return compile_by(graph, example_inputs, chosen)
-    plain = chosen | {"triton.cudagraphs": False}
-    return _Recorded(graph, lambda given, patches: compile_by(copy.deepcopy(graph), given, patches), example_inputs, chosen, plain)
+    # Dynamo's own graph knows which inputs lie still, and is used up; a copy serves if it must be compiled once more.
+    other, plain = copy.deepcopy(graph), chosen | {"triton.cudagraphs": False}
+    return _Recorded(other, compile_by(graph, example_inputs, chosen), lambda inputs: compile_by(other, inputs, plain))
 
 
 class _Recorded:
     """A compiled graph that is replayed, and with it what was made of the weights before: when those change, which PyTorch counts,
     it is compiled again to be run each time."""
 
-    def __init__(self, graph, compile_by, example_inputs, chosen, plain):
-        self.compile_by, self.plain = compile_by, plain
-        self.run = compile_by(example_inputs, chosen)
+    def __init__(self, graph, run, compile_again):
+        self.run, self.compile_again = run, compile_again
         inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
         layers = [node for node in graph.graph.nodes if str(node.target).endswith("_layer.default")]
         constants = {a for node in layers for a in node.args[1:7] if a is not None}
@@ -55,10 +55,10 @@ class _Recorded:
         self.versions = None
 
     def __call__(self, *inputs):
-        if self.plain is not None:
+        if self.compile_again is not None:
             versions = [0 if t.is_inference() else t._version for t in (*self.held, *map(inputs.__getitem__, self.which))]
             if self.versions not in (None, versions):
-                self.run, self.plain = self.compile_by(list(inputs), self.plain), None
+                self.run, self.compile_again = self.compile_again(list(inputs)), None
             self.versions = versions
         return self.run(*inputs)
 
