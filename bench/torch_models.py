@@ -6,7 +6,8 @@
     bench/torch_models.py compile resnet50 --backend faltung
     bench/torch_models.py train resnet50 --layout nhwc  forward and backward pass, bf16 by autocast
 
-Weights are random, batch norm's statistics those of one batch. ResNet-50 and ConvNeXt are torchvision's.
+Weights are random, batch norm's statistics those of one batch. ResNet-50, ConvNeXt and MobileNetV3 are torchvision's. Several models
+may be named, to be run one after the other.
 """
 import argparse
 import pathlib
@@ -47,6 +48,11 @@ class UNet(nn.Module):
         return self.last(x)
 
 
+def vae_decoder():
+    from vae_decoder import Decoder
+    return Decoder()
+
+
 def torchvision_model(name):
     import torchvision
     return getattr(torchvision.models, name)()
@@ -58,7 +64,9 @@ def efficientnet():
 
 
 MODELS = {"resnet50": (lambda: torchvision_model("resnet50"), 32, 224), "efficientnet_b2": (efficientnet, 32, 260),
-          "convnext_tiny": (lambda: torchvision_model("convnext_tiny"), 32, 224), "unet": (UNet, 8, 256)}
+          "convnext_tiny": (lambda: torchvision_model("convnext_tiny"), 32, 224), "unet": (UNet, 8, 256),
+          "vae_decoder": (vae_decoder, 1, 128), "mobilenet_v3": (lambda: torchvision_model("mobilenet_v3_large"), 32, 224)}
+CHANNELS = {"vae_decoder": 4}  # of the input, else 3
 FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 
 
@@ -167,7 +175,8 @@ def made(options):
     """The model in eval mode, in f32, and an input."""
     torch.manual_seed(1)
     make, batch, size = MODELS[options.model]
-    model, shape = make().to(options.device), (options.batch or batch, 3, options.size or size, options.size or size)
+    size = options.size or size
+    model, shape = make().to(options.device), (options.batch or batch, CHANNELS.get(options.model, 3), size, size)
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
     for norm in norms:
         norm.momentum = 1.0
@@ -207,20 +216,25 @@ def patch(options):
               f"{error(run()):.1e}; {sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions, patched in {took:.1f} s")
 
 
+def compiled_by(options, model):
+    import faltung.torch
+    backend = faltung.torch.compile_graph if options.backend == "faltung" else options.backend
+    return torch.compile(model, backend=backend, mode=options.mode)
+
+
 def compile_model(options):
-    import faltung.torch  # noqa: F401
     model, x, error = in_f16(options)
     with torch.no_grad():
         before = timed(lambda: model(x), options.device)
         begin = time.perf_counter()
-        backend = faltung.torch.compile_graph if options.backend == "faltung" else options.backend
-        compiled = torch.compile(model, backend=backend)
-        compiled(x)
+        compiled = compiled_by(options, model)
+        for _ in range(3):  # the second call captures a CUDA graph
+            compiled(x)
         synchronize(options.device)
         took = time.perf_counter() - begin
-        after, graph = timed(lambda: compiled(x), options.device), timed_in_a_graph(lambda: compiled(x), options.device)
-        print(f"compile {options.model} {options.layout} by {options.backend}: {before:.3f} -> {after:.3f} ms, in a graph {graph:.3f} ms; "
-              f"error {error(compiled(x)):.1e}; ready after {took:.1f} s")
+        after = timed(lambda: compiled(x), options.device)
+        print(f"compile {options.model} {options.layout} by {options.backend} {options.mode}: {before:.3f} -> {after:.3f} ms, "
+              f"{before / after:.2f} times as fast; error {error(compiled(x)):.1e}; ready after {took:.1f} s")
 
 
 def train(options):
@@ -231,11 +245,20 @@ def train(options):
 
     def step():
         with torch.autocast(kind, torch.bfloat16):
-            result = model(x)
+            result = result_of(x)
         result.float().square().mean().backward()
         for parameter in model.parameters():
             parameter.grad = None
-    before = timed(step, options.device, 5)
+    result_of = model
+    before, begin = timed(step, options.device, 5), time.perf_counter()
+    if options.compiled:
+        result_of = compiled_by(options, model)
+        step()
+        synchronize(options.device)
+        took, after = time.perf_counter() - begin, timed(step, options.device, 5)
+        print(f"train {options.model} {options.layout}, batch {len(x)}, by {options.backend}: {before:.2f} -> {after:.2f} ms, "
+              f"{before / after:.3f} times as fast; ready after {took:.1f} s")
+        return
     with torch.autocast(kind, torch.bfloat16):
         patched = ft.patch(model, x, min_time=6.0)
     if options.rows:
@@ -248,16 +271,19 @@ def train(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("host", "patch", "compile", "train"))
-    parser.add_argument("model", nargs="?", choices=MODELS, default="resnet50")
+    parser.add_argument("models", nargs="*", default=["resnet50"], help=", ".join(MODELS))
     parser.add_argument("--layout", choices=FORMATS, default="nhwc")
-    parser.add_argument("--backend", default="faltung", help="of torch.compile")
+    parser.add_argument("--compiled", action="store_true", help="train: compiled by --backend, not patched")
+    parser.add_argument("--backend", default="faltung", help="of torch.compile; inductor with --mode reduce-overhead runs as a CUDA graph, too")
+    parser.add_argument("--mode", help="of torch.compile: reduce-overhead, max-autotune, ...")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--size", type=int, help="of the image")
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--rows", action="store_true", help="print every layer, too")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True
-    {"host": host, "patch": patch, "compile": compile_model, "train": train}[options.what](options)
+    for options.model in options.models:
+        {"host": host, "patch": patch, "compile": compile_model, "train": train}[options.what](options)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,16 @@ faltung::RunOptions run_options_of(const faltung_run_options* given) {
     run.parallel_for = callers_parallel_for(options.parallel_for, options.parallel_for_context);
   }
   run.stream = options.stream;
-  return run;
+  switch (options.addresses) {
+    case FALTUNG_ADDRESSES_UNKNOWN:
+      return run;
+    case FALTUNG_ADDRESSES_ON_DEVICE:
+      run.addresses = faltung::Addresses::on_device;
+      return run;
+  }
+  throw faltung::Error(faltung::Status::bad_problem,
+                       "run options: addresses is " + std::to_string(static_cast<int>(options.addresses)) +
+                           "; it is FALTUNG_ADDRESSES_UNKNOWN or FALTUNG_ADDRESSES_ON_DEVICE");
 }
 
 }  // namespace

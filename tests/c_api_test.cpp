@@ -300,6 +300,9 @@ TEST_F(CApi, WhatIsWrittenOverlapsNothing) {
           "y is written to and overlaps bias");
   refused({reads.data(), reads.data(), y.data(), reads.data(), y.data()},
           "y is written to and overlaps residual");
+  options.addresses = FALTUNG_ADDRESSES_ON_DEVICE;  // which says nothing of where they lie beside each other
+  refused({y.data() + 31, reads.data(), y.data(), reads.data(), reads.data()},
+          "y is written to and overlaps x");
   const faltung_tensors beside{y.data() + 32, y.data() + 32, y.data(), y.data() + 32, y.data() + 32};
   EXPECT_EQ(faltung_run(plan, &beside, &options), FALTUNG_OK) << faltung_last_error();
   if (bytes > 0) {

@@ -254,6 +254,12 @@ typedef void (*faltung_parallel_for)(void* context, int count, void (*body)(int 
                                      void* argument);
 
 /* Zero-initialise what is not used. */
+/* What the caller knows of the addresses that it hands over. */
+typedef enum faltung_addresses {
+  FALTUNG_ADDRESSES_UNKNOWN = 0,  /* a GPU's driver is asked for each, so that a host pointer is refused */
+  FALTUNG_ADDRESSES_ON_DEVICE = 1 /* memory of the plan's device, as arrays say that know theirs: it is not */
+} faltung_addresses;
+
 typedef struct faltung_run_options {
   size_t size;                       /* sizeof(faltung_run_options) */
   void* workspace;                   /* at least faltung_plan_workspace_bytes */
@@ -263,6 +269,7 @@ typedef struct faltung_run_options {
   /* GPU: the caller's CUstream or cl_command_queue, in whose order it runs; NULL: CUDA's default stream,
    * OpenCL's one of faltung's. */
   void* stream;
+  faltung_addresses addresses; /* of the tensors and the workspace */
 } faltung_run_options;
 
 /* On options' stream, for which it does not wait, or by its parallel_for; the rest of options is not read.

@@ -231,6 +231,12 @@ struct Request {
 // Weights packed into the order a plan's kernel reads them, once; immutable, shared between threads.
 class PackedWeights;
 
+// What the caller knows of the addresses that it hands over.
+enum class Addresses {
+  unknown,   // a GPU's driver is asked for each, so that a host pointer is refused
+  on_device  // memory of the plan's device, as arrays say that know theirs: the driver is not asked
+};
+
 struct RunOptions {
   void* workspace = nullptr;               // at least Plan::workspace_bytes(weights are packed)
   const PackedWeights* weights = nullptr;  // from Plan::pack_weights; then Tensors::w is read only if
@@ -238,6 +244,7 @@ struct RunOptions {
   ParallelFor parallel_for;                // CPU: in place of faltung's own threads
   void* stream = nullptr;                  // GPU: the caller's CUstream or cl_command_queue, in whose order
                                            // it runs; null: CUDA's default stream, OpenCL's one of faltung's
+  Addresses addresses = Addresses::unknown;  // of the tensors and the workspace
 };
 
 class PlanImpl;

@@ -57,13 +57,46 @@ int check_array(const Plan* self, const Array* array, int tensor) {
   return 0;
 }
 
-static size_t bytes_of(const Plan* self, int tensor) {
-  return faltung_problem_bytes(self->problem, (faltung_tensor)tensor);
+enum { FIRST, SECOND, BIAS, RESIDUAL, OUT, STREAM, ARGUMENTS };
+
+/* What `(first, second, /, bias=None, residual=None, out=None, stream=None)` was called with, borrowed, NULL
+ * for None: PyArg_ParseTupleAndKeywords takes a third of such a call. Returns -1 with an exception. */
+static int take_arguments(PyObject* arguments, PyObject* keywords, PyObject* values[ARGUMENTS]) {
+  static const char* const texts[ARGUMENTS] = {NULL, NULL, "bias", "residual", "out", "stream"};
+  static PyObject* names[ARGUMENTS];
+  for (int i = BIAS; i < ARGUMENTS; ++i) {
+    if (names[i] == NULL && (names[i] = PyUnicode_InternFromString(texts[i])) == NULL) return -1;
+  }
+  const Py_ssize_t count = PyTuple_Size(arguments);
+  if (count <= SECOND || count > ARGUMENTS) {
+    PyErr_Format(PyExc_TypeError, "a plan is called with 2 to %d arguments, its two inputs first; got %zd",
+                 (int)ARGUMENTS, count);
+    return -1;
+  }
+  for (int i = 0; i < ARGUMENTS; ++i) values[i] = i < count ? PyTuple_GetItem(arguments, i) : NULL;
+  PyObject *name, *value;
+  Py_ssize_t at = 0;
+  while (keywords != NULL && PyDict_Next(keywords, &at, &name, &value)) {
+    int i = BIAS;
+    while (i < ARGUMENTS && names[i] != name && PyUnicode_Compare(names[i], name) != 0) ++i;
+    if (i == ARGUMENTS || i < count) {
+      PyErr_Format(PyExc_TypeError,
+                   i < count ? "a plan got two values for %U"
+                             : "a plan has no argument %U; it has bias, residual, out and stream",
+                   name);
+      return -1;
+    }
+    values[i] = value;
+  }
+  for (int i = BIAS; i < ARGUMENTS; ++i) {
+    if (values[i] == Py_None) values[i] = NULL;
+  }
+  return 0;
 }
 
 /* The result that the caller gave, or one that is made like the first input. New reference. */
 static PyObject* result_of(Plan* self, PyObject* out, PyObject* like, int tensor) {
-  if (out != NULL && out != Py_None) return Py_NewRef(out);
+  if (out != NULL) return Py_NewRef(out);
   if (self->allocate == NULL) {
     PyErr_SetString(PyExc_TypeError, "out: give the array that the result goes to");
     return NULL;
@@ -74,23 +107,18 @@ static PyObject* result_of(Plan* self, PyObject* out, PyObject* like, int tensor
 }
 
 PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"", "", "bias", "residual", "out", "stream", NULL};
-  PyObject *given[TENSORS] = {NULL}, *first, *second, *bias = NULL, *residual = NULL, *out = NULL,
-           *stream_number = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|OOOO", names, &first, &second, &bias, &residual,
-                                   &out, &stream_number)) {
-    return NULL;
-  }
+  PyObject *given[TENSORS] = {NULL}, *values[ARGUMENTS];
+  if (take_arguments(arguments, keywords, values) < 0) return NULL;
   static const int inputs[3][2] = {{FALTUNG_X, FALTUNG_W}, {FALTUNG_Y, FALTUNG_W}, {FALTUNG_X, FALTUNG_Y}};
   static const int results[3] = {FALTUNG_Y, FALTUNG_X, FALTUNG_W};
   const int result = results[self->direction];
-  void* stream;
-  if (pointer_of(stream_number, &stream) < 0) return NULL;
+  void* stream = NULL;
+  if (values[STREAM] != NULL && pointer_of(values[STREAM], &stream) < 0) return NULL;
   const Weights* weights = NULL;
-  given[inputs[self->direction][0]] = first;
-  given[inputs[self->direction][1]] = second;
-  given[FALTUNG_BIAS] = bias == Py_None ? NULL : bias;
-  given[FALTUNG_RESIDUAL] = residual == Py_None ? NULL : residual;
+  given[inputs[self->direction][0]] = values[FIRST];
+  given[inputs[self->direction][1]] = values[SECOND];
+  given[FALTUNG_BIAS] = values[BIAS];
+  given[FALTUNG_RESIDUAL] = values[RESIDUAL];
   for (int i = FALTUNG_BIAS; i < TENSORS; ++i) {
     if ((given[i] != NULL) == self->has[i]) continue;
     raise_bad_problem(
@@ -102,7 +130,7 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
     weights = (const Weights*)given[FALTUNG_W];
     given[FALTUNG_W] = NULL;
   }
-  PyObject* made = given[result] = result_of(self, out, first, result);
+  PyObject* made = given[result] = result_of(self, values[OUT], values[FIRST], result);
   if (made == NULL) return NULL;
   Array arrays[TENSORS];
   int read[TENSORS] = {0}, good = 1;
@@ -115,7 +143,7 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
   for (int i = 0; i < TENSORS && good; ++i) {
     if (i == result || given[i] == NULL) continue;
     const char* from = arrays[i].data;
-    if (from < to + bytes_of(self, result) && to < from + bytes_of(self, i)) {
+    if (from < to + self->expected[result].bytes && to < from + self->expected[i].bytes) {
       raise_bad_problem("%s overlaps %s in memory; a result needs memory of its own", kNames[result],
                         kNames[i]);
       good = 0;
@@ -131,7 +159,8 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
     const faltung_tensors tensors = {DATA(FALTUNG_X), weights != NULL ? weights->plain : DATA(FALTUNG_W),
                                      DATA(FALTUNG_Y), DATA(FALTUNG_BIAS), DATA(FALTUNG_RESIDUAL)};
 #undef DATA
-    none = run_plan(self, &tensors, NULL, stream, weights);
+    /* check_array has seen that the arrays are on the plan's device. */
+    none = run_plan(self, &tensors, NULL, stream, weights, FALTUNG_ADDRESSES_ON_DEVICE);
   }
   for (int i = 0; i < TENSORS; ++i) {
     if (read[i]) release_array(&arrays[i]);

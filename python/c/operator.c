@@ -36,7 +36,8 @@ static PyObject* repeat(const Operator* self, PyObject* entry, Call* call) {
     void** d = call->data;
     const faltung_tensors tensors = {d[FALTUNG_X], d[FALTUNG_W], d[FALTUNG_Y], d[FALTUNG_BIAS],
                                      d[FALTUNG_RESIDUAL]};
-    done = run_plan(plan, &tensors, space, stream, weights == Py_None ? NULL : (const Weights*)weights);
+    done = run_plan(plan, &tensors, space, stream, weights == Py_None ? NULL : (const Weights*)weights,
+                    FALTUNG_ADDRESSES_ON_DEVICE);
   }
   Py_XDECREF(workspace);
   if (done == NULL) Py_CLEAR(result);

@@ -24,6 +24,7 @@ static faltung_status expect(Plan* self, faltung_tensor tensor) {
   Expected* e = &self->expected[tensor];
   self->dimensions = 2 + shape.dimensions;
   const int64_t image[3] = {shape.d, shape.h, shape.w};
+  e->bytes = faltung_problem_bytes(self->problem, tensor);
   e->shape[0] = shape.n;
   e->shape[1] = shape.c;
   memcpy(e->shape + 2, image + 3 - shape.dimensions, (size_t)shape.dimensions * sizeof *image);
@@ -118,13 +119,14 @@ static Workspace* take_workspace(Plan* self, void* stream) {
 }
 
 PyObject* run_plan(Plan* self, const faltung_tensors* tensors, void* given_workspace, void* stream,
-                   const Weights* weights) {
+                   const Weights* weights, faltung_addresses addresses) {
   faltung_run_options options;
   memset(&options, 0, sizeof options);
   options.size = sizeof options;
   options.stream = stream;
   options.workspace = given_workspace;
   options.weights = weights == NULL ? NULL : weights->weights;
+  options.addresses = addresses;
   Workspace* own = NULL;
   const size_t bytes = self->workspace_bytes[weights != NULL];
   if (given_workspace == NULL && bytes > 0) {
@@ -174,7 +176,7 @@ static PyObject* plan_run(Plan* self, PyObject* const* arguments, Py_ssize_t cou
   const Weights* weights;
   if (weights_of(count == 8 ? arguments[7] : NULL, &weights) < 0) return NULL;
   const faltung_tensors tensors = {p[0], p[1], p[2], p[3], p[4]};
-  return run_plan(self, &tensors, p[5], p[6], weights);
+  return run_plan(self, &tensors, p[5], p[6], weights, FALTUNG_ADDRESSES_UNKNOWN);
 }
 
 /* keeps: what holds the weights, or NULL for the caller's address. */
@@ -279,8 +281,8 @@ static PyObject* plan_repr(Plan* self) {
 static PyMethodDef plan_methods[] = {
     {"run", (PyCFunction)(void (*)(void))plan_run, METH_FASTCALL,
      "run(x, w, y, bias, residual, workspace, stream, weights=None)\n\n"
-     "Runs on addresses (int, or None) that nothing checks; workspace: at least workspace_bytes, None for "
-     "the plan's own."},
+     "Runs on addresses (int, or None), of which CUDA's driver is asked whether they are the device's; "
+     "workspace: at least workspace_bytes, None for the plan's own."},
     {"pack", (PyCFunction)(void (*)(void))plan_pack, METH_FASTCALL,
      "pack(w, stream=None) -> Weights\n\nThe weights in the order that the kernel reads them, to be given in "
      "place of w."},

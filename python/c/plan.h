@@ -9,6 +9,7 @@ enum { TENSORS = FALTUNG_RESIDUAL + 1, MOST_WORKSPACES = 16, ALIGNMENT = 64 };
 /* What the plan expects of an array. */
 typedef struct {
   int64_t shape[MOST_DIMENSIONS], strides[MOST_DIMENSIONS]; /* in elements, in the layout of the problem */
+  size_t bytes;
 } Expected;
 
 /* The plan's own memory, for callers that bring none: on the CPU one call at a time has it, on a GPU one
@@ -44,9 +45,10 @@ typedef struct {
 
 /* plan.c */
 extern PyTypeObject *plan_type, *weights_type;
-/* Runs with the GIL released. given_workspace: NULL for the plan's own. */
+/* Runs with the GIL released. given_workspace: NULL for the plan's own. addresses: what is known of those of
+ * the tensors and the workspace. */
 PyObject* run_plan(Plan* self, const faltung_tensors* tensors, void* given_workspace, void* stream,
-                   const Weights* weights);
+                   const Weights* weights, faltung_addresses addresses);
 /* An address, or None. Returns -1 with an exception. */
 int pointer_of(PyObject* number, void** pointer);
 

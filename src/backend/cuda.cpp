@@ -144,8 +144,8 @@ class CudaDeviceImpl : public CudaDevice {
     cuda::LaunchConfig config{shape.grid[0],  shape.grid[1],  shape.grid[2],      shape.block[0],
                               shape.block[1], shape.block[2], shape.shared_bytes, stream.native,
                               attributes,     count};
-    check(driver()->launch_kernel(&config, k.function_, values, nullptr),
-          "launching kernel " + k.entry_ + " on " + info_.id);
+    const int result = driver()->launch_kernel(&config, k.function_, values, nullptr);
+    if (result != 0) check(result, "launching kernel " + k.entry_ + " on " + info_.id);
   }
 
   double time_ms(const Stream& stream, const std::function<void()>& work) override {
@@ -201,14 +201,15 @@ class CudaDeviceImpl : public CudaDevice {
     make_current();
     const auto place = reinterpret_cast<std::uint64_t>(address);
     unsigned type = 0;
-    if (driver()->pointer_get_attribute(&type, cuda::kMemoryType, place) != 0) {
+    int ordinal = handle_;
+    constexpr int kAsked[] = {cuda::kMemoryType, cuda::kDeviceOrdinal};
+    void* values[] = {&type, &ordinal};
+    if (driver()->pointer_get_attributes(2, kAsked, values, place) != 0 || type == 0) {
       if (info_.has("pageable_memory_access")) return;
       throw Error(Status::bad_problem, std::string(what) + ": the pointer is no memory that " + info_.id +
                                            " can use; allocate it with cudaMalloc, or a MemoryPool of " +
                                            info_.id);
     }
-    int ordinal = handle_;
-    driver()->pointer_get_attribute(&ordinal, cuda::kDeviceOrdinal, place);
     // Host memory that the driver knows, and managed memory, may be used from any device.
     if (type == cuda::kDeviceMemory && ordinal != handle_) {
       throw Error(Status::bad_problem, std::string(what) + ": the pointer is memory of cuda:" +

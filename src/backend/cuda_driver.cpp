@@ -33,7 +33,7 @@ const Driver* driver() {
     need(d.ctx_set_current, "cuCtxSetCurrent");
     need(d.mem_alloc, "cuMemAlloc_v2");
     need(d.mem_free, "cuMemFree_v2");
-    need(d.pointer_get_attribute, "cuPointerGetAttribute");
+    need(d.pointer_get_attributes, "cuPointerGetAttributes");
     need(d.memcpy_to_device, "cuMemcpyHtoD_v2");
     need(d.memcpy_to_host, "cuMemcpyDtoH_v2");
     need(d.memcpy_device_async, "cuMemcpyDtoDAsync_v2");

@@ -52,7 +52,8 @@ struct Driver {
   int (*ctx_set_current)(void* context);
   int (*mem_alloc)(std::uint64_t* address, std::size_t bytes);
   int (*mem_free)(std::uint64_t address);
-  int (*pointer_get_attribute)(void* value, int attribute, std::uint64_t address);
+  // Of an address that is unknown to it the values are 0.
+  int (*pointer_get_attributes)(unsigned count, const int* attributes, void** values, std::uint64_t address);
   int (*memcpy_to_device)(std::uint64_t to, const void* from, std::size_t bytes);
   int (*memcpy_to_host)(void* to, std::uint64_t from, std::size_t bytes);
   int (*memcpy_device_async)(std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream);

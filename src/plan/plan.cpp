@@ -25,38 +25,6 @@ void run_call(const Call& call, const Memory& memory, const Parallel& parallel) 
   call.run(own, parallel);
 }
 
-// Kernels read while they write. What is only read may be the same memory.
-void check_apart(const Problem& p, const Tensors& tensors, bool reads_w, const void* workspace,
-                 std::size_t workspace_bytes) {
-  struct Extent {
-    const char* name;
-    const void* address;
-    std::size_t bytes;
-    bool is_written;
-
-    std::uintptr_t begin() const { return reinterpret_cast<std::uintptr_t>(address); }
-    bool overlaps(const Extent& other) const {
-      return bytes > 0 && other.bytes > 0 && begin() < other.begin() + other.bytes &&
-             other.begin() < begin() + bytes;
-    }
-  };
-  const auto size = [&](Tensor tensor, bool is_used) { return is_used ? bytes(p, tensor) : 0; };
-  const Extent extents[] = {
-      {"x", tensors.x, size(Tensor::x, true), p.direction == Direction::backward_data},
-      {"w", tensors.w, size(Tensor::w, reads_w), p.direction == Direction::backward_weights},
-      {"y", tensors.y, size(Tensor::y, true), p.direction == Direction::forward},
-      {"bias", tensors.bias, size(Tensor::bias, p.epilogue.bias), false},
-      {"residual", tensors.residual, size(Tensor::residual, p.epilogue.residual), false},
-      {"workspace", workspace, workspace_bytes, true}};
-  for (const Extent& one : extents) {
-    for (const Extent& other : extents) {
-      if (!one.is_written || &one == &other || !one.overlaps(other)) continue;
-      throw Error(Status::bad_problem, std::string(one.name) + " is written to and overlaps " + other.name +
-                                           "; give each memory of its own");
-    }
-  }
-}
-
 }  // namespace
 
 PlanImpl::PlanImpl(Problem problem, std::string kernel, Recipe recipe, std::shared_ptr<Device> device,
@@ -68,7 +36,8 @@ PlanImpl::PlanImpl(Problem problem, std::string kernel, Recipe recipe, std::shar
       parallel_(std::move(parallel)),
       denormals_(denormals),
       pack_(bind(recipe_.pack, session)),
-      steps_(bind(recipe_.steps, session)) {}
+      steps_(bind(recipe_.steps, session)),
+      bytes_(problem_) {}
 
 std::vector<PlanImpl::Bound> PlanImpl::bind(const std::vector<Step>& steps,
                                             const jit::Session& session) const {
@@ -116,6 +85,44 @@ void PlanImpl::execute(const std::vector<Bound>& steps, const Memory& memory,
   }
 }
 
+PlanImpl::TensorBytes::TensorBytes(const Problem& p)
+    : x(faltung::bytes(p, Tensor::x)),
+      w(faltung::bytes(p, Tensor::w)),
+      y(faltung::bytes(p, Tensor::y)),
+      bias(p.epilogue.bias ? faltung::bytes(p, Tensor::bias) : 0),
+      residual(p.epilogue.residual ? faltung::bytes(p, Tensor::residual) : 0) {}
+
+// Kernels read while they write. What is only read may be the same memory.
+void PlanImpl::check_apart(const Tensors& tensors, const RunOptions& options) const {
+  struct Extent {
+    const char* name;
+    const void* address;
+    std::size_t bytes;
+    bool is_written;
+
+    std::uintptr_t begin() const { return reinterpret_cast<std::uintptr_t>(address); }
+    bool overlaps(const Extent& other) const {
+      return bytes > 0 && other.bytes > 0 && begin() < other.begin() + other.bytes &&
+             other.begin() < begin() + bytes;
+    }
+  };
+  const bool reads_w = options.weights == nullptr || recipe_.packed_bytes == 0;
+  const Extent extents[] = {
+      {"x", tensors.x, bytes_.x, problem_.direction == Direction::backward_data},
+      {"w", tensors.w, reads_w ? bytes_.w : 0, problem_.direction == Direction::backward_weights},
+      {"y", tensors.y, bytes_.y, problem_.direction == Direction::forward},
+      {"bias", tensors.bias, bytes_.bias, false},
+      {"residual", tensors.residual, bytes_.residual, false},
+      {"workspace", options.workspace, workspace_bytes(options.weights != nullptr), true}};
+  for (const Extent& one : extents) {
+    for (const Extent& other : extents) {
+      if (!one.is_written || &one == &other || !one.overlaps(other)) continue;
+      throw Error(Status::bad_problem, std::string(one.name) + " is written to and overlaps " + other.name +
+                                           "; give each memory of its own");
+    }
+  }
+}
+
 std::shared_ptr<const PackedWeights> PlanImpl::pack_weights(const void* w, const RunOptions& options) const {
   if (w == nullptr) throw Error(Status::bad_problem, "pack_weights: w is null");
   check_tensor(w, "pack_weights: w");
@@ -128,21 +135,23 @@ std::shared_ptr<const PackedWeights> PlanImpl::pack_weights(const void* w, const
 }
 
 // A host pointer, or another device's, would be a fault in a kernel, with which the whole device is lost to
-// the process.
+// the process. Asking the driver costs as much as a launch, so that callers say what they know already.
 void PlanImpl::check_addresses(const Tensors& tensors, const RunOptions& options) const {
   const bool w = options.weights == nullptr || recipe_.packed_bytes == 0;
   const bool workspace = workspace_bytes(options.weights != nullptr) > 0;
-  check_tensor(tensors.x, "x");
-  if (w) check_tensor(tensors.w, "w");
-  check_tensor(tensors.y, "y");
+  const Addresses known = options.addresses;
+  check_tensor(tensors.x, "x", known);
+  if (w) check_tensor(tensors.w, "w", known);
+  check_tensor(tensors.y, "y", known);
+  if (problem_.epilogue.residual) check_tensor(tensors.residual, "residual", known);
+  if (known == Addresses::on_device) return;
   if (problem_.epilogue.bias) device_->check_address(tensors.bias, "bias");
-  if (problem_.epilogue.residual) check_tensor(tensors.residual, "residual");
   if (workspace) device_->check_address(options.workspace, "workspace");
 }
 
 // Likewise a load of several elements at an address between.
-void PlanImpl::check_tensor(const void* address, const char* what) const {
-  device_->check_address(address, what);
+void PlanImpl::check_tensor(const void* address, const char* what, Addresses known) const {
+  if (known == Addresses::unknown) device_->check_address(address, what);
   const std::size_t beyond = reinterpret_cast<std::uintptr_t>(address) % recipe_.alignment;
   if (beyond == 0) return;
   throw Error(Status::bad_problem,
@@ -173,8 +182,7 @@ void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
                                          " bytes, got none");
   }
   check_addresses(tensors, options);
-  check_apart(problem_, tensors, weights == nullptr || recipe_.packed_bytes == 0, options.workspace,
-              workspace_bytes(weights != nullptr));
+  check_apart(tensors, options);
   Memory memory;
   memory[Place::x] = place(tensors.x);
   memory[Place::w] = place(tensors.w);

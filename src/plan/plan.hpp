@@ -46,6 +46,12 @@ class PlanImpl : public std::enable_shared_from_this<PlanImpl> {
   void run(const Tensors& tensors, const RunOptions& options) const;
 
  private:
+  // What each tensor takes, 0 where the problem has none; computed once, for a run is compared with a launch.
+  struct TensorBytes {
+    explicit TensorBytes(const Problem& problem);
+    std::size_t x, w, y, bias, residual;
+  };
+
   // A step and, of a GPU's, its launch.
   struct Bound {
     const Step* step;
@@ -55,7 +61,9 @@ class PlanImpl : public std::enable_shared_from_this<PlanImpl> {
   std::vector<Bound> bind(const std::vector<Step>& steps, const jit::Session& session) const;
   void execute(const std::vector<Bound>& steps, const Memory& memory, const RunOptions& options) const;
   void check_addresses(const Tensors& tensors, const RunOptions& options) const;
-  void check_tensor(const void* address, const char* what) const;
+  // known: where the address is not asked of the device.
+  void check_tensor(const void* address, const char* what, Addresses known = Addresses::unknown) const;
+  void check_apart(const Tensors& tensors, const RunOptions& options) const;
   bool takes(const PackedWeights& weights) const;
 
   Problem problem_;
@@ -65,6 +73,7 @@ class PlanImpl : public std::enable_shared_from_this<PlanImpl> {
   std::shared_ptr<const Parallel> parallel_;
   Denormals denormals_;
   std::vector<Bound> pack_, steps_;  // of the recipe's
+  TensorBytes bytes_;
 };
 
 }  // namespace faltung

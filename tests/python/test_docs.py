@@ -24,6 +24,13 @@ def run(name, parts):
         exec(compile("\n" * (line - 1) + code, str(DOCUMENTS / name), "exec"), names)
 
 
+def test_readme(capsys):
+    text = (DOCUMENTS.parent / "README.md").read_text(encoding="utf-8")
+    code, = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    exec(compile(code, "README.md", "exec"), {})
+    assert "chosen" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_arrays_and_plans(name, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

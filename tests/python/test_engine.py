@@ -185,9 +185,9 @@ def test_a_call_is_light():
     x, w, y = (np.ones((1, 1, 1, 1), np.float32) for _ in range(3))
     addresses = [a.ctypes.data for a in (x, w, y)] + [None] * 4
 
-    def microseconds(call, runs=2000):
+    def microseconds(call, runs=100):
         best = 1e9
-        for _ in range(9):
+        for _ in range(60):  # some block has the processor for itself
             begin = time.perf_counter()
             for _ in range(runs):
                 call()

@@ -83,6 +83,43 @@ def test_arrays_on_the_device():
         plan(x.cpu(), w)
 
 
+def test_a_host_address_is_refused():
+    """Where the host's memory is no device's: by the driver, of an address; by the array's own word, of an array."""
+    x, w = inputs()
+    y = torch.empty(2, 32, 20, 20, device="cuda", dtype=x.dtype)
+    plan = faltung.plan("fwd:n2c16h20w20k32r3s3:pad1:f16", "cuda:0")
+    plan(x, w, out=y)
+    assert torch.equal(y, right(x, w))
+    with pytest.raises(faltung.BadProblem, match="runs on cuda:0"):
+        plan(x, w, out=y.cpu())
+    with pytest.raises(faltung.BadProblem, match="runs on cuda:0"):
+        plan(x.cpu().pin_memory(), w, out=y)
+    device = next(device for device in faltung.devices() if device.id == "cuda:0")
+    if "pageable_memory_access" not in device.features:
+        with pytest.raises(faltung.BadProblem, match="the pointer is no memory that cuda:0 can use"):
+            plan.run(x.cpu().data_ptr(), w.data_ptr(), y.data_ptr(), None, None, None, None)
+    assert torch.equal(plan(x, w, out=torch.zeros_like(y)), y)
+
+
+def test_the_compiled_graph_is_a_cuda_graph():
+    """Weights are packed outside of its memory, and read again when they change."""
+    model = torch.nn.Sequential(torch.nn.Conv2d(16, 64, 3, padding=1), torch.nn.BatchNorm2d(64), torch.nn.ReLU(),
+                                torch.nn.MaxPool2d(2), torch.nn.Conv2d(64, 64, 3, padding=1)).cuda().half().eval()
+    x = torch.randn(4, 16, 32, 32, device="cuda", dtype=torch.half)
+    with torch.no_grad():
+        before = model(x)
+        compiled = torch.compile(model, backend="faltung" if "faltung" in torch._dynamo.list_backends() else ft.compile_graph)
+        for _ in range(4):
+            torch.compiler.cudagraph_mark_step_begin()
+            torch.testing.assert_close(compiled(x), before, rtol=2e-2, atol=2e-2)
+        from torch._inductor.cudagraph_trees import get_container
+        assert get_container(torch.cuda.current_device()).tree_manager is not None
+        for weight in (model[0].weight, model[4].weight):
+            weight.mul_(2)
+        torch.compiler.cudagraph_mark_step_begin()
+        torch.testing.assert_close(compiled(x), model(x), rtol=2e-2, atol=4e-2)
+
+
 def test_memory_stays_level_over_many_shapes():
     def some():
         for size in range(8, 40):

@@ -22,8 +22,8 @@ _INSIDE = (torch._C._len_torch_dispatch_stack, torch._C._functorch.maybe_current
 _OUTSIDE = (*_INSIDE, torch._C._len_torch_function_stack, torch._C._get_tracing_state,
             torch._C._autograd._profiler_enabled,
             functools.partial(torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch))
-_c.use_torch(torch.Tensor, torch.nn.Parameter, _INSIDE, _OUTSIDE, torch._C._is_any_autocast_enabled, torch.is_grad_enabled, torch.get_num_threads, _run.allows_tf32,
-             forward_ad)
+_c.use_torch(torch.Tensor, torch.nn.Parameter, _INSIDE, _OUTSIDE, torch._C._is_any_autocast_enabled, torch.is_grad_enabled,
+             torch.get_num_threads, _run.allows_tf32, forward_ad)
 
 
 class Operator:
@@ -127,9 +127,16 @@ def _differentiate(operator, backward):
     operator.set_gradient(Function.apply, super(torch.autograd.Function, Quick).apply)
 
 
+def convolution(family, compute, backward):
+    """The operator of a convolution. compute: None for faltung's. backward: of ctx, x, w and the gradient that comes in."""
+    conv = Operator(family.name, family, (_X, _W, _BIAS), _Y, compute or _forward, 0)
+    conv.converted = (0, 1, 2)
+    _differentiate(conv, backward)
+    return conv
+
+
 def _operators(family):
     """The five of a family."""
-    conv = Operator(family.name, family, (_X, _W, _BIAS), _Y, _forward, 0)
     input_grad = Operator(f"{family.name}_input_grad", family, (_Y, _W), _X, _input_grad, 1)
     weight_grad = Operator(f"{family.name}_weight_grad", family, (_Y, _X), _W, _weight_grad, 1)
     fused = Operator(f"{family.name}_fused", family, (_X, _W, _BIAS, _RESIDUAL), _Y, _fused, 1)
@@ -153,12 +160,12 @@ def _operators(family):
         y = conv.fast(x, w, b, *rest[:-1])
         return activation_of(rest[-1])(y if residual is None else y + residual)
 
-    _differentiate(conv, of_forward)
+    conv = convolution(family, None, of_forward)
     _differentiate(input_grad, of_input_grad)
     _differentiate(weight_grad, of_weight_grad)
     fused.set_gradient(composed, composed)
     layer.set_gradient(*[_constant.composed(conv.fast, activation_of)] * 2)
-    conv.converted, fused.converted, layer.converted = (0, 1, 2), (0, 1, 2, 3), (0, 7)  # not what seldom changes
+    fused.converted, layer.converted = (0, 1, 2, 3), (0, 7)  # not what seldom changes
     return conv, input_grad, weight_grad, fused, layer
 
 

@@ -1,5 +1,6 @@
 """torch.compile(model, backend="faltung"): convolutions by faltung's operators, where no gradient is needed fused with batch
 norm, residual and activation; the rest by inductor."""
+import copy
 import functools
 import operator
 
@@ -7,40 +8,84 @@ import torch
 import torch.nn.functional as F
 
 from .._geometry import FAMILIES, geometry_of
-from . import _run
+from . import _choice, _run
+from ._chain import Chain, argument
 
 _CONVOLUTIONS = {function: family for family in FAMILIES for function in (getattr(torch, family.name), getattr(F, family.name))}
 _PLAIN = (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))  # a convolution's arguments behind its tensors
 _TRANSPOSED = (("stride", 1), ("padding", 0), ("output_padding", 0), ("groups", 1), ("dilation", 1))
-_ACTIVATIONS = {F.relu: "relu", torch.relu: "relu", "relu": "relu", F.relu6: "relu6", F.silu: "silu", F.hardswish: "hardswish",
-                torch.sigmoid: "sigmoid", "sigmoid": "sigmoid"}
-_ADDITIONS = (operator.add, operator.iadd, torch.add)
 
 
-def compile_graph(graph, example_inputs, **options):
-    """The backend: puts faltung's operators into a torch.fx graph and has it compiled by inductor."""
-    from torch._inductor.compile_fx import compile_fx
-    replace(graph, torch.is_grad_enabled())
-    return compile_fx(graph, example_inputs, **options)
+def compile_graph(graph, example_inputs, *, mode=None, options=None):
+    """The backend: puts faltung's operators into a torch.fx graph and has it compiled by inductor, whose mode and options these are.
+    On CUDA, where no gradient is needed, it runs as a CUDA graph unless the options say otherwise (triton.cudagraphs), for as long
+    as the weights stay what they were."""
+    from torch._inductor import list_mode_options
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+    with_gradients = torch.is_grad_enabled()
+    replace(graph, with_gradients, is_measured=True)
+
+    def inner_compile(inner, inputs, **keywords):
+        _choice.choose_passes(inner)
+        return compile_fx_inner(inner, inputs, **keywords)
+
+    def compile_by(graph, given, patches):
+        with torch._functorch.config.patch(enable_autograd_cache=False):  # which holds what was chosen in another process
+            return compile_fx(graph, given, inner_compile, config_patches=patches)
+    on_cuda = any(isinstance(t, torch.Tensor) and t.is_cuda for t in example_inputs)
+    chosen = {"triton.cudagraphs": on_cuda and not with_gradients} | (list_mode_options(mode) if mode else {}) | (options or {})
+    if not chosen["triton.cudagraphs"] or with_gradients:
+        return compile_by(graph, example_inputs, chosen)
+    # Dynamo's own graph knows which inputs lie still, and is used up; a copy serves if it must be compiled once more.
+    other, plain = copy.deepcopy(graph), chosen | {"triton.cudagraphs": False}
+    return _Recorded(other, compile_by(graph, example_inputs, chosen), lambda inputs: compile_by(other, inputs, plain))
 
 
-def replace(graph, with_gradients):
-    """Puts torch.ops.faltung in place of a graph's convolutions; without gradients, with what follows them. Returns how many
-    were replaced, and how many of them fused."""
+class _Recorded:
+    """A compiled graph that is replayed, and with it what was made of the weights before: when those change, which PyTorch counts,
+    it is compiled again to be run each time."""
+
+    def __init__(self, graph, run, compile_again):
+        self.run, self.compile_again = run, compile_again
+        inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        layers = [node for node in graph.graph.nodes if str(node.target).endswith("_layer.default")]
+        constants = {a for node in layers for a in node.args[1:7] if a is not None}
+        self.which = [i for i, node in enumerate(inputs) if node in constants]
+        self.held = [operator.attrgetter(node.target)(graph) for node in constants if node.op == "get_attr"]
+        self.versions = None
+
+    def __call__(self, *inputs):
+        if self.compile_again is not None:
+            versions = [0 if t.is_inference() else t._version for t in (*self.held, *map(inputs.__getitem__, self.which))]
+            if self.versions not in (None, versions):
+                self.run, self.compile_again = self.compile_again(list(inputs)), None
+            self.versions = versions
+        return self.run(*inputs)
+
+
+def replace(graph, with_gradients, is_measured=False):
+    """Puts torch.ops.faltung in place of a graph's convolutions; without gradients, with what follows them, and if is_measured
+    where that is faster. Returns how many were replaced, and how many of them fused."""
     replaced = fused = 0
     for node in list(graph.graph.nodes):
         geometry = _geometry(node)
         if geometry is None:
             continue
         family = _CONVOLUTIONS[node.target]
-        chain = _Chain(node, with_gradients)
-        x, w, bias = (_argument(node, i, name) for i, name in enumerate(("input", "weight", "bias")))
+        chain = _Chain(node)
+        if not with_gradients:
+            chain.follow()
+        x, w, bias = (argument(node, i, name) for i, name in enumerate(("input", "weight", "bias")))
+        if is_measured and not with_gradients and not _choice.is_faster_fused(
+                family, _value(x), _value(w), bias is not None or chain.norm is not None, geometry, chain.residual is not None,
+                chain.activation, len(chain.nodes) > 1):
+            continue
         constants = [w, bias] + [None] * 4
         eps = 0.0
         if chain.norm is not None:
-            mean, variance, scale, shift = (_argument(chain.norm, i + 1, name) for i, name in enumerate(
+            mean, variance, scale, shift = (argument(chain.norm, i + 1, name) for i, name in enumerate(
                 ("running_mean", "running_var", "weight", "bias")))
-            constants, eps = [w, bias, scale, shift, mean, variance], _argument(chain.norm, 7, "eps", 1e-5)
+            constants, eps = [w, bias, scale, shift, mean, variance], argument(chain.norm, 7, "eps", 1e-5)
         op = functools.partial(getattr, torch.ops.faltung)
         with graph.graph.inserting_before(chain.last):
             if with_gradients:
@@ -60,10 +105,6 @@ def replace(graph, with_gradients):
     return replaced, fused
 
 
-def _argument(node, index, name, default=None):
-    return node.args[index] if index < len(node.args) else node.kwargs.get(name, default)
-
-
 def _is_given(node):
     """Whether it is one of the model's own tensors, or an argument, and not computed in every call."""
     return node is None or (isinstance(node, torch.fx.Node) and node.op in ("placeholder", "get_attr"))
@@ -81,77 +122,28 @@ def _geometry(node):
     if node.op != "call_function" or node.target not in _CONVOLUTIONS:
         return None
     family = _CONVOLUTIONS[node.target]
-    x, w = (_value(_argument(node, i, name)) for i, name in enumerate(("input", "weight")))
+    x, w = (_value(argument(node, i, name)) for i, name in enumerate(("input", "weight")))
     # Of two dtypes, since it has run, it is under autocast, which sees our operators, too.
     if x is None or w is None or x.dim() != family.dimensions + 2 or not {x.dtype, w.dtype} <= _run.DTYPES.keys():
         return None
-    named = {name: _argument(node, i + 3, name, default)
+    named = {name: argument(node, i + 3, name, default)
              for i, (name, default) in enumerate(_TRANSPOSED if family.transposed else _PLAIN)}
     g = geometry_of(family, tuple(w.shape[2:]), **named)
     return [list(g.stride), list(g.padding), list(g.dilation), g.groups] + [list(g.output_padding)] * family.transposed
 
 
-def _changes_memory(node):
-    """Whether it may write to what another node made."""
-    if node.op == "call_method":
-        return node.target.endswith("_") and not node.target.endswith("__")
-    if node.op != "call_function":
-        return node.op == "call_module"
-    name = getattr(node.target, "__name__", "")
-    return (node.kwargs.get("inplace", False) or name.endswith("_") or name == "setitem" or "out" in node.kwargs
-            or (len(name) > 3 and name[0] == "i" and node.target is getattr(operator, name, None) and name not in ("is_", "invert")))
+class _Chain(Chain):
+    """In the graph that Dynamo captured: functions, whose tensors have examples."""
 
-
-class _Chain:
-    """A convolution and what one operator after the other follows it, each the only one that reads what is before it. nodes: the
-    convolution and those; last: the one whose value all of them make."""
-
-    def __init__(self, node, with_gradients):
-        self.nodes, self.norm, self.residual, self.activation = [node], None, None, ""
-        if with_gradients:
-            return
-        user = self._user()
-        if user is not None and user.target in (F.batch_norm, torch.batch_norm) and self._is_fixed_norm(user):
-            self.norm = user
-            self.nodes.append(user)
-            user = self._user()
-        if user is not None and user.target in _ADDITIONS and self._is_residual(user):
-            self.residual = next(a for a in user.args if a is not self.last)
-            self.nodes.append(user)
-            user = self._user()
-        if user is not None and user.args[0] is self.last and user.target in _ACTIVATIONS:
-            self.activation = _ACTIVATIONS[user.target]
-            self.nodes.append(user)
-
-    @property
-    def last(self):
-        return self.nodes[-1]
-
-    def _user(self):
-        """The only reader of the last node, if nothing that lies between the convolution and it may change the convolution's
-        inputs, which are then read later."""
-        if len(self.last.users) != 1:
-            return None
-        user = next(iter(self.last.users))
-        if user.op not in ("call_function", "call_method"):
-            return None
-        between = self.nodes[0].next
-        while between is not user:
-            if between not in self.nodes and _changes_memory(between):
-                return None
-            between = between.next
-        return user
-
-    def _is_fixed_norm(self, user):
-        statistics = [_argument(user, i, name) for i, name in ((1, "running_mean"), (2, "running_var"))]
-        constants = statistics + [_argument(user, i, name) for i, name in ((3, "weight"), (4, "bias"))]
-        constants += [_argument(self.nodes[0], i, name) for i, name in ((1, "weight"), (2, "bias"))]
-        return (user.target is F.batch_norm and _argument(user, 0, "input") is self.last and None not in statistics
-                and not _argument(user, 5, "training", False) and all(map(_is_given, constants)))
-
-    def _is_residual(self, user):
-        others = [a for a in user.args if a is not self.last]
-        if len(user.args) != 2 or user.kwargs or len(others) != 1 or (user.target is operator.iadd and user.args[0] is not self.last):
+    def is_fixed_norm(self, user):
+        if user.target not in (F.batch_norm, torch.batch_norm):
             return False
-        other, own = _value(others[0]), _value(self.nodes[0])
-        return other is not None and own is not None and other.shape == own.shape and other.dtype == own.dtype
+        statistics = [argument(user, i, name) for i, name in ((1, "running_mean"), (2, "running_var"))]
+        constants = statistics + [argument(user, i, name) for i, name in ((3, "weight"), (4, "bias"))]
+        constants += [argument(self.nodes[0], i, name) for i, name in ((1, "weight"), (2, "bias"))]
+        return (user.target is F.batch_norm and argument(user, 0, "input") is self.last and None not in statistics
+                and not argument(user, 5, "training", False) and all(map(_is_given, constants)))
+
+    def fits(self, other):
+        there, own = _value(other), _value(self.nodes[0])
+        return there is not None and own is not None and there.shape == own.shape and there.dtype == own.dtype

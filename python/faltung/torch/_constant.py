@@ -1,5 +1,7 @@
 """Layers whose weights seldom change: batch norm is folded into them and they are packed once, for as long as PyTorch counts no change
 of what they are made of."""
+from concurrent.futures import ThreadPoolExecutor
+
 import torch
 import torch.nn.functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -29,6 +31,20 @@ def fold(weight, bias, scale, shift, mean, variance, eps, groups, dtype):
     return folded.to(dtype), moved.to(dtype)
 
 
+def _apart(device, function):
+    """What the function returns, on a thread of its own: while torch.compile warms a CUDA graph up, the calling thread's memory comes
+    from that graph's pool, and must not outlive the call."""
+    if device.type != "cuda":
+        return function()
+    stream = torch.cuda.current_stream(device)
+
+    def on_stream():
+        with torch.cuda.stream(stream):
+            return function()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(on_stream).result()
+
+
 class Made:
     """What was made of a weight and the other constants of a layer, and the calls that use it."""
 
@@ -49,7 +65,7 @@ class Made:
     def pack(self, plan, last, device):
         """The weight in the layout, and packed for the plan, or None where that changes nothing."""
         if (plan, last) not in self.packed:
-            dense = _run.dense(self.weight, last)
+            dense = _apart(device, lambda: _run.dense(self.weight, last))
             stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else None
             self.packed[plan, last] = dense, plan.pack(dense.data_ptr(), stream) if plan.packed_weights_bytes else None
         return self.packed[plan, last]
@@ -73,7 +89,7 @@ def _made_of(operator, weight, others, eps, groups, dtype):
                                "graph is captured; run the model once before")
         if len(of_weight) >= MOST_MADE:
             of_weight.clear()
-        made = of_weight[which] = Made(operator, stamp, weight, others, eps, groups, dtype)
+        made = of_weight[which] = _apart(weight.device, lambda: Made(operator, stamp, weight, others, eps, groups, dtype))
     return made
 
 

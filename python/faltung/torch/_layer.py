@@ -1,10 +1,12 @@
-"""A patched model's layer: a convolution with the batch norm and the activation that follow it, computed as one."""
+"""A patched model's layer: a convolution with what follows it, computed as one."""
 import torch
 
 from .._geometry import Family, geometry_of
 from . import _constant, _run
+from ._activations import activation_of
 from ._autograd import OPERATORS
 from ._observe import activation_name
+from ._passes import FORWARD, PASSES, Passes
 
 FAMILIES = {torch.nn.Conv1d: Family(1, False), torch.nn.Conv2d: Family(2, False), torch.nn.Conv3d: Family(3, False),
             torch.nn.ConvTranspose1d: Family(1, True), torch.nn.ConvTranspose2d: Family(2, True),
@@ -15,18 +17,21 @@ FAST = {family.name: OPERATORS[family.name + "_layer"].fast.run for family in FA
 
 
 class Layer:
-    """A convolution, the batch norm and the activation that alone follow it (or None), computed as one.
+    """A convolution, the batch norm and the activation that alone follow it (or None), computed as one; adds: with a residual
+    between the last two.
 
-    It stands in for the convolution's forward. Where a gradient is needed, or batch norm is in training mode, the parts are
-    computed one after the other, the convolution by the operator that has gradients."""
+    It stands in for the convolution's forward, or is a part of a Block, by ``run``. Where a gradient is needed, or batch norm is in
+    training mode, the parts are computed one after the other, the convolution by the operator that has gradients."""
 
-    def __init__(self, conv, norm=None, activation=None, activation_is_shared=False):
-        self.activation_is_shared = activation_is_shared
+    def __init__(self, conv, norm=None, activation=None, activation_is_shared=False, word="", adds=False):
+        """word: the activation's, where it is a function."""
+        self.activation_is_shared, self.adds = activation_is_shared, adds
         self.conv, self.norm, self.activation = conv, norm, activation
-        self.word = activation_name(activation) if activation is not None else ""
+        self.word = activation_name(activation) if activation is not None else word
         self.family = FAMILIES[type(conv)]
         g = geometry_of(self.family, conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups, conv.output_padding)
         self.geometry = (g.stride, g.padding, g.dilation, g.groups) + (g.output_padding,) * self.family.transposed
+        self.passes = Passes(self.family, self.geometry)  # with gradients
         self.rest = (*self.geometry, norm.eps if norm is not None else 0.0, self.word)  # of the operator's arguments
 
     def _tensors(self):
@@ -41,28 +46,43 @@ class Layer:
         """Gives back what was made of the weights."""
         _constant.forget(self.conv.weight)
 
-    def parts(self, x):
+    def parts(self, x, residual=None):
         """One after the other, with gradients."""
         conv = self.conv
         dtypes = {x.dtype, conv.weight.dtype}
         if (x.dim() == self.family.dimensions + 2 and dtypes <= _run.DTYPES.keys()
                 and (len(dtypes) == 1 or torch.is_autocast_enabled(x.device.type))):
-            y = OPS[self.family.name](x, conv.weight, conv.bias, *self.geometry)
+            y = self._differentiable()(x, conv.weight, conv.bias)
         else:
             y = type(conv).forward(conv, x)
-        return self._rest(y)
+        return self._rest(y, residual)
 
-    def needs_parts(self, x):
+    def _differentiable(self):
+        passes = self.passes
+        if 0 < len(passes.ours) < len(PASSES) and not torch.compiler.is_compiling():
+            return passes
+        if FORWARD not in passes.ours:
+            return lambda x, w, bias: type(self.conv)._conv_forward(self.conv, x, w, bias)
+        return lambda x, w, bias: OPS[self.family.name](x, w, bias, *self.geometry)
+
+    def needs_parts(self, x, residual=None):
         weight = self.conv._parameters["weight"]
         if self.norm is not None and self.norm.training:
             return True
         if x.dim() != self.family.dimensions + 2 or x.dtype not in _run.DTYPES or weight.dtype not in _run.DTYPES:
             return True
-        if x.dtype is not weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        autocast = torch.is_autocast_enabled(x.device.type)
+        if x.dtype is not weight.dtype and not autocast:
+            return True
+        if residual is not None and residual.dtype is not (torch.get_autocast_dtype(x.device.type) if autocast else x.dtype):
             return True
         if not torch.is_grad_enabled():
             return False
-        return x.requires_grad or any(t is not None and t.requires_grad for t in self._tensors())
+        return any(t is not None and t.requires_grad for t in (x, residual, *self._tensors()))
+
+    def run(self, x, residual=None):
+        """In a Block, where nothing else computes the activation."""
+        return self.parts(x, residual) if self.needs_parts(x, residual) else self.fused(x, residual)
 
     def __call__(self, x, *more, **named):
         if more or named:  # the size of a transposed convolution's output
@@ -77,26 +97,28 @@ class Layer:
             y.faltung_activated = self.activation  # which is told that it is done
         return y
 
-    def _rest(self, y):
+    def _rest(self, y, residual=None):
         """What stands after the convolution, by PyTorch; a Shared activation comes on its own."""
         if self.norm is not None:
             y = type(self.norm).forward(self.norm, y)
-        if self.activation is None or self.activation_is_shared:
-            return y
-        return type(self.activation).forward(self.activation, y)
+        if residual is not None:
+            y = y + residual
+        if self.activation is None:
+            return activation_of(self.word)(y)
+        return y if self.activation_is_shared else type(self.activation).forward(self.activation, y)
 
     def plan(self, x, y, in_parts):
         """The plan that makes y of x."""
         x, w = x.to(y.dtype), self.conv.weight.to(y.dtype)
         bias = self.conv.bias is not None or (self.norm is not None and not in_parts)
         _, geometry = _run.shape_forward(self.family, x, w, None, None, self.geometry)
-        return _run.plan_for("fwd", self.family, x.shape, w.shape, geometry, x, _run.wants_channels_last(x, w), bias, False,
-                             "" if in_parts else self.word)
+        return _run.plan_for("fwd", self.family, x.shape, w.shape, geometry, x, _run.wants_channels_last(x, w), bias,
+                             self.adds and not in_parts, "" if in_parts else self.word)
 
-    def fused(self, x):
+    def fused(self, x, residual=None):
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
-        return FAST[self.family.name](x, *self._tensors(), None, *self.rest)
+        return FAST[self.family.name](x, *self._tensors(), residual, *self.rest)
 
 
 class Pass:

@@ -23,18 +23,25 @@ def activation_name(module):
     return name
 
 
+_ADDITIONS = (torch.ops.aten.add.Tensor, torch.ops.aten.add_.Tensor)
+
+
 class _Readers(TorchDispatchMode):
     """Counts the operators that read each tensor; holds every tensor, so that an id names one of them."""
 
     def __init__(self):
         super().__init__()
         self.readers = {}
+        self.alike = set()  # the ids of tensors that another of the same shape and dtype was added to
         self.held = []
 
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         flat = torch.utils._pytree.arg_tree_leaves(*arguments, **(keywords or {}))
         for tensor in {id(t): t for t in flat if isinstance(t, torch.Tensor)}.values():
             self.readers[id(tensor)] = self.readers.get(id(tensor), 0) + 1
+        if function in _ADDITIONS and len(flat) > 1 and all(isinstance(t, torch.Tensor) for t in flat[:2]):
+            if flat[0].shape == flat[1].shape and flat[0].dtype == flat[1].dtype:
+                self.alike.update(map(id, flat[:2]))
         result = function(*arguments, **(keywords or {}))
         self.held.append((flat, result))
         return result
@@ -95,7 +102,7 @@ class Observation:
                 handle.remove()
         self.results = tensors_of(result)
         self.overflows_in = next((self.names[m] for m, y in made if y.is_floating_point() and not y.isfinite().all()), None)
-        self._readers = mode.readers
+        self._readers, self._alike = mode.readers, mode.alike
         self._hold = mode.held  # until the ids have been compared
 
     def sole_reader(self, module):
@@ -112,6 +119,11 @@ class Observation:
             return reader if first.reads == 1 else None
         alone = len(readings) == 1 and self._readers.get(output, 0) == 1 and not any(output == id(t) for t in self.results)
         return reader if alone else None
+
+    def adds_alike(self, module):
+        """Whether the module ran once, and a tensor of the same shape and dtype was added to its result."""
+        calls = self.calls.get(module, ())
+        return len(calls) == 1 and calls[0] is not None and calls[0].output in self._alike
 
     def is_shared(self, module):
         return len(self.calls[module]) != 1

@@ -1,19 +1,15 @@
 """patch(model, example): faltung's kernels in a model, where they are faster."""
 import copy
-import statistics
-import time
 
 import torch
 
 from .. import _c
-from . import _constant, _run
+from . import _block, _constant, _run
 from ._activations import activation_of
 from ._layer import FAMILIES, Layer, Pass, Shared
 from ._observe import NORMS, Observation, activation_name, run, tensors_of
-
-ROUNDS = 9
-RUNS_A_GRAPH = 4
-
+from ._passes import PASSES, WORDS
+from ._time import time_in_turn
 
 def refusal(conv, calls, observation):
     """Why a convolution is left to PyTorch, or None."""
@@ -63,66 +59,16 @@ def layer_of(conv, observation):
     return Layer(conv, norm, activation, shared)
 
 
-# ----------------------------------------------------------------------------------------------- measuring
-
-def captured(function):
-    """A CUDA graph's replay of the function, which shows the device's time without the host's; the function itself, if it cannot be
-    captured."""
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    stream.wait_stream(torch.cuda.current_stream())
-    try:
-        with torch.cuda.stream(stream):
-            function()
-            torch.cuda.synchronize()
-            graph.capture_begin()
-            try:
-                for _ in range(RUNS_A_GRAPH):
-                    function()
-            finally:
-                graph.capture_end()
-    except RuntimeError:
-        torch.cuda.synchronize()
-        return function, 1
-    return graph.replay, RUNS_A_GRAPH
-
-
-def time_in_turn(functions, device, min_ms):
-    """The median milliseconds of each, in blocks, in turn; on CUDA of the device alone."""
-    cuda = device.type == "cuda"
-
-    def block(function, runs):
-        if cuda:
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            for _ in range(runs):
-                function()
-            end.record()
-            end.synchronize()
-            return begin.elapsed_time(end) / runs
-        begin = time.perf_counter()
-        for _ in range(runs):
-            function()
-        return (time.perf_counter() - begin) * 1e3 / runs
-
-    for function in functions:
-        function()
-    functions, inside = zip(*(captured(f) if cuda else (f, 1) for f in functions))
-    runs, times = [max(1, int(min_ms / ROUNDS / max(block(f, 2), 1e-3))) for f in functions], [[] for _ in functions]
-    for _ in range(ROUNDS):
-        for i, function in enumerate(functions):
-            times[i].append(block(function, runs[i]) / inside[i])
-    return [statistics.median(t) for t in times]
-
-
-def reference_error(layer, x, result):
-    """The largest difference from float64, relative to the largest result, on the first image."""
-    y = x[:1].double().cpu()
-    for module in (layer.conv, layer.norm):
-        if module is not None:
-            exact = copy.deepcopy(module).double().cpu()
-            y = type(exact).forward(exact, y)
-    y = activation_of(layer.word)(y)
-    return ((result[:1].double().cpu() - y).abs().max() / y.abs().max().clamp_min(1e-30)).item()
+def reference_errors(layer, x, residual, results):
+    """The largest difference of each from float64, relative to the largest result, on the first image."""
+    y = x[:1].double()
+    with torch.backends.cudnn.flags(benchmark=False):
+        for module in (layer.conv, layer.norm):
+            if module is not None:
+                exact = copy.deepcopy(module).double()
+                y = type(exact).forward(exact, y)
+    y = activation_of(layer.word)(y if residual is None else y + residual[:1].double())
+    return [((result[:1].double() - y).abs().max() / y.abs().max().clamp_min(1e-30)).item() for result in results]
 
 
 class Row:
@@ -141,40 +87,53 @@ class Row:
         return self.torch_ms / self.ms if self.ms else 0.0
 
 
+@torch.no_grad()
+def choose_passes(layer, row, x, needs_x, min_ms, at_least):
+    """Of a layer in training: each pass is timed on its own, and faltung's where that is at least so many times as fast."""
+    passes, w, ours, kernels = layer.passes, layer.conv.weight.to(x.dtype), set(), []
+    needed = (True, needs_x, layer.conv.weight.requires_grad)
+    for which in filter(needed.__getitem__, PASSES):
+        ms, torch_ms = passes.time(which, x, w, min_ms / sum(needed))
+        is_ours = torch_ms >= at_least * ms
+        ours |= {which} if is_ours else set()
+        row.ms, row.torch_ms = row.ms + (ms if is_ours else torch_ms), row.torch_ms + torch_ms
+        kernels.append(f"{WORDS[which]} {passes.plan(which, x, w).kernel if is_ours else 'PyTorch'} {ms:.4f}/{torch_ms:.4f}")
+    passes.ours, row.kernel = frozenset(ours), ", ".join(kernels)
+
+
 def measure(layer, call, name, min_ms, at_least):
     """The row of a layer, from random data of the observed shape, dtype and strides."""
     conv = layer.conv
     x = torch.empty_strided(call.shape, call.strides, dtype=call.dtype, device=call.device)
     x.copy_(torch.rand(call.shape, device=call.device) * 2 - 1)
-    fused = "+".join(["conv"] + ["bn"] * (layer.norm is not None) + [layer.word] * bool(layer.word))
+    fused = "+".join(["conv"] + ["bn"] * (layer.norm is not None) + ["add"] * layer.adds + [layer.word] * bool(layer.word))
     training = runs_in_parts(conv)
-    ours = (lambda: layer.parts(x)) if training else (lambda: layer.fused(x))
+    residual = None
+    ours = (lambda: layer.parts(x)) if training else (lambda: layer.fused(x, residual))
 
     def theirs():
         y = type(conv).forward(conv, x)
         if layer.norm is not None:
             y = type(layer.norm).forward(layer.norm, y)
-        return y if layer.activation is None else activation_of(layer.word)(y)
+        return activation_of(layer.word)(y if residual is None else y.add_(residual))
 
     try:
         with torch.no_grad():
+            if layer.adds:
+                residual = torch.rand_like(theirs())
             result = ours()
-            error, torch_error = reference_error(layer, x, result), reference_error(layer, x, theirs())
+            error, torch_error = reference_errors(layer, x, residual, (result, theirs()))
             plan = layer.plan(x, result, training)
         row = Row(name, fused, plan.problem, plan.kernel, error=error, torch_error=torch_error)
         if not training:
             row.ms, row.torch_ms = time_in_turn([ours, theirs], call.device, min_ms)
         else:
-            x.requires_grad_(call.requires_grad)
-            gradient = torch.ones_like(result)
-            leaves = [t for t in (x, conv.weight, conv.bias) if t is not None and t.requires_grad]
-
-            def both(function):
-                return lambda: torch.autograd.grad(function(), leaves, gradient)
-            row.ms, row.torch_ms = time_in_turn([both(ours), both(theirs)], call.device, min_ms)
+            choose_passes(layer, row, x.to(result.dtype), call.requires_grad, min_ms, at_least)
     except (_c.Error, RuntimeError) as refused:
         return Row(name, fused, why=str(refused).split("\n")[0])
-    if row.speedup < at_least:
+    if training and not layer.passes.ours:
+        row.why = "PyTorch is faster in every pass"
+    elif not training and row.speedup < at_least:
         row.why = "PyTorch is faster" if row.speedup < 1 else f"less than {at_least} times PyTorch's speed"
     return row
 
@@ -237,26 +196,28 @@ def patch(model, example, *, at_least=1.0, min_time=40.0):
     kept = [(buffer, buffer.clone()) for buffer in model.buffers()]  # that a forward pass in training mode moves
     with torch.set_grad_enabled(training), torch.random.fork_rng():
         observation = Observation(model, example)
-        rows, layers, known = [], [], {}
-        for conv, calls in observation.calls.items():
-            if not isinstance(conv, tuple(FAMILIES)):
-                continue
-            name = observation.names[conv]
-            why = refusal(conv, calls, observation)
+        why_not = {conv: refusal(conv, calls, observation) for conv, calls in observation.calls.items()
+                   if isinstance(conv, tuple(FAMILIES))}
+        blocks = {} if model.training else _block.find(model, observation, lambda conv: why_not[conv] is None)
+        in_blocks = {layer.conv: layer for inside in blocks.values() for layer in inside.values()}
+        rows, layers, known = [], {}, {}
+        for conv, why in why_not.items():
+            name, call = observation.names[conv], observation.calls[conv][:1]
             if why is not None:
                 rows.append(Row(name, why=why))
                 continue
-            layer = layer_of(conv, observation)
-            same = (calls[0].shape, calls[0].strides, calls[0].dtype, tuple(conv.weight.shape), conv.weight.stride(), layer.geometry,
-                    layer.family, conv.bias is None, layer.norm is None, layer.word)
+            layer = in_blocks.get(conv) or layer_of(conv, observation)
+            same = (call[0].shape, call[0].strides, call[0].dtype, tuple(conv.weight.shape), conv.weight.stride(), layer.geometry,
+                    layer.family, conv.bias is None, layer.norm is None, layer.adds, layer.word)
             if same in known:
-                row = copy.copy(known[same])
+                row, layer.passes = copy.copy(known[same][0]), known[same][1]
                 row.name = name
             else:
-                row = known[same] = measure(layer, calls[0], name, min_time, at_least)
+                row = measure(layer, call[0], name, min_time, at_least)
+                known[same] = row, layer.passes
             rows.append(row)
-            if row.kept:
-                layers.append(layer)
+            if row.kept:  # a block's own forward runs layers, too, where the block does not
+                layers[conv] = layer_of(conv, observation) if conv in in_blocks else layer
             else:
                 layer.forget()
         observation.forget()
@@ -264,13 +225,19 @@ def patch(model, example, *, at_least=1.0, min_time=40.0):
         for buffer, before in kept:
             buffer.copy_(before)
     replaced = []
-    for layer in layers:
+    for layer in layers.values():
         layer.conv.forward = layer
         replaced.append(layer.conv)
         for module in (layer.norm, layer.activation):
             if module is not None:
                 module.forward = Shared(module) if module is layer.activation and layer.activation_is_shared else Pass()
                 replaced.append(module)
+    for module, inside in blocks.items():
+        inside = {name: layer for name, layer in inside.items() if layer.conv in layers}
+        if any(layer.adds for layer in inside.values()):
+            module.forward = _block.Block(module, inside)
+            replaced.append(module)
+            module.forward.prepare()
     patched = Patch(rows, replaced, observation.overflows_in)
     if not model.training and patched.overflows_in is None:
         with torch.no_grad(), torch.random.fork_rng():

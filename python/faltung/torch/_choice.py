@@ -1,0 +1,112 @@
+"""Which of a compiled graph's convolutions are faltung's: those that are faster here than PyTorch's own."""
+import operator
+
+import torch
+import torch.nn.functional as F
+from torch.utils._python_dispatch import _disable_current_modes
+
+from .. import _c
+from .._geometry import FAMILIES
+from ._passes import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Passes
+from ._time import time_in_turn
+
+MIN_MS = 4.0  # of each that is timed
+_known = {}
+_PASSES = {"": FORWARD, "_input_grad": INPUT_GRAD, "_weight_grad": WEIGHT_GRAD}
+
+
+def _operators():
+    """{an operator: its family and which pass it is}"""
+    return {getattr(torch.ops.faltung, family.name + suffix).default: (family, which)
+            for family in FAMILIES for suffix, which in _PASSES.items()}
+
+
+def _is_static(tensor):
+    return isinstance(tensor, torch.Tensor) and all(isinstance(size, int) for size in (*tensor.shape, *tensor.stride()))
+
+
+def _like(tensor):
+    """Another of random numbers."""
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(torch.rand(tensor.shape, device=tensor.device) - 0.5)
+
+
+def _remembered(key, measure):
+    if key not in _known:
+        with torch.no_grad(), _disable_current_modes(), torch.random.fork_rng(), torch.autocast("cuda", enabled=False), \
+                torch.autocast("cpu", enabled=False):
+            try:
+                _known[key] = measure()
+            except (_c.Error, RuntimeError):  # that nothing computes, or there is no memory to try it
+                _known[key] = False
+    return _known[key]
+
+
+def _described(*tensors):
+    return tuple(None if t is None else (tuple(t.shape), t.stride(), t.dtype, t.device) for t in tensors)
+
+
+def is_faster_fused(family, x, w, has_bias, geometry, adds, activation, is_followed):
+    """Without gradients: a convolution with what follows it beside PyTorch's, to which a compiler adds one pass over the result."""
+    passes = Passes(family, geometry)
+    if not (_is_static(x) and _is_static(w)) or x.dtype is not w.dtype or not passes.is_symmetric:
+        return True
+
+    def measure():
+        real, weight = _like(x), _like(w)
+        y = passes.forward((), real, weight)
+        bias, residual = _like(y[0].flatten(1)[:, 0]) if has_bias else None, _like(y) if adds else None
+        layer = getattr(torch.ops.faltung, family.name + "_layer")
+
+        def theirs():
+            y = passes.forward((), real, weight, bias)
+            return y.add_(residual) if adds else F.relu_(y) if is_followed else y
+        ms, torch_ms = time_in_turn(
+            [lambda: layer(real, weight, bias, None, None, None, None, residual, *geometry, 0.0, activation), theirs], real.device, MIN_MS)
+        return ms <= torch_ms
+    return _remembered((family, *_described(x, w), has_bias, str(geometry), adds, activation, is_followed), measure)
+
+
+def choose_passes(graph):
+    """Puts PyTorch's operators in place of faltung's, in a graph behind autograd, where they are faster."""
+    operators = _operators()
+    for node in list(graph.graph.nodes):
+        if node.op != "call_function" or node.target not in operators:
+            continue
+        family, which = operators[node.target]
+        first, second, third, *geometry = node.args
+        passes = Passes(family, tuple(geometry))
+        tensors = [argument.meta.get("val") for argument in (first, second)]
+        result = node.meta.get("val")
+        if not all(map(_is_static, (*tensors, result))) or not passes.is_symmetric:
+            continue
+        x, w = {FORWARD: tensors, INPUT_GRAD: (result, tensors[1]), WEIGHT_GRAD: (tensors[1], result)}[which]
+
+        def measure():
+            ms, torch_ms = passes.time(which, _like(x), _like(w), MIN_MS)
+            return ms <= torch_ms
+        if _remembered((family, which, *_described(x, w), str(geometry)), measure):
+            continue
+        with graph.graph.inserting_before(node):
+            new = _by_torch(graph.graph, node, which, passes, result)
+        new.meta = dict(node.meta)
+        node.replace_all_uses_with(new)
+        graph.graph.erase_node(node)
+    graph.recompile()
+
+
+def _by_torch(graph, node, which, passes, result):
+    """The same by PyTorch's operators."""
+    options = [list(o) if isinstance(o, (list, tuple)) else o for o in passes.torchs]
+    first, second, third = node.args[:3]
+    if which == FORWARD:
+        return graph.call_function(torch.ops.aten.convolution.default, (first, second, third, *options))
+    # Of the tensor whose gradient it is PyTorch reads shape and strides alone.
+    unread = graph.call_function(torch.ops.aten.empty_strided.default, (list(result.shape), list(result.stride())),
+                                 {"dtype": result.dtype, "device": result.device})
+    unread.meta["val"] = result
+    x, w = (unread, second) if which == INPUT_GRAD else (second, unread)
+    of_x = which == INPUT_GRAD
+    both = graph.call_function(torch.ops.aten.convolution_backward.default, (first, x, w, None, *options, [of_x, not of_x, False]))
+    both.meta["val"] = (result, None, None) if of_x else (None, result, None)
+    return graph.call_function(operator.getitem, (both, 0 if of_x else 1))

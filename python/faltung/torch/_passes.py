@@ -1,0 +1,78 @@
+"""A convolution in training, each of whose three passes is faltung's or PyTorch's, whichever is faster."""
+import functools
+import math
+
+import torch
+
+from .. import _c
+from . import _autograd, _run
+from ._time import time_in_turn
+
+FORWARD, INPUT_GRAD, WEIGHT_GRAD = PASSES = range(3)
+WORDS = ("fwd", "bwd_d", "bwd_w")  # of problems
+
+
+class Passes:
+    """family, geometry: of the operators. ours: which of PASSES are faltung's."""
+
+    def __init__(self, family, geometry, ours=frozenset(PASSES)):
+        self.family, self.geometry, self.ours = family, geometry, frozenset(ours)
+        stride, padding, dilation, groups, *more = geometry
+        self.is_symmetric = tuple(padding[::2]) == tuple(padding[1::2])  # else PyTorch's own operator has no such convolution
+        self.torchs = stride, padding[::2], dilation, family.transposed, more[0] if more else (0,) * family.dimensions, groups
+
+    def forward(self, who, x, w, bias=None):
+        """who: self.ours, or another choice."""
+        if FORWARD in who:
+            return _autograd.OPERATORS[self.family.name].fast(x, w, bias, *self.geometry)
+        return torch.ops.aten.convolution(x, w, bias, *self.torchs)
+
+    def gradients(self, who, x, w, dy, needs_x=True, needs_w=True):
+        """Of x and w, None where it is not needed."""
+        dx = dw = None
+        if needs_x and INPUT_GRAD in who:
+            dx = _autograd.OPERATORS[self.family.name + "_input_grad"].fast(dy, w, x.shape, *self.geometry)
+        if needs_w and WEIGHT_GRAD in who:
+            dw = _autograd.OPERATORS[self.family.name + "_weight_grad"].fast(dy, x, w.shape, *self.geometry)
+        mask = [needs_x and dx is None, needs_w and dw is None, False]
+        if any(mask):
+            theirs = torch.ops.aten.convolution_backward(dy, x, w, None, *self.torchs, mask)
+            dx, dw = theirs[0] if mask[0] else dx, theirs[1] if mask[1] else dw
+        return dx, dw
+
+    def __call__(self, x, w, bias):
+        """With gradients, and as autocast has it."""
+        return _operator(self.family, self.ours).fast(x, w, bias, *self.geometry)
+
+    def time(self, which, x, w, min_ms):
+        """Milliseconds of a pass by faltung, infinite where nothing computes it, and by PyTorch."""
+        if not self.is_symmetric:
+            raise _c.Unsupported("its padding differs from side to side, of which PyTorch has no passes to be timed")
+        dy = None if which == FORWARD else torch.rand_like(self.forward((), x, w))
+
+        def run_by(who):
+            if which == FORWARD:
+                return lambda: self.forward(who, x, w)
+            return lambda: self.gradients(who, x, w, dy, which == INPUT_GRAD, which == WEIGHT_GRAD)
+        try:
+            return time_in_turn([run_by(PASSES), run_by(())], x.device, min_ms)
+        except _c.Error:
+            return math.inf, *time_in_turn([run_by(())], x.device, min_ms)
+
+    def plan(self, which, x, w):
+        """The plan of a pass of ours."""
+        _, geometry = _run.shape_forward(self.family, x, w, None, None, self.geometry)
+        return _run.plan_for(WORDS[which], self.family, x.shape, w.shape, geometry, x, _run.wants_channels_last(x, w))
+
+
+@functools.cache
+def _operator(family, ours):
+    """As torch.ops.faltung's, which stands in where something would look at the call, by the passes' choice."""
+    def by_torch(operator, family, x, w, bias, *geometry):
+        return Passes(family, geometry).forward((), x, w, bias)
+
+    def backward(ctx, x, w, dy):
+        needs = ctx.needs_input_grad
+        dx, dw = Passes(family, ctx.rest).gradients(ours, x, w, dy, *needs[:2])
+        return dx, dw, dy.sum((0, *range(2, dy.dim()))) if needs[2] else None
+    return _autograd.convolution(family, None if FORWARD in ours else by_torch, backward)
