@@ -71,6 +71,13 @@ faltung_status faltung_network_input(const faltung_network* network, size_t inde
   });
 }
 
+const char* faltung_network_metadata(const faltung_network* network, const char* key) {
+  if (network == nullptr || key == nullptr) return nullptr;
+  const auto& all = network->network.metadata();
+  const auto found = all.find(key);
+  return found == all.end() ? nullptr : found->second.c_str();
+}
+
 faltung_status faltung_network_plan_create(faltung_network* network, const int64_t* sizes, size_t count,
                                            faltung_network_plan** plan) {
   return guarded([&] {

@@ -34,6 +34,7 @@ Network::Network(Network&&) noexcept = default;
 Network& Network::operator=(Network&&) noexcept = default;
 
 const std::vector<NetworkTensor>& Network::inputs() const { return impl_->inputs(); }
+const std::map<std::string, std::string>& Network::metadata() const { return impl_->metadata(); }
 NetworkPlan Network::plan(const std::vector<std::vector<std::int64_t>>& sizes) {
   const FloatMode mode;
   return NetworkPlan(impl_->plan(sizes));

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "kernels/cpu/brgemm.hpp"
 #include "tests/builder.hpp"
 #include "tests/fake_device.hpp"
 #include "tests/packed.hpp"
@@ -240,6 +241,22 @@ const auto name_of = [](const auto& param) { return std::string(param.param->nam
 
 INSTANTIATE_TEST_SUITE_P(All, Candidates, testing::ValuesIn(all("")), name_of);
 INSTANTIATE_TEST_SUITE_P(All, GpuCandidates, testing::ValuesIn(all("gpu")), name_of);
+
+// What is predicted must not beat two vectors of multiply-adds a cycle, however the work is divided: a model
+// that thinks one layout or tile faster than any processor chooses it.
+TEST(ImplicitGemmCpu, PredictsNoMoreThanTwoVectorsACycle) {
+  const Algorithm& algorithm = find_algorithm("implicit_gemm_cpu");
+  const Target target{find_device("cpu")->info(), 1};
+  for (const char* shape : {"n1c672h14w14k112r1s1", "n1c16h112w112k64r1s1", "n2c256h56w56k64r1s1",
+                            "n1c32h9w700k48r3s3:pad1", "n1c64h40w40k64r3s3:pad1"}) {
+    for (const char* layout : {":nchw", ":nhwc"}) {
+      const Problem p = parse_problem(std::string("fwd:") + shape + ":f32" + layout);
+      const double cycles = flops(p) / 2 / (2 * brgemm_lanes());
+      for (const Candidate& candidate : algorithm.candidates(p, target))
+        EXPECT_GE(candidate.cost.ms, cycles / 2.5e6) << candidate.kernel() << " for " << to_string(p);
+    }
+  }
+}
 
 // On the CPU, bit for bit; registry_gpu_test.cpp does the same on GPUs.
 TEST(PackedWeightsTest, ServeAnotherBatchAndImage) {

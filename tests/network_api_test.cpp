@@ -29,6 +29,7 @@ class NetworkApi : public testing::Test {
     model.add({"ReduceSum", {"y"}, {"z"}, {{"keepdims", std::int64_t{0}}}, ""});
     model.add_output("y");
     model.add_output("z");
+    model.add_metadata("classes", "cat\ndog");
     return write(model.bytes());
   }
   std::string write(const std::string& bytes) {
@@ -67,6 +68,11 @@ TEST_F(NetworkApi, RunsForTheSizesGiven) {
   plan.run(inputs, outputs);
   EXPECT_THAT(y, testing::ElementsAre(1, 0, 3, 0, 10, 0));
   EXPECT_EQ(z, 14);
+}
+
+TEST_F(NetworkApi, SaysWhatTheFileSaysOfItself) {
+  const Network network(engine_, write_model());
+  EXPECT_THAT(network.metadata(), testing::ElementsAre(testing::Pair("classes", "cat\ndog")));
 }
 
 TEST_F(NetworkApi, PlansAreKeptUpToTheirNumber) {
@@ -164,6 +170,9 @@ TEST_F(NetworkApi, TheCInterface) {
   EXPECT_EQ(tensor.rank, 3u);
   EXPECT_EQ(tensor.sizes[0], -1);
   EXPECT_EQ(faltung_network_input(network, 1, &tensor), FALTUNG_BAD_PROBLEM);
+  EXPECT_STREQ(faltung_network_metadata(network, "classes"), "cat\ndog");
+  EXPECT_EQ(faltung_network_metadata(network, "author"), nullptr);
+  EXPECT_EQ(faltung_network_metadata(network, nullptr), nullptr);
   const std::int64_t sizes[] = {1, 2, 3, 4};
   faltung_network_plan* plan = nullptr;
   EXPECT_EQ(faltung_network_plan_create(network, sizes, 4, &plan), FALTUNG_BAD_PROBLEM);

@@ -74,6 +74,7 @@ class ModelText {
   void add_constant(const std::string& bytes) { constants_.push_back(bytes); }
   void add_input(const std::string& name, const Sizes& sizes) { inputs_.push_back(info(name, sizes)); }
   void add_output(const std::string& name) { outputs_.push_back(info(name, {})); }
+  void add_metadata(const std::string& key, const std::string& value) { metadata_.emplace_back(key, value); }
 
   std::string bytes() const {
     std::string model;
@@ -82,6 +83,10 @@ class ModelText {
     {
       protozero::pbf_writer o(w, 8);
       o.add_int64(2, opset);
+    }
+    for (const auto& [key, value] : metadata_) {
+      protozero::pbf_writer m(w, 14);
+      m.add_string(1, key), m.add_string(2, value);
     }
     protozero::pbf_writer g(w, 7);
     const auto add_all = [&](std::uint32_t field, const std::vector<std::string>& all) {
@@ -112,6 +117,7 @@ class ModelText {
   }
 
   std::vector<std::string> nodes_, constants_, inputs_, outputs_;
+  std::vector<std::pair<std::string, std::string>> metadata_;
 };
 
 // As from a file; bytes must outlive the graph.

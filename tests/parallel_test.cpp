@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#if defined(__linux__)
+#include <sched.h>
+#endif
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,6 +64,31 @@ TEST(Parallel, WakesAfterASleep) {
     EXPECT_EQ(calls, 3);
   }
 }
+
+#if defined(__linux__)
+// All threads on one processor: a helper that was just woken does not run yet.
+TEST(Parallel, TheCallerDoesTheWorkOfThreadsThatAreLate) {
+  cpu_set_t usual, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof usual, &usual), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &usual)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  const Parallel parallel(2);  // its thread inherits that
+  int by_the_caller = 0;
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<int> calls{0};
+    parallel.run([&, caller = std::this_thread::get_id()](int worker) {
+      ++calls;
+      if (worker == 1 && std::this_thread::get_id() == caller) ++by_the_caller;
+    });
+    ASSERT_EQ(calls, 2);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof usual, &usual), 0);
+  EXPECT_GT(by_the_caller, 0);
+}
+#endif
 
 // Whose threads ask for more address space than there is.
 class NoThreads {

@@ -322,7 +322,7 @@ void declare_network(const Command& command) {
             .type("X");
       });
   add("bench", "Time it, also beside another engine", bench, [](const Command& sub, NetworkOptions& o) {
-    sub.option("--vs", o.peer, "Another engine, timed in turn: onnxruntime").type("PEER");
+    sub.option("--vs", o.peer, "Another engine, timed in turn: onnxruntime or openvino").type("PEER");
     sub.option("--repeat", o.repeat, "Blocks of runs").type("N").shows_default();
     sub.option("--min-time", o.least, "Of runs in all blocks together, at least")
         .type("TIME")

@@ -46,6 +46,10 @@ FALTUNG_API size_t faltung_network_input_count(const faltung_network* network);
 FALTUNG_API faltung_status faltung_network_input(const faltung_network* network, size_t index,
                                                  faltung_network_tensor* tensor);
 
+/* What the file says of itself under that key (ONNX's metadata_props); lives as long as the network. NULL
+ * where it says nothing. */
+FALTUNG_API const char* faltung_network_metadata(const faltung_network* network, const char* key);
+
 /* sizes: those of the first input, then those of the second, ...; count: of all numbers together. Sizes that
  * were asked for before are answered from the plans that are kept. */
 FALTUNG_API faltung_status faltung_network_plan_create(faltung_network* network, const int64_t* sizes,

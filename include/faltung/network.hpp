@@ -3,7 +3,10 @@
 #ifndef FALTUNG_NETWORK_HPP_
 #define FALTUNG_NETWORK_HPP_
 
+#include <map>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "faltung/faltung.hpp"
 
@@ -98,6 +101,8 @@ class FALTUNG_API Network {
   Network& operator=(Network&&) noexcept;
 
   const std::vector<NetworkTensor>& inputs() const;
+  // What the file says of itself beside the network (ONNX's metadata_props): a list of classes, say.
+  const std::map<std::string, std::string>& metadata() const;
   // sizes: of each input, in their order. Known ones are answered from the plans that are kept.
   NetworkPlan plan(const std::vector<std::vector<std::int64_t>>& sizes);
 

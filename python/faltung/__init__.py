@@ -19,7 +19,7 @@ from ._functional import (channels_last, conv1d, conv1d_input_grad, conv1d_weigh
 
 __version__ = _version()
 __all__ = ["BadFile", "BadProblem", "Cancelled", "Choice", "Device", "DeviceError", "Error", "FaltungWarning",
-           "InternalError", "OutOfMemory", "Plan", "Report", "Unsupported", "Weights", "bench", "channels_last", "command",
+           "InternalError", "Network", "OutOfMemory", "Plan", "Report", "Unsupported", "Weights", "bench", "channels_last", "command",
            "devices", "doctor", "emit", "explain", "find", "plan", "verify",
            *(f"conv{kind}{dimensions}d{gradient}" for kind in ("", "_transpose") for dimensions in (1, 2, 3)
              for gradient in ("", "_input_grad", "_weight_grad"))]
@@ -30,6 +30,9 @@ def __getattr__(name):
     if name in ("bench", "verify", "doctor", "emit", "command"):
         from . import _command
         return getattr(_command, name)
+    if name == "Network":
+        from .network import Network
+        return Network
     if name == "report":
         import importlib
         return importlib.import_module(".report", __name__)

@@ -173,7 +173,7 @@ double PixelLanes::cycles() const {
     return total * static_cast<double>(t_.groups);
   }
   for (i64 part = 0; part < grid_.column_parts().parts(); ++part)
-    total += row_of_tiles(grid_.column_parts().size(part));
+    total += row_of_tiles(grid_.column_begin(part + 1) - grid_.column_begin(part));
   return total * static_cast<double>(t_.groups * t_.images() * t_.rows);
 }
 

@@ -74,7 +74,7 @@ namespace {
 class Crew {
  public:
   // As many helpers as can be started, at most one less than workers.
-  explicit Crew(int workers) : workers_(workers) {
+  explicit Crew(int workers) : workers_(workers), taken_(static_cast<std::size_t>(workers)) {
     threads_.reserve(static_cast<std::size_t>(workers - 1));
     try {
       while (threads() < workers) threads_.emplace_back([this, first = threads()] { serve(first); });
@@ -95,19 +95,27 @@ class Crew {
   // By one caller at a time. The first exception that was thrown.
   std::exception_ptr run(FunctionRef<void(int)> body) {
     body_ = &body;
-    running_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
-    epoch_.fetch_add(1, std::memory_order_release);
+    running_.store(workers_, std::memory_order_relaxed);
+    const std::uint32_t epoch = epoch_.fetch_add(1, std::memory_order_release) + 1;
     epoch_.notify_all();
-    call_from(0);
+    call_from(0, threads(), epoch);
+    call_from(1, 1, epoch);  // those whose threads are late: asleep still, or without a processor
     wait_until(running_, [](int running) { return running == 0; });
     return std::exchange(error_, nullptr);
   }
 
  private:
-  // The thread's own worker, and its share of those that have no thread. No run begins before all threads
-  // are there.
-  void call_from(int first) {
-    for (int worker = first; worker < workers_; worker += threads()) call(worker);
+  // Every worker from `first` on in steps of `stride` that nobody has begun in this run. (A thread's own and
+  // its share of those that have no thread: no run begins before all threads are there.)
+  void call_from(int first, int stride, std::uint32_t epoch) {
+    for (int worker = first; worker < workers_; worker += stride) {
+      std::uint32_t last = epoch - 1;  // whoever is later than this run finds another number
+      if (!taken_[static_cast<std::size_t>(worker)].run.compare_exchange_strong(last, epoch,
+                                                                                std::memory_order_acq_rel))
+        continue;
+      call(worker);
+      if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
+    }
   }
 
   void call(int worker) {
@@ -125,12 +133,16 @@ class Crew {
       wait_until(epoch_, [&](std::uint32_t epoch) { return epoch != seen; });
       seen = epoch_.load(std::memory_order_acquire);
       if (stopping_.load(std::memory_order_relaxed)) return;
-      call_from(first);
-      if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
+      call_from(first, threads(), seen);
     }
   }
 
+  struct alignas(64) Taken {
+    std::atomic<std::uint32_t> run{0};
+  };
+
   const int workers_;
+  std::vector<Taken> taken_;  // the run in which each worker was last begun: by the epoch
   std::vector<std::thread> threads_;
   std::mutex error_mutex_;
   std::exception_ptr error_;

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "src/network/onnx.hpp"
+#include "src/network/onnx_metadata.hpp"
 #include "src/network/passes.hpp"
 #include "src/problem/problem.hpp"
 
@@ -177,7 +178,10 @@ NetworkReport NetworkPlanImpl::report() const {
 // ---- a network
 
 NetworkImpl::NetworkImpl(EngineImpl& engine, const std::string& file, const NetworkRequest& request)
-    : engine_(engine), request_(request), original_(network::read_onnx(file)) {
+    : engine_(engine),
+      request_(request),
+      original_(network::read_onnx(file)),
+      metadata_(network::read_onnx_metadata(file)) {
   const std::shared_ptr<Device> device = find_device(request.request.device);
   if (device->info().kind == "cpu" && request_.dtype != DType::f32)
     throw Error(Status::unsupported,

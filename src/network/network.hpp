@@ -50,6 +50,7 @@ class NetworkImpl {
   NetworkImpl(EngineImpl& engine, const std::string& file, const NetworkRequest& request);
 
   const std::vector<NetworkTensor>& inputs() const { return inputs_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
   // As the file has it, for the reference.
   const network::Graph& original() const { return original_; }
   std::shared_ptr<const NetworkPlanImpl> plan(const std::vector<network::Shape>& shapes);
@@ -64,6 +65,7 @@ class NetworkImpl {
   NetworkRequest request_;
   network::Graph original_, graph_;
   std::vector<NetworkTensor> inputs_;
+  std::map<std::string, std::string> metadata_;
   network::Weights weights_;
   std::mutex mutex_;
   std::list<Kept> plans_;  // the most recently used first
