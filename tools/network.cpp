@@ -1,5 +1,6 @@
 // faltung network: whole networks from ONNX files.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
