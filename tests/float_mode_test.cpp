@@ -306,6 +306,11 @@ TEST_F(FloatModes, DenormalsAreFlushedWhereTheRequestSaysSo) {
     for (std::vector<std::byte>& tensor : flushed.memory) {
       each(tensor, [](float v) { return std::fpclassify(v) == FP_SUBNORMAL ? std::copysign(0.0f, v) : v; });
     }
+    // Nothing but denormals, beside ones.
+    Work tiny(text);
+    const std::size_t pixels = tiny.problem.direction == Direction::backward_data ? 2 : 0;
+    for (std::size_t t = 0; t < 4; ++t)
+      each(tiny.memory[t], [&](float) { return t == pixels ? 0x1p-140f : 1.0f; });
     for (const std::string& algorithm : algorithms(work.problem)) {
       Engine engine(scratch_.path());
       Request keep = request(algorithm, 2), flush = keep;
@@ -320,6 +325,13 @@ TEST_F(FloatModes, DenormalsAreFlushedWhereTheRequestSaysSo) {
         // Flushed on the way, a sum loses less than the smallest normal number a term.
         ASSERT_LE(std::abs(a - b), 1000 * 0x1p-126f) << algorithm << " for " << text << " at " << i;
       }
+      const auto nonzero = [](std::vector<std::byte> result) {
+        int count = 0;
+        each(result, [&](float v) { return count += v != 0 ? 1 : 0, v; });
+        return count;
+      };
+      EXPECT_EQ(nonzero(tiny.run(flushes, nullptr, {})), 0) << algorithm << " for " << text;
+      EXPECT_GT(nonzero(tiny.run(keeps, nullptr, {})), 0) << algorithm << " for " << text;
     }
   }
 }

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <fstream>
 
 #include "faltung/faltung.h"
 #include "src/backend/opencl_api.hpp"
@@ -301,6 +303,23 @@ TEST_F(TrustHere, TheWorkerSeesTheDriversThatTheProgramWasGiven) {
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a program that has opened no loader yet
   EXPECT_EXIT(program(), testing::ExitedWithCode(0), "");
+}
+
+// It waits longer for a processor than its answer may take, beside another that never rests.
+TEST_F(TrustHere, AWorkerThatWaitsForAProcessorIsNotLate) {
+  std::ifstream here("/proc/self/schedstat");
+  if (!here) GTEST_SKIP() << "this system does not say who waits for a processor";
+  LineProcess busy({"/usr/bin/env", "taskset", "-c", "0", "sh", "-c", "echo; while :; do :; done"});
+  LineProcess starved({"/usr/bin/env", "taskset", "-c", "0", "nice", "-n", "19", "sh", "-c",
+                       "while read -r ran waited slices </proc/self/schedstat; [ $waited -lt 800000000 ]; do "
+                       ":; done; echo done"});
+  std::string line;
+  ASSERT_EQ(busy.receive(line, 5e3), LineProcess::Got::line);
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_EQ(starved.receive(line, 300), LineProcess::Got::line);
+  EXPECT_EQ(line, "done");
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(300));
+  EXPECT_EQ(busy.receive(line, 300), LineProcess::Got::nothing);  // who runs and says nothing is late
 }
 
 TEST_F(TrustHere, ShippedVerdictsThatCannotBeReadAreSaid) {

@@ -214,7 +214,7 @@ int run_program(const char* name, const char* description, const std::function<v
   } catch (const Error& error) {
     return fail(error.what());
   } catch (const std::bad_alloc&) {
-    return fail("out of memory; use a smaller problem or batch");
+    return fail("out of memory; use a smaller problem or batch, or fewer threads");
   } catch (const std::system_error& error) {  // fmt's, of a stream
     return fail(error.what());
   } catch (const std::exception& error) {

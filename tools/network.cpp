@@ -1,5 +1,6 @@
 // faltung network: whole networks from ONNX files.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -42,7 +43,8 @@ struct Loaded {
     const auto begin = Clock::now();
     network.emplace(engine, options.model, request);
     load_ms = ms_since(begin);
-    sizes = network_sizes(network->inputs(), options.sizes);
+    const std::vector<NamedArray> arrays = read_arrays(options.inputs);
+    sizes = network_sizes(network->inputs(), options.sizes, arrays);
     if (!options.find.empty()) {
       find_all(network->plan(sizes).report(), parse_duration_ms("--find", options.find));
       network.emplace(engine, options.model, request);
@@ -53,7 +55,7 @@ struct Loaded {
     in.emplace(plan->inputs(), options.device);
     out.emplace(plan->outputs(), options.device);
     in->draw(options.seed);
-    in->read(options.inputs);
+    in->read(arrays);
     in->upload();
   }
 
@@ -166,8 +168,10 @@ int explain(const NetworkOptions& options) {
 double usual_bound(DType dtype) { return dtype == DType::f32 ? 1e-4 : dtype == DType::f16 ? 1e-2 : 8e-2; }
 
 int verify(const NetworkOptions& options) {
+  const std::optional<double> asked =
+      options.bound.empty() ? std::nullopt : std::optional(parse_number("--bound", options.bound));
   Loaded l(options);
-  const double bound = options.bound.empty() ? usual_bound(l.request.dtype) : std::stod(options.bound);
+  const double bound = asked.value_or(usual_bound(l.request.dtype));
   const auto errors = network::verify(NetworkInternals::impl(*l.network), NetworkInternals::impl(*l.plan),
                                       l.in->host_reads());
   const Table table({{"worst", 9, true}, {"rms", 9, true}, {"tensor", 40}, {"step", 0}});
@@ -287,7 +291,8 @@ void declare_network(const Command& command) {
     const Command sub = command.subcommand(name, help);
     const auto options = std::make_shared<NetworkOptions>();
     sub.option("model", options->model, "An ONNX file").type("MODEL.onnx").required();
-    sub.option("--size", options->sizes, "Of an input whose sizes are open, e.g. x=1x3x640x640; repeatable")
+    sub.option("--size", options->sizes,
+               "Of an input whose sizes are open and that no file gives, e.g. x=1x3x640x640; repeatable")
         .type("NAME=SIZES");
     sub.option("--device", options->device, "Where to run; see faltung devices").type("ID").shows_default();
     sub.option("--dtype", options->dtype, "Of what lies between its inputs and outputs: f32, f16 or bf16")

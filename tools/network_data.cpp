@@ -1,6 +1,7 @@
 #include "tools/network_data.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -41,23 +42,45 @@ std::int64_t elements(const NetworkTensor& tensor) {
 
 }  // namespace
 
+std::vector<NamedArray> read_arrays(const std::vector<std::string>& texts) {
+  std::vector<NamedArray> arrays;
+  for (const std::string& text : texts) {
+    const Assignment a = split_assignment("--input", text);
+    arrays.push_back({a.name, a.value, read_npy(a.value)});
+  }
+  return arrays;
+}
+
 std::vector<std::vector<std::int64_t>> network_sizes(const std::vector<NetworkTensor>& inputs,
-                                                     const std::vector<std::string>& texts) {
+                                                     const std::vector<std::string>& texts,
+                                                     const std::vector<NamedArray>& arrays) {
+  const auto is_open = [](std::int64_t size) { return size < 0; };
   std::vector<std::vector<std::int64_t>> sizes;
   for (const NetworkTensor& input : inputs) sizes.push_back(input.sizes);
+  for (const NamedArray& array : arrays) {
+    std::vector<std::int64_t>& to = sizes[find_tensor(inputs, "--input", array.name)];
+    if (std::ranges::any_of(to, is_open)) to = array.array.shape;
+  }
   for (const std::string& text : texts) {
     const Assignment a = split_assignment("--size", text);
     std::vector<std::int64_t>& to = sizes[find_tensor(inputs, "--size", a.name)];
+    if (a.value.empty() || a.value.find_first_not_of("0123456789x") != std::string::npos)
+      throw Error(Status::bad_problem,
+                  fmt::format("--size {}: sizes are numbers with x between them, as 1x3x640x640", text));
     to.clear();
     for (const std::string& number : split(a.value, 'x'))
       to.push_back(parse_count("--size " + a.name, number, 1));
   }
   std::string open;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    if (std::ranges::any_of(sizes[i], [](std::int64_t s) { return s < 0; }))
-      open += fmt::format(" --size {}={}", inputs[i].name, fmt::join(sizes[i], "x"));
+    if (std::ranges::none_of(sizes[i], is_open)) continue;
+    std::vector<std::string> shown;
+    for (const std::int64_t size : sizes[i]) shown.push_back(is_open(size) ? "?" : std::to_string(size));
+    open += fmt::format(" --size {}={}", inputs[i].name, fmt::join(shown, "x"));
   }
-  if (!open.empty()) throw Error(Status::bad_problem, "sizes of inputs are open (-1); give them:" + open);
+  if (!open.empty())
+    throw Error(Status::bad_problem,
+                "sizes of inputs are open; give a number for each ?:" + open + ", or the input as a file");
   return sizes;
 }
 
@@ -99,13 +122,11 @@ std::size_t NetworkBuffers::find(const std::string& option, const std::string& n
   return i;
 }
 
-void NetworkBuffers::read(const std::vector<std::string>& texts) {
-  for (const std::string& text : texts) {
-    const Assignment a = split_assignment("--input", text);
+void NetworkBuffers::read(const std::vector<NamedArray>& arrays) {
+  for (const NamedArray& a : arrays) {
     const std::size_t i = find("--input", a.name);
-    const NpyArray array = read_npy(a.value);
-    check_npy(array, a.value, a.name, DType::f32, tensors_[i].sizes);
-    data_[i] = array.data;
+    check_npy(a.array, a.file, a.name, DType::f32, tensors_[i].sizes);
+    data_[i] = a.array.data;
   }
 }
 

@@ -7,13 +7,22 @@
 #include <vector>
 
 #include "faltung/network.hpp"
+#include "src/problem/npy.hpp"
 
 namespace faltung::tools {
 
-// `texts`: NAME=1x3x224x224, for inputs whose sizes are open. Throws Error(bad_problem) for a name that is
-// none, and with all inputs that lack a size.
+struct NamedArray {
+  std::string name, file;
+  NpyArray array;
+};
+// `texts`: NAME=FILE.npy.
+std::vector<NamedArray> read_arrays(const std::vector<std::string>& texts);
+
+// Of every input: what `texts` (NAME=1x3x224x224) says, else where its sizes are open those of its array.
+// Throws Error(bad_problem) for a name that is none, and with all inputs that lack a size.
 std::vector<std::vector<std::int64_t>> network_sizes(const std::vector<NetworkTensor>& inputs,
-                                                     const std::vector<std::string>& texts);
+                                                     const std::vector<std::string>& texts,
+                                                     const std::vector<NamedArray>& arrays);
 
 // Elements of tensors, one buffer each on the host and on the device.
 class NetworkBuffers {
@@ -21,8 +30,9 @@ class NetworkBuffers {
   NetworkBuffers(const std::vector<NetworkTensor>& tensors, const std::string& device);
   // Normally distributed floats; whole numbers are 0 and 1.
   void draw(std::uint64_t seed);
-  // `texts`: NAME=FILE.npy of f32.
-  void read(const std::vector<std::string>& texts);
+  // Of f32.
+  void read(const std::vector<NamedArray>& arrays);
+  // `texts`: NAME=FILE.npy.
   void write(const std::vector<std::string>& texts) const;
 
   // From the host to the device and back.

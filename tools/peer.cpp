@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -163,6 +164,8 @@ Peer::Answer Peer::prepare_network(const std::string& model, const std::vector<N
   const std::string answer = ask(line, 300);
   if (answer.starts_with("ready ")) return {true, answer.substr(6)};
   if (answer.starts_with("declined ")) return {false, answer.substr(9)};
+  if (answer.starts_with("failed: unknown request"))
+    return {false, "it runs no networks; faltung bench times single convolutions beside it"};
   fail("answered '" + answer + "' to network");
 }
 

@@ -56,6 +56,11 @@ std::size_t parse_bytes(std::string_view option, std::string_view text) {
   return bytes >= 0x1p63 ? kUnlimited : static_cast<std::size_t>(bytes);
 }
 
+double parse_number(std::string_view option, std::string_view text) {
+  constexpr Unit kUnits[] = {{"", 1}};
+  return parse(option, text, kUnits, "a number such as 1e-4");
+}
+
 std::string show_bytes(std::size_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);

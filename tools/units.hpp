@@ -13,6 +13,8 @@ namespace faltung::tools {
 double parse_duration_ms(std::string_view option, std::string_view text);
 // "4096", "64K", "16M", "2G", "64MiB"; powers of 1024. "unlimited" is the largest size.
 std::size_t parse_bytes(std::string_view option, std::string_view text);
+// A number that is finite and not negative.
+double parse_number(std::string_view option, std::string_view text);
 
 std::string show_bytes(std::size_t bytes);  // 0 B, 1.5 KiB, 64 MiB
 std::string show_ms(double ms);             // four significant digits

@@ -8,8 +8,11 @@ import statistics
 import sys
 import time
 
-import numpy
-import onnxruntime
+try:
+    import numpy
+    import onnxruntime
+except ImportError as error:
+    sys.exit(f"faltung-peer-onnxruntime: {sys.executable}: {error}; it needs ONNX Runtime (the python3 of an environment that has it, first in PATH)")
 
 LEVELS = {"all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
           "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,

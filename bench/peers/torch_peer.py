@@ -10,8 +10,11 @@ import re
 import sys
 import time
 
-import torch
-import torch.nn.functional as F
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError as error:
+    sys.exit(f"faltung-peer-torch: {sys.executable}: {error}; it needs PyTorch (the python3 of an environment that has it, first in PATH)")
 
 MODE = os.environ.get("FALTUNG_TORCH") or (re.findall(r"-torch-(\w+)$", sys.argv[0]) or ["eager"])[0]
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}

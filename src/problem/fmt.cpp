@@ -5,9 +5,12 @@
 FMT_BEGIN_NAMESPACE
 namespace detail {
 
-template auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
-template auto decimal_point_impl(locale_ref) -> char;
-template auto locale_ref::get<std::locale>() const -> std::locale;
+using reference = locale_ref;  // fmt 12 has it in the namespace around this one
+template auto thousands_sep_impl(reference) -> thousands_sep_result<char>;
+template auto decimal_point_impl(reference) -> char;
+template auto dragonbox::to_decimal(float) noexcept -> dragonbox::decimal_fp<float>;
+template auto dragonbox::to_decimal(double) noexcept -> dragonbox::decimal_fp<double>;
 
 }  // namespace detail
+template auto detail::reference::get<std::locale>() const -> std::locale;
 FMT_END_NAMESPACE

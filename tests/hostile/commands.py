@@ -20,11 +20,16 @@ import time
 
 PROBLEMS = ["n1c8h9w8k8r3s3:pad1", "fwd:n1c8h9w8k8r1s1:f32:nhwc:relu", "bwd_w:n1c8h9w8k8r3s3:pad1", "f64", "model.onnx",
             "n1c8h9w8k8r3s3:\x1b[2J", "\udcff\udcfe", "", "n99999999c9999999h9999w9999k9999r1s1", "MIOpenDriver conv -n 1",
-            "--dir=FWD_B ic8ih10oc16kh3", "n1c8h9w8k8r3s3:pad1:" + "relu:" * 1000]
+            "--dir=FWD_B ic8ih10oc16kh3", "n1c8h9w8k8r3s3:pad1:" + "relu:" * 1000, "n1c8d4h9w8k8t3r3s3:pad1", "n1c8w90k8s3:maxpool2",
+            "n1c8h9w9k8r3s3:st2:transposed:outpad1", "bwd_d:n1c4d3h5w5k8t2r3s3:transposed:st2", "n1c8h9w8k8r3s3:pad1:g8",
+            "add:4x4", "transpose:2x4x4:f16", "add:99999999999999999999x1"]
+NETWORKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fuzz", "corpus", "onnx")
+SIZES = [*(f"x=1x{channels}x9x9" for channels in (3, 4, 5, 6, 8)), "x=2x8x30x40", "x=1x4x9", "x=0x8x9x9", "x=-1x8x-1x-1",
+         "x=99999999x8x9999x9999", "y=1", "x", "\x1b[2J=1"]
 PATTERNS = ["*", "direct*", "winograd_cpu", "wingrad*", "a/b", "\x1b[2J", ""]
 
 
-def files(folder):
+def files(folder, dice):
     """Of every kind; what there is of the store, the lists and the arrays, and what cannot be."""
     def path(name):
         return os.path.join(folder, name)
@@ -46,10 +51,26 @@ def files(folder):
     write("odd.csv", b"name,n,c,h,w,k,r,s\n\xff\x1b[2J\x07,1,8,9,8,8,3,3\n")
     write("array.npy", b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (1, 8, 9, 8), }".ljust(128)
           + bytes(4 * 576))
-    for name in ("fifo", "loop", "dangling", "folder", "closed", "empty", "noise", "list.csv", "odd.csv", "array.npy",
+    whole = open(os.path.join(NETWORKS, dice.choice(sorted(os.listdir(NETWORKS)))), "rb").read()
+    write("net.onnx", whole)
+    write("cut.onnx", whole[:dice.randrange(len(whole))])
+    odd = bytearray(whole)
+    for _ in range(dice.randrange(1, 9)):
+        odd[dice.randrange(len(odd))] = dice.randrange(256)
+    write("odd.onnx", odd)
+    for name in ("net.onnx", "net.onnx", "cut.onnx", "odd.onnx", "fifo", "loop", "dangling", "folder", "closed", "empty", "noise", "list.csv", "odd.csv", "array.npy",
                  "new", "typo.lock", "store"):
         yield path(name)
     yield from ("/dev/null", "/dev/zero", "/dev/full", "/proc/self/mem", "/nonexistent/a", "\x1b[31m")
+
+
+def network(dice, place, target):
+    """Mostly of a network that is whole, or nearly."""
+    models = [dice.choice(["net.onnx", "net.onnx", "odd.onnx", "cut.onnx"]), place()]
+    command, more = dice.choice([("run", ["--output", "y=" + target()]), ("explain", []), ("verify", ["--bound", dice.choice(["1", "1e-9", "x"])]),
+                                 ("bench", ["--min-time", "1ms", "--repeat", "1"]), ("bench", ["--min-time", "1ms", "--vs", "\x1b"])])
+    given = ["--size", dice.choice(SIZES)] if dice.random() < 0.8 else ["--input", "x=" + place()]
+    return ["network", command, dice.choice(models), *given, *(more if command == "bench" or dice.random() < 0.4 else [])]
 
 
 def words(dice, places):
@@ -68,6 +89,9 @@ def words(dice, places):
         lambda: ["verify"] + problem() + limit() + output(),
         lambda: ["bench", "--min-time", "1ms", "--repeat", "1"] + problem() + limit() + output(),
         lambda: ["run", PROBLEMS[0], "--x", place(), "--w", place(), "--y", target(), "--check"],
+        lambda: network(dice, place, target) + some(["--device", dice.choice(["cpu", "gpu"])], ["--threads", dice.choice(["2", "64"])]),
+        lambda: network(dice, place, target) + some(["--dtype", dice.choice(["f32", "f16", "f64"])], ["--math", "fast"]),
+        lambda: ["emit", "nki", dice.choice(PROBLEMS)] + some(["--output", target()]),
         lambda: ["store", "list"] + some(["trials"], ["\x1b"]) + output(),
         lambda: ["store", "export", target()] + some(["--lock"], ["--verdicts"]),
         lambda: ["store", "import", place()],
@@ -186,7 +210,7 @@ def main():
         random.seed(turn)
         folder = tempfile.mkdtemp(prefix="faltung_hostile_")
         try:
-            places = list(files(folder))
+            places = list(files(folder, dice))
             for _ in range(6):
                 line, around, before = words(dice, places), Surroundings(dice, places), kinds(places)
                 line = [os.fsencode(word).replace(b"\0", b"") for word in line]

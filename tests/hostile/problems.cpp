@@ -3,9 +3,10 @@
 namespace faltung::hostile {
 namespace {
 
-std::string pair(Dice& dice, int first, int last) {
+// One number for all dimensions, or of two dimensions each its own.
+std::string numbers(Dice& dice, int dimensions, int first, int last) {
   const std::string a = std::to_string(dice.between(first, last));
-  return dice.chance(60) ? a : a + "x" + std::to_string(dice.between(first, last));
+  return dimensions != 2 || dice.chance(60) ? a : a + "x" + std::to_string(dice.between(first, last));
 }
 
 }  // namespace
@@ -19,13 +20,23 @@ std::string roll_problem(Dice& dice) {
   const bool depthwise = groups > 1 && dice.chance(60);
   const int c = depthwise ? groups : groups * dice.between(1, 33), k = groups * (depthwise ? 1 : size());
   const int r = dice.one_of({1, 1, 3, 3, 3, 5, 7, 2, 11}), s = dice.chance(80) ? r : dice.between(1, 7);
+  const int dimensions = dice.chance(75) ? 2 : dice.one_of({1, 3});
   const int image = dice.chance(85) ? 20 : 60;
-  std::string text = direction + ":n" + std::to_string(dice.between(1, 3)) + "c" + std::to_string(c) + "h" +
-                     std::to_string(dice.between(1, image)) + "w" + std::to_string(dice.between(1, image)) +
-                     "k" + std::to_string(k) + "r" + std::to_string(r) + "s" + std::to_string(s);
-  if (dice.chance(30)) text += ":st" + pair(dice, 1, 3);
-  if (dice.chance(70)) text += ":pad" + (dice.chance(70) ? std::to_string(r / 2) : pair(dice, 0, r));
-  if (dice.chance(15)) text += ":dil" + pair(dice, 1, 3);
+  const auto sized = [](const char* name, int size) { return name + std::to_string(size); };
+  std::string text = direction + sized(":n", dice.between(1, 3)) + sized("c", c);
+  if (dimensions == 3) text += sized("d", dice.between(1, 7));
+  if (dimensions >= 2) text += sized("h", dice.between(1, image));
+  text += sized("w", dice.between(1, image)) + sized("k", k);
+  if (dimensions == 3) text += sized("t", dice.between(1, 3));
+  if (dimensions >= 2) text += sized("r", r);
+  text += sized("s", s);
+  if (dice.chance(10)) text += dice.chance(30) ? ":transposed:outpad1" : ":transposed";
+  if (dice.chance(30)) text += ":st" + numbers(dice, dimensions, 1, 3);
+  if (dice.chance(70)) {
+    text += ":pad" + (dice.chance(70) ? std::to_string((dimensions == 1 ? s : r) / 2)
+                                      : numbers(dice, dimensions, 0, r));
+  }
+  if (dice.chance(15)) text += ":dil" + numbers(dice, dimensions, 1, 3);
   if (groups > 1) text += ":g" + std::to_string(groups);
   text += dice.one_of<const char*>({":f32", ":f32", ":f16", ":bf16"});
   text += dice.one_of<const char*>({":nchw", ":nhwc"});

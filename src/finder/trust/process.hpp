@@ -25,7 +25,8 @@ class LineProcess {
   // False if it is gone.
   bool send(const std::string& line);
   enum class Got { line, end, nothing };
-  // Waits so long for a line; end: the process closed its output.
+  // Waits so long for a line, what the process itself waited for a processor not counted; end: the process
+  // closed its output.
   Got receive(std::string& line, double wait_ms);
 
   struct End {
@@ -44,6 +45,11 @@ class LineProcess {
 
  private:
   bool reap(End& end);
+  struct Times {
+    double ran_ms = 0, waited_ms = 0;  // on a processor, and for one
+    bool is_runnable = false;          // does either now
+  };
+  Times times() const;
 
   int socket_ = -1, errors_ = -1;
   pid_t pid_ = -1;

@@ -1,0 +1,163 @@
+// The faltung network commands: sizes and inputs as they are typed and mistyped, files that are no networks,
+// full disks, little memory, interrupts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/problem/npy.hpp"
+#include "tests/onnx_writer.hpp"
+#include "tests/scratch.hpp"
+
+namespace faltung {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class NetworkCommand : public testing::Test {
+ protected:
+  struct Ended {
+    int exit;  // as the shell has it: 128 and the signal that ended it
+    std::string out, err;
+  };
+  NetworkCommand() {
+    onnx::ModelText model;
+    model.add_input("x", {-1, 4, -1, -1});
+    model.add_constant(onnx::tensor("w", {8, 4, 3, 3}, std::vector<float>(8 * 4 * 9, 0.125f)));
+    model.add({"Conv", {"x", "w"}, {"a"}, {{"pads", onnx::Sizes{1, 1, 1, 1}}}});
+    model.add({"Relu", {"a"}, {"y"}, {}});
+    model.add_output("y");
+    model_ = model.bytes();
+    write("net.onnx", model_);
+    write_npy(path("x.npy"), DType::f32, {2, 4, 6, 5}, std::vector<float>(2 * 4 * 6 * 5, 1.0f).data());
+  }
+  std::string path(const std::string& name) const { return scratch_.path() + "/" + name; }
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path(name), std::ios::binary) << bytes;
+  }
+  static std::string read(const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+  // A line of the shell's in the folder, in which $network is the command.
+  Ended shell(const std::string& line) const {
+    const std::string whole = "cd " + scratch_.path() + " && export FALTUNG_STORE=$PWD/store && network='" +
+                              FALTUNG_COMMAND + " network' && { " + line + "; } >" + path("out") + " 2>" +
+                              path("err");
+    const int status = ::system(whole.c_str());
+    return {WEXITSTATUS(status), read(path("out")), read(path("err"))};
+  }
+  // One line that says why.
+  void expect_refused(const std::string& words, const std::string& why) const {
+    const Ended ended = shell("$network " + words);
+    EXPECT_EQ(ended.exit, 2) << words;
+    EXPECT_THAT(ended.err, HasSubstr(why)) << words;
+    EXPECT_EQ(std::ranges::count(ended.err, '\n'), 1) << words << "\n" << ended.err;
+  }
+  const Scratch scratch_;
+  std::string model_;
+};
+
+TEST_F(NetworkCommand, OpenSizesAreSaidAndComeWithAnInput) {
+  expect_refused("run net.onnx", "give a number for each ?: --size x=?x4x?x?, or the input as a file");
+  const Ended given = shell("$network run net.onnx --input x=x.npy --output y=y.npy");
+  ASSERT_EQ(given.exit, 0) << given.err;
+  const NpyArray y = read_npy(path("y.npy"));
+  EXPECT_THAT(y.shape, testing::ElementsAre(2, 8, 6, 5));
+  float corner = 0;
+  std::memcpy(&corner, y.data.data(), sizeof corner);
+  EXPECT_EQ(corner, 2.0f);  // 4 channels x 4 taps x 0.125
+  // What is said counts, and must be what the file has.
+  EXPECT_EQ(shell("$network verify net.onnx --size x=2x4x6x5 --input x=x.npy").exit, 0);
+  expect_refused("run net.onnx --size x=2x4x6x7 --input x=x.npy", "x.npy");
+}
+
+TEST_F(NetworkCommand, WhatIsMistypedIsNamed) {
+  const std::string sized = " --size x=2x4x6x5 ";
+  expect_refused("run net.onnx --size x=2,4,6,5", "sizes are numbers with x between them, as 1x3x640x640");
+  expect_refused("run net.onnx --size x=2x4x-1x5", "sizes are numbers with x between them");
+  expect_refused("run net.onnx --size x=", "sizes are numbers with x between them");
+  expect_refused("run net.onnx --size x=2x4x0x5", "'0' is no whole number of at least 1");
+  expect_refused("run net.onnx --size x=2x4x6", "does not fit the network's [?, 4, ?, ?]");
+  expect_refused("run net.onnx --size z=2x4x6x5", "there is no such tensor; there are x");
+  expect_refused("run net.onnx --input z=x.npy", "there is no such tensor; there are x");
+  expect_refused("run net.onnx --input x=nothing.npy", "nothing.npy: cannot be opened");
+  expect_refused("run net.onnx --output z=z.npy" + sized, "there is no such tensor; there are y");
+  for (const std::string bound : {"x", "nan", "-1", "1e-4foo", "inf"})
+    expect_refused("verify net.onnx --bound " + bound + sized, "--bound: '" + bound + "' is not understood");
+  expect_refused("run net.onnx --dtype f16" + sized, "on the CPU networks compute in f32");
+  expect_refused("run net.onnx --device gpu" + sized, "no device 'gpu' here");
+  expect_refused("rnu net.onnx", "the nearest is run");
+}
+
+TEST_F(NetworkCommand, WhatIsNoNetworkIsRefused) {
+  for (std::size_t kept = 0; kept < model_.size(); kept += model_.size() / 12 + 1) {
+    write("cut.onnx", model_.substr(0, kept));
+    expect_refused("run cut.onnx --size x=2x4x6x5", "cut.onnx: ");
+  }
+  expect_refused("run .", "it is no regular file");
+  expect_refused("run /dev/zero", "it is no regular file");
+  expect_refused("run nothing.onnx", "No such file");
+}
+
+TEST_F(NetworkCommand, AFullDiskIsNoSuccess) {
+  expect_refused("run net.onnx --input x=x.npy --output y=/dev/full", "/dev/full: cannot be written");
+  for (const std::string command : {"run", "explain", "verify", "bench --min-time 1ms --repeat 1"}) {
+    const Ended ended = shell("$network " + command + " net.onnx --size x=2x4x6x5 >/dev/full");
+    EXPECT_EQ(ended.exit, 2) << command;
+    EXPECT_THAT(ended.err, HasSubstr("No space left")) << command;
+  }
+}
+
+TEST_F(NetworkCommand, LittleMemoryIsSaid) {
+  const Ended ended = shell("ulimit -v 200000; $network verify net.onnx --threads 2 --size x=8x4x1000x1000");
+  EXPECT_EQ(ended.exit, 2) << ended.out;
+  EXPECT_THAT(ended.err, AnyOf(HasSubstr("out of memory"), HasSubstr("no 128000000 bytes")));
+}
+
+TEST_F(NetworkCommand, AnInterruptEndsIt) {
+  const Ended ended = shell(
+      "timeout -s INT 0.5 $network bench net.onnx --size x=8x4x200x200 --min-time 100s; code=$?; "
+      "echo $code; exit $code");
+  EXPECT_EQ(ended.exit, 124) << ended.err;  // timeout's own, once the command has ended
+}
+
+// Without its library a peer says what it needs, whatever Python is in PATH.
+TEST_F(NetworkCommand, APeerThatIsNotThereSaysWhatItNeeds) {
+  const std::string peers = FALTUNG_BINARY_DIR "/bench/peers";
+  if (!fs::exists(peers)) GTEST_SKIP() << "no peers are built";
+  write("python3", "#!/bin/sh\nexec /usr/bin/python3 -I -S \"$@\"\n");
+  fs::permissions(path("python3"), fs::perms::owner_all);
+  const std::string bench = "PATH=$PWD:$PATH FALTUNG_PEER_PATH=" + peers +
+                            " $network bench net.onnx --size x=2x4x6x5 --min-time 1ms --vs ";
+  for (const std::string peer : {"onnxruntime", "torch"}) {
+    const Ended ended = shell(bench + peer);
+    EXPECT_EQ(ended.exit, 2);
+    EXPECT_THAT(ended.err, HasSubstr("faltung-peer-" + peer + ": ")) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("it needs ")) << ended.err;
+    EXPECT_THAT(ended.err, Not(HasSubstr("Traceback"))) << ended.err;
+  }
+}
+
+TEST_F(NetworkCommand, APeerOfSingleConvolutionsSaysSo) {
+  write("faltung-peer-single",
+        "#!/bin/sh\necho 'peer 1 single'\nwhile read verb rest; do echo \"failed: unknown request '$verb'\"; "
+        "done\n");
+  fs::permissions(path("faltung-peer-single"), fs::perms::owner_all);
+  const Ended ended =
+      shell("FALTUNG_PEER_PATH=$PWD $network bench net.onnx --size x=2x4x6x5 --min-time 1ms --vs single");
+  EXPECT_EQ(ended.exit, 2);
+  EXPECT_THAT(ended.err, HasSubstr("peer single declines: it runs no networks"));
+}
+
+}  // namespace
+}  // namespace faltung
