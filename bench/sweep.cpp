@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 
 #include "src/backend/cuda.hpp"
@@ -24,7 +25,21 @@ namespace {
 constexpr double kGraphMs = 4;
 constexpr std::int64_t kLeastBytes = 260'000'000;  // of all sets of buffers together
 
-// Buffers of random data in [-1, 1]: sets of input, residual and output, used in turn; weights and bias.
+// Random data in [-1, 1], of which all tensors are made.
+const std::vector<char>& random_elements(DType dtype) {
+  static std::map<DType, std::vector<char>> made;
+  std::vector<char>& random = made[dtype];
+  if (random.empty()) {
+    std::mt19937 engine(1);
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    random.resize(std::size_t{1} << 24);
+    const auto count = static_cast<std::int64_t>(random.size()) / size_of(dtype);
+    for (std::int64_t i = 0; i < count; ++i) store_element(dtype, random.data(), i, uniform(engine));
+  }
+  return random;
+}
+
+// Buffers of it: sets of input, residual and output, used in turn; weights and bias.
 class Buffers {
  public:
   Buffers(Device& device, const Problem& p) : device_(device), dtype_(p.dtype) {
@@ -49,27 +64,20 @@ class Buffers {
 
  private:
   void* make(std::int64_t bytes) {
-    if (random_.empty()) {
-      std::mt19937 engine(1);
-      std::uniform_real_distribution<float> uniform(-1, 1);
-      random_.resize(std::size_t{1} << 24);
-      const auto count = static_cast<std::int64_t>(random_.size()) / size_of(dtype_);
-      for (std::int64_t i = 0; i < count; ++i) store_element(dtype_, random_.data(), i, uniform(engine));
-    }
+    const std::vector<char>& random = random_elements(dtype_);
     buffers_.push_back(device_.allocate(static_cast<std::size_t>(bytes)));
     const Buffer& all = buffers_.back();
-    for (std::int64_t at = 0; at < bytes; at += static_cast<std::int64_t>(random_.size())) {
+    for (std::int64_t at = 0; at < bytes; at += static_cast<std::int64_t>(random.size())) {
       Buffer part = all;
       part.pointer = static_cast<char*>(all.pointer) + at;
-      part.bytes = static_cast<std::size_t>(std::min(bytes - at, static_cast<std::int64_t>(random_.size())));
-      device_.copy_in(part, random_.data(), part.bytes);
+      part.bytes = static_cast<std::size_t>(std::min(bytes - at, static_cast<std::int64_t>(random.size())));
+      device_.copy_in(part, random.data(), part.bytes);
     }
     return all.pointer;
   }
 
   Device& device_;
   DType dtype_;
-  std::vector<char> random_;
   std::vector<Buffer> buffers_;
   std::vector<Tensors> sets_;
   std::size_t turn_ = 0;

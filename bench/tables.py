@@ -67,6 +67,10 @@ def gpu_sections():
                 ("bwd_w_tf32", "backward_weights, tf32", "lux_relu", "--dir bwd_w --math tf32")):
             yield Section(f"{name}_{layout}", f"{title} {layout.upper()}", lists,
                           f"{options} --layout {layout} --min-time 25ms --repeat 5", "torch")
+        for way, title in (("fwd", "groups and depthwise, f16"), ("bwd_d", "their backward_data, f16"),
+                           ("bwd_w", "their backward_weights, f16")):
+            yield Section(f"groups_{way}_f16_{layout}", f"{title} {layout.upper()}", "resnext50_32x4d depthwise",
+                          f"--dir {way} --batch 32 --dtype f16 --layout {layout} --min-time 15ms --repeat 3", "torch")
         for name, title, lists, options in (
                 ("conv1d_f16", "one dimension, f16", "conv1d", "--dtype f16 --min-time 15ms"),
                 ("conv3d_bf16", "three dimensions, bf16", "conv3d", "--dtype bf16 --min-time 12ms")):

@@ -1,7 +1,8 @@
 // Pixels of c channels (NHWC), a multiple of 16 bytes, to planes (NCHW). Also for filters: K "images" of R x S
 // pixels.
 //
-// kBytes an element, kStore pixels a store (they divide a plane and `tile`). A block turns `tile` pixels of `span`
+// kBytes an element, kStore pixels a store (they divide a plane and `tile`), or, kWhole, 16 bytes of planes that lie one
+// behind the other. A block turns `tile` pixels of `span`
 // channels through shared memory: whole planes where they are small, so that what it writes is contiguous.
 #include "kernels/sm90/ptx.cuh"
 
@@ -44,6 +45,22 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   const Element* const elements = reinterpret_cast<const Element*>(shared);
   Element* const target = to + (static_cast<long long>(n) * c + c0) * pixels + p0;
+  if constexpr (kWhole) {
+    for (int i = threadIdx.x; i < channels * pixels / kChunk; i += kThreads) {
+      int channel = i * kChunk / pixels, pixel = i * kChunk - channel * pixels;
+      union {
+        Element e[kChunk];
+        uint4 all;
+      } v;
+#pragma unroll
+      for (int j = 0; j < kChunk; ++j) {
+        v.e[j] = elements[channel * pitch * kPair + pixel];
+        if (++pixel == pixels) pixel = 0, ++channel;
+      }
+      reinterpret_cast<uint4*>(target)[i] = v.all;
+    }
+    return;
+  }
   const int across = here / kStore;
   for (int i = threadIdx.x; i < channels * across; i += kThreads) {
     const int channel = i / across, pixel = (i - channel * across) * kStore;

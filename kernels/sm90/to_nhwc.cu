@@ -1,75 +1,9 @@
-// Images of c planes (NCHW) to pixels of c_to channels (NHWC), c_to a multiple of 16 bytes; new channels are
-// zero. Also for filters: K "images" of R x S pixels. With kStep above 1 of each row only every kStep-th
-// pixel, and of the rows those `down` elements apart: what a 1x1 filter with strides reads. kDeep:
-// planes of a volume lie one below the other, and those `deep` elements apart are taken, `rows` rows of each.
-//
-// kBytes an element, kLoadPixels pixels a load (they divide a row, or without steps an image), kLoadPixels
-// kStep elements. A block turns `tile` pixels, at most 64, by 128 bytes of channels through shared memory.
-// All of a thread's loads are under way at once: the step takes as long as memory does to answer.
-#include "kernels/sm90/ptx.cuh"
-
-using Element = Word<kBytes>;
-constexpr int kPixels = 64, kChannels = 128 / kBytes, kPitch = 33;  // words a pixel: one more than 128 bytes
-constexpr int kThreads = 256;
+// One tensor turned to NHWC. The host defines kBytes, kLoadPixels, kStep and kDeep.
+#include "kernels/sm90/to_nhwc.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    to_nhwc(const Element* __restrict__ from, Element* __restrict__ to, int images, int c, int c_to,
-            int pixels, int tile, int plane, int columns, int down, int rows, int deep) {
+    to_nhwc(const __grid_constant__ faltung::sm90::Turned tensor) {
   __shared__ unsigned shared[kPixels * kPitch];
   let_next_kernel_begin();
-  const int pixel_tiles = (pixels + tile - 1) / tile, channel_tiles = (c_to + kChannels - 1) / kChannels;
-  const int channel_tile = blockIdx.x % channel_tiles, rest = blockIdx.x / channel_tiles;
-  const int p0 = rest % pixel_tiles * tile, n = rest / pixel_tiles, c0 = channel_tile * kChannels;
-  const int last = p0 + tile < pixels ? p0 + tile : pixels;
-  constexpr int kLoad = kLoadPixels > 1 ? kLoadPixels * kStep : 1;  // elements
-  using Load = Word<kLoad * kBytes>;
-  constexpr int kPair = 4 / kBytes;               // channels of a word
-  constexpr int kAcross = kPixels / kLoadPixels;  // threads a channel
-  constexpr int kDown = kThreads / kAcross * kPair, kWords = kChannels / kDown;
-  const int column = threadIdx.x % kAcross * kLoadPixels, first = threadIdx.x / kAcross * kPair,
-            pixel = p0 + column;
-  const int row = pixel / columns, first_of_row = kDeep ? row / rows * deep + row % rows * down : row * down;
-  const int in_plane = kStep == 1 ? pixel : first_of_row + pixel % columns * kStep;
-  const Element* const source = from + (static_cast<long long>(n) * c + c0 + first) * plane + in_plane;
-  union {
-    Load load;
-    Element e[kLoad];
-  } v[kWords][kPair];
-  wait_for_previous_kernel();
-#pragma unroll
-  for (int i = 0; i < kWords; ++i) {
-#pragma unroll
-    for (int j = 0; j < kPair; ++j) {
-      const int channel = i * kDown + j;
-      const bool inside = c0 + first + channel < c && pixel < last;
-      // Read once: what is written should stay in the cache in its place.
-      const Load* const at = reinterpret_cast<const Load*>(source + static_cast<long long>(channel) * plane);
-      v[i][j].load = inside ? __ldcs(at) : Load{};
-    }
-  }
-  // Half of the threads of four pixels begin with the third, or two would write to one bank.
-  const int swap = kLoadPixels == 4 ? threadIdx.x / 8 % 2 * 2 : 0;
-#pragma unroll
-  for (int i = 0; i < kWords; ++i) {
-#pragma unroll
-    for (int j = 0; j < kLoadPixels; ++j) {
-      unsigned word = 0;
-#pragma unroll
-      for (int k = 0; k < kPair; ++k) {
-        const Element here = v[i][k].e[j * kStep], other = v[i][k].e[(kLoadPixels == 4 ? j ^ 2 : j) * kStep];
-        word |= static_cast<unsigned>(swap ? other : here) << (k * 16);
-      }
-      shared[(column + (j ^ swap)) * kPitch + (first + i * kDown) / kPair] = word;
-    }
-  }
-  __syncthreads();
-#pragma unroll
-  for (int i = threadIdx.x; i < kPixels * 8; i += kThreads) {
-    const int chunk = i % 8, at = i / 8;
-    if (p0 + at < last && c0 + chunk * (16 / kBytes) < c_to) {
-      const unsigned* const word = shared + at * kPitch + chunk * 4;
-      *reinterpret_cast<uint4*>(to + (static_cast<long long>(n) * pixels + p0 + at) * c_to + c0 +
-                                chunk * (16 / kBytes)) = make_uint4(word[0], word[1], word[2], word[3]);
-    }
-  }
+  turn<kLoadPixels, kStep, kDeep>(shared, blockIdx.x, tensor);
 }

@@ -231,7 +231,10 @@ double predicted_ms(const Fit& f, const Problem& p, const DeviceInfo& device) {
   if (walks) code /= f.tile.rows;
   if (!weights && !walks && f.tap_rows < p.r) code /= static_cast<double>(p.r);
   const double sums = weights ? static_cast<double>(f.tap_rows * p.s * f.tile.channels) : 0;
-  return kLaunchMs + (std::max(bytes, issue) + 0.2 * std::min(bytes, issue)) / std::pow(busy, 0.7) +
+  // Four channels' rows of five taps and more take longer than what is counted.
+  const bool wide = !walks && !weights && p.layout == Layout::nhwc && f.tile.channels == 4 && p.s >= 5;
+  const double longer = wide && size_of(p.dtype) == 2 ? 1.3 : 1;
+  return kLaunchMs + longer * (std::max(bytes, issue) + 0.2 * std::min(bytes, issue)) / std::pow(busy, 0.7) +
          code * kFetchMs + sums * kSumMs;
 }
 

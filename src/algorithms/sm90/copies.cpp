@@ -1,7 +1,9 @@
 #include "src/algorithms/sm90/copies.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
+#include "kernels/sm90/turned.h"
 #include "src/algorithms/gpu.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
@@ -13,6 +15,8 @@ using i64 = std::int64_t;
 using gpu::number;
 
 constexpr int kThreads = 256;
+
+int narrow(i64 value) { return static_cast<int>(value); }
 
 std::string constant(const char* name, i64 value) {
   return "constexpr int " + std::string(name) + " = " + std::to_string(value) + ";\n";
@@ -89,8 +93,13 @@ i64 last_row(const TensorCopy& copy) {
   return last;
 }
 
-// Planes through shared memory, all of their pixels or those that strides take.
-Step turn(const std::string& name, const TensorCopy& copy, Slot from, Slot to) {
+// Planes through shared memory, all of their pixels or those that strides take: what the kernel is told.
+struct Turn {
+  std::string constants;  // each behind `prefix`
+  StepArgument argument;
+  i64 blocks;
+};
+Turn turn_of(const TensorCopy& copy, Slot from, Slot to, const std::string& prefix) {
   constexpr i64 kMostPixels = 64;
   const CopyForm form(copy);
   const int element = size_of(copy.dtype);
@@ -108,14 +117,24 @@ Step turn(const std::string& name, const TensorCopy& copy, Slot from, Slot to) {
   // Tiles of up to 64 pixels, alike.
   const i64 across = ceil_div(pixels, kMostPixels), tile = round_up(ceil_div(pixels, across), v);
   const i64 channels = 128 / element;
-  return tuned(
-      name, "to_nhwc",
-      constant("kBytes", element) + constant("kLoadPixels", v) + constant("kStep", step) +
-          constant("kDeep", deep),
-      copy.inner.n * ceil_div(pixels, tile) * ceil_div(copy.inner.c, channels),
-      {in(from), out(to), number(copy.inner.n), number(form.count(0)), number(copy.inner.c), number(pixels),
-       number(tile), number(plane), number(copy.inner.w), number(form.row.step * copy.outer.w),
-       number(form.row.count), number(deep ? rows[1].step * copy.outer.w : 0)});
+  const i64 blocks = copy.inner.n * ceil_div(pixels, tile) * ceil_div(copy.inner.c, channels);
+  Turned turned{};
+  turned.c = narrow(form.count(0)), turned.c_to = narrow(copy.inner.c);
+  turned.pixels = narrow(pixels), turned.tile = narrow(tile), turned.plane = narrow(plane);
+  turned.columns = narrow(copy.inner.w), turned.down = narrow(form.row.step * copy.outer.w);
+  turned.rows = narrow(form.row.count), turned.deep = narrow(deep ? rows[1].step * copy.outer.w : 0);
+  turned.blocks = narrow(blocks);
+  return {constant((prefix + "LoadPixels").c_str(), v) + constant((prefix + "Step").c_str(), step) +
+              constant((prefix + "Deep").c_str(), deep),
+          value(turned, {{offsetof(Turned, from), {from, Access::read}},
+                         {offsetof(Turned, to), {to, Access::write}}}),
+          blocks};
+}
+
+Step turn(const std::string& name, const TensorCopy& copy, Slot from, Slot to) {
+  const Turn one = turn_of(copy, from, to, "k");
+  return tuned(name, "to_nhwc", constant("kBytes", size_of(copy.dtype)) + one.constants, one.blocks,
+               {one.argument});
 }
 
 // A filter's groups merged, as forward has it; or merged or not as backward_data does, whose channels are
@@ -174,11 +193,34 @@ Step to_planes(const std::string& name, DType dtype, i64 images, i64 c, i64 pixe
   i64 store = 16 / element;
   while (pixels % store != 0) store /= 2;
   const i64 across = ceil_div(pixels, kMostPixels), tile = round_up(ceil_div(pixels, across), store);
-  const i64 pitch = ceil_div(tile, pair) | 1;
-  const i64 span = std::min(round_up(c, chunk), kWords / pitch / (128 / element) * (128 / element));
-  return tuned(name, "to_nchw", constant("kBytes", element) + constant("kStore", store),
+  const i64 pitch = ceil_div(tile, pair) | 1, line = 128 / element;
+  // Tiles of channels, alike.
+  const i64 most = kWords / pitch / line * line;
+  const i64 span = std::min(round_up(c, chunk), round_up(ceil_div(c, ceil_div(c, most)), line));
+  // Whole planes lie one behind the other, whatever a plane's size.
+  const bool whole = across == 1 && store < chunk;
+  return tuned(name, "to_nchw",
+               constant("kBytes", element) + constant("kStore", store) + constant("kWhole", whole),
                images * ceil_div(pixels, tile) * ceil_div(c, span),
                {in(from), out(to), number(c), number(pixels), number(tile), number(span)});
+}
+
+Step thin_planes(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
+                 const DeviceInfo& device) {
+  const CopyForm form(copy);
+  const TensorShape &inner = copy.inner, &outer = copy.outer;
+  const i64 element = size_of(copy.dtype), step = form.column.step, chunk = 16 / element;
+  const i64 in_row = outer.w / chunk, chunks = inner.n * inner.c * inner.h * in_row;
+  constexpr i64 kMost = (i64{1} << 31) - kThreads;
+  const bool whole = outer.w % chunk == 0 && inner.w * step == outer.w && inner.c == outer.c;
+  const bool none_before = copy.map.start[kAxisH] == 0 && copy.map.start[kAxisW] == 0;
+  if ((step != 2 && step != 4) || step > chunk || !whole || !none_before || last_row(copy) >= outer.h ||
+      chunks > kMost)
+    return copy_launch(name, name, copy, from, to, device);
+  return tuned(name, "thin_planes", constant("kBytes", element) + constant("kStep", step),
+               ceil_div(chunks, kThreads),
+               {in(from), out(to), number(chunks), number(in_row), number(inner.h),
+                number(form.row.step * in_row), number(outer.h * in_row)});
 }
 
 TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand) {
@@ -194,30 +236,59 @@ TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand opera
   return copy;
 }
 
+namespace {
+
+// How a rewrite takes pixels.
+struct Taken {
+  explicit Taken(const TensorCopy& copy) {
+    const CopyForm form(copy);
+    const auto& channels = form.channels;
+    const Index& start = copy.map.start;
+    all_rows = start[kAxisH] == 0 && form.row.step == 1 && copy.inner.h == copy.outer.h;
+    const bool as_they_are =
+        channels.size() == 1 && channels[0].to == kAxisC && start[kAxisH] == 0 && start[kAxisW] == 0;
+    pixels_as_they_are = as_they_are && form.row.step >= 1 && form.row.to == kAxisH;
+    every = all_rows && form.column.step == 1 && copy.inner.w == copy.outer.w;
+    inside = last_row(copy) < copy.outer.h && (copy.inner.w - 1) * form.column.step < copy.outer.w &&
+             form.column.step > 1;
+  }
+  bool all_rows, pixels_as_they_are, every, inside;
+};
+
+// Whether it is for `turn`.
+bool turns(const TensorCopy& copy) {
+  const Taken taken(copy);
+  const i64 chunk = 16 / size_of(copy.dtype);
+  return copy.map.diagonal.groups <= 1 && taken.pixels_as_they_are && is_planes(copy) &&
+         (taken.every ? copy.inner.c > 2 * chunk : taken.inside);
+}
+
+}  // namespace
+
+std::optional<Step> turn_both(const std::string& name, const TensorCopy& first, Slot first_from,
+                              Slot first_to, const TensorCopy& second, Slot second_from, Slot second_to) {
+  if (!turns(first) || !turns(second) || first.dtype != second.dtype) return {};
+  const Turn one = turn_of(first, first_from, first_to, "k");
+  const Turn other = turn_of(second, second_from, second_to, "kSecond");
+  return tuned(name, "to_nhwc_both",
+               constant("kBytes", size_of(first.dtype)) + one.constants + other.constants,
+               one.blocks + other.blocks, {one.argument, other.argument});
+}
+
 Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to, const DeviceInfo& device,
                i64 planes) {
   if (merges(copy)) return merge_groups(name, copy, from, to, device);
   if (copy.map.diagonal.groups > 1) return copy_launch(name, name, copy, from, to, device);
-  const CopyForm form(copy);
-  const auto& channels = form.channels;
-  const Index& start = copy.map.start;
-  const bool all_rows = start[kAxisH] == 0 && form.row.step == 1 && copy.inner.h == copy.outer.h;
-  const bool folds = channels.size() >= 2 && channels[1].to == kAxisW && all_rows;
-  const bool deepens = channels.size() >= 3 && channels[1].to == kAxisW && channels[2].to == kAxisH;
+  const Taken taken(copy);
+  const auto& channels = CopyForm(copy).channels;
   const bool one_group = channels.size() == 1 || channels.back().to != kAxisC || channels.back().count == 1;
+  const bool folds = channels.size() >= 2 && channels[1].to == kAxisW && taken.all_rows;
+  const bool deepens = channels.size() >= 3 && channels[1].to == kAxisW && channels[2].to == kAxisH;
   if (one_group && deepens && channels[1].step == 1)
     return space_to_depth(name, copy, from, to, device, planes);
   if (one_group && folds) return gather_rows(name, copy, from, to, device);
-  const bool pixels_as_they_are =
-      channels.size() == 1 && channels[0].to == kAxisC && start[kAxisH] == 0 && start[kAxisW] == 0;
-  const bool every = all_rows && form.column.step == 1 && copy.inner.w == copy.outer.w;
-  const bool inside = last_row(copy) < copy.outer.h && (copy.inner.w - 1) * form.column.step < copy.outer.w &&
-                      form.column.step > 1;
-  const i64 chunk = 16 / size_of(copy.dtype);
-  if (pixels_as_they_are && form.row.step >= 1 && form.row.to == kAxisH) {
-    if (is_planes(copy) && (every ? copy.inner.c > 2 * chunk : inside)) return turn(name, copy, from, to);
-    if (every) return pad(name, copy, from, to, device);
-  }
+  if (turns(copy)) return turn(name, copy, from, to);
+  if (taken.pixels_as_they_are && taken.every) return pad(name, copy, from, to, device);
   return copy_launch(name, name, copy, from, to, device);
 }
 

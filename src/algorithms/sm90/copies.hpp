@@ -3,6 +3,7 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_SM90_COPIES_HPP_
 #define FALTUNG_SRC_ALGORITHMS_SM90_COPIES_HPP_
 
+#include <optional>
 #include <string>
 
 #include "src/algorithms/rewrite_steps.hpp"
@@ -15,6 +16,14 @@ TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand opera
 // Images of so many pixels of c channels, a multiple of 16 bytes, as planes.
 Step to_planes(const std::string& name, DType dtype, std::int64_t images, std::int64_t c, std::int64_t pixels,
                Slot from, Slot to);
+
+// The pixels that a 1x1 filter with strides takes (rewrites::thin), of NCHW as NCHW.
+Step thin_planes(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
+                 const DeviceInfo& device);
+
+// Two tensors from planes to pixels by one launch; nothing if one of them is not turned so.
+std::optional<Step> turn_both(const std::string& name, const TensorCopy& first, Slot first_from,
+                              Slot first_to, const TensorCopy& second, Slot second_from, Slot second_to);
 
 // By the kernel that is tuned for what the rewrite's map does, where there is one, else by the portable one.
 // planes: of blocks of pixels, images of NCHW are so many a volume, of which a channel's are neighbours.
