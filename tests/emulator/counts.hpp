@@ -18,6 +18,7 @@ struct Counts {
   u64 lines = 0;         // of the L1 cache that loads and stores touch, instruction by instruction
   u64 local_cycles = 0;  // that local memory is busy
   u64 conflicts = 0;     // of those, what conflicts of banks add
+  u64 most_ways = 1;     // that an access went at most, for banks that were asked for several words
 
   // A lower bound of the cycles of one compute unit that runs all of it on four SIMDs: of each unit by what
   // it issues. Never a measured time.

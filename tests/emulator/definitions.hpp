@@ -30,7 +30,7 @@ struct Given {
   float cf() const { return std::bit_cast<float>(c0()); }
   float df() const { return std::bit_cast<float>(static_cast<u32>(d)); }
 };
-enum class Compared { bits, f32, f32_close, pair_of_f32, f16, mask };
+enum class Compared { bits, f32, f32_close, pair_of_f32, f16, pair_of_f16, f64, mask };
 struct VectorDefinition {
   const char* text;
   Compared compared;

@@ -231,6 +231,10 @@ void execute_local(Wave& wave, const Instruction& i) {
     const LocalCost cost = local_cost({addresses, static_cast<std::size_t>(active)}, m.bytes);
     wave.block.counts.local_cycles += static_cast<u64>(cost.cycles);
     wave.block.counts.conflicts += static_cast<u64>(cost.cycles - cost.least);
+    if (cost.least > 0) {
+      const auto ways = static_cast<u64>((cost.cycles + cost.least - 1) / cost.least);
+      wave.block.counts.most_ways = std::max(wave.block.counts.most_ways, ways);
+    }
     wave.block.counts.local_bytes += static_cast<u64>(active * m.bytes);
   }
   wave.issue(Counter::local, loads ? &i.operands.at(0) : nullptr, m.places * registers_of(m), !loads);

@@ -157,6 +157,127 @@ inline const ScalarDefinition kScalarDefinitions[] = {
      }},
 };
 
+// The rarer ones.
+inline const ScalarDefinition kRareScalarDefinitions[] = {
+    {"s_not_b64 s[10:11], s[0:1]", [](G g) { return g.a ^ ~u64{0}; }, [](G g) { return g.a != ~u64{0}; }},
+    {"s_nand_b32 s10, s0, s2", [](G g) { return u64{~g.a0() | ~g.b0()}; },
+     [](G g) { return (g.a0() & g.b0()) != 0xffffffff; }},
+    {"s_nand_b64 s[10:11], s[0:1], s[2:3]", [](G g) { return ~g.a | ~g.b; },
+     [](G g) { return (g.a & g.b) != ~u64{0}; }},
+    {"s_nor_b32 s10, s0, s2", [](G g) { return u64{~g.a0() & ~g.b0()}; },
+     [](G g) { return (g.a0() | g.b0()) != 0xffffffff; }},
+    {"s_nor_b64 s[10:11], s[0:1], s[2:3]", [](G g) { return ~g.a & ~g.b; },
+     [](G g) { return (g.a | g.b) != ~u64{0}; }},
+    {"s_xnor_b32 s10, s0, s2", [](G g) { return u64{(g.a0() & g.b0()) | (~g.a0() & ~g.b0())}; },
+     [](G g) { return (g.a0() ^ g.b0()) != 0xffffffff; }},
+    {"s_xnor_b64 s[10:11], s[0:1], s[2:3]", [](G g) { return (g.a & g.b) | (~g.a & ~g.b); },
+     [](G g) { return (g.a ^ g.b) != ~u64{0}; }},
+    {"s_orn2_b32 s10, s0, s2", [](G g) { return u64{~(~g.a0() & g.b0())}; },
+     [](G g) { return (~g.a0() & g.b0()) != 0xffffffff; }},
+    {"s_bfm_b32 s10, s0, s2",
+     [](G g) {
+       u64 r = 0;
+       for (u32 i = 0; i < g.a0() % 32; ++i) r |= u64{1} << (g.b0() % 32 + i);
+       return r % kWord;
+     }},
+    {"s_bfe_u64 s[10:11], s[0:1], 0x50023", [](G g) { return g.a / (u64{1} << 35) % 32; },
+     [](G g) { return g.a / (u64{1} << 35) % 32 != 0; }},
+    {"s_pack_ll_b32_b16 s10, s0, s2", [](G g) { return g.a % 65536 + g.b % 65536 * 65536; }},
+    {"s_pack_lh_b32_b16 s10, s0, s2", [](G g) { return g.a % 65536 + g.b0() / 65536 * u64{65536}; }},
+    {"s_pack_hh_b32_b16 s10, s0, s2", [](G g) { return g.a0() / 65536 + g.b0() / 65536 * u64{65536}; }},
+    {"s_sext_i32_i16 s10, s0",
+     [](G g) {
+       const u64 v = g.a % 65536;
+       return v < 32768 ? v : v + kWord - 65536;
+     }},
+    {"s_sext_i32_i8 s10, s0",
+     [](G g) {
+       const u64 v = g.a % 256;
+       return v < 128 ? v : v + kWord - 256;
+     }},
+    {"s_bitset0_b32 s10, s0",
+     [](G g) {
+       const u64 bit = u64{1} << g.a0() % 32;
+       return g.d % kWord - (g.d / bit % 2) * bit;
+     }},
+    {"s_bitset1_b32 s10, s0",
+     [](G g) {
+       const u64 bit = u64{1} << g.a0() % 32;
+       return g.d % kWord + (1 - g.d / bit % 2) * bit;
+     }},
+    {"s_ff1_i32_b32 s10, s0",
+     [](G g) {
+       for (u64 i = 0; i < 32; ++i)
+         if (g.a0() >> i & 1) return i;
+       return kWord - 1;
+     }},
+    {"s_ff1_i32_b64 s10, s[0:1]",
+     [](G g) {
+       for (u64 i = 0; i < 64; ++i)
+         if (g.a >> i & 1) return i;
+       return kWord - 1;
+     }},
+    {"s_flbit_i32_b32 s10, s0",
+     [](G g) {
+       for (u64 i = 0; i < 32; ++i)
+         if (g.a0() >> (31 - i) & 1) return i;
+       return kWord - 1;
+     }},
+    {"s_flbit_i32_b64 s10, s[0:1]",
+     [](G g) {
+       for (u64 i = 0; i < 64; ++i)
+         if (g.a >> (63 - i) & 1) return i;
+       return kWord - 1;
+     }},
+    {"s_bcnt1_i32_b32 s10, s0",
+     [](G g) {
+       u64 n = 0;
+       for (u32 v = g.a0(); v != 0; v /= 2) n += v % 2;
+       return n;
+     },
+     [](G g) { return g.a0() != 0; }},
+    {"s_bcnt1_i32_b64 s10, s[0:1]",
+     [](G g) {
+       u64 n = 0;
+       for (u64 v = g.a; v != 0; v /= 2) n += v % 2;
+       return n;
+     },
+     [](G g) { return g.a != 0; }},
+    {"s_sub_nc_u64 s[10:11], s[0:1], s[2:3]",
+     [](G g) { return static_cast<u64>(static_cast<wide_integer>(g.a) - g.b); }},
+    {"s_lshl1_add_u32 s10, s0, s2", [](G g) { return (u64{g.a0()} * 2 + g.b0()) % kWord; },
+     [](G g) { return u64{g.a0()} * 2 + g.b0() >= kWord; }},
+    {"s_lshl3_add_u32 s10, s0, s2", [](G g) { return (u64{g.a0()} * 8 + g.b0()) % kWord; },
+     [](G g) { return u64{g.a0()} * 8 + g.b0() >= kWord; }},
+    {"s_lshl4_add_u32 s10, s0, s2", [](G g) { return (u64{g.a0()} * 16 + g.b0()) % kWord; },
+     [](G g) { return u64{g.a0()} * 16 + g.b0() >= kWord; }},
+    {"s_absdiff_i32 s10, s0, s2",
+     [](G g) { return static_cast<u64>(static_cast<u32>(std::llabs(i64{g.ai()} - g.bi()))); },
+     [](G g) { return g.a0() != g.b0(); }},
+    {"s_add_f32 s10, s0, s2", [](G g) { return of_float(double(g.af()) + g.bf()); }},
+    {"s_sub_f32 s10, s0, s2", [](G g) { return of_float(double(g.af()) - g.bf()); }},
+    {"s_fmac_f32 s10, s0, s2", [](G g) { return fused_multiply_add(g.af(), g.bf(), g.df()); }},
+    {"s_fmamk_f32 s10, s0, 0x40490fdb, s2",
+     [](G g) { return fused_multiply_add(g.af(), std::bit_cast<float>(0x40490fdbu), g.bf()); }},
+    {"s_fmaak_f32 s10, s0, s2, 0x40490fdb",
+     [](G g) { return fused_multiply_add(g.af(), g.bf(), std::bit_cast<float>(0x40490fdbu)); }},
+    {"s_cvt_f32_i32 s10, s0", [](G g) { return of_float(double(g.ai())); }},
+    {"s_cvt_i32_f32 s10, s0",
+     [](G g) {
+       return std::isnan(g.af()) ? 0
+                                 : u64{static_cast<u32>(static_cast<i32>(
+                                       std::clamp(std::trunc(double(g.af())), -2147483648.0, 2147483647.0)))};
+     }},
+    {"s_trunc_f32 s10, s0", [](G g) { return of_float(std::trunc(double(g.af()))); }},
+    {"s_floor_f32 s10, s0", [](G g) { return of_float(std::floor(double(g.af()))); }},
+    {"s_cmp_lt_f32 s0, s2", nullptr, [](G g) { return std::isless(g.af(), g.bf()); }},
+    {"s_cmp_le_f32 s0, s2", nullptr, [](G g) { return std::islessequal(g.af(), g.bf()); }},
+    {"s_cmp_gt_f32 s0, s2", nullptr, [](G g) { return std::isgreater(g.af(), g.bf()); }},
+    {"s_cmp_ge_f32 s0, s2", nullptr, [](G g) { return std::isgreaterequal(g.af(), g.bf()); }},
+    {"s_cmp_eq_f32 s0, s2", nullptr,
+     [](G g) { return std::isgreaterequal(g.af(), g.bf()) && std::islessequal(g.af(), g.bf()); }},
+};
+
 }  // namespace faltung::emulator
 
 #endif  // FALTUNG_TESTS_EMULATOR_SCALAR_DEFINITIONS_HPP_
