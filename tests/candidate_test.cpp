@@ -15,13 +15,14 @@
 namespace faltung {
 namespace {
 
-// The CPU; a GPU that OpenCL drives, and NVIDIA's of two architectures; AWS's cores, for which kernels are
-// emitted.
+// The CPU; a GPU that OpenCL drives, one of AMD's with matrix units, and NVIDIA's of two architectures; AWS's
+// cores, for which kernels are emitted.
 const std::vector<const DeviceInfo*>& devices_of(std::string_view kind) {
-  static const FakeDevice opencl("fake:opencl"), ampere("fake:sm_80", "sm_80"),
-      hopper("fake:sm_90a", "sm_90a");
+  static const FakeDevice opencl("fake:opencl"), instinct("fake:gfx942", "gfx942"),
+      ampere("fake:sm_80", "sm_80"), hopper("fake:sm_90a", "sm_90a");
   static const std::vector<const DeviceInfo*> cpus = {&find_device("cpu")->info()};
-  static const std::vector<const DeviceInfo*> gpus = {&opencl.info(), &ampere.info(), &hopper.info()};
+  static const std::vector<const DeviceInfo*> gpus = {&opencl.info(), &instinct.info(), &ampere.info(),
+                                                      &hopper.info()};
   static const std::shared_ptr<Device> trn2 = find_device("nki:trn2"), trn1 = find_device("nki:trn1");
   static const std::vector<const DeviceInfo*> cores = {&trn2->info(), &trn1->info()};
   return kind == "cpu" ? cpus : kind == "nki" ? cores : gpus;

@@ -165,7 +165,7 @@ TEST(ConfigName, EveryAlgorithmSpeaksIt) {
   std::set<std::string> words, keys;
   for (const NameEntry& entry : kNameWords) words.insert(std::string(entry.text));
   for (const NameEntry& entry : kNameKeys) keys.insert(std::string(entry.text));
-  const FakeDevice amd("fake:amd"), hopper("fake:hopper", "sm_90a");
+  const FakeDevice amd("fake:amd", "gfx942"), hopper("fake:hopper", "sm_90a");
   const std::shared_ptr<Device> trn2 = find_device("nki:trn2");
   const DeviceInfo* const devices[] = {&find_device("cpu")->info(), &amd.info(), &hopper.info(),
                                        &trn2->info()};

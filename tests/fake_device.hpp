@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/backend/amd_features.hpp"
 #include "src/backend/backend.hpp"
 #include "src/backend/nvidia_features.hpp"
 
@@ -22,16 +23,19 @@ class FakeKernel : public Kernel {
 
 class FakeDevice : public Device {
  public:
-  // architecture: one of NVIDIA's, or empty for a GPU that OpenCL drives.
+  // architecture: one of NVIDIA's; one of AMD's (gfx942), which OpenCL drives; or empty for a GPU that it
+  // drives and nobody knows.
   explicit FakeDevice(const std::string& id = "fake:0", const std::string& architecture = "") {
     info_.id = info_.key = id;
     info_.kind = "gpu";
     info_.driver = "none";
     info_.block_threads = 1024;
     info_.memory_bytes = std::size_t{1} << 40;
-    if (architecture.empty()) {
+    info_.unit = unit_limits(architecture);
+    if (architecture.empty() || info_.unit.is_amd) {
       info_.dialect = "opencl";
-      info_.features = {"opencl", "fp16"};
+      info_.features = amd_features(architecture);
+      info_.features.insert(info_.features.end(), {"opencl", "fp16"});
       info_.units = 40;
       info_.local_bytes = 64 << 10;
     } else {
@@ -40,7 +44,6 @@ class FakeDevice : public Device {
       info_.features.push_back("nvrtc");
       info_.units = 132;
       info_.local_bytes = 48 << 10;
-      info_.unit = unit_limits(architecture);
     }
   }
   const DeviceInfo& info() const override { return info_; }

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
+#include "src/backend/amd_assembly.hpp"
 #include "src/backend/offline_compiler.hpp"
 #include "tests/builder.hpp"
+#include "tests/sampling.hpp"
 
 namespace faltung {
 namespace {
@@ -29,11 +32,18 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
                                   "fwd:n8c144h56w56k144r5s5:pad2:g144:f32:nchw",
                                   "bwd_d:n8c144h56w56k144r3s3:pad1:g144:f32:nhwc",
                                   "bwd_w:n8c144h56w56k144r3s3:pad1:g144:bf16:nchw"};
+  // Of the chips beside one of each family a part.
+  const std::set<std::string> families = {"gfx1010", "gfx1030", "gfx90a", "gfx942"};
+  const std::vector<std::string> all(std::begin(problems), std::end(problems));
+  const std::vector<std::string> chosen =
+      families.contains(GetParam()) ? all
+                                    : sampling::draw(all, 2, std::string("amdgcn ") + GetParam(),
+                                                     [](const std::string&) { return std::string(); });
   int compiled = 0;
   const Target target = builder.target();
   for (const auto& algorithm : registry()) {
     if (algorithm->device_kind() != "gpu") continue;
-    for (const char* text : problems) {
+    for (const std::string& text : chosen) {
       const Problem p = parse_problem(text);
       if (!algorithm->supports(p, target).yes) continue;
       const Candidate candidate = algorithm->candidates(p, target).front();
@@ -59,7 +69,7 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
       }
     }
   }
-  EXPECT_GT(compiled, 10);
+  EXPECT_GT(compiled, 5);
   std::printf("%d kernels for %s\n", compiled, GetParam());
 }
 
@@ -112,6 +122,81 @@ TEST(PortableAmdgcnTiles, TheChoiceFollowsTheChip) {
   }
 }
 
+// The matrix units' kernel, in its default config: no spills, room for waves, no branch among the products,
+// and of the cycles that bound its inner loop at least 70 % the matrix units'. Counted of what clang made.
+TEST(PortableAmdgcnTiles, MatrixUnitsAreReached) {
+  for (const std::string chip : {"gfx90a", "gfx942", "gfx1100", "gfx1201"}) {
+    const bool all = sampling::full() || chip == "gfx942" || chip == "gfx1100";
+    for (const char* shape : {"n8c320h64w64k320r3s3", "n8c1280h16w16k1280r3s3", "n8c64h56w56k64r3s3"}) {
+      if (!all && std::string(shape) != "n8c320h64w64k320r3s3") continue;
+      try {
+        const auto device = make_offline_compiler("clang:" + chip);
+        Builder builder(device);
+        const Problem p = parse_problem(std::string("fwd:") + shape + ":pad1:f16:nhwc");
+        const Candidate candidate =
+            find_algorithm("implicit_gemm_matrix_gpu").candidates(p, builder.target()).front();
+        const std::string what = chip + " " + candidate.config + " " + shape;
+        for (const jit::Program& product : builder.programs(candidate.recipe())) {
+          const KernelResources& r = product.resources;
+          EXPECT_EQ(r.spilled_bytes, 0) << what;
+          EXPECT_GE(r.waves, device->info().unit.wave_threads == 64 ? 2 : 4) << what;
+          if (product.entry != "implicit_gemm_matrix") continue;
+          const AssemblyCounts counts = code_counts(*product.kernel).value();
+          EXPECT_LE(r.registers, candidate.registers) << what;
+          EXPECT_GE(counts.matrix_instructions, 8) << what;
+          EXPECT_EQ(counts.loop_branches, 0) << what;
+          EXPECT_GE(counts.matrix_share(), 0.7) << what;
+          std::printf("%s: %d registers, %lld B, %d waves, %d matrix instructions, share %.2f by count\n",
+                      what.c_str(), r.registers, static_cast<long long>(r.local_bytes), r.waves,
+                      counts.matrix_instructions, counts.matrix_share());
+        }
+      } catch (const Error& error) {
+        GTEST_SKIP() << error.what();
+      }
+    }
+  }
+}
+
+// Of AMD's matrix instruction calculator.
+TEST(AmdAssembly, MatrixCycles) {
+  EXPECT_EQ(matrix_cycles("v_mfma_f32_16x16x16_f16", "gfx942"), 16);
+  EXPECT_EQ(matrix_cycles("v_mfma_f32_16x16x16f16", "gfx90a"), 32);
+  EXPECT_EQ(matrix_cycles("v_mfma_f32_32x32x8bf16_1k", "gfx90a"), 64);
+  EXPECT_EQ(matrix_cycles("v_mfma_f32_16x16x4_f32", "gfx942"), 32);
+  EXPECT_EQ(matrix_cycles("v_wmma_f32_16x16x16_f16", "gfx1100"), 32);
+  EXPECT_EQ(matrix_cycles("v_wmma_f32_16x16x16_bf16", "gfx1201"), 16);
+  EXPECT_EQ(matrix_cycles("v_fma_f32", "gfx942"), 0);
+}
+
+TEST(AmdAssembly, CountsTheLoopThatMultipliesMost) {
+  const AssemblyCounts counts = read_amd_assembly(
+      "kernel:\n; %bb.0:\n\tv_mfma_f32_16x16x16f16 a[0:3], v[0:1], v[2:3], a[0:3]\n"
+      ".LBB0_1:                ; =>This Inner Loop Header: Depth=1\n\tv_fma_f32 v0, v1, v2, "
+      "v3\n\ts_cbranch_scc1 .LBB0_1\n"
+      ".LBB0_2:                ; =>This Loop Header: Depth=1\n\tv_fma_f32 v0, v1, v2, v3\n\ts_cbranch_execz "
+      ".LBB0_4\n"
+      "; %bb.3:                ;   in Loop: Header=BB0_2 Depth=1\n\tv_pk_fma_f32 v[0:1], v[2:3], v[4:5], "
+      "v[6:7]\n"
+      ".LBB0_4:                ;   in Loop: Header=BB0_2 Depth=1\n\ts_cbranch_scc0 .LBB0_2\n; "
+      "%bb.5:\n\ts_endpgm\n",
+      "gfx942");
+  EXPECT_EQ(counts.matrix_instructions, 1);
+  EXPECT_EQ(counts.loop_products, 2);
+  EXPECT_EQ(counts.loop_branches, 1);
+  // A loop that is left by a branch and closed by a jump, and one that is closed by a branch before a jump.
+  for (const char* close :
+       {"s_cbranch_scc0 .LBB0_3\n\ts_branch .LBB0_1", "s_cbranch_scc1 .LBB0_1\n\ts_branch .LBB0_3"}) {
+    EXPECT_EQ(
+        read_amd_assembly(
+            std::string(".LBB0_1:      ; =>This Inner Loop Header: Depth=1\n\tv_fma_f32 v0, v1, v2, v3\n\t") +
+                close + "\n.LBB0_3:\n\ts_endpgm\n",
+            "gfx942")
+            .loop_branches,
+        0)
+        << close;
+  }
+}
+
 TEST(UnitLimits, BlocksAndWaves) {
   const UnitLimits navi = unit_limits("AMD Radeon RX 6700 XT (radeonsi, navi22, LLVM 15.0.6, DRM 3.49)");
   EXPECT_EQ(navi.wave_threads, 32);
@@ -128,7 +213,9 @@ TEST(UnitLimits, BlocksAndWaves) {
   EXPECT_FALSE(unit_limits("Intel(R) Arc(TM) A770 Graphics").known());
 }
 
-INSTANTIATE_TEST_SUITE_P(Chips, PortableAmdgcn, testing::Values("gfx1010", "gfx1030", "gfx90a", "gfx942"));
+INSTANTIATE_TEST_SUITE_P(Chips, PortableAmdgcn,
+                         testing::Values("gfx1010", "gfx1030", "gfx90a", "gfx942", "gfx950", "gfx1100",
+                                         "gfx1103", "gfx1151", "gfx1201"));
 
 }  // namespace
 }  // namespace faltung

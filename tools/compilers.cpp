@@ -84,12 +84,28 @@ class Compilers {
       account.device = account.runs ? find_device(id) : make_offline_compiler(id);
       accounts_.push_back(std::move(account));
     }
-    options_.machine.open({"problem", "kernel", "entry", "compiler", "compile_ms", "registers",
-                           "scalar_registers", "spilled_bytes", "local_bytes", "block_threads",
-                           "wave_threads", "blocks", "waves", "occupancy_pct", "limited_by", "first_ms",
-                           "run_ms"});
+    options_.machine.open({"problem",
+                           "kernel",
+                           "entry",
+                           "compiler",
+                           "compile_ms",
+                           "registers",
+                           "scalar_registers",
+                           "spilled_bytes",
+                           "local_bytes",
+                           "block_threads",
+                           "wave_threads",
+                           "blocks",
+                           "waves",
+                           "occupancy_pct",
+                           "limited_by",
+                           "first_ms",
+                           "run_ms",
+                           "matrix_instructions",
+                           "loop_branches",
+                           "matrix_share_pct"});
     line("kernel", "function", "compiler", "ms", "regs", "scalar", "private", "local B", "block", "wave",
-         "blocks", "waves", "occ %", "first", "run ms", "limited by");
+         "blocks", "waves", "occ %", "matrix", "mat %", "branch", "first", "run ms", "limited by");
     for (const Row& row : rows) {
       if (talks()) fmt::print("{}\n", row.label());
       for (const auto& algorithm : registry()) {
@@ -108,7 +124,8 @@ class Compilers {
   void line(const Cells&... cells) const {
     if (talks()) {
       fmt::print(
-          "{:<38} {:<21} {:<13} {:>5} {:>4} {:>6} {:>7} {:>7} {:>5} {:>4} {:>6} {:>5} {:>5} {:>6} {:>8}  "
+          "{:<38} {:<21} {:<13} {:>5} {:>4} {:>6} {:>7} {:>7} {:>5} {:>4} {:>6} {:>5} {:>5} {:>6} {:>6} "
+          "{:>6} {:>6} {:>8}  "
           "{}\n",
           cells...);
     }
@@ -191,22 +208,41 @@ class Compilers {
       if (c.compile_ms > account.longest_ms) account.longest_ms = c.compile_ms, account.longest = kernel;
       account.spilling += r.spilled_bytes > 0;
       ++account.limits[r.limited_by.empty() ? "(not told)" : r.limited_by];
+      const AssemblyCounts counts = code_counts(*c.kernel).value_or(AssemblyCounts{-1, -1, -1});
+      const bool multiplies = counts.matrix_cycles > 0;
       using I = std::int64_t;
-      options_.machine.row(
-          {to_string(row.problem), kernel, c.entry, id, c.compile_ms, I(r.registers), I(r.scalar_registers),
-           r.spilled_bytes, r.local_bytes, I(r.block_threads), I(r.wave_threads), I(r.blocks), I(r.waves),
-           r.occupancy < 0 ? Cell() : Cell(100 * r.occupancy), r.limited_by,
-           times.run_ms < 0 ? Cell() : Cell(times.first_ms), times.run_ms < 0 ? Cell() : Cell(times.run_ms)});
+      options_.machine.row({to_string(row.problem),
+                            kernel,
+                            c.entry,
+                            id,
+                            c.compile_ms,
+                            I(r.registers),
+                            I(r.scalar_registers),
+                            r.spilled_bytes,
+                            r.local_bytes,
+                            I(r.block_threads),
+                            I(r.wave_threads),
+                            I(r.blocks),
+                            I(r.waves),
+                            r.occupancy < 0 ? Cell() : Cell(100 * r.occupancy),
+                            r.limited_by,
+                            times.run_ms < 0 ? Cell() : Cell(times.first_ms),
+                            times.run_ms < 0 ? Cell() : Cell(times.run_ms),
+                            I(counts.matrix_instructions),
+                            I(counts.loop_branches),
+                            multiplies ? Cell(100 * counts.matrix_share()) : Cell()});
       line(kernel, c.entry, id, fmt::format("{:.0f}", c.compile_ms), counted(r.registers),
            counted(r.scalar_registers), counted(r.spilled_bytes), counted(r.local_bytes),
            counted(r.block_threads), counted(r.wave_threads), counted(r.blocks), counted(r.waves),
-           r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy), ms(shown_times.first_ms),
-           ms(shown_times.run_ms), r.limited_by);
+           r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy),
+           counted(counts.matrix_instructions),
+           multiplies ? fmt::format("{:.0f}", 100 * counts.matrix_share()) : "-",
+           counted(counts.loop_branches), ms(shown_times.first_ms), ms(shown_times.run_ms), r.limited_by);
       shown_times = Times();
     }
     if (!any && times.run_ms >= 0) {
-      line(kernel, "(as compiled above)", id, "", "", "", "", "", "", "", "", "", "", ms(times.first_ms),
-           ms(times.run_ms), "");
+      line(kernel, "(as compiled above)", id, "", "", "", "", "", "", "", "", "", "", "", "", "",
+           ms(times.first_ms), ms(times.run_ms), "");
     }
     return times.run_ms;
   }

@@ -17,6 +17,7 @@ std::vector<std::unique_ptr<Algorithm>>& algorithms() {
     all.push_back(make_fft_gpu());
     all.push_back(make_implicit_gemm_cpu());
     all.push_back(make_implicit_gemm_gpu());
+    all.push_back(make_implicit_gemm_matrix_gpu());
     all.push_back(make_implicit_gemm_mma_gpu());
     all.push_back(make_implicit_gemm_nki());
     all.push_back(make_implicit_gemm_sm90());

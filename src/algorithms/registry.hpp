@@ -18,6 +18,7 @@ std::unique_ptr<Algorithm> make_fft_cpu();
 std::unique_ptr<Algorithm> make_fft_gpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_cpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_gpu();
+std::unique_ptr<Algorithm> make_implicit_gemm_matrix_gpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_mma_gpu();
 std::unique_ptr<Algorithm> make_implicit_gemm_nki();
 std::unique_ptr<Algorithm> make_implicit_gemm_sm90();

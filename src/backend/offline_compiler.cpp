@@ -11,6 +11,8 @@
 
 #include <stdlib.h>
 
+#include "src/backend/amd_assembly.hpp"
+#include "src/backend/amd_features.hpp"
 #include "src/backend/compiler_log.hpp"
 #include "src/backend/nvidia_features.hpp"
 #include "src/backend/nvrtc.hpp"
@@ -91,7 +93,8 @@ class AmdCompiler : public OfflineCompiler {
     info_.units = 40;
     info_.local_bytes = 64 << 10;
     info_.dialect = "opencl";
-    info_.features = {"opencl", "fp16"};
+    info_.features = amd_features(chip);
+    info_.features.insert(info_.features.end(), {"opencl", "fp16"});
     info_.unit = unit_limits(chip);
     const char* named = std::getenv("FALTUNG_CLANG");
     for (const std::string& name :
@@ -106,32 +109,41 @@ class AmdCompiler : public OfflineCompiler {
       throw Error(Status::unsupported, "clang:" + chip + " needs clang-19 (or FALTUNG_CLANG) and " + library +
                                            "; on Debian: apt-get install clang-19 rocm-device-libs");
     }
+    const std::string tried =
+        clang_ + kTarget + " -mcpu=" + chip + " -nogpulib -x cl -fsyntax-only /dev/null";
+    if (std::system((tried + " 2>/dev/null").c_str()) != 0) {
+      throw Error(Status::unsupported,
+                  clang_ + " knows no chip " + chip + "; FALTUNG_CLANG may name a newer clang that does");
+    }
     info_.driver = clang_;
   }
 
   Binary compile(const KernelSource& source) override {
     std::string folder = (fs::temp_directory_path() / "faltung-clang-XXXXXX").string();
     if (mkdtemp(folder.data()) == nullptr) throw Error(Status::bad_file, "no temporary folder can be made");
-    std::ofstream(folder + "/kernel.cl") << source.text;
-    // The library knows each chip by a file of its own; a chip newer than the library takes its family's.
+    std::ofstream file(folder + "/kernel.cl");
+    // The library knows each chip by a file of its own: of one that is newer than it, this says what that
+    // file would.
     std::string library = std::string(" --rocm-device-lib-path=") + kBitcode;
-    const std::string version = chip_.substr(3);
-    if (!fs::exists(std::string(kBitcode) + "/oclc_isa_version_" + version + ".bc")) {
+    if (!fs::exists(std::string(kBitcode) + "/oclc_isa_version_" + chip_.substr(3) + ".bc")) {
+      file << "__constant int __oclc_ISA_version = " << isa_version() << ";\n";
       library = " -nogpulib";
       for (const std::string& part :
            {std::string("ocml"), std::string("ockl"), std::string("oclc_daz_opt_off"),
             std::string("oclc_unsafe_math_off"), std::string("oclc_finite_only_off"),
-            std::string("oclc_correctly_rounded_sqrt_on"), std::string("oclc_wavefrontsize64_on"),
-            std::string("oclc_abi_version_500"),
-            "oclc_isa_version_" + version.substr(0, version.size() - 1) + "0"}) {
+            std::string("oclc_correctly_rounded_sqrt_on"),
+            std::string("oclc_wavefrontsize64_") + (info_.unit.wave_threads == 64 ? "on" : "off"),
+            std::string("oclc_abi_version_500")}) {
         library += std::string(" -Xclang -mlink-builtin-bitcode -Xclang ") + kBitcode + "/" + part + ".bc";
       }
     }
+    file << source.text << std::flush;
+    const std::string clang = clang_ + kTarget + " -mcpu=" + chip_;
     const std::string command =
-        clang_ + " -target amdgcn-amd-amdhsa -mcpu=" + chip_ +
-        " -x cl -cl-std=CL1.2 -D__OPENCL_VERSION__=120 -O3 -Xclang -mlink-bitcode-file -Xclang " + kBitcode +
-        "/opencl.bc" + library + " -Rpass-analysis=kernel-resource-usage -c " + folder + "/kernel.cl -o " +
-        folder + "/kernel.o 2>" + folder + "/log";
+        clang + " -x cl -cl-std=CL1.2 -D__OPENCL_VERSION__=120 -O3 -Xclang -mlink-bitcode-file -Xclang " +
+        kBitcode + "/opencl.bc" + library + " -Rpass-analysis=kernel-resource-usage -S " + folder +
+        "/kernel.cl -o " + folder + "/kernel.s 2>" + folder + "/log && " + clang + " -c " + folder +
+        "/kernel.s -o " + folder + "/kernel.o 2>>" + folder + "/log";
     const auto begin = std::chrono::steady_clock::now();
     const int status = std::system(command.c_str());
     Binary binary;
@@ -142,7 +154,7 @@ class AmdCompiler : public OfflineCompiler {
       text << std::ifstream(folder + file, std::ios::binary).rdbuf();
       return text.str();
     };
-    binary.log = content("/log");
+    binary.log = content("/log") + to_log(read_amd_assembly(content("/kernel.s"), chip_));
     binary.code = content("/kernel.o");
     std::error_code ignored;
     fs::remove_all(folder, ignored);
@@ -155,22 +167,33 @@ class AmdCompiler : public OfflineCompiler {
 
  private:
   static constexpr const char* kBitcode = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
+  static constexpr const char* kTarget = " -target amdgcn-amd-amdhsa";
+
+  // gfx1151 is 11.5.1, which the device library writes as 11501; the last digit is hexadecimal.
+  int isa_version() const {
+    const std::string version = chip_.substr(3);
+    const std::size_t last = version.size() - 1;
+    return std::atoi(version.substr(0, last - 1).c_str()) * 1000 + (version[last - 1] - '0') * 100 +
+           static_cast<int>(std::strtol(version.substr(last).c_str(), nullptr, 16));
+  }
 
   KernelResources read(const std::string& log, const KernelSource&) const override {
     KernelResources r;
+    // Accumulation registers lie behind the others in one file.
     r.registers = static_cast<int>(number_after(log, " VGPRs: "));
+    if (const auto more = static_cast<int>(number_after(log, " AGPRs: ")); more > 0)
+      r.registers = (r.registers + 3) / 4 * 4 + more;
     r.scalar_registers = static_cast<int>(number_after(log, " SGPRs: "));
     r.spilled_bytes = number_after(log, "ScratchSize [bytes/lane]: ");
     r.local_bytes = number_after(log, "LDS Size [bytes/block]: ");
     r.waves = static_cast<int>(number_after(log, "Occupancy [waves/SIMD]: "));
-    // What a chip without the other limit would hold: RDNA has 1024 vector registers a lane (32 lanes a wave)
-    // in steps of 8 and 20 or 16 waves, CDNA 512 and 8.
-    const bool rdna = chip_.starts_with("gfx10") || chip_.starts_with("gfx11") || chip_.starts_with("gfx12");
-    const int most = !rdna ? 8 : chip_.starts_with("gfx101") ? 20 : 16;
+    // What the chip would hold without the other limits.
+    const UnitLimits& unit = info_.unit;
+    const int most = unit.scheduler_waves, step = unit.register_step;
     const int by_registers =
-        r.registers <= 0 ? most : std::min(most, (rdna ? 1024 : 512) / ((r.registers + 7) / 8 * 8));
-    if (r.waves >= 0) {
-      r.wave_threads = info_.unit.wave_threads;
+        std::min(most, unit.scheduler_registers / (std::max(1, (r.registers + step - 1) / step) * step));
+    if (r.waves >= 0 && unit.known()) {
+      r.wave_threads = unit.wave_threads;
       r.occupancy = static_cast<double>(r.waves) / most;
       r.limited_by = r.waves >= most           ? "nothing"
                      : by_registers <= r.waves ? "registers"
@@ -189,6 +212,11 @@ std::shared_ptr<Device> make_offline_compiler(const std::string& id) {
   if (id.starts_with("nvrtc:sm_")) return std::make_shared<NvrtcCompiler>(id.substr(6));
   if (id.starts_with("clang:gfx")) return std::make_shared<AmdCompiler>(id.substr(6));
   throw Error(Status::bad_problem, "'" + id + "' is no compiler; one is nvrtc:sm_80 or clang:gfx1030");
+}
+
+std::optional<AssemblyCounts> code_counts(const Kernel& kernel) {
+  const auto* const compiled = dynamic_cast<const OfflineKernel*>(&kernel);
+  return compiled == nullptr ? std::nullopt : from_log(compiled->log);
 }
 
 }  // namespace faltung

@@ -4,8 +4,10 @@
 #define FALTUNG_SRC_BACKEND_OFFLINE_COMPILER_HPP_
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "src/backend/amd_assembly.hpp"
 #include "src/backend/backend.hpp"
 
 namespace faltung {
@@ -14,6 +16,9 @@ namespace faltung {
 // are what the compiler said. Throws Error(unsupported) where the compiler is not installed,
 // Error(bad_problem) where the id is no such thing.
 std::shared_ptr<Device> make_offline_compiler(const std::string& id);
+
+// What the code of a kernel that such a compiler made has; nothing where that is not counted.
+std::optional<AssemblyCounts> code_counts(const Kernel& kernel);
 
 }  // namespace faltung
 

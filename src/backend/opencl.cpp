@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "src/backend/amd_features.hpp"
 #include "src/backend/compiler_log.hpp"
 #include "src/backend/opencl_api.hpp"
 #include "src/backend/opencl_memory.hpp"
@@ -66,6 +67,11 @@ class OpenClDeviceImpl : public OpenClDevice {
     // Its work-items are lanes of vectors, as a GPU's are; PoCL's own vectors.
     if (info_.description.find("llvmpipe") != std::string::npos) info_.features.push_back("lanes");
     info_.unit = unit_limits(info_.description);
+    // AMD's own compiler takes the builtins that its matrix units need; Mesa's does not.
+    if (platform_name.find("AMD Accelerated Parallel Processing") != std::string::npos) {
+      const std::vector<std::string> chip = amd_features(info_.description);
+      info_.features.insert(info_.features.end(), chip.begin(), chip.end());
+    }
     // NVIDIA's compiler has options of its own, one of which tells what a kernel takes.
     tells_resources_ = extensions.find(" cl_nv_compiler_options ") != std::string::npos;
     if (extensions.find(" cl_nv_device_attribute_query ") != std::string::npos) {

@@ -1,0 +1,249 @@
+// The convolution as a matrix product on AMD's matrix units: channels x pixels, summed over taps and channels. Tiles of
+// both operands go through local memory as chunks of 16 bytes along the sum; while a tile is multiplied, registers
+// bring the next one.
+//
+// The host defines DIRECTION_fwd or DIRECTION_bwd_d, BP and BC (pixels and channels of a block), WAVES_P and WAVES_C (its
+// waves along each), CHUNKS (of a row of a tile of the sum), EXACT (1: a tap's channels are whole tiles of the sum), GATHER
+// (1: the steps of a pixel are no aligned chunks in memory and are brought one by one), SPLIT (1: blocks share a sum),
+// THREADS, COMPACT (0) and what convolution.h and amd_matrix.h ask for.
+#include "kernels/gpu/gathered_product.h"
+#include "kernels/gpu/amd_matrix.h"
+
+#define BK (CHUNKS * CHUNK)
+#define WAVE_P (BP / WAVES_P)
+#define WAVE_C (BC / WAVES_C)
+#define TILES_P (WAVE_P / 16)
+#define TILES_C (WAVE_C / 16)
+#define PIXEL_CHUNKS (BP * CHUNKS / THREADS)  // that a thread brings
+#define CHANNEL_CHUNKS (BC * CHUNKS / THREADS)
+// Pixels of a row of chunks are turned, so that the chunks of a pixel, which neighbouring threads write, lie in other
+// banks; 16 neighbouring pixels of a row still lie in all.
+#define TURNED(chunk, pixel) ((pixel) ^ ((chunk)*8 / CHUNKS & 7))
+
+#ifdef LAYOUT_nchw
+#define IN_CHANNEL_STRIDE (IN_H * IN_W)
+#define OUT_CHANNEL_STRIDE (OUT_H * OUT_W)
+#else
+#define IN_CHANNEL_STRIDE 1
+#define OUT_CHANNEL_STRIDE 1
+#endif
+#if GATHER  // neighbouring threads bring neighbouring pixels
+#define OWN_PIXEL(i) ((thread + (i)*THREADS) % BP)
+#define OWN_CHUNK(i) ((thread + (i)*THREADS) / BP)
+#else  // neighbouring threads bring neighbouring chunks of a pixel
+#define OWN_PIXEL(i) ((thread + (i)*THREADS) / CHUNKS)
+#define OWN_CHUNK(i) ((thread + (i)*THREADS) % CHUNKS)
+#endif
+// While one word has a bit for each tap, what a tap reads is a pixel's first tap's place and a shift that all share.
+#define MASKED (TAPS <= 32)
+#ifdef DIRECTION_fwd
+#define FIRST_ROW(row) ((row)*STRIDE_H - z.pad_top)
+#define FIRST_COLUMN(column) ((column)*STRIDE_W - z.pad_left)
+#define TAP_ROW(tap) ((tap) / S * DILATION_H)
+#define TAP_COLUMN(tap) ((tap) % S * DILATION_W)
+#else  // the rows of a phase follow each other in steps of the stride
+#define FIRST_ROW(row) ((row) / STRIDE_H)
+#define FIRST_COLUMN(column) ((column) / STRIDE_W)
+#define TAP_ROW(tap) ((row_phase + z.pad_top - (tap) / S * DILATION_H) / STRIDE_H)
+#define TAP_COLUMN(tap) ((column_phase + z.pad_left - (tap) % S * DILATION_W) / STRIDE_W)
+#endif
+#ifdef LAYOUT_nchw
+#define IN_PIXEL_STRIDE 1
+#else
+#define IN_PIXEL_STRIDE IN_C
+#endif
+#define HAS_TAP(tap)                                                  \
+  ((row_phase + z.pad_top - (tap) / S * DILATION_H) % PHASES_H == 0 && \
+   (column_phase + z.pad_left - (tap) % S * DILATION_W) % PHASES_W == 0)
+
+#if SPLIT
+typedef float result_t;
+#define STORE_RESULT(p, i, v) ((p)[i] = (v))
+#else
+typedef element_t result_t;
+#define STORE_RESULT(p, i, v) F_STORE(p, i, v)
+#endif
+#if defined(DIRECTION_fwd) && !SPLIT
+#define AFTER(sum, k, at) F_EPILOGUE(sum, k, at)
+#else
+#define AFTER(sum, k, at) (sum)
+#endif
+
+F_KERNEL(THREADS)
+implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPUT(result_t, result),
+                     F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, int splits, Sizes z) {
+  F_LOCAL_ARRAY(uint4, pixels, 2 * CHUNKS * BP);
+  F_LOCAL_ARRAY(uint4, channels, 2 * CHUNKS * BC);
+  F_OPEN_INPUT(element_t, in);
+  F_OPEN_INPUT(element_t, packed);
+  F_OPEN_OUTPUT(result_t, result);
+  F_OPEN_INPUT(element_t, bias);
+  F_OPEN_INPUT(element_t, residual);
+  const int thread = F_THREAD(), lane = thread % WAVE, wave = thread / WAVE;
+  const int wave_p = wave % WAVES_P * WAVE_P, wave_c = wave / WAVES_P * WAVE_C;
+  const index_t first_pixel = (index_t)F_BLOCK(0) * BP;
+  const int first_out = F_BLOCK(1) * BC;
+#if SPLIT
+  const int part = F_BLOCK(2) % splits, product = F_BLOCK(2) / splits;
+  F_GLOBAL result_t* const out = result + (size_t)part * z.n * OUT_C * OUT_H * OUT_W;
+#else
+  const int product = F_BLOCK(2);
+  F_GLOBAL result_t* const out = result;
+#endif
+  const int group = product / (PHASES_H * PHASES_W);
+  const int row_phase = product / PHASES_W % PHASES_H, column_phase = product % PHASES_W;
+  const int in_chunks = (IN_GROUP + CHUNK - 1) / CHUNK;
+  const buffer_t tensor = buffer_of(in, (u32)z.n * IN_C * IN_H * IN_W * sizeof(element_t));
+  const buffer_t weights = buffer_of(packed + (index_t)group * TAPS * in_chunks * out_pad * CHUNK,
+                                     (u32)TAPS * in_chunks * out_pad * 16);
+
+#if MASKED
+  index_t bases[PIXEL_CHUNKS];
+  u32 missing[PIXEL_CHUNKS];  // a bit for each tap that reads nothing: outside the image
+  F_UNROLL
+  for (int i = 0; i < PIXEL_CHUNKS; ++i) {
+    const Pixel p = pixel_at(first_pixel + OWN_PIXEL(i), row_phase, column_phase, z);
+    missing[i] = 0;
+    F_NO_UNROLL
+    for (int t = 0; t < TAPS; ++t) missing[i] |= (u32)(in_offset(p, t, 0, z) < 0) << t;
+    bases[i] = F_OFFSET(p.n, group * IN_GROUP, 0, 0, IN_C, IN_H, IN_W) +
+               ((index_t)FIRST_ROW(p.row) * IN_W + FIRST_COLUMN(p.column)) * IN_PIXEL_STRIDE;
+    F_KEEP(bases[i]);
+  }
+#else
+  Pixel own[PIXEL_CHUNKS];
+  index_t offsets[PIXEL_CHUNKS];  // of the first channel of what the tap reads; -1 in the padding
+  F_UNROLL
+  for (int i = 0; i < PIXEL_CHUNKS; ++i) {
+    own[i] = pixel_at(first_pixel + OWN_PIXEL(i), row_phase, column_phase, z);
+    offsets[i] = -1;
+  }
+#endif
+
+  const int tap_slabs = (in_chunks + CHUNKS - 1) / CHUNKS;  // tiles of the sum in one tap
+  int slabs = 0;
+  for (int t = 0; t < TAPS; ++t) slabs += HAS_TAP(t) ? tap_slabs : 0;
+  int tap = -1, first = tap_slabs * CHUNKS;  // chunk of the newest tile; at first of the one before
+#if SPLIT
+  int skipped = (int)((i64)slabs * part / splits);
+  slabs = (int)((i64)slabs * (part + 1) / splits) - skipped;
+#else
+  int skipped = 0;
+#endif
+
+  uint4 next_pixels[PIXEL_CHUNKS], next_channels[CHANNEL_CHUNKS];
+  F_RESULTS sums[TILES_C][TILES_P];
+  F_UNROLL
+  for (int i = 0; i < TILES_C; ++i) {
+    F_UNROLL
+    for (int j = 0; j < TILES_P; ++j) sums[i][j] = (F_RESULTS)(0.0f);
+  }
+
+  // Turn t brings tile t and multiplies tile t - 1.
+  for (int turn = -skipped; turn <= slabs; ++turn) {
+    first += CHUNKS;
+#if MASKED && PHASES_H * PHASES_W == 1
+    const int ends = first >= in_chunks;
+    tap += ends;
+    first &= ends - 1;  // 0 where one ends, and no branch
+#else
+    if (first >= in_chunks) {
+      first = 0;
+      if (turn < slabs) {
+        do ++tap;
+        while (!HAS_TAP(tap));
+      }
+#if !MASKED
+      F_UNROLL
+      for (int i = 0; i < PIXEL_CHUNKS; ++i) offsets[i] = in_offset(own[i], tap, group * IN_GROUP, z);
+#endif
+    }
+#endif
+    if (turn < 0) continue;
+    // What the last turn brings is not used, but it is read: of weights that there are, and of pixels within the tensor.
+    // A phase may have no tap at all.
+    const u32 tile = (u32)(clamp(tap, 0, TAPS - 1) * in_chunks + first) * out_pad * 16;
+#if MASKED
+    const index_t shift = ((index_t)TAP_ROW(tap) * IN_W + TAP_COLUMN(tap)) * IN_PIXEL_STRIDE;
+#endif
+    F_UNROLL
+    for (int i = 0; i < PIXEL_CHUNKS; ++i) {
+      const int step = (first + OWN_CHUNK(i)) * CHUNK;
+      // Of bits, not of comparisons: no compiler makes a branch of them.
+#if MASKED
+      u32 nowhere = missing[i] << (31 - (tap & 31)) & F_NOWHERE;
+      const index_t begin = bases[i] + shift;
+#else
+      u32 nowhere = offsets[i] < 0 ? F_NOWHERE : 0;
+      const index_t begin = offsets[i];
+#endif
+#if !EXACT
+      nowhere |= first + OWN_CHUNK(i) < in_chunks ? 0 : F_NOWHERE;
+#endif
+#if GATHER
+      element_t chunk[CHUNK];
+      F_UNROLL
+      for (int j = 0; j < CHUNK; ++j) {
+        const u32 at = (u32)(begin + (index_t)(step + j) * IN_CHANNEL_STRIDE) * sizeof(element_t);
+        chunk[j] = load_element(tensor, at | nowhere | (step + j < IN_GROUP ? 0 : F_NOWHERE));
+      }
+#ifdef DTYPE_f32
+      next_pixels[i] = as_uint4((float4)(chunk[0], chunk[1], chunk[2], chunk[3]));
+#else
+      next_pixels[i] = as_uint4((ushort8)(chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]));
+#endif
+#else
+      next_pixels[i] = load_chunk(tensor, (u32)(begin + step) * sizeof(element_t) | nowhere);
+#endif
+    }
+    F_UNROLL
+    for (int i = 0; i < CHANNEL_CHUNKS; ++i) {
+      const int chunk = (thread + i * THREADS) / BC, c = (thread + i * THREADS) % BC;
+      const u32 at = (u32)(chunk * out_pad + first_out + c) * 16;
+      next_channels[i] = load_chunk_of(weights, EXACT || first + chunk < in_chunks ? at : F_NOWHERE, tile);
+    }
+    if (turn > 0) {
+      F_LOCAL const uint4* const from_pixels = pixels + ((turn + 1) & 1) * CHUNKS * BP + wave_p;
+      F_LOCAL const uint4* const from_channels = channels + ((turn + 1) & 1) * CHUNKS * BC + wave_c + lane % 16;
+      F_UNROLL
+      for (int k = 0; k < CHUNKS; k += FRAGMENT_CHUNKS) {
+        uint4 a[TILES_C][LANE_CHUNKS], b[TILES_P][LANE_CHUNKS];
+        F_UNROLL
+        for (int v = 0; v < LANE_CHUNKS; ++v) {
+          const int chunk = k + LANE_CHUNK(lane, v);
+          F_UNROLL
+          for (int i = 0; i < TILES_C; ++i) a[i][v] = from_channels[chunk * BC + i * 16];
+          F_UNROLL
+          for (int j = 0; j < TILES_P; ++j) b[j][v] = from_pixels[chunk * BP + TURNED(chunk, lane % 16) + j * 16];
+        }
+        F_UNROLL
+        for (int i = 0; i < TILES_C; ++i) {
+          F_UNROLL
+          for (int j = 0; j < TILES_P; ++j) sums[i][j] = multiply(a[i], b[j], sums[i][j]);
+        }
+      }
+    }
+    F_UNROLL
+    for (int i = 0; i < PIXEL_CHUNKS; ++i) {
+      pixels[((turn & 1) * CHUNKS + OWN_CHUNK(i)) * BP + TURNED(OWN_CHUNK(i), OWN_PIXEL(i))] = next_pixels[i];
+    }
+    F_UNROLL
+    for (int i = 0; i < CHANNEL_CHUNKS; ++i) channels[(turn & 1) * CHUNKS * BC + thread + i * THREADS] = next_channels[i];
+    F_BARRIER();
+  }
+
+  F_UNROLL
+  for (int j = 0; j < TILES_P; ++j) {
+    const Pixel p = pixel_at(first_pixel + wave_p + j * 16 + lane % 16, row_phase, column_phase, z);
+    const index_t place = p.n < 0 ? -1 : F_OFFSET(p.n, group * OUT_GROUP, p.row, p.column, OUT_C, OUT_H, OUT_W);
+    F_UNROLL
+    for (int i = 0; i < TILES_C; ++i) {
+      F_UNROLL
+      for (int v = 0; v < RESULTS; ++v) {
+        const int c = first_out + wave_c + i * 16 + RESULT_ROW(lane, v);
+        const index_t at = place + (index_t)c * OUT_CHANNEL_STRIDE;
+        if (place >= 0 && c < OUT_GROUP) STORE_RESULT(out, at, AFTER(((float*)&sums[i][j])[v], group * OUT_GROUP + c, at));
+      }
+    }
+  }
+}

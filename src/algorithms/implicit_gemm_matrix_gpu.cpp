@@ -1,0 +1,257 @@
+// The convolution as a matrix product on AMD's matrix units: MFMA of CDNA 2 and later, WMMA of RDNA 3 and 4.
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "src/algorithms/config_name.hpp"
+#include "src/algorithms/gathered_product.hpp"
+#include "src/algorithms/packing.hpp"
+#include "src/algorithms/registry.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung {
+namespace {
+
+using i64 = std::int64_t;
+
+constexpr int kChunkBytes = 16;  // of neighbouring steps of the sum
+constexpr int kMostSplits = 64;
+constexpr i64 kMostBlocks = 65535;
+
+// The matrix units that a chip has, as kernels/gpu/amd_matrix.h calls them, by AMD's matrix instruction
+// calculator.
+struct Unit {
+  const char* feature;
+  int wave;
+  double gain_16, gain_32;   // their rate beside that of the vector units' fp32; 0 where there is none
+  int cycles_16, cycles_32;  // of a chunk of the sum for 16 x 16 results
+  int copies;                // how often a wave reads an operand
+  int vector_cycles;         // beside the products, of a tile of the sum: as counted in clang's code
+};
+constexpr Unit kUnits[] = {
+    {"mfma", 64, 8, 2, 8, 32, 1, 72}, {"wmma", 32, 2, 0, 16, 0, 2, 40}, {"wmma12", 32, 4, 0, 8, 0, 1, 40}};
+
+const Unit* unit_of(const DeviceInfo& device) {
+  for (const Unit& unit : kUnits) {
+    if (device.has(unit.feature)) return &unit;
+  }
+  return nullptr;
+}
+
+// A block's pixels and channels, its waves along each, and the chunks of a row of a tile of the sum.
+struct Tile {
+  int pixels, channels, waves_p, waves_c, chunks;
+  gpu::AmdRegisters amd;
+  int steps(DType dtype) const { return chunks * kChunkBytes / size_of(dtype); }
+  int threads(const Unit& unit) const { return unit.wave * waves_p * waves_c; }
+  int local_bytes() const { return 2 * chunks * (pixels + channels) * kChunkBytes; }
+  template <class Name>
+  void spell(Name& name) {
+    name.key("bt", pixels, channels);
+    name.key("wp", waves_p, waves_c);
+  }
+};
+
+constexpr Tile kTiles[] = {
+    {128, 128, 2, 2, 4, {256, 160}}, {128, 128, 4, 2, 4, {208, 96}}, {128, 64, 2, 2, 4, {232, 112}},
+    {64, 128, 2, 2, 4, {232, 112}},  {64, 64, 2, 2, 4, {160, 80}},   {64, 32, 2, 1, 4, {168, 80}},
+};
+constexpr TileTable<Tile> kTable("implicit_gemm_matrix_gpu", kTiles, kMostSplits);
+using Choice = TileChoice<Tile>;
+
+i64 chunk(const Problem& p) { return kChunkBytes / size_of(p.dtype); }
+i64 in_chunks(const Problem& p) { return ceil_div(gpu::gathered_product(p).in, chunk(p)); }
+i64 out_pad(const Problem& p, const Tile& t) { return round_up(gpu::gathered_product(p).out, t.channels); }
+i64 packed_elements(const Problem& p, i64 pad) {
+  return p.groups * p.r * p.s * in_chunks(p) * pad * chunk(p);
+}
+
+// Whether the steps of a pixel are no whole chunks in memory.
+bool gathers(const Problem& p) {
+  return p.layout == Layout::nchw || gpu::gathered_product(p).in % chunk(p) != 0;
+}
+
+// Of the sum, of the phase that has the most.
+i64 tiles_of_sum(const Problem& p, const Tile& t) {
+  const bool forward = p.direction == Direction::forward;
+  const i64 taps = forward ? p.r * p.s : ceil_div(p.r, p.stride_h) * ceil_div(p.s, p.stride_w);
+  return taps * ceil_div(in_chunks(p), t.chunks);
+}
+
+i64 blocks_of(const Problem& p, const Tile& t) {
+  const gpu::GatheredProduct g = gpu::gathered_product(p);
+  return ceil_div(g.pixels, t.pixels) * ceil_div(g.out, t.channels) * g.products;
+}
+
+// A sum is shared while units have little to do, and each block a sum worth the exchange.
+std::vector<Choice> choices(const Problem& p, const Tile& t, const DeviceInfo& device) {
+  std::vector<Choice> choices = {{&t}};
+  for (const int splits : {2, 3, 4, 6, 8}) {
+    if (blocks_of(p, t) * splits > 4 * std::max(1, device.units) || tiles_of_sum(p, t) < 4 * splits) break;
+    if (gpu::gathered_product(p).products * splits <= kMostBlocks) choices.push_back({&t, splits});
+  }
+  return choices;
+}
+
+// The matrix units' part of what bounds a tile of the sum, as AssemblyCounts has it: a wave's products beside
+// what brings their operands, or all waves' traffic in local memory.
+double matrix_share(const Tile& t, const Unit& unit, DType dtype) {
+  constexpr double kSchedulers = 4, kBytesACycle = 128;
+  const double rows = t.pixels / t.waves_p, columns = t.channels / t.waves_c;
+  const double matrix =
+      rows * columns / 256 * t.chunks * (dtype == DType::f32 ? unit.cycles_32 : unit.cycles_16);
+  const double read = (rows + columns) * unit.copies,
+               written = static_cast<double>(t.pixels + t.channels) / (t.waves_p * t.waves_c);
+  const double local = kSchedulers * (read + written) * t.chunks * kChunkBytes / kBytesACycle;
+  return matrix / std::max(matrix + unit.vector_cycles, local);
+}
+
+// No chip has run it: rates are the chips' own, times the share that implicit_gemm_gpu's model takes.
+double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device) {
+  constexpr double kLaunchMs = 0.002, kUnitGbps = 30, kShare = 0.75;
+  const Tile& t = *c.tile;
+  const Unit& unit = *unit_of(device);
+  const gpu::GatheredProduct g = gpu::gathered_product(p);
+  const double gain = p.dtype == DType::f32 ? unit.gain_32 : unit.gain_16;
+  // What is computed beyond the edges is lost, and so are units without a block.
+  const double useful =
+      static_cast<double>(g.pixels) * static_cast<double>(g.out) * static_cast<double>(g.in) /
+      (static_cast<double>(round_up(g.pixels, t.pixels)) * static_cast<double>(out_pad(p, t)) *
+       static_cast<double>(ceil_div(in_chunks(p), t.chunks) * t.steps(p.dtype)));
+  const double of_unit = static_cast<double>(blocks_of(p, t) * c.splits) / std::max(1, device.units);
+  const double busy =
+      std::min(1.0, of_unit) * of_unit /
+      std::max(1.0, static_cast<double>(ceil_div(blocks_of(p, t) * c.splits, std::max(1, device.units))));
+  const UnitLimits& chip = device.unit;
+  const double hidden =
+      chip.known() ? gpu::pace(chip.waves(t.threads(unit), t.amd.on(chip), t.local_bytes())) : 1;
+  const double sum_ms =
+      gpu::arithmetic_ms(p, device,
+                         kShare * gain * useful * matrix_share(t, unit, p.dtype) * std::max(hidden, 0.1) *
+                             std::max(busy, 1e-3) * (gathers(p) ? 0.5 : 1));
+  if (c.splits == 1) return sum_ms;
+  const double exchanged = 2.0 * static_cast<double>(gpu::parts_bytes(p, c.splits));
+  return sum_ms + kLaunchMs + exchanged / (kUnitGbps * device.units) * 1e-6;
+}
+
+class ImplicitGemmMatrixGpu : public Algorithm {
+ public:
+  std::string_view name() const override { return "implicit_gemm_matrix_gpu"; }
+  std::string_view description() const override {
+    return "a matrix product on the matrix units of AMD's GPUs (MFMA, WMMA)";
+  }
+  std::string_view device_kind() const override { return "gpu"; }
+
+  Support accepts(const Problem& p, const Target& target) const override {
+    const Unit* const unit = unit_of(target.device);
+    if (unit == nullptr)
+      return Support::declined(
+          "needs an AMD GPU with matrix units, and a compiler that takes their builtins");
+    if (p.dtype == DType::f32 && unit->gain_32 == 0)
+      return Support::declined("the chip's matrix units take f16 and bf16, no f32");
+    if (p.direction == Direction::backward_weights)
+      return Support::declined("backward_weights has no kernel on AMD's matrix units yet");
+    if (is_depthwise(p)) {
+      return Support::declined("a depthwise group is a product with one row: nothing is shared");
+    }
+    const Support size = gpu::fits(p);
+    if (!size.yes) return size;
+    // What a buffer instruction reaches.
+    constexpr i64 kMostBytes = i64{1} << 31;
+    const i64 bytes = std::max({bytes_of(p, x_shape(p)), bytes_of(p, conv_shape(p)),
+                                packed_elements(p, out_pad(p, kTiles[0])) * size_of(p.dtype)});
+    if (bytes >= kMostBytes)
+      return Support::declined(
+          fmt::format("a tensor of {} bytes: a buffer has at most {}", bytes, kMostBytes));
+    const gpu::GatheredProduct g = gpu::gathered_product(p);
+    if (ceil_div(g.out, 32) > kMostBlocks || g.products > kMostBlocks) {
+      return Support::declined(
+          fmt::format("{} channels and {} groups or phases: at most {} blocks of each are "
+                      "launched at once",
+                      g.out, g.products, kMostBlocks));
+    }
+    return Support::supported();
+  }
+
+ private:
+  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+    std::vector<Candidate> all;
+    for (const Tile& t : kTable) {
+      for (const Choice& c : choices(p, t, target.device)) all.push_back(candidate_of(p, c, target.device));
+    }
+    return all;
+  }
+
+  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+    return candidate_of(p, kTable.parse(config), target.device);
+  }
+
+  static Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
+    Candidate c;
+    c.config = choice.name();
+    c.cost = {predicted_ms(p, choice, device), Bound::arithmetic};
+    c.workspace_bytes = gpu::shared_sum_bytes(p, choice.splits);
+    c.packed_bytes =
+        static_cast<std::size_t>(packed_elements(p, out_pad(p, *choice.tile)) * size_of(p.dtype));
+    c.accuracy = dot_product_accuracy(p);
+    c.registers = choice.tile->amd.on(device.unit);
+    c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
+    return c;
+  }
+
+  static Recipe recipe(const Problem& p, const Choice& choice, const DeviceInfo& device) {
+    const Tile& tile = *choice.tile;
+    const Unit& unit = *unit_of(device);
+    const std::string kernel = "implicit_gemm_matrix_gpu/" + choice.name();
+    const bool split = choice.splits > 1;
+    const gpu::GatheredProduct g = gpu::gathered_product(p);
+    const i64 pad = out_pad(p, tile);
+    const auto n = [](i64 value) { return std::to_string(value); };
+    const gpu::Constants own = {gpu::direction_constant(p),
+                                {"COMPACT", "0"},
+                                {std::string("MATRIX_") + unit.feature, "1"},
+                                {"BP", n(tile.pixels)},
+                                {"BC", n(tile.channels)},
+                                {"WAVES_P", n(tile.waves_p)},
+                                {"WAVES_C", n(tile.waves_c)},
+                                {"CHUNKS", n(tile.chunks)},
+                                {"EXACT", in_chunks(p) % tile.chunks == 0 ? "1" : "0"},
+                                {"GATHER", gathers(p) ? "1" : "0"},
+                                {"SPLIT", split ? "1" : "0"},
+                                {"THREADS", n(tile.threads(unit))}};
+    constexpr int kPackThreads = 64;
+    Recipe recipe;
+    recipe.workspace_bytes = gpu::shared_sum_bytes(p, choice.splits);
+    recipe.packed_bytes = static_cast<std::size_t>(packed_elements(p, pad) * size_of(p.dtype));
+    recipe.packing = packing_of(p);
+    if (!gathers(p)) recipe.alignment = kChunkBytes;
+    recipe.pack.push_back(launch(
+        "pack weights",
+        gpu::source(
+            device, kernel, "pack_chunks.cl", "pack_chunks",
+            gpu::constants(gpu::without_epilogue(p),
+                           {gpu::direction_constant(p), {"COMPACT", "0"}, {"THREADS", n(kPackThreads)}})),
+        gpu::one_dimension(packed_elements(p, pad), kPackThreads),
+        {in(Place::w), out(Place::packed), gpu::number(pad), value(gpu::sizes(p))}));
+    recipe.steps.push_back(
+        launch("product",
+               gpu::source(device, kernel, "implicit_gemm_matrix.cl", "implicit_gemm_matrix",
+                           gpu::constants(split ? gpu::without_epilogue(p) : p, own)),
+               gpu::grid(ceil_div(g.pixels, tile.pixels), pad / tile.channels, g.products * choice.splits,
+                         tile.threads(unit)),
+               {in(gpu::gathered_place(p)), in(Place::packed), out(gpu::shared_sum(p, choice.splits)),
+                in(Place::bias), in(Place::residual), gpu::number(pad), gpu::number(choice.splits),
+                value(gpu::sizes(p))}));
+    if (split) recipe.steps.push_back(gpu::finish_step(p, kernel, choice.splits, device));
+    return recipe;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_implicit_gemm_matrix_gpu() {
+  return std::make_unique<ImplicitGemmMatrixGpu>();
+}
+
+}  // namespace faltung

@@ -1,0 +1,56 @@
+// An AMD chip that is not here, as a device: the offline compiler compiles for it, the emulator runs that.
+#ifndef FALTUNG_TESTS_EMULATOR_DEVICE_HPP_
+#define FALTUNG_TESTS_EMULATOR_DEVICE_HPP_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "src/backend/offline_compiler.hpp"
+#include "tests/emulator/machine.hpp"
+
+namespace faltung::emulator {
+
+class EmulatedKernel : public Kernel {
+ public:
+  std::shared_ptr<Kernel> compiled;  // as the compiler's own device has it
+  std::string elf, entry;
+  std::shared_ptr<const CodeObject> code;  // loaded when it is launched first
+};
+
+class EmulatedDevice : public Device {
+ public:
+  // chip: gfx90a, gfx1100, ... Throws Error(unsupported) where the compiler is not installed.
+  explicit EmulatedDevice(const std::string& chip, u64 seed = 1);
+  const DeviceInfo& info() const override { return info_; }
+  Binary compile(const KernelSource& source) override { return compiler_->compile(source); }
+  std::shared_ptr<Kernel> load(const Binary& binary, const KernelSource& source) override;
+  KernelResources resources(const Kernel& kernel, const KernelSource& source) const override;
+  using Device::launch;
+  void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const Argument> arguments,
+              const Stream&) override;
+  double time_ms(const Stream&, const std::function<void()>& work) override;
+  void synchronize(const Stream&) override {}
+  Buffer allocate(std::size_t bytes) override;
+  void copy_in(const Buffer& to, const void* from, std::size_t bytes) override;
+  void copy_out(void* to, const Buffer& from, std::size_t bytes) override;
+
+  // What each kernel that was launched did, by its function.
+  std::map<std::string, Counts> counts;
+  // Vector and scalar arithmetic of all kernels that were loaded, and a kernel that has it.
+  std::map<std::string, std::string> executed;
+  // What the tests of faults change in a kernel before it runs.
+  std::function<void(CodeObject&)> change;
+  int lanes() const { return info_.unit.wave_threads; }
+
+ private:
+  std::string chip_;
+  std::shared_ptr<Device> compiler_;
+  DeviceInfo info_;
+  std::shared_ptr<Machine> machine_;  // outlived by no buffer
+};
+
+}  // namespace faltung::emulator
+
+#endif  // FALTUNG_TESTS_EMULATOR_DEVICE_HPP_

@@ -1,0 +1,200 @@
+#include "tests/emulator/machine.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include <fmt/core.h>
+
+#include "faltung/faltung.hpp"
+#include "tests/emulator/wave.hpp"
+
+namespace faltung::emulator {
+namespace {
+
+// More than any kernel of a small problem needs: what runs on is caught in a loop.
+constexpr u64 kMostInstructions = 10'000'000;
+
+// The segment that a kernel reads its arguments from.
+std::vector<u8> argument_segment(const CodeObject& code, const LaunchShape& shape,
+                                 std::span<const Argument> arguments) {
+  std::vector<u8> segment(static_cast<std::size_t>(std::max(8, code.argument_bytes)));
+  const auto put = [&](const ArgumentPlace& place, const void* value, std::size_t bytes) {
+    if (bytes != static_cast<std::size_t>(place.bytes))
+      throw Error(Status::bad_problem,
+                  fmt::format("an argument of kernel {} at {} has {} bytes, {} were given", code.kernel,
+                              place.offset, place.bytes, bytes));
+    std::memcpy(segment.data() + place.offset, value, bytes);
+  };
+  const auto hidden = [&](const ArgumentPlace& place) -> u64 {
+    for (int axis = 0; axis < 3; ++axis) {
+      const char letter = static_cast<char>('x' + axis);
+      if (place.kind == std::string("hidden_block_count_") + letter) return shape.grid[axis];
+      if (place.kind == std::string("hidden_group_size_") + letter) return shape.block[axis];
+    }
+    if (place.kind == "hidden_grid_dims") return 3;
+    return 0;
+  };
+  std::size_t next = 0;
+  for (const ArgumentPlace& place : code.arguments) {
+    if (place.kind.starts_with("hidden_")) {
+      const u64 value = hidden(place);
+      put(place, &value, static_cast<std::size_t>(place.bytes));
+      continue;
+    }
+    if (next >= arguments.size())
+      throw Error(Status::bad_problem, "too few arguments for kernel " + code.kernel);
+    put(place, arguments[next].value, arguments[next].bytes);
+    ++next;
+  }
+  if (next != arguments.size())
+    throw Error(Status::bad_problem, "too many arguments for kernel " + code.kernel);
+  return segment;
+}
+
+// What is in registers when a wave begins, by the kernel's descriptor.
+void begin(Wave& wave, const CodeObject& code, const LaunchShape& shape, const u8* arguments) {
+  int next = 0;
+  const auto put = [&](u64 value, int registers) {
+    for (int r = 0; r < registers; ++r, ++next) {
+      wave.scalar[next] = static_cast<u32>(value >> (32 * r));
+      wave.scalar_undefined[next] = 0;
+    }
+  };
+  // Scalars that the user of a kernel sets, each where its bit says so: only arguments are given a meaning.
+  constexpr int kSizes[] = {4, 2, 2, 2, 2, 2, 1};
+  constexpr int kArguments = 3;
+  for (int bit = 0; bit < 7; ++bit) {
+    if ((code.properties >> bit & 1) == 0) continue;
+    if (bit == kArguments) {
+      put(reinterpret_cast<u64>(arguments), 2);
+    } else {
+      next += kSizes[bit];
+    }
+  }
+  next = std::max(next, static_cast<int>(code.resources2 >> 1 & 31));
+  Block& block = wave.block;
+  if (block.chip.generation == 12) {
+    wave.scalar[kTrap + 9] = block.id[0], wave.scalar_undefined[kTrap + 9] = 0;
+    wave.scalar[kTrap + 7] = block.id[1] | block.id[2] << 16, wave.scalar_undefined[kTrap + 7] = 0;
+  } else {
+    for (int axis = 0; axis < 3; ++axis) {
+      if ((code.resources2 >> (7 + axis) & 1) != 0) put(block.id[axis], 1);
+    }
+  }
+  const unsigned x = shape.block[0], y = shape.block[1], threads = x * y * shape.block[2];
+  const int ids = 1 + static_cast<int>(code.resources2 >> 11 & 3);
+  u64 exec = 0;
+  for (int lane = 0; lane < wave.lanes; ++lane) {
+    const unsigned thread = static_cast<unsigned>(wave.number * wave.lanes + lane);
+    if (thread >= threads) continue;
+    exec |= u64{1} << lane;
+    const unsigned id[3] = {thread % x, thread / x % y, thread / x / y};
+    if (block.chip.packed_ids) {
+      wave.write_vector(0, lane, id[0] | id[1] << 10 | id[2] << 20, 0);
+    } else {
+      for (int axis = 0; axis < ids; ++axis) wave.write_vector(axis, lane, id[axis], 0);
+    }
+  }
+  wave.scalar[kExec + 1] = wave.scalar_undefined[kExec] = wave.scalar_undefined[kExec + 1] = 0;
+  wave.scalar[kM0] = 0, wave.scalar_undefined[kM0] = 0;
+  wave.set_mask(kExec, exec);
+  wave.first_exec = exec;
+  wave.next = code.entry;
+}
+
+// The waves of one block, until all have ended.
+class Runner {
+ public:
+  Runner(const CodeObject& code, const LaunchShape& shape, const u8* arguments, Block& block, u64 seed)
+      : code_(code), block_(block), random_(seed) {
+    const unsigned threads = shape.block[0] * shape.block[1] * shape.block[2];
+    const auto lanes = static_cast<unsigned>(code.lanes);
+    for (unsigned w = 0; w * lanes < threads; ++w) {
+      waves_.push_back(std::make_unique<Wave>(block, static_cast<int>(w), code.lanes));
+      begin(*waves_.back(), code, shape, arguments);
+    }
+    block.counts.waves += waves_.size(), block.counts.blocks += 1;
+  }
+
+  void run() {
+    for (;;) {
+      std::vector<Wave*> ready;
+      for (const auto& wave : waves_)
+        if (wave->state == Wave::State::runs) ready.push_back(wave.get());
+      if (ready.empty()) {
+        if (!meet()) return;
+        continue;
+      }
+      Wave& wave = *ready[random_() % ready.size()];
+      // Mostly on to the next barrier, sometimes a few steps.
+      const u64 steps = random_() % 2 == 0 ? random_() % 64 + 1 : kMostInstructions;
+      for (u64 step = 0; step < steps && wave.state == Wave::State::runs; ++step) execute_next(wave);
+    }
+  }
+
+ private:
+  void execute_next(Wave& wave) {
+    const Instruction& i = code_.program[wave.next];
+    if (++executed_ > kMostInstructions)
+      wave.fail(i, fmt::format("still runs after {} instructions", kMostInstructions));
+    ++wave.next;
+    execute(wave, i);
+  }
+
+  // All waves wait at a barrier, or have ended; false where all have.
+  bool meet() {
+    const Wave* waits = nullptr;
+    const Wave* ended = nullptr;
+    for (const auto& wave : waves_) (wave->state == Wave::State::ended ? ended : waits) = wave.get();
+    if (waits == nullptr) return false;
+    const Instruction& i = code_.program[waits->next - 1];
+    if (ended != nullptr)
+      waits->fail(i, fmt::format("divergence: waits at a barrier that wave {} never comes to: it has ended",
+                                 ended->number));
+    for (const auto& wave : waves_) {
+      if (wave->next != waits->next)
+        wave->fail(code_.program[wave->next - 1],
+                   fmt::format("divergence: waits here while wave {} waits at '{}' at {:#x}", waits->number,
+                               i.text, i.address));
+    }
+    for (const auto& wave : waves_) wave->state = Wave::State::runs;
+    block_.local.barrier();
+    return true;
+  }
+
+  const CodeObject& code_;
+  Block& block_;
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<Wave>> waves_;
+  u64 executed_ = 0;
+};
+
+}  // namespace
+
+Counts Machine::run(const CodeObject& code, const LaunchShape& shape, std::span<const Argument> arguments) {
+  const std::vector<u8> segment = argument_segment(code, shape, arguments);
+  memory_.add(segment.data(), segment.size(), Memory::Content::defined, "the arguments");
+  memory_.add(code.image.data(), code.image.size(), Memory::Content::defined, "the code object");
+  struct Removed {
+    Memory& memory;
+    const void *a, *b;
+    ~Removed() { memory.remove(a), memory.remove(b); }
+  } removed{memory_, segment.data(), code.image.data()};
+  Counts counts;
+  const Chip chip(code.chip);
+  Block block{chip, memory_, local_, counts, code.kernel, {}, &code.program, &code.places};
+  u64 seed = seed_;
+  for (block.id[2] = 0; block.id[2] < shape.grid[2]; ++block.id[2]) {
+    for (block.id[1] = 0; block.id[1] < shape.grid[1]; ++block.id[1]) {
+      for (block.id[0] = 0; block.id[0] < shape.grid[0]; ++block.id[0]) {
+        local_.begin(code.local_bytes + static_cast<int>(shape.shared_bytes));
+        Runner(code, shape, segment.data(), block, seed++).run();
+      }
+    }
+  }
+  return counts;
+}
+
+}  // namespace faltung::emulator

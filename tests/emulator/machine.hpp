@@ -1,0 +1,32 @@
+// Runs kernels: block after block, the waves of a block in an order that a seed decides.
+#ifndef FALTUNG_TESTS_EMULATOR_MACHINE_HPP_
+#define FALTUNG_TESTS_EMULATOR_MACHINE_HPP_
+
+#include <span>
+
+#include "src/backend/backend.hpp"
+#include "tests/emulator/code_object.hpp"
+#include "tests/emulator/counts.hpp"
+#include "tests/emulator/memory.hpp"
+
+namespace faltung::emulator {
+
+class Machine {
+ public:
+  explicit Machine(u64 seed = 1) : seed_(seed) {}
+  Memory& memory() { return memory_; }
+
+  // arguments: the kernel's, in order, without the hidden ones. Throws Error(device_error) that says which
+  // instruction of which wave did what it must not, Error(bad_problem) for arguments that are not the
+  // kernel's.
+  Counts run(const CodeObject& code, const LaunchShape& shape, std::span<const Argument> arguments);
+
+ private:
+  Memory memory_;
+  LocalMemory local_;
+  u64 seed_;
+};
+
+}  // namespace faltung::emulator
+
+#endif  // FALTUNG_TESTS_EMULATOR_MACHINE_HPP_

@@ -1,0 +1,120 @@
+#include "tests/emulator/memory.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/core.h>
+
+namespace faltung::emulator {
+
+void Memory::add(const void* begin, std::size_t bytes, Content content, const std::string& name) {
+  Range range{reinterpret_cast<u64>(begin), reinterpret_cast<u64>(begin) + bytes, name, {}};
+  if (content == Content::undefined) range.undefined.assign(bytes, 1);
+  ranges_[range.begin] = std::move(range);
+  last_ = nullptr;
+}
+
+void Memory::remove(const void* begin) {
+  ranges_.erase(reinterpret_cast<u64>(begin));
+  last_ = nullptr;
+}
+
+Memory::Range* Memory::find(u64 address) {
+  if (last_ != nullptr && address >= last_->begin && address < last_->end) return last_;
+  auto after = ranges_.upper_bound(address);
+  if (after == ranges_.begin()) return nullptr;
+  Range& range = std::prev(after)->second;
+  if (address >= range.end) return nullptr;
+  return last_ = &range;
+}
+
+void Memory::define(const void* begin, std::size_t bytes) {
+  Range* const range = find(reinterpret_cast<u64>(begin));
+  if (range == nullptr || range->undefined.empty()) return;
+  const std::size_t at = reinterpret_cast<u64>(begin) - range->begin;
+  std::fill_n(range->undefined.begin() + static_cast<std::ptrdiff_t>(at),
+              std::min(bytes, range->undefined.size() - at), u8{0});
+}
+
+std::string Memory::fault(u64 address, int bytes) {
+  const Range* const range = find(address);
+  if (range != nullptr && address + static_cast<u64>(bytes) <= range->end) return "";
+  if (range != nullptr)
+    return fmt::format("{} bytes at {:#x} cross the end of {}", bytes, address, range->name);
+  const auto after = ranges_.upper_bound(address);
+  std::string near;
+  if (after != ranges_.begin()) {
+    const Range& before = std::prev(after)->second;
+    near = fmt::format("; {} ends {} bytes before", before.name, address - before.end);
+  }
+  if (after != ranges_.end())
+    near += fmt::format("; {} begins {} bytes after", after->second.name, after->second.begin - address);
+  return fmt::format("{} bytes at {:#x} are in no buffer{}", bytes, address, near);
+}
+
+u64 Memory::load(u64 address, int bytes, u32& undefined) {
+  u64 value = 0;
+  std::memcpy(&value, reinterpret_cast<const void*>(address), static_cast<std::size_t>(bytes));
+  undefined = 0;
+  const Range* const range = find(address);
+  if (!range->undefined.empty()) {
+    for (int i = 0; i < bytes; ++i)
+      undefined |= u32{range->undefined[address - range->begin + static_cast<u64>(i)]} << i;
+  }
+  return value;
+}
+
+void Memory::store(u64 address, int bytes, u64 value) {
+  std::memcpy(reinterpret_cast<void*>(address), &value, static_cast<std::size_t>(bytes));
+  Range* const range = find(address);
+  if (!range->undefined.empty()) {
+    std::fill_n(range->undefined.begin() + static_cast<std::ptrdiff_t>(address - range->begin), bytes, u8{0});
+  }
+}
+
+void LocalMemory::begin(int bytes) {
+  bytes_ = bytes;
+  content_.resize(std::max(content_.size(), static_cast<std::size_t>(bytes)));
+  shadows_.resize(content_.size() / 2 + 1);
+  ++epoch_, ++block_;
+}
+
+std::string LocalMemory::fault(u32 address, int bytes, int wave, bool writes) {
+  if (address > static_cast<u32>(bytes_) || static_cast<u32>(bytes) > static_cast<u32>(bytes_) - address)
+    return fmt::format("{} bytes at {} of {} in local memory", bytes, address, bytes_);
+  const u64 own = u64{1} << wave;
+  for (u32 i = address / 2; i <= (address + static_cast<u32>(bytes) - 1) / 2; ++i) {
+    Shadow& s = shadows_[i];
+    const auto race = [&](const char* what, const char* other) {
+      return fmt::format("a race: wave {} {} byte {} of local memory, which {} since the last barrier", wave,
+                         what, 2 * i, other);
+    };
+    if (s.writes == epoch_ && s.writer != wave)
+      return race(writes ? "writes" : "reads", fmt::format("wave {} wrote", s.writer).c_str());
+    if (writes) {
+      if (s.reads == epoch_ && (s.readers & ~own) != 0) return race("writes", "another wave read");
+      s.writes = epoch_, s.writer = wave;
+    } else {
+      s.readers = s.reads == epoch_ ? s.readers | own : own;
+      s.reads = epoch_;
+    }
+  }
+  return "";
+}
+
+u64 LocalMemory::load(u32 address, int bytes, u32& undefined) {
+  u64 value = 0;
+  std::memcpy(&value, content_.data() + address, static_cast<std::size_t>(bytes));
+  undefined = 0;
+  for (u32 i = 0; i < static_cast<u32>(bytes); ++i)
+    undefined |= u32{shadows_[(address + i) / 2].defined != block_} << i;
+  return value;
+}
+
+void LocalMemory::store(u32 address, int bytes, u64 value, u32 undefined) {
+  std::memcpy(content_.data() + address, &value, static_cast<std::size_t>(bytes));
+  for (u32 i = 0; i < static_cast<u32>(bytes); ++i)
+    shadows_[(address + i) / 2].defined = (undefined >> i & 1) != 0 ? 0 : block_;
+}
+
+}  // namespace faltung::emulator

@@ -1,0 +1,364 @@
+// Loads and stores: which there are, and what they do.
+#include <algorithm>
+#include <map>
+
+#include <fmt/core.h>
+
+#include "tests/emulator/operations.hpp"
+#include "tests/emulator/wave.hpp"
+
+namespace faltung::emulator {
+namespace {
+
+// A size as chips until gfx10 and from gfx11 on spell it.
+struct Size {
+  const char *early, *later;
+  int bytes;
+  Part part;
+};
+constexpr Size kLoads[] = {
+    {"dword", "b32", 4, Part::whole},
+    {"dwordx2", "b64", 8, Part::whole},
+    {"dwordx3", "b96", 12, Part::whole},
+    {"dwordx4", "b128", 16, Part::whole},
+    {"ubyte", "u8", 1, Part::zero_extended},
+    {"sbyte", "i8", 1, Part::sign_extended},
+    {"ushort", "u16", 2, Part::zero_extended},
+    {"sshort", "i16", 2, Part::sign_extended},
+    {"short_d16", "d16_b16", 2, Part::low_half},
+    {"short_d16_hi", "d16_hi_b16", 2, Part::high_half},
+};
+constexpr Size kStores[] = {
+    {"dword", "b32", 4, Part::whole},
+    {"dwordx2", "b64", 8, Part::whole},
+    {"dwordx3", "b96", 12, Part::whole},
+    {"dwordx4", "b128", 16, Part::whole},
+    {"byte", "b8", 1, Part::low_half},
+    {"short", "b16", 2, Part::low_half},
+    {"short_d16_hi", "d16_hi_b16", 2, Part::high_half},
+};
+// Of local memory the sizes have one spelling, but for halves.
+constexpr Size kLocalLoads[] = {
+    {"b32", "b32", 4, Part::whole},
+    {"b64", "b64", 8, Part::whole},
+    {"b96", "b96", 12, Part::whole},
+    {"b128", "b128", 16, Part::whole},
+    {"u8", "u8", 1, Part::zero_extended},
+    {"i8", "i8", 1, Part::sign_extended},
+    {"u16", "u16", 2, Part::zero_extended},
+    {"i16", "i16", 2, Part::sign_extended},
+    {"u16_d16", "u16_d16", 2, Part::low_half},
+    {"u16_d16_hi", "u16_d16_hi", 2, Part::high_half},
+};
+constexpr Size kLocalStores[] = {
+    {"b32", "b32", 4, Part::whole},
+    {"b64", "b64", 8, Part::whole},
+    {"b96", "b96", 12, Part::whole},
+    {"b128", "b128", 16, Part::whole},
+    {"b8", "b8", 1, Part::low_half},
+    {"b16", "b16", 2, Part::low_half},
+    {"b16_d16_hi", "b16_d16_hi", 2, Part::high_half},
+};
+struct ConstantSize {
+  const char* name;
+  int bytes;
+  Part part;
+};
+constexpr ConstantSize kConstants[] = {
+    {"dword", 4, Part::whole},       {"dwordx2", 8, Part::whole},    {"dwordx3", 12, Part::whole},
+    {"dwordx4", 16, Part::whole},    {"dwordx8", 32, Part::whole},   {"dwordx16", 64, Part::whole},
+    {"b32", 4, Part::whole},         {"b64", 8, Part::whole},        {"b96", 12, Part::whole},
+    {"b128", 16, Part::whole},       {"b256", 32, Part::whole},      {"b512", 64, Part::whole},
+    {"u8", 1, Part::zero_extended},  {"i8", 1, Part::sign_extended}, {"u16", 2, Part::zero_extended},
+    {"i16", 2, Part::sign_extended},
+};
+
+std::map<std::string, MemoryOperation> make_table() {
+  std::map<std::string, MemoryOperation> all;
+  struct Prefix {
+    const char* name;
+    Space space;
+  };
+  for (const Prefix& p :
+       {Prefix{"global_", Space::global}, Prefix{"flat_", Space::flat}, Prefix{"buffer_", Space::buffer}}) {
+    for (const Size& s : kLoads) {
+      for (const char* name : {s.early, s.later})
+        all[std::string(p.name) + "load_" + name] = {p.space, Way::load, s.bytes, s.part};
+    }
+    for (const Size& s : kStores) {
+      for (const char* name : {s.early, s.later})
+        all[std::string(p.name) + "store_" + name] = {p.space, Way::store, s.bytes, s.part};
+    }
+  }
+  for (const Size& s : kLocalLoads) {
+    for (const char* verb : {"ds_read_", "ds_load_"})
+      all[verb + std::string(s.early)] = {Space::local, Way::load, s.bytes, s.part};
+  }
+  for (const Size& s : kLocalStores) {
+    for (const char* verb : {"ds_write_", "ds_store_"})
+      all[verb + std::string(s.early)] = {Space::local, Way::store, s.bytes, s.part};
+  }
+  for (const int bytes : {4, 8}) {
+    const std::string size = bytes == 4 ? "b32" : "b64";
+    const MemoryOperation load{Space::local, Way::load, bytes, Part::whole, 2, bytes};
+    MemoryOperation far = load;
+    far.stride = 64 * bytes;
+    for (const auto& [name, operation] :
+         std::map<std::string, MemoryOperation>{{"ds_read2_" + size, load},
+                                                {"ds_load_2addr_" + size, load},
+                                                {"ds_read2st64_" + size, far},
+                                                {"ds_load_2addr_stride64_" + size, far}}) {
+      all[name] = operation;
+    }
+    MemoryOperation store = load, far_store = far;
+    store.way = far_store.way = Way::store;
+    for (const auto& [name, operation] :
+         std::map<std::string, MemoryOperation>{{"ds_write2_" + size, store},
+                                                {"ds_store_2addr_" + size, store},
+                                                {"ds_write2st64_" + size, far_store},
+                                                {"ds_store_2addr_stride64_" + size, far_store}}) {
+      all[name] = operation;
+    }
+  }
+  for (const ConstantSize& s : kConstants) {
+    all[std::string("s_load_") + s.name] = {Space::constants, Way::load, s.bytes, s.part};
+    all[std::string("s_buffer_load_") + s.name] = {Space::buffer_constants, Way::load, s.bytes, s.part};
+  }
+  return all;
+}
+
+u32 extended(u32 value, int bytes, Part part) {
+  if (part != Part::sign_extended) return value;
+  return bytes == 1 ? static_cast<u32>(i32{static_cast<i8>(value)})
+                    : static_cast<u32>(i32{static_cast<i16>(value)});
+}
+
+// Register r of a lane gets, or gives, the bytes from 4 r on of a place.
+u32 halves_unknown(u32 unknown_bytes) {
+  return ((unknown_bytes & 3) != 0 ? 0xffffu : 0) | ((unknown_bytes & 12) != 0 ? 0xffff0000u : 0);
+}
+void put_loaded(Wave& wave, const MemoryOperation& m, int index, int lane, u64 value, u32 unknown_bytes) {
+  u32 word = static_cast<u32>(value), unknown = halves_unknown(unknown_bytes);
+  if (m.part == Part::low_half || m.part == Part::high_half) {
+    const u32 old = wave.vector[index][lane];
+    const u32 old_unknown = ((wave.undefined[index][0] >> lane & 1) != 0 ? 0xffffu : 0) |
+                            ((wave.undefined[index][1] >> lane & 1) != 0 ? 0xffff0000u : 0);
+    const u32 kept = m.part == Part::low_half ? 0xffff0000u : 0xffffu;
+    const int shift = m.part == Part::low_half ? 0 : 16;
+    word = (word & 0xffff) << shift | (old & kept);
+    unknown = (unknown & 0xffff) << shift | (old_unknown & kept);
+  } else if (m.bytes < 4) {
+    word = extended(word, m.bytes, m.part);
+    unknown = unknown_bytes != 0 ? ~0u : 0;
+  }
+  wave.write_vector(index, lane, word, unknown);
+}
+// What a lane gives of register `index`, and its unknown bytes.
+u32 given(const Wave& wave, const MemoryOperation& m, int index, int lane, u32& unknown_bytes) {
+  const bool low = (wave.undefined[index][0] >> lane & 1) != 0,
+             high = (wave.undefined[index][1] >> lane & 1) != 0;
+  const u32 word = wave.vector[index][lane];
+  if (m.bytes >= 4) return unknown_bytes = (low ? 3u : 0) | (high ? 12u : 0), word;
+  const bool of_high = m.part == Part::high_half;
+  unknown_bytes = (of_high ? high : low) ? 3 : 0;
+  return of_high ? word >> 16 : word;
+}
+
+int registers_of(const MemoryOperation& m) { return (m.bytes + 3) / 4; }
+
+void execute_constants(Wave& wave, const Instruction& i) {
+  const MemoryOperation& m = *i.memory;
+  const Operand& destination = i.operands.at(0);
+  u64 address = wave.read_defined(i.operands.at(1), Form::wide, i) + static_cast<u64>(i.value("offset"));
+  if (m.space == Space::buffer_constants) address &= 0xffffffffffff;
+  if (i.operands.size() > 2) {
+    const Operand& offset = i.operands[2];
+    address +=
+        offset.kind == Operand::Kind::literal ? offset.integer : wave.read_defined(offset, Form::word, i);
+  }
+  if (m.bytes >= 4) address &= ~u64{3};
+  if (const std::string fault = wave.block.memory.fault(address, m.bytes); !fault.empty())
+    wave.fail(i, fault);
+  for (int r = 0; r < registers_of(m); ++r) {
+    u32 unknown = 0;
+    const u64 value =
+        wave.block.memory.load(address + static_cast<u64>(4 * r), std::min(4, m.bytes), unknown);
+    wave.settle_scalar(destination.index + r, i);
+    wave.scalar[destination.index + r] = extended(static_cast<u32>(value), m.bytes, m.part);
+    wave.scalar_undefined[destination.index + r] = unknown != 0 ? ~0u : 0;
+  }
+  wave.issue(Counter::constants, &destination, registers_of(m));
+  wave.block.counts.constants += 1;
+}
+
+void execute_local(Wave& wave, const Instruction& i) {
+  const MemoryOperation& m = *i.memory;
+  const bool loads = m.way == Way::load;
+  const Operand& address = i.operands.at(loads ? 1 : 0);
+  u32 from[kMostLanes];  // before what is loaded takes their place
+  std::copy_n(wave.read_vector(address, 0, i), kMostLanes, from);
+  wave.must_be_defined(address, 0, wave.exec(), i);
+  LocalMemory& local = wave.block.local;
+  for (int place = 0; place < m.places; ++place) {
+    const u32 offset = m.places == 1
+                           ? static_cast<u32>(i.value("offset"))
+                           : static_cast<u32>(i.value(place == 0 ? "offset0" : "offset1") * m.stride);
+    const Operand& data = i.operands.at(loads ? 0 : static_cast<std::size_t>(1 + place));
+    const int first = data.index + (loads ? place * registers_of(m) : 0);
+    u32 addresses[kMostLanes];
+    int active = 0;
+    for (int lane = 0; lane < wave.lanes; ++lane) {
+      if ((wave.exec() >> lane & 1) == 0) continue;
+      const u32 at = from[lane] + offset;
+      addresses[active++] = at;
+      if (m.bytes >= 4 && at % 4 != 0)
+        wave.fail(i, fmt::format("address {} in local memory is no multiple of 4", at));
+      if (const std::string fault = local.fault(at, m.bytes, wave.number, !loads); !fault.empty())
+        wave.fail(i, fault);
+      for (int r = 0; r < registers_of(m); ++r) {
+        const int bytes = std::min(4, m.bytes);
+        u32 unknown = 0;
+        if (loads) {
+          const u64 value = local.load(at + static_cast<u32>(4 * r), bytes, unknown);
+          put_loaded(wave, m, first + r, lane, value, unknown);
+        } else {
+          const u32 value = given(wave, m, first + r, lane, unknown);
+          local.store(at + static_cast<u32>(4 * r), bytes, value, unknown);
+        }
+      }
+    }
+    for (int r = 0; r < registers_of(m); ++r) wave.settle_vector(first + r, i);
+    const LocalCost cost = local_cost({addresses, static_cast<std::size_t>(active)}, m.bytes);
+    wave.block.counts.local_cycles += static_cast<u64>(cost.cycles);
+    wave.block.counts.conflicts += static_cast<u64>(cost.cycles - cost.least);
+    if (cost.least > 0) {
+      const auto ways = static_cast<u64>((cost.cycles + cost.least - 1) / cost.least);
+      wave.block.counts.most_ways = std::max(wave.block.counts.most_ways, ways);
+    }
+    wave.block.counts.local_bytes += static_cast<u64>(active * m.bytes);
+  }
+  wave.issue(Counter::local, loads ? &i.operands.at(0) : nullptr, m.places * registers_of(m), !loads);
+  wave.block.counts.local += 1;
+}
+
+// Where each lane of a buffer, flat or global instruction goes.
+struct Places {
+  u64 address[kMostLanes];
+  u64 inside = ~u64{0};  // lanes whose address a buffer's bounds allow
+};
+
+void find_in_buffer(Wave& wave, const Instruction& i, const MemoryOperation& m, Places& places) {
+  const Operand& v = i.operands.at(1);
+  const Operand& s = i.operands.at(2);
+  Operand word = s;
+  word.count = 1;
+  u64 descriptor[4];
+  for (int part = 0; part < 4; ++part, ++word.index)
+    descriptor[part] = wave.read_defined(word, Form::word, i);
+  const u64 base = descriptor[0] | (descriptor[1] & 0xffff) << 32, stride = descriptor[1] >> 16 & 0x3fff;
+  const u64 limit = descriptor[2];
+  const u64 scalar = wave.read_defined(i.operands.at(3), Form::word, i);
+  const bool indexed = i.has("idxen"), offset = i.has("offen");
+  for (int lane = 0; lane < wave.lanes; ++lane) {
+    if ((wave.exec() >> lane & 1) == 0) continue;
+    u64 at = static_cast<u64>(i.value("offset"));
+    int part = 0;
+    u64 index = 0;
+    if (indexed) index = wave.read_vector(v, part++, i)[lane];
+    if (offset) at += wave.read_vector(v, part, i)[lane];
+    at += index * stride;
+    // A raw buffer's limit counts bytes, without what the scalar adds.
+    const bool beyond = stride == 0 ? at + static_cast<u64>(m.bytes) > limit : index >= limit;
+    if (beyond) places.inside &= ~(u64{1} << lane);
+    places.address[lane] = base + at + scalar;
+  }
+  for (int part = 0; part < (indexed ? 1 : 0) + (offset ? 1 : 0); ++part)
+    wave.must_be_defined(v, part, wave.exec(), i);
+}
+
+void find_in_memory(Wave& wave, const Instruction& i, const Operand& v, const Operand* base, Places& places) {
+  const bool wide = base == nullptr || base->kind != Operand::Kind::scalar;
+  const u64 scalar = wide ? 0 : wave.read_defined(*base, Form::wide, i);
+  const u32* const low = wave.read_vector(v, 0, i);
+  const u32* const high = wide ? wave.read_vector(v, 1, i) : nullptr;
+  wave.must_be_defined(v, 0, wave.exec(), i);
+  if (wide) wave.must_be_defined(v, 1, wave.exec(), i);
+  for (int lane = 0; lane < wave.lanes; ++lane) {
+    places.address[lane] =
+        scalar + low[lane] + (wide ? u64{high[lane]} << 32 : 0) + static_cast<u64>(i.value("offset"));
+  }
+}
+
+void execute_global(Wave& wave, const Instruction& i) {
+  const MemoryOperation& m = *i.memory;
+  const bool loads = m.way == Way::load, buffer = m.space == Space::buffer;
+  const Operand& data = i.operands.at(loads || buffer ? 0 : 1);
+  Places places;
+  if (buffer) {
+    find_in_buffer(wave, i, m, places);
+  } else {
+    find_in_memory(wave, i, i.operands.at(loads ? 1 : 0), i.operands.size() > 2 ? &i.operands[2] : nullptr,
+                   places);
+  }
+  constexpr u64 kLine = 128;
+  u64 lines[kMostLanes * 2];
+  int touched = 0;
+  Memory& memory = wave.block.memory;
+  for (int r = 0; r < registers_of(m); ++r) wave.settle_vector(data.index + r, i);
+  for (int lane = 0; lane < wave.lanes; ++lane) {
+    if ((wave.exec() >> lane & 1) == 0) continue;
+    const bool inside = (places.inside >> lane & 1) != 0;
+    const u64 address = places.address[lane];
+    if (inside) {
+      if (const std::string fault = memory.fault(address, m.bytes); !fault.empty())
+        wave.fail(i, fmt::format("lane {}: {}", lane, fault));
+      for (const u64 line : {address / kLine, (address + static_cast<u64>(m.bytes) - 1) / kLine}) {
+        if (std::find(lines, lines + touched, line) == lines + touched) lines[touched++] = line;
+      }
+    }
+    for (int r = 0; r < registers_of(m); ++r) {
+      const u64 at = address + static_cast<u64>(4 * r);
+      const int bytes = std::min(4, m.bytes);
+      u32 unknown = 0;
+      if (loads) {
+        const u64 value = inside ? memory.load(at, bytes, unknown) : 0;
+        put_loaded(wave, m, data.index + r, lane, value, unknown);
+      } else if (inside) {
+        const u32 value = given(wave, m, data.index + r, lane, unknown);
+        if (unknown != 0)
+          wave.fail(i, fmt::format("stores v{} of lane {}, which nobody wrote", data.index + r, lane));
+        memory.store(at, bytes, value);
+      }
+    }
+  }
+  Counts& counts = wave.block.counts;
+  (loads ? counts.loaded_bytes : counts.stored_bytes) +=
+      static_cast<u64>(std::popcount(wave.exec() & places.inside) * m.bytes);
+  counts.lines += static_cast<u64>(touched);
+  counts.global += 1;
+  const Counter counter = loads ? Counter::loads : Counter::stores;
+  wave.issue(counter, loads ? &data : nullptr, registers_of(m));
+  if (m.space == Space::flat) wave.issue(Counter::local, loads ? &data : nullptr, registers_of(m));
+}
+
+}  // namespace
+
+const MemoryOperation* find_memory_operation(const std::string& name) {
+  static const std::map<std::string, MemoryOperation> all = make_table();
+  const auto found = all.find(name);
+  return found == all.end() ? nullptr : &found->second;
+}
+
+void execute_memory(Wave& wave, const Instruction& i) {
+  switch (i.memory->space) {
+    case Space::constants:
+    case Space::buffer_constants:
+      return execute_constants(wave, i);
+    case Space::local:
+      return execute_local(wave, i);
+    default:
+      return execute_global(wave, i);
+  }
+}
+
+}  // namespace faltung::emulator
