@@ -28,18 +28,19 @@ if [ ! -e "$sysroot/usr/include/zstd.h" ]; then
 fi
 
 echo "== building for aarch64"
-tests=(conformance_test registry_test tolerance_test winograd_test float_mode_test dtype_test parallel_test c_api_test)
+tests=(conformance_test registry_test tolerance_test winograd_test float_mode_test dtype_test parallel_test c_api_test parse_test store_test)
 cmake --preset aarch64 >/dev/null
 cmake --build --preset aarch64 --parallel "$jobs" --target faltung_shared faltung_command "${tests[@]}"
 
 run() { qemu-aarch64-static -L "$sysroot" "$@"; }
 FALTUNG_STORE=$(mktemp -d)
-export FALTUNG_STORE FALTUNG_TEST_SAMPLE=${FALTUNG_TEST_SAMPLE:-0.1}
+export FALTUNG_STORE FALTUNG_TEST_SAMPLE=${FALTUNG_TEST_SAMPLE:-0.02}
 trap 'rm -rf "$FALTUNG_STORE"' EXIT
 failed=()
 for test in "${tests[@]}"; do
   echo "== $test"
-  run "build-aarch64/tests/$test" --gtest_brief=1 || failed+=("$test")
+  # Emulation keeps no limit on memory: what is tested under one is left out.
+  run "build-aarch64/tests/$test" --gtest_brief=1 --gtest_filter='-Parallel.WhereFewThreadsStartTheyTakeTurns' || failed+=("$test")
 done
 echo "== the command"
 run build-aarch64/tools/faltung --version

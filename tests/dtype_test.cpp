@@ -7,6 +7,8 @@
 #include <random>
 #include <string>
 
+#include "src/problem/float_mode.hpp"
+
 namespace faltung {
 namespace {
 
@@ -117,6 +119,17 @@ TEST(F32, IsAsItIs) {
   EXPECT_EQ(info(DType::f32).unit_roundoff, std::ldexp(1, -24));
   EXPECT_EQ(info(DType::f32).smallest, std::numeric_limits<float>::denorm_min());
   EXPECT_EQ(round_to(DType::f32, 0.1f), 0.1f);
+}
+
+TEST(F16, SubnormalsAreNoDenormalFloats) {
+  for (std::uint16_t bits = 1; bits < 0x400; ++bits) {
+    float value;
+    {
+      const FloatMode mode(Denormals::flush);
+      value = f16_to_float(bits);
+    }
+    ASSERT_EQ(value, std::ldexp(static_cast<double>(bits), -24)) << bits;
+  }
 }
 
 TEST(Elements, LoadWhatWasStored) {

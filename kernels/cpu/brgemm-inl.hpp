@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/cpu/brgemm.hpp"
+#include "kernels/cpu/masked-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
@@ -117,7 +118,7 @@ void brgemm_tile(const BrgemmCall& call) {
 #pragma GCC unroll 4
     for (int n = 0; n < kVectors; ++n) {
       const float* from = call.column_bias + n * kLanes;
-      const BrgemmVec bias = n + 1 < kVectors ? hn::LoadU(d, from) : hn::MaskedLoad(last, d, from);
+      const BrgemmVec bias = n + 1 < kVectors ? hn::LoadU(d, from) : load_masked(last, from);
 #pragma GCC unroll 16
       for (int m = 0; m < kM; ++m) sum[m][n] = hn::Add(sum[m][n], bias);
     }
@@ -139,7 +140,7 @@ void brgemm_tile(const BrgemmCall& call) {
 #pragma GCC unroll 4
       for (int n = 0; n < kVectors; ++n) {
         const float* from = row + n * kLanes;
-        const BrgemmVec v = n + 1 < kVectors ? hn::LoadU(d, from) : hn::MaskedLoad(last, d, from);
+        const BrgemmVec v = n + 1 < kVectors ? hn::LoadU(d, from) : load_masked(last, from);
         sum[m][n] = hn::Add(sum[m][n], v);
       }
     }
@@ -162,7 +163,7 @@ void brgemm_tile(const BrgemmCall& call) {
       if (n + 1 < kVectors) {
         hn::StoreU(sum[m][n], d, row + n * kLanes);
       } else {
-        hn::BlendedStore(sum[m][n], last, d, row + n * kLanes);
+        store_masked(sum[m][n], last, row + n * kLanes);
       }
     }
   }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/masked-inl.hpp"
 #include "src/problem/dtype.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -81,8 +82,8 @@ HWY_INLINE void store_vec(FloatVec v, void* to) {
 template <DType kType>
 HWY_INLINE FloatVec load_part(const void* from, int count) {
   if constexpr (kType == DType::f32) {
-    const FloatTag d;
-    return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, static_cast<const float*>(from));
+    return load_masked(hn::FirstN(FloatTag(), static_cast<std::size_t>(count)),
+                       static_cast<const float*>(from));
   } else {
     std::uint16_t bits[kFloatLanes] = {};
     for (int i = 0; i < count; ++i) bits[i] = static_cast<const std::uint16_t*>(from)[i];
@@ -93,8 +94,7 @@ HWY_INLINE FloatVec load_part(const void* from, int count) {
 template <DType kType>
 HWY_INLINE void store_part(FloatVec v, void* to, int count) {
   if constexpr (kType == DType::f32) {
-    const FloatTag d;
-    hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(count)), d, static_cast<float*>(to));
+    store_masked(v, hn::FirstN(FloatTag(), static_cast<std::size_t>(count)), static_cast<float*>(to));
   } else {
     std::uint16_t bits[kFloatLanes];
     store_vec<kType>(v, bits);

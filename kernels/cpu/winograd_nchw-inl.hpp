@@ -91,7 +91,7 @@ class RowWindow {
 
   HWY_INLINE V part(const T* row, int i) const {
     if constexpr (kType == DType::f32) {
-      return hn::MaskedLoad(inside_[i], Tag(), row + w0_ + start(i));
+      return load_masked(inside_[i], row + w0_ + start(i));
     } else {
       return load_window<kType>(row, w0_ + start(i), w_);
     }

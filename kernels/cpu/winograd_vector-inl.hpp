@@ -37,7 +37,7 @@ HWY_INLINE V load_window(const Element<kType>* row, std::int64_t first, std::int
   if constexpr (kType == DType::f32) {
     const auto inside = hn::AndNot(hn::FirstN(Tag(), static_cast<std::size_t>(begin)),
                                    hn::FirstN(Tag(), static_cast<std::size_t>(end)));
-    return hn::MaskedLoad(inside, Tag(), row + first);
+    return load_masked(inside, row + first);
   } else {
     HWY_ALIGN Element<kType> part[kLanes] = {};
     std::memcpy(part + begin, row + first + begin, static_cast<std::size_t>(end - begin) * sizeof *row);

@@ -43,9 +43,11 @@ inline float f16_to_float(std::uint16_t h) {
   const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000) << 16;
   const std::uint32_t magnitude = h & 0x7fff;
   if (magnitude >= 0x7c00) return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ff) << 13));
-  // A float with f16's exponent and mantissa bits in place is 2^112 too small; the product is exact.
-  return std::bit_cast<float>(sign |
-                              std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude << 13) * 0x1p112f));
+  // f16's subnormal numbers are normal floats. No other float occurs on the way to one, so that it is exact
+  // where denormals are flushed, too.
+  const float value = magnitude < 0x400 ? static_cast<float>(magnitude) * 0x1p-24f
+                                        : std::bit_cast<float>((magnitude << 13) + 0x38000000u);
+  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
 }
 
 // Round to nearest, ties to even; beyond 65504 to infinity; NaN stays NaN.

@@ -1,0 +1,69 @@
+// Some lanes of a vector from and to memory, whose other lanes are not touched: they may lie outside the
+// tensor, or be what another thread writes. For one instruction set; included once for each, by files that
+// use foreach_target.
+#if defined(FALTUNG_KERNELS_CPU_MASKED_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FALTUNG_KERNELS_CPU_MASKED_INL_HPP_
+#undef FALTUNG_KERNELS_CPU_MASKED_INL_HPP_
+#else
+#define FALTUNG_KERNELS_CPU_MASKED_INL_HPP_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace faltung {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using MaskedTag = hn::ScalableTag<float>;
+
+// Where the processor has no such instructions Highway reads whole vectors, and writes them back: lane by
+// lane there.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+
+// Zero where the mask is not set.
+HWY_INLINE hn::Vec<MaskedTag> load_masked(hn::Mask<MaskedTag> mask, const float* from) {
+  return hn::MaskedLoad(mask, MaskedTag(), from);
+}
+
+HWY_INLINE void store_masked(hn::Vec<MaskedTag> v, hn::Mask<MaskedTag> mask, float* to) {
+  hn::BlendedStore(v, mask, MaskedTag(), to);
+}
+
+#else
+
+HWY_INLINE unsigned mask_bits(hn::Mask<MaskedTag> mask) {
+  std::uint8_t bits[8] = {};
+  static_cast<void>(hn::StoreMaskBits(MaskedTag(), mask, bits));
+  return bits[0];
+}
+
+HWY_INLINE hn::Vec<MaskedTag> load_masked(hn::Mask<MaskedTag> mask, const float* from) {
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(MaskedTag()));
+  static_assert(kLanes <= 8);
+  HWY_ALIGN float values[kLanes] = {};
+  const unsigned bits = mask_bits(mask);
+  for (int i = 0; i < kLanes; ++i) {
+    if ((bits >> i & 1) != 0) values[i] = from[i];
+  }
+  return hn::Load(MaskedTag(), values);
+}
+
+HWY_INLINE void store_masked(hn::Vec<MaskedTag> v, hn::Mask<MaskedTag> mask, float* to) {
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(MaskedTag()));
+  HWY_ALIGN float values[kLanes];
+  hn::Store(v, MaskedTag(), values);
+  const unsigned bits = mask_bits(mask);
+  for (int i = 0; i < kLanes; ++i) {
+    if ((bits >> i & 1) != 0) to[i] = values[i];
+  }
+}
+
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace faltung
+HWY_AFTER_NAMESPACE();
+#endif
