@@ -370,6 +370,39 @@ def test_the_backend_leaves_what_it_does_not_know():
     assert counted == [(2, 0)]
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("padding", [[2, 1], [2, 2, 1, 1], [2, 1, 1, 1]], ids=str)
+def test_passes_of_a_compiled_graph(padding, device, monkeypatch):
+    """By PyTorch where that is faster, which is said of all here, to the same numbers; what PyTorch does not have stays."""
+    from faltung.torch import _choice
+    from torch.fx.experimental.proxy_tensor import make_fx
+    ops, geometry = torch.ops.faltung, ([2, 1], padding, [1, 1], 2)
+    generator = torch.Generator().manual_seed(8)
+    x, w = (torch.randint(-2, 3, shape, generator=generator).float().to(device) for shape in ((2, 4, 9, 8), (6, 2, 3, 3)))
+    dy = torch.ones_like(ops.conv2d(x, w, None, *geometry))
+
+    def function(x, w, dy):
+        return (ops.conv2d.default(x, w, None, *geometry), ops.conv2d_input_grad.default(dy, w, [2, 4, 9, 8], *geometry),
+                ops.conv2d_weight_grad.default(dy, x, [6, 2, 3, 3], *geometry))
+    graph = make_fx(function, tracing_mode="fake")(x, w, dy)
+    monkeypatch.setattr(_choice, "_remembered", lambda key, measure: False)
+    _choice.choose_passes(graph)
+    is_torchs = padding != [2, 1, 1, 1]
+    assert is_torchs != any("faltung" in str(node.target) for node in graph.graph.nodes)
+    for a, right in zip(graph(x, w, dy), function(x, w, dy)):
+        assert torch.equal(a, right)
+
+
+@torch.no_grad()
+def test_what_is_faster_is_measured():
+    from faltung.torch import _choice
+    from faltung._geometry import Family
+    _choice._known.clear()
+    x, w = torch.empty(1, 8, 20, 20), torch.empty(8, 8, 3, 3)
+    answer = _choice.is_faster_fused(Family(2, False), x, w, True, [[1, 1], [1, 1, 1, 1], [1, 1], 1], True, "relu", True)
+    assert answer in (True, False) and list(_choice._known.values()) == [answer]
+
+
 def backend():
     """By name where the package is installed, not only on the path."""
     installed = importlib.metadata.entry_points(group="torch_dynamo_backends", name="faltung")
@@ -383,7 +416,11 @@ def test_inductor(device, monkeypatch):
     model, x = block(device)
     with torch.no_grad():
         before = model(x)
-        close(torch.compile(model, fullgraph=True, backend=backend())(x), before)
+        compiled = torch.compile(model, fullgraph=True, backend=backend(), options={"triton.cudagraphs": True})
+        for _ in range(3):
+            close(compiled(x), before)
+        model.first.weight.mul_(2)
+        close(compiled(x), model(x))  # a graph that is replayed would not see that
     torch._dynamo.reset()
     plain = copy.deepcopy(model)
     torch.compile(model, fullgraph=True, backend=backend())(x).square().sum().backward()

@@ -18,8 +18,9 @@ class Passes:
     def __init__(self, family, geometry, ours=frozenset(PASSES)):
         self.family, self.geometry, self.ours = family, geometry, frozenset(ours)
         stride, padding, dilation, groups, *more = geometry
-        self.is_symmetric = tuple(padding[::2]) == tuple(padding[1::2])  # else PyTorch's own operator has no such convolution
-        self.torchs = stride, padding[::2], dilation, family.transposed, more[0] if more else (0,) * family.dimensions, groups
+        before, after = (padding[::2], padding[1::2]) if len(padding) == 2 * family.dimensions else (padding, padding)
+        self.is_symmetric = tuple(before) == tuple(after)  # else PyTorch's own operator has no such convolution
+        self.torchs = stride, before, dilation, family.transposed, more[0] if more else (0,) * family.dimensions, groups
 
     def forward(self, who, x, w, bias=None):
         """who: self.ours, or another choice."""
