@@ -41,6 +41,9 @@ const char* const kProblems[] = {
     "bwd_w:n2c200h20w21k140r3s1:pad1.1.0.0:f16:nhwc",
     "bwd_w:n32c256h28w28k512r1s1:f16:nchw",
     "bwd_w:n5c72h8w10k40r1s1:bf16:nchw",
+    "bwd_w:n32c256h56w56k512r1s1:st2:f16:nchw",
+    "bwd_w:n32c512h28w28k1024r1s1:st2:f16:nchw",
+    "bwd_w:n32c512h7w7k2048r1s1:f16:nhwc",
     "bwd_w:n128c64h64w64k64r3s3:pad1:f16:nchw",
     "bwd_w:n1c50h9w24k70r3s3:pad1:bf16:nchw",
     "bwd_w:n2c64h64w64k64r3s3:pad1:f32:nchw:math=tf32",
@@ -110,6 +113,8 @@ TEST(WeightsGradientSm90, AnUnfitTileSaysWhichLimitItBreaks) {
                 testing::HasSubstr("planes serve"))
         << other;
   }
+  const Problem dense = parse_problem("bwd_w:n8c128h14w14k256r1s1:f16:nhwc");
+  EXPECT_THAT(unfit(parse_tile("thin_patch_bt64x64_tp1x64x1_st4"), dense), testing::HasSubstr("every pixel"));
   const Problem huge = parse_problem("bwd_w:n1c64h32000w32000k64r3s3:dil9000:f16:nhwc");
   EXPECT_THAT(unfit(parse_tile("patch_bt64x64_tp8x32x1_st3"), huge), testing::HasSubstr("256 pixels"));
 }
@@ -134,7 +139,9 @@ TEST(WeightsGradientSm90, StepsUseTheWorkspaceTheyAskFor) {
     for (const Tile& tile : tiles(problem, kMultiprocessors)) {
       const Recipe made = recipe(tile, problem, h200());
       EXPECT_EQ(made.workspace_bytes, workspace(tile, problem).bytes);
-      const std::size_t steps = 1 + turns_x(tile, problem) + turns_y(tile, problem) +
+      const bool at_once = made.steps.front().name == "input and output's gradient to NHWC";
+      EXPECT_TRUE(!at_once || (turns_x(tile, problem) && turns_y(tile, problem)));
+      const std::size_t steps = 1 + turns_x(tile, problem) + turns_y(tile, problem) - at_once +
                                 (tile.parts() > 1 ? 1 : 0) +
                                 (tile.form == Form::deepened || turns_result(tile, problem) ? 1 : 0);
       EXPECT_EQ(made.steps.size(), steps) << to_string(tile);
@@ -217,6 +224,22 @@ TEST(WeightsGradientSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
       }
     }
   }
+}
+
+// Wide blocks of strided filters have a tap each, without a halo.
+TEST(WeightsGradientSm90, NvrtcCompilesTapsByThemselves) {
+  const Nvrtc* const nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const Problem problem = parse_problem("bwd_w:n32c256h28w28k256r3s3:st2:pad1:f16:nhwc");
+  const Tile tile = parse_tile("patch_bt128x128_tp14x8x1_st4_sk3");
+  ASSERT_EQ(unfit(tile, problem), "");
+  const Config c = config(tile, problem);
+  EXPECT_EQ(c.tap_rows * c.tap_columns, 1);
+  EXPECT_EQ(counts(tile, problem).results(), 9 * 2 * 2);
+  const Binary binary = nvrtc->compile(source(tile, problem).whole(), "sm_90a");
+  EXPECT_THAT(binary.log, testing::HasSubstr(" 0 bytes spill stores, 0 bytes spill loads"));
+  EXPECT_THAT(binary.log, testing::Not(testing::HasSubstr("C75")));
+  EXPECT_GE(count_instructions(binary.code, kHgmma), pixels(c) / 16);
 }
 
 }  // namespace

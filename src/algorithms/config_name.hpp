@@ -80,6 +80,7 @@ inline constexpr NameEntry kNameWords[] = {
     {"rows", "whole rows of results"},
     {"s2d", "rewritten: blocks of pixels become channels (space to depth)"},
     {"shift", "NCHW as it is: a set of sums for each horizontal tap, shifted when they are added"},
+    {"thin", "rewritten: the pixels alone that a 1x1 filter with strides takes"},
     {"turned", "halo patches of NCHW, turned on the way to shared memory"},
     {"walk", "a thread walks down its rows, with the sums that a row of the image is part of"},
     {"wide", "a block is one thread with wide vectors"},

@@ -19,8 +19,9 @@ constexpr int kSharedLimit = 232448;
 // So few channels make more by space-to-depth.
 constexpr int kFewChannels = 8;
 
-// deepened: of the problem with blocks of stride x stride pixels as channels (space_to_depth).
-enum class Form { plain, deepened };
+// deepened: of the problem with blocks of stride x stride pixels as channels (space_to_depth). thinned: of
+// the pixels alone that a 1x1 filter with strides takes.
+enum class Form { plain, deepened, thinned };
 
 struct Tile {
   Form form = Form::plain;

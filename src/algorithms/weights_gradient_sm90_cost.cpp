@@ -29,15 +29,16 @@ bool pairs_up(const Config& c) {
 
 // Fitted to kernels timed on an H200 (docs/notes/hopper_gradients.md).
 Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
-  constexpr double kClock = 1.47e6;                    // cycles a millisecond
-  constexpr double kFill = 55, kFirst = 31;            // bytes a cycle into shared memory; to read 64 rows
-  constexpr double kStart = 3550, kTile = 60;          // cycles of a block, and of a tile, that nothing hides
-  constexpr double kLatency = 1320;                    // cycles until a buffer begins to fill
-  constexpr double kMemory = 3.5e9, kCache = 4.1e9;    // bytes a millisecond
-  constexpr double kStep = 0.00035, kLaunch = 0.0017;  // ms: the sum's step, the product's
-  constexpr double kTurn = 0.0034, kTurned = 4.7e9;    // ms: a step that turns; bytes a ms
+  constexpr double kClock = 1.47e6;                  // cycles a millisecond
+  constexpr double kFill = 55, kFillTap = 74;        // bytes a cycle into shared memory: halo patches; a tap
+  constexpr double kFirst = 31;                      // cycles to read 64 rows
+  constexpr double kStart = 3550, kTile = 50;        // cycles of a block, and of a tile, that nothing hides
+  constexpr double kLatency = 1320;                  // cycles until a buffer begins to fill
+  constexpr double kMemory = 3.5e9, kCache = 4.1e9;  // bytes a millisecond
+  constexpr double kStep = 0.00035, kLaunch = 0.0017;   // ms: the sum's step, the product's
+  constexpr double kTurn = 0.0034, kTurned = 4.7e9;     // ms: a step that turns; bytes a ms
   constexpr double kJoin = 0.0011, kJoinEach = 0.0006;  // ms: a cluster's sum, and each block of it
-  constexpr double kOverlap = 0.21;                     // what is lost of the shorter of bytes and arithmetic
+  constexpr double kOverlap = 0.25;                     // what is lost of the shorter of bytes and arithmetic
   constexpr double kLines = 1.1;                        // products from registers, by so much slower
   const Problem p = seen(t, problem);
   const Config c = config(t, problem);
@@ -50,7 +51,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
     const double step = (phases(c) - short_phases(c)) * instruction(columns(c)) +
                         short_phases(c) * instruction(short_columns(c));
     tile = pixels(c) / 16 * consumers(c) * step;
-    fill = stage_stride(c) / kFill;
+    fill = stage_stride(c) / (c.tap_rows * c.tap_columns == 1 ? kFillTap : kFill);
   } else {
     const double rows = static_cast<double>(std::min<i64>(t.height, p.p()));
     const double step = columns(c) / 2.0 * (c.parts == Parts::two ? 3 : 1) * kLines;
@@ -67,11 +68,20 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   double more = kLaunch;
   if (t.parts() > 1) more += kStep + 2.0 * t.parts() * weights * 4 / kCache;
   if (t.cluster > 1) more += kJoin + kJoinEach * t.cluster;
+  // Of what is turned as much is read as written, where pixels are taken their rows.
   const auto turned = [&](bool turns, const TensorShape& shape) {
     return turns ? kTurn + 2.0 * static_cast<double>(bytes_of(problem, shape)) / kTurned : 0.0;
   };
+  const auto thinned = [&] {
+    const double all = static_cast<double>(bytes_of(problem, x_shape(problem)));
+    const double rows = all / static_cast<double>(problem.stride_h);
+    return kTurn + (rows + rows / static_cast<double>(problem.stride_w)) / kTurned;
+  };
   if (t.form == Form::deepened || turns_result(t, problem)) more += kTurn;  // the result's way back
-  more += turned(turns_x(t, problem), x_shape(problem)) + turned(turns_y(t, problem), conv_shape(problem));
+  // One launch turns both.
+  if (turns_x(t, problem) && turns_y(t, problem) && t.form != Form::deepened) more -= kTurn;
+  more += t.form == Form::thinned ? thinned() : turned(turns_x(t, problem), x_shape(problem));
+  more += turned(turns_y(t, problem), conv_shape(problem));
   return {std::max(arithmetic, bytes) + kOverlap * std::min(arithmetic, bytes) + more,
           bytes > arithmetic ? Bound::bytes : Bound::arithmetic};
 }
@@ -106,6 +116,8 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
   const i64 group_k = inner.k / inner.groups, merged = inner.groups > 1 ? std::max<i64>(1, 64 / group_k) : 1;
   const i64 most_k = group_k * merged, most_c = inner.c / inner.groups * merged;
   const bool flat = seen(t, problem).h == 1 && inner.r == 1 && inner.s == 1;
+  // With strides a halo patch has many pixels for each tap: taps by themselves may be faster.
+  const bool strides = inner.stride_h > 1 || inner.stride_w > 1;
   const std::span<const int[3]> shapes =
       flat ? std::span<const int[3]>(kFlat) : std::span<const int[3]>(kShapes);
   for (const int cluster : {1, 2, 4}) {
@@ -114,9 +126,9 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
     for (const auto& shape : shapes) {
       t.height = shape[0], t.width = shape[1], t.images = shape[2];
       for (const int k : {64, 128, 192, 256}) {
-        if (k > 64 && (inner.r > 1 || most_k <= k - 64)) continue;
+        if (k > 64 && ((inner.r > 1 && !strides) || most_k <= k - 64)) continue;
         for (const int c : {16, 32, 64, 128, 192, 256}) {
-          if (c > 64 && (inner.s > 1 || most_c <= c - 64)) continue;
+          if (c > 64 && ((inner.s > 1 && !strides) || most_c <= c - 64)) continue;
           if (c < 32 && most_c > c) continue;
           if (c == 64 && most_c <= 32) continue;
           t.k = k, t.c = c;
@@ -148,6 +160,9 @@ std::vector<Tile> tiles(const Problem& problem, int multiprocessors) {
   // Few channels; and of 32 bits the strides that lines do not serve.
   if (rewrites::space_to_depth.applies(problem) && (problem.c <= kFewChannels || problem.dtype == DType::f32))
     list(problem, Form::deepened, multiprocessors, all);
+  // Of planes, and of 32 bits, no other way takes a part of the pixels.
+  if (rewrites::thin.applies(problem) && (problem.layout == Layout::nchw || problem.dtype == DType::f32))
+    list(problem, Form::thinned, multiprocessors, all);
   if (!all.empty()) return all;
   // Taps that lie far apart, each by blocks of its own.
   Tile t;

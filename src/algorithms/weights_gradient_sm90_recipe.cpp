@@ -1,5 +1,6 @@
 // The steps of the weights' gradient on Hopper: what is turned, the products, the sum of their parts.
 #include <cstddef>
+#include <optional>
 
 #include "src/algorithms/sm90/copies.hpp"
 #include "src/algorithms/sm90/wgmma.hpp"
@@ -171,6 +172,33 @@ jit::Source source(const Tile& t, const Problem& problem) {
   return source;
 }
 
+TensorCopy gradient_copy(const Problem& problem) {
+  const Problem gradient = gradient_as_input(problem);
+  return sm90::pixels_of(gradient, unchanged(gradient), Operand::x);
+}
+
+// By one launch, where both are planes to be turned and no more.
+std::optional<Step> turn_both(const Tile& t, const Problem& problem, const Rewrite& rewrite, Slot x, Slot y) {
+  if (t.form == Form::deepened) return {};
+  return sm90::turn_both("input and output's gradient to NHWC", sm90::pixels_of(problem, rewrite, Operand::x),
+                         Place::x, x, gradient_copy(problem), Place::y, y);
+}
+
+// x as the kernel reads it.
+Step bring_x(const Tile& t, const Problem& problem, const Rewrite& rewrite, Slot to,
+             const DeviceInfo& device) {
+  if (t.kind == Kind::planes)
+    return sm90::thin_planes("input's pixels that are taken", gather_of(problem, rewrite, Operand::x),
+                             Place::x, to, device);
+  const TensorCopy copy = sm90::pixels_of(problem, rewrite, Operand::x);
+  const bool deepened = t.form == Form::deepened;
+  const std::string name = deepened ? "space to depth of input" : "input to NHWC";
+  // The kernel that is tuned for blocks of pixels keeps a pixel's channels in registers.
+  if (deepened && problem.c > kFewChannels)
+    return copy_launch(name, "weights_gradient_sm90", copy, Place::x, to, device);
+  return sm90::copy_step(name, copy, Place::x, to, device);
+}
+
 Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
   const Rewrite rewrite = rewritten(t, problem);
   const Problem& inner = rewrite.inner;
@@ -183,21 +211,16 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
   recipe.alignment = 16;  // of the copy engine
   recipe.workspace_bytes = memory.bytes;
   Slot x = Place::x, y = Place::y, w = Place::w;
-  if (turns_x(t, problem)) {
-    x = {Place::workspace, memory.x};
-    const TensorCopy copy = sm90::pixels_of(problem, rewrite, Operand::x);
-    // The kernel that is tuned for blocks of pixels keeps a pixel's channels in registers.
-    const bool many = deepened && problem.c > kFewChannels;
-    const std::string name = deepened ? "space to depth of input" : "input to NHWC";
-    recipe.steps.push_back(many ? copy_launch(name, "weights_gradient_sm90", copy, Place::x, x, device)
-                                : sm90::copy_step(name, copy, Place::x, x, device));
-  }
-  if (turns_y(t, problem)) {
-    y = {Place::workspace, memory.y};
-    const Problem gradient = gradient_as_input(problem);
-    recipe.steps.push_back(sm90::copy_step("output's gradient to NHWC",
-                                           sm90::pixels_of(gradient, unchanged(gradient), Operand::x),
-                                           Place::y, y, device));
+  const bool both = turns_x(t, problem) && turns_y(t, problem);
+  if (turns_x(t, problem)) x = {Place::workspace, memory.x};
+  if (turns_y(t, problem)) y = {Place::workspace, memory.y};
+  if (std::optional<Step> at_once = both ? turn_both(t, problem, rewrite, x, y) : std::nullopt) {
+    recipe.steps.push_back(std::move(*at_once));
+  } else {
+    if (turns_x(t, problem)) recipe.steps.push_back(bring_x(t, problem, rewrite, x, device));
+    if (turns_y(t, problem))
+      recipe.steps.push_back(
+          sm90::copy_step("output's gradient to NHWC", gradient_copy(problem), Place::y, y, device));
   }
   if (deepened || turns_result(t, problem)) w = {Place::workspace, memory.w};
   Params params{};

@@ -12,7 +12,7 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr NameWord<Form> kForms[] = {{Form::plain, ""}, {Form::deepened, "s2d"}};
+constexpr NameWord<Form> kForms[] = {{Form::plain, ""}, {Form::deepened, "s2d"}, {Form::thinned, "thin"}};
 constexpr NameWord<Kind> kKinds[] = {
     {Kind::patch, "patch"}, {Kind::planes, "planes"}, {Kind::lines, "lines"}};
 constexpr int kMostBox = 256;  // pixels of a box of the copy engine, in each direction
@@ -126,16 +126,17 @@ Tile parse_tile(std::string_view name) {
 }
 
 Rewrite rewritten(const Tile& t, const Problem& p) {
+  if (t.form == Form::thinned) return rewrites::thin(p);
   return t.form == Form::deepened ? rewrites::space_to_depth(p) : unchanged(p);
 }
 
 Problem inner_of(const Tile& t, const Problem& p) {
-  return t.form == Form::deepened ? rewrites::space_to_depth(p).inner : p;
+  return t.form == Form::plain ? p : rewritten(t, p).inner;
 }
 
 Problem seen(const Tile& t, const Problem& problem) {
   Problem p = inner_of(t, problem);
-  if (t.kind == Kind::planes && t.form == Form::plain && p.layout == Layout::nchw && is_flat(p)) {
+  if (t.kind == Kind::planes && t.form != Form::deepened && p.layout == Layout::nchw && is_flat(p)) {
     p.w = p.h * p.w, p.h = 1;
     return p;
   }
@@ -143,7 +144,7 @@ Problem seen(const Tile& t, const Problem& problem) {
   if (as_it_is && (is_16_bits(p) || has_aligned_rows(p))) return p;
   p.layout = Layout::nhwc;
   p.c = round_up(p.c, chunk(p)), p.k = round_up(p.k, chunk(p));
-  if (t.kind == Kind::patch && t.form == Form::plain && is_flat(p)) p.w = p.n * p.h * p.w, p.n = p.h = 1;
+  if (t.kind == Kind::patch && t.form != Form::deepened && is_flat(p)) p.w = p.n * p.h * p.w, p.n = p.h = 1;
   return p;
 }
 
@@ -209,8 +210,9 @@ Counts counts(const Tile& t, const Problem& problem) {
 }
 
 std::string unfit(const Tile& t, const Problem& problem) {
-  if (t.form == Form::deepened) {
-    if (const std::string why = rewrites::space_to_depth.why_not(problem); !why.empty()) return why;
+  if (t.form != Form::plain) {
+    const RewriteRule& rule = t.form == Form::thinned ? rewrites::thin : rewrites::space_to_depth;
+    if (const std::string why = rule.why_not(problem); !why.empty()) return why;
   }
   const Problem p = seen(t, problem);
   constexpr i64 kMostExtent = 1 << 12;  // so that no size of a patch overflows
