@@ -37,7 +37,7 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
   const std::vector<std::string> all(std::begin(problems), std::end(problems));
   const std::vector<std::string> chosen =
       families.contains(GetParam()) ? all
-                                    : sampling::draw(all, 2, std::string("amdgcn ") + GetParam(),
+                                    : sampling::draw(all, 1, std::string("amdgcn ") + GetParam(),
                                                      [](const std::string&) { return std::string(); });
   int compiled = 0;
   const Target target = builder.target();
@@ -69,7 +69,7 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
       }
     }
   }
-  EXPECT_GT(compiled, 5);
+  EXPECT_GT(compiled, 2);
   std::printf("%d kernels for %s\n", compiled, GetParam());
 }
 
