@@ -69,7 +69,7 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
       }
     }
   }
-  EXPECT_GT(compiled, 2);
+  EXPECT_GT(compiled, 0);
   std::printf("%d kernels for %s\n", compiled, GetParam());
 }
 

@@ -52,6 +52,12 @@
 #else
 #define IN_PIXEL_STRIDE IN_C
 #endif
+// A tap that there is: behind the last comes none, and a phase may have none at all.
+#if MASKED && PHASES_H * PHASES_W == 1
+#define EXISTING(tap) min(tap, TAPS - 1)
+#else
+#define EXISTING(tap) max(tap, 0)
+#endif
 #define HAS_TAP(tap)                                                  \
   ((row_phase + z.pad_top - (tap) / S * DILATION_H) % PHASES_H == 0 && \
    (column_phase + z.pad_left - (tap) % S * DILATION_W) % PHASES_W == 0)
@@ -161,8 +167,7 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
 #endif
     if (turn < 0) continue;
     // What the last turn brings is not used, but it is read: of weights that there are, and of pixels within the tensor.
-    // A phase may have no tap at all.
-    const u32 tile = (u32)(clamp(tap, 0, TAPS - 1) * in_chunks + first) * out_pad * 16;
+    const u32 tile = (u32)(EXISTING(tap)*in_chunks + first) * out_pad * 16;
 #if MASKED
     const index_t shift = ((index_t)TAP_ROW(tap) * IN_W + TAP_COLUMN(tap)) * IN_PIXEL_STRIDE;
 #endif
