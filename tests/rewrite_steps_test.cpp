@@ -81,8 +81,8 @@ TEST(RewriteSteps, OnHopperGroupsAreCopiedByTheMap) {
   h200.kind = "gpu", h200.dialect = "cuda", h200.units = 132;
   const auto kernel = [&](const RewriteRule& rule, const std::string& problem) {
     const Problem p = parse_problem(problem);
-    const Step step = sm90::copy_step("copy", sm90::pixels_of(p, rule(p), Operand::x), Place::x,
-                                      Place::workspace, h200);
+    const Step step =
+        sm90::copy_step("copy", sm90::pixels_of(p, rule(p), Operand::x), Place::x, Place::workspace, h200);
     return std::get<Launch>(step.work).source.entry;
   };
   const std::string problem = "n2c6h8w8k4r3s3:st2:pad1";
