@@ -87,6 +87,11 @@ def rows_of(suite, which, folder):
     return str(path) if lines[which] else None
 
 
+def without(command, *options):
+    """The command without these options and their values."""
+    return [x for before, x in zip([""] + command, command) if x not in options and before not in options]
+
+
 class Measurer:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
@@ -113,7 +118,7 @@ class Measurer:
                 short.suites = [suite for suite in rows if suite]
                 command = short.bench(self.options.build, self.options.device, ["--budget", "1500ms"])
                 command[1] = "find"
-                self.rows([x for x in command if x not in ("--min-time", "25ms", "--repeat", "5")], f"{folder}/store")
+                self.rows(without(command, "--min-time", "--repeat"), f"{folder}/store")
             some = os.cpu_count()
             with concurrent.futures.ThreadPoolExecutor(some) as pool:
                 list(pool.map(find, [(section, number, some) for section in sections for number in range(some)]))

@@ -5,6 +5,7 @@
 
 #include "kernels/sm90/turned.h"
 #include "src/algorithms/gpu.hpp"
+#include "src/algorithms/sm90/maps.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 
@@ -15,8 +16,6 @@ using i64 = std::int64_t;
 using gpu::number;
 
 constexpr int kThreads = 256;
-
-int narrow(i64 value) { return static_cast<int>(value); }
 
 std::string constant(const char* name, i64 value) {
   return "constexpr int " + std::string(name) + " = " + std::to_string(value) + ";\n";
