@@ -7,6 +7,7 @@
 #include <set>
 
 #include "kernels/cpu/brgemm.hpp"
+#include "src/plan/bound_launch.hpp"
 #include "tests/builder.hpp"
 #include "tests/fake_device.hpp"
 #include "tests/packed.hpp"
@@ -198,6 +199,7 @@ TEST_P(GpuCandidates, LaunchWhatTheProgramsAreCompiledFor) {
           EXPECT_EQ(threads, static_cast<unsigned>(work.source.block_threads)) << step.name;
         }
         EXPECT_FALSE(work.source.digest().empty());
+        EXPECT_LE(work.arguments.size(), BoundLaunch::Arguments::kMost) << step.name;
       }
     }
   });

@@ -31,8 +31,8 @@ class NetworkCommand : public testing::Test {
     onnx::ModelText model;
     model.add_input("x", {-1, 4, -1, -1});
     model.add_constant(onnx::tensor("w", {8, 4, 3, 3}, std::vector<float>(8 * 4 * 9, 0.125f)));
-    model.add({"Conv", {"x", "w"}, {"a"}, {{"pads", onnx::Sizes{1, 1, 1, 1}}}});
-    model.add({"Relu", {"a"}, {"y"}, {}});
+    model.add({"Conv", {"x", "w"}, {"a"}, {{"pads", onnx::Sizes{1, 1, 1, 1}}}, ""});
+    model.add({"Relu", {"a"}, {"y"}, {}, ""});
     model.add_output("y");
     model_ = model.bytes();
     write("net.onnx", model_);

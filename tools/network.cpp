@@ -168,10 +168,10 @@ int explain(const NetworkOptions& options) {
 double usual_bound(DType dtype) { return dtype == DType::f32 ? 1e-4 : dtype == DType::f16 ? 1e-2 : 8e-2; }
 
 int verify(const NetworkOptions& options) {
-  const std::optional<double> asked =
-      options.bound.empty() ? std::nullopt : std::optional(parse_number("--bound", options.bound));
+  const bool is_usual = options.bound.empty();
+  const double asked = is_usual ? 0 : parse_number("--bound", options.bound);  // before the file is read
   Loaded l(options);
-  const double bound = asked.value_or(usual_bound(l.request.dtype));
+  const double bound = is_usual ? usual_bound(l.request.dtype) : asked;
   const auto errors = network::verify(NetworkInternals::impl(*l.network), NetworkInternals::impl(*l.plan),
                                       l.in->host_reads());
   const Table table({{"worst", 9, true}, {"rms", 9, true}, {"tensor", 40}, {"step", 0}});
