@@ -44,7 +44,8 @@ int main(void) {
   faltung_weights* weights;
   check(faltung_pack_weights(plan, tensors.w, NULL, &weights));
 
-  faltung_run_options options = {sizeof options, NULL, NULL, NULL, NULL, NULL};
+  faltung_run_options options = {0};
+  options.size = sizeof options;
   options.weights = weights;
   options.workspace = malloc(faltung_plan_workspace_bytes(plan, 1) + 1);
   check(faltung_run(plan, &tensors, &options));

@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
   faltung_plan* plan;
   faltung_memory_pool* pool;
   faltung_tensors tensors = {NULL, NULL, NULL, NULL, NULL};
-  faltung_run_options options = {sizeof options, NULL, NULL, NULL, NULL, NULL};
+  faltung_run_options options = {0};
+  options.size = sizeof options;
   faltung_request request = faltung_request_default();
   float y[2 * 4 * 4];
   if (argc != 2) return 2;
