@@ -1,5 +1,7 @@
 #include "src/algorithms/gathered_product.hpp"
 
+#include <fmt/core.h>
+
 #include "src/algorithms/packing.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
@@ -41,14 +43,28 @@ std::size_t packed_bytes(const Problem& p, i64 out_pad, const DeviceInfo& device
   return static_cast<std::size_t>(packed_elements(p, out_pad) * element);
 }
 
+Support fits_a_grid(const Problem& p, i64 block_channels) {
+  const GatheredProduct g = gathered_product(p);
+  if (ceil_div(g.out, block_channels) <= kMostBlocks && g.products <= kMostBlocks)
+    return Support::supported();
+  return Support::declined(
+      fmt::format("{} channels and {} groups or phases: at most {} blocks of each are launched at once",
+                  g.out, g.products, kMostBlocks));
+}
+
+PackedWeights packed_weights(const Problem& p, const std::string& kernel, i64 out_pad,
+                             const DeviceInfo& device) {
+  return {packed_bytes(p, out_pad, device), pack_step(p, kernel, out_pad, device)};
+}
+
 Recipe gathered_recipe(const Problem& p, const std::string& kernel, jit::Source product,
-                       const GatheredLaunch& launched, const DeviceInfo& device) {
+                       const GatheredLaunch& launched, PackedWeights weights, const DeviceInfo& device) {
   const auto& [out_pad, splits, shape] = launched;
   Recipe recipe;
   recipe.workspace_bytes = shared_sum_bytes(p, splits);
-  recipe.packed_bytes = packed_bytes(p, out_pad, device);
+  recipe.packed_bytes = weights.bytes;
   recipe.packing = packing_of(p);
-  recipe.pack.push_back(pack_step(p, kernel, out_pad, device));
+  recipe.pack.push_back(std::move(weights.pack));
   recipe.steps.push_back(
       launch("product", std::move(product), shape,
              {in(gathered_place(p)), in(Place::packed), out(shared_sum(p, splits)), in(Place::bias),

@@ -16,6 +16,11 @@ struct GatheredProduct {
 };
 GatheredProduct gathered_product(const Problem& problem);
 
+// A grid's second and third dimension have at most so many blocks.
+inline constexpr std::int64_t kMostBlocks = 65535;
+// Whether blocks of so many out channels, the fewest that a tile has, are launched at once.
+Support fits_a_grid(const Problem& problem, std::int64_t block_channels);
+
 // What a kernel makes of it. out_pad: to so many out channels each group's weights are filled up with zeros.
 // splits: so many blocks share a result's sum.
 struct GatheredLaunch {
@@ -23,9 +28,17 @@ struct GatheredLaunch {
   LaunchShape shape;
 };
 std::size_t packed_bytes(const Problem& problem, std::int64_t out_pad, const DeviceInfo& device);
+// The weights as the product's kernel reads them, and the step that brings them there; packed_weights: in the
+// order of kernels/gpu/gathered_product.h.
+struct PackedWeights {
+  std::size_t bytes;
+  Step pack;
+};
+PackedWeights packed_weights(const Problem& problem, const std::string& kernel, std::int64_t out_pad,
+                             const DeviceInfo& device);
 // Packs the weights, launches the product, and finishes sums that are shared.
 Recipe gathered_recipe(const Problem& problem, const std::string& kernel, jit::Source product,
-                       const GatheredLaunch& launched, const DeviceInfo& device);
+                       const GatheredLaunch& launched, PackedWeights weights, const DeviceInfo& device);
 
 }  // namespace faltung::gpu
 

@@ -137,8 +137,9 @@ class ImplicitGemmGpu : public Algorithm {
         out_pad(p, tile), choice.splits,
         gpu::grid(v ? vectors : rows, v ? rows : vectors, s.products * choice.splits, tile.threads())};
     const char* const entry = tile.kind == Kind::wide ? "implicit_gemm_wide" : "implicit_gemm";
-    return gpu::gathered_recipe(p, "implicit_gemm_gpu/" + choice.name(), source(p, choice, entry, device),
-                                launched, device);
+    const std::string kernel = "implicit_gemm_gpu/" + choice.name();
+    return gpu::gathered_recipe(p, kernel, source(p, choice, entry, device), launched,
+                                gpu::packed_weights(p, kernel, launched.out_pad, device), device);
   }
 
   static Recipe weights_recipe(const Problem& p, const Choice& choice, const DeviceInfo& device) {

@@ -31,7 +31,7 @@ constexpr Tile kTiles[] = {
 };
 constexpr int kMostSplits = 64;
 constexpr TileTable<Tile> kTable("implicit_gemm_gpu", kTiles, kMostSplits);
-constexpr i64 kMostBlocks = 65535;
+using gpu::kMostBlocks;
 
 bool is_wide(const Tile& t) { return t.kind == Kind::wide; }
 

@@ -17,7 +17,7 @@ using i64 = std::int64_t;
 
 constexpr int kChunkBytes = 16;  // of neighbouring steps of the sum
 constexpr int kMostSplits = 64;
-constexpr i64 kMostBlocks = 65535;
+using gpu::kMostBlocks;
 
 // The matrix units that a chip has, as kernels/gpu/amd_matrix.h calls them, by AMD's matrix instruction
 // calculator.
@@ -164,14 +164,7 @@ class ImplicitGemmMatrixGpu : public Algorithm {
     if (bytes >= kMostBytes)
       return Support::declined(
           fmt::format("a tensor of {} bytes: a buffer has at most {}", bytes, kMostBytes));
-    const gpu::GatheredProduct g = gpu::gathered_product(p);
-    if (ceil_div(g.out, 32) > kMostBlocks || g.products > kMostBlocks) {
-      return Support::declined(
-          fmt::format("{} channels and {} groups or phases: at most {} blocks of each are "
-                      "launched at once",
-                      g.out, g.products, kMostBlocks));
-    }
-    return Support::supported();
+    return gpu::fits_a_grid(p, 32);
   }
 
  private:
@@ -192,12 +185,15 @@ class ImplicitGemmMatrixGpu : public Algorithm {
     c.config = choice.name();
     c.cost = {predicted_ms(p, choice, device), Bound::arithmetic};
     c.workspace_bytes = gpu::shared_sum_bytes(p, choice.splits);
-    c.packed_bytes =
-        static_cast<std::size_t>(packed_elements(p, out_pad(p, *choice.tile)) * size_of(p.dtype));
+    c.packed_bytes = packed_bytes(p, out_pad(p, *choice.tile));
     c.accuracy = dot_product_accuracy(p);
     c.registers = choice.tile->amd.on(device.unit);
     c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
     return c;
+  }
+
+  static std::size_t packed_bytes(const Problem& p, i64 pad) {
+    return static_cast<std::size_t>(packed_elements(p, pad) * size_of(p.dtype));
   }
 
   static Recipe recipe(const Problem& p, const Choice& choice, const DeviceInfo& device) {
@@ -221,29 +217,24 @@ class ImplicitGemmMatrixGpu : public Algorithm {
                                 {"SPLIT", split ? "1" : "0"},
                                 {"THREADS", n(tile.threads(unit))}};
     constexpr int kPackThreads = 64;
-    Recipe recipe;
-    recipe.workspace_bytes = gpu::shared_sum_bytes(p, choice.splits);
-    recipe.packed_bytes = static_cast<std::size_t>(packed_elements(p, pad) * size_of(p.dtype));
-    recipe.packing = packing_of(p);
+    gpu::PackedWeights weights = {
+        packed_bytes(p, pad),
+        launch("pack weights",
+               gpu::source(device, kernel, "pack_chunks.cl", "pack_chunks",
+                           gpu::constants(
+                               gpu::without_epilogue(p),
+                               {gpu::direction_constant(p), {"COMPACT", "0"}, {"THREADS", n(kPackThreads)}})),
+               gpu::one_dimension(packed_elements(p, pad), kPackThreads),
+               {in(Place::w), out(Place::packed), gpu::number(pad), value(gpu::sizes(p))})};
+    const gpu::GatheredLaunch launched = {pad, choice.splits,
+                                          gpu::grid(ceil_div(g.pixels, tile.pixels), pad / tile.channels,
+                                                    g.products * choice.splits, tile.threads(unit))};
+    Recipe recipe =
+        gpu::gathered_recipe(p, kernel,
+                             gpu::source(device, kernel, "implicit_gemm_matrix.cl", "implicit_gemm_matrix",
+                                         gpu::constants(split ? gpu::without_epilogue(p) : p, own)),
+                             launched, std::move(weights), device);
     if (!gathers(p)) recipe.alignment = kChunkBytes;
-    recipe.pack.push_back(launch(
-        "pack weights",
-        gpu::source(
-            device, kernel, "pack_chunks.cl", "pack_chunks",
-            gpu::constants(gpu::without_epilogue(p),
-                           {gpu::direction_constant(p), {"COMPACT", "0"}, {"THREADS", n(kPackThreads)}})),
-        gpu::one_dimension(packed_elements(p, pad), kPackThreads),
-        {in(Place::w), out(Place::packed), gpu::number(pad), value(gpu::sizes(p))}));
-    recipe.steps.push_back(
-        launch("product",
-               gpu::source(device, kernel, "implicit_gemm_matrix.cl", "implicit_gemm_matrix",
-                           gpu::constants(split ? gpu::without_epilogue(p) : p, own)),
-               gpu::grid(ceil_div(g.pixels, tile.pixels), pad / tile.channels, g.products * choice.splits,
-                         tile.threads(unit)),
-               {in(gpu::gathered_place(p)), in(Place::packed), out(gpu::shared_sum(p, choice.splits)),
-                in(Place::bias), in(Place::residual), gpu::number(pad), gpu::number(choice.splits),
-                value(gpu::sizes(p))}));
-    if (split) recipe.steps.push_back(gpu::finish_step(p, kernel, choice.splits, device));
     return recipe;
   }
 };

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "src/algorithms/gathered_product.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung::mma {
 
-constexpr std::int64_t kMostBlocks = 65535;
+using gpu::kMostBlocks;
 // A tile of the sum has so many bytes of each pixel, or channel; the copies bring chunks of them.
 constexpr int kStepBytes = 128, kChunkBytes = 16;
 inline std::int64_t steps_of_tile(DType dtype) { return kStepBytes / size_of(dtype); }

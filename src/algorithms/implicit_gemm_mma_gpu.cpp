@@ -134,14 +134,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
     const Support size = gpu::fits(p);
     if (!size.yes) return size;
     if (p.direction == Direction::backward_weights) return mma_weights::supports(p);
-    const gpu::GatheredProduct g = gpu::gathered_product(p);
-    if (ceil_div(g.out, 64) > kMostBlocks || g.products > kMostBlocks) {
-      return Support::declined(
-          fmt::format("{} channels and {} groups or phases: at most {} blocks of each are "
-                      "launched at once",
-                      g.out, g.products, kMostBlocks));
-    }
-    return Support::supported();
+    return gpu::fits_a_grid(p, 64);
   }
 
  private:
@@ -204,7 +197,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
         p, kernel,
         gpu::source(device, kernel, "implicit_gemm_mma.cu", "implicit_gemm_mma",
                     gpu::constants(split ? gpu::without_epilogue(p) : p, own), tile.local_bytes(p.dtype)),
-        launched, device);
+        launched, gpu::packed_weights(p, kernel, pad, device), device);
   }
 };
 
