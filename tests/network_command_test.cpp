@@ -139,7 +139,7 @@ TEST_F(NetworkCommand, APeerThatIsNotThereSaysWhatItNeeds) {
   fs::permissions(path("python3"), fs::perms::owner_all);
   const std::string bench = "PATH=$PWD:$PATH FALTUNG_PEER_PATH=" + peers +
                             " $network bench net.onnx --size x=2x4x6x5 --min-time 1ms --vs ";
-  for (const std::string peer : {"onnxruntime", "torch"}) {
+  for (const std::string peer : {"onnxruntime", "openvino", "torch"}) {
     const Ended ended = shell(bench + peer);
     EXPECT_EQ(ended.exit, 2);
     EXPECT_THAT(ended.err, HasSubstr("faltung-peer-" + peer + ": ")) << ended.err;

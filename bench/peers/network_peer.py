@@ -1,0 +1,56 @@
+"""What the adapters to engines for whole networks share: how a model is timed, and the requests of the protocol (docs/networks.md)."""
+import statistics
+import sys
+import time
+
+
+class NetworkPeer:
+    """An engine's adapter has prepare(threads, model, sizes), which says what it runs, and run(), once."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def network(self, words):
+        """threads=N model=FILE NAME=1x3x224x224 ..."""
+        options = [word.rsplit("=", 1) for word in words]
+        named = dict(options[:2])
+        sizes = {name: [int(size) for size in sizes.split("x")] if sizes else [] for name, sizes in options[2:]}
+        about = self.prepare(int(named["threads"]), named["model"], sizes)
+        self.run()
+        return about
+
+    def once(self):
+        begin = time.perf_counter()
+        self.run()
+        return 1000 * (time.perf_counter() - begin)
+
+    def time(self, seconds):
+        times, end = [], time.perf_counter() + seconds
+        while not times or time.perf_counter() < end:
+            times.append(self.once())
+        return f"ms {statistics.median(times)} {min(times)} {max(times)} {len(times)}"
+
+    def serve(self, hello):
+        print(f"peer 1 {hello}", flush=True)
+        for line in sys.stdin:
+            words = line.split()
+            try:
+                if words[0] == "network":
+                    answer = "ready " + self.network(words[1:])
+                elif words[0] == "run":
+                    answer = self.time(float(words[1]))
+                elif words[0] == "prepare":
+                    answer = f"declined it runs whole networks alone: faltung network bench --vs {self.name}"
+                else:
+                    answer = f"failed: unknown request '{words[0]}'"
+            except Exception as error:  # whatever it throws is one network's failure, not the bench's
+                answer = "declined " + " ".join(str(error).split())[:300]
+            print(answer, flush=True)
+
+
+def floats_alone(name, kind):
+    return ValueError(f"its input {name} is of {kind}, and this adapter makes floats alone")
+
+
+def end_without(name, library, error):
+    sys.exit(f"faltung-peer-{name}: {sys.executable}: {error}; it needs {library} (the python3 of an environment that has it, first in PATH)")
