@@ -3,8 +3,9 @@
 # workloads/ and for common filters with common epilogues, and writes verdicts, compiled code and ceilings into
 # share/known_devices.pack, which is shipped: on such a device they are neither tried nor compiled again. They hold for
 # the device code they were made with, so this belongs before a release. Run it in the repository's root, with the
-# command built in build/ or named by FALTUNG; DTYPES="f16 f32" and DIRECTIONS="fwd" do fewer. Lists run side by side, one
-# a processor (JOBS): most of the time is compiling.
+# command built in build/ or named by FALTUNG; DTYPES="f16 f32" and DIRECTIONS="fwd" do fewer, and with SECONDS_LEFT=60
+# it ends after so long, with what was done by then. Rows run side by side, four a
+# processor (JOBS): most of the time is compiling. What the # pack has already stays in it.
 set -euo pipefail
 export FALTUNG=${FALTUNG:-build/tools/faltung}
 if (($# == 0)); then
@@ -13,18 +14,24 @@ if (($# == 0)); then
 fi
 FALTUNG_STORE=$(mktemp -d)
 export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none
-trap 'rm -rf "$FALTUNG_STORE"' EXIT
+pieces=$(mktemp -d)
+trap 'rm -rf "$FALTUNG_STORE" "$pieces"' EXIT
 if [ -e share/known_devices.pack ]; then "$FALTUNG" store import share/known_devices.pack; fi
 
-# one DEVICE LAYOUT DTYPE LIST DIRECTION EPILOGUE: a row that no kernel supports is no reason to stop.
+# one DEVICE LAYOUT DTYPE LIST DIRECTION EPILOGUE: a row that no kernel supports is no reason to stop; trials check.
 one() {
-  "$FALTUNG" bench --device "$1" --layout "$2" --dtype "$3" --suite "$4" --dir "$5" --epilogue "$6" --min-time 1us --repeat 1 >/dev/null 2>"$FALTUNG_STORE.$$" ||
+  local left=$((DEADLINE - $(date +%s)))
+  ((left > 0)) || return 0
+  timeout "$left" "$FALTUNG" bench --device "$1" --layout "$2" --dtype "$3" --suite "$4" --dir "$5" --epilogue "$6" --min-time 1us --repeat 1 --no-check >/dev/null 2>"$FALTUNG_STORE.$$" ||
     { echo "$*: $(tail -1 "$FALTUNG_STORE.$$")" >&2; }
   rm -f "$FALTUNG_STORE.$$"
 }
 export -f one
+DEADLINE=$(($(date +%s) + ${SECONDS_LEFT:-86400}))
+export DEADLINE
+"$FALTUNG" devices >/dev/null # ceilings, while nothing else runs
 # Filters of 1x1 to 7x7 with strides 1 and 2, on images that ask for small and large tiles.
-common=$FALTUNG_STORE.common.csv
+common=$pieces/common
 {
   echo name,n,c,h,w,k,r,s,stride_h,stride_w,pad_top,pad_bottom,pad_left,pad_right
   for filter in 1 3 5 7; do
@@ -37,15 +44,25 @@ common=$FALTUNG_STORE.common.csv
     done
   done
 } >"$common"
+# piece FILE NAME: the list in pieces of four rows.
+piece() {
+  tail -n +2 "$1" | split -l 4 -a 3 --additional-suffix=.csv - "$pieces/$2_"
+  sed -i "1i $(head -1 "$1")" "$pieces/$2"_*.csv
+}
+for list in workloads/*.csv; do piece "$list" "list_$(basename "$list" .csv)"; done
+piece "$common" common
 tasks() {
   local device=$1 layout dtype list epilogue direction
   for layout in nhwc nchw; do
     for dtype in ${DTYPES:-f16 bf16 f32}; do
-      for list in workloads/*.csv "$common"; do
+      for list in "$pieces"/*.csv; do
         for direction in ${DIRECTIONS:-fwd bwd_d bwd_w}; do printf '%s\0' "$device" $layout "$dtype" "$list" $direction none; done
       done
-      for epilogue in bias bias,relu bias,silu bias,residual,relu bias,relu,maxpool2; do
-        printf '%s\0' "$device" $layout "$dtype" "$common" fwd $epilogue
+      [[ " ${DIRECTIONS:-fwd} " == *" fwd "* ]] || continue
+      for list in "$pieces"/common_*.csv; do
+        for epilogue in bias bias,relu bias,silu bias,residual,relu bias,relu,maxpool2; do
+          printf '%s\0' "$device" $layout "$dtype" "$list" fwd $epilogue
+        done
       done
     done
   done
@@ -53,6 +70,5 @@ tasks() {
 for device in "$@"; do
   tasks "$device" | xargs -0 -n 6 -P "${JOBS:-$(nproc)}" bash -c 'one "$@"' one
 done
-rm -f "$common"
 for kind in trials lock; do "$FALTUNG" store clear $kind >/dev/null; done
 "$FALTUNG" store export share/known_devices.pack

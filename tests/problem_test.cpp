@@ -190,9 +190,26 @@ TEST(Problem, ArithmeticAndBytes) {
   EXPECT_EQ(min_bytes(p), 4 * (tensors + 8));
   p.epilogue.residual = true;
   EXPECT_EQ(min_bytes(p), 4 * (tensors + 8 + 2 * 8 * 8 * 10));
+  EXPECT_EQ(touched_bytes(p), min_bytes(p));
   EXPECT_FALSE(is_depthwise(p));
   p.groups = 6;
   EXPECT_TRUE(is_depthwise(p));
+}
+
+TEST(Problem, PixelsThatNoTapReachesNeedNotBeRead) {
+  Problem p;
+  p.n = 2, p.c = 6, p.h = 8, p.w = 10, p.k = 4, p.r = p.s = 1, p.stride_h = p.stride_w = 2;
+  const double others = 4 * 6 + 2 * 4 * 4 * 5;
+  EXPECT_EQ(touched_bytes(p), 4 * (2 * 6 * 4 * 5 + others));
+  EXPECT_EQ(min_bytes(p), 4 * (2 * 6 * 8 * 10 + others));
+  p.direction = Direction::backward_weights;
+  EXPECT_EQ(touched_bytes(p), 4 * (2 * 6 * 4 * 5 + others));
+  p.direction = Direction::backward_data;  // writes all of x
+  EXPECT_EQ(touched_bytes(p), min_bytes(p));
+  p.direction = Direction::forward;
+  p.r = p.s = 2, p.dilation_h = 3, p.pad_top = 1;  // rows -1, 2; 1, 4; 3, 6; of columns all
+  EXPECT_EQ(p.p(), 3);
+  EXPECT_EQ(touched_bytes(p), 4 * (2 * 6 * 5 * 10 + 6 * 4 * 4 + 2 * 4 * 3 * 5));
 }
 
 TEST(Problem, TensorsBeyond31Bits) {

@@ -152,7 +152,7 @@ class Bench {
   void emit(const Row& row, const Entry& entry, const Measurement& m) {
     const Problem& p = row.problem;
     const double ms = entry.time.ms;
-    const double tflops = flops(p) / ms * 1e-9, gbps = min_bytes(p) / ms * 1e-6;
+    const double tflops = flops(p) / ms * 1e-9, gbps = touched_bytes(p) / ms * 1e-6;
     const double ceiling = roofline(p, ceilings_).share(ms);
     const bool has_peer = m.peer && m.peer->time.ms > 0;
     const double ratio = has_peer ? m.peer->time.ms / ms : 0;

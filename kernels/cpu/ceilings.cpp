@@ -58,12 +58,14 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The best of several runs of work(worker), which returns how much it did: amount a second, all workers
-// together.
+// The best run of work(worker), which returns how much it did: amount a second, all workers together. Runs are short
+// and many: on a machine that others use, what slows one may last as long as ten of them.
 template <class Work>
-double best_rate(const Parallel& parallel, int runs, const Work& work) {
+double best_rate(const Parallel& parallel, const Work& work) {
+  constexpr double kSeconds = 0.3;
   double best = 0;
-  for (int run = 0; run < runs; ++run) {
+  const auto first = Clock::now();
+  while (best == 0 || seconds_since(first) < kSeconds) {
     std::vector<double> amounts(static_cast<std::size_t>(parallel.workers()));
     const auto begin = Clock::now();
     parallel.run([&](int worker) { amounts[static_cast<std::size_t>(worker)] = work(worker); });
@@ -97,7 +99,7 @@ __attribute__((target("avx512f"))) double run_bf16_dot(long rounds) {
 Ceilings measure_cpu_ceilings(const Parallel& parallel) {
   Ceilings ceilings;
   constexpr long kRounds = 1'000'000;
-  ceilings.f32_gflops = 1e-9 * best_rate(parallel, 5, [](int) {
+  ceilings.f32_gflops = 1e-9 * best_rate(parallel, [](int) {
                           float sink;
                           return HWY_DYNAMIC_DISPATCH(RunFma)(kRounds, &sink);
                         });
@@ -106,12 +108,12 @@ Ceilings measure_cpu_ceilings(const Parallel& parallel) {
   if (has_avx512_bf16()) {
     // Some cores have the instruction at so low a rate that converting to fp32 is the faster way.
     ceilings.bf16_gflops = std::max(ceilings.f32_gflops,
-                                    1e-9 * best_rate(parallel, 5, [](int) { return run_bf16_dot(kRounds); }));
+                                    1e-9 * best_rate(parallel, [](int) { return run_bf16_dot(kRounds); }));
   }
 #endif
-  constexpr std::size_t kBytes = std::size_t{128} << 20;
+  constexpr std::size_t kBytes = std::size_t{128} << 20;  // beyond caches
   std::vector<char> from(kBytes, 1), to(kBytes, 2);
-  ceilings.copy_gbps = 1e-9 * best_rate(parallel, 3, [&](int worker) {
+  ceilings.copy_gbps = 1e-9 * best_rate(parallel, [&](int worker) {
                          const Range part =
                              share(static_cast<std::int64_t>(kBytes), worker, parallel.workers());
                          const std::size_t bytes = static_cast<std::size_t>(part.end - part.begin);

@@ -12,7 +12,7 @@ Roofline roofline(const Problem& p, const Ceilings& c) {
   Roofline roof;
   const double gflops = arithmetic_ceiling(p, c);
   if (gflops > 0) roof.arithmetic_ms = flops(p) / gflops * 1e-6;
-  if (c.copy_gbps > 0) roof.bytes_ms = min_bytes(p) / c.copy_gbps * 1e-6;
+  if (c.copy_gbps > 0) roof.bytes_ms = touched_bytes(p) / c.copy_gbps * 1e-6;
   return roof;
 }
 

@@ -11,7 +11,7 @@ namespace faltung {
 
 struct Roofline {
   double arithmetic_ms = 0;  // the direct algorithm's operations at the device's rate for the math class
-  double bytes_ms = 0;       // every tensor crossing memory once, at the rate of a copy
+  double bytes_ms = 0;       // every byte that is needed crossing memory once, at the rate of a copy
   double ms() const { return arithmetic_ms > bytes_ms ? arithmetic_ms : bytes_ms; }
   // What binds a kernel that takes this long. Latency: it is far from both.
   std::string bound_by(double ms) const;

@@ -183,6 +183,25 @@ double min_bytes(const Problem& p) {
   return static_cast<double>(elements) * size_of(p.dtype);
 }
 
+double touched_bytes(const Problem& p) {
+  if (p.direction == Direction::backward_data || is_transposed(p)) return min_bytes(p);
+  const std::vector<i64> outputs = spatial_output(p);
+  double reached = 1;
+  std::size_t axis = 0;
+  for (const Dimension& d : spatial_dimensions(p)) {
+    std::vector<bool> read(static_cast<std::size_t>(d.in), false);
+    for (i64 out = 0; out < outputs[axis]; ++out) {
+      for (i64 tap = 0; tap < d.filter; ++tap) {
+        const i64 at = out * d.stride + tap * d.dilation - d.before;
+        if (at >= 0 && at < d.in) read[static_cast<std::size_t>(at)] = true;
+      }
+    }
+    reached *= static_cast<double>(std::count(read.begin(), read.end(), true)) / static_cast<double>(d.in);
+    ++axis;
+  }
+  return min_bytes(p) - (1 - reached) * static_cast<double>(bytes_of(p, x_shape(p)));
+}
+
 i64 reduction_length(const Problem& p) {
   switch (p.direction) {
     case Direction::forward:
