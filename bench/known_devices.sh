@@ -4,8 +4,8 @@
 # share/known_devices.pack, which is shipped: on such a device they are neither tried nor compiled again. They hold for
 # the device code they were made with, so this belongs before a release. Run it in the repository's root, with the
 # command built in build/ or named by FALTUNG; DTYPES="f16 f32" and DIRECTIONS="fwd" do fewer, and with SECONDS_LEFT=60
-# it ends after so long, with what was done by then. Rows run side by side, four a
-# processor (JOBS): most of the time is compiling. What the # pack has already stays in it.
+# it ends after so long, with what was done by then. Rows run side by side, a few a processor (JOBS): most of the time
+# is compiling. What the pack has already stays in it.
 set -euo pipefail
 export FALTUNG=${FALTUNG:-build/tools/faltung}
 if (($# == 0)); then
@@ -44,9 +44,9 @@ common=$pieces/common
     done
   done
 } >"$common"
-# piece FILE NAME: the list in pieces of four rows.
+# piece FILE NAME: the list in pieces of six rows.
 piece() {
-  tail -n +2 "$1" | split -l 4 -a 3 --additional-suffix=.csv - "$pieces/$2_"
+  tail -n +2 "$1" | split -l 6 -a 3 --additional-suffix=.csv - "$pieces/$2_"
   sed -i "1i $(head -1 "$1")" "$pieces/$2"_*.csv
 }
 for list in workloads/*.csv; do piece "$list" "list_$(basename "$list" .csv)"; done
