@@ -58,8 +58,8 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The best run of work(worker), which returns how much it did: amount a second, all workers together. Runs are short
-// and many: on a machine that others use, what slows one may last as long as ten of them.
+// The best run of work(worker), which returns how much it did: amount a second, all workers together. Runs
+// are short and many: on a machine that others use, what slows one may last as long as ten of them.
 template <class Work>
 double best_rate(const Parallel& parallel, const Work& work) {
   constexpr double kSeconds = 0.3;
@@ -107,8 +107,8 @@ Ceilings measure_cpu_ceilings(const Parallel& parallel) {
 #if defined(__x86_64__)
   if (has_avx512_bf16()) {
     // Some cores have the instruction at so low a rate that converting to fp32 is the faster way.
-    ceilings.bf16_gflops = std::max(ceilings.f32_gflops,
-                                    1e-9 * best_rate(parallel, [](int) { return run_bf16_dot(kRounds); }));
+    ceilings.bf16_gflops =
+        std::max(ceilings.f32_gflops, 1e-9 * best_rate(parallel, [](int) { return run_bf16_dot(kRounds); }));
   }
 #endif
   constexpr std::size_t kBytes = std::size_t{128} << 20;  // beyond caches

@@ -101,8 +101,8 @@ std::int64_t bytes_of(const Problem& problem, const TensorShape& shape);
 double flops(const Problem& problem);
 // Every input read once, every result written once.
 double min_bytes(const Problem& problem);
-// The fewest bytes that must cross memory: min_bytes less the pixels of x that are only read and that no tap reaches,
-// three quarters of the image under a 1x1 filter with strides of 2.
+// The fewest bytes that must cross memory: min_bytes less the pixels of x that are only read and that no tap
+// reaches, three quarters of the image under a 1x1 filter with strides of 2.
 double touched_bytes(const Problem& problem);
 // How many products are summed into one element of the result.
 std::int64_t reduction_length(const Problem& problem);
