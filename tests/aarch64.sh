@@ -28,7 +28,8 @@ if [ ! -e "$sysroot/usr/include/zstd.h" ]; then
 fi
 
 echo "== building for aarch64"
-tests=(conformance_test registry_test tolerance_test winograd_test float_mode_test dtype_test parallel_test c_api_test parse_test store_test)
+tests=(conformance_test registry_test tolerance_test winograd_test float_mode_test dtype_test parallel_test c_api_test
+       nonfinite_test unit_tests)
 cmake --preset aarch64 >/dev/null
 cmake --build --preset aarch64 --parallel "$jobs" --target faltung_shared faltung_command "${tests[@]}"
 

@@ -25,6 +25,13 @@ struct Accuracy {
   double rms_of_chain = kAsFp32;
   // What f32 is taken to mean.
   static constexpr double kAsFp32 = 2;
+  // Zeros that an algorithm adds to the filter, where they meet inputs: so many groups are one, whose filter
+  // is zero between them; and the filter's sizes are rounded up to multiples. 0 * Inf is NaN, so that an
+  // input which is not finite makes NaN of more elements.
+  int groups_as_one = 1, filter_unit_d = 1, filter_unit_h = 1, filter_unit_w = 1;
+  bool adds_zeros() const {
+    return groups_as_one > 1 || filter_unit_d > 1 || filter_unit_h > 1 || filter_unit_w > 1;
+  }
   bool on_tiles() const { return spread_d > 0 || spread_h > 0 || spread_w > 0; }
 };
 
