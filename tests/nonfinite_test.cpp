@@ -196,6 +196,49 @@ TEST(NonfiniteReference, WhereNoTapReachesThereIsZeroWhateverTheFilter) {
   }
 }
 
+// Kernels whose zeros meet a channel, and those that multiply parts, say so; nothing else of theirs may be
+// NaN.
+TEST(NonfiniteReference, ZerosThatMeetAChannelMayMakeNanOfItAlone) {
+  const Parallel parallel(1);
+  for (const char* text : {"bwd_d:n1c4h5w5k2r3s3:st2:g2", "bwd_w:n1c4h5w5k2r3s3:g2",
+                           "fwd:n1c2h5w5k4r3s3:transposed:st2:g2", "bwd_w:n1c2h3w3k4r3s3:transposed:g2"}) {
+    const Problem p = parse_problem(text);
+    const Oracle oracle(p, Data::small_integers, 1);
+    Operands operands(oracle);
+    // Of channel 3, a value that few elements take.
+    const bool of_weights = p.direction == Direction::backward_weights;
+    const Problem plain = is_transposed(p) ? convolution_of(p) : p;
+    const TensorShape shape = of_weights ? x_shape(plain) : w_shape(plain);
+    void* const data = !of_weights        ? operands.tensors.w
+                       : is_transposed(p) ? operands.tensors.y
+                                          : operands.tensors.x;
+    store_element(p.dtype, data, of_weights ? shape.offset(0, 3, 0, 0) : shape.offset(1, 1, 0, 0), INFINITY);
+    const Oracle judge(p, operands.tensors, 1);
+    const Accuracy exact = dot_product_accuracy(p);
+    Accuracy meeting = exact, parts = exact;
+    meeting.zeros_meet = ZerosMeet::channel;
+    parts.factors = Factors::tf32_parts;
+    const TensorShape result_at = result_shape(p);
+    std::vector<float> right(static_cast<std::size_t>(result_at.elements()));
+    for (i64 i = 0; i < result_at.elements(); ++i)
+      right[static_cast<std::size_t>(result_at.offset(result_at.position(i)))] =
+          static_cast<float>(reference(p, operands.tensors, result_at.position(i)).value);
+    for (i64 i = 0; i < result_at.elements(); ++i) {
+      const Position at = result_at.position(i);
+      std::vector<float> result = right;
+      result[static_cast<std::size_t>(result_at.offset(at))] = NAN;
+      const Expected own = reference(p, operands.tensors, at);
+      const bool always = std::isnan(own.value) || own.may_be_nan;
+      const bool in_channel = of_weights ? at.n >= 1 && at.c == 1 : at.c == 3;
+      EXPECT_EQ(judge.check(result.data(), exact, parallel).right(), always) << text << " " << i;
+      EXPECT_EQ(judge.check(result.data(), meeting, parallel).right(), always || in_channel)
+          << text << " " << i;
+      EXPECT_EQ(judge.check(result.data(), parts, parallel).right(), always || !std::isfinite(own.value))
+          << text << " " << i;
+    }
+  }
+}
+
 // What a kernel that adds zeros to the filter may do is said by its accuracy, and no other may.
 TEST(NonfiniteReference, ZerosOfAWiderFilterMayMakeNanOfTheirOwnNeighboursAlone) {
   const Problem p = parse_problem("fwd:n1c2h8w8k2r3s3:st2:g2");

@@ -197,6 +197,7 @@ class ImplicitGemmSm90 : public Algorithm {
     constexpr double kRounded = 0x1p14 + 4;  // 2 2^-11 + 2^-22 in units of 2^-24
     const bool rounds = p.dtype == DType::f32 && p.math == Math::fast;
     Accuracy a{dot_product_growth(p) + (rounds ? kRounded : 0), 0, 0};
+    a.factors = sm90::factors(p);
     a.groups_as_one = formed.merged;
     if (formed.form == Form::deepened) {
       a.filter_unit_h = static_cast<int>(p.stride_h);

@@ -90,6 +90,8 @@ class Rewritten {
     a.spread_h = std::max(a.spread_h, part.accuracy.spread_h);
     a.spread_w = std::max(a.spread_w, part.accuracy.spread_w);
     a.exact_on_integers = a.exact_on_integers && part.accuracy.exact_on_integers;
+    a.zeros_meet = std::max(a.zeros_meet, part.accuracy.zeros_meet);
+    a.factors = std::max(a.factors, part.accuracy.factors);
     a.groups_as_one = std::lcm(a.groups_as_one, part.accuracy.groups_as_one);
     a.filter_unit_h = std::lcm(a.filter_unit_h, part.accuracy.filter_unit_h);
     a.filter_unit_w = std::lcm(a.filter_unit_w, part.accuracy.filter_unit_w);

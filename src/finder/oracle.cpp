@@ -128,14 +128,22 @@ void Oracle::choose_elements(double max_products, std::uint64_t seed) {
 }
 
 const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel& parallel) const {
-  const std::array key{accuracy.spread_d,      accuracy.spread_h,      accuracy.spread_w,
-                       accuracy.groups_as_one, accuracy.filter_unit_d, accuracy.filter_unit_h,
-                       accuracy.filter_unit_w};
+  const std::array key{accuracy.spread_d,
+                       accuracy.spread_h,
+                       accuracy.spread_w,
+                       accuracy.groups_as_one,
+                       accuracy.filter_unit_d,
+                       accuracy.filter_unit_h,
+                       accuracy.filter_unit_w,
+                       static_cast<int>(accuracy.zeros_meet),
+                       static_cast<int>(accuracy.factors)};
   if (const auto found = answers_.find(key); found != answers_.end()) return found->second;
   Answers& answers = answers_[key];
   answers.resize(elements_.size());
   const std::optional<Surroundings> around = tile_of(problem_, tensors_, accuracy);
   const std::optional<Surroundings> beyond = met_by_zeros(problem_, tensors_, accuracy);
+  std::optional<MetChannels> channels;
+  if (accuracy.zeros_meet == ZerosMeet::channel) channels.emplace(problem_, tensors_);
   parallel.each(
       static_cast<i64>(elements_.size()),
       [&](i64 index, int) {
@@ -145,6 +153,9 @@ const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel&
           e.magnitude = around->magnitude(tensors_, at);
           e.may_be_nan = e.may_be_nan || !std::isfinite(e.magnitude);  // tiles mix their pixels
         }
+        if (accuracy.factors == Factors::tf32_parts)
+          e.may_be_nan = e.may_be_nan || !std::isfinite(e.factors);  // Inf has no parts
+        if (channels) e.may_be_nan = e.may_be_nan || !channels->is_finite(at);
         if (beyond) e.may_be_nan = e.may_be_nan || !std::isfinite(beyond->magnitude(tensors_, at));
         answers[static_cast<std::size_t>(index)] = e;
       },

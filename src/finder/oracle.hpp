@@ -61,7 +61,7 @@ class Oracle {
   std::vector<std::byte> x_, w_, y_, bias_, residual_;
   Tensors tensors_;
   std::vector<Position> elements_;
-  mutable std::map<std::array<int, 7>, Answers> answers_;  // by what the accuracy says is met
+  mutable std::map<std::array<int, 9>, Answers> answers_;  // by what the accuracy says is met
   mutable std::vector<double> chain_errors_;               // of every so many-th element
 };
 

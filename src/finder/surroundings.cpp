@@ -121,6 +121,27 @@ std::optional<Surroundings> met_by_zeros(const Problem& p, const Tensors& t, con
   return Surroundings{q, std::move(out), std::move(ones)};
 }
 
+MetChannels::MetChannels(const Problem& p, const Tensors& t)
+    : problem_(is_transposed(p) ? convolution_of(p) : p),
+      finite_(static_cast<std::size_t>(problem_.c), true) {
+  const i64 group_c = problem_.c / problem_.groups, group_k = problem_.k / problem_.groups;
+  const bool of_weights = problem_.direction == Direction::backward_weights;
+  const TensorShape shape = of_weights ? x_shape(problem_) : w_shape(problem_);
+  const void* const data = !of_weights ? t.w : is_transposed(p) ? t.y : t.x;
+  for (i64 i = 0; i < shape.elements(); ++i) {
+    const Position at = shape.position(i);
+    if (std::isfinite(load_element(problem_.dtype, data, shape.offset(at)))) continue;
+    finite_[static_cast<std::size_t>(of_weights ? at.c : at.n / group_k * group_c + at.c)] = false;
+  }
+}
+
+bool MetChannels::is_finite(const Position& at) const {
+  const Problem& p = problem_;
+  const bool of_weights = p.direction == Direction::backward_weights;
+  return finite_[static_cast<std::size_t>(of_weights ? at.n / (p.k / p.groups) * (p.c / p.groups) + at.c
+                                                     : at.c)];
+}
+
 double Surroundings::magnitude(const Tensors& given, const Position& at) const {
   Tensors t = given;  // of which the reference writes none
   (walks_over_x(problem) ? t.x : t.y) = const_cast<std::byte*>(data.data());

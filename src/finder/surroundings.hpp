@@ -31,6 +31,18 @@ std::optional<Surroundings> tile_of(const Problem& problem, const Tensors& tenso
 std::optional<Surroundings> met_by_zeros(const Problem& problem, const Tensors& tensors,
                                          const Accuracy& accuracy);
 
+// Of algorithms whose zeros meet a channel: whether one of its values is not finite, and which channel an
+// element is of.
+class MetChannels {
+ public:
+  MetChannels(const Problem& problem, const Tensors& tensors);
+  bool is_finite(const Position& of_result) const;
+
+ private:
+  Problem problem_;  // not transposed
+  std::vector<bool> finite_;
+};
+
 }  // namespace faltung
 
 #endif  // FALTUNG_SRC_FINDER_SURROUNDINGS_HPP_
