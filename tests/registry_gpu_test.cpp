@@ -326,7 +326,7 @@ TEST_P(RegistryGpu, WhatIsNotFiniteIsWhatTheReferenceHas) {
         store_element(p.dtype, x.data(), static_cast<std::int64_t>(i) * (p.c == 1 ? 3 : 311), kValues[i]);
       Tensors tensors = inputs.tensors();
       tensors.x = x.data();
-      const Report report = verify(*plan, candidate.accuracy, Oracle(p, tensors, 1), parallel);
+      const Report report = faltung::verify(*plan, candidate.accuracy, Oracle(p, tensors, 1), parallel);
       EXPECT_TRUE(passed(report)) << candidate.kernel() << " for " << text << ": " << report.why;
     }
   }
