@@ -10,12 +10,15 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
+#include "faltung/faltung.h"
 #include "faltung/network.hpp"
 #include "src/algorithms/algorithm.hpp"
 #include "src/problem/dtype.hpp"
+#include "tests/onnx_writer.hpp"
 #include "tests/scratch.hpp"
 
 #if defined(__x86_64__)
@@ -257,6 +260,93 @@ TEST_F(FloatModes, AnExceptionLeavesItAsItWas) {
   for (const Mode& mode : kModes) {
     in_mode(mode, [] { EXPECT_THROW(parse_problem("n1c8h9w8k8r3s3:leaky_relu(x)"), Error); });
     in_mode(mode, [] { EXPECT_THROW(Engine("/nonexistent.lock"), Error); });
+  }
+}
+
+TEST_F(FloatModes, WarningsAreToldInTheCallers) {
+  const Problem problem = parse_problem("n1c8h9w8k8r3s3:pad1");
+  const std::string file = scratch_.path() + "/file";
+  std::ofstream(file) << "no directory";
+  for (const Mode& mode : kModes) {
+    int told = 0, kept = 0;
+    in_mode(mode, [&] {
+      Engine engine(file + "/store");  // which can hold nothing
+      engine.on_warning([&](const std::string&) { ++told, kept += mode_now() == mode ? 1 : 0; });
+      Request request;
+      request.threads = 1, request.budget_ms = 1, request.only = {"direct_cpu"};
+      engine.find(problem, request);
+    });
+    EXPECT_GT(told, 0) << mode.name;
+    EXPECT_EQ(told, kept) << mode.name;
+  }
+}
+
+TEST_F(FloatModes, TheCInterfaceKeepsIt) {
+  const std::string store = scratch_.path() + "/store";
+  for (const Mode& mode : kModes) {
+    bool well = false;
+    std::vector<float> x(200, 0.1f), w(200, 0.3f), y(200);
+    in_mode(mode, [&] {
+      faltung_engine* engine = nullptr;
+      faltung_problem* problem = nullptr;
+      faltung_plan* plan = nullptr;
+      faltung_request request = faltung_request_default();
+      request.threads = 1;
+      well = faltung_engine_create(store.c_str(), &engine) == FALTUNG_OK &&
+             faltung_problem_create("fwd:n1c2h9w9k2r3s3:pad1:leaky_relu(0.1)", &problem) == FALTUNG_OK &&
+             faltung_plan_create(engine, problem, &request, &plan) == FALTUNG_OK;
+      if (well) {
+        std::vector<char> workspace(faltung_plan_workspace_bytes(plan, 0) + 1);
+        faltung_run_options options{};
+        options.size = sizeof options;
+        options.workspace = workspace.data();
+        const faltung_tensors tensors{x.data(), w.data(), y.data(), nullptr, nullptr};
+        well = faltung_run(plan, &tensors, &options) == FALTUNG_OK;
+      }
+      faltung_plan_destroy(plan);
+      faltung_problem_destroy(problem);
+      faltung_engine_destroy(engine);
+    });
+    EXPECT_TRUE(well) << mode.name << ": " << faltung_last_error();
+    EXPECT_NEAR(y[40], 18 * 0.03f, 1e-5) << mode.name;
+  }
+}
+
+// Its constants are folded, and steps made of them, as it is opened and planned.
+TEST_F(FloatModes, NetworksKeepIt) {
+  onnx::ModelText model;
+  model.add_input("x", {1, 8, -1, 7});
+  model.add_constant(onnx::tensor("thirds", {1, 8, 1, 1}, std::vector<float>(8, 1.0f / 3)));
+  model.add_constant(onnx::tensor("tenths", {1, 8, 1, 1}, std::vector<float>(8, 0.1f)));
+  model.add_constant(onnx::tensor("w", {8, 8, 3, 3}, std::vector<float>(8 * 8 * 9, 0.7f)));
+  model.add({"Mul", {"thirds", "tenths"}, {"folded"}, {}, ""});
+  model.add({"Conv", {"x", "w"}, {"convolved"}, {{"pads", onnx::Sizes{1, 1, 1, 1}}}, ""});
+  model.add({"Mul", {"convolved", "folded"}, {"scaled"}, {}, ""});
+  model.add({"Softmax", {"scaled"}, {"y"}, {{"axis", std::int64_t{3}}}, ""});
+  model.add_output("y");
+  const std::string path = scratch_.path() + "/model.onnx";
+  std::ofstream(path, std::ios::binary) << model.bytes();
+  std::vector<float> x(8 * 5 * 7);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 13) * 0.01f - 0.05f;
+  std::vector<float> expected;
+  const auto run = [&] {
+    Engine engine(scratch_.path() + "/store");
+    NetworkRequest request;
+    request.request.threads = 2;
+    Network network(engine, path, request);
+    const NetworkPlan plan = network.plan({{1, 8, 5, 7}});
+    std::vector<float> y(x.size());
+    const void* const inputs[] = {x.data()};
+    void* const outputs[] = {y.data()};
+    plan.run(inputs, outputs);
+    plan.report(inputs, outputs, 1);
+    return y;
+  };
+  expected = run();
+  for (const Mode& mode : kModes) {
+    bool same = false;
+    in_mode(mode, [&] { same = run() == expected; });
+    EXPECT_TRUE(same) << mode.name;
   }
 }
 

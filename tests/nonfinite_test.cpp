@@ -30,6 +30,14 @@ const char* const kShapes[] = {
     "bwd_w:n1c16h7w6k16r3s3:pad1",
     "bwd_w:n2c8h12w11k16r3s3:st2:pad1",
     "bwd_w:n1c16h9w8k16r3s3:pad1:g16",
+    // Of a strided adjoint: elements that no tap reaches, in depth, in a plane, by a dilation, before an
+    // epilogue.
+    "bwd_d:n1c4d5h6w6k8t1r3s3:st2:pad1",
+    "bwd_d:n1c4d3h9w8k4t2r5s5:st2:pad2:dil2",
+    "bwd_d:n1c8h7w8k8r1s1:st2",
+    "bwd_d:n1c8d3h6w6k8t1r3s3:st2:pad1:g8",
+    "fwd:n1c4d3h5w5k8t1r3s3:transposed:st3:pad1",
+    "fwd:n1c8h5w5k8r1s2:transposed:st2:bias:relu",
 };
 
 // Host memory of a problem's tensors, which may be written to.
@@ -119,6 +127,38 @@ std::vector<const Algorithm*> all() {
 INSTANTIATE_TEST_SUITE_P(All, Nonfinite, testing::ValuesIn(all()),
                          [](const auto& param) { return std::string(param.param->name()); });
 
+// Each activation as its formula has it, whatever computes it (docs/accuracy.md).
+TEST_P(Nonfinite, AfterEveryActivation) {
+  const auto parallel = std::make_shared<const Parallel>(1);
+  Builder builder(find_device("cpu"), parallel);
+  int checked = 0;
+  for (const char* activation : {"relu", "relu6", "leaky_relu(0.5)", "leaky_relu(0)", "sigmoid", "silu",
+                                 "gelu", "gelu_tanh", "hardswish"}) {
+    for (const char* shape :
+         {"fwd:n1c1h4w4k1r1s1:", "fwd:n1c4h4w4k4r3s3:pad1:g4:", "fwd:n1c2h3w3k5r13s13:pad6:"}) {
+      Problem p = parse_problem(std::string(shape) + "bias:" + activation);
+      if (!GetParam()->supports(p, builder.target()).yes) p.math = Math::fast;
+      if (!GetParam()->supports(p, builder.target()).yes) continue;
+      const Oracle oracle(p, Data::random, 1);
+      for (const float value : {INFINITY, -INFINITY, NAN, 1e30f, -1e30f, 0.0f, -0.0f}) {
+        Operands operands(oracle);
+        for (i64 k = 0; k < p.k; ++k) store_element(p.dtype, operands.memories[3].data(), k, value);
+        const Oracle judge(p, operands.tensors, 1);
+        const auto plan = builder.plan(p, GetParam()->candidates(p, builder.target()).front());
+        std::vector<std::byte> workspace(plan->workspace_bytes(false) + 1);
+        RunOptions options;
+        options.workspace = workspace.data();
+        plan->run(operands.tensors, options);
+        const Finding finding =
+            judge.check(result_pointer(p, operands.tensors), dot_product_accuracy(p), *parallel);
+        EXPECT_TRUE(finding.right()) << to_string(p) << " of " << value << ": " << finding.worst;
+        ++checked;
+      }
+    }
+  }
+  EXPECT_GT(checked, 0);
+}
+
 // What is allowed is allowed there alone.
 TEST(NonfiniteReference, NanIsRightOnlyWhereTheFilterHasOneOverThePadding) {
   const Problem p = parse_problem("fwd:n1c1h4w4k1r3s3:pad1");
@@ -135,6 +175,98 @@ TEST(NonfiniteReference, NanIsRightOnlyWhereTheFilterHasOneOverThePadding) {
       // What must not be finite is not right when it is.
       EXPECT_EQ(error_over_bound(p, dot_product_accuracy(p), expected, 1e30f) <= 1, false);
     }
+  }
+}
+
+TEST(NonfiniteReference, WhereNoTapReachesThereIsZeroWhateverTheFilter) {
+  for (const char* text : {"bwd_d:n1c1d3h4w4k1t1r1s1:st2", "bwd_d:n1c1h4w4k1r1s1:st2"}) {
+    const Problem p = parse_problem(text);
+    const Oracle oracle(p, Data::small_integers, 1);
+    Operands operands(oracle);
+    store_element(p.dtype, operands.tensors.w, 0, INFINITY);
+    const TensorShape shape = x_shape(p);
+    for (i64 i = 0; i < shape.elements(); ++i) {
+      const Position at = shape.position(i);
+      const Expected expected = reference(p, operands.tensors, at);
+      const bool reached = at.d % 2 == 0 && at.h % 2 == 0 && at.w % 2 == 0;
+      EXPECT_FALSE(expected.may_be_nan);
+      EXPECT_EQ(std::isfinite(expected.value), !reached) << text << " element " << i;
+      if (!reached) EXPECT_EQ(expected.value, 0);
+    }
+  }
+}
+
+// Kernels whose zeros meet a channel, and those that multiply parts, say so; nothing else of theirs may be
+// NaN.
+TEST(NonfiniteReference, ZerosThatMeetAChannelMayMakeNanOfItAlone) {
+  const Parallel parallel(1);
+  for (const char* text : {"bwd_d:n1c4h5w5k2r3s3:st2:g2", "bwd_w:n1c4h5w5k2r3s3:g2",
+                           "fwd:n1c2h5w5k4r3s3:transposed:st2:g2", "bwd_w:n1c2h3w3k4r3s3:transposed:g2"}) {
+    const Problem p = parse_problem(text);
+    const Oracle oracle(p, Data::small_integers, 1);
+    Operands operands(oracle);
+    // Of channel 3, a value that few elements take.
+    const bool of_weights = p.direction == Direction::backward_weights;
+    const Problem plain = is_transposed(p) ? convolution_of(p) : p;
+    const TensorShape shape = of_weights ? x_shape(plain) : w_shape(plain);
+    void* const data = !of_weights        ? operands.tensors.w
+                       : is_transposed(p) ? operands.tensors.y
+                                          : operands.tensors.x;
+    store_element(p.dtype, data, of_weights ? shape.offset(0, 3, 0, 0) : shape.offset(1, 1, 0, 0), INFINITY);
+    const Oracle judge(p, operands.tensors, 1);
+    const Accuracy exact = dot_product_accuracy(p);
+    Accuracy meeting = exact, parts = exact;
+    meeting.zeros_meet = ZerosMeet::channel;
+    parts.factors = Factors::tf32_parts;
+    const TensorShape result_at = result_shape(p);
+    std::vector<float> right(static_cast<std::size_t>(result_at.elements()));
+    for (i64 i = 0; i < result_at.elements(); ++i)
+      right[static_cast<std::size_t>(result_at.offset(result_at.position(i)))] =
+          static_cast<float>(reference(p, operands.tensors, result_at.position(i)).value);
+    for (i64 i = 0; i < result_at.elements(); ++i) {
+      const Position at = result_at.position(i);
+      std::vector<float> result = right;
+      result[static_cast<std::size_t>(result_at.offset(at))] = NAN;
+      const Expected own = reference(p, operands.tensors, at);
+      const bool always = std::isnan(own.value) || own.may_be_nan;
+      const bool in_channel = of_weights ? at.n >= 1 && at.c == 1 : at.c == 3;
+      EXPECT_EQ(judge.check(result.data(), exact, parallel).right(), always) << text << " " << i;
+      EXPECT_EQ(judge.check(result.data(), meeting, parallel).right(), always || in_channel)
+          << text << " " << i;
+      EXPECT_EQ(judge.check(result.data(), parts, parallel).right(), always || !std::isfinite(own.value))
+          << text << " " << i;
+    }
+  }
+}
+
+// What a kernel that adds zeros to the filter may do is said by its accuracy, and no other may.
+TEST(NonfiniteReference, ZerosOfAWiderFilterMayMakeNanOfTheirOwnNeighboursAlone) {
+  const Problem p = parse_problem("fwd:n1c2h8w8k2r3s3:st2:g2");
+  const Oracle oracle(p, Data::small_integers, 1);
+  Operands operands(oracle);
+  store_element(p.dtype, operands.tensors.x, x_shape(p).offset(0, 0, 3, 3), NAN);
+  const Oracle judge(p, operands.tensors, 1);
+  const Parallel parallel(1);
+  const Accuracy plain = dot_product_accuracy(p);
+  Accuracy wider = plain, merged = plain;
+  wider.filter_unit_h = wider.filter_unit_w = 2;
+  merged.groups_as_one = 2;
+  const TensorShape shape = y_shape(p);
+  for (i64 i = 0; i < shape.elements(); ++i) {
+    // The right result but for NaN in one element.
+    std::vector<float> result(static_cast<std::size_t>(shape.elements()));
+    for (i64 j = 0; j < shape.elements(); ++j)
+      result[static_cast<std::size_t>(j)] =
+          static_cast<float>(reference(p, operands.tensors, shape.position(j)).value);
+    result[static_cast<std::size_t>(i)] = NAN;
+    const Position at = shape.position(i);
+    const auto within = [](i64 o, i64 taps) { return o * 2 <= 3 && 3 < o * 2 + taps; };
+    const bool own = at.c == 0 && within(at.h, 3) && within(at.w, 3);
+    const bool beyond = at.c == 0 && within(at.h, 4) && within(at.w, 4);
+    const bool beside = within(at.h, 3) && within(at.w, 3);
+    EXPECT_EQ(judge.check(result.data(), plain, parallel).right(), own) << i;
+    EXPECT_EQ(judge.check(result.data(), wider, parallel).right(), beyond) << i;
+    EXPECT_EQ(judge.check(result.data(), merged, parallel).right(), beside) << i;
   }
 }
 

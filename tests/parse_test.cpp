@@ -43,6 +43,19 @@ void expect_same(const std::string& text, const std::string& canonical) {
 
 // ---------------------------------------------------------------------------------------- canonical string
 
+// A message may go to a terminal.
+TEST(Canonical, MessagesHaveNoControlCharacters) {
+  for (const char* text :
+       {"\x1b[2J", "fwd:n1c8h9w8k8r3s3:\x1b[2J", "conv \x1b[2J -n 1", "--dir=\x1b[2J ic8ih9oc8kh3"}) {
+    try {
+      parse_problem(text);
+      ADD_FAILURE() << "it was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find('\x1b'), std::string::npos) << text;
+    }
+  }
+}
+
 TEST(Canonical, FieldsAndDefaults) {
   const Problem p = parse_problem(
       "fwd:n2c6h14w15k8r3s5:st2x3:pad0.1.2.3:dil2x1:g2:bf16:nhwc:math=fast:bias:residual:leaky_relu(0.25):"

@@ -14,8 +14,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <functional>
 #include <map>
@@ -23,6 +25,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "src/problem/dtype.hpp"
 #include "src/problem/text.hpp"
 #include "tests/builder.hpp"
 #include "tests/packed.hpp"
@@ -293,6 +296,38 @@ TEST_P(RegistryGpu, PackedWeightsServeAnotherBatchAndImage) {
       const Candidate candidate = GetParam()->candidates(p, builder.target()).front();
       EXPECT_NE(expect_packed_weights_serve(builder, p, candidate), Served::by_its_own_alone)
           << candidate.kernel() << " for " << text;
+    }
+  }
+}
+
+// Inputs that are not finite, and what the activations make of them: the formulas have NaN of -Inf, where a
+// device's own function may not (docs/accuracy.md).
+TEST_P(RegistryGpu, WhatIsNotFiniteIsWhatTheReferenceHas) {
+  std::vector<const char*> problems = {"fwd:n1c16h14w15k32r3s3:pad1:f32:nchw:math=fast",
+                                       "fwd:n1c16h14w15k16r3s3:pad1:f16:nhwc:g16"};
+  if (GetParam()->name() == "direct_gpu") {  // the activations are one text for all
+    problems.insert(problems.end(), {"fwd:n1c1h4w8k1r1s1:bias:sigmoid", "fwd:n1c1h4w8k1r1s1:bias:silu",
+                                     "fwd:n1c1h4w8k1r1s1:bias:gelu", "fwd:n1c1h4w8k1r1s1:bias:gelu_tanh",
+                                     "fwd:n1c1h4w8k1r1s1:bias:hardswish"});
+  }
+  constexpr float kValues[] = {INFINITY, -INFINITY, NAN, 1e30f, -1e30f};
+  const Parallel parallel(1);
+  for (const std::shared_ptr<Device>& device : devices_) {
+    Builder builder(device);
+    for (const char* text : problems) {
+      const Problem p = parse_problem(text);
+      if (!GetParam()->supports(p, builder.target()).yes) continue;
+      const Candidate candidate = GetParam()->candidates(p, builder.target()).front();
+      const auto plan = builder.plan(p, candidate);
+      const Oracle inputs(p, Data::random, 1);
+      std::vector<std::byte> x(static_cast<std::size_t>(bytes_of(p, x_shape(p))));
+      std::memcpy(x.data(), inputs.tensors().x, x.size());
+      for (std::size_t i = 0; i < std::size(kValues); ++i)
+        store_element(p.dtype, x.data(), static_cast<std::int64_t>(i) * (p.c == 1 ? 3 : 311), kValues[i]);
+      Tensors tensors = inputs.tensors();
+      tensors.x = x.data();
+      const Report report = faltung::verify(*plan, candidate.accuracy, Oracle(p, tensors, 1), parallel);
+      EXPECT_TRUE(passed(report)) << candidate.kernel() << " for " << text << ": " << report.why;
     }
   }
 }

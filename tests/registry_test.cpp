@@ -67,6 +67,20 @@ TEST_P(Registry, EveryDimension) {
   for (const Problem& problem : drawn(dimension_problems(), 2, dimension_kind_of)) verify_all(problem);
 }
 
+// Planes of one row of whole vectors, of which some depths of the result take none, whatever the processor's
+// vectors: they must not be taken for planes that lie in the tensor.
+TEST_P(Registry, DepthsBeyondTheInput) {
+  for (const char* shape : {"bwd_d:n1c3d4h1w%dk2t3r1s1:st2", "bwd_d:n2c3d5h1w%dk2t1r1s1:st2x1x1:pad1x0x0",
+                            "fwd:n1c3d1h1w%dk2t2r1s1:pad2x0x0", "fwd:n1c3d1h1w%dk2t3r1s1:transposed:st2"}) {
+    for (const int columns : {8, 16, 32, 64}) {
+      const std::string before = std::string(shape).substr(0, std::string(shape).find("%d"));
+      const std::string after = std::string(shape).substr(before.size() + 2);
+      const Problem p = parse_problem(before + std::to_string(columns) + after);
+      if (GetParam()->supports(p, builder_.target()).yes) verify_all(p);
+    }
+  }
+}
+
 TEST_P(Registry, EveryEpilogue) {
   FALTUNG_TRACE_SAMPLE();
   for (const Problem& problem : drawn(epilogue_problems(), 1)) verify_all(problem);

@@ -1,5 +1,5 @@
 // Problems of one and three dimensions and transposed ones: the references of what they are rewritten to give
-// the problem's, to the bit on small integers.
+// the problem's, to the bit on small integers, and NaN and Inf where the problem's are.
 #include "src/problem/rewrite_plain.hpp"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <random>
 
 #include "src/problem/reference.hpp"
+#include "tests/not_finite.hpp"
 #include "tests/registry_problems.hpp"
 #include "tests/sampling.hpp"
 
@@ -52,14 +53,18 @@ Values gather(const IndexMap& map, const Values& outer, const TensorShape& from,
 // From a plain problem.
 int steps_away(const Problem& p) { return (p.dimensions == 2 ? 0 : 1) + (is_transposed(p) ? 1 : 0); }
 
-void expect_same(const Problem& p, std::uint64_t seed) {
-  SCOPED_TRACE(to_string(p) + ", seed " + std::to_string(seed));
+void expect_same(const Problem& p, std::uint64_t seed, Inputs inputs) {
+  SCOPED_TRACE(to_string(p) + ", seed " + std::to_string(seed) + ", inputs " + name(inputs));
   std::mt19937_64 random(seed);
   Data outer{random_integers(x_shape(p).elements(), random), random_integers(w_shape(p).elements(), random),
              random_integers(conv_shape(p).elements(), random), random_integers(p.k, random),
              random_integers(conv_shape(p).elements(), random)};
+  if (inputs == Inputs::not_finite) {
+    for (Values* values : {&outer.x, &outer.w, &outer.y, &outer.bias, &outer.residual})
+      strew_not_finite(*values, random);
+  }
   const TensorShape result = result_shape(p);
-  std::vector<double> values(static_cast<std::size_t>(result.elements()), 0);
+  std::vector<Expected> values(static_cast<std::size_t>(result.elements()), Expected{0, 0});
   std::vector<int> times(values.size(), 0);
   for (const auto& [r, view] : toward_plain(p)) {
     ASSERT_NO_THROW(validate(r.inner)) << to_string(r.inner);
@@ -79,14 +84,14 @@ void expect_same(const Problem& p, std::uint64_t seed) {
       const Position at = here.position(i);
       const std::optional<Index> to = r.result()(index_of(seen(here), i));
       if (!to) continue;
-      values[offset(there, *to)] = reference(r.inner, inner.tensors(), at).value;
+      values[offset(there, *to)] = reference(r.inner, inner.tensors(), at);
       ++times[offset(there, *to)];
     }
   }
   i64 wrong = 0, twice = 0;
   for (i64 i = 0; i < result.elements(); ++i) {
     const auto at = static_cast<std::size_t>(result.offset(result.position(i)));
-    wrong += values[at] != reference(p, outer.tensors(), result.position(i)).value;
+    wrong += !is_what_may_be(values[at], reference(p, outer.tensors(), result.position(i)));
     twice += times[at] > 1;
   }
   EXPECT_EQ(wrong, 0) << "of " << result.elements() << " elements";
@@ -97,7 +102,8 @@ TEST(RewritePlain, OfTheTestsShapesGivesTheirResults) {
   int count = 0;
   for (const Problem& p : dimension_problems()) {
     if (p.dtype != DType::f32 || p.epilogue.pool.kind != PoolKind::none) continue;
-    expect_same(p, 1);
+    expect_same(p, 1, Inputs::integers);
+    expect_same(p, 1, Inputs::not_finite);
     ++count;
   }
   EXPECT_EQ(count, 16 * 4 * 2);
@@ -145,7 +151,8 @@ TEST(RewritePlain, OfRandomProblemsGivesTheirResults) {
   for (int i = 0; i < count && !HasFailure(); ++i) {
     std::mt19937_64 random(sampling::seed() * 1000003 + static_cast<std::uint64_t>(i));
     const Problem p = roll(random);
-    expect_same(p, sampling::seed() + static_cast<std::uint64_t>(i));
+    for (const Inputs inputs : {Inputs::integers, Inputs::not_finite})
+      expect_same(p, sampling::seed() + static_cast<std::uint64_t>(i), inputs);
     ++met[dimension_kind_of(p)];
     met["nothing is read"] += [&] {
       for (const PlainRewrite& r : toward_plain(p)) {

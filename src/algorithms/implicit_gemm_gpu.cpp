@@ -110,7 +110,7 @@ class ImplicitGemmGpu : public Algorithm {
     c.workspace_bytes =
         weights ? gpu::parts_bytes(p, splits_of(p, choice, device)) : gpu::shared_sum_bytes(p, choice.splits);
     c.packed_bytes = weights ? 0 : gpu::packed_bytes(p, out_pad(p, *choice.tile), device);
-    c.accuracy = dot_product_accuracy(p);
+    c.accuracy = gathering_accuracy(p);
     c.registers = device.unit.is_amd ? choice.tile->amd.on(device.unit) : -1;
     c.recipe = [p, choice, weights, &device] {
       return weights ? weights_recipe(p, choice, device) : pixels_recipe(p, choice, device);

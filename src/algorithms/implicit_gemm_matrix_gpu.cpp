@@ -186,7 +186,7 @@ class ImplicitGemmMatrixGpu : public Algorithm {
     c.cost = {predicted_ms(p, choice, device), Bound::arithmetic};
     c.workspace_bytes = gpu::shared_sum_bytes(p, choice.splits);
     c.packed_bytes = packed_bytes(p, out_pad(p, *choice.tile));
-    c.accuracy = dot_product_accuracy(p);
+    c.accuracy = gathering_accuracy(p);
     c.registers = choice.tile->amd.on(device.unit);
     c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
     return c;

@@ -161,7 +161,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
     c.cost = {predicted_ms(p, choice, device), Bound::arithmetic};
     c.workspace_bytes = gpu::shared_sum_bytes(p, choice.splits);
     c.packed_bytes = gpu::packed_bytes(p, out_pad(p, *choice.tile), device);
-    c.accuracy = dot_product_accuracy(p);
+    c.accuracy = gathering_accuracy(p);
     c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
     return c;
   }

@@ -119,7 +119,8 @@ bool PixelLanes::reads_in_place() const {
   const bool planes = taps() == 1 && tap.h == 0 && tap.w == 0 && t_.step_h == 1 && t_.step_w == 1 &&
                       t_.rows == 1 && t_.in.h == 1 && t_.in.d == 1 && t_.columns == t_.in.w;
   const bool collide = t_.in.stride_c * 4 % 4096 == 0 && t_.in_channels > 64;
-  return planes && !collide && !flat_ && p_.dtype == DType::f32 && panels_.parts() <= kFewPanels;
+  return planes && !t_.padded() && !collide && !flat_ && p_.dtype == DType::f32 &&
+         panels_.parts() <= kFewPanels;
 }
 
 std::size_t PixelLanes::scratch_bytes() const {

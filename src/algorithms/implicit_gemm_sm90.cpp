@@ -174,7 +174,7 @@ class ImplicitGemmSm90 : public Algorithm {
     c.workspace_bytes = sm90::workspace_of(formed, inner, asked).bytes;
     c.packed_bytes = sm90::packed_bytes(formed, inner, asked);
     c.cost = {e.ms + before_ms(formed, p, inner, c.workspace_bytes), e.bound};
-    c.accuracy = accuracy(p);
+    c.accuracy = accuracy(p, formed);
     c.recipe = [formed, asked, &device] { return sm90::recipe(formed, asked, device); };
     return c;
   }
@@ -193,10 +193,17 @@ class ImplicitGemmSm90 : public Algorithm {
   }
 
   // Where less than tf32 is allowed its two rounded operands come on top.
-  static Accuracy accuracy(const Problem& p) {
+  static Accuracy accuracy(const Problem& p, const Formed& formed) {
     constexpr double kRounded = 0x1p14 + 4;  // 2 2^-11 + 2^-22 in units of 2^-24
     const bool rounds = p.dtype == DType::f32 && p.math == Math::fast;
-    return {dot_product_growth(p) + (rounds ? kRounded : 0), 0, 0};
+    Accuracy a{dot_product_growth(p) + (rounds ? kRounded : 0), 0, 0};
+    a.factors = sm90::factors(p);
+    a.groups_as_one = formed.merged;
+    if (formed.form == Form::deepened) {
+      a.filter_unit_h = static_cast<int>(p.stride_h);
+      a.filter_unit_w = static_cast<int>(p.stride_w);
+    }
+    return a;
   }
 };
 

@@ -79,6 +79,7 @@ class Rewritten {
     a.spread_d = a.spread_h;
     a.spread_h = a.spread_w == 0 ? 0 : static_cast<int>(ceil_div(a.spread_w, problem_.w));
     a.spread_w = a.spread_w == 0 ? 0 : static_cast<int>(problem_.w);
+    std::swap(a.filter_unit_d, a.filter_unit_h);  // rows are depths, and pixels have no taps
     return a;
   }
 
@@ -89,6 +90,11 @@ class Rewritten {
     a.spread_h = std::max(a.spread_h, part.accuracy.spread_h);
     a.spread_w = std::max(a.spread_w, part.accuracy.spread_w);
     a.exact_on_integers = a.exact_on_integers && part.accuracy.exact_on_integers;
+    a.zeros_meet = std::max(a.zeros_meet, part.accuracy.zeros_meet);
+    a.factors = std::max(a.factors, part.accuracy.factors);
+    a.groups_as_one = std::lcm(a.groups_as_one, part.accuracy.groups_as_one);
+    a.filter_unit_h = std::lcm(a.filter_unit_h, part.accuracy.filter_unit_h);
+    a.filter_unit_w = std::lcm(a.filter_unit_w, part.accuracy.filter_unit_w);
     all.weight_unit = std::lcm(all.weight_unit, part.weight_unit);
     if (part.repeatable == Repeatable::may_differ) all.repeatable = part.repeatable;
     all.registers = std::max(all.registers, part.registers);

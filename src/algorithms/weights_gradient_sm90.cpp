@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/sm90/tiling.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
@@ -83,6 +84,8 @@ class WeightsGradientSm90 : public Algorithm {
     constexpr double kRounded = 0x1p14 + 4;  // 2 2^-11 + 2^-22 in units of 2^-24
     const bool rounds = p.dtype == DType::f32 && p.math == Math::fast;
     c.accuracy = {dot_product_growth(p) + (rounds ? kRounded : 0), 0, 0};
+    c.accuracy.factors = sm90::factors(p);
+    c.accuracy.zeros_meet = ZerosMeet::channel;  // tiles reach beyond the result's gradient
     c.recipe = [p, tile, &device] { return recipe(tile, p, device); };
     return c;
   }

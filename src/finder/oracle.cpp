@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
-#include <tuple>
 
+#include "src/finder/surroundings.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/reference.hpp"
 
@@ -51,92 +51,6 @@ bool is_exact(const Problem& p) {
   const bool divides = e.pool.kind == PoolKind::average && window > 1;
   return !divides && (e.activation == Activation::none || e.activation == Activation::relu ||
                       e.activation == Activation::relu6);
-}
-
-// One dimension of what the taps walk over: how many elements lie before the tensor's own, and how far a tile
-// mixes them.
-struct Surrounded {
-  i64 before = 0;
-  int spread = 0;
-};
-
-// Of each element of a row the largest within the spread; from `from` elements to `to`.
-void spread_row(const float* in, i64 in_step, i64 from, float* out, i64 out_step, i64 to,
-                const Surrounded& s) {
-  for (i64 i = 0; i < to; ++i) {
-    float largest = 0;
-    const i64 end = std::min(from, i - s.before + s.spread + 1);
-    for (i64 j = std::max<i64>(0, i - s.before - s.spread); j < end; ++j)
-      largest = std::max(largest, in[j * in_step]);
-    out[i * out_step] = largest;
-  }
-}
-
-// What a tile algorithm's error is relative to: the same sum over |x|, with each element the largest within
-// the spread of it and with the padding part of the image.
-struct Surroundings {
-  Problem problem;              // its data tensor (x, or the output's gradient) includes the padding
-  std::vector<std::byte> data;  // of that tensor
-};
-
-// Where the data includes what one dimension is padded with; in: x's size.
-Surrounded surround(bool adjoint, bool data_is_x, int spread, i64 filter, i64 stride, i64 dilation, i64& in,
-                    i64& before, i64& after) {
-  if (!adjoint) {
-    const Surrounded s{before, spread};
-    if (data_is_x) in += before + after;
-    before = after = 0;
-    return s;
-  }
-  // A larger padding makes what is read larger: enough for every tap of every element to lie in it.
-  const i64 extent = dilation * (filter - 1);
-  before += extent * stride, after += extent * stride;
-  if (data_is_x) in += 2 * extent;
-  return {extent, spread};
-}
-
-Surroundings surroundings(const Problem& p, const Tensors& t, const Accuracy& a) {
-  const bool adjoint = is_adjoint(p), data_is_x = walks_over_x(p);
-  Problem q = p;
-  const Surrounded d =
-      surround(adjoint, data_is_x, a.spread_d, p.t, p.stride_d, p.dilation_d, q.d, q.pad_front, q.pad_back);
-  const Surrounded h =
-      surround(adjoint, data_is_x, a.spread_h, p.r, p.stride_h, p.dilation_h, q.h, q.pad_top, q.pad_bottom);
-  const Surrounded w =
-      surround(adjoint, data_is_x, a.spread_w, p.s, p.stride_w, p.dilation_w, q.w, q.pad_left, q.pad_right);
-  const TensorShape from = data_is_x ? x_shape(p) : conv_shape(p);
-  const TensorShape to = data_is_x ? x_shape(q) : conv_shape(q);
-  const void* data = data_is_x ? t.x : t.y;
-  std::vector<std::byte> out(static_cast<std::size_t>(to.elements() * size_of(p.dtype)));
-  // The largest of a box is the largest of its rows' largest, and so on.
-  const auto floats = [](i64 count) { return std::vector<float>(static_cast<std::size_t>(count)); };
-  std::vector<float> own = floats(from.d * from.h * from.w), deep = floats(to.d * from.h * from.w),
-                     high = floats(to.d * to.h * from.w), wide = floats(to.w);
-  for (i64 n = 0; n < to.n; ++n) {
-    for (i64 c = 0; c < to.c; ++c) {
-      for (i64 i = 0; i < from.d * from.h * from.w; ++i) {
-        const Position at{n, c, i / (from.h * from.w), i / from.w % from.h, i % from.w};
-        const float size = std::abs(load_element(p.dtype, data, from.offset(at)));
-        own[static_cast<std::size_t>(i)] = std::isnan(size) ? INFINITY : size;
-      }
-      const i64 plane = from.h * from.w;
-      for (i64 i = 0; i < plane; ++i)
-        spread_row(own.data() + i, plane, from.d, deep.data() + i, plane, to.d, d);
-      for (i64 k = 0; k < to.d; ++k) {
-        for (i64 j = 0; j < from.w; ++j) {
-          spread_row(deep.data() + k * plane + j, from.w, from.h, high.data() + k * to.h * from.w + j, from.w,
-                     to.h, h);
-        }
-        for (i64 i = 0; i < to.h; ++i) {
-          spread_row(high.data() + (k * to.h + i) * from.w, 1, from.w, wide.data(), 1, to.w, w);
-          for (i64 j = 0; j < to.w; ++j) {
-            store_element(p.dtype, out.data(), to.offset({n, c, k, i, j}), wide[static_cast<std::size_t>(j)]);
-          }
-        }
-      }
-    }
-  }
-  return {q, std::move(out)};
 }
 
 std::string text_of(const Position& at, int dimensions) {
@@ -214,25 +128,35 @@ void Oracle::choose_elements(double max_products, std::uint64_t seed) {
 }
 
 const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel& parallel) const {
-  const auto key = std::tuple(accuracy.spread_d, accuracy.spread_h, accuracy.spread_w);
+  const std::array key{accuracy.spread_d,
+                       accuracy.spread_h,
+                       accuracy.spread_w,
+                       accuracy.groups_as_one,
+                       accuracy.filter_unit_d,
+                       accuracy.filter_unit_h,
+                       accuracy.filter_unit_w,
+                       static_cast<int>(accuracy.zeros_meet),
+                       static_cast<int>(accuracy.factors)};
   if (const auto found = answers_.find(key); found != answers_.end()) return found->second;
   Answers& answers = answers_[key];
   answers.resize(elements_.size());
-  std::optional<Surroundings> around;
-  Tensors around_tensors = tensors_;
-  if (accuracy.on_tiles()) {
-    around = surroundings(problem_, tensors_, accuracy);
-    (walks_over_x(problem_) ? around_tensors.x : around_tensors.y) = around->data.data();
-  }
+  const std::optional<Surroundings> around = tile_of(problem_, tensors_, accuracy);
+  const std::optional<Surroundings> beyond = met_by_zeros(problem_, tensors_, accuracy);
+  std::optional<MetChannels> channels;
+  if (accuracy.zeros_meet == ZerosMeet::channel) channels.emplace(problem_, tensors_);
   parallel.each(
       static_cast<i64>(elements_.size()),
       [&](i64 index, int) {
         const Position& at = elements_[static_cast<std::size_t>(index)];
         Expected e = reference(problem_, tensors_, at);
         if (around) {
-          e.magnitude = reference(around->problem, around_tensors, at).magnitude;
+          e.magnitude = around->magnitude(tensors_, at);
           e.may_be_nan = e.may_be_nan || !std::isfinite(e.magnitude);  // tiles mix their pixels
         }
+        if (accuracy.factors == Factors::tf32_parts)
+          e.may_be_nan = e.may_be_nan || !std::isfinite(e.factors);  // Inf has no parts
+        if (channels) e.may_be_nan = e.may_be_nan || !channels->is_finite(at);
+        if (beyond) e.may_be_nan = e.may_be_nan || !std::isfinite(beyond->magnitude(tensors_, at));
         answers[static_cast<std::size_t>(index)] = e;
       },
       64);

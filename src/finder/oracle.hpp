@@ -2,10 +2,10 @@
 #ifndef FALTUNG_SRC_FINDER_ORACLE_HPP_
 #define FALTUNG_SRC_FINDER_ORACLE_HPP_
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "src/backend/parallel.hpp"
@@ -61,8 +61,8 @@ class Oracle {
   std::vector<std::byte> x_, w_, y_, bias_, residual_;
   Tensors tensors_;
   std::vector<Position> elements_;
-  mutable std::map<std::tuple<int, int, int>, Answers> answers_;  // by spread
-  mutable std::vector<double> chain_errors_;                      // of every so many-th element
+  mutable std::map<std::array<int, 9>, Answers> answers_;  // by what the accuracy says is met
+  mutable std::vector<double> chain_errors_;               // of every so many-th element
 };
 
 }  // namespace faltung

@@ -37,11 +37,12 @@ class Reader {
 };
 
 struct Sum {
-  double value = 0, magnitude = 0;
+  double value = 0, magnitude = 0, factors = 0;
   bool may_be_nan = false;
   void add(double a, double b) {
     value += a * b;
     magnitude += std::abs(a * b);
+    factors += std::abs(a) + std::abs(b);
   }
   // A factor whose other one is padding.
   void pass(double a) { may_be_nan = may_be_nan || !std::isfinite(a); }
@@ -164,10 +165,12 @@ Sum sum_of(const Problem& p, const Tensors& t, const Position& at) {
 template <class T>
 Expected before_pool(const Problem& p, const Tensors& t, const Position& at) {
   Sum sum = sum_of<T, Sum>(p, t, at);
+  const double factors = sum.factors;
   if (p.epilogue.bias)
     sum.add(Reader<T>(t.bias, make_shape(Layout::nchw, 1, p.k, 1, 1))({0, at.c, 0, 0, 0}), 1);
   if (p.epilogue.residual) sum.add(Reader<T>(t.residual, conv_shape(p))(at), 1);
-  return {activate(p.epilogue.activation, p.epilogue.slope, sum.value), sum.magnitude, sum.may_be_nan};
+  return {activate(p.epilogue.activation, p.epilogue.slope, sum.value), sum.magnitude, sum.may_be_nan,
+          factors};
 }
 
 template <class T>
@@ -188,6 +191,7 @@ Expected element(const Problem& p, const Tensors& t, const Position& at) {
         result.value += e.value;
       }
       result.magnitude = std::max(result.magnitude, e.magnitude);
+      result.factors = std::max(result.factors, e.factors);
       result.may_be_nan = result.may_be_nan || e.may_be_nan;
       ++count;
     }

@@ -18,6 +18,8 @@ struct Expected {
   // Whether NaN is right, too: the filter (in bwd_w the output's gradient) has a NaN or Inf over the padding,
   // whose product with a zero counts or does not, as the algorithm goes.
   bool may_be_nan = false;
+  // The sum of |a| + |b| over the products: what a loss in one factor is relative to. With pooling likewise.
+  double factors = 0;
 };
 
 // An element of the result: of y, x or w.

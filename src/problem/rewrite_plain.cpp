@@ -80,7 +80,8 @@ PlainRewrite fold_depth(const Problem& p, const Slide& slide) {
   r.w.digits[folded] = channels_and_taps(p.layout, folded, r.w.outer_size[folded],
                                          folded == kAxisN ? p.groups : 1, taps, slide.tap_step);
   for (IndexMap* map : {&walked, &images, &r.w}) map->digits[kAxisH] = {{1, kAxisH, 1}};
-  if (slide.taps == 0) walked.outer_size = {};
+  // No tap: zeros by zeros, for a weight may be infinite.
+  if (slide.taps == 0) walked.outer_size = r.w.outer_size = {};
   return {std::move(r), View::planes};
 }
 

@@ -11,6 +11,7 @@ namespace {
 constexpr double kU = 0x1p-24;           // fp32's unit roundoff
 constexpr double kTf32 = 0x1p-11;        // tf32's
 constexpr double kUnderflow = 0x1p-149;  // what a rounding loses where there are no more bits
+constexpr double kTf32Least = 0x1p-136;  // tf32's smallest number
 
 // The largest slope of the activation: how much of an error in x can reach the result.
 double steepest(const Epilogue& e) {
@@ -69,6 +70,13 @@ double largest_value(const Epilogue& e, double magnitude) {
 
 double dot_product_growth(const Problem& p) { return static_cast<double>(reduction_length(p)); }
 
+Accuracy gathering_accuracy(const Problem& p) {
+  Accuracy a = dot_product_accuracy(p);
+  const bool strides = p.stride_d > 1 || p.stride_h > 1 || p.stride_w > 1;
+  if (p.direction == Direction::backward_data && strides) a.zeros_meet = ZerosMeet::channel;
+  return a;
+}
+
 double admitted_growth(const Problem& p) {
   if (p.math == Math::fast) return std::numeric_limits<double>::infinity();
   return dot_product_growth(p);
@@ -86,8 +94,10 @@ double error_bound(const Problem& p, const Accuracy& accuracy, const Expected& e
   }
   double relative = growth * kU / (1 - std::min(0.5, growth * kU));
   if (p.math == Math::tf32) relative += 2 * kTf32 + kTf32 * kTf32;
-  const double computed = steepest(p.epilogue) * (relative * expected.magnitude + growth * kUnderflow) +
-                          evaluation_error(p.epilogue, expected.magnitude) + pooling;
+  const double lost = accuracy.factors == Factors::whole ? 0 : kTf32Least * expected.factors;
+  const double computed =
+      steepest(p.epilogue) * (relative * expected.magnitude + growth * kUnderflow + lost) +
+      evaluation_error(p.epilogue, expected.magnitude) + pooling;
   const DTypeInfo& type = info(p.dtype);
   return computed + type.unit_roundoff * (std::abs(expected.value) + computed) + type.smallest;
 }

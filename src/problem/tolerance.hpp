@@ -8,6 +8,21 @@
 namespace faltung {
 
 // An algorithm's rounding error before the epilogue.
+// Zeros of an algorithm's own, in the place of products that are none, and what of the caller's they meet.
+enum class ZerosMeet {
+  nothing,
+  // All values of the element's channel c: in backward_data, where a stride passes over a tap, the filter's;
+  // in backward_weights, beyond the image, the input's.
+  channel,
+};
+
+// What is multiplied for a value.
+enum class Factors {
+  whole,
+  tf32,        // the value as tf32: of denormals so many bits as tf32 has
+  tf32_parts,  // two such, whose sum it is; of Inf the second is NaN
+};
+
 struct Accuracy {
   // The error is at most growth · 2^-24 · magnitude. A chain of n fp32 multiply-adds has growth n.
   double growth = 0;
@@ -25,6 +40,15 @@ struct Accuracy {
   double rms_of_chain = kAsFp32;
   // What f32 is taken to mean.
   static constexpr double kAsFp32 = 2;
+  // Zeros that an algorithm adds to the filter, where they meet inputs: so many groups are one, whose filter
+  // is zero between them; and the filter's sizes are rounded up to multiples. 0 * Inf is NaN, so that an
+  // input which is not finite makes NaN of more elements.
+  int groups_as_one = 1, filter_unit_d = 1, filter_unit_h = 1, filter_unit_w = 1;
+  ZerosMeet zeros_meet = ZerosMeet::nothing;
+  Factors factors = Factors::whole;
+  bool adds_zeros() const {
+    return groups_as_one > 1 || filter_unit_d > 1 || filter_unit_h > 1 || filter_unit_w > 1;
+  }
   bool on_tiles() const { return spread_d > 0 || spread_h > 0 || spread_w > 0; }
 };
 
@@ -33,6 +57,9 @@ struct Accuracy {
 double dot_product_growth(const Problem& problem);
 // Of an algorithm that rounds no more than that.
 inline Accuracy dot_product_accuracy(const Problem& problem) { return {dot_product_growth(problem), 0, 0}; }
+
+// The same of one that takes zero for what a stride passes over.
+Accuracy gathering_accuracy(const Problem& problem);
 
 // growth that the problem's math class admits; infinite for Math::fast.
 double admitted_growth(const Problem& problem);

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -35,6 +36,19 @@ void on_fault(int signal) {
 }
 
 enum class Values { random, integers, denormals, not_finite, zeros };
+
+// Of a name that is none, and of none: one by chance.
+Values values_of(Dice& dice, const std::string& name) {
+  static const std::map<std::string, Values> kNames = {{"random", Values::random},
+                                                       {"integers", Values::integers},
+                                                       {"denormals", Values::denormals},
+                                                       {"not_finite", Values::not_finite},
+                                                       {"zeros", Values::zeros}};
+  const Values one = dice.one_of({Values::random, Values::random, Values::integers, Values::denormals,
+                                  Values::not_finite, Values::zeros});
+  const auto found = kNames.find(name);
+  return found == kNames.end() ? one : found->second;
+}
 
 void fill(Dice& dice, Values values, DType dtype, std::byte* data, std::size_t bytes) {
   const auto count = static_cast<std::int64_t>(bytes) / size_of(dtype);
@@ -157,8 +171,9 @@ class Differential {
     if (dice.chance(20)) request.workspace_limit = static_cast<std::size_t>(1) << dice.between(0, 24);
     const std::string kernel = any_kernel(dice, text, request.threads);
     request.only = kernel.c_str();
-    std::snprintf(current, sizeof current, "%s by %s: hostile differential --device %s --turn %llu",
-                  text.c_str(), kernel.c_str(), setting_.device.c_str(),
+    const std::string values = setting_.values.empty() ? "" : " --values " + setting_.values;
+    std::snprintf(current, sizeof current, "%s by %s: hostile differential --device %s%s --turn %llu",
+                  text.c_str(), kernel.c_str(), setting_.device.c_str(), values.c_str(),
                   static_cast<unsigned long long>(seed));
     CallersMode planning(dice);
     const PlanHandle plan = made<PlanHandle>(
@@ -176,27 +191,28 @@ class Differential {
   std::string any_kernel(Dice& dice, const std::string& text, int threads) {
     const Problem p = parse_problem(text);
     const Target target{find_device(setting_.device)->info(), setting_.device == "cpu" ? threads : 1};
-    std::vector<std::string> kernels;
+    std::vector<Candidate> all;
     for (const auto& algorithm : registry()) {
       if (algorithm->device_kind() != target.device.kind || !algorithm->supports(p, target).yes) continue;
-      for (const Candidate& c : algorithm->candidates(p, target)) {
-        try {
-          c.recipe();
-          kernels.push_back(c.kernel());
-        } catch (const std::exception&) {  // a refusal
-        }
+      for (Candidate& c : algorithm->candidates(p, target)) all.push_back(std::move(c));
+    }
+    if (dice.chance(10)) return "";
+    for (; !all.empty(); all.pop_back()) {
+      std::swap(all[dice.bits() % all.size()], all.back());
+      try {
+        all.back().recipe();
+        return all.back().kernel();
+      } catch (const std::exception&) {  // a refusal
       }
     }
-    if (kernels.empty() || dice.chance(10)) return "";
-    return kernels[dice.bits() % kernels.size()];
+    return "";
   }
 
   std::string run(Dice& dice, const faltung_problem* problem, const faltung_plan* plan,
                   const faltung_request& request) {
     const Problem p = parse_problem(faltung_problem_text(problem));
     const Side side = dice.chance(70) ? Side::ends_at_guard : Side::begins_at_guard;
-    const Values values = dice.one_of({Values::random, Values::random, Values::integers, Values::denormals,
-                                       Values::not_finite, Values::zeros});
+    const Values values = values_of(dice, setting_.values);
     const faltung_tensor result = p.direction == Direction::forward         ? FALTUNG_Y
                                   : p.direction == Direction::backward_data ? FALTUNG_X
                                                                             : FALTUNG_W;

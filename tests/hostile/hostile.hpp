@@ -39,6 +39,7 @@ struct Setting {
   std::uint64_t only_turn = 0;  // of a part whose turns are numbered; 0: all that there is time for
   double seconds = 60;
   std::string device = "cpu";
+  std::string values;     // of differential: one kind of inputs alone; empty: all
   std::string directory;  // of the part's own
 };
 

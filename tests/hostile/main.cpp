@@ -1,5 +1,5 @@
-// hostile PART [--seconds N] [--seed N] [--device ID] [--turn N]: one part of the hostile suite; `all` for
-// those of the CPU, the seconds shared among them. --turn repeats what a message names.
+// hostile PART [--seconds N] [--seed N] [--device ID] [--values KIND] [--turn N]: one part of the hostile
+// suite; `all` for those of the CPU, the seconds shared among them. --turn repeats what a message names.
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -24,6 +24,7 @@ int run(int argc, char** argv) {
     if (option == "--seconds") setting.seconds = std::strtod(argv[i + 1], nullptr);
     if (option == "--seed") setting.seed = std::strtoull(argv[i + 1], nullptr, 10);
     if (option == "--device") setting.device = argv[i + 1];
+    if (option == "--values") setting.values = argv[i + 1];
     if (option == "--turn") setting.only_turn = std::strtoull(argv[i + 1], nullptr, 10);
   }
   if (name != "all" && parts.count(name) == 0) {

@@ -226,7 +226,10 @@ Problem seen(const Problem& p, Form form, int merged) {
 }
 
 Problem seen(const Problem& p, const Formed& formed) {
-  return formed.tiling.bring == Bring::fetch ? p : seen(p, formed.form, formed.merged);
+  if (formed.tiling.bring != Bring::fetch) return seen(p, formed.form, formed.merged);
+  Problem merged = p;
+  merged.groups /= formed.merged;
+  return merged;
 }
 
 Workspace workspace_of(const Formed& formed, const Problem& p, const Problem& asked) {

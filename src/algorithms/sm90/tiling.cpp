@@ -117,6 +117,10 @@ double depths_met(const Tiling& t, const Problem& p) {
 }
 
 int tf32_parts(const Problem& p) { return p.dtype != DType::f32 ? 0 : p.math == Math::f32 ? 2 : 1; }
+Factors factors(const Problem& p) {
+  const int parts = tf32_parts(p);
+  return parts == 0 ? Factors::whole : parts == 1 ? Factors::tf32 : Factors::tf32_parts;
+}
 
 int pool_window(const Problem& p) {
   return p.epilogue.pool.kind == PoolKind::none ? 0 : static_cast<int>(p.epilogue.pool.size_h);

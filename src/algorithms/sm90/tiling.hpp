@@ -11,6 +11,7 @@
 #include "kernels/sm90/layout.h"
 #include "src/algorithms/config_name.hpp"
 #include "src/problem/problem.hpp"
+#include "src/problem/tolerance.hpp"
 
 namespace faltung::sm90 {
 
@@ -92,6 +93,7 @@ double depths_met(const Tiling& tiling, const Problem& problem);
 Depth depth_of(const Problem& problem);
 // How 32-bit elements are multiplied: 0 they are not, 1 rounded to tf32, 2 as high and low parts.
 int tf32_parts(const Problem& problem);
+Factors factors(const Problem& problem);
 // Of a fused pool, whose stride is 2: 2, 3, or 0 where there is none.
 int pool_window(const Problem& problem);
 // So many windows begin and end within so many pixels.
