@@ -70,6 +70,10 @@ CHANNELS = {"vae_decoder": 4}  # of the input, else 3
 FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 
 
+def stage(what, begin=time.perf_counter()):
+    print(f"{time.perf_counter() - begin:6.1f} s: {what}", file=sys.stderr, flush=True)
+
+
 def synchronize(device):
     if device.startswith("cuda"):
         torch.cuda.synchronize()
@@ -205,6 +209,7 @@ def patch(options):
         return model(x)
     with torch.no_grad():
         before, graph_before, error_before = timed(run, options.device), timed_in_a_graph(run, options.device), error(run())
+        stage(f"{options.model} {options.layout} in PyTorch: {before:.3f} ms, in a graph {graph_before:.3f} ms")
         begin = time.perf_counter()
         patched = ft.patch(model, x, min_time=6.0)
         took = time.perf_counter() - begin
@@ -251,6 +256,7 @@ def train(options):
             parameter.grad = None
     result_of = model
     before, begin = timed(step, options.device, 5), time.perf_counter()
+    stage(f"{options.model} {options.layout}, batch {len(x)} in PyTorch: {before:.2f} ms")
     if options.compiled:
         result_of = compiled_by(options, model)
         step()
@@ -261,8 +267,9 @@ def train(options):
         return
     with torch.autocast(kind, torch.bfloat16):
         patched = ft.patch(model, x, min_time=6.0)
+    stage(f"patched in {time.perf_counter() - begin:.1f} s")
     if options.rows:
-        print(patched.report())
+        print(patched.report(), flush=True)
     after = timed(step, options.device, 5)
     print(f"train {options.model} {options.layout}, batch {len(x)}: {before:.2f} -> {after:.2f} ms, {before / after:.3f} times as fast; "
           f"{sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions")

@@ -385,7 +385,7 @@ def test_passes_of_a_compiled_graph(padding, device, monkeypatch):
         return (ops.conv2d.default(x, w, None, *geometry), ops.conv2d_input_grad.default(dy, w, [2, 4, 9, 8], *geometry),
                 ops.conv2d_weight_grad.default(dy, x, [6, 2, 3, 3], *geometry))
     graph = make_fx(function, tracing_mode="fake")(x, w, dy)
-    monkeypatch.setattr(_choice, "_remembered", lambda key, measure: False)
+    monkeypatch.setattr(_choice, "_remembered", lambda key, measure, like: False)
     _choice.choose_passes(graph)
     is_torchs = padding != [2, 1, 1, 1]
     assert is_torchs != any("faltung" in str(node.target) for node in graph.graph.nodes)
@@ -394,13 +394,44 @@ def test_passes_of_a_compiled_graph(padding, device, monkeypatch):
 
 
 @torch.no_grad()
-def test_what_is_faster_is_measured():
+def test_what_is_faster_is_measured(monkeypatch):
     from faltung.torch import _choice
     from faltung._geometry import Family
     _choice._known.clear()
-    x, w = torch.empty(1, 8, 20, 20), torch.empty(8, 8, 3, 3)
-    answer = _choice.is_faster_fused(Family(2, False), x, w, True, [[1, 1], [1, 1, 1, 1], [1, 1], 1], True, "relu", True)
+    x, w = torch.empty(1, 8, 20, 21), torch.empty(8, 8, 3, 3)
+    question = Family(2, False), x, w, True, [[1, 1], [1, 1, 1, 1], [1, 1], 1], True, "relu", True
+    ahead, later = plans_made(monkeypatch)
+    _choice.plan_ahead_fused([question])
+    answer = _choice.is_faster_fused(*question)
     assert answer in (True, False) and list(_choice._known.values()) == [answer]
+    assert (len(ahead), later) == (1, [])
+
+
+def plans_made(monkeypatch):
+    """Lists that fill with the plans that are made ahead, here one after the other, and with those that are made later."""
+    from faltung.torch import _run
+    ahead, later, new_plan = [], [], _run._new_plan
+
+    def plan_ahead(device, wanted):
+        for arguments in wanted:
+            _run.plan_for(*arguments)
+        ahead.extend(later)
+        later.clear()
+    monkeypatch.setattr(_run, "_plans", {})
+    monkeypatch.setattr(_run, "plan_ahead", plan_ahead)
+    monkeypatch.setattr(_run, "_new_plan", lambda *arguments: later.append(arguments) or new_plan(*arguments))
+    return ahead, later
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_plans_are_made_ahead(training, autocast, monkeypatch):
+    """All of them at once, before the first is timed."""
+    model, x = block()[0], torch.randn(2, 3, 11, 13)  # which no other test has run
+    ahead, later = plans_made(monkeypatch)
+    with torch.set_grad_enabled(training), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        ft.patch(model.train(training), x, **ALWAYS)
+    assert later == [] and len(ahead) >= (9 if training else 3)
 
 
 def backend():

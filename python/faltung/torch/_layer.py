@@ -107,13 +107,14 @@ class Layer:
             return activation_of(self.word)(y)
         return y if self.activation_is_shared else type(self.activation).forward(self.activation, y)
 
-    def plan(self, x, y, in_parts):
-        """The plan that makes y of x."""
-        x, w = x.to(y.dtype), self.conv.weight.to(y.dtype)
+    def wanted(self, x, like, in_parts):
+        """Of _run.plan_for, for the forward pass on what has x's shape and strides; like: of the dtype that is computed, on the
+        device."""
+        x, w = _run.likeness(x), _run.likeness(self.conv.weight)
         bias = self.conv.bias is not None or (self.norm is not None and not in_parts)
         _, geometry = _run.shape_forward(self.family, x, w, None, None, self.geometry)
-        return _run.plan_for("fwd", self.family, x.shape, w.shape, geometry, x, _run.wants_channels_last(x, w), bias,
-                             self.adds and not in_parts, "" if in_parts else self.word)
+        return ("fwd", self.family, x.shape, w.shape, geometry, like, _run.wants_channels_last(x, w), bias, self.adds and not in_parts,
+                "" if in_parts else self.word)
 
     def fused(self, x, residual=None):
         if torch.is_autocast_enabled(x.device.type):

@@ -60,10 +60,11 @@ class Passes:
         except _c.Error:
             return math.inf, *time_in_turn([run_by(())], x.device, min_ms)
 
-    def plan(self, which, x, w):
-        """The plan of a pass of ours."""
+    def wanted(self, which, x, w, like):
+        """Of _run.plan_for, for a pass of ours on what has their shapes and strides; like: of the dtype, on the device."""
+        x, w = _run.likeness(x), _run.likeness(w)
         _, geometry = _run.shape_forward(self.family, x, w, None, None, self.geometry)
-        return _run.plan_for(WORDS[which], self.family, x.shape, w.shape, geometry, x, _run.wants_channels_last(x, w))
+        return WORDS[which], self.family, x.shape, w.shape, geometry, like, _run.wants_channels_last(x, w)
 
 
 @functools.cache

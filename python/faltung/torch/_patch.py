@@ -7,7 +7,7 @@ from .. import _c
 from . import _block, _constant, _run
 from ._activations import activation_of
 from ._layer import FAMILIES, Layer, Pass, Shared
-from ._observe import NORMS, Observation, activation_name, run, tensors_of
+from ._observe import NORMS, Observation, activation_name, fork_rng, run, tensors_of
 from ._passes import PASSES, WORDS
 from ._time import time_in_turn
 
@@ -97,8 +97,23 @@ def choose_passes(layer, row, x, needs_x, min_ms, at_least):
         is_ours = torch_ms >= at_least * ms
         ours |= {which} if is_ours else set()
         row.ms, row.torch_ms = row.ms + (ms if is_ours else torch_ms), row.torch_ms + torch_ms
-        kernels.append(f"{WORDS[which]} {passes.plan(which, x, w).kernel if is_ours else 'PyTorch'} {ms:.4f}/{torch_ms:.4f}")
+        kernels.append(f"{WORDS[which]} {_run.plan_for(*passes.wanted(which, x, w, x)).kernel if is_ours else 'PyTorch'} {ms:.4f}/{torch_ms:.4f}")
     passes.ours, row.kernel = frozenset(ours), ", ".join(kernels)
+
+
+def plan_ahead(layers):
+    """The plans that measure will ask for, of (layer, call) in any number, made at once."""
+    wanted, device = [], None
+    for layer, call in layers:
+        device, training = call.device, runs_in_parts(layer.conv)
+        autocast = torch.is_autocast_enabled(device.type)
+        like = torch.empty(0, dtype=torch.get_autocast_dtype(device.type) if autocast else call.dtype, device=device)
+        x, w = torch.empty_strided(call.shape, call.strides, device="meta"), layer.conv.weight
+        wanted.append(layer.wanted(x, like, training))
+        if training and layer.passes.is_symmetric:
+            wanted += [layer.passes.wanted(which, x, w, like) for which in PASSES]
+    if wanted:
+        _run.plan_ahead(device, wanted)
 
 
 def measure(layer, call, name, min_ms, at_least):
@@ -123,7 +138,7 @@ def measure(layer, call, name, min_ms, at_least):
                 residual = torch.rand_like(theirs())
             result = ours()
             error, torch_error = reference_errors(layer, x, residual, (result, theirs()))
-            plan = layer.plan(x, result, training)
+            plan = _run.plan_for(*layer.wanted(x, result, training))
         row = Row(name, fused, plan.problem, plan.kernel, error=error, torch_error=torch_error)
         if not training:
             row.ms, row.torch_ms = time_in_turn([ours, theirs], call.device, min_ms)
@@ -136,6 +151,13 @@ def measure(layer, call, name, min_ms, at_least):
     elif not training and row.speedup < at_least:
         row.why = "PyTorch is faster" if row.speedup < 1 else f"less than {at_least} times PyTorch's speed"
     return row
+
+
+def _kind(layer, call):
+    """What layers of the same times have in common."""
+    weight = layer.conv.weight
+    return (call.shape, call.strides, call.dtype, tuple(weight.shape), weight.stride(), layer.geometry, layer.family,
+            layer.conv.bias is None, layer.norm is None, layer.adds, layer.word, runs_in_parts(layer.conv))
 
 
 class Patch:
@@ -194,21 +216,24 @@ def patch(model, example, *, at_least=1.0, min_time=40.0):
     are read again when they change, which PyTorch counts, but not for changes through ``.data``: patch again after those."""
     training = torch.is_grad_enabled() and model.training
     kept = [(buffer, buffer.clone()) for buffer in model.buffers()]  # that a forward pass in training mode moves
-    with torch.set_grad_enabled(training), torch.random.fork_rng():
+    tensors = (*model.parameters(), *model.buffers(), *tensors_of(example))
+    with torch.set_grad_enabled(training), fork_rng(*tensors):
         observation = Observation(model, example)
         why_not = {conv: refusal(conv, calls, observation) for conv, calls in observation.calls.items()
                    if isinstance(conv, tuple(FAMILIES))}
         blocks = {} if model.training else _block.find(model, observation, lambda conv: why_not[conv] is None)
         in_blocks = {layer.conv: layer for inside in blocks.values() for layer in inside.values()}
         rows, layers, known = [], {}, {}
+        candidates = {conv: in_blocks.get(conv) or layer_of(conv, observation) for conv, why in why_not.items() if why is None}
+        kinds = {conv: _kind(layer, observation.calls[conv][0]) for conv, layer in candidates.items()}
+        one_of_each = {kind: conv for conv, kind in kinds.items()}.values()
+        plan_ahead([(candidates[conv], observation.calls[conv][0]) for conv in one_of_each])
         for conv, why in why_not.items():
             name, call = observation.names[conv], observation.calls[conv][:1]
             if why is not None:
                 rows.append(Row(name, why=why))
                 continue
-            layer = in_blocks.get(conv) or layer_of(conv, observation)
-            same = (call[0].shape, call[0].strides, call[0].dtype, tuple(conv.weight.shape), conv.weight.stride(), layer.geometry,
-                    layer.family, conv.bias is None, layer.norm is None, layer.adds, layer.word)
+            layer, same = candidates[conv], kinds[conv]
             if same in known:
                 row, layer.passes = copy.copy(known[same][0]), known[same][1]
                 row.name = name
@@ -240,6 +265,6 @@ def patch(model, example, *, at_least=1.0, min_time=40.0):
             module.forward.prepare()
     patched = Patch(rows, replaced, observation.overflows_in)
     if not model.training and patched.overflows_in is None:
-        with torch.no_grad(), torch.random.fork_rng():
+        with torch.no_grad(), fork_rng(*tensors):
             patched.difference = _difference(observation.results, tensors_of(run(model, example)))
     return patched
