@@ -308,6 +308,46 @@ def test_what_is_refused_is_said_and_left_alone():
         assert all(row.why for row in ft.patch(model, x.double(), **ALWAYS).rows)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("training", [False, True])
+def test_channels_last_by_patch(training, device):
+    """The weights' order, and from the first convolution on that of all results; undone with the rest, to the bit."""
+    model, x = block(device)
+    model.train(training)
+    state = copy.deepcopy(model.state_dict())
+    with torch.set_grad_enabled(training):
+        before = copy.deepcopy(model)(x)
+        patched = ft.patch(model, x, memory_format=torch.channels_last, **ALWAYS)
+        y = model(x)
+        assert y.is_contiguous(memory_format=torch.channels_last) and ":nhwc" in patched.rows[0].problem
+        close(y, before)
+        assert all(torch.equal(a, b) for (name, a), b in zip(model.state_dict().items(), state.values()) if "running" not in name
+                   and "batches" not in name)
+        patched.undo()
+        model.load_state_dict(state)
+        assert {k: v.stride() for k, v in model.state_dict().items()} == {k: v.stride() for k, v in state.items()}
+        assert torch.equal(model(x), before)
+    for wrong, words in ((torch.contiguous_format, "memory_format"), ("nhwc", "memory_format")):
+        with pytest.raises(ValueError, match=words):
+            ft.patch(model, x, memory_format=wrong)
+
+
+@torch.no_grad()
+def test_a_model_that_needs_its_order_keeps_it():
+    class Views(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(4, 4, 3)
+
+        def forward(self, x):
+            return self.conv(x).view(len(x), -1)
+    model, x = Views(), torch.randn(2, 4, 9, 9)
+    strides, before = model.conv.weight.stride(), model(x)
+    with pytest.raises(RuntimeError, match="view"):
+        ft.patch(model, x, memory_format=torch.channels_last, **ALWAYS)
+    assert model.conv.weight.stride() == strides and torch.equal(model(x), before)
+
+
 def test_tied_weights():
     model = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)).eval()
     model[2].weight = model[0].weight

@@ -8,6 +8,7 @@ from . import _block, _constant, _run
 from ._activations import activation_of
 from ._layer import FAMILIES, Layer, Pass, Shared
 from ._observe import NORMS, Observation, activation_name, fork_rng, run, tensors_of
+from ._order import Order
 from ._passes import PASSES, WORDS
 from ._time import time_in_turn
 
@@ -165,8 +166,8 @@ class Patch:
     far the model's result on the example moved, in units of its largest value (None in training), or ``overflows_in``: the module
     from which on it is not finite in PyTorch already, so that nothing can be compared."""
 
-    def __init__(self, rows, replaced, overflows_in=None):
-        self.rows, self._replaced, self.overflows_in, self.difference = rows, replaced, overflows_in, None
+    def __init__(self, rows, replaced, overflows_in, order):
+        self.rows, self._replaced, self.overflows_in, self.difference, self._order = rows, replaced, overflows_in, None, order
 
     def undo(self):
         """Takes faltung out of the model again, which then computes the same bits as before."""
@@ -174,6 +175,7 @@ class Patch:
             if isinstance(module.__dict__.pop("forward", None), Layer):
                 _constant.forget(module.weight)
         self._replaced = []
+        self._order.undo()
 
     def report(self):
         lines = [f"{'layer':32}  {'what':16}  {'ms':>9}  {'torch ms':>9}  {'ratio':>6}  {'error':>8}  {'torch':>8}  kernel, or why not"]
@@ -206,14 +208,27 @@ def _difference(before, after):
     return worst
 
 
-def patch(model, example, *, at_least=1.0, min_time=40.0):
+def patch(model, example, *, at_least=1.0, min_time=40.0, memory_format=torch.preserve_format):
     """Replaces the model's convolutions (``torch.nn.Conv1d`` to ``ConvTranspose3d``) by faltung's where they are faster, with the
     batch norm (in eval mode) and the activation that follow where the forward pass of ``example`` (the input, or a tuple of them)
     shows that nothing else reads what is between. Each layer is timed beside PyTorch's own, in turn, for min_time milliseconds
     each, on CUDA without what the host takes; it is kept where ours is at least ``at_least`` times as fast. Returns a :class:`Patch`.
 
     Parameters, state_dict and hooks stay as they are; the modules' ``forward`` is replaced, and ``undo`` takes that back. Weights
-    are read again when they change, which PyTorch counts, but not for changes through ``.data``: patch again after those."""
+    are read again when they change, which PyTorch counts, but not for changes through ``.data``: patch again after those.
+
+    memory_format: ``torch.channels_last`` (or its ``_3d``) puts the convolutions' weights into that order first, so that from the
+    first convolution on all is, as PyTorch's own ``model.to(memory_format=...)`` does; ``undo`` takes that back, too. Times are then
+    of either library in that order."""
+    order = Order(model, memory_format)
+    try:
+        return _patch(model, example, order, at_least, min_time)
+    except BaseException:
+        order.undo()
+        raise
+
+
+def _patch(model, example, order, at_least, min_time):
     training = torch.is_grad_enabled() and model.training
     kept = [(buffer, buffer.clone()) for buffer in model.buffers()]  # that a forward pass in training mode moves
     tensors = (*model.parameters(), *model.buffers(), *tensors_of(example))
@@ -263,7 +278,7 @@ def patch(model, example, *, at_least=1.0, min_time=40.0):
             module.forward = _block.Block(module, inside)
             replaced.append(module)
             module.forward.prepare()
-    patched = Patch(rows, replaced, observation.overflows_in)
+    patched = Patch(rows, replaced, observation.overflows_in, order)
     if not model.training and patched.overflows_in is None:
         with torch.no_grad(), fork_rng(*tensors):
             patched.difference = _difference(observation.results, tensors_of(run(model, example)))
