@@ -3,10 +3,11 @@
 
     torchrun --nproc-per-node 2 bench/torch_ddp.py
 
-prints images a second on one GPU and on all, and how far the gradients are from those of one GPU on the joint batch. The bound: twice
+prints images a second on one GPU and on all, patched and by PyTorch alone, and how far the gradients are from those of one GPU on the joint batch. The bound: twice
 the l2 distance, parameter by parameter, between PyTorch's own gradients in bf16 and in f32 on the joint batch. Batch norm is in
-evaluation mode for that comparison, since its statistics are each GPU's own."""
+evaluation mode for that comparison, since its statistics are each GPU's own: buffers are not broadcast."""
 import argparse
+import copy
 import os
 import sys
 import time
@@ -83,9 +84,6 @@ def main():
     exact, rounded = (gradients(model.eval(), small, dtype) for dtype in (torch.float32, torch.bfloat16))
     say("PyTorch's own gradients")
     torch.backends.cudnn.benchmark = True
-    with torch.autocast(options.device, torch.bfloat16):
-        patched = ft.patch(model.train(), x, min_time=3.0)
-    say(f"patched: {sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions", everybody=True)
 
     def step_of(module):
         def step():
@@ -94,12 +92,23 @@ def main():
             y.float().square().mean().backward()
             module.zero_grad()
         return step
-    alone = ms_a_step(step_of(model), device, options.steps)
-    distributed.barrier()
-    say(f"{options.model}, batch {options.batch}: {alone:.2f} ms a step on one GPU, {1e3 * options.batch / alone:.0f} images a second")
-    whole = DistributedDataParallel(model, device_ids=[rank] if on_cuda else None)
-    both = ms_a_step(step_of(whole), device, options.steps)
-    say(f"{both:.2f} ms on {world}: {1e3 * world * options.batch / both:.0f} images a second, {world * alone / both:.3f} times as many")
+
+    def compare(who, model):
+        """The module that runs on all."""
+        alone = ms_a_step(step_of(model), device, options.steps)
+        distributed.barrier()
+        whole = DistributedDataParallel(model, device_ids=[rank] if on_cuda else None, broadcast_buffers=False, gradient_as_bucket_view=True)
+        both = ms_a_step(step_of(whole), device, options.steps)
+        distributed.barrier()
+        say(f"{who}, {options.model}, batch {options.batch}: {alone:.2f} ms a step on one, {both:.2f} ms on {world}: "
+            f"{1e3 * world * options.batch / both:.0f} images a second, {world * alone / both:.3f} times as many")
+        return whole
+    model.train()
+    plain = copy.deepcopy(model)
+    with torch.autocast(options.device, torch.bfloat16):
+        patched = ft.patch(model, x, min_time=3.0)
+    say(f"patched: {sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions", everybody=True)
+    whole = compare("patched", model)
     with torch.no_grad():
         for buffer, before in statistics:  # which steps in training have moved
             buffer.copy_(before)
@@ -107,6 +116,7 @@ def main():
     ours, bound = distances(gradients(whole.eval(), part, torch.bfloat16), exact), distances(rounded, exact)
     worst = max(a / (2 * b) for a, b in zip(ours, bound))
     say(f"gradients {max(ours):.1e} from f32's, PyTorch's in bf16 {max(bound):.1e}: {worst:.2f} of the bound")
+    compare("PyTorch", plain)
     distributed.destroy_process_group()
     return int(worst > 1)
 

@@ -48,13 +48,15 @@ class Layer:
 
     def parts(self, x, residual=None):
         """One after the other, with gradients."""
-        conv = self.conv
-        dtypes = {x.dtype, conv.weight.dtype}
-        if (x.dim() == self.family.dimensions + 2 and dtypes <= _run.DTYPES.keys()
-                and (len(dtypes) == 1 or torch.is_autocast_enabled(x.device.type))):
-            y = self._differentiable()(x, conv.weight, conv.bias)
+        conv, own = self.conv, self.conv._parameters
+        weight, dtype = own["weight"], x.dtype
+        alike = dtype is weight.dtype or (weight.dtype in _run.DTYPES and torch.is_autocast_enabled(x.device.type))
+        if alike and dtype in _run.DTYPES and x.dim() == self.family.dimensions + 2:
+            y = self._differentiable()(x, weight, own["bias"])
         else:
             y = type(conv).forward(conv, x)
+        if self.norm is None and residual is None and not self.word:
+            return y
         return self._rest(y, residual)
 
     def _differentiable(self):
@@ -67,6 +69,8 @@ class Layer:
 
     def needs_parts(self, x, residual=None):
         weight = self.conv._parameters["weight"]
+        if torch.is_grad_enabled() and (weight.requires_grad or x.requires_grad):
+            return True
         if self.norm is not None and self.norm.training:
             return True
         if x.dim() != self.family.dimensions + 2 or x.dtype not in _run.DTYPES or weight.dtype not in _run.DTYPES:
