@@ -3,10 +3,11 @@
 
     torchrun --nproc-per-node 2 bench/torch_ddp.py
 
-prints images a second on one GPU and on all, and how far the gradients are from those of one GPU on the joint batch. The bound: twice
+prints images a second on one GPU and on all, patched and by PyTorch alone, and how far the gradients are from those of one GPU on the joint batch. The bound: twice
 the l2 distance, parameter by parameter, between PyTorch's own gradients in bf16 and in f32 on the joint batch. Batch norm is in
-evaluation mode for that comparison, since its statistics are each GPU's own."""
+evaluation mode for that comparison, since its statistics are each GPU's own: buffers are not broadcast."""
 import argparse
+import copy
 import os
 import sys
 import time
@@ -17,12 +18,12 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import faltung.torch as ft
-from torch_models import MODELS
+from torch_models import MODELS, synchronize
 
 
 def gradients(model, x, dtype):
     model.zero_grad()
-    with torch.autocast("cuda", dtype, enabled=dtype is not torch.float32):
+    with torch.autocast(x.device.type, dtype, enabled=dtype is not torch.float32):
         y = model(x)
     y.float().square().mean().backward()
     return [p.grad.detach().double().clone() for p in model.parameters()]
@@ -32,15 +33,15 @@ def distances(these, those):
     return [((a - b).norm() / b.norm().clamp_min(1e-30)).item() for a, b in zip(these, those)]
 
 
-def ms_a_step(step, steps=15, blocks=5):
+def ms_a_step(step, device, steps, blocks=5):
     """The median of blocks, as many on every GPU: they wait for each other."""
     times = []
     for block in range(blocks + 1):
-        torch.cuda.synchronize()
+        synchronize(device)
         begin = time.perf_counter()
         for _ in range(steps):
             step()
-        torch.cuda.synchronize()
+        synchronize(device)
         times.append((time.perf_counter() - begin) * 1e3 / steps)
     return sorted(times[1:])[blocks // 2]
 
@@ -49,53 +50,73 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="resnet50", choices=MODELS)
     parser.add_argument("--batch", type=int, default=64, help="of each GPU")
+    parser.add_argument("--size", type=int, help="of the images")
+    parser.add_argument("--steps", type=int, default=10, help="in a block, of which there are six")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu shows that it runs")
     parser.add_argument("--compared", type=int, default=8, help="images of each GPU whose gradients are compared")
     options = parser.parse_args()
     rank, world = int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"])
-    torch.cuda.set_device(rank)
+    on_cuda = options.device == "cuda"
+    device = f"cuda:{rank}" if on_cuda else "cpu"
+    if on_cuda:
+        torch.cuda.set_device(rank)
     torch.backends.cudnn.allow_tf32 = False
-    distributed.init_process_group("nccl")
 
-    def say(*what):
-        if rank == 0:
+    def say(*what, everybody=False):
+        if rank == 0 or everybody:
             print(f"{time.perf_counter() - begin:5.1f} s:", *what, flush=True)
     begin = time.perf_counter()
+    distributed.init_process_group("nccl" if on_cuda else "gloo", device_id=torch.device(device) if on_cuda else None)
     torch.manual_seed(1)
     make, _, size = MODELS[options.model]
-    model = make().cuda().to(memory_format=torch.channels_last)
+    size = options.size or size
+    model = make().to(device).to(memory_format=torch.channels_last)
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
     for norm in norms:
         norm.momentum = 1.0
-    generator = torch.Generator("cuda").manual_seed(2)
-    joint = torch.randn(world * options.batch, 3, size, size, device="cuda", generator=generator).to(memory_format=torch.channels_last)
+    generator = torch.Generator(options.device).manual_seed(2)
+    joint = torch.randn(world * options.batch, 3, size, size, device=device, generator=generator).to(memory_format=torch.channels_last)
     x = joint[rank * options.batch:(rank + 1) * options.batch]
     with torch.no_grad():
         model.train()(joint[:options.batch])
+    statistics = [(buffer, buffer.clone()) for buffer in model.buffers()]
     small = joint[:world * options.compared]
     exact, rounded = (gradients(model.eval(), small, dtype) for dtype in (torch.float32, torch.bfloat16))
     say("PyTorch's own gradients")
     torch.backends.cudnn.benchmark = True
-    with torch.autocast("cuda", torch.bfloat16):
-        patched = ft.patch(model.train(), x, min_time=3.0)
-    say(f"patched: {sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions")
 
     def step_of(module):
         def step():
-            with torch.autocast("cuda", torch.bfloat16):
+            with torch.autocast(options.device, torch.bfloat16):
                 y = module(x)
             y.float().square().mean().backward()
             module.zero_grad()
         return step
-    alone = ms_a_step(step_of(model))
-    distributed.barrier()
-    say(f"{options.model}, batch {options.batch}: {alone:.2f} ms a step on one GPU, {1e3 * options.batch / alone:.0f} images a second")
-    whole = DistributedDataParallel(model, device_ids=[rank])
-    both = ms_a_step(step_of(whole))
-    say(f"{both:.2f} ms on {world}: {1e3 * world * options.batch / both:.0f} images a second, {world * alone / both:.3f} times as many")
+
+    def compare(who, model):
+        """The module that runs on all."""
+        alone = ms_a_step(step_of(model), device, options.steps)
+        distributed.barrier()
+        whole = DistributedDataParallel(model, device_ids=[rank] if on_cuda else None, broadcast_buffers=False, gradient_as_bucket_view=True)
+        both = ms_a_step(step_of(whole), device, options.steps)
+        distributed.barrier()
+        say(f"{who}, {options.model}, batch {options.batch}: {alone:.2f} ms a step on one, {both:.2f} ms on {world}: "
+            f"{1e3 * world * options.batch / both:.0f} images a second, {world * alone / both:.3f} times as many")
+        return whole
+    model.train()
+    plain = copy.deepcopy(model)
+    with torch.autocast(options.device, torch.bfloat16):
+        patched = ft.patch(model, x, min_time=3.0)
+    say(f"patched: {sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions", everybody=True)
+    whole = compare("patched", model)
+    with torch.no_grad():
+        for buffer, before in statistics:  # which steps in training have moved
+            buffer.copy_(before)
     part = small[rank * options.compared:(rank + 1) * options.compared]
     ours, bound = distances(gradients(whole.eval(), part, torch.bfloat16), exact), distances(rounded, exact)
     worst = max(a / (2 * b) for a, b in zip(ours, bound))
     say(f"gradients {max(ours):.1e} from f32's, PyTorch's in bf16 {max(bound):.1e}: {worst:.2f} of the bound")
+    compare("PyTorch", plain)
     distributed.destroy_process_group()
     return int(worst > 1)
 

@@ -70,6 +70,10 @@ CHANNELS = {"vae_decoder": 4}  # of the input, else 3
 FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 
 
+def stage(what, begin=time.perf_counter()):
+    print(f"{time.perf_counter() - begin:6.1f} s: {what}", file=sys.stderr, flush=True)
+
+
 def synchronize(device):
     if device.startswith("cuda"):
         torch.cuda.synchronize()
@@ -200,18 +204,20 @@ def in_f16(options):
 def patch(options):
     import faltung.torch as ft
     model, x, error = in_f16(options)
+    to = f" to {options.to}" if options.to else ""
 
     def run():
         return model(x)
     with torch.no_grad():
         before, graph_before, error_before = timed(run, options.device), timed_in_a_graph(run, options.device), error(run())
+        stage(f"{options.model} {options.layout} in PyTorch: {before:.3f} ms, in a graph {graph_before:.3f} ms")
         begin = time.perf_counter()
-        patched = ft.patch(model, x, min_time=6.0)
+        patched = ft.patch(model, x, min_time=6.0, memory_format=FORMATS[options.to] if options.to else torch.preserve_format)
         took = time.perf_counter() - begin
         if options.rows:
             print(patched.report())
         after, graph_after = timed(run, options.device), timed_in_a_graph(run, options.device)
-        print(f"patch {options.model} {options.layout}: {before:.3f} -> {after:.3f} ms, {before / after:.2f} times as fast; in a graph "
+        print(f"patch {options.model} {options.layout}{to}: {before:.3f} -> {after:.3f} ms, {before / after:.2f} times as fast; in a graph "
               f"{graph_before:.3f} -> {graph_after:.3f} ms, {graph_before / max(graph_after, 1e-9):.2f} times; error {error_before:.1e} -> "
               f"{error(run()):.1e}; {sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions, patched in {took:.1f} s")
 
@@ -241,7 +247,7 @@ def train(options):
     import faltung.torch as ft
     model, x = made(options)
     model, x = (t.to(memory_format=FORMATS[options.layout]) for t in (model.train(), x))
-    kind = options.device.split(":")[0]
+    kind, to = options.device.split(":")[0], f" to {options.to}" if options.to else ""
 
     def step():
         with torch.autocast(kind, torch.bfloat16):
@@ -251,6 +257,7 @@ def train(options):
             parameter.grad = None
     result_of = model
     before, begin = timed(step, options.device, 5), time.perf_counter()
+    stage(f"{options.model} {options.layout}, batch {len(x)} in PyTorch: {before:.2f} ms")
     if options.compiled:
         result_of = compiled_by(options, model)
         step()
@@ -260,11 +267,12 @@ def train(options):
               f"{before / after:.3f} times as fast; ready after {took:.1f} s")
         return
     with torch.autocast(kind, torch.bfloat16):
-        patched = ft.patch(model, x, min_time=6.0)
+        patched = ft.patch(model, x, min_time=6.0, memory_format=FORMATS[options.to] if options.to else torch.preserve_format)
+    stage(f"patched in {time.perf_counter() - begin:.1f} s")
     if options.rows:
-        print(patched.report())
+        print(patched.report(), flush=True)
     after = timed(step, options.device, 5)
-    print(f"train {options.model} {options.layout}, batch {len(x)}: {before:.2f} -> {after:.2f} ms, {before / after:.3f} times as fast; "
+    print(f"train {options.model} {options.layout}{to}, batch {len(x)}: {before:.2f} -> {after:.2f} ms, {before / after:.3f} times as fast; "
           f"{sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions")
 
 
@@ -273,6 +281,7 @@ def main():
     parser.add_argument("what", choices=("host", "patch", "compile", "train"))
     parser.add_argument("models", nargs="*", default=["resnet50"], help=", ".join(MODELS))
     parser.add_argument("--layout", choices=FORMATS, default="nhwc")
+    parser.add_argument("--to", choices=("nhwc",), help="patch and train: puts the model into this order as well")
     parser.add_argument("--compiled", action="store_true", help="train: compiled by --backend, not patched")
     parser.add_argument("--backend", default="faltung", help="of torch.compile; inductor with --mode reduce-overhead runs as a CUDA graph, too")
     parser.add_argument("--mode", help="of torch.compile: reduce-overhead, max-autotune, ...")

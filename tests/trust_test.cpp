@@ -280,6 +280,24 @@ TEST_F(TrustHere, PlansThatAreMadeTogetherAreExaminedOneByOne) {
   EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
 }
 
+TEST_F(TrustHere, CallersThatComeAtOnceEachGetTheirOwnReport) {
+  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
+  const auto ask = [&](int caller) {
+    Task own = task();
+    own.problem.h = 9 + caller;
+    if (caller % 3 == 2) own.kernel = "direct_cpu/nonsense";
+    return examine(worker, own).outcome;
+  };
+  std::vector<Outcome> outcomes(12);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 12; ++i)
+    callers.emplace_back([&, i] { outcomes[static_cast<std::size_t>(i)] = ask(i); });
+  for (std::thread& caller : callers) caller.join();
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(outcomes[static_cast<std::size_t>(i)], i % 3 == 2 ? Outcome::declined : Outcome::pass) << i;
+  }
+}
+
 TEST_F(TrustHere, AnotherDeviceOfTheSameNameIsRefused) {
   Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
   Task t = task();

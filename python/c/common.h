@@ -61,6 +61,16 @@ int add_plan_types(PyObject* module);
 /* Takes the problem and the plan; NULL with an exception. device: its id. */
 PyObject* new_plan(faltung_problem* problem, faltung_plan* plan, const char* device);
 
+/* ----------------------------------------------------------------------------------------------- threads.c
+ */
+
+/* use_openmp_of(path) -> bool: from now on work on the CPU is done by the threads of the OpenMP runtime to
+ * which the library at that path, which is loaded, is linked. False, and nothing changes, where it has none.
+ */
+PyObject* use_openmp_of(PyObject* module, PyObject* path);
+/* NULL for the library's own. */
+faltung_parallel_for callers_threads(void);
+
 /* ---------------------------------------------------------------------------------------------- operator.c
  */
 

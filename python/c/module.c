@@ -41,10 +41,13 @@ static PyObject* devices(PyObject* module, PyObject* unused) {
   return list;
 }
 
-static PyMethodDef functions[] = {
-    {"version", version, METH_NOARGS, NULL},      {"canonical", canonical, METH_O, NULL},
-    {"devices", devices, METH_NOARGS, NULL},      {"describe", describe, METH_O, NULL},
-    {"use_torch", use_torch, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {{"version", version, METH_NOARGS, NULL},
+                                  {"canonical", canonical, METH_O, NULL},
+                                  {"devices", devices, METH_NOARGS, NULL},
+                                  {"describe", describe, METH_O, NULL},
+                                  {"use_torch", use_torch, METH_VARARGS, NULL},
+                                  {"use_openmp_of", use_openmp_of, METH_O, NULL},
+                                  {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "faltung._c", NULL, -1, functions, NULL, NULL, NULL, NULL};
 

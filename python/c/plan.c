@@ -127,6 +127,7 @@ PyObject* run_plan(Plan* self, const faltung_tensors* tensors, void* given_works
   options.workspace = given_workspace;
   options.weights = weights == NULL ? NULL : weights->weights;
   options.addresses = addresses;
+  if (!self->on_cuda) options.parallel_for = callers_threads();
   Workspace* own = NULL;
   const size_t bytes = self->workspace_bytes[weights != NULL];
   if (given_workspace == NULL && bytes > 0) {
@@ -185,6 +186,7 @@ static PyObject* pack(Plan* self, void* w, PyObject* keeps, void* stream) {
   memset(&options, 0, sizeof options);
   options.size = sizeof options;
   options.stream = stream;
+  if (!self->on_cuda) options.parallel_for = callers_threads();
   faltung_weights* packed = NULL;
   faltung_status status;
   Py_BEGIN_ALLOW_THREADS;

@@ -1,6 +1,8 @@
 """torch.ops.faltung: results, gradients of any order, fake tensors, autocast, torch.compile, CUDA's streams and graphs. On the
 CPU, and on CUDA where there is a device."""
 import os
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -370,6 +372,39 @@ def test_tracers_and_the_profiler_see_calls_that_ran_before():
                          ((x, w, None, [1.5, 1], *plain[1:]), "'stride'")):
         with pytest.raises(RuntimeError, match=words):
             ops.conv2d(*wrong)
+
+
+def test_work_is_done_by_torchs_threads():
+    """On the CPU by those of its OpenMP, which spin behind each region on the processors that others would need; in the child of a
+    fork, where they are not, by the library's own."""
+    from faltung import _c
+    assert _c.use_openmp_of(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")) == (
+        "backend: OpenMP" in torch.__config__.parallel_info())
+    assert not _c.use_openmp_of("no/such/library.so") or "backend: OpenMP" in torch.__config__.parallel_info()
+    code = """
+import os, signal, torch
+def busy(threads):
+    return sum(int(open(f"/proc/self/task/{thread}/schedstat").read().split()[0]) for thread in threads)
+torch.set_num_threads(2)
+x, w = torch.randn(1, 64, 40, 40), torch.randn(64, 64, 3, 3)
+torch.nn.functional.conv2d(x, w)
+theirs = os.listdir("/proc/self/task")
+import faltung.torch
+torch.ops.faltung.conv2d(x, w, None, [1, 1], [0, 0], [1, 1], 1)  # makes the plan
+others = set(os.listdir("/proc/self/task")) - set(theirs)
+before = busy(others), busy(theirs)
+for _ in range(20):
+    right = torch.ops.faltung.conv2d(x, w, None, [1, 1], [0, 0], [1, 1], 1)
+print(int(busy(others) - before[0] > (busy(theirs) - before[1]) / 20))
+if os.fork() == 0:
+    signal.alarm(60)
+    y = torch.ops.faltung.conv2d(x, w, None, [1, 1], [0, 0], [1, 1], 1)
+    os._exit(y.numpy().tobytes() != right.numpy().tobytes())
+print(os.wait()[1])
+"""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == "0\n0\n", done
 
 
 def test_threads_repeat_calls():

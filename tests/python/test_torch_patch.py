@@ -308,6 +308,46 @@ def test_what_is_refused_is_said_and_left_alone():
         assert all(row.why for row in ft.patch(model, x.double(), **ALWAYS).rows)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("training", [False, True])
+def test_channels_last_by_patch(training, device):
+    """The weights' order, and from the first convolution on that of all results; undone with the rest, to the bit."""
+    model, x = block(device)
+    model.train(training)
+    state = copy.deepcopy(model.state_dict())
+    with torch.set_grad_enabled(training):
+        before = copy.deepcopy(model)(x)
+        patched = ft.patch(model, x, memory_format=torch.channels_last, **ALWAYS)
+        y = model(x)
+        assert y.is_contiguous(memory_format=torch.channels_last) and ":nhwc" in patched.rows[0].problem
+        close(y, before)
+        assert all(torch.equal(a, b) for (name, a), b in zip(model.state_dict().items(), state.values()) if "running" not in name
+                   and "batches" not in name)
+        patched.undo()
+        model.load_state_dict(state)
+        assert {k: v.stride() for k, v in model.state_dict().items()} == {k: v.stride() for k, v in state.items()}
+        assert torch.equal(model(x), before)
+    for wrong, words in ((torch.contiguous_format, "memory_format"), ("nhwc", "memory_format")):
+        with pytest.raises(ValueError, match=words):
+            ft.patch(model, x, memory_format=wrong)
+
+
+@torch.no_grad()
+def test_a_model_that_needs_its_order_keeps_it():
+    class Views(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(4, 4, 3)
+
+        def forward(self, x):
+            return self.conv(x).view(len(x), -1)
+    model, x = Views(), torch.randn(2, 4, 9, 9)
+    strides, before = model.conv.weight.stride(), model(x)
+    with pytest.raises(RuntimeError, match="view"):
+        ft.patch(model, x, memory_format=torch.channels_last, **ALWAYS)
+    assert model.conv.weight.stride() == strides and torch.equal(model(x), before)
+
+
 def test_tied_weights():
     model = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)).eval()
     model[2].weight = model[0].weight
@@ -385,7 +425,7 @@ def test_passes_of_a_compiled_graph(padding, device, monkeypatch):
         return (ops.conv2d.default(x, w, None, *geometry), ops.conv2d_input_grad.default(dy, w, [2, 4, 9, 8], *geometry),
                 ops.conv2d_weight_grad.default(dy, x, [6, 2, 3, 3], *geometry))
     graph = make_fx(function, tracing_mode="fake")(x, w, dy)
-    monkeypatch.setattr(_choice, "_remembered", lambda key, measure: False)
+    monkeypatch.setattr(_choice, "_remembered", lambda key, measure, like: False)
     _choice.choose_passes(graph)
     is_torchs = padding != [2, 1, 1, 1]
     assert is_torchs != any("faltung" in str(node.target) for node in graph.graph.nodes)
@@ -394,13 +434,44 @@ def test_passes_of_a_compiled_graph(padding, device, monkeypatch):
 
 
 @torch.no_grad()
-def test_what_is_faster_is_measured():
+def test_what_is_faster_is_measured(monkeypatch):
     from faltung.torch import _choice
     from faltung._geometry import Family
     _choice._known.clear()
-    x, w = torch.empty(1, 8, 20, 20), torch.empty(8, 8, 3, 3)
-    answer = _choice.is_faster_fused(Family(2, False), x, w, True, [[1, 1], [1, 1, 1, 1], [1, 1], 1], True, "relu", True)
+    x, w = torch.empty(1, 8, 20, 21), torch.empty(8, 8, 3, 3)
+    question = Family(2, False), x, w, True, [[1, 1], [1, 1, 1, 1], [1, 1], 1], True, "relu", True
+    ahead, later = plans_made(monkeypatch)
+    _choice.plan_ahead_fused([question])
+    answer = _choice.is_faster_fused(*question)
     assert answer in (True, False) and list(_choice._known.values()) == [answer]
+    assert (len(ahead), later) == (1, [])
+
+
+def plans_made(monkeypatch):
+    """Lists that fill with the plans that are made ahead, here one after the other, and with those that are made later."""
+    from faltung.torch import _run
+    ahead, later, new_plan = [], [], _run._new_plan
+
+    def plan_ahead(device, wanted):
+        for arguments in wanted:
+            _run.plan_for(*arguments)
+        ahead.extend(later)
+        later.clear()
+    monkeypatch.setattr(_run, "_plans", {})
+    monkeypatch.setattr(_run, "plan_ahead", plan_ahead)
+    monkeypatch.setattr(_run, "_new_plan", lambda *arguments: later.append(arguments) or new_plan(*arguments))
+    return ahead, later
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_plans_are_made_ahead(training, autocast, monkeypatch):
+    """All of them at once, before the first is timed."""
+    model, x = block()[0], torch.randn(2, 3, 11, 13)  # which no other test has run
+    ahead, later = plans_made(monkeypatch)
+    with torch.set_grad_enabled(training), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        ft.patch(model.train(training), x, **ALWAYS)
+    assert later == [] and len(ahead) >= (9 if training else 3)
 
 
 def backend():

@@ -53,9 +53,12 @@ class Operator:
         """As autocast converts them; converted: which of them it does."""
         if not self.converted or not torch.is_autocast_enabled(device_type):
             return arguments
-        dtype = torch.get_autocast_dtype(device_type)
-        return [a.to(dtype) if i in self.converted and a is not None and a.dtype is not dtype and a.dtype in _run.DTYPES else a
-                for i, a in enumerate(arguments)]
+        dtype, converted = torch.get_autocast_dtype(device_type), list(arguments)
+        for i in self.converted:
+            given = converted[i]
+            if given is not None and given.dtype is not dtype and given.dtype in _run.DTYPES:
+                converted[i] = given.to(dtype)
+        return converted
 
     def below(self, *arguments):
         """Below autograd."""

@@ -67,19 +67,15 @@ def replace(graph, with_gradients, is_measured=False):
     """Puts torch.ops.faltung in place of a graph's convolutions; without gradients, with what follows them, and if is_measured
     where that is faster. Returns how many were replaced, and how many of them fused."""
     replaced = fused = 0
-    for node in list(graph.graph.nodes):
-        geometry = _geometry(node)
-        if geometry is None:
-            continue
+    convolutions = {node: geometry for node in graph.graph.nodes if (geometry := _geometry(node)) is not None}
+    if is_measured and not with_gradients:
+        _choice.plan_ahead_fused(_question(_followed(node), geometry) for node, geometry in convolutions.items())
+    for node, geometry in convolutions.items():
         family = _CONVOLUTIONS[node.target]
-        chain = _Chain(node)
-        if not with_gradients:
-            chain.follow()
-        x, w, bias = (argument(node, i, name) for i, name in enumerate(("input", "weight", "bias")))
-        if is_measured and not with_gradients and not _choice.is_faster_fused(
-                family, _value(x), _value(w), bias is not None or chain.norm is not None, geometry, chain.residual is not None,
-                chain.activation, len(chain.nodes) > 1):
+        chain = _Chain(node) if with_gradients else _followed(node)
+        if is_measured and not with_gradients and not _choice.is_faster_fused(*_question(chain, geometry)):
             continue
+        x, w, bias = _tensors(node)
         constants = [w, bias] + [None] * 4
         eps = 0.0
         if chain.norm is not None:
@@ -103,6 +99,23 @@ def replace(graph, with_gradients, is_measured=False):
         replaced += 1
     graph.recompile()
     return replaced, fused
+
+
+def _followed(node):
+    chain = _Chain(node)
+    chain.follow()
+    return chain
+
+
+def _tensors(node):
+    return [argument(node, i, name) for i, name in enumerate(("input", "weight", "bias"))]
+
+
+def _question(chain, geometry):
+    """What is_faster_fused takes."""
+    x, w, bias = _tensors(chain.nodes[0])
+    return (_CONVOLUTIONS[chain.nodes[0].target], _value(x), _value(w), bias is not None or chain.norm is not None, geometry,
+            chain.residual is not None, chain.activation, len(chain.nodes) > 1)
 
 
 def _is_given(node):

@@ -7,6 +7,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _c
 from .._geometry import FAMILIES
+from . import _run
+from ._observe import fork_rng
 from ._passes import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Passes
 from ._time import time_in_turn
 
@@ -31,9 +33,10 @@ def _like(tensor):
     return made.copy_(torch.rand(tensor.shape, device=tensor.device) - 0.5)
 
 
-def _remembered(key, measure):
+def _remembered(key, measure, like):
+    """like: a tensor on the device."""
     if key not in _known:
-        with torch.no_grad(), _disable_current_modes(), torch.random.fork_rng(), torch.autocast("cuda", enabled=False), \
+        with torch.no_grad(), _disable_current_modes(), fork_rng(like), torch.autocast("cuda", enabled=False), \
                 torch.autocast("cpu", enabled=False):
             try:
                 _known[key] = measure()
@@ -44,6 +47,24 @@ def _remembered(key, measure):
 
 def _described(*tensors):
     return tuple(None if t is None else (tuple(t.shape), t.stride(), t.dtype, t.device) for t in tensors)
+
+
+def _plan_ahead(wanted):
+    """wanted: (a tensor of the dtype on the device, the function that says what plan_for takes, its arguments but that tensor)."""
+    with _disable_current_modes():
+        wanted = [function(*arguments, torch.empty(0, dtype=like.dtype, device=like.device)) for like, function, arguments in wanted]
+    if wanted:
+        _run.plan_ahead(wanted[0][5].device, wanted)
+
+
+def plan_ahead_fused(questions):
+    """The plans that is_faster_fused will ask for, of its arguments in any number, made at once."""
+    def wanted(family, x, w, has_bias, geometry, adds, activation, is_followed, like):
+        x, w = _run.likeness(x), _run.likeness(w)
+        _, whole = _run.shape_forward(family, x, w, None, None, geometry)
+        return "fwd", family, x.shape, w.shape, whole, like, _run.wants_channels_last(x, w), has_bias, adds, activation
+    _plan_ahead((asked[1], wanted, asked) for asked in questions
+                if _is_static(asked[1]) and _is_static(asked[2]) and asked[1].dtype is asked[2].dtype)
 
 
 def is_faster_fused(family, x, w, has_bias, geometry, adds, activation, is_followed):
@@ -64,11 +85,11 @@ def is_faster_fused(family, x, w, has_bias, geometry, adds, activation, is_follo
         ms, torch_ms = time_in_turn(
             [lambda: layer(real, weight, bias, None, None, None, None, residual, *geometry, 0.0, activation), theirs], real.device, MIN_MS)
         return ms <= torch_ms
-    return _remembered((family, *_described(x, w), has_bias, str(geometry), adds, activation, is_followed), measure)
+    return _remembered((family, *_described(x, w), has_bias, str(geometry), adds, activation, is_followed), measure, x)
 
 
-def choose_passes(graph):
-    """Puts PyTorch's operators in place of faltung's, in a graph behind autograd, where they are faster."""
+def _passes_of(graph):
+    """(node, passes, which of them, x, w, the result) of each of a graph's passes that may be timed."""
     operators = _operators()
     for node in list(graph.graph.nodes):
         if node.op != "call_function" or node.target not in operators:
@@ -78,14 +99,19 @@ def choose_passes(graph):
         passes = Passes(family, tuple(geometry))
         tensors = [argument.meta.get("val") for argument in (first, second)]
         result = node.meta.get("val")
-        if not all(map(_is_static, (*tensors, result))) or not passes.is_symmetric:
-            continue
-        x, w = {FORWARD: tensors, INPUT_GRAD: (result, tensors[1]), WEIGHT_GRAD: (tensors[1], result)}[which]
+        if all(map(_is_static, (*tensors, result))) and passes.is_symmetric:
+            x, w = {FORWARD: tensors, INPUT_GRAD: (result, tensors[1]), WEIGHT_GRAD: (tensors[1], result)}[which]
+            yield node, passes, which, x, w, result
 
+
+def choose_passes(graph):
+    """Puts PyTorch's operators in place of faltung's, in a graph behind autograd, where they are faster."""
+    _plan_ahead((x, passes.wanted, (which, x, w)) for _, passes, which, x, w, _ in _passes_of(graph))
+    for node, passes, which, x, w, result in _passes_of(graph):
         def measure():
             ms, torch_ms = passes.time(which, _like(x), _like(w), MIN_MS)
             return ms <= torch_ms
-        if _remembered((family, which, *_described(x, w), str(geometry)), measure):
+        if _remembered((passes.family, which, *_described(x, w), str(passes.geometry)), measure, x):
             continue
         with graph.graph.inserting_before(node):
             new = _by_torch(graph.graph, node, which, passes, result)

@@ -48,13 +48,15 @@ class Layer:
 
     def parts(self, x, residual=None):
         """One after the other, with gradients."""
-        conv = self.conv
-        dtypes = {x.dtype, conv.weight.dtype}
-        if (x.dim() == self.family.dimensions + 2 and dtypes <= _run.DTYPES.keys()
-                and (len(dtypes) == 1 or torch.is_autocast_enabled(x.device.type))):
-            y = self._differentiable()(x, conv.weight, conv.bias)
+        conv, own = self.conv, self.conv._parameters
+        weight, dtype = own["weight"], x.dtype
+        alike = dtype is weight.dtype or (weight.dtype in _run.DTYPES and torch.is_autocast_enabled(x.device.type))
+        if alike and dtype in _run.DTYPES and x.dim() == self.family.dimensions + 2:
+            y = self._differentiable()(x, weight, own["bias"])
         else:
             y = type(conv).forward(conv, x)
+        if self.norm is None and residual is None and not self.word:
+            return y
         return self._rest(y, residual)
 
     def _differentiable(self):
@@ -67,6 +69,8 @@ class Layer:
 
     def needs_parts(self, x, residual=None):
         weight = self.conv._parameters["weight"]
+        if torch.is_grad_enabled() and (weight.requires_grad or x.requires_grad):
+            return True
         if self.norm is not None and self.norm.training:
             return True
         if x.dim() != self.family.dimensions + 2 or x.dtype not in _run.DTYPES or weight.dtype not in _run.DTYPES:
@@ -107,13 +111,14 @@ class Layer:
             return activation_of(self.word)(y)
         return y if self.activation_is_shared else type(self.activation).forward(self.activation, y)
 
-    def plan(self, x, y, in_parts):
-        """The plan that makes y of x."""
-        x, w = x.to(y.dtype), self.conv.weight.to(y.dtype)
+    def wanted(self, x, like, in_parts):
+        """Of _run.plan_for, for the forward pass on what has x's shape and strides; like: of the dtype that is computed, on the
+        device."""
+        x, w = _run.likeness(x), _run.likeness(self.conv.weight)
         bias = self.conv.bias is not None or (self.norm is not None and not in_parts)
         _, geometry = _run.shape_forward(self.family, x, w, None, None, self.geometry)
-        return _run.plan_for("fwd", self.family, x.shape, w.shape, geometry, x, _run.wants_channels_last(x, w), bias,
-                             self.adds and not in_parts, "" if in_parts else self.word)
+        return ("fwd", self.family, x.shape, w.shape, geometry, like, _run.wants_channels_last(x, w), bias, self.adds and not in_parts,
+                "" if in_parts else self.word)
 
     def fused(self, x, residual=None):
         if torch.is_autocast_enabled(x.device.type):

@@ -61,6 +61,11 @@ def run(model, example):
     return model(*example) if isinstance(example, (tuple, list)) else model(example)
 
 
+def fork_rng(*tensors):
+    """Keeps the random state of the CPU and of the tensors' devices, and wakes no other."""
+    return torch.random.fork_rng(devices={t.device.index for t in tensors if t.is_cuda})
+
+
 def tensors_of(result):
     return [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
 

@@ -5,11 +5,15 @@ import math
 import torch
 
 from .. import _c
+from .._geometry import FAMILIES
 from . import _autograd, _run
 from ._time import time_in_turn
 
 FORWARD, INPUT_GRAD, WEIGHT_GRAD = PASSES = range(3)
 WORDS = ("fwd", "bwd_d", "bwd_w")  # of problems
+# By name: layers are pickled.
+_FAST = {family.name: [_autograd.OPERATORS[family.name + suffix].fast for suffix in ("", "_input_grad", "_weight_grad")]
+         for family in FAMILIES}
 
 
 class Passes:
@@ -25,16 +29,16 @@ class Passes:
     def forward(self, who, x, w, bias=None):
         """who: self.ours, or another choice."""
         if FORWARD in who:
-            return _autograd.OPERATORS[self.family.name].fast(x, w, bias, *self.geometry)
+            return _FAST[self.family.name][FORWARD](x, w, bias, *self.geometry)
         return torch.ops.aten.convolution(x, w, bias, *self.torchs)
 
     def gradients(self, who, x, w, dy, needs_x=True, needs_w=True):
         """Of x and w, None where it is not needed."""
         dx = dw = None
         if needs_x and INPUT_GRAD in who:
-            dx = _autograd.OPERATORS[self.family.name + "_input_grad"].fast(dy, w, x.shape, *self.geometry)
+            dx = _FAST[self.family.name][INPUT_GRAD](dy, w, x.shape, *self.geometry)
         if needs_w and WEIGHT_GRAD in who:
-            dw = _autograd.OPERATORS[self.family.name + "_weight_grad"].fast(dy, x, w.shape, *self.geometry)
+            dw = _FAST[self.family.name][WEIGHT_GRAD](dy, x, w.shape, *self.geometry)
         mask = [needs_x and dx is None, needs_w and dw is None, False]
         if any(mask):
             theirs = torch.ops.aten.convolution_backward(dy, x, w, None, *self.torchs, mask)
@@ -60,20 +64,24 @@ class Passes:
         except _c.Error:
             return math.inf, *time_in_turn([run_by(())], x.device, min_ms)
 
-    def plan(self, which, x, w):
-        """The plan of a pass of ours."""
+    def wanted(self, which, x, w, like):
+        """Of _run.plan_for, for a pass of ours on what has their shapes and strides; like: of the dtype, on the device."""
+        x, w = _run.likeness(x), _run.likeness(w)
         _, geometry = _run.shape_forward(self.family, x, w, None, None, self.geometry)
-        return _run.plan_for(WORDS[which], self.family, x.shape, w.shape, geometry, x, _run.wants_channels_last(x, w))
+        return WORDS[which], self.family, x.shape, w.shape, geometry, like, _run.wants_channels_last(x, w)
+
+
+_of = functools.lru_cache(4096)(Passes)
 
 
 @functools.cache
 def _operator(family, ours):
     """As torch.ops.faltung's, which stands in where something would look at the call, by the passes' choice."""
     def by_torch(operator, family, x, w, bias, *geometry):
-        return Passes(family, geometry).forward((), x, w, bias)
+        return _of(family, geometry).forward((), x, w, bias)
 
     def backward(ctx, x, w, dy):
         needs = ctx.needs_input_grad
-        dx, dw = Passes(family, ctx.rest).gradients(ours, x, w, dy, *needs[:2])
+        dx, dw = _of(family, ctx.rest).gradients(ours, x, w, dy, *needs[:2])
         return dx, dw, dy.sum((0, *range(2, dy.dim()))) if needs[2] else None
     return _autograd.convolution(family, None if FORWARD in ours else by_torch, backward)

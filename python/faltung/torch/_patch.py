@@ -7,9 +7,13 @@ from .. import _c
 from . import _block, _constant, _run
 from ._activations import activation_of
 from ._layer import FAMILIES, Layer, Pass, Shared
-from ._observe import NORMS, Observation, activation_name, run, tensors_of
+from ._observe import NORMS, Observation, activation_name, fork_rng, run, tensors_of
+from ._order import Order
 from ._passes import PASSES, WORDS
 from ._time import time_in_turn
+
+ABOUT = 0.95  # of PyTorch's time that ours may not reach
+
 
 def refusal(conv, calls, observation):
     """Why a convolution is left to PyTorch, or None."""
@@ -89,16 +93,33 @@ class Row:
 
 @torch.no_grad()
 def choose_passes(layer, row, x, needs_x, min_ms, at_least):
-    """Of a layer in training: each pass is timed on its own, and faltung's where that is at least so many times as fast."""
-    passes, w, ours, kernels = layer.passes, layer.conv.weight.to(x.dtype), set(), []
+    """Of a layer in training: each pass is timed on its own, and faltung's where that is at least so many times as fast. Beside one
+    that is, so is one of about PyTorch's time: a layer of both libraries costs the host more."""
+    passes, w, kernels = layer.passes, layer.conv.weight.to(x.dtype), []
     needed = (True, needs_x, layer.conv.weight.requires_grad)
-    for which in filter(needed.__getitem__, PASSES):
-        ms, torch_ms = passes.time(which, x, w, min_ms / sum(needed))
-        is_ours = torch_ms >= at_least * ms
-        ours |= {which} if is_ours else set()
+    times = {which: passes.time(which, x, w, min_ms / sum(needed)) for which in filter(needed.__getitem__, PASSES)}
+    slack = ABOUT if any(torch_ms >= at_least * ms for ms, torch_ms in times.values()) else 1.0
+    ours = {which for which, (ms, torch_ms) in times.items() if torch_ms >= slack * at_least * ms}
+    for which, (ms, torch_ms) in times.items():
+        is_ours = which in ours
         row.ms, row.torch_ms = row.ms + (ms if is_ours else torch_ms), row.torch_ms + torch_ms
-        kernels.append(f"{WORDS[which]} {passes.plan(which, x, w).kernel if is_ours else 'PyTorch'} {ms:.4f}/{torch_ms:.4f}")
+        kernels.append(f"{WORDS[which]} {_run.plan_for(*passes.wanted(which, x, w, x)).kernel if is_ours else 'PyTorch'} {ms:.4f}/{torch_ms:.4f}")
     passes.ours, row.kernel = frozenset(ours), ", ".join(kernels)
+
+
+def plan_ahead(layers):
+    """The plans that measure will ask for, of (layer, call) in any number, made at once."""
+    wanted, device = [], None
+    for layer, call in layers:
+        device, training = call.device, runs_in_parts(layer.conv)
+        autocast = torch.is_autocast_enabled(device.type)
+        like = torch.empty(0, dtype=torch.get_autocast_dtype(device.type) if autocast else call.dtype, device=device)
+        x, w = torch.empty_strided(call.shape, call.strides, device="meta"), layer.conv.weight
+        wanted.append(layer.wanted(x, like, training))
+        if training and layer.passes.is_symmetric:
+            wanted += [layer.passes.wanted(which, x, w, like) for which in PASSES]
+    if wanted:
+        _run.plan_ahead(device, wanted)
 
 
 def measure(layer, call, name, min_ms, at_least):
@@ -123,7 +144,7 @@ def measure(layer, call, name, min_ms, at_least):
                 residual = torch.rand_like(theirs())
             result = ours()
             error, torch_error = reference_errors(layer, x, residual, (result, theirs()))
-            plan = layer.plan(x, result, training)
+            plan = _run.plan_for(*layer.wanted(x, result, training))
         row = Row(name, fused, plan.problem, plan.kernel, error=error, torch_error=torch_error)
         if not training:
             row.ms, row.torch_ms = time_in_turn([ours, theirs], call.device, min_ms)
@@ -138,13 +159,20 @@ def measure(layer, call, name, min_ms, at_least):
     return row
 
 
+def _kind(layer, call):
+    """What layers of the same times have in common."""
+    weight = layer.conv.weight
+    return (call.shape, call.strides, call.dtype, tuple(weight.shape), weight.stride(), layer.geometry, layer.family,
+            layer.conv.bias is None, layer.norm is None, layer.adds, layer.word, runs_in_parts(layer.conv))
+
+
 class Patch:
     """What patch did. ``rows``: one a convolution; ``report()``: they as text; ``undo()``: the model as it was; ``difference``: how
     far the model's result on the example moved, in units of its largest value (None in training), or ``overflows_in``: the module
     from which on it is not finite in PyTorch already, so that nothing can be compared."""
 
-    def __init__(self, rows, replaced, overflows_in=None):
-        self.rows, self._replaced, self.overflows_in, self.difference = rows, replaced, overflows_in, None
+    def __init__(self, rows, replaced, overflows_in, order):
+        self.rows, self._replaced, self.overflows_in, self.difference, self._order = rows, replaced, overflows_in, None, order
 
     def undo(self):
         """Takes faltung out of the model again, which then computes the same bits as before."""
@@ -152,6 +180,7 @@ class Patch:
             if isinstance(module.__dict__.pop("forward", None), Layer):
                 _constant.forget(module.weight)
         self._replaced = []
+        self._order.undo()
 
     def report(self):
         lines = [f"{'layer':32}  {'what':16}  {'ms':>9}  {'torch ms':>9}  {'ratio':>6}  {'error':>8}  {'torch':>8}  kernel, or why not"]
@@ -184,31 +213,47 @@ def _difference(before, after):
     return worst
 
 
-def patch(model, example, *, at_least=1.0, min_time=40.0):
+def patch(model, example, *, at_least=1.0, min_time=40.0, memory_format=torch.preserve_format):
     """Replaces the model's convolutions (``torch.nn.Conv1d`` to ``ConvTranspose3d``) by faltung's where they are faster, with the
     batch norm (in eval mode) and the activation that follow where the forward pass of ``example`` (the input, or a tuple of them)
     shows that nothing else reads what is between. Each layer is timed beside PyTorch's own, in turn, for min_time milliseconds
     each, on CUDA without what the host takes; it is kept where ours is at least ``at_least`` times as fast. Returns a :class:`Patch`.
 
     Parameters, state_dict and hooks stay as they are; the modules' ``forward`` is replaced, and ``undo`` takes that back. Weights
-    are read again when they change, which PyTorch counts, but not for changes through ``.data``: patch again after those."""
+    are read again when they change, which PyTorch counts, but not for changes through ``.data``: patch again after those.
+
+    memory_format: ``torch.channels_last`` (or its ``_3d``) puts the convolutions' weights into that order first, so that from the
+    first convolution on all is, as PyTorch's own ``model.to(memory_format=...)`` does; ``undo`` takes that back, too. Times are then
+    of either library in that order."""
+    order = Order(model, memory_format)
+    try:
+        return _patch(model, example, order, at_least, min_time)
+    except BaseException:
+        order.undo()
+        raise
+
+
+def _patch(model, example, order, at_least, min_time):
     training = torch.is_grad_enabled() and model.training
     kept = [(buffer, buffer.clone()) for buffer in model.buffers()]  # that a forward pass in training mode moves
-    with torch.set_grad_enabled(training), torch.random.fork_rng():
+    tensors = (*model.parameters(), *model.buffers(), *tensors_of(example))
+    with torch.set_grad_enabled(training), fork_rng(*tensors):
         observation = Observation(model, example)
         why_not = {conv: refusal(conv, calls, observation) for conv, calls in observation.calls.items()
                    if isinstance(conv, tuple(FAMILIES))}
         blocks = {} if model.training else _block.find(model, observation, lambda conv: why_not[conv] is None)
         in_blocks = {layer.conv: layer for inside in blocks.values() for layer in inside.values()}
         rows, layers, known = [], {}, {}
+        candidates = {conv: in_blocks.get(conv) or layer_of(conv, observation) for conv, why in why_not.items() if why is None}
+        kinds = {conv: _kind(layer, observation.calls[conv][0]) for conv, layer in candidates.items()}
+        one_of_each = {kind: conv for conv, kind in kinds.items()}.values()
+        plan_ahead([(candidates[conv], observation.calls[conv][0]) for conv in one_of_each])
         for conv, why in why_not.items():
             name, call = observation.names[conv], observation.calls[conv][:1]
             if why is not None:
                 rows.append(Row(name, why=why))
                 continue
-            layer = in_blocks.get(conv) or layer_of(conv, observation)
-            same = (call[0].shape, call[0].strides, call[0].dtype, tuple(conv.weight.shape), conv.weight.stride(), layer.geometry,
-                    layer.family, conv.bias is None, layer.norm is None, layer.adds, layer.word)
+            layer, same = candidates[conv], kinds[conv]
             if same in known:
                 row, layer.passes = copy.copy(known[same][0]), known[same][1]
                 row.name = name
@@ -238,8 +283,8 @@ def patch(model, example, *, at_least=1.0, min_time=40.0):
             module.forward = _block.Block(module, inside)
             replaced.append(module)
             module.forward.prepare()
-    patched = Patch(rows, replaced, observation.overflows_in)
+    patched = Patch(rows, replaced, observation.overflows_in, order)
     if not model.training and patched.overflows_in is None:
-        with torch.no_grad(), torch.random.fork_rng():
+        with torch.no_grad(), fork_rng(*tensors):
             patched.difference = _difference(observation.results, tensors_of(run(model, example)))
     return patched

@@ -1,5 +1,8 @@
 """What the operators compute: plans by shape, run on PyTorch's memory and streams. _autograd.py has the operators themselves, which
 repeat in C what ran here once."""
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import torch
 
 from .. import _c
@@ -9,7 +12,11 @@ from .._geometry import CHANNELS_LAST, CONTIGUOUS, dense_strides, geometry_of, o
 DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 ALIGNMENT = 16  # bytes; what some kernels need of a tensor's address
 MOST_PLANS = 16384  # that are remembered; beyond, all are forgotten: a program with ever new shapes must not fill the memory
+MOST_AT_ONCE = min(16, len(os.sched_getaffinity(0)))  # plans that are made at once
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}  # by dimensions; PyTorch has no other order of three
+
+if "backend: OpenMP" in torch.__config__.parallel_info():
+    _c.use_openmp_of(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
 
 
 def format_of(dimensions, last):
@@ -101,6 +108,27 @@ def plan_for(direction, family, x_shape, w_shape, geometry, like, last, has_bias
             _plans.clear()
         plan = _plans[key] = _new_plan(*key)
     return plan
+
+
+def plan_ahead(device, wanted):
+    """Has plans made, by plan_for's arguments, all at once: on CUDA most of the time that one takes is a compiler's, on a processor
+    of its own. What cannot be made says so when it is asked for."""
+    if device.type != "cuda":
+        return
+
+    def make(arguments):
+        with torch.cuda.device(device):
+            try:
+                plan_for(*arguments)
+            except (_c.Error, RuntimeError):
+                pass
+    with ThreadPoolExecutor(MOST_AT_ONCE) as threads:
+        list(threads.map(make, wanted))
+
+
+def likeness(tensor):
+    """One without memory, for questions of shapes and layouts."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), device="meta")
 
 
 def dense(tensor, last):

@@ -110,10 +110,28 @@ void Worker::ask(const std::string& line) {
 }
 
 Report Worker::examine(const Task& task, const Deadlines& deadlines) {
+  {
+    const std::lock_guard lock(waiting_mutex_);
+    waiting_.push_back(task);
+  }
   const std::lock_guard lock(mutex_);
   deadlines_ = deadlines;
+  compile_waiting();
   ask(protocol::examine(task));
   return converse(task);
+}
+
+// What all who wait need is compiled for the first of them, so that nobody's compiler waits for another's
+// trial.
+void Worker::compile_waiting() {
+  std::vector<Task> tasks;
+  {
+    const std::lock_guard lock(waiting_mutex_);
+    tasks.swap(waiting_);
+  }
+  if (tasks.size() < 2) return;  // its examination compiles it
+  ask(protocol::compile(tasks));
+  converse(Task());
 }
 
 void Worker::compile_ahead(const std::vector<Task>& tasks, const Deadlines& deadlines) {

@@ -31,13 +31,15 @@ class Worker {
   Worker(std::string device, std::string command);
   ~Worker();
   // Never hangs. Throws NoWorker if there is none or it does not start, Error(device_error) if the device
-  // itself cannot be used, or does not come back after a kernel hung on it.
+  // itself cannot be used, or does not come back after a kernel hung on it. What calls that come at once need
+  // is compiled at once, too.
   Report examine(const Task& task, const Deadlines& deadlines);
   // Has the worker make their plans, all at once. Never hangs; a compiler that does, or crashes, costs the
   // worker its life and is met again in the kernel's own examination. Throws as examine does.
   void compile_ahead(const std::vector<Task>& tasks, const Deadlines& deadlines);
 
  private:
+  void compile_waiting();
   void start();
   void ask(const std::string& line);
   Report converse(const Task& task);
@@ -48,7 +50,8 @@ class Worker {
   std::string device_, command_;
   std::string lost_;     // why the device can no longer be used; empty while it can
   Deadlines deadlines_;  // of what is asked
-  std::mutex mutex_;
+  std::mutex mutex_, waiting_mutex_;
+  std::vector<Task> waiting_;  // for their turn, and whose programs were not compiled ahead
   std::unique_ptr<LineProcess> process_;
   int owner_ = 0;  // the process that started it: a fork of the caller's makes its own
 };
