@@ -81,6 +81,16 @@ __device__ __forceinline__ void load_4d(unsigned to, const TensorMap* map, unsig
       : "memory");
 }
 
+// To the same place of every block of the cluster whose rank is in the mask, and its barrier there.
+__device__ __forceinline__ void load_4d_multicast(unsigned to, const TensorMap* map, unsigned barrier,
+                                                  unsigned short ranks, int c0, int c1, int c2, int c3) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "h"(ranks)
+      : "memory");
+}
+
 __device__ __forceinline__ void load_5d(unsigned to, const TensorMap* map, unsigned barrier, int c0, int c1,
                                         int c2, int c3, int c4) {
   asm volatile(
@@ -362,6 +372,14 @@ __device__ __forceinline__ void cluster_sync() {
       "barrier.cluster.arrive.release;\n"
       "barrier.cluster.wait.acquire;" ::
           : "memory");
+}
+// At the barrier that the cluster's block `rank` has in this one's place.
+__device__ __forceinline__ void barrier_arrive_at(unsigned barrier, unsigned rank) {
+  asm volatile(
+      "{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(
+          barrier),
+      "r"(rank)
+      : "memory");
 }
 // Words of the shared memory of the cluster's block `rank`, where this block has them at `from`.
 template <int kCount>

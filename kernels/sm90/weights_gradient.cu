@@ -14,8 +14,11 @@
 //
 // With a horizontal stride the patch is so many parts (phases), each with the columns that one or more taps read.
 //
-// A block's sums are the result (Result::whole), or one of several parts that sum_parts.cu adds up in a fixed order.
-// The blocks of a cluster have the same results' parts and add them up first, in the order of their ranks.
+// A block's sums are the result (Result::whole), or one of several parts that weights_gradient_sum.cu adds up in a fixed
+// order. The blocks of a cluster have the same results' parts and add them up first, in the order of their ranks.
+//
+// Or two blocks, of neighbouring output or input channels, are a pair (kConfig.pair) and bring half of what both multiply
+// each: the copy engine writes it to the same place of both. A buffer is free when both have read it.
 //
 // The host defines F_CONFIG (statements that fill in a Config c, weights_gradient_config.h) and mma(sums, a, b, accumulate) for as many sums as the tile needs.
 #include "kernels/sm90/ptx.cuh"
@@ -27,9 +30,23 @@ struct Barriers {
   unsigned long long full[kStages], empty[kStages];
 };
 
+// To this block, or to both of a pair.
+template <bool kBoth>
+__device__ __forceinline__ void load(unsigned to, const TensorMap* map, unsigned barrier, int c0, int c1, int c2,
+                                     int c3) {
+  if constexpr (kBoth) {
+    load_4d_multicast(to, map, barrier, 3, c0, c1, c2, c3);
+  } else {
+    load_4d(to, map, barrier, c0, c1, c2, c3);
+  }
+}
+
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& dy_map, const Params& p,
                                         const Work& work, unsigned stages, Barriers& barriers) {
   Ring<kStages> stage;
+  // Of what a pair shares this block brings its half.
+  const int x_half = kConfig.pair == Pair::x ? static_cast<int>(cluster_rank()) : 0;
+  const int dy_half = kConfig.pair == Pair::dy ? static_cast<int>(cluster_rank()) : 0;
   for (int tile = work.first; tile < work.end; ++tile) {
     const Pixel first = first_pixel(p, tile);
     const unsigned full = smem_address(&barriers.full[stage.place]), to = stages + stage.place * kStageStride;
@@ -37,21 +54,27 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
     barrier_expect(full, kStageBytes);
     if constexpr (kPlanes) {
       const unsigned x = to + kConfig.k_blocks * kGradientBytes;
+      const int dy_row = dy_half * kConfig.k_blocks * 32, x_row = x_half * kConfig.c_blocks * 32;
       for (int i = 0; i < kConfig.width / 64; ++i) {
-        load_4d(to + i * kConfig.k_blocks * kPlanesBox, &dy_map, full, first.w + i * 64, work.k, first.n, 0);
-        load_4d(x + i * kConfig.c_blocks * kPlanesBox, &x_map, full, first.w + i * 64, work.c, first.n, 0);
+        load<kConfig.pair == Pair::dy>(to + i * kConfig.k_blocks * kPlanesBox + dy_row * 128, &dy_map, full,
+                                       first.w + i * 64, work.k + dy_row, first.n, 0);
+        load<kConfig.pair == Pair::x>(x + i * kConfig.c_blocks * kPlanesBox + x_row * 128, &x_map, full,
+                                      first.w + i * 64, work.c + x_row, first.n, 0);
       }
       stage.advance();
       continue;
     }
+    const int dy_pixel = dy_half * kConfig.width / 2, x_pixel = x_half * kConfig.width / 2;
     for (int i = 0; i < kConfig.k_blocks; ++i)
-      load_4d(to + i * kGradientBytes, &dy_map, full, work.k + i * kOutChannels, first.w, first.h, first.n);
+      load<kConfig.pair == Pair::dy>(to + i * kGradientBytes + dy_pixel * 128, &dy_map, full,
+                                     work.k + i * kOutChannels, first.w + dy_pixel, first.h, first.n);
     const int x_h = first.h * kConfig.stride_h + work.r * kConfig.dilation_h - p.pad_top;
     const int x_w = first.w * kConfig.stride_w + work.s * kConfig.dilation_w - p.pad_left;
     for (int i = 0; i < kConfig.c_blocks; ++i) {
       for (int phase = 0; phase < kPhases; ++phase) {
-        load_4d(to + kConfig.k_blocks * kGradientBytes + (i * kPhases + phase) * kPatchStride, &x_map, full,
-                work.c + i * kChannels, x_w + phase * kConfig.dilation_w, x_h, first.n);
+        load<kConfig.pair == Pair::x>(
+            to + kConfig.k_blocks * kGradientBytes + (i * kPhases + phase) * kPatchStride + x_pixel * kRow, &x_map,
+            full, work.c + i * kChannels, x_w + x_pixel + phase * kConfig.dilation_w, x_h, first.n);
       }
     }
     stage.advance();
@@ -90,6 +113,11 @@ __device__ __forceinline__ void consume(Sums& sums, const Work& work, unsigned s
                                         int consumer) {
   Ring<kStages> stage;
   const bool leader = threadIdx.x % 128 == 0;
+  // Of a pair, the other block waits for the buffer too, until it has brought its last tile.
+  const auto release = [&](unsigned barrier, int tile) {
+    barrier_arrive(barrier);
+    if (kPaired && tile + kStages < work.end) barrier_arrive_at(barrier, cluster_rank() ^ 1);
+  };
   const int k_block = consumer / kTapRows, tap_row = consumer % kTapRows;
   const unsigned my_dy = k_block * (kPlanes ? kPlanesBox : kGradientBytes), my_x = kConfig.k_blocks * kGradientBytes + tap_row * kTapRowPitch;
   unsigned previous = 0;
@@ -104,7 +132,7 @@ __device__ __forceinline__ void consume(Sums& sums, const Work& work, unsigned s
     }
     mma_commit();
     mma_wait<1>();
-    if (leader && tile != work.first) barrier_arrive(previous);
+    if (leader && tile != work.first) release(previous, tile - 1);
     previous = smem_address(&barriers.empty[stage.place]);
     stage.advance();
   }
@@ -112,18 +140,6 @@ __device__ __forceinline__ void consume(Sums& sums, const Work& work, unsigned s
 }
 
 #include "kernels/sm90/weights_gradient_finish.cuh"
-
-__device__ __forceinline__ Place place_of(int consumer, int pair) {
-  constexpr int kFull = kColumns / 4, kAllFull = kFullPhases * kFull, kLess = kShortColumns / 4;
-  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-  const bool full = pair < kAllFull;
-  const int phase = full ? pair / kFull : kFullPhases + (pair - kAllFull) / kLess;
-  const int at = full ? pair % kFull : (pair - kAllFull) % kLess;
-  const int column = at / 2 * 8 + lane % 4 * 2, row = warp * 16 + at % 2 * 8 + lane / 4;
-  const int k = consumer / kTapRows * kOutChannels + row, r = consumer % kTapRows;
-  if constexpr (kTapColumns == 1) return {k, r, 0, column};
-  return {k, r, phase + column / kChannels * kPhases, column % kChannels};
-}
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     weights_gradient(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap dy_map,
@@ -135,13 +151,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       barrier_init(smem_address(&barriers.full[i]), 1);
-      barrier_init(smem_address(&barriers.empty[i]), kConsumers);
+      barrier_init(smem_address(&barriers.empty[i]), kConsumers * (kPaired ? 2 : 1));
     }
     barrier_init_fence();
     prefetch_map(&x_map);
     prefetch_map(&dy_map);
   }
-  __syncthreads();
+  // The other block's barriers, too, are there.
+  if constexpr (kPaired) {
+    cluster_sync();
+  } else {
+    __syncthreads();
+  }
   let_next_kernel_begin();
   wait_for_previous_kernel();
   const Work work = divide_work(p);

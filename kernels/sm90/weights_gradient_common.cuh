@@ -19,28 +19,36 @@ constexpr int kConsumers = consumers(kConfig), kThreads = threads(kConfig);
 constexpr int kColumns = columns(kConfig);  // of an instruction
 constexpr int kRow = row_bytes(kConfig), kPatchStride = patch_stride(kConfig), kStageStride = stage_stride(kConfig);
 constexpr int kPairs = sums(kConfig) / 2;  // of a thread's sums
+constexpr int kPartPairs = part_pairs(kConfig);
 static_assert(shared_bytes(kConfig) <= 232448, "shared memory");
+
+// Of a sum, from the block's first results.
+struct Place {
+  int k, r, s, c;
+};
 
 // The block's results, and its share of the pixels.
 struct Work {
+  int result;      // which of the blocks' results
   int k, c, r, s;  // the first of them; c: of all channels
   int k_end;
   int share;
   int first, end;  // pixel tiles
 };
 
-// The blocks of a cluster have different shares of the same results; then come the other results, so that blocks that
-// run side by side read the same pixels.
-__device__ __forceinline__ Work divide_work(const Params& p) {
-  int rest = static_cast<int>(blockIdx.x) / kCluster;
+// Output channels go on first, of those that share dy input channels: neighbours are a pair.
+__device__ __forceinline__ Work results_of(const Params& p, int result) {
+  int rest = result;
   const auto take = [&](int count) {
     const int index = rest % count;
     rest /= count;
     return index;
   };
-  Work w;
+  Work w{};
+  w.result = result;
+  if constexpr (kConfig.pair == Pair::dy) w.c = take(p.c_tiles) * kConfig.c_blocks * kChannels;
   w.k = take(p.k_tiles) * kConfig.k_blocks * kOutChannels;
-  w.c = take(p.c_tiles) * kConfig.c_blocks * kChannels;
+  if constexpr (kConfig.pair != Pair::dy) w.c = take(p.c_tiles) * kConfig.c_blocks * kChannels;
   w.k_end = p.k;
   if constexpr (kConfig.grouped()) {
     constexpr int kTogetherK = kConfig.merged * kConfig.group_k, kTogetherC = kConfig.merged * kConfig.group_c;
@@ -50,7 +58,15 @@ __device__ __forceinline__ Work divide_work(const Params& p) {
   }
   w.r = take(kRowTiles) * kTapRows;
   w.s = take(kColumnTiles) * kTapColumns;
-  w.share = rest * kCluster + static_cast<int>(blockIdx.x) % kCluster;
+  return w;
+}
+
+// The blocks of a cluster that adds up its sums have different shares of the same results; then come the other results,
+// so that blocks that run side by side read the same pixels.
+__device__ __forceinline__ Work divide_work(const Params& p) {
+  const int rest = static_cast<int>(blockIdx.x) / kCluster;
+  Work w = results_of(p, rest % p.results);
+  w.share = rest / p.results * kCluster + static_cast<int>(blockIdx.x) % kCluster;
   w.first = static_cast<int>(static_cast<long long>(w.share) * p.pixel_tiles / p.shares);
   w.end = static_cast<int>(static_cast<long long>(w.share + 1) * p.pixel_tiles / p.shares);
   return w;

@@ -25,8 +25,11 @@ enum class Element { f16, bf16, f32 };
 enum class Parts { one, two };
 // As the kernel reads it.
 enum class Order { nchw, nhwc };
-// Whether a block's sums are the gradient, or parts of it for sum_parts.cu to add up.
+// Whether a block's sums are the gradient, or parts of it for weights_gradient_sum.cu to add up.
 enum class Result { whole, parts };
+// What two blocks bring for each other (multicast), each a half: neither; x, of neighbouring output channels;
+// dy, of neighbouring input channels. Pixels in one row, or planes.
+enum class Pair { neither, x, dy };
 
 struct Config {
   Kind kind = Kind::patch;
@@ -46,6 +49,7 @@ struct Config {
   int stages = 2;                          // buffers of such tiles; lines: of x alone
   int rows = 0;                            // lines: buffers of rows of the output's gradient
   int cluster = 1;                         // blocks that add up their sums before they store them
+  Pair pair = Pair::neither;
   Result result = Result::whole;
 
   FALTUNG_BOTH constexpr int element_bytes() const { return element == Element::f32 ? 4 : 2; }
@@ -177,11 +181,15 @@ FALTUNG_BOTH constexpr int shared_bytes(const Config& c) {
   return larger(operand_bytes(c), sum_bytes(c)) + barrier_bytes(c) + 1024;
 }
 
+// Of a block: its consumers' pairs of sums, 128 threads' side by side.
+FALTUNG_BOTH constexpr int part_pairs(const Config& c) { return consumers(c) * (sums(c) / 2) * 128; }
+
 // The arguments of the kernels beside the maps of x and dy.
 struct Params {
-  void* dw;                           // Result::whole
-  float* parts;                       // Result::parts: [parts][k][r][s][c_pitch]
-  long long weights;                  // k r s c_pitch
+  void* dw;
+  void* parts;                        // Result::parts: [parts][part_pairs] pairs of sums
+  long long part_pairs;               // of all results of blocks; of groups, k r s c_pitch / 2
+  int results;                        // of blocks
   int k, c, c_pitch;                  // c: of a group
   int p;                              // rows of dy
   int k_tiles, c_tiles;               // of the merged groups' channels, and

@@ -149,12 +149,6 @@ __device__ __forceinline__ void for_each_pair(const Sums& sums, const Visit& vis
 
 #include "kernels/sm90/weights_gradient_finish.cuh"
 
-__device__ __forceinline__ Place place_of(int consumer, int pair) {
-  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-  const int column = pair / 2 * 8 + lane % 4 * 2;
-  return {warp * 16 + pair % 2 * 8 + lane / 4, column / kChannels, consumer, column % kChannels};
-}
-
 __device__ __forceinline__ void init_barriers(Barriers& barriers) {
   const auto init = [](unsigned long long& barrier, int arrivals) { barrier_init(smem_address(&barrier), arrivals); };
   for (int i = 0; i < kStages; ++i) {

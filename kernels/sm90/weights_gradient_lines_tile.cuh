@@ -14,3 +14,9 @@ static_assert(kRow == 128 || (kRow == 64 && !kTurns), "a row is swizzled in 64 o
 static_assert(kPlanesBytes % 1024 == 0, "every row begins where its swizzle does");
 static_assert(!kTurns || (kElement == 4 && kChannels % 32 == 0), "32 channels of 4 bytes are turned at once");
 static_assert(!kPrepares || kElement == 4, "32-bit elements are prepared");
+
+__device__ __forceinline__ Place place_of(int consumer, int thread, int pair) {
+  const int warp = thread / 32, lane = thread % 32;
+  const int column = pair / 2 * 8 + lane % 4 * 2;
+  return {warp * 16 + pair % 2 * 8 + lane / 4, column / kChannels, consumer, column % kChannels};
+}

@@ -5,7 +5,8 @@ constexpr int kPhases = phases(kConfig), kShortPhases = short_phases(kConfig), k
 constexpr int kShortColumns = short_columns(kConfig);
 constexpr int kPatchWidth = patch_width(kConfig), kPatchHeight = patch_height(kConfig), kRowStep = row_step(kConfig);
 constexpr int kTapRowPitch = kConfig.dilation_h * kPatchWidth * kRow;
-constexpr bool kPlanes = kConfig.kind == Kind::planes;
+constexpr bool kPlanes = kConfig.kind == Kind::planes, kPaired = kConfig.pair != Pair::neither;
+static_assert(!kPaired || kCluster == 1, "a cluster is a pair, or adds up its sums");
 constexpr int kPlanesBox = 64 * 128;  // 64 channels by 64 pixels
 constexpr int kSteps = pixels(kConfig) / 16;
 constexpr int kGradientBytes = gradient_bytes(kConfig);
@@ -43,4 +44,16 @@ __device__ constexpr int patch_offset(int group) {
   constexpr int kAcross = kConfig.width / 8, kHeight = kConfig.height;
   const int across = group % kAcross, down = group / kAcross % kHeight, image = group / (kAcross * kHeight);
   return ((image * kPatchHeight + down * kRowStep) * kPatchWidth + across * 8) * kRow;
+}
+
+__device__ __forceinline__ Place place_of(int consumer, int thread, int pair) {
+  constexpr int kFull = kColumns / 4, kAllFull = kFullPhases * kFull, kLess = kShortColumns / 4;
+  const int warp = thread / 32, lane = thread % 32;
+  const bool full = pair < kAllFull;
+  const int phase = full ? pair / kFull : kFullPhases + (pair - kAllFull) / kLess;
+  const int at = full ? pair % kFull : (pair - kAllFull) % kLess;
+  const int column = at / 2 * 8 + lane % 4 * 2, row = warp * 16 + at % 2 * 8 + lane / 4;
+  const int k = consumer / kTapRows * kOutChannels + row, r = consumer % kTapRows;
+  if constexpr (kTapColumns == 1) return {k, r, 0, column};
+  return {k, r, phase + column / kChannels * kPhases, column % kChannels};
 }

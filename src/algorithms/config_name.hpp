@@ -70,6 +70,8 @@ inline constexpr NameEntry kNameWords[] = {
     {"fetch", "warps bring pixels of 1x1 filters from NCHW, any plane and stride"},
     {"fold", "rewritten: a row of the filter's window becomes channels"},
     {"im2col", "the copy engine gathers pixels, a tap of the filter at a time"},
+    {"mx", "pairs of blocks bring the input for each other (multicast)"},
+    {"my", "pairs of blocks bring the output's gradient for each other (multicast)"},
     {"nhwc", "rewritten: planes become pixels (NCHW to NHWC)"},
     {"lines", "a row of pixels at a time, read into registers where a tap needs it"},
     {"patch", "halo patches: every tap is a view of one patch"},

@@ -1,5 +1,5 @@
 // The gradient of the weights on Hopper's matrix units; the kernels are kernels/sm90/weights_gradient.cu
-// (16-bit NHWC, to which what comes otherwise is brought by a step before it) and weights_gradient_rows.cu
+// (16-bit NHWC, to which what comes otherwise is brought by a step before it) and weights_gradient_lines.cu
 // (NCHW as it is).
 #include "src/algorithms/weights_gradient_sm90.hpp"
 

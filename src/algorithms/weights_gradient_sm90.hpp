@@ -31,6 +31,7 @@ struct Tile {
   int stages = 3;                          // buffers of such tiles; lines: of x alone
   int rows = 0;                            // lines: buffers of rows of the output's gradient
   int cluster = 1;                         // blocks that add up their sums before they store them
+  Pair pair = Pair::neither;               // what neighbouring blocks bring for each other
   int shares = 1;                          // that the pixels are divided into: blocks to a result
 
   template <class Name>
@@ -80,6 +81,8 @@ Cost cost(const Tile& tile, const Problem& problem, int multiprocessors);
 struct Workspace {
   std::size_t x = 0, y = 0, w = 0, bytes = 0;
 };
+// Of pairs of sums, so many are in each part.
+std::int64_t part_pairs_of(const Tile& tile, const Problem& problem);
 Workspace workspace(const Tile& tile, const Problem& problem);
 
 // The kernel: specialised as the tile, the filter, stride, dilation and dtype say; batch, image and channel

@@ -51,7 +51,10 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
     const double step = (phases(c) - short_phases(c)) * instruction(columns(c)) +
                         short_phases(c) * instruction(short_columns(c));
     tile = pixels(c) / 16 * consumers(c) * step;
-    fill = stage_stride(c) / (c.tap_rows * c.tap_columns == 1 ? kFillTap : kFill);
+    const int halves = c.pair == Pair::x    ? patches(c) * patch_bytes(c)
+                       : c.pair == Pair::dy ? c.k_blocks * gradient_bytes(c)
+                                            : 0;
+    fill = (stage_stride(c) - halves / 2) / (c.tap_rows * c.tap_columns == 1 ? kFillTap : kFill);
   } else {
     const double rows = static_cast<double>(std::min<i64>(t.height, p.p()));
     const double step = columns(c) / 2.0 * (c.parts == Parts::two ? 3 : 1) * kLines;
@@ -64,9 +67,9 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
       static_cast<double>(ceil_div(n.pixels(), i64{t.shares}) * together) * (tile + kTile) + kStart;
   const double arithmetic = static_cast<double>(waves) * a_block / kClock;
   const double bytes = min_bytes(problem) / kMemory;
-  const double weights = static_cast<double>(p.k * p.r * p.s * p.c / p.groups);
   double more = kLaunch;
-  if (t.parts() > 1) more += kStep + 2.0 * t.parts() * weights * 4 / kCache;
+  if (t.parts() > 1)
+    more += kStep + 2.0 * t.parts() * static_cast<double>(part_pairs_of(t, problem)) * 8 / kCache;
   if (t.cluster > 1) more += kJoin + kJoinEach * t.cluster;
   // Of what is turned as much is read as written, where pixels are taken their rows.
   const auto turned = [&](bool turns, const TensorShape& shape) {
@@ -91,7 +94,7 @@ namespace {
 void list(const Problem& problem, Form form, int multiprocessors, std::vector<Tile>& all) {
   const auto add = [&](Tile t) {
     // As many buffers as there is room for.
-    const int most = t.kind == Kind::lines ? 2 : 8;
+    const int most = t.kind == Kind::lines ? 2 : t.pair == Pair::neither ? 8 : 12;
     t.shares = t.cluster;
     for (t.stages = most; t.stages > 2 && !unfit(t, problem).empty();) --t.stages;
     if (!unfit(t, problem).empty()) return;
@@ -132,16 +135,20 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
           if (c < 32 && most_c > c) continue;
           if (c == 64 && most_c <= 32) continue;
           t.k = k, t.c = c;
-          t.kind = Kind::patch;
-          add(t);
-          if (!flat || c < 64) continue;
-          t.kind = Kind::planes;
-          add(t);
+          for (const Kind kind : {Kind::patch, Kind::planes}) {
+            if (kind == Kind::planes && (!flat || c < 64)) continue;
+            t.kind = kind;
+            for (const Pair pair : {Pair::neither, Pair::x, Pair::dy}) {
+              if (pair != Pair::neither && (!flat || cluster > 1)) continue;
+              t.pair = pair;
+              add(t);
+            }
+          }
         }
       }
     }
     const bool two_parts = problem.dtype == DType::f32 && problem.math == Math::f32;
-    t.kind = Kind::lines, t.k = 64, t.c = two_parts ? 32 : 64, t.images = 1;
+    t.kind = Kind::lines, t.pair = Pair::neither, t.k = 64, t.c = two_parts ? 32 : 64, t.images = 1;
     for (const int bytes : {128, 64}) {
       t.width = bytes / size_of(problem.dtype);
       for (const auto& [height, rows] : {std::pair{8, 5}, std::pair{8, 3}, std::pair{4, 6}}) {

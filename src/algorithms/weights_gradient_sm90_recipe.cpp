@@ -63,6 +63,7 @@ std::string config_text(const Config& c) {
   text.add("k_blocks", c.k_blocks), text.add("c_blocks", c.c_blocks), text.add("channels", c.channels);
   text.add("width", c.width), text.add("height", c.height), text.add("images", c.images);
   text.add("stages", c.stages), text.add("rows", c.rows), text.add("cluster", c.cluster);
+  text.add("pair", c.pair == Pair::x ? "Pair::x" : c.pair == Pair::dy ? "Pair::dy" : "Pair::neither");
   return text.text();
 }
 
@@ -96,8 +97,11 @@ TiledMap planes_map(const Problem& p, i64 channels, int box) {
   return tiled(p.dtype, {p.q(), channels, p.n, 1}, {64, box, 1, 1}, 128);
 }
 
+// Of what a pair of blocks shares, each brings a half.
+int halved(int extent, bool shared) { return shared ? extent / 2 : extent; }
+
 TiledMap x_map(const Problem& p, const Config& c) {
-  if (c.kind == Kind::planes) return planes_map(p, p.c, c.c_blocks * 64);
+  if (c.kind == Kind::planes) return planes_map(p, p.c, halved(c.c_blocks * 64, c.pair == Pair::x));
   if (c.turns()) return tiled(p.dtype, {p.c, p.w, p.h, p.n}, {32, c.width, 1, 1}, 128);
   if (c.kind == Kind::lines)
     return tiled_rows(p.dtype, p.n, p.c, p.h, p.w, {c.width, c.channels, patch_height(c), 1}, row_bytes(c));
@@ -105,16 +109,17 @@ TiledMap x_map(const Problem& p, const Config& c) {
   const int stride_h = skips_rows ? c.stride_h : 1;
   const int rows = skips_rows ? (c.height - 1) * stride_h + 1 : patch_height(c);
   return tiled(p.dtype, {p.c, p.w, p.h, p.n},
-               {c.channels, (patch_width(c) - 1) * c.stride_w + 1, rows, c.images}, row_bytes(c), c.stride_w,
-               stride_h);
+               {c.channels, halved((patch_width(c) - 1) * c.stride_w + 1, c.pair == Pair::x), rows, c.images},
+               row_bytes(c), c.stride_w, stride_h);
 }
 
 TiledMap y_map(const Problem& p, const Config& c) {
-  if (c.kind == Kind::planes) return planes_map(p, p.k, c.k_blocks * 64);
+  if (c.kind == Kind::planes) return planes_map(p, p.k, halved(c.k_blocks * 64, c.pair == Pair::dy));
   if (c.turns()) return tiled(p.dtype, {p.k, p.q(), p.p(), p.n}, {32, line_pixels(c), 1, 1}, 128);
   if (c.kind == Kind::lines)
     return tiled_rows(p.dtype, p.n, p.k, p.p(), p.q(), {line_pixels(c), kOutChannels, 1, 1}, 0);
-  return tiled(p.dtype, {p.k, p.q(), p.p(), p.n}, {kOutChannels, c.width, c.height, c.images}, 128);
+  return tiled(p.dtype, {p.k, p.q(), p.p(), p.n},
+               {kOutChannels, halved(c.width, c.pair == Pair::dy), c.height, c.images}, 128);
 }
 
 std::string include(const std::string& kernel) { return "#include \"kernels/sm90/" + kernel + ".cu\"\n"; }
@@ -136,24 +141,27 @@ int sharers(const Tile& t) {
   return rows;
 }
 
-Step sum_step(const Tile& t, const Problem& p, Order filter, const Params& params, Slot w) {
+// Of the kernel's config what says where its sums belong: other tiles of as many results have the same.
+Config of_sums(Config c) {
+  c.stages = 2, c.cluster = 1;
+  if (c.kind != Kind::lines) c.width = 16, c.height = c.images = 1;
+  return c;
+}
+
+Step sum_step(const Tile& t, const Config& c, const Params& params,
+              std::vector<StepArgument::Member> tensors) {
   jit::Source source;
   source.name = "weights_gradient_sm90 (sum of the parts)";
-  source.text = constant("F_DTYPE", p.dtype == DType::f32   ? 0
-                                    : p.dtype == DType::f16 ? 1
-                                                            : 2) +
-                constant("F_NCHW", filter == Order::nchw) + constant("F_ROWS", sharers(t)) +
-                include("sum_parts");
-  source.entry = "sum_parts";
+  source.text = config_text(of_sums(c)) + constant("F_LINES", c.kind == Kind::lines) +
+                constant("F_ROWS", sharers(t)) + include("weights_gradient_sum");
+  source.entry = "weights_gradient_sum";
   source.block_threads = kSumThreads;
-  const i64 runs = params.weights / 4;
   LaunchShape shape;
-  shape.grid[0] = static_cast<unsigned>(ceil_div(runs, kSumThreads / sharers(t)));
+  shape.grid[0] = static_cast<unsigned>(ceil_div(params.part_pairs, i64{kSumThreads / sharers(t)}));
   shape.block[0] = kSumThreads;
   shape.overlaps_previous = true;
   return launch("sum of the parts", std::move(source), shape,
-                {in(Place::workspace), out(w), value(t.parts()), value(narrow(runs)), value(params.c),
-                 value(params.c_pitch), value(narrow(p.r * p.s))});
+                {value(params, std::move(tensors)), value(t.parts())});
 }
 
 }  // namespace
@@ -225,28 +233,30 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
   if (deepened || turns_result(t, problem)) w = {Place::workspace, memory.w};
   Params params{};
   params.k = narrow(inner.k), params.c = narrow(inner.c / inner.groups),
-  params.c_pitch = round_up(params.c, 4);
-  params.weights = inner.k * p.r * p.s * params.c_pitch;
+  params.c_pitch = round_up(params.c, 2);
+  params.part_pairs = part_pairs_of(t, problem), params.results = narrow(n.results());
   params.p = narrow(p.p());
   params.k_tiles = narrow(n.k), params.c_tiles = narrow(n.c), params.group_tiles = narrow(n.groups);
   params.pixel_tiles = narrow(n.pixels()), params.tiles_w = narrow(n.across), params.tiles_h = narrow(n.down);
   params.shares = t.shares;
   params.pad_top = narrow(p.pad_top), params.pad_left = narrow(p.pad_left);
-  const StepArgument::Member result =
-      c.result == Result::parts
-          ? StepArgument::Member{offsetof(Params, parts), {Place::workspace, Access::write}}
-          : StepArgument::Member{offsetof(Params, dw), {w, Access::write}};
+  const auto parts = [](Access access) {
+    return StepArgument::Member{offsetof(Params, parts), {Place::workspace, access}};
+  };
+  const StepArgument::Member result{offsetof(Params, dw), {w, Access::write}};
+  const bool sums = c.result == Result::parts;
   LaunchShape shape;
   shape.grid[0] = static_cast<unsigned>(n.results() * t.shares);
-  shape.cluster[0] = static_cast<unsigned>(t.cluster);
+  shape.cluster[0] = static_cast<unsigned>(c.pair == Pair::neither ? t.cluster : 2);
   shape.block[0] = static_cast<unsigned>(threads(c));
   shape.overlaps_previous = true;
   TiledMap x_shape = x_map(p, c), y_shape = y_map(p, c);
   x_shape.rounds_to_tf32 = y_shape.rounds_to_tf32 = c.element == Element::f32 && c.parts == Parts::one;
-  recipe.steps.push_back(launch("weights_gradient", source(t, problem), shape,
-                                {mapped({{x_shape, {x, Access::read}}}),
-                                 mapped({{y_shape, {y, Access::read}}}), value(params, {result})}));
-  if (c.result == Result::parts) recipe.steps.push_back(sum_step(t, inner, c.filter, params, w));
+  recipe.steps.push_back(
+      launch("weights_gradient", source(t, problem), shape,
+             {mapped({{x_shape, {x, Access::read}}}), mapped({{y_shape, {y, Access::read}}}),
+              value(params, {sums ? parts(Access::write) : result})}));
+  if (sums) recipe.steps.push_back(sum_step(t, c, params, {parts(Access::read), result}));
   if (turns_result(t, problem))
     recipe.steps.push_back(sm90::to_planes("weights' gradient to NCHW", problem.dtype, problem.k,
                                            problem.c / problem.groups, problem.r * problem.s, w, Place::w));

@@ -15,6 +15,7 @@ using i64 = std::int64_t;
 constexpr NameWord<Form> kForms[] = {{Form::plain, ""}, {Form::deepened, "s2d"}, {Form::thinned, "thin"}};
 constexpr NameWord<Kind> kKinds[] = {
     {Kind::patch, "patch"}, {Kind::planes, "planes"}, {Kind::lines, "lines"}};
+constexpr NameWord<Pair> kPairs[] = {{Pair::neither, ""}, {Pair::x, "mx"}, {Pair::dy, "my"}};
 constexpr int kMostBox = 256;  // pixels of a box of the copy engine, in each direction
 
 int narrow(i64 value) { return static_cast<int>(value); }
@@ -46,6 +47,18 @@ int merged_groups(const Tile& t, const Problem& p) {
 std::string unfit_groups(const Tile& t, const Problem& problem) {
   if (problem.groups == 1 || merged_groups(t, inner_of(t, problem)) > 0) return "";
   return "the copy engine takes groups, or as many as a block has channels, of a multiple of 16 bytes";
+}
+
+std::string unfit_pair(const Tile& t, const Problem& problem, const Config& c) {
+  if (t.pair == Pair::neither) return "";
+  if (t.cluster != 1) return "a cluster's blocks add up their sums, or bring operands for each other";
+  const bool flat =
+      t.kind == Kind::planes || (t.kind == Kind::patch && seen(t, problem).h == 1 && c.r * c.s == 1);
+  if (!flat || t.height != 1 || t.width % 64 != 0)
+    return "blocks bring rows of 64 pixels for each other, or planes";
+  const Counts n = counts(t, problem);
+  if ((t.pair == Pair::x ? n.k : n.c) % 2 != 0) return "an even number of blocks' channels comes in pairs";
+  return "";
 }
 
 std::string unfit_sums(const Config& c) {
@@ -109,6 +122,7 @@ void Tile::spell(Name& name) {
   name.key("st", stages);
   name.optional("ys", 0, rows);
   name.optional("cl", 1, cluster);
+  name.word(pair, kPairs);
   name.optional("sk", 1, shares);
 }
 
@@ -178,7 +192,7 @@ Config config(const Tile& t, const Problem& problem) {
     c.merged = merged_groups(t, inner);
   }
   c.width = t.width, c.height = t.height, c.images = t.images;
-  c.stages = t.stages, c.cluster = t.cluster;
+  c.stages = t.stages, c.cluster = t.cluster, c.pair = t.pair;
   c.result = t.parts() > 1 ? Result::parts : Result::whole;
   if (t.kind == Kind::lines) {
     c.parts = p.dtype == DType::f32 && p.math == Math::f32 ? Parts::two : Parts::one;
@@ -227,12 +241,20 @@ std::string unfit(const Tile& t, const Problem& problem) {
   if (!why.empty()) return why;
   if (t.cluster > 8 || (t.cluster & (t.cluster - 1)) != 0 || sums(c) / 2 % t.cluster != 0)
     return "a cluster has 1, 2, 4 or 8 blocks, which share a thread's sums alike";
+  if (const std::string pair = unfit_pair(t, problem, c); !pair.empty()) return pair;
   if (t.shares > counts(t, problem).pixels()) return "more shares than tiles of pixels";
   if (t.stages < 2) return "it needs two buffers or more";
   if (shared_bytes(c) > kSharedLimit)
     return "it needs " + std::to_string(shared_bytes(c)) + " bytes of shared memory, a block has " +
            std::to_string(kSharedLimit);
   return "";
+}
+
+i64 part_pairs_of(const Tile& t, const Problem& problem) {
+  const Config c = config(t, problem);
+  if (!c.grouped()) return counts(t, problem).results() * part_pairs(c);
+  const Problem inner = inner_of(t, problem);
+  return inner.k * inner.r * inner.s * round_up(inner.c / inner.groups, 2) / 2;
 }
 
 Workspace workspace(const Tile& t, const Problem& problem) {
@@ -242,9 +264,7 @@ Workspace workspace(const Tile& t, const Problem& problem) {
   };
   const Problem inner = inner_of(t, problem);
   Workspace w;
-  if (t.parts() > 1)
-    w.x = static_cast<std::size_t>(
-        round_up(t.parts() * inner.k * p.r * p.s * round_up(inner.c / inner.groups, 4) * 4, 256));
+  if (t.parts() > 1) w.x = static_cast<std::size_t>(round_up(t.parts() * part_pairs_of(t, problem) * 8, 256));
   w.y = w.x + (turns_x(t, problem) ? bytes(p.n * p.h * p.w * p.c) : 0);
   w.w = w.y + (turns_y(t, problem) ? bytes(p.n * p.p() * p.q() * p.k) : 0);
   const bool elsewhere = t.form == Form::deepened || turns_result(t, problem);

@@ -1,0 +1,57 @@
+// The sum of the parts of a gradient of the weights, always in the same order. The parts are as the threads of
+// weights_gradient.cu or weights_gradient_lines.cu had them, pairs of sums; here they find their place in the filter.
+//
+// A thread adds up one pair. Where there are many parts F_ROWS threads do, each every F_ROWS-th part, and what they
+// have is added in the threads' order.
+//
+// The host defines F_CONFIG (statements that fill in a Config c, weights_gradient_config.h), F_LINES and F_ROWS.
+#include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/weights_gradient_common.cuh"
+#if F_LINES
+#include "kernels/sm90/weights_gradient_lines_tile.cuh"
+#else
+#include "kernels/sm90/weights_gradient_tile.cuh"
+#endif
+#include "kernels/sm90/weights_gradient_store.cuh"
+
+constexpr int kSumThreads = 256, kRows = F_ROWS, kRuns = kSumThreads / kRows;
+
+__device__ __forceinline__ void add(float2& sum, const float2& v) { sum.x += v.x, sum.y += v.y; }
+
+// Of a part; false: it is no weight's.
+__device__ __forceinline__ bool place_of_pair(const Params& p, long long pair, Place& at) {
+  if constexpr (kConfig.grouped()) {
+    const int in_line = p.c_pitch / 2;
+    const int line = static_cast<int>(pair / in_line), tap = line % kTaps;
+    at = {line / kTaps, tap / kConfig.s, tap % kConfig.s, static_cast<int>(pair % in_line) * 2};
+    return true;
+  } else {
+    const int result = static_cast<int>(pair / kPartPairs), in_block = static_cast<int>(pair % kPartPairs);
+    const Place place = place_of(in_block / 128 / kPairs, in_block % 128, in_block / 128 % kPairs);
+    return in_filter(p, results_of(p, result), place, at);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kSumThreads) weights_gradient_sum(const __grid_constant__ Params p, int count) {
+  __shared__ float2 sums[kRows][kRuns];
+  let_next_kernel_begin();
+  const int column = static_cast<int>(threadIdx.x) % kRuns, row = static_cast<int>(threadIdx.x) / kRuns;
+  const long long pair = static_cast<long long>(blockIdx.x) * kRuns + column;
+  Place at;
+  const bool stored = pair < p.part_pairs && place_of_pair(p, pair, at);
+  wait_for_previous_kernel();
+  float2 sum{0.0f, 0.0f};
+  if (pair < p.part_pairs) {
+    const float2* const parts = static_cast<const float2*>(p.parts) + pair;
+#pragma unroll 8
+    for (int part = row; part < count; part += kRows) add(sum, parts[part * p.part_pairs]);
+  }
+  if constexpr (kRows > 1) {
+    sums[row][column] = sum;
+    __syncthreads();
+    if (row > 0) return;
+#pragma unroll
+    for (int i = 1; i < kRows; ++i) add(sum, sums[i][column]);
+  }
+  if (stored) store_pair(p, at, sum.x, sum.y);
+}
