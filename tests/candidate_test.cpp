@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/brgemm.hpp"
 #include "src/plan/bound_launch.hpp"
+#include "tests/algorithms.hpp"
 #include "tests/builder.hpp"
 #include "tests/fake_device.hpp"
 #include "tests/packed.hpp"
@@ -90,7 +91,6 @@ TEST_P(Candidates, FiguresAreTheRecipes) {
     EXPECT_FALSE(recipe.steps.empty());
     EXPECT_GT(candidate.cost.ms, 0);
     EXPECT_GT(candidate.accuracy.growth, 0);
-    EXPECT_GE(candidate.weight_unit, 1);
     EXPECT_EQ(candidate.algorithm, GetParam());
   });
 }
@@ -106,7 +106,6 @@ TEST_P(Candidates, TheNameGivesTheSameAgain) {
     EXPECT_EQ(named.accuracy.growth, listed.accuracy.growth);
     EXPECT_EQ(named.accuracy.spread_h, listed.accuracy.spread_h);
     EXPECT_EQ(named.accuracy.spread_w, listed.accuracy.spread_w);
-    EXPECT_EQ(named.weight_unit, listed.weight_unit);
     EXPECT_EQ(named.repeatable, listed.repeatable);
     EXPECT_EQ(named.registers, listed.registers);
     const Recipe a = named.recipe(), b = listed.recipe();
@@ -239,17 +238,8 @@ TEST_P(Candidates, PackingIsNeverThatOfAnotherFilter) {
   });
 }
 
-std::vector<const Algorithm*> all(std::string_view kind) {
-  std::vector<const Algorithm*> algorithms;
-  for (const auto& algorithm : registry()) {
-    if (kind.empty() || algorithm->device_kind() == kind) algorithms.push_back(algorithm.get());
-  }
-  return algorithms;
-}
-const auto name_of = [](const auto& param) { return std::string(param.param->name()); };
-
-INSTANTIATE_TEST_SUITE_P(All, Candidates, testing::ValuesIn(all("")), name_of);
-INSTANTIATE_TEST_SUITE_P(All, GpuCandidates, testing::ValuesIn(all("gpu")), name_of);
+INSTANTIATE_TEST_SUITE_P(All, Candidates, testing::ValuesIn(algorithms()), algorithm_name);
+INSTANTIATE_TEST_SUITE_P(All, GpuCandidates, testing::ValuesIn(algorithms("gpu")), algorithm_name);
 
 // What is predicted must not beat two vectors of multiply-adds a cycle, however the work is divided: a model
 // that thinks one layout or tile faster than any processor chooses it.

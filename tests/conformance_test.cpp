@@ -27,7 +27,7 @@ struct NotExpressible {
   std::string why;
 };
 
-struct Case {
+struct OnnxCase {
   Problem problem;  // NCHW
   std::vector<float> in, w, bias;
   std::vector<float> expected;
@@ -56,14 +56,14 @@ Attributes attributes_of(const Node& node) {
 }
 
 // A tensor of the test data; values: where it has floats.
-struct Data {
+struct OnnxTensor {
   Sizes sizes;
   network::Type type;
   std::vector<float> values;
 };
 
-Data read_data(const network::Constant& constant) {
-  Data data{constant.shape, constant.type, {}};
+OnnxTensor read_data(const network::Constant& constant) {
+  OnnxTensor data{constant.shape, constant.type, {}};
   if (constant.type != network::Type::f32) return data;
   for (const double v : network::decode(constant).data) data.values.push_back(static_cast<float>(v));
   return data;
@@ -122,14 +122,14 @@ void set(Problem& p, const Geometry& g) {
 
 Sizes spatial(const Sizes& sizes) { return {sizes.begin() + 2, sizes.end()}; }
 
-void make_conv(const Attributes& a, const Sizes& x, const Sizes& w, Case& c) {
+void make_conv(const Attributes& a, const Sizes& x, const Sizes& w, OnnxCase& c) {
   Problem& p = c.problem;
   p.n = x[0], p.c = x[1], p.k = w[0], p.groups = a.group;
   set(p, geometry(a, spatial(x), spatial(w)));
   p.epilogue.bias = !c.bias.empty();
 }
 
-void make_transpose(const Attributes& a, const Sizes& x, const Sizes& w, const Sizes& y, Case& c) {
+void make_transpose(const Attributes& a, const Sizes& x, const Sizes& w, const Sizes& y, OnnxCase& c) {
   Problem& p = c.problem;
   p.kind = ConvolutionKind::transposed;
   p.n = x[0], p.c = x[1], p.k = y[1], p.groups = a.group;
@@ -161,7 +161,7 @@ Attributes of_two_dimensions(Attributes a) {
   return a;
 }
 
-void make_pool(const Attributes& given, const Sizes& x, Case& c) {
+void make_pool(const Attributes& given, const Sizes& x, OnnxCase& c) {
   const bool global = given.op.starts_with("Global"), average = given.op.ends_with("AveragePool");
   if (x.size() > 4) throw NotExpressible{"a pool of three dimensions"};
   // A graph of Unsqueeze, 2-D pooling and Squeeze has a trailing 1 that its input does not show.
@@ -195,7 +195,7 @@ bool is_about_convolution(const std::string& op) {
 }
 
 // Nothing if the folder's model is about something else.
-std::optional<Case> read_case(const std::filesystem::path& folder) {
+std::optional<OnnxCase> read_case(const std::filesystem::path& folder) {
   const network::Graph model = network::read_onnx(folder / "model.onnx");
   const auto found =
       std::ranges::find_if(model.nodes, [](const Node& n) { return is_about_convolution(n.op); });
@@ -210,19 +210,19 @@ std::optional<Case> read_case(const std::filesystem::path& folder) {
   const auto read = [&](const std::string& file) {
     return read_data(network::read_onnx_tensor(folder / "test_data_set_0" / file).constant);
   };
-  std::vector<Data> inputs;
+  std::vector<OnnxTensor> inputs;
   for (int i = 0;
        std::filesystem::exists(folder / "test_data_set_0" / ("input_" + std::to_string(i) + ".pb")); ++i)
     inputs.push_back(read("input_" + std::to_string(i) + ".pb"));
   for (const network::Value& value : model.values) {
     if (value.constant) inputs.push_back(read_data(*value.constant));
   }
-  const Data output = read("output_0.pb");
-  for (const Data& t : inputs) {
+  const OnnxTensor output = read("output_0.pb");
+  for (const OnnxTensor& t : inputs) {
     if (t.type != network::Type::f32) throw NotExpressible{"8-bit integers"};
     if (t.sizes.size() > 5) throw NotExpressible{"more than three spatial dimensions"};
   }
-  Case c;
+  OnnxCase c;
   c.in = inputs.at(0).values;
   if (inputs.size() > 1) c.w = inputs[1].values;
   if (inputs.size() > 2) c.bias = inputs[2].values;
@@ -252,7 +252,7 @@ std::vector<float> in_layout(const std::vector<float>& data, const TensorShape& 
 class Conformance : public testing::Test {
  protected:
   // Runs a kernel on the case in the problem's layout, and gives the result in NCHW.
-  std::vector<float> run(const Case& c, const Problem& p, const Candidate& candidate) {
+  std::vector<float> run(const OnnxCase& c, const Problem& p, const Candidate& candidate) {
     const std::shared_ptr<const PlanImpl> plan = builder_.plan(p, candidate);
     const Problem& n = c.problem;
     std::vector<float> in = in_layout(c.in, x_shape(n), x_shape(p));
@@ -266,7 +266,7 @@ class Conformance : public testing::Test {
   }
 
   // Each kernel that supports the case; how many there were.
-  int check(const std::string& name, const Case& c) {
+  int check(const std::string& name, const OnnxCase& c) {
     expect_sizes(name, c);
     int kernels = 0;
     for (const auto& algorithm : registry()) {
@@ -297,7 +297,7 @@ class Conformance : public testing::Test {
     }
   }
 
-  static void expect_sizes(const std::string& name, const Case& c) {
+  static void expect_sizes(const std::string& name, const OnnxCase& c) {
     const Problem& p = c.problem;
     const auto size = [](const TensorShape& s) { return static_cast<std::size_t>(s.elements()); };
     ASSERT_EQ(c.w.size(), size(w_shape(p))) << name;
@@ -317,7 +317,7 @@ TEST_F(Conformance, Onnx) {
     for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(kData) / group)) {
       const std::string name = std::string(group) + "/" + entry.path().filename().string();
       try {
-        const std::optional<Case> c = read_case(entry.path());
+        const std::optional<OnnxCase> c = read_case(entry.path());
         if (!c) continue;
         kernels += check(name, *c);
         ++run;

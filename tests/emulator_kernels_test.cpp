@@ -50,7 +50,7 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
       const auto plan = builder_->plan(problem, candidate);
       for (const Data data : {Data::small_integers, Data::random}) {
         const bool exact = data == Data::small_integers;
-        const Oracle oracle(problem, data, exact ? 1 : 2, exact ? candidate.weight_unit : 1);
+        const Oracle oracle(problem, data, exact ? 1 : 2);
         const Finding finding = run(*plan, candidate.accuracy, oracle, parallel_);
         EXPECT_TRUE(finding.right()) << what << (exact ? ", on small integers: " : ", on random data: ")
                                      << finding.worst;

@@ -7,6 +7,7 @@
 
 #include "src/algorithms/algorithm.hpp"
 #include "src/problem/parse.hpp"
+#include "tests/algorithms.hpp"
 #include "tests/fuzz/mutator.hpp"
 
 namespace faltung {
@@ -78,14 +79,7 @@ TEST_P(KernelNames, ListedConfigsPlanAndOthersAreRefused) {
       << planned << " planned, " << refused << " refused";
 }
 
-std::vector<const Algorithm*> all() {
-  std::vector<const Algorithm*> algorithms;
-  for (const auto& algorithm : registry()) algorithms.push_back(algorithm.get());
-  return algorithms;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, KernelNames, testing::ValuesIn(all()),
-                         [](const auto& param) { return std::string(param.param->name()); });
+INSTANTIATE_TEST_SUITE_P(All, KernelNames, testing::ValuesIn(algorithms()), algorithm_name);
 
 }  // namespace
 }  // namespace faltung

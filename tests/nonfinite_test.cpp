@@ -9,6 +9,7 @@
 
 #include "src/finder/oracle.hpp"
 #include "src/problem/dtype.hpp"
+#include "tests/algorithms.hpp"
 #include "tests/builder.hpp"
 
 namespace faltung {
@@ -116,16 +117,7 @@ TEST_P(Nonfinite, InTheFilterOverThePadding) {
   EXPECT_GT(checked, 0);
 }
 
-std::vector<const Algorithm*> all() {
-  std::vector<const Algorithm*> algorithms;
-  for (const auto& algorithm : registry()) {
-    if (algorithm->device_kind() == "cpu") algorithms.push_back(algorithm.get());
-  }
-  return algorithms;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Nonfinite, testing::ValuesIn(all()),
-                         [](const auto& param) { return std::string(param.param->name()); });
+INSTANTIATE_TEST_SUITE_P(All, Nonfinite, testing::ValuesIn(algorithms("cpu")), algorithm_name);
 
 // Each activation as its formula has it, whatever computes it (docs/accuracy.md).
 TEST_P(Nonfinite, AfterEveryActivation) {

@@ -13,6 +13,7 @@
 
 #include "src/finder/oracle.hpp"
 #include "src/problem/dtype.hpp"
+#include "tests/algorithms.hpp"
 #include "tests/builder.hpp"
 
 namespace {
@@ -336,16 +337,7 @@ TEST_P(Plans, NanAndInfPassThroughEveryEpilogue) {
   }
 }
 
-std::vector<const Algorithm*> all() {
-  std::vector<const Algorithm*> algorithms;
-  for (const auto& algorithm : registry()) {
-    if (algorithm->device_kind() == "cpu") algorithms.push_back(algorithm.get());
-  }
-  return algorithms;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Plans, testing::ValuesIn(all()),
-                         [](const auto& param) { return std::string(param.param->name()); });
+INSTANTIATE_TEST_SUITE_P(All, Plans, testing::ValuesIn(algorithms("cpu")), algorithm_name);
 
 }  // namespace
 }  // namespace faltung

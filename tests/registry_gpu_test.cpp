@@ -27,6 +27,7 @@
 
 #include "src/problem/dtype.hpp"
 #include "src/problem/text.hpp"
+#include "tests/algorithms.hpp"
 #include "tests/builder.hpp"
 #include "tests/packed.hpp"
 #include "tests/registry_problems.hpp"
@@ -367,16 +368,7 @@ TEST_P(RegistryGpu, EachKernelCompilesQuickly) {
   }
 }
 
-std::vector<const Algorithm*> all() {
-  std::vector<const Algorithm*> algorithms;
-  for (const auto& algorithm : registry()) {
-    if (algorithm->device_kind() == "gpu") algorithms.push_back(algorithm.get());
-  }
-  return algorithms;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, RegistryGpu, testing::ValuesIn(all()),
-                         [](const auto& param) { return std::string(param.param->name()); });
+INSTANTIATE_TEST_SUITE_P(All, RegistryGpu, testing::ValuesIn(algorithms("gpu")), algorithm_name);
 
 }  // namespace
 }  // namespace faltung

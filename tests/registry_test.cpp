@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 
+#include "tests/algorithms.hpp"
 #include "tests/builder.hpp"
 #include "tests/registry_problems.hpp"
 
@@ -86,16 +87,7 @@ TEST_P(Registry, EveryEpilogue) {
   for (const Problem& problem : drawn(epilogue_problems(), 1)) verify_all(problem);
 }
 
-std::vector<const Algorithm*> all() {
-  std::vector<const Algorithm*> algorithms;
-  for (const auto& algorithm : registry()) {
-    if (algorithm->device_kind() == "cpu") algorithms.push_back(algorithm.get());
-  }
-  return algorithms;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Registry, testing::ValuesIn(all()),
-                         [](const auto& param) { return std::string(param.param->name()); });
+INSTANTIATE_TEST_SUITE_P(All, Registry, testing::ValuesIn(algorithms("cpu")), algorithm_name);
 
 }  // namespace
 }  // namespace faltung

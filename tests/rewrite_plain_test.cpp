@@ -24,7 +24,7 @@ Values random_integers(i64 count, std::mt19937_64& random) {
   return values;
 }
 
-struct Data {
+struct OwnTensors {
   Values x, w, y, bias, residual;
   Values& of(Operand operand) { return operand == Operand::x ? x : operand == Operand::w ? w : y; }
   Tensors tensors() { return {x.data(), w.data(), y.data(), bias.data(), residual.data()}; }
@@ -56,7 +56,7 @@ int steps_away(const Problem& p) { return (p.dimensions == 2 ? 0 : 1) + (is_tran
 void expect_same(const Problem& p, std::uint64_t seed, Inputs inputs) {
   SCOPED_TRACE(to_string(p) + ", seed " + std::to_string(seed) + ", inputs " + name(inputs));
   std::mt19937_64 random(seed);
-  Data outer{random_integers(x_shape(p).elements(), random), random_integers(w_shape(p).elements(), random),
+  OwnTensors outer{random_integers(x_shape(p).elements(), random), random_integers(w_shape(p).elements(), random),
              random_integers(conv_shape(p).elements(), random), random_integers(p.k, random),
              random_integers(conv_shape(p).elements(), random)};
   if (inputs == Inputs::not_finite) {
@@ -70,7 +70,7 @@ void expect_same(const Problem& p, std::uint64_t seed, Inputs inputs) {
     ASSERT_NO_THROW(validate(r.inner)) << to_string(r.inner);
     EXPECT_LT(steps_away(r.inner), steps_away(p)) << to_string(r.inner);
     const auto seen = [view = view](const TensorShape& s) { return viewed(s, view); };
-    Data inner;
+    OwnTensors inner;
     for (const Operand operand : {Operand::x, Operand::w, Operand::y}) {
       const IndexMap& map = r.map(operand);
       inner.of(operand) = gather(map, outer.of(map.of), seen(operand_shape(p, map.of)),

@@ -42,13 +42,13 @@ Values random_integers(i64 count, std::mt19937_64& random) {
 }
 
 // A problem's tensors, in f32.
-struct Data {
+struct OwnTensors {
   Values x, w, y, bias, residual;
   Values& of(Operand operand) { return operand == Operand::x ? x : operand == Operand::w ? w : y; }
   Tensors tensors() { return {x.data(), w.data(), y.data(), bias.data(), residual.data()}; }
 };
 
-Data random_data(const Problem& p, std::mt19937_64& random) {
+OwnTensors random_data(const Problem& p, std::mt19937_64& random) {
   return {random_integers(x_shape(p).elements(), random), random_integers(w_shape(p).elements(), random),
           random_integers(y_shape(p).elements(), random), random_integers(p.k, random),
           random_integers(conv_shape(p).elements(), random)};
@@ -66,8 +66,8 @@ Values gather(const IndexMap& map, const Values& outer, const TensorShape& from,
 }
 
 // The inner problem's tensors by the map. The residual is of the convolution's output, as y without its pool.
-Data inner_data(const Problem& p, const Rewrite& r, const IndexMap& residual, Data& outer) {
-  Data inner;
+OwnTensors inner_data(const Problem& p, const Rewrite& r, const IndexMap& residual, OwnTensors& outer) {
+  OwnTensors inner;
   for (const Operand operand : {Operand::x, Operand::w, Operand::y}) {
     const IndexMap& map = r.map(operand);
     inner.of(operand) =
@@ -79,7 +79,7 @@ Data inner_data(const Problem& p, const Rewrite& r, const IndexMap& residual, Da
   return inner;
 }
 
-Expected element(const Problem& p, Data& data, const Index& i) {
+Expected element(const Problem& p, OwnTensors& data, const Index& i) {
   return reference(p, data.tensors(), i[0], i[1], i[2], i[3]);
 }
 
@@ -91,7 +91,7 @@ enum class Zeros { none, in_the_filter };
 void expect_same(const Problem& p, const std::vector<Rewrite>& rewrites, const IndexMap& residual,
                  std::uint64_t seed, Inputs inputs, Zeros zeros) {
   std::mt19937_64 random(seed);
-  Data outer = random_data(p, random);
+  OwnTensors outer = random_data(p, random);
   if (inputs == Inputs::not_finite) {
     strew_not_finite(outer.w, random);
     if (zeros == Zeros::none) {
@@ -105,7 +105,7 @@ void expect_same(const Problem& p, const std::vector<Rewrite>& rewrites, const I
   for (const Rewrite& r : rewrites) {
     ASSERT_NO_THROW(validate(r.inner)) << to_string(r.inner);
     ASSERT_EQ(r.result().of, result_operand(p.direction));
-    Data inner = inner_data(p, r, residual, outer);
+    OwnTensors inner = inner_data(p, r, residual, outer);
     each(size_of(result_shape(r.inner)), [&](const Index& i) {
       const std::optional<Index> there = r.result()(i);
       if (!there) return;

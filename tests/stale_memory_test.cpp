@@ -11,6 +11,7 @@
 
 #include "src/finder/oracle.hpp"
 #include "src/problem/float_mode.hpp"
+#include "tests/algorithms.hpp"
 #include "tests/builder.hpp"
 #include "tests/registry_problems.hpp"
 
@@ -180,16 +181,7 @@ TEST(StaleMemoryTime, IsShown) {
   }
 }
 
-std::vector<const Algorithm*> all() {
-  std::vector<const Algorithm*> algorithms;
-  for (const auto& algorithm : registry()) {
-    if (algorithm->device_kind() == "cpu") algorithms.push_back(algorithm.get());
-  }
-  return algorithms;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, StaleMemory, testing::ValuesIn(all()),
-                         [](const auto& param) { return std::string(param.param->name()); });
+INSTANTIATE_TEST_SUITE_P(All, StaleMemory, testing::ValuesIn(algorithms("cpu")), algorithm_name);
 
 }  // namespace
 }  // namespace faltung

@@ -12,7 +12,11 @@ using testing::HasSubstr;
 using testing::Not;
 using Ended = TrustPrograms::Ended;
 
-const std::string kProblem = "fwd:n1c8h9w10k16r3s3:pad1:f32:nchw";
+struct FaultyCommand : TrustPrograms {
+  FaultyCommand() : TrustPrograms(FALTUNG_FAULTY_COMMAND) {}
+};
+
+const std::string kCommandProblem = "fwd:n1c8h9w10k16r3s3:pad1:f32:nchw";
 
 // The words of a command line as a shell would have them; quotes are single here.
 std::vector<std::string> words(const std::string& line) {
@@ -34,7 +38,7 @@ std::vector<std::string> reproduction(const std::string& text) {
 }
 
 TEST(TrustCommand, DoctorEndsWhateverTheKernelsDo) {
-  TrustPrograms machine;
+  FaultyCommand machine;
   machine.set("FALTUNG_FAULT", "hang");
   machine.set("FALTUNG_DEADLINE", "1");
   const Ended ended =
@@ -62,7 +66,7 @@ TEST(TrustCommand, DoctorEndsWhateverTheKernelsDo) {
 }
 
 TEST(TrustCommand, DoctorFindsAHealthyDeviceHealthy) {
-  TrustPrograms machine;
+  FaultyCommand machine;
   const Ended ended = machine.command({"doctor", "--device", "cpu", "--kernel", "direct_cpu", "--threads",
                                        "1", "--budget", "2s", "--report", machine.path("report")});
   EXPECT_EQ(ended.exit, 0) << ended.out << ended.err;
@@ -72,9 +76,9 @@ TEST(TrustCommand, DoctorFindsAHealthyDeviceHealthy) {
 
 TEST(TrustCommand, TheWarningsLineShowsTheSameAgain) {
   for (const auto& [fault, verdict] : {std::pair{"wrong_later", "wrong"}, {"crash", "crash"}}) {
-    TrustPrograms machine;
+    FaultyCommand machine;
     machine.set("FALTUNG_FAULT", fault);
-    const Ended found = machine.command({"find", kProblem, "--budget", "50ms"});
+    const Ended found = machine.command({"find", kCommandProblem, "--budget", "50ms"});
     EXPECT_EQ(found.exit, 0) << found.err;
     const std::vector<std::string> again = reproduction(found.err);
     ASSERT_FALSE(again.empty()) << found.err;
@@ -88,7 +92,7 @@ TEST(TrustCommand, TheWarningsLineShowsTheSameAgain) {
 }
 
 TEST(TrustCommand, FindEndsAfterItsBudgetAndOneTrial) {
-  TrustPrograms machine;
+  FaultyCommand machine;
   const Ended ended = machine.command(
       {"find", "n1c64h56w56k64r3s3:pad1", "--budget", "500ms", "--threads", "1", "--csv", "-"});
   EXPECT_EQ(ended.exit, 0) << ended.err;
@@ -98,7 +102,7 @@ TEST(TrustCommand, FindEndsAfterItsBudgetAndOneTrial) {
 
 TEST(TrustCommand, FindThatIsKilledKeepsWhatItLearned) {
   for (const int signal : {SIGKILL, SIGINT}) {
-    TrustPrograms machine;
+    FaultyCommand machine;
     machine.set("FALTUNG_TRUST", "none");  // in a worker, which must not stay behind
     const pid_t find =
         machine.start({"find", "n4c64h56w56k64r3s3:pad1", "--budget", "60s", "--threads", "1"});
@@ -118,14 +122,15 @@ TEST(TrustCommand, FindThatIsKilledKeepsWhatItLearned) {
 }
 
 TEST(TrustCommand, QuarantineIsListedSharedAndCleared) {
-  TrustPrograms machine, other;
+  FaultyCommand machine, other;
   machine.set("FALTUNG_FAULT", "one_wrong");
   other.set("FALTUNG_FAULT", "one_wrong");
-  EXPECT_EQ(machine.command({"find", kProblem, "--budget", "20ms"}).exit, 0);
-  EXPECT_THAT(machine.command({"store", "list", "quarantine"}).out,
-              testing::AllOf(HasSubstr("faulty_cpu/one_wrong on cpu"), HasSubstr("wrong on " + kProblem)));
-  EXPECT_THAT(machine.command({"explain", kProblem}).out, HasSubstr("quarantined"));
-  EXPECT_THAT(machine.command({"bench", kProblem, "--kernel", "faulty_cpu/one_wrong"}).err,
+  EXPECT_EQ(machine.command({"find", kCommandProblem, "--budget", "20ms"}).exit, 0);
+  EXPECT_THAT(
+      machine.command({"store", "list", "quarantine"}).out,
+      testing::AllOf(HasSubstr("faulty_cpu/one_wrong on cpu"), HasSubstr("wrong on " + kCommandProblem)));
+  EXPECT_THAT(machine.command({"explain", kCommandProblem}).out, HasSubstr("quarantined"));
+  EXPECT_THAT(machine.command({"bench", kCommandProblem, "--kernel", "faulty_cpu/one_wrong"}).err,
               HasSubstr("quarantined"));
   machine.tried();
 
@@ -135,7 +140,7 @@ TEST(TrustCommand, QuarantineIsListedSharedAndCleared) {
   EXPECT_EQ(exported.size(), 1u);  // neither trials nor ceilings
   for (const Record& record : exported) EXPECT_EQ(record.kind, kQuarantine);
   EXPECT_EQ(other.command({"store", "import", file}).exit, 0);
-  const Ended spared = other.command({"find", kProblem, "--budget", "20ms"});
+  const Ended spared = other.command({"find", kCommandProblem, "--budget", "20ms"});
   EXPECT_EQ(spared.err, "");
   EXPECT_EQ(other.tried(), std::vector<std::string>{});
 
@@ -148,27 +153,28 @@ TEST(TrustCommand, QuarantineIsListedSharedAndCleared) {
 }
 
 TEST(TrustCommand, ALockKeepsTheKernelAndFailsInWords) {
-  TrustPrograms machine;
+  FaultyCommand machine;
   const std::string file = machine.path("team.lock"), other = "n1c8h9w10k16r5s5";
   EXPECT_THAT(machine.command({"store", "export", file, "--lock"}).err, HasSubstr("run `faltung find`"));
   // Two kernels, of which the lock names the slower one: it is the lock that decides.
   EXPECT_EQ(
-      machine.command({"find", kProblem, "--budget", "20ms", "--kernel", "direct_cpu", "--threads", "1"})
+      machine
+          .command({"find", kCommandProblem, "--budget", "20ms", "--kernel", "direct_cpu", "--threads", "1"})
           .exit,
       0);
   EXPECT_THAT(machine.command({"store", "export", file, "--lock"}).out, HasSubstr("1 problems locked"));
 
   machine.set("FALTUNG_STORE", file + ":readonly");
-  const Ended locked = machine.command({"explain", kProblem, "--csv", "-"});
+  const Ended locked = machine.command({"explain", kCommandProblem, "--csv", "-"});
   EXPECT_THAT(locked.out, testing::AllOf(HasSubstr("chosen"), HasSubstr("direct_cpu/"), HasSubstr("lock")));
   EXPECT_THAT(locked.out, Not(HasSubstr("winograd_cpu")));
   const Ended bench =
-      machine.command({"bench", kProblem, "--min-time", "1ms", "--repeat", "1", "--csv", "-"});
+      machine.command({"bench", kCommandProblem, "--min-time", "1ms", "--repeat", "1", "--csv", "-"});
   EXPECT_THAT(bench.out, HasSubstr("direct_cpu/"));
   for (const std::vector<std::string>& command : {std::vector<std::string>{"bench", other},
                                                   {"explain", other},
-                                                  {"bench", kProblem, "--skip", "direct*"},
-                                                  {"find", kProblem}}) {
+                                                  {"bench", kCommandProblem, "--skip", "direct*"},
+                                                  {"find", kCommandProblem}}) {
     const Ended refused = machine.command(command);
     EXPECT_EQ(refused.exit, 2);
     EXPECT_THAT(refused.err, HasSubstr("lock")) << command[0];
@@ -176,7 +182,7 @@ TEST(TrustCommand, ALockKeepsTheKernelAndFailsInWords) {
   }
   // A lock that was damaged is no licence to choose freely.
   std::ofstream(file, std::ios::app) << "x";
-  EXPECT_EQ(machine.command({"explain", kProblem}).exit, 2);
+  EXPECT_EQ(machine.command({"explain", kCommandProblem}).exit, 2);
 }
 
 }  // namespace

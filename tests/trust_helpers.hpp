@@ -28,9 +28,10 @@ class TrustPrograms {
  public:
   using Json = nlohmann::json;
 
-  TrustPrograms() {
+  // The program that is run, and that is its worker.
+  explicit TrustPrograms(std::string program = FALTUNG_TRUST_PROGRAM) : program_(std::move(program)) {
     std::filesystem::create_directory(temporary());
-    environment_ = {{"FALTUNG_STORE", store()},        {"FALTUNG_WORKER", FALTUNG_TRUST_PROGRAM},
+    environment_ = {{"FALTUNG_STORE", store()},        {"FALTUNG_WORKER", program_},
                     {"FALTUNG_FAULT_LOG", log()},      {"TMPDIR", temporary()},
                     {"FALTUNG_TEST_MARK", mark_},      {"POCL_CACHE_DIR", FALTUNG_BINARY_DIR "/test_pocl"},
                     {"FALTUNG_KNOWN_DEVICES", "none"}, {"FALTUNG_DEADLINE", "20"}};
@@ -48,10 +49,10 @@ class TrustPrograms {
     ::dup2(::open(output().c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), 1);
     if (!errors_to_terminal_) ::dup2(::open(errors().c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), 2);
     for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
-    std::vector<char*> arguments{const_cast<char*>(FALTUNG_TRUST_PROGRAM)};
+    std::vector<char*> arguments{program_.data()};
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
-    ::execv(FALTUNG_TRUST_PROGRAM, arguments.data());
+    ::execv(program_.c_str(), arguments.data());
     ::_exit(99);
   }
 
@@ -144,6 +145,7 @@ class TrustPrograms {
 
  private:
   Scratch scratch_;
+  std::string program_;
   std::string mark_ = scratch_.path();
   std::map<std::string, std::string> environment_;
   bool errors_to_terminal_ = true;

@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kProblem = "fwd:n1c8h9w10k16r3s3:pad1";
+constexpr const char* kJudged = "fwd:n1c8h9w10k16r3s3:pad1";
 
 TEST(VerdictsTest, AreOnACandidateWithItsProgramsADeviceAndADriver) {
   Scratch scratch;
@@ -32,9 +32,9 @@ TEST(VerdictsTest, AreOnACandidateWithItsProgramsADeviceAndADriver) {
   };
   Verdict verdict;
   verdict.report = report_of(Outcome::hang, "no end", "direct_gpu/tt1");
-  verdict.problem = kProblem, verdict.driver = "driver 1";
+  verdict.problem = kJudged, verdict.driver = "driver 1";
   Verdicts verdicts(store);
-  const std::string filed = key("direct_gpu/tt1", kProblem);
+  const std::string filed = key("direct_gpu/tt1", kJudged);
   verdicts.file(filed, verdict);
   EXPECT_EQ(verdicts.quarantined(filed)->report.why, "no end");
   EXPECT_EQ(verdicts.quarantined(filed)->report.outcome, Outcome::hang);
@@ -47,11 +47,11 @@ TEST(VerdictsTest, AreOnACandidateWithItsProgramsADeviceAndADriver) {
         "fwd:n1c8h9w10k16r3s3:pad1:nhwc", "fwd:n1c8h9w10k16r3s3:pad1:relu"}) {
     EXPECT_NE(key("direct_gpu/tt1", other), filed) << other;
   }
-  EXPECT_NE(key("direct_gpu/tt4", kProblem), filed);
+  EXPECT_NE(key("direct_gpu/tt4", kJudged), filed);
   device.driver = "driver 2";
-  EXPECT_NE(key("direct_gpu/tt1", kProblem), filed);
+  EXPECT_NE(key("direct_gpu/tt1", kJudged), filed);
   device.driver = "driver 1";
-  EXPECT_EQ(key("direct_gpu/tt1", kProblem), filed);
+  EXPECT_EQ(key("direct_gpu/tt1", kJudged), filed);
   // Another process reads the same; what was only noted, none but this object.
   EXPECT_TRUE(Verdicts(store).quarantined(filed));
   verdicts.note("elsewhere", verdict);
@@ -68,10 +68,10 @@ TEST(VerdictsTest, OfTheCpusKernelsHoldForADirectionDtypeLayoutAndMath) {
     const Problem problem = with_math(parse_problem(text));
     return verdict_key(find_candidate("direct_cpu/rows", problem, {device, 1}), problem, device);
   };
-  EXPECT_EQ(key("fwd:n7c64h44w44k64r5s5"), key(kProblem));
+  EXPECT_EQ(key("fwd:n7c64h44w44k64r5s5"), key(kJudged));
   for (const char* other : {"bwd_w:n1c8h9w10k16r3s3:pad1", "fwd:n1c8h9w10k16r3s3:pad1:f16",
                             "fwd:n1c8h9w10k16r3s3:pad1:nhwc", "fwd:n1c8h9w10k16r3s3:pad1:math=tf32"}) {
-    EXPECT_NE(key(other), key(kProblem)) << other;
+    EXPECT_NE(key(other), key(kJudged)) << other;
   }
 }
 
@@ -132,7 +132,7 @@ TEST_F(SmallProblem, KeepsWhatAKernelIsCompiledFor) {
     EXPECT_EQ(made.epilogue, p.epilogue);
     EXPECT_NO_THROW(validate(made));
   }
-  const Problem tiny = parse_problem(kProblem);
+  const Problem tiny = parse_problem(kJudged);
   EXPECT_EQ(small(tiny), tiny);
 }
 

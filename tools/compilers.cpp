@@ -248,7 +248,7 @@ class Compilers {
   }
 
   Times run(const Row& row, const std::shared_ptr<const PlanImpl>& plan, const Account& account) const {
-    const Oracle oracle(row.problem, Data::random, options_.arguments.seed(), 1, 1);
+    const Oracle oracle(row.problem, Data::random, options_.arguments.seed(), 1);
     Arena arena(*account.device, oracle, 2 * account.device->info().cache_bytes, 8);
     const auto begin = std::chrono::steady_clock::now();
     Runner runner(plan, arena);

@@ -153,7 +153,7 @@ Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions
   // Who computes the reference: our own workers, which then sleep, or on a GPU every processor.
   const auto parallel = settled.on_cpu() ? impl.workers(settled.threads)
                                          : std::make_shared<const Parallel>(available_processors());
-  const Oracle oracle(problem, Data::random, options.seed, 1, kProducts);
+  const Oracle oracle(problem, Data::random, options.seed, kProducts);
   Arena arena(device, oracle, std::min(2 * device.info().cache_bytes, kMostArena), kMostSets);
   out.sets = arena.sets();
 

@@ -2,7 +2,7 @@
 // oneDNN likes best, reordered beforehand, as ours are packed beforehand (in backward_data at every run, as
 // ours).
 //
-// Built a second time as onednn-blocked: there activations too are in the format that oneDNN likes best,
+// Called as faltung-peer-onednn-blocked: there activations too are in the format that oneDNN likes best,
 // reordered before anything is timed. That is what a network gets that keeps all its tensors in oneDNN's own
 // layout.
 #include <omp.h>
@@ -12,21 +12,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string_view>
 #include <unordered_map>
 
 #include "bench/peers/serve.hpp"
 #include "src/problem/problem.hpp"
-
-#ifndef FALTUNG_ONEDNN_BLOCKED
-#define FALTUNG_ONEDNN_BLOCKED 0
-#endif
 
 namespace faltung::peers {
 namespace {
 
 using dnnl::memory;
 
-constexpr bool kBlocked = FALTUNG_ONEDNN_BLOCKED != 0;
+enum class Activations { as_given, blocked };
 
 memory::data_type data_type(DType dtype) {
   switch (dtype) {
@@ -108,6 +105,8 @@ struct Set {
 
 class OneDnn : public Adapter {
  public:
+  explicit OneDnn(Activations activations) : is_blocked_(activations == Activations::blocked) {}
+
   std::string version() const override {
     const dnnl_version_t* v = dnnl_version();
     return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
@@ -118,11 +117,11 @@ class OneDnn : public Adapter {
     sets_.clear();
     calls_.clear();
     if (task.device != "cpu") throw Declined("this adapter knows the cpu alone, not " + task.device);
-    if (kBlocked && (task.problem.direction != Direction::forward || task.problem.epilogue.residual ||
-                     task.problem.epilogue.pool.kind != PoolKind::none)) {
+    if (is_blocked_ && (task.problem.direction != Direction::forward || task.problem.epilogue.residual ||
+                        task.problem.epilogue.pool.kind != PoolKind::none)) {
       throw Declined("oneDNN's own layout is timed for fwd without residual and pool alone");
     }
-    if (is_transposed(task.problem) && (task.problem.direction != Direction::forward || kBlocked ||
+    if (is_transposed(task.problem) && (task.problem.direction != Direction::forward || is_blocked_ ||
                                         task.problem.epilogue.pool.kind != PoolKind::none)) {
       throw Declined("a transposed convolution's gradients are a plain one's; those are timed");
     }
@@ -163,7 +162,7 @@ class OneDnn : public Adapter {
     if (residual_in_y_) fill(set.y, residual_);
     turn_ = 0;
     run_next();
-    if (kBlocked) {
+    if (is_blocked_) {
       const memory y = reordered(set.y, describe(problem_, conv_shape(problem_)));
       const char* bytes = static_cast<const char*>(y.get_data_handle());
       return {bytes, bytes + y.get_desc().get_size()};
@@ -252,7 +251,7 @@ class OneDnn : public Adapter {
                                                          const dnnl::primitive_attr& attr) {
     const Problem& p = problem_;
     const memory::desc bias = p.epilogue.bias ? bias_.get_desc() : memory::desc();
-    const auto activation = [](const memory::desc& d) { return kBlocked ? any_format(d) : d; };
+    const auto activation = [&](const memory::desc& d) { return is_blocked_ ? any_format(d) : d; };
     return {dnnl::convolution_forward::desc(
                 kind, dnnl::algorithm::convolution_auto, activation(describe(p, x_shape(p))),
                 any_format(describe_filter(p)), bias, activation(describe(p, conv_shape(p))), strides(),
@@ -277,7 +276,7 @@ class OneDnn : public Adapter {
     std::string name = desc.impl_info_str();
     Call conv{dnnl::convolution_forward(desc), {{DNNL_ARG_WEIGHTS, reordered(w_, desc.weights_desc())}}};
     if (e.bias) conv.arguments[DNNL_ARG_BIAS] = bias_;
-    if (kBlocked) {
+    if (is_blocked_) {
       for (Set& set : sets_) {
         set.x = reordered(set.x, desc.src_desc());
         set.y = make(desc.dst_desc());
@@ -394,6 +393,7 @@ class OneDnn : public Adapter {
     stream_.wait();
   }
 
+  const bool is_blocked_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   Problem problem_;
@@ -417,6 +417,8 @@ int main(int, char** argv) {
     setenv("GOMP_SPINCOUNT", "20000", 1);
     execv("/proc/self/exe", argv);
   }
-  faltung::peers::OneDnn adapter;
-  return faltung::peers::serve(adapter);
+  using namespace faltung::peers;
+  const bool is_blocked = std::string_view(argv[0]).ends_with("-blocked");
+  OneDnn adapter(is_blocked ? Activations::blocked : Activations::as_given);
+  return serve(adapter);
 }

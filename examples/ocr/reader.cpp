@@ -19,10 +19,11 @@ struct Page {
   int above = 0;  // rows of black that were added
 };
 
-int rounded(double size) { return static_cast<int>(std::nearbyint(std::floor(size) / 32)) * 32; }
+int rounded_side(double size) { return static_cast<int>(std::nearbyint(std::floor(size) / 32)) * 32; }
 
 void resize(Page& page, double ratio) {
-  const cv::Size from = page.image.size(), to(rounded(from.width * ratio), rounded(from.height * ratio));
+  const cv::Size from = page.image.size(),
+                 to(rounded_side(from.width * ratio), rounded_side(from.height * ratio));
   if (to.empty()) throw std::runtime_error("the picture is too narrow to be read");
   cv::resize(page.image, page.image, to);
   page.scale = {static_cast<float>(static_cast<double>(from.width) / to.width),

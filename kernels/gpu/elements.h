@@ -1,15 +1,10 @@
 // Elements of every type that a network has, as floats and back. (convolution.h has those of the one type
 // that a convolution is of.)
 //
-// The host defines V, how many lie together in what read_ and write_ move (1, 2, 4 or 8), and WIDE, 1 where a
-// tensor has 2^30 elements or more.
+// The host defines V, how many lie together in what read_ and write_ move (1, 2, 4 or 8), and WIDE as index.h
+// has it.
 #pragma once
-
-#if WIDE
-typedef i64 index_t;
-#else
-typedef int index_t;
-#endif
+#include "kernels/gpu/index.h"
 
 #ifdef __OPENCL_VERSION__
 typedef uchar boolean_t;

@@ -2,7 +2,7 @@
 // each plane, and writes them as one piece.
 //
 // The host defines THREADS; RANK of the other dimensions, at least 1; CHANNELS; INPUT_TYPE and RESULT_TYPE, the latter of
-// 16 bits; V as 8; CHAIN and RESULT (chain.h); and WIDE as elements.h has it.
+// 16 bits; V as 8; CHAIN and RESULT (chain.h); and WIDE as index.h has it.
 #include "kernels/gpu/elements.h"
 #include "kernels/gpu/chain.h"
 
@@ -26,14 +26,8 @@ few_channels(F_INPUT(JOINED(INPUT_TYPE, _t), from), F_OUTPUT(JOINED(RESULT_TYPE,
   F_OPEN_OUTPUT(JOINED(RESULT_TYPE, _t), to);
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < z.count; i += (index_t)F_BLOCKS(0) * THREADS) {
     const index_t image = i / z.groups, group = i - image * z.groups;
-    index_t rest = image, here = z.begin[0] + group * V, there = z.begin[1] + group * (V * CHANNELS);
-    F_UNROLL
-    for (int d = RANK - 1; d >= 0; --d) {
-      const index_t next = d == 0 ? 0 : rest / z.sizes[d], digit = rest - next * z.sizes[d];
-      rest = next;
-      here += digit * z.strides[0][d];
-      there += digit * z.strides[1][d];
-    }
+    index_t here = z.begin[0] + group * V, there = z.begin[1] + group * (V * CHANNELS);
+    F_ADD_DIGITS(image, z, here, there)
     float pixels[V * CHANNELS];
     F_UNROLL
     for (int c = 0; c < CHANNELS; ++c) {

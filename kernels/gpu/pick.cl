@@ -1,25 +1,11 @@
 // Elements along the middle one of three dimensions by a table: element i is element table[i]; -1: it is `fill`. The host
-// defines THREADS, BYTES of an element (1, 2, 4, 8 or 16), and WIDE as elements.h has it.
-#if WIDE
-typedef i64 index_t;
-#else
-typedef int index_t;
-#endif
-#if BYTES == 1
-typedef char element_t;
-#define AS_ELEMENT(bits) ((char)(bits))
-#elif BYTES == 2
-typedef u16 element_t;
-#define AS_ELEMENT(bits) ((u16)(bits))
-#elif BYTES == 4
-typedef u32 element_t;
-#define AS_ELEMENT(bits) ((u32)(bits))
-#elif BYTES == 8
-typedef i64 element_t;
-#define AS_ELEMENT(bits) (bits)
-#else
-typedef uint4 element_t;
+// defines THREADS, BYTES of an element (1, 2, 4, 8 or 16), and WIDE as index.h has it.
+#include "kernels/gpu/index.h"
+#include "kernels/gpu/raw_element.h"
+#if BYTES == 16
 #define AS_ELEMENT(bits) nothing  // of four words, all that is filled in is zero
+#else
+#define AS_ELEMENT(bits) ((element_t)(bits))
 #endif
 
 F_KERNEL(THREADS)

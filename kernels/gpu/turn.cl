@@ -7,15 +7,8 @@
 #include "kernels/gpu/elements.h"
 
 #ifdef BYTES
-#if BYTES == 1
-typedef char value_t;
-#elif BYTES == 2
-typedef u16 value_t;
-#elif BYTES == 4
-typedef u32 value_t;
-#else
-typedef i64 value_t;
-#endif
+#include "kernels/gpu/raw_element.h"
+typedef element_t value_t;
 #define INPUT_T value_t
 #define RESULT_T value_t
 #define GET(p, i) (p)[i]
@@ -51,14 +44,8 @@ turn(F_INPUT(INPUT_T, from), F_OUTPUT(RESULT_T, to), TurnSizes z) {
   const index_t across = (z.columns + TILE - 1) / TILE, down = (z.rows + TILE - 1) / TILE;
   const index_t block = F_BLOCK(0), line = block / across;
   const index_t first_column = (block - line * across) * TILE, image = line / down, first_row = (line - image * down) * TILE;
-  index_t rest = image, here = z.begin[0], there = z.begin[1];
-  F_UNROLL
-  for (int d = RANK - 1; d >= 0; --d) {
-    const index_t next = d == 0 ? 0 : rest / z.sizes[d], digit = rest - next * z.sizes[d];
-    rest = next;
-    here += digit * z.strides[0][d];
-    there += digit * z.strides[1][d];
-  }
+  index_t here = z.begin[0], there = z.begin[1];
+  F_ADD_DIGITS(image, z, here, there)
   F_UNROLL
   for (int e = 0; e < TILE * TILE / THREADS; ++e) {
     const int at = e * THREADS + F_THREAD(), row = at % TILE, column = at / TILE;

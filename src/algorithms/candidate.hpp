@@ -33,9 +33,6 @@ struct Candidate {
   // Of what a run needs beside the tensors: for the steps, pooling among them, and for the packed weights.
   std::size_t workspace_bytes = 0, packed_bytes = 0;
   Accuracy accuracy;
-  // What the weights of an exact test on small integers must be multiples of, for every intermediate value to
-  // be an integer too (Winograd's filter transform divides).
-  int weight_unit = 1;
   Repeatable repeatable = Repeatable::same_bits;
   int registers = -1;  // of a thread, at most, that the cost model reckons with; -1 where it does not ask
   // Makes the steps; compiles nothing. What it throws is a refusal.

@@ -11,11 +11,11 @@
 namespace faltung {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kMeterThreads = 256;
 
 jit::Source source(const DeviceInfo& device, const char* entry, gpu::Constants constants,
                    const std::string& file) {
-  constants.push_back({"THREADS", std::to_string(kThreads)});
+  constants.push_back({"THREADS", std::to_string(kMeterThreads)});
   return gpu::source(device, "ceilings", file, entry, constants);
 }
 
@@ -66,7 +66,7 @@ class Gpu {
     const std::size_t most = std::max<std::size_t>(info_.memory_bytes / 16, 1 << 20);
     const std::size_t bytes =
         std::min(std::max<std::size_t>(8 * info_.cache_bytes, std::size_t{64} << 20), most);
-    constexpr std::size_t kBlock = 16 * kThreads;
+    constexpr std::size_t kBlock = 16 * kMeterThreads;
     const auto blocks = static_cast<unsigned>(bytes / kBlock);
     const Buffer from = device_.allocate(bytes), to = device_.allocate(bytes);
     const double ms = best_ms(source(info_, "copy", {}, "ceilings.cl"), blocks, {from.pointer, to.pointer});
@@ -77,21 +77,21 @@ class Gpu {
     const int rounds = slow() ? 256 : 4096;
     const unsigned blocks = static_cast<unsigned>(info_.units) * (slow() ? 16 : 32);
     const int width = number == scalar ? 1 : std::stoi(number.substr(scalar.size()));
-    const Buffer sink = device_.allocate(std::size_t{blocks} * kThreads * 4);
+    const Buffer sink = device_.allocate(std::size_t{blocks} * kMeterThreads * 4);
     const double ms =
         best_ms(source(info_, "multiply_add", {{"NUMBER", number}, {"SCALAR", scalar}}, "ceilings.cl"),
                 blocks, {sink.pointer, rounds, 0.999f, 0.001f});
     constexpr double kChains = 8;
-    return 2.0 * kChains * width * rounds * kThreads * blocks / ms * 1e-6;
+    return 2.0 * kChains * width * rounds * kMeterThreads * blocks / ms * 1e-6;
   }
 
   double products(DType dtype) const {
     const bool hopper = info_.has("sm_90a");
     const double of_block = hopper ? 2.0 * 64 * 256 * 128 / size_of(dtype)
-                                   : kThreads / 32 * 64 * 32 * (dtype == DType::f32 ? 8 : 16);
+                                   : kMeterThreads / 32 * 64 * 32 * (dtype == DType::f32 ? 8 : 16);
     constexpr int kRounds = 8192;
     const unsigned blocks = static_cast<unsigned>(info_.units) * (hopper ? 1 : 2);
-    const Buffer sink = device_.allocate(std::size_t{blocks} * kThreads * 4);
+    const Buffer sink = device_.allocate(std::size_t{blocks} * kMeterThreads * 4);
     const double ms = best_ms(matrix_products(info_, dtype), blocks, {sink.pointer, kRounds});
     return 2 * of_block * kRounds * blocks / ms * 1e-6;
   }
@@ -114,7 +114,7 @@ jit::Source matrix_products(const DeviceInfo& device, DType dtype) {
                 sm90::wgmma_function(256, dtype, sm90::First::shared, dtype == DType::f32 ? "" : ", 0, 0") +
                 "#include \"kernels/sm90/ceilings.cu\"\n";
   source.entry = "products";
-  source.block_threads = kThreads;
+  source.block_threads = kMeterThreads;
   source.shared_bytes = kStages * (2 * 64 + 256) * kRow + kSwizzled;
   return source;
 }

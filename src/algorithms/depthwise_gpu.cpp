@@ -9,6 +9,7 @@
 #include "src/problem/integers.hpp"
 
 namespace faltung {
+namespace depthwise_gpu {
 namespace {
 
 using i64 = std::int64_t;
@@ -199,7 +200,8 @@ class DepthwiseGpu : public Algorithm {
 };
 
 }  // namespace
+}  // namespace depthwise_gpu
 
-std::unique_ptr<Algorithm> make_depthwise_gpu() { return std::make_unique<DepthwiseGpu>(); }
+std::unique_ptr<Algorithm> make_depthwise_gpu() { return std::make_unique<depthwise_gpu::DepthwiseGpu>(); }
 
 }  // namespace faltung

@@ -5,6 +5,7 @@
 #include "src/problem/integers.hpp"
 
 namespace faltung {
+namespace direct_gpu {
 namespace {
 
 struct Tile {
@@ -84,7 +85,8 @@ class DirectGpu : public Algorithm {
 };
 
 }  // namespace
+}  // namespace direct_gpu
 
-std::unique_ptr<Algorithm> make_direct_gpu() { return std::make_unique<DirectGpu>(); }
+std::unique_ptr<Algorithm> make_direct_gpu() { return std::make_unique<direct_gpu::DirectGpu>(); }
 
 }  // namespace faltung

@@ -12,6 +12,7 @@
 #include "src/problem/integers.hpp"
 
 namespace faltung {
+namespace explicit_gemm_gpu {
 namespace {
 
 using i64 = std::int64_t;
@@ -257,7 +258,10 @@ class ExplicitGemmGpu : public Algorithm {
 };
 
 }  // namespace
+}  // namespace explicit_gemm_gpu
 
-std::unique_ptr<Algorithm> make_explicit_gemm_gpu() { return std::make_unique<ExplicitGemmGpu>(); }
+std::unique_ptr<Algorithm> make_explicit_gemm_gpu() {
+  return std::make_unique<explicit_gemm_gpu::ExplicitGemmGpu>();
+}
 
 }  // namespace faltung

@@ -15,6 +15,7 @@
 #include "src/problem/rewrite.hpp"
 
 namespace faltung {
+namespace fft_gpu {
 namespace {
 
 using i64 = std::int64_t;
@@ -228,7 +229,8 @@ class FftGpu : public Algorithm {
 };
 
 }  // namespace
+}  // namespace fft_gpu
 
-std::unique_ptr<Algorithm> make_fft_gpu() { return std::make_unique<FftGpu>(); }
+std::unique_ptr<Algorithm> make_fft_gpu() { return std::make_unique<fft_gpu::FftGpu>(); }
 
 }  // namespace faltung

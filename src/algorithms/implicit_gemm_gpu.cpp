@@ -9,6 +9,7 @@
 #include "src/problem/integers.hpp"
 
 namespace faltung {
+namespace implicit_gemm_gpu {
 namespace {
 
 using i64 = std::int64_t;
@@ -160,7 +161,10 @@ class ImplicitGemmGpu : public Algorithm {
 };
 
 }  // namespace
+}  // namespace implicit_gemm_gpu
 
-std::unique_ptr<Algorithm> make_implicit_gemm_gpu() { return std::make_unique<ImplicitGemmGpu>(); }
+std::unique_ptr<Algorithm> make_implicit_gemm_gpu() {
+  return std::make_unique<implicit_gemm_gpu::ImplicitGemmGpu>();
+}
 
 }  // namespace faltung

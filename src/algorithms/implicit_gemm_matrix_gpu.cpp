@@ -11,6 +11,7 @@
 #include "src/problem/integers.hpp"
 
 namespace faltung {
+namespace implicit_gemm_matrix_gpu {
 namespace {
 
 using i64 = std::int64_t;
@@ -240,9 +241,10 @@ class ImplicitGemmMatrixGpu : public Algorithm {
 };
 
 }  // namespace
+}  // namespace implicit_gemm_matrix_gpu
 
 std::unique_ptr<Algorithm> make_implicit_gemm_matrix_gpu() {
-  return std::make_unique<ImplicitGemmMatrixGpu>();
+  return std::make_unique<implicit_gemm_matrix_gpu::ImplicitGemmMatrixGpu>();
 }
 
 }  // namespace faltung

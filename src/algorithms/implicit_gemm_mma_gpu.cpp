@@ -12,6 +12,7 @@
 #include "src/problem/integers.hpp"
 
 namespace faltung {
+namespace implicit_gemm_mma_gpu {
 namespace {
 
 using i64 = std::int64_t;
@@ -202,7 +203,10 @@ class ImplicitGemmMmaGpu : public Algorithm {
 };
 
 }  // namespace
+}  // namespace implicit_gemm_mma_gpu
 
-std::unique_ptr<Algorithm> make_implicit_gemm_mma_gpu() { return std::make_unique<ImplicitGemmMmaGpu>(); }
+std::unique_ptr<Algorithm> make_implicit_gemm_mma_gpu() {
+  return std::make_unique<implicit_gemm_mma_gpu::ImplicitGemmMmaGpu>();
+}
 
 }  // namespace faltung

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <optional>
 
 #include "src/algorithms/packing.hpp"
@@ -95,7 +94,6 @@ class Rewritten {
     a.groups_as_one = std::lcm(a.groups_as_one, part.accuracy.groups_as_one);
     a.filter_unit_h = std::lcm(a.filter_unit_h, part.accuracy.filter_unit_h);
     a.filter_unit_w = std::lcm(a.filter_unit_w, part.accuracy.filter_unit_w);
-    all.weight_unit = std::lcm(all.weight_unit, part.weight_unit);
     if (part.repeatable == Repeatable::may_differ) all.repeatable = part.repeatable;
     all.registers = std::max(all.registers, part.registers);
   }
@@ -234,23 +232,32 @@ std::vector<PlainRewrite> rewrites_of(const Problem& problem) {
   return all;
 }
 
-Candidate namesake(const Algorithm& algorithm, const Problem& problem, const std::string& config,
-                   const Target& target) {
-  try {
-    return algorithm.candidate(problem, config, target);
-  } catch (const Error&) {
-    return algorithm.candidates(problem, target).front();
+// A part that is not the first, and what may compute it.
+struct Other {
+  PlainRewrite plain;
+  std::vector<Candidate> candidates;
+
+  // As the first part's, or the best.
+  const Candidate& like(const Candidate& first) const {
+    const auto same = std::find_if(candidates.begin(), candidates.end(),
+                                   [&](const Candidate& c) { return c.config == first.config; });
+    return same == candidates.end() ? candidates.front() : *same;
   }
+};
+
+std::vector<Other> others(const Algorithm& algorithm, const std::vector<PlainRewrite>& rewrites,
+                          const Target& target) {
+  std::vector<Other> all;
+  for (std::size_t i = 1; i < rewrites.size(); ++i)
+    all.push_back({rewrites[i], algorithm.candidates(rewrites[i].rewrite.inner, target)});
+  return all;
 }
 
-Candidate with_others(const Algorithm& algorithm, const Problem& problem, std::vector<PlainRewrite> rewrites,
-                      Candidate first, const Target& target) {
+Candidate with_others(const Problem& problem, const PlainRewrite& rewrite, Candidate first,
+                      const std::vector<Other>& others, const Target& target) {
   std::vector<Part> parts;
-  const std::string config = first.config;
-  for (PlainRewrite& plain : rewrites) {
-    const Problem inner = plain.rewrite.inner;
-    parts.push_back({std::move(plain), parts.empty() ? first : namesake(algorithm, inner, config, target)});
-  }
+  for (const Other& other : others) parts.push_back({other.plain, other.like(first)});
+  parts.insert(parts.begin(), {rewrite, std::move(first)});
   return Rewritten(problem, std::move(parts), target).candidate();
 }
 
@@ -273,17 +280,19 @@ Support supports_rewritten(const Algorithm& algorithm, const Problem& problem, c
 std::vector<Candidate> rewritten_candidates(const Algorithm& algorithm, const Problem& problem,
                                             const Target& target) {
   const std::vector<PlainRewrite> rewrites = rewrites_of(problem);
+  const std::vector<Other> rest = others(algorithm, rewrites, target);
   std::vector<Candidate> all;
   for (Candidate& first : algorithm.candidates(rewrites.front().rewrite.inner, target))
-    all.push_back(with_others(algorithm, problem, rewrites, std::move(first), target));
+    all.push_back(with_others(problem, rewrites.front(), std::move(first), rest, target));
   return all;
 }
 
 Candidate rewritten_candidate(const Algorithm& algorithm, const Problem& problem, const std::string& config,
                               const Target& target) {
-  std::vector<PlainRewrite> rewrites = rewrites_of(problem);
+  const std::vector<PlainRewrite> rewrites = rewrites_of(problem);
   Candidate first = algorithm.candidate(rewrites.front().rewrite.inner, config, target);
-  return with_others(algorithm, problem, std::move(rewrites), std::move(first), target);
+  return with_others(problem, rewrites.front(), std::move(first), others(algorithm, rewrites, target),
+                     target);
 }
 
 }  // namespace faltung

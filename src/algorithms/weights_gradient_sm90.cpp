@@ -11,9 +11,9 @@
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
+namespace weights_gradient_sm90 {
 namespace {
 
-using namespace weights_gradient_sm90;
 using std::int64_t;
 
 class WeightsGradientSm90 : public Algorithm {
@@ -92,7 +92,10 @@ class WeightsGradientSm90 : public Algorithm {
 };
 
 }  // namespace
+}  // namespace weights_gradient_sm90
 
-std::unique_ptr<Algorithm> make_weights_gradient_sm90() { return std::make_unique<WeightsGradientSm90>(); }
+std::unique_ptr<Algorithm> make_weights_gradient_sm90() {
+  return std::make_unique<weights_gradient_sm90::WeightsGradientSm90>();
+}
 
 }  // namespace faltung

@@ -14,6 +14,8 @@
 
 namespace faltung::weights_gradient_sm90 {
 
+inline int narrow(std::int64_t value) { return static_cast<int>(value); }  // of what is known to fit
+
 // Bytes of shared memory that a block may have.
 constexpr int kSharedLimit = 232448;
 // So few channels make more by space-to-depth.

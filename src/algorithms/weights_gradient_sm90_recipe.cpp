@@ -15,8 +15,6 @@ using i64 = std::int64_t;
 
 constexpr int kSumThreads = 256;
 
-int narrow(i64 value) { return static_cast<int>(value); }
-
 std::string constant(const char* name, i64 value) {
   return "#define " + std::string(name) + " " + std::to_string(value) + "\n";
 }

@@ -18,7 +18,6 @@ constexpr NameWord<Kind> kKinds[] = {
 constexpr NameWord<Pair> kPairs[] = {{Pair::neither, ""}, {Pair::x, "mx"}, {Pair::dy, "my"}};
 constexpr int kMostBox = 256;  // pixels of a box of the copy engine, in each direction
 
-int narrow(i64 value) { return static_cast<int>(value); }
 bool is_16_bits(const Problem& p) { return p.dtype != DType::f32; }
 // Pixels of a 1x1 filter that takes all of them need no image.
 bool is_flat(const Problem& p) {

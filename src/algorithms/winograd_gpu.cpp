@@ -14,6 +14,7 @@
 #include "src/problem/rewrite.hpp"
 
 namespace faltung {
+namespace winograd_gpu {
 namespace {
 
 using i64 = std::int64_t;
@@ -269,7 +270,8 @@ class WinogradGpu : public Algorithm {
 };
 
 }  // namespace
+}  // namespace winograd_gpu
 
-std::unique_ptr<Algorithm> make_winograd_gpu() { return std::make_unique<WinogradGpu>(); }
+std::unique_ptr<Algorithm> make_winograd_gpu() { return std::make_unique<winograd_gpu::WinogradGpu>(); }
 
 }  // namespace faltung

@@ -17,9 +17,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kProducts = 2e7;  // of the reference, for a check: some 20 ms
-constexpr std::uint64_t kSeed = 1;
+constexpr std::uint64_t kFindSeed = 1;
 
-double ms_since(Clock::time_point begin) {
+double ms_after(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
@@ -108,7 +108,7 @@ class EngineImpl::Measuring {
     task.problem = s_.problem;
     task.device = s_.device->info().id;
     task.threads = s_.threads;
-    task.seed = kSeed;
+    task.seed = kFindSeed;
     task.products = kProducts;
     task.time_ms = time_ms;
     task.best_ms = best_ms;
@@ -120,7 +120,7 @@ class EngineImpl::Measuring {
 
   void prepare() {
     if (arena_) return;
-    oracle_.emplace(s_.problem, Data::random, kSeed, 1, kProducts);
+    oracle_.emplace(s_.problem, Data::random, kFindSeed, kProducts);
     arena_.emplace(*s_.device, *oracle_, arena_bytes_, 64, arena_ms_);
   }
 
@@ -202,7 +202,7 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
   for (std::size_t at = 0; at < order.size(); ++at) {
     const Candidate* const candidate = order[at];
     // A right answer is worth more than the budget; beyond it nothing is tried once there is one.
-    const double left = heats_ms - ms_since(begin);
+    const double left = heats_ms - ms_after(begin);
     if (best_ms > 0 && left <= 0) break;
     if (best_ms > 0 && candidate->cost.ms * model_factor > left) continue;
     const std::string kernel = candidate->kernel();
@@ -239,12 +239,12 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
         warn(fmt::format("{} is passed over for {}: {}", kernel, to_string(s.problem), report.why));
         break;
       default:
-        trust_.condemn(*candidate, s.problem, s, report, kSeed);
+        trust_.condemn(*candidate, s.problem, s, report, kFindSeed);
     }
     trials.add(report);
   }
   trust_.sift(selection, s);
-  measuring.run_final(selection, trials, s.budget_ms - ms_since(begin));
+  measuring.run_final(selection, trials, s.budget_ms - ms_after(begin));
   return describe(s, selection, trials);
 }
 

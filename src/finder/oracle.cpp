@@ -31,13 +31,13 @@ class Random {
   std::uint64_t state_;
 };
 
-std::vector<std::byte> make_data(DType dtype, i64 elements, Data data, int unit, Random& random) {
+std::vector<std::byte> make_data(DType dtype, i64 elements, Data data, Random& random) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(elements * size_of(dtype)));
   constexpr float kIntegers[] = {-2, -1, 1, 2};
   for (i64 i = 0; i < elements; ++i) {
     const std::uint64_t bits = random();
     const float value = data == Data::small_integers
-                            ? kIntegers[bits & 3] * static_cast<float>(unit)
+                            ? kIntegers[bits & 3]
                             : static_cast<float>(static_cast<double>(static_cast<i64>(bits)) * 0x1p-63);
     store_element(dtype, bytes.data(), i, value);
   }
@@ -74,22 +74,21 @@ bool rounds_to(DType dtype, float actual, double integer) {
 
 }  // namespace
 
-Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, int weight_unit, double max_products)
+Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, double max_products)
     : problem_(problem), data_(data) {
   Random random(seed);
   const DType t = problem.dtype;
   // What the direction writes needs no data; the others' is the same in every direction.
-  const auto make = [&](Direction writes, const TensorShape& shape, int unit) {
-    if (problem.direction != writes) return make_data(t, shape.elements(), data, unit, random);
+  const auto make = [&](Direction writes, const TensorShape& shape) {
+    if (problem.direction != writes) return make_data(t, shape.elements(), data, random);
     random.skip(shape.elements());
     return std::vector<std::byte>();
   };
-  x_ = make(Direction::backward_data, x_shape(problem), 1);
-  w_ = make(Direction::backward_weights, w_shape(problem), weight_unit);
-  y_ = make(Direction::forward, conv_shape(problem), 1);
-  bias_ = make_data(t, problem.k, data, weight_unit, random);
-  if (problem.epilogue.residual)
-    residual_ = make_data(t, conv_shape(problem).elements(), data, weight_unit, random);
+  x_ = make(Direction::backward_data, x_shape(problem));
+  w_ = make(Direction::backward_weights, w_shape(problem));
+  y_ = make(Direction::forward, conv_shape(problem));
+  bias_ = make_data(t, problem.k, data, random);
+  if (problem.epilogue.residual) residual_ = make_data(t, conv_shape(problem).elements(), data, random);
   const auto pointer = [](std::vector<std::byte>& bytes) { return bytes.empty() ? nullptr : bytes.data(); };
   tensors_ = {pointer(x_), pointer(w_), pointer(y_), pointer(bias_), pointer(residual_)};
   choose_elements(max_products, seed);

@@ -32,11 +32,9 @@ struct Finding {
 
 class Oracle {
  public:
-  // weight_unit: small-integer weights are multiples of it; see Algorithm::integer_weight_unit.
   // Elements are all checked where that takes at most max_products products; otherwise corners and a seeded
   // sample.
-  Oracle(const Problem& problem, Data data, std::uint64_t seed, int weight_unit = 1,
-         double max_products = 3e8);
+  Oracle(const Problem& problem, Data data, std::uint64_t seed, double max_products = 3e8);
   // The caller's own data, which must outlive this; its results are checked against the bound.
   Oracle(const Problem& problem, const Tensors& tensors, std::uint64_t seed, double max_products = 3e8);
 

@@ -24,7 +24,7 @@ int rdna4_depth(int lane, int i) { return i / 4 * 8 + lane / 16 * 4 + i % 4; }
 int rdna4_row(int lane, int i) { return lane / 16 * 8 + i; }
 
 using N = MatrixNumber;
-constexpr MatrixOperation kOperations[] = {
+constexpr MatrixOperation kMatrixOperations[] = {
     {"v_mfma_f32_16x16x16f16", N::f16, 16, 16, 16, 64, 4, 4, cdna_depth<16, 4>, cdna_row_of_16, false},
     {"v_mfma_f32_16x16x16_f16", N::f16, 16, 16, 16, 64, 4, 4, cdna_depth<16, 4>, cdna_row_of_16, false},
     {"v_mfma_f32_16x16x16bf16_1k", N::bf16, 16, 16, 16, 64, 4, 4, cdna_depth<16, 4>, cdna_row_of_16, false},
@@ -52,7 +52,7 @@ float element(const Wave& wave, const MatrixOperation& m, int first, int lane, i
 }  // namespace
 
 const MatrixOperation* find_matrix_operation(const std::string& name, bool is_gfx12) {
-  for (const MatrixOperation& operation : kOperations) {
+  for (const MatrixOperation& operation : kMatrixOperations) {
     if (name == operation.name && operation.is_gfx12 == is_gfx12) return &operation;
   }
   return is_gfx12 ? find_matrix_operation(name, false) : nullptr;

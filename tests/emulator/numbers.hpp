@@ -38,10 +38,16 @@ struct Half {
   operator float() const { return f16_to_float(bits); }
   static Half of(double value) { return {double_to_f16(value)}; }
 };
+inline u32 pair_bits(Half low, Half high) { return low.bits | static_cast<u32>(high.bits) << 16; }
 struct Brain {
   u16 bits = 0;
   operator float() const { return bf16_to_float(bits); }
 };
+
+template <class T>
+u32 leading_zeros(T value, u32 none) {
+  return value == 0 ? none : static_cast<u32>(std::countl_zero(value));
+}
 
 // Exactly a * b + c, then rounded once: what a double cannot hold of it is kept as a bit below its last.
 inline Half fused(Half a, Half b, Half c) {

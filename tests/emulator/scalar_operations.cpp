@@ -86,7 +86,7 @@ u32 shifted_sum(bool& scc, u32 a, u32 b) {
   return static_cast<u32>(sum);
 }
 
-constexpr ScalarOperation kOperations[] = {
+constexpr ScalarOperation kScalarOperations[] = {
     bits_keep("s_mov_b32", [](bool&, u32 a) { return a; }),
     bits_keep("s_mov_b64", [](bool&, u64 a) { return a; }),
     bits_keep("s_movk_i32", [](bool&, u32 a) { return signed16(a); }),
@@ -288,7 +288,7 @@ void add_comparisons(std::map<std::string, ScalarOperation>& all) {
 const ScalarOperation* find_scalar_operation(const std::string& name) {
   static const std::map<std::string, ScalarOperation> all = [] {
     std::map<std::string, ScalarOperation> rows;
-    for (const ScalarOperation& operation : kOperations) rows.emplace(operation.name, operation);
+    for (const ScalarOperation& operation : kScalarOperations) rows.emplace(operation.name, operation);
     add_comparisons(rows);
     return rows;
   }();

@@ -29,11 +29,6 @@ To saturated(double value) {  // towards zero; NaN is 0
          : value >= kMost ? std::numeric_limits<To>::max()
                           : static_cast<To>(value);
 }
-u32 pair_bits(Half low, Half high) { return low.bits | static_cast<u32>(high.bits) << 16; }
-template <class T>
-u32 leading_zeros(T value, u32 none) {
-  return value == 0 ? none : static_cast<u32>(std::countl_zero(value));
-}
 // A double's fraction cut off towards zero in f16: what v_cvt_pkrtz does.
 Half towards_zero(float value) {
   Half half = Half::of(value);
@@ -81,7 +76,7 @@ bool is_class(float v, u32 classes) {
   return classes >> bit & 1;
 }
 
-constexpr VectorOperation kOperations[] = {
+constexpr VectorOperation kFloatOperations[] = {
     // f32
     op("v_add_f32", [](float a, float b) { return a + b; }),
     op("v_sub_f32", [](float a, float b) { return a - b; }),
@@ -240,6 +235,6 @@ constexpr VectorOperation kOperations[] = {
 
 }  // namespace
 
-std::span<const VectorOperation> float_operations() { return kOperations; }
+std::span<const VectorOperation> float_operations() { return kFloatOperations; }
 
 }  // namespace faltung::emulator

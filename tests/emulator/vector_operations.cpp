@@ -23,12 +23,7 @@ u32 permuted(u64 bytes, u32 selector) {
   }
   return result;
 }
-u32 pair_bits(Half low, Half high) { return low.bits | static_cast<u32>(high.bits) << 16; }
-template <class T>
-u32 leading_zeros(T value, u32 none) {
-  return value == 0 ? none : static_cast<u32>(std::countl_zero(value));
-}
-constexpr VectorOperation kOperations[] = {
+constexpr VectorOperation kVectorOperations[] = {
     // moves and bits
     bits("v_mov_b32", [](u32 a) { return a; }),
     bits("v_mov_b64", [](u64 a) { return a; }),
@@ -220,7 +215,7 @@ void add_comparisons(std::map<std::string, VectorOperation>& all, const std::str
 const std::map<std::string, VectorOperation>& table() {
   static const std::map<std::string, VectorOperation> all = [] {
     std::map<std::string, VectorOperation> rows;
-    for (const VectorOperation& operation : kOperations) rows.emplace(operation.name, operation);
+    for (const VectorOperation& operation : kVectorOperations) rows.emplace(operation.name, operation);
     for (const VectorOperation& operation : float_operations()) rows.emplace(operation.name, operation);
     add_comparisons<float>(rows, "f32");
     add_comparisons<Half>(rows, "f16");

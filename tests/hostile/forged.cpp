@@ -68,7 +68,7 @@ void forge(Dice& dice, Json& json) {
   json = json.is_string() && dice.chance(60) ? Json(any_kernel(dice)) : any_value(dice);
 }
 
-Record forged(Dice& dice, Record record) {
+Record altered(Dice& dice, Record record) {
   Json json = Json::parse(record.payload, nullptr, false);
   for (int i = dice.between(1, 4); i > 0; --i) forge(dice, json);
   record.payload = dice.chance(5) ? "no JSON" : json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -136,13 +136,13 @@ bool forged(const Setting& setting) {
       store += ".lock";
       std::vector<Record> records = locked;
       for (Record& record : records) {
-        if (dice.chance(70)) record = forged(dice, record);
+        if (dice.chance(70)) record = altered(dice, record);
       }
       Store::export_records(store, records);
     } else {
       Store there(store);
       for (const Record& record : trials) {
-        const Record other = forged(dice, record);
+        const Record other = altered(dice, record);
         there.put(other.kind, other.key, other.payload);
       }
     }

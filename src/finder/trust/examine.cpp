@@ -162,7 +162,7 @@ void Examiner::examine(const Task& task, const Watch& watch, Report& report, Pha
   bool may_win = true;
   if (task.time_ms > 0) {
     enter(Phase::check);  // the host fills buffers
-    if (!oracle_) oracle_.emplace(task.problem, Data::random, task.seed, 1, 1);
+    if (!oracle_) oracle_.emplace(task.problem, Data::random, task.seed, 1);
     if (!arena_) arena_.emplace(*device, *oracle_, task.arena_bytes, 64, task.arena_ms);
     enter(Phase::run);
     Runner runner(plan, *arena_);
@@ -179,8 +179,8 @@ void Examiner::verify(const Task& task, const PlanImpl& plan, const Candidate& c
   Report found = verifier_->kernel(plan, candidate, watch);
   report.error_over_bound = found.error_over_bound;
   if (passed(found) && task.launches > 0) {
-    found = repeat(plan, candidate, verifier_->oracle(Data::small_integers, candidate.weight_unit),
-                   verifier_->parallel(), task.launches, watch);
+    found = repeat(plan, candidate, verifier_->oracle(Data::small_integers), verifier_->parallel(),
+                   task.launches, watch);
     if (!passed(found)) report.error_over_bound = found.error_over_bound;
   }
   report.outcome = found.outcome;

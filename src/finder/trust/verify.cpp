@@ -114,15 +114,11 @@ Verifier::Verifier(const Problem& problem, std::shared_ptr<Device> device,
       seed_(seed),
       max_products_(max_products) {}
 
-const Oracle& Verifier::oracle(Data data, int weight_unit) {
-  const std::pair key(data, weight_unit);
+const Oracle& Verifier::oracle(Data data) {
   const std::uint64_t seed = data == Data::small_integers ? seed_ : seed_ + 1;
-  const auto found = oracles_.find(key);
+  const auto found = oracles_.find(data);
   if (found != oracles_.end()) return found->second;
-  return oracles_
-      .emplace(std::piecewise_construct, std::forward_as_tuple(key),
-               std::forward_as_tuple(problem_, data, seed, weight_unit, max_products_))
-      .first->second;
+  return oracles_.try_emplace(data, problem_, data, seed, max_products_).first->second;
 }
 
 std::shared_ptr<const PlanImpl> make_plan(const Problem& problem, const Candidate& candidate,
@@ -140,13 +136,12 @@ Report Verifier::kernel(const Candidate& candidate, Store& store) {
 
 Report Verifier::kernel(const PlanImpl& plan, const Candidate& candidate, const Watch& watch) {
   if (watch) watch(Phase::check);
-  Report exact = verify(plan, candidate.accuracy, oracle(Data::small_integers, candidate.weight_unit),
-                        *parallel_, watch);
+  Report exact = verify(plan, candidate.accuracy, oracle(Data::small_integers), *parallel_, watch);
   if (!passed(exact)) {
     exact.why = "on small integers: " + exact.why;
     return exact;
   }
-  return verify(plan, candidate.accuracy, oracle(Data::random, 1), *parallel_, watch);
+  return verify(plan, candidate.accuracy, oracle(Data::random), *parallel_, watch);
 }
 
 }  // namespace faltung

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "src/algorithms/algorithm.hpp"
 #include "src/finder/oracle.hpp"
@@ -43,7 +42,7 @@ class Verifier {
   Report kernel(const Candidate& candidate, Store& store);
   // plan: the candidate's, on this problem and device.
   Report kernel(const PlanImpl& plan, const Candidate& candidate, const Watch& watch);
-  const Oracle& oracle(Data data, int weight_unit);
+  const Oracle& oracle(Data data);
   const Parallel& parallel() const { return *parallel_; }
 
  private:
@@ -52,7 +51,7 @@ class Verifier {
   std::shared_ptr<const Parallel> parallel_;
   std::uint64_t seed_;
   double max_products_;
-  std::map<std::pair<Data, int>, Oracle> oracles_;  // by the unit of the weights
+  std::map<Data, Oracle> oracles_;
 };
 
 }  // namespace faltung
