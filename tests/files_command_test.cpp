@@ -129,6 +129,14 @@ TEST_F(FilesCommand, ATerminalSeesNoCommandsOfAKeys) {
                         "1"));
   const Ended ended = shell("faltung store list");
   EXPECT_THAT(ended.out, HasSubstr("?[2J? red \xc2?31m \xc3\xa4"));
+  // Of a store's own name, in a warning: a link to itself cannot be read.
+  const std::string name = "\x1b[31m";
+  fs::create_symlink(name, path(name));
+  for (const std::string command : {"list", "clear", "export all"}) {
+    const Ended warned = shell("FALTUNG_STORE='" + name + "' faltung store " + command);
+    EXPECT_THAT(warned.err, HasSubstr("warning: store: ?[31m: cannot be read")) << command;
+    EXPECT_THAT(warned.err, Not(HasSubstr("\x1b"))) << command;
+  }
   EXPECT_THAT(shell("faltung explain \"$(printf '\\033[2J')\"").err, Not(HasSubstr("\x1b")));
 }
 

@@ -74,10 +74,11 @@ std::string one_line(const std::string& message) {
   return shown(out);
 }
 
-void print_warnings(Engine& engine) {
-  engine.on_warning(
-      [](const std::string& line) { fmt::print(stderr, "faltung: warning: {}\n", one_line(line)); });
+void print_warning(const std::string& message) {
+  fmt::print(stderr, "faltung: warning: {}\n", one_line(message));
 }
+
+void print_warnings(Engine& engine) { engine.on_warning(print_warning); }
 
 void Table::header() const {
   std::vector<std::string> titles;

@@ -24,7 +24,8 @@ std::string shown(const std::string& text);
 // The lines of a message, with what each began with trimmed, joined by semicolons.
 std::string one_line(const std::string& message);
 
-// Warnings of the engine go to standard error, a line each.
+// Warnings, of the engine or of a store, go to standard error, a line each.
+void print_warning(const std::string& message);
 void print_warnings(Engine& engine);
 
 // A table whose rows appear as they come.

@@ -47,7 +47,7 @@ std::string summary(const Record& record) {
 int list(StoreOptions& options) {
   bool all = true;  // was readable
   const Store store("", [&](const std::string& line) {
-    fmt::print(stderr, "faltung: warning: {}\n", one_line(line));
+    print_warning(line);
     all = false;
   });
   options.machine.open({"kind", "key", "modified", "payload"});
@@ -70,7 +70,7 @@ int list(StoreOptions& options) {
 }
 
 int export_to(const StoreOptions& options) {
-  const Store store;
+  const Store store("", print_warning);
   std::vector<Record> records =
       options.lock
           ? lock_records(store, options.nondeterministic ? Repeatable::may_differ : Repeatable::same_bits)
@@ -94,7 +94,7 @@ int export_to(const StoreOptions& options) {
 }
 
 int import_from(const StoreOptions& options) {
-  Store store;
+  Store store("", print_warning);
   const Store::Imported done = store.import_from(options.file);
   fmt::print("{}: {} records added, {} replaced, {} unchanged, {} damaged and left out\n",
              shown(store.directory()), done.added, done.replaced, done.unchanged, done.damaged);
@@ -102,7 +102,7 @@ int import_from(const StoreOptions& options) {
 }
 
 int clear(const StoreOptions& options) {
-  Store store;
+  Store store("", print_warning);
   int records = 0;
   if (options.kernel.empty()) {
     records = store.clear(options.kind);
