@@ -55,6 +55,29 @@ HWY_INLINE T* row_of(int m, T* group0, T* group1, std::int64_t stride) {
   return m < 7 ? group0 + m * stride : group1 + (m - 7) * stride;
 }
 
+// The first count lanes, or all. AVX2's masked store is microcode on AMD's processors, tens of
+// cycles long.
+HWY_INLINE void store_first(BrgemmVec v, std::size_t count, float* to) {
+#if HWY_TARGET == HWY_AVX2
+  if (count >= hn::MaxLanes(BrgemmTag())) return hn::StoreU(v, BrgemmTag(), to);
+  const hn::Half<BrgemmTag> d4;
+  const hn::Half<hn::Half<BrgemmTag>> d2;
+  auto four = hn::LowerHalf(d4, v);
+  if ((count & 4) != 0) {
+    hn::StoreU(four, d4, to);
+    four = hn::UpperHalf(d4, v), to += 4;
+  }
+  auto two = hn::LowerHalf(d2, four);
+  if ((count & 2) != 0) {
+    hn::StoreU(two, d2, to);
+    two = hn::UpperHalf(d2, four), to += 2;
+  }
+  if ((count & 1) != 0) *to = hn::GetLane(two);
+#else
+  store_masked(v, hn::FirstN(BrgemmTag(), count), to);
+#endif
+}
+
 template <BrgemmRows kRows, int kM, int kVectors>
 void brgemm_tile(const BrgemmCall& call) {
   const BrgemmTag d;
@@ -113,12 +136,14 @@ void brgemm_tile(const BrgemmCall& call) {
   }
 
   // The last vector is the one that may be stored in part.
-  const auto last = hn::FirstN(d, static_cast<std::size_t>(call.columns - (kVectors - 1) * kLanes));
+  const bool whole = call.columns == kVectors * kLanes;
+  const std::size_t last_lanes = static_cast<std::size_t>(call.columns - (kVectors - 1) * kLanes);
+  const auto last = hn::FirstN(d, last_lanes);
   if (call.column_bias != nullptr) {
 #pragma GCC unroll 4
     for (int n = 0; n < kVectors; ++n) {
       const float* from = call.column_bias + n * kLanes;
-      const BrgemmVec bias = n + 1 < kVectors ? hn::LoadU(d, from) : load_masked(last, from);
+      const BrgemmVec bias = n + 1 < kVectors || whole ? hn::LoadU(d, from) : load_masked(last, from);
 #pragma GCC unroll 16
       for (int m = 0; m < kM; ++m) sum[m][n] = hn::Add(sum[m][n], bias);
     }
@@ -140,7 +165,7 @@ void brgemm_tile(const BrgemmCall& call) {
 #pragma GCC unroll 4
       for (int n = 0; n < kVectors; ++n) {
         const float* from = row + n * kLanes;
-        const BrgemmVec v = n + 1 < kVectors ? hn::LoadU(d, from) : load_masked(last, from);
+        const BrgemmVec v = n + 1 < kVectors || whole ? hn::LoadU(d, from) : load_masked(last, from);
         sum[m][n] = hn::Add(sum[m][n], v);
       }
     }
@@ -160,10 +185,10 @@ void brgemm_tile(const BrgemmCall& call) {
     float* row = row_of(m, call.c0, call.c1, call.c_row_stride);
 #pragma GCC unroll 4
     for (int n = 0; n < kVectors; ++n) {
-      if (n + 1 < kVectors) {
+      if (n + 1 < kVectors || whole) {
         hn::StoreU(sum[m][n], d, row + n * kLanes);
       } else {
-        store_masked(sum[m][n], last, row + n * kLanes);
+        store_first(sum[m][n], last_lanes, row + n * kLanes);
       }
     }
   }

@@ -73,43 +73,76 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
   }
 }
 
-// Taps and stride known: kTaps weights of a row tap in registers, each input column loaded once.
+// kTaps taps beside each other of one row tap, added to the sums: their weights in registers, each input
+// column loaded once. in and first are the column of the first of them.
 template <DType kType, int kTaps, int kStride, int kVectors, bool kPart>
-HWY_NOINLINE void known_tile(const Row<kType>& row, i64 t, i64 channel, std::size_t lanes) {
+HWY_INLINE void add_taps(const Row<kType>& row, const Element<kType>* in, i64 first, const float* weights,
+                         std::size_t lanes, V (&sums)[kPixels][kVectors]) {
   const D d;
-  const Slide& columns = *row.columns;
-  V sums[kPixels][kVectors];
+  const auto size = static_cast<std::uint64_t>(row.columns->size);
+  V w[kTaps][kVectors];
+#pragma GCC unroll 8
+  for (int s = 0; s < kTaps; ++s) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) w[s][v] = hn::LoadU(d, weights + s * row.weight_tap + v * kLanes);
+  }
+#pragma GCC unroll 32
+  for (int column = 0; column < (kPixels - 1) * kStride + kTaps; ++column) {
+    // Left and right of the image there is nothing to add; the same few columns each time.
+    if (static_cast<std::uint64_t>(first + column) >= size) continue;
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      const V x = load_lanes<kType, kPart>(in + column * row.in_pixel + v * kLanes, lanes);
+#pragma GCC unroll 8
+      for (int j = 0; j < kPixels; ++j) {
+        const int s = column - j * kStride;
+        if (s >= 0 && s < kTaps) sums[j][v] = hn::MulAdd(x, w[s][v], sums[j][v]);
+      }
+    }
+  }
+}
+
+template <int kVectors>
+HWY_INLINE void clear(V (&sums)[kPixels][kVectors]) {
 #pragma GCC unroll 8
   for (int j = 0; j < kPixels; ++j) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sums[j][v] = hn::Zero(d);
+    for (int v = 0; v < kVectors; ++v) sums[j][v] = hn::Zero(D());
   }
-  const i64 first = t * kStride + columns.origin;
+}
+
+// Taps and stride known.
+template <DType kType, int kTaps, int kStride, int kVectors, bool kPart>
+HWY_NOINLINE void known_tile(const Row<kType>& row, i64 t, i64 channel, std::size_t lanes) {
+  V sums[kPixels][kVectors];
+  clear(sums);
+  const i64 first = t * kStride + row.columns->origin;
   const auto* in = row.in + first * row.in_pixel + channel;
   const float* weights = row.weights + channel;
+  for (i64 i = 0; i < row.taps; ++i, in += row.in_pitch, weights += row.weight_row)
+    add_taps<kType, kTaps, kStride, kVectors, kPart>(row, in, first, weights, lanes, sums);
+  finish<kType, kVectors, kPart>(row, sums, t, channel, lanes);
+}
+
+// As many taps as there are, at stride 1: some of them at a time in registers.
+template <DType kType, int kVectors, bool kPart>
+HWY_NOINLINE void long_tile(const Row<kType>& row, i64 t, i64 channel, std::size_t lanes) {
+  constexpr int kMany = kHasVectors ? 7 : 3;
+  V sums[kPixels][kVectors];
+  clear(sums);
+  const i64 first = t + row.columns->origin, taps = row.columns->taps;
   for (i64 i = 0; i < row.taps; ++i) {
-    V w[kTaps][kVectors];
-#pragma GCC unroll 8
-    for (int s = 0; s < kTaps; ++s) {
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) w[s][v] = hn::LoadU(d, weights + s * row.weight_tap + v * kLanes);
+    const auto* in = row.in + i * row.in_pitch + first * row.in_pixel + channel;
+    const float* const weights = row.weights + i * row.weight_row + channel;
+    i64 s = 0;
+    for (; s + kMany <= taps; s += kMany) {
+      add_taps<kType, kMany, 1, kVectors, kPart>(row, in + s * row.in_pixel, first + s,
+                                                 weights + s * row.weight_tap, lanes, sums);
     }
-#pragma GCC unroll 32
-    for (int column = 0; column < (kPixels - 1) * kStride + kTaps; ++column) {
-      // Left and right of the image there is nothing to add; the same few columns each time.
-      if (static_cast<std::uint64_t>(first + column) >= static_cast<std::uint64_t>(columns.size)) continue;
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) {
-        const V x = load_lanes<kType, kPart>(in + column * row.in_pixel + v * kLanes, lanes);
-#pragma GCC unroll 8
-        for (int j = 0; j < kPixels; ++j) {
-          const int s = column - j * kStride;
-          if (s >= 0 && s < kTaps) sums[j][v] = hn::MulAdd(x, w[s][v], sums[j][v]);
-        }
-      }
+    for (; s < taps; ++s) {
+      add_taps<kType, 1, 1, kVectors, kPart>(row, in + s * row.in_pixel, first + s,
+                                             weights + s * row.weight_tap, lanes, sums);
     }
-    in += row.in_pitch;
-    weights += row.weight_row;
   }
   finish<kType, kVectors, kPart>(row, sums, t, channel, lanes);
 }
@@ -192,6 +225,14 @@ void known_channels(const Row<kType>& row, i64 t, i64 channel, i64 count) {
 }
 
 template <DType kType>
+void long_channels(const Row<kType>& row, i64 t, i64 channel, i64 count) {
+  if (count == kWide * kLanes) return long_tile<kType, kWide, false>(row, t, channel, kLanes);
+  for (; count >= kLanes; channel += kLanes, count -= kLanes)
+    long_tile<kType, 1, false>(row, t, channel, kLanes);
+  if (count > 0) long_tile<kType, 1, true>(row, t, channel, static_cast<std::size_t>(count));
+}
+
+template <DType kType>
 void any_channels(const Row<kType>& row, i64 t, i64 channel, i64 count) {
   for (; count > 0; channel += kLanes, count -= kLanes) {
     any_tile<kType>(row, t, channel, static_cast<std::size_t>(std::min<i64>(count, kLanes)));
@@ -216,6 +257,7 @@ TileFunction<kType> choose(const DepthwisePass& pass, const Slide& columns) {
   for (const Known& known : kKnown) {
     if (known.taps == columns.taps && known.stride == columns.stride) return known.tile;
   }
+  if (columns.stride == 1) return long_channels<kType>;
   return any_channels<kType>;
 }
 

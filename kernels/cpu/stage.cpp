@@ -138,6 +138,30 @@ void planes(const StageCall& call, i64 from_channel, const PhaseStrides& to) {
 
 }  // namespace
 
+void Tiles(const TileStageCall& call, i64 width, i64 tile_floats) {
+  const FloatTag d;
+  // A few tiles at once: neighbouring lines of the input are read together.
+  constexpr i64 kTogether = 8;
+  const i64 tiles = (call.columns + width - 1) / width;
+  for (i64 tile0 = 0; tile0 < tiles; tile0 += kTogether) {
+    const i64 tile1 = HWY_MIN(tiles, tile0 + kTogether);
+    for (i64 c = 0; c < call.channels; ++c) {
+      const float* const from = call.from + c * call.from_channel;
+      float* to = call.to + tile0 * tile_floats + c * width;
+      for (i64 tile = tile0; tile < tile1; ++tile, to += tile_floats) {
+        const i64 count = HWY_MIN(width, call.columns - tile * width);
+        if (count == width) {
+          for (i64 i = 0; i < width; i += kFloatLanes)
+            hn::StoreU(hn::LoadU(d, from + tile * width + i), d, to + i);
+        } else {
+          copy<DType::f32>(from + tile * width, to, count);
+          zero(to + count, width - count);
+        }
+      }
+    }
+  }
+}
+
 void Pixels(const StageCall& call, i64 from_pixel, i64 to_row, i64 to_pixel) {
   switch (call.dtype) {
     case DType::f32:
@@ -169,6 +193,7 @@ namespace faltung {
 
 HWY_EXPORT(Pixels);
 HWY_EXPORT(Planes);
+HWY_EXPORT(Tiles);
 
 void stage_pixels(const StageCall& call, std::int64_t from_pixel, std::int64_t to_row,
                   std::int64_t to_pixel) {
@@ -176,6 +201,9 @@ void stage_pixels(const StageCall& call, std::int64_t from_pixel, std::int64_t t
 }
 void stage_planes(const StageCall& call, std::int64_t from_channel, const PhaseStrides& to) {
   HWY_DYNAMIC_DISPATCH(Planes)(call, from_channel, to);
+}
+void stage_tiles(const TileStageCall& call, std::int64_t width, std::int64_t tile_floats) {
+  HWY_DYNAMIC_DISPATCH(Tiles)(call, width, tile_floats);
 }
 
 }  // namespace faltung

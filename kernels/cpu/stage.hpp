@@ -35,6 +35,16 @@ struct PhaseStrides {
 };
 void stage_planes(const StageCall& call, std::int64_t from_channel, const PhaseStrides& to);
 
+// nchw: `columns` contiguous floats of each channel to tiles of `width` of them, a whole number of vectors,
+// in which a channel follows the other: to[tile][channel][width], tiles tile_floats apart. Columns of the
+// last tile beyond the last are zero.
+struct TileStageCall {
+  const float* from = nullptr;
+  std::int64_t from_channel = 0, channels = 0, columns = 0;
+  float* to = nullptr;
+};
+void stage_tiles(const TileStageCall& call, std::int64_t width, std::int64_t tile_floats);
+
 }  // namespace faltung
 
 #endif  // FALTUNG_KERNELS_CPU_STAGE_HPP_

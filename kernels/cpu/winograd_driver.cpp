@@ -125,23 +125,27 @@ i64 WinogradDriver::workspace_floats() const {
 
 void WinogradDriver::pack(const void* w, const std::vector<StridedView>& groups, float* u,
                           const Parallel& parallel) const {
+  // Some filters at a time: those beside each other in a panel fill whole cache lines.
   const bool nhwc = shape_.layout == Layout::nhwc;
-  const i64 columns = nhwc ? round_up(k_, width_) : k_;
-  parallel.each(groups_ * columns, [&](i64 index, int) {
-    const i64 group = index / columns, k = index % columns;
+  const i64 together = nhwc ? width_ : 1, blocks = ceil_div(k_, together);
+  parallel.each(groups_ * blocks, [&](i64 index, int) {
+    const i64 group = index / blocks, k0 = index % blocks * together;
     const StridedView& filters = groups[static_cast<std::size_t>(group)];
-    float* to = u + group * shape_.positions() * u_position();
-    to += nhwc ? k / width_ * width_ * c_ + k % width_ : k * c_;
-    const i64 step = nhwc ? width_ : 1;
+    float* const to = u + group * shape_.positions() * u_position() + k0 * c_;
+    float transformed[kMaxWinogradPositions], panel[kMaxWinogradPositions][64];
     for (i64 c = 0; c < c_; ++c) {
-      float g[3][3] = {}, transformed[kMaxWinogradPositions];
-      if (k < k_) {
-        for (int r = 0; r < 3; ++r) {
-          for (int s = 0; s < 3; ++s) g[r][s] = load_element(shape_.dtype, w, filters.at(k, c, r, s));
+      for (i64 j = 0; j < together; ++j) {
+        float g[3][3] = {};
+        if (k0 + j < k_) {
+          for (int r = 0; r < 3; ++r) {
+            for (int s = 0; s < 3; ++s) g[r][s] = load_element(shape_.dtype, w, filters.at(k0 + j, c, r, s));
+          }
         }
+        winograd_filter(shape_.m, g, transformed);
+        for (int i = 0; i < shape_.positions(); ++i) panel[i][j] = transformed[i];
       }
-      winograd_filter(shape_.m, g, transformed);
-      for (int i = 0; i < shape_.positions(); ++i) to[i * u_position() + c * step] = transformed[i];
+      for (int i = 0; i < shape_.positions(); ++i)
+        std::copy_n(panel[i], together, to + i * u_position() + c * together);
     }
   });
 }

@@ -7,6 +7,7 @@
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/epilogue.hpp"
 #include "src/algorithms/config_name.hpp"
+#include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/implicit_gemm_tiling.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
@@ -310,16 +311,22 @@ class ExplicitGemmCpu : public Algorithm {
  private:
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     const Shapes shapes(p);
-    // At 80 % of the rate of a usual core with vectors as long as this one's (two units, a multiply-add each
-    // a cycle, at 2.5 GHz), and the matrix written and read at a usual rate of memory.
-    const double rate = 2 * 2 * 2.5e6 * static_cast<double>(brgemm_lanes());
-    const double arithmetic = flops(p) / (0.8 * rate * target.threads);
+    // At 80 % of the rate that tiles have, and the matrix written element by element, and read.
+    const double vectors = flops(p) / 2 / static_cast<double>(brgemm_lanes());
+    const double arithmetic = vectors * vector_multiply_add_ns() * 1e-6 / (0.8 * target.threads);
     const double matrix = static_cast<double>(shapes.matrix_floats() * p.n * p.groups) * 4;
     const double bytes = (min_bytes(p) + 3 * matrix) / 15e6;
+    const double packed =
+        weights_are_constant(p) ? 0 : static_cast<double>(shapes.packed_bytes()) / 4 * 0.5e-6;
+    // An element of x's gradient is gathered from the patches one by one.
+    constexpr double kGatheredNs = 6;
+    const double gathered =
+        p.direction == Direction::backward_data ? matrix / 4 * kGatheredNs * 1e-6 / target.threads : 0;
     const double steps = 0.01 * static_cast<double>(p.n * p.groups);
     Candidate c;
     c.config = config_name(kTable[0]);
-    c.cost = {arithmetic + bytes + steps, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
+    c.cost = {arithmetic + bytes + packed + gathered + steps,
+              arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.workspace_bytes = Buffers(shapes).total;
     c.packed_bytes = shapes.packed_bytes();
     c.accuracy = dot_product_accuracy(p);

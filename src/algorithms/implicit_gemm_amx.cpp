@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/brgemm_amx.hpp"
 #include "kernels/cpu/epilogue.hpp"
+#include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
@@ -54,13 +55,13 @@ class AmxTiles : public ImplicitGemmPart {
   void pack(i64 item, const void* w, float* packed) const override;
   void run(i64 item, const PartCall& call) const override;
 
-  double cycles() const override {
+  double work_ns() const override {
     // A step of a full tile is four products of 16 cycles; loads from L2 cost about as much again. A tile's
     // epilogue is some 300 cycles.
     const double steps = static_cast<double>(taps()) * static_cast<double>(pixel_ / kStep);
     const double tile_cycles = steps * 100 + 300;
     const double pixels = static_cast<double>(t_.in.n * t_.rows * t_.columns);
-    return tile_cycles * pixels / (32 * fill_) * static_cast<double>(panels_ * t_.groups);
+    return cycle_ns() * tile_cycles * pixels / (32 * fill_) * static_cast<double>(panels_ * t_.groups);
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "src/algorithms/cpu_rates.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
@@ -10,9 +11,11 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr i64 kStageBytes = 640 << 10;  // of an item's input: with a panel of weights it stays in L2
-constexpr i64 kPanelBytes = 768 << 10;  // of weights, beyond which the reduction is cut
-constexpr i64 kSumBytes = 1 << 20;      // of unfinished sums that cannot wait in the output
+// Of an item's input, and of the weights that are read again for each tile: together they stay in the
+// second-level cache. Beyond the latter the reduction is cut.
+i64 most_stage_bytes() { return cpu_caches().level2 * 5 / 16; }
+i64 most_panel_bytes() { return cpu_caches().level2 * 3 / 8; }
+constexpr i64 kSumBytes = 1 << 20;  // of unfinished sums that cannot wait in the output
 
 }  // namespace
 
@@ -33,8 +36,8 @@ void ChannelLanes::choose_panels() {
   // So many channels that a panel of weights, and the staged input of one row of tiles, are not too large.
   const i64 panel_bytes = std::max<i64>(taps(), 1) * panel_width_ * 4;
   const i64 input_bytes = planes() * t_.extent_h() * ((tile_.rows - 1) * t_.step_w + t_.extent_w()) * 4;
-  reductions_ = EvenSplit(t_.in_channels,
-                          std::max<i64>(16, std::min(kPanelBytes / panel_bytes, kStageBytes / input_bytes)));
+  reductions_ = EvenSplit(t_.in_channels, std::max<i64>(16, std::min(most_panel_bytes() / panel_bytes,
+                                                                     most_stage_bytes() / input_bytes)));
   in_registers_ = epilogue_in_registers(p_);
   few_steps_ = taps() * t_.in_channels <= kFewSteps;
   for (const bool narrow : {false, true}) {
@@ -58,7 +61,7 @@ void ChannelLanes::choose_items(int threads) {
   pixel_ = reductions_.largest();
   if (pixel_ * t_.step_w % 512 == 0) pixel_ += 16;
   const auto fits = [&](i64 images, i64 rows, i64 columns) {
-    return !staged_ || stage_floats(images, rows, columns) <= kStageBytes / 4;
+    return !staged_ || stage_floats(images, rows, columns) <= most_stage_bytes() / 4;
   };
 
   // Enough pixels for what reading the weights costs to be small beside using them.
@@ -88,7 +91,7 @@ void ChannelLanes::choose_items(int threads) {
   grid_.divide_panels(panels_, sums_wait ? ceil_div(pixels * channels_padded_ * 4, kSumBytes) : 1, threads);
 
   sum_stride_ = grid_.panels() * panel_width_;
-  weights_stay_ = taps() * t_.in_channels * sum_stride_ * 4 <= kPanelBytes;
+  weights_stay_ = taps() * t_.in_channels * sum_stride_ * 4 <= most_panel_bytes();
   stage_floats_ = staged_ ? stage_floats(grid_.images(), grid_.rows(), grid_.columns()) : 0;
   sum_floats_ = sums_wait ? pixels * sum_stride_ : 0;
   max_tiles_ = grid_.images() * grid_.rows() * ceil_div(grid_.columns(), tile_.rows);
@@ -117,12 +120,10 @@ void ChannelLanes::pack(i64 item, const void* w, float* packed) const {
   for (const Tap& tap : t_.taps) {
     const FilterView view = filter_view(p_, tap, group);
     const i64 first = panel * panel_width_;
-    pack_brgemm_b(
-        to, reductions_.size(cut), std::min<i64>(width, t_.out_channels - first), width, [&](i64 c, i64 k) {
-          return load_element(
-              p_.dtype, w,
-              view.base + (reductions_.begin(cut) + c) * view.c_stride + (first + k) * view.k_stride);
-        });
+    pack_panel({p_.dtype, w, view.base + reductions_.begin(cut) * view.c_stride + first * view.k_stride,
+                view.c_stride, view.k_stride, reductions_.size(cut),
+                std::min<i64>(width, t_.out_channels - first), width},
+               to);
     to += reductions_.size(cut) * width;
   }
 }
@@ -131,23 +132,23 @@ std::string ChannelLanes::packing() const {
   return fmt::format("{}, {} cuts, panels of {}", t_.tap_words(), reductions_.parts(), panel_width_);
 }
 
-double ChannelLanes::cycles() const {
-  constexpr double kTileOverhead = 40;
-  double total = 0;
+double ChannelLanes::work_ns() const {
+  const double steps = static_cast<double>(taps() * t_.in_channels);
+  const double cuts = static_cast<double>(reductions_.parts());
+  double line = 0;  // the tiles of one output row, all channels
   for (i64 panel = 0; panel < panels_; ++panel) {
     const int vectors = panel_vectors(panel);
-    const double steps = static_cast<double>(taps() * t_.in_channels);
     for (i64 part = 0; part < grid_.column_parts().parts(); ++part) {
       const EvenSplit split(grid_.column_begin(part + 1) - grid_.column_begin(part), tile_.rows);
       for (i64 tile = 0; tile < split.parts(); ++tile) {
-        const double rows = pairs_ ? 2 : 1;
-        const double cost =
-            tile_step_cycles(static_cast<int>(split.size(tile) * (pairs_ ? 2 : 1)), vectors, false);
-        total += (steps * cost + kTileOverhead) / rows;
+        const int rows = static_cast<int>(split.size(tile));
+        const TileTime time = tile_time(TileReads::strided, pairs_ ? 2 * rows : rows, vectors);
+        line += (steps * time.step + cuts * time.once) / (pairs_ ? 2 : 1);
       }
     }
   }
-  return total * static_cast<double>(t_.groups * t_.images() * t_.rows);
+  const double staged = static_cast<double>(stage_floats_) * cuts * static_cast<double>(items());
+  return line * static_cast<double>(t_.groups * t_.images() * t_.rows) + staged * kStagedFloatNs;
 }
 
 std::unique_ptr<ImplicitGemmPart> make_channel_lanes(const Problem& problem,

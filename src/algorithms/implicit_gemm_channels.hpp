@@ -21,7 +21,7 @@ class ChannelLanes : public ImplicitGemmPart {
   std::string packing() const override;
   std::size_t scratch_bytes() const override;
   void run(std::int64_t item, const PartCall& call) const override;
-  double cycles() const override;
+  double work_ns() const override;
 
  private:
   // A register tile of an item.

@@ -94,11 +94,19 @@ i64 ChannelLanes::list_tiles(const WorkItem& item, const Source& source, Tile* t
   return count;
 }
 
-// Of the item that this worker will probably run next: its input, where that is contiguous.
+// Of the item that this worker will probably run next: its input, where that is contiguous, or its weights
+// where it reads the same.
 Stretch ChannelLanes::ahead(i64 index, const WorkItem& current, const PartCall& call, i64 calls) const {
   if (t_.groups > 1 || t_.extent_w() < t_.step_w) return {};
   const std::optional<ItemInput> next = grid_.input_ahead(t_, index, current);
-  if (!next) return {};
+  if (!next) {
+    if (index >= items() || reductions_.parts() > 1) return {};
+    const WorkItem other = grid_.item(index);
+    if (other.panel0 == current.panel0) return {};
+    const i64 steps = taps() * t_.in_channels;
+    return Stretch(call.packed + packed_offset(other.group, 0, other.panel0),
+                   4 * steps * (other.panel1 - other.panel0) * panel_width_, calls, steps);
+  }
   const i64 bytes = size_of(p_.dtype);
   const std::byte* from = static_cast<const std::byte*>(call.in) +
                           t_.in.offset(next->item.image0, 0, next->row0, next->column0) * bytes;

@@ -2,6 +2,7 @@
 // taps are offsets into the input, and a register tile sums over all of them.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "kernels/cpu/brgemm_amx.hpp"
 #include "kernels/cpu/epilogue.hpp"
 #include "src/algorithms/config_name.hpp"
+#include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/implicit_gemm_bands.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
 #include "src/algorithms/implicit_gemm_weights.hpp"
@@ -81,10 +83,21 @@ class DataPass {
   std::size_t workspace_bytes() const {
     return bias_bytes_ + scratch_bytes_ * static_cast<std::size_t>(threads_);
   }
-  double cycles() const {
-    double cycles = 0;
-    for (const Part& p : parts_) cycles += p.part->cycles();
-    return bands_ ? cycles * static_cast<double>(bands_->count()) : cycles;
+  // By the cost model, of all threads together: who comes last is waited for.
+  double run_ns() const {
+    double ns = 0, items = 0;
+    for (const Part& p : parts_) {
+      ns += p.part->work_ns();
+      items += static_cast<double>(p.part->items());
+    }
+    const double bands = bands_ ? static_cast<double>(bands_->count()) : 1, threads = threads_;
+    const double turns = bands_ ? bands : items;
+    return ns * bands / turns * std::ceil(turns / threads);
+  }
+  double pack_ns() const {
+    double ns = 0;
+    for (const Part& p : parts_) ns += p.part->pack_ns();
+    return ns / threads_;
   }
   const char* step_name() const { return bands_ ? "implicit_gemm and pool" : "implicit_gemm"; }
   Place from() const { return walks_over_x(p_) ? Place::x : Place::y; }
@@ -252,9 +265,8 @@ class ImplicitGemmCpu : public Algorithm {
 
   Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
     const Tile tile = parse_tile(config, p);
-    return p.direction == Direction::backward_weights
-               ? weights_candidate(p, tile, target)
-               : data_candidate(p, tile, target, pass_of(p, tile, target));
+    return p.direction == Direction::backward_weights ? weights_candidate(p, tile, target)
+                                                      : data_candidate(p, tile, pass_of(p, tile, target));
   }
 
   std::vector<Candidate> parse_fused(const std::string& config, const Problem& p,
@@ -279,12 +291,11 @@ class ImplicitGemmCpu : public Algorithm {
     }
     const Pass pass = pass_of(p, tile, target);
     if (tile.unit == Unit::amx && pass->scratch_bytes() > kMostScratch) return;
-    all.push_back(data_candidate(p, tile, target, pass));
+    all.push_back(data_candidate(p, tile, pass));
   }
 
-  static Candidate data_candidate(const Problem& p, const Tile& tile, const Target& target,
-                                  const Pass& pass) {
-    Candidate c = candidate_of(p, tile, target, pass->cycles());
+  static Candidate data_candidate(const Problem& p, const Tile& tile, const Pass& pass) {
+    Candidate c = candidate_of(p, tile, pass->run_ns() + (weights_are_constant(p) ? 0 : pass->pack_ns()));
     c.workspace_bytes = pass->workspace_bytes();
     c.packed_bytes = pass->packed_bytes();
     c.recipe = [pass] { return recipe_of(pass); };
@@ -294,19 +305,22 @@ class ImplicitGemmCpu : public Algorithm {
   static Candidate weights_candidate(const Problem& p, const Tile& tile, const Target& target) {
     const auto gradient =
         std::make_shared<const WeightsGradient>(p, TileShape{tile.rows, tile.width}, target.threads);
-    Candidate c = candidate_of(p, tile, target, gradient->cycles());
+    const double items = static_cast<double>(gradient->items()), threads = target.threads;
+    Candidate c = candidate_of(p, tile, gradient->work_ns() / items * std::ceil(items / threads));
     c.workspace_bytes =
         gradient->partial_bytes() + gradient->scratch_bytes() * static_cast<std::size_t>(target.threads);
     c.recipe = [p, gradient, bytes = c.workspace_bytes] { return recipe_of(p, gradient, bytes); };
     return c;
   }
 
-  static Candidate candidate_of(const Problem& p, const Tile& tile, const Target& target, double cycles) {
-    // At a clock and a rate of memory that are usual: only the ratio matters.
-    const double arithmetic = cycles / 2.5e6 / target.threads, bytes = min_bytes(p) / 15e6;
+  static Candidate candidate_of(const Problem& p, const Tile& tile, double ns) {
+    // At a rate of memory that is usual: it is the same for all.
+    const double arithmetic = ns * 1e-6, bytes = min_bytes(p) / 15e6;
     Candidate c;
     c.config = config_name(tile);
-    c.cost = {std::max(arithmetic, bytes) + 0.002, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
+    // Where bytes bind, less arithmetic hides behind them the better.
+    c.cost = {std::max(arithmetic, bytes) + 0.1 * std::min(arithmetic, bytes) + 0.002,
+              arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.accuracy = dot_product_accuracy(p);
     return c;
   }

@@ -17,6 +17,9 @@ struct TileShape {
   int rows, vectors;
 };
 
+// Of copying a float of the input to where tiles read it, and of packing one of the weights.
+inline constexpr double kStagedFloatNs = 0.25, kPackedFloatNs = 0.6;
+
 // What one run hands to its items.
 struct PartCall {
   const void* in = nullptr;
@@ -62,8 +65,9 @@ class ImplicitGemmPart {
   virtual std::string packing() const = 0;
   std::int64_t items() const { return grid_.items(); }
   virtual void run(std::int64_t item, const PartCall& call) const = 0;
-  // What the register tiles of all items take together, by the cost model.
-  virtual double cycles() const = 0;
+  // What all items take together, and packing the weights, on one core by the cost model.
+  virtual double work_ns() const = 0;
+  double pack_ns() const { return kPackedFloatNs * static_cast<double>(packed_floats()); }
 
  protected:
   const Problem p_;
@@ -85,12 +89,14 @@ std::unique_ptr<ImplicitGemmPart> make_pixel_lanes(const Problem& problem, const
 std::unique_ptr<ImplicitGemmPart> make_amx_tiles(const Problem& problem, const TapConvolution& convolution,
                                                  int threads);
 
-// Core cycles of one step of a register tile: what its multiply-adds, its loads and the latency of a
-// multiply-add allow. split: the vectors cross cache lines.
-inline double tile_step_cycles(int rows, int vectors, bool split) {
-  const double multiply_adds = 0.5 * rows * vectors, loads = 0.5 * (rows + vectors * (split ? 2 : 1));
-  return std::max({multiply_adds, loads, 4.0}) + 0.25;
-}
+// Packs a part of the weights: to[i * width + j] = w[base + i * i_stride + j * j_stride] for i in [0, length)
+// and j in [0, columns), with zeros up to j = width. Strides and base are in elements of dtype.
+struct PanelPack {
+  DType dtype;
+  const void* w;
+  std::int64_t base, i_stride, j_stride, length, columns, width;
+};
+void pack_panel(const PanelPack& from, float* to);
 
 // Whether the micro-kernel can do the epilogue itself, on its way to memory.
 inline bool epilogue_in_registers(const Problem& p) {

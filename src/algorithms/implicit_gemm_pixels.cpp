@@ -3,17 +3,21 @@
 
 #include <fmt/core.h>
 
-#include "src/problem/dtype.hpp"
+#include <cmath>
+
+#include "src/algorithms/cpu_rates.hpp"
 
 namespace faltung {
 namespace {
 
 using i64 = std::int64_t;
 
-constexpr i64 kStageFloats = (768 << 10) / 4;  // of an item's patch: with the weights in use it stays in L2
-constexpr i64 kPanelBytes = 512 << 10;         // of weights, beyond which the reduction is cut
-constexpr i64 kSumBytes = 1 << 20;             // of unfinished sums that cannot wait in the output
-constexpr i64 kFewPanels = 8;  // that may read the input in place: more are worth a copy of it
+constexpr i64 kPanelBytes = 512 << 10;  // of weights, beyond which the reduction is cut
+constexpr i64 kSumBytes = 1 << 20;      // of unfinished sums that cannot wait in the output
+constexpr i64 kFewPanels = 8;           // that may read the input in place: more are worth a copy of it
+
+// Of an item's patch: with the weights in use it stays in the second-level cache.
+i64 most_stage_floats() { return cpu_caches().level2 * 3 / 8 / 4; }
 
 }  // namespace
 
@@ -70,46 +74,87 @@ void PixelLanes::choose_reductions() {
 void PixelLanes::choose_items(int threads) {
   row_ = phase_columns(t_.columns);
   flat_ = flat_is_better();
-  divide_pixels();
+  joined_ = !flat_ && rows_join();
   in_place_ = reads_in_place();
-  const bool sums_wait = reductions_.parts() > 1 && !in_registers_;
-  const i64 pixels = grid_.rows() * grid_.columns();
-  grid_.divide_panels(panels_.parts(), sums_wait ? ceil_div(pixels * t_.out_channels * 4, kSumBytes) : 1,
-                      threads);
-  stage_floats_ = stage_floats(grid_.images(), grid_.rows(), grid_.columns());
+  in_tiles_ = !flat_ && !in_place_ && taps() == 1 && (joined_ || t_.rows == 1);
+  const i64 panel_bytes = std::max<i64>(taps() * reductions_.largest(), 1) * panels_.largest() * 4;
+  panel_group_ = std::max<i64>(1, cpu_caches().level2 / 3 / panel_bytes);
   if (flat_) {
+    divide_flat();
+    grid_.divide_panels(panels_.parts(), 1, threads);
     flat_columns_ = round_up(grid_.images() * phase_rows(t_.rows) * row_, lanes_);
     sum_floats_ = panels_.largest() * flat_columns_;
-  } else if (sums_wait) {
-    sum_floats_ = grid_.panels() * panels_.largest() * pixels;
+  } else {
+    divide(best_division(threads));
+    const i64 pixels = grid_.rows() * grid_.columns();
+    if (reductions_.parts() > 1 && !in_registers_) sum_floats_ = grid_.panels() * panels_.largest() * pixels;
+    if (in_tiles_) line_floats_ = kLineChannels * round_up(pixels, 16) + kBeyond;
   }
+  stage_floats_ = stage_floats(grid_.images(), grid_.rows(), grid_.columns());
 }
 
 bool PixelLanes::flat_is_better() const {
-  const i64 vector_columns = round_up(t_.columns, lanes_);
-  return stage_floats(1, t_.rows, t_.columns) <= kStageFloats && reductions_.parts() == 1 &&
-         static_cast<double>(vector_columns) / static_cast<double>(t_.columns) >
+  const bool lone = taps() == 1 && (t_.rows == 1 || rows_join());
+  if (lone && t_.images() == 1) return false;
+  const i64 pixels = t_.rows * t_.columns, run = lone ? pixels : t_.columns;
+  return stage_floats(1, t_.rows, t_.columns) <= most_stage_floats() && reductions_.parts() == 1 &&
+         static_cast<double>(round_up(run, lanes_)) / static_cast<double>(run) >
              1.05 * static_cast<double>(phase_rows(t_.rows) * phase_columns(t_.columns)) /
-                 static_cast<double>(t_.rows * t_.columns);
+                 static_cast<double>(pixels);
 }
 
-void PixelLanes::divide_pixels() {
-  i64 images = 1, rows = t_.rows, columns = t_.columns;
-  if (flat_) {
-    images = std::clamp<i64>(512 / (rows * columns), 1, t_.images());
-    while (images > 1 && stage_floats(images, rows, columns) > kStageFloats) --images;
-  } else {
-    const i64 unit = tile_.vectors * lanes_;
-    while (columns > unit &&
-           (stage_floats(1, 1, columns) > kStageFloats || (t_.rows == 1 && columns > 16 * unit))) {
-      columns = round_up(ceil_div(columns, 2), unit);
-    }
-    if (columns < t_.columns) grid_.divide_columns(columns, unit);
-    rows = std::clamp<i64>(1024 / columns, 1, t_.rows);
-    while (rows > 1 && stage_floats(1, rows, columns) > kStageFloats) --rows;
-  }
-  grid_.divide_rows(rows);
+bool PixelLanes::rows_join() const {
+  return taps() == 1 && t_.out_step_h == 1 && t_.out_step_w == 1 && t_.out.stride_h == t_.columns;
+}
+
+void PixelLanes::divide_flat() {
+  i64 images = std::clamp<i64>(512 / (t_.rows * t_.columns), 1, t_.images());
+  while (images > 1 && stage_floats(images, t_.rows, t_.columns) > most_stage_floats()) --images;
   grid_.divide_images(images);
+}
+
+void PixelLanes::divide(const Division& division) {
+  if (division.columns < t_.columns) grid_.divide_columns(division.columns, tile_.vectors * lanes_);
+  grid_.divide_rows(division.rows);
+  grid_.divide_images(1);
+  grid_.divide_panels(panels_.parts(), division.panel_parts, 0);
+}
+
+// More parts of the pixels share the work more evenly, and their patches are small; parts of the panels do,
+// too, but each stages the patch again.
+PixelLanes::Division PixelLanes::best_division(int threads) const {
+  const i64 unit = tile_.vectors * lanes_, most = most_stage_floats();
+  const bool sums_wait = reductions_.parts() > 1 && !in_registers_;
+  Division best{1, std::min(t_.columns, unit), panels_.parts()};
+  double best_ns = INFINITY;
+  const auto consider = [&](i64 rows, i64 columns) {
+    if (stage_floats(1, rows, columns) > most && (rows > 1 || columns > unit)) return;
+    const i64 least = sums_wait ? ceil_div(rows * columns * t_.out_channels * 4, kSumBytes) : 1;
+    const i64 pixel_parts = ceil_div(t_.rows, rows) * ceil_div(t_.columns, columns) * t_.images() * t_.groups;
+    for (i64 parts = least;; parts = parts * 3 / 2 + 1) {
+      parts = std::min(parts, panels_.parts());
+      const double item = item_ns(rows, columns, ceil_div(panels_.parts(), parts));
+      const i64 items = pixel_parts * parts;
+      // Who comes last is waited for.
+      const double ns = threads > 1 ? (static_cast<double>(ceil_div(items, i64{threads})) + 0.2) * item
+                                    : static_cast<double>(items) * item;
+      if (ns < best_ns) best_ns = ns, best = {rows, columns, parts};
+      if (parts == panels_.parts() || threads == 0 || items >= i64{8} * threads) break;
+    }
+  };
+  constexpr i64 kMostPixels = 1024;  // of an item; beyond there is nothing to gain
+  for (i64 columns = t_.columns; columns >= std::min(unit, t_.columns);) {
+    if (columns < t_.columns && t_.rows > 1 && stage_floats(1, 1, t_.columns) <= most) break;
+    // Lines that are joined are whole rows, or a part of one.
+    const i64 most_rows = joined_ && columns < t_.columns ? 1 : t_.rows;
+    for (i64 rows = std::clamp<i64>(kMostPixels / columns, 1, most_rows); rows >= 1; --rows)
+      consider(rows, columns);
+    if (columns <= unit) break;
+    columns =
+        std::min(columns - unit, round_up(ceil_div(t_.columns, ceil_div(t_.columns, columns) + 1), unit));
+    columns = std::max(columns, unit);
+  }
+  return best;
 }
 
 // A lone tap over whole planes finds its vectors in the input as it lies there, unless many planes begin at
@@ -124,22 +169,21 @@ bool PixelLanes::reads_in_place() const {
 }
 
 std::size_t PixelLanes::scratch_bytes() const {
-  return ScratchPieces::bytes<float>(stage_floats_) + ScratchPieces::bytes<float>(sum_floats_) +
-         ScratchPieces::bytes<BrgemmSegment>(segment_count());
+  return ScratchPieces::bytes<float>(stage_floats_) + ScratchPieces::bytes<float>(line_floats_) +
+         ScratchPieces::bytes<float>(sum_floats_) + ScratchPieces::bytes<BrgemmSegment>(segment_count());
 }
 
 void PixelLanes::pack(i64 item, const void* w, float* packed) const {
   const i64 panel = item % panels_.parts(), cut = item / panels_.parts() % reductions_.parts();
   const i64 group = item / panels_.parts() / reductions_.parts();
   float* to = packed + packed_offset(group, cut, panel);
+  const i64 length = reductions_.size(cut), m = panels_.size(panel);
   for (const Tap& tap : t_.taps) {
     const FilterView view = filter_view(p_, tap, group);
-    for (i64 c = 0; c < reductions_.size(cut); ++c) {
-      for (i64 k = panels_.begin(panel); k < panels_.begin(panel + 1); ++k) {
-        *to++ = load_element(p_.dtype, w,
-                             view.base + (reductions_.begin(cut) + c) * view.c_stride + k * view.k_stride);
-      }
-    }
+    const i64 base =
+        view.base + reductions_.begin(cut) * view.c_stride + panels_.begin(panel) * view.k_stride;
+    pack_panel({p_.dtype, w, base, view.c_stride, view.k_stride, length, m, m}, to);
+    to += length * m;
   }
 }
 
@@ -147,35 +191,38 @@ std::string PixelLanes::packing() const {
   return fmt::format("{}, {} cuts, {} panels", t_.tap_words(), reductions_.parts(), panels_.parts());
 }
 
-double PixelLanes::cycles() const {
-  constexpr double kTileOverhead = 40;
-  double total = 0;
-  const double steps = static_cast<double>(taps() * t_.in_channels);
-  const bool split = t_.taps.size() > 1;
-  const auto row_of_tiles = [&](i64 columns) {
-    const EvenSplit vectors(ceil_div(columns, lanes_), tile_.vectors);
-    double sum = 0;
-    for (i64 part = 0; part < vectors.parts(); ++part) {
-      for (i64 panel = 0; panel < panels_.parts(); ++panel) {
-        sum += steps * tile_step_cycles(static_cast<int>(panels_.size(panel)),
-                                        static_cast<int>(vectors.size(part)), split) +
-               kTileOverhead;
-      }
-    }
-    return sum;
-  };
-  if (flat_) {
-    for (i64 part = 0; part < grid_.image_parts().parts(); ++part) {
-      const double columns = static_cast<double>(grid_.image_parts().size(part) * phase_rows(t_.rows) * row_);
-      // The sums go through memory once more.
-      total += row_of_tiles(grid_.image_parts().size(part) * phase_rows(t_.rows) * row_) +
-               0.2 * columns * static_cast<double>(t_.out_channels);
-    }
-    return total * static_cast<double>(t_.groups);
+double PixelLanes::item_ns(i64 rows, i64 columns, i64 panels) const {
+  const TileReads reads = taps() > 1 ? TileReads::contiguous_split : TileReads::contiguous;
+  const EvenSplit split = tiles(line(rows, columns));
+  const i64 wide = split.parts() - (split.largest() > split.size(split.parts() - 1) ? 1 : 0);
+  double panel = 0;
+  for (i64 part = 0; part < split.parts(); part += std::max<i64>(wide, 1)) {
+    const i64 alike = part == 0 ? wide : split.parts() - wide;
+    panel +=
+        static_cast<double>(alike) *
+        tile_time(reads, static_cast<int>(panels_.largest()), static_cast<int>(split.size(part))).of(steps());
   }
-  for (i64 part = 0; part < grid_.column_parts().parts(); ++part)
-    total += row_of_tiles(grid_.column_begin(part + 1) - grid_.column_begin(part));
-  return total * static_cast<double>(t_.groups * t_.images() * t_.rows);
+  panel *= static_cast<double>(lines(rows));
+  const double staged =
+      in_place_ ? 0 : static_cast<double>(stage_floats(1, rows, columns) * reductions_.parts());
+  return static_cast<double>(panels) * panel + staged * kStagedFloatNs;
+}
+
+double PixelLanes::flat_item_ns(i64 images, i64 panels) const {
+  const i64 columns = images * phase_rows(t_.rows) * row_;
+  const EvenSplit split = tiles(columns);
+  const TileTime tile = tile_time(taps() > 1 ? TileReads::contiguous_split : TileReads::contiguous,
+                                  static_cast<int>(panels_.largest()), static_cast<int>(split.largest()));
+  const double full = static_cast<double>(ceil_div(columns, lanes_)) / static_cast<double>(split.largest());
+  // The sums go through memory once more.
+  const double sums = static_cast<double>(columns * panels_.largest()) * kStagedFloatNs;
+  return static_cast<double>(panels) * (full * tile.of(steps()) + sums) +
+         static_cast<double>(stage_floats(images, t_.rows, t_.columns)) * kStagedFloatNs;
+}
+
+double PixelLanes::work_ns() const {
+  if (flat_) return flat_item_ns(grid_.images(), grid_.panels()) * static_cast<double>(items());
+  return item_ns(grid_.rows(), grid_.columns(), grid_.panels()) * static_cast<double>(items());
 }
 
 std::unique_ptr<ImplicitGemmPart> make_pixel_lanes(const Problem& problem, const TapConvolution& convolution,

@@ -23,18 +23,36 @@ class PixelLanes : public ImplicitGemmPart {
   std::string packing() const override;
   std::size_t scratch_bytes() const override;
   void run(std::int64_t item, const PartCall& call) const override;
-  double cycles() const override;
+  double work_ns() const override;
 
  private:
   // Floats beyond the last channel that a vector may reach: a tile's width.
   static constexpr std::int64_t kBeyond = 16 * kBrgemmMaxVectors;
 
+  // A way to divide the work: rows and columns of an item at most, and parts of the panels.
+  struct Division {
+    std::int64_t rows, columns, panel_parts;
+  };
+
   void choose_reductions();
   void choose_items(int threads);
   // Rows one after the other as if they were one, where their ends would leave too many lanes empty.
   bool flat_is_better() const;
-  void divide_pixels();
+  // The output's rows of a lone tap follow each other in memory, and their input can be staged so.
+  bool rows_join() const;
+  void divide_flat();
+  void divide(const Division& division);
+  Division best_division(int threads) const;
   bool reads_in_place() const;
+  // By the cost model: an item of so many pixels and panels.
+  double item_ns(std::int64_t rows, std::int64_t columns, std::int64_t panels) const;
+  double flat_item_ns(std::int64_t images, std::int64_t panels) const;
+  // An item's pixels are so many lines of so many each, of which tiles take neighbours.
+  std::int64_t lines(std::int64_t rows) const { return joined_ ? 1 : rows; }
+  std::int64_t line(std::int64_t rows, std::int64_t columns) const {
+    return joined_ ? rows * columns : columns;
+  }
+  EvenSplit tiles(std::int64_t pixels) const { return EvenSplit(ceil_div(pixels, lanes_), tile_.vectors); }
   BrgemmKernel kernel_of(int m, int vectors) const { return kernels_[m != panels_.largest()][vectors - 1]; }
   std::int64_t taps() const { return static_cast<std::int64_t>(t_.taps.size()); }
   std::int64_t planes() const { return static_cast<std::int64_t>(t_.planes().size()); }
@@ -46,10 +64,14 @@ class PixelLanes : public ImplicitGemmPart {
   // Distances in a staged patch, in floats: an image's part of each plane that the taps span.
   std::int64_t image_floats(std::int64_t rows, std::int64_t columns) const;
   static std::int64_t channel_floats(std::int64_t floats);
+  static constexpr std::int64_t kLineChannels = 8;  // staged as lines before they are staged as tiles
   std::int64_t stage_floats(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
+  double steps() const { return static_cast<double>(taps() * t_.in_channels); }
 
-  void stage(const WorkItem& item, std::int64_t cut, const PartCall& call, float* to,
-             const PhaseStrides& strides) const;
+  void stage(const WorkItem& item, std::int64_t channel0, std::int64_t channels, const PartCall& call,
+             float* to, const PhaseStrides& strides) const;
+  void stage_in_tiles(const WorkItem& item, std::int64_t cut, const PartCall& call, float* to,
+                      float* lines) const;
   void clear_ends(float* patch, const PhaseStrides& strides) const;
   void run_rows(const WorkItem& item, std::int64_t cut, const PartCall& call, const float* patch,
                 const PhaseStrides& strides, const BrgemmSegment* segments, float* sums,
@@ -64,18 +86,19 @@ class PixelLanes : public ImplicitGemmPart {
   void finish_between(const EpilogueCall& end, const PartCall& call, std::int64_t k,
                       std::int64_t offset) const;
   void finish(EpilogueCall& end, const PartCall& call, std::int64_t image, std::int64_t k, std::int64_t row,
-              std::int64_t column) const;
+              std::int64_t column, std::int64_t further) const;
 
   TileShape tile_;
-  int threads_;
-  int lanes_ = 1;
+  int threads_, lanes_ = 1;
   // By whether a panel is one of the smaller, and vectors - 1.
   BrgemmKernel kernels_[2][kBrgemmMaxVectors] = {};
   std::int64_t phases_h_ = 1, phases_w_ = 1;
   EvenSplit panels_;      // of output channels
   EvenSplit reductions_;  // of input channels
-  bool flat_ = false, in_registers_ = false, few_steps_ = false, in_place_ = false;
-  std::int64_t row_ = 0, flat_columns_ = 0, stage_floats_ = 0, sum_floats_ = 0;
+  bool flat_ = false, joined_ = false, in_tiles_ = false;
+  bool in_registers_ = false, few_steps_ = false, in_place_ = false;
+  std::int64_t row_ = 0, flat_columns_ = 0, stage_floats_ = 0, line_floats_ = 0, sum_floats_ = 0;
+  std::int64_t panel_group_ = 1;  // panels whose weights stay in the second-level cache
 };
 
 }  // namespace faltung

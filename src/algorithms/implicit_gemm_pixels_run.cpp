@@ -9,7 +9,7 @@ namespace faltung {
 
 using i64 = std::int64_t;
 
-void PixelLanes::stage(const WorkItem& item, i64 cut, const PartCall& call, float* to,
+void PixelLanes::stage(const WorkItem& item, i64 channel0, i64 channels, const PartCall& call, float* to,
                        const PhaseStrides& strides) const {
   StageCall patch;
   patch.dtype = p_.dtype;
@@ -19,8 +19,8 @@ void PixelLanes::stage(const WorkItem& item, i64 cut, const PartCall& call, floa
   patch.rows = (item.rows - 1) * t_.step_h + t_.extent_h();
   patch.column0 = item.column0 * t_.step_w + t_.min_w();
   patch.columns = (item.columns - 1) * t_.step_w + t_.extent_w();
-  patch.channels = reductions_.size(cut);
-  const i64 channel = item.group * t_.in_channels + reductions_.begin(cut);
+  patch.channels = channels;
+  const i64 channel = item.group * t_.in_channels + channel0;
   for (i64 plane = 0; plane < planes(); ++plane) {
     for (i64 image = 0; image < item.images; ++image) {
       const i64 depth = t_.depth_of(item.image0 + image, plane);
@@ -31,6 +31,43 @@ void PixelLanes::stage(const WorkItem& item, i64 cut, const PartCall& call, floa
       patch.from = static_cast<const std::byte*>(call.in) +
                    t_.in_offset(item.image0 + image, inside ? depth : 0, channel, 0, 0) * size_of(p_.dtype);
       stage_planes(patch, t_.in.stride_c, strides);
+    }
+  }
+}
+
+// Of a lone tap: what a register tile reads in a row, a step after the other.
+void PixelLanes::stage_in_tiles(const WorkItem& item, i64 cut, const PartCall& call, float* to,
+                                float* lines) const {
+  const Tap& tap = t_.taps.front();
+  const i64 pixels = item.rows * item.columns, channels = reductions_.size(cut);
+  const bool as_it_lies = p_.dtype == DType::f32 && tap.h == 0 && tap.w == 0 && tap.d == 0 && t_.in.d == 1 &&
+                          t_.step_h == 1 && t_.step_w == 1 && (item.rows == 1 || t_.columns == t_.in.w) &&
+                          !t_.padded();
+  PhaseStrides dense{t_.step_h, t_.step_w, 1, 1, round_up(pixels, 16), pixels, item.columns};
+  const EvenSplit vectors = tiles(pixels);
+  const i64 together = as_it_lies ? channels : kLineChannels;
+  for (i64 c = 0; c < channels; c += together) {
+    TileStageCall line;
+    line.channels = std::min(together, channels - c);
+    if (as_it_lies) {
+      line.from = static_cast<const float*>(call.in) +
+                  t_.in.offset(item.image0, item.group * t_.in_channels + reductions_.begin(cut),
+                               call.first_row + item.row0, item.column0);
+      line.from_channel = t_.in.stride_c;
+    } else {
+      stage(item, reductions_.begin(cut) + c, line.channels, call, lines, dense);
+      line.from = lines, line.from_channel = dense.channel;
+    }
+    // Tiles come in two widths, of which the wider are the first.
+    for (i64 part = 0; part < vectors.parts();) {
+      i64 end = part + 1;
+      while (end < vectors.parts() && vectors.size(end) == vectors.size(part)) ++end;
+      const i64 width = vectors.size(part) * lanes_, begin = vectors.begin(part) * lanes_;
+      TileStageCall some = line;
+      some.from += begin, some.columns = std::min(pixels, vectors.begin(end) * lanes_) - begin;
+      some.to = to + begin * channels + c * width;
+      stage_tiles(some, width, channels * width);
+      part = end;
     }
   }
 }
@@ -59,33 +96,41 @@ Prefetch PixelLanes::prefetch(i64 index, const WorkItem& current, const PartCall
 // Between the pixels of other phases, a step apart: of a transposed convolution with its epilogue.
 void PixelLanes::finish_between(const EpilogueCall& end, const PartCall& call, i64 k, i64 offset) const {
   const Epilogue& e = p_.epilogue;
-  alignas(64) float row[64];
+  const i64 step = t_.out_step_w;
+  const bool plain = p_.dtype == DType::f32 && call.residual == nullptr && call.bias == nullptr &&
+                     e.activation == Activation::none;
+  alignas(64) float row[64], residual[64];
   EpilogueCall one;
   one.activation = e.activation, one.slope = e.slope;
   one.rows = 1, one.to = row;
   for (i64 i = 0; i < end.rows; ++i) {
+    const float* const from = end.from + i * end.from_stride;
+    const i64 first = offset + i * t_.out.stride_c;
+    if (plain) {
+      float* const to = static_cast<float*>(call.out) + first;
+      for (i64 j = 0; j < end.columns; ++j) to[j * step] = from[j];
+      continue;
+    }
     for (i64 begin = 0; begin < end.columns; begin += 64) {
       one.columns = std::min<i64>(64, end.columns - begin);
-      one.from = end.from + i * end.from_stride + begin;
-      const i64 first = offset + i * t_.out.stride_c + begin * t_.out_step_w;
-      alignas(64) float residual[64];
+      one.from = from + begin;
+      const i64 at = first + begin * step;
       if (call.residual != nullptr) {
         for (i64 j = 0; j < one.columns; ++j)
-          residual[j] = load_element(p_.dtype, call.residual, first + j * t_.out_step_w);
+          residual[j] = load_element(p_.dtype, call.residual, at + j * step);
         one.residual = residual;
       }
       one.row_bias = call.bias == nullptr ? nullptr : call.bias + k + i;
       epilogue_store(one);
-      for (i64 j = 0; j < one.columns; ++j)
-        store_element(p_.dtype, call.out, first + j * t_.out_step_w, row[j]);
+      for (i64 j = 0; j < one.columns; ++j) store_element(p_.dtype, call.out, at + j * step, row[j]);
     }
   }
 }
 
 // end.from, rows (channels), columns and strides of from are set; the rest follows from where they go.
-void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 k, i64 row,
-                        i64 column) const {
-  const i64 offset = t_.out_offset(image, k, row, column);
+void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 k, i64 row, i64 column,
+                        i64 further) const {
+  const i64 offset = t_.out_offset(image, k, row, column) + further * t_.out_step_w;
   if (t_.out_step_w > 1) return finish_between(end, call, k, offset);
   end.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
   end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
@@ -100,52 +145,56 @@ void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 
 void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, const float* patch,
                           const PhaseStrides& strides, const BrgemmSegment* segments, float* sums,
                           Prefetch& ahead) const {
-  const EvenSplit vectors(ceil_div(item.columns, lanes_), tile_.vectors);
+  const i64 line_count = lines(item.rows), pixels = line(item.rows, item.columns);
+  const EvenSplit vectors = tiles(pixels);
   const bool last = cut + 1 == reductions_.parts();
   alignas(64) float finished[14 * 64];
-  for (i64 row = 0; row < item.rows; ++row) {
-    for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
-      const int m = static_cast<int>(panels_.size(panel));
-      const i64 k = item.group * t_.out_channels + panels_.begin(panel);
-      BrgemmCall brgemm;
-      brgemm.a0 = call.packed + packed_offset(item.group, cut, panel);
-      brgemm.a1 = static_cast<const float*>(brgemm.a0) + 7;
-      brgemm.a_step = m, brgemm.b_step = strides.channel;
-      brgemm.segments = m == panels_.largest() ? segments : segments + taps(), brgemm.segment_count = taps(),
-      brgemm.length = reductions_.size(cut);
-      for (i64 part = 0; part < vectors.parts(); ++part) {
-        const i64 column = vectors.begin(part) * lanes_;
-        const int width = static_cast<int>(vectors.size(part));
-        const int columns = static_cast<int>(std::min<i64>(width * lanes_, item.columns - column));
-        const BrgemmKernel kernel = kernel_of(m, width);
-        brgemm.b = patch + row * strides.row + column;
-        brgemm.columns = columns;
-        float* sum = finished;
-        i64 stride = width * lanes_;
-        if (in_registers_) {
-          const i64 to = t_.out_offset(item.image0, k, item.row0 + row, item.column0 + column);
-          sum = static_cast<float*>(call.out) + to, stride = t_.out.stride_c;
-          if (last) {
-            brgemm.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
-            if (call.residual != nullptr) {
-              brgemm.residual0 = static_cast<const float*>(call.residual) + to;
-              brgemm.residual1 = brgemm.residual0 + 7 * stride;
-            }
-            brgemm.relu = p_.epilogue.activation == Activation::relu;
-          }
-        } else if (sums != nullptr) {
-          stride = item.rows * item.columns;
-          sum = sums + (panel - item.panel0) * panels_.largest() * stride + row * item.columns + column;
+  // Weights of some panels stay in the second-level cache, and a tile's input in the first while they pass.
+  const auto tile = [&](i64 row, i64 part, i64 panel) {
+    const int m = static_cast<int>(panels_.size(panel)), width = static_cast<int>(vectors.size(part));
+    const i64 k = item.group * t_.out_channels + panels_.begin(panel), column = vectors.begin(part) * lanes_;
+    BrgemmCall brgemm;
+    brgemm.a0 = call.packed + packed_offset(item.group, cut, panel);
+    brgemm.a1 = static_cast<const float*>(brgemm.a0) + 7;
+    brgemm.a_step = m;
+    brgemm.segments = m == panels_.largest() ? segments : segments + taps(), brgemm.segment_count = taps(),
+    brgemm.length = reductions_.size(cut);
+    brgemm.b_step = in_tiles_ ? width * lanes_ : strides.channel;
+    brgemm.b = patch + (in_tiles_ ? column * reductions_.size(cut) : row * strides.row + column);
+    const int columns = static_cast<int>(std::min<i64>(width * lanes_, pixels - column));
+    brgemm.columns = columns;
+    float* sum = finished;
+    i64 stride = width * lanes_;
+    if (in_registers_) {
+      const i64 to = t_.out_offset(item.image0, k, item.row0 + row, item.column0) + column;
+      sum = static_cast<float*>(call.out) + to, stride = t_.out.stride_c;
+      if (last) {
+        brgemm.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
+        if (call.residual != nullptr) {
+          brgemm.residual0 = static_cast<const float*>(call.residual) + to;
+          brgemm.residual1 = brgemm.residual0 + 7 * stride;
         }
-        brgemm.c0 = sum, brgemm.c1 = sum + 7 * stride, brgemm.c_row_stride = stride;
-        if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
-        if (in_registers_ && few_steps_) fetch_to_write(sum, m, stride, width * lanes_);
-        ahead.advance();
-        kernel(brgemm);
-        if (in_registers_ || !last) continue;
-        EpilogueCall end;
-        end.from = sum, end.from_stride = stride, end.rows = m, end.columns = columns;
-        finish(end, call, item.image0, k, item.row0 + row, item.column0 + column);
+        brgemm.relu = p_.epilogue.activation == Activation::relu;
+      }
+    } else if (sums != nullptr) {
+      stride = item.rows * item.columns;
+      sum = sums + (panel - item.panel0) * panels_.largest() * stride + row * pixels + column;
+    }
+    brgemm.c0 = sum, brgemm.c1 = sum + 7 * stride, brgemm.c_row_stride = stride;
+    if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
+    if (in_registers_ && few_steps_) fetch_to_write(sum, m, stride, width * lanes_);
+    ahead.advance();
+    kernel_of(m, width)(brgemm);
+    if (in_registers_ || !last) return;
+    EpilogueCall end;
+    end.from = sum, end.from_stride = stride, end.rows = m, end.columns = columns;
+    finish(end, call, item.image0, k, item.row0 + row, item.column0, column);
+  };
+  for (i64 panel0 = item.panel0; panel0 < item.panel1; panel0 += panel_group_) {
+    const i64 panel1 = std::min(item.panel1, panel0 + panel_group_);
+    for (i64 row = 0; row < line_count; ++row) {
+      for (i64 part = 0; part < vectors.parts(); ++part) {
+        for (i64 panel = panel0; panel < panel1; ++panel) tile(row, part, panel);
       }
     }
   }
@@ -179,7 +228,7 @@ void PixelLanes::run_flat(const WorkItem& item, const PartCall& call, const floa
         EpilogueCall end;
         end.from = sums + (image * rows + row) * row_;
         end.from_stride = flat_columns_, end.rows = m, end.columns = t_.columns;
-        finish(end, call, item.image0 + image, k, row, 0);
+        finish(end, call, item.image0 + image, k, row, 0, 0);
       }
     }
   }
@@ -189,6 +238,7 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
   const WorkItem item = grid_.item(index);
   ScratchPieces scratch(call.scratch);
   float* const patch = scratch.take<float>(stage_floats_);
+  float* const lines_of_channels = line_floats_ == 0 ? nullptr : scratch.take<float>(line_floats_);
   float* const sums = sum_floats_ == 0 ? nullptr : scratch.take<float>(sum_floats_);
   BrgemmSegment* const segments = scratch.take<BrgemmSegment>(segment_count());
 
@@ -206,8 +256,12 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
       const i64 channel = item.group * t_.in_channels + reductions_.begin(cut);
       input = static_cast<const float*>(call.in) + t_.in.offset(item.image0, channel, 0, item.column0);
       strides.channel = t_.in.stride_c;
+    } else if (taps() == 0) {
+      // Nothing is read.
+    } else if (in_tiles_) {
+      stage_in_tiles(item, cut, call, patch, lines_of_channels);
     } else {
-      stage(item, cut, call, patch, strides);
+      stage(item, reductions_.begin(cut), reductions_.size(cut), call, patch, strides);
       if (cut == 0) clear_ends(patch, strides);  // the first cut has the most channels
     }
     // Panels come in two sizes, of which the larger's list is the first.
@@ -216,7 +270,7 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
       const i64 h = at.h - t_.min_h(), w = at.w - t_.min_w();
       const i64 b = t_.plane_of(at) * plane_floats(strides) +
                     (h % t_.step_h * phases_w_ + w % t_.step_w) * strides.phase +
-                    h / t_.step_h * strides.row + w / t_.step_w;
+                    h / t_.step_h * strides.row + w / t_.step_w;  // 0 of a lone tap
       const i64 a = tap * reductions_.size(cut) * panels_.largest();
       new (&segments[tap]) BrgemmSegment{a, b};
       new (&segments[taps() + tap]) BrgemmSegment{a - tap * reductions_.size(cut), b};
@@ -225,9 +279,9 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
       run_flat(item, call, patch, strides, segments, sums);
     } else {
       if (cut == 0) {
-        const i64 tiles = item.rows * (item.panel1 - item.panel0) *
-                          EvenSplit(ceil_div(item.columns, lanes_), tile_.vectors).parts();
-        ahead = prefetch(index + threads_, item, call, reductions_.parts() * tiles);
+        const i64 calls =
+            lines(item.rows) * (item.panel1 - item.panel0) * tiles(line(item.rows, item.columns)).parts();
+        ahead = prefetch(index + threads_, item, call, reductions_.parts() * calls);
       }
       run_rows(item, cut, call, input, strides, segments, sums, ahead);
     }

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/epilogue.hpp"
 #include "kernels/cpu/stage.hpp"
+#include "src/algorithms/cpu_rates.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
@@ -11,8 +12,10 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr i64 kBlockFloats = (320 << 10) / 4;  // of a block of weights: it stays in L2 with what is staged
-constexpr i64 kStageFloats = (320 << 10) / 4;  // of each side's staged pixels
+// Floats of a block of weights, and of each side's staged pixels: they stay in the second-level cache
+// together.
+i64 most_block_floats() { return cpu_caches().level2 / 4 / 4; }
+i64 most_stage_floats() { return cpu_caches().level2 / 3 / 4; }
 
 // Blocks of at most `most`, all of the same whole number of vectors.
 EvenSplit vector_parts(i64 channels, i64 most, int lanes) {
@@ -33,42 +36,45 @@ WeightsGradient::WeightsGradient(const Problem& problem, TileShape tile, int thr
   tile_.rows = std::min(tile_.rows, brgemm_max_rows(tile_.vectors));
 
   // Channels that make each staged element worth its staging, within the block's size.
-  i64 c_most = std::min<i64>(t_.in_channels, 8 * tile_.rows), k_most = std::min(k_vectors * lanes_, i64{128});
-  k_most = std::max<i64>(k_most / (tile_.vectors * lanes_), 1) * tile_.vectors * lanes_;
-  while (taps * c_most * k_most > kBlockFloats && c_most > tile_.rows) c_most = ceil_div(c_most, 2);
-  while (taps * c_most * k_most > kBlockFloats && k_most > lanes_)
-    k_most = ceil_div(k_most / lanes_, 2) * lanes_;
-  const i64 row_floats = t_.extent_h() * (t_.extent_w() + 15 * t_.step_w);
-  while (c_most > 1 && c_most * row_floats > kStageFloats) c_most = ceil_div(c_most, 2);
+  const i64 panel = tile_.vectors * lanes_;
+  i64 c_most = std::min<i64>(t_.in_channels, 256 / tile_.rows * tile_.rows);
+  i64 k_most = std::max<i64>(std::min(k_vectors * lanes_, i64{128}) / panel, 1) * panel;
+  while (taps * c_most * k_most > most_block_floats() && c_most > 4 * tile_.rows)
+    c_most = round_up(ceil_div(c_most, 2), tile_.rows);
+  while (taps * c_most * k_most > most_block_floats() && k_most > panel)
+    k_most = round_up(ceil_div(k_most, 2), panel);
+  const i64 row_floats = t_.extent_h() * (t_.extent_w() + 15 * step_w());
+  while (c_most > 1 && c_most * row_floats > most_stage_floats()) c_most = ceil_div(c_most, 2);
   c_parts_ = EvenSplit(t_.in_channels, c_most);
   k_parts_ = vector_parts(t_.out_channels, k_most, lanes_);
   k_stride_ = k_parts_.largest() * lanes_;
-  tap_parts_ = EvenSplit(taps, std::max<i64>(1, kBlockFloats / (c_parts_.largest() * k_stride_)));
+  c_stride_ = c_parts_.largest() % 64 == 0 ? c_parts_.largest() + 16 : c_parts_.largest();
+  tap_parts_ = EvenSplit(taps, std::max<i64>(1, most_block_floats() / (c_parts_.largest() * k_stride_)));
 
-  const auto stage_floats = [&](i64 rows, i64 columns) {
-    return c_parts_.largest() * ((rows - 1) * t_.step_h + t_.extent_h()) *
-           ((columns - 1) * t_.step_w + t_.extent_w());
-  };
+  // So many pixels that a panel of dy and a tile's channels of x stay in the first-level cache.
+  const i64 most_pixels = std::max<i64>(16, cpu_caches().level1 / 2 / (panel * 4) * 3 / 4);
   i64 columns = t_.columns;
-  while (columns > 16 && (stage_floats(1, columns) > kStageFloats || columns * k_stride_ > kStageFloats)) {
+  while (columns > 16 && (stage_floats(1, columns) > most_stage_floats() || columns > most_pixels)) {
     columns = ceil_div(columns, 2);
   }
-  i64 rows = columns < t_.columns ? 1 : t_.rows;
-  while (rows > 1 &&
-         (stage_floats(rows, columns) > kStageFloats || rows * columns * k_stride_ > kStageFloats)) {
-    rows = ceil_div(rows, 2);
-  }
+  i64 rows = columns < t_.columns ? 1 : std::clamp<i64>(most_pixels / columns, 1, t_.rows);
+  while (rows > 1 && stage_floats(rows, columns) > most_stage_floats()) --rows;
   columns_ = EvenSplit(t_.columns, columns), rows_ = EvenSplit(t_.rows, rows);
-  pixel_parts_ = EvenSplit::in_parts(units(), blocks() < 4 * threads ? ceil_div(4 * threads, blocks()) : 1);
+  const i64 wanted = i64{4} * threads;
+  pixel_parts_ = EvenSplit::in_parts(units(), blocks() < wanted ? ceil_div(wanted, blocks()) : 1);
+}
+
+i64 WeightsGradient::channel_floats(i64 pixels) { return (ceil_div(pixels, 16) | 1) * 16; }
+
+i64 WeightsGradient::stage_floats(i64 rows, i64 columns) const {
+  const i64 pixels = x_rows(rows) * x_columns(columns);
+  return p_.layout == Layout::nhwc ? pixels * c_stride_ : c_parts_.largest() * channel_floats(pixels);
 }
 
 std::int64_t WeightsGradient::block_floats() const {
   return tap_parts_.largest() * c_parts_.largest() * k_stride_;
 }
-std::int64_t WeightsGradient::x_floats() const {
-  return c_parts_.largest() * ((rows_.largest() - 1) * t_.step_h + t_.extent_h()) *
-         ((columns_.largest() - 1) * t_.step_w + t_.extent_w());
-}
+std::int64_t WeightsGradient::x_floats() const { return stage_floats(rows_.largest(), columns_.largest()); }
 std::int64_t WeightsGradient::dy_floats() const { return rows_.largest() * columns_.largest() * k_stride_; }
 
 std::size_t WeightsGradient::partial_bytes() const {
@@ -80,15 +86,20 @@ std::size_t WeightsGradient::scratch_bytes() const {
          ScratchPieces::bytes<float>(dy_floats()) + ScratchPieces::bytes<BrgemmSegment>(rows_.largest());
 }
 
-double WeightsGradient::cycles() const {
+double WeightsGradient::work_ns() const {
   const EvenSplit tiles(c_parts_.largest(), tile_.rows);
   const double panels = static_cast<double>(ceil_div(k_parts_.largest(), tile_.vectors));
-  const double step = tile_step_cycles(static_cast<int>(tiles.largest()), tile_.vectors, false);
-  const double pixels = static_cast<double>(t_.images() * t_.rows * t_.columns);
-  const double products =
-      static_cast<double>(t_.taps.size()) * static_cast<double>(tiles.parts()) * panels * step;
-  const double staging = 0.3 * static_cast<double>(c_parts_.largest() * t_.step_h * t_.step_w + k_stride_);
-  return pixels * (products + staging) * static_cast<double>(t_.groups * c_parts_.parts() * k_parts_.parts());
+  const TileTime time = tile_time(p_.layout == Layout::nhwc ? TileReads::contiguous : TileReads::strided,
+                                  static_cast<int>(tiles.largest()), tile_.vectors);
+  // A unit's pixels are summed at once; the sums are read and written again for each, from beyond the
+  // first-level cache.
+  const double pixels = static_cast<double>(rows_.largest() * columns_.largest());
+  const double sums = 8 * near_byte_ns() * static_cast<double>(tiles.largest() * tile_.vectors * lanes_);
+  const double products = static_cast<double>(t_.taps.size() * static_cast<std::size_t>(tiles.parts())) *
+                          panels * (time.of(pixels) + sums);
+  const double staging = kStagedFloatNs * static_cast<double>(x_floats() + dy_floats());
+  return (products + staging) *
+         static_cast<double>(units() * t_.groups * c_parts_.parts() * k_parts_.parts());
 }
 
 WeightsGradient::Block WeightsGradient::block(i64 index) const {
@@ -137,69 +148,91 @@ void WeightsGradient::stage_gradient(const Block& b, const Pixels& px, const voi
            t_.out_offset(px.image, b.group * t_.out_channels + b.k0, px.row0 + i, px.column0) *
                size_of(p_.dtype);
   };
-  if (p_.layout == Layout::nhwc) {
-    StageCall whole;
-    whole.dtype = p_.dtype;
-    whole.from = dy_at(0), whole.from_row_stride = t_.out.stride_h;
-    whole.height = whole.rows = px.rows, whole.width = whole.columns = px.columns;
-    whole.channels = b.k, whole.to = staged.dy;
-    stage_pixels(whole, t_.out.stride_w, px.columns * k_stride_, k_stride_);
-    return;
+  // A panel after the other: [panel][pixel][its channels].
+  const i64 panel = tile_.vectors * lanes_, pixels = px.rows * px.columns;
+  for (i64 k = 0; k < b.k; k += panel) {
+    const i64 width = std::min(panel, round_up(b.k - k, lanes_)), channels = std::min(width, b.k - k);
+    float* const to = staged.dy + k * pixels;
+    if (p_.layout == Layout::nhwc) {
+      StageCall whole;
+      whole.dtype = p_.dtype;
+      whole.from = dy_at(0) + k * size_of(p_.dtype), whole.from_row_stride = t_.out.stride_h;
+      whole.height = whole.rows = px.rows, whole.width = whole.columns = px.columns;
+      whole.channels = channels, whole.to = to;
+      stage_pixels(whole, t_.out.stride_w, px.columns * width, width);
+      continue;
+    }
+    for (i64 i = 0; i < px.rows; ++i) {
+      transpose_to_float(p_.dtype, dy_at(i) + k * t_.out.stride_c * size_of(p_.dtype), t_.out.stride_c,
+                         channels, px.columns, to + i * px.columns * width, width);
+    }
   }
-  for (i64 i = 0; i < px.rows; ++i) {
-    transpose_to_float(p_.dtype, dy_at(i), t_.out.stride_c, b.k, px.columns,
-                       staged.dy + i * px.columns * k_stride_, k_stride_);
+}
+
+WeightsGradient::Strides WeightsGradient::stage_input(const Block& b, const Pixels& px, i64 plane,
+                                                      const void* x, float* to) const {
+  const bool nhwc = p_.layout == Layout::nhwc;
+  StageCall patch;
+  patch.dtype = p_.dtype;
+  patch.from = static_cast<const std::byte*>(x) +
+               t_.in_offset(px.image, plane, b.group * t_.in_channels + b.c0, 0, 0) * size_of(p_.dtype);
+  patch.from_row_stride = t_.in.stride_h;
+  patch.height = t_.in.h, patch.width = t_.in.w;
+  patch.row0 = px.row0 * t_.step_h + t_.min_h(), patch.rows = x_rows(px.rows);
+  patch.column0 = px.column0 * t_.step_w + t_.min_w(), patch.columns = x_columns(px.columns);
+  patch.channels = b.c;
+  patch.to = to;
+  i64 from_pixel = t_.in.stride_w;
+  if (lone() && nhwc) {  // of an image that has every step-th row and column alone
+    patch.from = static_cast<const std::byte*>(patch.from) +
+                 (patch.row0 * t_.in.stride_h + patch.column0 * t_.in.stride_w) * size_of(p_.dtype);
+    patch.from_row_stride *= t_.step_h, from_pixel *= t_.step_w;
+    patch.row0 = patch.column0 = 0, patch.height = patch.rows, patch.width = patch.columns;
   }
+  if (nhwc) {
+    const Strides strides{1, c_stride_, patch.columns * c_stride_};
+    stage_pixels(patch, from_pixel, strides.row, strides.pixel);
+    return strides;
+  }
+  const Strides strides{channel_floats(patch.rows * patch.columns), 1, patch.columns};
+  PhaseStrides phases{1, 1, 1, 1, strides.channel, 0, strides.row};
+  if (lone()) {
+    phases.step_h = t_.step_h, phases.step_w = t_.step_w;
+    patch.rows = (px.rows - 1) * t_.step_h + 1, patch.columns = (px.columns - 1) * t_.step_w + 1;
+  }
+  stage_planes(patch, t_.in.stride_c, phases);
+  return strides;
 }
 
 void WeightsGradient::add_plane(const Block& b, const Pixels& px, const PlaneTaps& taps, const void* x,
                                 bool first, const Staged& staged, float* sums) const {
-  StageCall patch;
-  patch.dtype = p_.dtype;
-  patch.from = static_cast<const std::byte*>(x) +
-               t_.in_offset(px.image, taps.plane, b.group * t_.in_channels + b.c0, 0, 0) * size_of(p_.dtype);
-  patch.from_row_stride = t_.in.stride_h;
-  patch.height = t_.in.h, patch.width = t_.in.w;
-  patch.row0 = px.row0 * t_.step_h + t_.min_h(), patch.rows = (px.rows - 1) * t_.step_h + t_.extent_h();
-  patch.column0 = px.column0 * t_.step_w + t_.min_w();
-  patch.columns = (px.columns - 1) * t_.step_w + t_.extent_w();
-  patch.channels = b.c;
-  patch.to = staged.x;
-
-  // Distances between channels, pixels and rows of the staged x.
-  const bool nhwc = p_.layout == Layout::nhwc;
-  const i64 channel = nhwc ? 1 : patch.rows * patch.columns, pixel = nhwc ? b.c : 1;
-  const i64 row = patch.columns * pixel;
-  if (nhwc) {
-    stage_pixels(patch, t_.in.stride_w, row, pixel);
-  } else {
-    stage_planes(patch, t_.in.stride_c, {1, 1, 1, 1, channel, 0, row});
-  }
-
-  for (i64 i = 0; i < px.rows; ++i) {
-    new (&staged.segments[i]) BrgemmSegment{i * t_.step_h * row, i * px.columns * k_stride_};
-  }
+  const Strides at = stage_input(b, px, taps.plane, x, staged.x);
   const EvenSplit tiles(b.c, tile_.rows);
-  const i64 panel_width = tile_.vectors * lanes_;
+  const i64 panel = tile_.vectors * lanes_, pixels = px.rows * px.columns;
+  // Rows that follow each other on both sides are one.
+  const bool one = lone() && at.row == px.columns * at.pixel;
   BrgemmCall call;
-  call.a_row_stride = channel, call.a_step = pixel * t_.step_w;
-  call.b_step = k_stride_;
-  call.segments = staged.segments, call.segment_count = px.rows, call.length = px.columns;
+  call.a_row_stride = at.channel, call.a_step = at.pixel * step_w();
+  call.segments = staged.segments, call.segment_count = one ? 1 : px.rows;
+  call.length = one ? pixels : px.columns;
   call.c_row_stride = k_stride_;
-  for (i64 tap = taps.first; tap < taps.end; ++tap) {
-    const Tap& at = t_.taps[static_cast<std::size_t>(b.tap0 + tap)];
-    const float* a = staged.x + (at.h - t_.min_h()) * row + (at.w - t_.min_w()) * pixel;
-    for (i64 tile = 0; tile < tiles.parts(); ++tile) {
-      const int m = static_cast<int>(tiles.size(tile));
-      call.a0 = a + tiles.begin(tile) * channel, call.a1 = a + (tiles.begin(tile) + 7) * channel;
-      for (i64 k = 0; k < b.k; k += panel_width) {
-        const i64 columns = std::min(panel_width, b.k - k);
-        call.b = staged.dy + k;
-        call.columns = static_cast<int>(columns);
+  // A panel of dy stays in the first-level cache while tiles of x pass.
+  for (i64 k = 0; k < b.k; k += panel) {
+    const i64 columns = std::min(panel, b.k - k), width = std::min(panel, round_up(columns, lanes_));
+    call.b = staged.dy + k * pixels, call.b_step = width;
+    call.columns = static_cast<int>(columns);
+    for (i64 i = 0; i < px.rows; ++i)
+      new (&staged.segments[i]) BrgemmSegment{i * step_h() * at.row, i * px.columns * width};
+    for (i64 tap = taps.first; tap < taps.end; ++tap) {
+      const Tap& t = t_.taps[static_cast<std::size_t>(b.tap0 + tap)];
+      const float* a = staged.x + (t.h - t_.min_h()) * at.row + (t.w - t_.min_w()) * at.pixel;
+      for (i64 tile = 0; tile < tiles.parts(); ++tile) {
+        const int m = static_cast<int>(tiles.size(tile));
+        call.a0 = a + tiles.begin(tile) * at.channel, call.a1 = a + (tiles.begin(tile) + 7) * at.channel;
         call.c0 = sums + (tap * b.c + tiles.begin(tile)) * k_stride_ + k, call.c1 = call.c0 + 7 * k_stride_;
         if (!first) call.addend0 = call.c0, call.addend1 = call.c1;
-        brgemm_kernel(nhwc ? BrgemmRows::contiguous : BrgemmRows::strided, m,
-                      static_cast<int>(ceil_div(columns, lanes_)))(call);
+        brgemm_kernel(p_.layout == Layout::nhwc ? BrgemmRows::contiguous : BrgemmRows::strided, m,
+                      static_cast<int>(width / lanes_))(call);
       }
     }
   }

@@ -31,7 +31,7 @@ class WeightsGradient {
   // The partial sums, and then each worker's scratch.
   std::size_t partial_bytes() const;
   std::size_t scratch_bytes() const;
-  double cycles() const;
+  double work_ns() const;  // of all items on one core, by the cost model
 
  private:
   struct Block {
@@ -59,6 +59,21 @@ class WeightsGradient {
   std::int64_t dy_floats() const;
   void add_pixels(const Block& block, const Pixels& pixels, const void* x, const void* dy, bool first,
                   const Staged& staged, float* sums) const;
+  // Distances in a staged x, in floats.
+  struct Strides {
+    std::int64_t channel, pixel, row;
+  };
+  Strides stage_input(const Block& block, const Pixels& pixels, std::int64_t plane, const void* x,
+                      float* to) const;
+  // Rows and columns of x that so many of the output read, as they are staged.
+  std::int64_t x_rows(std::int64_t rows) const { return (rows - 1) * step_h() + t_.extent_h(); }
+  std::int64_t x_columns(std::int64_t columns) const { return (columns - 1) * step_w() + t_.extent_w(); }
+  // Of a lone tap the pixels between those that are read are left out.
+  bool lone() const { return t_.taps.size() == 1 && !t_.padded(); }
+  std::int64_t step_h() const { return lone() ? 1 : t_.step_h; }
+  std::int64_t step_w() const { return lone() ? 1 : t_.step_w; }
+  static std::int64_t channel_floats(std::int64_t pixels);
+  std::int64_t stage_floats(std::int64_t rows, std::int64_t columns) const;
   void stage_gradient(const Block& block, const Pixels& pixels, const void* dy, const Staged& staged) const;
   void add_plane(const Block& block, const Pixels& pixels, const PlaneTaps& taps, const void* x, bool first,
                  const Staged& staged, float* sums) const;
@@ -69,6 +84,7 @@ class WeightsGradient {
   TileShape tile_;
   int lanes_ = 1;
   std::int64_t k_stride_ = 0;  // of sums and staged dy, padded to whole vectors
+  std::int64_t c_stride_ = 0;  // of staged x in nhwc: a pixel's channels, spread over all of the cache
   EvenSplit tap_parts_, c_parts_, k_parts_;
   EvenSplit rows_, columns_;  // of the output, blocks that are staged at once
   EvenSplit pixel_parts_;     // of units

@@ -7,6 +7,7 @@
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/winograd_driver.hpp"
 #include "src/algorithms/config_name.hpp"
+#include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/winograd_problem.hpp"
@@ -70,14 +71,10 @@ WinogradShape shape_of(const Problem& p, int m) {
 
 // ----------------------------------------------------------------------------------------------- cost
 
-// Of one core, as measured on a server of 2023 with AVX-512; only the ratios to other algorithms' matter.
-constexpr double kClock = 2.5e6;         // cycles a millisecond
 constexpr double kProductsShare = 0.88;  // of what the multiply-adds alone would take, in blocks in level 2
-constexpr double kBytesPerCycle = 5;     // from the last level of cache
-constexpr double kMemoryBytesPerMs = 20e6;  // of all cores
-constexpr double kLevel2BytesPerCycle = 64;
-constexpr double kLevel2 = 1.75 * (1 << 20);
+constexpr double kMemoryBytesPerMs = 20e6;     // of all cores
 constexpr double kLastLevel = 16 * (1 << 20);  // what a core has of it, at best
+constexpr double kTransformedNs = 3;           // of an element of U
 
 // Cycles for a vector of V or M: loads, arithmetic and stores of both one-dimensional transforms.
 struct TransformCycles {
@@ -106,17 +103,20 @@ double predicted_ms(const Problem& p, const Choice& choice, int threads, const W
   // half of this unless it comes from memory. V and M that do not fit are written and read twice.
   const double u_bytes = 4 * positions * c * k, v_bytes = 4 * positions * lanes * (c_vectors + k_vectors);
   const double per_worker = 4 * static_cast<double>(driver.workspace_floats()) / (shared ? 1 : threads);
-  cycles += u_bytes / kLevel2BytesPerCycle;
-  if (u_bytes + per_worker > kLevel2) {
-    cycles += u_bytes / kBytesPerCycle / (u_bytes > kLastLevel || shared ? 1 : 2);
+  const double level2 = static_cast<double>(cpu_caches().level2);
+  double ns = cycles * cycle_ns() + u_bytes * near_byte_ns();
+  if (u_bytes + per_worker > 0.875 * level2) {
+    ns += u_bytes * far_byte_ns() / (u_bytes > kLastLevel || shared ? 1 : 2);
   }
-  constexpr double kBeside = 1 << 20;  // what fits beside everything else; twice that does not fit at all
-  const double misses = std::clamp(per_worker / kBeside - 1, 0.0, 1.0);
-  cycles += 3 * v_bytes / kBytesPerCycle * (shared && misses > 0 ? 1 : misses);
+  const double beside = level2 / 2;  // what fits beside everything else; twice that does not fit at all
+  const double misses = std::clamp(per_worker / beside - 1, 0.0, 1.0);
+  ns += 3 * v_bytes * far_byte_ns() * (shared && misses > 0 ? 1 : misses);
 
   const double blocks = shared ? 1 : std::ceil(static_cast<double>(s.tiles()) / tiles);
   const double rounds = shared ? groups / threads : std::ceil(blocks * groups / threads);
-  return cycles * rounds / kClock + min_bytes(p) / kMemoryBytesPerMs / 2;
+  const double packed =
+      weights_are_constant(p) ? 0 : kTransformedNs * static_cast<double>(driver.packed_floats()) / threads;
+  return (ns * rounds + packed) * 1e-6 + min_bytes(p) / kMemoryBytesPerMs / 2;
 }
 
 // ------------------------------------------------------------------------------------------ algorithm

@@ -1,0 +1,45 @@
+// What the processor at hand does in a given time: what the cost models of the CPU's algorithms reckon with.
+// Measured once a process, on what lies in the first-level cache; well under a millisecond.
+#ifndef FALTUNG_SRC_ALGORITHMS_CPU_RATES_HPP_
+#define FALTUNG_SRC_ALGORITHMS_CPU_RATES_HPP_
+
+#include <cstdint>
+
+#include "kernels/cpu/brgemm.hpp"
+#include "src/problem/problem.hpp"
+
+namespace faltung {
+
+// Of one core's caches, in bytes.
+struct CpuCaches {
+  std::int64_t level1, level2;
+};
+const CpuCaches& cpu_caches();
+
+// How a register tile reads its operands.
+enum class TileReads { strided, contiguous, contiguous_split };  // split: vectors that cross cache lines
+
+// A register tile's time in nanoseconds: for each step of the reduction, and once.
+struct TileTime {
+  double step, once;
+  double of(double steps) const { return steps * step + once; }
+};
+// rows and vectors as of brgemm_kernel.
+TileTime tile_time(TileReads reads, int rows, int vectors);
+
+// Nanoseconds of a multiply-add of vectors at the rate of the best tile.
+double vector_multiply_add_ns();
+// Nanoseconds of a byte that a core reads in a stream from beyond its second-level cache, and from within it.
+double far_byte_ns();
+double near_byte_ns();
+
+// The cost models of other algorithms count in cycles of a core that starts two multiply-adds of vectors in
+// each: so many nanoseconds.
+inline double cycle_ns() { return 2 * vector_multiply_add_ns(); }
+
+// Weights of forward are packed once; those of backward_data change at every step, so that a run packs them.
+inline bool weights_are_constant(const Problem& problem) { return problem.direction == Direction::forward; }
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_ALGORITHMS_CPU_RATES_HPP_
