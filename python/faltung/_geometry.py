@@ -45,7 +45,12 @@ def geometry_of(family, kernel, stride=1, padding=0, dilation=1, groups=1, outpu
     output_padding = _one_each(family, output_padding, "output_padding")
     if any(output_padding) and not family.transposed:
         raise BadProblem(f"output_padding is {output_padding}; it is for transposed convolutions")
-    return Geometry(stride, _sides(family, padding, kernel, stride, dilation), dilation, groups, output_padding)
+    sides = _sides(family, padding, kernel, stride, dilation)
+    for what, value, least in (("stride", stride, 1), ("dilation", dilation, 1), ("padding", sides, 0), ("output_padding", output_padding, 0),
+                               ("groups", (groups,), 1)):
+        if min(value) < least:
+            raise BadProblem(f"{what} is {groups if what == 'groups' else value}; it must be {least} or more")
+    return Geometry(stride, sides, dilation, groups, output_padding)
 
 
 def _one_each(family, value, what):

@@ -155,6 +155,16 @@ print(*(f"{w.category.__name__}: {w.message}" for w in seen), sep="\\n")
     assert "FaltungWarning: " in done.stdout or done.returncode != 0, done
 
 
+@pytest.mark.parametrize("worker, words", [("/nowhere/faltung", "which is no program"), ("/bin/true", "does not start"),
+                                           ("/bin/false", "does not start")])
+def test_a_worker_that_cannot_start_is_said(worker, words, tmp_path):
+    """Where kernels must be tried before they are used."""
+    code = f"import faltung\ntry:\n faltung.plan({PROBLEM!r}, threads=1)\nexcept NotImplementedError as e:\n print(e)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True, env=dict(
+        ENVIRONMENT, FALTUNG_TRUST="none", FALTUNG_WORKER=worker, FALTUNG_STORE=str(tmp_path)))
+    assert words in done.stdout and "no kernel can be used" in done.stdout
+
+
 def test_the_command_in_the_package():
     assert faltung.__version__ in subprocess.run([faltung.command(), "--version"], capture_output=True, text=True).stdout
     assert faltung.__version__ in python("import sys; sys.argv = ['faltung', '--version']\nimport faltung.__main__ as m; m.main()").stdout

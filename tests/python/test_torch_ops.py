@@ -204,6 +204,16 @@ def test_empty_batches_and_refusals():
     for kind, word, call in (
             (faltung.Unsupported, "float64", lambda: ops.conv2d(x.double(), w.double(), None, *plain)),
             (faltung.Unsupported, "complex64", lambda: ops.conv2d(x.cfloat(), w.cfloat(), None, *plain)),
+            (faltung.Unsupported, "int8", lambda: ops.conv2d(x.to(torch.int8), w.to(torch.int8), None, *plain)),
+            (faltung.BadProblem, "stride is", lambda: ops.conv2d(x, w, None, [0, 1], *plain[1:])),
+            (faltung.BadProblem, "padding is", lambda: ops.conv2d(x, w, None, [1, 1], [-1, 0], *plain[2:])),
+            (faltung.BadProblem, "dilation is", lambda: ops.conv2d(x, w, None, [1, 1], [0, 0], [-1, 1], 1)),
+            (faltung.BadProblem, "0 groups", lambda: ops.conv2d(x, w, None, *plain[:3], 0)),
+            (faltung.BadProblem, "0 or|at least|must be", lambda: ops.conv2d(x[:, :0], w[:, :0], None, *plain)),
+            (faltung.BadProblem, "does not fit", lambda: ops.conv2d(x[:, :, :0], w, None, *plain)),
+            (faltung.BadProblem, "one device", lambda: ops.conv2d(x, w.to("meta"), None, *plain)),
+            (NotImplementedError, "Sparse", lambda: ops.conv2d(x.to_sparse(), w, None, *plain)),
+            (NotImplementedError, "Sparse", lambda: ops.conv2d(x, w.to_sparse(), None, *plain)),
             (faltung.BadProblem, "one dtype", lambda: ops.conv2d(x, w.half(), None, *plain)),
             (faltung.BadProblem, "3 channels", lambda: ops.conv2d(x, w[:, :2], None, *plain)),
             (faltung.BadProblem, "dimensions", lambda: ops.conv2d(x[0], w, None, *plain)),
@@ -405,6 +415,35 @@ print(os.wait()[1])
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout == "0\n0\n", done
+
+
+def test_an_old_torch_is_refused():
+    code = "import torch; torch.__version__ = '2.6.1+cpu'\ntry:\n import faltung.torch\nexcept ImportError as e:\n print(e)"
+    done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path))),
+                          capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout == "faltung.torch needs PyTorch 2.7 or later; this is 2.6.1+cpu\n"
+
+
+def test_a_thousand_shapes_do_not_grow(monkeypatch):
+    """What is remembered of shapes is bounded; here the bound is low."""
+    from faltung.torch import _run
+    monkeypatch.setattr(_run, "MOST_PLANS", 50)
+    monkeypatch.setattr(_run, "_plans", {})
+    w = torch.ones(2, 2, 1, 1)
+
+    def resident():
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def some(first):
+        for n in range(first, first + 1000):
+            y = ops.conv2d(torch.ones(1, 2, 3, 1 + n % 1000), w, None, [1, 1], [0, 0], [1, 1], 1)
+            assert y.shape[3] == 1 + n % 1000 and y[0, 0, 0, 0] == 2
+        assert len(_run._plans) <= 50
+    some(0)
+    before = resident()
+    some(1000)
+    assert resident() - before < 16e6
 
 
 def test_threads_repeat_calls():

@@ -348,6 +348,25 @@ def test_a_model_that_needs_its_order_keeps_it():
     assert model.conv.weight.stride() == strides and torch.equal(model(x), before)
 
 
+@torch.no_grad()
+def test_patched_layers_refuse_and_pass_on_as_torchs():
+    """Other devices, layouts, dtypes and sizes."""
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    model, x = copy.deepcopy(plain), torch.randn(2, 3, 8, 8)
+    ft.patch(model, x, **ALWAYS)
+    close(model(x), plain(x))
+    for given in (x[:0], x[:1].expand(2, 3, 8, 8), x[..., ::2], x.transpose(2, 3)):
+        close(model(given), plain(given))
+    for given in (x.double(), x.cfloat(), x.int(), x.to_sparse(), x[:, :2], x[..., :2], torch.ones(1, 3, 0, 8)):
+        with pytest.raises((RuntimeError, ValueError)):
+            plain(given)
+        with pytest.raises((RuntimeError, ValueError)):
+            model(given)
+    double = copy.deepcopy(model).double()
+    close(double(x.double()), copy.deepcopy(plain).double()(x.double()))
+    assert copy.deepcopy(model).to("meta")(x.to("meta")).shape == (2, 4, 6, 6)
+
+
 def test_tied_weights():
     model = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)).eval()
     model[2].weight = model[0].weight

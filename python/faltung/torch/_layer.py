@@ -50,7 +50,8 @@ class Layer:
         """One after the other, with gradients."""
         conv, own = self.conv, self.conv._parameters
         weight, dtype = own["weight"], x.dtype
-        alike = dtype is weight.dtype or (weight.dtype in _run.DTYPES and torch.is_autocast_enabled(x.device.type))
+        alike = self._is_ours(x) and (
+            dtype is weight.dtype or (weight.dtype in _run.DTYPES and torch.is_autocast_enabled(x.device.type)))
         if alike and dtype in _run.DTYPES and x.dim() == self.family.dimensions + 2:
             y = self._differentiable()(x, weight, own["bias"])
         else:
@@ -58,6 +59,11 @@ class Layer:
         if self.norm is None and residual is None and not self.word:
             return y
         return self._rest(y, residual)
+
+    @staticmethod
+    def _is_ours(x):
+        """Whether tensors of its kind are computed, whatever their dtype."""
+        return x.device.type in _run.DEVICES and x.layout is torch.strided
 
     def _differentiable(self):
         passes = self.passes
@@ -69,6 +75,8 @@ class Layer:
 
     def needs_parts(self, x, residual=None):
         weight = self.conv._parameters["weight"]
+        if not self._is_ours(x):
+            return True
         if torch.is_grad_enabled() and (weight.requires_grad or x.requires_grad):
             return True
         if self.norm is not None and self.norm.training:

@@ -9,6 +9,7 @@ from .. import _c
 from .._engine import _question, engine
 from .._geometry import CHANNELS_LAST, CONTIGUOUS, dense_strides, geometry_of, output_shape, problem_text
 
+DEVICES = ("cpu", "cuda")
 DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 ALIGNMENT = 16  # bytes; what some kernels need of a tensor's address
 MOST_PLANS = 16384  # that are remembered; beyond, all are forgotten: a program with ever new shapes must not fill the memory
@@ -35,6 +36,8 @@ def check_alike(name, other, first):
     if first.dtype not in DTYPES:
         raise _c.Unsupported(f"faltung: input is {first.dtype}; float32, float16 and bfloat16 are computed: convert it, or leave it "
                              f"to PyTorch")
+    if first.layout is not torch.strided:
+        raise _c.Unsupported(f"faltung: input is {first.layout}; strided tensors are computed: to_dense() makes one")
     if other.dtype != first.dtype:
         raise _c.BadProblem(f"faltung: {name} is {other.dtype} and input {first.dtype}; they must be of one dtype")
     if other.device != first.device:
