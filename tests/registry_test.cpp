@@ -72,6 +72,11 @@ TEST_P(Registry, EveryEpilogue) {
   for (const Problem& problem : drawn(epilogue_problems(), 1)) verify_all(problem);
 }
 
+TEST_P(Registry, SlicesOfTensors) {
+  FALTUNG_TRACE_SAMPLE();
+  for (const Problem& problem : drawn(slice_problems(), 2)) verify_all(problem);
+}
+
 std::vector<const Algorithm*> all() {
   std::vector<const Algorithm*> algorithms;
   for (const auto& algorithm : registry()) {

@@ -94,7 +94,7 @@ inline double tile_step_cycles(int rows, int vectors, bool split) {
 
 // Whether the micro-kernel can do the epilogue itself, on its way to memory.
 inline bool epilogue_in_registers(const Problem& p) {
-  return p.dtype == DType::f32 &&
+  return p.dtype == DType::f32 && p.epilogue.residual_order == ResidualOrder::before_activation &&
          (p.epilogue.activation == Activation::none || p.epilogue.activation == Activation::relu);
 }
 

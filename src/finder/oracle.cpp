@@ -107,7 +107,7 @@ Surroundings surroundings(const Problem& p, const Tensors& t, const Accuracy& a)
   const TensorShape from = data_is_x ? x_shape(p) : conv_shape(p);
   const TensorShape to = data_is_x ? x_shape(q) : conv_shape(q);
   const void* data = data_is_x ? t.x : t.y;
-  std::vector<std::byte> out(static_cast<std::size_t>(to.elements() * size_of(p.dtype)));
+  std::vector<std::byte> out(static_cast<std::size_t>(to.extent() * size_of(p.dtype)));
   // The largest of a box is the largest of its rows' largest, and so on.
   const auto floats = [](i64 count) { return std::vector<float>(static_cast<std::size_t>(count)); };
   std::vector<float> own = floats(from.d * from.h * from.w), deep = floats(to.d * from.h * from.w),
@@ -166,8 +166,8 @@ Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, int weight
   const DType t = problem.dtype;
   // What the direction writes needs no data; the others' is the same in every direction.
   const auto make = [&](Direction writes, const TensorShape& shape, int unit) {
-    if (problem.direction != writes) return make_data(t, shape.elements(), data, unit, random);
-    random.skip(shape.elements());
+    if (problem.direction != writes) return make_data(t, shape.extent(), data, unit, random);
+    random.skip(shape.extent());
     return std::vector<std::byte>();
   };
   x_ = make(Direction::backward_data, x_shape(problem), 1);
@@ -175,7 +175,7 @@ Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, int weight
   y_ = make(Direction::forward, conv_shape(problem), 1);
   bias_ = make_data(t, problem.k, data, weight_unit, random);
   if (problem.epilogue.residual)
-    residual_ = make_data(t, conv_shape(problem).elements(), data, weight_unit, random);
+    residual_ = make_data(t, conv_shape(problem).extent(), data, weight_unit, random);
   const auto pointer = [](std::vector<std::byte>& bytes) { return bytes.empty() ? nullptr : bytes.data(); };
   tensors_ = {pointer(x_), pointer(w_), pointer(y_), pointer(bias_), pointer(residual_)};
   choose_elements(max_products, seed);
