@@ -50,7 +50,7 @@ namespace {
 
 using i64 = std::int64_t;
 
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 std::vector<Result> recurrent(const Site& s) {
   const Recurrence r = read_recurrence(s);
@@ -120,18 +120,18 @@ class Sequence {
     for (i64 k = 0; k < r_.hidden; ++k) {
       const auto i = static_cast<std::size_t>(k);
       if (r_.cell == Cell::plain) h[i] = std::tanh(gate(0, k));
-      if (r_.cell == Cell::gru) reset[i] = sigmoid(gate(1, k)) * h_[i];
+      if (r_.cell == Cell::gru) reset[i] = logistic(gate(1, k)) * h_[i];
       if (r_.cell != Cell::lstm) continue;
-      const double in = sigmoid(gate(0, k) + peephole(0, k, c_[i]));
-      const double forget = sigmoid(gate(2, k) + peephole(2, k, c_[i]));
+      const double in = logistic(gate(0, k) + peephole(0, k, c_[i]));
+      const double forget = logistic(gate(2, k) + peephole(2, k, c_[i]));
       c[i] = forget * c_[i] + in * std::tanh(gate(3, k));
-      h[i] = sigmoid(gate(1, k) + peephole(1, k, c[i])) * std::tanh(c[i]);
+      h[i] = logistic(gate(1, k) + peephole(1, k, c[i])) * std::tanh(c[i]);
     }
     for (i64 k = 0; r_.cell == Cell::gru && k < r_.hidden; ++k) {
       const auto i = static_cast<std::size_t>(k);
-      const double update = sigmoid(gate(0, k));
+      const double update = logistic(gate(0, k));
       const double other =
-          r_.linear_before_reset ? sigmoid(gate(1, k)) * from_h(h_, 2, k) : from_h(reset, 2, k);
+          r_.linear_before_reset ? logistic(gate(1, k)) * from_h(h_, 2, k) : from_h(reset, 2, k);
       h[i] = (1 - update) * std::tanh(from_x(x, 2, k) + other) + update * h_[i];
     }
     h_ = std::move(h), c_ = std::move(c);
