@@ -36,7 +36,7 @@ TEST(NetworkMemory, BoxesOfTheSameTimeLieApart) {
     EXPECT_GE(plan.bytes, plan.bound);
     total += static_cast<double>(plan.bytes), bound += static_cast<double>(plan.bound);
   }
-  EXPECT_LE(total / bound, 1.05);
+  EXPECT_LE(total / bound, 1.005);
 }
 
 TEST(NetworkMemory, ALadderTakesTwoRungs) {

@@ -21,12 +21,15 @@ TEST(NetworkRandom, EveryWayGivesTheSame) {
   for (const auto passes : {network::unsized_passes(), network::sized_passes()}) {
     for (const network::Pass& pass : passes) {
       // Without these there is nothing that could be scheduled.
-      if (std::string(pass.name) != "norms" && std::string(pass.name) != "fold")
-        ways[std::string("no ") + pass.name] = {{pass.name}, true, true};
+      const std::string name = pass.name;
+      if (name != "norms" && name != "fold" && name != "recurrences")
+        ways["no " + name] = {{pass.name}, true, true};
     }
   }
   ways["no layouts"] = {{}, false, true};
   ways["no chains"] = {{}, true, false};
+  ways["no slices"] = {{}, true, true, false};
+  ways["no slices, no layouts"] = {{}, false, true, false};
   const int count = sampling::full() ? 2000 : sampling::count(60);
   std::map<std::string, int> kinds;
   double worst = 0;
@@ -59,6 +62,57 @@ TEST(NetworkRandom, EveryWayGivesTheSame) {
   std::cout << count << " networks in " << ways.size() << " ways, worst error " << worst << ":";
   for (const auto& [op, number] : kinds) std::cout << " " << number << " " << op;
   std::cout << "\n";
+}
+
+// A dense block: every convolution reads what is there of the last concatenation and writes its own part.
+TEST(NetworkRandom, ADenseBlockCopiesNothing) {
+  std::mt19937_64 random(3);
+  std::normal_distribution<float> normal;
+  const auto numbers = [&](std::int64_t count, float spread) {
+    std::vector<float> all(static_cast<std::size_t>(count));
+    for (float& v : all) v = normal(random) * spread;
+    return all;
+  };
+  onnx::ModelText text;
+  text.add_input("in", {2, 16, 9, 8});
+  text.add({"Relu", {"in"}, {"x0"}, {}, ""});
+  std::vector<std::string> parts{"x0"};
+  for (int i = 1; i <= 3; ++i) {
+    const std::string n = std::to_string(i), from = i == 1 ? "x0" : "all" + std::to_string(i - 1);
+    const std::int64_t c = 16 + 8 * (i - 1);
+    text.add_constant(onnx::tensor("w" + n, {8, c, 1, 1}, numbers(8 * c, 0.2f)));
+    text.add({"Conv", {from, "w" + n}, {"y" + n}, {}, ""});
+    text.add({"Relu", {"y" + n}, {"x" + n}, {}, ""});
+    parts.push_back("x" + n);
+    text.add({"Concat", parts, {"all" + n}, {{"axis", std::int64_t{1}}}, ""});
+  }
+  text.add_constant(onnx::tensor("w", {16, 40, 1, 1}, numbers(16 * 40, 0.2f)));
+  text.add({"Conv", {"all3", "w"}, {"back"}, {}, ""});
+  text.add({"Sigmoid", {"back"}, {"active"}, {}, ""});
+  text.add({"Add", {"active", "x0"}, {"out"}, {}, ""});
+  text.add_output("out");
+  const std::string bytes = text.bytes();
+  const network::Graph graph = onnx::read(bytes);
+  const std::vector<float> values = numbers(2 * 16 * 9 * 8, 1);
+  const Array input{network::Type::f32, {2, 16, 9, 8}, {values.begin(), values.end()}};
+  const std::vector<Array> expected = network::interpret(graph, {input});
+  NetworkRunner runner;
+  for (const bool slices : {true, false}) {
+    const network::Schedule schedule = runner.schedule(graph, {input.shape}, {{}, true, true, slices});
+    const std::vector<Array> actual = NetworkRunner::run(schedule, {input});
+    EXPECT_LE(worst_error(expected[0], actual[0]), 1e-5);
+    int copies = 0, sliced = 0, after = 0;
+    for (const network::NetworkStep& step : schedule.steps()) {
+      copies += step.name.starts_with("Concat");
+      const auto* const work = std::get_if<network::ConvolutionWork>(&step.work);
+      if (work == nullptr) continue;
+      sliced += has_pitch(work->plan->problem());
+      after += work->plan->problem().epilogue.residual_order == ResidualOrder::after_activation;
+    }
+    EXPECT_EQ(copies, slices ? 0 : 9);
+    EXPECT_EQ(sliced, slices ? 3 : 0);  // the last one reads a whole concatenation
+    EXPECT_EQ(after, 1);
+  }
 }
 
 // Two images that are computed to be joined are written where they belong, the bias of a transposed
@@ -94,7 +148,7 @@ TEST(NetworkRandom, WhatIsOnlyJoinedIsWrittenThere) {
   for (const bool fuse : {true, false}) {
     for (const bool layouts : {true, false}) {
       const network::Schedule schedule =
-          runner.schedule(graph, {inputs[0].shape, inputs[1].shape}, {{}, layouts, fuse});
+          runner.schedule(graph, {inputs[0].shape, inputs[1].shape}, {{}, layouts, fuse, fuse});
       steps[fuse] = schedule.steps().size();
       const std::vector<Array> actual = NetworkRunner::run(schedule, inputs);
       for (std::size_t o = 0; o < expected.size(); ++o) EXPECT_LE(worst_error(expected[o], actual[o]), 1e-5);

@@ -185,10 +185,16 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"n1c1h1099511627776w1099511627776k5r1s1", "more than 2^56 elements"},
         Bad{"n1c2h3w4k5r1s1:f16:math=tf32", "math tf32 does not go with dtype f16"},
         Bad{"bwd_w:n1c2h3w4k5r1s1:bias", "an epilogue goes with fwd alone"},
-        Bad{"n1c2h3w4k5r1s1:relu:residual",
-            "residual comes after activation; an epilogue is written as it is applied: bias, residual, "
+        Bad{"n1c2h3w4k5r1s1:relu:bias",
+            "bias comes after activation; an epilogue is written as it is applied: bias, residual, "
             "activation, pool"},
         Bad{"n1c2h3w4k5r1s1:maxpool2:residual", "residual comes after pool"},
+        Bad{"n1c2h3w4k5r1s1:hardsigmoid", "without its slope; write hardsigmoid(0.2)"},
+        Bad{"n1c2h3w4k5r1s1:xpitch2", "xpitch is 2; a slice of c = 2 channels lies in a tensor of more"},
+        Bad{"n1c2h3w4k5r1s1:ypitch4", "ypitch is 4; a slice of k = 5 channels"},
+        Bad{"n1c2h4w4k5r1s1:ypitch9:maxpool2", "a pooled result is no slice"},
+        Bad{"bwd_d:n1c2h3w4k5r1s1:xpitch4", "goes with fwd of plain convolutions"},
+        Bad{"n1c2w4k5s1:xpitch4", "of two dimensions"},
         Bad{"n1c2h3w4k5r1s1:leaky_relu(0.1):f16:bias", "bias comes after activation"},
         Bad{"n1c2h3w4k5r1s1:residual:bias", "bias comes after residual"},
         Bad{"n1c2h3w4k5r1s1:avgpool2:gelu", "activation comes after pool"},
@@ -571,9 +577,8 @@ TEST(Workloads, BadFiles) {
               HasSubstr("a.csv:4: column w: '4.5' is no whole number"));
   EXPECT_THAT(error(head + "x,1,2,3,4,5,1,1,2,1\n"),
               HasSubstr("a.csv:2: x: groups = 2 does not divide k = 5"));
-  EXPECT_THAT(
-      error("epilogue,n,c,h,w,k,r,s\nrelu:residual,1,1,1,1,1,1,1"),
-      HasSubstr("a.csv:2: column epilogue: problem 'relu:residual': residual comes after activation"));
+  EXPECT_THAT(error("epilogue,n,c,h,w,k,r,s\nrelu:bias,1,1,1,1,1,1,1"),
+              HasSubstr("a.csv:2: column epilogue: problem 'relu:bias': bias comes after activation"));
   EXPECT_THAT(error(head + "x,1,2,3,4,5,1,1,1,0\n"),
               HasSubstr("a.csv:2: column count: 0 must be at least 1"));
   EXPECT_THAT(error("dtype,n,c,h,w,k,r,s\nfp32,1,1,1,1,1,1,1"),
@@ -587,9 +592,10 @@ TEST(Workloads, BadFiles) {
 TEST(Words, AreDocumented) {
   std::ifstream file(FALTUNG_SOURCE_DIR "/docs/problem.md");
   const std::string page((std::istreambuf_iterator<char>(file)), {});
-  std::vector<std::string> words{"bias", "residual", "maxpool3s2p1", "avgpool2", "transposed"};
+  std::vector<std::string> words{"bias",       "residual",  "maxpool3s2p1", "avgpool2",
+                                 "transposed", "xpitch192", "ypitch192"};
   for (const auto& all : {names(Direction::backward_weights), names(DType::bf16), names(Layout::nhwc),
-                          names(Math::fast), names(Activation::hardswish)}) {
+                          names(Math::fast), names(Activation::hardsigmoid)}) {
     words.insert(words.end(), all.begin(), all.end());
   }
   for (const LayoutAlias& alias : kLayoutAliases) words.push_back(alias.name);

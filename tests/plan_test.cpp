@@ -324,8 +324,9 @@ TEST_P(Plans, NanAndInfPassThrough) {
 }
 
 TEST_P(Plans, NanAndInfPassThroughEveryEpilogue) {
-  for (const char* epilogue : {"bias:relu", "relu6", "leaky_relu(0.25)", "sigmoid", "bias:silu", "gelu",
-                               "gelu_tanh", "hardswish", "relu:maxpool2", "relu:avgpool2", "maxpool3s2p1"}) {
+  for (const char* epilogue :
+       {"bias:relu", "relu6", "leaky_relu(0.25)", "sigmoid", "bias:silu", "gelu", "gelu_tanh", "hardswish",
+        "hardsigmoid(0.2)", "relu:maxpool2", "relu:avgpool2", "maxpool3s2p1"}) {
     for (const char* shape : {"fwd:n1c16h10w10k20r3s3:pad1:", "fwd:n1c20h10w10k20r3s3:pad1:g20:",
                               "fwd:n1c16h8w9k20r1s1:", "fwd:n1c3h30w28k5r13s13:pad6:"}) {
       each(std::string(shape) + epilogue,

@@ -125,6 +125,48 @@ class RandomNetwork {
     push(add("Concat", {x.name, y.name}, {{"axis", std::int64_t{1}}}), x.c + y.c, x.level);
     if (below(2) == 0) part();
   }
+  // A row of growing concatenations, as dense blocks have them; the last may have a residual around it.
+  void dense_block() {
+    const Image x = recent();
+    std::string all = x.name;
+    std::vector<std::string> parts{x.name};
+    std::int64_t c = x.c;
+    const std::int64_t growth = below(2) == 0 ? 8 : 1 + below(5), layers = 2 + below(3);
+    for (std::int64_t i = 0; i < layers; ++i) {
+      const float spread = 1.0f / std::sqrt(static_cast<float>(c) * 9);
+      std::string y = add("Conv", {all, constant({growth, c, 3, 3}, 0, spread), constant({growth})},
+                          {{"pads", onnx::Sizes(4, 1)}});
+      if (below(2) == 0) y = add("LeakyRelu", {y}, {{"alpha", 0.2f}});
+      parts.push_back(y);
+      c += growth;
+      const bool nested = below(3) == 0;
+      all = add("Concat", nested ? std::vector<std::string>{all, y} : parts, {{"axis", std::int64_t{1}}});
+    }
+    push(all, c, x.level);
+    if (below(2) == 0) return;
+    const float spread = 1.0f / std::sqrt(static_cast<float>(c));
+    push(add("Add", {add("Conv", {all, constant({x.c, c, 1, 1}, 0, spread)}), x.name}), x.c, x.level);
+  }
+  // Split, one half through convolutions with a residual after the activation, all joined again.
+  void cross_stage() {
+    const Image x = recent();
+    const std::int64_t half = below(2) == 0 ? 8 : 1 + below(4);
+    const float spread = 1.0f / std::sqrt(static_cast<float>(x.c));
+    const std::string wide = add("Conv", {x.name, constant({2 * half, x.c, 1, 1}, 0, spread)});
+    const std::string left = fresh(), right = fresh();
+    text_.add({"Split", {wide}, {left, right}, {{"axis", std::int64_t{1}}}, ""});
+    ++kinds_["Split"];
+    std::vector<std::string> parts{left, right};
+    for (std::int64_t i = 0; i < 1 + below(2); ++i) {
+      const std::string y =
+          add("Conv", {parts.back(), constant({half, half, 3, 3}, 0, 0.2f)}, {{"pads", onnx::Sizes(4, 1)}});
+      const std::string active =
+          below(2) == 0 ? add("Mul", {y, add("Sigmoid", {y})}) : add("HardSigmoid", {y}, {{"alpha", 0.25f}});
+      parts.push_back(add("Add", {active, parts.back()}));
+    }
+    const auto channels = static_cast<std::int64_t>(parts.size()) * half;
+    push(add("Concat", parts, {{"axis", std::int64_t{1}}}), channels, x.level);
+  }
   void part() {
     const Image x = images_.back();
     if (x.c < 2) return;
@@ -195,8 +237,31 @@ class RandomNetwork {
         k, x.level + 1);
   }
 
+  // Along the rows, whose columns are averaged; what comes out is added to all of them.
+  void recurrent() {
+    const Image x = recent();
+    if (x.level > 0) return;
+    const std::string rows =
+        add("ReduceMean", {x.name}, {{"axes", onnx::Sizes{3}}, {"keepdims", std::int64_t{0}}});
+    const std::string steps = add("Transpose", {rows}, {{"perm", onnx::Sizes{2, 0, 1}}});
+    const bool both = x.c % 2 == 0 && below(2) == 0, gru = below(2) == 0;
+    const std::int64_t d = both ? 2 : 1, h = x.c / d, gates = (gru ? 3 : 4) * h;
+    std::vector<std::pair<std::string, onnx::NodeText::Value>> attributes{
+        {"hidden_size", h},
+        {"direction", std::string(both            ? "bidirectional"
+                                  : below(2) == 0 ? "forward"
+                                                  : "reverse")}};
+    if (gru) attributes.push_back({"linear_before_reset", below(2)});
+    std::vector<std::string> inputs{steps, constant({d, gates, x.c}, 0, 0.4f),
+                                    constant({d, gates, h}, 0, 0.4f)};
+    if (below(2) == 0) inputs.push_back(constant({d, 2 * gates}));
+    const std::string all = add(gru ? "GRU" : "LSTM", inputs, attributes);
+    const std::string y = add("Transpose", {all}, {{"perm", onnx::Sizes{2, 1, 3, 0}}});
+    push(add("Add", {x.name, add("Reshape", {y, whole({0, x.c, -1, 1})})}), x.c, x.level);
+  }
+
   void grow() {
-    switch (below(14)) {
+    switch (below(18)) {
       case 0:
         return binary();
       case 1:
@@ -219,6 +284,12 @@ class RandomNetwork {
         return activate();
       case 10:
         return pad();
+      case 11:
+        return dense_block();
+      case 12:
+        return cross_stage();
+      case 13:
+        return recurrent();
       default:
         return conv();
     }

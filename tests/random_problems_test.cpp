@@ -59,8 +59,16 @@ void roll_epilogue(Dice& dice, const Problem& p, Epilogue& e) {
   e.residual = dice.chance(25);
   if (dice.chance(60))
     e.activation = static_cast<Activation>(dice.between(1, static_cast<i64>(std::size(kActivations)) - 1));
-  if (e.activation == Activation::leaky_relu) e.slope = static_cast<float>(dice.one_of({-3, 1, 2, 8})) / 16;
+  if (takes_slope(e.activation)) e.slope = static_cast<float>(dice.one_of({-3, 1, 2, 8})) / 16;
+  if (e.residual && e.activation != Activation::none && dice.chance(50))
+    e.residual_order = ResidualOrder::after_activation;
   if (p.dimensions < 3 && dice.chance(25)) roll_pool(dice, p, e.pool);
+}
+
+void roll_slices(Dice& dice, Problem& p) {
+  if (!is_plain(p) || dice.chance(75)) return;
+  if (dice.chance(60)) p.x_pitch = p.c + dice.one_of({1, 8, 16, 40});
+  if (dice.chance(60) && p.epilogue.pool.kind == PoolKind::none) p.y_pitch = p.k + dice.one_of({1, 8, 24});
 }
 
 void roll_channels(Dice& dice, Problem& p) {
@@ -134,7 +142,7 @@ Problem roll(std::uint64_t seed) {
     roll_channels(dice, p);
     roll_filter(dice, p);
     roll_dimensions(dice, p);
-    if (p.direction == Direction::forward) roll_epilogue(dice, p, p.epilogue);
+    if (p.direction == Direction::forward) roll_epilogue(dice, p, p.epilogue), roll_slices(dice, p);
     try {
       validate(p);
     } catch (const Error&) {
@@ -208,6 +216,9 @@ TEST(RandomProblemsTest, EveryFieldVaries) {
     if (p.direction == Direction::forward) {
       if (e.bias) seen.insert("bias");
       if (e.residual) seen.insert("residual");
+      if (e.residual_order == ResidualOrder::after_activation) seen.insert("residual after the activation");
+      if (p.x_pitch != 0) seen.insert("slice of x");
+      if (p.y_pitch != 0) seen.insert("slice of y");
       if (e.pool.pad_top != e.pool.pad_bottom) seen.insert("unequal pool padding");
     }
     for (const char* direction : {name(p.direction)}) {
@@ -231,7 +242,7 @@ TEST(RandomProblemsTest, EveryFieldVaries) {
       seen.insert(std::string(direction) + " " + std::to_string(p.dimensions) + name(p.kind));
     }
   }
-  EXPECT_EQ(seen.size(), 3u + 3 + 2 + 2 + std::size(kActivations) + 3 + 3 + 3 * (8 + 6 + 6))
+  EXPECT_EQ(seen.size(), 3u + 3 + 2 + 2 + std::size(kActivations) + 3 + 6 + 3 * (8 + 6 + 6))
       << testing::PrintToString(seen);
 }
 

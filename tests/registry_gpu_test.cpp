@@ -255,13 +255,23 @@ TEST_P(RegistryGpu, EveryEpilogue) {
     kind.epilogue = problem.epilogue, kind.layout = problem.layout, kind.dtype = problem.dtype;
     by_kind[to_string(kind)].push_back(problem);
   }
-  EXPECT_EQ(by_kind.size(), 15u * 2 * 3);
+  EXPECT_EQ(by_kind.size(), 17u * 2 * 3);
   std::size_t number = 0;
   for (const auto& [kind, problems] : by_kind) {
     for (const Problem& problem : problems) consider(problem);
     verify_in_turn(take_considered(), number++);
   }
   std::printf("%d kernels verified\n", verified());
+}
+
+TEST_P(RegistryGpu, SlicesOfTensors) {
+  FALTUNG_TRACE_SAMPLE();
+  const std::string label = std::string(GetParam()->name()) + " slices";
+  for (const Problem& p :
+       is_sampled() ? sampling::draw(slice_problems(), compiles_slowly() ? 0.2 : 0.5, label, kind_of)
+                    : slice_problems())
+    consider(p);
+  verify_considered();
 }
 
 // Twice, with another batch and image: the second compiles nothing. The sizes keep the alignment of rows and

@@ -61,6 +61,8 @@ inline std::vector<Problem> epilogue_problems() {
                                    "bias:gelu",
                                    "gelu_tanh",
                                    "hardswish",
+                                   "hardsigmoid(0.2)",
+                                   "bias:silu:residual",
                                    "bias:relu:maxpool2",
                                    "maxpool3s2p1",
                                    "residual:avgpool2",
@@ -80,6 +82,23 @@ inline std::vector<Problem> epilogue_problems() {
     }
     // Planes of a multiple of 8 pixels and channels, which Hopper's kernels take as they are.
     problems.push_back(parse_problem(std::string("fwd:n1c40h8w9k168r1s1:f16:nchw:") + epilogue));
+  }
+  return problems;
+}
+
+// What reads and writes slices of tensors of more channels: x, y and the residual, of whole vectors and not,
+// in every layout and dtype.
+inline std::vector<Problem> slice_problems() {
+  const char* const shapes[] = {
+      "n2c16h9w10k24r3s3:pad1:xpitch40:ypitch64",     "n2c32h5w7k16r1s1:xpitch48:ypitch24:bias:residual:relu",
+      "n1c64h8w8k40r1s1:ypitch72:bias:silu:residual", "n2c24h11w8k16r3s3:st2:pad1:xpitch72:bias",
+      "n3c5h7w6k7r3s3:pad1:xpitch9:ypitch8:residual", "n2c16h8w12k32r3s3:pad1:xpitch24:relu:maxpool2"};
+  std::vector<Problem> problems;
+  for (const char* shape : shapes) {
+    for (const char* layout : {"nchw", "nhwc"}) {
+      for (const char* type : {"f32", "f16", "bf16"})
+        problems.push_back(parse_problem(std::string("fwd:") + shape + ":" + type + ":" + layout));
+    }
   }
   return problems;
 }

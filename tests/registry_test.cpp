@@ -87,6 +87,11 @@ TEST_P(Registry, EveryEpilogue) {
   for (const Problem& problem : drawn(epilogue_problems(), 1)) verify_all(problem);
 }
 
+TEST_P(Registry, SlicesOfTensors) {
+  FALTUNG_TRACE_SAMPLE();
+  for (const Problem& problem : drawn(slice_problems(), 2)) verify_all(problem);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Registry, testing::ValuesIn(algorithms("cpu")), algorithm_name);
 
 }  // namespace

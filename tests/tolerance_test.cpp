@@ -132,7 +132,7 @@ TEST(ErrorBound, HoldsForEveryOrderOfSummation) {
 // An error before the activation is no larger after it than the bound says.
 TEST(ErrorBound, CoversTheActivationsSlope) {
   for (const char* name : {"none", "relu", "relu6", "leaky_relu(0.01)", "leaky_relu(-3)", "sigmoid", "silu",
-                           "gelu", "gelu_tanh", "hardswish"}) {
+                           "gelu", "gelu_tanh", "hardswish", "hardsigmoid(0.2)"}) {
     const Problem p = problem(name);
     const Epilogue& e = p.epilogue;
     const double error = 1e-3, magnitude = 20;

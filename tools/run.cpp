@@ -84,6 +84,9 @@ int run(const RunCommandOptions& options) {
   const char* name = p.direction == Direction::forward         ? "y"
                      : p.direction == Direction::backward_data ? "x"
                                                                : "w";
+  if (has_pitch(p))
+    throw Error(Status::bad_problem,
+                to_string(p) + ": a slice is no array of a file; leave xpitch and ypitch out");
   const std::string& file = name[0] == 'y' ? options.y : name[0] == 'x' ? options.x : options.w;
   if (file.empty()) {
     throw Error(Status::bad_problem,

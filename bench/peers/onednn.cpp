@@ -117,8 +117,11 @@ class OneDnn : public Adapter {
     sets_.clear();
     calls_.clear();
     if (task.device != "cpu") throw Declined("this adapter knows the cpu alone, not " + task.device);
+    if (has_pitch(task.problem)) throw Declined("slices of tensors are not described to oneDNN here");
+    if (task.problem.epilogue.residual_order == ResidualOrder::after_activation)
+      throw Declined("a sum after an activation is not described to oneDNN here");
     if (is_blocked_ && (task.problem.direction != Direction::forward || task.problem.epilogue.residual ||
-                        task.problem.epilogue.pool.kind != PoolKind::none)) {
+                     task.problem.epilogue.pool.kind != PoolKind::none)) {
       throw Declined("oneDNN's own layout is timed for fwd without residual and pool alone");
     }
     if (is_transposed(task.problem) && (task.problem.direction != Direction::forward || is_blocked_ ||

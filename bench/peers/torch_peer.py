@@ -104,6 +104,8 @@ class Peer:
         bias = self.tensor(data, "bias", p["k"]) if "bias" in p["epilogue"] else None
         self.residuals = [None] * sets
         if "residual" in p["epilogue"]:
+            if p["epilogue"].index("residual") > p["epilogue"].count("bias"):
+                raise Declined("a residual after the activation")
             self.residuals = [self.tensor(data, "residual", p["n"], p["k"], *out) for _ in range(sets)]
         steps = [epilogue_step(e, dimensions) for e in p["epilogue"] if e not in ("bias", "residual")]
         before, after = p["pad"][::2], p["pad"][1::2]

@@ -68,7 +68,21 @@ enum class ConvolutionKind { plain, transposed };
 //   of_dtype  what the problem's dtype is called: f32, f16 or bf16
 enum class Math { f32, tf32, f16, bf16, fast, of_dtype };
 
-enum class Activation { none, relu, relu6, leaky_relu, sigmoid, silu, gelu, gelu_tanh, hardswish };
+enum class Activation {
+  none,
+  relu,
+  relu6,
+  leaky_relu,
+  sigmoid,
+  silu,
+  gelu,
+  gelu_tanh,
+  hardswish,
+  hardsigmoid
+};
+
+// Where a residual comes in.
+enum class ResidualOrder { before_activation, after_activation };
 
 enum class PoolKind { none, max, average };
 
@@ -82,13 +96,15 @@ struct Pool {
   bool operator==(const Pool&) const = default;
 };
 
-// What is done to the fp32 accumulator before it is stored, in this order; forward only.
+// What is done to the fp32 accumulator before it is stored, in this order (but see residual_order); forward
+// only.
 struct Epilogue {
   bool bias = false;      // one value an output channel, in the problem's dtype
   bool residual = false;  // a tensor of the convolution's output shape (before pooling), added
   Activation activation = Activation::none;
-  float slope = 0.01f;  // of leaky_relu
+  float slope = 0.01f;  // of leaky_relu, and of hardsigmoid: max(0, min(1, slope x + 0.5))
   Pool pool;
+  ResidualOrder residual_order = ResidualOrder::before_activation;
   bool operator==(const Epilogue&) const = default;
   bool empty() const { return *this == Epilogue{}; }
 };
@@ -115,6 +131,10 @@ struct Problem {
   // Of a transposed convolution: how much larger the output is than the least that its input comes from;
   // less than the stride.
   std::int64_t output_pad_d = 0, output_pad_h = 0, output_pad_w = 0;
+  // Where x, or y and the residual, are a slice of a tensor of more channels: how many that has. It is the
+  // distance of neighbouring pixels in nhwc, that of images in planes in nchw; the addresses are the slice's.
+  // 0: c, or k. Of plain convolutions forward.
+  std::int64_t x_pitch = 0, y_pitch = 0;
   bool operator==(const Problem&) const = default;
 
   // The convolution's output size, before pooling.

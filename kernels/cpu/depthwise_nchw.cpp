@@ -185,8 +185,8 @@ void finish_run(const float* sums, i64 count, float bias, bool has_bias, const E
     constexpr bool kPart = decltype(part)::value;
     auto sum = load_lanes<DType::f32, kPart>(sums + i, n);
     if (has_bias) sum = hn::Add(sum, hn::Set(d, bias));
-    if (residual != nullptr) sum = hn::Add(sum, load_lanes<kType, kPart>(residual + i, n));
-    store_lanes<kType, kPart>(activate(epilogue.activation, epilogue.slope, sum), out + i, n);
+    const auto more = residual != nullptr ? load_lanes<kType, kPart>(residual + i, n) : hn::Zero(d);
+    store_lanes<kType, kPart>(finished(epilogue, sum, more), out + i, n);
   };
   i64 i = 0;
   for (; i + kLanes <= count; i += kLanes) finish(i, kLanes, std::false_type());

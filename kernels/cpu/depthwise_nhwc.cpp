@@ -40,8 +40,7 @@ struct Row {
   i64 out_pixel;
   const Element<kType>* bias;
   const Element<kType>* residual;  // as out
-  Activation activation;
-  float slope;
+  const Epilogue* epilogue;
   i64 planes, multiplier;
 };
 
@@ -64,10 +63,11 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
     for (int v = 0; v < kVectors; ++v) {
       V sum = sums[j][v];
       if (has_bias) sum = hn::Add(sum, bias[v]);
+      V residual = hn::Zero(d);
       if (row.residual != nullptr) {
-        sum = hn::Add(sum, load_lanes<kType, kPart>(row.residual + offset + v * kLanes, lanes));
+        residual = load_lanes<kType, kPart>(row.residual + offset + v * kLanes, lanes);
       }
-      sum = activate(row.activation, row.slope, sum);
+      sum = finished(*row.epilogue, sum, residual);
       store_lanes<kType, kPart>(sum, row.out + offset + v * kLanes, lanes);
     }
   }
@@ -295,8 +295,7 @@ Row<kType> make_row(const DepthwisePass& pass, const DepthwiseTensors& tensors, 
   row.bias = static_cast<const Element<kType>*>(tensors.bias);
   row.residual =
       tensors.residual == nullptr ? nullptr : static_cast<const Element<kType>*>(tensors.residual) + offset;
-  row.activation = p.epilogue.activation;
-  row.slope = p.epilogue.slope;
+  row.epilogue = &p.epilogue;
   row.planes = pass.planes();
   row.multiplier = pass.multiplier;
   return row;

@@ -119,6 +119,14 @@ HWY_INLINE FloatVec activate(Activation activation, float slope, FloatVec x) {
   return activate_further(activation, slope, x);
 }
 
+// The residual comes before or after the activation; without one it is zero.
+HWY_INLINE FloatVec finished(const Epilogue& e, FloatVec sum, FloatVec residual) {
+  if (!e.residual) return activate(e.activation, e.slope, sum);
+  if (e.residual_order == ResidualOrder::after_activation)
+    return hn::Add(activate(e.activation, e.slope, sum), residual);
+  return activate(e.activation, e.slope, hn::Add(sum, residual));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace faltung
 HWY_AFTER_NAMESPACE();

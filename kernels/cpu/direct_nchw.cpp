@@ -116,11 +116,12 @@ void run_row(const DirectPass& pass, const DirectTensors& tensors, i64 image, i6
             sum = hn::Add(sum,
                           hn::Set(d, load_one<kType>(static_cast<const Element<kType>*>(tensors.bias) + k)));
           }
-          if (tensors.residual != nullptr) {
-            const auto* residual = static_cast<const Element<kType>*>(tensors.residual) + offset + at;
-            sum = hn::Add(sum, load_lanes<kType, true>(residual, lanes));
+          V residual = hn::Zero(d);
+          if (p.epilogue.residual) {
+            const auto* from = static_cast<const Element<kType>*>(tensors.residual) + offset + at;
+            residual = load_lanes<kType, true>(from, lanes);
           }
-          sum = activate(p.epilogue.activation, p.epilogue.slope, sum);
+          sum = finished(p.epilogue, sum, residual);
           store_lanes<kType, true>(sum, out + at, lanes);
         }
       }

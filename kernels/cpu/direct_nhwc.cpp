@@ -100,11 +100,12 @@ void finish(const DirectPass& pass, const DirectTensors& tensors, const float* s
       const auto* bias = static_cast<const Element<kType>*>(tensors.bias) + channel + i;
       sum = hn::Add(sum, load_lanes<kType, true>(bias, lanes));
     }
-    if (tensors.residual != nullptr) {
-      const auto* residual = static_cast<const Element<kType>*>(tensors.residual) + offset + i;
-      sum = hn::Add(sum, load_lanes<kType, true>(residual, lanes));
+    V residual = hn::Zero(FloatTag());
+    if (e.residual) {
+      const auto* from = static_cast<const Element<kType>*>(tensors.residual) + offset + i;
+      residual = load_lanes<kType, true>(from, lanes);
     }
-    sum = activate(e.activation, e.slope, sum);
+    sum = finished(e, sum, residual);
     store_lanes<kType, true>(sum, static_cast<Element<kType>*>(tensors.out) + offset + i, lanes);
   }
 }

@@ -28,6 +28,7 @@ template <Activation kActivation, DType kType>
 void StoreRows(const EpilogueCall& call) {
   const FloatTag d;
   const FloatVec slope = hn::Set(d, call.slope);
+  const bool after = call.residual_order == ResidualOrder::after_activation;
   for (i64 row = 0; row < call.rows; ++row) {
     const float* const from = call.from + row * call.from_stride;
     void* const to = at<kType>(call.to, row * call.to_stride);
@@ -39,16 +40,23 @@ void StoreRows(const EpilogueCall& call) {
       FloatVec v = hn::LoadU(d, from + i);
       if (call.row_bias != nullptr) v = hn::Add(v, row_bias);
       if (call.column_bias != nullptr) v = hn::Add(v, hn::LoadU(d, call.column_bias + i));
-      if (residual != nullptr) v = hn::Add(v, load_vec<kType>(at<kType>(residual, i)));
-      store_vec<kType>(vec_activate<kActivation>(v, slope), at<kType>(to, i));
+      const FloatVec more = residual != nullptr ? load_vec<kType>(at<kType>(residual, i)) : hn::Zero(d);
+      if (residual != nullptr && !after) v = hn::Add(v, more);
+      v = vec_activate<kActivation>(v, slope);
+      if (residual != nullptr && after) v = hn::Add(v, more);
+      store_vec<kType>(v, at<kType>(to, i));
     }
     if (i < call.columns) {
       const int rest = static_cast<int>(call.columns - i);
       FloatVec v = load_part<DType::f32>(from + i, rest);
       if (call.row_bias != nullptr) v = hn::Add(v, row_bias);
       if (call.column_bias != nullptr) v = hn::Add(v, load_part<DType::f32>(call.column_bias + i, rest));
-      if (residual != nullptr) v = hn::Add(v, load_part<kType>(at<kType>(residual, i), rest));
-      store_part<kType>(vec_activate<kActivation>(v, slope), at<kType>(to, i), rest);
+      const FloatVec more =
+          residual != nullptr ? load_part<kType>(at<kType>(residual, i), rest) : hn::Zero(d);
+      if (residual != nullptr && !after) v = hn::Add(v, more);
+      v = vec_activate<kActivation>(v, slope);
+      if (residual != nullptr && after) v = hn::Add(v, more);
+      store_part<kType>(v, at<kType>(to, i), rest);
     }
   }
 }

@@ -18,6 +18,7 @@ struct EpilogueCall {
   const float* column_bias = nullptr;  // [columns], or null
   const float* row_bias = nullptr;     // [rows], or null
   const void* residual = nullptr;      // of dtype, strided like the result, or null
+  ResidualOrder residual_order = ResidualOrder::before_activation;
   Activation activation = Activation::none;
   float slope = 0;
   DType dtype = DType::f32;

@@ -175,8 +175,8 @@ void write_row(const float* from, const FftImage& image, i64 channel, i64 count,
   const auto* bias = static_cast<const Element<kType>*>(e.bias);
   const auto* residual = static_cast<const Element<kType>*>(e.residual);
   const auto finish = [&](V v, i64 at, std::size_t lanes) {
-    if (residual != nullptr) v = hn::Add(v, load_lanes<kType, true>(residual + at, lanes));
-    store_lanes<kType, true>(activate(e.activation, e.slope, v), data + at, lanes);
+    const V more = residual != nullptr ? load_lanes<kType, true>(residual + at, lanes) : hn::Zero(d);
+    store_lanes<kType, true>(finished(e.of, v, more), data + at, lanes);
   };
   if (image.layout == Layout::nhwc) {
     const std::size_t lanes = static_cast<std::size_t>(count);

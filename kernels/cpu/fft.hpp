@@ -34,8 +34,7 @@ void fft_forward(std::int64_t tile, const FftImage& from, std::int64_t channel, 
 struct FftEpilogue {
   const void* bias = nullptr;      // of dtype, of channel 0
   const void* residual = nullptr;  // of dtype, an image like the result
-  Activation activation = Activation::none;
-  float slope = 0;
+  Epilogue of;                     // what is applied
 };
 
 // The reverse: the first rows x columns pixels of a tile, whose frequencies have real parts at

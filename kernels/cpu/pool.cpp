@@ -58,26 +58,27 @@ class Pooled {
 
 // nhwc: lanes are channels.
 template <DType kType, PoolKind kKind>
-void nhwc_row(const Problem& p, const ConvRows& from, Element<kType>* y, i64 image, i64 row) {
+void nhwc_row(const Problem& p, const ConvRows& from, Element<kType>* y, i64 image, i64 row,
+              PoolPitches pitches) {
   const Pool& pool = p.epilogue.pool;
   const i64 conv_h = p.p(), conv_w = p.q(), columns = p.y_w();
   const Window rows = clip(row, pool.stride_h, pool.pad_top, pool.size_h, conv_h);
-  const auto* conv =
-      static_cast<const Element<kType>*>(from.data) + (image - from.image) * from.rows * conv_w * p.k;
-  y += (image * p.y_h() + row) * columns * p.k;
+  const auto* conv = static_cast<const Element<kType>*>(from.data) +
+                     (image - from.image) * from.rows * conv_w * pitches.from;
+  y += (image * p.y_h() + row) * columns * pitches.to;
   for (i64 q = 0; q < columns; ++q) {
     const Window window = clip(q, pool.stride_w, pool.pad_left, pool.size_w, conv_w);
     for (i64 k = 0; k < p.k; k += kLanes) {
       const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kLanes, p.k - k));
       Pooled<kKind> pooled;
       for (i64 i = rows.begin; i < rows.end; ++i) {
-        const auto* pixel = conv + ((i - from.row) * conv_w + window.begin) * p.k + k;
-        for (i64 j = 0; j < window.size(); ++j, pixel += p.k) {
+        const auto* pixel = conv + ((i - from.row) * conv_w + window.begin) * pitches.from + k;
+        for (i64 j = 0; j < window.size(); ++j, pixel += pitches.from) {
           pooled.add(lanes == kLanes ? load_vec<kType>(pixel) : load_lanes<kType, true>(pixel, lanes));
         }
       }
       const V v = pooled.result(rows.size() * window.size());
-      store_lanes<kType, true>(v, y + q * p.k + k, lanes);
+      store_lanes<kType, true>(v, y + q * pitches.to + k, lanes);
     }
   }
 }
@@ -122,34 +123,34 @@ void nchw_row(const Problem& p, const ConvRows& from, Element<kType>* y, i64 pla
 }
 
 template <DType kType, PoolKind kKind>
-void run_row(const Problem& p, const ConvRows& from, void* y, i64 row) {
+void run_row(const Problem& p, const ConvRows& from, void* y, i64 row, PoolPitches pitches) {
   auto* to = static_cast<Element<kType>*>(y);
   if (p.layout == Layout::nhwc) {
-    nhwc_row<kType, kKind>(p, from, to, row / p.y_h(), row % p.y_h());
+    nhwc_row<kType, kKind>(p, from, to, row / p.y_h(), row % p.y_h(), pitches);
   } else {
     nchw_row<kType, kKind>(p, from, to, row / p.y_h(), row % p.y_h());
   }
 }
 
 template <DType kType>
-void run_type(const Problem& p, const ConvRows& conv, void* y, i64 row) {
+void run_type(const Problem& p, const ConvRows& conv, void* y, i64 row, PoolPitches pitches) {
   if (p.epilogue.pool.kind == PoolKind::max) {
-    run_row<kType, PoolKind::max>(p, conv, y, row);
+    run_row<kType, PoolKind::max>(p, conv, y, row, pitches);
   } else {
-    run_row<kType, PoolKind::average>(p, conv, y, row);
+    run_row<kType, PoolKind::average>(p, conv, y, row, pitches);
   }
 }
 
 }  // namespace
 
-void PoolRow(const Problem& p, const ConvRows& conv, void* y, i64 row) {
+void PoolRow(const Problem& p, const ConvRows& conv, void* y, i64 row, PoolPitches pitches) {
   switch (p.dtype) {
     case DType::f32:
-      return run_type<DType::f32>(p, conv, y, row);
+      return run_type<DType::f32>(p, conv, y, row, pitches);
     case DType::f16:
-      return run_type<DType::f16>(p, conv, y, row);
+      return run_type<DType::f16>(p, conv, y, row, pitches);
     case DType::bf16:
-      return run_type<DType::bf16>(p, conv, y, row);
+      return run_type<DType::bf16>(p, conv, y, row, pitches);
   }
 }
 
@@ -164,8 +165,8 @@ HWY_EXPORT(PoolRow);
 
 std::int64_t pool_rows(const Problem& p) { return p.n * p.y_h() * (p.layout == Layout::nchw ? p.k : 1); }
 
-void pool_row(const Problem& problem, const ConvRows& conv, void* y, std::int64_t row) {
-  HWY_DYNAMIC_DISPATCH(PoolRow)(problem, conv, y, row);
+void pool_row(const Problem& problem, const ConvRows& conv, void* y, std::int64_t row, PoolPitches pitches) {
+  HWY_DYNAMIC_DISPATCH(PoolRow)(problem, conv, y, row, pitches);
 }
 
 }  // namespace faltung

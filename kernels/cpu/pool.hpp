@@ -15,10 +15,15 @@ struct ConvRows {
   const void* data;
   std::int64_t image, row, rows;
 };
+// nhwc: channels of the tensors that what is read and what is written are slices of.
+struct PoolPitches {
+  std::int64_t from, to;
+};
+inline PoolPitches pool_pitches(const Problem& p) { return {p.k, p.k}; }
 
 // Row `row` of the result y from the convolution's output, of which conv holds at least that row's windows. A
 // NaN in a window makes its maximum NaN; an average is over the elements inside the image.
-void pool_row(const Problem& problem, const ConvRows& conv, void* y, std::int64_t row);
+void pool_row(const Problem& problem, const ConvRows& conv, void* y, std::int64_t row, PoolPitches pitches);
 
 }  // namespace faltung
 

@@ -93,6 +93,7 @@ struct WinogradOutput {
   void* y = nullptr;
   const void* bias = nullptr;      // [y_channels]; null: none
   const void* residual = nullptr;  // like y; null: none
+  ResidualOrder residual_order = ResidualOrder::before_activation;
   Activation activation = Activation::none;
   float slope = 0;
   PoolKind pool = PoolKind::none;

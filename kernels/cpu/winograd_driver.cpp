@@ -191,6 +191,7 @@ void WinogradDriver::output(const WinogradTensors& tensors, i64 group, i64 first
   o.y = tensors.y;
   o.bias = tensors.bias;
   o.residual = tensors.residual;
+  o.residual_order = tensors.residual_order;
   o.activation = tensors.activation;
   o.slope = tensors.slope;
   o.pool = tensors.pool;

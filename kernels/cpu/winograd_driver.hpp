@@ -18,6 +18,7 @@ struct WinogradTensors {
   void* y = nullptr;
   const void* bias = nullptr;
   const void* residual = nullptr;
+  ResidualOrder residual_order = ResidualOrder::before_activation;
   Activation activation = Activation::none;
   float slope = 0;
   PoolKind pool = PoolKind::none;  // of 2x2 at stride 2

@@ -224,11 +224,10 @@ void output_nchw(const WinogradShape& s, const WinogradOutput& o) {
         float* from = o.scratch + i * row_pitch + t * m;
         for (std::int64_t j = 0; j < columns; j += kLanes) {
           V value = hn::Add(hn::LoadU(Tag(), from + j), bias);
-          if (o.residual != nullptr) {
-            value =
-                hn::Add(value, load_first<kType>(static_cast<const T*>(o.residual) + at + j, columns - j));
-          }
-          value = activate(value, o.activation, o.slope);
+          V residual = hn::Zero(Tag());
+          if (o.residual != nullptr)
+            residual = load_first<kType>(static_cast<const T*>(o.residual) + at + j, columns - j);
+          value = finished(o, value, residual);
           if (o.pool != PoolKind::none) {
             store_first<DType::f32>(value, from + j, columns - j);
           } else {

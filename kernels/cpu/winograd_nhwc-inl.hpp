@@ -181,10 +181,10 @@ void output_nhwc(const WinogradShape& s, const WinogradOutput& o) {
         for (std::int64_t j = 0; j < columns; ++j) {
           const std::int64_t at = start + i * row_stride + j * s.y_channels + c;
           V value = hn::Add(hn::Load(Tag(), patch + (i * m + j) * kLanes), bias);
-          if (o.residual != nullptr) {
-            value = hn::Add(value, load_first<kType>(static_cast<const T*>(o.residual) + at, left));
-          }
-          value = activate(value, o.activation, o.slope);
+          V residual = hn::Zero(Tag());
+          if (o.residual != nullptr)
+            residual = load_first<kType>(static_cast<const T*>(o.residual) + at, left);
+          value = finished(o, value, residual);
           if (pools) {
             hn::Store(value, Tag(), patch + (i * m + j) * kLanes);
           } else {

@@ -73,6 +73,14 @@ HWY_INLINE V activate(V x, Activation activation, float slope) {
   return activate_slowly(x, activation, hn::Set(Tag(), slope));
 }
 
+// Of the output's transform: the sum with its bias and the residual, zero without one.
+HWY_INLINE V finished(const WinogradOutput& o, V sum, V residual) {
+  if (o.residual == nullptr) return activate(sum, o.activation, o.slope);
+  if (o.residual_order == ResidualOrder::after_activation)
+    return hn::Add(activate(sum, o.activation, o.slope), residual);
+  return activate(hn::Add(sum, residual), o.activation, o.slope);
+}
+
 // Two elements of a pool's window as one; an average is divided by the window's size at the end. A NaN stays.
 HWY_INLINE V pool_two(PoolKind kind, V a, V b) {
   if (kind == PoolKind::average) return hn::Add(a, b);

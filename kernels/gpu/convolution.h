@@ -4,7 +4,7 @@
 //   DTYPE_f32, DTYPE_f16 or DTYPE_bf16; LAYOUT_nchw or LAYOUT_nhwc
 //   WIDE      1 where a tensor has 2^31 elements or more, 0 otherwise
 //   R S, STRIDE_H STRIDE_W, DILATION_H DILATION_W
-//   HAS_BIAS HAS_RESIDUAL ACTIVATION(x, slope) SLOPE
+//   HAS_BIAS HAS_RESIDUAL RESIDUAL_AFTER (the activation) ACTIVATION(x, slope) SLOPE
 //   POOL_none, POOL_maxpool or POOL_avgpool, and POOL_H POOL_W POOL_STRIDE_H POOL_STRIDE_W
 #pragma once
 
@@ -144,8 +144,12 @@ F_DEVICE float activate_bias_residual(float sum, int k, index_t offset, F_GLOBAL
 #if HAS_BIAS
   sum += F_LOAD(bias, k);
 #endif
-#if HAS_RESIDUAL
+#if HAS_RESIDUAL && !RESIDUAL_AFTER
   sum += F_LOAD(residual, offset);
 #endif
-  return ACTIVATION(sum, SLOPE);
+  sum = ACTIVATION(sum, SLOPE);
+#if HAS_RESIDUAL && RESIDUAL_AFTER
+  sum += F_LOAD(residual, offset);
+#endif
+  return sum;
 }

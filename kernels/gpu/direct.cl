@@ -18,7 +18,7 @@ F_DEVICE void convolve(F_GLOBAL const element_t* x, F_GLOBAL const element_t* w,
       for (int s = 0; s < S; ++s) {
         const int column = left + s * DILATION_W;
         if (column < 0 || column >= z.w) continue;
-        const float a = F_LOAD(x, F_OFFSET(n, first_c + c, h, column, z.c, z.h, z.w));
+        const float a = F_LOAD(x, F_OFFSET(n, first_c + c, h, column, z.x_pitch, z.h, z.w));
         F_UNROLL
         for (int t = 0; t < TILE; ++t) {
           sums[t] += a * F_LOAD(w, F_OFFSET(F_MIN(k + t, last), c, r, s, z.group_c, R, S));
@@ -59,7 +59,7 @@ direct_forward(F_FORWARD_TENSORS, Sizes z) {
     F_UNROLL
     for (int t = 0; t < TILE; ++t) {
       if (first + t > last) break;
-      const index_t offset = F_OFFSET(n, first + t, row, column, z.k, z.p, z.q);
+      const index_t offset = F_OFFSET(n, first + t, row, column, z.y_pitch, z.p, z.q);
       F_STORE(y, offset, F_EPILOGUE(sums[t], first + t, offset));
     }
 #else
@@ -84,7 +84,7 @@ direct_forward(F_FORWARD_TENSORS, Sizes z) {
         F_UNROLL
         for (int t = 0; t < TILE; ++t) {
           const int k = F_MIN(first + t, last);
-          const float value = F_EPILOGUE(sums[t], k, F_OFFSET(n, k, p, q, z.k, z.p, z.q));
+          const float value = F_EPILOGUE(sums[t], k, F_OFFSET(n, k, p, q, z.y_pitch, z.p, z.q));
 #ifdef POOL_maxpool
           pooled[t] = F_ISNAN(value) || value > pooled[t] ? value : pooled[t];
 #else
@@ -99,7 +99,7 @@ direct_forward(F_FORWARD_TENSORS, Sizes z) {
 #ifdef POOL_avgpool
       pooled[t] /= (float)inside;
 #endif
-      F_STORE(y, F_OFFSET(n, first + t, row, column, z.k, z.y_h, z.y_w), pooled[t]);
+      F_STORE(y, F_OFFSET(n, first + t, row, column, z.y_pitch, z.y_h, z.y_w), pooled[t]);
     }
 #endif
   }

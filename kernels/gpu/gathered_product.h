@@ -59,5 +59,5 @@ F_DEVICE Pixel pixel_at(index_t i, int row_phase, int column_phase, Sizes z) {
 F_DEVICE index_t in_offset(Pixel pixel, int tap, int channel, Sizes z) {
   const int h = IN_ROW(pixel.row, tap / S), w = IN_COLUMN(pixel.column, tap % S);
   if (pixel.n < 0 || h < 0 || h >= IN_H || w < 0 || w >= IN_W) return -1;
-  return F_OFFSET(pixel.n, channel, h, w, IN_C, IN_H, IN_W);
+  return F_OFFSET(pixel.n, channel, h, w, IN_PITCH, IN_H, IN_W);
 }

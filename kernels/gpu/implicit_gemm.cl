@@ -133,7 +133,7 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(result
 
   F_EACH(i, BP) {
     const Pixel p = pixel_at(first_pixel + i, row_phase, column_phase, z);
-    places[i] = p.n < 0 ? -1 : F_OFFSET(p.n, group * OUT_GROUP, p.row, p.column, OUT_C, OUT_H, OUT_W);
+    places[i] = p.n < 0 ? -1 : F_OFFSET(p.n, group * OUT_GROUP, p.row, p.column, OUT_PITCH, OUT_H, OUT_W);
   }
   Pixel own[PIXELS_EACH];
   index_t offsets[PIXELS_EACH];  // of what the tap reads at the thread's first step; -1 in the padding
@@ -142,7 +142,7 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(result
     own[i] = pixel_at(first_pixel + OWN_PIXEL(i), row_phase, column_phase, z);
   }
 #ifndef LAYOUT_nchw
-  const int in_is_aligned = F_IS_ALIGNED4(in) && (IN_C & 3) == 0 && (IN_GROUP & 3) == 0;
+  const int in_is_aligned = F_IS_ALIGNED4(in) && (IN_PITCH & 3) == 0 && (IN_GROUP & 3) == 0;
 #endif
 
   const int tap_slabs = (LOOP_STEPS + BK - 1) / BK;  // tiles of the sum in one tap, or in all

@@ -134,7 +134,7 @@ implicit_gemm_wide(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(e
         if (pixel.n < 0 || c >= OUT_GROUP) continue;
         const float sum = results[(tile * TS + i) * WIDTH + j];
         const int channel = group * OUT_GROUP + c;
-        const index_t offset = F_OFFSET(pixel.n, channel, pixel.row, pixel.column, OUT_C, OUT_H, OUT_W);
+        const index_t offset = F_OFFSET(pixel.n, channel, pixel.row, pixel.column, OUT_PITCH, OUT_H, OUT_W);
 #ifdef DIRECTION_fwd
         F_STORE(out, offset, F_EPILOGUE(sum, channel, offset));
 #else

@@ -1,7 +1,7 @@
 // Pooling as a step of its own, after a convolution that does not fuse it: a thread takes several results that lie
 // together, so that neighbours are read by few loads.
 //
-// NHWC: V channels of a pixel, by one load each. NCHW: V results of a row. Where the stride is 2 and the rows are
+// NHWC: V channels of a pixel, by one load each, of slices of tensors of so many channels as the pitches say. NCHW: V results of a row. Where the stride is 2 and the rows are
 // aligned (F_WIDE_ROWS), what they read is an aligned run of 2 V pixels and one beside it; else each pixel by itself.
 // The host defines THREADS, V (1, 4; 8 of NHWC's 16-bit channels), F_WIDE_ROWS, and what convolution.h asks for.
 #include "kernels/gpu/convolution.h"
@@ -29,7 +29,7 @@ F_DEVICE int among(int first, int size, int count) {
 }
 
 F_KERNEL(THREADS)
-pool(F_INPUT(element_t, conv), F_OUTPUT(element_t, y), Sizes z) {
+pool(F_INPUT(element_t, conv), F_OUTPUT(element_t, y), int from_pitch, int to_pitch, Sizes z) {
   F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(element_t, conv);
   F_OPEN_OUTPUT(element_t, y);
@@ -87,7 +87,7 @@ pool(F_INPUT(element_t, conv), F_OUTPUT(element_t, y), Sizes z) {
       if (top + v < 0 || top + v >= z.p) continue;
       for (int u = 0; u < POOL_W; ++u) {
         if (left + u < 0 || left + u >= z.q) continue;
-        const index_t from = ((plane * z.p + top + v) * z.q + left + u) * z.k + k;
+        const index_t from = ((plane * z.p + top + v) * z.q + left + u) * from_pitch + k;
         float values[V];
 #if V == 1
         values[0] = F_LOAD(conv, from);
@@ -98,7 +98,7 @@ pool(F_INPUT(element_t, conv), F_OUTPUT(element_t, y), Sizes z) {
         for (int j = 0; j < V; ++j) JOIN(pooled[j], values[j]);
       }
     }
-    const index_t to = (line * z.y_w + column) * z.k + k;
+    const index_t to = (line * z.y_w + column) * to_pitch + k;
     const int results = V;
 #endif
 #ifdef POOL_avgpool

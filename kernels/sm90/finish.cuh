@@ -5,8 +5,9 @@
 __device__ __forceinline__ float finish_value(float sum, float bias, float residual, float slope) {
   float x = sum;
   if constexpr (kBias) x += bias;
-  if constexpr (kResidual) x += residual;
-  return activate(x, slope);
+  if constexpr (kResidual && !kResidualAfter) x += residual;
+  x = activate(x, slope);
+  return kResidual && kResidualAfter ? x + residual : x;
 }
 
 // A pool's window of 2 x 2.

@@ -38,6 +38,7 @@ struct Params {
   int group_k, group_c;       // channels of a group
   int step;                   // flat: from a tile's first pixel to the next one's
   unsigned per_image;         // 2^32 over the pixels of an image or a volume, rounded up
+  int y_pitch;                // NHWC: channels of the tensor that y and the residual lie in
   Phase phases[kMostPhases];  // those with most taps first
   Depth depth;                // volumes
 };

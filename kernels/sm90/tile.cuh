@@ -157,7 +157,7 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
       const int image = channel_pixels(p), n = flat / image;
       return (static_cast<long long>(n) * p.k + k) * image + (flat - n * image);
     } else {
-      return static_cast<long long>(flat) * p.k + k;
+      return static_cast<long long>(flat) * p.y_pitch + k;
     }
   } else {
     const int width = pool ? kPoolWidth : kTileWidth;
@@ -169,7 +169,7 @@ __device__ __forceinline__ long long locate_output(const Params& p, const Tile& 
       const long long channel = static_cast<long long>(t.volume) * p.k + k;
       return ((kVolume ? channel * p.depth.out + t.z : channel) * height + h) * columns + w;
     } else {
-      return ((static_cast<long long>(t.n) * height + h) * columns + w) * p.k + k;
+      return ((static_cast<long long>(t.n) * height + h) * columns + w) * p.y_pitch + k;
     }
   }
 }

@@ -65,8 +65,8 @@ _FORWARD = """The {kind} of x ({x}) with the filter w ({w}), and what follows it
 dtype (f32, f16, bf16), one device and one layout (contiguous, or channels_last strides).
 
 ``stride``, ``dilation``: one int or {dimensions}. ``padding``: that too, or twice as many, before and after each{words}.{outpad}
-``activation``: relu, relu6, leaky_relu(0.01), sigmoid, silu, gelu, gelu_tanh, hardswish. ``pool`` (of one and two
-dimensions): maxpool2, avgpool3s2p1, ... ``math``: the accuracy: f32, tf32, f16, bf16, fast; the dtype's own unless given.
+``activation``: relu, relu6, leaky_relu(0.01), sigmoid, silu, gelu, gelu_tanh, hardswish, hardsigmoid(0.2).
+``pool`` (of one and two dimensions): maxpool2, avgpool3s2p1, ... ``math``: the accuracy: f32, tf32, f16, bf16, fast; the dtype's own unless given.
 ``threads``: 0 for all. Raises BadProblem or Unsupported."""
 _INPUT_GRAD = """The gradient of {name}'s input, of the shape input_size ({x}), from that of its output, dy ({y}), and the weights w
 ({w}). Options as in :func:`{name}`."""

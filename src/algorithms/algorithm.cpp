@@ -28,6 +28,8 @@ Problem without_pool(Problem p) {
 }  // namespace
 
 Support Algorithm::supports(const Problem& problem, const Target& target) const {
+  if (has_pitch(problem) && !takes_pitch(problem, target))
+    return Support::declined("slices of tensors (xpitch, ypitch) are not read or written; copy them");
   if (is_plain(problem) || is_native(problem)) return accepts(problem, target);
   return supports_rewritten(*this, without_pool(problem), target);
 }

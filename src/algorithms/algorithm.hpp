@@ -61,6 +61,8 @@ class Algorithm {
   virtual Support accepts(const Problem& problem, const Target& target) const = 0;
   // Whether it computes a problem that is not plain as it is, if it accepts it.
   virtual bool is_native(const Problem&) const { return false; }
+  // Whether it reads and writes slices of tensors (Problem::x_pitch), if it accepts the problem without.
+  virtual bool takes_pitch(const Problem&, const Target&) const { return false; }
   // What it adds, for a problem that it accepts. problem has a pool only for those that fuse it: fuses
   // says whether the algorithm's kernels may compute this problem's pool. list_fused and parse_fused then
   // give those that do; those of list that have no namesake among them get a step.

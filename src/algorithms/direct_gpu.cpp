@@ -35,6 +35,7 @@ class DirectGpu : public Algorithm {
     return (p.direction == Direction::forward ? p.k : p.c) / p.groups;
   }
 
+  bool takes_pitch(const Problem&, const Target&) const override { return true; }
   bool fuses(const Problem&, const Target&) const override { return true; }
 
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {

@@ -223,6 +223,7 @@ void run_forward(const Shapes& s, const Buffers& buffers, const Memory& m, const
                  if (p.epilogue.bias) (s.nhwc ? end.column_bias : end.row_bias) = bias + k;
                  if (p.epilogue.residual) end.residual = element(p.dtype, m[Place::residual], to);
                  end.activation = p.epilogue.activation, end.slope = p.epilogue.slope, end.dtype = p.dtype;
+                 end.residual_order = p.epilogue.residual_order;
                  end.to = m[Place::y] + to * size_of(p.dtype);
                  end.to_stride = s.nhwc ? s.y.stride_w : s.y.stride_c;
                  epilogue_store(end);

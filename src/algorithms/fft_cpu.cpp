@@ -169,7 +169,7 @@ void run(const Tiling& tiling, const Memory& m, const Parallel& parallel) {
       const i64 n = tile / tiling.tiles_w / tiling.tiles_h;
       const FftImage to = image(m[result_place(p)], n, k, tiling.out_h, tiling.out_w);
       FftEpilogue epilogue;
-      epilogue.activation = p.epilogue.activation, epilogue.slope = p.epilogue.slope;
+      epilogue.of = p.epilogue;
       if (p.epilogue.bias) epilogue.bias = m[Place::bias];
       if (p.epilogue.residual) {
         epilogue.residual = m[Place::residual] + n * k * tiling.out_h * tiling.out_w * size_of(p.dtype);

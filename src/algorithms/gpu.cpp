@@ -30,7 +30,7 @@ std::string listed(const Constants& constants) {
 }
 
 i64 largest_tensor(const Problem& p) {
-  return std::max({x_shape(p).elements(), w_shape(p).elements(), conv_shape(p).elements()});
+  return std::max({x_shape(p).extent(), w_shape(p).extent(), conv_shape(p).extent()});
 }
 
 }  // namespace
@@ -84,6 +84,7 @@ Constants constants(const Problem& p, const Constants& own) {
                    {"DILATION_W", digits(p.dilation_w)},
                    {"HAS_BIAS", e.bias ? "1" : "0"},
                    {"HAS_RESIDUAL", e.residual ? "1" : "0"},
+                   {"RESIDUAL_AFTER", e.residual_order == ResidualOrder::after_activation ? "1" : "0"},
                    {"ACTIVATION", std::string("activate_") + name(e.activation)},
                    {"SLOPE", fmt::format("{:a}f", e.slope)},
                    {std::string("POOL_") + name(e.pool.kind), "1"}};

@@ -263,11 +263,13 @@ void AmxTiles::finish(const WorkItem& item, const Group& group, i64 panel, const
   end.from_stride = kAmxColumns, end.columns = panel_columns(panel);
   if (call.bias != nullptr) end.column_bias = call.bias + first;
   end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
+  end.residual_order = p_.epilogue.residual_order;
   end.dtype = p_.dtype, end.to_stride = t_.out.stride_w * t_.out_step_w;
   AmxStore fast;
   fast.columns = panel_columns(panel), fast.bias = end.column_bias, fast.to_stride = end.to_stride;
   fast.relu = p_.epilogue.activation == Activation::relu;
-  const bool simple = fast.relu || p_.epilogue.activation == Activation::none;
+  const bool simple = (fast.relu || p_.epilogue.activation == Activation::none) &&
+                      p_.epilogue.residual_order == ResidualOrder::before_activation;
   for (i64 begin = 0; begin < group.pixels;) {
     i64 row = group.row, column = group.column + begin, run = group.pixels - begin;
     if (flat_) {

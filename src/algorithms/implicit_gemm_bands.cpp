@@ -72,7 +72,7 @@ void PoolBands::pool(const Band& band, const void* conv, void* y) const {
   const i64 planes = p_.layout == Layout::nchw ? p_.k : 1;
   for (i64 plane = 0; plane < planes; ++plane) {
     for (i64 row = 0; row < band.y_rows; ++row) {
-      pool_row(p_, rows, y, (band.image * planes + plane) * p_.y_h() + band.y_row + row);
+      pool_row(p_, rows, y, (band.image * planes + plane) * p_.y_h() + band.y_row + row, pool_pitches(p_));
     }
   }
 }

@@ -155,6 +155,7 @@ void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stret
   end.from_stride = stride, end.columns = brgemm.columns;
   if (step.call.bias != nullptr) end.column_bias = step.call.bias + k;
   end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
+  end.residual_order = p_.epilogue.residual_order;
   end.dtype = p_.dtype, end.to_stride = t_.out.stride_w * t_.out_step_w;
   for (int row = 0; row < tile.rows; row += 7) {
     const i64 to = ((row == 0 ? tile.c0 : tile.c1) + first) * size_of(p_.dtype);

@@ -45,18 +45,20 @@ std::array<Tile, 5> tiles() {
 }
 
 bool serves(const Tile& tile, const Problem& p) {
-  return tile.unit == Unit::vectors || (p.dtype == DType::bf16 && p.layout == Layout::nhwc && is_plain(p) &&
-                                        p.direction != Direction::backward_weights && amx_usable());
+  return tile.unit == Unit::vectors ||
+         (p.dtype == DType::bf16 && p.layout == Layout::nhwc && is_plain(p) && !has_pitch(p) &&
+          p.direction != Direction::backward_weights && amx_usable());
 }
 
 Tile parse_tile(const std::string& config, const Problem& p) {
   const std::array<Tile, 5> all = tiles();
   const Tile tile = *TileTable<Tile>("implicit_gemm_cpu", all).parse(config).tile;
   if (serves(tile, p)) return tile;
-  throw Error(Status::bad_problem, "implicit_gemm_cpu/" + config +
-                                       " needs fwd or bwd_d in bf16, nhwc and a processor with AMX; force "
-                                       "another config for " +
-                                       to_string(p));
+  throw Error(Status::bad_problem,
+              "implicit_gemm_cpu/" + config +
+                  " needs fwd or bwd_d in bf16, nhwc, no slices and a processor with AMX; force "
+                  "another config for " +
+                  to_string(p));
 }
 
 // Forward or backward_data with a tile: a convolution over taps, or several that write a part of the result
@@ -249,6 +251,7 @@ class ImplicitGemmCpu : public Algorithm {
   Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
  private:
+  bool takes_pitch(const Problem&, const Target&) const override { return true; }
   bool fuses(const Problem& p, const Target&) const override {
     return is_plain(p) && PoolBands::make(p, 0).has_value();
   }

@@ -87,6 +87,7 @@ class ImplicitGemmGpu : public Algorithm {
   }
 
  private:
+  bool takes_pitch(const Problem&, const Target&) const override { return true; }
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     std::vector<Candidate> all;
     for (const Choice& choice : implicit_gemm::choices(p, target.device))
@@ -100,6 +101,8 @@ class ImplicitGemmGpu : public Algorithm {
       throw Error(Status::bad_problem,
                   "backward_weights has configs without _sk, and splits by itself; not '" + config + "'");
     }
+    if (p.y_pitch != 0 && choice.splits > 1)
+      throw Error(Status::bad_problem, config + " adds up parts of whole tensors, and y is a slice");
     return candidate_of(p, choice, target.device);
   }
 

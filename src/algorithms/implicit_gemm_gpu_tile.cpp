@@ -113,7 +113,8 @@ std::vector<Choice> choices(const Problem& p, const DeviceInfo& device) {
   for (const Tile* tile : tiles(p, device)) {
     if (!launch_limit(p, *tile).empty()) continue;
     choices.push_back({tile});
-    if (p.direction == Direction::backward_weights || is_wide(*tile)) continue;
+    // The parts of a sum are whole tensors.
+    if (p.direction == Direction::backward_weights || is_wide(*tile) || p.y_pitch != 0) continue;
     for (const int splits : {2, 3, 4, 6, 8, 12, 16}) {
       if (!worth_splitting(s, {tile, splits}, device)) break;
       choices.push_back({tile, splits});

@@ -101,7 +101,7 @@ void PixelLanes::finish_between(const EpilogueCall& end, const PartCall& call, i
                      e.activation == Activation::none;
   alignas(64) float row[64], residual[64];
   EpilogueCall one;
-  one.activation = e.activation, one.slope = e.slope;
+  one.activation = e.activation, one.slope = e.slope, one.residual_order = e.residual_order;
   one.rows = 1, one.to = row;
   for (i64 i = 0; i < end.rows; ++i) {
     const float* const from = end.from + i * end.from_stride;
@@ -134,6 +134,7 @@ void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 
   if (t_.out_step_w > 1) return finish_between(end, call, k, offset);
   end.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
   end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
+  end.residual_order = p_.epilogue.residual_order;
   end.dtype = p_.dtype, end.to_stride = t_.out.stride_c;
   end.to = static_cast<std::byte*>(call.out) + offset * size_of(p_.dtype);
   if (call.residual != nullptr) {

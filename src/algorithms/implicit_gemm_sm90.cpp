@@ -105,6 +105,11 @@ class ImplicitGemmSm90 : public Algorithm {
     return p;
   }
 
+  // As they are: not where the input is gathered or thinned before.
+  bool takes_pitch(const Problem& p, const Target&) const override {
+    return p.layout == Layout::nhwc && (p.x_pitch == 0 || !sm90::thins(p));
+  }
+
   // A window of 2x2 lies in one thread's sums, one of 3x3 in a tile that overlaps its neighbours. Others are
   // pooled by a step of their own.
   bool fuses(const Problem& p, const Target&) const override {
@@ -121,7 +126,9 @@ class ImplicitGemmSm90 : public Algorithm {
     const Problem p = sm90::engine_problem(asked);
     std::vector<Candidate> all;
     for (const Form form : {Form::plain, Form::folded, Form::deepened}) {
-      if (form != Form::plain && (asked.direction != Direction::forward || p.groups > 1)) continue;
+      if (form != Form::plain &&
+          (asked.direction != Direction::forward || p.groups > 1 || asked.x_pitch != 0))
+        continue;
       if ((form == Form::folded && !sm90::folds(p)) || (form == Form::deepened && !sm90::deepens(p)))
         continue;
       const bool prepared = form != Form::plain || sm90::thins(p);
@@ -143,6 +150,8 @@ class ImplicitGemmSm90 : public Algorithm {
   Candidate parse(const std::string& config, const Problem& asked, const Target& target) const override {
     const Problem p = sm90::engine_problem(asked);
     const Formed formed = sm90::parse_formed(config, p);
+    if (formed.form != Form::plain && asked.x_pitch != 0)
+      throw Error(Status::bad_problem, config + " gathers from whole tensors, and x is a slice");
     if (formed.form != Form::plain && asked.direction != Direction::forward)
       throw Error(Status::bad_problem, config + " gathers few channels in forward alone");
     if (const std::string why = sm90::unfit(formed.tiling, asked, sm90::seen(p, formed)); !why.empty()) {

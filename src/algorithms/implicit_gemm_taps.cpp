@@ -103,6 +103,16 @@ std::vector<TapConvolution> tap_convolutions(const Problem& given) {
   return parts;
 }
 
+namespace {
+
+// Of the tensor that it is a slice of; 0: it is none.
+i64 pitch_of(const TensorShape& s, Layout layout) {
+  const i64 pitch = layout == Layout::nhwc ? s.stride_w : s.stride_n / s.stride_c;
+  return pitch == s.c ? 0 : pitch;
+}
+
+}  // namespace
+
 TapConvolution flattened(const TapConvolution& t, Layout layout) {
   const bool dense = t.taps.size() == 1 && t.taps[0].h == 0 && t.taps[0].w == 0 && t.step_h == 1 &&
                      t.step_w == 1 && t.out_step_h == 1 && t.out_step_w == 1 && t.rows == t.in.h &&
@@ -111,6 +121,7 @@ TapConvolution flattened(const TapConvolution& t, Layout layout) {
   Problem product;  // in its sizes
   product.layout = layout, product.groups = t.groups;
   product.n = t.in.n, product.c = t.in.c, product.h = t.in.h, product.w = t.in.w, product.k = t.out.c;
+  product.x_pitch = pitch_of(t.in, layout), product.y_pitch = pitch_of(t.out, layout);
   if (!rewrites::flatten.applies(product)) return t;
   product = rewrites::flatten(product).inner;
   TapConvolution flat = t;

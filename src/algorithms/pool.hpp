@@ -2,12 +2,13 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_POOL_HPP_
 #define FALTUNG_SRC_ALGORITHMS_POOL_HPP_
 
+#include "kernels/cpu/pool.hpp"
 #include "src/algorithms/algorithm.hpp"
 
 namespace faltung {
 
 // A GPU's: over the convolution's result that lies at `conv`.
-Step pool_step(const Problem& problem, Slot conv, Slot y, const DeviceInfo& device);
+Step pool_step(const Problem& problem, Slot conv, Slot y, PoolPitches pitches, const DeviceInfo& device);
 
 // convolution: a candidate for the problem without its pool. The convolution's result goes through the
 // workspace.

@@ -23,6 +23,7 @@ class ReferenceCpu : public Algorithm {
   bool is_native(const Problem&) const override { return true; }
 
  private:
+  bool takes_pitch(const Problem&, const Target&) const override { return true; }
   bool fuses(const Problem&, const Target&) const override { return true; }
 
   std::vector<Candidate> list(const Problem& problem, const Target& target) const override {

@@ -208,6 +208,7 @@ class WinogradCpu : public Algorithm {
                WinogradTensors t;
                t.x = m[from], t.y = m[to];
                t.bias = m[Place::bias], t.residual = m[Place::residual];
+               t.residual_order = epilogue.residual_order;
                t.activation = epilogue.activation, t.slope = epilogue.slope;
                t.pool = epilogue.pool.kind;
                driver->run(t, reinterpret_cast<const float*>(m[Place::packed]),

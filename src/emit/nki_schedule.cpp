@@ -202,6 +202,10 @@ std::string declined(const Problem& p, const NkiCore& core) {
   }
   if (p.dimensions == 3)
     return "three dimensions are not emitted; the nearest is d = t = 1, a plane at a time";
+  if (has_pitch(p))
+    return "slices of tensors are not emitted; the nearest is the problem without xpitch and ypitch";
+  if (p.epilogue.residual_order == ResidualOrder::after_activation)
+    return "a residual after the activation is not emitted; the nearest is one before it";
   const Activation a = p.epilogue.activation;
   if (scalar_activation(a).empty() && a != Activation::relu6 && a != Activation::leaky_relu &&
       a != Activation::hardswish) {

@@ -80,15 +80,15 @@ Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, double max
   const DType t = problem.dtype;
   // What the direction writes needs no data; the others' is the same in every direction.
   const auto make = [&](Direction writes, const TensorShape& shape) {
-    if (problem.direction != writes) return make_data(t, shape.elements(), data, random);
-    random.skip(shape.elements());
+    if (problem.direction != writes) return make_data(t, shape.extent(), data, random);
+    random.skip(shape.extent());
     return std::vector<std::byte>();
   };
   x_ = make(Direction::backward_data, x_shape(problem));
   w_ = make(Direction::backward_weights, w_shape(problem));
   y_ = make(Direction::forward, conv_shape(problem));
   bias_ = make_data(t, problem.k, data, random);
-  if (problem.epilogue.residual) residual_ = make_data(t, conv_shape(problem).elements(), data, random);
+  if (problem.epilogue.residual) residual_ = make_data(t, conv_shape(problem).extent(), data, random);
   const auto pointer = [](std::vector<std::byte>& bytes) { return bytes.empty() ? nullptr : bytes.data(); };
   tensors_ = {pointer(x_), pointer(w_), pointer(y_), pointer(bias_), pointer(residual_)};
   choose_elements(max_products, seed);

@@ -61,7 +61,7 @@ std::optional<Surroundings> tile_of(const Problem& p, const Tensors& t, const Ac
   const TensorShape from = data_is_x ? x_shape(p) : conv_shape(p);
   const TensorShape to = data_is_x ? x_shape(q) : conv_shape(q);
   const void* data = data_is_x ? t.x : t.y;
-  std::vector<std::byte> out(static_cast<std::size_t>(to.elements() * size_of(p.dtype)));
+  std::vector<std::byte> out(static_cast<std::size_t>(to.extent() * size_of(p.dtype)));
   // The largest of a box is the largest of its rows' largest, and so on.
   const auto floats = [](i64 count) { return std::vector<float>(static_cast<std::size_t>(count)); };
   std::vector<float> own = floats(from.d * from.h * from.w), deep = floats(to.d * from.h * from.w),
@@ -96,7 +96,7 @@ std::optional<Surroundings> tile_of(const Problem& p, const Tensors& t, const Ac
 std::optional<Surroundings> met_by_zeros(const Problem& p, const Tensors& t, const Accuracy& a) {
   if (!a.adds_zeros()) return {};
   const bool data_is_x = walks_over_x(p);
-  const i64 count = (data_is_x ? x_shape(p) : conv_shape(p)).elements();
+  const i64 count = (data_is_x ? x_shape(p) : conv_shape(p)).extent();
   const void* const data = data_is_x ? t.x : t.y;
   std::vector<std::byte> out(static_cast<std::size_t>(count * size_of(p.dtype)));
   bool finite = true;

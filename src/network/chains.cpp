@@ -188,8 +188,8 @@ class Program {
 };
 
 // Strides of a value that is read as one of shape `to`.
-Shape read_strides(const Shape& from, const Shape& to, Layout layout) {
-  const Shape own = strides_in(from, layout);
+Shape read_strides(const Shape& from, const Shape& to, Layout layout, i64 pitch) {
+  const Shape own = strides_in(from, layout, pitch);
   Shape strides(to.size(), 0);
   for (std::size_t d = 0; d < from.size(); ++d) {
     if (from[d] != 1) strides[to.size() - from.size() + d] = own[d];
@@ -268,18 +268,26 @@ void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
   std::vector<StridedOperand> operands;
   std::vector<Ref> reads;
   std::vector<int> in_place;
-  const Shape out = strides_in(shape, layout);
   for (const ValueId id : program.inputs) {
     const bool constant = graph.is_constant(id);
     const Layout lies = constant ? Layout::nchw : turns ? lowering.where(id, layout) : layout;
-    const Shape strides = read_strides(lowering.shape(id), shape, lies);
-    reads.push_back(lowering.read(id, lies));
-    if (!constant && lowering.shape(id) == shape && lies == layout && graph.at(id).type == graph.at(y).type)
+    const bool whole = constant || turns || !is_image(lowering.shape(id));
+    Ref from = whole ? lowering.read(id, lies) : lowering.read_slice(id, lies);
+    const bool own = from.pitch == 0 && from.offset == 0;
+    operands.push_back(
+        operand_at(from, graph.at(id).type, read_strides(lowering.shape(id), shape, lies, from.pitch)));
+    reads.push_back(from);
+    if (own && !constant && lowering.shape(id) == shape && lies == layout &&
+        graph.at(id).type == graph.at(y).type)
       in_place.push_back(static_cast<int>(reads.size()) - 1);
-    operands.push_back({graph.at(id).type, strides, 0});
   }
-  MapCall call = make_map(shape, operands, {graph.at(y).type, out, 0}, program.code, end.title());
-  lowering.emit(end, std::move(call), std::move(reads), lowering.write(y, layout), layout);
+  const std::optional<Ref> slice = turns ? std::nullopt : lowering.slice_of_join(y, layout);
+  if (slice) lowering.write_slice(y, *slice, layout);
+  Ref to = slice ? *slice : lowering.write(y, layout);
+  if (to.pitch != 0 || to.offset != 0) in_place.clear();
+  const StridedOperand out = operand_at(to, graph.at(y).type, strides_in(shape, layout, to.pitch));
+  MapCall call = make_map(shape, operands, out, program.code, end.title());
+  lowering.emit(end, std::move(call), std::move(reads), to, layout);
   lowering.drafts.back().in_place = std::move(in_place);
 }
 

@@ -93,7 +93,7 @@ std::vector<faltung::Step> product_steps(const ProductCall& call, const DeviceSl
 
 std::vector<faltung::Step> pool_steps(const PoolWork& work, const DeviceSlots& slots,
                                       const DeviceInfo& device) {
-  return {pool_step(work.problem, slots.reads[0], slots.write, device)};
+  return {pool_step(work.problem, slots.reads[0], slots.write, work.pitches, device)};
 }
 
 // ---- what they move

@@ -1,5 +1,6 @@
 #include "src/network/epilogue.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -19,11 +20,29 @@ FusedActivation read_activation(const Node& node) {
 
 void set_activation(Node& node, const FusedActivation& activation) {
   node.attributes["activation"] = std::string(faltung::name(activation.kind));
-  if (activation.kind == Activation::leaky_relu) node.attributes["slope"] = activation.slope;
+  if (takes_slope(activation.kind)) node.attributes["slope"] = activation.slope;
 }
 
-double activate(const Node& node, double x) {
-  const FusedActivation a = read_activation(node);
+ResidualOrder read_residual_order(const Node& node) {
+  return node.integer("residual_after", 0) != 0 ? ResidualOrder::after_activation
+                                                : ResidualOrder::before_activation;
+}
+
+void set_residual_order(Node& node, ResidualOrder order) {
+  node.attributes["residual_after"] = std::int64_t{order == ResidualOrder::after_activation};
+}
+
+void set_epilogue(Epilogue& epilogue, const Node& node, bool residual) {
+  const FusedActivation activation = read_activation(node);
+  epilogue.residual = residual;
+  if (residual) epilogue.residual_order = read_residual_order(node);
+  epilogue.activation = activation.kind;
+  if (takes_slope(activation.kind)) epilogue.slope = activation.slope;
+}
+
+namespace {
+
+double activate(const Node& node, const FusedActivation& a, double x) {
   const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
   switch (a.kind) {
     case Activation::none:
@@ -44,9 +63,20 @@ double activate(const Node& node, double x) {
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
     case Activation::hardswish:
       return x * (x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6);
+    case Activation::hardsigmoid:
+      return std::clamp(a.slope * x + 0.5, 0.0, 1.0);
     default:
       throw Error(Status::internal, node.title() + ": its activation has no reference");
   }
+}
+
+}  // namespace
+
+double finish(const Node& node, double x, const double* residual) {
+  const FusedActivation a = read_activation(node);
+  if (residual == nullptr) return activate(node, a, x);
+  if (read_residual_order(node) == ResidualOrder::after_activation) return activate(node, a, x) + *residual;
+  return activate(node, a, x + *residual);
 }
 
 std::optional<FusedActivation> as_activation(const Graph& graph, const Node& node) {
@@ -57,6 +87,13 @@ std::optional<FusedActivation> as_activation(const Graph& graph, const Node& nod
   if (node.op == "Sigmoid") return is(Activation::sigmoid);
   if (node.op == "HardSwish") return is(Activation::hardswish);
   if (node.op == "LeakyRelu") return FusedActivation{Activation::leaky_relu, node.number("alpha", 0.01f)};
+  if (node.op == "HardSigmoid" && node.number("beta", 0.5f) == 0.5f)
+    return FusedActivation{Activation::hardsigmoid, node.number("alpha", 0.2f)};
+  if (node.op == "PRelu") {
+    const std::optional<Array> slope = graph.constant(node.inputs[1]);
+    if (slope && slope->data.size() == 1)
+      return FusedActivation{Activation::leaky_relu, static_cast<float>(slope->data[0])};
+  }
   if (node.op == "Gelu")
     return is(node.text("approximate", "none") == "tanh" ? Activation::gelu_tanh : Activation::gelu);
   if (node.op == "Clip") {

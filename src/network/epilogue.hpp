@@ -13,11 +13,17 @@ struct FusedActivation {
   float slope = 0.01f;
 };
 
+// Where the node's residual comes in.
+ResidualOrder read_residual_order(const Node& node);
+void set_residual_order(Node& node, ResidualOrder order);
+// Activation and residual as a problem has them; the residual is there or not.
+void set_epilogue(Epilogue& epilogue, const Node& node, bool residual);
+
 // What the node's attributes say, and setting them.
 FusedActivation read_activation(const Node& node);
 void set_activation(Node& node, const FusedActivation& activation);
-// In doubles.
-double activate(const Node& node, double x);
+// In doubles: the sum with the residual, if there is one, and activated.
+double finish(const Node& node, double x, const double* residual);
 
 // The activation that an operator is, where an epilogue has it.
 std::optional<FusedActivation> as_activation(const Graph& graph, const Node& node);

@@ -151,15 +151,14 @@ bool is_product(const Node& node) { return node.op == "Linear" && node.domain ==
 
 bool has_input(const Node& node, std::size_t i) { return i < node.inputs.size() && node.inputs[i] != kNone; }
 
-// The sum of the node's result and another tensor of the same shape, before it is activated.
+// The sum of the node's result and another tensor of the same shape, before or after it is activated.
 bool take_residual(const Graph& graph, Node& node, const Node& add) {
-  if (!add.domain.empty() || add.op != "Add" || node.has("activation") || node.has("pool") ||
-      has_input(node, 3))
-    return false;
+  if (!add.domain.empty() || add.op != "Add" || node.has("pool") || has_input(node, 3)) return false;
   const ValueId y = node.outputs[0], other = add.inputs[add.inputs[0] == y ? 1 : 0];
   if (other == y || graph.is_constant(other) || graph.at(other).shape != graph.at(y).shape) return false;
   node.inputs.resize(3, kNone);
   node.inputs.push_back(other);
+  if (node.has("activation")) set_residual_order(node, ResidualOrder::after_activation);
   return true;
 }
 

@@ -64,11 +64,8 @@ Problem forward_problem(const Lowering& lowering, const Node& node, Layout layou
   p.n = x[0], p.c = x[1], p.k = f[0], p.h = w.image[1], p.w = w.image[2];
   p.groups = node.integer("group", 1);
   set_window(p, site, w);
-  const FusedActivation activation = read_activation(node);
   p.epilogue.bias = site.has(2);
-  p.epilogue.residual = site.has(3);
-  p.epilogue.activation = activation.kind;
-  if (activation.kind == Activation::leaky_relu) p.epilogue.slope = activation.slope;
+  set_epilogue(p.epilogue, node, site.has(3));
   if (node.has("pool")) {
     Node pool;
     pool.op = node.text("pool", "");
@@ -160,6 +157,47 @@ Layout image_layout(const Lowering& lowering, const Node& node) {
   return is_image(lowering.shape(node.inputs[0])) ? lowering.layout_of(node) : Layout::nchw;
 }
 
+// Which of its tensors it reads and writes as slices of larger ones.
+struct Sliced {
+  Problem problem;
+  bool x = false;
+  std::optional<Ref> y;  // the residual's pitch is y's
+};
+
+// By what the cost model, or what was measured, says of each way, and what copies cost.
+Sliced choose_slices(Lowering& lowering, const Node& node, Layout layout) {
+  const Problem whole = forward_problem(lowering, node, layout);
+  Sliced best{whole, false, std::nullopt};
+  if (!is_image(lowering.shape(node.inputs[0]))) return best;
+  const ValueId x = node.inputs[0], y = node.outputs[0];
+  const bool pools = whole.epilogue.pool.kind != PoolKind::none;
+  const std::optional<i64> x_slice = lowering.slice_pitch(x, layout);
+  std::optional<Ref> y_slice = pools ? std::nullopt : lowering.slice_of_join(y, layout);
+  if (y_slice && whole.epilogue.residual) {
+    const ValueId residual = node.inputs[3];
+    const bool there = lowering.lies_whole(residual, layout);
+    const i64 pitch = there ? 0 : lowering.slice_pitch(residual, layout).value_or(0);
+    if (pitch != y_slice->pitch) y_slice.reset();
+  }
+  i64 least = -1;
+  for (const bool slices_x : {true, false}) {
+    if (slices_x && !x_slice) continue;
+    for (const bool slices_y : {true, false}) {
+      if (slices_y && !y_slice) continue;
+      Problem p = whole;
+      if (slices_x) p.x_pitch = *x_slice;
+      if (slices_y) p.y_pitch = y_slice->pitch;
+      i64 cost = x_slice || y_slice ? lowering.cost(p) : 0;
+      if (!slices_x && x_slice) cost += lowering.copying_cost(x);
+      if (!slices_y && y_slice) cost += lowering.copying_cost(y);
+      if (least >= 0 && cost >= least) continue;
+      least = cost;
+      best = {p, slices_x, slices_y ? y_slice : std::nullopt};
+    }
+  }
+  return best;
+}
+
 void lower_forward(Lowering& lowering, const Node& node) {
   const Graph& graph = lowering.graph();
   if (!graph.is_constant(node.inputs[1]))
@@ -167,15 +205,20 @@ void lower_forward(Lowering& lowering, const Node& node) {
   if (node.inputs.size() > 2 && node.inputs[2] != kNone && !graph.is_constant(node.inputs[2]))
     lowering.site(node).decline("a bias that is not constant is not known");
   const Layout layout = image_layout(lowering, node);
-  const std::shared_ptr<const PlanImpl> plan = lowering.plan(forward_problem(lowering, node, layout));
+  const Sliced sliced = choose_slices(lowering, node, layout);
+  const std::shared_ptr<const PlanImpl> plan = lowering.plan(sliced.problem);
   ConvolutionWork work{plan, nullptr, nullptr, nullptr};
   const Weights::Packed weights = lowering.settings().weights.pack(graph.at(node.inputs[1]).constant, plan);
   work.packed = weights.packed, work.w = weights.w;
   if (plan->problem().epilogue.bias)
     work.bias = lowering.settings().weights.bias(graph.at(node.inputs[2]).constant, *plan);
-  std::vector<Ref> reads{lowering.read(node.inputs[0], layout)};
-  if (plan->problem().epilogue.residual) reads.push_back(lowering.read(node.inputs[3], layout));
-  const Ref to = lowering.write(node.outputs[0], layout);
+  const auto read = [&](ValueId id, bool slice) {
+    return slice ? lowering.read_slice(id, layout) : lowering.read(id, layout);
+  };
+  std::vector<Ref> reads{read(node.inputs[0], sliced.x)};
+  if (plan->problem().epilogue.residual) reads.push_back(read(node.inputs[3], sliced.y.has_value()));
+  if (sliced.y) lowering.write_slice(node.outputs[0], *sliced.y, layout);
+  const Ref to = sliced.y ? *sliced.y : lowering.write(node.outputs[0], layout);
   lowering.emit(node, std::move(work), std::move(reads), to, layout, plan->workspace_bytes(true));
 }
 
@@ -222,8 +265,18 @@ bool lower_convolution(Lowering& lowering, const Node& node) {
   if (!is_pool(node)) return false;
   const Layout layout = image_layout(lowering, node);
   const LonePool pool = lone_pool(lowering, node, layout);
-  const Ref from = surround(lowering, node, lowering.read(node.inputs[0], layout), pool);
-  lowering.emit(node, PoolWork{pool.problem}, {from}, lowering.write(node.outputs[0], layout), layout);
+  const bool surrounded = pool.before != Triple{} || pool.after != Triple{};
+  const bool slice = layout == Layout::nhwc && !surrounded && is_image(lowering.shape(node.inputs[0]));
+  const ValueId x = node.inputs[0];
+  const Ref from =
+      surround(lowering, node, slice ? lowering.read_slice(x, layout) : lowering.read(x, layout), pool);
+  const ValueId y = node.outputs[0];
+  const std::optional<Ref> place = slice ? lowering.slice_of_join(y, layout) : std::nullopt;
+  if (place) lowering.write_slice(y, *place, layout);
+  const Ref to = place ? *place : lowering.write(y, layout);
+  const i64 k = pool.problem.k;
+  const PoolPitches pitches{from.pitch != 0 ? from.pitch : k, to.pitch != 0 ? to.pitch : k};
+  lowering.emit(node, PoolWork{pool.problem, pitches}, {from}, to, layout);
   return true;
 }
 

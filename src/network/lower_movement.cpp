@@ -81,7 +81,24 @@ void lower_part(Lowering& lowering, const Node& node, ValueId y, const Shape& sh
                 const Shape& step) {
   const Layout layout = layout_of(lowering, node, y);
   const Type type = lowering.graph().at(y).type;
-  const Shape from = strides_in(lowering.shape(node.inputs[0]), layout);
+  // Some of an image's channels are where they are.
+  const Shape& all = lowering.shape(node.inputs[0]);
+  const bool channels = is_image(shape) && step[1] == 1 && begin[0] == 0 && begin[2] == 0 && begin[3] == 0 &&
+                        shape[0] == all[0] && shape[2] == all[2] && shape[3] == all[3];
+  if (channels) {
+    if (const auto slice = lowering.slice_of(node.inputs[0], layout, begin[1], shape[1]))
+      return lowering.write_slice(y, *slice, layout);
+  }
+  const Shape from = strides_in(all, layout);
+  // And where all before the axis that is cut is of size 1, the rest is.
+  const auto differs = std::ranges::mismatch(shape, all).in1 - shape.begin();
+  const auto axis = static_cast<std::size_t>(differs);
+  if (layout == Layout::nchw && axis < shape.size() && step[axis] == 1 && elements(shape) > 0 &&
+      std::equal(shape.begin() + differs + 1, shape.end(), all.begin() + differs + 1) &&
+      std::all_of(shape.begin(), shape.begin() + differs, [](i64 size) { return size == 1; })) {
+    if (const auto run = lowering.run_of(node.inputs[0], begin[axis] * from[axis]))
+      return lowering.alias(y, *run, layout);
+  }
   StridedOperand input{type, from, 0};
   for (std::size_t d = 0; d < shape.size(); ++d)
     input.offset += begin[d] * from[d], input.strides[d] *= step[d];
@@ -125,6 +142,7 @@ void lower_concat(Lowering& lowering, const Node& node) {
   const Type type = lowering.graph().at(y).type;
   const std::size_t axis = site.axis(node.integer("axis", 1), site.in(0).rank());
   const Shape strides = strides_in(lowering.shape(y), layout);
+  if (axis == 1 && is_image(lowering.shape(y))) return lowering.join(node, layout);
   const Ref to = lowering.write(y, layout);
   i64 offset = 0;
   for (const ValueId x : node.inputs) {

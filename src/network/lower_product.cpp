@@ -22,11 +22,8 @@ void lower_linear(Lowering& lowering, const Node& node) {
   p.math = lowering.settings().math;
   if (p.dtype != DType::f32 && p.math == Math::f32) p.math = Math::of_dtype;
   p.c = k, p.k = n, p.w = elements(site.in(0).shape) / k;
-  const FusedActivation activation = read_activation(node);
   p.epilogue.bias = site.has(2);
-  p.epilogue.residual = site.has(3);
-  p.epilogue.activation = activation.kind;
-  if (activation.kind == Activation::leaky_relu) p.epilogue.slope = activation.slope;
+  set_epilogue(p.epilogue, node, site.has(3));
   const std::shared_ptr<const PlanImpl> plan = lowering.plan(p);
   ConvolutionWork work{plan, nullptr, nullptr, nullptr};
   const Weights::Packed weights = lowering.settings().weights.pack(graph.at(node.inputs[1]).constant, plan);

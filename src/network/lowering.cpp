@@ -35,9 +35,11 @@ i64 turning_cost(const Value& value, int threads, const DeviceInfo& device) {
 
 bool is_image(const Shape& shape) { return shape.size() == 4; }
 
-Shape strides_in(const Shape& shape, Layout layout) {
-  if (!is_image(shape) || layout == Layout::nchw) return contiguous_strides(shape);
-  return {shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
+Shape strides_in(const Shape& shape, Layout layout, std::int64_t pitch) {
+  if (!is_image(shape)) return contiguous_strides(shape);
+  const i64 channels = pitch != 0 ? pitch : shape[1], pixels = shape[2] * shape[3];
+  if (layout == Layout::nchw) return {channels * pixels, pixels, shape[3], 1};
+  return {channels * pixels, 1, shape[3] * channels, channels};
 }
 
 bool same_memory(const Shape& shape) { return !is_image(shape) || shape[1] == 1 || shape[2] * shape[3] == 1; }
@@ -48,6 +50,7 @@ Lowering::Lowering(const Graph& graph, const Settings& settings)
       device_(find_device(settings.request.device)),
       trusts_all_(Settled(Problem{}, settings.request).trust == TrustPolicy::all),
       located_(graph.values.size()),
+      joins_(graph.values.size()),
       layouts_(graph.nodes.size(), Layout::nchw),
       groups_(elementwise_chains(graph, settings.fuse_chains)),
       output_of_(graph.values.size(), -1) {
@@ -92,7 +95,8 @@ Layout Lowering::layout_of(const Node& node) const {
 
 Layout Lowering::where(ValueId id, Layout layout) const {
   const Located& at = located_[static_cast<std::size_t>(id)];
-  if (at.ref[layout == Layout::nhwc] || same_memory(shape(id))) return layout;
+  const int index = layout == Layout::nhwc ? 1 : 0;
+  if (at.ref[index] || at.slice[index] || same_memory(shape(id))) return layout;
   return layout == Layout::nhwc ? Layout::nchw : Layout::nhwc;
 }
 
@@ -114,20 +118,17 @@ Ref Lowering::read(ValueId id, Layout layout) {
   std::optional<Ref>& wanted = at.ref[layout == Layout::nhwc];
   if (wanted) return *wanted;
   const std::optional<Ref>& there = at.ref[layout != Layout::nhwc];
+  const int own = layout == Layout::nhwc ? 1 : 0;
+  if (at.slice[own]) return *(wanted = copy_whole(id, *at.slice[own], layout, layout));
+  if (!there && at.slice[1 - own]) {
+    ++turned;
+    const Layout other = layout == Layout::nhwc ? Layout::nchw : Layout::nhwc;
+    return *(wanted = copy_whole(id, *at.slice[1 - own], other, layout));
+  }
   if (!there) throw Error(Status::internal, "nothing made the value " + in_quotes(value.name));
   if (same_memory(*value.shape)) return *(wanted = there);
-  const Ref to = scratch(bytes_of(value));
-  const Layout from = layout == Layout::nhwc ? Layout::nchw : Layout::nhwc;
-  Draft draft;
-  draft.name = value.name + (layout == Layout::nhwc ? " to nhwc" : " to nchw");
-  draft.work = make_copy(*value.shape, {value.type, strides_in(*value.shape, from), 0},
-                         {value.type, strides_in(*value.shape, layout), 0}, value.name);
-  draft.reads = {*there};
-  draft.write = to;
-  draft.layout = layout;
-  drafts.push_back(std::move(draft));
   ++turned;
-  return *(wanted = to);
+  return *(wanted = copy_whole(id, *there, layout == Layout::nhwc ? Layout::nchw : Layout::nhwc, layout));
 }
 
 Ref Lowering::write(ValueId id, Layout layout) {
@@ -159,8 +160,11 @@ void Lowering::emit(const Node& node, Work work, std::vector<Ref> reads, Ref to,
   draft.workspace_bytes = workspace + workspace_of(draft.work, node);
   for (const ValueId id : node.outputs) {
     if (id == kNone) continue;
-    const std::optional<Ref>& lies = located_[static_cast<std::size_t>(id)].ref[layout == Layout::nhwc];
-    if (lies && lies->buffer == to.buffer) draft.value = id;
+    const Located& at = located_[static_cast<std::size_t>(id)];
+    for (const std::optional<Ref>* lies :
+         {&at.slice[layout == Layout::nhwc], &at.ref[layout == Layout::nhwc]}) {
+      if (*lies && (*lies)->buffer == to.buffer) draft.value = id, draft.value_at = **lies;
+    }
   }
   drafts.push_back(std::move(draft));
 }
@@ -189,6 +193,10 @@ std::size_t Lowering::workspace_of(const Work& work, const Node& node) const {
   if (!known)
     throw Error(Status::unsupported, node.title() + ": the CPU computes it on elements of f32 alone");
   return 0;
+}
+
+i64 Lowering::copying_cost(ValueId id) const {
+  return turning_cost(graph_.at(id), std::max(1, settings_.request.threads), device());
 }
 
 // ---- convolutions' plans
@@ -299,6 +307,7 @@ void Lowering::lower(std::size_t i) {
 
 void Lowering::run() {
   if (settings_.choose_layouts) choose_layouts();
+  if (settings_.use_slices) find_joins();
   std::string lacking;
   int count = 0;
   constexpr int kMost = 100;

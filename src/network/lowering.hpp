@@ -9,6 +9,7 @@
 
 #include "src/finder/engine.hpp"
 #include "src/network/graph.hpp"
+#include "src/network/map_builder.hpp"
 #include "src/network/operator.hpp"
 #include "src/network/step.hpp"
 #include "src/network/weights.hpp"
@@ -24,6 +25,9 @@ struct Buffer {
 struct Ref {
   int buffer = -1;
   std::size_t offset = 0;
+  // Of a slice of an image of more channels: how many that has (Problem::x_pitch). 0: what lies there is
+  // whole.
+  std::int64_t pitch = 0;
 };
 struct Draft {
   std::string name;
@@ -35,6 +39,7 @@ struct Draft {
   std::vector<int> in_place;
   Layout layout = Layout::nchw;  // of the result; nchw too where it is no image
   ValueId value = kNone;         // of which the result is, or a part
+  Ref value_at;                  // where that lies: in the buffer that is written
 };
 
 class Lowering {
@@ -46,6 +51,7 @@ class Lowering {
     Math math = Math::f32;
     bool choose_layouts = true;  // else nchw throughout
     bool fuse_chains = true;     // elementwise nodes, else one step each
+    bool use_slices = true;      // of concatenations, else every part is copied
   };
   Lowering(const Graph& graph, const Settings& settings);
 
@@ -71,6 +77,27 @@ class Lowering {
   Ref read(ValueId id, Layout layout);
   // Where a node's result goes.
   Ref write(ValueId id, Layout layout);
+
+  // ---- slices (src/network/slices.cpp): images that lie among the channels of a larger one
+
+  // As read, but where it lies as a slice in this layout, and whole nowhere, that is given.
+  Ref read_slice(ValueId id, Layout layout);
+  // Where in the concatenation that wants it a result may be written, for whoever writes slices.
+  std::optional<Ref> slice_of_join(ValueId id, Layout layout);
+  // The node's result goes there.
+  void write_slice(ValueId id, Ref slice, Layout layout);
+  // Channels from `begin` on of an image, where they lie; none where a copy is better.
+  std::optional<Ref> slice_of(ValueId id, Layout layout, std::int64_t begin, std::int64_t channels);
+  // What begins at an element of a value and lies in one run; none where a copy is better.
+  std::optional<Ref> run_of(ValueId id, std::int64_t begin);
+  // A concatenation along the channels of images: what is not there already is copied.
+  void join(const Node& node, Layout layout);
+  // What a copy of the value costs, in nanoseconds.
+  std::int64_t copying_cost(ValueId id) const;
+  bool lies_whole(ValueId id, Layout layout) const;
+  // The pitch of a value that lies as a slice in this layout, and nowhere whole.
+  std::optional<std::int64_t> slice_pitch(ValueId id, Layout layout) const;
+
   Ref scratch(std::size_t bytes);
   // The result is what lies there; a network's output is copied.
   void alias(ValueId id, Ref ref, Layout layout);
@@ -85,11 +112,20 @@ class Lowering {
 
  private:
   struct Located {
-    std::optional<Ref> ref[2];  // by layout
+    std::optional<Ref> ref[2];    // by layout
+    std::optional<Ref> slice[2];  // where it is one
+  };
+  // That an image is the first, or another, part of.
+  struct Join {
+    const Node* node = nullptr;
+    std::int64_t begin = 0;  // channel
   };
   void lower(std::size_t node);
   void choose_layouts();
   void write_into_joins();  // src/network/joins.cpp
+  void find_joins();        // src/network/slices.cpp
+  Ref place_of_join(const Node& node, Layout layout);
+  Ref copy_whole(ValueId id, Ref from, Layout from_layout, Layout layout);
   void prepare(Operand& operand, ValueId id) const;
 
   std::size_t workspace_of(const Work& work, const Node& node) const;
@@ -100,6 +136,7 @@ class Lowering {
   std::shared_ptr<Device> device_;
   bool trusts_all_;  // also kernels that no GPU has shown right
   std::vector<Located> located_;
+  std::vector<Join> joins_;      // by value
   std::vector<Layout> layouts_;  // by node
   std::vector<int> groups_;      // by node: the last node of its elementwise chain; -1: it is none
   std::vector<int> output_of_;   // by value: which of the network's outputs it is
@@ -126,7 +163,12 @@ NodeCosts node_costs(Lowering& lowering, const Node& node);
 
 bool is_image(const Shape& shape);  // four dimensions: those that have a layout
 // The order of dimensions in memory, and strides by dimension.
-Shape strides_in(const Shape& shape, Layout layout);
+// pitch: of a slice, or 0.
+Shape strides_in(const Shape& shape, Layout layout, std::int64_t pitch = 0);
+// The pitch as far as it matters: 0 where a slice of so many channels is one run.
+std::int64_t pitch_of(const Shape& shape, Layout layout, std::int64_t pitch);
+// A map's or copy's operand that lies there; the reference becomes its buffer's beginning.
+StridedOperand operand_at(Ref& ref, Type type, const Shape& strides);
 
 // Each throws Error(unsupported) for what it does not know.
 bool lower_convolution(Lowering& lowering, const Node& node);

@@ -20,7 +20,8 @@ struct MemoryPlan {
 };
 
 // Offsets are multiples of 64 bytes. The smaller of two plans: the largest boxes first, and the boxes of the
-// fullest steps first; each in the tightest gap among those that live at the same time.
+// fullest steps first, each in the tightest gap among those that live at the same time; what then lies on top
+// is tried earlier in the order, for as long as that is quick.
 MemoryPlan plan_memory(const std::vector<Box>& boxes);
 
 }  // namespace faltung::network

@@ -14,8 +14,8 @@ std::string full_name(const Node& node) {
 }
 
 constexpr std::span<const Operator> (*kFamilies[])() = {
-    elementwise_operators, shape_operators,     join_operators,        resize_operators,
-    reduce_operators,      normalize_operators, convolution_operators, product_operators,
+    elementwise_operators, shape_operators,       join_operators,    resize_operators,    reduce_operators,
+    normalize_operators,   convolution_operators, product_operators, recurrent_operators,
 };
 
 // The first version whose definitions are those of the table.

@@ -87,6 +87,7 @@ std::span<const Operator> reduce_operators();
 std::span<const Operator> normalize_operators();
 std::span<const Operator> convolution_operators();
 std::span<const Operator> product_operators();
+std::span<const Operator> recurrent_operators();
 
 // Shape rules of many operators: as the first input, and its type in another shape.
 inline std::vector<Result> like_input(const Site& s) { return {{s.in(0).type, s.in(0).shape}}; }

@@ -116,8 +116,7 @@ void evaluate_fused_conv(const Site& s, std::vector<Array>& out) {
       {result.type, result.shape, std::vector<double>(static_cast<std::size_t>(elements(result.shape)))}};
   evaluate_conv(inner, y);
   for (std::size_t i = 0; i < y[0].data.size(); ++i) {
-    if (s.has(3)) y[0].data[i] += s.in(3).data[i];
-    y[0].data[i] = activate(s.node(), y[0].data[i]);
+    y[0].data[i] = finish(s.node(), y[0].data[i], s.has(3) ? &s.in(3).data[i] : nullptr);
   }
   if (!s.node().has("pool")) return std::swap(out[0].data, y[0].data);
   const Node pool = pool_node(s);

@@ -128,8 +128,7 @@ void evaluate_linear(const Site& s, std::vector<Array>& out) {
   for (std::size_t i = 0; i < out[0].data.size(); ++i) {
     double y = out[0].data[i];
     if (s.has(2)) y += s.in(2).data[static_cast<i64>(i) % n];
-    if (s.has(3)) y += s.in(3).data[i];
-    out[0].data[i] = activate(s.node(), y);
+    out[0].data[i] = finish(s.node(), y, s.has(3) ? &s.in(3).data[i] : nullptr);
   }
 }
 

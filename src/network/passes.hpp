@@ -33,10 +33,11 @@ Graph fold_constants(Graph graph);
 Graph with_sizes(Graph graph, const std::vector<Shape>& shapes);
 
 // Each of unsized_passes() and sized_passes(), which tell them in order.
-Graph fold_scales(Graph graph);     // BatchNormalization, Mul, Add, … by channel, into weights and biases
-Graph make_products(Graph graph);   // Gemm and MatMul by a constant become faltung.Linear
-Graph find_patterns(Graph graph);   // SiLU, HardSwish, GELU, LayerNormalization in parts; what does nothing
-Graph split_norms(Graph graph);     // normalizations become faltung.Standardize and elementwise nodes
+Graph fold_scales(Graph graph);    // BatchNormalization, Mul, Add, … by channel, into weights and biases
+Graph make_products(Graph graph);  // Gemm and MatMul by a constant become faltung.Linear
+Graph find_patterns(Graph graph);  // SiLU, HardSwish, GELU, LayerNormalization in parts; what does nothing
+Graph unroll_recurrences(Graph graph);  // LSTM, GRU and RNN by steps
+Graph split_norms(Graph graph);         // normalizations become faltung.Standardize and elementwise nodes
 Graph fuse_epilogues(Graph graph);  // residual, activation and pool into the convolution or product before
 
 // After all of them: values of f32 are of this type from here on, but the network's inputs and outputs, and

@@ -119,7 +119,8 @@ void Schedule::place(Lowering& lowering) {
     step.predicted_ms = lowering.predicted_ms(step.work);
     if (step.reads.size() > kMapRegisters) throw Error(Status::internal, step.name + ": it reads too much");
     steps_.push_back(std::move(step));
-    products_.push_back({draft.value, draft.layout});
+    products_.push_back(
+        {draft.value, draft.layout, draft.value_at.offset - draft.write.offset, draft.value_at.pitch});
   }
   constants_.resize(lowering.constants.size());
   for (const Buffer& buffer : lowering.buffers) {

@@ -27,6 +27,8 @@ class Schedule {
   struct Product {
     ValueId value;
     Layout layout;
+    std::size_t offset = 0;  // from the step's result to the value, back where it is negative (modulo 2^64)
+    std::int64_t pitch = 0;  // of a slice, else 0
   };
   const std::vector<Product>& products() const { return products_; }
   struct Constant {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/map.hpp"
+#include "kernels/cpu/pool.hpp"
 #include "kernels/cpu/product.hpp"
 #include "kernels/cpu/rows.hpp"
 #include "src/plan/plan.hpp"
@@ -24,9 +25,10 @@ struct ConvolutionWork {
   std::shared_ptr<const std::byte[]> w, bias;  // w: null where the packed weights are enough
 };
 
-// A pool alone: the problem's epilogue, over its convolution's result.
+// A pool alone: the problem's epilogue, over its convolution's result; in nhwc of slices.
 struct PoolWork {
   Problem problem;
+  PoolPitches pitches;
 };
 
 using Work =

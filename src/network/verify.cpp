@@ -15,16 +15,17 @@ struct Seen {
   std::size_t step;
   Layout layout;
   Shape shape;
+  std::int64_t pitch;  // of a slice, else 0
   Type type;
   std::vector<std::byte> bytes;
 };
 
 // In nchw.
 Array as_array(const Seen& seen) {
-  const Array lies = decode({seen.type, seen.shape, nullptr, seen.bytes.data()});
-  if (seen.layout == Layout::nchw || !is_image(seen.shape)) return lies;
-  Array array{seen.type, seen.shape, std::vector<double>(lies.data.size())};
-  Odometer at(seen.shape, {strides_in(seen.shape, Layout::nhwc)});
+  const auto there = static_cast<std::int64_t>(seen.bytes.size() / size_of(seen.type));
+  Array lies = decode({seen.type, {there}, nullptr, seen.bytes.data()});
+  Array array{seen.type, seen.shape, std::vector<double>(static_cast<std::size_t>(elements(seen.shape)))};
+  Odometer at(seen.shape, {strides_in(seen.shape, seen.layout, seen.pitch)});
   for (double& v : array.data) {
     v = lies.data[static_cast<std::size_t>(at.offset())];
     at.next();
@@ -101,11 +102,15 @@ std::vector<TensorError> verify(NetworkImpl& network, const NetworkPlanImpl& pla
   }
   std::map<std::string, Seen> seen;
   const auto keep = [&](std::size_t s, std::byte* arena) {
-    const auto [value, layout] = schedule.products()[s];
+    const auto [value, layout, offset, pitch] = schedule.products()[s];
     if (value == kNone || last.at(value) != s) return;
     const Value& v = graph.at(value);
-    const std::size_t size = static_cast<std::size_t>(elements(*v.shape)) * size_of(v.type);
-    seen[v.name] = {s, layout, *v.shape, v.type, memories.read(schedule.result(s, writes, arena), size)};
+    std::int64_t extent = 1;  // from its first element to its last
+    const Shape strides = strides_in(*v.shape, layout, pitch);
+    for (std::size_t d = 0; d < strides.size(); ++d) extent += ((*v.shape)[d] - 1) * strides[d];
+    const std::byte* const from = schedule.result(s, writes, arena) + static_cast<std::ptrdiff_t>(offset);
+    const std::size_t size = static_cast<std::size_t>(elements(*v.shape) == 0 ? 0 : extent) * size_of(v.type);
+    seen[v.name] = {s, layout, *v.shape, pitch, v.type, memories.read(from, size)};
   };
   plan.watch(reads, writes, [&](std::size_t step, std::byte* arena) {
     if (step > 0) keep(step - 1, arena);

@@ -90,7 +90,9 @@ PlanImpl::TensorBytes::TensorBytes(const Problem& p)
       w(faltung::bytes(p, Tensor::w)),
       y(faltung::bytes(p, Tensor::y)),
       bias(p.epilogue.bias ? faltung::bytes(p, Tensor::bias) : 0),
-      residual(p.epilogue.residual ? faltung::bytes(p, Tensor::residual) : 0) {}
+      residual(p.epilogue.residual ? faltung::bytes(p, Tensor::residual) : 0),
+      x_runs(p.x_pitch != 0 ? runs_of(p, x_shape(p)) : Runs{}),
+      y_runs(p.y_pitch != 0 ? runs_of(p, y_shape(p)) : Runs{}) {}
 
 // Kernels read while they write. What is only read may be the same memory.
 void PlanImpl::check_apart(const Tensors& tensors, const RunOptions& options) const {
@@ -99,20 +101,28 @@ void PlanImpl::check_apart(const Tensors& tensors, const RunOptions& options) co
     const void* address;
     std::size_t bytes;
     bool is_written;
+    Runs runs = {};  // of a slice
 
     std::uintptr_t begin() const { return reinterpret_cast<std::uintptr_t>(address); }
     bool overlaps(const Extent& other) const {
       return bytes > 0 && other.bytes > 0 && begin() < other.begin() + other.bytes &&
-             other.begin() < begin() + bytes;
+             other.begin() < begin() + bytes && !is_beside(other);
+    }
+    // Slices of one tensor, of different channels.
+    bool is_beside(const Extent& other) const {
+      if (runs.period == 0 || runs.period != other.runs.period) return false;
+      const auto period = static_cast<std::uintptr_t>(runs.period);
+      const auto ahead = static_cast<std::int64_t>((other.begin() - begin() % period + period) % period);
+      return ahead >= runs.bytes && ahead + other.runs.bytes <= runs.period;
     }
   };
   const bool reads_w = options.weights == nullptr || recipe_.packed_bytes == 0;
   const Extent extents[] = {
-      {"x", tensors.x, bytes_.x, problem_.direction == Direction::backward_data},
+      {"x", tensors.x, bytes_.x, problem_.direction == Direction::backward_data, bytes_.x_runs},
       {"w", tensors.w, reads_w ? bytes_.w : 0, problem_.direction == Direction::backward_weights},
-      {"y", tensors.y, bytes_.y, problem_.direction == Direction::forward},
+      {"y", tensors.y, bytes_.y, problem_.direction == Direction::forward, bytes_.y_runs},
       {"bias", tensors.bias, bytes_.bias, false},
-      {"residual", tensors.residual, bytes_.residual, false},
+      {"residual", tensors.residual, bytes_.residual, false, bytes_.y_runs},
       {"workspace", options.workspace, workspace_bytes(options.weights != nullptr), true}};
   for (const Extent& one : extents) {
     for (const Extent& other : extents) {

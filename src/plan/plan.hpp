@@ -10,6 +10,7 @@
 #include "src/plan/bound_launch.hpp"
 #include "src/plan/recipe.hpp"
 #include "src/problem/float_mode.hpp"
+#include "src/problem/problem.hpp"
 
 namespace faltung {
 
@@ -50,6 +51,7 @@ class PlanImpl : public std::enable_shared_from_this<PlanImpl> {
   struct TensorBytes {
     explicit TensorBytes(const Problem& problem);
     std::size_t x, w, y, bias, residual;
+    Runs x_runs, y_runs;  // of slices; those of the residual are y's
   };
 
   // A step and, of a GPU's, its launch.

@@ -147,19 +147,24 @@ std::string to_string(const Problem& p) {
   field("outpad", extents_text(output_pads), "0");
   field("dil", extents_text(dilations), "1");
   if (p.groups != 1) out += ":g" + std::to_string(p.groups);
+  for (const auto& [word, pitch] : {std::pair{":xpitch", p.x_pitch}, std::pair{":ypitch", p.y_pitch}}) {
+    if (pitch != 0) out += word + std::to_string(pitch);
+  }
   out += std::string(":") + name(p.dtype) + ":" + name(p.layout);
   if (p.math != Math::of_dtype && p.math != default_math(p.dtype))
     out += std::string(":math=") + name(p.math);
   const Epilogue& e = p.epilogue;
   if (e.bias) out += ":bias";
-  if (e.residual) out += ":residual";
-  if (e.activation == Activation::leaky_relu) {
+  const bool after = e.residual && e.residual_order == ResidualOrder::after_activation;
+  if (e.residual && !after) out += ":residual";
+  if (takes_slope(e.activation)) {
     char slope[64];
     *std::to_chars(slope, slope + sizeof slope - 1, e.slope).ptr = '\0';
-    out += std::string(":leaky_relu(") + slope + ")";
+    out += std::string(":") + name(e.activation) + "(" + slope + ")";
   } else if (e.activation != Activation::none) {
     out += std::string(":") + name(e.activation);
   }
+  if (after) out += ":residual";
   if (e.pool.kind != PoolKind::none) out += ":" + pool_text(e.pool, p.dimensions);
   return out;
 }

@@ -46,12 +46,12 @@ const char* count_word(std::size_t count) {
   return count < std::size(kWords) ? kWords[count] : "too many";
 }
 
-float slope(Cursor& cursor) {
+float slope(Cursor& cursor, const char* form) {
   const std::string_view text = cursor.rest();
   float value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end + 1 != text.data() + text.size() || *end != ')' || !std::isfinite(value)) {
-    cursor.fail("a slope that is no finite number; write leaky_relu(0.01)");
+    cursor.fail(std::string("a slope that is no finite number; write ") + form);
   }
   return value;
 }
@@ -95,6 +95,7 @@ class Canonical {
     for (auto later = std::find(std::begin(order), std::end(order), what) + 1; later != std::end(order);
          ++later) {
       if (!seen_.contains(std::string(*later))) continue;
+      if (what == "residual" && *later == "activation") continue;  // it may be added after it, too
       bad_problem(text_, what + " comes after " + std::string(*later) +
                              "; an epilogue is written as it is applied: bias, residual, activation, pool");
     }
@@ -203,6 +204,14 @@ class Canonical {
       once("dilation");
       dilation_ = extents(cursor, field);
       cursor.finish();
+    } else if (cursor.skip_before_number("xpitch")) {
+      once("pitch of x");
+      p_.x_pitch = cursor.number();
+      cursor.finish();
+    } else if (cursor.skip_before_number("ypitch")) {
+      once("pitch of y");
+      p_.y_pitch = cursor.number();
+      cursor.finish();
     } else if (cursor.skip_before_number("g")) {
       once("groups");
       p_.groups = cursor.number();
@@ -210,11 +219,11 @@ class Canonical {
     } else if (!epilogue_field(field) && !sizes(cursor)) {
       std::vector<std::string> words = epilogue_words();
       words.erase(words.begin());  // none: there the field is left out
-      for (const auto& more :
-           {names(Direction::backward_weights),
-            names(DType::bf16),
-            names(Layout::nhwc),
-            {"math=f32", "math=tf32", "math=fast", "st1", "pad1", "outpad1", "dil1", "g1", "transposed"}}) {
+      for (const auto& more : {names(Direction::backward_weights),
+                               names(DType::bf16),
+                               names(Layout::nhwc),
+                               {"math=f32", "math=tf32", "math=fast", "st1", "pad1", "outpad1", "dil1", "g1",
+                                "transposed", "xpitch64", "ypitch64"}}) {
         words.insert(words.end(), more.begin(), more.end());
       }
       unknown(field, words);
@@ -240,11 +249,18 @@ class Canonical {
     } else if (field == "residual") {
       applied("residual");
       e.residual = true;
+      if (seen_.contains("activation")) e.residual_order = ResidualOrder::after_activation;
     } else if (cursor.skip("leaky_relu(")) {
       applied("activation");
       e.activation = Activation::leaky_relu;
-      e.slope = slope(cursor);
+      e.slope = slope(cursor, "leaky_relu(0.01)");
+    } else if (cursor.skip("hardsigmoid(")) {
+      applied("activation");
+      e.activation = Activation::hardsigmoid;
+      e.slope = slope(cursor, "hardsigmoid(0.2)");
     } else if (named(field, std::end(kActivations)[-1], e.activation)) {
+      if (e.activation == Activation::hardsigmoid)
+        cursor.fail("a hardsigmoid without its slope; write hardsigmoid(0.2)");
       applied("activation");
     } else if (cursor.skip_before_number("maxpool") || cursor.skip_before_number("avgpool")) {
       applied("pool");
@@ -293,7 +309,8 @@ class Canonical {
 
   static std::vector<std::string> epilogue_words() {
     std::vector<std::string> words = names(std::end(kActivations)[-1]);
-    words.insert(words.end(), {"bias", "residual", "leaky_relu(0.01)", "maxpool2", "avgpool2"});
+    words.insert(words.end(),
+                 {"bias", "residual", "leaky_relu(0.01)", "hardsigmoid(0.2)", "maxpool2", "avgpool2"});
     return words;
   }
 

@@ -108,13 +108,28 @@ TensorShape make_shape(Layout layout, i64 n, i64 c, i64 d, i64 h, i64 w) {
   return {n, c, h, w, pixels * c, 1, w * c, c, d, h * w * c};
 }
 
-TensorShape x_shape(const Problem& p) { return make_shape(p.layout, p.n, p.c, p.d, p.h, p.w); }
+namespace {
+
+// Of c channels of a tensor of `pitch`.
+TensorShape slice(Layout layout, i64 pitch, i64 n, i64 c, i64 d, i64 h, i64 w) {
+  TensorShape shape = make_shape(layout, n, pitch, d, h, w);
+  shape.c = c;
+  return shape;
+}
+
+}  // namespace
+
+TensorShape x_shape(const Problem& p) { return slice(p.layout, x_pitch(p), p.n, p.c, p.d, p.h, p.w); }
 TensorShape w_shape(const Problem& p) {
   const bool transposed = is_transposed(p);
   return make_shape(p.layout, transposed ? p.c : p.k, (transposed ? p.k : p.c) / p.groups, p.t, p.r, p.s);
 }
-TensorShape conv_shape(const Problem& p) { return make_shape(p.layout, p.n, p.k, p.z(), p.p(), p.q()); }
-TensorShape y_shape(const Problem& p) { return make_shape(p.layout, p.n, p.k, p.z(), p.y_h(), p.y_w()); }
+TensorShape conv_shape(const Problem& p) {
+  return slice(p.layout, y_pitch(p), p.n, p.k, p.z(), p.p(), p.q());
+}
+TensorShape y_shape(const Problem& p) {
+  return slice(p.layout, y_pitch(p), p.n, p.k, p.z(), p.y_h(), p.y_w());
+}
 
 TensorShape result_shape(const Problem& p) {
   switch (p.direction) {
@@ -166,7 +181,13 @@ void* result_pointer(const Problem& p, const Tensors& t) {
   return nullptr;
 }
 
-i64 bytes_of(const Problem& p, const TensorShape& shape) { return shape.elements() * size_of(p.dtype); }
+i64 bytes_of(const Problem& p, const TensorShape& shape) { return shape.extent() * size_of(p.dtype); }
+
+Runs runs_of(const Problem& p, const TensorShape& s) {
+  const i64 bytes = size_of(p.dtype);
+  if (p.layout == Layout::nhwc) return {s.c * bytes, s.stride_w * bytes};
+  return {s.c * s.stride_c * bytes, s.stride_n * bytes};
+}
 
 double flops(const Problem& p) {
   // Each pixel of the smaller side meets every tap once.
@@ -199,7 +220,7 @@ double touched_bytes(const Problem& p) {
     reached *= static_cast<double>(std::count(read.begin(), read.end(), true)) / static_cast<double>(d.in);
     ++axis;
   }
-  return min_bytes(p) - (1 - reached) * static_cast<double>(bytes_of(p, x_shape(p)));
+  return min_bytes(p) - (1 - reached) * static_cast<double>(x_shape(p).elements()) * size_of(p.dtype);
 }
 
 i64 reduction_length(const Problem& p) {

@@ -20,6 +20,8 @@ const char* name(Activation activation);
 const char* name(ConvolutionKind kind);
 const char* name(PoolKind kind);
 
+// Whether it has a parameter, written in brackets.
+inline bool takes_slope(Activation a) { return a == Activation::leaky_relu || a == Activation::hardsigmoid; }
 // Every activation, in the order of the enum, which is that of the operations' list.
 inline constexpr Activation kActivations[] = {
 #define FALTUNG_ACTIVATION(op, value) Activation::op,
@@ -69,6 +71,11 @@ struct TensorShape {
   std::int64_t stride_n, stride_c, stride_h, stride_w;
   std::int64_t d = 1, stride_d = 0;
   std::int64_t elements() const { return n * c * d * h * w; }
+  // From the first element to the last in memory, with what a slice leaves out between.
+  std::int64_t extent() const {
+    return (n - 1) * stride_n + (c - 1) * stride_c + (d - 1) * stride_d + (h - 1) * stride_h +
+           (w - 1) * stride_w + 1;
+  }
   std::int64_t offset(std::int64_t in, std::int64_t ic, std::int64_t ih, std::int64_t iw) const {
     return in * stride_n + ic * stride_c + ih * stride_h + iw * stride_w;
   }
@@ -95,6 +102,7 @@ TensorShape shape_of(const Problem& problem, Tensor tensor);
 TensorShape result_shape(const Problem& problem);
 void* result_pointer(const Problem& problem, const Tensors& tensors);
 
+// What it takes in memory, with what lies between a slice's parts.
 std::int64_t bytes_of(const Problem& problem, const TensorShape& shape);
 
 // The arithmetic of the direct algorithm, two operations a multiply-add: what rates are quoted in.
@@ -106,6 +114,17 @@ double min_bytes(const Problem& problem);
 double touched_bytes(const Problem& problem);
 // How many products are summed into one element of the result.
 std::int64_t reduction_length(const Problem& problem);
+
+// Whether x or y is a slice of a tensor of more channels.
+inline bool has_pitch(const Problem& p) { return p.x_pitch != 0 || p.y_pitch != 0; }
+// Channels of the tensors that x and y lie in.
+inline std::int64_t x_pitch(const Problem& p) { return p.x_pitch != 0 ? p.x_pitch : p.c; }
+inline std::int64_t y_pitch(const Problem& p) { return p.y_pitch != 0 ? p.y_pitch : p.k; }
+// A slice in memory: contiguous runs of so many bytes, a period apart.
+struct Runs {
+  std::int64_t bytes, period;
+};
+Runs runs_of(const Problem& problem, const TensorShape& shape);
 
 inline bool is_depthwise(const Problem& p) { return p.groups > 1 && p.groups == p.c; }
 

@@ -168,9 +168,12 @@ Expected before_pool(const Problem& p, const Tensors& t, const Position& at) {
   const double factors = sum.factors;
   if (p.epilogue.bias)
     sum.add(Reader<T>(t.bias, make_shape(Layout::nchw, 1, p.k, 1, 1))({0, at.c, 0, 0, 0}), 1);
-  if (p.epilogue.residual) sum.add(Reader<T>(t.residual, conv_shape(p))(at), 1);
-  return {activate(p.epilogue.activation, p.epilogue.slope, sum.value), sum.magnitude, sum.may_be_nan,
-          factors};
+  const bool after = p.epilogue.residual_order == ResidualOrder::after_activation;
+  const double residual = p.epilogue.residual ? Reader<T>(t.residual, conv_shape(p))(at) : 0;
+  if (!after && p.epilogue.residual) sum.add(residual, 1);
+  const double active = activate(p.epilogue.activation, p.epilogue.slope, sum.value);
+  return {after ? active + residual : active, sum.magnitude, sum.may_be_nan, factors,
+          after ? std::abs(residual) : 0};
 }
 
 template <class T>
@@ -192,6 +195,7 @@ Expected element(const Problem& p, const Tensors& t, const Position& at) {
       }
       result.magnitude = std::max(result.magnitude, e.magnitude);
       result.factors = std::max(result.factors, e.factors);
+      result.beside = std::max(result.beside, e.beside);
       result.may_be_nan = result.may_be_nan || e.may_be_nan;
       ++count;
     }
@@ -222,6 +226,10 @@ double activate(Activation activation, double slope, double x) {
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::hardswish:
       return x * (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6;
+    case Activation::hardsigmoid: {
+      const double line = slope * x + 0.5;
+      return line < 0 ? 0 : line > 1 ? 1 : line;
+    }
   }
   return x;
 }

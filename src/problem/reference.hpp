@@ -12,14 +12,16 @@ namespace faltung {
 // One element of the result.
 struct Expected {
   double value;  // exact up to double rounding, before it is rounded to the problem's dtype
-  // The sum of |a·b| over the products (plus |bias| and |residual|) that went into it: what rounding errors
-  // are relative to. With pooling, the largest of the window's.
+  // The sum of |a·b| over the products (plus |bias| and a |residual| before the activation) that went into
+  // it: what rounding errors are relative to. With pooling, the largest of the window's.
   double magnitude;
   // Whether NaN is right, too: the filter (in bwd_w the output's gradient) has a NaN or Inf over the padding,
   // whose product with a zero counts or does not, as the algorithm goes.
   bool may_be_nan = false;
   // The sum of |a| + |b| over the products: what a loss in one factor is relative to. With pooling likewise.
   double factors = 0;
+  // Of a residual that is added after the activation: its size; with pooling, the largest of the window's.
+  double beside = 0;
 };
 
 // An element of the result: of y, x or w.

@@ -32,6 +32,8 @@ double steepest(const Epilogue& e) {
       return 1.13;  // 1.1291
     case Activation::hardswish:
       return 1.5;
+    case Activation::hardsigmoid:
+      return std::abs(static_cast<double>(e.slope));
   }
   return 1;
 }
@@ -49,6 +51,8 @@ double evaluation_error(const Epilogue& e, double magnitude) {
       return kU * magnitude * std::abs(static_cast<double>(e.slope));
     case Activation::sigmoid:
       return 8 * kU;
+    case Activation::hardsigmoid:
+      return 2 * kU * (1 + magnitude * std::abs(static_cast<double>(e.slope)));
     default:
       return 8 * kU * magnitude;
   }
@@ -59,6 +63,8 @@ double largest_value(const Epilogue& e, double magnitude) {
   switch (e.activation) {
     case Activation::sigmoid:
       return std::min(1.0, 0.5 + 0.25 * magnitude);  // its value at 0, and its largest slope
+    case Activation::hardsigmoid:
+      return 1;
     case Activation::leaky_relu:
       return std::max(1.0, std::abs(static_cast<double>(e.slope))) * magnitude;
     default:
@@ -84,20 +90,22 @@ double admitted_growth(const Problem& p) {
 
 double error_bound(const Problem& p, const Accuracy& accuracy, const Expected& expected) {
   // bias, residual and the average's sum each add one rounding of a value no larger than the magnitude.
-  double growth = accuracy.growth + (p.epilogue.bias ? 1 : 0) + (p.epilogue.residual ? 1 : 0);
+  const bool after = p.epilogue.residual_order == ResidualOrder::after_activation;
+  double growth = accuracy.growth + (p.epilogue.bias ? 1 : 0) + (p.epilogue.residual && !after ? 1 : 0);
+  const double largest = largest_value(p.epilogue, expected.magnitude) + expected.beside;
   double pooling = 0;
   if (p.epilogue.pool.kind == PoolKind::average) {
     // The sum's roundings, and that of a convolution stored in the problem's dtype before it is averaged.
     const double window = static_cast<double>(p.epilogue.pool.size_h * p.epilogue.pool.size_w);
-    pooling =
-        ((window + 1) * kU + info(p.dtype).unit_roundoff) * largest_value(p.epilogue, expected.magnitude);
+    pooling = ((window + 1) * kU + info(p.dtype).unit_roundoff) * largest;
   }
   double relative = growth * kU / (1 - std::min(0.5, growth * kU));
   if (p.math == Math::tf32) relative += 2 * kTf32 + kTf32 * kTf32;
   const double lost = accuracy.factors == Factors::whole ? 0 : kTf32Least * expected.factors;
   const double computed =
       steepest(p.epilogue) * (relative * expected.magnitude + growth * kUnderflow + lost) +
-      evaluation_error(p.epilogue, expected.magnitude) + pooling;
+      evaluation_error(p.epilogue, expected.magnitude) + pooling +
+      (after ? kU * largest : 0);
   const DTypeInfo& type = info(p.dtype);
   return computed + type.unit_roundoff * (std::abs(expected.value) + computed) + type.smallest;
 }

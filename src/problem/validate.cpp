@@ -1,5 +1,6 @@
 // What is no problem.
 #include <cmath>
+#include <tuple>
 
 #include "src/problem/problem.hpp"
 
@@ -71,6 +72,25 @@ void validate_math(const Problem& p) {
   if (fits) return;
   bad(std::string("math ") + name(p.math) + " does not go with dtype " + name(p.dtype) + "; it can be " +
       (p.dtype == DType::f32 ? "f32, tf32 or fast" : std::string(name(default_math(p.dtype))) + " or fast"));
+}
+
+void validate_pitch(const Problem& p) {
+  if (!has_pitch(p)) return;
+  if (p.direction != Direction::forward || !is_plain(p))
+    bad("a channel pitch goes with fwd of plain convolutions of two dimensions; copy the slice");
+  if (p.y_pitch != 0 && p.epilogue.pool.kind != PoolKind::none)
+    bad("a pooled result is no slice: leave ypitch out, or the pool");
+  for (const auto& [what, pitch, channels, letter] :
+       {std::tuple{"xpitch", p.x_pitch, p.c, "c"}, std::tuple{"ypitch", p.y_pitch, p.k, "k"}}) {
+    if (pitch == 0) continue;
+    require_small(what, pitch);
+    if (pitch <= channels) {
+      bad(std::string(what) + " is " + std::to_string(pitch) + "; a slice of " + letter + " = " +
+          std::to_string(channels) + " channels lies in a tensor of more, and without " + what + " in none");
+    }
+  }
+  require_countable("x", {p.n, x_pitch(p), p.h, p.w});
+  require_countable("y", {p.n, y_pitch(p), p.p(), p.q()});
 }
 
 // What is set of a dimension that the problem has not would be left out of its text.
@@ -200,11 +220,15 @@ void validate(const Problem& p) {
   if (p.direction != Direction::forward && !p.epilogue.empty()) {
     bad(std::string("an epilogue goes with fwd alone, not with ") + name(p.direction));
   }
-  const bool slope_is_used = p.epilogue.activation == Activation::leaky_relu;
+  const bool slope_is_used = takes_slope(p.epilogue.activation);
   if (slope_is_used ? !std::isfinite(p.epilogue.slope) : p.epilogue.slope != Epilogue{}.slope) {
-    bad(slope_is_used ? "leaky_relu's slope is not finite"
-                      : "a slope is given but the activation is not leaky_relu");
+    bad(slope_is_used ? std::string(name(p.epilogue.activation)) + "'s slope is not finite"
+                      : "a slope is given but the activation has none; leaky_relu and hardsigmoid have");
   }
+  const bool after = p.epilogue.residual_order == ResidualOrder::after_activation;
+  if (after && (!p.epilogue.residual || p.epilogue.activation == Activation::none))
+    bad("a residual is after an activation where both are there; leave its order as it is");
+  validate_pitch(p);
   validate_pool(p);
 }
 

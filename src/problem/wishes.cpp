@@ -54,10 +54,11 @@ const Wish kWishes[] = {
     {"swish* silu_*", "it is called silu"},
     {"leakyrelu leaky_relu leaky prelu lrelu", "a slope below zero is written leaky_relu(0.01)"},
     {"hard_swish h_swish", "it is called hardswish"},
+    {"hard_sigmoid* hardsigmoid h_sigmoid", "it is written with its slope: hardsigmoid(0.2)"},
     {"gelu_new gelu_approx* gelu_fast", "it is called gelu_tanh"},
-    {"tanh* elu celu selu mish softplus softsign hardsigmoid hard_sigmoid hardtanh hard_tanh glu swiglu",
-     "there is no such activation; there are relu, relu6, leaky_relu(0.01), sigmoid, silu, gelu, gelu_tanh "
-     "and hardswish"},
+    {"tanh* elu celu selu mish softplus softsign hardtanh hard_tanh glu swiglu",
+     "there is no such activation; there are relu, relu6, leaky_relu(0.01), sigmoid, silu, gelu, gelu_tanh, "
+     "hardswish and hardsigmoid(0.2)"},
     {"add sum skip shortcut", "a tensor that is added to the result is called residual"},
     {"max_pool* max_pooling*", "a pool is written maxpool2 or maxpool3s2p1 (size, stride, padding)"},
     {"avg_pool* average_pool* averagepool*",

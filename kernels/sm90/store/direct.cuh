@@ -12,7 +12,7 @@ struct Results {
     const int warp = thread / 32, lane = thread % 32;
     const int k0 = my_first_channel(t, consumer) + warp * 16 + lane / 4;
     const int w = t.w + lane % 4 * 2;
-    const long long row = static_cast<long long>(p.q) * p.k;
+    const long long row = static_cast<long long>(p.q) * p.y_pitch;
 #pragma unroll
     for (int mt = 0; mt < kMBlocks; ++mt) {
 #pragma unroll
@@ -21,7 +21,7 @@ struct Results {
         if (k >= p.k) continue;
         const float bias = kBias ? load_element(p.bias, k) : 0.0f;
         const long long first =
-            (static_cast<long long>(t.n) * p.p + t.h) * row + static_cast<long long>(w) * p.k + k;
+            (static_cast<long long>(t.n) * p.p + t.h) * row + static_cast<long long>(w) * p.y_pitch + k;
         float* y = static_cast<float*>(p.y) + first;
         [[maybe_unused]] const float* residual = static_cast<const float*>(p.residual) + first;
 #pragma unroll
@@ -32,7 +32,7 @@ struct Results {
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
               if (w + nb * 8 + j >= p.q) continue;
-              const int at = (nb * 8 + j) * p.k;
+              const int at = (nb * 8 + j) * p.y_pitch;
               y[at] = finish_value(sums[mt][nb][i * 4 + half * 2 + j], bias, kResidual ? residual[at] : 0.0f,
                                    p.slope);
             }

@@ -90,6 +90,19 @@ string unfit_stores(const Tiling& t, const Problem& p) {
   return "";
 }
 
+// Slices of tensors lie in NHWC, as the copy engine takes them.
+string unfit_pitch(const Tiling& t, const Problem& p) {
+  if (!has_pitch(p)) return "";
+  const i64 element = size_of(p.dtype);
+  if (p.layout == Layout::nchw) return "slices of tensors are of NHWC";
+  if (p.x_pitch == 0) return "";
+  if (t.bring != Bring::patch && t.bring != Bring::im2col)
+    return "a slice of x is brought by the copy engine";
+  if (p.c != padded_channels(p) || p.x_pitch * element % 16 != 0)
+    return "a slice of x and what it lies in are a multiple of 16 bytes of channels";
+  return "";
+}
+
 string unfit_apart(const Tiling& t, const Problem& p) {
   const KernelConfig c = kernel_config(t, p);
   if (!sums_apart(c)) return "";
@@ -169,8 +182,8 @@ string unfit(const Tiling& t, const Problem& p) {
   // 512 threads start with 128 registers each, where an instruction's sums must fit with some others.
   if (why.empty() && kernel_config(t, p).prepares() && columns(kernel_config(t, p)) > 200)
     why = "warps that prepare pixels leave registers for an N side up to 200";
-  for (const auto check :
-       {unfit_stores, unfit_apart, unfit_filter, unfit_phases, unfit_split, unfit_buffers, unfit_memory}) {
+  for (const auto check : {unfit_pitch, unfit_stores, unfit_apart, unfit_filter, unfit_phases, unfit_split,
+                           unfit_buffers, unfit_memory}) {
     if (why.empty()) why = check(t, p);
   }
   return why;

@@ -58,7 +58,8 @@ struct Pixels {
   std::vector<i64> sizes, strides;
 };
 Pixels input_pixels(const Problem& p) {
-  const i64 c = padded_channels(p), pixel = c * size_of(p.dtype), row = p.w * pixel, plane = p.h * row;
+  const i64 c = padded_channels(p), pitch = p.x_pitch != 0 ? p.x_pitch : c;
+  const i64 pixel = pitch * size_of(p.dtype), row = p.w * pixel, plane = p.h * row;
   if (is_volume(p)) return {{c, p.w, p.h, p.d, p.n}, {pixel, row, plane, p.d * plane}};
   return {{c, p.w, p.h, p.n}, {pixel, row, plane}};
 }
@@ -129,7 +130,7 @@ MapShape y_map(const Tiling& t, const Problem& p) {
   if (t.bring == Bring::planes) return planes_map(p, p.p() * p.q(), p.k, my_channels(t));
   const int element = size_of(p.dtype), unit = unit_channels(kernel_config(t, p));
   const int sharers = t.pixels_on_m() ? t.sharers() : 1;
-  const i64 pixel = p.k * element;
+  const i64 pixel = y_pitch(p) * element;
   TiledMap map =
       t.flat() ? tiled(p, {p.k, output_planes(p) * p.p() * p.q()}, {pixel}, {unit, t.pixels() / sharers})
                : tiled(p, {p.k, p.y_w(), p.y_h(), output_planes(p)},

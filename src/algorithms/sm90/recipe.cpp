@@ -117,6 +117,7 @@ Step gemm(const Tiling& t, const Problem& p, const Problem& asked, const Operand
           const Chip& chip) {
   Params params{};
   params.k = narrow(p.k), params.p = narrow(p.p()), params.q = narrow(p.q());
+  params.y_pitch = narrow(y_pitch(p));
   params.pixels = narrow(output_planes(p) * p.p() * p.q());
   params.depth = depth_of(p);
   params.tiles = narrow(tiles(t, p));

@@ -79,6 +79,7 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   c.t = saturated(p.t), c.dilation_d = saturated(p.dilation_d);
   if (t.resident()) c.kept_weights = saturated(p.r * p.s * sum_blocks(t, p));
   c.bias = p.epilogue.bias, c.residual = p.epilogue.residual;
+  c.residual_after = p.epilogue.residual_order == ResidualOrder::after_activation;
   add_pool(c, p.epilogue.pool);
   c.way = way(t, p);
   c.mapped = t.bring == Bring::shift ? shift::stores_in_bulk(p) : stores_by_map(t, p);
@@ -127,7 +128,10 @@ int pool_window(const Problem& p) {
 }
 int pooled_extent(int pixels, const Problem& p) { return windows_within(pixels, pool_window(p)); }
 
-bool plain_stores(const Problem& p) { return p.layout == Layout::nhwc && p.k * size_of(p.dtype) % 16 != 0; }
+bool plain_stores(const Problem& p) {
+  const i64 element = size_of(p.dtype);
+  return p.layout == Layout::nhwc && (p.k * element % 16 != 0 || y_pitch(p) * element % 16 != 0);
+}
 
 bool pads(const Problem& p) {
   return p.pad_top != 0 || p.pad_bottom != 0 || p.pad_left != 0 || p.pad_right != 0;

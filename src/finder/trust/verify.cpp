@@ -52,6 +52,18 @@ class Guarded {
   std::vector<unsigned char> content_;
 };
 
+// What lies between the parts of a slice is others': empty if it is as it was.
+std::string damage_between(const Problem& p, const std::vector<unsigned char>& content) {
+  if (p.y_pitch == 0) return "";
+  const Runs runs = runs_of(p, y_shape(p));
+  for (std::size_t i = 0; i < content.size(); ++i) {
+    const auto in_period = static_cast<std::int64_t>(i) % runs.period;
+    if (in_period >= runs.bytes && content[i] != kPoison)
+      return "wrote " + std::to_string(in_period - runs.bytes + 1) + " bytes past a part of the slice y";
+  }
+  return "";
+}
+
 }  // namespace
 
 const char* name(Phase phase) {
@@ -94,6 +106,8 @@ Report verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& orac
       const std::string damage = buffer->damage(buffer == &result ? &content : nullptr);
       if (!damage.empty()) return report_of(Outcome::out_of_bounds, damage, plan.kernel());
     }
+    if (const std::string damage = damage_between(p, content); !damage.empty())
+      return report_of(Outcome::out_of_bounds, damage, plan.kernel());
     if (packed && content != first) {
       return report_of(Outcome::wrong, "packed weights give other bits than plain ones", plan.kernel());
     }
