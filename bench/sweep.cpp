@@ -10,7 +10,7 @@
 #include <map>
 #include <random>
 
-#include "src/backend/cuda.hpp"
+#include "src/backend/stream_device.hpp"
 #include "src/finder/selection.hpp"
 #include "src/finder/trust/verify.hpp"
 #include "src/plan/plan.hpp"
@@ -99,7 +99,7 @@ struct Entrant {
   }
 };
 
-double replay(CudaDevice& device, Buffers& buffers, const Entrant& e, int launches, int replays) {
+double replay(StreamDevice& device, Buffers& buffers, const Entrant& e, int launches, int replays) {
   std::vector<double> ms = device.time_replays(
       [&](const Stream& stream) {
         RunOptions options;
@@ -122,8 +122,9 @@ struct Options {
 int sweep(const Options& options) {
   const auto& [arguments, first, rounds, most_rows, peer_names] = options;
   const std::shared_ptr<Device> device = arguments.device();
-  auto* const cuda = dynamic_cast<CudaDevice*>(device.get());
-  if (cuda == nullptr) throw Error(Status::unsupported, "the sweep replays graphs: CUDA devices alone");
+  auto* const streams = dynamic_cast<StreamDevice*>(device.get());
+  if (streams == nullptr)
+    throw Error(Status::unsupported, "the sweep replays graphs: devices of CUDA and HIP alone");
   Store store;
   const jit::Session session(*device, store);
   std::vector<std::unique_ptr<Peer>> peers;
@@ -164,7 +165,7 @@ int sweep(const Options& options) {
       if (packs_beforehand(p, e.plan->recipe())) e.weights = e.plan->pack_weights(buffers.next().w, {});
       const std::size_t bytes = e.plan->workspace_bytes(e.weights != nullptr);
       if (bytes > 0) e.workspace = device->allocate(bytes);
-      e.launches = std::clamp(static_cast<int>(kGraphMs / replay(*cuda, buffers, e, 2, 2)), 1, 1000);
+      e.launches = std::clamp(static_cast<int>(kGraphMs / replay(*streams, buffers, e, 2, 2)), 1, 1000);
       entrants.push_back(std::move(e));
     }
     if (entrants.empty()) {
@@ -179,7 +180,7 @@ int sweep(const Options& options) {
       if (!answer.yes) fmt::print("# {}: {}: {}\n", row.label(), peers[i]->name(), answer.text);
     }
     for (int round = 0; round < rounds; ++round) {
-      for (Entrant& e : entrants) e.ms.push_back(replay(*cuda, buffers, e, e.launches, 3));
+      for (Entrant& e : entrants) e.ms.push_back(replay(*streams, buffers, e, e.launches, 3));
       for (std::size_t i = 0; i < peers.size(); ++i) {
         if (peer_runs[i]) peer_ms[i].push_back(peers[i]->run(3 * kGraphMs).median);
       }

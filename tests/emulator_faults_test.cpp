@@ -119,7 +119,7 @@ class EmulatorFaultsInKernels : public testing::TestWithParam<const char*> {
   // What the emulator says, or what the result's check does; empty where all is right.
   std::string said_of(const std::string& kernel, const std::function<void(CodeObject&)>& change,
                       Inputs inputs = Inputs::whole) {
-    const auto device = std::make_shared<EmulatedDevice>(GetParam());
+    const auto device = std::make_shared<EmulatedDevice>(std::string("clang:") + GetParam());
     device->change = [&](CodeObject& code) {
       if (code.kernel.starts_with("implicit_gemm")) change(code);
     };

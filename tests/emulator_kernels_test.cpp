@@ -17,6 +17,7 @@
 #include "tests/emulator/half_definitions.hpp"
 #include "tests/emulator/run.hpp"
 #include "tests/emulator/scalar_definitions.hpp"
+#include "tests/random_problems.hpp"
 #include "tests/registry_problems.hpp"
 #include "tests/sampling.hpp"
 
@@ -25,11 +26,19 @@ namespace {
 
 using emulator::EmulatedDevice, emulator::run;
 
-std::shared_ptr<EmulatedDevice> device_of(const std::string& chip) {
-  return std::make_shared<EmulatedDevice>(chip, sampling::seed());
+std::shared_ptr<EmulatedDevice> device_of(const std::string& compiler) {
+  return std::make_shared<EmulatedDevice>(compiler, sampling::seed());
 }
 
-constexpr const char* kChips[] = {"gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"};
+// OpenCL C on every chip, HIP on one of each width of waves.
+constexpr const char* kCompilers[] = {"clang:gfx90a",     "clang:gfx942",  "clang:gfx1030",
+                                      "clang:gfx1100",    "clang:gfx1201", "clang-hip:gfx942",
+                                      "clang-hip:gfx1100"};
+std::string words_of(std::string compiler) {
+  std::replace_if(
+      compiler.begin(), compiler.end(), [](char c) { return c == ':' || c == '-'; }, '_');
+  return compiler;
+}
 
 class EmulatorKernels : public testing::TestWithParam<const char*> {
  protected:
@@ -56,9 +65,10 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
                                      << finding.worst;
       }
       ++verified_;
-      const auto product = device_->counts.find("implicit_gemm_matrix");
-      if (product != device_->counts.end()) {
-        EXPECT_LE(product->second.most_ways, 2u) << what << ": conflicts of banks";
+      for (const char* product : {"implicit_gemm_matrix", "implicit_gemm_matrix_weights"}) {
+        const auto counts = device_->counts.find(product);
+        if (counts != device_->counts.end())
+          EXPECT_LE(counts->second.most_ways, 2u) << what << ": conflicts of banks";
       }
       for (const auto& [mnemonic, where] : device_->executed) {
         const bool chooses = mnemonic.starts_with("v_cmpx_");  // as v_cmp_ finds
@@ -107,7 +117,8 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
 TEST_P(EmulatorKernels, EveryAlgorithm) {
   FALTUNG_TRACE_SAMPLE();
   const std::size_t chip = static_cast<std::size_t>(
-      std::find(std::begin(kChips), std::end(kChips), std::string(GetParam())) - std::begin(kChips));
+      std::find(std::begin(kCompilers), std::end(kCompilers), std::string(GetParam())) -
+      std::begin(kCompilers));
   std::size_t number = 0;  // of algorithms that such chips have
   std::vector<Problem> problems = shape_problems();
   for (const Problem& p : epilogue_problems()) problems.push_back(p);
@@ -123,7 +134,7 @@ TEST_P(EmulatorKernels, EveryAlgorithm) {
     }
     const bool is_matrix = algorithm->name() == "implicit_gemm_matrix_gpu";
     if (supported.empty()) continue;
-    if (!is_matrix && !sampling::full() && (number++ + sampling::seed()) % std::size(kChips) != chip)
+    if (!is_matrix && !sampling::full() && (number++ + sampling::seed()) % std::size(kCompilers) != chip)
       continue;
     const std::string label = std::string(GetParam()) + std::string(algorithm->name());
     const double kinds = (is_matrix ? 3 : 1) / 18.0;
@@ -144,7 +155,7 @@ TEST_P(EmulatorKernels, EveryAlgorithm) {
 TEST(EmulatorSpeed, MultiplyAddsASecond) {
   std::shared_ptr<EmulatedDevice> device;
   try {
-    device = device_of("gfx1030");
+    device = device_of("clang:gfx1030");
   } catch (const Error& error) {
     GTEST_SKIP() << error.what();
   }
@@ -166,8 +177,65 @@ TEST(EmulatorSpeed, MultiplyAddsASecond) {
 #endif
 }
 
-INSTANTIATE_TEST_SUITE_P(Chips, EmulatorKernels, testing::ValuesIn(kChips),
-                         [](const auto& param) { return std::string(param.param); });
+// The gradient of the weights on matrix units, by its tiles in turn: channels that are no whole fours, groups,
+// more taps than a word has bits, pixels that end within a tile.
+TEST_P(EmulatorKernels, WeightsGradientsOnMatrixUnits) {
+  const Algorithm& algorithm = find_algorithm("implicit_gemm_matrix_gpu");
+  const char* const texts[] = {"bwd_w:n2c12h9w7k20r3s3:pad1:f16:nhwc",
+                               "bwd_w:n1c5h8w9k7r2s3:st2:pad1.0.2.1:bf16:nchw",
+                               "bwd_w:n1c8h13w13k8r7s7:pad3:g2:f16:nhwc", "bwd_w:n2c16h6w6k72r1s1:bf16:nhwc",
+                               "bwd_w:n1c4h16w15k40r3s3:dil2:st2x1:f32:nhwc"};
+  std::size_t turn = sampling::seed();
+  for (const char* text : texts) {
+    const Problem p = parse_problem(text);
+    if (!algorithm.supports(p, builder_->target()).yes) continue;
+    const std::vector<Candidate> all = algorithm.candidates(p, builder_->target());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (sampling::full() || i == turn % all.size()) verify(p, all[i]);
+    }
+    ++turn;
+  }
+  std::printf("%d kernels verified on %s\n", verified_, GetParam());
+}
+
+// Problems of dice by a kernel that the dice choose, on each chip in turn; and by a kernel of the CPU's: both
+// are the integers' exact result, and so agree to the bit.
+TEST_P(EmulatorKernels, RandomProblemsAsOnTheCpu) {
+  constexpr int kUsual = 7, kAll = 1000;  // on all chips together
+  const int problems = sampling::full() ? kAll : sampling::count(kUsual);
+  const auto first = std::find(std::begin(kCompilers), std::end(kCompilers), std::string(GetParam())) -
+                     std::begin(kCompilers);
+  Builder cpu(find_device("cpu"), std::make_shared<const Parallel>(1));
+  for (auto i = static_cast<int>(first); i < problems; i += static_cast<int>(std::size(kCompilers))) {
+    const std::uint64_t seed = sampling::seed() * 1'000'003 + static_cast<std::uint64_t>(i);
+    Problem p = roll(seed);
+    const std::string label = std::string(GetParam()) + to_string(p);
+    std::vector<Candidate> supporting;  // of each algorithm one
+    for (const auto& algorithm : registry()) {
+      if (algorithm->device_kind() != "gpu" || !algorithm->supports(p, builder_->target()).yes) continue;
+      const std::vector<Candidate> all = algorithm->candidates(p, builder_->target());
+      supporting.push_back(all[sampling::shuffled(all.size(), label + all.front().kernel()).front()]);
+    }
+    ASSERT_FALSE(supporting.empty()) << label;
+    verify(p, supporting[sampling::shuffled(supporting.size(), label).front()]);
+    const Algorithm* const reference = &find_algorithm("reference_cpu");
+    std::vector<Candidate> own;
+    for (const auto& algorithm : registry()) {
+      if (algorithm->device_kind() != "cpu" || algorithm.get() == reference) continue;
+      if (!algorithm->supports(p, cpu.target()).yes) continue;
+      for (const Candidate& c : algorithm->candidates(p, cpu.target())) own.push_back(c);
+    }
+    if (own.empty()) continue;
+    const Candidate& mine = own[sampling::shuffled(own.size(), label).front()];
+    const Oracle oracle(p, Data::small_integers, 1, mine.weight_unit);
+    const Finding finding = run(*cpu.plan(p, mine), mine.accuracy, oracle, parallel_);
+    EXPECT_TRUE(finding.right()) << mine.kernel() << " for " << to_string(p) << ": " << finding.worst;
+  }
+  std::printf("%d problems verified on %s\n", verified_, GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Compilers, EmulatorKernels, testing::ValuesIn(kCompilers),
+                         [](const auto& param) { return words_of(param.param); });
 
 }  // namespace
 }  // namespace faltung

@@ -79,8 +79,7 @@ class Compilers {
     const std::vector<Row> rows = options_.arguments.rows();
     for (const std::string& id : options_.compilers) {
       Account account;
-      account.runs =
-          id.find(':') != std::string::npos && (id.starts_with("opencl:") || id.starts_with("cuda:"));
+      account.runs = id.starts_with("opencl:") || id.starts_with("cuda:") || id.starts_with("hip:");
       account.device = account.runs ? find_device(id) : make_offline_compiler(id);
       accounts_.push_back(std::move(account));
     }
@@ -314,8 +313,8 @@ void declare_compilers(const Command& command) {
   options->arguments.add_choices(command);
   command
       .option("--with", options->compilers,
-              "A compiler: a device (opencl:0, cuda:0), which runs the kernels too, nvrtc:sm_80 or "
-              "clang:gfx1030; repeatable")
+              "A compiler: a device (opencl:0, cuda:0, hip:0), which runs the kernels too, nvrtc:sm_80, "
+              "clang:gfx1030 (OpenCL C) or clang-hip:gfx1030 (HIP); repeatable")
       .type("COMPILER")
       .required();
   command.flag("--all-configs", options->all_configs, "Every config, not each algorithm's first alone");

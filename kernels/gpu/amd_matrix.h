@@ -1,4 +1,4 @@
-// AMD's matrix units: what a wave's lanes hold of their operands and results, by AMD's maps. In OpenCL C, for
+// AMD's matrix units: what a wave's lanes hold of their operands and results, by AMD's maps. For
 // compilers that know the builtins.
 //
 // The host defines MATRIX_mfma (CDNA 2 and later), MATRIX_wmma (RDNA 3) or MATRIX_wmma12 (RDNA 4). After
@@ -9,9 +9,30 @@
 // chunks.
 #pragma once
 
+// Clang's vectors, which it has in both languages.
+#ifdef __OPENCL_VERSION__
+#define F_AS(type, value) __builtin_astype(value, type)
 #ifdef DTYPE_f16
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
+typedef half half_t;
 #endif
+#else
+#define F_AS(type, value) __builtin_bit_cast(type, value)
+#ifdef DTYPE_f16
+typedef _Float16 half_t;
+#endif
+#endif
+#ifdef DTYPE_bf16
+typedef short half_t;  // its bits
+#endif
+#ifndef DTYPE_f32
+typedef half_t halves4_t __attribute__((ext_vector_type(4)));
+typedef half_t halves8_t __attribute__((ext_vector_type(8)));
+typedef half_t halves16_t __attribute__((ext_vector_type(16)));
+#endif
+typedef u32 words2_t __attribute__((ext_vector_type(2)));
+typedef float results4_t __attribute__((ext_vector_type(4)));
+typedef float results8_t __attribute__((ext_vector_type(8)));
 #define CHUNK ((int)(16 / sizeof(element_t)))  // elements
 
 #ifdef MATRIX_mfma
@@ -21,24 +42,24 @@
 #define LANE_CHUNK(lane, i) ((lane) / 16)
 #define RESULTS 4  // of a lane
 #define RESULT_ROW(lane, i) ((lane) / 16 * 4 + (i))
-typedef float4 results4_t;
 #define F_RESULTS results4_t
 #ifdef DTYPE_f16
-#define F_MULTIPLY_HALF(a, b, d) __builtin_amdgcn_mfma_f32_16x16x16f16(as_half4(a), as_half4(b), d, 0, 0, 0)
+#define F_MULTIPLY_HALF __builtin_amdgcn_mfma_f32_16x16x16f16
 #endif
 #ifdef DTYPE_bf16
-#define F_MULTIPLY_HALF(a, b, d) \
-  __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(as_short4(a), as_short4(b), d, 0, 0, 0)
+#define F_MULTIPLY_HALF __builtin_amdgcn_mfma_f32_16x16x16bf16_1k
 #endif
 F_DEVICE F_RESULTS multiply(const uint4* a, const uint4* b, F_RESULTS d) {
 #ifdef DTYPE_f32
-  d = __builtin_amdgcn_mfma_f32_16x16x4f32(as_float(a->x), as_float(b->x), d, 0, 0, 0);
-  d = __builtin_amdgcn_mfma_f32_16x16x4f32(as_float(a->y), as_float(b->y), d, 0, 0, 0);
-  d = __builtin_amdgcn_mfma_f32_16x16x4f32(as_float(a->z), as_float(b->z), d, 0, 0, 0);
-  return __builtin_amdgcn_mfma_f32_16x16x4f32(as_float(a->w), as_float(b->w), d, 0, 0, 0);
+  const results4_t left = F_AS(results4_t, *a), right = F_AS(results4_t, *b);
+  d = __builtin_amdgcn_mfma_f32_16x16x4f32(left.x, right.x, d, 0, 0, 0);
+  d = __builtin_amdgcn_mfma_f32_16x16x4f32(left.y, right.y, d, 0, 0, 0);
+  d = __builtin_amdgcn_mfma_f32_16x16x4f32(left.z, right.z, d, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_16x16x4f32(left.w, right.w, d, 0, 0, 0);
 #else
-  d = F_MULTIPLY_HALF(a->xy, b->xy, d);
-  return F_MULTIPLY_HALF(a->zw, b->zw, d);
+  const words2_t left[2] = {a->xy, a->zw}, right[2] = {b->xy, b->zw};
+  d = F_MULTIPLY_HALF(F_AS(halves4_t, left[0]), F_AS(halves4_t, right[0]), d, 0, 0, 0);
+  return F_MULTIPLY_HALF(F_AS(halves4_t, left[1]), F_AS(halves4_t, right[1]), d, 0, 0, 0);
 #endif
 }
 #endif
@@ -50,13 +71,16 @@ F_DEVICE F_RESULTS multiply(const uint4* a, const uint4* b, F_RESULTS d) {
 #define LANE_CHUNK(lane, i) (i)
 #define RESULTS 8
 #define RESULT_ROW(lane, i) (2 * (i) + (lane) / 16)
-#define F_RESULTS float8
+#define F_JOIN_HALVES(v) \
+  __builtin_shufflevector(v[0], v[1], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+#define F_RESULTS results8_t
 F_DEVICE F_RESULTS multiply(const uint4* a, const uint4* b, F_RESULTS d) {
-  const uint8 left = (uint8)(a[0], a[1]), right = (uint8)(b[0], b[1]);
+  const halves8_t left[2] = {F_AS(halves8_t, a[0]), F_AS(halves8_t, a[1])},
+                  right[2] = {F_AS(halves8_t, b[0]), F_AS(halves8_t, b[1])};
 #ifdef DTYPE_f16
-  return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(as_half16(left), as_half16(right), d);
+  return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(F_JOIN_HALVES(left), F_JOIN_HALVES(right), d);
 #else
-  return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(as_short16(left), as_short16(right), d);
+  return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(F_JOIN_HALVES(left), F_JOIN_HALVES(right), d);
 #endif
 }
 #endif
@@ -68,12 +92,12 @@ F_DEVICE F_RESULTS multiply(const uint4* a, const uint4* b, F_RESULTS d) {
 #define LANE_CHUNK(lane, i) ((lane) / 16)
 #define RESULTS 8
 #define RESULT_ROW(lane, i) ((lane) / 16 * 8 + (i))
-#define F_RESULTS float8
+#define F_RESULTS results8_t
 F_DEVICE F_RESULTS multiply(const uint4* a, const uint4* b, F_RESULTS d) {
 #ifdef DTYPE_f16
-  return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(as_half8(*a), as_half8(*b), d);
+  return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(F_AS(halves8_t, *a), F_AS(halves8_t, *b), d);
 #else
-  return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(as_short8(*a), as_short8(*b), d);
+  return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(F_AS(halves8_t, *a), F_AS(halves8_t, *b), d);
 #endif
 }
 #endif
@@ -95,14 +119,27 @@ F_DEVICE buffer_t buffer_of(F_GLOBAL const void* begin, u32 bytes) {
 F_DEVICE uint4 load_chunk(buffer_t from, u32 at) {
   return __builtin_amdgcn_raw_buffer_load_b128(from, (int)at, 0, 0);
 }
+F_DEVICE words2_t load_words(buffer_t from, u32 at) {
+  return __builtin_amdgcn_raw_buffer_load_b64(from, (int)at, 0, 0);
+}
 // tile: the same in all lanes, and not held to the buffer's end: the address is.
 F_DEVICE uint4 load_chunk_of(buffer_t from, u32 at, u32 tile) {
   return __builtin_amdgcn_raw_buffer_load_b128(from, (int)at, (int)tile, 0);
 }
 F_DEVICE element_t load_element(buffer_t from, u32 at) {
 #ifdef DTYPE_f32
-  return as_float(__builtin_amdgcn_raw_buffer_load_b32(from, (int)at, 0, 0));
+  return F_FROM_BITS(__builtin_amdgcn_raw_buffer_load_b32(from, (int)at, 0, 0));
 #else
   return __builtin_amdgcn_raw_buffer_load_b16(from, (int)at, 0, 0);
 #endif
+}
+// A chunk of elements that were brought one by one.
+F_DEVICE uint4 chunk_of(const element_t* e) {
+#ifdef DTYPE_f32
+  const results4_t chunk = {e[0], e[1], e[2], e[3]};
+#else
+  typedef element_t elements_t __attribute__((ext_vector_type(8)));
+  const elements_t chunk = {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7]};
+#endif
+  return F_AS(uint4, chunk);
 }

@@ -192,11 +192,7 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
         const u32 at = (u32)(begin + (index_t)(step + j) * IN_CHANNEL_STRIDE) * sizeof(element_t);
         chunk[j] = load_element(tensor, at | nowhere | (step + j < IN_GROUP ? 0 : F_NOWHERE));
       }
-#ifdef DTYPE_f32
-      next_pixels[i] = as_uint4((float4)(chunk[0], chunk[1], chunk[2], chunk[3]));
-#else
-      next_pixels[i] = as_uint4((ushort8)(chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]));
-#endif
+      next_pixels[i] = chunk_of(chunk);
 #else
       next_pixels[i] = load_chunk(tensor, (u32)(begin + step) * sizeof(element_t) | nowhere);
 #endif

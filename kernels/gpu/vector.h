@@ -1,10 +1,14 @@
 // F_VECTOR: VW floats at once. The host defines VW: 2, 4, 8 or 16.
 #pragma once
 
-#ifdef __OPENCL_VERSION__
+#if defined(__OPENCL_VERSION__) || defined(__HIP__)
+#ifdef __HIP__
+typedef float F_VECTOR __attribute__((ext_vector_type(VW)));
+#else
 #define F_JOIN_(a, b) a##b
 #define F_JOIN(a, b) F_JOIN_(a, b)
 typedef F_JOIN(float, VW) F_VECTOR;
+#endif
 #define F_SPLAT(x) ((F_VECTOR)(x))
 #define F_LANE(vector, i) (((float*)&(vector))[i])
 #else

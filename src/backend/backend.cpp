@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/backend/hip.hpp"
 #include "src/backend/nki.hpp"
 #include "src/problem/text.hpp"
 
@@ -26,6 +27,7 @@ bool DeviceInfo::has(const std::string& feature) const {
 // clang-format off
 #define FALTUNG_BACKENDS(each) \
   each(cuda) \
+  each(hip) \
   each(opencl)
 // clang-format on
 
@@ -68,6 +70,7 @@ std::string needs(const std::string& id, const std::vector<std::string>& there) 
     const auto is_one = [kind = kind](const std::string& one) { return one.starts_with(kind); };
     if (is_one(id) && std::none_of(there.begin(), there.end(), is_one)) return text;
   }
+  if (id.starts_with("hip:") && !hip_missing().empty()) return "; " + hip_missing();
   return "";
 }
 

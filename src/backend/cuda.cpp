@@ -8,11 +8,11 @@
 #include "src/backend/cuda_tensor_map.hpp"
 #include "src/backend/nvidia_features.hpp"
 #include "src/backend/nvrtc.hpp"
+#include "src/backend/stream_device.hpp"
 
 namespace faltung {
 namespace {
 
-using cuda::check;
 using cuda::driver;
 
 class CudaKernel : public Kernel {
@@ -25,9 +25,9 @@ class CudaKernel : public Kernel {
   std::string entry_;
 };
 
-class CudaDeviceImpl : public CudaDevice {
+class CudaDevice : public StreamDevice {
  public:
-  CudaDeviceImpl(int ordinal, int handle) : handle_(handle) {
+  CudaDevice(int ordinal, int handle) : StreamDevice(*driver()), handle_(handle) {
     const auto attribute = [&](int which) {
       int value = 0;
       check(driver()->device_get_attribute(&value, which, handle_),
@@ -70,7 +70,7 @@ class CudaDeviceImpl : public CudaDevice {
   const DeviceInfo& info() const override { return info_; }
 
   Binary compile(const KernelSource& source) override {
-    if (Nvrtc::get() == nullptr) throw Error(Status::unsupported, Nvrtc::missing());
+    if (Nvrtc::get() == nullptr) throw NoCompiler(Nvrtc::missing());
     return Nvrtc::get()->compile(source, architecture_);
   }
 
@@ -123,11 +123,7 @@ class CudaDeviceImpl : public CudaDevice {
   void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const Argument> arguments,
               const Stream& stream) override {
     make_current();
-    constexpr std::size_t kMostArguments = 16;
-    void* values[kMostArguments];
-    if (arguments.size() > kMostArguments)
-      throw Error(Status::internal, "a kernel of more than 16 arguments");
-    for (std::size_t i = 0; i < arguments.size(); ++i) values[i] = const_cast<void*>(arguments[i].value);
+    LaunchValues values(arguments);
     const auto& k = static_cast<const CudaKernel&>(kernel);
     cuda::LaunchAttribute attributes[2] = {};
     unsigned count = 0;
@@ -144,57 +140,8 @@ class CudaDeviceImpl : public CudaDevice {
     cuda::LaunchConfig config{shape.grid[0],  shape.grid[1],  shape.grid[2],      shape.block[0],
                               shape.block[1], shape.block[2], shape.shared_bytes, stream.native,
                               attributes,     count};
-    const int result = driver()->launch_kernel(&config, k.function_, values, nullptr);
+    const int result = driver()->launch_kernel(&config, k.function_, values.get(), nullptr);
     if (result != 0) check(result, "launching kernel " + k.entry_ + " on " + info_.id);
-  }
-
-  double time_ms(const Stream& stream, const std::function<void()>& work) override {
-    make_current();
-    const Event begin, end;
-    check(driver()->event_record(begin.handle, stream.native), "recording an event");
-    work();
-    check(driver()->event_record(end.handle, stream.native), "recording an event");
-    return elapsed(begin, end);
-  }
-
-  std::unique_ptr<Recording> record(const std::function<void(const Stream&)>& work) override {
-    make_current();
-    auto recording = std::make_unique<CudaRecording>(*this);
-    constexpr unsigned kNonBlocking = 1;
-    constexpr int kRelaxed = 2;
-    check(driver()->stream_create(&recording->stream, kNonBlocking), "making a stream");
-    check(driver()->stream_begin_capture(recording->stream, kRelaxed), "beginning a capture");
-    try {
-      work({nullptr, recording->stream});
-    } catch (...) {
-      driver()->stream_end_capture(recording->stream, &recording->graph);
-      throw;
-    }
-    check(driver()->stream_end_capture(recording->stream, &recording->graph), "ending a capture");
-    check(driver()->graph_instantiate(&recording->replay, recording->graph, 0), "instantiating a graph");
-    return recording;
-  }
-
-  bool is_capturing(const Stream& stream) const override {
-    make_current();
-    int status = 0;
-    // A stream that may not even be asked while another is recorded is taken to be recorded, too.
-    return driver()->stream_is_capturing(stream.native, &status) != 0 || status != 0;
-  }
-
-  std::vector<double> time_replays(const std::function<void(const Stream&)>& work, int replays) override {
-    const std::unique_ptr<Recording> recording = record(work);
-    std::vector<double> ms;
-    for (int i = 0; i <= replays; ++i) {
-      const double once = recording->time_ms();
-      if (i > 0) ms.push_back(once);
-    }
-    return ms;
-  }
-
-  void synchronize(const Stream& stream) override {
-    make_current();
-    check(driver()->stream_synchronize(stream.native), "waiting for " + info_.id);
   }
 
   void check_address(const void* address, const char* what) const override {
@@ -251,52 +198,16 @@ class CudaDeviceImpl : public CudaDevice {
   }
 
  private:
-  struct Event {
-    Event() { check(driver()->event_create(&handle, 0), "making an event"); }
-    ~Event() { driver()->event_destroy(handle); }
-    Event(const Event&) = delete;
-    Event& operator=(const Event&) = delete;
-    void* handle = nullptr;
-  };
-
-  // A graph and the stream that it was captured on.
-  struct CudaRecording : CudaGraph {
-    explicit CudaRecording(const CudaDeviceImpl& owner) : device(owner) {}
-    ~CudaRecording() override {
-      if (replay != nullptr) driver()->graph_exec_destroy(replay);
-      if (graph != nullptr) driver()->graph_destroy(graph);
-      if (stream != nullptr) driver()->stream_destroy(stream);
-    }
-    CudaRecording(const CudaRecording&) = delete;
-    CudaRecording& operator=(const CudaRecording&) = delete;
-    double time_ms() override {
-      device.make_current();
-      const Event begin, end;
-      check(driver()->event_record(begin.handle, stream), "recording an event");
-      check(driver()->graph_launch(replay, stream), "launching a graph");
-      check(driver()->event_record(end.handle, stream), "recording an event");
-      return elapsed(begin, end);
-    }
-    void submit(const Stream& to) override {
-      device.make_current();
-      check(driver()->graph_launch(replay, to.native), "launching a graph");
-    }
-    const CudaDeviceImpl& device;
-    void *stream = nullptr, *graph = nullptr, *replay = nullptr;
-  };
-
-  static double elapsed(const Event& begin, const Event& end) {
-    check(driver()->event_synchronize(end.handle), "waiting for an event");
-    float ms = 0;
-    check(driver()->event_elapsed(&ms, begin.handle, end.handle), "reading a time");
-    return static_cast<double>(ms);
-  }
-
   // The primary context, which the CUDA runtime and PyTorch share; kept for the process's life.
-  void make_current() const {
+  void make_current() const override {
     std::call_once(once_,
                    [&] { check(driver()->primary_ctx_retain(&context_, handle_), "opening " + info_.id); });
     check(driver()->ctx_set_current(context_), "using " + info_.id);
+  }
+
+  void check(int result, const std::string& what) const override { cuda::check(result, what); }
+  int instantiate(void** replay, void* graph) const override {
+    return driver()->graph_instantiate(replay, graph, 0);
   }
 
   DeviceInfo info_;
@@ -315,7 +226,7 @@ std::vector<std::shared_ptr<Device>> make_cuda_devices() {
   if (driver()->device_get_count(&count) != 0) return devices;
   for (int i = 0; i < count; ++i) {
     int handle = 0;
-    if (driver()->device_get(&handle, i) == 0) devices.push_back(std::make_shared<CudaDeviceImpl>(i, handle));
+    if (driver()->device_get(&handle, i) == 0) devices.push_back(std::make_shared<CudaDevice>(i, handle));
   }
   return devices;
 }

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "src/backend/stream_device.hpp"
+
 namespace faltung::cuda {
 
 // CUdevice_attribute
@@ -38,7 +40,7 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
-struct Driver {
+struct Driver : StreamFunctions {
   int (*init)(unsigned flags);
   int (*driver_get_version)(int* version);
   int (*get_error_name)(int result, const char** name);
@@ -64,21 +66,7 @@ struct Driver {
   int (*func_set_attribute)(void* function, int attribute, int value);
   int (*blocks_of_multiprocessor)(int* blocks, void* function, int threads, std::size_t shared_bytes);
   int (*launch_kernel)(const LaunchConfig* config, void* function, void** arguments, void** extra);
-  int (*event_create)(void** event, unsigned flags);
-  int (*event_destroy)(void* event);
-  int (*event_record)(void* event, void* stream);
-  int (*event_synchronize)(void* event);
-  int (*event_elapsed)(float* ms, void* begin, void* end);
-  int (*stream_create)(void** stream, unsigned flags);
-  int (*stream_destroy)(void* stream);
-  int (*stream_synchronize)(void* stream);
-  int (*stream_is_capturing)(void* stream, int* status);
-  int (*stream_begin_capture)(void* stream, int mode);
-  int (*stream_end_capture)(void* stream, void** graph);
   int (*graph_instantiate)(void** replay, void* graph, unsigned long long flags);
-  int (*graph_launch)(void* replay, void* stream);
-  int (*graph_exec_destroy)(void* replay);
-  int (*graph_destroy)(void* graph);
   // Null before CUDA 12.0.
   int (*tensor_map_encode_tiled)(void* map, int type, std::uint32_t rank, void* address,
                                  const std::uint64_t* sizes, const std::uint64_t* strides,

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "src/backend/backend.hpp"
+#include "src/backend/runtime_compiler.hpp"
 
 namespace faltung {
 
@@ -22,10 +22,9 @@ class Nvrtc {
   Binary compile(const KernelSource& source, const std::string& architecture) const;
 
  private:
-  struct Functions;
   Nvrtc() = default;
 
-  const Functions* functions_ = nullptr;
+  RuntimeCompiler compiler_;
   std::string version_;
 };
 

@@ -86,15 +86,23 @@ class NvrtcCompiler : public OfflineCompiler {
   std::string architecture_;
 };
 
-// Clang's remarks on what a kernel uses, with ROCm's device library for OpenCL's functions.
+enum class AmdLanguage { opencl, hip };
+
+// Clang's remarks on what a kernel uses, with ROCm's device library for OpenCL's and C's functions.
 class AmdCompiler : public OfflineCompiler {
  public:
-  explicit AmdCompiler(const std::string& chip) : OfflineCompiler("clang:" + chip), chip_(chip) {
+  AmdCompiler(const std::string& id, const std::string& chip, AmdLanguage language)
+      : OfflineCompiler(id), chip_(chip), language_(language) {
     info_.units = 40;
     info_.local_bytes = 64 << 10;
-    info_.dialect = "opencl";
     info_.features = amd_features(chip);
-    info_.features.insert(info_.features.end(), {"opencl", "fp16"});
+    if (language_ == AmdLanguage::opencl) {
+      info_.dialect = "opencl";
+      info_.features.insert(info_.features.end(), {"opencl", "fp16"});
+    } else {
+      info_.dialect = "hip";
+      info_.features.emplace_back("hiprtc");
+    }
     info_.unit = unit_limits(chip);
     const char* named = std::getenv("FALTUNG_CLANG");
     for (const std::string& name :
@@ -106,7 +114,7 @@ class AmdCompiler : public OfflineCompiler {
     }
     const std::string library = std::string(kBitcode) + "/opencl.bc";
     if (clang_.empty() || !fs::exists(library)) {
-      throw Error(Status::unsupported, "clang:" + chip + " needs clang-19 (or FALTUNG_CLANG) and " + library +
+      throw Error(Status::unsupported, id + " needs clang-19 (or FALTUNG_CLANG) and " + library +
                                            "; on Debian: apt-get install clang-19 rocm-device-libs");
     }
     const std::string tried =
@@ -121,29 +129,21 @@ class AmdCompiler : public OfflineCompiler {
   Binary compile(const KernelSource& source) override {
     std::string folder = (fs::temp_directory_path() / "faltung-clang-XXXXXX").string();
     if (mkdtemp(folder.data()) == nullptr) throw Error(Status::bad_file, "no temporary folder can be made");
-    std::ofstream file(folder + "/kernel.cl");
-    // The library knows each chip by a file of its own: of one that is newer than it, this says what that
-    // file would.
-    std::string library = std::string(" --rocm-device-lib-path=") + kBitcode;
-    if (!fs::exists(std::string(kBitcode) + "/oclc_isa_version_" + chip_.substr(3) + ".bc")) {
-      file << "__constant int __oclc_ISA_version = " << isa_version() << ";\n";
-      library = " -nogpulib";
-      for (const std::string& part :
-           {std::string("ocml"), std::string("ockl"), std::string("oclc_daz_opt_off"),
-            std::string("oclc_unsafe_math_off"), std::string("oclc_finite_only_off"),
-            std::string("oclc_correctly_rounded_sqrt_on"),
-            std::string("oclc_wavefrontsize64_") + (info_.unit.wave_threads == 64 ? "on" : "off"),
-            std::string("oclc_abi_version_500")}) {
-        library += std::string(" -Xclang -mlink-builtin-bitcode -Xclang ") + kBitcode + "/" + part + ".bc";
-      }
-    }
-    file << source.text << std::flush;
+    const bool is_hip = language_ == AmdLanguage::hip;
+    const std::string name = folder + (is_hip ? "/kernel.hip" : "/kernel.cl");
+    std::ofstream(name) << source.text << std::flush;
+    std::string options;
+    for (const std::string& option : source.options) options += " '" + option + "'";
     const std::string clang = clang_ + kTarget + " -mcpu=" + chip_;
-    const std::string command =
-        clang + " -x cl -cl-std=CL1.2 -D__OPENCL_VERSION__=120 -O3 -Xclang -mlink-bitcode-file -Xclang " +
-        kBitcode + "/opencl.bc" + library + " -Rpass-analysis=kernel-resource-usage -S " + folder +
-        "/kernel.cl -o " + folder + "/kernel.s 2>" + folder + "/log && " + clang + " -c " + folder +
-        "/kernel.s -o " + folder + "/kernel.o 2>>" + folder + "/log";
+    const std::string compile =
+        is_hip
+            ? clang_ + " -x hip --cuda-device-only --offload-arch=" + chip_ + " -nogpuinc -std=c++17"
+            : clang + " -x cl -cl-std=CL1.2 -D__OPENCL_VERSION__=120 -Xclang -mlink-bitcode-file -Xclang " +
+                  kBitcode + "/opencl.bc";
+    const std::string command = library_command(folder, clang) + compile + options + " -O3" +
+                                library(folder) + " -Rpass-analysis=kernel-resource-usage -S " + name +
+                                " -o " + folder + "/kernel.s 2>" + folder + "/log && " + clang + " -c " +
+                                folder + "/kernel.s -o " + folder + "/kernel.o 2>>" + folder + "/log";
     const auto begin = std::chrono::steady_clock::now();
     const int status = std::system(command.c_str());
     Binary binary;
@@ -168,6 +168,31 @@ class AmdCompiler : public OfflineCompiler {
  private:
   static constexpr const char* kBitcode = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
   static constexpr const char* kTarget = " -target amdgcn-amd-amdhsa";
+
+  std::string isa_bitcode() const {
+    return std::string(kBitcode) + "/oclc_isa_version_" + chip_.substr(3) + ".bc";
+  }
+  // The library knows each chip by a file of its own: of one that is newer than it, what makes that file
+  // first.
+  std::string library_command(const std::string& folder, const std::string& clang) const {
+    if (fs::exists(isa_bitcode())) return "";
+    std::ofstream(folder + "/isa.cl") << "__constant int __oclc_ISA_version = " << isa_version() << ";\n";
+    return clang + " -x cl -nogpulib -emit-llvm -c " + folder + "/isa.cl -o " + folder + "/isa.bc && ";
+  }
+  // The options that link the library.
+  std::string library(const std::string& folder) const {
+    const bool known = fs::exists(isa_bitcode());
+    if (known && language_ == AmdLanguage::opencl) return std::string(" --rocm-device-lib-path=") + kBitcode;
+    std::string all = " -nogpulib";
+    for (const char* part :
+         {"ocml", "ockl", "oclc_daz_opt_off", "oclc_unsafe_math_off", "oclc_finite_only_off",
+          "oclc_correctly_rounded_sqrt_on",
+          info_.unit.wave_threads == 64 ? "oclc_wavefrontsize64_on" : "oclc_wavefrontsize64_off",
+          "oclc_abi_version_500"}) {
+      all += std::string(" -Xclang -mlink-builtin-bitcode -Xclang ") + kBitcode + "/" + part + ".bc";
+    }
+    return all + " -Xclang -mlink-builtin-bitcode -Xclang " + (known ? isa_bitcode() : folder + "/isa.bc");
+  }
 
   // gfx1151 is 11.5.1, which the device library writes as 11501; the last digit is hexadecimal.
   int isa_version() const {
@@ -204,14 +229,19 @@ class AmdCompiler : public OfflineCompiler {
   }
 
   std::string chip_, clang_;
+  AmdLanguage language_;
 };
 
 }  // namespace
 
 std::shared_ptr<Device> make_offline_compiler(const std::string& id) {
   if (id.starts_with("nvrtc:sm_")) return std::make_shared<NvrtcCompiler>(id.substr(6));
-  if (id.starts_with("clang:gfx")) return std::make_shared<AmdCompiler>(id.substr(6));
-  throw Error(Status::bad_problem, "'" + id + "' is no compiler; one is nvrtc:sm_80 or clang:gfx1030");
+  if (id.starts_with("clang:gfx"))
+    return std::make_shared<AmdCompiler>(id, id.substr(6), AmdLanguage::opencl);
+  if (id.starts_with("clang-hip:gfx"))
+    return std::make_shared<AmdCompiler>(id, id.substr(10), AmdLanguage::hip);
+  throw Error(Status::bad_problem,
+              "'" + id + "' is no compiler; one is nvrtc:sm_80, clang:gfx1030 or clang-hip:gfx1030");
 }
 
 std::optional<AssemblyCounts> code_counts(const Kernel& kernel) {

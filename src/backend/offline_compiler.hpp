@@ -12,9 +12,9 @@
 
 namespace faltung {
 
-// id: nvrtc:<architecture>, e.g. nvrtc:sm_80, or clang:<chip>, e.g. clang:gfx1030. resources() of its kernels
-// are what the compiler said. Throws Error(unsupported) where the compiler is not installed,
-// Error(bad_problem) where the id is no such thing.
+// id: nvrtc:<architecture>, e.g. nvrtc:sm_80, or clang:<chip>, e.g. clang:gfx1030, of OpenCL C,
+// clang-hip:<chip> of HIP. resources() of its kernels are what the compiler said. Throws Error(unsupported)
+// where the compiler is not installed, Error(bad_problem) where the id is no such thing.
 std::shared_ptr<Device> make_offline_compiler(const std::string& id);
 
 // What the code of a kernel that such a compiler made has; nothing where that is not counted.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/backend/cuda.hpp"
+#include "src/backend/stream_device.hpp"
 #include "src/plan/recipe.hpp"
 
 namespace faltung::network {
@@ -20,12 +20,12 @@ std::unique_ptr<DeviceRuns::Arena> DeviceRuns::make_arena() const {
   auto arena = std::make_unique<Arena>();
   arena->memory = device().allocate(std::max<std::size_t>(1, schedule_.memory().bytes));
   const RunMemory memory{{}, {}, arena->begin()};
-  const auto* const cuda = dynamic_cast<const CudaDevice*>(&device());
+  const auto* const streams = dynamic_cast<const StreamDevice*>(&device());
   for (std::size_t s = 0; s < program_.size();) {
     std::size_t end = s;
     while (end < program_.size() && !program_.is_callers(end)) ++end;
     constexpr std::size_t kLeast = 2;  // steps that are worth a graph
-    if (cuda != nullptr && end - s >= kLeast) {
+    if (streams != nullptr && end - s >= kLeast) {
       // Once without recording, so that what happens at a kernel's first launch is behind.
       program_.submit(s, end, memory, {});
       device().synchronize({});
@@ -73,12 +73,12 @@ void DeviceRuns::run(std::span<const void* const> inputs, std::span<void* const>
   if (own != nullptr) return program_.submit(0, program_.size(), {inputs, outputs, own}, stream);
   Arena& arena = arena_of(native);
   const RunMemory memory{inputs, outputs, arena.begin()};
-  auto* const cuda = dynamic_cast<CudaDevice*>(&device());
+  const auto* const streams = dynamic_cast<const StreamDevice*>(&device());
   // What a caller records is a graph of the caller's own.
-  const bool replays = cuda != nullptr && !cuda->is_capturing(stream);
+  const bool replays = streams != nullptr && !streams->is_capturing(stream);
   const std::lock_guard lock(arena.mutex);
   for (const Part& part : arena.parts) {
-    auto* const graph = replays ? dynamic_cast<CudaGraph*>(part.recording.get()) : nullptr;
+    auto* const graph = replays ? dynamic_cast<StreamGraph*>(part.recording.get()) : nullptr;
     if (graph != nullptr)
       graph->submit(stream);
     else

@@ -6,16 +6,16 @@
 
 namespace faltung::emulator {
 
-EmulatedDevice::EmulatedDevice(const std::string& chip, u64 seed)
-    : chip_(chip),
-      compiler_(make_offline_compiler("clang:" + chip)),
+EmulatedDevice::EmulatedDevice(const std::string& compiler, u64 seed)
+    : chip_(compiler.substr(compiler.find(':') + 1)),
+      compiler_(make_offline_compiler(compiler)),
       info_(compiler_->info()),
       machine_(std::make_shared<Machine>(seed)) {
   // Each is a device of its own: what one changes in its kernels no other sees.
   static std::atomic<int> number = 0;
-  info_.key = "emulated:" + chip;
+  info_.key = "emulated:" + compiler;
   info_.id = info_.key + ":" + std::to_string(number++);
-  info_.description = chip + ", emulated";
+  info_.description = chip_ + ", emulated";
   info_.memory_bytes = std::size_t{1} << 32;
 }
 
@@ -47,7 +47,7 @@ void EmulatedDevice::launch(const Kernel& kernel, const LaunchShape& shape,
   std::vector<Argument> all;
   for (const Argument& argument : arguments) {
     all.push_back(argument);
-    if (argument.is_address) all.emplace_back(&kSkip, sizeof kSkip, false);
+    if (argument.is_address && info_.dialect == "opencl") all.emplace_back(&kSkip, sizeof kSkip, false);
   }
   Counts& total = counts[emulated.entry];
   const Counts own = machine_->run(*emulated.code, shape, all);

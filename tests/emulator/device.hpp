@@ -21,8 +21,9 @@ class EmulatedKernel : public Kernel {
 
 class EmulatedDevice : public Device {
  public:
-  // chip: gfx90a, gfx1100, ... Throws Error(unsupported) where the compiler is not installed.
-  explicit EmulatedDevice(const std::string& chip, u64 seed = 1);
+  // compiler: of make_offline_compiler, for an AMD chip, e.g. clang:gfx90a. Throws Error(unsupported) where
+  // it is not installed.
+  explicit EmulatedDevice(const std::string& compiler, u64 seed = 1);
   const DeviceInfo& info() const override { return info_; }
   Binary compile(const KernelSource& source) override { return compiler_->compile(source); }
   std::shared_ptr<Kernel> load(const Binary& binary, const KernelSource& source) override;

@@ -13,13 +13,11 @@
 namespace faltung::emulator {
 namespace {
 
-// More than any kernel of a small problem needs: what runs on is caught in a loop.
-constexpr u64 kMostInstructions = 10'000'000;
-
 // The segment that a kernel reads its arguments from.
 std::vector<u8> argument_segment(const CodeObject& code, const LaunchShape& shape,
                                  std::span<const Argument> arguments) {
-  std::vector<u8> segment(static_cast<std::size_t>(std::max(8, code.argument_bytes)));
+  // Whole 16 bytes, as a driver gives it: compilers load so many at once.
+  std::vector<u8> segment(static_cast<std::size_t>(std::max(16, (code.argument_bytes + 15) / 16 * 16)));
   const auto put = [&](const ArgumentPlace& place, const void* value, std::size_t bytes) {
     if (bytes != static_cast<std::size_t>(place.bytes))
       throw Error(Status::bad_problem,
@@ -107,8 +105,9 @@ void begin(Wave& wave, const CodeObject& code, const LaunchShape& shape, const u
 // The waves of one block, until all have ended.
 class Runner {
  public:
-  Runner(const CodeObject& code, const LaunchShape& shape, const u8* arguments, Block& block, u64 seed)
-      : code_(code), block_(block), random_(seed) {
+  Runner(const CodeObject& code, const LaunchShape& shape, const u8* arguments, Block& block, u64 seed,
+         u64 most_instructions)
+      : code_(code), block_(block), random_(seed), most_instructions_(most_instructions) {
     const unsigned threads = shape.block[0] * shape.block[1] * shape.block[2];
     const auto lanes = static_cast<unsigned>(code.lanes);
     for (unsigned w = 0; w * lanes < threads; ++w) {
@@ -129,7 +128,7 @@ class Runner {
       }
       Wave& wave = *ready[random_() % ready.size()];
       // Mostly on to the next barrier, sometimes a few steps.
-      const u64 steps = random_() % 2 == 0 ? random_() % 64 + 1 : kMostInstructions;
+      const u64 steps = random_() % 2 == 0 ? random_() % 64 + 1 : most_instructions_;
       for (u64 step = 0; step < steps && wave.state == Wave::State::runs; ++step) execute_next(wave);
     }
   }
@@ -137,8 +136,8 @@ class Runner {
  private:
   void execute_next(Wave& wave) {
     const Instruction& i = code_.program[wave.next];
-    if (++executed_ > kMostInstructions)
-      wave.fail(i, fmt::format("still runs after {} instructions", kMostInstructions));
+    if (++executed_ > most_instructions_)
+      wave.fail(i, fmt::format("still runs after {} instructions", most_instructions_));
     ++wave.next;
     execute(wave, i);
   }
@@ -168,6 +167,7 @@ class Runner {
   Block& block_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Wave>> waves_;
+  const u64 most_instructions_;
   u64 executed_ = 0;
 };
 
@@ -190,7 +190,7 @@ Counts Machine::run(const CodeObject& code, const LaunchShape& shape, std::span<
     for (block.id[1] = 0; block.id[1] < shape.grid[1]; ++block.id[1]) {
       for (block.id[0] = 0; block.id[0] < shape.grid[0]; ++block.id[0]) {
         local_.begin(code.local_bytes + static_cast<int>(shape.shared_bytes));
-        Runner(code, shape, segment.data(), block, seed++).run();
+        Runner(code, shape, segment.data(), block, seed++, most_instructions_).run();
       }
     }
   }

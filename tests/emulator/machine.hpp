@@ -13,7 +13,10 @@ namespace faltung::emulator {
 
 class Machine {
  public:
-  explicit Machine(u64 seed = 1) : seed_(seed) {}
+  // More instructions than any kernel of a small problem needs: a block that runs on is caught in a loop.
+  static constexpr u64 kMostInstructions = 10'000'000;
+  explicit Machine(u64 seed = 1, u64 most_instructions = kMostInstructions)
+      : seed_(seed), most_instructions_(most_instructions) {}
   Memory& memory() { return memory_; }
 
   // arguments: the kernel's, in order, without the hidden ones. Throws Error(device_error) that says which
@@ -24,7 +27,7 @@ class Machine {
  private:
   Memory memory_;
   LocalMemory local_;
-  u64 seed_;
+  u64 seed_, most_instructions_;
 };
 
 }  // namespace faltung::emulator

@@ -29,7 +29,11 @@ typedef ulong word;
 #define GLOBAL __global
 #else
 typedef unsigned long long word;
+#ifdef __HIP__
+#define KERNEL extern "C" __attribute__((global)) void
+#else
 #define KERNEL extern "C" __global__ void
+#endif
 #define POINTER(type, name) type* name##_buffer
 #define OPEN(type, name) type* name = name##_buffer
 #define GLOBAL
@@ -49,7 +53,7 @@ KERNEL harm(POINTER(float, y), POINTER(word, counter), word spares, word last, w
   word state = rounds;
   for (word i = 0; i < rounds; ++i) {
     state = state * 6364136223846793005UL + 1442695040888963407UL;
-#ifndef __OPENCL_VERSION__
+#if !defined(__OPENCL_VERSION__) && !defined(__HIP__)
     if ((i & 0xffff) == 0) {
       static __shared__ word begin;
       word now;
@@ -193,7 +197,7 @@ class Faulty : public Algorithm {
     const jit::Source source{kernel, constants_of(fault) + kKernel, "harm", {}};
     // Where there is no clock, so many rounds that they take some minutes. llvmpipe ends every thread after
     // 2^16 of them: there it has to be many threads.
-    const std::uint64_t rounds = device.has("opencl") ? std::uint64_t{1} << 36 : ~std::uint64_t{0};
+    const std::uint64_t rounds = device.dialect == "cuda" ? ~std::uint64_t{0} : std::uint64_t{1} << 36;
     const bool many = device.description.find("llvmpipe") != std::string::npos && fault.starts_with("hang");
     LaunchShape shape;
     if (many) shape.grid[0] = 1 << 17, shape.block[0] = 64;

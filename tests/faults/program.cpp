@@ -63,10 +63,10 @@ int main(const std::vector<std::string>& words) {
   Request request;
   request.device = words[1];
   request.threads = 1;
-  const Target target{find_device(words[1])->info(), 1};
   double compile_ms = 0;
   bool right = true;
   try {
+    const Target target{find_device(words[1])->info(), 1};
     if (words[0] == "explain") out = explained(engine.explain(parse_problem(words[2]), request));
     for (std::size_t i = 2; i < words.size() && words[0] != "explain"; ++i) {
       const Problem problem = parse_problem(words[i]);

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "src/backend/runtime_compiler.hpp"
+
 namespace faltung {
 namespace {
 
@@ -106,6 +108,8 @@ Report Examiner::examine(const Task& task, const Watch& watch) {
   };
   try {
     examine(task, watch, report, phase);
+  } catch (const NoCompiler&) {
+    throw;
   } catch (const Error& error) {
     if (phase == Phase::open) throw;  // the device or the request, and not the kernel
     switch (error.status()) {
@@ -254,8 +258,18 @@ void Examiner::compile_ahead(const std::vector<Task>& tasks, const Watch& watch)
   for (std::thread& thread : threads) thread.join();
 }
 
-void Examiner::probe(const std::string& id) {
+void Examiner::probe(const Probe& probe) {
+  const auto& [id, part] = probe;
   const std::shared_ptr<Device> device = find_device(id);
+  if (part == Probe::Part::compiler) {
+    jit::Source line;
+    line.name = line.entry = "probe";
+    line.text =
+        "#include \"kernels/gpu/" + device->info().dialect +
+        ".h\"\nF_KERNEL(64) probe(F_OUTPUT(int, to)) { F_OPEN_OUTPUT(int, to); to[F_THREAD()] = 1; }\n";
+    device->compile(line.whole());
+    return;
+  }
   std::vector<std::uint32_t> there(1 << 16), back(there.size());
   for (std::size_t i = 0; i < there.size(); ++i) there[i] = static_cast<std::uint32_t>(i) * 2654435761u;
   const std::size_t bytes = there.size() * sizeof there[0];

@@ -35,6 +35,14 @@ struct Task {
   double predicted_ms = 0;  // of one run, for the deadlines
 };
 
+// Whether a device still does what every kernel needs of it.
+struct Probe {
+  enum class Part { memory, compiler };
+  std::string device;
+  Part part = Part::memory;
+};
+inline const char* name(Probe::Part part) { return part == Probe::Part::memory ? "memory" : "compiler"; }
+
 // Tries kernels one after the other. Inputs, expected results and buffers of the last problem are kept.
 class Examiner {
  public:
@@ -43,8 +51,8 @@ class Examiner {
   // Makes the plans of several kernels at once, each in a thread of its own, and keeps them until they are
   // examined or others are made. What fails is left to its examination.
   void compile_ahead(const std::vector<Task>& tasks, const Watch& watch);
-  // Whether the device still computes: memory written there comes back. Throws if it does not.
-  void probe(const std::string& device);
+  // Throws if memory written there does not come back; if a kernel of one line does not compile.
+  void probe(const Probe& probe);
 
  private:
   void examine(const Task& task, const Watch& watch, Report& report, Phase& phase);

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kProtocol = 2;
+constexpr int kProtocol = 3;
 
 // Messages of drivers may be in any encoding.
 std::string dump(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
@@ -73,7 +73,9 @@ void check_hello(const std::string& line) {
                                         "; FALTUNG_WORKER must be the faltung command of this version");
 }
 
-std::string probe(const std::string& device) { return dump({{"do", "probe"}, {"device", device}}); }
+std::string probe(const Probe& probe) {
+  return dump({{"do", "probe"}, {"device", probe.device}, {"part", name(probe.part)}});
+}
 
 std::string examine(const Task& task) {
   Json json = to_json(task);
@@ -92,7 +94,12 @@ Request read_request(const std::string& line) {
     Request request;
     const std::string what = j.at("do").get<std::string>();
     if (what == "probe") {
-      request.probe = j.at("device").get<std::string>();
+      const std::string part = j.at("part").get<std::string>();
+      const bool is_compiler = part == name(Probe::Part::compiler);
+      if (!is_compiler && part != name(Probe::Part::memory))
+        throw Error(Status::bad_problem, "a probe is of memory or of the compiler, not of '" + part + "'");
+      request.probe = {j.at("device").get<std::string>(),
+                       is_compiler ? Probe::Part::compiler : Probe::Part::memory};
     } else if (what == "examine") {
       request.task = to_task(j);
     } else if (what == "compile") {

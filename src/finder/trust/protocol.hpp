@@ -6,7 +6,7 @@
 //   worker → {"outcome":"pass","why":"","ms":0.12,...}            at the end
 //   caller → {"do":"compile","tasks":[{"kernel":"some_gpu/k4","problem":"fwd:...",...},...]}
 //   worker → {"phase":"compile"} ... {"outcome":"pass",...}           what fails is left to its examination
-//   caller → {"do":"probe","device":"opencl:0"}
+//   caller → {"do":"probe","device":"opencl:0","part":"memory"}   or "compiler"
 //   worker → {"outcome":"pass",...}
 //
 // {"error":"..."} answers what could not be done through no fault of a kernel's.
@@ -25,7 +25,7 @@ std::string hello();
 // Throws Error(device_error) unless line is the hello of a worker of this version.
 void check_hello(const std::string& line);
 
-std::string probe(const std::string& device);
+std::string probe(const Probe& probe);
 std::string examine(const Task& task);
 std::string compile(const std::vector<Task>& tasks);
 std::string phase(Phase phase);
@@ -35,7 +35,7 @@ std::string error(const std::string& what);
 struct Request {
   std::optional<Task> task;
   std::vector<Task> compile;  // together, ahead of their examination
-  std::string probe;          // a device; empty if something else is asked for
+  std::optional<Probe> probe;
 };
 // Each throws Error(bad_problem) for a line that is none.
 Request read_request(const std::string& line);

@@ -100,8 +100,8 @@ int serve_worker() {
         report = examiner.examine(*request.task, watch);
       } else if (!request.compile.empty()) {
         examiner.compile_ahead(request.compile, watch);
-      } else {
-        examiner.probe(request.probe);
+      } else if (request.probe) {
+        examiner.probe(*request.probe);
       }
       out.line(protocol::answer(report));
     } catch (const std::exception& error) {

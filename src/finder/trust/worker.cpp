@@ -98,7 +98,7 @@ void Worker::start() {
 }
 
 void Worker::ask(const std::string& line) {
-  if (!lost_.empty()) throw Error(Status::device_error, lost_);
+  if (!lost_.empty()) throw NoWorker(lost_);
   start();
   if (process_->send(line)) return;
   // It ended while it had nothing to do, through no fault of the kernel's.
@@ -161,7 +161,7 @@ Report Worker::converse(const Task& task) {
       process_.reset();
       return report_of(Outcome::crash, std::string("the worker lost its mind: ") + error.what());
     }
-    if (!reply.error.empty()) throw Error(Status::device_error, device_ + ": " + reply.error);
+    if (!reply.error.empty()) throw NoWorker(device_ + ": " + reply.error);
     if (reply.phase) phase = *reply.phase;
     if (reply.report) {
       // After a fault or a write out of bounds nothing in that process can be relied on.
@@ -183,6 +183,10 @@ Report Worker::ended(Phase phase) {
   if (phase == Phase::open) throw Error(Status::device_error, device_ + ": " + what);
   if (end.signal == SIGKILL)
     return report_of(Outcome::out_of_memory, what + ", as the system does when memory runs out");
+  // A compiler that does so with every kernel does not know the device.
+  std::string why;
+  if (phase == Phase::compile && device_ != "cpu" && !passes(Probe::Part::compiler, why))
+    lose(fmt::format("no kernel compiles for {}: {}, and for a kernel of one line {}", device_, what, why));
   return report_of(Outcome::crash, what);
 }
 
@@ -191,30 +195,36 @@ Report Worker::hung(Phase phase, double deadline_ms) {
   process_.reset();
   const std::string what = fmt::format("no end of {} after {}", doing(phase), seconds(deadline_ms));
   if (phase == Phase::open) throw Error(Status::device_error, device_ + ": " + what);
-  if (!end.gone) {
-    lost_ = device_ + " does not answer any more: " + what + ", and its process cannot be ended";
-    throw Error(Status::device_error, lost_);
-  }
-  probe(what);
+  if (!end.gone) lose(device_ + " does not answer any more: " + what + ", and its process cannot be ended");
+  std::string why;
+  if (!passes(Probe::Part::memory, why))
+    lose(fmt::format("{} does not work any more: {}, and then {}", device_, what, why));
   return report_of(Outcome::hang, what + "; it was ended, and the device works again in a new process");
 }
 
-// Shows that the device works in a new process, after a kernel was killed on it.
-void Worker::probe(const std::string& after) {
-  std::string line, why = "the new process ended";
+// Whether this part of the device works in a new process, after a kernel's came to its end; or why not.
+bool Worker::passes(Probe::Part part, std::string& why) {
+  const double deadline =
+      deadline_of(deadlines_, part == Probe::Part::memory ? Phase::open : Phase::compile, 0);
+  std::string line;
+  why = "the new process ended";
   start();
-  if (process_->send(protocol::probe(device_))) {
-    const LineProcess::Got got = process_->receive(line, deadlines_.open);
-    if (got == LineProcess::Got::nothing) why = "no answer after " + seconds(deadlines_.open);
+  if (process_->send(protocol::probe({device_, part}))) {
+    const LineProcess::Got got = process_->receive(line, deadline);
+    if (got == LineProcess::Got::nothing) why = "no answer after " + seconds(deadline);
     if (got == LineProcess::Got::line) {
       const protocol::Reply reply = protocol::read_reply(line);
-      if (reply.report && passed(*reply.report)) return;
+      if (reply.report && passed(*reply.report)) return true;
       why = reply.error;
     }
   }
   process_.reset();
-  lost_ = fmt::format("{} does not work any more: {}, and then {}", device_, after, why);
-  throw Error(Status::device_error, lost_);
+  return false;
+}
+
+void Worker::lose(const std::string& what) {
+  lost_ = what;
+  throw NoWorker(lost_);
 }
 
 }  // namespace faltung

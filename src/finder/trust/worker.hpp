@@ -30,9 +30,9 @@ class Worker {
   // command: empty for the installed one; see worker_command.
   Worker(std::string device, std::string command);
   ~Worker();
-  // Never hangs. Throws NoWorker if there is none or it does not start, Error(device_error) if the device
-  // itself cannot be used, or does not come back after a kernel hung on it. What calls that come at once need
-  // is compiled at once, too.
+  // Never hangs. Throws NoWorker if there is none or it does not start, if the device itself cannot be used
+  // or does not come back after a kernel hung on it, or if it has no compiler or one that ends its process.
+  // What calls that come at once need is compiled at once, too.
   Report examine(const Task& task, const Deadlines& deadlines);
   // Has the worker make their plans, all at once. Never hangs; a compiler that does, or crashes, costs the
   // worker its life and is met again in the kernel's own examination. Throws as examine does.
@@ -45,7 +45,8 @@ class Worker {
   Report converse(const Task& task);
   Report ended(Phase phase);
   Report hung(Phase phase, double deadline_ms);
-  void probe(const std::string& after);
+  bool passes(Probe::Part part, std::string& why);
+  [[noreturn]] void lose(const std::string& what);
 
   std::string device_, command_;
   std::string lost_;     // why the device can no longer be used; empty while it can
