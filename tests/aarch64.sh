@@ -40,8 +40,10 @@ trap 'rm -rf "$FALTUNG_STORE"' EXIT
 failed=()
 for test in "${tests[@]}"; do
   echo "== $test"
-  # Emulation keeps no limit on memory: what is tested under one is left out.
-  run "build-aarch64/tests/$test" --gtest_brief=1 --gtest_filter='-Parallel.WhereFewThreadsStartTheyTakeTurns' || failed+=("$test")
+  # Emulation keeps no limit on memory: what is tested under one is left out. And in one process an algorithm that a unit
+  # test registers is there for the next, which wants all of them to be declined.
+  run "build-aarch64/tests/$test" --gtest_brief=1 --gtest_filter='-Parallel.WhereFewThreadsStartTheyTakeTurns:WorkspaceLimit.*' ||
+    failed+=("$test")
 done
 echo "== the command"
 run build-aarch64/tools/faltung --version
