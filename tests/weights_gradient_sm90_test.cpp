@@ -226,6 +226,53 @@ TEST(WeightsGradientSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
   }
 }
 
+// Two blocks of neighbouring channels bring half of what both multiply each.
+TEST(WeightsGradientSm90, PairsOfBlocksBringForEachOther) {
+  const Problem flat = parse_problem("bwd_w:n8c256h14w14k256r1s1:f16:nhwc");
+  const Problem planes = parse_problem("bwd_w:n8c256h28w28k256r1s1:f16:nchw");
+  const std::pair<const Problem*, const char*> fits[] = {{&flat, "patch_bt64x64_tp1x64x1_st12_mx"},
+                                                         {&flat, "patch_bt64x128_tp1x64x1_st8_mx_sk2"},
+                                                         {&flat, "patch_bt64x128_tp1x128x1_st4_my_sk2"},
+                                                         {&flat, "patch_bt128x128_tp1x64x1_st6_my"},
+                                                         {&planes, "planes_bt64x128_tp1x64x1_st9_mx_sk3"}};
+  for (const auto& [problem, name] : fits) {
+    const Tile tile = parse_tile(name);
+    ASSERT_EQ(unfit(tile, *problem), "") << name;
+    EXPECT_EQ(to_string(tile), name);
+    for (const Step& step : recipe(tile, *problem, h200()).steps) {
+      if (step.name != "weights_gradient") continue;
+      EXPECT_EQ(std::get<Launch>(step.work).shape.cluster[0], 2u) << name;
+    }
+  }
+  const auto why = [&](const Problem& problem, const char* name) { return unfit(parse_tile(name), problem); };
+  EXPECT_THAT(why(flat, "patch_bt64x64_tp1x64x1_st3_cl2_mx_sk2"),
+              testing::HasSubstr("add up their sums, or"));
+  EXPECT_THAT(why(flat, "patch_bt64x192_tp1x64x1_st3_mx"), testing::HasSubstr("half of the blocks"));
+  EXPECT_THAT(why(flat, "patch_bt256x64_tp1x64x1_st3_mx"), testing::HasSubstr("even number"));
+  EXPECT_THAT(why(parse_problem("bwd_w:n8c256h14w14k256r3s3:pad1:f16:nhwc"), "patch_bt64x64_tp8x8x1_st3_mx"),
+              testing::HasSubstr("rows of 64 pixels"));
+  const Nvrtc* const nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  for (const auto& [problem, name] : fits) {
+    const Binary binary = nvrtc->compile(source(parse_tile(name), *problem).whole(), "sm_90a");
+    EXPECT_THAT(binary.log, testing::HasSubstr(" 0 bytes spill stores, 0 bytes spill loads")) << name;
+    EXPECT_THAT(binary.log, testing::Not(testing::HasSubstr("C75"))) << name;
+  }
+}
+
+// One box has several blocks of 64 channels where there are no others.
+TEST(WeightsGradientSm90, BoxesHaveBlocksOfChannelsWhereTheseAreWhole) {
+  const auto have = [](const char* text, const char* name) {
+    return config(parse_tile(name), parse_problem(text)).boxes_of_blocks;
+  };
+  EXPECT_TRUE(have("bwd_w:n8c256h14w14k256r1s1:f16:nhwc", "patch_bt64x128_tp1x64x1_st3"));
+  EXPECT_TRUE(have("bwd_w:n8c256h15w15k256r3s3:st2:pad1:f16:nhwc", "patch_bt128x128_tp8x8x1_st3"));
+  EXPECT_FALSE(have("bwd_w:n8c264h14w14k256r1s1:f16:nhwc", "patch_bt64x128_tp1x64x1_st3"));
+  EXPECT_FALSE(have("bwd_w:n8c256h14w14k200r1s1:f16:nhwc", "patch_bt64x128_tp1x64x1_st3"));
+  EXPECT_FALSE(have("bwd_w:n8c256h14w14k256r1s1:f16:nhwc", "patch_bt64x64_tp1x64x1_st3"));
+  EXPECT_FALSE(have("bwd_w:n8c256h14w14k256r1s1:g2:f16:nhwc", "patch_bt64x128_tp1x64x1_st3"));
+}
+
 // Wide blocks of strided filters have a tap each, without a halo.
 TEST(WeightsGradientSm90, NvrtcCompilesTapsByThemselves) {
   const Nvrtc* const nvrtc = Nvrtc::get();

@@ -91,6 +91,15 @@ __device__ __forceinline__ void load_4d_multicast(unsigned to, const TensorMap* 
       : "memory");
 }
 
+__device__ __forceinline__ void load_5d_multicast(unsigned to, const TensorMap* map, unsigned barrier,
+                                                  unsigned short ranks, int c0, int c1, int c2, int c3, int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "h"(ranks)
+      : "memory");
+}
+
 __device__ __forceinline__ void load_5d(unsigned to, const TensorMap* map, unsigned barrier, int c0, int c1,
                                         int c2, int c3, int c4) {
   asm volatile(

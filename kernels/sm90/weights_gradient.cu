@@ -41,12 +41,31 @@ __device__ __forceinline__ void load(unsigned to, const TensorMap* map, unsigned
   }
 }
 
+// Blocks of channels that lie `pitch` bytes apart.
+template <bool kBoth, int kBlocks>
+__device__ __forceinline__ void load_blocks(unsigned to, int pitch, const TensorMap* map, unsigned barrier, int channel,
+                                            int channels, int w, int h, int n) {
+  if constexpr (kConfig.boxes_of_blocks) {
+    if constexpr (kBoth) {
+      load_5d_multicast(to, map, barrier, 3, 0, w, h, n, channel / 64);
+    } else {
+      load_5d(to, map, barrier, 0, w, h, n, channel / 64);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) load<kBoth>(to + i * pitch, map, barrier, channel + i * channels, w, h, n);
+  }
+}
+
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& dy_map, const Params& p,
                                         const Work& work, unsigned stages, Barriers& barriers) {
   Ring<kStages> stage;
-  // Of what a pair shares this block brings its half.
-  const int x_half = kConfig.pair == Pair::x ? static_cast<int>(cluster_rank()) : 0;
-  const int dy_half = kConfig.pair == Pair::dy ? static_cast<int>(cluster_rank()) : 0;
+  // Of what a pair shares this block brings its half: of the blocks of channels, or of the pixels.
+  constexpr bool kSharesX = kConfig.pair == Pair::x, kSharesDy = kConfig.pair == Pair::dy;
+  constexpr int kXBlocks = halved_blocks(kConfig.c_blocks, kSharesX);
+  constexpr int kDyBlocks = halved_blocks(kConfig.k_blocks, kSharesDy);
+  const int x_half = kSharesX ? static_cast<int>(cluster_rank()) : 0;
+  const int dy_half = kSharesDy ? static_cast<int>(cluster_rank()) : 0;
   for (int tile = work.first; tile < work.end; ++tile) {
     const Pixel first = first_pixel(p, tile);
     const unsigned full = smem_address(&barriers.full[stage.place]), to = stages + stage.place * kStageStride;
@@ -56,26 +75,28 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
       const unsigned x = to + kConfig.k_blocks * kGradientBytes;
       const int dy_row = dy_half * kConfig.k_blocks * 32, x_row = x_half * kConfig.c_blocks * 32;
       for (int i = 0; i < kConfig.width / 64; ++i) {
-        load<kConfig.pair == Pair::dy>(to + i * kConfig.k_blocks * kPlanesBox + dy_row * 128, &dy_map, full,
+        load<kSharesDy>(to + i * kConfig.k_blocks * kPlanesBox + dy_row * 128, &dy_map, full,
                                        first.w + i * 64, work.k + dy_row, first.n, 0);
-        load<kConfig.pair == Pair::x>(x + i * kConfig.c_blocks * kPlanesBox + x_row * 128, &x_map, full,
+        load<kSharesX>(x + i * kConfig.c_blocks * kPlanesBox + x_row * 128, &x_map, full,
                                       first.w + i * 64, work.c + x_row, first.n, 0);
       }
       stage.advance();
       continue;
     }
-    const int dy_pixel = dy_half * kConfig.width / 2, x_pixel = x_half * kConfig.width / 2;
-    for (int i = 0; i < kConfig.k_blocks; ++i)
-      load<kConfig.pair == Pair::dy>(to + i * kGradientBytes + dy_pixel * 128, &dy_map, full,
-                                     work.k + i * kOutChannels, first.w + dy_pixel, first.h, first.n);
+    const int dy_pixel = kDyBlocks == kConfig.k_blocks ? dy_half * kConfig.width / 2 : 0;
+    const int x_pixel = kXBlocks == kConfig.c_blocks ? x_half * kConfig.width / 2 : 0;
+    const int dy_block = kDyBlocks == kConfig.k_blocks ? 0 : dy_half * kDyBlocks;
+    const int x_block = kXBlocks == kConfig.c_blocks ? 0 : x_half * kXBlocks;
+    load_blocks<kSharesDy, kDyBlocks>(to + dy_block * kGradientBytes + dy_pixel * 128, kGradientBytes, &dy_map, full,
+                                      work.k + dy_block * kOutChannels, kOutChannels, first.w + dy_pixel, first.h,
+                                      first.n);
     const int x_h = first.h * kConfig.stride_h + work.r * kConfig.dilation_h - p.pad_top;
-    const int x_w = first.w * kConfig.stride_w + work.s * kConfig.dilation_w - p.pad_left;
-    for (int i = 0; i < kConfig.c_blocks; ++i) {
-      for (int phase = 0; phase < kPhases; ++phase) {
-        load<kConfig.pair == Pair::x>(
-            to + kConfig.k_blocks * kGradientBytes + (i * kPhases + phase) * kPatchStride + x_pixel * kRow, &x_map,
-            full, work.c + i * kChannels, x_w + x_pixel + phase * kConfig.dilation_w, x_h, first.n);
-      }
+    const int x_w = first.w * kConfig.stride_w + work.s * kConfig.dilation_w - p.pad_left + x_pixel;
+    const unsigned x = to + kConfig.k_blocks * kGradientBytes + x_block * kPhases * kPatchStride + x_pixel * kRow;
+    for (int phase = 0; phase < kPhases; ++phase) {
+      load_blocks<kSharesX, kXBlocks>(x + phase * kPatchStride, kPhases * kPatchStride, &x_map, full,
+                                      work.c + x_block * kChannels, kChannels, x_w + phase * kConfig.dilation_w, x_h,
+                                      first.n);
     }
     stage.advance();
   }

@@ -50,6 +50,7 @@ struct Config {
   int rows = 0;                            // lines: buffers of rows of the output's gradient
   int cluster = 1;                         // blocks that add up their sums before they store them
   Pair pair = Pair::neither;
+  bool boxes_of_blocks = false;  // patch: one box brings a block's blocks of 64 channels: there are no others
   Result result = Result::whole;
 
   FALTUNG_BOTH constexpr int element_bytes() const { return element == Element::f32 ? 4 : 2; }
@@ -134,6 +135,13 @@ FALTUNG_BOTH constexpr int patch_stride(const Config& c) { return aligned(patch_
 FALTUNG_BOTH constexpr int patches(const Config& c) {
   return c.kind == Kind::lines ? 1 : c.c_blocks * phases(c);
 }
+// Of what a pair shares each brings half of the blocks of channels, or of the pixels of one block.
+FALTUNG_BOTH constexpr int halved_blocks(int blocks, bool shared) {
+  return shared && blocks > 1 ? blocks / 2 : blocks;
+}
+FALTUNG_BOTH constexpr int halved_pixels(int pixels, int blocks, bool shared) {
+  return shared && blocks == 1 ? pixels / 2 : pixels;
+}
 FALTUNG_BOTH constexpr int gradient_bytes(const Config& c) {
   return pixels(c) * kOutChannels * 2;
 }  // patch: a box
@@ -181,6 +189,12 @@ FALTUNG_BOTH constexpr int shared_bytes(const Config& c) {
   return larger(operand_bytes(c), sum_bytes(c)) + barrier_bytes(c) + 1024;
 }
 
+// Four pairs of sums are a run of eight channels, which is stored at once.
+FALTUNG_BOTH constexpr bool stores_runs(const Config& c) {
+  const bool along = c.filter == Order::nhwc || c.r * c.s == 1;
+  return c.element != Element::f32 && along && !c.grouped() && c.kind != Kind::lines &&
+         c.channels % 32 == 0 && columns(c) % 32 == 0 && short_columns(c) % 32 == 0;
+}
 // Of a block: its consumers' pairs of sums, 128 threads' side by side.
 FALTUNG_BOTH constexpr int part_pairs(const Config& c) { return consumers(c) * (sums(c) / 2) * 128; }
 

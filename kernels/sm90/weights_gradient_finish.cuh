@@ -26,12 +26,23 @@ __device__ __forceinline__ void put_pair(const Params& p, const Work& work, int 
   }
 }
 
+__device__ __forceinline__ void store_runs(const Sums& sums, const Params& p, const Work& work, int consumer) {
+  unsigned words[kPairs];
+  for_each_pair(sums, [&](int pair, float first, float second) { words[pair] = round_to_elements(first, second); });
+#pragma unroll
+  for (int pair = 0; pair < kPairs; ++pair) {
+    if (pair % 8 > 1) continue;
+    unsigned run[4] = {words[pair], words[pair + 2], words[pair + 4], words[pair + 6]};
+    store_run(p, work, consumer, threadIdx.x % 128, pair, run);
+  }
+}
+
 constexpr int kEveryConsumer = 1;  // a named barrier
 
 __device__ __forceinline__ void finish(const Sums& sums, const Params& p, const Work& work, unsigned memory,
                                        int consumer) {
   if constexpr (kCluster == 1) {
-    if constexpr (kConfig.result == Result::whole && kStoresRuns) {
+    if constexpr (kConfig.result == Result::whole && stores_runs(kConfig)) {
       if (p.c % 8 == 0) {
         store_runs(sums, p, work, consumer);
         return;

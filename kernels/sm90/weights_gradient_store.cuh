@@ -51,37 +51,26 @@ __device__ __forceinline__ void store_pair(const Params& p, const Place& at, flo
 
 // The 4 x 4 words of four lanes, turned: each lane's are then what the four had at its place.
 __device__ __forceinline__ void turn_quad(unsigned (&v)[4]) {
-  constexpr unsigned kAll = 0xffffffff;
+  const unsigned quad = 0xfu << (threadIdx.x & 28);
   const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
-    const unsigned other = __shfl_xor_sync(kAll, odd ? v[i] : v[i + 1], 1);
+    const unsigned other = __shfl_xor_sync(quad, odd ? v[i] : v[i + 1], 1);
     (odd ? v[i] : v[i + 1]) = other;
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const unsigned other = __shfl_xor_sync(kAll, high ? v[i] : v[i + 2], 2);
+    const unsigned other = __shfl_xor_sync(quad, high ? v[i] : v[i + 2], 2);
     (high ? v[i] : v[i + 2]) = other;
   }
 }
 
-// All sums of a block, 16 bytes at a time.
-constexpr bool kStoresRuns = kConfig.element != Element::f32 && kAlong && !kConfig.grouped() && kConfig.kind != Kind::lines &&
-                             kColumns % 32 == 0 && kChannels % 32 == 0 && short_columns(kConfig) % 32 == 0;
-template <class Sums>
-__device__ __forceinline__ void store_runs(const Sums& sums, const Params& p, const Work& work, int consumer) {
-  unsigned words[kPairs];
-  for_each_pair(sums, [&](int pair, float first, float second) { words[pair] = round_to_elements(first, second); });
-#pragma unroll
-  for (int pair = 0; pair < kPairs; ++pair) {
-    if (pair % 8 > 1) continue;
-    unsigned run[4] = {words[pair], words[pair + 2], words[pair + 4], words[pair + 6]};
-    turn_quad(run);
-    const int thread = threadIdx.x % 128;
-    const Place place = place_of(consumer, thread & ~3, pair + thread % 4 * 2);
-    Place at;
-    if (!in_filter(p, work, place, at)) continue;
-    const long long to = tap_of(at) * p.c + at.c;
-    *reinterpret_cast<uint4*>(static_cast<unsigned short*>(p.dw) + to) = uint4{run[0], run[1], run[2], run[3]};
-  }
+// Pairs pair, pair + 2, ... + 6 of four neighbouring threads, rounded: each stores eight channels.
+__device__ __forceinline__ void store_run(const Params& p, const Work& work, int consumer, int thread, int pair,
+                                          unsigned (&words)[4]) {
+  turn_quad(words);
+  Place at;
+  if (!in_filter(p, work, place_of(consumer, thread & ~3, pair + thread % 4 * 2), at)) return;
+  *reinterpret_cast<uint4*>(static_cast<unsigned short*>(p.dw) + tap_of(at) * p.c + at.c) =
+      uint4{words[0], words[1], words[2], words[3]};
 }

@@ -29,23 +29,25 @@ bool pairs_up(const Config& c) {
 
 // Fitted to kernels timed on an H200 (docs/notes/hopper_gradients.md).
 Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
-  constexpr double kClock = 1.47e6;                  // cycles a millisecond
-  constexpr double kFill = 55, kFillTap = 74;        // bytes a cycle into shared memory: halo patches; a tap
-  constexpr double kFirst = 31;                      // cycles to read 64 rows
-  constexpr double kStart = 3550, kTile = 50;        // cycles of a block, and of a tile, that nothing hides
-  constexpr double kLatency = 1320;                  // cycles until a buffer begins to fill
-  constexpr double kMemory = 3.5e9, kCache = 4.1e9;  // bytes a millisecond
-  constexpr double kStep = 0.00035, kLaunch = 0.0017;   // ms: the sum's step, the product's
-  constexpr double kTurn = 0.0034, kTurned = 4.7e9;     // ms: a step that turns; bytes a ms
-  constexpr double kJoin = 0.0011, kJoinEach = 0.0006;  // ms: a cluster's sum, and each block of it
-  constexpr double kOverlap = 0.25;                     // what is lost of the shorter of bytes and arithmetic
+  constexpr double kClock = 1.47e6;                   // cycles a millisecond
+  constexpr double kFill = 52, kFillTap = 75;         // bytes a cycle into shared memory: halo patches; a tap
+  constexpr double kIssue = 121;                      // cycles until the next box is asked for
+  constexpr double kFirst = 31;                       // cycles to read 64 rows
+  constexpr double kStart = 2980, kTile = 51;         // cycles of a block, and of a tile, that nothing hides
+  constexpr double kLatency = 1170;                   // cycles until a buffer begins to fill
+  constexpr double kMemory = 3.9e9, kCache = 4.9e9;   // bytes a millisecond
+  constexpr double kStep = 0.0015, kLaunch = 0.0004;  // ms: the sum's step, the product's
+  constexpr double kTurn = 0.0026, kTurned = 4.9e9;   // ms: a step that turns; bytes a ms
+  constexpr double kJoin = 0.0009, kJoinEach = 0.0005;  // ms: a cluster's sum, and each block of it
+  constexpr double kOverlap = 0.29;                     // what is lost of the shorter of bytes and arithmetic
+  constexpr double kPaired = 0.0014;                    // ms: what two blocks lose by waiting for each other
   constexpr double kLines = 1.1;                        // products from registers, by so much slower
   const Problem p = seen(t, problem);
   const Config c = config(t, problem);
   const Counts n = counts(t, problem);
   const i64 together = pairs_up(c) && n.results() * t.shares > filled(t, multiprocessors) ? 2 : 1;
   const i64 waves = ceil_div(n.results() * t.shares, filled(t, multiprocessors) * together);
-  double tile = 0, fill = 0;  // cycles
+  double tile = 0, fill = 0, issue = 0;  // cycles
   if (t.kind != Kind::lines) {
     const auto instruction = [&](int columns) { return std::max(columns / 2.0, kFirst + columns / 4.0); };
     const double step = (phases(c) - short_phases(c)) * instruction(columns(c)) +
@@ -55,6 +57,10 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
                        : c.pair == Pair::dy ? c.k_blocks * gradient_bytes(c)
                                             : 0;
     fill = (stage_stride(c) - halves / 2) / (c.tap_rows * c.tap_columns == 1 ? kFillTap : kFill);
+    const int boxes = c.boxes_of_blocks        ? 2
+                      : t.kind == Kind::planes ? t.width / 64 * 2
+                                               : c.k_blocks + c.c_blocks * phases(c);
+    issue = kIssue * boxes;
   } else {
     const double rows = static_cast<double>(std::min<i64>(t.height, p.p()));
     const double step = columns(c) / 2.0 * (c.parts == Parts::two ? 3 : 1) * kLines;
@@ -62,7 +68,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
     fill = (patch_stride(c) + rows * line_bytes(c)) / kFill;
   }
   // All buffers but one are on their way while that one is multiplied.
-  tile = std::max({tile, fill, (fill + kLatency) / (t.stages - 1)});
+  tile = std::max({tile, fill, issue, (fill + kLatency) / (t.stages - 1)});
   const double a_block =
       static_cast<double>(ceil_div(n.pixels(), i64{t.shares}) * together) * (tile + kTile) + kStart;
   const double arithmetic = static_cast<double>(waves) * a_block / kClock;
@@ -70,6 +76,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   double more = kLaunch;
   if (t.parts() > 1)
     more += kStep + 2.0 * t.parts() * static_cast<double>(part_pairs_of(t, problem)) * 8 / kCache;
+  if (t.pair != Pair::neither) more += kPaired;
   if (t.cluster > 1) more += kJoin + kJoinEach * t.cluster;
   // Of what is turned as much is read as written, where pixels are taken their rows.
   const auto turned = [&](bool turns, const TensorShape& shape) {

@@ -61,6 +61,7 @@ std::string config_text(const Config& c) {
   text.add("k_blocks", c.k_blocks), text.add("c_blocks", c.c_blocks), text.add("channels", c.channels);
   text.add("width", c.width), text.add("height", c.height), text.add("images", c.images);
   text.add("stages", c.stages), text.add("rows", c.rows), text.add("cluster", c.cluster);
+  text.add("boxes_of_blocks", c.boxes_of_blocks);
   text.add("pair", c.pair == Pair::x ? "Pair::x" : c.pair == Pair::dy ? "Pair::dy" : "Pair::neither");
   return text.text();
 }
@@ -95,29 +96,42 @@ TiledMap planes_map(const Problem& p, i64 channels, int box) {
   return tiled(p.dtype, {p.q(), channels, p.n, 1}, {64, box, 1, 1}, 128);
 }
 
-// Of what a pair of blocks shares, each brings a half.
-int halved(int extent, bool shared) { return shared ? extent / 2 : extent; }
+// NHWC with the channels by blocks of 64, so that a box has several.
+TiledMap by_blocks(TiledMap map, int blocks) {
+  const i64 channels = map.size[0];
+  map.rank = 5;
+  map.size[0] = 64, map.size[4] = channels / 64;
+  map.box[4] = blocks;
+  map.stride_bytes[3] = 64 * size_of(map.dtype);
+  map.step[4] = 1;
+  return map;
+}
 
 TiledMap x_map(const Problem& p, const Config& c) {
-  if (c.kind == Kind::planes) return planes_map(p, p.c, halved(c.c_blocks * 64, c.pair == Pair::x));
+  if (c.kind == Kind::planes) return planes_map(p, p.c, c.c_blocks * (c.pair == Pair::x ? 32 : 64));
   if (c.turns()) return tiled(p.dtype, {p.c, p.w, p.h, p.n}, {32, c.width, 1, 1}, 128);
   if (c.kind == Kind::lines)
     return tiled_rows(p.dtype, p.n, p.c, p.h, p.w, {c.width, c.channels, patch_height(c), 1}, row_bytes(c));
   const bool skips_rows = c.tap_rows == 1;
   const int stride_h = skips_rows ? c.stride_h : 1;
   const int rows = skips_rows ? (c.height - 1) * stride_h + 1 : patch_height(c);
-  return tiled(p.dtype, {p.c, p.w, p.h, p.n},
-               {c.channels, halved((patch_width(c) - 1) * c.stride_w + 1, c.pair == Pair::x), rows, c.images},
-               row_bytes(c), c.stride_w, stride_h);
+  const bool shared = c.pair == Pair::x;
+  const int width = halved_pixels((patch_width(c) - 1) * c.stride_w + 1, c.c_blocks, shared);
+  const TiledMap map = tiled(p.dtype, {p.c, p.w, p.h, p.n}, {c.channels, width, rows, c.images}, row_bytes(c),
+                             c.stride_w, stride_h);
+  return c.boxes_of_blocks ? by_blocks(map, halved_blocks(c.c_blocks, shared)) : map;
 }
 
 TiledMap y_map(const Problem& p, const Config& c) {
-  if (c.kind == Kind::planes) return planes_map(p, p.k, halved(c.k_blocks * 64, c.pair == Pair::dy));
+  if (c.kind == Kind::planes) return planes_map(p, p.k, c.k_blocks * (c.pair == Pair::dy ? 32 : 64));
   if (c.turns()) return tiled(p.dtype, {p.k, p.q(), p.p(), p.n}, {32, line_pixels(c), 1, 1}, 128);
   if (c.kind == Kind::lines)
     return tiled_rows(p.dtype, p.n, p.k, p.p(), p.q(), {line_pixels(c), kOutChannels, 1, 1}, 0);
-  return tiled(p.dtype, {p.k, p.q(), p.p(), p.n},
-               {kOutChannels, halved(c.width, c.pair == Pair::dy), c.height, c.images}, 128);
+  const bool shared = c.pair == Pair::dy;
+  const TiledMap map =
+      tiled(p.dtype, {p.k, p.q(), p.p(), p.n},
+            {kOutChannels, halved_pixels(c.width, c.k_blocks, shared), c.height, c.images}, 128);
+  return c.boxes_of_blocks ? by_blocks(map, halved_blocks(c.k_blocks, shared)) : map;
 }
 
 std::string include(const std::string& kernel) { return "#include \"kernels/sm90/" + kernel + ".cu\"\n"; }
@@ -141,21 +155,22 @@ int sharers(const Tile& t) {
 
 // Of the kernel's config what says where its sums belong: other tiles of as many results have the same.
 Config of_sums(Config c) {
-  c.stages = 2, c.cluster = 1;
+  c.stages = 2, c.cluster = 1, c.boxes_of_blocks = false;
   if (c.kind != Kind::lines) c.width = 16, c.height = c.images = 1;
   return c;
 }
 
 Step sum_step(const Tile& t, const Config& c, const Params& params,
               std::vector<StepArgument::Member> tensors) {
+  const int run = stores_runs(c) && params.c % 8 == 0 ? 4 : 1;
   jit::Source source;
   source.name = "weights_gradient_sm90 (sum of the parts)";
   source.text = config_text(of_sums(c)) + constant("F_LINES", c.kind == Kind::lines) +
-                constant("F_ROWS", sharers(t)) + include("weights_gradient_sum");
+                constant("F_ROWS", sharers(t)) + constant("F_RUN", run) + include("weights_gradient_sum");
   source.entry = "weights_gradient_sum";
   source.block_threads = kSumThreads;
   LaunchShape shape;
-  shape.grid[0] = static_cast<unsigned>(ceil_div(params.part_pairs, i64{kSumThreads / sharers(t)}));
+  shape.grid[0] = static_cast<unsigned>(ceil_div(params.part_pairs / run, i64{kSumThreads / sharers(t)}));
   shape.block[0] = kSumThreads;
   shape.overlaps_previous = true;
   return launch("sum of the parts", std::move(source), shape,

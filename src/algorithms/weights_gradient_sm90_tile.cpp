@@ -57,6 +57,9 @@ std::string unfit_pair(const Tile& t, const Problem& problem, const Config& c) {
     return "blocks bring rows of 64 pixels for each other, or planes";
   const Counts n = counts(t, problem);
   if ((t.pair == Pair::x ? n.k : n.c) % 2 != 0) return "an even number of blocks' channels comes in pairs";
+  const int blocks = t.pair == Pair::x ? c.c_blocks : c.k_blocks;
+  if (t.kind == Kind::patch && blocks > 1 && blocks % 2 != 0)
+    return "of a pair each brings half of the blocks of 64 channels that both need";
   return "";
 }
 
@@ -205,6 +208,10 @@ Config config(const Tile& t, const Problem& problem) {
     // warpgroup each.
     c.tap_columns = c.c_blocks > 1 ? 1 : taps_of(p.s, 192 / c.channels);
     c.tap_rows = c.k_blocks > 1 ? 1 : taps_of(p.r, c.channels * c.tap_columns <= 128 ? 4 : 3);
+    // A box has whole blocks of channels where there are no others.
+    c.boxes_of_blocks = c.kind == Kind::patch && c.k_blocks * c.c_blocks > 1 && c.channels == 64 &&
+                        p.groups == 1 && p.c % 64 == 0 && p.k % 64 == 0 && phases(c) == 1 &&
+                        patch_bytes(c) == patch_stride(c);
   }
   return c;
 }
