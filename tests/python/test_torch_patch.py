@@ -5,6 +5,7 @@ import importlib.metadata
 import io
 import os
 import pickle
+import time
 
 import pytest
 
@@ -365,6 +366,23 @@ def test_patched_layers_refuse_and_pass_on_as_torchs():
     double = copy.deepcopy(model).double()
     close(double(x.double()), copy.deepcopy(plain).double()(x.double()))
     assert copy.deepcopy(model).to("meta")(x.to("meta")).shape == (2, 4, 6, 6)
+
+
+@torch.no_grad()
+def test_layers_are_timed_as_in_the_model(monkeypatch):
+    """As many bytes as all parameters have pass through the CPU's caches between two runs; blocks are timed without them."""
+    from faltung.torch import _time
+    (model, x), asked, passed = block(), [], []
+
+    def time_in_turn(functions, device, min_ms, between):
+        asked.append(between)
+        return _time.time_in_turn(functions, device, min_ms, between)
+    monkeypatch.setattr(ft._patch, "time_in_turn", time_in_turn)
+    monkeypatch.setattr(_time.torch, "ones", lambda count: passed.append(count) or torch.zeros(count))
+    ft.patch(model, x, **ALWAYS)
+    assert asked == [sum(4 * p.numel() for p in model.parameters())] * 3 and passed == [asked[0] // 4] * 3
+    slow, quick = _time.time_in_turn([lambda: time.sleep(0.01), lambda: None], x.device, 1.0, 1 << 20)
+    assert slow > 9 > quick
 
 
 def test_tied_weights():

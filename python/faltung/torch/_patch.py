@@ -122,8 +122,8 @@ def plan_ahead(layers):
         _run.plan_ahead(device, wanted)
 
 
-def measure(layer, call, name, min_ms, at_least):
-    """The row of a layer, from random data of the observed shape, dtype and strides."""
+def measure(layer, call, name, min_ms, at_least, between):
+    """The row of a layer, from random data of the observed shape, dtype and strides. between: see time_in_turn."""
     conv = layer.conv
     x = torch.empty_strided(call.shape, call.strides, dtype=call.dtype, device=call.device)
     x.copy_(torch.rand(call.shape, device=call.device) * 2 - 1)
@@ -147,7 +147,7 @@ def measure(layer, call, name, min_ms, at_least):
             plan = _run.plan_for(*layer.wanted(x, result, training))
         row = Row(name, fused, plan.problem, plan.kernel, error=error, torch_error=torch_error)
         if not training:
-            row.ms, row.torch_ms = time_in_turn([ours, theirs], call.device, min_ms)
+            row.ms, row.torch_ms = time_in_turn([ours, theirs], call.device, min_ms, between)
         else:
             choose_passes(layer, row, x.to(result.dtype), call.requires_grad, min_ms, at_least)
     except (_c.Error, RuntimeError) as refused:
@@ -244,6 +244,7 @@ def _patch(model, example, order, at_least, min_time):
         blocks = {} if model.training else _block.find(model, observation, lambda conv: why_not[conv] is None)
         in_blocks = {layer.conv: layer for inside in blocks.values() for layer in inside.values()}
         rows, layers, known = [], {}, {}
+        between = sum(t.numel() * t.element_size() for t in model.parameters())
         candidates = {conv: in_blocks.get(conv) or layer_of(conv, observation) for conv, why in why_not.items() if why is None}
         kinds = {conv: _kind(layer, observation.calls[conv][0]) for conv, layer in candidates.items()}
         one_of_each = {kind: conv for conv, kind in kinds.items()}.values()
@@ -258,7 +259,7 @@ def _patch(model, example, order, at_least, min_time):
                 row, layer.passes = copy.copy(known[same][0]), known[same][1]
                 row.name = name
             else:
-                row = measure(layer, call[0], name, min_time, at_least)
+                row = measure(layer, call[0], name, min_time, at_least, between)
                 known[same] = row, layer.passes
             rows.append(row)
             if row.kept:  # a block's own forward runs layers, too, where the block does not

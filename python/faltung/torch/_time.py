@@ -6,6 +6,8 @@ import torch
 
 ROUNDS = 9
 RUNS_A_GRAPH = 4
+MOST_RUNS = 1000  # in a block
+MOST_BETWEEN = 1 << 28
 
 
 def captured(function):
@@ -29,9 +31,17 @@ def captured(function):
     return graph.replay, RUNS_A_GRAPH
 
 
-def time_in_turn(functions, device, min_ms):
-    """The median milliseconds of each, in blocks, in turn; on CUDA of the device alone."""
+def time_in_turn(functions, device, min_ms, between=0):
+    """The median milliseconds of each, in blocks, in turn; on CUDA of the device alone. between: bytes that pass through the CPU's
+    caches before every run, as the rest of a model does between two runs of a layer, whose weights are then read from memory."""
     cuda = device.type == "cuda"
+    others = torch.ones(0 if cuda else min(between, MOST_BETWEEN) // 4)  # zeros would all be one page
+
+    def alone(function):
+        others.sum()
+        begin = time.perf_counter()
+        function()
+        return time.perf_counter() - begin
 
     def block(function, runs):
         if cuda:
@@ -42,15 +52,13 @@ def time_in_turn(functions, device, min_ms):
             end.record()
             end.synchronize()
             return begin.elapsed_time(end) / runs
-        begin = time.perf_counter()
-        for _ in range(runs):
-            function()
-        return (time.perf_counter() - begin) * 1e3 / runs
+        return sum(alone(function) for _ in range(runs)) * 1e3 / runs
 
     for function in functions:
         function()
     functions, inside = zip(*(captured(f) if cuda else (f, 1) for f in functions))
-    runs, times = [max(1, int(min_ms / ROUNDS / max(block(f, 2), 1e-3))) for f in functions], [[] for _ in functions]
+    most = MOST_RUNS if len(others) == 0 else 1
+    runs, times = [min(most, max(1, int(min_ms / ROUNDS / max(block(f, 2), 1e-3)))) for f in functions], [[] for _ in functions]
     for _ in range(ROUNDS):
         for i, function in enumerate(functions):
             times[i].append(block(function, runs[i]) / inside[i])
