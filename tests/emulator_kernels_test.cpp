@@ -67,8 +67,9 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
       ++verified_;
       for (const char* product : {"implicit_gemm_matrix", "implicit_gemm_matrix_weights"}) {
         const auto counts = device_->counts.find(product);
-        if (counts != device_->counts.end())
+        if (counts != device_->counts.end()) {
           EXPECT_LE(counts->second.most_ways, 2u) << what << ": conflicts of banks";
+        }
       }
       for (const auto& [mnemonic, where] : device_->executed) {
         const bool chooses = mnemonic.starts_with("v_cmpx_");  // as v_cmp_ finds
