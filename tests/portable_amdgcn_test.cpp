@@ -123,16 +123,19 @@ TEST(PortableAmdgcnTiles, TheChoiceFollowsTheChip) {
 }
 
 // The matrix units' kernel, in its default config: no spills, room for waves, no branch among the products,
-// and of the cycles that bound its inner loop at least 70 % the matrix units'. Counted of what clang made.
+// and of the cycles that bound its inner loop at least 70 % the matrix units'; where pixels are turned on the
+// way, in the gradient of the weights, half. Counted of what clang made.
 TEST(PortableAmdgcnTiles, MatrixUnitsAreReached) {
   for (const std::string chip : {"gfx90a", "gfx942", "gfx1100", "gfx1201"}) {
     const bool all = sampling::full() || chip == "gfx942" || chip == "gfx1100";
-    for (const char* shape : {"n8c320h64w64k320r3s3", "n8c1280h16w16k1280r3s3", "n8c64h56w56k64r3s3"}) {
-      if (!all && std::string(shape) != "n8c320h64w64k320r3s3") continue;
+    for (const std::string shape : {"fwd:n8c320h64w64k320r3s3", "fwd:n8c1280h16w16k1280r3s3",
+                                    "fwd:n8c64h56w56k64r3s3", "bwd_w:n8c320h64w64k320r3s3"}) {
+      if (!all && shape.find("n8c320") == std::string::npos) continue;
+      const double least_share = shape.starts_with("fwd") ? 0.7 : 0.5;
       try {
         const auto device = make_offline_compiler("clang:" + chip);
         Builder builder(device);
-        const Problem p = parse_problem(std::string("fwd:") + shape + ":pad1:f16:nhwc");
+        const Problem p = parse_problem(shape + ":pad1:f16:nhwc");
         const Candidate candidate =
             find_algorithm("implicit_gemm_matrix_gpu").candidates(p, builder.target()).front();
         const std::string what = chip + " " + candidate.config + " " + shape;
@@ -140,12 +143,12 @@ TEST(PortableAmdgcnTiles, MatrixUnitsAreReached) {
           const KernelResources& r = product.resources;
           EXPECT_EQ(r.spilled_bytes, 0) << what;
           EXPECT_GE(r.waves, device->info().unit.wave_threads == 64 ? 2 : 4) << what;
-          if (product.entry != "implicit_gemm_matrix") continue;
+          if (!product.entry.starts_with("implicit_gemm_matrix")) continue;
           const AssemblyCounts counts = code_counts(*product.kernel).value();
           EXPECT_LE(r.registers, candidate.registers) << what;
           EXPECT_GE(counts.matrix_instructions, 8) << what;
           EXPECT_EQ(counts.loop_branches, 0) << what;
-          EXPECT_GE(counts.matrix_share(), 0.7) << what;
+          EXPECT_GE(counts.matrix_share(), least_share) << what;
           std::printf("%s: %d registers, %lld B, %d waves, %d matrix instructions, share %.2f by count\n",
                       what.c_str(), r.registers, static_cast<long long>(r.local_bytes), r.waves,
                       counts.matrix_instructions, counts.matrix_share());

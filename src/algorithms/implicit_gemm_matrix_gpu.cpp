@@ -5,6 +5,7 @@
 
 #include "src/algorithms/config_name.hpp"
 #include "src/algorithms/gathered_product.hpp"
+#include "src/algorithms/implicit_gemm_matrix.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
@@ -16,29 +17,12 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr int kChunkBytes = 16;  // of neighbouring steps of the sum
 constexpr int kMostSplits = 64;
 using gpu::kMostBlocks;
+using matrix::kChunkBytes, matrix::Unit, matrix::unit_of;
 
-// The matrix units that a chip has, as kernels/gpu/amd_matrix.h calls them, by AMD's matrix instruction
-// calculator.
-struct Unit {
-  const char* feature;
-  int wave;
-  double gain_16, gain_32;   // their rate beside that of the vector units' fp32; 0 where there is none
-  int cycles_16, cycles_32;  // of a chunk of the sum for 16 x 16 results
-  int copies;                // how often a wave reads an operand
-  int vector_cycles;         // beside the products, of a tile of the sum: as counted in clang's code
-};
 constexpr Unit kUnits[] = {
     {"mfma", 64, 8, 2, 8, 32, 1, 72}, {"wmma", 32, 2, 0, 16, 0, 2, 40}, {"wmma12", 32, 4, 0, 8, 0, 1, 40}};
-
-const Unit* unit_of(const DeviceInfo& device) {
-  for (const Unit& unit : kUnits) {
-    if (device.has(unit.feature)) return &unit;
-  }
-  return nullptr;
-}
 
 // A block's pixels and channels, its waves along each, and the chunks of a row of a tile of the sum.
 struct Tile {
@@ -151,8 +135,6 @@ class ImplicitGemmMatrixGpu : public Algorithm {
           "needs an AMD GPU with matrix units, and a compiler that takes their builtins");
     if (p.dtype == DType::f32 && unit->gain_32 == 0)
       return Support::declined("the chip's matrix units take f16 and bf16, no f32");
-    if (p.direction == Direction::backward_weights)
-      return Support::declined("backward_weights has no kernel on AMD's matrix units yet");
     if (is_depthwise(p)) {
       return Support::declined("a depthwise group is a product with one row: nothing is shared");
     }
@@ -160,16 +142,19 @@ class ImplicitGemmMatrixGpu : public Algorithm {
     if (!size.yes) return size;
     // What a buffer instruction reaches.
     constexpr i64 kMostBytes = i64{1} << 31;
-    const i64 bytes = std::max({bytes_of(p, x_shape(p)), bytes_of(p, conv_shape(p)),
-                                packed_elements(p, out_pad(p, kTiles[0])) * size_of(p.dtype)});
+    const bool packs = p.direction != Direction::backward_weights;
+    const i64 bytes =
+        std::max({bytes_of(p, x_shape(p)), bytes_of(p, conv_shape(p)),
+                  packs ? packed_elements(p, out_pad(p, kTiles[0])) * size_of(p.dtype) : i64{0}});
     if (bytes >= kMostBytes)
       return Support::declined(
           fmt::format("a tensor of {} bytes: a buffer has at most {}", bytes, kMostBytes));
-    return gpu::fits_a_grid(p, 32);
+    return packs ? gpu::fits_a_grid(p, 32) : matrix::weights::supports(p);
   }
 
  private:
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+    if (p.direction == Direction::backward_weights) return matrix::weights::list(p, target.device);
     std::vector<Candidate> all;
     for (const Tile& t : kTable) {
       for (const Choice& c : choices(p, t, target.device)) all.push_back(candidate_of(p, c, target.device));
@@ -178,6 +163,7 @@ class ImplicitGemmMatrixGpu : public Algorithm {
   }
 
   Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+    if (p.direction == Direction::backward_weights) return matrix::weights::parse(config, p, target.device);
     return candidate_of(p, kTable.parse(config), target.device);
   }
 
@@ -242,6 +228,13 @@ class ImplicitGemmMatrixGpu : public Algorithm {
 
 }  // namespace
 }  // namespace implicit_gemm_matrix_gpu
+
+const Unit* matrix::unit_of(const DeviceInfo& device) {
+  for (const Unit& unit : kUnits) {
+    if (device.has(unit.feature)) return &unit;
+  }
+  return nullptr;
+}
 
 std::unique_ptr<Algorithm> make_implicit_gemm_matrix_gpu() {
   return std::make_unique<implicit_gemm_matrix_gpu::ImplicitGemmMatrixGpu>();

@@ -1,0 +1,38 @@
+// AMD's matrix units, and implicit_gemm_matrix_gpu's gradient of the weights: what its two files share.
+#ifndef FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_MATRIX_HPP_
+#define FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_MATRIX_HPP_
+
+#include <string>
+#include <vector>
+
+#include "src/algorithms/algorithm.hpp"
+
+namespace faltung::matrix {
+
+inline constexpr int kChunkBytes = 16;  // of neighbouring steps of the sum
+
+// The matrix units that a chip has, as kernels/gpu/amd_matrix.h calls them, by AMD's matrix instruction
+// calculator.
+struct Unit {
+  const char* feature;
+  int wave;
+  double gain_16, gain_32;   // their rate beside that of the vector units' fp32; 0 where there is none
+  int cycles_16, cycles_32;  // of a chunk of the sum for 16 x 16 results
+  int copies;                // how often a wave reads an operand
+  int vector_cycles;         // beside the products, of a tile of the sum: as counted in clang's code
+};
+// Null where there are none.
+const Unit* unit_of(const DeviceInfo& device);
+
+namespace weights {
+
+// Of a problem of this direction whose dtype the matrix units serve.
+Support supports(const Problem& problem);
+std::vector<Candidate> list(const Problem& problem, const DeviceInfo& device);
+// Throws Error(bad_problem) where config is no name of these.
+Candidate parse(const std::string& config, const Problem& problem, const DeviceInfo& device);
+
+}  // namespace weights
+}  // namespace faltung::matrix
+
+#endif  // FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_MATRIX_HPP_
