@@ -78,7 +78,7 @@ class Regret {
     Settled settled(p, options_.arguments.request());
     Selection selection = select(settled);
     require_recipes(selection, settled);
-    const Oracle oracle(p, Data::random, 1, 1, 1);
+    const Oracle oracle(p, Data::random, 1, 1);
     Arena arena(*device_, oracle, std::min(2 * device_->info().cache_bytes, kMostArena));
     std::vector<Contender> all;
     for (const Candidate& c : selection.candidates) {

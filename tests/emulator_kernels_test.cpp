@@ -232,7 +232,7 @@ TEST_P(EmulatorKernels, RandomProblemsAsOnTheCpu) {
     }
     if (own.empty()) continue;
     const Candidate& mine = own[sampling::shuffled(own.size(), label).front()];
-    const Oracle oracle(p, Data::small_integers, 1, mine.weight_unit);
+    const Oracle oracle(p, Data::small_integers, 1);
     const Finding finding = run(*cpu.plan(p, mine), mine.accuracy, oracle, parallel_);
     EXPECT_TRUE(finding.right()) << mine.kernel() << " for " << to_string(p) << ": " << finding.worst;
   }

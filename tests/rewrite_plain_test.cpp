@@ -56,9 +56,10 @@ int steps_away(const Problem& p) { return (p.dimensions == 2 ? 0 : 1) + (is_tran
 void expect_same(const Problem& p, std::uint64_t seed, Inputs inputs) {
   SCOPED_TRACE(to_string(p) + ", seed " + std::to_string(seed) + ", inputs " + name(inputs));
   std::mt19937_64 random(seed);
-  OwnTensors outer{random_integers(x_shape(p).elements(), random), random_integers(w_shape(p).elements(), random),
-             random_integers(conv_shape(p).elements(), random), random_integers(p.k, random),
-             random_integers(conv_shape(p).elements(), random)};
+  OwnTensors outer{random_integers(x_shape(p).elements(), random),
+                   random_integers(w_shape(p).elements(), random),
+                   random_integers(conv_shape(p).elements(), random), random_integers(p.k, random),
+                   random_integers(conv_shape(p).elements(), random)};
   if (inputs == Inputs::not_finite) {
     for (Values* values : {&outer.x, &outer.w, &outer.y, &outer.bias, &outer.residual})
       strew_not_finite(*values, random);

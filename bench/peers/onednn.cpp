@@ -121,7 +121,7 @@ class OneDnn : public Adapter {
     if (task.problem.epilogue.residual_order == ResidualOrder::after_activation)
       throw Declined("a sum after an activation is not described to oneDNN here");
     if (is_blocked_ && (task.problem.direction != Direction::forward || task.problem.epilogue.residual ||
-                     task.problem.epilogue.pool.kind != PoolKind::none)) {
+                        task.problem.epilogue.pool.kind != PoolKind::none)) {
       throw Declined("oneDNN's own layout is timed for fwd without residual and pool alone");
     }
     if (is_transposed(task.problem) && (task.problem.direction != Direction::forward || is_blocked_ ||

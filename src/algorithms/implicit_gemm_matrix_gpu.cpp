@@ -229,8 +229,8 @@ class ImplicitGemmMatrixGpu : public Algorithm {
 }  // namespace
 }  // namespace implicit_gemm_matrix_gpu
 
-const Unit* matrix::unit_of(const DeviceInfo& device) {
-  for (const Unit& unit : kUnits) {
+const matrix::Unit* matrix::unit_of(const DeviceInfo& device) {
+  for (const Unit& unit : implicit_gemm_matrix_gpu::kUnits) {
     if (device.has(unit.feature)) return &unit;
   }
   return nullptr;

@@ -12,8 +12,6 @@
 namespace faltung {
 namespace {
 
-using hip::driver;
-
 // Whether code is a whole ELF file, or several in one. The driver takes an address alone, and believes it.
 bool is_code_object(const std::string& code) {
   if (code.starts_with("__CLANG_OFFLOAD_BUNDLE__")) return true;
@@ -33,7 +31,7 @@ class HipKernel : public Kernel {
   HipKernel(const HipKernel&) = delete;
   HipKernel& operator=(const HipKernel&) = delete;
   ~HipKernel() override {
-    if (module != nullptr) driver()->module_unload(module);
+    if (module != nullptr) hip::driver()->module_unload(module);
   }
   void* module = nullptr;
   void* function = nullptr;
@@ -43,15 +41,15 @@ class HipKernel : public Kernel {
 class HipDevice : public StreamDevice {
  public:
   explicit HipDevice(int ordinal)
-      : StreamDevice(*driver()), ordinal_(ordinal), architecture_(hip::architecture(ordinal)) {
+      : StreamDevice(*hip::driver()), ordinal_(ordinal), architecture_(hip::architecture(ordinal)) {
     const auto attribute = [&](int which) {
       int value = 0;
-      check(driver()->device_get_attribute(&value, which, ordinal_),
+      check(hip::driver()->device_get_attribute(&value, which, ordinal_),
             "asking a GPU for attribute " + std::to_string(which));
       return value;
     };
     char name[256] = {};
-    check(driver()->device_get_name(name, sizeof name, ordinal_), "asking a GPU for its name");
+    check(hip::driver()->device_get_name(name, sizeof name, ordinal_), "asking a GPU for its name");
     info_.id = "hip:" + std::to_string(ordinal);
     info_.kind = "gpu";
     info_.dialect = "hip";
@@ -60,7 +58,7 @@ class HipDevice : public StreamDevice {
     info_.cache_bytes = static_cast<std::size_t>(attribute(hip::kL2CacheBytes));
     info_.local_bytes = static_cast<std::size_t>(attribute(hip::kLocalBytesOfBlock));
     info_.block_threads = attribute(hip::kThreadsOfBlock);
-    check(driver()->device_total_mem(&info_.memory_bytes, ordinal_), "asking a GPU for its memory");
+    check(hip::driver()->device_total_mem(&info_.memory_bytes, ordinal_), "asking a GPU for its memory");
     info_.unit = unit_limits(architecture_);
     info_.features = amd_features(architecture_);
     if (HipRtc::get() != nullptr) info_.features.emplace_back("hiprtc");
@@ -86,8 +84,9 @@ class HipDevice : public StreamDevice {
       throw Error(Status::bad_file, "kernel " + source.entry + ": its stored code is no code object");
     auto kernel = std::make_shared<HipKernel>();
     kernel->entry = source.entry;
-    check(driver()->module_load_data(&kernel->module, binary.code.data()), "loading kernel " + source.entry);
-    check(driver()->module_get_function(&kernel->function, kernel->module, source.entry.c_str()),
+    check(hip::driver()->module_load_data(&kernel->module, binary.code.data()),
+          "loading kernel " + source.entry);
+    check(hip::driver()->module_get_function(&kernel->function, kernel->module, source.entry.c_str()),
           "finding kernel " + source.entry + " in its module");
     return kernel;
   }
@@ -97,7 +96,7 @@ class HipDevice : public StreamDevice {
     void* const function = static_cast<const HipKernel&>(kernel).function;
     const auto ask = [&](int which) {
       int value = -1;
-      return driver()->func_get_attribute(&value, which, function) == 0 ? value : -1;
+      return hip::driver()->func_get_attribute(&value, which, function) == 0 ? value : -1;
     };
     KernelResources r;
     r.block_threads = ask(hip::kMostThreads);
@@ -108,8 +107,8 @@ class HipDevice : public StreamDevice {
     const int threads = source.block_threads > 0 ? source.block_threads : r.block_threads;
     int blocks = -1;
     if (threads > 0 && info_.unit.known() &&
-        driver()->blocks_of_unit(&blocks, function, threads, static_cast<std::size_t>(source.shared_bytes)) ==
-            0) {
+        hip::driver()->blocks_of_unit(&blocks, function, threads,
+                                      static_cast<std::size_t>(source.shared_bytes)) == 0) {
       const Residence residence = info_.unit.residence(
           threads, r.registers, static_cast<int>(r.local_bytes) + source.shared_bytes, blocks);
       r.blocks = residence.blocks, r.waves = residence.waves, r.occupancy = residence.occupancy;
@@ -125,8 +124,9 @@ class HipDevice : public StreamDevice {
     LaunchValues values(arguments);
     const auto& k = static_cast<const HipKernel&>(kernel);
     const auto& [grid, block, shared_bytes, cluster, overlaps] = shape;
-    const int result = driver()->launch_kernel(k.function, grid[0], grid[1], grid[2], block[0], block[1],
-                                               block[2], shared_bytes, stream.native, values.get(), nullptr);
+    const int result =
+        hip::driver()->launch_kernel(k.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                                     shared_bytes, stream.native, values.get(), nullptr);
     if (result != 0) check(result, "launching kernel " + k.entry + " on " + info_.id);
   }
 
@@ -135,8 +135,8 @@ class HipDevice : public StreamDevice {
     void* const place = const_cast<void*>(address);
     int ordinal = -1;
     unsigned type = 0;
-    if (driver()->pointer_get_attribute(&ordinal, hip::kDeviceOrdinal, place) != 0 ||
-        driver()->pointer_get_attribute(&type, hip::kMemoryType, place) != 0) {
+    if (hip::driver()->pointer_get_attribute(&ordinal, hip::kDeviceOrdinal, place) != 0 ||
+        hip::driver()->pointer_get_attribute(&type, hip::kMemoryType, place) != 0) {
       if (info_.has("pageable_memory_access")) return;
       throw Error(Status::bad_problem, std::string(what) + ": the pointer is no memory that " + info_.id +
                                            " can use; allocate it with hipMalloc, or a MemoryPool of " +
@@ -152,32 +152,32 @@ class HipDevice : public StreamDevice {
   Buffer allocate(std::size_t bytes) override {
     make_current();
     void* pointer = nullptr;
-    check(driver()->malloc(&pointer, std::max<std::size_t>(bytes, 256)),
+    check(hip::driver()->malloc(&pointer, std::max<std::size_t>(bytes, 256)),
           "allocating " + std::to_string(bytes) + " bytes on " + info_.id);
-    return {std::shared_ptr<void>(pointer, [](void* p) { driver()->free(p); }), pointer, bytes};
+    return {std::shared_ptr<void>(pointer, [](void* p) { hip::driver()->free(p); }), pointer, bytes};
   }
 
   void copy_in(const Buffer& to, const void* from, std::size_t bytes) override {
     if (bytes == 0) return;
     make_current();
-    check(driver()->memcpy_to_device(to.pointer, from, bytes),
+    check(hip::driver()->memcpy_to_device(to.pointer, from, bytes),
           "copying " + std::to_string(bytes) + " bytes to " + info_.id);
   }
   void copy_out(void* to, const Buffer& from, std::size_t bytes) override {
     if (bytes == 0) return;
     make_current();
-    check(driver()->memcpy_to_host(to, from.pointer, bytes),
+    check(hip::driver()->memcpy_to_host(to, from.pointer, bytes),
           "copying " + std::to_string(bytes) + " bytes from " + info_.id);
   }
 
  private:
   void make_current() const override {
-    const int result = driver()->set_device(ordinal_);
+    const int result = hip::driver()->set_device(ordinal_);
     if (result != 0) check(result, "using " + info_.id);
   }
   void check(int result, const std::string& what) const override { hip::check(result, what); }
   int instantiate(void** replay, void* graph) const override {
-    return driver()->graph_instantiate(replay, graph, nullptr, nullptr, 0);
+    return hip::driver()->graph_instantiate(replay, graph, nullptr, nullptr, 0);
   }
 
   const int ordinal_;
@@ -190,7 +190,7 @@ class HipDevice : public StreamDevice {
 std::vector<std::shared_ptr<Device>> make_hip_devices() {
   std::vector<std::shared_ptr<Device>> devices;
   int count = 0;
-  if (driver() == nullptr || driver()->get_device_count(&count) != 0) return devices;
+  if (hip::driver() == nullptr || hip::driver()->get_device_count(&count) != 0) return devices;
   for (int i = 0; i < count; ++i) devices.push_back(std::make_shared<HipDevice>(i));
   return devices;
 }

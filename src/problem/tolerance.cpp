@@ -104,8 +104,7 @@ double error_bound(const Problem& p, const Accuracy& accuracy, const Expected& e
   const double lost = accuracy.factors == Factors::whole ? 0 : kTf32Least * expected.factors;
   const double computed =
       steepest(p.epilogue) * (relative * expected.magnitude + growth * kUnderflow + lost) +
-      evaluation_error(p.epilogue, expected.magnitude) + pooling +
-      (after ? kU * largest : 0);
+      evaluation_error(p.epilogue, expected.magnitude) + pooling + (after ? kU * largest : 0);
   const DTypeInfo& type = info(p.dtype);
   return computed + type.unit_roundoff * (std::abs(expected.value) + computed) + type.smallest;
 }
