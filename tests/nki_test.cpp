@@ -116,7 +116,8 @@ TEST(NkiSchedule, NeverExceedsTheChip) {
     const std::string why = nki::declined(p, core);
     if (!why.empty()) {
       EXPECT_NE(why.find("nearest"), std::string::npos) << why;
-      ++declined;
+      // It has no instruction there, whatever the sizes.
+      if (p.epilogue.activation != Activation::hardsigmoid) ++declined;
       continue;
     }
     ++computed;

@@ -339,7 +339,8 @@ TEST(Validate, MathGoesWithDtype) {
 TEST(Validate, Epilogues) {
   EXPECT_THAT(invalid([](Problem& p) { p.direction = Direction::backward_data, p.epilogue.bias = true; }),
               HasSubstr("goes with fwd alone"));
-  EXPECT_THAT(invalid([](Problem& p) { p.epilogue.slope = 0.5f; }), HasSubstr("not leaky_relu"));
+  EXPECT_THAT(invalid([](Problem& p) { p.epilogue.slope = 0.5f; }),
+              HasSubstr("a slope is given but the activation has none; leaky_relu and hardsigmoid have"));
   EXPECT_THAT(
       invalid([](Problem& p) { p.epilogue.activation = Activation::leaky_relu, p.epilogue.slope = NAN; }),
       HasSubstr("not finite"));

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include <unistd.h>
@@ -28,64 +31,69 @@ double fastest_ns(int runs, const Work& work) {
   return best;
 }
 
-class TileTimes {
- public:
-  TileTimes() {
-    const int lanes = brgemm_lanes();
-    std::vector<float> a(kMostRows * (kLong + 16)),
-        b(static_cast<std::size_t>(kLong * kBrgemmMaxVectors * lanes + 64));
-    std::vector<float> c(static_cast<std::size_t>(kMostRows * kBrgemmMaxVectors * lanes));
-    for (int vectors = 1; vectors <= kBrgemmMaxVectors; ++vectors) {
-      for (int rows = 1; rows <= brgemm_max_rows(vectors); ++rows) {
-        for (const TileReads reads :
-             {TileReads::strided, TileReads::contiguous, TileReads::contiguous_split}) {
-          const bool strided = reads == TileReads::strided;
-          const BrgemmKernel kernel =
-              brgemm_kernel(strided ? BrgemmRows::strided : BrgemmRows::contiguous, rows, vectors);
-          const BrgemmSegment whole{0, 0};
-          BrgemmCall call;
-          call.a_row_stride = kLong + 16, call.a_step = strided ? 1 : rows;
-          call.a0 = a.data(), call.a1 = a.data() + 7 * (strided ? call.a_row_stride : 1);
-          const auto line = reinterpret_cast<std::uintptr_t>(b.data()) / 4 % 16;  // floats into one
-          call.b = b.data() + (16 - line) + (reads == TileReads::contiguous_split ? 1 : 0);
-          call.b_step = vectors * lanes;
-          call.segments = &whole, call.segment_count = 1;
-          call.c0 = c.data(), call.c1 = c.data() + 7 * vectors * lanes, call.c_row_stride = vectors * lanes;
-          call.columns = vectors * lanes;
-          const auto time = [&](int length) {
-            call.length = length;
-            constexpr int kTimes = 4;  // beside which the clock is cheap
-            return fastest_ns(3,
-                              [&] {
-                                for (int i = 0; i < kTimes; ++i) kernel(call);
-                              }) /
-                   kTimes;
-          };
-          const double few = time(kShort), many = time(kLong);
-          TileTime& entry = at(reads, rows, vectors);
-          entry.step = std::max(many - few, 0.5 * many * (kLong - kShort) / kLong) / (kLong - kShort);
-          entry.once = std::max(0.0, few - kShort * entry.step);
-          best_ = std::min(best_, entry.step / (rows * vectors));
-        }
-      }
-    }
-  }
+struct Rates {
+  std::array<TileTime, kReads * kMostRows * kBrgemmMaxVectors> tiles{};  // 0 where there is no such tile
+  double far_byte = 0, near_byte = 0;
+  double best = INFINITY;  // of a multiply-add of vectors
 
-  TileTime& at(TileReads reads, int rows, int vectors) {
-    return times_[static_cast<std::size_t>(
-        (static_cast<int>(reads) * kMostRows + rows - 1) * kBrgemmMaxVectors + vectors - 1)];
+  TileTime& tile(TileReads reads, int rows, int vectors) { return tiles[place(reads, rows, vectors)]; }
+  const TileTime& tile(TileReads reads, int rows, int vectors) const {
+    return tiles[place(reads, rows, vectors)];
   }
-  double best() const { return best_; }
 
  private:
-  static constexpr int kShort = 24, kLong = 96;  // B of the widest tile stays in the first-level cache
-  std::array<TileTime, kReads * kMostRows * kBrgemmMaxVectors> times_{};
-  double best_ = INFINITY;
+  static std::size_t place(TileReads reads, int rows, int vectors) {
+    return static_cast<std::size_t>((static_cast<int>(reads) * kMostRows + rows - 1) * kBrgemmMaxVectors +
+                                    vectors - 1);
+  }
 };
 
-TileTimes& tile_times() {
-  static TileTimes times;
-  return times;
+constexpr TileReads kAllReads[] = {TileReads::strided, TileReads::contiguous, TileReads::contiguous_split};
+
+template <class Visit>
+void each_tile(const Visit& visit) {
+  for (int vectors = 1; vectors <= kBrgemmMaxVectors; ++vectors) {
+    for (int rows = 1; rows <= brgemm_max_rows(vectors); ++rows) {
+      for (const TileReads reads : kAllReads) visit(reads, rows, vectors);
+    }
+  }
+}
+
+// The least of what was measured before and now.
+void measure_tiles(Rates& rates) {
+  constexpr int kShort = 24, kLong = 96;  // B of the widest tile stays in the first-level cache
+  const int lanes = brgemm_lanes();
+  std::vector<float> a(kMostRows * (kLong + 16)),
+      b(static_cast<std::size_t>(kLong * kBrgemmMaxVectors * lanes + 64));
+  std::vector<float> c(static_cast<std::size_t>(kMostRows * kBrgemmMaxVectors * lanes));
+  each_tile([&](TileReads reads, int rows, int vectors) {
+    const bool strided = reads == TileReads::strided;
+    const BrgemmKernel kernel =
+        brgemm_kernel(strided ? BrgemmRows::strided : BrgemmRows::contiguous, rows, vectors);
+    const BrgemmSegment whole{0, 0};
+    BrgemmCall call;
+    call.a_row_stride = kLong + 16, call.a_step = strided ? 1 : rows;
+    call.a0 = a.data(), call.a1 = a.data() + 7 * (strided ? call.a_row_stride : 1);
+    const auto line = reinterpret_cast<std::uintptr_t>(b.data()) / 4 % 16;  // floats into one
+    call.b = b.data() + (16 - line) + (reads == TileReads::contiguous_split ? 1 : 0);
+    call.b_step = vectors * lanes;
+    call.segments = &whole, call.segment_count = 1;
+    call.c0 = c.data(), call.c1 = c.data() + 7 * vectors * lanes, call.c_row_stride = vectors * lanes;
+    call.columns = vectors * lanes;
+    const auto time = [&](int length) {
+      call.length = length;
+      constexpr int kTimes = 4;  // beside which the clock is cheap
+      return fastest_ns(3,
+                        [&] {
+                          for (int i = 0; i < kTimes; ++i) kernel(call);
+                        }) /
+             kTimes;
+    };
+    const double few = time(kShort), many = time(kLong);
+    const double step = std::max(many - few, 0.5 * many * (kLong - kShort) / kLong) / (kLong - kShort);
+    TileTime& entry = rates.tile(reads, rows, vectors);
+    if (entry.step == 0 || entry.of(kLong) > many) entry = {step, std::max(0.0, few - kShort * step)};
+  });
 }
 
 // Of a byte read again and again in a buffer of this size.
@@ -99,6 +107,35 @@ double byte_ns(std::int64_t bytes) {
   });
   static_cast<void>(sink);
   return ns / static_cast<double>(bytes);
+}
+
+Rates measure() {
+  Rates rates;
+  // Passes over all, so that what holds the processor up for a while holds up one pass of each.
+  for (int pass = 0; pass < 3; ++pass) measure_tiles(rates);
+  rates.far_byte = byte_ns(2 * cpu_caches().level2);
+  rates.near_byte = byte_ns(cpu_caches().level2 / 2);
+  return rates;
+}
+
+void find_best(Rates& rates) {
+  each_tile([&](TileReads reads, int rows, int vectors) {
+    rates.best = std::min(rates.best, rates.tile(reads, rows, vectors).step / (rows * vectors));
+  });
+}
+
+std::mutex making;
+std::atomic<const Rates*> known{nullptr};  // lives as long as the process
+
+const Rates& the_rates() {
+  if (const Rates* rates = known.load(std::memory_order_acquire)) return *rates;
+  const std::lock_guard lock(making);
+  if (known.load(std::memory_order_acquire) == nullptr) {
+    auto* rates = new Rates(measure());
+    find_best(*rates);
+    known.store(rates, std::memory_order_release);
+  }
+  return *known.load(std::memory_order_acquire);
 }
 
 }  // namespace
@@ -120,18 +157,40 @@ const CpuCaches& cpu_caches() {
   return caches;
 }
 
-TileTime tile_time(TileReads reads, int rows, int vectors) { return tile_times().at(reads, rows, vectors); }
+TileTime tile_time(TileReads reads, int rows, int vectors) { return the_rates().tile(reads, rows, vectors); }
 
-double vector_multiply_add_ns() { return tile_times().best(); }
+double vector_multiply_add_ns() { return the_rates().best; }
+double far_byte_ns() { return the_rates().far_byte; }
+double near_byte_ns() { return the_rates().near_byte; }
 
-double far_byte_ns() {
-  static const double ns = byte_ns(2 * cpu_caches().level2);
-  return ns;
+std::vector<double> cpu_rates() {
+  const Rates& rates = the_rates();
+  std::vector<double> numbers{static_cast<double>(brgemm_lanes()), rates.far_byte, rates.near_byte};
+  each_tile([&](TileReads reads, int rows, int vectors) {
+    const TileTime& tile = rates.tile(reads, rows, vectors);
+    numbers.insert(numbers.end(), {tile.step, tile.once});
+  });
+  return numbers;
 }
 
-double near_byte_ns() {
-  static const double ns = byte_ns(cpu_caches().level2 / 2);
-  return ns;
+void adopt_cpu_rates(const std::vector<double>& numbers) {
+  auto rates = std::make_unique<Rates>();
+  std::size_t taken = 0;
+  const auto next = [&] { return taken < numbers.size() ? numbers[taken++] : -1; };
+  bool whole = next() == brgemm_lanes();
+  rates->far_byte = next(), rates->near_byte = next();
+  whole = whole && rates->far_byte > 0 && rates->near_byte > 0;
+  each_tile([&](TileReads reads, int rows, int vectors) {
+    TileTime& tile = rates->tile(reads, rows, vectors);
+    tile.step = next(), tile.once = next();
+    whole = whole && tile.step > 0 && tile.once >= 0;
+  });
+  if (!whole || taken != numbers.size()) return;
+  find_best(*rates);
+  const std::lock_guard lock(making);
+  if (known.load(std::memory_order_acquire) == nullptr) {
+    known.store(rates.release(), std::memory_order_release);
+  }
 }
 
 }  // namespace faltung

@@ -1,9 +1,11 @@
 // What the processor at hand does in a given time: what the cost models of the CPU's algorithms reckon with.
-// Measured once a process, on what lies in the first-level cache; well under a millisecond.
+// Measured where nobody has yet, in some milliseconds, and kept in the store: two measurements differ by
+// their noise, and every process on a machine is to choose alike.
 #ifndef FALTUNG_SRC_ALGORITHMS_CPU_RATES_HPP_
 #define FALTUNG_SRC_ALGORITHMS_CPU_RATES_HPP_
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/cpu/brgemm.hpp"
 #include "src/problem/problem.hpp"
@@ -36,6 +38,12 @@ double near_byte_ns();
 // The cost models of other algorithms count in cycles of a core that starts two multiply-adds of vectors in
 // each: so many nanoseconds.
 inline double cycle_ns() { return 2 * vector_multiply_add_ns(); }
+
+// All that was measured, as numbers to keep.
+std::vector<double> cpu_rates();
+// Takes such numbers in place of measuring. Does nothing where they are known in this process already, or
+// where they are of another kind of processor.
+void adopt_cpu_rates(const std::vector<double>& numbers);
 
 // Weights of forward are packed once; those of backward_data change at every step, so that a run packs them.
 inline bool weights_are_constant(const Problem& problem) { return problem.direction == Direction::forward; }

@@ -110,6 +110,7 @@ void EngineImpl::warn(const std::string& line) {
 Selection EngineImpl::candidates(const Settled& s) {
   Selection selection;
   if (!is_lock_) {
+    if (s.on_cpu()) std::call_once(rates_, [&] { share_cpu_rates(store_, s.device->info()); });
     selection = select(s);
   } else {
     // What a lock names is asked what every candidate is.

@@ -53,6 +53,7 @@ class EngineImpl {
   std::shared_ptr<const Store> shipped_;  // what came with the package of known devices, or null
   bool is_lock_;
   Trust trust_;
+  std::once_flag rates_;  // the CPU's are the store's
   std::map<int, std::shared_ptr<const Parallel>> workers_;
   std::map<std::string, std::shared_ptr<const PlanImpl>> plans_;  // by Settled::key
 };

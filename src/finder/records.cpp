@@ -5,6 +5,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "src/algorithms/cpu_rates.hpp"
 #include "src/finder/report.hpp"
 #include "src/problem/problem.hpp"
 
@@ -13,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kCeilings = "ceilings";
+constexpr const char *kCeilings = "ceilings", *kRates = "rates";
 
 std::string device_key(const DeviceInfo& device, int threads) {
   return device.key + " threads=" + std::to_string(threads) + " faltung=" + version();
@@ -95,6 +96,17 @@ void save_ceilings(Store& store, const DeviceInfo& device, int threads, const Ce
                      {"bf16_gflops", c.bf16_gflops},
                      {"copy_gbps", c.copy_gbps}};
   store.put(kCeilings, device_key(device, threads), json.dump());
+}
+
+void share_cpu_rates(Store& store, const DeviceInfo& cpu) {
+  const std::string key = device_key(cpu, 1);
+  if (const std::optional<std::string> payload = store.get(kRates, key)) {
+    try {
+      return adopt_cpu_rates(Json::parse(*payload).get<std::vector<double>>());
+    } catch (const Json::exception&) {
+    }
+  }
+  store.put(kRates, key, Json(cpu_rates()).dump());
 }
 
 }  // namespace faltung

@@ -45,6 +45,9 @@ class Trials {
 std::optional<Ceilings> load_ceilings(Store& store, const DeviceInfo& device, int threads);
 void save_ceilings(Store& store, const DeviceInfo& device, int threads, const Ceilings& ceilings);
 
+// The CPU's rates, by which its cost models choose: taken from the store, else measured and put there.
+void share_cpu_rates(Store& store, const DeviceInfo& cpu);
+
 }  // namespace faltung
 
 #endif  // FALTUNG_SRC_FINDER_RECORDS_HPP_

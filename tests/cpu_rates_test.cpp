@@ -1,0 +1,64 @@
+// The CPU's rates: one measurement serves every process on a machine.
+#include "src/algorithms/cpu_rates.hpp"
+
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/brgemm.hpp"
+#include "src/finder/records.hpp"
+#include "src/store/store.hpp"
+#include "tests/scratch.hpp"
+
+namespace faltung {
+namespace {
+
+TEST(CpuRates, ArePlausible) {
+  EXPECT_GT(vector_multiply_add_ns(), 0.01);
+  EXPECT_LT(vector_multiply_add_ns(), 50);
+  EXPECT_GT(far_byte_ns(), 0);
+  EXPECT_GT(near_byte_ns(), 0);
+  const TileTime tile = tile_time(TileReads::strided, 2, 2);
+  EXPECT_GE(tile.step, 4 * vector_multiply_add_ns());  // none is better than the best
+  EXPECT_GT(tile.of(100), tile.of(10));
+}
+
+TEST(CpuRates, AreKeptInTheStoreAndNotMeasuredAgain) {
+  const Scratch scratch;
+  Store store(scratch.path());
+  DeviceInfo cpu;
+  cpu.key = "some processor";
+  share_cpu_rates(store, cpu);
+  ASSERT_EQ(store.list("rates").size(), 1u);
+  const std::vector<double> kept = cpu_rates();
+  // Whole ones, too, are taken only where none are known.
+  std::vector<double> others = kept;
+  others[1] *= 2;
+  adopt_cpu_rates(others);
+  EXPECT_EQ(cpu_rates(), kept);
+  adopt_cpu_rates({});
+  adopt_cpu_rates({kept.begin(), kept.end() - 1});
+  EXPECT_EQ(cpu_rates(), kept);
+}
+
+// In a process of its own, which has measured nothing yet.
+TEST(CpuRatesDeathTest, AreTakenInPlaceOfMeasuring) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // begins anew, with this test alone
+  std::vector<double> others = {static_cast<double>(brgemm_lanes()), 0.5, 0.25};
+  for (int vectors = 1; vectors <= kBrgemmMaxVectors; ++vectors) {
+    for (int rows = 1; rows <= brgemm_max_rows(vectors); ++rows) {
+      for (int reads = 0; reads < 3; ++reads)
+        others.insert(others.end(), {1.0 * rows * vectors, 3.0 + reads});
+    }
+  }
+  EXPECT_EXIT(
+      {
+        adopt_cpu_rates(others);
+        std::exit(cpu_rates() == others && vector_multiply_add_ns() == 1 &&
+                          tile_time(TileReads::contiguous, 2, 1).once == 4
+                      ? 0
+                      : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace faltung
