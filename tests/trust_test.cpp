@@ -150,7 +150,7 @@ TEST(Trust, VerdictsThatAreShippedSpareTheTrial) {
   const auto made = maker.run({"plan", "cpu", kProblem});
   ASSERT_TRUE(made.value("right", false)) << made;
   const std::string shipped = maker.path("shipped.json");
-  EXPECT_EQ(Store(maker.store()).export_to(shipped), 2);  // one verified, one in quarantine
+  EXPECT_EQ(Store(maker.store()).export_to(shipped), 3);  // one verified, one in quarantine, the CPU's rates
 
   user.set("FALTUNG_KNOWN_DEVICES", shipped);
   user.set("FALTUNG_WORKER", "/nowhere");

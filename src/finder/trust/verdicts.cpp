@@ -76,20 +76,31 @@ std::optional<Verdict> Verdicts::find(const char* kind, const std::string& key) 
   return text ? parse_verdict(*text) : std::nullopt;
 }
 
-std::vector<std::string> Verdicts::kernels_in_quarantine() const {
+namespace {
+
+std::vector<std::string> quarantined_in(const Store& store) {
   std::vector<std::string> kernels;
+  for (const Record& record : store.list(kQuarantine)) {
+    if (const std::optional<Verdict> verdict = parse_verdict(record.payload))
+      kernels.push_back(verdict->report.kernel);
+  }
+  return kernels;
+}
+
+}  // namespace
+
+std::vector<std::string> Verdicts::kernels_in_quarantine() const {
+  std::vector<std::string> kernels = quarantined_in(store_);
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [where, verdict] : here_) {
       if (where.first == kQuarantine) kernels.push_back(verdict.report.kernel);
     }
   }
-  for (const Store* store : {static_cast<const Store*>(&store_), shipped_}) {
-    if (store == nullptr) continue;
-    for (const Record& record : store->list(kQuarantine)) {
-      if (const std::optional<Verdict> verdict = parse_verdict(record.payload))
-        kernels.push_back(verdict->report.kernel);
-    }
+  if (shipped_ != nullptr) {
+    // It does not change, and to list it is to unpack all that it has.
+    std::call_once(shipped_read_, [this] { shipped_quarantine_ = quarantined_in(*shipped_); });
+    kernels.insert(kernels.end(), shipped_quarantine_.begin(), shipped_quarantine_.end());
   }
   return kernels;
 }

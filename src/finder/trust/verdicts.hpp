@@ -61,6 +61,8 @@ class Verdicts {
 
   Store& store_;
   const Store* shipped_;
+  mutable std::once_flag shipped_read_;
+  mutable std::vector<std::string> shipped_quarantine_;  // kernels
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, std::string>, Verdict> here_;  // by kind and key
 };
