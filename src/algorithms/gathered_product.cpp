@@ -52,6 +52,14 @@ Support fits_a_grid(const Problem& p, i64 block_channels) {
                   g.out, g.products, kMostBlocks));
 }
 
+Support weights_fit_a_grid(const Problem& p, i64 block_channels) {
+  if (ceil_div(p.k / p.groups, block_channels) <= kMostBlocks && p.groups <= kMostBlocks)
+    return Support::supported();
+  return Support::declined(
+      fmt::format("{} channels in {} groups: at most {} blocks of each are launched at once", p.k, p.groups,
+                  kMostBlocks));
+}
+
 PackedWeights packed_weights(const Problem& p, const std::string& kernel, i64 out_pad,
                              const DeviceInfo& device) {
   return {packed_bytes(p, out_pad, device), pack_step(p, kernel, out_pad, device)};

@@ -20,6 +20,8 @@ GatheredProduct gathered_product(const Problem& problem);
 inline constexpr std::int64_t kMostBlocks = 65535;
 // Whether blocks of so many out channels, the fewest that a tile has, are launched at once.
 Support fits_a_grid(const Problem& problem, std::int64_t block_channels);
+// The same of the gradient of the weights, whose blocks have so many of a group's out channels.
+Support weights_fit_a_grid(const Problem& problem, std::int64_t block_channels);
 
 // What a kernel makes of it. out_pad: to so many out channels each group's weights are filled up with zeros.
 // splits: so many blocks share a result's sum.

@@ -3,8 +3,6 @@
 // parts.
 #include <algorithm>
 
-#include <fmt/core.h>
-
 #include "src/algorithms/config_name.hpp"
 #include "src/algorithms/gathered_product.hpp"
 #include "src/algorithms/implicit_gemm_matrix.hpp"
@@ -165,14 +163,7 @@ Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo&
 
 }  // namespace
 
-Support supports(const Problem& p) {
-  if (ceil_div(p.k / p.groups, kTiles[std::size(kTiles) - 1].rows) > kMostBlocks || p.groups > kMostBlocks) {
-    return Support::declined(
-        fmt::format("{} channels in {} groups: at most {} blocks of each are launched at once", p.k, p.groups,
-                    kMostBlocks));
-  }
-  return Support::supported();
-}
+Support supports(const Problem& p) { return gpu::weights_fit_a_grid(p, kTiles[std::size(kTiles) - 1].rows); }
 
 std::vector<Candidate> list(const Problem& p, const DeviceInfo& device) {
   std::vector<Candidate> all;

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/core.h>
-
 #include "src/algorithms/config_name.hpp"
 #include "src/algorithms/gpu.hpp"
 #include "src/algorithms/implicit_gemm_mma.hpp"
@@ -195,14 +193,7 @@ Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo&
 
 }  // namespace
 
-Support supports(const Problem& p) {
-  if (ceil_div(p.k / p.groups, 64) > kMostBlocks || p.groups > kMostBlocks) {
-    return Support::declined(
-        fmt::format("{} channels in {} groups: at most {} blocks of each are launched at once", p.k, p.groups,
-                    kMostBlocks));
-  }
-  return Support::supported();
-}
+Support supports(const Problem& p) { return gpu::weights_fit_a_grid(p, 64); }
 
 std::vector<Candidate> list(const Problem& p, const DeviceInfo& device) {
   std::vector<Candidate> all;

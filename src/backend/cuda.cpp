@@ -105,18 +105,7 @@ class CudaDevice : public StreamDevice {
     r.local_bytes = ask(kShared);
     r.spilled_bytes = ask(kPrivate);
     r.registers = ask(kRegisters);
-    r.wave_threads = info_.unit.wave_threads;
-    // What is not said is what the kernel was compiled for.
-    const int threads = source.block_threads > 0 ? source.block_threads : r.block_threads;
-    int blocks = -1;
-    if (threads > 0 && info_.unit.known() &&
-        driver()->blocks_of_multiprocessor(&blocks, function, threads,
-                                           static_cast<std::size_t>(source.shared_bytes)) == 0) {
-      const Residence residence = info_.unit.residence(
-          threads, r.registers, static_cast<int>(r.local_bytes) + source.shared_bytes, blocks);
-      r.blocks = residence.blocks, r.waves = residence.waves, r.occupancy = residence.occupancy;
-      r.limited_by = residence.limited_by;
-    }
+    add_residence(r, function, source);
     return r;
   }
 
@@ -206,6 +195,9 @@ class CudaDevice : public StreamDevice {
   }
 
   void check(int result, const std::string& what) const override { cuda::check(result, what); }
+  int blocks_of_unit(int* blocks, void* function, int threads, std::size_t shared_bytes) const override {
+    return driver()->blocks_of_multiprocessor(blocks, function, threads, shared_bytes);
+  }
   int instantiate(void** replay, void* graph) const override {
     return driver()->graph_instantiate(replay, graph, 0);
   }

@@ -103,17 +103,7 @@ class HipDevice : public StreamDevice {
     r.local_bytes = ask(hip::kLocalBytes);
     r.spilled_bytes = ask(hip::kPrivateBytes);
     r.registers = ask(hip::kRegisters);
-    r.wave_threads = info_.unit.wave_threads;
-    const int threads = source.block_threads > 0 ? source.block_threads : r.block_threads;
-    int blocks = -1;
-    if (threads > 0 && info_.unit.known() &&
-        hip::driver()->blocks_of_unit(&blocks, function, threads,
-                                      static_cast<std::size_t>(source.shared_bytes)) == 0) {
-      const Residence residence = info_.unit.residence(
-          threads, r.registers, static_cast<int>(r.local_bytes) + source.shared_bytes, blocks);
-      r.blocks = residence.blocks, r.waves = residence.waves, r.occupancy = residence.occupancy;
-      r.limited_by = residence.limited_by;
-    }
+    add_residence(r, function, source);
     return r;
   }
 
@@ -176,6 +166,9 @@ class HipDevice : public StreamDevice {
     if (result != 0) check(result, "using " + info_.id);
   }
   void check(int result, const std::string& what) const override { hip::check(result, what); }
+  int blocks_of_unit(int* blocks, void* function, int threads, std::size_t shared_bytes) const override {
+    return hip::driver()->blocks_of_unit(blocks, function, threads, shared_bytes);
+  }
   int instantiate(void** replay, void* graph) const override {
     return hip::driver()->graph_instantiate(replay, graph, nullptr, nullptr, 0);
   }

@@ -114,4 +114,20 @@ LaunchValues::LaunchValues(std::span<const Argument> arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) values_[i] = const_cast<void*>(arguments[i].value);
 }
 
+void StreamDevice::add_residence(KernelResources& r, void* function, const KernelSource& source) const {
+  const UnitLimits& unit = info().unit;
+  r.wave_threads = unit.wave_threads;
+  // What is not said is what the kernel was compiled for.
+  const int threads = source.block_threads > 0 ? source.block_threads : r.block_threads;
+  int blocks = -1;
+  if (threads <= 0 || !unit.known() ||
+      blocks_of_unit(&blocks, function, threads, static_cast<std::size_t>(source.shared_bytes)) != 0) {
+    return;
+  }
+  const Residence residence =
+      unit.residence(threads, r.registers, static_cast<int>(r.local_bytes) + source.shared_bytes, blocks);
+  r.blocks = residence.blocks, r.waves = residence.waves, r.occupancy = residence.occupancy;
+  r.limited_by = residence.limited_by;
+}
+
 }  // namespace faltung

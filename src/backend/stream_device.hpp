@@ -54,6 +54,10 @@ class StreamDevice : public Device {
   // Throws what another answer than success says, after `what` was being done.
   virtual void check(int result, const std::string& what) const = 0;
   virtual int instantiate(void** replay, void* graph) const = 0;
+  // How many blocks of a function the driver finds room for on a unit.
+  virtual int blocks_of_unit(int* blocks, void* function, int threads, std::size_t shared_bytes) const = 0;
+  // What a unit holds of a function whose registers and memory are told.
+  void add_residence(KernelResources& resources, void* function, const KernelSource& source) const;
 
  private:
   class Event;
