@@ -95,16 +95,19 @@ F_DEVICE void store8_bf16(F_GLOBAL u16* p, const float* v) {
 #define F_OFFSET(n, c, h, w, C, H, W) ((((index_t)(n) * (H) + (h)) * (W) + (w)) * (C) + (c))
 #endif
 
-// The tensors of a kernel, as its parameters and as pointers at its top: forward's, and backward_data's.
-#define F_FORWARD_TENSORS                                                                         \
-  F_INPUT(element_t, x), F_INPUT(element_t, w), F_OUTPUT(element_t, y), F_INPUT(element_t, bias), \
+// The tensors of a kernel, as its parameters and as pointers at its top: those with an
+// epilogue, forward's, and backward_data's.
+#define F_TENSORS(in, w, out)                                                                        \
+  F_INPUT(element_t, in), F_INPUT(element_t, w), F_OUTPUT(element_t, out), F_INPUT(element_t, bias), \
       F_INPUT(element_t, residual)
-#define F_OPEN_FORWARD_TENSORS   \
-  F_OPEN_INPUT(element_t, x);    \
-  F_OPEN_INPUT(element_t, w);    \
-  F_OPEN_OUTPUT(element_t, y);   \
-  F_OPEN_INPUT(element_t, bias); \
+#define F_OPEN_TENSORS(in, w, out) \
+  F_OPEN_INPUT(element_t, in);     \
+  F_OPEN_INPUT(element_t, w);      \
+  F_OPEN_OUTPUT(element_t, out);   \
+  F_OPEN_INPUT(element_t, bias);   \
   F_OPEN_INPUT(element_t, residual);
+#define F_FORWARD_TENSORS F_TENSORS(x, w, y)
+#define F_OPEN_FORWARD_TENSORS F_OPEN_TENSORS(x, w, y)
 #define F_BACKWARD_DATA_TENSORS F_OUTPUT(element_t, x), F_INPUT(element_t, w), F_INPUT(element_t, y)
 #define F_OPEN_BACKWARD_DATA_TENSORS \
   F_OPEN_OUTPUT(element_t, x);       \

@@ -3,6 +3,17 @@
 #pragma once
 #include "kernels/gpu/depthwise_rows.h"
 
+// At the top of a kernel, behind F_FOLLOW_PREVIOUS: the block's first channel, the thread's place among the
+// block's channels and its first one, the tile that it computes, whether there is one, whether vectors may be
+// used, and the first column of `in` that is read for it.
+#define F_OPEN_DEPTHWISE                                                              \
+  F_OPEN_TENSORS(in, w, out)                                                          \
+  const int first_channel = F_BLOCK(0) % CHUNKS * LANES, lane = F_THREAD() % VB * CV; \
+  const int c = first_channel + lane;                                                 \
+  const Place place = place_of(F_BLOCK(0) / CHUNKS * SLICES + F_THREAD() / VB, z);    \
+  const int is_mine = c < OUT_C && place.n < z.n, is_aligned = ARE_ALIGNED(in, out);  \
+  const int column = IN_FIRST(place.column, STRIDE_W);
+
 // TAP_ROWS rows of the block's filters from the tap first_tap on, as floats: [tap][channel].
 #define F_STAGE_FILTERS(weights, first_tap)                                                         \
   F_EACH(e, TAP_ROWS* S* LANES) {                                                                   \
@@ -66,3 +77,7 @@ F_DEVICE void store_results(F_GLOBAL element_t* out, int n, int c, int row, int 
       F_STORE(out, at, F_EPILOGUE(sum, k, at));                                                         \
     }                                                                                                   \
   }
+// All of them.
+#define F_RESULTS_ALONE(place, c) \
+  F_NO_UNROLL                     \
+  for (int i = 0; i < TP * TQ * CV; ++i) F_RESULT_ALONE(place, c, i)

@@ -6,19 +6,10 @@
 #include "kernels/gpu/depthwise_filter.h"
 
 F_KERNEL(THREADS)
-depthwise_tile(F_INPUT(element_t, in), F_INPUT(element_t, w), F_OUTPUT(element_t, out), F_INPUT(element_t, bias),
-               F_INPUT(element_t, residual), Sizes z) {
+depthwise_tile(F_TENSORS(in, w, out), Sizes z) {
   F_LOCAL_ARRAY(float, weights, TAP_ROWS* S* LANES);
   F_FOLLOW_PREVIOUS();
-  F_OPEN_INPUT(element_t, in);
-  F_OPEN_INPUT(element_t, w);
-  F_OPEN_OUTPUT(element_t, out);
-  F_OPEN_INPUT(element_t, bias);
-  F_OPEN_INPUT(element_t, residual);
-  const int first_channel = F_BLOCK(0) % CHUNKS * LANES, lane = F_THREAD() % VB * CV, c = first_channel + lane;
-  const Place place = place_of(F_BLOCK(0) / CHUNKS * SLICES + F_THREAD() / VB, z);
-  const int is_mine = c < OUT_C && place.n < z.n, is_aligned = ARE_ALIGNED(in, out);
-  const int column = IN_FIRST(place.column, STRIDE_W);
+  F_OPEN_DEPTHWISE
   float sums[TP][TQ * CV];
   F_UNROLL
   for (int p = 0; p < TP; ++p) {
@@ -64,8 +55,7 @@ depthwise_tile(F_INPUT(element_t, in), F_INPUT(element_t, w), F_OUTPUT(element_t
 #endif
   if (!is_mine) return;
   if (!is_aligned) {
-    F_NO_UNROLL
-    for (int i = 0; i < TP * TQ * CV; ++i) F_RESULT_ALONE(place, c, i)
+    F_RESULTS_ALONE(place, c)
     return;
   }
   F_UNROLL

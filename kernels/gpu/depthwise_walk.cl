@@ -13,19 +13,11 @@
 #endif
 
 F_KERNEL(THREADS)
-depthwise_walk(F_INPUT(element_t, in), F_INPUT(element_t, w), F_OUTPUT(element_t, out), F_INPUT(element_t, bias),
-               F_INPUT(element_t, residual), Sizes z) {
+depthwise_walk(F_TENSORS(in, w, out), Sizes z) {
   F_LOCAL_ARRAY(float, weights, R* S* LANES);
   F_FOLLOW_PREVIOUS();
-  F_OPEN_INPUT(element_t, in);
-  F_OPEN_INPUT(element_t, w);
-  F_OPEN_OUTPUT(element_t, out);
-  F_OPEN_INPUT(element_t, bias);
-  F_OPEN_INPUT(element_t, residual);
-  const int first_channel = F_BLOCK(0) % CHUNKS * LANES, lane = F_THREAD() % VB * CV, c = first_channel + lane;
-  const Place place = place_of(F_BLOCK(0) / CHUNKS * SLICES + F_THREAD() / VB, z);
-  const int is_mine = c < OUT_C && place.n < z.n, is_aligned = ARE_ALIGNED(in, out);
-  const int column = IN_FIRST(place.column, STRIDE_W), top = place.row + ROW_LOW;
+  F_OPEN_DEPTHWISE
+  const int top = place.row + ROW_LOW;
   // sums[m]: of the row m above the one whose first row of `in` is the current one.
   float sums[R][TQ * CV];
   F_UNROLL
@@ -41,8 +33,7 @@ depthwise_walk(F_INPUT(element_t, in), F_INPUT(element_t, w), F_OUTPUT(element_t
   F_BARRIER();
   if (!is_mine) return;
   if (!is_aligned) {
-    F_NO_UNROLL
-    for (int i = 0; i < TP * TQ * CV; ++i) F_RESULT_ALONE(place, c, i)
+    F_RESULTS_ALONE(place, c)
     return;
   }
   F_NO_UNROLL

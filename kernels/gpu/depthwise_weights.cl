@@ -2,23 +2,16 @@
 // TAP_ROWS rows of its channels' filters over tiles of pixels, from which it reads x and y's gradient once; a block
 // adds its threads' sums up in a fixed order.
 //
-// The host defines what depthwise_rows.h asks for; PARTIAL: 1 where blocks share the pixels (then the result is
+// The host defines what depthwise_rows.h asks for; SPLIT: 1 where blocks share the pixels (then the result is
 // [split][the whole filter] in floats), EXACT: 1 where the image has whole tiles; WALKS: 1 where a thread
 // reads the rows of its tiles one after the other, the next AHEAD on their way meanwhile, as without strides down.
 #include "kernels/gpu/depthwise_rows.h"
+#include "kernels/gpu/parts.h"
 
 #define SUMS (TAP_ROWS * S * CV)  // of a thread: [tap][channel]
 #define AT_ONCE (SUMS < 24 ? SUMS : 24)
 #define PITCH (THREADS + VB)  // of one sum of all threads: those that are added up side by side lie in other banks
 #define TOGETHER (SLICES < 8 ? SLICES : 8)
-
-#if PARTIAL
-typedef float result_t;
-#define STORE_RESULT(p, i, v) ((p)[i] = (v))
-#else
-typedef element_t result_t;
-#define STORE_RESULT(p, i, v) F_STORE(p, i, v)
-#endif
 
 // The products of a row of x with one of the gradient, for the taps of a row of the filter; is_beyond: whether
 // there is no such row of results.
@@ -47,7 +40,7 @@ depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_
   const int split = F_BLOCK(1), first_r = F_BLOCK(2) * TAP_ROWS;
   const int across = (z.q + TQ - 1) / TQ, down = (z.p + TP - 1) / TP;
   const int is_aligned = ARE_ALIGNED(x, y);
-#if PARTIAL && WALKS
+#if SPLIT && WALKS
   F_LET_NEXT_BEGIN();
 #endif
   float sums[SUMS];

@@ -14,9 +14,15 @@ typedef u32 hip_uint4 __attribute__((ext_vector_type(4)));
 typedef u16 hip_ushort4 __attribute__((ext_vector_type(4)));
 typedef u16 hip_ushort8 __attribute__((ext_vector_type(8)));
 #define float2 hip_float2
+#define float4 hip_float4
+#define uint2 hip_uint2
 #define uint4 hip_uint4
+#define ushort4 hip_ushort4
 #define make_float2(a, b) (hip_float2{a, b})
+#define make_float4(a, b, c, d) (hip_float4{a, b, c, d})
+#define make_uint2(a, b) (hip_uint2{a, b})
 #define make_uint4(a, b, c, d) (hip_uint4{a, b, c, d})
+#define make_ushort4(a, b, c, d) (hip_ushort4{a, b, c, d})
 
 #ifndef __align__
 #define __align__(bytes) __attribute__((aligned(bytes)))
@@ -102,40 +108,6 @@ F_DEVICE int hip_max(int a, int b) { return a > b ? a : b; }
 F_DEVICE float load_f16(const u16* p, i64 i) { return (float)__builtin_bit_cast(_Float16, p[i]); }
 F_DEVICE void store_f16(u16* p, i64 i, float v) { p[i] = __builtin_bit_cast(u16, (_Float16)v); }
 
-// Four or eight neighbours at once, at an address that is a multiple of their size.
-F_DEVICE void load4_f32(const float* p, float* v) {
-  const hip_float4 t = *(const hip_float4*)p;
-  v[0] = t.x, v[1] = t.y, v[2] = t.z, v[3] = t.w;
-}
-F_DEVICE void store4_f32(float* p, const float* v) { *(hip_float4*)p = hip_float4{v[0], v[1], v[2], v[3]}; }
-F_DEVICE void store4_local(float* p, const float* v) { store4_f32(p, v); }
-F_DEVICE void load4_u16(const u16* p, u16* v) {
-  const hip_ushort4 t = *(const hip_ushort4*)p;
-  v[0] = t.x, v[1] = t.y, v[2] = t.z, v[3] = t.w;
-}
-F_DEVICE void store4_u16(u16* p, const u16* v) { *(hip_ushort4*)p = hip_ushort4{v[0], v[1], v[2], v[3]}; }
-F_DEVICE void load4_f16(const u16* p, float* v) {
-  u16 bits[4];
-  load4_u16(p, bits);
-  F_UNROLL
-  for (int i = 0; i < 4; ++i) v[i] = load_f16(bits, i);
-}
-F_DEVICE void store4_f16(u16* p, const float* v) {
-  u16 bits[4];
-  F_UNROLL
-  for (int i = 0; i < 4; ++i) store_f16(bits, i, v[i]);
-  store4_u16(p, bits);
-}
-F_DEVICE void load2_u32(const u32* p, u32* v) {
-  const hip_uint2 t = *(const hip_uint2*)p;
-  v[0] = t.x, v[1] = t.y;
-}
-F_DEVICE void load4_u32(const u32* p, u32* v) {
-  const hip_uint4 t = *(const hip_uint4*)p;
-  v[0] = t.x, v[1] = t.y, v[2] = t.z, v[3] = t.w;
-}
-F_DEVICE void store2_u32(u32* p, const u32* v) { *(hip_uint2*)p = hip_uint2{v[0], v[1]}; }
-F_DEVICE void store4_u32(u32* p, const u32* v) { *(hip_uint4*)p = hip_uint4{v[0], v[1], v[2], v[3]}; }
 // The lower and the upper half of a word as f16, and two such halves.
 F_DEVICE float low_f16(u32 word) { return (float)__builtin_bit_cast(_Float16, (u16)word); }
 F_DEVICE float high_f16(u32 word) { return low_f16(word >> 16); }
@@ -151,15 +123,4 @@ F_DEVICE void load8_u16(const u16* p, u16* v) {
 F_DEVICE void store8_u16(u16* p, const u16* v) {
   *(hip_ushort8*)p = hip_ushort8{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
 }
-F_DEVICE void load8_f16(const u16* p, float* v) {
-  u16 bits[8];
-  load8_u16(p, bits);
-  F_UNROLL
-  for (int i = 0; i < 8; ++i) v[i] = load_f16(bits, i);
-}
-F_DEVICE void store8_f16(u16* p, const float* v) {
-  u16 bits[8];
-  F_UNROLL
-  for (int i = 0; i < 8; ++i) store_f16(bits, i, v[i]);
-  store8_u16(p, bits);
-}
+#include "kernels/gpu/neighbours.h"

@@ -21,11 +21,10 @@
 #endif
 #include "kernels/gpu/tile_product.h"
 #include "kernels/gpu/gathered_product.h"
+#include "kernels/gpu/parts.h"
 
 #ifdef LAYOUT_nchw
 // Neighbouring threads bring neighbouring pixels of one channel.
-#define IN_CHANNEL_STRIDE (IN_H * IN_W)
-#define OUT_CHANNEL_STRIDE (OUT_H * OUT_W)
 #define PIXELS_EACH (BP > THREADS ? BP / THREADS : 1)
 #define STEP_THREADS (THREADS > BP ? THREADS / BP : 1)
 #define STEPS_EACH (BK / STEP_THREADS)
@@ -33,8 +32,6 @@
 #define OWN_STEP(j) (thread / BP + (j)*STEP_THREADS)
 #else
 // Neighbouring threads bring neighbouring quads of one pixel's channels.
-#define IN_CHANNEL_STRIDE 1
-#define OUT_CHANNEL_STRIDE 1
 #define QUADS (BK / 4)
 #define PIXELS_EACH ((BP * QUADS + THREADS - 1) / THREADS)
 #define STEPS_EACH 4
@@ -80,20 +77,11 @@
 // Stores results of channel k; four neighbours in memory, whose channels are `apart` apart. With SPLIT they are parts of
 // the sum, which finish_parts.cl adds.
 #if SPLIT
-typedef float result_t;
-#define STORE_RESULT(p, i, v) ((p)[i] = (v))
 #define STORE_RESULT4(p, i, v) store4_f32((p) + (i), v)
 #define RESULTS_ALIGNED(p) (((u32)(size_t)(p)&15) == 0)
 #else
-typedef element_t result_t;
-#define STORE_RESULT(p, i, v) F_STORE(p, i, v)
 #define STORE_RESULT4(p, i, v) F_STORE4(p, i, v)
 #define RESULTS_ALIGNED(p) F_IS_ALIGNED4(p)
-#endif
-#if defined(DIRECTION_fwd) && !SPLIT
-#define AFTER(sum, k, at) F_EPILOGUE(sum, k, at)
-#else
-#define AFTER(sum, k, at) (sum)
 #endif
 #define RESULT(at, k, sum) STORE_RESULT(out, at, AFTER(sum, k, at));
 #define RESULTS4(at, k, apart, sum0, sum1, sum2, sum3)                                 \
@@ -118,17 +106,8 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(result
   F_OPEN_INPUT(element_t, bias);
   F_OPEN_INPUT(element_t, residual);
   const int thread = F_THREAD();
-  const index_t first_pixel = (index_t)F_BLOCK(0) * BP;
-  const int first_out = F_BLOCK(1) * BC;
-#if SPLIT
-  const int part = F_BLOCK(2) % splits, product = F_BLOCK(2) / splits;
-  F_GLOBAL result_t* const out = result + (size_t)part * z.n * OUT_C * OUT_H * OUT_W;
-#else
-  const int product = F_BLOCK(2);
-  F_GLOBAL result_t* const out = result;
-#endif
-  const int group = product / (PHASES_H * PHASES_W);
-  const int row_phase = product / PHASES_W % PHASES_H, column_phase = product % PHASES_W;
+  F_OPEN_PRODUCT(BP, BC)
+  F_GLOBAL result_t* const out = F_OWN_RESULTS(result);
   F_GLOBAL const packed_t* const weights = packed + (index_t)group * TAPS * IN_GROUP * out_pad + first_out;
 
   F_EACH(i, BP) {

@@ -7,6 +7,7 @@
 // (1: the steps of a pixel are no aligned chunks in memory and are brought one by one), SPLIT (1: blocks share a sum),
 // THREADS, COMPACT (0) and what convolution.h and amd_matrix.h ask for.
 #include "kernels/gpu/gathered_product.h"
+#include "kernels/gpu/parts.h"
 #include "kernels/gpu/amd_matrix.h"
 
 #define BK (CHUNKS * CHUNK)
@@ -20,13 +21,6 @@
 // banks; 16 neighbouring pixels of a row still lie in all.
 #define TURNED(chunk, pixel) ((pixel) ^ ((chunk)*8 / CHUNKS & 7))
 
-#ifdef LAYOUT_nchw
-#define IN_CHANNEL_STRIDE (IN_H * IN_W)
-#define OUT_CHANNEL_STRIDE (OUT_H * OUT_W)
-#else
-#define IN_CHANNEL_STRIDE 1
-#define OUT_CHANNEL_STRIDE 1
-#endif
 #if GATHER  // neighbouring threads bring neighbouring pixels
 #define OWN_PIXEL(i) ((thread + (i)*THREADS) % BP)
 #define OWN_CHUNK(i) ((thread + (i)*THREADS) / BP)
@@ -36,17 +30,6 @@
 #endif
 // While one word has a bit for each tap, what a tap reads is a pixel's first tap's place and a shift that all share.
 #define MASKED (TAPS <= 32)
-#ifdef DIRECTION_fwd
-#define FIRST_ROW(row) ((row)*STRIDE_H - z.pad_top)
-#define FIRST_COLUMN(column) ((column)*STRIDE_W - z.pad_left)
-#define TAP_ROW(tap) ((tap) / S * DILATION_H)
-#define TAP_COLUMN(tap) ((tap) % S * DILATION_W)
-#else  // the rows of a phase follow each other in steps of the stride
-#define FIRST_ROW(row) ((row) / STRIDE_H)
-#define FIRST_COLUMN(column) ((column) / STRIDE_W)
-#define TAP_ROW(tap) ((row_phase + z.pad_top - (tap) / S * DILATION_H) / STRIDE_H)
-#define TAP_COLUMN(tap) ((column_phase + z.pad_left - (tap) % S * DILATION_W) / STRIDE_W)
-#endif
 #ifdef LAYOUT_nchw
 #define IN_PIXEL_STRIDE 1
 #else
@@ -62,19 +45,6 @@
   ((row_phase + z.pad_top - (tap) / S * DILATION_H) % PHASES_H == 0 && \
    (column_phase + z.pad_left - (tap) % S * DILATION_W) % PHASES_W == 0)
 
-#if SPLIT
-typedef float result_t;
-#define STORE_RESULT(p, i, v) ((p)[i] = (v))
-#else
-typedef element_t result_t;
-#define STORE_RESULT(p, i, v) F_STORE(p, i, v)
-#endif
-#if defined(DIRECTION_fwd) && !SPLIT
-#define AFTER(sum, k, at) F_EPILOGUE(sum, k, at)
-#else
-#define AFTER(sum, k, at) (sum)
-#endif
-
 F_KERNEL(THREADS)
 implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPUT(result_t, result),
                      F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, int splits, Sizes z) {
@@ -87,17 +57,8 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
   F_OPEN_INPUT(element_t, residual);
   const int thread = F_THREAD(), lane = thread % WAVE, wave = thread / WAVE;
   const int wave_p = wave % WAVES_P * WAVE_P, wave_c = wave / WAVES_P * WAVE_C;
-  const index_t first_pixel = (index_t)F_BLOCK(0) * BP;
-  const int first_out = F_BLOCK(1) * BC;
-#if SPLIT
-  const int part = F_BLOCK(2) % splits, product = F_BLOCK(2) / splits;
-  F_GLOBAL result_t* const out = result + (size_t)part * z.n * OUT_C * OUT_H * OUT_W;
-#else
-  const int product = F_BLOCK(2);
-  F_GLOBAL result_t* const out = result;
-#endif
-  const int group = product / (PHASES_H * PHASES_W);
-  const int row_phase = product / PHASES_W % PHASES_H, column_phase = product % PHASES_W;
+  F_OPEN_PRODUCT(BP, BC)
+  F_GLOBAL result_t* const out = F_OWN_RESULTS(result);
   const int in_chunks = (IN_GROUP + CHUNK - 1) / CHUNK;
   const buffer_t tensor = buffer_of(in, (u32)z.n * IN_C * IN_H * IN_W * sizeof(element_t));
   const buffer_t weights = buffer_of(packed + (index_t)group * TAPS * in_chunks * out_pad * CHUNK,

@@ -32,29 +32,9 @@
 #define PIXEL_CHUNKS (BP * CHUNKS_P / THREADS)  // a thread's
 #define WEIGHT_CHUNKS (BK * CHUNKS_C / THREADS)
 
-#ifdef LAYOUT_nchw
-#define IN_CHANNEL_STRIDE (IN_H * IN_W)
-#define OUT_CHANNEL_STRIDE (OUT_H * OUT_W)
-#else
-#define IN_CHANNEL_STRIDE 1
-#define OUT_CHANNEL_STRIDE 1
-#endif
-
 #define PARTS (BK / MMA_STEPS)
 #define MASKED (!GATHER && TAPS <= 32)
 #define CROSSES_TAPS (FLAT || ROW_CHANNELS)
-#ifdef DIRECTION_fwd
-#define FIRST_ROW(row) ((row)*STRIDE_H - z.pad_top)
-#define FIRST_COLUMN(column) ((column)*STRIDE_W - z.pad_left)
-#define TAP_ROW(tap) ((tap) / S * DILATION_H)
-#define TAP_COLUMN(tap) ((tap) % S * DILATION_W)
-#else
-// The rows of a phase follow each other in steps of the stride; a tap that the phase has is a whole number of rows off.
-#define FIRST_ROW(row) ((row) / STRIDE_H)
-#define FIRST_COLUMN(column) ((column) / STRIDE_W)
-#define TAP_ROW(tap) ((row_phase + z.pad_top - (tap) / S * DILATION_H) / STRIDE_H)
-#define TAP_COLUMN(tap) ((column_phase + z.pad_left - (tap) % S * DILATION_W) / STRIDE_W)
-#endif
 
 #if ROW_CHANNELS
 #define RUN (S * ROW_CHANNELS)                                 // steps of a filter's row: neighbours in memory
@@ -103,15 +83,7 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(re
   F_OPEN_INPUT(element_t, residual);
   const int thread = F_THREAD(), lane = thread % 32, warp = thread / 32;
   const int warp_p = warp % WARPS_P * WARP_P, warp_c = warp / WARPS_P * WARP_C;
-  const index_t first_pixel = (index_t)F_BLOCK(0) * BP;
-  const int first_out = F_BLOCK(1) * BC;
-#if SPLIT
-  const int part = F_BLOCK(2) % splits, product = F_BLOCK(2) / splits;
-#else
-  const int product = F_BLOCK(2);
-#endif
-  const int group = product / (PHASES_H * PHASES_W);
-  const int row_phase = product / PHASES_W % PHASES_H, column_phase = product % PHASES_W;
+  F_OPEN_PRODUCT(BP, BC)
   const packed_t* const weights = packed + (index_t)group * TAPS * IN_GROUP * out_pad + first_out;
   const u32 local = local_address(stages);
 

@@ -1,5 +1,6 @@
 // How the sums of implicit_gemm_mma.cu, whose definitions this uses, leave a block.
 #pragma once
+#include "kernels/gpu/parts.h"
 
 #ifdef LAYOUT_nchw
 #define ROW_PITCH (BP + 8)  // of results in local memory: a row of pixels a channel
@@ -7,12 +8,6 @@
 #else
 #define ROW_PITCH (BC + 8)
 #define RESULT_AT(pixel, c) ((pixel)*ROW_PITCH + (c))
-#endif
-
-#if SPLIT
-typedef float result_t;  // a part of the sum
-#else
-typedef element_t result_t;
 #endif
 
 // Of a block: where each pixel lies in the result, channel 0 of the group, or -1 beyond the last; and its

@@ -13,7 +13,6 @@
 #ifdef LAYOUT_nchw
 #define TILES_S (BC / TS)
 #define TILES_V (BP / WIDTH)
-#define IN_CHANNEL_STRIDE (IN_H * IN_W)
 #else
 #define TILES_S (BP / TS)
 #define TILES_V (BC / WIDTH)

@@ -10,6 +10,7 @@
 // registers of its own; 2: and the loop is unrolled, so that they need no copies), SPLIT, COMPACT, VW = 4, and what
 // correlation.h asks for. TT and TK are multiples of 4, BT is a power of 2.
 #include "kernels/gpu/correlation.h"
+#include "kernels/gpu/parts.h"
 #include "kernels/gpu/vector.h"
 #include "kernels/gpu/winograd_transforms.h"
 
@@ -128,16 +129,6 @@ F_DEVICE void load_filter(F_GLOBAL const float* from, float* u) {
 #endif
 
 // With SPLIT, F_BLOCKS(1) blocks share the sum over the in channels: finish_parts.cl adds what they write.
-#if SPLIT
-typedef float result_t;
-#define F_STORE_RESULT(p, i, v) ((p)[i] = (v))
-#define F_RESULT(sum, channel, offset) (sum)
-#else
-typedef element_t result_t;
-#define F_STORE_RESULT(p, i, v) F_STORE(p, i, v)
-#define F_RESULT(sum, channel, offset) F_FINISH(sum, channel, offset)
-#endif
-
 F_KERNEL(THREADS)
 winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, result), F_INPUT(element_t, bias),
          F_INPUT(element_t, residual), Sizes z) {
@@ -320,7 +311,7 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
         float* const row = m + i * A;
         F_UNROLL_TILE
         for (int j = 0; j < M; ++j) {
-          if (q + j < OUT_W) row[j] = F_RESULT(row[j], channel, offset + (index_t)j * NEXT_COLUMN);
+          if (q + j < OUT_W) row[j] = AFTER(row[j], channel, offset + (index_t)j * NEXT_COLUMN);
         }
 #if defined(LAYOUT_nchw) && (defined(DTYPE_f32) || SPLIT)
         // Rows of whole pairs or quads, in whole stores.
@@ -341,7 +332,7 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
 #endif
         F_UNROLL_TILE
         for (int j = 0; j < M; ++j) {
-          if (q + j < OUT_W) F_STORE_RESULT(out, offset + (index_t)j * NEXT_COLUMN, row[j]);
+          if (q + j < OUT_W) STORE_RESULT(out, offset + (index_t)j * NEXT_COLUMN, row[j]);
         }
       }
     }

@@ -2,7 +2,9 @@
 //
 // Before it the host defines mma(), an instruction of 64 x 256 x 32 bytes (wgmma_function), and DTYPE_<dtype>.
 #include "kernels/common/random_operand.cuh"
+#include "kernels/sm90/copy_engine.cuh"
 #include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/words.cuh"
 
 constexpr int kRow = 128;  // bytes of the depth that lie side by side, swizzled
 constexpr int kStages = 4, kGroups = 2;

@@ -4,6 +4,7 @@
 // zero. Filters are turned the same way: K images of R x S with one column each. kBytes an element, kDilation
 // between the taps.
 #include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/words.cuh"
 
 using Element = Word<kBytes>;
 constexpr int kChunk = 16 / kBytes, kChunks = kTo / kChunk;
@@ -36,11 +37,7 @@ extern "C" __global__ void __launch_bounds__(256)
       const unsigned in_group = i / a_line, rest = i - in_group * a_line;
       const long long line = begin + in_group;
       const int column = rest / kChunks, chunk = rest - column * kChunks, first = column * stride - pad;
-      union {
-        Element e[kChunk];
-        unsigned words[4];
-        uint4 all;
-      } v;
+      Chunk<Element> v;
       const int from_here = first * kC + chunk * kChunk;  // in an NHWC line
       if (in_order && from_here >= 0 && from_here + kChunk < w * kC) {
         v.all = load_any(from, line * w * kC + from_here);

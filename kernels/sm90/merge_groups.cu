@@ -4,6 +4,7 @@
 // In the outer filter, of which step_... are the steps, `first` is the first tap and `group` lies from one group to the
 // next.
 #include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/words.cuh"
 
 using Element = Word<kBytes>;
 
@@ -20,10 +21,7 @@ extern "C" __global__ void __launch_bounds__(256)
     const int row = tap / columns, column = tap - row * columns, of = k / group_k;
     const Element* const line_from =
         from + first + (k - of * group_k) * step_k + of * group + row * step_row + column * step_column;
-    union {
-      Element e[kChunk];
-      uint4 all;
-    } v;
+    Chunk<Element> v;
 #pragma unroll
     for (int j = 0; j < kChunk; ++j) {
       const int its = (c0 + j) / group_c;

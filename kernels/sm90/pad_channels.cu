@@ -2,6 +2,7 @@
 // new channels are zero. For tensors whose pixels are no multiple of 16 bytes, which the bulk copy engine
 // cannot address, and for few channels. kBytes an element.
 #include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/words.cuh"
 
 using Element = Word<kBytes>;
 
@@ -30,10 +31,7 @@ extern "C" __global__ void __launch_bounds__(256)
       source = row * c + first, target = row * c_to + first;
     }
     const int step = kNchw ? pixels : 1;
-    union {
-      Element e[kChunk];
-      uint4 all;
-    } v;
+    Chunk<Element> v;
 #pragma unroll
     for (int j = 0; j < kChunk; ++j) {
       v.e[j] = first + j < c ? from[source + static_cast<long long>(j) * step] : Element(0);

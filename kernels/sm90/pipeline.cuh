@@ -1,6 +1,7 @@
 // The pipeline of implicit_gemm: buffers of pixels (slots) and of weights (stages) in shared memory, the
 // barriers that say which are full and which empty, and the consumers' products of what they hold.
 #pragma once
+#include "kernels/sm90/copy_engine.cuh"
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/ring.cuh"
 #include "kernels/sm90/tile.cuh"

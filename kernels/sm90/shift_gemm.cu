@@ -14,6 +14,7 @@
 // together, block by block, one some taps ahead so that the epilogues do not coincide.
 //
 // The host (src/algorithms/sm90/source.cpp) writes before this file kConfig, mma() and activate().
+#include "kernels/sm90/copy_engine.cuh"
 #include "kernels/sm90/finish.cuh"
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/ring.cuh"

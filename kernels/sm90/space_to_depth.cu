@@ -4,6 +4,7 @@
 // and new channels, are zero. Filters are turned the same way: K images of R x S. kVolumes: in NCHW so many
 // planes of a channel, which are images, are neighbours. kBytes an element.
 #include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/words.cuh"
 
 using Element = Word<kBytes>;
 constexpr int kChunk = 16 / kBytes, kChunks = kTo / kChunk;

@@ -3,6 +3,7 @@
 //
 // kBytes an element. A thread reads 16 bytes.
 #include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/words.cuh"
 
 constexpr int kElements = 16 / kBytes, kTaken = kElements / kStep;
 

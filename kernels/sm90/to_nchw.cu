@@ -5,6 +5,7 @@
 // behind the other. A block turns `tile` pixels of `span`
 // channels through shared memory: whole planes where they are small, so that what it writes is contiguous.
 #include "kernels/sm90/ptx.cuh"
+#include "kernels/sm90/words.cuh"
 
 using Element = Word<kBytes>;
 constexpr int kThreads = 256, kChunk = 16 / kBytes;  // channels of a load
@@ -25,14 +26,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   wait_for_previous_kernel();
   for (int i = threadIdx.x; i < chunks * ((here + kPair - 1) / kPair); i += kThreads) {
     const int group = i / chunks, chunk = i - group * chunks, pixel = group * kPair;
-    union {
-      uint4 load;
-      Element e[kChunk];
-    } v[kPair];
+    Chunk<Element> v[kPair];
 #pragma unroll
     for (int q = 0; q < kPair; ++q) {
       const bool inside = pixel + q < here;
-      v[q].load = inside ? __ldcs(source + static_cast<long long>(pixel + q) * down + chunk) : uint4{};
+      v[q].all = inside ? __ldcs(source + static_cast<long long>(pixel + q) * down + chunk) : uint4{};
     }
 #pragma unroll
     for (int j = 0; j < kChunk; ++j) {
@@ -48,10 +46,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if constexpr (kWhole) {
     for (int i = threadIdx.x; i < channels * pixels / kChunk; i += kThreads) {
       int channel = i * kChunk / pixels, pixel = i * kChunk - channel * pixels;
-      union {
-        Element e[kChunk];
-        uint4 all;
-      } v;
+      Chunk<Element> v;
 #pragma unroll
       for (int j = 0; j < kChunk; ++j) {
         v.e[j] = elements[channel * pitch * kPair + pixel];

@@ -9,6 +9,7 @@
 #pragma once
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/turned.h"
+#include "kernels/sm90/words.cuh"
 
 using Element = Word<kBytes>;
 constexpr int kPixels = 64, kChannels = 128 / kBytes, kPitch = 33;  // words a pixel: one more than 128 bytes

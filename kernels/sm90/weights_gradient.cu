@@ -21,6 +21,7 @@
 // each: the copy engine writes it to the same place of both. A buffer is free when both have read it.
 //
 // The host defines F_CONFIG (statements that fill in a Config c, weights_gradient_config.h) and mma(sums, a, b, accumulate) for as many sums as the tile needs.
+#include "kernels/sm90/copy_engine.cuh"
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/ring.cuh"
 #include "kernels/sm90/weights_gradient_common.cuh"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/sm90/weights_gradient_store.cuh"
+#include "kernels/sm90/words.cuh"
 
 // The gradient itself, or the block's part of it, which weights_gradient_sum.cu puts where it belongs: as the threads have
 // it, but of groups, whose sums are few of the block's, as the filter has them.

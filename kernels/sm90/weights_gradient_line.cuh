@@ -1,5 +1,6 @@
 // A row of the output's gradient in shared memory, read into registers as wgmma's A. Part of weights_gradient_lines.cu.
 #pragma once
+#include "kernels/sm90/words.cuh"
 
 // What one thread reads of it: of an instruction's 64 channels two, of its pixels (or pairs of 16-bit ones) two.
 class Line {

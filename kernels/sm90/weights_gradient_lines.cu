@@ -13,6 +13,7 @@
 // NHWC x is turned. Two more warps (weights_gradient_prepare.cuh) turn it and write the low parts.
 //
 // The host defines F_CONFIG (statements that fill in a Config c, weights_gradient_config.h) and mma(sums, a, b, accumulate).
+#include "kernels/sm90/copy_engine.cuh"
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/ring.cuh"
 #include "kernels/sm90/weights_gradient_common.cuh"

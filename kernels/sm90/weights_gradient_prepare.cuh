@@ -2,6 +2,7 @@
 // written beside the high ones, which are the elements themselves (the matrix units cut them). Part of
 // weights_gradient_lines.cu.
 #pragma once
+#include "kernels/sm90/words.cuh"
 
 __device__ __forceinline__ unsigned low_part(unsigned v);
 

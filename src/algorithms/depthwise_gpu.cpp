@@ -174,7 +174,7 @@ class DepthwiseGpu : public Algorithm {
   static Recipe weights_recipe(const Problem& p, const Fit& f, const DeviceInfo& device) {
     const i64 parts = splits(f, device);
     gpu::Constants own = depthwise::constants(f, p);
-    own.insert(own.end(), {{"PARTIAL", parts > 1 ? "1" : "0"},
+    own.insert(own.end(), {{"SPLIT", parts > 1 ? "1" : "0"},
                            {"EXACT", f.exact ? "1" : "0"},
                            {"WALKS", f.tile.kind == Kind::walk ? "1" : "0"},
                            {"AHEAD", std::to_string(f.ahead)}});

@@ -12,6 +12,7 @@
 // pixel before the image.
 #pragma once
 #include "kernels/sm90/bring/flat.cuh"
+#include "kernels/sm90/words.cuh"
 
 constexpr int kPrepareWarps = 7;
 constexpr int kTaken = kConfig.pixels_a_load;  // pixels a load,

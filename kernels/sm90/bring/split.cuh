@@ -2,6 +2,7 @@
 #pragma once
 #include "kernels/sm90/pipeline.cuh"
 #include "kernels/sm90/tf32.cuh"
+#include "kernels/sm90/words.cuh"
 
 constexpr int kPrepareWarps = kFlat ? 7 : 6;  // beside a warp that produces, or two
 constexpr int kBringRegisters = kParts == 2 && kSplit > 1 ? 48 : 40;

@@ -3,6 +3,7 @@
 #pragma once
 #include "kernels/sm90/bring/weights.cuh"
 #include "kernels/sm90/tf32.cuh"
+#include "kernels/sm90/words.cuh"
 
 constexpr bool kBuffered = kRowSlots > 0;
 constexpr int kPrepareWarps = kBuffered ? 6 : 7;
@@ -122,7 +123,7 @@ struct Reader {
         static_cast<const float*>(p.x) + (static_cast<long long>(t.n) * p.c + c) * plane + h * p.w + w;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      load_global_128_if(from + j * plane, v[j], inside && c + j < p.c);
+      load_global_if<16>(from + j * plane, v[j], inside && c + j < p.c);
     }
   }
   static constexpr int kSteps = (kItems + kPrepareWarps * 32 - 1) / (kPrepareWarps * 32);

@@ -11,6 +11,7 @@
 // then the odd ones.
 #pragma once
 #include "kernels/sm90/bring/weights.cuh"
+#include "kernels/sm90/words.cuh"
 
 constexpr bool kBuffered = kRowSlots > 0;
 constexpr int kPrepareWarps = kBuffered ? 6 : 7;

@@ -3,6 +3,7 @@
 #pragma once
 #include "kernels/sm90/finish.cuh"
 #include "kernels/sm90/pipeline.cuh"
+#include "kernels/sm90/words.cuh"
 
 constexpr int kUnit = unit_channels(kConfig), kUnitBytes = unit_bytes(kConfig), kUnits = units(kConfig);
 constexpr int kStagedUnits = staged_units(kConfig);  // that there is room for: stored in turn

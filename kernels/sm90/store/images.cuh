@@ -4,6 +4,7 @@
 #pragma once
 #include "kernels/sm90/finish.cuh"
 #include "kernels/sm90/pipeline.cuh"
+#include "kernels/sm90/words.cuh"
 
 struct Results {
   static constexpr bool kBringsResidual = false;

@@ -3,6 +3,7 @@
 // A thread holds, of a set of 64 channels by kN pixels: channels 16 warp + lane/4 and 8 further; of every
 // group of 8 columns the two from 2 (lane % 4) on.
 #pragma once
+#include "kernels/sm90/words.cuh"
 
 struct Pair {
   float a, b;

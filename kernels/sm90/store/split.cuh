@@ -4,6 +4,7 @@
 #pragma once
 #include "kernels/sm90/finish.cuh"
 #include "kernels/sm90/pipeline.cuh"
+#include "kernels/sm90/words.cuh"
 
 // The tile lies in lines as the output has them.
 constexpr int kLine = split_line(kConfig), kLines = split_lines(kConfig), kPitch = split_pitch(kConfig);
