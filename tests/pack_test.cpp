@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "src/finder/engine.hpp"
+#include "src/store/hex.hpp"
 #include "src/store/store.hpp"
 #include "tests/scratch.hpp"
 
@@ -35,6 +36,10 @@ class PackTest : public testing::Test {
     }
     return all;
   }
+  // Of a pack that is whole.
+  static std::vector<Record> all(const Pack& pack, const std::string& kind) {
+    return pack.list(kind, [](const std::string& what) { ADD_FAILURE() << what; });
+  }
   static bool same(const Record& a, const Record& b) {
     return a.kind == b.kind && a.key == b.key && a.payload == b.payload && a.modified_ms == b.modified_ms;
   }
@@ -51,8 +56,12 @@ TEST_F(PackTest, GivesEveryRecordBackAndNoOther) {
     EXPECT_FALSE(pack.get(record.kind, record.key + "x"));
     EXPECT_FALSE(pack.get("trials", record.key));
   }
-  EXPECT_EQ(pack.list().size(), records().size());
-  EXPECT_TRUE(Pack(file(Pack::encode({}))).list().empty());
+  EXPECT_EQ(all(pack, "").size(), records().size());
+  EXPECT_EQ(all(pack, "kernel").size(), 20u);
+  EXPECT_TRUE(pack.holds("verified"));
+  EXPECT_FALSE(pack.holds("quarantine"));
+  EXPECT_TRUE(all(pack, "quarantine").empty());
+  EXPECT_TRUE(all(Pack(file(Pack::encode({}))), "").empty());
 }
 
 TEST_F(PackTest, DamageIsAnErrorOrAnotherRecordsNeverWrongContent) {
@@ -82,9 +91,44 @@ TEST_F(PackTest, DamageIsAnErrorOrAnotherRecordsNeverWrongContent) {
   }
   EXPECT_THROW(Pack(file(whole + "x")), Error);
   std::string later = whole;
-  later[13] = '2';
+  later[13] = '9';
   EXPECT_TRUE(Pack::is(file(later)));
   EXPECT_THROW(Pack(file(later)), Error);
+}
+
+// As text and as digits that stand for bytes, of even and odd number; behind a dictionary, too.
+TEST_F(PackTest, PayloadsComeBackAsTheyWere) {
+  std::vector<Record> many;
+  for (const char* payload :
+       {"", "a", "ab", "abc", "abcg", "ABCD", "7f454c46 403.85", "7f454c4 1", "{\"a\":1}", "0\n", "00\n"})
+    many.push_back({"verified", payload, payload, 7});
+  for (int i = 0; i < 300; ++i) {
+    std::string digits;
+    for (int j = 0; j < 700; ++j) digits += kHexDigits[static_cast<std::size_t>(j * (j + i % 7) / 5 % 16)];
+    many.push_back({"kernel", std::to_string(i), digits + std::to_string(i) + " 1.5", i});
+  }
+  const std::string bytes = Pack::encode(many);
+  EXPECT_EQ(bytes, Pack::encode(many));
+  const Pack pack(file(bytes));
+  EXPECT_EQ(all(pack, "").size(), many.size());
+  for (const Record& record : many) EXPECT_TRUE(same(pack.get(record.kind, record.key).value(), record));
+  std::size_t alone = 0;
+  for (const Record& record : many) alone += Pack::encode({record}).size() - Pack::encode({}).size();
+  EXPECT_LT(2 * bytes.size(), alone);
+}
+
+// What a plan asks of a pack first: neither a record of another kind nor the dictionary is touched.
+TEST_F(PackTest, ToLookForAKindReadsNoOther) {
+  std::vector<Record> many = records();
+  std::string bytes = Pack::encode(many);
+  const std::size_t content = bytes.size() / 2;
+  for (std::size_t at = content; at < bytes.size(); ++at) bytes[at] = 'x';
+  const Pack pack(file(bytes));
+  EXPECT_TRUE(all(pack, "quarantine").empty());
+  EXPECT_TRUE(pack.holds("kernel"));
+  int said = 0;
+  pack.list("kernel", [&](const std::string&) { ++said; });
+  EXPECT_GT(said, 0);
 }
 
 TEST_F(PackTest, AStoreReadsExportsAndImportsIt) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/jit/embedded.hpp"
+#include "src/store/hex.hpp"
 #include "src/store/sha256.hpp"
 
 namespace faltung::jit {
@@ -30,28 +31,6 @@ std::string Source::digest() const {
 }
 
 namespace {
-
-// A record's payload is text, a kernel's code is not.
-std::string to_hex(const std::string& bytes) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * bytes.size());
-  for (const char c : bytes) {
-    text.push_back(kDigits[static_cast<unsigned char>(c) >> 4]);
-    text.push_back(kDigits[static_cast<unsigned char>(c) & 15]);
-  }
-  return text;
-}
-
-std::string from_hex(const std::string& text) {
-  const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
-  std::string bytes;
-  bytes.reserve(text.size() / 2);
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
-    bytes.push_back(static_cast<char>(digit(text[i]) * 16 + digit(text[i + 1])));
-  }
-  return bytes;
-}
 
 // A record is the code in hexadecimal digits, a space, and the milliseconds that compiling took.
 void load_stored(Device& device, const Store& store, const std::string& key, const KernelSource& source,

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "src/store/hex.hpp"
+
 namespace faltung {
 namespace {
 
@@ -91,7 +93,7 @@ std::string sha256(std::string_view data) {
   }
   std::string hex;
   for (const std::uint32_t word : hash) {
-    for (int shift = 28; shift >= 0; shift -= 4) hex += "0123456789abcdef"[(word >> shift) & 15];
+    for (int shift = 28; shift >= 0; shift -= 4) hex += kHexDigits[(word >> shift) & 15];
   }
   return hex;
 }

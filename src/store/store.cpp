@@ -195,7 +195,7 @@ std::vector<std::string> Store::readable_names(const std::string& directory) con
 }
 
 bool Store::holds(const std::string& kind) const {
-  if (pack_) return !list(kind).empty();
+  if (pack_) return pack_->holds(kind);
   if (file_) {
     return std::any_of(file_->begin(), file_->end(), [&](const Record& r) { return r.kind == kind; });
   }
@@ -206,9 +206,8 @@ bool Store::holds(const std::string& kind) const {
 std::vector<Record> Store::list(const std::string& kind) const {
   std::vector<Record> out;
   if (pack_) {
-    out = pack_->list();
+    out = pack_->list(kind, [this](const std::string& what) { warn_once("pack", what + "; left out"); });
     std::sort(out.begin(), out.end(), by_kind_and_key);
-    std::erase_if(out, [&](const Record& record) { return !kind.empty() && record.kind != kind; });
     return out;
   }
   if (file_) {
@@ -273,7 +272,7 @@ Store::Imported Store::import_from(const std::string& file) {
       ++done.damaged;
       warn_once(file + what, file + ": " + what + "; left out");
     };
-    records = Pack::is(file) ? Pack(file).list() : decode_export(content->bytes, damaged);
+    records = Pack::is(file) ? Pack(file).list("", damaged) : decode_export(content->bytes, damaged);
   } catch (const Error& error) {
     throw Error(Status::bad_file, file + ": is no export of a store: " + error.what());
   }
