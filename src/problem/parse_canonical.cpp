@@ -182,6 +182,8 @@ class Canonical {
     } else if (lower(field) == name(ConvolutionKind::transposed)) {
       once("transposed");
       p_.kind = ConvolutionKind::transposed;
+    } else if (lower(field) != name(Training::none) && named(field, Training::dbias, p_.training)) {
+      once("by-product of training");
     } else if (cursor.skip("math=")) {
       once("math class");
       if (!named(cursor.rest(), Math::fast, p_.math)) {
@@ -210,11 +212,11 @@ class Canonical {
     } else if (!epilogue_field(field) && !sizes(cursor)) {
       std::vector<std::string> words = epilogue_words();
       words.erase(words.begin());  // none: there the field is left out
-      for (const auto& more :
-           {names(Direction::backward_weights),
-            names(DType::bf16),
-            names(Layout::nhwc),
-            {"math=f32", "math=tf32", "math=fast", "st1", "pad1", "outpad1", "dil1", "g1", "transposed"}}) {
+      for (const auto& more : {names(Direction::backward_weights),
+                               names(DType::bf16),
+                               names(Layout::nhwc),
+                               {"math=f32", "math=tf32", "math=fast", "st1", "pad1", "outpad1", "dil1", "g1",
+                                "transposed", "stats", "drelu", "dbias"}}) {
         words.insert(words.end(), more.begin(), more.end());
       }
       unknown(field, words);
