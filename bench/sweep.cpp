@@ -44,15 +44,19 @@ class Buffers {
  public:
   Buffers(Device& device, const Problem& p) : device_(device), dtype_(p.dtype) {
     const std::int64_t x = bytes_of(p, x_shape(p)), y = bytes_of(p, conv_shape(p));
-    const bool residual = p.epilogue.residual;
-    const std::int64_t set = x + y * (residual ? 2 : 1);
+    const bool residual = p.epilogue.residual, relu = p.training == Training::drelu;
+    const std::int64_t set = x * (relu ? 2 : 1) + y * (residual ? 2 : 1);
     const auto sets = std::max<std::int64_t>(2, (kLeastBytes + set - 1) / set);
     void* const w = make(bytes_of(p, w_shape(p)));
+    void* const sums =
+        sums_of_channel(p) > 0 ? make(static_cast<std::int64_t>(bytes(p, Tensor::sums))) : nullptr;
     void* const bias = p.epilogue.bias ? make(p.k * size_of(p.dtype)) : nullptr;
     for (std::int64_t i = 0; i < sets; ++i) {
       Tensors t;
       t.w = w;
       t.bias = bias;
+      t.sums = sums;
+      if (relu) t.relu = make(x);
       t.x = make(x);
       t.y = make(y);
       if (residual) t.residual = make(y);

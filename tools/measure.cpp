@@ -88,6 +88,7 @@ class SharedData {
     write("w.bin", t.w, bytes_of(p, w_shape(p)));
     write("y.bin", t.y, bytes_of(p, conv_shape(p)));
     if (p.epilogue.bias) write("bias.bin", t.bias, bytes_of(p, make_shape(Layout::nchw, 1, p.k, 1, 1)));
+    write("relu.bin", t.relu, bytes_of(p, x_shape(p)));
     write("residual.bin", t.residual, bytes_of(p, conv_shape(p)));
   }
   ~SharedData() {

@@ -17,7 +17,7 @@ namespace {
 
 struct RunCommandOptions {
   Arguments arguments;
-  std::string x, w, y, bias, residual;
+  std::string x, w, y, bias, residual, relu, sums;
   bool check = false;
 };
 
@@ -44,6 +44,12 @@ class Inputs {
       read("bias", options.bias, std::vector<std::int64_t>{problem.k}, pointer), tensors.bias = pointer;
     if (e.residual)
       read("residual", options.residual, conv_shape(problem), pointer), tensors.residual = pointer;
+    if (problem.training == Training::drelu)
+      read("relu", options.relu, x_shape(problem), pointer), tensors.relu = pointer;
+    else if (!options.relu.empty())
+      refuse("relu", "drelu");
+    if (sums_of_channel(problem) == 0 && !options.sums.empty())
+      refuse("sums", problem.direction == Direction::forward ? "stats" : "dbias");
     if (!e.bias && !options.bias.empty()) refuse("bias");
     if (!e.residual && !options.residual.empty()) refuse("residual");
   }
@@ -51,10 +57,11 @@ class Inputs {
   Tensors tensors;
 
  private:
-  [[noreturn]] void refuse(const std::string& name) const {
+  // word: of the problem that has the tensor, where it is not the tensor's name.
+  [[noreturn]] void refuse(const std::string& name, const std::string& word = "") const {
     throw Error(Status::bad_problem,
-                fmt::format("--{0} is given, but {1} has no {0}; add ':{0}' to the problem", name,
-                            to_string(problem_)));
+                fmt::format("--{0} is given, but {1} has no {0}; add ':{2}' to the problem", name,
+                            to_string(problem_), word.empty() ? name : word));
   }
   void read(const std::string& name, const std::string& file, const TensorShape& shape, void*& pointer) {
     read(name, file, npy_shape(problem_, shape), pointer);
@@ -92,6 +99,8 @@ int run(const RunCommandOptions& options) {
     throw Error(Status::bad_problem,
                 fmt::format("{} writes {}; give --{} FILE.npy", to_string(p), name, name));
   }
+  if (sums_of_channel(p) > 0 && options.sums.empty())
+    throw Error(Status::bad_problem, fmt::format("{} writes sums; give --sums FILE.npy", to_string(p)));
   const Inputs inputs(p, options);
 
   Engine engine;
@@ -113,6 +122,10 @@ int run(const RunCommandOptions& options) {
   tensors.y = upload(inputs.tensors.y, bytes_of(p, conv_shape(p)));
   tensors.bias = upload(inputs.tensors.bias, bytes_of(p, make_shape(Layout::nchw, 1, p.k, 1, 1)));
   tensors.residual = upload(inputs.tensors.residual, bytes_of(p, conv_shape(p)));
+  tensors.relu = upload(inputs.tensors.relu, bytes_of(p, x_shape(p)));
+  std::vector<float> sums(static_cast<std::size_t>(sums_of_channel(p) * p.k));
+  if (!sums.empty())
+    tensors.sums = upload(sums.data(), static_cast<std::int64_t>(sums.size() * sizeof(float)));
   void*& out = name[0] == 'y' ? tensors.y : name[0] == 'x' ? tensors.x : tensors.w;
   out = upload(result.data(), bytes_of(p, shape));
   RunOptions run_options;
@@ -121,6 +134,10 @@ int run(const RunCommandOptions& options) {
   device.synchronize({});
   pool.copy_out(result.data(), out, result.size());
   write_npy(file, p.dtype, npy_shape(p, shape), result.data());
+  if (!sums.empty()) {
+    pool.copy_out(sums.data(), tensors.sums, sums.size() * sizeof(float));
+    write_npy(options.sums, DType::f32, {sums_of_channel(p), p.k}, sums.data());
+  }
   fmt::print("{}: {} by {}, {} ms with packing of the weights\n", file, to_string(p), plan.kernel(),
              show_ms(ms));
 
@@ -148,6 +165,9 @@ void declare_run(const Command& command) {
   file("--w", options->w, "Filter; bwd_w writes it");
   file("--y", options->y, "Output, which fwd writes; else its gradient");
   file("--bias", options->bias, "One value an output channel");
+  file("--relu", options->relu, "Of drelu: x as forward read it");
+  file("--sums", options->sums,
+       "Of stats and dbias, which write it: fp32, a row of the output channels each");
   file("--residual", options->residual, "Of the convolution's output shape");
   command.flag("--check", options->check, "Compare with the reference");
   command.runs([options] { return run(*options); });

@@ -109,6 +109,14 @@ struct Epilogue {
   bool empty() const { return *this == Epilogue{}; }
 };
 
+// What training has around a convolution, one for each direction, beside its result.
+//   stats   forward: the sums, and the sums of squares, of y's channels as y is stored, pooled and all: what
+//           batch normalization makes its mean and variance of
+//   drelu   backward_data: the gradient goes on through the ReLU that gave x: zero where x was not above it
+//   dbias   backward_weights: the sums of y's gradient over each output channel, the bias's gradient
+// The sums are fp32 whatever the dtype, and the same bits from every run.
+enum class Training { none, stats, drelu, dbias };
+
 struct Problem {
   Direction direction = Direction::forward;
   std::int64_t n = 1, c = 1, h = 1, w = 1;
@@ -135,6 +143,7 @@ struct Problem {
   // distance of neighbouring pixels in nhwc, that of images in planes in nchw; the addresses are the slice's.
   // 0: c, or k. Of plain convolutions forward.
   std::int64_t x_pitch = 0, y_pitch = 0;
+  Training training = Training::none;
   bool operator==(const Problem&) const = default;
 
   // The convolution's output size, before pooling.
@@ -163,12 +172,14 @@ FALTUNG_API std::string to_string(const Problem& problem);
 // Throws Error(bad_problem) unless every size is positive, groups divide, the filter fits, nothing overflows.
 FALTUNG_API void validate(const Problem& problem);
 
-enum class Tensor { x, w, y, bias, residual };
-// What the problem's tensor takes in memory: y after pooling, the residual before it.
+enum class Tensor { x, w, y, bias, residual, relu, sums };
+// What the problem's tensor takes in memory: y after pooling, the residual before it. Of the sums 0 where the
+// problem has none.
 FALTUNG_API std::size_t bytes(const Problem& problem, Tensor tensor);
 // Its sizes, whatever the layout: n c d h w of x, n k z p q of y and the residual, 1 k 1 1 1 of the bias,
-// k c/groups t r s of the filter (c k/groups t r s of a transposed convolution's). 1 for each dimension that
-// is not there.
+// k c/groups t r s of the filter (c k/groups t r s of a transposed convolution's), x's of relu, 1 k 1 1 1 of
+// dbias's sums and 2 k 1 1 1 of those of stats, all sums before all squares. 1 for each dimension that is not
+// there.
 FALTUNG_API std::array<std::int64_t, 5> sizes(const Problem& problem, Tensor tensor);
 
 // --------------------------------------------------------------------------------------------- devices
@@ -197,6 +208,7 @@ using ParallelFor = std::function<void(int count, const std::function<void(int)>
 //   forward           reads x, w (bias, residual); writes y
 //   backward_data     reads y (the output's gradient), w; writes x (the input's gradient)
 //   backward_weights  reads x, y (the output's gradient); writes w (the weights' gradient)
+// Besides, stats and dbias write sums (fp32), and drelu reads relu.
 // What is only read may overlap; the result overlaps nothing, the residual and the workspace included: run
 // refuses it.
 // Elements are in the host's byte order: f32 is float; f16 is IEEE's binary16 (_Float16, half) and bf16 the
@@ -208,6 +220,8 @@ struct Tensors {
   void* y = nullptr;
   const void* bias = nullptr;
   const void* residual = nullptr;
+  const void* relu = nullptr;  // of drelu: x as the forward direction read it, in the problem's dtype
+  void* sums = nullptr;        // of stats and dbias: float
 
   // What is only read may be const.
   static Tensors forward(const void* x, const void* w, void* y, const void* bias = nullptr,

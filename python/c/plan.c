@@ -176,7 +176,7 @@ static PyObject* plan_run(Plan* self, PyObject* const* arguments, Py_ssize_t cou
   }
   const Weights* weights;
   if (weights_of(count == 8 ? arguments[7] : NULL, &weights) < 0) return NULL;
-  const faltung_tensors tensors = {p[0], p[1], p[2], p[3], p[4]};
+  const faltung_tensors tensors = {p[0], p[1], p[2], p[3], p[4], NULL, NULL};
   return run_plan(self, &tensors, p[5], p[6], weights, FALTUNG_ADDRESSES_UNKNOWN);
 }
 

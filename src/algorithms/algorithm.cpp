@@ -5,6 +5,7 @@
 
 #include "src/algorithms/pool.hpp"
 #include "src/algorithms/rewritten.hpp"
+#include "src/algorithms/training.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung {
@@ -27,14 +28,19 @@ Problem without_pool(Problem p) {
 
 }  // namespace
 
-Support Algorithm::supports(const Problem& problem, const Target& target) const {
+Support Algorithm::supports(const Problem& asked, const Target& target) const {
+  // What is emitted for another machine is one kernel: it has no steps after it.
+  if (asked.training != Training::none && target.device.kind == "nki")
+    return Support::declined(std::string("no ") + faltung::name(asked.training) + " is emitted");
+  const Problem problem = without_training(asked);
   if (has_pitch(problem) && !takes_pitch(problem, target))
     return Support::declined("slices of tensors (xpitch, ypitch) are not read or written; copy them");
   if (is_plain(problem) || is_native(problem)) return accepts(problem, target);
   return supports_rewritten(*this, without_pool(problem), target);
 }
 
-std::vector<Candidate> Algorithm::candidates(const Problem& problem, const Target& target) const {
+std::vector<Candidate> Algorithm::candidates(const Problem& asked, const Target& target) const {
+  const Problem problem = without_training(asked);
   std::vector<Candidate> all;
   if (!is_plain(problem) && !is_native(problem)) {
     for (Candidate& c : rewritten_candidates(*this, without_pool(problem), target)) {
@@ -57,18 +63,21 @@ std::vector<Candidate> Algorithm::candidates(const Problem& problem, const Targe
       all.push_back(own.empty() ? with_pool_step(std::move(c), problem, target) : std::move(own.front()));
     }
   }
-  for (Candidate& c : all) c.algorithm = this;
+  for (Candidate& c : all) {
+    if (asked.training != Training::none) c = with_training_step(std::move(c), asked, target);
+    c.algorithm = this;
+  }
   std::stable_sort(all.begin(), all.end(),
                    [](const Candidate& a, const Candidate& b) { return a.cost.ms < b.cost.ms; });
   return all;
 }
 
-Candidate Algorithm::candidate(const Problem& problem, const std::string& config,
-                               const Target& target) const {
-  if (const Support support = supports(problem, target); !support.yes) {
+Candidate Algorithm::candidate(const Problem& asked, const std::string& config, const Target& target) const {
+  if (const Support support = supports(asked, target); !support.yes) {
     throw Error(Status::unsupported,
-                std::string(name()) + " does not compute " + to_string(problem) + ": " + support.why);
+                std::string(name()) + " does not compute " + to_string(asked) + ": " + support.why);
   }
+  const Problem problem = without_training(asked);
   std::vector<Candidate> one;
   if (!is_plain(problem) && !is_native(problem)) {
     Candidate c = rewritten_candidate(*this, without_pool(problem), config, target);
@@ -80,6 +89,8 @@ Candidate Algorithm::candidate(const Problem& problem, const std::string& config
     if (one.empty())
       one.push_back(with_pool_step(parse(config, without_pool(problem), target), problem, target));
   }
+  if (asked.training != Training::none)
+    one.front() = with_training_step(std::move(one.front()), asked, target);
   one.front().algorithm = this;
   return std::move(one.front());
 }

@@ -16,15 +16,13 @@ Step pool_on_cpu(const Problem& p, Slot conv) {
   });
 }
 
-// Milliseconds, at rates of memory that are usual.
-double step_ms(const Problem& p, const Target& target) {
-  const double bytes = static_cast<double>(bytes_of(p, conv_shape(p)) + bytes_of(p, y_shape(p)));
+}  // namespace
+
+double pass_ms(double bytes, const Target& target) {
   if (target.device.kind == "cpu") return bytes / (8e6 * target.threads);
   constexpr double kLaunchMs = 0.0025, kUnitBytesPerMs = 2e7;
   return kLaunchMs + bytes / (kUnitBytesPerMs * std::max(1, target.device.units));
 }
-
-}  // namespace
 
 Step pool_step(const Problem& p, Slot conv, Slot y, PoolPitches pitches, const DeviceInfo& device) {
   constexpr int kThreads = 256;
@@ -54,7 +52,9 @@ Candidate with_pool_step(Candidate c, const Problem& problem, const Target& targ
   const std::size_t bytes =
       conv.offset + aligned(static_cast<std::size_t>(bytes_of(problem, conv_shape(problem))));
   c.workspace_bytes = bytes;
-  c.cost.ms += step_ms(problem, target);
+  c.cost.ms += pass_ms(
+      static_cast<double>(bytes_of(problem, conv_shape(problem)) + bytes_of(problem, y_shape(problem))),
+      target);
   c.recipe = [inner = std::move(c.recipe), problem, conv, bytes, &device = target.device] {
     Recipe recipe = inner();
     for (Step& step : recipe.steps) step.rewire(Place::y, conv);

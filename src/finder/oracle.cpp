@@ -90,7 +90,8 @@ Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, double max
   bias_ = make_data(t, problem.k, data, random);
   if (problem.epilogue.residual) residual_ = make_data(t, conv_shape(problem).extent(), data, random);
   const auto pointer = [](std::vector<std::byte>& bytes) { return bytes.empty() ? nullptr : bytes.data(); };
-  tensors_ = {pointer(x_), pointer(w_), pointer(y_), pointer(bias_), pointer(residual_)};
+  if (problem.training == Training::drelu) relu_ = make_data(t, x_shape(problem).extent(), data, random);
+  tensors_ = {pointer(x_), pointer(w_), pointer(y_), pointer(bias_), pointer(residual_), pointer(relu_)};
   choose_elements(max_products, seed);
 }
 
@@ -171,7 +172,7 @@ bool is_compared_with_chain(const Problem& p) {
   const Epilogue& e = p.epilogue;
   const bool epilogue =
       e.bias || e.residual || e.activation != Activation::none || e.pool.kind != PoolKind::none;
-  return p.dtype == DType::f32 && p.math == Math::f32 && !epilogue;
+  return p.dtype == DType::f32 && p.math == Math::f32 && !epilogue && p.training != Training::drelu;
 }
 
 }  // namespace

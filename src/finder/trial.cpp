@@ -26,11 +26,14 @@ Arena::Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, i
   };
   Tensors shared;
   shared.w = constant(host.w, bytes_of(p, w_shape(p)));
+  const std::vector<float> zero_sums(static_cast<std::size_t>(sums_of_channel(p) * p.k));
+  if (!zero_sums.empty())
+    shared.sums = constant(zero_sums.data(), static_cast<std::int64_t>(zero_sums.size() * sizeof(float)));
   shared.bias = constant(host.bias, bytes_of(p, make_shape(Layout::nchw, 1, p.k, 1, 1)));
   const std::int64_t x_bytes = bytes_of(p, x_shape(p)), conv_bytes = bytes_of(p, conv_shape(p));
   const std::int64_t y_bytes = p.direction == Direction::forward ? bytes_of(p, y_shape(p)) : conv_bytes;
-  const std::size_t set_bytes =
-      static_cast<std::size_t>(x_bytes + y_bytes + (host.residual != nullptr ? conv_bytes : 0));
+  const std::size_t set_bytes = static_cast<std::size_t>(
+      x_bytes + y_bytes + (host.residual != nullptr ? conv_bytes : 0) + (host.relu != nullptr ? x_bytes : 0));
   const std::size_t wanted = (at_least_bytes + set_bytes - 1) / set_bytes;
   const std::size_t sets =
       std::clamp<std::size_t>(wanted, 2, static_cast<std::size_t>(std::max(2, max_sets)));
@@ -48,6 +51,7 @@ Arena::Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, i
     set.tensors.y = own(host.y, y_bytes);
     if (host.w == nullptr) set.tensors.w = own(nullptr, bytes_of(p, w_shape(p)));
     if (host.residual != nullptr) set.tensors.residual = own(host.residual, conv_bytes);
+    if (host.relu != nullptr) set.tensors.relu = own(host.relu, x_bytes);
     sets_.push_back(std::move(set));
   }
 }

@@ -91,6 +91,8 @@ PlanImpl::TensorBytes::TensorBytes(const Problem& p)
       y(faltung::bytes(p, Tensor::y)),
       bias(p.epilogue.bias ? faltung::bytes(p, Tensor::bias) : 0),
       residual(p.epilogue.residual ? faltung::bytes(p, Tensor::residual) : 0),
+      relu(p.training == Training::drelu ? faltung::bytes(p, Tensor::relu) : 0),
+      sums(faltung::bytes(p, Tensor::sums)),
       x_runs(p.x_pitch != 0 ? runs_of(p, x_shape(p)) : Runs{}),
       y_runs(p.y_pitch != 0 ? runs_of(p, y_shape(p)) : Runs{}) {}
 
@@ -123,6 +125,8 @@ void PlanImpl::check_apart(const Tensors& tensors, const RunOptions& options) co
       {"y", tensors.y, bytes_.y, problem_.direction == Direction::forward, bytes_.y_runs},
       {"bias", tensors.bias, bytes_.bias, false},
       {"residual", tensors.residual, bytes_.residual, false, bytes_.y_runs},
+      {"relu", tensors.relu, bytes_.relu, false},
+      {"sums", tensors.sums, bytes_.sums, true},
       {"workspace", options.workspace, workspace_bytes(options.weights != nullptr), true}};
   for (const Extent& one : extents) {
     for (const Extent& other : extents) {
@@ -154,7 +158,9 @@ void PlanImpl::check_addresses(const Tensors& tensors, const RunOptions& options
   if (w) check_tensor(tensors.w, "w", known);
   check_tensor(tensors.y, "y", known);
   if (problem_.epilogue.residual) check_tensor(tensors.residual, "residual", known);
+  if (bytes_.relu > 0) check_tensor(tensors.relu, "relu", known);
   if (known == Addresses::on_device) return;
+  if (bytes_.sums > 0) device_->check_address(tensors.sums, "sums");
   if (problem_.epilogue.bias) device_->check_address(tensors.bias, "bias");
   if (workspace) device_->check_address(options.workspace, "workspace");
 }
@@ -199,6 +205,8 @@ void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
   memory[Place::y] = place(tensors.y);
   if (problem_.epilogue.bias) memory[Place::bias] = place(tensors.bias);
   if (problem_.epilogue.residual) memory[Place::residual] = place(tensors.residual);
+  if (bytes_.relu > 0) memory[Place::relu] = place(tensors.relu);
+  if (bytes_.sums > 0) memory[Place::sums] = place(tensors.sums);
   memory[Place::workspace] = align(options.workspace);
   if (weights != nullptr) {
     memory[Place::packed] = align(weights->buffer().pointer);

@@ -18,8 +18,8 @@
 namespace faltung {
 
 // What memory a run has. packed: written by pack steps, only read by the others.
-enum class Place : std::uint8_t { x, w, y, bias, residual, workspace, packed };
-inline constexpr std::size_t kPlaces = 7;
+enum class Place : std::uint8_t { x, w, y, bias, residual, relu, sums, workspace, packed };
+inline constexpr std::size_t kPlaces = 9;
 // What the problem's direction writes.
 inline Place result_place(const Problem& problem) {
   return problem.direction == Direction::forward         ? Place::y
@@ -113,8 +113,10 @@ struct Launch {
 struct Call {
   std::vector<Place> reads, writes;
   std::function<void(const Memory&, const Parallel&)> run;
-  std::array<Slot, kPlaces> places = {Place::x,        Place::w,         Place::y,     Place::bias,
-                                      Place::residual, Place::workspace, Place::packed};  // where each lies
+  // Where each lies.
+  std::array<Slot, kPlaces> places = {Place::x,    Place::w,         Place::y,
+                                      Place::bias, Place::residual,  Place::relu,
+                                      Place::sums, Place::workspace, Place::packed};
 };
 
 struct Step {

@@ -92,6 +92,7 @@ Layout parse_layout(std::string_view text) {
   }
   return parse_name("layout", text, Layout::nhwc);
 }
+Training parse_training(std::string_view text) { return parse_name("by-product", text, Training::dbias); }
 Math parse_math(std::string_view text) { return parse_name("math class", text, Math::fast); }
 
 std::vector<Problem> parse_problems(std::string_view text) {
@@ -166,6 +167,7 @@ std::string to_string(const Problem& p) {
   }
   if (after) out += ":residual";
   if (e.pool.kind != PoolKind::none) out += ":" + pool_text(e.pool, p.dimensions);
+  if (p.training != Training::none) out += std::string(":") + name(p.training);
   return out;
 }
 

@@ -34,6 +34,7 @@ Direction parse_direction(std::string_view text);  // fwd, bwd_d, bwd_w, or the 
 DType parse_dtype(std::string_view text);
 Layout parse_layout(std::string_view text);
 Math parse_math(std::string_view text);
+Training parse_training(std::string_view text);
 // e.g. "bias:residual:relu:maxpool2"; empty or "none" for no epilogue. A pool of one dimension has a width
 // alone.
 Epilogue parse_epilogue(std::string_view text, int dimensions = 2);

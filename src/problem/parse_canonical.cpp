@@ -183,6 +183,8 @@ class Canonical {
     } else if (lower(field) == name(ConvolutionKind::transposed)) {
       once("transposed");
       p_.kind = ConvolutionKind::transposed;
+    } else if (lower(field) != name(Training::none) && named(field, Training::dbias, p_.training)) {
+      once("by-product of training");
     } else if (cursor.skip("math=")) {
       once("math class");
       if (!named(cursor.rest(), Math::fast, p_.math)) {
@@ -223,7 +225,7 @@ class Canonical {
                                names(DType::bf16),
                                names(Layout::nhwc),
                                {"math=f32", "math=tf32", "math=fast", "st1", "pad1", "outpad1", "dil1", "g1",
-                                "transposed", "xpitch64", "ypitch64"}}) {
+                                "transposed", "xpitch64", "ypitch64", "stats", "drelu", "dbias"}}) {
         words.insert(words.end(), more.begin(), more.end());
       }
       unknown(field, words);

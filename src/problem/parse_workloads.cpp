@@ -94,6 +94,7 @@ const std::vector<Column>& columns() {
       {"dtype", [](Workload& w, const std::string& cell) { w.problem.dtype = parse_dtype(cell); }},
       {"layout", [](Workload& w, const std::string& cell) { w.problem.layout = parse_layout(cell); }},
       {"math", [](Workload& w, const std::string& cell) { w.problem.math = parse_math(cell); }},
+      {"training", [](Workload& w, const std::string& cell) { w.problem.training = parse_training(cell); }},
       {"epilogue",
        [](Workload& w, const std::string& cell) {
          w.problem.epilogue = parse_epilogue(cell, w.problem.dimensions);

@@ -44,6 +44,11 @@ const char* name(PoolKind k) {
   return kNames[static_cast<int>(k)];
 }
 
+const char* name(Training t) {
+  constexpr const char* kNames[] = {"none", "stats", "drelu", "dbias"};
+  return kNames[static_cast<int>(t)];
+}
+
 const char* name(ConvolutionKind k) { return k == ConvolutionKind::plain ? "plain" : "transposed"; }
 
 std::vector<Dimension> spatial_dimensions(const Problem& p) {
@@ -144,12 +149,17 @@ TensorShape result_shape(const Problem& p) {
 }
 
 std::size_t bytes(const Problem& p, Tensor tensor) {
+  if (tensor == Tensor::sums) return static_cast<std::size_t>(sums_of_channel(p) * p.k) * sizeof(float);
   return static_cast<std::size_t>(bytes_of(p, shape_of(p, tensor)));
 }
 
 std::array<i64, 5> sizes(const Problem& p, Tensor tensor) {
   const TensorShape s = shape_of(p, tensor);
   return {s.n, s.c, s.d, s.h, s.w};
+}
+
+TensorShape summed_shape(const Problem& p) {
+  return p.direction == Direction::forward ? y_shape(p) : conv_shape(p);
 }
 
 TensorShape shape_of(const Problem& p, Tensor tensor) {
@@ -159,14 +169,18 @@ TensorShape shape_of(const Problem& p, Tensor tensor) {
     case Tensor::w:
       return w_shape(p);
     case Tensor::y:
-      return p.direction == Direction::forward ? y_shape(p) : conv_shape(p);
+      return summed_shape(p);
     case Tensor::bias:
       return make_shape(p.layout, 1, p.k, 1, 1);
     case Tensor::residual:
       return conv_shape(p);
+    case Tensor::relu:
+      return x_shape(p);
+    case Tensor::sums:
+      return make_shape(Layout::nchw, sums_of_channel(p), p.k, 1, 1);
   }
   throw Error(Status::bad_problem, "no tensor " + std::to_string(static_cast<int>(tensor)) +
-                                       "; they are x, w, y, bias and residual");
+                                       "; they are x, w, y, bias, residual, relu and sums");
 }
 
 void* result_pointer(const Problem& p, const Tensors& t) {
@@ -201,7 +215,8 @@ double min_bytes(const Problem& p) {
   i64 elements = x_shape(p).elements() + w_shape(p).elements() + y_shape(p).elements();
   if (p.epilogue.bias) elements += p.k;
   if (p.epilogue.residual) elements += conv_shape(p).elements();
-  return static_cast<double>(elements) * size_of(p.dtype);
+  if (p.training == Training::drelu) elements += x_shape(p).elements();
+  return static_cast<double>(elements) * size_of(p.dtype) + static_cast<double>(bytes(p, Tensor::sums));
 }
 
 double touched_bytes(const Problem& p) {
@@ -247,6 +262,8 @@ void check_pointers(const Problem& p, const Tensors& t, bool weights_are_packed)
   need("y", t.y);
   if (p.epilogue.bias) need("bias", t.bias);
   if (p.epilogue.residual) need("residual", t.residual);
+  if (p.training == Training::drelu) need("relu", t.relu);
+  if (sums_of_channel(p) > 0) need("sums", t.sums);
 }
 
 }  // namespace faltung

@@ -19,6 +19,7 @@ const char* name(Math math);
 const char* name(Activation activation);
 const char* name(ConvolutionKind kind);
 const char* name(PoolKind kind);
+const char* name(Training training);
 
 // Whether it has a parameter, written in brackets.
 inline bool takes_slope(Activation a) { return a == Activation::leaky_relu || a == Activation::hardsigmoid; }
@@ -96,7 +97,13 @@ TensorShape w_shape(const Problem& problem);
 TensorShape conv_shape(const Problem& problem);
 // y: the convolution's output after pooling.
 TensorShape y_shape(const Problem& problem);
-// Of the tensor as a caller has it: y after pooling.
+// How many sums of each output channel training has: 0 where it has none.
+inline std::int64_t sums_of_channel(const Problem& p) {
+  return p.training == Training::stats ? 2 : p.training == Training::dbias ? 1 : 0;
+}
+// y as the direction has it: what sums are taken over.
+TensorShape summed_shape(const Problem& problem);
+// Of the tensor as a caller has it: y after pooling. Elements of the problem's dtype, but of the sums.
 TensorShape shape_of(const Problem& problem, Tensor tensor);
 // What the direction writes: y, x or w.
 TensorShape result_shape(const Problem& problem);

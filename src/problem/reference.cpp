@@ -164,6 +164,8 @@ Sum sum_of(const Problem& p, const Tensors& t, const Position& at) {
 
 template <class T>
 Expected before_pool(const Problem& p, const Tensors& t, const Position& at) {
+  // The gradient through a ReLU; a NaN lets it pass, as frameworks have it.
+  if (p.training == Training::drelu && Reader<T>(t.relu, x_shape(p))(at) <= 0) return {0, 0};
   Sum sum = sum_of<T, Sum>(p, t, at);
   const double factors = sum.factors;
   if (p.epilogue.bias)

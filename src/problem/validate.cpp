@@ -35,6 +35,24 @@ void require_countable(const char* tensor, const std::vector<i64>& sizes) {
   }
 }
 
+// Each by-product of training has its direction.
+void validate_training(const Problem& p) {
+  constexpr struct {
+    Direction direction;
+    Training training;
+  } kOf[] = {{Direction::forward, Training::stats},
+             {Direction::backward_data, Training::drelu},
+             {Direction::backward_weights, Training::dbias}};
+  for (const auto& [direction, training] : kOf) {
+    if (p.training != training || p.direction == direction) continue;
+    const Training own = kOf[static_cast<int>(p.direction)].training;
+    bad(std::string(name(training)) + " goes with " + name(direction) + ", not with " + name(p.direction) +
+        ", which has " + name(own));
+  }
+  if (p.training == Training::stats && p.y_pitch != 0)
+    bad("stats are of a whole tensor: leave ypitch out, or stats");
+}
+
 void validate_pool(const Problem& p) {
   const Pool& pool = p.epilogue.pool;
   if (pool.kind == PoolKind::none) {
@@ -220,6 +238,7 @@ void validate(const Problem& p) {
   if (p.direction != Direction::forward && !p.epilogue.empty()) {
     bad(std::string("an epilogue goes with fwd alone, not with ") + name(p.direction));
   }
+  validate_training(p);
   const bool slope_is_used = takes_slope(p.epilogue.activation);
   if (slope_is_used ? !std::isfinite(p.epilogue.slope) : p.epilogue.slope != Epilogue{}.slope) {
     bad(slope_is_used ? std::string(name(p.epilogue.activation)) + "'s slope is not finite"

@@ -31,18 +31,22 @@ class Repeated {
     workspace_ = plan.device().allocate(plan.workspace_bytes(packs) + 1);
     options_.weights = weights_.get();
     options_.workspace = workspace_.pointer;
-    poison_.assign(static_cast<std::size_t>(oracle.result_bytes()), std::byte{0xff});
+    result_bytes_ = static_cast<std::size_t>(oracle.result_bytes());
+    poison_.assign(result_bytes_ + bytes(plan.problem(), Tensor::sums), std::byte{0xff});
     content_.resize(poison_.size());
   }
 
-  // times launches into a result full of NaN.
+  // times launches into a result full of NaN; the result, and the sums behind it.
   const std::vector<std::byte>& run(int times) {
     Device& device = plan_.device();
-    const Buffer result{nullptr, result_pointer(plan_.problem(), arena_.first()), poison_.size()};
-    device.copy_in(result, poison_.data(), poison_.size());
+    const Buffer result{nullptr, result_pointer(plan_.problem(), arena_.first()), result_bytes_};
+    const Buffer sums{nullptr, arena_.first().sums, poison_.size() - result_bytes_};
+    device.copy_in(result, poison_.data(), result.bytes);
+    if (sums.bytes > 0) device.copy_in(sums, poison_.data(), sums.bytes);
     for (int i = 0; i < times; ++i) plan_.run(arena_.first(), options_);
     device.synchronize({});
-    device.copy_out(content_.data(), result, content_.size());
+    device.copy_out(content_.data(), result, result.bytes);
+    if (sums.bytes > 0) device.copy_out(content_.data() + result_bytes_, sums, sums.bytes);
     return content_;
   }
 
@@ -52,6 +56,7 @@ class Repeated {
   std::shared_ptr<const PackedWeights> weights_;
   Buffer workspace_;
   RunOptions options_;
+  std::size_t result_bytes_ = 0;
   std::vector<std::byte> poison_, content_;
 };
 

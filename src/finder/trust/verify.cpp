@@ -3,6 +3,8 @@
 #include <cstring>
 #include <vector>
 
+#include "src/finder/sums.hpp"
+
 namespace faltung {
 namespace {
 
@@ -82,12 +84,15 @@ Report verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& orac
   const Guarded bias(device, "bias", bytes(make_shape(Layout::nchw, 1, p.k, 1, 1)), host.bias);
   const Guarded residual(device, "residual", host.residual != nullptr ? bytes(conv_shape(p)) : 0,
                          host.residual);
-  const Tensors tensors{x.pointer(), w.pointer(), y.pointer(), bias.pointer(), residual.pointer()};
+  const Guarded relu(device, "relu", host.relu != nullptr ? bytes(x_shape(p)) : 0, host.relu);
+  const Guarded sums(device, "sums", faltung::bytes(p, Tensor::sums), nullptr);
+  const Tensors tensors{x.pointer(),        w.pointer(),    y.pointer(),   bias.pointer(),
+                        residual.pointer(), relu.pointer(), sums.pointer()};
   const Guarded& result = p.direction == Direction::forward         ? y
                           : p.direction == Direction::backward_data ? x
                                                                     : w;
 
-  std::vector<unsigned char> first;
+  std::vector<unsigned char> first, first_sums;
   const bool packs = p.direction != Direction::backward_weights && plan.recipe().packed_bytes > 0;
   for (const bool packed : {false, true}) {
     if (packed && !packs) continue;
@@ -101,19 +106,25 @@ Report verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& orac
     plan.run(tensors, options);
     device.synchronize({});
     if (watch) watch(Phase::check);
-    std::vector<unsigned char> content;
-    for (const Guarded* buffer : {&x, &w, &y, &bias, &residual, &workspace}) {
-      const std::string damage = buffer->damage(buffer == &result ? &content : nullptr);
+    std::vector<unsigned char> content, content_of_sums;
+    for (const Guarded* buffer : {&x, &w, &y, &bias, &residual, &relu, &sums, &workspace}) {
+      const std::string damage = buffer->damage(buffer == &result ? &content
+                                                : buffer == &sums ? &content_of_sums
+                                                                  : nullptr);
       if (!damage.empty()) return report_of(Outcome::out_of_bounds, damage, plan.kernel());
     }
     if (const std::string damage = damage_between(p, content); !damage.empty())
       return report_of(Outcome::out_of_bounds, damage, plan.kernel());
-    if (packed && content != first) {
+    if (packed && (content != first || content_of_sums != first_sums)) {
       return report_of(Outcome::wrong, "packed weights give other bits than plain ones", plan.kernel());
     }
-    if (!packed) first = content;
+    if (!packed) first = content, first_sums = content_of_sums;
   }
-  const Finding finding = oracle.check(first.data(), accuracy, parallel);
+  Finding finding = oracle.check(first.data(), accuracy, parallel);
+  if (finding.right() && !first_sums.empty()) {
+    const void* const summed = p.direction == Direction::forward ? first.data() : host.y;
+    finding = check_sums(p, summed, reinterpret_cast<const float*>(first_sums.data()));
+  }
   Report report = finding.right() ? report_of(Outcome::pass, "", plan.kernel())
                                   : report_of(Outcome::wrong, finding.worst, plan.kernel());
   report.error_over_bound = finding.error_over_bound;

@@ -1,0 +1,126 @@
+#include "src/algorithms/training.hpp"
+
+#include <algorithm>
+
+#include "kernels/cpu/training.hpp"
+#include "src/algorithms/gpu.hpp"
+#include "src/algorithms/pool.hpp"
+#include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
+
+namespace faltung {
+namespace {
+
+using i64 = std::int64_t;
+
+constexpr int kTrainingThreads = 256;
+
+// A tensor as the pixels of one row, as the output of a 1x1 filter: any number of dimensions is alike here.
+Problem as_rows_of_pixels(const Problem& p, const TensorShape& shape) {
+  Problem rows;
+  rows.dtype = p.dtype, rows.layout = p.layout, rows.math = default_math(p.dtype);
+  rows.n = shape.n, rows.k = shape.c, rows.w = shape.d * shape.h * shape.w;
+  return rows;
+}
+
+Step relu_on_cpu(const Problem& p) {
+  return call("through the ReLU", {Place::relu, Place::x}, {Place::x},
+              [p](const Memory& m, const Parallel& parallel) {
+                constexpr i64 kChunk = 1 << 14;
+                const i64 elements = x_shape(p).elements();
+                parallel.each(ceil_div(elements, kChunk), [&](i64 chunk, int) {
+                  const i64 first = chunk * kChunk;
+                  through_relu(p.dtype, m[Place::x], m[Place::relu], first,
+                               std::min(kChunk, elements - first));
+                });
+              });
+}
+
+Step sums_on_cpu(const Problem& p) {
+  return call("sums of channels", {Place::y}, {Place::sums}, [p](const Memory& m, const Parallel& parallel) {
+    const i64 at_once = channels_at_once(p);
+    parallel.each(ceil_div(p.k, at_once), [&](i64 block, int) {
+      const i64 first = block * at_once;
+      channel_sums(p, m[Place::y], reinterpret_cast<float*>(m[Place::sums]), first,
+                   std::min(at_once, p.k - first));
+    });
+  });
+}
+
+Step relu_on_gpu(const Problem& p, const DeviceInfo& device) {
+  const TensorShape x = x_shape(p);
+  const Problem rows = as_rows_of_pixels(p, x);
+  return launch("through the ReLU",
+                gpu::source(device, "through_relu", "through_relu.cl", "through_relu",
+                            gpu::constants(rows, {{"THREADS", std::to_string(kTrainingThreads)}})),
+                gpu::one_dimension(x.elements(), kTrainingThreads),
+                {in(Place::relu), in_out(Place::x), value(gpu::sizes(rows))});
+}
+
+// How a GPU takes sums: blocks of channels, each by so many blocks of threads, whose parts are then added up.
+struct SumDivision {
+  i64 lanes = 1;   // channels side by side that a block of threads has
+  i64 blocks = 1;  // of channels
+  i64 parts = 1;
+  std::size_t bytes = 0;  // of parts
+};
+
+SumDivision divide_sums(const Problem& p, const DeviceInfo& device) {
+  constexpr i64 kFewest = 8, kBlocksOfUnit = 4;  // terms of a thread; blocks that hide each other's waiting
+  const TensorShape y = summed_shape(p);
+  SumDivision d;
+  d.lanes = p.layout == Layout::nhwc ? 32 : 1;
+  d.blocks = ceil_div(p.k, d.lanes);
+  const i64 terms = y.n * y.d * y.h * y.w, most = ceil_div(terms * d.lanes, kFewest * kTrainingThreads);
+  d.parts = std::clamp<i64>(kBlocksOfUnit * std::max(1, device.units) / d.blocks, 1, std::max<i64>(1, most));
+  if (d.parts > 1) d.bytes = static_cast<std::size_t>(d.parts * sums_of_channel(p) * p.k) * sizeof(float);
+  return d;
+}
+
+void add_sums_on_gpu(const Problem& p, std::size_t parts_at, const DeviceInfo& device,
+                     std::vector<Step>& steps) {
+  const Problem rows = as_rows_of_pixels(p, summed_shape(p));
+  const SumDivision d = divide_sums(p, device);
+  const auto source = [&](const char* entry) {
+    return gpu::source(device, "channel_sums", "channel_sums.cl", entry,
+                       gpu::constants(rows, {{"THREADS", std::to_string(kTrainingThreads)},
+                                             {"LANES", std::to_string(d.lanes)},
+                                             {"SUMS", std::to_string(sums_of_channel(p))}}));
+  };
+  const Slot parts = d.parts > 1 ? Slot{Place::workspace, parts_at} : Slot{Place::sums};
+  LaunchShape shape;
+  shape.grid[0] = static_cast<unsigned>(d.blocks * d.parts), shape.block[0] = kTrainingThreads;
+  steps.push_back(launch("sums of channels", source("channel_sums"), shape,
+                         {in(Place::y), out(parts), gpu::number(d.parts), value(gpu::sizes(rows))}));
+  if (d.parts == 1) return;
+  steps.push_back(launch("sums of channels' parts", source("sums_of_parts"),
+                         gpu::one_dimension(sums_of_channel(p) * p.k, kTrainingThreads),
+                         {in(parts), out(Place::sums), gpu::number(d.parts), value(gpu::sizes(rows))}));
+}
+
+}  // namespace
+
+Candidate with_training_step(Candidate c, const Problem& p, const Target& target) {
+  const bool sums = sums_of_channel(p) > 0, on_cpu = target.device.kind == "cpu";
+  const std::size_t parts_at = aligned(c.workspace_bytes);
+  const std::size_t parts = sums && !on_cpu ? divide_sums(p, target.device).bytes : 0;
+  if (parts > 0) c.workspace_bytes = parts_at + parts;
+  const double elements = static_cast<double>((sums ? summed_shape(p) : x_shape(p)).elements());
+  c.cost.ms += pass_ms(elements * size_of(p.dtype) * (sums ? 1 : 2), target);
+  c.recipe = [inner = std::move(c.recipe), p, sums, on_cpu, parts_at,
+              bytes = parts > 0 ? c.workspace_bytes : 0, &device = target.device] {
+    Recipe recipe = inner();
+    if (!sums) {
+      recipe.steps.push_back(on_cpu ? relu_on_cpu(p) : relu_on_gpu(p, device));
+    } else if (on_cpu) {
+      recipe.steps.push_back(sums_on_cpu(p));
+    } else {
+      add_sums_on_gpu(p, parts_at, device, recipe.steps);
+    }
+    if (bytes > 0) recipe.workspace_bytes = bytes;
+    return recipe;
+  };
+  return c;
+}
+
+}  // namespace faltung
