@@ -32,11 +32,27 @@ TEST(CpuRates, AreKeptInTheStoreAndNotMeasuredAgain) {
   // Whole ones, too, are taken only where none are known.
   std::vector<double> others = kept;
   others[1] *= 2;
-  adopt_cpu_rates(others);
+  EXPECT_EQ(adopt_cpu_rates(others), KeptRates::whole);
   EXPECT_EQ(cpu_rates(), kept);
-  adopt_cpu_rates({});
-  adopt_cpu_rates({kept.begin(), kept.end() - 1});
+  EXPECT_EQ(adopt_cpu_rates({}), KeptRates::damaged);
+  EXPECT_EQ(adopt_cpu_rates({kept.begin(), kept.end() - 1}), KeptRates::damaged);
   EXPECT_EQ(cpu_rates(), kept);
+}
+
+// Else every process would measure its own.
+TEST(CpuRates, ADamagedRecordIsReplaced) {
+  const Scratch scratch;
+  Store store(scratch.path());
+  DeviceInfo cpu;
+  cpu.key = "some processor";
+  share_cpu_rates(store, cpu);
+  const std::vector<Record> records = store.list("rates");
+  ASSERT_EQ(records.size(), 1u);
+  for (const char* damaged : {"[1.0,2.0]", "[]", "{}", "no JSON", "[\"a\"]"}) {
+    store.put("rates", records[0].key, damaged);
+    share_cpu_rates(store, cpu);
+    EXPECT_EQ(store.get("rates", records[0].key), records[0].payload) << damaged;
+  }
 }
 
 // In a process of its own, which has measured nothing yet.

@@ -13,6 +13,7 @@
 #include "src/algorithms/sm90/source.hpp"
 #include "src/backend/nvrtc.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/reference.hpp"
 #include "tests/machine_code.hpp"
 #include "tests/sampling.hpp"
 
@@ -131,6 +132,18 @@ const char* const kBackward[] = {
     "bwd_d:n2c64d8h17w16k64t3r3s3:st2:pad1:bf16:nhwc",
     "bwd_d:n1c64d9h16w16k72t2r2s2:st2:f32:nchw:math=tf32",
     "bwd_d:n32c256h56w56k256r3s3:st2:pad1:g16:f16:nhwc",
+};
+
+// Transposed ones, of which as many phases are left where pixels side by side are channels.
+const struct {
+  const char* problem;
+  int phases, repeats;
+} kUpsampling[] = {
+    {"fwd:n8c128h64w64k64r2s2:transposed:st2:f16:nhwc:bias", 2, 2},
+    {"fwd:n8c1024h32w32k512r2s2:transposed:st2:bf16:nhwc:bias:relu", 2, 2},
+    {"fwd:n1c64h8w10k48r3s4:transposed:st3x4:f16:nhwc:bias", 3, 4},
+    {"fwd:n2c256h13w11k128r4s4:transposed:st2:pad1:f16:nhwc:bias:relu", 4, 1},
+    {"fwd:n2c64h9w9k16r2s2:transposed:st2:f32:nhwc:math=tf32:bias", 2, 2},
 };
 
 TEST(ImplicitGemmSm90, NamesParseBack) {
@@ -615,6 +628,63 @@ TEST(ImplicitGemmSm90, PhasesOfStridesShareALaunch) {
               testing::HasSubstr("halo patches"));
 }
 
+TEST(ImplicitGemmSm90, PixelsThatOneColumnOfTheFilterEachHasAreChannels) {
+  for (const auto& [text, phases, repeats] : kUpsampling) {
+    const Problem given = parse_problem(text);
+    const Asked asked = as_asked(given);
+    EXPECT_EQ(asked.repeats, repeats) << text;
+    EXPECT_EQ(asked.problem.c, given.k * repeats);
+    EXPECT_EQ(asked.problem.w * repeats, given.q());
+    EXPECT_EQ(bytes(asked.problem, Tensor::w), bytes(given, Tensor::w));
+    const Problem engine = engine_problem(asked.problem);
+    EXPECT_TRUE(engine.epilogue.bias);
+    const std::vector<Tiling> all = tilings(asked.problem, engine, kChip);
+    ASSERT_FALSE(all.empty()) << text;
+    for (const Tiling& t : all) EXPECT_EQ(t.phases, phases) << to_string(t);
+    EXPECT_TRUE(are_alike(phases_of(asked.problem).of)) << text;
+  }
+  // Padding cuts a pixel in two, groups lie between the columns, and rows are not side by side.
+  for (const char* text :
+       {"bwd_d:n2c64h32w33k64r2s2:st2:f16:nhwc", "bwd_d:n2c64h32w31k64r2s2:st2:pad0.0.1.0:f16:nhwc",
+        "bwd_d:n2c64h32w32k64r2s2:st2:g2:f16:nhwc", "bwd_d:n2c64h32w32k64r2s2:st2:f16:nchw"}) {
+    EXPECT_EQ(as_asked(parse_problem(text)).repeats, 1) << text;
+  }
+  EXPECT_FALSE(are_alike(phases_of(parse_problem(kBackward[0])).of));
+}
+
+// The same numbers in the same memory.
+TEST(ImplicitGemmSm90, WhatIsAskedForIsTheSameConvolution) {
+  for (const char* text : {"bwd_d:n2c3h6w8k5r3s2:st2:pad1.0.0.0:f32:nhwc",
+                           "bwd_d:n1c2h5w9k3r1s3:st1x3:f32:nhwc", "bwd_d:n1c2d4h4w6k3t2r2s2:st2:f32:nhwc"}) {
+    const Problem given = parse_problem(text), asked = as_asked(given).problem;
+    const auto values = [](const TensorShape& shape) {
+      std::vector<float> v(static_cast<std::size_t>(shape.elements()));
+      for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(i * 7 % 11) - 5;
+      return v;
+    };
+    std::vector<float> w = values(w_shape(given)), y = values(conv_shape(given));
+    Tensors tensors;
+    tensors.w = w.data(), tensors.y = y.data();
+    const TensorShape x = x_shape(given), merged = x_shape(asked);
+    ASSERT_EQ(x.elements(), merged.elements()) << text;
+    const auto all = [&](const Problem& p, const TensorShape& s) {
+      std::vector<double> of(static_cast<std::size_t>(s.elements()));
+      for (i64 n = 0; n < s.n; ++n)
+        for (i64 c = 0; c < s.c; ++c)
+          for (i64 d = 0; d < s.d; ++d)
+            for (i64 h = 0; h < s.h; ++h)
+              for (i64 col = 0; col < s.w; ++col) {
+                const i64 at =
+                    n * s.stride_n + c * s.stride_c + d * s.stride_d + h * s.stride_h + col * s.stride_w;
+                of[static_cast<std::size_t>(at)] = reference(p, tensors, {n, c, d, h, col}).value;
+              }
+      return of;
+    };
+    EXPECT_NE(asked, given);
+    EXPECT_EQ(all(asked, merged), all(given, x)) << text;
+  }
+}
+
 TEST(ImplicitGemmSm90, AFilterThatIsReadAsItIsComesBy64Channels) {
   const struct {
     const char *tiling, *problem, *reason;
@@ -687,6 +757,12 @@ TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
     const Problem asked = parse_problem(text), problem = engine_problem(asked);
     const std::vector<Tiling> all = tilings(asked, problem, kChip);
     const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
+    for (std::size_t i = 0; i < all.size(); i += step) expect_compiles_well(*nvrtc, all[i], problem);
+  }
+  for (const auto& up : kUpsampling) {
+    const Problem asked = as_asked(parse_problem(up.problem)).problem, problem = engine_problem(asked);
+    const std::vector<Tiling> all = tilings(asked, problem, kChip);
+    const std::size_t step = everything ? 1 : all.size();
     for (std::size_t i = 0; i < all.size(); i += step) expect_compiles_well(*nvrtc, all[i], problem);
   }
   for (const auto& kind : kKinds) {

@@ -62,5 +62,25 @@ TEST(Oracle, OtherMathAndEpiloguesAreNotComparedWithAChain) {
   }
 }
 
+// A tile errs relative to its largest value: where every second column is next to nothing, most of a chain's
+// products are, too, and the comparison says nothing of the kernel.
+TEST(Oracle, ACallersOwnDataAreHeldToTheBoundAlone) {
+  const Problem p = parse_problem("fwd:n1c64h10w12k16r3s3:pad1");
+  const Oracle made(p, Data::random, 1);
+  std::vector<float> x(static_cast<std::size_t>(x_shape(p).elements()));
+  const auto* const random = static_cast<const float*>(made.tensors().x);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = random[i] * (i % 2 == 0 ? 0x1p-130f : 1);
+  Tensors tensors = made.tensors();
+  tensors.x = x.data();
+  const Accuracy accuracy = dot_product_accuracy(p);
+  const Oracle own(p, tensors, 1), said_to_be_random(p, tensors, 1, 3e8, Data::random);
+  const std::vector<float> coarse = results(own, 4);
+  const Finding finding = own.check(coarse.data(), accuracy, Parallel(1));
+  EXPECT_TRUE(finding.right()) << finding.worst;
+  EXPECT_EQ(finding.rms_of_chain, 0);
+  EXPECT_FALSE(said_to_be_random.check(coarse.data(), accuracy, Parallel(1)).right());
+  EXPECT_FALSE(own.check(results(own, 1e6).data(), accuracy, Parallel(1)).right());
+}
+
 }  // namespace
 }  // namespace faltung

@@ -1,6 +1,14 @@
 // What every epilogue does with a sum.
 #pragma once
+#include "kernels/sm90/constants.cuh"
 #include "kernels/sm90/element.cuh"
+
+// Of an output channel. That of phases may have several pixels side by side as channels, each with the whole
+// bias.
+__device__ __forceinline__ float load_bias(const Params& p, int k) {
+  if (!kBias || k >= p.k) return 0.0f;
+  return load_element(p.bias, kPhased ? k % p.bias_k : k);
+}
 
 __device__ __forceinline__ float finish_value(float sum, float bias, float residual, float slope) {
   float x = sum;

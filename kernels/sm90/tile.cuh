@@ -20,6 +20,7 @@ struct Tile {
 };
 
 __device__ __forceinline__ int phase_of(const Params& p, int tile) {
+  if (p.in_turn) return tile / p.k_tiles % kPhases;
   int phase = 0;
 #pragma unroll
   for (int i = 1; i < kPhases; ++i) phase += tile >= p.phases[i].first_tile ? 1 : 0;
@@ -39,7 +40,8 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
   if constexpr (kPhased) {
     t.phase = phase_of(p, tile);
     const Phase& phase = p.phases[t.phase];
-    tile -= phase.first_tile;
+    const int turn = p.k_tiles * kPhases;
+    tile = p.in_turn ? tile / turn * p.k_tiles + tile % p.k_tiles : tile - phase.first_tile;
     tiles_w = phase.tiles_w, tiles_h = phase.tiles_h;
   }
   t.k = tile % p.k_tiles * kTileChannels;

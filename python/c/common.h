@@ -75,9 +75,18 @@ faltung_parallel_for callers_threads(void);
  */
 
 int add_operator_type(PyObject* module);
+
+/* ------------------------------------------------------------------------------------------------- watch.c
+ */
+
 /* use_torch(Tensor, Parameter, ...): what operators ask of PyTorch in every call, in the order that it has
  * there.
  */
 PyObject* use_torch(PyObject* module, PyObject* arguments);
+/* is_plain(*tensors) -> bool: whether nothing would look at a call with them. */
+PyObject* plain(PyObject* module, PyObject* tensors);
+/* fit(x, w, bias, dimensions) -> bool or None: whether they are of one dtype; None where something would look
+ * at the call, or they are no tensors of so many dimensions that are computed, whatever their dtypes. */
+PyObject* fit(PyObject* module, PyObject* arguments);
 
 #endif

@@ -5,7 +5,6 @@
  * same, too: what was made of constants is then used in their place. */
 #include "c/operator.h"
 
-TorchFunctions torch;
 static PyTypeObject* operator_type;
 
 static void* address(const DLExchangeApi* api, PyObject* tensor) {
@@ -64,31 +63,6 @@ static PyObject* operator_run(Operator* self, PyObject* arguments) {
   return run(self, arguments, self->compute);
 }
 
-/* Whether a function without arguments answers None or 0. */
-static int is_nothing(PyObject* function) {
-  PyObject* answer = PyObject_CallNoArgs(function);
-  const int nothing = answer == Py_None || (answer != NULL && PyObject_Not(answer) == 1);
-  Py_XDECREF(answer);
-  return nothing;
-}
-
-/* Whether nothing would look at the call: all tensors are PyTorch's own, without tangents, and all functions
- * of quiet answer so. -1 with an exception. */
-static int is_plain(const Operator* self, PyObject* arguments, PyObject* quiet) {
-  for (int i = 0; i < self->tensors && i < PyTuple_Size(arguments); ++i) {
-    PyObject* object = PyTuple_GetItem(arguments, i);
-    PyObject* type = (PyObject*)Py_TYPE(object);
-    if (type != torch.tensor && type != torch.parameter && object != Py_None) return 0;
-  }
-  for (Py_ssize_t i = 0, count = PyTuple_Size(quiet); i < count; ++i) {
-    if (!is_nothing(PyTuple_GetItem(quiet, i))) return PyErr_Occurred() != NULL ? -1 : 0;
-  }
-  PyObject* level = PyObject_GetAttr(torch.forward_ad, torch.current_level); /* -1: no tangents */
-  const int no_tangents = level != NULL && PyLong_AsLong(level) < 0;
-  Py_XDECREF(level);
-  return PyErr_Occurred() != NULL ? -1 : no_tangents;
-}
-
 static int needs_gradient(const Operator* self, PyObject* arguments) {
   if (is_nothing(torch.is_grad_enabled)) return 0;
   for (int i = 0; i < self->tensors && i < PyTuple_Size(arguments); ++i) {
@@ -125,7 +99,7 @@ static PyObject* differentiable(Operator* self, PyObject* arguments, int plain) 
 
 /* differentiable(*arguments): at autograd's place in the dispatcher. */
 static PyObject* operator_differentiable(Operator* self, PyObject* arguments) {
-  const int plain = is_plain(self, arguments, torch.inside);
+  const int plain = is_plain(arguments, self->tensors, torch.inside);
   return plain < 0 ? NULL : differentiable(self, arguments, plain);
 }
 
@@ -134,7 +108,7 @@ static PyObject* operator_differentiable(Operator* self, PyObject* arguments) {
 static PyObject* operator_call(Operator* self, PyObject* arguments, PyObject* keywords) {
   if (PyTuple_Size(arguments) != self->count || (keywords != NULL && PyDict_Size(keywords) > 0))
     return PyObject_Call(self->dispatch, arguments, keywords); /* which knows the schema */
-  const int plain = is_plain(self, arguments, torch.outside);
+  const int plain = is_plain(arguments, self->tensors, torch.outside);
   if (plain < 0) return NULL;
   if (!plain) return PyObject_CallObject(self->dispatch, arguments);
   const int autocast = !is_nothing(torch.is_autocast_enabled);
@@ -265,26 +239,6 @@ static PyType_Slot type_slots[] = {
     {0, NULL}};
 static PyType_Spec type_spec = {"faltung._c.Operator", sizeof(Operator), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, type_slots};
-
-PyObject* use_torch(PyObject* module, PyObject* arguments) {
-  (void)module;
-  PyObject** const to[] = {
-      &torch.tensor,          &torch.parameter, &torch.inside, &torch.outside,   &torch.is_autocast_enabled,
-      &torch.is_grad_enabled, &torch.threads,   &torch.tf32,   &torch.forward_ad};
-  const Py_ssize_t count = sizeof to / sizeof *to;
-  if (PyTuple_Size(arguments) != count) {
-    PyErr_SetString(PyExc_TypeError, "use_torch: nine things of PyTorch's");
-    return NULL;
-  }
-  if (torch.requires_grad == NULL) torch.requires_grad = PyUnicode_InternFromString("requires_grad");
-  if (torch.version == NULL) torch.version = PyUnicode_InternFromString("_version");
-  if (torch.current_level == NULL) torch.current_level = PyUnicode_InternFromString("_current_level");
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    Py_XDECREF(*to[i]);
-    *to[i] = Py_NewRef(PyTuple_GetItem(arguments, i));
-  }
-  return Py_NewRef(Py_None);
-}
 
 int add_operator_type(PyObject* module) {
   operator_type = (PyTypeObject*)PyType_FromSpec(&type_spec);

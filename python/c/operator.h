@@ -37,6 +37,14 @@ typedef struct {
   const DLExchangeApi* api;
 } Call;
 
+/* watch.c */
+/* Whether a function without arguments answers None or 0. */
+int is_nothing(PyObject* function);
+/* Whether nothing would look at the call: all tensors, the first of the arguments, are PyTorch's own, without
+ * tangents, and all functions of quiet answer so. -1 with an exception. */
+int is_plain(PyObject* arguments, int tensors, PyObject* quiet);
+
+/* key.c */
 /* The call's key, or NULL, without an exception, for what is never remembered. New reference. */
 PyObject* key_of(const Operator* self, PyObject* arguments, Call* call);
 

@@ -173,7 +173,7 @@ std::vector<double> cpu_rates() {
   return numbers;
 }
 
-void adopt_cpu_rates(const std::vector<double>& numbers) {
+KeptRates adopt_cpu_rates(const std::vector<double>& numbers) {
   auto rates = std::make_unique<Rates>();
   std::size_t taken = 0;
   const auto next = [&] { return taken < numbers.size() ? numbers[taken++] : -1; };
@@ -185,12 +185,13 @@ void adopt_cpu_rates(const std::vector<double>& numbers) {
     tile.step = next(), tile.once = next();
     whole = whole && tile.step > 0 && tile.once >= 0;
   });
-  if (!whole || taken != numbers.size()) return;
+  if (!whole || taken != numbers.size()) return KeptRates::damaged;
   find_best(*rates);
   const std::lock_guard lock(making);
   if (known.load(std::memory_order_acquire) == nullptr) {
     known.store(rates.release(), std::memory_order_release);
   }
+  return KeptRates::whole;
 }
 
 }  // namespace faltung

@@ -41,9 +41,10 @@ inline double cycle_ns() { return 2 * vector_multiply_add_ns(); }
 
 // All that was measured, as numbers to keep.
 std::vector<double> cpu_rates();
-// Takes such numbers in place of measuring. Does nothing where they are known in this process already, or
-// where they are of another kind of processor.
-void adopt_cpu_rates(const std::vector<double>& numbers);
+// Whether numbers are rates of this kind of processor.
+enum class KeptRates { whole, damaged };
+// Takes such numbers in place of measuring, where they are whole and none are known in this process already.
+KeptRates adopt_cpu_rates(const std::vector<double>& numbers);
 
 // Weights of forward are packed once; those of backward_data change at every step, so that a run packs them.
 inline bool weights_are_constant(const Problem& problem) { return problem.direction == Direction::forward; }

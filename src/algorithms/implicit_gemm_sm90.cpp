@@ -32,7 +32,8 @@ class ImplicitGemmSm90 : public Algorithm {
   }
   std::string_view device_kind() const override { return "gpu"; }
 
-  Support accepts(const Problem& p, const Target& target) const override {
+  Support accepts(const Problem& given, const Target& target) const override {
+    const Problem p = sm90::as_asked(given).problem;
     if (!target.device.has("sm_90a")) return Support::declined("needs a Hopper GPU (compute capability 9.0)");
     if (!target.device.has("nvrtc")) return Support::declined("needs NVRTC to compile its kernels");
     if (p.groups > 1 && p.c == p.groups && p.k == p.groups)
@@ -75,11 +76,22 @@ class ImplicitGemmSm90 : public Algorithm {
   }
 
  private:
+  // A transposed convolution as phases, with its epilogue, where results are stored by the copy engine.
+  static bool upsamples(const Problem& p) {
+    const bool epilogue = !p.epilogue.residual && p.epilogue.pool.kind == PoolKind::none;
+    if (p.dimensions != 2 || p.direction != Direction::forward || p.layout != Layout::nhwc || !epilogue)
+      return false;
+    const Problem asked = sm90::as_asked(p).problem;
+    return sm90::without_phases(asked).empty() && !sm90::plain_stores(sm90::engine_problem(asked));
+  }
+
   // Volumes that the copy engine reaches, but for those that are images as they lie, and those of few
   // channels: their taps in depth make more of them.
-  bool is_native(const Problem& p) const override {
+  bool is_native(const Problem& given) const override {
+    if (is_transposed(given)) return upsamples(given);
+    const Problem p = sm90::as_asked(given).problem;
     constexpr int64_t kFew = 8;
-    if (p.dimensions != 3 || is_transposed(p) || p.groups != 1) return false;
+    if (p.dimensions != 3 || p.groups != 1) return false;
     const bool images =
         p.layout == Layout::nhwc && p.t == 1 && p.stride_d == 1 && p.pad_front == 0 && p.pad_back == 0;
     if (images || has_planes_of_one_tap(p)) return false;
@@ -121,7 +133,8 @@ class ImplicitGemmSm90 : public Algorithm {
   }
 
   // With a pool, the tilings that have room for it.
-  std::vector<Candidate> list(const Problem& asked, const Target& target) const override {
+  std::vector<Candidate> list(const Problem& given, const Target& target) const override {
+    const Problem asked = sm90::as_asked(given).problem;
     const Chip chip = Chip::of(target.device);
     const Problem p = sm90::engine_problem(asked);
     std::vector<Candidate> all;
@@ -135,19 +148,20 @@ class ImplicitGemmSm90 : public Algorithm {
       for (const int merged : sm90::merges(p)) {
         for (const Tiling& t : sm90::tilings(asked, sm90::seen(p, form, merged), chip)) {
           if (!prepared || sm90::takes_nhwc(t))
-            all.push_back(candidate_of({form, merged, t}, asked, target.device));
+            all.push_back(candidate_of({form, merged, t}, given, target.device));
         }
       }
     }
     // Gathering takes of a plane the pixels that the strides do.
     if (sm90::thins(p)) {
       for (const Tiling& t : sm90::fetch::tilings(p, chip))
-        all.push_back(candidate_of({Form::plain, 1, t}, asked, target.device));
+        all.push_back(candidate_of({Form::plain, 1, t}, given, target.device));
     }
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& asked, const Target& target) const override {
+  Candidate parse(const std::string& config, const Problem& given, const Target& target) const override {
+    const Problem asked = sm90::as_asked(given).problem;
     const Problem p = sm90::engine_problem(asked);
     const Formed formed = sm90::parse_formed(config, p);
     if (formed.form != Form::plain && asked.x_pitch != 0)
@@ -156,9 +170,9 @@ class ImplicitGemmSm90 : public Algorithm {
       throw Error(Status::bad_problem, config + " gathers few channels in forward alone");
     if (const std::string why = sm90::unfit(formed.tiling, asked, sm90::seen(p, formed)); !why.empty()) {
       throw Error(Status::bad_problem,
-                  "implicit_gemm_sm90/" + config + " cannot compute " + to_string(asked) + ": " + why);
+                  "implicit_gemm_sm90/" + config + " cannot compute " + to_string(given) + ": " + why);
     }
-    return candidate_of(formed, asked, target.device);
+    return candidate_of(formed, given, target.device);
   }
 
   std::vector<Candidate> parse_fused(const std::string& config, const Problem& p,
@@ -168,8 +182,9 @@ class ImplicitGemmSm90 : public Algorithm {
     return {candidate_of(formed, p, target.device)};
   }
 
-  static Candidate candidate_of(const Formed& formed, const Problem& asked, const DeviceInfo& device) {
+  static Candidate candidate_of(const Formed& formed, const Problem& given, const DeviceInfo& device) {
     const Tiling& t = formed.tiling;
+    const Problem asked = sm90::as_asked(given).problem;
     const Problem p = sm90::engine_problem(asked);
     const Problem inner = sm90::seen(p, formed);
     const bool gathers = formed.form != Form::plain;
@@ -184,7 +199,7 @@ class ImplicitGemmSm90 : public Algorithm {
     c.packed_bytes = sm90::packed_bytes(formed, inner, asked);
     c.cost = {e.ms + before_ms(formed, p, inner, c.workspace_bytes), e.bound};
     c.accuracy = accuracy(p, formed);
-    c.recipe = [formed, asked, &device] { return sm90::recipe(formed, asked, device); };
+    c.recipe = [formed, given, &device] { return sm90::recipe(formed, given, device); };
     return c;
   }
 

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -79,6 +80,7 @@ class Crew {
     try {
       while (threads() < workers) threads_.emplace_back([this, first = threads()] { serve(first); });
     } catch (const std::system_error&) {  // the process may have no more
+    } catch (const std::bad_alloc&) {     // or no memory for one
     }
   }
 

@@ -6,6 +6,7 @@
 #include "src/finder/records.hpp"
 #include "src/finder/report.hpp"
 #include "src/finder/trust/verdicts.hpp"
+#include "src/store/json_room.hpp"
 
 namespace faltung {
 namespace {
@@ -20,6 +21,7 @@ bool is_lock(const Store& store) { return store.readonly() && store.holds(kLock)
 
 std::string locked_kernel(const Store& store, const Problem& problem, const DeviceInfo& device) {
   if (const auto payload = store.get(kLock, key_of(to_string(problem), device.key))) {
+    ask_room_for_json(payload->size());
     const nlohmann::json json = nlohmann::json::parse(*payload, nullptr, false);
     if (json.is_object() && json.contains("kernel") && json["kernel"].is_string()) return json["kernel"];
   }

@@ -95,8 +95,9 @@ Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, double max
   choose_elements(max_products, seed);
 }
 
-Oracle::Oracle(const Problem& problem, const Tensors& tensors, std::uint64_t seed, double max_products)
-    : problem_(problem), data_(Data::random), tensors_(tensors) {
+Oracle::Oracle(const Problem& problem, const Tensors& tensors, std::uint64_t seed, double max_products,
+               Data data)
+    : problem_(problem), data_(data), tensors_(tensors) {
   choose_elements(max_products, seed);
 }
 

@@ -16,6 +16,7 @@ namespace faltung {
 enum class Data {
   small_integers,  // every product and sum is exact in fp32, so that the result must match to the bit
   random,          // uniform in [-1, 1]
+  any,             // a caller's, of which nothing is known: only the bound speaks of it
 };
 
 struct Finding {
@@ -35,8 +36,9 @@ class Oracle {
   // Elements are all checked where that takes at most max_products products; otherwise corners and a seeded
   // sample.
   Oracle(const Problem& problem, Data data, std::uint64_t seed, double max_products = 3e8);
-  // The caller's own data, which must outlive this; its results are checked against the bound.
-  Oracle(const Problem& problem, const Tensors& tensors, std::uint64_t seed, double max_products = 3e8);
+  // The caller's own tensors, which must outlive this, and what is known of their data.
+  Oracle(const Problem& problem, const Tensors& tensors, std::uint64_t seed, double max_products = 3e8,
+         Data data = Data::any);
 
   const Problem& problem() const { return problem_; }
   // Host memory. The pointer of what the direction writes is null.

@@ -8,6 +8,7 @@
 #include "src/algorithms/cpu_rates.hpp"
 #include "src/finder/report.hpp"
 #include "src/problem/problem.hpp"
+#include "src/store/json_room.hpp"
 
 namespace faltung {
 namespace {
@@ -40,6 +41,7 @@ std::optional<TrialsKey> parse_trials_key(const std::string& key) {
 
 std::vector<Report> parse_trials(const std::string& payload) {
   std::vector<Report> all;
+  ask_room_for_json(payload.size());
   try {
     for (const Json& json : Json::parse(payload)) all.push_back(report_from(json));
   } catch (const Json::exception&) {
@@ -72,6 +74,8 @@ void Trials::add(const Report& measured) {
   std::erase_if(all_, [&](const Report& m) { return m.kernel == measured.kernel; });
   all_.push_back(measured);
   sort(all_);
+  constexpr std::size_t kOfAReport = 1024;
+  ask_room_for_json(kOfAReport * all_.size());
   Json payload = Json::array();
   for (const Report& m : all_) payload.push_back(to_json(m));
   store_.put(kTrials, key_, payload.dump());
@@ -80,6 +84,7 @@ void Trials::add(const Report& measured) {
 std::optional<Ceilings> load_ceilings(Store& store, const DeviceInfo& device, int threads) {
   const std::optional<std::string> payload = store.get(kCeilings, device_key(device, threads));
   if (!payload) return std::nullopt;
+  ask_room_for_json(payload->size());
   try {
     const Json json = Json::parse(*payload);
     return Ceilings{json.at("f32_gflops"), json.at("tf32_gflops"), json.at("f16_gflops"),
@@ -101,12 +106,16 @@ void save_ceilings(Store& store, const DeviceInfo& device, int threads, const Ce
 void share_cpu_rates(Store& store, const DeviceInfo& cpu) {
   const std::string key = device_key(cpu, 1);
   if (const std::optional<std::string> payload = store.get(kRates, key)) {
+    ask_room_for_json(payload->size());
     try {
-      return adopt_cpu_rates(Json::parse(*payload).get<std::vector<double>>());
+      if (adopt_cpu_rates(Json::parse(*payload).get<std::vector<double>>()) == KeptRates::whole) return;
     } catch (const Json::exception&) {
     }
   }
-  store.put(kRates, key, Json(cpu_rates()).dump());
+  const std::vector<double> rates = cpu_rates();
+  constexpr std::size_t kOfANumber = 24;
+  ask_room_for_json(kOfANumber * rates.size());
+  store.put(kRates, key, Json(rates).dump());
 }
 
 }  // namespace faltung

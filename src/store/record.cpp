@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "src/store/json_room.hpp"
 #include "src/store/sha256.hpp"
 
 namespace faltung {
@@ -35,6 +36,7 @@ J parse(std::string_view text) {
     if (depth > kDeepest) bad("nested too deeply");
     return true;
   };
+  ask_room_for_json(text.size());
   return checked("not JSON", [&] { return J::parse(text, shallow); });
 }
 
@@ -117,6 +119,7 @@ bool is_record_file(std::string_view name) {
 }
 
 std::string encode_record(const Record& record) {
+  ask_room_for_json(2 * record.payload.size() + record.key.size());
   Json out = {{"format", kRecordFormat}, {"version", kVersion}};
   out.update(to_json(record));
   return print(out);

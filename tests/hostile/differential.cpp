@@ -279,7 +279,10 @@ class Differential {
     const Tensors host{operands[0]->host().data(), operands[1]->host().data(), operands[2]->host().data(),
                        operands[3]->host().data(), operands[4]->host().data()};
     const Target target{find_device(setting_.device)->info(), setting_.device == "cpu" ? request.threads : 1};
-    const Oracle oracle(p, host, 1);
+    const Data data = values == Values::random     ? Data::random
+                      : values == Values::integers ? Data::small_integers
+                                                   : Data::any;
+    const Oracle oracle(p, host, 1, 3e8, data);
     const Finding finding = oracle.check(
         out.host().data(), find_candidate(faltung_plan_kernel(plan), p, target).accuracy, parallel_);
     return finding.right() ? "" : "it is wrong: " + finding.worst;

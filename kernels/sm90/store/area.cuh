@@ -60,8 +60,7 @@ struct RowBias {
   float of[2];
 };
 __device__ __forceinline__ RowBias row_bias(const Params& p, int k) {
-  return {{kBias && k < p.k ? load_element(p.bias, k) : 0.0f,
-           kBias && k + 8 < p.k ? load_element(p.bias, k + 8) : 0.0f}};
+  return {{load_bias(p, k), load_bias(p, k + 8)}};
 }
 
 // Four neighbours, two in each of two rows of the tile, as a pool of 2 x 2 has them.

@@ -73,7 +73,7 @@ struct Results {
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
             const int k = t.k + nb * kN + (i + j / 2 * next) * 8 + lane % 4 * 2 + j % 2;
-            bias[j] = k < p.k ? load_element(p.bias, k) : 0.0f;
+            bias[j] = load_bias(p, k);
           }
         }
         const int chunk = nb * (kN / 8) + i + (matrix >> 1) * next;

@@ -21,7 +21,7 @@ struct Results {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int m = mt * 64 + warp * 16 + half * 8 + lane / 4;
-        const float row_bias = kBias && !kPixelsOnM && k0 + m < p.k ? load_element(p.bias, k0 + m) : 0.0f;
+        const float row_bias = kPixelsOnM ? 0.0f : load_bias(p, k0 + m);
 #pragma unroll
         for (int nb = 0; nb < kNBlocks; ++nb) {
           if constexpr (kPools) {
@@ -41,7 +41,7 @@ struct Results {
                 const int pixel = kPixelsOnM ? m : pixel_of(nb, i) + column;
                 float bias = row_bias;
                 if constexpr (kPixelsOnM)
-                  bias = kBias && k0 + channel < p.k ? load_element(p.bias, k0 + channel) : 0.0f;
+                  bias = load_bias(p, k0 + channel);
                 float residual = 0.0f;
                 if constexpr (kResidual) {
                   const long long at = locate_output(p, t, k0 + channel, pixel0 + pixel, false);

@@ -35,19 +35,22 @@ class Operator:
         count = len(slots) + (5 if family.transposed else 4) + others
         self.fast = _c.Operator(slots, result, count, lambda *arguments: compute(self.fast, family, *arguments), self.differentiate,
                                 self.dispatch, lambda *arguments: self.record(*arguments), self.autocast)
-        self.converted = ()
+        self.converted, self.casting = (), None
 
-    def set_gradient(self, function, quick):
-        """Both are called with the tensors and, as one, the other arguments, where a gradient is needed; quick where nothing would
-        look at the call."""
-        self.gradient, self.record = function, quick
+    def set_gradient(self, function, quick, casting=None):
+        """All are called with the tensors and, as one, the other arguments, where a gradient is needed; quick and casting where
+        nothing would look at the call. casting: also with the dtype of autocast, which the first tensor has."""
+        self.gradient, self.record, self.casting = function, quick, casting
 
     def dispatch(self, *arguments, **keywords):
         return OpOverloadPacket.__call__(getattr(torch.ops.faltung, self.name), *arguments, **keywords)
 
     def autocast(self, *arguments):
-        """Where autocast is on, for some device."""
-        return self.fast.differentiable(*self.convert(arguments, arguments[0].device.type))
+        """Where autocast is on, for some device, and nothing would look at the call."""
+        x, dtype = arguments[0], _run.autocast_dtype(arguments[0])
+        if dtype is None or self.casting is None or not all(t is None or t.dtype in _run.DTYPES for t in arguments[:self.tensors]):
+            return self.fast.differentiable(*self.convert(arguments, _run.device_type(x)))
+        return self.casting(x if x.dtype is dtype else x.to(dtype), *arguments[1:self.tensors], arguments[self.tensors:], dtype)
 
     def convert(self, arguments, device_type):
         """As autocast converts them; converted: which of them it does."""
@@ -106,7 +109,10 @@ def _keep(ctx, a, b, rest):
 def _differentiate(operator, backward):
     """Gives a convolution (of x, w and b) its gradient, or a gradient (of two tensors) its own. backward: of ctx and the gradient that
     comes in makes those of the tensors."""
+    casting = None
     if operator.tensors == 3:
+        casting = _casting(operator, backward)
+
         def forward(ctx, x, w, b, rest, compute=operator.below):
             _keep(ctx, x, w, rest)
             return compute(x, w, b, *rest)
@@ -127,7 +133,44 @@ def _differentiate(operator, backward):
 
     Quick.forward = staticmethod(functools.partial(forward, compute=operator.fast.run))
     # Function's own apply asks for transforms and tensors out of them, which were asked for in C.
-    operator.set_gradient(Function.apply, super(torch.autograd.Function, Quick).apply)
+    operator.set_gradient(Function.apply, super(torch.autograd.Function, Quick).apply, casting)
+
+
+class _Converted(torch.autograd.Function):
+    """What was made of a tensor in another dtype, with that one's gradient, even if its values have changed since."""
+
+    @staticmethod
+    def forward(ctx, given, made):
+        return made.detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+def _casting(operator, backward):
+    """A convolution whose weight and bias autocast converts: inside, which saves a node of autograd's for each, since its engine
+    converts gradients to what they are of."""
+    run = operator.fast.run
+
+    class Casting(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w, b, rest, dtype):
+            made, ctx.given = (w, None) if w.dtype is dtype else (w.to(dtype), w)
+            ctx.save_for_backward(x, made)
+            ctx.rest = rest
+            ctx.set_materialize_grads(False)
+            return run(x, made, b if b is None or b.dtype is dtype else b.to(dtype), *rest)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            if gradient is None:
+                return None, None, None, None, None
+            x, made = ctx.saved_tensors
+            if ctx.given is not None and torch.is_grad_enabled():  # what is done here is differentiated, too
+                made = _Converted.apply(ctx.given, made)
+            return (*backward(ctx, x, made, gradient), None, None)
+    return super(torch.autograd.Function, Casting).apply
 
 
 def convolution(family, compute, backward):
@@ -145,10 +188,12 @@ def _operators(family):
     fused = Operator(f"{family.name}_fused", family, (_X, _W, _BIAS, _RESIDUAL), _Y, _fused, 1)
     layer = Operator(f"{family.name}_layer", family, (_X, *[_CONSTANT] * 6, _RESIDUAL), _Y, _constant.compute, 2)
     not_channels = (0, *range(2, family.dimensions + 2))
+    quick, seen = (input_grad.fast.run, weight_grad.fast.run), (input_grad.fast, weight_grad.fast)
 
     def of_forward(ctx, x, w, dy):
         needs, rest = ctx.needs_input_grad, ctx.rest
-        return (input_grad.fast(dy, w, x.shape, *rest) if needs[0] else None, weight_grad.fast(dy, x, w.shape, *rest) if needs[1] else None,
+        of_x, of_w = quick if not torch.is_grad_enabled() and _c.is_plain(dy) else seen
+        return (of_x(dy, w, x.shape, *rest) if needs[0] else None, of_w(dy, x, w.shape, *rest) if needs[1] else None,
                 dy.sum(not_channels) if needs[2] else None)
 
     def of_input_grad(ctx, dy, w, ddx):

@@ -5,6 +5,7 @@ from .._geometry import Family, geometry_of
 from . import _constant, _run
 from ._activations import activation_of
 from ._autograd import OPERATORS
+from ._norm import normalized
 from ._observe import activation_name
 from ._passes import FORWARD, PASSES, Passes
 
@@ -49,44 +50,37 @@ class Layer:
     def parts(self, x, residual=None):
         """One after the other, with gradients."""
         conv, own = self.conv, self.conv._parameters
-        weight, dtype = own["weight"], x.dtype
-        alike = self._is_ours(x) and (
-            dtype is weight.dtype or (weight.dtype in _run.DTYPES and torch.is_autocast_enabled(x.device.type)))
-        if alike and dtype in _run.DTYPES and x.dim() == self.family.dimensions + 2:
-            y = self._differentiable()(x, weight, own["bias"])
-        else:
-            y = type(conv).forward(conv, x)
+        y = None if torch.compiler.is_compiling() else self.passes.trained(x, own["weight"], own["bias"])
+        if y is None:
+            y = self._convolved(x, own["weight"], own["bias"]) if self._is_ours(x, own["weight"]) else type(conv).forward(conv, x)
         if self.norm is None and residual is None and not self.word:
             return y
         return self._rest(y, residual)
 
-    @staticmethod
-    def _is_ours(x):
-        """Whether tensors of its kind are computed, whatever their dtype."""
-        return x.device.type in _run.DEVICES and x.layout is torch.strided
+    def _is_ours(self, x, weight):
+        """Whether such tensors are computed."""
+        if x.layout is not torch.strided or not (x.is_cpu or x.is_cuda) or x.dim() != self.family.dimensions + 2:
+            return False
+        if x.dtype not in _run.DTYPES or weight.dtype not in _run.DTYPES:
+            return False
+        return x.dtype is weight.dtype or _run.autocast_dtype(x) is not None
 
-    def _differentiable(self):
+    def _convolved(self, x, weight, bias):
+        """With gradients, where something looks at the call."""
         passes = self.passes
         if 0 < len(passes.ours) < len(PASSES) and not torch.compiler.is_compiling():
-            return passes
+            return passes(x, weight, bias)
         if FORWARD not in passes.ours:
-            return lambda x, w, bias: type(self.conv)._conv_forward(self.conv, x, w, bias)
-        return lambda x, w, bias: OPS[self.family.name](x, w, bias, *self.geometry)
+            return type(self.conv)._conv_forward(self.conv, x, weight, bias)
+        return OPS[self.family.name](x, weight, bias, *self.geometry)
 
     def needs_parts(self, x, residual=None):
         weight = self.conv._parameters["weight"]
-        if not self._is_ours(x):
-            return True
         if torch.is_grad_enabled() and (weight.requires_grad or x.requires_grad):
             return True
-        if self.norm is not None and self.norm.training:
+        if (self.norm is not None and self.norm.training) or not self._is_ours(x, weight):
             return True
-        if x.dim() != self.family.dimensions + 2 or x.dtype not in _run.DTYPES or weight.dtype not in _run.DTYPES:
-            return True
-        autocast = torch.is_autocast_enabled(x.device.type)
-        if x.dtype is not weight.dtype and not autocast:
-            return True
-        if residual is not None and residual.dtype is not (torch.get_autocast_dtype(x.device.type) if autocast else x.dtype):
+        if residual is not None and residual.dtype is not (_run.autocast_dtype(x) or x.dtype):
             return True
         if not torch.is_grad_enabled():
             return False
@@ -112,7 +106,7 @@ class Layer:
     def _rest(self, y, residual=None):
         """What stands after the convolution, by PyTorch; a Shared activation comes on its own."""
         if self.norm is not None:
-            y = type(self.norm).forward(self.norm, y)
+            y = normalized(self.norm, y)
         if residual is not None:
             y = y + residual
         if self.activation is None:
@@ -129,8 +123,9 @@ class Layer:
                 "" if in_parts else self.word)
 
     def fused(self, x, residual=None):
-        if torch.is_autocast_enabled(x.device.type):
-            x = x.to(torch.get_autocast_dtype(x.device.type))
+        dtype = _run.autocast_dtype(x)
+        if dtype is not None:
+            x = x.to(dtype)
         return FAST[self.family.name](x, *self._tensors(), residual, *self.rest)
 
 

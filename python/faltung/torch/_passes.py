@@ -30,7 +30,7 @@ class Passes:
         """who: self.ours, or another choice."""
         if FORWARD in who:
             return _FAST[self.family.name][FORWARD](x, w, bias, *self.geometry)
-        return torch.ops.aten.convolution(x, w, bias, *self.torchs)
+        return torch.convolution(x, w, bias, *self.torchs)
 
     def gradients(self, who, x, w, dy, needs_x=True, needs_w=True):
         """Of x and w, None where it is not needed."""
@@ -41,13 +41,23 @@ class Passes:
             dw = _FAST[self.family.name][WEIGHT_GRAD](dy, x, w.shape, *self.geometry)
         mask = [needs_x and dx is None, needs_w and dw is None, False]
         if any(mask):
-            theirs = torch.ops.aten.convolution_backward(dy, x, w, None, *self.torchs, mask)
+            theirs = torch.ops.aten.convolution_backward.default(dy, x, w, None, *self.torchs, mask)
             dx, dw = theirs[0] if mask[0] else dx, theirs[1] if mask[1] else dw
         return dx, dw
 
     def __call__(self, x, w, bias):
         """With gradients, and as autocast has it."""
         return _operator(self.family, self.ours).fast(x, w, bias, *self.geometry)
+
+    def trained(self, x, w, bias):
+        """The same; None where something would look at the call, or what it is of is not computed."""
+        alike = _c.fit(x, w, bias, self.family.dimensions + 2)
+        if alike is None:
+            return None
+        operator, dtype = _operator(self.family, self.ours), _run.autocast_dtype(x)
+        if dtype is not None:
+            return operator.casting(x if x.dtype is dtype else x.to(dtype), w, bias, self.geometry, dtype)
+        return operator.record(x, w, bias, self.geometry) if alike else None
 
     def time(self, which, x, w, min_ms):
         """Milliseconds of a pass by faltung, infinite where nothing computes it, and by PyTorch."""

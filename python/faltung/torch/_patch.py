@@ -51,7 +51,9 @@ def layer_of(conv, observation):
     norm = observation.sole_reader(conv)
     if type(norm) not in NORMS:
         activation, norm = norm, None
-    elif norm.training or norm.running_mean is None or norm in observation.foreign_hooks or observation.is_shared(norm):
+    elif norm.running_mean is None or norm in observation.foreign_hooks or observation.is_shared(norm):
+        return Layer(conv)
+    elif norm.training and not runs_in_parts(conv):
         return Layer(conv)
     else:
         activation = observation.sole_reader(norm)
@@ -125,10 +127,14 @@ def plan_ahead(layers):
 def measure(layer, call, name, min_ms, at_least, between):
     """The row of a layer, from random data of the observed shape, dtype and strides. between: see time_in_turn."""
     conv = layer.conv
+    training = runs_in_parts(conv)
+    if training:  # when each pass is timed on its own: what follows is PyTorch's then
+        passes = layer.passes
+        layer = Layer(conv)
+        layer.passes = passes
     x = torch.empty_strided(call.shape, call.strides, dtype=call.dtype, device=call.device)
     x.copy_(torch.rand(call.shape, device=call.device) * 2 - 1)
     fused = "+".join(["conv"] + ["bn"] * (layer.norm is not None) + ["add"] * layer.adds + [layer.word] * bool(layer.word))
-    training = runs_in_parts(conv)
     residual = None
     ours = (lambda: layer.parts(x)) if training else (lambda: layer.fused(x, residual))
 

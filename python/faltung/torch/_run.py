@@ -9,7 +9,6 @@ from .. import _c
 from .._engine import _question, engine
 from .._geometry import CHANNELS_LAST, CONTIGUOUS, dense_strides, geometry_of, output_shape, problem_text
 
-DEVICES = ("cpu", "cuda")
 DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 ALIGNMENT = 16  # bytes; what some kernels need of a tensor's address
 MOST_PLANS = 16384  # that are remembered; beyond, all are forgotten: a program with ever new shapes must not fill the memory
@@ -77,6 +76,17 @@ def check_grad(family, dy, other, x_shape, w_shape, geometry):
     if list(dy.shape) != shape:
         raise _c.BadProblem(f"faltung: grad_output has the shape {tuple(dy.shape)}; that of the convolution's output is {tuple(shape)}")
     return geometry
+
+
+def device_type(x):
+    """As x.device.type has it, which makes a text by a stream: microseconds where the caches are cold, as in a model."""
+    return "cuda" if x.is_cuda else "cpu"
+
+
+def autocast_dtype(x):
+    """That which autocast converts to on the tensor's device; None where it is off."""
+    where = device_type(x)
+    return torch.get_autocast_dtype(where) if torch.is_autocast_enabled(where) else None
 
 
 def allows_tf32():

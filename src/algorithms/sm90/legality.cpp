@@ -126,6 +126,8 @@ string unfit_phases(const Tiling& t, const Problem& p) {
     return "strides of backward_data need halo patches and streamed weights, no split sum";
   if (p.layout == Layout::nchw || !stores_by_map(t, p))
     return "pixels of strides are stored by the copy engine";
+  if (p.epilogue.residual || p.epilogue.pool.kind != PoolKind::none)
+    return "results of strides take neither a residual nor a pool";
   return "";
 }
 

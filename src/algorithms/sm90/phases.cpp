@@ -57,6 +57,20 @@ Problem alone(const Problem& engine, const Phase& phase) {
 
 }  // namespace
 
+Asked as_asked(const Problem& given) {
+  Asked asked{given};
+  Problem& p = asked.problem;
+  if (is_transposed(given)) p = convolution_of(given), p.epilogue = given.epilogue;
+  const bool fills = p.stride_w > 1 && p.s == p.stride_w && p.dilation_w == 1 && p.pad_left == 0 &&
+                     p.pad_right == 0 && p.w % p.s == 0;
+  if (p.direction != Direction::backward_data || p.layout != Layout::nhwc || p.groups > 1 || !fills)
+    return asked;
+  asked.repeats = p.s;
+  p.c *= p.s, p.w /= p.s;
+  p.s = p.stride_w = 1;
+  return asked;
+}
+
 bool has_phases(const Problem& p) {
   return p.direction == Direction::backward_data && (strides(p) || p.stride_d != 1);
 }
@@ -150,6 +164,13 @@ std::vector<Tiling> tilings(const Problem& asked, const Problem& p, const Chip& 
     if (unfit(t, asked, p).empty()) all.push_back(t);
   }
   return all;
+}
+
+bool are_alike(const std::vector<Phase>& phases) {
+  const Phase& a = phases.front();
+  return std::all_of(phases.begin(), phases.end(), [&](const Phase& b) {
+    return a.taps == b.taps && a.depths == b.depths && a.p == b.p && a.q == b.q && a.depth.out == b.depth.out;
+  });
 }
 
 int count_tiles(std::vector<Phase>& phases, const Tiling& t, const Problem& engine) {

@@ -22,6 +22,16 @@ struct Phases {
   std::vector<Phase> of;
 };
 
+// What is asked for as the engine takes it, in the same memory. A transposed convolution is the backward_data
+// of another one, before the same epilogue. In NHWC a filter as wide as its stride, without padding across,
+// has of S neighbouring pixels one tap each: they are one pixel of S times the channels, and half of the
+// phases are gone (of 2 x 2 with stride 2). `repeats` of a bias are side by side then.
+struct Asked {
+  Problem problem;  // plain
+  std::int64_t repeats = 1;
+};
+Asked as_asked(const Problem& problem);
+
 bool has_phases(const Problem& asked);
 // Why not, in words; empty where it has.
 std::string without_phases(const Problem& asked);
@@ -44,6 +54,9 @@ std::vector<Tiling> tilings(const Problem& asked, const Problem& problem, const 
 // breaks.
 std::string unfit(const Tiling& tiling, const Problem& asked, const Problem& problem);
 
+// Whether all phases have as many taps and results: then their tiles take turns, so that what one of them has
+// read of y's gradient the next finds in the cache.
+bool are_alike(const std::vector<Phase>& phases);
 // The phases with the tiles of each, and how many there are together.
 int count_tiles(std::vector<Phase>& phases, const Tiling& tiling, const Problem& engine);
 Estimate estimate_phases(const Tiling& tiling, const Problem& asked, const Chip& chip);

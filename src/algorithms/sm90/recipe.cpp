@@ -93,6 +93,7 @@ std::vector<Mapped> add_phases(Params& params, const Tiling& t, const Problem& e
                                Slot result) {
   std::vector<Phase> phases = phases_of(asked).of;
   const bool as_it_is = t.filter_as_it_is();
+  params.in_turn = are_alike(phases) ? 1 : 0;
   params.tiles = count_tiles(phases, t, engine);
   std::vector<Mapped> outputs;
   for (std::size_t i = 0; i < phases.size(); ++i) {
@@ -112,9 +113,9 @@ std::vector<Mapped> add_phases(Params& params, const Tiling& t, const Problem& e
   return outputs;
 }
 
-// asked: the problem of which the engine sees p.
-Step gemm(const Tiling& t, const Problem& p, const Problem& asked, const Operands& operands,
-          const Chip& chip) {
+// asked: what the engine is asked for, of which it sees p.
+Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& operands, const Chip& chip) {
+  const Problem& asked = as.problem;
   Params params{};
   params.k = narrow(p.k), params.p = narrow(p.p()), params.q = narrow(p.q());
   params.y_pitch = narrow(y_pitch(p));
@@ -129,6 +130,7 @@ Step gemm(const Tiling& t, const Problem& p, const Problem& asked, const Operand
   params.pad_top = narrow(p.pad_top), params.pad_left = narrow(p.pad_left);
   params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
   params.slope = p.epilogue.slope;
+  params.bias_k = narrow(p.k / as.repeats);
   params.c = narrow(p.c), params.h = narrow(p.h), params.w = narrow(p.w);
   params.group_k = narrow(group_results(p)), params.group_c = narrow(group_channels(p));
   params.step = narrow(step(t, p));
@@ -258,7 +260,9 @@ std::size_t packed_bytes(const Formed& formed, const Problem& p, const Problem& 
                                   std::max(1, parts));
 }
 
-Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& device) {
+Recipe recipe(const Formed& formed, const Problem& given, const DeviceInfo& device) {
+  const Asked asked = as_asked(given);
+  const Problem& problem = asked.problem;
   const Chip chip = Chip::of(device);
   const Tiling& t = formed.tiling;
   const bool backward = problem.direction == Direction::backward_data;
@@ -294,13 +298,13 @@ Recipe recipe(const Formed& formed, const Problem& problem, const DeviceInfo& de
   const Operands operands{memory.bytes > 0 ? Place::workspace : Place::x,
                           turned || splits ? Place::packed : Place::w, result};
   recipe.steps.push_back(t.bring == Bring::shift ? shift_gemm(t, p, operands, chip)
-                                                 : gemm(t, p, problem, operands, chip));
+                                                 : gemm(t, p, asked, operands, chip));
   if (turns_tensors(problem))
     recipe.steps.push_back(to_planes("x's gradient to NCHW", problem.dtype, problem.n, problem.c,
                                      problem.d * problem.h * problem.w, result, Place::y));
-  // The engine's input is y's gradient then, its output x's.
+  // The engine's input is y's gradient then, its output x's; of a transposed convolution x and y again.
   for (Step& step : recipe.steps) {
-    if (backward) step.exchange(Place::x, Place::y);
+    if (backward && !is_transposed(given)) step.exchange(Place::x, Place::y);
   }
   return recipe;
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <new>
 #include <stdexcept>
@@ -238,24 +239,27 @@ void Examiner::compile_ahead(const std::vector<Task>& tasks, const Watch& watch)
   std::mutex mutex;
   std::condition_variable one_more;
   std::size_t done = 0;
-  std::vector<std::thread> threads;
-  for (const Task& task : tasks) {
-    threads.emplace_back([&, this] {
-      std::shared_ptr<const PlanImpl> plan;
-      try {
-        const std::shared_ptr<Device> device = find_device(task.device);
-        plan = plan_of(task,
-                       find_candidate(task.kernel, task.problem, {device->info(), threads_of(task, *device)}),
-                       stores_.at(task.store));
-      } catch (const std::exception&) {  // will be said when it is examined
-      }
+  const auto compile = [&, this](const Task& task) {
+    try {
+      const std::shared_ptr<Device> device = find_device(task.device);
+      std::shared_ptr<const PlanImpl> plan = plan_of(
+          task, find_candidate(task.kernel, task.problem, {device->info(), threads_of(task, *device)}),
+          stores_.at(task.store));
       const std::lock_guard lock(mutex);
-      if (plan) ahead_.emplace(plan_key(task), std::move(plan));
-      ++done;
-      one_more.notify_one();
-    });
+      ahead_.emplace(plan_key(task), std::move(plan));
+    } catch (const std::exception&) {  // will be said when it is examined
+    }
+    const std::lock_guard lock(mutex);
+    ++done;
+    one_more.notify_one();
+  };
+  std::vector<std::thread> threads;
+  threads.reserve(tasks.size());
+  try {
+    for (const Task& task : tasks) threads.emplace_back(compile, std::cref(task));
+  } catch (const std::exception&) {  // the process may have no more: the rest is compiled when it is examined
   }
-  for (std::unique_lock lock(mutex); done < tasks.size();) {
+  for (std::unique_lock lock(mutex); done < threads.size();) {
     if (watch) watch(Phase::compile);  // with each that is done the deadline starts anew
     const std::size_t before = done;
     one_more.wait(lock, [&] { return done > before; });

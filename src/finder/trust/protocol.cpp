@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/finder/report.hpp"
+#include "src/store/json_room.hpp"
 
 namespace faltung::protocol {
 namespace {
@@ -16,6 +17,7 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', true, Json::error
 
 template <class Read>
 auto parsed(const std::string& line, const Read& read) {
+  ask_room_for_json(line.size());
   try {
     return read(Json::parse(line));
   } catch (const Json::exception& error) {

@@ -6,6 +6,7 @@
 
 #include "src/finder/report.hpp"
 #include "src/problem/problem.hpp"
+#include "src/store/json_room.hpp"
 #include "src/store/sha256.hpp"
 
 namespace faltung {
@@ -39,6 +40,7 @@ std::string reproduce(const Problem& problem, const std::string& kernel, const s
 }
 
 std::string to_json(const Verdict& v) {
+  ask_room_for_json(1024);
   Json json = to_json(v.report);
   json["problem"] = v.problem;
   json["device"] = v.device;
@@ -49,6 +51,7 @@ std::string to_json(const Verdict& v) {
 }
 
 std::optional<Verdict> parse_verdict(const std::string& text) {
+  ask_room_for_json(text.size());
   try {
     const Json json = Json::parse(text);
     Verdict v;

@@ -1,0 +1,21 @@
+// Room for JSON values, asked for before there are any.
+#ifndef FALTUNG_SRC_STORE_JSON_ROOM_HPP_
+#define FALTUNG_SRC_STORE_JSON_ROOM_HPP_
+
+#include <cstddef>
+#include <new>
+
+namespace faltung {
+
+// nlohmann's values take memory to be destroyed, too, and where there is none then, the process ends: no
+// caller can be told any more. So that much as the values of a text take is asked for before they are made:
+// throws std::bad_alloc where a process has it not.
+inline void ask_room_for_json(std::size_t text_bytes) {
+  // A value of two characters takes 16 bytes, thrice while its array grows, and once more at the end.
+  constexpr std::size_t kOfACharacter = 32, kAtLeast = 4096;
+  ::operator delete(::operator new(kAtLeast + kOfACharacter * text_bytes));
+}
+
+}  // namespace faltung
+
+#endif  // FALTUNG_SRC_STORE_JSON_ROOM_HPP_
