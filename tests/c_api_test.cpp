@@ -293,16 +293,16 @@ TEST_F(CApi, WhatIsWrittenOverlapsNothing) {
     EXPECT_EQ(faltung_run(plan, &tensors, &options), FALTUNG_BAD_PROBLEM) << what;
     EXPECT_THAT(faltung_last_error(), HasSubstr(what));
   };
-  refused({y.data() + 31, reads.data(), y.data(), reads.data(), reads.data()},
+  refused({y.data() + 31, reads.data(), y.data(), reads.data(), reads.data(), nullptr, nullptr},
           "y is written to and overlaps x");
-  refused({reads.data(), y.data() + 31, y.data(), reads.data(), reads.data()},
+  refused({reads.data(), y.data() + 31, y.data(), reads.data(), reads.data(), nullptr, nullptr},
           "y is written to and overlaps w");
-  refused({reads.data(), reads.data(), y.data(), y.data() + 5, reads.data()},
+  refused({reads.data(), reads.data(), y.data(), y.data() + 5, reads.data(), nullptr, nullptr},
           "y is written to and overlaps bias");
-  refused({reads.data(), reads.data(), y.data(), reads.data(), y.data()},
+  refused({reads.data(), reads.data(), y.data(), reads.data(), y.data(), nullptr, nullptr},
           "y is written to and overlaps residual");
   options.addresses = FALTUNG_ADDRESSES_ON_DEVICE;  // which says nothing of where they lie beside each other
-  refused({y.data() + 31, reads.data(), y.data(), reads.data(), reads.data()},
+  refused({y.data() + 31, reads.data(), y.data(), reads.data(), reads.data(), nullptr, nullptr},
           "y is written to and overlaps x");
   const faltung_tensors beside{y.data() + 32, y.data() + 32, y.data(), y.data() + 32,
                                y.data() + 32, nullptr,       nullptr};
