@@ -3,9 +3,10 @@
 # workloads/ and for common filters with common epilogues, and writes verdicts, compiled code and ceilings into
 # share/known_devices.pack, which is shipped: on such a device they are neither tried nor compiled again. They hold for
 # the device code they were made with, so this belongs before a release. Run it in the repository's root, with the
-# command built in build/ or named by FALTUNG; DTYPES="f16 f32" and DIRECTIONS="fwd" do fewer, and with SECONDS_LEFT=60
-# it ends after so long, with what was done by then. Rows run side by side, a few a processor (JOBS): most of the time
-# is compiling. What the pack has already stays in it.
+# command built in build/ or named by FALTUNG; MATHS="f16 tf32" and DIRECTIONS="fwd" do fewer, and with SECONDS_LEFT=60
+# it ends after so long, with what was done by then: what most callers ask for comes first. Rows run side by side, one a
+# processor (JOBS): most of the time is compiling. What the pack has already stays in it, but with ANEW=1 nothing does:
+# after a change of device code what was there is of no more use. Writing it takes 10 ms a record more.
 set -euo pipefail
 export FALTUNG=${FALTUNG:-build/tools/faltung}
 if (($# == 0)); then
@@ -16,13 +17,15 @@ FALTUNG_STORE=$(mktemp -d)
 export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none
 pieces=$(mktemp -d)
 trap 'rm -rf "$FALTUNG_STORE" "$pieces"' EXIT
-if [ -e share/known_devices.pack ]; then "$FALTUNG" store import share/known_devices.pack; fi
+if [ -z "${ANEW:-}" ] && [ -e share/known_devices.pack ]; then "$FALTUNG" store import share/known_devices.pack; fi
 
-# one DEVICE LAYOUT DTYPE LIST DIRECTION EPILOGUE: a row that no kernel supports is no reason to stop; trials check.
+# one DEVICE LAYOUT MATH LIST DIRECTION EPILOGUE: a row that no kernel supports is no reason to stop; trials check.
 one() {
   local left=$((DEADLINE - $(date +%s)))
   ((left > 0)) || return 0
-  timeout "$left" "$FALTUNG" bench --device "$1" --layout "$2" --dtype "$3" --suite "$4" --dir "$5" --epilogue "$6" --min-time 1us --repeat 1 --no-check >/dev/null 2>"$FALTUNG_STORE.$$" ||
+  local math=(--dtype "$3")
+  [ "$3" != tf32 ] || math=(--math tf32)
+  timeout "$left" "$FALTUNG" bench --device "$1" --layout "$2" "${math[@]}" --suite "$4" --dir "$5" --epilogue "$6" --min-time 1us --repeat 1 --no-check >/dev/null 2>"$FALTUNG_STORE.$$" ||
     { echo "$*: $(tail -1 "$FALTUNG_STORE.$$")" >&2; }
   rm -f "$FALTUNG_STORE.$$"
 }
@@ -51,20 +54,35 @@ piece() {
 }
 for list in workloads/*.csv; do piece "$list" "list_$(basename "$list" .csv)"; done
 piece "$common" common
-tasks() {
-  local device=$1 layout dtype list epilogue direction
+# tasks_of DEVICE MATH DIRECTION WHAT: WHAT is lists, or one of the epilogues behind common filters.
+tasks_of() {
+  local layout list
+  [[ " ${MATHS:-f16 bf16 tf32 f32} " == *" $2 "* && " ${DIRECTIONS:-fwd bwd_d bwd_w} " == *" $3 "* ]] || return 0
   for layout in nhwc nchw; do
-    for dtype in ${DTYPES:-f16 bf16 f32}; do
-      for list in "$pieces"/*.csv; do
-        for direction in ${DIRECTIONS:-fwd bwd_d bwd_w}; do printf '%s\0' "$device" $layout "$dtype" "$list" $direction none; done
-      done
-      [[ " ${DIRECTIONS:-fwd} " == *" fwd "* ]] || continue
-      for list in "$pieces"/common_*.csv; do
-        for epilogue in bias bias,relu bias,silu bias,residual,relu bias,relu,maxpool2; do
-          printf '%s\0' "$device" $layout "$dtype" "$list" fwd $epilogue
-        done
-      done
-    done
+    if [ "$4" = lists ]; then
+      for list in "$pieces"/*.csv; do printf '%s\0' "$1" $layout "$2" "$list" "$3" none; done
+    else
+      for list in "$pieces"/common_*.csv; do printf '%s\0' "$1" $layout "$2" "$list" "$3" "$4"; done
+    fi
+  done
+}
+# In the order of their value: inference in 16 bits, then in 32, then training; of epilogues the commonest first.
+tasks() {
+  local math epilogue direction
+  for math in f16 bf16; do
+    tasks_of "$1" $math fwd lists
+    for epilogue in bias bias,relu; do tasks_of "$1" $math fwd $epilogue; done
+  done
+  for math in f32 tf32; do tasks_of "$1" $math fwd lists; done
+  for math in bf16 f16; do
+    for direction in bwd_d bwd_w; do tasks_of "$1" $math $direction lists; done
+  done
+  for epilogue in bias,residual,relu bias,silu bias,relu,maxpool2; do
+    for math in f16 bf16; do tasks_of "$1" $math fwd $epilogue; done
+  done
+  for math in f32 tf32; do
+    for epilogue in bias bias,relu; do tasks_of "$1" $math fwd $epilogue; done
+    for direction in bwd_d bwd_w; do tasks_of "$1" $math $direction lists; done
   done
 }
 for device in "$@"; do

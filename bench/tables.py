@@ -116,10 +116,12 @@ class Measurer:
                 rows = [rows_of(suite, slice(number, None, some), f"{folder}/{section.name}_{number}")
                         for suite in section.suites]
                 short.suites = [suite for suite in rows if suite]
+                if not short.suites:  # fewer rows than processes
+                    return
                 command = short.bench(self.options.build, self.options.device, ["--budget", "1500ms"])
                 command[1] = "find"
                 self.rows(without(command, "--min-time", "--repeat"), f"{folder}/store")
-            some = os.cpu_count()
+            some = max(1, os.cpu_count() // 3)  # a find of this budget compiles two or three at once itself
             with concurrent.futures.ThreadPoolExecutor(some) as pool:
                 list(pool.map(find, [(section, number, some) for section in sections for number in range(some)]))
             for timings in ("trials", "lock"):

@@ -1,5 +1,6 @@
 # What the wheel is made of: the extension by the limited API, and the library, the command and what they read beside it,
-# with the C++ library inside so that any Linux of this glibc or later has all it needs. Install component: python.
+# with the C++ library inside so that any Linux of this glibc or later has all it needs. The command's code is in the
+# library, which has most of it anyhow: the wheel holds nothing twice. Install component: python.
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
 
 function(faltung_self_contained target)
@@ -10,7 +11,8 @@ function(faltung_self_contained target)
                                              RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/python/faltung/bin)
 endfunction()
 
-add_library(faltung_python_library SHARED $<TARGET_OBJECTS:faltung_objects> ${FALTUNG_ZSTD_OBJECTS})
+add_library(faltung_python_library SHARED $<TARGET_OBJECTS:faltung_objects> $<TARGET_OBJECTS:faltung_tools>
+                                          ${FALTUNG_ZSTD_OBJECTS})
 target_link_libraries(faltung_python_library PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 target_include_directories(faltung_python_library INTERFACE ${PROJECT_SOURCE_DIR}/include)
 set_target_properties(faltung_python_library PROPERTIES OUTPUT_NAME faltung SOVERSION ${FALTUNG_ABI})
@@ -19,8 +21,9 @@ faltung_self_contained(faltung_python_library)
 
 add_executable(faltung_python_command ${PROJECT_SOURCE_DIR}/tools/main.cpp)
 target_include_directories(faltung_python_command PRIVATE ${PROJECT_SOURCE_DIR})
-target_link_libraries(faltung_python_command PRIVATE faltung_tools)
-set_target_properties(faltung_python_command PROPERTIES OUTPUT_NAME faltung)
+target_link_libraries(faltung_python_command PRIVATE faltung_python_library)
+set_target_properties(faltung_python_command PROPERTIES OUTPUT_NAME faltung BUILD_RPATH $ORIGIN/../lib
+                                                        INSTALL_RPATH $ORIGIN/../lib)
 faltung_self_contained(faltung_python_command)
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/c/*.c)

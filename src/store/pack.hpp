@@ -4,12 +4,13 @@
 //
 //   head        "faltung-pack 2\n", a zero; records, and bytes of the whole file (two 64-bit numbers)
 //   entries     the dictionary's, then the records' in the order of their names: 24 bytes of name, 16 of the
-//               packed bytes' hash; where these lie (64 bits), how many they are packed and unpacked (32 each)
+//               packed bytes' hash; where these lie (64 bits), how many they are packed and unpacked (32
+//               bits each)
 //   dictionary  a frame of zstd: what the records have in common (kernels of a family are much alike); may be
 //               empty
-//   records     each a frame of zstd by that dictionary: kind, a line end, key, a zero, milliseconds since 1970
-//               as digits, a line end; then the payload, whose hexadecimal digits at its begin are stored as
-//               the bytes that they stand for: how many bytes (32 bits), these, the rest
+//   records     each a frame of zstd by that dictionary: kind, a line end, key, a zero, milliseconds since
+//               1970 as digits, a line end; then the payload, whose hexadecimal digits at its begin are
+//               stored as the bytes that they stand for: how many bytes (32 bits), these, the rest
 //
 // A name is 8 bytes of the kind's hash and 16 of the key's, the dictionary's is zeros. Numbers are
 // little-endian; hashes are the first bytes of SHA-256.
