@@ -56,11 +56,7 @@ std::vector<Candidate> Algorithm::candidates(const Problem& asked, const Target&
     // What is emitted for another machine is one kernel: it has no steps after it.
     const bool is_emitted = may_fuse && target.device.kind == "nki";
     for (Candidate& c : is_emitted ? std::vector<Candidate>() : list(without_pool(problem), target)) {
-      if (fused.count(c.config) != 0) continue;
-      // What list_fused leaves out may fuse all the same: a name stands for one candidate.
-      std::vector<Candidate> own;
-      if (may_fuse) own = parse_fused(c.config, problem, target);
-      all.push_back(own.empty() ? with_pool_step(std::move(c), problem, target) : std::move(own.front()));
+      if (fused.count(c.config) == 0) all.push_back(with_pool_step(std::move(c), problem, target));
     }
   }
   for (Candidate& c : all) {

@@ -65,7 +65,8 @@ class Algorithm {
   virtual bool takes_pitch(const Problem&, const Target&) const { return false; }
   // What it adds, for a problem that it accepts. problem has a pool only for those that fuse it: fuses
   // says whether the algorithm's kernels may compute this problem's pool. list_fused and parse_fused then
-  // give those that do; those of list that have no namesake among them get a step.
+  // give those that do, list_fused all of what list gives without the pool that parse_fused would; those of
+  // list that have no namesake among them get a step.
   virtual std::vector<Candidate> list(const Problem& problem, const Target& target) const = 0;
   // Throws Error(bad_problem) for what is no config, or one that cannot compute the problem.
   virtual Candidate parse(const std::string& config, const Problem& problem, const Target& target) const = 0;

@@ -3,6 +3,7 @@
 // before it), and shift_gemm.cu, which takes 16-bit NCHW as it is.
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/sm90/bring.hpp"
@@ -132,12 +133,36 @@ class ImplicitGemmSm90 : public Algorithm {
     return three && pool.pad_top == pool.pad_left && p.dtype != DType::f32;
   }
 
-  // With a pool, the tilings that have room for it.
-  std::vector<Candidate> list(const Problem& given, const Target& target) const override {
+  std::vector<Candidate> list(const Problem& asked, const Target& target) const override {
+    std::vector<Candidate> all;
+    for (const Formed& formed : forms(asked, target))
+      all.push_back(candidate_of(formed, asked, target.device));
+    return all;
+  }
+
+  // And those that are for the convolution alone where they have room for the pool all the same.
+  std::vector<Candidate> list_fused(const Problem& asked, const Target& target) const override {
+    std::vector<Candidate> all = list(asked, target);
+    std::set<std::string> listed;
+    for (const Candidate& c : all) listed.insert(c.config);
+    for (const Formed& formed : forms(convolution(asked), target)) {
+      if (listed.contains(config_name(formed)) || !has_room(formed, asked)) continue;
+      all.push_back(candidate_of(formed, asked, target.device));
+    }
+    return all;
+  }
+
+  // For its pool, too.
+  static bool has_room(const Formed& formed, const Problem& p) {
+    return sm90::unfit(formed.tiling, p, sm90::seen(p, formed)).empty();
+  }
+
+  // With a pool, those that are tiled for it.
+  static std::vector<Formed> forms(const Problem& given, const Target& target) {
     const Problem asked = sm90::as_asked(given).problem;
     const Chip chip = Chip::of(target.device);
     const Problem p = sm90::engine_problem(asked);
-    std::vector<Candidate> all;
+    std::vector<Formed> all;
     for (const Form form : {Form::plain, Form::folded, Form::deepened}) {
       if (form != Form::plain &&
           (asked.direction != Direction::forward || p.groups > 1 || asked.x_pitch != 0))
@@ -147,15 +172,13 @@ class ImplicitGemmSm90 : public Algorithm {
       const bool prepared = form != Form::plain || sm90::thins(p);
       for (const int merged : sm90::merges(p)) {
         for (const Tiling& t : sm90::tilings(asked, sm90::seen(p, form, merged), chip)) {
-          if (!prepared || sm90::takes_nhwc(t))
-            all.push_back(candidate_of({form, merged, t}, given, target.device));
+          if (!prepared || sm90::takes_nhwc(t)) all.push_back({form, merged, t});
         }
       }
     }
     // Gathering takes of a plane the pixels that the strides do.
     if (sm90::thins(p)) {
-      for (const Tiling& t : sm90::fetch::tilings(p, chip))
-        all.push_back(candidate_of({Form::plain, 1, t}, given, target.device));
+      for (const Tiling& t : sm90::fetch::tilings(p, chip)) all.push_back({Form::plain, 1, t});
     }
     return all;
   }
@@ -178,7 +201,7 @@ class ImplicitGemmSm90 : public Algorithm {
   std::vector<Candidate> parse_fused(const std::string& config, const Problem& p,
                                      const Target& target) const override {
     const Formed formed = sm90::parse_formed(config, p);
-    if (!sm90::unfit(formed.tiling, p, sm90::seen(p, formed)).empty()) return {};
+    if (!has_room(formed, p)) return {};
     return {candidate_of(formed, p, target.device)};
   }
 
