@@ -132,6 +132,11 @@ class ImplicitGemmSm90 : public Algorithm {
     return three && pool.pad_top == pool.pad_left && p.dtype != DType::f32;
   }
 
+  // The ReLU's gradient where there are no phases, whose results come in parts.
+  bool fuses_training(const Problem& p, const Target&) const override {
+    return p.training == Training::drelu && is_plain(p) && !sm90::has_phases(sm90::as_asked(p).problem);
+  }
+
   // With a pool, the tilings that have room for it.
   std::vector<Candidate> list(const Problem& given, const Target& target) const override {
     const Problem asked = sm90::as_asked(given).problem;
