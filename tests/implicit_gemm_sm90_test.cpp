@@ -132,6 +132,9 @@ const char* const kBackward[] = {
     "bwd_d:n2c64d8h17w16k64t3r3s3:st2:pad1:bf16:nhwc",
     "bwd_d:n1c64d9h16w16k72t2r2s2:st2:f32:nchw:math=tf32",
     "bwd_d:n32c256h56w56k256r3s3:st2:pad1:g16:f16:nhwc",
+    "bwd_d:n32c128h28w28k128r3s3:pad1:f16:nhwc:drelu",
+    "bwd_d:n32c128h28w28k128r3s3:pad1:bf16:nchw:drelu",
+    "bwd_d:n2c64h24w24k64r3s3:pad1:f32:nhwc:math=tf32:drelu",
 };
 
 // Transposed ones, of which as many phases are left where pixels side by side are channels.

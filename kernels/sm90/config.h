@@ -112,6 +112,7 @@ struct KernelConfig {
   int kept_weights = 0;            // resident: blocks of weights, taps by blocks of channels
   bool bias = false, residual = false;
   bool residual_after = false;  // the activation
+  bool gates = false;           // the residual is what a ReLU gave: results pass where it is above zero
 
   // Three dimensions, whose input and output are planes of a volume, and taps in depth: each plane of the
   // output is the sum over these of convolutions of planes of the input.

@@ -11,6 +11,7 @@ __device__ __forceinline__ float load_bias(const Params& p, int k) {
 }
 
 __device__ __forceinline__ float finish_value(float sum, float bias, float residual, float slope) {
+  if constexpr (kGates) return residual <= 0.0f ? 0.0f : sum;  // a NaN lets it pass
   float x = sum;
   if constexpr (kBias) x += bias;
   if constexpr (kResidual && !kResidualAfter) x += residual;

@@ -40,7 +40,8 @@ Support Algorithm::supports(const Problem& asked, const Target& target) const {
 }
 
 std::vector<Candidate> Algorithm::candidates(const Problem& asked, const Target& target) const {
-  const Problem problem = without_training(asked);
+  const bool needs_step = asked.training != Training::none && !fuses_training(asked, target);
+  const Problem problem = needs_step ? without_training(asked) : asked;
   std::vector<Candidate> all;
   if (!is_plain(problem) && !is_native(problem)) {
     for (Candidate& c : rewritten_candidates(*this, without_pool(problem), target)) {
@@ -60,7 +61,7 @@ std::vector<Candidate> Algorithm::candidates(const Problem& asked, const Target&
     }
   }
   for (Candidate& c : all) {
-    if (asked.training != Training::none) c = with_training_step(std::move(c), asked, target);
+    if (needs_step) c = with_training_step(std::move(c), asked, target);
     c.algorithm = this;
   }
   std::stable_sort(all.begin(), all.end(),
@@ -73,7 +74,8 @@ Candidate Algorithm::candidate(const Problem& asked, const std::string& config, 
     throw Error(Status::unsupported,
                 std::string(name()) + " does not compute " + to_string(asked) + ": " + support.why);
   }
-  const Problem problem = without_training(asked);
+  const bool needs_step = asked.training != Training::none && !fuses_training(asked, target);
+  const Problem problem = needs_step ? without_training(asked) : asked;
   std::vector<Candidate> one;
   if (!is_plain(problem) && !is_native(problem)) {
     Candidate c = rewritten_candidate(*this, without_pool(problem), config, target);
@@ -85,8 +87,7 @@ Candidate Algorithm::candidate(const Problem& asked, const std::string& config, 
     if (one.empty())
       one.push_back(with_pool_step(parse(config, without_pool(problem), target), problem, target));
   }
-  if (asked.training != Training::none)
-    one.front() = with_training_step(std::move(one.front()), asked, target);
+  if (needs_step) one.front() = with_training_step(std::move(one.front()), asked, target);
   one.front().algorithm = this;
   return std::move(one.front());
 }

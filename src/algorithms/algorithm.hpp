@@ -71,6 +71,8 @@ class Algorithm {
   // Throws Error(bad_problem) for what is no config, or one that cannot compute the problem.
   virtual Candidate parse(const std::string& config, const Problem& problem, const Target& target) const = 0;
   virtual bool fuses(const Problem&, const Target&) const { return false; }
+  // Whether list and parse have what training asks for in the kernel itself; else it is a step after it.
+  virtual bool fuses_training(const Problem&, const Target&) const { return false; }
   // Empty if this config's kernel cannot compute the pool.
   virtual std::vector<Candidate> list_fused(const Problem& problem, const Target& target) const {
     return list(problem, target);

@@ -133,6 +133,11 @@ class ImplicitGemmSm90 : public Algorithm {
     return three && pool.pad_top == pool.pad_left && p.dtype != DType::f32;
   }
 
+  // The ReLU's gradient where there are no phases, whose results come in parts.
+  bool fuses_training(const Problem& p, const Target&) const override {
+    return p.training == Training::drelu && is_plain(p) && !sm90::has_phases(sm90::as_asked(p).problem);
+  }
+
   std::vector<Candidate> list(const Problem& asked, const Target& target) const override {
     std::vector<Candidate> all;
     for (const Formed& formed : forms(asked, target))

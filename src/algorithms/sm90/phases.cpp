@@ -6,6 +6,7 @@
 #include "src/algorithms/sm90/list.hpp"
 #include "src/algorithms/sm90/maps.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
+#include "src/algorithms/training.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 #include "src/problem/slide.hpp"
@@ -116,9 +117,20 @@ bool reads_whole_gradient(const Problem& p) {
          p.pad_left <= (p.s - 1) * p.dilation_w && p.pad_right <= (p.s - 1) * p.dilation_w;
 }
 
+namespace {
+
+// What the ReLU before gave comes as a residual does.
+Problem gated(const Problem& asked, Problem engine) {
+  engine.training = asked.training;
+  engine.epilogue.residual = engine.epilogue.residual || asked.training == Training::drelu;
+  return engine;
+}
+
+}  // namespace
+
 Problem engine_problem(const Problem& p) {
   if (has_phases(p)) return phases_of(p).engine;
-  if (!is_volume(p)) return forward_form(p).inner;
+  if (!is_volume(p)) return gated(p, forward_form(without_training(p)).inner);
   if (p.direction == Direction::forward) return p;
   Problem e = p;
   e.direction = Direction::forward;
@@ -133,7 +145,7 @@ Problem engine_problem(const Problem& p) {
 }
 
 Rewrite packed_weights_of(const Problem& asked) {
-  Problem p = planes_below(asked);
+  Problem p = planes_below(without_training(asked));
   if (has_phases(p)) {
     p.h = p.p() + p.r - 1, p.w = p.q() + p.s - 1;
     p.stride_h = p.stride_w = p.dilation_h = p.dilation_w = 1;

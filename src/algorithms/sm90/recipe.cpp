@@ -305,6 +305,7 @@ Recipe recipe(const Formed& formed, const Problem& given, const DeviceInfo& devi
   // The engine's input is y's gradient then, its output x's; of a transposed convolution x and y again.
   for (Step& step : recipe.steps) {
     if (backward && !is_transposed(given)) step.exchange(Place::x, Place::y);
+    if (given.training == Training::drelu) step.rewire(Place::residual, Place::relu);
   }
   return recipe;
 }

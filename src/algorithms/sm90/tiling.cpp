@@ -80,6 +80,7 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   if (t.resident()) c.kept_weights = saturated(p.r * p.s * sum_blocks(t, p));
   c.bias = p.epilogue.bias, c.residual = p.epilogue.residual;
   c.residual_after = p.epilogue.residual_order == ResidualOrder::after_activation;
+  c.gates = p.training == Training::drelu;
   add_pool(c, p.epilogue.pool);
   c.way = way(t, p);
   c.mapped = t.bring == Bring::shift ? shift::stores_in_bulk(p) : stores_by_map(t, p);
