@@ -129,6 +129,25 @@ void expect_few_copies(Before before, int expected_copies) {
 TEST(NetworkRandom, ADenseBlockCopiesNothing) { expect_few_copies(Before::image, 0); }
 TEST(NetworkRandom, ADenseBlockCopiesWhatCannotBeWrittenThereOnce) { expect_few_copies(Before::pool, 1); }
 
+// Weights far below the others, of which training leaves many, are zero for a kernel; where there are no
+// others they stay.
+TEST(NetworkRandom, SubnormalWeightsAreZero) {
+  for (const float largest : {1.0f, 1e-38f}) {
+    onnx::ModelText text;
+    text.add_input("x", {1, 2, 3, 3});
+    text.add_constant(onnx::tensor("w", {1, 2, 1, 1}, {largest, 1e-39f}));
+    text.add({"Conv", {"x", "w"}, {"y"}, {}, ""});
+    text.add_output("y");
+    const std::string bytes = text.bytes();
+    const Array input{
+        network::Type::f32, {1, 2, 3, 3}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+    NetworkRunner runner;
+    const network::Schedule schedule = runner.schedule(onnx::read(bytes), {input.shape}, {});
+    const std::vector<Array> y = NetworkRunner::run(schedule, {input});
+    for (const double v : y[0].data) EXPECT_EQ(v, largest == 1 ? 0.0 : static_cast<double>(1e-39f));
+  }
+}
+
 // Two images that are computed to be joined are written where they belong, the bias of a transposed
 // convolution among them; one that something else reads is copied.
 TEST(NetworkRandom, WhatIsOnlyJoinedIsWrittenThere) {
