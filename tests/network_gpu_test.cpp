@@ -283,6 +283,83 @@ TEST_F(NetworkGpu, LongRowsAreStandardizedInParts) {
   }
 }
 
+// Squeeze-excite in one step with its first layer, or after it where that is large; of a slice, into a slice,
+// with the image once more beside it, and of channels that are no multiple of anything.
+TEST_F(NetworkGpu, GatesAreOneStep) {
+  struct Case {
+    Shape shape;
+    std::int64_t hidden;
+    DType dtype;
+    const char *first, *second;
+    bool adds;          // the image to what is gated
+    bool joins;         // what is gated with what it was made of
+    std::size_t steps;  // beside the average's and the casts
+  };
+  const Case cases[] = {{{2, 24, 9, 11}, 6, DType::f16, "Relu", "HardSigmoid", false, true, 1},
+                        {{1, 160, 5, 7}, 10, DType::bf16, "HardSwish", "Sigmoid", true, false, 1},
+                        {{3, 13, 4, 3}, 5, DType::f32, "", "Sigmoid", false, false, 1},
+                        {{2, 136, 6, 6}, 264, DType::f16, "LeakyRelu", "Sigmoid", false, false, 2}};
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    int number = 0;
+    for (const Case& c : cases) {
+      SCOPED_TRACE("case " + std::to_string(number++));
+      const std::int64_t channels = c.shape[1];
+      std::mt19937_64 random(11);
+      onnx::ModelText model;
+      // Both ends lie in NHWC, and so does what is between.
+      const Shape outside{c.shape[0], c.shape[2], c.shape[3], channels};
+      model.add_input("outside", outside);
+      model.add({"Transpose", {"outside"}, {"x"}, {{"perm", onnx::Sizes{0, 3, 1, 2}}}, ""});
+      const auto constant = [&](const char* name, const Shape& shape, float spread) {
+        std::normal_distribution<float> normal(0, spread);
+        std::vector<float> values(static_cast<std::size_t>(network::elements(shape)));
+        for (float& v : values) v = normal(random);
+        model.add_constant(onnx::tensor(name, shape, values));
+      };
+      const auto layer = [&](const char* from, const char* name, const char* activation, std::int64_t in,
+                             std::int64_t out) {
+        const std::string w = std::string(name) + "_w", b = std::string(name) + "_b",
+                          sum = name + std::string("_sum");
+        constant(w.c_str(), {out, in, 1, 1}, 2.0f / std::sqrt(static_cast<float>(in)));
+        constant(b.c_str(), {out}, 0.5f);
+        const bool plain = *activation == '\0';
+        model.add({"Conv", {from, w, b}, {plain ? name : sum}, {}, ""});
+        if (!plain) model.add({activation, {sum}, {name}, {}, ""});
+      };
+      constant("w", {channels, channels, 1, 1}, 1.0f / std::sqrt(static_cast<float>(channels)));
+      model.add({"Conv", {"x", "w"}, {"image"}, {}, ""});
+      model.add({"GlobalAveragePool", {"image"}, {"mean"}, {}, ""});
+      layer("mean", "hidden", c.first, channels, c.hidden);
+      layer("hidden", "gate", c.second, c.hidden, channels);
+      model.add({"Mul", {"gate", "image"}, {"gated"}, {}, ""});
+      if (c.adds) model.add({"Add", {"image", "gated"}, {"sum"}, {}, ""});
+      const char* const y = c.adds ? "sum" : "gated";
+      if (c.joins) model.add({"Concat", {"image", y}, {"joined"}, {{"axis", std::int64_t{1}}}, ""});
+      model.add({"Transpose", {c.joins ? "joined" : y}, {"y"}, {{"perm", onnx::Sizes{0, 2, 3, 1}}}, ""});
+      model.add_output("y");
+      const std::string bytes = model.bytes();
+      const Graph graph = onnx::read(bytes);
+      Array input{network::Type::f32, outside, {}};
+      std::normal_distribution<float> normal(0.5f);
+      for (std::int64_t e = 0; e < network::elements(c.shape); ++e) input.data.push_back(normal(random));
+      const std::vector<Array> expected = network::interpret(graph, {input});
+      const auto plan = networks.plan(graph, {outside}, c.dtype, Convolutions::direct);
+      std::size_t gates = 0, convolutions = 0;
+      for (const network::NetworkStep& step : plan->schedule().steps()) {
+        gates += std::holds_alternative<network::GateCall>(step.work) ? 1 : 0;
+        convolutions += std::holds_alternative<network::ConvolutionWork>(step.work) ? 1 : 0;
+      }
+      EXPECT_EQ(gates, 1u);
+      EXPECT_EQ(gates + convolutions - 1, c.steps);
+      // Roundings of the image, of both layers' weights and of the result.
+      const double bounds[] = {1e-5, 4e-3, 3e-2};
+      EXPECT_LE(worst_error(expected[0], networks.run(*plan, {input})[0]), bounds[static_cast<int>(c.dtype)]);
+    }
+  }
+}
+
 TEST_F(NetworkGpu, SaysWhatIsWrong) {
   const auto& device = devices_.front();
   DeviceNetworks networks(device);

@@ -57,6 +57,15 @@ std::vector<network::Work> works() {
     ProductCall product{5, 8, 7, {0}, {0}};
     product.a_element = product.b_element = product.y_element = e;
     all.push_back(product);
+    network::GateCall gate;
+    gate.images = 2, gate.pixels = 49, gate.channels = gate.x_pitch = 40, gate.hidden = 10, gate.y_pitch = 80;
+    gate.x = gate.squeezed = gate.weight = gate.y = e;
+    gate.first = MapInstruction{MapOp::silu, 0, 0, 0, 0, 0, 0}, gate.second.op = MapOp::sigmoid;
+    gate.program = {{MapOp::mul, 2, 0, 1, 0, 0, 0}};
+    gate.image_register = 1;
+    all.push_back(gate);
+    gate.first.reset();
+    all.push_back(gate);
   }
   for (const std::size_t bytes : {1, 2, 4, 8}) all.push_back(PickCall{{2, 3, 5}, {2, -1, 0}, bytes, 7, true});
   all.push_back(PickCall{{2, 3, 16}, {2, -1, 0}, 2, 0, true});
@@ -77,6 +86,8 @@ TEST(NetworkNvrtc, EveryKernelCompilesWithoutSpills) {
     const DeviceSlots slots{{Place::x, Place::w, Place::bias}, Place::y, Place::workspace};
     DeviceSlots own = slots;
     if (const auto* call = std::get_if<MapCall>(&work)) own.reads.resize(call->inputs.size(), Place::x);
+    if (const auto* call = std::get_if<network::GateCall>(&work))
+      own.reads.resize(call->first ? 6 : 4, Place::x);
     for (const Step& step : network::device_steps(work, own, constants, device.info())) {
       const KernelSource source = std::get<Launch>(step.work).source.whole();
       if (!done.insert(source.text).second) continue;
@@ -88,8 +99,8 @@ TEST(NetworkNvrtc, EveryKernelCompilesWithoutSpills) {
     }
   }
   std::cout << compiled << " kernels compiled\n";
-  EXPECT_EQ(entries, (std::set<std::string>{"best", "copy", "few_channels", "map", "pick", "product", "rows",
-                                            "taps", "turn"}));
+  EXPECT_EQ(entries, (std::set<std::string>{"best", "copy", "few_channels", "gate", "map", "pick", "product",
+                                            "rows", "taps", "turn"}));
 }
 
 // What no GPU has run is told, and what has been is not; OpenCL's drivers for the CPU run all of it in tests.

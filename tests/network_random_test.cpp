@@ -65,7 +65,10 @@ TEST(NetworkRandom, EveryWayGivesTheSame) {
 }
 
 // A dense block: every convolution reads what is there of the last concatenation and writes its own part.
-TEST(NetworkRandom, ADenseBlockCopiesNothing) {
+// What comes before it is an image that is written there, too, or a pool of a convolution, which writes no
+// slices.
+enum class Before { image, pool };
+void expect_few_copies(Before before, int expected_copies) {
   std::mt19937_64 random(3);
   std::normal_distribution<float> normal;
   const auto numbers = [&](std::int64_t count, float spread) {
@@ -74,8 +77,16 @@ TEST(NetworkRandom, ADenseBlockCopiesNothing) {
     return all;
   };
   onnx::ModelText text;
-  text.add_input("in", {2, 16, 9, 8});
-  text.add({"Relu", {"in"}, {"x0"}, {}, ""});
+  const Shape shape = before == Before::pool ? Shape{2, 16, 18, 16} : Shape{2, 16, 9, 8};
+  text.add_input("in", shape);
+  if (before == Before::image) {
+    text.add({"Relu", {"in"}, {"x0"}, {}, ""});
+  } else {
+    const Shape two{2, 2};
+    text.add_constant(onnx::tensor("w0", {16, 16, 1, 1}, numbers(256, 0.2f)));
+    text.add({"Conv", {"in", "w0"}, {"large"}, {}, ""});
+    text.add({"MaxPool", {"large"}, {"x0"}, {{"kernel_shape", two}, {"strides", two}}, ""});
+  }
   std::vector<std::string> parts{"x0"};
   for (int i = 1; i <= 3; ++i) {
     const std::string n = std::to_string(i), from = i == 1 ? "x0" : "all" + std::to_string(i - 1);
@@ -93,8 +104,8 @@ TEST(NetworkRandom, ADenseBlockCopiesNothing) {
   text.add_output("out");
   const std::string bytes = text.bytes();
   const network::Graph graph = onnx::read(bytes);
-  const std::vector<float> values = numbers(2 * 16 * 9 * 8, 1);
-  const Array input{network::Type::f32, {2, 16, 9, 8}, {values.begin(), values.end()}};
+  const std::vector<float> values = numbers(network::elements(shape), 1);
+  const Array input{network::Type::f32, shape, {values.begin(), values.end()}};
   const std::vector<Array> expected = network::interpret(graph, {input});
   NetworkRunner runner;
   for (const bool slices : {true, false}) {
@@ -109,9 +120,31 @@ TEST(NetworkRandom, ADenseBlockCopiesNothing) {
       sliced += has_pitch(work->plan->problem());
       after += work->plan->problem().epilogue.residual_order == ResidualOrder::after_activation;
     }
-    EXPECT_EQ(copies, slices ? 0 : 9);
+    EXPECT_EQ(copies, slices ? expected_copies : 9);
     EXPECT_EQ(sliced, slices ? 3 : 0);  // the last one reads a whole concatenation
     EXPECT_EQ(after, 1);
+  }
+}
+
+TEST(NetworkRandom, ADenseBlockCopiesNothing) { expect_few_copies(Before::image, 0); }
+TEST(NetworkRandom, ADenseBlockCopiesWhatCannotBeWrittenThereOnce) { expect_few_copies(Before::pool, 1); }
+
+// Weights far below the others, of which training leaves many, are zero for a kernel; where there are no
+// others they stay.
+TEST(NetworkRandom, SubnormalWeightsAreZero) {
+  for (const float largest : {1.0f, 1e-38f}) {
+    onnx::ModelText text;
+    text.add_input("x", {1, 2, 3, 3});
+    text.add_constant(onnx::tensor("w", {1, 2, 1, 1}, {largest, 1e-39f}));
+    text.add({"Conv", {"x", "w"}, {"y"}, {}, ""});
+    text.add_output("y");
+    const std::string bytes = text.bytes();
+    const Array input{
+        network::Type::f32, {1, 2, 3, 3}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+    NetworkRunner runner;
+    const network::Schedule schedule = runner.schedule(onnx::read(bytes), {input.shape}, {});
+    const std::vector<Array> y = NetworkRunner::run(schedule, {input});
+    for (const double v : y[0].data) EXPECT_EQ(v, largest == 1 ? 0.0 : static_cast<double>(1e-39f));
   }
 }
 

@@ -255,6 +255,10 @@ ValueId turned_image(const Graph& graph, const std::vector<const Node*>& nodes) 
   return image != kNone && alone && *graph.at(image).shape == *graph.at(y).shape ? image : kNone;
 }
 
+std::vector<MapInstruction> chain_program(Lowering& lowering, const std::vector<const Node*>& nodes) {
+  return Program(lowering, nodes).code;
+}
+
 void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
   const Node& end = *nodes.back();
   const Graph& graph = lowering.graph();

@@ -45,42 +45,6 @@ bool needs_wide_indices(const MapCall& call) {
   return wide;
 }
 
-// ---- the chain as text
-
-struct OpText {
-  const char* name;
-  int inputs;
-};
-constexpr OpText kOps[] = {
-#define FALTUNG_MAP(op, inputs, value) {#op, inputs},
-#include "kernels/common/map_ops.inc"
-#undef FALTUNG_MAP
-};
-
-std::string number(float value) {
-  if (std::isfinite(value)) return fmt::format("{:a}f", value);
-  return value > 0 ? "F_INFINITY" : value < 0 ? "(-F_INFINITY)" : "(F_INFINITY - F_INFINITY)";
-}
-
-Constants chain_constants(const MapCall& call) {
-  std::string text;
-  std::vector<std::string> registers(kMapRegisters);
-  for (std::size_t i = 0; i < call.inputs.size(); ++i)
-    registers[i] = "v" + std::to_string(static_cast<i64>(i));
-  std::string result = registers[0];
-  for (std::size_t i = 0; i < call.program.size(); ++i) {
-    const MapInstruction& in = call.program[i];
-    const OpText& op = kOps[static_cast<std::size_t>(in.op)];
-    const std::string &x = registers[in.x], &y = op.inputs > 1 ? registers[in.y] : x,
-                      &z = op.inputs > 2 ? registers[in.z] : x;
-    result = "t" + std::to_string(static_cast<i64>(i));
-    text += fmt::format("const float {} = map_{}({}, {}, {}, {}, {}); ", result, op.name, x, y, z,
-                        number(in.a), number(in.b));
-    registers[in.to] = result;
-  }
-  return {{"CHAIN", text}, {"RESULT", result}};
-}
-
 // ---- turning
 
 // A dimension along which the input's elements follow each other and the result's do not; -1 where none is,
@@ -127,7 +91,7 @@ std::vector<faltung::Step> few_steps(const MapCall& call, int dimension, const D
                    {"RESULT_TYPE", name(to.element)},
                    {"V", std::to_string(kPixels)},
                    {"WIDE", wide ? "1" : "0"}};
-  const Constants chain = chain_constants(call);
+  const Constants chain = chain_constants(call.inputs.size(), call.program);
   own.insert(own.end(), chain.begin(), chain.end());
   const i64 count = elements_of(call) / (call.sizes[last] * kPixels);
   std::vector<i64> values = {count, call.sizes[pixels] / kPixels, from.strides[last], from.offset, to.offset};
@@ -160,7 +124,7 @@ std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const Dev
   if (call.program.empty()) {
     own.push_back({"BYTES", std::to_string(static_cast<i64>(size_of(from.element)))});
   } else {
-    const Constants chain = chain_constants(call);
+    const Constants chain = chain_constants(call.inputs.size(), call.program);
     own.insert(own.end(), {{"INPUT_TYPE", name(from.element)}, {"RESULT_TYPE", name(to.element)}});
     own.insert(own.end(), chain.begin(), chain.end());
   }
@@ -278,7 +242,7 @@ std::vector<faltung::Step> map_steps(const MapCall& call, const DeviceSlots& slo
                    {"V", std::to_string(v)},
                    {"WIDE", wide ? "1" : "0"}};
   if (call.output.strides[last] != 1) own.push_back({"RESULT_APART", "1"});
-  const Constants chain = chain_constants(call);
+  const Constants chain = chain_constants(call.inputs.size(), call.program);
   own.insert(own.end(), chain.begin(), chain.end());
 
   const i64 count = elements_of(call) / v;

@@ -133,6 +133,10 @@ double bytes_of(const ProductCall& c) {
   constexpr double kOperations = 2;
   return static_cast<double>(c.a.size()) * static_cast<double>(c.m * c.n * c.k) / kOperations;
 }
+double bytes_of(const GateCall& c) {
+  return static_cast<double>(c.images * c.pixels * c.channels) *
+         static_cast<double>(size_of(c.x) + size_of(c.y));
+}
 
 }  // namespace
 
@@ -176,6 +180,7 @@ std::vector<faltung::Step> device_steps(const Work& work, const DeviceSlots& slo
   if (const auto* c = std::get_if<PickCall>(&work)) return pick_steps(*c, slots, constants, device);
   if (const auto* c = std::get_if<BestCall>(&work)) return best_steps(*c, slots, device);
   if (const auto* c = std::get_if<ProductCall>(&work)) return product_steps(*c, slots, constants, device);
+  if (const auto* c = std::get_if<GateCall>(&work)) return gate_steps(*c, slots, device);
   throw Error(Status::internal, "a convolution's plan has its own steps");
 }
 

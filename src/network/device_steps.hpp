@@ -54,8 +54,16 @@ inline bool is_wide(std::int64_t elements) { return elements >= std::int64_t{1} 
 // The widest of 8, 4, 2 and 1 that divides it: 8 where halves are moved, else 4 at most.
 int neighbours(std::int64_t count, bool halves);
 
+// An instruction of a chain on these registers, as kernels/gpu/chain.h has its words; and what the kernels
+// ask of a whole one: CHAIN, from the floats v0, v1, ... to RESULT.
+std::string instruction_text(const MapInstruction& in, const std::string& x, const std::string& y,
+                             const std::string& z);
+gpu::Constants chain_constants(std::size_t inputs, const std::vector<MapInstruction>& program);
+
 std::vector<faltung::Step> map_steps(const MapCall& call, const DeviceSlots& slots, const DeviceInfo& device);
 std::vector<faltung::Step> rows_steps(const RowsCall& call, const DeviceSlots& slots,
+                                      const DeviceInfo& device);
+std::vector<faltung::Step> gate_steps(const GateCall& call, const DeviceSlots& slots,
                                       const DeviceInfo& device);
 std::size_t rows_workspace(const RowsCall& call, const DeviceInfo& device);
 

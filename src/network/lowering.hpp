@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ class Lowering {
     bool choose_layouts = true;  // else nchw throughout
     bool fuse_chains = true;     // elementwise nodes, else one step each
     bool use_slices = true;      // of concatenations, else every part is copied
+    bool fuse_gates = true;      // squeeze-excite, on a GPU, else its layers are steps
   };
   Lowering(const Graph& graph, const Settings& settings);
 
@@ -99,6 +101,7 @@ class Lowering {
   std::optional<std::int64_t> slice_pitch(ValueId id, Layout layout) const;
 
   Ref scratch(std::size_t bytes);
+  Ref constant(const Array& array);  // rounded to its type
   // The result is what lies there; a network's output is copied.
   void alias(ValueId id, Ref ref, Layout layout);
   void emit(const Node& node, Work work, std::vector<Ref> reads, Ref to, Layout layout,
@@ -120,10 +123,18 @@ class Lowering {
     const Node* node = nullptr;
     std::int64_t begin = 0;  // channel
   };
+  // Squeeze-excite: the image, its register in the chain's program, and the layers' nodes; -1: the first is a
+  // step of its own.
+  struct Gate {
+    ValueId image = kNone;
+    int image_register = 0, second = -1, first = -1;
+  };
   void lower(std::size_t node);
   void choose_layouts();
   void write_into_joins();  // src/network/joins.cpp
   void find_joins();        // src/network/slices.cpp
+  void find_gates();        // src/network/gates.cpp
+  void lower_gate(std::size_t last, const Gate& gate);
   Ref place_of_join(const Node& node, Layout layout);
   Ref copy_whole(ValueId id, Ref from, Layout from_layout, Layout layout);
   void prepare(Operand& operand, ValueId id) const;
@@ -136,10 +147,12 @@ class Lowering {
   std::shared_ptr<Device> device_;
   bool trusts_all_;  // also kernels that no GPU has shown right
   std::vector<Located> located_;
-  std::vector<Join> joins_;      // by value
-  std::vector<Layout> layouts_;  // by node
-  std::vector<int> groups_;      // by node: the last node of its elementwise chain; -1: it is none
-  std::vector<int> output_of_;   // by value: which of the network's outputs it is
+  std::vector<Join> joins_;            // by value
+  std::vector<Layout> layouts_;        // by node
+  std::vector<int> groups_;            // by node: the last node of its elementwise chain; -1: it is none
+  std::vector<int> output_of_;         // by value: which of the network's outputs it is
+  std::map<std::size_t, Gate> gates_;  // by the last node of the chain that is gated
+  std::set<std::size_t> in_gates_;     // the nodes of their layers
   mutable std::map<ValueId, Array> decoded_;
   mutable std::vector<std::unique_ptr<Operand>> operands_;
   std::map<std::string, std::int64_t> costs_;
@@ -182,6 +195,8 @@ bool is_elementwise(const Node& node);
 // A GPU turns a chain's image from one layout to the other as it computes, where the image is all that the
 // chain reads: which one; kNone where there is none such.
 ValueId turned_image(const Graph& graph, const std::vector<const Node*>& nodes);
+// In whose first registers is what it reads from outside, in the order in which the nodes read it.
+std::vector<MapInstruction> chain_program(Lowering& lowering, const std::vector<const Node*>& nodes);
 // All nodes of a chain as one step.
 void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes);
 // Whether two layouts of a shape are the same in memory.

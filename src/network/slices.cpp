@@ -145,12 +145,44 @@ void Lowering::join(const Node& node, Layout layout) {
   const auto run = [&](ValueId id) {  // bytes of a channel
     return (layout == Layout::nhwc ? 1 : shape(id)[2] * shape(id)[3]) * static_cast<i64>(size_of(type));
   };
+  // Copies the parts that lie whole to where a larger concatenation wants them, if all parts lie side by side
+  // then.
+  const auto complete = [&] {
+    std::vector<std::pair<ValueId, Ref>> whole;
+    std::optional<Ref> last;
+    std::size_t end = 0;
+    for (const ValueId id : node.inputs) {
+      const Located& at = located_[static_cast<std::size_t>(id)];
+      const Node* const larger = joins_[static_cast<std::size_t>(id)].node;
+      if (graph_.at(id).type != type) return;
+      std::optional<Ref> place = at.slice[index];
+      if (!place) {
+        if (larger == nullptr || larger == &node || !at.ref[index]) return;
+        place = slice_of_join(id, layout);
+        if (!place || place->pitch == 0) return;
+        whole.emplace_back(id, *place);
+      }
+      if (last && (place->buffer != last->buffer || place->pitch != last->pitch || place->offset != end))
+        return;
+      last = place;
+      end = place->offset + static_cast<std::size_t>(shape(id)[1] * run(id));
+    }
+    for (auto& [id, place] : whole) {
+      write_slice(id, place, layout);
+      Ref from = read(id, layout);
+      const StridedOperand input = operand_at(from, type, strides_in(shape(id), layout));
+      const Shape strides = strides_in(shape(id), layout, place.pitch);
+      const StridedOperand output = operand_at(place, type, strides);
+      emit(node, make_copy(shape(id), input, output, node.title()), {from}, place, layout);
+    }
+  };
   // Where all parts lie side by side already, whatever for, there is nothing to do.
   const auto begun = [&] {
     const Located& at = located_[static_cast<std::size_t>(y)];
     return at.ref[index].has_value() || at.slice[index].has_value();
   };
   if (!begun() && output_of_[static_cast<std::size_t>(y)] < 0 && settings_.use_slices) {
+    complete();
     std::optional<Ref> first;
     i64 expected = 0;
     bool adjacent = true;

@@ -47,7 +47,8 @@ const char* kind(const Work& work) {
                  [](const MapCall& c) { return c.program.empty() ? "copy" : "map"; },
                  [](const RowsCall& c) { return reduces(c.op) ? "reduce" : "normalize"; },
                  [](const TapsCall&) { return "interpolate"; }, [](const PickCall&) { return "pick"; },
-                 [](const BestCall&) { return "best"; }, [](const ProductCall&) { return "product"; }},
+                 [](const BestCall&) { return "best"; }, [](const ProductCall&) { return "product"; },
+                 [](const GateCall&) { return "gate"; }},
       work);
 }
 
@@ -82,7 +83,8 @@ void run_work(const Work& work, const std::byte* const* reads, std::byte* write,
                           each(product_tasks(c), [&](std::int64_t t) {
                             product_task(c, floats(reads[0]), floats(reads[1]), floats(write), t);
                           });
-                        }},
+                        },
+                        [](const GateCall&) { throw Error(Status::internal, "a gate's step is a GPU's"); }},
              work);
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/cpu/pool.hpp"
 #include "kernels/cpu/product.hpp"
 #include "kernels/cpu/rows.hpp"
+#include "src/network/gate.hpp"
 #include "src/plan/plan.hpp"
 
 namespace faltung::network {
@@ -31,8 +32,8 @@ struct PoolWork {
   PoolPitches pitches;
 };
 
-using Work =
-    std::variant<ConvolutionWork, PoolWork, MapCall, RowsCall, TapsCall, PickCall, BestCall, ProductCall>;
+using Work = std::variant<ConvolutionWork, PoolWork, MapCall, RowsCall, TapsCall, PickCall, BestCall,
+                          ProductCall, GateCall>;
 const char* kind(const Work& work);
 
 // Memory: of the arena, of a constant, or the caller's.

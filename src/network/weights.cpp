@@ -1,7 +1,9 @@
 #include "src/network/weights.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "src/problem/dtype.hpp"
@@ -36,6 +38,19 @@ class Converter {
   DType type_, to_;
 };
 
+// Without the numbers below f32's normal ones, with which some processors multiply many times more
+// slowly, and of which training leaves many where it shrinks weights. What a sum of products changes by is
+// far below its rounding, as long as there are weights that are not small.
+void drop_subnormals(float* weights, std::int64_t count) {
+  constexpr float kSmall = 0x1p-100f;
+  float largest = 0;
+  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(weights[i]));
+  if (!(largest >= kSmall)) return;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (std::abs(weights[i]) < std::numeric_limits<float>::min()) weights[i] = 0;
+  }
+}
+
 // The filter in the problem's layout and type: files have it as K C/groups R S.
 Bytes as_problem_has_it(const Constant& filter, const Problem& problem) {
   const Converter converter(filter, problem.dtype);
@@ -47,6 +62,7 @@ Bytes as_problem_has_it(const Constant& filter, const Problem& problem) {
     for (std::int64_t c = 0; c < to.c; ++c)
       for (std::int64_t r = 0; r < to.h; ++r)
         for (std::int64_t s = 0; s < to.w; ++s) converter.move(from++, target, to.offset(k, c, r, s));
+  if (problem.dtype == DType::f32) drop_subnormals(reinterpret_cast<float*>(target), from);
   return bytes;
 }
 
