@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/algorithms/registered.hpp"
 #include "src/finder/engine.hpp"
 #include "src/finder/lock.hpp"
 #include "tests/scratch.hpp"
@@ -36,11 +37,7 @@ class Atomic : public Algorithm {
 
 class Lock : public testing::Test {
  protected:
-  Lock() {
-    static const bool added = (add_to_registry(std::make_unique<Atomic>()), true);
-    static_cast<void>(added);
-    request_.threads = 1;
-  }
+  Lock() { request_.threads = 1; }
   // A kernel for the problem that needs a workspace.
   std::string roomy_kernel() const {
     for (const auto& algorithm : registry()) {
@@ -67,6 +64,7 @@ class Lock : public testing::Test {
       return error.what();
     }
   }
+  const Registered atomic_{std::make_unique<Atomic>()};
   Problem problem_ = parse_problem("fwd:n1c8h12w12k16r3s3:pad1:f32:nhwc");
   Request request_;
 };

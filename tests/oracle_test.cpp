@@ -82,5 +82,40 @@ TEST(Oracle, ACallersOwnDataAreHeldToTheBoundAlone) {
   EXPECT_FALSE(own.check(results(own, 1e6).data(), accuracy, Parallel(1)).right());
 }
 
+// A NaN in a tile may make NaN of its neighbours; a neighbour that is finite is held to its bound.
+TEST(Oracle, AFiniteElementOfATileWithNanIsHeldToItsBound) {
+  const Problem p = parse_problem("fwd:n1c1h8w8k1r3s3");
+  const Oracle made(p, Data::random, 1);
+  const auto count = [](const TensorShape& s) { return static_cast<std::size_t>(s.elements()); };
+  const auto *x0 = static_cast<const float*>(made.tensors().x),
+             *w0 = static_cast<const float*>(made.tensors().w);
+  const Accuracy on_tiles{30, 3, 3}, plain = dot_product_accuracy(p);
+  for (const float value : {NAN, INFINITY}) {
+    for (const bool in_the_filter : {false, true}) {
+      std::vector<float> x(x0, x0 + count(x_shape(p))), w(w0, w0 + count(w_shape(p)));
+      (in_the_filter ? w : x)[0] = value;
+      Tensors tensors = made.tensors();
+      tensors.x = x.data(), tensors.w = w.data();
+      const Oracle judge(p, tensors, 1);
+      std::vector<float> result(count(y_shape(p)));
+      const auto element = [&](std::int64_t i) {
+        return reference(p, tensors, y_shape(p).position(i)).value;
+      };
+      for (std::int64_t i = 0; i < y_shape(p).elements(); ++i)
+        result[static_cast<std::size_t>(i)] = static_cast<float>(element(i));
+      EXPECT_TRUE(judge.check(result.data(), on_tiles, Parallel(1)).right());
+      if (in_the_filter) continue;  // every element is of it
+      const std::vector<float> right = result;
+      result[1] = NAN;  // beside (0, 0), whose window has the value
+      EXPECT_TRUE(judge.check(result.data(), on_tiles, Parallel(1)).right());
+      EXPECT_FALSE(judge.check(result.data(), plain, Parallel(1)).right());
+      for (const float wrong : {right[1] + 1, INFINITY, -INFINITY}) {
+        result[1] = wrong;
+        EXPECT_FALSE(judge.check(result.data(), on_tiles, Parallel(1)).right()) << value << ", " << wrong;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace faltung

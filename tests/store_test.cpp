@@ -1,6 +1,7 @@
 // The store: what is put is got, whatever happens to the disk, the process or the file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -14,11 +15,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <random>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "src/store/files.hpp"
+#include "src/store/record.hpp"
 #include "src/store/sha256.hpp"
 #include "src/store/store.hpp"
 
@@ -554,6 +558,43 @@ TEST_F(StoreTest, ThreadsShareOne) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(store.list().size(), 5u);
   EXPECT_THAT(warnings_, ElementsAre());
+}
+
+// Reads the record with nothing free, with a KiB, with two, ...: the process may grow no further.
+[[noreturn]] void read_with_little_memory(const std::string& text) {
+  struct Piece {
+    Piece* next;
+  };
+  Piece* taken = nullptr;
+  const auto take = [&](void* memory) { taken = new (memory) Piece{taken}; };
+  const auto give = [&] { std::free(std::exchange(taken, taken->next)); };
+  constexpr int kPieces = 1024, kBytes = 1024;
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  for (int i = 0; i < kPieces; ++i) take(std::malloc(kBytes));
+  const rlimit none{0, 0};
+  ::setrlimit(RLIMIT_DATA, &none);
+  int read = 0, refused = 0;
+  for (int left = 0; left < kPieces / 2; ++left) {
+    while (void* memory = std::malloc(kBytes)) take(memory);
+    for (int i = 0; i < left; ++i) give();
+    try {
+      decode_record(text);
+      ++read;
+    } catch (const std::bad_alloc&) {
+      ++refused;
+    }
+  }
+  ::_exit(read > 0 && refused > 0 ? 0 : 1);
+}
+
+TEST(StoreRecord, IsReadOrRefusedWhateverMemoryThereIs) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's memory has another limit";
+#endif
+  std::string numbers = "[";
+  for (int i = 0; i < 400; ++i) numbers += std::to_string(i) + ".25,";
+  const std::string text = encode_record({"rates", "a processor", numbers + "1]", 0});
+  EXPECT_EXIT(read_with_little_memory(text), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

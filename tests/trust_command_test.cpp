@@ -107,11 +107,13 @@ TEST(TrustCommand, FindThatIsKilledKeepsWhatItLearned) {
     const pid_t find =
         machine.start({"find", "n4c64h56w56k64r3s3:pad1", "--budget", "60s", "--threads", "1"});
     const Store store(machine.store());
-    for (int i = 0; i < 1000 && store.list("trials").empty(); ++i) {
+    int status = 0;
+    pid_t ended = 0;  // by its budget, however long a loaded machine takes until a trial is there
+    while (store.list("trials").empty() && (ended = ::waitpid(find, &status, WNOHANG)) == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
+    ASSERT_EQ(ended, 0) << status;
     ::kill(find, signal);
-    int status = 0;
     ::waitpid(find, &status, 0);
     EXPECT_TRUE(signal == SIGINT ? WEXITSTATUS(status) == 130 : WIFSIGNALED(status)) << status;
     EXPECT_FALSE(store.list("trials").empty());

@@ -1,5 +1,10 @@
 #include "src/algorithms/registry.hpp"
 
+#include <utility>
+#include <vector>
+
+#include "src/algorithms/registered.hpp"
+
 namespace faltung {
 
 namespace {
@@ -35,5 +40,13 @@ std::vector<std::unique_ptr<Algorithm>>& algorithms() {
 const std::vector<std::unique_ptr<Algorithm>>& registry() { return algorithms(); }
 
 void add_to_registry(std::unique_ptr<Algorithm> algorithm) { algorithms().push_back(std::move(algorithm)); }
+
+Registered::Registered(std::unique_ptr<Algorithm> algorithm) : algorithm_(algorithm.get()) {
+  add_to_registry(std::move(algorithm));
+}
+
+Registered::~Registered() {
+  std::erase_if(algorithms(), [this](const auto& algorithm) { return algorithm.get() == algorithm_; });
+}
 
 }  // namespace faltung

@@ -141,7 +141,8 @@ const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel&
   if (const auto found = answers_.find(key); found != answers_.end()) return found->second;
   Answers& answers = answers_[key];
   answers.resize(elements_.size());
-  const std::optional<Surroundings> around = tile_of(problem_, tensors_, accuracy);
+  const std::optional<Surroundings> around = tile_of(problem_, tensors_, accuracy, NotFinite::zero),
+                                    mixed = tile_of(problem_, tensors_, accuracy, NotFinite::infinite);
   const std::optional<Surroundings> beyond = met_by_zeros(problem_, tensors_, accuracy);
   std::optional<MetChannels> channels;
   if (accuracy.zeros_meet == ZerosMeet::channel) channels.emplace(problem_, tensors_);
@@ -152,7 +153,8 @@ const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel&
         Expected e = reference(problem_, tensors_, at);
         if (around) {
           e.magnitude = around->magnitude(tensors_, at);
-          e.may_be_nan = e.may_be_nan || !std::isfinite(e.magnitude);  // tiles mix their pixels
+          // Tiles mix their pixels.
+          e.may_be_nan = e.may_be_nan || (mixed && !std::isfinite(mixed->magnitude(tensors_, at)));
         }
         if (accuracy.factors == Factors::tf32_parts)
           e.may_be_nan = e.may_be_nan || !std::isfinite(e.factors);  // Inf has no parts

@@ -46,9 +46,29 @@ Surrounded surround(bool adjoint, bool data_is_x, int spread, i64 filter, i64 st
   return {extent, spread};
 }
 
+bool all_finite(DType dtype, const void* data, i64 count) {
+  for (i64 i = 0; i < count; ++i) {
+    if (!std::isfinite(load_element(dtype, data, i))) return false;
+  }
+  return true;
+}
+
+// The filter with zeros for what is not finite; empty where that is nothing.
+std::vector<std::byte> finite_weights(const Problem& p, const Tensors& t) {
+  const i64 count = w_shape(p).elements();
+  if (all_finite(p.dtype, t.w, count)) return {};
+  std::vector<std::byte> weights(static_cast<std::size_t>(count * size_of(p.dtype)));
+  for (i64 i = 0; i < count; ++i) {
+    const float value = load_element(p.dtype, t.w, i);
+    store_element(p.dtype, weights.data(), i, std::isfinite(value) ? value : 0);
+  }
+  return weights;
+}
+
 }  // namespace
 
-std::optional<Surroundings> tile_of(const Problem& p, const Tensors& t, const Accuracy& a) {
+std::optional<Surroundings> tile_of(const Problem& p, const Tensors& t, const Accuracy& a,
+                                    NotFinite counts_as) {
   if (!a.on_tiles()) return {};
   const bool adjoint = is_adjoint(p), data_is_x = walks_over_x(p);
   Problem q = p;
@@ -61,6 +81,10 @@ std::optional<Surroundings> tile_of(const Problem& p, const Tensors& t, const Ac
   const TensorShape from = data_is_x ? x_shape(p) : conv_shape(p);
   const TensorShape to = data_is_x ? x_shape(q) : conv_shape(q);
   const void* data = data_is_x ? t.x : t.y;
+  const bool as_zero = counts_as == NotFinite::zero;
+  if (!as_zero && all_finite(p.dtype, data, from.extent()) && all_finite(p.dtype, t.w, w_shape(p).elements()))
+    return {};
+  const float beyond = as_zero ? 0 : INFINITY;
   std::vector<std::byte> out(static_cast<std::size_t>(to.extent() * size_of(p.dtype)));
   // The largest of a box is the largest of its rows' largest, and so on.
   const auto floats = [](i64 count) { return std::vector<float>(static_cast<std::size_t>(count)); };
@@ -71,7 +95,7 @@ std::optional<Surroundings> tile_of(const Problem& p, const Tensors& t, const Ac
       for (i64 i = 0; i < from.d * from.h * from.w; ++i) {
         const Position at{n, c, i / (from.h * from.w), i / from.w % from.h, i % from.w};
         const float size = std::abs(load_element(p.dtype, data, from.offset(at)));
-        own[static_cast<std::size_t>(i)] = std::isnan(size) ? INFINITY : size;
+        own[static_cast<std::size_t>(i)] = std::isfinite(size) ? size : beyond;
       }
       const i64 plane = from.h * from.w;
       for (i64 i = 0; i < plane; ++i)
@@ -90,7 +114,7 @@ std::optional<Surroundings> tile_of(const Problem& p, const Tensors& t, const Ac
       }
     }
   }
-  return Surroundings{q, std::move(out), {}};
+  return Surroundings{q, std::move(out), as_zero ? finite_weights(p, t) : std::vector<std::byte>()};
 }
 
 std::optional<Surroundings> met_by_zeros(const Problem& p, const Tensors& t, const Accuracy& a) {

@@ -22,9 +22,14 @@ struct Surroundings {
   double magnitude(const Tensors& given, const Position& at) const;
 };
 
+// What a value that is not finite counts as.
+enum class NotFinite { zero, infinite };
+
 // Of algorithms on tiles: each element is the largest within the spread of it, and the padding is part of the
-// image.
-std::optional<Surroundings> tile_of(const Problem& problem, const Tensors& tensors, const Accuracy& accuracy);
+// image. A result that is finite met finite values alone: its error is relative to these. None of infinite
+// ones where all are finite.
+std::optional<Surroundings> tile_of(const Problem& problem, const Tensors& tensors, const Accuracy& accuracy,
+                                    NotFinite counts_as);
 
 // Of algorithms that add zeros to the filter: the magnitude is infinite where these, or the filter's own
 // weights, meet an input that is not finite, else zero. None where every input is finite.
