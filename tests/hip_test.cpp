@@ -208,6 +208,51 @@ TEST_F(HipRoad, FindMeasures) {
   EXPECT_FALSE(Store(programs_.store()).list(kTrials).empty());
 }
 
+#ifdef FALTUNG_FAULTY_COMMAND  // where the tools are built
+// The command with a broken kernel in its registry: what doctor's report then says of it and of one that is
+// right.
+class HipDoctor : public HipRoad {
+ protected:
+  // What doctor reports after the first problem, beyond which no budget is left. deadline: of a run, in
+  // seconds; that problem takes the emulator about one.
+  nlohmann::json examine(const std::string& fault, const std::string& deadline) {
+    for (const auto& [name, value] : {std::pair{"FALTUNG_FAULT", fault},
+                                      {"FAKE_HIP", "gfx942,gfx1100"},
+                                      {"FALTUNG_DEADLINE", deadline}}) {
+      command_.set(name, value);
+    }
+    const TrustPrograms::Ended ended =
+        command_.command({"doctor", "--device", "hip:1", "--kernel", "faulty_gpu", "--budget", "1s",
+                          "--report", command_.path("report")});
+    EXPECT_EQ(ended.exit, 1) << ended.out << ended.err;
+    command_.expect_nothing_left_behind();
+    const auto report = nlohmann::json::parse(TrustPrograms::read(command_.path("report.json")));
+    EXPECT_EQ(report["devices"].size(), 1u);
+    return report["devices"].at(0);
+  }
+  TrustPrograms command_{FALTUNG_FAULTY_COMMAND};
+};
+
+TEST_F(HipDoctor, EndsAKernelThatHangs) {
+  const nlohmann::json device = examine("hang", "3");
+  EXPECT_EQ(device["device"], "hip:1");
+  EXPECT_THAT(device.dump(), HasSubstr("gfx1100"));
+  EXPECT_EQ(device["matrix"]["faulty_gpu"]["hang"], 1) << device;
+  EXPECT_EQ(device["skip"], "faulty_gpu");
+  ASSERT_EQ(command_.records(kQuarantine).size(), 1u);
+  EXPECT_THAT(command_.records(kQuarantine)[0].report.why,
+              HasSubstr("the device works again in a new process"));
+}
+
+TEST_F(HipDoctor, NamesAKernelThatIsWrong) {
+  const nlohmann::json device = examine("one_wrong", "100");
+  EXPECT_EQ(device["matrix"]["faulty_gpu"]["wrong"], 1) << device;
+  EXPECT_EQ(device["skip"], "faulty_gpu");
+  EXPECT_EQ(command_.records(kQuarantine).size(), 1u);
+  EXPECT_THAT(device["results"].dump(), HasSubstr("--device hip:1"));
+}
+#endif
+
 TEST_F(HipRoad, AChipThatNoTableHasIsServed) {
   programs_.set("FAKE_HIP", "gfx1030:gfx9999");
   programs_.set("FALTUNG_ONLY", "direct_gpu");
