@@ -133,8 +133,8 @@ class VulkanDevice : public Device {
     // Vulkan does not tell how many units a GPU has.
     constexpr int kUsualUnits = 32;
     info_.units = kUsualUnits;
-    // No feature runs_on_cpu: lavapipe runs what the others do, of which it is the test. (clspv makes wrong
-    // code of the kernels' compact loops for CPUs, too.)
+    // No feature runs_on_cpu: lavapipe runs what the others do, of which it is the test. (The kernels'
+    // compact loops for CPUs come out wrong on it.)
     by_host_clock_ = p.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     info_.key = "vulkan-" + info_.description + "-" + info_.driver + "-" + std::to_string(p.driverVersion);
     std::replace(info_.key.begin(), info_.key.end(), ' ', '_');
