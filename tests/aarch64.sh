@@ -16,10 +16,10 @@ command -v aarch64-linux-gnu-g++ >/dev/null || leave_out "no aarch64-linux-gnu-g
 command -v qemu-aarch64-static >/dev/null || leave_out "no qemu-aarch64-static"
 
 # Debian's packages for aarch64, unpacked and not installed: nothing of them runs.
-if [ ! -e "$sysroot/usr/include/zstd.h" ]; then
+if [ ! -e "$sysroot/usr/include/vulkan/vulkan_core.h" ]; then
   command -v debootstrap >/dev/null || leave_out "no debootstrap"
   rm -rf "$sysroot" && mkdir -p build-aarch64
-  include=libc6-dev,libstdc++-12-dev,libhwy-dev,libfmt-dev,libcli11-dev,nlohmann-json3-dev,libprotozero-dev,libzstd-dev,libgtest-dev,libgmock-dev
+  include=libc6-dev,libstdc++-12-dev,libhwy-dev,libfmt-dev,libcli11-dev,nlohmann-json3-dev,libprotozero-dev,libzstd-dev,libvulkan-dev,libgtest-dev,libgmock-dev
   debootstrap --arch=arm64 --foreign --variant=minbase --include=$include bookworm build-aarch64/packages \
     >build-aarch64/debootstrap.log 2>&1 || leave_out "debootstrap failed: $(tail -1 build-aarch64/debootstrap.log)"
   mkdir "$sysroot"

@@ -1,4 +1,4 @@
-// What holds of every backend that compiles kernels: the tests of CUDA's and of OpenCL's have it in common.
+// What holds of every backend that compiles kernels: the tests of the backends have it in common.
 #ifndef FALTUNG_TESTS_BACKEND_CHECKS_HPP_
 #define FALTUNG_TESTS_BACKEND_CHECKS_HPP_
 
@@ -28,6 +28,30 @@ inline std::vector<float> read_floats(Device& device, const Buffer& buffer, std:
   std::vector<float> values(count);
   device.copy_out(values.data(), buffer, count * sizeof(float));
   return values;
+}
+
+// add: of (x, y, a, count), y[i] = x[i] + 2 a for i < count. The addresses given lie within two buffers, and
+// nothing around them changes. Returns what the device's clock says, in milliseconds.
+inline double expect_run_in_the_middle_of_buffers(Device& device, const Kernel& add) {
+  constexpr int kCount = 64, kFrom = 3, kTo = 5, kAdded = 10;
+  const Buffer x = device.allocate(kCount * 4), y = device.allocate(kCount * 4);
+  std::vector<float> values(kCount);
+  for (int i = 0; i < kCount; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(i);
+  device.copy_in(x, values.data(), kCount * 4);
+  device.copy_in(y, values.data(), kCount * 4);
+  const auto* from = static_cast<const float*>(x.pointer) + kFrom;
+  auto* to = static_cast<float*>(y.pointer) + kTo;
+  const double ms = device.time_ms({}, [&] {
+    device.launch(add, blocks_of_16(16), {from, to, 0.5f, kAdded}, {});
+  });
+  device.synchronize({});
+  const std::vector<float> result = read_floats(device, y, kCount);
+  for (int i = 0; i < kCount; ++i) {
+    const bool added = i >= kTo && i < kTo + kAdded;
+    const int expected = added ? i - kTo + kFrom + 1 : i;
+    EXPECT_EQ(result[static_cast<std::size_t>(i)], static_cast<float>(expected)) << i;
+  }
+  return ms;
 }
 
 // By this process, whatever the store. What it was compiled for is in the session's store and nowhere else.

@@ -79,25 +79,12 @@ TEST_P(Hip, SaysWhatItIs) {
 }
 
 TEST_P(Hip, RunsAKernelInTheMiddleOfBuffers) {
-  const Buffer x = device_->allocate(64 * 4), y = device_->allocate(64 * 4);
-  std::vector<float> values(64);
-  for (int i = 0; i < 64; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(i);
-  device_->copy_in(x, values.data(), 64 * 4);
-  device_->copy_in(y, values.data(), 64 * 4);
-  const auto* from = static_cast<const float*>(x.pointer) + 3;
-  auto* to = static_cast<float*>(y.pointer) + 5;
   const std::shared_ptr<Kernel> kernel = add_kernel();
-  const double ms = device_->time_ms({}, [&] {
-    device_->launch(*kernel, blocks_of_16(16), {from, to, 0.5f, 10}, {});
-  });
-  EXPECT_GT(ms, 0);
-  device_->synchronize({});
-  const std::vector<float> result = read_floats(*device_, y, 64);
-  for (int i = 0; i < 64; ++i) {
-    const float expected = i < 5 || i >= 15 ? static_cast<float>(i) : static_cast<float>(i - 5 + 3 + 1);
-    EXPECT_EQ(result[static_cast<std::size_t>(i)], expected) << i;
-  }
-  const KernelResources r = device_->resources(*kernel, add_source());
+  EXPECT_GT(expect_run_in_the_middle_of_buffers(*device_, *kernel), 0);
+}
+
+TEST_P(Hip, SaysWhatAKernelTakes) {
+  const KernelResources r = device_->resources(*add_kernel(), add_source());
   EXPECT_GT(r.registers, 0);
   EXPECT_EQ(r.spilled_bytes, 0);
   EXPECT_GT(r.blocks, 0);
@@ -220,6 +207,51 @@ TEST_F(HipRoad, FindMeasures) {
   EXPECT_FALSE(programs_.records(kVerified).empty());
   EXPECT_FALSE(Store(programs_.store()).list(kTrials).empty());
 }
+
+#ifdef FALTUNG_FAULTY_COMMAND  // where the tools are built
+// The command with a broken kernel in its registry: what doctor's report then says of it and of one that is
+// right.
+class HipDoctor : public HipRoad {
+ protected:
+  // What doctor reports after the first problem, beyond which no budget is left. deadline: of a run, in
+  // seconds; that problem takes the emulator about one.
+  nlohmann::json examine(const std::string& fault, const std::string& deadline) {
+    for (const auto& [name, value] : {std::pair{"FALTUNG_FAULT", fault},
+                                      {"FAKE_HIP", "gfx942,gfx1100"},
+                                      {"FALTUNG_DEADLINE", deadline}}) {
+      command_.set(name, value);
+    }
+    const TrustPrograms::Ended ended =
+        command_.command({"doctor", "--device", "hip:1", "--kernel", "faulty_gpu", "--budget", "1s",
+                          "--report", command_.path("report")});
+    EXPECT_EQ(ended.exit, 1) << ended.out << ended.err;
+    command_.expect_nothing_left_behind();
+    const auto report = nlohmann::json::parse(TrustPrograms::read(command_.path("report.json")));
+    EXPECT_EQ(report["devices"].size(), 1u);
+    return report["devices"].at(0);
+  }
+  TrustPrograms command_{FALTUNG_FAULTY_COMMAND};
+};
+
+TEST_F(HipDoctor, EndsAKernelThatHangs) {
+  const nlohmann::json device = examine("hang", "3");
+  EXPECT_EQ(device["device"], "hip:1");
+  EXPECT_THAT(device.dump(), HasSubstr("gfx1100"));
+  EXPECT_EQ(device["matrix"]["faulty_gpu"]["hang"], 1) << device;
+  EXPECT_EQ(device["skip"], "faulty_gpu");
+  ASSERT_EQ(command_.records(kQuarantine).size(), 1u);
+  EXPECT_THAT(command_.records(kQuarantine)[0].report.why,
+              HasSubstr("the device works again in a new process"));
+}
+
+TEST_F(HipDoctor, NamesAKernelThatIsWrong) {
+  const nlohmann::json device = examine("one_wrong", "100");
+  EXPECT_EQ(device["matrix"]["faulty_gpu"]["wrong"], 1) << device;
+  EXPECT_EQ(device["skip"], "faulty_gpu");
+  EXPECT_EQ(command_.records(kQuarantine).size(), 1u);
+  EXPECT_THAT(device["results"].dump(), HasSubstr("--device hip:1"));
+}
+#endif
 
 TEST_F(HipRoad, AChipThatNoTableHasIsServed) {
   programs_.set("FAKE_HIP", "gfx1030:gfx9999");

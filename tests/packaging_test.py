@@ -13,6 +13,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What CMake finds, as vcpkg and conda call it.
 NAMES = {"FALTUNG_HWY": ("highway", "libhwy"), "FALTUNG_PROTOZERO": ("protozero", "protozero"), "FALTUNG_ZSTD": ("zstd", "zstd-static"),
+         "FALTUNG_VULKAN": ("vulkan-headers", "libvulkan-headers"),
          "fmt": ("fmt", "fmt"), "nlohmann_json": ("nlohmann-json", "nlohmann_json"), "CLI11": ("cli11", "cli11")}
 
 

@@ -79,7 +79,8 @@ class Compilers {
     const std::vector<Row> rows = options_.arguments.rows();
     for (const std::string& id : options_.compilers) {
       Account account;
-      account.runs = id.starts_with("opencl:") || id.starts_with("cuda:") || id.starts_with("hip:");
+      account.runs = id.starts_with("opencl:") || id.starts_with("cuda:") || id.starts_with("hip:") ||
+                     id.starts_with("vulkan:");
       account.device = account.runs ? find_device(id) : make_offline_compiler(id);
       accounts_.push_back(std::move(account));
     }

@@ -5,6 +5,7 @@
 
 #include "src/backend/hip.hpp"
 #include "src/backend/nki.hpp"
+#include "src/backend/vulkan.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung {
@@ -28,7 +29,8 @@ bool DeviceInfo::has(const std::string& feature) const {
 #define FALTUNG_BACKENDS(each) \
   each(cuda) \
   each(hip) \
-  each(opencl)
+  each(opencl) \
+  each(vulkan)
 // clang-format on
 
 #define FALTUNG_DECLARE(name) std::vector<std::shared_ptr<Device>> make_##name##_devices();
@@ -71,6 +73,7 @@ std::string needs(const std::string& id, const std::vector<std::string>& there) 
     if (is_one(id) && std::none_of(there.begin(), there.end(), is_one)) return text;
   }
   if (id.starts_with("hip:") && !hip_missing().empty()) return "; " + hip_missing();
+  if (id.starts_with("vulkan:")) return "; " + vulkan_missing();
   return "";
 }
 

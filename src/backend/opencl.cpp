@@ -7,9 +7,9 @@
 #include <mutex>
 
 #include "src/backend/amd_features.hpp"
+#include "src/backend/buffer_addresses.hpp"
 #include "src/backend/compiler_log.hpp"
 #include "src/backend/opencl_api.hpp"
-#include "src/backend/opencl_memory.hpp"
 #include "src/backend/opencl_program.hpp"
 
 namespace faltung {
@@ -148,7 +148,7 @@ class OpenClDeviceImpl : public OpenClDevice {
     cl::Uint index = 0;
     for (const Argument& argument : arguments) {
       if (argument.is_address) {
-        const cl::Place place = find(*static_cast<void* const*>(argument.value), what);
+        const BufferPlace place = find(*static_cast<void* const*>(argument.value), what);
         check(api()->set_kernel_argument(handle, index++, sizeof place.buffer, &place.buffer), what());
         check(api()->set_kernel_argument(handle, index++, sizeof place.offset, &place.offset), what());
       } else {
@@ -237,17 +237,18 @@ class OpenClDeviceImpl : public OpenClDevice {
     if (bytes == 0) return;
     open();
     const auto what = [&] { return "copying " + std::to_string(bytes) + " bytes to " + info_.id; };
-    const cl::Place place = find(to.pointer, what);
-    check(
-        api()->enqueue_write(queue_, place.buffer, cl::kTrue, place.offset, bytes, from, 0, nullptr, nullptr),
-        what());
+    const BufferPlace place = find(to.pointer, what);
+    check(api()->enqueue_write(queue_, static_cast<cl::Mem>(place.buffer), cl::kTrue, place.offset, bytes,
+                               from, 0, nullptr, nullptr),
+          what());
   }
   void copy_out(void* to, const Buffer& from, std::size_t bytes) override {
     if (bytes == 0) return;
     open();
     const auto what = [&] { return "copying " + std::to_string(bytes) + " bytes from " + info_.id; };
-    const cl::Place place = find(from.pointer, what);
-    check(api()->enqueue_read(queue_, place.buffer, cl::kTrue, place.offset, bytes, to, 0, nullptr, nullptr),
+    const BufferPlace place = find(from.pointer, what);
+    check(api()->enqueue_read(queue_, static_cast<cl::Mem>(place.buffer), cl::kTrue, place.offset, bytes, to,
+                              0, nullptr, nullptr),
           what());
   }
 
@@ -269,9 +270,9 @@ class OpenClDeviceImpl : public OpenClDevice {
 
   // Null stays null: an argument that the kernel does not use.
   template <class What>
-  cl::Place find(const void* address, const What& what) const {
+  BufferPlace find(const void* address, const What& what) const {
     if (address == nullptr) return {};
-    const cl::Place place = cl::locate(address);
+    const BufferPlace place = locate(address);
     if (place.buffer == nullptr) {
       throw Error(
           Status::bad_problem,
@@ -285,9 +286,8 @@ class OpenClDeviceImpl : public OpenClDevice {
 
   Buffer own(cl::Mem mem, std::size_t bytes) const {
     const std::shared_ptr<std::remove_pointer_t<cl::Mem>> holder(mem, api()->release_mem);
-    void* address = cl::reserve_range(mem, bytes, this);
-    return {std::shared_ptr<void>(address, [holder](void* begin) { cl::release_range(begin); }), address,
-            bytes};
+    void* address = reserve_range(mem, bytes, this);
+    return {std::shared_ptr<void>(address, [holder](void* begin) { release_range(begin); }), address, bytes};
   }
 
   cl::Target target() const { return {device_, info_.id + " (" + info_.driver + ")"}; }

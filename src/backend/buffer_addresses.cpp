@@ -1,4 +1,4 @@
-#include "src/backend/opencl_memory.hpp"
+#include "src/backend/buffer_addresses.hpp"
 
 #include <map>
 #include <mutex>
@@ -8,30 +8,30 @@
 
 #include <sys/mman.h>
 
-namespace faltung::opencl {
+namespace faltung {
 namespace {
 
-struct Range {
+struct BufferRange {
   std::size_t bytes;     // of the buffer
   std::size_t reserved;  // of the address space
-  Mem buffer;
+  void* buffer;
   const void* device;
 };
 
-struct Ranges {
+struct BufferRanges {
   std::shared_mutex mutex;
-  std::map<std::uintptr_t, Range> by_begin;
+  std::map<std::uintptr_t, BufferRange> by_begin;
 };
 
 // Never destroyed: buffers may be freed while the process ends.
-Ranges& ranges() {
-  static Ranges* const all = new Ranges;
+BufferRanges& buffer_ranges() {
+  static BufferRanges* const all = new BufferRanges;
   return *all;
 }
 
 }  // namespace
 
-void* reserve_range(Mem buffer, std::size_t bytes, const void* device) {
+void* reserve_range(void* buffer, std::size_t bytes, const void* device) {
   constexpr std::size_t kPage = 4096;
   // A page more, so that the address past one buffer's end is never the next one's begin.
   const std::size_t reserved = (bytes + kPage - 1) / kPage * kPage + kPage;
@@ -40,28 +40,28 @@ void* reserve_range(Mem buffer, std::size_t bytes, const void* device) {
     throw Error(Status::out_of_memory,
                 "no " + std::to_string(reserved) + " bytes of address space for a buffer");
   }
-  const std::unique_lock lock(ranges().mutex);
-  ranges().by_begin[reinterpret_cast<std::uintptr_t>(begin)] = {bytes, reserved, buffer, device};
+  const std::unique_lock lock(buffer_ranges().mutex);
+  buffer_ranges().by_begin[reinterpret_cast<std::uintptr_t>(begin)] = {bytes, reserved, buffer, device};
   return begin;
 }
 
 void release_range(void* begin) {
   std::size_t reserved = 0;
   {
-    const std::unique_lock lock(ranges().mutex);
-    const auto found = ranges().by_begin.find(reinterpret_cast<std::uintptr_t>(begin));
-    if (found == ranges().by_begin.end()) return;
+    const std::unique_lock lock(buffer_ranges().mutex);
+    const auto found = buffer_ranges().by_begin.find(reinterpret_cast<std::uintptr_t>(begin));
+    if (found == buffer_ranges().by_begin.end()) return;
     reserved = found->second.reserved;
-    ranges().by_begin.erase(found);
+    buffer_ranges().by_begin.erase(found);
   }
   munmap(begin, reserved);
 }
 
-Place locate(const void* address) {
+BufferPlace locate(const void* address) {
   const auto wanted = reinterpret_cast<std::uintptr_t>(address);
-  const std::shared_lock lock(ranges().mutex);
-  auto after = ranges().by_begin.upper_bound(wanted);
-  if (after == ranges().by_begin.begin()) return {};
+  const std::shared_lock lock(buffer_ranges().mutex);
+  auto after = buffer_ranges().by_begin.upper_bound(wanted);
+  if (after == buffer_ranges().by_begin.begin()) return {};
   const auto& [begin, range] = *--after;
   const std::size_t offset = wanted - begin;
   // The address at the end is the buffer's too: an empty tensor may lie there.
@@ -69,4 +69,4 @@ Place locate(const void* address) {
   return {range.buffer, offset, range.bytes - offset, range.device};
 }
 
-}  // namespace faltung::opencl
+}  // namespace faltung
