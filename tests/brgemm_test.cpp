@@ -13,13 +13,13 @@ namespace {
 
 constexpr float kUntouched = 12345;
 
-struct Shape {
+struct Product {
   BrgemmRows rows;
   int m, vectors, columns;
 };
 
-std::vector<Shape> all_shapes() {
-  std::vector<Shape> shapes;
+std::vector<Product> all_shapes() {
+  std::vector<Product> shapes;
   for (const BrgemmRows rows : {BrgemmRows::strided, BrgemmRows::contiguous}) {
     for (int vectors = 1; vectors <= kBrgemmMaxVectors; ++vectors) {
       for (int m = 1; m <= brgemm_max_rows(vectors); ++m) {
@@ -39,7 +39,7 @@ std::vector<float> small_integers(std::size_t size, std::mt19937& random) {
   return values;
 }
 
-void check(const Shape& shape, bool everything) {
+void check(const Product& shape, bool everything) {
   std::mt19937 random(1);
   const int width = shape.vectors * brgemm_lanes();
   constexpr std::int64_t kLength = 5;
@@ -90,7 +90,7 @@ void check(const Shape& shape, bool everything) {
 }
 
 TEST(Brgemm, EveryShapeIsExactOnIntegers) {
-  for (const Shape& shape : all_shapes()) {
+  for (const Product& shape : all_shapes()) {
     for (const bool everything : {false, true}) check(shape, everything);
   }
 }

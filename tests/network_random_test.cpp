@@ -12,6 +12,7 @@ namespace faltung {
 namespace {
 
 using network::Array;
+using network::Shape;
 
 TEST(NetworkRandom, EveryWayGivesTheSame) {
   FALTUNG_TRACE_SAMPLE();
