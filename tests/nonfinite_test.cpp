@@ -183,7 +183,9 @@ TEST(NonfiniteReference, WhereNoTapReachesThereIsZeroWhateverTheFilter) {
       const bool reached = at.d % 2 == 0 && at.h % 2 == 0 && at.w % 2 == 0;
       EXPECT_FALSE(expected.may_be_nan);
       EXPECT_EQ(std::isfinite(expected.value), !reached) << text << " element " << i;
-      if (!reached) EXPECT_EQ(expected.value, 0);
+      if (!reached) {
+        EXPECT_EQ(expected.value, 0);
+      }
     }
   }
 }

@@ -44,7 +44,10 @@ inline constexpr NameEntry kNameKeys[] = {
     {"k", "terms of the sum that are taken at a time"},
     {"kb", "Trainium: filters whose weights are in SBUF at a time"},
     {"ln", "lines of an image that a thread keeps in registers"},
-    {"ph", "phases of a strided backward_data: positions within a stride, each with taps of its own"},
+    {"ph",
+     "phases of a strided backward_data or a transposed convolution: positions within a stride, each with "
+     "taps of its own. Columns of a filter as wide as its stride are channels instead: of 2x2 with stride 2 "
+     "two are left"},
     {"rs", "buffers of raw rows in shared memory, before they are turned"},
     {"rt", "register tile: rows x SIMD vectors of results; on AMX rows x columns"},
     {"sk", "split of the sum: parts that are summed side by side"},
