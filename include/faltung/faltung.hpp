@@ -112,7 +112,7 @@ struct Epilogue {
 // What training has around a convolution, one for each direction, beside its result.
 //   stats   forward: the sums, and the sums of squares, of y's channels as y is stored, pooled and all: what
 //           batch normalization makes its mean and variance of
-//   drelu   backward_data: the gradient goes on through the ReLU that gave x: zero where x was not above it
+//   drelu   backward_data: the gradient goes on through the ReLU that gave x: zero where x <= 0, not for NaN
 //   dbias   backward_weights: the sums of y's gradient over each output channel, the bias's gradient
 // The sums are fp32 whatever the dtype, and the same bits from every run.
 enum class Training { none, stats, drelu, dbias };

@@ -39,8 +39,8 @@ class Converter {
 };
 
 // Without the numbers below f32's normal ones, with which some processors multiply many times more
-// slowly, and of which training leaves many where it shrinks weights. What a sum of products changes by is
-// far below its rounding, as long as there are weights that are not small.
+// slowly, and of which training leaves many where it shrinks weights; where the tensor has any that are not
+// small. docs/accuracy.md says what that changes.
 void drop_subnormals(float* weights, std::int64_t count) {
   constexpr float kSmall = 0x1p-100f;
   float largest = 0;

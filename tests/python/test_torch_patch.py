@@ -307,6 +307,29 @@ def test_batch_norm_in_training_is_torchs(momentum, autocast):
     assert not any("forward" in module.__dict__ for module in model.modules())
 
 
+def test_statistics_that_are_not_tracked_stay():
+    model, x = block()
+    model.train()
+    for norm in (model.stem[1], model.norm):
+        norm.track_running_stats = False
+    plain = copy.deepcopy(model)
+    ft.patch(model, x, **ALWAYS)
+    close(model(x), plain(x))
+    assert all(torch.equal(a, b) for a, b in zip(model.buffers(), plain.buffers()))
+
+
+def test_what_batch_norm_learned_of_new_data_is_folded():
+    """PyTorch counts no change of its statistics, and no weight has one here."""
+    model, x = block()
+    plain = copy.deepcopy(model.eval()).eval()
+    with torch.no_grad():
+        ft.patch(model, x, **ALWAYS)
+        for step in range(2):
+            close(model.eval()(x), plain.eval()(x))
+            model.train()(3 * x + step), plain.train()(3 * x + step)
+        close(model.eval()(x), plain.eval()(x))
+
+
 def test_autocast_without_gradients_is_fused():
     model, x = block()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):

@@ -33,6 +33,7 @@ class Layer:
         g = geometry_of(self.family, conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups, conv.output_padding)
         self.geometry = (g.stride, g.padding, g.dilation, g.groups) + (g.output_padding,) * self.family.transposed
         self.passes = Passes(self.family, self.geometry)  # with gradients
+        self.batches = None  # batch norm's counter when its statistics were last folded into the weights
         self.rest = (*self.geometry, norm.eps if norm is not None else 0.0, self.word)  # of the operator's arguments
 
     def _tensors(self):
@@ -126,7 +127,17 @@ class Layer:
         dtype = _run.autocast_dtype(x)
         if dtype is not None:
             x = x.to(dtype)
+        if self.norm is not None and not torch.compiler.is_compiling():
+            self._follow_statistics()
         return FAST[self.family.name](x, *self._tensors(), residual, *self.rest)
+
+    def _follow_statistics(self):
+        """Batch norm changes them without PyTorch's counting it as a change; of the batches it keeps count."""
+        counter = self.norm._buffers["num_batches_tracked"]
+        batches = None if counter is None or counter.is_inference() else counter._version
+        if batches != self.batches:
+            self.forget()
+            self.batches = batches
 
 
 class Pass:

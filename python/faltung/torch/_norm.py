@@ -7,9 +7,10 @@ def normalized(norm, x):
     own = norm.__dict__
     momentum, buffers, parameters = own["momentum"], own["_buffers"], own["_parameters"]
     counter = buffers["num_batches_tracked"]
-    if not own["training"] or counter is None or momentum is None or torch.compiler.is_compiling():
+    if (not own["training"] or not own["track_running_stats"] or counter is None or momentum is None
+            or torch.compiler.is_compiling()):
         return type(norm).forward(norm, x)
-    if x.dim() not in _DIMENSIONS[type(norm)] or x.numel() == x.shape[1]:  # which is refused, in its words
+    if x.dim() not in _DIMENSIONS.get(type(norm), ()) or x.numel() == x.shape[1]:  # which is refused, in its words
         return type(norm).forward(norm, x)
     counter.add_(1)
     return torch.batch_norm(x, parameters["weight"], parameters["bias"], buffers["running_mean"], buffers["running_var"], True, momentum,
