@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "src/algorithms/packing.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
@@ -58,6 +60,20 @@ Support weights_fit_a_grid(const Problem& p, i64 block_channels) {
   return Support::declined(
       fmt::format("{} channels in {} groups: at most {} blocks of each are launched at once", p.k, p.groups,
                   kMostBlocks));
+}
+
+i64 blocks_of(const Problem& p, i64 pixels, i64 channels) {
+  const GatheredProduct g = gathered_product(p);
+  return ceil_div(g.pixels, pixels) * ceil_div(g.out, channels) * g.products;
+}
+
+std::vector<int> splits_of(const Problem& p, i64 blocks, i64 steps, const DeviceInfo& device) {
+  std::vector<int> all = {1};
+  for (const int splits : {2, 3, 4, 6, 8}) {
+    if (blocks * splits > 4 * std::max(1, device.units) || steps < 4 * splits) break;
+    if (gathered_product(p).products * splits <= kMostBlocks) all.push_back(splits);
+  }
+  return all;
 }
 
 PackedWeights packed_weights(const Problem& p, const std::string& kernel, i64 out_pad,

@@ -4,6 +4,7 @@
 #define FALTUNG_SRC_ALGORITHMS_GATHERED_PRODUCT_HPP_
 
 #include <string>
+#include <vector>
 
 #include "src/algorithms/gpu.hpp"
 
@@ -22,6 +23,13 @@ inline constexpr std::int64_t kMostBlocks = 65535;
 Support fits_a_grid(const Problem& problem, std::int64_t block_channels);
 // The same of the gradient of the weights, whose blocks have so many of a group's out channels.
 Support weights_fit_a_grid(const Problem& problem, std::int64_t block_channels);
+
+// Blocks whose tiles are of so many pixels and channels.
+std::int64_t blocks_of(const Problem& problem, std::int64_t pixels, std::int64_t channels);
+// Into how many parts a tile's sum, of so many steps, may be split: 1, and more while the device has units
+// with little to do and each block a sum worth the exchange.
+std::vector<int> splits_of(const Problem& problem, std::int64_t blocks, std::int64_t steps,
+                           const DeviceInfo& device);
 
 // What a kernel makes of it. out_pad: to so many out channels each group's weights are filled up with zeros.
 // splits: so many blocks share a result's sum.

@@ -2,10 +2,11 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_MATRIX_HPP_
 #define FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_MATRIX_HPP_
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
-#include "src/algorithms/algorithm.hpp"
+#include "src/algorithms/gpu.hpp"
 
 namespace faltung::matrix {
 
@@ -23,6 +24,19 @@ struct Unit {
 };
 // Null where there are none.
 const Unit* unit_of(const DeviceInfo& device);
+
+// Of a product of which tiles have so large a share in what the matrix units could do. No chip has run it:
+// rates are the chips' own, times the share that implicit_gemm_gpu's model takes.
+template <class Tile>
+double product_ms(const Problem& problem, const Tile& tile, double share, const DeviceInfo& device) {
+  constexpr double kShare = 0.75;
+  const Unit& unit = *unit_of(device);
+  const UnitLimits& chip = device.unit;
+  const double gain = problem.dtype == DType::f32 ? unit.gain_32 : unit.gain_16;
+  const double hidden =
+      chip.known() ? gpu::pace(chip.waves(tile.threads(unit), tile.amd.on(chip), tile.local_bytes())) : 1;
+  return gpu::arithmetic_ms(problem, device, kShare * gain * share * std::max(hidden, 0.1));
+}
 
 namespace weights {
 

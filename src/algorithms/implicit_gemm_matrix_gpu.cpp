@@ -18,7 +18,6 @@ namespace {
 using i64 = std::int64_t;
 
 constexpr int kMostSplits = 64;
-using gpu::kMostBlocks;
 using matrix::kChunkBytes, matrix::Unit, matrix::unit_of;
 
 constexpr Unit kUnits[] = {
@@ -64,18 +63,12 @@ i64 tiles_of_sum(const Problem& p, const Tile& t) {
   return taps * ceil_div(in_chunks(p), t.chunks);
 }
 
-i64 blocks_of(const Problem& p, const Tile& t) {
-  const gpu::GatheredProduct g = gpu::gathered_product(p);
-  return ceil_div(g.pixels, t.pixels) * ceil_div(g.out, t.channels) * g.products;
-}
+i64 blocks_of(const Problem& p, const Tile& t) { return gpu::blocks_of(p, t.pixels, t.channels); }
 
-// A sum is shared while units have little to do, and each block a sum worth the exchange.
 std::vector<Choice> choices(const Problem& p, const Tile& t, const DeviceInfo& device) {
-  std::vector<Choice> choices = {{&t}};
-  for (const int splits : {2, 3, 4, 6, 8}) {
-    if (blocks_of(p, t) * splits > 4 * std::max(1, device.units) || tiles_of_sum(p, t) < 4 * splits) break;
-    if (gpu::gathered_product(p).products * splits <= kMostBlocks) choices.push_back({&t, splits});
-  }
+  std::vector<Choice> choices;
+  for (const int splits : gpu::splits_of(p, blocks_of(p, t), tiles_of_sum(p, t), device))
+    choices.push_back({&t, splits});
   return choices;
 }
 
@@ -92,13 +85,11 @@ double matrix_share(const Tile& t, const Unit& unit, DType dtype) {
   return matrix / std::max(matrix + unit.vector_cycles, local);
 }
 
-// No chip has run it: rates are the chips' own, times the share that implicit_gemm_gpu's model takes.
 double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device) {
-  constexpr double kLaunchMs = 0.002, kUnitGbps = 30, kShare = 0.75;
+  constexpr double kLaunchMs = 0.002, kUnitGbps = 30;
   const Tile& t = *c.tile;
   const Unit& unit = *unit_of(device);
   const gpu::GatheredProduct g = gpu::gathered_product(p);
-  const double gain = p.dtype == DType::f32 ? unit.gain_32 : unit.gain_16;
   // What is computed beyond the edges is lost, and so are units without a block.
   const double useful =
       static_cast<double>(g.pixels) * static_cast<double>(g.out) * static_cast<double>(g.in) /
@@ -108,13 +99,9 @@ double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device)
   const double busy =
       std::min(1.0, of_unit) * of_unit /
       std::max(1.0, static_cast<double>(ceil_div(blocks_of(p, t) * c.splits, std::max(1, device.units))));
-  const UnitLimits& chip = device.unit;
-  const double hidden =
-      chip.known() ? gpu::pace(chip.waves(t.threads(unit), t.amd.on(chip), t.local_bytes())) : 1;
-  const double sum_ms =
-      gpu::arithmetic_ms(p, device,
-                         kShare * gain * useful * matrix_share(t, unit, p.dtype) * std::max(hidden, 0.1) *
-                             std::max(busy, 1e-3) * (gathers(p) ? 0.5 : 1));
+  const double share =
+      useful * matrix_share(t, unit, p.dtype) * std::max(busy, 1e-3) * (gathers(p) ? 0.5 : 1);
+  const double sum_ms = matrix::product_ms(p, t, share, device);
   if (c.splits == 1) return sum_ms;
   const double exchanged = 2.0 * static_cast<double>(gpu::parts_bytes(p, c.splits));
   return sum_ms + kLaunchMs + exchanged / (kUnitGbps * device.units) * 1e-6;

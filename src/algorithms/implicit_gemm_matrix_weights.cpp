@@ -89,26 +89,20 @@ double matrix_share(const Tile& t, const Unit& unit, DType dtype) {
   return matrix / (matrix + pieces * piece_cycles);
 }
 
-// No chip has run it: rates are the chips' own, times the share that implicit_gemm_gpu's model takes.
 double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device) {
-  constexpr double kLaunchMs = 0.002, kUnitGbps = 30, kShare = 0.75;
+  constexpr double kLaunchMs = 0.002, kUnitGbps = 30;
   const Tile& t = *c.tile;
   const Unit& unit = *unit_of(device);
   const int units = std::max(1, device.units);
-  const double gain = p.dtype == DType::f32 ? unit.gain_32 : unit.gain_16;
   const i64 group_c = p.c / p.groups, group_k = p.k / p.groups;
   const double useful =
       static_cast<double>(group_k) * static_cast<double>(group_c * p.r * p.s) /
       (static_cast<double>(round_up(group_k, t.rows)) * static_cast<double>(round_up(columns(p), t.columns)));
   const i64 all = blocks(p, t) * c.splits;
   const double busy = static_cast<double>(all) / static_cast<double>(ceil_div(all, units) * units);
-  const UnitLimits& chip = device.unit;
-  const double hidden =
-      chip.known() ? gpu::pace(chip.waves(t.threads(unit), t.amd.on(chip), t.local_bytes())) : 1;
-  const double sum_ms =
-      gpu::arithmetic_ms(p, device,
-                         kShare * gain * useful * matrix_share(t, unit, p.dtype) * std::max(hidden, 0.1) *
-                             std::max(busy, 1e-3) * (gathers(p) ? 0.5 : 1));
+  const double share =
+      useful * matrix_share(t, unit, p.dtype) * std::max(busy, 1e-3) * (gathers(p) ? 0.5 : 1);
+  const double sum_ms = matrix::product_ms(p, t, share, device);
   const double exchanged =
       2.0 *
       static_cast<double>(places_at(p, c) + places_bytes(p, c) * static_cast<std::size_t>(blocks(p, t)));

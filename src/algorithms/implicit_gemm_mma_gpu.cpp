@@ -16,7 +16,7 @@ namespace implicit_gemm_mma_gpu {
 namespace {
 
 using i64 = std::int64_t;
-using mma::kMostBlocks, mma::kStepBytes;
+using mma::kStepBytes;
 
 // A block's pixels and channels, its warps along each, and how many tiles of the sum it holds.
 struct Tile {
@@ -75,19 +75,12 @@ i64 tiles_of_sum(const Problem& p) {
   return (forward ? p.r * p.s : ceil_div(p.r, p.stride_h) * ceil_div(p.s, p.stride_w)) * ceil_div(in, steps);
 }
 
-i64 blocks_of(const Problem& p, const Tile& t) {
-  const gpu::GatheredProduct g = gpu::gathered_product(p);
-  return ceil_div(g.pixels, t.pixels) * ceil_div(g.out, t.channels) * g.products;
-}
+i64 blocks_of(const Problem& p, const Tile& t) { return gpu::blocks_of(p, t.pixels, t.channels); }
 
-// A tile's sum is split while the device has units with little to do, and each block a sum worth the
-// exchange.
 std::vector<Choice> choices(const Problem& p, const Tile& t, const DeviceInfo& device) {
-  std::vector<Choice> choices = {{&t}};
-  for (const int splits : {2, 3, 4, 6, 8}) {
-    if (blocks_of(p, t) * splits > 4 * std::max(1, device.units) || tiles_of_sum(p) < 4 * splits) break;
-    if (gpu::gathered_product(p).products * splits <= kMostBlocks) choices.push_back({&t, splits});
-  }
+  std::vector<Choice> choices;
+  for (const int splits : gpu::splits_of(p, blocks_of(p, t), tiles_of_sum(p), device))
+    choices.push_back({&t, splits});
   return choices;
 }
 
