@@ -24,6 +24,8 @@ target_include_directories(faltung_python_command PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(faltung_python_command PRIVATE faltung_python_library)
 set_target_properties(faltung_python_command PROPERTIES OUTPUT_NAME faltung BUILD_RPATH $ORIGIN/../lib
                                                         INSTALL_RPATH $ORIGIN/../lib)
+# LD_LIBRARY_PATH may have another libfaltung, without what the command is.
+target_link_options(faltung_python_command PRIVATE LINKER:--disable-new-dtags)
 faltung_self_contained(faltung_python_command)
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/c/*.c)

@@ -73,7 +73,8 @@ std::string needs(const std::string& id, const std::vector<std::string>& there) 
     if (is_one(id) && std::none_of(there.begin(), there.end(), is_one)) return text;
   }
   if (id.starts_with("hip:") && !hip_missing().empty()) return "; " + hip_missing();
-  if (id.starts_with("vulkan:")) return "; " + vulkan_missing();
+  const auto is_vulkan = [](const std::string& one) { return one.starts_with("vulkan:"); };
+  if (is_vulkan(id) && std::none_of(there.begin(), there.end(), is_vulkan)) return "; " + vulkan_missing();
   return "";
 }
 

@@ -1,6 +1,7 @@
 #include "src/backend/vulkan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <mutex>
@@ -128,6 +129,7 @@ class VulkanDevice : public Device {
         std::min(p.limits.maxComputeWorkGroupInvocations, p.limits.maxComputeWorkGroupSize[0]));
     largest_ = std::min<std::size_t>(p.limits.maxStorageBufferRange, info_.memory_bytes);
     push_constant_bytes_ = p.limits.maxPushConstantsSize;
+    std::copy_n(p.limits.maxComputeWorkGroupCount, most_blocks_.size(), most_blocks_.begin());
     info_.unit = unit_limits(info_.description);
     info_.features = {"vulkan"};
     // Vulkan does not tell how many units a GPU has.
@@ -157,6 +159,12 @@ class VulkanDevice : public Device {
     const auto& k = static_cast<const VulkanKernel&>(kernel);
     const auto what = [&] { return "launching kernel " + k.entry + " on " + info_.id; };
     own_queue_alone(stream);
+    for (std::size_t axis = 0; axis < most_blocks_.size(); ++axis) {
+      if (shape.grid[axis] > most_blocks_[axis])
+        throw Error(Status::unsupported, what() + ": " + std::to_string(shape.grid[axis]) +
+                                             " blocks along an axis; it runs " +
+                                             std::to_string(most_blocks_[axis]));
+    }
     std::vector<BufferPlace> places(arguments.size());
     std::vector<Argument> parameters;
     std::vector<const BufferPlace*> place_of;
@@ -232,17 +240,17 @@ class VulkanDevice : public Device {
     const std::shared_ptr<vk::Queue> queue = this->queue();
     const vk::Memory memory =
         queue->allocate(std::max<std::size_t>(bytes, 16), VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, what);
+    // Held before there is a range of addresses, which may be refused.
+    const std::shared_ptr<const vk::Memory> held(new vk::Memory(memory), [queue](const vk::Memory* freed) {
+      try {
+        queue->wait();
+      } catch (const Error&) {  // lost: nothing runs
+      }
+      queue->free(*freed);
+      delete freed;
+    });
     void* const address = reserve_range(memory.buffer, bytes, this);
-    return {std::shared_ptr<void>(address,
-                                  [queue, memory](void* begin) {
-                                    release_range(begin);
-                                    try {
-                                      queue->wait();
-                                    } catch (const Error&) {  // lost: nothing runs
-                                    }
-                                    queue->free(memory);
-                                  }),
-            address, bytes};
+    return {std::shared_ptr<void>(address, [held](void* begin) { release_range(begin); }), address, bytes};
   }
 
   void copy_in(const Buffer& to, const void* from, std::size_t bytes) override {
@@ -292,6 +300,7 @@ class VulkanDevice : public Device {
   unsigned family_;
   std::size_t largest_ = 0;
   unsigned push_constant_bytes_ = 0;
+  std::array<unsigned, 3> most_blocks_{};
   bool by_host_clock_ = false;
   std::once_flag once_;
   std::shared_ptr<vk::Queue> queue_;

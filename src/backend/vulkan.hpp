@@ -12,7 +12,7 @@ namespace faltung {
 
 // None without clspv: the driver is then not even opened.
 std::vector<std::shared_ptr<Device>> make_vulkan_devices();
-// What there was not, where there are none; else empty.
+// What there was not. Asked only where there are none.
 std::string vulkan_missing();
 
 }  // namespace faltung

@@ -50,7 +50,8 @@ const std::string& missing() { return vulkan_missing_text(); }
 
 void check(VkResult result, const std::string& what) {
   if (result == VK_SUCCESS) return;
-  const bool memory = result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY;
+  const bool memory = result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY ||
+                      result == VK_ERROR_TOO_MANY_OBJECTS;  // each buffer is one
   throw Error(memory ? Status::out_of_memory : Status::device_error,
               what + ": Vulkan's error " + std::to_string(result) +
                   (memory                           ? ", out of memory"

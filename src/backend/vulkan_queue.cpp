@@ -78,6 +78,7 @@ Queue::Queue(VkPhysicalDevice physical, unsigned family, std::string name)
     properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
     api()->GetPhysicalDeviceProperties2(physical, &properties);
     tick_ns_ = static_cast<double>(properties.properties.limits.timestampPeriod);
+    tick_bits_ = families[family].timestampValidBits;
     VkQueryPoolCreateInfo stamps{};
     stamps.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
     stamps.queryType = VK_QUERY_TYPE_TIMESTAMP;
@@ -224,7 +225,8 @@ double Queue::time_ns(const std::function<void()>& work) {
   check(api()->GetQueryPoolResults(device_, stamps_, 0, 2, sizeof ticks, ticks, sizeof ticks[0],
                                    VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
         "reading the clock of " + name_);
-  return static_cast<double>(ticks[1] - ticks[0]) * tick_ns_;
+  const std::uint64_t valid = ~std::uint64_t{0} >> (64 - tick_bits_);  // it wraps around
+  return static_cast<double>((ticks[1] - ticks[0]) & valid) * tick_ns_;
 }
 
 }  // namespace faltung::vulkan

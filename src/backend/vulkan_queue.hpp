@@ -67,6 +67,7 @@ class Queue {
   VkPhysicalDevice physical_;
   std::string name_;
   double tick_ns_ = 0;  // 0: the queue has no clock
+  unsigned tick_bits_ = 64;
   VkDevice device_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;
   VkCommandPool pool_ = VK_NULL_HANDLE;

@@ -12,8 +12,10 @@ namespace faltung {
 // throws std::bad_alloc where a process has it not.
 inline void ask_room_for_json(std::size_t text_bytes) {
   // A value of two characters takes 16 bytes, thrice while its array grows, and once more at the end.
-  constexpr std::size_t kOfACharacter = 32, kAtLeast = 4096;
-  ::operator delete(::operator new(kAtLeast + kOfACharacter * text_bytes));
+  // Of a large text nearly all is in strings.
+  constexpr std::size_t kOfACharacter = 32, kOfAStrings = 2, kAtLeast = 4096, kLarge = 1 << 20;
+  const std::size_t large = text_bytes > kLarge ? text_bytes - kLarge : 0;
+  ::operator delete(::operator new(kAtLeast + kOfACharacter * (text_bytes - large) + kOfAStrings * large));
 }
 
 }  // namespace faltung

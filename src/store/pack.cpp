@@ -22,7 +22,7 @@ constexpr std::size_t kKindHash = 8, kHash = 16, kName = kKindHash + kHash, kHea
                       kEntryBytes = kName + kHash + 16;
 constexpr std::uint32_t kMostBytes = 1 << 28;  // of a record: a damaged size must not fill the memory
 constexpr int kLevel = 19;
-// Some of the records: one in so many, of all sizes, as far as these bytes go. What was shipped in format 1
+// Some of the records: one in so many, of all sizes, some such number of bytes. What was shipped in format 1
 // took 1.58 MB, and takes 0.65 MB by such a dictionary. Reading any record reads it.
 constexpr std::size_t kOneIn = 8, kDictionary = 768 << 10;
 
