@@ -39,8 +39,12 @@ Support Algorithm::supports(const Problem& asked, const Target& target) const {
   return supports_rewritten(*this, without_pool(problem), target);
 }
 
+bool Algorithm::needs_training_step(const Problem& asked, const Target& target) const {
+  return asked.training != Training::none && !fuses_training(asked, target);
+}
+
 std::vector<Candidate> Algorithm::candidates(const Problem& asked, const Target& target) const {
-  const bool needs_step = asked.training != Training::none && !fuses_training(asked, target);
+  const bool needs_step = needs_training_step(asked, target);
   const Problem problem = needs_step ? without_training(asked) : asked;
   std::vector<Candidate> all;
   if (!is_plain(problem) && !is_native(problem)) {
@@ -74,7 +78,7 @@ Candidate Algorithm::candidate(const Problem& asked, const std::string& config, 
     throw Error(Status::unsupported,
                 std::string(name()) + " does not compute " + to_string(asked) + ": " + support.why);
   }
-  const bool needs_step = asked.training != Training::none && !fuses_training(asked, target);
+  const bool needs_step = needs_training_step(asked, target);
   const Problem problem = needs_step ? without_training(asked) : asked;
   std::vector<Candidate> one;
   if (!is_plain(problem) && !is_native(problem)) {

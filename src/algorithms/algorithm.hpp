@@ -56,6 +56,7 @@ class Algorithm {
   virtual bool starts_trusted() const { return device_kind() == "cpu"; }
 
  private:
+  bool needs_training_step(const Problem& problem, const Target& target) const;
   // What an algorithm answers: of plain problems, and of those that it computes as they are. With a pool in
   // it, for the convolution.
   virtual Support accepts(const Problem& problem, const Target& target) const = 0;

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/pool.hpp"
 #include "src/algorithms/gpu.hpp"
+#include "src/algorithms/pass_time.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
@@ -17,12 +18,6 @@ Step pool_on_cpu(const Problem& p, Slot conv) {
 }
 
 }  // namespace
-
-double pass_ms(double bytes, const Target& target) {
-  if (target.device.kind == "cpu") return bytes / (8e6 * target.threads);
-  constexpr double kLaunchMs = 0.0025, kUnitBytesPerMs = 2e7;
-  return kLaunchMs + bytes / (kUnitBytesPerMs * std::max(1, target.device.units));
-}
 
 Step pool_step(const Problem& p, Slot conv, Slot y, PoolPitches pitches, const DeviceInfo& device) {
   constexpr int kThreads = 256;

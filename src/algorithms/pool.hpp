@@ -10,9 +10,6 @@ namespace faltung {
 // A GPU's: over the convolution's result that lies at `conv`.
 Step pool_step(const Problem& problem, Slot conv, Slot y, PoolPitches pitches, const DeviceInfo& device);
 
-// What a step takes that passes so many bytes once, at rates of memory that are usual: milliseconds.
-double pass_ms(double bytes, const Target& target);
-
 // convolution: a candidate for the problem without its pool. The convolution's result goes through the
 // workspace.
 Candidate with_pool_step(Candidate convolution, const Problem& problem, const Target& target);

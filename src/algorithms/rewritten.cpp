@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "src/algorithms/packing.hpp"
+#include "src/algorithms/pass_time.hpp"
 #include "src/algorithms/rewrite_steps.hpp"
 #include "src/problem/integers.hpp"
 #include "src/problem/rewrite_plain.hpp"
@@ -143,16 +144,12 @@ class Rewritten {
     places_.push_back(std::move(places));
   }
 
-  // Milliseconds, at rates of memory that are usual.
   double copy_ms() const {
-    constexpr double kLaunchMs = 0.0025, kUnitBytesPerMs = 2e7;
     double ms = 0;
     for (const Places& p : places_) {
       for (const std::optional<Placed>* placed : {&p.x, &p.y, &p.residual}) {
         if (!*placed) continue;
-        const double bytes = 2.0 * static_cast<double>((*placed)->copy->inner_bytes());
-        ms += device_.kind == "cpu" ? bytes / (8e6 * threads_)
-                                    : kLaunchMs + bytes / (kUnitBytesPerMs * std::max(1, device_.units));
+        ms += pass_ms(2.0 * static_cast<double>((*placed)->copy->inner_bytes()), {device_, threads_});
       }
     }
     return ms;

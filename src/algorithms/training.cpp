@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/training.hpp"
 #include "src/algorithms/gpu.hpp"
-#include "src/algorithms/pool.hpp"
+#include "src/algorithms/pass_time.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 

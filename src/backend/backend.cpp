@@ -68,13 +68,15 @@ std::string needs(const std::string& id, const std::vector<std::string>& there) 
   constexpr std::pair<const char*, const char*> kNeeds[] = {
       {"opencl:", "; OpenCL needs libOpenCL.so.1 and a driver's file in /etc/OpenCL/vendors"},
       {"cuda:", "; CUDA needs NVIDIA's driver, and NVRTC (pip install nvidia-cuda-nvrtc, or FALTUNG_NVRTC)"}};
+  const auto lacks = [&](std::string_view kind) {
+    const auto is_one = [kind](const std::string& one) { return one.starts_with(kind); };
+    return is_one(id) && std::none_of(there.begin(), there.end(), is_one);
+  };
   for (const auto& [kind, text] : kNeeds) {
-    const auto is_one = [kind = kind](const std::string& one) { return one.starts_with(kind); };
-    if (is_one(id) && std::none_of(there.begin(), there.end(), is_one)) return text;
+    if (lacks(kind)) return text;
   }
   if (id.starts_with("hip:") && !hip_missing().empty()) return "; " + hip_missing();
-  const auto is_vulkan = [](const std::string& one) { return one.starts_with("vulkan:"); };
-  if (is_vulkan(id) && std::none_of(there.begin(), there.end(), is_vulkan)) return "; " + vulkan_missing();
+  if (lacks("vulkan:")) return "; " + vulkan_missing();
   return "";
 }
 
