@@ -49,7 +49,7 @@ std::vector<const Candidate*> trial_order(const Selection& selection, const Tria
 
 // How many candidates to compile at once: as many as there are processors, and time to try afterwards.
 std::size_t compiled_at_once(double left_ms) {
-  constexpr double kOneTrial = 500;  // ms, with its compilation
+  constexpr double kOneTrial = 80;  // ms, of what is compiled
   return static_cast<std::size_t>(std::clamp(left_ms / kOneTrial, 1.0, double(available_processors())));
 }
 
@@ -120,7 +120,8 @@ class EngineImpl::Measuring {
 
   void prepare() {
     if (arena_) return;
-    oracle_.emplace(s_.problem, Data::random, kFindSeed, kProducts);
+    const std::shared_ptr<const Parallel> parallel = engine_.workers(available_processors());
+    oracle_.emplace(s_.problem, Data::random, kFindSeed, kProducts, parallel.get());
     arena_.emplace(*s_.device, *oracle_, arena_bytes_, 64, arena_ms_);
   }
 
@@ -201,8 +202,9 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
   std::size_t compiled = 0;  // of order, ahead of their turn
   for (std::size_t at = 0; at < order.size(); ++at) {
     const Candidate* const candidate = order[at];
-    // A right answer is worth more than the budget; beyond it nothing is tried once there is one.
-    const double left = heats_ms - ms_after(begin);
+    // A right answer is worth more than the budget; beyond it nothing is tried once there is one. What is
+    // compiled already is tried in the finals' time, too.
+    const double left = (at < compiled ? s.budget_ms : heats_ms) - ms_after(begin);
     if (best_ms > 0 && left <= 0) break;
     if (best_ms > 0 && candidate->cost.ms * model_factor > left) continue;
     const std::string kernel = candidate->kernel();
@@ -210,7 +212,7 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
       const CallersFloatMode callers;
       progress(done, static_cast<int>(order.size()), kernel);
     }
-    if (at >= compiled) {
+    if (at >= compiled && !s.on_cpu()) {
       const std::size_t some = std::min(compiled_at_once(left), order.size() - at);
       trust_.compile_ahead(std::span(order).subspan(at, some), s);
       compiled = at + some;

@@ -31,16 +31,30 @@ class Random {
   std::uint64_t state_;
 };
 
-std::vector<std::byte> make_data(DType dtype, i64 elements, Data data, Random& random) {
+// The same with any number of threads: each element is a hash of its place.
+std::vector<std::byte> make_data(DType dtype, i64 elements, Data data, Random& random,
+                                 const Parallel* parallel) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(elements * size_of(dtype)));
   constexpr float kIntegers[] = {-2, -1, 1, 2};
-  for (i64 i = 0; i < elements; ++i) {
-    const std::uint64_t bits = random();
-    const float value = data == Data::small_integers
-                            ? kIntegers[bits & 3]
-                            : static_cast<float>(static_cast<double>(static_cast<i64>(bits)) * 0x1p-63);
-    store_element(dtype, bytes.data(), i, value);
+  constexpr i64 kBlock = 1 << 16;
+  const auto fill = [&](i64 block, int) {
+    Random own = random;
+    own.skip(block * kBlock);
+    for (i64 i = block * kBlock; i < std::min(elements, (block + 1) * kBlock); ++i) {
+      const std::uint64_t bits = own();
+      const float value = data == Data::small_integers
+                              ? kIntegers[bits & 3]
+                              : static_cast<float>(static_cast<double>(static_cast<i64>(bits)) * 0x1p-63);
+      store_element(dtype, bytes.data(), i, value);
+    }
+  };
+  const i64 blocks = (elements + kBlock - 1) / kBlock;
+  if (parallel != nullptr) {
+    parallel->each(blocks, fill);
+  } else {
+    for (i64 block = 0; block < blocks; ++block) fill(block, 0);
   }
+  random.skip(elements);
   return bytes;
 }
 
@@ -74,23 +88,26 @@ bool rounds_to(DType dtype, float actual, double integer) {
 
 }  // namespace
 
-Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, double max_products)
+Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, double max_products,
+               const Parallel* parallel)
     : problem_(problem), data_(data) {
   Random random(seed);
   const DType t = problem.dtype;
   // What the direction writes needs no data; the others' is the same in every direction.
   const auto make = [&](Direction writes, const TensorShape& shape) {
-    if (problem.direction != writes) return make_data(t, shape.extent(), data, random);
+    if (problem.direction != writes) return make_data(t, shape.extent(), data, random, parallel);
     random.skip(shape.extent());
     return std::vector<std::byte>();
   };
   x_ = make(Direction::backward_data, x_shape(problem));
   w_ = make(Direction::backward_weights, w_shape(problem));
   y_ = make(Direction::forward, conv_shape(problem));
-  bias_ = make_data(t, problem.k, data, random);
-  if (problem.epilogue.residual) residual_ = make_data(t, conv_shape(problem).extent(), data, random);
+  bias_ = make_data(t, problem.k, data, random, parallel);
+  if (problem.epilogue.residual)
+    residual_ = make_data(t, conv_shape(problem).extent(), data, random, parallel);
   const auto pointer = [](std::vector<std::byte>& bytes) { return bytes.empty() ? nullptr : bytes.data(); };
-  if (problem.training == Training::drelu) relu_ = make_data(t, x_shape(problem).extent(), data, random);
+  if (problem.training == Training::drelu)
+    relu_ = make_data(t, x_shape(problem).extent(), data, random, parallel);
   tensors_ = {pointer(x_), pointer(w_), pointer(y_), pointer(bias_), pointer(residual_), pointer(relu_)};
   choose_elements(max_products, seed);
 }

@@ -34,8 +34,9 @@ struct Finding {
 class Oracle {
  public:
   // Elements are all checked where that takes at most max_products products; otherwise corners and a seeded
-  // sample.
-  Oracle(const Problem& problem, Data data, std::uint64_t seed, double max_products = 3e8);
+  // sample. parallel: makes the data, which are the same without.
+  Oracle(const Problem& problem, Data data, std::uint64_t seed, double max_products = 3e8,
+         const Parallel* parallel = nullptr);
   // The caller's own tensors, which must outlive this, and what is known of their data.
   Oracle(const Problem& problem, const Tensors& tensors, std::uint64_t seed, double max_products = 3e8,
          Data data = Data::any);

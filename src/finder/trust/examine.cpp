@@ -94,6 +94,19 @@ Report repeat(const PlanImpl& plan, const Candidate& candidate, const Oracle& or
   return report_of(Outcome::pass, "");
 }
 
+void verify(const Task& task, const PlanImpl& plan, const Candidate& candidate, Verifier& verifier,
+            const Watch& watch, Report& report) {
+  Report found = verifier.kernel(plan, candidate, watch);
+  report.error_over_bound = found.error_over_bound;
+  if (passed(found) && task.launches > 0) {
+    found = repeat(plan, candidate, verifier.oracle(Data::small_integers), verifier.parallel(), task.launches,
+                   watch);
+    if (!passed(found)) report.error_over_bound = found.error_over_bound;
+  }
+  report.outcome = found.outcome;
+  report.why = found.why;
+}
+
 // A GPU's kernels know no threads of the host.
 int threads_of(const Task& task, const Device& device) {
   return device.info().kind == "cpu" ? task.threads : 1;
@@ -151,7 +164,7 @@ void Examiner::examine(const Task& task, const Watch& watch, Report& report, Pha
   }
   parse_kernel(task.kernel);  // throws for what is none
   device->synchronize({});
-  keep_for(task, device);
+  Kept& kept = kept_for(task, device);
 
   enter(Phase::compile);
   const Candidate candidate =
@@ -172,29 +185,17 @@ void Examiner::examine(const Task& task, const Watch& watch, Report& report, Pha
   bool may_win = true;
   if (task.time_ms > 0) {
     enter(Phase::check);  // the host fills buffers
-    if (!oracle_) oracle_.emplace(task.problem, Data::random, task.seed, 1);
-    if (!arena_) arena_.emplace(*device, *oracle_, task.arena_bytes, 64, task.arena_ms);
+    if (!kept.oracle)
+      kept.oracle.emplace(task.problem, Data::random, task.seed, 1, &kept.verifier->parallel());
+    if (!kept.arena) kept.arena.emplace(*device, *kept.oracle, task.arena_bytes, 64, task.arena_ms);
     enter(Phase::run);
-    Runner runner(plan, *arena_);
+    Runner runner(plan, *kept.arena);
     runner.before_each([&] { enter(Phase::run); });
     const Timing timing = time_runner(runner, task.time_ms, task.best_ms);
     report.ms = timing.median, report.ms_min = timing.min, report.ms_max = timing.max;
     may_win = task.best_ms <= 0 || timing.median < kClose * task.best_ms;
   }
-  if (task.verify && may_win) verify(task, *plan, candidate, enter, report);
-}
-
-void Examiner::verify(const Task& task, const PlanImpl& plan, const Candidate& candidate, const Watch& watch,
-                      Report& report) {
-  Report found = verifier_->kernel(plan, candidate, watch);
-  report.error_over_bound = found.error_over_bound;
-  if (passed(found) && task.launches > 0) {
-    found = repeat(plan, candidate, verifier_->oracle(Data::small_integers), verifier_->parallel(),
-                   task.launches, watch);
-    if (!passed(found)) report.error_over_bound = found.error_over_bound;
-  }
-  report.outcome = found.outcome;
-  report.why = found.why;
+  if (task.verify && may_win) verify(task, *plan, candidate, *kept.verifier, enter, report);
 }
 
 Store& Examiner::store(const std::string& location) {
@@ -202,7 +203,7 @@ Store& Examiner::store(const std::string& location) {
   return found != stores_.end() ? found->second : stores_.try_emplace(location, location).first->second;
 }
 
-void Examiner::keep_for(const Task& task, const std::shared_ptr<Device>& device) {
+Examiner::Kept& Examiner::kept_for(const Task& task, const std::shared_ptr<Device>& device) {
   const std::string what = to_string(task.problem) + " " + task.device + " " + std::to_string(task.threads) +
                            " " + std::to_string(task.seed) + " " + std::to_string(task.products) + " " +
                            std::to_string(task.arena_bytes);
@@ -210,11 +211,12 @@ void Examiner::keep_for(const Task& task, const std::shared_ptr<Device>& device)
   const int threads = device->info().kind == "cpu" ? task.threads : available_processors();
   workers(task.threads);
   workers(threads);
-  if (what == kept_) return;
-  arena_.reset();
-  oracle_.reset();
-  verifier_.emplace(task.problem, device, workers_.at(threads), task.seed, task.products);
-  kept_ = what;
+  Kept& kept = task.time_ms > 0 ? timed_ : untimed_;
+  if (kept.what == what) return kept;
+  kept = Kept();
+  kept.verifier.emplace(task.problem, device, workers_.at(threads), task.seed, task.products);
+  kept.what = what;
+  return kept;
 }
 
 const std::shared_ptr<const Parallel>& Examiner::workers(int count) {

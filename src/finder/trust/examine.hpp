@@ -43,7 +43,8 @@ struct Probe {
 };
 inline const char* name(Probe::Part part) { return part == Probe::Part::memory ? "memory" : "compiler"; }
 
-// Tries kernels one after the other. Inputs, expected results and buffers of the last problem are kept.
+// Tries kernels one after the other. Inputs, expected results and buffers are kept: those of the last problem
+// that was timed, and those of the last one that was not, for a find goes to and fro between them.
 class Examiner {
  public:
   // watch: told of Phase::run before each run that is waited for.
@@ -56,17 +57,19 @@ class Examiner {
 
  private:
   void examine(const Task& task, const Watch& watch, Report& report, Phase& phase);
-  void verify(const Task& task, const PlanImpl& plan, const Candidate& candidate, const Watch& watch,
-              Report& report);
-  void keep_for(const Task& task, const std::shared_ptr<Device>& device);
+  // What trials of one problem share.
+  struct Kept {
+    std::string what;
+    std::optional<Verifier> verifier;
+    std::optional<Oracle> oracle;
+    std::optional<Arena> arena;
+  };
+  Kept& kept_for(const Task& task, const std::shared_ptr<Device>& device);
   const std::shared_ptr<const Parallel>& workers(int count);
   Store& store(const std::string& location);
   std::shared_ptr<const PlanImpl> plan_of(const Task& task, const Candidate& candidate, Store& store) const;
 
-  std::string kept_;  // what the following are for
-  std::optional<Verifier> verifier_;
-  std::optional<Oracle> oracle_;
-  std::optional<Arena> arena_;
+  Kept timed_, untimed_;
   std::map<int, std::shared_ptr<const Parallel>> workers_;
   std::map<std::string, Store> stores_;
   std::map<std::string, std::shared_ptr<const PlanImpl>> ahead_;  // by what they are plans of

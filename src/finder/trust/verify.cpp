@@ -1,5 +1,6 @@
 #include "src/finder/trust/verify.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -11,47 +12,76 @@ namespace {
 constexpr std::size_t kGuard = 4096;  // bytes on each side
 constexpr unsigned char kGuardByte = 0xfb;
 constexpr unsigned char kPoison = 0xff;  // NaN in every dtype
+constexpr std::size_t kPiece = std::size_t{1}
+                               << 22;  // bytes: pages of the host are touched once, not for all
 
-// A device buffer between two guard zones.
+// A device buffer between two guard zones. content: host memory that outlives it; null: filled with poison.
 class Guarded {
  public:
   Guarded(Device& device, std::string name, std::size_t bytes, const void* content)
-      : device_(device), name_(std::move(name)), bytes_(bytes), buffer_(device.allocate(bytes + 2 * kGuard)) {
-    std::vector<unsigned char> image(bytes + 2 * kGuard, kGuardByte);
-    if (content != nullptr) {
-      std::memcpy(image.data() + kGuard, content, bytes);
-      content_.assign(image.begin() + kGuard, image.end() - kGuard);
-    } else {
-      std::memset(image.data() + kGuard, kPoison, bytes);
-    }
-    device_.copy_in(buffer_, image.data(), image.size());
+      : device_(device),
+        name_(std::move(name)),
+        bytes_(bytes),
+        content_(static_cast<const std::byte*>(content)),
+        buffer_(device.allocate(bytes + 2 * kGuard)) {
+    const std::vector<unsigned char> guard(kGuard, kGuardByte);
+    device_.copy_in(at(0, kGuard), guard.data(), kGuard);
+    device_.copy_in(at(kGuard + bytes, kGuard), guard.data(), kGuard);
+    const std::vector<unsigned char> poison(content == nullptr ? std::min(bytes, kPiece) : 0, kPoison);
+    each_piece([&](std::size_t from, std::size_t size) {
+      const void* const piece =
+          content_ != nullptr ? static_cast<const void*>(content_ + from) : poison.data();
+      device_.copy_in(at(kGuard + from, size), piece, size);
+      return true;
+    });
   }
 
-  void* pointer() const { return static_cast<std::byte*>(buffer_.pointer) + kGuard; }
+  void* pointer() const { return at(kGuard, 0).pointer; }
 
   // Empty if the guard zones, and the content of an input, are as they were.
-  std::string damage(std::vector<unsigned char>* content = nullptr) const {
-    std::vector<unsigned char> image(bytes_ + 2 * kGuard);
-    device_.copy_out(image.data(), buffer_, image.size());
+  std::string damage() const {
+    std::vector<unsigned char> before(kGuard), past(kGuard);
+    device_.copy_out(before.data(), at(0, kGuard), kGuard);
+    device_.copy_out(past.data(), at(kGuard + bytes_, kGuard), kGuard);
     for (std::size_t i = 0; i < kGuard; ++i) {
-      if (image[kGuard - 1 - i] != kGuardByte)
+      if (before[kGuard - 1 - i] != kGuardByte)
         return "wrote " + std::to_string(i + 1) + " bytes before " + name_;
-      if (image[kGuard + bytes_ + i] != kGuardByte)
-        return "wrote " + std::to_string(i + 1) + " bytes past " + name_;
+      if (past[i] != kGuardByte) return "wrote " + std::to_string(i + 1) + " bytes past " + name_;
     }
-    if (!content_.empty() && std::memcmp(content_.data(), image.data() + kGuard, bytes_) != 0) {
-      return "changed its input " + name_;
-    }
-    if (content != nullptr) content->assign(image.begin() + kGuard, image.end() - kGuard);
-    return "";
+    if (content_ == nullptr) return "";
+    std::vector<unsigned char> piece(std::min(bytes_, kPiece));
+    const bool is_same = each_piece([&](std::size_t from, std::size_t size) {
+      device_.copy_out(piece.data(), at(kGuard + from, size), size);
+      return std::memcmp(content_ + from, piece.data(), size) == 0;
+    });
+    return is_same ? "" : "changed its input " + name_;
+  }
+
+  std::vector<unsigned char> content() const {
+    std::vector<unsigned char> content(bytes_);
+    if (bytes_ > 0) device_.copy_out(content.data(), at(kGuard, bytes_), bytes_);
+    return content;
   }
 
  private:
+  Buffer at(std::size_t offset, std::size_t bytes) const {
+    return {nullptr, static_cast<std::byte*>(buffer_.pointer) + offset, bytes};
+  }
+
+  // use: false ends it, and is the answer.
+  template <typename Use>
+  bool each_piece(const Use& use) const {
+    for (std::size_t from = 0; from < bytes_; from += kPiece) {
+      if (!use(from, std::min(kPiece, bytes_ - from))) return false;
+    }
+    return true;
+  }
+
   Device& device_;
   std::string name_;
   std::size_t bytes_;
+  const std::byte* content_;
   Buffer buffer_;
-  std::vector<unsigned char> content_;
 };
 
 // What lies between the parts of a slice is others': empty if it is as it was.
@@ -106,19 +136,17 @@ Report verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& orac
     plan.run(tensors, options);
     device.synchronize({});
     if (watch) watch(Phase::check);
-    std::vector<unsigned char> content, content_of_sums;
     for (const Guarded* buffer : {&x, &w, &y, &bias, &residual, &relu, &sums, &workspace}) {
-      const std::string damage = buffer->damage(buffer == &result ? &content
-                                                : buffer == &sums ? &content_of_sums
-                                                                  : nullptr);
+      const std::string damage = buffer->damage();
       if (!damage.empty()) return report_of(Outcome::out_of_bounds, damage, plan.kernel());
     }
+    std::vector<unsigned char> content = result.content(), content_of_sums = sums.content();
     if (const std::string damage = damage_between(p, content); !damage.empty())
       return report_of(Outcome::out_of_bounds, damage, plan.kernel());
     if (packed && (content != first || content_of_sums != first_sums)) {
       return report_of(Outcome::wrong, "packed weights give other bits than plain ones", plan.kernel());
     }
-    if (!packed) first = content, first_sums = content_of_sums;
+    if (!packed) first = std::move(content), first_sums = std::move(content_of_sums);
   }
   Finding finding = oracle.check(first.data(), accuracy, parallel);
   if (finding.right() && !first_sums.empty()) {
@@ -144,7 +172,7 @@ const Oracle& Verifier::oracle(Data data) {
   const std::uint64_t seed = data == Data::small_integers ? seed_ : seed_ + 1;
   const auto found = oracles_.find(data);
   if (found != oracles_.end()) return found->second;
-  return oracles_.try_emplace(data, problem_, data, seed, max_products_).first->second;
+  return oracles_.try_emplace(data, problem_, data, seed, max_products_, parallel_.get()).first->second;
 }
 
 std::shared_ptr<const PlanImpl> make_plan(const Problem& problem, const Candidate& candidate,
