@@ -77,9 +77,18 @@ TEST_F(WinogradCpu, IsAdmittedWhereItsErrorIsThatOfADotProduct) {
   EXPECT_EQ(configs(channels(64)), (Names{"f2x2", "f4x4"}));
   EXPECT_EQ(configs(channels(1, ":math=fast")), (Names{"f2x2", "f4x4"}));
   // What is summed over is K in backward_data, and a group's part.
-  EXPECT_EQ(configs(parse_problem("bwd_d:n1c8h9w9k64r3s3")), (Names{"f2x2", "f4x4"}));
+  EXPECT_EQ(configs(parse_problem("bwd_d:n1c8h18w18k64r3s3")), (Names{"f2x2", "f4x4"}));
   EXPECT_EQ(configs(parse_problem("bwd_d:n1c64h9w9k8r3s3")), Names{"f2x2"});
   EXPECT_EQ(configs(parse_problem("fwd:n1c64h9w9k8r3s3:g2")), Names{"f2x2"});
+
+  // Small images, where a chain skips taps that fall beside them: what is transformed is y in backward_data.
+  EXPECT_EQ(configs(parse_problem("fwd:n1c255h7w9k8r3s3:pad1")), Names{"f2x2"});
+  EXPECT_EQ(configs(parse_problem("fwd:n1c256h7w9k8r3s3:pad1")), (Names{"f2x2", "f4x4"}));
+  EXPECT_EQ(configs(parse_problem("fwd:n1c512h3w9k8r3s3:pad1")), Names{"f2x2"});
+  EXPECT_EQ(configs(parse_problem("fwd:n1c3h7w7k8r3s3:pad1")), Names{});
+  EXPECT_EQ(configs(parse_problem("fwd:n1c31h2w9k8r3s3:pad1")), Names{});
+  EXPECT_EQ(configs(parse_problem("bwd_d:n1c8h4w3k31r3s3")), Names{});
+  EXPECT_EQ(configs(parse_problem("bwd_d:n1c8h4w3k32r3s3")), Names{"f2x2"});
 
   const auto growth = [&](const Problem& p, const char* config) {
     return algorithm_.candidate(p, config, target_).accuracy.growth;
@@ -99,6 +108,7 @@ TEST_F(WinogradCpu, SaysWhyItDeclines) {
   EXPECT_THAT(why("fwd:n1c64h16w16k8r3s3:dil2"), HasSubstr("this is 3x3 dilation 2x2"));
   EXPECT_THAT(why("bwd_w:n1c64h16w16k8r3s3"), HasSubstr("not backward_weights"));
   EXPECT_THAT(why("fwd:n1c8h16w16k8r3s3:g8"), HasSubstr("math=fast allows it"));
+  EXPECT_THAT(why("fwd:n1c31h2w9k8r3s3:pad1"), HasSubstr("errs more than 2 times as much as a chain"));
 }
 
 TEST_F(WinogradCpu, RefusesUnknownConfigs) {

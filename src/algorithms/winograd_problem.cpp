@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/core.h>
 
@@ -51,12 +52,22 @@ std::int64_t channels_summed(const Problem& p) {
   return (p.direction == Direction::backward_data ? p.k : p.c) / p.groups;
 }
 
-// F(4x4)'s roundings beside the sum weigh less the more channels there are: 3.3 times a chain's error was
-// measured at 4, 2.0 at 32, 1.8 at 64, 1.6 from 256 on.
+// The roundings beside the sum weigh more the fewer channels there are, and the fewer of the nine taps meet a
+// pixel: a chain skips the others, the transforms do not. F(2x2) errs 1.1 times as much as a chain at 5
+// channels, 2.0 at one; on images of one or two pixels 2.1 at 8, 1.8 at 32. F(4x4) errs 3.3 times as much at
+// 4, 2.0 at 32, 1.8 at 64, 1.6 from 256 on, and a fifth more on images of eight.
 double rms_of_chain(const Problem& p, int m) {
-  constexpr std::int64_t kFewestOfFour = 64;
   constexpr double kOfFewer = 8;
-  return m == 4 && channels_summed(p) < kFewestOfFour ? kOfFewer : Accuracy::kAsFp32;
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  const bool data = p.direction == Direction::backward_data;
+  const std::int64_t side = std::min(data ? p.y_h() : p.h, data ? p.y_w() : p.w);
+  const std::int64_t fewest = m == 2     ? (side < 3   ? 32
+                                            : side < 8 ? 4
+                                                       : 2)
+                              : side < 4 ? kNone
+                              : side < 8 ? 256
+                                         : 64;
+  return channels_summed(p) < fewest ? kOfFewer : Accuracy::kAsFp32;
 }
 
 }  // namespace
@@ -100,13 +111,17 @@ Support winograd_serves(const Problem& p, WinogradRoundings roundings) {
     }
     return Support::declined("it needs a 3x3 filter with stride 1 and dilation 1; this is " + is);
   }
-  if (!winograd_admitted(p, 2, roundings)) {
+  if (winograd_admitted(p, 2, roundings)) return Support::supported();
+  if (rms_of_chain(p, 2) > Accuracy::kAsFp32) {
     return Support::declined(fmt::format(
-        "with {} channels its error may grow to {:.1f} roundings, and math={} admits {:.0f}; "
-        "math=fast allows it",
-        channels_summed(p), winograd_typical_growth(p, 2, roundings), name(p.math), admitted_growth(p)));
+        "with {} channels, on images of this size, it errs more than {:.0f} times as much as a chain of fp32 "
+        "multiply-adds; math=fast allows it",
+        channels_summed(p), Accuracy::kAsFp32));
   }
-  return Support::supported();
+  return Support::declined(fmt::format(
+      "with {} channels its error may grow to {:.1f} roundings, and math={} admits {:.0f}; "
+      "math=fast allows it",
+      channels_summed(p), winograd_typical_growth(p, 2, roundings), name(p.math), admitted_growth(p)));
 }
 
 }  // namespace faltung

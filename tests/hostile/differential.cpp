@@ -5,9 +5,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -64,17 +66,21 @@ void fill(Dice& dice, Values values, DType dtype, std::byte* data, std::size_t b
   }
 }
 
-// In another order than counting, on as many threads as it likes.
+// In another order than counting, on as many threads as it likes; on this one what a machine that is full has
+// no thread for.
 void reversed(void* context, int count, void (*body)(int, void*), void* argument) {
-  const int threads = *static_cast<int*>(context);
+  const int parts = std::max(1, *static_cast<int*>(context));
+  const auto part = [=](int first) {
+    for (int i = count - 1 - first; i >= 0; i -= parts) body(i, argument);
+  };
   std::vector<std::thread> all;
-  for (int t = 0; t < threads; ++t) {
-    all.emplace_back([=] {
-      for (int i = count - 1 - t; i >= 0; i -= threads) body(i, argument);
-    });
+  int started = 0;
+  try {
+    while (started < *static_cast<int*>(context)) all.emplace_back(part, started), ++started;
+  } catch (const std::system_error&) {
   }
+  for (int rest = started; rest < parts; ++rest) part(rest);
   for (std::thread& thread : all) thread.join();
-  for (int i = count - 1; threads == 0 && i >= 0; --i) body(i, argument);
 }
 
 // A caller's floating-point mode.
