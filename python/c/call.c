@@ -77,7 +77,7 @@ enum { FIRST, SECOND, BIAS, RESIDUAL, OUT, STREAM, RELU, SUMS, ARGUMENTS };
  * exception. */
 static int take_arguments(PyObject* arguments, PyObject* keywords, PyObject* values[ARGUMENTS]) {
   static const char* const texts[ARGUMENTS] = {NULL,  NULL,     "bias", "residual",
-                                                 "out", "stream", "relu", "sums"};
+                                               "out", "stream", "relu", "sums"};
   static PyObject* names[ARGUMENTS];
   for (int i = BIAS; i < ARGUMENTS; ++i) {
     if (names[i] == NULL && (names[i] = PyUnicode_InternFromString(texts[i])) == NULL) return -1;
@@ -181,13 +181,11 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
   PyObject* none = NULL;
   if (good) {
 #define DATA(i) (given[i] == NULL ? NULL : arrays[i].data)
-    const faltung_tensors tensors = {DATA(FALTUNG_X),
-                                     weights != NULL ? weights->plain : DATA(FALTUNG_W),
-                                     DATA(FALTUNG_Y),
-                                     DATA(FALTUNG_BIAS),
-                                     DATA(FALTUNG_RESIDUAL),
-                                     DATA(FALTUNG_RELU),
-                                     DATA(FALTUNG_SUMS)};
+    const faltung_tensors tensors = {
+        DATA(FALTUNG_X),        weights != NULL ? weights->plain : DATA(FALTUNG_W),
+        DATA(FALTUNG_Y),        DATA(FALTUNG_BIAS),
+        DATA(FALTUNG_RESIDUAL), DATA(FALTUNG_RELU),
+        DATA(FALTUNG_SUMS)};
 #undef DATA
     /* check_array has seen that the arrays are on the plan's device. */
     none = run_plan(self, &tensors, NULL, stream, weights, FALTUNG_ADDRESSES_ON_DEVICE);
