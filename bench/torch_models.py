@@ -276,6 +276,7 @@ def train(options):
             middle = time.perf_counter()
             loss.backward()
             times.append((middle - begin, time.perf_counter() - middle))
+            del loss  # or its graph's nodes, which belong to this stream, are those of the captured step
         for parameter in parameters:
             parameter.grad = None
         host = [1e3 * min(column) for column in zip(*times)]

@@ -3,7 +3,7 @@
 
 #include "c/plan.h"
 
-static const char* const kNames[TENSORS] = {"x", "w", "y", "bias", "residual"};
+static const char* const kNames[TENSORS] = {"x", "w", "y", "bias", "residual", "relu", "sums"};
 
 static PyObject* sizes_text(const int64_t* sizes, int count) {
   PyObject* text = PyUnicode_FromString("");
@@ -26,12 +26,24 @@ static int refuse_sizes(const char* what, const char* name, const int64_t* is, i
   return -1;
 }
 
+/* Of stats [2, k], of dbias [k]. */
+static int check_sums(const int64_t* shape, const Array* array) {
+  const int rows = shape[0] > 1, count = 1 + rows;
+  const int64_t* right = shape + 1 - rows;
+  if (array->dimensions != count || memcmp(array->shape, right, (size_t)count * sizeof *right) != 0)
+    return refuse_sizes("shape", "sums", array->shape, array->dimensions, right, count, "");
+  if ((rows && array->strides[0] != shape[1]) || (array->strides[count - 1] != 1 && shape[1] > 1))
+    return raise_bad_problem("sums is not contiguous");
+  return 0;
+}
+
 int check_array(const Plan* self, const Array* array, int tensor) {
   const char* name = kNames[tensor];
   const Expected* e = &self->expected[tensor];
-  if (array->dtype != self->dtype) {
+  const Dtype dtype = tensor == FALTUNG_SUMS ? DTYPE_F32 : self->dtype;
+  if (array->dtype != dtype) {
     return raise_bad_problem("%s is of %s; the plan computes %s", name, dtype_name(array->dtype),
-                             dtype_name(self->dtype));
+                             dtype_name(dtype));
   }
   if (array->on_cuda != self->on_cuda || array->device_id != self->device_id) {
     return raise_bad_problem("%s is on %s; the plan runs on %s", name,
@@ -43,6 +55,7 @@ int check_array(const Plan* self, const Array* array, int tensor) {
     if (array->strides[0] != 1 && array->shape[0] > 1) return raise_bad_problem("bias is not contiguous");
     return 0;
   }
+  if (tensor == FALTUNG_SUMS) return check_sums(e->shape, array);
   const int count = self->dimensions;
   if (array->dimensions != count || memcmp(array->shape, e->shape, (size_t)count * sizeof *e->shape) != 0) {
     return refuse_sizes("shape", name, array->shape, array->dimensions, e->shape, count, "");
@@ -57,12 +70,14 @@ int check_array(const Plan* self, const Array* array, int tensor) {
   return 0;
 }
 
-enum { FIRST, SECOND, BIAS, RESIDUAL, OUT, STREAM, ARGUMENTS };
+enum { FIRST, SECOND, BIAS, RESIDUAL, OUT, STREAM, RELU, SUMS, ARGUMENTS };
 
-/* What `(first, second, /, bias=None, residual=None, out=None, stream=None)` was called with, borrowed, NULL
- * for None: PyArg_ParseTupleAndKeywords takes a third of such a call. Returns -1 with an exception. */
+/* What `(first, second, /, bias=None, residual=None, out=None, stream=None, relu=None, sums=None)` was called
+ * with, borrowed, NULL for None: PyArg_ParseTupleAndKeywords takes a third of such a call. Returns -1 with an
+ * exception. */
 static int take_arguments(PyObject* arguments, PyObject* keywords, PyObject* values[ARGUMENTS]) {
-  static const char* const texts[ARGUMENTS] = {NULL, NULL, "bias", "residual", "out", "stream"};
+  static const char* const texts[ARGUMENTS] = {NULL,  NULL,     "bias", "residual",
+                                               "out", "stream", "relu", "sums"};
   static PyObject* names[ARGUMENTS];
   for (int i = BIAS; i < ARGUMENTS; ++i) {
     if (names[i] == NULL && (names[i] = PyUnicode_InternFromString(texts[i])) == NULL) return -1;
@@ -82,7 +97,7 @@ static int take_arguments(PyObject* arguments, PyObject* keywords, PyObject* val
     if (i == ARGUMENTS || i < count) {
       PyErr_Format(PyExc_TypeError,
                    i < count ? "a plan got two values for %U"
-                             : "a plan has no argument %U; it has bias, residual, out and stream",
+                             : "a plan has no argument %U; it has bias, residual, out, stream, relu and sums",
                    name);
       return -1;
     }
@@ -106,6 +121,27 @@ static PyObject* result_of(Plan* self, PyObject* out, PyObject* like, int tensor
                                tuple_of(e->strides, self->dimensions));
 }
 
+/* Whether the tensor, if there is one, has memory of its own that may be written; 0 with an exception. */
+static int may_write(const Plan* self, PyObject* const* given, const Array* arrays, int tensor) {
+  if (given[tensor] == NULL) return 1;
+  const char* to = arrays[tensor].data;
+  for (int i = 0; i < TENSORS; ++i) {
+    if (i == tensor || given[i] == NULL) continue;
+    const char* from = arrays[i].data;
+    if (from < to + self->expected[tensor].bytes && to < from + self->expected[i].bytes) {
+      raise_bad_problem("%s overlaps %s in memory; a result needs memory of its own", kNames[tensor],
+                        kNames[i]);
+      return 0;
+    }
+  }
+  if (arrays[tensor].read_only) {
+    raise_bad_problem("%s, which %s, is read-only", kNames[tensor],
+                      tensor == FALTUNG_SUMS ? "is written" : "the result goes to");
+    return 0;
+  }
+  return 1;
+}
+
 PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
   PyObject *given[TENSORS] = {NULL}, *values[ARGUMENTS];
   if (take_arguments(arguments, keywords, values) < 0) return NULL;
@@ -119,6 +155,8 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
   given[inputs[self->direction][1]] = values[SECOND];
   given[FALTUNG_BIAS] = values[BIAS];
   given[FALTUNG_RESIDUAL] = values[RESIDUAL];
+  given[FALTUNG_RELU] = values[RELU];
+  given[FALTUNG_SUMS] = values[SUMS];
   for (int i = FALTUNG_BIAS; i < TENSORS; ++i) {
     if ((given[i] != NULL) == self->has[i]) continue;
     raise_bad_problem(
@@ -139,30 +177,15 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
     read[i] = read_array(given[i], kNames[i], &stream, &arrays[i]) == 0;
     good = read[i] && check_array(self, &arrays[i], i) == 0;
   }
-  const char* to = good ? arrays[result].data : NULL;
-  for (int i = 0; i < TENSORS && good; ++i) {
-    if (i == result || given[i] == NULL) continue;
-    const char* from = arrays[i].data;
-    if (from < to + self->expected[result].bytes && to < from + self->expected[i].bytes) {
-      raise_bad_problem("%s overlaps %s in memory; a result needs memory of its own", kNames[result],
-                        kNames[i]);
-      good = 0;
-    }
-  }
-  if (good && arrays[result].read_only) {
-    raise_bad_problem("%s, which the result goes to, is read-only", kNames[result]);
-    good = 0;
-  }
+  good = good && may_write(self, given, arrays, result) && may_write(self, given, arrays, FALTUNG_SUMS);
   PyObject* none = NULL;
   if (good) {
 #define DATA(i) (given[i] == NULL ? NULL : arrays[i].data)
-    const faltung_tensors tensors = {DATA(FALTUNG_X),
-                                     weights != NULL ? weights->plain : DATA(FALTUNG_W),
-                                     DATA(FALTUNG_Y),
-                                     DATA(FALTUNG_BIAS),
-                                     DATA(FALTUNG_RESIDUAL),
-                                     NULL,
-                                     NULL};
+    const faltung_tensors tensors = {
+        DATA(FALTUNG_X),        weights != NULL ? weights->plain : DATA(FALTUNG_W),
+        DATA(FALTUNG_Y),        DATA(FALTUNG_BIAS),
+        DATA(FALTUNG_RESIDUAL), DATA(FALTUNG_RELU),
+        DATA(FALTUNG_SUMS)};
 #undef DATA
     /* check_array has seen that the arrays are on the plan's device. */
     none = run_plan(self, &tensors, NULL, stream, weights, FALTUNG_ADDRESSES_ON_DEVICE);

@@ -83,8 +83,8 @@ int add_operator_type(PyObject* module);
  * there.
  */
 PyObject* use_torch(PyObject* module, PyObject* arguments);
-/* is_plain(*tensors) -> bool: whether nothing would look at a call with them. */
-PyObject* plain(PyObject* module, PyObject* tensors);
+/* is_unseen(*tensors) -> bool: whether nothing below autograd would look at a call with them. */
+PyObject* unseen(PyObject* module, PyObject* tensors);
 /* fit(x, w, bias, dimensions) -> bool or None: whether they are of one dtype; None where something would look
  * at the call, or they are no tensors of so many dimensions that are computed, whatever their dtypes. */
 PyObject* fit(PyObject* module, PyObject* arguments);

@@ -46,7 +46,7 @@ static PyMethodDef functions[] = {{"version", version, METH_NOARGS, NULL},
                                   {"devices", devices, METH_NOARGS, NULL},
                                   {"describe", describe, METH_O, NULL},
                                   {"use_torch", use_torch, METH_VARARGS, NULL},
-                                  {"is_plain", plain, METH_VARARGS, NULL},
+                                  {"is_unseen", unseen, METH_VARARGS, NULL},
                                   {"fit", fit, METH_VARARGS, NULL},
                                   {"use_openmp_of", use_openmp_of, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};

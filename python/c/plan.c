@@ -57,7 +57,10 @@ PyObject* new_plan(faltung_problem* problem, faltung_plan* plan, const char* dev
   self->has[FALTUNG_X] = self->has[FALTUNG_W] = self->has[FALTUNG_Y] = 1;
   self->has[FALTUNG_BIAS] = has_field(text, "bias");
   self->has[FALTUNG_RESIDUAL] = has_field(text, "residual");
+  self->has[FALTUNG_RELU] = has_field(text, "drelu");
+  self->has[FALTUNG_SUMS] = has_field(text, "stats") || has_field(text, "dbias");
   for (int i = 0; i < TENSORS; ++i) {
+    if (i >= FALTUNG_RELU && !self->has[i]) continue;
     const faltung_status status = expect(self, (faltung_tensor)i);
     if (status != FALTUNG_OK) {
       Py_DECREF(self);
@@ -165,18 +168,23 @@ static int weights_of(PyObject* object, const Weights** weights) {
 }
 
 static PyObject* plan_run(Plan* self, PyObject* const* arguments, Py_ssize_t count) {
-  if (count < 7 || count > 8) {
+  if (count < 7 || count > 10) {
     PyErr_SetString(PyExc_TypeError,
-                    "run(x, w, y, bias, residual, workspace, stream, weights=None): addresses");
+                    "run(x, w, y, bias, residual, workspace, stream, weights=None, relu=None, sums=None): "
+                    "addresses");
     return NULL;
   }
-  void* p[7];
+  void *p[7], *relu = NULL, *sums = NULL;
   for (int i = 0; i < 7; ++i) {
     if (pointer_of(arguments[i], &p[i]) < 0) return NULL;
   }
   const Weights* weights;
-  if (weights_of(count == 8 ? arguments[7] : NULL, &weights) < 0) return NULL;
-  const faltung_tensors tensors = {p[0], p[1], p[2], p[3], p[4], NULL, NULL};
+  if (weights_of(count >= 8 ? arguments[7] : NULL, &weights) < 0) return NULL;
+  if ((count >= 9 && pointer_of(arguments[8], &relu) < 0) ||
+      (count == 10 && pointer_of(arguments[9], &sums) < 0)) {
+    return NULL;
+  }
+  const faltung_tensors tensors = {p[0], p[1], p[2], p[3], p[4], relu, sums};
   return run_plan(self, &tensors, p[5], p[6], weights, FALTUNG_ADDRESSES_UNKNOWN);
 }
 
@@ -282,7 +290,7 @@ static PyObject* plan_repr(Plan* self) {
 
 static PyMethodDef plan_methods[] = {
     {"run", (PyCFunction)(void (*)(void))plan_run, METH_FASTCALL,
-     "run(x, w, y, bias, residual, workspace, stream, weights=None)\n\n"
+     "run(x, w, y, bias, residual, workspace, stream, weights=None, relu=None, sums=None)\n\n"
      "Runs on addresses (int, or None), of which CUDA's driver is asked whether they are the device's; "
      "workspace: at least workspace_bytes, None for the plan's own."},
     {"pack", (PyCFunction)(void (*)(void))plan_pack, METH_FASTCALL,

@@ -38,9 +38,9 @@ static int look_at(PyObject* tensor, Array* array) {
   return good;
 }
 
-PyObject* plain(PyObject* module, PyObject* tensors) {
+PyObject* unseen(PyObject* module, PyObject* tensors) {
   (void)module;
-  const int answer = is_plain(tensors, (int)PyTuple_Size(tensors), torch.outside);
+  const int answer = is_plain(tensors, (int)PyTuple_Size(tensors), torch.inside);
   return answer < 0 ? NULL : PyBool_FromLong(answer);
 }
 

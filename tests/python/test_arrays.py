@@ -119,6 +119,61 @@ def test_the_result_goes_where_it_is_told():
     np.testing.assert_array_equal(y, reference.conv2d(x, w))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", list(dtypes()))
+@pytest.mark.parametrize("image, filter", [((9,), (3,)), ((7, 6), (3, 3)), ((5, 4, 6), (2, 3, 2))], ids=str)
+def test_what_training_has_around_a_convolution(image, filter, dtype, layout):
+    """Sums for batch norm and of a bias's gradient, and the gradient through a ReLU: small integers, whose sums are exact."""
+    n, c, k, one = 2, 3, 5, (1,) * len(image)
+    x0, w0 = integers(1, n, c, *image), integers(2, k, c, *filter)
+    right = reference.conv(x0, w0, one, one, one)
+    dy0 = integers(3, *right.shape)
+    x, w, dy = (made(a, dtype, layout) for a in (x0, w0, dy0))
+    sizes = "".join(letter + str(size) for letter, size in zip("dhw"[-len(image):] + "trs"[-len(image):], (*image, *filter)))
+    word = "".join((":pad1", *(f":{word}" for word in ({np.float32: "f32", np.float16: "f16"}.get(dtype, "bf16"),
+                                                       "nchw" if layout == "contiguous" else "nhwc"))))
+
+    def plan(direction, more):
+        return faltung.plan(f"{direction}:n{n}c{c}k{k}{sizes}{word}:{more}")
+    sums = np.full((2, k), np.nan, np.float32)
+    y = plan("fwd", "stats")(x, w, sums=sums)
+    same(y, right, layout)
+    stored = y.astype(np.float64).swapaxes(0, 1).reshape(k, -1)
+    np.testing.assert_array_equal(sums, np.stack([stored.sum(1), (stored ** 2).sum(1)]))
+
+    dx = plan("bwd_d", "drelu")(dy, w, relu=x)
+    same(dx, np.where(x0 > 0, reference.conv_input_grad(dy0, w0, x0.shape, one, one, one), 0), layout)
+
+    sums = np.full(k, np.nan, np.float32)
+    dw = plan("bwd_w", "dbias")(x, dy, sums=sums)
+    same(dw, reference.conv_weight_grad(x0, dy0, w0.shape, one, one, one), layout)
+    np.testing.assert_array_equal(sums, dy0.swapaxes(0, 1).reshape(k, -1).sum(1))
+
+
+def test_by_products_that_do_not_fit():
+    x, w, y = (np.ones(s, np.float32) for s in ((1, 3, 8, 8), (4, 3, 3, 3), (1, 4, 6, 6)))
+    stats, drelu, dbias = (faltung.plan(f"{d}:n1c3h8w8k4r3s3:{more}") for d, more in (("fwd", "stats"), ("bwd_d", "drelu"), ("bwd_w", "dbias")))
+    right = np.zeros((2, 4), np.float32)
+    read_only = right.copy()
+    read_only.flags.writeable = False
+    for wrong, words in ((None, "sums is missing"), (right[0], r"shape \(4\); the plan takes \(2, 4\)"), (right.astype(np.float16), "is of f16"),
+                         (np.zeros((4, 2), np.float32).T, "sums is not contiguous"), (x.reshape(-1)[:8].reshape(2, 4), "sums overlaps x"),
+                         (y.reshape(-1)[:8].reshape(2, 4), "overlaps"), (read_only, "sums, which is written, is read-only")):
+        with pytest.raises(faltung.BadProblem, match=words):
+            stats(x, w, out=y, sums=wrong)
+    with pytest.raises(faltung.BadProblem, match="relu was given, but the problem has none"):
+        stats(x, w, sums=right, relu=x)
+    with pytest.raises(faltung.BadProblem, match="relu is missing"):
+        drelu(y, w)
+    with pytest.raises(faltung.BadProblem, match="relu has the shape"):
+        drelu(y, w, relu=y)
+    with pytest.raises(faltung.BadProblem, match=r"the plan takes \(4\)"):
+        dbias(x, y, sums=right)
+    address = [a.__array_interface__["data"][0] for a in (x, w, y, right)]
+    stats.run(*address[:3], None, None, None, None, None, None, address[3])
+    np.testing.assert_array_equal(right, [[36 * 27] * 4, [36 * 27 ** 2] * 4])
+
+
 def test_packed_and_plain_weights_in_turn():
     """They need different workspaces, of one plan."""
     x, w = (integers(i, *s).astype(np.float32) for i, s in ((1, (1, 16, 20, 20)), (2, (16, 16, 3, 3))))

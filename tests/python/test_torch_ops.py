@@ -179,6 +179,27 @@ def test_autocast(device):
     torch.testing.assert_close(y.detach().cpu(), right(x, w.detach(), b, geometry, torch.bfloat16), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("starts_as_constant", (False, True))
+def test_autocast_keeps_what_a_weight_was(starts_as_constant, device):
+    """A weight that is changed in place between the passes: gradients of gradients are those of the values, and of the computation,
+    that the convolution read."""
+    (x, w, b), geometry = arguments(SHAPES[0], torch.float32, device, torch.contiguous_format)
+
+    def gradients(convolution):
+        leaf, scale = w.clone().requires_grad_(), torch.tensor(2.0, device=device, requires_grad=True)
+        image = x.clone().requires_grad_()
+        weight = w.clone() if starts_as_constant else leaf * scale
+        with torch.autocast(device, torch.bfloat16):
+            y = convolution(image, weight, b, *geometry)
+        weight.mul_(scale * 3)
+        first, = torch.autograd.grad(y.float().sum(), image, create_graph=True)
+        total = first.sum() + 0 * leaf.sum() + 0 * scale
+        return [first, *torch.autograd.grad(total, (leaf, scale))]
+    for ours, right in zip(gradients(ops.conv2d), gradients(F.conv2d)):
+        torch.testing.assert_close(ours, right, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[5], TRANSPOSED[0]], ids=str)
 def test_flops_are_counted_as_torchs(shape):
     from torch.utils.flop_counter import FlopCounterMode

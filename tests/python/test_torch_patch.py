@@ -642,3 +642,16 @@ def test_a_patched_model_by_inductor(device):
         close(compiled(x), before_of(model, None, x))
         model.first.weight.mul_(2)
         close(compiled(x), before_of(model, None, x))
+
+
+def test_which_passes_are_ours():
+    from faltung.torch._patch import faster_passes
+    fwd, bwd_d, bwd_w = range(3)
+    assert faster_passes({fwd: (1.0, 2.0), bwd_d: (1.0, 0.97), bwd_w: (2.0, 1.0)}, 1.0, True) == ({fwd, bwd_d}, "")
+    assert faster_passes({fwd: (1.0, 0.97), bwd_w: (2.0, 1.0)}, 1.0, True) == (frozenset(), "PyTorch is faster in every pass")
+    little = {fwd: (0.010, 0.011), bwd_w: (0.02, 0.01)}
+    assert faster_passes(little, 1.0, False) == ({fwd}, "")
+    chosen, why = faster_passes(little, 1.0, True)
+    assert not chosen and "less than 20 us" in why
+    assert faster_passes({fwd: (0.010, 0.011), bwd_w: (0.01, 0.011)}, 1.0, True) == ({fwd, bwd_w}, "")
+    assert faster_passes({fwd: (0.1, 0.13), bwd_w: (0.02, 0.01)}, 1.0, True) == ({fwd}, "")

