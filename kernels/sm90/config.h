@@ -34,8 +34,8 @@ enum class WeightsIn { ring, resident };
 enum class Filter { packed, as_it_is };
 // Results go through shared memory to the copy engine or to rows, or from registers.
 enum class Stores { staged, direct };
-// The tiles of a strided backward_data: those of a phase after those of the one before, most taps first; or, where
-// phases are alike, one of each in turn, so that what one has read the next finds in the cache.
+// The tiles of a strided backward_data: those of a phase after those of the one before, most taps first; or,
+// where phases are alike, one of each in turn, so that what one has read the next finds in the cache.
 enum class PhaseOrder { most_taps_first, in_turn };
 
 constexpr int kConsumers = 2;
