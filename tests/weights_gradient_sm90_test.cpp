@@ -266,8 +266,7 @@ TEST(WeightsGradientSm90, BoxesHaveBlocksOfChannelsWhereTheseAreWhole) {
     return config(parse_tile(name), parse_problem(text)).boxes_of_blocks;
   };
   EXPECT_TRUE(have("bwd_w:n8c256h14w14k256r1s1:f16:nhwc", "patch_bt64x128_tp1x64x1_st3"));
-  // Of several rows they are slower.
-  EXPECT_FALSE(have("bwd_w:n8c256h15w15k256r3s3:st2:pad1:f16:nhwc", "patch_bt128x128_tp8x8x1_st3"));
+  EXPECT_TRUE(have("bwd_w:n8c256h15w15k256r3s3:st2:pad1:f16:nhwc", "patch_bt128x128_tp8x8x1_st3"));
   EXPECT_FALSE(have("bwd_w:n8c264h14w14k256r1s1:f16:nhwc", "patch_bt64x128_tp1x64x1_st3"));
   EXPECT_FALSE(have("bwd_w:n8c256h14w14k200r1s1:f16:nhwc", "patch_bt64x128_tp1x64x1_st3"));
   EXPECT_FALSE(have("bwd_w:n8c256h14w14k256r1s1:f16:nhwc", "patch_bt64x64_tp1x64x1_st3"));

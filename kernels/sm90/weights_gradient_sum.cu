@@ -40,7 +40,10 @@ extern "C" __global__ void __launch_bounds__(kSumThreads) weights_gradient_sum(c
   const int thread = static_cast<int>(threadIdx.x), column = thread % kPairsOfBlock, row = thread / kPairsOfBlock;
   const long long pair = static_cast<long long>(blockIdx.x) * kPairsOfBlock + column;
   Place at;
-  const bool stored = pair < p.part_pairs && place_of_pair(p, pair, at);
+  bool stored = false;
+  const auto find_place = [&] { stored = pair < p.part_pairs && place_of_pair(p, pair, at); };
+  // While the parts are made; but where rows of threads share a pair, only by the one that stores it.
+  if constexpr (kRows == 1) find_place();
   wait_for_previous_kernel();
   float2 sum{0.0f, 0.0f};
   if (pair < p.part_pairs) {
@@ -55,5 +58,6 @@ extern "C" __global__ void __launch_bounds__(kSumThreads) weights_gradient_sum(c
 #pragma unroll
     for (int i = 1; i < kRows; ++i) add(sum, sums[i][column]);
   }
+  if constexpr (kRows > 1) find_place();
   if (stored) store_pair(p, at, sum.x, sum.y);
 }

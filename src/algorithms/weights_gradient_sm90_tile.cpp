@@ -208,11 +208,10 @@ Config config(const Tile& t, const Problem& problem) {
     // warpgroup each.
     c.tap_columns = c.c_blocks > 1 ? 1 : taps_of(p.s, 192 / c.channels);
     c.tap_rows = c.k_blocks > 1 ? 1 : taps_of(p.r, c.channels * c.tap_columns <= 128 ? 4 : 3);
-    // A box has whole blocks of channels where there are no others. Of pixels in several rows such boxes come
-    // more slowly than one for each block.
-    c.boxes_of_blocks = c.kind == Kind::patch && c.height == 1 && c.images == 1 &&
-                        c.k_blocks * c.c_blocks > 1 && c.channels == 64 && p.groups == 1 && p.c % 64 == 0 &&
-                        p.k % 64 == 0 && phases(c) == 1 && patch_bytes(c) == patch_stride(c);
+    // A box has whole blocks of channels where there are no others.
+    c.boxes_of_blocks = c.kind == Kind::patch && c.k_blocks * c.c_blocks > 1 && c.channels == 64 &&
+                        p.groups == 1 && p.c % 64 == 0 && p.k % 64 == 0 && phases(c) == 1 &&
+                        patch_bytes(c) == patch_stride(c);
   }
   return c;
 }
