@@ -644,7 +644,7 @@ TEST(ImplicitGemmSm90, PixelsThatOneColumnOfTheFilterEachHasAreChannels) {
     const std::vector<Tiling> all = tilings(asked.problem, engine, kChip);
     ASSERT_FALSE(all.empty()) << text;
     for (const Tiling& t : all) EXPECT_EQ(t.phases, phases) << to_string(t);
-    EXPECT_TRUE(are_alike(phases_of(asked.problem).of)) << text;
+    EXPECT_EQ(phase_order(phases_of(asked.problem).of), PhaseOrder::in_turn) << text;
   }
   // Padding cuts a pixel in two, groups lie between the columns, and rows are not side by side.
   for (const char* text :
@@ -652,7 +652,7 @@ TEST(ImplicitGemmSm90, PixelsThatOneColumnOfTheFilterEachHasAreChannels) {
         "bwd_d:n2c64h32w32k64r2s2:st2:g2:f16:nhwc", "bwd_d:n2c64h32w32k64r2s2:st2:f16:nchw"}) {
     EXPECT_EQ(as_asked(parse_problem(text)).repeats, 1) << text;
   }
-  EXPECT_FALSE(are_alike(phases_of(parse_problem(kBackward[0])).of));
+  EXPECT_EQ(phase_order(phases_of(parse_problem(kBackward[0])).of), PhaseOrder::most_taps_first);
 }
 
 // The same numbers in the same memory.
@@ -719,8 +719,9 @@ TEST(ImplicitGemmSm90, SumsOfTwoPartsAreMadeApart) {
   EXPECT_FALSE(sums_apart(kernel_config(tilings_of(tf32).front(), tf32)));
 }
 
-void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Problem& problem) {
-  const KernelSource source = kernel_source(tiling, problem).whole();
+void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Problem& problem,
+                          PhaseOrder order = PhaseOrder::most_taps_first) {
+  const KernelSource source = kernel_source(tiling, problem, order).whole();
   const Binary binary = nvrtc.compile(source, "sm_90a");
   EXPECT_THAT(binary.log, testing::HasSubstr(" 0 bytes spill stores, 0 bytes spill loads")) << source.name;
   // Warnings of the assembler: matrix products made to wait for each other, registers not set.
@@ -766,7 +767,8 @@ TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
     const Problem asked = as_asked(parse_problem(up.problem)).problem, problem = engine_problem(asked);
     const std::vector<Tiling> all = tilings(asked, problem, kChip);
     const std::size_t step = everything ? 1 : all.size();
-    for (std::size_t i = 0; i < all.size(); i += step) expect_compiles_well(*nvrtc, all[i], problem);
+    for (std::size_t i = 0; i < all.size(); i += step)
+      expect_compiles_well(*nvrtc, all[i], problem, PhaseOrder::in_turn);
   }
   for (const auto& kind : kKinds) {
     const Problem problem = parse_problem(kind.problem);

@@ -34,6 +34,9 @@ enum class WeightsIn { ring, resident };
 enum class Filter { packed, as_it_is };
 // Results go through shared memory to the copy engine or to rows, or from registers.
 enum class Stores { staged, direct };
+// The tiles of a strided backward_data: those of a phase after those of the one before, most taps first; or,
+// where phases are alike, one of each in turn, so that what one has read the next finds in the cache.
+enum class PhaseOrder { most_taps_first, in_turn };
 
 constexpr int kConsumers = 2;
 
@@ -105,6 +108,7 @@ struct KernelConfig {
   bool grouped = false;  // a tile's input channels are those of its groups alone
   int parts = 1;  // 32 bits: 2 are multiplied as high and low parts, for nearly fp32; else rounded to tf32
   bool nchw = false;  // the output; the input too where `bring` takes NCHW as it is
+  PhaseOrder phase_order = PhaseOrder::most_taps_first;
   // With phases r and s are those of the largest.
   int r = 1, s = 1, dilation_h = 1, dilation_w = 1;
   int stride_h = 1, stride_w = 1;  // 1 where tiles are flat: strides are arguments there

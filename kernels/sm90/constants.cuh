@@ -17,6 +17,7 @@ constexpr bool kPixelsOnM = kConfig.tile.pixels_on_m();
 constexpr bool kFilterAsItIs = kConfig.tile.filter_as_it_is();
 constexpr bool kPhased = kConfig.tile.phased();
 constexpr int kPhases = kConfig.tile.phases;
+constexpr bool kInTurn = kConfig.phase_order == faltung::sm90::PhaseOrder::in_turn;
 constexpr bool kResident = kConfig.tile.resident();
 constexpr int kSharers = kConfig.tile.sharers();
 

@@ -40,7 +40,6 @@ struct Params {
   unsigned per_image;         // 2^32 over the pixels of an image or a volume, rounded up
   int y_pitch;                // NHWC: channels of the tensor that y and the residual lie in
   Phase phases[kMostPhases];  // those with most taps first
-  int in_turn;                // phases: alike, a tile of each after the other
   int bias_k;                 // phases: channels of the bias, which repeats
   Depth depth;                // volumes
 };

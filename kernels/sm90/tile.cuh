@@ -20,7 +20,7 @@ struct Tile {
 };
 
 __device__ __forceinline__ int phase_of(const Params& p, int tile) {
-  if (p.in_turn) return tile / p.k_tiles % kPhases;
+  if constexpr (kInTurn) return tile / p.k_tiles % kPhases;
   int phase = 0;
 #pragma unroll
   for (int i = 1; i < kPhases; ++i) phase += tile >= p.phases[i].first_tile ? 1 : 0;
@@ -41,7 +41,7 @@ __device__ __forceinline__ Tile locate(const Params& p, int tile) {
     t.phase = phase_of(p, tile);
     const Phase& phase = p.phases[t.phase];
     const int turn = p.k_tiles * kPhases;
-    tile = p.in_turn ? tile / turn * p.k_tiles + tile % p.k_tiles : tile - phase.first_tile;
+    tile = kInTurn ? tile / turn * p.k_tiles + tile % p.k_tiles : tile - phase.first_tile;
     tiles_w = phase.tiles_w, tiles_h = phase.tiles_h;
   }
   t.k = tile % p.k_tiles * kTileChannels;

@@ -186,8 +186,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     __syncthreads();
   }
   let_next_kernel_begin();
-  wait_for_previous_kernel();
   const Work work = divide_work(p);
+  wait_for_previous_kernel();
   const int consumer = static_cast<int>(threadIdx.x) / 128;
   if (consumer == kConsumers) {
     if (threadIdx.x % 128 == 0) produce(x_map, dy_map, p, work, stages, barriers);

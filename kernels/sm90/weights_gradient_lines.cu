@@ -184,8 +184,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   let_next_kernel_begin();
-  wait_for_previous_kernel();
   const Work work = divide_work(p);
+  wait_for_previous_kernel();
   const int consumer = static_cast<int>(threadIdx.x) / 128;
   if (consumer == kConsumers) {
     const int helper = threadIdx.x % 128;

@@ -29,19 +29,21 @@ bool pairs_up(const Config& c) {
 
 // Fitted to kernels timed on an H200 (docs/notes/hopper_gradients.md).
 Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
-  constexpr double kClock = 1.47e6;                   // cycles a millisecond
-  constexpr double kFill = 52, kFillTap = 75;         // bytes a cycle into shared memory: halo patches; a tap
-  constexpr double kIssue = 121;                      // cycles until the next box is asked for
-  constexpr double kFirst = 31;                       // cycles to read 64 rows
-  constexpr double kStart = 2980, kTile = 51;         // cycles of a block, and of a tile, that nothing hides
-  constexpr double kLatency = 1170;                   // cycles until a buffer begins to fill
-  constexpr double kMemory = 3.9e9, kCache = 4.9e9;   // bytes a millisecond
-  constexpr double kStep = 0.0015, kLaunch = 0.0004;  // ms: the sum's step, the product's
-  constexpr double kTurn = 0.0026, kTurned = 4.9e9;   // ms: a step that turns; bytes a ms
-  constexpr double kJoin = 0.0009, kJoinEach = 0.0005;  // ms: a cluster's sum, and each block of it
-  constexpr double kOverlap = 0.29;                     // what is lost of the shorter of bytes and arithmetic
-  constexpr double kPaired = 0.0014;                    // ms: what two blocks lose by waiting for each other
-  constexpr double kLines = 1.1;                        // products from registers, by so much slower
+  constexpr double kClock = 1.47e6;               // cycles a millisecond
+  constexpr double kFill = 52, kFillTap = 88.64;  // bytes a cycle into shared memory: halo patches; a tap
+  constexpr double kFillPlanes = 51.54;           // of planes
+  constexpr double kIssue = 144;                  // cycles until the next box is asked for
+  constexpr double kFirst = 31;                   // cycles to read 64 rows
+  constexpr double kStart = 1988, kTile = 51.52;  // cycles of a block, and of a tile, that nothing hides
+  constexpr double kRoom = 682;                   // of those, what room for the next launch's blocks saves
+  constexpr double kLatency = 1250;               // cycles until a buffer begins to fill
+  constexpr double kMemory = 3.923e9, kCache = 4.987e9;      // bytes a millisecond
+  constexpr double kStep = 0.0008331, kLaunch = 0.000921;    // ms: the sum's step, the product's
+  constexpr double kTurn = 0.002111, kTurned = 4.363e9;      // ms: a step that turns; bytes a ms
+  constexpr double kJoin = 0.002572, kJoinEach = 0.0007127;  // ms: a cluster's sum, and each block of it
+  constexpr double kOverlap = 0.2471;  // what is lost of the shorter of bytes and arithmetic
+  constexpr double kPaired = 0.00105;  // ms: what two blocks lose by waiting for each other
+  constexpr double kLines = 1.1;       // products from registers, by so much slower
   const Problem p = seen(t, problem);
   const Config c = config(t, problem);
   const Counts n = counts(t, problem);
@@ -56,7 +58,10 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
     const int halves = c.pair == Pair::x    ? patches(c) * patch_bytes(c)
                        : c.pair == Pair::dy ? c.k_blocks * gradient_bytes(c)
                                             : 0;
-    fill = (stage_stride(c) - halves / 2) / (c.tap_rows * c.tap_columns == 1 ? kFillTap : kFill);
+    const bool one_tap = c.tap_rows * c.tap_columns == 1;
+    fill = (stage_stride(c) - halves / 2) / (t.kind == Kind::planes ? kFillPlanes
+                                             : one_tap              ? kFillTap
+                                                                    : kFill);
     const int boxes = c.boxes_of_blocks        ? 2
                       : t.kind == Kind::planes ? t.width / 64 * 2
                                                : c.k_blocks + c.c_blocks * phases(c);
@@ -70,9 +75,14 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   // All buffers but one are on their way while that one is multiplied.
   tile = std::max({tile, fill, issue, (fill + kLatency) / (t.stages - 1)});
   const double a_block =
-      static_cast<double>(ceil_div(n.pixels(), i64{t.shares}) * together) * (tile + kTile) + kStart;
+      static_cast<double>(ceil_div(n.pixels(), i64{t.shares}) * together) * (tile + kTile) + kStart -
+      (pairs_up(c) ? kRoom : 0);
   const double arithmetic = static_cast<double>(waves) * a_block / kClock;
-  const double bytes = min_bytes(problem) / kMemory;
+  // Strides beyond the filter leave pixels out.
+  const double read = std::min(1.0, static_cast<double>(problem.r) / static_cast<double>(problem.stride_h)) *
+                      std::min(1.0, static_cast<double>(problem.s) / static_cast<double>(problem.stride_w));
+  const double left_out = (1 - read) * static_cast<double>(bytes_of(problem, x_shape(problem)));
+  const double bytes = (min_bytes(problem) - left_out) / kMemory;
   double more = kLaunch;
   if (t.parts() > 1)
     more += kStep + 2.0 * t.parts() * static_cast<double>(part_pairs_of(t, problem)) * 8 / kCache;
@@ -112,10 +122,14 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
       if (all.empty() || to_string(all.back()) != to_string(t)) all.push_back(t);
     };
     share(1);
-    // Two a multiprocessor, one after the other or side by side.
+    // Two a multiprocessor, one after the other or side by side; or one, which leaves room for the next
+    // launch's.
     Tile half = t;
     while (half.stages > 3 && !pairs_up(config(half, problem))) --half.stages;
-    if (pairs_up(config(half, problem))) t = half;
+    if (pairs_up(config(half, problem))) {
+      t = half;
+      share(1);
+    }
     share(2);
   };
   constexpr int kFlat[][3] = {{1, 64, 1}, {1, 128, 1}, {1, 256, 1}};

@@ -146,7 +146,7 @@ Problem gradient_as_input(const Problem& problem) {
   return p;
 }
 
-// Threads that share a run of the sum: each has at least four parts, where there are so many.
+// Threads that share a pair of the sum: each has at least four parts, where there are so many.
 int sharers(const Tile& t) {
   int rows = 1;
   while (rows < 16 && rows * 8 <= t.parts()) rows *= 2;
@@ -162,15 +162,14 @@ Config of_sums(Config c) {
 
 Step sum_step(const Tile& t, const Config& c, const Params& params,
               std::vector<StepArgument::Member> tensors) {
-  const int run = stores_runs(c) && params.c % 8 == 0 ? 4 : 1;
   jit::Source source;
   source.name = "weights_gradient_sm90 (sum of the parts)";
   source.text = config_text(of_sums(c)) + constant("F_LINES", c.kind == Kind::lines) +
-                constant("F_ROWS", sharers(t)) + constant("F_RUN", run) + include("weights_gradient_sum");
+                constant("F_ROWS", sharers(t)) + include("weights_gradient_sum");
   source.entry = "weights_gradient_sum";
   source.block_threads = kSumThreads;
   LaunchShape shape;
-  shape.grid[0] = static_cast<unsigned>(ceil_div(params.part_pairs / run, i64{kSumThreads / sharers(t)}));
+  shape.grid[0] = static_cast<unsigned>(ceil_div(params.part_pairs, i64{kSumThreads / sharers(t)}));
   shape.block[0] = kSumThreads;
   shape.overlaps_previous = true;
   return launch("sum of the parts", std::move(source), shape,

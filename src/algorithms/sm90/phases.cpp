@@ -178,11 +178,12 @@ std::vector<Tiling> tilings(const Problem& asked, const Problem& p, const Chip& 
   return all;
 }
 
-bool are_alike(const std::vector<Phase>& phases) {
+PhaseOrder phase_order(const std::vector<Phase>& phases) {
   const Phase& a = phases.front();
-  return std::all_of(phases.begin(), phases.end(), [&](const Phase& b) {
+  const bool alike = std::all_of(phases.begin(), phases.end(), [&](const Phase& b) {
     return a.taps == b.taps && a.depths == b.depths && a.p == b.p && a.q == b.q && a.depth.out == b.depth.out;
   });
+  return alike ? PhaseOrder::in_turn : PhaseOrder::most_taps_first;
 }
 
 int count_tiles(std::vector<Phase>& phases, const Tiling& t, const Problem& engine) {

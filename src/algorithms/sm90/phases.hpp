@@ -54,9 +54,8 @@ std::vector<Tiling> tilings(const Problem& asked, const Problem& problem, const 
 // breaks.
 std::string unfit(const Tiling& tiling, const Problem& asked, const Problem& problem);
 
-// Whether all phases have as many taps and results: then their tiles take turns, so that what one of them has
-// read of y's gradient the next finds in the cache.
-bool are_alike(const std::vector<Phase>& phases);
+// Where all phases have as many taps and results their tiles take turns.
+PhaseOrder phase_order(const std::vector<Phase>& phases);
 // The phases with the tiles of each, and how many there are together.
 int count_tiles(std::vector<Phase>& phases, const Tiling& tiling, const Problem& engine);
 Estimate estimate_phases(const Tiling& tiling, const Problem& asked, const Chip& chip);

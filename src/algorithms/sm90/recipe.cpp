@@ -93,7 +93,6 @@ std::vector<Mapped> add_phases(Params& params, const Tiling& t, const Problem& e
                                Slot result) {
   std::vector<Phase> phases = phases_of(asked).of;
   const bool as_it_is = t.filter_as_it_is();
-  params.in_turn = are_alike(phases) ? 1 : 0;
   params.tiles = count_tiles(phases, t, engine);
   std::vector<Mapped> outputs;
   for (std::size_t i = 0; i < phases.size(); ++i) {
@@ -148,7 +147,8 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   outputs.push_back(maps_residual ? read(y_map(t, p), Place::residual) : outputs.front());
   const unsigned blocks = t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
                                       : persistent_blocks(t, params.k_tiles, params.tiles, chip);
-  return launch("implicit_gemm", kernel_source(t, p), shape_of(t, p, blocks),
+  const PhaseOrder order = t.phased() ? phase_order(phases_of(asked).of) : PhaseOrder::most_taps_first;
+  return launch("implicit_gemm", kernel_source(t, p, order), shape_of(t, p, blocks),
                 {mapped({x}), mapped({w}), mapped(outputs), value(params, std::move(members))});
 }
 

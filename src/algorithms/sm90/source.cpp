@@ -81,6 +81,7 @@ class ConfigText {
     line("element", c.element == Element::f32    ? "Element::f32"
                     : c.element == Element::bf16 ? "Element::bf16"
                                                  : "Element::f16");
+    if (c.phase_order == PhaseOrder::in_turn) line("phase_order", "PhaseOrder::in_turn");
     line("grouped", c.grouped), line("parts", c.parts), line("nchw", c.nchw);
     line("r", c.r), line("s", c.s);
     line("volume", c.volume), line("t", c.t), line("dilation_d", c.dilation_d);
@@ -138,8 +139,9 @@ string include(const string& file) { return "#include \"kernels/sm90/" + file + 
 
 }  // namespace
 
-jit::Source kernel_source(const Tiling& t, const Problem& p) {
-  const KernelConfig c = kernel_config(t, p);
+jit::Source kernel_source(const Tiling& t, const Problem& p, PhaseOrder order) {
+  KernelConfig c = kernel_config(t, p);
+  c.phase_order = order;
   jit::Source source;
   source.name = "implicit_gemm_sm90/" + to_string(t);
   source.entry = t.bring == Bring::shift ? "shift_gemm" : "implicit_gemm";

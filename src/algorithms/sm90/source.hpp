@@ -10,7 +10,9 @@ namespace faltung::sm90 {
 // One translation unit, specialised as the tiling, the filter, stride, dilation, dtype and epilogue say; a
 // new batch, image or channel count needs no other, but for the alignment of rows and planes, and 16-bit
 // patches from buffers of rows, whose length it knows.
-jit::Source kernel_source(const Tiling& tiling, const Problem& problem);
+// `order` is of a tiling with phases.
+jit::Source kernel_source(const Tiling& tiling, const Problem& problem,
+                          PhaseOrder order = PhaseOrder::most_taps_first);
 
 }  // namespace faltung::sm90
 
