@@ -62,8 +62,8 @@ class VulkanDevice : public Device {
     info_.features = {"vulkan"};
     if (driver.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY) info_.features.emplace_back("large_registers");
     info_.units = number_of_units(physical, vk::Features(physical));
-    // No feature runs_on_cpu: lavapipe runs what the others do, of which it is the test. (The kernels'
-    // compact loops for CPUs come out wrong on it.)
+    // No feature runs_on_cpu: lavapipe runs what the others do, of which it is the test. (clspv makes wrong
+    // code of the kernels' compact loops for CPUs: docs/notes/vulkan.md.)
     by_host_clock_ = p.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     // Vulkan does not tell how large a cache is: so much is more than most, and what is timed beyond it is
     // timed from memory.
@@ -275,8 +275,9 @@ std::vector<std::shared_ptr<Device>> make_vulkan_devices() {
     const std::optional<unsigned> family = computing_family(physical);
     if (properties.properties.apiVersion < VK_API_VERSION_1_2 || !family || !vk::Features(physical).suffice())
       continue;
-    devices.push_back(std::make_shared<VulkanDevice>(static_cast<int>(devices.size()), physical, *family,
-                                                     properties, driver));
+    const auto device = std::make_shared<VulkanDevice>(static_cast<int>(devices.size()), physical, *family,
+                                                       properties, driver);
+    if (device->info().memory_bytes > 0) devices.push_back(device);  // RADV's null device has none
   }
   return devices;
 }

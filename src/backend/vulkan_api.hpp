@@ -22,7 +22,8 @@ namespace faltung::vulkan {
   each(CmdPipelineBarrier) each(CmdBindPipeline) each(CmdPushDescriptorSetKHR) each(CmdPushConstants) \
   each(CmdDispatch) each(CmdCopyBuffer) each(CmdResetQueryPool) each(CmdWriteTimestamp) each(CreateQueryPool) \
   each(DestroyQueryPool) each(GetQueryPoolResults) each(QueueSubmit) each(QueueWaitIdle) \
-  each(DestroyInstance) each(GetPipelineExecutableStatisticsKHR)
+  each(DestroyInstance) each(GetPipelineExecutablePropertiesKHR) \
+  each(GetPipelineExecutableStatisticsKHR)
 // clang-format on
 
 struct Api {

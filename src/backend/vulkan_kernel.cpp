@@ -100,6 +100,14 @@ std::map<std::string, double> ComputeKernel::statistics() const {
   empty.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
   std::vector<VkPipelineExecutableStatisticKHR> told(count, empty);
   check(api()->GetPipelineExecutableStatisticsKHR(queue_->device(), &of, &count, told.data()), what);
+  VkPipelineInfoKHR whose{};
+  whose.sType = VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR;
+  whose.pipeline = pipeline;
+  VkPipelineExecutablePropertiesKHR properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR;
+  unsigned one = 1;
+  if (api()->GetPipelineExecutablePropertiesKHR(queue_->device(), &whose, &one, &properties) >= 0 && one == 1)
+    found["subgroup size"] = properties.subgroupSize;
   for (const VkPipelineExecutableStatisticKHR& s : told) {
     const auto value = [&]() -> double {
       switch (s.format) {

@@ -27,7 +27,8 @@ class ComputeKernel : public Kernel {
   ComputeKernel(const ComputeKernel&) = delete;
   ComputeKernel& operator=(const ComputeKernel&) = delete;
 
-  // What the driver's compiler counted, by the driver's names; empty where it does not tell.
+  // What the driver's compiler counted, by the driver's names, and "subgroup size"; empty where it does not
+  // tell.
   std::map<std::string, double> statistics() const;
 
   const std::string entry;
