@@ -112,17 +112,17 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
   std::map<std::string, std::string> undefined_;  // and a kernel that has it
 };
 
-using Case = std::pair<Problem, Candidate>;
+using EmulatedCase = std::pair<Problem, Candidate>;
 
-std::string kind_of(const Problem& p) {
+std::string direction_layout_dtype(const Problem& p) {
   return std::string(name(p.direction)) + name(p.layout) + name(p.dtype);
 }
 
 // Of some of the kinds of problems one, with a config; both as the seed draws them.
-std::vector<Case> drawn_cases(const std::vector<Problem>& supported, const Algorithm& algorithm,
-                              const Target& target, double kinds, const std::string& label) {
-  std::vector<Case> cases;
-  for (const Problem& p : sampling::draw(supported, kinds, label, kind_of)) {
+std::vector<EmulatedCase> drawn_cases(const std::vector<Problem>& supported, const Algorithm& algorithm,
+                                      const Target& target, double kinds, const std::string& label) {
+  std::vector<EmulatedCase> cases;
+  for (const Problem& p : sampling::draw(supported, kinds, label, direction_layout_dtype)) {
     const std::vector<Candidate> candidates = algorithm.candidates(p, target);
     cases.emplace_back(p, candidates[sampling::shuffled(candidates.size(), label + to_string(p)).front()]);
   }
@@ -130,7 +130,7 @@ std::vector<Case> drawn_cases(const std::vector<Problem>& supported, const Algor
 }
 
 // A config but for how many blocks share a sum: whether they do at all.
-std::string family_of(const std::string& config) {
+std::string config_family(const std::string& config) {
   const std::size_t parts = config.find("_sk");
   if (parts == std::string::npos) return config;
   return config.substr(0, parts) + "_sk" +
@@ -139,16 +139,16 @@ std::string family_of(const std::string& config) {
 
 // Each config once for each kind of problem, and once for each epilogue, on the first problem that lists it
 // in the order that the seed draws. All problems with all configs would take days.
-std::vector<Case> every_config(const std::vector<Problem>& supported, const Algorithm& algorithm,
-                               const Target& target, const std::string& label) {
-  std::vector<Case> cases;
+std::vector<EmulatedCase> every_config(const std::vector<Problem>& supported, const Algorithm& algorithm,
+                                       const Target& target, const std::string& label) {
+  std::vector<EmulatedCase> cases;
   std::set<std::string> seen;
   for (const std::size_t i : sampling::shuffled(supported.size(), label)) {
     const Problem& p = supported[i];
     const std::string text = to_string(p), epilogue = text.substr(text.find(name(p.layout)));
     const bool plain = p.epilogue == Epilogue{};
     for (const Candidate& candidate : algorithm.candidates(p, target)) {
-      const std::string kind = plain ? kind_of(p) + family_of(candidate.config) : epilogue;
+      const std::string kind = plain ? direction_layout_dtype(p) + config_family(candidate.config) : epilogue;
       if (seen.insert(kind).second) cases.emplace_back(p, candidate);
     }
   }
