@@ -103,9 +103,10 @@ class Compilers {
                            "run_ms",
                            "matrix_instructions",
                            "loop_branches",
-                           "matrix_share_pct"});
+                           "matrix_share_pct",
+                           "code_bytes"});
     line("kernel", "function", "compiler", "ms", "regs", "scalar", "private", "local B", "block", "wave",
-         "blocks", "waves", "occ %", "matrix", "mat %", "branch", "first", "run ms", "limited by");
+         "blocks", "waves", "occ %", "code B", "matrix", "mat %", "branch", "first", "run ms", "limited by");
     for (const Row& row : rows) {
       if (talks()) fmt::print("{}\n", row.label());
       for (const auto& algorithm : registry()) {
@@ -124,7 +125,8 @@ class Compilers {
   void line(const Cells&... cells) const {
     if (talks()) {
       fmt::print(
-          "{:<38} {:<21} {:<13} {:>5} {:>4} {:>6} {:>7} {:>7} {:>5} {:>4} {:>6} {:>5} {:>5} {:>6} {:>6} "
+          "{:<38} {:<21} {:<16} {:>5} {:>4} {:>6} {:>7} {:>7} {:>5} {:>4} {:>6} {:>5} {:>5} {:>6} {:>6} "
+          "{:>6} "
           "{:>6} {:>6} {:>8}  "
           "{}\n",
           cells...);
@@ -230,18 +232,19 @@ class Compilers {
                             times.run_ms < 0 ? Cell() : Cell(times.run_ms),
                             I(counts.matrix_instructions),
                             I(counts.loop_branches),
-                            multiplies ? Cell(100 * counts.matrix_share()) : Cell()});
+                            multiplies ? Cell(100 * counts.matrix_share()) : Cell(),
+                            code_bytes(*c.kernel)});
       line(kernel, c.entry, id, fmt::format("{:.0f}", c.compile_ms), counted(r.registers),
            counted(r.scalar_registers), counted(r.spilled_bytes), counted(r.local_bytes),
            counted(r.block_threads), counted(r.wave_threads), counted(r.blocks), counted(r.waves),
-           r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy),
+           r.occupancy < 0 ? "-" : fmt::format("{:.0f}", 100 * r.occupancy), counted(code_bytes(*c.kernel)),
            counted(counts.matrix_instructions),
            multiplies ? fmt::format("{:.0f}", 100 * counts.matrix_share()) : "-",
            counted(counts.loop_branches), ms(shown_times.first_ms), ms(shown_times.run_ms), r.limited_by);
       shown_times = Times();
     }
     if (!any && times.run_ms >= 0) {
-      line(kernel, "(as compiled above)", id, "", "", "", "", "", "", "", "", "", "", "", "", "",
+      line(kernel, "(as compiled above)", id, "", "", "", "", "", "", "", "", "", "", "", "", "", "",
            ms(times.first_ms), ms(times.run_ms), "");
     }
     return times.run_ms;
@@ -315,7 +318,8 @@ void declare_compilers(const Command& command) {
   command
       .option("--with", options->compilers,
               "A compiler: a device (opencl:0, cuda:0, hip:0), which runs the kernels too, nvrtc:sm_80, "
-              "clang:gfx1030 (OpenCL C) or clang-hip:gfx1030 (HIP); repeatable")
+              "clang:gfx1030 (OpenCL C), clang-hip:gfx1030 (HIP), radv:navi21 (ACO) or radv-llvm:navi21; "
+              "repeatable")
       .type("COMPILER")
       .required();
   command.flag("--all-configs", options->all_configs, "Every config, not each algorithm's first alone");

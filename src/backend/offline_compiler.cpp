@@ -16,51 +16,13 @@
 #include "src/backend/compiler_log.hpp"
 #include "src/backend/nvidia_features.hpp"
 #include "src/backend/nvrtc.hpp"
+#include "src/backend/offline_device.hpp"
+#include "src/backend/radv_compiler.hpp"
 
 namespace faltung {
 namespace {
 
 namespace fs = std::filesystem;
-
-class OfflineKernel : public Kernel {
- public:
-  std::string log;
-};
-
-class OfflineCompiler : public Device {
- public:
-  explicit OfflineCompiler(const std::string& id) {
-    info_.id = info_.key = id;
-    info_.kind = "gpu";
-    info_.description = "a compiler; it runs nothing";
-    info_.block_threads = 1024;
-  }
-  const DeviceInfo& info() const override { return info_; }
-
-  std::shared_ptr<Kernel> load(const Binary& binary, const KernelSource&) override {
-    auto kernel = std::make_shared<OfflineKernel>();
-    kernel->log = binary.log;
-    return kernel;
-  }
-  KernelResources resources(const Kernel& kernel, const KernelSource& source) const override {
-    return read(static_cast<const OfflineKernel&>(kernel).log, source);
-  }
-
-  using Device::launch;
-  void launch(const Kernel&, const LaunchShape&, std::span<const Argument>, const Stream&) override { no(); }
-  double time_ms(const Stream&, const std::function<void()>&) override { return no(); }
-  void synchronize(const Stream&) override { no(); }
-  Buffer allocate(std::size_t) override { return no(), Buffer{}; }
-  void copy_in(const Buffer&, const void*, std::size_t) override { no(); }
-  void copy_out(void*, const Buffer&, std::size_t) override { no(); }
-
- protected:
-  virtual KernelResources read(const std::string& log, const KernelSource& source) const = 0;
-  DeviceInfo info_;
-
- private:
-  double no() const { throw Error(Status::unsupported, info_.id + " compiles; it runs nothing"); }
-};
 
 class NvrtcCompiler : public OfflineCompiler {
  public:
@@ -154,7 +116,9 @@ class AmdCompiler : public OfflineCompiler {
       text << std::ifstream(folder + file, std::ios::binary).rdbuf();
       return text.str();
     };
-    binary.log = content("/log") + to_log(read_amd_assembly(content("/kernel.s"), chip_));
+    const std::string assembly = content("/kernel.s");
+    binary.log = content("/log") + to_log(read_amd_assembly(assembly, chip_)) + kCodeBytes +
+                 std::to_string(number_after(assembly, "; codeLenInByte = ")) + "\n";
     binary.code = content("/kernel.o");
     std::error_code ignored;
     fs::remove_all(folder, ignored);
@@ -240,8 +204,15 @@ std::shared_ptr<Device> make_offline_compiler(const std::string& id) {
     return std::make_shared<AmdCompiler>(id, id.substr(6), AmdLanguage::opencl);
   if (id.starts_with("clang-hip:gfx"))
     return std::make_shared<AmdCompiler>(id, id.substr(10), AmdLanguage::hip);
-  throw Error(Status::bad_problem,
-              "'" + id + "' is no compiler; one is nvrtc:sm_80, clang:gfx1030 or clang-hip:gfx1030");
+  if (id.starts_with("radv:") || id.starts_with("radv-llvm:")) return make_radv_compiler(id);
+  throw Error(Status::bad_problem, "'" + id +
+                                       "' is no compiler; one is nvrtc:sm_80, clang:gfx1030, "
+                                       "clang-hip:gfx1030, radv:navi21 or radv-llvm:navi21");
+}
+
+std::int64_t code_bytes(const Kernel& kernel) {
+  const auto* const compiled = dynamic_cast<const OfflineKernel*>(&kernel);
+  return compiled == nullptr ? -1 : number_after(compiled->log, kCodeBytes);
 }
 
 std::optional<AssemblyCounts> code_counts(const Kernel& kernel) {

@@ -15,7 +15,17 @@ using Word = std::uint32_t;
 // Opcodes of SPIR-V, and instructions of the set NonSemantic.ClspvReflection.
 constexpr Word kMagic = 0x07230203, kString = 7, kExtInstImport = 11, kExtInst = 12, kConstant = 43;
 constexpr Word kKernel = 1, kArgumentInfo = 2, kArgumentStorageBuffer = 3, kArgumentPodPushConstant = 7,
-               kPropertyRequiredWorkgroupSize = 24;
+               kArgumentWorkgroup = 11, kPropertyRequiredWorkgroupSize = 24,
+               kArgumentPointerPushConstant = 26, kArgumentPointerUniform = 27, kImageInfo = 30,
+               kUniformTexelBuffer = 35, kWorkgroupVariableSize = 42;
+
+// Whether the note is of one kernel, which its first operand names. All others are of the module: sizes that
+// a launch would have to tell (offsets, regions, subgroups), constants and variables in buffers, printf.
+bool is_of_a_kernel(Word what) {
+  return (what >= kArgumentInfo && what <= kArgumentWorkgroup) || what == kPropertyRequiredWorkgroupSize ||
+         what == kArgumentPointerPushConstant || what == kArgumentPointerUniform ||
+         (what >= kImageInfo && what <= kUniformTexelBuffer);
+}
 
 std::string literal(std::span<const Word> words) {
   const auto* const text = reinterpret_cast<const char*>(words.data());
@@ -64,7 +74,13 @@ std::vector<SpirvArgument> spirv_arguments(const std::string& code, const std::s
     if (opcode != kExtInst || i.size() < 6 || i[3] != notes || notes == 0) continue;
     const Word what = i[4];
     if (what == kKernel && i.size() > 6 && strings[i[6]] == entry) kernel = i[2];
-    if (what == kKernel || what == kArgumentInfo || i[5] != kernel || kernel == 0) continue;
+    if (what == kKernel || what == kArgumentInfo || what == kWorkgroupVariableSize) continue;
+    if (!is_of_a_kernel(what))
+      throw Error(Status::unsupported, "kernel " + entry +
+                                           " wants what no launch gives: sizes, constants or variables of "
+                                           "the module (ClspvReflection " +
+                                           std::to_string(what) + ")");
+    if (i[5] != kernel || kernel == 0) continue;
     if (what == kArgumentStorageBuffer && i.size() >= 9 && constants[i[7]] == 0) {
       found.push_back({SpirvArgument::Kind::storage_buffer, constants[i[6]], constants[i[8]], 0});
     } else if (what == kArgumentPodPushConstant && i.size() >= 9) {

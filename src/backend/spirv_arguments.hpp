@@ -18,7 +18,7 @@ struct SpirvArgument {
 };
 
 // Of the kernel of this name. Throws Error(bad_file) if the code is no whole SPIR-V, or has no such kernel,
-// and Error(unsupported) if the kernel wants something else beside.
+// and Error(unsupported) if the kernel, or the module, wants something else beside.
 std::vector<SpirvArgument> spirv_arguments(const std::string& code, const std::string& entry);
 
 }  // namespace faltung

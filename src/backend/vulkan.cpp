@@ -10,102 +10,30 @@
 
 #include "src/backend/buffer_addresses.hpp"
 #include "src/backend/clspv.hpp"
-#include "src/backend/spirv_arguments.hpp"
-#include "src/backend/vulkan_queue.hpp"
+#include "src/backend/vulkan_kernel.hpp"
 
 namespace faltung {
 namespace {
 
 namespace vk = vulkan;
 
-// A compute pipeline, and what it is told of its arguments.
-class VulkanKernel : public Kernel {
- public:
-  VulkanKernel(std::shared_ptr<vk::Queue> queue, const Binary& binary, std::string entry,
-               unsigned push_constant_bytes)
-      : entry(std::move(entry)),
-        arguments(spirv_arguments(binary.code, this->entry)),
-        queue_(std::move(queue)) {
-    const std::string what = "making a pipeline of kernel " + this->entry;
-    VkDevice device = queue_->device();
-    std::vector<VkDescriptorSetLayoutBinding> bindings;
-    for (const SpirvArgument& argument : arguments) {
-      if (argument.kind == SpirvArgument::Kind::push_constant) {
-        value_bytes = std::max(value_bytes, (argument.place + argument.bytes + 3) / 4 * 4);
-        continue;
-      }
-      bindings.push_back(
-          {argument.place, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr});
-    }
-    if (value_bytes > push_constant_bytes)
-      throw Error(Status::unsupported, what + ": its values are " + std::to_string(value_bytes) +
-                                           " bytes, push constants may have " +
-                                           std::to_string(push_constant_bytes));
-    VkDescriptorSetLayoutCreateInfo set{};
-    set.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
-    set.flags = VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR;
-    set.bindingCount = static_cast<unsigned>(bindings.size());
-    set.pBindings = bindings.data();
-    try {
-      vk::check(vk::api()->CreateDescriptorSetLayout(device, &set, nullptr, &set_), what);
-      const VkPushConstantRange values{VK_SHADER_STAGE_COMPUTE_BIT, 0, value_bytes};
-      VkPipelineLayoutCreateInfo layout_info{};
-      layout_info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
-      layout_info.setLayoutCount = 1;
-      layout_info.pSetLayouts = &set_;
-      layout_info.pushConstantRangeCount = value_bytes > 0 ? 1 : 0;
-      layout_info.pPushConstantRanges = &values;
-      vk::check(vk::api()->CreatePipelineLayout(device, &layout_info, nullptr, &layout), what);
-      VkShaderModuleCreateInfo module_info{};
-      module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-      module_info.codeSize = binary.code.size();
-      std::vector<std::uint32_t> words(binary.code.size() / 4);
-      std::memcpy(words.data(), binary.code.data(), binary.code.size());
-      module_info.pCode = words.data();
-      vk::check(vk::api()->CreateShaderModule(device, &module_info, nullptr, &module_), what);
-      VkComputePipelineCreateInfo wanted{};
-      wanted.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
-      wanted.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
-      wanted.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
-      wanted.stage.module = module_;
-      wanted.stage.pName = this->entry.c_str();
-      wanted.layout = layout;
-      vk::check(vk::api()->CreateComputePipelines(device, VK_NULL_HANDLE, 1, &wanted, nullptr, &pipeline),
-                what);
-    } catch (...) {
-      destroy();
-      throw;
-    }
-  }
-  // Never while a submission has it.
-  ~VulkanKernel() override {
-    try {
-      queue_->wait();
-    } catch (const Error&) {  // the device is lost, and runs nothing
-    }
-    destroy();
-  }
-  VulkanKernel(const VulkanKernel&) = delete;
-  VulkanKernel& operator=(const VulkanKernel&) = delete;
-
-  const std::string entry;
-  const std::vector<SpirvArgument> arguments;
-  unsigned value_bytes = 0;
-  VkPipelineLayout layout = VK_NULL_HANDLE;
-  VkPipeline pipeline = VK_NULL_HANDLE;
-
- private:
-  void destroy() const {
-    VkDevice device = queue_->device();
-    vk::api()->DestroyPipeline(device, pipeline, nullptr);
-    vk::api()->DestroyShaderModule(device, module_, nullptr);
-    vk::api()->DestroyPipelineLayout(device, layout, nullptr);
-    vk::api()->DestroyDescriptorSetLayout(device, set_, nullptr);
-  }
-  std::shared_ptr<vk::Queue> queue_;
-  VkDescriptorSetLayout set_ = VK_NULL_HANDLE;
-  VkShaderModule module_ = VK_NULL_HANDLE;
-};
+// What Vulkan itself does not tell, from the makers' extensions where there are any.
+int number_of_units(VkPhysicalDevice physical, const vk::Features& features) {
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia{};
+  nvidia.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV;
+  VkPhysicalDeviceShaderCorePropertiesAMD amd{};
+  amd.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD;
+  VkPhysicalDeviceProperties2 all{};
+  all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  if (features.has(VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) all.pNext = &nvidia;
+  if (features.has(VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) all.pNext = &amd;
+  vk::api()->GetPhysicalDeviceProperties2(physical, &all);
+  const unsigned told =
+      std::max(nvidia.shaderSMCount,
+               amd.shaderEngineCount * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray);
+  constexpr unsigned kUsualUnits = 32;
+  return static_cast<int>(told > 0 ? told : kUsualUnits);
+}
 
 class VulkanDevice : public Device {
  public:
@@ -132,12 +60,15 @@ class VulkanDevice : public Device {
     std::copy_n(p.limits.maxComputeWorkGroupCount, most_blocks_.size(), most_blocks_.begin());
     info_.unit = unit_limits(info_.description);
     info_.features = {"vulkan"};
-    // Vulkan does not tell how many units a GPU has.
-    constexpr int kUsualUnits = 32;
-    info_.units = kUsualUnits;
-    // No feature runs_on_cpu: lavapipe runs what the others do, of which it is the test. (The kernels'
-    // compact loops for CPUs come out wrong on it.)
+    if (driver.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY) info_.features.emplace_back("large_registers");
+    info_.units = number_of_units(physical, vk::Features(physical));
+    // No feature runs_on_cpu: lavapipe runs what the others do, of which it is the test. (clspv makes wrong
+    // code of the kernels' compact loops for CPUs: docs/notes/vulkan.md.)
     by_host_clock_ = p.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    // Vulkan does not tell how large a cache is: so much is more than most, and what is timed beyond it is
+    // timed from memory.
+    constexpr std::size_t kUsualCacheBytes = std::size_t{64} << 20;
+    if (!by_host_clock_) info_.cache_bytes = kUsualCacheBytes;
     info_.key = "vulkan-" + info_.description + "-" + info_.driver + "-" + std::to_string(p.driverVersion);
     std::replace(info_.key.begin(), info_.key.end(), ' ', '_');
   }
@@ -149,14 +80,15 @@ class VulkanDevice : public Device {
   }
 
   std::shared_ptr<Kernel> load(const Binary& binary, const KernelSource& source) override {
-    return std::make_shared<VulkanKernel>(queue(), binary, source.entry, push_constant_bytes_);
+    return std::make_shared<vk::ComputeKernel>(queue(), binary, source.entry, push_constant_bytes_);
   }
 
-  // OpenCL's kernels take an address as a buffer and the bytes to skip in it.
+  // OpenCL's kernels take an address as a buffer and the bytes to skip in it: two parameters.
   using Device::launch;
   void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const Argument> arguments,
               const Stream& stream) override {
-    const auto& k = static_cast<const VulkanKernel&>(kernel);
+    const auto& k = static_cast<const vk::ComputeKernel&>(kernel);
+    constexpr std::size_t kMost = vk::ComputeKernel::kMostParameters;
     const auto what = [&] { return "launching kernel " + k.entry + " on " + info_.id; };
     own_queue_alone(stream);
     for (std::size_t axis = 0; axis < most_blocks_.size(); ++axis) {
@@ -165,25 +97,28 @@ class VulkanDevice : public Device {
                                              " blocks along an axis; it runs " +
                                              std::to_string(most_blocks_[axis]));
     }
-    std::vector<BufferPlace> places(arguments.size());
-    std::vector<Argument> parameters;
-    std::vector<const BufferPlace*> place_of;
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      parameters.push_back(arguments[i]);
-      place_of.push_back(nullptr);
-      if (!arguments[i].is_address) continue;
-      places[i] = find(*static_cast<void* const*>(arguments[i].value), what);
-      place_of.back() = &places[i];
-      parameters.emplace_back(places[i].offset);
-      place_of.push_back(nullptr);
+    // On the stack: a run of a plan allocates nothing.
+    std::array<Argument, kMost> parameters;
+    std::array<void*, kMost> buffer_of{};
+    std::array<std::uint64_t, kMost> skipped;
+    std::size_t count = 0;
+    for (const Argument& argument : arguments) {
+      if (count + 2 > kMost) throw Error(Status::internal, what() + ": more parameters than it takes");
+      parameters[count++] = argument;
+      if (!argument.is_address) continue;
+      const BufferPlace place = find(*static_cast<void* const*>(argument.value), what);
+      buffer_of[count - 1] = place.buffer;
+      skipped[count] = place.offset;
+      parameters[count] = skipped[count];
+      ++count;
     }
-    std::vector<unsigned char> values(k.value_bytes);
-    std::vector<VkDescriptorBufferInfo> buffers;
-    buffers.reserve(k.arguments.size());
-    std::vector<VkWriteDescriptorSet> writes;
+    std::array<unsigned char, vk::ComputeKernel::kMostValueBytes> values{};
+    std::array<VkDescriptorBufferInfo, kMost> buffers;
+    std::array<VkWriteDescriptorSet, kMost> writes;
+    unsigned written = 0;
     for (const SpirvArgument& wanted : k.arguments) {
       const bool is_value = wanted.kind == SpirvArgument::Kind::push_constant;
-      if (wanted.ordinal >= parameters.size() || is_value == (place_of[wanted.ordinal] != nullptr) ||
+      if (wanted.ordinal >= count || is_value == parameters[wanted.ordinal].is_address ||
           (is_value && parameters[wanted.ordinal].bytes != wanted.bytes))
         throw Error(Status::internal, what() + ": parameter " + std::to_string(wanted.ordinal) +
                                           " is not what the kernel takes");
@@ -191,24 +126,24 @@ class VulkanDevice : public Device {
         std::memcpy(values.data() + wanted.place, parameters[wanted.ordinal].value, wanted.bytes);
         continue;
       }
-      void* const buffer = place_of[wanted.ordinal]->buffer;
+      void* const buffer = buffer_of[wanted.ordinal];
       if (buffer == nullptr)
         throw Error(Status::bad_problem, what() + ": an address that it reads or writes is null");
-      buffers.push_back({static_cast<VkBuffer>(buffer), 0, VK_WHOLE_SIZE});
+      buffers[written] = {static_cast<VkBuffer>(buffer), 0, VK_WHOLE_SIZE};
       VkWriteDescriptorSet write{};
       write.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
       write.dstBinding = wanted.place;
       write.descriptorCount = 1;
       write.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
-      write.pBufferInfo = &buffers.back();
-      writes.push_back(write);
+      write.pBufferInfo = &buffers[written];
+      writes[written++] = write;
     }
     queue()->submit([&](VkCommandBuffer commands) {
       vk::api()->CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, k.pipeline);
-      if (!writes.empty())
-        vk::api()->CmdPushDescriptorSetKHR(commands, VK_PIPELINE_BIND_POINT_COMPUTE, k.layout, 0,
-                                           static_cast<unsigned>(writes.size()), writes.data());
-      if (!values.empty())
+      if (written > 0)
+        vk::api()->CmdPushDescriptorSetKHR(commands, VK_PIPELINE_BIND_POINT_COMPUTE, k.layout, 0, written,
+                                           writes.data());
+      if (k.value_bytes > 0)
         vk::api()->CmdPushConstants(commands, k.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, k.value_bytes,
                                     values.data());
       vk::api()->CmdDispatch(commands, shape.grid[0], shape.grid[1], shape.grid[2]);
@@ -318,19 +253,6 @@ std::optional<unsigned> computing_family(VkPhysicalDevice physical) {
   return std::nullopt;
 }
 
-bool has_push_descriptors(VkPhysicalDevice physical) {
-  unsigned count = 0;
-  if (vk::api()->EnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr) != VK_SUCCESS)
-    return false;
-  std::vector<VkExtensionProperties> extensions(count);
-  if (vk::api()->EnumerateDeviceExtensionProperties(physical, nullptr, &count, extensions.data()) !=
-      VK_SUCCESS)
-    return false;
-  return std::any_of(extensions.begin(), extensions.end(), [](const VkExtensionProperties& e) {
-    return std::string(e.extensionName) == VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME;
-  });
-}
-
 }  // namespace
 
 std::vector<std::shared_ptr<Device>> make_vulkan_devices() {
@@ -351,11 +273,11 @@ std::vector<std::shared_ptr<Device>> make_vulkan_devices() {
     properties.pNext = &driver;
     vk::api()->GetPhysicalDeviceProperties2(physical, &properties);
     const std::optional<unsigned> family = computing_family(physical);
-    if (properties.properties.apiVersion < VK_API_VERSION_1_2 || !family || !has_push_descriptors(physical) ||
-        !vk::Features(physical).suffice())
+    if (properties.properties.apiVersion < VK_API_VERSION_1_2 || !family || !vk::Features(physical).suffice())
       continue;
-    devices.push_back(std::make_shared<VulkanDevice>(static_cast<int>(devices.size()), physical, *family,
-                                                     properties, driver));
+    const auto device = std::make_shared<VulkanDevice>(static_cast<int>(devices.size()), physical, *family,
+                                                       properties, driver);
+    if (device->info().memory_bytes > 0) devices.push_back(device);  // RADV's null device has none
   }
   return devices;
 }

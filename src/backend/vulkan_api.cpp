@@ -41,6 +41,7 @@ const Api* api() {
   functions.name = reinterpret_cast<PFN_vk##name>(find(functions.instance, "vk" #name));
     FALTUNG_VULKAN_FUNCTIONS(FALTUNG_VULKAN_FIND)
 #undef FALTUNG_VULKAN_FIND
+    functions.CreateInstance = create;
     return &functions;
   }();
   return instance;

@@ -21,11 +21,14 @@ namespace faltung::vulkan {
   each(DestroyCommandPool) each(AllocateCommandBuffers) each(BeginCommandBuffer) each(EndCommandBuffer) \
   each(CmdPipelineBarrier) each(CmdBindPipeline) each(CmdPushDescriptorSetKHR) each(CmdPushConstants) \
   each(CmdDispatch) each(CmdCopyBuffer) each(CmdResetQueryPool) each(CmdWriteTimestamp) each(CreateQueryPool) \
-  each(DestroyQueryPool) each(GetQueryPoolResults) each(QueueSubmit) each(QueueWaitIdle)
+  each(DestroyQueryPool) each(GetQueryPoolResults) each(QueueSubmit) each(QueueWaitIdle) \
+  each(DestroyInstance) each(GetPipelineExecutablePropertiesKHR) \
+  each(GetPipelineExecutableStatisticsKHR)
 // clang-format on
 
 struct Api {
   VkInstance instance;
+  PFN_vkCreateInstance CreateInstance;
 #define FALTUNG_VULKAN_MEMBER(name) PFN_vk##name name;
   FALTUNG_VULKAN_FUNCTIONS(FALTUNG_VULKAN_MEMBER)
 #undef FALTUNG_VULKAN_MEMBER

@@ -29,33 +29,62 @@ Features::Features(VkPhysicalDevice physical) {
   of_11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
   all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   all.pNext = &of_12, of_12.pNext = &of_11;
+  unsigned count = 0;
+  if (api()->EnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr) == VK_SUCCESS) {
+    extensions_.resize(count);
+    api()->EnumerateDeviceExtensionProperties(physical, nullptr, &count, extensions_.data());
+    extensions_.resize(count);
+  }
+  tells_resources.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR;
+  if (has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME)) of_11.pNext = &tells_resources;
   api()->GetPhysicalDeviceFeatures2(physical, &all);
   all.features.robustBufferAccess = VK_FALSE;  // it costs a comparison an access
 }
 
+bool Features::has(const char* extension) const {
+  return std::any_of(extensions_.begin(), extensions_.end(), [&](const VkExtensionProperties& e) {
+    return std::strcmp(e.extensionName, extension) == 0;
+  });
+}
+
 bool Features::suffice() const {
-  return all.features.shaderInt64 != 0 && all.features.shaderInt16 != 0 && of_12.shaderInt8 != 0 &&
-         of_12.storageBuffer8BitAccess != 0 && of_11.storageBuffer16BitAccess != 0;
+  return has(VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME) && all.features.shaderInt64 != 0 &&
+         all.features.shaderInt16 != 0 && of_12.shaderInt8 != 0 && of_12.storageBuffer8BitAccess != 0 &&
+         of_11.storageBuffer16BitAccess != 0;
 }
 
 Queue::Queue(VkPhysicalDevice physical, unsigned family, std::string name)
-    : physical_(physical), name_(std::move(name)) {
-  const Features features(physical);
+    : physical_(physical),
+      name_(std::move(name)),
+      submitting_("submitting to " + name_),
+      waiting_("waiting for " + name_) {
+  try {
+    open(family);
+  } catch (...) {  // no destructor runs
+    close();
+    throw;
+  }
+}
+
+void Queue::open(unsigned family) {
+  const Features features(physical_);
+  tells_resources_ = features.tells_resources.pipelineExecutableInfo != 0;
   const float priority = 1;
   VkDeviceQueueCreateInfo queue{};
   queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
   queue.queueFamilyIndex = family;
   queue.queueCount = 1;
   queue.pQueuePriorities = &priority;
-  const char* const extension = VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME;
+  const char* const extensions[] = {VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME,
+                                    VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME};
   VkDeviceCreateInfo wanted{};
   wanted.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   wanted.pNext = &features.all;
   wanted.queueCreateInfoCount = 1;
   wanted.pQueueCreateInfos = &queue;
-  wanted.enabledExtensionCount = 1;
-  wanted.ppEnabledExtensionNames = &extension;
-  check(api()->CreateDevice(physical, &wanted, nullptr, &device_), "opening " + name_);
+  wanted.enabledExtensionCount = tells_resources_ ? 2 : 1;
+  wanted.ppEnabledExtensionNames = extensions;
+  check(api()->CreateDevice(physical_, &wanted, nullptr, &device_), "opening " + name_);
   api()->GetDeviceQueue(device_, family, 0, &queue_);
 
   VkCommandPoolCreateInfo pool{};
@@ -70,13 +99,13 @@ Queue::Queue(VkPhysicalDevice physical, unsigned family, std::string name)
   check(api()->AllocateCommandBuffers(device_, &commands, commands_.data()), "making commands for " + name_);
 
   unsigned count = 0;
-  api()->GetPhysicalDeviceQueueFamilyProperties(physical, &count, nullptr);
+  api()->GetPhysicalDeviceQueueFamilyProperties(physical_, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
-  api()->GetPhysicalDeviceQueueFamilyProperties(physical, &count, families.data());
+  api()->GetPhysicalDeviceQueueFamilyProperties(physical_, &count, families.data());
   if (families[family].timestampValidBits > 0) {
     VkPhysicalDeviceProperties2 properties{};
     properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-    api()->GetPhysicalDeviceProperties2(physical, &properties);
+    api()->GetPhysicalDeviceProperties2(physical_, &properties);
     tick_ns_ = static_cast<double>(properties.properties.limits.timestampPeriod);
     tick_bits_ = families[family].timestampValidBits;
     VkQueryPoolCreateInfo stamps{};
@@ -87,10 +116,14 @@ Queue::Queue(VkPhysicalDevice physical, unsigned family, std::string name)
   }
 }
 
-Queue::~Queue() {
-  api()->QueueWaitIdle(queue_);
+Queue::~Queue() { close(); }
+
+// Destroying what is null does nothing, but for the queue, which is there where the device is.
+void Queue::close() {
+  if (device_ == VK_NULL_HANDLE) return;
+  if (next_ > 0) api()->QueueWaitIdle(queue_);
   free(staging_.memory);
-  if (stamps_ != VK_NULL_HANDLE) api()->DestroyQueryPool(device_, stamps_, nullptr);
+  api()->DestroyQueryPool(device_, stamps_, nullptr);
   api()->DestroyCommandPool(device_, pool_, nullptr);
   api()->DestroyDevice(device_, nullptr);
 }
@@ -132,28 +165,25 @@ void Queue::free(const Memory& memory) const {
   api()->FreeMemory(device_, memory.memory, nullptr);
 }
 
-void Queue::submit(const std::function<void(VkCommandBuffer)>& record) {
-  const std::lock_guard lock(mutex_);
-  submit_locked(record);
-}
-
-void Queue::submit_locked(const std::function<void(VkCommandBuffer)>& record) {
-  const std::string what = "submitting to " + name_;
+VkCommandBuffer Queue::begin_locked() {
   if (next_ == kInFlight) wait_locked();
   VkCommandBuffer commands = commands_[next_++];
   VkCommandBufferBeginInfo begin{};
   begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
   begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-  check(api()->BeginCommandBuffer(commands, &begin), what);
+  check(api()->BeginCommandBuffer(commands, &begin), submitting_);
   order(commands);
-  record(commands);
+  return commands;
+}
+
+void Queue::end_locked(VkCommandBuffer commands) {
   order(commands);
-  check(api()->EndCommandBuffer(commands), what);
+  check(api()->EndCommandBuffer(commands), submitting_);
   VkSubmitInfo submit{};
   submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
   submit.commandBufferCount = 1;
   submit.pCommandBuffers = &commands;
-  check(api()->QueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE), what);
+  check(api()->QueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE), submitting_);
 }
 
 void Queue::wait() {
@@ -161,16 +191,20 @@ void Queue::wait() {
   wait_locked();
 }
 
+// RADV's null device, which only compiles, has no queue to wait for.
 void Queue::wait_locked() {
-  check(api()->QueueWaitIdle(queue_), "waiting for " + name_);
+  if (next_ == 0) return;
+  check(api()->QueueWaitIdle(queue_), waiting_);
   next_ = 0;
 }
 
 const Queue::Staging& Queue::staging() {
   if (staging_.mapped == nullptr) {
     const std::string what = "making a place for copies to " + name_;
-    staging_.memory = allocate(
-        kStagingBytes, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, what);
+    // What an earlier call made and could not map is mapped now.
+    if (staging_.memory.buffer == VK_NULL_HANDLE)
+      staging_.memory = allocate(
+          kStagingBytes, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, what);
     check(api()->MapMemory(device_, staging_.memory.memory, 0, VK_WHOLE_SIZE, 0, &staging_.mapped), what);
   }
   return staging_;

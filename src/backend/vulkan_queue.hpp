@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "src/backend/vulkan_api.hpp"
 
@@ -17,13 +18,18 @@ namespace faltung::vulkan {
 struct Features {
   VkPhysicalDeviceVulkan12Features of_12{};
   VkPhysicalDeviceVulkan11Features of_11{};
+  VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR tells_resources{};
   VkPhysicalDeviceFeatures2 all{};
 
   explicit Features(VkPhysicalDevice physical);
   Features(const Features&) = delete;
   Features& operator=(const Features&) = delete;
-  // 64-, 16- and 8-bit integers, in memory too.
+  bool has(const char* extension) const;
+  // 64-, 16- and 8-bit integers, in memory too, and buffers that commands bring.
   bool suffice() const;
+
+ private:
+  std::vector<VkExtensionProperties> extensions_;
 };
 
 struct Memory {
@@ -40,10 +46,17 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   VkDevice device() const { return device_; }
+  // Whether the driver says what became of a kernel.
+  bool tells_resources() const { return tells_resources_; }
   Memory allocate(std::size_t bytes, VkMemoryPropertyFlags flags, const std::string& what) const;
   void free(const Memory& memory) const;
 
-  void submit(const std::function<void(VkCommandBuffer)>& record);
+  // record(VkCommandBuffer) says what to run. Allocates nothing: a plan's run submits its launches.
+  template <class Record>
+  void submit(const Record& record) {
+    const std::lock_guard lock(mutex_);
+    submit_locked(record);
+  }
   void wait();
   void copy_in(VkBuffer to, std::size_t offset, const void* from, std::size_t bytes);
   void copy_out(void* to, VkBuffer from, std::size_t offset, std::size_t bytes);
@@ -60,12 +73,22 @@ class Queue {
     void* mapped = nullptr;
   };
   const Staging& staging();
+  void open(unsigned family);
+  void close();
   // With the mutex held.
-  void submit_locked(const std::function<void(VkCommandBuffer)>& record);
+  template <class Record>
+  void submit_locked(const Record& record) {
+    VkCommandBuffer commands = begin_locked();
+    record(commands);
+    end_locked(commands);
+  }
+  VkCommandBuffer begin_locked();
+  void end_locked(VkCommandBuffer commands);
   void wait_locked();
 
   VkPhysicalDevice physical_;
-  std::string name_;
+  const std::string name_, submitting_, waiting_;
+  bool tells_resources_ = false;
   double tick_ns_ = 0;  // 0: the queue has no clock
   unsigned tick_bits_ = 64;
   VkDevice device_ = VK_NULL_HANDLE;

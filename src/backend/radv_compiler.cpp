@@ -1,0 +1,168 @@
+#include "src/backend/radv_compiler.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <vector>
+
+#include "src/backend/clspv.hpp"
+#include "src/backend/compiler_log.hpp"
+#include "src/backend/offline_device.hpp"
+#include "src/backend/vulkan.hpp"
+#include "src/backend/vulkan_kernel.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace faltung {
+namespace {
+
+namespace vk = vulkan;
+
+// A variable of the environment for as long as this lives: RADV is told by these alone, and reads them where
+// an instance is made and its devices are listed.
+class EnvironmentValue {
+ public:
+  EnvironmentValue(const char* name, const std::string& value) : name_(name) {
+    if (const char* const before = std::getenv(name)) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  ~EnvironmentValue() {
+    if (before_) {
+      setenv(name_, before_->c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+  EnvironmentValue(const EnvironmentValue&) = delete;
+  EnvironmentValue& operator=(const EnvironmentValue&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+// An instance of Vulkan with RADV's null device in it. It is kept: a tool makes a handful.
+VkPhysicalDevice null_device(const std::string& family, bool by_llvm) {
+  const EnvironmentValue chip("RADV_FORCE_FAMILY", family);
+  const EnvironmentValue compiler("RADV_DEBUG", by_llvm ? "nocache,llvm" : "nocache");
+  VkApplicationInfo application{};
+  application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
+  application.pApplicationName = "faltung";
+  application.apiVersion = VK_API_VERSION_1_2;
+  VkInstanceCreateInfo wanted{};
+  wanted.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
+  wanted.pApplicationInfo = &application;
+  VkInstance instance = VK_NULL_HANDLE;
+  if (vk::api()->CreateInstance(&wanted, nullptr, &instance) != VK_SUCCESS) return VK_NULL_HANDLE;
+  constexpr unsigned kMostDevices = 16;
+  unsigned count = kMostDevices;
+  std::vector<VkPhysicalDevice> all(count);
+  if (vk::api()->EnumeratePhysicalDevices(instance, &count, all.data()) < 0) count = 0;
+  all.resize(count);
+  for (VkPhysicalDevice physical : all) {
+    VkPhysicalDeviceVulkan12Properties driver{};
+    driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
+    VkPhysicalDeviceProperties2 properties{};
+    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    properties.pNext = &driver;
+    vk::api()->GetPhysicalDeviceProperties2(physical, &properties);
+    if (driver.driverID == VK_DRIVER_ID_MESA_RADV) return physical;
+  }
+  vk::api()->DestroyInstance(instance, nullptr);
+  return VK_NULL_HANDLE;
+}
+
+// RADV ends the process for a family that it does not know: another one asks first.
+bool knows(const std::string& family) {
+  const pid_t asking = fork();
+  if (asking < 0) return false;
+  if (asking == 0) _exit(null_device(family, false) == VK_NULL_HANDLE ? 1 : 0);
+  int status = 0;
+  return waitpid(asking, &status, 0) == asking && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// A line of the log, by which a statistic is found again.
+std::string line_of(const std::string& statistic) { return "\nRADV's " + statistic + ": "; }
+
+class RadvCompiler : public OfflineCompiler {
+ public:
+  RadvCompiler(const std::string& id, const std::string& family, bool by_llvm) : OfflineCompiler(id) {
+    if (Clspv::get() == nullptr || vk::api() == nullptr) throw Error(Status::unsupported, vulkan_missing());
+    VkPhysicalDevice physical = knows(family) ? null_device(family, by_llvm) : VK_NULL_HANDLE;
+    if (physical == VK_NULL_HANDLE)
+      throw Error(Status::unsupported,
+                  id + " needs Mesa's RADV (Debian: mesa-vulkan-drivers), and one that knows the family " +
+                      family + "; VK_ICD_FILENAMES may name a newer one");
+    if (!vk::Features(physical).suffice() ||
+        vk::Features(physical).tells_resources.pipelineExecutableInfo == 0)
+      throw Error(Status::unsupported, id + ": this RADV does not tell what became of a kernel");
+    VkPhysicalDeviceVulkan12Properties driver{};
+    driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
+    VkPhysicalDeviceProperties2 properties{};
+    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    properties.pNext = &driver;
+    vk::api()->GetPhysicalDeviceProperties2(physical, &properties);
+    const VkPhysicalDeviceLimits& limits = properties.properties.limits;
+    push_constant_bytes_ = limits.maxPushConstantsSize;
+    info_.units = 40;
+    info_.local_bytes = limits.maxComputeSharedMemorySize;
+    info_.dialect = "opencl";
+    info_.features = {"vulkan"};
+    info_.unit = unit_limits(family);
+    info_.driver = std::string(driver.driverInfo) + (by_llvm ? ", LLVM: " : ", ACO: ") +
+                   properties.properties.deviceName + ", " + Clspv::get()->identity();
+    queue_ = std::make_shared<vk::Queue>(physical, 0, id);
+  }
+
+  Binary compile(const KernelSource& source) override {
+    Binary binary = Clspv::get()->compile(source, push_constant_bytes_);
+    const auto begin = std::chrono::steady_clock::now();
+    const vk::ComputeKernel kernel(queue_, binary, source.entry, push_constant_bytes_);
+    binary.compile_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    for (const auto& [name, value] : kernel.statistics())
+      binary.log += line_of(name) + std::to_string(static_cast<std::int64_t>(value));
+    binary.log += kCodeBytes + std::to_string(number_after(binary.log, line_of("Code size"))) + "\n";
+    return binary;
+  }
+
+ private:
+  KernelResources read(const std::string& log, const KernelSource& source) const override {
+    const auto number = [&](const char* name) { return number_after(log, line_of(name)); };
+    KernelResources r;
+    r.registers = static_cast<int>(number("VGPRs"));
+    r.scalar_registers = static_cast<int>(number("SGPRs"));
+    r.wave_threads = static_cast<int>(number("subgroup size"));
+    r.local_bytes = number("LDS size");
+    r.block_threads = source.block_threads;
+    if (r.wave_threads <= 0) return r;
+    r.spilled_bytes = number("Scratch size") / r.wave_threads;
+    if (!info_.unit.known()) return r;
+    // A wave of 64 has each register twice, on a chip whose waves may have 32.
+    UnitLimits unit = info_.unit;
+    const int halves = std::max(1, r.wave_threads / unit.wave_threads);
+    unit.wave_threads = r.wave_threads;
+    unit.scheduler_registers /= halves;
+    unit.register_step = std::max(1, unit.register_step / halves);
+    const Residence resident = unit.residence(r.block_threads, r.registers, static_cast<int>(r.local_bytes));
+    r.blocks = resident.blocks;
+    r.waves = resident.waves;
+    r.occupancy = resident.occupancy;
+    r.limited_by = resident.limited_by;
+    return r;
+  }
+
+  unsigned push_constant_bytes_ = 0;
+  std::shared_ptr<vk::Queue> queue_;
+};
+
+}  // namespace
+
+std::shared_ptr<Device> make_radv_compiler(const std::string& id) {
+  const std::size_t colon = id.find(':');
+  return std::make_shared<RadvCompiler>(id, id.substr(colon + 1), id.starts_with("radv-llvm:"));
+}
+
+}  // namespace faltung
