@@ -49,5 +49,6 @@ constexpr int kSlotBytes = slot_bytes(kConfig), kPartStride = part_stride(kConfi
               kSlotStride = slot_stride(kConfig);
 constexpr int kStageBytes = stage_bytes(kConfig), kStagePartStride = stage_part_stride(kConfig),
               kStageStride = stage_stride(kConfig);
-constexpr int kStagingBytes = staging_bytes(kConfig);  // of a consumer
+constexpr int kStagingBytes = staging_bytes(kConfig);  // of a consumer's area,
+constexpr int kAreas = kConfig.tile.result_areas;      //   of which it has so many
 static_assert(shared_bytes(kConfig) <= kSharedLimit, "shared memory");

@@ -8,7 +8,7 @@ struct Results {
   static constexpr bool kBringsResidual = false;
 
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t,
-                                                unsigned, unsigned, unsigned&, int consumer, int thread) {
+                                                unsigned, unsigned, unsigned, int consumer, int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int k0 = my_first_channel(t, consumer) + warp * 16 + lane / 4;
     const int w = t.w + lane % 4 * 2;

@@ -7,7 +7,7 @@ struct Results {
   static constexpr bool kBringsResidual = false;
 
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t,
-                                                unsigned, unsigned, unsigned&, int consumer, int thread) {
+                                                unsigned, unsigned, unsigned, int consumer, int thread) {
     const int warp = thread / 32, lane = thread % 32;
 #pragma unroll
     for (int mt = 0; mt < kMBlocks; ++mt) {

@@ -20,7 +20,7 @@ struct Results {
   static constexpr bool kBringsResidual = false;
 
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t,
-                                                unsigned memory, unsigned, unsigned&, int consumer,
+                                                unsigned memory, unsigned, unsigned, int consumer,
                                                 int thread) {
     named_sync(1, 256);  // both have read their operands
     put_sums(sums, memory, consumer, thread);

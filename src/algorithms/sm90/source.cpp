@@ -77,7 +77,7 @@ class ConfigText {
     line("tile.filter", t.filter_as_it_is() ? "Filter::as_it_is" : "Filter::packed");
     line("tile.phases", t.phases), line("tile.groups", t.groups);
     line("tile.row_slots", t.row_slots), line("tile.store_slots", t.store_slots);
-    line("tile.split", t.split);
+    line("tile.result_areas", t.result_areas), line("tile.split", t.split);
     line("element", c.element == Element::f32    ? "Element::f32"
                     : c.element == Element::bf16 ? "Element::bf16"
                                                  : "Element::f16");

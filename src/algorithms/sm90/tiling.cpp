@@ -155,6 +155,10 @@ bool stores_by_map(const Tiling& t, const Problem& p) {
   return !plain_stores(p) && t.stores == Stores::staged && t.split == 1;
 }
 
+bool brings_residual(const Tiling& t, const Problem& p) {
+  return stores_by_map(t, p) && p.epilogue.residual && p.dtype != DType::f32;
+}
+
 bool whole_images(const Tiling& t, const Problem& p) {
   constexpr i64 kSmallestPlane = 16;  // smaller ones would make many short copies
   const bool contiguous = p.layout == Layout::nchw && p.dtype != DType::f32 && p.k % 8 == 0;
