@@ -110,7 +110,8 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   const double arithmetic = (cycles + kLatency + first) / (kClock * (1 + kCool * (1 - busy)));
   const double bytes = bytes_ms(t, c, p);
   Estimate e;
-  e.ms = overlapped_ms(arithmetic, bytes, kOverlap) + (turns_input(t, p) ? turning_ms(p) : 0);
+  const double across = t.pixels_on_m() && brings_residual(t, p) ? kAcross : 1;
+  e.ms = overlapped_ms(arithmetic, bytes, kOverlap) * across + (turns_input(t, p) ? turning_ms(p) : 0);
   e.bound = bytes > arithmetic                          ? Bound::bytes
             : waves <= 1 && 2 * count < multiprocessors ? Bound::latency
                                                         : Bound::arithmetic;

@@ -40,6 +40,7 @@ constexpr double kExposed = 0.4;    // share of it that shows where two consumer
 constexpr double kDrained = 0.45;   // planes: more of it for each buffer less than kEnoughPlanes
 constexpr int kEnoughPlanes = 5;
 constexpr double kResidual = 2500;  // cycles until a residual is there where all blocks wait for theirs
+constexpr double kAcross = 1.07;    // with pixels on M a residual, and each pixel's bias: slower by so much
 constexpr double kSplit = 1500;     // cycles a tile of a split sum: the cluster's barriers
 constexpr double kAdd = 0.06;       // cycles a byte of it
 constexpr double kPartial = 1.0e9;  // bytes a ms: stores of half a sector, NCHW's rows of 8 pixels
