@@ -79,7 +79,7 @@ const struct {
     {"fwd:n1c256h224w224k256r3s3:f32:nhwc:math=tf32:residual", "patch_bt128x16x16_k32_co_xs2_ws8_ds"},
     {"fwd:n32c1024h14w14k256r1s1:f16:nhwc:bias:residual", "im2col_bt256x96_k64_co_st4"},
     {"fwd:n32c64h56w56k256r1s1:f16:nhwc:bias:residual:relu", "im2col_bt128x192_k64_co_xs4_wres_ra2"},
-    {"fwd:n32c64h56w56k256r1s1:f16:nhwc:bias:residual:relu", "im2col_bt64x256_k64_pp_xs2_wres_ra2"},
+    {"fwd:n32c64h56w56k256r1s1:f16:nhwc:biasf32:residual:relu", "im2col_bt64x256_k64_pp_xs2_wres_ra2"},
     {"fwd:n32c512h7w7k2048r1s1:bf16:nhwc:bias:residual:relu", "im2col_bt128x128_k64_co_px_st4_ra2"},
     {"fwd:n32c64h56w56k64r3s3:pad1:f16:nhwc:bias:residual:gelu", "patch_bt64x8x16_k64_pp_xs2_wres_ra2"},
     {"fwd:n32c256h56w56k128r1s1:f16:nchw:residual:relu", "planes_bt128x128_k64_pp_px_xs2_wres_ra2"},

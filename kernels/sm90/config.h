@@ -111,7 +111,7 @@ struct KernelConfig {
   int stride_h = 1, stride_w = 1;  // 1 where tiles are flat: strides are arguments there
   int pad_left = 0;                // turned, shift
   int kept_weights = 0;            // resident: blocks of weights, taps by blocks of channels
-  bool bias = false, residual = false;
+  bool bias = false, f32_bias = false, residual = false;
   bool residual_after = false;  // the activation
   bool gates = false;           // the residual is what a ReLU gave: results pass where it is above zero
 

@@ -26,7 +26,7 @@ struct Results {
       for (int half = 0; half < 2; ++half) {
         const int channel = mt * 64 + warp * 16 + half * 8 + lane / 4;
         row[mt][half] = staging + channel * plane * 2;
-        bias[mt][half] = kBias && k0 + channel < p.k ? load_element(p.bias, k0 + channel) : 0.0f;
+        bias[mt][half] = kBias && k0 + channel < p.k ? bias_at(p.bias, k0 + channel) : 0.0f;
       }
     }
 #pragma unroll

@@ -60,7 +60,7 @@ struct Results {
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
               const int k = t.k + column * 8 + lane % 4 * 2 + j;
-              bias[j] = k < p.k ? load_element(p.bias, k) : 0.0f;
+              bias[j] = k < p.k ? bias_at(p.bias, k) : 0.0f;
             }
           }
           const float* s = &sums[mt][0][column * 4 + (m & 1) * 2];

@@ -87,7 +87,8 @@ class ConfigText {
     line("dilation_h", c.dilation_h), line("dilation_w", c.dilation_w);
     line("stride_h", c.stride_h), line("stride_w", c.stride_w);
     line("pad_left", c.pad_left), line("kept_weights", c.kept_weights);
-    line("bias", c.bias), line("residual", c.residual), line("residual_after", c.residual_after);
+    line("bias", c.bias), line("f32_bias", c.f32_bias), line("residual", c.residual),
+        line("residual_after", c.residual_after);
     line("gates", c.gates);
     line("pooling", c.pooling == Pooling::max    ? "Pooling::max"
                     : c.pooling == Pooling::none ? "Pooling::none"

@@ -79,6 +79,7 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   c.t = saturated(p.t), c.dilation_d = saturated(p.dilation_d);
   if (t.resident()) c.kept_weights = saturated(p.r * p.s * sum_blocks(t, p));
   c.bias = p.epilogue.bias, c.residual = p.epilogue.residual;
+  c.f32_bias = p.epilogue.bias_element == BiasElement::f32;
   c.residual_after = p.epilogue.residual_order == ResidualOrder::after_activation;
   c.gates = p.training == Training::drelu;
   add_pool(c, p.epilogue.pool);
