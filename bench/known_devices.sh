@@ -66,18 +66,19 @@ tasks_of() {
     fi
   done
 }
-# In the order of their value: inference in 16 bits, then in 32, then training; of epilogues the commonest first.
+# In the order of their value: inference in 16 bits (biasf32 is what networks ask for), then in 32, then training; of
+# epilogues the commonest first.
 tasks() {
   local math epilogue direction
   for math in f16 bf16; do
     tasks_of "$1" $math fwd lists
-    for epilogue in bias bias,relu; do tasks_of "$1" $math fwd $epilogue; done
+    for epilogue in bias bias,relu biasf32,relu; do tasks_of "$1" $math fwd $epilogue; done
   done
   for math in f32 tf32; do tasks_of "$1" $math fwd lists; done
   for math in bf16 f16; do
     for direction in bwd_d bwd_w; do tasks_of "$1" $math $direction lists; done
   done
-  for epilogue in bias,residual,relu bias,silu bias,relu,maxpool2; do
+  for epilogue in bias,residual,relu biasf32,residual,relu bias,silu biasf32,silu bias,relu,maxpool2; do
     for math in f16 bf16; do tasks_of "$1" $math fwd $epilogue; done
   done
   for math in f32 tf32; do

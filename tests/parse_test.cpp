@@ -592,8 +592,8 @@ TEST(Workloads, BadFiles) {
 TEST(Words, AreDocumented) {
   std::ifstream file(FALTUNG_SOURCE_DIR "/docs/problem.md");
   const std::string page((std::istreambuf_iterator<char>(file)), {});
-  std::vector<std::string> words{"bias",       "residual",  "maxpool3s2p1", "avgpool2",
-                                 "transposed", "xpitch192", "ypitch192"};
+  std::vector<std::string> words{"bias",     "biasf32",    "residual",  "maxpool3s2p1",
+                                 "avgpool2", "transposed", "xpitch192", "ypitch192"};
   for (const auto& all : {names(Direction::backward_weights), names(DType::bf16), names(Layout::nhwc),
                           names(Math::fast), names(Activation::hardsigmoid)}) {
     words.insert(words.end(), all.begin(), all.end());

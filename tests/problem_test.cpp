@@ -337,6 +337,11 @@ TEST(Validate, MathGoesWithDtype) {
 }
 
 TEST(Validate, Epilogues) {
+  EXPECT_THAT(invalid([](Problem& p) { p.epilogue.bias_element = BiasElement::f32; }), HasSubstr("no bias"));
+  EXPECT_THAT(invalid([](Problem& p) {
+                p.epilogue.bias = true, p.epilogue.bias_element = BiasElement::f32, p.dtype = DType::f32;
+              }),
+              HasSubstr("beside tensors of 16 bits"));
   EXPECT_THAT(invalid([](Problem& p) { p.direction = Direction::backward_data, p.epilogue.bias = true; }),
               HasSubstr("goes with fwd alone"));
   EXPECT_THAT(invalid([](Problem& p) { p.epilogue.slope = 0.5f; }),

@@ -45,6 +45,7 @@ inline void roll_pool(Dice& dice, const Problem& p, Pool& pool) {
 
 inline void roll_epilogue(Dice& dice, const Problem& p, Epilogue& e) {
   e.bias = dice.chance(50);
+  if (e.bias && p.dtype != DType::f32 && dice.chance(30)) e.bias_element = BiasElement::f32;
   e.residual = dice.chance(25);
   if (dice.chance(60))
     e.activation =

@@ -83,7 +83,7 @@ TEST(RandomProblemsTest, EveryFieldVaries) {
     seen.insert(std::string("activation ") + name(e.activation));
     seen.insert(name(e.pool.kind));
     if (p.direction == Direction::forward) {
-      if (e.bias) seen.insert("bias");
+      if (e.bias) seen.insert(e.bias_element == BiasElement::f32 ? "biasf32" : "bias");
       if (e.residual) seen.insert("residual");
       if (e.residual_order == ResidualOrder::after_activation) seen.insert("residual after the activation");
       if (p.x_pitch != 0) seen.insert("slice of x");
@@ -111,7 +111,7 @@ TEST(RandomProblemsTest, EveryFieldVaries) {
       seen.insert(std::string(direction) + " " + std::to_string(p.dimensions) + name(p.kind));
     }
   }
-  EXPECT_EQ(seen.size(), 3u + 3 + 2 + 2 + std::size(kActivations) + 3 + 6 + 3 * (8 + 6 + 6))
+  EXPECT_EQ(seen.size(), 3u + 3 + 2 + 2 + std::size(kActivations) + 3 + 7 + 3 * (8 + 6 + 6))
       << testing::PrintToString(seen);
 }
 

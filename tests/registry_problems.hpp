@@ -83,6 +83,10 @@ inline std::vector<Problem> epilogue_problems() {
     // Planes of a multiple of 8 pixels and channels, which Hopper's kernels take as they are.
     problems.push_back(parse_problem(std::string("fwd:n1c40h8w9k168r1s1:f16:nchw:") + epilogue));
   }
+  for (const char* shape : shapes) {
+    for (const char* type : {"f16:nchw:biasf32:relu", "bf16:nhwc:biasf32:residual"})
+      problems.push_back(parse_problem(std::string("fwd:") + shape + ":" + type));
+  }
   return problems;
 }
 

@@ -87,7 +87,7 @@ class SharedData {
     write("x.bin", t.x, bytes_of(p, x_shape(p)));
     write("w.bin", t.w, bytes_of(p, w_shape(p)));
     write("y.bin", t.y, bytes_of(p, conv_shape(p)));
-    if (p.epilogue.bias) write("bias.bin", t.bias, bytes_of(p, make_shape(Layout::nchw, 1, p.k, 1, 1)));
+    if (p.epilogue.bias) write("bias.bin", t.bias, static_cast<std::int64_t>(bytes(p, Tensor::bias)));
     write("relu.bin", t.relu, bytes_of(p, x_shape(p)));
     write("residual.bin", t.residual, bytes_of(p, conv_shape(p)));
   }

@@ -40,8 +40,7 @@ class Inputs {
     if (problem.direction != Direction::backward_weights) read("w", options.w, w_shape(problem), tensors.w);
     if (!forward) read("y", options.y, conv_shape(problem), tensors.y);
     void* pointer = nullptr;
-    if (e.bias)
-      read("bias", options.bias, std::vector<std::int64_t>{problem.k}, pointer), tensors.bias = pointer;
+    if (e.bias) read("bias", options.bias, {problem.k}, bias_dtype(problem), pointer), tensors.bias = pointer;
     if (e.residual)
       read("residual", options.residual, conv_shape(problem), pointer), tensors.residual = pointer;
     if (problem.training == Training::drelu)
@@ -64,16 +63,16 @@ class Inputs {
                             to_string(problem_), word.empty() ? name : word));
   }
   void read(const std::string& name, const std::string& file, const TensorShape& shape, void*& pointer) {
-    read(name, file, npy_shape(problem_, shape), pointer);
+    read(name, file, npy_shape(problem_, shape), problem_.dtype, pointer);
   }
   void read(const std::string& name, const std::string& file, const std::vector<std::int64_t>& shape,
-            void*& pointer) {
+            DType dtype, void*& pointer) {
     if (file.empty()) {
       throw Error(Status::bad_problem,
                   fmt::format("{} needs the tensor {}; give --{} FILE.npy", to_string(problem_), name, name));
     }
     arrays_.push_back(std::make_unique<NpyArray>(read_npy(file)));
-    check_npy(*arrays_.back(), file, name, problem_.dtype, shape);
+    check_npy(*arrays_.back(), file, name, dtype, shape);
     pointer = arrays_.back()->data.data();
   }
 
@@ -120,7 +119,7 @@ int run(const RunCommandOptions& options) {
   tensors.x = upload(inputs.tensors.x, bytes_of(p, x_shape(p)));
   tensors.w = upload(inputs.tensors.w, bytes_of(p, w_shape(p)));
   tensors.y = upload(inputs.tensors.y, bytes_of(p, conv_shape(p)));
-  tensors.bias = upload(inputs.tensors.bias, bytes_of(p, make_shape(Layout::nchw, 1, p.k, 1, 1)));
+  tensors.bias = upload(inputs.tensors.bias, static_cast<std::int64_t>(bytes(p, Tensor::bias)));
   tensors.residual = upload(inputs.tensors.residual, bytes_of(p, conv_shape(p)));
   tensors.relu = upload(inputs.tensors.relu, bytes_of(p, x_shape(p)));
   std::vector<float> sums(static_cast<std::size_t>(sums_of_channel(p) * p.k));

@@ -242,7 +242,8 @@ FALTUNG_API void faltung_weights_destroy(faltung_weights* weights);
  * What is only read may overlap; the result overlaps nothing, the residual and the workspace included:
  * faltung_run refuses it. Elements are in the host's byte order: f32 is float; f16 is IEEE's binary16
  * (_Float16, half) and bf16 the upper half of a float (__bf16), both two bytes, for which uint16_t serves
- * where the compiler has no such type. The bias has the problem's dtype, like all. */
+ * where the compiler has no such type. The bias has the problem's dtype, like all, but
+ * for biasf32: float. */
 typedef struct faltung_tensors {
   void* x;
   void* w;

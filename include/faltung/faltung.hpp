@@ -96,15 +96,20 @@ struct Pool {
   bool operator==(const Pool&) const = default;
 };
 
+// A bias's elements: of the problem's dtype, or fp32 beside tensors of 16 bits. What a rounded bias errs by
+// is the same in all pixels, and averages over them keep it.
+enum class BiasElement { as_tensors, f32 };
+
 // What is done to the fp32 accumulator before it is stored, in this order (but see residual_order); forward
 // only.
 struct Epilogue {
-  bool bias = false;      // one value an output channel, in the problem's dtype
+  bool bias = false;      // one value an output channel
   bool residual = false;  // a tensor of the convolution's output shape (before pooling), added
   Activation activation = Activation::none;
   float slope = 0.01f;  // of leaky_relu, and of hardsigmoid: max(0, min(1, slope x + 0.5))
   Pool pool;
   ResidualOrder residual_order = ResidualOrder::before_activation;
+  BiasElement bias_element = BiasElement::as_tensors;
   bool operator==(const Epilogue&) const = default;
   bool empty() const { return *this == Epilogue{}; }
 };
@@ -213,7 +218,8 @@ using ParallelFor = std::function<void(int count, const std::function<void(int)>
 // refuses it.
 // Elements are in the host's byte order: f32 is float; f16 is IEEE's binary16 (_Float16, half) and bf16 the
 // upper half of a float (std::bfloat16_t, __bf16), both two bytes, for which std::uint16_t serves where the
-// compiler has no such type. The bias has the problem's dtype, like all.
+// compiler has no such type. The bias has the problem's dtype, like all,
+// but for BiasElement::f32.
 struct Tensors {
   void* x = nullptr;
   void* w = nullptr;

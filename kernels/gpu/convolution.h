@@ -5,6 +5,7 @@
 //   WIDE      1 where a tensor has 2^31 elements or more, 0 otherwise
 //   R S, STRIDE_H STRIDE_W, DILATION_H DILATION_W
 //   HAS_BIAS HAS_RESIDUAL RESIDUAL_AFTER (the activation) ACTIVATION(x, slope) SLOPE
+//   F32_BIAS where the bias is of fp32 beside elements of 16 bits
 //   POOL_none, POOL_maxpool or POOL_avgpool, and POOL_H POOL_W POOL_STRIDE_H POOL_STRIDE_W
 #pragma once
 
@@ -144,7 +145,9 @@ F_DEVICE int y_place(int at, int stride, int size) {
 #define F_EPILOGUE(sum, k, offset) activate_bias_residual(sum, k, offset, bias, residual)
 F_DEVICE float activate_bias_residual(float sum, int k, index_t offset, F_GLOBAL const element_t* bias,
                                       F_GLOBAL const element_t* residual) {
-#if HAS_BIAS
+#if HAS_BIAS && defined(F32_BIAS)
+  sum += ((F_GLOBAL const float*)bias)[k];
+#elif HAS_BIAS
   sum += F_LOAD(bias, k);
 #endif
 #if HAS_RESIDUAL && !RESIDUAL_AFTER

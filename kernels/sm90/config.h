@@ -55,6 +55,7 @@ struct Choices {
   int weight_slots = 8;        // buffers of weights; 0 where they are resident
   int row_slots = 0;           // turned: buffers of rows of NCHW; 0 they are read as they are turned
   int store_slots = 0;         // pixels on M: stores of a tile that have room at once; 0 all of them
+  int result_areas = 1;        // of a consumer, for its part of a tile; with 2 a residual comes a tile ahead
   int split = 1;               // blocks that share the sum over the channels of a tile, a cluster
   int groups = 1;              // of a tile, whole ones, each with products of its own
   int phases = 1;  // a strided backward_data: positions within a stride, each with taps of its own
@@ -114,7 +115,7 @@ struct KernelConfig {
   int stride_h = 1, stride_w = 1;  // 1 where tiles are flat: strides are arguments there
   int pad_left = 0;                // turned, shift
   int kept_weights = 0;            // resident: blocks of weights, taps by blocks of channels
-  bool bias = false, residual = false;
+  bool bias = false, f32_bias = false, residual = false;
   bool residual_after = false;  // the activation
   bool gates = false;           // the residual is what a ReLU gave: results pass where it is above zero
 

@@ -36,7 +36,8 @@ constexpr int kSplit = kConfig.tile.split, kTileGroups = kConfig.tile.groups;
 
 constexpr bool kF32 = kConfig.element == Element::f32, kBf16 = kConfig.element == Element::bf16;
 constexpr int kElement = kConfig.element_bytes(), kParts = kConfig.parts;
-constexpr bool kNchw = kConfig.nchw, kBias = kConfig.bias, kResidual = kConfig.residual;
+constexpr bool kNchw = kConfig.nchw, kBias = kConfig.bias, kF32Bias = kConfig.f32_bias;
+constexpr bool kResidual = kConfig.residual;
 constexpr bool kResidualAfter = kConfig.residual_after, kGates = kConfig.gates;
 constexpr Pooling kPooling = kConfig.pooling;
 constexpr bool kPools = kPooling != Pooling::none;
@@ -50,5 +51,6 @@ constexpr int kSlotBytes = slot_bytes(kConfig), kPartStride = part_stride(kConfi
               kSlotStride = slot_stride(kConfig);
 constexpr int kStageBytes = stage_bytes(kConfig), kStagePartStride = stage_part_stride(kConfig),
               kStageStride = stage_stride(kConfig);
-constexpr int kStagingBytes = staging_bytes(kConfig);  // of a consumer
+constexpr int kStagingBytes = staging_bytes(kConfig);  // of a consumer's area,
+constexpr int kAreas = kConfig.tile.result_areas;      //   of which it has so many
 static_assert(shared_bytes(kConfig) <= kSharedLimit, "shared memory");

@@ -35,6 +35,10 @@ __device__ __forceinline__ float load_element(const void* data, long long index)
     return to_float(static_cast<const unsigned short*>(data)[index]);
   }
 }
+// Of an output channel, in fp32 also beside elements of 16 bits.
+__device__ __forceinline__ float bias_at(const void* bias, int k) {
+  return kF32Bias ? static_cast<const float*>(bias)[k] : load_element(bias, k);
+}
 __device__ __forceinline__ void store_element(void* data, long long index, float value) {
   if constexpr (kF32) {
     static_cast<float*>(data)[index] = value;

@@ -7,7 +7,7 @@
 // bias.
 __device__ __forceinline__ float load_bias(const Params& p, int k) {
   if (!kBias || k >= p.k) return 0.0f;
-  return load_element(p.bias, kPhased ? k % p.bias_k : k);
+  return bias_at(p.bias, kPhased ? k % p.bias_k : k);
 }
 
 __device__ __forceinline__ float finish_value(float sum, float bias, float residual, float slope) {

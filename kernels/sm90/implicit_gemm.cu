@@ -24,7 +24,8 @@
 //   kBringRegisters                                  registers of a thread of theirs,
 // and one of store/, which defines Results:
 //   finish(sums, …)    a consumer's sums to the output,
-//   kBringsResidual    whether load_residual() must come before a tile's products.
+//   kBringsResidual    whether load_residual() must come before a tile's products; a tile before, where a
+//                      consumer has two areas.
 #include "kernels/sm90/pipeline.cuh"
 
 // Where each consumer takes every second tile: past what another tile takes of the rings.
@@ -43,7 +44,7 @@ __device__ __forceinline__ void consume(const Outputs& outputs, const Params& p,
   const int thread = threadIdx.x % 128;
   Consumer c;
   c.leader = thread == 0;
-  unsigned residual_parity = 0;
+  Ring<kAreas> area;
   const int first = kCooperative ? 0 : consumer, step = kCooperative ? 1 : kConsumers;
   if constexpr (!kCooperative) {
     if (consumer == 1) {
@@ -56,14 +57,22 @@ __device__ __forceinline__ void consume(const Outputs& outputs, const Params& p,
   c.taps = c.columns = 0;
   c.my_weights = kCooperative && !kPixelsOnM ? consumer * 64 * kMBlocks * kRow : 0;
   c.my_pixels = kCooperative && kPixelsOnM ? consumer * kMBlocks * (kFlat ? 64 * kRow : 8 * kPixelPitch) : 0;
+  const auto staging_of = [&](int place) { return m.staging + place * kStagingBytes; };
+  const auto residual_full = [&](int place) {
+    return smem_address(&barriers.residual_full[consumer * kAreas + place]);
+  };
+  const auto bring_residual = [&](int tile, int place) {
+    if constexpr (Results::kBringsResidual) {
+      if (c.leader && tile < p.tiles)
+        Results::load_residual(outputs.residual, locate(p, tile), staging_of(place), residual_full(place), consumer);
+    }
+  };
+  if constexpr (kAreas > 1) bring_residual(work.first_tile + first * gridDim.x, 0);
   for (int tile = work.first_tile + first * gridDim.x; tile < p.tiles; tile += step * gridDim.x) {
     const Tile t = locate(p, tile);
-    const unsigned residual_full = smem_address(&barriers.residual_full[consumer]);
     if constexpr (kPhased) c.taps = p.phases[t.phase].taps, c.columns = p.phases[t.phase].columns;
     const bool sums_something = !kPhased || c.taps > 0;
-    if constexpr (Results::kBringsResidual) {
-      if (c.leader) Results::load_residual(outputs.residual, t, m.staging, residual_full, consumer);
-    }
+    if constexpr (kAreas == 1) bring_residual(tile, 0);
     if constexpr (!kCooperative) named_sync(1 + consumer, 256);
     Sums sums;
     c.accumulate = 0;
@@ -91,8 +100,12 @@ __device__ __forceinline__ void consume(const Outputs& outputs, const Params& p,
       barrier_arrive(c.previous_slot);
       if constexpr (!kFlat && !kResident) barrier_arrive(c.previous_stage);
     }
-    const unsigned memory = kSplit > 1 ? m.slots : m.staging;
-    Results::finish(sums, outputs.y[t.phase], p, t, memory, residual_full, residual_parity, consumer, thread);
+    // Where the tile before lay, which has been stored by now.
+    if constexpr (kAreas > 1) bring_residual(tile + step * gridDim.x, area.place ^ 1);
+    const unsigned memory = kSplit > 1 ? m.slots : staging_of(area.place);
+    Results::finish(sums, outputs.y[t.phase], p, t, memory, residual_full(area.place), area.parity, consumer,
+                    thread);
+    area.advance();
   }
 }
 
@@ -106,7 +119,7 @@ __device__ __forceinline__ void init_barriers(Barriers& barriers) {
     barrier_init(smem_address(&barriers.stage_full[i]), 1);
     barrier_init(smem_address(&barriers.stage_empty[i]), kSharers);
   }
-  for (int i = 0; i < kConsumers; ++i) barrier_init(smem_address(&barriers.residual_full[i]), 1);
+  for (int i = 0; i < kConsumers * kAreas; ++i) barrier_init(smem_address(&barriers.residual_full[i]), 1);
   for (int i = 0; i < kRowSlots; ++i) {
     barrier_init(smem_address(&barriers.raw_full[i]), kF32 || kConfig.rows_whole ? 1 : 32);
     barrier_init(smem_address(&barriers.raw_empty[i]), kPrepareWarps);
@@ -122,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
   extern __shared__ unsigned char memory[];
   const unsigned base = (smem_address(memory) + 1023) / 1024 * 1024;
   const unsigned stages = base + kSlots * kSlotStride, staging = stages + kStages * kStageStride,
-                 raws = staging + kConsumers * kStagingBytes;
+                 raws = staging + kConsumers * kAreas * kStagingBytes;
   Barriers& barriers = *reinterpret_cast<Barriers*>(memory + (raws + kRawBuffers - smem_address(memory)));
   if (threadIdx.x == 0) {
     init_barriers(barriers);
@@ -146,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
   } else {
     registers_up<kConsumerRegisters>();
     const int consumer = threadIdx.x / 128 - 1;
-    consume<Results>(outputs, p, {base, stages, staging + consumer * kStagingBytes, raws}, barriers,
+    consume<Results>(outputs, p, {base, stages, staging + consumer * kAreas * kStagingBytes, raws}, barriers,
                      consumer);
     if (threadIdx.x % 128 == 0) store_wait_read();  // the block's memory must outlive what reads it
   }

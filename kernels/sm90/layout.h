@@ -219,7 +219,7 @@ FALTUNG_BOTH constexpr int carry_bytes(const KernelConfig& c) {
 
 // -------------------------------------------------------------------------------------------- all of it
 
-// Of a consumer.
+// Of one of a consumer's areas.
 FALTUNG_BOTH constexpr int staging_bytes(const KernelConfig& c) {
   long long bytes = 0;
   switch (c.way) {
@@ -252,12 +252,14 @@ FALTUNG_BOTH constexpr int barriers(const KernelConfig& c) {
   const Choices& t = c.tile;
   if (t.bring == Bring::shift)
     return 2 * (t.pixel_slots + c.weight_buffers()) + (shift::brings_residual(c) ? kConsumers : 0);
-  return (c.prepares() ? 3 : 2) * t.pixel_slots + 2 * c.weight_buffers() + kConsumers + 2 * t.row_slots;
+  return (c.prepares() ? 3 : 2) * t.pixel_slots + 2 * c.weight_buffers() + kConsumers * t.result_areas +
+         2 * t.row_slots;
 }
 
 FALTUNG_BOTH constexpr long long shared_bytes(const KernelConfig& c) {
   const int carry = c.tile.bring == Bring::shift ? shift::carry_bytes(c) : 0;
-  return operand_bytes(c) + kConsumers * (staging_bytes(c) + carry) + 8 * barriers(c) + kSlack;
+  return operand_bytes(c) + kConsumers * (c.tile.result_areas * staging_bytes(c) + carry) + 8 * barriers(c) +
+         kSlack;
 }
 
 // A tile whose sum the blocks of a cluster share: its sums lie in lines as the output has them, of pixels

@@ -13,7 +13,7 @@ constexpr int kRowSlots = kConfig.tile.row_slots;
 struct Barriers {
   unsigned long long slot_full[kSlots], slot_empty[kSlots];
   unsigned long long stage_full[kStages], stage_empty[kStages];
-  unsigned long long residual_full[kConsumers];
+  unsigned long long residual_full[kConsumers * kAreas];
   unsigned long long slot_ready[kSlots];
   unsigned long long raw_full[kRowSlots > 0 ? kRowSlots : 1], raw_empty[kRowSlots > 0 ? kRowSlots : 1];
 };

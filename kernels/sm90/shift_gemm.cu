@@ -189,7 +189,7 @@ __device__ __forceinline__ void consume(const Maps& maps, const ShiftParams& p, 
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int k = k0 + thread / 32 * 16 + thread % 32 / 4 + half * 8;
-      bias[half] = kBias && k < p.k ? load_element(p.bias, k) : 0.0f;
+      bias[half] = kBias && k < p.k ? bias_at(p.bias, k) : 0.0f;
     }
   };
   // Where the weights stay, so do the channels.

@@ -11,6 +11,11 @@ constexpr int kStepWidth = kPools ? 2 * kPoolWidth : kTileWidth,
 constexpr int kBefore = kConfig.pool_pad;
 constexpr int kMyChannels = my_channels(kConfig.tile), kMyPixels = my_pixels(kConfig.tile);  // a consumer's
 
+// Tiles are taken from the last one back where there is no residual. In networks the kernel before mostly has one, or reads
+// what this one reads: its last tiles' pixels are still in the cache, its first ones' are not.
+constexpr bool kBackwards =
+    !kResidual && !kPhased && (kBring == Bring::patch || kBring == Bring::im2col);
+
 struct Tile {
   int k, c;     // first channel of the output, and of the input
   int n, h, w;  // image and first output pixel; flat: of the flattened pixels; volumes: planes are images
@@ -36,6 +41,7 @@ __device__ __forceinline__ const Depth& depth_of(const Params& p, int phase) {
 __device__ __forceinline__ Tile locate(const Params& p, int tile) {
   Tile t;
   t.phase = 0;
+  if constexpr (kBackwards) tile = p.tiles - 1 - tile;
   int tiles_w = p.tiles_w, tiles_h = p.tiles_h;
   if constexpr (kPhased) {
     t.phase = phase_of(p, tile);

@@ -35,6 +35,8 @@ Support Algorithm::supports(const Problem& asked, const Target& target) const {
   const Problem problem = without_training(asked);
   if (has_pitch(problem) && !takes_pitch(problem, target))
     return Support::declined("slices of tensors (xpitch, ypitch) are not read or written; copy them");
+  if (problem.epilogue.bias_element == BiasElement::f32 && !takes_f32_bias())
+    return Support::declined("its bias is of the tensors' dtype (biasf32 is a GPU's)");
   if (is_plain(problem) || is_native(problem)) return accepts(problem, target);
   return supports_rewritten(*this, without_pool(problem), target);
 }

@@ -64,6 +64,8 @@ class Algorithm {
   virtual bool is_native(const Problem&) const { return false; }
   // Whether it reads and writes slices of tensors (Problem::x_pitch), if it accepts the problem without.
   virtual bool takes_pitch(const Problem&, const Target&) const { return false; }
+  // Whether it reads a bias of fp32 beside tensors of 16 bits, as every epilogue of a GPU's kernels does.
+  virtual bool takes_f32_bias() const { return device_kind() == "gpu"; }
   // What it adds, for a problem that it accepts. problem has a pool only for those that fuse it: fuses
   // says whether the algorithm's kernels may compute this problem's pool. list_fused and parse_fused then
   // give those that do, list_fused all of what list gives without the pool that parse_fused would; those of

@@ -94,6 +94,7 @@ Constants constants(const Problem& p, const Constants& own) {
                            {"POOL_STRIDE_H", digits(e.pool.stride_h)},
                            {"POOL_STRIDE_W", digits(e.pool.stride_w)}});
   }
+  if (e.bias_element == BiasElement::f32) out.push_back({"F32_BIAS", "1"});
   out.insert(out.end(), own.begin(), own.end());
   return out;
 }

@@ -158,7 +158,8 @@ class DataPass {
 
   // As floats.
   const float* bias(const Memory& m) const {
-    if (!p_.epilogue.bias || p_.dtype == DType::f32) return reinterpret_cast<const float*>(m[Place::bias]);
+    if (!p_.epilogue.bias || bias_dtype(p_) == DType::f32)
+      return reinterpret_cast<const float*>(m[Place::bias]);
     float* const bias = reinterpret_cast<float*>(m[Place::workspace]);
     convert_to_float(p_.dtype, m[Place::bias], bias, p_.k);
     return bias;
@@ -252,6 +253,7 @@ class ImplicitGemmCpu : public Algorithm {
 
  private:
   bool takes_pitch(const Problem&, const Target&) const override { return true; }
+  bool takes_f32_bias() const override { return true; }
   bool fuses(const Problem& p, const Target&) const override {
     return is_plain(p) && PoolBands::make(p, 0).has_value();
   }

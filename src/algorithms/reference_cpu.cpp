@@ -24,6 +24,7 @@ class ReferenceCpu : public Algorithm {
 
  private:
   bool takes_pitch(const Problem&, const Target&) const override { return true; }
+  bool takes_f32_bias() const override { return true; }
   bool fuses(const Problem&, const Target&) const override { return true; }
 
   std::vector<Candidate> list(const Problem& problem, const Target& target) const override {

@@ -102,7 +102,7 @@ Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, double max
   x_ = make(Direction::backward_data, x_shape(problem));
   w_ = make(Direction::backward_weights, w_shape(problem));
   y_ = make(Direction::forward, conv_shape(problem));
-  bias_ = make_data(t, problem.k, data, random, parallel);
+  bias_ = make_data(bias_dtype(problem), problem.k, data, random, parallel);
   if (problem.epilogue.residual)
     residual_ = make_data(t, conv_shape(problem).extent(), data, random, parallel);
   const auto pointer = [](std::vector<std::byte>& bytes) { return bytes.empty() ? nullptr : bytes.data(); };

@@ -29,7 +29,7 @@ Arena::Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, i
   const std::vector<float> zero_sums(static_cast<std::size_t>(sums_of_channel(p) * p.k));
   if (!zero_sums.empty())
     shared.sums = constant(zero_sums.data(), static_cast<std::int64_t>(zero_sums.size() * sizeof(float)));
-  shared.bias = constant(host.bias, bytes_of(p, make_shape(Layout::nchw, 1, p.k, 1, 1)));
+  shared.bias = constant(host.bias, static_cast<std::int64_t>(faltung::bytes(p, Tensor::bias)));
   const std::int64_t x_bytes = bytes_of(p, x_shape(p)), conv_bytes = bytes_of(p, conv_shape(p));
   const std::int64_t y_bytes = p.direction == Direction::forward ? bytes_of(p, y_shape(p)) : conv_bytes;
   const std::size_t set_bytes = static_cast<std::size_t>(

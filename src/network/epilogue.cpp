@@ -32,12 +32,16 @@ void set_residual_order(Node& node, ResidualOrder order) {
   node.attributes["residual_after"] = std::int64_t{order == ResidualOrder::after_activation};
 }
 
-void set_epilogue(Epilogue& epilogue, const Node& node, bool residual) {
+Epilogue epilogue_of(const Node& node, DType dtype, Behind behind) {
   const FusedActivation activation = read_activation(node);
-  epilogue.residual = residual;
-  if (residual) epilogue.residual_order = read_residual_order(node);
+  Epilogue epilogue;
+  epilogue.bias = behind.bias;
+  if (behind.bias && dtype != DType::f32) epilogue.bias_element = BiasElement::f32;
+  epilogue.residual = behind.residual;
+  if (behind.residual) epilogue.residual_order = read_residual_order(node);
   epilogue.activation = activation.kind;
   if (takes_slope(activation.kind)) epilogue.slope = activation.slope;
+  return epilogue;
 }
 
 namespace {

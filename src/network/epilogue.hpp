@@ -16,8 +16,13 @@ struct FusedActivation {
 // Where the node's residual comes in.
 ResidualOrder read_residual_order(const Node& node);
 void set_residual_order(Node& node, ResidualOrder order);
-// Activation and residual as a problem has them; the residual is there or not.
-void set_epilogue(Epilogue& epilogue, const Node& node, bool residual);
+// What stands behind a node's sums.
+struct Behind {
+  bool bias, residual;
+};
+// As a problem of the dtype has it. Beside 16 bits the bias stays in f32: batch normalization made it of
+// large numbers, and what it errs by is an image's as a whole, which no later average takes away.
+Epilogue epilogue_of(const Node& node, DType dtype, Behind behind);
 
 // What the node's attributes say, and setting them.
 FusedActivation read_activation(const Node& node);

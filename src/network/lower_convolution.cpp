@@ -64,8 +64,7 @@ Problem forward_problem(const Lowering& lowering, const Node& node, Layout layou
   p.n = x[0], p.c = x[1], p.k = f[0], p.h = w.image[1], p.w = w.image[2];
   p.groups = node.integer("group", 1);
   set_window(p, site, w);
-  p.epilogue.bias = site.has(2);
-  set_epilogue(p.epilogue, node, site.has(3));
+  p.epilogue = epilogue_of(node, p.dtype, {site.has(2), site.has(3)});
   if (node.has("pool")) {
     Node pool;
     pool.op = node.text("pool", "");

@@ -22,8 +22,7 @@ void lower_linear(Lowering& lowering, const Node& node) {
   p.math = lowering.settings().math;
   if (p.dtype != DType::f32 && p.math == Math::f32) p.math = Math::of_dtype;
   p.c = k, p.k = n, p.w = elements(site.in(0).shape) / k;
-  p.epilogue.bias = site.has(2);
-  set_epilogue(p.epilogue, node, site.has(3));
+  p.epilogue = epilogue_of(node, p.dtype, {site.has(2), site.has(3)});
   const std::shared_ptr<const PlanImpl> plan = lowering.plan(p);
   ConvolutionWork work{plan, nullptr, nullptr, nullptr};
   const Weights::Packed weights = lowering.settings().weights.pack(graph.at(node.inputs[1]).constant, plan);

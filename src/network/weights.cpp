@@ -118,7 +118,7 @@ Weights::Packed Weights::pack(const std::shared_ptr<const Constant>& filter,
 }
 
 Bytes Weights::bias(const std::shared_ptr<const Constant>& bias, const PlanImpl& plan) {
-  const DType dtype = plan.problem().dtype;
+  const DType dtype = bias_dtype(plan.problem());
   const std::lock_guard lock(mutex_);
   auto& [constant, bytes] = biases_[{bias.get(), dtype}];
   if (constant == nullptr) {

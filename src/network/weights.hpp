@@ -30,7 +30,7 @@ class Weights {
   };
   // Throws Error(unsupported) where an element is beyond what the problem's type holds.
   Packed pack(const std::shared_ptr<const Constant>& filter, const std::shared_ptr<const PlanImpl>& plan);
-  // One element an output channel, in the problem's type, where the plan's kernel reads it.
+  // One element an output channel, in the bias's type, where the plan's kernel reads it.
   Bytes bias(const std::shared_ptr<const Constant>& bias, const PlanImpl& plan);
 
  private:

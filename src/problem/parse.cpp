@@ -155,7 +155,7 @@ std::string to_string(const Problem& p) {
   if (p.math != Math::of_dtype && p.math != default_math(p.dtype))
     out += std::string(":math=") + name(p.math);
   const Epilogue& e = p.epilogue;
-  if (e.bias) out += ":bias";
+  if (e.bias) out += e.bias_element == BiasElement::f32 ? ":biasf32" : ":bias";
   const bool after = e.residual && e.residual_order == ResidualOrder::after_activation;
   if (e.residual && !after) out += ":residual";
   if (takes_slope(e.activation)) {

@@ -245,9 +245,10 @@ class Canonical {
   bool epilogue_field(const std::string& field) {
     Cursor cursor(text_, field);
     Epilogue& e = p_.epilogue;
-    if (field == "bias") {
+    if (field == "bias" || field == "biasf32") {
       applied("bias");
       e.bias = true;
+      if (field == "biasf32") e.bias_element = BiasElement::f32;
     } else if (field == "residual") {
       applied("residual");
       e.residual = true;
@@ -311,8 +312,8 @@ class Canonical {
 
   static std::vector<std::string> epilogue_words() {
     std::vector<std::string> words = names(std::end(kActivations)[-1]);
-    words.insert(words.end(),
-                 {"bias", "residual", "leaky_relu(0.01)", "hardsigmoid(0.2)", "maxpool2", "avgpool2"});
+    words.insert(words.end(), {"bias", "biasf32", "residual", "leaky_relu(0.01)", "hardsigmoid(0.2)",
+                               "maxpool2", "avgpool2"});
     return words;
   }
 

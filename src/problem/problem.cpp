@@ -150,6 +150,7 @@ TensorShape result_shape(const Problem& p) {
 
 std::size_t bytes(const Problem& p, Tensor tensor) {
   if (tensor == Tensor::sums) return static_cast<std::size_t>(sums_of_channel(p) * p.k) * sizeof(float);
+  if (tensor == Tensor::bias) return static_cast<std::size_t>(p.k * size_of(bias_dtype(p)));
   return static_cast<std::size_t>(bytes_of(p, shape_of(p, tensor)));
 }
 
@@ -213,10 +214,10 @@ double flops(const Problem& p) {
 
 double min_bytes(const Problem& p) {
   i64 elements = x_shape(p).elements() + w_shape(p).elements() + y_shape(p).elements();
-  if (p.epilogue.bias) elements += p.k;
   if (p.epilogue.residual) elements += conv_shape(p).elements();
   if (p.training == Training::drelu) elements += x_shape(p).elements();
-  return static_cast<double>(elements) * size_of(p.dtype) + static_cast<double>(bytes(p, Tensor::sums));
+  const std::size_t beside = bytes(p, Tensor::sums) + (p.epilogue.bias ? bytes(p, Tensor::bias) : 0);
+  return static_cast<double>(elements) * size_of(p.dtype) + static_cast<double>(beside);
 }
 
 double touched_bytes(const Problem& p) {

@@ -103,11 +103,17 @@ inline std::int64_t sums_of_channel(const Problem& p) {
 }
 // y as the direction has it: what sums are taken over.
 TensorShape summed_shape(const Problem& problem);
-// Of the tensor as a caller has it: y after pooling. Elements of the problem's dtype, but of the sums.
+// Of the tensor as a caller has it: y after pooling. Elements of the problem's dtype, but of the sums and
+// of a bias of its own.
 TensorShape shape_of(const Problem& problem, Tensor tensor);
 // What the direction writes: y, x or w.
 TensorShape result_shape(const Problem& problem);
 void* result_pointer(const Problem& problem, const Tensors& tensors);
+
+// Of the bias's elements.
+inline DType bias_dtype(const Problem& p) {
+  return p.epilogue.bias_element == BiasElement::f32 ? DType::f32 : p.dtype;
+}
 
 // What it takes in memory, with what lies between a slice's parts.
 std::int64_t bytes_of(const Problem& problem, const TensorShape& shape);

@@ -168,8 +168,7 @@ Expected before_pool(const Problem& p, const Tensors& t, const Position& at) {
   if (p.training == Training::drelu && Reader<T>(t.relu, x_shape(p))(at) <= 0) return {0, 0};
   Sum sum = sum_of<T, Sum>(p, t, at);
   const double factors = sum.factors;
-  if (p.epilogue.bias)
-    sum.add(Reader<T>(t.bias, make_shape(Layout::nchw, 1, p.k, 1, 1))({0, at.c, 0, 0, 0}), 1);
+  if (p.epilogue.bias) sum.add(load_element(bias_dtype(p), t.bias, at.c), 1);
   const bool after = p.epilogue.residual_order == ResidualOrder::after_activation;
   const double residual = p.epilogue.residual ? Reader<T>(t.residual, conv_shape(p))(at) : 0;
   if (!after && p.epilogue.residual) sum.add(residual, 1);

@@ -53,6 +53,12 @@ void validate_training(const Problem& p) {
     bad("stats are of a whole tensor: leave ypitch out, or stats");
 }
 
+void validate_bias(const Problem& p) {
+  if (p.epilogue.bias_element == BiasElement::as_tensors) return;
+  if (!p.epilogue.bias) bad("a bias's element is given, but no bias");
+  if (p.dtype == DType::f32) bad("biasf32 is beside tensors of 16 bits; those of f32 have bias");
+}
+
 void validate_pool(const Problem& p) {
   const Pool& pool = p.epilogue.pool;
   if (pool.kind == PoolKind::none) {
@@ -248,6 +254,7 @@ void validate(const Problem& p) {
   if (after && (!p.epilogue.residual || p.epilogue.activation == Activation::none))
     bad("a residual is after an activation where both are there; leave its order as it is");
   validate_pitch(p);
+  validate_bias(p);
   validate_pool(p);
 }
 

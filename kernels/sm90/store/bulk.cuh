@@ -35,10 +35,9 @@ struct Results {
 
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const Params& p,
                                                 const Tile& t, unsigned staging, unsigned residual_full,
-                                                unsigned& residual_parity, int consumer, int thread) {
+                                                unsigned residual_parity, int consumer, int thread) {
     if constexpr (kResidual) {
       barrier_wait(residual_full, residual_parity);
-      residual_parity ^= 1;
     } else {
       if (thread == 0) store_wait_read();
       named_sync(3 + consumer, 128);

@@ -8,7 +8,7 @@ struct Results {
   static constexpr bool kBringsResidual = false;
 
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t,
-                                                unsigned, unsigned, unsigned&, int consumer, int thread) {
+                                                unsigned, unsigned, unsigned, int consumer, int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int k0 = my_first_channel(t, consumer) + warp * 16 + lane / 4;
     const int w = t.w + lane % 4 * 2;
@@ -19,7 +19,7 @@ struct Results {
       for (int half = 0; half < 2; ++half) {
         const int k = k0 + mt * 64 + half * 8;
         if (k >= p.k) continue;
-        const float bias = kBias ? load_element(p.bias, k) : 0.0f;
+        const float bias = kBias ? bias_at(p.bias, k) : 0.0f;
         const long long first =
             (static_cast<long long>(t.n) * p.p + t.h) * row + static_cast<long long>(w) * p.y_pitch + k;
         float* y = static_cast<float*>(p.y) + first;

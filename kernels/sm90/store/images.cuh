@@ -10,7 +10,7 @@ struct Results {
   static constexpr bool kBringsResidual = false;
 
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t,
-                                                unsigned staging, unsigned, unsigned&, int consumer,
+                                                unsigned staging, unsigned, unsigned, int consumer,
                                                 int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int plane = channel_pixels(p), k0 = my_first_channel(t, consumer);
@@ -26,7 +26,7 @@ struct Results {
       for (int half = 0; half < 2; ++half) {
         const int channel = mt * 64 + warp * 16 + half * 8 + lane / 4;
         row[mt][half] = staging + channel * plane * 2;
-        bias[mt][half] = kBias && k0 + channel < p.k ? load_element(p.bias, k0 + channel) : 0.0f;
+        bias[mt][half] = kBias && k0 + channel < p.k ? bias_at(p.bias, k0 + channel) : 0.0f;
       }
     }
 #pragma unroll

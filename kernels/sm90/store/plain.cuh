@@ -7,7 +7,7 @@ struct Results {
   static constexpr bool kBringsResidual = false;
 
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t,
-                                                unsigned, unsigned, unsigned&, int consumer, int thread) {
+                                                unsigned, unsigned, unsigned, int consumer, int thread) {
     const int warp = thread / 32, lane = thread % 32;
 #pragma unroll
     for (int mt = 0; mt < kMBlocks; ++mt) {
@@ -32,7 +32,7 @@ struct Results {
             for (int pair = 0; pair < 2; ++pair) {
               const int k = t.k + nb * kN + i * 8 + lane % 4 * 2 + pair;
               if (inside && k < p.k) {
-                const float bias = kBias ? load_element(p.bias, k) : 0.0f;
+                const float bias = kBias ? bias_at(p.bias, k) : 0.0f;
                 const float residual = kResidual ? load_element(p.residual, pixel * p.y_pitch + k) : 0.0f;
                 store_element(p.y, pixel * p.y_pitch + k,
                               finish_value(sums[mt][nb][i * 4 + half * 2 + pair], bias, residual, p.slope));

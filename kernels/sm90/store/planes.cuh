@@ -27,12 +27,11 @@ struct Results {
 
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const Params& p,
                                                 const Tile& t, unsigned staging, unsigned residual_full,
-                                                unsigned& residual_parity, int consumer, int thread) {
+                                                unsigned residual_parity, int consumer, int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int matrix = lane / 8, row = lane % 8;  // whose row's address this lane gives
     if constexpr (kResidual) {
       barrier_wait(residual_full, residual_parity);
-      residual_parity ^= 1;
     } else {
       if (thread == 0) store_wait_read();
       named_sync(3 + consumer, 128);
@@ -61,7 +60,7 @@ struct Results {
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
               const int k = t.k + column * 8 + lane % 4 * 2 + j;
-              bias[j] = k < p.k ? load_element(p.bias, k) : 0.0f;
+              bias[j] = k < p.k ? bias_at(p.bias, k) : 0.0f;
             }
           }
           const float* s = &sums[mt][0][column * 4 + (m & 1) * 2];

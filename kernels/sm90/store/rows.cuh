@@ -11,7 +11,7 @@ struct Results {
   static constexpr bool kBringsResidual = false;
 
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t,
-                                                unsigned staging, unsigned, unsigned&, int consumer,
+                                                unsigned staging, unsigned, unsigned, int consumer,
                                                 int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int k0 = my_first_channel(t, consumer);

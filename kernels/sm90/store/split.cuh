@@ -20,7 +20,7 @@ struct Results {
   static constexpr bool kBringsResidual = false;
 
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t,
-                                                unsigned memory, unsigned, unsigned&, int consumer,
+                                                unsigned memory, unsigned, unsigned, int consumer,
                                                 int thread) {
     named_sync(1, 256);  // both have read their operands
     put_sums(sums, memory, consumer, thread);
@@ -42,7 +42,7 @@ struct Results {
         float sum = v[0][j];
 #pragma unroll
         for (int rank = 1; rank < kSplit; ++rank) sum += v[rank][j];
-        out[j] = finish_value(sum, kBias ? load_element(p.bias, kNchw ? k : k + j) : 0.0f,
+        out[j] = finish_value(sum, kBias ? bias_at(p.bias, kNchw ? k : k + j) : 0.0f,
                               kResidual ? load_element(p.residual, to + j) : 0.0f, p.slope);
       }
       store_elements(p.y, to, out);

@@ -8,7 +8,7 @@ struct Results {
   static constexpr bool kBringsResidual = false;
 
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const Params& p,
-                                                const Tile& t, unsigned staging, unsigned, unsigned&,
+                                                const Tile& t, unsigned staging, unsigned, unsigned,
                                                 int consumer, int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int k0 = my_first_channel(t, consumer), pixel0 = my_first_pixel(consumer);

@@ -47,7 +47,7 @@ std::string unfit(const Tiling& t, const Problem& p) {
     return "consumers that take turns need resident weights and all channels in one block";
   if (t.pixel_slots < 2 || (!t.resident() && t.weight_slots < 4)) return "too few buffers";
   if (t.resident() && p.r * p.s * sum_blocks(t, p) > 25) return "too many weights to keep";
-  if (t.split > 1 || t.row_slots > 0 || t.store_slots > 0 || t.stores == Stores::direct)
+  if (t.split > 1 || t.row_slots > 0 || t.store_slots > 0 || t.result_areas > 1 || t.stores == Stores::direct)
     return "shifted sums are neither split nor stored another way";
   return "";
 }

@@ -96,17 +96,22 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
     tile = std::max(tile, (w.fills * (kLoadFirst + kLoadMore * few) + w.products) / t.pixel_slots);
   if (!t.resident() && c.element_bytes() == 2) tile *= kStreamed;
   const double epilogue = epilogue_cycles(t, c);
+  // Asked for when a tile begins, a residual is there no sooner; with two areas it was asked for a tile
+  // before.
+  const double begun = brings_residual(t, p) && t.result_areas == 1 ? std::max(tile, few * kResidual) : tile;
   const int drained = t.bring == Bring::planes ? std::max(0, kEnoughPlanes - t.pixel_slots) : 0;
   const double waves = std::ceil(count / multiprocessors);
-  const double cycles = t.split > 1       ? waves * (tile + split_cycles(t, c))
-                        : t.cooperative() ? waves * (tile + (kExposed + kDrained * drained) * epilogue)
-                                          : waves * std::max(tile, (epilogue + w.products) / 2) + epilogue;
+  const double cycles = t.split > 1 ? waves * (tile + split_cycles(t, c))
+                        : t.cooperative()
+                            ? waves * (begun + (kExposed + kDrained * drained) * epilogue)
+                            : waves * std::max(tile, (epilogue + w.products + begun - tile) / 2) + epilogue;
   const double busy = std::min(1.0, waves * w.products * std::min(1.0, count / multiprocessors) / cycles);
   const double first = reads_input(t, p) ? preparation / w.blocks : 0;  // nothing hides it
   const double arithmetic = (cycles + kLatency + first) / (kClock * (1 + kCool * (1 - busy)));
   const double bytes = bytes_ms(t, c, p);
   Estimate e;
-  e.ms = overlapped_ms(arithmetic, bytes, kOverlap) + (turns_input(t, p) ? turning_ms(p) : 0);
+  const double across = t.pixels_on_m() && brings_residual(t, p) ? kAcross : 1;
+  e.ms = overlapped_ms(arithmetic, bytes, kOverlap) * across + (turns_input(t, p) ? turning_ms(p) : 0);
   e.bound = bytes > arithmetic                          ? Bound::bytes
             : waves <= 1 && 2 * count < multiprocessors ? Bound::latency
                                                         : Bound::arithmetic;

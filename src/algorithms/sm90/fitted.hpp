@@ -28,8 +28,8 @@ constexpr double kLoadMore = 1500;   //   more where all blocks load
 constexpr double kShared = 128;      // bytes a cycle that are written while the matrix units read
 
 // 32-bit pixels that warps split in two parts.
-constexpr double kPrepare = 16;    // bytes a cycle
-constexpr double kPrepared = 800;  // cycles until a gathered slot's low parts are there
+constexpr double kPrepare = 11;     // bytes a cycle
+constexpr double kPrepared = 1280;  // cycles until a gathered slot's low parts are there
 
 // The epilogue.
 constexpr double kEpilogue = 1000;  // cycles a tile
@@ -39,6 +39,8 @@ constexpr double kSingly = 4.3;     // storing 32-bit elements one at a time: sl
 constexpr double kExposed = 0.4;    // share of it that shows where two consumers share a tile
 constexpr double kDrained = 0.45;   // planes: more of it for each buffer less than kEnoughPlanes
 constexpr int kEnoughPlanes = 5;
+constexpr double kResidual = 2500;  // cycles until a residual is there where all blocks wait for theirs
+constexpr double kAcross = 1.07;    // with pixels on M a residual, and each pixel's bias: slower by so much
 constexpr double kSplit = 1500;     // cycles a tile of a split sum: the cluster's barriers
 constexpr double kAdd = 0.06;       // cycles a byte of it
 constexpr double kPartial = 1.0e9;  // bytes a ms: stores of half a sector, NCHW's rows of 8 pixels

@@ -87,6 +87,8 @@ string unfit_stores(const Tiling& t, const Problem& p) {
     const int unit = unit_channels(kernel_config(t, p));
     if (unit < 16 || t.store_slots >= t.n() / unit) return "a tile has not so many stores";
   }
+  if (t.result_areas > 1 && (t.result_areas > 2 || !brings_residual(t, p)))
+    return "two areas for results are of a residual that the copy engine brings";
   return "";
 }
 

@@ -140,7 +140,12 @@ Lister::Lister(const Problem& problem, const Chip& chip)
 
 void Lister::add(const Tiling& tiling, Sums sums) {
   const auto fill = bringer(tiling.bring).fill;
-  if (sums == Sums::whole_and_split) fill(*this, tiling);
+  if (sums == Sums::whole_and_split) {
+    fill(*this, tiling);
+    Tiling ahead = tiling;
+    ahead.result_areas = 2;
+    if (brings_residual(tiling, p_) && tiling.store_slots == 0) fill(*this, ahead);
+  }
   if (tiling.bring == Bring::planes || tiling.stores == Stores::direct || tiling.store_slots > 0) return;
   for (const int split : splits(tiling)) {
     Tiling t = tiling;

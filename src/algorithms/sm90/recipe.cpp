@@ -143,8 +143,7 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   const Mapped y = stores_by_map(t, p) ? write(y_map(t, p), Place::y) : x;
   std::vector<Mapped> outputs = {y};
   if (t.phased()) outputs = add_phases(params, t, p, asked, operands.result);
-  const bool maps_residual = stores_by_map(t, p) && p.epilogue.residual && p.dtype != DType::f32;
-  outputs.push_back(maps_residual ? read(y_map(t, p), Place::residual) : outputs.front());
+  outputs.push_back(brings_residual(t, p) ? read(y_map(t, p), Place::residual) : outputs.front());
   const unsigned blocks = t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
                                       : persistent_blocks(t, params.k_tiles, params.tiles, chip);
   const PhaseOrder order = t.phased() ? phase_order(phases_of(asked).of) : PhaseOrder::most_taps_first;

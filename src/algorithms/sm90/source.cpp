@@ -77,7 +77,7 @@ class ConfigText {
     line("tile.filter", t.filter_as_it_is() ? "Filter::as_it_is" : "Filter::packed");
     line("tile.phases", t.phases), line("tile.groups", t.groups);
     line("tile.row_slots", t.row_slots), line("tile.store_slots", t.store_slots);
-    line("tile.split", t.split);
+    line("tile.result_areas", t.result_areas), line("tile.split", t.split);
     line("element", c.element == Element::f32    ? "Element::f32"
                     : c.element == Element::bf16 ? "Element::bf16"
                                                  : "Element::f16");
@@ -88,7 +88,8 @@ class ConfigText {
     line("dilation_h", c.dilation_h), line("dilation_w", c.dilation_w);
     line("stride_h", c.stride_h), line("stride_w", c.stride_w);
     line("pad_left", c.pad_left), line("kept_weights", c.kept_weights);
-    line("bias", c.bias), line("residual", c.residual), line("residual_after", c.residual_after);
+    line("bias", c.bias), line("f32_bias", c.f32_bias), line("residual", c.residual),
+        line("residual_after", c.residual_after);
     line("gates", c.gates);
     line("pooling", c.pooling == Pooling::max    ? "Pooling::max"
                     : c.pooling == Pooling::none ? "Pooling::none"

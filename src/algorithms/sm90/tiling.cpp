@@ -79,6 +79,7 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   c.t = saturated(p.t), c.dilation_d = saturated(p.dilation_d);
   if (t.resident()) c.kept_weights = saturated(p.r * p.s * sum_blocks(t, p));
   c.bias = p.epilogue.bias, c.residual = p.epilogue.residual;
+  c.f32_bias = p.epilogue.bias_element == BiasElement::f32;
   c.residual_after = p.epilogue.residual_order == ResidualOrder::after_activation;
   c.gates = p.training == Training::drelu;
   add_pool(c, p.epilogue.pool);
@@ -153,6 +154,10 @@ bool turns_input(const Tiling& t, const Problem& p) {
 bool stores_by_map(const Tiling& t, const Problem& p) {
   if (p.layout == Layout::nchw) return t.bring == Bring::planes;
   return !plain_stores(p) && t.stores == Stores::staged && t.split == 1;
+}
+
+bool brings_residual(const Tiling& t, const Problem& p) {
+  return stores_by_map(t, p) && p.epilogue.residual && p.dtype != DType::f32;
 }
 
 bool whole_images(const Tiling& t, const Problem& p) {

@@ -18,7 +18,8 @@ namespace faltung::sm90 {
 // patch_bt64x8x32_k64_pp_xs2_ws8, im2col_bt128x256_k64_co_st4, planes_bt160x128_k64_pp_px_st4,
 // turned_bt64x16x8_k32_pp_xs2_ws4_rs2, shift_bt64x64x4_k64_pp_xs2_wres, fetch_bt128x104_k64_co_st4_sk2,
 // patch_bt64x16x16_k32_pp_xs2_ws12_ds, im2col_bt160x256_k64_co_px_st3_us2,
-// patch_bt128x16x8_k64_co_xs2_ws8_wx_ph4, patch_bt64x8x16_k64_pp_px_xs6_wres_gt4
+// patch_bt128x16x8_k64_co_xs2_ws8_wx_ph4, patch_bt64x8x16_k64_pp_px_xs6_wres_gt4,
+// im2col_bt128x192_k64_co_xs4_wres_ra2
 struct Tiling : Choices {
   template <class Name>
   void spell(Name& name) {
@@ -45,6 +46,7 @@ struct Tiling : Choices {
     name.optional("rs", 0, row_slots);
     name.word(stores, kStores);
     name.optional("us", 0, store_slots);
+    name.optional("ra", 1, result_areas);
     name.optional("sk", 1, split);
     name.optional("gt", 1, groups);
     name.optional("ph", 1, phases);
@@ -113,6 +115,8 @@ bool reads_input(const Tiling& tiling, const Problem& problem);
 bool turns_input(const Tiling& tiling, const Problem& problem);
 // Whether the copy engine stores whole tiles.
 bool stores_by_map(const Tiling& tiling, const Problem& problem);
+// Whether it brings the residual, too.
+bool brings_residual(const Tiling& tiling, const Problem& problem);
 // A tile is whole images of NCHW, which are stored as contiguous bytes: where few pixels of a plane lie
 // together and aligned.
 bool whole_images(const Tiling& tiling, const Problem& problem);

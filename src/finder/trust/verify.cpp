@@ -111,7 +111,7 @@ Report verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& orac
   const auto bytes = [&](const TensorShape& shape) { return static_cast<std::size_t>(bytes_of(p, shape)); };
   const Guarded x(device, "x", bytes(x_shape(p)), host.x), w(device, "w", bytes(w_shape(p)), host.w);
   const Guarded y(device, "y", bytes(p.direction == Direction::forward ? y_shape(p) : conv_shape(p)), host.y);
-  const Guarded bias(device, "bias", bytes(make_shape(Layout::nchw, 1, p.k, 1, 1)), host.bias);
+  const Guarded bias(device, "bias", faltung::bytes(p, Tensor::bias), host.bias);
   const Guarded residual(device, "residual", host.residual != nullptr ? bytes(conv_shape(p)) : 0,
                          host.residual);
   const Guarded relu(device, "relu", host.relu != nullptr ? bytes(x_shape(p)) : 0, host.relu);
