@@ -2,8 +2,9 @@
 
 #include "kernels/cpu/targets.hpp"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/brgemm.cpp"
+#endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

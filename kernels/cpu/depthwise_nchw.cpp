@@ -10,8 +10,9 @@
 #include "kernels/cpu/targets.hpp"
 #include "src/backend/parallel.hpp"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/depthwise_nchw.cpp"
+#endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -25,8 +26,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
 using i64 = std::int64_t;
-using D = hn::ScalableTag<float>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+using D = FloatTag;
 
 // The sums of one strip for one row and one column slide.
 struct Strip {
@@ -141,11 +141,11 @@ HWY_INLINE void blocks(const Strip& s, const Block& block) {
 
 template <int kRows, int kColumns, int kStride>
 void known_strip(const Strip& s) {
-  if (kLanes > 8 && s.columns <= kLanes / 2) {
+  if (kFloatLanes > 8 && s.columns <= kFloatLanes / 2) {
     using Half = hn::Half<D>;
     blocks<Half, 7, 1>(
         s, [&](i64 row, i64 column) { known_block<Half, kRows, kColumns, kStride, 7, 1>(s, row, column); });
-  } else if (s.columns <= kLanes) {
+  } else if (s.columns <= kFloatLanes) {
     blocks<D, 7, 1>(
         s, [&](i64 row, i64 column) { known_block<D, kRows, kColumns, kStride, 7, 1>(s, row, column); });
   } else {
@@ -189,7 +189,7 @@ void finish_run(const float* sums, i64 count, float bias, bool has_bias, const E
     store_lanes<kType, kPart>(finished(epilogue, sum, more), out + i, n);
   };
   i64 i = 0;
-  for (; i + kLanes <= count; i += kLanes) finish(i, kLanes, std::false_type());
+  for (; i + kFloatLanes <= count; i += kFloatLanes) finish(i, kFloatLanes, std::false_type());
   if (i < count) finish(i, static_cast<std::size_t>(count - i), std::true_type());
 }
 

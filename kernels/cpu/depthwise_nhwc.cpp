@@ -6,8 +6,9 @@
 #include "kernels/cpu/targets.hpp"
 #include "src/backend/parallel.hpp"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/depthwise_nhwc.cpp"
+#endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -20,9 +21,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
 using i64 = std::int64_t;
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+using D = FloatTag;
+using V = FloatVec;
 // Of the 32 registers of AVX-512 a tile of two vectors uses 14 for sums and up to 14 for weights; of the 16
 // of AVX2 a tile of one vector uses 7 and up to 7.
 constexpr int kPixels = kHasVectors ? 7 : 4;
@@ -53,7 +53,7 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
   V bias[kVectors];
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) {
-    bias[v] = has_bias ? load_lanes<kType, kPart>(row.bias + channel + v * kLanes, lanes) : hn::Zero(d);
+    bias[v] = has_bias ? load_lanes<kType, kPart>(row.bias + channel + v * kFloatLanes, lanes) : hn::Zero(d);
   }
 #pragma GCC unroll 8
   for (int j = 0; j < kPixels; ++j) {
@@ -65,10 +65,10 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
       if (has_bias) sum = hn::Add(sum, bias[v]);
       V residual = hn::Zero(d);
       if (row.residual != nullptr) {
-        residual = load_lanes<kType, kPart>(row.residual + offset + v * kLanes, lanes);
+        residual = load_lanes<kType, kPart>(row.residual + offset + v * kFloatLanes, lanes);
       }
       sum = finished(*row.epilogue, sum, residual);
-      store_lanes<kType, kPart>(sum, row.out + offset + v * kLanes, lanes);
+      store_lanes<kType, kPart>(sum, row.out + offset + v * kFloatLanes, lanes);
     }
   }
 }
@@ -84,7 +84,7 @@ HWY_INLINE void add_taps(const Row<kType>& row, const Element<kType>* in, i64 fi
 #pragma GCC unroll 8
   for (int s = 0; s < kTaps; ++s) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) w[s][v] = hn::LoadU(d, weights + s * row.weight_tap + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) w[s][v] = hn::LoadU(d, weights + s * row.weight_tap + v * kFloatLanes);
   }
 #pragma GCC unroll 32
   for (int column = 0; column < (kPixels - 1) * kStride + kTaps; ++column) {
@@ -92,7 +92,7 @@ HWY_INLINE void add_taps(const Row<kType>& row, const Element<kType>* in, i64 fi
     if (static_cast<std::uint64_t>(first + column) >= size) continue;
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      const V x = load_lanes<kType, kPart>(in + column * row.in_pixel + v * kLanes, lanes);
+      const V x = load_lanes<kType, kPart>(in + column * row.in_pixel + v * kFloatLanes, lanes);
 #pragma GCC unroll 8
       for (int j = 0; j < kPixels; ++j) {
         const int s = column - j * kStride;
@@ -159,7 +159,7 @@ class Source {
       offset_ = channel * row.planes + plane;
     } else {  // forward: lane k takes channel k / multiplier
       offset_ = channel / row.multiplier;
-      for (int lane = 0; lane < kLanes; ++lane) {
+      for (int lane = 0; lane < kFloatLanes; ++lane) {
         index_[lane] = lane < static_cast<int>(lanes)
                            ? static_cast<std::int32_t>((channel + lane) / row.multiplier - offset_)
                            : 0;
@@ -171,7 +171,7 @@ class Source {
     const D d;
     const Element<kType>* p = pixel + offset_;
     if (single_) return load_lanes<kType, true>(p, lanes_);
-    HWY_ALIGN float values[kLanes] = {};
+    HWY_ALIGN float values[kFloatLanes] = {};
     for (std::size_t lane = 0; lane < lanes_; ++lane) {
       values[lane] = load_one<kType>(p + (summed_ > 1 ? static_cast<i64>(lane) * summed_ : index_[lane]));
     }
@@ -182,7 +182,7 @@ class Source {
   std::size_t lanes_;
   i64 summed_, offset_;
   bool single_;
-  std::int32_t index_[kLanes] = {};
+  std::int32_t index_[kFloatLanes] = {};
 };
 
 // Any taps, stride, spacing and channel multiplier.
@@ -216,26 +216,26 @@ void any_tile(const Row<kType>& row, i64 t, i64 channel, std::size_t lanes) {
 
 template <DType kType, int kTaps, int kStride>
 void known_channels(const Row<kType>& row, i64 t, i64 channel, i64 count) {
-  if (count == kWide * kLanes)
-    return known_tile<kType, kTaps, kStride, kWide, false>(row, t, channel, kLanes);
-  for (; count >= kLanes; channel += kLanes, count -= kLanes) {
-    known_tile<kType, kTaps, kStride, 1, false>(row, t, channel, kLanes);
+  if (count == kWide * kFloatLanes)
+    return known_tile<kType, kTaps, kStride, kWide, false>(row, t, channel, kFloatLanes);
+  for (; count >= kFloatLanes; channel += kFloatLanes, count -= kFloatLanes) {
+    known_tile<kType, kTaps, kStride, 1, false>(row, t, channel, kFloatLanes);
   }
   if (count > 0) known_tile<kType, kTaps, kStride, 1, true>(row, t, channel, static_cast<std::size_t>(count));
 }
 
 template <DType kType>
 void long_channels(const Row<kType>& row, i64 t, i64 channel, i64 count) {
-  if (count == kWide * kLanes) return long_tile<kType, kWide, false>(row, t, channel, kLanes);
-  for (; count >= kLanes; channel += kLanes, count -= kLanes)
-    long_tile<kType, 1, false>(row, t, channel, kLanes);
+  if (count == kWide * kFloatLanes) return long_tile<kType, kWide, false>(row, t, channel, kFloatLanes);
+  for (; count >= kFloatLanes; channel += kFloatLanes, count -= kFloatLanes)
+    long_tile<kType, 1, false>(row, t, channel, kFloatLanes);
   if (count > 0) long_tile<kType, 1, true>(row, t, channel, static_cast<std::size_t>(count));
 }
 
 template <DType kType>
 void any_channels(const Row<kType>& row, i64 t, i64 channel, i64 count) {
-  for (; count > 0; channel += kLanes, count -= kLanes) {
-    any_tile<kType>(row, t, channel, static_cast<std::size_t>(std::min<i64>(count, kLanes)));
+  for (; count > 0; channel += kFloatLanes, count -= kFloatLanes) {
+    any_tile<kType>(row, t, channel, static_cast<std::size_t>(std::min<i64>(count, kFloatLanes)));
   }
 }
 
@@ -331,7 +331,7 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
               : std::clamp<i64>(pass.in_h - bottom, 0, (count * slide.stride + phases - 1) / phases);
       const auto* below = in + (image * pass.in_h + bottom) * pass.in_w * pass.in_channels;
       const auto tiles = [&](i64 t, i64 channel) {
-        const i64 channels = std::min<i64>(kWide * kLanes, pass.out_channels - channel);
+        const i64 channels = std::min<i64>(kWide * kFloatLanes, pass.out_channels - channel);
         const i64 stride = pass.columns[b].stride, left = std::max<i64>(0, t * stride);
         const i64 pixels = std::min(kPixels * stride, pass.in_w - left);
         for (i64 i = 0; i < fetched; ++i) {
@@ -344,10 +344,11 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
       };
       if (pixels_first) {
         for (i64 t = 0; t < pass.columns[b].count; t += kPixels) {
-          for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kLanes) tiles(t, channel);
+          for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kFloatLanes)
+            tiles(t, channel);
         }
       } else {
-        for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kLanes) {
+        for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kFloatLanes) {
           for (i64 t = 0; t < pass.columns[b].count; t += kPixels) tiles(t, channel);
         }
       }

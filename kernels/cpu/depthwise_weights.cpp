@@ -7,8 +7,9 @@
 #include "src/backend/parallel.hpp"
 #include "src/problem/dtype.hpp"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/depthwise_weights.cpp"
+#endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -23,7 +24,6 @@ namespace {
 
 using i64 = std::int64_t;
 using V = FloatVec;
-constexpr int kLanes = kFloatLanes;
 
 bool is_inside(i64 index, i64 size) {
   return static_cast<std::uint64_t>(index) < static_cast<std::uint64_t>(size);
@@ -33,7 +33,7 @@ bool is_inside(i64 index, i64 size) {
 
 // An output row: what it adds to the sums of all taps. sums: [tap][K].
 template <DType kType>
-struct Row {
+struct WeightsRow {
   const Problem* problem;
   const Element<kType>* x;  // the image
   const Element<kType>* dy;
@@ -43,7 +43,7 @@ struct Row {
 
 // All taps of the filter in registers.
 template <DType kType, int kR, int kS, bool kPart>
-void known_channels(const Row<kType>& row, i64 channel, std::size_t lanes) {
+void known_channels(const WeightsRow<kType>& row, i64 channel, std::size_t lanes) {
   const Problem& p = *row.problem;
   V sums[kR][kS];
 #pragma GCC unroll 8
@@ -79,10 +79,10 @@ void known_channels(const Row<kType>& row, i64 channel, std::size_t lanes) {
 }
 
 template <DType kType, int kR, int kS>
-void known_row(const Row<kType>& row) {
+void known_row(const WeightsRow<kType>& row) {
   i64 channel = 0;
-  for (; channel + kLanes <= row.problem->k; channel += kLanes) {
-    known_channels<kType, kR, kS, false>(row, channel, kLanes);
+  for (; channel + kFloatLanes <= row.problem->k; channel += kFloatLanes) {
+    known_channels<kType, kR, kS, false>(row, channel, kFloatLanes);
   }
   if (channel < row.problem->k) {
     known_channels<kType, kR, kS, true>(row, channel, static_cast<std::size_t>(row.problem->k - channel));
@@ -91,7 +91,7 @@ void known_row(const Row<kType>& row) {
 
 // Any filter and channel multiplier.
 template <DType kType>
-void any_row(const Row<kType>& row) {
+void any_row(const WeightsRow<kType>& row) {
   const Problem& p = *row.problem;
   const FloatTag d;
   const i64 multiplier = p.k / p.c, columns = p.q();
@@ -100,8 +100,8 @@ void any_row(const Row<kType>& row) {
     if (!is_inside(h, p.h)) continue;
     for (i64 s = 0; s < p.s; ++s) {
       float* sums = row.sums + (r * p.s + s) * p.k;
-      for (i64 channel = 0; channel < p.k; channel += kLanes) {
-        const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kLanes, p.k - channel));
+      for (i64 channel = 0; channel < p.k; channel += kFloatLanes) {
+        const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kFloatLanes, p.k - channel));
         V sum = load_lanes<DType::f32, true>(sums + channel, lanes);
         for (i64 q = 0; q < columns; ++q) {
           const i64 column = q * p.stride_w - p.pad_left + s * p.dilation_w;
@@ -111,7 +111,7 @@ void any_row(const Row<kType>& row) {
           if (multiplier == 1) {
             x = load_lanes<kType, true>(pixel + channel, lanes);
           } else {
-            HWY_ALIGN float values[kLanes] = {};
+            HWY_ALIGN float values[kFloatLanes] = {};
             for (std::size_t lane = 0; lane < lanes; ++lane) {
               values[lane] = load_one<kType>(pixel + (channel + static_cast<i64>(lane)) / multiplier);
             }
@@ -132,8 +132,8 @@ void run_nhwc(const Problem& p, const void* x, const void* dy, float* sums, int 
   const Range part = share(p.n * rows, worker, workers);
   const bool known = kHasVectors && p.c == p.k && p.r == p.s;
   for (i64 i = part.begin; i < part.end; ++i) {
-    const Row<kType> row{&p, static_cast<const Element<kType>*>(x) + i / rows * p.h * p.w * p.c,
-                         static_cast<const Element<kType>*>(dy) + i * columns * p.k, i % rows, sums};
+    const WeightsRow<kType> row{&p, static_cast<const Element<kType>*>(x) + i / rows * p.h * p.w * p.c,
+                                static_cast<const Element<kType>*>(dy) + i * columns * p.k, i % rows, sums};
     if (known && p.r == 3) {
       known_row<kType, 3, 3>(row);
     } else if (known && p.r == 5) {
@@ -148,7 +148,7 @@ void run_nhwc(const Problem& p, const void* x, const void* dy, float* sums, int 
 
 // A strip of outputs of one plane.
 template <DType kType>
-struct Strip {
+struct WeightsStrip {
   const DepthwisePass* pass;
   const float* x;            // staged
   const Element<kType>* dy;  // of the strip's first row
@@ -157,7 +157,7 @@ struct Strip {
 
 // Adds to the vector of sums of each tap.
 template <DType kType, int kR, int kS>
-void known_strip(const Strip<kType>& strip, V (&total)[kR][kS]) {
+void known_strip(const WeightsStrip<kType>& strip, V (&total)[kR][kS]) {
   const FloatTag d;
   const DepthwisePass& pass = *strip.pass;
   const DepthwiseStage& stage = pass.stage;
@@ -169,8 +169,8 @@ void known_strip(const Strip<kType>& strip, V (&total)[kR][kS]) {
     for (int s = 0; s < kS; ++s) sums[r][s] = total[r][s];
   }
   for (i64 row = 0; row < strip.rows; ++row) {
-    for (i64 q = 0; q < pass.out_w; q += kLanes) {
-      const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kLanes, pass.out_w - q));
+    for (i64 q = 0; q < pass.out_w; q += kFloatLanes) {
+      const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kFloatLanes, pass.out_w - q));
       const V g = load_lanes<kType, true>(strip.dy + row * pass.out_w + q, lanes);
       const auto mask = hn::FirstN(d, lanes);
       const float* x = strip.x + row * rows.stride * stage.pitch + q;
@@ -195,7 +195,7 @@ void known_strip(const Strip<kType>& strip, V (&total)[kR][kS]) {
 }
 
 template <DType kType>
-float any_tap(const Strip<kType>& strip, i64 r, i64 s) {
+float any_tap(const WeightsStrip<kType>& strip, i64 r, i64 s) {
   const FloatTag d;
   const DepthwisePass& pass = *strip.pass;
   const DepthwiseStage& stage = pass.stage;
@@ -204,8 +204,8 @@ float any_tap(const Strip<kType>& strip, i64 r, i64 s) {
   for (i64 row = 0; row < strip.rows; ++row) {
     const float* x = strip.x + (row * rows.stride + r * rows.spacing) * stage.pitch +
                      stage.offsets[static_cast<std::size_t>(s)];
-    for (i64 q = 0; q < pass.out_w; q += kLanes) {
-      const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kLanes, pass.out_w - q));
+    for (i64 q = 0; q < pass.out_w; q += kFloatLanes) {
+      const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kFloatLanes, pass.out_w - q));
       const V seen = hn::IfThenElseZero(hn::FirstN(d, lanes), hn::LoadU(d, x + q));
       sum = hn::MulAdd(seen, load_lanes<kType, true>(strip.dy + row * pass.out_w + q, lanes), sum);
     }
@@ -226,8 +226,8 @@ void each_strip(const DepthwisePass& pass, const void* x, const void* dy, i64 k,
     for (i64 step = 0; step < pass.out_h; step += stage.strip) {
       stage_plane<kType>(stage, from, pass.in_h, pass.in_w, stage.top + step * pass.rows.front().stride,
                          stage.strip < pass.out_h, scratch);
-      body(Strip<kType>{&pass, scratch, gradient + step * pass.out_w,
-                        std::min(stage.strip, pass.out_h - step)});
+      body(WeightsStrip<kType>{&pass, scratch, gradient + step * pass.out_w,
+                               std::min(stage.strip, pass.out_h - step)});
     }
   }
 }
@@ -241,7 +241,7 @@ void known_channel(const DepthwisePass& pass, const void* x, const void* dy, i64
     for (int s = 0; s < kS; ++s) sums[r][s] = hn::Zero(d);
   }
   each_strip<kType>(pass, x, dy, k, scratch,
-                    [&](const Strip<kType>& strip) { known_strip<kType, kR, kS>(strip, sums); });
+                    [&](const WeightsStrip<kType>& strip) { known_strip<kType, kR, kS>(strip, sums); });
   for (int r = 0; r < kR; ++r) {
     for (int s = 0; s < kS; ++s) {
       store_one<kType>(hn::GetLane(hn::SumOfLanes(d, sums[r][s])), dw + (k * kR + r) * kS + s);
@@ -255,7 +255,7 @@ void any_channel(const DepthwisePass& pass, const void* x, const void* dy, i64 k
   const i64 taps_r = pass.problem.r, taps_s = pass.problem.s;
   float* sums = scratch + pass.stage.in_size;
   std::fill_n(sums, taps_r * taps_s, 0.0f);
-  each_strip<kType>(pass, x, dy, k, scratch, [&](const Strip<kType>& strip) {
+  each_strip<kType>(pass, x, dy, k, scratch, [&](const WeightsStrip<kType>& strip) {
     for (i64 r = 0; r < taps_r; ++r) {
       for (i64 s = 0; s < taps_s; ++s) sums[r * taps_s + s] += any_tap<kType>(strip, r, s);
     }

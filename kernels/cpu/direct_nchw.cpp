@@ -5,8 +5,9 @@
 #include "kernels/cpu/direct.hpp"
 #include "kernels/cpu/targets.hpp"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/direct_nchw.cpp"
+#endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -20,8 +21,7 @@ namespace {
 
 using i64 = std::int64_t;
 using V = FloatVec;
-constexpr int kLanes = kFloatLanes;
-constexpr int kVectors = 2;
+constexpr int kColumnVectors = 2;
 
 template <DType kType>
 struct Block {
@@ -35,12 +35,12 @@ struct Block {
 };
 
 template <DType kType>
-HWY_INLINE void sum_block(const Block<kType>& b, i64 t, V (&sums)[kDirectChannels][kVectors]) {
+HWY_INLINE void sum_block(const Block<kType>& b, i64 t, V (&sums)[kDirectChannels][kColumnVectors]) {
   const FloatTag d;
 #pragma GCC unroll 4
   for (int o = 0; o < kDirectChannels; ++o) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sums[o][v] = hn::Zero(d);
+    for (int v = 0; v < kColumnVectors; ++v) sums[o][v] = hn::Zero(d);
   }
   const DirectPass& pass = *b.pass;
   const Slide &rows = *b.rows, &columns = *b.columns;
@@ -50,12 +50,12 @@ HWY_INLINE void sum_block(const Block<kType>& b, i64 t, V (&sums)[kDirectChannel
       const auto* weights = b.weights + c * pass.weight_in + (rows.tap + i * rows.tap_step) * pass.weight_row;
       for (i64 j = 0; j < columns.taps; ++j) {
         const i64 first = t * columns.stride + columns.origin + j * columns.spacing;
-        V x[kVectors];
+        V x[kColumnVectors];
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) {
-          const i64 lanes = columns.count - t - v * kLanes;
-          x[v] = lanes > 0 ? load_columns<kType>(row, first + v * kLanes * columns.stride, columns.stride,
-                                                 pass.in_w, lanes)
+        for (int v = 0; v < kColumnVectors; ++v) {
+          const i64 lanes = columns.count - t - v * kFloatLanes;
+          x[v] = lanes > 0 ? load_columns<kType>(row, first + v * kFloatLanes * columns.stride,
+                                                 columns.stride, pass.in_w, lanes)
                            : hn::Zero(d);
         }
         const auto* tap = weights + (columns.tap + j * columns.tap_step) * pass.weight_column;
@@ -64,7 +64,7 @@ HWY_INLINE void sum_block(const Block<kType>& b, i64 t, V (&sums)[kDirectChannel
           if (o >= b.channels) break;
           const V w = hn::Set(d, load_one<kType>(tap + o * pass.weight_out));
 #pragma GCC unroll 2
-          for (int v = 0; v < kVectors; ++v) sums[o][v] = hn::MulAdd(x[v], w, sums[o][v]);
+          for (int v = 0; v < kColumnVectors; ++v) sums[o][v] = hn::MulAdd(x[v], w, sums[o][v]);
         }
       }
     }
@@ -89,8 +89,8 @@ void run_row(const DirectPass& pass, const DirectTensors& tensors, i64 image, i6
   const i64 first_channel = group * pass.out_channels + channel;
   for (const Slide& columns : pass.columns) {
     b.columns = &columns;
-    for (i64 t = 0; t < columns.count; t += kVectors * kLanes) {
-      V sums[kDirectChannels][kVectors];
+    for (i64 t = 0; t < columns.count; t += kColumnVectors * kFloatLanes) {
+      V sums[kDirectChannels][kColumnVectors];
       sum_block(b, t, sums);
 #pragma GCC unroll 4
       for (int o = 0; o < kDirectChannels; ++o) {
@@ -99,13 +99,13 @@ void run_row(const DirectPass& pass, const DirectTensors& tensors, i64 image, i6
         const i64 offset = ((image * p.groups * pass.out_channels + k) * pass.out_h + h) * pass.out_w;
         auto* out = static_cast<Element<kType>*>(tensors.out) + offset;
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) {
-          const i64 at = t + v * kLanes;
+        for (int v = 0; v < kColumnVectors; ++v) {
+          const i64 at = t + v * kFloatLanes;
           if (at >= columns.count) break;
-          const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kLanes, columns.count - at));
+          const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kFloatLanes, columns.count - at));
           V sum = sums[o][v];
           if (columns.step > 1) {  // strided backward_data, which has no epilogue
-            HWY_ALIGN float values[kLanes];
+            HWY_ALIGN float values[kFloatLanes];
             hn::Store(sum, d, values);
             for (std::size_t i = 0; i < lanes; ++i) {
               store_one<kType>(values[i], out + columns.first + (at + static_cast<i64>(i)) * columns.step);

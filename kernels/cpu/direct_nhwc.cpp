@@ -7,8 +7,9 @@
 #include "kernels/cpu/direct.hpp"
 #include "kernels/cpu/targets.hpp"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/direct_nhwc.cpp"
+#endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -22,8 +23,7 @@ namespace {
 
 using i64 = std::int64_t;
 using V = FloatVec;
-constexpr int kLanes = kFloatLanes;
-constexpr int kOut = 4, kPixels = 4, kVectors = 2;
+constexpr int kOut = 4, kPixels = 4, kChannelVectors = 2;
 constexpr i64 kRun = 64;  // output channels that are summed before they are finished
 
 template <DType kType>
@@ -62,19 +62,19 @@ HWY_INLINE void dot(const Row<kType>& row, const Element<kType>* weights, i64 ou
           row.in + ((i - row.taps.begin) * row.rows->spacing * pass.in_w + first + tap * columns.spacing) *
                        row.in_pixel;
       const auto* w = weights + i * pass.weight_row + tap * pass.weight_column;
-      for (i64 c = 0; c < run; c += kLanes) {
-        const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kLanes, run - c));
+      for (i64 c = 0; c < run; c += kFloatLanes) {
+        const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kFloatLanes, run - c));
         V xs[kWide];
 #pragma GCC unroll 4
         for (int j = 0; j < kWide; ++j) {
           const auto* from = x + j * columns.stride * row.in_pixel + c;
-          xs[j] = lanes == kLanes ? load_vec<kType>(from) : load_lanes<kType, true>(from, lanes);
+          xs[j] = lanes == kFloatLanes ? load_vec<kType>(from) : load_lanes<kType, true>(from, lanes);
         }
 #pragma GCC unroll 4
         for (int o = 0; o < kOut; ++o) {
           if (o >= out) break;
           const auto* from = w + o * pass.weight_out + c;
-          const V ws = lanes == kLanes ? load_vec<kType>(from) : load_lanes<kType, true>(from, lanes);
+          const V ws = lanes == kFloatLanes ? load_vec<kType>(from) : load_lanes<kType, true>(from, lanes);
 #pragma GCC unroll 4
           for (int j = 0; j < kWide; ++j) sums[o][j] = hn::MulAdd(xs[j], ws, sums[o][j]);
         }
@@ -93,8 +93,8 @@ template <DType kType>
 void finish(const DirectPass& pass, const DirectTensors& tensors, const float* sums, i64 channel, i64 count,
             i64 offset) {
   const Epilogue& e = pass.problem.epilogue;
-  for (i64 i = 0; i < count; i += kLanes) {
-    const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kLanes, count - i));
+  for (i64 i = 0; i < count; i += kFloatLanes) {
+    const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kFloatLanes, count - i));
     V sum = load_lanes<DType::f32, true>(sums + i, lanes);
     if (tensors.bias != nullptr) {
       const auto* bias = static_cast<const Element<kType>*>(tensors.bias) + channel + i;
@@ -151,12 +151,13 @@ void backward_row(const DirectPass& pass, const DirectTensors& tensors, const Ro
   const i64 all_channels = pass.out_channels * pass.problem.groups;
   for (i64 t = 0; t < columns.count; t += kPixels) {
     const i64 first = t * columns.stride + columns.origin;
-    for (i64 c = 0; c < pass.out_channels; c += kVectors * kLanes) {
-      std::size_t lanes[kVectors];
-      V sums[kPixels][kVectors];
+    for (i64 c = 0; c < pass.out_channels; c += kChannelVectors * kFloatLanes) {
+      std::size_t lanes[kChannelVectors];
+      V sums[kPixels][kChannelVectors];
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) {
-        lanes[v] = static_cast<std::size_t>(std::clamp<i64>(pass.out_channels - c - v * kLanes, 0, kLanes));
+      for (int v = 0; v < kChannelVectors; ++v) {
+        lanes[v] = static_cast<std::size_t>(
+            std::clamp<i64>(pass.out_channels - c - v * kFloatLanes, 0, kFloatLanes));
 #pragma GCC unroll 4
         for (int j = 0; j < kPixels; ++j) sums[j][v] = hn::Zero(d);
       }
@@ -172,20 +173,20 @@ void backward_row(const DirectPass& pass, const DirectTensors& tensors, const Ro
             inside[j] = at >= 0 && at < pass.in_w;
           }
           for (i64 k = 0; k < pass.in_channels; ++k) {
-            V ws[kVectors];
+            V ws[kChannelVectors];
 #pragma GCC unroll 2
-            for (int v = 0; v < kVectors; ++v) {
-              const auto* from = w + k * pass.weight_in + v * kLanes;
-              ws[v] = lanes[v] == kLanes ? load_vec<kType>(from)
-                      : lanes[v] > 0     ? load_lanes<kType, true>(from, lanes[v])
-                                         : hn::Zero(d);
+            for (int v = 0; v < kChannelVectors; ++v) {
+              const auto* from = w + k * pass.weight_in + v * kFloatLanes;
+              ws[v] = lanes[v] == kFloatLanes ? load_vec<kType>(from)
+                      : lanes[v] > 0          ? load_lanes<kType, true>(from, lanes[v])
+                                              : hn::Zero(d);
             }
 #pragma GCC unroll 4
             for (int j = 0; j < kPixels; ++j) {
               if (!inside[j]) continue;
               const V x = hn::Set(d, load_one<kType>(in + j * columns.stride * row.in_pixel + k));
 #pragma GCC unroll 2
-              for (int v = 0; v < kVectors; ++v) sums[j][v] = hn::MulAdd(x, ws[v], sums[j][v]);
+              for (int v = 0; v < kChannelVectors; ++v) sums[j][v] = hn::MulAdd(x, ws[v], sums[j][v]);
             }
           }
         }
@@ -196,8 +197,8 @@ void backward_row(const DirectPass& pass, const DirectTensors& tensors, const Ro
         auto* out = static_cast<Element<kType>*>(tensors.out) + offset +
                     (columns.first + (t + j) * columns.step) * all_channels + group * pass.out_channels + c;
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) {
-          if (lanes[v] > 0) store_lanes<kType, true>(sums[j][v], out + v * kLanes, lanes[v]);
+        for (int v = 0; v < kChannelVectors; ++v) {
+          if (lanes[v] > 0) store_lanes<kType, true>(sums[j][v], out + v * kFloatLanes, lanes[v]);
         }
       }
     }

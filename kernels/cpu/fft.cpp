@@ -6,8 +6,9 @@
 #include "kernels/cpu/fft_twiddles.hpp"
 #include "kernels/cpu/targets.hpp"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/fft.cpp"
+#endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -21,7 +22,6 @@ namespace {
 
 using i64 = std::int64_t;
 using V = FloatVec;
-constexpr int kLanes = kFloatLanes;
 
 struct Complex {
   V r, i;
@@ -41,12 +41,12 @@ struct Line {
   float* imaginary;
   HWY_INLINE Complex get(int k) const {
     const FloatTag d;
-    return {hn::LoadU(d, real + k * kLanes), hn::LoadU(d, imaginary + k * kLanes)};
+    return {hn::LoadU(d, real + k * kFloatLanes), hn::LoadU(d, imaginary + k * kFloatLanes)};
   }
   HWY_INLINE void set(int k, Complex v) const {
     const FloatTag d;
-    hn::StoreU(v.r, d, real + k * kLanes);
-    hn::StoreU(v.i, d, imaginary + k * kLanes);
+    hn::StoreU(v.r, d, real + k * kFloatLanes);
+    hn::StoreU(v.i, d, imaginary + k * kFloatLanes);
   }
 };
 
@@ -99,10 +99,10 @@ struct Scratch {
   float* real;  // [row][kHalf] vectors
   float* imaginary;
   Line a, b;
-  explicit Scratch(float* p) : real(p), imaginary(real + kT * kHalf * kLanes) {
-    float* lines = imaginary + kT * kHalf * kLanes;
-    a = {lines, lines + kT * kLanes};
-    b = {lines + 2 * kT * kLanes, lines + 3 * kT * kLanes};
+  explicit Scratch(float* p) : real(p), imaginary(real + kT * kHalf * kFloatLanes) {
+    float* lines = imaginary + kT * kHalf * kFloatLanes;
+    a = {lines, lines + kT * kFloatLanes};
+    b = {lines + 2 * kT * kFloatLanes, lines + 3 * kT * kFloatLanes};
   }
 };
 
@@ -110,20 +110,20 @@ struct Scratch {
 template <DType kType, int kT>
 void read_row(const FftImage& image, i64 channel, i64 count, i64 row, i64 column, float* to) {
   const FloatTag d;
-  std::fill_n(to, kT * kLanes, 0.0f);
+  std::fill_n(to, kT * kFloatLanes, 0.0f);
   if (row < 0 || row >= image.height) return;
   const i64 begin = std::max<i64>(0, -column), end = std::min<i64>(kT, image.width - column);
   const auto* data = static_cast<const Element<kType>*>(image.data);
   if (image.layout == Layout::nhwc) {
     for (i64 j = begin; j < end; ++j) {
       const auto* pixel = data + (row * image.width + column + j) * image.channels + channel;
-      hn::StoreU(load_lanes<kType, true>(pixel, static_cast<std::size_t>(count)), d, to + j * kLanes);
+      hn::StoreU(load_lanes<kType, true>(pixel, static_cast<std::size_t>(count)), d, to + j * kFloatLanes);
     }
     return;
   }
   for (i64 c = 0; c < count; ++c) {
     const auto* line = data + ((channel + c) * image.height + row) * image.width + column;
-    for (i64 j = begin; j < end; ++j) to[j * kLanes + c] = load_one<kType>(line + j);
+    for (i64 j = begin; j < end; ++j) to[j * kFloatLanes + c] = load_one<kType>(line + j);
   }
 }
 
@@ -142,7 +142,7 @@ void forward(const FftImage& image, i64 channel, i64 count, i64 row, i64 column,
     const Line z = transform<kT>(s.a, s.b, twiddles);
     for (int k = 0; k < kHalf; ++k) {
       const Complex p = z.get(k), q = z.get((kT - k) % kT);
-      const int first = (i * kHalf + k) * kLanes, second = first + kHalf * kLanes;
+      const int first = (i * kHalf + k) * kFloatLanes, second = first + kHalf * kFloatLanes;
       hn::StoreU(hn::Mul(half, hn::Add(p.r, q.r)), d, s.real + first);
       hn::StoreU(hn::Mul(half, hn::Sub(p.i, q.i)), d, s.imaginary + first);
       hn::StoreU(hn::Mul(half, hn::Add(p.i, q.i)), d, s.real + second);
@@ -152,7 +152,7 @@ void forward(const FftImage& image, i64 channel, i64 count, i64 row, i64 column,
   const std::size_t lanes = static_cast<std::size_t>(count);
   for (int k = 0; k < kHalf; ++k) {
     for (int i = 0; i < kT; ++i) {
-      const int at = (i * kHalf + k) * kLanes;
+      const int at = (i * kHalf + k) * kFloatLanes;
       s.a.set(i, {hn::LoadU(d, s.real + at), hn::LoadU(d, s.imaginary + at)});
     }
     const Line z = transform<kT>(s.a, s.b, twiddles);
@@ -181,17 +181,17 @@ void write_row(const float* from, const FftImage& image, i64 channel, i64 count,
   if (image.layout == Layout::nhwc) {
     const std::size_t lanes = static_cast<std::size_t>(count);
     for (i64 j = 0; j < columns; ++j) {
-      V v = hn::LoadU(d, from + j * kLanes);
+      V v = hn::LoadU(d, from + j * kFloatLanes);
       if (bias != nullptr) v = hn::Add(v, load_lanes<kType, true>(bias + channel, lanes));
       finish(v, (row * image.width + column + j) * image.channels + channel, lanes);
     }
     return;
   }
   for (i64 c = 0; c < count; ++c) {
-    for (i64 first = 0; first < columns; first += kLanes) {
-      const i64 n = std::min<i64>(kLanes, columns - first);
-      HWY_ALIGN float values[kLanes] = {};
-      for (i64 j = 0; j < n; ++j) values[j] = from[(first + j) * kLanes + c];
+    for (i64 first = 0; first < columns; first += kFloatLanes) {
+      const i64 n = std::min<i64>(kFloatLanes, columns - first);
+      HWY_ALIGN float values[kFloatLanes] = {};
+      for (i64 j = 0; j < n; ++j) values[j] = from[(first + j) * kFloatLanes + c];
       V v = hn::Load(d, values);
       if (bias != nullptr) v = hn::Add(v, hn::Set(d, load_one<kType>(bias + channel + c)));
       finish(v, ((channel + c) * image.height + row) * image.width + column + first,
@@ -218,7 +218,7 @@ void inverse(const float* from, i64 f_stride, const FftImage& image, i64 channel
     const Line z = transform<kT>(s.a, s.b, twiddles);
     for (int i = 0; i < rows; ++i) {
       const Complex v = z.get(i);
-      const int at = (i * kHalf + k) * kLanes;
+      const int at = (i * kHalf + k) * kFloatLanes;
       hn::StoreU(v.i, d, s.real + at);
       hn::StoreU(v.r, d, s.imaginary + at);
     }
@@ -227,7 +227,7 @@ void inverse(const float* from, i64 f_stride, const FftImage& image, i64 channel
     // Rows i and i + 1 as the real and imaginary parts of one: p + i q and, by symmetry, p* + i q*.
     const bool both = i + 1 < rows;
     for (int k = 0; k < kHalf; ++k) {
-      const int first = (i * kHalf + k) * kLanes, second = first + kHalf * kLanes;
+      const int first = (i * kHalf + k) * kFloatLanes, second = first + kHalf * kFloatLanes;
       const Complex p{hn::LoadU(d, s.real + first), hn::LoadU(d, s.imaginary + first)};
       const Complex q = both ? Complex{hn::LoadU(d, s.real + second), hn::LoadU(d, s.imaginary + second)}
                              : Complex{hn::Zero(d), hn::Zero(d)};
@@ -291,7 +291,7 @@ void FftInverse(i64 tile, const float* from, i64 f_stride, const FftImage& to, i
   return inverse_type<64>(from, f_stride, to, channel, count, row, column, rows, columns, epilogue, scratch);
 }
 
-i64 FftLanes() { return kLanes; }
+i64 FftLanes() { return kFloatLanes; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace faltung

@@ -6,8 +6,9 @@
 
 #include "kernels/cpu/targets.hpp"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/map.cpp"
+#endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -23,7 +24,6 @@ namespace {
 
 using i64 = std::int64_t;
 using V = FloatVec;
-constexpr i64 kLanes = kFloatLanes;
 
 HWY_INLINE V vec_pow(V x, V y) {
   HWY_ALIGN float a[kFloatLanes], b[kFloatLanes];
@@ -40,7 +40,7 @@ template <class Op>
 HWY_INLINE void each(i64 count, float* to, const float* x, const float* y, const float* z, const Op& op) {
   const FloatTag d;
   i64 i = 0;
-  for (; i + kLanes <= count; i += kLanes)
+  for (; i + kFloatLanes <= count; i += kFloatLanes)
     hn::StoreU(op(hn::LoadU(d, x + i), hn::LoadU(d, y + i), hn::LoadU(d, z + i)), d, to + i);
   if (i == count) return;
   const int rest = static_cast<int>(count - i);

@@ -5,8 +5,9 @@
 
 #include "kernels/cpu/targets.hpp"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/pool.cpp"
+#endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -20,7 +21,6 @@ namespace {
 
 using i64 = std::int64_t;
 using V = FloatVec;
-constexpr int kLanes = kFloatLanes;
 
 struct Window {
   i64 begin, end;
@@ -68,13 +68,13 @@ void nhwc_row(const Problem& p, const ConvRows& from, Element<kType>* y, i64 ima
   y += (image * p.y_h() + row) * columns * pitches.to;
   for (i64 q = 0; q < columns; ++q) {
     const Window window = clip(q, pool.stride_w, pool.pad_left, pool.size_w, conv_w);
-    for (i64 k = 0; k < p.k; k += kLanes) {
-      const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kLanes, p.k - k));
+    for (i64 k = 0; k < p.k; k += kFloatLanes) {
+      const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kFloatLanes, p.k - k));
       Pooled<kKind> pooled;
       for (i64 i = rows.begin; i < rows.end; ++i) {
         const auto* pixel = conv + ((i - from.row) * conv_w + window.begin) * pitches.from + k;
         for (i64 j = 0; j < window.size(); ++j, pixel += pitches.from) {
-          pooled.add(lanes == kLanes ? load_vec<kType>(pixel) : load_lanes<kType, true>(pixel, lanes));
+          pooled.add(lanes == kFloatLanes ? load_vec<kType>(pixel) : load_lanes<kType, true>(pixel, lanes));
         }
       }
       const V v = pooled.result(rows.size() * window.size());
@@ -107,8 +107,8 @@ void nchw_row(const Problem& p, const ConvRows& from, Element<kType>* y, i64 pla
     store_one<kType>(hn::GetLane(pooled.result(rows.size() * window.size())), y + q);
   };
   for (i64 q = 0; q < first; ++q) one(q);
-  for (i64 q = first; q < last; q += kLanes) {
-    const i64 lanes = std::min<i64>(kLanes, last - q);
+  for (i64 q = first; q < last; q += kFloatLanes) {
+    const i64 lanes = std::min<i64>(kFloatLanes, last - q);
     Pooled<kKind> pooled;
     for (i64 i = rows.begin; i < rows.end; ++i) {
       for (i64 j = 0; j < pool.size_w; ++j) {

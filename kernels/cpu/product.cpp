@@ -4,8 +4,9 @@
 
 #include "kernels/cpu/targets.hpp"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/product.cpp"
+#endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -17,7 +18,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using i64 = std::int64_t;
-constexpr i64 kLanes = kFloatLanes;
 constexpr i64 kRows = 4;  // with kVectors: accumulators in registers
 constexpr i64 kVectors = 2;
 constexpr i64 kTaskRows = 32;
@@ -29,14 +29,14 @@ HWY_INLINE void block(const float* a, const float* b, float* y, i64 n, i64 k, i6
   FloatVec sum[kR][kVectors];
   for (i64 r = 0; r < kR; ++r)
     for (i64 v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
-  const i64 rest = columns - kLanes;
+  const i64 rest = columns - kFloatLanes;
   const auto load = [&](const float* from, i64 count) HWY_ATTR {
-    return count >= kLanes ? hn::LoadU(d, from)
-           : count > 0     ? load_part<DType::f32>(from, static_cast<int>(count))
-                           : hn::Zero(d);
+    return count >= kFloatLanes ? hn::LoadU(d, from)
+           : count > 0          ? load_part<DType::f32>(from, static_cast<int>(count))
+                                : hn::Zero(d);
   };
   for (i64 i = 0; i < k; ++i) {
-    const FloatVec b0 = load(b + i * n, columns), b1 = load(b + i * n + kLanes, rest);
+    const FloatVec b0 = load(b + i * n, columns), b1 = load(b + i * n + kFloatLanes, rest);
     for (i64 r = 0; r < kR; ++r) {
       const FloatVec x = hn::Set(d, a[r * k + i]);
       sum[r][0] = hn::MulAdd(x, b0, sum[r][0]);
@@ -45,9 +45,9 @@ HWY_INLINE void block(const float* a, const float* b, float* y, i64 n, i64 k, i6
   }
   for (i64 r = 0; r < kR; ++r) {
     for (i64 v = 0; v < kVectors; ++v) {
-      const i64 count = columns - v * kLanes;
-      float* const to = y + r * n + v * kLanes;
-      if (count >= kLanes)
+      const i64 count = columns - v * kFloatLanes;
+      float* const to = y + r * n + v * kFloatLanes;
+      if (count >= kFloatLanes)
         hn::StoreU(sum[r][v], d, to);
       else if (count > 0)
         store_part<DType::f32>(sum[r][v], to, static_cast<int>(count));
@@ -62,8 +62,8 @@ void ProductTask(const ProductCall& call, const float* a, const float* b, float*
   const i64 begin = task % parts * kTaskRows, end = std::min(call.m, begin + kTaskRows);
   a += call.a[static_cast<std::size_t>(batch)], b += call.b[static_cast<std::size_t>(batch)];
   y += batch * call.m * call.n;
-  for (i64 column = 0; column < call.n; column += kVectors * kLanes) {
-    const i64 columns = std::min(kVectors * kLanes, call.n - column);
+  for (i64 column = 0; column < call.n; column += kVectors * kFloatLanes) {
+    const i64 columns = std::min(kVectors * kFloatLanes, call.n - column);
     i64 row = begin;
     for (; row + kRows <= end; row += kRows)
       block<kRows>(a + row * call.k, b + column, y + row * call.n + column, call.n, call.k, columns);

@@ -7,8 +7,9 @@
 
 #include "kernels/cpu/targets.hpp"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/rows.cpp"
+#endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -21,13 +22,13 @@ namespace {
 
 using i64 = std::int64_t;
 using V = FloatVec;
-constexpr i64 kLanes = kFloatLanes;
 
 HWY_INLINE V load(const float* from, i64 count) {
-  return count >= kLanes ? hn::LoadU(FloatTag(), from) : load_part<DType::f32>(from, static_cast<int>(count));
+  return count >= kFloatLanes ? hn::LoadU(FloatTag(), from)
+                              : load_part<DType::f32>(from, static_cast<int>(count));
 }
 HWY_INLINE void store(V v, float* to, i64 count) {
-  if (count >= kLanes) return hn::StoreU(v, FloatTag(), to);
+  if (count >= kFloatLanes) return hn::StoreU(v, FloatTag(), to);
   store_part<DType::f32>(v, to, static_cast<int>(count));
 }
 
@@ -76,12 +77,12 @@ HWY_INLINE float reduce_row(const float* from, i64 length) {
   const FloatTag d;
   V s0 = start<kOp>(), s1 = s0, s2 = s0, s3 = s0;
   i64 i = 0;
-  for (; i + 4 * kLanes <= length; i += 4 * kLanes) {
-    s0 = add<kOp>(s0, hn::LoadU(d, from + i)), s1 = add<kOp>(s1, hn::LoadU(d, from + i + kLanes));
-    s2 = add<kOp>(s2, hn::LoadU(d, from + i + 2 * kLanes)),
-    s3 = add<kOp>(s3, hn::LoadU(d, from + i + 3 * kLanes));
+  for (; i + 4 * kFloatLanes <= length; i += 4 * kFloatLanes) {
+    s0 = add<kOp>(s0, hn::LoadU(d, from + i)), s1 = add<kOp>(s1, hn::LoadU(d, from + i + kFloatLanes));
+    s2 = add<kOp>(s2, hn::LoadU(d, from + i + 2 * kFloatLanes)),
+    s3 = add<kOp>(s3, hn::LoadU(d, from + i + 3 * kFloatLanes));
   }
-  for (; i + kLanes <= length; i += kLanes) s0 = add<kOp>(s0, hn::LoadU(d, from + i));
+  for (; i + kFloatLanes <= length; i += kFloatLanes) s0 = add<kOp>(s0, hn::LoadU(d, from + i));
   if (i < length) {  // lanes beyond the end keep what they have
     const V part = add<kOp>(s1, load_part<DType::f32>(from + i, static_cast<int>(length - i)));
     s1 = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(length - i)), part, s1);
@@ -115,7 +116,7 @@ void reduce(const RowsExtent& e, float scale, const float* from, float* to, i64 
 // f(x) of each element of a row.
 template <class F>
 HWY_INLINE void transform_row(const float* from, float* to, i64 length, const F& f) {
-  for (i64 i = 0; i < length; i += kLanes) store(f(load(from + i, length - i)), to + i, length - i);
+  for (i64 i = 0; i < length; i += kFloatLanes) store(f(load(from + i, length - i)), to + i, length - i);
 }
 template <class F>
 HWY_INLINE void transform_columns(const float* from, float* to, i64 length, i64 inner, i64 count,
@@ -145,9 +146,9 @@ void softmax(const RowsCall& call, const float* from, float* to, i64 count) {
     return each([&](V x) HWY_ATTR { return hn::Mul(x, scale); });
   }
   if (row) {
-    for (i64 i = 0; i < e.length; i += kLanes) {
+    for (i64 i = 0; i < e.length; i += kFloatLanes) {
       const V term = vec_exp(hn::Sub(load(from + i, e.length - i), most));
-      const std::size_t lanes = static_cast<std::size_t>(std::min(kLanes, e.length - i));
+      const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kFloatLanes, e.length - i));
       sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, lanes), term));
     }
     sum = hn::Set(d, across<RowsOp::sum>(sum));
@@ -189,8 +190,8 @@ void standardize(const RowsCall& call, const float* from, float* to, i64 count) 
 // A task is a row, or as many columns as a vector has.
 void RowsTask(const RowsCall& call, const float* from, float* to, i64 task) {
   const RowsExtent& e = call.extent;
-  const i64 blocks = (e.inner + kLanes - 1) / kLanes;
-  const i64 outer = task / blocks, column = task % blocks * kLanes, count = e.inner - column;
+  const i64 blocks = (e.inner + kFloatLanes - 1) / kFloatLanes;
+  const i64 outer = task / blocks, column = task % blocks * kFloatLanes, count = e.inner - column;
   from += outer * e.length * e.inner + column;
   to += reduces(call.op) ? outer * e.inner + column : outer * e.length * e.inner + column;
   switch (call.op) {
@@ -215,7 +216,7 @@ void RowsTask(const RowsCall& call, const float* from, float* to, i64 task) {
 }
 
 i64 RowsTasks(const RowsCall& call) {
-  return call.extent.outer * ((call.extent.inner + kLanes - 1) / kLanes);
+  return call.extent.outer * ((call.extent.inner + kFloatLanes - 1) / kFloatLanes);
 }
 
 void TapsTask(const TapsCall& call, const float* from, float* to, i64 task) {
@@ -233,7 +234,7 @@ void TapsTask(const TapsCall& call, const float* from, float* to, i64 task) {
   }
   const i64 outer = task / call.out, first = task % call.out * call.taps;
   from += outer * e.length * e.inner, to += task * e.inner;
-  for (i64 j = 0; j < e.inner; j += kLanes) {
+  for (i64 j = 0; j < e.inner; j += kFloatLanes) {
     V sum = hn::Zero(d);
     for (i64 t = first; t < first + call.taps; ++t) {
       const V x = load(from + call.index[static_cast<std::size_t>(t)] * e.inner + j, e.inner - j);

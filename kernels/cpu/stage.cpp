@@ -4,8 +4,9 @@
 
 #include "kernels/cpu/targets.hpp"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/stage.cpp"
+#endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

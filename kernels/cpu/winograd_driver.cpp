@@ -30,9 +30,9 @@ struct Product {
 };
 
 // Has a part of some memory, a number of cache lines, read into level 2 while something else is computed.
-class Prefetch {
+class FilterPrefetch {
  public:
-  Prefetch(const float* from, i64 floats, i64 index, i64 parts)
+  FilterPrefetch(const float* from, i64 floats, i64 index, i64 parts)
       : from_(from), lines_(from == nullptr ? 0 : floats / kLine), index_(index), parts_(parts) {}
   // A part of this part.
   void part(i64 index, i64 parts) const {
@@ -50,7 +50,7 @@ class Prefetch {
 };
 
 // columns is a number of whole vectors, at most `vectors` of them.
-void multiply_panel(const Product& p, int vectors, const Prefetch& prefetch) {
+void multiply_panel(const Product& p, int vectors, const FilterPrefetch& prefetch) {
   constexpr i64 kGroup = 7;  // rows of a tile that brgemm takes from one address
   const BrgemmSegment segment{0, 0};
   const i64 tiles = ceil_div(p.rows, brgemm_max_rows(vectors));
@@ -166,7 +166,7 @@ void WinogradDriver::multiply(const float* v, i64 tiles, const float* u, i64 gro
     for (i64 i = 0; i < count; i += step) {
       const i64 columns = std::min(step, round_up(count - i, lanes_));
       const int vectors = static_cast<int>(columns / lanes_);
-      const Prefetch next(u_next, filters.count * c_, i / step, ceil_div(count, step));
+      const FilterPrefetch next(u_next, filters.count * c_, i / step, ceil_div(count, step));
       if (nhwc) {
         multiply_panel({tiles, columns, c_, v_at, v_row, u_at + i * c_, width_, m_at + i, m_row}, vectors,
                        next);

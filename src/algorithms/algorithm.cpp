@@ -1,7 +1,9 @@
 #include "src/algorithms/algorithm.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "src/algorithms/pool.hpp"
 #include "src/algorithms/rewritten.hpp"
@@ -28,17 +30,26 @@ Problem without_pool(Problem p) {
 
 }  // namespace
 
+struct Algorithm::Question {
+  const Problem& asked;
+  const Target& target;
+  Problem untrained;  // what is asked without what training adds
+  std::optional<Rewriting> rewriting;
+
+  // Whether what training adds is a step after the algorithm's own. Of one that is supported.
+  bool needs_step(const Algorithm& of) const {
+    return asked.training != Training::none && (rewriting || !of.fuses_training(asked, target));
+  }
+};
+
+Algorithm::Question Algorithm::question(const Problem& asked, const Target& target) const {
+  Question q{asked, target, without_training(asked), std::nullopt};
+  if (!is_plain(asked) && !is_native(asked)) q.rewriting.emplace(*this, without_pool(q.untrained), target);
+  return q;
+}
+
 Support Algorithm::supports(const Problem& asked, const Target& target) const {
-  // What is emitted for another machine is one kernel: it has no steps after it.
-  if (asked.training != Training::none && target.device.kind == "nki")
-    return Support::declined(std::string("no ") + faltung::name(asked.training) + " is emitted");
-  const Problem problem = without_training(asked);
-  if (has_pitch(problem) && !takes_pitch(problem, target))
-    return Support::declined("slices of tensors (xpitch, ypitch) are not read or written; copy them");
-  if (problem.epilogue.bias_element == BiasElement::f32 && !takes_f32_bias())
-    return Support::declined("its bias is of the tensors' dtype (biasf32 is a GPU's)");
-  if (is_plain(problem) || is_native(problem)) return accepts(problem, target);
-  return supports_rewritten(*this, without_pool(problem), target);
+  return supports(question(asked, target));
 }
 
 bool Algorithm::needs_training_step(const Problem& asked, const Target& target) const {
@@ -46,28 +57,50 @@ bool Algorithm::needs_training_step(const Problem& asked, const Target& target) 
 }
 
 std::vector<Candidate> Algorithm::candidates(const Problem& asked, const Target& target) const {
-  const bool needs_step = needs_training_step(asked, target);
-  const Problem problem = needs_step ? without_training(asked) : asked;
+  return candidates(question(asked, target));
+}
+
+Algorithm::Offer Algorithm::offer(const Problem& asked, const Target& target) const {
+  const Question q = question(asked, target);
+  Support support = supports(q);
+  if (!support.yes) return {std::move(support), {}};
+  return {std::move(support), candidates(q)};
+}
+
+Support Algorithm::supports(const Question& q) const {
+  // What is emitted for another machine is one kernel: it has no steps after it.
+  if (q.asked.training != Training::none && q.target.device.kind == "nki")
+    return Support::declined(std::string("no ") + faltung::name(q.asked.training) + " is emitted");
+  if (has_pitch(q.untrained) && !takes_pitch(q.untrained, q.target))
+    return Support::declined("slices of tensors (xpitch, ypitch) are not read or written; copy them");
+  if (q.untrained.epilogue.bias_element == BiasElement::f32 && !takes_f32_bias())
+    return Support::declined("its bias is of the tensors' dtype (biasf32 is a GPU's)");
+  return q.rewriting ? q.rewriting->support() : accepts(q.untrained, q.target);
+}
+
+std::vector<Candidate> Algorithm::candidates(const Question& q) const {
+  const bool needs_step = q.needs_step(*this);
+  const Problem& problem = needs_step ? q.untrained : q.asked;
   std::vector<Candidate> all;
-  if (!is_plain(problem) && !is_native(problem)) {
-    for (Candidate& c : rewritten_candidates(*this, without_pool(problem), target)) {
-      all.push_back(has_pool(problem) ? with_pool_step(std::move(c), problem, target) : std::move(c));
+  if (q.rewriting) {
+    for (Candidate& c : q.rewriting->candidates()) {
+      all.push_back(has_pool(problem) ? with_pool_step(std::move(c), problem, q.target) : std::move(c));
     }
   } else if (!has_pool(problem)) {
-    all = list(problem, target);
+    all = list(problem, q.target);
   } else {
-    const bool may_fuse = fuses(problem, target);
-    if (may_fuse) all = list_fused(problem, target);
+    const bool may_fuse = fuses(problem, q.target);
+    if (may_fuse) all = list_fused(problem, q.target);
     std::set<std::string> fused;
     for (const Candidate& c : all) fused.insert(c.config);
     // What is emitted for another machine is one kernel: it has no steps after it.
-    const bool is_emitted = may_fuse && target.device.kind == "nki";
-    for (Candidate& c : is_emitted ? std::vector<Candidate>() : list(without_pool(problem), target)) {
-      if (fused.count(c.config) == 0) all.push_back(with_pool_step(std::move(c), problem, target));
+    const bool is_emitted = may_fuse && q.target.device.kind == "nki";
+    for (Candidate& c : is_emitted ? std::vector<Candidate>() : list(without_pool(problem), q.target)) {
+      if (fused.count(c.config) == 0) all.push_back(with_pool_step(std::move(c), problem, q.target));
     }
   }
   for (Candidate& c : all) {
-    if (needs_step) c = with_training_step(std::move(c), asked, target);
+    if (needs_step) c = with_training_step(std::move(c), q.asked, q.target);
     c.algorithm = this;
   }
   std::stable_sort(all.begin(), all.end(),
@@ -76,15 +109,16 @@ std::vector<Candidate> Algorithm::candidates(const Problem& asked, const Target&
 }
 
 Candidate Algorithm::candidate(const Problem& asked, const std::string& config, const Target& target) const {
-  if (const Support support = supports(asked, target); !support.yes) {
+  const Question q = question(asked, target);
+  if (const Support support = supports(q); !support.yes) {
     throw Error(Status::unsupported,
                 std::string(name()) + " does not compute " + to_string(asked) + ": " + support.why);
   }
-  const bool needs_step = needs_training_step(asked, target);
-  const Problem problem = needs_step ? without_training(asked) : asked;
+  const bool needs_step = q.needs_step(*this);
+  const Problem& problem = needs_step ? q.untrained : asked;
   std::vector<Candidate> one;
-  if (!is_plain(problem) && !is_native(problem)) {
-    Candidate c = rewritten_candidate(*this, without_pool(problem), config, target);
+  if (q.rewriting) {
+    Candidate c = q.rewriting->candidate(config);
     one.push_back(has_pool(problem) ? with_pool_step(std::move(c), problem, target) : std::move(c));
   } else if (!has_pool(problem)) {
     one.push_back(parse(config, problem, target));

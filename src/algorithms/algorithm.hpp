@@ -41,6 +41,9 @@ class Algorithm {
   // problem is valid. One of one or three dimensions, and a transposed one, is rewritten to plain ones
   // (src/problem/rewrite_plain.hpp) where the algorithm has no kernel for it as it is.
   Support supports(const Problem& problem, const Target& target) const;
+  // What supports says and, if that is yes, what candidates gives.
+  struct Offer;
+  Offer offer(const Problem& problem, const Target& target) const;
 
   // Never empty for a supported problem; best first by the cost model. A pool that a candidate does not
   // compute itself is a step after it.
@@ -56,7 +59,12 @@ class Algorithm {
   virtual bool starts_trusted() const { return device_kind() == "cpu"; }
 
  private:
-  bool needs_training_step(const Problem& problem, const Target& target) const;
+  // A problem as the algorithm takes it.
+  struct Question;
+  Question question(const Problem& asked, const Target& target) const;
+  Support supports(const Question& question) const;
+  std::vector<Candidate> candidates(const Question& question) const;
+
   // What an algorithm answers: of plain problems, and of those that it computes as they are. With a pool in
   // it, for the convolution.
   virtual Support accepts(const Problem& problem, const Target& target) const = 0;
@@ -84,6 +92,11 @@ class Algorithm {
                                              const Target& target) const {
     return {parse(config, problem, target)};
   }
+};
+
+struct Algorithm::Offer {
+  Support support;
+  std::vector<Candidate> candidates;
 };
 
 // Every algorithm, in the order of their names.

@@ -3,8 +3,13 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_CANDIDATE_HPP_
 #define FALTUNG_SRC_ALGORITHMS_CANDIDATE_HPP_
 
+#include <concepts>
 #include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "src/plan/recipe.hpp"
 #include "src/problem/tolerance.hpp"
@@ -26,6 +31,31 @@ struct Cost {
 // Whether two runs give the same bits.
 enum class Repeatable { same_bits, may_differ };
 
+// A recipe that is made when it is first asked for, and once: copies share it, and any number of threads may
+// ask. Making one compiles nothing. What the maker throws, each call throws.
+class RecipeOnce {
+ public:
+  RecipeOnce() = default;
+  template <std::invocable Maker>
+  requires(!std::same_as<Maker, RecipeOnce>) RecipeOnce(Maker maker) : made_(std::make_shared<Made>()) {
+    made_->maker = std::move(maker);
+  }
+
+  Recipe operator()() const {
+    const std::lock_guard lock(made_->mutex);
+    if (!made_->recipe) made_->recipe = made_->maker();
+    return *made_->recipe;
+  }
+
+ private:
+  struct Made {
+    std::function<Recipe()> maker;
+    std::mutex mutex;
+    std::optional<Recipe> recipe;
+  };
+  std::shared_ptr<Made> made_;
+};
+
 struct Candidate {
   const Algorithm* algorithm = nullptr;
   std::string config;  // the choices' name, which parses back: it is what is stored, forced and reported
@@ -35,8 +65,7 @@ struct Candidate {
   Accuracy accuracy;
   Repeatable repeatable = Repeatable::same_bits;
   int registers = -1;  // of a thread, at most, that the cost model reckons with; -1 where it does not ask
-  // Makes the steps; compiles nothing. What it throws is a refusal.
-  std::function<Recipe()> recipe;
+  RecipeOnce recipe;   // the steps; what making them throws is a refusal
 
   std::string kernel() const;  // <algorithm>/<config>
   // Bytes of workspace that a caller brings: its plan's workspace_bytes.

@@ -11,8 +11,8 @@
 namespace faltung {
 namespace {
 
-constexpr SoleConfig kConfigs[] = {{"rows"}};
-constexpr TileTable<SoleConfig> kTable("depthwise_cpu", kConfigs);
+constexpr SoleConfig kDepthwiseConfigs[] = {{"rows"}};
+constexpr TileTable<SoleConfig> kDepthwiseTable("depthwise_cpu", kDepthwiseConfigs);
 
 class DepthwiseCpu : public Algorithm {
  public:
@@ -41,7 +41,7 @@ class DepthwiseCpu : public Algorithm {
     const double bytes = min_bytes(p) / (kGbps * 1e6 * target.threads);
     const Pass pass = make_pass(p);
     Candidate c;
-    c.config = config_name(kTable[0]);
+    c.config = config_name(kDepthwiseTable[0]);
     c.cost = {std::max(arithmetic, bytes) + 0.002, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.workspace_bytes = scratch_bytes(*pass) * static_cast<std::size_t>(target.threads);
     c.packed_bytes = p.direction == Direction::backward_weights ? 0 : depthwise_packed_bytes(*pass);
@@ -60,7 +60,7 @@ class DepthwiseCpu : public Algorithm {
   }
 
   Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    kTable.parse(config);
+    kDepthwiseTable.parse(config);
     return std::move(list(p, target).front());
   }
 

@@ -9,8 +9,8 @@
 namespace faltung {
 namespace {
 
-constexpr SoleConfig kConfigs[] = {{"rows"}};
-constexpr TileTable<SoleConfig> kTable("direct_cpu", kConfigs);
+constexpr SoleConfig kDirectConfigs[] = {{"rows"}};
+constexpr TileTable<SoleConfig> kDirectTable("direct_cpu", kDirectConfigs);
 
 class DirectCpu : public Algorithm {
  public:
@@ -27,7 +27,7 @@ class DirectCpu : public Algorithm {
     const double gflops = rate(p) * target.threads, gbps = 8.0 * target.threads;
     const double arithmetic = flops(p) / (gflops * 1e6), bytes = min_bytes(p) / (gbps * 1e6);
     Candidate c;
-    c.config = config_name(kTable[0]);
+    c.config = config_name(kDirectTable[0]);
     c.cost = {std::max(arithmetic, bytes) + 0.002, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.accuracy = dot_product_accuracy(p);
     c.recipe = [p] { return recipe(p); };
@@ -35,7 +35,7 @@ class DirectCpu : public Algorithm {
   }
 
   Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    kTable.parse(config);
+    kDirectTable.parse(config);
     return std::move(list(p, target).front());
   }
 

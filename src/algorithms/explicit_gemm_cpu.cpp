@@ -21,7 +21,7 @@ using i64 = std::int64_t;
 constexpr i64 kSlack = 64;  // floats that a tile reads past the last row of B, and multiplies: zeros
 
 // C[row][column] = sum over i in [0, length) of A[row * a_row + i * a_step] * B[i * b_step + column].
-struct Product {
+struct StridedProduct {
   i64 rows, columns, length;
   const float* a;
   i64 a_row, a_step;
@@ -35,7 +35,8 @@ struct Product {
 // Where a finished tile goes, if not to C: rows and columns of it are at from, from_row floats apart.
 using Finish = FunctionRef<void(i64 row, i64 rows, i64 column, i64 columns, const float* from, i64 from_row)>;
 
-void multiply(const Parallel& parallel, const Product& product, const std::optional<Finish>& finish = {}) {
+void multiply(const Parallel& parallel, const StridedProduct& product,
+              const std::optional<Finish>& finish = {}) {
   const int lanes = brgemm_lanes();
   const int vectors = static_cast<int>(std::min<i64>(2, ceil_div(product.columns, lanes)));
   const EvenSplit tiles(product.rows, brgemm_max_rows(vectors));
@@ -203,7 +204,7 @@ void run_forward(const Shapes& s, const Buffers& buffers, const Memory& m, const
     for (i64 group = 0; group < p.groups; ++group) {
       im2col(parallel, s, image, group, m[Place::x], matrix);
       const float* weights = floats(m, Place::packed) + group * s.channels * s.depth;
-      Product product{};
+      StridedProduct product{};
       product.length = s.depth;
       if (s.nhwc) {  // pixels x channels; weights [depth][channels]
         product.rows = s.pixels, product.columns = s.channels;
@@ -239,7 +240,7 @@ void run_backward_data(const Shapes& s, const Buffers& buffers, const Memory& m,
     for (i64 group = 0; group < s.p.groups; ++group) {
       copy_gradient(s, image, group, m[Place::y], gradient);
       const float* weights = floats(m, Place::packed) + group * s.channels * s.depth;
-      Product product{};
+      StridedProduct product{};
       product.length = s.channels, product.c = matrix;
       if (s.nhwc) {  // pixels x depth
         product.rows = s.pixels, product.columns = s.depth;
@@ -266,7 +267,7 @@ void run_backward_weights(const Shapes& s, const Buffers& buffers, const Memory&
     for (i64 image = 0; image < s.p.n; ++image) {
       im2col(parallel, s, image, group, m[Place::x], matrix);
       copy_gradient(s, image, group, m[Place::y], gradient);
-      Product product{};  // channels x depth
+      StridedProduct product{};  // channels x depth
       product.rows = s.channels, product.columns = s.depth, product.length = s.pixels;
       product.a = gradient;
       product.a_row = s.nhwc ? 1 : s.pixels, product.a_step = s.nhwc ? s.channels : 1;
@@ -298,8 +299,8 @@ void pack(const Shapes& s, const Memory& m, const Parallel& parallel) {
   std::fill_n(to + s.p.k * s.depth, kSlack, 0.0f);
 }
 
-constexpr SoleConfig kConfigs[] = {{"plain"}};
-constexpr TileTable<SoleConfig> kTable("explicit_gemm_cpu", kConfigs);
+constexpr SoleConfig kExplicitConfigs[] = {{"plain"}};
+constexpr TileTable<SoleConfig> kExplicitTable("explicit_gemm_cpu", kExplicitConfigs);
 
 class ExplicitGemmCpu : public Algorithm {
  public:
@@ -325,7 +326,7 @@ class ExplicitGemmCpu : public Algorithm {
         p.direction == Direction::backward_data ? matrix / 4 * kGatheredNs * 1e-6 / target.threads : 0;
     const double steps = 0.01 * static_cast<double>(p.n * p.groups);
     Candidate c;
-    c.config = config_name(kTable[0]);
+    c.config = config_name(kExplicitTable[0]);
     c.cost = {arithmetic + bytes + packed + gathered + steps,
               arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.workspace_bytes = Buffers(shapes).total;
@@ -336,7 +337,7 @@ class ExplicitGemmCpu : public Algorithm {
   }
 
   Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    kTable.parse(config);
+    kExplicitTable.parse(config);
     return std::move(list(p, target).front());
   }
 

@@ -18,15 +18,15 @@ namespace {
 
 using i64 = std::int64_t;
 
-struct Tile {
+struct FftTile {
   i64 side;  // in pixels
   template <class Name>
   void spell(Name& name) {
     name.key("ft", side);
   }
 };
-constexpr Tile kTiles[] = {{16}, {32}, {64}};
-constexpr TileTable<Tile> kTable("fft_cpu", kTiles);
+constexpr FftTile kFftTiles[] = {{16}, {32}, {64}};
+constexpr TileTable<FftTile> kFftTable("fft_cpu", kFftTiles);
 
 // A problem cut into tiles. backward_data is forward on the gradient with the filter turned around.
 struct Tiling {
@@ -226,12 +226,12 @@ class FftCpu : public Algorithm {
   // would do: larger ones gain little and their error is larger.
   static bool fits(const Problem& p, i64 tile) {
     const i64 filter = std::max(p.r, p.s);
-    return filter <= tile * 3 / 4 && (tile == kTiles[0].side || tile <= filter * 4);
+    return filter <= tile * 3 / 4 && (tile == kFftTiles[0].side || tile <= filter * 4);
   }
 
-  static std::vector<Tile> tiles_for(const Problem& p) {
-    std::vector<Tile> tiles;
-    for (const Tile& tile : kTable) {
+  static std::vector<FftTile> tiles_for(const Problem& p) {
+    std::vector<FftTile> tiles;
+    for (const FftTile& tile : kFftTable) {
       if (fits(p, tile.side) && growth(p, tile.side) <= admitted_growth(p)) tiles.push_back(tile);
     }
     return tiles;
@@ -239,12 +239,12 @@ class FftCpu : public Algorithm {
 
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     std::vector<Candidate> all;
-    for (const Tile& tile : tiles_for(p)) all.push_back(candidate_of(p, tile, target.threads));
+    for (const FftTile& tile : tiles_for(p)) all.push_back(candidate_of(p, tile, target.threads));
     return all;
   }
 
   Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const Tile tile = *kTable.parse(config).tile;
+    const FftTile tile = *kFftTable.parse(config).tile;
     if (!fits(p, tile.side)) {
       throw Error(Status::bad_problem, "fft_cpu/" + config +
                                            " takes filters of at most 3/4 of its tile's side, and of at "
@@ -254,7 +254,7 @@ class FftCpu : public Algorithm {
     return candidate_of(p, tile, target.threads);
   }
 
-  static Candidate candidate_of(const Problem& p, const Tile& tile, int threads) {
+  static Candidate candidate_of(const Problem& p, const FftTile& tile, int threads) {
     const auto tiling = std::make_shared<const Tiling>(make_tiling(p, tile.side));
     const int spread = static_cast<int>(tile.side - 1);
     Candidate c;

@@ -28,7 +28,7 @@ using i64 = std::int64_t;
 enum class Unit { vectors, amx };
 constexpr NameWord<Unit> kUnits[] = {{Unit::amx, "amx"}, {Unit::vectors, ""}};
 
-struct Tile {
+struct BrgemmTile {
   Unit unit;
   int rows, width;  // in vectors, of AMX in columns
   template <class Name>
@@ -39,20 +39,20 @@ struct Tile {
 };
 
 // Best first for problems large enough that a tile's shape alone matters.
-std::array<Tile, 5> tiles() {
-  const auto vectors = [](int width) { return Tile{Unit::vectors, brgemm_max_rows(width), width}; };
-  return {vectors(2), vectors(3), vectors(4), vectors(1), Tile{Unit::amx, 2 * kAmxRows, kAmxColumns}};
+std::array<BrgemmTile, 5> tiles() {
+  const auto vectors = [](int width) { return BrgemmTile{Unit::vectors, brgemm_max_rows(width), width}; };
+  return {vectors(2), vectors(3), vectors(4), vectors(1), BrgemmTile{Unit::amx, 2 * kAmxRows, kAmxColumns}};
 }
 
-bool serves(const Tile& tile, const Problem& p) {
+bool serves(const BrgemmTile& tile, const Problem& p) {
   return tile.unit == Unit::vectors ||
          (p.dtype == DType::bf16 && p.layout == Layout::nhwc && is_plain(p) && !has_pitch(p) &&
           p.direction != Direction::backward_weights && amx_usable());
 }
 
-Tile parse_tile(const std::string& config, const Problem& p) {
-  const std::array<Tile, 5> all = tiles();
-  const Tile tile = *TileTable<Tile>("implicit_gemm_cpu", all).parse(config).tile;
+BrgemmTile parse_tile(const std::string& config, const Problem& p) {
+  const std::array<BrgemmTile, 5> all = tiles();
+  const BrgemmTile tile = *TileTable<BrgemmTile>("implicit_gemm_cpu", all).parse(config).tile;
   if (serves(tile, p)) return tile;
   throw Error(Status::bad_problem,
               "implicit_gemm_cpu/" + config +
@@ -65,7 +65,7 @@ Tile parse_tile(const std::string& config, const Problem& p) {
 // each; or one whose bands are pooled at once.
 class DataPass {
  public:
-  DataPass(const Problem& p, const Tile& tile, int threads) : p_(p), threads_(threads) {
+  DataPass(const Problem& p, const BrgemmTile& tile, int threads) : p_(p), threads_(threads) {
     if (p.epilogue.pool.kind != PoolKind::none) bands_ = PoolBands::make(p, threads);
     for (const TapConvolution& convolution :
          bands_ ? std::vector<TapConvolution>{bands_->convolution()} : tap_convolutions(p)) {
@@ -135,7 +135,7 @@ class DataPass {
 
   static std::shared_ptr<const ImplicitGemmPart> make_part(const Problem& p,
                                                            const TapConvolution& convolution,
-                                                           const Tile& tile, int threads) {
+                                                           const BrgemmTile& tile, int threads) {
     if (tile.unit == Unit::amx) return make_amx_tiles(p, convolution, threads);
     const TileShape shape{tile.rows, tile.width};
     return p.layout == Layout::nhwc ? make_channel_lanes(p, convolution, shape, threads)
@@ -262,14 +262,14 @@ class ImplicitGemmCpu : public Algorithm {
 
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     std::vector<Candidate> all;
-    for (const Tile& tile : tiles()) {
+    for (const BrgemmTile& tile : tiles()) {
       if (serves(tile, p)) add_modest(p, tile, target, all);
     }
     return all;
   }
 
   Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const Tile tile = parse_tile(config, p);
+    const BrgemmTile tile = parse_tile(config, p);
     return p.direction == Direction::backward_weights ? weights_candidate(p, tile, target)
                                                       : data_candidate(p, tile, pass_of(p, tile, target));
   }
@@ -282,12 +282,12 @@ class ImplicitGemmCpu : public Algorithm {
   }
 
   using Pass = std::shared_ptr<const DataPass>;
-  static Pass pass_of(const Problem& p, const Tile& tile, const Target& target) {
+  static Pass pass_of(const Problem& p, const BrgemmTile& tile, const Target& target) {
     return std::make_shared<const DataPass>(p, tile, target.threads);
   }
 
   // Unless AMX's asks for more scratch than implicit GEMM promises.
-  static void add_modest(const Problem& p, const Tile& tile, const Target& target,
+  static void add_modest(const Problem& p, const BrgemmTile& tile, const Target& target,
                          std::vector<Candidate>& all) {
     constexpr std::size_t kMostScratch = std::size_t{4} << 20;  // of a worker
     if (p.direction == Direction::backward_weights) {
@@ -299,7 +299,7 @@ class ImplicitGemmCpu : public Algorithm {
     all.push_back(data_candidate(p, tile, pass));
   }
 
-  static Candidate data_candidate(const Problem& p, const Tile& tile, const Pass& pass) {
+  static Candidate data_candidate(const Problem& p, const BrgemmTile& tile, const Pass& pass) {
     Candidate c = candidate_of(p, tile, pass->run_ns() + (weights_are_constant(p) ? 0 : pass->pack_ns()));
     c.workspace_bytes = pass->workspace_bytes();
     c.packed_bytes = pass->packed_bytes();
@@ -307,7 +307,7 @@ class ImplicitGemmCpu : public Algorithm {
     return c;
   }
 
-  static Candidate weights_candidate(const Problem& p, const Tile& tile, const Target& target) {
+  static Candidate weights_candidate(const Problem& p, const BrgemmTile& tile, const Target& target) {
     const auto gradient =
         std::make_shared<const WeightsGradient>(p, TileShape{tile.rows, tile.width}, target.threads);
     const double items = static_cast<double>(gradient->items()), threads = target.threads;
@@ -318,7 +318,7 @@ class ImplicitGemmCpu : public Algorithm {
     return c;
   }
 
-  static Candidate candidate_of(const Problem& p, const Tile& tile, double ns) {
+  static Candidate candidate_of(const Problem& p, const BrgemmTile& tile, double ns) {
     // At a rate of memory that is usual: it is the same for all.
     const double arithmetic = ns * 1e-6, bytes = min_bytes(p) / 15e6;
     Candidate c;

@@ -8,8 +8,8 @@
 namespace faltung {
 namespace {
 
-constexpr SoleConfig kConfigs[] = {{"plain"}};
-constexpr TileTable<SoleConfig> kTable("reference_cpu", kConfigs);
+constexpr SoleConfig kReferenceConfigs[] = {{"plain"}};
+constexpr TileTable<SoleConfig> kReferenceTable("reference_cpu", kReferenceConfigs);
 
 class ReferenceCpu : public Algorithm {
  public:
@@ -30,7 +30,7 @@ class ReferenceCpu : public Algorithm {
   std::vector<Candidate> list(const Problem& problem, const Target& target) const override {
     constexpr double kMsPerFlop = 1e-6;  // about 1 GFLOP/s a thread
     Candidate c;
-    c.config = config_name(kTable[0]);
+    c.config = config_name(kReferenceTable[0]);
     c.cost = {flops(problem) * kMsPerFlop / target.threads, Bound::arithmetic};
     c.accuracy = dot_product_accuracy(problem);
     c.recipe = [problem] { return recipe(problem); };
@@ -38,7 +38,7 @@ class ReferenceCpu : public Algorithm {
   }
 
   Candidate parse(const std::string& config, const Problem& problem, const Target& target) const override {
-    kTable.parse(config);
+    kReferenceTable.parse(config);
     return std::move(list(problem, target).front());
   }
 

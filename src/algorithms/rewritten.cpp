@@ -11,7 +11,6 @@
 #include "src/algorithms/pass_time.hpp"
 #include "src/algorithms/rewrite_steps.hpp"
 #include "src/problem/integers.hpp"
-#include "src/problem/rewrite_plain.hpp"
 
 namespace faltung {
 namespace {
@@ -261,36 +260,34 @@ Candidate with_others(const Problem& problem, const PlainRewrite& rewrite, Candi
 
 }  // namespace
 
-Support supports_rewritten(const Algorithm& algorithm, const Problem& problem, const Target& target) {
+Rewriting::Rewriting(const Algorithm& algorithm, const Problem& problem, const Target& target)
+    : algorithm_(algorithm), target_(target), problem_(problem), support_(Support::supported()) {
   try {
-    for (const PlainRewrite& plain : rewrites_of(problem)) {
+    rewrites_ = rewrites_of(problem);
+    for (const PlainRewrite& plain : rewrites_) {
       const Problem& inner = plain.rewrite.inner;
       const Support support = algorithm.supports(inner, target);
       if (support.yes) continue;
-      return Support::declined(support.why + ", as " + to_string(inner));
+      support_ = Support::declined(support.why + ", as " + to_string(inner));
+      return;
     }
   } catch (const Error& error) {
-    return Support::declined(error.what());
+    support_ = Support::declined(error.what());
   }
-  return Support::supported();
 }
 
-std::vector<Candidate> rewritten_candidates(const Algorithm& algorithm, const Problem& problem,
-                                            const Target& target) {
-  const std::vector<PlainRewrite> rewrites = rewrites_of(problem);
-  const std::vector<Other> rest = others(algorithm, rewrites, target);
+std::vector<Candidate> Rewriting::candidates() const {
+  const std::vector<Other> rest = others(algorithm_, rewrites_, target_);
   std::vector<Candidate> all;
-  for (Candidate& first : algorithm.candidates(rewrites.front().rewrite.inner, target))
-    all.push_back(with_others(problem, rewrites.front(), std::move(first), rest, target));
+  for (Candidate& first : algorithm_.candidates(rewrites_.front().rewrite.inner, target_))
+    all.push_back(with_others(problem_, rewrites_.front(), std::move(first), rest, target_));
   return all;
 }
 
-Candidate rewritten_candidate(const Algorithm& algorithm, const Problem& problem, const std::string& config,
-                              const Target& target) {
-  const std::vector<PlainRewrite> rewrites = rewrites_of(problem);
-  Candidate first = algorithm.candidate(rewrites.front().rewrite.inner, config, target);
-  return with_others(problem, rewrites.front(), std::move(first), others(algorithm, rewrites, target),
-                     target);
+Candidate Rewriting::candidate(const std::string& config) const {
+  Candidate first = algorithm_.candidate(rewrites_.front().rewrite.inner, config, target_);
+  return with_others(problem_, rewrites_.front(), std::move(first), others(algorithm_, rewrites_, target_),
+                     target_);
 }
 
 }  // namespace faltung

@@ -7,17 +7,29 @@
 #include <vector>
 
 #include "src/algorithms/algorithm.hpp"
+#include "src/problem/rewrite_plain.hpp"
 
 namespace faltung {
 
-// Of an algorithm that does not compute the problem as it is. Without a pool.
-Support supports_rewritten(const Algorithm& algorithm, const Problem& problem, const Target& target);
-// Named as those for the largest of the problems that it is rewritten to; the others take the config of that
-// name where there is one, else the first.
-std::vector<Candidate> rewritten_candidates(const Algorithm& algorithm, const Problem& problem,
-                                            const Target& target);
-Candidate rewritten_candidate(const Algorithm& algorithm, const Problem& problem, const std::string& config,
-                              const Target& target);
+// A problem for an algorithm that does not compute it as it is. Without a pool. Algorithm and target outlive
+// it.
+class Rewriting {
+ public:
+  Rewriting(const Algorithm& algorithm, const Problem& problem, const Target& target);
+
+  const Support& support() const { return support_; }
+  // If it is supported. Named as those for the largest of the problems that it is rewritten to; the others
+  // take the config of that name where there is one, else the first.
+  std::vector<Candidate> candidates() const;
+  Candidate candidate(const std::string& config) const;
+
+ private:
+  const Algorithm& algorithm_;
+  const Target& target_;
+  Problem problem_;
+  std::vector<PlainRewrite> rewrites_;  // the largest first
+  Support support_;
+};
 
 }  // namespace faltung
 

@@ -153,7 +153,11 @@ class AmdCompiler : public OfflineCompiler {
           "oclc_correctly_rounded_sqrt_on",
           info_.unit.wave_threads == 64 ? "oclc_wavefrontsize64_on" : "oclc_wavefrontsize64_off",
           "oclc_abi_version_500"}) {
-      all += std::string(" -Xclang -mlink-builtin-bitcode -Xclang ") + kBitcode + "/" + part + ".bc";
+      all.append(" -Xclang -mlink-builtin-bitcode -Xclang ")
+          .append(kBitcode)
+          .append("/")
+          .append(part)
+          .append(".bc");
     }
     return all + " -Xclang -mlink-builtin-bitcode -Xclang " + (known ? isa_bitcode() : folder + "/isa.bc");
   }

@@ -26,12 +26,12 @@ std::vector<Candidate> candidates_of(const Algorithm& algorithm, const Settled& 
   const std::string name(algorithm.name());
   std::vector<Candidate> all;
   try {
-    const Support support = algorithm.supports(s.problem, s.target());
-    if (!support.yes) {
-      refusals.push_back(report_of(Outcome::declined, support.why, name));
+    Algorithm::Offer offer = algorithm.offer(s.problem, s.target());
+    if (!offer.support.yes) {
+      refusals.push_back(report_of(Outcome::declined, offer.support.why, name));
       return {};
     }
-    all = algorithm.candidates(s.problem, s.target());
+    all = std::move(offer.candidates);
   } catch (const std::exception& error) {
     refusals.push_back(report_of(Outcome::declined, error.what(), name));
     return {};
