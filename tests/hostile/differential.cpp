@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -67,11 +68,16 @@ void fill(Dice& dice, Values values, DType dtype, std::byte* data, std::size_t b
 // In another order than counting, on as many threads as it likes.
 void reversed(void* context, int count, void (*body)(int, void*), void* argument) {
   const int threads = *static_cast<int*>(context);
+  const auto share = [=](int t) {
+    for (int i = count - 1 - t; i >= 0; i -= threads) body(i, argument);
+  };
   std::vector<std::thread> all;
   for (int t = 0; t < threads; ++t) {
-    all.emplace_back([=] {
-      for (int i = count - 1 - t; i >= 0; i -= threads) body(i, argument);
-    });
+    try {
+      all.emplace_back(share, t);
+    } catch (const std::system_error&) {  // a busy machine may have no more
+      share(t);
+    }
   }
   for (std::thread& thread : all) thread.join();
   for (int i = count - 1; threads == 0 && i >= 0; --i) body(i, argument);
