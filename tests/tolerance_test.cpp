@@ -129,6 +129,42 @@ TEST(ErrorBound, HoldsForEveryOrderOfSummation) {
   }
 }
 
+// A sum as AMX makes it: fp32 multiply-adds that take denormals as zero and give none. Of denormals and large
+// factors, then of products that are denormal.
+TEST(ErrorBound, OfFactorsThatAreNormalHoldsWhereDenormalsAreZero) {
+  const auto flushed = [](float value) { return std::fpclassify(value) == FP_SUBNORMAL ? 0.0f : value; };
+  const Problem p = problem("bf16");
+  const Accuracy whole = dot_product_accuracy(p);
+  Accuracy normal = whole;
+  normal.factors = Factors::normal;
+  std::mt19937 random(5);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (const auto& [x_scale, w_scale] : {std::pair{0x1p-126f, 0x1p20f}, {0x1p-64f, 0x1p-63f}}) {
+    double worst = 0, worst_of_whole = 0;
+    for (int round = 0; round < 300; ++round) {
+      Expected e{0, 0};
+      float sum = 0;
+      for (int i = 0; i < 144; ++i) {
+        const float x = round_to(p.dtype, uniform(random) * x_scale);
+        const float w = round_to(p.dtype, uniform(random) * w_scale);
+        e.value += static_cast<double>(x) * w;
+        e.magnitude += std::abs(static_cast<double>(x) * w);
+        e.factors += std::abs(static_cast<double>(x)) + std::abs(static_cast<double>(w));
+        sum = flushed(std::fma(flushed(x), flushed(w), sum));
+      }
+      const float stored = round_to(p.dtype, sum);
+      worst = std::max(worst, error_over_bound(p, normal, e, stored));
+      worst_of_whole = std::max(worst_of_whole, error_over_bound(p, whole, e, stored));
+    }
+    EXPECT_LE(worst, 1) << x_scale;
+    EXPECT_GT(worst_of_whole, 1) << x_scale;
+  }
+  // Of other values it says what is said of every sum.
+  const Expected ordinary{1, 10, false, 300};
+  EXPECT_EQ(error_bound(p, normal, ordinary), error_bound(p, whole, ordinary));
+  EXPECT_GT(error_over_bound(p, normal, {0x1p-110, 0x1p-110, false, 300}, 0), 1);
+}
+
 // An error before the activation is no larger after it than the bound says.
 TEST(ErrorBound, CoversTheActivationsSlope) {
   for (const char* name : {"none", "relu", "relu6", "leaky_relu(0.01)", "leaky_relu(-3)", "sigmoid", "silu",

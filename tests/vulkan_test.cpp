@@ -371,6 +371,13 @@ TEST(RadvCompiler, AFamilyThatItDoesNotKnowIsNamed) {
   }
 }
 
+// What Vulkan has no room for: the one refusal that is right. clspv compiles these kernels.
+bool has_no_room(const Report& report) {
+  return report.outcome == Outcome::declined &&
+         (report.why.find("push constants may have") != std::string::npos ||
+          report.why.find("blocks along") != std::string::npos);
+}
+
 // Kernels that are plain loops and those that share tiles: each exact on integers, then within the bound.
 // What multiplies a gathered matrix (explicit_gemm_gpu, fft_gpu) has more values than push constants have
 // room for, or ends the compiler.
@@ -396,7 +403,7 @@ TEST_P(VulkanKernels, AreRight) {
     const Candidate& one = all[sampling::shuffled(all.size(), to_string(p)).front()];
     Verifier verifier(p, device_, std::make_shared<const Parallel>(1), 1);
     const Report report = verifier.kernel(one, builder.store());
-    const bool can = report.outcome != Outcome::declined && report.outcome != Outcome::compile_error;
+    const bool can = !has_no_room(report);
     (can ? passed : declined) += 1;
     EXPECT_TRUE(!can || report.outcome == Outcome::pass)
         << one.kernel() << " for " << to_string(p) << ": " << name(report.outcome) << ", " << report.why;

@@ -52,10 +52,6 @@ Support Algorithm::supports(const Problem& asked, const Target& target) const {
   return supports(question(asked, target));
 }
 
-bool Algorithm::needs_training_step(const Problem& asked, const Target& target) const {
-  return asked.training != Training::none && !fuses_training(asked, target);
-}
-
 std::vector<Candidate> Algorithm::candidates(const Problem& asked, const Target& target) const {
   return candidates(question(asked, target));
 }

@@ -327,6 +327,7 @@ class ImplicitGemmCpu : public Algorithm {
     c.cost = {std::max(arithmetic, bytes) + 0.1 * std::min(arithmetic, bytes) + 0.002,
               arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.accuracy = dot_product_accuracy(p);
+    if (tile.unit == Unit::amx) c.accuracy.factors = Factors::normal;
     return c;
   }
 };

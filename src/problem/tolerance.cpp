@@ -8,10 +8,11 @@
 namespace faltung {
 namespace {
 
-constexpr double kU = 0x1p-24;           // fp32's unit roundoff
-constexpr double kTf32 = 0x1p-11;        // tf32's
-constexpr double kUnderflow = 0x1p-149;  // what a rounding loses where there are no more bits
-constexpr double kTf32Least = 0x1p-136;  // tf32's smallest number
+constexpr double kU = 0x1p-24;             // fp32's unit roundoff
+constexpr double kTf32 = 0x1p-11;          // tf32's
+constexpr double kUnderflow = 0x1p-149;    // what a rounding loses where there are no more bits
+constexpr double kTf32Least = 0x1p-136;    // tf32's smallest number
+constexpr double kNormalLeast = 0x1p-126;  // fp32's and bf16's smallest normal one
 
 // The largest slope of the activation: how much of an error in x can reach the result.
 double steepest(const Epilogue& e) {
@@ -72,6 +73,20 @@ double largest_value(const Epilogue& e, double magnitude) {
   }
 }
 
+// What a sum loses because factors, and partial sums, have no bits below a least number.
+double lost_below(const Accuracy& accuracy, const Expected& expected) {
+  switch (accuracy.factors) {
+    case Factors::whole:
+      return 0;
+    case Factors::tf32:
+    case Factors::tf32_parts:
+      return kTf32Least * expected.factors;
+    case Factors::normal:
+      return kNormalLeast * (expected.factors + accuracy.growth);  // growth: of the sum's roundings
+  }
+  return 0;
+}
+
 }  // namespace
 
 double dot_product_growth(const Problem& p) { return static_cast<double>(reduction_length(p)); }
@@ -101,9 +116,9 @@ double error_bound(const Problem& p, const Accuracy& accuracy, const Expected& e
   }
   double relative = growth * kU / (1 - std::min(0.5, growth * kU));
   if (p.math == Math::tf32) relative += 2 * kTf32 + kTf32 * kTf32;
-  const double lost = accuracy.factors == Factors::whole ? 0 : kTf32Least * expected.factors;
   const double computed =
-      steepest(p.epilogue) * (relative * expected.magnitude + growth * kUnderflow + lost) +
+      steepest(p.epilogue) *
+          (relative * expected.magnitude + growth * kUnderflow + lost_below(accuracy, expected)) +
       evaluation_error(p.epilogue, expected.magnitude) + pooling + (after ? kU * largest : 0);
   const DTypeInfo& type = info(p.dtype);
   return computed + type.unit_roundoff * (std::abs(expected.value) + computed) + type.smallest;

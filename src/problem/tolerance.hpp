@@ -21,6 +21,7 @@ enum class Factors {
   whole,
   tf32,        // the value as tf32: of denormals so many bits as tf32 has
   tf32_parts,  // two such, whose sum it is; of Inf the second is NaN
+  normal,      // the value, and zero for a denormal; of the sums too (AMX)
 };
 
 struct Accuracy {
