@@ -94,7 +94,7 @@ HWY_INLINE FloatVec load_part(const void* from, int count) {
 template <DType kType>
 HWY_INLINE void store_part(FloatVec v, void* to, int count) {
   if constexpr (kType == DType::f32) {
-    store_masked(v, hn::FirstN(FloatTag(), static_cast<std::size_t>(count)), static_cast<float*>(to));
+    store_first(v, static_cast<std::size_t>(count), static_cast<float*>(to));
   } else {
     std::uint16_t bits[kFloatLanes];
     store_vec<kType>(v, bits);
