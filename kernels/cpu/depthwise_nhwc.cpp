@@ -55,6 +55,10 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
   for (int v = 0; v < kVectors; ++v) {
     bias[v] = has_bias ? load_lanes<kType, kPart>(row.bias + channel + v * kLanes, lanes) : hn::Zero(d);
   }
+  const Epilogue& e = *row.epilogue;
+  const bool together = takes_long(e.activation);
+  const bool after = e.residual && e.residual_order == ResidualOrder::after_activation;
+  HWY_ALIGN float held[kPixels * kVectors * kLanes];
 #pragma GCC unroll 8
   for (int j = 0; j < kPixels; ++j) {
     if (j >= valid) break;
@@ -67,8 +71,22 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
       if (row.residual != nullptr) {
         residual = load_lanes<kType, kPart>(row.residual + offset + v * kLanes, lanes);
       }
-      sum = finished(*row.epilogue, sum, residual);
-      store_lanes<kType, kPart>(sum, row.out + offset + v * kLanes, lanes);
+      if (together) {
+        hn::Store(after ? sum : hn::Add(sum, residual), d, held + (j * kVectors + v) * kLanes);
+      } else {
+        store_lanes<kType, kPart>(finished(e, sum, residual), row.out + offset + v * kLanes, lanes);
+      }
+    }
+  }
+  if (!together) return;
+  activate_values(e, held, valid * kVectors * kLanes);
+  for (i64 j = 0; j < valid; ++j) {
+    const i64 offset = (t + j) * row.out_pixel + channel;
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      V value = hn::Load(d, held + (j * kVectors + v) * kLanes);
+      if (after) value = hn::Add(value, load_lanes<kType, kPart>(row.residual + offset + v * kLanes, lanes));
+      store_lanes<kType, kPart>(value, row.out + offset + v * kLanes, lanes);
     }
   }
 }
