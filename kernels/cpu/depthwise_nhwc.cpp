@@ -51,13 +51,11 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
   const i64 valid = std::min<i64>(kPixels, row.columns->count - t);
   const bool has_bias = row.bias != nullptr;
   V bias[kVectors];
-#pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) {
     bias[v] = has_bias ? load_lanes<kType, kPart>(row.bias + channel + v * kLanes, lanes) : hn::Zero(d);
   }
   const Epilogue& e = *row.epilogue;
-  const bool together = takes_long(e.activation);
-  const bool after = e.residual && e.residual_order == ResidualOrder::after_activation;
+  const bool together = takes_long(e.activation), after = e.residual_order == ResidualOrder::after_activation;
   HWY_ALIGN float held[kPixels * kVectors * kLanes];
 #pragma GCC unroll 8
   for (int j = 0; j < kPixels; ++j) {
@@ -65,12 +63,10 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
     const i64 offset = (t + j) * row.out_pixel + channel;
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      V sum = sums[j][v];
-      if (has_bias) sum = hn::Add(sum, bias[v]);
+      const V sum = has_bias ? hn::Add(sums[j][v], bias[v]) : sums[j][v];
       V residual = hn::Zero(d);
-      if (row.residual != nullptr) {
+      if (row.residual != nullptr)
         residual = load_lanes<kType, kPart>(row.residual + offset + v * kLanes, lanes);
-      }
       if (together) {
         hn::Store(after ? sum : hn::Add(sum, residual), d, held + (j * kVectors + v) * kLanes);
       } else {
@@ -82,10 +78,10 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
   activate_values(e, held, valid * kVectors * kLanes);
   for (i64 j = 0; j < valid; ++j) {
     const i64 offset = (t + j) * row.out_pixel + channel;
-#pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       V value = hn::Load(d, held + (j * kVectors + v) * kLanes);
-      if (after) value = hn::Add(value, load_lanes<kType, kPart>(row.residual + offset + v * kLanes, lanes));
+      if (after && row.residual != nullptr)
+        value = hn::Add(value, load_lanes<kType, kPart>(row.residual + offset + v * kLanes, lanes));
       store_lanes<kType, kPart>(value, row.out + offset + v * kLanes, lanes);
     }
   }
