@@ -55,29 +55,6 @@ HWY_INLINE T* row_of(int m, T* group0, T* group1, std::int64_t stride) {
   return m < 7 ? group0 + m * stride : group1 + (m - 7) * stride;
 }
 
-// The first count lanes, or all. AVX2's masked store is microcode on AMD's processors, tens of
-// cycles long.
-HWY_INLINE void store_first(BrgemmVec v, std::size_t count, float* to) {
-#if HWY_TARGET == HWY_AVX2
-  if (count >= hn::MaxLanes(BrgemmTag())) return hn::StoreU(v, BrgemmTag(), to);
-  const hn::Half<BrgemmTag> d4;
-  const hn::Half<hn::Half<BrgemmTag>> d2;
-  auto four = hn::LowerHalf(d4, v);
-  if ((count & 4) != 0) {
-    hn::StoreU(four, d4, to);
-    four = hn::UpperHalf(d4, v), to += 4;
-  }
-  auto two = hn::LowerHalf(d2, four);
-  if ((count & 2) != 0) {
-    hn::StoreU(two, d2, to);
-    two = hn::UpperHalf(d2, four), to += 2;
-  }
-  if ((count & 1) != 0) *to = hn::GetLane(two);
-#else
-  store_masked(v, hn::FirstN(BrgemmTag(), count), to);
-#endif
-}
-
 template <BrgemmRows kRows, int kM, int kVectors>
 void brgemm_tile(const BrgemmCall& call) {
   const BrgemmTag d;

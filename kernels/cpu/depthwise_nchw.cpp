@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/depthwise.hpp"
+#include "kernels/cpu/epilogue.hpp"
 #include "kernels/cpu/targets.hpp"
 #include "src/backend/parallel.hpp"
 
@@ -176,23 +177,6 @@ void sum_strip(const Strip& s) {
   any_strip(s);
 }
 
-// A run of finished outputs of one channel.
-template <DType kType>
-void finish_run(const float* sums, i64 count, float bias, bool has_bias, const Element<kType>* residual,
-                const Epilogue& epilogue, Element<kType>* out) {
-  const D d;
-  const auto finish = [&](i64 i, std::size_t n, auto part) {
-    constexpr bool kPart = decltype(part)::value;
-    auto sum = load_lanes<DType::f32, kPart>(sums + i, n);
-    if (has_bias) sum = hn::Add(sum, hn::Set(d, bias));
-    const auto more = residual != nullptr ? load_lanes<kType, kPart>(residual + i, n) : hn::Zero(d);
-    store_lanes<kType, kPart>(finished(epilogue, sum, more), out + i, n);
-  };
-  i64 i = 0;
-  for (; i + kFloatLanes <= count; i += kFloatLanes) finish(i, kFloatLanes, std::false_type());
-  if (i < count) finish(i, static_cast<std::size_t>(count - i), std::true_type());
-}
-
 // A row slide's strip of outputs: the columns of each column slide in turn, to be interleaved.
 template <DType kType>
 void merge_columns(const DepthwisePass& pass, const Slide& rows, i64 step, i64 count, const float* sums,
@@ -257,13 +241,18 @@ void run_plane(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 i
       if (count <= 0) continue;
       if (pass.rows.size() == 1 && pass.columns.size() == 1) {
         const i64 offset = step * pass.out_w;
-        const bool has_bias = tensors.bias != nullptr;
-        const float bias =
-            has_bias ? load_one<kType>(static_cast<const Element<kType>*>(tensors.bias) + channel) : 0;
+        const float bias = tensors.bias == nullptr
+                               ? 0
+                               : load_one<kType>(static_cast<const Element<kType>*>(tensors.bias) + channel);
         const auto* residual = static_cast<const Element<kType>*>(tensors.residual);
-        if (residual != nullptr) residual += out_offset + offset;
-        finish_run<kType>(out_scratch, count * pass.out_w, bias, has_bias, residual, p.epilogue,
-                          out + offset);
+        EpilogueCall end;
+        end.from = out_scratch, end.rows = 1, end.columns = count * pass.out_w;
+        end.row_bias = tensors.bias == nullptr ? nullptr : &bias;
+        end.residual = residual == nullptr ? nullptr : residual + out_offset + offset;
+        end.residual_order = p.epilogue.residual_order;
+        end.activation = p.epilogue.activation, end.slope = p.epilogue.slope;
+        end.dtype = kType, end.to = out + offset;
+        epilogue_store(end);
       } else {
         merge_columns<kType>(pass, rows, step, count, out_scratch, out);
       }

@@ -51,24 +51,37 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
   const i64 valid = std::min<i64>(kPixels, row.columns->count - t);
   const bool has_bias = row.bias != nullptr;
   V bias[kVectors];
-#pragma GCC unroll 2
-  for (int v = 0; v < kVectors; ++v) {
+  for (int v = 0; v < kVectors; ++v)
     bias[v] = has_bias ? load_lanes<kType, kPart>(row.bias + channel + v * kFloatLanes, lanes) : hn::Zero(d);
-  }
+  const Epilogue& e = *row.epilogue;
+  const bool together = takes_long(e.activation), after = e.residual_order == ResidualOrder::after_activation;
+  HWY_ALIGN float held[kPixels * kVectors * kFloatLanes];
 #pragma GCC unroll 8
   for (int j = 0; j < kPixels; ++j) {
     if (j >= valid) break;
     const i64 offset = (t + j) * row.out_pixel + channel;
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      V sum = sums[j][v];
-      if (has_bias) sum = hn::Add(sum, bias[v]);
+      const V sum = has_bias ? hn::Add(sums[j][v], bias[v]) : sums[j][v];
       V residual = hn::Zero(d);
-      if (row.residual != nullptr) {
+      if (row.residual != nullptr)
         residual = load_lanes<kType, kPart>(row.residual + offset + v * kFloatLanes, lanes);
+      if (together) {
+        hn::Store(after ? sum : hn::Add(sum, residual), d, held + (j * kVectors + v) * kFloatLanes);
+      } else {
+        store_lanes<kType, kPart>(finished(e, sum, residual), row.out + offset + v * kFloatLanes, lanes);
       }
-      sum = finished(*row.epilogue, sum, residual);
-      store_lanes<kType, kPart>(sum, row.out + offset + v * kFloatLanes, lanes);
+    }
+  }
+  if (!together) return;
+  activate_values(e, held, valid * kVectors * kFloatLanes);
+  for (i64 j = 0; j < valid; ++j) {
+    const i64 offset = (t + j) * row.out_pixel + channel;
+    for (int v = 0, at = 0; v < kVectors; ++v, at += kFloatLanes) {
+      V value = hn::Load(d, held + j * kVectors * kFloatLanes + at);
+      if (after && row.residual != nullptr)
+        value = hn::Add(value, load_lanes<kType, kPart>(row.residual + offset + at, lanes));
+      store_lanes<kType, kPart>(value, row.out + offset + at, lanes);
     }
   }
 }

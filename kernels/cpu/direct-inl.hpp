@@ -119,6 +119,28 @@ HWY_INLINE FloatVec activate(Activation activation, float slope, FloatVec x) {
   return activate_further(activation, slope, x);
 }
 
+// count values in place, whole vectors: one call and one choice for all, so that their evaluations overlap.
+HWY_NOINLINE inline void activate_values(const Epilogue& e, float* values, std::int64_t count) {
+  const FloatTag d;
+  const FloatVec a = hn::Set(d, e.slope);
+  const auto each = [&](const auto& value_of) HWY_ATTR {
+    for (std::int64_t i = 0; i < count; i += kFloatLanes)
+      hn::StoreU(value_of(hn::LoadU(d, values + i)), d, values + i);
+  };
+  switch (e.activation) {
+#define FALTUNG_ACTIVATION(op, value) \
+  case Activation::op:                \
+    return each([&](FloatVec x) HWY_ATTR { return vec_activate<Activation::op>(x, a); });
+#include "kernels/common/epilogue_ops.inc"
+#undef FALTUNG_ACTIVATION
+  }
+}
+
+// Whether an activation is more than a comparison, so that vectors are better evaluated many at a time.
+inline bool takes_long(Activation activation) {
+  return activation != Activation::none && activation != Activation::relu;
+}
+
 // The residual comes before or after the activation; without one it is zero.
 HWY_INLINE FloatVec finished(const Epilogue& e, FloatVec sum, FloatVec residual) {
   if (!e.residual) return activate(e.activation, e.slope, sum);

@@ -25,41 +25,47 @@ HWY_INLINE T* at(T* data, i64 i) {
                               static_cast<std::uintptr_t>(i * size_of(kType)));
 }
 
-template <Activation kActivation, DType kType>
-void StoreRows(const EpilogueCall& call) {
+// Columns [begin, end) of all rows, a vector each step or, with kPart, less than one in all.
+template <Activation kActivation, DType kType, bool kPart>
+HWY_INLINE void store_columns(const EpilogueCall& call, i64 begin, i64 end) {
   const FloatTag d;
   const FloatVec slope = hn::Set(d, call.slope);
   const bool after = call.residual_order == ResidualOrder::after_activation;
+  const int rest = static_cast<int>(end - begin);
+  const auto floats = [&](const float* from)
+                          HWY_ATTR { return kPart ? load_part<DType::f32>(from, rest) : hn::LoadU(d, from); };
   for (i64 row = 0; row < call.rows; ++row) {
     const float* const from = call.from + row * call.from_stride;
     void* const to = at<kType>(call.to, row * call.to_stride);
     const void* const residual =
         call.residual == nullptr ? nullptr : at<kType>(call.residual, row * call.to_stride);
     const FloatVec row_bias = hn::Set(d, call.row_bias == nullptr ? 0.0f : call.row_bias[row]);
-    i64 i = 0;
-    for (; i + kFloatLanes <= call.columns; i += kFloatLanes) {
-      FloatVec v = hn::LoadU(d, from + i);
+    for (i64 i = begin; i < end; i += kFloatLanes) {
+      FloatVec v = floats(from + i), more = hn::Zero(d);
       if (call.row_bias != nullptr) v = hn::Add(v, row_bias);
-      if (call.column_bias != nullptr) v = hn::Add(v, hn::LoadU(d, call.column_bias + i));
-      const FloatVec more = residual != nullptr ? load_vec<kType>(at<kType>(residual, i)) : hn::Zero(d);
-      if (residual != nullptr && !after) v = hn::Add(v, more);
+      if (call.column_bias != nullptr) v = hn::Add(v, floats(call.column_bias + i));
+      if (residual != nullptr) {
+        more =
+            kPart ? load_part<kType>(at<kType>(residual, i), rest) : load_vec<kType>(at<kType>(residual, i));
+        if (!after) v = hn::Add(v, more);
+      }
       v = vec_activate<kActivation>(v, slope);
       if (residual != nullptr && after) v = hn::Add(v, more);
-      store_vec<kType>(v, at<kType>(to, i));
-    }
-    if (i < call.columns) {
-      const int rest = static_cast<int>(call.columns - i);
-      FloatVec v = load_part<DType::f32>(from + i, rest);
-      if (call.row_bias != nullptr) v = hn::Add(v, row_bias);
-      if (call.column_bias != nullptr) v = hn::Add(v, load_part<DType::f32>(call.column_bias + i, rest));
-      const FloatVec more =
-          residual != nullptr ? load_part<kType>(at<kType>(residual, i), rest) : hn::Zero(d);
-      if (residual != nullptr && !after) v = hn::Add(v, more);
-      v = vec_activate<kActivation>(v, slope);
-      if (residual != nullptr && after) v = hn::Add(v, more);
-      store_part<kType>(v, at<kType>(to, i), rest);
+      if constexpr (kPart) {
+        store_part<kType>(v, at<kType>(to, i), rest);
+      } else {
+        store_vec<kType>(v, at<kType>(to, i));
+      }
     }
   }
+}
+
+// All whole vectors first: the activation's constants stay in registers from row to row.
+template <Activation kActivation, DType kType>
+void StoreRows(const EpilogueCall& call) {
+  const i64 whole = call.columns / kFloatLanes * kFloatLanes;
+  if (whole > 0) store_columns<kActivation, kType, false>(call, 0, whole);
+  if (whole < call.columns) store_columns<kActivation, kType, true>(call, whole, call.columns);
 }
 
 template <DType kType>

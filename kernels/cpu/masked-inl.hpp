@@ -10,6 +10,7 @@
 
 #include <hwy/highway.h>
 
+#include <cstddef>
 #include <cstdint>
 
 HWY_BEFORE_NAMESPACE();
@@ -62,6 +63,28 @@ HWY_INLINE void store_masked(hn::Vec<MaskedTag> v, hn::Mask<MaskedTag> mask, flo
 }
 
 #endif
+
+// The first count lanes, or all. AVX2's masked store is microcode on AMD's processors, tens of cycles long.
+HWY_INLINE void store_first(hn::Vec<MaskedTag> v, std::size_t count, float* to) {
+#if HWY_TARGET == HWY_AVX2
+  if (count >= hn::MaxLanes(MaskedTag())) return hn::StoreU(v, MaskedTag(), to);
+  const hn::Half<MaskedTag> d4;
+  const hn::Half<hn::Half<MaskedTag>> d2;
+  auto four = hn::LowerHalf(d4, v);
+  if ((count & 4) != 0) {
+    hn::StoreU(four, d4, to);
+    four = hn::UpperHalf(d4, v), to += 4;
+  }
+  auto two = hn::LowerHalf(d2, four);
+  if ((count & 2) != 0) {
+    hn::StoreU(two, d2, to);
+    two = hn::UpperHalf(d2, four), to += 2;
+  }
+  if ((count & 1) != 0) *to = hn::GetLane(two);
+#else
+  store_masked(v, hn::FirstN(MaskedTag(), count), to);
+#endif
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace faltung

@@ -94,7 +94,7 @@ HWY_INLINE FloatVec load_part(const void* from, int count) {
 template <DType kType>
 HWY_INLINE void store_part(FloatVec v, void* to, int count) {
   if constexpr (kType == DType::f32) {
-    store_masked(v, hn::FirstN(FloatTag(), static_cast<std::size_t>(count)), static_cast<float*>(to));
+    store_first(v, static_cast<std::size_t>(count), static_cast<float*>(to));
   } else {
     std::uint16_t bits[kFloatLanes];
     store_vec<kType>(v, bits);
@@ -102,26 +102,65 @@ HWY_INLINE void store_part(FloatVec v, void* to, int count) {
   }
 }
 
+// The lesser and the greater of a bound and x, NaN if that is: on x86 one instruction each, whose result is
+// its second operand where either is NaN.
+HWY_INLINE FloatVec vec_at_most(FloatVec x, float bound) {
+  const FloatVec b = hn::Set(FloatTag(), bound);
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  return hn::Min(b, x);
+#else
+  return hn::IfThenElse(hn::Lt(b, x), b, x);
+#endif
+}
+HWY_INLINE FloatVec vec_at_least(FloatVec x, float bound) {
+  const FloatVec b = hn::Set(FloatTag(), bound);
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  return hn::Max(b, x);
+#else
+  return hn::IfThenElse(hn::Lt(x, b), b, x);
+#endif
+}
+
+// e^x as fraction * 2^n, |x| <= 150 ln 2: the bits of exponent, as an integer, end with n + 127.
+struct ExpParts {
+  FloatVec fraction, exponent;
+};
+HWY_INLINE ExpParts vec_exp_parts(FloatVec x) {
+  const FloatTag d;
+  const auto c = [&](float v) { return hn::Set(d, v); };
+  // Added to a number of less than 22 bits this rounds it to a whole one, which the last bits hold.
+  const FloatVec whole_bits = c(12582912.0f + 127.0f);
+  const FloatVec exponent = hn::MulAdd(x, c(1.44269504f), whole_bits);
+  const FloatVec whole = hn::Sub(exponent, whole_bits);
+  // ln 2 in two parts, the first with few enough bits for an exact product.
+  FloatVec r = hn::NegMulAdd(whole, c(0.693359375f), x);
+  r = hn::NegMulAdd(whole, c(-2.12194440e-4f), r);
+  // The best polynomial of its degree over half of ln 2 to both sides: within 4e-9 of e^r.
+  FloatVec p = c(0.00138145988f);
+  for (const float coefficient : {0.00836871751f, 0.041668389f, 0.166665211f, 0.49999994f, 1.0f, 1.0f})
+    p = hn::MulAdd(p, r, c(coefficient));
+  return {p, exponent};
+}
+
 // e^x to about one unit in the last place; inf beyond the largest float, NaN for NaN.
 HWY_INLINE FloatVec vec_exp(FloatVec x) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
-  const auto c = [&](float v) { return hn::Set(d, v); };
-  x = hn::IfThenElse(hn::Lt(x, c(-104.0f)), c(-104.0f), x);
-  x = hn::IfThenElse(hn::Lt(c(89.0f), x), c(89.0f), x);
-  const auto n = hn::NearestInt(hn::Mul(x, c(1.44269504f)));
-  const FloatVec whole = hn::ConvertTo(d, n);
-  // ln 2 in two parts, the first with few enough bits for an exact product.
-  FloatVec r = hn::NegMulAdd(whole, c(0.693359375f), x);
-  r = hn::NegMulAdd(whole, c(-2.12194440e-4f), r);
-  FloatVec p = c(1.0f / 5040);
-  for (const float coefficient : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) {
-    p = hn::MulAdd(p, r, c(coefficient));
-  }
-  // 2^n as two factors, so that neither leaves the range of normal numbers.
-  const auto half = hn::ShiftRight<1>(n);
-  const auto power = [&](auto e) { return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(e, hn::Set(di, 127)))); };
-  return hn::Mul(hn::Mul(p, power(half)), power(hn::Sub(n, half)));
+  const ExpParts e = vec_exp_parts(vec_at_least(vec_at_most(x, 89.0f), -104.0f));
+  const auto biased = hn::Sub(hn::BitCast(di, e.exponent), hn::BitCast(di, hn::Set(d, 12582912.0f)));
+  // 2^n as two factors, so that neither leaves the range of normal numbers: the bias of 127 is of both.
+  const auto half = hn::ShiftRight<1>(biased);
+  const auto power = [&](auto exponent) { return hn::BitCast(d, hn::ShiftLeft<23>(exponent)); };
+  return hn::Mul(hn::Mul(e.fraction, power(hn::Add(half, hn::Set(di, 64)))),
+                 power(hn::Add(hn::Sub(biased, half), hn::Set(di, 63))));
+}
+
+// e^x for what adds 1 to it, in fewer steps: tiny instead of less than e^-87, and inf from 2^127.5 on.
+HWY_INLINE FloatVec vec_exp_beside_one(FloatVec x) {
+  const FloatTag d;
+  const hn::RebindToSigned<FloatTag> di;
+  const ExpParts e = vec_exp_parts(vec_at_least(vec_at_most(x, 89.0f), -87.0f));
+  return hn::Mul(e.fraction, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, e.exponent))));
 }
 
 // Within a few units in the last place of 1, not of the result.
@@ -152,7 +191,7 @@ HWY_INLINE FloatVec vec_activate(FloatVec x, FloatVec a) {
   (void)d, (void)a;
 #define F_C(v) hn::Set(d, v)
 #define F_LT(p, q, yes, no) hn::IfThenElse(hn::Lt(p, q), yes, no)
-#define F_EXP(v) vec_exp(v)
+#define F_EXP(v) vec_exp_beside_one(v)  // of the logistic function
 #define F_ERF(v) vec_erf(v)
 #define F_TANH(v) vec_tanh(v)
 #define F_MIN(p, q) hn::IfThenElse(hn::Lt(p, q), p, q)
