@@ -50,7 +50,7 @@ class Buffers {
     void* const w = make(bytes_of(p, w_shape(p)));
     void* const sums =
         sums_of_channel(p) > 0 ? make(static_cast<std::int64_t>(bytes(p, Tensor::sums))) : nullptr;
-    void* const bias = p.epilogue.bias ? make(p.k * size_of(p.dtype)) : nullptr;
+    void* const bias = p.epilogue.bias ? make(static_cast<std::int64_t>(bytes(p, Tensor::bias))) : nullptr;
     for (std::int64_t i = 0; i < sets; ++i) {
       Tensors t;
       t.w = w;

@@ -445,7 +445,7 @@ TEST(ImplicitGemmSm90, RareKindsSayWhomTheyServe) {
       {"patch_bt64x8x16_k32_pp_px_xs2_ws8_ds", f32, "weights on M"},
       {"im2col_bt128x256_k64_co_st3_us2", f16, "pixels on M"},
       {"im2col_bt128x128_k64_co_st3_ra2", f16, "of a residual"},
-      {"im2col_bt128x64_k64_co_st4_sk2_ra2", "fwd:n1c256h32w16k256r3s3:f16:nhwc:residual", "of a residual"},
+      {"im2col_bt128x64_k64_co_st4_ra2_sk2", "fwd:n1c256h32w16k256r3s3:f16:nhwc:residual", "of a residual"},
       {"im2col_bt128x64_k64_co_st4_ra3", "fwd:n1c256h32w16k256r3s3:f16:nhwc:residual", "of a residual"},
       {"patch_bt64x8x16_k32_pp_xs2_ws4_ra2", "fwd:n1c256h32w16k256r3s3:f32:nhwc:math=tf32:residual",
        "of a residual"},

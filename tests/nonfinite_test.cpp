@@ -55,7 +55,7 @@ struct Operands {
     tensors.x = add(t.x, bytes_of(p, x_shape(p)));
     tensors.w = add(t.w, bytes_of(p, w_shape(p)));
     tensors.y = add(t.y, bytes_of(p, p.direction == Direction::forward ? y_shape(p) : conv_shape(p)));
-    tensors.bias = add(t.bias, bytes_of(p, make_shape(Layout::nchw, 1, p.k, 1, 1)));
+    tensors.bias = add(t.bias, static_cast<std::int64_t>(bytes(p, Tensor::bias)));
     tensors.residual = add(t.residual, bytes_of(p, conv_shape(p)));
   }
   std::vector<std::vector<std::byte>> memories;

@@ -88,7 +88,7 @@ struct Operands {
       : x(size(p, x_shape(p)), shift),
         w(size(p, w_shape(p)), shift),
         y(size(p, p.direction == Direction::forward ? y_shape(p) : conv_shape(p)), shift),
-        bias(size(p, make_shape(Layout::nchw, 1, p.k, 1, 1)), shift),
+        bias(bytes(p, Tensor::bias), shift),
         residual(p.epilogue.residual ? size(p, conv_shape(p)) : 0, shift) {}
   static std::size_t size(const Problem& p, const TensorShape& s) {
     return static_cast<std::size_t>(bytes_of(p, s));

@@ -69,7 +69,7 @@ class Trial {
         x_(size(p, x_shape(p)), from.x, stale),
         w_(size(p, w_shape(p)), from.w, stale),
         y_(size(p, p.direction == Direction::forward ? y_shape(p) : conv_shape(p)), from.y, stale),
-        bias_(size(p, make_shape(Layout::nchw, 1, p.k, 1, 1)), from.bias, stale),
+        bias_(bytes(p, Tensor::bias), from.bias, stale),
         workspace_(plan.workspace_bytes(false), nullptr, stale) {
     options_.workspace = workspace_.data();
     // On this thread alone, whose flags are to be seen.

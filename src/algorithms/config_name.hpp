@@ -48,6 +48,7 @@ inline constexpr NameEntry kNameKeys[] = {
      "phases of a strided backward_data or a transposed convolution: positions within a stride, each with "
      "taps of its own. Columns of a filter as wide as its stride are channels instead: of 2x2 with stride 2 "
      "two are left"},
+    {"ra", "areas in shared memory for a consumer's results; with two a residual is brought a tile ahead"},
     {"rs", "buffers of raw rows in shared memory, before they are turned"},
     {"rt", "register tile: rows x SIMD vectors of results; on AMX rows x columns"},
     {"sk", "split of the sum: parts that are summed side by side"},

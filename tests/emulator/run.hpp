@@ -33,7 +33,8 @@ inline Finding run(const PlanImpl& plan, const Accuracy& accuracy, const Oracle&
   if (host.x != nullptr && inputs != Inputs::x_undefined) device.copy_in(x, host.x, x.bytes);
   const Buffer w = buffer(w_shape(p), host.w);
   const Buffer y = buffer(p.direction == Direction::forward ? y_shape(p) : conv_shape(p), host.y);
-  const Buffer bias = buffer(make_shape(Layout::nchw, 1, p.k, 1, 1), host.bias);
+  const Buffer bias = device.allocate(bytes(p, Tensor::bias));
+  if (host.bias != nullptr) device.copy_in(bias, host.bias, bias.bytes);
   const Buffer residual = buffer(conv_shape(p), host.residual);
   const std::size_t workspace_bytes = plan.workspace_bytes(false);
   const Buffer workspace = device.allocate(std::max<std::size_t>(1, workspace_bytes));
