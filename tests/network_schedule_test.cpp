@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "src/network/epilogue.hpp"
 #include "tests/network_fixture.hpp"
 #include "tests/node_cases.hpp"
 
@@ -15,6 +16,15 @@ namespace {
 using network::Array;
 using network::Graph;
 using network::Shape;
+
+TEST(NetworkEpilogue, ABiasStaysInF32BesideSixteenBits) {
+  const network::Node node;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    EXPECT_EQ(network::epilogue_of(node, dtype, {true, false}).bias_element, BiasElement::f32);
+    EXPECT_EQ(network::epilogue_of(node, dtype, {false, true}).bias_element, BiasElement::as_tensors);
+  }
+  EXPECT_EQ(network::epilogue_of(node, DType::f32, {true, false}).bias_element, BiasElement::as_tensors);
+}
 
 class NetworkSchedule : public testing::Test {
  protected:

@@ -255,7 +255,7 @@ TEST_P(RegistryGpu, EveryEpilogue) {
     kind.epilogue = problem.epilogue, kind.layout = problem.layout, kind.dtype = problem.dtype;
     by_kind[to_string(kind)].push_back(problem);
   }
-  EXPECT_EQ(by_kind.size(), 17u * 2 * 3);
+  EXPECT_EQ(by_kind.size(), 17u * 2 * 3 + 2 * 4);
   std::size_t number = 0;
   for (const auto& [kind, problems] : by_kind) {
     for (const Problem& problem : problems) consider(problem);

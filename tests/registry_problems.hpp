@@ -84,8 +84,10 @@ inline std::vector<Problem> epilogue_problems() {
     problems.push_back(parse_problem(std::string("fwd:n1c40h8w9k168r1s1:f16:nchw:") + epilogue));
   }
   for (const char* shape : shapes) {
-    for (const char* type : {"f16:nchw:biasf32:relu", "bf16:nhwc:biasf32:residual"})
-      problems.push_back(parse_problem(std::string("fwd:") + shape + ":" + type));
+    for (const char* type : {"f16:nchw", "f16:nhwc", "bf16:nchw", "bf16:nhwc"}) {
+      for (const char* epilogue : {"biasf32:relu", "biasf32:residual"})
+        problems.push_back(parse_problem(std::string("fwd:") + shape + ":" + type + ":" + epilogue));
+    }
   }
   return problems;
 }

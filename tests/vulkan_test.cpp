@@ -358,16 +358,20 @@ TEST(RadvCompiler, TellsWhatBecameOfAKernel) {
     EXPECT_THAT(compiler->info().driver, HasSubstr("NAVI21"));
     EXPECT_THROW(compiler->launch(*kernel, blocks_of_16(1), {}, {}), Error);
   }
-  for (const auto& device : list_devices())
-    EXPECT_EQ(device->info().description.find("RADV"), std::string::npos);
 }
 
 TEST(RadvCompiler, AFamilyThatItDoesNotKnowIsNamed) {
+  try {
+    make_offline_compiler("radv:navi21");
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
   try {
     make_offline_compiler("radv:navi99");
     FAIL() << "it was made";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), Status::unsupported) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr("navi99"));
   }
 }
 

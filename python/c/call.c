@@ -40,7 +40,9 @@ static int check_sums(const int64_t* shape, const Array* array) {
 int check_array(const Plan* self, const Array* array, int tensor) {
   const char* name = kNames[tensor];
   const Expected* e = &self->expected[tensor];
-  const Dtype dtype = tensor == FALTUNG_SUMS ? DTYPE_F32 : self->dtype;
+  const Dtype dtype = tensor == FALTUNG_SUMS   ? DTYPE_F32
+                      : tensor == FALTUNG_BIAS ? self->bias_dtype
+                                               : self->dtype;
   if (array->dtype != dtype) {
     return raise_bad_problem("%s is of %s; the plan computes %s", name, dtype_name(array->dtype),
                              dtype_name(dtype));

@@ -55,7 +55,8 @@ PyObject* new_plan(faltung_problem* problem, faltung_plan* plan, const char* dev
   self->dtype = has_field(text, "f16") ? DTYPE_F16 : has_field(text, "bf16") ? DTYPE_BF16 : DTYPE_F32;
   self->channels_last = has_field(text, "nhwc");
   self->has[FALTUNG_X] = self->has[FALTUNG_W] = self->has[FALTUNG_Y] = 1;
-  self->has[FALTUNG_BIAS] = has_field(text, "bias");
+  self->bias_dtype = has_field(text, "biasf32") ? DTYPE_F32 : self->dtype;
+  self->has[FALTUNG_BIAS] = has_field(text, "bias") || has_field(text, "biasf32");
   self->has[FALTUNG_RESIDUAL] = has_field(text, "residual");
   self->has[FALTUNG_RELU] = has_field(text, "drelu");
   self->has[FALTUNG_SUMS] = has_field(text, "stats") || has_field(text, "dbias");

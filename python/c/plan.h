@@ -25,7 +25,7 @@ typedef struct {
   faltung_memory_pool* pool; /* of a GPU; made when it is first needed */
   char device[32];
   int on_cuda, device_id;
-  Dtype dtype;
+  Dtype dtype, bias_dtype;
   enum { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS } direction;
   int channels_last;
   int dimensions; /* of x, w, y and residual: 3 to 5 */

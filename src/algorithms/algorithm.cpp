@@ -70,7 +70,9 @@ Support Algorithm::supports(const Question& q) const {
   if (has_pitch(q.untrained) && !takes_pitch(q.untrained, q.target))
     return Support::declined("slices of tensors (xpitch, ypitch) are not read or written; copy them");
   if (q.untrained.epilogue.bias_element == BiasElement::f32 && !takes_f32_bias())
-    return Support::declined("its bias is of the tensors' dtype (biasf32 is a GPU's)");
+    return Support::declined(
+        "its bias is of the tensors' dtype; biasf32 is taken by a GPU's kernels, by implicit_gemm_cpu and "
+        "reference_cpu");
   return q.rewriting ? q.rewriting->support() : accepts(q.untrained, q.target);
 }
 

@@ -42,17 +42,24 @@ class RecipeOnce {
   }
 
   Recipe operator()() const {
-    const std::lock_guard lock(made_->mutex);
-    if (!made_->recipe) made_->recipe = made_->maker();
-    return *made_->recipe;
+    if (!made_) throw Error(Status::internal, "a candidate without a recipe");
+    return *made();
   }
 
  private:
   struct Made {
-    std::function<Recipe()> maker;
+    std::function<Recipe()> maker;  // until there is one
     std::mutex mutex;
-    std::optional<Recipe> recipe;
+    std::shared_ptr<const Recipe> recipe;
   };
+  std::shared_ptr<const Recipe> made() const {
+    const std::lock_guard lock(made_->mutex);
+    if (!made_->recipe) {
+      made_->recipe = std::make_shared<const Recipe>(made_->maker());
+      made_->maker = nullptr;
+    }
+    return made_->recipe;
+  }
   std::shared_ptr<Made> made_;
 };
 

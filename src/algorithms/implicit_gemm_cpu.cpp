@@ -77,7 +77,7 @@ class DataPass {
     }
     band_ = scratch_bytes_;
     if (bands_) scratch_bytes_ += aligned(bands_->bytes());
-    if (p.epilogue.bias && p.dtype != DType::f32) bias_bytes_ = ScratchPieces::bytes<float>(p.k);
+    if (p.epilogue.bias && bias_dtype(p) != DType::f32) bias_bytes_ = ScratchPieces::bytes<float>(p.k);
   }
 
   std::size_t packed_bytes() const { return packed_bytes_; }

@@ -277,6 +277,7 @@ Rewriting::Rewriting(const Algorithm& algorithm, const Problem& problem, const T
 }
 
 std::vector<Candidate> Rewriting::candidates() const {
+  if (!support_.yes) throw Error(Status::unsupported, support_.why);
   const std::vector<Other> rest = others(algorithm_, rewrites_, target_);
   std::vector<Candidate> all;
   for (Candidate& first : algorithm_.candidates(rewrites_.front().rewrite.inner, target_))
@@ -285,6 +286,7 @@ std::vector<Candidate> Rewriting::candidates() const {
 }
 
 Candidate Rewriting::candidate(const std::string& config) const {
+  if (!support_.yes) throw Error(Status::unsupported, support_.why);
   Candidate first = algorithm_.candidate(rewrites_.front().rewrite.inner, config, target_);
   return with_others(problem_, rewrites_.front(), std::move(first), others(algorithm_, rewrites_, target_),
                      target_);

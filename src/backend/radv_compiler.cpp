@@ -1,6 +1,7 @@
 #include "src/backend/radv_compiler.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <optional>
@@ -78,9 +79,16 @@ VkPhysicalDevice null_device(const std::string& family, bool by_llvm) {
 bool knows(const std::string& family) {
   const pid_t asking = fork();
   if (asking < 0) return false;
-  if (asking == 0) _exit(null_device(family, false) == VK_NULL_HANDLE ? 1 : 0);
+  constexpr unsigned kPatience = 20;  // seconds: another thread of this process may have held a lock
+  if (asking == 0) {
+    alarm(kPatience);
+    _exit(null_device(family, false) == VK_NULL_HANDLE ? 1 : 0);
+  }
   int status = 0;
-  return waitpid(asking, &status, 0) == asking && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  pid_t ended;
+  while ((ended = waitpid(asking, &status, 0)) < 0 && errno == EINTR) {
+  }
+  return ended == asking && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 // A line of the log, by which a statistic is found again.
@@ -106,7 +114,7 @@ class RadvCompiler : public OfflineCompiler {
     vk::api()->GetPhysicalDeviceProperties2(physical, &properties);
     const VkPhysicalDeviceLimits& limits = properties.properties.limits;
     push_constant_bytes_ = limits.maxPushConstantsSize;
-    info_.units = 40;
+    info_.units = 40;  // of a middling chip: the order of configs depends on it, their code does not
     info_.local_bytes = limits.maxComputeSharedMemorySize;
     info_.dialect = "opencl";
     info_.features = {"vulkan"};

@@ -268,6 +268,16 @@ def test_dtypes_that_are_not_computed():
         refused(faltung.BadProblem, "f32", lambda: faltung.conv2d(x.astype(dtype), w.astype(dtype)))
 
 
+def test_a_bias_of_f32_beside_tensors_of_16_bits():
+    plan = faltung.plan("fwd:n1c4h6w5k3r3s3:f16:biasf32")
+    x, w = np.zeros((1, 4, 6, 5), np.float16), np.ones((3, 4, 3, 3), np.float16)
+    bias = np.array([0.1, 2.5, -3], np.float32)
+    y = plan(x, w, bias)
+    assert np.array_equal(y, np.broadcast_to(bias.astype(np.float16)[:, None, None], y.shape[1:])[None])
+    with pytest.raises(ValueError, match="bias is of f16; the plan computes f32"):
+        plan(x, w, bias.astype(np.float16))
+
+
 def test_all_combinations_of_layouts_of_a_plan():
     """A plan takes its own layout alone."""
     x0, w0 = integers(1, 1, 3, 8, 8), integers(2, 4, 3, 3, 3)

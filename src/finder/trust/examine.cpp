@@ -133,6 +133,10 @@ Report Examiner::examine(const Task& task, const Watch& watch) {
     if (phase == Phase::open) throw;  // the device or the request, and not the kernel
     switch (error.status()) {
       case Status::out_of_memory:
+        if (task.time_ms == 0 && timed_.arena) {  // what the last problem is timed on may be in its way
+          timed_.arena.reset();
+          return examine(task, watch);
+        }
         failed(Outcome::out_of_memory, error.what());
         break;
       case Status::bad_problem:
