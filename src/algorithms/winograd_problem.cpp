@@ -57,7 +57,6 @@ std::int64_t channels_summed(const Problem& p) {
 // channels, 2.0 at one; on images of one or two pixels 2.1 at 8, 1.8 at 32. F(4x4) errs 3.3 times as much at
 // 4, 2.0 at 32, 1.8 at 64, 1.6 from 256 on, and a fifth more on images of eight.
 double rms_of_chain(const Problem& p, int m) {
-  if (p.dtype != DType::f32) return Accuracy::kAsFp32;  // nothing is promised of 16 bits
   constexpr double kOfFewer = 8;
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   const bool data = p.direction == Direction::backward_data;
