@@ -1,6 +1,8 @@
 #include "tests/emulator/machine.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -51,8 +53,28 @@ std::vector<u8> argument_segment(const CodeObject& code, const LaunchShape& shap
   return segment;
 }
 
+// The packet by which a queue is told of a launch (HSA's kernel dispatch packet): compilers read sizes from
+// it.
+using Packet = std::array<u8, 64>;
+Packet packet_of(const LaunchShape& shape) {
+  Packet packet{};
+  for (int axis = 0; axis < 3; ++axis) {
+    const auto block = static_cast<std::uint16_t>(shape.block[axis]);
+    const auto threads = static_cast<u32>(shape.grid[axis] * shape.block[axis]);
+    std::memcpy(packet.data() + 4 + 2 * axis, &block, sizeof block);
+    std::memcpy(packet.data() + 12 + 4 * axis, &threads, sizeof threads);
+  }
+  return packet;
+}
+
+// What a launch lays into memory for its waves.
+struct Launched {
+  std::vector<u8> arguments;
+  Packet packet;
+};
+
 // What is in registers when a wave begins, by the kernel's descriptor.
-void begin(Wave& wave, const CodeObject& code, const LaunchShape& shape, const u8* arguments) {
+void begin(Wave& wave, const CodeObject& code, const LaunchShape& shape, const Launched& launched) {
   int next = 0;
   const auto put = [&](u64 value, int registers) {
     for (int r = 0; r < registers; ++r, ++next) {
@@ -60,13 +82,16 @@ void begin(Wave& wave, const CodeObject& code, const LaunchShape& shape, const u
       wave.scalar_undefined[next] = 0;
     }
   };
-  // Scalars that the user of a kernel sets, each where its bit says so: only arguments are given a meaning.
+  // Scalars that the user of a kernel sets, each where its bit says so: the packet and the arguments alone
+  // are given a meaning.
   constexpr int kSizes[] = {4, 2, 2, 2, 2, 2, 1};
-  constexpr int kArguments = 3;
+  constexpr int kPacket = 1, kArguments = 3;
   for (int bit = 0; bit < 7; ++bit) {
     if ((code.properties >> bit & 1) == 0) continue;
     if (bit == kArguments) {
-      put(reinterpret_cast<u64>(arguments), 2);
+      put(reinterpret_cast<u64>(launched.arguments.data()), 2);
+    } else if (bit == kPacket) {
+      put(reinterpret_cast<u64>(launched.packet.data()), 2);
     } else {
       next += kSizes[bit];
     }
@@ -105,14 +130,14 @@ void begin(Wave& wave, const CodeObject& code, const LaunchShape& shape, const u
 // The waves of one block, until all have ended.
 class Runner {
  public:
-  Runner(const CodeObject& code, const LaunchShape& shape, const u8* arguments, Block& block, u64 seed,
+  Runner(const CodeObject& code, const LaunchShape& shape, const Launched& launched, Block& block, u64 seed,
          u64 most_instructions)
       : code_(code), block_(block), random_(seed), most_instructions_(most_instructions) {
     const unsigned threads = shape.block[0] * shape.block[1] * shape.block[2];
     const auto lanes = static_cast<unsigned>(code.lanes);
     for (unsigned w = 0; w * lanes < threads; ++w) {
       waves_.push_back(std::make_unique<Wave>(block, static_cast<int>(w), code.lanes));
-      begin(*waves_.back(), code, shape, arguments);
+      begin(*waves_.back(), code, shape, launched);
     }
     block.counts.waves += waves_.size(), block.counts.blocks += 1;
   }
@@ -174,14 +199,16 @@ class Runner {
 }  // namespace
 
 Counts Machine::run(const CodeObject& code, const LaunchShape& shape, std::span<const Argument> arguments) {
-  const std::vector<u8> segment = argument_segment(code, shape, arguments);
-  memory_.add(segment.data(), segment.size(), Memory::Content::defined, "the arguments");
+  const Launched launched{argument_segment(code, shape, arguments), packet_of(shape)};
+  memory_.add(launched.arguments.data(), launched.arguments.size(), Memory::Content::defined,
+              "the arguments");
+  memory_.add(launched.packet.data(), launched.packet.size(), Memory::Content::defined, "the packet");
   memory_.add(code.image.data(), code.image.size(), Memory::Content::defined, "the code object");
   struct Removed {
     Memory& memory;
-    const void *a, *b;
-    ~Removed() { memory.remove(a), memory.remove(b); }
-  } removed{memory_, segment.data(), code.image.data()};
+    const void *a, *b, *c;
+    ~Removed() { memory.remove(a), memory.remove(b), memory.remove(c); }
+  } removed{memory_, launched.arguments.data(), launched.packet.data(), code.image.data()};
   Counts counts;
   const Chip chip(code.chip);
   Block block{chip, memory_, local_, counts, code.kernel, {}, &code.program, &code.places};
@@ -190,7 +217,7 @@ Counts Machine::run(const CodeObject& code, const LaunchShape& shape, std::span<
     for (block.id[1] = 0; block.id[1] < shape.grid[1]; ++block.id[1]) {
       for (block.id[0] = 0; block.id[0] < shape.grid[0]; ++block.id[0]) {
         local_.begin(code.local_bytes + static_cast<int>(shape.shared_bytes));
-        Runner(code, shape, segment.data(), block, seed++, most_instructions_).run();
+        Runner(code, shape, launched, block, seed++, most_instructions_).run();
       }
     }
   }
