@@ -181,6 +181,11 @@ TEST(RewritePlain, HasTheExpectedInnerProblems) {
   EXPECT_EQ(inner("fwd:n8c64w160k128s9:pad4"), Texts{text("fwd:n8c64h1w160k128r1s9:pad0x4")});
   EXPECT_EQ(inner("fwd:n2c4d8h5w6k7t3r1s1:pad1x0x0"), Texts{text("fwd:n2c4h8w30k7r3s1:pad1x0")});
   EXPECT_EQ(inner("fwd:n2c4d8h5w6k7t1r3s3:pad0x1x1"), Texts{text("fwd:n16c4h5w6k7r3s3:pad1")});
+  // Taps of depth that meet padding alone are left out, but where their gradient is asked for.
+  EXPECT_EQ(inner("fwd:n2c4d1h5w6k7t3r3s3:pad1"), Texts{text("fwd:n2c4h5w6k7r3s3:pad1")});
+  EXPECT_EQ(inner("fwd:n2c4d2h5w6k7t9r3s3:pad4x1x1"), Texts{text("fwd:n4c12h5w6k7r3s3:pad1")});
+  EXPECT_EQ(inner("bwd_d:n2c4d1h5w6k7t2r3s3:pad0.1.1.1.1.1"), Texts{text("bwd_d:n2c4h5w6k7r3s3:pad1")});
+  EXPECT_EQ(inner("bwd_w:n2c4d1h5w6k7t3r3s3:pad1"), Texts{text("bwd_w:n2c12h5w6k7r3s3:pad1")});
   EXPECT_EQ(inner("bwd_w:n2c4d8h5w6k7t3r3s3:pad1"), Texts{text("bwd_w:n16c12h5w6k7r3s3:pad1")});
   EXPECT_EQ(inner("bwd_d:n2c4d8h5w6k7t3r3s3:st2:pad1"),
             (Texts{text("bwd_d:n8c4h5w6k7r3s3:st2:pad1"), text("bwd_d:n8c4h5w6k14r3s3:st2:pad1")}));

@@ -123,8 +123,9 @@ FALTUNG_AVX512 void store(const AmxStore& call) {
   const __m512 bias1 = call.bias != nullptr ? _mm512_maskz_loadu_ps(high, call.bias + 16) : zero;
   for (int row = 0; row < call.rows; ++row) {
     const float* const from = call.from + row * kAmxColumns;
-    __m512 v0 = _mm512_add_ps(_mm512_loadu_ps(from), bias0);
-    __m512 v1 = _mm512_add_ps(_mm512_loadu_ps(from + 16), bias1);
+    // Beyond the columns is what lay there before: adding to it could raise flags, or take an assist.
+    __m512 v0 = _mm512_add_ps(_mm512_maskz_loadu_ps(low, from), bias0);
+    __m512 v1 = _mm512_add_ps(_mm512_maskz_loadu_ps(high, from + 16), bias1);
     if constexpr (kResidual) {
       const std::uint16_t* const residual = call.residual + row * call.to_stride;
       v0 = _mm512_add_ps(v0, load_bf16(residual, low));

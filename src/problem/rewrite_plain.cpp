@@ -59,6 +59,17 @@ std::vector<Digit> channels_and_taps(Layout layout, Axis axis, i64 channels, i64
   return {{group, axis, 1}, {taps, kAxisH, step}, {groups, axis, group}};
 }
 
+// Without the taps at its ends that meet zeros alone; their own gradients are zeros to be written.
+Slide without_idle_taps(Slide s) {
+  const auto idle = [&](i64 tap) {
+    const i64 first = s.origin + tap * s.spacing;
+    return first >= s.size || first + (s.count - 1) * s.stride < 0;
+  };
+  while (s.taps > 1 && idle(s.taps - 1)) --s.taps;
+  while (s.taps > 1 && idle(0)) --s.taps, s.origin += s.spacing, s.tap += s.tap_step;
+  return s;
+}
+
 PlainRewrite fold_depth(const Problem& p, const Slide& slide) {
   const Operand data = walks_over_x(p) ? Operand::x : Operand::y;
   const Operand other = walks_over_x(p) ? Operand::y : Operand::x;
@@ -91,7 +102,8 @@ std::vector<PlainRewrite> fold_depth(const Problem& p) {
   for (const Slide& slide : is_adjoint(p)
                                 ? backward_slides(in, out, p.t, p.stride_d, p.dilation_d, p.pad_front)
                                 : forward_slides(in, out, p.t, p.stride_d, p.dilation_d, p.pad_front))
-    all.push_back(fold_depth(p, slide));
+    all.push_back(
+        fold_depth(p, p.direction == Direction::backward_weights ? slide : without_idle_taps(slide)));
   return all;
 }
 
