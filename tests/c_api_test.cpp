@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "faltung/faltung.h"
+#include "tests/no_threads.hpp"
 #include "tests/scratch.hpp"
 
 extern "C" int c_api_c99(const char* store);
@@ -248,6 +249,7 @@ TEST_F(CApi, AMissingTensorIsAStatus) {
 }
 
 TEST_F(CApi, MoreThreadsThanCanBeAreAStatus) {
+  const NoThreads here;
   faltung_request request = faltung_request_default();
   request.threads = 100000;
   faltung_plan* plan = nullptr;

@@ -1,7 +1,6 @@
 // The finder: what is chosen, from where, and what the caller can say about it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,6 +19,7 @@
 #include "src/finder/records.hpp"
 #include "src/finder/report.hpp"
 #include "src/finder/selection.hpp"
+#include "tests/no_threads.hpp"
 #include "tests/scratch.hpp"
 
 namespace faltung {
@@ -135,19 +135,14 @@ TEST_F(Finder, EnvironmentSwitchesFamiliesOff) {
 }
 
 TEST_F(Finder, MoreThreadsThanCanBeAreNoAbort) {
+  const NoThreads here;
   request_.threads = 100000;
   EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }),
               HasSubstr("threads is 100000; it must be 0 (all) to 4096"));
   std::vector<std::string> warnings;
   engine_->on_warning([&](const std::string& line) { warnings.push_back(line); });
-  pthread_attr_t usual, beyond;  // stacks of more address space than there is
-  pthread_getattr_default_np(&usual);
-  pthread_getattr_default_np(&beyond);
-  pthread_attr_setstacksize(&beyond, std::size_t{1} << 56);
-  pthread_setattr_default_np(&beyond);
   request_.threads = 3;
   EXPECT_EQ(message([&] { engine_->plan(problem_, request_); }), "no error");
-  pthread_setattr_default_np(&usual);
   EXPECT_THAT(warnings, testing::ElementsAre("1 of 3 threads could be started; they share the work of all"));
 }
 

@@ -145,8 +145,13 @@ def run(faltung, line, around, folder):
     out = subprocess.PIPE
     if around.out == "/dev/full":
         out = os.open("/dev/full", os.O_WRONLY)
-    process = subprocess.Popen([faltung] + line, env=around.environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=out,
-                               stderr=subprocess.PIPE, preexec_fn=around.before)
+    while True:
+        try:
+            process = subprocess.Popen([faltung] + line, env=around.environment, cwd=folder, stdin=subprocess.DEVNULL,
+                                       stdout=out, stderr=subprocess.PIPE, preexec_fn=around.before)
+            break
+        except BlockingIOError:  # the machine has no process to give: others have taken them
+            time.sleep(0.05)
     if around.out == "/dev/full":
         os.close(out)
     if around.out == "gone":

@@ -1,7 +1,6 @@
 // Stores and locks whose checksums are right and whose content is not: an answer or an error, and never a
 // wrong result. And three processes on one store, ended now and then: what they leave is whole.
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -17,6 +16,7 @@
 #include "src/store/store.hpp"
 #include "tests/hostile/guarded.hpp"
 #include "tests/hostile/hostile.hpp"
+#include "tests/hostile/processes.hpp"
 
 namespace faltung::hostile {
 namespace {
@@ -194,23 +194,21 @@ bool writers(const Setting& setting) {
   };
   Clock clock(setting);
   Dice dice(setting.seed);
-  int wrong = 0;
+  int wrong = 0, refused = 0;
   std::vector<pid_t> children(3, 0);
   for (std::uint64_t next = setting.seed * 1000; clock.goes_on();) {
     pid_t& child = children[static_cast<std::size_t>(dice.between(0, 2))];
     if (child > 0) {
       ::kill(child, SIGKILL);
-      int status = 0;
-      ::waitpid(child, &status, 0);
-      if (WIFEXITED(status)) ++wrong;  // by itself
+      if (WIFEXITED(end_of(child))) ++wrong;  // by itself
     }
-    child = ::fork();
-    if (child == 0) write(++next);
+    child = forked([&]() -> int { return write(next + 1), 0; });
+    refused += child == kRefused;
     ++next;
     ::usleep(static_cast<useconds_t>(dice.between(1, 100)) * 1000);
   }
   for (const pid_t child : children) {
-    if (child > 0) ::kill(child, SIGKILL), ::waitpid(child, nullptr, 0);
+    if (child > 0) ::kill(child, SIGKILL), end_of(child);
   }
   int warnings = 0;
   Store store(directory, [&](const std::string& line) {
@@ -222,8 +220,8 @@ bool writers(const Setting& setting) {
   std::size_t files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(directory))
     files += entry.is_regular_file() ? 1 : 0;
-  std::printf("writers: %d processes ended, %zu records whole, %zu files, %d wrong\n", clock.turns(), records,
-              files, wrong + warnings);
+  std::printf("writers: %d processes ended (%d refused), %zu records whole, %zu files, %d wrong\n",
+              clock.turns() - refused, refused, records, files, wrong + warnings);
   return wrong == 0 && warnings == 0 && files == records;
 }
 

@@ -4,13 +4,13 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <vector>
 
 #include "tests/hostile/hostile.hpp"
+#include "tests/hostile/processes.hpp"
 
 namespace faltung::hostile {
 namespace {
@@ -84,16 +84,18 @@ int child(Dice& dice, const Setting& setting, const Limit& limit, unsigned long 
 
 bool limits(const Setting& setting) {
   Clock clock(setting);
-  int wrong = 0;
+  int wrong = 0, refused = 0;
   while (wrong < 5 && clock.goes_on()) {
     Dice dice(clock.turn());
     const Limit& limit = kLimits[dice.between(0, static_cast<int>(std::size(kLimits)) - 1)];
     const unsigned long long value =
         (1ull << dice.between(limit.least, limit.most)) - (dice.chance(30) ? 1 : 0);
-    const pid_t pid = ::fork();
-    if (pid == 0) ::_exit(child(dice, setting, limit, value));
-    int status = 0;
-    ::waitpid(pid, &status, 0);
+    const pid_t pid = forked([&] { return child(dice, setting, limit, value); });
+    if (pid == kRefused) {
+      ++refused;
+      continue;
+    }
+    const int status = end_of(pid);
     if (status == 0) continue;
     // The system itself ends who cannot grow the stack.
     if (limit.resource == RLIMIT_STACK && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) continue;
@@ -103,7 +105,7 @@ bool limits(const Setting& setting) {
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
                  static_cast<unsigned long long>(clock.turn()));
   }
-  std::printf("limits: %d processes, %d wrong\n", clock.turns(), wrong);
+  std::printf("limits: %d processes (%d refused), %d wrong\n", clock.turns() - refused, refused, wrong);
   return wrong == 0;
 }
 
