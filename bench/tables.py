@@ -7,7 +7,7 @@ Each section is a list of problems, timed by `faltung bench` twice with the peer
 without measuring, from a store without timings; and `find`, after the candidates were measured for --budget a problem.
 On a GPU the kernels that find will time are compiled and tried before, on all processors, so that its budget goes into
 timing.
-Both ways go to BUILD/tables/DEVICE/ as CSV; --write makes a page of all that is there, and --measure stops before that.
+Both ways go to BUILD/tables/DEVICE/ as CSV; --write puts all that is there into a page, and --measure stops before that.
 --quick takes two rows a list, briefly: it shows that everything runs, not how fast. --list names the sections.
 """
 import argparse
@@ -34,6 +34,9 @@ class Section:
         self.name, self.title, self.options, self.peer = name, title, options.split(), peer
         self.suites = [f"workloads/{one}.csv" for one in lists.split()]
         self.also = also  # another of the peer's ways, timed beside `plan` alone
+
+    def in_order(self, lists):
+        return [pathlib.Path(suite).stem for suite in self.suites if pathlib.Path(suite).stem in lists]
 
     def bench(self, build, device, more):
         suites = [x for suite in self.suites for x in ("--suite", suite)]
@@ -187,15 +190,36 @@ class Times:
         return f"{mean(ratios.values()):.2f} ({ratios[lowest]:.2f} {lowest})"
 
 
+SUMMARY_HEAD = ["## Summary", "", "Geometric mean of the ratios (lowest row).", "",
+                "| list | | plan | find | plan over find | the peer's other way | measured |", "|" + "---|" * 7]
+
+
 class Page:
-    def __init__(self, folder, sections):
-        self.sections = [s for s in sections if (folder / f"{s.name}.plan.csv").exists()]
+    def __init__(self, folder, every):
+        self.every = every
+        self.sections = [s for s in every if (folder / f"{s.name}.plan.csv").exists()]
         self.times = {s.name: {way: Times(folder / f"{s.name}.{way}.csv") for way in ("plan", "find", "also")}
                       for s in self.sections}
+        self.days = {s.name: datetime.date.fromtimestamp((folder / f"{s.name}.plan.csv").stat().st_mtime).isoformat()
+                     for s in self.sections}
         self.about = json.loads((folder / "machine.json").read_text())
 
-    def text(self, device):
-        return "\n".join([self.head(device), self.summary(), *(self.rows(s) for s in self.sections)])
+    def text(self, device, before=None):
+        """The page; what an earlier page has of lists that were not measured again stays."""
+        summary, lists = self.summary(), {s.title: self.rows(s) for s in self.sections}
+        out = [self.head(device), "", *SUMMARY_HEAD]
+        for section in self.every:
+            kept = before.lists.get(section.title, {}) if before else {}
+            rows = {**{one: before.summary[one, section.title] for one in kept}, **summary.get(section.title, {})}
+            out += [rows[one] for one in section.in_order(rows)]
+        for section in self.every:
+            rows = {**(before.lists.get(section.title, {}) if before else {}), **lists.get(section.title, {})}
+            if rows:
+                command = shlex.join(section.bench("build", self.about["device"], ["--vs", section.peer]))
+                out += ["", f"## {section.title}", "", f"`{command.replace(str(ROOT) + '/', '')}`"]
+            for one in section.in_order(rows):
+                out += ["", f"### {one}, {section.title}", "", *rows[one]]
+        return "\n".join(out)
 
     def head(self, device):
         a = self.about
@@ -205,7 +229,7 @@ class Page:
         threads = f", {a['threads']} threads" if device == "cpu" else ""
         return f"""# {a['description'].strip()}{threads}
 
-Made on {a['date']} by `bench/tables.py --device {device}`, and written by it: {a['driver']}; beside {peers}.
+Made by `bench/tables.py --device {device}`, last on {a['date']}, and written by it: {a['driver']}; beside {peers}.
 Ceilings as measured, TFLOP/s: {rates}; a copy {float(a['copy_gbps']):.0f} GB/s.
 
 How things are timed: [bench.md](../bench.md). `plan` is the engine's choice without measuring, from an empty store: what a caller
@@ -218,33 +242,49 @@ What is behind the figures, and what falls short, is in the [notes](../notes/)."
         return [self.times[section.name][way] for way in ("plan", "find", "also")]
 
     def summary(self):
-        out = ["", "## Summary", "", "Geometric mean of the ratios (lowest row).", "",
-               "| list | | plan | find | plan over find | the peer's other way |", "|---|---|---|---|---|---|"]
+        """By title, a line for each list."""
+        out = {}
         for section in self.sections:
             plan, find, also = self.ways(section)
             for one in plan.lists:
                 found = find.rows(one)
                 both = [relative(row, found[n]) for n, row in plan.rows(one).items() if n in found]
                 other = f"{section.also}: {also.summary(one)}" if section.also and also.summary(one) else ""
-                out.append(f"| {one} | {section.title} | {plan.summary(one)} | {find.summary(one)} | "
-                           f"{f'{mean(both):.2f} ({min(both):.2f})' if both else ''} | {other} |")
-        return "\n".join(out)
+                out.setdefault(section.title, {})[one] = (
+                    f"| {one} | {section.title} | {plan.summary(one)} | {find.summary(one)} | "
+                    f"{f'{mean(both):.2f} ({min(both):.2f})' if both else ''} | {other} | {self.days[section.name]} |")
+        return out
 
     def rows(self, section):
+        """A table for each list."""
         plan, find, _ = self.ways(section)
-        command = shlex.join(section.bench("build", self.about["device"], ["--vs", section.peer]))
-        out = ["", f"## {section.title}", "", f"`{command.replace(str(ROOT) + '/', '')}`"]
+        tables = {}
         for one in plan.lists:
-            out += ["", f"### {one}, {section.title}", "",
-                    "| row | plan, ms | ± | ratio | find, ms | ± | ratio | peer, ms | ± | % of ceiling | err | kernel: plan, find |",
-                    "|" + "---|" * 12]
+            out = tables[one] = [
+                "| row | plan, ms | ± | ratio | find, ms | ± | ratio | peer, ms | ± | % of ceiling | err | kernel: plan, find |",
+                "|" + "---|" * 12]
             for name, row in plan.rows(one).items():
                 found = find.rows(one).get(name)
                 last = found or row
                 kernels = f"`{row['kernel']}`" + (f", `{last['kernel']}`" if last["kernel"] != row["kernel"] else "")
                 out.append(f"| {name} | {cells(row)} | {cells(found) if found else ' | | '} | {peer_cells(last)} | "
                            f"{float(last['ceiling_pct']):.0f} | {number(last['error_over_bound'])} | {kernels} |")
-        return "\n".join(out)
+        return tables
+
+
+class WrittenPage:
+    """A page that this wrote before: by title and list, its lines of the summary and its tables."""
+
+    def __init__(self, text):
+        self.summary, self.lists = {}, {}
+        for block in text.split("\n### ")[1:]:
+            heading, _, rest = block.partition("\n")
+            one, title = heading.split(", ", 1)
+            self.lists.setdefault(title, {})[one] = [line for line in rest.splitlines() if line.startswith("|")]
+        for line in text.split("\n## ")[1].splitlines():
+            cells = [cell.strip() for cell in line.split("|")[1:-1]]
+            if len(cells) > 2 and cells[0] in self.lists.get(cells[1], {}):
+                self.summary[cells[0], cells[1]] = line
 
 
 def relative(row, found):
@@ -283,7 +323,7 @@ def main():
     parser.add_argument("--budget", default="500ms")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--measure", action="store_true", help="no page")
-    parser.add_argument("--write", metavar="FILE", help="the page, of what was measured before: measures nothing")
+    parser.add_argument("--write", metavar="FILE", help="the page, of what was measured before; lists that were not stay in it as they are")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     options.build = str((ROOT / options.build).resolve())
@@ -304,11 +344,13 @@ def main():
         for section in chosen:
             measurer.measure(section)
     if not options.measure:
-        page = Page(folder, every).text(options.device)
+        page = Page(folder, every)
         if options.write:
-            pathlib.Path(options.write).write_text(page + "\n")
+            path = pathlib.Path(options.write)
+            before = WrittenPage(path.read_text()) if path.exists() else None
+            path.write_text(page.text(options.device, before) + "\n")
         else:
-            print(page)
+            print(page.text(options.device))
     return 0
 
 
