@@ -249,7 +249,7 @@ TEST_F(CApi, AMissingTensorIsAStatus) {
 }
 
 TEST_F(CApi, MoreThreadsThanCanBeAreAStatus) {
-  const NoThreads here;
+  const faltung::NoThreads here;
   faltung_request request = faltung_request_default();
   request.threads = 100000;
   faltung_plan* plan = nullptr;

@@ -87,6 +87,17 @@ TEST_F(FilesCommand, ThreadsThatCannotStartAreNoAbort) {
   EXPECT_TRUE(said);
 }
 
+// In namespaces of its own, where the control groups' files are the test's.
+TEST_F(FilesCommand, AQuotaOfProcessorsIsKept) {
+  const std::string alone = "unshare -rm sh -c 'mount -t tmpfs none /sys/fs/cgroup";
+  if (shell(alone + "'").exit != 0) GTEST_SKIP() << "no namespaces here";
+  const Ended ended = shell(alone + " && cd /sys/fs/cgroup && mkdir cpu && echo 100000 100000 >cpu.max &&" +
+                            " echo 100000 >cpu/cpu.cfs_quota_us && echo 100000 >cpu/cpu.cfs_period_us &&" +
+                            " OCL_ICD_VENDORS=/nowhere " + FALTUNG_COMMAND + " devices'");
+  EXPECT_EQ(ended.exit, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("\n  1 processors, ")) << ended.err;
+}
+
 TEST_F(FilesCommand, WhatHasNoEndIsRefused) {
   const Ended ended = shell("faltung explain --suite /dev/zero");
   EXPECT_EQ(ended.exit, 2);

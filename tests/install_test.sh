@@ -175,7 +175,17 @@ dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${Package} ${Version} ${Instal
 for file in usr/bin/faltung usr/share/man/man1/faltung.1 usr/share/doc/faltung/docs/tutorial.md usr/lib/libfaltung.so usr/lib/"$soname" usr/include/faltung/faltung.h usr/lib/pkgconfig/faltung.pc; do
   [ -e "$root/$file" ] || fail "no /$file in the packages"
 done
-if objdump -h "$root/usr/lib/$soname" | grep -q debug_info; then fail "the packaged library is not stripped"; fi
+for file in usr/lib/"$soname" usr/bin/faltung; do
+  nm "$root/$file" 2>&1 | grep -q 'no symbols' || fail "the packaged $file is not stripped"
+done
+expect_depends() {
+  local package=$1 expected=$2 got
+  got=$(dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${Depends}' "$package" | sed 's/ *([^)]*)//g')
+  [ "$got" = "$expected" ] || fail "$package depends on '$got', and not on '$expected'"
+}
+expect_depends "libfaltung$version" "libc6, libgcc-s1, libstdc++6"
+expect_depends faltung "libc6, libgcc-s1, libstdc++6"
+expect_depends libfaltung-dev "libfaltung$version"
 prefix=$root/usr
 project "$source/examples/c" "$scratch/packaged"
 "$scratch/packaged/example"

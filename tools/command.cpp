@@ -69,7 +69,7 @@ std::string unknown(const CLI::App& app, const std::string& word) {
   const std::vector<std::string> known = names_of_subcommands(app);
   if (known.empty()) return "no argument '" + word + "' is expected here, see " + full_name(app) + " --help";
   return "no command '" + word + "'; the nearest is " + nearest(word, known) + ", there are " +
-         join_or(known);
+         join_or(known) + "; " + full_name(app) + " --help says what each does";
 }
 
 // One line for what CLI11 rejected: it may have happened in the command or in a subcommand of it.
@@ -83,7 +83,9 @@ std::string rejected(const CLI::App& app, const CLI::ParseError& error) {
     deepest = parsed.front();
   }
   const std::vector<std::string> known = names_of_subcommands(*deepest);
-  if (!known.empty()) return "a command is missing; give " + full_name(*deepest) + " " + join_or(known);
+  if (!known.empty())
+    return "a command is missing; give " + full_name(*deepest) + " " + join_or(known) + "; " +
+           full_name(*deepest) + " --help says what each does";
   return error.what();
 }
 

@@ -205,8 +205,7 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
     // A right answer is worth more than the budget; beyond it nothing is tried once there is one. What is
     // compiled already is tried in half of the finals' time, too.
     const double left = (at < compiled ? (heats_ms + s.budget_ms) / 2 : heats_ms) - ms_after(begin);
-    if (best_ms > 0 && left <= 0) break;
-    if (best_ms > 0 && candidate->cost.ms * model_factor > left) continue;
+    if (best_ms > 0 && candidate->cost.ms * model_factor >= left) continue;
     const std::string kernel = candidate->kernel();
     if (progress) {
       const CallersFloatMode callers;
