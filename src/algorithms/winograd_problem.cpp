@@ -1,6 +1,7 @@
 #include "src/algorithms/winograd_problem.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -61,13 +62,15 @@ double rms_of_chain(const Problem& p, int m) {
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   const bool data = p.direction == Direction::backward_data;
   const std::int64_t side = std::min(data ? p.y_h() : p.h, data ? p.y_w() : p.w);
-  const std::int64_t fewest = m == 2     ? (side < 3   ? 32
-                                            : side < 8 ? 4
-                                                       : 2)
-                              : side < 4 ? kNone
-                              : side < 8 ? 256
-                                         : 64;
-  return channels_summed(p) < fewest ? kOfFewer : Accuracy::kAsFp32;
+  // Images of at least so many pixels a side want at least so many channels.
+  struct Least {
+    std::int64_t side, channels;
+  };
+  static constexpr std::array<Least, 3> kOfF2 = {{{8, 2}, {3, 4}, {0, 32}}};
+  static constexpr std::array<Least, 3> kOfF4 = {{{8, 64}, {4, 256}, {0, kNone}}};
+  const auto& all = m == 2 ? kOfF2 : kOfF4;
+  const auto least = std::find_if(all.begin(), all.end() - 1, [&](const Least& l) { return side >= l.side; });
+  return channels_summed(p) < least->channels ? kOfFewer : Accuracy::kAsFp32;
 }
 
 }  // namespace
