@@ -16,7 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
 using BrgemmTag = hn::ScalableTag<float>;
 using BrgemmVec = hn::Vec<BrgemmTag>;

@@ -1,12 +1,6 @@
 #include "kernels/cpu/brgemm.hpp"
 
-#include "kernels/cpu/targets.hpp"
-
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/brgemm.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/brgemm-inl.hpp"
 

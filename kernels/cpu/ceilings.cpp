@@ -6,13 +6,8 @@
 #include <vector>
 
 #include "kernels/cpu/features.hpp"
-#include "kernels/cpu/targets.hpp"
 
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/ceilings.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {

@@ -8,25 +8,19 @@
 
 #include "kernels/cpu/depthwise.hpp"
 #include "kernels/cpu/epilogue.hpp"
-#include "kernels/cpu/targets.hpp"
 #include "src/backend/parallel.hpp"
 
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/depthwise_nchw.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/depthwise_stage-inl.hpp"
 #include "kernels/cpu/direct-inl.hpp"
+#include "kernels/cpu/with_dtype.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-using i64 = std::int64_t;
 using D = FloatTag;
 
 // The sums of one strip for one row and one column slide.
@@ -275,14 +269,8 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, float
 
 void DepthwiseNchw(const DepthwisePass& pass, const DepthwiseTensors& tensors, float* scratch, int worker,
                    int workers) {
-  switch (pass.problem.dtype) {
-    case DType::f32:
-      return run_typed<DType::f32>(pass, tensors, scratch, worker, workers);
-    case DType::f16:
-      return run_typed<DType::f16>(pass, tensors, scratch, worker, workers);
-    case DType::bf16:
-      return run_typed<DType::bf16>(pass, tensors, scratch, worker, workers);
-  }
+  with_dtype(pass.problem.dtype,
+             [&](auto type) { run_typed<type>(pass, tensors, scratch, worker, workers); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,26 +1,21 @@
 // Depthwise in nhwc: lanes are channels. A tile of kPixels outputs in a row times one or two vectors of
 // channels stays in registers; each input column is loaded once for all the outputs it contributes to.
 #include <algorithm>
+#include <limits>
 
 #include "kernels/cpu/depthwise.hpp"
-#include "kernels/cpu/targets.hpp"
 #include "src/backend/parallel.hpp"
 
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/depthwise_nhwc.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/direct-inl.hpp"
+#include "kernels/cpu/with_dtype.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-using i64 = std::int64_t;
 using D = FloatTag;
 using V = FloatVec;
 // Of the 32 registers of AVX-512 a tile of two vectors uses 14 for sums and up to 14 for weights; of the 16
@@ -44,45 +39,65 @@ struct Row {
   i64 planes, multiplier;
 };
 
+// What an epilogue has beyond a bias and relu, for a tile's sums in memory:
+// held[kPixels][vectors][kFloatLanes] with the bias added. Out of line, once for all filters.
+template <DType kType, bool kPart>
+HWY_NOINLINE void finish_held(const Row<kType>& row, float* held, int vectors, i64 valid, i64 offset,
+                              std::size_t lanes) {
+  const D d;
+  const Epilogue& e = *row.epilogue;
+  const bool after = e.residual_order == ResidualOrder::after_activation;
+  const auto each = [&](const auto& value_of) HWY_ATTR {
+    float* at = held;
+    for (i64 j = 0; j < valid; ++j) {
+      for (int v = 0; v < vectors; ++v, at += kFloatLanes)
+        value_of(at, offset + j * row.out_pixel + v * kFloatLanes);
+    }
+  };
+  const auto add_residual = [&](V value, i64 to) HWY_ATTR {
+    return hn::Add(value, load_lanes<kType, kPart>(row.residual + to, lanes));
+  };
+  if (row.residual != nullptr && !after)
+    each([&](float* at, i64 to) HWY_ATTR { hn::Store(add_residual(hn::Load(d, at), to), d, at); });
+  activate_values(e, held, valid * vectors * kFloatLanes);
+  if (row.residual != nullptr && after)
+    each([&](float* at, i64 to) HWY_ATTR { hn::Store(add_residual(hn::Load(d, at), to), d, at); });
+  each([&](float* at, i64 to) HWY_ATTR { store_lanes<kType, kPart>(hn::Load(d, at), row.out + to, lanes); });
+}
+
 template <DType kType, int kVectors, bool kPart>
 HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 t, i64 channel,
                        std::size_t lanes) {
   const D d;
   const i64 valid = std::min<i64>(kPixels, row.columns->count - t);
-  const bool has_bias = row.bias != nullptr;
-  V bias[kVectors];
-  for (int v = 0; v < kVectors; ++v)
-    bias[v] = has_bias ? load_lanes<kType, kPart>(row.bias + channel + v * kFloatLanes, lanes) : hn::Zero(d);
-  const Epilogue& e = *row.epilogue;
-  const bool together = takes_long(e.activation), after = e.residual_order == ResidualOrder::after_activation;
-  HWY_ALIGN float held[kPixels * kVectors * kFloatLanes];
-#pragma GCC unroll 8
-  for (int j = 0; j < kPixels; ++j) {
-    if (j >= valid) break;
-    const i64 offset = (t + j) * row.out_pixel + channel;
+  const i64 offset = t * row.out_pixel + channel;
+  if (row.bias != nullptr) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      const V sum = has_bias ? hn::Add(sums[j][v], bias[v]) : sums[j][v];
-      V residual = hn::Zero(d);
-      if (row.residual != nullptr)
-        residual = load_lanes<kType, kPart>(row.residual + offset + v * kFloatLanes, lanes);
-      if (together) {
-        hn::Store(after ? sum : hn::Add(sum, residual), d, held + (j * kVectors + v) * kFloatLanes);
-      } else {
-        store_lanes<kType, kPart>(finished(e, sum, residual), row.out + offset + v * kFloatLanes, lanes);
-      }
+      const V bias = load_lanes<kType, kPart>(row.bias + channel + v * kFloatLanes, lanes);
+#pragma GCC unroll 8
+      for (int j = 0; j < kPixels; ++j) sums[j][v] = hn::Add(sums[j][v], bias);
     }
   }
-  if (!together) return;
-  activate_values(e, held, valid * kVectors * kFloatLanes);
-  for (i64 j = 0; j < valid; ++j) {
-    const i64 offset = (t + j) * row.out_pixel + channel;
-    for (int v = 0, at = 0; v < kVectors; ++v, at += kFloatLanes) {
-      V value = hn::Load(d, held + j * kVectors * kFloatLanes + at);
-      if (after && row.residual != nullptr)
-        value = hn::Add(value, load_lanes<kType, kPart>(row.residual + offset + at, lanes));
-      store_lanes<kType, kPart>(value, row.out + offset + at, lanes);
+  if (row.residual != nullptr || takes_long(row.epilogue->activation)) {
+    HWY_ALIGN float held[kPixels * kVectors * kFloatLanes];
+#pragma GCC unroll 8
+    for (int j = 0; j < kPixels; ++j) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) hn::Store(sums[j][v], d, held + (j * kVectors + v) * kFloatLanes);
     }
+    return finish_held<kType, kPart>(row, held, kVectors, valid, offset, lanes);
+  }
+  // No activation is relu from minus infinity on.
+  const float least =
+      row.epilogue->activation == Activation::relu ? 0 : -std::numeric_limits<float>::infinity();
+  auto* out = row.out + offset;
+#pragma GCC unroll 8
+  for (int j = 0; j < kPixels; ++j, out += row.out_pixel) {
+    if (j >= valid) break;
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v)
+      store_lanes<kType, kPart>(vec_at_least(sums[j][v], least), out + v * kFloatLanes, lanes);
   }
 }
 
@@ -181,17 +196,18 @@ class Source {
   }
 
   HWY_INLINE V operator()(const Element<kType>* pixel) const {
-    const D d;
-    const Element<kType>* p = pixel + offset_;
-    if (single_) return load_lanes<kType, true>(p, lanes_);
+    return single_ ? load_lanes<kType, true>(pixel + offset_, lanes_) : gathered(pixel + offset_);
+  }
+
+ private:
+  HWY_NOINLINE V gathered(const Element<kType>* p) const {
     HWY_ALIGN float values[kFloatLanes] = {};
     for (std::size_t lane = 0; lane < lanes_; ++lane) {
       values[lane] = load_one<kType>(p + (summed_ > 1 ? static_cast<i64>(lane) * summed_ : index_[lane]));
     }
-    return hn::Load(d, values);
+    return hn::Load(D(), values);
   }
 
- private:
   std::size_t lanes_;
   i64 summed_, offset_;
   bool single_;
@@ -373,14 +389,7 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
 }  // namespace
 
 void DepthwiseNhwc(const DepthwisePass& pass, const DepthwiseTensors& tensors, int worker, int workers) {
-  switch (pass.problem.dtype) {
-    case DType::f32:
-      return run_typed<DType::f32>(pass, tensors, worker, workers);
-    case DType::f16:
-      return run_typed<DType::f16>(pass, tensors, worker, workers);
-    case DType::bf16:
-      return run_typed<DType::bf16>(pass, tensors, worker, workers);
-  }
+  with_dtype(pass.problem.dtype, [&](auto type) { run_typed<type>(pass, tensors, worker, workers); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -3,26 +3,20 @@
 #include <algorithm>
 
 #include "kernels/cpu/depthwise.hpp"
-#include "kernels/cpu/targets.hpp"
 #include "src/backend/parallel.hpp"
 #include "src/problem/dtype.hpp"
 
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/depthwise_weights.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/depthwise_stage-inl.hpp"
 #include "kernels/cpu/direct-inl.hpp"
+#include "kernels/cpu/with_dtype.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-using i64 = std::int64_t;
 using V = FloatVec;
 
 bool is_inside(i64 index, i64 size) {
@@ -295,14 +289,8 @@ void run_typed(const DepthwisePass& pass, const void* x, const void* dy, void* d
 
 void DepthwiseWeights(const DepthwisePass& pass, const void* x, const void* dy, void* dw, float* scratch,
                       int worker, int workers) {
-  switch (pass.problem.dtype) {
-    case DType::f32:
-      return run_typed<DType::f32>(pass, x, dy, dw, scratch, worker, workers);
-    case DType::f16:
-      return run_typed<DType::f16>(pass, x, dy, dw, scratch, worker, workers);
-    case DType::bf16:
-      return run_typed<DType::bf16>(pass, x, dy, dw, scratch, worker, workers);
-  }
+  with_dtype(pass.problem.dtype,
+             [&](auto type) { run_typed<type>(pass, x, dy, dw, scratch, worker, workers); });
 }
 
 }  // namespace HWY_NAMESPACE

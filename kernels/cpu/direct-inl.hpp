@@ -17,7 +17,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
 // Whether there are vectors at all: the baseline of x86 computes one lane at a time.
 inline constexpr bool kHasVectors = HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128;

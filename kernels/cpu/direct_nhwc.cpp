@@ -5,23 +5,17 @@
 #include <algorithm>
 
 #include "kernels/cpu/direct.hpp"
-#include "kernels/cpu/targets.hpp"
 
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/direct_nhwc.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/direct-inl.hpp"
+#include "kernels/cpu/with_dtype.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-using i64 = std::int64_t;
 using V = FloatVec;
 constexpr int kOut = 4, kPixels = 4, kChannelVectors = 2;
 constexpr i64 kRun = 64;  // output channels that are summed before they are finished
@@ -235,14 +229,7 @@ void run_row(const DirectPass& pass, const DirectTensors& tensors, i64 image, i6
 }  // namespace
 
 void DirectNhwcRow(const DirectPass& pass, const DirectTensors& tensors, i64 image, i64 row) {
-  switch (pass.problem.dtype) {
-    case DType::f32:
-      return run_row<DType::f32>(pass, tensors, image, row);
-    case DType::f16:
-      return run_row<DType::f16>(pass, tensors, image, row);
-    case DType::bf16:
-      return run_row<DType::bf16>(pass, tensors, image, row);
-  }
+  with_dtype(pass.problem.dtype, [&](auto type) { run_row<type>(pass, tensors, image, row); });
 }
 
 }  // namespace HWY_NAMESPACE

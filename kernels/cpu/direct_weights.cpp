@@ -4,23 +4,17 @@
 #include <algorithm>
 
 #include "kernels/cpu/direct.hpp"
-#include "kernels/cpu/targets.hpp"
 
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/direct_weights.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/direct-inl.hpp"
+#include "kernels/cpu/with_dtype.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-using i64 = std::int64_t;
 using V = FloatVec;
 
 // The outputs for which a tap at `origin` sees the inside of the input.
@@ -128,14 +122,7 @@ void run_item(const Problem& p, const void* x, const void* dy, void* dw, i64 ite
 }  // namespace
 
 void DirectWeightsItem(const Problem& p, const void* x, const void* dy, void* dw, i64 item) {
-  switch (p.dtype) {
-    case DType::f32:
-      return run_item<DType::f32>(p, x, dy, dw, item);
-    case DType::f16:
-      return run_item<DType::f16>(p, x, dy, dw, item);
-    case DType::bf16:
-      return run_item<DType::bf16>(p, x, dy, dw, item);
-  }
+  with_dtype(p.dtype, [&](auto type) { run_item<type>(p, x, dy, dw, item); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -2,21 +2,14 @@
 
 #include <cstddef>
 
-#include "kernels/cpu/targets.hpp"
-
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/epilogue.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/vec-inl.hpp"
+#include "kernels/cpu/with_dtype.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
-
-using i64 = std::int64_t;
 
 // The address of element i.
 template <DType kType, class T>
@@ -80,14 +73,7 @@ void StoreType(const EpilogueCall& call) {
 }
 
 void Store(const EpilogueCall& call) {
-  switch (call.dtype) {
-    case DType::f32:
-      return StoreType<DType::f32>(call);
-    case DType::f16:
-      return StoreType<DType::f16>(call);
-    case DType::bf16:
-      return StoreType<DType::bf16>(call);
-  }
+  with_dtype(call.dtype, [&](auto type) { StoreType<type>(call); });
 }
 
 template <DType kType>
@@ -104,14 +90,7 @@ void ToFloatType(const void* from, float* to, i64 count) {
 }
 
 void ToFloat(DType dtype, const void* from, float* to, i64 count) {
-  switch (dtype) {
-    case DType::f32:
-      return ToFloatType<DType::f32>(from, to, count);
-    case DType::f16:
-      return ToFloatType<DType::f16>(from, to, count);
-    case DType::bf16:
-      return ToFloatType<DType::bf16>(from, to, count);
-  }
+  with_dtype(dtype, [&](auto type) { ToFloatType<type>(from, to, count); });
 }
 
 template <DType kType>
@@ -128,14 +107,7 @@ void FromFloatType(const float* from, void* to, i64 count) {
 }
 
 void FromFloat(DType dtype, const float* from, void* to, i64 count) {
-  switch (dtype) {
-    case DType::f32:
-      return FromFloatType<DType::f32>(from, to, count);
-    case DType::f16:
-      return FromFloatType<DType::f16>(from, to, count);
-    case DType::bf16:
-      return FromFloatType<DType::bf16>(from, to, count);
-  }
+  with_dtype(dtype, [&](auto type) { FromFloatType<type>(from, to, count); });
 }
 
 template <DType kType>
@@ -155,14 +127,7 @@ void TransposeType(const void* from, i64 from_stride, i64 rows, i64 columns, flo
 
 void Transpose(DType dtype, const void* from, i64 from_stride, i64 rows, i64 columns, float* to,
                i64 to_stride) {
-  switch (dtype) {
-    case DType::f32:
-      return TransposeType<DType::f32>(from, from_stride, rows, columns, to, to_stride);
-    case DType::f16:
-      return TransposeType<DType::f16>(from, from_stride, rows, columns, to, to_stride);
-    case DType::bf16:
-      return TransposeType<DType::bf16>(from, from_stride, rows, columns, to, to_stride);
-  }
+  with_dtype(dtype, [&](auto type) { TransposeType<type>(from, from_stride, rows, columns, to, to_stride); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -4,23 +4,17 @@
 #include <array>
 
 #include "kernels/cpu/fft_twiddles.hpp"
-#include "kernels/cpu/targets.hpp"
 
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/fft.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/direct-inl.hpp"
+#include "kernels/cpu/with_dtype.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-using i64 = std::int64_t;
 using V = FloatVec;
 
 struct Complex {
@@ -243,30 +237,16 @@ void inverse(const float* from, i64 f_stride, const FftImage& image, i64 channel
 template <int kT>
 void forward_type(const FftImage& from, i64 channel, i64 count, i64 row, i64 column, float* to, i64 f_stride,
                   float* scratch) {
-  switch (from.dtype) {
-    case DType::f32:
-      return forward<DType::f32, kT>(from, channel, count, row, column, to, f_stride, scratch);
-    case DType::f16:
-      return forward<DType::f16, kT>(from, channel, count, row, column, to, f_stride, scratch);
-    case DType::bf16:
-      return forward<DType::bf16, kT>(from, channel, count, row, column, to, f_stride, scratch);
-  }
+  with_dtype(from.dtype,
+             [&](auto type) { forward<type, kT>(from, channel, count, row, column, to, f_stride, scratch); });
 }
 
 template <int kT>
 void inverse_type(const float* from, i64 f_stride, const FftImage& to, i64 channel, i64 count, i64 row,
                   i64 column, i64 rows, i64 columns, const FftEpilogue& epilogue, float* scratch) {
-  switch (to.dtype) {
-    case DType::f32:
-      return inverse<DType::f32, kT>(from, f_stride, to, channel, count, row, column, rows, columns, epilogue,
-                                     scratch);
-    case DType::f16:
-      return inverse<DType::f16, kT>(from, f_stride, to, channel, count, row, column, rows, columns, epilogue,
-                                     scratch);
-    case DType::bf16:
-      return inverse<DType::bf16, kT>(from, f_stride, to, channel, count, row, column, rows, columns,
-                                      epilogue, scratch);
-  }
+  with_dtype(to.dtype, [&](auto type) {
+    inverse<type, kT>(from, f_stride, to, channel, count, row, column, rows, columns, epilogue, scratch);
+  });
 }
 
 }  // namespace

@@ -4,13 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cpu/targets.hpp"
-
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/map.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include <hwy/contrib/math/math-inl.h>
 #include "kernels/cpu/map_grid.hpp"
@@ -22,7 +16,6 @@ namespace faltung {
 namespace HWY_NAMESPACE {
 namespace {
 
-using i64 = std::int64_t;
 using V = FloatVec;
 
 HWY_INLINE V vec_pow(V x, V y) {

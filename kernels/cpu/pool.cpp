@@ -3,23 +3,16 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/cpu/targets.hpp"
-
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/pool.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/direct-inl.hpp"
+#include "kernels/cpu/with_dtype.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-using i64 = std::int64_t;
 using V = FloatVec;
 
 struct Window {
@@ -144,14 +137,7 @@ void run_type(const Problem& p, const ConvRows& conv, void* y, i64 row, PoolPitc
 }  // namespace
 
 void PoolRow(const Problem& p, const ConvRows& conv, void* y, i64 row, PoolPitches pitches) {
-  switch (p.dtype) {
-    case DType::f32:
-      return run_type<DType::f32>(p, conv, y, row, pitches);
-    case DType::f16:
-      return run_type<DType::f16>(p, conv, y, row, pitches);
-    case DType::bf16:
-      return run_type<DType::bf16>(p, conv, y, row, pitches);
-  }
+  with_dtype(p.dtype, [&](auto type) { run_type<type>(p, conv, y, row, pitches); });
 }
 
 }  // namespace HWY_NAMESPACE

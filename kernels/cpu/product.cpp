@@ -2,13 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/targets.hpp"
-
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/product.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/vec-inl.hpp"
 
@@ -17,7 +11,6 @@ namespace faltung {
 namespace HWY_NAMESPACE {
 namespace {
 
-using i64 = std::int64_t;
 constexpr i64 kRows = 4;  // with kVectors: accumulators in registers
 constexpr i64 kVectors = 2;
 constexpr i64 kTaskRows = 32;

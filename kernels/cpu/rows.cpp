@@ -5,13 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/cpu/targets.hpp"
-
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/rows.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/vec-inl.hpp"
 
@@ -20,7 +14,6 @@ namespace faltung {
 namespace HWY_NAMESPACE {
 namespace {
 
-using i64 = std::int64_t;
 using V = FloatVec;
 
 HWY_INLINE V load(const float* from, i64 count) {

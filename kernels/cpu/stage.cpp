@@ -2,22 +2,15 @@
 
 #include <cstring>
 
-#include "kernels/cpu/targets.hpp"
-
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/stage.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/vec-inl.hpp"
+#include "kernels/cpu/with_dtype.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
 namespace {
-
-using i64 = std::int64_t;
 
 template <DType kType>
 HWY_INLINE const char* at(const void* data, i64 i) {
@@ -164,25 +157,11 @@ void Tiles(const TileStageCall& call, i64 width, i64 tile_floats) {
 }
 
 void Pixels(const StageCall& call, i64 from_pixel, i64 to_row, i64 to_pixel) {
-  switch (call.dtype) {
-    case DType::f32:
-      return pixels<DType::f32>(call, from_pixel, to_row, to_pixel);
-    case DType::f16:
-      return pixels<DType::f16>(call, from_pixel, to_row, to_pixel);
-    case DType::bf16:
-      return pixels<DType::bf16>(call, from_pixel, to_row, to_pixel);
-  }
+  with_dtype(call.dtype, [&](auto type) { pixels<type>(call, from_pixel, to_row, to_pixel); });
 }
 
 void Planes(const StageCall& call, i64 from_channel, const PhaseStrides& to) {
-  switch (call.dtype) {
-    case DType::f32:
-      return planes<DType::f32>(call, from_channel, to);
-    case DType::f16:
-      return planes<DType::f16>(call, from_channel, to);
-    case DType::bf16:
-      return planes<DType::bf16>(call, from_channel, to);
-  }
+  with_dtype(call.dtype, [&](auto type) { planes<type>(call, from_channel, to); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -17,8 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
+using i64 = std::int64_t;
 using FloatTag = hn::ScalableTag<float>;
 using FloatVec = hn::Vec<FloatTag>;
 inline constexpr int kFloatLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
@@ -104,22 +104,15 @@ HWY_INLINE void store_part(FloatVec v, void* to, int count) {
 
 // The lesser and the greater of a bound and x, NaN if that is: on x86 one instruction each, whose result is
 // its second operand where either is NaN.
-HWY_INLINE FloatVec vec_at_most(FloatVec x, float bound) {
-  const FloatVec b = hn::Set(FloatTag(), bound);
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  return hn::Min(b, x);
+HWY_INLINE FloatVec lesser(FloatVec bound, FloatVec x) { return hn::Min(bound, x); }
+HWY_INLINE FloatVec greater(FloatVec bound, FloatVec x) { return hn::Max(bound, x); }
 #else
-  return hn::IfThenElse(hn::Lt(b, x), b, x);
+HWY_INLINE FloatVec lesser(FloatVec bound, FloatVec x) { return hn::IfThenElse(hn::Lt(bound, x), bound, x); }
+HWY_INLINE FloatVec greater(FloatVec bound, FloatVec x) { return hn::IfThenElse(hn::Lt(x, bound), bound, x); }
 #endif
-}
-HWY_INLINE FloatVec vec_at_least(FloatVec x, float bound) {
-  const FloatVec b = hn::Set(FloatTag(), bound);
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  return hn::Max(b, x);
-#else
-  return hn::IfThenElse(hn::Lt(x, b), b, x);
-#endif
-}
+HWY_INLINE FloatVec vec_at_most(FloatVec x, float bound) { return lesser(hn::Set(FloatTag(), bound), x); }
+HWY_INLINE FloatVec vec_at_least(FloatVec x, float bound) { return greater(hn::Set(FloatTag(), bound), x); }
 
 // e^x as fraction * 2^n, |x| <= 150 ln 2: the bits of exponent, as an integer, end with n + 127.
 struct ExpParts {

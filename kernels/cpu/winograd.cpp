@@ -1,15 +1,10 @@
 #include "kernels/cpu/winograd.hpp"
 
-#include "kernels/cpu/targets.hpp"
-
-#ifndef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/winograd.cpp"
-#endif
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/winograd_nchw-inl.hpp"
 #include "kernels/cpu/winograd_nhwc-inl.hpp"
+#include "kernels/cpu/with_dtype.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
@@ -33,27 +28,11 @@ WinogradOutputKernel pick_output(const WinogradShape& s) {
 }  // namespace winograd
 
 WinogradInputKernel WinogradInputFor(const WinogradShape& s) {
-  switch (s.dtype) {
-    case DType::f32:
-      return winograd::pick_input<DType::f32>(s);
-    case DType::f16:
-      return winograd::pick_input<DType::f16>(s);
-    case DType::bf16:
-      break;
-  }
-  return winograd::pick_input<DType::bf16>(s);
+  return with_dtype(s.dtype, [&](auto type) { return winograd::pick_input<type>(s); });
 }
 
 WinogradOutputKernel WinogradOutputFor(const WinogradShape& s) {
-  switch (s.dtype) {
-    case DType::f32:
-      return winograd::pick_output<DType::f32>(s);
-    case DType::f16:
-      return winograd::pick_output<DType::f16>(s);
-    case DType::bf16:
-      break;
-  }
-  return winograd::pick_output<DType::bf16>(s);
+  return with_dtype(s.dtype, [&](auto type) { return winograd::pick_output<type>(s); });
 }
 
 std::int64_t WinogradScratch(const WinogradShape& s, std::int64_t tiles) {

@@ -20,7 +20,6 @@ HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
 namespace winograd {
-namespace hn = hwy::HWY_NAMESPACE;
 
 using Tag = FloatTag;
 using V = FloatVec;

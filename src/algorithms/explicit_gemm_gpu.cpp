@@ -118,11 +118,8 @@ class ExplicitGemmGpu : public Algorithm {
   std::string_view device_kind() const override { return "gpu"; }
 
   Support accepts(const Problem& p, const Target& target) const override {
-    const Support size = gpu::fits(p);
-    if (!size.yes) return size;
-    if (is_depthwise(p)) {
-      return Support::declined("a depthwise group is a product with one row: nothing is shared");
-    }
+    const Support product = gpu::fits_a_product(p);
+    if (!product.yes) return product;
     Support answer = gpu::no_tile_fits(target.device);
     for (const Tile& tile : kTable) {
       if (!gpu::serves(tile, target.device)) continue;

@@ -54,6 +54,12 @@ Support fits(const Problem& p) {
   return Support::supported();
 }
 
+Support fits_a_product(const Problem& p) {
+  if (is_depthwise(p))
+    return Support::declined("a depthwise group is a product with one row: nothing is shared");
+  return fits(p);
+}
+
 Support no_tile_fits(const DeviceInfo& device) {
   return Support::declined(
       fmt::format("a block has {} threads and {} bytes of local memory, too few for any tile",

@@ -20,6 +20,8 @@ Sizes sizes(const Problem& problem);
 
 // What every portable kernel declines: a size that no argument holds.
 Support fits(const Problem& problem);
+// And every kernel that is a matrix product: a depthwise convolution, too.
+Support fits_a_product(const Problem& problem);
 // Where a device serves none of an algorithm's tiles.
 Support no_tile_fits(const DeviceInfo& device);
 

@@ -76,11 +76,8 @@ class ImplicitGemmGpu : public Algorithm {
   std::string_view device_kind() const override { return "gpu"; }
 
   Support accepts(const Problem& problem, const Target& target) const override {
-    const Support size = gpu::fits(problem);
-    if (!size.yes) return size;
-    if (is_depthwise(problem)) {
-      return Support::declined("a depthwise group is a product with one row: nothing is shared");
-    }
+    const Support product = gpu::fits_a_product(problem);
+    if (!product.yes) return product;
     if (implicit_gemm::tiles(problem, target.device).empty()) return gpu::no_tile_fits(target.device);
     const std::string limit = implicit_gemm::launch_limit(problem);
     return limit.empty() ? Support::supported() : Support::declined(limit);

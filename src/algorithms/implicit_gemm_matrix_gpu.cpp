@@ -122,11 +122,8 @@ class ImplicitGemmMatrixGpu : public Algorithm {
           "needs an AMD GPU with matrix units, and a compiler that takes their builtins");
     if (p.dtype == DType::f32 && unit->gain_32 == 0)
       return Support::declined("the chip's matrix units take f16 and bf16, no f32");
-    if (is_depthwise(p)) {
-      return Support::declined("a depthwise group is a product with one row: nothing is shared");
-    }
-    const Support size = gpu::fits(p);
-    if (!size.yes) return size;
+    const Support product = gpu::fits_a_product(p);
+    if (!product.yes) return product;
     // What a buffer instruction reaches.
     constexpr i64 kMostBytes = i64{1} << 31;
     const bool packs = p.direction != Direction::backward_weights;

@@ -122,11 +122,8 @@ class ImplicitGemmMmaGpu : public Algorithm {
       return Support::declined(
           "the matrix units take f16, bf16 and tf32 operands, less than f32 math promises");
     }
-    if (is_depthwise(p)) {
-      return Support::declined("a depthwise group is a product with one row: nothing is shared");
-    }
-    const Support size = gpu::fits(p);
-    if (!size.yes) return size;
+    const Support product = gpu::fits_a_product(p);
+    if (!product.yes) return product;
     if (p.direction == Direction::backward_weights) return mma_weights::supports(p);
     return gpu::fits_a_grid(p, 64);
   }

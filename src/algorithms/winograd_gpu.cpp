@@ -159,11 +159,9 @@ class WinogradGpu : public Algorithm {
   std::string_view device_kind() const override { return "gpu"; }
 
   Support accepts(const Problem& p, const Target& target) const override {
-    const Support size = gpu::fits(p), serves = winograd_serves(p, kRoundings);
-    if (!size.yes) return size;
+    const Support product = gpu::fits_a_product(p), serves = winograd_serves(p, kRoundings);
+    if (!product.yes) return product;
     if (!serves.yes) return serves;
-    if (is_depthwise(p))
-      return Support::declined("a depthwise group is a product with one row: nothing is shared");
     const std::vector<const Tile*> tiles = tiles_for(p, target.device);
     if (tiles.empty()) return gpu::no_tile_fits(target.device);
     const std::string limit = launch_limit(p, *tiles.front());

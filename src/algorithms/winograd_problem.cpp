@@ -1,6 +1,7 @@
 #include "src/algorithms/winograd_problem.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/core.h>
@@ -89,7 +90,7 @@ double rms_of_chain(const Problem& p, int m) {
     double edges;           // up to these,
     std::int64_t channels;  // from so many channels on
   };
-  static constexpr Row kOfTwo[] = {{1.5, 4}, {2.3, 16}}, kOfFour[] = {{1.06, 64}, {1.25, 256}};
+  static constexpr std::array<Row, 2> kOfTwo = {{{1.5, 4}, {2.3, 16}}}, kOfFour = {{{1.06, 64}, {1.25, 256}}};
   constexpr double kOfFewer = 8;
   constexpr std::int64_t kFewestFilters = 16;
   const std::int64_t filters = p.direction == Direction::backward_data ? p.c : p.k;

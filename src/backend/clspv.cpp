@@ -17,13 +17,7 @@ std::string& clspv_missing_text() {
 }
 
 void* open_clspv() {
-  if (const char* named = std::getenv("FALTUNG_CLSPV")) {
-    void* const handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr)
-      clspv_missing_text() =
-          std::string("FALTUNG_CLSPV names ") + named + ", which cannot be opened: " + dlerror();
-    return handle;
-  }
+  if (const auto named = open_named("FALTUNG_CLSPV", clspv_missing_text())) return *named;
   void* const handle = open_library({"libclspv_core.so", "libclspv.so"}, {});
   if (handle == nullptr)
     clspv_missing_text() =

@@ -1,6 +1,5 @@
 #include "src/backend/hip_driver.hpp"
 
-#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
@@ -20,12 +19,7 @@ std::string& missing_text() {
 }
 
 void* open_hip() {
-  if (const char* named = std::getenv("FALTUNG_HIP")) {
-    void* const handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr)
-      missing_text() = std::string("FALTUNG_HIP names ") + named + ", which cannot be opened: " + dlerror();
-    return handle;
-  }
+  if (const auto named = open_named("FALTUNG_HIP", missing_text())) return *named;
   void* const handle =
       open_library({"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"}, folders());
   if (handle == nullptr)

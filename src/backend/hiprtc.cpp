@@ -1,7 +1,5 @@
 #include "src/backend/hiprtc.hpp"
 
-#include <cstdlib>
-
 #include "src/backend/hip_driver.hpp"
 #include "src/backend/library_search.hpp"
 
@@ -17,13 +15,7 @@ std::string& hiprtc_missing_text() {
 
 // The release that belongs to the driver's; null, and what is missing said.
 void* open_hiprtc(const std::string& release) {
-  if (const char* named = std::getenv("FALTUNG_HIPRTC")) {
-    void* const handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr)
-      hiprtc_missing_text() =
-          std::string("FALTUNG_HIPRTC names ") + named + ", which cannot be opened: " + dlerror();
-    return handle;
-  }
+  if (const auto named = open_named("FALTUNG_HIPRTC", hiprtc_missing_text())) return *named;
   if (void* const handle = open_library({"libhiprtc.so." + release, "libhiprtc.so"}, hip::folders()))
     return handle;
   if (dlsym(hip::library(), "hiprtcCompileProgram") != nullptr) return hip::library();

@@ -57,6 +57,15 @@ std::vector<std::string> python_folders(const std::vector<std::string>& packages
   return found;
 }
 
+std::optional<void*> open_named(const char* variable, std::string& missing) {
+  const char* const named = std::getenv(variable);
+  if (named == nullptr) return std::nullopt;
+  void* const handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr)
+    missing = std::string(variable) + " names " + named + ", which cannot be opened: " + dlerror();
+  return handle;
+}
+
 void* open_library(const std::vector<std::string>& names, const std::vector<std::string>& folders) {
   for (const std::string& name : names) {
     if (void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;

@@ -2,6 +2,7 @@
 #ifndef FALTUNG_SRC_BACKEND_LIBRARY_SEARCH_HPP_
 #define FALTUNG_SRC_BACKEND_LIBRARY_SEARCH_HPP_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,10 @@ std::vector<std::string> toolkit_folders(const std::vector<std::string>& variabl
 // The folders of Python's packages (nvidia/cu13/lib, torch/lib) in site-packages beside every python3 on PATH
 // and in the user's own.
 std::vector<std::string> python_folders(const std::vector<std::string>& packages);
+
+// The library that this environment variable names, if it names one. Null where that cannot be opened, and
+// `missing` says why.
+std::optional<void*> open_named(const char* variable, std::string& missing);
 
 // Opens the first of these libraries that there is: on the loader's path, then in the folders. Null where
 // there is none.

@@ -1,5 +1,6 @@
 #include "src/backend/nki.hpp"
 
+#include "src/backend/offline_device.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung {
@@ -8,10 +9,12 @@ namespace {
 // Of SBUF's partitions, the compiler keeps some: so many bytes are left to it.
 constexpr int kReserved = 16 << 10;
 
-class NkiDevice : public Device {
+class NkiDevice : public IdleDevice {
  public:
-  explicit NkiDevice(const NkiCore& core) {
-    info_.id = info_.key = core.id;
+  explicit NkiDevice(const NkiCore& core)
+      : IdleDevice(
+            core.id,
+            " runs nothing here: faltung emit nki writes its kernels, which AWS's Neuron SDK compiles") {
     info_.kind = info_.dialect = "nki";
     info_.description = core.words;
     info_.driver = "none: kernels are emitted, and times predicted";
@@ -20,25 +23,8 @@ class NkiDevice : public Device {
     info_.cache_bytes = static_cast<std::size_t>(core.sbuf_bytes) * NkiCore::kPartitions;
     info_.features = {core.chip};
   }
-  const DeviceInfo& info() const override { return info_; }
-
-  Binary compile(const KernelSource&) override { return no(), Binary{}; }
-  std::shared_ptr<Kernel> load(const Binary&, const KernelSource&) override { return no(), nullptr; }
-  using Device::launch;
-  void launch(const Kernel&, const LaunchShape&, std::span<const Argument>, const Stream&) override { no(); }
-  double time_ms(const Stream&, const std::function<void()>&) override { return no(); }
-  void synchronize(const Stream&) override { no(); }
-  Buffer allocate(std::size_t) override { return no(), Buffer{}; }
-  void copy_in(const Buffer&, const void*, std::size_t) override { no(); }
-  void copy_out(void*, const Buffer&, std::size_t) override { no(); }
-
- private:
-  double no() const {
-    throw Error(Status::unsupported, info_.id +
-                                         " runs nothing here: faltung emit nki writes its kernels, "
-                                         "which AWS's Neuron SDK compiles");
-  }
-  DeviceInfo info_;
+  Binary compile(const KernelSource&) override { no(); }
+  std::shared_ptr<Kernel> load(const Binary&, const KernelSource&) override { no(); }
 };
 
 }  // namespace

@@ -17,12 +17,7 @@ std::string& missing_text() {
 
 // Null, and what is missing said.
 void* open_nvrtc() {
-  if (const char* named = std::getenv("FALTUNG_NVRTC")) {
-    void* const handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr)
-      missing_text() = std::string("FALTUNG_NVRTC names ") + named + ", which cannot be opened: " + dlerror();
-    return handle;
-  }
+  if (const auto named = open_named("FALTUNG_NVRTC", missing_text())) return *named;
   std::vector<std::string> folders =
       toolkit_folders({"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"}, "/usr/local/cuda");
   for (const std::string& folder : python_folders({"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"}))

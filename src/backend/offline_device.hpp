@@ -1,4 +1,4 @@
-// What compilers for GPUs that are not here share: a device that loads what it compiled and runs nothing.
+// Devices that run nothing: what compilers for GPUs that are not here share, and what only emits kernels.
 #ifndef FALTUNG_SRC_BACKEND_OFFLINE_DEVICE_HPP_
 #define FALTUNG_SRC_BACKEND_OFFLINE_DEVICE_HPP_
 
@@ -9,6 +9,30 @@
 
 namespace faltung {
 
+class IdleDevice : public Device {
+ public:
+  const DeviceInfo& info() const override { return info_; }
+
+  using Device::launch;
+  void launch(const Kernel&, const LaunchShape&, std::span<const Argument>, const Stream&) override { no(); }
+  double time_ms(const Stream&, const std::function<void()>&) override { return no(), 0; }
+  void synchronize(const Stream&) override { no(); }
+  Buffer allocate(std::size_t) override { return no(), Buffer{}; }
+  void copy_in(const Buffer&, const void*, std::size_t) override { no(); }
+  void copy_out(void*, const Buffer&, std::size_t) override { no(); }
+
+ protected:
+  // Throws what it does instead: "ID" and then `instead`.
+  explicit IdleDevice(const std::string& id, const char* instead) : instead_(instead) {
+    info_.id = info_.key = id;
+  }
+  [[noreturn]] void no() const { throw Error(Status::unsupported, info_.id + instead_); }
+  DeviceInfo info_;
+
+ private:
+  const char* instead_;
+};
+
 class OfflineKernel : public Kernel {
  public:
   std::string log;
@@ -17,15 +41,14 @@ class OfflineKernel : public Kernel {
 // A line of such a log.
 inline constexpr const char* kCodeBytes = "\nbytes of code: ";
 
-class OfflineCompiler : public Device {
+// It loads what it compiled.
+class OfflineCompiler : public IdleDevice {
  public:
-  explicit OfflineCompiler(const std::string& id) {
-    info_.id = info_.key = id;
+  explicit OfflineCompiler(const std::string& id) : IdleDevice(id, " compiles; it runs nothing") {
     info_.kind = "gpu";
     info_.description = "a compiler; it runs nothing";
     info_.block_threads = 1024;
   }
-  const DeviceInfo& info() const override { return info_; }
 
   std::shared_ptr<Kernel> load(const Binary& binary, const KernelSource&) override {
     auto kernel = std::make_shared<OfflineKernel>();
@@ -36,21 +59,9 @@ class OfflineCompiler : public Device {
     return read(static_cast<const OfflineKernel&>(kernel).log, source);
   }
 
-  using Device::launch;
-  void launch(const Kernel&, const LaunchShape&, std::span<const Argument>, const Stream&) override { no(); }
-  double time_ms(const Stream&, const std::function<void()>&) override { return no(); }
-  void synchronize(const Stream&) override { no(); }
-  Buffer allocate(std::size_t) override { return no(), Buffer{}; }
-  void copy_in(const Buffer&, const void*, std::size_t) override { no(); }
-  void copy_out(void*, const Buffer&, std::size_t) override { no(); }
-
  protected:
   // What the compiler's log says, as compile() left it.
   virtual KernelResources read(const std::string& log, const KernelSource& source) const = 0;
-  DeviceInfo info_;
-
- private:
-  double no() const { throw Error(Status::unsupported, info_.id + " compiles; it runs nothing"); }
 };
 
 }  // namespace faltung

@@ -48,28 +48,15 @@ class EnvironmentValue {
 VkPhysicalDevice null_device(const std::string& family, bool by_llvm) {
   const EnvironmentValue chip("RADV_FORCE_FAMILY", family);
   const EnvironmentValue compiler("RADV_DEBUG", by_llvm ? "nocache,llvm" : "nocache");
-  VkApplicationInfo application{};
-  application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
-  application.pApplicationName = "faltung";
-  application.apiVersion = VK_API_VERSION_1_2;
-  VkInstanceCreateInfo wanted{};
-  wanted.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
-  wanted.pApplicationInfo = &application;
-  VkInstance instance = VK_NULL_HANDLE;
-  if (vk::api()->CreateInstance(&wanted, nullptr, &instance) != VK_SUCCESS) return VK_NULL_HANDLE;
+  const VkInstance instance = vk::new_instance(vk::api()->CreateInstance);
+  if (instance == VK_NULL_HANDLE) return VK_NULL_HANDLE;
   constexpr unsigned kMostDevices = 16;
   unsigned count = kMostDevices;
   std::vector<VkPhysicalDevice> all(count);
   if (vk::api()->EnumeratePhysicalDevices(instance, &count, all.data()) < 0) count = 0;
   all.resize(count);
   for (VkPhysicalDevice physical : all) {
-    VkPhysicalDeviceVulkan12Properties driver{};
-    driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
-    VkPhysicalDeviceProperties2 properties{};
-    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-    properties.pNext = &driver;
-    vk::api()->GetPhysicalDeviceProperties2(physical, &properties);
-    if (driver.driverID == VK_DRIVER_ID_MESA_RADV) return physical;
+    if (vk::Properties(physical).driver.driverID == VK_DRIVER_ID_MESA_RADV) return physical;
   }
   vk::api()->DestroyInstance(instance, nullptr);
   return VK_NULL_HANDLE;
@@ -106,21 +93,16 @@ class RadvCompiler : public OfflineCompiler {
     if (!vk::Features(physical).suffice() ||
         vk::Features(physical).tells_resources.pipelineExecutableInfo == 0)
       throw Error(Status::unsupported, id + ": this RADV does not tell what became of a kernel");
-    VkPhysicalDeviceVulkan12Properties driver{};
-    driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
-    VkPhysicalDeviceProperties2 properties{};
-    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-    properties.pNext = &driver;
-    vk::api()->GetPhysicalDeviceProperties2(physical, &properties);
-    const VkPhysicalDeviceLimits& limits = properties.properties.limits;
+    const vk::Properties properties(physical);
+    const VkPhysicalDeviceLimits& limits = properties.device.limits;
     push_constant_bytes_ = limits.maxPushConstantsSize;
     info_.units = 40;  // of a middling chip: the order of configs depends on it, their code does not
     info_.local_bytes = limits.maxComputeSharedMemorySize;
     info_.dialect = "opencl";
     info_.features = {"vulkan"};
     info_.unit = unit_limits(family);
-    info_.driver = std::string(driver.driverInfo) + (by_llvm ? ", LLVM: " : ", ACO: ") +
-                   properties.properties.deviceName + ", " + Clspv::get()->identity();
+    info_.driver = std::string(properties.driver.driverInfo) + (by_llvm ? ", LLVM: " : ", ACO: ") +
+                   properties.device.deviceName + ", " + Clspv::get()->identity();
     queue_ = std::make_shared<vk::Queue>(physical, 0, id);
   }
 

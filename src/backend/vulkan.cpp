@@ -37,10 +37,10 @@ int number_of_units(VkPhysicalDevice physical, const vk::Features& features) {
 
 class VulkanDevice : public Device {
  public:
-  VulkanDevice(int ordinal, VkPhysicalDevice physical, unsigned family,
-               const VkPhysicalDeviceProperties2& chain, const VkPhysicalDeviceVulkan12Properties& driver)
+  VulkanDevice(int ordinal, VkPhysicalDevice physical, unsigned family, const vk::Properties& properties)
       : physical_(physical), family_(family) {
-    const VkPhysicalDeviceProperties& p = chain.properties;
+    const VkPhysicalDeviceProperties& p = properties.device;
+    const VkPhysicalDeviceVulkan12Properties& driver = properties.driver;
     info_.id = "vulkan:" + std::to_string(ordinal);
     info_.kind = "gpu";
     info_.dialect = "opencl";
@@ -266,17 +266,12 @@ std::vector<std::shared_ptr<Device>> make_vulkan_devices() {
   if (vk::api()->EnumeratePhysicalDevices(vk::api()->instance, &count, all.data()) != VK_SUCCESS)
     return devices;
   for (VkPhysicalDevice physical : all) {
-    VkPhysicalDeviceVulkan12Properties driver{};
-    driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
-    VkPhysicalDeviceProperties2 properties{};
-    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-    properties.pNext = &driver;
-    vk::api()->GetPhysicalDeviceProperties2(physical, &properties);
+    const vk::Properties properties(physical);
     const std::optional<unsigned> family = computing_family(physical);
-    if (properties.properties.apiVersion < VK_API_VERSION_1_2 || !family || !vk::Features(physical).suffice())
+    if (properties.device.apiVersion < VK_API_VERSION_1_2 || !family || !vk::Features(physical).suffice())
       continue;
-    const auto device = std::make_shared<VulkanDevice>(static_cast<int>(devices.size()), physical, *family,
-                                                       properties, driver);
+    const auto device =
+        std::make_shared<VulkanDevice>(static_cast<int>(devices.size()), physical, *family, properties);
     if (device->info().memory_bytes > 0) devices.push_back(device);  // RADV's null device has none
   }
   return devices;

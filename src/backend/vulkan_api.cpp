@@ -24,15 +24,9 @@ const Api* api() {
     const auto find = reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library, "vkGetInstanceProcAddr"));
     const auto create =
         find == nullptr ? nullptr : reinterpret_cast<PFN_vkCreateInstance>(find(nullptr, "vkCreateInstance"));
-    VkApplicationInfo application{};
-    application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
-    application.pApplicationName = "faltung";
-    application.apiVersion = VK_API_VERSION_1_2;
-    VkInstanceCreateInfo wanted{};
-    wanted.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
-    wanted.pApplicationInfo = &application;
     static Api functions;
-    if (create == nullptr || create(&wanted, nullptr, &functions.instance) != VK_SUCCESS) {
+    functions.instance = create == nullptr ? VK_NULL_HANDLE : new_instance(create);
+    if (functions.instance == VK_NULL_HANDLE) {
       vulkan_missing_text() = "libvulkan.so.1 makes no instance of Vulkan 1.2: it found no driver";
       return nullptr;
     }
@@ -45,6 +39,27 @@ const Api* api() {
     return &functions;
   }();
   return instance;
+}
+
+VkInstance new_instance(PFN_vkCreateInstance create) {
+  VkApplicationInfo application{};
+  application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
+  application.pApplicationName = "faltung";
+  application.apiVersion = VK_API_VERSION_1_2;
+  VkInstanceCreateInfo wanted{};
+  wanted.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
+  wanted.pApplicationInfo = &application;
+  VkInstance instance = VK_NULL_HANDLE;
+  return create(&wanted, nullptr, &instance) == VK_SUCCESS ? instance : VK_NULL_HANDLE;
+}
+
+Properties::Properties(VkPhysicalDevice physical) {
+  driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
+  VkPhysicalDeviceProperties2 both{};
+  both.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  both.pNext = &driver;
+  api()->GetPhysicalDeviceProperties2(physical, &both);
+  device = both.properties;
 }
 
 const std::string& missing() { return vulkan_missing_text(); }

@@ -38,6 +38,16 @@ struct Api {
 const Api* api();
 const std::string& missing();
 
+// An instance of Vulkan 1.2; null where it makes none.
+VkInstance new_instance(PFN_vkCreateInstance create);
+
+// What a device says of itself, and of its driver.
+struct Properties {
+  explicit Properties(VkPhysicalDevice physical);
+  VkPhysicalDeviceVulkan12Properties driver{};
+  VkPhysicalDeviceProperties device{};
+};
+
 // Throws what another answer than success says, after `what` was being done.
 void check(VkResult result, const std::string& what);
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "src/problem/problem.hpp"
+#include "src/problem/reference.hpp"
 
 namespace faltung::network {
 
@@ -44,43 +44,12 @@ Epilogue epilogue_of(const Node& node, DType dtype, Behind behind) {
   return epilogue;
 }
 
-namespace {
-
-double activate(const Node& node, const FusedActivation& a, double x) {
-  const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
-  switch (a.kind) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return x < 0 ? 0 : x;
-    case Activation::relu6:
-      return x < 0 ? 0 : x > 6 ? 6 : x;
-    case Activation::leaky_relu:
-      return x < 0 ? x * a.slope : x;
-    case Activation::sigmoid:
-      return sigmoid(x);
-    case Activation::silu:
-      return x * sigmoid(x);
-    case Activation::gelu:
-      return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
-    case Activation::gelu_tanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-    case Activation::hardswish:
-      return x * (x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6);
-    case Activation::hardsigmoid:
-      return std::clamp(a.slope * x + 0.5, 0.0, 1.0);
-    default:
-      throw Error(Status::internal, node.title() + ": its activation has no reference");
-  }
-}
-
-}  // namespace
-
 double finish(const Node& node, double x, const double* residual) {
   const FusedActivation a = read_activation(node);
-  if (residual == nullptr) return activate(node, a, x);
-  if (read_residual_order(node) == ResidualOrder::after_activation) return activate(node, a, x) + *residual;
-  return activate(node, a, x + *residual);
+  const auto activated = [&](double value) { return activate(a.kind, a.slope, value); };
+  if (residual == nullptr) return activated(x);
+  if (read_residual_order(node) == ResidualOrder::after_activation) return activated(x) + *residual;
+  return activated(x + *residual);
 }
 
 std::optional<FusedActivation> as_activation(const Graph& graph, const Node& node) {

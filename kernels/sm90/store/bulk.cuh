@@ -15,7 +15,7 @@ __device__ __forceinline__ unsigned staged(int pixel, int chunk) {
 
 struct Results {
   static constexpr bool kBringsResidual = kResidual;
-  static constexpr bool kInTurn = kStagedUnits < kUnits;
+  static constexpr bool kUnitsInTurn = kStagedUnits < kUnits;
 
   static __device__ __forceinline__ void load_residual(const TensorMap& map, const Tile& t, unsigned staging,
                                                        unsigned barrier, int consumer) {
@@ -44,7 +44,7 @@ struct Results {
     }
     if constexpr (kPixelsOnM) {
       put_pixels(sums, y_map, p, t, staging, consumer, thread);
-      if constexpr (kInTurn) return;
+      if constexpr (kUnitsInTurn) return;
     } else {
       put_channels(sums, p, t, staging, consumer, thread);
     }
@@ -77,7 +77,7 @@ struct Results {
         }
         const int chunk = nb * (kN / 8) + i + (matrix >> 1) * next;
         [[maybe_unused]] const int unit = (nb * (kN / 8) + i) / (kUnit / 8), in_unit = i % (kUnit / 8);
-        if (kInTurn && unit >= kStagedUnits && in_unit == 0) {
+        if (kUnitsInTurn && unit >= kStagedUnits && in_unit == 0) {
           if (thread == 0) store_wait_read<kStagedUnits - 1>();
           named_sync(3 + consumer, 128);
         }
@@ -97,7 +97,7 @@ struct Results {
           }
           store_matrices(address, out[0], out[1], out[2], out[3]);
         }
-        if (kInTurn && in_unit + 2 == kUnit / 8) {
+        if (kUnitsInTurn && in_unit + 2 == kUnit / 8) {
           fence_async();
           named_sync(3 + consumer, 128);
           if (thread == 0) {
