@@ -29,21 +29,21 @@ bool pairs_up(const Config& c) {
 
 // Fitted to kernels timed on an H200 (docs/notes/hopper_gradients.md).
 Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
-  constexpr double kClock = 1.47e6;               // cycles a millisecond
-  constexpr double kFill = 52, kFillTap = 88.64;  // bytes a cycle into shared memory: halo patches; a tap
-  constexpr double kFillPlanes = 51.54;           // of planes
-  constexpr double kIssue = 144;                  // cycles until the next box is asked for
-  constexpr double kFirst = 31;                   // cycles to read 64 rows
-  constexpr double kStart = 1988, kTile = 51.52;  // cycles of a block, and of a tile, that nothing hides
-  constexpr double kRoom = 682;                   // of those, what room for the next launch's blocks saves
-  constexpr double kLatency = 1250;               // cycles until a buffer begins to fill
-  constexpr double kMemory = 3.923e9, kCache = 4.987e9;      // bytes a millisecond
-  constexpr double kStep = 0.0008331, kLaunch = 0.000921;    // ms: the sum's step, the product's
+  constexpr double kClock = 1.47e6;                // cycles a millisecond
+  constexpr double kFill = 62.3, kFillTap = 95.8;  // bytes a cycle into shared memory: halo patches; a tap
+  constexpr double kFillPlanes = 53.9;             // of planes
+  constexpr double kIssue = 142;                   // cycles until the next box is asked for
+  constexpr double kFirst = 31;                    // cycles to read 64 rows
+  constexpr double kStart = 1988, kTile = 51.6;    // cycles of a block, and of a tile, that nothing hides
+  constexpr double kRoom = 688;                    // of those, what room for the next launch's blocks saves
+  constexpr double kLatency = 1250;                // cycles until a buffer begins to fill
+  constexpr double kMemory = 4.2e9, kCache = 4.936e9;        // bytes a millisecond
+  constexpr double kStep = 0.000785, kLaunch = 0.000921;     // ms: the sum's step, the product's
   constexpr double kTurn = 0.002111, kTurned = 4.363e9;      // ms: a step that turns; bytes a ms
   constexpr double kJoin = 0.002572, kJoinEach = 0.0007127;  // ms: a cluster's sum, and each block of it
-  constexpr double kOverlap = 0.2471;  // what is lost of the shorter of bytes and arithmetic
-  constexpr double kPaired = 0.00105;  // ms: what two blocks lose by waiting for each other
-  constexpr double kLines = 1.1;       // products from registers, by so much slower
+  constexpr double kOverlap = 0.2177;   // what is lost of the shorter of bytes and arithmetic
+  constexpr double kPaired = 0.001056;  // ms: what two blocks lose by waiting for each other
+  constexpr double kLines = 1.1;        // products from registers, by so much slower
   const Problem p = seen(t, problem);
   const Config c = config(t, problem);
   const Counts n = counts(t, problem);
