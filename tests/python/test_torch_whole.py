@@ -1,5 +1,5 @@
 """Of the layers that are faster one by one, patch keeps those with which the whole model is fastest."""
-import time
+import types
 
 import pytest
 
@@ -114,17 +114,20 @@ def test_what_cannot_be_timed():
         assert len(_whole.time_whole(nn.Identity(), x, put, x.device, 0.1)) == 1
 
 
-def test_the_slower_candidate_takes_longer():
-    sleeps = {"ms": 0.0}
+def test_candidates_are_timed_in_turn(monkeypatch):
+    """By a clock that the model moves, of which some runs are disturbed."""
+    clock, runs = {"now": 0.0, "takes": 0.0}, []
 
-    class Sleeping(nn.Module):
+    class Moves(nn.Module):
         def forward(self, x):
-            time.sleep(sleeps["ms"] / 1e3)
+            runs.append(clock["takes"])
+            clock["now"] += clock["takes"] * (10 if len(runs) % 5 == 0 else 1)
             return x
+    monkeypatch.setattr(_whole, "time", types.SimpleNamespace(perf_counter=lambda: clock["now"]))
+    put = [lambda: clock.update(takes=0.25), lambda: clock.update(takes=0.125)]
     with torch.no_grad():
-        slow, fast = _whole.time_whole(Sleeping(), torch.ones(1), [lambda: sleeps.update(ms=40.0), lambda: sleeps.update(ms=1.0)],
-                                       torch.device("cpu"), 0.1)
-    assert slow >= 40 and 1 <= fast < slow
+        assert _whole.time_whole(Moves(), torch.ones(1), put, torch.device("cpu"), 1.0) == [250.0, 125.0]
+    assert runs == [0.25, 0.25, 0.125, 0.125] * _whole.ROUNDS
 
 
 def test_all_that_is_computed_is_kept_where_it_need_not_be_faster(saving, monkeypatch):
