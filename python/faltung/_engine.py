@@ -1,5 +1,4 @@
 """Devices, plans and choices: one engine a process, made when it is first needed."""
-import glob
 import os
 import sys
 import threading
@@ -50,9 +49,11 @@ def _find_nvrtc():
         return
     for folder in sys.path:
         for package in ("nvidia/cu13", "nvidia/cuda_nvrtc"):
-            found = sorted(glob.glob(os.path.join(glob.escape(folder), package, "lib", "libnvrtc.so.[0-9]*")))
+            library = os.path.join(folder, package, "lib")
+            names = os.listdir(library) if os.path.isdir(library) else ()  # the module glob takes half of this package's import
+            found = sorted(name for name in names if name.startswith("libnvrtc.so.") and name[len("libnvrtc.so."):][:1].isdigit())
             if found:
-                os.environ["FALTUNG_NVRTC"] = found[0]
+                os.environ["FALTUNG_NVRTC"] = os.path.join(library, found[0])
                 return
 
 

@@ -129,8 +129,9 @@ void PlanImpl::check_apart(const Tensors& tensors, const RunOptions& options) co
       {"sums", tensors.sums, bytes_.sums, true},
       {"workspace", options.workspace, workspace_bytes(options.weights != nullptr), true}};
   for (const Extent& one : extents) {
+    if (!one.is_written || one.bytes == 0) continue;
     for (const Extent& other : extents) {
-      if (!one.is_written || &one == &other || !one.overlaps(other)) continue;
+      if (&one == &other || !one.overlaps(other)) continue;
       throw Error(Status::bad_problem, std::string(one.name) + " is written to and overlaps " + other.name +
                                            "; give each memory of its own");
     }
@@ -184,7 +185,7 @@ bool PlanImpl::takes(const PackedWeights& weights) const {
 }
 
 void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
-  const FloatMode mode;
+  const FloatMode mode(denormals_);
   const PackedWeights* weights = options.weights;
   if (weights != nullptr && !takes(*weights)) {
     throw Error(Status::bad_problem, "the packed weights are of kernel " + weights->plan().kernel() +
@@ -212,9 +213,9 @@ void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
     memory[Place::packed] = align(weights->buffer().pointer);
   } else if (recipe_.packed_bytes > 0) {
     memory[Place::packed] = memory[Place::workspace] + aligned(recipe_.workspace_bytes);
+    const FloatMode packing;
     execute(pack_, memory, options);
   }
-  const FloatMode steps_mode(denormals_);
   execute(steps_, memory, options);
 }
 

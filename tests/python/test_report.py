@@ -84,6 +84,7 @@ def test_a_bench_of_ones_own(tmp_path):
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium (Debian: chromium)")
 def test_a_browser_shows_it(tmp_path):
+    pytest.importorskip("matplotlib")
     path = faltung.report.write(tmp_path, bench=ROWS, patch=Patch(), doctor=DOCTOR)
     done = subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom",
                            "file://" + path], capture_output=True, text=True, timeout=120, check=True)

@@ -3,6 +3,7 @@ torch.compile backend."""
 import copy
 import importlib.metadata
 import io
+import math
 import os
 import pickle
 import time
@@ -652,6 +653,10 @@ def test_which_passes_are_ours():
     little = {fwd: (0.010, 0.011), bwd_w: (0.02, 0.01)}
     assert faster_passes(little, 1.0, False) == ({fwd}, "")
     chosen, why = faster_passes(little, 1.0, True)
-    assert not chosen and "less than 20 us" in why
+    assert not chosen and "less than 50 us" in why
     assert faster_passes({fwd: (0.010, 0.011), bwd_w: (0.01, 0.011)}, 1.0, True) == ({fwd, bwd_w}, "")
-    assert faster_passes({fwd: (0.1, 0.13), bwd_w: (0.02, 0.01)}, 1.0, True) == ({fwd}, "")
+    # Of one library, where that saves nearly as much; of both, where it does not, or takes longer than PyTorch.
+    assert faster_passes({fwd: (0.10, 0.13), bwd_w: (0.02, 0.01)}, 1.0, True) == ({fwd, bwd_w}, "")
+    assert faster_passes({fwd: (0.1, 0.2), bwd_w: (0.1, 0.04)}, 1.0, True) == ({fwd}, "")
+    assert faster_passes({fwd: (0.1, 0.16), bwd_w: (0.1, 0.03)}, 1.0, True) == ({fwd}, "")
+    assert faster_passes({fwd: (0.1, 0.2), bwd_w: (math.inf, 0.04)}, 1.0, True) == ({fwd}, "")

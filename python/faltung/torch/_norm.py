@@ -18,3 +18,13 @@ def normalized(norm, x):
 
 
 _DIMENSIONS = {torch.nn.BatchNorm1d: (2, 3), torch.nn.BatchNorm2d: (4,), torch.nn.BatchNorm3d: (5,)}
+
+
+class Quick:
+    """Stands in for the forward of a batch norm in training."""
+
+    def __init__(self, norm):
+        self.norm = norm
+
+    def __call__(self, x):
+        return normalized(self.norm, x)

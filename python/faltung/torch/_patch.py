@@ -7,13 +7,15 @@ from .. import _c
 from . import _block, _constant, _run
 from ._activations import activation_of
 from ._layer import FAMILIES, Layer, Pass, Shared
+from ._norm import Quick
 from ._observe import NORMS, Observation, activation_name, fork_rng, run, tensors_of
 from ._order import Order
 from ._passes import PASSES, WORDS
 from ._time import time_in_turn
+from ._whole import SHARES, leading, time_whole
 
 ABOUT = 0.95  # of PyTorch's time that ours may not reach
-MIXED_MS = 0.02  # that a layer of both libraries must save on CUDA: about what it costs the host more, which often sets the pace
+MIXED_MS = 0.05  # that a layer of both libraries must save on CUDA: what it costs the host more, which often sets the pace
 
 
 def refusal(conv, calls, observation):
@@ -96,12 +98,18 @@ class Row:
 
 def faster_passes(times, at_least, on_cuda):
     """Which passes are faltung's, of {pass: (ms, PyTorch's ms)}, and if none is, why: those that are at least so many times as fast.
-    Beside one that is, so is one of about PyTorch's time: a layer of both libraries costs the host more."""
+    Beside one that is, so is one of about PyTorch's time, and on CUDA any, where a layer of both libraries would save too little more
+    than one of ours alone."""
     slack = ABOUT if any(torch_ms >= at_least * ms for ms, torch_ms in times.values()) else 1.0
     ours = frozenset(which for which, (ms, torch_ms) in times.items() if torch_ms >= slack * at_least * ms)
     if not ours:
         return ours, "PyTorch is faster in every pass"
-    if on_cuda and len(ours) < len(times) and sum(times[which][1] - times[which][0] for which in ours) < MIXED_MS:
+    if not on_cuda or len(ours) == len(times):
+        return ours, ""
+    both, alone = (sum(times[which][1] - at_least * times[which][0] for which in some) for some in (ours, times))
+    if alone >= 0 and both - alone < MIXED_MS:
+        return frozenset(times), ""
+    if both < MIXED_MS:
         return frozenset(), f"the passes that are faster save less than {1e3 * MIXED_MS:.0f} us, which a layer of both libraries costs the host"
     return ours, ""
 
@@ -181,20 +189,49 @@ def _kind(layer, call):
             layer.conv.bias is None, layer.norm is None, layer.adds, layer.word, runs_in_parts(layer.conv))
 
 
+class Forwards:
+    """What stands in for the forward of modules, with some of the layers in place. layers: {convolution: its Layer}; blocks: as
+    _block.find has them; norms: batch norms of a model in training."""
+
+    def __init__(self, layers, blocks, norms=()):
+        self.layers, self._of = layers, {norm: Quick(norm) for norm in norms}
+        for conv, layer in layers.items():
+            self._of[conv] = layer
+            for module in (layer.norm, layer.activation):
+                if module is not None:
+                    self._of[module] = Shared(module) if module is layer.activation and layer.activation_is_shared else Pass()
+        for module, inside in blocks.items():
+            inside = {name: layer for name, layer in inside.items() if layer.conv in layers}
+            if any(layer.adds for layer in inside.values()):
+                self._of[module] = _block.Block(module, inside)
+
+    def put(self):
+        for module, forward in self._of.items():
+            module.forward = forward
+            if isinstance(forward, _block.Block) and forward.run is None:
+                forward.prepare()
+
+    def take_back(self):
+        for module in self._of:
+            module.__dict__.pop("forward", None)
+
+
 class Patch:
     """What patch did. ``rows``: one a convolution; ``report()``: they as text; ``undo()``: the model as it was; ``difference``: how
     far the model's result on the example moved, in units of its largest value (None in training), or ``overflows_in``: the module
-    from which on it is not finite in PyTorch already, so that nothing can be compared."""
+    from which on it is not finite in PyTorch already, so that nothing can be compared; ``whole``: how the whole model was timed, and the
+    milliseconds that it took, beginning with PyTorch alone; empty if it was not timed."""
 
-    def __init__(self, rows, replaced, overflows_in, order):
-        self.rows, self._replaced, self.overflows_in, self.difference, self._order = rows, replaced, overflows_in, None, order
+    def __init__(self, rows, forwards, overflows_in, order, whole):
+        self.rows, self.overflows_in, self.difference, self.whole = rows, overflows_in, None, whole
+        self._forwards, self._order = forwards, order
 
     def undo(self):
         """Takes faltung out of the model again, which then computes the same bits as before."""
-        for module in self._replaced:
-            if isinstance(module.__dict__.pop("forward", None), Layer):
-                _constant.forget(module.weight)
-        self._replaced = []
+        self._forwards.take_back()
+        for layer in self._forwards.layers.values():
+            layer.forget()
+        self._forwards = Forwards({}, {})
         self._order.undo()
 
     def report(self):
@@ -208,6 +245,9 @@ class Patch:
         if after:
             lines.append(f"{len(kept)} of {len(self.rows)} convolutions by faltung; those measured take {after:.3f} ms, in PyTorch "
                          f"alone {before:.3f} ms: {before / after:.2f} times as fast")
+        if self.whole:
+            times = ", ".join(f"{ms:.3f} ms {how}" for how, ms in self.whole.items())
+            lines.append(f"The whole model as it runs takes {times}; the fastest is kept")
         if self.overflows_in is not None:
             lines.append(f"In PyTorch alone the result is not finite from {self.overflows_in} on, so that nothing can be compared: "
                          f"give weights and batch norm's statistics that fit each other, or a dtype of more range")
@@ -228,11 +268,38 @@ def _difference(before, after):
     return worst
 
 
+def _fastest(model, example, everything, blocks, norms, saved, min_ms):
+    """The Forwards with which the whole model takes the least, and what Patch.whole has; everything where nothing can be timed.
+    everything: the Forwards of all layers, blocks and norms; saved: milliseconds by convolution."""
+    candidates = {"in PyTorch alone": Forwards({}, {})}
+    for share in SHARES:
+        chosen = leading(saved, share)
+        if chosen or norms:
+            name = f"with {len(chosen)} layers of faltung's" + ", batch norm called directly" * bool(norms)
+            candidates[name] = Forwards({conv: layer for conv, layer in everything.layers.items() if conv in chosen}, blocks, norms)
+
+    def putting(candidate):
+        def put():
+            everything.take_back()
+            candidate.put()
+        return put
+    try:
+        times = time_whole(model, example, list(map(putting, candidates.values())), next(iter(saved)).weight.device, min_ms)
+    finally:
+        everything.take_back()
+    if times is None:
+        return everything, {}
+    whole = dict(zip(candidates, times))
+    return candidates[min(whole, key=whole.get)], whole
+
+
 def patch(model, example, *, at_least=1.0, min_time=40.0, memory_format=torch.preserve_format):
     """Replaces the model's convolutions (``torch.nn.Conv1d`` to ``ConvTranspose3d``) by faltung's where they are faster, with the
     batch norm (in eval mode) and the activation that follow where the forward pass of ``example`` (the input, or a tuple of them)
     shows that nothing else reads what is between. Each layer is timed beside PyTorch's own, in turn, for min_time milliseconds
-    each, on CUDA without what the host takes; it is kept where ours is at least ``at_least`` times as fast. Returns a :class:`Patch`.
+    each, on CUDA without what the host takes; it is kept where ours is at least ``at_least`` times as fast. Then the whole model is
+    timed as it runs, in training with the gradients of its result, without faltung and with those layers that save most: the fastest
+    is kept (at_least=0 keeps all that is computed). Returns a :class:`Patch`.
 
     Parameters, state_dict and hooks stay as they are; the modules' ``forward`` is replaced, and ``undo`` takes that back. Weights
     are read again when they change, which PyTorch counts, but not for changes through ``.data``: patch again after those.
@@ -249,8 +316,17 @@ def patch(model, example, *, at_least=1.0, min_time=40.0, memory_format=torch.pr
 
 
 def _patch(model, example, order, at_least, min_time):
-    training = torch.is_grad_enabled() and model.training
     kept = [(buffer, buffer.clone()) for buffer in model.buffers()]  # that a forward pass in training mode moves
+    try:
+        return _choose(model, example, order, at_least, min_time)
+    finally:
+        with torch.no_grad():
+            for buffer, before in kept:
+                buffer.copy_(before)
+
+
+def _choose(model, example, order, at_least, min_time):
+    training = torch.is_grad_enabled() and model.training
     tensors = (*model.parameters(), *model.buffers(), *tensors_of(example))
     with torch.set_grad_enabled(training), fork_rng(*tensors):
         observation = Observation(model, example)
@@ -282,25 +358,18 @@ def _patch(model, example, order, at_least, min_time):
             else:
                 layer.forget()
         observation.forget()
-    with torch.no_grad():
-        for buffer, before in kept:
-            buffer.copy_(before)
-    replaced = []
-    for layer in layers.values():
-        layer.conv.forward = layer
-        replaced.append(layer.conv)
-        for module in (layer.norm, layer.activation):
-            if module is not None:
-                module.forward = Shared(module) if module is layer.activation and layer.activation_is_shared else Pass()
-                replaced.append(module)
-    for module, inside in blocks.items():
-        inside = {name: layer for name, layer in inside.items() if layer.conv in layers}
-        if any(layer.adds for layer in inside.values()):
-            module.forward = _block.Block(module, inside)
-            replaced.append(module)
-            module.forward.prepare()
-    patched = Patch(rows, replaced, observation.overflows_in, order)
-    if not model.training and patched.overflows_in is None:
-        with torch.no_grad(), fork_rng(*tensors):
-            patched.difference = _difference(observation.results, tensors_of(run(model, example)))
+        norms = [m for m in model.modules() if type(m) in NORMS and "forward" not in m.__dict__] if training else []
+        forwards, whole = Forwards(layers, blocks, norms), {}
+        if layers and at_least > 0:
+            saved = {conv: row.torch_ms - row.ms for conv, row in zip(why_not, rows) if conv in layers}
+            forwards, whole = _fastest(model, example, forwards, blocks, norms, saved, min_time)
+        for conv, row in zip(why_not, rows):
+            if conv in layers and conv not in forwards.layers:
+                row.why = "the whole model is faster without it"
+                layers[conv].forget()
+        forwards.put()
+        patched = Patch(rows, forwards, observation.overflows_in, order, whole)
+        if not model.training and patched.overflows_in is None:
+            with torch.no_grad():
+                patched.difference = _difference(observation.results, tensors_of(run(model, example)))
     return patched
