@@ -148,6 +148,33 @@ TEST_F(NetworkCommand, APeerThatIsNotThereSaysWhatItNeeds) {
   }
 }
 
+// A peer whose thread spins all the time, and whose answers are the milliseconds of processor time that it
+// took from one answer to the next question: while half a second of ours is timed.
+TEST_F(NetworkCommand, APeerStandsStillWhileOursIsTimed) {
+  write("faltung-peer-spinner",
+        "#!/usr/bin/env python3\n"
+        "import sys, threading, time\n"
+        "def spin():\n"
+        "    while True: pass\n"
+        "sys.setswitchinterval(1e-4)\n"
+        "threading.Thread(target=spin, daemon=True).start()\n"
+        "print('peer 1 spinner', flush=True)\n"
+        "since = time.process_time()\n"
+        "for line in sys.stdin:\n"
+        "    ms = 1000 * (time.process_time() - since)\n"
+        "    print(f'ms {ms} {ms} {ms} 1' if line.startswith('run') else 'ready', '', flush=True)\n"
+        "    since = time.process_time()\n");
+  fs::permissions(path("faltung-peer-spinner"), fs::perms::owner_all);
+  const Ended ended = shell(
+      "FALTUNG_PEER_PATH=$PWD $network bench net.onnx --size x=2x4x6x5 --min-time 500ms --repeat 1 --threads "
+      "1 "
+      "--vs spinner");
+  ASSERT_EQ(ended.exit, 0) << ended.err;
+  const std::size_t at = ended.out.find("spinner: ");
+  ASSERT_NE(at, std::string::npos) << ended.out;
+  EXPECT_LT(std::stod(ended.out.substr(at + 9)), 30) << ended.out;
+}
+
 TEST_F(NetworkCommand, APeerOfSingleConvolutionsSaysSo) {
   write("faltung-peer-single",
         "#!/bin/sh\necho 'peer 1 single'\nwhile read verb rest; do echo \"failed: unknown request '$verb'\"; "

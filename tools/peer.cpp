@@ -7,6 +7,9 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
 
 #include <cerrno>
 #include <chrono>
@@ -76,9 +79,14 @@ Peer::Peer(const std::string& name) : name_(name) {
   int to[2], from[2];
   if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) fail(std::strerror(errno));
   signal(SIGPIPE, SIG_IGN);  // a peer that died is told of by the next read
+  const pid_t self = getpid();
   pid_ = fork();
   if (pid_ < 0) fail(std::strerror(errno));
   if (pid_ == 0) {
+#if defined(__linux__)
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // stopped as it may be, it does not see its input end
+#endif
+    if (getppid() != self) _exit(126);  // ended before the line above
     dup2(to[0], STDIN_FILENO);
     dup2(from[1], STDOUT_FILENO);
     execl(path.c_str(), path.c_str(), static_cast<char*>(nullptr));
@@ -91,12 +99,14 @@ Peer::Peer(const std::string& name) : name_(name) {
   const std::string hello = read_line(60);  // peer 1 <name> <version>
   if (!hello.starts_with("peer 1 ")) fail("said '" + hello + "' in place of 'peer 1 <name and version>'");
   version_ = hello.substr(7);
+  stop();
 }
 
 Peer::~Peer() {
   if (in_ >= 0) close(in_);
   if (out_ >= 0) close(out_);
   if (pid_ <= 0) return;
+  kill(pid_, SIGCONT);
   using namespace std::chrono_literals;
   for (int i = 0; i < 200; ++i) {  // the end of its input asks it to leave
     if (waitpid(pid_, nullptr, WNOHANG) != 0) return;
@@ -104,6 +114,13 @@ Peer::~Peer() {
   }
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
+}
+
+void Peer::stop() const {
+  kill(pid_, SIGSTOP);
+  siginfo_t what;
+  while (waitid(P_PID, static_cast<id_t>(pid_), &what, WSTOPPED | WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
 }
 
 void Peer::fail(const std::string& what) const {
@@ -136,13 +153,16 @@ std::string Peer::read_line(double timeout_s) {
 
 std::string Peer::ask(const std::string& line, double timeout_s) {
   const std::string text = line + "\n";
+  kill(pid_, SIGCONT);
   for (std::size_t sent = 0; sent < text.size();) {
     const ssize_t bytes = ::write(in_, text.data() + sent, text.size() - sent);
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes <= 0) fail("it is gone");
     sent += static_cast<std::size_t>(bytes);
   }
-  return read_line(timeout_s);
+  std::string answer = read_line(timeout_s);
+  stop();
+  return answer;
 }
 
 Peer::Answer Peer::prepare(const Problem& problem, const std::string& device, int threads, int sets,

@@ -9,6 +9,8 @@
 
 namespace faltung::tools {
 
+// Between its answers its process is stopped: threads of its own that spin for more work, as ONNX Runtime's
+// do for tens of milliseconds, would take a processor from whoever is timed next.
 class Peer {
  public:
   // Starts faltung-peer-<name>, looked for in FALTUNG_PEER_PATH, beside the command and in PATH. Throws
@@ -38,6 +40,8 @@ class Peer {
  private:
   std::string ask(const std::string& line, double timeout_s);
   std::string read_line(double timeout_s);
+  // Returns when all its threads stand still.
+  void stop() const;
   [[noreturn]] void fail(const std::string& what) const;
 
   std::string name_, version_, buffered_;
