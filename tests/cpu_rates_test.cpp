@@ -16,6 +16,14 @@ TEST(CpuRates, ArePlausible) {
   EXPECT_LT(vector_multiply_add_ns(), 50);
   EXPECT_GT(far_byte_ns(), 0);
   EXPECT_GT(near_byte_ns(), 0);
+  EXPECT_GE(memory_byte_ns(), far_byte_ns());
+  for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+    for (const DepthwiseTaps taps : {DepthwiseTaps::known, DepthwiseTaps::any}) {
+      const TileTime time = depthwise_time(layout, taps);
+      EXPECT_GT(time.step, 0.25 * vector_multiply_add_ns());  // noise moves both
+      EXPECT_GE(time.once, 0);
+    }
+  }
   const TileTime tile = tile_time(TileReads::strided, 2, 2);
   EXPECT_GE(tile.step, 4 * vector_multiply_add_ns());  // none is better than the best
   EXPECT_GT(tile.of(100), tile.of(10));
@@ -58,7 +66,8 @@ TEST(CpuRates, ADamagedRecordIsReplaced) {
 // In a process of its own, which has measured nothing yet.
 TEST(CpuRatesDeathTest, AreTakenInPlaceOfMeasuring) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // begins anew, with this test alone
-  std::vector<double> others = {static_cast<double>(brgemm_lanes()), 0.5, 0.25};
+  std::vector<double> others = {static_cast<double>(brgemm_lanes()), 0.5, 0.25, 0.75};
+  for (int kernel = 0; kernel < 4; ++kernel) others.insert(others.end(), {2.0 + kernel, 1.0});
   for (int vectors = 1; vectors <= kBrgemmMaxVectors; ++vectors) {
     for (int rows = 1; rows <= brgemm_max_rows(vectors); ++rows) {
       for (int reads = 0; reads < 3; ++reads)
@@ -69,7 +78,8 @@ TEST(CpuRatesDeathTest, AreTakenInPlaceOfMeasuring) {
       {
         adopt_cpu_rates(others);
         std::exit(cpu_rates() == others && vector_multiply_add_ns() == 1 &&
-                          tile_time(TileReads::contiguous, 2, 1).once == 4
+                          tile_time(TileReads::contiguous, 2, 1).once == 4 && memory_byte_ns() == 0.75 &&
+                          depthwise_time(Layout::nhwc, DepthwiseTaps::known).step == 4
                       ? 0
                       : 1);
       },

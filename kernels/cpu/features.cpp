@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/targets.hpp"
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -80,6 +81,12 @@ std::vector<std::string> cpu_features() {
   features.push_back("neon");
 #endif
   return features;
+}
+
+void flush_from_caches(const void* from, std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  for (std::size_t i = 0; i < bytes; i += kLine) hwy::FlushCacheline(static_cast<const char*>(from) + i);
+  hwy::LoadFence();
 }
 
 }  // namespace faltung

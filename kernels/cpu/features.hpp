@@ -2,6 +2,7 @@
 #ifndef FALTUNG_KERNELS_CPU_FEATURES_HPP_
 #define FALTUNG_KERNELS_CPU_FEATURES_HPP_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ void apply_isa_limit();
 std::vector<std::string> cpu_features();
 bool has_avx512_bf16();
 bool has_amx_bf16();
+
+// Leaves no cache with what lies there, where the processor has an instruction for that.
+void flush_from_caches(const void* from, std::size_t bytes);
 
 }  // namespace faltung
 

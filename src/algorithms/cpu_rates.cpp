@@ -11,6 +11,9 @@
 
 #include <unistd.h>
 
+#include "kernels/cpu/features.hpp"
+#include "src/algorithms/cpu_rates_depthwise.hpp"
+
 namespace faltung {
 namespace {
 
@@ -33,7 +36,8 @@ double fastest_ns(int runs, const Work& work) {
 
 struct Rates {
   std::array<TileTime, kReads * kMostRows * kBrgemmMaxVectors> tiles{};  // 0 where there is no such tile
-  double far_byte = 0, near_byte = 0;
+  double far_byte = 0, near_byte = 0, memory_byte = 0;
+  std::array<TileTime, kDepthwiseKernels> depthwise{};
   double best = INFINITY;  // of a multiply-add of vectors
 
   TileTime& tile(TileReads reads, int rows, int vectors) { return tiles[place(reads, rows, vectors)]; }
@@ -109,12 +113,32 @@ double byte_ns(std::int64_t bytes) {
   return ns / static_cast<double>(bytes);
 }
 
+// Of a byte read once from a buffer that no cache holds.
+double memory_byte_ns_now() {
+  constexpr std::size_t kFloats = (1 << 20) / 4, kLine = 16;
+  const std::vector<float> from(kFloats, 1.0f);
+  volatile float sink = 0;
+  double best = INFINITY;
+  for (int run = 0; run < 3; ++run) {
+    flush_from_caches(from.data(), 4 * kFloats);
+    const auto begin = Clock::now();
+    float sums[kLine] = {};
+    for (std::size_t i = 0; i + kLine <= kFloats; i += kLine) sums[i / kLine % kLine] += from[i];
+    sink = sums[0];
+    best = std::min(best, std::chrono::duration<double, std::nano>(Clock::now() - begin).count());
+  }
+  static_cast<void>(sink);
+  return best / (4 * kFloats);
+}
+
 Rates measure() {
   Rates rates;
   // Passes over all, so that what holds the processor up for a while holds up one pass of each.
   for (int pass = 0; pass < 3; ++pass) measure_tiles(rates);
   rates.far_byte = byte_ns(2 * cpu_caches().level2);
   rates.near_byte = byte_ns(cpu_caches().level2 / 2);
+  rates.memory_byte = std::max(rates.far_byte, memory_byte_ns_now());
+  rates.depthwise = measure_depthwise();
   return rates;
 }
 
@@ -162,10 +186,17 @@ TileTime tile_time(TileReads reads, int rows, int vectors) { return the_rates().
 double vector_multiply_add_ns() { return the_rates().best; }
 double far_byte_ns() { return the_rates().far_byte; }
 double near_byte_ns() { return the_rates().near_byte; }
+double memory_byte_ns() { return the_rates().memory_byte; }
+
+TileTime depthwise_time(Layout layout, DepthwiseTaps taps) {
+  return the_rates().depthwise[depthwise_kernel(layout, taps)];
+}
 
 std::vector<double> cpu_rates() {
   const Rates& rates = the_rates();
-  std::vector<double> numbers{static_cast<double>(brgemm_lanes()), rates.far_byte, rates.near_byte};
+  std::vector<double> numbers{static_cast<double>(brgemm_lanes()), rates.far_byte, rates.near_byte,
+                              rates.memory_byte};
+  for (const TileTime& time : rates.depthwise) numbers.insert(numbers.end(), {time.step, time.once});
   each_tile([&](TileReads reads, int rows, int vectors) {
     const TileTime& tile = rates.tile(reads, rows, vectors);
     numbers.insert(numbers.end(), {tile.step, tile.once});
@@ -178,13 +209,14 @@ KeptRates adopt_cpu_rates(const std::vector<double>& numbers) {
   std::size_t taken = 0;
   const auto next = [&] { return taken < numbers.size() ? numbers[taken++] : -1; };
   bool whole = next() == brgemm_lanes();
-  rates->far_byte = next(), rates->near_byte = next();
-  whole = whole && rates->far_byte > 0 && rates->near_byte > 0;
-  each_tile([&](TileReads reads, int rows, int vectors) {
-    TileTime& tile = rates->tile(reads, rows, vectors);
-    tile.step = next(), tile.once = next();
-    whole = whole && tile.step > 0 && tile.once >= 0;
-  });
+  rates->far_byte = next(), rates->near_byte = next(), rates->memory_byte = next();
+  whole = whole && rates->far_byte > 0 && rates->near_byte > 0 && rates->memory_byte > 0;
+  const auto take = [&](TileTime& time) {
+    time.step = next(), time.once = next();
+    whole = whole && time.step > 0 && time.once >= 0;
+  };
+  for (TileTime& time : rates->depthwise) take(time);
+  each_tile([&](TileReads reads, int rows, int vectors) { take(rates->tile(reads, rows, vectors)); });
   if (!whole || taken != numbers.size()) return KeptRates::damaged;
   find_best(*rates);
   const std::lock_guard lock(making);

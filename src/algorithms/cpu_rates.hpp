@@ -34,6 +34,13 @@ double vector_multiply_add_ns();
 // Nanoseconds of a byte that a core reads in a stream from beyond its second-level cache, and from within it.
 double far_byte_ns();
 double near_byte_ns();
+// The same where no cache holds it. Where a processor has no instruction to empty its caches: far_byte_ns.
+double memory_byte_ns();
+
+// How a depthwise kernel walks over its filter's taps: by code for that very size and stride, or by a loop.
+enum class DepthwiseTaps { known, any };
+// Of a vector of its outputs, whose steps are taps: data in the second-level cache.
+TileTime depthwise_time(Layout layout, DepthwiseTaps taps);
 
 // The cost models of other algorithms count in cycles of a core that starts two multiply-adds of vectors in
 // each: so many nanoseconds.

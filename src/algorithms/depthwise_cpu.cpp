@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/depthwise.hpp"
 #include "src/algorithms/config_name.hpp"
+#include "src/algorithms/cpu_rates_depthwise.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 
@@ -34,15 +35,13 @@ class DepthwiseCpu : public Algorithm {
   using Pass = std::shared_ptr<const DepthwisePass>;
 
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
-    // A thread's rates with data in the second-level cache, as measured with AVX-512. What comes from memory
-    // is slower, for any algorithm; none but this one reads each input of a channel once.
-    constexpr double kGflops = 70, kGbps = 20;
-    const double arithmetic = flops(p) / (kGflops * 1e6 * target.threads);
-    const double bytes = min_bytes(p) / (kGbps * 1e6 * target.threads);
     const Pass pass = make_pass(p);
+    const double arithmetic = depthwise_ns(*pass) * 1e-6 / target.threads;
+    const double bytes = min_bytes(p) * memory_byte_ns() * 1e-6 / target.threads;
     Candidate c;
     c.config = config_name(kDepthwiseTable[0]);
-    c.cost = {std::max(arithmetic, bytes) + 0.002, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
+    // It has few operations for each byte, behind which little of the wait for memory hides.
+    c.cost = {arithmetic + bytes + 0.002, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.workspace_bytes = scratch_bytes(*pass) * static_cast<std::size_t>(target.threads);
     c.packed_bytes = p.direction == Direction::backward_weights ? 0 : depthwise_packed_bytes(*pass);
     c.accuracy = dot_product_accuracy(p);
