@@ -1,7 +1,8 @@
 // The portable kernels, compiled for AMD's chips and run in the emulator: exact on small integers, within the
 // bound on random data, and without a fault that the emulator finds. No GPU is needed.
 //
-// FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels.
+// FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_PART=<i>/<n> to every
+// n-th case, i from 1: with FALTUNG_TEST_FULL=1 all takes hours of one core, and parts run side by side.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,12 +12,16 @@
 #include <optional>
 #include <set>
 
+#include <sys/times.h>
+#include <unistd.h>
+
 #include "src/problem/text.hpp"
 #include "tests/builder.hpp"
 #include "tests/emulator/device.hpp"
 #include "tests/emulator/half_definitions.hpp"
 #include "tests/emulator/run.hpp"
 #include "tests/emulator/scalar_definitions.hpp"
+#include "tests/parts.hpp"
 #include "tests/random_problems.hpp"
 #include "tests/registry_problems.hpp"
 #include "tests/sampling.hpp"
@@ -34,10 +39,45 @@ std::shared_ptr<EmulatedDevice> device_of(const std::string& compiler) {
 constexpr const char* kCompilers[] = {"clang:gfx90a",     "clang:gfx942",  "clang:gfx1030",
                                       "clang:gfx1100",    "clang:gfx1201", "clang-hip:gfx942",
                                       "clang-hip:gfx1100"};
+
+// Of this process and of the compilers that it started: what others do on the machine is not counted.
+double processor_seconds() {
+  tms used{};
+  times(&used);
+  return static_cast<double>(used.tms_utime + used.tms_stime + used.tms_cutime + used.tms_cstime) /
+         static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 std::string words_of(std::string compiler) {
   std::replace_if(
       compiler.begin(), compiler.end(), [](char c) { return c == ':' || c == '-'; }, '_');
   return compiler;
+}
+
+// An algorithm of which the chip has something to compute.
+struct Subject {
+  const Algorithm* algorithm = nullptr;
+  std::vector<Problem> supported;
+  std::string label;
+};
+
+std::vector<Subject> subjects_on(const Target& target, const std::string& compiler) {
+  std::vector<Problem> problems = shape_problems();
+  for (const Problem& p : epilogue_problems()) problems.push_back(p);
+  std::vector<Subject> subjects;
+  for (const auto& algorithm : registry()) {
+    if (algorithm->device_kind() != "gpu") continue;
+    Subject subject{algorithm.get(), {}, compiler + std::string(algorithm->name())};
+    for (Problem p : problems) {
+      validate(p);
+      constexpr double kMostFlops = 4e6;
+      if (flops(p) > kMostFlops) continue;
+      if (!algorithm->supports(p, target).yes) p.math = Math::fast;
+      if (algorithm->supports(p, target).yes) subject.supported.push_back(p);
+    }
+    if (!subject.supported.empty()) subjects.push_back(std::move(subject));
+  }
+  return subjects;
 }
 
 class EmulatorKernels : public testing::TestWithParam<const char*> {
@@ -84,6 +124,24 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
       }
       ADD_FAILURE() << what << ": " << error.what();
     }
+  }
+
+  // Problems and configs of all subjects, as the seed draws them, until their time is over.
+  void verify_more(const std::vector<Subject>& subjects) {
+    const double seconds = 3 * sampling::share(), begin = processor_seconds();
+    constexpr std::size_t kMost = 1000;  // where FALTUNG_TEST_ONLY leaves out most
+    constexpr double kMostFlops = 1e6;   // none of them takes all the time
+    const int before = verified_;
+    for (std::size_t turn = 0; turn < kMost && processor_seconds() - begin < seconds; ++turn) {
+      const std::string label = std::string(GetParam()) + " more " + std::to_string(turn);
+      const Subject& subject = subjects[sampling::shuffled(subjects.size(), label).front()];
+      const Problem& p = subject.supported[sampling::shuffled(subject.supported.size(), label).front()];
+      if (flops(p) > kMostFlops) continue;
+      const std::vector<Candidate> candidates = subject.algorithm->candidates(p, builder_->target());
+      verify(p, candidates[sampling::shuffled(candidates.size(), label).front()]);
+    }
+    std::printf("%d more by FALTUNG_TEST_SEED=%llu in %.1f s of processor time\n", verified_ - before,
+                static_cast<unsigned long long>(sampling::seed()), processor_seconds() - begin);
   }
 
   // Arithmetic that tests/emulator_instructions_test.cpp holds to a definition of its own.
@@ -157,38 +215,32 @@ std::vector<EmulatedCase> every_config(const std::vector<Problem>& supported, co
 }
 
 // Of each algorithm a problem on each chip in turn; of the matrix units' kernel, which nothing else runs,
-// more on every chip. Where all is to be tested, every config on every chip.
+// more on every chip. Then others of all algorithms, as the seed draws them, for some seconds of processor
+// time. Where all is to be tested, every config on every chip.
 TEST_P(EmulatorKernels, EveryAlgorithm) {
   FALTUNG_TRACE_SAMPLE();
   const std::size_t chip = static_cast<std::size_t>(
       std::find(std::begin(kCompilers), std::end(kCompilers), std::string(GetParam())) -
       std::begin(kCompilers));
+  const Target target = builder_->target();
+  const std::vector<Subject> subjects = subjects_on(target, GetParam());
   std::size_t number = 0;  // of algorithms that such chips have
-  std::vector<Problem> problems = shape_problems();
-  for (const Problem& p : epilogue_problems()) problems.push_back(p);
-  for (const auto& algorithm : registry()) {
-    if (algorithm->device_kind() != "gpu") continue;
-    std::vector<Problem> supported;
-    for (Problem p : problems) {
-      validate(p);
-      constexpr double kMostFlops = 4e6;
-      if (flops(p) > kMostFlops) continue;
-      if (!algorithm->supports(p, builder_->target()).yes) p.math = Math::fast;
-      if (algorithm->supports(p, builder_->target()).yes) supported.push_back(p);
-    }
-    const bool is_matrix = algorithm->name() == "implicit_gemm_matrix_gpu";
-    if (supported.empty()) continue;
+  std::size_t place = 0;   // of a case among all
+  for (const Subject& subject : subjects) {
+    const bool is_matrix = subject.algorithm->name() == "implicit_gemm_matrix_gpu";
     if (!is_matrix && !sampling::full() && (number++ + sampling::seed()) % std::size(kCompilers) != chip)
       continue;
-    const std::string label = std::string(GetParam()) + std::string(algorithm->name());
     const double kinds = (is_matrix ? 3 : 1) / 18.0;
     for (const auto& [p, candidate] :
-         sampling::full() ? every_config(supported, *algorithm, builder_->target(), label)
-                          : drawn_cases(supported, *algorithm, builder_->target(), kinds, label))
-      verify(p, candidate);
+         sampling::full() ? every_config(subject.supported, *subject.algorithm, target, subject.label)
+                          : drawn_cases(subject.supported, *subject.algorithm, target, kinds, subject.label))
+      if (parts::ours(place++)) verify(p, candidate);
   }
+  if (!sampling::full() && !parts::given()) verify_more(subjects);
   std::printf("%d kernels verified on %s\n", verified_, GetParam());
-  EXPECT_GT(verified_, 0);
+  if (!parts::given()) {
+    EXPECT_GT(verified_, 0);
+  }
   for (const auto& [mnemonic, where] : undefined_)
     ADD_FAILURE() << mnemonic << ", which " << where << " executes, has no definition in tests/emulator";
 }
@@ -232,13 +284,15 @@ TEST_P(EmulatorKernels, WeightsGradientsOnMatrixUnits) {
       std::find(std::begin(kCompilers), std::end(kCompilers), std::string(GetParam())) -
       std::begin(kCompilers));
   const std::size_t turn = sampling::seed() + chip;
+  std::size_t place = 0;  // of a case among all
   for (std::size_t t = 0; t < std::size(texts); ++t) {
     if (!sampling::full() && (t + turn) % std::size(texts) >= kUsual) continue;
     const Problem p = parse_problem(texts[t]);
     if (!algorithm.supports(p, builder_->target()).yes) continue;
     const std::vector<Candidate> all = algorithm.candidates(p, builder_->target());
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (sampling::full() || i == (t + turn) % all.size()) verify(p, all[i]);
+      if (!sampling::full() && i != (t + turn) % all.size()) continue;
+      if (parts::ours(place++)) verify(p, all[i]);
     }
   }
   std::printf("%d kernels verified on %s\n", verified_, GetParam());
@@ -253,6 +307,7 @@ TEST_P(EmulatorKernels, RandomProblemsAsOnTheCpu) {
                      std::begin(kCompilers);
   Builder cpu(find_device("cpu"), std::make_shared<const Parallel>(1));
   for (auto i = static_cast<int>(first); i < problems; i += static_cast<int>(std::size(kCompilers))) {
+    if (!parts::ours(static_cast<std::size_t>(i) / std::size(kCompilers))) continue;
     const std::uint64_t seed = sampling::seed() * 1'000'003 + static_cast<std::uint64_t>(i);
     Problem p = roll(seed);
     const std::string label = std::string(GetParam()) + to_string(p);

@@ -22,7 +22,6 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <stdexcept>
 #include <utility>
 
 #include "src/problem/dtype.hpp"
@@ -30,6 +29,7 @@
 #include "tests/algorithms.hpp"
 #include "tests/builder.hpp"
 #include "tests/packed.hpp"
+#include "tests/parts.hpp"
 #include "tests/registry_problems.hpp"
 #include "tests/sampling.hpp"
 #include "tests/tested_devices.hpp"
@@ -121,7 +121,7 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
     turn_ = is_sampled() ? sampling::seed() : 0;
     const Takes all = [](std::size_t, std::size_t, const std::string&) { return true; };
     for (std::size_t i = 0; i < problems_.size(); ++i, ++turn_) {
-      if (ours(i)) verify(problems_[i], is_sampled() ? one_in_turn() : all);
+      if (parts::ours(i)) verify(problems_[i], is_sampled() ? one_in_turn() : all);
     }
     std::printf("%d kernels verified\n", verified_);
   }
@@ -142,7 +142,7 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
     std::vector<std::set<std::string>> taken(problems.size());
     std::size_t turn = kind;
     for (const auto& [config, shapes] : shapes_of) taken[shapes[turn++ % shapes.size()]].insert(config);
-    if (!ours(kind)) return;
+    if (!parts::ours(kind)) return;
     for (std::size_t i = 0; i < problems.size(); ++i) {
       if (taken[i].empty()) continue;
       verify(problems[i],
@@ -175,16 +175,6 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
     return [turn = turn_](std::size_t number, std::size_t count, const std::string&) {
       return turn % count == number;
     };
-  }
-
-  // Whether that problem is this part's. A part's problems have the configs that they would have in the
-  // whole.
-  static bool ours(std::size_t problem) {
-    const char* given = std::getenv("FALTUNG_TEST_PART");
-    std::size_t part = 1, parts = 1;
-    if (given != nullptr && (std::sscanf(given, "%zu/%zu", &part, &parts) != 2 || part < 1 || part > parts))
-      throw std::invalid_argument(std::string("FALTUNG_TEST_PART is i/n with 1 <= i <= n, got ") + given);
-    return problem % parts == part - 1;
   }
 
   void verify(const Problem& problem, const Takes& takes) {

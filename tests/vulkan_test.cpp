@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <new>
+#include <set>
 
 #include "src/backend/offline_compiler.hpp"
 #include "src/backend/spirv_arguments.hpp"
@@ -380,6 +381,34 @@ bool has_no_room(const Report& report) {
   return report.outcome == Outcome::declined &&
          (report.why.find("push constants may have") != std::string::npos ||
           report.why.find("blocks along") != std::string::npos);
+}
+
+// No buffer of a product of f32 is an array of bytes: clspv reads a float by its bytes where its address was
+// counted in them.
+TEST_F(Vulkan, ProductsReadWholeFloats) {
+  const Problem p = parse_problem("fwd:n1c64h8w8k64r3s3:pad1:f32:nhwc:bias:relu");
+  const Recipe recipe =
+      find_algorithm("implicit_gemm_gpu").candidates(p, Builder(device_).target()).front().recipe();
+  int products = 0;
+  for (const Step& step : recipe.steps) {
+    const auto* const work = std::get_if<Launch>(&step.work);
+    if (work == nullptr || work->source.entry != "implicit_gemm") continue;
+    const Binary binary = device_->compile(work->source.whole());
+    std::vector<std::uint32_t> words(binary.code.size() / sizeof(std::uint32_t));
+    std::memcpy(words.data(), binary.code.data(), words.size() * sizeof(std::uint32_t));
+    constexpr std::size_t kHeader = 5;
+    constexpr std::uint32_t kTypeInt = 21, kTypeRuntimeArray = 29;
+    std::set<std::uint32_t> bytes;  // types of 8 bits
+    for (std::size_t at = kHeader; at + 2 < words.size() && words[at] >> 16 != 0; at += words[at] >> 16) {
+      const std::uint32_t operation = words[at] & 0xffff;
+      if (operation == kTypeInt && words[at + 2] == 8) bytes.insert(words[at + 1]);
+      if (operation == kTypeRuntimeArray) {
+        EXPECT_FALSE(bytes.contains(words[at + 2]));
+      }
+    }
+    ++products;
+  }
+  EXPECT_EQ(products, 1);
 }
 
 // Kernels that are plain loops and those that share tiles: each exact on integers, then within the bound.

@@ -1,7 +1,7 @@
 // The words of the portable kernels, in OpenCL C 1.2. kernels/gpu/cuda.h says them in CUDA.
 //
 // An argument in device memory is a buffer and the bytes to skip in it: F_INPUT and F_OUTPUT declare both,
-// F_OPEN makes the pointer of them.
+// F_OPEN makes the pointer of them. At the top of a kernel only: F_LOCAL_ARRAY.
 #pragma once
 
 typedef long i64;
@@ -16,12 +16,33 @@ typedef ushort u16;
 #define F_DENSE_KERNEL(threads, blocks) F_KERNEL(threads)
 #define F_INPUT(type, name) __global const type *restrict name##_buffer, ulong name##_skip
 #define F_OUTPUT(type, name) __global type *name##_buffer, ulong name##_skip
+// clspv makes arrays of what an address is first taken for, and reads and writes all else in its pieces:
+// bytes where the address was counted in bytes, single floats where an array of them is read as vectors. For
+// it the skipped are counted in elements, and floats in local memory lie in vectors; in products of f32 alone
+// (BK), for of some other kernels it then ends in an error, or does not end.
+#if defined(F_CLSPV) && defined(DTYPE_f32) && defined(BK)
+#define F_OPEN_INPUT(type, name) \
+  __global const type* const name = name##_buffer + (uint)name##_skip / (uint)sizeof(type)
+#define F_OPEN_OUTPUT(type, name) \
+  __global type* const name = name##_buffer + (uint)name##_skip / (uint)sizeof(type)
+#define F_LOCAL_ARRAY(type, name, count) F_LOCAL_ARRAY_##type(name, count)
+#define F_LOCAL_ARRAY_float(name, count)                                         \
+  __local float4 name##_vectors[((count) + 3) / 4] __attribute__((aligned(64))); \
+  __local float* const name = (__local float*)name##_vectors
+#define F_LOCAL_ARRAY_index_t(name, count) __local index_t name[count]
+#define F_LOCAL_ARRAY_value_t(name, count) __local value_t name[count]
+#define F_LOCAL_ARRAY_int(name, count) __local int name[count]
+#define F_LOCAL_ARRAY_u32(name, count) __local u32 name[count]
+#define F_LOCAL_ARRAY_uint4(name, count) __local uint4 name[count]
+#define F_LOCAL_ARRAY_Pixel(name, count) __local Pixel name[count]
+#define F_LOCAL_ARRAY_F_VECTOR(name, count) __local F_VECTOR name[count]
+#else
 #define F_OPEN_INPUT(type, name) \
   __global const type* const name = (__global const type*)((__global const char*)name##_buffer + name##_skip)
 #define F_OPEN_OUTPUT(type, name) \
   __global type* const name = (__global type*)((__global char*)name##_buffer + name##_skip)
-// At the top of a kernel only.
 #define F_LOCAL_ARRAY(type, name, count) __local type name[count] __attribute__((aligned(64)))
+#endif
 // At the top of a file.
 #define F_TABLE(type, name, count) __constant type name[count]
 // A loop around a barrier is `do ... while (i != end)`, and `end` is plain arithmetic on arguments and block
@@ -50,9 +71,15 @@ typedef ushort u16;
 #define F_FROM_BITS(x) as_float(x)
 #define F_INFINITY INFINITY
 #define F_ISNAN(x) isnan(x)
+// The second fused where that is faster. clspv computes an fma() by dozens of operations and never fuses a
+// mad(); a product and a sum it leaves to the driver as one operation.
+#ifdef F_CLSPV
+#define F_FMA(a, b, c) ((a) * (b) + (c))
+#define F_MAD(a, b, c) ((a) * (b) + (c))
+#else
 #define F_FMA(a, b, c) fma(a, b, c)
-// Fused where that is faster.
 #define F_MAD(a, b, c) mad(a, b, c)
+#endif
 #define F_EXP(x) exp(x)
 #define F_ERF(x) erf(x)
 // PoCL's own ends at 1 less an ulp, and (1 - 1) Inf is not the same as an ulp of Inf.

@@ -51,7 +51,11 @@ F_DEVICE void clear_tile(F_VECTOR sums[TS][VN]) {
 // across barriers would update them there at every step.
 F_DEVICE void add_products(F_LOCAL const float* scalars, F_LOCAL const F_VECTOR* vectors, int thread,
                            F_VECTOR sums[TS][VN]) {
+#if TS % VW == 0 && !COMPACT
+  F_LOCAL const F_VECTOR* of_vectors = (F_LOCAL const F_VECTOR*)scalars + F_THREAD_S(thread) * (TS / VW);
+#else
   F_LOCAL const float* s = scalars + F_SCALAR_BEGIN(thread);
+#endif
   F_LOCAL const F_VECTOR* v = vectors + F_THREAD_V(thread);
   F_VECTOR t[TS][VN];
   F_UNROLL
@@ -67,7 +71,7 @@ F_DEVICE void add_products(F_LOCAL const float* scalars, F_LOCAL const F_VECTOR*
 #if TS % VW == 0 && !COMPACT
     F_VECTOR a[TS / VW];
     F_UNROLL
-    for (int i = 0; i < TS / VW; ++i) a[i] = *(F_LOCAL const F_VECTOR*)(s + k * PITCH_S + i * VW);
+    for (int i = 0; i < TS / VW; ++i) a[i] = of_vectors[k * (PITCH_S / VW) + i];
 #define F_SCALAR(i) F_LANE(a[(i) / VW], (i) % VW)
 #else
 #define F_SCALAR(i) s[k * PITCH_S + (i)]

@@ -315,6 +315,7 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
         }
 #if defined(LAYOUT_nchw) && (defined(DTYPE_f32) || SPLIT)
         // Rows of whole pairs or quads, in whole stores.
+#ifndef F_CLSPV  // of three ways to store it makes one, and ends in a segmentation fault
         if (M == 4 && (OUT_W & 3) == 0 && RESULTS_ALIGNED(out, 16)) {
           F_VECTOR quad;
           F_UNROLL_TILE
@@ -322,6 +323,7 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
           *(F_GLOBAL F_VECTOR*)(out + offset) = quad;
           continue;
         }
+#endif
         if ((OUT_W & 1) == 0 && RESULTS_ALIGNED(out, 8)) {
           F_UNROLL_TILE
           for (int j = 0; j < M; j += 2) {

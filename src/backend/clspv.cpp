@@ -50,8 +50,9 @@ const Clspv* Clspv::get() {
 const std::string& Clspv::missing() { return clspv_missing_text(); }
 
 Binary Clspv::compile(const KernelSource& source, unsigned push_constant_bytes) const {
-  std::string options = "--cl-std=CL1.2 --spv-version=1.5 --long-vector --max-pushconstant-size=" +
-                        std::to_string(push_constant_bytes);
+  std::string options =
+      "--cl-std=CL1.2 --spv-version=1.5 --long-vector -DF_CLSPV=1 --max-pushconstant-size=" +
+      std::to_string(push_constant_bytes);
   for (const std::string& option : source.options) options += " " + option;
   const char* const text = source.text.c_str();
   const std::size_t bytes = source.text.size();
