@@ -306,7 +306,8 @@ TEST_F(NetworkGpu, AttentionIsOneStep) {
     const bool has_units = device->info().dialect == "cuda" && device->info().has("mma_sync");
     int number = 0;
     for (const Case& c : cases) {
-      if (!has_units && c.queries > 1000 && !sampling::full()) continue;
+      // Without them these are steps that other tests have, too, and slow to compile on a CPU.
+      if (!has_units && c.queries != 70 && !sampling::full()) continue;
       SCOPED_TRACE("case " + std::to_string(number++));
       onnx::ModelText model;
       const Shape shapes[] = {{c.batch, c.queries, c.heads, c.depth},

@@ -67,10 +67,9 @@ std::vector<network::Work> works() {
     gate.first.reset();
     all.push_back(gate);
   }
-  // Attention by every tile: heads of a part of a pixel's channels, few and many queries.
-  for (const auto& [depth, queries] : {std::pair{8, 77},
-                                       {40, 4096},
-                                       {64, 1024},
+  // Attention by every tile: heads of a part of a pixel's channels, few and many queries; types in turn.
+  MapElement type = MapElement::f16;
+  for (const auto& [depth, queries] : {std::pair{40, 1024},
                                        {64, 4096},
                                        {80, 1024},
                                        {80, 4096},
@@ -81,10 +80,9 @@ std::vector<network::Work> works() {
     network::AttentionCall call;
     call.heads = depth > 256 ? 1 : 8, call.queries = call.keys = queries, call.depth = depth;
     call.q = call.k = call.v = call.y = {call.queries * call.heads * depth, depth, call.heads * depth};
-    for (const MapElement e : {MapElement::f16, MapElement::bf16}) {
-      call.element = e;
-      all.push_back(call);
-    }
+    call.element = type;
+    all.push_back(call);
+    type = type == MapElement::f16 ? MapElement::bf16 : MapElement::f16;
   }
   for (const std::size_t bytes : {1, 2, 4, 8}) all.push_back(PickCall{{2, 3, 5}, {2, -1, 0}, bytes, 7, true});
   all.push_back(PickCall{{2, 3, 16}, {2, -1, 0}, 2, 0, true});
