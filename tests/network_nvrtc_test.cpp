@@ -130,6 +130,7 @@ TEST(NetworkNvrtc, WhatIsNotProvenIsTold) {
   EXPECT_EQ(network::unproven(softmax, nvidia), "");
   EXPECT_NE(network::unproven(softmax, opencl), "");
   EXPECT_EQ(network::unproven(softmax, on_cpu), "");
+  EXPECT_NE(network::unproven(network::AttentionCall{}, nvidia), "");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/network/device_steps.hpp"
 #include "src/network/lowering.hpp"
 #include "src/network/map_builder.hpp"
 
@@ -202,7 +203,7 @@ void Lowering::find_attention() {
     call.element = map_element(type, softmax.title());
     // The values' columns are as many as the keys', and nothing multiplies them.
     if (v->shape[3] != call.depth || v->shape[2] != call.keys || v->scale != 1) continue;
-    if (!computes_attention(call, device())) continue;
+    if (!computes_attention(call, device()) || (!trusts_all_ && !unproven(call, device()).empty())) continue;
     found.sources = {q->source, k->source, v->source};
     attention_.emplace(static_cast<std::size_t>(end), found);
     for (const int node : absorbed) absorbed_.insert(static_cast<std::size_t>(node));

@@ -193,6 +193,7 @@ std::vector<faltung::Step> device_steps(const Work& work, const DeviceSlots& slo
 // As of tests/network_gpu_test.cpp on an H200, through CUDA and OpenCL: ONNX's node tests, random networks in
 // f32, f16 and bf16.
 std::string unproven(const Work& work, const DeviceInfo& device) {
+  if (std::holds_alternative<AttentionCall>(work)) return "attention";
   const bool proven = device.description.starts_with("NVIDIA") || device.has("runs_on_cpu");
   return proven || std::holds_alternative<ConvolutionWork>(work) ? "" : "a network's kernels";
 }
