@@ -126,9 +126,106 @@ class Decoder(torch.nn.Module):
         return self.layers(x)
 
 
-OWN = {"unet": UNet, "realesrgan": SuperResolution, "vae_decoder": Decoder}
+class Attention(torch.nn.Module):
+    """Heads of `depth` over tokens: of the tokens themselves, or of a context's."""
+
+    def __init__(self, width, context, heads):
+        super().__init__()
+        linear = lambda a: torch.nn.Linear(a, width, bias=False)
+        self.heads, self.query, self.key, self.value = heads, linear(width), linear(context), linear(context)
+        self.out = torch.nn.Linear(width, width)
+
+    def forward(self, x, context=None):
+        context = x if context is None else context
+        parts = (part(y).unflatten(2, (self.heads, -1)).transpose(1, 2)
+                 for part, y in ((self.query, x), (self.key, context), (self.value, context)))
+        return self.out(torch.nn.functional.scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2))
+
+
+class Diffusion(torch.nn.Module):
+    """Stable Diffusion 1.5's U-Net: of a latent image, a time's embedding and a context of 77 tokens."""
+
+    class Block(torch.nn.Module):
+        def __init__(self, a, b, time):
+            super().__init__()
+            nn = torch.nn
+            self.before = nn.Sequential(nn.GroupNorm(32, a), nn.SiLU(), nn.Conv2d(a, b, 3, padding=1))
+            self.time = nn.Sequential(nn.SiLU(), nn.Linear(time, b))
+            self.after = nn.Sequential(nn.GroupNorm(32, b), nn.SiLU(), nn.Conv2d(b, b, 3, padding=1))
+            self.short = nn.Identity() if a == b else nn.Conv2d(a, b, 1)
+
+        def forward(self, x, time, context):
+            return self.short(x) + self.after(self.before(x) + self.time(time)[:, :, None, None])
+
+    class Transformer(torch.nn.Module):
+        def __init__(self, width, context, heads):
+            super().__init__()
+            nn = torch.nn
+            self.norm, self.first, self.last = nn.GroupNorm(32, width, 1e-6), nn.Conv2d(width, width, 1), nn.Conv2d(width, width, 1)
+            self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
+            self.own, self.cross = Attention(width, width, heads), Attention(width, context, heads)
+            self.wide, self.narrow = nn.Linear(width, 8 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x, time, context):
+            tokens = self.first(self.norm(x)).permute(0, 2, 3, 1).flatten(1, 2)
+            tokens = tokens + self.own(self.norms[0](tokens))
+            tokens = tokens + self.cross(self.norms[1](tokens), context)
+            value, gate = self.wide(self.norms[2](tokens)).chunk(2, 2)
+            tokens = tokens + self.narrow(value * torch.nn.functional.gelu(gate))
+            return x + self.last(tokens.unflatten(1, x.shape[2:]).permute(0, 3, 1, 2))
+
+    class Sampling(torch.nn.Module):
+        def __init__(self, width, stride):
+            super().__init__()
+            self.stride, self.conv = stride, torch.nn.Conv2d(width, width, 3, stride, 1)
+
+        def forward(self, x, time, context):
+            return self.conv(x if self.stride == 2 else torch.nn.functional.interpolate(x, scale_factor=2.0, mode="nearest"))
+
+    def __init__(self, widths=(320, 640, 1280, 1280), context=768, heads=8):
+        super().__init__()
+        nn, time = torch.nn, 4 * widths[0]
+        block = lambda a, b: self.Block(a, b, time)
+        transformer = lambda width: self.Transformer(width, context, heads)
+        self.time = nn.Sequential(nn.Linear(widths[0], time), nn.SiLU(), nn.Linear(time, time))
+        self.first = nn.Conv2d(4, widths[0], 3, padding=1)
+        self.down, self.up, kept, width = nn.ModuleList(), nn.ModuleList(), [widths[0]], widths[0]
+        for i, b in enumerate(widths):  # a stage's result is kept for the way up
+            for _ in range(2):
+                self.down.append(nn.ModuleList([block(width, b)] + ([transformer(b)] if i < 3 else [])))
+                kept.append(width := b)
+            if i < 3:
+                self.down.append(nn.ModuleList([self.Sampling(b, 2)]))
+                kept.append(b)
+        self.middle = nn.ModuleList([block(width, width), transformer(width), block(width, width)])
+        for i, b in reversed(list(enumerate(widths))):
+            for j in range(3):
+                more = ([transformer(b)] if i < 3 else []) + ([self.Sampling(b, 1)] if i > 0 and j == 2 else [])
+                self.up.append(nn.ModuleList([block(width + kept.pop(), b)] + more))
+                width = b
+        self.last = nn.Sequential(nn.GroupNorm(32, width), nn.SiLU(), nn.Conv2d(width, 4, 3, padding=1))
+
+    def forward(self, x, time, context):
+        def through(stage, x):
+            for part in stage:
+                x = part(x, time, context)
+            return x
+        time = self.time(time)
+        x = self.first(x)
+        kept = [x]
+        for stage in self.down:
+            kept.append(x := through(stage, x))
+        x = through(self.middle, x)
+        for stage in self.up:
+            x = through(stage, torch.cat((x, kept.pop()), 1))
+        return self.last(x)
+
+
+OWN = {"unet": UNet, "realesrgan": SuperResolution, "vae_decoder": Decoder, "sd_unet": Diffusion}
 # Height and width, and channels.
-SIZES = {"efficientnet_b2": (288, 3), "unet": (256, 3), "realesrgan": (256, 3), "vae_decoder": (64, 4)}
+SIZES = {"efficientnet_b2": (288, 3), "unet": (256, 3), "realesrgan": (256, 3), "vae_decoder": (64, 4), "sd_unet": (64, 4)}
+# Inputs beside the image x.
+OTHERS = {"sd_unet": {"time": (320,), "context": (77, 768)}}
 
 
 def make(name):
@@ -140,18 +237,22 @@ def make(name):
         with torch.no_grad():
             for _ in range(4):
                 model(torch.randn(16, channels, size, size, device="cuda"))
-    return model.eval(), (channels, size, size)
+    return model.eval(), {"x": (channels, size, size), **OTHERS.get(name, {})}
 
 
-def export(model, shape, file):
-    x = torch.randn(2, *shape, device="cuda")
-    names = {"input_names": ["x"], "output_names": ["y"]}
+def draw(shapes, batch):
+    return tuple(torch.randn(batch, *shape, device="cuda") for shape in shapes.values())
+
+
+def export(model, shapes, file):
+    """One file, and where its weights are beyond 2 GB others beside it."""
+    inputs, names = draw(shapes, 2), {"input_names": list(shapes), "output_names": ["y"]}
     try:
-        torch.onnx.export(model, (x,), file, opset_version=17, dynamo=False,
-                          dynamic_axes={"x": {0: "n"}, "y": {0: "n"}}, **names)
+        torch.onnx.export(model, inputs, file, opset_version=17, dynamo=False,
+                          dynamic_axes={name: {0: "n"} for name in [*shapes, "y"]}, **names)
     except (RuntimeError, TypeError, ImportError):  # a PyTorch without that exporter
-        torch.onnx.export(model, (x,), file, dynamo=True, external_data=False,
-                          dynamic_shapes=({0: torch.export.Dim("n")},), **names)
+        torch.onnx.export(model, inputs, file, dynamo=True, external_data=False,
+                          dynamic_shapes=({0: torch.export.Dim("n")},) * len(shapes), **names)
 
 
 def median_ms(once, seconds=0.6):
@@ -181,21 +282,22 @@ def captured(call):
     return graph.replay
 
 
-def torch_ms(model, x, dtype, mode):
+def torch_ms(model, inputs, dtype, mode):
     half = {}
     with torch.no_grad():
         m = model.to(dtype).to(memory_format=torch.channels_last)
-        half_x = x.to(dtype).contiguous(memory_format=torch.channels_last)
-        half["y"] = m(half_x).float()
-        times = {"eager": median_ms(lambda: m(half_x)), "graph": median_ms(captured(lambda: m(half_x)))}
+        half_inputs = [x.to(dtype).contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x.to(dtype)
+                       for x in inputs]
+        half["y"] = m(*half_inputs).float()
+        times = {"eager": median_ms(lambda: m(*half_inputs)), "graph": median_ms(captured(lambda: m(*half_inputs)))}
         if mode != "none":
             began = time.perf_counter()
             compiled = torch.compile(m, mode=mode)
             for _ in range(3):
-                compiled(half_x)
+                compiled(*half_inputs)
             torch.cuda.synchronize()
             times["compile_s"] = time.perf_counter() - began
-            times["compiled"] = median_ms(lambda: compiled(half_x))
+            times["compiled"] = median_ms(lambda: compiled(*half_inputs))
     return times, half["y"]
 
 
@@ -235,21 +337,24 @@ def main():
     print(f"{'network':24} {'ours':>8} {'graph':>8} {'steps':>8} {'eager':>8} {'graph':>8} {'compiled':>8} {'error':>9} "
           f"{'PyTorch':>9}", flush=True)
     for name in args.models.split(","):
-        model, shape = make(name)
+        model, shapes = make(name)
         file = folder / f"{name}.onnx"
-        export(model, shape, file)
-        image = "x".join(map(str, shape))
+        export(model, shapes, file)
+
+        def sizes(batch):
+            return [word for key, shape in shapes.items() for word in ("--size", f"{key}=" + "x".join(map(str, (batch, *shape))))]
         if args.verify:
-            text = run([args.faltung, "network", "verify", file, "--size", f"x=1x{image}", *where], log)
+            text = run([args.faltung, "network", "verify", file, *sizes(1), *where], log)
             print("verify:", text.strip().splitlines()[-1], flush=True)
         for batch in map(int, args.batches.split(",")):
-            x = torch.randn(batch, *shape, device="cuda")
+            inputs, given = draw(shapes, batch), []
             with torch.no_grad():
-                y = model(x)
-            numpy.save(folder / "x.npy", x.cpu().numpy())
-            sizes = f"x={batch}x{image}"
-            text = run([args.faltung, "network", "run", file, "--size", sizes, *where, "--input",
-                        f"x={folder / 'x.npy'}", "--output", f"y={folder / 'y.npy'}"], log)
+                y = model(*inputs)
+            for key, x in zip(shapes, inputs):
+                numpy.save(folder / f"{key}.npy", x.cpu().numpy())
+                given += ["--input", f"{key}={folder / key}.npy"]
+            text = run([args.faltung, "network", "run", file, *sizes(batch), *where, *given, "--output",
+                        f"y={folder / 'y.npy'}"], log)
             try:
                 ours = torch.from_numpy(numpy.load(folder / "y.npy")).cuda()
                 error = ((ours - y).abs().max() / y.abs().max()).item()
@@ -257,9 +362,9 @@ def main():
             except OSError:
                 print(text.strip().splitlines()[-1], flush=True)
                 error = float("nan")
-            bench = run([args.faltung, "network", "bench", file, "--size", sizes, *where], log)
-            run([args.faltung, "network", "explain", file, "--size", sizes, *where], log)
-            times, half = torch_ms(copy.deepcopy(model), x, DTYPES[args.dtype], args.compile)
+            bench = run([args.faltung, "network", "bench", file, *sizes(batch), *where], log)
+            run([args.faltung, "network", "explain", file, *sizes(batch), *where], log)
+            times, half = torch_ms(copy.deepcopy(model), inputs, DTYPES[args.dtype], args.compile)
             theirs = ((half - y).abs().max() / y.abs().max()).item()
             row = [first_ms(bench, r"faltung \S+:"), first_ms(bench, "in a graph of its own:"),
                    first_ms(bench, "launched step by step:"), times["eager"], times["graph"],

@@ -283,6 +283,88 @@ TEST_F(NetworkGpu, LongRowsAreStandardizedInParts) {
   }
 }
 
+// Attention as exporters write it: heads of each pixel's channels, turned; the scale on queries and keys, or
+// on scores; a context of its own length; the result turned back or not. One step where the matrix units take
+// it.
+TEST_F(NetworkGpu, AttentionIsOneStep) {
+  struct Case {
+    std::int64_t batch, heads, queries, keys, depth;
+    DType dtype;
+    bool scales_scores, turns_back;
+  };
+  const Case cases[] = {
+      {1, 2, 70, 70, 40, DType::f16, false, true},    {2, 3, 64, 77, 64, DType::f16, true, true},
+      {1, 2, 33, 130, 80, DType::bf16, false, false}, {1, 8, 3000, 90, 80, DType::f16, false, true},
+      {2, 8, 1500, 75, 40, DType::bf16, true, true},  {1, 1, 100, 65, 160, DType::f16, true, true},
+      {1, 1, 40, 50, 256, DType::bf16, false, true},  {1, 1, 150, 70, 512, DType::f16, false, true},
+      {1, 1, 8500, 33, 512, DType::f16, false, true}, {1, 2, 5, 1, 8, DType::f16, false, true},
+      {1, 2, 20, 30, 12, DType::f16, false, true},    {1, 1, 20, 30, 640, DType::f16, false, true},
+  };
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    const bool has_units = device->info().dialect == "cuda" && device->info().has("mma_sync");
+    int number = 0;
+    for (const Case& c : cases) {
+      // Without them these are steps that other tests have, too, and slow to compile on a CPU.
+      if (!has_units && c.queries != 70 && !sampling::full()) continue;
+      SCOPED_TRACE("case " + std::to_string(number++));
+      onnx::ModelText model;
+      const Shape shapes[] = {{c.batch, c.queries, c.heads, c.depth},
+                              {c.batch, c.keys, c.heads, c.depth},
+                              {c.batch, c.keys, c.heads, c.depth}};
+      const float scale = 1 / std::sqrt(static_cast<float>(c.depth));
+      model.add_constant(
+          onnx::tensor("scale", {}, std::vector<float>{c.scales_scores ? scale : std::sqrt(scale)}));
+      for (const char* name : {"q", "k", "v"}) model.add_input(name, shapes[*name == 'q' ? 0 : 1]);
+      const auto turn = [&](const char* from, const char* to, const onnx::Sizes& perm) {
+        model.add({"Transpose", {from}, {to}, {{"perm", perm}}, ""});
+      };
+      turn("q", "queries", {0, 2, 1, 3}), turn("k", "heads", {0, 2, 1, 3}), turn("v", "values", {0, 2, 1, 3});
+      turn("heads", "keys", {0, 1, 3, 2});
+      if (c.scales_scores) {
+        model.add({"MatMul", {"queries", "keys"}, {"products"}, {}, ""});
+        model.add({"Mul", {"products", "scale"}, {"scores"}, {}, ""});
+      } else {
+        model.add({"Mul", {"queries", "scale"}, {"asked"}, {}, ""});
+        model.add({"Mul", {"keys", "scale"}, {"found"}, {}, ""});
+        model.add({"MatMul", {"asked", "found"}, {"scores"}, {}, ""});
+      }
+      model.add({"Softmax", {"scores"}, {"powers"}, {{"axis", std::int64_t{-1}}}, ""});
+      model.add({"MatMul", {"powers", "values"}, {"sums"}, {}, ""});
+      // A node whose result is of 16 bits stands between this and the output.
+      turn("sums", "turned", c.turns_back ? onnx::Sizes{0, 2, 1, 3} : onnx::Sizes{0, 1, 3, 2});
+      model.add({"Relu", {"turned"}, {"y"}, {}, ""});
+      model.add_output("y");
+      const std::string bytes = model.bytes();
+      const Graph graph = onnx::read(bytes);
+      std::vector<Array> inputs;
+      std::mt19937_64 random(5);
+      std::normal_distribution<float> normal;
+      const network::Type type = c.dtype == DType::f16 ? network::Type::f16 : network::Type::bf16;
+      for (const Shape& shape : shapes) {  // numbers that the type holds
+        Array input{type, shape, {}};
+        for (std::int64_t e = 0; e < network::elements(shape); ++e) input.data.push_back(normal(random));
+        input.data = network::decode(network::encode(input)).data;
+        input.type = network::Type::f32;
+        inputs.push_back(std::move(input));
+      }
+      const auto plan =
+          networks.plan(graph, {shapes[0], shapes[1], shapes[2]}, c.dtype, Convolutions::direct);
+      const auto steps = std::ranges::count_if(plan->schedule().steps(), [](const auto& step) {
+        return std::string(kind(step.work)) == "attention";
+      });
+      EXPECT_EQ(steps, has_units && c.depth % 8 == 0 && c.depth <= 512 ? 1 : 0);
+      const double error = worst_error(network::interpret(graph, inputs)[0], networks.run(*plan, inputs)[0]);
+      // A result is a mean of values by weights of a sum of 1, each rounded once, as the result is. By steps
+      // queries, keys and scores are rounded, too, before they are powers.
+      const double unit = c.dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+      EXPECT_LE(error, (steps == 1 ? 4 : 24) * unit);
+      std::cout << number - 1 << ": " << error / unit << " units\n";
+    }
+  }
+}
+
 // Squeeze-excite in one step with its first layer, or after it where that is large; of a slice, into a slice,
 // with the image once more beside it, and of channels that are no multiple of anything.
 TEST_F(NetworkGpu, GatesAreOneStep) {

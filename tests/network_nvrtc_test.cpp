@@ -67,6 +67,23 @@ std::vector<network::Work> works() {
     gate.first.reset();
     all.push_back(gate);
   }
+  // Attention by every tile: heads of a part of a pixel's channels, few and many queries; types in turn.
+  MapElement type = MapElement::f16;
+  for (const auto& [depth, queries] : {std::pair{40, 1024},
+                                       {64, 4096},
+                                       {80, 1024},
+                                       {80, 4096},
+                                       {160, 256},
+                                       {256, 256},
+                                       {512, 1024},
+                                       {512, 16384}}) {
+    network::AttentionCall call;
+    call.heads = depth > 256 ? 1 : 8, call.queries = call.keys = queries, call.depth = depth;
+    call.q = call.k = call.v = call.y = {call.queries * call.heads * depth, depth, call.heads * depth};
+    call.element = type;
+    all.push_back(call);
+    type = type == MapElement::f16 ? MapElement::bf16 : MapElement::f16;
+  }
   for (const std::size_t bytes : {1, 2, 4, 8}) all.push_back(PickCall{{2, 3, 5}, {2, -1, 0}, bytes, 7, true});
   all.push_back(PickCall{{2, 3, 16}, {2, -1, 0}, 2, 0, true});
   map({3, 5}, 2, {operand(MapElement::i64, {5, 1})}, operand(MapElement::i32, {1, 3}),
@@ -99,8 +116,8 @@ TEST(NetworkNvrtc, EveryKernelCompilesWithoutSpills) {
     }
   }
   std::cout << compiled << " kernels compiled\n";
-  EXPECT_EQ(entries, (std::set<std::string>{"best", "copy", "few_channels", "gate", "map", "pick", "product",
-                                            "rows", "taps", "turn"}));
+  EXPECT_EQ(entries, (std::set<std::string>{"attention", "best", "copy", "few_channels", "gate", "map",
+                                            "pick", "product", "rows", "taps", "turn"}));
 }
 
 // What no GPU has run is told, and what has been is not; OpenCL's drivers for the CPU run all of it in tests.
@@ -113,6 +130,7 @@ TEST(NetworkNvrtc, WhatIsNotProvenIsTold) {
   EXPECT_EQ(network::unproven(softmax, nvidia), "");
   EXPECT_NE(network::unproven(softmax, opencl), "");
   EXPECT_EQ(network::unproven(softmax, on_cpu), "");
+  EXPECT_NE(network::unproven(network::AttentionCall{}, nvidia), "");
 }
 
 }  // namespace

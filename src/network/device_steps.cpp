@@ -137,6 +137,11 @@ double bytes_of(const GateCall& c) {
   return static_cast<double>(c.images * c.pixels * c.channels) *
          static_cast<double>(size_of(c.x) + size_of(c.y));
 }
+double bytes_of(const AttentionCall& c) {
+  constexpr double kOperations = 60;  // of both products, a byte
+  return 4.0 * static_cast<double>(c.batches * c.heads * c.depth) * static_cast<double>(c.queries) *
+         static_cast<double>(c.keys) / kOperations;
+}
 
 }  // namespace
 
@@ -181,12 +186,14 @@ std::vector<faltung::Step> device_steps(const Work& work, const DeviceSlots& slo
   if (const auto* c = std::get_if<BestCall>(&work)) return best_steps(*c, slots, device);
   if (const auto* c = std::get_if<ProductCall>(&work)) return product_steps(*c, slots, constants, device);
   if (const auto* c = std::get_if<GateCall>(&work)) return gate_steps(*c, slots, device);
+  if (const auto* c = std::get_if<AttentionCall>(&work)) return attention_steps(*c, slots, device);
   throw Error(Status::internal, "a convolution's plan has its own steps");
 }
 
 // As of tests/network_gpu_test.cpp on an H200, through CUDA and OpenCL: ONNX's node tests, random networks in
 // f32, f16 and bf16.
 std::string unproven(const Work& work, const DeviceInfo& device) {
+  if (std::holds_alternative<AttentionCall>(work)) return "attention";
   const bool proven = device.description.starts_with("NVIDIA") || device.has("runs_on_cpu");
   return proven || std::holds_alternative<ConvolutionWork>(work) ? "" : "a network's kernels";
 }

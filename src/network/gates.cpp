@@ -120,7 +120,7 @@ void Lowering::find_gates() {
       gate.first = first;
     gates_.emplace(i, gate);
     for (const int part : {gate.first, gate.second}) {
-      if (part >= 0) in_gates_.insert(static_cast<std::size_t>(part));
+      if (part >= 0) absorbed_.insert(static_cast<std::size_t>(part));
     }
   }
 }

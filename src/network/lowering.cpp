@@ -295,8 +295,10 @@ void Lowering::lower(std::size_t i) {
     }
     return;
   }
-  if (in_gates_.contains(i)) return;
+  if (absorbed_.contains(i)) return;
   if (const auto gate = gates_.find(i); gate != gates_.end()) return lower_gate(i, gate->second);
+  if (const auto attention = attention_.find(i); attention != attention_.end())
+    return lower_attention(i, attention->second);
   if (groups_[i] >= 0) {
     if (groups_[i] != static_cast<int>(i)) return;
     return lower_chain(*this, chain(i));
@@ -311,6 +313,7 @@ void Lowering::run() {
   if (settings_.choose_layouts) choose_layouts();
   if (settings_.use_slices) find_joins();
   if (settings_.fuse_gates && on_gpu()) find_gates();
+  if (settings_.fuse_attention && on_gpu()) find_attention();
   std::string lacking;
   int count = 0;
   constexpr int kMost = 100;

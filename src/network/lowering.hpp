@@ -54,6 +54,7 @@ class Lowering {
     bool fuse_chains = true;     // elementwise nodes, else one step each
     bool use_slices = true;      // of concatenations, else every part is copied
     bool fuse_gates = true;      // squeeze-excite, on a GPU, else its layers are steps
+    bool fuse_attention = true;  // on a GPU, else its products and softmax are steps
   };
   Lowering(const Graph& graph, const Settings& settings);
 
@@ -129,12 +130,19 @@ class Lowering {
     ValueId image = kNone;
     int image_register = 0, second = -1, first = -1;
   };
+  // What it reads, in the order in which the step does.
+  struct Attention {
+    AttentionCall call;
+    std::vector<ValueId> sources;
+  };
   void lower(std::size_t node);
   void choose_layouts();
   void write_into_joins();  // src/network/joins.cpp
   void find_joins();        // src/network/slices.cpp
   void find_gates();        // src/network/gates.cpp
   void lower_gate(std::size_t last, const Gate& gate);
+  void find_attention();  // src/network/attention.cpp
+  void lower_attention(std::size_t last, const Attention& attention);
   Ref place_of_join(const Node& node, Layout layout);
   Ref copy_whole(ValueId id, Ref from, Layout from_layout, Layout layout);
   void prepare(Operand& operand, ValueId id) const;
@@ -152,7 +160,8 @@ class Lowering {
   std::vector<int> groups_;            // by node: the last node of its elementwise chain; -1: it is none
   std::vector<int> output_of_;         // by value: which of the network's outputs it is
   std::map<std::size_t, Gate> gates_;  // by the last node of the chain that is gated
-  std::set<std::size_t> in_gates_;     // the nodes of their layers
+  std::map<std::size_t, Attention> attention_;  // by the node whose result is written
+  std::set<std::size_t> absorbed_;  // nodes that a gate's or an attention's step computes before its last
   mutable std::map<ValueId, Array> decoded_;
   mutable std::vector<std::unique_ptr<Operand>> operands_;
   std::map<std::string, std::int64_t> costs_;

@@ -48,44 +48,45 @@ const char* kind(const Work& work) {
                  [](const RowsCall& c) { return reduces(c.op) ? "reduce" : "normalize"; },
                  [](const TapsCall&) { return "interpolate"; }, [](const PickCall&) { return "pick"; },
                  [](const BestCall&) { return "best"; }, [](const ProductCall&) { return "product"; },
-                 [](const GateCall&) { return "gate"; }},
+                 [](const GateCall&) { return "gate"; }, [](const AttentionCall&) { return "attention"; }},
       work);
 }
 
 void run_work(const Work& work, const std::byte* const* reads, std::byte* write, std::byte* workspace,
               const Parallel& parallel) {
   const auto each = [&](std::int64_t count, const auto& task) { each_task(parallel, count, task); };
-  std::visit(Overloaded{[&](const ConvolutionWork& w) { run_convolution(w, reads, write, workspace); },
-                        [&](const PoolWork& w) {
-                          const ConvRows rows{reads[0], 0, 0, w.problem.p()};
-                          each(pool_rows(w.problem),
-                               [&](std::int64_t row) { pool_row(w.problem, rows, write, row, w.pitches); });
-                        },
-                        [&](const MapCall& c) {
-                          each(map_tasks(c), [&](std::int64_t t) { map_task(c, reads, write, t); });
-                        },
-                        [&](const RowsCall& c) {
-                          each(rows_tasks(c),
-                               [&](std::int64_t t) { rows_task(c, floats(reads[0]), floats(write), t); });
-                        },
-                        [&](const TapsCall& c) {
-                          each(taps_tasks(c),
-                               [&](std::int64_t t) { taps_task(c, floats(reads[0]), floats(write), t); });
-                        },
-                        [&](const PickCall& c) {
-                          each(pick_tasks(c), [&](std::int64_t t) { pick_task(c, reads[0], write, t); });
-                        },
-                        [&](const BestCall& c) {
-                          auto* const to = reinterpret_cast<std::int64_t*>(write);
-                          each(best_tasks(c), [&](std::int64_t t) { best_task(c, floats(reads[0]), to, t); });
-                        },
-                        [&](const ProductCall& c) {
-                          each(product_tasks(c), [&](std::int64_t t) {
-                            product_task(c, floats(reads[0]), floats(reads[1]), floats(write), t);
-                          });
-                        },
-                        [](const GateCall&) { throw Error(Status::internal, "a gate's step is a GPU's"); }},
-             work);
+  std::visit(
+      Overloaded{
+          [&](const ConvolutionWork& w) { run_convolution(w, reads, write, workspace); },
+          [&](const PoolWork& w) {
+            const ConvRows rows{reads[0], 0, 0, w.problem.p()};
+            each(pool_rows(w.problem),
+                 [&](std::int64_t row) { pool_row(w.problem, rows, write, row, w.pitches); });
+          },
+          [&](const MapCall& c) {
+            each(map_tasks(c), [&](std::int64_t t) { map_task(c, reads, write, t); });
+          },
+          [&](const RowsCall& c) {
+            each(rows_tasks(c), [&](std::int64_t t) { rows_task(c, floats(reads[0]), floats(write), t); });
+          },
+          [&](const TapsCall& c) {
+            each(taps_tasks(c), [&](std::int64_t t) { taps_task(c, floats(reads[0]), floats(write), t); });
+          },
+          [&](const PickCall& c) {
+            each(pick_tasks(c), [&](std::int64_t t) { pick_task(c, reads[0], write, t); });
+          },
+          [&](const BestCall& c) {
+            auto* const to = reinterpret_cast<std::int64_t*>(write);
+            each(best_tasks(c), [&](std::int64_t t) { best_task(c, floats(reads[0]), to, t); });
+          },
+          [&](const ProductCall& c) {
+            each(product_tasks(c), [&](std::int64_t t) {
+              product_task(c, floats(reads[0]), floats(reads[1]), floats(write), t);
+            });
+          },
+          [](const GateCall&) { throw Error(Status::internal, "a gate's step is a GPU's"); },
+          [](const AttentionCall&) { throw Error(Status::internal, "attention's step is a GPU's"); }},
+      work);
 }
 
 }  // namespace faltung::network

@@ -14,6 +14,7 @@
 #include "kernels/cpu/pool.hpp"
 #include "kernels/cpu/product.hpp"
 #include "kernels/cpu/rows.hpp"
+#include "src/network/attention.hpp"
 #include "src/network/gate.hpp"
 #include "src/plan/plan.hpp"
 
@@ -33,7 +34,7 @@ struct PoolWork {
 };
 
 using Work = std::variant<ConvolutionWork, PoolWork, MapCall, RowsCall, TapsCall, PickCall, BestCall,
-                          ProductCall, GateCall>;
+                          ProductCall, GateCall, AttentionCall>;
 const char* kind(const Work& work);
 
 // Memory: of the arena, of a constant, or the caller's.
