@@ -112,16 +112,26 @@ void pixels_on_m(Lister& lister, Tiling shape, int m_blocks) {
   if (!shape.cooperative()) planes::list(lister, shape);
 }
 
+// The block of channels that wastes least, and rows of 128 bytes, of which fewer buffers are filled: what lies
+// beyond the last channel costs products, but no bytes. A group's channels end where another's begin.
+std::vector<int> k_blocks(const Problem& p) {
+  const int most = 128 / size_of(p.dtype), best = best_k_block(group_channels(p), most);
+  return p.groups > 1 || best == most ? std::vector{best} : std::vector{best, most};
+}
+
 }  // namespace
 
 std::vector<Tiling> tilings(const Problem& p, const Chip& chip) {
   Lister lister(p, chip);
-  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
-    for (const int m_blocks : {1, 2}) {
-      Tiling shape;
-      shape.schedule = schedule;
-      channels_on_m(lister, shape, m_blocks);
-      pixels_on_m(lister, shape, m_blocks);
+  for (const int k_block : k_blocks(p)) {
+    lister.take_channels_by(k_block);
+    for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
+      for (const int m_blocks : {1, 2}) {
+        Tiling shape;
+        shape.schedule = schedule;
+        channels_on_m(lister, shape, m_blocks);
+        pixels_on_m(lister, shape, m_blocks);
+      }
     }
   }
   fetch::list(lister);
@@ -132,7 +142,7 @@ std::vector<Tiling> tilings(const Problem& p, const Chip& chip) {
 Lister::Lister(const Problem& problem, const Chip& chip)
     : p_(problem),
       chip_(chip),
-      k_block_(best_k_block(group_channels(problem), 128 / size_of(problem.dtype))),
+      k_block_(128 / size_of(problem.dtype)),
       pools_(problem.epilogue.pool.kind != PoolKind::none),
       // So few results that tiles of 128 x 128 leave half of the chip idle.
       few_(!pools_ && output_planes(problem) * problem.p() * problem.q() * problem.k <=

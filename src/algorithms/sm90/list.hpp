@@ -25,6 +25,8 @@ class Lister {
  public:
   Lister(const Problem& problem, const Chip& chip);
 
+  // Input channels at a time from now on, where the way of bringing them leaves a choice.
+  void take_channels_by(int k_block) { k_block_ = k_block; }
   // With the whole sum in a block, and where there are few tiles with the sum over the channels split; each
   // with as many buffers as fit.
   void add(const Tiling& tiling, Sums sums = Sums::whole_and_split);
@@ -49,7 +51,7 @@ class Lister {
  private:
   const Problem& p_;
   const Chip chip_;
-  const int k_block_;
+  int k_block_;
   const bool pools_, few_;
   std::vector<Tiling> all_;
   std::set<std::string> names_;
