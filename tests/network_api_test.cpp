@@ -75,6 +75,28 @@ TEST_F(NetworkApi, SaysWhatTheFileSaysOfItself) {
   EXPECT_THAT(network.metadata(), testing::ElementsAre(testing::Pair("classes", "cat\ndog")));
 }
 
+// Two that are the same value are two, and each is called as the file calls it.
+TEST_F(NetworkApi, OutputsHaveTheirOwnNames) {
+  onnx::ModelText model;
+  model.add_input("x", {3});
+  model.add({"Identity", {"x"}, {"same"}, {}, ""});
+  model.add({"Relu", {"x"}, {"y"}, {}, ""});
+  model.add({"Dropout", {"y"}, {"z"}, {}, ""});
+  for (const char* name : {"same", "y", "z", "x"}) model.add_output(name);
+  Network network(engine_, write(model.bytes()));
+  const NetworkPlan plan = network.plan({{3}});
+  std::vector<std::string> names;
+  for (const NetworkTensor& tensor : plan.outputs()) names.push_back(tensor.name);
+  EXPECT_THAT(names, testing::ElementsAre("same", "y", "z", "x"));
+  const float x[] = {1, -2, 3};
+  float y[4][3];
+  const void* const inputs[] = {x};
+  void* const outputs[] = {y[0], y[1], y[2], y[3]};
+  plan.run(inputs, outputs);
+  for (const int same : {0, 3}) EXPECT_THAT(y[same], testing::ElementsAre(1, -2, 3));
+  for (const int positive : {1, 2}) EXPECT_THAT(y[positive], testing::ElementsAre(1, 0, 3));
+}
+
 TEST_F(NetworkApi, PlansAreKeptUpToTheirNumber) {
   NetworkRequest request;
   request.plans = 2;

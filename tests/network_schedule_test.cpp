@@ -1,14 +1,19 @@
-// Scheduled networks, held to ONNX's node tests (Debian: libonnx-testdata).
+// Scheduled networks, held to ONNX's node tests (Debian: libonnx-testdata) and to results that are written
+// down.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <optional>
 
 #include "src/network/epilogue.hpp"
+#include "src/network/interpreter.hpp"
 #include "tests/network_fixture.hpp"
 #include "tests/node_cases.hpp"
+#include "tests/onnx_writer.hpp"
 
 namespace faltung {
 namespace {
@@ -73,6 +78,103 @@ TEST_F(NetworkSchedule, Onnx) {
       std::cout << "  " << name << ": " << why << "\n";
   }
   EXPECT_GE(run_count, 420);  // as of ONNX 1.12
+}
+
+// One node of an input and constants: what the reference and the schedule make of x.
+struct OfOneNode {
+  std::vector<double> reference, schedule;
+};
+OfOneNode of_one_node(onnx::ModelText text, onnx::NodeText node, const Shape& shape,
+                      const std::vector<double>& x) {
+  node.inputs.insert(node.inputs.begin(), "x"), node.outputs = {"y"};
+  text.add_input("x", shape);
+  text.add(node);
+  text.add_output("y");
+  const std::string bytes = text.bytes();
+  const Graph graph = onnx::read(bytes);
+  const Array input{network::Type::f32, shape, x};
+  NetworkRunner runner;
+  return {network::interpret(graph, {input}).at(0).data,
+          NetworkRunner::run(runner.schedule(graph, {shape}, {}), {input}).at(0).data};
+}
+
+// A part of the first axis alone is where it is, but not with a later axis turned around.
+TEST(NetworkResults, ASliceTurnsAnAxisAround) {
+  onnx::ModelText text;
+  for (const auto& [name, values] : std::map<std::string, Shape>{
+           {"begin", {1, -1}}, {"end", {2, -9}}, {"axes", {0, 1}}, {"steps", {1, -1}}})
+    text.add_constant(onnx::tensor(name, values));
+  const auto y =
+      of_one_node(text, {"Slice", {"begin", "end", "axes", "steps"}, {}, {}, ""}, {2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(y.reference, (std::vector<double>{6, 5, 4}));
+  EXPECT_EQ(y.schedule, y.reference);
+}
+
+// What ceil_mode's last window reaches beyond the padding does not count, whether pads are given or not.
+TEST(NetworkResults, AnAverageCountsPaddingAlone) {
+  using Given = std::vector<std::pair<std::string, onnx::NodeText::Value>>;
+  for (const Given& given :
+       {Given{}, Given{{"pads", Shape{0, 0, 0, 0}}}, Given{{"auto_pad", std::string("VALID")}}}) {
+    Given attributes{{"kernel_shape", Shape{1, 3}},
+                     {"strides", Shape{1, 3}},
+                     {"ceil_mode", std::int64_t{1}},
+                     {"count_include_pad", std::int64_t{1}}};
+    attributes.insert(attributes.end(), given.begin(), given.end());
+    const auto y = of_one_node({}, {"AveragePool", {}, {}, attributes, ""}, {1, 1, 1, 4}, {1, 2, 3, 4});
+    EXPECT_EQ(y.reference, (std::vector<double>{2, 4}));
+    EXPECT_EQ(y.schedule, y.reference);
+  }
+}
+
+// The scale is 1.2 in floats, a bit more than that, and twelve pixels of the result are ten.
+TEST(NetworkResults, NearestPixelsAreFoundInFloats) {
+  onnx::ModelText text;
+  text.add_constant(onnx::tensor("scales", {3}, {1, 1, 1.2f}));
+  std::vector<double> x(15);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
+  const auto y = of_one_node(text,
+                             {"Resize",
+                              {"", "scales"},
+                              {},
+                              {{"coordinate_transformation_mode", std::string("asymmetric")},
+                               {"nearest_mode", std::string("floor")}},
+                              ""},
+                             {1, 1, 15}, x);
+  EXPECT_EQ(y.reference, (std::vector<double>{0, 0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 10, 11, 12, 13, 14}));
+  EXPECT_EQ(y.schedule, y.reference);
+}
+
+// Every elementwise function where it has a limit or none; x64 and others have vectors of other lengths, so
+// that each value is seen at each place of one.
+TEST(NetworkResults, FunctionsOfWhatIsLargeOrNoNumber) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::vector<double> values{std::nan(""), kInfinity, -kInfinity, 0x1p127,   -0x1p127,  0x1p66,
+                                   -0x1p66,      0x1p40,    0x1p24,     -0x1p20,   0x1.31p15, 0x1p15,
+                                   100,          -100,      0x1p-130,   -0x1p-130, 0,         -0.0,
+                                   0.5,          -0.5,      1,          -1};
+  std::vector<double> x;
+  for (std::size_t turn = 0; turn < 17; ++turn) {
+    x.insert(x.end(), values.begin(), values.end());
+    x.push_back(1);  // one more: the next turn lies elsewhere
+  }
+  const Shape shape{static_cast<std::int64_t>(x.size())};
+  for (const char* op : {"Log",  "Sin",  "Cos",      "Sqrt",     "Exp",  "Reciprocal", "Sigmoid",
+                         "Tanh", "Erf",  "Softplus", "Softsign", "Mish", "HardSwish",  "Elu",
+                         "Selu", "Celu", "Relu",     "Floor",    "Ceil", "Round",      "Sign"}) {
+    onnx::ModelText text;
+    text.opset = 20;
+    const auto y = of_one_node(text, {op, {}, {}, {}, ""}, shape, x);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double expected = static_cast<float>(y.reference[i]), actual = y.schedule[i];
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(actual)) << op << "(" << x[i] << ") is " << actual;
+      } else if (!std::isfinite(expected)) {
+        EXPECT_EQ(actual, expected) << op << "(" << x[i] << ")";
+      } else {
+        EXPECT_NEAR(actual, expected, 1e-6 * std::max(1.0, std::abs(expected))) << op << "(" << x[i] << ")";
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -27,6 +27,33 @@ HWY_INLINE V vec_pow(V x, V y) {
   return hn::Load(d, a);
 }
 
+// Highway's logarithm is of what is positive and finite.
+HWY_INLINE V vec_log(V x) {
+  const FloatTag d;
+  const V beyond = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(hn::Inf(d)), hn::NaN(d));
+  return hn::IfThenElse(hn::Lt(hn::Zero(d), x), hn::IfThenElse(hn::Lt(x, hn::Inf(d)), hn::Log(d, x), x),
+                        beyond);
+}
+
+// Its sine and cosine are of angles up to 39000: others, and NaN, go one by one.
+template <class Fast, class Exact>
+HWY_INLINE V vec_turned(V x, const Fast& fast, const Exact& exact) {
+  const FloatTag d;
+  if (hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, 39000.0f)))) return fast(x);
+  HWY_ALIGN float all[kFloatLanes];
+  hn::Store(x, d, all);
+  for (float& angle : all) angle = exact(angle);
+  return hn::Load(d, all);
+}
+HWY_INLINE V vec_sin(V x) {
+  return vec_turned(
+      x, [](V v) HWY_ATTR { return hn::Sin(FloatTag(), v); }, [](float v) { return std::sin(v); });
+}
+HWY_INLINE V vec_cos(V x) {
+  return vec_turned(
+      x, [](V v) HWY_ATTR { return hn::Cos(FloatTag(), v); }, [](float v) { return std::cos(v); });
+}
+
 // An instruction on count elements. Registers are padded to whole vectors; the last result may lie in memory
 // that is not.
 template <class Op>
@@ -50,11 +77,11 @@ HWY_INLINE void run_instruction(const MapInstruction& in, i64 count, float* to, 
 #define F_LT(p, q, yes, no) hn::IfThenElse(hn::Lt(p, q), yes, no)
 #define F_EQ(p, q, yes, no) hn::IfThenElse(hn::Eq(p, q), yes, no)
 #define F_EXP(v) vec_exp(v)
-#define F_LOG(v) hn::Log(d, v)
+#define F_LOG(v) vec_log(v)
 #define F_ERF(v) vec_erf(v)
 #define F_TANH(v) vec_tanh(v)
-#define F_SIN(v) hn::Sin(d, v)
-#define F_COS(v) hn::Cos(d, v)
+#define F_SIN(v) vec_sin(v)
+#define F_COS(v) vec_cos(v)
 #define F_SQRT(v) hn::Sqrt(v)
 #define F_ABS(v) hn::Abs(v)
 #define F_FLOOR(v) hn::Floor(v)

@@ -114,14 +114,11 @@ LonePool lone_pool(const Lowering& lowering, const Node& node, Layout layout) {
   LonePool pool;
   const bool padded = w.before != Triple{} || w.after != Triple{};
   if (padded && node.op == "AveragePool" && node.integer("count_include_pad", 0) != 0) {
-    pool.before = w.before, pool.after = w.after;
-    if (const auto pads = node.integers("pads"); pads && node.text("auto_pad", "NOTSET") == "NOTSET") {
-      const auto n = static_cast<std::size_t>(w.dimensions);
-      for (std::size_t d = 0; d < n; ++d) pool.after[3 - n + d] = (*pads)[n + d];
-    }
+    pool.before = w.before;
     for (std::size_t d = 0; d < 3; ++d) {
+      pool.after[d] = w.after[d] - w.beyond[d];
       w.image[d] += pool.before[d] + pool.after[d];
-      w.before[d] = 0, w.after[d] -= pool.after[d];
+      w.before[d] = 0, w.after[d] = w.beyond[d];
     }
   }
   Problem& p = pool.problem;

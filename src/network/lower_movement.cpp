@@ -90,10 +90,11 @@ void lower_part(Lowering& lowering, const Node& node, ValueId y, const Shape& sh
       return lowering.write_slice(y, *slice, layout);
   }
   const Shape from = strides_in(all, layout);
-  // And where all before the axis that is cut is of size 1, the rest is.
+  // And where all before the axis that is cut is of size 1, the rest is, unless it is turned around.
   const auto differs = std::ranges::mismatch(shape, all).in1 - shape.begin();
   const auto axis = static_cast<std::size_t>(differs);
-  if (layout == Layout::nchw && axis < shape.size() && step[axis] == 1 && elements(shape) > 0 &&
+  if (layout == Layout::nchw && axis < shape.size() && elements(shape) > 0 &&
+      std::all_of(step.begin() + differs, step.end(), [](i64 s) { return s == 1; }) &&
       std::equal(shape.begin() + differs + 1, shape.end(), all.begin() + differs + 1) &&
       std::all_of(shape.begin(), shape.begin() + differs, [](i64 size) { return size == 1; })) {
     if (const auto run = lowering.run_of(node.inputs[0], begin[axis] * from[axis]))

@@ -94,11 +94,12 @@ class NetworkPlanImpl::Arena {
 };
 
 NetworkPlanImpl::NetworkPlanImpl(network::Schedule schedule, EngineImpl& engine,
-                                 const std::shared_ptr<Device>& device)
+                                 const std::shared_ptr<Device>& device, const std::vector<std::string>& names)
     : schedule_(std::move(schedule)),
       device_(device),
       inputs_(tensors(schedule_.graph(), schedule_.graph().inputs)),
       outputs_(tensors(schedule_.graph(), schedule_.graph().outputs)) {
+  for (std::size_t i = 0; i < names.size(); ++i) outputs_[i].name = names[i];
   if (device->info().kind != "cpu")
     on_device_ = std::make_unique<const network::DeviceRuns>(schedule_, engine, device);
 }
@@ -212,9 +213,11 @@ std::shared_ptr<const NetworkPlanImpl> NetworkImpl::plan(const std::vector<Shape
   Graph graph = network::with_sizes(graph_, shapes);
   graph = network::run_passes(network::sized_passes(), std::move(graph));
   graph = network::with_precision(std::move(graph), request_.dtype);
+  std::vector<std::string> names;
+  for (const network::ValueId id : original_.outputs) names.push_back(original_.at(id).name);
   auto made = std::make_shared<const NetworkPlanImpl>(
       network::Schedule(std::move(graph), {engine_, request_.request, weights_, request_.math}), engine_,
-      find_device(request_.request.device));
+      find_device(request_.request.device), names);
   const std::lock_guard lock(mutex_);
   if (const auto found = find(); found != plans_.end()) return found->plan;  // another thread was as fast
   plans_.push_front({shapes, made});

@@ -17,7 +17,9 @@ namespace faltung {
 
 class NetworkPlanImpl {
  public:
-  NetworkPlanImpl(network::Schedule schedule, EngineImpl& engine, const std::shared_ptr<Device>& device);
+  // names: of the outputs, as the file has them; passes leave one value of several that are the same.
+  NetworkPlanImpl(network::Schedule schedule, EngineImpl& engine, const std::shared_ptr<Device>& device,
+                  const std::vector<std::string>& names = {});
 
   const network::Schedule& schedule() const { return schedule_; }
   const std::vector<NetworkTensor>& inputs() const { return inputs_; }

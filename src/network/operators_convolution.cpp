@@ -203,13 +203,7 @@ void evaluate_pool(const Site& s, std::vector<Array>& out) {
   const bool count_pads = s.node().integer("count_include_pad", 0) != 0;
   // Padding counts, but not what ceil_mode reaches beyond it.
   Triple end = w.image;
-  if (const auto pads = s.node().integers("pads"); pads && s.node().text("auto_pad", "NOTSET") == "NOTSET") {
-    for (int d = 0; d < w.dimensions; ++d)
-      end[static_cast<std::size_t>(3 - w.dimensions + d)] +=
-          (*pads)[static_cast<std::size_t>(w.dimensions + d)];
-  } else {
-    for (std::size_t d = 0; d < 3; ++d) end[d] += w.after[d];
-  }
+  for (std::size_t d = 0; d < 3; ++d) end[d] += w.after[d] - w.beyond[d];
   const i64 planes = s.in(0).shape[0] * s.in(0).shape[1];
   auto y = out[0].data.begin();
   for (i64 plane = 0; plane < planes; ++plane) {

@@ -47,23 +47,24 @@ Rounding rounding(const Site& s) {
   s.decline("its nearest_mode " + in_quotes(mode) + " is not known");
 }
 
-// Where in the input the result's element lies.
-double position(Coordinates mode, const Axis& a, i64 index) {
-  const double x = static_cast<double>(index);
-  const double in = static_cast<double>(a.in), out = static_cast<double>(a.out);
+// Where in the input the result's element lies. Real: of which numbers it is computed.
+template <class Real>
+Real position(Coordinates mode, const Axis& a, i64 index) {
+  const auto x = static_cast<Real>(index), half = static_cast<Real>(0.5), scale = static_cast<Real>(a.scale);
+  const auto in = static_cast<Real>(a.in), out = static_cast<Real>(a.out);
   switch (mode) {
     case Coordinates::half_pixel:
-      return (x + 0.5) / a.scale - 0.5;
+      return (x + half) / scale - half;
     case Coordinates::half_pixel_symmetric:
-      return in / 2 * (1 - out / (a.scale * in)) + (x + 0.5) / a.scale - 0.5;
+      return in / 2 * (1 - out / (scale * in)) + (x + half) / scale - half;
     case Coordinates::pytorch_half_pixel:
-      return a.out > 1 ? (x + 0.5) / a.scale - 0.5 : 0;
+      return a.out > 1 ? (x + half) / scale - half : 0;
     case Coordinates::align_corners:
       return a.out > 1 ? x * (in - 1) / (out - 1) : 0;
     case Coordinates::asymmetric:
-      return x / a.scale;
+      return x / scale;
     case Coordinates::tf_half_pixel:
-      return (x + 0.5) / a.scale;
+      return (x + half) / scale;
   }
   return 0;
 }
@@ -90,10 +91,12 @@ void cubic_weights(double fraction, double a, double weight[4]) {
   weight[2] = near(1 - fraction), weight[3] = far(2 - fraction);
 }
 
+// Positions are floats here, as in those who train and run such networks: 12 / 1.2f is 10 in them, and a bit
+// less in doubles, whose floor is the pixel before.
 Taps nearest(const Axis& a, Coordinates mode, Rounding round) {
   Taps taps{a.in, a.out, 1, {}, std::vector<double>(static_cast<std::size_t>(a.out), 1.0)};
   for (i64 i = 0; i < a.out; ++i) {
-    const double at = round_by(round, position(mode, a, i));
+    const double at = round_by(round, static_cast<double>(position<float>(mode, a, i)));
     taps.index.push_back(static_cast<i64>(std::clamp(at, 0.0, static_cast<double>(a.in - 1))));
   }
   return taps;
@@ -102,7 +105,7 @@ Taps nearest(const Axis& a, Coordinates mode, Rounding round) {
 Taps linear(const Axis& a, Coordinates mode) {
   Taps taps{a.in, a.out, 2, {}, {}};
   for (i64 i = 0; i < a.out; ++i) {
-    const double at = std::clamp(position(mode, a, i), 0.0, static_cast<double>(a.in - 1));
+    const double at = std::clamp(position<double>(mode, a, i), 0.0, static_cast<double>(a.in - 1));
     const i64 low = static_cast<i64>(at);
     taps.index.insert(taps.index.end(), {low, std::min(low + 1, a.in - 1)});
     taps.weight.insert(taps.weight.end(),
@@ -114,7 +117,7 @@ Taps linear(const Axis& a, Coordinates mode) {
 Taps cubic(const Axis& a, Coordinates mode, double coefficient, bool exclude_outside) {
   Taps taps{a.in, a.out, 4, {}, {}};
   for (i64 i = 0; i < a.out; ++i) {
-    const double at = position(mode, a, i), low = std::floor(at);
+    const double at = position<double>(mode, a, i), low = std::floor(at);
     double weight[4], total = 0;
     cubic_weights(at - low, coefficient, weight);
     for (int t = 0; t < 4; ++t) {

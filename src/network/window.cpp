@@ -87,7 +87,8 @@ Window read_window(const Site& s, const Shape& kernel) {
     s.require(room >= 0, "its kernel is larger than its padded image");
     w.out[d] = room / w.stride[d] + 1;
     if (ceil && room % w.stride[d] != 0 && w.out[d] * w.stride[d] < w.image[d] + w.before[d]) {
-      w.after[d] += w.stride[d] - room % w.stride[d];
+      w.beyond[d] = w.stride[d] - room % w.stride[d];
+      w.after[d] += w.beyond[d];
       ++w.out[d];
     }
   }

@@ -15,13 +15,14 @@ struct Window {
   int dimensions = 2;  // of them, the last ones are the tensor's
   Triple image{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1};
   Triple before{}, after{};  // padding
+  Triple beyond{};           // of after, what is no padding: there ceil_mode's last window reaches
   Triple out{1, 1, 1};
   // How far a kernel reaches.
   std::int64_t extent(std::size_t d) const { return dilation[d] * (kernel[d] - 1) + 1; }
 };
 
 // Of Conv and faltung.Conv, MaxPool, AveragePool: image is the input's, out the result's. kernel: of a
-// convolution its weights', else empty. after includes what ceil_mode lets the last window reach beyond.
+// convolution its weights', else empty.
 Window read_window(const Site& site, const Shape& kernel);
 // Of ConvTranspose: image is the input's; out may be larger than what the windows reach.
 Window read_transposed_window(const Site& site, const Shape& kernel);
