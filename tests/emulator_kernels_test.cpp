@@ -105,6 +105,7 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
                                      << finding.worst;
       }
       ++verified_;
+      ++by_algorithm_[candidate.kernel().substr(0, candidate.kernel().find('/'))];
       for (const char* product : {"implicit_gemm_matrix", "implicit_gemm_matrix_weights"}) {
         const auto counts = device_->counts.find(product);
         if (counts != device_->counts.end()) {
@@ -124,6 +125,12 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
       }
       ADD_FAILURE() << what << ": " << error.what();
     }
+  }
+
+  void say_verified(const char* what) const {
+    std::printf("%d %s verified on %s", verified_, what, GetParam());
+    for (const auto& [algorithm, number] : by_algorithm_) std::printf(", %s %d", algorithm.c_str(), number);
+    std::printf("\n");
   }
 
   // Problems and configs of all subjects, as the seed draws them, until their time is over.
@@ -167,6 +174,7 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
   std::optional<Builder> builder_;
   const Parallel parallel_{1};
   int verified_ = 0;
+  std::map<std::string, int> by_algorithm_;
   std::map<std::string, std::string> undefined_;  // and a kernel that has it
 };
 
@@ -237,7 +245,7 @@ TEST_P(EmulatorKernels, EveryAlgorithm) {
       if (parts::ours(place++)) verify(p, candidate);
   }
   if (!sampling::full() && !parts::given()) verify_more(subjects);
-  std::printf("%d kernels verified on %s\n", verified_, GetParam());
+  say_verified("kernels");
   if (!parts::given()) {
     EXPECT_GT(verified_, 0);
   }
@@ -295,7 +303,7 @@ TEST_P(EmulatorKernels, WeightsGradientsOnMatrixUnits) {
       if (parts::ours(place++)) verify(p, all[i]);
     }
   }
-  std::printf("%d kernels verified on %s\n", verified_, GetParam());
+  say_verified("kernels");
 }
 
 // Problems of dice by a kernel that the dice choose, on each chip in turn; and by a kernel of the CPU's: both
@@ -332,7 +340,7 @@ TEST_P(EmulatorKernels, RandomProblemsAsOnTheCpu) {
     const Finding finding = run(*cpu.plan(p, mine), mine.accuracy, oracle, parallel_);
     EXPECT_TRUE(finding.right()) << mine.kernel() << " for " << to_string(p) << ": " << finding.worst;
   }
-  std::printf("%d problems verified on %s\n", verified_, GetParam());
+  say_verified("problems");
 }
 
 INSTANTIATE_TEST_SUITE_P(Compilers, EmulatorKernels, testing::ValuesIn(kCompilers),

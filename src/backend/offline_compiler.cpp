@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/backend/amd_assembly.hpp"
 #include "src/backend/amd_features.hpp"
@@ -47,6 +51,68 @@ class NvrtcCompiler : public OfflineCompiler {
   }
   std::string architecture_;
 };
+
+// A folder for a compiler's files, for as long as this lives.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_((fs::temp_directory_path() / "faltung-clang-XXXXXX").string()) {
+    if (mkdtemp(path_.data()) == nullptr) fail(path_, errno);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+  void write(const std::string& name, const std::string& text) const {
+    errno = 0;
+    std::ofstream file(path_ + name, std::ios::binary);
+    file << text << std::flush;
+    if (!file) fail(path_ + name, errno);
+  }
+  std::string content(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(path_ + name, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  // Throws where what a compiler said of its failure is that a file could not be written whole, which is no
+  // fault of the kernel's.
+  void check_room(const std::string& said) const {
+    for (const int error : {ENOSPC, EDQUOT, EFBIG}) {
+      if (said.find(std::strerror(error)) != std::string::npos) fail(path_, error);
+    }
+    // A shell's words for a command that ended by RLIMIT_FSIZE.
+    if (said.find(::strsignal(SIGXFSZ)) != std::string::npos) fail(path_, EFBIG);
+  }
+
+ private:
+  [[noreturn]] static void fail(const std::string& path, int error) {
+    throw Error(Status::bad_file, "cannot write " + path + ": " + std::strerror(error) +
+                                      "; TMPDIR may name a folder with room for a compiler's files");
+  }
+  std::string path_;
+};
+
+struct CommandResult {
+  int status = 0;
+  std::string said;  // on both of its outputs
+};
+
+// By a pipe: a file might not take what is said of a full disk.
+CommandResult run_command(const std::string& command) {
+  CommandResult result;
+  FILE* const pipe = ::popen(("exec 2>&1; " + command).c_str(), "re");
+  if (pipe == nullptr)
+    throw Error(Status::device_error, std::string("no command can be started: ") + std::strerror(errno));
+  std::array<char, 4096> part;
+  while (const std::size_t bytes = std::fread(part.data(), 1, part.size(), pipe))
+    result.said.append(part.data(), bytes);
+  result.status = ::pclose(pipe);
+  return result;
+}
 
 enum class AmdLanguage { opencl, hip };
 
@@ -89,11 +155,11 @@ class AmdCompiler : public OfflineCompiler {
   }
 
   Binary compile(const KernelSource& source) override {
-    std::string folder = (fs::temp_directory_path() / "faltung-clang-XXXXXX").string();
-    if (mkdtemp(folder.data()) == nullptr) throw Error(Status::bad_file, "no temporary folder can be made");
+    const TemporaryFolder temporary;
+    const std::string& folder = temporary.path();
     const bool is_hip = language_ == AmdLanguage::hip;
-    const std::string name = folder + (is_hip ? "/kernel.hip" : "/kernel.cl");
-    std::ofstream(name) << source.text << std::flush;
+    const std::string name = is_hip ? "/kernel.hip" : "/kernel.cl";
+    temporary.write(name, source.text);
     std::string options;
     for (const std::string& option : source.options) options += " '" + option + "'";
     const std::string clang = clang_ + kTarget + " -mcpu=" + chip_;
@@ -102,27 +168,21 @@ class AmdCompiler : public OfflineCompiler {
             ? clang_ + " -x hip --cuda-device-only --offload-arch=" + chip_ + " -nogpuinc -std=c++17"
             : clang + " -x cl -cl-std=CL1.2 -D__OPENCL_VERSION__=120 -Xclang -mlink-bitcode-file -Xclang " +
                   kBitcode + "/opencl.bc";
-    const std::string command = library_command(folder, clang) + compile + options + " -O3" +
-                                library(folder) + " -Rpass-analysis=kernel-resource-usage -S " + name +
-                                " -o " + folder + "/kernel.s 2>" + folder + "/log && " + clang + " -c " +
-                                folder + "/kernel.s -o " + folder + "/kernel.o 2>>" + folder + "/log";
+    const std::string command = library_command(temporary, clang) + compile + options + " -O3" +
+                                library(folder) + " -Rpass-analysis=kernel-resource-usage -S " + folder +
+                                name + " -o " + folder + "/kernel.s && " + clang + " -c " + folder +
+                                "/kernel.s -o " + folder + "/kernel.o";
     const auto begin = std::chrono::steady_clock::now();
-    const int status = std::system(command.c_str());
+    const CommandResult result = run_command(command);
     Binary binary;
     binary.compile_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    const auto content = [&](const char* file) {
-      std::ostringstream text;
-      text << std::ifstream(folder + file, std::ios::binary).rdbuf();
-      return text.str();
-    };
-    const std::string assembly = content("/kernel.s");
-    binary.log = content("/log") + to_log(read_amd_assembly(assembly, chip_)) + kCodeBytes +
+    const std::string assembly = temporary.content("/kernel.s");
+    binary.log = result.said + to_log(read_amd_assembly(assembly, chip_)) + kCodeBytes +
                  std::to_string(number_after(assembly, "; codeLenInByte = ")) + "\n";
-    binary.code = content("/kernel.o");
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
-    if (status != 0) {
+    binary.code = temporary.content("/kernel.o");
+    if (result.status != 0) {
+      temporary.check_room(result.said);
       throw Error(Status::device_error,
                   clang_ + " cannot compile kernel " + source.name + " for " + chip_ + ": " + binary.log);
     }
@@ -138,9 +198,11 @@ class AmdCompiler : public OfflineCompiler {
   }
   // The library knows each chip by a file of its own: of one that is newer than it, what makes that file
   // first.
-  std::string library_command(const std::string& folder, const std::string& clang) const {
+  std::string library_command(const TemporaryFolder& temporary, const std::string& clang) const {
     if (fs::exists(isa_bitcode())) return "";
-    std::ofstream(folder + "/isa.cl") << "__constant int __oclc_ISA_version = " << isa_version() << ";\n";
+    temporary.write("/isa.cl",
+                    "__constant int __oclc_ISA_version = " + std::to_string(isa_version()) + ";\n");
+    const std::string& folder = temporary.path();
     return clang + " -x cl -nogpulib -emit-llvm -c " + folder + "/isa.cl -o " + folder + "/isa.bc && ";
   }
   // The options that link the library.

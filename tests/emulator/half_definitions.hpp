@@ -51,6 +51,8 @@ inline const VectorDefinition kHalfDefinitions[] = {
      [](G g) { return of_half(greatest_number(low_half(g.a), low_half(g.b))); }},
     {"v_fma_mixlo_f16 v10, v0, v2, v4 op_sel_hi:[1,0,0]", Compared::f16,
      [](G g) { return of_half(__builtin_fmaf(low_half(g.a), g.bf(), g.cf())); }},
+    {"v_fma_mixhi_f16 v10, v0, v2, v4 op_sel_hi:[1,0,0]", Compared::pair_of_f16,
+     [](G g) { return halves(g.d, of_half(__builtin_fmaf(low_half(g.a), g.bf(), g.cf()))); }},
     {"v_pk_add_f16 v10, v0, v2", Compared::pair_of_f16,
      [](G g) {
        return halves(of_half(low_half(g.a) + low_half(g.b)), of_half(high_half(g.a) + high_half(g.b)));

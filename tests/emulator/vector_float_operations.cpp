@@ -41,7 +41,12 @@ int exponent_of(float value) {
   std::frexp(value, &exponent);
   return exponent;
 }
-// The three instructions that divide, as AMD's manuals define them.
+// The three instructions that divide, as AMD's manuals define them but for two slips, without which what the
+// three compute together is IEEE's quotient of all operands, for which they are there. Where the reciprocal
+// and the quotient are both subnormal the denominator is said to be scaled by 2^64, which makes an infinity
+// of it and a NaN of 1 / 2^127; it is 2^-64, as in the case after it. And the quotient is said to be infinite
+// where the denominator's exponent is the greatest, which other cases have taken by then; it is the
+// quotient's own.
 WithCarry<float> division_scaled(float given, float denominator, float numerator) {
   const int e_denominator = exponent_of(denominator), e_numerator = exponent_of(numerator);
   const bool is_denominator = std::bit_cast<u32>(given) == std::bit_cast<u32>(denominator);
@@ -50,7 +55,7 @@ WithCarry<float> division_scaled(float given, float denominator, float numerator
   if (std::fpclassify(denominator) == FP_SUBNORMAL) return {std::ldexp(given, 64), false};
   const bool tiny_reciprocal = std::fpclassify(1.0f / denominator) == FP_SUBNORMAL;
   const bool tiny_quotient = std::fpclassify(numerator / denominator) == FP_SUBNORMAL;
-  if (tiny_reciprocal && tiny_quotient) return {is_denominator ? std::ldexp(given, 64) : given, true};
+  if (tiny_reciprocal && tiny_quotient) return {is_denominator ? std::ldexp(given, -64) : given, true};
   if (tiny_reciprocal) return {std::ldexp(given, -64), false};
   if (tiny_quotient) return {is_denominator ? given : std::ldexp(given, 64), true};
   if (e_numerator <= 23 - 126) return {std::ldexp(given, 64), false};
@@ -63,6 +68,8 @@ float division_fixed(float quotient, float denominator, float numerator) {
   if ((numerator == 0 && denominator == 0) || (std::isinf(numerator) && std::isinf(denominator))) return NAN;
   if (denominator == 0 || std::isinf(numerator)) return sign ? -INFINITY : INFINITY;
   if (std::isinf(denominator) || numerator == 0) return sign ? -0.0f : 0.0f;
+  if (exponent_of(numerator) - exponent_of(denominator) < -150) return sign ? -0.0f : 0.0f;
+  if (!std::isfinite(quotient)) return sign ? -INFINITY : INFINITY;
   return sign ? -std::fabs(quotient) : std::fabs(quotient);
 }
 bool is_class(float v, u32 classes) {
