@@ -40,7 +40,7 @@ set_target_properties(faltung_python_extension PROPERTIES PREFIX "" OUTPUT_NAME 
                       BUILD_RPATH $ORIGIN/lib INSTALL_RPATH $ORIGIN/lib)
 
 file(GLOB_RECURSE modules CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_LIST_DIR} ${CMAKE_CURRENT_LIST_DIR}/faltung/*.py
-     ${CMAKE_CURRENT_LIST_DIR}/faltung/*.pyi ${CMAKE_CURRENT_LIST_DIR}/faltung/py.typed)
+     ${CMAKE_CURRENT_LIST_DIR}/faltung/*.pyi ${CMAKE_CURRENT_LIST_DIR}/faltung/*.cu ${CMAKE_CURRENT_LIST_DIR}/faltung/py.typed)
 foreach(module ${modules})
   configure_file(${CMAKE_CURRENT_LIST_DIR}/${module} ${PROJECT_BINARY_DIR}/python/${module} COPYONLY)
 endforeach()

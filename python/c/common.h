@@ -89,4 +89,10 @@ PyObject* unseen(PyObject* module, PyObject* tensors);
  * at the call, or they are no tensors of so many dimensions that are computed, whatever their dtypes. */
 PyObject* fit(PyObject* module, PyObject* arguments);
 
+/* ------------------------------------------------------------------------------------------------ launch.c
+ */
+
+/* launch(function, blocks_x, blocks_y, threads, stream, *parameters): of a CUDA function that is loaded. */
+PyObject* launch(PyObject* module, PyObject* const* given, Py_ssize_t count);
+
 #endif

@@ -49,6 +49,7 @@ static PyMethodDef functions[] = {{"version", version, METH_NOARGS, NULL},
                                   {"is_unseen", unseen, METH_VARARGS, NULL},
                                   {"fit", fit, METH_VARARGS, NULL},
                                   {"use_openmp_of", use_openmp_of, METH_O, NULL},
+                                  {"launch", (PyCFunction)(void (*)(void))launch, METH_FASTCALL, NULL},
                                   {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "faltung._c", NULL, -1, functions, NULL, NULL, NULL, NULL};

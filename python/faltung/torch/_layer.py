@@ -5,7 +5,7 @@ from .._geometry import Family, geometry_of
 from . import _constant, _run
 from ._activations import activation_of
 from ._autograd import OPERATORS
-from ._norm import normalized
+from ._norm import activated, normalized
 from ._observe import activation_name
 from ._passes import FORWARD, PASSES, Passes
 
@@ -33,6 +33,7 @@ class Layer:
         g = geometry_of(self.family, conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups, conv.output_padding)
         self.geometry = (g.stride, g.padding, g.dilation, g.groups) + (g.output_padding,) * self.family.transposed
         self.passes = Passes(self.family, self.geometry)  # with gradients
+        self.fuses = False  # batch norm in training and the activation, by kernels of our own
         self.batches = None  # batch norm's counter when its statistics were last folded into the weights
         self.rest = (*self.geometry, norm.eps if norm is not None else 0.0, self.word)  # of the operator's arguments
 
@@ -107,6 +108,8 @@ class Layer:
     def _rest(self, y, residual=None):
         """What stands after the convolution, by PyTorch; a Shared activation comes on its own."""
         if self.norm is not None:
+            if residual is None and (self.activation is not None or not self.word):
+                return activated(self.norm, self.activation, self.activation_is_shared, y, self.fuses)
             y = normalized(self.norm, y)
         if residual is not None:
             y = y + residual

@@ -48,7 +48,7 @@ class _Readers(TorchDispatchMode):
 
 
 class Call:
-    """One call of a module: its input, the ids of input and output, and how often the output was read when it returned."""
+    """One call of a module: its input, the ids of input and output, and how often the input was read before."""
 
     def __init__(self, x, y, reads):
         self.shape, self.strides, self.dtype, self.device = tuple(x.shape), x.stride(), x.dtype, x.device
@@ -86,19 +86,23 @@ class Observation:
 
         def note(module, arguments, result):
             if len(arguments) == 1 and isinstance(arguments[0], torch.Tensor) and isinstance(result, torch.Tensor):
-                self.calls[module].append(Call(arguments[0], result, mode.readers.get(id(result), 0)))
+                self.calls[module].append(Call(arguments[0], result, entered[module]))
                 mode.held.append((arguments, result))
                 made.append((module, result))
                 self._readings.append((self.calls[module][-1], module))
             else:
                 self.calls[module].append(None)
 
-        mode, made = _Readers(), []
+        def enter(module, arguments):
+            if len(arguments) == 1:
+                entered[module] = mode.readers.get(id(arguments[0]), 0)
+
+        mode, made, entered = _Readers(), [], {}
         for module in self.names:
             self.foreign_hooks = getattr(self, "foreign_hooks", set())
             if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
                 self.foreign_hooks.add(module)
-            handles.append(module.register_forward_hook(note))
+            handles += [module.register_forward_pre_hook(enter), module.register_forward_hook(note)]
         try:
             with mode:
                 result = run(model, example)
@@ -121,7 +125,7 @@ class Observation:
             return None
         first, reader = readings[0]
         if first.output == output:  # in place: who reads later reads what it left
-            return reader if first.reads == 1 else None
+            return reader if first.reads == 0 else None
         alone = len(readings) == 1 and self._readers.get(output, 0) == 1 and not any(output == id(t) for t in self.results)
         return reader if alone else None
 

@@ -18,7 +18,7 @@ class Order:
         for weight in weights:
             if weight is not None and weight.dim() == _DIMENSIONS[memory_format]:
                 self._changed.append((weight, weight.stride()))
-                weight.data = weight.data.contiguous(memory_format=memory_format)
+                weight.data = weight.data.to(memory_format=memory_format)  # of 1x1, too: gradients have these strides, or are copied
 
     def undo(self):
         for weight, strides in self._changed:

@@ -62,10 +62,17 @@ def layer_of(conv, observation):
         activation = observation.sole_reader(norm)
     if activation is None or activation_name(activation) is None or activation in observation.foreign_hooks:
         return Layer(conv, norm)
-    shared = observation.is_shared(activation)
-    if shared and runs_in_parts(conv):
-        return Layer(conv, norm)
-    return Layer(conv, norm, activation, shared)
+    return Layer(conv, norm, activation, observation.is_shared(activation))
+
+
+def quick(norm, observation):
+    """Batch norm in training with the activation that alone reads its result."""
+    if norm not in observation.calls or len(observation.calls[norm]) != 1 or norm in observation.foreign_hooks:
+        return Quick(norm)
+    activation = observation.sole_reader(norm)
+    if activation is None or activation_name(activation) is None or activation in observation.foreign_hooks:
+        return Quick(norm)
+    return Quick(norm, activation, observation.is_shared(activation))
 
 
 def reference_errors(layer, x, residual, results):
@@ -193,21 +200,31 @@ class Forwards:
     """What stands in for the forward of modules, with some of the layers in place. layers: {convolution: its Layer}; blocks: as
     _block.find has them; norms: batch norms of a model in training."""
 
-    def __init__(self, layers, blocks, norms=()):
-        self.layers, self._of = layers, {norm: Quick(norm) for norm in norms}
+    def __init__(self, layers, blocks, norms=(), fuses=False):
+        """fuses: whether batch norm in training is computed with the activation that follows it, by our kernels."""
+        self.layers, self.fuses, self._of = layers, fuses, {}
+        for norm in norms:
+            self._of[norm.norm] = norm
+            self._stand_in_for(norm.activation if fuses else None, norm.is_shared)
         for conv, layer in layers.items():
             self._of[conv] = layer
-            for module in (layer.norm, layer.activation):
-                if module is not None:
-                    self._of[module] = Shared(module) if module is layer.activation and layer.activation_is_shared else Pass()
+            if layer.norm is not None:
+                self._of[layer.norm] = Pass()
+            self._stand_in_for(layer.activation, layer.activation_is_shared)
         for module, inside in blocks.items():
             inside = {name: layer for name, layer in inside.items() if layer.conv in layers}
             if any(layer.adds for layer in inside.values()):
                 self._of[module] = _block.Block(module, inside)
 
+    def _stand_in_for(self, activation, is_shared):
+        if activation is not None:
+            self._of[activation] = Shared(activation) if is_shared else Pass()
+
     def put(self):
         for module, forward in self._of.items():
             module.forward = forward
+            if isinstance(forward, (Layer, Quick)):
+                forward.fuses = self.fuses
             if isinstance(forward, _block.Block) and forward.run is None:
                 forward.prepare()
 
@@ -271,12 +288,15 @@ def _difference(before, after):
 def _fastest(model, example, everything, blocks, norms, saved, min_ms):
     """The Forwards with which the whole model takes the least, and what Patch.whole has; everything where nothing can be timed.
     everything: the Forwards of all layers, blocks and norms; saved: milliseconds by convolution."""
+    device = next(iter(saved)).weight.device
     candidates = {"in PyTorch alone": Forwards({}, {})}
     for share in SHARES:
         chosen = leading(saved, share)
-        if chosen or norms:
-            name = f"with {len(chosen)} layers of faltung's" + ", batch norm called directly" * bool(norms)
-            candidates[name] = Forwards({conv: layer for conv, layer in everything.layers.items() if conv in chosen}, blocks, norms)
+        for how in ("called directly", "and its activation by faltung")[:1 + (device.type == "cuda")] if norms else ("",):
+            name = f"with {len(chosen)} layers of faltung's" + f", batch norm {how}" * bool(how)
+            if chosen or norms:
+                candidates[name] = Forwards({conv: layer for conv, layer in everything.layers.items() if conv in chosen}, blocks, norms,
+                                            how == "and its activation by faltung")
 
     def putting(candidate):
         def put():
@@ -284,7 +304,7 @@ def _fastest(model, example, everything, blocks, norms, saved, min_ms):
             candidate.put()
         return put
     try:
-        times = time_whole(model, example, list(map(putting, candidates.values())), next(iter(saved)).weight.device, min_ms)
+        times = time_whole(model, example, list(map(putting, candidates.values())), device, min_ms)
     finally:
         everything.take_back()
     if times is None:
@@ -358,7 +378,8 @@ def _choose(model, example, order, at_least, min_time):
             else:
                 layer.forget()
         observation.forget()
-        norms = [m for m in model.modules() if type(m) in NORMS and "forward" not in m.__dict__] if training else []
+        norms = [quick(norm, observation) for norm in model.modules() if type(norm) in NORMS and "forward" not in norm.__dict__
+                 ] if training else []
         forwards, whole = Forwards(layers, blocks, norms), {}
         if layers and at_least > 0:
             saved = {conv: row.torch_ms - row.ms for conv, row in zip(why_not, rows) if conv in layers}

@@ -31,6 +31,7 @@ def _pass_of(model, example):
     parameters = [p for p in model.parameters() if p.requires_grad]
 
     def both():
+        torch.clear_autocast_cache()  # which a step of its own does not have, and which would save PyTorch alone its conversions
         results = [t for t in tensors_of(run(model, example)) if t.requires_grad]
         # Not backward(), which would add to the parameters' gradients and call what waits for those.
         torch.autograd.grad(results, parameters, [torch.randn_like(t) for t in results], allow_unused=True)

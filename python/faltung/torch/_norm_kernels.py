@@ -1,0 +1,198 @@
+"""The CUDA kernels of batch norm in training with the activation that follows it, on channels-last tensors of 16 bits; _norm.cu has
+them. NVRTC compiles a set for each dtype and activation, in half a second; what they compute is compared with PyTorch before use."""
+import ctypes
+import functools
+import os
+import pathlib
+
+import torch
+
+from .. import _c
+from ._activations import activation_of
+
+ACTIVATIONS = {"": 0, "relu": 1, "silu": 2}
+THREADS, VECTOR, MOST_ACROSS = 512, 8, 16  # as _norm.cu has the first two
+LEAST_ROWS = 64  # that a block has
+MOST_CHANNELS = 1 << 15  # of which each needs a counter at most
+_NAMES = ("statistics", "normalize", "reduce", "apply")
+
+
+def _nvrtc():
+    major = torch.version.cuda.split(".")[0]
+    beside = pathlib.Path(torch.__file__).parents[1].glob(f"nvidia/*/lib/libnvrtc.so.{major}")
+    for path in (f"libnvrtc.so.{major}", *beside, os.environ.get("FALTUNG_NVRTC", "")):
+        try:
+            if path:
+                return ctypes.CDLL(str(path))
+        except OSError:
+            pass
+    raise OSError("there is no NVRTC")
+
+
+def compiled(word, is_bf16, capability):
+    """Code of the kernels for devices of such a capability (a word like 90)."""
+    nvrtc, program, size = _nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
+    source = pathlib.Path(__file__).with_name("_norm.cu").read_bytes()
+    options = [f"--gpu-architecture=sm_{capability}", f"-DIS_BF16={int(is_bf16)}", f"-DACTIVATION={ACTIVATIONS[word]}", "--std=c++17"]
+    if nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"norm.cu", 0, None, None):
+        raise RuntimeError("NVRTC made no program")
+    try:
+        if nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options))):
+            nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+            log = ctypes.create_string_buffer(size.value)
+            nvrtc.nvrtcGetProgramLog(program, log)
+            raise RuntimeError(f"NVRTC: {log.value.decode()}")
+        nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
+        code = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetCUBIN(program, code)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return code.raw
+
+
+class Kernels:
+    """Addresses of functions, which stay loaded."""
+
+    def __init__(self, device, dtype, word):
+        major, minor = torch.cuda.get_device_capability(device)
+        driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+        with torch.cuda.device(device):
+            torch.cuda.current_stream(device).synchronize()  # and the device's context is the current one
+            if driver.cuModuleLoadData(ctypes.byref(module), compiled(word, dtype is torch.bfloat16, f"{major}{minor}")):
+                raise RuntimeError("the driver did not load the kernels")
+            found = []
+            for name in _NAMES:
+                if driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode()):
+                    raise RuntimeError(f"the driver did not find {name}")
+                found.append(function.value)
+        self.statistics, self.normalize, self.reduce, self.apply = found
+        self.processors = torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@functools.cache
+def kernels(device, dtype, word):
+    """None where they cannot be had."""
+    if (dtype not in (torch.bfloat16, torch.float16) or word not in ACTIVATIONS or torch.version.cuda is None
+            or torch.cuda.get_device_capability(device) < (8, 0)):
+        return None
+    try:
+        return Kernels(device, dtype, word)
+    except (AttributeError, OSError, RuntimeError):
+        return None
+
+
+def across(channels):
+    """How many vectors of channels a block has beside each other; None where that would leave most of a line of memory unread."""
+    if channels % VECTOR or not 0 < channels <= MOST_CHANNELS:
+        return None
+    vectors = channels // VECTOR
+    most = max(n for n in range(1, MOST_ACROSS + 1) if vectors % n == 0)
+    return most if most > 3 or most == vectors else None
+
+
+def grid_of(rows, channels, processors):
+    """(groups of channels, chunks of rows), (rows, channels, rows of a chunk, vectors beside each other): two blocks a processor."""
+    beside = across(channels)
+    groups = channels // VECTOR // beside
+    chunk = max(LEAST_ROWS, -(-rows * groups // (2 * processors)))
+    return (groups, -(-rows // chunk)), (rows, channels, chunk, beside)
+
+
+class Launches:
+    """Of a tensor of rows x channels."""
+
+    def __init__(self, made, device, dtype, word, rows, channels):
+        self.kernels, self.device, self.dtype, self.word = made, device, dtype, word
+        self.grid, self.sizes = grid_of(rows, channels, made.processors)
+        self.channels, self.partial = channels, 2 * self.grid[1] * channels
+
+    def forward(self, x, weight, bias, mean, variance, batches, momentum, eps):
+        """y, and what backward reads of the statistics."""
+        y, stream = torch.empty_like(x), torch._C._cuda_getCurrentRawStream(self.device.index)
+        save = torch.empty(4 * self.channels + self.partial, dtype=torch.float32, device=self.device)
+        of_x, saved = x.data_ptr(), save.data_ptr()
+        _c.launch(self.kernels.statistics, *self.grid, THREADS, stream, of_x, weight.data_ptr(), bias.data_ptr(), mean.data_ptr(),
+                  variance.data_ptr(), batches.data_ptr(), saved, saved + 16 * self.channels, counters(self.device, stream),
+                  *self.sizes, momentum, eps)
+        _c.launch(self.kernels.normalize, *self.grid, THREADS, stream, of_x, y.data_ptr(), saved, *self.sizes)
+        return y, save
+
+    def backward(self, dy, x, save, weight):
+        """Of x, of weight and bias."""
+        dx, stream = torch.empty_like(x), torch._C._cuda_getCurrentRawStream(self.device.index)
+        gradients = torch.empty_like(weight), torch.empty_like(weight)
+        space = torch.empty(2 * self.channels + self.partial, dtype=torch.float32, device=self.device)
+        of_dy, of_x, saved, spare = dy.data_ptr(), x.data_ptr(), save.data_ptr(), space.data_ptr()
+        _c.launch(self.kernels.reduce, *self.grid, THREADS, stream, of_dy, of_x, saved, gradients[0].data_ptr(), gradients[1].data_ptr(),
+                  spare, spare + 8 * self.channels, counters(self.device, stream), *self.sizes)
+        _c.launch(self.kernels.apply, *self.grid, THREADS, stream, of_dy, of_x, dx.data_ptr(), saved, spare, *self.sizes)
+        return dx, *gradients
+
+
+_counters = {}
+
+
+def counters(device, stream):
+    """The address of zeros that kernels leave as zeros: a stream's own, on which no two run at a time."""
+    key = device, stream
+    if key not in _counters:
+        _counters[key] = torch.zeros(MOST_CHANNELS // VECTOR, dtype=torch.int32, device=device)
+    return _counters[key].data_ptr()
+
+
+def dense(tensor):
+    """As kernels read it."""
+    tensor = tensor.contiguous(memory_format=torch.channels_last)
+    return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
+
+
+def launches(device, dtype, word, rows, channels):
+    """None where nothing of the kind is computed, or what it computed is not what PyTorch computes in f32."""
+    if rows < 2 or across(channels) is None or (made := kernels(device, dtype, word)) is None:
+        return None
+    with torch.no_grad(), torch.random.fork_rng([device.index]), torch.autocast("cuda", enabled=False):
+        made = Launches(made, device, dtype, word, rows, channels)
+        try:
+            return made if agrees(made) else None
+        except RuntimeError:
+            return None
+
+
+def agrees(made):
+    """Whether results, gradients and running statistics are PyTorch's in f32, within what rounding to the dtype makes of them."""
+    rows, channels = made.sizes[:2]
+    x = torch.randn(rows, channels, 1, 1, device=made.device).mul_(2).add_(1).to(made.dtype)
+    weight, bias, mean = (torch.rand(channels, device=made.device) - 0.3 for _ in range(3))
+    variance, batches = torch.rand(channels, device=made.device), torch.zeros((), dtype=torch.int64, device=made.device)
+    theirs = mean.clone(), variance.clone()
+    y, save = made.forward(x, weight, bias, mean, variance, batches, 0.1, 1e-5)
+    leaves = [t.requires_grad_() for t in (x.float(), weight.clone(), bias.clone())]
+    with torch.enable_grad():
+        z = torch.batch_norm(*leaves, *theirs, True, 0.1, 1e-5, False)
+        exact = activation_of(made.word)(z)
+    dy = torch.where(z.abs() > 1 / 32, torch.rand_like(z) - 0.4, 0.0).to(made.dtype)  # of the others the sign is rounding's
+    wanted = torch.autograd.grad(exact, leaves, dy.float())
+    dx, *gradients = made.backward(dy, x, save, weight)
+    rounding = 2.0 ** (-7 if made.dtype is torch.bfloat16 else -9)
+    far = [((a.float() - b).abs().max() / b.abs().max()).item() for a, b in (
+        (y, exact), (dx, wanted[0]), (gradients[0], wanted[1]), (gradients[1], wanted[2]), (mean, theirs[0]), (variance, theirs[1]))]
+    made.far = far
+    return all(f <= bound for f, bound in zip(far, (rounding, rounding, 1e-2, 1e-2, 1e-4, 1e-4))) and batches.item() == 1
+
+
+_known = {}
+
+
+def launches_for(x, word):
+    """Of batch norm of this tensor and such an activation; None where nothing computes it. They are made when they are first asked
+    for, but not while a CUDA graph is captured."""
+    if not x.is_cuda or x.dim() != 4 or not x.is_contiguous(memory_format=torch.channels_last) or x.data_ptr() % 16:
+        return None
+    n, channels, *image = x.shape
+    key = x.device, x.dtype, word, n * image[0] * image[1], channels
+    found = _known.get(key, _known)
+    if found is _known:
+        if torch.cuda.is_current_stream_capturing():
+            return None
+        found = _known[key] = launches(*key)
+    return found if x.device.index == torch._C._cuda_getDevice() else None
