@@ -70,7 +70,7 @@ TEST(ImplicitGemmSm90Steps, TheWorkspaceHasRoomForAll) {
   static const FakeDevice hopper("fake:hopper", "sm_90a");
   for (const char* text :
        {"bwd_d:n3c72h14w14k40r1s1:st2:f16:nchw", "bwd_d:n3c72h13w14k40r3s3:st2:pad1:f16:nchw",
-        "bwd_d:n3c72h14w14k40r1s1:st2:f32:nchw", "bwd_d:n3c72h15w13k40r1s1:st2:f16:nhwc"}) {
+        "bwd_d:n3c72h14w14k72r1s1:st2:f32:nchw", "bwd_d:n3c72h15w13k40r1s1:st2:f16:nhwc"}) {
     const Problem p = parse_problem(text);
     const Problem taken = rewrites::thin.applies(p) ? rewrites::thin(p).inner : p;
     for (const Candidate& c : find_algorithm("implicit_gemm_sm90").candidates(p, {hopper.info(), 1})) {
