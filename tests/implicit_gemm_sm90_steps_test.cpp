@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <variant>
 
 #include "src/algorithms/algorithm.hpp"
 #include "src/problem/parse.hpp"
+#include "src/problem/rewrite.hpp"
 #include "src/problem/text.hpp"
 #include "tests/fake_device.hpp"
 
@@ -43,6 +45,58 @@ TEST(ImplicitGemmSm90Steps, AReluBeforeIsTheKernelsOwnWithoutPhases) {
   EXPECT_THAT(steps_on_hopper("bwd_d:n2c64h14w12k64r3s3:st2:pad1:f16:nhwc:drelu"),
               ElementsAre("implicit_gemm", "through the ReLU"));
   EXPECT_THAT(steps_on_hopper("fwd:n2c64h13w11k64r3s3:pad1:f16:nhwc:stats").front(), "implicit_gemm");
+}
+
+// Of a 1x1 filter with strides the pixels that it takes are computed alone, and spread; a filter that has to
+// be turned comes with the gradient.
+TEST(ImplicitGemmSm90Steps, StridesInPlanes) {
+  for (const char* type : {":f16", ":bf16"}) {
+    EXPECT_THAT(steps_on_hopper("bwd_d:n32c256h56w56k512r1s1:st2:nchw" + std::string(type)),
+                ElementsAre("implicit_gemm", "x's gradient spread"));
+    EXPECT_THAT(steps_on_hopper("bwd_d:n32c1024h14w14k2048r1s1:st2:nchw" + std::string(type)),
+                ElementsAre("input to NHWC", "implicit_gemm", "x's gradient spread"));
+    EXPECT_THAT(steps_on_hopper("bwd_d:n32c128h56w56k128r3s3:st2:pad1:nchw" + std::string(type)),
+                ElementsAre("input and weights to NHWC", "implicit_gemm", "x's gradient to NCHW"));
+  }
+  // What a bias is added to is not zero between.
+  static const FakeDevice hopper("fake:hopper", "sm_90a");
+  const Problem p = parse_problem("fwd:n2c64h13w11k64r1s1:transposed:st2:f16:nhwc:bias");
+  for (const Candidate& c : find_algorithm("implicit_gemm_sm90").candidates(p, {hopper.info(), 1}))
+    EXPECT_FALSE(c.config.starts_with("thin")) << c.config;
+}
+
+// Steps do not share what lies in the workspace: each reads what one before it wrote, whole.
+TEST(ImplicitGemmSm90Steps, TheWorkspaceHasRoomForAll) {
+  static const FakeDevice hopper("fake:hopper", "sm_90a");
+  for (const char* text :
+       {"bwd_d:n3c72h14w14k40r1s1:st2:f16:nchw", "bwd_d:n3c72h13w14k40r3s3:st2:pad1:f16:nchw",
+        "bwd_d:n3c72h14w14k72r1s1:st2:f32:nchw", "bwd_d:n3c72h15w13k40r1s1:st2:f16:nhwc"}) {
+    const Problem p = parse_problem(text);
+    const Problem taken = rewrites::thin.applies(p) ? rewrites::thin(p).inner : p;
+    for (const Candidate& c : find_algorithm("implicit_gemm_sm90").candidates(p, {hopper.info(), 1})) {
+      const Recipe recipe = c.recipe();
+      EXPECT_EQ(recipe.workspace_bytes, c.workspace_bytes) << c.config;
+      EXPECT_EQ(recipe.packed_bytes, c.packed_bytes) << c.config;
+      std::set<std::size_t> begins;
+      bool writes_x = false;
+      for (const Step& step : recipe.steps) {
+        for (const Address& address : step.uses()) {
+          writes_x = writes_x || (address.slot.place == Place::x && address.access == Access::write);
+          if (address.slot.place != Place::workspace) continue;
+          EXPECT_LT(address.slot.offset, recipe.workspace_bytes) << c.config;
+          if (address.access == Access::write) begins.insert(address.slot.offset);
+        }
+      }
+      EXPECT_TRUE(writes_x) << c.config;
+      // What is spread lies last.
+      if (c.config.starts_with("thin_"))
+        EXPECT_EQ(recipe.workspace_bytes - *begins.rbegin(),
+                  static_cast<std::size_t>(bytes_of(taken, x_shape(taken))))
+            << c.config;
+      EXPECT_EQ(find_algorithm("implicit_gemm_sm90").candidate(p, c.config, {hopper.info(), 1}).cost.ms,
+                c.cost.ms);
+    }
+  }
 }
 
 // It reads what the ReLU gave, and no residual.

@@ -8,6 +8,7 @@
 
 #include "src/algorithms/rewrite_steps.hpp"
 #include "src/algorithms/sm90/copies.hpp"
+#include "src/algorithms/sm90/rewrites.hpp"
 #include "src/plan/bound_launch.hpp"
 #include "src/store/store.hpp"
 #include "tests/rewrite_copies.hpp"
@@ -16,14 +17,19 @@
 namespace faltung {
 namespace {
 
+// What a step leaves where it writes no element of the other tensor.
+enum class Between { what_was_there, zeros };
+
 // Runs the step, from x into the workspace, and compares what it leaves there with the CPU's.
-void expect_the_cpus(const TensorCopy& copy, const Step& step, Slot to, const jit::Session& session) {
+void expect_the_cpus(const TensorCopy& copy, const Step& step, Slot to, const jit::Session& session,
+                     Between between = Between::what_was_there) {
   Device& device = session.device();
   std::vector<std::byte> from = random_bytes(source_bytes(copy), 1);
   std::vector<std::byte> expected = random_bytes(target_bytes(copy), 2);
   const Buffer x = device.allocate(from.size()), workspace = device.allocate(to.offset + expected.size());
   std::vector<std::byte> around(to.offset, std::byte{7});
   around.insert(around.end(), expected.begin(), expected.end());
+  if (between == Between::zeros) std::fill(expected.begin(), expected.end(), std::byte{});
   device.copy_in(x, from.data(), from.size());
   device.copy_in(workspace, around.data(), around.size());
 
@@ -68,6 +74,7 @@ TEST(RewriteSteps, OnHopperAreTheCpus) {
       "fwd:n2c24h12w16k7r1s1:st2",     "fwd:n2c24h12w17k7r1s1:st3x5",
       "fwd:n2c24h12w16k7r1s1:st2x1",   "fwd:n3c70h5w12k6r3s3:pad1",
       "fwd:n3c5h5w12k6r3s3:pad1",      "bwd_d:n2c6h9w11k4r3s3:st2:pad1",
+      "fwd:n3c72h5w5k6r3s3:pad1",      "fwd:n2c520h7w7k5r3s3:pad1",
       "bwd_d:n1c5h7w6k4r3s3:pad3",     "fwd:n1c512h5w6k256r3s2:g32",
       "bwd_d:n1c384h5w6k512r2s3:g32",  "bwd_d:n1c512h7w6k512r3s3:st2:g64",
   };
@@ -107,6 +114,34 @@ TEST(RewriteSteps, OnHopperAreTheCpus) {
   if (kernels.empty()) GTEST_SKIP() << "no Hopper";
   EXPECT_THAT(kernels, testing::UnorderedElementsAre("copy_by_map", "gather_rows", "pad_channels",
                                                      "space_to_depth", "to_nhwc", "merge_groups"));
+}
+
+TEST(RewriteSteps, SpreadOnHopperIsTheCpusWithZerosBetween) {
+  Store store("");
+  int spread = 0;
+  for (const auto& device : list_devices()) {
+    if (!device->info().has("sm_90a") || device->info().dialect != "cuda" || !is_tested(device->info().id))
+      continue;
+    SCOPED_TRACE(device->info().id);
+    const jit::Session session(*device, store);
+    for (const char* const text :
+         {"bwd_d:n2c24h13w16k7r1s1:st2", "bwd_d:n3c72h14w14k7r1s1:st2", "bwd_d:n2c16h9w12k7r1s1:st3x4",
+          "bwd_d:n2c16h9w11k7r1s1:st2x1", "bwd_d:n2c16h9w11k7r1s1:st2x3"}) {
+      for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+        for (const DType dtype : {DType::f32, DType::f16}) {
+          Problem p = parse_problem(text);
+          p.layout = layout, p.dtype = dtype, p.math = default_math(dtype);
+          if (!sm90::spreads(p)) continue;
+          SCOPED_TRACE(to_string(p));
+          expect_the_cpus(scatter_of(p, rewrites::thin(p)), sm90::spread("spread", p, Place::x, kTo), kTo,
+                          session, Between::zeros);
+          ++spread;
+        }
+      }
+    }
+  }
+  if (spread == 0) GTEST_SKIP() << "no Hopper";
+  EXPECT_EQ(spread, 18);
 }
 
 }  // namespace

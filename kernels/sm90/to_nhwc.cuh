@@ -4,7 +4,8 @@
 // planes of a volume lie one below the other, and those `deep` elements apart are taken, `rows` rows of each.
 //
 // kBytes (the host's) an element, kLoadPixels pixels a load (they divide a row, or without steps an image), kLoadPixels
-// kStep elements. A block turns `tile` pixels, at most 64, by 128 bytes of channels through shared memory.
+// kStep elements. A block turns `tile` pixels, at most 64, by 128 bytes of channels through shared memory; with
+// kLoadPixels 0 the whole planes, small ones, of `tile` channels, which lie together as c_to of c do.
 // All of a thread's loads are under way at once: the step takes as long as memory does to answer.
 #pragma once
 #include "kernels/sm90/ptx.cuh"
@@ -13,10 +14,45 @@
 
 using Element = Word<kBytes>;
 constexpr int kPixels = 64, kChannels = 128 / kBytes, kPitch = 33;  // words a pixel: one more than 128 bytes
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kSharedWords = kPixels * kPitch;
+
+__device__ __forceinline__ void turn_whole(unsigned* shared, int block, const faltung::sm90::Turned& tensor) {
+  constexpr int kChunk = 16 / kBytes, kLoads = (kSharedWords / 4 + kThreads - 1) / kThreads;
+  const int c = tensor.c, pixels = tensor.pixels, spans = (c + tensor.tile - 1) / tensor.tile;
+  const int n = block / spans, c0 = (block - n * spans) * tensor.tile;
+  const int channels = c - c0 < tensor.tile ? c - c0 : tensor.tile, chunks = channels * pixels / kChunk;
+  const long long image = static_cast<long long>(n) * c * pixels;
+  const uint4* const from =
+      reinterpret_cast<const uint4*>(static_cast<const Element*>(tensor.from) + image + c0 * pixels);
+  Element* const to = static_cast<Element*>(tensor.to) + image + c0;
+  uint4 v[kLoads];
+  wait_for_previous_kernel();
+#pragma unroll
+  for (int j = 0; j < kLoads; ++j) {
+    const int i = threadIdx.x + j * kThreads;
+    v[j] = i < chunks ? __ldcs(from + i) : uint4{};
+  }
+#pragma unroll
+  for (int j = 0; j < kLoads; ++j) {
+    const int i = threadIdx.x + j * kThreads;
+    if (i < chunks) reinterpret_cast<uint4*>(shared)[i] = v[j];
+  }
+  __syncthreads();
+  const Element* const elements = reinterpret_cast<const Element*>(shared);
+  // Eight neighbours write 128 bytes of a pixel, and read from as many banks.
+  for (int i = threadIdx.x; i < (channels / kChunk + 7) / 8 * 8 * pixels; i += kThreads) {
+    const int line = i / 8, eight = line / pixels, pixel = line - eight * pixels;
+    const int channel = (eight * 8 + i % 8) * kChunk;
+    if (channel >= channels) continue;
+    Chunk<Element> turned;
+#pragma unroll
+    for (int j = 0; j < kChunk; ++j) turned.e[j] = elements[(channel + j) * pixels + pixel];
+    *reinterpret_cast<uint4*>(to + static_cast<long long>(pixel) * c + channel) = turned.all;
+  }
+}
 
 template <int kLoadPixels, int kStep, bool kDeep>
-__device__ __forceinline__ void turn(unsigned* shared, int block, const faltung::sm90::Turned& tensor) {
+__device__ __forceinline__ void turn_tiles(unsigned* shared, int block, const faltung::sm90::Turned& tensor) {
   const Element* const __restrict__ from = static_cast<const Element*>(tensor.from);
   Element* const __restrict__ to = static_cast<Element*>(tensor.to);
   const int c = tensor.c, c_to = tensor.c_to, pixels = tensor.pixels, tile = tensor.tile, columns = tensor.columns;
@@ -75,5 +111,14 @@ __device__ __forceinline__ void turn(unsigned* shared, int block, const faltung:
       *reinterpret_cast<uint4*>(to + (static_cast<long long>(n) * pixels + p0 + at) * c_to + c0 +
                                 chunk * (16 / kBytes)) = make_uint4(word[0], word[1], word[2], word[3]);
     }
+  }
+}
+
+template <int kLoadPixels, int kStep, bool kDeep>
+__device__ __forceinline__ void turn(unsigned* shared, int block, const faltung::sm90::Turned& tensor) {
+  if constexpr (kLoadPixels == 0) {
+    turn_whole(shared, block, tensor);
+  } else {
+    turn_tiles<kLoadPixels, kStep, kDeep>(shared, block, tensor);
   }
 }

@@ -5,7 +5,7 @@
 extern "C" __global__ void __launch_bounds__(kThreads)
     to_nhwc_both(const __grid_constant__ faltung::sm90::Turned first,
                  const __grid_constant__ faltung::sm90::Turned second) {
-  __shared__ unsigned shared[kPixels * kPitch];
+  __shared__ __align__(16) unsigned shared[kSharedWords];
   let_next_kernel_begin();
   const int block = static_cast<int>(blockIdx.x);
   if (block < first.blocks) {

@@ -185,13 +185,23 @@ class ImplicitGemmSm90 : public Algorithm {
     if (sm90::thins(p)) {
       for (const Tiling& t : sm90::fetch::tilings(p, chip)) all.push_back({Form::plain, 1, t});
     }
+    if (sm90::spreads(given)) {
+      for (Formed formed : forms(sm90::unspread(given), target)) {
+        formed.form = Form::thinned;
+        all.push_back(formed);
+      }
+    }
     return all;
   }
 
   Candidate parse(const std::string& config, const Problem& given, const Target& target) const override {
     const Problem asked = sm90::as_asked(given).problem;
     const Problem p = sm90::engine_problem(asked);
-    const Formed formed = sm90::parse_formed(config, p);
+    const Formed formed = sm90::parse_formed(config, given);
+    if (formed.form == Form::thinned) {
+      parse(config_name(unspread(formed)), sm90::unspread(given), target);  // refuses what it cannot
+      return candidate_of(formed, given, target.device);
+    }
     if (formed.form != Form::plain && asked.x_pitch != 0)
       throw Error(Status::bad_problem, config + " gathers from whole tensors, and x is a slice");
     if (formed.form != Form::plain && asked.direction != Direction::forward)
@@ -210,7 +220,24 @@ class ImplicitGemmSm90 : public Algorithm {
     return {candidate_of(formed, p, target.device)};
   }
 
+  static Formed unspread(Formed formed) {
+    formed.form = Form::plain;
+    return formed;
+  }
+
   static Candidate candidate_of(const Formed& formed, const Problem& given, const DeviceInfo& device) {
+    if (formed.form != Form::thinned) return candidate_of_kernel(formed, given, device);
+    const Problem taken = sm90::unspread(given);
+    Candidate c = candidate_of_kernel(unspread(formed), taken, device);
+    c.config = config_name(formed);
+    c.workspace_bytes =
+        aligned(c.workspace_bytes) + static_cast<std::size_t>(bytes_of(taken, x_shape(taken)));
+    c.cost.ms += sm90::spread_ms(static_cast<double>(bytes_of(given, x_shape(given))));
+    c.recipe = [formed, given, &device] { return sm90::recipe(formed, given, device); };
+    return c;
+  }
+
+  static Candidate candidate_of_kernel(const Formed& formed, const Problem& given, const DeviceInfo& device) {
     const Tiling& t = formed.tiling;
     const Problem asked = sm90::as_asked(given).problem;
     const Problem p = sm90::engine_problem(asked);
@@ -225,7 +252,10 @@ class ImplicitGemmSm90 : public Algorithm {
     c.config = config_name(formed);
     c.workspace_bytes = sm90::workspace_of(formed, inner, asked).bytes;
     c.packed_bytes = sm90::packed_bytes(formed, inner, asked);
-    c.cost = {e.ms + before_ms(formed, p, inner, c.workspace_bytes), e.bound};
+    // The filter of a backward_data changes with every run.
+    const bool changes = asked.direction == Direction::backward_data;
+    const double packed = changes ? static_cast<double>(c.packed_bytes) : 0;
+    c.cost = {e.ms + before_ms(formed, p, inner, c.workspace_bytes) + sm90::packing_ms(packed), e.bound};
     c.accuracy = accuracy(p, formed);
     c.recipe = [formed, given, &device] { return sm90::recipe(formed, given, device); };
     return c;

@@ -25,25 +25,32 @@ bool pairs_up(const Config& c) {
   return shared_bytes(c) <= kHalfOfShared && consumers(c) <= 2 && sums(c) <= 64;
 }
 
+// Of a product of matrices each operand is read once for each block across the other: the cache brings the
+// smaller one again.
+bool reads_larger_again(const Tile& t, const Problem& p) {
+  return p.r == 1 && p.s == 1 && p.groups == 1 && t.k != t.c && p.k != p.c && (t.k > t.c) == (p.k > p.c);
+}
+
 }  // namespace
 
 // Fitted to kernels timed on an H200 (docs/notes/hopper_gradients.md).
 Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   constexpr double kClock = 1.47e6;                // cycles a millisecond
-  constexpr double kFill = 62.3, kFillTap = 95.8;  // bytes a cycle into shared memory: halo patches; a tap
-  constexpr double kFillPlanes = 53.9;             // of planes
-  constexpr double kIssue = 142;                   // cycles until the next box is asked for
-  constexpr double kFirst = 31;                    // cycles to read 64 rows
-  constexpr double kStart = 1988, kTile = 51.6;    // cycles of a block, and of a tile, that nothing hides
-  constexpr double kRoom = 688;                    // of those, what room for the next launch's blocks saves
-  constexpr double kLatency = 1250;                // cycles until a buffer begins to fill
-  constexpr double kMemory = 4.2e9, kCache = 4.936e9;        // bytes a millisecond
-  constexpr double kStep = 0.000785, kLaunch = 0.000921;     // ms: the sum's step, the product's
-  constexpr double kTurn = 0.002111, kTurned = 4.363e9;      // ms: a step that turns; bytes a ms
-  constexpr double kJoin = 0.002572, kJoinEach = 0.0007127;  // ms: a cluster's sum, and each block of it
-  constexpr double kOverlap = 0.2177;   // what is lost of the shorter of bytes and arithmetic
-  constexpr double kPaired = 0.001056;  // ms: what two blocks lose by waiting for each other
-  constexpr double kLines = 1.1;        // products from registers, by so much slower
+  constexpr double kFill = 68.5, kFillTap = 87.6;  // bytes a cycle into shared memory: halo patches; a tap
+  constexpr double kFillPlanes = 52.3;             // of planes
+  constexpr double kAgain = 1.04;                  // longer, where the larger operand is read more often
+  constexpr double kIssue = 163;                   // cycles until the next box is asked for
+  constexpr double kFirst = 15.4;                  // cycles to read 64 rows
+  constexpr double kStart = 1815, kTile = 34.8;    // cycles of a block, and of a tile, that nothing hides
+  constexpr double kRoom = 1243;                   // of those, what room for the next launch's blocks saves
+  constexpr double kLatency = 1147;                // cycles until a buffer begins to fill
+  constexpr double kMemory = 4.13e9, kCache = 5.21e9;        // bytes a millisecond
+  constexpr double kStep = 0.000779, kLaunch = 0.001036;     // ms: the sum's step, the product's
+  constexpr double kTurn = 0.002475, kTurned = 4.51e9;       // ms: a step that turns; bytes a ms
+  constexpr double kJoin = 0.004553, kJoinEach = 0.0005452;  // ms: a cluster's sum, and each block of it
+  constexpr double kOverlap = 0.3467;  // what is lost of the shorter of bytes and arithmetic
+  constexpr double kPaired = 0.0013;   // ms: what two blocks lose by waiting for each other
+  constexpr double kLines = 1.1;       // products from registers, by so much slower
   const Problem p = seen(t, problem);
   const Config c = config(t, problem);
   const Counts n = counts(t, problem);
@@ -62,6 +69,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
     fill = (stage_stride(c) - halves / 2) / (t.kind == Kind::planes ? kFillPlanes
                                              : one_tap              ? kFillTap
                                                                     : kFill);
+    if (reads_larger_again(t, p)) fill *= kAgain;
     const int boxes = c.boxes_of_blocks        ? 2
                       : t.kind == Kind::planes ? t.width / 64 * 2
                                                : c.k_blocks + c.c_blocks * phases(c);

@@ -92,6 +92,13 @@ i64 last_row(const TensorCopy& copy) {
   return last;
 }
 
+// Whole planes, small ones that no wider load divides: so many channels a block, as shared memory has room.
+i64 channels_of_whole(i64 c, i64 pixels, int element) {
+  constexpr i64 kShared = 64 * 33 * 4;  // as in to_nhwc.cuh
+  const i64 line = 128 / element, most = kShared / (pixels * element) / line * line;
+  return round_up(ceil_div(c, ceil_div(c, most)), line);
+}
+
 // Planes through shared memory, all of their pixels or those that strides take: what the kernel is told.
 struct Turn {
   std::string constants;  // each behind `prefix`
@@ -115,11 +122,13 @@ Turn turn_of(const TensorCopy& copy, Slot from, Slot to, const std::string& pref
   }
   // Tiles of up to 64 pixels, alike.
   const i64 across = ceil_div(pixels, kMostPixels), tile = round_up(ceil_div(pixels, across), v);
-  const i64 channels = 128 / element;
-  const i64 blocks = copy.inner.n * ceil_div(pixels, tile) * ceil_div(copy.inner.c, channels);
+  const bool whole = v == 1 && across == 1 && plane == pixels && form.count(0) == copy.inner.c;
+  const i64 channels = whole ? channels_of_whole(copy.inner.c, pixels, element) : 128 / element;
+  const i64 blocks = copy.inner.n * across * ceil_div(copy.inner.c, channels);
+  if (whole) v = 0;
   Turned turned{};
   turned.c = narrow(form.count(0)), turned.c_to = narrow(copy.inner.c);
-  turned.pixels = narrow(pixels), turned.tile = narrow(tile), turned.plane = narrow(plane);
+  turned.pixels = narrow(pixels), turned.tile = narrow(whole ? channels : tile), turned.plane = narrow(plane);
   turned.columns = narrow(copy.inner.w), turned.down = narrow(form.row.step * copy.outer.w);
   turned.rows = narrow(form.row.count), turned.deep = narrow(deep ? rows[1].step * copy.outer.w : 0);
   turned.blocks = narrow(blocks);
@@ -220,6 +229,21 @@ Step thin_planes(const std::string& name, const TensorCopy& copy, Slot from, Slo
                ceil_div(chunks, kThreads),
                {in(from), out(to), number(chunks), number(in_row), number(inner.h),
                 number(form.row.step * in_row), number(outer.h * in_row)});
+}
+
+Step spread(const std::string& name, const Problem& asked, Slot from, Slot to) {
+  const bool nchw = asked.layout == Layout::nchw;
+  const i64 element = size_of(asked.dtype), step = asked.stride_w, in_pixel = asked.c * element / 16;
+  i64 word = 16 / element;  // columns of the result a thread writes
+  while (word > step && asked.w % word != 0) word /= 2;
+  const i64 in_row = nchw ? asked.w / word : asked.q() * in_pixel;
+  const i64 words = asked.n * (nchw ? asked.c : 1) * asked.p() * in_row;
+  return tuned(name, "spread",
+               constant("kBytes", element) + constant("kNchw", nchw) + constant("kStep", step) +
+                   constant("kTaken", nchw ? word / step : 1),
+               ceil_div(words, kThreads),
+               {in(from), out(to), number(words), number(in_row), number(asked.p()), number(asked.stride_h),
+                number(asked.h), number(asked.w), number(in_pixel)});
 }
 
 TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand) {

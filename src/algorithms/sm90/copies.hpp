@@ -21,6 +21,9 @@ Step to_planes(const std::string& name, DType dtype, std::int64_t images, std::i
 Step thin_planes(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
                  const DeviceInfo& device);
 
+// The way back: x's gradient out of that of the pixels taken (spreads(asked)), zeros between.
+Step spread(const std::string& name, const Problem& asked, Slot from, Slot to);
+
 // Two tensors from planes to pixels by one launch; nothing if one of them is not turned so.
 std::optional<Step> turn_both(const std::string& name, const TensorCopy& first, Slot first_from,
                               Slot first_to, const TensorCopy& second, Slot second_from, Slot second_to);

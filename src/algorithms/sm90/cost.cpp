@@ -144,5 +144,7 @@ double few_lines_ms(double bytes, double lines) {
   return std::max(0.0, bytes / (lines * fitted::steps::kGatherLine) - bytes / fitted::steps::kGather);
 }
 double skipped_ms(double bytes) { return bytes / fitted::steps::kSkip; }
+double packing_ms(double bytes) { return bytes == 0 ? 0 : 2 * kLaunch + 2 * bytes / fitted::steps::kTurn; }
+double spread_ms(double bytes) { return fitted::steps::kGatherLaunch + bytes / fitted::steps::kSpread; }
 
 }  // namespace faltung::sm90

@@ -42,6 +42,8 @@ double gather_step_ms(double bytes);
 // What folding takes longer where there are few lines: a block of threads has one.
 double few_lines_ms(double bytes, double lines);
 double skipped_ms(double bytes);
+double spread_ms(double bytes);   // of so many written
+double packing_ms(double bytes);  // likewise; 0 where there are none
 
 }  // namespace faltung::sm90
 

@@ -91,6 +91,7 @@ constexpr double kGather = 4e9;           // bytes a ms of one that gathers few 
 constexpr double kGatherLine = 4.4e6;     //   of a block of it, which folds lines: by one row of 8 long lines
 constexpr double kGatherLaunch = 0.0016;  // ms
 constexpr double kSkip = 2.65e9;          // bytes a ms of one that skips what strides leave out
+constexpr double kSpread = 3.9e9;         //   written by one that spreads pixels
 }  // namespace steps
 
 }  // namespace faltung::sm90::fitted

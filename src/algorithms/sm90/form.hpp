@@ -12,7 +12,9 @@
 namespace faltung::sm90 {
 
 // How few channels become more before the kernel: by the rows of the filter's window, or by blocks of pixels.
-enum class Form { plain, folded, deepened };
+// thinned: x's gradient at the pixels that a 1x1 filter with strides takes, spread by a step behind the
+// kernel.
+enum class Form { plain, folded, deepened, thinned };
 
 struct Formed {
   Form form = Form::plain;
@@ -22,14 +24,15 @@ struct Formed {
   void spell(Name& name) {
     name.optional("gm", 1, merged);
     static constexpr NameWord<Form> kForms[] = {
-        {Form::plain, ""}, {Form::folded, "fold"}, {Form::deepened, "s2d"}};
+        {Form::plain, ""}, {Form::folded, "fold"}, {Form::deepened, "s2d"}, {Form::thinned, "thin"}};
     name.word(form, kForms);
     tiling.spell(name);
   }
 };
 
-// Throws Error(bad_problem) for what is no name, or a form that the problem cannot be brought into.
-Formed parse_formed(const std::string& config, const Problem& problem);
+// Throws Error(bad_problem) for what is no name, or a form that the problem, as it was asked for, cannot be
+// brought into. Of a thinned one the rest of the name is of unspread(given).
+Formed parse_formed(const std::string& config, const Problem& given);
 
 // What the kernel computes where the input is gathered, or thinned, before it, and groups merged.
 Problem seen(const Problem& problem, Form form, int merged = 1);
@@ -38,10 +41,10 @@ Problem seen(const Problem& problem, const Formed& formed);
 // Whether the tiling takes NHWC, as gathered and thinned pixels are.
 bool takes_nhwc(const Tiling& tiling);
 
-// The input and, behind it, the result as the kernel has them, where steps turn them; asked: the problem as
-// it was asked for.
+// The input and, behind it, the result and the filter as the kernel has them, where steps turn them; asked:
+// the problem as it was asked for.
 struct Workspace {
-  std::size_t result = 0, bytes = 0;  // where the result begins; all of it
+  std::size_t result = 0, filter = 0, bytes = 0;  // where the result begins, and the filter; all of it
 };
 Workspace workspace_of(const Formed& formed, const Problem& seen, const Problem& asked);
 // Of the weights, where a step makes them.

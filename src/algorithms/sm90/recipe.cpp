@@ -37,6 +37,7 @@ Bringing bringing(const Formed& formed, const Problem& p) {
               "space to depth of weights"};
     }
     case Form::plain:
+    case Form::thinned:
       break;
   }
   const Problem planes = planes_below(p);
@@ -47,6 +48,19 @@ Bringing bringing(const Formed& formed, const Problem& p) {
 
 bool turns_weights(const Problem& p) {
   return p.c != padded_channels(p) || (p.layout == Layout::nchw && p.c > 1 && p.t * p.r * p.s > 1);
+}
+
+// y's gradient and the filter, both of them planes and to be pixels, are turned by one launch: a filter that
+// changes with every run is no longer on its way than the gradient.
+bool turns_together(const Tiling& t, const Problem& p, const Problem& asked) {
+  const i64 few = 2 * 16 / size_of(p.dtype);  // channels, which go by another way
+  return t.filter_as_it_is() && turns_weights(asked) && asked.layout == Layout::nchw && !is_volume(asked) &&
+         asked.c > few && asked.k > few && (turns_input(t, p) || turns_tensors(asked));
+}
+
+// Of the filter as it is, as pixels.
+i64 filter_bytes(const Problem& asked) {
+  return asked.k * asked.t * asked.r * asked.s * padded_channels(asked) * size_of(asked.dtype);
 }
 
 // Of the weights as they are packed: of all phases.
@@ -192,11 +206,29 @@ Step split(const Problem& p, i64 taps, Slot from, const Chip& chip) {
   return launch("split weights", std::move(source), shape, {in(from), out(Place::packed), value(elements)});
 }
 
+// x's gradient where the filter takes pixels, and behind it the step that spreads them.
+Recipe spreading(Formed formed, const Problem& asked, const DeviceInfo& device) {
+  formed.form = Form::plain;
+  const Problem taken = unspread(asked);
+  Recipe all = recipe(formed, taken, device);
+  const Slot result{Place::workspace, faltung::aligned(all.workspace_bytes)};
+  for (Step& step : all.steps) step.rewire(Place::x, result);
+  all.steps.push_back(spread("x's gradient spread", asked, result, Place::x));
+  all.workspace_bytes = result.offset + static_cast<std::size_t>(bytes_of(taken, x_shape(taken)));
+  return all;
+}
+
 }  // namespace
 
-Formed parse_formed(const std::string& config, const Problem& p) {
+Formed parse_formed(const std::string& config, const Problem& given) {
   Formed formed;
   if (!parse_config(config, formed)) refuse_tiling(config);
+  if (formed.form == Form::thinned) {
+    if (!spreads(given))
+      throw Error(Status::bad_problem, config + " spreads x's gradient of a 1x1 filter with strides");
+    return formed;
+  }
+  const Problem p = engine_problem(as_asked(given).problem);
   if (formed.form == Form::folded && !folds(p))
     throw Error(Status::bad_problem, config + " folds few channels, not " + std::to_string(p.c));
   if (formed.form == Form::deepened && !deepens(p))
@@ -243,14 +275,18 @@ Workspace workspace_of(const Formed& formed, const Problem& p, const Problem& as
     w.result = static_cast<std::size_t>(round_up(static_cast<i64>(w.result), 256));
     w.bytes = w.result + static_cast<std::size_t>(bytes_of(asked, x_shape(asked)));
   }
+  if (turns_together(formed.tiling, p, asked)) {
+    w.filter = faltung::aligned(w.bytes);
+    w.bytes = w.filter + static_cast<std::size_t>(filter_bytes(asked));
+  }
   return w;
 }
 
 std::size_t packed_bytes(const Formed& formed, const Problem& p, const Problem& asked) {
   const int parts = tf32_parts(p), element = size_of(p.dtype);
   if (formed.tiling.filter_as_it_is()) {
-    if (!turns_weights(asked)) return 0;
-    return static_cast<std::size_t>(asked.k * asked.t * asked.r * asked.s * padded_channels(asked) * element);
+    const bool packed = turns_weights(asked) && !turns_together(formed.tiling, p, asked);
+    return packed ? static_cast<std::size_t>(filter_bytes(asked)) : 0;
   }
   const bool as_they_are = asked.direction == Direction::forward && formed.form == Form::plain &&
                            formed.merged == 1 && !turns_weights(p);
@@ -260,6 +296,7 @@ std::size_t packed_bytes(const Formed& formed, const Problem& p, const Problem& 
 }
 
 Recipe recipe(const Formed& formed, const Problem& given, const DeviceInfo& device) {
+  if (formed.form == Form::thinned) return spreading(formed, given, device);
   const Asked asked = as_asked(given);
   const Problem& problem = asked.problem;
   const Chip chip = Chip::of(device);
@@ -279,23 +316,33 @@ Recipe recipe(const Formed& formed, const Problem& given, const DeviceInfo& devi
   if (recipe.packed_bytes > 0)
     recipe.packing = packing_of(problem) + " as " + (is_volume(p) ? std::to_string(p.t) + "x" : "") +
                      std::to_string(p.r) + "x" + std::to_string(p.s);
-  if (turned) {
+  const bool together = turns_together(t, p, problem);
+  const Slot filter_there = together ? Slot{Place::workspace, memory.filter} : Slot{Place::packed};
+  const auto weights_of = [&] {
     const Problem& filter = backward ? planes_below(problem) : from.from;
-    const Rewrite weights = t.filter_as_it_is() ? unchanged(filter)
-                            : backward          ? merge_groups(packed_weights_of(problem), formed.merged)
-                                                : from.rewrite;
-    recipe.pack.push_back(copy_step(from.weights, pixels_of(filter, weights, Operand::w), Place::w,
-                                    Place::packed, device, problem.t));
-  }
-  if (memory.bytes > 0) {
-    recipe.steps.push_back(copy_step(from.input, pixels_of(from.from, from.rewrite, Operand::x), Place::x,
-                                     Place::workspace, device, forward.d));
+    return pixels_of(filter,
+                     t.filter_as_it_is() ? unchanged(filter)
+                     : backward          ? merge_groups(packed_weights_of(problem), formed.merged)
+                                         : from.rewrite,
+                     Operand::w);
+  };
+  const auto input = [&] { return pixels_of(from.from, from.rewrite, Operand::x); };
+  if (together) {
+    recipe.steps.push_back(turn_both("input and weights to NHWC", input(), Place::x, Place::workspace,
+                                     weights_of(), Place::w, filter_there)
+                               .value());
+  } else {
+    if (turned)
+      recipe.pack.push_back(
+          copy_step(from.weights, weights_of(), Place::w, Place::packed, device, problem.t));
+    if (memory.bytes > 0)
+      recipe.steps.push_back(copy_step(from.input, input(), Place::x, Place::workspace, device, forward.d));
   }
   if (splits)
     recipe.pack.push_back(split(p, packed_taps(p, problem), turned ? Place::packed : Place::w, chip));
   const Slot result = turns_tensors(problem) ? Slot{Place::workspace, memory.result} : Slot{Place::y};
   const Operands operands{memory.bytes > 0 ? Place::workspace : Place::x,
-                          turned || splits ? Place::packed : Place::w, result};
+                          turned || splits ? filter_there : Slot{Place::w}, result};
   recipe.steps.push_back(t.bring == Bring::shift ? shift_gemm(t, p, operands, chip)
                                                  : gemm(t, p, asked, operands, chip));
   if (turns_tensors(problem))

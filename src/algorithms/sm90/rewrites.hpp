@@ -21,6 +21,11 @@ Problem thinned(const Problem& problem);
 // The thinned problem, of planes_below's tensors.
 Rewrite thin(const Problem& problem);
 
+// backward_data of a 1x1 filter with strides as that without, of the pixels which it takes; the others are
+// zero.
+bool spreads(const Problem& given);
+Problem unspread(const Problem& given);
+
 // How copies see a volume: its planes one below the other, and so the filter's.
 Problem planes_below(const Problem& problem);
 // Or as images, and the filter's as filters. In NCHW those of a channel are neighbours.
