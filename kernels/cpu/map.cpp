@@ -76,7 +76,7 @@ HWY_INLINE void run_instruction(const MapInstruction& in, i64 count, float* to, 
 #define F_C(v) hn::Set(d, v)
 #define F_LT(p, q, yes, no) hn::IfThenElse(hn::Lt(p, q), yes, no)
 #define F_EQ(p, q, yes, no) hn::IfThenElse(hn::Eq(p, q), yes, no)
-#define F_EXP(v) vec_exp(v)
+#define F_EXP(v) (kAlone ? vec_exp(v) : vec_exp_beside_one(v))
 #define F_LOG(v) vec_log(v)
 #define F_ERF(v) vec_erf(v)
 #define F_TANH(v) vec_tanh(v)
@@ -91,11 +91,13 @@ HWY_INLINE void run_instruction(const MapInstruction& in, i64 count, float* to, 
 #define F_MIN(p, q) hn::IfThenElse(hn::Lt(p, q), p, q)
 #define F_MAX(p, q) hn::IfThenElse(hn::Lt(q, p), p, q)
   switch (in.op) {
-#define FALTUNG_MAP(op, inputs, value)                                                \
-  case MapOp::op:                                                                     \
-    return each(count, to, px, inputs > 1 ? py : px, inputs > 2 ? pz : px,            \
-                [&]([[maybe_unused]] V x, [[maybe_unused]] V y, [[maybe_unused]] V z) \
-                    HWY_ATTR { return value; });
+#define FALTUNG_MAP(op, inputs, value)                                                           \
+  case MapOp::op:                                                                                \
+    return each(count, to, px, inputs > 1 ? py : px, inputs > 2 ? pz : px,                       \
+                [&]([[maybe_unused]] V x, [[maybe_unused]] V y, [[maybe_unused]] V z) HWY_ATTR { \
+                  [[maybe_unused]] constexpr bool kAlone = MapOp::op == MapOp::exp;              \
+                  return value;                                                                  \
+                });
 #include "kernels/common/map_ops.inc"
 #undef FALTUNG_MAP
   }
@@ -176,6 +178,20 @@ HWY_INLINE void gather(const MapOperand& o, const std::byte* from, i64 row_strid
   }
 }
 
+// The other way, of elements that lie one after the other.
+HWY_INLINE void scatter_rows(const MapOperand& o, std::byte* to, i64 row_stride, i64 stride, i64 rows,
+                             i64 columns, const float* from) {
+  const i64 size = static_cast<i64>(size_of(o.element));
+  for (i64 r = 0; r < rows; ++r, from += columns) {
+    std::byte* const row = to + r * row_stride * size;
+    if (stride == 1 && o.element == MapElement::f32) {
+      std::memcpy(row, from, static_cast<std::size_t>(columns) * sizeof(float));
+    } else {
+      for (i64 i = 0; i < columns; ++i) store_number(o.element, row + i * stride * size, from[i]);
+    }
+  }
+}
+
 // The program over a part of a matrix of elements; at: where that begins in each operand.
 void compute(const MapCall& call, const MapPart& part, const std::byte* const* inputs, std::byte* output) {
   HWY_ALIGN float registers[kMapRegisters][kMapStrip];
@@ -213,15 +229,7 @@ void compute(const MapCall& call, const MapPart& part, const std::byte* const* i
         run_instruction(in, count, result, value[in.x], value[in.y], value[in.z]);
         value[in.to] = result;
       }
-      if (direct) continue;
-      const float* const result = value[call.program.back().to];
-      for (i64 r = 0; r < rows; ++r) {
-        for (i64 i = 0; i < columns; ++i) {
-          store_number(out.element,
-                       to + (r * out_row + i * out_stride) * static_cast<i64>(size_of(out.element)),
-                       result[r * columns + i]);
-        }
-      }
+      if (!direct) scatter_rows(out, to, out_row, out_stride, rows, columns, value[call.program.back().to]);
     }
   }
 }

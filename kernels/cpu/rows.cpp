@@ -96,14 +96,45 @@ HWY_INLINE V reduce_columns(const float* from, i64 length, i64 inner, i64 count)
   return join<kOp>(s0, s1);
 }
 
+// Likewise of several whole vectors beside each other, so that a row's lines are read together.
+constexpr int kReducedVectors = 4;
+template <RowsOp kOp, int kVectors>
+HWY_INLINE void reduce_vectors(const float* from, i64 length, i64 inner, V scale, float* to) {
+  const FloatTag d;
+  V even[kVectors], odd[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) even[v] = odd[v] = start<kOp>();
+  i64 i = 0;
+  for (; i + 2 <= length; i += 2, from += 2 * inner) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      even[v] = add<kOp>(even[v], hn::LoadU(d, from + v * kFloatLanes));
+      odd[v] = add<kOp>(odd[v], hn::LoadU(d, from + inner + v * kFloatLanes));
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    if (i < length) even[v] = add<kOp>(even[v], hn::LoadU(d, from + v * kFloatLanes));
+    hn::StoreU(hn::Mul(join<kOp>(even[v], odd[v]), scale), d, to + v * kFloatLanes);
+  }
+}
+
+// `count` elements of the result: up to kReducedVectors vectors.
 template <RowsOp kOp>
 void reduce(const RowsExtent& e, float scale, const float* from, float* to, i64 count) {
   if (e.inner == 1) {
     *to = reduce_row<kOp>(from, e.length) * scale;
-  } else {
-    store(hn::Mul(reduce_columns<kOp>(from, e.length, e.inner, count), hn::Set(FloatTag(), scale)), to,
-          count);
+    return;
   }
+  const V factor = hn::Set(FloatTag(), scale);
+  const i64 vectors = std::min<i64>(count / kFloatLanes, kReducedVectors), whole = vectors * kFloatLanes;
+  if (vectors == 1) reduce_vectors<kOp, 1>(from, e.length, e.inner, factor, to);
+  if (vectors == 2) reduce_vectors<kOp, 2>(from, e.length, e.inner, factor, to);
+  if (vectors == 3) reduce_vectors<kOp, 3>(from, e.length, e.inner, factor, to);
+  if (vectors == 4) reduce_vectors<kOp, 4>(from, e.length, e.inner, factor, to);
+  if (whole < count)
+    store(hn::Mul(reduce_columns<kOp>(from + whole, e.length, e.inner, count - whole), factor), to + whole,
+          count - whole);
 }
 
 // f(x) of each element of a row.
@@ -131,23 +162,24 @@ void softmax(const RowsCall& call, const float* from, float* to, i64 count) {
   };
   V sum = hn::Zero(d);
   if (!log) {
-    each([&](V x) HWY_ATTR { return vec_exp(hn::Sub(x, most)); });
+    each([&](V x) HWY_ATTR { return vec_exp_of_sum(hn::Sub(x, most)); });
     sum = row ? hn::Set(d, reduce_row<RowsOp::sum>(to, e.length))
               : reduce_columns<RowsOp::sum>(to, e.length, e.inner, count);
-    const V scale = hn::Div(hn::Set(d, 1.0f), sum);
+    // Zero instead of a denormal, with which some processors take a hundred cycles.
+    const V scale = hn::Div(hn::Set(d, 1.0f), sum), least = hn::Mul(sum, hn::Set(d, 0x1.00001p-126f));
     from = to;
-    return each([&](V x) HWY_ATTR { return hn::Mul(x, scale); });
+    return each([&](V x) HWY_ATTR { return hn::Mul(hn::IfThenZeroElse(hn::Lt(x, least), x), scale); });
   }
   if (row) {
     for (i64 i = 0; i < e.length; i += kFloatLanes) {
-      const V term = vec_exp(hn::Sub(load(from + i, e.length - i), most));
+      const V term = vec_exp_beside_one(hn::Sub(load(from + i, e.length - i), most));
       const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kFloatLanes, e.length - i));
       sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, lanes), term));
     }
     sum = hn::Set(d, across<RowsOp::sum>(sum));
   } else {
     for (i64 i = 0; i < e.length; ++i)
-      sum = hn::Add(sum, vec_exp(hn::Sub(load(from + i * e.inner, count), most)));
+      sum = hn::Add(sum, vec_exp_beside_one(hn::Sub(load(from + i * e.inner, count), most)));
   }
   HWY_ALIGN float sums[kFloatLanes];
   hn::Store(sum, d, sums);
@@ -178,13 +210,26 @@ void standardize(const RowsCall& call, const float* from, float* to, i64 count) 
   each([&](V x) HWY_ATTR { return hn::Mul(x, inverse); });
 }
 
+// A task is a row, or as many columns as a vector has; of a reduction a few vectors, such that tasks are an
+// even number.
+struct RowsBlocks {
+  i64 columns, count;
+};
+RowsBlocks rows_blocks(const RowsCall& call) {
+  const i64 vectors = (call.extent.inner + kFloatLanes - 1) / kFloatLanes;
+  if (!reduces(call.op) || vectors <= 1) return {kFloatLanes, vectors};
+  const i64 pairs = (vectors + 2 * kReducedVectors - 1) / (2 * kReducedVectors);
+  const i64 each = (vectors + 2 * pairs - 1) / (2 * pairs);
+  return {each * kFloatLanes, (vectors + each - 1) / each};
+}
+
 }  // namespace
 
-// A task is a row, or as many columns as a vector has.
 void RowsTask(const RowsCall& call, const float* from, float* to, i64 task) {
   const RowsExtent& e = call.extent;
-  const i64 blocks = (e.inner + kFloatLanes - 1) / kFloatLanes;
-  const i64 outer = task / blocks, column = task % blocks * kFloatLanes, count = e.inner - column;
+  const RowsBlocks blocks = rows_blocks(call);
+  const i64 outer = task / blocks.count, column = task % blocks.count * blocks.columns;
+  const i64 count = std::min(e.inner - column, blocks.columns);
   from += outer * e.length * e.inner + column;
   to += reduces(call.op) ? outer * e.inner + column : outer * e.length * e.inner + column;
   switch (call.op) {
@@ -208,9 +253,7 @@ void RowsTask(const RowsCall& call, const float* from, float* to, i64 task) {
   }
 }
 
-i64 RowsTasks(const RowsCall& call) {
-  return call.extent.outer * ((call.extent.inner + kFloatLanes - 1) / kFloatLanes);
-}
+i64 RowsTasks(const RowsCall& call) { return call.extent.outer * rows_blocks(call).count; }
 
 void TapsTask(const TapsCall& call, const float* from, float* to, i64 task) {
   const FloatTag d;

@@ -44,6 +44,8 @@ std::optional<PoolBands> PoolBands::make(const Problem& p, int threads) {
     bands = larger;
   }
   if (bands.repeated() > kMostRepeated) return std::nullopt;
+  // A band is one thread's: where some would have none, the pool is a step of its own.
+  if (bands.count() < threads) return std::nullopt;
   return bands;
 }
 

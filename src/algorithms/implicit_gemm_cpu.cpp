@@ -254,8 +254,8 @@ class ImplicitGemmCpu : public Algorithm {
  private:
   bool takes_pitch(const Problem&, const Target&) const override { return true; }
   bool takes_f32_bias() const override { return true; }
-  bool fuses(const Problem& p, const Target&) const override {
-    return is_plain(p) && PoolBands::make(p, 0).has_value();
+  bool fuses(const Problem& p, const Target& target) const override {
+    return is_plain(p) && PoolBands::make(p, target.threads).has_value();
   }
   // Filters of depth alone are of two dimensions where they lie, and one dimension is two.
   bool is_native(const Problem& p) const override { return p.dimensions > 1 && !has_planes_of_one_tap(p); }
