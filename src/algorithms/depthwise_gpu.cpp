@@ -53,13 +53,15 @@ Range tiles_ms(const Problem& p, const DeviceInfo& device) {
 }
 
 // Timed on an H200, 16 bits: walks win in NHWC for filters of 5x5 and more, those of four columns by more
-// than the model has it. Elsewhere they come after the best tile.
+// than the model has it; and where the gradient of large filters is summed over planes, as it has it.
+// Elsewhere they come after the best tile.
 double walk_ms(const Fit& walk, const Problem& p, const DeviceInfo& device) {
   constexpr double kBehind = 1.01, kFourColumns = 0.8, kTwoColumns = 1.03;
   const double ms = predicted_ms(walk, p, device);
-  const bool wins = p.layout == Layout::nhwc && p.direction != Direction::backward_weights && p.s >= 5 &&
-                    size_of(p.dtype) == 2;
-  if (wins) return ms * (walk.tile.columns == 4 ? kFourColumns : kTwoColumns);
+  const bool weights = p.direction == Direction::backward_weights;
+  if (weights && p.layout == Layout::nchw && depthwise::has_large_filter(p)) return ms;
+  if (!weights && p.layout == Layout::nhwc && p.s >= 5 && size_of(p.dtype) == 2)
+    return ms * (walk.tile.columns == 4 ? kFourColumns : kTwoColumns);
   return std::max(ms, kBehind * tiles_ms(p, device).best);
 }
 

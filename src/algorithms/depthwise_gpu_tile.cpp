@@ -233,7 +233,9 @@ double predicted_ms(const Fit& f, const Problem& p, const DeviceInfo& device) {
   const double sums = weights ? static_cast<double>(f.tap_rows * p.s * f.tile.channels) : 0;
   // Four channels' rows of five taps and more take longer than what is counted.
   const bool wide = !walks && !weights && p.layout == Layout::nhwc && f.tile.channels == 4 && p.s >= 5;
-  const double longer = wide && size_of(p.dtype) == 2 ? 1.3 : 1;
+  // So do tiles that reach beyond the image, of large filters.
+  const bool beyond = weights && !f.exact && has_large_filter(p);
+  const double longer = beyond ? 1.35 : wide && size_of(p.dtype) == 2 ? 1.3 : 1;
   return kLaunchMs + longer * (std::max(bytes, issue) + 0.2 * std::min(bytes, issue)) / std::pow(busy, 0.7) +
          code * kFetchMs + sums * kSumMs;
 }

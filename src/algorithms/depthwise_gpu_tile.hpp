@@ -7,6 +7,7 @@
 
 #include "src/algorithms/config_name.hpp"
 #include "src/algorithms/gpu.hpp"
+#include "src/problem/dtype.hpp"
 
 namespace faltung::depthwise {
 
@@ -55,6 +56,8 @@ gpu::Constants constants(const Fit& fit, const Problem& problem);
 // backward_weights: among how many blocks the pixels are shared, so that there are enough of them.
 std::int64_t splits(const Fit& fit, const DeviceInfo& device);
 
+// Of 16 bits, beyond what the model was fitted to.
+inline bool has_large_filter(const Problem& p) { return p.s > 7 && size_of(p.dtype) == 2; }
 double predicted_ms(const Fit& fit, const Problem& problem, const DeviceInfo& device);
 
 }  // namespace faltung::depthwise

@@ -233,17 +233,17 @@ Step thin_planes(const std::string& name, const TensorCopy& copy, Slot from, Slo
 
 Step spread(const std::string& name, const Problem& asked, Slot from, Slot to) {
   const bool nchw = asked.layout == Layout::nchw;
-  const i64 element = size_of(asked.dtype), step = asked.stride_w, in_pixel = asked.c * element / 16;
+  const i64 element = size_of(asked.dtype), across = asked.stride_w, in_pixel = asked.c * element / 16;
   i64 word = 16 / element;  // columns of the result a thread writes
-  while (word > step && asked.w % word != 0) word /= 2;
+  while (word > across && asked.w % word != 0) word /= 2;
   const i64 in_row = nchw ? asked.w / word : asked.q() * in_pixel;
-  const i64 words = asked.n * (nchw ? asked.c : 1) * asked.p() * in_row;
+  const i64 words = in_row * asked.n * (nchw ? asked.c * asked.h : asked.p());
   return tuned(name, "spread",
-               constant("kBytes", element) + constant("kNchw", nchw) + constant("kStep", step) +
-                   constant("kTaken", nchw ? word / step : 1),
+               constant("kBytes", element) + constant("kNchw", nchw) + constant("kAcross", across) +
+                   constant("kDown", asked.stride_h) + constant("kTaken", nchw ? word / across : 1),
                ceil_div(words, kThreads),
-               {in(from), out(to), number(words), number(in_row), number(asked.p()), number(asked.stride_h),
-                number(asked.h), number(asked.w), number(in_pixel)});
+               {in(from), out(to), number(words), number(in_row), number(asked.p()), number(asked.h),
+                number(asked.w), number(in_pixel)});
 }
 
 TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand) {

@@ -112,6 +112,8 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   Estimate e;
   const double across = t.pixels_on_m() && brings_residual(t, p) ? kAcross : 1;
   e.ms = overlapped_ms(arithmetic, bytes, kOverlap) * across + (turns_input(t, p) ? turning_ms(p) : 0);
+  if (t.bring == Bring::planes && t.channels == 256 && t.pixels() == 128) e.ms *= kTallOfPlanes;
+  if (c.nchw && tf32_parts(p) == 1 && w.taps == 1) e.ms *= kOneOfPlanes;
   e.bound = bytes > arithmetic                          ? Bound::bytes
             : waves <= 1 && 2 * count < multiprocessors ? Bound::latency
                                                         : Bound::arithmetic;

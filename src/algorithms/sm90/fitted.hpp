@@ -41,10 +41,12 @@ constexpr double kDrained = 0.45;   // planes: more of it for each buffer less t
 constexpr int kEnoughPlanes = 5;
 constexpr double kResidual = 2500;  // cycles until a residual is there where all blocks wait for theirs
 constexpr double kAcross = 1.07;    // with pixels on M a residual, and each pixel's bias: slower by so much
-constexpr double kSplit = 1500;     // cycles a tile of a split sum: the cluster's barriers
-constexpr double kAdd = 0.06;       // cycles a byte of it
-constexpr double kPartial = 1.0e9;  // bytes a ms: stores of half a sector, NCHW's rows of 8 pixels
-constexpr double kSector = 1.4e9;   // bytes a ms: sectors written in part, by rows that begin astray
+constexpr double kTallOfPlanes = 0.98;  // planes in tiles of 256 channels by 128 pixels
+constexpr double kOneOfPlanes = 0.8;    // of all that is counted, tf32 in NCHW by one tap takes so much
+constexpr double kSplit = 1500;         // cycles a tile of a split sum: the cluster's barriers
+constexpr double kAdd = 0.06;           // cycles a byte of it
+constexpr double kPartial = 1.0e9;      // bytes a ms: stores of half a sector, NCHW's rows of 8 pixels
+constexpr double kSector = 1.4e9;       // bytes a ms: sectors written in part, by rows that begin astray
 
 // Warps that read 16-bit pixels themselves (fetch, turned).
 namespace reading {
@@ -92,6 +94,7 @@ constexpr double kGatherLine = 4.4e6;     //   of a block of it, which folds lin
 constexpr double kGatherLaunch = 0.0016;  // ms
 constexpr double kSkip = 2.65e9;          // bytes a ms of one that skips what strides leave out
 constexpr double kSpread = 3.9e9;         //   written by one that spreads pixels
+constexpr double kZeros = 3.0e9;          //   of phases without taps
 }  // namespace steps
 
 }  // namespace faltung::sm90::fitted

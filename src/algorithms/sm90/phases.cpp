@@ -208,7 +208,7 @@ Estimate estimate_phases(const Tiling& tiling, const Problem& asked, const Chip&
     const Problem p = alone(phases.engine, phase);
     if (phase.taps == 0) {
       all.ms += static_cast<double>(output_planes(p) * p.k * phase.p * phase.q * size_of(p.dtype)) /
-                fitted::kBandwidth;
+                fitted::steps::kZeros;
       continue;
     }
     const Estimate e = estimate(t, p, chip);

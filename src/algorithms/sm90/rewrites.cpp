@@ -53,7 +53,7 @@ bool spreads(const Problem& p) {
   if (p.direction != Direction::backward_data || is_volume(p) || pads(p) || has_pitch(p)) return false;
   if (p.training != Training::none || !rewrites::thin.applies(p)) return false;
   constexpr std::int64_t kMost = std::int64_t{1} << 30;  // words that the step behind the kernel counts
-  if (p.n * p.p() * p.q() * p.c > kMost) return false;
+  if (p.n * p.h * p.w * p.c > kMost) return false;
   if (p.layout == Layout::nhwc) return p.c * size_of(p.dtype) % 16 == 0;
   return (p.stride_w == 1 || p.stride_w == 2 || p.stride_w == 4) && p.w % p.stride_w == 0;
 }
