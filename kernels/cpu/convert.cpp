@@ -7,17 +7,17 @@
 namespace faltung {
 namespace {
 
-struct F32 {
+struct ElementF32 {
   using Bits = float;
   static float load(Bits bits) { return bits; }
   static Bits store(float value) { return value; }
 };
-struct F16 {
+struct ElementF16 {
   using Bits = std::uint16_t;
   static float load(Bits bits) { return f16_to_float(bits); }
   static Bits store(float value) { return float_to_f16(value); }
 };
-struct BF16 {
+struct ElementBf16 {
   using Bits = std::uint16_t;
   static float load(Bits bits) { return bf16_to_float(bits); }
   static Bits store(float value) { return float_to_bf16(value); }
@@ -49,11 +49,11 @@ template <class From>
 std::int64_t convert_from(const std::byte* from, std::int64_t count, DType dtype, std::byte* to) {
   switch (dtype) {
     case DType::f16:
-      return convert_as<From, F16>(from, count, to);
+      return convert_as<From, ElementF16>(from, count, to);
     case DType::bf16:
-      return convert_as<From, BF16>(from, count, to);
+      return convert_as<From, ElementBf16>(from, count, to);
     default:
-      return convert_as<From, F32>(from, count, to);
+      return convert_as<From, ElementF32>(from, count, to);
   }
 }
 
@@ -67,11 +67,11 @@ std::int64_t convert_elements(DType from_dtype, const std::byte* from, std::int6
   }
   switch (from_dtype) {
     case DType::f16:
-      return convert_from<F16>(from, count, to_dtype, to);
+      return convert_from<ElementF16>(from, count, to_dtype, to);
     case DType::bf16:
-      return convert_from<BF16>(from, count, to_dtype, to);
+      return convert_from<ElementBf16>(from, count, to_dtype, to);
     default:
-      return convert_from<F32>(from, count, to_dtype, to);
+      return convert_from<ElementF32>(from, count, to_dtype, to);
   }
 }
 

@@ -132,7 +132,7 @@ void scale_weights(Graph& graph, Node& node, const Affine& a, const Channels& ch
 
 // alpha times a matrix of f32 as n rows of k numbers, of which it has the columns if it is not `transposed`.
 // In squares that a cache has room for: most of a network's weights may come this way.
-Constant as_rows(const Constant& matrix, i64 n, i64 k, bool transposed, double alpha) {
+Constant matrix_as_rows(const Constant& matrix, i64 n, i64 k, bool transposed, double alpha) {
   const auto bytes =
       std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(n * k) * sizeof(float));
   constexpr i64 kSquare = 32;
@@ -198,7 +198,7 @@ Graph make_products(Graph graph) {
     if (!transposed || alpha != 1) {
       Value weights;
       weights.name = graph.at(w).name, weights.type = Type::f32, weights.shape = {n, k};
-      weights.constant = std::make_shared<const Constant>(as_rows(*b, n, k, transposed, alpha));
+      weights.constant = std::make_shared<const Constant>(matrix_as_rows(*b, n, k, transposed, alpha));
       w = graph.add(std::move(weights));
     }
     node.inputs = {node.inputs[0], w};
