@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <string>
+#include <vector>
 
+#include "kernels/cpu/convert.hpp"
 #include "src/problem/float_mode.hpp"
 
 namespace faltung {
@@ -141,6 +144,46 @@ TEST(Elements, LoadWhatWasStored) {
     EXPECT_EQ(load_element(dtype, data, 2), -1.5f);
     EXPECT_EQ(load_element(dtype, data, 3), 3);
   }
+}
+
+// Many at once, from and to addresses that are no multiple of anything, as each alone.
+TEST(ConvertElements, IsAsEachAlone) {
+  constexpr DType kAll[] = {DType::f32, DType::f16, DType::bf16};
+  constexpr std::int64_t kCount = 1000;
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 1e-3f);  // of f16 also numbers below the normal ones
+  for (const DType from : kAll) {
+    for (const DType to : kAll) {
+      std::vector<std::byte> bytes(1 + kCount * 4), results(1 + kCount * 4);
+      std::vector<float> numbers;
+      for (std::int64_t i = 0; i < kCount; ++i) {
+        alignas(float) std::byte element[4];
+        store_element(from, element, 0, i == 7 ? INFINITY : i == 8 ? NAN : normal(random));
+        numbers.push_back(load_element(from, element, 0));
+        std::memcpy(bytes.data() + 1 + i * size_of(from), element, static_cast<std::size_t>(size_of(from)));
+      }
+      EXPECT_EQ(convert_elements(from, bytes.data() + 1, kCount, to, results.data() + 1), kCount);
+      for (std::int64_t i = 0; i < kCount; ++i) {
+        alignas(float) std::byte element[4];
+        std::memcpy(element, results.data() + 1 + i * size_of(to), static_cast<std::size_t>(size_of(to)));
+        const float got = load_element(to, element, 0),
+                    wanted = round_to(to, numbers[static_cast<std::size_t>(i)]);
+        if (std::isnan(wanted))
+          EXPECT_TRUE(std::isnan(got));
+        else
+          ASSERT_EQ(got, wanted) << info(from).name << " to " << info(to).name << " at " << i;
+      }
+    }
+  }
+}
+
+TEST(ConvertElements, TellsTheFirstThatIsLost) {
+  float numbers[] = {1, -INFINITY, 65504, 65520, 1e30f, 0};
+  std::byte to[sizeof numbers];
+  EXPECT_EQ(convert_elements(DType::f32, reinterpret_cast<std::byte*>(numbers), 6, DType::f16, to), 3);
+  EXPECT_EQ(convert_elements(DType::f32, reinterpret_cast<std::byte*>(numbers), 6, DType::bf16, to), 6);
+  numbers[5] = 3.4e38f;  // rounds to 2^128
+  EXPECT_EQ(convert_elements(DType::f32, reinterpret_cast<std::byte*>(numbers), 6, DType::bf16, to), 5);
 }
 
 }  // namespace

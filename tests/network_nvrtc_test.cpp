@@ -1,11 +1,13 @@
-// The kernels of networks' other steps compile for NVIDIA's architectures, without spills; no GPU is needed,
-// only NVRTC.
+// The kernels of networks' other steps take their arguments, and compile for NVIDIA's architectures without
+// spills; no GPU is needed, only NVRTC for the latter.
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "src/backend/nvrtc.hpp"
 #include "src/network/device_steps.hpp"
+#include "src/plan/bound_launch.hpp"
+#include "tests/builder.hpp"
 #include "tests/fake_device.hpp"
 
 namespace faltung {
@@ -74,6 +76,7 @@ std::vector<network::Work> works() {
                                        {80, 1024},
                                        {80, 4096},
                                        {160, 256},
+                                       {160, 4096},
                                        {256, 256},
                                        {512, 1024},
                                        {512, 16384}}) {
@@ -86,29 +89,56 @@ std::vector<network::Work> works() {
   }
   for (const std::size_t bytes : {1, 2, 4, 8}) all.push_back(PickCall{{2, 3, 5}, {2, -1, 0}, bytes, 7, true});
   all.push_back(PickCall{{2, 3, 16}, {2, -1, 0}, 2, 0, true});
+  all.push_back(PickCall{{5, 4, 1}, {0, 0, 1, 1, 2, 2, -1, 3}, 2, 7, true});
   map({3, 5}, 2, {operand(MapElement::i64, {5, 1})}, operand(MapElement::i32, {1, 3}),
       {{MapOp::truncate, 1, 0, 0, 0, 0, 0}});
   return all;
 }
 
+constexpr const char* kArchitecture = "sm_90a";
+const std::set<std::string> kEntries = {"attention", "best",    "copy", "few_channels", "gate", "map",
+                                        "pick",      "product", "rows", "taps",         "turn"};
+
+std::vector<Step> steps_of(const network::Work& work, const DeviceInfo& device) {
+  DeviceConstants constants;
+  DeviceSlots slots{{Place::x, Place::w, Place::bias}, Place::y, Place::workspace};
+  if (const auto* call = std::get_if<MapCall>(&work)) slots.reads.resize(call->inputs.size(), Place::x);
+  if (const auto* call = std::get_if<network::GateCall>(&work))
+    slots.reads.resize(call->first ? 6 : 4, Place::x);
+  return network::device_steps(work, slots, constants, device);
+}
+
+// A launch has room for so many arguments (BoundLaunch::Arguments), and says so where it is bound: before
+// that no other test without a GPU comes.
+TEST(NetworkNvrtc, EveryKernelsArgumentsFit) {
+  const auto device = std::make_shared<FakeDevice>("arguments", kArchitecture);
+  Builder builder(device);
+  std::array<std::byte, 64> somewhere;
+  Memory memory;
+  for (std::byte*& begin : memory.begin) begin = somewhere.data();
+  std::set<std::string> entries;
+  for (const network::Work& work : works()) {
+    for (const Step& step : steps_of(work, device->info())) {
+      const auto& launch = std::get<Launch>(step.work);
+      BoundLaunch(launch, builder.session()).run(*device, memory, {});
+      EXPECT_EQ(device->last.arguments, launch.arguments.size());
+      entries.insert(launch.source.entry);
+    }
+  }
+  EXPECT_EQ(entries, kEntries);
+}
+
 TEST(NetworkNvrtc, EveryKernelCompilesWithoutSpills) {
   if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const char* const architecture = "sm_90a";
-  const FakeDevice device("compiler", architecture);
+  const FakeDevice device("compiler", kArchitecture);
   std::set<std::string> entries;
   int compiled = 0;
   std::set<std::string> done;
   for (const network::Work& work : works()) {
-    DeviceConstants constants;
-    const DeviceSlots slots{{Place::x, Place::w, Place::bias}, Place::y, Place::workspace};
-    DeviceSlots own = slots;
-    if (const auto* call = std::get_if<MapCall>(&work)) own.reads.resize(call->inputs.size(), Place::x);
-    if (const auto* call = std::get_if<network::GateCall>(&work))
-      own.reads.resize(call->first ? 6 : 4, Place::x);
-    for (const Step& step : network::device_steps(work, own, constants, device.info())) {
+    for (const Step& step : steps_of(work, device.info())) {
       const KernelSource source = std::get<Launch>(step.work).source.whole();
       if (!done.insert(source.text).second) continue;
-      const Binary binary = Nvrtc::get()->compile(source, architecture);
+      const Binary binary = Nvrtc::get()->compile(source, kArchitecture);
       EXPECT_NE(binary.log.find(" 0 bytes spill stores"), std::string::npos)
           << source.name << ": " << binary.log;
       entries.insert(source.entry);
@@ -116,8 +146,7 @@ TEST(NetworkNvrtc, EveryKernelCompilesWithoutSpills) {
     }
   }
   std::cout << compiled << " kernels compiled\n";
-  EXPECT_EQ(entries, (std::set<std::string>{"attention", "best", "copy", "few_channels", "gate", "map",
-                                            "pick", "product", "rows", "taps", "turn"}));
+  EXPECT_EQ(entries, kEntries);
 }
 
 // What no GPU has run is told, and what has been is not; OpenCL's drivers for the CPU run all of it in tests.
@@ -130,7 +159,6 @@ TEST(NetworkNvrtc, WhatIsNotProvenIsTold) {
   EXPECT_EQ(network::unproven(softmax, nvidia), "");
   EXPECT_NE(network::unproven(softmax, opencl), "");
   EXPECT_EQ(network::unproven(softmax, on_cpu), "");
-  EXPECT_NE(network::unproven(network::AttentionCall{}, nvidia), "");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "tests/network_fixture.hpp"
 #include "tests/node_cases.hpp"
 #include "tests/onnx_writer.hpp"
+#include "tests/random_network.hpp"
 
 namespace faltung {
 namespace {
@@ -45,6 +46,38 @@ class NetworkSchedule : public testing::Test {
 
   NetworkRunner runner_;
 };
+
+// An InstanceNormalization by ones and zeros stands for groups: its own scale and shift are no step, and the
+// chain after it is one.
+TEST_F(NetworkSchedule, GroupNormalizationIsTwoSteps) {
+  const auto steps_of = [&](float scale, float shift) {
+    onnx::ModelText model;
+    model.add_input("x", {1, 8, 4, 6});
+    model.add_constant(onnx::tensor("in groups", onnx::Sizes{1, 2, -1}));
+    model.add_constant(onnx::tensor("in channels", onnx::Sizes{1, 8, 4, 6}));
+    model.add_constant(onnx::tensor("scale", {2}, std::vector<float>{1, scale}));
+    model.add_constant(onnx::tensor("shift", {2}, std::vector<float>{shift, 0}));
+    const std::vector<float> own{1, 2, 3, 4, -1, -2, -3, -4};
+    model.add_constant(onnx::tensor("own", {8, 1, 1}, own));
+    model.add({"Reshape", {"x", "in groups"}, {"groups"}, {}, ""});
+    model.add({"InstanceNormalization", {"groups", "scale", "shift"}, {"even"}, {}, ""});
+    model.add({"Reshape", {"even", "in channels"}, {"channels"}, {}, ""});
+    model.add({"Mul", {"channels", "own"}, {"scaled"}, {}, ""});
+    model.add({"Add", {"scaled", "own"}, {"shifted"}, {}, ""});
+    model.add({"Relu", {"shifted"}, {"y"}, {}, ""});
+    model.add_output("y");
+    const std::string bytes = model.bytes();
+    const Graph graph = onnx::read(bytes);
+    Array x{network::Type::f32, {1, 8, 4, 6}, {}};
+    for (int i = 0; i < 192; ++i) x.data.push_back(i * 37 % 101);
+    const network::Schedule schedule = runner_.schedule(graph, {x.shape}, {});
+    EXPECT_LE(worst_error(network::interpret(graph, {x})[0], NetworkRunner::run(schedule, {x})[0]), 1e-6);
+    return schedule.steps().size();
+  };
+  EXPECT_EQ(steps_of(1, 0), 2u);
+  EXPECT_EQ(steps_of(3, 0), 3u);
+  EXPECT_EQ(steps_of(1, 5), 3u);
+}
 
 TEST_F(NetworkSchedule, Onnx) {
   if (!std::filesystem::exists(node_cases::kFolder))

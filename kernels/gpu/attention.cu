@@ -30,8 +30,10 @@ typedef u16 element_t;
 #define SHARE_BYTES (KEYS * 2 + 16)  // of a query's powers, where two warps share them
 
 // Of a tensor: elements from batch to batch, head to head, row to row.
-#define F_STRIDES(name) i64 name##_batch, i64 name##_head, i64 name##_row
-#define F_HEAD(name) (name##_buffer + batch * name##_batch + head * name##_head)
+typedef struct {
+  i64 batch, head, row;
+} strides_t;
+#define F_HEAD(name) (name##_buffer + batch * name##_strides.batch + head * name##_strides.head)
 
 extern __shared__ __align__(128) unsigned char local_memory[];
 
@@ -64,7 +66,8 @@ F_DEVICE void bring_rows(u32 to, const element_t* from, index_t pitch, int first
 
 F_DENSE_KERNEL(THREADS, BLOCKS)
 attention(F_INPUT(element_t, q), F_INPUT(element_t, k), F_INPUT(element_t, v), F_OUTPUT(element_t, y), i64 heads,
-          i64 queries_of_head, i64 keys_of_head, float scale, F_STRIDES(q), F_STRIDES(k), F_STRIDES(v), F_STRIDES(y)) {
+          i64 queries_of_head, i64 keys_of_head, float scale, strides_t q_strides, strides_t k_strides,
+          strides_t v_strides, strides_t y_strides) {
   F_FOLLOW_PREVIOUS();
   const int lane = F_THREAD() % 32, warp = F_THREAD() / 32, side = warp / WARPS, own = warp % WARPS * TILES_Q * 16;
   const int queries = (int)queries_of_head, keys = (int)keys_of_head, first = F_BLOCK(0) * QUERIES;
@@ -74,11 +77,11 @@ attention(F_INPUT(element_t, q), F_INPUT(element_t, k), F_INPUT(element_t, v), F
 
   const auto bring_tile = [&](int tile) {
     const u32 to = stages + tile % 2 * STAGE_BYTES;
-    bring_rows(to, keys_from, (index_t)k_row, tile * KEYS, KEYS, keys);
-    bring_rows(to + KEYS * ROW_BYTES, values_from, (index_t)v_row, tile * KEYS, KEYS, keys);
+    bring_rows(to, keys_from, (index_t)k_strides.row, tile * KEYS, KEYS, keys);
+    bring_rows(to + KEYS * ROW_BYTES, values_from, (index_t)v_strides.row, tile * KEYS, KEYS, keys);
     close_copies();
   };
-  bring_rows(asked, F_HEAD(q), (index_t)q_row, first, QUERIES, queries);
+  bring_rows(asked, F_HEAD(q), (index_t)q_strides.row, first, QUERIES, queries);
   bring_tile(0);
 
   // Where a lane's part of a 16 x 16 tile of queries or powers begins; of a tile of 16 keys; of 16 values.
@@ -286,7 +289,7 @@ attention(F_INPUT(element_t, q), F_INPUT(element_t, k), F_INPUT(element_t, v), F
       const int row = first + own + m * 16 + h * 8 + lane / 4;
       if (row >= queries) continue;
       const float inverse = 1.0f / sum[m][h];
-      element_t* const line = to + row * (index_t)y_row + side * COLUMNS * 8 + lane % 4 * 2;
+      element_t* const line = to + row * (index_t)y_strides.row + side * COLUMNS * 8 + lane % 4 * 2;
       F_UNROLL
       for (int j = 0; j < COLUMNS; ++j)
         *(u32*)(line + j * 8) = PAIR(out[m][j][2 * h] * inverse, out[m][j][2 * h + 1] * inverse);

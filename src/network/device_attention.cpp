@@ -34,7 +34,10 @@ AttentionTile tile_of(const AttentionCall& call, const DeviceInfo& device) {
     return fills(kMany) ? kMany : kFew;
   }
   if (call.depth > 160) return {4, 1, 1, 32, 1};
-  if (call.depth > 80) return {4, 1, 1, 64, 2};
+  if (call.depth > 80) {
+    constexpr AttentionTile kMany{4, 1, 1, 64, 2}, kFew{2, 1, 2, 64, 3};
+    return fills(kMany) || call.depth % 32 != 0 ? kMany : kFew;
+  }
   const bool is_long = call.depth > 64;
   const AttentionTile many{4, 2, 1, is_long ? 32 : 64, 2}, few{4, 1, 1, 64, is_long ? 2 : 3};
   return fills(many) ? many : few;
@@ -74,9 +77,7 @@ std::vector<faltung::Step> attention_steps(const AttentionCall& call, const Devi
                                       out(slots.write)};
   for (const i64 number : {call.heads, call.queries, call.keys}) arguments.push_back(value(number));
   arguments.push_back(value(static_cast<float>(call.scale * std::numbers::log2e)));
-  for (const AttentionCall::Strides& s : {call.q, call.k, call.v, call.y}) {
-    for (const i64 number : {s.batch, s.head, s.row}) arguments.push_back(value(number));
-  }
+  for (const AttentionCall::Strides& s : {call.q, call.k, call.v, call.y}) arguments.push_back(value(s));
   return {
       launch("attention",
              gpu::source(device, "attention", "attention.cu", "attention", own, tile.local_bytes(call.depth)),

@@ -18,12 +18,19 @@ std::vector<faltung::Step> pick_steps(PickCall call, const DeviceSlots& slots, D
   const i64 run = call.extent.inner * static_cast<i64>(call.bytes);
   if (run % 16 == 0 && (!call.fills || call.fill == 0)) call.bytes = 16, call.extent.inner = run / 16;
   const i64 results = static_cast<i64>(call.index.size());
-  const i64 count = call.extent.outer * results * call.extent.inner;
-  const bool wide = is_wide(std::max(count, call.extent.outer * call.extent.length * call.extent.inner));
+  // Rows of single numbers: a thread that writes one of 2 bytes has more to do for its place than for the
+  // number.
+  constexpr i64 kTogether = 8;
+  const bool together =
+      call.bytes == 2 && call.extent.inner == 1 && results % kTogether == 0 && slots.write.offset % 16 == 0;
+  const i64 v = together ? kTogether : 1, all = call.extent.outer * results * call.extent.inner,
+            count = all / v;
+  const bool wide = is_wide(std::max(all, call.extent.outer * call.extent.length * call.extent.inner));
   return {launch("pick",
                  gpu::source(device, "pick", "pick.cl", "pick",
                              {{"THREADS", std::to_string(kDeviceThreads)},
                               {"BYTES", std::to_string(static_cast<i64>(call.bytes))},
+                              {"V", std::to_string(v)},
                               {"WIDE", wide ? "1" : "0"}}),
                  gpu::one_dimension(count, kDeviceThreads),
                  {in(slots.reads[0]), in(table), out(slots.write), value(count), value(call.extent.length),
@@ -191,9 +198,8 @@ std::vector<faltung::Step> device_steps(const Work& work, const DeviceSlots& slo
 }
 
 // As of tests/network_gpu_test.cpp on an H200, through CUDA and OpenCL: ONNX's node tests, random networks in
-// f32, f16 and bf16.
+// f32, f16 and bf16; attention through CUDA.
 std::string unproven(const Work& work, const DeviceInfo& device) {
-  if (std::holds_alternative<AttentionCall>(work)) return "attention";
   const bool proven = device.description.starts_with("NVIDIA") || device.has("runs_on_cpu");
   return proven || std::holds_alternative<ConvolutionWork>(work) ? "" : "a network's kernels";
 }

@@ -1,6 +1,8 @@
 // What scales and shifts each channel after a convolution or product becomes part of its weights and bias.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <optional>
 
 #include "src/network/passes.hpp"
@@ -21,14 +23,15 @@ struct Affine {
 // are dimension `axis`; one for all counts. Empty if not.
 std::vector<double> by_channel(const Graph& graph, ValueId id, std::size_t rank, std::size_t axis,
                                i64 channels) {
-  const std::optional<Array> constant = graph.constant(id);
-  if (!constant || constant->type != Type::f32 || constant->shape.size() > rank) return {};
-  const std::size_t missing = rank - constant->shape.size();
-  for (std::size_t d = 0; d < constant->shape.size(); ++d) {
-    const i64 size = constant->shape[d];
+  if (!graph.is_constant(id)) return {};
+  const Constant& constant = *graph.at(id).constant;
+  if (constant.type != Type::f32 || constant.shape.size() > rank) return {};
+  const std::size_t missing = rank - constant.shape.size();
+  for (std::size_t d = 0; d < constant.shape.size(); ++d) {
+    const i64 size = constant.shape[d];
     if (size != 1 && (missing + d != axis || size != channels)) return {};
   }
-  return constant->data;
+  return decode(constant).data;
 }
 
 std::optional<Affine> normalization(const Graph& graph, const Node& node) {
@@ -127,6 +130,29 @@ void scale_weights(Graph& graph, Node& node, const Affine& a, const Channels& ch
   node.inputs[2] = graph.add_constant(node.name + " bias", bias);
 }
 
+// alpha times a matrix of f32 as n rows of k numbers, of which it has the columns if it is not `transposed`.
+// In squares that a cache has room for: most of a network's weights may come this way.
+Constant matrix_as_rows(const Constant& matrix, i64 n, i64 k, bool transposed, double alpha) {
+  const auto bytes =
+      std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(n * k) * sizeof(float));
+  constexpr i64 kSquare = 32;
+  for (i64 row = 0; row < n; row += kSquare) {
+    for (i64 column = 0; column < k; column += kSquare) {
+      for (i64 i = row; i < std::min(n, row + kSquare); ++i) {
+        for (i64 j = column; j < std::min(k, column + kSquare); ++j) {
+          float value;  // files do not align their data
+          const i64 from = transposed ? i * k + j : j * n + i;
+          std::memcpy(&value, matrix.data + static_cast<std::size_t>(from) * sizeof value, sizeof value);
+          value = static_cast<float>(alpha * static_cast<double>(value));
+          std::memcpy(bytes->data() + static_cast<std::size_t>(i * k + j) * sizeof value, &value,
+                      sizeof value);
+        }
+      }
+    }
+  }
+  return {Type::f32, {n, k}, bytes, bytes->data()};
+}
+
 }  // namespace
 
 Graph fold_scales(Graph graph) {
@@ -152,9 +178,9 @@ Graph make_products(Graph graph) {
   for (Node& node : graph.nodes) {
     const bool gemm = node.op == "Gemm";
     if (!node.domain.empty() || !(gemm || node.op == "MatMul") || node.inputs.size() < 2) continue;
-    const std::optional<Array> b = graph.constant(node.inputs[1]);
-    if (!b || b->type != Type::f32 || b->shape.size() != 2 || (gemm && node.integer("transA", 0) != 0))
-      continue;
+    if (!graph.is_constant(node.inputs[1])) continue;
+    const std::shared_ptr<const Constant> b = graph.at(node.inputs[1]).constant;
+    if (b->type != Type::f32 || b->shape.size() != 2 || (gemm && node.integer("transA", 0) != 0)) continue;
     const bool transposed = gemm && node.integer("transB", 0) != 0;
     const double alpha = gemm ? node.number("alpha", 1) : 1, beta = gemm ? node.number("beta", 1) : 1;
     const i64 n = b->shape[transposed ? 0 : 1], k = b->shape[transposed ? 1 : 0];
@@ -168,12 +194,14 @@ Graph make_products(Graph graph) {
         values.data[i] = beta * each[each.size() == 1 ? 0 : i];
       bias = graph.add_constant(node.name + " bias", values);
     }
-    Array w{Type::f32, {n, k}, b->data};
-    for (i64 i = 0; i < n * k; ++i) {
-      const i64 from = transposed ? i : i % k * n + i / k;
-      w.data[static_cast<std::size_t>(i)] = alpha * b->data[static_cast<std::size_t>(from)];
+    ValueId w = node.inputs[1];
+    if (!transposed || alpha != 1) {
+      Value weights;
+      weights.name = graph.at(w).name, weights.type = Type::f32, weights.shape = {n, k};
+      weights.constant = std::make_shared<const Constant>(matrix_as_rows(*b, n, k, transposed, alpha));
+      w = graph.add(std::move(weights));
     }
-    node.inputs = {node.inputs[0], graph.add_constant(graph.at(node.inputs[1]).name, w)};
+    node.inputs = {node.inputs[0], w};
     if (bias != kNone) node.inputs.push_back(bias);
     node.op = "Linear", node.domain = "faltung";
     node.attributes.clear();

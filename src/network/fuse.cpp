@@ -114,12 +114,20 @@ class Splitter {
               groups = node.op == "GroupNormalization" ? node.integer("num_groups", 1) : channels;
     const auto scale = by_channel(node.inputs[1], channels), shift = by_channel(node.inputs[2], channels);
     if (!scale || !shift) return false;
+    // PyTorch writes GroupNorm as an InstanceNormalization by ones and zeros, with its own parameters after
+    // it.
+    const auto are_all = [](const std::vector<double>& all, double number) {
+      return std::ranges::all_of(all, [&](double v) { return v == number; });
+    };
+    const bool bare = are_all(*scale, 1) && are_all(*shift, 0);
     const bool each = groups == channels;  // the image alone: no need to see it in another shape
     const Shape rows{shape[0], groups, elements(shape) / (shape[0] * groups)};
     const ValueId x = each ? node.inputs[0] : reshaped(node, "in groups", node.inputs[0], rows);
-    ValueId y = value(node, "standardized", each ? shape : rows);
+    ValueId y = each && bare ? node.outputs[0] : value(node, "standardized", each ? shape : rows);
     emit(node, "Standardize", "faltung", {x}, y,
          {{"axis", Attribute(i64{2})}, {"epsilon", Attribute(node.number("epsilon", 1e-5f))}});
+    if (!each && bare) reshape(node, y, node.outputs[0], shape);
+    if (bare) return true;
     if (!each) y = reshaped(node, "in channels", y, shape);
     affine(node, y, channel_constant(node, *scale, shape.size()),
            channel_constant(node, *shift, shape.size()), node.outputs[0]);

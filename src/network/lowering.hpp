@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/finder/engine.hpp"
+#include "src/network/attention_finder.hpp"
 #include "src/network/graph.hpp"
 #include "src/network/map_builder.hpp"
 #include "src/network/operator.hpp"
@@ -129,11 +130,6 @@ class Lowering {
   struct Gate {
     ValueId image = kNone;
     int image_register = 0, second = -1, first = -1;
-  };
-  // What it reads, in the order in which the step does.
-  struct Attention {
-    AttentionCall call;
-    std::vector<ValueId> sources;
   };
   void lower(std::size_t node);
   void choose_layouts();

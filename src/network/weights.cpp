@@ -5,38 +5,26 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <vector>
 
+#include "kernels/cpu/convert.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/problem.hpp"
 
 namespace faltung::network {
 namespace {
 
-// Elements of one type as those of another.
-class Converter {
- public:
-  Converter(const Constant& from, DType to) : from_(from), type_(dtype_of(from.type, "weights")), to_(to) {}
-  void move(std::int64_t i, std::byte* target, std::int64_t at) const {
-    const auto size = static_cast<std::size_t>(size_of(to_)), offset = static_cast<std::size_t>(at) * size;
-    if (type_ == to_) {
-      std::memcpy(target + offset, from_.data + static_cast<std::size_t>(i) * size, size);
-      return;
-    }
-    std::byte element[sizeof(float)];  // files do not align their data
-    const auto own = static_cast<std::size_t>(size_of(type_));
-    std::memcpy(element, from_.data + static_cast<std::size_t>(i) * own, own);
-    const float value = load_element(type_, element, 0);
-    if (std::isfinite(value) && !std::isfinite(round_to(to_, value))) {
-      throw Error(Status::unsupported, "a weight of " + std::to_string(value) + " is beyond what " +
-                                           info(to_).name + " holds; bf16 and f32 hold more");
-    }
-    store_element(to_, target, at, value);
-  }
-
- private:
-  const Constant& from_;
-  DType type_, to_;
-};
+// `count` elements from `first` on as those of another type, one after the other.
+void convert(const Constant& from, std::int64_t first, std::int64_t count, DType to, std::byte* target) {
+  const DType own = dtype_of(from.type, "weights");
+  const std::byte* const source = from.data + first * size_of(own);
+  const std::int64_t lost = convert_elements(own, source, count, to, target);
+  if (lost == count) return;
+  float value;
+  convert_elements(own, source + lost * size_of(own), 1, DType::f32, reinterpret_cast<std::byte*>(&value));
+  throw Error(Status::unsupported, "a weight of " + std::to_string(value) + " is beyond what " +
+                                       info(to).name + " holds; bf16 and f32 hold more");
+}
 
 // Without the numbers below f32's normal ones, with which some processors multiply many times more
 // slowly, and of which training leaves many where it shrinks weights; where the tensor has any that are not
@@ -51,18 +39,36 @@ void drop_subnormals(float* weights, std::int64_t count) {
   }
 }
 
+// An output channel's elements, which lie together, by their places in the problem's layout.
+template <class T>
+void place(const std::byte* from, const TensorShape& to, std::byte* target) {
+  for (std::int64_t r = 0; r < to.h; ++r)
+    for (std::int64_t s = 0; s < to.w; ++s)
+      for (std::int64_t c = 0; c < to.c; ++c)
+        std::memcpy(target + to.offset(0, c, r, s) * static_cast<std::int64_t>(sizeof(T)),
+                    from + ((c * to.h + r) * to.w + s) * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+}
+
 // The filter in the problem's layout and type: files have it as K C/groups R S.
 Bytes as_problem_has_it(const Constant& filter, const Problem& problem) {
-  const Converter converter(filter, problem.dtype);
   const TensorShape to = w_shape(problem);
   const Bytes bytes = allocate_aligned(static_cast<std::size_t>(bytes_of(problem, to)));
   auto* const target = const_cast<std::byte*>(bytes.get());
-  std::int64_t from = 0;
-  for (std::int64_t k = 0; k < to.n; ++k)
-    for (std::int64_t c = 0; c < to.c; ++c)
-      for (std::int64_t r = 0; r < to.h; ++r)
-        for (std::int64_t s = 0; s < to.w; ++s) converter.move(from++, target, to.offset(k, c, r, s));
-  if (problem.dtype == DType::f32) drop_subnormals(reinterpret_cast<float*>(target), from);
+  const std::int64_t each = to.elements() / to.n, size = size_of(problem.dtype);
+  if (problem.layout == Layout::nchw || to.h * to.w == 1) {
+    convert(filter, 0, to.elements(), problem.dtype, target);
+  } else {
+    std::vector<std::byte> channel(static_cast<std::size_t>(each * size));
+    for (std::int64_t k = 0; k < to.n; ++k) {
+      convert(filter, k * each, each, problem.dtype, channel.data());
+      std::byte* const there = target + to.offset(k, 0, 0, 0) * size;
+      if (size == 2)
+        place<std::uint16_t>(channel.data(), to, there);
+      else
+        place<std::uint32_t>(channel.data(), to, there);
+    }
+  }
+  if (problem.dtype == DType::f32) drop_subnormals(reinterpret_cast<float*>(target), to.elements());
   return bytes;
 }
 
@@ -122,11 +128,10 @@ Bytes Weights::bias(const std::shared_ptr<const Constant>& bias, const PlanImpl&
   const std::lock_guard lock(mutex_);
   auto& [constant, bytes] = biases_[{bias.get(), dtype}];
   if (constant == nullptr) {
-    const Converter converter(*bias, dtype);
     const std::int64_t count = elements(bias->shape);
     const std::size_t size = static_cast<std::size_t>(count * size_of(dtype));
     const Bytes host = allocate_aligned(size);
-    for (std::int64_t i = 0; i < count; ++i) converter.move(i, const_cast<std::byte*>(host.get()), i);
+    convert(*bias, 0, count, dtype, const_cast<std::byte*>(host.get()));
     bytes = on_device(host, size, plan.device());
     constant = bias;
   }

@@ -1,0 +1,250 @@
+// Steps of networks on every GPU there is (OpenCL drivers for the CPU count) that have several ways, or do
+// what several nodes say: each way, held to the references in doubles.
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include "tests/attention_model.hpp"
+#include "tests/device_networks.hpp"
+#include "tests/random_network.hpp"
+
+namespace faltung {
+namespace {
+
+using network::Array;
+using network::Graph;
+using network::Shape;
+
+using NetworkStepsGpu = NetworkGpu;
+
+// Squares of a transposition, words of 16 bytes, long columns that are cut, and what is no multiple of
+// anything.
+TEST_F(NetworkStepsGpu, TheKernelsWays) {
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    for (const Shape& shape : {Shape{2, 48, 20, 36}, Shape{1, 19, 31, 33}}) {
+      onnx::ModelText model;
+      model.add_input("x", shape);
+      model.add({"Sigmoid", {"x"}, {"s"}, {}, ""});
+      model.add({"Transpose", {"s"}, {"t"}, {{"perm", onnx::Sizes{0, 2, 3, 1}}}, ""});
+      model.add({"GlobalAveragePool", {"x"}, {"g"}, {}, ""});
+      model.add({"Mul", {"x", "g"}, {"y"}, {}, ""});
+      model.add({"Concat", {"y", "s"}, {"c"}, {{"axis", std::int64_t{1}}}, ""});
+      model.add({"ReduceMax", {"c"}, {"m"}, {{"axes", onnx::Sizes{1}}}, ""});
+      for (const char* output : {"t", "c", "m"}) model.add_output(output);
+      const std::string bytes = model.bytes();
+      const Graph graph = onnx::read(bytes);
+      Array input{network::Type::f32, shape, {}};
+      std::mt19937_64 random(7);
+      std::normal_distribution<float> normal;
+      for (std::int64_t e = 0; e < network::elements(shape); ++e) input.data.push_back(normal(random));
+      const std::vector<Array> expected = network::interpret(graph, {input});
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        if ((dtype == DType::f32) == (shape[0] == 2) && !sampling::full()) continue;
+        const std::vector<Array> actual =
+            networks.run(*networks.plan(graph, {shape}, dtype, Convolutions::direct), {input});
+        for (std::size_t o = 0; o < actual.size(); ++o)
+          EXPECT_LE(worst_error(expected[o], actual[o]), dtype == DType::f32 ? 1e-5 : 2e-2)
+              << name(dtype) << " " << o;
+      }
+    }
+  }
+}
+
+// Doubled and surrounded: rows of single numbers, eight at once where so many divide them.
+TEST_F(NetworkStepsGpu, NumbersArePickedOneByOneAndInEights) {
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    for (const Shape& shape : {Shape{2, 3, 5, 12}, Shape{1, 3, 4, 7}}) {
+      onnx::ModelText model;
+      model.add_input("x", shape);
+      model.add_constant(onnx::tensor("scales", {4}, std::vector<float>{1, 1, 2, 2}));
+      model.add_constant(onnx::tensor("pads", onnx::Sizes{0, 0, 1, 3, 0, 0, 0, 5}));
+      model.add({"Relu", {"x"}, {"r"}, {}, ""});
+      model.add({"Resize", {"r", "", "scales"}, {"d"}, {{"mode", std::string("nearest")}}, ""});
+      model.add({"Pad", {"d", "pads"}, {"p"}, {}, ""});
+      model.add({"Relu", {"p"}, {"y"}, {}, ""});
+      model.add_output("y");
+      const std::string bytes = model.bytes();
+      const Graph graph = onnx::read(bytes);
+      Array input{network::Type::f32, shape, {}};
+      for (std::int64_t e = 0; e < network::elements(shape); ++e)
+        input.data.push_back(static_cast<double>(e * 37 % 201 - 50));  // that bf16 holds
+      const std::vector<Array> expected = network::interpret(graph, {input});
+      for (const DType dtype : {DType::f16, DType::f32}) {
+        if ((dtype == DType::f16) != (shape[0] == 2) && !sampling::full()) continue;
+        const auto plan = networks.plan(graph, {shape}, dtype, Convolutions::direct);
+        EXPECT_EQ(worst_error(expected[0], networks.run(*plan, {input})[0]), 0) << faltung::name(dtype);
+      }
+    }
+  }
+}
+
+// A row that is long enough to be standardized in parts, by all units, and far from zero.
+TEST_F(NetworkStepsGpu, LongRowsAreStandardizedInParts) {
+  onnx::ModelText model;
+  const Shape shape{1, 1, 1024, 2048};
+  model.add_input("x", shape);
+  model.add_constant(onnx::tensor("scale", {1}, std::vector<float>{2}));
+  model.add_constant(onnx::tensor("shift", {1}, std::vector<float>{-1}));
+  model.add({"InstanceNormalization", {"x", "scale", "shift"}, {"y"}, {}, ""});
+  model.add_output("y");
+  const std::string bytes = model.bytes();
+  const Graph graph = onnx::read(bytes);
+  Array input{network::Type::f32, shape, {}};
+  std::mt19937_64 random(7);
+  std::normal_distribution<float> normal(30);
+  for (std::int64_t e = 0; e < network::elements(shape); ++e) input.data.push_back(normal(random));
+  const std::vector<Array> expected = network::interpret(graph, {input});
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    const auto plan = networks.plan(graph, {shape}, DType::f32, Convolutions::direct);
+    EXPECT_LE(worst_error(expected[0], networks.run(*plan, {input})[0]), 2e-6);
+  }
+}
+
+// One step where the matrix units take it.
+TEST_F(NetworkStepsGpu, AttentionIsOneStep) {
+  using enum AttentionModel::Scale;
+  using enum AttentionModel::Keys;
+  using enum AttentionModel::Result;
+  struct Case {
+    AttentionModel model;
+    DType dtype;
+  };
+  const Case cases[] = {{{1, 2, 70, 70, 40}, DType::f16},
+                        {{2, 3, 64, 77, 64, of_scores}, DType::f16},
+                        {{1, 2, 33, 130, 80, of_both, turned_at_once, turned_once_more}, DType::bf16},
+                        {{1, 8, 3000, 90, 80, of_both, turned_in_three}, DType::f16},
+                        {{2, 8, 1500, 75, 40, of_scores, turned_in_three}, DType::bf16},
+                        {{1, 1, 100, 65, 160, of_scores}, DType::f16},
+                        {{1, 8, 2200, 70, 160}, DType::f16},
+                        {{1, 2, 200, 66, 104}, DType::bf16},
+                        {{1, 1, 40, 50, 256}, DType::bf16},
+                        {{1, 1, 150, 70, 512}, DType::f16},
+                        {{1, 1, 8500, 33, 512}, DType::f16},
+                        {{1, 2, 5, 1, 8}, DType::f16},
+                        {{1, 8, 2200, 64, 64, of_scores}, DType::f16},
+                        {{1, 4, 129, 128, 72}, DType::f16},
+                        {{1, 1, 17, 95, 288}, DType::bf16},
+                        {{1, 2, 20, 30, 12}, DType::f16},
+                        {{1, 1, 20, 30, 640}, DType::f16}};
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    const bool has_units = device->info().dialect == "cuda" && device->info().has("mma_sync");
+    int number = 0;
+    for (const auto& [model, dtype] : cases) {
+      // Without them these are steps that other tests have, too, and slow to compile on a CPU.
+      if (!has_units && model.queries != 70 && !sampling::full()) continue;
+      SCOPED_TRACE("case " + std::to_string(number++));
+      const std::string bytes = model.bytes();
+      const Graph graph = onnx::read(bytes);
+      std::vector<Array> inputs;
+      std::mt19937_64 random(5);
+      std::normal_distribution<float> normal;
+      const network::Type type = dtype == DType::f16 ? network::Type::f16 : network::Type::bf16;
+      for (const Shape& shape : model.shapes()) {  // numbers that the type holds
+        Array input{type, shape, {}};
+        for (std::int64_t e = 0; e < network::elements(shape); ++e) input.data.push_back(normal(random));
+        input.data = network::decode(network::encode(input)).data;
+        input.type = network::Type::f32;
+        inputs.push_back(std::move(input));
+      }
+      const auto plan = networks.plan(graph, model.shapes(), dtype, Convolutions::direct);
+      const auto steps = std::ranges::count_if(plan->schedule().steps(), [](const auto& step) {
+        return std::string(kind(step.work)) == "attention";
+      });
+      EXPECT_EQ(steps, has_units && model.depth % 8 == 0 && model.depth <= 512 ? 1 : 0);
+      const double error = worst_error(network::interpret(graph, inputs)[0], networks.run(*plan, inputs)[0]);
+      // A result is a mean of values by weights of a sum of 1, each rounded once, as the result is. By steps
+      // queries, keys and scores are rounded, too, before they are powers.
+      const double unit = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+      EXPECT_LE(error, (steps == 1 ? 4 : 24) * unit);
+      std::cout << number - 1 << ": " << error / unit << " units\n";
+    }
+  }
+}
+
+// Squeeze-excite in one step with its first layer, or after it where that is large; of a slice, into a slice,
+// with the image once more beside it, and of channels that are no multiple of anything.
+TEST_F(NetworkStepsGpu, GatesAreOneStep) {
+  struct Case {
+    Shape shape;
+    std::int64_t hidden;
+    DType dtype;
+    const char *first, *second;
+    bool adds;          // the image to what is gated
+    bool joins;         // what is gated with what it was made of
+    std::size_t steps;  // beside the average's and the casts
+  };
+  const Case cases[] = {{{2, 24, 9, 11}, 6, DType::f16, "Relu", "HardSigmoid", false, true, 1},
+                        {{1, 160, 5, 7}, 10, DType::bf16, "HardSwish", "Sigmoid", true, false, 1},
+                        {{3, 13, 4, 3}, 5, DType::f32, "", "Sigmoid", false, false, 1},
+                        {{2, 136, 6, 6}, 264, DType::f16, "LeakyRelu", "Sigmoid", false, false, 2}};
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    int number = 0;
+    for (const Case& c : cases) {
+      SCOPED_TRACE("case " + std::to_string(number++));
+      const std::int64_t channels = c.shape[1];
+      std::mt19937_64 random(11);
+      onnx::ModelText model;
+      // Both ends lie in NHWC, and so does what is between.
+      const Shape outside{c.shape[0], c.shape[2], c.shape[3], channels};
+      model.add_input("outside", outside);
+      model.add({"Transpose", {"outside"}, {"x"}, {{"perm", onnx::Sizes{0, 3, 1, 2}}}, ""});
+      const auto constant = [&](const char* name, const Shape& shape, float spread) {
+        std::normal_distribution<float> normal(0, spread);
+        std::vector<float> values(static_cast<std::size_t>(network::elements(shape)));
+        for (float& v : values) v = normal(random);
+        model.add_constant(onnx::tensor(name, shape, values));
+      };
+      const auto layer = [&](const char* from, const char* name, const char* activation, std::int64_t in,
+                             std::int64_t out) {
+        const std::string w = std::string(name) + "_w", b = std::string(name) + "_b",
+                          sum = name + std::string("_sum");
+        constant(w.c_str(), {out, in, 1, 1}, 2.0f / std::sqrt(static_cast<float>(in)));
+        constant(b.c_str(), {out}, 0.5f);
+        const bool plain = *activation == '\0';
+        model.add({"Conv", {from, w, b}, {plain ? name : sum}, {}, ""});
+        if (!plain) model.add({activation, {sum}, {name}, {}, ""});
+      };
+      constant("w", {channels, channels, 1, 1}, 1.0f / std::sqrt(static_cast<float>(channels)));
+      model.add({"Conv", {"x", "w"}, {"image"}, {}, ""});
+      model.add({"GlobalAveragePool", {"image"}, {"mean"}, {}, ""});
+      layer("mean", "hidden", c.first, channels, c.hidden);
+      layer("hidden", "gate", c.second, c.hidden, channels);
+      model.add({"Mul", {"gate", "image"}, {"gated"}, {}, ""});
+      if (c.adds) model.add({"Add", {"image", "gated"}, {"sum"}, {}, ""});
+      const char* const y = c.adds ? "sum" : "gated";
+      if (c.joins) model.add({"Concat", {"image", y}, {"joined"}, {{"axis", std::int64_t{1}}}, ""});
+      model.add({"Transpose", {c.joins ? "joined" : y}, {"y"}, {{"perm", onnx::Sizes{0, 2, 3, 1}}}, ""});
+      model.add_output("y");
+      const std::string bytes = model.bytes();
+      const Graph graph = onnx::read(bytes);
+      Array input{network::Type::f32, outside, {}};
+      std::normal_distribution<float> normal(0.5f);
+      for (std::int64_t e = 0; e < network::elements(c.shape); ++e) input.data.push_back(normal(random));
+      const std::vector<Array> expected = network::interpret(graph, {input});
+      const auto plan = networks.plan(graph, {outside}, c.dtype, Convolutions::direct);
+      std::size_t gates = 0, convolutions = 0;
+      for (const network::NetworkStep& step : plan->schedule().steps()) {
+        gates += std::holds_alternative<network::GateCall>(step.work) ? 1 : 0;
+        convolutions += std::holds_alternative<network::ConvolutionWork>(step.work) ? 1 : 0;
+      }
+      EXPECT_EQ(gates, 1u);
+      EXPECT_EQ(gates + convolutions - 1, c.steps);
+      // Roundings of the image, of both layers' weights and of the result.
+      const double bounds[] = {1e-5, 4e-3, 3e-2};
+      EXPECT_LE(worst_error(expected[0], networks.run(*plan, {input})[0]), bounds[static_cast<int>(c.dtype)]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace faltung
