@@ -2,6 +2,7 @@
 // file's own graph in doubles.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iostream>
 
 #include "tests/network_fixture.hpp"
@@ -192,6 +193,58 @@ TEST(NetworkRandom, WhatIsOnlyJoinedIsWrittenThere) {
   // joins.
   EXPECT_EQ(steps[true], 6u);
   EXPECT_EQ(steps[false], 8u);
+}
+
+// Images in nhwc that are made larger pixel by pixel: one copy, which writes into the concatenation.
+TEST(NetworkRandom, RepeatedPixelsAreOneCopy) {
+  struct Case {
+    std::int64_t channels, down, across;
+    bool copied;
+  };
+  for (const Case& c :
+       {Case{24, 2, 3, true}, Case{8, 1, 2, true}, Case{8, 4, 1, true}, Case{5, 2, 2, false}}) {
+    onnx::ModelText text;
+    const Shape small{2, 5, 4, c.channels}, beside{2, 5 * c.down, 4 * c.across, 8};
+    const Shape to_nchw{0, 3, 1, 2}, to_nhwc{0, 2, 3, 1};
+    text.add_input("x", small);
+    text.add_input("z", beside);
+    text.add_constant(
+        onnx::tensor("scales", {4}, {1, 1, static_cast<float>(c.down), static_cast<float>(c.across)}));
+    text.add({"Transpose", {"x"}, {"image"}, {{"perm", to_nchw}}, ""});
+    text.add({"Transpose", {"z"}, {"other"}, {{"perm", to_nchw}}, ""});
+    text.add({"Resize",
+              {"image", "", "scales"},
+              {"large"},
+              {{"mode", std::string("nearest")},
+               {"nearest_mode", std::string("floor")},
+               {"coordinate_transformation_mode", std::string("asymmetric")}},
+              ""});
+    text.add({"Concat", {"large", "other"}, {"both"}, {{"axis", std::int64_t{1}}}, ""});
+    text.add({"Transpose", {"both"}, {"y"}, {{"perm", to_nhwc}}, ""});
+    text.add_output("y");
+    const std::string bytes = text.bytes();
+    const network::Graph graph = onnx::read(bytes);
+    std::vector<Array> inputs;
+    for (const Shape& shape : {small, beside}) {
+      inputs.push_back({network::Type::f32, shape, {}});
+      for (std::int64_t i = 0; i < network::elements(shape); ++i)
+        inputs.back().data.push_back(static_cast<double>(inputs.size()) * 10000 + static_cast<double>(i));
+    }
+    const std::vector<Array> expected = network::interpret(graph, inputs);
+    NetworkRunner runner;
+    for (const bool layouts : {true, false}) {
+      const network::Schedule schedule = runner.schedule(graph, {small, beside}, {{}, layouts, true, true});
+      const std::vector<Array> actual = NetworkRunner::run(schedule, inputs);
+      EXPECT_EQ(actual[0].data, expected[0].data);
+      const auto resizes = std::ranges::count_if(
+          schedule.steps(), [](const network::NetworkStep& step) { return step.name.starts_with("Resize"); });
+      const auto axes = (c.down > 1 ? 1 : 0) + (c.across > 1 ? 1 : 0);
+      EXPECT_EQ(resizes, layouts && c.copied ? 1 : axes) << c.channels << " channels";
+      const auto joins = std::ranges::count_if(
+          schedule.steps(), [](const network::NetworkStep& step) { return step.name.starts_with("Concat"); });
+      if (layouts) EXPECT_EQ(joins, c.copied ? 1 : 2) << c.channels << " channels";
+    }
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "src/algorithms/activation_cost.hpp"
 #include "src/algorithms/pool.hpp"
 #include "src/algorithms/rewritten.hpp"
 #include "src/algorithms/training.hpp"
@@ -97,7 +98,10 @@ std::vector<Candidate> Algorithm::candidates(const Question& q) const {
       if (fused.count(c.config) == 0) all.push_back(with_pool_step(std::move(c), problem, q.target));
     }
   }
+  // Of a rewritten problem its candidates have it already.
+  const double activation = q.rewriting ? 0 : activation_ms(problem, q.target);
   for (Candidate& c : all) {
+    c.cost.ms += activation;
     if (needs_step) c = with_training_step(std::move(c), q.asked, q.target);
     c.algorithm = this;
   }
@@ -125,6 +129,7 @@ Candidate Algorithm::candidate(const Problem& asked, const std::string& config, 
     if (one.empty())
       one.push_back(with_pool_step(parse(config, without_pool(problem), target), problem, target));
   }
+  if (!q.rewriting) one.front().cost.ms += activation_ms(problem, target);
   if (needs_step) one.front() = with_training_step(std::move(one.front()), asked, target);
   one.front().algorithm = this;
   return std::move(one.front());

@@ -1,8 +1,10 @@
 // What is computed only to be copied into a part of a larger tensor (a concatenation's) is written there.
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "src/network/lowering.hpp"
+#include "src/network/map_builder.hpp"
 
 namespace faltung::network {
 namespace {
@@ -49,6 +51,23 @@ MapOperand in_parts(const MapCall& call, const MapOperand& operand, const Shape&
   return made;
 }
 
+// A copy with its dimensions in the order of its result.
+MapCall in_order(const MapCall& copy) {
+  std::array<std::size_t, kMapRank> order{};
+  const auto end = order.begin() + copy.rank;
+  std::iota(order.begin(), end, std::size_t{0});
+  std::stable_sort(order.begin(), end, [&](std::size_t a, std::size_t b) {
+    return copy.output.strides[a] > copy.output.strides[b];
+  });
+  MapCall made = copy;
+  for (std::size_t d = 0; d < static_cast<std::size_t>(copy.rank); ++d) {
+    made.sizes[d] = copy.sizes[order[d]];
+    made.inputs[0].strides[d] = copy.inputs[0].strides[order[d]];
+    made.output.strides[d] = copy.output.strides[order[d]];
+  }
+  return made;
+}
+
 // The map with its result where the copy has it; null where their dimensions do not go together.
 std::optional<MapCall> joined(const MapCall& map, const MapCall& copy) {
   if (!is_contiguous(map, map.output) || !is_contiguous(copy, copy.inputs[0])) return std::nullopt;
@@ -91,8 +110,12 @@ void Lowering::write_into_joins() {
     if (!alone || maker == s || drafts[maker].write.offset != 0) continue;
     const auto* const map = std::get_if<MapCall>(&drafts[maker].work);
     if (map == nullptr) continue;
-    const std::optional<MapCall> call = joined(*map, std::get<MapCall>(drafts[s].work));
+    // A GPU's copies walk in the order of their results already.
+    const bool rearranged = !on_gpu() && is_copy(drafts[maker]);
+    std::optional<MapCall> call =
+        joined(rearranged ? in_order(*map) : *map, std::get<MapCall>(drafts[s].work));
     if (!call) continue;
+    if (rearranged) arrange_rows(*call);
     // What is left of it in its own memory is not the value that it had.
     for (Draft& draft : drafts) {
       if (draft.write.buffer == buffer) draft.value = kNone;

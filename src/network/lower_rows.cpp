@@ -198,6 +198,31 @@ void lower_normalization(Lowering& lowering, const Node& node, RowsOp op) {
 }
 
 // One axis after the other: elements picked where one is enough, else weighted sums.
+// How often each element of an axis stands beside itself; 0 where that is not all.
+i64 repeats(const Taps& taps) {
+  const i64 times = taps.taps == 1 && taps.in > 0 ? taps.out / taps.in : 0;
+  for (i64 i = 0; i < taps.out; ++i) {
+    if (times == 0 || taps.index[static_cast<std::size_t>(i)] != i / times) return 0;
+  }
+  return times;
+}
+
+// Images in nhwc whose pixels are repeated: one copy, in which rows and columns are two dimensions each.
+std::optional<MapCall> repeated_pixels(const Site& site, const std::vector<Taps>& all) {
+  constexpr i64 kChannels = 8;  // fewer are not worth a copy each
+  const Shape& x = site.in(0).shape;
+  if (x[1] < kChannels || !all[0].identity() || !all[1].identity()) return std::nullopt;
+  const i64 down = repeats(all[2]), across = repeats(all[3]);
+  if (down == 0 || across == 0) return std::nullopt;
+  const Type type = site.in(0).type;
+  const i64 pixel = x[1], row = x[3] * pixel, wide = across * row;
+  MapCall copy = make_copy(
+      {x[0], x[2], down, x[3], across, pixel}, {type, {x[2] * row, row, 0, pixel, 0, 1}, 0},
+      {type, {x[2] * down * wide, down * wide, wide, across * pixel, pixel, 1}, 0}, site.node().title());
+  arrange_rows(copy);
+  return copy;
+}
+
 void lower_resize(Lowering& lowering, const Node& node) {
   const Site site = lowering.site(node);
   require_floats(site);
@@ -212,6 +237,10 @@ void lower_resize(Lowering& lowering, const Node& node) {
   std::ranges::stable_sort(changed, {}, [&](std::size_t d) { return all[d].out > all[d].in; });
   Ref from = lowering.read(node.inputs[0], layout);
   if (changed.empty()) return lowering.alias(node.outputs[0], from, layout);
+  if (layout == Layout::nhwc && !lowering.on_gpu()) {
+    if (std::optional<MapCall> copy = repeated_pixels(site, all))
+      return lowering.emit(node, std::move(*copy), {from}, lowering.write(node.outputs[0], layout), layout);
+  }
   const std::size_t size = size_of(site.in(0).type);
   const MapElement element = element_of(lowering, node.inputs[0], node);
   for (const std::size_t d : changed) {

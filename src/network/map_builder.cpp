@@ -108,4 +108,21 @@ MapCall make_copy(const Shape& sizes, const StridedOperand& input, const Strided
   return make(sizes, {input}, output, {}, order, where);
 }
 
+void arrange_rows(MapCall& copy) {
+  const int last = copy.rank - 1;
+  const auto& strides = copy.inputs[0].strides;
+  const auto at = [](int d) { return static_cast<std::size_t>(d); };
+  int rows = -1;
+  for (int d = 0; d < last; ++d) {
+    const bool better =
+        strides[at(last)] == 1 ? rows < 0 || copy.sizes[at(d)] >= copy.sizes[at(rows)] : strides[at(d)] == 1;
+    if (better) rows = d;
+  }
+  if (rows < 0) return;
+  const auto move = [&](auto& of) {
+    std::rotate(of.begin() + rows, of.begin() + rows + 1, of.begin() + last);
+  };
+  move(copy.sizes), move(copy.inputs[0].strides), move(copy.output.strides);
+}
+
 }  // namespace faltung::network

@@ -24,6 +24,10 @@ MapCall make_map(const Shape& sizes, const std::vector<StridedOperand>& inputs, 
 MapCall make_copy(const Shape& sizes, const StridedOperand& input, const StridedOperand& output,
                   const std::string& where);
 
+// A copy in another order of its dimensions, in which a processor's parts of it are long: its rows are those
+// along which the input is contiguous or, where its columns are, the most.
+void arrange_rows(MapCall& copy);
+
 }  // namespace faltung::network
 
 #endif  // FALTUNG_SRC_NETWORK_MAP_BUILDER_HPP_
