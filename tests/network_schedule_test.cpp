@@ -210,5 +210,48 @@ TEST(NetworkResults, FunctionsOfWhatIsLargeOrNoNumber) {
   }
 }
 
+// Whole numbers that floats have not, on their way through types of theirs.
+TEST(NetworkResults, CastsAmongWholeNumbersAreExact) {
+  const Shape large{(1 << 24) + 1, 123456789, -123456789, 2147483647, -2147483648, -1, 0};
+  onnx::ModelText text;
+  text.add_input("x", {3});
+  text.add_constant(onnx::tensor("large", large));
+  text.add({"ArgMax", {"x"}, {"place"}, {}, ""});  // known when the network runs only
+  text.add({"Concat", {"place", "large"}, {"all"}, {{"axis", std::int64_t{0}}}, ""});
+  text.add({"Cast", {"all"}, {"narrow"}, {{"to", std::int64_t{6}}}, ""});
+  text.add({"Cast", {"narrow"}, {"wide"}, {{"to", std::int64_t{7}}}, ""});
+  text.add({"Cast", {"wide"}, {"same"}, {{"to", std::int64_t{7}}}, ""});
+  for (const char* output : {"narrow", "wide", "same"}) text.add_output(output);
+  const std::string bytes = text.bytes();
+  const Array x{network::Type::f32, {3}, {1, 2, 3}};
+  std::vector<double> expected{2};
+  expected.insert(expected.end(), large.begin(), large.end());
+  NetworkRunner runner;
+  for (const bool fuse : {true, false}) {
+    const std::vector<Array> y =
+        NetworkRunner::run(runner.schedule(onnx::read(bytes), {{3}}, {{}, true, fuse}), {x});
+    for (const Array& one : y) EXPECT_EQ(one.data, expected);
+  }
+}
+
+// What the file casts to 16 bits is of 16 bits, though f32 is wanted of it at once.
+TEST(NetworkResults, CastsToSixteenBitsRound) {
+  for (const std::int64_t type : {10, 16}) {
+    onnx::ModelText text;
+    text.add_input("x", {5});
+    text.add({"Cast", {"x"}, {"half"}, {{"to", type}}, ""});
+    text.add({"Cast", {"half"}, {"back"}, {{"to", std::int64_t{1}}}, ""});
+    text.add({"Sub", {"x", "back"}, {"y"}, {}, ""});
+    text.add_output("y");
+    const std::string bytes = text.bytes();
+    const Graph graph = onnx::read(bytes);
+    const Array x{network::Type::f32, {5}, {1 + 0x1p-9, 0x1p-3 + 0x1p-15, 65519, 3, -0.1f}};
+    const std::vector<double> expected = network::interpret(graph, {x}).at(0).data;
+    EXPECT_NE(expected[1], 0);
+    NetworkRunner runner;
+    EXPECT_EQ(NetworkRunner::run(runner.schedule(graph, {{5}}, {}), {x}).at(0).data, expected);
+  }
+}
+
 }  // namespace
 }  // namespace faltung

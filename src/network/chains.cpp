@@ -92,6 +92,29 @@ std::size_t instructions(const Node& node) { return std::max<std::size_t>(2, nod
 // In registers numbers are floats.
 bool is_computed(Type type) { return type == Type::f32 || type == Type::f16 || type == Type::bf16; }
 
+bool is_whole(Type type) { return type == Type::i32 || type == Type::i64; }
+
+// A cast among whole numbers, of which registers, being floats, have not all: 32 bits are copied as they are,
+// and the upper ones are 0 or, of what is negative, -1.
+void cast_whole(Lowering& lowering, const Node& node) {
+  const ValueId from = node.inputs[0], to = node.outputs[0];
+  const Shape& shape = lowering.shape(to);
+  const Layout layout = is_image(shape) ? lowering.layout_of(node) : Layout::nchw;
+  const Ref x = lowering.read(from, layout);
+  if (lowering.graph().at(from).type == lowering.graph().at(to).type) return lowering.alias(to, x, layout);
+  const auto words = [&](ValueId id, i64 offset) {
+    StridedOperand half{Type::i32, strides_in(shape, layout), offset};
+    for (i64& stride : half.strides) stride *= lowering.graph().at(id).type == Type::i64 ? 2 : 1;
+    return half;
+  };
+  const Ref y = lowering.write(to, layout);
+  lowering.emit(node, make_copy(shape, words(from, 0), words(to, 0), node.title()), {x}, y, layout);
+  if (lowering.graph().at(to).type == Type::i32) return;
+  std::vector<MapInstruction> upper{{MapOp::sign, 1, 0}, {MapOp::clip, 2, 1, 0, 0, -1, 0}};
+  lowering.emit(node, make_map(shape, {words(from, 0)}, words(to, 1), std::move(upper), node.title()), {x}, y,
+                layout);
+}
+
 // ---- a chain's program
 
 class Program {
@@ -227,7 +250,10 @@ std::vector<int> elementwise_chains(const Graph& graph, bool fuse) {
       const bool fits =
           *end.shape == *graph.at(y).shape && sizes[static_cast<std::size_t>(chain)] + needs <= kMapRegisters;
       // Whole numbers are rounded on their way to memory, and not in a register.
-      const bool exact = is_computed(graph.at(y).type) || graph.at(y).type == Type::boolean;
+      // So is what the file itself casts to 16 bits.
+      const bool narrows = node.op.starts_with("Cast") && !node.has("by_precision") &&
+                           (graph.at(y).type == Type::f16 || graph.at(y).type == Type::bf16);
+      const bool exact = (is_computed(graph.at(y).type) && !narrows) || graph.at(y).type == Type::boolean;
       if (!fits || !exact) chain = -1;
     }
     if (chain < 0) chain = static_cast<int>(i);
@@ -262,6 +288,9 @@ std::vector<MapInstruction> chain_program(Lowering& lowering, const std::vector<
 void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
   const Node& end = *nodes.back();
   const Graph& graph = lowering.graph();
+  if (end.op.starts_with("Cast") && is_whole(graph.at(end.outputs[0]).type) &&
+      is_whole(graph.at(end.inputs[0]).type))
+    return cast_whole(lowering, end);  // a chain of its own: whole numbers end one
   const Program program(lowering, nodes);
   if (program.code.size() + program.inputs.size() > kMapRegisters)
     throw Error(Status::unsupported, end.title() + ": it has too many inputs");

@@ -76,6 +76,7 @@ class Narrowing {
     Node node;
     node.op = "Cast", node.name = name;
     node.attributes["to"] = static_cast<std::int64_t>(graph_.at(to).type);
+    node.attributes["by_precision"] = std::int64_t{1};  // may be computed in f32 with what follows it
     node.inputs = {from}, node.outputs = {to};
     graph_.nodes.push_back(std::move(node));
   }

@@ -214,3 +214,35 @@ def test_what_may_not_be_fused_is_right(kind):
     assert kind == "in between" or all("add" not in row.fused or kind == "changes what is read" for row in patched.rows), patched.report()
     close(model(x), before)
     assert model.calls == calls + (3 if kind == "counts" else 0)  # patch runs it twice
+
+
+class PassesOn(nn.Module):
+    """Where a module between a convolution and its activation returns what it is given."""
+
+    def __init__(self, between):
+        super().__init__()
+        self.a, self.between, self.activation = nn.Conv2d(8, 8, 1), between, nn.LeakyReLU(0.1)
+        self.b, self.last = nn.Conv2d(8, 8, 3, padding=1), nn.SiLU()
+
+    def forward(self, x):
+        return self.last(self.b(self.activation(self.between(self.a(x)))) + x)
+
+
+@pytest.mark.parametrize("between", [nn.Identity(), nn.Dropout(0.5), nn.BatchNorm2d(8), nn.Sequential(nn.Identity(), nn.BatchNorm2d(8))])
+@torch.no_grad()
+def test_what_is_passed_on_is_activated_after_all(between):
+    torch.manual_seed(8)
+    model, x = PassesOn(between).eval(), torch.randn(2, 8, 9, 8)
+    expected = model(x)
+    patched = ft.patch(model, x, **ALWAYS)
+    close(model(x), expected)
+    model.scale = 2  # the block's own forward runs
+    close(model(x), expected)
+    model.train()
+    results = []
+    for _ in range(2):
+        torch.manual_seed(9)
+        results.append(model(x))
+        patched.undo()
+    close(*results)
+    assert not isinstance(between, nn.Dropout) or not torch.equal(results[0], expected)

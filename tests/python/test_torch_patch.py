@@ -660,3 +660,17 @@ def test_which_passes_are_ours():
     assert faster_passes({fwd: (0.1, 0.2), bwd_w: (0.1, 0.04)}, 1.0, True) == ({fwd}, "")
     assert faster_passes({fwd: (0.1, 0.16), bwd_w: (0.1, 0.03)}, 1.0, True) == ({fwd}, "")
     assert faster_passes({fwd: (0.1, 0.2), bwd_w: (math.inf, 0.04)}, 1.0, True) == ({fwd}, "")
+
+
+@torch.no_grad()
+def test_a_dropout_stays_before_the_activation():
+    """Out of training it returns what it is given, and looks as if it were not there."""
+    torch.manual_seed(3)
+    model, x = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.Dropout(0.5), torch.nn.SiLU()).eval(), torch.randn(1, 3, 5, 4)
+    patched = ft.patch(model, x, at_least=0.0, min_time=1.0)
+    model.train()
+    torch.manual_seed(4)
+    ours = model(x)
+    patched.undo()
+    torch.manual_seed(4)
+    torch.testing.assert_close(ours, model(x), rtol=1e-4, atol=1e-4)

@@ -77,6 +77,7 @@ class Observation:
 
     def __init__(self, model, example):
         self.calls, self.names, handles = {}, {}, []
+        self._passed_on = set()  # the ids of results that another module returned as they were
         self._readings = []  # in the order of time
         kinds = (*CONVOLUTIONS, *NORMS, *ACTIVATION_MODULES)
         for name, module in model.named_modules(remove_duplicate=True):
@@ -97,12 +98,18 @@ class Observation:
             if len(arguments) == 1:
                 entered[module] = mode.readers.get(id(arguments[0]), 0)
 
+        def look_through(module, arguments, result):
+            if any(result is argument for argument in arguments):
+                self._passed_on.add(id(result))
+
         mode, made, entered = _Readers(), [], {}
         for module in self.names:
             self.foreign_hooks = getattr(self, "foreign_hooks", set())
             if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
                 self.foreign_hooks.add(module)
             handles += [module.register_forward_pre_hook(enter), module.register_forward_hook(note)]
+        # A dropout out of training, say, which in training is no longer nothing.
+        handles += [m.register_forward_hook(look_through) for m in model.modules() if not isinstance(m, (*kinds, torch.nn.Identity))]
         try:
             with mode:
                 result = run(model, example)
@@ -120,6 +127,8 @@ class Observation:
         if len(calls) != 1 or calls[0] is None or calls[0].input == calls[0].output:
             return None
         output = calls[0].output
+        if output in self._passed_on:
+            return None
         readings = [(call, reader) for call, reader in self._readings if call.input == output]
         if not readings or None in self.calls[readings[0][1]]:
             return None

@@ -75,6 +75,15 @@ def quick(norm, observation):
     return Quick(norm, activation, observation.is_shared(activation))
 
 
+def layer_outside(conv, observation, inside):
+    """The same of a convolution in a block, for the block's own forward: inside, the block's layer, may end sooner, and what it has not
+    must be itself still where the block runs it."""
+    layer = layer_of(conv, observation)
+    if layer.norm is not inside.norm:
+        return Layer(conv)
+    return layer if layer.activation is inside.activation else Layer(conv, layer.norm)
+
+
 def reference_errors(layer, x, residual, results):
     """The largest difference of each from float64, relative to the largest result, on the first image."""
     y = x[:1].double()
@@ -374,7 +383,7 @@ def _choose(model, example, order, at_least, min_time):
                 known[same] = row, layer.passes
             rows.append(row)
             if row.kept:  # a block's own forward runs layers, too, where the block does not
-                layers[conv] = layer_of(conv, observation) if conv in in_blocks else layer
+                layers[conv] = layer_outside(conv, observation, layer) if conv in in_blocks else layer
             else:
                 layer.forget()
         observation.forget()
