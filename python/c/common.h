@@ -88,11 +88,16 @@ PyObject* unseen(PyObject* module, PyObject* tensors);
 /* fit(x, w, bias, dimensions) -> bool or None: whether they are of one dtype; None where something would look
  * at the call, or they are no tensors of so many dimensions that are computed, whatever their dtypes. */
 PyObject* fit(PyObject* module, PyObject* arguments);
+/* fit_channels(x, weight, bias, mean, variance, batches) -> bool: whether nothing would look at a call with
+ * them, they are on one device, and those of batch norm one f32 number a channel of x, without gaps, and one
+ * int64. */
+PyObject* fit_channels(PyObject* module, PyObject* arguments);
 
 /* ------------------------------------------------------------------------------------------------ launch.c
  */
 
-/* launch(function, blocks_x, blocks_y, threads, stream, *parameters): of a CUDA function that is loaded. */
+/* launch(function, blocks_x, blocks_y, threads, stream, *parameters): of a CUDA function that is loaded. It
+ * takes ints as long long, floats as double, and of PyTorch's tensors their addresses. */
 PyObject* launch(PyObject* module, PyObject* const* given, Py_ssize_t count);
 
 #endif

@@ -18,33 +18,45 @@ static Launch* driver_launch(void) {
   return found;
 }
 
-/* launch(function, blocks_x, blocks_y, threads, stream, *parameters): ints (addresses, too) and floats, which
- * the function takes as long long and double. */
+/* The parameter's 8 bytes. Returns -1 with an exception. */
+static int read_parameter(PyObject* given, void* to) {
+  if (PyFloat_Check(given)) {
+    *(double*)to = PyFloat_AsDouble(given);
+    return 0;
+  }
+  if (PyLong_Check(given)) {
+    *(long long*)to = PyLong_AsLongLong(given);
+    return *(long long*)to == -1 && PyErr_Occurred() != NULL ? -1 : 0;
+  }
+  const DLExchangeApi* const api = exchange_api(given);
+  DLTensor tensor;
+  if (api == NULL) {
+    PyErr_SetString(PyExc_TypeError, "launch takes ints, floats and PyTorch's tensors");
+    return -1;
+  }
+  if (api->tensor_from_object(given, &tensor) != 0) return -1;
+  *(void**)to = (char*)tensor.data + tensor.byte_offset;
+  return 0;
+}
+
 PyObject* launch(PyObject* module, PyObject* const* given, Py_ssize_t count) {
   (void)module;
-  union {
-    long long whole;
-    double real;
-  } values[MOST_PARAMETERS];
+  long long values[MOST_PARAMETERS];
   void* addresses[MOST_PARAMETERS];
   unsigned long long fixed[FIXED];
   Launch* const run = driver_launch();
   if (run == NULL) return NULL;
-  if (count < FIXED || count > FIXED + MOST_PARAMETERS) {
-    PyErr_Format(PyExc_TypeError, "launch takes %d to %d arguments, not %zd", FIXED, FIXED + MOST_PARAMETERS,
-                 count);
-    return NULL;
+  if (count < FIXED || count > FIXED + MOST_PARAMETERS)
+    return PyErr_Format(PyExc_TypeError, "launch takes %d to %d arguments, not %zd", FIXED,
+                        FIXED + MOST_PARAMETERS, count);
+  for (int i = 0; i < FIXED; ++i) {
+    fixed[i] = PyLong_AsUnsignedLongLong(given[i]);
+    if (fixed[i] == (unsigned long long)-1 && PyErr_Occurred() != NULL) return NULL;
   }
-  for (int i = 0; i < FIXED; ++i) fixed[i] = PyLong_AsUnsignedLongLong(given[i]);
-  for (Py_ssize_t i = FIXED; i < count; ++i) {
-    const Py_ssize_t to = i - FIXED;
-    addresses[to] = &values[to];
-    if (PyFloat_Check(given[i]))
-      values[to].real = PyFloat_AsDouble(given[i]);
-    else
-      values[to].whole = PyLong_AsLongLong(given[i]);
+  for (Py_ssize_t i = 0; i < count - FIXED; ++i) {
+    addresses[i] = &values[i];
+    if (read_parameter(given[FIXED + i], &values[i]) < 0) return NULL;
   }
-  if (PyErr_Occurred()) return NULL;
   const int status = run((void*)(uintptr_t)fixed[0], (unsigned)fixed[1], (unsigned)fixed[2], 1,
                          (unsigned)fixed[3], 1, 1, 0, (void*)(uintptr_t)fixed[4], addresses, NULL);
   if (status != 0)

@@ -48,6 +48,7 @@ static PyMethodDef functions[] = {{"version", version, METH_NOARGS, NULL},
                                   {"use_torch", use_torch, METH_VARARGS, NULL},
                                   {"is_unseen", unseen, METH_VARARGS, NULL},
                                   {"fit", fit, METH_VARARGS, NULL},
+                                  {"fit_channels", fit_channels, METH_VARARGS, NULL},
                                   {"use_openmp_of", use_openmp_of, METH_O, NULL},
                                   {"launch", (PyCFunction)(void (*)(void))launch, METH_FASTCALL, NULL},
                                   {NULL, NULL, 0, NULL}};

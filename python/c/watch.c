@@ -64,6 +64,35 @@ PyObject* fit(PyObject* module, PyObject* arguments) {
   return PyBool_FromLong(x.dtype == w.dtype && (bias == Py_None || b.dtype == x.dtype));
 }
 
+PyObject* fit_channels(PyObject* module, PyObject* arguments) {
+  (void)module;
+  enum { CHANNELS_X, CHANNELS_BATCHES = 5, CHANNELS_TENSORS };
+  if (PyTuple_Size(arguments) != CHANNELS_TENSORS) {
+    PyErr_SetString(PyExc_TypeError,
+                    "fit_channels: x, weight, bias, mean, variance and the counter of batches");
+    return NULL;
+  }
+  const int unseen = is_plain(arguments, CHANNELS_TENSORS, torch.inside);
+  if (unseen < 0) return NULL;
+  Array x, each;
+  if (!unseen || !look_at(PyTuple_GetItem(arguments, CHANNELS_X), &x) || x.dimensions < 2) Py_RETURN_FALSE;
+  for (int i = CHANNELS_X + 1; i < CHANNELS_BATCHES; ++i) {
+    if (!look_at(PyTuple_GetItem(arguments, i), &each) || each.dtype != DTYPE_F32 || each.dimensions != 1 ||
+        each.shape[0] != x.shape[1] || each.strides[0] != 1 || each.on_cuda != x.on_cuda ||
+        each.device_id != x.device_id)
+      Py_RETURN_FALSE;
+  }
+  PyObject* batches = PyTuple_GetItem(arguments, CHANNELS_BATCHES);
+  const DLExchangeApi* api = exchange_api(batches);
+  DLTensor counter;
+  const int counts = api != NULL && api->tensor_from_object(batches, &counter) == 0 && counter.ndim == 0 &&
+                     counter.dtype.code == DL_INT && counter.dtype.bits == 64 &&
+                     (counter.device.type != DL_CPU) == x.on_cuda &&
+                     (!x.on_cuda || counter.device.id == x.device_id);
+  PyErr_Clear();
+  return PyBool_FromLong(counts);
+}
+
 PyObject* use_torch(PyObject* module, PyObject* arguments) {
   (void)module;
   PyObject** const to[] = {

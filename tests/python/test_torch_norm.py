@@ -1,9 +1,11 @@
 """Batch norm in training with its activation: the kernels' arithmetic, run on the CPU, beside PyTorch's in f64; which modules a patched
 model gives to them, and what becomes of its gradients; on CUDA the kernels themselves."""
 import ctypes
+import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -181,6 +183,52 @@ def test_what_looks_at_calls_sees_pytorchs(monkeypatch):
     with torch.autograd.forward_ad.dual_level():
         model(torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)))
     assert StandIn.calls == []
+
+
+@pytest.mark.parametrize("change", [lambda norm: norm.double(), lambda norm: setattr(norm, "momentum", None),
+                                    lambda norm: setattr(norm, "num_batches_tracked", torch.zeros(1, dtype=torch.int64)),
+                                    lambda norm: setattr(norm, "weight", nn.Parameter(torch.ones(32)[::2])), lambda norm: norm.eval()])
+def test_a_norm_that_became_another_is_pytorchs(monkeypatch, change):
+    x, model = torch.randn(2, 8, 9, 9), net()[:3]
+    fused(monkeypatch, model, x, False)
+    model(x)
+    change(model[1])
+    if model[1].weight.dtype is torch.float64:
+        model[0].double()
+        x = x.double()
+    after = model(x)
+    assert StandIn.calls == ["relu"] and (after >= 0).all()
+
+
+DRIVER = """
+#include <stdio.h>
+int cuLaunchKernel(void* f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h, void* s, void** p, void** x) {
+  return printf("%p %u %u %u %u %u %u %u %p %lld %f %p", f, a, b, c, d, e, g, h, s, *(long long*)p[0], *(double*)p[1], *(void**)p[2]) < 0 || x;
+}
+"""
+LAUNCH = """
+import torch
+from faltung import _c
+x = torch.zeros(8)[2:]
+for wrong in ((1, 2, 3), (1, 1, 1, 1, 1, "x"), (-1, 1, 1, 1, 1), (1,) * 40):
+    try:
+        _c.launch(*wrong)
+    except (TypeError, OverflowError):
+        continue
+    raise AssertionError(wrong)
+_c.launch(4096, 3, 5, 512, 77, -9, 0.125, x)
+print("", hex(x.data_ptr()))
+"""
+
+
+def test_a_launch_gives_the_driver_what_it_was_given(tmp_path):
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no gcc")
+    (tmp_path / "driver.c").write_text(DRIVER)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", tmp_path / "driver.c"], check=True)
+    told = subprocess.run([sys.executable, "-c", LAUNCH], check=True, capture_output=True, text=True,
+                          env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONUNBUFFERED": "1"}).stdout.split()
+    assert told[:-2] == "0x1000 3 5 1 512 1 1 0 0x4d -9 0.125000".split() and told[-2] == told[-1]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -109,7 +109,7 @@ class Layer:
         """What stands after the convolution, by PyTorch; a Shared activation comes on its own."""
         if self.norm is not None:
             if residual is None and (self.activation is not None or not self.word):
-                return activated(self.norm, self.activation, self.activation_is_shared, y, self.fuses)
+                return activated(self.norm, self.activation, self.word, self.activation_is_shared, y, self.fuses)
             y = normalized(self.norm, y)
         if residual is not None:
             y = y + residual

@@ -1,7 +1,6 @@
 """Batch norm in training, without what its module looks up in every call; on CUDA, where it fuses, with the activation that follows it,
 by kernels that pass over memory eight times instead of thirteen."""
 import torch
-from torch.autograd import forward_ad
 
 from .. import _c
 from . import _norm_kernels
@@ -44,17 +43,16 @@ def _fused(norm, x, word):
     """Both by the kernels; None where they do not compute it, or something would look at the call."""
     own = norm.__dict__
     momentum, buffers, parameters = own["momentum"], own["_buffers"], own["_parameters"]
-    mean, batches = buffers["running_mean"], buffers["num_batches_tracked"]
+    mean, variance, batches = buffers["running_mean"], buffers["running_var"], buffers["num_batches_tracked"]
     weight, bias = parameters["weight"], parameters["bias"]
-    if (not own["training"] or torch.compiler.is_compiling() or type(x) is not torch.Tensor or type(norm) is not torch.nn.BatchNorm2d
-            or mean is None or batches is None or momentum is None or weight is None or bias is None
-            or weight.dtype is not torch.float32 or mean.dtype is not torch.float32 or x.dim() != 4 or x.shape[1] != len(weight)
-            or not _c.is_unseen(x, weight, bias) or forward_ad._current_level >= 0):
+    if not own["training"] or torch.compiler.is_compiling() or batches is None or momentum is None or weight is None or bias is None:
+        return None
+    # In every call: the modules' tensors may have become others, or of another dtype.
+    if not _c.fit_channels(x, weight, bias, mean, variance, batches):
         return None
     launches = _norm_kernels.launches_for(x, word)
-    if launches is None or weight.device != x.device:
+    if launches is None:
         return None
-    variance = buffers["running_var"]
     y = _train(x, weight, bias, mean, variance, batches, float(momentum), float(own["eps"]), launches)
     torch._C._increment_version((mean, variance, batches))
     return y
@@ -75,10 +73,9 @@ def normalized(norm, x):
                             own["eps"], torch._C._get_cudnn_enabled())
 
 
-def activated(norm, activation, is_shared, x, fuses):
-    """Batch norm in training and the module that alone reads its result (or None). is_shared: others' results are that one's input,
-    too, and it is told what it need not do."""
-    word = "" if activation is None else activation_name(activation)
+def activated(norm, activation, word, is_shared, x, fuses):
+    """Batch norm in training and the module that alone reads its result (or None), of such a word. is_shared: others' results are that
+    one's input, too, and it is told what it need not do."""
     if fuses and word in _norm_kernels.ACTIVATIONS:
         y = _fused(norm, x, word)
         if y is not None:
@@ -94,6 +91,7 @@ class Quick:
 
     def __init__(self, norm, activation=None, is_shared=False):
         self.norm, self.activation, self.is_shared, self.fuses = norm, activation, is_shared, False
+        self.word = "" if activation is None else activation_name(activation)
 
     def __call__(self, x):
-        return activated(self.norm, self.activation, self.is_shared, x, True) if self.fuses else normalized(self.norm, x)
+        return activated(self.norm, self.activation, self.word, self.is_shared, x, True) if self.fuses else normalized(self.norm, x)

@@ -8,6 +8,7 @@ import pathlib
 import torch
 
 from .. import _c
+from . import _run
 from ._activations import activation_of
 
 ACTIVATIONS = {"": 0, "relu": 1, "silu": 2}
@@ -99,45 +100,49 @@ def grid_of(rows, channels, processors):
 
 
 class Launches:
-    """Of a tensor of rows x channels."""
+    """Of a tensor of rows x channels, which has that layout."""
 
     def __init__(self, made, device, dtype, word, rows, channels):
-        self.kernels, self.device, self.dtype, self.word = made, device, dtype, word
+        self.kernels, self.index, self.dtype, self.word = made, device.index, dtype, word
         self.grid, self.sizes = grid_of(rows, channels, made.processors)
-        self.channels, self.partial = channels, 2 * self.grid[1] * channels
+        partial = 2 * self.grid[1] * channels
+        self.allocate, self.typed, self.keywords = _run.allocator(device, torch.float32)
+        self.saved, self.spare = ((4 * channels + partial,), (1,)), ((2 * channels + partial,), (1,))  # sizes and strides
+        self.after_saved, self.after_spare, self.of_channels = 16 * channels, 8 * channels, ((channels,), (1,))
+
+    def _empty(self, sizes, strides):
+        return self.allocate(sizes, strides, *self.typed, **self.keywords)
 
     def forward(self, x, weight, bias, mean, variance, batches, momentum, eps):
         """y, and what backward reads of the statistics."""
-        y, stream = torch.empty_like(x), torch._C._cuda_getCurrentRawStream(self.device.index)
-        save = torch.empty(4 * self.channels + self.partial, dtype=torch.float32, device=self.device)
-        of_x, saved = x.data_ptr(), save.data_ptr()
-        _c.launch(self.kernels.statistics, *self.grid, THREADS, stream, of_x, weight.data_ptr(), bias.data_ptr(), mean.data_ptr(),
-                  variance.data_ptr(), batches.data_ptr(), saved, saved + 16 * self.channels, counters(self.device, stream),
-                  *self.sizes, momentum, eps)
-        _c.launch(self.kernels.normalize, *self.grid, THREADS, stream, of_x, y.data_ptr(), saved, *self.sizes)
+        made, stream, sizes = self.kernels, torch._C._cuda_getCurrentRawStream(self.index), self.sizes
+        save, y = self._empty(*self.saved), torch.empty_like(x)
+        saved = save.data_ptr()
+        _c.launch(made.statistics, *self.grid, THREADS, stream, x, weight, bias, mean, variance, batches, saved, saved + self.after_saved,
+                  counters(self.index, stream), *sizes, momentum, eps)
+        _c.launch(made.normalize, *self.grid, THREADS, stream, x, y, saved, *sizes)
         return y, save
 
     def backward(self, dy, x, save, weight):
         """Of x, of weight and bias."""
-        dx, stream = torch.empty_like(x), torch._C._cuda_getCurrentRawStream(self.device.index)
-        gradients = torch.empty_like(weight), torch.empty_like(weight)
-        space = torch.empty(2 * self.channels + self.partial, dtype=torch.float32, device=self.device)
-        of_dy, of_x, saved, spare = dy.data_ptr(), x.data_ptr(), save.data_ptr(), space.data_ptr()
-        _c.launch(self.kernels.reduce, *self.grid, THREADS, stream, of_dy, of_x, saved, gradients[0].data_ptr(), gradients[1].data_ptr(),
-                  spare, spare + 8 * self.channels, counters(self.device, stream), *self.sizes)
-        _c.launch(self.kernels.apply, *self.grid, THREADS, stream, of_dy, of_x, dx.data_ptr(), saved, spare, *self.sizes)
-        return dx, *gradients
+        made, stream, sizes = self.kernels, torch._C._cuda_getCurrentRawStream(self.index), self.sizes
+        of_weight, of_bias, spare = self._empty(*self.of_channels), self._empty(*self.of_channels), self._empty(*self.spare)
+        dx, space = torch.empty_like(x), spare.data_ptr()
+        _c.launch(made.reduce, *self.grid, THREADS, stream, dy, x, save, of_weight, of_bias, space, space + self.after_spare,
+                  counters(self.index, stream), *sizes)
+        _c.launch(made.apply, *self.grid, THREADS, stream, dy, x, dx, save, space, *sizes)
+        return dx, of_weight, of_bias
 
 
 _counters = {}
 
 
-def counters(device, stream):
-    """The address of zeros that kernels leave as zeros: a stream's own, on which no two run at a time."""
-    key = device, stream
-    if key not in _counters:
-        _counters[key] = torch.zeros(MOST_CHANNELS // VECTOR, dtype=torch.int32, device=device)
-    return _counters[key].data_ptr()
+def counters(index, stream):
+    """Zeros that kernels leave as zeros: a stream's own, on which no two run at a time. index: the device's."""
+    found = _counters.get((index, stream))
+    if found is None:
+        found = _counters[index, stream] = torch.zeros(MOST_CHANNELS // VECTOR, dtype=torch.int32, device=f"cuda:{index}")
+    return found
 
 
 def dense(tensor):
@@ -161,9 +166,10 @@ def launches(device, dtype, word, rows, channels):
 def agrees(made):
     """Whether results, gradients and running statistics are PyTorch's in f32, within what rounding to the dtype makes of them."""
     rows, channels = made.sizes[:2]
-    x = torch.randn(rows, channels, 1, 1, device=made.device).mul_(2).add_(1).to(made.dtype)
-    weight, bias, mean = (torch.rand(channels, device=made.device) - 0.3 for _ in range(3))
-    variance, batches = torch.rand(channels, device=made.device), torch.zeros((), dtype=torch.int64, device=made.device)
+    device = f"cuda:{made.index}"
+    x = torch.randn(rows, channels, 1, 1, device=device).mul_(2).add_(1).to(made.dtype)
+    weight, bias, mean = (torch.rand(channels, device=device) - 0.3 for _ in range(3))
+    variance, batches = torch.rand(channels, device=device), torch.zeros((), dtype=torch.int64, device=device)
     theirs = mean.clone(), variance.clone()
     y, save = made.forward(x, weight, bias, mean, variance, batches, 0.1, 1e-5)
     leaves = [t.requires_grad_() for t in (x.float(), weight.clone(), bias.clone())]
@@ -186,13 +192,15 @@ _known = {}
 def launches_for(x, word):
     """Of batch norm of this tensor and such an activation; None where nothing computes it. They are made when they are first asked
     for, but not while a CUDA graph is captured."""
-    if not x.is_cuda or x.dim() != 4 or not x.is_contiguous(memory_format=torch.channels_last) or x.data_ptr() % 16:
-        return None
-    n, channels, *image = x.shape
-    key = x.device, x.dtype, word, n * image[0] * image[1], channels
+    index = x.get_device()
+    key = index, x.dtype, word, x.shape, x.stride()
     found = _known.get(key, _known)
     if found is _known:
+        if not x.is_cuda or x.dim() != 4 or not x.is_contiguous(memory_format=torch.channels_last):
+            return None
         if torch.cuda.is_current_stream_capturing():
             return None
-        found = _known[key] = launches(*key)
-    return found if x.device.index == torch._C._cuda_getDevice() else None
+        if len(_known) >= _run.MOST_PLANS:
+            _known.clear()
+        found = _known[key] = launches(x.device, x.dtype, word, x.numel() // max(x.shape[1], 1), x.shape[1])
+    return found if found is None or (index == torch._C._cuda_getDevice() and x.data_ptr() % 16 == 0) else None

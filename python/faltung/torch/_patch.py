@@ -301,7 +301,10 @@ def _fastest(model, example, everything, blocks, norms, saved, min_ms):
     candidates = {"in PyTorch alone": Forwards({}, {})}
     for share in SHARES:
         chosen = leading(saved, share)
-        for how in ("called directly", "and its activation by faltung")[:1 + (device.type == "cuda")] if norms else ("",):
+        ways = ["called directly"] if norms else [""]
+        if norms and device.type == "cuda":
+            ways = ["and its activation by faltung"] + ways * (share in (0.0, 1.0))
+        for how in ways:
             name = f"with {len(chosen)} layers of faltung's" + f", batch norm {how}" * bool(how)
             if chosen or norms:
                 candidates[name] = Forwards({conv: layer for conv, layer in everything.layers.items() if conv in chosen}, blocks, norms,

@@ -171,7 +171,7 @@ def run(plan, x, w, y, bias=None, residual=None, weights=None):
              None if residual is None else residual.data_ptr(), workspace, stream, weights)
 
 
-def _allocator(device, dtype):
+def allocator(device, dtype):
     """A function of sizes and strides, and its keywords: the quickest that there is."""
     quick = getattr(torch._C._dynamo.guards, f"_empty_strided_{device.type}", None)
     # That for CUDA, as torch.compile's code uses it, is of the current device.
@@ -187,7 +187,7 @@ def remember(operator, arguments, plan, given, used, result, weights=None, made_
         return None
     element = result.element_size()
     size = -(-(plan.workspace_bytes if weights is None else plan.packed_workspace_bytes) // element)
-    allocate, dtype, keywords = _allocator(result.device, result.dtype)
+    allocate, dtype, keywords = allocator(result.device, result.dtype)
     return operator.remember(arguments, plan, weights, allocate, (tuple(result.shape), result.stride(), *dtype),
                              ((size,), (1,), *dtype), keywords, made_w, made_bias)
 
