@@ -14,12 +14,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <thread>
 #include <vector>
 
+#include "src/problem/environment.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung::tools {
@@ -29,8 +29,8 @@ namespace fs = std::filesystem;
 
 std::vector<fs::path> directories() {
   std::vector<fs::path> found;
-  if (const char* path = std::getenv("FALTUNG_PEER_PATH")) {
-    for (const std::string& part : split(path, ':')) found.emplace_back(part);
+  for (const std::string& part : split(environment("FALTUNG_PEER_PATH"), ':')) {
+    if (!part.empty()) found.emplace_back(part);
   }
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error).parent_path();
@@ -39,8 +39,8 @@ std::vector<fs::path> directories() {
     found.push_back(self.parent_path() / "bench" / "peers");      // the build tree
     found.push_back(self.parent_path() / "libexec" / "faltung");  // installed
   }
-  if (const char* path = std::getenv("PATH")) {
-    for (const std::string& part : split(path, ':')) found.emplace_back(part);
+  for (const std::string& part : split(environment("PATH"), ':')) {
+    if (!part.empty()) found.emplace_back(part);
   }
   return found;
 }

@@ -1,8 +1,8 @@
 #include "src/backend/library_search.hpp"
 
-#include <cstdlib>
 #include <filesystem>
 
+#include "src/problem/environment.hpp"
 #include "src/problem/text.hpp"
 
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ std::vector<std::string> toolkit_folders(const std::vector<std::string>& variabl
                                          const std::string& standard) {
   std::vector<fs::path> places;
   for (const std::string& variable : variables) {
-    if (const char* home = std::getenv(variable.c_str())) places.emplace_back(home);
+    if (const std::string home = environment(variable.c_str()); !home.empty()) places.emplace_back(home);
   }
   places.emplace_back(standard);
   std::vector<std::string> found;
@@ -35,15 +35,14 @@ std::vector<std::string> toolkit_folders(const std::vector<std::string>& variabl
 
 std::vector<std::string> python_folders(const std::vector<std::string>& packages) {
   std::vector<fs::path> prefixes;
-  if (const char* path = std::getenv("PATH")) {
-    for (const std::string& folder : split(path, ':')) {
-      std::error_code error;
-      if (!folder.empty() && fs::exists(fs::path(folder) / "python3", error)) {
-        prefixes.push_back(fs::path(folder).parent_path());
-      }
+  for (const std::string& folder : split(environment("PATH"), ':')) {
+    std::error_code error;
+    if (!folder.empty() && fs::exists(fs::path(folder) / "python3", error)) {
+      prefixes.push_back(fs::path(folder).parent_path());
     }
   }
-  if (const char* home = std::getenv("HOME")) prefixes.push_back(fs::path(home) / ".local");
+  if (const std::string home = environment("HOME"); !home.empty())
+    prefixes.push_back(fs::path(home) / ".local");
   std::vector<std::string> found;
   for (const fs::path& prefix : prefixes) {
     std::error_code error;
@@ -58,9 +57,9 @@ std::vector<std::string> python_folders(const std::vector<std::string>& packages
 }
 
 std::optional<void*> open_named(const char* variable, std::string& missing) {
-  const char* const named = std::getenv(variable);
-  if (named == nullptr) return std::nullopt;
-  void* const handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+  const std::string named = environment(variable);
+  if (named.empty()) return std::nullopt;
+  void* const handle = dlopen(named.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr)
     missing = std::string(variable) + " names " + named + ", which cannot be opened: " + dlerror();
   return handle;

@@ -22,6 +22,7 @@
 #include "src/backend/nvrtc.hpp"
 #include "src/backend/offline_device.hpp"
 #include "src/backend/radv_compiler.hpp"
+#include "src/problem/environment.hpp"
 
 namespace faltung {
 namespace {
@@ -132,9 +133,8 @@ class AmdCompiler : public OfflineCompiler {
       info_.features.emplace_back("hiprtc");
     }
     info_.unit = unit_limits(chip);
-    const char* named = std::getenv("FALTUNG_CLANG");
-    for (const std::string& name :
-         {std::string(named != nullptr ? named : "clang-19"), std::string("clang")}) {
+    const std::string named = environment("FALTUNG_CLANG");
+    for (const std::string& name : {named.empty() ? "clang-19" : named, std::string("clang")}) {
       if (std::system(("command -v " + name + " >/dev/null 2>&1").c_str()) == 0) {
         clang_ = name;
         break;

@@ -7,16 +7,11 @@
 #include <filesystem>
 
 #include "src/finder/installed.hpp"
+#include "src/problem/environment.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung {
 namespace {
-
-// Empty where it is not set.
-std::string environment(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value == nullptr ? "" : value;
-}
 
 void add_patterns(const char* variable, std::vector<std::string>& patterns) {
   for (const std::string& part : split(environment(variable), ',')) {

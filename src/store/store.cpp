@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <iterator>
 #include <tuple>
 #include <utility>
 
+#include "src/problem/environment.hpp"
 #include "src/store/files.hpp"
 
 namespace faltung {
@@ -21,17 +21,13 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kReadonly = ":readonly", kLockEnding = ".lock";
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // Empty if there is nowhere to store.
 std::string default_directory() {
-  if (const std::string given = variable("FALTUNG_STORE"); !given.empty()) return given;
+  if (const std::string given = environment("FALTUNG_STORE"); !given.empty()) return given;
   // The XDG specification wants a relative path ignored.
-  if (const std::string cache = variable("XDG_CACHE_HOME"); cache.starts_with("/")) return cache + "/faltung";
-  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.cache/faltung";
+  if (const std::string cache = environment("XDG_CACHE_HOME"); cache.starts_with("/"))
+    return cache + "/faltung";
+  if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/faltung";
   return "";
 }
 

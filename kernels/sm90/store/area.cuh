@@ -9,6 +9,23 @@ constexpr int kUnit = unit_channels(kConfig), kUnitBytes = unit_bytes(kConfig), 
 constexpr int kStagedUnits = staged_units(kConfig);  // that there is room for: stored in turn
 constexpr int kStoredPixels = stored_pixels(kConfig), kChannelPitch = channel_pitch(kConfig);
 
+// Before a residual is brought into an area: what was stored from there has been read.
+__device__ __forceinline__ void expect_residual(unsigned barrier) {
+  store_wait_read();
+  barrier_expect(barrier, kUnitBytes * kUnits);
+}
+// Until the consumer may write its area: what was stored from there has been read, or the residual, which is
+// brought only then, has come.
+__device__ __forceinline__ void wait_for_area(unsigned residual_full, unsigned residual_parity, int consumer,
+                                              int thread) {
+  if constexpr (kResidual) {
+    barrier_wait(residual_full, residual_parity);
+  } else {
+    if (thread == 0) store_wait_read();
+    named_sync(3 + consumer, 128);
+  }
+}
+
 // Rows of channels to NCHW. Neighbouring threads have neighbouring pixels; each keeps its pixels and goes
 // through the channels.
 __device__ __forceinline__ void store_rows(const Params& p, const Tile& t, int k0, unsigned staging,

@@ -19,8 +19,7 @@ struct Results {
 
   static __device__ __forceinline__ void load_residual(const TensorMap& map, const Tile& t, unsigned staging,
                                                        unsigned barrier, int consumer) {
-    store_wait_read();
-    barrier_expect(barrier, kUnitBytes * kUnits);
+    expect_residual(barrier);
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
       const int k = my_first_channel(t, consumer) + unit * kUnit;
@@ -36,12 +35,7 @@ struct Results {
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap& y_map, const Params& p,
                                                 const Tile& t, unsigned staging, unsigned residual_full,
                                                 unsigned residual_parity, int consumer, int thread) {
-    if constexpr (kResidual) {
-      barrier_wait(residual_full, residual_parity);
-    } else {
-      if (thread == 0) store_wait_read();
-      named_sync(3 + consumer, 128);
-    }
+    wait_for_area(residual_full, residual_parity, consumer, thread);
     if constexpr (kPixelsOnM) {
       put_pixels(sums, y_map, p, t, staging, consumer, thread);
       if constexpr (kUnitsInTurn) return;

@@ -16,8 +16,7 @@ struct Results {
 
   static __device__ __forceinline__ void load_residual(const TensorMap& map, const Tile& t, unsigned staging,
                                                        unsigned barrier, int consumer) {
-    store_wait_read();
-    barrier_expect(barrier, kUnitBytes * kUnits);
+    expect_residual(barrier);
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
       load_3d(staging + unit * kUnitBytes, &map, barrier, t.first + my_first_pixel(consumer) + unit * 64,
@@ -30,12 +29,7 @@ struct Results {
                                                 unsigned residual_parity, int consumer, int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int matrix = lane / 8, row = lane % 8;  // whose row's address this lane gives
-    if constexpr (kResidual) {
-      barrier_wait(residual_full, residual_parity);
-    } else {
-      if (thread == 0) store_wait_read();
-      named_sync(3 + consumer, 128);
-    }
+    wait_for_area(residual_full, residual_parity, consumer, thread);
 #pragma unroll
     for (int mt = 0; mt < kMBlocks; ++mt) {
       RowBias of_rows = {};

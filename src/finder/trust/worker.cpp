@@ -4,12 +4,12 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "src/finder/installed.hpp"
 #include "src/finder/report.hpp"
 #include "src/finder/trust/protocol.hpp"
+#include "src/problem/environment.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung {
@@ -56,8 +56,7 @@ std::string worker_command(const std::string& given) {
   const std::string found =
       installed_file({"faltung", "../bin/faltung", "../../bin/faltung", "../tools/faltung", "tools/faltung"});
   if (!found.empty() && is_program(found)) return found;
-  const char* path = std::getenv("PATH");
-  for (const std::string& folder : split(path == nullptr ? "" : path, ':')) {
+  for (const std::string& folder : split(environment("PATH"), ':')) {
     if (const std::string file = folder + "/faltung"; !folder.empty() && is_program(file)) return file;
   }
   throw NoWorker(
