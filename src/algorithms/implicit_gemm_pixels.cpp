@@ -215,8 +215,8 @@ double PixelLanes::refill_ns(i64 pixels) const {
   constexpr double kLineFloats = 16, kWaitCycles = 7;  // for a line, measured with AVX-512
   const double rows = static_cast<double>(panels_.largest()), vectors = tile_.vectors;
   if (pixels * t_.in_channels * 4 <= cpu_caches().level1) return 0;
-  return kWaitCycles * cycle_ns() * static_cast<double>(lanes_) / kLineFloats *
-         static_cast<double>(steps()) * (rows + vectors) / (rows * vectors);
+  return kWaitCycles * cycle_ns() * static_cast<double>(lanes_) / kLineFloats * static_cast<double>(steps()) *
+         (rows + vectors) / (rows * vectors);
 }
 
 double PixelLanes::flat_item_ns(i64 images, i64 panels) const {
