@@ -93,6 +93,15 @@ VectorTime time_vector(Layout layout, i64 filter, i64 dilation) {
   return {best / vectors, steps};
 }
 
+// Of a step's input where neighbouring output channels do not lie on neighbouring input channels: lanes are
+// loaded one by one and pass through memory, in so many cycles beside the arithmetic.
+double gather_ns(const DepthwisePass& pass) {
+  constexpr double kThroughMemory = 20, kLane = 2;
+  if (pass.problem.layout != Layout::nhwc || pass.multiplier == 1) return 0;
+  const auto lanes = static_cast<double>(std::min<i64>(brgemm_lanes(), pass.out_channels));
+  return (kThroughMemory + kLane * lanes) * cycle_ns();
+}
+
 }  // namespace
 
 std::array<TileTime, kDepthwiseKernels> measure_depthwise() {
@@ -112,9 +121,10 @@ std::array<TileTime, kDepthwiseKernels> measure_depthwise() {
 }
 
 double depthwise_ns(const DepthwisePass& pass) {
+  const double gather = gather_ns(pass);
   double ns = 0;
   each_slide_pair(pass, [&](double vectors, double steps, DepthwiseTaps taps) {
-    ns += vectors * depthwise_time(pass.problem.layout, taps).of(steps);
+    ns += vectors * (depthwise_time(pass.problem.layout, taps).of(steps) + steps * gather);
   });
   return ns;
 }

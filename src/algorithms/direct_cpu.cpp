@@ -1,10 +1,13 @@
 // Direct convolution on the CPU: no workspace, no packing, every problem. The one that always works, and a
 // reasonable choice where a matrix product has nothing to hold on to: few channels a group, tiny problems.
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/cpu/direct.hpp"
 #include "src/algorithms/config_name.hpp"
+#include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/registry.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
@@ -24,8 +27,10 @@ class DirectCpu : public Algorithm {
 
  private:
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
-    const double gflops = rate(p) * target.threads, gbps = 8.0 * target.threads;
-    const double arithmetic = flops(p) / (gflops * 1e6), bytes = min_bytes(p) / (gbps * 1e6);
+    const bool rows = p.layout == Layout::nchw && p.direction != Direction::backward_weights;
+    const double arithmetic =
+        rows ? nchw_ns(p, target.threads) * 1e-6 : flops(p) / (rate(p) * target.threads * 1e6);
+    const double bytes = min_bytes(p) / (8e6 * target.threads);
     Candidate c;
     c.config = config_name(kDirectTable[0]);
     // Its few operations between loads hide no memory.
@@ -61,6 +66,32 @@ class DirectCpu : public Algorithm {
                              [&](std::int64_t item, int) { direct_item(*pass, tensors, item); });
              }));
     return recipe;
+  }
+
+  // Of the rows that the busiest thread computes. In cycles, as measured with AVX-512: a row's start, and for
+  // each tap a load of two vectors whose ends are checked, beside which a few channels' multiply-adds are
+  // cheap; a stride gathers them.
+  static double nchw_ns(const Problem& p, int threads) {
+    constexpr double kRow = 400, kTap = 24, kGatheredVector = 26;
+    constexpr double kNarrow = 3;  // of 16 bits, to f32
+    const DirectPass pass = make_direct_pass(p);
+    const std::int64_t lanes = brgemm_lanes();
+    double rows = 0, row = 0;  // taps that rows see; cycles of a row for each of them
+    for (const Slide& s : pass.rows) {
+      for (std::int64_t t = 0; t < s.count; ++t) {
+        const TapRange inside = taps_inside(s, t);
+        rows += static_cast<double>(std::max<std::int64_t>(0, inside.end - inside.begin));
+      }
+    }
+    for (const Slide& s : pass.columns) {
+      const std::int64_t vectors = ceil_div(s.count, lanes);
+      const double loads = s.stride == 1 ? 0 : kGatheredVector * static_cast<double>(vectors);
+      row += static_cast<double>(s.taps) * (kTap * static_cast<double>(ceil_div(vectors, 2)) + loads);
+    }
+    const double items = static_cast<double>(std::max<std::int64_t>(1, direct_items(pass)));
+    const double taps = static_cast<double>(pass.in_channels) * rows / static_cast<double>(pass.out_h);
+    const double item = kRow + taps * row * (p.dtype == DType::f32 ? 1 : kNarrow);
+    return std::ceil(items / threads) * item * cycle_ns();
   }
 
   // GFLOP/s of a thread, as measured with AVX-512 on rows of 64 pixels: lanes that are filled, times what a

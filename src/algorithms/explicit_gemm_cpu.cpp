@@ -313,9 +313,10 @@ class ExplicitGemmCpu : public Algorithm {
  private:
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     const Shapes shapes(p);
-    // At 80 % of the rate that tiles have, and the matrix written element by element, and read.
+    // At half of the rate that tiles have: its operands come from beyond the first-level cache. The matrix is
+    // written element by element, and read.
     const double vectors = flops(p) / 2 / static_cast<double>(brgemm_lanes());
-    const double arithmetic = vectors * vector_multiply_add_ns() * 1e-6 / (0.8 * target.threads);
+    const double arithmetic = vectors * vector_multiply_add_ns() * 1e-6 / (0.5 * target.threads);
     const double matrix = static_cast<double>(shapes.matrix_floats() * p.n * p.groups) * 4;
     const double bytes = (min_bytes(p) + 3 * matrix) / 15e6;
     const double packed =

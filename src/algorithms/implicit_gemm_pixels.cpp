@@ -203,9 +203,20 @@ double PixelLanes::item_ns(i64 rows, i64 columns, i64 panels) const {
         tile_time(reads, static_cast<int>(panels_.largest()), static_cast<int>(split.size(part))).of(steps());
   }
   panel *= static_cast<double>(lines(rows));
+  panel += static_cast<double>(lines(rows) * split.parts()) * refill_ns(rows * columns);
   const double staged =
       in_place_ ? 0 : static_cast<double>(stage_floats(1, rows, columns) * reductions_.parts());
   return static_cast<double>(panels) * panel + staged * kStagedFloatNs;
+}
+
+// Of a tile: a step's vectors come from beyond the first-level cache where it does not hold all pixels that
+// a panel passes over. A tile that loads as often as it multiplies has no time to wait for them.
+double PixelLanes::refill_ns(i64 pixels) const {
+  constexpr double kLineFloats = 16, kWaitCycles = 7;  // for a line, measured with AVX-512
+  const double rows = static_cast<double>(panels_.largest()), vectors = tile_.vectors;
+  if (pixels * t_.in_channels * 4 <= cpu_caches().level1) return 0;
+  return kWaitCycles * cycle_ns() * static_cast<double>(lanes_) / kLineFloats * static_cast<double>(steps()) *
+         (rows + vectors) / (rows * vectors);
 }
 
 double PixelLanes::flat_item_ns(i64 images, i64 panels) const {
@@ -216,7 +227,7 @@ double PixelLanes::flat_item_ns(i64 images, i64 panels) const {
   const double full = static_cast<double>(ceil_div(columns, lanes_)) / static_cast<double>(split.largest());
   // The sums go through memory once more.
   const double sums = static_cast<double>(columns * panels_.largest()) * kStagedFloatNs;
-  return static_cast<double>(panels) * (full * tile.of(steps()) + sums) +
+  return static_cast<double>(panels) * (full * (tile.of(steps()) + refill_ns(columns)) + sums) +
          static_cast<double>(stage_floats(images, t_.rows, t_.columns)) * kStagedFloatNs;
 }
 

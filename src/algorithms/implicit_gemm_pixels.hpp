@@ -48,6 +48,7 @@ class PixelLanes : public ImplicitGemmPart {
   double item_ns(std::int64_t rows, std::int64_t columns, std::int64_t panels) const;
   double flat_item_ns(std::int64_t images, std::int64_t panels) const;
   double fetch_item_ns() const;
+  double refill_ns(std::int64_t pixels) const;
   // An item's pixels are so many lines of so many each, of which tiles take neighbours.
   std::int64_t lines(std::int64_t rows) const { return joined_ ? 1 : rows; }
   std::int64_t line(std::int64_t rows, std::int64_t columns) const {

@@ -75,6 +75,7 @@ constexpr double kProductsShare = 0.88;  // of what the multiply-adds alone woul
 constexpr double kMemoryBytesPerMs = 20e6;     // of all cores
 constexpr double kLastLevel = 16 * (1 << 20);  // what a core has of it, at best
 constexpr double kTransformedNs = 3;           // of an element of U
+constexpr double kTogetherNs = 10e3;  // of threads that wait for each other after a group's two phases
 
 // Cycles for a vector of V or M: loads, arithmetic and stores of both one-dimensional transforms.
 struct TransformCycles {
@@ -113,10 +114,13 @@ double predicted_ms(const Problem& p, const Choice& choice, int threads, const W
   ns += 3 * v_bytes * far_byte_ns() * (shared && misses > 0 ? 1 : misses);
 
   const double blocks = shared ? 1 : std::ceil(static_cast<double>(s.tiles()) / tiles);
-  const double rounds = shared ? groups / threads : std::ceil(blocks * groups / threads);
+  // Where all share a group, each has whole vectors of its channels.
+  const double sharing = std::min<double>(threads, whole(std::min(c, k)));
+  const double rounds = shared ? groups / sharing : std::ceil(blocks * groups / threads);
   const double packed =
       weights_are_constant(p) ? 0 : kTransformedNs * static_cast<double>(driver.packed_floats()) / threads;
-  return (ns * rounds + packed) * 1e-6 + min_bytes(p) / kMemoryBytesPerMs / 2;
+  const double waits = shared && threads > 1 ? groups * kTogetherNs : 0;
+  return (ns * rounds + packed + waits) * 1e-6 + min_bytes(p) / kMemoryBytesPerMs / 2;
 }
 
 // ------------------------------------------------------------------------------------------ algorithm
