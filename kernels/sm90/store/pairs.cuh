@@ -2,6 +2,7 @@
 // bytes, four threads a sector.
 #pragma once
 #include "kernels/sm90/store/area.cuh"
+#include "kernels/sm90/store/channels.cuh"
 
 struct Results {
   static constexpr bool kBringsResidual = false;
@@ -9,37 +10,28 @@ struct Results {
   static __device__ __forceinline__ void finish(Sums& sums, const TensorMap&, const Params& p, const Tile& t,
                                                 unsigned, unsigned, unsigned, int consumer, int thread) {
     constexpr int kShrink = kPools ? 2 : 1;
-    const int warp = thread / 32, lane = thread % 32;
-    const int k0 = my_first_channel(t, consumer) + warp * 16 + lane / 4;
-    const int w = t.w + lane % 4 * 2, height = p.p / kShrink, width = p.q / kShrink;
+    const int lane = thread % 32, w = t.w + lane % 4 * 2, height = p.p / kShrink, width = p.q / kShrink;
+    for_channels(p, t, consumer, thread, [&](int mt, int half, int k, float bias) {
+      const long long first =
+          ((static_cast<long long>(t.n) * p.k + k) * height + t.h / kShrink) * width + w / kShrink;
+      float* const y = static_cast<float*>(p.y) + first;
+      [[maybe_unused]] const float* const residual = static_cast<const float*>(p.residual) + first;
 #pragma unroll
-    for (int mt = 0; mt < kMBlocks; ++mt) {
+      for (int i = 0; i < kN / 8; i += kShrink) {
+        if (t.h / kShrink + i / kShrink >= height) break;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int k = k0 + mt * 64 + half * 8;
-        if (k >= p.k) continue;
-        const float bias = kBias ? bias_at(p.bias, k) : 0.0f;
-        const long long first =
-            ((static_cast<long long>(t.n) * p.k + k) * height + t.h / kShrink) * width + w / kShrink;
-        float* const y = static_cast<float*>(p.y) + first;
-        [[maybe_unused]] const float* const residual = static_cast<const float*>(p.residual) + first;
-#pragma unroll
-        for (int i = 0; i < kN / 8; i += kShrink) {
-          if (t.h / kShrink + i / kShrink >= height) break;
-#pragma unroll
-          for (int nb = 0; nb < kNBlocks; ++nb) {
-            const float* s = &sums[mt][nb][i * 4 + half * 2];
-            const int at = i / kShrink * width + nb * 8 / kShrink;
-            if constexpr (kPools) {
-              if (w / 2 + nb * 4 < width) y[at] = pool_sums(s, bias, p);
-            } else {
-              if (w + nb * 8 >= width) continue;
-              put(s, bias, p, y + at, residual + at, w + nb * 8 + 1 < width);
-            }
+        for (int nb = 0; nb < kNBlocks; ++nb) {
+          const float* s = &sums[mt][nb][i * 4 + half * 2];
+          const int at = i / kShrink * width + nb * 8 / kShrink;
+          if constexpr (kPools) {
+            if (w / 2 + nb * 4 < width) y[at] = pool_sums(s, bias, p);
+          } else {
+            if (w + nb * 8 >= width) continue;
+            put(s, bias, p, y + at, residual + at, w + nb * 8 + 1 < width);
           }
         }
       }
-    }
+    });
   }
 
  private:
