@@ -18,9 +18,10 @@ typedef ushort u16;
 #define F_OUTPUT(type, name) __global type *name##_buffer, ulong name##_skip
 // clspv makes arrays of what an address is first taken for, and reads and writes all else in its pieces:
 // bytes where the address was counted in bytes, single floats where an array of them is read as vectors. For
-// it the skipped are counted in elements, and floats in local memory lie in vectors; in products of f32 alone
-// (BK), for of some other kernels it then ends in an error, or does not end.
-#if defined(F_CLSPV) && defined(DTYPE_f32) && defined(BK)
+// it the skipped are counted in elements, and floats in local memory lie in vectors; in f32 products alone
+// (BK) and depthwise tiles (TP) but the gradient of the weights, for of some other kernels it then ends in an
+// error, or does not end.
+#if defined(F_CLSPV) && defined(DTYPE_f32) && (defined(BK) || (defined(TP) && !defined(DIRECTION_bwd_w)))
 #define F_OPEN_INPUT(type, name) \
   __global const type* const name = name##_buffer + (uint)name##_skip / (uint)sizeof(type)
 #define F_OPEN_OUTPUT(type, name) \

@@ -72,6 +72,12 @@ std::optional<Fit> fit(const Tile& t, const Problem& p, const DeviceInfo& device
   if (device.block_threads > 0 && device.block_threads < kTileThreads) return {};
   const bool backward = direction == Direction::backward_data;
   const i64 out_h = backward ? p.h : p.p(), out_w = backward ? p.w : p.q(), in_w = backward ? p.q() : p.w;
+  // clspv makes a load of each word of a vector, and a store: where columns lie together those of
+  // neighbouring threads should too. In an H200's Vulkan driver two columns of f32 took 0.18 ms where eight
+  // took 0.46, and what is in registers had to be less.
+  const bool by_words = device.has("vulkan") && !nhwc && !weights;
+  constexpr i64 kMostBytesByWords = 8, kMostRegistersByWords = 70, kTapsByWords = 25;
+  if (by_words && t.columns * size_of(p.dtype) > kMostBytesByWords) return {};
   // No tile is far larger than the image, and a backward one is a whole number of strides.
   if ((t.rows > 1 && t.rows >= 2 * out_h) || (t.columns > 1 && t.columns >= 2 * out_w)) return {};
   const bool walks = t.kind == Kind::walk;
@@ -138,6 +144,7 @@ std::optional<Fit> fit(const Tile& t, const Problem& p, const DeviceInfo& device
   if (fixed + read_ahead * row_words > kMostRegisters) return {};
   if (walks) f.ahead = fixed + 2 * row_words < 120 ? 2 : 1;
   f.registers = static_cast<int>(fixed + (weights && !walks ? f.rows : f.ahead) * row_words);
+  if (by_words && p.r * p.s <= kTapsByWords && f.registers > kMostRegistersByWords) return {};
 
   f.side_by_side = nhwc ? side_by_side(p, t, weights ? 0 : f.tap_rows * p.s * i64{sizeof(float)}) : 1;
   f.tiles = p.n * ceil_div(out_h, t.rows) * ceil_div(out_w, t.columns);
