@@ -89,10 +89,11 @@ TEST(ImplicitGemmSm90Steps, TheWorkspaceHasRoomForAll) {
       }
       EXPECT_TRUE(writes_x) << c.config;
       // What is spread lies last.
-      if (c.config.starts_with("thin_"))
+      if (c.config.starts_with("thin_")) {
         EXPECT_EQ(recipe.workspace_bytes - *begins.rbegin(),
                   static_cast<std::size_t>(bytes_of(taken, x_shape(taken))))
             << c.config;
+      }
       EXPECT_EQ(find_algorithm("implicit_gemm_sm90").candidate(p, c.config, {hopper.info(), 1}).cost.ms,
                 c.cost.ms);
     }

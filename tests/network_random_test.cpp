@@ -242,7 +242,9 @@ TEST(NetworkRandom, RepeatedPixelsAreOneCopy) {
       EXPECT_EQ(resizes, layouts && c.copied ? 1 : axes) << c.channels << " channels";
       const auto joins = std::ranges::count_if(
           schedule.steps(), [](const network::NetworkStep& step) { return step.name.starts_with("Concat"); });
-      if (layouts) EXPECT_EQ(joins, c.copied ? 1 : 2) << c.channels << " channels";
+      if (layouts) {
+        EXPECT_EQ(joins, c.copied ? 1 : 2) << c.channels << " channels";
+      }
     }
   }
 }
