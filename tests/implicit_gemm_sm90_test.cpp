@@ -321,8 +321,8 @@ TEST(ImplicitGemmSm90, ATileIsOfOneGroupOrOfWholeOnes) {
   }
 }
 
-// By the block that wastes least, which is best where bytes are the bound, and by whole rows of 128 bytes, which
-// are best where many blocks are summed up.
+// By the block that wastes least, which is best where bytes are the bound, and by whole rows of 128 bytes,
+// which are best where many blocks are summed up.
 TEST(ImplicitGemmSm90, ChannelsThatFillNoRowAreTakenByTwoBlocks) {
   const auto blocks = [](const char* problem) {
     std::set<int> found;
@@ -332,7 +332,8 @@ TEST(ImplicitGemmSm90, ChannelsThatFillNoRowAreTakenByTwoBlocks) {
   EXPECT_EQ(blocks("fwd:n8c528h14w14k88r1s1:f16:nhwc"), (std::set{16, 64}));
   EXPECT_EQ(blocks("fwd:n8c144h14w14k88r3s3:pad1:math=tf32:nhwc"), (std::set{16, 32}));
   EXPECT_EQ(blocks("fwd:n8c512h14w14k88r1s1:f16:nhwc"), std::set{64});
-  EXPECT_EQ(blocks("fwd:n8c96h14w14k96r3s3:pad1:g2:f16:nhwc"), std::set{16});  // no block has two groups' channels
+  EXPECT_EQ(blocks("fwd:n8c96h14w14k96r3s3:pad1:g2:f16:nhwc"),
+            std::set{16});  // no block has two groups' channels
 }
 
 TEST(ImplicitGemmSm90, GatheredTilesMayBeWholeImages) {
@@ -748,8 +749,9 @@ void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Proble
   const KernelSource source = kernel_source(tiling, problem, order).whole();
   const Binary binary = nvrtc.compile(source, "sm_90a");
   EXPECT_THAT(binary.log, testing::HasSubstr(" 0 bytes spill stores, 0 bytes spill loads")) << source.name;
-  // Warnings of the assembler: matrix products made to wait for each other, registers not set. That it ordered
-  // registers before a product itself (C7519) is none: an instruction a block, seen where 25 taps stay.
+  // Warnings of the assembler: matrix products made to wait for each other, registers not set. That it
+  // ordered registers before a product itself (C7519) is none: an instruction a block, seen where 25 taps
+  // stay.
   EXPECT_THAT(binary.log, testing::Not(testing::ContainsRegex("C75(0|1[0-8]|[2-9])"))) << source.name;
   // Each k-step of 32 bytes is an instruction of its own; there is at least one block's worth.
   const int steps = tiling.k_block * size_of(problem.dtype) / 32;

@@ -210,12 +210,14 @@ double PixelLanes::item_ns(i64 rows, i64 columns, i64 panels) const {
 }
 
 // Of a tile: a step's vectors come from beyond the first-level cache where it does not hold all pixels that
-// a panel passes over. A tile that loads as often as it multiplies has no time to wait for them.
+// a panel passes over. A tile that loads as often as it multiplies has no time to wait for them; several
+// taps' vectors cross lines.
 double PixelLanes::refill_ns(i64 pixels) const {
-  constexpr double kLineFloats = 16, kWaitCycles = 7;  // for a line, measured with AVX-512
+  constexpr double kLineFloats = 16, kWaitOfATap = 2, kWaitOfSeveral = 6;  // measured with AVX-512
+  const double wait = taps() > 1 ? kWaitOfSeveral : kWaitOfATap;           // cycles for a line
   const double rows = static_cast<double>(panels_.largest()), vectors = tile_.vectors;
   if (pixels * t_.in_channels * 4 <= cpu_caches().level1) return 0;
-  return kWaitCycles * cycle_ns() * static_cast<double>(lanes_) / kLineFloats * static_cast<double>(steps()) *
+  return wait * cycle_ns() * static_cast<double>(lanes_) / kLineFloats * static_cast<double>(steps()) *
          (rows + vectors) / (rows * vectors);
 }
 

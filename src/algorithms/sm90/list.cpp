@@ -112,8 +112,8 @@ void pixels_on_m(Lister& lister, Tiling shape, int m_blocks) {
   if (!shape.cooperative()) planes::list(lister, shape);
 }
 
-// The block of channels that wastes least, and rows of 128 bytes, of which fewer buffers are filled: what lies
-// beyond the last channel costs products, but no bytes. A group's channels end where another's begin.
+// The block of channels that wastes least, and rows of 128 bytes, of which fewer buffers are filled: what
+// lies beyond the last channel costs products, but no bytes. A group's channels end where another's begin.
 std::vector<int> k_blocks(const Problem& p) {
   const int most = 128 / size_of(p.dtype), best = best_k_block(group_channels(p), most);
   return p.groups > 1 || best == most ? std::vector{best} : std::vector{best, most};
