@@ -34,12 +34,15 @@ class Slow : public Algorithm {
  private:
   static constexpr int kConfigs = 6;
 
-  std::vector<Candidate> list(const Problem& problem, const Target& target) const override {
+  std::vector<Candidate> list(const Problem& problem, const Target&) const override {
     std::vector<Candidate> all;
-    for (int i = 0; i < kConfigs; ++i) all.push_back(parse("c" + std::to_string(i), problem, target));
+    for (int i = 0; i < kConfigs; ++i) all.push_back(candidate_of("c" + std::to_string(i), problem));
     return all;
   }
-  Candidate parse(const std::string& config, const Problem& problem, const Target&) const override {
+  Maker parse(const std::string& config, Direction) const override {
+    return [config](const Problem& problem, const Target&) { return candidate_of(config, problem); };
+  }
+  static Candidate candidate_of(const std::string& config, const Problem& problem) {
     Candidate candidate;
     candidate.config = config;
     candidate.cost.ms = kRunMs / 2;  // a model may be wrong
@@ -77,12 +80,15 @@ class Careless : public Algorithm {
   static Accuracy accuracy() { return {1e30, 0, 0, false, 0, 1e30}; }
 
  private:
-  std::vector<Candidate> list(const Problem& problem, const Target& target) const override {
+  std::vector<Candidate> list(const Problem& problem, const Target&) const override {
     std::vector<Candidate> all;
-    all.push_back(parse("plain", problem, target));
+    all.push_back(candidate_of("plain", problem));
     return all;
   }
-  Candidate parse(const std::string& config, const Problem& problem, const Target&) const override {
+  Maker parse(const std::string& config, Direction) const override {
+    return [config](const Problem& problem, const Target&) { return candidate_of(config, problem); };
+  }
+  static Candidate candidate_of(const std::string& config, const Problem& problem) {
     Candidate candidate;
     candidate.config = config;
     candidate.cost.ms = 1;

@@ -22,10 +22,13 @@ class Atomic : public Algorithm {
   Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
  private:
-  std::vector<Candidate> list(const Problem& problem, const Target& target) const override {
-    return {parse("plain", problem, target)};
+  std::vector<Candidate> list(const Problem& problem, const Target&) const override {
+    return {candidate_of("plain", problem)};
   }
-  Candidate parse(const std::string& config, const Problem& problem, const Target&) const override {
+  Maker parse(const std::string& config, Direction) const override {
+    return [config](const Problem& problem, const Target&) { return candidate_of(config, problem); };
+  }
+  static Candidate candidate_of(const std::string& config, const Problem& problem) {
     Candidate candidate;
     candidate.config = config;
     candidate.accuracy = dot_product_accuracy(problem);

@@ -25,12 +25,6 @@ struct Support {
   static Support declined(std::string why) { return {false, std::move(why)}; }
 };
 
-// Where a plan is to run. The device outlives what is made for it.
-struct Target {
-  const DeviceInfo& device;
-  int threads;  // CPU workers; 1 on a GPU
-};
-
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
@@ -51,6 +45,9 @@ class Algorithm {
   // The candidate of this config, whether it is listed or not. Throws Error(bad_problem) if config is no name
   // of this algorithm's, Error(unsupported) if it cannot compute the problem.
   Candidate candidate(const Problem& problem, const std::string& config, const Target& target) const;
+  // That of the choices of another candidate of this algorithm's, for a problem of the same direction:
+  // nothing is parsed. Throws as above.
+  Candidate candidate(const Problem& problem, const Maker& maker, const Target& target) const;
 
   // Chosen only where nothing else supports the problem: the reference.
   virtual bool last_resort() const { return false; }
@@ -64,6 +61,9 @@ class Algorithm {
   Question question(const Problem& asked, const Target& target) const;
   Support supports(const Question& question) const;
   std::vector<Candidate> candidates(const Question& question) const;
+  void require_support(const Question& question) const;  // throws Error(unsupported)
+  Candidate candidate(const Question& question, const Maker& maker) const;
+  Candidate finished(Candidate candidate, const Question& question) const;
 
   // What an algorithm answers: of plain problems, and of those that it computes as they are. With a pool in
   // it, for the convolution.
@@ -75,23 +75,14 @@ class Algorithm {
   // Whether it reads a bias of fp32 beside tensors of 16 bits, as every epilogue of a GPU's kernels does.
   virtual bool takes_f32_bias() const { return device_kind() == "gpu"; }
   // What it adds, for a problem that it accepts. problem has a pool only for those that fuse it: fuses
-  // says whether the algorithm's kernels may compute this problem's pool. list_fused and parse_fused then
-  // give those that do, list_fused all of what list gives without the pool that parse_fused would; those of
-  // list that have no namesake among them get a step.
+  // says whether the algorithm's kernels may compute this problem's pool. Those that list gives without the
+  // pool alone are made for it where they compute it; else they get a step.
   virtual std::vector<Candidate> list(const Problem& problem, const Target& target) const = 0;
-  // Throws Error(bad_problem) for what is no config, or one that cannot compute the problem.
-  virtual Candidate parse(const std::string& config, const Problem& problem, const Target& target) const = 0;
+  // What config says. Throws Error(bad_problem) for what is no config of the direction's.
+  virtual Maker parse(const std::string& config, Direction direction) const = 0;
   virtual bool fuses(const Problem&, const Target&) const { return false; }
-  // Whether list and parse have what training asks for in the kernel itself; else it is a step after it.
+  // Whether its kernels have what training asks for in them; else it is a step after them.
   virtual bool fuses_training(const Problem&, const Target&) const { return false; }
-  // Empty if this config's kernel cannot compute the pool.
-  virtual std::vector<Candidate> list_fused(const Problem& problem, const Target& target) const {
-    return list(problem, target);
-  }
-  virtual std::vector<Candidate> parse_fused(const std::string& config, const Problem& problem,
-                                             const Target& target) const {
-    return {parse(config, problem, target)};
-  }
 };
 
 struct Algorithm::Offer {

@@ -55,12 +55,17 @@ class DepthwiseCpu : public Algorithm {
       }
       return recipe;
     };
+    c.maker = maker();
     return {std::move(c)};
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+  Maker parse(const std::string& config, Direction) const override {
     kDepthwiseTable.parse(config);
-    return std::move(list(p, target).front());
+    return maker();
+  }
+
+  Maker maker() const {
+    return [this](const Problem& p, const Target& target) { return std::move(list(p, target).front()); };
   }
 
   static Pass make_pass(Problem p) {

@@ -37,12 +37,17 @@ class DirectCpu : public Algorithm {
     c.cost = {arithmetic + bytes + 0.002, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.accuracy = dot_product_accuracy(p);
     c.recipe = [p] { return recipe(p); };
+    c.maker = maker();
     return {std::move(c)};
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+  Maker parse(const std::string& config, Direction) const override {
     kDirectTable.parse(config);
-    return std::move(list(p, target).front());
+    return maker();
+  }
+
+  Maker maker() const {
+    return [this](const Problem& p, const Target& target) { return std::move(list(p, target).front()); };
   }
 
   static Recipe recipe(const Problem& p) {

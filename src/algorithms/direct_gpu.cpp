@@ -49,8 +49,12 @@ class DirectGpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    return candidate_of(p, *kTable.parse(config).tile, target.device);
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(*kTable.parse(config).tile);
+  }
+
+  static Maker maker(const Tile& tile) {
+    return [tile](const Problem& p, const Target& target) { return candidate_of(p, tile, target.device); };
   }
 
   static Candidate candidate_of(const Problem& p, const Tile& tile, const DeviceInfo& device) {
@@ -60,6 +64,7 @@ class DirectGpu : public Algorithm {
     c.cost = {gpu::arithmetic_ms(p, device, kShare * (tile.channels > 1 ? 2 : 1)), Bound::latency};
     c.accuracy = dot_product_accuracy(p);
     c.recipe = [p, tile, &device] { return recipe(p, tile, device); };
+    c.maker = maker(tile);
     return c;
   }
 

@@ -334,12 +334,17 @@ class ExplicitGemmCpu : public Algorithm {
     c.packed_bytes = shapes.packed_bytes();
     c.accuracy = dot_product_accuracy(p);
     c.recipe = [shapes] { return recipe(shapes); };
+    c.maker = maker();
     return {std::move(c)};
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
+  Maker parse(const std::string& config, Direction) const override {
     kExplicitTable.parse(config);
-    return std::move(list(p, target).front());
+    return maker();
+  }
+
+  Maker maker() const {
+    return [this](const Problem& p, const Target& target) { return std::move(list(p, target).front()); };
   }
 
   static Recipe recipe(const Shapes& shapes) {

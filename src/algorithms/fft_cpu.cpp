@@ -243,15 +243,18 @@ class FftCpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const FftTile tile = *kFftTable.parse(config).tile;
-    if (!fits(p, tile.side)) {
-      throw Error(Status::bad_problem, "fft_cpu/" + config +
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(*kFftTable.parse(config).tile);
+  }
+
+  static Maker maker(const FftTile& tile) {
+    return [tile](const Problem& p, const Target& target) {
+      if (fits(p, tile.side)) return candidate_of(p, tile, target.threads);
+      throw Error(Status::bad_problem, "fft_cpu/" + config_name(tile) +
                                            " takes filters of at most 3/4 of its tile's side, and of at "
                                            "least 1/4 where a smaller tile would do; this is " +
                                            std::to_string(p.r) + "x" + std::to_string(p.s));
-    }
-    return candidate_of(p, tile, target.threads);
+    };
   }
 
   static Candidate candidate_of(const Problem& p, const FftTile& tile, int threads) {
@@ -264,6 +267,7 @@ class FftCpu : public Algorithm {
     c.packed_bytes = tiling->packed_floats() * sizeof(float);
     c.accuracy = {growth(p, tile.side), spread, spread, false};
     c.recipe = [tiling, threads] { return recipe(tiling, threads); };
+    c.maker = maker(tile);
     return c;
   }
 

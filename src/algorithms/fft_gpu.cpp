@@ -157,11 +157,16 @@ class FftGpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const Size size = *kTable.parse(config).tile;
-    if (fits(p, size)) return candidate_of(Tiles(p, size, target.device), target.device);
-    throw Error(Status::bad_problem, "fft_gpu/" + config + " does not compute " + to_string(p) +
-                                         ": the filter is at most 3/4 of a tile");
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(*kTable.parse(config).tile);
+  }
+
+  static Maker maker(const Size& size) {
+    return [size](const Problem& p, const Target& target) {
+      if (fits(p, size)) return candidate_of(Tiles(p, size, target.device), target.device);
+      throw Error(Status::bad_problem, "fft_gpu/" + config_name(size) + " does not compute " + to_string(p) +
+                                           ": the filter is at most 3/4 of a tile");
+    };
   }
 
   static Candidate candidate_of(const Tiles& t, const DeviceInfo& device) {
@@ -173,6 +178,7 @@ class FftGpu : public Algorithm {
     c.packed_bytes = t.packed_bytes();
     c.accuracy = {growth(t.problem, t.edge), spread, spread, false};
     c.recipe = [t, &device] { return recipe(t, device); };
+    c.maker = maker(t.edge);
     return c;
   }
 

@@ -92,15 +92,21 @@ class ImplicitGemmGpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const Choice choice = implicit_gemm::parse(config);
-    if (p.direction == Direction::backward_weights && choice.splits > 1) {
-      throw Error(Status::bad_problem,
-                  "backward_weights has configs without _sk, and splits by itself; not '" + config + "'");
-    }
-    if (p.y_pitch != 0 && choice.splits > 1)
-      throw Error(Status::bad_problem, config + " adds up parts of whole tensors, and y is a slice");
-    return candidate_of(p, choice, target.device);
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(implicit_gemm::parse(config));
+  }
+
+  static Maker maker(const Choice& choice) {
+    return [choice](const Problem& p, const Target& target) {
+      if (p.direction == Direction::backward_weights && choice.splits > 1) {
+        throw Error(
+            Status::bad_problem,
+            "backward_weights has configs without _sk, and splits by itself; not '" + choice.name() + "'");
+      }
+      if (p.y_pitch != 0 && choice.splits > 1)
+        throw Error(Status::bad_problem, choice.name() + " adds up parts of whole tensors, and y is a slice");
+      return candidate_of(p, choice, target.device);
+    };
   }
 
   static Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
@@ -116,6 +122,7 @@ class ImplicitGemmGpu : public Algorithm {
     c.recipe = [p, choice, weights, &device] {
       return weights ? weights_recipe(p, choice, device) : pixels_recipe(p, choice, device);
     };
+    c.maker = maker(choice);
     return c;
   }
 

@@ -146,9 +146,14 @@ class ImplicitGemmMatrixGpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    if (p.direction == Direction::backward_weights) return matrix::weights::parse(config, p, target.device);
-    return candidate_of(p, kTable.parse(config), target.device);
+  Maker parse(const std::string& config, Direction direction) const override {
+    return direction == Direction::backward_weights ? matrix::weights::parse(config)
+                                                    : maker(kTable.parse(config));
+  }
+
+  static Maker maker(const Choice& choice) {
+    return
+        [choice](const Problem& p, const Target& target) { return candidate_of(p, choice, target.device); };
   }
 
   static Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
@@ -160,6 +165,7 @@ class ImplicitGemmMatrixGpu : public Algorithm {
     c.accuracy = gathering_accuracy(p);
     c.registers = choice.tile->amd.on(device.unit);
     c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
+    c.maker = maker(choice);
     return c;
   }
 

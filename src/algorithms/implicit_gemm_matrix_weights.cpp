@@ -144,6 +144,8 @@ Recipe recipe(const Problem& p, const Choice& choice, const DeviceInfo& device) 
   return recipe;
 }
 
+Maker maker(const Choice& choice);
+
 Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
   Candidate c;
   c.config = choice.name();
@@ -152,7 +154,16 @@ Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo&
   c.accuracy = dot_product_accuracy(p);
   c.registers = choice.tile->amd.on(device.unit);
   c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
+  c.maker = maker(choice);
   return c;
+}
+
+Maker maker(const Choice& choice) {
+  return [choice](const Problem& p, const Target& target) {
+    if (choice.tile->serves(*unit_of(target.device))) return candidate_of(p, choice, target.device);
+    throw Error(Status::bad_problem, "'" + choice.name() + "' has more threads than it brings tiles for on " +
+                                         target.device.id + "; take another tile");
+  };
 }
 
 }  // namespace
@@ -168,11 +179,6 @@ std::vector<Candidate> list(const Problem& p, const DeviceInfo& device) {
   return all;
 }
 
-Candidate parse(const std::string& config, const Problem& p, const DeviceInfo& device) {
-  const Choice choice = kTable.parse(config);
-  if (choice.tile->serves(*unit_of(device))) return candidate_of(p, choice, device);
-  throw Error(Status::bad_problem, "'" + config + "' has more threads than it brings tiles for on " +
-                                       device.id + "; take another tile");
-}
+Maker parse(const std::string& config) { return maker(kTable.parse(config)); }
 
 }  // namespace faltung::matrix::weights

@@ -141,9 +141,14 @@ class ImplicitGemmMmaGpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    if (p.direction == Direction::backward_weights) return mma_weights::parse(config, p, target.device);
-    return candidate_of(p, kTable.parse(config), target.device);
+  Maker parse(const std::string& config, Direction direction) const override {
+    return direction == Direction::backward_weights ? mma_weights::parse(config)
+                                                    : maker(kTable.parse(config));
+  }
+
+  static Maker maker(const Choice& choice) {
+    return
+        [choice](const Problem& p, const Target& target) { return candidate_of(p, choice, target.device); };
   }
 
   static Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
@@ -154,6 +159,7 @@ class ImplicitGemmMmaGpu : public Algorithm {
     c.packed_bytes = gpu::packed_bytes(p, out_pad(p, *choice.tile), device);
     c.accuracy = gathering_accuracy(p);
     c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
+    c.maker = maker(choice);
     return c;
   }
 

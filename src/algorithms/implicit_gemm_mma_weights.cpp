@@ -181,6 +181,8 @@ Recipe recipe(const Problem& given, const Choice& choice, const DeviceInfo& devi
   return recipe;
 }
 
+Maker maker(const Choice& choice);
+
 Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
   Candidate c;
   c.config = choice.name();
@@ -188,7 +190,17 @@ Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo&
   c.workspace_bytes = Places(p, choice).bytes;
   c.accuracy = dot_product_accuracy(p);
   c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
+  c.maker = maker(choice);
   return c;
+}
+
+Maker maker(const Choice& choice) {
+  return [choice](const Problem& p, const Target& target) {
+    if (!turns(*choice.tile) || can_turn(p)) return candidate_of(p, choice, target.device);
+    throw Error(Status::bad_problem, "'" + choice.name() +
+                                         "' turns planes of channels that are whole chunks of 16 bytes; " +
+                                         to_string(p) + " has none");
+  };
 }
 
 }  // namespace
@@ -207,12 +219,6 @@ std::vector<Candidate> list(const Problem& p, const DeviceInfo& device) {
   return all;
 }
 
-Candidate parse(const std::string& config, const Problem& p, const DeviceInfo& device) {
-  const Choice choice = kTable.parse(config);
-  if (!turns(*choice.tile) || can_turn(p)) return candidate_of(p, choice, device);
-  throw Error(Status::bad_problem, "'" + config +
-                                       "' turns planes of channels that are whole chunks of 16 bytes; " +
-                                       to_string(p) + " has none");
-}
+Maker parse(const std::string& config) { return maker(kTable.parse(config)); }
 
 }  // namespace faltung::mma_weights

@@ -34,12 +34,17 @@ class ReferenceCpu : public Algorithm {
     c.cost = {flops(problem) * kMsPerFlop / target.threads, Bound::arithmetic};
     c.accuracy = dot_product_accuracy(problem);
     c.recipe = [problem] { return recipe(problem); };
+    c.maker = maker();
     return {std::move(c)};
   }
 
-  Candidate parse(const std::string& config, const Problem& problem, const Target& target) const override {
+  Maker parse(const std::string& config, Direction) const override {
     kReferenceTable.parse(config);
-    return std::move(list(problem, target).front());
+    return maker();
+  }
+
+  Maker maker() const {
+    return [this](const Problem& p, const Target& target) { return std::move(list(p, target).front()); };
   }
 
   static Recipe recipe(const Problem& problem) {

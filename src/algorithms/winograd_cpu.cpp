@@ -164,9 +164,12 @@ class WinogradCpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const Choice choice = parse_choice(config);
-    return candidate_of(p, choice, make_driver(p, choice, target.threads), target.threads);
+  Maker parse(const std::string& config, Direction) const override { return maker(parse_choice(config)); }
+
+  static Maker maker(const Choice& choice) {
+    return [choice](const Problem& p, const Target& target) {
+      return candidate_of(p, choice, make_driver(p, choice, target.threads), target.threads);
+    };
   }
 
   static Driver make_driver(const Problem& p, const Choice& choice, int threads) {
@@ -185,6 +188,7 @@ class WinogradCpu : public Algorithm {
       recipe.workspace_bytes = workspace, recipe.packed_bytes = packed;
       return recipe;
     };
+    c.maker = maker(choice);
     return c;
   }
 

@@ -193,8 +193,11 @@ class WinogradGpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    return candidate_of(p, kTable.parse(config), target.device);
+  Maker parse(const std::string& config, Direction) const override { return maker(kTable.parse(config)); }
+
+  static Maker maker(const Choice& choice) {
+    return
+        [choice](const Problem& p, const Target& target) { return candidate_of(p, choice, target.device); };
   }
 
   static Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
@@ -207,6 +210,7 @@ class WinogradGpu : public Algorithm {
     c.accuracy = winograd_accuracy(p, tile.m, kRoundings);
     c.registers = device.unit.is_amd ? tile.amd.on(device.unit) : -1;
     c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
+    c.maker = maker(choice);
     return c;
   }
 

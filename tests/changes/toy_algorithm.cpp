@@ -38,8 +38,12 @@ class ToyCpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target&) const override {
-    return candidate_of(p, *kTable.parse(config).tile);
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(*kTable.parse(config).tile);
+  }
+
+  static Maker maker(const Tile& tile) {
+    return [tile](const Problem& p, const Target&) { return candidate_of(p, tile); };
   }
 
   static Candidate candidate_of(const Problem& p, const Tile& tile) {
@@ -47,6 +51,7 @@ class ToyCpu : public Algorithm {
     c.config = config_name(tile);
     c.cost = {1000.0 * tile.channels, Bound::arithmetic};
     c.accuracy = dot_product_accuracy(p);
+    c.maker = maker(tile);
     c.recipe = [p] {
       Recipe recipe;
       recipe.steps.push_back(

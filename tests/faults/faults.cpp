@@ -153,16 +153,23 @@ class Faulty : public Algorithm {
     if (fault() == "throws_when_listed") throw std::runtime_error("it cannot be listed");
     return {candidate_of(fault(), problem, target)};
   }
-  Candidate parse(const std::string& config, const Problem& problem, const Target& target) const override {
+  Maker parse(const std::string& config, Direction) const override {
     for (const char* known : kFaults) {
-      if (config == known) return candidate_of(config, problem, target);
+      if (config == known) return maker(config);
     }
     throw Error(Status::bad_problem, name_ + " has no fault '" + config + "'");
+  }
+
+  Maker maker(const std::string& fault) const {
+    return [this, fault](const Problem& problem, const Target& target) {
+      return candidate_of(fault, problem, target);
+    };
   }
 
   Candidate candidate_of(const std::string& fault, const Problem& problem, const Target& target) const {
     Candidate c = find_algorithm(honest_).candidates(problem, target).front();
     c.config = fault;
+    c.maker = maker(fault);
     c.cost = {1e-6, Bound::latency};
     const Slot counter{Place::workspace, aligned(c.workspace_bytes)};
     c.workspace_bytes = counter.offset + kCounterBytes;

@@ -220,32 +220,33 @@ Recipe spreading(Formed formed, const Problem& asked, const DeviceInfo& device) 
 
 }  // namespace
 
-Formed parse_formed(const std::string& config, const Problem& given) {
+Formed parse_formed(const std::string& config) {
   Formed formed;
   if (!parse_config(config, formed)) refuse_tiling(config);
-  if (formed.form == Form::thinned) {
-    if (!spreads(given))
-      throw Error(Status::bad_problem, config + " spreads x's gradient of a 1x1 filter with strides");
-    return formed;
-  }
-  const Problem p = engine_problem(as_asked(given).problem);
-  if (formed.form == Form::folded && !folds(p))
-    throw Error(Status::bad_problem, config + " folds few channels, not " + std::to_string(p.c));
-  if (formed.form == Form::deepened && !deepens(p))
-    throw Error(Status::bad_problem,
-                config + " takes few channels and strides no larger than the filter, no dilation");
-  if (formed.form != Form::plain && p.groups > 1)
-    throw Error(Status::bad_problem,
-                config + " gathers few channels of one group, not of " + std::to_string(p.groups));
-  if (p.groups % formed.merged != 0)
-    throw Error(Status::bad_problem, config + " merges groups by a divisor of " + std::to_string(p.groups));
-  const Tiling& t = formed.tiling;
-  const bool serves =
-      formed.form != Form::plain ? takes_nhwc(t) : !thins(p) || takes_nhwc(t) || t.bring == Bring::fetch;
-  if (!serves)
-    throw Error(Status::bad_problem,
-                config + ": gathered and thinned pixels are NHWC, as patch and im2col take them");
   return formed;
+}
+
+void require_form(const Formed& formed, const Problem& given) {
+  const auto require = [&](bool can, const std::string& else_why) {
+    if (!can) throw Error(Status::bad_problem, config_name(formed) + else_why);
+  };
+  if (formed.form == Form::thinned)
+    return require(spreads(given), " spreads x's gradient of a 1x1 filter with strides");
+  const Problem asked = as_asked(given).problem, p = engine_problem(asked);
+  const Tiling& t = formed.tiling;
+  require(formed.form != Form::folded || folds(p), " folds few channels, not " + std::to_string(p.c));
+  require(formed.form != Form::deepened || deepens(p),
+          " takes few channels and strides no larger than the filter, no dilation");
+  require(p.groups % formed.merged == 0, " merges groups by a divisor of " + std::to_string(p.groups));
+  if (formed.form == Form::plain) {
+    require(!thins(p) || takes_nhwc(t) || t.bring == Bring::fetch,
+            ": thinned pixels are NHWC, as patch and im2col take them");
+    return;
+  }
+  require(p.groups == 1, " gathers few channels of one group, not of " + std::to_string(p.groups));
+  require(takes_nhwc(t), ": gathered pixels are NHWC, as patch and im2col take them");
+  require(asked.x_pitch == 0, " gathers from whole tensors, and x is a slice");
+  require(asked.direction == Direction::forward, " gathers few channels in forward alone");
 }
 
 bool takes_nhwc(const Tiling& t) { return t.bring == Bring::patch || t.bring == Bring::im2col; }

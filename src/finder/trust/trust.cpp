@@ -18,7 +18,7 @@ bool takes(const Candidate& candidate, const std::vector<std::string>& programs,
            const Target& target) {
   try {
     validate(problem);
-    const Candidate same = candidate.algorithm->candidate(problem, candidate.config, target);
+    const Candidate same = candidate.algorithm->candidate(problem, candidate.maker, target);
     return program_digests(same.recipe()) == programs;
   } catch (const Error&) {
     return false;
