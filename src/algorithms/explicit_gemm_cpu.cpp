@@ -6,11 +6,11 @@
 
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/epilogue.hpp"
-#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/implicit_gemm_tiling.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/sole_kernel.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
@@ -299,19 +299,16 @@ void pack(const Shapes& s, const Memory& m, const Parallel& parallel) {
   std::fill_n(to + s.p.k * s.depth, kSlack, 0.0f);
 }
 
-constexpr SoleConfig kExplicitConfigs[] = {{"plain"}};
-constexpr TileTable<SoleConfig> kExplicitTable("explicit_gemm_cpu", kExplicitConfigs);
-
-class ExplicitGemmCpu : public Algorithm {
+class ExplicitGemmCpu : public SoleKernel {
  public:
-  std::string_view name() const override { return "explicit_gemm_cpu"; }
-  std::string_view description() const override { return "im2col into the workspace, then a matrix product"; }
-  std::string_view device_kind() const override { return "cpu"; }
+  ExplicitGemmCpu()
+      : SoleKernel({"explicit_gemm_cpu", "im2col into the workspace, then a matrix product", "cpu"},
+                   "plain") {}
 
   Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
  private:
-  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+  Candidate kernel(const Problem& p, const Target& target) const override {
     const Shapes shapes(p);
     // At half of the rate that tiles have: its operands come from beyond the first-level cache. The matrix is
     // written element by element, and read.
@@ -327,24 +324,13 @@ class ExplicitGemmCpu : public Algorithm {
         p.direction == Direction::backward_data ? matrix / 4 * kGatheredNs * 1e-6 / target.threads : 0;
     const double steps = 0.01 * static_cast<double>(p.n * p.groups);
     Candidate c;
-    c.config = config_name(kExplicitTable[0]);
     c.cost = {arithmetic + bytes + packed + gathered + steps,
               arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.workspace_bytes = Buffers(shapes).total;
     c.packed_bytes = shapes.packed_bytes();
     c.accuracy = dot_product_accuracy(p);
     c.recipe = [shapes] { return recipe(shapes); };
-    c.maker = maker();
-    return {std::move(c)};
-  }
-
-  Maker parse(const std::string& config, Direction) const override {
-    kExplicitTable.parse(config);
-    return maker();
-  }
-
-  Maker maker() const {
-    return [this](const Problem& p, const Target& target) { return std::move(list(p, target).front()); };
+    return c;
   }
 
   static Recipe recipe(const Shapes& shapes) {

@@ -127,11 +127,10 @@ double predicted_ms(const Problem& p, const Choice& choice, int threads, const W
 
 class WinogradCpu : public Algorithm {
  public:
-  std::string_view name() const override { return "winograd_cpu"; }
-  std::string_view description() const override {
-    return "3x3 filters by F(2x2,3x3) or F(4x4,3x3): 2.25 or 4 times fewer multiplications";
+  WinogradCpu()
+      : Algorithm({"winograd_cpu",
+                   "3x3 filters by F(2x2,3x3) or F(4x4,3x3): 2.25 or 4 times fewer multiplications", "cpu"}) {
   }
-  std::string_view device_kind() const override { return "cpu"; }
 
   Support accepts(const Problem& p, const Target&) const override { return winograd_serves(p, kRoundings); }
 
