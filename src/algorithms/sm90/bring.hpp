@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/sm90/planes_pixels.h"
 #include "src/algorithms/sm90/cost.hpp"
 #include "src/algorithms/sm90/list.hpp"
 #include "src/algorithms/sm90/tiling.hpp"
@@ -49,6 +50,9 @@ namespace planes {
 std::string unfit(const Tiling& tiling, const Problem& problem);
 void fill(Lister& lister, Tiling tiling);
 void list(Lister& lister, Tiling shape);
+// Of 32 bits they go through registers, in boxes of kBox pixels; how many these are, of all images.
+bool in_registers(const Problem& problem);
+std::int64_t boxes(const Problem& problem);
 }  // namespace planes
 
 namespace fetch {

@@ -41,7 +41,8 @@ double apart(const KernelConfig& c) { return c.nchw ? 0.5 + 2.0 / std::min(4, c.
 
 double epilogue_cycles(const Tiling& t, const KernelConfig& c) {
   const double rows = c.nchw && t.bring != Bring::planes ? kRows : 1;
-  const double singly = t.stores == Stores::staged && c.element == Element::f32 ? kSingly : 1;
+  const bool whole = t.bring == Bring::planes || t.stores == Stores::direct;
+  const double singly = !whole && c.element == Element::f32 ? kSingly : 1;
   return kEpilogue + t.channels * t.pixels() * c.element_bytes() / 2 * kStore / t.sharers() * rows * singly;
 }
 
@@ -99,7 +100,8 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   // Asked for when a tile begins, a residual is there no sooner; with two areas it was asked for a tile
   // before.
   const double begun = brings_residual(t, p) && t.result_areas == 1 ? std::max(tile, few * kResidual) : tile;
-  const int drained = t.bring == Bring::planes ? std::max(0, kEnoughPlanes - t.pixel_slots) : 0;
+  const bool staged = t.bring == Bring::planes && c.element != Element::f32;
+  const int drained = staged ? std::max(0, kEnoughPlanes - t.pixel_slots) : 0;
   const double waves = std::ceil(count / multiprocessors);
   const double cycles = t.split > 1 ? waves * (tile + split_cycles(t, c))
                         : t.cooperative()
@@ -112,8 +114,8 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   Estimate e;
   const double across = t.pixels_on_m() && brings_residual(t, p) ? kAcross : 1;
   e.ms = overlapped_ms(arithmetic, bytes, kOverlap) * across + (turns_input(t, p) ? turning_ms(p) : 0);
-  if (t.bring == Bring::planes && t.channels == 256 && t.pixels() == 128) e.ms *= kTallOfPlanes;
-  if (c.nchw && tf32_parts(p) == 1 && w.taps == 1) e.ms *= kOneOfPlanes;
+  if (staged && t.channels == 256 && t.pixels() == 128) e.ms *= kTallOfPlanes;
+  if (c.nchw && tf32_parts(p) == 1 && w.taps == 1 && t.bring != Bring::planes) e.ms *= kOneOfPlanes;
   e.bound = bytes > arithmetic                          ? Bound::bytes
             : waves <= 1 && 2 * count < multiprocessors ? Bound::latency
                                                         : Bound::arithmetic;
