@@ -13,6 +13,7 @@
 
 #include "kernels/cpu/features.hpp"
 #include "src/algorithms/cpu_rates_depthwise.hpp"
+#include "src/algorithms/cpu_rates_staging.hpp"
 
 namespace faltung {
 namespace {
@@ -38,6 +39,7 @@ struct Rates {
   std::array<TileTime, kReads * kMostRows * kBrgemmMaxVectors> tiles{};  // 0 where there is no such tile
   double far_byte = 0, near_byte = 0, memory_byte = 0;
   std::array<TileTime, kDepthwiseKernels> depthwise{};
+  std::array<StagingRates, kStagings> staging{};
   double best = INFINITY;  // of a multiply-add of vectors
 
   TileTime& tile(TileReads reads, int rows, int vectors) { return tiles[place(reads, rows, vectors)]; }
@@ -139,6 +141,7 @@ Rates measure() {
   rates.near_byte = byte_ns(cpu_caches().level2 / 2);
   rates.memory_byte = std::max(rates.far_byte, memory_byte_ns_now());
   rates.depthwise = measure_depthwise();
+  rates.staging = measure_staging();
   return rates;
 }
 
@@ -192,11 +195,17 @@ TileTime depthwise_time(Layout layout, DepthwiseTaps taps) {
   return the_rates().depthwise[depthwise_kernel(layout, taps)];
 }
 
+TileTime staging_time(Staging way) { return the_rates().staging[static_cast<std::size_t>(way)].copy; }
+TileTime fetch_time(Staging way) { return the_rates().staging[static_cast<std::size_t>(way)].fetch; }
+
 std::vector<double> cpu_rates() {
   const Rates& rates = the_rates();
   std::vector<double> numbers{static_cast<double>(brgemm_lanes()), rates.far_byte, rates.near_byte,
                               rates.memory_byte};
   for (const TileTime& time : rates.depthwise) numbers.insert(numbers.end(), {time.step, time.once});
+  for (const StagingRates& way : rates.staging) {
+    for (const TileTime& time : {way.copy, way.fetch}) numbers.insert(numbers.end(), {time.step, time.once});
+  }
   each_tile([&](TileReads reads, int rows, int vectors) {
     const TileTime& tile = rates.tile(reads, rows, vectors);
     numbers.insert(numbers.end(), {tile.step, tile.once});
@@ -216,6 +225,7 @@ KeptRates adopt_cpu_rates(const std::vector<double>& numbers) {
     whole = whole && time.step > 0 && time.once >= 0;
   };
   for (TileTime& time : rates->depthwise) take(time);
+  for (StagingRates& way : rates->staging) take(way.copy), take(way.fetch);
   each_tile([&](TileReads reads, int rows, int vectors) { take(rates->tile(reads, rows, vectors)); });
   if (!whole || taken != numbers.size()) return KeptRates::damaged;
   find_best(*rates);

@@ -160,12 +160,15 @@ PixelLanes::Division PixelLanes::best_division(int threads) const {
 // A lone tap over whole planes finds its vectors in the input as it lies there, unless many planes begin at
 // the same place of the cache.
 bool PixelLanes::reads_in_place() const {
-  const Tap tap = taps() == 1 ? t_.taps.front() : Tap{};
-  const bool planes = taps() == 1 && tap.h == 0 && tap.w == 0 && t_.step_h == 1 && t_.step_w == 1 &&
-                      t_.rows == 1 && t_.in.h == 1 && t_.in.d == 1 && t_.columns == t_.in.w;
+  const bool planes = is_a_run(1) && t_.rows == 1 && t_.in.h == 1 && t_.columns == t_.in.w;
   const bool collide = t_.in.stride_c * 4 % 4096 == 0 && t_.in_channels > 64;
-  return planes && !t_.padded() && !collide && !flat_ && p_.dtype == DType::f32 &&
-         panels_.parts() <= kFewPanels;
+  return planes && !collide && !flat_ && panels_.parts() <= kFewPanels;
+}
+
+bool PixelLanes::is_a_run(i64 rows) const {
+  const Tap tap = taps() == 1 ? t_.taps.front() : Tap{};
+  return p_.dtype == DType::f32 && taps() == 1 && tap.h == 0 && tap.w == 0 && tap.d == 0 && t_.in.d == 1 &&
+         t_.step_h == 1 && t_.step_w == 1 && (rows == 1 || t_.columns == t_.in.w) && !t_.padded();
 }
 
 std::size_t PixelLanes::scratch_bytes() const {
@@ -204,9 +207,19 @@ double PixelLanes::item_ns(i64 rows, i64 columns, i64 panels) const {
   }
   panel *= static_cast<double>(lines(rows));
   panel += static_cast<double>(lines(rows) * split.parts()) * refill_ns(rows * columns);
-  const double staged =
-      in_place_ ? 0 : static_cast<double>(stage_floats(1, rows, columns) * reductions_.parts());
-  return static_cast<double>(panels) * panel + staged * kStagedFloatNs;
+  return static_cast<double>(panels) * panel + stage_ns(1, rows, columns);
+}
+
+// Copying an item's patch to where its tiles read it.
+double PixelLanes::stage_ns(i64 images, i64 rows, i64 columns) const {
+  if (in_place_ || taps() == 0) return 0;
+  double plane = 0;
+  if (!in_tiles_ || !is_a_run(rows)) {
+    plane += static_cast<double>(phases_h_ * phases_w_ * phase_rows(rows)) *
+             staging_time(Staging::rows).of(static_cast<double>(phase_columns(columns)));
+  }
+  if (in_tiles_) plane += staging_time(Staging::runs).of(static_cast<double>(rows * columns));
+  return static_cast<double>(t_.in_channels * planes() * images) * plane;
 }
 
 // Of a tile: a step's vectors come from beyond the first-level cache where it does not hold all pixels that
@@ -230,25 +243,25 @@ double PixelLanes::flat_item_ns(i64 images, i64 panels) const {
   // The sums go through memory once more.
   const double sums = static_cast<double>(columns * panels_.largest()) * kStagedFloatNs;
   return static_cast<double>(panels) * (full * (tile.of(steps()) + refill_ns(columns)) + sums) +
-         static_cast<double>(stage_floats(images, t_.rows, t_.columns)) * kStagedFloatNs;
+         stage_ns(images, t_.rows, t_.columns);
 }
 
-// A channel's pixels are a run of their own, far from the next channel's, which a processor does not fetch
-// ahead: measured with AVX-512 on inputs that no cache had, 49 to 3136 pixels a channel.
-double PixelLanes::fetch_item_ns() const {
-  constexpr double kRunNs = 100, kLineNs = 8;
+// Waiting for a patch that no cache has: a channel's pixels are far from the next channel's.
+double PixelLanes::fetch_ns(i64 images, i64 rows, i64 columns) const {
   constexpr i64 kLineFloats = 16;
-  if (t_.in.stride_c <= kLineFloats) return 0;
-  const i64 images = grid_.images();
-  const double lines = static_cast<double>(images * planes() * image_floats(grid_.rows(), grid_.columns())) /
-                       static_cast<double>(kLineFloats);
-  return static_cast<double>(t_.in_channels) * (static_cast<double>(images) * kRunNs + lines * kLineNs);
+  if (t_.in.stride_c <= kLineFloats || taps() == 0) return 0;
+  const bool run = in_place_ || (in_tiles_ && is_a_run(rows));
+  const i64 floats = phases_h_ * phase_rows(rows) * phase_columns(columns) * t_.step_w;
+  return static_cast<double>(t_.in_channels * planes() * images) *
+         fetch_time(run ? Staging::runs : Staging::rows)
+             .of(static_cast<double>(floats) / static_cast<double>(kLineFloats));
 }
 
 double PixelLanes::work_ns() const {
   const double item = flat_ ? flat_item_ns(grid_.images(), grid_.panels())
                             : item_ns(grid_.rows(), grid_.columns(), grid_.panels());
-  return (item + fetch_item_ns()) * static_cast<double>(items());
+  const double fetch = fetch_ns(grid_.images(), grid_.rows(), grid_.columns());
+  return (item + fetch) * static_cast<double>(items());
 }
 
 std::unique_ptr<ImplicitGemmPart> make_pixel_lanes(const Problem& problem, const TapConvolution& convolution,
