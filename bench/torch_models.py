@@ -303,7 +303,8 @@ def train(options):
         return
     with torch.autocast(kind, torch.bfloat16):
         patched = ft.patch(model, x, min_time=6.0, memory_format=FORMATS[options.to] if options.to else torch.preserve_format)
-    stage(f"patched in {time.perf_counter() - begin:.1f} s: " + ", ".join(f"{ms:.2f} ms {how}" for how, ms in patched.whole.items()))
+    stage(f"patched in {time.perf_counter() - begin:.1f} s ({', '.join(f'{seconds:.1f} {what}' for what, seconds in patched.took.items())}): "
+          + ", ".join(f"{ms:.2f} ms {how}" for how, ms in patched.whole.items()))
     if options.rows:
         print(patched.report(), flush=True)
     after = timed(step, options.device, 5)
