@@ -37,18 +37,6 @@ using Element = typename ElementOf<kType>::Type;
 template <DType kType, bool kPart>
 HWY_INLINE FloatVec load_lanes(const Element<kType>* p, std::size_t n) {
   if constexpr (!kPart) return load_vec<kType>(p);
-#if HWY_TARGET == HWY_AVX3
-  if constexpr (kType != DType::f32) {
-    const FloatTag d;
-    const hn::Rebind<std::uint16_t, FloatTag> d16;
-    const auto bits = hn::MaskedLoad(hn::FirstN(d16, n), d16, p);
-    if constexpr (kType == DType::f16) {
-      return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), bits));
-    } else {
-      return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<FloatTag>(), bits)));
-    }
-  }
-#endif
   return load_part<kType>(p, static_cast<int>(n));
 }
 

@@ -179,6 +179,7 @@ class ImplicitGemmMatrixGpu : public Algorithm {
                                 {"WAVES_C", n(tile.waves_c)},
                                 {"CHUNKS", n(tile.chunks)},
                                 {"EXACT", in_chunks(p) % tile.chunks == 0 ? "1" : "0"},
+                                {"WHOLE", gpu::gathered_product(p).in % chunk(p) == 0 ? "1" : "0"},
                                 {"GATHER", gathers(p) ? "1" : "0"},
                                 {"SPLIT", split ? "1" : "0"},
                                 {"THREADS", n(tile.threads(unit))}};

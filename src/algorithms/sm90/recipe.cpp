@@ -138,7 +138,9 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   params.k_tiles = narrow(ceil_div(p.k, t.channels));
   params.c_blocks = narrow(channel_blocks(t, p));
   const int across = pooled_extent(t.width, p), down = pooled_extent(t.height, p);
+  const bool through_registers = t.bring == Bring::planes && planes::in_registers(p);
   params.tiles_w = narrow(ceil_div(t.bring == Bring::planes ? p.p() * p.q() : p.y_w(), across));
+  if (through_registers) params.tiles_w = params.tiles / params.k_tiles;  // all planes as if they were one
   params.tiles_h = narrow(ceil_div(p.y_h(), down));
   params.pad_top = narrow(p.pad_top), params.pad_left = narrow(p.pad_left);
   params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
@@ -154,6 +156,10 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   // What a kernel does not use is some map.
   const Mapped w = read(w_map(t, p, packed_taps(p, asked)), operands.w);
   const Mapped x = reads_input(t, p) ? w : read(x_map(t, p), operands.x);
+  if (through_registers)
+    return launch("implicit_gemm", kernel_source(t, p),
+                  shape_of(t, p, persistent_blocks(t, params.k_tiles, params.tiles, chip)),
+                  {mapped({x}), mapped({w}), value(params, std::move(members))});
   const Mapped y = stores_by_map(t, p) ? write(y_map(t, p), Place::y) : x;
   std::vector<Mapped> outputs = {y};
   if (t.phased()) outputs = add_phases(params, t, p, asked, operands.result);
