@@ -16,10 +16,10 @@
 #include "src/algorithms/config_name.hpp"
 #include "src/finder/cost.hpp"
 #include "src/finder/engine.hpp"
-#include "src/finder/lock.hpp"
 #include "src/finder/records.hpp"
 #include "src/finder/report.hpp"
 #include "src/finder/selection.hpp"
+#include "tests/finder_fixture.hpp"
 #include "tests/no_threads.hpp"
 #include "tests/scratch.hpp"
 
@@ -29,32 +29,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-class Finder : public testing::Test {
- protected:
-  void SetUp() override {
-    directory_ =
-        std::filesystem::temp_directory_path() /
-        ("faltung-finder-" + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
-    engine_ = std::make_unique<Engine>(directory_.string());
-    request_.threads = 1;
-    request_.budget_ms = 200;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
-  std::string message(const std::function<void()>& work) {
-    try {
-      work();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
-
-  std::filesystem::path directory_;
-  std::unique_ptr<Engine> engine_;
-  Request request_;
-  Problem problem_ = parse_problem("fwd:n1c8h12w12k16r3s3:pad1:f32:nhwc");
-};
+class Finder : public FinderFixture {};
 
 TEST_F(Finder, ModelAnswersAnUnseenProblem) {
   const Choice choice = engine_->explain(problem_, request_);
@@ -354,84 +329,6 @@ TEST_F(Finder, MathFollowsTheDtype) {
   const Plan brief =
       engine_->plan({.c = 4, .h = 6, .w = 6, .k = 4, .dtype = DType::f16, .epilogue = {}}, request_);
   EXPECT_EQ(brief.problem().math, Math::f16);
-}
-
-// A lock's kernel is asked what every candidate is.
-TEST_F(Finder, ALockThatNamesWhatIsNotAllowedSaysSo) {
-  request_.only = {"direct_cpu", "explicit_gemm_cpu"};
-  const std::string kernel = engine_->find(problem_, request_).kernel;
-  const Scratch scratch;
-  const std::string file = scratch.path() + "/lock.json";
-  Store::export_records(file, lock_records(Store(directory_.string())));
-  Engine locked(file + ":readonly");
-  EXPECT_EQ(locked.plan(problem_, request_).kernel(), kernel);
-  EXPECT_EQ(locked.explain(problem_, request_).source, "lock");
-  const auto refused = [&](const std::string& words) {
-    for (const auto& ask : std::vector<std::function<void()>>{[&] { locked.plan(problem_, request_); },
-                                                              [&] { locked.explain(problem_, request_); }}) {
-      try {
-        ask();
-        ADD_FAILURE() << "it was answered";
-      } catch (const Error& error) {
-        EXPECT_EQ(error.status(), Status::unsupported);
-        EXPECT_THAT(error.what(), HasSubstr(words));
-        EXPECT_THAT(error.what(), HasSubstr(to_string(problem_)));
-      }
-    }
-  };
-  request_.skip = {kernel};
-  refused("names " + kernel);
-  refused("which is skipped: by the kernel patterns given");
-  request_ = {};
-  request_.threads = 1;
-  problem_.h = 13;
-  refused("names no kernel for");
-}
-
-// As of another version.
-TEST_F(Finder, ALockThatNamesWhatCannotBeSaysSo) {
-  const Scratch scratch;
-  const std::string file = scratch.path() + "/lock.json";
-  const std::string key = to_string(problem_) + " on " + find_device("cpu")->info().key;
-  for (const auto& [kernel, words] : {std::pair{"depthwise_cpu/plain", "not depthwise"},
-                                      {"reference_cpu/of_old", "has no config 'of_old'"},
-                                      {"gone_cpu/plain", "no algorithm 'gone_cpu'"}}) {
-    Store::export_records(file, {{kLock, key, std::string(R"({"kernel":")") + kernel + "\"}", 1}});
-    Engine locked(file + ":readonly");
-    try {
-      locked.plan(problem_, request_);
-      ADD_FAILURE() << kernel << " was planned";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.status(), Status::unsupported);
-      EXPECT_THAT(error.what(), HasSubstr(words));
-      EXPECT_THAT(error.what(), HasSubstr("the lock " + file + " names " + kernel));
-      EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
-    }
-  }
-}
-
-// Nor is what was measured and not checked, nor what another run may compute otherwise unless that is wanted.
-TEST_F(Finder, ALockHasTheFastestThatMayBeLocked) {
-  Store store(directory_.string());
-  Trials trials(store, problem_, find_device("cpu")->info(), 1);
-  const auto add = [&](const char* kernel, double ms, double error, bool deterministic) {
-    Report r = report_of(Outcome::pass, "", kernel);
-    r.ms = r.ms_min = r.ms_max = ms;
-    r.error_over_bound = error;
-    r.deterministic = deterministic;
-    trials.add(r);
-  };
-  add("direct_cpu/unchecked", 1, -1, true);
-  add("direct_cpu/atomic", 2, 0.1, false);
-  add("direct_cpu/rows", 3, 0.1, true);
-  const auto locked = [&](Repeatable admitted) {
-    const std::vector<Record> records = lock_records(store, admitted);
-    const auto lock =
-        std::find_if(records.begin(), records.end(), [](const Record& r) { return r.kind == kLock; });
-    return lock == records.end() ? "" : nlohmann::json::parse(lock->payload)["kernel"].get<std::string>();
-  };
-  EXPECT_EQ(locked(Repeatable::same_bits), "direct_cpu/rows");
-  EXPECT_EQ(locked(Repeatable::may_differ), "direct_cpu/atomic");
 }
 
 TEST_F(Finder, RecordsOfAnotherGrammarAreAMiss) {

@@ -9,16 +9,15 @@
 #include "src/algorithms/algorithm.hpp"
 #include "src/algorithms/sm90/bring.hpp"
 #include "src/algorithms/sm90/cost.hpp"
-#include "src/algorithms/sm90/list.hpp"
 #include "src/algorithms/sm90/source.hpp"
 #include "src/backend/nvrtc.hpp"
 #include "tests/fake_device.hpp"
 #include "tests/machine_code.hpp"
+#include "tests/sm90_problems.hpp"
 
 namespace faltung::sm90 {
 namespace {
 
-constexpr Chip kChip{132};
 constexpr const char* kServed = "fwd:n32c512h28w28k256r1s1:f32:nchw:math=tf32";
 
 std::vector<Tiling> planes_of(const Problem& p) {

@@ -3,15 +3,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+
 #include "src/algorithms/registered.hpp"
 #include "src/finder/engine.hpp"
 #include "src/finder/lock.hpp"
+#include "src/finder/records.hpp"
+#include "src/finder/report.hpp"
+#include "tests/finder_fixture.hpp"
 #include "tests/scratch.hpp"
 
 namespace faltung {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // Right, and as it says not to the same bits every time.
 class Atomic : public Algorithm {
@@ -94,6 +102,86 @@ TEST_F(Lock, WhoseErrorIsBeyondTheMath) {
   EXPECT_EQ(plan("winograd_cpu/f2x2_bt28"), "winograd_cpu/f2x2_bt28");
   problem_.math = Math::fast;
   EXPECT_EQ(plan("winograd_cpu/f4x4_bt28"), "winograd_cpu/f4x4_bt28");
+}
+
+class FinderLock : public FinderFixture {};
+
+// A lock's kernel is asked what every candidate is.
+TEST_F(FinderLock, ALockThatNamesWhatIsNotAllowedSaysSo) {
+  request_.only = {"direct_cpu", "explicit_gemm_cpu"};
+  const std::string kernel = engine_->find(problem_, request_).kernel;
+  const Scratch scratch;
+  const std::string file = scratch.path() + "/lock.json";
+  Store::export_records(file, lock_records(Store(directory_.string())));
+  Engine locked(file + ":readonly");
+  EXPECT_EQ(locked.plan(problem_, request_).kernel(), kernel);
+  EXPECT_EQ(locked.explain(problem_, request_).source, "lock");
+  const auto refused = [&](const std::string& words) {
+    for (const auto& ask : std::vector<std::function<void()>>{[&] { locked.plan(problem_, request_); },
+                                                              [&] { locked.explain(problem_, request_); }}) {
+      try {
+        ask();
+        ADD_FAILURE() << "it was answered";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.status(), Status::unsupported);
+        EXPECT_THAT(error.what(), HasSubstr(words));
+        EXPECT_THAT(error.what(), HasSubstr(to_string(problem_)));
+      }
+    }
+  };
+  request_.skip = {kernel};
+  refused("names " + kernel);
+  refused("which is skipped: by the kernel patterns given");
+  request_ = {};
+  request_.threads = 1;
+  problem_.h = 13;
+  refused("names no kernel for");
+}
+
+// As of another version.
+TEST_F(FinderLock, ALockThatNamesWhatCannotBeSaysSo) {
+  const Scratch scratch;
+  const std::string file = scratch.path() + "/lock.json";
+  const std::string key = to_string(problem_) + " on " + find_device("cpu")->info().key;
+  for (const auto& [kernel, words] : {std::pair{"depthwise_cpu/plain", "not depthwise"},
+                                      {"reference_cpu/of_old", "has no config 'of_old'"},
+                                      {"gone_cpu/plain", "no algorithm 'gone_cpu'"}}) {
+    Store::export_records(file, {{kLock, key, std::string(R"({"kernel":")") + kernel + "\"}", 1}});
+    Engine locked(file + ":readonly");
+    try {
+      locked.plan(problem_, request_);
+      ADD_FAILURE() << kernel << " was planned";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::unsupported);
+      EXPECT_THAT(error.what(), HasSubstr(words));
+      EXPECT_THAT(error.what(), HasSubstr("the lock " + file + " names " + kernel));
+      EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
+    }
+  }
+}
+
+// Nor is what was measured and not checked, nor what another run may compute otherwise unless that is wanted.
+TEST_F(FinderLock, ALockHasTheFastestThatMayBeLocked) {
+  Store store(directory_.string());
+  Trials trials(store, problem_, find_device("cpu")->info(), 1);
+  const auto add = [&](const char* kernel, double ms, double error, bool deterministic) {
+    Report r = report_of(Outcome::pass, "", kernel);
+    r.ms = r.ms_min = r.ms_max = ms;
+    r.error_over_bound = error;
+    r.deterministic = deterministic;
+    trials.add(r);
+  };
+  add("direct_cpu/unchecked", 1, -1, true);
+  add("direct_cpu/atomic", 2, 0.1, false);
+  add("direct_cpu/rows", 3, 0.1, true);
+  const auto locked = [&](Repeatable admitted) {
+    const std::vector<Record> records = lock_records(store, admitted);
+    const auto lock =
+        std::find_if(records.begin(), records.end(), [](const Record& r) { return r.kind == kLock; });
+    return lock == records.end() ? "" : nlohmann::json::parse(lock->payload)["kernel"].get<std::string>();
+  };
+  EXPECT_EQ(locked(Repeatable::same_bits), "direct_cpu/rows");
+  EXPECT_EQ(locked(Repeatable::may_differ), "direct_cpu/atomic");
 }
 
 }  // namespace

@@ -1,0 +1,96 @@
+// What NVRTC makes of Hopper's kernels uses the matrix units and spills nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/algorithms/sm90/form.hpp"
+#include "src/algorithms/sm90/phases.hpp"
+#include "src/algorithms/sm90/rewrites.hpp"
+#include "src/algorithms/sm90/source.hpp"
+#include "src/backend/nvrtc.hpp"
+#include "src/problem/dtype.hpp"
+#include "tests/machine_code.hpp"
+#include "tests/sampling.hpp"
+#include "tests/sm90_problems.hpp"
+
+namespace faltung::sm90 {
+namespace {
+
+void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Problem& problem,
+                          PhaseOrder order = PhaseOrder::most_taps_first) {
+  const KernelSource source = kernel_source(tiling, problem, order).whole();
+  const Binary binary = nvrtc.compile(source, "sm_90a");
+  EXPECT_THAT(binary.log, testing::HasSubstr(" 0 bytes spill stores, 0 bytes spill loads")) << source.name;
+  // Warnings of the assembler: matrix products made to wait for each other, registers not set. That it
+  // ordered registers before a product itself (C7519) is none: an instruction a block, seen where 25 taps
+  // stay.
+  EXPECT_THAT(binary.log, testing::Not(testing::ContainsRegex("C75(0|1[0-8]|[2-9])"))) << source.name;
+  // Each k-step of 32 bytes is an instruction of its own; there is at least one block's worth.
+  const int steps = tiling.k_block * size_of(problem.dtype) / 32;
+  const KernelConfig c = kernel_config(tiling, problem);
+  const int products = c.parts == 2 ? 3 : 1;
+  EXPECT_GE(count_instructions(binary.code, kHgmmaOfShared),
+            steps * tiling.m_blocks() * tiling.n_blocks() / tiling.groups * halves(c) * products)
+      << source.name;
+}
+
+// Every kind of kernel, in a few tilings each: FALTUNG_TEST_FULL=1 compiles them all.
+TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
+  const Nvrtc* const nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const bool everything = sampling::full();
+  std::vector<Problem> problems;
+  for (const char* text : kProblems) problems.push_back(parse_problem(text));
+  for (const char* text : kShifted) problems.push_back(parse_problem(text));
+  for (const char* layout : {"nhwc", "nchw"}) {
+    problems.push_back(folded(parse_problem("fwd:n2c3h64w64k64r7s7:st2:pad3:f16:" + std::string(layout) +
+                                            ":bias:relu:maxpool3s2p1")));
+    problems.push_back(deepened(parse_problem("fwd:n2c3h64w64k64r7s7:st2:pad3:f16:" + std::string(layout))));
+  }
+  for (const Problem& problem : problems) {
+    const std::vector<Tiling> all = tilings_of(problem);
+    // The shifted ones stand last, so they are counted from the end.
+    const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
+    for (std::size_t back = 0; back < all.size(); back += step) {
+      const std::size_t i = all.size() - 1 - back;
+      expect_compiles_well(*nvrtc, all[i], problem);
+    }
+  }
+  for (const char* text : kBackward) {
+    const Problem asked = parse_problem(text), problem = engine_problem(asked);
+    const std::vector<Tiling> all = tilings(asked, problem, kChip);
+    const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
+    for (std::size_t i = 0; i < all.size(); i += step) expect_compiles_well(*nvrtc, all[i], problem);
+  }
+  for (const auto& up : kUpsampling) {
+    const Problem asked = as_asked(parse_problem(up.problem)).problem, problem = engine_problem(asked);
+    const std::vector<Tiling> all = tilings(asked, problem, kChip);
+    const std::size_t step = everything ? 1 : all.size();
+    for (std::size_t i = 0; i < all.size(); i += step)
+      expect_compiles_well(*nvrtc, all[i], problem, PhaseOrder::in_turn);
+  }
+  for (const auto& kind : kKinds) {
+    const Problem problem = parse_problem(kind.problem);
+    ASSERT_EQ(unfit(parse_tiling(kind.tiling), problem), "") << kind.tiling;
+    expect_compiles_well(*nvrtc, parse_tiling(kind.tiling), problem);
+  }
+}
+
+TEST(ImplicitGemmSm90, ACompileErrorNamesTheKernelAndShowsTheLog) {
+  const Nvrtc* const nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  KernelSource source;
+  source.name = "broken/one";
+  source.entry = "broken";
+  source.text = "extern \"C\" __global__ void broken() { undeclared(); }";
+  try {
+    nvrtc->compile(source, "sm_90a");
+    ADD_FAILURE() << "compiled";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::device_error);
+    EXPECT_THAT(error.what(),
+                testing::AllOf(testing::HasSubstr("broken/one"), testing::HasSubstr("undeclared")));
+  }
+}
+
+}  // namespace
+}  // namespace faltung::sm90
