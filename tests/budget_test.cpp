@@ -24,9 +24,7 @@ std::atomic<int> runs{0};
 // Right, and slow, in as many configs as find could try.
 class Slow : public Algorithm {
  public:
-  std::string_view name() const override { return "aaa_slow_cpu"; }
-  std::string_view description() const override { return "takes its time"; }
-  std::string_view device_kind() const override { return "cpu"; }
+  Slow() : Algorithm({"aaa_slow_cpu", "takes its time", "cpu"}) {}
   Support accepts(const Problem& problem, const Target&) const override {
     return problem.n == 3 ? Support::supported() : Support::declined("it is for a batch of three");
   }
@@ -34,12 +32,15 @@ class Slow : public Algorithm {
  private:
   static constexpr int kConfigs = 6;
 
-  std::vector<Candidate> list(const Problem& problem, const Target& target) const override {
+  std::vector<Candidate> list(const Problem& problem, const Target&) const override {
     std::vector<Candidate> all;
-    for (int i = 0; i < kConfigs; ++i) all.push_back(parse("c" + std::to_string(i), problem, target));
+    for (int i = 0; i < kConfigs; ++i) all.push_back(candidate_of("c" + std::to_string(i), problem));
     return all;
   }
-  Candidate parse(const std::string& config, const Problem& problem, const Target&) const override {
+  Maker parse(const std::string& config, Direction) const override {
+    return [config](const Problem& problem, const Target&) { return candidate_of(config, problem); };
+  }
+  static Candidate candidate_of(const std::string& config, const Problem& problem) {
     Candidate candidate;
     candidate.config = config;
     candidate.cost.ms = kRunMs / 2;  // a model may be wrong
@@ -68,21 +69,22 @@ class Slow : public Algorithm {
 // Done at once, and right, for it promises nothing.
 class Careless : public Algorithm {
  public:
-  std::string_view name() const override { return "aaa_careless_cpu"; }
-  std::string_view description() const override { return "gives zeros"; }
-  std::string_view device_kind() const override { return "cpu"; }
+  Careless() : Algorithm({"aaa_careless_cpu", "gives zeros", "cpu"}) {}
   Support accepts(const Problem& problem, const Target&) const override {
     return problem.n == 3 ? Support::supported() : Support::declined("it is for a batch of three");
   }
   static Accuracy accuracy() { return {1e30, 0, 0, false, 0, 1e30}; }
 
  private:
-  std::vector<Candidate> list(const Problem& problem, const Target& target) const override {
+  std::vector<Candidate> list(const Problem& problem, const Target&) const override {
     std::vector<Candidate> all;
-    all.push_back(parse("plain", problem, target));
+    all.push_back(candidate_of("plain", problem));
     return all;
   }
-  Candidate parse(const std::string& config, const Problem& problem, const Target&) const override {
+  Maker parse(const std::string& config, Direction) const override {
+    return [config](const Problem& problem, const Target&) { return candidate_of(config, problem); };
+  }
+  static Candidate candidate_of(const std::string& config, const Problem& problem) {
     Candidate candidate;
     candidate.config = config;
     candidate.cost.ms = 1;

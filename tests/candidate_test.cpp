@@ -7,6 +7,7 @@
 #include <set>
 
 #include "kernels/cpu/brgemm.hpp"
+#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/cpu_rates.hpp"
 #include "src/plan/bound_launch.hpp"
 #include "tests/algorithms.hpp"
@@ -105,25 +106,43 @@ TEST_P(Candidates, FiguresAreTheRecipes) {
   });
 }
 
+void expect_same(const Candidate& again, const Candidate& listed) {
+  EXPECT_EQ(again.config, listed.config);
+  EXPECT_EQ(again.cost.ms, listed.cost.ms);
+  EXPECT_EQ(again.cost.bound, listed.cost.bound);
+  EXPECT_EQ(again.workspace_bytes, listed.workspace_bytes);
+  EXPECT_EQ(again.packed_bytes, listed.packed_bytes);
+  EXPECT_EQ(again.accuracy.growth, listed.accuracy.growth);
+  EXPECT_EQ(again.accuracy.spread_h, listed.accuracy.spread_h);
+  EXPECT_EQ(again.accuracy.spread_w, listed.accuracy.spread_w);
+  EXPECT_EQ(again.repeatable, listed.repeatable);
+  EXPECT_EQ(again.registers, listed.registers);
+  const Recipe a = again.recipe(), b = listed.recipe();
+  EXPECT_EQ(program_digests(a), program_digests(b));
+  EXPECT_EQ(a.packing, b.packing);
+  ASSERT_EQ(a.steps.size(), b.steps.size());
+  for (std::size_t i = 0; i < a.steps.size(); ++i) EXPECT_EQ(a.steps[i].name, b.steps[i].name);
+}
+
 TEST_P(Candidates, TheNameGivesTheSameAgain) {
   each([&](const Problem& p, const Candidate& listed, const Target& target) {
-    const Candidate named = GetParam()->candidate(p, listed.config, target);
-    EXPECT_EQ(named.config, listed.config);
-    EXPECT_EQ(named.cost.ms, listed.cost.ms);
-    EXPECT_EQ(named.cost.bound, listed.cost.bound);
-    EXPECT_EQ(named.workspace_bytes, listed.workspace_bytes);
-    EXPECT_EQ(named.packed_bytes, listed.packed_bytes);
-    EXPECT_EQ(named.accuracy.growth, listed.accuracy.growth);
-    EXPECT_EQ(named.accuracy.spread_h, listed.accuracy.spread_h);
-    EXPECT_EQ(named.accuracy.spread_w, listed.accuracy.spread_w);
-    EXPECT_EQ(named.repeatable, listed.repeatable);
-    EXPECT_EQ(named.registers, listed.registers);
-    const Recipe a = named.recipe(), b = listed.recipe();
-    EXPECT_EQ(program_digests(a), program_digests(b));
-    EXPECT_EQ(a.packing, b.packing);
-    ASSERT_EQ(a.steps.size(), b.steps.size());
-    for (std::size_t i = 0; i < a.steps.size(); ++i) EXPECT_EQ(a.steps[i].name, b.steps[i].name);
+    expect_same(GetParam()->candidate(p, listed.config, target), listed);
   });
+}
+
+// Listing, making again and making for another batch read no names.
+TEST_P(Candidates, TheChoicesGiveTheSameAgain) {
+  const std::size_t read = names_read();
+  each([&](const Problem& p, const Candidate& listed, const Target& target) {
+    expect_same(GetParam()->candidate(p, listed.maker, target), listed);
+    Problem more = p;
+    more.n += 1;
+    try {
+      EXPECT_EQ(GetParam()->candidate(more, listed.maker, target).config, listed.config);
+    } catch (const Error&) {  // these choices are not for that batch
+    }
+  });
+  EXPECT_EQ(names_read(), read);
 }
 
 TEST_P(Candidates, AreListedOnceAndTheBestFirst) {

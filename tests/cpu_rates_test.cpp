@@ -24,6 +24,14 @@ TEST(CpuRates, ArePlausible) {
       EXPECT_GE(time.once, 0);
     }
   }
+  for (const Staging way : {Staging::runs, Staging::rows}) {
+    for (const TileTime time : {staging_time(way), fetch_time(way)}) {
+      EXPECT_GT(time.step, 0);
+      EXPECT_GE(time.once, 0);
+    }
+    EXPECT_LT(staging_time(way).of(1024), 1e5);
+    EXPECT_LT(fetch_time(way).of(64), 1e5);
+  }
   const TileTime tile = tile_time(TileReads::strided, 2, 2);
   EXPECT_GE(tile.step, 4 * vector_multiply_add_ns());  // none is better than the best
   EXPECT_GT(tile.of(100), tile.of(10));
@@ -67,7 +75,8 @@ TEST(CpuRates, ADamagedRecordIsReplaced) {
 TEST(CpuRatesDeathTest, AreTakenInPlaceOfMeasuring) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // begins anew, with this test alone
   std::vector<double> others = {static_cast<double>(brgemm_lanes()), 0.5, 0.25, 0.75};
-  for (int kernel = 0; kernel < 4; ++kernel) others.insert(others.end(), {2.0 + kernel, 1.0});
+  for (int kernel = 0; kernel < 5; ++kernel) others.insert(others.end(), {2.0 + kernel, 1.0});
+  for (int staging = 0; staging < 4; ++staging) others.insert(others.end(), {0.5 + staging, 7.0});
   for (int vectors = 1; vectors <= kBrgemmMaxVectors; ++vectors) {
     for (int rows = 1; rows <= brgemm_max_rows(vectors); ++rows) {
       for (int reads = 0; reads < 3; ++reads)
@@ -79,7 +88,8 @@ TEST(CpuRatesDeathTest, AreTakenInPlaceOfMeasuring) {
         adopt_cpu_rates(others);
         std::exit(cpu_rates() == others && vector_multiply_add_ns() == 1 &&
                           tile_time(TileReads::contiguous, 2, 1).once == 4 && memory_byte_ns() == 0.75 &&
-                          depthwise_time(Layout::nhwc, DepthwiseTaps::known).step == 4
+                          depthwise_time(Layout::nhwc, DepthwiseTaps::known).step == 5 &&
+                          staging_time(Staging::rows).step == 2.5 && fetch_time(Staging::runs).step == 1.5
                       ? 0
                       : 1);
       },

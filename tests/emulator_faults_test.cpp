@@ -83,7 +83,15 @@ TEST(EmulatorFaults, UninitialisedReads) {
   EXPECT_SAID("nobody wrote", after_begin({"ds_read_b32 v2, v1", "s_waitcnt lgkmcnt(0)",
                                            "global_store_dword v1, v2, s[2:3]"}));
   EXPECT_SAID("nobody", after_begin({"v_cmp_gt_u32_e32 vcc, 5, v7", "s_and_saveexec_b64 s[4:5], vcc"}));
-  // What does not depend on the undefined bits is defined.
+  // What does not depend on the undefined bits is defined; both products take the first of two scalars.
+  const std::vector<std::string> pair = {"s_mov_b32 s4, 1.0", "v_mov_b32_e32 v4, v1", "v_mov_b32_e32 v5, v1"};
+  const auto product = [&](const char* text) {
+    std::vector<std::string> lines = pair;
+    lines.insert(lines.end(), {text, "global_store_dword v1, v7, s[2:3]"});
+    return after_begin(lines);
+  };
+  EXPECT_EQ(said(product("v_pk_mul_f32 v[6:7], v[4:5], s[4:5] op_sel_hi:[1,0]")), "");
+  EXPECT_SAID("nobody wrote", product("v_pk_mul_f32 v[6:7], v[4:5], s[4:5]"));
   EXPECT_EQ(said(after_begin({"v_and_b32_e32 v5, 0, v7", "global_store_dword v1, v5, s[2:3]"})), "");
 }
 TEST(EmulatorFaults, AddressesOutside) {

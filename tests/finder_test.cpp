@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "src/algorithms/algorithm.hpp"
+#include "src/algorithms/config_name.hpp"
 #include "src/finder/cost.hpp"
 #include "src/finder/engine.hpp"
 #include "src/finder/lock.hpp"
@@ -322,6 +323,19 @@ TEST_F(Finder, PlansAreRememberedUntilFind) {
   const Plan after = engine_->plan(problem_, request_);
   EXPECT_NE(&Internals::impl(after), &Internals::impl(first));
   EXPECT_EQ(after.kernel(), found.kernel);
+}
+
+// From a problem to its plan, with what training asks for, pools and rewritten problems, kernels are objects:
+// the store, the worker and the command line alone have their names read.
+TEST_F(Finder, APlanReadsNoNames) {
+  const std::size_t read = names_read();
+  for (const char* text :
+       {"fwd:n2c8h12w12k16r3s3:pad1:nhwc:bias:relu:maxpool2", "fwd:n2c8h12w12k16r3s3:pad1:maxpool3s2p1",
+        "fwd:n2c8h6w6k4r4s4:transposed:st2:pad1", "fwd:n1c4d5h6w7k4t3r3s3:pad1:relu",
+        "bwd_d:n2c8h12w12k16r3s3:pad1:drelu", "fwd:n2c8h12w12k16r3s3:pad1:stats",
+        "bwd_w:n3c8h1w12k4r1s3:nhwc"})
+    EXPECT_NE(engine_->plan(parse_problem(text), request_).kernel(), "") << text;
+  EXPECT_EQ(names_read(), read);
 }
 
 TEST_F(Finder, MathFollowsTheDtype) {

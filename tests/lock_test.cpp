@@ -16,16 +16,17 @@ using testing::HasSubstr;
 // Right, and as it says not to the same bits every time.
 class Atomic : public Algorithm {
  public:
-  std::string_view name() const override { return "aaa_atomic_cpu"; }
-  std::string_view description() const override { return "adds in any order"; }
-  std::string_view device_kind() const override { return "cpu"; }
+  Atomic() : Algorithm({"aaa_atomic_cpu", "adds in any order", "cpu"}) {}
   Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
  private:
-  std::vector<Candidate> list(const Problem& problem, const Target& target) const override {
-    return {parse("plain", problem, target)};
+  std::vector<Candidate> list(const Problem& problem, const Target&) const override {
+    return {candidate_of("plain", problem)};
   }
-  Candidate parse(const std::string& config, const Problem& problem, const Target&) const override {
+  Maker parse(const std::string& config, Direction) const override {
+    return [config](const Problem& problem, const Target&) { return candidate_of(config, problem); };
+  }
+  static Candidate candidate_of(const std::string& config, const Problem& problem) {
     Candidate candidate;
     candidate.config = config;
     candidate.accuracy = dot_product_accuracy(problem);

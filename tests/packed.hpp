@@ -29,7 +29,7 @@ inline Served expect_packed_weights_serve(Builder& builder, const Problem& probl
     other.n = n, other.h = h, other.w = w;
     std::shared_ptr<const PlanImpl> plan;
     try {
-      plan = builder.plan(other, candidate.algorithm->candidate(other, candidate.config, builder.target()));
+      plan = builder.plan(other, candidate.algorithm->candidate(other, candidate.maker, builder.target()));
     } catch (const Error&) {
       continue;  // this config is not for that image
     }

@@ -95,6 +95,18 @@ TEST_F(TrustGpu, OneTrialServesEverySize) {
   EXPECT_NE(programs.run({"plan", gpus_[0], "bwd_d:n1c8h9w10k16r3s3:pad1"}).value("kernel", ""), "");
 }
 
+// Who asks for the same programs while they are tried waits for that verdict.
+TEST_F(TrustGpu, OneTrialServesAllWhoAskAtOnce) {
+  TrustPrograms programs;
+  programs.set("FALTUNG_FAULT", "one_wrong");
+  std::vector<std::string> words{"at_once", gpus_[0]};
+  for (int n = 1; n <= 6; ++n) words.push_back("fwd:n" + std::to_string(n) + "c8h9w10k16r3s3:pad1");
+  const auto all = programs.run(words);
+  EXPECT_TRUE(all.value("right", false)) << all;
+  EXPECT_EQ(all["warnings"].size(), 1u) << "of each trial that finds it wrong: " << all;
+  programs.expect_nothing_left_behind();
+}
+
 // Not the trial of another filter, which runs other programs.
 TEST_F(TrustGpu, AFaultOfOneProgramIsCaughtWhereAnotherPassed) {
   const std::string narrow = "fwd:n1c8h9w10k16r3s3:pad1", wide = "fwd:n1c8h9w10k16r5s5:pad2";

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "src/algorithms/config_name.hpp"
 #include "src/finder/report.hpp"
 #include "src/finder/trust/trust.hpp"
 #include "tests/fake_device.hpp"
@@ -144,7 +145,8 @@ TEST_F(SmallProblem, KeepsWhatIsToBeKept) {
   EXPECT_EQ(text("fwd:n1c8h9w10k16r3s3:pad1", Keep::image), "fwd:n1c8h48w48k16r3s3:pad1:f32:nchw");
 }
 
-// A trial of a GPU's kernel runs the very programs that the problem runs.
+// A trial of a GPU's kernel runs the very programs that the problem runs; which problem that is is found
+// without reading the kernel's name.
 TEST_F(SmallProblem, RunsTheSamePrograms) {
   Settled settled(parse_problem("fwd:n8c66h44w44k62r3s3:pad1"), {});
   settled.device = std::make_shared<FakeDevice>();
@@ -153,7 +155,9 @@ TEST_F(SmallProblem, RunsTheSamePrograms) {
   for (const auto& algorithm : registry()) {
     if (algorithm->device_kind() != "gpu" || !algorithm->supports(settled.problem, target).yes) continue;
     for (const Candidate& candidate : algorithm->candidates(settled.problem, target)) {
+      const std::size_t read = names_read();
       const Problem made = small_problem(candidate, settled);
+      EXPECT_EQ(names_read(), read) << candidate.kernel();
       EXPECT_EQ(program_digests(algorithm->candidate(made, candidate.config, target).recipe()),
                 program_digests(candidate.recipe()))
           << candidate.kernel() << " on " << to_string(made);

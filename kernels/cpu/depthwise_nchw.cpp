@@ -5,6 +5,7 @@
 // a row of outputs is one contiguous run. Sums are collected in a second scratch, contiguous as in the
 // result, and then finished (bias, residual, activation, conversion) in one run over the strip.
 #include <algorithm>
+#include <utility>
 
 #include "kernels/cpu/depthwise.hpp"
 #include "kernels/cpu/epilogue.hpp"
@@ -118,6 +119,63 @@ HWY_INLINE void any_block(const Strip& s, i64 row, i64 column) {
   }
 }
 
+// What one input row adds to the outputs [kBegin, kEnd) of a block; weights are output 0's for that row.
+template <int kBegin, int kEnd, class DV, int kBlock, int kVectors>
+HWY_INLINE void add_row(const Strip& s, const float* in, const float* weights,
+                        hn::Vec<DV> (&sums)[kBlock][kVectors]) {
+  const DV d;
+  using V = hn::Vec<DV>;
+  for (i64 j = 0; j < s.column_taps; ++j) {
+    V x[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      x[v] = hn::LoadU(d, in + s.column[j] + v * static_cast<int>(hn::MaxLanes(DV())));
+    }
+#pragma GCC unroll 8
+    for (int o = kBegin; o < kEnd; ++o) {
+      const V w = hn::Set(d, weights[j - o * s.column_taps]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) sums[o][v] = hn::MulAdd(x[v], w, sums[o][v]);
+    }
+  }
+}
+
+// The first kBlock - 1 rows of a block reach its first outputs alone, those behind the taps its last.
+template <class DV, int kBlock, int kVectors, int... kI>
+HWY_INLINE void add_rows(const Strip& s, const float* in, hn::Vec<DV> (&sums)[kBlock][kVectors],
+                         std::integer_sequence<int, kI...>) {
+  const i64 taps = s.column_taps, pitch = s.pitch, rows = s.row_taps;
+  (add_row<0, kI + 1, DV>(s, in + kI * pitch, s.weights + kI * taps, sums), ...);
+  for (i64 i = kBlock - 1; i < rows; ++i) {
+    add_row<0, kBlock, DV>(s, in + i * pitch, s.weights + i * taps, sums);
+  }
+  (add_row<kI + 1, kBlock, DV>(s, in + (rows + kI) * pitch, s.weights + (rows + kI) * taps, sums), ...);
+}
+
+// As any_block, where taps of neighbouring rows touch and are no fewer than the block's rows but one: every
+// loaded vector is used by all the rows it contributes to.
+template <class DV, int kBlock, int kVectors>
+HWY_INLINE void tall_block(const Strip& s, i64 row, i64 column) {
+  const DV d;
+  using V = hn::Vec<DV>;
+  V sums[kBlock][kVectors];
+#pragma GCC unroll 8
+  for (int o = 0; o < kBlock; ++o) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sums[o][v] = hn::Zero(d);
+  }
+  add_rows<DV>(s, s.in + row * s.pitch + column, sums, std::make_integer_sequence<int, kBlock - 1>());
+#pragma GCC unroll 8
+  for (int o = 0; o < kBlock; ++o) {
+    if (row + o >= s.rows) break;
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      hn::StoreU(sums[o][v], d,
+                 s.out + (row + o) * s.columns + column + v * static_cast<int>(hn::MaxLanes(DV())));
+    }
+  }
+}
+
 // All of a strip in blocks. Whole vectors are stored, beyond the end of a row too: what follows is written
 // later, as blocks go right to left and rows down.
 template <class DV, int kBlock, int kVectors, class Block>
@@ -150,7 +208,20 @@ void known_strip(const Strip& s) {
 }
 
 void any_strip(const Strip& s) {
-  blocks<D, 4, 2>(s, [&](i64 row, i64 column) { any_block<D, 4, 2>(s, row, column); });
+  using Half = hn::Half<D>;
+  constexpr int kTall = kFloatLanes > 8 ? 7 : 4;  // rows of two vectors that registers hold
+  const bool tall = s.planes == 1 && s.row_spacing == 1 && s.row_stride == 1 && s.row_taps >= 7;
+  if (tall && kFloatLanes > 8 && s.columns <= kFloatLanes / 2) {
+    blocks<Half, 7, 1>(s, [&](i64 row, i64 column) { tall_block<Half, 7, 1>(s, row, column); });
+  } else if (tall && s.columns <= kFloatLanes) {
+    blocks<D, 7, 1>(s, [&](i64 row, i64 column) { tall_block<D, 7, 1>(s, row, column); });
+  } else if (tall) {
+    blocks<D, kTall, 2>(s, [&](i64 row, i64 column) { tall_block<D, kTall, 2>(s, row, column); });
+  } else if (s.columns <= kFloatLanes) {
+    blocks<D, 7, 1>(s, [&](i64 row, i64 column) { any_block<D, 7, 1>(s, row, column); });
+  } else {
+    blocks<D, 4, 2>(s, [&](i64 row, i64 column) { any_block<D, 4, 2>(s, row, column); });
+  }
 }
 
 void sum_strip(const Strip& s) {

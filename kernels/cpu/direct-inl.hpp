@@ -87,25 +87,6 @@ HWY_INLINE FloatVec load_columns(const Element<kType>* row, std::int64_t first, 
   return hn::Load(d, values);
 }
 
-// Those beyond relu, out of line: a call for a vector costs little beside an exponential.
-HWY_NOINLINE inline FloatVec activate_further(Activation activation, float slope, FloatVec x) {
-  const FloatVec a = hn::Set(FloatTag(), slope);
-  switch (activation) {
-#define FALTUNG_ACTIVATION(op, value) \
-  case Activation::op:                \
-    return vec_activate<Activation::op>(x, a);
-#include "kernels/common/epilogue_ops.inc"
-#undef FALTUNG_ACTIVATION
-  }
-  return x;
-}
-
-HWY_INLINE FloatVec activate(Activation activation, float slope, FloatVec x) {
-  if (activation == Activation::none) return x;
-  if (activation == Activation::relu) return vec_activate<Activation::relu>(x, x);
-  return activate_further(activation, slope, x);
-}
-
 // count values in place, whole vectors: one call and one choice for all, so that their evaluations overlap.
 HWY_NOINLINE inline void activate_values(const Epilogue& e, float* values, std::int64_t count) {
   const FloatTag d;

@@ -6,6 +6,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <iterator>
 
@@ -86,7 +87,8 @@ std::vector<std::string> cpu_features() {
 void flush_from_caches(const void* from, std::size_t bytes) {
   constexpr std::size_t kLine = 64;
   for (std::size_t i = 0; i < bytes; i += kLine) hwy::FlushCacheline(static_cast<const char*>(from) + i);
-  hwy::LoadFence();
+  // A flush waits with the stores, which a fence of loads does not wait for.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 }  // namespace faltung

@@ -257,6 +257,25 @@ HWY_INLINE FloatVec vec_activate(FloatVec x, FloatVec a) {
   return x;
 }
 
+// Those beyond relu, out of line: a call for a vector costs little beside an exponential.
+HWY_NOINLINE inline FloatVec activate_further(Activation activation, float slope, FloatVec x) {
+  const FloatVec a = hn::Set(FloatTag(), slope);
+  switch (activation) {
+#define FALTUNG_ACTIVATION(op, value) \
+  case Activation::op:                \
+    return vec_activate<Activation::op>(x, a);
+#include "kernels/common/epilogue_ops.inc"
+#undef FALTUNG_ACTIVATION
+  }
+  return x;
+}
+
+HWY_INLINE FloatVec activate(Activation activation, float slope, FloatVec x) {
+  if (activation == Activation::none) return x;
+  if (activation == Activation::relu) return vec_activate<Activation::relu>(x, x);
+  return activate_further(activation, slope, x);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace faltung
 HWY_AFTER_NAMESPACE();

@@ -41,6 +41,8 @@ struct Algorithm::Question {
   bool needs_step(const Algorithm& of) const {
     return asked.training != Training::none && (rewriting || !of.fuses_training(asked, target));
   }
+  // What its kernels, and a pool's step, are for.
+  const Problem& problem(const Algorithm& of) const { return needs_step(of) ? untrained : asked; }
 };
 
 Algorithm::Question Algorithm::question(const Problem& asked, const Target& target) const {
@@ -78,8 +80,7 @@ Support Algorithm::supports(const Question& q) const {
 }
 
 std::vector<Candidate> Algorithm::candidates(const Question& q) const {
-  const bool needs_step = q.needs_step(*this);
-  const Problem& problem = needs_step ? q.untrained : q.asked;
+  const Problem& problem = q.problem(*this);
   std::vector<Candidate> all;
   if (q.rewriting) {
     for (Candidate& c : q.rewriting->candidates()) {
@@ -89,22 +90,19 @@ std::vector<Candidate> Algorithm::candidates(const Question& q) const {
     all = list(problem, q.target);
   } else {
     const bool may_fuse = fuses(problem, q.target);
-    if (may_fuse) all = list_fused(problem, q.target);
-    std::set<std::string> fused;
-    for (const Candidate& c : all) fused.insert(c.config);
+    if (may_fuse) all = list(problem, q.target);
+    std::set<std::string> listed;
+    for (const Candidate& c : all) listed.insert(c.config);
     // What is emitted for another machine is one kernel: it has no steps after it.
     const bool is_emitted = may_fuse && q.target.device.kind == "nki";
     for (Candidate& c : is_emitted ? std::vector<Candidate>() : list(without_pool(problem), q.target)) {
-      if (fused.count(c.config) == 0) all.push_back(with_pool_step(std::move(c), problem, q.target));
+      if (listed.count(c.config) > 0) continue;
+      std::optional<Candidate> fused;
+      if (may_fuse) fused = c.maker(problem, q.target);
+      all.push_back(fused ? std::move(*fused) : with_pool_step(std::move(c), problem, q.target));
     }
   }
-  // Of a rewritten problem its candidates have it already.
-  const double activation = q.rewriting ? 0 : activation_ms(problem, q.target);
-  for (Candidate& c : all) {
-    c.cost.ms += activation;
-    if (needs_step) c = with_training_step(std::move(c), q.asked, q.target);
-    c.algorithm = this;
-  }
+  for (Candidate& c : all) c = finished(std::move(c), q);
   std::stable_sort(all.begin(), all.end(),
                    [](const Candidate& a, const Candidate& b) { return a.cost.ms < b.cost.ms; });
   return all;
@@ -112,27 +110,41 @@ std::vector<Candidate> Algorithm::candidates(const Question& q) const {
 
 Candidate Algorithm::candidate(const Problem& asked, const std::string& config, const Target& target) const {
   const Question q = question(asked, target);
+  require_support(q);
+  return candidate(q, parse(config, asked.direction));
+}
+
+Candidate Algorithm::candidate(const Problem& asked, const Maker& maker, const Target& target) const {
+  const Question q = question(asked, target);
+  require_support(q);
+  return candidate(q, maker);
+}
+
+void Algorithm::require_support(const Question& q) const {
   if (const Support support = supports(q); !support.yes) {
     throw Error(Status::unsupported,
-                std::string(name()) + " does not compute " + to_string(asked) + ": " + support.why);
+                std::string(name()) + " does not compute " + to_string(q.asked) + ": " + support.why);
   }
-  const bool needs_step = q.needs_step(*this);
-  const Problem& problem = needs_step ? q.untrained : asked;
-  std::vector<Candidate> one;
-  if (q.rewriting) {
-    Candidate c = q.rewriting->candidate(config);
-    one.push_back(has_pool(problem) ? with_pool_step(std::move(c), problem, target) : std::move(c));
-  } else if (!has_pool(problem)) {
-    one.push_back(parse(config, problem, target));
-  } else {
-    if (fuses(problem, target)) one = parse_fused(config, problem, target);
-    if (one.empty())
-      one.push_back(with_pool_step(parse(config, without_pool(problem), target), problem, target));
+}
+
+Candidate Algorithm::candidate(const Question& q, const Maker& maker) const {
+  const Problem& problem = q.problem(*this);
+  std::optional<Candidate> one;
+  if (!q.rewriting && (!has_pool(problem) || fuses(problem, q.target))) one = maker(problem, q.target);
+  if (!one) {
+    one = q.rewriting ? q.rewriting->candidate(maker) : maker(without_pool(problem), q.target);
+    if (has_pool(problem)) one = with_pool_step(std::move(one.value()), problem, q.target);
   }
-  if (!q.rewriting) one.front().cost.ms += activation_ms(problem, target);
-  if (needs_step) one.front() = with_training_step(std::move(one.front()), asked, target);
-  one.front().algorithm = this;
-  return std::move(one.front());
+  return finished(std::move(one.value()), q);
+}
+
+// With what comes beside the kernel and a pool.
+Candidate Algorithm::finished(Candidate c, const Question& q) const {
+  // Of a rewritten problem its candidates have it already.
+  if (!q.rewriting) c.cost.ms += activation_ms(q.problem(*this), q.target);
+  if (q.needs_step(*this)) c = with_training_step(std::move(c), q.asked, q.target);
+  c.algorithm = this;
+  return c;
 }
 
 const Algorithm& find_algorithm(std::string_view name) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/algorithms/candidate.hpp"
@@ -25,18 +26,21 @@ struct Support {
   static Support declined(std::string why) { return {false, std::move(why)}; }
 };
 
-// Where a plan is to run. The device outlives what is made for it.
-struct Target {
-  const DeviceInfo& device;
-  int threads;  // CPU workers; 1 on a GPU
-};
-
 class Algorithm {
  public:
+  struct About {
+    std::string name;         // <algorithm>_<target>, e.g. winograd_cpu
+    std::string description;  // one line
+    std::string device_kind;  // cpu, gpu or nki
+  };
+  explicit Algorithm(About about) : about_(std::move(about)) {}
   virtual ~Algorithm() = default;
-  virtual std::string_view name() const = 0;         // <algorithm>_<target>, e.g. winograd_cpu
-  virtual std::string_view description() const = 0;  // one line
-  virtual std::string_view device_kind() const = 0;  // cpu or gpu
+  Algorithm(const Algorithm&) = delete;
+  Algorithm& operator=(const Algorithm&) = delete;
+
+  std::string_view name() const { return about_.name; }
+  std::string_view description() const { return about_.description; }
+  std::string_view device_kind() const { return about_.device_kind; }
 
   // problem is valid. One of one or three dimensions, and a transposed one, is rewritten to plain ones
   // (src/problem/rewrite_plain.hpp) where the algorithm has no kernel for it as it is.
@@ -51,6 +55,9 @@ class Algorithm {
   // The candidate of this config, whether it is listed or not. Throws Error(bad_problem) if config is no name
   // of this algorithm's, Error(unsupported) if it cannot compute the problem.
   Candidate candidate(const Problem& problem, const std::string& config, const Target& target) const;
+  // That of the choices of another candidate of this algorithm's, for a problem of the same direction:
+  // nothing is parsed. Throws as above.
+  Candidate candidate(const Problem& problem, const Maker& maker, const Target& target) const;
 
   // Chosen only where nothing else supports the problem: the reference.
   virtual bool last_resort() const { return false; }
@@ -64,6 +71,9 @@ class Algorithm {
   Question question(const Problem& asked, const Target& target) const;
   Support supports(const Question& question) const;
   std::vector<Candidate> candidates(const Question& question) const;
+  void require_support(const Question& question) const;  // throws Error(unsupported)
+  Candidate candidate(const Question& question, const Maker& maker) const;
+  Candidate finished(Candidate candidate, const Question& question) const;
 
   // What an algorithm answers: of plain problems, and of those that it computes as they are. With a pool in
   // it, for the convolution.
@@ -75,23 +85,16 @@ class Algorithm {
   // Whether it reads a bias of fp32 beside tensors of 16 bits, as every epilogue of a GPU's kernels does.
   virtual bool takes_f32_bias() const { return device_kind() == "gpu"; }
   // What it adds, for a problem that it accepts. problem has a pool only for those that fuse it: fuses
-  // says whether the algorithm's kernels may compute this problem's pool. list_fused and parse_fused then
-  // give those that do, list_fused all of what list gives without the pool that parse_fused would; those of
-  // list that have no namesake among them get a step.
+  // says whether the algorithm's kernels may compute this problem's pool. Those that list gives without the
+  // pool alone are made for it where they compute it; else they get a step.
   virtual std::vector<Candidate> list(const Problem& problem, const Target& target) const = 0;
-  // Throws Error(bad_problem) for what is no config, or one that cannot compute the problem.
-  virtual Candidate parse(const std::string& config, const Problem& problem, const Target& target) const = 0;
+  // What config says. Throws Error(bad_problem) for what is no config of the direction's.
+  virtual Maker parse(const std::string& config, Direction direction) const = 0;
   virtual bool fuses(const Problem&, const Target&) const { return false; }
-  // Whether list and parse have what training asks for in the kernel itself; else it is a step after it.
+  // Whether its kernels have what training asks for in them; else it is a step after them.
   virtual bool fuses_training(const Problem&, const Target&) const { return false; }
-  // Empty if this config's kernel cannot compute the pool.
-  virtual std::vector<Candidate> list_fused(const Problem& problem, const Target& target) const {
-    return list(problem, target);
-  }
-  virtual std::vector<Candidate> parse_fused(const std::string& config, const Problem& problem,
-                                             const Target& target) const {
-    return {parse(config, problem, target)};
-  }
+
+  About about_;
 };
 
 struct Algorithm::Offer {

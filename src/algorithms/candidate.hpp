@@ -11,12 +11,25 @@
 #include <string>
 #include <utility>
 
+#include "src/backend/backend.hpp"
 #include "src/plan/recipe.hpp"
 #include "src/problem/tolerance.hpp"
 
 namespace faltung {
 
 class Algorithm;
+struct Candidate;
+
+// Where a plan is to run. The device outlives what is made for it.
+struct Target {
+  const DeviceInfo& device;
+  int threads;  // CPU workers; 1 on a GPU
+};
+
+// An algorithm's free choices, typed and bound in what makes the kernel of them, for any problem of a
+// direction that the algorithm computes without steps around it. None where the kernel does not compute the
+// problem's pool; what the choices are not for otherwise throws Error(bad_problem).
+using Maker = std::function<std::optional<Candidate>(const Problem& problem, const Target& target)>;
 
 // What keeps a kernel from being faster.
 enum class Bound { unknown, bytes, arithmetic, latency };
@@ -73,6 +86,7 @@ struct Candidate {
   Repeatable repeatable = Repeatable::same_bits;
   int registers = -1;  // of a thread, at most, that the cost model reckons with; -1 where it does not ask
   RecipeOnce recipe;   // the steps; what making them throws is a refusal
+  Maker maker;         // of the same choices; for another problem Algorithm::candidate takes it
 
   std::string kernel() const;  // <algorithm>/<config>
   // Bytes of workspace that a caller brings: its plan's workspace_bytes.

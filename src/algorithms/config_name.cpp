@@ -1,8 +1,17 @@
 #include "src/algorithms/config_name.hpp"
 
-namespace faltung {
+#include <atomic>
 
-NameReader::NameReader(std::string_view text) : parts_(split(text, '_')) {}
+namespace faltung {
+namespace {
+
+std::atomic<std::size_t> texts_read{0};
+
+}  // namespace
+
+std::size_t names_read() { return texts_read; }
+
+NameReader::NameReader(std::string_view text) : parts_(split(text, '_')) { ++texts_read; }
 
 bool NameReader::take(std::string_view key, std::size_t count, std::vector<int>& numbers) {
   std::string_view part = next();

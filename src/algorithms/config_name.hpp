@@ -17,6 +17,7 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_CONFIG_NAME_HPP_
 #define FALTUNG_SRC_ALGORITHMS_CONFIG_NAME_HPP_
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -187,6 +188,9 @@ class NameReader {
   std::size_t at_ = 0;
   bool failed_ = false;
 };
+
+// How many texts were read as names in this process, for the test that on the way to a plan none is.
+std::size_t names_read();
 
 template <class T>
 std::string config_name(T choice) {

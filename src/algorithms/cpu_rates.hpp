@@ -37,10 +37,18 @@ double near_byte_ns();
 // The same where no cache holds it. Where a processor has no instruction to empty its caches: far_byte_ns.
 double memory_byte_ns();
 
-// How a depthwise kernel walks over its filter's taps: by code for that very size and stride, or by a loop.
-enum class DepthwiseTaps { known, any };
+// How a depthwise kernel walks over its filter's taps: by code for that very size and stride, or by a loop,
+// in nchw over the rows of a filter so tall that each row it loads serves several outputs.
+enum class DepthwiseTaps { known, any, tall };
 // Of a vector of its outputs, whose steps are taps: data in the second-level cache.
 TileTime depthwise_time(Layout layout, DepthwiseTaps taps);
+
+// How planes are copied to where tiles read them: each as one run of memory, or row by row with padding.
+enum class Staging { runs, rows };
+// Of a run or a row, whose steps are floats: data in the second-level cache.
+TileTime staging_time(Staging way);
+// What a plane takes longer that no cache holds, and that lies far from the one before: steps are its lines.
+TileTime fetch_time(Staging way);
 
 // The cost models of other algorithms count in cycles of a core that starts two multiply-adds of vectors in
 // each: so many nanoseconds.

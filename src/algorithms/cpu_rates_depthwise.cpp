@@ -13,18 +13,21 @@ namespace {
 
 using i64 = std::int64_t;
 
+constexpr i64 kTallFilter = 7;  // rows
+
 // As the kernels choose among what they were compiled for.
 DepthwiseTaps taps_of(const DepthwisePass& pass, const Slide& rows, const Slide& columns) {
   const auto adjacent = [](const Slide& s) { return s.spacing == 1 || s.taps == 1; };
   const bool odd = columns.taps == 3 || columns.taps == 5;
-  bool known;
+  bool known, tall = false;
   if (pass.problem.layout == Layout::nhwc) {
     known =
         pass.multiplier == 1 && adjacent(columns) && (columns.stride == 1 || (columns.stride == 2 && odd));
   } else {
     known = pass.planes() == 1 && adjacent(rows) && odd && rows.taps == columns.taps && rows.stride <= 2;
+    tall = pass.planes() == 1 && rows.spacing == 1 && rows.stride == 1 && rows.taps >= kTallFilter;
   }
-  return known ? DepthwiseTaps::known : DepthwiseTaps::any;
+  return known ? DepthwiseTaps::known : tall ? DepthwiseTaps::tall : DepthwiseTaps::any;
 }
 
 // Vectors of outputs that are computed, those that go beyond an end among them.
@@ -108,10 +111,12 @@ std::array<TileTime, kDepthwiseKernels> measure_depthwise() {
   constexpr i64 kSmall = 3, kLarge = 5;
   std::array<TileTime, kDepthwiseKernels> times{};
   for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
-    for (const DepthwiseTaps taps : {DepthwiseTaps::known, DepthwiseTaps::any}) {
-      const i64 dilation = taps == DepthwiseTaps::known ? 1 : 2;
-      const VectorTime few = time_vector(layout, kSmall, dilation),
-                       many = time_vector(layout, kLarge, dilation);
+    for (const DepthwiseTaps taps : {DepthwiseTaps::known, DepthwiseTaps::any, DepthwiseTaps::tall}) {
+      const bool tall = taps == DepthwiseTaps::tall;
+      if (tall && layout == Layout::nhwc) continue;
+      const i64 dilation = taps == DepthwiseTaps::any ? 2 : 1, small = tall ? kTallFilter : kSmall;
+      const VectorTime few = time_vector(layout, small, dilation),
+                       many = time_vector(layout, tall ? small + 4 : kLarge, dilation);
       // At least half of what the smaller takes is its taps'.
       const double step = std::max((many.ns - few.ns) / (many.steps - few.steps), 0.5 * few.ns / few.steps);
       times[depthwise_kernel(layout, taps)] = {step, std::max(0.0, few.ns - few.steps * step)};

@@ -9,9 +9,10 @@
 
 namespace faltung {
 
-inline constexpr std::size_t kDepthwiseKernels = 4;
+inline constexpr std::size_t kDepthwiseKernels = 5;
 inline std::size_t depthwise_kernel(Layout layout, DepthwiseTaps taps) {
-  return (layout == Layout::nhwc ? 2 : 0) + (taps == DepthwiseTaps::any ? 1 : 0);
+  if (layout == Layout::nchw) return static_cast<std::size_t>(taps);
+  return taps == DepthwiseTaps::known ? 3 : 4;
 }
 std::array<TileTime, kDepthwiseKernels> measure_depthwise();
 

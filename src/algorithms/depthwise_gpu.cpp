@@ -81,11 +81,10 @@ double lines_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
 
 class DepthwiseGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "depthwise_gpu"; }
-  std::string_view description() const override {
-    return "each input channel on its own; a thread's neighbouring results share what they read";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  DepthwiseGpu()
+      : Algorithm({"depthwise_gpu",
+                   "each input channel on its own; a thread's neighbouring results share what they read",
+                   "gpu"}) {}
 
   Support accepts(const Problem& problem, const Target&) const override {
     if (!is_depthwise(problem)) {
@@ -107,20 +106,26 @@ class DepthwiseGpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const Tile& t = *kTable.parse(config).tile;
-    if (serves(t, p, target.device)) return candidate_of(p, t, target.device);
-    throw Error(
-        Status::bad_problem,
-        "depthwise_gpu/" + config + " does not compute " + to_string(p) +
-            ": tiles (tt) are for as many channels out as in, of whole vectors (v) in nhwc and none in "
-            "nchw, of whole strides in bwd_d, and for filters that leave them room; ln4 computes it");
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(*kTable.parse(config).tile);
+  }
+
+  static Maker maker(const Tile& t) {
+    return [t](const Problem& p, const Target& target) {
+      if (serves(t, p, target.device)) return candidate_of(p, t, target.device);
+      throw Error(
+          Status::bad_problem,
+          "depthwise_gpu/" + config_name(t) + " does not compute " + to_string(p) +
+              ": tiles (tt) are for as many channels out as in, of whole vectors (v) in nhwc and none in "
+              "nchw, of whole strides in bwd_d, and for filters that leave them room; ln4 computes it");
+    };
   }
 
   static Candidate candidate_of(const Problem& p, const Tile& t, const DeviceInfo& device) {
     Candidate c;
     c.config = config_name(t);
     c.accuracy = dot_product_accuracy(p);
+    c.maker = maker(t);
     if (is_lines(t)) {
       c.cost = {lines_ms(p, t, device), Bound::bytes};
       c.recipe = [p, t, &device] { return lines_recipe(p, t, device); };

@@ -21,11 +21,10 @@ constexpr int kThreads = 64;
 
 class DirectGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "direct_gpu"; }
-  std::string_view description() const override {
-    return "one thread sums a few neighbouring channels at one pixel; serves every problem";
+  DirectGpu()
+      : Algorithm({"direct_gpu",
+                   "one thread sums a few neighbouring channels at one pixel; serves every problem", "gpu"}) {
   }
-  std::string_view device_kind() const override { return "gpu"; }
 
   Support accepts(const Problem& problem, const Target&) const override { return gpu::fits(problem); }
 
@@ -49,8 +48,8 @@ class DirectGpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    return candidate_of(p, *kTable.parse(config).tile, target.device);
+  Maker parse(const std::string& config, Direction) const override {
+    return gpu::maker(candidate_of, *kTable.parse(config).tile);
   }
 
   static Candidate candidate_of(const Problem& p, const Tile& tile, const DeviceInfo& device) {
@@ -60,6 +59,7 @@ class DirectGpu : public Algorithm {
     c.cost = {gpu::arithmetic_ms(p, device, kShare * (tile.channels > 1 ? 2 : 1)), Bound::latency};
     c.accuracy = dot_product_accuracy(p);
     c.recipe = [p, tile, &device] { return recipe(p, tile, device); };
+    c.maker = gpu::maker(candidate_of, tile);
     return c;
   }
 

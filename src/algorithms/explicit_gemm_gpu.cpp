@@ -113,9 +113,8 @@ double predicted_ms(const Matrices& m, const Tile& t, const DeviceInfo& device) 
 
 class ExplicitGemmGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "explicit_gemm_gpu"; }
-  std::string_view description() const override { return "im2col into the workspace, then a matrix product"; }
-  std::string_view device_kind() const override { return "gpu"; }
+  ExplicitGemmGpu()
+      : Algorithm({"explicit_gemm_gpu", "im2col into the workspace, then a matrix product", "gpu"}) {}
 
   Support accepts(const Problem& p, const Target& target) const override {
     const Support product = gpu::fits_a_product(p);
@@ -141,9 +140,14 @@ class ExplicitGemmGpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const Tile& tile = *kTable.parse(config).tile;
-    return candidate_of(Matrices(p, tile, target.device), tile, target.device);
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(*kTable.parse(config).tile);
+  }
+
+  static Maker maker(const Tile& tile) {
+    return [tile](const Problem& p, const Target& target) {
+      return candidate_of(Matrices(p, tile, target.device), tile, target.device);
+    };
   }
 
   static Candidate candidate_of(const Matrices& m, const Tile& tile, const DeviceInfo& device) {
@@ -154,6 +158,7 @@ class ExplicitGemmGpu : public Algorithm {
     c.packed_bytes = m.packed;
     c.accuracy = dot_product_accuracy(m.problem);
     c.recipe = [m, tile, &device] { return recipe(m, tile, device); };
+    c.maker = maker(tile);
     return c;
   }
 

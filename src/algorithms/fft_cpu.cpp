@@ -7,6 +7,7 @@
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/fft.hpp"
 #include "src/algorithms/config_name.hpp"
+#include "src/algorithms/fft_problem.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
@@ -198,30 +199,17 @@ double growth(const Problem& p, i64 tile) {
 
 class FftCpu : public Algorithm {
  public:
-  std::string_view name() const override { return "fft_cpu"; }
-  std::string_view description() const override {
-    return "overlapping tiles multiplied by frequency; its work does not grow with the filter";
-  }
-  std::string_view device_kind() const override { return "cpu"; }
+  FftCpu()
+      : Algorithm({"fft_cpu",
+                   "overlapping tiles multiplied by frequency; its work does not grow with the filter",
+                   "cpu"}) {}
 
   Support accepts(const Problem& p, const Target&) const override {
-    if (p.direction == Direction::backward_weights) {
-      return Support::declined("it computes fwd and bwd_d, not bwd_w");
-    }
-    if (p.groups != 1) return Support::declined("it has no groups; use depthwise_cpu or direct_cpu");
-    if (p.stride_h != 1 || p.stride_w != 1) return Support::declined("it computes stride 1 alone");
-    if (p.dilation_h != 1 || p.dilation_w != 1) return Support::declined("it computes dilation 1 alone");
-    if (std::max(p.r, p.s) > 48) return Support::declined("its filters are at most 48 x 48");
-    if (tiles_for(p).empty()) {
-      return Support::declined(std::string("its bound on the error is beyond that of math ") +
-                               name_of(p.math) + " for a filter this small; ask for math fast");
-    }
-    return Support::supported();
+    const Support serves = fft_serves(p, "cpu", 48);
+    return serves.yes && tiles_for(p).empty() ? Support::declined(fft_errs_too_much(p)) : serves;
   }
 
  private:
-  static const char* name_of(Math math) { return faltung::name(math); }
-
   // A tile of which the filter leaves a quarter in each dimension, and takes a quarter where a smaller tile
   // would do: larger ones gain little and their error is larger.
   static bool fits(const Problem& p, i64 tile) {
@@ -243,15 +231,18 @@ class FftCpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const FftTile tile = *kFftTable.parse(config).tile;
-    if (!fits(p, tile.side)) {
-      throw Error(Status::bad_problem, "fft_cpu/" + config +
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(*kFftTable.parse(config).tile);
+  }
+
+  static Maker maker(const FftTile& tile) {
+    return [tile](const Problem& p, const Target& target) {
+      if (fits(p, tile.side)) return candidate_of(p, tile, target.threads);
+      throw Error(Status::bad_problem, "fft_cpu/" + config_name(tile) +
                                            " takes filters of at most 3/4 of its tile's side, and of at "
                                            "least 1/4 where a smaller tile would do; this is " +
                                            std::to_string(p.r) + "x" + std::to_string(p.s));
-    }
-    return candidate_of(p, tile, target.threads);
+    };
   }
 
   static Candidate candidate_of(const Problem& p, const FftTile& tile, int threads) {
@@ -264,6 +255,7 @@ class FftCpu : public Algorithm {
     c.packed_bytes = tiling->packed_floats() * sizeof(float);
     c.accuracy = {growth(p, tile.side), spread, spread, false};
     c.recipe = [tiling, threads] { return recipe(tiling, threads); };
+    c.maker = maker(tile);
     return c;
   }
 

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "src/algorithms/config_name.hpp"
+#include "src/algorithms/fft_problem.hpp"
 #include "src/algorithms/matrix_product.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
@@ -117,27 +118,19 @@ double predicted_ms(const Tiles& t, const DeviceInfo& device) {
 
 class FftGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "fft_gpu"; }
-  std::string_view description() const override {
-    return "overlapping tiles multiplied by frequency; its work does not grow with the filter";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  FftGpu()
+      : Algorithm({"fft_gpu",
+                   "overlapping tiles multiplied by frequency; its work does not grow with the filter",
+                   "gpu"}) {}
 
   Support accepts(const Problem& p, const Target& target) const override {
-    const Support size = gpu::fits(p);
-    if (!size.yes) return size;
-    if (p.direction == Direction::backward_weights) {
-      return Support::declined("it computes fwd and bwd_d, not bwd_w");
-    }
-    if (p.groups != 1) return Support::declined("it has no groups; use depthwise_gpu or direct_gpu");
-    if (p.stride_h != 1 || p.stride_w != 1) return Support::declined("it computes stride 1 alone");
-    if (p.dilation_h != 1 || p.dilation_w != 1) return Support::declined("it computes dilation 1 alone");
-    if (std::max(p.r, p.s) > 24) return Support::declined("its filters are at most 24 x 24");
+    const Support fits = gpu::fits(p), serves = fft_serves(p, "gpu", 24);
+    if (!fits.yes) return fits;
+    if (!serves.yes) return serves;
     const DeviceInfo& device = target.device;
     if (product_tile(device) == nullptr)
       return Support::declined("a block has too few threads for any tile of the product");
-    std::string why = std::string("its bound on the error is beyond that of math ") + faltung::name(p.math) +
-                      " for a filter this small; ask for math fast";
+    std::string why = fft_errs_too_much(p);
     for (const Size size : kTable) {
       if (!admitted(p, size)) continue;
       why = limit(Tiles(p, size, device), device);
@@ -157,11 +150,16 @@ class FftGpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const Size size = *kTable.parse(config).tile;
-    if (fits(p, size)) return candidate_of(Tiles(p, size, target.device), target.device);
-    throw Error(Status::bad_problem, "fft_gpu/" + config + " does not compute " + to_string(p) +
-                                         ": the filter is at most 3/4 of a tile");
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(*kTable.parse(config).tile);
+  }
+
+  static Maker maker(const Size& size) {
+    return [size](const Problem& p, const Target& target) {
+      if (fits(p, size)) return candidate_of(Tiles(p, size, target.device), target.device);
+      throw Error(Status::bad_problem, "fft_gpu/" + config_name(size) + " does not compute " + to_string(p) +
+                                           ": the filter is at most 3/4 of a tile");
+    };
   }
 
   static Candidate candidate_of(const Tiles& t, const DeviceInfo& device) {
@@ -173,6 +171,7 @@ class FftGpu : public Algorithm {
     c.packed_bytes = t.packed_bytes();
     c.accuracy = {growth(t.problem, t.edge), spread, spread, false};
     c.recipe = [t, &device] { return recipe(t, device); };
+    c.maker = maker(t.edge);
     return c;
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -50,12 +51,15 @@ bool serves(const BrgemmTile& tile, const Problem& p) {
           p.direction != Direction::backward_weights && amx_usable());
 }
 
-BrgemmTile parse_tile(const std::string& config, const Problem& p) {
+BrgemmTile parse_tile(const std::string& config) {
   const std::array<BrgemmTile, 5> all = tiles();
-  const BrgemmTile tile = *TileTable<BrgemmTile>("implicit_gemm_cpu", all).parse(config).tile;
-  if (serves(tile, p)) return tile;
+  return *TileTable<BrgemmTile>("implicit_gemm_cpu", all).parse(config).tile;
+}
+
+void require_served(const BrgemmTile& tile, const Problem& p) {
+  if (serves(tile, p)) return;
   throw Error(Status::bad_problem,
-              "implicit_gemm_cpu/" + config +
+              "implicit_gemm_cpu/" + config_name(tile) +
                   " needs fwd or bwd_d in bf16, nhwc, no slices and a processor with AMX; force "
                   "another config for " +
                   to_string(p));
@@ -243,11 +247,9 @@ Recipe recipe_of(const Problem& p, const std::shared_ptr<const WeightsGradient>&
 
 class ImplicitGemmCpu : public Algorithm {
  public:
-  std::string_view name() const override { return "implicit_gemm_cpu"; }
-  std::string_view description() const override {
-    return "matrix product over the filter's taps, without building the matrix";
-  }
-  std::string_view device_kind() const override { return "cpu"; }
+  ImplicitGemmCpu()
+      : Algorithm({"implicit_gemm_cpu", "matrix product over the filter's taps, without building the matrix",
+                   "cpu"}) {}
 
   Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
@@ -263,42 +265,38 @@ class ImplicitGemmCpu : public Algorithm {
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     std::vector<Candidate> all;
     for (const BrgemmTile& tile : tiles()) {
-      if (serves(tile, p)) add_modest(p, tile, target, all);
+      if (!serves(tile, p)) continue;
+      if (std::optional<Candidate> c = candidate_of_tile(p, tile, target, kMostScratch))
+        all.push_back(std::move(*c));
     }
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const BrgemmTile tile = parse_tile(config, p);
-    return p.direction == Direction::backward_weights ? weights_candidate(p, tile, target)
-                                                      : data_candidate(p, tile, pass_of(p, tile, target));
+  Maker parse(const std::string& config, Direction) const override { return maker(parse_tile(config)); }
+
+  // Bands of a pool are as modest as what is listed.
+  static Maker maker(const BrgemmTile& tile) {
+    return [tile](const Problem& p, const Target& target) {
+      require_served(tile, p);
+      const bool pools = p.epilogue.pool.kind != PoolKind::none;
+      return candidate_of_tile(p, tile, target, pools ? kMostScratch : kAnyScratch);
+    };
   }
 
-  std::vector<Candidate> parse_fused(const std::string& config, const Problem& p,
-                                     const Target& target) const override {
-    std::vector<Candidate> one;
-    add_modest(p, parse_tile(config, p), target, one);
-    return one;
+  // Of a worker, that implicit GEMM promises; AMX's tiles may ask for more.
+  static constexpr std::size_t kMostScratch = std::size_t{4} << 20,
+                               kAnyScratch = std::numeric_limits<std::size_t>::max();
+
+  // None where AMX's asks for more scratch.
+  static std::optional<Candidate> candidate_of_tile(const Problem& p, const BrgemmTile& tile,
+                                                    const Target& target, std::size_t most_scratch) {
+    if (p.direction == Direction::backward_weights) return weights_candidate(p, tile, target);
+    const auto pass = std::make_shared<const DataPass>(p, tile, target.threads);
+    if (tile.unit == Unit::amx && pass->scratch_bytes() > most_scratch) return std::nullopt;
+    return data_candidate(p, tile, pass);
   }
 
   using Pass = std::shared_ptr<const DataPass>;
-  static Pass pass_of(const Problem& p, const BrgemmTile& tile, const Target& target) {
-    return std::make_shared<const DataPass>(p, tile, target.threads);
-  }
-
-  // Unless AMX's asks for more scratch than implicit GEMM promises.
-  static void add_modest(const Problem& p, const BrgemmTile& tile, const Target& target,
-                         std::vector<Candidate>& all) {
-    constexpr std::size_t kMostScratch = std::size_t{4} << 20;  // of a worker
-    if (p.direction == Direction::backward_weights) {
-      all.push_back(weights_candidate(p, tile, target));
-      return;
-    }
-    const Pass pass = pass_of(p, tile, target);
-    if (tile.unit == Unit::amx && pass->scratch_bytes() > kMostScratch) return;
-    all.push_back(data_candidate(p, tile, pass));
-  }
-
   static Candidate data_candidate(const Problem& p, const BrgemmTile& tile, const Pass& pass) {
     Candidate c = candidate_of(p, tile, pass->run_ns() + (weights_are_constant(p) ? 0 : pass->pack_ns()));
     c.workspace_bytes = pass->workspace_bytes();
@@ -323,6 +321,7 @@ class ImplicitGemmCpu : public Algorithm {
     const double arithmetic = ns * 1e-6, bytes = min_bytes(p) / 15e6;
     Candidate c;
     c.config = config_name(tile);
+    c.maker = maker(tile);
     // Where bytes bind, less arithmetic hides behind them the better.
     c.cost = {std::max(arithmetic, bytes) + 0.1 * std::min(arithmetic, bytes) + 0.002,
               arithmetic > bytes ? Bound::arithmetic : Bound::bytes};

@@ -109,11 +109,9 @@ double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device)
 
 class ImplicitGemmMatrixGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "implicit_gemm_matrix_gpu"; }
-  std::string_view description() const override {
-    return "a matrix product on the matrix units of AMD's GPUs (MFMA, WMMA)";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  ImplicitGemmMatrixGpu()
+      : Algorithm({"implicit_gemm_matrix_gpu",
+                   "a matrix product on the matrix units of AMD's GPUs (MFMA, WMMA)", "gpu"}) {}
 
   Support accepts(const Problem& p, const Target& target) const override {
     const Unit* const unit = unit_of(target.device);
@@ -146,20 +144,17 @@ class ImplicitGemmMatrixGpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    if (p.direction == Direction::backward_weights) return matrix::weights::parse(config, p, target.device);
-    return candidate_of(p, kTable.parse(config), target.device);
+  Maker parse(const std::string& config, Direction direction) const override {
+    return direction == Direction::backward_weights ? matrix::weights::parse(config)
+                                                    : gpu::maker(candidate_of, kTable.parse(config));
   }
 
   static Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
-    Candidate c;
-    c.config = choice.name();
-    c.cost = {predicted_ms(p, choice, device), Bound::arithmetic};
-    c.workspace_bytes = gpu::shared_sum_bytes(p, choice.splits);
-    c.packed_bytes = packed_bytes(p, out_pad(p, *choice.tile));
-    c.accuracy = gathering_accuracy(p);
+    Candidate c = gpu::gathered_candidate(p, choice, predicted_ms(p, choice, device),
+                                          packed_bytes(p, out_pad(p, *choice.tile)));
     c.registers = choice.tile->amd.on(device.unit);
     c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
+    c.maker = gpu::maker(candidate_of, choice);
     return c;
   }
 
@@ -184,6 +179,7 @@ class ImplicitGemmMatrixGpu : public Algorithm {
                                 {"WAVES_C", n(tile.waves_c)},
                                 {"CHUNKS", n(tile.chunks)},
                                 {"EXACT", in_chunks(p) % tile.chunks == 0 ? "1" : "0"},
+                                {"WHOLE", gpu::gathered_product(p).in % chunk(p) == 0 ? "1" : "0"},
                                 {"GATHER", gathers(p) ? "1" : "0"},
                                 {"SPLIT", split ? "1" : "0"},
                                 {"THREADS", n(tile.threads(unit))}};

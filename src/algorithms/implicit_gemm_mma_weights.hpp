@@ -13,7 +13,7 @@ namespace faltung::mma_weights {
 Support supports(const Problem& problem);
 std::vector<Candidate> list(const Problem& problem, const DeviceInfo& device);
 // Throws Error(bad_problem) where config is no name of these.
-Candidate parse(const std::string& config, const Problem& problem, const DeviceInfo& device);
+Maker parse(const std::string& config);
 
 }  // namespace faltung::mma_weights
 

@@ -33,12 +33,12 @@ Named choice_of(const std::string& config) {
 
 class ImplicitGemmNki : public Algorithm {
  public:
-  std::string_view name() const override { return "implicit_gemm_nki"; }
-  std::string_view description() const override {
-    return "products on the tensor engine of AWS's Trainium, a tap of the filter at a time, emitted as an "
-           "NKI kernel";
-  }
-  std::string_view device_kind() const override { return "nki"; }
+  ImplicitGemmNki()
+      : Algorithm(
+            {"implicit_gemm_nki",
+             "products on the tensor engine of AWS's Trainium, a tap of the filter at a time, emitted as an "
+             "NKI kernel",
+             "nki"}) {}
 
  private:
   Support accepts(const Problem& p, const Target& target) const override {
@@ -57,8 +57,12 @@ class ImplicitGemmNki : public Algorithm {
     for (const nki::Choice& choice : nki::choices(p, core)) all.push_back(candidate_of(p, {choice}, core));
     return all;
   }
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    return candidate_of(p, choice_of(config), nki_core(target.device.id));
+  Maker parse(const std::string& config, Direction) const override { return maker(choice_of(config)); }
+
+  static Maker maker(const Named& choice) {
+    return [choice](const Problem& p, const Target& target) {
+      return candidate_of(p, choice, nki_core(target.device.id));
+    };
   }
 
   static Candidate candidate_of(const Problem& p, const Named& choice, const NkiCore& core) {
@@ -69,6 +73,7 @@ class ImplicitGemmNki : public Algorithm {
     c.cost = {prediction.ms, prediction.bound >= nki::Engine::dma_in ? Bound::bytes : Bound::arithmetic};
     c.accuracy = dot_product_accuracy(p);
     c.recipe = [p, schedule, config = c.config, &core] { return recipe(p, schedule, config, core); };
+    c.maker = maker(choice);
     return c;
   }
 

@@ -16,6 +16,12 @@ constexpr i64 kPanelBytes = 512 << 10;  // of weights, beyond which the reductio
 constexpr i64 kSumBytes = 1 << 20;      // of unfinished sums that cannot wait in the output
 constexpr i64 kFewPanels = 8;           // that may read the input in place: more are worth a copy of it
 
+// Of all items: who comes last is waited for.
+double division_ns(i64 items, double item_ns, int threads) {
+  if (threads <= 1) return static_cast<double>(items) * item_ns;
+  return (static_cast<double>(ceil_div(items, i64{threads})) + 0.2) * item_ns;
+}
+
 // Of an item's patch: with the weights in use it stays in the second-level cache.
 i64 most_stage_floats() { return cpu_caches().level2 * 3 / 8 / 4; }
 
@@ -80,8 +86,7 @@ void PixelLanes::choose_items(int threads) {
   const i64 panel_bytes = std::max<i64>(taps() * reductions_.largest(), 1) * panels_.largest() * 4;
   panel_group_ = std::max<i64>(1, cpu_caches().level2 / 3 / panel_bytes);
   if (flat_) {
-    divide_flat();
-    grid_.divide_panels(panels_.parts(), 1, threads);
+    divide_flat(threads);
     flat_columns_ = round_up(grid_.images() * phase_rows(t_.rows) * row_, lanes_);
     sum_floats_ = panels_.largest() * flat_columns_;
   } else {
@@ -107,10 +112,22 @@ bool PixelLanes::rows_join() const {
   return taps() == 1 && t_.out_step_h == 1 && t_.out_step_w == 1 && t_.out.stride_h == t_.columns;
 }
 
-void PixelLanes::divide_flat() {
-  i64 images = std::clamp<i64>(512 / (t_.rows * t_.columns), 1, t_.images());
-  while (images > 1 && stage_floats(images, t_.rows, t_.columns) > most_stage_floats()) --images;
-  grid_.divide_images(images);
+// Whole images, whose staging parts of the panels repeat.
+void PixelLanes::divide_flat(int threads) {
+  constexpr i64 kMostPixels = 512;
+  const i64 most = std::clamp<i64>(kMostPixels / (t_.rows * t_.columns), 1, t_.images());
+  i64 best_images = 1, best_parts = 1;
+  double best_ns = INFINITY;
+  for (i64 images = most; images >= 1; --images) {
+    if (images > 1 && stage_floats(images, t_.rows, t_.columns) > most_stage_floats()) continue;
+    const i64 together = EvenSplit(t_.images(), images).largest();
+    each_panel_parts(1, t_.groups * ceil_div(t_.images(), images), threads, [&](i64 parts, i64 items) {
+      const double ns = division_ns(items, flat_item_ns(together, ceil_div(panels_.parts(), parts)), threads);
+      if (ns < best_ns) best_ns = ns, best_images = images, best_parts = parts;
+    });
+  }
+  grid_.divide_images(best_images);
+  grid_.divide_panels(panels_.parts(), best_parts, 0);
 }
 
 void PixelLanes::divide(const Division& division) {
@@ -118,6 +135,17 @@ void PixelLanes::divide(const Division& division) {
   grid_.divide_rows(division.rows);
   grid_.divide_images(1);
   grid_.divide_panels(panels_.parts(), division.panel_parts, 0);
+}
+
+// Parts of the panels from the fewest on, and how many items there are then: until there are enough to share.
+template <class Visit>
+void PixelLanes::each_panel_parts(i64 least, i64 pixel_items, int threads, const Visit& visit) const {
+  for (i64 parts = least;; parts = parts * 3 / 2 + 1) {
+    parts = std::min(parts, panels_.parts());
+    const i64 items = pixel_items * parts;
+    visit(parts, items);
+    if (parts == panels_.parts() || threads == 0 || items >= i64{8} * threads) return;
+  }
 }
 
 // More parts of the pixels share the work more evenly, and their patches are small; parts of the panels do,
@@ -131,16 +159,10 @@ PixelLanes::Division PixelLanes::best_division(int threads) const {
     if (stage_floats(1, rows, columns) > most && (rows > 1 || columns > unit)) return;
     const i64 least = sums_wait ? ceil_div(rows * columns * t_.out_channels * 4, kSumBytes) : 1;
     const i64 pixel_parts = ceil_div(t_.rows, rows) * ceil_div(t_.columns, columns) * t_.images() * t_.groups;
-    for (i64 parts = least;; parts = parts * 3 / 2 + 1) {
-      parts = std::min(parts, panels_.parts());
-      const double item = item_ns(rows, columns, ceil_div(panels_.parts(), parts));
-      const i64 items = pixel_parts * parts;
-      // Who comes last is waited for.
-      const double ns = threads > 1 ? (static_cast<double>(ceil_div(items, i64{threads})) + 0.2) * item
-                                    : static_cast<double>(items) * item;
+    each_panel_parts(least, pixel_parts, threads, [&](i64 parts, i64 items) {
+      const double ns = division_ns(items, item_ns(rows, columns, ceil_div(panels_.parts(), parts)), threads);
       if (ns < best_ns) best_ns = ns, best = {rows, columns, parts};
-      if (parts == panels_.parts() || threads == 0 || items >= i64{8} * threads) break;
-    }
+    });
   };
   constexpr i64 kMostPixels = 1024;  // of an item; beyond there is nothing to gain
   for (i64 columns = t_.columns; columns >= std::min(unit, t_.columns);) {
@@ -160,12 +182,15 @@ PixelLanes::Division PixelLanes::best_division(int threads) const {
 // A lone tap over whole planes finds its vectors in the input as it lies there, unless many planes begin at
 // the same place of the cache.
 bool PixelLanes::reads_in_place() const {
-  const Tap tap = taps() == 1 ? t_.taps.front() : Tap{};
-  const bool planes = taps() == 1 && tap.h == 0 && tap.w == 0 && t_.step_h == 1 && t_.step_w == 1 &&
-                      t_.rows == 1 && t_.in.h == 1 && t_.in.d == 1 && t_.columns == t_.in.w;
+  const bool planes = is_a_run(1) && t_.rows == 1 && t_.in.h == 1 && t_.columns == t_.in.w;
   const bool collide = t_.in.stride_c * 4 % 4096 == 0 && t_.in_channels > 64;
-  return planes && !t_.padded() && !collide && !flat_ && p_.dtype == DType::f32 &&
-         panels_.parts() <= kFewPanels;
+  return planes && !collide && !flat_ && panels_.parts() <= kFewPanels;
+}
+
+bool PixelLanes::is_a_run(i64 rows) const {
+  const Tap tap = taps() == 1 ? t_.taps.front() : Tap{};
+  return p_.dtype == DType::f32 && taps() == 1 && tap.h == 0 && tap.w == 0 && tap.d == 0 && t_.in.d == 1 &&
+         t_.step_h == 1 && t_.step_w == 1 && (rows == 1 || t_.columns == t_.in.w) && !t_.padded();
 }
 
 std::size_t PixelLanes::scratch_bytes() const {
@@ -204,9 +229,19 @@ double PixelLanes::item_ns(i64 rows, i64 columns, i64 panels) const {
   }
   panel *= static_cast<double>(lines(rows));
   panel += static_cast<double>(lines(rows) * split.parts()) * refill_ns(rows * columns);
-  const double staged =
-      in_place_ ? 0 : static_cast<double>(stage_floats(1, rows, columns) * reductions_.parts());
-  return static_cast<double>(panels) * panel + staged * kStagedFloatNs;
+  return static_cast<double>(panels) * panel + stage_ns(1, rows, columns);
+}
+
+// Copying an item's patch to where its tiles read it.
+double PixelLanes::stage_ns(i64 images, i64 rows, i64 columns) const {
+  if (in_place_ || taps() == 0) return 0;
+  double plane = 0;
+  if (!in_tiles_ || !is_a_run(rows)) {
+    plane += static_cast<double>(phases_h_ * phases_w_ * phase_rows(rows)) *
+             staging_time(Staging::rows).of(static_cast<double>(phase_columns(columns)));
+  }
+  if (in_tiles_) plane += staging_time(Staging::runs).of(static_cast<double>(rows * columns));
+  return static_cast<double>(t_.in_channels * planes() * images) * plane;
 }
 
 // Of a tile: a step's vectors come from beyond the first-level cache where it does not hold all pixels that
@@ -230,25 +265,25 @@ double PixelLanes::flat_item_ns(i64 images, i64 panels) const {
   // The sums go through memory once more.
   const double sums = static_cast<double>(columns * panels_.largest()) * kStagedFloatNs;
   return static_cast<double>(panels) * (full * (tile.of(steps()) + refill_ns(columns)) + sums) +
-         static_cast<double>(stage_floats(images, t_.rows, t_.columns)) * kStagedFloatNs;
+         stage_ns(images, t_.rows, t_.columns);
 }
 
-// A channel's pixels are a run of their own, far from the next channel's, which a processor does not fetch
-// ahead: measured with AVX-512 on inputs that no cache had, 49 to 3136 pixels a channel.
-double PixelLanes::fetch_item_ns() const {
-  constexpr double kRunNs = 100, kLineNs = 8;
+// Waiting for a patch that no cache has: a channel's pixels are far from the next channel's.
+double PixelLanes::fetch_ns(i64 images, i64 rows, i64 columns) const {
   constexpr i64 kLineFloats = 16;
-  if (t_.in.stride_c <= kLineFloats) return 0;
-  const i64 images = grid_.images();
-  const double lines = static_cast<double>(images * planes() * image_floats(grid_.rows(), grid_.columns())) /
-                       static_cast<double>(kLineFloats);
-  return static_cast<double>(t_.in_channels) * (static_cast<double>(images) * kRunNs + lines * kLineNs);
+  if (t_.in.stride_c <= kLineFloats || taps() == 0) return 0;
+  const bool run = in_place_ || (in_tiles_ && is_a_run(rows));
+  const i64 floats = phases_h_ * phase_rows(rows) * phase_columns(columns) * t_.step_w;
+  return static_cast<double>(t_.in_channels * planes() * images) *
+         fetch_time(run ? Staging::runs : Staging::rows)
+             .of(static_cast<double>(floats) / static_cast<double>(kLineFloats));
 }
 
 double PixelLanes::work_ns() const {
   const double item = flat_ ? flat_item_ns(grid_.images(), grid_.panels())
                             : item_ns(grid_.rows(), grid_.columns(), grid_.panels());
-  return (item + fetch_item_ns()) * static_cast<double>(items());
+  const double fetch = fetch_ns(grid_.images(), grid_.rows(), grid_.columns());
+  return (item + fetch) * static_cast<double>(items());
 }
 
 std::unique_ptr<ImplicitGemmPart> make_pixel_lanes(const Problem& problem, const TapConvolution& convolution,

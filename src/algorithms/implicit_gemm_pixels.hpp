@@ -40,14 +40,19 @@ class PixelLanes : public ImplicitGemmPart {
   bool flat_is_better() const;
   // The output's rows of a lone tap follow each other in memory, and their input can be staged so.
   bool rows_join() const;
-  void divide_flat();
+  void divide_flat(int threads);
+  template <class Visit>
+  void each_panel_parts(std::int64_t least, std::int64_t pixel_items, int threads, const Visit& visit) const;
   void divide(const Division& division);
   Division best_division(int threads) const;
   bool reads_in_place() const;
+  // A lone tap's item of so many rows is a run of the input's memory in each channel.
+  bool is_a_run(std::int64_t rows) const;
   // By the cost model: an item of so many pixels and panels.
   double item_ns(std::int64_t rows, std::int64_t columns, std::int64_t panels) const;
   double flat_item_ns(std::int64_t images, std::int64_t panels) const;
-  double fetch_item_ns() const;
+  double stage_ns(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
+  double fetch_ns(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
   double refill_ns(std::int64_t pixels) const;
   // An item's pixels are so many lines of so many each, of which tiles take neighbours.
   std::int64_t lines(std::int64_t rows) const { return joined_ ? 1 : rows; }

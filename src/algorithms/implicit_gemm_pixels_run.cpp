@@ -38,11 +38,8 @@ void PixelLanes::stage(const WorkItem& item, i64 channel0, i64 channels, const P
 // Of a lone tap: what a register tile reads in a row, a step after the other.
 void PixelLanes::stage_in_tiles(const WorkItem& item, i64 cut, const PartCall& call, float* to,
                                 float* lines) const {
-  const Tap& tap = t_.taps.front();
   const i64 pixels = item.rows * item.columns, channels = reductions_.size(cut);
-  const bool as_it_lies = p_.dtype == DType::f32 && tap.h == 0 && tap.w == 0 && tap.d == 0 && t_.in.d == 1 &&
-                          t_.step_h == 1 && t_.step_w == 1 && (item.rows == 1 || t_.columns == t_.in.w) &&
-                          !t_.padded();
+  const bool as_it_lies = is_a_run(item.rows);
   PhaseStrides dense{t_.step_h, t_.step_w, 1, 1, round_up(pixels, 16), pixels, item.columns};
   const EvenSplit vectors = tiles(pixels);
   const i64 together = as_it_lies ? channels : kLineChannels;

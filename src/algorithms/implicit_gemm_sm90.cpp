@@ -3,7 +3,6 @@
 // before it), and shift_gemm.cu, which takes 16-bit NCHW as it is.
 #include <algorithm>
 #include <limits>
-#include <set>
 
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/sm90/bring.hpp"
@@ -27,11 +26,11 @@ using std::int64_t;
 
 class ImplicitGemmSm90 : public Algorithm {
  public:
-  std::string_view name() const override { return "implicit_gemm_sm90"; }
-  std::string_view description() const override {
-    return "implicit GEMM on Hopper's matrix units, forward and backward_data; fp32 by three tf32 products";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  ImplicitGemmSm90()
+      : Algorithm(
+            {"implicit_gemm_sm90",
+             "implicit GEMM on Hopper's matrix units, forward and backward_data; fp32 by three tf32 products",
+             "gpu"}) {}
 
   Support accepts(const Problem& given, const Target& target) const override {
     const Problem p = sm90::as_asked(given).problem;
@@ -145,23 +144,6 @@ class ImplicitGemmSm90 : public Algorithm {
     return all;
   }
 
-  // And those that are for the convolution alone where they have room for the pool all the same.
-  std::vector<Candidate> list_fused(const Problem& asked, const Target& target) const override {
-    std::vector<Candidate> all = list(asked, target);
-    std::set<std::string> listed;
-    for (const Candidate& c : all) listed.insert(c.config);
-    for (const Formed& formed : forms(convolution(asked), target)) {
-      if (listed.contains(config_name(formed)) || !has_room(formed, asked)) continue;
-      all.push_back(candidate_of(formed, asked, target.device));
-    }
-    return all;
-  }
-
-  // For its pool, too.
-  static bool has_room(const Formed& formed, const Problem& p) {
-    return sm90::unfit(formed.tiling, p, sm90::seen(p, formed)).empty();
-  }
-
   // With a pool, those that are tiled for it.
   static std::vector<Formed> forms(const Problem& given, const Target& target) {
     const Problem asked = sm90::as_asked(given).problem;
@@ -194,30 +176,29 @@ class ImplicitGemmSm90 : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& given, const Target& target) const override {
-    const Problem asked = sm90::as_asked(given).problem;
-    const Problem p = sm90::engine_problem(asked);
-    const Formed formed = sm90::parse_formed(config, given);
-    if (formed.form == Form::thinned) {
-      parse(config_name(unspread(formed)), sm90::unspread(given), target);  // refuses what it cannot
-      return candidate_of(formed, given, target.device);
-    }
-    if (formed.form != Form::plain && asked.x_pitch != 0)
-      throw Error(Status::bad_problem, config + " gathers from whole tensors, and x is a slice");
-    if (formed.form != Form::plain && asked.direction != Direction::forward)
-      throw Error(Status::bad_problem, config + " gathers few channels in forward alone");
-    if (const std::string why = sm90::unfit(formed.tiling, asked, sm90::seen(p, formed)); !why.empty()) {
-      throw Error(Status::bad_problem,
-                  "implicit_gemm_sm90/" + config + " cannot compute " + to_string(given) + ": " + why);
-    }
-    return candidate_of(formed, given, target.device);
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(sm90::parse_formed(config));
   }
 
-  std::vector<Candidate> parse_fused(const std::string& config, const Problem& p,
-                                     const Target& target) const override {
-    const Formed formed = sm90::parse_formed(config, p);
-    if (!has_room(formed, p)) return {};
-    return {candidate_of(formed, p, target.device)};
+  static Maker maker(const Formed& formed) {
+    return [formed](const Problem& given, const Target& target) -> std::optional<Candidate> {
+      sm90::require_form(formed, given);
+      // Refuses what it cannot.
+      if (formed.form == Form::thinned) maker(unspread(formed))(sm90::unspread(given), target);
+      if (const std::string why = misfit(formed, given); !why.empty()) {
+        if (given.epilogue.pool.kind != PoolKind::none) return std::nullopt;
+        throw Error(Status::bad_problem, "implicit_gemm_sm90/" + config_name(formed) + " cannot compute " +
+                                             to_string(given) + ": " + why);
+      }
+      return candidate_of(formed, given, target.device);
+    };
+  }
+
+  // Why there is no room for the problem, its pool among it; of a thinned one its maker asks.
+  static std::string misfit(const Formed& formed, const Problem& given) {
+    if (formed.form == Form::thinned) return "";
+    const Problem asked = sm90::as_asked(given).problem;
+    return sm90::unfit(formed.tiling, asked, sm90::seen(sm90::engine_problem(asked), formed));
   }
 
   static Formed unspread(Formed formed) {
@@ -234,6 +215,7 @@ class ImplicitGemmSm90 : public Algorithm {
         aligned(c.workspace_bytes) + static_cast<std::size_t>(bytes_of(taken, x_shape(taken)));
     c.cost.ms += sm90::spread_ms(static_cast<double>(bytes_of(given, x_shape(given))));
     c.recipe = [formed, given, &device] { return sm90::recipe(formed, given, device); };
+    c.maker = maker(formed);
     return c;
   }
 
@@ -258,6 +240,7 @@ class ImplicitGemmSm90 : public Algorithm {
     c.cost = {e.ms + before_ms(formed, p, inner, c.workspace_bytes) + sm90::packing_ms(packed), e.bound};
     c.accuracy = accuracy(p, formed);
     c.recipe = [formed, given, &device] { return sm90::recipe(formed, given, device); };
+    c.maker = maker(formed);
     return c;
   }
 

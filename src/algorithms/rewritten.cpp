@@ -285,9 +285,9 @@ std::vector<Candidate> Rewriting::candidates() const {
   return all;
 }
 
-Candidate Rewriting::candidate(const std::string& config) const {
+Candidate Rewriting::candidate(const Maker& maker) const {
   if (!support_.yes) throw Error(Status::unsupported, support_.why);
-  Candidate first = algorithm_.candidate(rewrites_.front().rewrite.inner, config, target_);
+  Candidate first = algorithm_.candidate(rewrites_.front().rewrite.inner, maker, target_);
   return with_others(problem_, rewrites_.front(), std::move(first), others(algorithm_, rewrites_, target_),
                      target_);
 }

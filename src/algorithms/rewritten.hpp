@@ -3,7 +3,6 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_REWRITTEN_HPP_
 #define FALTUNG_SRC_ALGORITHMS_REWRITTEN_HPP_
 
-#include <string>
 #include <vector>
 
 #include "src/algorithms/algorithm.hpp"
@@ -21,7 +20,8 @@ class Rewriting {
   // If it is supported. Named as those for the largest of the problems that it is rewritten to; the others
   // take the config of that name where there is one, else the first.
   std::vector<Candidate> candidates() const;
-  Candidate candidate(const std::string& config) const;
+  // Of these choices for the largest.
+  Candidate candidate(const Maker& maker) const;
 
  private:
   const Algorithm& algorithm_;

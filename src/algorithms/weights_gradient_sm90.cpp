@@ -18,11 +18,10 @@ using std::int64_t;
 
 class WeightsGradientSm90 : public Algorithm {
  public:
-  std::string_view name() const override { return "weights_gradient_sm90"; }
-  std::string_view description() const override {
-    return "the gradient of the weights on Hopper's matrix units, all taps from one halo patch";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  WeightsGradientSm90()
+      : Algorithm({"weights_gradient_sm90",
+                   "the gradient of the weights on Hopper's matrix units, all taps from one halo patch",
+                   "gpu"}) {}
 
   Support accepts(const Problem& p, const Target& target) const override {
     if (!target.device.has("sm_90a")) return Support::declined("needs a Hopper GPU (compute capability 9.0)");
@@ -67,12 +66,15 @@ class WeightsGradientSm90 : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const Tile tile = parse_tile(config);
-    if (const std::string why = unfit(tile, p); !why.empty())
-      throw Error(Status::bad_problem,
-                  "weights_gradient_sm90/" + config + " cannot compute " + to_string(p) + ": " + why);
-    return candidate_of(p, tile, target.device);
+  Maker parse(const std::string& config, Direction) const override { return maker(parse_tile(config)); }
+
+  static Maker maker(const Tile& tile) {
+    return [tile](const Problem& p, const Target& target) {
+      const std::string why = unfit(tile, p);
+      if (why.empty()) return candidate_of(p, tile, target.device);
+      throw Error(Status::bad_problem, "weights_gradient_sm90/" + weights_gradient_sm90::to_string(tile) +
+                                           " cannot compute " + faltung::to_string(p) + ": " + why);
+    };
   }
 
   static Candidate candidate_of(const Problem& p, const Tile& tile, const DeviceInfo& device) {
@@ -87,6 +89,7 @@ class WeightsGradientSm90 : public Algorithm {
     c.accuracy.factors = sm90::factors(p);
     c.accuracy.zeros_meet = ZerosMeet::channel;  // tiles reach beyond the result's gradient
     c.recipe = [p, tile, &device] { return recipe(tile, p, device); };
+    c.maker = maker(tile);
     return c;
   }
 };

@@ -127,11 +127,10 @@ double predicted_ms(const Problem& p, const Choice& choice, int threads, const W
 
 class WinogradCpu : public Algorithm {
  public:
-  std::string_view name() const override { return "winograd_cpu"; }
-  std::string_view description() const override {
-    return "3x3 filters by F(2x2,3x3) or F(4x4,3x3): 2.25 or 4 times fewer multiplications";
+  WinogradCpu()
+      : Algorithm({"winograd_cpu",
+                   "3x3 filters by F(2x2,3x3) or F(4x4,3x3): 2.25 or 4 times fewer multiplications", "cpu"}) {
   }
-  std::string_view device_kind() const override { return "cpu"; }
 
   Support accepts(const Problem& p, const Target&) const override { return winograd_serves(p, kRoundings); }
 
@@ -164,9 +163,12 @@ class WinogradCpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target& target) const override {
-    const Choice choice = parse_choice(config);
-    return candidate_of(p, choice, make_driver(p, choice, target.threads), target.threads);
+  Maker parse(const std::string& config, Direction) const override { return maker(parse_choice(config)); }
+
+  static Maker maker(const Choice& choice) {
+    return [choice](const Problem& p, const Target& target) {
+      return candidate_of(p, choice, make_driver(p, choice, target.threads), target.threads);
+    };
   }
 
   static Driver make_driver(const Problem& p, const Choice& choice, int threads) {
@@ -185,6 +187,7 @@ class WinogradCpu : public Algorithm {
       recipe.workspace_bytes = workspace, recipe.packed_bytes = packed;
       return recipe;
     };
+    c.maker = maker(choice);
     return c;
   }
 

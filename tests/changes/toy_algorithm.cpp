@@ -20,9 +20,7 @@ constexpr TileTable<Tile> kTable("toy_cpu", kTiles);
 
 class ToyCpu : public Algorithm {
  public:
-  std::string_view name() const override { return "toy_cpu"; }
-  std::string_view description() const override { return "sums as they are written down"; }
-  std::string_view device_kind() const override { return "cpu"; }
+  ToyCpu() : Algorithm({"toy_cpu", "sums as they are written down", "cpu"}) {}
 
   Support accepts(const Problem& p, const Target&) const override {
     if (p.direction != Direction::forward || p.dtype != DType::f32 || !p.epilogue.empty()) {
@@ -38,8 +36,12 @@ class ToyCpu : public Algorithm {
     return all;
   }
 
-  Candidate parse(const std::string& config, const Problem& p, const Target&) const override {
-    return candidate_of(p, *kTable.parse(config).tile);
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(*kTable.parse(config).tile);
+  }
+
+  static Maker maker(const Tile& tile) {
+    return [tile](const Problem& p, const Target&) { return candidate_of(p, tile); };
   }
 
   static Candidate candidate_of(const Problem& p, const Tile& tile) {
@@ -47,6 +49,7 @@ class ToyCpu : public Algorithm {
     c.config = config_name(tile);
     c.cost = {1000.0 * tile.channels, Bound::arithmetic};
     c.accuracy = dot_product_accuracy(p);
+    c.maker = maker(tile);
     c.recipe = [p] {
       Recipe recipe;
       recipe.steps.push_back(

@@ -135,10 +135,7 @@ void harm_on_cpu(const std::string& fault, float* y, std::uint64_t* counter, std
 class Faulty : public Algorithm {
  public:
   Faulty(std::string name, std::string kind, std::string honest)
-      : name_(std::move(name)), kind_(std::move(kind)), honest_(std::move(honest)) {}
-  std::string_view name() const override { return name_; }
-  std::string_view description() const override { return "broken on purpose"; }
-  std::string_view device_kind() const override { return kind_; }
+      : Algorithm({std::move(name), "broken on purpose", std::move(kind)}), honest_(std::move(honest)) {}
   bool starts_trusted() const override { return false; }
 
   Support accepts(const Problem& problem, const Target& target) const override {
@@ -153,22 +150,29 @@ class Faulty : public Algorithm {
     if (fault() == "throws_when_listed") throw std::runtime_error("it cannot be listed");
     return {candidate_of(fault(), problem, target)};
   }
-  Candidate parse(const std::string& config, const Problem& problem, const Target& target) const override {
+  Maker parse(const std::string& config, Direction) const override {
     for (const char* known : kFaults) {
-      if (config == known) return candidate_of(config, problem, target);
+      if (config == known) return maker(config);
     }
-    throw Error(Status::bad_problem, name_ + " has no fault '" + config + "'");
+    throw Error(Status::bad_problem, std::string(name()) + " has no fault '" + config + "'");
+  }
+
+  Maker maker(const std::string& fault) const {
+    return [this, fault](const Problem& problem, const Target& target) {
+      return candidate_of(fault, problem, target);
+    };
   }
 
   Candidate candidate_of(const std::string& fault, const Problem& problem, const Target& target) const {
     Candidate c = find_algorithm(honest_).candidates(problem, target).front();
     c.config = fault;
+    c.maker = maker(fault);
     c.cost = {1e-6, Bound::latency};
     const Slot counter{Place::workspace, aligned(c.workspace_bytes)};
     c.workspace_bytes = counter.offset + kCounterBytes;
     if (needs_too_much(fault, problem)) c.workspace_bytes = std::size_t{1} << 60;
     c.recipe = [honest = std::move(c.recipe), fault, problem, counter, bytes = c.workspace_bytes,
-                kernel = name_ + "/" + fault, &device = target.device] {
+                kernel = std::string(name()) + "/" + fault, &device = target.device] {
       log_trial(fault);
       if (fault == "throws_when_made") throw std::runtime_error("it cannot be made");
       Recipe recipe = honest();
@@ -208,7 +212,7 @@ class Faulty : public Algorithm {
         {in_out(Place::y), in_out(counter), value(spared), value(last), value(nowhere), value(rounds)});
   }
 
-  std::string name_, kind_, honest_;
+  std::string honest_;
 };
 
 }  // namespace

@@ -1,19 +1,24 @@
 // A program with broken kernels in its registry.
 //
-//   trust_program worker                    faltung's worker
-//   trust_program plan DEVICE PROBLEM...    what a user's program does: plans, each run once, its result
-//   checked trust_program devices                   the GPUs that it sees trust_program find DEVICE
-//   PROBLEM...    the same after find trust_program explain DEVICE PROBLEM    one JSON object: the kernel,
-//   and a report for each
+//   trust_program worker                      faltung's worker
+//   trust_program devices                     the GPUs that it sees
+//   trust_program plan DEVICE PROBLEM...      what a user's program does: plans, each run once, its result
+//   checked trust_program at_once DEVICE PROBLEM...   the same, after all of them were planned by threads at
+//   once trust_program find DEVICE PROBLEM...      the same after find trust_program explain DEVICE PROBLEM
+//   one JSON object: the kernel, and a report for each
 //
-// plan and find print one JSON object: the kernels, whether all results are right, of the last problem the
-// kernel and milliseconds until there was a plan, what was compiled for all, and the warnings.
+// plan, at_once and find print one JSON object: the kernels, whether all results are right, of the last
+// problem the kernel and milliseconds until there was a plan, what was compiled for all, and the warnings.
 // FALTUNG_TEST_ENGINE is the engine's store; without it, it is the default one.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <span>
 #include <string>
+#include <thread>
 
 #include "src/finder/engine.hpp"
 #include "src/finder/oracle.hpp"
@@ -36,6 +41,13 @@ Finding run_once(const PlanImpl& plan, const Target& target) {
                       Parallel(1));
 }
 
+void plan_at_once(Engine& engine, std::span<const std::string> problems, const Request& request) {
+  std::vector<std::thread> threads;
+  for (const std::string& problem : problems)
+    threads.emplace_back([&] { engine.plan(parse_problem(problem), request); });
+  for (std::thread& thread : threads) thread.join();
+}
+
 nlohmann::json explained(const Choice& choice) {
   nlohmann::json reports = nlohmann::json::array();
   for (const Report& r : choice.reports)
@@ -54,12 +66,17 @@ int main(const std::vector<std::string>& words) {
     std::printf("%s\n", nlohmann::json{{"gpus", gpus}}.dump().c_str());
     return 0;
   }
-  if (words.size() < 3 || (words[0] != "plan" && words[0] != "find" && words[0] != "explain")) return 2;
+  if (words.size() < 3 || !std::set<std::string>{"plan", "at_once", "find", "explain"}.contains(words[0]))
+    return 2;
   nlohmann::json out;
   std::vector<std::string> warnings;
   const char* const store = std::getenv("FALTUNG_TEST_ENGINE");
   Engine engine(store == nullptr ? "" : store);
-  engine.on_warning([&](const std::string& line) { warnings.push_back(line); });
+  std::mutex mutex;
+  engine.on_warning([&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    warnings.push_back(line);
+  });
   Request request;
   request.device = words[1];
   request.threads = 1;
@@ -67,6 +84,7 @@ int main(const std::vector<std::string>& words) {
   bool right = true;
   try {
     const Target target{find_device(words[1])->info(), 1};
+    if (words[0] == "at_once") plan_at_once(engine, std::span(words).subspan(2), request);
     if (words[0] == "explain") out = explained(engine.explain(parse_problem(words[2]), request));
     for (std::size_t i = 2; i < words.size() && words[0] != "explain"; ++i) {
       const Problem problem = parse_problem(words[i]);

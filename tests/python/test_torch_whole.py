@@ -124,10 +124,13 @@ def test_candidates_are_timed_in_turn(monkeypatch):
             clock["now"] += clock["takes"] * (10 if len(runs) % 5 == 0 else 1)
             return x
     monkeypatch.setattr(_whole, "time", types.SimpleNamespace(perf_counter=lambda: clock["now"]))
-    put = [lambda: clock.update(takes=0.25), lambda: clock.update(takes=0.125)]
-    with torch.no_grad():
-        assert _whole.time_whole(Moves(), torch.ones(1), put, torch.device("cpu"), 1.0) == [250.0, 125.0]
-    assert runs == [0.25, 0.25, 0.125, 0.125] * _whole.ROUNDS
+    for scale, rounds in (1 / 64, _whole.ROUNDS), (1.0, _whole.LEAST_ROUNDS):  # seconds that a run takes; those that take long are fewer
+        long, short = 0.25 * scale, 0.125 * scale
+        put = [lambda: clock.update(takes=long), lambda: clock.update(takes=short)]
+        runs.clear()
+        with torch.no_grad():
+            assert _whole.time_whole(Moves(), torch.ones(1), put, torch.device("cpu"), 1.0) == [1e3 * long, 1e3 * short]
+        assert runs == [long, long, short, short] * rounds
 
 
 def test_all_that_is_computed_is_kept_where_it_need_not_be_faster(saving, monkeypatch):

@@ -4,14 +4,16 @@ import copy
 import torch
 
 from .. import _c
-from . import _block, _constant, _run
+from . import _block, _run
 from ._activations import activation_of
-from ._layer import FAMILIES, Layer, Pass, Shared
+from ._forwards import Forwards
+from ._layer import FAMILIES, Layer
 from ._norm import Quick
 from ._observe import NORMS, Observation, activation_name, fork_rng, run, tensors_of
 from ._order import Order
 from ._passes import PASSES, WORDS
-from ._time import time_in_turn
+from ._patched import Patch, Row, difference
+from ._time import Phases, time_in_turn
 from ._whole import SHARES, leading, time_whole
 
 ABOUT = 0.95  # of PyTorch's time that ours may not reach
@@ -96,22 +98,6 @@ def reference_errors(layer, x, residual, results):
     return [((result[:1].double() - y).abs().max() / y.abs().max().clamp_min(1e-30)).item() for result in results]
 
 
-class Row:
-    """One layer of the report. speedup: PyTorch's time over ours."""
-
-    def __init__(self, name, fused="", problem="", kernel="", ms=0.0, torch_ms=0.0, error=0.0, torch_error=0.0, why=""):
-        self.name, self.fused, self.problem, self.kernel, self.ms, self.torch_ms = name, fused, problem, kernel, ms, torch_ms
-        self.error, self.torch_error, self.why = error, torch_error, why
-
-    @property
-    def kept(self):
-        return not self.why
-
-    @property
-    def speedup(self):
-        return self.torch_ms / self.ms if self.ms else 0.0
-
-
 def faster_passes(times, at_least, on_cuda):
     """Which passes are faltung's, of {pass: (ms, PyTorch's ms)}, and if none is, why: those that are at least so many times as fast.
     Beside one that is, so is one of about PyTorch's time, and on CUDA any, where a layer of both libraries would save too little more
@@ -145,7 +131,7 @@ def choose_passes(layer, row, x, needs_x, min_ms, at_least):
 
 
 def plan_ahead(layers):
-    """The plans that measure will ask for, of (layer, call) in any number, made at once."""
+    """The plans that measure will ask for, of (layer, call) in any number, made at once. Returns how many."""
     wanted, device = [], None
     for layer, call in layers:
         device, training = call.device, runs_in_parts(layer.conv)
@@ -155,8 +141,7 @@ def plan_ahead(layers):
         wanted.append(layer.wanted(x, like, training))
         if training and layer.passes.is_symmetric:
             wanted += [layer.passes.wanted(which, x, w, like) for which in PASSES]
-    if wanted:
-        _run.plan_ahead(device, wanted)
+    return _run.plan_ahead(device, wanted) if wanted else 0
 
 
 def measure(layer, call, name, min_ms, at_least, between):
@@ -203,95 +188,6 @@ def _kind(layer, call):
     weight = layer.conv.weight
     return (call.shape, call.strides, call.dtype, tuple(weight.shape), weight.stride(), layer.geometry, layer.family,
             layer.conv.bias is None, layer.norm is None, layer.adds, layer.word, runs_in_parts(layer.conv))
-
-
-class Forwards:
-    """What stands in for the forward of modules, with some of the layers in place. layers: {convolution: its Layer}; blocks: as
-    _block.find has them; norms: batch norms of a model in training."""
-
-    def __init__(self, layers, blocks, norms=(), fuses=False):
-        """fuses: whether batch norm in training is computed with the activation that follows it, by our kernels."""
-        self.layers, self.fuses, self._of = layers, fuses, {}
-        for norm in norms:
-            self._of[norm.norm] = norm
-            self._stand_in_for(norm.activation if fuses else None, norm.is_shared)
-        for conv, layer in layers.items():
-            self._of[conv] = layer
-            if layer.norm is not None:
-                self._of[layer.norm] = Pass()
-            self._stand_in_for(layer.activation, layer.activation_is_shared)
-        for module, inside in blocks.items():
-            inside = {name: layer for name, layer in inside.items() if layer.conv in layers}
-            if any(layer.adds for layer in inside.values()):
-                self._of[module] = _block.Block(module, inside)
-
-    def _stand_in_for(self, activation, is_shared):
-        if activation is not None:
-            self._of[activation] = Shared(activation) if is_shared else Pass()
-
-    def put(self):
-        for module, forward in self._of.items():
-            module.forward = forward
-            if isinstance(forward, (Layer, Quick)):
-                forward.fuses = self.fuses
-            if isinstance(forward, _block.Block) and forward.run is None:
-                forward.prepare()
-
-    def take_back(self):
-        for module in self._of:
-            module.__dict__.pop("forward", None)
-
-
-class Patch:
-    """What patch did. ``rows``: one a convolution; ``report()``: they as text; ``undo()``: the model as it was; ``difference``: how
-    far the model's result on the example moved, in units of its largest value (None in training), or ``overflows_in``: the module
-    from which on it is not finite in PyTorch already, so that nothing can be compared; ``whole``: how the whole model was timed, and the
-    milliseconds that it took, beginning with PyTorch alone; empty if it was not timed."""
-
-    def __init__(self, rows, forwards, overflows_in, order, whole):
-        self.rows, self.overflows_in, self.difference, self.whole = rows, overflows_in, None, whole
-        self._forwards, self._order = forwards, order
-
-    def undo(self):
-        """Takes faltung out of the model again, which then computes the same bits as before."""
-        self._forwards.take_back()
-        for layer in self._forwards.layers.values():
-            layer.forget()
-        self._forwards = Forwards({}, {})
-        self._order.undo()
-
-    def report(self):
-        lines = [f"{'layer':32}  {'what':16}  {'ms':>9}  {'torch ms':>9}  {'ratio':>6}  {'error':>8}  {'torch':>8}  kernel, or why not"]
-        for r in self.rows:
-            times = f"{r.ms:9.4f}  {r.torch_ms:9.4f}  {r.speedup:6.2f}  {r.error:8.1e}  {r.torch_error:8.1e}" if r.ms else " " * 48
-            lines.append(f"{r.name:32}  {r.fused:16}  {times}  {r.why or r.kernel}")
-        kept = [r for r in self.rows if r.kept]
-        before = sum(r.torch_ms for r in self.rows)
-        after = sum(r.ms if r.kept else r.torch_ms for r in self.rows)
-        if after:
-            lines.append(f"{len(kept)} of {len(self.rows)} convolutions by faltung; those measured take {after:.3f} ms, in PyTorch "
-                         f"alone {before:.3f} ms: {before / after:.2f} times as fast")
-        if self.whole:
-            times = ", ".join(f"{ms:.3f} ms {how}" for how, ms in self.whole.items())
-            lines.append(f"The whole model as it runs takes {times}; the fastest is kept")
-        if self.overflows_in is not None:
-            lines.append(f"In PyTorch alone the result is not finite from {self.overflows_in} on, so that nothing can be compared: "
-                         f"give weights and batch norm's statistics that fit each other, or a dtype of more range")
-        elif self.difference is not None:
-            lines.append(f"The model's result differs from PyTorch's by {self.difference:.1e} of its largest value")
-        return "\n".join(lines)
-
-    __str__ = report
-
-
-def _difference(before, after):
-    """The largest, in units of the largest value, of results that may be several tensors; None where there are no numbers."""
-    worst = None
-    for a, b in zip(before, after):
-        if a.is_floating_point() and a.numel():
-            far = ((b.double() - a.double()).abs().max() / a.double().abs().max().clamp_min(1e-30)).item()
-            worst = far if worst is None or not far <= worst else worst
-    return worst
 
 
 def _fastest(model, example, everything, blocks, norms, saved, min_ms):
@@ -360,6 +256,7 @@ def _patch(model, example, order, at_least, min_time):
 def _choose(model, example, order, at_least, min_time):
     training = torch.is_grad_enabled() and model.training
     tensors = (*model.parameters(), *model.buffers(), *tensors_of(example))
+    took = Phases()
     with torch.set_grad_enabled(training), fork_rng(*tensors):
         observation = Observation(model, example)
         why_not = {conv: refusal(conv, calls, observation) for conv, calls in observation.calls.items()
@@ -371,7 +268,9 @@ def _choose(model, example, order, at_least, min_time):
         candidates = {conv: in_blocks.get(conv) or layer_of(conv, observation) for conv, why in why_not.items() if why is None}
         kinds = {conv: _kind(layer, observation.calls[conv][0]) for conv, layer in candidates.items()}
         one_of_each = {kind: conv for conv, kind in kinds.items()}.values()
-        plan_ahead([(candidates[conv], observation.calls[conv][0]) for conv in one_of_each])
+        took.end("for a pass of the model")
+        planned = plan_ahead([(candidates[conv], observation.calls[conv][0]) for conv in one_of_each])
+        took.end(f"for {planned} plans")
         for conv, why in why_not.items():
             name, call = observation.names[conv], observation.calls[conv][:1]
             if why is not None:
@@ -389,6 +288,7 @@ def _choose(model, example, order, at_least, min_time):
                 layers[conv] = layer_outside(conv, observation, layer) if conv in in_blocks else layer
             else:
                 layer.forget()
+        took.end(f"for the times of {len(known)} kinds of layers")
         observation.forget()
         norms = [quick(norm, observation) for norm in model.modules() if type(norm) in NORMS and "forward" not in norm.__dict__
                  ] if training else []
@@ -396,13 +296,14 @@ def _choose(model, example, order, at_least, min_time):
         if layers and at_least > 0:
             saved = {conv: row.torch_ms - row.ms for conv, row in zip(why_not, rows) if conv in layers}
             forwards, whole = _fastest(model, example, forwards, blocks, norms, saved, min_time)
+            took.end("for the times of all together")
         for conv, row in zip(why_not, rows):
             if conv in layers and conv not in forwards.layers:
                 row.why = "the whole model is faster without it"
                 layers[conv].forget()
         forwards.put()
-        patched = Patch(rows, forwards, observation.overflows_in, order, whole)
+        patched = Patch(rows, forwards, observation.overflows_in, order, whole, took)
         if not model.training and patched.overflows_in is None:
             with torch.no_grad():
-                patched.difference = _difference(observation.results, tensors_of(run(model, example)))
+                patched.difference = difference(observation.results, tensors_of(run(model, example)))
     return patched

@@ -12,7 +12,7 @@ from .._geometry import CHANNELS_LAST, CONTIGUOUS, dense_strides, geometry_of, o
 DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 ALIGNMENT = 16  # bytes; what some kernels need of a tensor's address
 MOST_PLANS = 16384  # that are remembered; beyond, all are forgotten: a program with ever new shapes must not fill the memory
-MOST_AT_ONCE = min(16, len(os.sched_getaffinity(0)))  # plans that are made at once
+MOST_AT_ONCE = 256  # plans that are made at once
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}  # by dimensions; PyTorch has no other order of three
 
 if "backend: OpenMP" in torch.__config__.parallel_info():
@@ -110,11 +110,15 @@ def _new_plan(direction, family, x_shape, w_shape, geometry, dtype, device, last
     return engine().plan(*_question(text, where, threads=threads))
 
 
-def plan_for(direction, family, x_shape, w_shape, geometry, like, last, has_bias=False, has_residual=False, activation=""):
+def _key(direction, family, x_shape, w_shape, geometry, like, last, has_bias=False, has_residual=False, activation=""):
+    """_new_plan's arguments."""
     device = like.device
     cuda = device.type == "cuda"
-    key = (direction, family, x_shape, w_shape, geometry, like.dtype, device, last, has_bias, has_residual, activation,
-           0 if cuda else torch.get_num_threads(), cuda and like.dtype is torch.float32 and allows_tf32())
+    return (direction, family, x_shape, w_shape, geometry, like.dtype, device, last, has_bias, has_residual, activation,
+            0 if cuda else torch.get_num_threads(), cuda and like.dtype is torch.float32 and allows_tf32())
+
+
+def _plan_of(key):
     plan = _plans.get(key)
     if plan is None:
         if len(_plans) >= MOST_PLANS:
@@ -123,20 +127,29 @@ def plan_for(direction, family, x_shape, w_shape, geometry, like, last, has_bias
     return plan
 
 
-def plan_ahead(device, wanted):
-    """Has plans made, by plan_for's arguments, all at once: on CUDA most of the time that one takes is a compiler's, on a processor
-    of its own. What cannot be made says so when it is asked for."""
-    if device.type != "cuda":
-        return
+def plan_for(*arguments):
+    """The plan of: direction, family, shapes of x and w, geometry, a tensor of the dtype on the device, whether it is channels_last,
+    has a bias, a residual; the activation."""
+    return _plan_of(_key(*arguments))
 
-    def make(arguments):
+
+def plan_ahead(device, wanted):
+    """Has plans made, by plan_for's arguments, and says how many there were none of. All are made at once, each by a thread of its own,
+    which mostly waits: what they need compiled is then known together, and compiled by all processors; kernels of the same programs are
+    tried once. What cannot be made says so when it is asked for."""
+    if device.type != "cuda":
+        return 0
+    keys = [key for key in dict.fromkeys(_key(*arguments) for arguments in wanted) if key not in _plans]
+
+    def make(key):
         with torch.cuda.device(device):
             try:
-                plan_for(*arguments)
+                _plan_of(key)
             except (_c.Error, RuntimeError):
                 pass
     with ThreadPoolExecutor(MOST_AT_ONCE) as threads:
-        list(threads.map(make, wanted))
+        list(threads.map(make, keys))
+    return len(keys)
 
 
 def likeness(tensor):

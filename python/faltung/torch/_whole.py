@@ -9,7 +9,8 @@ from .. import _c
 from ._observe import run, tensors_of
 
 SHARES = (0.0, 0.6, 0.9, 1.0)  # of what all layers save
-ROUNDS = 5
+ROUNDS, LEAST_ROUNDS = 5, 3
+MOST_SECONDS = 5.0  # after the least rounds no other begins then
 
 
 def leading(saved, share):
@@ -57,8 +58,10 @@ def time_whole(model, example, candidates, device, min_ms):
         function = _pass_of(model, example)
         if function is None:
             return None
-        times = [[] for _ in candidates]
-        for _ in range(ROUNDS):
+        times, begin = [[] for _ in candidates], time.perf_counter()
+        for done in range(ROUNDS):
+            if done >= LEAST_ROUNDS and time.perf_counter() - begin > MOST_SECONDS:
+                break
             for put, own in zip(candidates, times):
                 put()
                 took = _milliseconds(function, 1, device)

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/sm90/planes_pixels.h"
 #include "src/algorithms/sm90/cost.hpp"
 #include "src/algorithms/sm90/list.hpp"
 #include "src/algorithms/sm90/tiling.hpp"
@@ -48,7 +49,11 @@ void list_wide(Lister& lister, Tiling shape);
 namespace planes {
 std::string unfit(const Tiling& tiling, const Problem& problem);
 void fill(Lister& lister, Tiling tiling);
+double preparation(const Tiling& tiling, const Problem& problem, const Traffic& traffic);
 void list(Lister& lister, Tiling shape);
+// Of 32 bits they go through registers, in boxes of kBox pixels; how many these are, of all images.
+bool in_registers(const Problem& problem);
+std::int64_t boxes(const Problem& problem);
 }  // namespace planes
 
 namespace fetch {

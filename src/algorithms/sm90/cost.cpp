@@ -22,7 +22,9 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   w.row = row_bytes(c);
   const double instructions = w.blocks * w.taps * w.row / 32 * t.m_blocks() * t.n_blocks() * halves(c) *
                               t.sharers() / t.groups * (c.parts == 2 ? 3 : 1);
-  w.operands = instructions * (columns(c) / 4.0 + kFirstOperand);
+  // In parts what goes through registers serves six instructions.
+  const bool through_registers = t.bring == Bring::planes && planes::in_registers(p) && c.parts == 1;
+  w.operands = instructions * (columns(c) / 4.0 + (through_registers ? kThroughRegisters : kFirstOperand));
   w.products = std::max(instructions * columns(c) / 2.0, w.operands);
   if (t.groups > 1) w.products = std::max(w.products, instructions * kLeast);
   if (sums_apart(c)) {
@@ -41,7 +43,8 @@ double apart(const KernelConfig& c) { return c.nchw ? 0.5 + 2.0 / std::min(4, c.
 
 double epilogue_cycles(const Tiling& t, const KernelConfig& c) {
   const double rows = c.nchw && t.bring != Bring::planes ? kRows : 1;
-  const double singly = t.stores == Stores::staged && c.element == Element::f32 ? kSingly : 1;
+  const bool whole = t.bring == Bring::planes || t.stores == Stores::direct;
+  const double singly = !whole && c.element == Element::f32 ? kSingly : 1;
   return kEpilogue + t.channels * t.pixels() * c.element_bytes() / 2 * kStore / t.sharers() * rows * singly;
 }
 
@@ -69,6 +72,12 @@ double turning_ms(const Problem& p) {
   const double ms =
       images * static_cast<double>(p.c + padded_channels(p)) / fitted::steps::kTurn + 2 * kLaunch;
   return ms + (padded_channels(p) * element <= 32 ? fitted::steps::kFewChannels : 0);
+}
+
+// Of planes through registers the weights that stay, for which every block waits once.
+double kept_cycles(const Tiling& t, const KernelConfig& c, const Problem& p) {
+  if (t.bring != Bring::planes || !planes::in_registers(p)) return 0;
+  return static_cast<double>(c.kept_weights * stage_stride(c)) / kL2;
 }
 
 // Multiprocessors with a block; where weights stay as many for each tile's channels.
@@ -99,21 +108,23 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   // Asked for when a tile begins, a residual is there no sooner; with two areas it was asked for a tile
   // before.
   const double begun = brings_residual(t, p) && t.result_areas == 1 ? std::max(tile, few * kResidual) : tile;
-  const int drained = t.bring == Bring::planes ? std::max(0, kEnoughPlanes - t.pixel_slots) : 0;
+  const bool staged = t.bring == Bring::planes && c.element != Element::f32;
+  const int drained = staged ? std::max(0, kEnoughPlanes - t.pixel_slots) : 0;
   const double waves = std::ceil(count / multiprocessors);
   const double cycles = t.split > 1 ? waves * (tile + split_cycles(t, c))
                         : t.cooperative()
                             ? waves * (begun + (kExposed + kDrained * drained) * epilogue)
                             : waves * std::max(tile, (epilogue + w.products + begun - tile) / 2) + epilogue;
   const double busy = std::min(1.0, waves * w.products * std::min(1.0, count / multiprocessors) / cycles);
-  const double first = reads_input(t, p) ? preparation / w.blocks : 0;  // nothing hides it
+  // Nothing hides it.
+  const double first = (reads_input(t, p) ? preparation / w.blocks : 0) + kept_cycles(t, c, p);
   const double arithmetic = (cycles + kLatency + first) / (kClock * (1 + kCool * (1 - busy)));
   const double bytes = bytes_ms(t, c, p);
   Estimate e;
   const double across = t.pixels_on_m() && brings_residual(t, p) ? kAcross : 1;
   e.ms = overlapped_ms(arithmetic, bytes, kOverlap) * across + (turns_input(t, p) ? turning_ms(p) : 0);
-  if (t.bring == Bring::planes && t.channels == 256 && t.pixels() == 128) e.ms *= kTallOfPlanes;
-  if (c.nchw && tf32_parts(p) == 1 && w.taps == 1) e.ms *= kOneOfPlanes;
+  if (staged && t.channels == 256 && t.pixels() == 128) e.ms *= kTallOfPlanes;
+  if (c.nchw && tf32_parts(p) == 1 && w.taps == 1 && t.bring != Bring::planes) e.ms *= kOneOfPlanes;
   e.bound = bytes > arithmetic                          ? Bound::bytes
             : waves <= 1 && 2 * count < multiprocessors ? Bound::latency
                                                         : Bound::arithmetic;

@@ -30,9 +30,11 @@ struct Formed {
   }
 };
 
-// Throws Error(bad_problem) for what is no name, or a form that the problem, as it was asked for, cannot be
-// brought into. Of a thinned one the rest of the name is of unspread(given).
-Formed parse_formed(const std::string& config, const Problem& given);
+// Throws Error(bad_problem) for what is no name.
+Formed parse_formed(const std::string& config);
+// Throws Error(bad_problem) for a form that the problem, as it was asked for, cannot be brought into. Of a
+// thinned one the tiling is for unspread(given).
+void require_form(const Formed& formed, const Problem& given);
 
 // What the kernel computes where the input is gathered, or thinned, before it, and groups merged.
 Problem seen(const Problem& problem, Form form, int merged = 1);

@@ -31,7 +31,8 @@ string unfit_products(const Tiling& t, const Problem& p) {
   if (t.m_blocks() < 1 || t.m() % (64 * t.sharers()) != 0) return "its M side is no multiple of 64";
   if (n % 8 != 0 || n < 8 || n > 256) return "its N side is no multiple of 8 up to 256";
   // With cooperating consumers of 16-bit elements the rest fits in the registers that the sums leave.
-  const bool many = t.store_slots > 0 || (t.bring == Bring::planes && t.pixels_on_m() && !t.cooperative());
+  const bool many = t.store_slots > 0 || (t.bring == Bring::planes && !planes::in_registers(p) &&
+                                          t.pixels_on_m() && !t.cooperative());
   if (t.sums() > (many ? 160 : 128)) return "its sums need too many registers a thread";
   if (t.sums() > 128 && p.epilogue.activation == Activation::gelu)
     return "gelu and so many sums need too many registers";
@@ -66,7 +67,8 @@ string unfit_groups(const Tiling& t, const Problem& p) {
 string unfit_stores(const Tiling& t, const Problem& p) {
   const bool plain = plain_stores(p), f32 = p.dtype == DType::f32, nchw = p.layout == Layout::nchw;
   const bool window = !t.flat() && !t.pixels_on_m();
-  if (f32 && t.pixels_on_m() && !plain && t.channels % 32 != 0) return "32-bit channels are stored by 32";
+  if (f32 && t.pixels_on_m() && !nchw && !plain && t.channels % 32 != 0)
+    return "32-bit channels are stored by 32";
   if (plain && !t.pixels_on_m()) return "a K that is no multiple of 16 bytes needs the pixels on M";
   if (p.epilogue.pool.kind != PoolKind::none) {
     if (!window || plain) return "pooling needs halo patches with weights on M";
@@ -196,7 +198,7 @@ string unfit(const Tiling& t, const Problem& p) {
 const Bringer& bringer(Bring bring) {
   static constexpr Bringer kPatch = {patch::unfit, patch::fill, splitting};
   static constexpr Bringer kIm2col = {im2col::unfit, im2col::fill, im2col::preparation};
-  static constexpr Bringer kPlanes = {planes::unfit, planes::fill, splitting};
+  static constexpr Bringer kPlanes = {planes::unfit, planes::fill, planes::preparation};
   static constexpr Bringer kFetch = {fetch::unfit, nullptr, fetch::preparation};
   static constexpr Bringer kTurned = {turned::unfit, turned::fill, turned::preparation};
   static constexpr Bringer kShift = {shift::unfit, nullptr, nullptr};

@@ -25,10 +25,13 @@ TiledMap tiled(const Problem& p, const std::vector<i64>& sizes, const std::vecto
   return map;
 }
 
-// Planes as they are, by 64 pixels and so many channels.
+// Planes as they are, by 128 bytes of pixels and so many channels.
 MapShape planes_map(const Problem& p, i64 plane, i64 c, int channels) {
-  TiledMap map = tiled(p, {plane, c, p.n}, {plane * 2, c * plane * 2}, {64, channels, 1});
+  const i64 element = size_of(p.dtype);
+  TiledMap map =
+      tiled(p, {plane, c, p.n}, {plane * element, c * plane * element}, {128 / element, channels, 1});
   map.swizzle_bytes = 128;
+  map.rounds_to_tf32 = tf32_parts(p) == 1;
   return map;
 }
 
@@ -99,7 +102,7 @@ MapShape im2col_map(const Tiling& t, const Problem& p) {
 MapShape x_map(const Tiling& t, const Problem& p) {
   switch (t.bring) {
     case Bring::planes:
-      return planes_map(p, p.h * p.w, p.c, 64);
+      return planes_map(p, p.h * p.w, p.c, t.k_block);
     case Bring::shift:
     case Bring::turned:
       return rows_map(t, p);

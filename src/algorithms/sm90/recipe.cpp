@@ -138,7 +138,9 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   params.k_tiles = narrow(ceil_div(p.k, t.channels));
   params.c_blocks = narrow(channel_blocks(t, p));
   const int across = pooled_extent(t.width, p), down = pooled_extent(t.height, p);
+  const bool through_registers = t.bring == Bring::planes && planes::in_registers(p);
   params.tiles_w = narrow(ceil_div(t.bring == Bring::planes ? p.p() * p.q() : p.y_w(), across));
+  if (through_registers) params.tiles_w = params.tiles / params.k_tiles;  // all planes as if they were one
   params.tiles_h = narrow(ceil_div(p.y_h(), down));
   params.pad_top = narrow(p.pad_top), params.pad_left = narrow(p.pad_left);
   params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
@@ -154,6 +156,10 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   // What a kernel does not use is some map.
   const Mapped w = read(w_map(t, p, packed_taps(p, asked)), operands.w);
   const Mapped x = reads_input(t, p) ? w : read(x_map(t, p), operands.x);
+  if (through_registers)
+    return launch("implicit_gemm", kernel_source(t, p),
+                  shape_of(t, p, persistent_blocks(t, params.k_tiles, params.tiles, chip)),
+                  {mapped({x}), mapped({w}), value(params, std::move(members))});
   const Mapped y = stores_by_map(t, p) ? write(y_map(t, p), Place::y) : x;
   std::vector<Mapped> outputs = {y};
   if (t.phased()) outputs = add_phases(params, t, p, asked, operands.result);
@@ -220,32 +226,33 @@ Recipe spreading(Formed formed, const Problem& asked, const DeviceInfo& device) 
 
 }  // namespace
 
-Formed parse_formed(const std::string& config, const Problem& given) {
+Formed parse_formed(const std::string& config) {
   Formed formed;
   if (!parse_config(config, formed)) refuse_tiling(config);
-  if (formed.form == Form::thinned) {
-    if (!spreads(given))
-      throw Error(Status::bad_problem, config + " spreads x's gradient of a 1x1 filter with strides");
-    return formed;
-  }
-  const Problem p = engine_problem(as_asked(given).problem);
-  if (formed.form == Form::folded && !folds(p))
-    throw Error(Status::bad_problem, config + " folds few channels, not " + std::to_string(p.c));
-  if (formed.form == Form::deepened && !deepens(p))
-    throw Error(Status::bad_problem,
-                config + " takes few channels and strides no larger than the filter, no dilation");
-  if (formed.form != Form::plain && p.groups > 1)
-    throw Error(Status::bad_problem,
-                config + " gathers few channels of one group, not of " + std::to_string(p.groups));
-  if (p.groups % formed.merged != 0)
-    throw Error(Status::bad_problem, config + " merges groups by a divisor of " + std::to_string(p.groups));
-  const Tiling& t = formed.tiling;
-  const bool serves =
-      formed.form != Form::plain ? takes_nhwc(t) : !thins(p) || takes_nhwc(t) || t.bring == Bring::fetch;
-  if (!serves)
-    throw Error(Status::bad_problem,
-                config + ": gathered and thinned pixels are NHWC, as patch and im2col take them");
   return formed;
+}
+
+void require_form(const Formed& formed, const Problem& given) {
+  const auto require = [&](bool can, const std::string& else_why) {
+    if (!can) throw Error(Status::bad_problem, config_name(formed) + else_why);
+  };
+  if (formed.form == Form::thinned)
+    return require(spreads(given), " spreads x's gradient of a 1x1 filter with strides");
+  const Problem asked = as_asked(given).problem, p = engine_problem(asked);
+  const Tiling& t = formed.tiling;
+  require(formed.form != Form::folded || folds(p), " folds few channels, not " + std::to_string(p.c));
+  require(formed.form != Form::deepened || deepens(p),
+          " takes few channels and strides no larger than the filter, no dilation");
+  require(p.groups % formed.merged == 0, " merges groups by a divisor of " + std::to_string(p.groups));
+  if (formed.form == Form::plain) {
+    require(!thins(p) || takes_nhwc(t) || t.bring == Bring::fetch,
+            ": thinned pixels are NHWC, as patch and im2col take them");
+    return;
+  }
+  require(p.groups == 1, " gathers few channels of one group, not of " + std::to_string(p.groups));
+  require(takes_nhwc(t), ": gathered pixels are NHWC, as patch and im2col take them");
+  require(asked.x_pitch == 0, " gathers from whole tensors, and x is a slice");
+  require(asked.direction == Direction::forward, " gathers few channels in forward alone");
 }
 
 bool takes_nhwc(const Tiling& t) { return t.bring == Bring::patch || t.bring == Bring::im2col; }

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "src/algorithms/sm90/bring.hpp"
 #include "src/algorithms/sm90/wgmma.hpp"
 #include "src/problem/dtype.hpp"
 
@@ -129,6 +130,13 @@ string mma_function(const KernelConfig& c, DType dtype) {
   return wgmma_function(columns(c), dtype, First::shared, dtype == DType::f32 ? "" : transposed);
 }
 
+// The file of the kernel's function, which is called as that is. Both of what brings pixels and of what
+// stores results there is one for implicit_gemm alone.
+string entry_of(const Tiling& t, const Problem& p) {
+  if (t.bring == Bring::shift) return "shift_gemm";
+  return t.bring == Bring::planes && planes::in_registers(p) ? "planes_gemm" : "implicit_gemm";
+}
+
 string activate_function(Activation activation, DType dtype) {
   const bool quick =
       dtype != DType::f32 && (activation == Activation::sigmoid || activation == Activation::silu);
@@ -145,12 +153,13 @@ jit::Source kernel_source(const Tiling& t, const Problem& p, PhaseOrder order) {
   c.phase_order = order;
   jit::Source source;
   source.name = "implicit_gemm_sm90/" + to_string(t);
-  source.entry = t.bring == Bring::shift ? "shift_gemm" : "implicit_gemm";
-  source.block_threads = threads(c);
+  source.entry = entry_of(t, p);
+  source.block_threads = threads(t, p);
   source.shared_bytes = static_cast<int>(shared_bytes(c));
   source.text = include("config.h") + ConfigText(c).text() + include("activations.cuh") +
                 activate_function(p.epilogue.activation, p.dtype) + mma_function(c, p.dtype);
-  if (t.bring != Bring::shift) source.text += include(bring_file(c)) + include(store_file(c));
+  if (source.entry == "planes_gemm") source.text += wgmma_function(columns(c), p.dtype, First::registers, "");
+  if (source.entry == "implicit_gemm") source.text += include(bring_file(c)) + include(store_file(c));
   source.text += include(source.entry + ".cu");
   return source;
 }

@@ -23,7 +23,7 @@ Way way(const Tiling& t, const Problem& p) {
   if (t.split > 1) return Way::split;
   if (plain_stores(p)) return Way::plain;
   if (p.dtype == DType::f32) {
-    if (t.bring == Bring::turned) return Way::pairs;
+    if (t.bring == Bring::turned || t.bring == Bring::planes) return Way::pairs;
     return t.stores == Stores::direct ? Way::direct : Way::values;
   }
   if (t.bring == Bring::planes) return Way::planes;
@@ -152,7 +152,7 @@ bool turns_input(const Tiling& t, const Problem& p) {
 }
 
 bool stores_by_map(const Tiling& t, const Problem& p) {
-  if (p.layout == Layout::nchw) return t.bring == Bring::planes;
+  if (p.layout == Layout::nchw) return t.bring == Bring::planes && !planes::in_registers(p);
   return !plain_stores(p) && t.stores == Stores::staged && t.split == 1;
 }
 
@@ -180,7 +180,10 @@ bool whole_images(const Tiling& t, const Problem& p) {
   return false;
 }
 
-int threads(const Tiling& t, const Problem& p) { return threads(kernel_config(t, p)); }
+int threads(const Tiling& t, const Problem& p) {
+  if (t.bring == Bring::planes && planes::in_registers(p)) return planes::kThreads;
+  return threads(kernel_config(t, p));
+}
 int shared_bytes(const Tiling& t, const Problem& p) { return saturated(shared_bytes(kernel_config(t, p))); }
 
 i64 step(const Tiling& t, const Problem& p) {
@@ -190,6 +193,8 @@ i64 step(const Tiling& t, const Problem& p) {
 i64 tiles(const Tiling& t, const Problem& p) {
   const i64 k = ceil_div(p.k, t.channels);
   if (t.bring == Bring::shift) return k * output_planes(p) * ceil_div(p.p(), t.height);
+  if (t.bring == Bring::planes && planes::in_registers(p))
+    return k * ceil_div(planes::boxes(p), t.pixels() / planes::kBox);
   if (t.bring == Bring::planes) return k * p.n * ceil_div(image(p), t.pixels());
   if (t.flat()) return k * ceil_div(p.n * image(p), step(t, p));
   if (pool_window(p) > 0)

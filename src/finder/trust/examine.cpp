@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -259,13 +261,19 @@ void Examiner::compile_ahead(const std::vector<Task>& tasks, const Watch& watch)
     ++done;
     one_more.notify_one();
   };
+  // A compiler may take hundreds of megabytes: more of them than processors would help nobody.
+  std::atomic<std::size_t> next = 0;
+  const auto compile_some = [&] {
+    for (std::size_t i; (i = next++) < tasks.size();) compile(tasks[i]);
+  };
   std::vector<std::thread> threads;
   threads.reserve(tasks.size());
   try {
-    for (const Task& task : tasks) threads.emplace_back(compile, std::cref(task));
-  } catch (const std::exception&) {  // the process may have no more: the rest is compiled when it is examined
+    const auto most = static_cast<std::size_t>(available_processors());
+    while (threads.size() < std::min(tasks.size(), most)) threads.emplace_back(compile_some);
+  } catch (const std::exception&) {  // the process may have no more: those that there are do it all
   }
-  for (std::unique_lock lock(mutex); done < threads.size();) {
+  for (std::unique_lock lock(mutex); !threads.empty() && done < tasks.size();) {
     if (watch) watch(Phase::compile);  // with each that is done the deadline starts anew
     const std::size_t before = done;
     one_more.wait(lock, [&] { return done > before; });

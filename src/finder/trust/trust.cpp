@@ -18,7 +18,7 @@ bool takes(const Candidate& candidate, const std::vector<std::string>& programs,
            const Target& target) {
   try {
     validate(problem);
-    const Candidate same = candidate.algorithm->candidate(problem, candidate.config, target);
+    const Candidate same = candidate.algorithm->candidate(problem, candidate.maker, target);
     return program_digests(same.recipe()) == programs;
   } catch (const Error&) {
     return false;
@@ -110,16 +110,39 @@ void Trust::sift(Selection& selection, const Settled& s) const {
   require_candidates(selection, s);
 }
 
-bool Trust::admit(const Candidate& candidate, const Settled& s) {
-  switch (standing(candidate, s)) {
-    case Standing::trusted:
-    case Standing::verified:
-      return true;
-    case Standing::quarantined:
-      return false;
-    case Standing::untried:
-      break;
+// The trial of one verdict, which no two threads make at a time.
+class Trust::Turn {
+ public:
+  Turn(Trust& trust, std::string key) : trust_(trust), key_(std::move(key)) {
+    std::unique_lock lock(trust_.mutex_);
+    trust_.trial_ended_.wait(lock, [&] { return trust_.tried_now_.insert(key_).second; });
   }
+  ~Turn() {
+    {
+      const std::lock_guard lock(trust_.mutex_);
+      trust_.tried_now_.erase(key_);
+    }
+    trust_.trial_ended_.notify_all();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  Trust& trust_;
+  const std::string key_;
+};
+
+bool Trust::admit(const Candidate& candidate, const Settled& s) {
+  Standing known = standing(candidate, s);
+  if (known == Standing::untried) {
+    const Turn turn(*this, verdict_key(candidate, s.problem, s.device->info()));
+    known = standing(candidate, s);  // as another thread's trial has left it
+    if (known == Standing::untried) return try_now(candidate, s);
+  }
+  return known != Standing::quarantined;
+}
+
+bool Trust::try_now(const Candidate& candidate, const Settled& s) {
   Task task = small_task(candidate, s, kSeed);
   const Problem asked = task.problem;
   const Report first = examine(task, s);

@@ -4,10 +4,12 @@
 #ifndef FALTUNG_SRC_FINDER_TRUST_TRUST_HPP_
 #define FALTUNG_SRC_FINDER_TRUST_TRUST_HPP_
 
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 
@@ -35,7 +37,7 @@ class Trust {
   // none is left.
   void sift(Selection& selection, const Settled& settled) const;
   // Whether it may be used. One that is untried is tried now, in the worker: its verdict is kept, and a bad
-  // one warned of.
+  // one warned of. Who asks for the same programs meanwhile waits for that verdict.
   bool admit(const Candidate& candidate, const Settled& settled);
   // Has the device's worker compile what admit or a measurement of these will need next, all at once. Does
   // nothing on the CPU.
@@ -50,6 +52,8 @@ class Trust {
                const Report& report, std::uint64_t seed);
 
  private:
+  class Turn;
+  bool try_now(const Candidate& candidate, const Settled& settled);
   Worker& worker(const Settled& settled);
 
   Store& store_;
@@ -57,6 +61,8 @@ class Trust {
   std::function<void(const std::string&)> warn_;
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Worker>> workers_;  // by device and command
+  std::set<std::string> tried_now_;                         // keys of verdicts
+  std::condition_variable trial_ended_;
 };
 
 // What a smaller problem keeps of the one that is asked for: long sums, or a large image.
