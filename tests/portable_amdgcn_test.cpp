@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <signal.h>
@@ -53,6 +54,7 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
                                     : sampling::draw(all, 1, std::string("amdgcn ") + GetParam(),
                                                      [](const std::string&) { return std::string(); });
   int compiled = 0;
+  std::map<std::string, int> of_algorithm;
   const Target target = builder.target();
   for (const auto& algorithm : registry()) {
     if (algorithm->device_kind() != "gpu") continue;
@@ -79,12 +81,14 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
         if (kernel.resources.limited_by == "registers") {
           EXPECT_EQ(kernel.resources.waves, by_registers) << kernel.entry;
         }
-        ++compiled;
+        ++compiled, ++of_algorithm[std::string(algorithm->name())];
       }
     }
   }
   EXPECT_GT(compiled, 0);
-  std::printf("%d kernels for %s\n", compiled, GetParam());
+  std::printf("%d kernels for %s", compiled, GetParam());
+  for (const auto& [algorithm, number] : of_algorithm) std::printf(", %s %d", algorithm.c_str(), number);
+  std::printf("\n");
 }
 
 // What the cost model reckons with for the tiles of products is enough for what the compiler makes of them:

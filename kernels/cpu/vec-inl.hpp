@@ -91,11 +91,19 @@ HWY_INLINE void store_vec(FloatVec v, void* to) {
   }
 }
 
-// Less than eight elements, in as few moves as there are ones in count; of a loop compilers make much more.
-HWY_INLINE void copy_few(const std::uint16_t* from, std::uint16_t* to, int count) {
-  if ((count & 4) != 0) std::memcpy(to, from, 4 * sizeof *to), from += 4, to += 4;
-  if ((count & 2) != 0) std::memcpy(to, from, 2 * sizeof *to), from += 2, to += 2;
-  if ((count & 1) != 0) *to = *from;
+// Less than kFloatLanes elements, at most seven, in as many moves as count has ones; of a loop compilers make
+// much more.
+HWY_INLINE void copy_few([[maybe_unused]] const std::uint16_t* from, [[maybe_unused]] std::uint16_t* to,
+                         [[maybe_unused]] int count) {
+  if constexpr (kFloatLanes > 4) {
+    if ((count & 4) != 0) std::memcpy(to, from, 4 * sizeof *to), from += 4, to += 4;
+  }
+  if constexpr (kFloatLanes > 2) {
+    if ((count & 2) != 0) std::memcpy(to, from, 2 * sizeof *to), from += 2, to += 2;
+  }
+  if constexpr (kFloatLanes > 1) {
+    if ((count & 1) != 0) *to = *from;
+  }
 }
 
 // The first count elements of a vector, 0 <= count <= kFloatLanes: load_vec fills up with zeros.

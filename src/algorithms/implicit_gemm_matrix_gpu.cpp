@@ -39,7 +39,7 @@ struct Tile {
 
 constexpr Tile kTiles[] = {
     {128, 128, 2, 2, 4, {256, 160}}, {128, 128, 4, 2, 4, {208, 112}}, {128, 64, 2, 2, 4, {232, 128}},
-    {64, 128, 2, 2, 4, {232, 128}},  {64, 64, 2, 2, 4, {160, 96}},    {64, 32, 2, 1, 4, {168, 96}},
+    {64, 128, 2, 2, 4, {232, 128}},  {64, 64, 2, 2, 4, {160, 96}},    {64, 32, 2, 1, 4, {176, 96}},
 };
 constexpr TileTable<Tile> kTable("implicit_gemm_matrix_gpu", kTiles, kMostSplits);
 using Choice = TileChoice<Tile>;

@@ -34,7 +34,7 @@ PixelLanes::PixelLanes(const Problem& problem, const TapConvolution& convolution
   panels_ = EvenSplit(t_.out_channels, tile_.rows);
   phases_h_ = std::min(t_.step_h, t_.extent_h()), phases_w_ = std::min(t_.step_w, t_.extent_w());
   in_registers_ = epilogue_in_registers(p_) && t_.out_step_w == 1;
-  few_steps_ = taps() * t_.in_channels <= kFewSteps;
+  few_steps_ = taps() * t_.in_channels <= kFewStepsOfPlanes;
   for (int vectors = 1; vectors <= tile_.vectors; ++vectors) {
     for (const i64 part : {i64{0}, panels_.parts() - 1}) {
       const int m = static_cast<int>(panels_.size(part));
