@@ -9,6 +9,7 @@
 #include "kernels/cpu/brgemm.hpp"
 #include "src/algorithms/config_name.hpp"
 #include "src/algorithms/cpu_rates.hpp"
+#include "src/algorithms/implicit_gemm_part.hpp"
 #include "src/plan/bound_launch.hpp"
 #include "tests/algorithms.hpp"
 #include "tests/builder.hpp"
@@ -287,6 +288,17 @@ TEST(ImplicitGemmCpu, PredictsNoMoreThanItsTilesReach) {
             << candidate.kernel() << " for " << to_string(p);
     }
   }
+}
+
+// Each item of images that are joined stages all of them: items beyond those that the threads need do so in
+// vain.
+TEST(ImplicitGemmCpu, StagesJoinedImagesNoMoreThanTheThreadsNeed) {
+  if (brgemm_lanes() < 8) GTEST_SKIP() << "rows of 7 by 7 pixels leave few lanes empty";
+  const Problem p = parse_problem("fwd:n2c240h7w7k208r1s1:f32:nchw");
+  constexpr int kThreads = 2;
+  const auto lanes = make_pixel_lanes(p, tap_convolutions(p).front(), {brgemm_max_rows(2), 2}, kThreads);
+  EXPECT_GE(lanes->items(), kThreads);
+  EXPECT_LE(lanes->items(), 2 * kThreads);
 }
 
 // On the CPU, bit for bit; registry_gpu_test.cpp does the same on GPUs.

@@ -118,13 +118,17 @@ void PixelLanes::divide_flat(int threads) {
   const i64 most = std::clamp<i64>(kMostPixels / (t_.rows * t_.columns), 1, t_.images());
   i64 best_images = 1, best_parts = 1;
   double best_ns = INFINITY;
-  for (i64 images = most; images >= 1; --images) {
-    if (images > 1 && stage_floats(images, t_.rows, t_.columns) > most_stage_floats()) continue;
-    const i64 together = EvenSplit(t_.images(), images).largest();
-    each_panel_parts(1, t_.groups * ceil_div(t_.images(), images), threads, [&](i64 parts, i64 items) {
-      const double ns = division_ns(items, flat_item_ns(together, ceil_div(panels_.parts(), parts)), threads);
-      if (ns < best_ns) best_ns = ns, best_images = images, best_parts = parts;
-    });
+  const i64 all = t_.images();
+  for (i64 cuts = ceil_div(all, most);; cuts = std::min(all, cuts + std::max<i64>(1, cuts / 4))) {
+    const i64 images = EvenSplit::in_parts(all, cuts).largest();
+    if (images == 1 || stage_floats(images, t_.rows, t_.columns) <= most_stage_floats()) {
+      each_panel_parts(1, t_.groups * cuts, threads, [&](i64 parts, i64 items) {
+        const double item = flat_item_ns(images, ceil_div(panels_.parts(), parts));
+        const double ns = division_ns(items, item, threads);
+        if (ns < best_ns) best_ns = ns, best_images = images, best_parts = parts;
+      });
+    }
+    if (cuts == all) break;
   }
   grid_.divide_images(best_images);
   grid_.divide_panels(panels_.parts(), best_parts, 0);
