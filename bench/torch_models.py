@@ -288,6 +288,10 @@ def train(options):
         host = [1e3 * min(column) for column in zip(*times)]
         return f"host {host[0]:.2f} + {host[1]:.2f}, in a graph {timed_in_a_graph(step, options.device):.2f}"
     result_of, parameters = model, list(model.parameters())
+    begin = time.perf_counter()
+    step()
+    synchronize(options.device)
+    stage(f"the first step took {time.perf_counter() - begin:.1f} s")
     before, begin = timed(step, options.device, 5), time.perf_counter()
     stage(f"{options.model} {options.layout}, batch {len(x)} in PyTorch: {before:.2f} ms")
     if options.parts:

@@ -24,9 +24,7 @@ std::atomic<int> runs{0};
 // Right, and slow, in as many configs as find could try.
 class Slow : public Algorithm {
  public:
-  std::string_view name() const override { return "aaa_slow_cpu"; }
-  std::string_view description() const override { return "takes its time"; }
-  std::string_view device_kind() const override { return "cpu"; }
+  Slow() : Algorithm({"aaa_slow_cpu", "takes its time", "cpu"}) {}
   Support accepts(const Problem& problem, const Target&) const override {
     return problem.n == 3 ? Support::supported() : Support::declined("it is for a batch of three");
   }
@@ -71,9 +69,7 @@ class Slow : public Algorithm {
 // Done at once, and right, for it promises nothing.
 class Careless : public Algorithm {
  public:
-  std::string_view name() const override { return "aaa_careless_cpu"; }
-  std::string_view description() const override { return "gives zeros"; }
-  std::string_view device_kind() const override { return "cpu"; }
+  Careless() : Algorithm({"aaa_careless_cpu", "gives zeros", "cpu"}) {}
   Support accepts(const Problem& problem, const Target&) const override {
     return problem.n == 3 ? Support::supported() : Support::declined("it is for a batch of three");
   }

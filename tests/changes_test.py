@@ -66,7 +66,7 @@ def config(copy):
 
 
 def activation(copy):
-    ops, header = "kernels/common/epilogue_ops.inc", "include/faltung/faltung.hpp"
+    ops, header = "kernels/common/epilogue_ops.inc", "include/faltung/problem.hpp"
     text = (copy.folder / ops).read_text()
     (copy.folder / ops).write_text(text.rstrip("\n") + "\nFALTUNG_ACTIVATION(toy, F_MAX(x, F_C(0.0f) - x))\n")
     text = (copy.folder / header).read_text()

@@ -308,5 +308,25 @@ TEST_F(CpuFunctions, ReductionsOfColumns) {
   }
 }
 
+// All sizes about a vector's and a cache line's, and nothing written beside the result.
+TEST_F(CpuFunctions, MatricesAreTransposed) {
+  constexpr float kUntouched = -1;
+  for (const std::int64_t rows : {1, 3, 4, 8, 15, 16, 17, 32, 35, 48}) {
+    for (const std::int64_t columns : {1, 2, 4, 7, 8, 13, 16, 18, 33, 49}) {
+      const std::int64_t from_stride = columns + 3, to_stride = rows + 5;
+      std::vector<float> from(static_cast<std::size_t>(rows * from_stride));
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+      std::vector<float> to(static_cast<std::size_t>(columns * to_stride), kUntouched), expected = to;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        for (std::int64_t column = 0; column < columns; ++column)
+          expected[static_cast<std::size_t>(column * to_stride + row)] =
+              static_cast<float>(row * from_stride + column);
+      }
+      transpose_to_float(DType::f32, from.data(), from_stride, rows, columns, to.data(), to_stride);
+      EXPECT_EQ(to, expected) << rows << " x " << columns;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace faltung

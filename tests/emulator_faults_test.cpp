@@ -83,7 +83,15 @@ TEST(EmulatorFaults, UninitialisedReads) {
   EXPECT_SAID("nobody wrote", after_begin({"ds_read_b32 v2, v1", "s_waitcnt lgkmcnt(0)",
                                            "global_store_dword v1, v2, s[2:3]"}));
   EXPECT_SAID("nobody", after_begin({"v_cmp_gt_u32_e32 vcc, 5, v7", "s_and_saveexec_b64 s[4:5], vcc"}));
-  // What does not depend on the undefined bits is defined.
+  // What does not depend on the undefined bits is defined; both products take the first of two scalars.
+  const std::vector<std::string> pair = {"s_mov_b32 s4, 1.0", "v_mov_b32_e32 v4, v1", "v_mov_b32_e32 v5, v1"};
+  const auto product = [&](const char* text) {
+    std::vector<std::string> lines = pair;
+    lines.insert(lines.end(), {text, "global_store_dword v1, v7, s[2:3]"});
+    return after_begin(lines);
+  };
+  EXPECT_EQ(said(product("v_pk_mul_f32 v[6:7], v[4:5], s[4:5] op_sel_hi:[1,0]")), "");
+  EXPECT_SAID("nobody wrote", product("v_pk_mul_f32 v[6:7], v[4:5], s[4:5]"));
   EXPECT_EQ(said(after_begin({"v_and_b32_e32 v5, 0, v7", "global_store_dword v1, v5, s[2:3]"})), "");
 }
 TEST(EmulatorFaults, AddressesOutside) {
@@ -114,12 +122,13 @@ TEST(EmulatorFaults, DivergenceAroundBarriers) {
 TEST(EmulatorFaults, AnEndlessLoop) { EXPECT_SAID("still runs", {"s_branch 65535"}, 64); }
 
 // Kernels as they are compiled, changed by one instruction.
-class EmulatorFaultsInKernels : public testing::TestWithParam<const char*> {
+using KernelOnChip = std::pair<const char*, const char*>;
+class EmulatorFaultsInKernels : public testing::TestWithParam<KernelOnChip> {
  protected:
   // What the emulator says, or what the result's check does; empty where all is right.
-  std::string said_of(const std::string& kernel, const std::function<void(CodeObject&)>& change,
-                      Inputs inputs = Inputs::whole) {
-    const auto device = std::make_shared<EmulatedDevice>(std::string("clang:") + GetParam());
+  std::string said_of(const std::function<void(CodeObject&)>& change, Inputs inputs = Inputs::whole) {
+    const auto [kernel, chip] = GetParam();
+    const auto device = std::make_shared<EmulatedDevice>(std::string("clang:") + chip);
     device->change = [&](CodeObject& code) {
       if (code.kernel.starts_with("implicit_gemm")) change(code);
     };
@@ -150,10 +159,9 @@ class EmulatorFaultsInKernels : public testing::TestWithParam<const char*> {
   }
   const Scratch scratch_;
   Store store_{scratch_.path()};  // what is changed was compiled once
-  static constexpr const char* kMatrix = "implicit_gemm_matrix_gpu";
   void SetUp() override {
     try {
-      make_offline_compiler(std::string("clang:") + GetParam());
+      make_offline_compiler(std::string("clang:") + GetParam().second);
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }
@@ -161,38 +169,40 @@ class EmulatorFaultsInKernels : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(EmulatorFaultsInKernels, AreFound) {
-  EXPECT_EQ(said_of(kMatrix, [](CodeObject&) {}), "");
-  const std::string barrier = said_of(kMatrix, [](CodeObject& code) {
+  EXPECT_EQ(said_of([](CodeObject&) {}), "");
+  const std::string barrier = said_of([](CodeObject& code) {
     for (const std::size_t i : all_of(code, "s_barrier")) drop(code, i);
   });
   EXPECT_TRUE(barrier.find("a race") != std::string::npos ||
               barrier.find("nobody wrote") != std::string::npos)
       << barrier;
-  const std::string wait = said_of(kMatrix, [](CodeObject& code) {
+  const std::string wait = said_of([](CodeObject& code) {
     for (const std::size_t i : all_of(code, "s_wait")) drop(code, i);
   });
   EXPECT_NE(wait.find("a missing wait"), std::string::npos) << wait;
-  const std::string bound = said_of(
-      kMatrix, [](CodeObject&) {}, Inputs::x_too_short);
+  const std::string bound = said_of([](CodeObject&) {}, Inputs::x_too_short);
   EXPECT_NE(bound.find("cross the end"), std::string::npos) << bound;
-  const std::string undefined = said_of(
-      kMatrix, [](CodeObject&) {}, Inputs::x_undefined);
+  const std::string undefined = said_of([](CodeObject&) {}, Inputs::x_undefined);
   EXPECT_NE(undefined.find("nobody wrote"), std::string::npos) << undefined;
   // A lane takes its neighbour's operand; a product has its operands the wrong way round.
-  const std::string lane = said_of(kMatrix, [](CodeObject& code) {
-    for (const char* load : {"ds_read_b128", "ds_load_b128"})
+  const std::string lane = said_of([](CodeObject& code) {
+    for (const char* load : {"ds_read_b128", "ds_load_b128", "ds_read_b64", "ds_read2_b64"})
       for (const std::size_t i : all_of(code, load))
         code.program[i].modifiers["offset"] = {code.program[i].value("offset") + 16};
   });
   EXPECT_FALSE(lane.empty());
-  const std::string map = said_of(kMatrix, [](CodeObject& code) {
+  const std::string map = said_of([](CodeObject& code) {
     for (const char* product : {"v_mfma", "v_wmma"})
       for (const std::size_t i : all_of(code, product))
         std::swap(code.program[i].operands[1], code.program[i].operands[2]);
   });
-  EXPECT_NE(map.find("wrong"), std::string::npos) << map;
+  const bool has_matrix_units = std::string(GetParam().first) == "implicit_gemm_matrix_gpu";
+  EXPECT_EQ(map.find("wrong") != std::string::npos, has_matrix_units) << map;
 }
-INSTANTIATE_TEST_SUITE_P(Chips, EmulatorFaultsInKernels, testing::Values("gfx942", "gfx1100"));
+INSTANTIATE_TEST_SUITE_P(Chips, EmulatorFaultsInKernels,
+                         testing::Values(KernelOnChip{"implicit_gemm_matrix_gpu", "gfx942"},
+                                         KernelOnChip{"implicit_gemm_matrix_gpu", "gfx1100"},
+                                         KernelOnChip{"implicit_gemm_gpu", "gfx1030"}));
 
 }  // namespace
 }  // namespace faltung::emulator

@@ -1,8 +1,9 @@
 // The portable kernels, compiled for AMD's chips and run in the emulator: exact on small integers, within the
 // bound on random data, and without a fault that the emulator finds. No GPU is needed.
 //
-// FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_PART=<i>/<n> to every
-// n-th case, i from 1: with FALTUNG_TEST_FULL=1 all takes hours of one core, and parts run side by side.
+// FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_PROBLEM=<problem string>
+// to that problem with every config, FALTUNG_TEST_PART=<i>/<n> to every n-th case, i from 1: with
+// FALTUNG_TEST_FULL=1 all takes hours of one core, and parts run side by side.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -61,9 +62,16 @@ struct Subject {
   std::string label;
 };
 
+const char* given_problem() { return std::getenv("FALTUNG_TEST_PROBLEM"); }
+
 std::vector<Subject> subjects_on(const Target& target, const std::string& compiler) {
-  std::vector<Problem> problems = shape_problems();
-  for (const Problem& p : epilogue_problems()) problems.push_back(p);
+  std::vector<Problem> problems;
+  if (given_problem() != nullptr) {
+    problems.push_back(parse_problem(given_problem()));
+  } else {
+    problems = shape_problems();
+    for (const Problem& p : epilogue_problems()) problems.push_back(p);
+  }
   std::vector<Subject> subjects;
   for (const auto& algorithm : registry()) {
     if (algorithm->device_kind() != "gpu") continue;
@@ -203,20 +211,26 @@ std::string config_family(const std::string& config) {
          config.substr(std::min(config.size(), config.find_first_not_of("0123456789", parts + 3)));
 }
 
-// Each config once for each kind of problem, and once for each epilogue, on the first problem that lists it
-// in the order that the seed draws. All problems with all configs would take days.
-std::vector<EmulatedCase> every_config(const std::vector<Problem>& supported, const Algorithm& algorithm,
-                                       const Target& target, const std::string& label) {
+// Each problem once, with a config that is drawn; and each config once for each kind of problem, and once for
+// each epilogue, on the first problem that lists it in the order that the seed draws. All problems with all
+// configs would take days.
+std::vector<EmulatedCase> every_problem_and_config(const std::vector<Problem>& supported,
+                                                   const Algorithm& algorithm, const Target& target,
+                                                   const std::string& label) {
   std::vector<EmulatedCase> cases;
   std::set<std::string> seen;
   for (const std::size_t i : sampling::shuffled(supported.size(), label)) {
     const Problem& p = supported[i];
     const std::string text = to_string(p), epilogue = text.substr(text.find(name(p.layout)));
     const bool plain = p.epilogue == Epilogue{};
-    for (const Candidate& candidate : algorithm.candidates(p, target)) {
+    const std::vector<Candidate> candidates = algorithm.candidates(p, target);
+    const std::size_t before = cases.size();
+    for (const Candidate& candidate : candidates) {
       const std::string kind = plain ? direction_layout_dtype(p) + config_family(candidate.config) : epilogue;
-      if (seen.insert(kind).second) cases.emplace_back(p, candidate);
+      if (seen.insert(kind).second || given_problem() != nullptr) cases.emplace_back(p, candidate);
     }
+    if (cases.size() == before)
+      cases.emplace_back(p, candidates[sampling::shuffled(candidates.size(), label + text).front()]);
   }
   std::printf("%zu cases of %s\n", cases.size(), std::string(algorithm.name()).c_str());
   return cases;
@@ -224,7 +238,7 @@ std::vector<EmulatedCase> every_config(const std::vector<Problem>& supported, co
 
 // Of each algorithm a problem on each chip in turn; of the matrix units' kernel, which nothing else runs,
 // more on every chip. Then others of all algorithms, as the seed draws them, for some seconds of processor
-// time. Where all is to be tested, every config on every chip.
+// time. Where all is to be tested, every problem and every config on every chip.
 TEST_P(EmulatorKernels, EveryAlgorithm) {
   FALTUNG_TRACE_SAMPLE();
   const std::size_t chip = static_cast<std::size_t>(
@@ -240,8 +254,9 @@ TEST_P(EmulatorKernels, EveryAlgorithm) {
       continue;
     const double kinds = (is_matrix ? 3 : 1) / 18.0;
     for (const auto& [p, candidate] :
-         sampling::full() ? every_config(subject.supported, *subject.algorithm, target, subject.label)
-                          : drawn_cases(subject.supported, *subject.algorithm, target, kinds, subject.label))
+         sampling::full()
+             ? every_problem_and_config(subject.supported, *subject.algorithm, target, subject.label)
+             : drawn_cases(subject.supported, *subject.algorithm, target, kinds, subject.label))
       if (parts::ours(place++)) verify(p, candidate);
   }
   if (!sampling::full() && !parts::given()) verify_more(subjects);

@@ -16,9 +16,7 @@ using testing::HasSubstr;
 // Right, and as it says not to the same bits every time.
 class Atomic : public Algorithm {
  public:
-  std::string_view name() const override { return "aaa_atomic_cpu"; }
-  std::string_view description() const override { return "adds in any order"; }
-  std::string_view device_kind() const override { return "cpu"; }
+  Atomic() : Algorithm({"aaa_atomic_cpu", "adds in any order", "cpu"}) {}
   Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
  private:

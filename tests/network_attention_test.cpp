@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "src/network/attention_finder.hpp"
 #include "src/network/lowering.hpp"
@@ -18,13 +21,19 @@ using network::Graph;
 
 constexpr AttentionModel kModel{2, 3, 10, 14, 16};
 
-Graph graph_of(const AttentionModel& model) {
-  const std::string bytes = model.bytes();
+Graph read(const std::string& bytes, const AttentionModel& model) {
   Graph graph = network::run_passes(network::unsized_passes(), onnx::read(bytes));
   graph = network::with_sizes(std::move(graph), model.shapes());
   graph = network::run_passes(network::sized_passes(), std::move(graph));
   return network::with_precision(std::move(graph), DType::f16);
 }
+
+// With the file's bytes, in which the graph's constants lie.
+struct Exported {
+  std::string bytes;
+  Graph graph;
+  explicit Exported(const AttentionModel& model) : bytes(model.bytes()), graph(read(bytes, model)) {}
+};
 
 std::vector<Attention> find(const Graph& graph) {
   return network::find_attention(graph, network::elementwise_chains(graph, true));
@@ -41,7 +50,8 @@ TEST(NetworkAttention, IsFoundAsExportersWriteIt) {
     for (const auto scale : {AttentionModel::Scale::of_scores, AttentionModel::Scale::of_both}) {
       AttentionModel model = kModel;
       model.keys_are = keys, model.scale_is = scale;
-      const Graph graph = graph_of(model);
+      const Exported exported(model);
+      const Graph& graph = exported.graph;
       const std::vector<Attention> found = find(graph);
       ASSERT_EQ(found.size(), 1u);
       const network::AttentionCall& call = found[0].call;
@@ -70,11 +80,12 @@ TEST(NetworkAttention, IsFoundAsExportersWriteIt) {
 TEST(NetworkAttention, LeavesWhatOthersRead) {
   AttentionModel model = kModel;
   model.also_gives = "scores";
-  EXPECT_TRUE(find(graph_of(model)).empty());
+  EXPECT_TRUE(find(Exported(model).graph).empty());
   model.also_gives = "powers";
-  EXPECT_TRUE(find(graph_of(model)).empty());
+  EXPECT_TRUE(find(Exported(model).graph).empty());
   model.also_gives = "heads";
-  const Graph graph = graph_of(model);
+  const Exported exported(model);
+  const Graph& graph = exported.graph;
   const std::vector<Attention> found = find(graph);
   ASSERT_EQ(found.size(), 1u);
   for (const int i : found[0].absorbed) {
@@ -83,7 +94,7 @@ TEST(NetworkAttention, LeavesWhatOthersRead) {
   }
   model = kModel;
   model.axis = 2;
-  EXPECT_TRUE(find(graph_of(model)).empty());
+  EXPECT_TRUE(find(Exported(model).graph).empty());
 }
 
 }  // namespace

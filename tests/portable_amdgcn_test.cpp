@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <signal.h>
@@ -53,6 +54,7 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
                                     : sampling::draw(all, 1, std::string("amdgcn ") + GetParam(),
                                                      [](const std::string&) { return std::string(); });
   int compiled = 0;
+  std::map<std::string, int> of_algorithm;
   const Target target = builder.target();
   for (const auto& algorithm : registry()) {
     if (algorithm->device_kind() != "gpu") continue;
@@ -79,12 +81,14 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
         if (kernel.resources.limited_by == "registers") {
           EXPECT_EQ(kernel.resources.waves, by_registers) << kernel.entry;
         }
-        ++compiled;
+        ++compiled, ++of_algorithm[std::string(algorithm->name())];
       }
     }
   }
   EXPECT_GT(compiled, 0);
-  std::printf("%d kernels for %s\n", compiled, GetParam());
+  std::printf("%d kernels for %s", compiled, GetParam());
+  for (const auto& [algorithm, number] : of_algorithm) std::printf(", %s %d", algorithm.c_str(), number);
+  std::printf("\n");
 }
 
 // What the cost model reckons with for the tiles of products is enough for what the compiler makes of them:
@@ -136,14 +140,16 @@ TEST(PortableAmdgcnTiles, TheChoiceFollowsTheChip) {
 TEST(PortableAmdgcnTiles, MatrixUnitsAreReached) {
   for (const std::string chip : {"gfx90a", "gfx942", "gfx1100", "gfx1201"}) {
     const bool all = sampling::full() || chip == "gfx942" || chip == "gfx1100";
-    for (const std::string shape : {"fwd:n8c320h64w64k320r3s3", "fwd:n8c1280h16w16k1280r3s3",
-                                    "fwd:n8c64h56w56k64r3s3", "bwd_w:n8c320h64w64k320r3s3"}) {
+    for (const std::string shape :
+         {"fwd:n8c320h64w64k320r3s3:pad1:f16:nhwc", "fwd:n8c1280h16w16k1280r3s3:pad1:f16:nhwc",
+          "fwd:n8c64h56w56k64r3s3:pad1:f16:nhwc", "fwd:n8c320h64w64k320r3s3:pad1:f16:nchw",
+          "bwd_w:n8c320h64w64k320r3s3:pad1:f16:nhwc"}) {
       if (!all && shape.find("n8c320") == std::string::npos) continue;
       const double least_share = shape.starts_with("fwd") ? 0.7 : 0.5;
       const std::shared_ptr<Device> device = amd_compiler(chip);
       if (device == nullptr) GTEST_SKIP();
       Builder builder(device);
-      const Problem p = parse_problem(shape + ":pad1:f16:nhwc");
+      const Problem p = parse_problem(shape);
       const Candidate candidate =
           find_algorithm("implicit_gemm_matrix_gpu").candidates(p, builder.target()).front();
       const std::string what = chip + " " + candidate.config + " " + shape;

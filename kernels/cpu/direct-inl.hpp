@@ -37,18 +37,6 @@ using Element = typename ElementOf<kType>::Type;
 template <DType kType, bool kPart>
 HWY_INLINE FloatVec load_lanes(const Element<kType>* p, std::size_t n) {
   if constexpr (!kPart) return load_vec<kType>(p);
-#if HWY_TARGET == HWY_AVX3
-  if constexpr (kType != DType::f32) {
-    const FloatTag d;
-    const hn::Rebind<std::uint16_t, FloatTag> d16;
-    const auto bits = hn::MaskedLoad(hn::FirstN(d16, n), d16, p);
-    if constexpr (kType == DType::f16) {
-      return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), bits));
-    } else {
-      return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<FloatTag>(), bits)));
-    }
-  }
-#endif
   return load_part<kType>(p, static_cast<int>(n));
 }
 
@@ -97,25 +85,6 @@ HWY_INLINE FloatVec load_columns(const Element<kType>* row, std::int64_t first, 
     if (column >= 0 && column < width) values[i] = load_one<kType>(row + column);
   }
   return hn::Load(d, values);
-}
-
-// Those beyond relu, out of line: a call for a vector costs little beside an exponential.
-HWY_NOINLINE inline FloatVec activate_further(Activation activation, float slope, FloatVec x) {
-  const FloatVec a = hn::Set(FloatTag(), slope);
-  switch (activation) {
-#define FALTUNG_ACTIVATION(op, value) \
-  case Activation::op:                \
-    return vec_activate<Activation::op>(x, a);
-#include "kernels/common/epilogue_ops.inc"
-#undef FALTUNG_ACTIVATION
-  }
-  return x;
-}
-
-HWY_INLINE FloatVec activate(Activation activation, float slope, FloatVec x) {
-  if (activation == Activation::none) return x;
-  if (activation == Activation::relu) return vec_activate<Activation::relu>(x, x);
-  return activate_further(activation, slope, x);
 }
 
 // count values in place, whole vectors: one call and one choice for all, so that their evaluations overlap.

@@ -86,26 +86,31 @@ void run_row(const DirectPass& pass, const DirectTensors& tensors, i64 image, i6
     for (i64 t = 0; t < columns.count; t += kColumnVectors * kFloatLanes) {
       V sums[kDirectChannels][kColumnVectors];
       sum_block(b, t, sums);
+      // From memory on, so that what finishes a vector is compiled once.
+      HWY_ALIGN float held[kDirectChannels][kColumnVectors][kFloatLanes];
 #pragma GCC unroll 4
       for (int o = 0; o < kDirectChannels; ++o) {
-        if (o >= b.channels) break;
+#pragma GCC unroll 2
+        for (int v = 0; v < kColumnVectors; ++v) hn::Store(sums[o][v], d, held[o][v]);
+      }
+#pragma GCC unroll 1
+      for (int o = 0; o < b.channels; ++o) {
         const i64 k = first_channel + o;
         const i64 offset = ((image * p.groups * pass.out_channels + k) * pass.out_h + h) * pass.out_w;
         auto* out = static_cast<Element<kType>*>(tensors.out) + offset;
-#pragma GCC unroll 2
+#pragma GCC unroll 1
         for (int v = 0; v < kColumnVectors; ++v) {
           const i64 at = t + v * kFloatLanes;
           if (at >= columns.count) break;
           const std::size_t lanes = static_cast<std::size_t>(std::min<i64>(kFloatLanes, columns.count - at));
-          V sum = sums[o][v];
           if (columns.step > 1) {  // strided backward_data, which has no epilogue
-            HWY_ALIGN float values[kFloatLanes];
-            hn::Store(sum, d, values);
             for (std::size_t i = 0; i < lanes; ++i) {
-              store_one<kType>(values[i], out + columns.first + (at + static_cast<i64>(i)) * columns.step);
+              store_one<kType>(held[o][v][i],
+                               out + columns.first + (at + static_cast<i64>(i)) * columns.step);
             }
             continue;
           }
+          V sum = hn::Load(d, held[o][v]);
           if (tensors.bias != nullptr) {
             sum = hn::Add(sum,
                           hn::Set(d, load_one<kType>(static_cast<const Element<kType>*>(tensors.bias) + k)));

@@ -110,15 +110,66 @@ void FromFloat(DType dtype, const float* from, void* to, i64 count) {
   with_dtype(dtype, [&](auto type) { FromFloatType<type>(from, to, count); });
 }
 
+#if HWY_TARGET != HWY_SCALAR
+
+// Four floats of every fourth row: row 4b of `from` in block b.
+template <class DV>
+HWY_INLINE hn::Vec<DV> load_blocks(DV d, const float* from, i64 stride) {
+  constexpr i64 kLanes = static_cast<i64>(hn::MaxLanes(DV()));
+  if constexpr (kLanes == 4) {
+    return hn::LoadU(d, from);
+  } else {
+    const hn::Half<DV> half;
+    return hn::Combine(d, load_blocks(half, from + kLanes / 2 * stride, stride),
+                       load_blocks(half, from, stride));
+  }
+}
+
+// Four columns of as many rows as a vector has lanes.
+HWY_INLINE void transpose_four(const float* from, i64 from_stride, float* to, i64 to_stride) {
+  const FloatTag d;
+  const hn::Repartition<double, FloatTag> pairs;
+  const FloatVec row0 = load_blocks(d, from, from_stride);
+  const FloatVec row1 = load_blocks(d, from + from_stride, from_stride);
+  const FloatVec row2 = load_blocks(d, from + 2 * from_stride, from_stride);
+  const FloatVec row3 = load_blocks(d, from + 3 * from_stride, from_stride);
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, row0, row1));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, row0, row1));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, row2, row3));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, row2, row3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * to_stride);
+}
+
+#endif
+
 template <DType kType>
 void TransposeType(const void* from, i64 from_stride, i64 rows, i64 columns, float* to, i64 to_stride) {
   // Squares of a cache line's floats, so that the lines of both sides are used whole while they are in L1.
+  // Rows lie far apart: a processor does not fetch their next lines by itself.
   constexpr i64 kBlock = 16;
   for (i64 c0 = 0; c0 < columns; c0 += kBlock) {
     const i64 c1 = HWY_MIN(columns, c0 + kBlock);
     for (i64 r0 = 0; r0 < rows; r0 += kBlock) {
       const i64 r1 = HWY_MIN(rows, r0 + kBlock);
-      for (i64 c = c0; c < c1; ++c) {
+      i64 whole = c0;  // columns before it are done
+#if HWY_TARGET != HWY_SCALAR
+      if constexpr (kType == DType::f32) {
+        if (r1 - r0 == kBlock) {
+          const float* const floats = static_cast<const float*>(from) + r0 * from_stride;
+          for (i64 r = 0; r < kBlock; ++r)
+            __builtin_prefetch(floats + r * from_stride + c0 + 2 * kBlock, 0, 3);
+          for (; whole + 4 <= c1; whole += 4) {
+            for (i64 r = 0; r < kBlock; r += kFloatLanes)
+              transpose_four(floats + r * from_stride + whole, from_stride, to + whole * to_stride + r0 + r,
+                             to_stride);
+          }
+        }
+      }
+#endif
+      for (i64 c = whole; c < c1; ++c) {
         for (i64 r = r0; r < r1; ++r) to[c * to_stride + r] = load_element(kType, from, r * from_stride + c);
       }
     }

@@ -46,8 +46,9 @@ struct Line {
 
 // Stockham's FFT in radix 4, with a pass of radix 2 at the end where it must: in order, between two lines.
 // The result is in whichever is returned. Exchanging real and imaginary parts makes it the inverse, times kN.
+// Out of line, once for all that use it: a call is little beside it.
 template <int kN>
-HWY_INLINE Line transform(Line x, Line y, const FftTwiddles& twiddles) {
+HWY_NOINLINE Line transform(Line x, Line y, const FftTwiddles& twiddles) {
   int n = kN, s = 1;
   for (; n >= 4; n /= 4, s *= 4) {
     for (int p = 0; p < n / 4; ++p) {
@@ -121,7 +122,7 @@ void read_row(const FftImage& image, i64 channel, i64 count, i64 row, i64 column
   }
 }
 
-template <DType kType, int kT>
+template <int kT>
 void forward(const FftImage& image, i64 channel, i64 count, i64 row, i64 column, float* to, i64 f_stride,
              float* memory) {
   const FloatTag d;
@@ -131,8 +132,10 @@ void forward(const FftImage& image, i64 channel, i64 count, i64 row, i64 column,
   const V half = hn::Set(d, 0.5f);
   // Two real rows are one complex one; their frequencies come apart by symmetry.
   for (int i = 0; i < kT; i += 2) {
-    read_row<kType, kT>(image, channel, count, row + i, column, s.a.real);
-    read_row<kType, kT>(image, channel, count, row + i + 1, column, s.a.imaginary);
+    with_dtype(image.dtype, [&](auto type) {
+      read_row<type, kT>(image, channel, count, row + i, column, s.a.real);
+      read_row<type, kT>(image, channel, count, row + i + 1, column, s.a.imaginary);
+    });
     const Line z = transform<kT>(s.a, s.b, twiddles);
     for (int k = 0; k < kHalf; ++k) {
       const Complex p = z.get(k), q = z.get((kT - k) % kT);
@@ -194,7 +197,7 @@ void write_row(const float* from, const FftImage& image, i64 channel, i64 count,
   }
 }
 
-template <DType kType, int kT>
+template <int kT>
 void inverse(const float* from, i64 f_stride, const FftImage& image, i64 channel, i64 count, i64 row,
              i64 column, i64 rows, i64 columns, const FftEpilogue& epilogue, float* memory) {
   const FloatTag d;
@@ -229,46 +232,31 @@ void inverse(const float* from, i64 f_stride, const FftImage& image, i64 channel
       if (k > 0 && k < kT / 2) s.a.set(kT - k, {hn::Sub(q.r, p.i), hn::Add(p.r, q.i)});
     }
     const Line z = transform<kT>(s.a, s.b, twiddles);
-    write_row<kType>(z.imaginary, image, channel, count, row + i, column, columns, epilogue);
-    if (both) write_row<kType>(z.real, image, channel, count, row + i + 1, column, columns, epilogue);
+    with_dtype(image.dtype, [&](auto type) {
+      write_row<type>(z.imaginary, image, channel, count, row + i, column, columns, epilogue);
+      if (both) write_row<type>(z.real, image, channel, count, row + i + 1, column, columns, epilogue);
+    });
   }
-}
-
-template <int kT>
-void forward_type(const FftImage& from, i64 channel, i64 count, i64 row, i64 column, float* to, i64 f_stride,
-                  float* scratch) {
-  with_dtype(from.dtype,
-             [&](auto type) { forward<type, kT>(from, channel, count, row, column, to, f_stride, scratch); });
-}
-
-template <int kT>
-void inverse_type(const float* from, i64 f_stride, const FftImage& to, i64 channel, i64 count, i64 row,
-                  i64 column, i64 rows, i64 columns, const FftEpilogue& epilogue, float* scratch) {
-  with_dtype(to.dtype, [&](auto type) {
-    inverse<type, kT>(from, f_stride, to, channel, count, row, column, rows, columns, epilogue, scratch);
-  });
 }
 
 }  // namespace
 
 void FftForward(i64 tile, const FftImage& from, i64 channel, i64 count, i64 row, i64 column, float* to,
                 i64 f_stride, float* scratch) {
-  if (tile == 16) return forward_type<16>(from, channel, count, row, column, to, f_stride, scratch);
-  if (tile == 32) return forward_type<32>(from, channel, count, row, column, to, f_stride, scratch);
-  return forward_type<64>(from, channel, count, row, column, to, f_stride, scratch);
+  if (tile == 16) return forward<16>(from, channel, count, row, column, to, f_stride, scratch);
+  if (tile == 32) return forward<32>(from, channel, count, row, column, to, f_stride, scratch);
+  return forward<64>(from, channel, count, row, column, to, f_stride, scratch);
 }
 
 void FftInverse(i64 tile, const float* from, i64 f_stride, const FftImage& to, i64 channel, i64 count,
                 i64 row, i64 column, i64 rows, i64 columns, const FftEpilogue& epilogue, float* scratch) {
   if (tile == 16) {
-    return inverse_type<16>(from, f_stride, to, channel, count, row, column, rows, columns, epilogue,
-                            scratch);
+    return inverse<16>(from, f_stride, to, channel, count, row, column, rows, columns, epilogue, scratch);
   }
   if (tile == 32) {
-    return inverse_type<32>(from, f_stride, to, channel, count, row, column, rows, columns, epilogue,
-                            scratch);
+    return inverse<32>(from, f_stride, to, channel, count, row, column, rows, columns, epilogue, scratch);
   }
-  return inverse_type<64>(from, f_stride, to, channel, count, row, column, rows, columns, epilogue, scratch);
+  return inverse<64>(from, f_stride, to, channel, count, row, column, rows, columns, epilogue, scratch);
 }
 
 i64 FftLanes() { return kFloatLanes; }

@@ -107,8 +107,23 @@ HWY_INLINE void stage_row(const void* row, i64 width, i64 column0, i64 step, i64
   zero(to + end, count - end);
 }
 
+// So many channels after the one that is copied are fetched meanwhile, whose patch is of so many bytes: by
+// itself a processor looks no further than its instructions in flight, which copy some rows.
+HWY_INLINE i64 channels_ahead(i64 patch_bytes) {
+  constexpr i64 kAhead = 2048, kMost = 8;
+  return HWY_MIN(kMost, kAhead / HWY_MAX(patch_bytes, i64{1}) + 1);
+}
+
+HWY_INLINE void fetch(const char* from, i64 bytes) {
+  constexpr i64 kLine = 64;
+  for (i64 i = 0; i < bytes; i += kLine) __builtin_prefetch(from + i, 0, 3);
+}
+
 template <DType kType>
 void planes(const StageCall& call, i64 from_channel, const PhaseStrides& to) {
+  const i64 left = HWY_MAX(call.column0, i64{0});
+  const i64 row_bytes = (HWY_MIN(call.column0 + call.columns, call.width) - left) * size_of(kType);
+  const i64 ahead = channels_ahead(call.rows * row_bytes);
   // A phase may hold a row less than the first, or a column: they are written, too.
   const i64 rows = (call.rows + to.step_h - 1) / to.step_h * to.step_h;
   for (i64 c = 0; c < call.channels; ++c) {
@@ -116,6 +131,8 @@ void planes(const StageCall& call, i64 from_channel, const PhaseStrides& to) {
       if (i % to.step_h >= to.phases_h) continue;
       const i64 row = call.row0 + i;
       const char* const from = at<kType>(call.from, c * from_channel + row * call.from_row_stride);
+      if (c + ahead < call.channels && row >= 0 && row < call.height)
+        fetch(at<kType>(from, ahead * from_channel + left), row_bytes);
       float* const to_row =
           call.to + c * to.channel + i % to.step_h * to.phases_w * to.phase + i / to.step_h * to.row;
       for (i64 phase = 0; phase < to.phases_w; ++phase) {

@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/cpu/masked-inl.hpp"
 #include "src/problem/dtype.hpp"
@@ -23,71 +24,105 @@ using FloatTag = hn::ScalableTag<float>;
 using FloatVec = hn::Vec<FloatTag>;
 inline constexpr int kFloatLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
 
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+using HalfTag = hn::Rebind<std::uint16_t, FloatTag>;
+using HalfVec = hn::Vec<HalfTag>;
+
+// From f16 or bf16.
+template <DType kType>
+HWY_INLINE FloatVec of_halves(HalfVec bits) {
+  const FloatTag d;
+  if constexpr (kType == DType::f16) {
+    return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), bits));
+  } else {
+    const hn::RebindToUnsigned<FloatTag> d32;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+  }
+}
+
+// To f16 or bf16, rounded to nearest even; NaN stays NaN.
+template <DType kType>
+HWY_INLINE HalfVec to_halves(FloatVec v) {
+  const HalfTag d16;
+  if constexpr (kType == DType::f16) {
+    return hn::BitCast(d16, hn::DemoteTo(hn::Rebind<hwy::float16_t, FloatTag>(), v));
+  } else {
+    const hn::RebindToUnsigned<FloatTag> d32;
+    const auto bits = hn::BitCast(d32, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
+    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff)));
+    const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000));
+    const auto is_nan = hn::RebindMask(d32, hn::IsNaN(v));
+    const auto high = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
+    return hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<FloatTag>(), high));
+  }
+}
+#endif
+
 // kFloatLanes elements at from, as floats.
 template <DType kType>
 HWY_INLINE FloatVec load_vec(const void* from) {
-  const FloatTag d;
   if constexpr (kType == DType::f32) {
-    return hn::LoadU(d, static_cast<const float*>(from));
+    return hn::LoadU(FloatTag(), static_cast<const float*>(from));
   } else {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-    const hn::Rebind<std::uint16_t, FloatTag> d16;
-    const auto bits = hn::LoadU(d16, static_cast<const std::uint16_t*>(from));
-    if constexpr (kType == DType::f16) {
-      return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), bits));
-    } else {
-      const hn::RebindToUnsigned<FloatTag> d32;
-      return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
-    }
+    return of_halves<kType>(hn::LoadU(HalfTag(), static_cast<const std::uint16_t*>(from)));
 #else
     HWY_ALIGN float values[kFloatLanes];
     for (int i = 0; i < kFloatLanes; ++i) values[i] = load_element(kType, from, i);
-    return hn::Load(d, values);
+    return hn::Load(FloatTag(), values);
 #endif
   }
 }
 
-// Rounded to nearest even; NaN stays NaN.
+// As to_halves rounds.
 template <DType kType>
 HWY_INLINE void store_vec(FloatVec v, void* to) {
-  const FloatTag d;
   if constexpr (kType == DType::f32) {
-    hn::StoreU(v, d, static_cast<float*>(to));
+    hn::StoreU(v, FloatTag(), static_cast<float*>(to));
   } else {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-    const hn::Rebind<std::uint16_t, FloatTag> d16;
-    if constexpr (kType == DType::f16) {
-      const auto halves = hn::DemoteTo(hn::Rebind<hwy::float16_t, FloatTag>(), v);
-      hn::StoreU(hn::BitCast(d16, halves), d16, static_cast<std::uint16_t*>(to));
-    } else {
-      const hn::RebindToUnsigned<FloatTag> d32;
-      const auto bits = hn::BitCast(d32, v);
-      const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
-      const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff)));
-      const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000));
-      const auto is_nan = hn::RebindMask(d32, hn::IsNaN(v));
-      const auto high = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
-      hn::StoreU(hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<FloatTag>(), high)), d16,
-                 static_cast<std::uint16_t*>(to));
-    }
+    hn::StoreU(to_halves<kType>(v), HalfTag(), static_cast<std::uint16_t*>(to));
 #else
     HWY_ALIGN float values[kFloatLanes];
-    hn::Store(v, d, values);
+    hn::Store(v, FloatTag(), values);
     for (int i = 0; i < kFloatLanes; ++i) store_element(kType, to, i, values[i]);
 #endif
   }
 }
 
-// The first count elements of a vector, 0 <= count < kFloatLanes: load_vec fills up with zeros.
+// Less than kFloatLanes elements, at most seven, in as many moves as count has ones; of a loop compilers make
+// much more.
+HWY_INLINE void copy_few([[maybe_unused]] const std::uint16_t* from, [[maybe_unused]] std::uint16_t* to,
+                         [[maybe_unused]] int count) {
+  if constexpr (kFloatLanes > 4) {
+    if ((count & 4) != 0) std::memcpy(to, from, 4 * sizeof *to), from += 4, to += 4;
+  }
+  if constexpr (kFloatLanes > 2) {
+    if ((count & 2) != 0) std::memcpy(to, from, 2 * sizeof *to), from += 2, to += 2;
+  }
+  if constexpr (kFloatLanes > 1) {
+    if ((count & 1) != 0) *to = *from;
+  }
+}
+
+// The first count elements of a vector, 0 <= count <= kFloatLanes: load_vec fills up with zeros.
 template <DType kType>
 HWY_INLINE FloatVec load_part(const void* from, int count) {
   if constexpr (kType == DType::f32) {
     return load_masked(hn::FirstN(FloatTag(), static_cast<std::size_t>(count)),
                        static_cast<const float*>(from));
   } else {
+    const auto* const halves = static_cast<const std::uint16_t*>(from);
+#if HWY_TARGET == HWY_AVX3
+    const HalfTag d16;
+    return of_halves<kType>(hn::MaskedLoad(hn::FirstN(d16, static_cast<std::size_t>(count)), d16, halves));
+#else
+    if (count >= kFloatLanes) return load_vec<kType>(halves);
     std::uint16_t bits[kFloatLanes] = {};
-    for (int i = 0; i < count; ++i) bits[i] = static_cast<const std::uint16_t*>(from)[i];
+    copy_few(halves, bits, count);
     return load_vec<kType>(bits);
+#endif
   }
 }
 
@@ -96,9 +131,16 @@ HWY_INLINE void store_part(FloatVec v, void* to, int count) {
   if constexpr (kType == DType::f32) {
     store_first(v, static_cast<std::size_t>(count), static_cast<float*>(to));
   } else {
+    auto* const halves = static_cast<std::uint16_t*>(to);
+#if HWY_TARGET == HWY_AVX3
+    const HalfTag d16;
+    hn::BlendedStore(to_halves<kType>(v), hn::FirstN(d16, static_cast<std::size_t>(count)), d16, halves);
+#else
+    if (count >= kFloatLanes) return store_vec<kType>(v, halves);
     std::uint16_t bits[kFloatLanes];
     store_vec<kType>(v, bits);
-    for (int i = 0; i < count; ++i) static_cast<std::uint16_t*>(to)[i] = bits[i];
+    copy_few(bits, halves, count);
+#endif
   }
 }
 
@@ -213,6 +255,25 @@ HWY_INLINE FloatVec vec_activate(FloatVec x, FloatVec a) {
 #undef F_MIN
 #undef F_MAX
   return x;
+}
+
+// Those beyond relu, out of line: a call for a vector costs little beside an exponential.
+HWY_NOINLINE inline FloatVec activate_further(Activation activation, float slope, FloatVec x) {
+  const FloatVec a = hn::Set(FloatTag(), slope);
+  switch (activation) {
+#define FALTUNG_ACTIVATION(op, value) \
+  case Activation::op:                \
+    return vec_activate<Activation::op>(x, a);
+#include "kernels/common/epilogue_ops.inc"
+#undef FALTUNG_ACTIVATION
+  }
+  return x;
+}
+
+HWY_INLINE FloatVec activate(Activation activation, float slope, FloatVec x) {
+  if (activation == Activation::none) return x;
+  if (activation == Activation::relu) return vec_activate<Activation::relu>(x, x);
+  return activate_further(activation, slope, x);
 }
 
 }  // namespace HWY_NAMESPACE

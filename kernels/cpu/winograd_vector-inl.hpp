@@ -54,30 +54,12 @@ HWY_INLINE void store_first(V v, Element<kType>* p, std::int64_t n) {
   n >= kLanes ? store_vec<kType>(v, p) : store_part<kType>(v, p, static_cast<int>(n));
 }
 
-// The activations that are more than a comparison or two.
-inline HWY_NOINLINE V activate_slowly(V x, Activation activation, V slope) {
-  switch (activation) {
-#define FALTUNG_ACTIVATION(op, value) \
-  case Activation::op:                \
-    return vec_activate<Activation::op>(x, slope);
-#include "kernels/common/epilogue_ops.inc"
-#undef FALTUNG_ACTIVATION
-  }
-  return x;
-}
-
-HWY_INLINE V activate(V x, Activation activation, float slope) {
-  if (activation == Activation::none) return x;
-  if (activation == Activation::relu) return vec_activate<Activation::relu>(x, x);
-  return activate_slowly(x, activation, hn::Set(Tag(), slope));
-}
-
 // Of the output's transform: the sum with its bias and the residual, zero without one.
 HWY_INLINE V finished(const WinogradOutput& o, V sum, V residual) {
-  if (o.residual == nullptr) return activate(sum, o.activation, o.slope);
+  if (o.residual == nullptr) return activate(o.activation, o.slope, sum);
   if (o.residual_order == ResidualOrder::after_activation)
-    return hn::Add(activate(sum, o.activation, o.slope), residual);
-  return activate(hn::Add(sum, residual), o.activation, o.slope);
+    return hn::Add(activate(o.activation, o.slope, sum), residual);
+  return activate(o.activation, o.slope, hn::Add(sum, residual));
 }
 
 // Two elements of a pool's window as one; an average is divided by the window's size at the end. A NaN stays.

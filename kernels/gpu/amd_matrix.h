@@ -105,6 +105,9 @@ F_DEVICE F_RESULTS multiply(const uint4* a, const uint4* b, F_RESULTS d) {
 // A lane's value that is computed once and kept in a register: compilers would compute it again in a loop.
 #define F_KEEP(value) __asm__("" : "+v"(value))
 
+// A value that all lanes of a wave have, as the compiler cannot know: in a scalar register.
+#define F_OF_WAVE(value) __builtin_amdgcn_readfirstlane(value)
+
 // Tensors as AMD's buffer instructions see them: what is read beyond their end is 0, without a branch.
 #define F_NOWHERE 0x80000000u  // beyond every buffer's end, whatever is added to it
 typedef __amdgpu_buffer_rsrc_t buffer_t;
@@ -126,13 +129,14 @@ F_DEVICE words2_t load_words(buffer_t from, u32 at) {
 F_DEVICE uint4 load_chunk_of(buffer_t from, u32 at, u32 tile) {
   return __builtin_amdgcn_raw_buffer_load_b128(from, (int)at, (int)tile, 0);
 }
-F_DEVICE element_t load_element(buffer_t from, u32 at) {
+F_DEVICE element_t load_element_of(buffer_t from, u32 at, u32 tile) {
 #ifdef DTYPE_f32
-  return F_FROM_BITS(__builtin_amdgcn_raw_buffer_load_b32(from, (int)at, 0, 0));
+  return F_FROM_BITS(__builtin_amdgcn_raw_buffer_load_b32(from, (int)at, (int)tile, 0));
 #else
-  return __builtin_amdgcn_raw_buffer_load_b16(from, (int)at, 0, 0);
+  return __builtin_amdgcn_raw_buffer_load_b16(from, (int)at, (int)tile, 0);
 #endif
 }
+F_DEVICE element_t load_element(buffer_t from, u32 at) { return load_element_of(from, at, 0); }
 // A chunk of elements that were brought one by one.
 F_DEVICE uint4 chunk_of(const element_t* e) {
 #ifdef DTYPE_f32

@@ -4,8 +4,8 @@
 //
 // The host defines DIRECTION_fwd or DIRECTION_bwd_d, BP and BC (pixels and channels of a block), WAVES_P and WAVES_C (its
 // waves along each), CHUNKS (of a row of a tile of the sum), EXACT (1: a tap's channels are whole tiles of the sum), GATHER
-// (1: the steps of a pixel are no aligned chunks in memory and are brought one by one), SPLIT (1: blocks share a sum),
-// THREADS, COMPACT (0) and what convolution.h and amd_matrix.h ask for.
+// (1: the steps of a pixel are no aligned chunks in memory and are brought one by one), WHOLE (1: a tap's channels are whole
+// chunks), SPLIT (1: blocks share a sum), THREADS, COMPACT (0) and what convolution.h and amd_matrix.h ask for.
 #include "kernels/gpu/gathered_product.h"
 #include "kernels/gpu/parts.h"
 #include "kernels/gpu/amd_matrix.h"
@@ -106,6 +106,16 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
     for (int j = 0; j < TILES_P; ++j) sums[i][j] = (F_RESULTS)(0.0f);
   }
 
+#if GATHER
+  // All lanes of a wave bring the same chunk, of other pixels: the way from channel to channel is the wave's, and costs its
+  // lanes nothing.
+  int own_chunks[PIXEL_CHUNKS];
+  F_UNROLL
+  for (int i = 0; i < PIXEL_CHUNKS; ++i) own_chunks[i] = F_OF_WAVE(OWN_CHUNK(i));
+#define READ_CHUNK(i) own_chunks[i]
+#else
+#define READ_CHUNK(i) OWN_CHUNK(i)
+#endif
   // Turn t brings tile t and multiplies tile t - 1.
   for (int turn = -skipped; turn <= slabs; ++turn) {
     first += CHUNKS;
@@ -130,28 +140,32 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
     // What the last turn brings is not used, but it is read: of weights that there are, and of pixels within the tensor.
     const u32 tile = (u32)(EXISTING(tap)*in_chunks + first) * out_pad * 16;
 #if MASKED
-    const index_t shift = ((index_t)TAP_ROW(tap) * IN_W + TAP_COLUMN(tap)) * IN_PIXEL_STRIDE;
+    const int read = GATHER ? EXISTING(tap) : tap;  // no tensor's end holds what is gathered
+    const index_t shift = ((index_t)TAP_ROW(read) * IN_W + TAP_COLUMN(read)) * IN_PIXEL_STRIDE;
 #endif
     F_UNROLL
     for (int i = 0; i < PIXEL_CHUNKS; ++i) {
-      const int step = (first + OWN_CHUNK(i)) * CHUNK;
+      const int step = (first + READ_CHUNK(i)) * CHUNK;
       // Of bits, not of comparisons: no compiler makes a branch of them.
 #if MASKED
-      u32 nowhere = missing[i] << (31 - (tap & 31)) & F_NOWHERE;
+      u32 nowhere = missing[i] << (31 - (read & 31)) & F_NOWHERE;
       const index_t begin = bases[i] + shift;
 #else
       u32 nowhere = offsets[i] < 0 ? F_NOWHERE : 0;
       const index_t begin = offsets[i];
 #endif
 #if !EXACT
-      nowhere |= first + OWN_CHUNK(i) < in_chunks ? 0 : F_NOWHERE;
+      nowhere |= first + READ_CHUNK(i) < in_chunks ? 0 : F_NOWHERE;
 #endif
 #if GATHER
+      // What is added for a channel is not held to the tensor's end: behind the last channel it stays there.
+      const u32 pixel = (u32)begin * sizeof(element_t) | nowhere;
       element_t chunk[CHUNK];
       F_UNROLL
       for (int j = 0; j < CHUNK; ++j) {
-        const u32 at = (u32)(begin + (index_t)(step + j) * IN_CHANNEL_STRIDE) * sizeof(element_t);
-        chunk[j] = load_element(tensor, at | nowhere | (step + j < IN_GROUP ? 0 : F_NOWHERE));
+        const u32 to_channel = (u32)(min(step + j, IN_GROUP - 1) * IN_CHANNEL_STRIDE) * sizeof(element_t);
+        const u32 behind = WHOLE ? 0 : (u32)(IN_GROUP - 1 - step - j) & F_NOWHERE;
+        chunk[j] = load_element_of(tensor, pixel | behind, to_channel);
       }
       next_pixels[i] = chunk_of(chunk);
 #else

@@ -12,11 +12,13 @@
 #include "kernels/sm90/bring/flat.cuh"
 #include "kernels/sm90/planes_pixels.cuh"
 #include "kernels/sm90/planes_store.cuh"
+#include "kernels/sm90/tf32.cuh"
 
-static_assert(kF32 && kParts == 1 && kPixelsOnM && kTileGroups == 1 && kSplit == 1);
+static_assert(kF32 && kPixelsOnM && kTileGroups == 1 && kSplit == 1);
 
-// Of a block of channels each step has registers of its own: so many may be under way while the next one is read.
-constexpr int kSteps = kRow / 32, kUnderWay = kSteps - 1;
+// A warp waits at products whose first operand is in registers until the ones before them are through; so the next
+// step's is read before. Of a block of channels each step has registers of its own, of which so many are taken from then.
+constexpr int kSteps = kRow / 32, kUnderWay = kSteps - 2;
 
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {
@@ -31,32 +33,96 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
   });
 }
 
+__device__ __forceinline__ void free_slot(unsigned empty) {
+  if (threadIdx.x % 32 == 0) barrier_arrive(empty);
+}
+
 // The products of all channels of a tile, of which the last ones are under way then. A slot is free once every warp has
 // said so; the result is the barrier of the last one, of which none has.
+template <class Sums>
 __device__ __forceinline__ unsigned sum_blocks(Sums& sums, const Params& p, const Memory& m, Barriers& barriers,
                                            Ring<kSlots>& slot, const Pixels& at, unsigned my_boxes) {
   Fragment a[kSteps];
   unsigned previous = 0;
+  const auto wait_for_boxes = [&] {
+    barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
+    return m.slots + slot.place * kSlotStride + my_boxes;
+  };
+  unsigned boxes = wait_for_boxes();
+  a[0].load(at, boxes, 0);
 #pragma unroll 1
   for (int block = 0; block < p.c_blocks; ++block) {
-    barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
-    const unsigned boxes = m.slots + slot.place * kSlotStride + my_boxes,
-                   weights = m.stages + (kResident ? block : slot.place) * kStageStride;
+    const unsigned weights = m.stages + (kResident ? block : slot.place) * kStageStride,
+                   empty = smem_address(&barriers.slot_empty[slot.place]);
+    slot.advance();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      load_fragment(a[step], at, boxes, step);
+      if (step + 1 < kSteps) {
+        a[step + 1].load(at, boxes, step + 1);
+      } else if (block + 1 < p.c_blocks) {
+        boxes = wait_for_boxes();
+        a[0].load(at, boxes, 0);
+      }
       mma_fence();
 #pragma unroll
       for (int mt = 0; mt < kMBlocks; ++mt)
-        mma(sums[mt][0], a[step][mt], weights_of(weights, 0, step), step > 0 || block > 0);
+        mma(sums[mt][0], First(a[step], mt).a, weights_of(weights, 0, step), step > 0 || block > 0);
       mma_commit();
       mma_wait<kUnderWay>();
-      if (step == kUnderWay - 1 && block > 0 && threadIdx.x % 32 == 0) barrier_arrive(previous);
+      if (step == kUnderWay - 1 && block > 0) free_slot(previous);
     }
-    previous = smem_address(&barriers.slot_empty[slot.place]);
-    slot.advance();
+    previous = empty;
   }
   return previous;
+}
+
+// The same of high and low parts, nearly in fp32: a block's products are summed apart, in two halves of the columns, and
+// then added (sums_apart.cuh). The next block's pixels are read meanwhile.
+template <class SumsApart>
+__device__ __forceinline__ unsigned sum_blocks_apart(Sums& sums, SumsApart& apart, const Params& p, const Memory& m,
+                                                     Barriers& barriers, Ring<kSlots>& slot, const Pixels& at,
+                                                     unsigned my_boxes) {
+  Fragment read[kSteps];
+  clear(sums);
+  unsigned empty = 0;
+  const auto read_block = [&] {
+    barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
+    const unsigned boxes = m.slots + slot.place * kSlotStride + my_boxes;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) read[step].load(at, boxes, step);
+  };
+  read_block();
+#pragma unroll 1
+  for (int block = 0; block < p.c_blocks; ++block) {
+    if (block > 0) free_slot(empty);
+    const unsigned weights = m.stages + (kResident ? block : slot.place) * kStageStride;
+    empty = smem_address(&barriers.slot_empty[slot.place]);
+    slot.advance();
+    unsigned high[kSteps][4], low[kSteps][4];
+#pragma unroll
+    for (int i = 0; i < kSteps * 4; ++i)
+      high[i / 4][i % 4] = round_tf32(First(read[i / 4], 0).a[i % 4], low[i / 4][i % 4]);
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      mma_fence();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        const unsigned long long b = weights_of(weights, half * kColumns, step);
+        mma(apart[half], low[step], b, step > 0);
+        mma(apart[half], high[step], b + kToLowB, 1);
+      }
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step)
+        mma(apart[half], high[step], weights_of(weights, half * kColumns, step), 1);
+      mma_commit();
+    }
+    if (block + 1 < p.c_blocks) read_block();
+    mma_wait<1>();
+    add_apart(sums, apart[0], 0);
+    mma_wait<0>();
+    add_apart(sums, apart[1], 1);
+  }
+  return empty;
 }
 
 __device__ __forceinline__ void consume(const Params& p, const Memory& m, Barriers& barriers, int consumer) {
@@ -76,19 +142,25 @@ __device__ __forceinline__ void consume(const Params& p, const Memory& m, Barrie
        tile += static_cast<int>(step * gridDim.x)) {
     if constexpr (!kCooperative) named_sync(1 + consumer, 256);
     Sums sums;
-    const unsigned last = sum_blocks(sums, p, m, barriers, slot, at, my_boxes);
+    unsigned last;
+    if constexpr (kSumsApart) {
+      SumsApart apart;
+      last = sum_blocks_apart(sums, apart, p, m, barriers, slot, at, my_boxes);
+    } else {
+      last = sum_blocks(sums, p, m, barriers, slot, at, my_boxes);
+    }
     if constexpr (!kCooperative) {
       named_arrive(2 - consumer, 256);
       slot.advance(p.c_blocks);  // past the other consumer's next tile
     }
     mma_wait<0>();
     pin(sums);
-    if (threadIdx.x % 32 == 0) barrier_arrive(last);
+    free_slot(last);
     store_sums(sums, p, locate(p, tile), consumer, thread);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
+extern "C" __global__ void __launch_bounds__(planes::kThreads, 1)
     planes_gemm(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap w_map,
                 const __grid_constant__ Params p) {
   extern __shared__ unsigned char memory[];

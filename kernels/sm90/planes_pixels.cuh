@@ -26,19 +26,28 @@ struct Pixels {
   }
 };
 
-using Fragment = unsigned[kMBlocks][4];  // of an instruction for each block of 64 pixels
-__device__ __forceinline__ void load_fragment(Fragment& a, const Pixels& at, unsigned boxes, int step) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const unsigned from = boxes + (half == 0 ? at.low : at.high) + step * 8 * 128;
-    if constexpr (kMBlocks == 2) {
-      unsigned v[4];
-      load_shared_128(from, v);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) a[i / 2][half * 2 + i % 2] = v[i];
-    } else {
-      const Word<8> v = load_word<8>(from);
-      a[0][half * 2] = v.x, a[0][half * 2 + 1] = v.y;
-    }
+template <int kCount>
+__device__ __forceinline__ void load_pixels(unsigned from, unsigned (&v)[kCount]) {
+  if constexpr (kCount == 4) {
+    load_shared_128(from, v);
+  } else {
+    const Word<8> two = load_word<8>(from);
+    v[0] = two.x, v[1] = two.y;
   }
 }
+
+// What it reads of 32 bytes of channels.
+struct Fragment {
+  unsigned v[2][kTogether];
+  __device__ __forceinline__ void load(const Pixels& at, unsigned boxes, int step) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      load_pixels(boxes + (half == 0 ? at.low : at.high) + step * 8 * 128, v[half]);
+  }
+};
+// The first operand of a block of 64 pixels.
+struct First {
+  unsigned a[4];
+  __device__ __forceinline__ First(const Fragment& f, int block)
+      : a{f.v[0][block * 2], f.v[0][block * 2 + 1], f.v[1][block * 2], f.v[1][block * 2 + 1]} {}
+};

@@ -11,7 +11,8 @@
 
 namespace faltung::sm90::planes {
 
-constexpr int kBox = 32;  // pixels, and channels
+constexpr int kThreads = 384;  // of a block
+constexpr int kBox = 32;       // pixels, and channels
 constexpr int kBoxBytes = kBox * kBox * 4;
 
 // The first of a thread's 2 or 4 pixels, of a consumer's one or two blocks of 64.

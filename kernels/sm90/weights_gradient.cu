@@ -22,14 +22,7 @@
 //
 // The host defines F_CONFIG (statements that fill in a Config c, weights_gradient_config.h) and mma(sums, a, b, accumulate) for as many sums as the tile needs.
 #include "kernels/sm90/copy_engine.cuh"
-#include "kernels/sm90/ptx.cuh"
-#include "kernels/sm90/ring.cuh"
-#include "kernels/sm90/weights_gradient_common.cuh"
-#include "kernels/sm90/weights_gradient_tile.cuh"
-
-struct Barriers {
-  unsigned long long full[kStages], empty[kStages];
-};
+#include "kernels/sm90/weights_gradient_products.cuh"
 
 // To this block, or to both of a pair.
 template <bool kBoth>
@@ -42,19 +35,20 @@ __device__ __forceinline__ void load(unsigned to, const TensorMap* map, unsigned
   }
 }
 
-// Blocks of channels that lie `pitch` bytes apart.
+// Blocks of channels that lie `pitch` bytes apart, from a pixel on: the maps have images first where they lie together.
 template <bool kBoth, int kBlocks>
 __device__ __forceinline__ void load_blocks(unsigned to, int pitch, const TensorMap* map, unsigned barrier, int channel,
                                             int channels, int w, int h, int n) {
+  const int c1 = kTogether > 1 ? n : w, c2 = kTogether > 1 ? w : h, c3 = kTogether > 1 ? h : n;
   if constexpr (kConfig.boxes_of_blocks) {
     if constexpr (kBoth) {
-      load_5d_multicast(to, map, barrier, 3, 0, w, h, n, channel / 64);
+      load_5d_multicast(to, map, barrier, 3, 0, c1, c2, c3, channel / 64);
     } else {
-      load_5d(to, map, barrier, 0, w, h, n, channel / 64);
+      load_5d(to, map, barrier, 0, c1, c2, c3, channel / 64);
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kBlocks; ++i) load<kBoth>(to + i * pitch, map, barrier, channel + i * channels, w, h, n);
+    for (int i = 0; i < kBlocks; ++i) load<kBoth>(to + i * pitch, map, barrier, channel + i * channels, c1, c2, c3);
   }
 }
 
@@ -103,73 +97,12 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
   }
 }
 
-// The same of planes.
-__device__ __forceinline__ void multiply_planes(Sums& sums, unsigned dy, unsigned x, int accumulate) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    const int chunk = step / 4, from = step % 4 * 32;
-    mma(sums.full[0], descriptor<128>(dy + chunk * kConfig.k_blocks * kPlanesBox + from, 0, 1024),
-        descriptor<128>(x + chunk * kConfig.c_blocks * kPlanesBox + from, 0, 1024), step == 0 ? accumulate : 1);
-  }
-}
-
-// The products of a tile: dy's operand begins at dy, the consumer's rows of the patch at x.
-__device__ __forceinline__ void multiply(Sums& sums, unsigned dy, unsigned x, int accumulate) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    const unsigned long long a = descriptor<128>(dy + step * 2 * 1024, 0, 1024);
-    const int from = patch_offset(step * 2), pitch = patch_offset(step * 2 + 1) - from;
-    const int go_on = step == 0 ? accumulate : 1;
-#pragma unroll
-    for (int phase = 0; phase < kFullPhases; ++phase)
-      mma(sums.full[phase], a, descriptor<kRow>(x + phase * kPatchStride + from, kColumnPitch, pitch), go_on);
-#pragma unroll
-    for (int i = 0; i < kShortPhases; ++i) {
-      const int phase = kFullPhases + i;
-      mma(sums.less[i], a, descriptor<kRow>(x + phase * kPatchStride + from, kColumnPitch, pitch), go_on);
-    }
-  }
-}
-
-__device__ __forceinline__ void consume(Sums& sums, const Work& work, unsigned stages, Barriers& barriers,
-                                        int consumer) {
-  Ring<kStages> stage;
-  const bool leader = threadIdx.x % 128 == 0;
-  // Of a pair, the other block waits for the buffer too, until it has brought its last tile.
-  const auto release = [&](unsigned barrier, int tile) {
-    barrier_arrive(barrier);
-    if (kPaired && tile + kStages < work.end) barrier_arrive_at(barrier, cluster_rank() ^ 1);
-  };
-  const int k_block = consumer / kTapRows, tap_row = consumer % kTapRows;
-  const unsigned my_dy = k_block * (kPlanes ? kPlanesBox : kGradientBytes), my_x = kConfig.k_blocks * kGradientBytes + tap_row * kTapRowPitch;
-  unsigned previous = 0;
-  for (int tile = work.first; tile < work.end; ++tile) {
-    const unsigned at = stages + stage.place * kStageStride;
-    barrier_wait(smem_address(&barriers.full[stage.place]), stage.parity);
-    mma_fence();
-    if constexpr (kPlanes) {
-      multiply_planes(sums, at + my_dy, at + my_x, tile != work.first);
-    } else {
-      multiply(sums, at + my_dy, at + my_x, tile != work.first);
-    }
-    mma_commit();
-    mma_wait<1>();
-    if (leader && tile != work.first) release(previous, tile - 1);
-    previous = smem_address(&barriers.empty[stage.place]);
-    stage.advance();
-  }
-  mma_wait<0>();
-}
-
-#include "kernels/sm90/weights_gradient_finish.cuh"
-
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     weights_gradient(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap dy_map,
                      const __grid_constant__ Params p) {
   extern __shared__ unsigned char memory[];
-  const unsigned stages = (smem_address(memory) + 1023) / 1024 * 1024;
-  Barriers& barriers =
-      *reinterpret_cast<Barriers*>(memory + (stages + kStages * kStageStride - smem_address(memory)));
+  const unsigned stages = stages_in(memory);
+  Barriers& barriers = barriers_in(memory, stages);
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       barrier_init(smem_address(&barriers.full[i]), 1);

@@ -16,9 +16,10 @@ namespace faltung::weights_gradient_sm90 {
 
 // patch: NHWC in 16 bits, both operands from shared memory (weights_gradient.cu).
 // planes: the same of NCHW as it is, 1x1 filters: a product of planes, by 64 pixels.
+// fetch: the same of planes that the copy engine does not take, brought by warps (weights_gradient_fetch.cu).
 // lines: NCHW as it is, or 32 bits in either layout, the output's gradient through registers
 // (weights_gradient_lines.cu).
-enum class Kind { patch, planes, lines };
+enum class Kind { patch, planes, fetch, lines };
 enum class Element { f16, bf16, f32 };
 // lines, 32 bits: rounded to tf32 as they are loaded, or multiplied as a high and a low part, for nearly
 // fp32.
@@ -63,6 +64,7 @@ struct Config {
 
 constexpr int kOutChannels = 64;  // of an operand: an instruction's rows
 constexpr int kPrepareWarps = 2;
+constexpr int kFetchWarps = 8;
 
 FALTUNG_BOTH constexpr int divided(int a, int b) { return (a + b - 1) / b; }
 FALTUNG_BOTH constexpr int aligned(int bytes) {
@@ -75,7 +77,10 @@ FALTUNG_BOTH constexpr int consumers(const Config& c) {
   return c.kind == Kind::lines ? c.tap_columns : c.k_blocks * c.tap_rows;
 }
 FALTUNG_BOTH constexpr int threads(const Config& c) {
-  const int warps = c.kind != Kind::lines ? 1 : c.prepares() ? 2 + kPrepareWarps : 2;
+  const int warps = c.kind == Kind::fetch   ? kFetchWarps
+                    : c.kind != Kind::lines ? 1
+                    : c.prepares()          ? 2 + kPrepareWarps
+                                            : 2;
   return consumers(c) * 128 + warps * 32;
 }
 
@@ -113,6 +118,11 @@ FALTUNG_BOTH constexpr int sums(const Config& c) {
 // engine skips what a vertical stride does.
 
 FALTUNG_BOTH constexpr int pixels(const Config& c) { return c.images * c.height * c.width; }
+// Operands take pixels by eights. Where columns do not come so, a tile's images lie together in each pixel's
+// place.
+FALTUNG_BOTH constexpr int together(const Config& c) {
+  return c.kind == Kind::patch && c.width % 8 != 0 ? c.images : 1;
+}
 FALTUNG_BOTH constexpr int row_step(const Config& c) {
   return c.kind != Kind::lines && c.tap_rows == 1 ? 1 : c.stride_h;
 }
@@ -185,8 +195,20 @@ FALTUNG_BOTH constexpr int operand_bytes(const Config& c) {
 FALTUNG_BOTH constexpr int sum_bytes(const Config& c) {
   return c.cluster > 1 ? consumers(c) * sums(c) * 128 * 4 : 0;
 }
+// A block has whole filters of NCHW, a channel's taps side by side: they are put so in the place of the
+// operands, and stored from there. Rows of output channels begin 16 bytes (odd) apart, so that threads write
+// to different banks.
+FALTUNG_BOTH constexpr bool has_filters(const Config& c) {
+  return c.kind == Kind::patch && c.filter == Order::nchw && c.r * c.s > 1 && c.tap_rows == c.r &&
+         c.tap_columns == c.s && c.result == Result::whole && c.cluster == 1 && !c.grouped();
+}
+FALTUNG_BOTH constexpr int filter_chunks(const Config& c) { return c.channels * c.c_blocks * c.r * c.s / 8; }
+FALTUNG_BOTH constexpr int filter_pitch(const Config& c) { return (filter_chunks(c) | 1) * 16; }
+FALTUNG_BOTH constexpr int filter_bytes(const Config& c) {
+  return has_filters(c) ? c.k_blocks * kOutChannels * filter_pitch(c) : 0;
+}
 FALTUNG_BOTH constexpr int shared_bytes(const Config& c) {
-  return larger(operand_bytes(c), sum_bytes(c)) + barrier_bytes(c) + 1024;
+  return larger(operand_bytes(c), larger(sum_bytes(c), filter_bytes(c))) + barrier_bytes(c) + 1024;
 }
 
 // Four pairs of sums are a run of eight channels, which is stored at once.
@@ -197,6 +219,13 @@ FALTUNG_BOTH constexpr bool stores_runs(const Config& c) {
 }
 // Of a block: its consumers' pairs of sums, 128 threads' side by side.
 FALTUNG_BOTH constexpr int part_pairs(const Config& c) { return consumers(c) * (sums(c) / 2) * 128; }
+
+// Filters of NCHW that are summed from parts: a block's output and input channels, by all taps, a thread a
+// pair.
+constexpr int kSumOutputs = 4, kSumInputs = 32;
+FALTUNG_BOTH constexpr int sum_threads(long long taps) {
+  return static_cast<int>(kSumOutputs * kSumInputs / 2 * taps);
+}
 
 // The arguments of the kernels beside the maps of x and dy.
 struct Params {
@@ -211,6 +240,8 @@ struct Params {
   int pixel_tiles, tiles_w, tiles_h;  // all of them, and an image's
   int shares;                         // that the pixel tiles are divided into, for each result
   int pad_top, pad_left;
+  const void *x, *dy;  // fetch
+  int plane, images;   // a plane by 4 pixels
 };
 
 }  // namespace faltung::weights_gradient_sm90

@@ -40,12 +40,40 @@ __device__ __forceinline__ void store_runs(const Sums& sums, const Params& p, co
 
 constexpr int kEveryConsumer = 1;  // a named barrier
 
+__device__ __forceinline__ void store_filters(const Sums& sums, const Params& p, const Work& work, unsigned memory,
+                                              int consumer) {
+  constexpr int kPitch = filter_pitch(kConfig), kChunks = filter_chunks(kConfig);
+  named_sync(kEveryConsumer, kConsumers * 128);  // all have read their operands
+  for_each_pair(sums, [&](int pair, float first, float second) {
+    const Place at = place_of(consumer, threadIdx.x % 128, pair);
+    const unsigned to = memory + at.k * kPitch + (at.c * kTaps + at.r * kConfig.s + at.s) * 2;
+    store_shared_16(to, round_to_element(first));
+    store_shared_16(to + kTaps * 2, round_to_element(second));
+  });
+  named_sync(kEveryConsumer, kConsumers * 128);
+  const int chunks = (p.c - work.c) * kTaps / 8;  // of the filter's channels from here on
+  for (int i = threadIdx.x; i < kConfig.k_blocks * kOutChannels * kChunks; i += kConsumers * 128) {
+    const int row = i / kChunks, chunk = i % kChunks;
+    if (work.k + row >= work.k_end || chunk >= chunks) continue;
+    unsigned v[4];
+    load_shared_128(memory + row * kPitch + chunk * 16, v);
+    const long long to = (static_cast<long long>(work.k + row) * p.c + work.c) * kTaps / 8 + chunk;
+    static_cast<uint4*>(p.dw)[to] = uint4{v[0], v[1], v[2], v[3]};
+  }
+}
+
 __device__ __forceinline__ void finish(const Sums& sums, const Params& p, const Work& work, unsigned memory,
                                        int consumer) {
   if constexpr (kCluster == 1) {
     if constexpr (kConfig.result == Result::whole && stores_runs(kConfig)) {
       if (p.c % 8 == 0) {
         store_runs(sums, p, work, consumer);
+        return;
+      }
+    }
+    if constexpr (has_filters(kConfig)) {
+      if (p.c % 8 == 0) {
+        store_filters(sums, p, work, memory, consumer);
         return;
       }
     }

@@ -9,6 +9,7 @@
 // The host defines F_CONFIG (statements that fill in a Config c, weights_gradient_config.h), F_LINES and F_ROWS.
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/weights_gradient_common.cuh"
+#include "kernels/sm90/weights_gradient_parts.cuh"
 #if F_LINES
 #include "kernels/sm90/weights_gradient_lines_tile.cuh"
 #else
@@ -17,8 +18,6 @@
 #include "kernels/sm90/weights_gradient_store.cuh"
 
 constexpr int kSumThreads = 256, kRows = F_ROWS, kPairsOfBlock = kSumThreads / kRows;
-
-__device__ __forceinline__ void add(float2& sum, const float2& v) { sum.x += v.x, sum.y += v.y; }
 
 // Of a part; false: it is no weight's.
 __device__ __forceinline__ bool place_of_pair(const Params& p, long long pair, Place& at) {
@@ -42,15 +41,18 @@ extern "C" __global__ void __launch_bounds__(kSumThreads) weights_gradient_sum(c
   Place at;
   bool stored = false;
   const auto find_place = [&] { stored = pair < p.part_pairs && place_of_pair(p, pair, at); };
-  // While the parts are made; but where rows of threads share a pair, only by the one that stores it.
+  // While the parts are made; but where rows of threads share a pair, only by the one that stores it, while they come.
   if constexpr (kRows == 1) find_place();
   wait_for_previous_kernel();
   float2 sum{0.0f, 0.0f};
-  if (pair < p.part_pairs) {
-    const float2* const parts = static_cast<const float2*>(p.parts) + pair;
-#pragma unroll 8
-    for (int part = row; part < count; part += kRows) add(sum, parts[part * p.part_pairs]);
+  const float2* const parts = static_cast<const float2*>(p.parts) + pair;
+  const int end = pair < p.part_pairs ? count : 0;
+  const Batch<kRows> first(parts, p.part_pairs, row, end);
+  if constexpr (kRows > 1) {
+    if (row == 0) find_place();
   }
+  first.add_to(sum);
+  add_others<kRows>(sum, parts, p.part_pairs, row, end);
   if constexpr (kRows > 1) {
     sums[row][column] = sum;
     __syncthreads();
@@ -58,6 +60,5 @@ extern "C" __global__ void __launch_bounds__(kSumThreads) weights_gradient_sum(c
 #pragma unroll
     for (int i = 1; i < kRows; ++i) add(sum, sums[i][column]);
   }
-  if constexpr (kRows > 1) find_place();
   if (stored) store_pair(p, at, sum.x, sum.y);
 }

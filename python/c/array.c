@@ -49,15 +49,18 @@ int take_tensor(const DLTensor* tensor, const char* what, Array* array) {
   return 0;
 }
 
-const DLExchangeApi* exchange_api(PyObject* object) {
-  static struct {
-    PyTypeObject* type;
-    const DLExchangeApi* api;
-  } seen[4]; /* a model's tensors and parameters are two */
+typedef struct {
+  PyTypeObject* type;
+  const DLExchangeApi* api;
+  PyObject* is_neg; /* its method, or NULL */
+} Seen;
+
+static const Seen* seen_type(PyObject* object) {
+  static Seen seen[4]; /* a model's tensors and parameters are two */
   static unsigned oldest;
   PyTypeObject* type = Py_TYPE(object);
   for (int i = 0; i < 4; ++i) {
-    if (seen[i].type == type) return seen[i].api;
+    if (seen[i].type == type) return &seen[i];
   }
   PyObject* capsule = PyObject_GetAttrString((PyObject*)type, "__dlpack_c_exchange_api__");
   const DLExchangeApi* api = NULL;
@@ -67,12 +70,24 @@ const DLExchangeApi* exchange_api(PyObject* object) {
   }
   PyErr_Clear();
   Py_XDECREF(capsule);
-  const unsigned at = oldest++ % 4;
+  PyObject* is_neg = PyObject_GetAttrString((PyObject*)type, "is_neg");
+  PyErr_Clear();
+  Seen* to = &seen[oldest++ % 4];
   Py_INCREF(type);
-  Py_XDECREF(seen[at].type);
-  seen[at].type = type;
-  seen[at].api = api;
-  return api;
+  Py_XDECREF(to->type);
+  Py_XDECREF(to->is_neg);
+  *to = (Seen){type, api, is_neg};
+  return to;
+}
+
+const DLExchangeApi* exchange_api(PyObject* object) { return seen_type(object)->api; }
+
+int is_negated(PyObject* object) {
+  PyObject* const is_neg = seen_type(object)->is_neg;
+  if (is_neg == NULL) return 0;
+  PyObject* answer = PyObject_CallFunctionObjArgs(is_neg, object, NULL);
+  Py_XDECREF(answer);
+  return answer == NULL ? -1 : answer == Py_True;
 }
 
 /* 1: read; 0: it refuses, and says so by an exception of a kind that means "not by DLPack"; -1: another
@@ -183,6 +198,13 @@ static int read_interface(PyObject* object, const char* what, Array* array) {
 
 int read_array(PyObject* object, const char* what, void** stream, Array* array) {
   memset(array, 0, sizeof *array);
+  const int negated = is_negated(object);
+  if (negated < 0) return -1;
+  if (negated) {
+    return raise_bad_problem(
+        "%s has PyTorch's negative bit: its memory holds the opposite numbers; give %s.resolve_neg()", what,
+        what);
+  }
   const DLExchangeApi* api = exchange_api(object);
   if (api != NULL && api->tensor_from_object != NULL) {
     DLTensor tensor;

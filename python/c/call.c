@@ -95,7 +95,11 @@ static int take_arguments(PyObject* arguments, PyObject* keywords, PyObject* val
   Py_ssize_t at = 0;
   while (keywords != NULL && PyDict_Next(keywords, &at, &name, &value)) {
     int i = BIAS;
-    while (i < ARGUMENTS && names[i] != name && PyUnicode_Compare(names[i], name) != 0) ++i;
+    while (i < ARGUMENTS && names[i] != name) ++i; /* what a program spells is interned */
+    if (i == ARGUMENTS) {
+      i = BIAS;
+      while (i < ARGUMENTS && PyUnicode_Compare(names[i], name) != 0) ++i;
+    }
     if (i == ARGUMENTS || i < count) {
       PyErr_Format(PyExc_TypeError,
                    i < count ? "a plan got two values for %U"

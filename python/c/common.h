@@ -46,6 +46,9 @@ void release_array(Array* array);
 /* The table of C functions that the object's type offers, or NULL without an exception. Types live long: the
  * last ones are kept. */
 const DLExchangeApi* exchange_api(PyObject* object);
+/* Whether it is a tensor whose memory holds the opposite numbers, PyTorch's negative bit, of which DLPack
+ * does not know. -1 with an exception. */
+int is_negated(PyObject* object);
 /* Fills array from what such a table's functions, or a capsule, told. Returns -1 with an exception. */
 int take_tensor(const DLTensor* tensor, const char* what, Array* array);
 /* A tuple of ints. NULL with an exception. */

@@ -19,8 +19,9 @@ static int add_version(Call* call, PyObject* tensor) {
   return add(call, number);
 }
 
-static int add_tensor(Call* call, PyObject* object, int slot) {
+static int add_tensor(Call* call, PyObject* object, int slot, int asks) {
   if (object == Py_None) return add(call, -1);
+  if (asks && is_negated(object) != 0) return 0;
   const DLExchangeApi* api = exchange_api(object);
   DLTensor tensor;
   Array a;
@@ -86,12 +87,13 @@ static int add_answer(Call* call, PyObject* function) {
   return added;
 }
 
-PyObject* key_of(const Operator* self, PyObject* arguments, Call* call) {
+PyObject* key_of(const Operator* self, PyObject* arguments, Call* call, int asks) {
   memset(call, 0, sizeof *call); /* the words, too: a key is compared byte for byte */
   int good = 1;
   for (Py_ssize_t i = 0, count = PyTuple_Size(arguments); i < count && good; ++i) {
     PyObject* argument = PyTuple_GetItem(arguments, i);
-    good = i < self->tensors ? add_tensor(call, argument, self->slots[i]) : add_argument(call, argument);
+    good =
+        i < self->tensors ? add_tensor(call, argument, self->slots[i], asks) : add_argument(call, argument);
   }
   good = good && call->api != NULL && add_answer(call, call->on_cuda ? torch.tf32 : torch.threads);
   PyObject* key =

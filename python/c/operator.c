@@ -47,7 +47,9 @@ static PyObject* repeat(const Operator* self, PyObject* entry, Call* call) {
 /* other: called with what has no key. */
 static PyObject* run(Operator* self, PyObject* arguments, PyObject* other) {
   Call call;
-  PyObject* key = key_of(self, arguments, &call);
+  /* Layers come here directly; everything else was asked before, or comes from the dispatcher, which
+   * resolves. */
+  PyObject* key = key_of(self, arguments, &call, self->has_constants);
   if (key == NULL) return PyObject_CallObject(other, arguments);
   PyObject* entry = PyDict_GetItemWithError(self->remembered, key);
   Py_XINCREF(entry);
@@ -129,7 +131,7 @@ static PyObject* operator_remember(Operator* self, PyObject* given) {
     return NULL;
   }
   Call call;
-  PyObject* key = key_of(self, arguments, &call);
+  PyObject* key = key_of(self, arguments, &call, 1);
   if (key == NULL) {
     Py_DECREF(entry);
     return Py_NewRef(Py_None);
@@ -176,6 +178,7 @@ static PyObject* operator_new(PyTypeObject* type, PyObject* arguments, PyObject*
   for (int i = 0; good && i < self->tensors; ++i) {
     self->slots[i] = (int)PyLong_AsLong(PyTuple_GetItem(slots, i));
     good = self->slots[i] >= CONSTANT && self->slots[i] < TENSORS;
+    if (self->slots[i] == CONSTANT) self->has_constants = 1;
   }
   if (good) return (PyObject*)self;
   if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_ValueError, "slots and result are numbers of tensors");

@@ -19,6 +19,7 @@ extern TorchFunctions torch;
 typedef struct {
   PyObject_HEAD int tensors; /* the first arguments */
   int slots[MOST_TENSORS];   /* which of x, w, y, ... they are, or CONSTANT */
+  int has_constants;
   int result;
   int count; /* of the arguments */
   PyObject *compute, *differentiate, *dispatch, *record, *autocast;
@@ -41,11 +42,12 @@ typedef struct {
 /* Whether a function without arguments answers None or 0. */
 int is_nothing(PyObject* function);
 /* Whether nothing would look at the call: all tensors, the first of the arguments, are PyTorch's own, without
- * tangents, and all functions of quiet answer so. -1 with an exception. */
+ * tangents or the negative bit, and all functions of quiet answer so. -1 with an exception. */
 int is_plain(PyObject* arguments, int tensors, PyObject* quiet);
 
 /* key.c */
-/* The call's key, or NULL, without an exception, for what is never remembered. New reference. */
-PyObject* key_of(const Operator* self, PyObject* arguments, Call* call);
+/* The call's key, or NULL, without an exception, for what is never remembered. New reference. asks: whether
+ * tensors may have the negative bit, which nobody has looked for yet. */
+PyObject* key_of(const Operator* self, PyObject* arguments, Call* call, int asks);
 
 #endif

@@ -16,7 +16,10 @@ int is_plain(PyObject* arguments, int tensors, PyObject* quiet) {
   for (int i = 0; i < tensors && i < PyTuple_Size(arguments); ++i) {
     PyObject* object = PyTuple_GetItem(arguments, i);
     PyObject* type = (PyObject*)Py_TYPE(object);
-    if (type != torch.tensor && type != torch.parameter && object != Py_None) return 0;
+    if (object == Py_None) continue;
+    if (type != torch.tensor && type != torch.parameter) return 0;
+    const int negated = is_negated(object); /* the dispatcher resolves it */
+    if (negated != 0) return negated < 0 ? -1 : 0;
   }
   for (Py_ssize_t i = 0, count = PyTuple_Size(quiet); i < count; ++i) {
     if (!is_nothing(PyTuple_GetItem(quiet, i))) return PyErr_Occurred() != NULL ? -1 : 0;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/algorithms/candidate.hpp"
@@ -27,10 +28,19 @@ struct Support {
 
 class Algorithm {
  public:
+  struct About {
+    std::string name;         // <algorithm>_<target>, e.g. winograd_cpu
+    std::string description;  // one line
+    std::string device_kind;  // cpu, gpu or nki
+  };
+  explicit Algorithm(About about) : about_(std::move(about)) {}
   virtual ~Algorithm() = default;
-  virtual std::string_view name() const = 0;         // <algorithm>_<target>, e.g. winograd_cpu
-  virtual std::string_view description() const = 0;  // one line
-  virtual std::string_view device_kind() const = 0;  // cpu or gpu
+  Algorithm(const Algorithm&) = delete;
+  Algorithm& operator=(const Algorithm&) = delete;
+
+  std::string_view name() const { return about_.name; }
+  std::string_view description() const { return about_.description; }
+  std::string_view device_kind() const { return about_.device_kind; }
 
   // problem is valid. One of one or three dimensions, and a transposed one, is rewritten to plain ones
   // (src/problem/rewrite_plain.hpp) where the algorithm has no kernel for it as it is.
@@ -83,6 +93,8 @@ class Algorithm {
   virtual bool fuses(const Problem&, const Target&) const { return false; }
   // Whether its kernels have what training asks for in them; else it is a step after them.
   virtual bool fuses_training(const Problem&, const Target&) const { return false; }
+
+  About about_;
 };
 
 struct Algorithm::Offer {

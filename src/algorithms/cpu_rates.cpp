@@ -65,13 +65,21 @@ void each_tile(const Visit& visit) {
   }
 }
 
-// The least of what was measured before and now.
-void measure_tiles(Rates& rates) {
-  constexpr int kShort = 24, kLong = 96;  // B of the widest tile stays in the first-level cache
+constexpr int kShort = 24, kLong = 96;  // steps; B of the widest tile stays in the first-level cache
+
+// Nanoseconds of so many steps each.
+struct ShortAndLong {
+  double few = INFINITY, many = INFINITY;
+};
+
+// Keeps the least of what was measured before and now, of either length by itself: what holds the processor
+// up for a while must not make a step cheap by making the short run dear.
+void measure_tiles(std::vector<ShortAndLong>& least) {
   const int lanes = brgemm_lanes();
   std::vector<float> a(kMostRows * (kLong + 16)),
       b(static_cast<std::size_t>(kLong * kBrgemmMaxVectors * lanes + 64));
   std::vector<float> c(static_cast<std::size_t>(kMostRows * kBrgemmMaxVectors * lanes));
+  std::size_t index = 0;
   each_tile([&](TileReads reads, int rows, int vectors) {
     const bool strided = reads == TileReads::strided;
     const BrgemmKernel kernel =
@@ -86,19 +94,26 @@ void measure_tiles(Rates& rates) {
     call.segments = &whole, call.segment_count = 1;
     call.c0 = c.data(), call.c1 = c.data() + 7 * vectors * lanes, call.c_row_stride = vectors * lanes;
     call.columns = vectors * lanes;
-    const auto time = [&](int length) {
+    const auto time = [&](int length, double& least_ns) {
       call.length = length;
       constexpr int kTimes = 4;  // beside which the clock is cheap
-      return fastest_ns(3,
-                        [&] {
-                          for (int i = 0; i < kTimes; ++i) kernel(call);
-                        }) /
-             kTimes;
+      const double ns = fastest_ns(3, [&] {
+        for (int i = 0; i < kTimes; ++i) kernel(call);
+      });
+      least_ns = std::min(least_ns, ns / kTimes);
     };
-    const double few = time(kShort), many = time(kLong);
+    if (index == least.size()) least.emplace_back();
+    time(kShort, least[index].few), time(kLong, least[index].many);
+    ++index;
+  });
+}
+
+void fit_tiles(const std::vector<ShortAndLong>& least, Rates& rates) {
+  std::size_t index = 0;
+  each_tile([&](TileReads reads, int rows, int vectors) {
+    const auto [few, many] = least[index++];
     const double step = std::max(many - few, 0.5 * many * (kLong - kShort) / kLong) / (kLong - kShort);
-    TileTime& entry = rates.tile(reads, rows, vectors);
-    if (entry.step == 0 || entry.of(kLong) > many) entry = {step, std::max(0.0, few - kShort * step)};
+    rates.tile(reads, rows, vectors) = {step, std::max(0.0, few - kShort * step)};
   });
 }
 
@@ -136,7 +151,9 @@ double memory_byte_ns_now() {
 Rates measure() {
   Rates rates;
   // Passes over all, so that what holds the processor up for a while holds up one pass of each.
-  for (int pass = 0; pass < 3; ++pass) measure_tiles(rates);
+  std::vector<ShortAndLong> least;
+  for (int pass = 0; pass < 5; ++pass) measure_tiles(least);
+  fit_tiles(least, rates);
   rates.far_byte = byte_ns(2 * cpu_caches().level2);
   rates.near_byte = byte_ns(cpu_caches().level2 / 2);
   rates.memory_byte = std::max(rates.far_byte, memory_byte_ns_now());

@@ -4,24 +4,20 @@
 #include <fmt/core.h>
 
 #include "kernels/cpu/depthwise.hpp"
-#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/cpu_rates_depthwise.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/sole_kernel.hpp"
 
 namespace faltung {
 namespace {
 
-constexpr SoleConfig kDepthwiseConfigs[] = {{"rows"}};
-constexpr TileTable<SoleConfig> kDepthwiseTable("depthwise_cpu", kDepthwiseConfigs);
-
-class DepthwiseCpu : public Algorithm {
+class DepthwiseCpu : public SoleKernel {
  public:
-  std::string_view name() const override { return "depthwise_cpu"; }
-  std::string_view description() const override {
-    return "one sliding sum a channel, vectors of channels (nhwc) or of pixels (nchw)";
-  }
-  std::string_view device_kind() const override { return "cpu"; }
+  DepthwiseCpu()
+      : SoleKernel({"depthwise_cpu",
+                    "one sliding sum a channel, vectors of channels (nhwc) or of pixels (nchw)", "cpu"},
+                   "rows") {}
 
   Support accepts(const Problem& p, const Target&) const override {
     if (p.groups != p.c) {
@@ -34,12 +30,11 @@ class DepthwiseCpu : public Algorithm {
  private:
   using Pass = std::shared_ptr<const DepthwisePass>;
 
-  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+  Candidate kernel(const Problem& p, const Target& target) const override {
     const Pass pass = make_pass(p);
     const double arithmetic = depthwise_ns(*pass) * 1e-6 / target.threads;
     const double bytes = min_bytes(p) * memory_byte_ns() * 1e-6 / target.threads;
     Candidate c;
-    c.config = config_name(kDepthwiseTable[0]);
     // It has few operations for each byte, behind which little of the wait for memory hides.
     c.cost = {arithmetic + bytes + 0.002, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.workspace_bytes = scratch_bytes(*pass) * static_cast<std::size_t>(target.threads);
@@ -55,17 +50,7 @@ class DepthwiseCpu : public Algorithm {
       }
       return recipe;
     };
-    c.maker = maker();
-    return {std::move(c)};
-  }
-
-  Maker parse(const std::string& config, Direction) const override {
-    kDepthwiseTable.parse(config);
-    return maker();
-  }
-
-  Maker maker() const {
-    return [this](const Problem& p, const Target& target) { return std::move(list(p, target).front()); };
+    return c;
   }
 
   static Pass make_pass(Problem p) {

@@ -81,11 +81,10 @@ double lines_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
 
 class DepthwiseGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "depthwise_gpu"; }
-  std::string_view description() const override {
-    return "each input channel on its own; a thread's neighbouring results share what they read";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  DepthwiseGpu()
+      : Algorithm({"depthwise_gpu",
+                   "each input channel on its own; a thread's neighbouring results share what they read",
+                   "gpu"}) {}
 
   Support accepts(const Problem& problem, const Target&) const override {
     if (!is_depthwise(problem)) {

@@ -4,50 +4,35 @@
 #include <cmath>
 
 #include "kernels/cpu/direct.hpp"
-#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/sole_kernel.hpp"
 #include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
 
-constexpr SoleConfig kDirectConfigs[] = {{"rows"}};
-constexpr TileTable<SoleConfig> kDirectTable("direct_cpu", kDirectConfigs);
-
-class DirectCpu : public Algorithm {
+class DirectCpu : public SoleKernel {
  public:
-  std::string_view name() const override { return "direct_cpu"; }
-  std::string_view description() const override {
-    return "the sums as they are defined, vectorised; no workspace, any problem";
-  }
-  std::string_view device_kind() const override { return "cpu"; }
+  DirectCpu()
+      : SoleKernel(
+            {"direct_cpu", "the sums as they are defined, vectorised; no workspace, any problem", "cpu"},
+            "rows") {}
 
   Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
  private:
-  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+  Candidate kernel(const Problem& p, const Target& target) const override {
     const bool rows = p.layout == Layout::nchw && p.direction != Direction::backward_weights;
     const double arithmetic =
         rows ? nchw_ns(p, target.threads) * 1e-6 : flops(p) / (rate(p) * target.threads * 1e6);
     const double bytes = min_bytes(p) / (8e6 * target.threads);
     Candidate c;
-    c.config = config_name(kDirectTable[0]);
     // Its few operations between loads hide no memory.
     c.cost = {arithmetic + bytes + 0.002, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.accuracy = dot_product_accuracy(p);
     c.recipe = [p] { return recipe(p); };
-    c.maker = maker();
-    return {std::move(c)};
-  }
-
-  Maker parse(const std::string& config, Direction) const override {
-    kDirectTable.parse(config);
-    return maker();
-  }
-
-  Maker maker() const {
-    return [this](const Problem& p, const Target& target) { return std::move(list(p, target).front()); };
+    return c;
   }
 
   static Recipe recipe(const Problem& p) {

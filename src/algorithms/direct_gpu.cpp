@@ -21,11 +21,10 @@ constexpr int kThreads = 64;
 
 class DirectGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "direct_gpu"; }
-  std::string_view description() const override {
-    return "one thread sums a few neighbouring channels at one pixel; serves every problem";
+  DirectGpu()
+      : Algorithm({"direct_gpu",
+                   "one thread sums a few neighbouring channels at one pixel; serves every problem", "gpu"}) {
   }
-  std::string_view device_kind() const override { return "gpu"; }
 
   Support accepts(const Problem& problem, const Target&) const override { return gpu::fits(problem); }
 
@@ -50,11 +49,7 @@ class DirectGpu : public Algorithm {
   }
 
   Maker parse(const std::string& config, Direction) const override {
-    return maker(*kTable.parse(config).tile);
-  }
-
-  static Maker maker(const Tile& tile) {
-    return [tile](const Problem& p, const Target& target) { return candidate_of(p, tile, target.device); };
+    return gpu::maker(candidate_of, *kTable.parse(config).tile);
   }
 
   static Candidate candidate_of(const Problem& p, const Tile& tile, const DeviceInfo& device) {
@@ -64,7 +59,7 @@ class DirectGpu : public Algorithm {
     c.cost = {gpu::arithmetic_ms(p, device, kShare * (tile.channels > 1 ? 2 : 1)), Bound::latency};
     c.accuracy = dot_product_accuracy(p);
     c.recipe = [p, tile, &device] { return recipe(p, tile, device); };
-    c.maker = maker(tile);
+    c.maker = gpu::maker(candidate_of, tile);
     return c;
   }
 

@@ -6,11 +6,11 @@
 
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/epilogue.hpp"
-#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/implicit_gemm_tiling.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/sole_kernel.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
@@ -299,52 +299,61 @@ void pack(const Shapes& s, const Memory& m, const Parallel& parallel) {
   std::fill_n(to + s.p.k * s.depth, kSlack, 0.0f);
 }
 
-constexpr SoleConfig kExplicitConfigs[] = {{"plain"}};
-constexpr TileTable<SoleConfig> kExplicitTable("explicit_gemm_cpu", kExplicitConfigs);
+// Of one image's and group's product on one core, by the cost model: tiles as multiply makes them, which read
+// their rows' operand again for each panel.
+double product_ns(const Shapes& s) {
+  const bool forward = s.p.direction == Direction::forward,
+             weights = s.p.direction == Direction::backward_weights;
+  const i64 inner = forward ? s.channels : s.depth, length = weights   ? s.pixels
+                                                             : forward ? s.depth
+                                                                       : s.channels;
+  const i64 rows = weights ? s.channels : s.nhwc ? s.pixels : inner;
+  const i64 columns = weights ? s.depth : s.nhwc ? inner : s.pixels;
+  const i64 lanes = brgemm_lanes(), vectors = std::min<i64>(2, ceil_div(columns, lanes));
+  const EvenSplit tiles(rows, brgemm_max_rows(static_cast<int>(vectors)));
+  const TileTime tile =
+      tile_time(TileReads::strided, static_cast<int>(tiles.largest()), static_cast<int>(vectors));
+  const double panels = static_cast<double>(ceil_div(columns, lanes)) / static_cast<double>(vectors);
+  const double bytes = 4 * static_cast<double>(rows * length);
+  constexpr double kFarBytes = 2;  // its rows lie apart: as measured with AVX-512
+  return panels * (static_cast<double>(tiles.parts()) * tile.of(static_cast<double>(length)) +
+                   bytes * kFarBytes * far_byte_ns());
+}
 
-class ExplicitGemmCpu : public Algorithm {
+class ExplicitGemmCpu : public SoleKernel {
  public:
-  std::string_view name() const override { return "explicit_gemm_cpu"; }
-  std::string_view description() const override { return "im2col into the workspace, then a matrix product"; }
-  std::string_view device_kind() const override { return "cpu"; }
+  ExplicitGemmCpu()
+      : SoleKernel({"explicit_gemm_cpu", "im2col into the workspace, then a matrix product", "cpu"},
+                   "plain") {}
 
   Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
  private:
-  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+  Candidate kernel(const Problem& p, const Target& target) const override {
     const Shapes shapes(p);
-    // At half of the rate that tiles have: its operands come from beyond the first-level cache. The matrix is
-    // written element by element, and read.
-    const double vectors = flops(p) / 2 / static_cast<double>(brgemm_lanes());
-    const double arithmetic = vectors * vector_multiply_add_ns() * 1e-6 / (0.5 * target.threads);
-    const double matrix = static_cast<double>(shapes.matrix_floats() * p.n * p.groups) * 4;
-    const double bytes = (min_bytes(p) + 3 * matrix) / 15e6;
+    const double times = static_cast<double>(p.n * p.groups);
+    const double matrix = static_cast<double>(shapes.matrix_floats()) * times;
+    // Where a pixel's channels lie apart the matrix is written element by element, and x's gradient is
+    // gathered from it so: in so many cycles each. Elsewhere, and in reading it, it is a stream.
+    constexpr double kElement = 13, kGathered = 22, kBytes = 4;
+    const bool gathers = p.direction == Direction::backward_data, by_element = p.layout == Layout::nchw;
+    const double gradient = static_cast<double>(p.n * p.c * p.h * p.w);
+    const double cycles = gathers      ? std::max(matrix, gradient) * kGathered
+                          : by_element ? matrix * kElement
+                                       : 0;
+    const double copies = cycles * cycle_ns() + matrix * kBytes * far_byte_ns();
+    const double arithmetic = (product_ns(shapes) * times + copies) * 1e-6 / target.threads;
+    const double bytes = min_bytes(p) / 15e6;
     const double packed =
         weights_are_constant(p) ? 0 : static_cast<double>(shapes.packed_bytes()) / 4 * 0.5e-6;
-    // An element of x's gradient is gathered from the patches one by one.
-    constexpr double kGatheredNs = 6;
-    const double gathered =
-        p.direction == Direction::backward_data ? matrix / 4 * kGatheredNs * 1e-6 / target.threads : 0;
-    const double steps = 0.01 * static_cast<double>(p.n * p.groups);
+    const double steps = 0.01 * times;
     Candidate c;
-    c.config = config_name(kExplicitTable[0]);
-    c.cost = {arithmetic + bytes + packed + gathered + steps,
-              arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
+    c.cost = {arithmetic + bytes + packed + steps, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.workspace_bytes = Buffers(shapes).total;
     c.packed_bytes = shapes.packed_bytes();
     c.accuracy = dot_product_accuracy(p);
     c.recipe = [shapes] { return recipe(shapes); };
-    c.maker = maker();
-    return {std::move(c)};
-  }
-
-  Maker parse(const std::string& config, Direction) const override {
-    kExplicitTable.parse(config);
-    return maker();
-  }
-
-  Maker maker() const {
-    return [this](const Problem& p, const Target& target) { return std::move(list(p, target).front()); };
+    return c;
   }
 
   static Recipe recipe(const Shapes& shapes) {

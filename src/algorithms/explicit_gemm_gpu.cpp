@@ -113,9 +113,8 @@ double predicted_ms(const Matrices& m, const Tile& t, const DeviceInfo& device) 
 
 class ExplicitGemmGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "explicit_gemm_gpu"; }
-  std::string_view description() const override { return "im2col into the workspace, then a matrix product"; }
-  std::string_view device_kind() const override { return "gpu"; }
+  ExplicitGemmGpu()
+      : Algorithm({"explicit_gemm_gpu", "im2col into the workspace, then a matrix product", "gpu"}) {}
 
   Support accepts(const Problem& p, const Target& target) const override {
     const Support product = gpu::fits_a_product(p);

@@ -7,6 +7,7 @@
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/fft.hpp"
 #include "src/algorithms/config_name.hpp"
+#include "src/algorithms/fft_problem.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
@@ -198,30 +199,17 @@ double growth(const Problem& p, i64 tile) {
 
 class FftCpu : public Algorithm {
  public:
-  std::string_view name() const override { return "fft_cpu"; }
-  std::string_view description() const override {
-    return "overlapping tiles multiplied by frequency; its work does not grow with the filter";
-  }
-  std::string_view device_kind() const override { return "cpu"; }
+  FftCpu()
+      : Algorithm({"fft_cpu",
+                   "overlapping tiles multiplied by frequency; its work does not grow with the filter",
+                   "cpu"}) {}
 
   Support accepts(const Problem& p, const Target&) const override {
-    if (p.direction == Direction::backward_weights) {
-      return Support::declined("it computes fwd and bwd_d, not bwd_w");
-    }
-    if (p.groups != 1) return Support::declined("it has no groups; use depthwise_cpu or direct_cpu");
-    if (p.stride_h != 1 || p.stride_w != 1) return Support::declined("it computes stride 1 alone");
-    if (p.dilation_h != 1 || p.dilation_w != 1) return Support::declined("it computes dilation 1 alone");
-    if (std::max(p.r, p.s) > 48) return Support::declined("its filters are at most 48 x 48");
-    if (tiles_for(p).empty()) {
-      return Support::declined(std::string("its bound on the error is beyond that of math ") +
-                               name_of(p.math) + " for a filter this small; ask for math fast");
-    }
-    return Support::supported();
+    const Support serves = fft_serves(p, "cpu", 48);
+    return serves.yes && tiles_for(p).empty() ? Support::declined(fft_errs_too_much(p)) : serves;
   }
 
  private:
-  static const char* name_of(Math math) { return faltung::name(math); }
-
   // A tile of which the filter leaves a quarter in each dimension, and takes a quarter where a smaller tile
   // would do: larger ones gain little and their error is larger.
   static bool fits(const Problem& p, i64 tile) {

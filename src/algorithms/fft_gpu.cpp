@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "src/algorithms/config_name.hpp"
+#include "src/algorithms/fft_problem.hpp"
 #include "src/algorithms/matrix_product.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
@@ -117,27 +118,19 @@ double predicted_ms(const Tiles& t, const DeviceInfo& device) {
 
 class FftGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "fft_gpu"; }
-  std::string_view description() const override {
-    return "overlapping tiles multiplied by frequency; its work does not grow with the filter";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  FftGpu()
+      : Algorithm({"fft_gpu",
+                   "overlapping tiles multiplied by frequency; its work does not grow with the filter",
+                   "gpu"}) {}
 
   Support accepts(const Problem& p, const Target& target) const override {
-    const Support size = gpu::fits(p);
-    if (!size.yes) return size;
-    if (p.direction == Direction::backward_weights) {
-      return Support::declined("it computes fwd and bwd_d, not bwd_w");
-    }
-    if (p.groups != 1) return Support::declined("it has no groups; use depthwise_gpu or direct_gpu");
-    if (p.stride_h != 1 || p.stride_w != 1) return Support::declined("it computes stride 1 alone");
-    if (p.dilation_h != 1 || p.dilation_w != 1) return Support::declined("it computes dilation 1 alone");
-    if (std::max(p.r, p.s) > 24) return Support::declined("its filters are at most 24 x 24");
+    const Support fits = gpu::fits(p), serves = fft_serves(p, "gpu", 24);
+    if (!fits.yes) return fits;
+    if (!serves.yes) return serves;
     const DeviceInfo& device = target.device;
     if (product_tile(device) == nullptr)
       return Support::declined("a block has too few threads for any tile of the product");
-    std::string why = std::string("its bound on the error is beyond that of math ") + faltung::name(p.math) +
-                      " for a filter this small; ask for math fast";
+    std::string why = fft_errs_too_much(p);
     for (const Size size : kTable) {
       if (!admitted(p, size)) continue;
       why = limit(Tiles(p, size, device), device);

@@ -97,4 +97,14 @@ Recipe gathered_recipe(const Problem& p, const std::string& kernel, jit::Source 
   return recipe;
 }
 
+std::vector<int> weights_splits_of(std::int64_t room, std::int64_t blocks, std::int64_t most) {
+  std::vector<int> all;
+  for (const std::int64_t rounds : {1, 2, 4}) {
+    const std::int64_t splits =
+        std::clamp<std::int64_t>(rounds * room / blocks, 1, std::max<std::int64_t>(1, most));
+    if (all.empty() || all.back() != splits) all.push_back(static_cast<int>(splits));
+  }
+  return all;
+}
+
 }  // namespace faltung::gpu

@@ -31,6 +31,10 @@ std::int64_t blocks_of(const Problem& problem, std::int64_t pixels, std::int64_t
 std::vector<int> splits_of(const Problem& problem, std::int64_t blocks, std::int64_t steps,
                            const DeviceInfo& device);
 
+// The same of the gradient of the weights: as many as fill the device's room for blocks once, twice and four
+// times, and most at most.
+std::vector<int> weights_splits_of(std::int64_t room, std::int64_t blocks, std::int64_t most);
+
 // What a kernel makes of it. out_pad: to so many out channels each group's weights are filled up with zeros.
 // splits: so many blocks share a result's sum.
 struct GatheredLaunch {
@@ -46,6 +50,18 @@ struct PackedWeights {
 };
 PackedWeights packed_weights(const Problem& problem, const std::string& kernel, std::int64_t out_pad,
                              const DeviceInfo& device);
+// A kernel that is said to take so long: all of its candidate but the recipe and the maker.
+template <class Choice>
+Candidate gathered_candidate(const Problem& problem, const Choice& choice, double ms,
+                             std::size_t packed_bytes) {
+  Candidate c;
+  c.config = choice.name();
+  c.cost = {ms, Bound::arithmetic};
+  c.workspace_bytes = shared_sum_bytes(problem, choice.splits);
+  c.packed_bytes = packed_bytes;
+  c.accuracy = gathering_accuracy(problem);
+  return c;
+}
 // Packs the weights, launches the product, and finishes sums that are shared.
 Recipe gathered_recipe(const Problem& problem, const std::string& kernel, jit::Source product,
                        const GatheredLaunch& launched, PackedWeights weights, const DeviceInfo& device);

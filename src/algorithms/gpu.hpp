@@ -81,6 +81,14 @@ Step finish_step(const Problem& problem, const std::string& kernel, std::int64_t
 Step sum_parts_step(const Problem& problem, const std::string& kernel, Slot parts, std::int64_t count,
                     const DeviceInfo& device, const Constants& own = {});
 
+// The maker of a kernel whose choices are all that it is made of.
+template <class Choice>
+Maker maker(Candidate (*make)(const Problem&, const Choice&, const DeviceInfo&), const Choice& choice) {
+  return [make, choice](const Problem& problem, const Target& target) {
+    return make(problem, choice, target.device);
+  };
+}
+
 }  // namespace faltung::gpu
 
 #endif  // FALTUNG_SRC_ALGORITHMS_GPU_HPP_

@@ -39,7 +39,7 @@ void ChannelLanes::choose_panels() {
   reductions_ = EvenSplit(t_.in_channels, std::max<i64>(16, std::min(most_panel_bytes() / panel_bytes,
                                                                      most_stage_bytes() / input_bytes)));
   in_registers_ = epilogue_in_registers(p_);
-  few_steps_ = taps() * t_.in_channels <= kFewSteps;
+  few_steps_ = taps() * t_.in_channels <= kFewStepsOfPixels;
   for (const bool narrow : {false, true}) {
     const int vectors = narrow ? panel_vectors(panels_ - 1) : tile_.vectors;
     for (int rows = 1; rows <= tile_.rows; ++rows) {

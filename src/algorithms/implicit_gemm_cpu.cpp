@@ -247,11 +247,9 @@ Recipe recipe_of(const Problem& p, const std::shared_ptr<const WeightsGradient>&
 
 class ImplicitGemmCpu : public Algorithm {
  public:
-  std::string_view name() const override { return "implicit_gemm_cpu"; }
-  std::string_view description() const override {
-    return "matrix product over the filter's taps, without building the matrix";
-  }
-  std::string_view device_kind() const override { return "cpu"; }
+  ImplicitGemmCpu()
+      : Algorithm({"implicit_gemm_cpu", "matrix product over the filter's taps, without building the matrix",
+                   "cpu"}) {}
 
   Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 

@@ -69,11 +69,9 @@ gpu::Constants constants(const Problem& p, const Choice& choice, const DeviceInf
 
 class ImplicitGemmGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "implicit_gemm_gpu"; }
-  std::string_view description() const override {
-    return "a matrix product through local memory; the taps are gathered on the way";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  ImplicitGemmGpu()
+      : Algorithm({"implicit_gemm_gpu",
+                   "a matrix product through local memory; the taps are gathered on the way", "gpu"}) {}
 
   Support accepts(const Problem& problem, const Target& target) const override {
     const Support product = gpu::fits_a_product(problem);
@@ -93,24 +91,18 @@ class ImplicitGemmGpu : public Algorithm {
   }
 
   Maker parse(const std::string& config, Direction) const override {
-    return maker(implicit_gemm::parse(config));
-  }
-
-  static Maker maker(const Choice& choice) {
-    return [choice](const Problem& p, const Target& target) {
-      if (p.direction == Direction::backward_weights && choice.splits > 1) {
-        throw Error(
-            Status::bad_problem,
-            "backward_weights has configs without _sk, and splits by itself; not '" + choice.name() + "'");
-      }
-      if (p.y_pitch != 0 && choice.splits > 1)
-        throw Error(Status::bad_problem, choice.name() + " adds up parts of whole tensors, and y is a slice");
-      return candidate_of(p, choice, target.device);
-    };
+    return gpu::maker(candidate_of, implicit_gemm::parse(config));
   }
 
   static Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
     const bool weights = p.direction == Direction::backward_weights;
+    if (weights && choice.splits > 1) {
+      throw Error(
+          Status::bad_problem,
+          "backward_weights has configs without _sk, and splits by itself; not '" + choice.name() + "'");
+    }
+    if (p.y_pitch != 0 && choice.splits > 1)
+      throw Error(Status::bad_problem, choice.name() + " adds up parts of whole tensors, and y is a slice");
     Candidate c;
     c.config = choice.name();
     c.cost = {implicit_gemm::predicted_ms(p, choice, device), Bound::arithmetic};
@@ -122,7 +114,7 @@ class ImplicitGemmGpu : public Algorithm {
     c.recipe = [p, choice, weights, &device] {
       return weights ? weights_recipe(p, choice, device) : pixels_recipe(p, choice, device);
     };
-    c.maker = maker(choice);
+    c.maker = gpu::maker(candidate_of, choice);
     return c;
   }
 

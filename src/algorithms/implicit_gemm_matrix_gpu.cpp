@@ -39,7 +39,7 @@ struct Tile {
 
 constexpr Tile kTiles[] = {
     {128, 128, 2, 2, 4, {256, 160}}, {128, 128, 4, 2, 4, {208, 112}}, {128, 64, 2, 2, 4, {232, 128}},
-    {64, 128, 2, 2, 4, {232, 128}},  {64, 64, 2, 2, 4, {160, 96}},    {64, 32, 2, 1, 4, {168, 96}},
+    {64, 128, 2, 2, 4, {232, 128}},  {64, 64, 2, 2, 4, {160, 96}},    {64, 32, 2, 1, 4, {176, 96}},
 };
 constexpr TileTable<Tile> kTable("implicit_gemm_matrix_gpu", kTiles, kMostSplits);
 using Choice = TileChoice<Tile>;
@@ -109,11 +109,9 @@ double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device)
 
 class ImplicitGemmMatrixGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "implicit_gemm_matrix_gpu"; }
-  std::string_view description() const override {
-    return "a matrix product on the matrix units of AMD's GPUs (MFMA, WMMA)";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  ImplicitGemmMatrixGpu()
+      : Algorithm({"implicit_gemm_matrix_gpu",
+                   "a matrix product on the matrix units of AMD's GPUs (MFMA, WMMA)", "gpu"}) {}
 
   Support accepts(const Problem& p, const Target& target) const override {
     const Unit* const unit = unit_of(target.device);
@@ -148,24 +146,15 @@ class ImplicitGemmMatrixGpu : public Algorithm {
 
   Maker parse(const std::string& config, Direction direction) const override {
     return direction == Direction::backward_weights ? matrix::weights::parse(config)
-                                                    : maker(kTable.parse(config));
-  }
-
-  static Maker maker(const Choice& choice) {
-    return
-        [choice](const Problem& p, const Target& target) { return candidate_of(p, choice, target.device); };
+                                                    : gpu::maker(candidate_of, kTable.parse(config));
   }
 
   static Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
-    Candidate c;
-    c.config = choice.name();
-    c.cost = {predicted_ms(p, choice, device), Bound::arithmetic};
-    c.workspace_bytes = gpu::shared_sum_bytes(p, choice.splits);
-    c.packed_bytes = packed_bytes(p, out_pad(p, *choice.tile));
-    c.accuracy = gathering_accuracy(p);
+    Candidate c = gpu::gathered_candidate(p, choice, predicted_ms(p, choice, device),
+                                          packed_bytes(p, out_pad(p, *choice.tile)));
     c.registers = choice.tile->amd.on(device.unit);
     c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
-    c.maker = maker(choice);
+    c.maker = gpu::maker(candidate_of, choice);
     return c;
   }
 
@@ -190,6 +179,7 @@ class ImplicitGemmMatrixGpu : public Algorithm {
                                 {"WAVES_C", n(tile.waves_c)},
                                 {"CHUNKS", n(tile.chunks)},
                                 {"EXACT", in_chunks(p) % tile.chunks == 0 ? "1" : "0"},
+                                {"WHOLE", gpu::gathered_product(p).in % chunk(p) == 0 ? "1" : "0"},
                                 {"GATHER", gathers(p) ? "1" : "0"},
                                 {"SPLIT", split ? "1" : "0"},
                                 {"THREADS", n(tile.threads(unit))}};

@@ -71,11 +71,7 @@ std::vector<Choice> choices(const Problem& p, const Tile& t, const DeviceInfo& d
   const i64 most =
       std::min({pixels(p) / (kLeastTiles * t.pixels(p.dtype)), kMostBlocks / p.groups, i64{kMostSplits}});
   std::vector<Choice> all;
-  for (const i64 rounds : {1, 2, 4}) {
-    const auto splits =
-        static_cast<int>(std::clamp<i64>(rounds * units / blocks(p, t), 1, std::max<i64>(1, most)));
-    if (all.empty() || all.back().splits != splits) all.push_back({&t, splits});
-  }
+  for (const int splits : gpu::weights_splits_of(units, blocks(p, t), most)) all.push_back({&t, splits});
   return all;
 }
 
@@ -144,9 +140,10 @@ Recipe recipe(const Problem& p, const Choice& choice, const DeviceInfo& device) 
   return recipe;
 }
 
-Maker maker(const Choice& choice);
-
 Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
+  if (!choice.tile->serves(*unit_of(device)))
+    throw Error(Status::bad_problem, "'" + choice.name() + "' has more threads than it brings tiles for on " +
+                                         device.id + "; take another tile");
   Candidate c;
   c.config = choice.name();
   c.cost = {predicted_ms(p, choice, device), Bound::arithmetic};
@@ -154,16 +151,8 @@ Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo&
   c.accuracy = dot_product_accuracy(p);
   c.registers = choice.tile->amd.on(device.unit);
   c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
-  c.maker = maker(choice);
+  c.maker = gpu::maker(candidate_of, choice);
   return c;
-}
-
-Maker maker(const Choice& choice) {
-  return [choice](const Problem& p, const Target& target) {
-    if (choice.tile->serves(*unit_of(target.device))) return candidate_of(p, choice, target.device);
-    throw Error(Status::bad_problem, "'" + choice.name() + "' has more threads than it brings tiles for on " +
-                                         target.device.id + "; take another tile");
-  };
 }
 
 }  // namespace
@@ -179,6 +168,6 @@ std::vector<Candidate> list(const Problem& p, const DeviceInfo& device) {
   return all;
 }
 
-Maker parse(const std::string& config) { return maker(kTable.parse(config)); }
+Maker parse(const std::string& config) { return gpu::maker(candidate_of, kTable.parse(config)); }
 
 }  // namespace faltung::matrix::weights

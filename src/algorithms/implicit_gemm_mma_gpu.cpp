@@ -108,11 +108,9 @@ double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device)
 
 class ImplicitGemmMmaGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "implicit_gemm_mma_gpu"; }
-  std::string_view description() const override {
-    return "a matrix product on the matrix units of NVIDIA's GPUs since Ampere (mma.sync)";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  ImplicitGemmMmaGpu()
+      : Algorithm({"implicit_gemm_mma_gpu",
+                   "a matrix product on the matrix units of NVIDIA's GPUs since Ampere (mma.sync)", "gpu"}) {}
 
   Support accepts(const Problem& p, const Target& target) const override {
     if (target.device.dialect != "cuda")
@@ -143,23 +141,14 @@ class ImplicitGemmMmaGpu : public Algorithm {
 
   Maker parse(const std::string& config, Direction direction) const override {
     return direction == Direction::backward_weights ? mma_weights::parse(config)
-                                                    : maker(kTable.parse(config));
-  }
-
-  static Maker maker(const Choice& choice) {
-    return
-        [choice](const Problem& p, const Target& target) { return candidate_of(p, choice, target.device); };
+                                                    : gpu::maker(candidate_of, kTable.parse(config));
   }
 
   static Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
-    Candidate c;
-    c.config = choice.name();
-    c.cost = {predicted_ms(p, choice, device), Bound::arithmetic};
-    c.workspace_bytes = gpu::shared_sum_bytes(p, choice.splits);
-    c.packed_bytes = gpu::packed_bytes(p, out_pad(p, *choice.tile), device);
-    c.accuracy = gathering_accuracy(p);
+    Candidate c = gpu::gathered_candidate(p, choice, predicted_ms(p, choice, device),
+                                          gpu::packed_bytes(p, out_pad(p, *choice.tile), device));
     c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
-    c.maker = maker(choice);
+    c.maker = gpu::maker(candidate_of, choice);
     return c;
   }
 

@@ -105,11 +105,7 @@ std::vector<Choice> choices(const Problem& p, const Tile& t, const DeviceInfo& d
   const i64 room = std::max(1, device.units) * resident_blocks(p, t, device);
   const i64 most = std::min({steps(p) / kLeastSteps, kMostBlocks / p.groups, i64{kMostSplits}});
   std::vector<Choice> choices;
-  for (const i64 rounds : {1, 2, 4}) {
-    const auto splits =
-        static_cast<int>(std::clamp<i64>(rounds * room / blocks(p, t), 1, std::max<i64>(1, most)));
-    if (choices.empty() || choices.back().splits != splits) choices.push_back({&t, splits});
-  }
+  for (const int splits : gpu::weights_splits_of(room, blocks(p, t), most)) choices.push_back({&t, splits});
   return choices;
 }
 
@@ -181,26 +177,19 @@ Recipe recipe(const Problem& given, const Choice& choice, const DeviceInfo& devi
   return recipe;
 }
 
-Maker maker(const Choice& choice);
-
 Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
+  if (turns(*choice.tile) && !can_turn(p))
+    throw Error(Status::bad_problem, "'" + choice.name() +
+                                         "' turns planes of channels that are whole chunks of 16 bytes; " +
+                                         to_string(p) + " has none");
   Candidate c;
   c.config = choice.name();
   c.cost = {predicted_ms(p, choice, device), Bound::arithmetic};
   c.workspace_bytes = Places(p, choice).bytes;
   c.accuracy = dot_product_accuracy(p);
   c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
-  c.maker = maker(choice);
+  c.maker = gpu::maker(candidate_of, choice);
   return c;
-}
-
-Maker maker(const Choice& choice) {
-  return [choice](const Problem& p, const Target& target) {
-    if (!turns(*choice.tile) || can_turn(p)) return candidate_of(p, choice, target.device);
-    throw Error(Status::bad_problem, "'" + choice.name() +
-                                         "' turns planes of channels that are whole chunks of 16 bytes; " +
-                                         to_string(p) + " has none");
-  };
 }
 
 }  // namespace
@@ -219,6 +208,6 @@ std::vector<Candidate> list(const Problem& p, const DeviceInfo& device) {
   return all;
 }
 
-Maker parse(const std::string& config) { return maker(kTable.parse(config)); }
+Maker parse(const std::string& config) { return gpu::maker(candidate_of, kTable.parse(config)); }
 
 }  // namespace faltung::mma_weights

@@ -33,12 +33,12 @@ Named choice_of(const std::string& config) {
 
 class ImplicitGemmNki : public Algorithm {
  public:
-  std::string_view name() const override { return "implicit_gemm_nki"; }
-  std::string_view description() const override {
-    return "products on the tensor engine of AWS's Trainium, a tap of the filter at a time, emitted as an "
-           "NKI kernel";
-  }
-  std::string_view device_kind() const override { return "nki"; }
+  ImplicitGemmNki()
+      : Algorithm(
+            {"implicit_gemm_nki",
+             "products on the tensor engine of AWS's Trainium, a tap of the filter at a time, emitted as an "
+             "NKI kernel",
+             "nki"}) {}
 
  private:
   Support accepts(const Problem& p, const Target& target) const override {

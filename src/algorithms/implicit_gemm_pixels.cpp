@@ -16,6 +16,12 @@ constexpr i64 kPanelBytes = 512 << 10;  // of weights, beyond which the reductio
 constexpr i64 kSumBytes = 1 << 20;      // of unfinished sums that cannot wait in the output
 constexpr i64 kFewPanels = 8;           // that may read the input in place: more are worth a copy of it
 
+// Of all items: who comes last is waited for.
+double division_ns(i64 items, double item_ns, int threads) {
+  if (threads <= 1) return static_cast<double>(items) * item_ns;
+  return (static_cast<double>(ceil_div(items, i64{threads})) + 0.2) * item_ns;
+}
+
 // Of an item's patch: with the weights in use it stays in the second-level cache.
 i64 most_stage_floats() { return cpu_caches().level2 * 3 / 8 / 4; }
 
@@ -28,7 +34,7 @@ PixelLanes::PixelLanes(const Problem& problem, const TapConvolution& convolution
   panels_ = EvenSplit(t_.out_channels, tile_.rows);
   phases_h_ = std::min(t_.step_h, t_.extent_h()), phases_w_ = std::min(t_.step_w, t_.extent_w());
   in_registers_ = epilogue_in_registers(p_) && t_.out_step_w == 1;
-  few_steps_ = taps() * t_.in_channels <= kFewSteps;
+  few_steps_ = taps() * t_.in_channels <= kFewStepsOfPlanes;
   for (int vectors = 1; vectors <= tile_.vectors; ++vectors) {
     for (const i64 part : {i64{0}, panels_.parts() - 1}) {
       const int m = static_cast<int>(panels_.size(part));
@@ -80,8 +86,7 @@ void PixelLanes::choose_items(int threads) {
   const i64 panel_bytes = std::max<i64>(taps() * reductions_.largest(), 1) * panels_.largest() * 4;
   panel_group_ = std::max<i64>(1, cpu_caches().level2 / 3 / panel_bytes);
   if (flat_) {
-    divide_flat();
-    grid_.divide_panels(panels_.parts(), 1, threads);
+    divide_flat(threads);
     flat_columns_ = round_up(grid_.images() * phase_rows(t_.rows) * row_, lanes_);
     sum_floats_ = panels_.largest() * flat_columns_;
   } else {
@@ -107,10 +112,22 @@ bool PixelLanes::rows_join() const {
   return taps() == 1 && t_.out_step_h == 1 && t_.out_step_w == 1 && t_.out.stride_h == t_.columns;
 }
 
-void PixelLanes::divide_flat() {
-  i64 images = std::clamp<i64>(512 / (t_.rows * t_.columns), 1, t_.images());
-  while (images > 1 && stage_floats(images, t_.rows, t_.columns) > most_stage_floats()) --images;
-  grid_.divide_images(images);
+// Whole images, whose staging parts of the panels repeat.
+void PixelLanes::divide_flat(int threads) {
+  constexpr i64 kMostPixels = 512;
+  const i64 most = std::clamp<i64>(kMostPixels / (t_.rows * t_.columns), 1, t_.images());
+  i64 best_images = 1, best_parts = 1;
+  double best_ns = INFINITY;
+  for (i64 images = most; images >= 1; --images) {
+    if (images > 1 && stage_floats(images, t_.rows, t_.columns) > most_stage_floats()) continue;
+    const i64 together = EvenSplit(t_.images(), images).largest();
+    each_panel_parts(1, t_.groups * ceil_div(t_.images(), images), threads, [&](i64 parts, i64 items) {
+      const double ns = division_ns(items, flat_item_ns(together, ceil_div(panels_.parts(), parts)), threads);
+      if (ns < best_ns) best_ns = ns, best_images = images, best_parts = parts;
+    });
+  }
+  grid_.divide_images(best_images);
+  grid_.divide_panels(panels_.parts(), best_parts, 0);
 }
 
 void PixelLanes::divide(const Division& division) {
@@ -118,6 +135,17 @@ void PixelLanes::divide(const Division& division) {
   grid_.divide_rows(division.rows);
   grid_.divide_images(1);
   grid_.divide_panels(panels_.parts(), division.panel_parts, 0);
+}
+
+// Parts of the panels from the fewest on, and how many items there are then: until there are enough to share.
+template <class Visit>
+void PixelLanes::each_panel_parts(i64 least, i64 pixel_items, int threads, const Visit& visit) const {
+  for (i64 parts = least;; parts = parts * 3 / 2 + 1) {
+    parts = std::min(parts, panels_.parts());
+    const i64 items = pixel_items * parts;
+    visit(parts, items);
+    if (parts == panels_.parts() || threads == 0 || items >= i64{8} * threads) return;
+  }
 }
 
 // More parts of the pixels share the work more evenly, and their patches are small; parts of the panels do,
@@ -131,16 +159,10 @@ PixelLanes::Division PixelLanes::best_division(int threads) const {
     if (stage_floats(1, rows, columns) > most && (rows > 1 || columns > unit)) return;
     const i64 least = sums_wait ? ceil_div(rows * columns * t_.out_channels * 4, kSumBytes) : 1;
     const i64 pixel_parts = ceil_div(t_.rows, rows) * ceil_div(t_.columns, columns) * t_.images() * t_.groups;
-    for (i64 parts = least;; parts = parts * 3 / 2 + 1) {
-      parts = std::min(parts, panels_.parts());
-      const double item = item_ns(rows, columns, ceil_div(panels_.parts(), parts));
-      const i64 items = pixel_parts * parts;
-      // Who comes last is waited for.
-      const double ns = threads > 1 ? (static_cast<double>(ceil_div(items, i64{threads})) + 0.2) * item
-                                    : static_cast<double>(items) * item;
+    each_panel_parts(least, pixel_parts, threads, [&](i64 parts, i64 items) {
+      const double ns = division_ns(items, item_ns(rows, columns, ceil_div(panels_.parts(), parts)), threads);
       if (ns < best_ns) best_ns = ns, best = {rows, columns, parts};
-      if (parts == panels_.parts() || threads == 0 || items >= i64{8} * threads) break;
-    }
+    });
   };
   constexpr i64 kMostPixels = 1024;  // of an item; beyond there is nothing to gain
   for (i64 columns = t_.columns; columns >= std::min(unit, t_.columns);) {

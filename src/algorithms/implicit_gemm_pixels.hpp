@@ -40,7 +40,9 @@ class PixelLanes : public ImplicitGemmPart {
   bool flat_is_better() const;
   // The output's rows of a lone tap follow each other in memory, and their input can be staged so.
   bool rows_join() const;
-  void divide_flat();
+  void divide_flat(int threads);
+  template <class Visit>
+  void each_panel_parts(std::int64_t least, std::int64_t pixel_items, int threads, const Visit& visit) const;
   void divide(const Division& division);
   Division best_division(int threads) const;
   bool reads_in_place() const;

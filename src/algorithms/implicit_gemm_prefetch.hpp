@@ -9,8 +9,9 @@
 
 namespace faltung {
 
-// Steps of a register tile below which its stores take longer than its products.
-inline constexpr std::int64_t kFewSteps = 32;
+// Steps of a register tile up to which its stores wait for their lines beside its products: where its rows
+// are pixels, and where they are planes, far apart, whose lines keep its operands waiting in turn.
+inline constexpr std::int64_t kFewStepsOfPixels = 512, kFewStepsOfPlanes = 48;
 
 // The lines that a tile will be stored to, on their way while it is computed.
 inline void fetch_to_write(const float* to, std::int64_t rows, std::int64_t row_stride,

@@ -26,11 +26,11 @@ using std::int64_t;
 
 class ImplicitGemmSm90 : public Algorithm {
  public:
-  std::string_view name() const override { return "implicit_gemm_sm90"; }
-  std::string_view description() const override {
-    return "implicit GEMM on Hopper's matrix units, forward and backward_data; fp32 by three tf32 products";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  ImplicitGemmSm90()
+      : Algorithm(
+            {"implicit_gemm_sm90",
+             "implicit GEMM on Hopper's matrix units, forward and backward_data; fp32 by three tf32 products",
+             "gpu"}) {}
 
   Support accepts(const Problem& given, const Target& target) const override {
     const Problem p = sm90::as_asked(given).problem;

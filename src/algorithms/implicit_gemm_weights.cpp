@@ -64,6 +64,12 @@ WeightsGradient::WeightsGradient(const Problem& problem, TileShape tile, int thr
   pixel_parts_ = EvenSplit::in_parts(units(), blocks() < wanted ? ceil_div(wanted, blocks()) : 1);
 }
 
+// Whole rows of planes as they lie there, unless these begin at the same place of the cache.
+bool WeightsGradient::reads_in_place() const {
+  return p_.layout == Layout::nchw && p_.dtype == DType::f32 && lone() && t_.step_h == 1 && t_.step_w == 1 &&
+         t_.min_w() == 0 && columns_.parts() == 1 && t_.columns == t_.in.w && t_.in.stride_c * 4 % 4096 != 0;
+}
+
 i64 WeightsGradient::channel_floats(i64 pixels) { return (ceil_div(pixels, 16) | 1) * 16; }
 
 i64 WeightsGradient::stage_floats(i64 rows, i64 columns) const {
@@ -97,7 +103,8 @@ double WeightsGradient::work_ns() const {
   const double sums = 8 * near_byte_ns() * static_cast<double>(tiles.largest() * tile_.vectors * lanes_);
   const double products = static_cast<double>(t_.taps.size() * static_cast<std::size_t>(tiles.parts())) *
                           panels * (time.of(pixels) + sums);
-  const double staging = kStagedFloatNs * static_cast<double>(x_floats() + dy_floats());
+  const double staging =
+      kStagedFloatNs * static_cast<double>((reads_in_place() ? 0 : x_floats()) + dy_floats());
   return (products + staging) *
          static_cast<double>(units() * t_.groups * c_parts_.parts() * k_parts_.parts());
 }
@@ -123,8 +130,26 @@ WeightsGradient::Pixels WeightsGradient::pixels(i64 unit) const {
           columns_.begin(column_part), columns_.size(column_part)};
 }
 
+// Where whole rows are staged, each pixel's channels. Planes are fetched by what copies and transposes them.
+WeightsGradient::Ahead WeightsGradient::ahead(const Block& b, const Pixels& next, const void* x,
+                                              const void* dy) const {
+  if (p_.layout == Layout::nchw || columns_.parts() > 1 || t_.depths > 1 || t_.in.d > 1) return {};
+  const i64 bytes = size_of(p_.dtype), panels = ceil_div(b.k, tile_.vectors * lanes_);
+  const i64 calls = panels * b.taps * ceil_div(b.c, tile_.rows);
+  const i64 row0 = std::clamp<i64>(next.row0 * t_.step_h + t_.min_h(), 0, t_.in.h);
+  const i64 row1 = std::clamp<i64>(row0 + x_rows(next.rows) * (lone() ? t_.step_h : 1), row0, t_.in.h);
+  const std::byte* const from = static_cast<const std::byte*>(x) +
+                                t_.in_offset(next.image, 0, b.group * t_.in_channels + b.c0, row0, 0) * bytes;
+  const std::byte* const gradient =
+      static_cast<const std::byte*>(dy) +
+      t_.out_offset(next.image, b.group * t_.out_channels + b.k0, next.row0, 0) * bytes;
+  const i64 read = (row1 - row0) * t_.in.w, written = next.rows * t_.columns;
+  return {Prefetch(from, read, b.c * bytes, t_.in.stride_w * bytes, calls),
+          Prefetch(gradient, written, b.k * bytes, t_.out.stride_w * bytes, calls)};
+}
+
 void WeightsGradient::add_pixels(const Block& b, const Pixels& px, const void* x, const void* dy, bool first,
-                                 const Staged& staged, float* sums) const {
+                                 const Staged& staged, Ahead& ahead, float* sums) const {
   stage_gradient(b, px, dy, staged);
   // The taps of one plane of x after the other's: they share what is staged.
   for (i64 tap = 0; tap < b.taps;) {
@@ -133,7 +158,7 @@ void WeightsGradient::add_pixels(const Block& b, const Pixels& px, const void* x
     while (end < b.taps && t_.taps[static_cast<std::size_t>(b.tap0 + end)].d == depth) ++end;
     const i64 plane = px.image % t_.depths * t_.step_d + depth;
     if (plane >= 0 && plane < t_.in.d) {
-      add_plane(b, px, {tap, end, plane}, x, first, staged, sums);
+      add_plane(b, px, {tap, end, plane}, x, first, staged, ahead, sums);
     } else if (first) {
       std::fill(sums + tap * b.c * k_stride_, sums + end * b.c * k_stride_, 0.0f);
     }
@@ -205,8 +230,14 @@ WeightsGradient::Strides WeightsGradient::stage_input(const Block& b, const Pixe
 }
 
 void WeightsGradient::add_plane(const Block& b, const Pixels& px, const PlaneTaps& taps, const void* x,
-                                bool first, const Staged& staged, float* sums) const {
-  const Strides at = stage_input(b, px, taps.plane, x, staged.x);
+                                bool first, const Staged& staged, Ahead& ahead, float* sums) const {
+  const Strides at =
+      reads_in_place() ? Strides{t_.in.stride_c, 1, px.columns} : stage_input(b, px, taps.plane, x, staged.x);
+  const float* const from =
+      reads_in_place()
+          ? static_cast<const float*>(x) +
+                t_.in_offset(px.image, taps.plane, b.group * t_.in_channels + b.c0, px.row0 + t_.min_h(), 0)
+          : staged.x;
   const EvenSplit tiles(b.c, tile_.rows);
   const i64 panel = tile_.vectors * lanes_, pixels = px.rows * px.columns;
   // Rows that follow each other on both sides are one.
@@ -225,12 +256,13 @@ void WeightsGradient::add_plane(const Block& b, const Pixels& px, const PlaneTap
       new (&staged.segments[i]) BrgemmSegment{i * step_h() * at.row, i * px.columns * width};
     for (i64 tap = taps.first; tap < taps.end; ++tap) {
       const Tap& t = t_.taps[static_cast<std::size_t>(b.tap0 + tap)];
-      const float* a = staged.x + (t.h - t_.min_h()) * at.row + (t.w - t_.min_w()) * at.pixel;
+      const float* a = from + (t.h - t_.min_h()) * at.row + (t.w - t_.min_w()) * at.pixel;
       for (i64 tile = 0; tile < tiles.parts(); ++tile) {
         const int m = static_cast<int>(tiles.size(tile));
         call.a0 = a + tiles.begin(tile) * at.channel, call.a1 = a + (tiles.begin(tile) + 7) * at.channel;
         call.c0 = sums + (tap * b.c + tiles.begin(tile)) * k_stride_ + k, call.c1 = call.c0 + 7 * k_stride_;
         if (!first) call.addend0 = call.c0, call.addend1 = call.c1;
+        ahead.advance();
         brgemm_kernel(p_.layout == Layout::nhwc ? BrgemmRows::contiguous : BrgemmRows::strided, m,
                       static_cast<int>(width / lanes_))(call);
       }
@@ -267,8 +299,10 @@ void WeightsGradient::run(i64 item, const void* x, const void* dy, void* dw, std
   float* const sums = has_partial_sums() ? partial + item * block_floats() : own_sums;
   // Lanes beyond the block's channels are multiplied, too, and what stages dy leaves them as they are.
   if (b.k % lanes_ != 0) std::fill_n(staged.dy, dy_floats(), 0.0f);
-  for (i64 unit = pixel_parts_.begin(part); unit < pixel_parts_.begin(part + 1); ++unit) {
-    add_pixels(b, pixels(unit), x, dy, unit == pixel_parts_.begin(part), staged, sums);
+  const i64 first = pixel_parts_.begin(part), end = pixel_parts_.begin(part + 1);
+  for (i64 unit = first; unit < end; ++unit) {
+    Ahead next = unit + 1 < end ? ahead(b, pixels(unit + 1), x, dy) : Ahead{};
+    add_pixels(b, pixels(unit), x, dy, unit == first, staged, next, sums);
   }
   if (!has_partial_sums()) write(b, sums, dw);
 }

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/brgemm.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
+#include "src/algorithms/implicit_gemm_prefetch.hpp"
 
 namespace faltung {
 
@@ -51,14 +52,21 @@ class WeightsGradient {
     BrgemmSegment* segments;
   };
 
+  // What the next pixels read of both gradients.
+  struct Ahead {
+    Prefetch x, dy;
+    void advance() { x.advance(), dy.advance(); }
+  };
+
   Block block(std::int64_t index) const;
   Pixels pixels(std::int64_t unit) const;
   std::int64_t units() const { return t_.images() * rows_.parts() * columns_.parts(); }
   std::int64_t block_floats() const;
   std::int64_t x_floats() const;
   std::int64_t dy_floats() const;
+  Ahead ahead(const Block& block, const Pixels& next, const void* x, const void* dy) const;
   void add_pixels(const Block& block, const Pixels& pixels, const void* x, const void* dy, bool first,
-                  const Staged& staged, float* sums) const;
+                  const Staged& staged, Ahead& ahead, float* sums) const;
   // Distances in a staged x, in floats.
   struct Strides {
     std::int64_t channel, pixel, row;
@@ -72,11 +80,12 @@ class WeightsGradient {
   bool lone() const { return t_.taps.size() == 1 && !t_.padded(); }
   std::int64_t step_h() const { return lone() ? 1 : t_.step_h; }
   std::int64_t step_w() const { return lone() ? 1 : t_.step_w; }
+  bool reads_in_place() const;
   static std::int64_t channel_floats(std::int64_t pixels);
   std::int64_t stage_floats(std::int64_t rows, std::int64_t columns) const;
   void stage_gradient(const Block& block, const Pixels& pixels, const void* dy, const Staged& staged) const;
   void add_plane(const Block& block, const Pixels& pixels, const PlaneTaps& taps, const void* x, bool first,
-                 const Staged& staged, float* sums) const;
+                 const Staged& staged, Ahead& ahead, float* sums) const;
   void write(const Block& block, const float* sums, void* dw) const;
 
   Problem p_;

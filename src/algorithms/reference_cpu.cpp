@@ -1,21 +1,17 @@
 // The reference as an algorithm: slow, and right by inspection. Never chosen while another supports the
 // problem.
-#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/sole_kernel.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/reference.hpp"
 
 namespace faltung {
 namespace {
 
-constexpr SoleConfig kReferenceConfigs[] = {{"plain"}};
-constexpr TileTable<SoleConfig> kReferenceTable("reference_cpu", kReferenceConfigs);
-
-class ReferenceCpu : public Algorithm {
+class ReferenceCpu : public SoleKernel {
  public:
-  std::string_view name() const override { return "reference_cpu"; }
-  std::string_view description() const override { return "one plain loop nest with double accumulation"; }
-  std::string_view device_kind() const override { return "cpu"; }
+  ReferenceCpu()
+      : SoleKernel({"reference_cpu", "one plain loop nest with double accumulation", "cpu"}, "plain") {}
 
   Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
 
@@ -27,24 +23,13 @@ class ReferenceCpu : public Algorithm {
   bool takes_f32_bias() const override { return true; }
   bool fuses(const Problem&, const Target&) const override { return true; }
 
-  std::vector<Candidate> list(const Problem& problem, const Target& target) const override {
+  Candidate kernel(const Problem& problem, const Target& target) const override {
     constexpr double kMsPerFlop = 1e-6;  // about 1 GFLOP/s a thread
     Candidate c;
-    c.config = config_name(kReferenceTable[0]);
     c.cost = {flops(problem) * kMsPerFlop / target.threads, Bound::arithmetic};
     c.accuracy = dot_product_accuracy(problem);
     c.recipe = [problem] { return recipe(problem); };
-    c.maker = maker();
-    return {std::move(c)};
-  }
-
-  Maker parse(const std::string& config, Direction) const override {
-    kReferenceTable.parse(config);
-    return maker();
-  }
-
-  Maker maker() const {
-    return [this](const Problem& p, const Target& target) { return std::move(list(p, target).front()); };
+    return c;
   }
 
   static Recipe recipe(const Problem& problem) {

@@ -18,11 +18,10 @@ using std::int64_t;
 
 class WeightsGradientSm90 : public Algorithm {
  public:
-  std::string_view name() const override { return "weights_gradient_sm90"; }
-  std::string_view description() const override {
-    return "the gradient of the weights on Hopper's matrix units, all taps from one halo patch";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  WeightsGradientSm90()
+      : Algorithm({"weights_gradient_sm90",
+                   "the gradient of the weights on Hopper's matrix units, all taps from one halo patch",
+                   "gpu"}) {}
 
   Support accepts(const Problem& p, const Target& target) const override {
     if (!target.device.has("sm_90a")) return Support::declined("needs a Hopper GPU (compute capability 9.0)");

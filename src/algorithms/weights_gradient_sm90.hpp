@@ -58,6 +58,8 @@ bool turns_y(const Tile& tile, const Problem& problem);
 // Whether the gradient is made with its channels side by side and turned by a step of its own: a filter of
 // NCHW would be written element by element.
 bool turns_result(const Tile& tile, const Problem& problem);
+// Or else few parts of them are summed so that they are stored as they are.
+bool sums_filters(const Tile& tile, const Problem& problem);
 
 // What the kernel is specialised by.
 Config config(const Tile& tile, const Problem& problem);

@@ -15,20 +15,31 @@ i64 filled(const Tile& t, int multiprocessors) {
   return t.cluster <= 2 ? multiprocessors : i64{multiprocessors} * 10 / 11 / t.cluster * t.cluster;
 }
 
-// Pixels that are summed at a time: height, width, images.
-constexpr int kShapes[][3] = {{8, 32, 1}, {4, 32, 1}, {16, 8, 1}, {14, 8, 1}, {4, 16, 1}, {7, 16, 1},
-                              {8, 8, 1},  {8, 8, 2},  {7, 8, 2},  {4, 8, 2},  {2, 8, 1}};
+// Pixels that are summed at a time: height, width, images. Columns that do not come by eights leave no rest
+// of narrow images, whose eights are made of several.
+constexpr int kShapes[][3] = {{8, 32, 1}, {4, 32, 1}, {16, 8, 1}, {14, 8, 1}, {4, 16, 1},
+                              {7, 16, 1}, {8, 8, 1},  {8, 8, 2},  {7, 8, 2},  {4, 8, 2},
+                              {2, 8, 1},  {14, 4, 2}, {14, 2, 4}, {1, 7, 16}};
+
+// Whether so many images side by side spare enough: they bring more of what is beside the pixels, and take
+// 3 % longer; 16 at a time are for the narrowest images.
+bool leaves_a_rest(i64 columns, int images) {
+  return (round_up(columns, 8) - columns) * 16 >= columns && (images <= 8 || columns < 8);
+}
 
 constexpr int kHalfOfShared = 114 * 1024;  // of a multiprocessor's
 // Two blocks share a multiprocessor, by their memory and registers.
 bool pairs_up(const Config& c) {
-  return shared_bytes(c) <= kHalfOfShared && consumers(c) <= 2 && sums(c) <= 64;
+  return c.kind != Kind::fetch && shared_bytes(c) <= kHalfOfShared && consumers(c) <= 2 && sums(c) <= 64;
 }
 
-// Of a product of matrices each operand is read once for each block across the other: the cache brings the
-// smaller one again.
-bool reads_larger_again(const Tile& t, const Problem& p) {
-  return p.r == 1 && p.s == 1 && p.groups == 1 && t.k != t.c && p.k != p.c && (t.k > t.c) == (p.k > p.c);
+// Of a product of matrices each operand is read once for each block across the other, and it should be the
+// smaller one that is read more often. It matters where the tile the other way round would read the larger
+// one once or twice; 1: once.
+double reads_larger_again(const Tile& t, const Problem& p) {
+  if (p.r * p.s > 1 || p.groups > 1 || t.k == t.c || p.k == p.c || (t.k > t.c) != (p.k > p.c)) return 0;
+  const auto blocks = static_cast<double>(ceil_div(std::min(p.k, p.c), i64{std::max(t.k, t.c)}));
+  return 1 / (blocks * blocks);
 }
 
 }  // namespace
@@ -38,14 +49,16 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   constexpr double kClock = 1.47e6;                // cycles a millisecond
   constexpr double kFill = 68.5, kFillTap = 87.6;  // bytes a cycle into shared memory: halo patches; a tap
   constexpr double kFillPlanes = 52.3;             // of planes
-  constexpr double kAgain = 1.04;                  // longer, where the larger operand is read more often
+  constexpr double kFillFetch = 37;                // by warps
+  constexpr double kAgain = 0.12;                  // longer, for a block that reads the larger operand again
+  constexpr double kNarrow = 1.05;                 // longer, for products of 64 columns
   constexpr double kIssue = 163;                   // cycles until the next box is asked for
   constexpr double kFirst = 15.4;                  // cycles to read 64 rows
   constexpr double kStart = 1815, kTile = 34.8;    // cycles of a block, and of a tile, that nothing hides
-  constexpr double kRoom = 1243;                   // of those, what room for the next launch's blocks saves
+  constexpr double kRoom = 2600;                   // of those, what room for the next launch's blocks saves
   constexpr double kLatency = 1147;                // cycles until a buffer begins to fill
   constexpr double kMemory = 4.13e9, kCache = 5.21e9;        // bytes a millisecond
-  constexpr double kStep = 0.000779, kLaunch = 0.001036;     // ms: the sum's step, the product's
+  constexpr double kStep = 0.0005, kLaunch = 0.001036;       // ms: the sum's step, the product's
   constexpr double kTurn = 0.002475, kTurned = 4.51e9;       // ms: a step that turns; bytes a ms
   constexpr double kJoin = 0.004553, kJoinEach = 0.0005452;  // ms: a cluster's sum, and each block of it
   constexpr double kOverlap = 0.3467;  // what is lost of the shorter of bytes and arithmetic
@@ -66,11 +79,14 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
                        : c.pair == Pair::dy ? c.k_blocks * gradient_bytes(c)
                                             : 0;
     const bool one_tap = c.tap_rows * c.tap_columns == 1;
-    fill = (stage_stride(c) - halves / 2) / (t.kind == Kind::planes ? kFillPlanes
-                                             : one_tap              ? kFillTap
-                                                                    : kFill);
-    if (reads_larger_again(t, p)) fill *= kAgain;
+    fill = (stage_stride(c) - halves / 2) / (t.kind == Kind::planes  ? kFillPlanes
+                                             : t.kind == Kind::fetch ? kFillFetch
+                                             : one_tap               ? kFillTap
+                                                                     : kFill);
+    fill *= 1 + kAgain * reads_larger_again(t, p);
+    if (one_tap && columns(c) <= 64) fill *= kNarrow;
     const int boxes = c.boxes_of_blocks        ? 2
+                      : t.kind == Kind::fetch  ? 0
                       : t.kind == Kind::planes ? t.width / 64 * 2
                                                : c.k_blocks + c.c_blocks * phases(c);
     issue = kIssue * boxes;
@@ -157,6 +173,7 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
     t.form = form, t.cluster = cluster;
     for (const auto& shape : shapes) {
       t.height = shape[0], t.width = shape[1], t.images = shape[2];
+      if (t.width % 8 != 0 && !leaves_a_rest(inner.q(), t.images)) continue;
       for (const int k : {64, 128, 192, 256}) {
         if (k > 64 && ((inner.r > 1 && !strides) || most_k <= k - 64)) continue;
         for (const int c : {16, 32, 64, 128, 192, 256}) {
@@ -164,11 +181,13 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
           if (c < 32 && most_c > c) continue;
           if (c == 64 && most_c <= 32) continue;
           t.k = k, t.c = c;
-          for (const Kind kind : {Kind::patch, Kind::planes}) {
-            if (kind == Kind::planes && (!flat || c < 64)) continue;
+          for (const Kind kind : {Kind::patch, Kind::planes, Kind::fetch}) {
+            if (kind != Kind::patch && (!flat || c < 64)) continue;
+            // The copy engine brings planes of whole 16 bytes.
+            if (kind == Kind::fetch && inner.h * inner.w % 8 == 0) continue;
             t.kind = kind;
             for (const Pair pair : {Pair::neither, Pair::x, Pair::dy}) {
-              if (pair != Pair::neither && (!flat || cluster > 1)) continue;
+              if (pair != Pair::neither && (!flat || cluster > 1 || kind == Kind::fetch)) continue;
               t.pair = pair;
               add(t);
             }

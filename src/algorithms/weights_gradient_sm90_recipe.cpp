@@ -1,4 +1,5 @@
 // The steps of the weights' gradient on Hopper: what is turned, the products, the sum of their parts.
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 
@@ -24,7 +25,7 @@ std::string constant(const char* name, i64 value) {
 std::string mma_function(int n, DType dtype, Kind kind) {
   if (kind == Kind::lines)
     return sm90::wgmma_function(n, dtype, sm90::First::registers, dtype == DType::f32 ? "" : ", 0");
-  return sm90::wgmma_function(n, dtype, sm90::First::shared, kind == Kind::planes ? ", 0, 0" : ", 1, 1");
+  return sm90::wgmma_function(n, dtype, sm90::First::shared, kind == Kind::patch ? ", 1, 1" : ", 0, 0");
 }
 
 // The statements that fill in a kernel's Config, as one macro.
@@ -45,6 +46,7 @@ std::string config_text(const Config& c) {
   const auto order = [](Order order) { return order == Order::nchw ? "Order::nchw" : "Order::nhwc"; };
   text.add("kind", c.kind == Kind::patch    ? "Kind::patch"
                    : c.kind == Kind::planes ? "Kind::planes"
+                   : c.kind == Kind::fetch  ? "Kind::fetch"
                                             : "Kind::lines");
   text.add("element", c.element == Element::f32    ? "Element::f32"
                       : c.element == Element::bf16 ? "Element::bf16"
@@ -107,6 +109,20 @@ TiledMap by_blocks(TiledMap map, int blocks) {
   return map;
 }
 
+// NHWC with the images of a box side by side in each pixel's place.
+TiledMap with_images_together(TiledMap map) {
+  std::rotate(&map.size[1], &map.size[3], &map.size[4]);
+  std::rotate(&map.box[1], &map.box[3], &map.box[4]);
+  std::rotate(&map.step[1], &map.step[3], &map.step[4]);
+  std::rotate(&map.stride_bytes[0], &map.stride_bytes[2], &map.stride_bytes[3]);
+  return map;
+}
+
+TiledMap pixels_map(const TiledMap& map, const Config& c, int blocks) {
+  const TiledMap pixels = together(c) > 1 ? with_images_together(map) : map;
+  return c.boxes_of_blocks ? by_blocks(pixels, blocks) : pixels;
+}
+
 TiledMap x_map(const Problem& p, const Config& c) {
   if (c.kind == Kind::planes) return planes_map(p, p.c, c.c_blocks * (c.pair == Pair::x ? 32 : 64));
   if (c.turns()) return tiled(p.dtype, {p.c, p.w, p.h, p.n}, {32, c.width, 1, 1}, 128);
@@ -119,7 +135,7 @@ TiledMap x_map(const Problem& p, const Config& c) {
   const int width = halved_pixels((patch_width(c) - 1) * c.stride_w + 1, c.c_blocks, shared);
   const TiledMap map = tiled(p.dtype, {p.c, p.w, p.h, p.n}, {c.channels, width, rows, c.images}, row_bytes(c),
                              c.stride_w, stride_h);
-  return c.boxes_of_blocks ? by_blocks(map, halved_blocks(c.c_blocks, shared)) : map;
+  return pixels_map(map, c, halved_blocks(c.c_blocks, shared));
 }
 
 TiledMap y_map(const Problem& p, const Config& c) {
@@ -131,7 +147,7 @@ TiledMap y_map(const Problem& p, const Config& c) {
   const TiledMap map =
       tiled(p.dtype, {p.k, p.q(), p.p(), p.n},
             {kOutChannels, halved_pixels(c.width, c.k_blocks, shared), c.height, c.images}, 128);
-  return c.boxes_of_blocks ? by_blocks(map, halved_blocks(c.k_blocks, shared)) : map;
+  return pixels_map(map, c, halved_blocks(c.k_blocks, shared));
 }
 
 std::string include(const std::string& kernel) { return "#include \"kernels/sm90/" + kernel + ".cu\"\n"; }
@@ -146,10 +162,10 @@ Problem gradient_as_input(const Problem& problem) {
   return p;
 }
 
-// Threads that share a pair of the sum: each has at least four parts, where there are so many.
+// Threads that share a pair of the sum: each asks for eight parts at once.
 int sharers(const Tile& t) {
   int rows = 1;
-  while (rows < 16 && rows * 8 <= t.parts()) rows *= 2;
+  while (rows < 16 && rows * 8 < t.parts()) rows *= 2;
   return rows;
 }
 
@@ -157,20 +173,26 @@ int sharers(const Tile& t) {
 Config of_sums(Config c) {
   c.stages = 2, c.cluster = 1, c.boxes_of_blocks = false;
   if (c.kind != Kind::lines) c.width = 16, c.height = c.images = 1;
+  if (c.kind == Kind::fetch) c.kind = Kind::planes;
   return c;
 }
 
-Step sum_step(const Tile& t, const Config& c, const Params& params,
+Step sum_step(const Tile& t, const Problem& problem, const Config& c, const Params& params,
               std::vector<StepArgument::Member> tensors) {
+  const bool filters = sums_filters(t, problem);
+  const int threads = filters ? sum_threads(c.r * c.s) : kSumThreads;
   jit::Source source;
   source.name = "weights_gradient_sm90 (sum of the parts)";
-  source.text = config_text(of_sums(c)) + constant("F_LINES", c.kind == Kind::lines) +
-                constant("F_ROWS", sharers(t)) + include("weights_gradient_sum");
-  source.entry = "weights_gradient_sum";
-  source.block_threads = kSumThreads;
+  source.entry = filters ? "weights_gradient_sum_filters" : "weights_gradient_sum";
+  source.text = config_text(of_sums(c));
+  if (!filters) source.text += constant("F_LINES", c.kind == Kind::lines) + constant("F_ROWS", sharers(t));
+  source.text += include(source.entry);
+  source.block_threads = threads;
   LaunchShape shape;
-  shape.grid[0] = static_cast<unsigned>(ceil_div(params.part_pairs, i64{kSumThreads / sharers(t)}));
-  shape.block[0] = kSumThreads;
+  const i64 blocks = filters ? ceil_div(problem.k, kSumOutputs) * ceil_div(problem.c, kSumInputs)
+                             : ceil_div(params.part_pairs, i64{kSumThreads / sharers(t)});
+  shape.grid[0] = static_cast<unsigned>(blocks);
+  shape.block[0] = static_cast<unsigned>(threads);
   shape.overlaps_previous = true;
   return launch("sum of the parts", std::move(source), shape,
                 {value(params, std::move(tensors)), value(t.parts())});
@@ -180,12 +202,13 @@ Step sum_step(const Tile& t, const Config& c, const Params& params,
 
 jit::Source source(const Tile& t, const Problem& problem) {
   const Config c = config(t, problem);
-  const bool lines = t.kind == Kind::lines;
   jit::Source source;
   source.name = "weights_gradient_sm90/" + to_string(t);
   source.text = config_text(c) + mma_function(columns(c), problem.dtype, t.kind);
   if (short_columns(c) != columns(c)) source.text += mma_function(short_columns(c), problem.dtype, t.kind);
-  source.entry = lines ? "weights_gradient_lines" : "weights_gradient";
+  source.entry = t.kind == Kind::lines   ? "weights_gradient_lines"
+                 : t.kind == Kind::fetch ? "weights_gradient_fetch"
+                                         : "weights_gradient";
   source.text += include(source.entry);
   source.block_threads = threads(c);
   source.shared_bytes = shared_bytes(c);
@@ -262,13 +285,21 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
   shape.cluster[0] = static_cast<unsigned>(c.pair == Pair::neither ? t.cluster : 2);
   shape.block[0] = static_cast<unsigned>(threads(c));
   shape.overlaps_previous = true;
-  TiledMap x_shape = x_map(p, c), y_shape = y_map(p, c);
-  x_shape.rounds_to_tf32 = y_shape.rounds_to_tf32 = c.element == Element::f32 && c.parts == Parts::one;
-  recipe.steps.push_back(
-      launch("weights_gradient", source(t, problem), shape,
-             {mapped({{x_shape, {x, Access::read}}}), mapped({{y_shape, {y, Access::read}}}),
-              value(params, {sums ? parts(Access::write) : result})}));
-  if (sums) recipe.steps.push_back(sum_step(t, c, params, {parts(Access::read), result}));
+  const StepArgument::Member target = sums ? parts(Access::write) : result;
+  std::vector<StepArgument> arguments;
+  if (t.kind == Kind::fetch) {
+    params.plane = narrow(inner.h * inner.w / 4), params.images = narrow(inner.n);
+    arguments = {
+        value(params,
+              {target, {offsetof(Params, x), {x, Access::read}}, {offsetof(Params, dy), {y, Access::read}}})};
+  } else {
+    TiledMap x_shape = x_map(p, c), y_shape = y_map(p, c);
+    x_shape.rounds_to_tf32 = y_shape.rounds_to_tf32 = c.element == Element::f32 && c.parts == Parts::one;
+    arguments = {mapped({{x_shape, {x, Access::read}}}), mapped({{y_shape, {y, Access::read}}}),
+                 value(params, {target})};
+  }
+  recipe.steps.push_back(launch("weights_gradient", source(t, problem), shape, std::move(arguments)));
+  if (sums) recipe.steps.push_back(sum_step(t, problem, c, params, {parts(Access::read), result}));
   if (turns_result(t, problem))
     recipe.steps.push_back(sm90::to_planes("weights' gradient to NCHW", problem.dtype, problem.k,
                                            problem.c / problem.groups, problem.r * problem.s, w, Place::w));

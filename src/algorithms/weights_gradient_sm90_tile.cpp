@@ -14,7 +14,7 @@ using i64 = std::int64_t;
 
 constexpr NameWord<Form> kForms[] = {{Form::plain, ""}, {Form::deepened, "s2d"}, {Form::thinned, "thin"}};
 constexpr NameWord<Kind> kKinds[] = {
-    {Kind::patch, "patch"}, {Kind::planes, "planes"}, {Kind::lines, "lines"}};
+    {Kind::patch, "patch"}, {Kind::planes, "planes"}, {Kind::fetch, "fetch"}, {Kind::lines, "lines"}};
 constexpr NameWord<Pair> kPairs[] = {{Pair::neither, ""}, {Pair::x, "mx"}, {Pair::dy, "my"}};
 constexpr int kMostBox = 256;  // pixels of a box of the copy engine, in each direction
 
@@ -79,14 +79,34 @@ std::string unfit_planes(const Tile& t, const Problem& p, const Config& c) {
   return unfit_sums(c);
 }
 
+// The cache that threads' loads go through is what shared memory leaves.
+constexpr int kFetchShared = 160 * 1024;
+constexpr int kFetchSums = 128;  // of two warpgroups', or of one
+
+std::string unfit_fetch(const Tile& t, const Problem& problem, const Config& c) {
+  if (!is_16_bits(problem) || problem.layout != Layout::nchw || t.form != Form::plain || problem.groups > 1 ||
+      !is_flat(problem) || problem.h * problem.w % 4 != 0)
+    return "warps fetch 16-bit NCHW, 1x1 filters of stride 1 without groups, planes of a multiple of 4 "
+           "pixels";
+  if (t.k % 64 != 0 || t.k > 128 || t.c % 64 != 0 || t.c > 256 || consumers(c) * sums(c) > kFetchSums)
+    return "a block has 64 or 128 output channels, and up to 16384 weights";
+  if ((t.width != 64 && t.width != 128) || t.height != 1 || t.images != 1)
+    return "planes are fetched by 64 or 128 pixels";
+  if (shared_bytes(c) > kFetchShared)
+    return "it needs " + std::to_string(shared_bytes(c)) +
+           " bytes of shared memory, and leaves too few for its loads";
+  return unfit_sums(c);
+}
+
 std::string unfit_patch(const Tile& t, const Problem& p, const Config& c) {
   if (!is_16_bits(p))
     return "the matrix units take 32-bit elements only if a channel's pixels lie side by side";
   if (t.k % 64 != 0 || t.k > 256) return "a block has 64 to 256 output channels, by 64";
   if (t.c != 16 && t.c != 32 && (t.c % 64 != 0 || t.c > 256))
     return "a block has 16, 32 or 64 to 256 input channels, by 64";
-  if (t.width % 8 != 0 || t.images * t.height * t.width % 16 != 0)
-    return "pixels are summed by 16, and lie in a row by 8";
+  if (t.width * together(c) % 8 != 0 || pixels(c) % 16 != 0)
+    return "pixels are summed by 16, and lie in a row by 8, with those of all images or without";
+  if (together(c) > 1 && phases(c) > 1) return "images lie side by side where a row's pixels do";
   if (p.stride_w > 8 || (c.tap_rows == 1 && p.stride_h > 8)) return "the copy engine strides by 8 at most";
   const i64 width = (patch_width(c) - 1) * p.stride_w + 1,
             height = c.tap_rows > 1 ? patch_height(c) : (t.height - 1) * p.stride_h + 1;
@@ -133,7 +153,7 @@ std::string to_string(const Tile& tile) { return config_name(tile); }
 Tile parse_tile(std::string_view name) {
   Tile t;
   const bool spelled = parse_config(name, t);
-  if (spelled && t.k >= 64 && t.c >= 8 && t.height >= 1 && t.width >= 8 && t.images >= 1 && t.stages >= 1 &&
+  if (spelled && t.k >= 64 && t.c >= 8 && t.height >= 1 && t.width >= 1 && t.images >= 1 && t.stages >= 1 &&
       t.cluster >= 1 && t.shares >= 1 && t.shares % t.cluster == 0 && (t.kind == Kind::lines) == (t.rows > 0))
     return t;
   throw Error(Status::bad_problem, "weights_gradient_sm90 has no config '" + std::string(name) +
@@ -156,6 +176,10 @@ Problem seen(const Tile& t, const Problem& problem) {
     p.w = p.h * p.w, p.h = 1;
     return p;
   }
+  if (t.kind == Kind::fetch && p.layout == Layout::nchw && is_flat(p)) {
+    p.w = p.n * p.h * p.w, p.n = p.h = 1;
+    return p;
+  }
   const bool as_it_is = t.kind == Kind::lines && t.form == Form::plain;
   if (as_it_is && (is_16_bits(p) || has_aligned_rows(p))) return p;
   p.layout = Layout::nhwc;
@@ -173,9 +197,38 @@ bool turns_y(const Tile& t, const Problem& p) {
   return inner.k != p.k || (inner.layout != p.layout && p.p() * p.q() > 1);
 }
 
-bool turns_result(const Tile& t, const Problem& p) {
+namespace {
+
+// What follows from the tile's channels.
+void set_blocks(Config& c, const Tile& t, const Problem& p) {
+  c.channels = std::min(t.c, 64);
+  c.k_blocks = t.k / 64, c.c_blocks = t.c / c.channels;
+  // Larger blocks of channels take one tap in that direction. Three rows, or four of few columns: a
+  // warpgroup each.
+  c.tap_columns = c.c_blocks > 1 ? 1 : taps_of(p.s, 192 / c.channels);
+  c.tap_rows = c.k_blocks > 1 ? 1 : taps_of(p.r, c.channels * c.tap_columns <= 128 ? 4 : 3);
+}
+
+// Of 16-bit NCHW, by pixels: filters of several taps, whose channels are whole chunks.
+bool has_chunks_of_filters(const Tile& t, const Problem& p) {
   return t.kind == Kind::patch && t.form == Form::plain && p.layout == Layout::nchw && p.r * p.s > 1 &&
          p.c / p.groups % chunk(p) == 0;
+}
+
+}  // namespace
+
+bool sums_filters(const Tile& t, const Problem& p) {
+  constexpr int kMostParts = 16, kMostThreads = 1024;  // of more parts it would wait too often
+  return has_chunks_of_filters(t, p) && p.groups == 1 && t.parts() > 1 && t.parts() <= kMostParts &&
+         sum_threads(p.r * p.s) <= kMostThreads;
+}
+
+bool turns_result(const Tile& t, const Problem& p) {
+  if (!has_chunks_of_filters(t, p) || sums_filters(t, p)) return false;
+  if (t.shares > 1 || p.groups > 1) return true;
+  Config c;  // a block that has whole filters stores them as they are
+  set_blocks(c, t, p);
+  return c.tap_rows < p.r || c.tap_columns < p.s;
 }
 
 Config config(const Tile& t, const Problem& problem) {
@@ -202,12 +255,7 @@ Config config(const Tile& t, const Problem& problem) {
     c.tap_rows = c.r, c.tap_columns = c.s;
     c.channels = t.c, c.rows = t.rows;
   } else {
-    c.channels = std::min(t.c, 64);
-    c.k_blocks = t.k / 64, c.c_blocks = t.c / c.channels;
-    // Larger blocks of channels take one tap in that direction. Three rows, or four of few columns: a
-    // warpgroup each.
-    c.tap_columns = c.c_blocks > 1 ? 1 : taps_of(p.s, 192 / c.channels);
-    c.tap_rows = c.k_blocks > 1 ? 1 : taps_of(p.r, c.channels * c.tap_columns <= 128 ? 4 : 3);
+    set_blocks(c, t, p);
     // A box has whole blocks of channels where there are no others.
     c.boxes_of_blocks = c.kind == Kind::patch && c.k_blocks * c.c_blocks > 1 && c.channels == 64 &&
                         p.groups == 1 && p.c % 64 == 0 && p.k % 64 == 0 && phases(c) == 1 &&
@@ -243,6 +291,7 @@ std::string unfit(const Tile& t, const Problem& problem) {
   const Config c = config(t, problem);
   const std::string why = t.kind == Kind::patch    ? unfit_patch(t, p, c)
                           : t.kind == Kind::planes ? unfit_planes(t, p, c)
+                          : t.kind == Kind::fetch  ? unfit_fetch(t, problem, c)
                                                    : unfit_lines(t, p, c);
   if (!why.empty()) return why;
   if (t.cluster > 8 || (t.cluster & (t.cluster - 1)) != 0 || sums(c) / 2 % t.cluster != 0)

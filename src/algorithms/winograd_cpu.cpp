@@ -71,7 +71,7 @@ WinogradShape shape_of(const Problem& p, int m) {
 
 // ----------------------------------------------------------------------------------------------- cost
 
-constexpr double kProductsShare = 0.88;  // of what the multiply-adds alone would take, in blocks in level 2
+constexpr double kProductsShare = 0.95;        // of a tile's rate, with operands from level 2
 constexpr double kMemoryBytesPerMs = 20e6;     // of all cores
 constexpr double kLastLevel = 16 * (1 << 20);  // what a core has of it, at best
 constexpr double kTransformedNs = 3;           // of an element of U
@@ -86,6 +86,15 @@ TransformCycles transform_cycles(Layout layout, int m) {
   return m == 2 ? TransformCycles{9, 4.5} : TransformCycles{9, 7};
 }
 
+// Of one position's product, length steps long, whose columns are so many vectors.
+double product_ns(double rows, double columns, double length) {
+  const int vectors = columns < 2 ? 1 : 2;
+  const double tiles = std::ceil(rows / brgemm_max_rows(vectors));
+  const TileTime tile = tile_time(TileReads::strided, static_cast<int>(std::ceil(rows / tiles)), vectors);
+  constexpr double kCall = 40;  // cycles to set a tile's call up
+  return tiles * std::ceil(columns / vectors) * (tile.of(length) / kProductsShare + kCall * cycle_ns());
+}
+
 double predicted_ms(const Problem& p, const Choice& choice, int threads, const WinogradDriver& driver) {
   const WinogradShape s = shape_of(p, choice.m);
   const double lanes = brgemm_lanes(), positions = s.positions(), groups = static_cast<double>(p.groups);
@@ -98,14 +107,15 @@ double predicted_ms(const Problem& p, const Choice& choice, int threads, const W
   const double c_vectors = nhwc ? whole(c) * tiles : c * whole(tiles);
   const double k_vectors = nhwc ? whole(k) * tiles : k * whole(tiles);
   const TransformCycles transform = transform_cycles(s.layout, choice.m);
-  double cycles = positions * k_vectors * c / 2 / kProductsShare;
-  cycles += positions * (c_vectors * transform.input + k_vectors * transform.output);
+  const double cycles = positions * (c_vectors * transform.input + k_vectors * transform.output);
+  const double products =
+      positions * (nhwc ? product_ns(tiles, whole(k), c) : product_ns(k, whole(tiles), c));
   // U comes from level 2, or from farther where that is too small for it beside V and M; reading ahead hides
   // half of this unless it comes from memory. V and M that do not fit are written and read twice.
   const double u_bytes = 4 * positions * c * k, v_bytes = 4 * positions * lanes * (c_vectors + k_vectors);
   const double per_worker = 4 * static_cast<double>(driver.workspace_floats()) / (shared ? 1 : threads);
   const double level2 = static_cast<double>(cpu_caches().level2);
-  double ns = cycles * cycle_ns() + u_bytes * near_byte_ns();
+  double ns = products + cycles * cycle_ns() + u_bytes * near_byte_ns();
   if (u_bytes + per_worker > 0.875 * level2) {
     ns += u_bytes * far_byte_ns() / (u_bytes > kLastLevel || shared ? 1 : 2);
   }
@@ -127,11 +137,10 @@ double predicted_ms(const Problem& p, const Choice& choice, int threads, const W
 
 class WinogradCpu : public Algorithm {
  public:
-  std::string_view name() const override { return "winograd_cpu"; }
-  std::string_view description() const override {
-    return "3x3 filters by F(2x2,3x3) or F(4x4,3x3): 2.25 or 4 times fewer multiplications";
+  WinogradCpu()
+      : Algorithm({"winograd_cpu",
+                   "3x3 filters by F(2x2,3x3) or F(4x4,3x3): 2.25 or 4 times fewer multiplications", "cpu"}) {
   }
-  std::string_view device_kind() const override { return "cpu"; }
 
   Support accepts(const Problem& p, const Target&) const override { return winograd_serves(p, kRoundings); }
 

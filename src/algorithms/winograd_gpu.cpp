@@ -152,11 +152,11 @@ double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device)
 
 class WinogradGpu : public Algorithm {
  public:
-  std::string_view name() const override { return "winograd_gpu"; }
-  std::string_view description() const override {
-    return "3x3 filters by F(2x2,3x3) or F(4x4,3x3) in one kernel: 2.25 or 4 times fewer multiplications";
-  }
-  std::string_view device_kind() const override { return "gpu"; }
+  WinogradGpu()
+      : Algorithm(
+            {"winograd_gpu",
+             "3x3 filters by F(2x2,3x3) or F(4x4,3x3) in one kernel: 2.25 or 4 times fewer multiplications",
+             "gpu"}) {}
 
   Support accepts(const Problem& p, const Target& target) const override {
     const Support product = gpu::fits_a_product(p), serves = winograd_serves(p, kRoundings);
@@ -193,11 +193,8 @@ class WinogradGpu : public Algorithm {
     return all;
   }
 
-  Maker parse(const std::string& config, Direction) const override { return maker(kTable.parse(config)); }
-
-  static Maker maker(const Choice& choice) {
-    return
-        [choice](const Problem& p, const Target& target) { return candidate_of(p, choice, target.device); };
+  Maker parse(const std::string& config, Direction) const override {
+    return gpu::maker(candidate_of, kTable.parse(config));
   }
 
   static Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
@@ -210,7 +207,7 @@ class WinogradGpu : public Algorithm {
     c.accuracy = winograd_accuracy(p, tile.m, kRoundings);
     c.registers = device.unit.is_amd ? tile.amd.on(device.unit) : -1;
     c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
-    c.maker = maker(choice);
+    c.maker = gpu::maker(candidate_of, choice);
     return c;
   }
 

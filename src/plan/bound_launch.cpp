@@ -36,8 +36,7 @@ BoundLaunch::BoundLaunch(const Launch& launch, const jit::Session& session)
   }
 }
 
-TensorMap BoundLaunch::Map::of(Device& device, const void* address) {
-  const std::lock_guard lock(mutex);
+const TensorMap& BoundLaunch::Map::of(Device& device, const void* address) {
   for (int i = 0; i < kKept; ++i) {
     if (addresses[i] == address) return maps[i];
   }
@@ -54,9 +53,10 @@ void BoundLaunch::fill(Device& device, const Memory& memory, Arguments& to) cons
     const std::byte* const address = memory.at(patch.slot);
     std::memcpy(to.bytes + patch.at, &address, sizeof address);
   }
-  for (const std::unique_ptr<Map>& map : maps_) {
-    const TensorMap encoded = map->of(device, memory.at(map->slot));
-    std::memcpy(to.bytes + map->at, &encoded, sizeof encoded);
+  if (!maps_.empty()) {
+    const std::lock_guard lock(mutex_);
+    for (const std::unique_ptr<Map>& map : maps_)
+      std::memcpy(to.bytes + map->at, &map->of(device, memory.at(map->slot)), sizeof(TensorMap));
   }
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     to.arguments[i] = {to.bytes + parts_[i].begin, parts_[i].bytes, parts_[i].is_address};

@@ -48,11 +48,10 @@ class BoundLaunch {
   struct Map {
     static constexpr int kKept = 16;
     Map(std::size_t at, const MapShape& shape, Slot slot) : at(at), shape(shape), slot(slot) {}
-    TensorMap of(Device& device, const void* address);
+    const TensorMap& of(Device& device, const void* address);
     std::size_t at;
     MapShape shape;
     Slot slot;
-    std::mutex mutex;
     int next = 0;
     const void* addresses[kKept] = {};
     TensorMap maps[kKept];
@@ -66,6 +65,7 @@ class BoundLaunch {
   std::vector<Part> parts_;
   std::vector<Patch> patches_;
   std::vector<std::unique_ptr<Map>> maps_;
+  mutable std::mutex mutex_;  // of what the maps keep
 };
 
 }  // namespace faltung

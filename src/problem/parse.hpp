@@ -1,4 +1,4 @@
-// Reading problems from text: what faltung.hpp does not declare.
+// Reading problems from text: what problem.hpp does not declare.
 //
 // The canonical string is fields separated by colons, each at most once, in any order but the epilogue's;
 // docs/problem.md has the whole grammar:

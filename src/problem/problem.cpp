@@ -36,7 +36,7 @@ const char* name(Activation a) {
         }
         return true;
       }(),
-      "epilogue_ops.inc and Activation in faltung.hpp have the same order");
+      "epilogue_ops.inc and Activation in problem.hpp have the same order");
   return kNames[static_cast<int>(a)];
 }
 const char* name(PoolKind k) {

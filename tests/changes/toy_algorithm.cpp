@@ -20,9 +20,7 @@ constexpr TileTable<Tile> kTable("toy_cpu", kTiles);
 
 class ToyCpu : public Algorithm {
  public:
-  std::string_view name() const override { return "toy_cpu"; }
-  std::string_view description() const override { return "sums as they are written down"; }
-  std::string_view device_kind() const override { return "cpu"; }
+  ToyCpu() : Algorithm({"toy_cpu", "sums as they are written down", "cpu"}) {}
 
   Support accepts(const Problem& p, const Target&) const override {
     if (p.direction != Direction::forward || p.dtype != DType::f32 || !p.epilogue.empty()) {

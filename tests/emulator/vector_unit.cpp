@@ -67,6 +67,13 @@ u64 taken(const VectorBinding::Source& s, u64 raw) {
   }
 }
 
+// What is taken of a source's unknown bits: without signs.
+u64 taken_unknown(VectorBinding::Source s, u64 bits) {
+  s.absolute = s.negated[0] = s.negated[1] = false;
+  if (s.type.form == Form::mixed) s.type.form = s.high[1] ? Form::half : Form::word;
+  return taken(s, bits);
+}
+
 bool takes_as_is(const VectorBinding::Source& s) {
   return s.width == 32 && !s.absolute && !s.negated[0] && !s.negated[1] && (s.type.form == Form::word);
 }
@@ -102,10 +109,7 @@ bool gather(Wave& wave, const Instruction& i, const VectorBinding::Source& s, co
             (((u[0] >> from & 1) != 0 ? 0xffffull : 0) | ((u[1] >> from & 1) != 0 ? 0xffff0000ull : 0))
             << (32 * part);
       }
-      VectorBinding::Source plain = s;  // what is taken of the unknown bits, without signs
-      plain.absolute = plain.negated[0] = plain.negated[1] = false;
-      if (plain.type.form == Form::mixed) plain.type.form = s.high[1] ? Form::half : Form::word;
-      unknown[lane] = taken(plain, unknown[lane]);
+      unknown[lane] = taken_unknown(s, unknown[lane]);
     }
     return any;
   }
@@ -123,7 +127,7 @@ bool gather(Wave& wave, const Instruction& i, const VectorBinding::Source& s, co
   if (s.operand.kind != Operand::Kind::literal) {
     value = wave.read_scalar(s.operand, wide ? Form::wide : Form::word, s.type.number, i, &undefined);
   }
-  value = taken(s, value);
+  value = taken(s, value), undefined = undefined == 0 ? 0 : taken_unknown(s, undefined);
   for (int lane = 0; lane < lanes; ++lane) to[lane] = value, unknown[lane] = undefined;
   return undefined != 0;
 }

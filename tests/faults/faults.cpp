@@ -135,10 +135,7 @@ void harm_on_cpu(const std::string& fault, float* y, std::uint64_t* counter, std
 class Faulty : public Algorithm {
  public:
   Faulty(std::string name, std::string kind, std::string honest)
-      : name_(std::move(name)), kind_(std::move(kind)), honest_(std::move(honest)) {}
-  std::string_view name() const override { return name_; }
-  std::string_view description() const override { return "broken on purpose"; }
-  std::string_view device_kind() const override { return kind_; }
+      : Algorithm({std::move(name), "broken on purpose", std::move(kind)}), honest_(std::move(honest)) {}
   bool starts_trusted() const override { return false; }
 
   Support accepts(const Problem& problem, const Target& target) const override {
@@ -157,7 +154,7 @@ class Faulty : public Algorithm {
     for (const char* known : kFaults) {
       if (config == known) return maker(config);
     }
-    throw Error(Status::bad_problem, name_ + " has no fault '" + config + "'");
+    throw Error(Status::bad_problem, std::string(name()) + " has no fault '" + config + "'");
   }
 
   Maker maker(const std::string& fault) const {
@@ -175,7 +172,7 @@ class Faulty : public Algorithm {
     c.workspace_bytes = counter.offset + kCounterBytes;
     if (needs_too_much(fault, problem)) c.workspace_bytes = std::size_t{1} << 60;
     c.recipe = [honest = std::move(c.recipe), fault, problem, counter, bytes = c.workspace_bytes,
-                kernel = name_ + "/" + fault, &device = target.device] {
+                kernel = std::string(name()) + "/" + fault, &device = target.device] {
       log_trial(fault);
       if (fault == "throws_when_made") throw std::runtime_error("it cannot be made");
       Recipe recipe = honest();
@@ -215,7 +212,7 @@ class Faulty : public Algorithm {
         {in_out(Place::y), in_out(counter), value(spared), value(last), value(nowhere), value(rounds)});
   }
 
-  std::string name_, kind_, honest_;
+  std::string honest_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@ from torch import nn
 
 from . import _norm_kernels
 from ._chain import ACTIVATIONS, Chain
+from ._forward import Forward
 from ._group import Grouped
 from ._layer import FAMILIES, Layer
 from ._observe import NORMS, activation_name
@@ -164,7 +165,7 @@ def _is_plain(module):
     return all(isinstance(value, _PLAIN) for inner in _containers(module) for name, value in vars(inner).items() if name[0] != "_")
 
 
-class Block:
+class Block(Forward):
     """Stands in for a module's forward. What the trace took as given is compared in every call: the modules in it, their attributes
     and hooks; if something is no longer what it was, or the call is another, the module's own forward computes it."""
 

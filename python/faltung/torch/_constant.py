@@ -75,12 +75,12 @@ _made = WeakTensorKeyDictionary()  # {weight: {the other constants: Made}}
 
 
 def _stamp(tensors):
-    return [None if t is None else (t.data_ptr(), 0 if t.is_inference() else t._version, t.dtype) for t in tensors]
+    return [None if t is None else (t.data_ptr(), 0 if t.is_inference() else t._version, t.dtype, t.is_neg()) for t in tensors]
 
 
 def _made_of(operator, weight, others, eps, groups, dtype):
     of_weight = _made.setdefault(weight, {})
-    which = tuple(None if t is None else t.data_ptr() for t in others), eps, groups, dtype
+    which = tuple(None if t is None else (t.data_ptr(), t.is_neg()) for t in others), eps, groups, dtype
     stamp = _stamp((weight, *others))
     made = of_weight.get(which)
     if made is None or made.stamp != stamp:

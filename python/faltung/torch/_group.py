@@ -5,13 +5,14 @@ import torch
 from .. import _c
 from . import _group_kernels
 from ._activations import activation_of
+from ._forward import Forward
 from ._observe import activation_name
 
 
 def fits(parameter, x):
     """Whether weight or bias is one that the kernels read."""
     return parameter is None or (parameter.dtype in (torch.float32, x.dtype) and parameter.shape == x.shape[1:2]
-                                 and parameter.is_contiguous() and parameter.device == x.device)
+                                 and parameter.is_contiguous() and not parameter.is_neg() and parameter.device == x.device)
 
 
 def computed(norm, x, word, last):
@@ -21,7 +22,7 @@ def computed(norm, x, word, last):
     if torch.compiler.is_compiling() or "weight" not in parameters or "bias" not in parameters:
         return None
     weight, bias = parameters["weight"], parameters["bias"]
-    if not _c.is_unseen(x, weight, bias) or not x.is_cuda or x.layout is not torch.strided or torch._C._is_tracing():
+    if not _c.is_unseen(x, weight, bias) or not x.is_cuda or x.layout is not torch.strided or x.is_neg() or torch._C._is_tracing():
         return None
     if torch._C._len_torch_function_stack() or torch.is_autocast_enabled("cuda") or not (last or x.is_contiguous()):
         return None
@@ -33,7 +34,7 @@ def computed(norm, x, word, last):
     return None if launches is None else launches(x, weight, bias, float(own["eps"]))
 
 
-class Grouped:
+class Grouped(Forward):
     """Stands in for the forward of a group norm with the activation that alone reads its result (or None), or is a part of a Block, by
     ``run``, where that is a function of such a word."""
 

@@ -1,10 +1,12 @@
 """A patched model's layer: a convolution with what follows it, computed as one."""
 import torch
+from torch.autograd import forward_ad
 
 from .._geometry import Family, geometry_of
 from . import _constant, _run
 from ._activations import activation_of
 from ._autograd import OPERATORS
+from ._forward import Forward
 from ._norm import activated, normalized
 from ._observe import activation_name
 from ._passes import FORWARD, PASSES, Passes
@@ -17,7 +19,12 @@ OPS = {name: getattr(torch.ops.faltung, name) for name in OPERATORS}
 FAST = {family.name: OPERATORS[family.name + "_layer"].fast.run for family in FAMILIES.values()}
 
 
-class Layer:
+def _is_transformed():
+    return (torch._C._functorch.maybe_current_level() is not None or forward_ad._current_level >= 0
+            or torch._C._is_tracing())
+
+
+class Layer(Forward):
     """A convolution, the batch norm and the activation that alone follow it (or None), computed as one; adds: with a residual
     between the last two.
 
@@ -60,7 +67,9 @@ class Layer:
         return self._rest(y, residual)
 
     def _is_ours(self, x, weight):
-        """Whether such tensors are computed."""
+        """Whether such tensors are computed here, which under a tracer or one of torch.func's transforms none are."""
+        if not torch.compiler.is_compiling() and _is_transformed():
+            return False
         if x.layout is not torch.strided or not (x.is_cpu or x.is_cuda) or x.dim() != self.family.dimensions + 2:
             return False
         if x.dtype not in _run.DTYPES or weight.dtype not in _run.DTYPES:
@@ -143,14 +152,14 @@ class Layer:
             self.batches = batches
 
 
-class Pass:
+class Pass(Forward):
     """Stands in for the forward of a module whose work its convolution does."""
 
     def __call__(self, x):
         return x
 
 
-class Shared:
+class Shared(Forward):
     """Stands in for the forward of an activation that several layers share: what one of them has activated, it passes on."""
 
     def __init__(self, activation):

@@ -5,6 +5,7 @@ import torch
 from .. import _c
 from . import _norm_kernels
 from ._activations import activation_of
+from ._forward import Forward
 from ._observe import activation_name
 
 _DIMENSIONS = {torch.nn.BatchNorm1d: (2, 3), torch.nn.BatchNorm2d: (4,), torch.nn.BatchNorm3d: (5,)}
@@ -86,7 +87,7 @@ def activated(norm, activation, word, is_shared, x, fuses):
     return y if activation is None or is_shared else type(activation).forward(activation, y)
 
 
-class Quick:
+class Quick(Forward):
     """Stands in for the forward of a batch norm in training; where it fuses, of the activation that alone reads its result, too."""
 
     def __init__(self, norm, activation=None, is_shared=False):

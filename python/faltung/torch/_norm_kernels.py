@@ -149,7 +149,7 @@ def counters(index, stream):
 
 def dense(tensor):
     """As kernels read it."""
-    tensor = tensor.contiguous(memory_format=torch.channels_last)
+    tensor = tensor.resolve_neg().contiguous(memory_format=torch.channels_last)
     return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
 
 

@@ -7,7 +7,7 @@ import torch
 from .. import _c
 from .._geometry import FAMILIES
 from . import _autograd, _run
-from ._time import time_in_turn
+from ._time import in_backward, time_in_turn
 
 FORWARD, INPUT_GRAD, WEIGHT_GRAD = PASSES = range(3)
 WORDS = ("fwd", "bwd_d", "bwd_w")  # of problems
@@ -70,10 +70,13 @@ class Passes:
             if which == FORWARD:
                 return lambda: self.forward(who, x, w)
             return lambda: self.gradients(who, x, w, dy, which == INPUT_GRAD, which == WEIGHT_GRAD)
-        try:
-            return time_in_turn([run_by(PASSES), run_by(())], x.device, min_ms)
-        except _c.Error:
-            return math.inf, *time_in_turn([run_by(())], x.device, min_ms)
+
+        def timed():
+            try:
+                return time_in_turn([run_by(PASSES), run_by(())], x.device, min_ms)
+            except _c.Error:
+                return math.inf, *time_in_turn([run_by(())], x.device, min_ms)
+        return timed() if which == FORWARD else in_backward(timed, x.device)
 
     def wanted(self, which, x, w, like):
         """Of _run.plan_for, for a pass of ours on what has their shapes and strides; like: of the dtype, on the device."""

@@ -158,10 +158,10 @@ def likeness(tensor):
 
 
 def dense(tensor, last):
-    """The tensor as kernels read it: without gaps, in the layout, at an address that is a multiple of 16 bytes."""
+    """The tensor as kernels read it: without gaps or the negative bit, in the layout, at an address that is a multiple of 16 bytes."""
     if tensor is None:
         return None
-    tensor = tensor.contiguous(memory_format=format_of(tensor.dim(), last and tensor.dim() > 1))
+    tensor = tensor.resolve_neg().contiguous(memory_format=format_of(tensor.dim(), last and tensor.dim() > 1))
     # A size of 1 lets both formats pass for the other; kernels see no strides, so that this is no copy.
     return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
 

@@ -78,3 +78,25 @@ class Phases(dict):
     def end(self, name):
         now = time.perf_counter()
         self[name], self._since = now - self._since, now
+
+
+class _Backward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, function, results):
+        ctx.function, ctx.results = function, results
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.results.append(ctx.function())
+        return gradient, None, None
+
+
+def in_backward(function, device):
+    """The function's result, by the thread that computes gradients: what cuDNN's own search finds there PyTorch keeps by thread, so that
+    elsewhere the search would be one more, of seconds in all."""
+    results = []
+    with torch.inference_mode(False), torch.enable_grad():
+        tensor = torch.zeros((), device=device, requires_grad=True)
+        torch.autograd.grad(_Backward.apply(tensor, function, results), tensor)
+    return results[0]

@@ -49,6 +49,7 @@ void list_wide(Lister& lister, Tiling shape);
 namespace planes {
 std::string unfit(const Tiling& tiling, const Problem& problem);
 void fill(Lister& lister, Tiling tiling);
+double preparation(const Tiling& tiling, const Problem& problem, const Traffic& traffic);
 void list(Lister& lister, Tiling shape);
 // Of 32 bits they go through registers, in boxes of kBox pixels; how many these are, of all images.
 bool in_registers(const Problem& problem);

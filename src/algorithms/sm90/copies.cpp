@@ -237,7 +237,8 @@ Step spread(const std::string& name, const Problem& asked, Slot from, Slot to) {
   i64 word = 16 / element;  // columns of the result a thread writes
   while (word > across && asked.w % word != 0) word /= 2;
   const i64 in_row = nchw ? asked.w / word : asked.q() * in_pixel;
-  const i64 words = in_row * asked.n * (nchw ? asked.c * asked.h : asked.p());
+  const i64 rows = nchw && word * element == 16 ? asked.h : asked.p();
+  const i64 words = in_row * asked.n * (nchw ? asked.c : 1) * rows;
   return tuned(name, "spread",
                constant("kBytes", element) + constant("kNchw", nchw) + constant("kAcross", across) +
                    constant("kDown", asked.stride_h) + constant("kTaken", nchw ? word / across : 1),

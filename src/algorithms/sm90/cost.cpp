@@ -22,7 +22,9 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   w.row = row_bytes(c);
   const double instructions = w.blocks * w.taps * w.row / 32 * t.m_blocks() * t.n_blocks() * halves(c) *
                               t.sharers() / t.groups * (c.parts == 2 ? 3 : 1);
-  w.operands = instructions * (columns(c) / 4.0 + kFirstOperand);
+  // In parts what goes through registers serves six instructions.
+  const bool through_registers = t.bring == Bring::planes && planes::in_registers(p) && c.parts == 1;
+  w.operands = instructions * (columns(c) / 4.0 + (through_registers ? kThroughRegisters : kFirstOperand));
   w.products = std::max(instructions * columns(c) / 2.0, w.operands);
   if (t.groups > 1) w.products = std::max(w.products, instructions * kLeast);
   if (sums_apart(c)) {
@@ -72,6 +74,12 @@ double turning_ms(const Problem& p) {
   return ms + (padded_channels(p) * element <= 32 ? fitted::steps::kFewChannels : 0);
 }
 
+// Of planes through registers the weights that stay, for which every block waits once.
+double kept_cycles(const Tiling& t, const KernelConfig& c, const Problem& p) {
+  if (t.bring != Bring::planes || !planes::in_registers(p)) return 0;
+  return static_cast<double>(c.kept_weights * stage_stride(c)) / kL2;
+}
+
 // Multiprocessors with a block; where weights stay as many for each tile's channels.
 double at_work(const Tiling& t, const Problem& p, const Chip& chip) {
   const auto k_tiles = static_cast<int>(ceil_div(p.k, t.channels)), units = chip.multiprocessors;
@@ -108,7 +116,8 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
                             ? waves * (begun + (kExposed + kDrained * drained) * epilogue)
                             : waves * std::max(tile, (epilogue + w.products + begun - tile) / 2) + epilogue;
   const double busy = std::min(1.0, waves * w.products * std::min(1.0, count / multiprocessors) / cycles);
-  const double first = reads_input(t, p) ? preparation / w.blocks : 0;  // nothing hides it
+  // Nothing hides it.
+  const double first = (reads_input(t, p) ? preparation / w.blocks : 0) + kept_cycles(t, c, p);
   const double arithmetic = (cycles + kLatency + first) / (kClock * (1 + kCool * (1 - busy)));
   const double bytes = bytes_ms(t, c, p);
   Estimate e;

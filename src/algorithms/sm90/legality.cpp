@@ -198,7 +198,7 @@ string unfit(const Tiling& t, const Problem& p) {
 const Bringer& bringer(Bring bring) {
   static constexpr Bringer kPatch = {patch::unfit, patch::fill, splitting};
   static constexpr Bringer kIm2col = {im2col::unfit, im2col::fill, im2col::preparation};
-  static constexpr Bringer kPlanes = {planes::unfit, planes::fill, splitting};
+  static constexpr Bringer kPlanes = {planes::unfit, planes::fill, planes::preparation};
   static constexpr Bringer kFetch = {fetch::unfit, nullptr, fetch::preparation};
   static constexpr Bringer kTurned = {turned::unfit, turned::fill, turned::preparation};
   static constexpr Bringer kShift = {shift::unfit, nullptr, nullptr};

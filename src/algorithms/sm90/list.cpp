@@ -93,10 +93,11 @@ void pixels_on_m(Lister& lister, Tiling shape, int m_blocks) {
   shape.m_side = MSide::pixels;
   const i64 k = group_results(p);
   std::set<int> columns = {64, 128, 160, 192, 256};
-  // Where results go from registers, as many as divide them evenly, too.
-  if (p.layout == Layout::nchw && planes::in_registers(p))
-    columns.insert(static_cast<int>(round_up(ceil_div(k, ceil_div(k, limit)), 8)));
-  if (k < 64) columns = {static_cast<int>(round_up(k, 8))};
+  // Where results go from registers, as many as divide them evenly, too; in parts by two halves.
+  const bool planes_alone = p.layout == Layout::nchw && planes::in_registers(p);
+  const int unit = planes_alone && tf32_parts(p) == 2 ? 16 : 8;
+  if (planes_alone) columns.insert(static_cast<int>(round_up(ceil_div(k, ceil_div(k, limit)), unit)));
+  if (k < 64) columns = {static_cast<int>(round_up(k, unit))};
   shape.groups = groups_side_by_side(p);
   if (shape.groups > 1) columns = {static_cast<int>(k * shape.groups)};
   for (const int n : columns) {

@@ -154,7 +154,7 @@ jit::Source kernel_source(const Tiling& t, const Problem& p, PhaseOrder order) {
   jit::Source source;
   source.name = "implicit_gemm_sm90/" + to_string(t);
   source.entry = entry_of(t, p);
-  source.block_threads = threads(c);
+  source.block_threads = threads(t, p);
   source.shared_bytes = static_cast<int>(shared_bytes(c));
   source.text = include("config.h") + ConfigText(c).text() + include("activations.cuh") +
                 activate_function(p.epilogue.activation, p.dtype) + mma_function(c, p.dtype);

@@ -180,7 +180,10 @@ bool whole_images(const Tiling& t, const Problem& p) {
   return false;
 }
 
-int threads(const Tiling& t, const Problem& p) { return threads(kernel_config(t, p)); }
+int threads(const Tiling& t, const Problem& p) {
+  if (t.bring == Bring::planes && planes::in_registers(p)) return planes::kThreads;
+  return threads(kernel_config(t, p));
+}
 int shared_bytes(const Tiling& t, const Problem& p) { return saturated(shared_bytes(kernel_config(t, p))); }
 
 i64 step(const Tiling& t, const Problem& p) {
