@@ -1,4 +1,4 @@
-// What a CUDA kernel of python/faltung/torch/_norm.cu uses, on the CPU: a thread for each of a block's, one
+// What CUDA kernels of python/faltung/torch/*.cu use, on the CPU: a thread for each of a block's, one
 // block after the other. Floats of 16 bits are bf16.
 #include <barrier>
 #include <cmath>
@@ -12,6 +12,7 @@
 #define __shared__ static
 #define __launch_bounds__(...)
 #define __expf expf
+#define __restrict__ __restrict
 
 struct Three {
   int x, y, z;
@@ -24,6 +25,7 @@ static Three blockIdx, gridDim;
 static std::barrier<>* all_threads;
 
 static float2 make_float2(float x, float y) { return {x, y}; }
+static float __fdividef(float a, float b) { return a / b; }
 static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static void __threadfence() {}
 static void __syncthreads() { all_threads->arrive_and_wait(); }

@@ -22,6 +22,7 @@ HOST = """
 #define ACTIVATION %d
 #include "%s"
 #include "%s"
+#include "%s"
 extern "C" void forward(Int gx, Int gy, Vector* y, const Vector* x, const float* w, const float* b, float* mean, float* variance,
                         Int* batches, float* save, float2* partial, unsigned* counters, Int rows, Int channels, Int chunk, Int across) {
   launch(gx, gy, kThreads, [=] {
@@ -47,7 +48,8 @@ def on_cpu(tmp_path_factory):
     def library(word):
         if word not in made:
             where = tmp_path_factory.mktemp("norm")
-            (where / "norm.cpp").write_text(HOST % (_norm_kernels.ACTIVATIONS[word], HERE / "cuda_on_cpu.hpp", NORM))
+            (where / "norm.cpp").write_text(HOST % (_norm_kernels.ACTIVATIONS[word], HERE / "cuda_on_cpu.hpp", NORM.with_name("_vectors.cu"),
+                                                    NORM))
             subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread", "-o", where / "norm.so", where / "norm.cpp"],
                            check=True)
             made[word] = ctypes.CDLL(str(where / "norm.so"))

@@ -5,8 +5,10 @@ import operator
 import torch
 from torch import nn
 
-from ._chain import Chain
+from . import _norm_kernels
+from ._chain import ACTIVATIONS, Chain
 from ._forward import Forward
+from ._group import Grouped
 from ._layer import FAMILIES, Layer
 from ._observe import NORMS, activation_name
 
@@ -95,27 +97,62 @@ def _chains(graph, module, adds_alike):
             if names.count(node.target) == 1 and len(node.args) == 1 and not node.kwargs}
 
 
+def _activated(graph, module):
+    """{the name of a group norm that runs once: (its node, the function's that alone reads it, that one's word)}."""
+    norms = [node for node in graph.nodes if node.op == "call_module" and type(module.get_submodule(node.target)) is nn.GroupNorm]
+    names, found = [node.target for node in norms], {}
+    for node in norms:
+        user = next(iter(node.users), None)
+        if names.count(node.target) != 1 or len(node.args) != 1 or node.kwargs or len(node.users) != 1 or user.args[:1] != (node,):
+            continue
+        word = ACTIVATIONS.get(user.target) if user.op in ("call_function", "call_method") else None
+        if word in _norm_kernels.ACTIVATIONS and "out" not in user.kwargs:
+            found[node.target] = node, user, word
+    return found
+
+
 def _hooks(module):
     return [module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks]
 
 
-def find(model, observation, may_be_fused):
+def find(model, observation, may_be_fused, groups=()):
     """The innermost modules that add to a convolution's result, each with a Layer for every convolution that it runs, as
-    {module: {the convolution's name in it: Layer}}."""
+    {module: {the convolution's name in it: Layer}}; in these, and in other modules, a Grouped for every one of the group norms that
+    an activation follows that is a function."""
     blocks = {}
+    for module, graph in _graphs(model, blocks, FAMILIES):
+        chains = _chains(graph, module, lambda chain: observation.adds_alike(chain.module_of(chain.last)))
+        layers = {name: chain.layer() for name, chain in chains.items() if may_be_fused(chain.module_of(chain.nodes[0]))}
+        if any(layer.adds for layer in layers.values()):
+            blocks[module] = layers | _grouped(graph, module, groups)
+    if groups:
+        for module, graph in _graphs(model, blocks, (nn.GroupNorm,)):
+            blocks[module] = _grouped(graph, module, groups)
+            if not blocks[module]:
+                del blocks[module]
+    return blocks
+
+
+def _grouped(graph, module, groups):
+    named = {name: (module.get_submodule(name), word) for name, (_, _, word) in _activated(graph, module).items()}
+    return {name: Grouped(norm, word=word) for name, (norm, word) in named.items() if norm in groups}
+
+
+def _graphs(model, blocks, kinds):
+    """Modules that hold some of the kinds, the innermost first, and their graphs: those that neither hold one of the blocks nor are part
+    of one when they are asked for."""
     for module in reversed(list(model.modules())):
         if type(module).__module__.startswith("torch.nn.") or any(inner in blocks for inner in module.modules()):
             continue
-        if "forward" in module.__dict__ or not any(type(inner) in FAMILIES for inner in module.modules()):
+        if "forward" in module.__dict__ or not any(type(inner) in kinds for inner in module.modules()):
+            continue
+        if any(module is inner for block in blocks for inner in block.modules()):
             continue
         if any(hooks for inner in module.modules() if inner is not module for hooks in _hooks(inner)) or not _is_plain(module):
             continue
         graph = _traced(module)
-        chains = {} if graph is None else _chains(graph, module, lambda chain: observation.adds_alike(chain.module_of(chain.last)))
-        layers = {name: chain.layer() for name, chain in chains.items() if may_be_fused(chain.module_of(chain.nodes[0]))}
-        if any(layer.adds for layer in layers.values()):
-            blocks[module] = layers
-    return blocks
+        if graph is not None:
+            yield module, graph
 
 
 def _containers(module):
@@ -138,8 +175,18 @@ class Block(Forward):
     def prepare(self):
         self.run = ()  # as long as there is nothing to run: the module's own forward
         graph = _traced(self.module)
-        chains = {} if graph is None else _chains(graph, self.module, lambda chain: self.layers[chain.nodes[0].target].adds)
+        chains = {} if graph is None else _chains(graph, self.module, lambda chain: chain.nodes[0].target in self.layers
+                                                  and self.layers[chain.nodes[0].target].adds)
+        functions = {} if graph is None else _activated(graph, self.module)
         for name, layer in self.layers.items():
+            if isinstance(layer, Grouped):
+                if name not in functions or functions[name][2] != layer.word:
+                    return
+                node, user, _ = functions[name]
+                with graph.inserting_before(node):
+                    user.replace_all_uses_with(graph.call_function(layer.run, node.args))
+                graph.erase_node(user), graph.erase_node(node)
+                continue
             chain = chains.get(name)
             if chain is None or (chain.norm is None, chain.residual is None, chain.activation) != (
                     layer.norm is None, not layer.adds, layer.word):

@@ -1,5 +1,6 @@
-"""The CUDA kernels of batch norm in training with the activation that follows it, on channels-last tensors of 16 bits; _norm.cu has
-them. NVRTC compiles a set for each dtype and activation, in half a second; what they compute is compared with PyTorch before use."""
+"""The CUDA kernels of batch norm in training with the activation that follows it, on channels-last tensors of 16 bits; _vectors.cu and
+_norm.cu have them. NVRTC compiles a set for each dtype and activation, in half a second; what they compute is compared with PyTorch
+before use."""
 import ctypes
 import functools
 import os
@@ -12,10 +13,13 @@ from . import _run
 from ._activations import activation_of
 
 ACTIVATIONS = {"": 0, "relu": 1, "silu": 2}
-THREADS, VECTOR, MOST_ACROSS = 512, 8, 16  # as _norm.cu has the first two
+THREADS, VECTOR, MOST_ACROSS = 512, 8, 16  # as _vectors.cu has the first two
 LEAST_ROWS = 64  # that a block has
-MOST_CHANNELS = 1 << 15  # of which each needs a counter at most
-_NAMES = ("statistics", "normalize", "reduce", "apply")
+MOST_CHANNELS = 1 << 15
+COUNTERS = 1 << 16
+_HERE = pathlib.Path(__file__).parent
+_NAMES = {"_norm.cu": ("statistics", "normalize", "reduce", "apply"),
+          "_group.cu": ("row_statistics", "row_normalize", "plane_statistics", "plane_normalize")}
 
 
 def _nvrtc():
@@ -30,12 +34,12 @@ def _nvrtc():
     raise OSError("there is no NVRTC")
 
 
-def compiled(word, is_bf16, capability):
-    """Code of the kernels for devices of such a capability (a word like 90)."""
+def compiled(file, word, is_bf16, capability):
+    """Code of the file's kernels for devices of such a capability (a word like 90)."""
     nvrtc, program, size = _nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
-    source = pathlib.Path(__file__).with_name("_norm.cu").read_bytes()
+    source = b"".join((_HERE / name).read_bytes() for name in ("_vectors.cu", file))
     options = [f"--gpu-architecture=sm_{capability}", f"-DIS_BF16={int(is_bf16)}", f"-DACTIVATION={ACTIVATIONS[word]}", "--std=c++17"]
-    if nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"norm.cu", 0, None, None):
+    if nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, file.encode(), 0, None, None):
         raise RuntimeError("NVRTC made no program")
     try:
         if nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options))):
@@ -52,32 +56,30 @@ def compiled(word, is_bf16, capability):
 
 
 class Kernels:
-    """Addresses of functions, which stay loaded."""
+    """Addresses of the file's functions, which stay loaded."""
 
-    def __init__(self, device, dtype, word):
+    def __init__(self, device, dtype, word, file="_norm.cu"):
         major, minor = torch.cuda.get_device_capability(device)
         driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
         with torch.cuda.device(device):
             torch.cuda.current_stream(device).synchronize()  # and the device's context is the current one
-            if driver.cuModuleLoadData(ctypes.byref(module), compiled(word, dtype is torch.bfloat16, f"{major}{minor}")):
+            if driver.cuModuleLoadData(ctypes.byref(module), compiled(file, word, dtype is torch.bfloat16, f"{major}{minor}")):
                 raise RuntimeError("the driver did not load the kernels")
-            found = []
-            for name in _NAMES:
+            for name in _NAMES[file]:
                 if driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode()):
                     raise RuntimeError(f"the driver did not find {name}")
-                found.append(function.value)
-        self.statistics, self.normalize, self.reduce, self.apply = found
+                setattr(self, name, function.value)
         self.processors = torch.cuda.get_device_properties(device).multi_processor_count
 
 
 @functools.cache
-def kernels(device, dtype, word):
+def kernels(device, dtype, word, file="_norm.cu"):
     """None where they cannot be had."""
     if (dtype not in (torch.bfloat16, torch.float16) or word not in ACTIVATIONS or torch.version.cuda is None
             or torch.cuda.get_device_capability(device) < (8, 0)):
         return None
     try:
-        return Kernels(device, dtype, word)
+        return Kernels(device, dtype, word, file)
     except (AttributeError, OSError, RuntimeError):
         return None
 
@@ -141,7 +143,7 @@ def counters(index, stream):
     """Zeros that kernels leave as zeros: a stream's own, on which no two run at a time. index: the device's."""
     found = _counters.get((index, stream))
     if found is None:
-        found = _counters[index, stream] = torch.zeros(MOST_CHANNELS // VECTOR, dtype=torch.int32, device=f"cuda:{index}")
+        found = _counters[index, stream] = torch.zeros(COUNTERS, dtype=torch.int32, device=f"cuda:{index}")
     return found
 
 

@@ -71,7 +71,7 @@ def tensors_of(result):
 
 
 class Observation:
-    """calls: of each convolution, batch norm and activation, by module. sole_reader(module): the module that alone reads its
+    """calls: of each convolution, norm and activation, by module. sole_reader(module): the module that alone reads its
     one result, or None. results: the model's tensors. overflows_in: the name of the first module whose result is not finite, or
     None."""
 
@@ -79,7 +79,7 @@ class Observation:
         self.calls, self.names, handles = {}, {}, []
         self._passed_on = set()  # the ids of results that another module returned as they were
         self._readings = []  # in the order of time
-        kinds = (*CONVOLUTIONS, *NORMS, *ACTIVATION_MODULES)
+        kinds = (*CONVOLUTIONS, *NORMS, torch.nn.GroupNorm, *ACTIVATION_MODULES)
         for name, module in model.named_modules(remove_duplicate=True):
             if isinstance(module, kinds):
                 self.names[module] = name
@@ -120,6 +120,19 @@ class Observation:
         self.overflows_in = next((self.names[m] for m, y in made if y.is_floating_point() and not y.isfinite().all()), None)
         self._readers, self._alike = mode.readers, mode.alike
         self._hold = mode.held  # until the ids have been compared
+
+    def look_again(self, model, example):
+        """Notes the strides that the convolutions' inputs have now, as other modules make them."""
+        def note(module, arguments):
+            calls = self.calls[module]
+            if len(calls) == 1 and calls[0] is not None and len(arguments) == 1:
+                calls[0].strides = arguments[0].stride()
+        handles = [module.register_forward_pre_hook(note) for module in self.calls if isinstance(module, CONVOLUTIONS)]
+        try:
+            run(model, example)
+        finally:
+            for handle in handles:
+                handle.remove()
 
     def sole_reader(self, module):
         """The module that alone reads the one result of this one, or None; it may run elsewhere, too."""

@@ -7,6 +7,7 @@ from .. import _c
 from . import _block, _run
 from ._activations import activation_of
 from ._forwards import Forwards
+from ._groups import Groups
 from ._layer import FAMILIES, Layer
 from ._norm import Quick
 from ._observe import NORMS, Observation, activation_name, fork_rng, run, tensors_of
@@ -190,10 +191,10 @@ def _kind(layer, call):
             layer.conv.bias is None, layer.norm is None, layer.adds, layer.word, runs_in_parts(layer.conv))
 
 
-def _fastest(model, example, everything, blocks, norms, saved, min_ms):
+def _fastest(model, example, everything, blocks, norms, saved, device, min_ms):
     """The Forwards with which the whole model takes the least, and what Patch.whole has; everything where nothing can be timed.
-    everything: the Forwards of all layers, blocks and norms; saved: milliseconds by convolution."""
-    device = next(iter(saved)).weight.device
+    everything: the Forwards of all layers, blocks and norms of either kind; saved: milliseconds by convolution."""
+    groups = everything.groups
     candidates = {"in PyTorch alone": Forwards({}, {})}
     for share in SHARES:
         chosen = leading(saved, share)
@@ -202,9 +203,11 @@ def _fastest(model, example, everything, blocks, norms, saved, min_ms):
             ways = ["and its activation by faltung"] + ways * (share in (0.0, 1.0))
         for how in ways:
             name = f"with {len(chosen)} layers of faltung's" + f", batch norm {how}" * bool(how)
+            some = {conv: layer for conv, layer in everything.layers.items() if conv in chosen}
             if chosen or norms:
-                candidates[name] = Forwards({conv: layer for conv, layer in everything.layers.items() if conv in chosen}, blocks, norms,
-                                            how == "and its activation by faltung")
+                candidates[name] = Forwards(some, blocks, norms, how == "and its activation by faltung")
+            if groups and (chosen or share == 0.0):
+                candidates[name + f" and {len(groups)} group norms"] = Forwards(some, blocks, groups=groups)
 
     def putting(candidate):
         def put():
@@ -261,14 +264,19 @@ def _choose(model, example, order, at_least, min_time):
         observation = Observation(model, example)
         why_not = {conv: refusal(conv, calls, observation) for conv, calls in observation.calls.items()
                    if isinstance(conv, tuple(FAMILIES))}
-        blocks = {} if model.training else _block.find(model, observation, lambda conv: why_not[conv] is None)
-        in_blocks = {layer.conv: layer for inside in blocks.values() for layer in inside.values()}
+        groups = Groups(observation, not training)
+        blocks = {} if model.training else _block.find(model, observation, lambda conv: why_not[conv] is None, groups.kept)
+        took.end("for a pass of the model")
+        if groups.kept:
+            measured = groups.measure(blocks, min_time, at_least)
+            groups.try_in(model, example, Forwards({}, blocks, groups=groups.kept))
+            took.end(f"for the times of {measured} kinds of group norms")
+        in_blocks = {layer.conv: layer for inside in blocks.values() for layer in inside.values() if isinstance(layer, Layer)}
         rows, layers, known = [], {}, {}
         between = sum(t.numel() * t.element_size() for t in model.parameters())
         candidates = {conv: in_blocks.get(conv) or layer_of(conv, observation) for conv, why in why_not.items() if why is None}
         kinds = {conv: _kind(layer, observation.calls[conv][0]) for conv, layer in candidates.items()}
         one_of_each = {kind: conv for conv, kind in kinds.items()}.values()
-        took.end("for a pass of the model")
         planned = plan_ahead([(candidates[conv], observation.calls[conv][0]) for conv in one_of_each])
         took.end(f"for {planned} plans")
         for conv, why in why_not.items():
@@ -292,17 +300,20 @@ def _choose(model, example, order, at_least, min_time):
         observation.forget()
         norms = [quick(norm, observation) for norm in model.modules() if type(norm) in NORMS and "forward" not in norm.__dict__
                  ] if training else []
-        forwards, whole = Forwards(layers, blocks, norms), {}
-        if layers and at_least > 0:
+        forwards, whole = Forwards(layers, blocks, norms, groups=groups.kept), {}
+        if (layers or groups.kept) and at_least > 0:
             saved = {conv: row.torch_ms - row.ms for conv, row in zip(why_not, rows) if conv in layers}
-            forwards, whole = _fastest(model, example, forwards, blocks, norms, saved, min_time)
+            device = observation.calls[next(iter(layers or groups.kept))][0].device
+            forwards, whole = _fastest(model, example, forwards, blocks, norms, saved, device, min_time)
             took.end("for the times of all together")
         for conv, row in zip(why_not, rows):
             if conv in layers and conv not in forwards.layers:
                 row.why = "the whole model is faster without it"
                 layers[conv].forget()
+        if not forwards.groups:
+            groups.drop("the whole model is faster without it")
         forwards.put()
-        patched = Patch(rows, forwards, observation.overflows_in, order, whole, took)
+        patched = Patch(rows, forwards, observation.overflows_in, order, whole, took, groups.rows)
         if not model.training and patched.overflows_in is None:
             with torch.no_grad():
                 patched.difference = difference(observation.results, tensors_of(run(model, example)))

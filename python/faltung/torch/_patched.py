@@ -19,14 +19,14 @@ class Row:
 
 
 class Patch:
-    """What patch did. ``rows``: one a convolution; ``report()``: they as text; ``undo()``: the model as it was; ``difference``: how
+    """What patch did. ``rows``: one a convolution; ``norms``: one a group norm; ``report()``: they as text; ``undo()``: the model as it was; ``difference``: how
     far the model's result on the example moved, in units of its largest value (None in training), or ``overflows_in``: the module
     from which on it is not finite in PyTorch already, so that nothing can be compared; ``whole``: how the whole model was timed, and the
     milliseconds that it took, beginning with PyTorch alone; empty if it was not timed; ``took``: the seconds that patch itself took, by
     what it did."""
 
-    def __init__(self, rows, forwards, overflows_in, order, whole, took):
-        self.rows, self.overflows_in, self.difference, self.whole, self.took = rows, overflows_in, None, whole, took
+    def __init__(self, rows, forwards, overflows_in, order, whole, took, norms=()):
+        self.rows, self.norms, self.overflows_in, self.difference, self.whole, self.took = rows, norms, overflows_in, None, whole, took
         self._forwards, self._order = forwards, order
 
     def undo(self):
@@ -39,7 +39,7 @@ class Patch:
 
     def report(self):
         lines = [f"{'layer':32}  {'what':16}  {'ms':>9}  {'torch ms':>9}  {'ratio':>6}  {'error':>8}  {'torch':>8}  kernel, or why not"]
-        for r in self.rows:
+        for r in (*self.rows, *self.norms):
             times = f"{r.ms:9.4f}  {r.torch_ms:9.4f}  {r.speedup:6.2f}  {r.error:8.1e}  {r.torch_error:8.1e}" if r.ms else " " * 48
             lines.append(f"{r.name:32}  {r.fused:16}  {times}  {r.why or r.kernel}")
         kept = [r for r in self.rows if r.kept]
@@ -48,6 +48,10 @@ class Patch:
         if after:
             lines.append(f"{len(kept)} of {len(self.rows)} convolutions by faltung; those measured take {after:.3f} ms, in PyTorch "
                          f"alone {before:.3f} ms: {before / after:.2f} times as fast")
+        if any(r.ms for r in self.norms):
+            lines.append(f"{sum(r.kept for r in self.norms)} of {len(self.norms)} group norms by faltung; those measured take "
+                         f"{sum(r.ms if r.kept else r.torch_ms for r in self.norms):.3f} ms, in PyTorch alone "
+                         f"{sum(r.torch_ms for r in self.norms):.3f} ms")
         if self.whole:
             times = ", ".join(f"{ms:.3f} ms {how}" for how, ms in self.whole.items())
             lines.append(f"The whole model as it runs takes {times}; the fastest is kept")
