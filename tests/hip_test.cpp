@@ -213,8 +213,8 @@ TEST_F(HipRoad, FindMeasures) {
 // right.
 class HipDoctor : public HipRoad {
  protected:
-  // What doctor reports after the first problem, beyond which no budget is left. deadline: of a run, in
-  // seconds; that problem takes the emulator about one.
+  // What doctor reports after the first problem, or a few: each takes the emulator about as long as the whole
+  // budget. deadline: of a run, in seconds.
   nlohmann::json examine(const std::string& fault, const std::string& deadline) {
     for (const auto& [name, value] : {std::pair{"FALTUNG_FAULT", fault},
                                       {"FAKE_HIP", "gfx942,gfx1100"},
@@ -246,9 +246,11 @@ TEST_F(HipDoctor, EndsAKernelThatHangs) {
 
 TEST_F(HipDoctor, NamesAKernelThatIsWrong) {
   const nlohmann::json device = examine("one_wrong", "100");
-  EXPECT_EQ(device["matrix"]["faulty_gpu"]["wrong"], 1) << device;
+  const std::size_t wrong = device["matrix"]["faulty_gpu"]["wrong"];
+  EXPECT_GE(wrong, 1u) << device;
+  EXPECT_FALSE(device["matrix"]["faulty_gpu"].contains("pass")) << device;
   EXPECT_EQ(device["skip"], "faulty_gpu");
-  EXPECT_EQ(command_.records(kQuarantine).size(), 1u);
+  EXPECT_EQ(command_.records(kQuarantine).size(), wrong);
   EXPECT_THAT(device["results"].dump(), HasSubstr("--device hip:1"));
 }
 #endif

@@ -50,13 +50,13 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
                      F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, int splits, Sizes z) {
   F_LOCAL_ARRAY(uint4, pixels, 2 * CHUNKS * BP);
   F_LOCAL_ARRAY(uint4, channels, 2 * CHUNKS * BC);
-  F_OPEN_INPUT(element_t, in);
-  F_OPEN_INPUT(element_t, packed);
-  F_OPEN_OUTPUT(result_t, result);
-  F_OPEN_INPUT(element_t, bias);
-  F_OPEN_INPUT(element_t, residual);
   const int thread = F_THREAD(), lane = thread % WAVE, wave = thread / WAVE;
   const int wave_p = wave % WAVES_P * WAVE_P, wave_c = wave / WAVES_P * WAVE_C;
+  F_OPEN_INPUT(element_t, in);
+  F_OPEN_INPUT(element_t, packed);
+  F_OPEN_INPUT(element_t, bias);
+  F_OPEN_INPUT(element_t, residual);
+  F_OPEN_OUTPUT(result_t, result);
   F_OPEN_PRODUCT(BP, BC)
   F_GLOBAL result_t* const out = F_OWN_RESULTS(result);
   const int in_chunks = (IN_GROUP + CHUNK - 1) / CHUNK;
@@ -125,11 +125,11 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
     first &= ends - 1;  // 0 where one ends, and no branch
 #else
     if (first >= in_chunks) {
-      first = 0;
       if (turn < slabs) {
         do ++tap;
         while (!HAS_TAP(tap));
       }
+      first = 0;
 #if !MASKED
       F_UNROLL
       for (int i = 0; i < PIXEL_CHUNKS; ++i) offsets[i] = in_offset(own[i], tap, group * IN_GROUP, z);
