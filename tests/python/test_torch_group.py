@@ -1,24 +1,16 @@
 """Group norm with its activation: the kernels' arithmetic, run on the CPU, beside PyTorch's in f64; on CUDA the kernels themselves."""
 import ctypes
-import pathlib
-import shutil
-import subprocess
 
 import pytest
 
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 
+import cuda_on_cpu  # noqa: E402
 from faltung.torch import _group_kernels, _norm_kernels  # noqa: E402
 from faltung.torch._activations import activation_of  # noqa: E402
 
-HERE = pathlib.Path(__file__).parent
-KERNELS = pathlib.Path(_group_kernels.__file__).parent
 HOST = """
-#define ACTIVATION %d
-#include "%s"
-#include "%s"
-#include "%s"
 extern "C" void rows_(Int gx, Int gy, Vector* y, const Vector* x, const void* w, const void* b, float* save, float2* partial,
                       unsigned* counters, const Int* s, Int weights, Int biases) {
   launch(gx, gy, kThreads, [=] {
@@ -38,21 +30,7 @@ extern "C" void planes_(Int gx, Int gy, Int blocks, Vector* y, const Vector* x, 
 
 @pytest.fixture(scope="module")
 def on_cpu(tmp_path_factory):
-    """A function of the activation's word: the kernels as a library."""
-    if shutil.which("g++") is None:
-        pytest.skip("there is no g++")
-    made = {}
-
-    def library(word):
-        if word not in made:
-            where = tmp_path_factory.mktemp("group")
-            (where / "group.cpp").write_text(HOST % (_norm_kernels.ACTIVATIONS[word], HERE / "cuda_on_cpu.hpp", KERNELS / "_vectors.cu",
-                                                     KERNELS / "_group.cu"))
-            subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread", "-o", where / "group.so", where / "group.cpp"],
-                           check=True)
-            made[word] = ctypes.CDLL(str(where / "group.so"))
-        return made[word]
-    return library
+    return cuda_on_cpu.libraries(tmp_path_factory.mktemp("group"), "_group.cu", HOST)
 
 
 def computed(library, x, groups, weight, bias, processors=4):

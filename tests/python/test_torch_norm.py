@@ -2,7 +2,6 @@
 model gives to them, and what becomes of its gradients; on CUDA the kernels themselves."""
 import ctypes
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -12,17 +11,12 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
+import cuda_on_cpu  # noqa: E402
 import faltung.torch as ft  # noqa: E402
 from faltung.torch import _norm_kernels, _patch  # noqa: E402
 from faltung.torch._activations import activation_of  # noqa: E402
 
-HERE = pathlib.Path(__file__).parent
-NORM = pathlib.Path(_norm_kernels.__file__).with_name("_norm.cu")
 HOST = """
-#define ACTIVATION %d
-#include "%s"
-#include "%s"
-#include "%s"
 extern "C" void forward(Int gx, Int gy, Vector* y, const Vector* x, const float* w, const float* b, float* mean, float* variance,
                         Int* batches, float* save, float2* partial, unsigned* counters, Int rows, Int channels, Int chunk, Int across) {
   launch(gx, gy, kThreads, [=] {
@@ -40,21 +34,7 @@ extern "C" void backward(Int gx, Int gy, Vector* dx, float* dw, float* db, const
 
 @pytest.fixture(scope="module")
 def on_cpu(tmp_path_factory):
-    """A function of the activation's word: the kernels as a library."""
-    if shutil.which("g++") is None:
-        pytest.skip("there is no g++")
-    made = {}
-
-    def library(word):
-        if word not in made:
-            where = tmp_path_factory.mktemp("norm")
-            (where / "norm.cpp").write_text(HOST % (_norm_kernels.ACTIVATIONS[word], HERE / "cuda_on_cpu.hpp", NORM.with_name("_vectors.cu"),
-                                                    NORM))
-            subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread", "-o", where / "norm.so", where / "norm.cpp"],
-                           check=True)
-            made[word] = ctypes.CDLL(str(where / "norm.so"))
-        return made[word]
-    return library
+    return cuda_on_cpu.libraries(tmp_path_factory.mktemp("norm"), "_norm.cu", HOST)
 
 
 def run(function, grid, tensors, sizes):
