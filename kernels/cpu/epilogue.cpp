@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/each_target.hpp"
 
+#include "kernels/cpu/transpose-inl.hpp"
 #include "kernels/cpu/vec-inl.hpp"
 #include "kernels/cpu/with_dtype.hpp"
 
@@ -110,41 +111,6 @@ void FromFloat(DType dtype, const float* from, void* to, i64 count) {
   with_dtype(dtype, [&](auto type) { FromFloatType<type>(from, to, count); });
 }
 
-#if HWY_TARGET != HWY_SCALAR
-
-// Four floats of every fourth row: row 4b of `from` in block b.
-template <class DV>
-HWY_INLINE hn::Vec<DV> load_blocks(DV d, const float* from, i64 stride) {
-  constexpr i64 kLanes = static_cast<i64>(hn::MaxLanes(DV()));
-  if constexpr (kLanes == 4) {
-    return hn::LoadU(d, from);
-  } else {
-    const hn::Half<DV> half;
-    return hn::Combine(d, load_blocks(half, from + kLanes / 2 * stride, stride),
-                       load_blocks(half, from, stride));
-  }
-}
-
-// Four columns of as many rows as a vector has lanes.
-HWY_INLINE void transpose_four(const float* from, i64 from_stride, float* to, i64 to_stride) {
-  const FloatTag d;
-  const hn::Repartition<double, FloatTag> pairs;
-  const FloatVec row0 = load_blocks(d, from, from_stride);
-  const FloatVec row1 = load_blocks(d, from + from_stride, from_stride);
-  const FloatVec row2 = load_blocks(d, from + 2 * from_stride, from_stride);
-  const FloatVec row3 = load_blocks(d, from + 3 * from_stride, from_stride);
-  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, row0, row1));
-  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, row0, row1));
-  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, row2, row3));
-  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, row2, row3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + to_stride);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * to_stride);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * to_stride);
-}
-
-#endif
-
 template <DType kType>
 void TransposeType(const void* from, i64 from_stride, i64 rows, i64 columns, float* to, i64 to_stride) {
   // Squares of a cache line's floats, so that the lines of both sides are used whole while they are in L1.
@@ -155,7 +121,6 @@ void TransposeType(const void* from, i64 from_stride, i64 rows, i64 columns, flo
     for (i64 r0 = 0; r0 < rows; r0 += kBlock) {
       const i64 r1 = HWY_MIN(rows, r0 + kBlock);
       i64 whole = c0;  // columns before it are done
-#if HWY_TARGET != HWY_SCALAR
       if constexpr (kType == DType::f32) {
         if (r1 - r0 == kBlock) {
           const float* const floats = static_cast<const float*>(from) + r0 * from_stride;
@@ -168,7 +133,6 @@ void TransposeType(const void* from, i64 from_stride, i64 rows, i64 columns, flo
           }
         }
       }
-#endif
       for (i64 c = whole; c < c1; ++c) {
         for (i64 r = r0; r < r1; ++r) to[c * to_stride + r] = load_element(kType, from, r * from_stride + c);
       }

@@ -8,6 +8,7 @@
 
 #include <hwy/contrib/math/math-inl.h>
 #include "kernels/cpu/map_grid.hpp"
+#include "kernels/cpu/transpose-inl.hpp"
 #include "kernels/cpu/vec-inl.hpp"
 #include "src/problem/dtype.hpp"
 
@@ -234,29 +235,6 @@ void compute(const MapCall& call, const MapPart& part, const std::byte* const* i
   }
 }
 
-#if HWY_TARGET != HWY_SCALAR
-// Squares of four by four words, turned in registers.
-HWY_INLINE void turn_square(const float* from, i64 from_stride, float* to, i64 to_stride) {
-  const hn::Full128<float> d;
-  const hn::Full128<std::uint64_t> d64;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + from_stride),
-             r2 = hn::LoadU(d, from + 2 * from_stride), r3 = hn::LoadU(d, from + 3 * from_stride);
-  const auto l01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)),
-             h01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
-  const auto l23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3)),
-             h23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, l01, l23)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, l01, l23)), d, to + to_stride);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, h01, h23)), d, to + 2 * to_stride);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, h01, h23)), d, to + 3 * to_stride);
-}
-#else
-HWY_INLINE void turn_square(const float* from, i64 from_stride, float* to, i64 to_stride) {
-  for (i64 r = 0; r < 4; ++r)
-    for (i64 c = 0; c < 4; ++c) to[r * to_stride + c] = from[c * from_stride + r];
-}
-#endif
-
 // Of a matrix whose input is contiguous down the rows and whose result along the columns: in squares of cache
 // lines, so that the lines of both sides are used whole while they are near.
 void turn(const float* from, i64 from_stride, i64 rows, i64 columns, float* to, i64 to_stride) {
@@ -267,9 +245,9 @@ void turn(const float* from, i64 from_stride, i64 rows, i64 columns, float* to, 
       const i64 c1 = std::min(columns, c0 + kBlock);
       const bool whole = r1 - r0 == kBlock && c1 - c0 == kBlock;
       if (whole) {
-        for (i64 c = c0; c < c1; c += 4)
+        for (i64 c = c0; c < c1; c += kFloatLanes)
           for (i64 r = r0; r < r1; r += 4)
-            turn_square(from + c * from_stride + r, from_stride, to + r * to_stride + c, to_stride);
+            transpose_four(from + c * from_stride + r, from_stride, to + r * to_stride + c, to_stride);
       } else {
         for (i64 r = r0; r < r1; ++r)
           for (i64 c = c0; c < c1; ++c) to[r * to_stride + c] = from[c * from_stride + r];
