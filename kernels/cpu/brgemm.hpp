@@ -72,6 +72,18 @@ int brgemm_max_rows(int vectors);
 // 1 <= rows <= brgemm_max_rows(vectors), 1 <= vectors <= kBrgemmMaxVectors.
 BrgemmKernel brgemm_kernel(BrgemmRows a_rows, int rows, int vectors);
 
+// The same for groups of few channels, which lie side by side in a vector: lane j sums over its own group,
+//
+//   C[row][j] = sum over segments g, over i in [0, length), over tap in [0, taps) of
+//               A[g.a + (row + tap) * a_row_stride + j / length * length + i] * B[g.b + (i * taps + tap) *
+//               lanes + j]
+//
+// for rows from a0 and c0 on, with c1 where the seventh is. length is a group's channels, a power of two and
+// at most lanes. Vectors of A are read whole. 1 <= rows <= brgemm_max_group_rows(), taps 1 or 3: a vector of
+// A is loaded once for all taps, and each channel of it spread over its group's lanes once.
+BrgemmKernel brgemm_group_kernel(int rows, int taps);
+int brgemm_max_group_rows();
+
 // How many elements pack_brgemm_b writes.
 inline std::int64_t packed_brgemm_b_elements(std::int64_t length, std::int64_t columns, int width) {
   return (columns + width - 1) / width * width * length;

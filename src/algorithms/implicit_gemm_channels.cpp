@@ -147,8 +147,11 @@ double ChannelLanes::work_ns() const {
       }
     }
   }
-  const double staged = static_cast<double>(stage_floats_) * cuts * static_cast<double>(items());
-  return line * static_cast<double>(t_.groups * t_.images() * t_.rows) + staged * kStagedFloatNs;
+  // A group's channels are a short run in each pixel.
+  const double a_pixel = t_.groups == 1 ? 0 : staging_time(Staging::rows).once;
+  const double pixels = static_cast<double>(stage_floats_ / pixel_) * cuts * static_cast<double>(items());
+  return line * static_cast<double>(t_.groups * t_.images() * t_.rows) +
+         pixels * (static_cast<double>(pixel_) * kStagedFloatNs + a_pixel);
 }
 
 std::unique_ptr<ImplicitGemmPart> make_channel_lanes(const Problem& problem,
