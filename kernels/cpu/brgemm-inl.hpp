@@ -54,6 +54,28 @@ HWY_INLINE T* row_of(int m, T* group0, T* group1, std::int64_t stride) {
   return m < 7 ? group0 + m * stride : group1 + (m - 7) * stride;
 }
 
+// The lines of a BrgemmFetch.
+struct Lines {
+  const char* at;
+  std::int64_t left, run_left, run_lines, skip;
+  explicit Lines(const BrgemmFetch& fetch)
+      : at(fetch.at),
+        left(fetch.lines),
+        run_left(fetch.run_left),
+        run_lines(fetch.run_lines),
+        skip(fetch.run_stride - 64 * (fetch.run_lines - 1)) {}
+
+  template <int kLocality>
+  HWY_INLINE void fetch() {
+    __builtin_prefetch(at, 0, kLocality);
+    const bool end = --run_left == 0;
+    at += end ? skip : 64;
+    run_left = end ? run_lines : run_left;
+    --left;
+    keep(at);
+  }
+};
+
 // What is done to a tile's sums, and storing them.
 template <int kM, int kVectors>
 HWY_INLINE void finish_tile(const BrgemmCall& call, BrgemmVec (&sum)[kM][kVectors]) {
@@ -131,6 +153,7 @@ void brgemm_tile(const BrgemmCall& call) {
   const std::int64_t a_step = 4 * call.a_step, b_step = 4 * call.b_step;
   const char* ahead = static_cast<const char*>(call.ahead != nullptr ? call.ahead : call.a0);
   const std::int64_t ahead_step = call.ahead_step;
+  Lines near(call.near), far(call.far);
   const BrgemmSegment* const end = call.segments + call.segment_count;
   for (const BrgemmSegment* segment = call.segments; segment != end; ++segment) {
     const char* a0 = static_cast<const char*>(call.a0) + 4 * segment->a;
@@ -142,6 +165,10 @@ void brgemm_tile(const BrgemmCall& call) {
         __builtin_prefetch(ahead, 0, 3);
         ahead += ahead_step;
         keep(ahead);
+      }
+      if constexpr (kRows == BrgemmRows::contiguous) {
+        if (near.left > 0) near.fetch<3>();
+        if (far.left > 0) far.fetch<2>();
       }
       if constexpr (kRows == BrgemmRows::strided && kVectors > 1) {
         // Of packed weights, which come from L2 where they are read again for each tile: 16 steps ahead

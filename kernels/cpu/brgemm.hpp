@@ -25,6 +25,14 @@ struct BrgemmSegment {
   std::int64_t a, b;
 };
 
+// Lines of memory to bring to the cache, one a step, for what comes next: many at once would wait for each
+// other, and the products for them. So many, in runs of run_lines with run_stride bytes from one's begin to
+// the next's; at is the next line, of whose run run_left are left.
+struct BrgemmFetch {
+  const char* at = nullptr;
+  std::int64_t lines = 0, run_left = 0, run_lines = 0, run_stride = 0;
+};
+
 struct BrgemmCall {
   const void* a0 = nullptr;       // row 0
   const void* a1 = nullptr;       // row 7; not read with fewer than 8 rows
@@ -40,6 +48,8 @@ struct BrgemmCall {
   // none. For BrgemmRows::strided.
   const void* ahead = nullptr;
   std::int64_t ahead_step = 0;
+  // The same for BrgemmRows::contiguous: to the first-level cache, and then to the second-level cache.
+  BrgemmFetch near, far;
 
   float* c0 = nullptr;
   float* c1 = nullptr;

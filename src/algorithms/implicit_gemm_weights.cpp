@@ -262,7 +262,7 @@ void WeightsGradient::add_plane(const Block& b, const Pixels& px, const PlaneTap
         call.a0 = a + tiles.begin(tile) * at.channel, call.a1 = a + (tiles.begin(tile) + 7) * at.channel;
         call.c0 = sums + (tap * b.c + tiles.begin(tile)) * k_stride_ + k, call.c1 = call.c0 + 7 * k_stride_;
         if (!first) call.addend0 = call.c0, call.addend1 = call.c1;
-        ahead.advance();
+        call.near = ahead.x.next(pixels), call.far = ahead.dy.next(pixels);
         brgemm_kernel(p_.layout == Layout::nhwc ? BrgemmRows::contiguous : BrgemmRows::strided, m,
                       static_cast<int>(width / lanes_))(call);
       }

@@ -55,7 +55,6 @@ class WeightsGradient {
   // What the next pixels read of both gradients.
   struct Ahead {
     Prefetch x, dy;
-    void advance() { x.advance(), dy.advance(); }
   };
 
   Block block(std::int64_t index) const;
