@@ -21,7 +21,7 @@ constexpr i64 kSumBytes = 1 << 20;  // of unfinished sums that cannot wait in th
 
 ChannelLanes::ChannelLanes(const Problem& problem, const TapConvolution& convolution, TileShape tile,
                            int threads)
-    : ImplicitGemmPart(problem, convolution), tile_(tile), threads_(threads) {
+    : ImplicitGemmPart(problem, convolution), tile_(tile) {
   choose_panels();
   choose_items(threads);
 }

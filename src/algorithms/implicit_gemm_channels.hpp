@@ -68,7 +68,6 @@ class ChannelLanes : public ImplicitGemmPart {
   void run_tile(const Tile& tile, std::int64_t panel, const Step& step, Stretch& ahead) const;
 
   TileShape tile_;
-  int threads_;
   int lanes_ = 1;
   std::int64_t panel_width_ = 0, panels_ = 0, channels_padded_ = 0;
   EvenSplit reductions_;              // input channels
