@@ -131,22 +131,29 @@ void expect_few_copies(Before before, int expected_copies) {
 TEST(NetworkRandom, ADenseBlockCopiesNothing) { expect_few_copies(Before::image, 0); }
 TEST(NetworkRandom, ADenseBlockCopiesWhatCannotBeWrittenThereOnce) { expect_few_copies(Before::pool, 1); }
 
-// Weights far below the others, of which training leaves many, are zero for a kernel; where there are no
-// others they stay.
-TEST(NetworkRandom, SubnormalWeightsAreZero) {
-  for (const float largest : {1.0f, 1e-38f}) {
-    onnx::ModelText text;
-    text.add_input("x", {1, 2, 3, 3});
-    text.add_constant(onnx::tensor("w", {1, 2, 1, 1}, {largest, 1e-39f}));
-    text.add({"Conv", {"x", "w"}, {"y"}, {}, ""});
-    text.add_output("y");
-    const std::string bytes = text.bytes();
-    const Array input{
-        network::Type::f32, {1, 2, 3, 3}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
-    NetworkRunner runner;
-    const network::Schedule schedule = runner.schedule(onnx::read(bytes), {input.shape}, {});
-    const std::vector<Array> y = NetworkRunner::run(schedule, {input});
-    for (const double v : y[0].data) EXPECT_EQ(v, largest == 1 ? 0.0 : static_cast<double>(1e-39f));
+// Weights and biases far below the others, of which training leaves many, are zero for a kernel; where there
+// are no others they stay.
+TEST(NetworkRandom, TinyWeightsAndBiasesAreZero) {
+  for (const float tiny : {1e-39f, 1e-37f, 1e-31f}) {
+    for (const float largest : {1.0f, 1e-30f}) {
+      onnx::ModelText text;
+      text.add_input("x", {1, 2, 3, 3});
+      text.add_constant(onnx::tensor("w", {2, 2, 1, 1}, {largest, tiny, 0, 0}));
+      text.add_constant(onnx::tensor("b", {2}, {largest, tiny}));
+      text.add({"Conv", {"x", "w", "b"}, {"y"}, {}, ""});
+      text.add_output("y");
+      const std::string bytes = text.bytes();
+      const Array input{
+          network::Type::f32, {1, 2, 3, 3}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+      NetworkRunner runner;
+      const network::Schedule schedule = runner.schedule(onnx::read(bytes), {input.shape}, {});
+      const std::vector<Array> y = NetworkRunner::run(schedule, {input});
+      const float kept = largest == 1 ? 0 : tiny;
+      for (std::size_t i = 0; i < 9; ++i) {
+        EXPECT_EQ(y[0].data[i], static_cast<double>(largest + kept));
+        EXPECT_EQ(y[0].data[9 + i], static_cast<double>(kept));
+      }
+    }
   }
 }
 

@@ -302,6 +302,30 @@ TEST(Each, CoversEveryIndexOnce) {
   }
 }
 
+// What neighbouring steps of a network write and read stays with one core.
+TEST(Each, WorkersBeginWithTheirOwnPart) {
+  std::vector<std::pair<std::int64_t, int>> calls;
+  const Parallel parallel(3, [&](int count, const std::function<void(int)>& body) {
+    for (int i = count - 1; i >= 0; --i) body(i);
+  });
+  parallel.each(30, [&](std::int64_t i, int worker) { calls.emplace_back(i, worker); });
+  ASSERT_EQ(calls.size(), 30u);  // the first that is called helps the others
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    EXPECT_EQ(calls[i].first, static_cast<std::int64_t>((i + 20) % 30));
+    EXPECT_EQ(calls[i].second, 2);
+  }
+}
+
+TEST(Each, MoreWorkersThanParts) {
+  const Parallel parallel(70, [](int count, const std::function<void(int)>& body) {
+    for (int i = 0; i < count; ++i) body(i);
+  });
+  std::vector<int> calls(1000);
+  parallel.each(
+      1000, [&](std::int64_t i, int) { ++calls[static_cast<std::size_t>(i)]; }, 3);
+  for (const int c : calls) EXPECT_EQ(c, 1);
+}
+
 TEST(Share, IsAPartition) {
   for (const std::int64_t count :
        {std::int64_t{0}, std::int64_t{1}, std::int64_t{5}, std::int64_t{97}, std::int64_t{1} << 50}) {

@@ -49,6 +49,7 @@ class ChannelLanes : public ImplicitGemmPart {
 
   void choose_panels();
   void choose_items(int threads);
+  bool shares_pixels() const;
   std::int64_t stage_floats(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
   std::int64_t taps() const { return static_cast<std::int64_t>(t_.taps.size()); }
   std::int64_t planes() const { return static_cast<std::int64_t>(t_.planes().size()); }
@@ -68,7 +69,6 @@ class ChannelLanes : public ImplicitGemmPart {
   void run_tile(const Tile& tile, std::int64_t panel, const Step& step, Stretch& ahead) const;
 
   TileShape tile_;
-  int threads_;
   int lanes_ = 1;
   std::int64_t panel_width_ = 0, panels_ = 0, channels_padded_ = 0;
   EvenSplit reductions_;              // input channels

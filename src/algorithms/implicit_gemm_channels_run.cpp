@@ -205,7 +205,7 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
     // Weights that stay in L2 are read again for each tile, so that its input stays in L1 and its output is
     // written whole; larger ones are read once an item, the next panel's on their way meanwhile.
     if (weights_stay_) {
-      if (cut == 0) next = ahead(index + threads_, item, call, reductions_.parts() * count * panel_count);
+      if (cut == 0) next = ahead(index + 1, item, call, reductions_.parts() * count * panel_count);
       for (i64 i = 0; i < count; ++i) {
         for (i64 panel = item.panel0; panel < item.panel1; ++panel) run_tile(tiles[i], panel, step, next);
       }
@@ -216,7 +216,7 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
           next = Stretch(panels + steps * (panel + 1) * panel_width_,
                          4 * steps * panel_vectors(panel + 1) * lanes_, count, steps);
         } else {
-          next = ahead(index + threads_, item, call, count);
+          next = ahead(index + 1, item, call, count);
         }
         for (i64 i = 0; i < count; ++i) run_tile(tiles[i], panel, step, next);
       }

@@ -27,7 +27,7 @@ i64 most_stage_floats() { return cpu_caches().level2 * 3 / 8 / 4; }
 }  // namespace
 
 PixelLanes::PixelLanes(const Problem& problem, const TapConvolution& convolution, TileShape tile, int threads)
-    : ImplicitGemmPart(problem, convolution), tile_(tile), threads_(threads) {
+    : ImplicitGemmPart(problem, convolution), tile_(tile) {
   lanes_ = brgemm_lanes();
   tile_.rows = std::min(tile_.rows, brgemm_max_rows(tile_.vectors));
   panels_ = EvenSplit(t_.out_channels, tile_.rows);

@@ -95,7 +95,7 @@ class PixelLanes : public ImplicitGemmPart {
               std::int64_t column, std::int64_t further) const;
 
   TileShape tile_;
-  int threads_, lanes_ = 1;
+  int lanes_ = 1;
   // By whether a panel is one of the smaller, and vectors - 1.
   BrgemmKernel kernels_[2][kBrgemmMaxVectors] = {};
   std::int64_t phases_h_ = 1, phases_w_ = 1;

@@ -298,7 +298,7 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
       if (cut == 0) {
         const i64 calls =
             lines(item.rows) * (item.panel1 - item.panel0) * tiles(line(item.rows, item.columns)).parts();
-        ahead = prefetch(index + threads_, item, call, reductions_.parts() * calls);
+        ahead = prefetch(index + 1, item, call, reductions_.parts() * calls);
       }
       run_rows(item, cut, call, patch, strides, segments, sums, ahead);
     }

@@ -229,12 +229,32 @@ void Parallel::run(FunctionRef<void(int)> body) const {
 }
 
 void Parallel::each(std::int64_t count, FunctionRef<void(std::int64_t, int)> body, std::int64_t grain) const {
-  std::atomic<std::int64_t> next{0};
+  if (count <= grain) {  // not worth waking anybody
+    const FloatMode mode(FloatMode::denormals());
+    for (std::int64_t index = 0; index < count; ++index) body(index, 0);
+    return;
+  }
+  struct alignas(64) Part {  // in a cache line of its own
+    std::atomic<std::int64_t> next;
+    std::int64_t end;
+  };
+  constexpr int kMostParts = 64;
+  Part parts[kMostParts];
+  const int part_count = std::min(workers_, kMostParts);
+  const std::int64_t grains = (count + grain - 1) / grain;
+  for (int i = 0; i < part_count; ++i) {
+    const Range range = share(grains, i, part_count);
+    parts[i].next.store(range.begin * grain, std::memory_order_relaxed);
+    parts[i].end = std::min(count, range.end * grain);
+  }
   run([&](int worker) {
-    while (true) {
-      const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
-      if (begin >= count) return;
-      for (std::int64_t i = begin; i < std::min(count, begin + grain); ++i) body(i, worker);
+    for (int i = 0; i < part_count; ++i) {
+      Part& part = parts[(worker + i) % part_count];
+      while (part.next.load(std::memory_order_relaxed) < part.end) {
+        const std::int64_t begin = part.next.fetch_add(grain, std::memory_order_relaxed);
+        for (std::int64_t index = begin; index < std::min(part.end, begin + grain); ++index)
+          body(index, worker);
+      }
     }
   });
 }

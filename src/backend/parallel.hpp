@@ -55,8 +55,10 @@ class Parallel {
   // parallel_for of the caller's is called in the mode that its thread entered the library with.
   void run(FunctionRef<void(int worker)> body) const;
 
-  // Calls body(index, worker) for every index in [0, count), handed out `grain` at a time to whoever is free.
-  // Which worker gets which index varies from run to run, so results must not depend on it.
+  // Calls body(index, worker) for every index in [0, count), `grain` at a time: each worker those of its own
+  // part of the indices in order, so that what one step writes is in the caches of who reads it in the next,
+  // and then what is left of others' parts. Which worker gets which index varies from run to run, so results
+  // must not depend on it.
   void each(std::int64_t count, FunctionRef<void(std::int64_t index, int worker)> body,
             std::int64_t grain = 1) const;
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <new>
 #include <vector>
 
@@ -26,16 +25,16 @@ void convert(const Constant& from, std::int64_t first, std::int64_t count, DType
                                        info(to).name + " holds; bf16 and f32 hold more");
 }
 
-// Without the numbers below f32's normal ones, with which some processors multiply many times more
-// slowly, and of which training leaves many where it shrinks weights; where the tensor has any that are not
-// small. docs/accuracy.md says what that changes.
-void drop_subnormals(float* weights, std::int64_t count) {
-  constexpr float kSmall = 0x1p-100f;
+// Without the numbers whose products are below f32's normal ones, or soon will be, with which some processors
+// compute many times more slowly, and of which training leaves many where it shrinks weights and biases;
+// where the tensor has any that are not small. docs/accuracy.md says what that changes.
+void drop_tiny(float* values, std::int64_t count) {
+  constexpr float kSmall = 0x1p-64f, kTiny = 0x1p-100f;
   float largest = 0;
-  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(weights[i]));
+  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[i]));
   if (!(largest >= kSmall)) return;
   for (std::int64_t i = 0; i < count; ++i) {
-    if (std::abs(weights[i]) < std::numeric_limits<float>::min()) weights[i] = 0;
+    if (std::abs(values[i]) < kTiny) values[i] = 0;
   }
 }
 
@@ -68,7 +67,7 @@ Bytes as_problem_has_it(const Constant& filter, const Problem& problem) {
         place<std::uint32_t>(channel.data(), to, there);
     }
   }
-  if (problem.dtype == DType::f32) drop_subnormals(reinterpret_cast<float*>(target), to.elements());
+  if (problem.dtype == DType::f32) drop_tiny(reinterpret_cast<float*>(target), to.elements());
   return bytes;
 }
 
@@ -131,7 +130,9 @@ Bytes Weights::bias(const std::shared_ptr<const Constant>& bias, const PlanImpl&
     const std::int64_t count = elements(bias->shape);
     const std::size_t size = static_cast<std::size_t>(count * size_of(dtype));
     const Bytes host = allocate_aligned(size);
-    convert(*bias, 0, count, dtype, const_cast<std::byte*>(host.get()));
+    auto* const target = const_cast<std::byte*>(host.get());
+    convert(*bias, 0, count, dtype, target);
+    if (plan.problem().dtype == DType::f32) drop_tiny(reinterpret_cast<float*>(target), count);
     bytes = on_device(host, size, plan.device());
     constant = bias;
   }
