@@ -75,6 +75,22 @@ TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
   }
 }
 
+// The exact error function has a dozen selections a result.
+TEST(ImplicitGemmSm90, GeluOfSixteenBitsIsTheQuickOne) {
+  const Nvrtc* const nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const auto text = [](const char* dtype) {
+    const Problem p = parse_problem("fwd:n1c64h1w6272k256r1s1:nhwc:bias:gelu:" + std::string(dtype));
+    return kernel_source(tilings_of(p).front(), p).whole().text;
+  };
+  for (const char* dtype : {"f16", "bf16"})
+    EXPECT_THAT(text(dtype), testing::HasSubstr("quick_gelu(x, slope)"));
+  EXPECT_THAT(text("f32"), testing::HasSubstr("activate_gelu(x, slope)"));
+  const Problem p = parse_problem("fwd:n1c64h1w6272k256r1s1:nhwc:bias:gelu:f16");
+  for (const Tiling& tiling : {tilings_of(p).front(), tilings_of(p).back()})
+    expect_compiles_well(*nvrtc, tiling, p);
+}
+
 TEST(ImplicitGemmSm90, ACompileErrorNamesTheKernelAndShowsTheLog) {
   const Nvrtc* const nvrtc = Nvrtc::get();
   if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();

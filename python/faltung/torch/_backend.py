@@ -8,12 +8,17 @@ import torch
 import torch.nn.functional as F
 
 from .._geometry import FAMILIES, geometry_of
-from . import _choice, _run
+from . import _choice, _linears, _run
 from ._chain import Chain, argument
 
 _CONVOLUTIONS = {function: family for family in FAMILIES for function in (getattr(torch, family.name), getattr(F, family.name))}
 _PLAIN = (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))  # a convolution's arguments behind its tensors
 _TRANSPOSED = (("stride", 1), ("padding", 0), ("output_padding", 0), ("groups", 1), ("dilation", 1))
+
+
+# Of the operators' arguments, from the second on.
+_CONSTANTS_END = {getattr(torch.ops.faltung, family.name + "_layer").default: 7 for family in FAMILIES}
+_CONSTANTS_END[torch.ops.faltung.linear_layer.default] = 4
 
 
 def compile_graph(graph, example_inputs, *, mode=None, options=None):
@@ -48,8 +53,8 @@ class _Recorded:
     def __init__(self, graph, run, compile_again):
         self.run, self.compile_again = run, compile_again
         inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
-        layers = [node for node in graph.graph.nodes if str(node.target).endswith("_layer.default")]
-        constants = {a for node in layers for a in node.args[1:7] if a is not None}
+        layers = [node for node in graph.graph.nodes if node.target in _CONSTANTS_END]
+        constants = {a for node in layers for a in node.args[1:_CONSTANTS_END[node.target]] if a is not None}
         self.which = [i for i, node in enumerate(inputs) if node in constants]
         self.held = [operator.attrgetter(node.target)(graph) for node in constants if node.op == "get_attr"]
         self.versions = None
@@ -64,8 +69,8 @@ class _Recorded:
 
 
 def replace(graph, with_gradients, is_measured=False):
-    """Puts torch.ops.faltung in place of a graph's convolutions; without gradients, with what follows them, and if is_measured
-    where that is faster. Returns how many were replaced, and how many of them fused."""
+    """Puts torch.ops.faltung in place of a graph's convolutions; without gradients, with what follows them, and if is_measured where
+    that is faster; then of linear layers, too, that something follows. Returns how many were replaced, and how many of them fused."""
     replaced = fused = 0
     convolutions = {node: geometry for node in graph.graph.nodes if (geometry := _geometry(node)) is not None}
     if is_measured and not with_gradients:
@@ -97,6 +102,9 @@ def replace(graph, with_gradients, is_measured=False):
         for dead in reversed(chain.nodes):
             graph.graph.erase_node(dead)
         replaced += 1
+    if not with_gradients:
+        linear = _linears.replace(graph, _value, _is_given, is_measured)
+        replaced, fused = replaced + linear, fused + linear
     graph.recompile()
     return replaced, fused
 
@@ -119,8 +127,10 @@ def _question(chain, geometry):
 
 
 def _is_given(node):
-    """Whether it is one of the model's own tensors, or an argument, and not computed in every call."""
-    return node is None or (isinstance(node, torch.fx.Node) and node.op in ("placeholder", "get_attr"))
+    """Whether it is one of the model's own tensors, and neither computed in every call nor an argument, of which a CUDA graph reads a copy."""
+    if node is None:
+        return True
+    return isinstance(node, torch.fx.Node) and (node.op == "get_attr" or "_dynamo_static_input_type" in (node.meta.get("tensor_dict") or {}))
 
 
 def _value(node):

@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _c
 from .._geometry import FAMILIES
-from . import _run
+from . import _linear, _run
 from ._observe import fork_rng
 from ._passes import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Passes
 from ._time import time_in_turn
@@ -86,6 +86,28 @@ def is_faster_fused(family, x, w, has_bias, geometry, adds, activation, is_follo
             [lambda: layer(real, weight, bias, None, None, None, None, residual, *geometry, 0.0, activation), theirs], real.device, MIN_MS)
         return ms <= torch_ms
     return _remembered((family, *_described(x, w), has_bias, str(geometry), adds, activation, is_followed), measure, x)
+
+
+def plan_ahead_linear(questions):
+    """The plans that is_faster_linear will ask for."""
+    _plan_ahead((x, _linear.wanted, (x.shape, w.shape, has_bias, adds, activation)) for x, w, has_bias, _, adds, activation in questions)
+
+
+def is_faster_linear(x, w, has_bias, is_scaled, adds, activation):
+    """Without gradients: a linear layer with what follows it beside PyTorch's, to which a compiler adds one pass over the result."""
+    def measure():
+        real, weight = _like(x), _like(w)
+        y = F.linear(real, weight)
+        bias, residual = _like(y.flatten(0, -2)[0]) if has_bias else None, _like(y) if adds else None
+        scale = _like(y.flatten(0, -2)[0]) if is_scaled else None
+
+        def theirs():
+            y = F.linear(real, weight, bias)
+            return F.gelu(y) if activation else y.add_(residual) if adds else y.mul_(scale)
+        ms, torch_ms = time_in_turn(
+            [lambda: torch.ops.faltung.linear_layer(real, weight, bias, scale, residual, activation), theirs], real.device, MIN_MS)
+        return ms <= torch_ms
+    return _remembered(("linear", *_described(x, w), has_bias, is_scaled, adds, activation), measure, x)
 
 
 def _passes_of(graph):

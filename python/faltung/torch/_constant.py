@@ -12,23 +12,22 @@ MOST_MADE = 8  # of one weight, which several layers may share
 
 
 def fold(weight, bias, scale, shift, mean, variance, eps, groups, dtype):
-    """Weight and bias, of the dtype, of a convolution with the batch norm that follows folded in, computed in f32. groups: of a
-    transposed convolution, whose weight is C K/groups ...; None for any other."""
-    factor = torch.rsqrt(variance.float() + eps)
+    """Weight and bias, of the dtype, of a convolution or a linear layer with what follows folded in, computed in f32: a batch norm, or
+    without mean and variance a scale. groups: of a transposed convolution, whose weight is C K/groups ...; None for any other."""
+    factor = torch.rsqrt(variance.float() + eps) if variance is not None else torch.ones_like(weight[:, 0].flatten(), dtype=torch.float32)
     if scale is not None:
-        factor = factor * scale.float()
-    moved = -mean.float() * factor
-    if shift is not None:
-        moved = moved + shift.float()
-    if bias is not None:
-        moved = moved + bias.float() * factor
+        factor = factor * scale.float().flatten()
+    moved = None if mean is None else -mean.float() * factor
+    for part in (shift, None if bias is None else bias.float() * factor):
+        if part is not None:
+            moved = part.float() if moved is None else moved + part.float()
     ones = (1,) * (weight.dim() - 2)
     if groups is None:
         folded = weight.float() * factor.reshape(-1, 1, *ones)
     else:
         apart = weight.float().unflatten(0, (groups, -1))
         folded = (apart * factor.reshape(groups, 1, -1, *ones)).flatten(0, 1)
-    return folded.to(dtype), moved.to(dtype)
+    return folded.to(dtype), None if moved is None else moved.to(dtype)
 
 
 def _apart(device, function):
@@ -51,12 +50,14 @@ class Made:
     def __init__(self, operator, stamp, weight, others, eps, groups, dtype):
         self.operator, self.stamp, self.keys, self.packed = operator, stamp, [], {}
         self.others = others  # held, so that no other tensor comes to lie at their addresses
-        bias, mean = others[0], others[3]
+        bias, scale, _, mean, _ = others
         with torch.no_grad():
-            if mean is None:
+            if mean is None and scale is None:
                 self.weight, self.bias = weight.detach().to(dtype), None if bias is None else bias.detach().to(dtype)
             else:
                 self.weight, self.bias = fold(weight, *others, eps, groups, dtype)
+            if weight.dim() == 2:  # a linear layer's is that of a convolution of 1x1
+                self.weight = self.weight[:, :, None, None]
 
     def __del__(self):
         for key in self.keys:
@@ -78,7 +79,7 @@ def _stamp(tensors):
     return [None if t is None else (t.data_ptr(), 0 if t.is_inference() else t._version, t.dtype, t.is_neg()) for t in tensors]
 
 
-def _made_of(operator, weight, others, eps, groups, dtype):
+def made_of(operator, weight, others, eps, groups, dtype):
     of_weight = _made.setdefault(weight, {})
     which = tuple(None if t is None else (t.data_ptr(), t.is_neg()) for t in others), eps, groups, dtype
     stamp = _stamp((weight, *others))
@@ -102,7 +103,7 @@ def compute(operator, family, x, weight, bias, scale, shift, mean, variance, res
     """rest: the geometry, eps and the activation. Constants may be of another dtype than x: they are converted once."""
     *geometry, eps, activation = rest
     others = bias, scale, shift, mean, variance
-    made = _made_of(operator, weight, others, eps, geometry[3] if family.transposed else None, x.dtype)
+    made = made_of(operator, weight, others, eps, geometry[3] if family.transposed else None, x.dtype)
     tensors = x, made.weight, made.bias, residual
     shape, geometry = _run.shape_forward(family, *tensors, geometry)
     last = _run.wants_channels_last(x, weight)

@@ -5,7 +5,7 @@ from torch.utils.flop_counter import conv_flop_count, register_flop_formula
 
 from .. import _c
 from .._geometry import FAMILIES
-from . import _run
+from . import _linear, _run
 from ._autograd import OPERATORS, Packet
 
 _ops = torch.ops.faltung
@@ -73,24 +73,24 @@ def _no_vmap(name):
     return declined
 
 
-def _register(family):
-    fakes = _fakes(family)
-    for suffix, schema in _schemas(family).items():
-        name = family.name + suffix
-        operator = OPERATORS[name]
-        _library.define(name + schema, tags=_tags)
-        for key in ("CPU", "CUDA"):
-            _library.impl(name, operator.fast.run, key)
-        _library.impl(name, operator.fast.differentiable, "Autograd")
-        packet = getattr(_ops, name)
-        packet.__class__, packet.fast = Packet, operator.fast
-        register_fake(f"faltung::{name}", fakes[suffix], lib=_library)
-        register_vmap(f"faltung::{name}", _no_vmap(name), lib=_library)
-        register_flop_formula(packet)(_flops(family, suffix))
-        if operator.converted:
-            for key, device_type in (("AutocastCPU", "cpu"), ("AutocastCUDA", "cuda")):
-                _library.impl(name, _autocast(operator, device_type), key)
+def _register(name, schema, fake, flops):
+    operator = OPERATORS[name]
+    _library.define(name + schema, tags=_tags)
+    for key in ("CPU", "CUDA"):
+        _library.impl(name, operator.fast.run, key)
+    _library.impl(name, operator.fast.differentiable, "Autograd")
+    packet = getattr(_ops, name)
+    packet.__class__, packet.fast = Packet, operator.fast
+    register_fake(f"faltung::{name}", fake, lib=_library)
+    register_vmap(f"faltung::{name}", _no_vmap(name), lib=_library)
+    register_flop_formula(packet)(flops)
+    if operator.converted:
+        for key, device_type in (("AutocastCPU", "cpu"), ("AutocastCUDA", "cuda")):
+            _library.impl(name, _autocast(operator, device_type), key)
 
 
 for _family in FAMILIES:
-    _register(_family)
+    _fake = _fakes(_family)
+    for _suffix, _schema in _schemas(_family).items():
+        _register(_family.name + _suffix, _schema, _fake[_suffix], _flops(_family, _suffix))
+_register("linear_layer", _linear.SCHEMA, _linear.fake, _linear.flops)

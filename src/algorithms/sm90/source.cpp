@@ -137,14 +137,18 @@ string entry_of(const Tiling& t, const Problem& p) {
   return t.bring == Bring::planes && planes::in_registers(p) ? "planes_gemm" : "implicit_gemm";
 }
 
-string activate_function(Activation activation, DType dtype) {
-  const bool quick =
-      dtype != DType::f32 && (activation == Activation::sigmoid || activation == Activation::silu);
-  return "__device__ __forceinline__ float activate(float x, float slope) { return " +
-         string(quick ? "quick_" : "activate_") + name(activation) + "(x, slope); }\n";
-}
-
 string include(const string& file) { return "#include \"kernels/sm90/" + file + "\"\n"; }
+
+// What is quick and its file: GELU's is one of its own, so that kernels without it stay the programs that
+// they were.
+string activate_function(Activation activation, DType dtype) {
+  const bool gelu = activation == Activation::gelu && dtype != DType::f32;
+  const bool quick =
+      gelu || (dtype != DType::f32 && (activation == Activation::sigmoid || activation == Activation::silu));
+  return (gelu ? include("gelu.cuh") : "") +
+         "__device__ __forceinline__ float activate(float x, float slope) { return " +
+         (quick ? "quick_" : "activate_") + name(activation) + "(x, slope); }\n";
+}
 
 }  // namespace
 
