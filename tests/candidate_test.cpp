@@ -301,6 +301,65 @@ TEST(ImplicitGemmCpu, StagesJoinedImagesNoMoreThanTheThreadsNeed) {
   EXPECT_LE(lanes->items(), 2 * kThreads);
 }
 
+// Workers begin with their own half of the items: where all weights stay in a cache these are pixels, which
+// the steps before and after share alike; where the weights are more than the pixels, channels.
+TEST(ImplicitGemmCpu, WorkersSharePixelsOrWeightsWhicheverIsLess) {
+  if (brgemm_lanes() < 8) GTEST_SKIP() << "panels of channels are narrow";
+  for (const char* shape :
+       {"n1c120h28w28k40r1s1", "n1c200h14w14k80r1s1", "n8c40h3w9k120r1s1", "n1c960h7w7k160r1s1"}) {
+    const Problem p = parse_problem(std::string("fwd:") + shape + ":f32:nhwc");
+    for (const int vectors : {1, 2, 3}) {
+      const TileShape tile{brgemm_max_rows(vectors), vectors};
+      const auto lanes = make_channel_lanes(p, tap_convolutions(p).front(), tile, 2);
+      std::vector<float> x(static_cast<std::size_t>(x_shape(p).elements()), 1);
+      std::vector<float> y(static_cast<std::size_t>(y_shape(p).elements()), -1);
+      const std::vector<float> packed(static_cast<std::size_t>(lanes->packed_floats()));
+      std::vector<std::byte> scratch(lanes->scratch_bytes() + kAlignment);
+      PartCall call;
+      call.in = x.data(), call.out = y.data(), call.packed = packed.data();
+      call.scratch = reinterpret_cast<std::byte*>(aligned(reinterpret_cast<std::uintptr_t>(scratch.data())));
+      ASSERT_GE(lanes->items(), 4) << shape;
+      for (std::int64_t item = 0; item < lanes->items() / 2; ++item) lanes->run(item, call);
+      const auto done = static_cast<std::int64_t>(std::ranges::count(y, 0.0f));
+      EXPECT_GT(done, static_cast<std::int64_t>(y.size()) / 3) << shape;
+      EXPECT_LT(done, static_cast<std::int64_t>(y.size()) * 2 / 3) << shape;
+      const bool first_pixels =
+          std::ranges::all_of(y.begin(), y.begin() + done, [](float v) { return v == 0; });
+      EXPECT_EQ(first_pixels, p.c < 960) << shape << " " << vectors;
+    }
+  }
+}
+
+// Whom a step wakes would cost it more than he saves.
+TEST(ImplicitGemmCpu, TinyStepsAreOneWorkers) {
+  const Algorithm& algorithm = find_algorithm("implicit_gemm_cpu");
+  for (const bool tiny : {true, false}) {
+    const Problem p =
+        parse_problem(tiny ? "fwd:n1c24h1w1k8r1s1:f32:nhwc" : "fwd:n1c64h56w56k64r1s1:f32:nhwc");
+    for (const Candidate& candidate : algorithm.candidates(p, {find_device("cpu")->info(), 2})) {
+      int wakes = 0;
+      const Parallel parallel(2, [&](int count, const std::function<void(int)>& body) {
+        ++wakes;
+        for (int i = 0; i < count; ++i) body(i);
+      });
+      const Recipe recipe = candidate.recipe();
+      std::vector<float> x(static_cast<std::size_t>(x_shape(p).elements())),
+          y(static_cast<std::size_t>(y_shape(p).elements()));
+      std::vector<std::byte> packed(recipe.packed_bytes + kAlignment),
+          workspace(recipe.workspace_bytes + kAlignment);
+      Memory memory;
+      memory[Place::x] = reinterpret_cast<std::byte*>(x.data()),
+      memory[Place::y] = reinterpret_cast<std::byte*>(y.data());
+      const auto align = [](std::vector<std::byte>& bytes) {
+        return reinterpret_cast<std::byte*>(aligned(reinterpret_cast<std::uintptr_t>(bytes.data())));
+      };
+      memory[Place::packed] = align(packed), memory[Place::workspace] = align(workspace);
+      for (const Step& step : recipe.steps) std::get<Call>(step.work).run(memory, parallel);
+      EXPECT_EQ(wakes == 0, tiny) << candidate.kernel() << " for " << to_string(p);
+    }
+  }
+}
+
 // On the CPU, bit for bit; registry_gpu_test.cpp does the same on GPUs.
 TEST(PackedWeightsTest, ServeAnotherBatchAndImage) {
   // One worker, for hundreds of tiny runs: two would wait for each other where others use the processors.

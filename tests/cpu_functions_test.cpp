@@ -328,5 +328,31 @@ TEST_F(CpuFunctions, MatricesAreTransposed) {
   }
 }
 
+// Planes of few channels become pixels, whatever their number; nothing is written beside them.
+TEST_F(CpuFunctions, PlanesOfFewChannelsAreTurned) {
+  for (const std::int64_t channels : {1, 2, 3, 4, 5}) {
+    for (const std::int64_t pixels : {1, 4, 15, 16, 17, 48, 333, 6000}) {
+      constexpr std::int64_t kImages = 2;
+      const std::int64_t count = kImages * channels * pixels;
+      MapCall call;
+      call.rank = 3, call.sizes[0] = kImages, call.sizes[1] = pixels, call.sizes[2] = channels;
+      call.inputs.resize(1);
+      call.inputs[0].strides = {channels * pixels, 1, pixels};
+      call.output.strides = {channels * pixels, channels, 1};
+      std::vector<float> from, to(static_cast<std::size_t>(count) + 1, -1), expected = to;
+      for (std::int64_t i = 0; i < count; ++i) from.push_back(static_cast<float>(i));
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t channel = i / pixels % channels, pixel = i % pixels;
+        expected[static_cast<std::size_t>(i - i % (channels * pixels) + pixel * channels + channel)] =
+            static_cast<float>(i);
+      }
+      const std::byte* const x = reinterpret_cast<const std::byte*>(from.data());
+      for (std::int64_t task = 0; task < map_tasks(call); ++task)
+        map_task(call, &x, reinterpret_cast<std::byte*>(to.data()), task);
+      EXPECT_EQ(to, expected) << channels << " of " << pixels;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace faltung

@@ -256,6 +256,31 @@ void turn(const float* from, i64 from_stride, i64 rows, i64 columns, float* to, 
   }
 }
 
+// Planes of a few channels as pixels one after the other: with rows of so many columns that lie together.
+template <int kColumns>
+HWY_INLINE i64 interleave([[maybe_unused]] const float* from, [[maybe_unused]] i64 from_stride,
+                          [[maybe_unused]] i64 rows, [[maybe_unused]] float* to) {
+  i64 r = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const FloatTag d;
+  for (; r + kFloatLanes <= rows; r += kFloatLanes) {
+    const auto plane = [&](i64 c) HWY_ATTR { return hn::LoadU(d, from + c * from_stride + r); };
+    float* const there = to + r * kColumns;
+    if constexpr (kColumns == 2) hn::StoreInterleaved2(plane(0), plane(1), d, there);
+    if constexpr (kColumns == 3) hn::StoreInterleaved3(plane(0), plane(1), plane(2), d, there);
+    if constexpr (kColumns == 4) hn::StoreInterleaved4(plane(0), plane(1), plane(2), plane(3), d, there);
+  }
+#endif
+  return r;
+}
+
+void turn_few(const float* from, i64 from_stride, i64 rows, i64 columns, float* to) {
+  const i64 done = columns == 2   ? interleave<2>(from, from_stride, rows, to)
+                   : columns == 3 ? interleave<3>(from, from_stride, rows, to)
+                                  : interleave<4>(from, from_stride, rows, to);
+  turn(from + done, from_stride, rows - done, columns, to + done * columns, columns);
+}
+
 template <class T>
 void copy_elements(const std::byte* from, i64 from_row, i64 from_stride, std::byte* to, i64 to_row,
                    i64 to_stride, const MapPart& part) {
@@ -279,6 +304,10 @@ void copy(const MapCall& call, const MapPart& part, const std::byte* input, std:
       std::memcpy(to + r * to_row * static_cast<i64>(size), from + r * from_row * static_cast<i64>(size),
                   static_cast<std::size_t>(part.columns) * size);
     }
+  } else if (size == 4 && from_row == 1 && to_stride == 1 && to_row == part.columns && to_row > 1 &&
+             to_row <= 4) {
+    turn_few(reinterpret_cast<const float*>(from), from_stride, part.rows, part.columns,
+             reinterpret_cast<float*>(to));
   } else if (size == 4 && from_row == 1 && to_stride == 1) {
     turn(reinterpret_cast<const float*>(from), from_stride, part.rows, part.columns,
          reinterpret_cast<float*>(to), to_row);

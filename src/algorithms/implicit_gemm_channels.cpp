@@ -15,7 +15,8 @@ using i64 = std::int64_t;
 // second-level cache. Beyond the latter the reduction is cut.
 i64 most_stage_bytes() { return cpu_caches().level2 * 5 / 16; }
 i64 most_panel_bytes() { return cpu_caches().level2 * 3 / 8; }
-constexpr i64 kSumBytes = 1 << 20;  // of unfinished sums that cannot wait in the output
+constexpr i64 kSumBytes = 1 << 20;      // of unfinished sums that cannot wait in the output
+constexpr i64 kManyProducts = 1 << 20;  // where handing out items counts little
 
 }  // namespace
 
@@ -53,6 +54,14 @@ i64 ChannelLanes::stage_floats(i64 images, i64 rows, i64 columns) const {
          ((columns - 1) * t_.step_w + t_.extent_w()) * pixel_;
 }
 
+// Whether all weights stay in each worker's cache, and are no more than what the pixels are read and written.
+bool ChannelLanes::shares_pixels() const {
+  const i64 weights = taps() * t_.in_channels * channels_padded_;
+  const i64 pixels = t_.images() * t_.rows * t_.columns;
+  return t_.groups == 1 && reductions_.parts() == 1 && 4 * weights <= most_panel_bytes() &&
+         weights <= pixels * (t_.in_channels * t_.step_h * t_.step_w + t_.out_channels);
+}
+
 void ChannelLanes::choose_items(int threads) {
   // Pixels whose distance is a multiple of a page share the few lines of L1 that such addresses go to.
   const i64 step_bytes = t_.in.c * t_.step_w * size_of(p_.dtype);
@@ -69,26 +78,37 @@ void ChannelLanes::choose_items(int threads) {
   i64 columns = t_.columns;
   while (columns > 1 && !fits(1, 1, columns)) columns = ceil_div(columns, 2);
   if (columns > 4 * kPixels) columns = kPixels;
+  // Parts of the pixels, which the steps before and after share alike, rather than of the channels, whose
+  // lines of memory and input two workers would share, where each may read all weights.
+  const i64 all_rows = t_.images() * t_.rows;
+  const i64 products = t_.groups * all_rows * t_.columns * taps() * t_.in_channels * t_.out_channels;
+  const i64 wanted = std::max<i64>(1, (products < kManyProducts ? i64{2} : i64{4}) * threads);
+  const bool by_pixels = threads > 1 && shares_pixels();
+  if (by_pixels && all_rows < i64{2} * threads)
+    columns = std::min(columns, round_up(ceil_div(all_rows * t_.columns, wanted), i64{tile_.rows}));
   const bool whole_rows = columns == t_.columns;
   if (!whole_rows) {  // whole tiles
     columns = std::max<i64>(columns / tile_.rows, 1) * tile_.rows;
     grid_.divide_columns(columns, tile_.rows);
   }
   i64 rows = std::clamp<i64>(kPixels / columns, 1, t_.rows);
+  pairs_ = t_.columns == 7 && tile_.rows == 14 && whole_rows;
+  if (by_pixels) rows = std::clamp<i64>(all_rows / wanted, std::min<i64>(pairs_ ? 2 : 1, rows), rows);
   while (rows > 1 && !fits(1, rows, columns)) --rows;
   grid_.divide_rows(rows);
   i64 images = 1;
   if (grid_.row_parts().parts() == 1 && grid_.column_parts().parts() == 1) {
     images = std::clamp<i64>(kPixels / (t_.rows * t_.columns), 1, t_.images());
+    if (by_pixels) images = std::clamp<i64>(t_.images() / wanted, 1, images);
     while (images > 1 && !fits(images, t_.rows, columns)) --images;
     if (t_.depths > 1 && !staged_) images = 1;  // they are no even distance apart
   }
   grid_.divide_images(images);
-  pairs_ = t_.columns == 7 && tile_.rows == 14 && whole_rows;
 
   const i64 pixels = grid_.images() * grid_.rows() * grid_.columns();
   const bool sums_wait = reductions_.parts() > 1 && !in_registers_;
-  grid_.divide_panels(panels_, sums_wait ? ceil_div(pixels * channels_padded_ * 4, kSumBytes) : 1, threads);
+  grid_.divide_panels(panels_, sums_wait ? ceil_div(pixels * channels_padded_ * 4, kSumBytes) : 1,
+                      by_pixels && grid_.pixel_items() >= i64{2} * threads ? 0 : threads);
 
   sum_stride_ = grid_.panels() * panel_width_;
   weights_stay_ = taps() * t_.in_channels * sum_stride_ * 4 <= most_panel_bytes();

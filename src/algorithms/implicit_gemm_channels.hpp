@@ -49,6 +49,7 @@ class ChannelLanes : public ImplicitGemmPart {
 
   void choose_panels();
   void choose_items(int threads);
+  bool shares_pixels() const;
   std::int64_t stage_floats(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
   std::int64_t taps() const { return static_cast<std::int64_t>(t_.taps.size()); }
   std::int64_t planes() const { return static_cast<std::int64_t>(t_.planes().size()); }

@@ -82,6 +82,9 @@ class DataPass {
     band_ = scratch_bytes_;
     if (bands_) scratch_bytes_ += aligned(bands_->bytes());
     if (p.epilogue.bias && bias_dtype(p) != DType::f32) bias_bytes_ = ScratchPieces::bytes<float>(p.k);
+    // What takes no longer than waking others and waiting for them is one worker's.
+    constexpr double kAloneNs = 5000;
+    alone_ = !bands_ && work_ns() <= kAloneNs;
   }
 
   std::size_t packed_bytes() const { return packed_bytes_; }
@@ -91,11 +94,10 @@ class DataPass {
   }
   // By the cost model, of all threads together: who comes last is waited for.
   double run_ns() const {
-    double ns = 0, items = 0;
-    for (const Part& p : parts_) {
-      ns += p.part->work_ns();
-      items += static_cast<double>(p.part->items());
-    }
+    const double ns = work_ns();
+    if (alone_) return ns;
+    double items = 0;
+    for (const Part& p : parts_) items += static_cast<double>(p.part->items());
     const double bands = bands_ ? static_cast<double>(bands_->count()) : 1, threads = threads_;
     const double turns = bands_ ? bands : items;
     return ns * bands / turns * std::ceil(turns / threads);
@@ -116,7 +118,7 @@ class DataPass {
   }
 
   void pack(const Memory& m, const Parallel& parallel) const {
-    for_items(parallel, &ImplicitGemmPart::pack_items, [&](const Part& p, i64 item, int) {
+    for_items(parallel, &ImplicitGemmPart::pack_items, false, [&](const Part& p, i64 item, int) {
       p.part->pack(item, m[Place::w], reinterpret_cast<float*>(m[Place::packed] + p.packed));
     });
   }
@@ -126,7 +128,7 @@ class DataPass {
     shared.in = m[from()], shared.out = m[to()], shared.residual = m[Place::residual];
     shared.bias = bias(m);
     if (bands_) return run_bands(shared, m, parallel);
-    for_items(parallel, &ImplicitGemmPart::items, [&](const Part& p, i64 item, int worker) {
+    for_items(parallel, &ImplicitGemmPart::items, alone_, [&](const Part& p, i64 item, int worker) {
       p.part->run(item, of_worker(shared, p, m, worker));
     });
   }
@@ -146,18 +148,28 @@ class DataPass {
                                     : make_pixel_lanes(p, convolution, shape, threads);
   }
 
-  // Runs body(part, item, worker) for all items of all parts; count says how many a part has.
+  // Of one thread.
+  double work_ns() const {
+    double ns = 0;
+    for (const Part& p : parts_) ns += p.part->work_ns();
+    return ns;
+  }
+
+  // Runs body(part, item, worker) for all items of all parts; count says how many a part has. alone: all of
+  // them by one worker.
   template <class Body>
-  void for_items(const Parallel& parallel, i64 (ImplicitGemmPart::*count)() const, const Body& body) const {
+  void for_items(const Parallel& parallel, i64 (ImplicitGemmPart::*count)() const, bool alone,
+                 const Body& body) const {
     i64 total = 0;
     for (const Part& p : parts_) total += ((*p.part).*count)();
-    parallel.each(total, [&](i64 index, int worker) {
+    const auto run = [&](i64 index, int worker) {
       for (const Part& p : parts_) {
         const i64 items = ((*p.part).*count)();
         if (index < items) return body(p, index, worker);
         index -= items;
       }
-    });
+    };
+    parallel.each(total, run, alone ? total : 1);
   }
 
   // As floats.
@@ -195,6 +207,7 @@ class DataPass {
   Problem p_;
   int threads_;
   std::optional<PoolBands> bands_;
+  bool alone_ = false;
   std::vector<Part> parts_;
   std::size_t packed_bytes_ = 0;
   // The workspace: the bias as floats, then each worker's scratch, in it a band.

@@ -229,6 +229,11 @@ void Parallel::run(FunctionRef<void(int)> body) const {
 }
 
 void Parallel::each(std::int64_t count, FunctionRef<void(std::int64_t, int)> body, std::int64_t grain) const {
+  if (count <= grain) {  // not worth waking anybody
+    const FloatMode mode(FloatMode::denormals());
+    for (std::int64_t index = 0; index < count; ++index) body(index, 0);
+    return;
+  }
   struct alignas(64) Part {  // in a cache line of its own
     std::atomic<std::int64_t> next;
     std::int64_t end;
