@@ -25,7 +25,8 @@ class DeviceNetworks {
   std::shared_ptr<const NetworkPlanImpl> plan(network::Graph graph, const std::vector<network::Shape>& shapes,
                                               DType dtype, Convolutions convolutions,
                                               bool choose_layouts = true) {
-    graph = network::run_passes(network::unsized_passes(), std::move(graph));
+    graph = network::run_passes(network::unsized_passes(), std::move(graph),
+                                network::passes_off(device_->info().kind));
     graph = network::with_sizes(std::move(graph), shapes);
     graph = network::run_passes(network::sized_passes(), std::move(graph));
     graph = network::with_precision(std::move(graph), dtype);

@@ -202,6 +202,72 @@ TEST(NetworkRandom, WhatIsOnlyJoinedIsWrittenThere) {
   EXPECT_EQ(steps[false], 8u);
 }
 
+// Transposed convolutions whose windows lie side by side are products and copies where their channels are
+// few, with what is behind them in the product; others stay what they are.
+TEST(NetworkRandom, SquaresOfFewChannelsAreProducts) {
+  struct Case {
+    std::int64_t channels, block, stride, groups, pad;
+    bool is_product;
+  };
+  for (const Case& c : {Case{1, 2, 2, 1, 0, true}, Case{3, 3, 3, 1, 0, true}, Case{24, 2, 2, 1, 0, true},
+                        Case{32, 2, 2, 1, 0, false}, Case{4, 2, 2, 2, 0, false}, Case{4, 3, 2, 1, 0, false},
+                        Case{4, 3, 3, 1, 1, false}}) {
+    std::mt19937_64 random(7);
+    std::normal_distribution<float> normal;
+    const auto numbers = [&](std::int64_t count) {
+      std::vector<float> all(static_cast<std::size_t>(count));
+      for (float& v : all) v = normal(random) * 0.3f;
+      return all;
+    };
+    onnx::ModelText text;
+    const Shape shape{2, 6, 5, 4};
+    text.add_input("x", shape);
+    const std::int64_t k = c.channels, b = c.block;
+    text.add_constant(onnx::tensor("w1", {6, k / c.groups, b, b}, numbers(6 * k / c.groups * b * b)));
+    text.add_constant(onnx::tensor("b1", {k}, numbers(k)));
+    text.add_constant(onnx::tensor("w2", {k, 2, 2, 2}, numbers(k * 8)));
+    text.add({"ConvTranspose",
+              {"x", "w1", "b1"},
+              {"up"},
+              {{"strides", Shape{c.stride, c.stride}},
+               {"group", c.groups},
+               {"pads", Shape{c.pad, c.pad, c.pad, c.pad}}},
+              ""});
+    text.add({"Relu", {"up"}, {"active"}, {}, ""});
+    text.add({"ConvTranspose", {"active", "w2"}, {"y"}, {{"strides", Shape{2, 2}}}, ""});  // read twice
+    text.add({"Sigmoid", {"y"}, {"z"}, {}, ""});
+    text.add_output("y");
+    text.add_output("z");
+    const std::string bytes = text.bytes();
+    const network::Graph graph = onnx::read(bytes);
+    const std::vector<float> values = numbers(network::elements(shape));
+    const Array input{network::Type::f32, shape, {values.begin(), values.end()}};
+    const std::vector<Array> expected = network::interpret(graph, {input});
+    NetworkRunner runner;
+    for (const bool on : {true, false}) {
+      for (const bool layouts : {true, false}) {
+        std::set<std::string> off;
+        if (!on) off.insert("upsampling");
+        const network::Schedule schedule = runner.schedule(graph, {shape}, {off, layouts});
+        const std::vector<Array> actual = NetworkRunner::run(schedule, {input});
+        for (std::size_t o = 0; o < expected.size(); ++o)
+          EXPECT_LE(worst_error(expected[o], actual[o]), 1e-5);
+        int copies = 0, transposed = 0, activated = 0;
+        for (const network::NetworkStep& step : schedule.steps()) {
+          copies += step.name.starts_with("DepthToSpace");
+          const auto* const work = std::get_if<network::ConvolutionWork>(&step.work);
+          if (work == nullptr) continue;
+          transposed += work->plan->problem().direction == Direction::backward_data;
+          activated += work->plan->problem().epilogue.activation != Activation::none;
+        }
+        EXPECT_EQ(copies, on ? 1 + c.is_product : 0);
+        EXPECT_EQ(transposed, on ? 1 - c.is_product : 2);
+        EXPECT_EQ(activated, on && c.is_product ? 1 : 0);
+      }
+    }
+  }
+}
+
 // Images in nhwc that are made larger pixel by pixel: one copy, which writes into the concatenation.
 TEST(NetworkRandom, RepeatedPixelsAreOneCopy) {
   struct Case {

@@ -213,7 +213,7 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
         if (tiles_are_runs_ && i + 1 < count) {
           next = Stretch(tiles[i + 1].a0, tiles[i + 1].rows * from.pixel * 4, panel_count, length);
         } else if (tiles_are_runs_) {
-          next = ahead(index + threads_, item, call, panel_count);
+          next = ahead(index + 1, item, call, panel_count);
         }
         for (i64 panel = item.panel0; panel < item.panel1; ++panel) run_tile(tiles[i], panel, step, next);
       }

@@ -160,7 +160,8 @@ std::span<const Pass> unsized_passes() {
   static constexpr Pass kPasses[] = {{"fold", fold_constants},
                                      {"patterns", find_patterns},
                                      {"products", make_products},
-                                     {"scales", fold_scales}};
+                                     {"scales", fold_scales},
+                                     {"upsampling", split_upsampling}};
   return kPasses;
 }
 
@@ -168,6 +169,12 @@ std::span<const Pass> sized_passes() {
   static constexpr Pass kPasses[] = {
       {"recurrences", unroll_recurrences}, {"norms", split_norms}, {"epilogues", fuse_epilogues}};
   return kPasses;
+}
+
+// A GPU computes all phases of a transposed convolution in one launch.
+std::set<std::string> passes_off(std::string_view device_kind) {
+  if (device_kind == "cpu") return {};
+  return {"upsampling"};
 }
 
 Graph run_passes(std::span<const Pass> passes, Graph graph, const std::set<std::string>& off) {

@@ -55,6 +55,21 @@ void lower_view(Lowering& lowering, const Node& node, const View& view) {
                 {from}, lowering.write(y, Layout::nchw), Layout::nchw);
 }
 
+void lower_depth_to_space(Lowering& lowering, const Node& node) {
+  const ValueId y = node.outputs[0];
+  const Type type = lowering.graph().at(y).type;
+  const Layout layout = lowering.layout_of(node);
+  const View view =
+      depth_to_space_view(lowering.site(node), strides_in(lowering.shape(node.inputs[0]), layout));
+  const i64 block = view.shape.back();
+  const Shape to = strides_in(lowering.shape(y), layout);
+  const Shape in_blocks{to[0], to[1], block * to[2], to[2], block * to[3], to[3]};
+  const Ref from = lowering.read(node.inputs[0], layout);
+  lowering.emit(node,
+                make_copy(view.shape, {type, view.strides, view.begin}, {type, in_blocks, 0}, node.title()),
+                {from}, lowering.write(y, layout), layout);
+}
+
 void lower_transpose(Lowering& lowering, const Node& node) {
   const Layout layout = lowering.layout_of(node);
   const LayoutRule rule = layout_rule(lowering.graph(), node);
@@ -237,7 +252,7 @@ bool lower_movement(Lowering& lowering, const Node& node) {
   } else if (node.op == "Expand") {
     lower_view(lowering, node, expand_view(lowering.site(node)));
   } else if (node.op == "DepthToSpace") {
-    lower_view(lowering, node, depth_to_space_view(lowering.site(node)));
+    lower_depth_to_space(lowering, node);
   } else if (node.op == "SpaceToDepth") {
     lower_view(lowering, node, space_to_depth_view(lowering.site(node)));
   } else if (node.op == "Slice") {

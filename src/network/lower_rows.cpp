@@ -307,9 +307,8 @@ LayoutRule layout_rule(const Graph& graph, const Node& node) {
     return order == Shape{0, 2, 3, 1} ? LayoutRule::to_plain : LayoutRule::plain;
   }
   static constexpr std::string_view kPlain[] = {
-      "Reshape", "Flatten",      "Squeeze",      "Unsqueeze", "Expand", "Tile",
-      "Gather",  "DepthToSpace", "SpaceToDepth", "MatMul",    "Gemm",   "Linear",
-      "LRN",     "ArgMax",       "ArgMin",       "Shape",     "Size"};
+      "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile",   "Gather", "SpaceToDepth",
+      "MatMul",  "Gemm",    "Linear",  "LRN",       "ArgMax", "ArgMin", "Shape",  "Size"};
   if (!writes || std::ranges::find(kPlain, node.op) != std::end(kPlain)) return LayoutRule::plain;
   return LayoutRule::any;
 }

@@ -28,7 +28,8 @@ i64 turning_cost(const Value& value, int threads, const DeviceInfo& device) {
   if (device.kind == "gpu")
     return static_cast<i64>(1e6 * moving_cost_ms(2.0 * static_cast<double>(bytes_of(value)), device));
   constexpr double kBytesPerNs = 12;  // of a thread, read and written
-  return static_cast<i64>(2.0 * static_cast<double>(bytes_of(value)) / (kBytesPerNs * threads)) + 500;
+  constexpr i64 kStepNs = 1500;
+  return static_cast<i64>(2.0 * static_cast<double>(bytes_of(value)) / (kBytesPerNs * threads)) + kStepNs;
 }
 
 }  // namespace

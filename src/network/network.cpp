@@ -198,7 +198,8 @@ NetworkImpl::NetworkImpl(EngineImpl& engine, const std::string& file, const Netw
     request_.request.threads = device->info().kind == "cpu" ? available_processors() : 1;
   network::check_operators(original_);
   inputs_ = tensors(original_, original_.inputs);
-  graph_ = network::run_passes(network::unsized_passes(), original_);
+  graph_ =
+      network::run_passes(network::unsized_passes(), original_, network::passes_off(device->info().kind));
 }
 
 std::shared_ptr<const NetworkPlanImpl> NetworkImpl::plan(const std::vector<Shape>& shapes) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/network/graph.hpp"
@@ -21,6 +22,8 @@ struct Pass {
 std::span<const Pass> unsized_passes();
 // Done for given sizes: all shapes are known.
 std::span<const Pass> sized_passes();
+// The names of those that a kind of device does without.
+std::set<std::string> passes_off(std::string_view device_kind);
 // Those of them whose names are not in `off`.
 Graph run_passes(std::span<const Pass> passes, Graph graph, const std::set<std::string>& off = {});
 
@@ -33,9 +36,10 @@ Graph fold_constants(Graph graph);
 Graph with_sizes(Graph graph, const std::vector<Shape>& shapes);
 
 // Each of unsized_passes() and sized_passes(), which tell them in order.
-Graph fold_scales(Graph graph);    // BatchNormalization, Mul, Add, … by channel, into weights and biases
-Graph make_products(Graph graph);  // Gemm and MatMul by a constant become faltung.Linear
-Graph find_patterns(Graph graph);  // SiLU, HardSwish, GELU, LayerNormalization in parts; what does nothing
+Graph fold_scales(Graph graph);       // BatchNormalization, Mul, Add, … by channel, into weights and biases
+Graph make_products(Graph graph);     // Gemm and MatMul by a constant become faltung.Linear
+Graph split_upsampling(Graph graph);  // transposed convolutions to few channels: a product, and a copy; CPU's
+Graph find_patterns(Graph graph);     // SiLU, HardSwish, GELU, LayerNormalization in parts; what does nothing
 Graph unroll_recurrences(Graph graph);  // LSTM, GRU and RNN by steps
 Graph split_norms(Graph graph);         // normalizations become faltung.Standardize and elementwise nodes
 Graph fuse_epilogues(Graph graph);  // residual, activation and pool into the convolution or product before

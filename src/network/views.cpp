@@ -10,20 +10,21 @@ using i64 = std::int64_t;
 
 // The result as a view of six dimensions: n, and of c, h, w what lies outside and inside of a block.
 template <bool kToDepth>
-View blocks(const Site& s) {
+View blocks(const Site& s, const Shape& strides) {
   const Shape& x = s.in(0).shape;
   const i64 b = s.node().integer("blocksize", 0);
   s.require(x.size() == 4 && b > 0 && b < (1 << 20), "it needs four dimensions and a block size");
   const i64 n = x[0], c = x[1], h = x[2], w = x[3];
+  const i64 image = strides[0], plane = strides[1], row = strides[2], pixel = strides[3];
   if (kToDepth) {
     s.require(h % b == 0 && w % b == 0, "its image is no multiple of the block");
-    return {{n, b, b, c, h / b, w / b}, {c * h * w, w, 1, h * w, b * w, b}, 0};
+    return {{n, b, b, c, h / b, w / b}, {image, row, pixel, plane, b * row, b * pixel}, 0};
   }
   s.require(c % (b * b) == 0, "its channels are no multiple of the block's pixels");
-  const i64 k = c / (b * b), plane = h * w;
+  const i64 k = c / (b * b);
   if (s.node().text("mode", "DCR") == "DCR")
-    return {{n, k, h, b, w, b}, {c * plane, plane, w, b * k * plane, 1, k * plane}, 0};
-  return {{n, k, h, b, w, b}, {c * plane, b * b * plane, w, b * plane, 1, plane}, 0};
+    return {{n, k, h, b, w, b}, {image, plane, row, b * k * plane, pixel, k * plane}, 0};
+  return {{n, k, h, b, w, b}, {image, b * b * plane, row, b * plane, pixel, plane}, 0};
 }
 
 }  // namespace
@@ -83,7 +84,12 @@ View slice_view(const Site& s) {
   return view;
 }
 
-View depth_to_space_view(const Site& site) { return blocks<false>(site); }
-View space_to_depth_view(const Site& site) { return blocks<true>(site); }
+View depth_to_space_view(const Site& site) {
+  return depth_to_space_view(site, contiguous_strides(site.in(0).shape));
+}
+View depth_to_space_view(const Site& site, const Shape& strides) { return blocks<false>(site, strides); }
+View space_to_depth_view(const Site& site) {
+  return blocks<true>(site, contiguous_strides(site.in(0).shape));
+}
 
 }  // namespace faltung::network

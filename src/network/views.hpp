@@ -17,6 +17,7 @@ View transpose_view(const Site& site);
 View expand_view(const Site& site);
 View slice_view(const Site& site);
 View depth_to_space_view(const Site& site);
+View depth_to_space_view(const Site& site, const Shape& strides);  // of the input
 View space_to_depth_view(const Site& site);
 
 }  // namespace faltung::network
