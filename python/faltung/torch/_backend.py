@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from .._geometry import FAMILIES, geometry_of
-from . import _choice, _linears, _run
+from . import _choice, _islands, _linears, _run
 from ._chain import Chain, argument
 
 _CONVOLUTIONS = {function: family for family in FAMILIES for function in (getattr(torch, family.name), getattr(F, family.name))}
@@ -71,7 +71,7 @@ class _Recorded:
 def replace(graph, with_gradients, is_measured=False):
     """Puts torch.ops.faltung in place of a graph's convolutions; without gradients, with what follows them, and if is_measured where
     that is faster; then of linear layers, too, that something follows. Returns how many were replaced, and how many of them fused."""
-    replaced = fused = 0
+    replaced = fused = 0 if with_gradients else _islands.replace(graph, _value, _is_given, is_measured)
     convolutions = {node: geometry for node in graph.graph.nodes if (geometry := _geometry(node)) is not None}
     if is_measured and not with_gradients:
         _choice.plan_ahead_fused(_question(_followed(node), geometry) for node, geometry in convolutions.items())
