@@ -154,3 +154,13 @@ def test_they_are_operators_like_any_other():
     leaf = x.float().requires_grad_()
     wanted = torch.autograd.grad(F.silu(F.group_norm(leaf, 4)).sum(), leaf)[0]
     assert torch.equal(torch.autograd.grad(ops.group_norm(leaf, 4, None, None, 1e-5, "silu").sum(), leaf)[0], wanted)
+
+
+@torch.no_grad()
+def test_what_is_faster_is_measured():
+    from faltung.torch import _choice
+    _choice._known.clear()
+    given = tensors((2, 16, 5, 4), 4)
+    assert _choice.is_faster("gate", (*given, "silu", "sigmoid")) in (True, False)
+    assert _choice.is_faster("group_norm", (given[0], 4, torch.rand(16), None, 1e-5, "silu")) in (True, False)
+    assert len(_choice._known) == 2

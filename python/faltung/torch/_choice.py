@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .. import _c
 from .._geometry import FAMILIES
 from . import _gate, _group, _linear, _run
+from ._activations import pool_of
 from ._observe import fork_rng
 from ._passes import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Passes
 from ._time import time_in_turn
@@ -77,11 +78,11 @@ def is_faster_fused(family, x, w, has_bias, geometry, adds, activation, is_follo
         real, weight = _like(x), _like(w)
         y = passes.forward((), real, weight)
         bias, residual = _like(y[0].flatten(1)[:, 0]) if has_bias else None, _like(y) if adds else None
-        layer = getattr(torch.ops.faltung, family.name + "_layer")
+        layer, pool = getattr(torch.ops.faltung, family.name + "_layer"), pool_of(activation)
 
         def theirs():
             y = passes.forward((), real, weight, bias)
-            return y.add_(residual) if adds else F.relu_(y) if is_followed else y
+            return pool(y.add_(residual) if adds else F.relu_(y) if is_followed else y)
         ms, torch_ms = time_in_turn(
             [lambda: layer(real, weight, bias, None, None, None, None, residual, *geometry, 0.0, activation), theirs], real.device, MIN_MS)
         return ms <= torch_ms

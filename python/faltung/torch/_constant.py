@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import _run
+from ._activations import pooled
 
 MOST_MADE = 8  # of one weight, which several layers may share
 
@@ -107,7 +108,7 @@ def compute(operator, family, x, weight, bias, scale, shift, mean, variance, res
     tensors = x, made.weight, made.bias, residual
     shape, geometry = _run.shape_forward(family, *tensors, geometry)
     last = _run.wants_channels_last(x, weight)
-    y = _run.empty(shape, x, last)
+    y = _run.empty(pooled(shape, activation), x, last)
     if y.numel() == 0:
         return y
     plan = _run.plan_for("fwd", family, x.shape, weight.shape, geometry, x, last, made.bias is not None, residual is not None,

@@ -6,6 +6,7 @@ from torch.utils.flop_counter import conv_flop_count, register_flop_formula
 from .. import _c
 from .._geometry import FAMILIES
 from . import _gate, _group, _linear, _run
+from ._activations import pooled
 from ._autograd import OPERATORS, Packet
 
 _ops = torch.ops.faltung
@@ -37,7 +38,8 @@ def _fakes(family):
 
     def layer(x, w, b, scale, shift, mean, variance, residual, *rest):
         like = x.new_empty(w.shape)  # the constants may be of another dtype
-        return _run.empty(_run.shape_forward(family, x, like, None, residual, rest[:-2])[0], x, _run.wants_channels_last(x, w))
+        shape, _ = _run.shape_forward(family, x, like, None, residual, rest[:-2])
+        return _run.empty(pooled(shape, rest[-1]), x, _run.wants_channels_last(x, w))
 
     def input_grad(dy, w, size, *geometry):
         return _run.empty(list(size), dy, _run.wants_channels_last(dy, w))
