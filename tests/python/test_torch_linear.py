@@ -166,3 +166,15 @@ def test_what_is_an_argument_is_no_constant():
     for ours, right in zip(y, OfArguments()(*arguments)):
         torch.testing.assert_close(ours, right, rtol=1e-4, atol=1e-4)
     assert [node.target for node in seen] == [ops.conv2d_fused.default]
+
+
+@torch.no_grad()
+def test_what_is_faster_is_measured():
+    from faltung.torch import _choice
+    _choice._known.clear()
+    x, w = torch.empty(3, 7, 16), torch.empty(24, 16)
+    for has_bias, is_scaled, adds, activation in ((True, False, False, "gelu"), (False, True, True, ""), (True, True, False, "")):
+        question = x, w, has_bias, is_scaled, adds, activation
+        _choice.plan_ahead_linear([question])
+        assert _choice.is_faster_linear(*question) in (True, False)
+    assert len(_choice._known) == 3 and {key[0] for key in _choice._known} == {"linear"}

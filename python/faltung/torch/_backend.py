@@ -8,10 +8,12 @@ import torch
 import torch.nn.functional as F
 
 from .._geometry import FAMILIES, geometry_of
-from . import _choice, _linears, _run
+from . import _choice, _islands, _linears, _run
+from ._activations import with_pool
 from ._chain import Chain, argument
 
 _CONVOLUTIONS = {function: family for family in FAMILIES for function in (getattr(torch, family.name), getattr(F, family.name))}
+_POOLS = (F.max_pool2d, torch.max_pool2d)
 _PLAIN = (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))  # a convolution's arguments behind its tensors
 _TRANSPOSED = (("stride", 1), ("padding", 0), ("output_padding", 0), ("groups", 1), ("dilation", 1))
 
@@ -71,7 +73,7 @@ class _Recorded:
 def replace(graph, with_gradients, is_measured=False):
     """Puts torch.ops.faltung in place of a graph's convolutions; without gradients, with what follows them, and if is_measured where
     that is faster; then of linear layers, too, that something follows. Returns how many were replaced, and how many of them fused."""
-    replaced = fused = 0
+    replaced = fused = 0 if with_gradients else _islands.replace(graph, _value, _is_given, is_measured)
     convolutions = {node: geometry for node in graph.graph.nodes if (geometry := _geometry(node)) is not None}
     if is_measured and not with_gradients:
         _choice.plan_ahead_fused(_question(_followed(node), geometry) for node, geometry in convolutions.items())
@@ -79,7 +81,8 @@ def replace(graph, with_gradients, is_measured=False):
         family = _CONVOLUTIONS[node.target]
         chain = _Chain(node) if with_gradients else _followed(node)
         if is_measured and not with_gradients and not _choice.is_faster_fused(*_question(chain, geometry)):
-            continue
+            if not chain.leave_pool() or not _choice.is_faster_fused(*_question(chain, geometry)):
+                continue
         x, w, bias = _tensors(node)
         constants = [w, bias] + [None] * 4
         eps = 0.0
@@ -155,8 +158,20 @@ def _geometry(node):
     return [list(g.stride), list(g.padding), list(g.dilation), g.groups] + [list(g.output_padding)] * family.transposed
 
 
+def _pool(node):
+    """Window, stride and padding of a maximum over squares; None for others."""
+    window = argument(node, 1, "kernel_size")
+    named = (("stride", window), ("padding", 0), ("dilation", 1), ("ceil_mode", False), ("return_indices", False))
+    stride, padding, dilation, *others = (argument(node, i + 2, name, usual) for i, (name, usual) in enumerate(named))
+    numbers = [v[0] if isinstance(v, (tuple, list)) and len(set(v)) == 1 else v for v in (window, window if stride in (None, []) else stride, padding)]
+    fits = dilation in (1, (1, 1), [1, 1]) and not any(others) and all(isinstance(v, int) for v in numbers)
+    return numbers if fits and numbers[0] > 0 and 2 * numbers[2] <= numbers[0] else None
+
+
 class _Chain(Chain):
-    """In the graph that Dynamo captured: functions, whose tensors have examples."""
+    """In the graph that Dynamo captured: functions, whose tensors have examples. unpooled: the activation before a pool, which ends the
+    chain; None where there is none."""
+    unpooled = None
 
     def is_fixed_norm(self, user):
         if user.target not in (F.batch_norm, torch.batch_norm):
@@ -166,6 +181,23 @@ class _Chain(Chain):
         constants += [argument(self.nodes[0], i, name) for i, name in ((1, "weight"), (2, "bias"))]
         return (user.target is F.batch_norm and argument(user, 0, "input") is self.last and None not in statistics
                 and not argument(user, 5, "training", False) and all(map(_is_given, constants)))
+
+    def follow(self):
+        super().follow()
+        user = self.reader()
+        if user is not None and user.target in _POOLS and not _CONVOLUTIONS[self.nodes[0].target].transposed and (pool := _pool(user)) and argument(user, 0, "input") is self.last:
+            constants = [argument(self.nodes[0], i, name) for i, name in ((1, "weight"), (2, "bias"))]
+            if _value(self.nodes[0]) is not None and _value(self.nodes[0]).dim() == 4 and all(map(_is_given, constants)):
+                self.unpooled, self.activation = self.activation, with_pool(self.activation, *pool)
+                self._take(user)
+
+    def leave_pool(self):
+        """Whether there was one."""
+        if self.unpooled is None:
+            return False
+        self.activation, self.unpooled = self.unpooled, None
+        self.nodes.pop()
+        return True
 
     def fits(self, other):
         there, own = _value(other), _value(self.nodes[0])

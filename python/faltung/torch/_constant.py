@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import _run
+from ._activations import pooled
 
 MOST_MADE = 8  # of one weight, which several layers may share
 
@@ -30,7 +31,7 @@ def fold(weight, bias, scale, shift, mean, variance, eps, groups, dtype):
     return folded.to(dtype), None if moved is None else moved.to(dtype)
 
 
-def _apart(device, function):
+def apart(device, function):
     """What the function returns, on a thread of its own: while torch.compile warms a CUDA graph up, the calling thread's memory comes
     from that graph's pool, and must not outlive the call."""
     if device.type != "cuda":
@@ -66,7 +67,7 @@ class Made:
     def pack(self, plan, last, device):
         """The weight in the layout, and packed for the plan, or None where that changes nothing."""
         if (plan, last) not in self.packed:
-            dense = _apart(device, lambda: _run.dense(self.weight, last))
+            dense = apart(device, lambda: _run.dense(self.weight, last))
             stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else None
             self.packed[plan, last] = dense, plan.pack(dense.data_ptr(), stream) if plan.packed_weights_bytes else None
         return self.packed[plan, last]
@@ -90,7 +91,7 @@ def made_of(operator, weight, others, eps, groups, dtype):
                                "graph is captured; run the model once before")
         if len(of_weight) >= MOST_MADE:
             of_weight.clear()
-        made = of_weight[which] = _apart(weight.device, lambda: Made(operator, stamp, weight, others, eps, groups, dtype))
+        made = of_weight[which] = apart(weight.device, lambda: Made(operator, stamp, weight, others, eps, groups, dtype))
     return made
 
 
@@ -107,7 +108,7 @@ def compute(operator, family, x, weight, bias, scale, shift, mean, variance, res
     tensors = x, made.weight, made.bias, residual
     shape, geometry = _run.shape_forward(family, *tensors, geometry)
     last = _run.wants_channels_last(x, weight)
-    y = _run.empty(shape, x, last)
+    y = _run.empty(pooled(shape, activation), x, last)
     if y.numel() == 0:
         return y
     plan = _run.plan_for("fwd", family, x.shape, weight.shape, geometry, x, last, made.bias is not None, residual is not None,
