@@ -26,6 +26,8 @@ const char* bring_name(Bring bring) {
       return "fetch";
     case Bring::turned:
       return "turned";
+    case Bring::lines:
+      return "lines";
     case Bring::shift:
       break;
   }
@@ -134,6 +136,7 @@ string mma_function(const KernelConfig& c, DType dtype) {
 // stores results there is one for implicit_gemm alone.
 string entry_of(const Tiling& t, const Problem& p) {
   if (t.bring == Bring::shift) return "shift_gemm";
+  if (t.bring == Bring::lines) return "lines_gemm";
   return t.bring == Bring::planes && planes::in_registers(p) ? "planes_gemm" : "implicit_gemm";
 }
 
@@ -162,7 +165,10 @@ jit::Source kernel_source(const Tiling& t, const Problem& p, PhaseOrder order) {
   source.shared_bytes = static_cast<int>(shared_bytes(c));
   source.text = include("config.h") + ConfigText(c).text() + include("activations.cuh") +
                 activate_function(p.epilogue.activation, p.dtype) + mma_function(c, p.dtype);
-  if (source.entry == "planes_gemm") source.text += wgmma_function(columns(c), p.dtype, First::registers, "");
+  if (source.entry == "planes_gemm" || source.entry == "lines_gemm")
+    source.text += wgmma_function(columns(c), p.dtype, First::registers, "");
+  if (source.entry == "lines_gemm")
+    source.text += include(t.split > 1 ? "lines_split.cuh" : "lines_store.cuh");
   if (source.entry == "implicit_gemm") source.text += include(bring_file(c)) + include(store_file(c));
   source.text += include(source.entry + ".cu");
   return source;
