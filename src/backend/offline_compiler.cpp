@@ -19,6 +19,7 @@
 #include "src/backend/amd_assembly.hpp"
 #include "src/backend/amd_features.hpp"
 #include "src/backend/compiler_log.hpp"
+#include "src/backend/cuda_tensor_map.hpp"
 #include "src/backend/nvidia_features.hpp"
 #include "src/backend/nvrtc.hpp"
 #include "src/backend/offline_device.hpp"
@@ -42,8 +43,15 @@ class NvrtcCompiler : public OfflineCompiler {
     info_.features.push_back("nvrtc");
     info_.unit = unit_limits(architecture);
     info_.driver = "NVRTC " + Nvrtc::get()->version();
+    info_.code_key = Nvrtc::get()->code_key(architecture);
   }
   Binary compile(const KernelSource& source) override { return Nvrtc::get()->compile(source, architecture_); }
+  // A shape that the GPU's copy engine refuses is refused here, too.
+  TensorMap encode(const MapShape& shape, const void* address) const override {
+    if (!info_.has("sm_90a")) return Device::encode(shape, address);
+    cuda::check_limits(shape, address);
+    return {};
+  }
 
  private:
   KernelResources read(const std::string& log, const KernelSource& source) const override {
