@@ -108,7 +108,8 @@ bool PixelLanes::flat_is_better() const {
 }
 
 bool PixelLanes::rows_join() const {
-  return taps() == 1 && t_.out_step_h == 1 && t_.out_step_w == 1 && t_.out.stride_h == t_.columns;
+  const bool dense = t_.out_step_h == 1 && t_.out_step_w == 1 && t_.out.stride_h == t_.columns;
+  return taps() == 1 && (dense || t_.out_step_w > 1);
 }
 
 // Whole images, whose staging parts of the panels repeat.
