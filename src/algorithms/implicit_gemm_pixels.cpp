@@ -167,7 +167,7 @@ PixelLanes::Division PixelLanes::best_division(int threads) const {
     const double apart = in_tiles_ ? fetch_ns(1, rows, columns) : 0;  // runs of planes want to be long
     each_panel_parts(least, pixel_parts, threads, [&](i64 parts, i64 items) {
       const double item = apart + item_ns(rows, columns, ceil_div(panels_.parts(), parts));
-      const double ns = division_ns(items, item, threads);
+      const double ns = apart + division_ns(items, item, threads);
       if (ns < best_ns) best_ns = ns, best = {rows, columns, parts};
     });
   };
