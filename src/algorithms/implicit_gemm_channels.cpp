@@ -169,10 +169,11 @@ double ChannelLanes::work_ns() const {
     }
   }
   // A group's channels are a short run in each pixel.
-  const double a_pixel = t_.groups == 1 ? 0 : staging_time(Staging::rows).once;
+  const double channels = static_cast<double>(pixel_);
+  const double a_pixel =
+      t_.groups == 1 ? channels * kStagedFloatNs : staging_time(Staging::rows).of(channels);
   const double pixels = static_cast<double>(stage_floats_ / pixel_) * cuts * static_cast<double>(items());
-  return line * static_cast<double>(t_.groups * t_.images() * t_.rows) +
-         pixels * (static_cast<double>(pixel_) * kStagedFloatNs + a_pixel);
+  return line * static_cast<double>(t_.groups * t_.images() * t_.rows) + pixels * a_pixel;
 }
 
 std::unique_ptr<ImplicitGemmPart> make_channel_lanes(const Problem& problem,

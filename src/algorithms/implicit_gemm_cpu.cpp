@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 #include "src/problem/rewrite_plain.hpp"
 
 namespace faltung {
@@ -79,8 +81,13 @@ class DataPass {
  public:
   DataPass(const Problem& p, const BrgemmTile& tile, int threads) : p_(p), threads_(threads) {
     if (p.epilogue.pool.kind != PoolKind::none) bands_ = PoolBands::make(p, threads);
-    for (const TapConvolution& convolution :
-         bands_ ? std::vector<TapConvolution>{bands_->convolution()} : tap_convolutions(p)) {
+    std::vector<TapConvolution> convolutions =
+        bands_ ? std::vector<TapConvolution>{bands_->convolution()} : tap_convolutions(p);
+    // What no tap reaches lies between what some do: written by itself it brings each line once more.
+    const auto untouched = [](const TapConvolution& t) { return t.taps.empty(); };
+    if (p.epilogue.empty() && !has_pitch(p) && std::erase_if(convolutions, untouched) > 0)
+      cleared_bytes_ = result_shape(p).elements() * size_of(p.dtype);
+    for (const TapConvolution& convolution : convolutions) {
       // A band is one worker's.
       parts_.push_back({make_part(p, convolution, tile, bands_ ? 0 : threads), packed_bytes_});
       const ImplicitGemmPart& part = *parts_.back().part;
@@ -108,12 +115,22 @@ class DataPass {
     for (const Part& p : parts_) items += static_cast<double>(p.part->items());
     const double bands = bands_ ? static_cast<double>(bands_->count()) : 1, threads = threads_;
     const double turns = bands_ ? bands : items;
-    return ns * bands / turns * std::ceil(turns / threads);
+    if (parts_.empty()) return clear_ns();
+    return ns * bands / turns * std::ceil(turns / threads) + clear_ns();
   }
   double pack_ns() const {
     double ns = 0;
     for (const Part& p : parts_) ns += p.part->pack_ns();
     return ns / threads_;
+  }
+  // Whether all of the result is to be zero before a run writes a part of it.
+  bool clears() const { return cleared_bytes_ > 0; }
+  void clear(const Memory& m, const Parallel& parallel) const {
+    constexpr i64 kPiece = 256 << 10;
+    parallel.each(ceil_div(cleared_bytes_, kPiece), [&](i64 piece, int) {
+      const i64 begin = piece * kPiece;
+      std::memset(m[to()] + begin, 0, static_cast<std::size_t>(std::min(kPiece, cleared_bytes_ - begin)));
+    });
   }
   const char* step_name() const { return bands_ ? "implicit_gemm and pool" : "implicit_gemm"; }
   Place from() const { return walks_over_x(p_) ? Place::x : Place::y; }
@@ -213,8 +230,11 @@ class DataPass {
     });
   }
 
+  double clear_ns() const { return far_byte_ns() * static_cast<double>(cleared_bytes_) / threads_; }
+
   Problem p_;
   int threads_;
+  i64 cleared_bytes_ = 0;
   std::optional<PoolBands> bands_;
   bool alone_ = false;
   std::vector<Part> parts_;
@@ -230,6 +250,11 @@ Recipe recipe_of(const std::shared_ptr<const DataPass>& pass) {
   recipe.packing = pass->packing();
   recipe.pack.push_back(call("pack", {Place::w}, {Place::packed},
                              [pass](const Memory& m, const Parallel& parallel) { pass->pack(m, parallel); }));
+  if (pass->clears()) {
+    recipe.steps.push_back(call("clear", {}, {pass->to()}, [pass](const Memory& m, const Parallel& parallel) {
+      pass->clear(m, parallel);
+    }));
+  }
   recipe.steps.push_back(call(pass->step_name(), {pass->from(), Place::packed, Place::bias, Place::residual},
                               {pass->to(), Place::workspace},
                               [pass](const Memory& m, const Parallel& parallel) { pass->run(m, parallel); }));

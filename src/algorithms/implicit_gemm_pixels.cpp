@@ -108,7 +108,8 @@ bool PixelLanes::flat_is_better() const {
 }
 
 bool PixelLanes::rows_join() const {
-  return taps() == 1 && t_.out_step_h == 1 && t_.out_step_w == 1 && t_.out.stride_h == t_.columns;
+  const bool dense = t_.out_step_h == 1 && t_.out_step_w == 1 && t_.out.stride_h == t_.columns;
+  return taps() == 1 && (dense || t_.out_step_w > 1);
 }
 
 // Whole images, whose staging parts of the panels repeat.
@@ -166,7 +167,7 @@ PixelLanes::Division PixelLanes::best_division(int threads) const {
     const double apart = in_tiles_ ? fetch_ns(1, rows, columns) : 0;  // runs of planes want to be long
     each_panel_parts(least, pixel_parts, threads, [&](i64 parts, i64 items) {
       const double item = apart + item_ns(rows, columns, ceil_div(panels_.parts(), parts));
-      const double ns = division_ns(items, item, threads);
+      const double ns = apart + division_ns(items, item, threads);
       if (ns < best_ns) best_ns = ns, best = {rows, columns, parts};
     });
   };

@@ -38,7 +38,8 @@ class PixelLanes : public ImplicitGemmPart {
   void choose_items(int threads);
   // Rows one after the other as if they were one, where their ends would leave too many lanes empty.
   bool flat_is_better() const;
-  // The output's rows of a lone tap follow each other in memory, and their input can be staged so.
+  // The output's rows of a lone tap follow each other in memory, or its pixels are stored one by one anyway,
+  // and their input can be staged so.
   bool rows_join() const;
   void divide_flat(int threads);
   template <class Visit>

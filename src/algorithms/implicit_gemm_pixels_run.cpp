@@ -148,17 +148,20 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
   const bool last = cut + 1 == reductions_.parts();
   alignas(64) float finished[14 * 64];
   const i64 steps = taps() * reductions_.size(cut);
-  const auto result = [&](i64 row, i64 part, i64 panel) {
-    return static_cast<float*>(call.out) +
-           t_.out_offset(item.image0, item.group * t_.out_channels + panels_.begin(panel), item.row0 + row,
-                         item.column0) +
-           vectors.begin(part) * lanes_;
+  const bool scattered = joined_ && t_.out_step_w > 1;
+  const auto offset = [&](i64 row, i64 panel, i64 pixel) {  // in the result
+    const i64 k = item.group * t_.out_channels + panels_.begin(panel);
+    if (!scattered) return t_.out_offset(item.image0, k, item.row0 + row, item.column0) + pixel;
+    pixel += item.column0;
+    return t_.out_offset(item.image0, k, item.row0 + pixel / t_.columns, pixel % t_.columns);
   };
   // The lines that a tile will be stored to.
   const auto lines_of = [&](i64 row, i64 part, i64 panel) {
-    const i64 run = ceil_div(vectors.size(part) * lanes_ * 4, kFetchedLine);
-    return BrgemmFetch{reinterpret_cast<const char*>(result(row, part, panel)), panels_.size(panel) * run,
-                       run, run, t_.out.stride_c * 4};
+    const i64 begin = vectors.begin(part) * lanes_, end = std::min(pixels, vectors.begin(part + 1) * lanes_);
+    const i64 first = offset(row, panel, begin), floats = offset(row, panel, end - 1) + 1 - first;
+    const i64 run = ceil_div(floats * 4, kFetchedLine);
+    return BrgemmFetch{reinterpret_cast<const char*>(static_cast<const float*>(call.out) + first),
+                       panels_.size(panel) * run, run, run, t_.out.stride_c * 4};
   };
   const auto tile = [&](i64 row, i64 part, i64 panel, const BrgemmFetch& next) {
     const int m = static_cast<int>(panels_.size(panel)), width = static_cast<int>(vectors.size(part));
@@ -176,12 +179,12 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
     float* sum = finished;
     i64 stride = width * lanes_;
     if (in_registers_) {
-      sum = result(row, part, panel), stride = t_.out.stride_c;
+      const i64 to = offset(row, panel, column);
+      sum = static_cast<float*>(call.out) + to, stride = t_.out.stride_c;
       if (last) {
         brgemm.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
         if (call.residual != nullptr) {
-          brgemm.residual0 =
-              static_cast<const float*>(call.residual) + (sum - static_cast<const float*>(call.out));
+          brgemm.residual0 = static_cast<const float*>(call.residual) + to;
           brgemm.residual1 = brgemm.residual0 + 7 * stride;
         }
         brgemm.relu = p_.epilogue.activation == Activation::relu;
@@ -197,7 +200,16 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
     if (in_registers_ || !last) return;
     EpilogueCall end;
     end.from = sum, end.from_stride = stride, end.rows = m, end.columns = columns;
-    finish(end, call, item.image0, k, item.row0 + row, item.column0, column);
+    if (!scattered) {
+      finish(end, call, item.image0, k, item.row0 + row, item.column0, column);
+      return;
+    }
+    for (i64 done = 0; done < columns; done += end.columns) {
+      const i64 pixel = item.column0 + column + done;
+      end.from = sum + done;
+      end.columns = std::min(columns - done, t_.columns - pixel % t_.columns);
+      finish(end, call, item.image0, k, item.row0 + pixel / t_.columns, pixel % t_.columns, 0);
+    }
   };
   // Weights of some panels stay in the second-level cache, and a tile's input in the first while they pass.
   for (i64 panel0 = item.panel0; panel0 < item.panel1; panel0 += panel_group_) {
@@ -206,7 +218,7 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
       for (i64 part = 0; part < vectors.parts(); ++part) {
         for (i64 panel = panel0; panel < panel1; ++panel) {
           BrgemmFetch next;
-          if (!in_registers_) {
+          if (!in_registers_ && !(scattered && p_.dtype == DType::f32)) {
           } else if (panel + 1 < panel1) {
             next = lines_of(row, part, panel + 1);
           } else if (part + 1 < vectors.parts()) {

@@ -12,7 +12,7 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr i64 kLineFloats = 16;
+constexpr i64 kFilterLine = 16;  // floats of a cache line
 
 // Floats of a block of weights, and of each side's staged pixels: they stay in the second-level cache
 // together.
@@ -48,7 +48,7 @@ WeightsGradient::WeightsGradient(const Problem& problem, TileShape tile, int thr
   const i64 row_floats = t_.extent_h() * (t_.extent_w() + 15 * step_w());
   while (c_most > 1 && c_most * row_floats > most_stage_floats()) c_most = ceil_div(c_most, 2);
   // Whole cache lines of a filter in nhwc.
-  c_unit_ = c_most >= kLineFloats ? kLineFloats : 1;
+  c_unit_ = c_most >= kFilterLine ? kFilterLine : 1;
   c_parts_ = EvenSplit(ceil_div(t_.in_channels, c_unit_), c_most / c_unit_);
   k_parts_ = vector_parts(t_.out_channels, k_most, lanes_);
   k_stride_ = k_parts_.largest() * lanes_;
