@@ -195,8 +195,9 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
       brgemm[narrow].segments = list, brgemm[narrow].segment_count = taps() / merged;
       brgemm[narrow].length = length * merged;
       brgemm[narrow].c_row_stride = t_.out.stride_w * t_.out_step_w;
-      brgemm[narrow].relu =
-          in_registers_ && cut + 1 == reductions_.parts() && p_.epilogue.activation == Activation::relu;
+      const bool ends = in_registers_ && cut + 1 == reductions_.parts();
+      brgemm[narrow].relu = ends && p_.epilogue.activation == Activation::relu;
+      brgemm[narrow].hardswish = ends && p_.epilogue.activation == Activation::hardswish;
     }
     const float* panels =
         call.packed + taps() * channels_padded_ * (item.group * t_.in_channels + reductions_.begin(cut));

@@ -101,7 +101,8 @@ void pack_panel(const PanelPack& from, float* to);
 // Whether the micro-kernel can do the epilogue itself, on its way to memory.
 inline bool epilogue_in_registers(const Problem& p) {
   return p.dtype == DType::f32 && p.epilogue.residual_order == ResidualOrder::before_activation &&
-         (p.epilogue.activation == Activation::none || p.epilogue.activation == Activation::relu);
+         (p.epilogue.activation == Activation::none || p.epilogue.activation == Activation::relu ||
+          p.epilogue.activation == Activation::hardswish);
 }
 
 }  // namespace faltung

@@ -173,6 +173,7 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
           brgemm.residual1 = brgemm.residual0 + 7 * stride;
         }
         brgemm.relu = p_.epilogue.activation == Activation::relu;
+        brgemm.hardswish = p_.epilogue.activation == Activation::hardswish;
       }
     } else if (sums != nullptr) {
       stride = item.rows * item.columns;
