@@ -1,41 +1,27 @@
 #!/usr/bin/env bash
-# bench/known_devices.sh DEVICE...: tries on each device the kernels that its cost model chooses for the lists in
-# workloads/ and for common filters with common epilogues, and writes verdicts, compiled code and ceilings into
-# share/known_devices.pack, which is shipped: on such a device they are neither tried nor compiled again. They hold for
-# the device code they were made with, so this belongs before a release. Run it in the repository's root, with the
-# command built in build/ or named by FALTUNG; MATHS="f16 tf32" and DIRECTIONS="fwd" do fewer, and with SECONDS_LEFT=60
-# it ends after so long, with what was done by then: what most callers ask for comes first. Rows run side by side, one a
-# processor (JOBS): most of the time is compiling. What the pack has already stays in it, but with ANEW=1 nothing does:
-# after a change of device code what was there is of no more use. Writing it takes 10 ms a record more.
+# bench/known_devices.sh compile, then bench/known_devices.sh DEVICE...: makes share/known_devices.pack, which is
+# shipped, in two phases. The first needs no GPU, but NVRTC: it compiles the kernels that the cost model chooses for the
+# lists in workloads/ and for common filters with common epilogues, into build/known_devices/. The second tries them on
+# each device and measures its ceilings: compiled code serves every GPU of its architecture (H100 and H200) under any
+# driver, verdicts hold for one device and driver. What the first phase left out, the second compiles. Code holds for
+# the device code it was made of, so this belongs before a release.
+#
+# Run it in the repository's root, with the command built in build/ or named by FALTUNG. JOBS problems are worked at
+# side by side (as many as there are processors); WITHIN=60s begins nothing after so long: what most callers ask for
+# comes first, and what was done by then is there. MATHS="f16 tf32" and DIRECTIONS="fwd" do less. Phase one goes on
+# where it stopped, or with ANEW=1 from nothing. The verdicts that the pack has on other devices stay in it.
 set -euo pipefail
-export FALTUNG=${FALTUNG:-build/tools/faltung}
+FALTUNG=${FALTUNG:-build/tools/faltung} within=${WITHIN:-10000m} pack=${PACK:-share/known_devices.pack}
+here=${FOLDER:-build/known_devices}
+jobs=(); [ -z "${JOBS:-}" ] || jobs=(--jobs "$JOBS")
 if (($# == 0)); then
-  echo "bench/known_devices.sh: name the devices, e.g. cuda:0; \`faltung devices\` lists them" >&2
+  echo "bench/known_devices.sh: \`compile\`, or name the devices, e.g. cuda:0; \`faltung devices\` lists them" >&2
   exit 2
 fi
-FALTUNG_STORE=$(mktemp -d)
-export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none
-pieces=$(mktemp -d)
-trap 'rm -rf "$FALTUNG_STORE" "$pieces"' EXIT
-if [ -z "${ANEW:-}" ] && [ -e share/known_devices.pack ]; then "$FALTUNG" store import share/known_devices.pack; fi
 
-# one DEVICE LAYOUT MATH LIST DIRECTION EPILOGUE: a row that no kernel supports is no reason to stop; trials check.
-one() {
-  local left=$((DEADLINE - $(date +%s)))
-  ((left > 0)) || return 0
-  local math=(--dtype "$3")
-  [ "$3" != tf32 ] || math=(--math tf32)
-  timeout "$left" "$FALTUNG" bench --device "$1" --layout "$2" "${math[@]}" --suite "$4" --dir "$5" --epilogue "$6" --min-time 1us --repeat 1 --no-check >/dev/null 2>"$FALTUNG_STORE.$$" ||
-    { echo "$*: $(tail -1 "$FALTUNG_STORE.$$")" >&2; }
-  rm -f "$FALTUNG_STORE.$$"
-}
-export -f one
-DEADLINE=$(($(date +%s) + ${SECONDS_LEFT:-86400}))
-export DEADLINE
-"$FALTUNG" devices >/dev/null # ceilings, while nothing else runs
 # Filters of 1x1 to 7x7 with strides 1 and 2, on images that ask for small and large tiles.
-common=$pieces/common
-{
+common() {
+  local filter stride size n c h pad
   echo name,n,c,h,w,k,r,s,stride_h,stride_w,pad_top,pad_bottom,pad_left,pad_right
   for filter in 1 3 5 7; do
     for stride in 1 2; do
@@ -46,48 +32,65 @@ common=$pieces/common
       done
     done
   done
-} >"$common"
-# piece FILE NAME: the list in pieces of six rows.
-piece() {
-  tail -n +2 "$1" | split -l 6 -a 3 --additional-suffix=.csv - "$pieces/$2_"
-  sed -i "1i $(head -1 "$1")" "$pieces/$2"_*.csv
 }
-for list in workloads/*.csv; do piece "$list" "list_$(basename "$list" .csv)"; done
-piece "$common" common
-# tasks_of DEVICE MATH DIRECTION WHAT: WHAT is lists, or one of the epilogues behind common filters.
-tasks_of() {
-  local layout list
-  [[ " ${MATHS:-f16 bf16 tf32 f32} " == *" $2 "* && " ${DIRECTIONS:-fwd bwd_d bwd_w} " == *" $3 "* ]] || return 0
+# problems_of MATH DIRECTION LISTS [EPILOGUE]: in both layouts.
+problems_of() {
+  local layout list math=(--dtype "$1") epilogue=() suites=()
+  [[ " ${MATHS:-f16 bf16 tf32 f32} " == *" $1 "* && " ${DIRECTIONS:-fwd bwd_d bwd_w} " == *" $2 "* ]] || return 0
+  [ "$1" != tf32 ] || math=(--math tf32)
+  [ "$2 ${4:-}" = "fwd " ] || epilogue=(--epilogue "${4:-none}") # a list may say one of its own, which no gradient has
+  for list in $3; do suites+=(--suite "$list"); done
   for layout in nhwc nchw; do
-    if [ "$4" = lists ]; then
-      for list in "$pieces"/*.csv; do printf '%s\0' "$1" $layout "$2" "$list" "$3" none; done
-    else
-      for list in "$pieces"/common_*.csv; do printf '%s\0' "$1" $layout "$2" "$list" "$3" "$4"; done
-    fi
+    "$FALTUNG" prepare --problems --layout $layout "${math[@]}" --dir "$2" "${epilogue[@]}" "${suites[@]}" | tail -n +2
   done
 }
 # In the order of their value: inference in 16 bits (biasf32 is what networks ask for), then in 32, then training; of
 # epilogues the commonest first.
-tasks() {
-  local math epilogue direction
+problems() {
+  local math epilogue direction common=$here/common.csv lists="workloads/*.csv $here/common.csv"
+  echo name,problem
   for math in f16 bf16; do
-    tasks_of "$1" $math fwd lists
-    for epilogue in bias bias,relu biasf32,relu; do tasks_of "$1" $math fwd $epilogue; done
+    problems_of $math fwd "$lists"
+    for epilogue in bias bias,relu biasf32,relu; do problems_of $math fwd "$common" $epilogue; done
   done
-  for math in f32 tf32; do tasks_of "$1" $math fwd lists; done
-  for math in bf16 f16; do
-    for direction in bwd_d bwd_w; do tasks_of "$1" $math $direction lists; done
+  for math in f32 tf32; do problems_of $math fwd "$lists"; done
+  for math in f16 bf16; do
+    for direction in bwd_d bwd_w; do problems_of $math $direction "$lists"; done
   done
   for epilogue in bias,residual,relu biasf32,residual,relu bias,silu biasf32,silu bias,relu,maxpool2; do
-    for math in f16 bf16; do tasks_of "$1" $math fwd $epilogue; done
+    for math in f16 bf16; do problems_of $math fwd "$common" $epilogue; done
   done
   for math in f32 tf32; do
-    for epilogue in bias bias,relu; do tasks_of "$1" $math fwd $epilogue; done
-    for direction in bwd_d bwd_w; do tasks_of "$1" $math $direction lists; done
+    for epilogue in bias bias,relu; do problems_of $math fwd "$common" $epilogue; done
+    for direction in bwd_d bwd_w; do problems_of $math $direction "$lists"; done
   done
 }
-for device in "$@"; do
-  tasks "$device" | xargs -0 -n 6 -P "${JOBS:-$(nproc)}" bash -c 'one "$@"' one
-done
+# prepare DEVICE: what no kernel supports is no reason to stop; trials check.
+prepare() {
+  "$FALTUNG" prepare --device "$1" --suite "$here/problems.csv" --within "$within" "${jobs[@]}" || (($? == 1))
+}
+
+mkdir -p "$here"
+common >"$here/common.csv"
+problems >"$here/problems.csv"
+export FALTUNG_STORE=$here/store FALTUNG_KNOWN_DEVICES=none
+if [ "$1" = compile ]; then
+  [ -z "${ANEW:-}" ] || rm -rf "$here/store"
+  prepare "nvrtc:${ARCHITECTURE:-sm_90a}"
+  "$FALTUNG" store export "$here/code.pack"
+  exit
+fi
+
+FALTUNG_STORE=$(mktemp -d)
+export FALTUNG_STORE
+trap 'rm -rf "$FALTUNG_STORE"' EXIT
+if [ -z "${ANEW:-}" ] && [ -e "$pack" ]; then
+  "$FALTUNG" store import "$pack"
+  "$FALTUNG" store clear kernel >/dev/null
+fi
+if [ -e "$here/code.pack" ]; then FALTUNG_KNOWN_DEVICES=$here/code.pack; fi
+for device in "$@"; do prepare "$device"; done
+if [ -e "$here/code.pack" ]; then "$FALTUNG" store import "$here/code.pack"; fi
 for kind in trials lock; do "$FALTUNG" store clear $kind >/dev/null; done
-"$FALTUNG" store export share/known_devices.pack
+"$FALTUNG" store export "$pack"
+ls -l "$pack"

@@ -4,18 +4,24 @@
     bench/torch_models.py host                          what a call costs the host
     bench/torch_models.py patch resnet50 --layout nhwc  faltung.torch.patch, as it runs and in CUDA graphs
     bench/torch_models.py compile resnet50 --backend faltung
+    bench/torch_models.py compile resnet50 unet --vs max-autotune  beside PyTorch's own compiler in that mode
     bench/torch_models.py train resnet50 --layout nhwc  forward and backward pass, bf16 by autocast
 
 Weights are random, batch norm's statistics those of one batch. ResNet-50, ConvNeXt and MobileNetV3 are torchvision's. Several models
 may be named, to be run one after the other.
 """
 import argparse
+import copy
+import os
 import pathlib
+import shlex
 import sys
 import time
 
 import torch
 from torch import nn
+
+import beside
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "examples"))
 
@@ -114,6 +120,19 @@ def timed_in_a_graph(function, device):
     ms = timed(graph.replay, device)
     del kept
     return ms
+
+
+def print_kernels(function, what, runs=5, most=40):
+    """Those of one run that take longest, by PyTorch's profiler."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        for _ in range(runs):
+            function()
+        torch.cuda.synchronize()
+    events = sorted((e for e in seen.key_averages() if e.device_time_total > 0), key=lambda e: -e.device_time_total)
+    print(f"{what}: {sum(e.count for e in events) / runs:.0f} kernels, {sum(e.device_time_total for e in events) / runs:.0f} us")
+    for event in events[:most]:
+        print(f"{event.device_time_total / runs:10.1f} us {event.count / runs:5.0f} {event.key[:150]}")
+    sys.stdout.flush()
 
 
 def host_us(function, device, runs=200, repeat=30):
@@ -257,6 +276,46 @@ def compile_model(options):
               f"{before / after:.2f} times as fast; error {error(compiled(x)):.1e}; ready after {took:.1f} s")
 
 
+def compile_beside(options):
+    """One of the processes that compare_compiled starts."""
+    import faltung.torch  # noqa: F401
+    beside.measure_alone()
+    model, x, error = in_f16(options)
+
+    def ready(**how):
+        begin = time.perf_counter()
+        compiled = compiled_by(argparse.Namespace(**how), copy.deepcopy(model))
+        for _ in range(3):  # the second call captures a CUDA graph
+            compiled(x)
+        synchronize(options.device)
+        return lambda: compiled(x), time.perf_counter() - begin
+    with torch.no_grad():
+        ours, our_s = ready(backend="faltung", mode=options.mode)
+        stage(f"{options.model} by faltung is ready after {our_s:.1f} s")
+        theirs, their_s = ready(backend="inductor", mode=options.vs)
+        errors = error(model(x)), error(ours()), error(theirs())
+        with beside.turn():
+            before, graph = timed(lambda: model(x), options.device), timed_in_a_graph(lambda: model(x), options.device)
+            turns = [(timed(ours, options.device, 3), timed(theirs, options.device, 3)) for _ in range(5)]
+            after, compiled = (sorted(times)[len(times) // 2] for times in zip(*turns))
+            print(f"compile {options.model} {options.layout} b{len(x)}: PyTorch {before:.3f} ms, in a graph {graph:.3f}, error {errors[0]:.1e}; "
+                  f"faltung {after:.3f}, error {errors[1]:.1e}, ready after {our_s:.1f} s; inductor {options.vs} {compiled:.3f}, error "
+                  f"{errors[2]:.1e}, ready after {their_s:.1f} s; ratio {compiled / after:.3f}", flush=True)
+            if options.rows:
+                print_kernels(ours, f"{options.model} by faltung")
+                print_kernels(theirs, f"{options.model} by inductor {options.vs}")
+
+
+def compare_compiled(options):
+    """All models at once, until each is compiled; then timed one after the other."""
+    words = [sys.executable, __file__, "--vs", options.vs, "--layout", options.layout, "--device", options.device]
+    for name in ("mode", "batch", "size"):
+        words += [f"--{name}", str(getattr(options, name))] if getattr(options, name) else []
+    words += ["--rows"] * options.rows
+    jobs = [shlex.join([*words, "compile", model]) for model in options.models]
+    beside.run(jobs, options.prepare, options.limit, options.cache)
+
+
 def train(options):
     import faltung.torch as ft
     model, x = made(options)
@@ -327,15 +386,20 @@ def main():
     parser.add_argument("--compiled", action="store_true", help="train: compiled by --backend, not patched")
     parser.add_argument("--backend", default="faltung", help="of torch.compile; inductor with --mode reduce-overhead runs as a CUDA graph, too")
     parser.add_argument("--mode", help="of torch.compile: reduce-overhead, max-autotune, ...")
+    parser.add_argument("--vs", metavar="MODE", help="compile: beside inductor in a mode, such as max-autotune; the models' compilers run at once")
+    beside.add_options(parser)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--size", type=int, help="of the image")
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--parts", action="store_true", help="train: also what the host takes, and the step in a CUDA graph")
-    parser.add_argument("--rows", action="store_true", help="print every layer, too")
+    parser.add_argument("--rows", action="store_true", help="print every layer, or with --vs every kernel, too")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True
+    if options.what == "compile" and options.vs and beside.LOCK not in os.environ:
+        return compare_compiled(options)
+    functions = {"host": host, "patch": patch, "compile": compile_beside if options.vs else compile_model, "train": train}
     for options.model in options.models:
-        {"host": host, "patch": patch, "compile": compile_model, "train": train}[options.what](options)
+        functions[options.what](options)
 
 
 if __name__ == "__main__":

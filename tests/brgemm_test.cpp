@@ -133,6 +133,50 @@ TEST(Brgemm, HardswishIsTheEpilogues) {
   }
 }
 
+// Rows at a stride, of which a group's channels are a part; the last vector may be stored in part.
+void check_groups(int rows, int taps, int length, int columns) {
+  std::mt19937 random(1);
+  const std::int64_t lanes = brgemm_lanes(), pixel = lanes + 3, c_stride = lanes + 5;
+  const BrgemmSegment segments[] = {{0, 0}, {40, 2 * lanes}};
+  const std::vector<float> a = small_integers(static_cast<std::size_t>(60 + 20 * pixel), random);
+  const std::vector<float> b = small_integers(static_cast<std::size_t>(60 * lanes), random);
+  const std::vector<float> bias = small_integers(16, random);
+  std::vector<float> c(static_cast<std::size_t>(16 * c_stride), kUntouched), expected = c;
+  BrgemmCall call;
+  call.a0 = a.data(), call.a_row_stride = pixel, call.b = b.data();
+  call.segments = segments, call.segment_count = 2, call.length = length;
+  call.c0 = c.data(), call.c1 = c.data() + 7 * c_stride, call.c_row_stride = c_stride;
+  call.columns = columns, call.column_bias = bias.data();
+  for (int row = 0; row < rows; ++row) {
+    for (int j = 0; j < columns; ++j) {
+      float sum = bias[static_cast<std::size_t>(j)];
+      for (const BrgemmSegment& s : segments) {
+        for (int i = 0; i < length; ++i) {
+          for (int tap = 0; tap < taps; ++tap) {
+            sum += a[static_cast<std::size_t>(s.a + (row + tap) * pixel + j / length * length + i)] *
+                   b[static_cast<std::size_t>(s.b + (i * taps + tap) * lanes + j)];
+          }
+        }
+      }
+      expected[static_cast<std::size_t>(row * c_stride + j)] = sum;
+    }
+  }
+  brgemm_group_kernel(rows, taps)(call);
+  EXPECT_EQ(c, expected) << rows << " rows, " << taps << " taps, groups of " << length << ", " << columns
+                         << " columns";
+}
+
+TEST(Brgemm, GroupsInAVectorAreExactOnIntegers) {
+  for (int length = 1; length <= brgemm_lanes(); length *= 2) {
+    for (int rows = 1; rows <= brgemm_max_group_rows(); ++rows) {
+      for (const int taps : {1, 3}) {
+        for (const int columns : {1, brgemm_lanes() - 1, brgemm_lanes()})
+          check_groups(rows, taps, length, columns);
+      }
+    }
+  }
+}
+
 TEST(Brgemm, NoSegmentsGiveZero) {
   std::vector<float> c(64, kUntouched);
   BrgemmCall call;

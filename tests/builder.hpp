@@ -2,6 +2,7 @@
 #ifndef FALTUNG_TESTS_BUILDER_HPP_
 #define FALTUNG_TESTS_BUILDER_HPP_
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,8 +42,13 @@ class Builder {
  private:
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Parallel> parallel_;
+  // FALTUNG_TEST_STORE: a folder that keeps what was compiled, for runs that one compiler serves.
+  static std::string folder(const Scratch& scratch) {
+    const char* const given = std::getenv("FALTUNG_TEST_STORE");
+    return given == nullptr ? scratch.path() : given;
+  }
   const Scratch scratch_;
-  Store store_{scratch_.path()};
+  Store store_{folder(scratch_)};
 };
 
 }  // namespace faltung

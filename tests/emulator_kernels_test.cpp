@@ -3,7 +3,9 @@
 //
 // FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_PROBLEM=<problem string>
 // to that problem with every config, FALTUNG_TEST_PART=<i>/<n> to every n-th case, i from 1: with
-// FALTUNG_TEST_FULL=1 all takes hours of one core, and parts run side by side.
+// FALTUNG_TEST_FULL=1 all takes hours of one core, and parts run side by side. FALTUNG_TEST_RECORD=<file>
+// (tests/case_record.hpp) goes on where a run was cut off, FALTUNG_TEST_STORE=<folder> keeps what was
+// compiled.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 
 #include "src/problem/text.hpp"
 #include "tests/builder.hpp"
+#include "tests/case_record.hpp"
 #include "tests/emulator/device.hpp"
 #include "tests/emulator/half_definitions.hpp"
 #include "tests/emulator/run.hpp"
@@ -103,12 +106,16 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
     const std::string what = candidate.kernel() + " for " + to_string(problem);
     const char* only = std::getenv("FALTUNG_TEST_ONLY");
     if (only != nullptr && !matches(only, candidate.kernel())) return;
+    const std::string recorded = std::string(GetParam()) + " " + what;
+    if (record_.has(recorded)) return;
+    bool right = true;
     try {
       const auto plan = builder_->plan(problem, candidate);
       for (const Data data : {Data::small_integers, Data::random}) {
         const bool exact = data == Data::small_integers;
         const Oracle oracle(problem, data, exact ? 1 : 2);
         const Finding finding = run(*plan, candidate.accuracy, oracle, parallel_);
+        right = right && finding.right();
         EXPECT_TRUE(finding.right()) << what << (exact ? ", on small integers: " : ", on random data: ")
                                      << finding.worst;
       }
@@ -125,12 +132,15 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
         if (!defined().contains(chooses ? "v_cmp_" + mnemonic.substr(7) : mnemonic))
           undefined_.emplace(mnemonic, where);
       }
+      record_.add(right ? "right" : "wrong", recorded);
     } catch (const Error& error) {
       // What uses private memory is left out, and said.
       if (std::string(error.what()).find("bytes of private memory") != std::string::npos) {
         std::printf("left out: %s: %s\n", what.c_str(), error.what());
+        record_.add("declined", recorded);
         return;
       }
+      record_.add("wrong", recorded);
       ADD_FAILURE() << what << ": " << error.what();
     }
   }
@@ -180,6 +190,7 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
 
   std::shared_ptr<EmulatedDevice> device_;
   std::optional<Builder> builder_;
+  CaseRecord record_;
   const Parallel parallel_{1};
   int verified_ = 0;
   std::map<std::string, int> by_algorithm_;

@@ -28,7 +28,7 @@ void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Proble
   const int steps = tiling.k_block * size_of(problem.dtype) / 32;
   const KernelConfig c = kernel_config(tiling, problem);
   const int products = c.parts == 2 ? 3 : 1;
-  EXPECT_GE(count_instructions(binary.code, kHgmmaOfShared),
+  EXPECT_GE(count_instructions(binary.code, c.through_registers() ? kHgmma : kHgmmaOfShared),
             steps * tiling.m_blocks() * tiling.n_blocks() / tiling.groups * halves(c) * products)
       << source.name;
 }
@@ -73,6 +73,22 @@ TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
     ASSERT_EQ(unfit(parse_tiling(kind.tiling), problem), "") << kind.tiling;
     expect_compiles_well(*nvrtc, parse_tiling(kind.tiling), problem);
   }
+}
+
+// The exact error function has a dozen selections a result.
+TEST(ImplicitGemmSm90, GeluOfSixteenBitsIsTheQuickOne) {
+  const Nvrtc* const nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const auto text = [](const char* dtype) {
+    const Problem p = parse_problem("fwd:n1c64h1w6272k256r1s1:nhwc:bias:gelu:" + std::string(dtype));
+    return kernel_source(tilings_of(p).front(), p).whole().text;
+  };
+  for (const char* dtype : {"f16", "bf16"})
+    EXPECT_THAT(text(dtype), testing::HasSubstr("quick_gelu(x, slope)"));
+  EXPECT_THAT(text("f32"), testing::HasSubstr("activate_gelu(x, slope)"));
+  const Problem p = parse_problem("fwd:n1c64h1w6272k256r1s1:nhwc:bias:gelu:f16");
+  for (const Tiling& tiling : {tilings_of(p).front(), tilings_of(p).back()})
+    expect_compiles_well(*nvrtc, tiling, p);
 }
 
 TEST(ImplicitGemmSm90, ACompileErrorNamesTheKernelAndShowsTheLog) {

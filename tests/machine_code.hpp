@@ -14,6 +14,8 @@ struct Operation {
   std::uint64_t bits, value;
 };
 inline constexpr Operation kHgmmaOfShared{0xfff, 0x9f0}, kHgmma{0x1ff, 0x1f0};
+// One thread of a warp is chosen, under any condition or under none; a barrier of all memory.
+inline constexpr Operation kElect{0xfff, 0x82f}, kElectAlways{0xffff, 0x782f}, kMembar{0xfff, 0x992};
 
 // Instructions of 16 bytes that do it, in the sections of code of an ELF file.
 inline int count_instructions(const std::string& elf, const Operation& operation) {

@@ -96,7 +96,7 @@ TEST_F(PackTest, DamageIsAnErrorOrAnotherRecordsNeverWrongContent) {
   EXPECT_THROW(Pack(file(later)), Error);
 }
 
-// As text and as digits that stand for bytes, of even and odd number; behind a dictionary, too.
+// As text and as digits that stand for bytes, of even and odd number; of many that are alike, too.
 TEST_F(PackTest, PayloadsComeBackAsTheyWere) {
   std::vector<Record> many;
   for (const char* payload :
@@ -114,7 +114,7 @@ TEST_F(PackTest, PayloadsComeBackAsTheyWere) {
   EXPECT_LT(bytes.size(), many.size() * 200) << "of digits that are alike";
 }
 
-// What a plan asks of a pack first: neither a record of another kind nor the dictionary is touched.
+// What a plan asks of a pack first: no record of another kind is touched.
 TEST_F(PackTest, ToLookForAKindReadsNoOther) {
   std::vector<Record> many = records();
   std::string bytes = Pack::encode(many);
@@ -163,6 +163,32 @@ TEST_F(PackTest, ADamagedOneIsOneWarningAndTheEngineWorks) {
   engine.on_warning([&](const std::string& line) { said.push_back(line); });
   EXPECT_FALSE(engine.plan(parse_problem("n1c4h5w5k4r3s3")).kernel().empty());
   EXPECT_THAT(said, ElementsAre(HasSubstr(path + ": is no")));
+}
+
+// Records that lie beside what was tampered with are missing, too; those of another block are there.
+TEST_F(PackTest, WhatWasTamperedWithIsMissingWithOneWarning) {
+  std::string bytes = Pack::encode(records());
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);  // of the last kind's block
+  std::vector<std::string> said;
+  const Store store(file(bytes), [&](const std::string& line) { said.push_back(line); });
+  for (const Record& record : records())
+    EXPECT_EQ(store.get(record.kind, record.key).has_value(), record.kind == "kernel") << record.key;
+  EXPECT_THAT(said, ElementsAre(HasSubstr("a block of records is damaged; taken as missing")));
+}
+
+// More than one block of a kind, and more than are kept: each record is found again, in any order.
+TEST_F(PackTest, ManyBlocksAreReadInAnyOrder) {
+  std::vector<Record> many;
+  for (int i = 0; i < 24; ++i) {
+    std::string payload(std::size_t{1} << 20, static_cast<char>('g' + i % 20));
+    many.push_back({"kernel", "entry\n" + std::to_string(i), payload + std::to_string(i), i});
+  }
+  const Pack pack(file(Pack::encode(many)));
+  for (int i = 0; i < 48; ++i) {
+    const Record& record = many[static_cast<std::size_t>(i * 7 % 24)];
+    EXPECT_TRUE(same(pack.get(record.kind, record.key).value(), record)) << record.key;
+  }
+  EXPECT_EQ(all(pack, "kernel").size(), 24u);
 }
 
 TEST_F(PackTest, OpeningOneReadsItsHeadAlone) {

@@ -106,6 +106,7 @@ TEST(WeightsGradientSm90, AnUnfitTileSaysWhichLimitItBreaks) {
   EXPECT_THAT(unfit(parse_tile("patch_bt64x64_tp3x8x1_st4"), p), testing::HasSubstr("by 16"));
   EXPECT_THAT(unfit(parse_tile("patch_bt64x64_tp8x32x1_st3_sk33"), p), testing::HasSubstr("shares"));
   EXPECT_THAT(unfit(parse_tile("patch_bt64x64_tp8x32x1_st3_cl3_sk3"), p), testing::HasSubstr("cluster"));
+  EXPECT_THAT(unfit(parse_tile("patch_bt64x64_tp8x32x1_st3_cl4_sk4"), p), testing::HasSubstr("cluster"));
   EXPECT_THAT(unfit(parse_tile("lines_bt64x64_tp8x32x1_st2_ys3"), p), testing::HasSubstr("NCHW"));
   const Problem strided = parse_problem("bwd_w:n8c64h32w32k64r3s3:st2:pad1:f32:nchw");
   EXPECT_THAT(unfit(parse_tile("lines_bt64x32_tp8x32x1_st2_ys3"), strided), testing::HasSubstr("stride"));
@@ -216,6 +217,30 @@ void expect_good_kernel(const Problem& problem, const std::string& name, int pro
   const Binary binary = Nvrtc::get()->compile(source(parse_tile(name), problem).whole(), "sm_90a");
   expect_good_code(binary, name);
   EXPECT_GE(count_instructions(binary.code, kHgmma), products) << name;
+}
+
+// The thread that asks the copy engine for boxes is chosen once: where the compiler does not know that it is
+// one, it chooses at each box again, in a loop. Blocks that add up their sums wait for barriers of theirs,
+// not for all memory.
+TEST(WeightsGradientSm90, ProducersAreChosenOnceAndClustersWaitForNoMemory) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const std::pair<const char*, const char*> all[] = {
+      {"bwd_w:n32c1024h14w14k512r1s1:f16:nhwc", "patch_bt64x128_tp1x128x1_st4_cl2_sk2"},
+      {"bwd_w:n32c256h14w14k256r3s3:pad1:f16:nhwc", "patch_bt64x32_tp14x2x4_st4_cl2_sk4"},
+      {"bwd_w:n8c256h28w28k256r1s1:f16:nchw", "planes_bt64x128_tp1x64x1_st8_mx_sk3"},
+      {"bwd_w:n2c64h64w64k64r3s3:pad1:f32:nhwc:math=tf32", "lines_bt64x64_tp4x32x1_st2_ys6_cl2_sk2"}};
+  for (const auto& [text, name] : all) {
+    const Problem problem = parse_problem(text);
+    const Tile tile = parse_tile(name);
+    ASSERT_EQ(unfit(tile, problem), "") << name;
+    const Binary binary = Nvrtc::get()->compile(source(tile, problem).whole(), "sm_90a");
+    expect_good_code(binary, name);
+    const auto count = [&](const Operation& o) { return count_instructions(binary.code, o); };
+    if (tile.kind != Kind::lines)
+      EXPECT_TRUE(count(kElect) > 0 && count(kElect) == count(kElectAlways)) << name;
+    // But what warps turn is fenced for the matrix units.
+    EXPECT_EQ(count(kMembar), config(tile, problem).turns() ? 1 : 0) << name;
+  }
 }
 
 // A few tiles of every problem: FALTUNG_TEST_FULL=1 compiles them all.

@@ -55,63 +55,32 @@ HWY_INLINE T* row_of(int m, T* group0, T* group1, std::int64_t stride) {
   return m < 7 ? group0 + m * stride : group1 + (m - 7) * stride;
 }
 
-template <BrgemmRows kRows, int kM, int kVectors>
-void brgemm_tile(const BrgemmCall& call) {
+// The lines of a BrgemmFetch.
+struct Lines {
+  const char* at;
+  std::int64_t left, run_left, run_lines, skip;
+  explicit Lines(const BrgemmFetch& fetch)
+      : at(fetch.at),
+        left(fetch.lines),
+        run_left(fetch.run_left),
+        run_lines(fetch.run_lines),
+        skip(fetch.run_stride - 64 * (fetch.run_lines - 1)) {}
+
+  template <int kLocality>
+  HWY_INLINE void fetch() {
+    __builtin_prefetch(at, 0, kLocality);
+    const bool end = --run_left == 0;
+    at += end ? skip : 64;
+    run_left = end ? run_lines : run_left;
+    --left;
+    keep(at);
+  }
+};
+
+// What is done to a tile's sums, and storing them.
+template <int kM, int kVectors>
+HWY_INLINE void finish_tile(const BrgemmCall& call, BrgemmVec (&sum)[kM][kVectors]) {
   const BrgemmTag d;
-  BrgemmVec sum[kM][kVectors];
-#pragma GCC unroll 16
-  for (int m = 0; m < kM; ++m) {
-#pragma GCC unroll 4
-    for (int n = 0; n < kVectors; ++n) sum[m][n] = hn::Zero(d);
-  }
-
-  const std::int64_t stride = 4 * call.a_row_stride, stride3 = 3 * stride, stride5 = 5 * stride;
-  const std::int64_t a_step = 4 * call.a_step, b_step = 4 * call.b_step;
-  const char* ahead = static_cast<const char*>(call.ahead != nullptr ? call.ahead : call.a0);
-  const std::int64_t ahead_step = call.ahead_step;
-  const BrgemmSegment* const end = call.segments + call.segment_count;
-  for (const BrgemmSegment* segment = call.segments; segment != end; ++segment) {
-    const char* a0 = static_cast<const char*>(call.a0) + 4 * segment->a;
-    const char* a1 = kM > 7 ? static_cast<const char*>(call.a1) + 4 * segment->a : nullptr;
-    const char* b = static_cast<const char*>(call.b) + 4 * segment->b;
-    std::int64_t left = call.length;
-    do {
-      if constexpr (kRows == BrgemmRows::strided) {
-        __builtin_prefetch(ahead, 0, 3);
-        ahead += ahead_step;
-        keep(ahead);
-      }
-      if constexpr (kRows == BrgemmRows::strided && kVectors > 1) {
-        // Of packed weights, which come from L2 where they are read again for each tile: 16 steps ahead
-        // covers its latency.
-#pragma GCC unroll 4
-        for (int n = 0; n < kVectors; ++n) __builtin_prefetch(b + (16 * kVectors + n) * kLanes * 4, 0, 3);
-      }
-      BrgemmVec bs[kVectors];
-#pragma GCC unroll 4
-      for (int n = 0; n < kVectors; ++n) {
-        bs[n] = hn::LoadU(d, reinterpret_cast<const float*>(b) + n * kLanes);
-      }
-#pragma GCC unroll 16
-      for (int m = 0; m < kM; ++m) {
-        const char* group = m < 7 ? a0 : a1;
-        const float* row;
-        if constexpr (kRows == BrgemmRows::contiguous) {
-          row = reinterpret_cast<const float*>(group) + m % 7;
-        } else {
-          row = a_row(group, m % 7, stride, stride3, stride5);
-        }
-        const BrgemmVec a = hn::Set(d, *row);
-#pragma GCC unroll 4
-        for (int n = 0; n < kVectors; ++n) sum[m][n] = hn::MulAdd(a, bs[n], sum[m][n]);
-      }
-      a0 += a_step;
-      if constexpr (kM > 7) a1 += a_step;
-      b += b_step;
-      keep(a0), keep(a1), keep(b);
-    } while (--left != 0);
-  }
-
   // The last vector is the one that may be stored in part.
   const bool whole = call.columns == kVectors * kLanes;
   const std::size_t last_lanes = static_cast<std::size_t>(call.columns - (kVectors - 1) * kLanes);
@@ -177,6 +146,70 @@ void brgemm_tile(const BrgemmCall& call) {
       }
     }
   }
+}
+
+template <BrgemmRows kRows, int kM, int kVectors>
+void brgemm_tile(const BrgemmCall& call) {
+  const BrgemmTag d;
+  BrgemmVec sum[kM][kVectors];
+#pragma GCC unroll 16
+  for (int m = 0; m < kM; ++m) {
+#pragma GCC unroll 4
+    for (int n = 0; n < kVectors; ++n) sum[m][n] = hn::Zero(d);
+  }
+
+  const std::int64_t stride = 4 * call.a_row_stride, stride3 = 3 * stride, stride5 = 5 * stride;
+  const std::int64_t a_step = 4 * call.a_step, b_step = 4 * call.b_step;
+  const char* ahead = static_cast<const char*>(call.ahead != nullptr ? call.ahead : call.a0);
+  const std::int64_t ahead_step = call.ahead_step;
+  Lines near(call.near), far(call.far);
+  const BrgemmSegment* const end = call.segments + call.segment_count;
+  for (const BrgemmSegment* segment = call.segments; segment != end; ++segment) {
+    const char* a0 = static_cast<const char*>(call.a0) + 4 * segment->a;
+    const char* a1 = kM > 7 ? static_cast<const char*>(call.a1) + 4 * segment->a : nullptr;
+    const char* b = static_cast<const char*>(call.b) + 4 * segment->b;
+    std::int64_t left = call.length;
+    do {
+      if constexpr (kRows == BrgemmRows::strided) {
+        __builtin_prefetch(ahead, 0, 3);
+        ahead += ahead_step;
+        keep(ahead);
+      }
+      if constexpr (kRows == BrgemmRows::contiguous) {
+        if (near.left > 0) near.fetch<3>();
+        if (far.left > 0) far.fetch<2>();
+      }
+      if constexpr (kRows == BrgemmRows::strided && kVectors > 1) {
+        // Of packed weights, which come from L2 where they are read again for each tile: 16 steps ahead
+        // covers its latency.
+#pragma GCC unroll 4
+        for (int n = 0; n < kVectors; ++n) __builtin_prefetch(b + (16 * kVectors + n) * kLanes * 4, 0, 3);
+      }
+      BrgemmVec bs[kVectors];
+#pragma GCC unroll 4
+      for (int n = 0; n < kVectors; ++n) {
+        bs[n] = hn::LoadU(d, reinterpret_cast<const float*>(b) + n * kLanes);
+      }
+#pragma GCC unroll 16
+      for (int m = 0; m < kM; ++m) {
+        const char* group = m < 7 ? a0 : a1;
+        const float* row;
+        if constexpr (kRows == BrgemmRows::contiguous) {
+          row = reinterpret_cast<const float*>(group) + m % 7;
+        } else {
+          row = a_row(group, m % 7, stride, stride3, stride5);
+        }
+        const BrgemmVec a = hn::Set(d, *row);
+#pragma GCC unroll 4
+        for (int n = 0; n < kVectors; ++n) sum[m][n] = hn::MulAdd(a, bs[n], sum[m][n]);
+      }
+      a0 += a_step;
+      if constexpr (kM > 7) a1 += a_step;
+      b += b_step;
+      keep(a0), keep(a1), keep(b);
+    } while (--left != 0);
+  }
+  finish_tile(call, sum);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -25,6 +25,14 @@ struct BrgemmSegment {
   std::int64_t a, b;
 };
 
+// Lines of memory to bring to the cache, one a step, for what comes next: many at once would wait for each
+// other, and the products for them. So many, in runs of run_lines with run_stride bytes from one's begin to
+// the next's; at is the next line, of whose run run_left are left.
+struct BrgemmFetch {
+  const char* at = nullptr;
+  std::int64_t lines = 0, run_left = 0, run_lines = 0, run_stride = 0;
+};
+
 struct BrgemmCall {
   const void* a0 = nullptr;       // row 0
   const void* a1 = nullptr;       // row 7; not read with fewer than 8 rows
@@ -40,6 +48,8 @@ struct BrgemmCall {
   // none. For BrgemmRows::strided.
   const void* ahead = nullptr;
   std::int64_t ahead_step = 0;
+  // The same for BrgemmRows::contiguous: to the first-level cache, and then to the second-level cache.
+  BrgemmFetch near, far;
 
   float* c0 = nullptr;
   float* c1 = nullptr;
@@ -72,6 +82,18 @@ inline constexpr int kBrgemmMaxVectors = 4;
 int brgemm_max_rows(int vectors);
 // 1 <= rows <= brgemm_max_rows(vectors), 1 <= vectors <= kBrgemmMaxVectors.
 BrgemmKernel brgemm_kernel(BrgemmRows a_rows, int rows, int vectors);
+
+// The same for groups of few channels, which lie side by side in a vector: lane j sums over its own group,
+//
+//   C[row][j] = sum over segments g, over i in [0, length), over tap in [0, taps) of
+//               A[g.a + (row + tap) * a_row_stride + j / length * length + i] * B[g.b + (i * taps + tap) *
+//               lanes + j]
+//
+// for rows from a0 and c0 on, with c1 where the seventh is. length is a group's channels, a power of two and
+// at most lanes. Vectors of A are read whole. 1 <= rows <= brgemm_max_group_rows(), taps 1 or 3: a vector of
+// A is loaded once for all taps, and each channel of it spread over its group's lanes once.
+BrgemmKernel brgemm_group_kernel(int rows, int taps);
+int brgemm_max_group_rows();
 
 // How many elements pack_brgemm_b writes.
 inline std::int64_t packed_brgemm_b_elements(std::int64_t length, std::int64_t columns, int width) {

@@ -126,6 +126,7 @@ void TransposeType(const void* from, i64 from_stride, i64 rows, i64 columns, flo
           const float* const floats = static_cast<const float*>(from) + r0 * from_stride;
           for (i64 r = 0; r < kBlock; ++r)
             __builtin_prefetch(floats + r * from_stride + c0 + 2 * kBlock, 0, 3);
+          for (i64 c = c0; c < c1; ++c) __builtin_prefetch(to + c * to_stride + r0 + 2 * kBlock, 1, 3);
           for (; whole + 4 <= c1; whole += 4) {
             for (i64 r = 0; r < kBlock; r += kFloatLanes)
               transpose_four(floats + r * from_stride + whole, from_stride, to + whole * to_stride + r0 + r,

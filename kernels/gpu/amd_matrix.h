@@ -1,8 +1,9 @@
-// AMD's matrix units: what a wave's lanes hold of their operands and results, by AMD's maps. For
-// compilers that know the builtins.
+// AMD's matrix units: what a wave's lanes hold of their operands and results, by AMD's maps; and in their
+// place, where a chip has none, vector instructions that multiply pairs of halves and add both products to a
+// float. For compilers that know the builtins.
 //
-// The host defines MATRIX_mfma (CDNA 2 and later), MATRIX_wmma (RDNA 3) or MATRIX_wmma12 (RDNA 4). After
-// convolution.h, whose DTYPE decides the product.
+// The host defines MATRIX_mfma (CDNA 2 and later), MATRIX_wmma (RDNA 3), MATRIX_wmma12 (RDNA 4) or
+// MATRIX_dot2 (RDNA 2 and two chips before; f16 alone). After convolution.h, whose DTYPE decides the product.
 //
 // A fragment is 16 rows by FRAGMENT_CHUNKS chunks of 16 bytes along the sum. Which steps of the sum an
 // instruction takes together is the same for both operands, and otherwise free: so each lane takes whole
@@ -102,6 +103,39 @@ F_DEVICE F_RESULTS multiply(const uint4* a, const uint4* b, F_RESULTS d) {
 }
 #endif
 
+// A wave's lanes are 4 by 8, and each computes 4 rows by 2 columns of a fragment, a chunk of the sum at a
+// time.
+#ifdef MATRIX_dot2
+#define WAVE 32
+#define FRAGMENT_CHUNKS 1
+#define LANE_CHUNK(lane, i) 0
+#define LEFT_READS 4
+#define LEFT_ROW(lane, i) ((lane) / 8 + 4 * (i))
+#define RIGHT_READS 2
+#define RIGHT_COLUMN(lane, i) ((lane) % 8 + 8 * (i))
+#define RESULTS 8
+#define RESULT_ROW(lane, i) LEFT_ROW(lane, (i) / 2)
+#define RESULT_COLUMNS 2
+#define F_RESULTS results8_t
+typedef half_t halves2_t __attribute__((ext_vector_type(2)));
+F_DEVICE F_RESULTS multiply(const uint4* a, const uint4* b, F_RESULTS d) {
+#define F_ADD_PAIRS(word)                                                                                    \
+  F_UNROLL                                                                                                   \
+  for (int i = 0; i < 8; ++i) {                                                                              \
+    d[i] =                                                                                                   \
+        __builtin_amdgcn_fdot2(F_AS(halves2_t, a[i / 2].word), F_AS(halves2_t, b[i % 2].word), d[i], false); \
+  }
+  F_ADD_PAIRS(x) F_ADD_PAIRS(y) F_ADD_PAIRS(z) F_ADD_PAIRS(w) return d;
+}
+#else
+// Of either operand a lane reads a row's, or column's, chunks; its results are of one column.
+#define LEFT_READS LANE_CHUNKS
+#define LEFT_ROW(lane, i) ((lane) % 16)
+#define RIGHT_READS LANE_CHUNKS
+#define RIGHT_COLUMN(lane, i) ((lane) % 16)
+#define RESULT_COLUMNS 1
+#endif
+
 // A lane's value that is computed once and kept in a register: compilers would compute it again in a loop.
 #define F_KEEP(value) __asm__("" : "+v"(value))
 
@@ -113,6 +147,8 @@ F_DEVICE F_RESULTS multiply(const uint4* a, const uint4* b, F_RESULTS d) {
 typedef __amdgpu_buffer_rsrc_t buffer_t;
 #if defined(MATRIX_mfma)
 #define F_BUFFER_FORMAT 0x00020000
+#elif defined(MATRIX_dot2)
+#define F_BUFFER_FORMAT 0x31014000
 #else
 #define F_BUFFER_FORMAT 0x31004000
 #endif

@@ -1,4 +1,4 @@
-// The convolution as a matrix product on AMD's matrix units: channels x pixels, summed over taps and channels. Tiles of
+// The convolution as a matrix product on AMD's matrix units, or by its products of pairs: channels x pixels, summed over taps and channels. Tiles of
 // both operands go through local memory as chunks of 16 bytes along the sum; while a tile is multiplied, registers
 // bring the next one.
 //
@@ -116,6 +116,15 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
 #else
 #define READ_CHUNK(i) OWN_CHUNK(i)
 #endif
+#ifdef MATRIX_dot2
+  // What the first turn multiplies: around so many instructions clang would leave a branch.
+  F_EACH(i, CHUNKS * BP) pixels[CHUNKS * BP + i] = (uint4)(0);
+  F_EACH(i, CHUNKS * BC) channels[CHUNKS * BC + i] = (uint4)(0);
+  F_BARRIER();
+#define MULTIPLIES(turn) 1
+#else
+#define MULTIPLIES(turn) ((turn) > 0)
+#endif
   // Turn t brings tile t and multiplies tile t - 1.
   for (int turn = -skipped; turn <= slabs; ++turn) {
     first += CHUNKS;
@@ -178,19 +187,21 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
       const u32 at = (u32)(chunk * out_pad + first_out + c) * 16;
       next_channels[i] = load_chunk_of(weights, EXACT || first + chunk < in_chunks ? at : F_NOWHERE, tile);
     }
-    if (turn > 0) {
+    if (MULTIPLIES(turn)) {
       F_LOCAL const uint4* const from_pixels = pixels + ((turn + 1) & 1) * CHUNKS * BP + wave_p;
-      F_LOCAL const uint4* const from_channels = channels + ((turn + 1) & 1) * CHUNKS * BC + wave_c + lane % 16;
+      F_LOCAL const uint4* const from_channels = channels + ((turn + 1) & 1) * CHUNKS * BC + wave_c;
       F_UNROLL
       for (int k = 0; k < CHUNKS; k += FRAGMENT_CHUNKS) {
-        uint4 a[TILES_C][LANE_CHUNKS], b[TILES_P][LANE_CHUNKS];
+        uint4 a[TILES_C][LEFT_READS], b[TILES_P][RIGHT_READS];
         F_UNROLL
-        for (int v = 0; v < LANE_CHUNKS; ++v) {
+        for (int v = 0; v < LEFT_READS; ++v) {  // of which the right operand has no more
           const int chunk = k + LANE_CHUNK(lane, v);
           F_UNROLL
-          for (int i = 0; i < TILES_C; ++i) a[i][v] = from_channels[chunk * BC + i * 16];
+          for (int i = 0; i < TILES_C; ++i) a[i][v] = from_channels[chunk * BC + i * 16 + LEFT_ROW(lane, v)];
+          if (v >= RIGHT_READS) continue;
           F_UNROLL
-          for (int j = 0; j < TILES_P; ++j) b[j][v] = from_pixels[chunk * BP + TURNED(chunk, lane % 16) + j * 16];
+          for (int j = 0; j < TILES_P; ++j)
+            b[j][v] = from_pixels[chunk * BP + TURNED(chunk, RIGHT_COLUMN(lane, v)) + j * 16];
         }
         F_UNROLL
         for (int i = 0; i < TILES_C; ++i) {
@@ -209,13 +220,15 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
   }
 
   F_UNROLL
-  for (int j = 0; j < TILES_P; ++j) {
-    const Pixel p = pixel_at(first_pixel + wave_p + j * 16 + lane % 16, row_phase, column_phase, z);
+  for (int own = 0; own < TILES_P * RESULT_COLUMNS; ++own) {
+    const int j = own / RESULT_COLUMNS, column = own % RESULT_COLUMNS;
+    const Pixel p =
+        pixel_at(first_pixel + wave_p + j * 16 + RIGHT_COLUMN(lane, column), row_phase, column_phase, z);
     const index_t place = p.n < 0 ? -1 : F_OFFSET(p.n, group * OUT_GROUP, p.row, p.column, OUT_C, OUT_H, OUT_W);
     F_UNROLL
     for (int i = 0; i < TILES_C; ++i) {
       F_UNROLL
-      for (int v = 0; v < RESULTS; ++v) {
+      for (int v = column; v < RESULTS; v += RESULT_COLUMNS) {
         const int c = first_out + wave_c + i * 16 + RESULT_ROW(lane, v);
         const index_t at = place + (index_t)c * OUT_CHANNEL_STRIDE;
         if (place >= 0 && c < OUT_GROUP) STORE_RESULT(out, at, AFTER(((float*)&sums[i][j])[v], group * OUT_GROUP + c, at));

@@ -20,6 +20,7 @@ enum class Bring {
   planes,  // NCHW as it is by the copy engine: 1x1 filters, stride 1
   fetch,   // NCHW as it is by warps: 1x1 filters, any plane, stride and number of images a tile
   turned,  // halo patches of NCHW as it is, turned on the way to shared memory
+  lines,   // halo patches of 32-bit NCHW as it is, whose rows go through registers
   shift,   // NCHW as it is by windows: a set of sums for each horizontal tap, shifted when they are added
 };
 // Two consumers, each a warpgroup, take a tile each in turn (one's epilogue hides behind the other's
@@ -153,12 +154,18 @@ struct KernelConfig {
   FALTUNG_BOTH constexpr bool turns_32_bits() const {
     return tile.bring == Bring::turned && element == Element::f32;
   }
+  // Pixels are wgmma's first operand from registers, where their parts are made, too.
+  FALTUNG_BOTH constexpr bool through_registers() const {
+    return element == Element::f32 && (tile.bring == Bring::planes || tile.bring == Bring::lines);
+  }
   // Warps of their own make pixels ready for the matrix units.
   FALTUNG_BOTH constexpr bool prepares() const {
+    if (through_registers()) return false;
     return parts == 2 || tile.bring == Bring::turned || tile.bring == Bring::fetch;
   }
+  // Each of a tap, of a block of channels.
   FALTUNG_BOTH constexpr int weight_buffers() const {
-    return tile.resident() ? kept_weights : tile.weight_slots;
+    return tile.resident() ? kept_weights : tile.weight_slots * (tile.bring == Bring::lines ? taps() : 1);
   }
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/sm90/config.h"
+#include "kernels/sm90/lines_pixels.h"
 
 namespace faltung::sm90 {
 
@@ -57,7 +58,9 @@ FALTUNG_BOTH constexpr long long patch_height(const KernelConfig& c) {
 FALTUNG_BOTH constexpr long long phase_width(const KernelConfig& c) {
   return c.tile.width + (c.s - 1LL) * c.dilation_w / c.stride_w;
 }
-FALTUNG_BOTH constexpr long long patch_width(const KernelConfig& c) { return phase_width(c) * c.stride_w; }
+FALTUNG_BOTH constexpr long long patch_width(const KernelConfig& c) {
+  return c.tile.bring == Bring::lines ? c.tile.width + lines::kHalo : phase_width(c) * c.stride_w;
+}
 
 // Of one part of a buffer of pixels.
 FALTUNG_BOTH constexpr long long slot_bytes(const KernelConfig& c) {
@@ -72,6 +75,7 @@ FALTUNG_BOTH constexpr long long slot_bytes(const KernelConfig& c) {
       return (t.height + (c.r - 1LL) * c.dilation_h) * t.width * row_bytes(c);
     case Bring::patch:
     case Bring::turned:
+    case Bring::lines:
       break;
   }
   return patch_width(c) * patch_height(c) * row_bytes(c);
@@ -79,10 +83,15 @@ FALTUNG_BOTH constexpr long long slot_bytes(const KernelConfig& c) {
 FALTUNG_BOTH constexpr long long part_stride(const KernelConfig& c) {
   return aligned(slot_bytes(c), kAlignment);
 }
-FALTUNG_BOTH constexpr long long slot_stride(const KernelConfig& c) { return part_stride(c) * c.parts; }
+FALTUNG_BOTH constexpr long long slot_stride(const KernelConfig& c) {
+  return part_stride(c) * (c.through_registers() ? 1 : c.parts);
+}
 
-// Of one row of the weights: an output channel's block of channels, of its own group.
-FALTUNG_BOTH constexpr int weight_row_bytes(const KernelConfig& c) { return row_bytes(c) / c.tile.groups; }
+// Of one row of the weights: an output channel's block of channels, of its own group. Those that stay beside
+// rows come once, and not by as few channels as the pixels: the copy engine takes its time for each row.
+FALTUNG_BOTH constexpr int weight_row_bytes(const KernelConfig& c) {
+  return c.tile.bring == Bring::lines && c.tile.resident() ? 128 : row_bytes(c) / c.tile.groups;
+}
 // Of one part of a buffer of weights: a tap's, of a block of channels.
 FALTUNG_BOTH constexpr int stage_bytes(const KernelConfig& c) {
   return c.tile.channels * weight_row_bytes(c);

@@ -15,13 +15,14 @@
 // With a horizontal stride the patch is so many parts (phases), each with the columns that one or more taps read.
 //
 // A block's sums are the result (Result::whole), or one of several parts that weights_gradient_sum.cu adds up in a fixed
-// order. The blocks of a cluster have the same results' parts and add them up first, in the order of their ranks.
+// order. The two blocks of a cluster have the same results' parts and add them up first, half of them each.
 //
 // Or two blocks, of neighbouring output or input channels, are a pair (kConfig.pair) and bring half of what both multiply
 // each: the copy engine writes it to the same place of both. A buffer is free when both have read it.
 //
 // The host defines F_CONFIG (statements that fill in a Config c, weights_gradient_config.h) and mma(sums, a, b, accumulate) for as many sums as the tile needs.
 #include "kernels/sm90/copy_engine.cuh"
+#include "kernels/sm90/elected.cuh"
 #include "kernels/sm90/weights_gradient_products.cuh"
 
 // To this block, or to both of a pair.
@@ -61,8 +62,8 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
   constexpr int kDyBlocks = halved_blocks(kConfig.k_blocks, kSharesDy);
   const int x_half = kSharesX ? static_cast<int>(cluster_rank()) : 0;
   const int dy_half = kSharesDy ? static_cast<int>(cluster_rank()) : 0;
-  for (int tile = work.first; tile < work.end; ++tile) {
-    const Pixel first = first_pixel(p, tile);
+  Pixel first = first_pixel(p, work.first);
+  for (int tile = work.first; tile < work.end; ++tile, first = next_pixel(p, first)) {
     const unsigned full = smem_address(&barriers.full[stage.place]), to = stages + stage.place * kStageStride;
     barrier_wait(smem_address(&barriers.empty[stage.place]), stage.parity ^ 1);
     barrier_expect(full, kStageBytes);
@@ -108,23 +109,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       barrier_init(smem_address(&barriers.full[i]), 1);
       barrier_init(smem_address(&barriers.empty[i]), kConsumers * (kPaired ? 2 : 1));
     }
+    init_join(stages);
     barrier_init_fence();
     prefetch_map(&x_map);
     prefetch_map(&dy_map);
   }
-  // The other block's barriers, too, are there.
-  if constexpr (kPaired) {
-    cluster_sync();
-  } else {
-    __syncthreads();
-  }
+  barriers_are_there<(kPaired || kCluster > 1)>();
   let_next_kernel_begin();
   const Work work = divide_work(p);
   wait_for_previous_kernel();
   const int consumer = static_cast<int>(threadIdx.x) / 128;
   if (consumer == kConsumers) {
-    if (threadIdx.x % 128 == 0) produce(x_map, dy_map, p, work, stages, barriers);
-    help_finish();
+    if (elected()) produce(x_map, dy_map, p, work, stages, barriers);
   } else {
     Sums sums;
     consume(sums, work, stages, barriers, consumer);

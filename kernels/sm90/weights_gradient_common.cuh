@@ -22,6 +22,14 @@ constexpr int kPairs = sums(kConfig) / 2;  // of a thread's sums
 constexpr int kPartPairs = part_pairs(kConfig);
 static_assert(shared_bytes(kConfig) <= 232448, "shared memory");
 
+// Of a cluster that adds up its sums (weights_gradient_finish.cuh), with the operands at `memory`.
+struct JoinBarriers {
+  unsigned read, joined;
+};
+__device__ __forceinline__ JoinBarriers join_barriers(unsigned memory) {
+  return {memory + join_at(kConfig), memory + join_at(kConfig) + 8};
+}
+
 // Of a sum, from the block's first results.
 struct Place {
   int k, r, s, c;
@@ -78,6 +86,16 @@ struct Pixel {
 __device__ __forceinline__ Pixel first_pixel(const Params& p, int tile) {
   return {tile / (p.tiles_w * p.tiles_h) * kConfig.images, tile / p.tiles_w % p.tiles_h * kConfig.height,
           tile % p.tiles_w * kConfig.width};
+}
+
+// The next tile's: without a division, which takes a thread longer than the copy engine's instruction.
+__device__ __forceinline__ Pixel next_pixel(const Params& p, Pixel at) {
+  at.w += kConfig.width;
+  if (at.w < p.tiles_w * kConfig.width) return at;
+  at.w = 0, at.h += kConfig.height;
+  if (at.h < p.tiles_h * kConfig.height) return at;
+  at.h = 0, at.n += kConfig.images;
+  return at;
 }
 
 // An operand of wgmma whose rows of kBytes are swizzled alike: `lead` from such a row's end to what goes on in the next

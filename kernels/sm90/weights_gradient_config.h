@@ -191,9 +191,9 @@ FALTUNG_BOTH constexpr int operand_bytes(const Config& c) {
   return c.stages * stage_stride(c) + c.rows * line_bytes(c) +
          (c.turns() ? raw_rows(c) * planes_bytes(c) : 0);
 }
-// Where a cluster's blocks put their sums: in the place of the operands.
+// Where a cluster's blocks put half of their sums for each other: in the place of the operands.
 FALTUNG_BOTH constexpr int sum_bytes(const Config& c) {
-  return c.cluster > 1 ? consumers(c) * sums(c) * 128 * 4 : 0;
+  return c.cluster > 1 ? consumers(c) * sums(c) / 2 * 128 * 4 : 0;
 }
 // A block has whole filters of NCHW, a channel's taps side by side: they are put so in the place of the
 // operands, and stored from there. Rows of output channels begin 16 bytes (odd) apart, so that threads write
@@ -207,8 +207,14 @@ FALTUNG_BOTH constexpr int filter_pitch(const Config& c) { return (filter_chunks
 FALTUNG_BOTH constexpr int filter_bytes(const Config& c) {
   return has_filters(c) ? c.k_blocks * kOutChannels * filter_pitch(c) : 0;
 }
+// Behind all of that a cluster's blocks have two barriers, for when the other one has read its operands, and
+// for the sums that it puts here.
+constexpr int kJoinBytes = 16;
+FALTUNG_BOTH constexpr int join_at(const Config& c) {
+  return larger(operand_bytes(c), larger(sum_bytes(c), filter_bytes(c))) + barrier_bytes(c);
+}
 FALTUNG_BOTH constexpr int shared_bytes(const Config& c) {
-  return larger(operand_bytes(c), larger(sum_bytes(c), filter_bytes(c))) + barrier_bytes(c) + 1024;
+  return join_at(c) + (c.cluster > 1 ? kJoinBytes : 0) + 1024;
 }
 
 // Four pairs of sums are a run of eight channels, which is stored at once.

@@ -81,16 +81,16 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) weights_gradient_fetch
       barrier_init(smem_address(&barriers.full[i]), kFetchWarps);
       barrier_init(smem_address(&barriers.empty[i]), kConsumers);
     }
+    init_join(stages);
     barrier_init_fence();
   }
-  __syncthreads();
+  barriers_are_there<(kCluster > 1)>();
   let_next_kernel_begin();
   const Work work = divide_work(p);
   wait_for_previous_kernel();
   const int consumer = static_cast<int>(threadIdx.x) / 128;
   if (consumer >= kConsumers) {
     fetch(p, work, stages, barriers, threadIdx.x - kConsumers * 128);
-    help_finish();
   } else {
     Sums sums;
     consume(sums, work, stages, barriers, consumer);

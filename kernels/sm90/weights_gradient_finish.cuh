@@ -19,7 +19,8 @@ __device__ __forceinline__ void put_pair(const Params& p, const Work& work, int 
   Place at;
   if (!in_filter(p, work, place_of(consumer, thread, pair), at)) return;
   if constexpr (kConfig.result == Result::parts) {
-    float* const to = reinterpret_cast<float*>(part) + tap_of(at) * p.c_pitch + at.c;
+    const int tap = (at.k * kConfig.r + at.r) * kConfig.s + at.s;  // of 2^30 at most
+    float* const to = reinterpret_cast<float*>(part) + static_cast<long long>(tap) * p.c_pitch + at.c;
     if (at.c >= 0) to[0] = first;
     if (at.c + 1 < p.c_pitch) to[1] = second;
   } else {
@@ -27,14 +28,20 @@ __device__ __forceinline__ void put_pair(const Params& p, const Work& work, int 
   }
 }
 
-__device__ __forceinline__ void store_runs(const Sums& sums, const Params& p, const Work& work, int consumer) {
-  unsigned words[kPairs];
-  for_each_pair(sums, [&](int pair, float first, float second) { words[pair] = round_to_elements(first, second); });
+constexpr bool kStoresRuns = kConfig.result == Result::whole && stores_runs(kConfig);
+
+// A thread's pairs from kFirst on.
+template <int kFirst, int kCount>
+__device__ __forceinline__ void store_runs(const float2 (&sums)[kCount], const Params& p, const Work& work,
+                                           int consumer) {
+  unsigned words[kCount];
 #pragma unroll
-  for (int pair = 0; pair < kPairs; ++pair) {
-    if (pair % 8 > 1) continue;
-    unsigned run[4] = {words[pair], words[pair + 2], words[pair + 4], words[pair + 6]};
-    store_run(p, work, consumer, threadIdx.x % 128, pair, run);
+  for (int i = 0; i < kCount; ++i) words[i] = round_to_elements(sums[i].x, sums[i].y);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (i % 8 > 1) continue;
+    unsigned run[4] = {words[i], words[i + 2], words[i + 4], words[i + 6]};
+    store_run(p, work, consumer, threadIdx.x % 128, kFirst + i, run);
   }
 }
 
@@ -62,51 +69,104 @@ __device__ __forceinline__ void store_filters(const Sums& sums, const Params& p,
   }
 }
 
-__device__ __forceinline__ void finish(const Sums& sums, const Params& p, const Work& work, unsigned memory,
-                                       int consumer) {
-  if constexpr (kCluster == 1) {
-    if constexpr (kConfig.result == Result::whole && stores_runs(kConfig)) {
-      if (p.c % 8 == 0) {
-        store_runs(sums, p, work, consumer);
-        return;
-      }
-    }
-    if constexpr (has_filters(kConfig)) {
-      if (p.c % 8 == 0) {
-        store_filters(sums, p, work, memory, consumer);
-        return;
-      }
-    }
-    for_each_pair(sums,
-                  [&](int pair, float first, float second) { put_pair(p, work, consumer, pair, first, second); });
+// The place that the cluster's block `rank` has where this one has `at`.
+__device__ __forceinline__ unsigned in_cluster(unsigned at, unsigned rank) {
+  unsigned there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
+  return there;
+}
+// Four words to there, and their bytes to that block's barrier.
+__device__ __forceinline__ void store_async(unsigned there, float2 first, float2 second, unsigned barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(there),
+      "f"(first.x), "f"(first.y), "f"(second.x), "f"(second.y), "r"(barrier)
+      : "memory");
+}
+__device__ __forceinline__ void load_pairs(unsigned at, float2& first, float2& second) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(first.x), "=f"(first.y), "=f"(second.x), "=f"(second.y)
+               : "r"(at)
+               : "memory");
+}
+
+__device__ __forceinline__ void init_join(unsigned memory) {
+  if constexpr (kCluster > 1) {
+    const JoinBarriers barriers = join_barriers(memory);
+    barrier_init(barriers.read, kConsumers);
+    barrier_init(barriers.joined, 1);
+    barrier_expect(barriers.joined, sum_bytes(kConfig));
+  }
+}
+// After a thread has made them: this block's, and where others use them the cluster's. That needs no more than
+// the barriers' own fence: one for all memory takes a microsecond.
+template <bool kOfCluster>
+__device__ __forceinline__ void barriers_are_there() {
+  if constexpr (kOfCluster) {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
   } else {
-    named_sync(kEveryConsumer, kConsumers * 128);  // all have read their operands
-    const unsigned mine = memory + (consumer * kPairs * 128 + threadIdx.x % 128) * 8;
-    for_each_pair(sums, [&](int pair, float first, float second) {
-      store_shared_64(mine + pair * 128 * 8, first, second);
-    });
-    cluster_sync();
-    constexpr int kShare = kPairs / kCluster;
-    static_assert(kPairs % kCluster == 0, "every block of a cluster adds up as many sums");
-    const int begin = static_cast<int>(cluster_rank()) * kShare;
-#pragma unroll 4
-    for (int pair = begin; pair < begin + kShare; ++pair) {
-      float v[kCluster][2];
-#pragma unroll
-      for (int rank = 0; rank < kCluster; ++rank) load_cluster(mine + pair * 128 * 8, rank, v[rank]);
-      float first = v[0][0], second = v[0][1];
-#pragma unroll
-      for (int rank = 1; rank < kCluster; ++rank) first += v[rank][0], second += v[rank][1];
-      put_pair(p, work, consumer, pair, first, second);
-    }
-    cluster_sync();  // the others have read what is here
+    __syncthreads();
   }
 }
 
-// A cluster's barriers count the producers' threads too.
-__device__ __forceinline__ void help_finish() {
-  if constexpr (kCluster > 1) {
-    cluster_sync();
-    cluster_sync();
+// Of two blocks' sums each adds up half of the pairs: the other block puts its own of these into this one's shared memory,
+// where the operands were, when this one's consumers have read them.
+template <int kRank>
+__device__ __forceinline__ void join(const Sums& sums, const Params& p, const Work& work, unsigned memory,
+                                     int consumer) {
+  static_assert(kPairs % 4 == 0, "each block adds up as many sums, by fours");
+  constexpr int kHalf = kPairs / 2, kFirst = kRank * kHalf, kOther = kHalf - kFirst;
+  const JoinBarriers barriers = join_barriers(memory);
+  const unsigned mine = memory + (consumer * kHalf / 2 * 128 + threadIdx.x % 128) * 16;
+  const unsigned theirs = in_cluster(mine, 1 - kRank), joined = in_cluster(barriers.joined, 1 - kRank);
+  float2 all[kPairs];
+  for_each_pair(sums, [&](int pair, float first, float second) { all[pair] = {first, second}; });
+  if (threadIdx.x % 128 == 0) barrier_arrive_at(barriers.read, 1 - kRank);
+  barrier_wait(barriers.read, 0);
+#pragma unroll
+  for (int i = 0; i < kHalf; i += 2)
+    store_async(theirs + i / 2 * 128 * 16, all[kOther + i], all[kOther + i + 1], joined);
+  barrier_wait(barriers.joined, 0);
+  float2 own[kHalf];
+#pragma unroll
+  for (int i = 0; i < kHalf; i += 2) {
+    load_pairs(mine + i / 2 * 128 * 16, own[i], own[i + 1]);
+    own[i].x += all[kFirst + i].x, own[i].y += all[kFirst + i].y;
+    own[i + 1].x += all[kFirst + i + 1].x, own[i + 1].y += all[kFirst + i + 1].y;
   }
+  if constexpr (kStoresRuns && kHalf % 8 == 0) {
+    if (p.c % 8 == 0) {
+      store_runs<kFirst>(own, p, work, consumer);
+      return;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kHalf; ++i) put_pair(p, work, consumer, kFirst + i, own[i].x, own[i].y);
+}
+
+__device__ __forceinline__ void finish(const Sums& sums, const Params& p, const Work& work, unsigned memory,
+                                       int consumer) {
+  if constexpr (kCluster > 1) {
+    if (cluster_rank() == 0) {
+      join<0>(sums, p, work, memory, consumer);
+    } else {
+      join<1>(sums, p, work, memory, consumer);
+    }
+    return;
+  }
+  if constexpr (kStoresRuns) {
+    if (p.c % 8 == 0) {
+      float2 all[kPairs];
+      for_each_pair(sums, [&](int pair, float first, float second) { all[pair] = {first, second}; });
+      store_runs<0>(all, p, work, consumer);
+      return;
+    }
+  }
+  if constexpr (has_filters(kConfig)) {
+    if (p.c % 8 == 0) {
+      store_filters(sums, p, work, memory, consumer);
+      return;
+    }
+  }
+  for_each_pair(sums,
+                [&](int pair, float first, float second) { put_pair(p, work, consumer, pair, first, second); });
 }

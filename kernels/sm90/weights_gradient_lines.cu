@@ -165,7 +165,6 @@ __device__ __forceinline__ void init_barriers(Barriers& barriers) {
     init(barriers.raw_full[i], 1);
     init(barriers.raw_empty[i], kPrepareWarps);
   }
-  barrier_init_fence();
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
@@ -179,10 +178,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       *reinterpret_cast<Barriers*>(memory + (x_stages + kBarriersAt - smem_address(memory)));
   if (threadIdx.x == 0) {
     init_barriers(barriers);
+    init_join(x_stages);
+    barrier_init_fence();
     prefetch_map(&x_map);
     prefetch_map(&dy_map);
   }
-  __syncthreads();
+  barriers_are_there<(kCluster > 1)>();
   let_next_kernel_begin();
   const Work work = divide_work(p);
   wait_for_previous_kernel();
@@ -192,7 +193,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     if (helper == 0) produce_x(x_map, p, work, x_stages, raws, barriers);
     if (helper == 32) produce_dy(dy_map, p, work, dy_stages, barriers);
     if (helper >= 64) prepare(work, x_stages, raws, barriers, helper / 32 - 2, helper % 32);
-    help_finish();
   } else {
     Sums sums;
 #pragma unroll

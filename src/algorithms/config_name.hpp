@@ -74,6 +74,7 @@ inline constexpr NameEntry kNameWords[] = {
     {"ds", "results are stored directly, not through shared memory"},
     {"fetch", "warps bring pixels of 1x1 filters from NCHW, any plane and stride"},
     {"fold", "rewritten: a row of the filter's window becomes channels"},
+    {"groups", "a vector holds several groups' channels"},
     {"im2col", "the copy engine gathers pixels, a tap of the filter at a time"},
     {"mx", "pairs of blocks bring the input for each other (multicast)"},
     {"my", "pairs of blocks bring the output's gradient for each other (multicast)"},

@@ -112,6 +112,7 @@ void ChannelLanes::choose_items(int threads) {
 
   sum_stride_ = grid_.panels() * panel_width_;
   weights_stay_ = taps() * t_.in_channels * sum_stride_ * 4 <= most_panel_bytes();
+  tiles_are_runs_ = !staged_ && taps() == 1 && t_.groups == 1 && t_.step_w == 1 && reductions_.parts() == 1;
   stage_floats_ = staged_ ? stage_floats(grid_.images(), grid_.rows(), grid_.columns()) : 0;
   sum_floats_ = sums_wait ? pixels * sum_stride_ : 0;
   max_tiles_ = grid_.images() * grid_.rows() * ceil_div(grid_.columns(), tile_.rows);
@@ -167,8 +168,11 @@ double ChannelLanes::work_ns() const {
       }
     }
   }
-  const double staged = static_cast<double>(stage_floats_) * cuts * static_cast<double>(items());
-  return line * static_cast<double>(t_.groups * t_.images() * t_.rows) + staged * kStagedFloatNs;
+  // A group's channels are a short run in each pixel.
+  const double a_pixel = t_.groups == 1 ? 0 : staging_time(Staging::rows).once;
+  const double pixels = static_cast<double>(stage_floats_ / pixel_) * cuts * static_cast<double>(items());
+  return line * static_cast<double>(t_.groups * t_.images() * t_.rows) +
+         pixels * (static_cast<double>(pixel_) * kStagedFloatNs + a_pixel);
 }
 
 std::unique_ptr<ImplicitGemmPart> make_channel_lanes(const Problem& problem,

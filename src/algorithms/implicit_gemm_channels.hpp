@@ -75,6 +75,7 @@ class ChannelLanes : public ImplicitGemmPart {
   BrgemmKernel kernels_[2][14] = {};  // by whether the panel is the narrower last one, and rows - 1
   bool in_registers_ = false, few_steps_ = false, weights_stay_ = false;
   bool staged_ = false, pairs_ = false;
+  bool tiles_are_runs_ = false;  // each reads one stretch of memory
   std::int64_t pixel_ = 0, sum_stride_ = 0, stage_floats_ = 0, sum_floats_ = 0, max_tiles_ = 0;
 };
 

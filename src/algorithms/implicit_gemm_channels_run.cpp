@@ -110,8 +110,11 @@ Stretch ChannelLanes::ahead(i64 index, const WorkItem& current, const PartCall& 
   const i64 bytes = size_of(p_.dtype);
   const std::byte* from = static_cast<const std::byte*>(call.in) +
                           t_.in.offset(next->item.image0, 0, next->row0, next->column0) * bytes;
-  return Stretch(from, next->item.images * next->rows * next->columns * t_.in.stride_w * bytes, calls,
-                 taps() * reductions_.largest());
+  const i64 pixels = next->item.images * next->rows * next->columns;
+  // Where each tile fetches the next one, the item's first alone.
+  return Stretch(from,
+                 (tiles_are_runs_ ? std::min<i64>(pixels, tile_.rows) : pixels) * t_.in.stride_w * bytes,
+                 calls, taps() * reductions_.largest());
 }
 
 void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stretch& ahead) const {
@@ -195,9 +198,7 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
       brgemm[narrow].segments = list, brgemm[narrow].segment_count = taps() / merged;
       brgemm[narrow].length = length * merged;
       brgemm[narrow].c_row_stride = t_.out.stride_w * t_.out_step_w;
-      const bool ends = in_registers_ && cut + 1 == reductions_.parts();
-      brgemm[narrow].relu = ends && p_.epilogue.activation == Activation::relu;
-      brgemm[narrow].hardswish = ends && p_.epilogue.activation == Activation::hardswish;
+      if (in_registers_ && cut + 1 == reductions_.parts()) activate_in_registers(brgemm[narrow], p_);
     }
     const float* panels =
         call.packed + taps() * channels_padded_ * (item.group * t_.in_channels + reductions_.begin(cut));
@@ -208,6 +209,11 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
     if (weights_stay_) {
       if (cut == 0) next = ahead(index + 1, item, call, reductions_.parts() * count * panel_count);
       for (i64 i = 0; i < count; ++i) {
+        if (tiles_are_runs_ && i + 1 < count) {
+          next = Stretch(tiles[i + 1].a0, tiles[i + 1].rows * from.pixel * 4, panel_count, length);
+        } else if (tiles_are_runs_) {
+          next = ahead(index + 1, item, call, panel_count);
+        }
         for (i64 panel = item.panel0; panel < item.panel1; ++panel) run_tile(tiles[i], panel, step, next);
       }
     } else {

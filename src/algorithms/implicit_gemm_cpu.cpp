@@ -13,6 +13,7 @@
 #include "src/algorithms/config_name.hpp"
 #include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/implicit_gemm_bands.hpp"
+#include "src/algorithms/implicit_gemm_groups.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
 #include "src/algorithms/implicit_gemm_weights.hpp"
 #include "src/algorithms/packing.hpp"
@@ -25,9 +26,9 @@ namespace {
 
 using i64 = std::int64_t;
 
-// What a register tile is made of: SIMD vectors, or AMX's tile registers.
-enum class Unit { vectors, amx };
-constexpr NameWord<Unit> kUnits[] = {{Unit::amx, "amx"}, {Unit::vectors, ""}};
+// What a register tile is made of: SIMD vectors, these of several groups each, or AMX's tile registers.
+enum class Unit { vectors, groups, amx };
+constexpr NameWord<Unit> kUnits[] = {{Unit::amx, "amx"}, {Unit::groups, "groups"}, {Unit::vectors, ""}};
 
 struct BrgemmTile {
   Unit unit;
@@ -40,29 +41,36 @@ struct BrgemmTile {
 };
 
 // Best first for problems large enough that a tile's shape alone matters.
-std::array<BrgemmTile, 5> tiles() {
+std::array<BrgemmTile, 6> tiles() {
   const auto vectors = [](int width) { return BrgemmTile{Unit::vectors, brgemm_max_rows(width), width}; };
-  return {vectors(2), vectors(3), vectors(4), vectors(1), BrgemmTile{Unit::amx, 2 * kAmxRows, kAmxColumns}};
+  return {vectors(2),
+          vectors(3),
+          vectors(4),
+          vectors(1),
+          BrgemmTile{Unit::groups, brgemm_max_group_rows(), 1},
+          BrgemmTile{Unit::amx, 2 * kAmxRows, kAmxColumns}};
 }
 
 bool serves(const BrgemmTile& tile, const Problem& p) {
+  if (tile.unit == Unit::groups) return groups_fit_lanes(p);
   return tile.unit == Unit::vectors ||
          (p.dtype == DType::bf16 && p.layout == Layout::nhwc && is_plain(p) && !has_pitch(p) &&
           p.direction != Direction::backward_weights && amx_usable());
 }
 
 BrgemmTile parse_tile(const std::string& config) {
-  const std::array<BrgemmTile, 5> all = tiles();
+  const std::array<BrgemmTile, 6> all = tiles();
   return *TileTable<BrgemmTile>("implicit_gemm_cpu", all).parse(config).tile;
 }
 
 void require_served(const BrgemmTile& tile, const Problem& p) {
   if (serves(tile, p)) return;
-  throw Error(Status::bad_problem,
-              "implicit_gemm_cpu/" + config_name(tile) +
-                  " needs fwd or bwd_d in bf16, nhwc, no slices and a processor with AMX; force "
-                  "another config for " +
-                  to_string(p));
+  const char* const needs =
+      tile.unit == Unit::groups
+          ? "nhwc and groups of 2, 4, ... channels up to a vector's, as many of the input as of the output"
+          : "bf16, nhwc, no slices and a processor with AMX";
+  throw Error(Status::bad_problem, "implicit_gemm_cpu/" + config_name(tile) + " needs fwd or bwd_d in " +
+                                       needs + "; force another config for " + to_string(p));
 }
 
 // Forward or backward_data with a tile: a convolution over taps, or several that write a part of the result
@@ -143,6 +151,7 @@ class DataPass {
                                                            const TapConvolution& convolution,
                                                            const BrgemmTile& tile, int threads) {
     if (tile.unit == Unit::amx) return make_amx_tiles(p, convolution, threads);
+    if (tile.unit == Unit::groups) return make_group_lanes(p, convolution, tile.rows, threads);
     const TileShape shape{tile.rows, tile.width};
     return p.layout == Layout::nhwc ? make_channel_lanes(p, convolution, shape, threads)
                                     : make_pixel_lanes(p, convolution, shape, threads);

@@ -12,8 +12,8 @@ namespace faltung::matrix {
 
 inline constexpr int kChunkBytes = 16;  // of neighbouring steps of the sum
 
-// The matrix units that a chip has, as kernels/gpu/amd_matrix.h calls them, by AMD's matrix instruction
-// calculator.
+// The matrix units that a chip has, or what multiplies pairs of f16 in their place, as
+// kernels/gpu/amd_matrix.h calls them, by AMD's matrix instruction calculator.
 struct Unit {
   const char* feature;
   int wave;
@@ -21,6 +21,7 @@ struct Unit {
   int cycles_16, cycles_32;  // of a chunk of the sum for 16 x 16 results
   int copies;                // how often a wave reads an operand
   int vector_cycles;         // beside the products, of a tile of the sum: as counted in clang's code
+  bool pairs = false;        // of f16, on the vector units
 };
 // Null where there are none.
 const Unit* unit_of(const DeviceInfo& device);

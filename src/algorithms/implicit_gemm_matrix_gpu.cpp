@@ -1,4 +1,5 @@
-// The convolution as a matrix product on AMD's matrix units: MFMA of CDNA 2 and later, WMMA of RDNA 3 and 4.
+// The convolution as a matrix product on AMD's matrix units: MFMA of CDNA 2 and later, WMMA of RDNA 3 and 4;
+// on RDNA 2, which has none, by products of two halves (dot2).
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -20,8 +21,10 @@ using i64 = std::int64_t;
 constexpr int kMostSplits = 64;
 using matrix::kChunkBytes, matrix::Unit, matrix::unit_of;
 
-constexpr Unit kUnits[] = {
-    {"mfma", 64, 8, 2, 8, 32, 1, 72}, {"wmma", 32, 2, 0, 16, 0, 2, 40}, {"wmma12", 32, 4, 0, 8, 0, 1, 40}};
+constexpr Unit kUnits[] = {{"mfma", 64, 8, 2, 8, 32, 1, 72},
+                           {"wmma", 32, 2, 0, 16, 0, 2, 40},
+                           {"wmma12", 32, 4, 0, 8, 0, 1, 40},
+                           {"dot2", 32, 2, 0, 32, 0, 6, 40, true}};
 
 // A block's pixels and channels, its waves along each, and the chunks of a row of a tile of the sum.
 struct Tile {
@@ -30,6 +33,8 @@ struct Tile {
   int steps(DType dtype) const { return chunks * kChunkBytes / size_of(dtype); }
   int threads(const Unit& unit) const { return unit.wave * waves_p * waves_c; }
   int local_bytes() const { return 2 * chunks * (pixels + channels) * kChunkBytes; }
+  // Pairs are multiplied out of registers, which with more results of a lane would not suffice.
+  bool serves(const Unit& unit) const { return !unit.pairs || pixels * channels / threads(unit) <= 64; }
   template <class Name>
   void spell(Name& name) {
     name.key("bt", pixels, channels);
@@ -39,7 +44,7 @@ struct Tile {
 
 constexpr Tile kTiles[] = {
     {128, 128, 2, 2, 4, {256, 160}}, {128, 128, 4, 2, 4, {208, 112}}, {128, 64, 2, 2, 4, {232, 128}},
-    {64, 128, 2, 2, 4, {232, 128}},  {64, 64, 2, 2, 4, {160, 96}},    {64, 32, 2, 1, 4, {176, 96}},
+    {64, 128, 2, 2, 4, {232, 128}},  {64, 64, 2, 2, 4, {160, 96}},    {64, 32, 2, 1, 4, {200, 96}},
 };
 constexpr TileTable<Tile> kTable("implicit_gemm_matrix_gpu", kTiles, kMostSplits);
 using Choice = TileChoice<Tile>;
@@ -111,13 +116,19 @@ class ImplicitGemmMatrixGpu : public Algorithm {
  public:
   ImplicitGemmMatrixGpu()
       : Algorithm({"implicit_gemm_matrix_gpu",
-                   "a matrix product on the matrix units of AMD's GPUs (MFMA, WMMA)", "gpu"}) {}
+                   "a matrix product on the matrix units of AMD's GPUs (MFMA, WMMA), or by products of pairs "
+                   "(dot2)",
+                   "gpu"}) {}
 
   Support accepts(const Problem& p, const Target& target) const override {
     const Unit* const unit = unit_of(target.device);
     if (unit == nullptr)
       return Support::declined(
-          "needs an AMD GPU with matrix units, and a compiler that takes their builtins");
+          "needs an AMD GPU with matrix units, or with dot2, and a compiler that takes their builtins");
+    if (unit->pairs && p.dtype != DType::f16)
+      return Support::declined("the chip has no matrix units, and multiplies pairs of f16 alone");
+    if (unit->pairs && p.direction == Direction::backward_weights)
+      return Support::declined("backward_weights needs matrix units, which the chip has not");
     if (p.dtype == DType::f32 && unit->gain_32 == 0)
       return Support::declined("the chip's matrix units take f16 and bf16, no f32");
     const Support product = gpu::fits_a_product(p);
@@ -139,6 +150,7 @@ class ImplicitGemmMatrixGpu : public Algorithm {
     if (p.direction == Direction::backward_weights) return matrix::weights::list(p, target.device);
     std::vector<Candidate> all;
     for (const Tile& t : kTable) {
+      if (!t.serves(*unit_of(target.device))) continue;
       for (const Choice& c : choices(p, t, target.device)) all.push_back(candidate_of(p, c, target.device));
     }
     return all;

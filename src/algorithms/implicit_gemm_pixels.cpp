@@ -14,7 +14,6 @@ using i64 = std::int64_t;
 
 constexpr i64 kPanelBytes = 512 << 10;  // of weights, beyond which the reduction is cut
 constexpr i64 kSumBytes = 1 << 20;      // of unfinished sums that cannot wait in the output
-constexpr i64 kFewPanels = 8;           // that may read the input in place: more are worth a copy of it
 
 // Of all items: who comes last is waited for.
 double division_ns(i64 items, double item_ns, int threads) {
@@ -34,7 +33,6 @@ PixelLanes::PixelLanes(const Problem& problem, const TapConvolution& convolution
   panels_ = EvenSplit(t_.out_channels, tile_.rows);
   phases_h_ = std::min(t_.step_h, t_.extent_h()), phases_w_ = std::min(t_.step_w, t_.extent_w());
   in_registers_ = epilogue_in_registers(p_) && t_.out_step_w == 1;
-  few_steps_ = taps() * t_.in_channels <= kFewStepsOfPlanes;
   for (int vectors = 1; vectors <= tile_.vectors; ++vectors) {
     for (const i64 part : {i64{0}, panels_.parts() - 1}) {
       const int m = static_cast<int>(panels_.size(part));
@@ -81,10 +79,11 @@ void PixelLanes::choose_items(int threads) {
   row_ = phase_columns(t_.columns);
   flat_ = flat_is_better();
   joined_ = !flat_ && rows_join();
-  in_place_ = reads_in_place();
-  in_tiles_ = !flat_ && !in_place_ && taps() == 1 && (joined_ || t_.rows == 1);
+  in_tiles_ = !flat_ && taps() == 1 && (joined_ || t_.rows == 1);
   const i64 panel_bytes = std::max<i64>(taps() * reductions_.largest(), 1) * panels_.largest() * 4;
-  panel_group_ = std::max<i64>(1, cpu_caches().level2 / 3 / panel_bytes);
+  // Staged tiles come from the second-level cache in a stream, so that each panel passes over all of them,
+  // and its results' planes are written in long runs.
+  panel_group_ = in_tiles_ ? 1 : std::max<i64>(1, cpu_caches().level2 / 3 / panel_bytes);
   if (flat_) {
     divide_flat(threads);
     flat_columns_ = round_up(grid_.images() * phase_rows(t_.rows) * row_, lanes_);
@@ -155,7 +154,8 @@ void PixelLanes::each_panel_parts(i64 least, i64 pixel_items, int threads, const
 // More parts of the pixels share the work more evenly, and their patches are small; parts of the panels do,
 // too, but each stages the patch again.
 PixelLanes::Division PixelLanes::best_division(int threads) const {
-  const i64 unit = tile_.vectors * lanes_, most = most_stage_floats();
+  // In tiles the next item's runs wait there, too.
+  const i64 unit = tile_.vectors * lanes_, most = most_stage_floats() / (in_tiles_ ? 2 : 1);
   const bool sums_wait = reductions_.parts() > 1 && !in_registers_;
   Division best{1, std::min(t_.columns, unit), panels_.parts()};
   double best_ns = INFINITY;
@@ -163,8 +163,10 @@ PixelLanes::Division PixelLanes::best_division(int threads) const {
     if (stage_floats(1, rows, columns) > most && (rows > 1 || columns > unit)) return;
     const i64 least = sums_wait ? ceil_div(rows * columns * t_.out_channels * 4, kSumBytes) : 1;
     const i64 pixel_parts = ceil_div(t_.rows, rows) * ceil_div(t_.columns, columns) * t_.images() * t_.groups;
+    const double apart = in_tiles_ ? fetch_ns(1, rows, columns) : 0;  // runs of planes want to be long
     each_panel_parts(least, pixel_parts, threads, [&](i64 parts, i64 items) {
-      const double ns = division_ns(items, item_ns(rows, columns, ceil_div(panels_.parts(), parts)), threads);
+      const double item = apart + item_ns(rows, columns, ceil_div(panels_.parts(), parts));
+      const double ns = division_ns(items, item, threads);
       if (ns < best_ns) best_ns = ns, best = {rows, columns, parts};
     });
   };
@@ -181,14 +183,6 @@ PixelLanes::Division PixelLanes::best_division(int threads) const {
     columns = std::max(columns, unit);
   }
   return best;
-}
-
-// A lone tap over whole planes finds its vectors in the input as it lies there, unless many planes begin at
-// the same place of the cache.
-bool PixelLanes::reads_in_place() const {
-  const bool planes = is_a_run(1) && t_.rows == 1 && t_.in.h == 1 && t_.columns == t_.in.w;
-  const bool collide = t_.in.stride_c * 4 % 4096 == 0 && t_.in_channels > 64;
-  return planes && !collide && !flat_ && panels_.parts() <= kFewPanels;
 }
 
 bool PixelLanes::is_a_run(i64 rows) const {
@@ -233,29 +227,36 @@ double PixelLanes::item_ns(i64 rows, i64 columns, i64 panels) const {
   }
   panel *= static_cast<double>(lines(rows));
   panel += static_cast<double>(lines(rows) * split.parts()) * refill_ns(rows * columns);
+  if (in_tiles_) panel += static_cast<double>(panels_.largest()) * fetch_time(Staging::runs).once;
   return static_cast<double>(panels) * panel + stage_ns(1, rows, columns);
 }
 
 // Copying an item's patch to where its tiles read it.
 double PixelLanes::stage_ns(i64 images, i64 rows, i64 columns) const {
-  if (in_place_ || taps() == 0) return 0;
+  if (taps() == 0) return 0;
   double plane = 0;
   if (!in_tiles_ || !is_a_run(rows)) {
     plane += static_cast<double>(phases_h_ * phases_w_ * phase_rows(rows)) *
              staging_time(Staging::rows).of(static_cast<double>(phase_columns(columns)));
   }
-  if (in_tiles_) plane += staging_time(Staging::runs).of(static_cast<double>(rows * columns));
+  if (in_tiles_) {
+    const double pixels = static_cast<double>(rows * columns);
+    plane += staging_time(Staging::runs).of(pixels);
+    // Beyond the first-level cache they go to the second and come back.
+    if (rows * columns * t_.in_channels * 4 > cpu_caches().level1 * 3 / 4)
+      plane += 8 * near_byte_ns() * pixels;
+  }
   return static_cast<double>(t_.in_channels * planes() * images) * plane;
 }
 
-// Of a tile: a step's vectors come from beyond the first-level cache where it does not hold all pixels that
-// a panel passes over. A tile that loads as often as it multiplies has no time to wait for them; several
-// taps' vectors cross lines.
+// Of a tile that is not staged as one: a step's vectors come from beyond the first-level cache where it does
+// not hold all pixels that a panel passes over. A tile that loads as often as it multiplies has no time to
+// wait for them; several taps' vectors cross lines.
 double PixelLanes::refill_ns(i64 pixels) const {
   constexpr double kLineFloats = 16, kWaitOfATap = 2, kWaitOfSeveral = 6;  // measured with AVX-512
   const double wait = taps() > 1 ? kWaitOfSeveral : kWaitOfATap;           // cycles for a line
   const double rows = static_cast<double>(panels_.largest()), vectors = tile_.vectors;
-  if (pixels * t_.in_channels * 4 <= cpu_caches().level1) return 0;
+  if (in_tiles_ || pixels * t_.in_channels * 4 <= cpu_caches().level1) return 0;
   return wait * cycle_ns() * static_cast<double>(lanes_) / kLineFloats * static_cast<double>(steps()) *
          (rows + vectors) / (rows * vectors);
 }
@@ -276,7 +277,7 @@ double PixelLanes::flat_item_ns(i64 images, i64 panels) const {
 double PixelLanes::fetch_ns(i64 images, i64 rows, i64 columns) const {
   constexpr i64 kLineFloats = 16;
   if (t_.in.stride_c <= kLineFloats || taps() == 0) return 0;
-  const bool run = in_place_ || (in_tiles_ && is_a_run(rows));
+  const bool run = in_tiles_ && is_a_run(rows);
   const i64 floats = phases_h_ * phase_rows(rows) * phase_columns(columns) * t_.step_w;
   return static_cast<double>(t_.in_channels * planes() * images) *
          fetch_time(run ? Staging::runs : Staging::rows)

@@ -45,7 +45,6 @@ class PixelLanes : public ImplicitGemmPart {
   void each_panel_parts(std::int64_t least, std::int64_t pixel_items, int threads, const Visit& visit) const;
   void divide(const Division& division);
   Division best_division(int threads) const;
-  bool reads_in_place() const;
   // A lone tap's item of so many rows is a run of the input's memory in each channel.
   bool is_a_run(std::int64_t rows) const;
   // By the cost model: an item of so many pixels and panels.
@@ -103,7 +102,7 @@ class PixelLanes : public ImplicitGemmPart {
   EvenSplit panels_;      // of output channels
   EvenSplit reductions_;  // of input channels
   bool flat_ = false, joined_ = false, in_tiles_ = false;
-  bool in_registers_ = false, few_steps_ = false, in_place_ = false;
+  bool in_registers_ = false;
   std::int64_t row_ = 0, flat_columns_ = 0, stage_floats_ = 0, line_floats_ = 0, sum_floats_ = 0;
   std::int64_t panel_group_ = 1;  // panels whose weights stay in the second-level cache
 };

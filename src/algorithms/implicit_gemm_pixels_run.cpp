@@ -147,8 +147,20 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
   const EvenSplit vectors = tiles(pixels);
   const bool last = cut + 1 == reductions_.parts();
   alignas(64) float finished[14 * 64];
-  // Weights of some panels stay in the second-level cache, and a tile's input in the first while they pass.
-  const auto tile = [&](i64 row, i64 part, i64 panel) {
+  const i64 steps = taps() * reductions_.size(cut);
+  const auto result = [&](i64 row, i64 part, i64 panel) {
+    return static_cast<float*>(call.out) +
+           t_.out_offset(item.image0, item.group * t_.out_channels + panels_.begin(panel), item.row0 + row,
+                         item.column0) +
+           vectors.begin(part) * lanes_;
+  };
+  // The lines that a tile will be stored to.
+  const auto lines_of = [&](i64 row, i64 part, i64 panel) {
+    const i64 run = ceil_div(vectors.size(part) * lanes_ * 4, kFetchedLine);
+    return BrgemmFetch{reinterpret_cast<const char*>(result(row, part, panel)), panels_.size(panel) * run,
+                       run, run, t_.out.stride_c * 4};
+  };
+  const auto tile = [&](i64 row, i64 part, i64 panel, const BrgemmFetch& next) {
     const int m = static_cast<int>(panels_.size(panel)), width = static_cast<int>(vectors.size(part));
     const i64 k = item.group * t_.out_channels + panels_.begin(panel), column = vectors.begin(part) * lanes_;
     BrgemmCall brgemm;
@@ -164,16 +176,15 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
     float* sum = finished;
     i64 stride = width * lanes_;
     if (in_registers_) {
-      const i64 to = t_.out_offset(item.image0, k, item.row0 + row, item.column0) + column;
-      sum = static_cast<float*>(call.out) + to, stride = t_.out.stride_c;
+      sum = result(row, part, panel), stride = t_.out.stride_c;
       if (last) {
         brgemm.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
         if (call.residual != nullptr) {
-          brgemm.residual0 = static_cast<const float*>(call.residual) + to;
+          brgemm.residual0 =
+              static_cast<const float*>(call.residual) + (sum - static_cast<const float*>(call.out));
           brgemm.residual1 = brgemm.residual0 + 7 * stride;
         }
-        brgemm.relu = p_.epilogue.activation == Activation::relu;
-        brgemm.hardswish = p_.epilogue.activation == Activation::hardswish;
+        activate_in_registers(brgemm, p_);
       }
     } else if (sums != nullptr) {
       stride = item.rows * item.columns;
@@ -181,19 +192,32 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
     }
     brgemm.c0 = sum, brgemm.c1 = sum + 7 * stride, brgemm.c_row_stride = stride;
     if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
-    if (in_registers_ && few_steps_) fetch_to_write(sum, m, stride, width * lanes_);
-    ahead.advance();
+    brgemm.near = in_steps(next, steps), brgemm.far = ahead.next(steps);
     kernel_of(m, width)(brgemm);
     if (in_registers_ || !last) return;
     EpilogueCall end;
     end.from = sum, end.from_stride = stride, end.rows = m, end.columns = columns;
     finish(end, call, item.image0, k, item.row0 + row, item.column0, column);
   };
+  // Weights of some panels stay in the second-level cache, and a tile's input in the first while they pass.
   for (i64 panel0 = item.panel0; panel0 < item.panel1; panel0 += panel_group_) {
     const i64 panel1 = std::min(item.panel1, panel0 + panel_group_);
     for (i64 row = 0; row < line_count; ++row) {
       for (i64 part = 0; part < vectors.parts(); ++part) {
-        for (i64 panel = panel0; panel < panel1; ++panel) tile(row, part, panel);
+        for (i64 panel = panel0; panel < panel1; ++panel) {
+          BrgemmFetch next;
+          if (!in_registers_) {
+          } else if (panel + 1 < panel1) {
+            next = lines_of(row, part, panel + 1);
+          } else if (part + 1 < vectors.parts()) {
+            next = lines_of(row, part + 1, panel0);
+          } else if (row + 1 < line_count) {
+            next = lines_of(row + 1, 0, panel0);
+          } else if (panel1 < item.panel1) {
+            next = lines_of(0, 0, panel1);
+          }
+          tile(row, part, panel, next);
+        }
       }
     }
   }
@@ -249,13 +273,7 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
   strides.channel = channel_floats(planes() * item.images * image_floats(item.rows, item.columns));
   Prefetch ahead;
   for (i64 cut = 0; cut < reductions_.parts(); ++cut) {
-    const float* input = patch;
-    // Lanes beyond the last plane's end are beyond the input's.
-    if (in_place_ && item.column0 + round_up(item.columns, lanes_) <= t_.columns) {
-      const i64 channel = item.group * t_.in_channels + reductions_.begin(cut);
-      input = static_cast<const float*>(call.in) + t_.in.offset(item.image0, channel, 0, item.column0);
-      strides.channel = t_.in.stride_c;
-    } else if (taps() == 0) {
+    if (taps() == 0) {
       // Nothing is read.
     } else if (in_tiles_) {
       stage_in_tiles(item, cut, call, patch, lines_of_channels);
@@ -282,7 +300,7 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
             lines(item.rows) * (item.panel1 - item.panel0) * tiles(line(item.rows, item.columns)).parts();
         ahead = prefetch(index + 1, item, call, reductions_.parts() * calls);
       }
-      run_rows(item, cut, call, input, strides, segments, sums, ahead);
+      run_rows(item, cut, call, patch, strides, segments, sums, ahead);
     }
   }
 }

@@ -5,13 +5,15 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/brgemm.hpp"
 #include "src/algorithms/implicit_gemm_tiling.hpp"
 
 namespace faltung {
 
-// Steps of a register tile up to which its stores wait for their lines beside its products: where its rows
-// are pixels, and where they are planes, far apart, whose lines keep its operands waiting in turn.
-inline constexpr std::int64_t kFewStepsOfPixels = 512, kFewStepsOfPlanes = 48;
+inline constexpr std::int64_t kFetchedLine = 64;  // bytes
+
+// Steps of a register tile of pixels up to which its stores wait for their lines beside its products.
+inline constexpr std::int64_t kFewStepsOfPixels = 512;
 
 // The lines that a tile will be stored to, on their way while it is computed.
 inline void fetch_to_write(const float* to, std::int64_t rows, std::int64_t row_stride,
@@ -23,32 +25,40 @@ inline void fetch_to_write(const float* to, std::int64_t rows, std::int64_t row_
   }
 }
 
+// Of lines to fetch what so many steps of a micro-kernel do, one each; what is beyond is asked for at once.
+inline BrgemmFetch in_steps(BrgemmFetch fetch, std::int64_t steps) {
+  for (; fetch.lines > steps; --fetch.lines) {
+    __builtin_prefetch(fetch.at, 0, 3);
+    const bool end = --fetch.run_left == 0;
+    fetch.at += end ? fetch.run_stride - kFetchedLine * (fetch.run_lines - 1) : kFetchedLine;
+    if (end) fetch.run_left = fetch.run_lines;
+  }
+  return fetch;
+}
+
 class Prefetch {
  public:
   Prefetch() = default;
-  // `runs` stretches of `bytes` bytes each, `stride` bytes apart, in so many calls of advance.
+  // `runs` stretches of `bytes` bytes each, `stride` bytes apart, in so many calls of the micro-kernel.
   Prefetch(const void* from, std::int64_t runs, std::int64_t bytes, std::int64_t stride, std::int64_t calls)
-      : at_(static_cast<const char*>(from)), runs_(runs), bytes_(bytes), stride_(stride) {
-    if (runs > 0 && bytes > 0)
-      lines_ = ceil_div(runs * ceil_div(bytes, kLine), std::max<std::int64_t>(calls, 1));
+      : from_(static_cast<const char*>(from)), stride_(stride) {
+    run_lines_ = ceil_div(std::max<std::int64_t>(bytes, 1), kFetchedLine);
+    left_ = bytes > 0 ? runs * run_lines_ : 0;
+    call_ = ceil_div(left_, std::max<std::int64_t>(calls, 1));
   }
 
-  void advance() {
-    for (std::int64_t i = 0; i < lines_; ++i) {
-      if (done_ >= bytes_) {
-        at_ += stride_, done_ = 0;
-        --runs_;
-      }
-      if (runs_ <= 0) return;
-      __builtin_prefetch(at_ + done_, 0, 2);
-      done_ += kLine;
-    }
+  // What the next call fetches.
+  BrgemmFetch next(std::int64_t steps) {
+    if (left_ <= 0) return {};
+    const std::int64_t run = done_ / run_lines_, line = done_ % run_lines_, lines = std::min(call_, left_);
+    done_ += lines, left_ -= lines;
+    return in_steps(
+        {from_ + run * stride_ + line * kFetchedLine, lines, run_lines_ - line, run_lines_, stride_}, steps);
   }
 
  private:
-  static constexpr std::int64_t kLine = 64;
-  const char* at_ = nullptr;
-  std::int64_t runs_ = 0, bytes_ = 0, stride_ = 0, done_ = 0, lines_ = 0;
+  const char* from_ = nullptr;
+  std::int64_t stride_ = 0, run_lines_ = 1, left_ = 0, call_ = 0, done_ = 0;
 };
 
 // The same for one stretch of memory, a little of it in each of so many calls of the micro-kernel, which does

@@ -12,6 +12,8 @@ namespace {
 
 using i64 = std::int64_t;
 
+constexpr i64 kLineFloats = 16;
+
 // Floats of a block of weights, and of each side's staged pixels: they stay in the second-level cache
 // together.
 i64 most_block_floats() { return cpu_caches().level2 / 4 / 4; }
@@ -37,7 +39,7 @@ WeightsGradient::WeightsGradient(const Problem& problem, TileShape tile, int thr
 
   // Channels that make each staged element worth its staging, within the block's size.
   const i64 panel = tile_.vectors * lanes_;
-  i64 c_most = std::min<i64>(t_.in_channels, 256 / tile_.rows * tile_.rows);
+  i64 c_most = std::min<i64>(t_.in_channels, 256);
   i64 k_most = std::max<i64>(std::min(k_vectors * lanes_, i64{128}) / panel, 1) * panel;
   while (taps * c_most * k_most > most_block_floats() && c_most > 4 * tile_.rows)
     c_most = round_up(ceil_div(c_most, 2), tile_.rows);
@@ -45,11 +47,13 @@ WeightsGradient::WeightsGradient(const Problem& problem, TileShape tile, int thr
     k_most = round_up(ceil_div(k_most, 2), panel);
   const i64 row_floats = t_.extent_h() * (t_.extent_w() + 15 * step_w());
   while (c_most > 1 && c_most * row_floats > most_stage_floats()) c_most = ceil_div(c_most, 2);
-  c_parts_ = EvenSplit(t_.in_channels, c_most);
+  // Whole cache lines of a filter in nhwc.
+  c_unit_ = c_most >= kLineFloats ? kLineFloats : 1;
+  c_parts_ = EvenSplit(ceil_div(t_.in_channels, c_unit_), c_most / c_unit_);
   k_parts_ = vector_parts(t_.out_channels, k_most, lanes_);
   k_stride_ = k_parts_.largest() * lanes_;
-  c_stride_ = c_parts_.largest() % 64 == 0 ? c_parts_.largest() + 16 : c_parts_.largest();
-  tap_parts_ = EvenSplit(taps, std::max<i64>(1, most_block_floats() / (c_parts_.largest() * k_stride_)));
+  c_stride_ = channels() % 64 == 0 ? channels() + 16 : channels();
+  tap_parts_ = EvenSplit(taps, std::max<i64>(1, most_block_floats() / (channels() * k_stride_)));
 
   // So many pixels that a panel of dy and a tile's channels of x stay in the first-level cache.
   const i64 most_pixels = std::max<i64>(16, cpu_caches().level1 / 2 / (panel * 4) * 3 / 4);
@@ -74,12 +78,10 @@ i64 WeightsGradient::channel_floats(i64 pixels) { return (ceil_div(pixels, 16) |
 
 i64 WeightsGradient::stage_floats(i64 rows, i64 columns) const {
   const i64 pixels = x_rows(rows) * x_columns(columns);
-  return p_.layout == Layout::nhwc ? pixels * c_stride_ : c_parts_.largest() * channel_floats(pixels);
+  return p_.layout == Layout::nhwc ? pixels * c_stride_ : channels() * channel_floats(pixels);
 }
 
-std::int64_t WeightsGradient::block_floats() const {
-  return tap_parts_.largest() * c_parts_.largest() * k_stride_;
-}
+std::int64_t WeightsGradient::block_floats() const { return tap_parts_.largest() * channels() * k_stride_; }
 std::int64_t WeightsGradient::x_floats() const { return stage_floats(rows_.largest(), columns_.largest()); }
 std::int64_t WeightsGradient::dy_floats() const { return rows_.largest() * columns_.largest() * k_stride_; }
 
@@ -93,7 +95,7 @@ std::size_t WeightsGradient::scratch_bytes() const {
 }
 
 double WeightsGradient::work_ns() const {
-  const EvenSplit tiles(c_parts_.largest(), tile_.rows);
+  const EvenSplit tiles(channels(), tile_.rows);
   const double panels = static_cast<double>(ceil_div(k_parts_.largest(), tile_.vectors));
   const TileTime time = tile_time(p_.layout == Layout::nhwc ? TileReads::contiguous : TileReads::strided,
                                   static_cast<int>(tiles.largest()), tile_.vectors);
@@ -118,7 +120,8 @@ WeightsGradient::Block WeightsGradient::block(i64 index) const {
   const i64 tap_part = index % tap_parts_.parts();
   b.group = index / tap_parts_.parts();
   b.tap0 = tap_parts_.begin(tap_part), b.taps = tap_parts_.size(tap_part);
-  b.c0 = c_parts_.begin(c_part), b.c = c_parts_.size(c_part);
+  b.c0 = c_parts_.begin(c_part) * c_unit_;
+  b.c = std::min(c_parts_.begin(c_part + 1) * c_unit_, t_.in_channels) - b.c0;
   b.k0 = k_parts_.begin(k_part) * lanes_;
   b.k = std::min(k_parts_.begin(k_part + 1) * lanes_, t_.out_channels) - b.k0;
   return b;
@@ -262,7 +265,7 @@ void WeightsGradient::add_plane(const Block& b, const Pixels& px, const PlaneTap
         call.a0 = a + tiles.begin(tile) * at.channel, call.a1 = a + (tiles.begin(tile) + 7) * at.channel;
         call.c0 = sums + (tap * b.c + tiles.begin(tile)) * k_stride_ + k, call.c1 = call.c0 + 7 * k_stride_;
         if (!first) call.addend0 = call.c0, call.addend1 = call.c1;
-        ahead.advance();
+        call.near = ahead.x.next(pixels), call.far = ahead.dy.next(pixels);
         brgemm_kernel(p_.layout == Layout::nhwc ? BrgemmRows::contiguous : BrgemmRows::strided, m,
                       static_cast<int>(width / lanes_))(call);
       }

@@ -2,6 +2,7 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_WEIGHTS_HPP_
 #define FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_WEIGHTS_HPP_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -55,12 +56,12 @@ class WeightsGradient {
   // What the next pixels read of both gradients.
   struct Ahead {
     Prefetch x, dy;
-    void advance() { x.advance(), dy.advance(); }
   };
 
   Block block(std::int64_t index) const;
   Pixels pixels(std::int64_t unit) const;
   std::int64_t units() const { return t_.images() * rows_.parts() * columns_.parts(); }
+  std::int64_t channels() const { return std::min(c_parts_.largest() * c_unit_, t_.in_channels); }
   std::int64_t block_floats() const;
   std::int64_t x_floats() const;
   std::int64_t dy_floats() const;
@@ -94,9 +95,10 @@ class WeightsGradient {
   int lanes_ = 1;
   std::int64_t k_stride_ = 0;  // of sums and staged dy, padded to whole vectors
   std::int64_t c_stride_ = 0;  // of staged x in nhwc: a pixel's channels, spread over all of the cache
-  EvenSplit tap_parts_, c_parts_, k_parts_;
-  EvenSplit rows_, columns_;  // of the output, blocks that are staged at once
-  EvenSplit pixel_parts_;     // of units
+  std::int64_t c_unit_ = 1;
+  EvenSplit tap_parts_, c_parts_, k_parts_;  // c_parts_ of units
+  EvenSplit rows_, columns_;                 // of the output, blocks that are staged at once
+  EvenSplit pixel_parts_;                    // of units
 };
 
 }  // namespace faltung

@@ -11,9 +11,7 @@ namespace {
 using i64 = std::int64_t;
 
 // So many multiprocessors have a block: larger clusters do not fill every part of the chip.
-i64 filled(const Tile& t, int multiprocessors) {
-  return t.cluster <= 2 ? multiprocessors : i64{multiprocessors} * 10 / 11 / t.cluster * t.cluster;
-}
+i64 filled(const Tile& t, int multiprocessors) { return i64{multiprocessors} / t.cluster * t.cluster; }
 
 // Pixels that are summed at a time: height, width, images. Columns that do not come by eights leave no rest
 // of narrow images, whose eights are made of several.
@@ -27,19 +25,23 @@ bool leaves_a_rest(i64 columns, int images) {
   return (round_up(columns, 8) - columns) * 16 >= columns && (images <= 8 || columns < 8);
 }
 
+// A cluster's own sum is worth its time where it leaves so few parts: of more, half of them are not felt.
+constexpr int kFewParts = 8;
+
 constexpr int kHalfOfShared = 114 * 1024;  // of a multiprocessor's
 // Two blocks share a multiprocessor, by their memory and registers.
 bool pairs_up(const Config& c) {
   return c.kind != Kind::fetch && shared_bytes(c) <= kHalfOfShared && consumers(c) <= 2 && sums(c) <= 64;
 }
 
-// Of a product of matrices each operand is read once for each block across the other, and it should be the
-// smaller one that is read more often. It matters where the tile the other way round would read the larger
-// one once or twice; 1: once.
-double reads_larger_again(const Tile& t, const Problem& p) {
-  if (p.r * p.s > 1 || p.groups > 1 || t.k == t.c || p.k == p.c || (t.k > t.c) != (p.k > p.c)) return 0;
-  const auto blocks = static_cast<double>(ceil_div(std::min(p.k, p.c), i64{std::max(t.k, t.c)}));
-  return 1 / (blocks * blocks);
+// Of a product of matrices each operand is read once for each block across the other, or pair of blocks that
+// bring it for each other. The larger operand's readings beyond the first, as a share of them all.
+double read_again(const Tile& t, const Problem& p) {
+  if (p.r * p.s > 1 || p.groups > 1) return 0;
+  const i64 x = ceil_div(p.k, i64{t.k} * (t.pair == Pair::x ? 2 : 1));
+  const i64 dy = ceil_div(p.c, i64{t.c} * (t.pair == Pair::dy ? 2 : 1));
+  const i64 times = p.k > p.c ? dy : p.k < p.c ? x : std::min(x, dy);
+  return 1 - 1 / static_cast<double>(times);
 }
 
 }  // namespace
@@ -47,22 +49,24 @@ double reads_larger_again(const Tile& t, const Problem& p) {
 // Fitted to kernels timed on an H200 (docs/notes/hopper_gradients.md).
 Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   constexpr double kClock = 1.47e6;                // cycles a millisecond
-  constexpr double kFill = 68.5, kFillTap = 87.6;  // bytes a cycle into shared memory: halo patches; a tap
-  constexpr double kFillPlanes = 52.3;             // of planes
+  constexpr double kFill = 55.8, kFillTap = 99.2;  // bytes a cycle into shared memory: halo patches; a tap
+  constexpr double kFillPlanes = 43.2;             // of planes, less what a pair brings for each other
   constexpr double kFillFetch = 37;                // by warps
-  constexpr double kAgain = 0.12;                  // longer, for a block that reads the larger operand again
-  constexpr double kNarrow = 1.05;                 // longer, for products of 64 columns
-  constexpr double kIssue = 163;                   // cycles until the next box is asked for
-  constexpr double kFirst = 15.4;                  // cycles to read 64 rows
-  constexpr double kStart = 1815, kTile = 34.8;    // cycles of a block, and of a tile, that nothing hides
-  constexpr double kRoom = 2600;                   // of those, what room for the next launch's blocks saves
-  constexpr double kLatency = 1147;                // cycles until a buffer begins to fill
-  constexpr double kMemory = 4.13e9, kCache = 5.21e9;        // bytes a millisecond
-  constexpr double kStep = 0.0005, kLaunch = 0.001036;       // ms: the sum's step, the product's
-  constexpr double kTurn = 0.002475, kTurned = 4.51e9;       // ms: a step that turns; bytes a ms
-  constexpr double kJoin = 0.004553, kJoinEach = 0.0005452;  // ms: a cluster's sum, and each block of it
-  constexpr double kOverlap = 0.3467;  // what is lost of the shorter of bytes and arithmetic
-  constexpr double kPaired = 0.0013;   // ms: what two blocks lose by waiting for each other
+  constexpr double kFillLines = 68.5;
+  constexpr double kAgain = 0.325;               // longer, where the larger operand is read again and again
+  constexpr double kNarrow = 1.09;               // longer, for products of 64 columns
+  constexpr double kIssue = 124;                 // cycles until the next box is asked for
+  constexpr double kFirst = 12.2;                // cycles to read 64 rows
+  constexpr double kStart = 774, kTile = 12.7;   // cycles of a block, and of a tile, that nothing hides
+  constexpr double kRoom = 2350;                 // what room for the next launch's blocks saves of them
+  constexpr double kLatency = 1361, kMeet = 93;  // cycles until a buffer begins to fill; more for a pair
+  constexpr double kMemory = 4.26e9, kCache = 4.24e9;     // bytes a millisecond
+  constexpr double kStep = 0.000435, kLaunch = 0.000977;  // ms: the sum's step, the product's
+  constexpr double kTurn = 0.002475, kTurned = 4.51e9;    // ms: a step that turns; bytes a ms
+  constexpr double kJoin = 0.00053;                       // ms: a cluster's sum
+  constexpr double kJoined = 38.8e6;                      // bytes a ms of it that a block gets
+  constexpr double kOverlap = 0.3775;  // what is lost of the shorter of bytes and arithmetic
+  constexpr double kPaired = 0.00028;  // ms: what two blocks lose by waiting for each other
   constexpr double kLines = 1.1;       // products from registers, by so much slower
   const Problem p = seen(t, problem);
   const Config c = config(t, problem);
@@ -75,15 +79,16 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
     const double step = (phases(c) - short_phases(c)) * instruction(columns(c)) +
                         short_phases(c) * instruction(short_columns(c));
     tile = pixels(c) / 16 * consumers(c) * step;
-    const int halves = c.pair == Pair::x    ? patches(c) * patch_bytes(c)
-                       : c.pair == Pair::dy ? c.k_blocks * gradient_bytes(c)
-                                            : 0;
     const bool one_tap = c.tap_rows * c.tap_columns == 1;
+    const int halves = t.kind != Kind::planes ? 0
+                       : c.pair == Pair::x    ? patches(c) * patch_bytes(c)
+                       : c.pair == Pair::dy   ? c.k_blocks * gradient_bytes(c)
+                                              : 0;
     fill = (stage_stride(c) - halves / 2) / (t.kind == Kind::planes  ? kFillPlanes
                                              : t.kind == Kind::fetch ? kFillFetch
                                              : one_tap               ? kFillTap
                                                                      : kFill);
-    fill *= 1 + kAgain * reads_larger_again(t, p);
+    fill *= 1 + kAgain * read_again(t, p);
     if (one_tap && columns(c) <= 64) fill *= kNarrow;
     const int boxes = c.boxes_of_blocks        ? 2
                       : t.kind == Kind::fetch  ? 0
@@ -94,10 +99,11 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
     const double rows = static_cast<double>(std::min<i64>(t.height, p.p()));
     const double step = columns(c) / 2.0 * (c.parts == Parts::two ? 3 : 1) * kLines;
     tile = rows * (row_bytes(c) / 32) * consumers(c) * step;
-    fill = (patch_stride(c) + rows * line_bytes(c)) / kFill;
+    fill = (patch_stride(c) + rows * line_bytes(c)) / kFillLines;
   }
   // All buffers but one are on their way while that one is multiplied.
-  tile = std::max({tile, fill, issue, (fill + kLatency) / (t.stages - 1)});
+  const double latency = kLatency + (t.pair == Pair::neither ? 0 : kMeet);
+  tile = std::max({tile, fill, issue, (fill + latency) / (t.stages - 1)});
   const double a_block =
       static_cast<double>(ceil_div(n.pixels(), i64{t.shares}) * together) * (tile + kTile) + kStart -
       (pairs_up(c) ? kRoom : 0);
@@ -111,7 +117,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   if (t.parts() > 1)
     more += kStep + 2.0 * t.parts() * static_cast<double>(part_pairs_of(t, problem)) * 8 / kCache;
   if (t.pair != Pair::neither) more += kPaired;
-  if (t.cluster > 1) more += kJoin + kJoinEach * t.cluster;
+  if (t.cluster > 1) more += kJoin + sum_bytes(c) / kJoined;
   // Of what is turned as much is read as written, where pixels are taken their rows.
   const auto turned = [&](bool turns, const TensorShape& shape) {
     return turns ? kTurn + 2.0 * static_cast<double>(bytes_of(problem, shape)) / kTurned : 0.0;
@@ -143,6 +149,7 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
     const auto share = [&](int blocks) {
       const i64 room = filled(t, multiprocessors) * blocks / n.results();
       t.shares = static_cast<int>(std::clamp<i64>(room, t.cluster, n.pixels()) / t.cluster * t.cluster);
+      if (t.cluster > 1 && t.parts() > kFewParts) return;
       if (all.empty() || to_string(all.back()) != to_string(t)) all.push_back(t);
     };
     share(1);
@@ -168,7 +175,7 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
   const bool strides = inner.stride_h > 1 || inner.stride_w > 1;
   const std::span<const int[3]> shapes =
       flat ? std::span<const int[3]>(kFlat) : std::span<const int[3]>(kShapes);
-  for (const int cluster : {1, 2, 4}) {
+  for (const int cluster : {1, 2}) {
     t = Tile{};
     t.form = form, t.cluster = cluster;
     for (const auto& shape : shapes) {

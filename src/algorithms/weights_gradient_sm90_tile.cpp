@@ -294,8 +294,8 @@ std::string unfit(const Tile& t, const Problem& problem) {
                           : t.kind == Kind::fetch  ? unfit_fetch(t, problem, c)
                                                    : unfit_lines(t, p, c);
   if (!why.empty()) return why;
-  if (t.cluster > 8 || (t.cluster & (t.cluster - 1)) != 0 || sums(c) / 2 % t.cluster != 0)
-    return "a cluster has 1, 2, 4 or 8 blocks, which share a thread's sums alike";
+  if (t.cluster > 2 || sums(c) / 2 % t.cluster != 0)
+    return "a cluster has 1 or 2 blocks, which share a thread's sums alike";
   if (const std::string pair = unfit_pair(t, problem, c); !pair.empty()) return pair;
   if (t.shares > counts(t, problem).pixels()) return "more shares than tiles of pixels";
   if (t.stages < 2) return "it needs two buffers or more";

@@ -5,6 +5,7 @@
 
 #include "src/backend/hip.hpp"
 #include "src/backend/nki.hpp"
+#include "src/backend/offline_compiler.hpp"
 #include "src/backend/vulkan.hpp"
 #include "src/problem/text.hpp"
 
@@ -83,8 +84,10 @@ std::string needs(const std::string& id, const std::vector<std::string>& there) 
 }  // namespace
 
 std::shared_ptr<Device> find_device(const std::string& id) {
-  if (id == cpu()->info().id) return cpu();                // without waking the drivers of the others
-  if (id.starts_with("nki:")) return make_nki_device(id);  // never here: not listed
+  if (id == cpu()->info().id) return cpu();  // without waking the drivers of the others
+  // Never here: not listed.
+  if (id.starts_with("nki:")) return make_nki_device(id);
+  if (id.starts_with("nvrtc:")) return make_offline_compiler(id);
   std::vector<std::string> ids;
   for (const std::shared_ptr<Device>& device : list_devices()) {
     if (device->info().id == id) return device;

@@ -35,7 +35,9 @@ struct DeviceInfo {
   std::string id;           // cpu, cuda:0, opencl:1
   std::string description;  // the model, as its maker calls it
   std::string kind;         // cpu or gpu
-  std::string key;     // what kernels and timings depend on: microarchitecture and compiler or driver version
+  std::string key;  // what kernels and timings depend on: microarchitecture and compiler or driver version
+  // What compiled code depends on, where that is less than the key: devices and drivers that share it.
+  std::string code_key;
   std::string driver;  // version, in words
   int units = 0;       // cores or multiprocessors
   std::size_t memory_bytes = 0;
@@ -47,6 +49,7 @@ struct DeviceInfo {
   std::vector<std::string> features;  // of the instruction set (avx2, avx512_bf16, sm_90a, mma_sync, ...) and
                                       // of the compiler: what algorithms ask for
   bool has(const std::string& feature) const;
+  const std::string& key_of_code() const { return code_key.empty() ? key : code_key; }
 };
 
 // Memory of a device, freed with the last owner.
@@ -134,6 +137,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
+  // False of what only compiles.
+  virtual bool runs() const { return true; }
 
   virtual Binary compile(const KernelSource& source) = 0;
   // The kernel may be launched with as many shared bytes as its source says.

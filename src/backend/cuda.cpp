@@ -65,6 +65,7 @@ class CudaDevice : public StreamDevice {
     info_.key = "cuda-" + model + "-" + architecture + "-driver" +
                 (release.empty() ? std::to_string(version) : release) + "-nvrtc" +
                 (Nvrtc::get() != nullptr ? Nvrtc::get()->version() : "none");
+    if (Nvrtc::get() != nullptr) info_.code_key = Nvrtc::get()->code_key(architecture_);
   }
 
   const DeviceInfo& info() const override { return info_; }

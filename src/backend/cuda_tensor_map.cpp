@@ -44,16 +44,32 @@ void require_common(const void* address, const std::int64_t* sizes, const std::i
   }
 }
 
+void require_limits(const TiledMap& m, const void* address) {
+  require_common(address, m.size, m.stride_bytes, m.rank);
+  for (int i = 0; i < m.rank; ++i) {
+    require(m.box[i] >= 1 && m.box[i] <= 256, "a box of " + std::to_string(m.box[i]) + " is beyond 256");
+    require(m.step[i] >= 1 && m.step[i] <= 8, "a step of " + std::to_string(m.step[i]) + " is beyond 8");
+  }
+}
+
+void require_limits(const Im2colMap& m, const void* address) {
+  require_common(address, m.size, m.stride_bytes, m.rank);
+  const int reach = im2col_reach(m.rank);
+  for (int i = 0; i + 2 < m.rank; ++i) {
+    const bool within =
+        m.lower[i] >= -reach - 1 && m.lower[i] <= reach && m.upper[i] >= -reach - 1 && m.upper[i] <= reach;
+    require(within, "padding or filter extent beyond " + std::to_string(reach) + " pixels");
+    require(m.step[i] >= 1 && m.step[i] <= 8, "a stride of " + std::to_string(m.step[i]) + " is beyond 8");
+  }
+}
+
 constexpr int kPromoteTo256Bytes = 3;
 
 TensorMap encode_tiled(const TiledMap& m, const void* address) {
   require(driver()->tensor_map_encode_tiled != nullptr, "the driver is older than CUDA 12.0");
-  require_common(address, m.size, m.stride_bytes, m.rank);
   std::uint64_t sizes[5], strides[5] = {};
   std::uint32_t box[5], steps[5];
   for (int i = 0; i < m.rank; ++i) {
-    require(m.box[i] >= 1 && m.box[i] <= 256, "a box of " + std::to_string(m.box[i]) + " is beyond 256");
-    require(m.step[i] >= 1 && m.step[i] <= 8, "a step of " + std::to_string(m.step[i]) + " is beyond 8");
     sizes[i] = static_cast<std::uint64_t>(m.size[i]);
     box[i] = static_cast<std::uint32_t>(m.box[i]);
     steps[i] = static_cast<std::uint32_t>(m.step[i]);
@@ -70,19 +86,11 @@ TensorMap encode_tiled(const TiledMap& m, const void* address) {
 
 TensorMap encode_im2col(const Im2colMap& m, const void* address) {
   require(driver()->tensor_map_encode_im2col != nullptr, "the driver is older than CUDA 12.0");
-  require_common(address, m.size, m.stride_bytes, m.rank);
-  const int reach = im2col_reach(m.rank);
   std::uint64_t sizes[5], strides[4] = {};
   std::uint32_t steps[5] = {1, 1, 1, 1, 1};
   for (int i = 0; i < m.rank; ++i) sizes[i] = static_cast<std::uint64_t>(m.size[i]);
   for (int i = 0; i + 1 < m.rank; ++i) strides[i] = static_cast<std::uint64_t>(m.stride_bytes[i]);
-  for (int i = 0; i + 2 < m.rank; ++i) {
-    const bool within =
-        m.lower[i] >= -reach - 1 && m.lower[i] <= reach && m.upper[i] >= -reach - 1 && m.upper[i] <= reach;
-    require(within, "padding or filter extent beyond " + std::to_string(reach) + " pixels");
-    require(m.step[i] >= 1 && m.step[i] <= 8, "a stride of " + std::to_string(m.step[i]) + " is beyond 8");
-    steps[i + 1] = static_cast<std::uint32_t>(m.step[i]);
-  }
+  for (int i = 0; i + 2 < m.rank; ++i) steps[i + 1] = static_cast<std::uint32_t>(m.step[i]);
   TensorMap map;
   check(driver()->tensor_map_encode_im2col(
             &map, element_type(m.dtype, m.rounds_to_tf32), static_cast<std::uint32_t>(m.rank),
@@ -95,7 +103,12 @@ TensorMap encode_im2col(const Im2colMap& m, const void* address) {
 
 }  // namespace
 
+void check_limits(const MapShape& shape, const void* address) {
+  std::visit([&](const auto& map) { require_limits(map, address); }, shape);
+}
+
 TensorMap encode(const MapShape& shape, const void* address) {
+  check_limits(shape, address);
   if (const auto* tiled = std::get_if<TiledMap>(&shape)) return encode_tiled(*tiled, address);
   return encode_im2col(std::get<Im2colMap>(shape), address);
 }

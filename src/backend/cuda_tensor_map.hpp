@@ -6,7 +6,10 @@
 
 namespace faltung::cuda {
 
-// In the current context. Throws Error(unsupported) that says which limit the shape breaks.
+// Throws Error(unsupported) that says which limit the shape breaks. Asks no driver.
+void check_limits(const MapShape& shape, const void* address);
+
+// In the current context. Throws what check_limits does.
 TensorMap encode(const MapShape& shape, const void* address);
 
 }  // namespace faltung::cuda

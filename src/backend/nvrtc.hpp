@@ -17,6 +17,10 @@ class Nvrtc {
   static const std::string& missing();
 
   const std::string& version() const { return version_; }  // e.g. 13.0
+  // What machine code of one architecture depends on beside the source: the same with every GPU and driver.
+  std::string code_key(const std::string& architecture) const {
+    return "cuda-" + architecture + "-nvrtc" + version_;
+  }
   // Machine code of one architecture, e.g. sm_90a. Throws Error(device_error) with the kernel's name and the
   // compiler's log.
   Binary compile(const KernelSource& source, const std::string& architecture) const;

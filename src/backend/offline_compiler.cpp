@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include "src/backend/amd_assembly.hpp"
 #include "src/backend/amd_features.hpp"
 #include "src/backend/compiler_log.hpp"
+#include "src/backend/cuda_tensor_map.hpp"
 #include "src/backend/nvidia_features.hpp"
 #include "src/backend/nvrtc.hpp"
 #include "src/backend/offline_device.hpp"
@@ -41,8 +43,15 @@ class NvrtcCompiler : public OfflineCompiler {
     info_.features.push_back("nvrtc");
     info_.unit = unit_limits(architecture);
     info_.driver = "NVRTC " + Nvrtc::get()->version();
+    info_.code_key = Nvrtc::get()->code_key(architecture);
   }
   Binary compile(const KernelSource& source) override { return Nvrtc::get()->compile(source, architecture_); }
+  // A shape that the GPU's copy engine refuses is refused here, too.
+  TensorMap encode(const MapShape& shape, const void* address) const override {
+    if (!info_.has("sm_90a")) return Device::encode(shape, address);
+    cuda::check_limits(shape, address);
+    return {};
+  }
 
  private:
   KernelResources read(const std::string& log, const KernelSource& source) const override {
@@ -120,8 +129,12 @@ enum class AmdLanguage { opencl, hip };
 // Clang's remarks on what a kernel uses, with ROCm's device library for OpenCL's and C's functions.
 class AmdCompiler : public OfflineCompiler {
  public:
-  AmdCompiler(const std::string& id, const std::string& chip, AmdLanguage language)
-      : OfflineCompiler(id), chip_(chip), language_(language) {
+  AmdCompiler(const std::string& id, const std::string& chip, AmdLanguage language, CompilerOutput output)
+      : OfflineCompiler(id),
+        chip_(chip),
+        language_(language),
+        // Of HIP clang makes a bundle, where it is not asked for assembly.
+        code_alone_(output == CompilerOutput::code && language == AmdLanguage::opencl) {
     info_.units = 40;
     info_.local_bytes = 64 << 10;
     info_.features = amd_features(chip);
@@ -168,18 +181,22 @@ class AmdCompiler : public OfflineCompiler {
             ? clang_ + " -x hip --cuda-device-only --offload-arch=" + chip_ + " -nogpuinc -std=c++17"
             : clang + " -x cl -cl-std=CL1.2 -D__OPENCL_VERSION__=120 -Xclang -mlink-bitcode-file -Xclang " +
                   kBitcode + "/opencl.bc";
-    const std::string command = library_command(temporary, clang) + compile + options + " -O3" +
-                                library(folder) + " -Rpass-analysis=kernel-resource-usage -S " + folder +
-                                name + " -o " + folder + "/kernel.s && " + clang + " -c " + folder +
-                                "/kernel.s -o " + folder + "/kernel.o";
+    const std::string whole = compile + options + " -O3" + library(temporary, clang) + " " + folder + name;
+    const std::string command = code_alone_ ? whole + " -c -o " + folder + "/kernel.o"
+                                            : whole + " -Rpass-analysis=kernel-resource-usage -S -o " +
+                                                  folder + "/kernel.s && " + clang + " -c " + folder +
+                                                  "/kernel.s -o " + folder + "/kernel.o";
     const auto begin = std::chrono::steady_clock::now();
     const CommandResult result = run_command(command);
     Binary binary;
     binary.compile_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    const std::string assembly = temporary.content("/kernel.s");
-    binary.log = result.said + to_log(read_amd_assembly(assembly, chip_)) + kCodeBytes +
-                 std::to_string(number_after(assembly, "; codeLenInByte = ")) + "\n";
+    binary.log = result.said;
+    if (!code_alone_) {
+      const std::string assembly = temporary.content("/kernel.s");
+      binary.log += to_log(read_amd_assembly(assembly, chip_)) + kCodeBytes +
+                    std::to_string(number_after(assembly, "; codeLenInByte = ")) + "\n";
+    }
     binary.code = temporary.content("/kernel.o");
     if (result.status != 0) {
       temporary.check_room(result.said);
@@ -196,17 +213,23 @@ class AmdCompiler : public OfflineCompiler {
   std::string isa_bitcode() const {
     return std::string(kBitcode) + "/oclc_isa_version_" + chip_.substr(3) + ".bc";
   }
-  // The library knows each chip by a file of its own: of one that is newer than it, what makes that file
-  // first.
-  std::string library_command(const TemporaryFolder& temporary, const std::string& clang) const {
-    if (fs::exists(isa_bitcode())) return "";
-    temporary.write("/isa.cl",
-                    "__constant int __oclc_ISA_version = " + std::to_string(isa_version()) + ";\n");
-    const std::string& folder = temporary.path();
-    return clang + " -x cl -nogpulib -emit-llvm -c " + folder + "/isa.cl -o " + folder + "/isa.bc && ";
+  // The library knows each chip by a file of its own: of one that is newer than it that file is made, once.
+  void write_isa_bitcode(const TemporaryFolder& temporary, const std::string& clang) {
+    const std::lock_guard lock(mutex_);
+    if (isa_.empty()) {
+      temporary.write("/isa.cl",
+                      "__constant int __oclc_ISA_version = " + std::to_string(isa_version()) + ";\n");
+      const std::string& folder = temporary.path();
+      const CommandResult made = run_command(clang + " -x cl -nogpulib -emit-llvm -c " + folder +
+                                             "/isa.cl -o " + folder + "/isa.bc");
+      if (made.status != 0) temporary.check_room(made.said);
+      isa_ = temporary.content("/isa.bc");
+    } else {
+      temporary.write("/isa.bc", isa_);
+    }
   }
   // The options that link the library.
-  std::string library(const std::string& folder) const {
+  std::string library(const TemporaryFolder& temporary, const std::string& clang) {
     const bool known = fs::exists(isa_bitcode());
     if (known && language_ == AmdLanguage::opencl) return std::string(" --rocm-device-lib-path=") + kBitcode;
     std::string all = " -nogpulib";
@@ -221,7 +244,9 @@ class AmdCompiler : public OfflineCompiler {
           .append(part)
           .append(".bc");
     }
-    return all + " -Xclang -mlink-builtin-bitcode -Xclang " + (known ? isa_bitcode() : folder + "/isa.bc");
+    if (!known) write_isa_bitcode(temporary, clang);
+    return all + " -Xclang -mlink-builtin-bitcode -Xclang " +
+           (known ? isa_bitcode() : temporary.path() + "/isa.bc");
   }
 
   // gfx1151 is 11.5.1, which the device library writes as 11501; the last digit is hexadecimal.
@@ -260,16 +285,19 @@ class AmdCompiler : public OfflineCompiler {
 
   std::string chip_, clang_;
   AmdLanguage language_;
+  bool code_alone_;
+  std::mutex mutex_;
+  std::string isa_;
 };
 
 }  // namespace
 
-std::shared_ptr<Device> make_offline_compiler(const std::string& id) {
+std::shared_ptr<Device> make_offline_compiler(const std::string& id, CompilerOutput output) {
   if (id.starts_with("nvrtc:sm_")) return std::make_shared<NvrtcCompiler>(id.substr(6));
   if (id.starts_with("clang:gfx"))
-    return std::make_shared<AmdCompiler>(id, id.substr(6), AmdLanguage::opencl);
+    return std::make_shared<AmdCompiler>(id, id.substr(6), AmdLanguage::opencl, output);
   if (id.starts_with("clang-hip:gfx"))
-    return std::make_shared<AmdCompiler>(id, id.substr(10), AmdLanguage::hip);
+    return std::make_shared<AmdCompiler>(id, id.substr(10), AmdLanguage::hip, output);
   if (id.starts_with("radv:") || id.starts_with("radv-llvm:")) return make_radv_compiler(id);
   throw Error(Status::bad_problem, "'" + id +
                                        "' is no compiler; one is nvrtc:sm_80, clang:gfx1030, "

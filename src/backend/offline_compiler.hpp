@@ -13,11 +13,15 @@
 
 namespace faltung {
 
+// code: nothing but what runs, where that is made faster; resources() and code_counts() then know nothing.
+enum class CompilerOutput { everything, code };
+
 // id: nvrtc:<architecture>, e.g. nvrtc:sm_80, or clang:<chip>, e.g. clang:gfx1030, of OpenCL C,
 // clang-hip:<chip> of HIP, or as in radv_compiler.hpp. resources() of its kernels are what the compiler said.
 // Throws Error(unsupported) where the compiler is not installed, Error(bad_problem) where the id is no such
 // thing.
-std::shared_ptr<Device> make_offline_compiler(const std::string& id);
+std::shared_ptr<Device> make_offline_compiler(const std::string& id,
+                                              CompilerOutput output = CompilerOutput::everything);
 
 // Bytes of the code of a kernel that such a compiler made; -1 where that is not known.
 std::int64_t code_bytes(const Kernel& kernel);

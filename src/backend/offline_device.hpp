@@ -12,6 +12,7 @@ namespace faltung {
 class IdleDevice : public Device {
  public:
   const DeviceInfo& info() const override { return info_; }
+  bool runs() const override { return false; }
 
   using Device::launch;
   void launch(const Kernel&, const LaunchShape&, std::span<const Argument>, const Stream&) override { no(); }

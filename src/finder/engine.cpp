@@ -7,6 +7,7 @@
 #include "src/algorithms/ceilings.hpp"
 #include "src/finder/lock.hpp"
 #include "src/finder/report.hpp"
+#include "src/finder/shipped.hpp"
 #include "src/finder/trust/verify.hpp"
 
 namespace faltung {
@@ -61,20 +62,6 @@ std::optional<Report> refused_by_math(const Candidate& candidate, const Settled&
   return report_of(Outcome::skipped, why, candidate.kernel());
 }
 
-// Null where nothing was shipped, or what was is damaged: then kernels are tried and compiled here. What is
-// no such file at all, and a setting names it, is an error.
-std::shared_ptr<const Store> open_shipped(const Store::Warn& warn) {
-  const KnownDevices known = known_devices();
-  if (known.file.empty()) return nullptr;
-  try {
-    return std::make_shared<const Store>(known.file + ":readonly", warn);
-  } catch (const Error& error) {
-    if (known.asked_for && !Pack::is(known.file)) throw;
-    warn(std::string(error.what()) + "; nothing is known of devices");
-    return nullptr;
-  }
-}
-
 }  // namespace
 
 EngineImpl::EngineImpl(const std::string& store_directory)
@@ -82,7 +69,7 @@ EngineImpl::EngineImpl(const std::string& store_directory)
       shipped_(open_shipped([this](const std::string& line) { warn(line); })),
       is_lock_(is_lock(store_)),
       trust_(store_, shipped_.get(), [this](const std::string& line) { warn(line); }) {
-  if (shipped_ != nullptr && !is_lock_) store_.ship(shipped_, {"kernel", "ceilings", "trials"});
+  if (!is_lock_) ship(store_, shipped_);
 }
 
 void EngineImpl::on_warning(std::function<void(const std::string&)> warn) {

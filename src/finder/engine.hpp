@@ -22,6 +22,9 @@ class EngineImpl {
   std::shared_ptr<const PlanImpl> plan(const Problem& problem, const Request& request);
   Choice find(const Problem& problem, const Request& request, const Progress& progress);
   Choice explain(const Problem& problem, const Request& request);
+  // The kernels that a plan takes first, or with more than one those that find would time first, compiled
+  // and, where the device runs, tried: a report for each, until so many are ready.
+  std::vector<Report> prepare(const Problem& problem, const Request& request, int kernels);
 
   void on_warning(std::function<void(const std::string&)> warn);
 
@@ -74,6 +77,10 @@ std::string failures_of(const Trials& trials);
 // The order in which plan takes them: the fastest that was measured, then by the model; without those that
 // were measured and failed. It is a function of the problem, the device and what was measured for it.
 std::vector<const Candidate*> plan_order(const Selection& selection, const Trials& trials);
+
+// The order in which find measures: what was best before, then each algorithm's first choice, then the rest;
+// each part by the model.
+std::vector<const Candidate*> find_order(const Selection& selection, const Trials& trials);
 
 }  // namespace faltung
 

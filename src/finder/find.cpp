@@ -23,9 +23,9 @@ double ms_after(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// The order in which find measures: what was best before, then each algorithm's first choice, then the rest;
-// each part by the model.
-std::vector<const Candidate*> trial_order(const Selection& selection, const Trials& trials) {
+}  // namespace
+
+std::vector<const Candidate*> find_order(const Selection& selection, const Trials& trials) {
   std::vector<const Candidate*> order;
   const auto add = [&](const Candidate* candidate) {
     if (std::find(order.begin(), order.end(), candidate) == order.end()) order.push_back(candidate);
@@ -44,8 +44,6 @@ std::vector<const Candidate*> trial_order(const Selection& selection, const Tria
   }
   return order;
 }
-
-}  // namespace
 
 // How many candidates to compile at once: as many as there are processors, and time to try afterwards.
 std::size_t compiled_at_once(double left_ms) {
@@ -193,7 +191,7 @@ Choice EngineImpl::find(const Problem& problem, const Request& request, const Pr
   Selection selection = candidates(s);
   require_recipes(selection, s);
   Trials trials(store_, s.problem, s.device->info(), s.threads);
-  const std::vector<const Candidate*> order = trial_order(selection, trials);
+  const std::vector<const Candidate*> order = find_order(selection, trials);
   Measuring measuring(*this, s);
   constexpr double kFinal = 0.25;  // of the budget
   const double heats_ms = s.budget_ms * (1 - kFinal);

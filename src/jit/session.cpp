@@ -60,7 +60,7 @@ Built& built() {
 }  // namespace
 
 Program Session::build(const Source& source) const {
-  const std::string key = device_.info().key + "\n" + source.entry + "\n" + source.digest();
+  const std::string key = device_.info().key_of_code() + "\n" + source.entry + "\n" + source.digest();
   const std::string here = device_.info().id + "\n" + key;
   {
     const std::lock_guard lock(built().mutex);

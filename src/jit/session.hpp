@@ -41,7 +41,7 @@ class Session {
  public:
   Session(Device& device, Store& store) : device_(device), store_(store) {}
   // Compiled on this device by this process before, else by an earlier one (the store's), else now. The
-  // store's key is the device's (its architecture, driver and compiler) and the source's digest.
+  // store's key is the device's for code (its architecture and compiler) and the source's digest.
   Program build(const Source& source) const;
   Device& device() const { return device_; }
 

@@ -1,34 +1,36 @@
 // Records in one binary file that is read in place: what a package ships for the devices that it was made on.
-// Opening one reads its head alone; a record is found by the hashes of its kind and key, and unpacked when it
-// is asked for. Records of a kind lie together, so that those of another are not looked at.
+// Opening one reads its head alone; a record is found by the hashes of its kind and key, and its block
+// unpacked when it is asked for. Records of a kind lie together, so that those of another are not looked at.
 //
-//   head        "faltung-pack 2\n", a zero; records, and bytes of the whole file (two 64-bit numbers)
-//   entries     the dictionary's, then the records' in the order of their names: 24 bytes of name, 16 of the
-//               packed bytes' hash; where these lie (64 bits), how many they are packed and unpacked (32
-//               bits each)
-//   dictionary  a frame of zstd: what the records have in common (kernels of a family are much alike); may be
-//               empty
-//   records     each a frame of zstd by that dictionary: kind, a line end, key, a zero, milliseconds since
-//               1970 as digits, a line end; then the payload, whose hexadecimal digits at its begin are
-//               stored as the bytes that they stand for: how many bytes (32 bits), these, the rest
+//   head     "faltung-pack 3\n", a zero; records, blocks, and bytes of the whole file (64 bits each)
+//   blocks   32 bytes each: 16 of the packed bytes' hash; where these lie (64 bits), how many they are packed
+//            and unpacked (32 bits each)
+//   records  36 bytes each, in the order of their names: 24 of name; which block, where in it, how many bytes
+//            (32 bits each)
+//   content  the blocks, each a frame of zstd of records of one kind that are alike: kernels of a family
+//   share
+//            most of their code. A record is its kind, a line end, key, a zero, milliseconds since 1970 as
+//            digits, a line end; then the payload, whose hexadecimal digits at its begin are stored as the
+//            bytes that they stand for: how many these are and the rest (32 bits each), these, the rest
 //
-// A name is 8 bytes of the kind's hash and 16 of the key's, the dictionary's is zeros. Numbers are
-// little-endian; hashes are the first bytes of SHA-256.
+// A name is 8 bytes of the kind's hash and 16 of the key's. Numbers are little-endian; hashes are the first
+// bytes of SHA-256.
 #ifndef FALTUNG_SRC_STORE_PACK_HPP_
 #define FALTUNG_SRC_STORE_PACK_HPP_
 
+#include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/store/mapped_file.hpp"
 #include "src/store/record.hpp"
-
-struct ZSTD_DDict_s;  // a dictionary of zstd
 
 namespace faltung {
 
@@ -50,23 +52,23 @@ class Pack {
                            const std::function<void(const std::string&)>& damaged) const;
 
  private:
+  struct Block;
   struct Entry;
   std::string_view whole() const;
-  Entry entry_at(std::size_t place) const;
-  Entry record_entry(std::size_t index) const;
+  Block block_at(std::size_t index) const;
+  Entry entry_at(std::size_t index) const;
   // The first record whose name is not before this one.
   std::size_t lower_bound(std::string_view name) const;
-  // The packed bytes. what: that an error names, as do damaged's.
-  std::string_view content(const Entry& entry, const char* what) const;
-  Record unpack(const Entry& entry) const;
-  std::shared_ptr<const ZSTD_DDict_s> dictionary() const;
+  std::shared_ptr<const std::string> unpacked(std::uint32_t block) const;
+  Record record_of(const Entry& entry) const;
   Error damaged(const char* what) const;
 
   std::string file_;
   MappedFile map_;
-  std::size_t count_ = 0;
+  std::size_t count_ = 0, blocks_ = 0;
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<const ZSTD_DDict_s> dictionary_;  // null until a record is read
+  // Those that were asked for last, the latest first.
+  mutable std::list<std::pair<std::uint32_t, std::shared_ptr<const std::string>>> kept_;
 };
 
 }  // namespace faltung

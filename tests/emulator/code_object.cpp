@@ -1,207 +1,153 @@
 #include "tests/emulator/code_object.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <set>
-#include <sstream>
 
+#include <elf.h>
 #include <fmt/core.h>
 
 #include "faltung/faltung.hpp"
-#include "tests/scratch.hpp"
+#include "tests/emulator/disassembler.hpp"
+#include "tests/emulator/metadata.hpp"
 
 namespace faltung::emulator {
 namespace {
 
-constexpr const char* kLinker = "ld.lld-19";
-constexpr const char* kDisassembler = "llvm-objdump-19";
-constexpr const char* kReader = "llvm-readelf-19";
+// A symbol, and where it lies in the image.
+struct Symbol {
+  std::string name;
+  u64 address = 0, bytes = 0;
+  bool is_function = false, is_defined = false;
+};
 
-std::string output_of(const std::string& command) {
-  std::string text;
-  FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) throw Error(Status::unsupported, "cannot run " + command);
-  std::array<char, 4096> part;
-  while (const std::size_t bytes = std::fread(part.data(), 1, part.size(), pipe))
-    text.append(part.data(), bytes);
-  if (pclose(pipe) != 0) {
-    throw Error(Status::unsupported, "'" + command + "' failed: " + text.substr(0, 500) +
-                                         "; on Debian: apt-get install llvm-19 lld-19");
+// A code object's file: what clang left unlinked, as it would be linked alone, or a driver's that is.
+class Elf {
+ public:
+  explicit Elf(const std::string& bytes) : bytes_(bytes), header_(at<Elf64_Ehdr>(0)) {
+    if (std::memcmp(header_.e_ident, ELFMAG, SELFMAG) != 0)
+      throw Error(Status::bad_problem, "a code object that is no ELF file");
+    for (unsigned i = 0; i < header_.e_shnum; ++i)
+      sections_.push_back(at<Elf64_Shdr>(header_.e_shoff + u64{i} * header_.e_shentsize));
+    header_.e_type == ET_REL ? lay_out() : load_segments();
   }
-  return text;
-}
 
-std::string content(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
+  std::vector<u8> image;
 
-// "	v_mov_b32_e32 v0, 0     // 000000001900: 7E000280"
-std::vector<Line> lines_of(const std::string& text) {
-  std::vector<Line> lines;
-  std::istringstream in(text);
-  std::string line, function;
-  while (std::getline(in, line)) {
-    const std::size_t open = line.find('<'), comment = line.find("//");
-    if (line.ends_with(">:") && open != std::string::npos) {
-      function = line.substr(open + 1, line.size() - open - 3);
-    } else if (line.starts_with('\t') && comment != std::string::npos) {
-      std::string own = line.substr(1, comment - 1);
-      while (!own.empty() && own.back() == ' ') own.pop_back();
-      lines.push_back({std::strtoull(line.c_str() + comment + 2, nullptr, 16), own, function});
-    }
-  }
-  return lines;
-}
-
-// The numbers and words of the kernel's metadata, which llvm-readelf writes as YAML.
-struct Metadata {
-  explicit Metadata(const std::string& notes, const std::string& kernel) {
-    // The list of kernels: each begins with "  - ." of its first field.
-    std::istringstream in(notes);
-    std::string line;
-    std::vector<std::string> own;
-    bool mine = false, in_kernels = false;
-    const auto close = [&] {
-      if (mine) lines = own;
-      own.clear(), mine = false;
-    };
-    while (std::getline(in, line)) {
-      if (line.starts_with("amdhsa.kernels:")) {
-        in_kernels = true;
-        continue;
+  // The image lies at `base`.
+  void relocate(u64 base) {
+    if (header_.e_type != ET_REL) return;
+    for (const Elf64_Shdr& list : sections_) {
+      if (list.sh_type != SHT_RELA || (sections_.at(list.sh_info).sh_flags & SHF_ALLOC) == 0) continue;
+      const std::vector<Symbol> all = symbols(list.sh_link);
+      for (u64 i = 0; i < list.sh_size; i += sizeof(Elf64_Rela)) {
+        const auto entry = at<Elf64_Rela>(list.sh_offset + i);
+        relocate(entry, sections_[list.sh_info].sh_addr + entry.r_offset, all.at(ELF64_R_SYM(entry.r_info)),
+                 base);
       }
-      if (!in_kernels) continue;
-      if (!line.starts_with(' ')) break;
-      if (line.starts_with("  - ")) close();
-      own.push_back(line);
-      const std::size_t at = line.find(".name:");
-      if (at == 4 && line.substr(line.find_first_not_of(' ', at + 6)) == kernel) mine = true;
     }
-    close();
   }
-  int number(const std::string& field) const {
-    for (const std::string& line : lines) {
-      const std::size_t at = line.find(field + ":");
-      if (at == 4) return std::atoi(line.c_str() + at + field.size() + 1);
+
+  std::vector<Symbol> symbols() const {
+    for (std::size_t i = 0; i < sections_.size(); ++i)
+      if (sections_[i].sh_type == SHT_SYMTAB) return symbols(i);
+    for (std::size_t i = 0; i < sections_.size(); ++i)
+      if (sections_[i].sh_type == SHT_DYNSYM) return symbols(i);
+    return {};
+  }
+
+  // What the notes say of a kernel; empty where they name none such.
+  Value metadata(const std::string& kernel) const {
+    constexpr u32 kMetadata = 32;  // NT_AMDGPU_METADATA
+    for (const Elf64_Shdr& section : sections_) {
+      if (section.sh_type != SHT_NOTE) continue;
+      const auto note = at<Elf64_Nhdr>(section.sh_offset);
+      const u64 content = section.sh_offset + sizeof note + (note.n_namesz + 3u) / 4 * 4;
+      if (note.n_type != kMetadata || content + note.n_descsz > bytes_.size()) continue;
+      const Value all = read_message_pack(std::string_view(bytes_).substr(content, note.n_descsz));
+      for (const Value& each : all.at("amdhsa.kernels").list)
+        if (each.at(".name").text == kernel) return each;
     }
-    return 0;
+    return {};
   }
-  std::vector<ArgumentPlace> arguments() const {
-    std::vector<ArgumentPlace> all;
-    bool in_arguments = false;  // the lines under .args
-    for (const std::string& line : lines) {
-      if (!line.starts_with("      ")) in_arguments = line.find(".args:") == 4;
-      if (!in_arguments) continue;
-      if (line.starts_with("      - ")) all.emplace_back();
-      if (all.empty()) continue;
-      const auto value = [&](const char* field) -> const char* {
-        const std::size_t at = line.find(field);
-        return at != 8 ? nullptr : line.c_str() + line.find_first_not_of(' ', at + std::strlen(field));
-      };
-      if (const char* v = value(".offset:")) all.back().offset = std::atoi(v);
-      if (const char* v = value(".size:")) all.back().bytes = std::atoi(v);
-      if (const char* v = value(".value_kind:")) all.back().kind = v;
+
+ private:
+  template <class T>
+  T at(u64 offset) const {
+    T value{};
+    if (offset <= bytes_.size() && sizeof value <= bytes_.size() - offset)
+      std::memcpy(&value, bytes_.data() + offset, sizeof value);
+    return value;
+  }
+  void put(u64 address, u64 offset, u64 bytes, u64 extent) {
+    if (image.size() < address + extent) image.resize(address + extent);
+    if (offset + bytes <= bytes_.size()) std::memcpy(image.data() + address, bytes_.data() + offset, bytes);
+  }
+  void load_segments() {
+    for (unsigned i = 0; i < header_.e_phnum; ++i) {
+      const auto segment = at<Elf64_Phdr>(header_.e_phoff + u64{i} * header_.e_phentsize);
+      if (segment.p_type == PT_LOAD)
+        put(segment.p_vaddr, segment.p_offset, segment.p_filesz, segment.p_memsz);
+    }
+  }
+  // Unlinked sections have no addresses yet.
+  void lay_out() {
+    for (Elf64_Shdr& section : sections_) {
+      if ((section.sh_flags & SHF_ALLOC) == 0) continue;
+      const u64 align = std::max<u64>(16, section.sh_addralign);
+      section.sh_addr = (image.size() + align - 1) / align * align;
+      put(section.sh_addr, section.sh_offset, section.sh_type == SHT_NOBITS ? 0 : section.sh_size,
+          section.sh_size);
+    }
+  }
+  std::vector<Symbol> symbols(std::size_t table) const {
+    const Elf64_Shdr& list = sections_.at(table);
+    const u64 names = sections_.at(list.sh_link).sh_offset;
+    std::vector<Symbol> all;
+    for (u64 i = 0; i < list.sh_size; i += sizeof(Elf64_Sym)) {
+      const auto entry = at<Elf64_Sym>(list.sh_offset + i);
+      Symbol symbol{bytes_.c_str() + std::min<u64>(bytes_.size(), names + entry.st_name), entry.st_value,
+                    entry.st_size, ELF64_ST_TYPE(entry.st_info) == STT_FUNC, entry.st_shndx != SHN_UNDEF};
+      if (header_.e_type == ET_REL && entry.st_shndx < sections_.size())
+        symbol.address += sections_[entry.st_shndx].sh_addr;
+      all.push_back(std::move(symbol));
     }
     return all;
   }
-  std::vector<std::string> lines;
+  // By LLVM's "User Guide for AMDGPU Backend", relocation records.
+  void relocate(const Elf64_Rela& entry, u64 place, const Symbol& symbol, u64 base) {
+    enum { kLow = 1, kHigh, kAll, kRelative32, kRelative64, kAll32, kRelativeLow = 10, kRelativeHigh };
+    const auto type = ELF64_R_TYPE(entry.r_info);
+    if (!symbol.is_defined) throw Error(Status::bad_problem, "the code object wants a symbol " + symbol.name);
+    const u64 value = symbol.address + static_cast<u64>(entry.r_addend);
+    const bool is_relative = type == kRelative32 || type == kRelative64 || type >= kRelativeLow;
+    const bool is_known = type >= kLow && (type <= kAll32 || type == kRelativeLow || type == kRelativeHigh);
+    if (!is_known)
+      throw Error(Status::unsupported, fmt::format("the emulator knows no relocation of type {}", type));
+    const u64 whole = is_relative ? value - place : base + value;
+    const u64 part = type == kHigh || type == kRelativeHigh ? whole >> 32 : whole;
+    const std::size_t bytes = type == kAll || type == kRelative64 ? 8 : 4;
+    if (place + bytes <= image.size()) std::memcpy(image.data() + place, &part, bytes);
+  }
+
+  const std::string& bytes_;
+  const Elf64_Ehdr header_;
+  std::vector<Elf64_Shdr> sections_;
 };
 
-template <class T>
-T at(const std::string& bytes, u64 offset) {
-  T value{};
-  if (offset + sizeof value <= bytes.size()) std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
-
-// The loadable segments of an ELF file, as one image.
-std::vector<u8> image_of(const std::string& elf) {
-  std::vector<u8> image;
-  const auto headers = at<u64>(elf, 32);
-  const auto size = at<u16>(elf, 54), count = at<u16>(elf, 56);
-  for (unsigned i = 0; i < count; ++i) {
-    const u64 header = headers + u64{i} * size;
-    constexpr u32 kLoad = 1;
-    if (at<u32>(elf, header) != kLoad) continue;
-    const auto offset = at<u64>(elf, header + 8), address = at<u64>(elf, header + 16);
-    const auto bytes = at<u64>(elf, header + 32), extent = at<u64>(elf, header + 40);
-    if (image.size() < address + extent) image.resize(address + extent);
-    std::memcpy(image.data() + address, elf.data() + offset, bytes);
+std::vector<ArgumentPlace> arguments_of(const Value& kernel) {
+  std::vector<ArgumentPlace> all;
+  for (const Value& each : kernel.at(".args").list) {
+    all.push_back({static_cast<int>(each.at(".offset").number), static_cast<int>(each.at(".size").number),
+                   each.at(".value_kind").text});
   }
-  return image;
+  return all;
 }
 
-u64 symbol(const std::string& table, const std::string& name) {
-  std::istringstream in(table);
-  std::string line;
-  while (std::getline(in, line)) {
-    std::istringstream words(line);
-    std::string number, value, last;
-    words >> number >> value;
-    for (std::string word; words >> word;) last = word;
-    if (last == name) return std::strtoull(value.c_str(), nullptr, 16);
-  }
-  throw Error(Status::bad_problem, "the code object has no symbol " + name);
-}
-
-}  // namespace
-
-std::vector<Line> disassembled(const std::string& elf, const std::string& chip) {
-  const Scratch scratch;
-  const std::string path = scratch.path() + "/code";
-  std::ofstream(path, std::ios::binary) << elf;
-  return lines_of(output_of(std::string(kDisassembler) + " -d --mcpu=" + chip + " " + path));
-}
-
-std::shared_ptr<CodeObject> load_code_object(const std::string& elf, const std::string& chip,
-                                             const std::string& kernel) {
-  const Scratch scratch;
-  const std::string path = scratch.path() + "/kernel.o", linked_path = scratch.path() + "/kernel.so";
-  std::ofstream(path, std::ios::binary) << elf;
-  output_of(fmt::format("{} -shared --no-undefined -o {} {}", kLinker, linked_path, path));
-  const std::string linked = content(linked_path);
-
-  auto object = std::make_shared<CodeObject>();
-  object->chip = chip, object->kernel = kernel;
-  object->image = image_of(linked);
-  object->base = reinterpret_cast<u64>(object->image.data());
-  const std::string about = output_of(fmt::format("{} --notes --symbols -W {}", kReader, linked_path));
-  const Metadata metadata(about, kernel);
-  if (metadata.lines.empty()) throw Error(Status::bad_problem, "the code object has no kernel " + kernel);
-  object->arguments = metadata.arguments();
-  object->argument_bytes = metadata.number(".kernarg_segment_size");
-  object->local_bytes = metadata.number(".group_segment_fixed_size");
-  object->private_bytes = metadata.number(".private_segment_fixed_size");
-  object->lanes = metadata.number(".wavefront_size");
-  object->vector_registers = metadata.number(".vgpr_count");
-  object->scalar_registers = metadata.number(".sgpr_count");
-  object->spilled_registers = metadata.number(".vgpr_spill_count");
-
-  if (object->private_bytes > 0) {
-    throw Error(Status::unsupported,
-                fmt::format("kernel {} for {} has {} bytes of private memory, which the emulator has not",
-                            kernel, chip, object->private_bytes));
-  }
-
-  // The descriptor: 64 bytes, of which these say where the code begins and what is in registers then.
-  const u64 descriptor = symbol(about, kernel + ".kd");
-  const auto read = [&](u64 offset, auto value) {
-    std::memcpy(&value, object->image.data() + descriptor + offset, sizeof value);
-    return value;
-  };
-  const u64 entry = descriptor + static_cast<u64>(read(16, i64{}));
-  object->resources2 = read(52, u32{});
-  object->properties = read(56, u16{});
-
-  std::set<std::string> unknown;
-  for (const Line& line :
-       lines_of(output_of(fmt::format("{} -d --mcpu={} {}", kDisassembler, chip, linked_path)))) {
+void decode_function(const Symbol& function, CodeObject& object, std::set<std::string>& unknown) {
+  if (function.address + function.bytes > object.image.size()) return;
+  const std::span<const u8> code(object.image.data() + function.address, function.bytes);
+  for (const Line& line : disassembled(code, object.base + function.address, object.chip)) {
     Instruction instruction;
     try {
       instruction = decode(line.text);
@@ -209,11 +155,59 @@ std::shared_ptr<CodeObject> load_code_object(const std::string& elf, const std::
       unknown.insert(error.what());
       continue;
     }
-    instruction.address = object->base + line.address;
-    if (instruction.second) instruction.second->address = instruction.address;
-    object->places[instruction.address] = object->program.size();
-    object->program.push_back(std::move(instruction));
+    instruction.address = line.address;
+    if (instruction.second) instruction.second->address = line.address;
+    object.places[line.address] = object.program.size();
+    object.program.push_back(std::move(instruction));
   }
+}
+
+}  // namespace
+
+std::shared_ptr<CodeObject> load_code_object(const std::string& file, const std::string& chip,
+                                             const std::string& kernel) {
+  Elf elf(file);
+  auto object = std::make_shared<CodeObject>();
+  object->chip = chip, object->kernel = kernel;
+  const Value metadata = elf.metadata(kernel);
+  if (metadata.map.empty()) throw Error(Status::bad_problem, "the code object has no kernel " + kernel);
+  const auto number = [&](const char* field) { return static_cast<int>(metadata.at(field).number); };
+  object->arguments = arguments_of(metadata);
+  object->argument_bytes = number(".kernarg_segment_size");
+  object->local_bytes = number(".group_segment_fixed_size");
+  object->private_bytes = number(".private_segment_fixed_size");
+  object->lanes = number(".wavefront_size");
+  object->vector_registers = number(".vgpr_count");
+  object->scalar_registers = number(".sgpr_count");
+  object->spilled_registers = number(".vgpr_spill_count");
+
+  if (object->private_bytes > 0) {
+    throw Error(Status::unsupported,
+                fmt::format("kernel {} for {} has {} bytes of private memory, which the emulator has not",
+                            kernel, chip, object->private_bytes));
+  }
+
+  object->base = reinterpret_cast<u64>(elf.image.data());
+  elf.relocate(object->base);
+  const std::vector<Symbol> symbols = elf.symbols();
+  object->image = std::move(elf.image);
+
+  // The descriptor: 64 bytes, of which these say where the code begins and what is in registers then.
+  const auto descriptor =
+      std::find_if(symbols.begin(), symbols.end(), [&](const Symbol& s) { return s.name == kernel + ".kd"; });
+  if (descriptor == symbols.end() || descriptor->address + 64 > object->image.size())
+    throw Error(Status::bad_problem, "the code object has no symbol " + kernel + ".kd");
+  const auto read = [&](u64 offset, auto value) {
+    std::memcpy(&value, object->image.data() + descriptor->address + offset, sizeof value);
+    return value;
+  };
+  const u64 entry = descriptor->address + static_cast<u64>(read(16, i64{}));
+  object->resources2 = read(52, u32{});
+  object->properties = read(56, u16{});
+
+  std::set<std::string> unknown;
+  for (const Symbol& symbol : symbols)
+    if (symbol.is_function && symbol.is_defined) decode_function(symbol, *object, unknown);
   if (!unknown.empty()) {
     std::string all;
     for (const std::string& each : unknown) all += "\n  " + each;

@@ -32,18 +32,11 @@ struct CodeObject {
   u32 resources2 = 0, properties = 0;
 };
 
-// elf: what clang made for the chip, linked or not. Needs llvm-objdump, llvm-readelf and ld.lld of LLVM 19.
-// Throws Error(unsupported) where one is missing, and with its name, the kernel and the line where there is
-// an instruction that the emulator does not know.
-std::shared_ptr<CodeObject> load_code_object(const std::string& elf, const std::string& chip,
+// file: what clang made for the chip, linked or not. Needs LLVM 19's library. Throws Error(unsupported) where
+// that is missing, and with its name, the kernel and the line where there is an instruction that the emulator
+// does not know.
+std::shared_ptr<CodeObject> load_code_object(const std::string& file, const std::string& chip,
                                              const std::string& kernel);
-
-// The lines of llvm-objdump's disassembly, of one function where it is named.
-struct Line {
-  u64 address = 0;
-  std::string text, function;
-};
-std::vector<Line> disassembled(const std::string& elf, const std::string& chip);
 
 }  // namespace faltung::emulator
 

@@ -8,7 +8,7 @@ namespace faltung::emulator {
 
 EmulatedDevice::EmulatedDevice(const std::string& compiler, u64 seed)
     : chip_(compiler.substr(compiler.find(':') + 1)),
-      compiler_(make_offline_compiler(compiler)),
+      compiler_(make_offline_compiler(compiler, CompilerOutput::code)),
       info_(compiler_->info()),
       machine_(std::make_shared<Machine>(seed)) {
   // Each is a device of its own: what one changes in its kernels no other sees.
@@ -21,22 +21,29 @@ EmulatedDevice::EmulatedDevice(const std::string& compiler, u64 seed)
 
 std::shared_ptr<Kernel> EmulatedDevice::load(const Binary& binary, const KernelSource& source) {
   auto kernel = std::make_shared<EmulatedKernel>();
-  kernel->compiled = compiler_->load(binary, source);
-  kernel->elf = binary.code, kernel->entry = source.entry;
-  const std::shared_ptr<CodeObject> code = load_code_object(binary.code, chip_, source.entry);
-  if (change) change(*code);
+  kernel->file = binary.code, kernel->entry = source.entry;
+  const std::shared_ptr<const CodeObject> code = decoded(*kernel);
+  kernel->resources.registers = code->vector_registers;
+  kernel->resources.scalar_registers = code->scalar_registers;
+  kernel->resources.local_bytes = code->local_bytes;
+  kernel->resources.spilled_bytes = code->private_bytes;
   for (const Instruction& i : code->program) {
     for (const Instruction* each : {&i, static_cast<const Instruction*>(i.second.get())}) {
       if (each != nullptr && (each->vector != nullptr || each->scalar != nullptr))
         executed.emplace(each->mnemonic, source.entry);
     }
   }
-  kernel->code = code;
   return kernel;
 }
 
-KernelResources EmulatedDevice::resources(const Kernel& kernel, const KernelSource& source) const {
-  return compiler_->resources(*static_cast<const EmulatedKernel&>(kernel).compiled, source);
+std::shared_ptr<const CodeObject> EmulatedDevice::decoded(const EmulatedKernel& kernel) {
+  if (std::shared_ptr<const CodeObject> code = kernel.code.lock()) return code;
+  const std::shared_ptr<CodeObject> code = load_code_object(kernel.file, chip_, kernel.entry);
+  if (change) change(*code);
+  constexpr std::size_t kKept = 32;
+  if (kept_.size() == kKept) kept_.pop_front();
+  kernel.code = kept_.emplace_back(code);
+  return code;
 }
 
 // OpenCL's kernels take an address as a buffer and the bytes to skip in it.
@@ -50,7 +57,7 @@ void EmulatedDevice::launch(const Kernel& kernel, const LaunchShape& shape,
     if (argument.is_address && info_.dialect == "opencl") all.emplace_back(&kSkip, sizeof kSkip, false);
   }
   Counts& total = counts[emulated.entry];
-  const Counts own = machine_->run(*emulated.code, shape, all);
+  const Counts own = machine_->run(*decoded(emulated), shape, all);
   total = own;
 }
 

@@ -2,6 +2,7 @@
 #ifndef FALTUNG_TESTS_EMULATOR_DEVICE_HPP_
 #define FALTUNG_TESTS_EMULATOR_DEVICE_HPP_
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,9 +15,9 @@ namespace faltung::emulator {
 
 class EmulatedKernel : public Kernel {
  public:
-  std::shared_ptr<Kernel> compiled;  // as the compiler's own device has it
-  std::string elf, entry;
-  std::shared_ptr<const CodeObject> code;  // loaded when it is launched first
+  std::string file, entry;  // the code object and its kernel
+  KernelResources resources;
+  mutable std::weak_ptr<const CodeObject> code;  // while the device keeps it
 };
 
 class EmulatedDevice : public Device {
@@ -27,7 +28,9 @@ class EmulatedDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
   Binary compile(const KernelSource& source) override { return compiler_->compile(source); }
   std::shared_ptr<Kernel> load(const Binary& binary, const KernelSource& source) override;
-  KernelResources resources(const Kernel& kernel, const KernelSource& source) const override;
+  KernelResources resources(const Kernel& kernel, const KernelSource&) const override {
+    return static_cast<const EmulatedKernel&>(kernel).resources;
+  }
   using Device::launch;
   void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const Argument> arguments,
               const Stream&) override;
@@ -46,10 +49,14 @@ class EmulatedDevice : public Device {
   int lanes() const { return info_.unit.wave_threads; }
 
  private:
+  std::shared_ptr<const CodeObject> decoded(const EmulatedKernel& kernel);
+
   std::string chip_;
   std::shared_ptr<Device> compiler_;
   DeviceInfo info_;
   std::shared_ptr<Machine> machine_;  // outlived by no buffer
+  // Of the kernels that were used last: decoded, thousands would fill the memory.
+  std::deque<std::shared_ptr<const CodeObject>> kept_;
 };
 
 }  // namespace faltung::emulator

@@ -19,8 +19,7 @@ void Memory::remove(const void* begin) {
   last_ = nullptr;
 }
 
-Memory::Range* Memory::find(u64 address) {
-  if (last_ != nullptr && address >= last_->begin && address < last_->end) return last_;
+Memory::Range* Memory::search(u64 address) {
   auto after = ranges_.upper_bound(address);
   if (after == ranges_.begin()) return nullptr;
   Range& range = std::prev(after)->second;
@@ -38,7 +37,6 @@ void Memory::define(const void* begin, std::size_t bytes) {
 
 std::string Memory::fault(u64 address, int bytes) {
   const Range* const range = find(address);
-  if (range != nullptr && address + static_cast<u64>(bytes) <= range->end) return "";
   if (range != nullptr)
     return fmt::format("{} bytes at {:#x} cross the end of {}", bytes, address, range->name);
   const auto after = ranges_.upper_bound(address);
@@ -79,36 +77,32 @@ void LocalMemory::begin(int bytes) {
   ++epoch_, ++block_;
 }
 
-std::string LocalMemory::fault(u32 address, int bytes, int wave, bool writes) {
-  if (address > static_cast<u32>(bytes_) || static_cast<u32>(bytes) > static_cast<u32>(bytes_) - address)
-    return fmt::format("{} bytes at {} of {} in local memory", bytes, address, bytes_);
+bool LocalMemory::access(u32 address, int bytes, int wave, bool writes) {
+  if (!holds(address, bytes)) return false;
   const u64 own = u64{1} << wave;
   for (u32 i = address / 2; i <= (address + static_cast<u32>(bytes) - 1) / 2; ++i) {
     Shadow& s = shadows_[i];
-    const auto race = [&](const char* what, const char* other) {
-      return fmt::format("a race: wave {} {} byte {} of local memory, which {} since the last barrier", wave,
-                         what, 2 * i, other);
-    };
-    if (s.writes == epoch_ && s.writer != wave)
-      return race(writes ? "writes" : "reads", fmt::format("wave {} wrote", s.writer).c_str());
+    if (others_wrote(s, wave) || (writes && others_read(s, wave))) return false;
     if (writes) {
-      if (s.reads == epoch_ && (s.readers & ~own) != 0) return race("writes", "another wave read");
       s.writes = epoch_, s.writer = wave;
     } else {
       s.readers = s.reads == epoch_ ? s.readers | own : own;
       s.reads = epoch_;
     }
   }
-  return "";
+  return true;
 }
 
-u64 LocalMemory::load(u32 address, int bytes, u32& undefined) {
-  u64 value = 0;
-  std::memcpy(&value, content_.data() + address, static_cast<std::size_t>(bytes));
-  undefined = 0;
-  for (u32 i = 0; i < static_cast<u32>(bytes); ++i)
-    undefined |= u32{shadows_[(address + i) / 2].defined != block_} << i;
-  return value;
+std::string LocalMemory::fault(u32 address, int bytes, int wave, bool writes) const {
+  if (!holds(address, bytes))
+    return fmt::format("{} bytes at {} of {} in local memory", bytes, address, bytes_);
+  u32 i = address / 2;
+  while (!others_wrote(shadows_[i], wave) && !(writes && others_read(shadows_[i], wave))) ++i;
+  const Shadow& s = shadows_[i];
+  return fmt::format(
+      "a race: wave {} {} byte {} of local memory, which {} since the last barrier", wave,
+      writes ? "writes" : "reads", 2 * i,
+      others_wrote(s, wave) ? fmt::format("wave {} wrote", s.writer) : std::string("another wave read"));
 }
 
 void LocalMemory::store(u32 address, int bytes, u64 value, u32 undefined) {

@@ -4,6 +4,7 @@
 #define FALTUNG_TESTS_EMULATOR_MEMORY_HPP_
 
 #include <array>
+#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,9 +21,13 @@ class Memory {
   void remove(const void* begin);
   void define(const void* begin, std::size_t bytes);
 
-  // Empty, or what is wrong with the access.
+  bool holds(u64 address, int bytes) {
+    const Range* const range = find(address);
+    return range != nullptr && address + static_cast<u64>(bytes) <= range->end;
+  }
+  // What is wrong with an access that no buffer holds.
   std::string fault(u64 address, int bytes);
-  // Of an address without fault. undefined: a bit for each byte that nobody wrote.
+  // Of an address that a buffer holds. undefined: a bit for each byte that nobody wrote.
   u64 load(u64 address, int bytes, u32& undefined);
   void store(u64 address, int bytes, u64 value);
 
@@ -32,7 +37,10 @@ class Memory {
     std::string name;
     std::vector<u8> undefined;  // a byte each; none where all is defined
   };
-  Range* find(u64 address);
+  Range* find(u64 address) {
+    return last_ != nullptr && address - last_->begin < last_->end - last_->begin ? last_ : search(address);
+  }
+  Range* search(u64 address);
   std::map<u64, Range> ranges_;
   Range* last_ = nullptr;
 };
@@ -45,9 +53,18 @@ class LocalMemory {
   void barrier() { ++epoch_; }
   int bytes() const { return bytes_; }
 
-  // Empty, or the fault: outside, or a race with another wave.
-  std::string fault(u32 address, int bytes, int wave, bool writes);
-  u64 load(u32 address, int bytes, u32& undefined);
+  // Takes note of an access; false where it is outside, or races with another wave.
+  bool access(u32 address, int bytes, int wave, bool writes);
+  // What is wrong with an access that was refused.
+  std::string fault(u32 address, int bytes, int wave, bool writes) const;
+  u64 load(u32 address, int bytes, u32& undefined) {
+    u64 value = 0;
+    std::memcpy(&value, content_.data() + address, static_cast<std::size_t>(bytes));
+    undefined = 0;
+    for (u32 i = 0; i < static_cast<u32>(bytes); ++i)
+      undefined |= u32{shadows_[(address + i) / 2].defined != block_} << i;
+    return value;
+  }
   void store(u32 address, int bytes, u64 value, u32 undefined);
 
  private:
@@ -57,6 +74,14 @@ class LocalMemory {
     u64 readers = 0;
     u32 defined = 0;  // the block that did
   };
+  bool holds(u32 address, int bytes) const {
+    return address <= static_cast<u32>(bytes_) &&
+           static_cast<u32>(bytes) <= static_cast<u32>(bytes_) - address;
+  }
+  bool others_wrote(const Shadow& s, int wave) const { return s.writes == epoch_ && s.writer != wave; }
+  bool others_read(const Shadow& s, int wave) const {
+    return s.reads == epoch_ && (s.readers & ~(u64{1} << wave)) != 0;
+  }
   int bytes_ = 0;
   u32 epoch_ = 0, block_ = 0;
   std::vector<u8> content_;

@@ -177,8 +177,7 @@ void execute_constants(Wave& wave, const Instruction& i) {
         offset.kind == Operand::Kind::literal ? offset.integer : wave.read_defined(offset, Form::word, i);
   }
   if (m.bytes >= 4) address &= ~u64{3};
-  if (const std::string fault = wave.block.memory.fault(address, m.bytes); !fault.empty())
-    wave.fail(i, fault);
+  if (!wave.block.memory.holds(address, m.bytes)) wave.fail(i, wave.block.memory.fault(address, m.bytes));
   for (int r = 0; r < registers_of(m); ++r) {
     u32 unknown = 0;
     const u64 value =
@@ -213,8 +212,8 @@ void execute_local(Wave& wave, const Instruction& i) {
       addresses[active++] = at;
       if (m.bytes >= 4 && at % 4 != 0)
         wave.fail(i, fmt::format("address {} in local memory is no multiple of 4", at));
-      if (const std::string fault = local.fault(at, m.bytes, wave.number, !loads); !fault.empty())
-        wave.fail(i, fault);
+      if (!local.access(at, m.bytes, wave.number, !loads))
+        wave.fail(i, local.fault(at, m.bytes, wave.number, !loads));
       for (int r = 0; r < registers_of(m); ++r) {
         const int bytes = std::min(4, m.bytes);
         u32 unknown = 0;
@@ -259,9 +258,10 @@ void find_in_buffer(Wave& wave, const Instruction& i, const MemoryOperation& m, 
   const u64 limit = descriptor[2];
   const u64 scalar = wave.read_defined(i.operands.at(3), Form::word, i);
   const bool indexed = i.has("idxen"), offset = i.has("offen");
+  const auto constant = static_cast<u64>(i.value("offset"));
   for (int lane = 0; lane < wave.lanes; ++lane) {
     if ((wave.exec() >> lane & 1) == 0) continue;
-    u64 at = static_cast<u64>(i.value("offset"));
+    u64 at = constant;
     int part = 0;
     u64 index = 0;
     if (indexed) index = wave.read_vector(v, part++, i)[lane];
@@ -283,10 +283,9 @@ void find_in_memory(Wave& wave, const Instruction& i, const Operand& v, const Op
   const u32* const high = wide ? wave.read_vector(v, 1, i) : nullptr;
   wave.must_be_defined(v, 0, wave.exec(), i);
   if (wide) wave.must_be_defined(v, 1, wave.exec(), i);
-  for (int lane = 0; lane < wave.lanes; ++lane) {
-    places.address[lane] =
-        scalar + low[lane] + (wide ? u64{high[lane]} << 32 : 0) + static_cast<u64>(i.value("offset"));
-  }
+  const u64 offset = scalar + static_cast<u64>(i.value("offset"));
+  for (int lane = 0; lane < wave.lanes; ++lane)
+    places.address[lane] = offset + low[lane] + (wide ? u64{high[lane]} << 32 : 0);
 }
 
 void execute_global(Wave& wave, const Instruction& i) {
@@ -310,8 +309,8 @@ void execute_global(Wave& wave, const Instruction& i) {
     const bool inside = (places.inside >> lane & 1) != 0;
     const u64 address = places.address[lane];
     if (inside) {
-      if (const std::string fault = memory.fault(address, m.bytes); !fault.empty())
-        wave.fail(i, fmt::format("lane {}: {}", lane, fault));
+      if (!memory.holds(address, m.bytes))
+        wave.fail(i, fmt::format("lane {}: {}", lane, memory.fault(address, m.bytes)));
       for (const u64 line : {address / kLine, (address + static_cast<u64>(m.bytes) - 1) / kLine}) {
         if (std::find(lines, lines + touched, line) == lines + touched) lines[touched++] = line;
       }

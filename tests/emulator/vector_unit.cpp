@@ -1,5 +1,6 @@
 // How vector instructions get their operands and leave their results.
 #include <cstring>
+#include <type_traits>
 
 #include "faltung/faltung.hpp"
 #include "tests/emulator/operations.hpp"
@@ -32,7 +33,8 @@ int dpp_lane(const Instruction& i, int lane) {
 }
 
 // What of a source is taken: from the bits of its registers to those that the function sees.
-u64 taken(const VectorBinding::Source& s, u64 raw) {
+template <Form F>
+u64 taken_as(const VectorBinding::Source& s, u64 raw) {
   if (s.width < 32) {
     raw = raw >> s.shift & ((u64{1} << s.width) - 1);
     if (s.sign_extended && (raw >> (s.width - 1) & 1) != 0) raw |= 0xffffffff & ~((u64{1} << s.width) - 1);
@@ -42,40 +44,77 @@ u64 taken(const VectorBinding::Source& s, u64 raw) {
     if (s.absolute) value &= ~sign;
     return negated ? value ^ sign : value;
   };
-  switch (s.type.form) {
-    case Form::half:
-      return with_sign(half(s.high[0]), 0x8000, s.negated[0]);
-    case Form::pair_of_halves:
-      return with_sign(half(s.high[0]), 0x8000, s.negated[0]) |
-             with_sign(half(s.high[1]), 0x8000, s.negated[1]) << 16;
-    case Form::pair_of_words: {
-      const auto word = [&](bool high) { return raw >> (high ? 32 : 0) & 0xffffffff; };
-      return with_sign(word(s.high[0]), 0x80000000, s.negated[0]) |
-             with_sign(word(s.high[1]), 0x80000000, s.negated[1]) << 32;
-    }
-    case Form::wide:
-      return with_sign(raw, u64{1} << 63, s.negated[0]);
-    case Form::mixed: {
-      const float value = s.high[1] ? f16_to_float(static_cast<u16>(half(s.high[0])))
-                                    : std::bit_cast<float>(static_cast<u32>(raw));
-      return with_sign(std::bit_cast<u32>(value), 0x80000000, s.negated[0]);
-    }
-    case Form::mask:
-      return raw;
-    default:
-      return with_sign(raw & 0xffffffff, 0x80000000, s.negated[0]);
+  if constexpr (F == Form::half) {
+    return with_sign(half(s.high[0]), 0x8000, s.negated[0]);
+  } else if constexpr (F == Form::pair_of_halves) {
+    return with_sign(half(s.high[0]), 0x8000, s.negated[0]) | with_sign(half(s.high[1]), 0x8000, s.negated[1])
+                                                                  << 16;
+  } else if constexpr (F == Form::pair_of_words) {
+    const auto word = [&](bool high) { return raw >> (high ? 32 : 0) & 0xffffffff; };
+    return with_sign(word(s.high[0]), 0x80000000, s.negated[0]) |
+           with_sign(word(s.high[1]), 0x80000000, s.negated[1]) << 32;
+  } else if constexpr (F == Form::wide) {
+    return with_sign(raw, u64{1} << 63, s.negated[0]);
+  } else if constexpr (F == Form::mixed) {
+    const float value = s.high[1] ? f16_to_float(static_cast<u16>(half(s.high[0])))
+                                  : std::bit_cast<float>(static_cast<u32>(raw));
+    return with_sign(std::bit_cast<u32>(value), 0x80000000, s.negated[0]);
+  } else if constexpr (F == Form::mask) {
+    return raw;
+  } else {
+    return with_sign(raw & 0xffffffff, 0x80000000, s.negated[0]);
   }
 }
 
-// What is taken of a source's unknown bits: without signs.
-u64 taken_unknown(VectorBinding::Source s, u64 bits) {
+// Calls f with the form as a constant: chosen once for all lanes.
+template <class F>
+decltype(auto) with_form(Form form, const F& f) {
+  const auto as = [&]<Form Known>() -> decltype(auto) { return f(std::integral_constant<Form, Known>()); };
+  switch (form) {
+    case Form::half:
+      return as.template operator()<Form::half>();
+    case Form::pair_of_halves:
+      return as.template operator()<Form::pair_of_halves>();
+    case Form::pair_of_words:
+      return as.template operator()<Form::pair_of_words>();
+    case Form::wide:
+      return as.template operator()<Form::wide>();
+    case Form::mixed:
+      return as.template operator()<Form::mixed>();
+    case Form::mask:
+      return as.template operator()<Form::mask>();
+    default:
+      return as.template operator()<Form::word>();
+  }
+}
+u64 taken(const VectorBinding::Source& s, u64 raw) {
+  return with_form(s.type.form, [&](auto form) { return taken_as<form()>(s, raw); });
+}
+
+// The source whose unknown bits are taken: without signs.
+VectorBinding::Source unsigned_source(VectorBinding::Source s) {
   s.absolute = s.negated[0] = s.negated[1] = false;
   if (s.type.form == Form::mixed) s.type.form = s.high[1] ? Form::half : Form::word;
-  return taken(s, bits);
+  return s;
+}
+
+// Of lane n what its own number, or the map, says; where that is no lane, 0.
+template <class Raw>
+void take_lanes(const VectorBinding::Source& s, int lanes, const int* lane_map, const Raw& raw, u64* to) {
+  with_form(s.type.form, [&](auto form) {
+    if (lane_map == nullptr) {
+      for (int lane = 0; lane < lanes; ++lane) to[lane] = taken_as<form()>(s, raw(lane));
+      return;
+    }
+    for (int lane = 0; lane < lanes; ++lane)
+      to[lane] = lane_map[lane] < 0 ? 0 : taken_as<form()>(s, raw(lane_map[lane]));
+  });
 }
 
 bool takes_as_is(const VectorBinding::Source& s) {
-  return s.width == 32 && !s.absolute && !s.negated[0] && !s.negated[1] && (s.type.form == Form::word);
+  if (s.width < 32 || s.absolute || s.negated[0] || s.negated[1]) return false;
+  const bool is_whole_pair = s.type.form == Form::pair_of_words && !s.high[0] && s.high[1];
+  return s.type.form == Form::word || s.type.form == Form::wide || is_whole_pair;
 }
 
 // Fills a source of all lanes. unknown: its undefined bits, filled where there are any. Lanes whose source is
@@ -95,22 +134,27 @@ bool gather(Wave& wave, const Instruction& i, const VectorBinding::Source& s, co
     const u32* const low = wave.vector[s.operand.index];
     const u32* const high = wave.vector[s.operand.index + (wide ? 1 : 0)];
     if (lane_map == nullptr && takes_as_is(s) && !any) {
-      for (int lane = 0; lane < lanes; ++lane) to[lane] = low[lane];
+      if (wide) {
+        for (int lane = 0; lane < lanes; ++lane) to[lane] = low[lane] | u64{high[lane]} << 32;
+      } else {
+        for (int lane = 0; lane < lanes; ++lane) to[lane] = low[lane];
+      }
       return false;
     }
-    for (int lane = 0; lane < lanes; ++lane) {
-      const int from = lane_map != nullptr ? lane_map[lane] : lane;
-      to[lane] = from < 0 ? 0 : taken(s, low[from] | (wide ? u64{high[from]} << 32 : 0));
-      if (!any) continue;
-      unknown[lane] = 0;
-      for (int part = 0; part < (wide ? 2 : 1) && from >= 0; ++part) {
-        const u64* const u = wave.undefined[s.operand.index + part];
-        unknown[lane] |=
-            (((u[0] >> from & 1) != 0 ? 0xffffull : 0) | ((u[1] >> from & 1) != 0 ? 0xffff0000ull : 0))
-            << (32 * part);
-      }
-      unknown[lane] = taken_unknown(s, unknown[lane]);
-    }
+    take_lanes(
+        s, lanes, lane_map, [&](int lane) { return low[lane] | (wide ? u64{high[lane]} << 32 : 0); }, to);
+    if (!any) return false;
+    const u64* const low_halves = wave.undefined[s.operand.index];
+    const u64* const high_halves = wave.undefined[s.operand.index + (wide ? 1 : 0)];
+    const auto undefined_word = [](const u64* halves, int lane) {
+      return (halves[0] >> lane & 1) * 0xffff | (halves[1] >> lane & 1) * 0xffff0000;
+    };
+    take_lanes(
+        unsigned_source(s), lanes, lane_map,
+        [&](int lane) {
+          return undefined_word(low_halves, lane) | (wide ? undefined_word(high_halves, lane) << 32 : 0);
+        },
+        unknown);
     return any;
   }
   if (s.type.form == Form::mask) {
@@ -127,7 +171,7 @@ bool gather(Wave& wave, const Instruction& i, const VectorBinding::Source& s, co
   if (s.operand.kind != Operand::Kind::literal) {
     value = wave.read_scalar(s.operand, wide ? Form::wide : Form::word, s.type.number, i, &undefined);
   }
-  value = taken(s, value), undefined = undefined == 0 ? 0 : taken_unknown(s, undefined);
+  value = taken(s, value), undefined = undefined == 0 ? 0 : taken(unsigned_source(s), undefined);
   for (int lane = 0; lane < lanes; ++lane) to[lane] = value, unknown[lane] = undefined;
   return undefined != 0;
 }
@@ -285,6 +329,13 @@ void commit(Wave& wave, const Instruction& i, const Outcome& o) {
   if (!wide) return commit_word(wave, i, b, o);
   for (int part = 0; part < 2; ++part) {
     wave.settle_vector(b.result.index + part, i);
+    if (!o.any_unknown && o.written == wave.all_lanes()) {
+      u32* const to = wave.vector[b.result.index + part];
+      for (int lane = 0; lane < wave.lanes; ++lane)
+        to[lane] = static_cast<u32>(o.lanes.out[lane] >> (32 * part));
+      for (u64& half : wave.undefined[b.result.index + part]) half &= ~o.written;
+      continue;
+    }
     for (int lane = 0; lane < wave.lanes; ++lane) {
       if ((o.written >> lane & 1) == 0) continue;
       wave.write_vector(b.result.index + part, lane, static_cast<u32>(o.lanes.out[lane] >> (32 * part)),

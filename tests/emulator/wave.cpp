@@ -87,16 +87,6 @@ void Wave::must_be_defined(const Operand& operand, int part, u64 of_lanes, const
                       index % kAccumulators, std::countr_zero(bad)));
 }
 
-void Wave::write_vector(int index, int lane, u32 value, u32 unknown) {
-  vector[index][lane] = value;
-  const u64 bit = u64{1} << lane;
-  const auto put = [&](u64& lanes_of_half, bool is_undefined) {
-    lanes_of_half = is_undefined ? lanes_of_half | bit : lanes_of_half & ~bit;
-  };
-  put(undefined[index][0], (unknown & 0xffff) != 0);
-  put(undefined[index][1], (unknown >> 16) != 0);
-}
-
 // gfx9 counts loads and stores together; until gfx12 constants are counted with local memory.
 std::deque<Wave::UnderWay>& Wave::queue(Counter counter) {
   if (counter == Counter::stores && block.chip.generation == 9) counter = Counter::loads;

@@ -57,7 +57,11 @@ class Wave {
   // Register `part` of a vector operand, of lanes that are to be defined where `must`.
   const u32* read_vector(const Operand& operand, int part, const Instruction& i);
   void must_be_defined(const Operand& operand, int part, u64 of_lanes, const Instruction& i) const;
-  void write_vector(int index, int lane, u32 value, u32 undefined_bits);
+  void write_vector(int index, int lane, u32 value, u32 undefined_bits) {
+    vector[index][lane] = value;
+    put_undefined(undefined[index][0], lane, (undefined_bits & 0xffff) != 0);
+    put_undefined(undefined[index][1], lane, (undefined_bits >> 16) != 0);
+  }
   // Before it is written.
   void settle_vector(int index, const Instruction& i) const {
     if (pending_vector_[index]) fail_pending(index, true, i);
@@ -80,6 +84,9 @@ class Wave {
     int first, count;
     bool is_constant, writes_local;
   };
+  static void put_undefined(u64& lanes_of_half, int lane, bool is_undefined) {
+    lanes_of_half = (lanes_of_half & ~(u64{1} << lane)) | u64{is_undefined} << lane;
+  }
   std::deque<UnderWay>& queue(Counter counter);
   [[noreturn]] void fail_pending(int index, bool is_vector, const Instruction& i) const;
   std::deque<UnderWay> queues_[kCounters];

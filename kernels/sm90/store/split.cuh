@@ -24,6 +24,12 @@ struct Results {
                                                 int thread) {
     named_sync(1, 256);  // both have read their operands
     put_sums(sums, memory, consumer, thread);
+    add_up(p, t, memory, consumer, thread);
+  }
+
+  // Of what all of the cluster's blocks have put there.
+  static __device__ __forceinline__ void add_up(const Params& p, const Tile& t, unsigned memory, int consumer,
+                                                int thread) {
     cluster_sync();
     const int first = static_cast<int>(cluster_rank()) * kShare;
 #pragma unroll 2

@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 
 from .. import _c
 from .._geometry import FAMILIES
-from . import _constant, _run
+from . import _constant, _linear, _run
 from ._activations import activation_of
 
 _X, _W, _Y, _BIAS, _RESIDUAL = range(5)  # as the library numbers tensors
@@ -31,10 +31,10 @@ class Operator:
     """torch.ops.faltung.<name>. ``compute`` takes the part in C, the family and the arguments; set_gradient says the rest."""
 
     def __init__(self, name, family, slots, result, compute, others):
-        """others: arguments that are neither tensors nor the geometry."""
+        """others: arguments that are neither tensors nor the geometry; a linear layer (family None) has none."""
         self.name, self.tensors = name, len(slots)
-        count = len(slots) + (5 if family.transposed else 4) + others
-        self.fast = _c.Operator(slots, result, count, lambda *arguments: compute(self.fast, family, *arguments), self.differentiate,
+        geometry = 0 if family is None else 5 if family.transposed else 4
+        self.fast = _c.Operator(slots, result, len(slots) + geometry + others, lambda *arguments: compute(self.fast, family, *arguments), self.differentiate,
                                 self.dispatch, lambda *arguments: self.record(*arguments), self.autocast)
         self.converted, self.casting = (), None
 
@@ -218,4 +218,12 @@ def _operators(family):
     return conv, input_grad, weight_grad, fused, layer
 
 
+def _linear_layer():
+    layer = Operator("linear_layer", None, (_X, *[_CONSTANT] * 3, _RESIDUAL), _Y, _linear.compute, 1)
+    layer.set_gradient(_linear.composed, _linear.composed)
+    layer.converted = (0, 4)
+    return layer
+
+
 OPERATORS = {operator.name: operator for family in FAMILIES for operator in _operators(family)}
+OPERATORS["linear_layer"] = _linear_layer()

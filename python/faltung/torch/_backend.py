@@ -8,12 +8,19 @@ import torch
 import torch.nn.functional as F
 
 from .._geometry import FAMILIES, geometry_of
-from . import _choice, _run
+from . import _choice, _islands, _linears, _run
+from ._activations import with_pool
 from ._chain import Chain, argument
 
 _CONVOLUTIONS = {function: family for family in FAMILIES for function in (getattr(torch, family.name), getattr(F, family.name))}
+_POOLS = (F.max_pool2d, torch.max_pool2d)
 _PLAIN = (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))  # a convolution's arguments behind its tensors
 _TRANSPOSED = (("stride", 1), ("padding", 0), ("output_padding", 0), ("groups", 1), ("dilation", 1))
+
+
+# Of the operators' arguments, from the second on.
+_CONSTANTS_END = {getattr(torch.ops.faltung, family.name + "_layer").default: 7 for family in FAMILIES}
+_CONSTANTS_END[torch.ops.faltung.linear_layer.default] = 4
 
 
 def compile_graph(graph, example_inputs, *, mode=None, options=None):
@@ -48,8 +55,8 @@ class _Recorded:
     def __init__(self, graph, run, compile_again):
         self.run, self.compile_again = run, compile_again
         inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
-        layers = [node for node in graph.graph.nodes if str(node.target).endswith("_layer.default")]
-        constants = {a for node in layers for a in node.args[1:7] if a is not None}
+        layers = [node for node in graph.graph.nodes if node.target in _CONSTANTS_END]
+        constants = {a for node in layers for a in node.args[1:_CONSTANTS_END[node.target]] if a is not None}
         self.which = [i for i, node in enumerate(inputs) if node in constants]
         self.held = [operator.attrgetter(node.target)(graph) for node in constants if node.op == "get_attr"]
         self.versions = None
@@ -64,9 +71,9 @@ class _Recorded:
 
 
 def replace(graph, with_gradients, is_measured=False):
-    """Puts torch.ops.faltung in place of a graph's convolutions; without gradients, with what follows them, and if is_measured
-    where that is faster. Returns how many were replaced, and how many of them fused."""
-    replaced = fused = 0
+    """Puts torch.ops.faltung in place of a graph's convolutions; without gradients, with what follows them, and if is_measured where
+    that is faster; then of linear layers, too, that something follows. Returns how many were replaced, and how many of them fused."""
+    replaced = fused = 0 if with_gradients else _islands.replace(graph, _value, _is_given, is_measured)
     convolutions = {node: geometry for node in graph.graph.nodes if (geometry := _geometry(node)) is not None}
     if is_measured and not with_gradients:
         _choice.plan_ahead_fused(_question(_followed(node), geometry) for node, geometry in convolutions.items())
@@ -74,7 +81,8 @@ def replace(graph, with_gradients, is_measured=False):
         family = _CONVOLUTIONS[node.target]
         chain = _Chain(node) if with_gradients else _followed(node)
         if is_measured and not with_gradients and not _choice.is_faster_fused(*_question(chain, geometry)):
-            continue
+            if not chain.leave_pool() or not _choice.is_faster_fused(*_question(chain, geometry)):
+                continue
         x, w, bias = _tensors(node)
         constants = [w, bias] + [None] * 4
         eps = 0.0
@@ -97,6 +105,9 @@ def replace(graph, with_gradients, is_measured=False):
         for dead in reversed(chain.nodes):
             graph.graph.erase_node(dead)
         replaced += 1
+    if not with_gradients:
+        linear = _linears.replace(graph, _value, _is_given, is_measured)
+        replaced, fused = replaced + linear, fused + linear
     graph.recompile()
     return replaced, fused
 
@@ -119,8 +130,10 @@ def _question(chain, geometry):
 
 
 def _is_given(node):
-    """Whether it is one of the model's own tensors, or an argument, and not computed in every call."""
-    return node is None or (isinstance(node, torch.fx.Node) and node.op in ("placeholder", "get_attr"))
+    """Whether it is one of the model's own tensors, and neither computed in every call nor an argument, of which a CUDA graph reads a copy."""
+    if node is None:
+        return True
+    return isinstance(node, torch.fx.Node) and (node.op == "get_attr" or "_dynamo_static_input_type" in (node.meta.get("tensor_dict") or {}))
 
 
 def _value(node):
@@ -145,8 +158,20 @@ def _geometry(node):
     return [list(g.stride), list(g.padding), list(g.dilation), g.groups] + [list(g.output_padding)] * family.transposed
 
 
+def _pool(node):
+    """Window, stride and padding of a maximum over squares; None for others."""
+    window = argument(node, 1, "kernel_size")
+    named = (("stride", window), ("padding", 0), ("dilation", 1), ("ceil_mode", False), ("return_indices", False))
+    stride, padding, dilation, *others = (argument(node, i + 2, name, usual) for i, (name, usual) in enumerate(named))
+    numbers = [v[0] if isinstance(v, (tuple, list)) and len(set(v)) == 1 else v for v in (window, window if stride in (None, []) else stride, padding)]
+    fits = dilation in (1, (1, 1), [1, 1]) and not any(others) and all(isinstance(v, int) for v in numbers)
+    return numbers if fits and numbers[0] > 0 and 2 * numbers[2] <= numbers[0] else None
+
+
 class _Chain(Chain):
-    """In the graph that Dynamo captured: functions, whose tensors have examples."""
+    """In the graph that Dynamo captured: functions, whose tensors have examples. unpooled: the activation before a pool, which ends the
+    chain; None where there is none."""
+    unpooled = None
 
     def is_fixed_norm(self, user):
         if user.target not in (F.batch_norm, torch.batch_norm):
@@ -156,6 +181,23 @@ class _Chain(Chain):
         constants += [argument(self.nodes[0], i, name) for i, name in ((1, "weight"), (2, "bias"))]
         return (user.target is F.batch_norm and argument(user, 0, "input") is self.last and None not in statistics
                 and not argument(user, 5, "training", False) and all(map(_is_given, constants)))
+
+    def follow(self):
+        super().follow()
+        user = self.reader()
+        if user is not None and user.target in _POOLS and not _CONVOLUTIONS[self.nodes[0].target].transposed and (pool := _pool(user)) and argument(user, 0, "input") is self.last:
+            constants = [argument(self.nodes[0], i, name) for i, name in ((1, "weight"), (2, "bias"))]
+            if _value(self.nodes[0]) is not None and _value(self.nodes[0]).dim() == 4 and all(map(_is_given, constants)):
+                self.unpooled, self.activation = self.activation, with_pool(self.activation, *pool)
+                self._take(user)
+
+    def leave_pool(self):
+        """Whether there was one."""
+        if self.unpooled is None:
+            return False
+        self.activation, self.unpooled = self.unpooled, None
+        self.nodes.pop()
+        return True
 
     def fits(self, other):
         there, own = _value(other), _value(self.nodes[0])

@@ -7,7 +7,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _c
 from .._geometry import FAMILIES
-from . import _run
+from . import _gate, _group, _linear, _run
+from ._activations import pool_of
 from ._observe import fork_rng
 from ._passes import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Passes
 from ._time import time_in_turn
@@ -77,15 +78,49 @@ def is_faster_fused(family, x, w, has_bias, geometry, adds, activation, is_follo
         real, weight = _like(x), _like(w)
         y = passes.forward((), real, weight)
         bias, residual = _like(y[0].flatten(1)[:, 0]) if has_bias else None, _like(y) if adds else None
-        layer = getattr(torch.ops.faltung, family.name + "_layer")
+        layer, pool = getattr(torch.ops.faltung, family.name + "_layer"), pool_of(activation)
 
         def theirs():
             y = passes.forward((), real, weight, bias)
-            return y.add_(residual) if adds else F.relu_(y) if is_followed else y
+            return pool(y.add_(residual) if adds else F.relu_(y) if is_followed else y)
         ms, torch_ms = time_in_turn(
             [lambda: layer(real, weight, bias, None, None, None, None, residual, *geometry, 0.0, activation), theirs], real.device, MIN_MS)
         return ms <= torch_ms
     return _remembered((family, *_described(x, w), has_bias, str(geometry), adds, activation, is_followed), measure, x)
+
+
+def plan_ahead_linear(questions):
+    """The plans that is_faster_linear will ask for."""
+    _plan_ahead((x, _linear.wanted, (x.shape, w.shape, has_bias, adds, activation)) for x, w, has_bias, _, adds, activation in questions)
+
+
+def is_faster_linear(x, w, has_bias, is_scaled, adds, activation):
+    """Without gradients: a linear layer with what follows it beside PyTorch's, to which a compiler adds one pass over the result."""
+    def measure():
+        real, weight = _like(x), _like(w)
+        y = F.linear(real, weight)
+        bias, residual = _like(y.flatten(0, -2)[0]) if has_bias else None, _like(y) if adds else None
+        scale = _like(y.flatten(0, -2)[0]) if is_scaled else None
+
+        def theirs():
+            y = F.linear(real, weight, bias)
+            return F.gelu(y) if activation else y.add_(residual) if adds else y.mul_(scale)
+        ms, torch_ms = time_in_turn(
+            [lambda: torch.ops.faltung.linear_layer(real, weight, bias, scale, residual, activation), theirs], real.device, MIN_MS)
+        return ms <= torch_ms
+    return _remembered(("linear", *_described(x, w), has_bias, is_scaled, adds, activation), measure, x)
+
+
+def is_faster(name, arguments):
+    """An operator that PyTorch's compose, beside those."""
+    module = {"gate": _gate, "group_norm": _group}[name]
+
+    def measure():
+        real = [_like(a) if isinstance(a, torch.Tensor) else a for a in arguments]
+        ms, torch_ms = time_in_turn([lambda: module.compute(*real), lambda: module.composed(*real)], real[0].device, MIN_MS)
+        return ms <= torch_ms
+    key = (name, *(_described(a) if isinstance(a, torch.Tensor) else a for a in arguments))
+    return _remembered(key, measure, arguments[0])
 
 
 def _passes_of(graph):

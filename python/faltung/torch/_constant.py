@@ -7,31 +7,31 @@ import torch.nn.functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import _run
+from ._activations import pooled
 
 MOST_MADE = 8  # of one weight, which several layers may share
 
 
 def fold(weight, bias, scale, shift, mean, variance, eps, groups, dtype):
-    """Weight and bias, of the dtype, of a convolution with the batch norm that follows folded in, computed in f32. groups: of a
-    transposed convolution, whose weight is C K/groups ...; None for any other."""
-    factor = torch.rsqrt(variance.float() + eps)
+    """Weight and bias, of the dtype, of a convolution or a linear layer with what follows folded in, computed in f32: a batch norm, or
+    without mean and variance a scale. groups: of a transposed convolution, whose weight is C K/groups ...; None for any other."""
+    factor = torch.rsqrt(variance.float() + eps) if variance is not None else torch.ones_like(weight[:, 0].flatten(), dtype=torch.float32)
     if scale is not None:
-        factor = factor * scale.float()
-    moved = -mean.float() * factor
-    if shift is not None:
-        moved = moved + shift.float()
-    if bias is not None:
-        moved = moved + bias.float() * factor
+        factor = factor * scale.float().flatten()
+    moved = None if mean is None else -mean.float() * factor
+    for part in (shift, None if bias is None else bias.float() * factor):
+        if part is not None:
+            moved = part.float() if moved is None else moved + part.float()
     ones = (1,) * (weight.dim() - 2)
     if groups is None:
         folded = weight.float() * factor.reshape(-1, 1, *ones)
     else:
         apart = weight.float().unflatten(0, (groups, -1))
         folded = (apart * factor.reshape(groups, 1, -1, *ones)).flatten(0, 1)
-    return folded.to(dtype), moved.to(dtype)
+    return folded.to(dtype), None if moved is None else moved.to(dtype)
 
 
-def _apart(device, function):
+def apart(device, function):
     """What the function returns, on a thread of its own: while torch.compile warms a CUDA graph up, the calling thread's memory comes
     from that graph's pool, and must not outlive the call."""
     if device.type != "cuda":
@@ -51,12 +51,14 @@ class Made:
     def __init__(self, operator, stamp, weight, others, eps, groups, dtype):
         self.operator, self.stamp, self.keys, self.packed = operator, stamp, [], {}
         self.others = others  # held, so that no other tensor comes to lie at their addresses
-        bias, mean = others[0], others[3]
+        bias, scale, _, mean, _ = others
         with torch.no_grad():
-            if mean is None:
+            if mean is None and scale is None:
                 self.weight, self.bias = weight.detach().to(dtype), None if bias is None else bias.detach().to(dtype)
             else:
                 self.weight, self.bias = fold(weight, *others, eps, groups, dtype)
+            if weight.dim() == 2:  # a linear layer's is that of a convolution of 1x1
+                self.weight = self.weight[:, :, None, None]
 
     def __del__(self):
         for key in self.keys:
@@ -65,7 +67,7 @@ class Made:
     def pack(self, plan, last, device):
         """The weight in the layout, and packed for the plan, or None where that changes nothing."""
         if (plan, last) not in self.packed:
-            dense = _apart(device, lambda: _run.dense(self.weight, last))
+            dense = apart(device, lambda: _run.dense(self.weight, last))
             stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else None
             self.packed[plan, last] = dense, plan.pack(dense.data_ptr(), stream) if plan.packed_weights_bytes else None
         return self.packed[plan, last]
@@ -78,7 +80,7 @@ def _stamp(tensors):
     return [None if t is None else (t.data_ptr(), 0 if t.is_inference() else t._version, t.dtype, t.is_neg()) for t in tensors]
 
 
-def _made_of(operator, weight, others, eps, groups, dtype):
+def made_of(operator, weight, others, eps, groups, dtype):
     of_weight = _made.setdefault(weight, {})
     which = tuple(None if t is None else (t.data_ptr(), t.is_neg()) for t in others), eps, groups, dtype
     stamp = _stamp((weight, *others))
@@ -89,7 +91,7 @@ def _made_of(operator, weight, others, eps, groups, dtype):
                                "graph is captured; run the model once before")
         if len(of_weight) >= MOST_MADE:
             of_weight.clear()
-        made = of_weight[which] = _apart(weight.device, lambda: Made(operator, stamp, weight, others, eps, groups, dtype))
+        made = of_weight[which] = apart(weight.device, lambda: Made(operator, stamp, weight, others, eps, groups, dtype))
     return made
 
 
@@ -102,11 +104,11 @@ def compute(operator, family, x, weight, bias, scale, shift, mean, variance, res
     """rest: the geometry, eps and the activation. Constants may be of another dtype than x: they are converted once."""
     *geometry, eps, activation = rest
     others = bias, scale, shift, mean, variance
-    made = _made_of(operator, weight, others, eps, geometry[3] if family.transposed else None, x.dtype)
+    made = made_of(operator, weight, others, eps, geometry[3] if family.transposed else None, x.dtype)
     tensors = x, made.weight, made.bias, residual
     shape, geometry = _run.shape_forward(family, *tensors, geometry)
     last = _run.wants_channels_last(x, weight)
-    y = _run.empty(shape, x, last)
+    y = _run.empty(pooled(shape, activation), x, last)
     if y.numel() == 0:
         return y
     plan = _run.plan_for("fwd", family, x.shape, weight.shape, geometry, x, last, made.bias is not None, residual is not None,

@@ -1,6 +1,7 @@
 """Group norm where no gradient is needed, with the activation that follows it, by kernels on CUDA that read their input twice and write
 once."""
 import torch
+import torch.nn.functional as F
 
 from .. import _c
 from . import _group_kernels
@@ -32,6 +33,26 @@ def computed(norm, x, word, last):
         return None
     launches = _group_kernels.launches_for(x, own["num_groups"], word)
     return None if launches is None else launches(x, weight, bias, float(own["eps"]))
+
+
+# Of channels-last tensors the result is channels-last, too.
+SCHEMA = "(Tensor input, int groups, Tensor? weight, Tensor? bias, float eps, str activation) -> Tensor"
+
+
+def fake(x, groups, weight, bias, eps, activation):
+    return torch.empty_like(x)
+
+
+def composed(x, groups, weight, bias, eps, activation):
+    return activation_of(activation)(F.group_norm(x, groups, weight, bias, eps))
+
+
+def compute(x, groups, weight, bias, eps, activation):
+    """As an operator, of tensors that are dense."""
+    launches = _group_kernels.launches_for(x, groups, activation) if fits(weight, x) and fits(bias, x) and not x.is_neg() else None
+    if launches is not None:
+        return launches(x, weight, bias, eps)
+    return torch.empty_like(x).copy_(composed(x, groups, weight, bias, eps, activation))
 
 
 class Grouped(Forward):

@@ -11,6 +11,7 @@ import torch
 from .. import _c
 from . import _run
 from ._activations import activation_of
+from ._constant import apart
 
 ACTIVATIONS = {"": 0, "relu": 1, "silu": 2}
 THREADS, VECTOR, MOST_ACROSS = 512, 8, 16  # as _vectors.cu has the first two
@@ -19,7 +20,7 @@ MOST_CHANNELS = 1 << 15
 COUNTERS = 1 << 16
 _HERE = pathlib.Path(__file__).parent
 _NAMES = {"_norm.cu": ("statistics", "normalize", "reduce", "apply"),
-          "_group.cu": ("row_statistics", "row_normalize", "plane_statistics", "plane_normalize")}
+          "_group.cu": ("row_statistics", "row_normalize", "plane_statistics", "plane_normalize"), "_gate.cu": ("gate",)}
 
 
 def _nvrtc():
@@ -143,7 +144,8 @@ def counters(index, stream):
     """Zeros that kernels leave as zeros: a stream's own, on which no two run at a time. index: the device's."""
     found = _counters.get((index, stream))
     if found is None:
-        found = _counters[index, stream] = torch.zeros(COUNTERS, dtype=torch.int32, device=f"cuda:{index}")
+        device = torch.device("cuda", index)
+        found = _counters[index, stream] = apart(device, lambda: torch.zeros(COUNTERS, dtype=torch.int32, device=device))
     return found
 
 

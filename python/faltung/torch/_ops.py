@@ -5,7 +5,8 @@ from torch.utils.flop_counter import conv_flop_count, register_flop_formula
 
 from .. import _c
 from .._geometry import FAMILIES
-from . import _run
+from . import _gate, _group, _linear, _run
+from ._activations import pooled
 from ._autograd import OPERATORS, Packet
 
 _ops = torch.ops.faltung
@@ -37,7 +38,8 @@ def _fakes(family):
 
     def layer(x, w, b, scale, shift, mean, variance, residual, *rest):
         like = x.new_empty(w.shape)  # the constants may be of another dtype
-        return _run.empty(_run.shape_forward(family, x, like, None, residual, rest[:-2])[0], x, _run.wants_channels_last(x, w))
+        shape, _ = _run.shape_forward(family, x, like, None, residual, rest[:-2])
+        return _run.empty(pooled(shape, rest[-1]), x, _run.wants_channels_last(x, w))
 
     def input_grad(dy, w, size, *geometry):
         return _run.empty(list(size), dy, _run.wants_channels_last(dy, w))
@@ -73,24 +75,44 @@ def _no_vmap(name):
     return declined
 
 
-def _register(family):
-    fakes = _fakes(family)
-    for suffix, schema in _schemas(family).items():
-        name = family.name + suffix
-        operator = OPERATORS[name]
-        _library.define(name + schema, tags=_tags)
-        for key in ("CPU", "CUDA"):
-            _library.impl(name, operator.fast.run, key)
-        _library.impl(name, operator.fast.differentiable, "Autograd")
-        packet = getattr(_ops, name)
-        packet.__class__, packet.fast = Packet, operator.fast
-        register_fake(f"faltung::{name}", fakes[suffix], lib=_library)
-        register_vmap(f"faltung::{name}", _no_vmap(name), lib=_library)
-        register_flop_formula(packet)(_flops(family, suffix))
-        if operator.converted:
-            for key, device_type in (("AutocastCPU", "cpu"), ("AutocastCUDA", "cuda")):
-                _library.impl(name, _autocast(operator, device_type), key)
+def _register(name, schema, fake, flops):
+    operator = OPERATORS[name]
+    _library.define(name + schema, tags=_tags)
+    for key in ("CPU", "CUDA"):
+        _library.impl(name, operator.fast.run, key)
+    _library.impl(name, operator.fast.differentiable, "Autograd")
+    packet = getattr(_ops, name)
+    packet.__class__, packet.fast = Packet, operator.fast
+    register_fake(f"faltung::{name}", fake, lib=_library)
+    register_vmap(f"faltung::{name}", _no_vmap(name), lib=_library)
+    register_flop_formula(packet)(flops)
+    if operator.converted:
+        for key, device_type in (("AutocastCPU", "cpu"), ("AutocastCUDA", "cuda")):
+            _library.impl(name, _autocast(operator, device_type), key)
 
 
 for _family in FAMILIES:
-    _register(_family)
+    _fake = _fakes(_family)
+    for _suffix, _schema in _schemas(_family).items():
+        _register(_family.name + _suffix, _schema, _fake[_suffix], _flops(_family, _suffix))
+_register("linear_layer", _linear.SCHEMA, _linear.fake, _linear.flops)
+
+
+def _register_composed(name, module):
+    """An operator that has no gradient: where one is needed it is composed of PyTorch's."""
+    packet = getattr(_ops, name)
+
+    def differentiable(*arguments):
+        if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in arguments):
+            return module.composed(*arguments)
+        with torch._C._AutoDispatchBelowAutograd():
+            return packet.default(*arguments)
+    for key, function in (("CPU", module.compute), ("CUDA", module.compute), ("Autograd", differentiable)):
+        _library.impl(name, function, key)
+    register_fake(f"faltung::{name}", module.fake, lib=_library)
+    register_vmap(f"faltung::{name}", _no_vmap(name), lib=_library)
+
+
+for _name, _module in (("gate", _gate), ("group_norm", _group)):
+    _library.define(_name + _module.SCHEMA, tags=_tags)
+    _register_composed(_name, _module)

@@ -75,6 +75,15 @@ void list(Lister& lister, Tiling shape, Sums sums);
 void specialise(KernelConfig& config, const Tiling& tiling, const Problem& problem);
 }  // namespace turned
 
+namespace lines {
+// Of weights that stay, blocks of channels.
+std::int64_t kept_blocks(const Problem& problem);
+std::string unfit(const Tiling& tiling, const Problem& problem);
+void fill(Lister& lister, Tiling tiling);
+double preparation(const Tiling& tiling, const Problem& problem, const Traffic& traffic);
+void list(Lister& lister);
+}  // namespace lines
+
 namespace shift {
 std::string unfit(const Tiling& tiling, const Problem& problem);
 void list(Lister& lister);

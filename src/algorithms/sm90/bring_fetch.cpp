@@ -128,7 +128,7 @@ double preparation(const Tiling& t, const Problem& p, const Traffic& traffic) {
   const double columns = static_cast<double>(p.q()), down = static_cast<double>(p.stride_h);
   const double images = std::ceil(pixels / static_cast<double>(plane(p))), rows = pixels / columns / images;
   const double image_row = static_cast<double>(p.w) * 2;
-  const double held = k_block * images * lines(rows, image_row, image_row * down) * kLine;
+  const double held = k_block * images * cache_lines(rows, image_row, image_row * down) * kLine;
   const double loads = k_block * pixels / (odd_images(t, p) ? 2 : together);
   const double issue = loads / kWarp * 2 * kIssue;
   if (!strides(p) && together > 1) return traffic.blocks * (std::max(issue, held / cache * kMiss) + kFirst);

@@ -102,7 +102,7 @@ double turning_16_bits(const Tiling& t, const Problem& p) {
     const double brought = k_block * c.row_pitch / kRowBytes;
     return std::max(brought, loads / 8 / kWarp * kTurn) + kFirst;
   }
-  const double held = k_block * lines(rows, std::min(row * 2, image_row), image_row) * kLine;
+  const double held = k_block * cache_lines(rows, std::min(row * 2, image_row), image_row) * kLine;
   const double issue = loads * 9 / 8 / kWarp * (p.stride_w > pixels_a_turn(p) ? kApart : kIssue);
   const double cache = cache_bytes(shared_bytes(t, p));
   return std::max(held / cache * kHeld, kAnswer * loads / kThreads / room(t)) + issue + kFirst;

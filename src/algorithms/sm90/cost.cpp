@@ -13,6 +13,16 @@ namespace {
 
 using namespace fitted;
 
+// Cycles of an instruction's first operand, which is read of a shared memory that moves its second, too.
+double first_operand(const KernelConfig& c) {
+  // In parts what goes through registers serves six instructions.
+  if (!c.through_registers() || (c.tile.bring == Bring::planes && c.parts == 2)) return kFirstOperand;
+  if (c.tile.bring == Bring::planes) return kThroughRegisters;
+  // A row is read once for all taps that it serves.
+  const double rows = lines::rows_a_thread(c.tile), read = rows + c.r - 1;
+  return kRowRead * read / (rows * 2 * c.taps() * (c.parts == 2 ? 3 : 1));
+}
+
 Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   Traffic w;
   w.parts = c.parts;
@@ -22,9 +32,7 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   w.row = row_bytes(c);
   const double instructions = w.blocks * w.taps * w.row / 32 * t.m_blocks() * t.n_blocks() * halves(c) *
                               t.sharers() / t.groups * (c.parts == 2 ? 3 : 1);
-  // In parts what goes through registers serves six instructions.
-  const bool through_registers = t.bring == Bring::planes && planes::in_registers(p) && c.parts == 1;
-  w.operands = instructions * (columns(c) / 4.0 + (through_registers ? kThroughRegisters : kFirstOperand));
+  w.operands = instructions * (columns(c) / 4.0 + first_operand(c));
   w.products = std::max(instructions * columns(c) / 2.0, w.operands);
   if (t.groups > 1) w.products = std::max(w.products, instructions * kLeast);
   if (sums_apart(c)) {
@@ -42,8 +50,9 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
 double apart(const KernelConfig& c) { return c.nchw ? 0.5 + 2.0 / std::min(4, c.pixels_a_store) : 1; }
 
 double epilogue_cycles(const Tiling& t, const KernelConfig& c) {
-  const double rows = c.nchw && t.bring != Bring::planes ? kRows : 1;
-  const bool whole = t.bring == Bring::planes || t.stores == Stores::direct;
+  const bool runs = t.bring == Bring::planes || t.bring == Bring::lines;
+  const double rows = c.nchw && !runs ? kRows : 1;
+  const bool whole = runs || t.stores == Stores::direct;
   const double singly = !whole && c.element == Element::f32 ? kSingly : 1;
   return kEpilogue + t.channels * t.pixels() * c.element_bytes() / 2 * kStore / t.sharers() * rows * singly;
 }
@@ -74,9 +83,9 @@ double turning_ms(const Problem& p) {
   return ms + (padded_channels(p) * element <= 32 ? fitted::steps::kFewChannels : 0);
 }
 
-// Of planes through registers the weights that stay, for which every block waits once.
-double kept_cycles(const Tiling& t, const KernelConfig& c, const Problem& p) {
-  if (t.bring != Bring::planes || !planes::in_registers(p)) return 0;
+// Of what goes through registers the weights that stay, for which every block waits once.
+double kept_cycles(const KernelConfig& c) {
+  if (!c.through_registers()) return 0;
   return static_cast<double>(c.kept_weights * stage_stride(c)) / kL2;
 }
 
@@ -117,7 +126,7 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
                             : waves * std::max(tile, (epilogue + w.products + begun - tile) / 2) + epilogue;
   const double busy = std::min(1.0, waves * w.products * std::min(1.0, count / multiprocessors) / cycles);
   // Nothing hides it.
-  const double first = (reads_input(t, p) ? preparation / w.blocks : 0) + kept_cycles(t, c, p);
+  const double first = (reads_input(t, p) ? preparation / w.blocks : 0) + kept_cycles(c);
   const double arithmetic = (cycles + kLatency + first) / (kClock * (1 + kCool * (1 - busy)));
   const double bytes = bytes_ms(t, c, p);
   Estimate e;
@@ -147,7 +156,7 @@ double cache_bytes(int shared_bytes) {
 
 double room(const Tiling& t) { return t.sums() <= 64 ? 72 : t.sums() <= 104 ? 48 : 32; }
 
-double lines(double rows, double row, double to_next) {
+double cache_lines(double rows, double row, double to_next) {
   using reading::kLine;
   return std::min(rows * (row + kLine - 2), rows * to_next + kLine - 2) / kLine;
 }

@@ -35,7 +35,7 @@ double overlapped_ms(double arithmetic_ms, double bytes_ms, double lost);
 // many rows of so many bytes, begun anywhere.
 double cache_bytes(int shared_bytes);
 double room(const Tiling& tiling);
-double lines(double rows, double row, double to_next);
+double cache_lines(double rows, double row, double to_next);
 
 // Of the steps around the kernel (implicit_gemm_sm90.cpp).
 double gather_step_ms(double bytes);

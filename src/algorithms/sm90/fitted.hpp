@@ -10,8 +10,10 @@ constexpr double kClock = 1.58e6;         // cycles a ms at full load: the chip 
 constexpr double kCool = 0.09;            // share by which it is faster where the units idle
 constexpr double kFirstOperand = 16;      // cycles to read the 64 rows of one instruction, before its columns
 constexpr double kThroughRegisters = 40;  //   where they come through registers
-constexpr double kLeast = 26;             // cycles of an instruction of few columns, one group's
-constexpr double kStreamed = 1.02;        // weights that do not stay: slower by so much
+constexpr double kRowRead =
+    56;                        // cycles to read a row of 8 channels for all of its taps: counted, not fitted
+constexpr double kLeast = 26;  // cycles of an instruction of few columns, one group's
+constexpr double kStreamed = 1.02;  // weights that do not stay: slower by so much
 constexpr double kApart = 0.9;      // of nearly fp32's products: their operands are read again and again
 constexpr double kPause = 150;      // cycles until the last of its sums apart is added
 constexpr double kLatency = 1500;   // cycles, once: a block's first load and last store, which nothing hides

@@ -36,8 +36,8 @@ string unfit_products(const Tiling& t, const Problem& p) {
   if (t.sums() > (many ? 160 : 128)) return "its sums need too many registers a thread";
   if (t.sums() > 128 && p.epilogue.activation == Activation::gelu)
     return "gelu and so many sums need too many registers";
-  if (p.layout == Layout::nchw && t.pixels_on_m() && t.bring != Bring::planes)
-    return "NCHW output needs the weights on M, but for planes";
+  if (p.layout == Layout::nchw && t.pixels_on_m() && t.bring != Bring::planes && t.bring != Bring::lines)
+    return "NCHW output needs the weights on M, but for planes and lines";
   if (t.bring != Bring::turned && t.row_slots > 0)
     return "turned patches alone come through buffers of their own";
   return "";
@@ -45,7 +45,7 @@ string unfit_products(const Tiling& t, const Problem& p) {
 
 // A tile is of one group or of whole ones, and no block of channels reaches into another's.
 string unfit_groups(const Tiling& t, const Problem& p) {
-  if (t.groups > 1 && (!t.pixels_on_m() || t.bring == Bring::planes))
+  if (t.groups > 1 && (!t.pixels_on_m() || t.bring == Bring::planes || t.bring == Bring::lines))
     return "several groups a tile need the pixels on M, no planes";
   if (p.groups == 1) return t.groups == 1 ? "" : "there are no groups of which a tile has several";
   const i64 c = group_channels(p), k = group_results(p), element = size_of(p.dtype);
@@ -152,7 +152,8 @@ string unfit_buffers(const Tiling& t, const Problem& p) {
   const bool one_slot_does = !t.flat() && sum_blocks(t, p) <= t.split;
   if (t.pixel_slots < (one_slot_does ? 1 : 2) || (!t.resident() && t.weight_slots < 2))
     return "too few buffers";
-  if (t.resident() && p.r * p.s * sum_blocks(t, p) > 64) return "too many weights to keep";
+  if (t.resident() && t.bring != Bring::lines && p.r * p.s * sum_blocks(t, p) > 64)
+    return "too many weights to keep";
   return "";
 }
 
@@ -201,6 +202,7 @@ const Bringer& bringer(Bring bring) {
   static constexpr Bringer kPlanes = {planes::unfit, planes::fill, planes::preparation};
   static constexpr Bringer kFetch = {fetch::unfit, nullptr, fetch::preparation};
   static constexpr Bringer kTurned = {turned::unfit, turned::fill, turned::preparation};
+  static constexpr Bringer kLines = {lines::unfit, lines::fill, lines::preparation};
   static constexpr Bringer kShift = {shift::unfit, nullptr, nullptr};
   switch (bring) {
     case Bring::patch:
@@ -213,6 +215,8 @@ const Bringer& bringer(Bring bring) {
       return kFetch;
     case Bring::turned:
       return kTurned;
+    case Bring::lines:
+      return kLines;
     case Bring::shift:
       break;
   }

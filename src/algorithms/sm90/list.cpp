@@ -139,6 +139,7 @@ std::vector<Tiling> tilings(const Problem& p, const Chip& chip) {
     }
   }
   fetch::list(lister);
+  lines::list(lister);
   shift::list(lister);
   return lister.take();
 }

@@ -49,10 +49,11 @@ TiledMap rows_of(const Problem& p, const i64 (&sizes)[4], i64 element, std::vect
 MapShape rows_map(const Tiling& t, const Problem& p) {
   const KernelConfig config = kernel_config(t, p);
   const bool turned = t.bring == Bring::turned;
-  const i64 width = turned ? raw_width(config) : t.width;
+  const bool lines = t.bring == Bring::lines;
+  const i64 width = turned ? raw_width(config) : lines ? patch_width(config) : t.width;
   TiledMap map = rows_of(p, {p.w, p.c, p.h, p.d}, size_of(p.dtype), {width, t.k_block, patch_height(config)});
   map.rounds_to_tf32 = tf32_parts(p) == 1;
-  map.swizzle_bytes = turned ? raw_swizzle(config) : t.width * 2;
+  map.swizzle_bytes = turned ? raw_swizzle(config) : lines ? 0 : t.width * 2;
   return map;
 }
 
@@ -105,6 +106,7 @@ MapShape x_map(const Tiling& t, const Problem& p) {
       return planes_map(p, p.h * p.w, p.c, t.k_block);
     case Bring::shift:
     case Bring::turned:
+    case Bring::lines:
       return rows_map(t, p);
     case Bring::im2col:
     case Bring::fetch:
@@ -124,7 +126,7 @@ MapShape w_map(const Tiling& t, const Problem& p, i64 taps) {
     return map;
   }
   TiledMap map = tiled(p, {c, taps, p.k * std::max(1, tf32_parts(p))}, {c * element, taps * c * element},
-                       {t.k_block / t.groups, 1, t.channels});
+                       {weight_row_bytes(kernel_config(t, p)) / element, 1, t.channels});
   map.swizzle_bytes = weight_row_bytes(kernel_config(t, p));
   return map;
 }

@@ -138,9 +138,10 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   params.k_tiles = narrow(ceil_div(p.k, t.channels));
   params.c_blocks = narrow(channel_blocks(t, p));
   const int across = pooled_extent(t.width, p), down = pooled_extent(t.height, p);
-  const bool through_registers = t.bring == Bring::planes && planes::in_registers(p);
+  const bool of_boxes = t.bring == Bring::planes && planes::in_registers(p);
+  const bool through_registers = of_boxes || t.bring == Bring::lines;
   params.tiles_w = narrow(ceil_div(t.bring == Bring::planes ? p.p() * p.q() : p.y_w(), across));
-  if (through_registers) params.tiles_w = params.tiles / params.k_tiles;  // all planes as if they were one
+  if (of_boxes) params.tiles_w = params.tiles / params.k_tiles;  // all planes as if they were one
   params.tiles_h = narrow(ceil_div(p.y_h(), down));
   params.pad_top = narrow(p.pad_top), params.pad_left = narrow(p.pad_left);
   params.stride_h = narrow(p.stride_h), params.stride_w = narrow(p.stride_w);
@@ -156,16 +157,15 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   // What a kernel does not use is some map.
   const Mapped w = read(w_map(t, p, packed_taps(p, asked)), operands.w);
   const Mapped x = reads_input(t, p) ? w : read(x_map(t, p), operands.x);
+  const unsigned blocks = t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
+                                      : persistent_blocks(t, params.k_tiles, params.tiles, chip);
   if (through_registers)
-    return launch("implicit_gemm", kernel_source(t, p),
-                  shape_of(t, p, persistent_blocks(t, params.k_tiles, params.tiles, chip)),
+    return launch("implicit_gemm", kernel_source(t, p), shape_of(t, p, blocks),
                   {mapped({x}), mapped({w}), value(params, std::move(members))});
   const Mapped y = stores_by_map(t, p) ? write(y_map(t, p), Place::y) : x;
   std::vector<Mapped> outputs = {y};
   if (t.phased()) outputs = add_phases(params, t, p, asked, operands.result);
   outputs.push_back(brings_residual(t, p) ? read(y_map(t, p), Place::residual) : outputs.front());
-  const unsigned blocks = t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
-                                      : persistent_blocks(t, params.k_tiles, params.tiles, chip);
   const PhaseOrder order = t.phased() ? phase_order(phases_of(asked).of) : PhaseOrder::most_taps_first;
   return launch("implicit_gemm", kernel_source(t, p, order), shape_of(t, p, blocks),
                 {mapped({x}), mapped({w}), mapped(outputs), value(params, std::move(members))});

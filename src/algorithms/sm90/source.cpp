@@ -26,6 +26,8 @@ const char* bring_name(Bring bring) {
       return "fetch";
     case Bring::turned:
       return "turned";
+    case Bring::lines:
+      return "lines";
     case Bring::shift:
       break;
   }
@@ -134,17 +136,22 @@ string mma_function(const KernelConfig& c, DType dtype) {
 // stores results there is one for implicit_gemm alone.
 string entry_of(const Tiling& t, const Problem& p) {
   if (t.bring == Bring::shift) return "shift_gemm";
+  if (t.bring == Bring::lines) return "lines_gemm";
   return t.bring == Bring::planes && planes::in_registers(p) ? "planes_gemm" : "implicit_gemm";
 }
 
-string activate_function(Activation activation, DType dtype) {
-  const bool quick =
-      dtype != DType::f32 && (activation == Activation::sigmoid || activation == Activation::silu);
-  return "__device__ __forceinline__ float activate(float x, float slope) { return " +
-         string(quick ? "quick_" : "activate_") + name(activation) + "(x, slope); }\n";
-}
-
 string include(const string& file) { return "#include \"kernels/sm90/" + file + "\"\n"; }
+
+// What is quick and its file: GELU's is one of its own, so that kernels without it stay the programs that
+// they were.
+string activate_function(Activation activation, DType dtype) {
+  const bool gelu = activation == Activation::gelu && dtype != DType::f32;
+  const bool quick =
+      gelu || (dtype != DType::f32 && (activation == Activation::sigmoid || activation == Activation::silu));
+  return (gelu ? include("gelu.cuh") : "") +
+         "__device__ __forceinline__ float activate(float x, float slope) { return " +
+         (quick ? "quick_" : "activate_") + name(activation) + "(x, slope); }\n";
+}
 
 }  // namespace
 
@@ -158,7 +165,10 @@ jit::Source kernel_source(const Tiling& t, const Problem& p, PhaseOrder order) {
   source.shared_bytes = static_cast<int>(shared_bytes(c));
   source.text = include("config.h") + ConfigText(c).text() + include("activations.cuh") +
                 activate_function(p.epilogue.activation, p.dtype) + mma_function(c, p.dtype);
-  if (source.entry == "planes_gemm") source.text += wgmma_function(columns(c), p.dtype, First::registers, "");
+  if (source.entry == "planes_gemm" || source.entry == "lines_gemm")
+    source.text += wgmma_function(columns(c), p.dtype, First::registers, "");
+  if (source.entry == "lines_gemm")
+    source.text += include(t.split > 1 ? "lines_split.cuh" : "lines_store.cuh");
   if (source.entry == "implicit_gemm") source.text += include(bring_file(c)) + include(store_file(c));
   source.text += include(source.entry + ".cu");
   return source;

@@ -23,7 +23,7 @@ Way way(const Tiling& t, const Problem& p) {
   if (t.split > 1) return Way::split;
   if (plain_stores(p)) return Way::plain;
   if (p.dtype == DType::f32) {
-    if (t.bring == Bring::turned || t.bring == Bring::planes) return Way::pairs;
+    if (t.bring == Bring::turned || t.bring == Bring::planes || t.bring == Bring::lines) return Way::pairs;
     return t.stores == Stores::direct ? Way::direct : Way::values;
   }
   if (t.bring == Bring::planes) return Way::planes;
@@ -77,7 +77,9 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   if (!t.flat()) c.stride_h = saturated(p.stride_h), c.stride_w = saturated(p.stride_w);
   c.volume = is_volume(p);
   c.t = saturated(p.t), c.dilation_d = saturated(p.dilation_d);
-  if (t.resident()) c.kept_weights = saturated(p.r * p.s * sum_blocks(t, p));
+  if (t.resident())
+    c.kept_weights =
+        saturated(p.r * p.s * (t.bring == Bring::lines ? lines::kept_blocks(p) : sum_blocks(t, p)));
   c.bias = p.epilogue.bias, c.residual = p.epilogue.residual;
   c.f32_bias = p.epilogue.bias_element == BiasElement::f32;
   c.residual_after = p.epilogue.residual_order == ResidualOrder::after_activation;
@@ -88,7 +90,8 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   c.whole_sectors = !plain_stores(p);
   if (c.nchw) c.pixels_a_store = pixels_a_store(t, p);
   c.even_images = c.way == Way::images && (t.flat() ? image(p) : p.q()) % 2 == 0;
-  if (t.bring == Bring::turned || t.bring == Bring::shift) c.pad_left = saturated(p.pad_left);
+  if (t.bring == Bring::turned || t.bring == Bring::shift || t.bring == Bring::lines)
+    c.pad_left = saturated(p.pad_left);
   if (t.bring == Bring::shift) c.walks = shift::windows(t, p) > 1;
   if (t.bring == Bring::fetch) fetch::specialise(c, t, p);
   if (t.bring == Bring::turned) turned::specialise(c, t, p);
@@ -174,6 +177,7 @@ bool whole_images(const Tiling& t, const Problem& p) {
     case Bring::turned:
       return p.z() == 1 && t.width >= p.q() && t.height >= p.p() && p.q() % 8 != 0;
     case Bring::planes:
+    case Bring::lines:
     case Bring::shift:
       break;
   }

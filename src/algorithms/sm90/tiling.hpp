@@ -25,7 +25,8 @@ struct Tiling : Choices {
   void spell(Name& name) {
     static constexpr NameWord<Bring> kBrings[] = {{Bring::patch, "patch"},   {Bring::im2col, "im2col"},
                                                   {Bring::planes, "planes"}, {Bring::fetch, "fetch"},
-                                                  {Bring::turned, "turned"}, {Bring::shift, "shift"}};
+                                                  {Bring::turned, "turned"}, {Bring::lines, "lines"},
+                                                  {Bring::shift, "shift"}};
     static constexpr NameWord<Schedule> kSchedules[] = {{Schedule::ping_pong, "pp"},
                                                         {Schedule::cooperative, "co"}};
     static constexpr NameWord<MSide> kSides[] = {{MSide::channels, ""}, {MSide::pixels, "px"}};
@@ -53,20 +54,21 @@ struct Tiling : Choices {
   }
 
  private:
-  // Flat tiles have pixels and weights in one buffer each time, but where the weights stay.
+  // Flat tiles, and lines, have pixels and weights in one buffer each time, but where the weights stay.
   template <class Name>
   void spell_buffers(Name& name) {
     static constexpr NameWord<WeightsIn> kResident[] = {{WeightsIn::resident, "wres"}};
-    int both = flat() && !resident() ? pixel_slots : 0;
-    if (flat()) name.optional("st", 0, both);
+    const bool together = flat() || bring == Bring::lines;
+    int both = together && !resident() ? pixel_slots : 0;
+    if (together) name.optional("st", 0, both);
     if (both > 0) {
       weights_in = WeightsIn::ring;
       pixel_slots = weight_slots = both;
       return;
     }
     name.key("xs", pixel_slots);
-    int ring = flat() || resident() ? 0 : weight_slots;
-    if (!flat()) name.optional("ws", 0, ring);
+    int ring = together || resident() ? 0 : weight_slots;
+    if (!together) name.optional("ws", 0, ring);
     weights_in = ring > 0 ? WeightsIn::ring : WeightsIn::resident;
     weight_slots = ring;
     if (ring == 0) name.word(weights_in, kResident);

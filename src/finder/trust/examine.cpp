@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "src/backend/runtime_compiler.hpp"
+#include "src/finder/shipped.hpp"
 
 namespace faltung {
 namespace {
@@ -206,7 +207,12 @@ void Examiner::examine(const Task& task, const Watch& watch, Report& report, Pha
 
 Store& Examiner::store(const std::string& location) {
   const auto found = stores_.find(location);
-  return found != stores_.end() ? found->second : stores_.try_emplace(location, location).first->second;
+  if (found != stores_.end()) return found->second;
+  // What an engine says of it to its caller need not be said twice.
+  const Store::Warn silent = [](const std::string&) {};
+  Store& store = stores_.try_emplace(location, location).first->second;
+  ship(store, open_shipped(silent));
+  return store;
 }
 
 Examiner::Kept& Examiner::kept_for(const Task& task, const std::shared_ptr<Device>& device) {

@@ -1,0 +1,166 @@
+"""Squeeze and excite, and group norm with its activation, as torch.compile computes them: the gate's kernel on the CPU, where they are put
+into a graph, and on CUDA what they compute."""
+import ctypes
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+import cuda_on_cpu  # noqa: E402
+from faltung.torch import _backend, _gate, _islands  # noqa: E402
+
+ops = torch.ops.faltung
+HOST = """
+extern "C" void gate_(Int gx, Int gy, const Vector* x, const Vector* down, const unsigned short* down_bias, const unsigned short* up,
+                      const unsigned short* up_bias, unsigned short* y, float* partial, unsigned* counters, const Int* s) {
+  launch(gx, gy, kThreads, [=] {
+    gate(x, down, down_bias, up, up_bias, y, partial, counters, s[0], s[1], s[2], s[3], s[4], s[5], s[6]);
+  });
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def on_cpu(tmp_path_factory):
+    return cuda_on_cpu.libraries(tmp_path_factory.mktemp("gate"), "_gate.cu", HOST)
+
+
+def tensors(shape, squeezed, has_bias=True, device="cpu", dtype=torch.bfloat16):
+    channels = shape[1]
+    x = torch.randn(shape, device=device).add_(0.3).to(dtype).contiguous(memory_format=torch.channels_last)
+    down, up = (torch.randn(k, c, 1, 1, device=device).div_(c ** 0.5 / 2).to(dtype) for k, c in ((squeezed, channels), (channels, squeezed)))
+    biases = [torch.randn(k, device=device).to(dtype) if has_bias else None for k in (squeezed, channels)]
+    return x, down, biases[0], up, biases[1]
+
+
+def exact(given, word, gate):
+    return _gate.composed(*(None if t is None else t.double() for t in given), word, gate)
+
+
+# Blocks of all channels and of some, one chunk of rows and several, fewer rows than threads beside each other.
+SHAPES = [((2, 32, 13, 11), 8), ((3, 144, 9, 9), 6), ((1, 16, 40, 33), 4), ((2, 528, 5, 7), 22), ((1, 2112, 3, 3), 88), ((5, 24, 1, 1), 1),
+          ((1, 96, 17, 17), 40)]
+
+
+def test_arithmetic_is_pytorchs(on_cpu):
+    for i, (shape, squeezed) in enumerate(SHAPES):
+        torch.manual_seed(i)
+        word, gate = ("silu", "sigmoid") if i % 2 else ("relu", "hardsigmoid")
+        given = tensors(shape, squeezed, i % 3 > 0)
+        (grid, sizes) = _gate.cut(shape, 1 + 5 * (i % 2))
+        rows, channels, chunks, chunk, beside = sizes
+        y, partial = torch.empty(shape[0], channels, 1, 1, dtype=torch.bfloat16), torch.full((grid[1] * channels,), float("nan"))
+        counters = torch.zeros(shape[0], dtype=torch.int32)
+        all_sizes = torch.tensor([rows, channels, squeezed, chunks, chunk, beside, int(gate == "hardsigmoid")])
+        on_cpu(word).gate_(*map(ctypes.c_longlong, grid), *(ctypes.c_void_p(0 if t is None else t.data_ptr()) for t in (
+            *given, y, partial, counters, all_sizes)))
+        right = exact(given, word, gate)
+        assert not counters.any() and not partial.isnan().any()
+        assert ((y.double() - right).abs() <= right.abs() * 2 ** -8 + 2e-5).all(), (shape, (y.double() - right).abs().max())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA here")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_gate_on_the_device(dtype):
+    for i, (shape, squeezed) in enumerate([*SHAPES, ((32, 144, 65, 65), 6), ((32, 32, 130, 130), 8), ((32, 1248, 9, 9), 52)]):
+        torch.manual_seed(i)
+        word, gate = ("silu", "sigmoid") if i % 2 else ("relu", "hardsigmoid")
+        given = tensors(shape, squeezed, i % 3 > 0, "cuda", dtype)
+        right = exact(given, word, gate)
+        for _ in range(2):
+            y = ops.gate(*given, word, gate)
+            assert ((y.double() - right).abs() <= right.abs() * (2 ** -8 if dtype is torch.bfloat16 else 2 ** -11) + 2e-5).all(), shape
+
+
+class Excited(nn.Module):
+    def __init__(self, gate=torch.sigmoid, c=16, s=4):
+        super().__init__()
+        self.down, self.up, self.gate = nn.Conv2d(c, s, 1), nn.Conv2d(s, c, 1), gate
+
+    def forward(self, x):
+        return x * self.gate(self.up(F.silu(self.down(x.mean((2, 3), keepdim=True)))))
+
+
+class Torchvisions(Excited):
+    def forward(self, x):
+        return x * self.gate(self.up(F.relu(self.down(F.adaptive_avg_pool2d(x, 1)))))
+
+
+class Reread(Excited):
+    """Its squeezed channels are also returned."""
+
+    def forward(self, x):
+        hidden = F.silu(self.down(x.mean((2, 3), keepdim=True)))
+        return x * self.gate(self.up(hidden)), hidden
+
+
+class Computed(Excited):
+    """Its weights are."""
+
+    def forward(self, x):
+        hidden = F.silu(F.conv2d(x.mean((2, 3), keepdim=True), self.down.weight * 2))
+        return x * self.gate(self.up(hidden))
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.GroupNorm(4, 16)
+
+    def forward(self, x):
+        y = F.silu(self.norm(x))
+        return self.norm(y) + y
+
+
+def compiled(model, x):
+    """The result, and what of faltung's is in the graph."""
+    seen = []
+
+    def look(graph, example_inputs):
+        _islands.replace(graph, _backend._value, _backend._is_given, False, ("cpu", "cuda"))
+        graph.recompile()
+        seen.extend(node.target for node in graph.graph.nodes if "faltung" in str(node.target))
+        return graph.forward
+    torch._dynamo.reset()
+    with torch.no_grad():
+        return torch.compile(model, backend=look, fullgraph=True)(x), seen
+
+
+@pytest.mark.parametrize("make,wanted", [
+    (Excited, ["gate"]), (lambda: Excited(F.hardsigmoid), ["gate"]), (Torchvisions, ["gate"]), (Reread, []), (Computed, []),
+    (lambda: Excited(torch.tanh), []), (Normed, ["group_norm"] * 2)], ids=str)
+def test_where_they_are_put(make, wanted):
+    torch.manual_seed(1)
+    model = make().bfloat16()
+    x = torch.randn(2, 16, 6, 5).bfloat16().contiguous(memory_format=torch.channels_last)
+    with torch.no_grad():
+        right = model(x)
+    y, seen = compiled(model, x)
+    assert seen == [getattr(ops, name).default for name in wanted]
+    for ours, theirs in zip(y if isinstance(y, tuple) else [y], right if isinstance(right, tuple) else [right]):
+        torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)
+    assert compiled(model.float(), x.float())[1] == []
+
+
+def test_they_are_operators_like_any_other():
+    torch.manual_seed(1)
+    given = tensors((2, 16, 5, 4), 4)
+    torch.library.opcheck(ops.gate.default, (*given, "silu", "sigmoid"))
+    x, weight = given[0], torch.rand(16).bfloat16()
+    for layout in (torch.contiguous_format, torch.channels_last):
+        torch.library.opcheck(ops.group_norm.default, (x.contiguous(memory_format=layout), 4, weight, None, 1e-5, "silu"))
+    leaf = x.float().requires_grad_()
+    wanted = torch.autograd.grad(F.silu(F.group_norm(leaf, 4)).sum(), leaf)[0]
+    assert torch.equal(torch.autograd.grad(ops.group_norm(leaf, 4, None, None, 1e-5, "silu").sum(), leaf)[0], wanted)
+
+
+@torch.no_grad()
+def test_what_is_faster_is_measured():
+    from faltung.torch import _choice
+    _choice._known.clear()
+    given = tensors((2, 16, 5, 4), 4)
+    assert _choice.is_faster("gate", (*given, "silu", "sigmoid")) in (True, False)
+    assert _choice.is_faster("group_norm", (given[0], 4, torch.rand(16), None, 1e-5, "silu")) in (True, False)
+    assert len(_choice._known) == 2

@@ -1,0 +1,180 @@
+"""faltung.torch's linear layers: the operator, and where torch.compile puts it."""
+import copy
+import itertools
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import faltung  # noqa: E402
+import faltung.torch as ft  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
+ops = torch.ops.faltung
+
+
+@pytest.mark.parametrize("shape", [(16,), (3, 16), (5, 7, 16), (2, 3, 4, 16), (0, 16)], ids=str)
+@pytest.mark.parametrize("device", DEVICES)
+def test_it_is_what_pytorch_composes(shape, device):
+    torch.manual_seed(1)
+    x, w = torch.randn(shape, device=device), torch.randn(24, 16, device=device)
+    for has_bias, is_scaled, adds, word in itertools.product((False, True), (False, True), (False, True), ("", "gelu", "relu")):
+        bias, scale = torch.randn(24, device=device) if has_bias else None, torch.randn(24, 1, 1, device=device) if is_scaled else None
+        right = F.linear(x, w, bias) * (scale.flatten() if is_scaled else 1)
+        residual = torch.randn_like(right) if adds else None
+        right = {"": lambda y: y, "gelu": F.gelu, "relu": F.relu}[word](right + residual if adds else right)
+        for _ in range(2):  # the second call is repeated in C
+            torch.testing.assert_close(ops.linear_layer(x, w, bias, scale, residual, word), right, rtol=1e-4, atol=1e-4)
+
+
+def test_it_is_an_operator_like_any_other():
+    torch.manual_seed(1)
+    x, w, bias, residual = torch.randn(4, 16), torch.randn(8, 16), torch.randn(8), torch.randn(4, 8)
+    arguments = x, w, bias, torch.randn(8), residual, "gelu"
+    torch.library.opcheck(ops.linear_layer.default, arguments)
+    torch.library.opcheck(ops.linear_layer.default, (x.requires_grad_(), w.requires_grad_(), *arguments[2:]))
+    ours, theirs = (torch.autograd.grad(function().sum(), (x, w)) for function in (
+        lambda: ops.linear_layer(*arguments), lambda: F.gelu(F.linear(x, w, bias) * arguments[3] + residual)))
+    for a, b in zip(ours, theirs):
+        torch.testing.assert_close(a, b)
+
+
+def test_what_is_made_of_weights_follows_them():
+    x, w, scale = torch.ones(3, 16), torch.ones(8, 16), torch.ones(8)
+    for _ in range(2):
+        assert torch.equal(ops.linear_layer(x, w, None, scale, None, ""), torch.full((3, 8), 16.0))
+    scale.mul_(2)
+    assert torch.equal(ops.linear_layer(x, w, None, scale, None, ""), torch.full((3, 8), 32.0))
+    w.mul_(2)
+    assert torch.equal(ops.linear_layer(x, w, None, scale, None, ""), torch.full((3, 8), 64.0))
+
+
+def test_what_does_not_fit_is_refused():
+    x, w = torch.ones(3, 16), torch.ones(8, 16)
+    for arguments, words in (((x, torch.ones(8, 15), None, None, None, ""), "does not fit"), ((x, w, torch.ones(7), None, None, ""), "outputs"),
+                             ((x, w, None, torch.ones(9), None, ""), "outputs"), ((x, w, None, None, torch.ones(3, 9), ""), "added to"),
+                             ((x, w, None, None, torch.ones(3, 8).double(), ""), "one dtype"), ((x, w[0], None, None, None, ""), "K C")):
+        with pytest.raises(faltung.BadProblem, match=words):
+            ops.linear_layer(*arguments)
+
+
+class Block(nn.Module):
+    """ConvNeXt's."""
+
+    def __init__(self, c=8, approximate="none", scale=(8, 1, 1)):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(c, c, 3, padding=1, groups=c), nn.LayerNorm(c)
+        self.wide, self.gelu, self.narrow = nn.Linear(c, 4 * c), nn.GELU(approximate), nn.Linear(4 * c, c)
+        self.scale = nn.Parameter(torch.rand(scale))
+
+    def forward(self, x):
+        y = self.narrow(self.gelu(self.wide(self.norm(self.conv(x).permute(0, 2, 3, 1))))).permute(0, 3, 1, 2)
+        y = self.scale * y
+        y += x
+        return y
+
+
+class ScaledLast(Block):
+    """As timm writes it."""
+
+    def forward(self, x):
+        y = self.scale * self.narrow(self.gelu(self.wide(self.norm(self.conv(x).permute(0, 2, 3, 1)))))
+        return x + y.permute((0, 3, 1, -2))
+
+
+def compiled(model, *inputs):
+    """The result without gradients, and the operators of faltung's that are in the graph."""
+    seen = []
+
+    def look(graph, example_inputs):
+        ft._backend.replace(graph, torch.is_grad_enabled())
+        seen.extend(node for node in graph.graph.nodes if "faltung" in str(node.target))
+        return graph.forward
+    torch._dynamo.reset()
+    with torch.no_grad():
+        return torch.compile(model, backend=look, fullgraph=True)(*inputs), seen
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("make", [Block, lambda: Block(approximate="tanh"), lambda: ScaledLast(scale=(8,))], ids=["block", "tanh", "timm"])
+def test_convnexts_block_is_three_operators(make, device):
+    torch.manual_seed(2)
+    model = make().to(device).to(memory_format=torch.channels_last)
+    x = torch.randn(2, 8, 6, 5, device=device).to(memory_format=torch.channels_last)
+    y, seen = compiled(model, x)
+    right = model(x).detach()
+    torch.testing.assert_close(y, right, rtol=1e-3, atol=1e-3)
+    assert y.stride() == right.stride()
+    assert [node.target for node in seen] == [ops.conv2d_layer.default, ops.linear_layer.default, ops.linear_layer.default]
+    assert seen[1].args[5].startswith("gelu") and None not in seen[2].args[:5]
+
+
+class Others(nn.Module):
+    """Linear layers with what must not be computed with them."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.factor = nn.Linear(8, 8), nn.Parameter(torch.rand(8))
+
+    def forward(self, x):
+        a = self.linear(x)
+        b = F.gelu(a) + a  # read twice
+        c = self.linear(x) * x  # no constant
+        d = self.linear(x).transpose(0, 1) + x.transpose(0, 1)
+        e = self.linear(x) * self.factor[None, :4].repeat(1, 2)  # computed
+        f = self.linear(x) + x[:1]  # another shape
+        g = F.linear(x, x[:8]) + 1
+        return b, c, d, e, f, g, self.linear(x.t()[:, :8].t()[:, :8]).relu()
+
+
+def test_what_is_not_known_stays():
+    torch.manual_seed(3)
+    model, x = Others(), torch.randn(9, 8)
+    y, seen = compiled(model, x)
+    for ours, right in zip(y, model(x)):
+        torch.testing.assert_close(ours, right.detach(), rtol=1e-5, atol=1e-5)
+    assert [node.args[5] for node in seen] == ["relu"]
+
+
+def test_gradients_stay_pytorchs():
+    torch.manual_seed(4)
+    model, x = Block(), torch.randn(2, 8, 6, 5)
+    plain = copy.deepcopy(model)
+
+    def look(graph, example_inputs):
+        ft._backend.replace(graph, torch.is_grad_enabled())
+        assert not any("linear_layer" in str(node.target) for node in graph.graph.nodes)
+        return graph.forward
+    torch._dynamo.reset()
+    torch.compile(model, backend=look, fullgraph=True)(x).square().sum().backward()
+    plain(x).square().sum().backward()
+    for ours, theirs in zip(model.parameters(), plain.parameters()):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-3)
+
+
+class OfArguments(nn.Module):
+    def forward(self, x, w, image, filter):
+        return F.gelu(F.linear(x, w)), F.relu(F.conv2d(image, filter))
+
+
+def test_what_is_an_argument_is_no_constant():
+    """A CUDA graph reads a copy of it, of which nothing may have been made ahead."""
+    arguments = torch.randn(3, 8), torch.randn(4, 8), torch.randn(1, 2, 5, 5), torch.randn(3, 2, 3, 3)
+    y, seen = compiled(OfArguments(), *arguments)
+    for ours, right in zip(y, OfArguments()(*arguments)):
+        torch.testing.assert_close(ours, right, rtol=1e-4, atol=1e-4)
+    assert [node.target for node in seen] == [ops.conv2d_fused.default]
+
+
+@torch.no_grad()
+def test_what_is_faster_is_measured():
+    from faltung.torch import _choice
+    _choice._known.clear()
+    x, w = torch.empty(3, 7, 16), torch.empty(24, 16)
+    for has_bias, is_scaled, adds, activation in ((True, False, False, "gelu"), (False, True, True, ""), (True, True, False, "")):
+        question = x, w, has_bias, is_scaled, adds, activation
+        _choice.plan_ahead_linear([question])
+        assert _choice.is_faster_linear(*question) in (True, False)
+    assert len(_choice._known) == 3 and {key[0] for key in _choice._known} == {"linear"}
