@@ -4,9 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
+
+#include "kernels/cpu/epilogue.hpp"
 
 namespace faltung {
 namespace {
@@ -92,6 +96,40 @@ void check(const Product& shape, bool everything) {
 TEST(Brgemm, EveryShapeIsExactOnIntegers) {
   for (const Product& shape : all_shapes()) {
     for (const bool everything : {false, true}) check(shape, everything);
+  }
+}
+
+// In registers as behind it, bit for bit.
+TEST(Brgemm, HardswishIsTheEpilogues) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> a{-8, -3, -2.9f, -1, 0, 0.3f, 1, 2.9f, 3, 7, 1e30f, kInfinity};
+  for (const BrgemmRows rows : {BrgemmRows::strided, BrgemmRows::contiguous}) {
+    for (int vectors = 1; vectors <= kBrgemmMaxVectors; ++vectors) {
+      const int m = std::min(brgemm_max_rows(vectors), 12),
+                columns = vectors * brgemm_lanes() - (brgemm_lanes() > 1 ? 1 : 0);
+      const std::vector<float> b(static_cast<std::size_t>(vectors * brgemm_lanes()), 1);
+      std::vector<float> plain(static_cast<std::size_t>(m * columns)), inside = plain, behind = plain;
+      const BrgemmSegment segment{0, 0};
+      BrgemmCall call;
+      call.a0 = a.data(), call.a1 = a.data() + 7, call.a_row_stride = 1, call.b = b.data();
+      call.segments = &segment, call.segment_count = 1, call.length = 1;
+      call.c_row_stride = call.columns = columns;
+      const auto run = [&](std::vector<float>& c) {
+        call.c0 = c.data(), call.c1 = m > 7 ? c.data() + 7 * columns : c.data();
+        brgemm_kernel(rows, m, vectors)(call);
+      };
+      run(plain);
+      call.hardswish = true;
+      run(inside);
+      EpilogueCall end;
+      end.from = plain.data(), end.to = behind.data(), end.rows = m;
+      end.columns = end.from_stride = end.to_stride = columns;
+      end.activation = Activation::hardswish;
+      epilogue_store(end);
+      EXPECT_EQ(std::memcmp(inside.data(), behind.data(), inside.size() * sizeof(float)), 0)
+          << m << " x " << vectors;
+      EXPECT_NE(inside[0], plain[0]);
+    }
   }
 }
 

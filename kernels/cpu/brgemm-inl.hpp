@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/masked-inl.hpp"
+#include "kernels/cpu/vec-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
@@ -123,6 +124,14 @@ HWY_INLINE void finish_tile(const BrgemmCall& call, BrgemmVec (&sum)[kM][kVector
       for (int n = 0; n < kVectors; ++n) {
         sum[m][n] = hn::IfThenElse(hn::Lt(sum[m][n], zero), zero, sum[m][n]);  // NaN stays
       }
+    }
+  }
+  if (call.hardswish) {
+#pragma GCC unroll 16
+    for (int m = 0; m < kM; ++m) {
+#pragma GCC unroll 4
+      for (int n = 0; n < kVectors; ++n)
+        sum[m][n] = vec_activate<Activation::hardswish>(sum[m][n], sum[m][n]);
     }
   }
 #pragma GCC unroll 16

@@ -66,6 +66,7 @@ struct BrgemmCall {
   const float* residual0 = nullptr;  // another one
   const float* residual1 = nullptr;
   bool relu = false;
+  bool hardswish = false;
 };
 
 using BrgemmKernel = void (*)(const BrgemmCall&);

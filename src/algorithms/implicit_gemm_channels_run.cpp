@@ -198,8 +198,7 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
       brgemm[narrow].segments = list, brgemm[narrow].segment_count = taps() / merged;
       brgemm[narrow].length = length * merged;
       brgemm[narrow].c_row_stride = t_.out.stride_w * t_.out_step_w;
-      brgemm[narrow].relu =
-          in_registers_ && cut + 1 == reductions_.parts() && p_.epilogue.activation == Activation::relu;
+      if (in_registers_ && cut + 1 == reductions_.parts()) activate_in_registers(brgemm[narrow], p_);
     }
     const float* panels =
         call.packed + taps() * channels_padded_ * (item.group * t_.in_channels + reductions_.begin(cut));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/cpu/brgemm.hpp"
 #include "src/algorithms/implicit_gemm_grid.hpp"
 #include "src/plan/recipe.hpp"
 
@@ -101,7 +102,13 @@ void pack_panel(const PanelPack& from, float* to);
 // Whether the micro-kernel can do the epilogue itself, on its way to memory.
 inline bool epilogue_in_registers(const Problem& p) {
   return p.dtype == DType::f32 && p.epilogue.residual_order == ResidualOrder::before_activation &&
-         (p.epilogue.activation == Activation::none || p.epilogue.activation == Activation::relu);
+         (p.epilogue.activation == Activation::none || p.epilogue.activation == Activation::relu ||
+          p.epilogue.activation == Activation::hardswish);
+}
+// What it then does last.
+inline void activate_in_registers(BrgemmCall& call, const Problem& p) {
+  call.relu = p.epilogue.activation == Activation::relu;
+  call.hardswish = p.epilogue.activation == Activation::hardswish;
 }
 
 }  // namespace faltung

@@ -187,7 +187,7 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
           brgemm.residual0 = static_cast<const float*>(call.residual) + to;
           brgemm.residual1 = brgemm.residual0 + 7 * stride;
         }
-        brgemm.relu = p_.epilogue.activation == Activation::relu;
+        activate_in_registers(brgemm, p_);
       }
     } else if (sums != nullptr) {
       stride = item.rows * item.columns;
