@@ -92,7 +92,8 @@ def _is_row_by_row(node, value, is_given):
     examples = [value(node), value(x), value(w)]
     if None in examples or not is_given(w) or not is_given(bias) or examples[2].dim() != 2 or examples[1].dim() < 2:
         return False
-    if len({t.dtype for t in examples}) != 1 or examples[0].dtype not in (torch.float16, torch.bfloat16, torch.float32):
+    dtypes = (torch.float16, torch.bfloat16, *[torch.float32] * (not examples[0].is_cuda))
+    if len({t.dtype for t in examples}) != 1 or examples[0].dtype not in dtypes:
         return False
     return examples[1].is_contiguous() and all(isinstance(n, int) and n > 0 for n in (*examples[1].shape, *examples[2].shape))
 
