@@ -117,6 +117,28 @@ def test_convnexts_block_is_three_operators(make, device):
     assert seen[1].args[5].startswith("gelu") and None not in seen[2].args[:5]
 
 
+class Permuted(nn.Module):
+    """What only puts a result in another order, before a scale and behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.scale, self.planes = nn.Linear(8, 6), nn.Parameter(torch.rand(6)), nn.Parameter(torch.rand(6, 1, 1))
+
+    def forward(self, x):
+        return ((self.linear(x) * self.scale).permute(0, 3, 1, 2), self.linear(x).permute(0, 3, 1, 2) * self.planes,
+                (self.planes * torch.permute(self.linear(x), (0, 3, 2, 1))).permute(3, 1, 0, 2), self.linear(x).permute(1, 0, 2, 3))
+
+
+def test_orders_are_kept():
+    torch.manual_seed(5)
+    model, x = Permuted(), torch.randn(2, 3, 4, 8)
+    y, seen = compiled(model, x)
+    for ours, right in zip(y, model(x)):
+        torch.testing.assert_close(ours, right.detach(), rtol=1e-5, atol=1e-5)
+        assert ours.stride() == right.stride()
+    assert len(seen) == 3
+
+
 class Others(nn.Module):
     """Linear layers with what must not be computed with them."""
 

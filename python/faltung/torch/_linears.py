@@ -29,6 +29,7 @@ class LinearChain(Chain):
             self.activation = self.activation_of(user)
             self._take(user)
             return
+        orders = [self.order]  # of each node
         while user is not None:
             if self._is_permutation(user):
                 self.order = [self.order[d] for d in self._dimensions(user)]
@@ -40,12 +41,13 @@ class LinearChain(Chain):
                 break
             else:
                 break
+            orders.append(self.order)
             user = self._take(user)
         # What is only put in another order costs a compiler nothing.
         while self.last is not self.addition and self._is_permutation(self.last):
             self.nodes.pop()
-        if self.scale is None and self.addition is None:
-            self.order = list(range(len(self.order)))
+            orders.pop()
+            self.order = orders[-1]
 
     def activation_of(self, user):
         if user.target is F.gelu:
