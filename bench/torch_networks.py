@@ -136,9 +136,9 @@ def row(args, name, batch, size=None):
     folder.mkdir(parents=True, exist_ok=True)
     where = ["--device", args.device, "--dtype", args.dtype] + (["--find", args.find] if args.find else [])
     model, shapes = make(name, size, args.ocr)
-    file, log = folder / f"{name}.onnx", folder / "log.txt"
+    file, log, output = folder / f"{name}.onnx", folder / "log.txt", "y"
     if name == "ocr_det":
-        file = args.ocr
+        file, output = args.ocr, model.output
     else:
         export(model, shapes, file)
 
@@ -152,7 +152,7 @@ def row(args, name, batch, size=None):
     for key, x in zip(shapes, inputs):
         numpy.save(folder / f"{key}.npy", x.cpu().numpy())
         given += ["--input", f"{key}={folder / key}.npy"]
-    text = faltung("run", batch, *given, "--output", f"y={folder / 'y.npy'}")
+    text = faltung("run", batch, *given, "--output", f"{output}={folder / 'y.npy'}")
     try:
         error = difference(torch.from_numpy(numpy.load(folder / "y.npy")).cuda(), y)
         (folder / "y.npy").unlink()

@@ -29,6 +29,7 @@ class LinearChain(Chain):
             self.activation = self.activation_of(user)
             self._take(user)
             return
+        orders = [self.order]  # of each node
         while user is not None:
             if self._is_permutation(user):
                 self.order = [self.order[d] for d in self._dimensions(user)]
@@ -40,12 +41,13 @@ class LinearChain(Chain):
                 break
             else:
                 break
+            orders.append(self.order)
             user = self._take(user)
         # What is only put in another order costs a compiler nothing.
         while self.last is not self.addition and self._is_permutation(self.last):
             self.nodes.pop()
-        if self.scale is None and self.addition is None:
-            self.order = list(range(len(self.order)))
+            orders.pop()
+            self.order = orders[-1]
 
     def activation_of(self, user):
         if user.target is F.gelu:
@@ -92,7 +94,8 @@ def _is_row_by_row(node, value, is_given):
     examples = [value(node), value(x), value(w)]
     if None in examples or not is_given(w) or not is_given(bias) or examples[2].dim() != 2 or examples[1].dim() < 2:
         return False
-    if len({t.dtype for t in examples}) != 1 or examples[0].dtype not in (torch.float16, torch.bfloat16, torch.float32):
+    dtypes = (torch.float16, torch.bfloat16, *[torch.float32] * (not examples[0].is_cuda))
+    if len({t.dtype for t in examples}) != 1 or examples[0].dtype not in dtypes:
         return False
     return examples[1].is_contiguous() and all(isinstance(n, int) and n > 0 for n in (*examples[1].shape, *examples[2].shape))
 
