@@ -376,6 +376,33 @@ TEST(RadvCompiler, AFamilyThatItDoesNotKnowIsNamed) {
   }
 }
 
+// LLVM 15 ends the process over these kernels for NAVI10: one that it does not serve is named, this process
+// goes on.
+TEST(RadvCompiler, AKernelThatEndsTheCompilerCostsThatKernelAlone) {
+  std::shared_ptr<Device> compiler;
+  try {
+    compiler = make_offline_compiler("radv-llvm:navi10");
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  Builder builder(compiler);
+  const Problem p = parse_problem("fwd:n8c32h14w14k32r3s3:pad1:f32:nchw");
+  int compiled = 0, ended = 0;
+  for (const char* name : {"direct_gpu", "implicit_gemm_gpu", "winograd_gpu"}) {
+    try {
+      builder.programs(find_algorithm(name).candidates(p, builder.target()).front().recipe());
+      ++compiled;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::device_error);
+      EXPECT_THAT(error.what(),
+                  HasSubstr("RADV's compiler ended its process over kernel " + std::string(name)));
+      ++ended;
+    }
+  }
+  std::printf("%d compiled, %d ended the compiler\n", compiled, ended);
+  EXPECT_EQ(compiled + ended, 3);
+}
+
 // What Vulkan has no room for: the one refusal that is right. clspv compiles these kernels.
 bool has_no_room(const Report& report) {
   return report.outcome == Outcome::declined &&

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -62,20 +64,48 @@ VkPhysicalDevice null_device(const std::string& family, bool by_llvm) {
   return VK_NULL_HANDLE;
 }
 
-// RADV ends the process for a family that it does not know: another one asks first.
+// How a process ended, as waitpid has it, and what it wrote before.
+struct Ended {
+  int status = -1;
+  std::string said;
+};
+
+// Runs `work` in a process of its own, for as many seconds at most: another thread of this one may have held
+// a lock, and RADV ends the process for what it does not know. What work returns is written to this process.
+template <class Work>
+Ended in_another_process(unsigned seconds, const Work& work) {
+  Ended ended;
+  int ends[2];
+  if (pipe(ends) != 0) return ended;
+  const pid_t other = fork();
+  if (other == 0) {
+    alarm(seconds);
+    close(ends[0]);
+    const std::string said = work();
+    std::size_t written = 0;
+    while (written < said.size()) {
+      const ssize_t more = write(ends[1], said.data() + written, said.size() - written);
+      if (more <= 0) break;
+      written += static_cast<std::size_t>(more);
+    }
+    _exit(written == said.size() ? 0 : 1);
+  }
+  close(ends[1]);
+  char part[4096];
+  ssize_t bytes = 0;
+  while (other > 0 && ((bytes = read(ends[0], part, sizeof part)) > 0 || (bytes < 0 && errno == EINTR)))
+    ended.said.append(part, static_cast<std::size_t>(std::max<ssize_t>(0, bytes)));
+  close(ends[0]);
+  while (other > 0 && waitpid(other, &ended.status, 0) < 0 && errno == EINTR) {
+  }
+  return ended;
+}
+
 bool knows(const std::string& family) {
-  const pid_t asking = fork();
-  if (asking < 0) return false;
-  constexpr unsigned kPatience = 20;  // seconds: another thread of this process may have held a lock
-  if (asking == 0) {
-    alarm(kPatience);
-    _exit(null_device(family, false) == VK_NULL_HANDLE ? 1 : 0);
-  }
-  int status = 0;
-  pid_t ended;
-  while ((ended = waitpid(asking, &status, 0)) < 0 && errno == EINTR) {
-  }
-  return ended == asking && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  constexpr unsigned kPatience = 20;
+  const Ended ended = in_another_process(
+      kPatience, [&] { return std::string(null_device(family, false) == VK_NULL_HANDLE ? "" : "known"); });
+  return ended.status == 0 && ended.said == "known";
 }
 
 // A line of the log, by which a statistic is found again.
@@ -108,17 +138,41 @@ class RadvCompiler : public OfflineCompiler {
 
   Binary compile(const KernelSource& source) override {
     Binary binary = Clspv::get()->compile(source, push_constant_bytes_);
-    const auto begin = std::chrono::steady_clock::now();
-    const vk::ComputeKernel kernel(queue_, binary, source.entry, push_constant_bytes_);
-    binary.compile_ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    for (const auto& [name, value] : kernel.statistics())
-      binary.log += line_of(name) + std::to_string(static_cast<std::int64_t>(value));
+    // LLVM ends the process over some kernels for some chips.
+    constexpr unsigned kPatience = 300;
+    const Ended ended = in_another_process(kPatience, [&] {
+      const auto begin = std::chrono::steady_clock::now();
+      std::string log;
+      try {
+        const vk::ComputeKernel kernel(queue_, binary, source.entry, push_constant_bytes_);
+        for (const auto& [name, value] : kernel.statistics())
+          log += line_of(name) + std::to_string(static_cast<std::int64_t>(value));
+      } catch (const Error& error) {
+        return kRefused + std::string(error.what());
+      }
+      const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+      return log + line_of(kMicroseconds) + std::to_string(std::lround(took.count()));
+    });
+    if (ended.said.starts_with(kRefused))
+      throw Error(Status::device_error, ended.said.substr(std::string(kRefused).size()));
+    if (ended.status != 0) {
+      throw Error(Status::device_error,
+                  info_.id + ": RADV's compiler ended its process over kernel " + source.name +
+                      (WIFSIGNALED(ended.status) ? " by signal " + std::to_string(WTERMSIG(ended.status)) +
+                                                       " (" + strsignal(WTERMSIG(ended.status)) + ")"
+                                                 : ""));
+    }
+    binary.log += ended.said;
+    binary.compile_ms = 1e-3 * static_cast<double>(number_after(binary.log, line_of(kMicroseconds)));
     binary.log += kCodeBytes + std::to_string(number_after(binary.log, line_of("Code size"))) + "\n";
     return binary;
   }
 
  private:
+  // What the other process writes before a refusal's words, and a line of what it measured.
+  static constexpr const char* kRefused = "refused: ";
+  static constexpr const char* kMicroseconds = "microseconds";
+
   KernelResources read(const std::string& log, const KernelSource& source) const override {
     const auto number = [&](const char* name) { return number_after(log, line_of(name)); };
     KernelResources r;

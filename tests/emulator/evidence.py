@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What is known of AMD's chips without the hardware, as the table of docs/amd.md.
 
-  evidence.py sweep [--build BUILD] [--seconds S] [--processes N] [--first I] [--parts N]
+  evidence.py sweep [--build BUILD] [--seconds S] [--processes N] [--first I] [--parts N] [--keep FOLDER]
       runs the emulator's cases in parts, side by side, until the time is over, and prints a line a chip and family:
-      cases, right, wrong, declined (private memory, which the emulator has not), not reached; then the failures
+      cases, right, wrong, declined (private memory, which the emulator has not), not reached; then the failures.
+      --keep: what ended and what was compiled stays in that folder, and another sweep with the same seed goes on there
   evidence.py compiled [--build BUILD]
       compiles every family's default configs for every chip, and prints how many kernels
   evidence.py table [--in PAGE] FILE...
@@ -17,8 +18,10 @@ import collections
 import concurrent.futures
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 TARGETS = ['gfx90a', 'gfx942', 'gfx1030', 'gfx1100', 'gfx1201']
@@ -38,6 +41,8 @@ def test(program, tests, seconds, **variables):
 
 def sweep(arguments):
     end = time.monotonic() + arguments.seconds
+    keep = os.path.abspath(arguments.keep) if arguments.keep else tempfile.mkdtemp(prefix='faltung-sweep-')
+    os.makedirs(keep, exist_ok=True)
     all_cases, counts, failures = {}, collections.defaultdict(collections.Counter), []
 
     def part_of(job):
@@ -46,35 +51,36 @@ def sweep(arguments):
         if left <= 0:
             return
         said = test(f'{arguments.build}/tests/emulator_tests', f'*EmulatorKernels.EveryAlgorithm/clang_{target}', left,
-                    FALTUNG_TEST_FULL='1', FALTUNG_TEST_PART=f'{part}/{arguments.parts}')
+                    FALTUNG_TEST_FULL='1', FALTUNG_TEST_PART=f'{part}/{arguments.parts}',
+                    FALTUNG_TEST_RECORD=f'{keep}/{target}.{part}', FALTUNG_TEST_STORE=f'{keep}/store')
         for number, family in re.findall(r'^(\d+) cases of (\S+)$', said, re.M):
             all_cases[target, family] = int(number)
-        for line in re.findall(r'^\d+ kernels verified on [^,\n]*(.*)$', said, re.M):
-            for family, number in re.findall(r', (\S+) (\d+)', line):
-                counts[target, family]['ran'] += int(number)
-        for family in re.findall(r'^left out: (\w+)/', said, re.M):
-            counts[target, family]['declined'] += 1
         wrong = {}  # of each kernel and problem the words
         for block in re.findall(r': Failure\n(.*?)(?=^Google Test trace|^\[ )', said, re.M | re.S):
             found = re.search(r'(\w+)(/\S+ for [^,\s]+)', block)
             wrong.setdefault(found.groups() if found else ('?', ''), block)
-        for (family, _), words in wrong.items():
-            counts[target, family]['wrong'] += 1
-            # What could not run at all was not counted as run.
-            counts[target, family]['ran'] += ' integers: ' not in words and ' data: ' not in words
+        for words in wrong.values():
             failures.append(target + ' ' + words.strip())
 
     jobs = [(target, part) for part in range(arguments.first, arguments.parts + 1) for target in TARGETS]
     with concurrent.futures.ThreadPoolExecutor(arguments.processes) as pool:
         list(pool.map(part_of, jobs))
+    # Parts that were cut off said nothing: what they did is in their records.
+    for target, part in jobs:
+        path = f'{keep}/{target}.{part}'
+        for line in open(path) if os.path.exists(path) else ():
+            outcome, _, kernel = line.split()[:3]
+            counts[target, kernel.split('/')[0]][outcome] += 1
+    if not arguments.keep:
+        shutil.rmtree(keep)
     print('# chip family: cases, right, wrong, declined, not reached; seed', os.environ.get('FALTUNG_TEST_SEED', '1'))
     for (target, family), number in sorted(all_cases.items()):
         c = counts[target, family]
-        print('emulated', target, family, number, c['ran'] - c['wrong'], c['wrong'], c['declined'],
-              number - c['ran'] - c['declined'])
+        print('emulated', target, family, number, c['right'], c['wrong'], c['declined'],
+              number - c['right'] - c['wrong'] - c['declined'])
     for failure in failures:
         print('\n'.join('# ' + line for line in failure.splitlines()))
-    return 1 if failures else 0
+    return 1 if failures or any(c['wrong'] for c in counts.values()) else 0
 
 
 def compiled(arguments):
@@ -129,6 +135,7 @@ def main():
     run.add_argument('--processes', type=int, default=os.cpu_count())
     run.add_argument('--first', type=int, default=1)
     run.add_argument('--parts', type=int, default=200)
+    run.add_argument('--keep')
     made = commands.add_parser('table')
     made.add_argument('files', nargs='+')
     made.add_argument('--in', dest='page')

@@ -113,8 +113,7 @@ void take_lanes(const VectorBinding::Source& s, int lanes, const int* lane_map, 
 
 bool takes_as_is(const VectorBinding::Source& s) {
   if (s.width < 32 || s.absolute || s.negated[0] || s.negated[1]) return false;
-  const bool is_whole_pair = s.type.form == Form::pair_of_words && !s.high[0] && s.high[1];
-  return s.type.form == Form::word || s.type.form == Form::wide || is_whole_pair;
+  return s.type.form == Form::word || s.type.form == Form::wide || s.type.form == Form::pair_of_words;
 }
 
 // Fills a source of all lanes. unknown: its undefined bits, filled where there are any. Lanes whose source is
@@ -135,7 +134,10 @@ bool gather(Wave& wave, const Instruction& i, const VectorBinding::Source& s, co
     const u32* const high = wave.vector[s.operand.index + (wide ? 1 : 0)];
     if (lane_map == nullptr && takes_as_is(s) && !any) {
       if (wide) {
-        for (int lane = 0; lane < lanes; ++lane) to[lane] = low[lane] | u64{high[lane]} << 32;
+        const bool is_pair = s.type.form == Form::pair_of_words;  // of which either half may be taken twice
+        const u32* const first = is_pair && s.high[0] ? high : low;
+        const u32* const second = is_pair && !s.high[1] ? low : high;
+        for (int lane = 0; lane < lanes; ++lane) to[lane] = first[lane] | u64{second[lane]} << 32;
       } else {
         for (int lane = 0; lane < lanes; ++lane) to[lane] = low[lane];
       }
