@@ -148,6 +148,31 @@ TEST(PortableNvrtc, DepthwiseTilesDoNotSpill) {
   EXPECT_GE(compiler->compiled, 15);
 }
 
+// Every tile of groups of few channels, in all directions; with an epilogue, and with as many taps as there
+// are.
+TEST(PortableNvrtc, GroupsOfFewChannelsDoNotSpill) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const Algorithm& algorithm = find_algorithm("grouped_mma_gpu");
+  for (const char* architecture : {"sm_80", "sm_90a"}) {
+    const auto compiler = std::make_shared<Compiler>(architecture);
+    Builder builder(compiler);
+    const Target target = builder.target();
+    for (const char* text :
+         {"fwd:n32c128h56w56k128r3s3:pad1:g32:f16:nhwc:bias:residual:silu",
+          "fwd:n32c512h28w28k512r3s3:pad1:st2:g32:bf16:nhwc", "fwd:n32c1024h7w7k1024r3s3:pad1:g32:f16:nhwc",
+          "bwd_d:n32c128h56w56k128r3s3:pad1:g64:bf16:nhwc",
+          "bwd_d:n32c256h56w56k256r3s3:pad1:st2:g32:f16:nhwc",
+          "bwd_d:n32c1024h14w14k1024r3s3:pad1:st2:g32:f16:nhwc",
+          "bwd_w:n32c128h56w56k128r3s3:pad1:g32:f16:nhwc",
+          "bwd_w:n32c1024h14w14k1024r3s3:pad1:st2:g32:bf16:nhwc"}) {
+      const Problem p = parse_problem(text);
+      ASSERT_TRUE(algorithm.supports(p, target).yes) << algorithm.supports(p, target).why;
+      for (const Candidate& candidate : algorithm.candidates(p, target)) builder.programs(candidate.recipe());
+    }
+    EXPECT_GE(compiler->compiled, 50) << architecture;
+  }
+}
+
 // Planes are turned where both tensors have whole 16 bytes of channels, in a workspace that holds both.
 TEST(PortableNvrtc, PlanesAreTurnedWhereChannelsAreWhole) {
   const Algorithm& algorithm = find_algorithm("implicit_gemm_mma_gpu");

@@ -55,8 +55,8 @@ inline constexpr NameEntry kNameKeys[] = {
     {"sk", "split of the sum: parts that are summed side by side"},
     {"st", "stages: buffers of both operands in shared memory"},
     {"tp",
-     "tile of pixels that are summed at a time: height x width x images; on Trainium of y, that a block "
-     "computes"},
+     "tile of pixels that are summed at a time: height x width x images; on Trainium, and of groups on "
+     "mma.sync, of the result, that a block computes"},
     {"tt", "thread tile: results that a thread computes"},
     {"us", "buffers in shared memory for the stores of a tile"},
     {"v", "elements of a vector load"},

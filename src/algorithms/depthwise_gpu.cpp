@@ -193,15 +193,7 @@ class DepthwiseGpu : public Algorithm {
                                   gpu::grid(f.chunks, parts, f.tap_groups, depthwise::kTileThreads),
                                   {in(Place::x), in(Place::y), out(gpu::shared_sum(p, parts)),
                                    gpu::number(parts), value(gpu::sizes(p))}));
-    if (parts == 1) return recipe;
-    constexpr int kSumThreads = 256, kElements = 32;
-    LaunchShape sum = gpu::grid(ceil_div(w_shape(p).elements(), i64{kElements}), 1, 1, kSumThreads);
-    sum.overlaps_previous = device.has("sm_90");
-    recipe.steps.push_back(
-        launch("sum of the parts",
-               gpu::source(device, kernel(f.tile), "sum_many_parts.cl", "sum_many_parts",
-                           gpu::constants(p, {{"THREADS", std::to_string(kSumThreads)}})),
-               sum, {in(Place::workspace), out(Place::w), gpu::number(parts), value(gpu::sizes(p))}));
+    if (parts > 1) recipe.steps.push_back(gpu::sum_many_parts_step(p, kernel(f.tile), parts, device));
     return recipe;
   }
 };

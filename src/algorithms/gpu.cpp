@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::gpu {
 namespace {
@@ -186,6 +187,16 @@ Step sum_parts_step(const Problem& p, const std::string& kernel, Slot parts, i64
                 source(device, kernel, "sum_parts.cl", "sum_parts", constants(without_epilogue(p), all)),
                 one_dimension(w_shape(p).elements(), kThreads),
                 {in(parts), out(Place::w), number(count), value(sizes(p))});
+}
+
+Step sum_many_parts_step(const Problem& p, const std::string& kernel, i64 count, const DeviceInfo& device) {
+  constexpr int kThreads = 256, kElements = 32;
+  LaunchShape shape = grid(ceil_div(w_shape(p).elements(), i64{kElements}), 1, 1, kThreads);
+  shape.overlaps_previous = device.has("sm_90");
+  return launch("sum of the parts",
+                source(device, kernel, "sum_many_parts.cl", "sum_many_parts",
+                       constants(p, {{"THREADS", digits(kThreads)}})),
+                shape, {in(Place::workspace), out(Place::w), number(count), value(sizes(p))});
 }
 
 }  // namespace faltung::gpu

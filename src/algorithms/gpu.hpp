@@ -81,6 +81,10 @@ Step finish_step(const Problem& problem, const std::string& kernel, std::int64_t
 Step sum_parts_step(const Problem& problem, const std::string& kernel, Slot parts, std::int64_t count,
                     const DeviceInfo& device, const Constants& own = {});
 
+// The same of many parts, by rows of threads; begins while the kernel before it ends.
+Step sum_many_parts_step(const Problem& problem, const std::string& kernel, std::int64_t count,
+                         const DeviceInfo& device);
+
 // The maker of a kernel whose choices are all that it is made of.
 template <class Choice>
 Maker maker(Candidate (*make)(const Problem&, const Choice&, const DeviceInfo&), const Choice& choice) {

@@ -64,7 +64,11 @@ void list_images(Lister& lister, Tiling t, int most_pixels) {
   }
 }
 
+// A sum of one block leaves nothing that stores in turn hide behind: a tile's results are there at once, and
+// smaller tiles use more of the chip.
 void list_wide(Lister& lister, Tiling t) {
+  const Problem& p = lister.problem();
+  if (p.r * p.s == 1 && group_channels(p) <= lister.k_block(t)) return;
   t.bring = Bring::im2col;
   for (t.store_slots = 1; t.cooperative() && t.store_slots <= 2; ++t.store_slots) lister.add(t);
 }

@@ -1,0 +1,229 @@
+// Groups of 2 to 32 channels on the matrix units (mma.sync), nhwc, forward and backward_data. A block brings a halo
+// patch of 64 channels to local memory, a row of it after the other; a warp has 16 of the results' channels, and walks
+// down the patch with 16 places: what it reads of a row meets every row of the filter at once, each in the sums of
+// another row of results. A row of results goes through local memory, so that whole lines are stored. Of 8 channels the
+// filter's registers have all that they meet, zeros between groups. A place is a result of forward, and STRIDE_H x
+// STRIDE_W results of backward_data.
+//
+// The host defines what grouped_mma_patch.h asks for; THREADS is 128 for each 16 places. BLOCKS (that fit on a
+// multiprocessor), PHASE_H and PHASE_W (backward_data: what remains of the padding divided by the strides).
+#include "kernels/gpu/grouped_mma_patch.h"
+
+// Result `phase` of place i reads the row i * STEP + FIRST + AT by a tap, if it HAS one.
+#ifdef DIRECTION_bwd_d
+#define REACH(taps, stride, rest) (((taps)-1 - (rest) + (stride)) / (stride))
+#define HAS(phase, tap, stride, rest) (((phase) + (rest) - (tap)) % (stride) == 0)
+#define AT(phase, tap, taps, stride, rest) (((phase) + (rest) - (tap)) / (stride) + REACH(taps, stride, rest) - 1)
+#define SPAN(taps, stride, rest) (REACH(taps, stride, rest) + ((rest) > 0))
+#define FIRST(pad, taps, stride, rest) ((pad) / (stride) + 1 - REACH(taps, stride, rest))
+#define PHASES(stride) (stride)
+#define STEP(stride) 1
+#else
+#define HAS(phase, tap, stride, rest) 1
+#define AT(phase, tap, taps, stride, rest) (tap)
+#define SPAN(taps, stride, rest) (taps)
+#define FIRST(pad, taps, stride, rest) (-(pad))
+#define PHASES(stride) 1
+#define STEP(stride) (stride)
+#endif
+#define SPAN_H SPAN(R, STRIDE_H, PHASE_H)
+#define SPAN_W SPAN(S, STRIDE_W, PHASE_W)
+#define PATCH_ROWS ((ROWS - 1) * STEP(STRIDE_H) + SPAN_H)
+#define PATCH_COLUMNS ((COLUMNS - 1) * STEP(STRIDE_W) + SPAN_W)
+#define ROW_PIXELS (IMAGES * PATCH_COLUMNS)
+#define SUM_ROWS ((SPAN_H + STEP(STRIDE_H) - 1) / STEP(STRIDE_H))  // that a row of the patch is part of
+
+// 16 x 8 sums += 16 places x STEPS channels x 8 channels; a is what a warp has of 16 places' channels, two words of
+// each eight.
+F_DEVICE void multiply_steps(const u32* a, const u32* b, float* d) {
+#if WORDS > 1
+  F_UNROLL
+  for (int i = 0; i < WORDS; i += 2) multiply(a + 2 * i, b + i, d);
+#else
+  multiply_eight(a, b, d);
+#endif
+}
+
+#define FILTER_BYTES (R * S * GROUP * 2)  // of one of the 64 channels
+
+#if GROUP >= 8
+// Matrices of eight results' channels by eight of those that they meet, in the order of the words.
+F_DEVICE void read_filter(u32 filters, int warp_channel, int lane, u32* words) {
+  const int read_channel = warp_channel / STEPS * STEPS, matrices = R * S * 2 * WORDS;
+  F_UNROLL
+  for (int first = 0; first < matrices; first += 4) {
+    const int matrix = F_MIN(first + lane / 8, matrices - 1);
+    const int tap = matrix / (2 * WORDS), eight = matrix / WORDS % 2 * 8, word = matrix % WORDS * 8;
+    const int to = warp_channel + eight, from = WORDS == 1 ? to : read_channel + word;
+    u32 read[4];
+#ifdef DIRECTION_bwd_d
+    load_matrices_transposed(filters + (from + lane % 8) * FILTER_BYTES + tap * GROUP * 2 + to % GROUP * 2, read);
+#else
+    load_matrices(filters + (to + lane % 8) * FILTER_BYTES + tap * GROUP * 2 + from % GROUP * 2, read);
+#endif
+    F_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      if (first + i < matrices) words[first + i] = read[i];
+    }
+  }
+}
+#else
+// Zeros between groups. (What reads does not depend on which: all are read at once.)
+F_DEVICE void read_filter(const element_t* filters, int warp_channel, int lane, u32* words) {
+  const u32 mask = lane / 4 / GROUP == lane % 4 * 2 / GROUP ? ~0u : 0;
+  F_UNROLL
+  for (int i = 0; i < R * S * 2; ++i) {
+    const int tap = i / 2, to = warp_channel + i % 2 * 8 + lane / 4, from = warp_channel + i % 2 * 8 + lane % 4 * 2;
+#ifdef DIRECTION_bwd_d
+    const element_t* const low = filters + (from * R * S + tap) * GROUP + to % GROUP;
+    words[i] = (low[0] | (u32)low[R * S * GROUP] << 16) & mask;
+#else
+    words[i] = *(const u32*)(filters + (to * R * S + tap) * GROUP + from % GROUP) & mask;
+#endif
+  }
+}
+#endif
+
+// Pixels of a row of results, in local memory; a turn stores as many as there are eight threads.
+#define TURN (THREADS / 8)
+#define RESULT_PIXELS (TURN * PHASES(STRIDE_W))
+#define RESULT_BYTES (PHASES(STRIDE_H) * RESULT_PIXELS * PIXEL_BYTES)
+
+extern __shared__ __align__(128) unsigned char local_memory[];
+
+F_DENSE_KERNEL(THREADS, BLOCKS)
+grouped_mma(F_TENSORS(in, w, out), Sizes z) {
+  F_FOLLOW_PREVIOUS();
+  F_OPEN_TENSORS(in, w, out)
+  const int thread = F_THREAD(), lane = thread % 32, tile = thread / 128;
+  const int chunks = (OUT_C + CHANNELS - 1) / CHANNELS;
+  const int strips = (OUT_W + COLUMNS * PHASES(STRIDE_W) - 1) / (COLUMNS * PHASES(STRIDE_W));
+  const int bands = (OUT_H + ROWS * PHASES(STRIDE_H) - 1) / (ROWS * PHASES(STRIDE_H));
+  const int block = F_BLOCK(0), first_channel = block % chunks * CHANNELS;
+  const int first_column = block / chunks % strips * COLUMNS, first_row = block / chunks / strips % bands * ROWS;
+  const int first_image = block / chunks / strips / bands * IMAGES;
+  const u32 patch = local_address(local_memory);
+
+  unsigned char* const filters = local_memory + PATCH_ROWS * ROW_PIXELS * PIXEL_BYTES;
+  unsigned char* const result = filters + CHANNELS * FILTER_BYTES;
+  // The block's filters lie together.
+  const int filter_chunks = F_MIN(OUT_C - first_channel, CHANNELS) * (FILTER_BYTES / 2) / CHUNK;
+  F_UNROLL
+  for (int turn = 0; turn < (CHANNELS * FILTER_BYTES / 16 + THREADS - 1) / THREADS; ++turn) {
+    const int i = thread + turn * THREADS;
+    copy_chunk_if(i < filter_chunks, local_address(filters) + i * 16,
+                  w + (index_t)first_channel * (FILTER_BYTES / 2) + i * CHUNK, true);
+  }
+  close_copies();
+  const int top = first_row * STEP(STRIDE_H) + FIRST(z.pad_top, R, STRIDE_H, PHASE_H);
+  const int left = first_column * STEP(STRIDE_W) + FIRST(z.pad_left, S, STRIDE_W, PHASE_W);
+  F_NO_UNROLL
+  for (int row = 0; row < PATCH_ROWS; ++row) {
+    bring_row<ROW_PIXELS, PATCH_COLUMNS, STEP(STRIDE_W)>(patch + row * ROW_PIXELS * PIXEL_BYTES, in, first_image,
+                                                         first_channel, top + row, left, IN_C, IN_H, IN_W, z.n);
+    close_copies();
+  }
+
+  // What the warp reads. Where eights are odd the last one has both halves. What its results sum over begins with a
+  // group.
+  const int warp_channel = thread / 32 % 4 * 16, own = first_channel + warp_channel;
+  const int chunk = warp_channel / STEPS * STEPS / CHUNK + lane / 16;
+  const int eight = F_MIN(tile * 2 + lane / 8 % 2, IMAGES * EIGHTS - 1);
+  const int column = (eight % EIGHTS * 8 + lane % 8) * STEP(STRIDE_W);
+  const u32 pixels = patch + (eight / EIGHTS * PATCH_COLUMNS + column) * PIXEL_BYTES;
+  // What the thread stores: chunks of pixels, from the first row of results on; -1 where there is no pixel.
+  const int store_chunk = thread % 8, store_channel = first_channel + store_chunk * CHUNK;
+  index_t stores[PHASES(STRIDE_W)];
+  F_UNROLL
+  for (int turn = 0; turn < PHASES(STRIDE_W); ++turn) {
+    const int pixel = turn * TURN + thread / 8, place = pixel / PHASES(STRIDE_W), image = place / COLUMNS;
+    const int to = (first_column + place % COLUMNS) * PHASES(STRIDE_W) + pixel % PHASES(STRIDE_W);
+    const bool is_pixel = image < IMAGES && first_image + image < z.n && to < OUT_W && store_channel < OUT_C;
+    stores[turn] = is_pixel ? F_OFFSET(first_image + image, store_channel, 0, to, OUT_C, OUT_H, OUT_W) : -1;
+  }
+  u32 filter[R * S][2][WORDS];
+  wait_for_rows<PATCH_ROWS>(PATCH_ROWS);
+#if GROUP >= 8
+  read_filter(local_address(filters), warp_channel, lane, &filter[0][0][0]);
+#else
+  read_filter((const element_t*)filters, warp_channel, lane, &filter[0][0][0]);
+#endif
+
+  float sums[SUM_ROWS][PHASES(STRIDE_H)][PHASES(STRIDE_W)][2][4];
+  const auto add_row = [&](int i) {
+    if (i % STEP(STRIDE_H) == 0) {
+      float* const fresh = &sums[i / STEP(STRIDE_H) % SUM_ROWS][0][0][0][0];
+      F_UNROLL
+      for (int j = 0; j < PHASES(STRIDE_H) * PHASES(STRIDE_W) * 8; ++j) fresh[j] = 0.0f;
+    }
+    F_UNROLL
+    for (int at = 0; at < SPAN_W; ++at) {
+      u32 a[WORDS == 1 ? 4 : 2 * WORDS];
+      F_UNROLL
+      for (int two = 0; two < (WORDS + 1) / 2; ++two)
+        load_matrices(pixels + (i * ROW_PIXELS + at) * PIXEL_BYTES +
+                          CHUNK_PLACE(chunk + 2 * two, column + at, STEP(STRIDE_W)),
+                      a + 4 * two);
+      F_UNROLL
+      for (int tap = 0; tap < R * S; ++tap) {
+        F_UNROLL
+        for (int phase = 0; phase < PHASES(STRIDE_H) * PHASES(STRIDE_W); ++phase) {
+          const int r = tap / S, s = tap % S, ph = phase / PHASES(STRIDE_W), pw = phase % PHASES(STRIDE_W);
+          if (!HAS(ph, r, STRIDE_H, PHASE_H) || !HAS(pw, s, STRIDE_W, PHASE_W)) continue;
+          const int below = i - AT(ph, r, R, STRIDE_H, PHASE_H), m = below / STEP(STRIDE_H);
+          if (AT(pw, s, S, STRIDE_W, PHASE_W) != at || below < 0 || below % STEP(STRIDE_H) != 0 || m >= ROWS)
+            continue;
+          F_UNROLL
+          for (int e = 0; e < 2; ++e)
+            multiply_steps(WORDS > 1 ? a : a + 2 * e, filter[tap][e], sums[m % SUM_ROWS][ph][pw][e]);
+        }
+      }
+    }
+  };
+  // Row m of places, as it is stored: 16 places by 16 channels a warp.
+  const auto put_row = [&](int m) {
+    F_UNROLL
+    for (int i = 0; i < PHASES(STRIDE_H) * PHASES(STRIDE_W) * 4; ++i) {
+      const int ph = i / 4 / PHASES(STRIDE_W), pw = i / 4 % PHASES(STRIDE_W), half = i / 2 % 2, e = i % 2;
+      const int place = tile * 16 + half * 8 + lane / 4, pixel = place * PHASES(STRIDE_W) + pw;
+      const float* const sum = sums[m % SUM_ROWS][ph][pw][e] + half * 2;
+      float v[2] = {sum[0], sum[1]};
+#ifdef DIRECTION_fwd
+      const int n = first_image + place / COLUMNS, row = first_row + m, to = first_column + place % COLUMNS;
+      const int channel = own + e * 8 + lane % 4 * 2;
+      if (place < IMAGES * COLUMNS && n < z.n && row < OUT_H && to < OUT_W && own < OUT_C) {
+        const index_t offset = F_OFFSET(n, channel, row, to, OUT_C, OUT_H, OUT_W);
+        v[0] = F_EPILOGUE(v[0], channel, offset), v[1] = F_EPILOGUE(v[1], channel + 1, offset + 1);
+      }
+#endif
+      unsigned char* const line = result + m % 2 * RESULT_BYTES + (ph * RESULT_PIXELS + pixel) * PIXEL_BYTES;
+      *(u32*)(line + CHUNK_PLACE(warp_channel / CHUNK + e, pixel, PHASES(STRIDE_W)) + lane % 4 * 4) = F_PAIR(v[0], v[1]);
+    }
+  };
+  const auto store_row = [&](int m) {
+    F_UNROLL
+    for (int ph = 0; ph < PHASES(STRIDE_H); ++ph) {
+      const int row = (first_row + m) * PHASES(STRIDE_H) + ph;
+      F_UNROLL
+      for (int turn = 0; turn < PHASES(STRIDE_W); ++turn) {
+        if (row >= OUT_H || stores[turn] < 0) continue;
+        const int pixel = turn * TURN + thread / 8;
+        const unsigned char* const line = result + m % 2 * RESULT_BYTES + (ph * RESULT_PIXELS + pixel) * PIXEL_BYTES;
+        *(uint4*)(out + stores[turn] + (index_t)row * OUT_W * OUT_C) =
+            *(const uint4*)(line + CHUNK_PLACE(store_chunk, pixel, PHASES(STRIDE_W)));
+      }
+    }
+  };
+  // The row that is done with row i of the patch, or none.
+#define DONE(i) ((i) >= SPAN_H - 1 && ((i) - (SPAN_H - 1)) % STEP(STRIDE_H) == 0)
+#define DONE_ROW(i) (((i) - (SPAN_H - 1)) / STEP(STRIDE_H))
+  F_UNROLL
+  for (int i = 0; i < PATCH_ROWS; ++i) {
+    wait_for_rows<PATCH_ROWS>(PATCH_ROWS - 1 - i);
+    if (i > 0 && DONE(i - 1)) store_row(DONE_ROW(i - 1));
+    add_row(i);
+    if (DONE(i)) put_row(DONE_ROW(i));
+  }
+  F_BARRIER();
+  store_row(ROWS - 1);
+}

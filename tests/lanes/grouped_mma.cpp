@@ -1,0 +1,118 @@
+// One of the kernels for groups of few channels on the CPU, beside plain loops, on small integers: exactly
+// equal, or it says where not. tests/grouped_mma_test.py defines what the host would, and the sizes; PARTS of
+// a weights' gradient.
+#include <cstdio>
+#include <random>
+#include <utility>
+
+#include "tests/lanes/lanes.hpp"
+
+#ifdef DIRECTION_bwd_w
+#include "kernels/gpu/grouped_mma_weights.cu"
+#else
+#include "kernels/gpu/grouped_mma.cu"
+#endif
+
+namespace {
+
+constexpr int kGuard = 64;
+
+u16 element(float v) {
+  u16 bits;
+  F_STORE(&bits, 0, v);
+  return bits;
+}
+float number(u16 bits) { return F_LOAD(&bits, 0); }
+
+// On 16 bytes, with NaN around.
+template <class T>
+struct Tensor {
+  explicit Tensor(std::size_t size, T fill) : all(size + 2 * kGuard, fill) {
+    const std::size_t beyond = bits_of<std::uintptr_t>(all.data() + kGuard) % 16 / sizeof(T);
+    data = all.data() + kGuard - beyond;
+    count = size;
+  }
+  std::vector<T> all;
+  T* data;
+  std::size_t count;
+};
+
+Tensor<u16> small_integers(std::size_t size, std::mt19937& engine) {
+  Tensor<u16> t(size, element(NAN));
+  for (std::size_t i = 0; i < size; ++i) t.data[i] = element(static_cast<float>(engine() % 5) - 2);
+  return t;
+}
+
+int wrong = 0;
+void expect(double got, double want, const char* what, std::size_t at) {
+  if (got == want || wrong++ > 4) return;
+  std::printf("%s %zu: %g, not %g\n", what, at, got, want);
+}
+
+std::size_t at(int n, int h, int w, int c, int height, int width, int channels) {
+  return ((static_cast<std::size_t>(n) * height + h) * width + w) * channels + c;
+}
+
+}  // namespace
+
+int main() {
+  Sizes z{};
+  z.n = BATCH, z.c = z.k = SIZE_C, z.h = SIZE_H, z.w = SIZE_W;
+  z.pad_top = PAD_H, z.pad_left = PAD_W;
+  z.p = (z.h + 2 * PAD_H - R) / STRIDE_H + 1, z.q = (z.w + 2 * PAD_W - S) / STRIDE_W + 1;
+  z.groups = SIZE_C / GROUP, z.group_c = z.group_k = GROUP;
+  std::mt19937 engine(1);
+  const std::size_t x_size = at(z.n, 0, 0, 0, z.h, z.w, z.c), y_size = at(z.n, 0, 0, 0, z.p, z.q, z.k),
+                    w_size = static_cast<std::size_t>(z.k) * R * S * GROUP;
+  const Tensor<u16> x = small_integers(x_size, engine), y = small_integers(y_size, engine),
+                    w = small_integers(w_size, engine), bias = small_integers(SIZE_C, engine);
+  // By loops: of each product of the convolution, where it belongs.
+  std::vector<double> y_sum(y_size), x_sum(x_size), w_sum(w_size);
+  for (int n = 0; n < z.n; ++n) {
+    for (int i = 0; i < z.p * z.q * z.k * R * S * GROUP; ++i) {
+      const int c = i % GROUP, s = i / GROUP % S, r = i / GROUP / S % R, k = i / GROUP / S / R % z.k;
+      const int q = i / GROUP / S / R / z.k % z.q, p = i / GROUP / S / R / z.k / z.q;
+      const int h = p * STRIDE_H - PAD_H + r, v = q * STRIDE_W - PAD_W + s;
+      if (h < 0 || h >= z.h || v < 0 || v >= z.w) continue;
+      const std::size_t in_x = at(n, h, v, k / GROUP * GROUP + c, z.h, z.w, z.c);
+      const std::size_t in_y = at(n, p, q, k, z.p, z.q, z.k), in_w = at(k, r, s, c, R, S, GROUP);
+      y_sum[in_y] += number(x.data[in_x]) * number(w.data[in_w]);
+      x_sum[in_x] += number(y.data[in_y]) * number(w.data[in_w]);
+      w_sum[in_w] += number(x.data[in_x]) * number(y.data[in_y]);
+    }
+  }
+#ifdef DIRECTION_bwd_w
+  Tensor<float> result(w_size * PARTS, NAN);
+  lanes::launch((z.k + 63) / 64 * PARTS, THREADS,
+                [&] { grouped_mma_weights(x.data, y.data, result.data, PARTS, z); });
+  for (std::size_t i = 0; i < w_size; ++i) {
+    double sum = 0;
+    for (int part = 0; part < PARTS; ++part) sum += result.data[part * w_size + i];
+    expect(sum, w_sum[i], "w", i);
+  }
+#else
+#ifdef DIRECTION_fwd
+  const u16* const in = x.data;
+  const std::vector<double>& sums = y_sum;
+#else
+  const u16* const in = y.data;
+  const std::vector<double>& sums = x_sum;
+#endif
+  Tensor<u16> result(sums.size(), element(NAN));
+  const int strips = (OUT_W + COLUMNS * PHASES(STRIDE_W) - 1) / (COLUMNS * PHASES(STRIDE_W));
+  const int bands = (OUT_H + ROWS * PHASES(STRIDE_H) - 1) / (ROWS * PHASES(STRIDE_H));
+  lanes::launch((z.n + IMAGES - 1) / IMAGES * bands * strips * ((z.c + 63) / 64), THREADS,
+                [&] { grouped_mma(in, w.data, result.data, bias.data, x.data, z); });
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const double own = HAS_BIAS ? number(bias.data[i % SIZE_C]) : 0,
+                 residual = HAS_RESIDUAL ? number(x.data[i]) : 0;
+    expect(number(result.data[i]), sums[i] + own + residual, "result", i);
+  }
+#endif
+  for (const auto* v = result.all.data(); v != result.all.data() + result.all.size(); ++v) {
+    if ((v < result.data || v >= result.data + result.count) &&
+        !std::isnan(sizeof *v == 2 ? number(static_cast<u16>(*v)) : static_cast<float>(*v)))
+      expect(0, 1, "written beyond", 0);
+  }
+  return wrong == 0 ? 0 : 1;
+}

@@ -1,0 +1,96 @@
+// The words of the portable kernels for the CPU, a thread for each of a block's, one block after the other:
+// to run kernels of CUDA's whose instructions for matrices tests/lanes/kernels/gpu/ says in C++.
+#pragma once
+#include <barrier>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+typedef long long i64;
+typedef unsigned int u32;
+typedef unsigned short u16;
+struct uint4 {
+  u32 x, y, z, w;
+};
+
+namespace lanes {
+constexpr int kWarp = 32;
+inline thread_local int thread = 0;
+inline int block = 0;
+inline std::unique_ptr<std::barrier<>> all;
+inline std::vector<std::unique_ptr<std::barrier<>>> warps;
+alignas(128) inline unsigned char memory[256 << 10];
+inline u32 words[64][kWarp][8];  // what the lanes of a warp show each other
+
+inline u32 (*mine())[8] { return words[thread / kWarp]; }
+inline void together() { warps[static_cast<std::size_t>(thread / kWarp)]->arrive_and_wait(); }
+
+// Local memory is NaN when a block begins.
+template <class Kernel>
+void launch(int blocks, int threads, Kernel kernel) {
+  all = std::make_unique<std::barrier<>>(threads);
+  warps.clear();
+  for (int i = 0; i < threads / kWarp; ++i) warps.push_back(std::make_unique<std::barrier<>>(kWarp));
+  std::vector<std::thread> pool;
+  for (int t = 0; t < threads; ++t) {
+    pool.emplace_back([=] {
+      thread = t;
+      for (int b = 0; b < blocks; ++b) {
+        if (t == 0) block = b, std::memset(memory, 0xff, sizeof memory);
+        all->arrive_and_wait();
+        kernel();
+        all->arrive_and_wait();
+      }
+    });
+  }
+  for (std::thread& t : pool) t.join();
+}
+}  // namespace lanes
+
+#define local_memory lanes::memory
+#define __shared__
+#define __align__(bytes)
+#define F_GLOBAL
+#define F_LOCAL
+#define F_DEVICE [[maybe_unused]] static
+#define F_DENSE_KERNEL(threads, blocks) static void
+#define F_INPUT(type, name) const type* name##_buffer
+#define F_OUTPUT(type, name) type* name##_buffer
+#define F_OPEN_INPUT(type, name) const type* const name = name##_buffer
+#define F_OPEN_OUTPUT(type, name) type* const name = name##_buffer
+#define F_BARRIER() lanes::all->arrive_and_wait()
+#define F_FOLLOW_PREVIOUS()
+#define F_BLOCK(axis) lanes::block
+#define F_THREAD() lanes::thread
+#define F_ALIGNED16 alignas(16)
+#define F_UNROLL
+#define F_NO_UNROLL
+#define F_EXP(x) expf(x)
+#define F_ERF(x) erff(x)
+#define F_TANH(x) tanhf(x)
+
+template <class To, class From>
+To bits_of(From v) {
+  To to;
+  static_assert(sizeof to == sizeof v);
+  std::memcpy(&to, &v, sizeof v);
+  return to;
+}
+#define F_BITS(x) bits_of<u32>(x)
+#define F_FROM_BITS(x) bits_of<float>(x)
+
+inline float load_f16(const u16* p, i64 i) { return static_cast<float>(bits_of<_Float16>(p[i])); }
+inline void store_f16(u16* p, i64 i, float v) { p[i] = bits_of<u16>(static_cast<_Float16>(v)); }
+inline float low_f16(u32 word) { return static_cast<float>(bits_of<_Float16>(static_cast<u16>(word))); }
+inline float high_f16(u32 word) { return low_f16(word >> 16); }
+inline u32 pair_f16(float low, float high) {
+  return bits_of<u16>(static_cast<_Float16>(low)) |
+         static_cast<u32>(bits_of<u16>(static_cast<_Float16>(high))) << 16;
+}
+inline void load4_u16(const u16* p, u16* v) { std::memcpy(v, p, 8); }
+inline void store4_u16(u16* p, const u16* v) { std::memcpy(p, v, 8); }
+inline void load8_u16(const u16* p, u16* v) { std::memcpy(v, p, 16); }
+inline void store8_u16(u16* p, const u16* v) { std::memcpy(p, v, 16); }
