@@ -22,12 +22,40 @@ __device__ __forceinline__ void store_pixels_if(float* to, const float (&v)[kCou
   }
 }
 
+// Which of a row's pixels a thread stores. Those that it has, where four side by side are aligned. Where pairs alone are it
+// stores each by itself; so that the threads that have a row store pairs side by side, not every second one, each exchanges
+// one of its two with the thread half of them further. Then it has pair number `first` and the one kAcross further.
+constexpr bool kExchanges = kStore < kRun;
+struct Share {
+  int column;  // the first one, of its consumer's
+  bool upper;
+  __device__ __forceinline__ Share(int column, int thread) : column(column) {
+    const int run = thread % 32 / 4 % kAcross;
+    upper = run >= kAcross / 2;
+    if constexpr (kExchanges) this->column += run % (kAcross / 2) * 4 + (upper ? 2 : 0) - run * kRun;
+  }
+  // From the first one to number `pixel`.
+  static __device__ __forceinline__ constexpr int offset(int pixel) {
+    return kExchanges ? pixel / 2 * 2 * kAcross + pixel % 2 : pixel;
+  }
+  __device__ __forceinline__ void exchange(float (&v)[kRun]) const {
+    if constexpr (!kExchanges) return;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float mine = upper ? v[2 + i] : v[i], other = upper ? v[i] : v[2 + i];
+      const float theirs = __shfl_xor_sync(0xffffffffu, other, kAcross * 2);
+      v[i] = upper ? theirs : mine, v[2 + i] = upper ? mine : theirs;
+    }
+  }
+};
+
 // consumer_row: the consumer's first one of the tile.
 __device__ __forceinline__ void finish_sums(const RowSums& sums, const Params& p, const Tile& t, unsigned, int,
                                             int consumer_row, int thread) {
   constexpr int kEights = kN / 8, kRuns = kRun / kStore;
   const lines::Pixel at = lines::first_pixel(kConfig.tile, thread);
-  const int h = t.h + consumer_row + at.row, w = t.w + at.column, k0 = t.k + thread % 4 * 2;
+  const Share share(at.column, thread);
+  const int h = t.h + consumer_row + at.row, w = t.w + share.column, k0 = t.k + thread % 4 * 2;
   const long long plane = static_cast<long long>(p.p) * p.q;
   const long long first = (static_cast<long long>(t.n) * p.k + k0) * plane + static_cast<long long>(h) * p.q + w;
   float* const y = static_cast<float*>(p.y) + first;
@@ -40,19 +68,21 @@ __device__ __forceinline__ void finish_sums(const RowSums& sums, const Params& p
       const float bias = load_bias(p, k0 + channel);
 #pragma unroll
       for (int row = 0; row < kRowsAThread; ++row) {
+        float v[kRun];
+#pragma unroll
+        for (int pixel = 0; pixel < kRun; ++pixel) v[pixel] = sums[pixel / 2][row][i * 4 + pixel % 2 * 2 + j];
+        share.exchange(v);
 #pragma unroll
         for (int run = 0; run < kRuns; ++run) {
-          const bool inside = k0 + channel < p.k && h + row < p.p && w + run * kStore < p.q;
-          const long long place = channel * plane + row * p.q + run * kStore;
+          const int offset = Share::offset(run * kStore);
+          const bool inside = k0 + channel < p.k && h + row < p.p && w + offset < p.q;
+          const long long place = channel * plane + row * p.q + offset;
           unsigned added[kStore] = {};
           if constexpr (kResidual) load_global_if<kStore * 4>(residual + place, added, inside);
           float out[kStore];
 #pragma unroll
-          for (int l = 0; l < kStore; ++l) {
-            const int pixel = run * kStore + l;
-            out[l] = finish_value(sums[pixel / 2][row][i * 4 + pixel % 2 * 2 + j], bias,
-                                  __uint_as_float(added[l]), p.slope);
-          }
+          for (int l = 0; l < kStore; ++l)
+            out[l] = finish_value(v[run * kStore + l], bias, __uint_as_float(added[l]), p.slope);
           store_pixels_if(y + place, out, inside);
         }
       }

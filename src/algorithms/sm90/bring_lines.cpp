@@ -57,27 +57,28 @@ void list(Lister& lister) {
   Tiling t;
   t.bring = Bring::lines;
   t.m_side = MSide::pixels;
+  const bool whole = tf32_parts(lister.problem()) == 1;
   for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
     t.schedule = schedule;
-    for (const WeightsIn weights_in : {WeightsIn::resident, WeightsIn::ring}) {
-      t.weights_in = weights_in;
-      for (const int channels : {32, 64, 128}) {
-        t.channels = channels;
-        if (t.resident() && !lister.may_stay(t)) continue;
-        for (const int rows : {1, 2}) {
-          for (const int width : {16, 32, 64, 128}) {
-            t.width = width;
-            t.height = 128 * rows / width * t.sharers();
-            for (const int k_block : {8, 16}) {
-              t.k_block = k_block;
-              if (t.sums() > 128) continue;
+    t.weights_in = t.cooperative() ? WeightsIn::ring : WeightsIn::resident;
+    for (const int channels : {32, 64, 128}) {
+      t.channels = channels;
+      if (t.resident() && (channels != 64 || !lister.may_stay(t))) continue;
+      for (const int rows : {1, 2}) {
+        for (const int width : {16, 32, 64, 128}) {
+          t.width = width;
+          t.height = 128 * rows / width * t.sharers();
+          if (t.sums() > 128 || t.height == 0) continue;
+          for (const int k_block : {8, 16}) {
+            t.k_block = k_block;
+            if (k_block == 8 && whole && rows == 1) continue;
+            t.split = 1;
+            if (channels > 32) fill(lister, t);
+            for (const int split : lister.splits(t)) {
+              t.split = split;
               fill(lister, t);
-              Tiling split = t;
-              for (const int blocks : lister.splits(t)) {
-                split.split = blocks;
-                fill(lister, split);
-              }
             }
+            t.split = 1;
           }
         }
       }

@@ -13,14 +13,14 @@ namespace {
 
 using namespace fitted;
 
-// Cycles of an instruction's first operand, which is read of a shared memory that moves its second, too.
-double first_operand(const KernelConfig& c) {
-  // In parts what goes through registers serves six instructions.
-  if (!c.through_registers() || (c.tile.bring == Bring::planes && c.parts == 2)) return kFirstOperand;
-  if (c.tile.bring == Bring::planes) return kThroughRegisters;
-  // A row is read once for all taps that it serves.
-  const double rows = lines::rows_a_thread(c.tile), read = rows + c.r - 1;
-  return kRowRead * read / (rows * 2 * c.taps() * (c.parts == 2 ? 3 : 1));
+// The products of lines: no instruction takes less than some cycles, and what shared memory moves beside
+// their second operands, rows that are read for all of their taps and what is loaded, slows them down.
+double line_cycles(const Tiling& t, const KernelConfig& c, const Traffic& w, double instructions) {
+  const double products = instructions * std::max(columns(c) / 2.0, kLeast);
+  if (c.parts == 2) return products * kLinesApart;
+  const double reads = w.blocks * w.row / 32 * t.sharers() * (lines::rows_a_thread(t) + c.r - 1) * kRowRead;
+  const bool shared = t.cooperative() && t.split == 1;
+  return (products + kReads * reads + kFills * w.loaded / kShared) * (shared ? kTilesShared : 1);
 }
 
 Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
@@ -30,19 +30,23 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   w.taps = static_cast<double>(p.r * p.s);
   w.fills = w.blocks * (t.flat() ? w.taps : 1);
   w.row = row_bytes(c);
+  w.pixel_rows = w.fills * (static_cast<double>(slot_bytes(c)) / w.row);
+  w.weight_rows = t.resident() ? 0 : w.blocks * w.taps * t.channels * c.parts;
+  w.loaded = w.pixel_rows * w.row + w.weight_rows * weight_row_bytes(c);
   const double instructions = w.blocks * w.taps * w.row / 32 * t.m_blocks() * t.n_blocks() * halves(c) *
                               t.sharers() / t.groups * (c.parts == 2 ? 3 : 1);
-  w.operands = instructions * (columns(c) / 4.0 + first_operand(c));
+  // In parts what goes through registers serves six instructions.
+  const bool through_registers = t.bring == Bring::planes && c.through_registers() && c.parts == 1;
+  w.operands = instructions * (columns(c) / 4.0 + (through_registers ? kThroughRegisters : kFirstOperand));
   w.products = std::max(instructions * columns(c) / 2.0, w.operands);
   if (t.groups > 1) w.products = std::max(w.products, instructions * kLeast);
-  if (sums_apart(c)) {
+  if (t.bring == Bring::lines) {
+    w.products = line_cycles(t, c, w, instructions);
+  } else if (sums_apart(c)) {
     // Another consumer's products fill some of the pause.
     w.products *= kApart;
     w.products += w.blocks * w.taps / taps_together(c) * (t.cooperative() ? kPause / 2 : kPause);
   }
-  w.pixel_rows = w.fills * (static_cast<double>(slot_bytes(c)) / w.row);
-  w.weight_rows = t.resident() ? 0 : w.blocks * w.taps * t.channels * c.parts;
-  w.loaded = w.pixel_rows * w.row + w.weight_rows * weight_row_bytes(c);
   return w;
 }
 
@@ -69,8 +73,8 @@ double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p) {
   double ms = min_bytes(p) / kBandwidth;
   if (c.nchw && !t.flat() && t.width * element < 32 && !whole_images(t, p))
     ms += results * element / kPartial;
-  if (t.bring == Bring::turned && p.y_w() * element % 32 != 0 && !whole_images(t, p))
-    ms += results * 64 / t.width / kSector;
+  const bool rows = t.bring == Bring::turned || t.bring == Bring::lines;
+  if (rows && p.y_w() * element % 32 != 0 && !whole_images(t, p)) ms += results * 64 / t.width / kSector;
   return ms;
 }
 

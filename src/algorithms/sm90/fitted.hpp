@@ -10,16 +10,21 @@ constexpr double kClock = 1.58e6;         // cycles a ms at full load: the chip 
 constexpr double kCool = 0.09;            // share by which it is faster where the units idle
 constexpr double kFirstOperand = 16;      // cycles to read the 64 rows of one instruction, before its columns
 constexpr double kThroughRegisters = 40;  //   where they come through registers
-constexpr double kRowRead =
-    56;                        // cycles to read a row of 8 channels for all of its taps: counted, not fitted
-constexpr double kLeast = 26;  // cycles of an instruction of few columns, one group's
-constexpr double kStreamed = 1.02;  // weights that do not stay: slower by so much
+constexpr double kLeast = 26;             // cycles of an instruction of few columns, one group's
+constexpr double kStreamed = 1.02;        // weights that do not stay: slower by so much
 constexpr double kApart = 0.9;      // of nearly fp32's products: their operands are read again and again
 constexpr double kPause = 150;      // cycles until the last of its sums apart is added
 constexpr double kLatency = 1500;   // cycles, once: a block's first load and last store, which nothing hides
 constexpr double kLaunch = 0.0008;  // ms of a kernel, beside its work
 constexpr double kBandwidth = 6e9;  // bytes a ms: memory and the last cache together, which hold much of it
 constexpr double kOverlap = 0.55;   // what is lost of the shorter of arithmetic and bytes
+
+// Lines, of which a row is read for all of its taps.
+constexpr double kRowRead = 56;        // cycles to read a consumer's row of 8 channels: counted
+constexpr double kReads = 0.15;        //   share of them that shows,
+constexpr double kFills = 0.4;         //   and of those in which shared memory is filled
+constexpr double kTilesShared = 1.06;  // where two consumers share a tile: slower by so much
+constexpr double kLinesApart = 1.1;    // of nearly fp32's products: summed apart row by row
 
 // What the copy engine loads.
 constexpr double kL2 = 58;           // bytes a cycle from the last cache
