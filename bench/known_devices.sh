@@ -6,10 +6,11 @@
 # driver, verdicts hold for one device and driver. What the first phase left out, the second compiles. Code holds for
 # the device code it was made of, so this belongs before a release.
 #
-# Run it in the repository's root, with the command built in build/ or named by FALTUNG. JOBS problems are worked at
-# side by side (as many as there are processors); WITHIN=60s begins nothing after so long: what most callers ask for
-# comes first, and what was done by then is there. MATHS="f16 tf32" and DIRECTIONS="fwd" do less. Phase one goes on
-# where it stopped, or with ANEW=1 from nothing. The verdicts that the pack has on other devices stay in it.
+# Run it in the repository's root, with the command built in build/ or named by FALTUNG. Of the problems, in the order of
+# their value to callers, the first FIRST are taken: as many as keep the Python package below 8 MB. JOBS of them are worked
+# at side by side (as many as there are processors); WITHIN=60s begins none after so long: what was done by then is there.
+# MATHS="f16 tf32" and DIRECTIONS="fwd" do less. What phase one compiled before and is the same now is not compiled again
+# (with ANEW=1 all is). The verdicts that the pack has stay in it (with ANEW=1 they do not).
 set -euo pipefail
 FALTUNG=${FALTUNG:-build/tools/faltung} within=${WITHIN:-10000m} pack=${PACK:-share/known_devices.pack}
 here=${FOLDER:-build/known_devices}
@@ -67,30 +68,30 @@ problems() {
 }
 # prepare DEVICE: what no kernel supports is no reason to stop; trials check.
 prepare() {
-  "$FALTUNG" prepare --device "$1" --suite "$here/problems.csv" --within "$within" "${jobs[@]}" || (($? == 1))
+  "$FALTUNG" prepare --device "$1" --suite "$here/problems.csv" --within "$within" "${jobs[@]}" "${@:2}" || (($? == 1))
 }
 
 mkdir -p "$here"
 common >"$here/common.csv"
-problems >"$here/problems.csv"
-export FALTUNG_STORE=$here/store FALTUNG_KNOWN_DEVICES=none
+problems >"$here/all.csv"
+head -n "$((${FIRST:-3500} + 1))" "$here/all.csv" >"$here/problems.csv"
+code=$here/code.pack
+FALTUNG_STORE=$(mktemp -d)
+export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none
+trap 'rm -rf "$FALTUNG_STORE"' EXIT
 if [ "$1" = compile ]; then
-  [ -z "${ANEW:-}" ] || rm -rf "$here/store"
-  prepare "nvrtc:${ARCHITECTURE:-sm_90a}"
-  "$FALTUNG" store export "$here/code.pack"
+  if [ -z "${ANEW:-}" ] && [ -e "$code" ]; then FALTUNG_KNOWN_DEVICES=$code; fi
+  prepare "nvrtc:${ARCHITECTURE:-sm_90a}" --keep-shipped
+  "$FALTUNG" store export "$code"
   exit
 fi
-
-FALTUNG_STORE=$(mktemp -d)
-export FALTUNG_STORE
-trap 'rm -rf "$FALTUNG_STORE"' EXIT
 if [ -z "${ANEW:-}" ] && [ -e "$pack" ]; then
   "$FALTUNG" store import "$pack"
   "$FALTUNG" store clear kernel >/dev/null
 fi
-if [ -e "$here/code.pack" ]; then FALTUNG_KNOWN_DEVICES=$here/code.pack; fi
+if [ -e "$code" ]; then FALTUNG_KNOWN_DEVICES=$code; fi
 for device in "$@"; do prepare "$device"; done
-if [ -e "$here/code.pack" ]; then "$FALTUNG" store import "$here/code.pack"; fi
+if [ -e "$code" ]; then "$FALTUNG" store import "$code"; fi
 for kind in trials lock; do "$FALTUNG" store clear $kind >/dev/null; done
 "$FALTUNG" store export "$pack"
 ls -l "$pack"

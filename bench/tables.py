@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 """The tables of docs/performance/ for one device: what a caller gets by default, beside the vendor's library.
 
-    bench/tables.py [--device cpu] [--build build] [--budget 500ms] [--quick] [--measure | --write FILE] [SECTION...]
+    bench/tables.py [--device cpu] [--build build] [--budget 500ms] [--quick] [--compile | --measure | --write FILE] [SECTION...]
 
-Each section is a list of problems, timed by `faltung bench` twice with the peer in turn: `plan`, the engine's choice
-without measuring, from a store without timings; and `find`, after the candidates were measured for --budget a problem.
-On a GPU the kernels that find will time are compiled and tried before, on all processors, so that its budget goes into
-timing.
-Both ways go to BUILD/tables/DEVICE/ as CSV; --write puts all that is there into a page, and --measure stops before that.
+Each section is a list of problems, timed by one `faltung bench` with the peer in turn: `plan`, the engine's choice without
+measuring, from a store without timings; and `find`, after the candidates were measured for --budget a problem.
+On a GPU the kernels that find will time first (--kernels) are compiled and tried before, on all processors, so that its budget
+goes into timing. --compile does no more than compile them, for --architecture, on a machine that need not have the GPU: into
+BUILD/tables/DEVICE/code.pack, which then is taken.
+What was measured goes to BUILD/tables/DEVICE/ as CSV; --write puts all that is there into a page, and --measure stops before that.
 --quick takes two rows a list, briefly: it shows that everything runs, not how fast. --list names the sections.
 """
 import argparse
-import concurrent.futures
-import copy
 import csv
 import datetime
+import io
 import json
 import math
 import os
@@ -95,12 +95,33 @@ def without(command, *options):
     return [x for before, x in zip([""] + command, command) if x not in options and before not in options]
 
 
+def plan_and_find(text):
+    """What --beside-plan printed as two tables: where plan chose as find did, its row is in both."""
+    head, *lines = csv.reader(text.splitlines()) if text else [[]]
+    ways = {"plan": {}, "find": {}}
+    for line in lines:
+        cells = dict(zip(head, line))
+        row = (cells["suite"], cells["name"])
+        if cells["chosen"] != "0":
+            ways["find"][row] = line
+        if cells["chosen"] == "0" or row not in ways["plan"]:
+            ways["plan"][row] = line
+    out = {}
+    for way, rows in ways.items():
+        file = io.StringIO()
+        csv.writer(file, lineterminator="\n").writerows([head, *rows.values()])
+        out[way] = file.getvalue()
+    return out
+
+
 class Measurer:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
         self.env = dict(os.environ)
         self.env.setdefault("FALTUNG_PEER_PATH", f"{options.build}/bench/peers")
-        self.kernels = folder / "kernels"
+        self.kernels, self.code = folder / "kernels", folder / "code.pack"
+        if self.code.exists() and not options.compile:
+            self.env["FALTUNG_KNOWN_DEVICES"] = str(self.code)
         self.peers = {}  # what they call themselves; empty for one that cannot be run here
 
     def rows(self, arguments, store):
@@ -110,26 +131,15 @@ class Measurer:
             print(f"{shlex.join(arguments)}:\n{done.stderr}", file=sys.stderr)
         return done.stdout
 
-    def compile(self, sections):
-        """What find compiles and tries for these sections, in a file that a store imports: no timings are among it."""
+    def prepare(self, sections, device, file):
+        """What find times first of these sections, into a file that a store imports: no timings are among it."""
         with tempfile.TemporaryDirectory() as folder:
-            def find(task):
-                section, number, some = task
-                short = copy.copy(section)
-                rows = [rows_of(suite, slice(number, None, some), f"{folder}/{section.name}_{number}")
-                        for suite in section.suites]
-                short.suites = [suite for suite in rows if suite]
-                if not short.suites:  # fewer rows than processes
-                    return
-                command = short.bench(self.options.build, self.options.device, ["--budget", "1500ms"])
-                command[1] = "find"
+            for section in sections:
+                command = section.bench(self.options.build, device, ["--kernels", str(self.options.kernels)])
+                command[1] = "prepare"
                 self.rows(without(command, "--min-time", "--repeat"), f"{folder}/store")
-            some = max(1, os.cpu_count() // 3)  # a find of this budget compiles two or three at once itself
-            with concurrent.futures.ThreadPoolExecutor(some) as pool:
-                list(pool.map(find, [(section, number, some) for section in sections for number in range(some)]))
-            for timings in ("trials", "lock"):
-                self.store("clear", timings, store=f"{folder}/store")
-            self.store("export", str(self.kernels), store=f"{folder}/store")
+                print(f"{section.title}: prepared", flush=True)
+            self.store("export", str(file), store=f"{folder}/store")
 
     def store(self, *arguments, store):
         self.rows([f"{self.options.build}/tools/faltung", "store", *arguments], store)
@@ -143,12 +153,14 @@ class Measurer:
                 section.suites = [rows_of(suite, slice(0, 2), store) for suite in section.suites]
                 more = ["--min-time", "5ms", "--repeat", "3"]
             beside = ["--vs", section.peer] if self.peers[section.peer] else []
-            ways = {"plan": beside, "find": ["--budget", "100ms" if self.options.quick else self.options.budget, *beside]}
+            ways = {"find": ["--budget", "100ms" if self.options.quick else self.options.budget, "--beside-plan", *beside]}
             if section.also and beside:
                 ways["also"] = ["--vs", section.also]
             for way, extra in ways.items():
                 command = section.bench(self.options.build, self.options.device, [*more, *extra, "--csv", "-"])
-                (self.folder / f"{section.name}.{way}.csv").write_text(self.rows(command, f"{store}/store"))
+                rows = self.rows(command, f"{store}/store")
+                for name, text in (plan_and_find(rows) if way == "find" else {way: rows}).items():
+                    (self.folder / f"{section.name}.{name}.csv").write_text(text)
         print(section.title, flush=True)
 
     def machine(self, peers):
@@ -159,7 +171,9 @@ class Measurer:
         about["date"] = datetime.date.today().isoformat()
         for peer in peers:
             program = pathlib.Path(self.env["FALTUNG_PEER_PATH"]) / f"faltung-peer-{peer}"
-            hello = subprocess.run([program], input="", cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
+            hello = ""
+            if program.exists():
+                hello = subprocess.run([program], input="", cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
             self.peers[peer] = hello.splitlines()[0].removeprefix("peer 1 ") if hello else ""
             about[f"peer {peer}"] = self.peers[peer] or f"no {peer}, which is not there"
         (self.folder / "machine.json").write_text(json.dumps(about, indent=1))
@@ -322,6 +336,9 @@ def main():
     parser.add_argument("--build", default="build")
     parser.add_argument("--budget", default="500ms")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--kernels", type=int, default=8, help="so many of a GPU's are compiled and tried before find")
+    parser.add_argument("--compile", action="store_true", help="compile those, and no more")
+    parser.add_argument("--architecture", default="sm_90a")
     parser.add_argument("--measure", action="store_true", help="no page")
     parser.add_argument("--write", metavar="FILE", help="the page, of what was measured before; lists that were not stay in it as they are")
     parser.add_argument("--list", action="store_true")
@@ -336,11 +353,14 @@ def main():
         parser.error(f"no section {', '.join(sorted(unknown))}; --list names them")
     folder = pathlib.Path(options.build) / "tables" / options.device.replace(":", "_")
     folder.mkdir(parents=True, exist_ok=True)
+    measurer = Measurer(options, folder)
+    if options.compile:
+        measurer.prepare(chosen, f"nvrtc:{options.architecture}", measurer.code)
+        return 0
     if not options.write:
-        measurer = Measurer(options, folder)
         measurer.machine(sorted({s.peer for s in chosen}))
         if options.device != "cpu" and not options.quick:
-            measurer.compile(chosen)
+            measurer.prepare(chosen, options.device, measurer.kernels)
         for section in chosen:
             measurer.measure(section)
     if not options.measure:

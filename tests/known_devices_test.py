@@ -90,6 +90,12 @@ def by_nvrtc(folder):
           [p.split(" ")[0] for p in machines[1].payloads("kernel")], "the same source gave other code")
     keys = " ".join(file.read_text() for file in (machines[0].store / "kernel").glob("*"))
     check(re.search(r'"key": "cuda-sm_90a-nvrtc\d+\.\d+\\n', keys), "the key is not the architecture's and the compiler's alone")
+    pack = folder / "nvrtc.pack"
+    machines[0].run("store", "export", str(pack))
+    for keeps, kernels in (([], 0), (["--keep-shipped"], machines[0].count("kernel"))):
+        machine = Machine(folder, f"kept{kernels}", pack)
+        said = machine.run(*prepare, *keeps)
+        check(" 0 compiled now" in said and machine.count("kernel") == kernels, f"{keeps}: {machine.count('kernel')} kept, {said}")
     # The same for H100 and H200: no line of it is the device's or the driver's.
     check("H200" not in keys and "driver" not in keys, "the key has a device or its driver")
 

@@ -8,9 +8,11 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "src/finder/engine.hpp"
 #include "src/store/hex.hpp"
+#include "src/store/likeness.hpp"
 #include "src/store/store.hpp"
 #include "tests/scratch.hpp"
 
@@ -189,6 +191,30 @@ TEST_F(PackTest, ManyBlocksAreReadInAnyOrder) {
     EXPECT_TRUE(same(pack.get(record.kind, record.key).value(), record)) << record.key;
   }
   EXPECT_EQ(all(pack, "kernel").size(), 24u);
+}
+
+// Of three families, whose words lie at other places in each member.
+TEST(Likeness, WhatSharesWordsLiesSideBySide) {
+  constexpr std::size_t kFamilies = 3, kMembers = 8, kWords = 400;
+  std::vector<std::string> texts(kFamilies * kMembers);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::size_t family = i % kFamilies, member = i / kFamilies;
+    for (std::size_t j = 0; j < kWords; ++j) {
+      const std::size_t word = (j + 37 * member) % kWords;
+      std::string text =
+          std::to_string(word % 10 == member ? 1000000 + i : 1000 * family + word) + "................";
+      texts[i] += text.substr(0, 16);
+    }
+  }
+  const std::vector<std::size_t> order = order_of_likeness(texts);
+  ASSERT_EQ(order.size(), texts.size());
+  int changes = 0;
+  for (std::size_t i = 1; i < order.size(); ++i) changes += order[i] % kFamilies != order[i - 1] % kFamilies;
+  EXPECT_EQ(changes, kFamilies - 1);
+  EXPECT_EQ(std::set<std::size_t>(order.begin(), order.end()).size(), texts.size());
+  EXPECT_EQ(order.front(), 0u);
+  EXPECT_TRUE(order_of_likeness({}).empty());
+  EXPECT_THAT(order_of_likeness({"", "a", ""}), ElementsAre(0u, 1u, 2u));
 }
 
 TEST_F(PackTest, OpeningOneReadsItsHeadAlone) {

@@ -42,7 +42,7 @@ struct BenchOptions {
   Arguments arguments;
   Machine machine;
   std::string peer, budget, min_time = "200ms";
-  bool find = false, all_algorithms = false, no_check = false;
+  bool find = false, beside_plan = false, all_algorithms = false, no_check = false;
   int repeat = 9;
 };
 
@@ -69,6 +69,7 @@ class Bench {
     measure_options_.seed = options_.arguments.seed();
     measure_options_.check = !options_.no_check;
     measure_options_.all_algorithms = options_.all_algorithms;
+    measure_options_.beside_plan = options_.beside_plan;
     measure_options_.find = options_.find || !options_.budget.empty();
     if (!options_.budget.empty()) {
       measure_options_.request.budget_ms = parse_duration_ms("--budget", options_.budget);
@@ -304,6 +305,8 @@ void declare_bench(const Command& command) {
   command.option("--vs", options->peer, "Time this peer in turn with us, e.g. onednn").type("PEER");
   command.flag("--find", options->find, "Measure the candidates first, for 2 s unless --budget says");
   command.option("--budget", options->budget, "Measure the candidates first, for so long").type("TIME");
+  command.flag("--beside-plan", options->beside_plan,
+               "Also what a plan would take without these measurements, in turn with it");
   command.option("--repeat", options->repeat, "Blocks of runs").within(1, 1000).shows_default();
   command.option("--min-time", options->min_time, "Of runs, over all blocks").type("TIME").shows_default();
   command.flag("--no-check", options->no_check, "Do not check the results");

@@ -144,6 +144,7 @@ Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions
   Measurement out;
   const Request& request = options.request;
   EngineImpl& impl = Internals::impl(engine);
+  const PlanPointer unmeasured = options.beside_plan ? impl.plan(problem, request) : nullptr;
   if (options.find) engine.find(problem, request);
   const auto begin = Clock::now();
   const PlanPointer chosen = impl.plan(problem, request);
@@ -154,11 +155,16 @@ Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions
   // Who computes the reference: our own workers, which then sleep, or on a GPU every processor.
   const auto parallel = settled.on_cpu() ? impl.workers(settled.threads)
                                          : std::make_shared<const Parallel>(available_processors());
-  const Oracle oracle(problem, Data::random, options.seed, kProducts);
+  const Oracle oracle(problem, Data::random, options.seed, kProducts, parallel.get());
   Arena arena(device, oracle, std::min(2 * device.info().cache_bytes, kMostArena), kMostSets);
   out.sets = arena.sets();
 
-  std::vector<Made> plans{{chosen, find_candidate(chosen->kernel(), problem, settled.target()).accuracy}};
+  const auto with_accuracy = [&](const PlanPointer& plan) {
+    return Made{plan, find_candidate(plan->kernel(), problem, settled.target()).accuracy};
+  };
+  std::vector<Made> plans{with_accuracy(chosen)};
+  if (unmeasured != nullptr && unmeasured->kernel() != chosen->kernel())
+    plans.push_back(with_accuracy(unmeasured));
   if (options.all_algorithms) {
     const Selection selection = impl.candidates(settled);
     out.refusals = selection.refusals;

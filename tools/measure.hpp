@@ -19,6 +19,7 @@ struct MeasureOptions {
   std::uint64_t seed = 1;
   bool check = true;
   bool find = false;            // measure the candidates first and let the fastest answer
+  bool beside_plan = false;     // an entry for what would answer without that, too
   bool all_algorithms = false;  // one entry for each algorithm
 };
 

@@ -26,7 +26,7 @@ struct PrepareOptions {
   Machine machine;
   std::string within = "10000m";
   int kernels = 1, jobs = 0;
-  bool problems = false;
+  bool problems = false, keeps = false;
 };
 
 class Preparation {
@@ -82,7 +82,8 @@ class Preparation {
     for (std::size_t i; (i = next_++) < rows_.size() && Clock::now() < end_ && !interrupted();) {
       std::vector<Report> reports;
       try {
-        reports = Internals::impl(engine).prepare(rows_[i].problem, request, options_.kernels);
+        reports =
+            Internals::impl(engine).prepare(rows_[i].problem, request, options_.kernels, options_.keeps);
       } catch (const Error& error) {
         reports.push_back(report_of(Outcome::declined, error.what(), ""));
       }
@@ -136,6 +137,8 @@ void declare_prepare(const Command& command) {
       .type("N")
       .within(1, 1024);
   command.option("--within", options->within, "No problem is begun after so long").type("TIME");
+  command.flag("--keep-shipped", options->keeps,
+               "Code that came with the package is put into the store, too");
   command.flag("--problems", options->problems, "Only print the problems, as a list that --suite takes");
   options->machine.add_options(command);
   command.runs([options] {

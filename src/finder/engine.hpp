@@ -23,8 +23,9 @@ class EngineImpl {
   Choice find(const Problem& problem, const Request& request, const Progress& progress);
   Choice explain(const Problem& problem, const Request& request);
   // The kernels that a plan takes first, or with more than one those that find would time first, compiled
-  // and, where the device runs, tried: a report for each, until so many are ready.
-  std::vector<Report> prepare(const Problem& problem, const Request& request, int kernels);
+  // and, where the device runs, tried: a report for each, until so many are ready. keeps: the store itself
+  // has their code then, and not what was shipped alone.
+  std::vector<Report> prepare(const Problem& problem, const Request& request, int kernels, bool keeps);
 
   void on_warning(std::function<void(const std::string&)> warn);
 

@@ -1,12 +1,24 @@
 // Engine::prepare: what later plans need, compiled and tried before they are asked for.
-#include <span>
+#include <variant>
 
 #include "src/finder/engine.hpp"
 #include "src/finder/report.hpp"
 
 namespace faltung {
+namespace {
 
-std::vector<Report> EngineImpl::prepare(const Problem& problem, const Request& request, int kernels) {
+void keep_code(const Recipe& recipe, const jit::Session& session) {
+  for (const std::vector<Step>* steps : {&recipe.pack, &recipe.steps}) {
+    for (const Step& step : *steps) {
+      if (const auto* launch = std::get_if<Launch>(&step.work)) session.keep(launch->source);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Report> EngineImpl::prepare(const Problem& problem, const Request& request, int kernels,
+                                        bool keeps) {
   const Settled s(problem, request);
   const Selection selection = candidates(s);
   const Trials trials(store_, s.problem, s.device->info(), s.threads);
@@ -21,7 +33,9 @@ std::vector<Report> EngineImpl::prepare(const Problem& problem, const Request& r
       if (s.device->runs() && !trust_.admit(*candidate, s)) {
         report = report_of(Outcome::quarantined, "its trial failed", candidate->kernel());
       } else {
-        report.compile_ms = make_plan(s, *candidate)->compile_ms();
+        const std::shared_ptr<const PlanImpl> plan = make_plan(s, *candidate);
+        report.compile_ms = plan->compile_ms();
+        if (keeps) keep_code(plan->recipe(), jit::Session(*s.device, store_));
         ++ready;
       }
     } catch (const NoWorker&) {

@@ -59,8 +59,17 @@ Built& built() {
 
 }  // namespace
 
+std::string Session::key(const Source& source) const {
+  return device_.info().key_of_code() + "\n" + source.entry + "\n" + source.digest();
+}
+
+void Session::keep(const Source& source) const {
+  const std::string key = this->key(source);
+  if (const std::optional<std::string> record = store_.get("kernel", key)) store_.put("kernel", key, *record);
+}
+
 Program Session::build(const Source& source) const {
-  const std::string key = device_.info().key_of_code() + "\n" + source.entry + "\n" + source.digest();
+  const std::string key = this->key(source);
   const std::string here = device_.info().id + "\n" + key;
   {
     const std::lock_guard lock(built().mutex);

@@ -43,9 +43,12 @@ class Session {
   // Compiled on this device by this process before, else by an earlier one (the store's), else now. The
   // store's key is the device's for code (its architecture and compiler) and the source's digest.
   Program build(const Source& source) const;
+  // Puts the code into the store itself where it is known of what was shipped.
+  void keep(const Source& source) const;
   Device& device() const { return device_; }
 
  private:
+  std::string key(const Source& source) const;
   Device& device_;
   Store& store_;
 };
