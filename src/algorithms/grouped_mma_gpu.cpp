@@ -71,7 +71,7 @@ constexpr Tile kTiles[] = {{7, 16, 1}, {8, 16, 1}, {14, 16, 1}, {7, 8, 4},  {7, 
                            {4, 16, 1}, {2, 16, 1}, {14, 32, 1}, {8, 32, 1}, {7, 32, 1}, {4, 32, 1},
                            {2, 32, 1}, {7, 8, 1},  {4, 8, 1},   {7, 56, 1}, {4, 56, 1}, {14, 56, 1}};
 constexpr TileTable<Tile> kTable("grouped_mma_gpu", kTiles);
-constexpr int kMostPatchRows = 16;    // as the kernel's text has them
+constexpr int kMostPatchRows = 16;    // all is unrolled
 constexpr i64 kMostBytes = 99 << 10;  // that every chip since Ampere has
 
 // Of each 64 channels, how many patches there are.
