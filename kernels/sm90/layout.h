@@ -84,7 +84,8 @@ FALTUNG_BOTH constexpr long long part_stride(const KernelConfig& c) {
   return aligned(slot_bytes(c), kAlignment);
 }
 FALTUNG_BOTH constexpr long long slot_stride(const KernelConfig& c) {
-  return part_stride(c) * (c.through_registers() ? 1 : c.parts);
+  return part_stride(c) *
+         (c.tile.bring == Bring::lines ? 1 : c.parts);  // of lines parts are made in registers
 }
 
 // Of one row of the weights: an output channel's block of channels, of its own group. Those that stay beside

@@ -28,8 +28,8 @@ std::string unfit(const Tiling& t, const Problem& p) {
   if (tf32_parts(p) == 1 && (reads % 2 != 0 || reads < 4))
     return "of a block of channels an even number of rows is read, four or more";
   // Beside its sums it has others apart, and its pixels' high and low parts.
-  if (tf32_parts(p) == 2 && (rows_a_thread > 1 || t.channels > 64))
-    return "lines multiplied in parts take one row a thread and up to 64 channels";
+  if (tf32_parts(p) == 2 && (rows_a_thread > 1 || t.channels > 64 || t.k_block != 8))
+    return "lines multiplied in parts take one row a thread, up to 64 channels and 8 at a time";
   if (t.channels % 32 != 0 || t.channels * std::min<i64>(rows_a_thread, p.r) > 256)
     return "sums are of a multiple of 32 channels, up to 256 an instruction";
   if (!t.cooperative() && !t.resident()) return "consumers that take a tile each keep their weights";
