@@ -30,8 +30,9 @@ struct PrepareOptions {
   bool problems = false, keeps = false;
 };
 
-// What a thread starts has the thread's processors: so each worker computes its references on a share of them,
-// and not each on all. Before, 4 workers passed 18 trials a second on an H200 with 16 processors, 14 passed 19.
+// What a thread starts has the thread's processors: so each worker computes its references on a share of
+// them, and not each on all. Before, 4 workers passed 18 trials a second on an H200 with 16 processors, 14
+// passed 19.
 void keep_to_share(int job, int jobs) {
   cpu_set_t all, own;
   CPU_ZERO(&own);
