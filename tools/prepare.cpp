@@ -1,5 +1,6 @@
 // faltung prepare: compiles and tries what plans of these problems need, before they are asked for.
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -29,6 +30,22 @@ struct PrepareOptions {
   bool problems = false, keeps = false;
 };
 
+// What a thread starts has the thread's processors: so each worker computes its references on a share of
+// them, and not each on all. Before, 4 workers passed 18 trials a second on an H200 with 16 processors, 14
+// passed 19.
+void keep_to_share(int job, int jobs) {
+  cpu_set_t all, own;
+  CPU_ZERO(&own);
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+  const int count = CPU_COUNT(&all);
+  for (int cpu = 0, number = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &all)) continue;
+    if (number % jobs == job || (jobs > count && job % count == number)) CPU_SET(cpu, &own);
+    ++number;
+  }
+  sched_setaffinity(0, sizeof own, &own);
+}
+
 class Preparation {
  public:
   explicit Preparation(PrepareOptions& options)
@@ -52,7 +69,14 @@ class Preparation {
     measure_ceilings();
     const int jobs = options_.jobs > 0 ? options_.jobs : available_processors();
     std::vector<std::thread> threads;
-    for (int i = 0; i < jobs; ++i) threads.emplace_back([this] { take(); });
+    const std::shared_ptr<Device> device = options_.arguments.device();
+    const bool shares = jobs > 1 && device->runs() && device->info().kind == "gpu";
+    for (int i = 0; i < jobs; ++i) {
+      threads.emplace_back([this, i, jobs, shares] {
+        if (shares) keep_to_share(i, jobs);
+        take();
+      });
+    }
     for (std::thread& thread : threads) thread.join();
     line_.clear();
     options_.machine.close();
