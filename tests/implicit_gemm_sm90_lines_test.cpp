@@ -18,7 +18,7 @@
 namespace faltung::sm90 {
 namespace {
 
-constexpr const char* kServed = "fwd:n128c64h256w256k64r3s3:pad1:f32:nchw:math=tf32";
+constexpr const char* kInLines = "fwd:n128c64h256w256k64r3s3:pad1:f32:nchw:math=tf32";
 
 std::vector<Tiling> lines_of(const Problem& p) {
   std::vector<Tiling> all = tilings(p, kChip);
@@ -75,7 +75,7 @@ TEST(ImplicitGemmSm90Lines, EveryPixelIsRead) {
 
 TEST(ImplicitGemmSm90Lines, TheyServeFiltersOfUpToThree) {
   for (const char* text :
-       {kServed, "fwd:n128c64h256w256k64r3s3:f32:nchw:math=tf32:bias:relu:residual",
+       {kInLines, "fwd:n128c64h256w256k64r3s3:f32:nchw:math=tf32:bias:relu:residual",
         "fwd:n1c256h224w224k256r3s3:f32:nchw:math=tf32", "fwd:n3c5h9w12k7r2s3:pad1:f32:nchw:math=tf32",
         "fwd:n2c64h8w12k64r1s3:f32:nchw:math=tf32", "fwd:n2c64h8w12k128r3s3:pad1:g2:f32:nchw:math=tf32",
         "fwd:n2c64h20w20k64r3s3:dil1x2:pad1x2:f32:nchw:math=tf32",
@@ -115,14 +115,14 @@ TEST(ImplicitGemmSm90Lines, TheyServeFiltersOfUpToThree) {
       {"lines_bt64x32x8_k8_pp_px_xs4_wres", "fwd:n2c64h64w64k64r3s3:dil1x5:pad1x5:f32:nchw:math=tf32",
        "four columns"},
       {"lines_bt64x128x1_k8_pp_px_xs4_wres", "fwd:n2c64h64w64k64r1s3:f32:nchw:math=tf32", "an even number"},
-      {"lines_bt64x32x8_k8_pp_px_st4", kServed, "keep their weights"},
-      {"lines_bt64x32x8_k8_pp_px_xs3_wres", kServed, "of their own"},
-      {"lines_bt64x32x4_k8_co_px_st4", kServed, "one or two rows"},
-      {"lines_bt64x8x32_k8_pp_px_xs4_wres", kServed, "16, 32, 64 or 128"},
-      {"lines_bt48x32x16_k8_co_px_st4", kServed, "multiple of 32"},
-      {"lines_bt64x32x8_k8_pp_xs4_wres", kServed, "or from registers"},
-      {"lines_bt64x32x16_k8_co_px_st2_sk2", kServed, "take their place"},
-      {"lines_bt64x32x16_k16_co_px_st3", kServed, "shared memory"},
+      {"lines_bt64x32x8_k8_pp_px_st4", kInLines, "keep their weights"},
+      {"lines_bt64x32x8_k8_pp_px_xs3_wres", kInLines, "of their own"},
+      {"lines_bt64x32x4_k8_co_px_st4", kInLines, "one or two rows"},
+      {"lines_bt64x8x32_k8_pp_px_xs4_wres", kInLines, "16, 32, 64 or 128"},
+      {"lines_bt48x32x16_k8_co_px_st4", kInLines, "multiple of 32"},
+      {"lines_bt64x32x8_k8_pp_xs4_wres", kInLines, "or from registers"},
+      {"lines_bt64x32x16_k8_co_px_st2_sk2", kInLines, "take their place"},
+      {"lines_bt64x32x16_k16_co_px_st3", kInLines, "shared memory"},
   };
   for (const auto& d : declined) {
     EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
@@ -132,7 +132,7 @@ TEST(ImplicitGemmSm90Lines, TheyServeFiltersOfUpToThree) {
 
 TEST(ImplicitGemmSm90Lines, NothingIsTurned) {
   static const FakeDevice hopper("fake:hopper", "sm_90a");
-  for (const char* text : {kServed, "bwd_d:n3c64h16w16k64r3s3:pad1:f32:nchw:math=tf32"}) {
+  for (const char* text : {kInLines, "bwd_d:n3c64h16w16k64r3s3:pad1:f32:nchw:math=tf32"}) {
     const Problem p = parse_problem(text);
     const Candidate c = find_algorithm("implicit_gemm_sm90")
                             .candidate(p, "lines_bt64x32x8_k8_pp_px_xs4_wres", {hopper.info(), 1});
@@ -149,7 +149,7 @@ TEST(ImplicitGemmSm90Lines, NvrtcCompilesThemForTheMatrixUnits) {
   const struct {
     const char *problem, *tiling;
   } kinds[] = {
-      {kServed, "lines_bt64x32x8_k8_pp_px_xs6_wres"},
+      {kInLines, "lines_bt64x32x8_k8_pp_px_xs6_wres"},
       {"fwd:n128c64h256w256k64r3s3:f32:nchw:math=tf32:bias:residual:gelu",
        "lines_bt64x64x4_k8_pp_px_xs4_wres"},
       {"fwd:n1c256h224w224k256r3s3:f32:nchw:math=tf32:bias:silu", "lines_bt64x32x16_k16_co_px_st2"},

@@ -236,8 +236,9 @@ TEST(WeightsGradientSm90, ProducersAreChosenOnceAndClustersWaitForNoMemory) {
     const Binary binary = Nvrtc::get()->compile(source(tile, problem).whole(), "sm_90a");
     expect_good_code(binary, name);
     const auto count = [&](const Operation& o) { return count_instructions(binary.code, o); };
-    if (tile.kind != Kind::lines)
+    if (tile.kind != Kind::lines) {
       EXPECT_TRUE(count(kElect) > 0 && count(kElect) == count(kElectAlways)) << name;
+    }
     // But what warps turn is fenced for the matrix units.
     EXPECT_EQ(count(kMembar), config(tile, problem).turns() ? 1 : 0) << name;
   }
