@@ -175,7 +175,8 @@ TEST_P(Plans, RunFromManyThreadsAtOnce) {
 }
 
 TEST_P(Plans, RunOnTheCallersThreads) {
-  each([&](const Problem& p, const Candidate&, const std::shared_ptr<const PlanImpl>& plan) {
+  int shared = 0;
+  each([&](const Problem& p, const Candidate& candidate, const std::shared_ptr<const PlanImpl>& plan) {
     const Oracle oracle(p, Data::random, 1);
     Operands expected(p);
     run_plainly(*plan, oracle.tensors(), expected);
@@ -199,10 +200,16 @@ TEST_P(Plans, RunOnTheCallersThreads) {
       options.workspace = workspace.data();
       options.parallel_for = parallel_for;
       plan->run(operands.tensors(), options);
-      ASSERT_GT(calls, 0);
+      // What takes some microseconds is one worker's, and wakes nobody.
+      constexpr double kAloneMs = 0.02;
+      if (calls == 0) {
+        ASSERT_LT(candidate.cost.ms, kAloneMs);
+      }
+      shared += calls;
       ASSERT_TRUE(same(operands.result(p), expected.result(p)));
     }
   });
+  EXPECT_GT(shared, 0) << "no plan was run on the caller's threads";
 }
 
 TEST_P(Plans, RunOnMemoryOfAnyAlignment) {
