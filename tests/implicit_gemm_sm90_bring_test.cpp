@@ -8,6 +8,7 @@
 #include "src/algorithms/sm90/rewrites.hpp"
 #include "src/algorithms/sm90/source.hpp"
 #include "src/problem/reference.hpp"
+#include "tests/sm90_checks.hpp"
 #include "tests/sm90_problems.hpp"
 
 namespace faltung::sm90 {
@@ -93,9 +94,7 @@ TEST(ImplicitGemmSm90, FewTilesSplitTheirSum) {
 TEST(ImplicitGemmSm90, RareKindsSayWhomTheyServe) {
   const char* const f16 = "fwd:n1c256h32w16k256r3s3:f16:nhwc";
   const char* const f32 = "fwd:n1c256h32w16k256r3s3:f32:nhwc:math=tf32";
-  const struct {
-    const char *tiling, *problem, *reason;
-  } declined[] = {
+  expect_unfit({
       {"im2col_bt128x64_k64_pp_st8_sk4", f16, "cooperating consumers"},
       {"im2col_bt128x64_k64_co_xs4_wres_sk4", f16, "streamed weights"},
       {"im2col_bt128x64_k64_co_st8_sk3", f16, "in 2, 4 or 8"},
@@ -119,11 +118,7 @@ TEST(ImplicitGemmSm90, RareKindsSayWhomTheyServe) {
       {"planes_bt160x256_k64_co_px_st2", "fwd:n2c960h128w128k320r1s1:f16:nchw", "registers"},
       {"planes_bt160x256_k64_co_px_st3_us1", "fwd:n2c960h128w128k320r1s1:f16:nchw", "16-bit NHWC"},
       {"planes_bt64x96_k64_pp_st3", "fwd:n2c960h128w128k320r1s1:f16:nchw", "64 pixels"},
-  };
-  for (const auto& d : declined) {
-    EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
-        << d.tiling << " " << d.problem;
-  }
+  });
   // A vertical stride alone is the pitch of a patch.
   const Problem p = parse_problem("fwd:n2c64h33w35k64r3s3:st2x1:pad1:f16:nhwc");
   EXPECT_EQ(unfit(parse_tiling("patch_bt64x8x16_k64_pp_xs2_ws8"), p), "");
@@ -147,9 +142,7 @@ TEST(ImplicitGemmSm90, TurnedPatchesServe32BitNchw) {
     }
     EXPECT_GT(found, 0u) << math;
   }
-  const struct {
-    const char *tiling, *problem, *reason;
-  } declined[] = {
+  expect_unfit({
       {"turned_bt64x8x16_k32_pp_xs2_ws5_rs1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nhwc", "NCHW alone"},
       {"turned_bt64x8x16_k32_pp_xs2_ws5_rs1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nhwc", "NCHW alone"},
       {"turned_bt64x8x16_k32_pp_xs2_ws5_rs1", "fwd:n2c64h64w66k64r3s3:pad1:f32:nchw",
@@ -157,11 +150,7 @@ TEST(ImplicitGemmSm90, TurnedPatchesServe32BitNchw) {
       {"turned_bt64x8x16_k32_pp_xs2_ws5_rs1", "fwd:n2c64h64w64k64r3s3:st2:pad1:f32:nchw", "stride 1"},
       {"turned_bt64x8x16_k16_pp_xs2_ws5_rs1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nchw", "32 channels"},
       {"patch_bt64x8x16_k32_pp_xs2_ws4_rs1", "fwd:n2c64h64w64k64r3s3:pad1:f32:nchw", "buffers of their own"},
-  };
-  for (const auto& d : declined) {
-    EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
-        << d.tiling << " " << d.problem;
-  }
+  });
 }
 
 TEST(ImplicitGemmSm90, PatchesOf16BitsAreTurnedWhateverTheirAlignment) {
@@ -193,9 +182,7 @@ TEST(ImplicitGemmSm90, PatchesOf16BitsAreTurnedWhateverTheirAlignment) {
     EXPECT_GT(found, 0u) << text;
     EXPECT_GT(buffered, 0u) << text;
   }
-  const struct {
-    const char *tiling, *problem, *reason;
-  } declined[] = {
+  expect_unfit({
       {"turned_bt64x8x16_k64_pp_xs2_ws5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nhwc", "NCHW alone"},
       {"turned_bt64x8x16_k32_pp_xs2_ws5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "by 64 channels"},
       {"turned_bt64x8x16_k16_pp_xs2_ws5_rs1", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "by 64 channels"},
@@ -206,11 +193,7 @@ TEST(ImplicitGemmSm90, PatchesOf16BitsAreTurnedWhateverTheirAlignment) {
       {"turned_bt64x8x16_k64_pp_px_xs2_ws5", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "weights on M"},
       {"turned_bt64x8x16_k64_pp_xs2_ws5", "fwd:n2c64h64w64k64r3s3:st3:pad1:f16:nchw", "strides up to 2"},
       {"patch_bt64x8x16_k64_pp_xs2_ws5", "fwd:n2c64h64w64k64r3s3:st2:pad1:f16:nchw", "stride 1"},
-  };
-  for (const auto& d : declined) {
-    EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
-        << d.tiling << " " << d.problem;
-  }
+  });
 }
 
 TEST(ImplicitGemmSm90, PlanesOfAnyAlignmentAreFetched) {
@@ -246,19 +229,13 @@ TEST(ImplicitGemmSm90, PlanesOfAnyAlignmentAreFetched) {
     }
     EXPECT_GT(found, 0u) << s.problem;
   }
-  const struct {
-    const char *tiling, *problem, *reason;
-  } declined[] = {
+  expect_unfit({
       {"fetch_bt128x96_k64_co_st4", "fwd:n2c64h7w7k64r1s1:f16:nhwc", "NCHW"},
       {"fetch_bt128x96_k64_co_st4", "fwd:n2c64h7w7k64r3s3:f16:nchw", "1x1"},
       {"fetch_bt128x96_k64_co_st4", "fwd:n2c64h7w7k64r1s1:pad1:f16:nchw", "no padding"},
       {"fetch_bt128x96_k32_co_st4", "fwd:n2c64h7w7k64r1s1:f32:nchw", "side by side"},
       {"fetch_bt128x96_k32_co_st4", "fwd:n2c64h7w7k64r1s1:f16:nchw", "by 64 channels"},
-  };
-  for (const auto& d : declined) {
-    EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
-        << d.tiling << " " << d.problem;
-  }
+  });
   // Where the copy engine takes the planes as they are, it does.
   EXPECT_TRUE(fetch::tilings(parse_problem("fwd:n2c64h8w8k64r1s1:f16:nchw"), kChip).empty());
 }

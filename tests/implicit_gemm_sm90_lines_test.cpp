@@ -11,8 +11,8 @@
 #include "src/algorithms/sm90/cost.hpp"
 #include "src/algorithms/sm90/source.hpp"
 #include "src/backend/nvrtc.hpp"
-#include "tests/fake_device.hpp"
 #include "tests/machine_code.hpp"
+#include "tests/sm90_checks.hpp"
 #include "tests/sm90_problems.hpp"
 
 namespace faltung::sm90 {
@@ -100,9 +100,7 @@ TEST(ImplicitGemmSm90Lines, TheyServeFiltersOfUpToThree) {
       EXPECT_EQ(slot_stride(c), part_stride(c)) << "parts are made in registers";
     }
   }
-  const struct {
-    const char *tiling, *problem, *reason;
-  } declined[] = {
+  expect_unfit({
       {"lines_bt64x32x8_k8_pp_px_xs4_wres", "fwd:n2c64h64w64k64r3s3:pad1:f32:nhwc:math=tf32",
        "lines serve NCHW"},
       {"lines_bt64x32x8_k8_pp_px_xs4_wres", "fwd:n2c64h64w64k64r3s3:pad1:f16:nchw", "32, 64 or 128 bytes"},
@@ -123,24 +121,12 @@ TEST(ImplicitGemmSm90Lines, TheyServeFiltersOfUpToThree) {
       {"lines_bt64x32x8_k8_pp_xs4_wres", kInLines, "or from registers"},
       {"lines_bt64x32x16_k8_co_px_st2_sk2", kInLines, "take their place"},
       {"lines_bt64x32x16_k16_co_px_st3", kInLines, "shared memory"},
-  };
-  for (const auto& d : declined) {
-    EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
-        << d.tiling << " " << d.problem;
-  }
+  });
 }
 
 TEST(ImplicitGemmSm90Lines, NothingIsTurned) {
-  static const FakeDevice hopper("fake:hopper", "sm_90a");
-  for (const char* text : {kInLines, "bwd_d:n3c64h16w16k64r3s3:pad1:f32:nchw:math=tf32"}) {
-    const Problem p = parse_problem(text);
-    const Candidate c = find_algorithm("implicit_gemm_sm90")
-                            .candidate(p, "lines_bt64x32x8_k8_pp_px_xs4_wres", {hopper.info(), 1});
-    EXPECT_EQ(c.workspace_bytes, 0u) << text;
-    const Recipe recipe = c.recipe();
-    ASSERT_EQ(recipe.steps.size(), 1u) << text;
-    EXPECT_EQ(recipe.packed_bytes, static_cast<std::size_t>(p.k * p.c * 9 * 4));
-  }
+  expect_one_step("lines_bt64x32x8_k8_pp_px_xs4_wres", 9,
+                  {kInLines, "bwd_d:n3c64h16w16k64r3s3:pad1:f32:nchw:math=tf32"});
 }
 
 TEST(ImplicitGemmSm90Lines, NvrtcCompilesThemForTheMatrixUnits) {

@@ -11,8 +11,8 @@
 #include "src/algorithms/sm90/cost.hpp"
 #include "src/algorithms/sm90/source.hpp"
 #include "src/backend/nvrtc.hpp"
-#include "tests/fake_device.hpp"
 #include "tests/machine_code.hpp"
+#include "tests/sm90_checks.hpp"
 #include "tests/sm90_problems.hpp"
 
 namespace faltung::sm90 {
@@ -87,9 +87,7 @@ TEST(ImplicitGemmSm90Planes, TheyServeOneTap) {
       EXPECT_GT(estimate(t, p, kChip).ms, 0);
     }
   }
-  const struct {
-    const char *tiling, *problem, *reason;
-  } declined[] = {
+  expect_unfit({
       {"planes_bt128x128_k32_pp_px_st7", "fwd:n32c512h28w28k256r1s1:f32:nhwc:math=tf32", "planes serve NCHW"},
       {"planes_bt128x128_k32_pp_px_st3", "fwd:n32c512h28w28k256r1s1:f32:nchw", "64 pixels a consumer"},
       {"planes_bt192x128_k32_co_px_st2", "fwd:n32c512h28w28k256r1s1:f32:nchw", "up to 128 channels"},
@@ -103,11 +101,7 @@ TEST(ImplicitGemmSm90Planes, TheyServeOneTap) {
       {"planes_bt160x128_k32_pp_px_st4", kServed, "registers"},
       {"planes_bt128x256_k32_co_px_st5", kServed, "shared memory"},
       {"planes_bt128x128_k32_co_px_st7_sk2", kServed, "no planes"},
-  };
-  for (const auto& d : declined) {
-    EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
-        << d.tiling << " " << d.problem;
-  }
+  });
 }
 
 // A tile goes on with the next image's boxes.
@@ -121,16 +115,8 @@ TEST(ImplicitGemmSm90Planes, TilesAreOfBoxesOfAllImages) {
 }
 
 TEST(ImplicitGemmSm90Planes, NothingIsTurned) {
-  static const FakeDevice hopper("fake:hopper", "sm_90a");
-  for (const char* text : {kServed, "bwd_d:n3c64h14w14k96r1s1:f32:nchw:math=tf32"}) {
-    const Problem p = parse_problem(text);
-    const Candidate c = find_algorithm("implicit_gemm_sm90")
-                            .candidate(p, "planes_bt64x128_k32_pp_px_st7", {hopper.info(), 1});
-    EXPECT_EQ(c.workspace_bytes, 0u) << text;
-    const Recipe recipe = c.recipe();
-    ASSERT_EQ(recipe.steps.size(), 1u) << text;
-    EXPECT_EQ(recipe.packed_bytes, static_cast<std::size_t>(p.k * p.c * 4));
-  }
+  expect_one_step("planes_bt64x128_k32_pp_px_st7", 1,
+                  {kServed, "bwd_d:n3c64h14w14k96r1s1:f32:nchw:math=tf32"});
 }
 
 TEST(ImplicitGemmSm90Planes, NvrtcCompilesThemForTheMatrixUnits) {

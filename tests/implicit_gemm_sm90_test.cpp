@@ -9,6 +9,7 @@
 #include "src/algorithms/sm90/cost.hpp"
 #include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
+#include "tests/sm90_checks.hpp"
 #include "tests/sm90_problems.hpp"
 
 namespace faltung::sm90 {
@@ -166,9 +167,7 @@ TEST(ImplicitGemmSm90, ATileIsOfOneGroupOrOfWholeOnes) {
   EXPECT_GT(several, 0u);
   const Problem two = parse_problem("fwd:n32c128h56w56k128r3s3:pad1:g2:f16:nhwc");  // of 64
   for (const Tiling& t : tilings_of(two)) EXPECT_EQ(t.channels, 64) << to_string(t);
-  const struct {
-    const char *tiling, *problem, *reason;
-  } declined[] = {
+  expect_unfit({
       {"patch_bt64x8x16_k64_pp_px_xs6_wres_gt4", "fwd:n1c128h56w56k128r3s3:pad1:f16:nhwc", "no groups"},
       {"patch_bt64x8x16_k64_pp_px_xs6_wres_gt2", "fwd:n1c128h56w56k128r3s3:pad1:g8:f16:nhwc", "whole groups"},
       {"patch_bt64x8x32_k64_pp_xs2_wres_gt4", "fwd:n1c128h56w56k128r3s3:pad1:g8:f16:nhwc", "pixels on M"},
@@ -176,11 +175,7 @@ TEST(ImplicitGemmSm90, ATileIsOfOneGroupOrOfWholeOnes) {
       {"patch_bt64x8x8_k64_pp_xs2_ws8", "fwd:n1c64h56w56k128r3s3:pad1:g2:f16:nhwc", "of one group"},
       {"patch_bt64x8x8_k64_pp_xs2_ws8", "fwd:n1c8h56w56k128r3s3:pad1:g2:f16:nhwc", "16 bytes"},
       {"fetch_bt64x64_k64_pp_st4", "fwd:n1c128h7w7k128r1s1:g2:f16:nchw", "no groups"},
-  };
-  for (const auto& d : declined) {
-    EXPECT_THAT(unfit(parse_tiling(d.tiling), parse_problem(d.problem)), testing::HasSubstr(d.reason))
-        << d.tiling << " " << d.problem;
-  }
+  });
 }
 
 // By the block that wastes least, which is best where bytes are the bound, and by whole rows of 128 bytes,

@@ -8,9 +8,8 @@
 //   records  36 bytes each, in the order of their names: 24 of name; which block, where in it, how many bytes
 //            (32 bits each)
 //   content  the blocks, each a frame of zstd of records of one kind that are alike: kernels of a family
-//   share
-//            most of their code. A record is its kind, a line end, key, a zero, milliseconds since 1970 as
-//            digits, a line end; then the payload, whose hexadecimal digits at its begin are stored as the
+//            share most of their code. A record is its kind, a line end, key, a zero, milliseconds since 1970
+//            as digits, a line end; then the payload, whose hexadecimal digits at its begin are stored as the
 //            bytes that they stand for: how many these are and the rest (32 bits each), these, the rest
 //
 // A name is 8 bytes of the kind's hash and 16 of the key's. Numbers are little-endian; hashes are the first

@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import faltung  # noqa: E402
+import graphs  # noqa: E402
 import faltung.torch as ft  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
@@ -89,15 +90,8 @@ class ScaledLast(Block):
 
 def compiled(model, *inputs):
     """The result without gradients, and the operators of faltung's that are in the graph."""
-    seen = []
-
-    def look(graph, example_inputs):
-        ft._backend.replace(graph, torch.is_grad_enabled())
-        seen.extend(node for node in graph.graph.nodes if "faltung" in str(node.target))
-        return graph.forward
-    torch._dynamo.reset()
-    with torch.no_grad():
-        return torch.compile(model, backend=look, fullgraph=True)(*inputs), seen
+    y, seen = graphs.compiled(model, *inputs)
+    return y, [node for node in seen if "faltung" in str(node.target)]
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -5,24 +5,11 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
-import faltung.torch as ft  # noqa: E402
 from faltung.torch import _choice  # noqa: E402
+from graphs import compiled  # noqa: E402
 
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 LAYER = torch.ops.faltung.conv2d_layer.default
-
-
-def compiled(model, x, is_measured=False):
-    """The result, and what its graph calls."""
-    seen = []
-
-    def look(graph, example_inputs):
-        ft._backend.replace(graph, torch.is_grad_enabled(), is_measured)
-        seen.extend(node for node in graph.graph.nodes if node.op == "call_function")
-        return graph.forward
-    torch._dynamo.reset()
-    with torch.no_grad():
-        return torch.compile(model, backend=look, fullgraph=True)(x), seen
 
 
 def stem(pool, activation=nn.ReLU, device="cpu", layout=torch.channels_last):
@@ -89,7 +76,7 @@ def test_where_it_is_slower_the_pool_is_left(without, monkeypatch):
     model, x = stem(nn.MaxPool2d(2))
     monkeypatch.setattr(_choice, "plan_ahead_fused", lambda questions: list(questions))
     monkeypatch.setattr(_choice, "is_faster_fused", lambda *question: without and "pool" not in question[6])
-    y, seen = compiled(model, x, True)
+    y, seen = compiled(model, x, is_measured=True)
     with torch.no_grad():
         torch.testing.assert_close(y, model(x), rtol=1e-4, atol=1e-4)
     assert any(node.target is LAYER for node in seen) == without and seen[-1].target is not LAYER
