@@ -32,6 +32,7 @@ def alone():
     with open(os.environ[LOCK], "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+    time.sleep(0.002)  # or this process might have it again before those that wait
 
 
 def _alone(function):

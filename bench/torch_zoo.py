@@ -58,6 +58,11 @@ CHANNELS = {"vae_decoder": 4}  # of the input, else 3
 FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 
 
+def exactly():
+    """In f32 as it is, and without a search for algorithms that nothing timed would use."""
+    return torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=False)
+
+
 def made(options):
     """The model in eval mode, in f32, and an input."""
     torch.manual_seed(1)
@@ -67,7 +72,7 @@ def made(options):
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
     for norm in norms:
         norm.momentum = 1.0
-    with torch.no_grad():
+    with torch.no_grad(), exactly():
         model.train()(torch.randn(min(8, shape[0]), *shape[1:], device=options.device))
     for norm in norms:
         norm.momentum = 0.1
@@ -77,7 +82,7 @@ def made(options):
 def in_f16(options):
     """On the GPU: model and input in f16, and a function of the results' error against f32."""
     model, x = made(options)
-    with torch.no_grad():
+    with torch.no_grad(), exactly():
         exact = model(x[:4]).double()
     dtype = torch.half if options.device.startswith("cuda") else torch.float32
     model, x = (t.to(dtype).to(memory_format=FORMATS[options.layout]) for t in (model, x))
