@@ -30,6 +30,12 @@ class Reader {
   Reader(const void* data, const TensorShape& shape)
       : data_(static_cast<const typename T::Storage*>(data)), shape_(shape) {}
   double operator()(const Position& i) const { return T::load(data_[shape_.offset(i)]); }
+  // The elements that differ in w alone.
+  auto line(const Position& first) const {
+    return [from = data_ + shape_.offset(first), stride = shape_.stride_w](i64 w) {
+      return T::load(from[w * stride]);
+    };
+  }
 
  private:
   const typename T::Storage* data_;
@@ -128,13 +134,16 @@ Sum correlate(const Problem& p, const Tensors& t, const Position& at) {
     for (i64 z = 0; z < outputs_z; ++z) {
       const i64 d = z * p.stride_d - p.pad_front + at.d * p.dilation_d;
       for (i64 op = 0; op < outputs_p; ++op) {
+        const i64 h = op * p.stride_h - p.pad_top + at.h * p.dilation_h;
+        const bool is_beyond = d < 0 || d >= p.d || h < 0 || h >= p.h;
+        const auto dy_line = dy.line({n, at.n, z, op, 0});
+        const auto x_line = x.line({n, input_c, is_beyond ? 0 : d, is_beyond ? 0 : h, 0});
         for (i64 oq = 0; oq < outputs_q; ++oq) {
-          const i64 h = op * p.stride_h - p.pad_top + at.h * p.dilation_h;
           const i64 iw = oq * p.stride_w - p.pad_left + at.w * p.dilation_w;
-          if (d < 0 || d >= p.d || h < 0 || h >= p.h || iw < 0 || iw >= p.w) {
-            sum.pass(dy({n, at.n, z, op, oq}));
+          if (is_beyond || iw < 0 || iw >= p.w) {
+            sum.pass(dy_line(oq));
           } else {
-            sum.add(x({n, input_c, d, h, iw}), dy({n, at.n, z, op, oq}));
+            sum.add(x_line(iw), dy_line(oq));
           }
         }
       }
