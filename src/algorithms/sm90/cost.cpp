@@ -106,15 +106,6 @@ double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p, const 
   return ms;
 }
 
-// The step before the kernel that turns or pads the input.
-double turning_ms(const Problem& p) {
-  const int element = size_of(p.dtype);
-  const double images = static_cast<double>(p.n * p.d * p.h * p.w * element);
-  const double ms =
-      images * static_cast<double>(p.c + padded_channels(p)) / fitted::steps::kTurn + 2 * kLaunch;
-  return ms + (padded_channels(p) * element <= 32 ? fitted::steps::kFewChannels : 0);
-}
-
 // Of what goes through registers the weights that stay, for which every block waits once.
 double kept_cycles(const KernelConfig& c) {
   if (!c.through_registers()) return 0;
@@ -193,6 +184,14 @@ double room(const Tiling& t) { return t.sums() <= 64 ? 72 : t.sums() <= 104 ? 48
 double cache_lines(double rows, double row, double to_next) {
   using reading::kLine;
   return std::min(rows * (row + kLine - 2), rows * to_next + kLine - 2) / kLine;
+}
+
+double turning_ms(const Problem& p) {
+  const int element = size_of(p.dtype);
+  const double images = static_cast<double>(p.n * p.d * p.h * p.w * element);
+  const double ms =
+      images * static_cast<double>(p.c + padded_channels(p)) / fitted::steps::kTurn + 2 * kLaunch;
+  return ms + (padded_channels(p) * element <= 32 ? fitted::steps::kFewChannels : 0);
 }
 
 double gather_step_ms(double bytes) { return fitted::steps::kGatherLaunch + bytes / fitted::steps::kGather; }
