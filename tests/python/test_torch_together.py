@@ -115,3 +115,12 @@ def test_a_copy_trains_on_its_own(monkeypatch):
     other = copy.deepcopy(model)
     other(x).sum().backward()
     assert all(p.grad is None for p in model.parameters()) and all(p.grad is not None for p in other.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_results_lie_as_what_they_are_of(dtype):
+    class Made:
+        processors = 4
+    x = torch.empty(2, 16, 5, 6, dtype=dtype).to(memory_format=torch.channels_last)
+    y = _norm_kernels.Launches(Made, x.device, dtype, "silu", 60, 16)._empty_like(x)
+    assert (y.shape, y.stride(), y.dtype, y.device) == (x.shape, x.stride(), x.dtype, x.device) and y.data_ptr() != x.data_ptr()
