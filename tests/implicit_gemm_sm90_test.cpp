@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "src/algorithms/sm90/bring.hpp"
@@ -210,6 +211,18 @@ TEST(ImplicitGemmSm90, GatheredTilesMayBeWholeImages) {
   Problem nhwc = p;
   nhwc.layout = Layout::nhwc;
   EXPECT_FALSE(whole_images(parse_tiling("im2col_bt128x104_k64_co_st4"), nhwc));
+}
+
+// Of 7x7 pixels neither 192 nor 256 a tile do: 144 and 112 tiles of 132 multiprocessors' one round.
+TEST(ImplicitGemmSm90, GatheredTilesFillTheMultiprocessors) {
+  const Problem p = parse_problem("fwd:n32c1024h7w7k2048r1s1:f16:nhwc");
+  const Tiling filling = parse_tiling("im2col_bt128x200_k64_co_st4");
+  EXPECT_EQ(tiles(filling, p), 128);
+  const auto all = tilings_of(p);
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(),
+                          [&](const Tiling& t) { return to_string(t) == to_string(filling); }));
+  for (const char* other : {"im2col_bt128x192_k64_co_st4", "im2col_bt128x256_k64_co_st3"})
+    EXPECT_LT(estimate(filling, p, kChip).ms, estimate(parse_tiling(other), p, kChip).ms) << other;
 }
 
 TEST(ImplicitGemmSm90, TilesOverlapForWindowsOf3) {

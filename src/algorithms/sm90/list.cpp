@@ -56,6 +56,18 @@ int groups_side_by_side(const Problem& p) {
   return group_results(p) * groups <= 256 ? static_cast<int>(groups) : 1;
 }
 
+// Widths of flat tiles of so many channels that fill the multiprocessors one, two and three times.
+std::set<int> filling_widths(const Lister& lister, int channels) {
+  const Problem& p = lister.problem();
+  const i64 pixels = output_planes(p) * p.p() * p.q(), k_tiles = ceil_div(p.k, channels);
+  std::set<int> widths;
+  for (const i64 waves : {1, 2, 3}) {
+    const i64 tiles = waves * lister.chip().multiprocessors / k_tiles;
+    if (tiles > 0) widths.insert(static_cast<int>(std::min<i64>(512, round_up(ceil_div(pixels, tiles), 8))));
+  }
+  return widths;
+}
+
 // Halo patches of a width, with weights on M.
 void list_patches(Lister& lister, Tiling shape, int width, int limit) {
   shape.width = width;
@@ -78,11 +90,17 @@ void channels_on_m(Lister& lister, Tiling shape, int m_blocks) {
   if (p.groups > 1 && k % shape.channels != 0) return;
   for (const int width : {8, 16, 32}) list_patches(lister, shape, width, limit);
   shape.height = 1;
-  for (const int pixels : {256, 192, 160, 128, 96, 64}) {
+  const std::set<int> widths = {64, 96, 128, 160, 192, 256};
+  for (const int pixels : widths) {
     if (pixels > limit) continue;
     shape.width = pixels;
     im2col::list(lister, shape);
     planes::list(lister, shape);
+  }
+  for (const int pixels : filling_widths(lister, shape.channels)) {
+    if (pixels < 64 || pixels > limit || widths.count(pixels) > 0) continue;
+    shape.width = pixels;
+    im2col::list(lister, shape);
   }
   im2col::list_images(lister, shape, limit);
 }
