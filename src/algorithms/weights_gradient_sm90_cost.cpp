@@ -127,7 +127,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
     const double rows = all / static_cast<double>(problem.stride_h);
     return kTurn + (rows + rows / static_cast<double>(problem.stride_w)) / kTurned;
   };
-  if (t.form == Form::deepened || turns_result(t, problem)) more += kTurn;  // the result's way back
+  if (turns_result(t, problem)) more += kTurn;  // the result's way back
   // One launch turns both.
   if (turns_x(t, problem) && turns_y(t, problem) && t.form != Form::deepened) more -= kTurn;
   more += t.form == Form::thinned ? thinned() : turned(turns_x(t, problem), x_shape(problem));
