@@ -8,6 +8,7 @@
 
 #include "src/algorithms/sm90/bring.hpp"
 #include "src/algorithms/sm90/cost.hpp"
+#include "src/algorithms/sm90/maps.hpp"
 #include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
 #include "tests/sm90_checks.hpp"
@@ -214,6 +215,22 @@ TEST(ImplicitGemmSm90, GatheredTilesMayBeWholeImages) {
 }
 
 // Of 7x7 pixels neither 192 nor 256 a tile do: 144 and 112 tiles of 132 multiprocessors' one round.
+TEST(ImplicitGemmSm90, PixelsThatAreAllTakenComeAsRows) {
+  const Tiling t = parse_tiling("im2col_bt128x128_k64_co_st4");
+  const MapShape rows = x_map(t, parse_problem("fwd:n3c72h13w11k136r1s1:f16:nhwc"));
+  ASSERT_TRUE(std::holds_alternative<TiledMap>(rows));
+  const TiledMap& map = std::get<TiledMap>(rows);
+  EXPECT_EQ(map.rank, 2);
+  EXPECT_EQ(map.size[0], 72);
+  EXPECT_EQ(map.size[1], 3 * 13 * 11);
+  EXPECT_EQ(map.stride_bytes[0], 144);
+  EXPECT_EQ(map.box[1], 128);
+  for (const char* gathered :
+       {"fwd:n3c72h13w11k136r1s1:st2:f16:nhwc", "fwd:n3c72h13w11k136r1s1:pad1:f16:nhwc",
+        "fwd:n3c72h13w11k136r3s3:pad1:f16:nhwc"})
+    EXPECT_FALSE(std::holds_alternative<TiledMap>(x_map(t, parse_problem(gathered)))) << gathered;
+}
+
 TEST(ImplicitGemmSm90, GatheredTilesFillTheMultiprocessors) {
   const Problem p = parse_problem("fwd:n32c1024h7w7k2048r1s1:f16:nhwc");
   const Tiling filling = parse_tiling("im2col_bt128x200_k64_co_st4");
