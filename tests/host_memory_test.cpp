@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMega = std::size_t{1} << 20;
 
-std::uintptr_t number(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+std::uintptr_t as_number(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
 // Whether the kernel was asked for large pages there.
 bool asks_for_large_pages(const void* at) {
@@ -27,7 +27,7 @@ bool asks_for_large_pages(const void* at) {
     char dash = 0;
     std::istringstream words(line);
     if (words >> std::hex >> begin >> dash >> end && dash == '-')
-      is_there = begin <= number(at) && number(at) < end;
+      is_there = begin <= as_number(at) && as_number(at) < end;
     if (is_there && line.starts_with("VmFlags:")) return line.find(" hg") != std::string::npos;
   }
   return false;
@@ -35,12 +35,13 @@ bool asks_for_large_pages(const void* at) {
 
 TEST(HostMemory, LargePiecesAskForLargePages) {
   const auto large = host_memory(5 * kMega), small = host_memory(kMega);
-  EXPECT_EQ(number(large.get()) % (2 * kMega), 0u);
-  EXPECT_EQ(number(small.get()) % 64, 0u);
+  EXPECT_EQ(as_number(large.get()) % (2 * kMega), 0u);
+  EXPECT_EQ(as_number(small.get()) % 64, 0u);
   std::memset(large.get(), 1, 5 * kMega);
 #if defined(__linux__)
-  if (std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"))
+  if (std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled")) {
     EXPECT_TRUE(asks_for_large_pages(large.get()));
+  }
 #endif
 }
 
@@ -53,12 +54,14 @@ TEST(HostMemory, APoolsPiecesLieTogetherAndApart) {
     for (const std::size_t size : sizes) pieces.push_back(pool.allocate(size));
   }  // they stay when it goes
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    EXPECT_EQ(number(pieces[i].get()) % 64, 0u);
+    EXPECT_EQ(as_number(pieces[i].get()) % 64, 0u);
     std::memset(pieces[i].get(), static_cast<int>(i), sizes[i]);
   }
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     for (const std::size_t at : {std::size_t{0}, sizes[i] / 2, sizes[i] - 1}) {
-      if (sizes[i] > 0) EXPECT_EQ(pieces[i][at], static_cast<std::byte>(i)) << "piece " << i;
+      if (sizes[i] > 0) {
+        EXPECT_EQ(pieces[i][at], static_cast<std::byte>(i)) << "piece " << i;
+      }
     }
   }
   EXPECT_EQ(pieces[2].get() - pieces[0].get(), 70016);
