@@ -40,6 +40,9 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   w.operands = instructions * (columns(c) / 4.0 + (through_registers ? kThroughRegisters : kFirstOperand));
   w.products = std::max(instructions * columns(c) / 2.0, w.operands);
   if (t.groups > 1) w.products = std::max(w.products, instructions * kLeast);
+  // Of one narrow block of sums, by turns, each instruction waits for the one before.
+  if (!t.cooperative() && t.m_blocks() * t.n_blocks() * t.groups == 1 && columns(c) <= 32)
+    w.products = std::max(w.products, instructions * kAlone);
   if (t.bring == Bring::lines) {
     w.products = line_cycles(t, c, w, instructions);
   } else if (sums_apart(c)) {

@@ -11,6 +11,7 @@ constexpr double kCool = 0.09;            // share by which it is faster where t
 constexpr double kFirstOperand = 16;      // cycles to read the 64 rows of one instruction, before its columns
 constexpr double kThroughRegisters = 40;  //   where they come through registers
 constexpr double kLeast = 26;             // cycles of an instruction of few columns, one group's
+constexpr double kAlone = 37;             //   of few columns that the next one adds to
 constexpr double kStreamed = 1.02;        // weights that do not stay: slower by so much
 constexpr double kApart = 0.9;      // of nearly fp32's products: their operands are read again and again
 constexpr double kPause = 150;      // cycles until the last of its sums apart is added
