@@ -319,7 +319,8 @@ std::optional<Step> turn_both(const std::string& name, const TensorCopy& first, 
 Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to, const DeviceInfo& device,
                i64 planes) {
   if (merges(copy)) return merge_groups(name, copy, from, to, device);
-  if (copy.map.diagonal.groups > 1) return copy_launch(name, name, copy, from, to, device);
+  const bool chunks = copy.inner.c * size_of(copy.dtype) % 16 == 0;  // as the kernels below store pixels
+  if (copy.map.diagonal.groups > 1 || !chunks) return copy_launch(name, name, copy, from, to, device);
   const Taken taken(copy);
   const auto& channels = CopyForm(copy).channels;
   const bool one_group = channels.size() == 1 || channels.back().to != kAxisC || channels.back().count == 1;
