@@ -79,7 +79,7 @@ class ImplicitGemmSm90 : public Algorithm {
     if (sm90::output_planes(p) * p.p() * p.q() > kMost / 2 || p.n > kMost || p.k > kMost / 2)
       return Support::declined("more than 2^30 output pixels or channels");
     for (const int merged : sm90::merges(p)) {
-      if (!sm90::tilings(asked, merge_groups(unchanged(p), merged).inner, chip).empty())
+      if (sm90::has_tilings(asked, merge_groups(unchanged(p), merged).inner, chip))
         return Support::supported();
     }
     const std::string why = sm90::unfit(smallest(p), p);
