@@ -74,10 +74,14 @@ TEST(ImplicitGemmSm90Steps, AStemsGradientIsOfBlocksOfPixels) {
     EXPECT_THAT(steps_on_hopper(stem + ":nchw"),
                 ElementsAre("y's gradient to NHWC", "implicit_gemm", "depth to space of x's gradient"));
   }
-  // Its sums of a tap's channels are too short for fp32, whatever the form.
+  // What turns planes stores pixels of whole chunks of 16 bytes; of 33 channels the portable copy makes them.
   static const FakeDevice hopper("fake:hopper", "sm_90a");
   const Target target{hopper.info(), 1};
   const Algorithm& algorithm = find_algorithm("implicit_gemm_sm90");
+  const Problem odd = parse_problem("bwd_d:n2c3h16w18k33r3s3:st2:pad1:f16:nchw");
+  const Recipe recipe = algorithm.candidates(odd, target).front().recipe();
+  EXPECT_EQ(std::get<Launch>(recipe.steps.front().work).source.entry, "copy_by_map");
+  // Its sums of a tap's channels are too short for fp32, whatever the form.
   EXPECT_THAT(algorithm.supports(parse_problem("bwd_d:n2c3h24w24k40r7s7:st2:pad3:f32:nhwc"), target).why,
               testing::HasSubstr("terms"));
   // Neither groups nor a filter with gaps fall into such blocks.

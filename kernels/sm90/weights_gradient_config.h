@@ -80,10 +80,7 @@ FALTUNG_BOTH constexpr int consumers(const Config& c) {
   return c.kind == Kind::lines ? c.tap_columns : c.k_blocks * c.tap_rows;
 }
 FALTUNG_BOTH constexpr int threads(const Config& c) {
-  const int warps = c.kind == Kind::fetch   ? kFetchWarps
-                    : c.kind != Kind::lines ? 1
-                    : c.prepares()          ? 2 + kPrepareWarps
-                                            : 2;
+  const int warps = c.kind == Kind::fetch ? kFetchWarps : c.kind == Kind::lines ? 2 + kPrepareWarps : 1;
   return consumers(c) * 128 + warps * 32;
 }
 

@@ -40,6 +40,9 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   w.operands = instructions * (columns(c) / 4.0 + (through_registers ? kThroughRegisters : kFirstOperand));
   w.products = std::max(instructions * columns(c) / 2.0, w.operands);
   if (t.groups > 1) w.products = std::max(w.products, instructions * kLeast);
+  // Of one narrow block of sums, by turns, each instruction waits for the one before.
+  if (!t.cooperative() && t.m_blocks() * t.n_blocks() * t.groups == 1 && columns(c) <= 32)
+    w.products = std::max(w.products, instructions * kAlone);
   if (t.bring == Bring::lines) {
     w.products = line_cycles(t, c, w, instructions);
   } else if (sums_apart(c)) {
@@ -159,6 +162,7 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   e.ms = overlapped_ms(arithmetic, bytes, kOverlap) * across + (turns_input(t, p) ? turning_ms(p) : 0);
   if (staged && t.channels == 256 && t.pixels() == 128) e.ms *= kTallOfPlanes;
   if (c.nchw && tf32_parts(p) == 1 && w.taps == 1 && t.bring != Bring::planes) e.ms *= kOneOfPlanes;
+  if (t.bring == Bring::turned && t.row_slots > 0 && t.split > 1 && tf32_parts(p) == 1) e.ms *= kFromBuffers;
   e.bound = bytes > arithmetic                          ? Bound::bytes
             : waves <= 1 && 2 * count < multiprocessors ? Bound::latency
                                                         : Bound::arithmetic;
