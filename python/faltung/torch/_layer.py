@@ -3,7 +3,7 @@ import torch
 from torch.autograd import forward_ad
 
 from .._geometry import Family, geometry_of
-from . import _constant, _run
+from . import _constant, _run, _together
 from ._activations import activation_of
 from ._autograd import OPERATORS
 from ._forward import Forward
@@ -63,7 +63,12 @@ class Layer(Forward):
         y = None
         if not torch.compiler.is_compiling():
             self.is_captured = self.is_captured or _run.is_captured(x)
-            y = self.passes.trained(x, own["weight"], own["bias"])
+            if self.fuses and residual is None:
+                y, is_whole = _together.trained(self, x)
+                if is_whole:
+                    return self._told(y)
+            if y is None:
+                y = self.passes.trained(x, own["weight"], own["bias"])
         if y is None:
             y = self._convolved(x, own["weight"], own["bias"]) if self._is_ours(x, own["weight"]) else type(conv).forward(conv, x)
         if self.norm is None and residual is None and not self.word:
@@ -113,7 +118,9 @@ class Layer(Forward):
         if torch.compiler.is_compiling():
             rest = (*self.rest[:-1], "") if self.activation_is_shared else self.rest  # a Shared computes it there
             return OPS[self.family.name + "_layer"](x, *self._tensors(), None, *rest)
-        y = self.fused(x)
+        return self._told(self.fused(x))
+
+    def _told(self, y):
         if self.activation_is_shared:
             y.faltung_activated = self.activation  # which is told that it is done
         return y
