@@ -76,7 +76,7 @@ prepare() {
 mkdir -p "$here"
 common >"$here/common.csv"
 problems >"$here/all.csv"
-head -n "$((${FIRST:-3500} + 1))" "$here/all.csv" >"$here/problems.csv"
+head -n "$((${FIRST:-3700} + 1))" "$here/all.csv" >"$here/problems.csv"
 code=$here/code.pack
 FALTUNG_STORE=$(mktemp -d)
 export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none

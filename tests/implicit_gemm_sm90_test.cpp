@@ -35,6 +35,24 @@ TEST(ImplicitGemmSm90, NamesParseBack) {
   }
 }
 
+// The question is answered by the first of the list, or by all where phases refuse that one.
+TEST(ImplicitGemmSm90, HasTilingsWhereAnyIsListed) {
+  int with = 0, without = 0;
+  for (const char* text :
+       {"fwd:n32c64h56w56k64r3s3:pad1:f16:nhwc", "fwd:n2c40h9w9k24r3s3:pad1:f16:nchw",
+        "bwd_d:n2c128h15w14k128r3s3:st2:pad1:f16:nhwc", "bwd_d:n2c64h14w14k64r2s2:st2:f16:nhwc",
+        "bwd_d:n2c64h14w14k64r1s1:st2:bf16:nchw", "fwd:n2c12h8w8k18r3s3:g3:f16:nhwc",
+        "fwd:n1c64h8w600k64r3s3:dil300:pad300:f16:nchw", "fwd:n2c64h9w9k64r3s3:pad1:f16:nhwc:maxpool2"}) {
+    const Problem asked = parse_problem(text), engine = engine_problem(asked);
+    const bool any = !tilings(asked, engine, kChip).empty();
+    EXPECT_EQ(has_tilings(asked, engine, kChip), any) << text;
+    EXPECT_LE(tilings(engine, kChip, 1).size(), 1u) << text;
+    ++(any ? with : without);
+  }
+  EXPECT_GT(with, 4);
+  EXPECT_GT(without, 0);
+}
+
 TEST(ImplicitGemmSm90, OtherNamesAreRefusedWithTheForm) {
   for (const char* name :
        {"", "patch", "patch_bt64x8x32_k64_pp_xs2", "im2col_bt64x256_k64_xx_st4", "m14n2_k64",

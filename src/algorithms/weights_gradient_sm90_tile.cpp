@@ -167,7 +167,15 @@ Rewrite rewritten(const Tile& t, const Problem& p) {
 }
 
 Problem inner_of(const Tile& t, const Problem& p) {
-  return t.form == Form::plain ? p : rewritten(t, p).inner;
+  if (t.form == Form::plain) return p;
+  // Each question about each tile of a problem asks for it: the last answer is kept.
+  struct Answer {
+    Form form = Form::plain;
+    Problem of, inner;
+  };
+  thread_local Answer last;
+  if (last.form != t.form || last.of != p) last = {t.form, p, rewritten(t, p).inner};
+  return last.inner;
 }
 
 Problem seen(const Tile& t, const Problem& problem) {
