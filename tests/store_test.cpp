@@ -3,21 +3,16 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sched.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <new>
-#include <random>
-#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -25,6 +20,7 @@
 #include "src/store/record.hpp"
 #include "src/store/sha256.hpp"
 #include "src/store/store.hpp"
+#include "tests/store_fixture.hpp"
 
 namespace faltung {
 namespace {
@@ -42,41 +38,7 @@ TEST(Sha256, PublishedVectors) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-class StoreTest : public testing::Test {
- protected:
-  void SetUp() override {
-    char name[] = "/tmp/faltung_store_XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override {
-    fs::permissions(directory_, fs::perms::owner_all);
-    fs::remove_all(directory_);
-  }
-
-  Store open(const std::string& suffix = "") {
-    return Store(directory_ + suffix, [this](const std::string& message) { warnings_.push_back(message); });
-  }
-  // Of everything in the store's directories.
-  std::vector<std::string> files() const {
-    std::vector<std::string> out;
-    for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
-      if (entry.is_regular_file()) out.push_back(entry.path().string());
-    }
-    return out;
-  }
-  static std::string read(const std::string& file) {
-    std::ostringstream out;
-    out << std::ifstream(file, std::ios::binary).rdbuf();
-    return out.str();
-  }
-  static void write(const std::string& file, const std::string& content) {
-    std::ofstream(file, std::ios::binary) << content;
-  }
-
-  std::string directory_;
-  std::vector<std::string> warnings_;
-};
+class StoreTest : public StoreFixture {};
 
 TEST_F(StoreTest, PutGetEraseListClear) {
   Store store = open("/made/when/needed");
@@ -291,212 +253,6 @@ TEST_F(StoreTest, DirectoryFromTheEnvironment) {
   EXPECT_THAT(warnings_[0], HasSubstr("set FALTUNG_STORE"));
 }
 
-TEST_F(StoreTest, ExportAndImport) {
-  Store store = open("/a");
-  store.put("choice", "one", R"({"ms":1})");
-  store.put("choice", "two", "2");
-  store.put("timing", "one", "text");
-  const std::string file = directory_ + "/export.json";
-  EXPECT_EQ(store.export_to(file), 3);
-  const std::string exported = read(file);
-  EXPECT_EQ(store.export_to(file), 3);
-  EXPECT_EQ(read(file), exported);
-
-  Store other = open("/b");
-  Store::Imported done = other.import_from(file);
-  EXPECT_EQ(done.added, 3);
-  EXPECT_EQ(done.unchanged + done.replaced + done.damaged, 0);
-  const std::string again = directory_ + "/again.json";
-  other.export_to(again);
-  EXPECT_EQ(read(again), exported);  // the times, too
-
-  done = other.import_from(file);
-  EXPECT_EQ(done.unchanged, 3);
-}
-
-TEST_F(StoreTest, ImportKeepsWhatIsNewer) {
-  Store old = open("/old"), middle = open("/middle"), mine = open("/mine");
-  const std::string file = directory_ + "/export.json";
-  old.put("choice", "key", "1");
-  old.export_to(file);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  mine.put("choice", "key", "2");
-  Store::Imported done = mine.import_from(file);
-  EXPECT_EQ(done.unchanged, 1);
-  EXPECT_EQ(mine.get("choice", "key"), "2");
-
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  middle.put("choice", "key", "3");
-  middle.export_to(file);
-  done = mine.import_from(file);
-  EXPECT_EQ(done.replaced, 1);
-  EXPECT_EQ(mine.get("choice", "key"), "3");
-
-  // A damaged record of ours is replaced whatever its age.
-  write(mine.list().empty() ? "" : directory_ + "/mine/choice/" + record_file("choice", "key"), "{");
-  done = mine.import_from(file);
-  EXPECT_EQ(done.added, 1);
-  EXPECT_EQ(mine.get("choice", "key"), "3");
-}
-
-TEST_F(StoreTest, ImportOfDamagedFiles) {
-  Store store = open("/a");
-  store.put("choice", "one", "1");
-  store.put("choice", "two", "2");
-  const std::string file = directory_ + "/export.json";
-  store.export_to(file);
-  std::string text = read(file);
-  text.replace(text.find("\"payload\": 1"), 12, "\"payload\": 7");
-  write(file, text);
-  Store other = open("/b");
-  const Store::Imported done = other.import_from(file);
-  EXPECT_EQ(done.damaged, 1);
-  EXPECT_EQ(done.added, 1);
-  EXPECT_EQ(other.get("choice", "one"), std::nullopt);
-  EXPECT_EQ(other.get("choice", "two"), "2");
-  ASSERT_EQ(warnings_.size(), 1u);
-  EXPECT_THAT(warnings_[0], HasSubstr("record 1: damaged record"));
-
-  for (const std::string& bad :
-       {std::string(), text.substr(0, 100), std::string("{}"), encode_record({"choice", "k", "1", 0})}) {
-    write(file, bad);
-    EXPECT_THROW(other.import_from(file), Error);
-  }
-  EXPECT_THROW(other.import_from(directory_ + "/none"), Error);
-  EXPECT_THROW(store.export_to(directory_ + "/none/x"), Error);
-}
-
-// ------------------------------------------------------------------------------------- many at the same time
-
-std::string payload_of(int writer, int i) {
-  return R"({"i":)" + std::to_string(i) + R"(,"text":")" +
-         std::string(3000, static_cast<char>('a' + writer)) + R"("})";
-}
-
-bool is_payload(const std::string& p) {
-  const std::size_t quote = p.rfind("\":\"");
-  if (quote == std::string::npos) return false;
-  const std::string text = p.substr(quote + 3);
-  return text.size() == 3002 && text.find_first_not_of(text[0]) == 3000;
-}
-
-TEST_F(StoreTest, FourProcessesWriteTheSameAndOtherKeys) {
-  std::vector<pid_t> children;
-  for (int writer = 0; writer < 4; ++writer) {
-    children.push_back(::fork());
-    if (children.back() != 0) continue;
-    int failures = 0;
-    Store store(directory_, [&](const std::string&) { ++failures; });
-    for (int i = 0; i < 200; ++i) {
-      const std::string key =
-          i % 2 == 0 ? "shared" + std::to_string(i % 10) : std::to_string(writer) + "-" + std::to_string(i);
-      if (!store.put("choice", key, payload_of(writer, i))) ++failures;
-      const auto got = store.get("choice", i % 2 == 0 ? "shared2" : key);
-      if (got && !is_payload(*got)) ++failures;
-      if (!got && i % 2 == 1) ++failures;
-    }
-    ::_exit(failures == 0 ? 0 : 1);
-  }
-  for (const pid_t child : children) {
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
-  }
-  Store store = open();
-  const std::vector<Record> all = store.list();
-  EXPECT_EQ(all.size(), 5u + 4 * 100);
-  for (const Record& r : all) EXPECT_TRUE(is_payload(r.payload)) << r.key;
-  EXPECT_EQ(files().size(), all.size());
-  EXPECT_THAT(warnings_, ElementsAre());
-}
-
-TEST_F(StoreTest, KilledAtAnyMoment) {
-  std::mt19937 random(3);
-  for (int round = 0; round < 60; ++round) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      Store store(directory_, [](const std::string&) {});
-      for (int i = 0;; ++i) store.put("choice", std::to_string(i % 7), payload_of(round % 26, i));
-    }
-    // The first is let live until it has stored something, however slow the machine.
-    for (int wait = 0; round == 0 && wait < 1000 && open().list().empty(); ++wait) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(500 + random() % 6000));
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
-    for (const Record& r : open().list()) EXPECT_TRUE(is_payload(r.payload)) << r.key;
-  }
-  EXPECT_THAT(warnings_, ElementsAre());
-  Store store = open();
-  EXPECT_FALSE(store.list().empty());
-  const std::string young = directory_ + "/choice/.tmp-1";
-  write(young, "x");
-  store.sweep(std::chrono::hours(1));  // what is young may have a writer
-  EXPECT_TRUE(fs::exists(young));
-  store.sweep(std::chrono::seconds(0));
-  for (const std::string& file : files())
-    EXPECT_FALSE(is_temporary(fs::path(file).filename().string())) << file;
-  EXPECT_EQ(files().size(), store.list().size());
-}
-
-// Writers are killed at random moments and others take their place, until 1,000 records were acknowledged:
-// none of those is lost, and none is torn.
-TEST_F(StoreTest, EightProcessesKilledAtRandomMomentsLoseNothing) {
-  constexpr int kWriters = 8, kRecords = 1000;
-  auto* acknowledged =
-      static_cast<std::atomic<int>*>(::mmap(nullptr, sizeof(std::atomic<int>) * kWriters,
-                                            PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  ASSERT_NE(static_cast<void*>(acknowledged), MAP_FAILED);
-  const auto start = [&](int writer) {
-    const pid_t child = ::fork();
-    if (child != 0) return child;
-    Store store(directory_, [](const std::string&) { ::_exit(1); });
-    while (true) {
-      const int i = acknowledged[writer];
-      if (!store.put("choice", std::to_string(writer) + "-" + std::to_string(i), payload_of(writer, i)))
-        ::_exit(1);
-      acknowledged[writer] = i + 1;
-    }
-  };
-  std::vector<pid_t> children;
-  for (int writer = 0; writer < kWriters; ++writer) children.push_back(start(writer));
-  std::mt19937 random(5);
-  const auto total = [&] {
-    int sum = 0;
-    for (int writer = 0; writer < kWriters; ++writer) sum += acknowledged[writer];
-    return sum;
-  };
-  int kills = 0;
-  const auto end = [&](pid_t child) {
-    int status = 0;
-    ::kill(child, SIGKILL);
-    ::waitpid(child, &status, 0);
-    EXPECT_TRUE(WIFSIGNALED(status)) << "a writer gave up";
-    ++kills;
-  };
-  while (total() < kRecords && kills < 2000) {
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
-    const auto writer = random() % kWriters;
-    end(children[writer]);
-    children[writer] = start(static_cast<int>(writer));
-  }
-  for (const pid_t child : children) end(child);
-  EXPECT_GE(total(), kRecords);
-  EXPECT_GT(kills, kWriters);
-  Store store = open();
-  for (int writer = 0; writer < kWriters; ++writer) {
-    for (int i = 0; i < acknowledged[writer]; ++i) {
-      ASSERT_EQ(store.get("choice", std::to_string(writer) + "-" + std::to_string(i)), payload_of(writer, i));
-    }
-  }
-  for (const Record& r : store.list()) EXPECT_TRUE(is_payload(r.payload)) << r.key;
-  EXPECT_THAT(warnings_, ElementsAre());
-  store.sweep(std::chrono::seconds(0));
-  EXPECT_EQ(files().size(), store.list().size());
-  ::munmap(acknowledged, sizeof(std::atomic<int>) * kWriters);
-}
-
 TEST_F(StoreTest, TruncatedAtEveryByte) {
   open().put("quarantine", "key", R"({"kernel":"x/y","verdict":"hang"})");
   const std::string file = files().at(0), good = read(file);
@@ -511,53 +267,6 @@ TEST_F(StoreTest, TruncatedAtEveryByte) {
     EXPECT_FALSE(got) << size;
     EXPECT_EQ(warnings_.size(), 1u) << size;
   }
-}
-
-TEST_F(StoreTest, AnExportedFileIsAStoreToRead) {
-  Store store = open("/a");
-  store.put("choice", "one", R"({"ms":1})");
-  store.put("timing", "two", "text");
-  const std::string file = directory_ + "/export.json";
-  store.export_to(file);
-  for (const std::string suffix : {"", ":readonly"}) {
-    Store exported = open("/export.json" + suffix);
-    EXPECT_TRUE(exported.readonly());
-    EXPECT_EQ(exported.get("choice", "one"), R"({"ms":1})");
-    EXPECT_EQ(exported.get("timing", "two"), "text");
-    EXPECT_EQ(exported.get("timing", "one"), std::nullopt);
-    EXPECT_EQ(exported.get("a", "b"), std::nullopt);
-    EXPECT_FALSE(exported.put("choice", "three", "3"));
-    EXPECT_EQ(exported.clear(), 0);
-    EXPECT_EQ(exported.list().size(), 2u);
-    EXPECT_EQ(exported.list("timing").size(), 1u);
-  }
-  const std::string text = read(file);
-  for (const std::string& bad : {std::string(), text.substr(0, text.size() / 2), std::string("{}")}) {
-    write(file, bad);
-    EXPECT_THROW(open("/export.json:readonly"), Error);
-    EXPECT_FALSE(open("/export.json").put("choice", "one", "1"));
-    EXPECT_EQ(read(file), bad);
-    EXPECT_EQ(warnings_.size(), 1u);
-    warnings_.clear();
-  }
-  EXPECT_THAT(warnings_, ElementsAre());
-}
-
-TEST_F(StoreTest, ThreadsShareOne) {
-  Store store = open();
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 50; ++i) {
-        store.put("choice", std::to_string(i % 5), payload_of(t, i));
-        const auto got = store.get("choice", std::to_string(i % 5));
-        EXPECT_TRUE(got && is_payload(*got));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(store.list().size(), 5u);
-  EXPECT_THAT(warnings_, ElementsAre());
 }
 
 // Reads the record with nothing free, with a KiB, with two, ...: the process may grow no further.

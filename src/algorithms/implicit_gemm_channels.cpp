@@ -63,10 +63,7 @@ bool ChannelLanes::shares_pixels() const {
 }
 
 void ChannelLanes::choose_items(int threads) {
-  // Pixels whose distance is a multiple of a page share the few lines of L1 that such addresses go to.
-  const i64 step_bytes = t_.in.c * t_.step_w * size_of(p_.dtype);
-  const bool conflict = step_bytes % 4096 == 0 && t_.columns > 1;
-  staged_ = p_.dtype != DType::f32 || t_.padded() || conflict;
+  staged_ = p_.dtype != DType::f32 || t_.padded();
   pixel_ = reductions_.largest();
   if (pixel_ * t_.step_w % 512 == 0) pixel_ += 16;
   const auto fits = [&](i64 images, i64 rows, i64 columns) {
@@ -153,6 +150,21 @@ std::string ChannelLanes::packing() const {
   return fmt::format("{}, {} cuts, panels of {}", t_.tap_words(), reductions_.parts(), panel_width_);
 }
 
+// What a step of a tile takes beside its products: for weights that come from beyond the first-level cache,
+// and for pixels a multiple of a page apart, which go to the same few of its lines and push each other out.
+double ChannelLanes::waits_ns(int rows, int vectors) const {
+  constexpr i64 kPage = 4096;
+  constexpr double kWaitOfWeights = 0.6, kWaitOfPixels = 0.2;  // cycles a line, measured with AVX-512
+  constexpr double kLineFloats = 16;
+  const CpuCaches& caches = cpu_caches();
+  double cycles = 0;
+  if (taps() * reductions_.largest() * panel_width_ * 4 > caches.level1 / 2)
+    cycles += kWaitOfWeights * vectors * static_cast<double>(lanes_) / kLineFloats;
+  const bool conflict = !staged_ && t_.in.stride_w * t_.step_w * 4 % kPage == 0;
+  if (conflict && rows > caches.level1 / kPage / 2) cycles += kWaitOfPixels * rows;
+  return cycles * cycle_ns();
+}
+
 double ChannelLanes::work_ns() const {
   const double steps = static_cast<double>(taps() * t_.in_channels);
   const double cuts = static_cast<double>(reductions_.parts());
@@ -164,7 +176,8 @@ double ChannelLanes::work_ns() const {
       for (i64 tile = 0; tile < split.parts(); ++tile) {
         const int rows = static_cast<int>(split.size(tile));
         const TileTime time = tile_time(TileReads::strided, pairs_ ? 2 * rows : rows, vectors);
-        line += (steps * time.step + cuts * time.once) / (pairs_ ? 2 : 1);
+        const double step = time.step + waits_ns(pairs_ ? 2 * rows : rows, vectors);
+        line += (steps * step + cuts * time.once) / (pairs_ ? 2 : 1);
       }
     }
   }

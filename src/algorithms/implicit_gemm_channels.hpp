@@ -47,6 +47,7 @@ class ChannelLanes : public ImplicitGemmPart {
     BrgemmCall* brgemm;
   };
 
+  double waits_ns(int rows, int vectors) const;
   void choose_panels();
   void choose_items(int threads);
   bool shares_pixels() const;

@@ -42,7 +42,10 @@ class Prefetch {
   // `runs` stretches of `bytes` bytes each, `stride` bytes apart, in so many calls of the micro-kernel.
   Prefetch(const void* from, std::int64_t runs, std::int64_t bytes, std::int64_t stride, std::int64_t calls)
       : from_(static_cast<const char*>(from)), stride_(stride) {
-    run_lines_ = ceil_div(std::max<std::int64_t>(bytes, 1), kFetchedLine);
+    // A run that begins within a line ends in one more.
+    const std::int64_t apart = (reinterpret_cast<std::intptr_t>(from) | stride) % kFetchedLine;
+    const std::int64_t offset = apart == 0 ? 0 : kFetchedLine - (apart & -apart);  // at most
+    run_lines_ = ceil_div(std::max<std::int64_t>(bytes, 1) + offset, kFetchedLine);
     left_ = bytes > 0 ? runs * run_lines_ : 0;
     call_ = ceil_div(left_, std::max<std::int64_t>(calls, 1));
   }

@@ -32,9 +32,11 @@ class Random {
 };
 
 // The same with any number of threads: each element is a hash of its place.
-std::vector<std::byte> make_data(DType dtype, i64 elements, Data data, Random& random,
-                                 const Parallel* parallel) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(elements * size_of(dtype)));
+// Nothing is written before: the threads that fill the memory are the first to touch its pages.
+std::unique_ptr<std::byte[]> make_data(DType dtype, i64 elements, Data data, Random& random,
+                                       const Parallel* parallel) {
+  auto bytes =
+      std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(elements * size_of(dtype)));
   constexpr float kIntegers[] = {-2, -1, 1, 2};
   constexpr i64 kBlock = 1 << 16;
   const auto fill = [&](i64 block, int) {
@@ -45,7 +47,7 @@ std::vector<std::byte> make_data(DType dtype, i64 elements, Data data, Random& r
       const float value = data == Data::small_integers
                               ? kIntegers[bits & 3]
                               : static_cast<float>(static_cast<double>(static_cast<i64>(bits)) * 0x1p-63);
-      store_element(dtype, bytes.data(), i, value);
+      store_element(dtype, bytes.get(), i, value);
     }
   };
   const i64 blocks = (elements + kBlock - 1) / kBlock;
@@ -80,6 +82,12 @@ std::string number(double value) {
   return text;
 }
 
+// Elements that a thread takes at a time: a gradient's may be a sum of millions.
+i64 grain_of(const Problem& p) {
+  constexpr i64 kProducts = 1 << 16, kMost = 64;
+  return std::clamp<i64>(kProducts / std::max<i64>(1, reduction_length(p)), 1, kMost);
+}
+
 // Whether actual is what the dtype stores for a value that rounds to the integer.
 bool rounds_to(DType dtype, float actual, double integer) {
   return actual >= round_to(dtype, static_cast<float>(integer - 0.49)) &&
@@ -97,7 +105,7 @@ Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, double max
   const auto make = [&](Direction writes, const TensorShape& shape) {
     if (problem.direction != writes) return make_data(t, shape.extent(), data, random, parallel);
     random.skip(shape.extent());
-    return std::vector<std::byte>();
+    return std::unique_ptr<std::byte[]>();
   };
   x_ = make(Direction::backward_data, x_shape(problem));
   w_ = make(Direction::backward_weights, w_shape(problem));
@@ -105,10 +113,9 @@ Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, double max
   bias_ = make_data(bias_dtype(problem), problem.k, data, random, parallel);
   if (problem.epilogue.residual)
     residual_ = make_data(t, conv_shape(problem).extent(), data, random, parallel);
-  const auto pointer = [](std::vector<std::byte>& bytes) { return bytes.empty() ? nullptr : bytes.data(); };
   if (problem.training == Training::drelu)
     relu_ = make_data(t, x_shape(problem).extent(), data, random, parallel);
-  tensors_ = {pointer(x_), pointer(w_), pointer(y_), pointer(bias_), pointer(residual_), pointer(relu_)};
+  tensors_ = {x_.get(), w_.get(), y_.get(), bias_.get(), residual_.get(), relu_.get()};
   choose_elements(max_products, seed);
 }
 
@@ -179,7 +186,7 @@ const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel&
         if (beyond) e.may_be_nan = e.may_be_nan || !std::isfinite(beyond->magnitude(tensors_, at));
         answers[static_cast<std::size_t>(index)] = e;
       },
-      64);
+      grain_of(problem_));
   return answers;
 }
 
@@ -217,7 +224,7 @@ void Oracle::compare_with_chain(const void* result, const Accuracy& accuracy, co
           chain_errors_[static_cast<std::size_t>(index)] =
               chain_of_fp32(problem_, tensors_, elements_[e]) - expected[e].value;
         },
-        16);
+        grain_of(problem_));
   }
   const TensorShape shape = result_shape(problem_);
   double squares = 0, of_chain = 0;

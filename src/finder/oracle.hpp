@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -59,7 +60,7 @@ class Oracle {
 
   Problem problem_;
   Data data_;
-  std::vector<std::byte> x_, w_, y_, bias_, residual_, relu_;
+  std::unique_ptr<std::byte[]> x_, w_, y_, bias_, residual_, relu_;
   Tensors tensors_;
   std::vector<Position> elements_;
   mutable std::map<std::array<int, 9>, Answers> answers_;  // by what the accuracy says is met

@@ -247,6 +247,21 @@ Step spread(const std::string& name, const Problem& asked, Slot from, Slot to) {
                 number(asked.w), number(in_pixel)});
 }
 
+Step depth_to_space(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
+                    const DeviceInfo& device) {
+  const CopyForm form(copy);
+  const Index &outer = copy.map.outer_size, &start = copy.map.start;
+  const i64 rows = ceil_div(outer[kAxisH] - start[kAxisH], form.count(2));
+  const i64 columns = ceil_div(outer[kAxisW] - start[kAxisW], form.count(1));
+  const i64 blocks = copy.inner.n * rows * columns;
+  return tuned(name, "depth_to_space",
+               gathered(copy) + constant("kDown", form.count(2)) + constant("kAcross", form.count(1)),
+               std::min<i64>(ceil_div(blocks, kThreads), device.units * 32),
+               {in(from), out(to), number(blocks), number(outer[kAxisH]), number(outer[kAxisW]), number(rows),
+                number(columns), number(copy.inner.h), number(copy.inner.w), number(-start[kAxisH]),
+                number(-start[kAxisW])});
+}
+
 TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand) {
   const i64 unit = 16 / size_of(outer.dtype);
   Rewrite padded = rewrite;

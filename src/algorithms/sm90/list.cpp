@@ -125,8 +125,8 @@ std::vector<int> k_blocks(const Problem& p) {
 
 }  // namespace
 
-std::vector<Tiling> tilings(const Problem& p, const Chip& chip) {
-  Lister lister(p, chip);
+std::vector<Tiling> tilings(const Problem& p, const Chip& chip, std::size_t most) {
+  Lister lister(p, chip, most);
   for (const int k_block : k_blocks(p)) {
     lister.take_channels_by(k_block);
     for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
@@ -138,15 +138,16 @@ std::vector<Tiling> tilings(const Problem& p, const Chip& chip) {
       }
     }
   }
-  fetch::list(lister);
-  lines::list(lister);
-  shift::list(lister);
+  for (const auto list : {fetch::list, lines::list, shift::list}) {
+    if (!lister.full()) list(lister);
+  }
   return lister.take();
 }
 
-Lister::Lister(const Problem& problem, const Chip& chip)
+Lister::Lister(const Problem& problem, const Chip& chip, std::size_t most)
     : p_(problem),
       chip_(chip),
+      most_(most),
       k_block_(128 / size_of(problem.dtype)),
       pools_(problem.epilogue.pool.kind != PoolKind::none),
       // So few results that tiles of 128 x 128 leave half of the chip idle.
@@ -154,6 +155,7 @@ Lister::Lister(const Problem& problem, const Chip& chip)
                           chip.multiprocessors / 2 * 128 * 128) {}
 
 void Lister::add(const Tiling& tiling, Sums sums) {
+  if (full()) return;
   const auto fill = bringer(tiling.bring).fill;
   if (sums == Sums::whole_and_split) {
     fill(*this, tiling);
@@ -180,6 +182,7 @@ std::vector<int> Lister::splits(Tiling t) const {
 }
 
 void Lister::keep(const Tiling& t) {
+  if (full()) return;
   if (unfit(t, p_).empty() && names_.insert(to_string(t)).second) all_.push_back(t);
 }
 
