@@ -4,6 +4,7 @@
 #include <set>
 
 #include "kernels/cpu/brgemm.hpp"
+#include "kernels/cpu/pack.hpp"
 #include "src/algorithms/candidate.hpp"
 #include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
@@ -74,6 +75,40 @@ TEST(ImplicitGemmCpu, ReadsPixelsAPageApartWhereTheyLie) {
     const Problem p = parse_problem(std::string("fwd:") + shape + ":f32:nhwc");
     const auto lanes = make_channel_lanes(p, tap_convolutions(p).front(), {brgemm_max_rows(2), 2}, 2);
     EXPECT_LT(lanes->scratch_bytes(), std::size_t{64} << 10) << shape;
+  }
+}
+
+// A filter's columns side by side, a step apart, and rows side by side; zeros fill the width up, and nothing
+// is written beside it.
+TEST(ImplicitGemmCpu, PacksColumnsOfEveryStride) {
+  constexpr std::int64_t kRows = 5, kMost = 70, kStep = 9;
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    std::vector<std::byte> from(static_cast<std::size_t>(kRows * kMost * kStep * size_of(dtype)));
+    const auto value = [](std::int64_t i) { return static_cast<float>(i % 251); };
+    for (std::int64_t i = 0; i < kRows * kMost * kStep; ++i) store_element(dtype, from.data(), i, value(i));
+    for (const auto& [row_stride, column_stride] :
+         {std::pair{kMost, std::int64_t{1}}, std::pair{kMost * kStep, kStep},
+          std::pair{std::int64_t{1}, kStep}}) {
+      for (const std::int64_t columns : {1, 3, 6, 13, 14, 16, 31, 48}) {
+        for (const std::int64_t width : {columns, columns + 3}) {
+          std::vector<float> to(static_cast<std::size_t>(kRows * width + 1), -1);
+          PackCall call;
+          call.dtype = dtype, call.from = from.data();
+          call.row_stride = row_stride, call.column_stride = column_stride;
+          call.rows = kRows, call.columns = columns, call.width = width;
+          call.to = to.data(), call.next = to.data();
+          call.share = 1, call.shares = 3;
+          pack_columns(call);
+          EXPECT_EQ(to.back(), -1);
+          for (std::int64_t i = 0; i < kRows * width; ++i) {
+            const std::int64_t row = i / width, column = i % width;
+            ASSERT_EQ(to[static_cast<std::size_t>(i)],
+                      column < columns ? value(row * row_stride + column * column_stride) : 0)
+                << columns << " of " << width << " at " << row << ", " << column;
+          }
+        }
+      }
+    }
   }
 }
 
