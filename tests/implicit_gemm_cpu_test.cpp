@@ -1,12 +1,16 @@
 // How implicit GEMM on the CPU divides its work, and what it predicts.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "kernels/cpu/brgemm.hpp"
+#include "kernels/cpu/pack.hpp"
 #include "src/algorithms/candidate.hpp"
 #include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
 #include "src/algorithms/implicit_gemm_prefetch.hpp"
 #include "tests/algorithms.hpp"
+#include "tests/builder.hpp"
 
 namespace faltung {
 namespace {
@@ -74,12 +78,46 @@ TEST(ImplicitGemmCpu, ReadsPixelsAPageApartWhereTheyLie) {
   }
 }
 
+// A filter's columns side by side, a step apart, and rows side by side; zeros fill the width up, and nothing
+// is written beside it.
+TEST(ImplicitGemmCpu, PacksColumnsOfEveryStride) {
+  constexpr std::int64_t kRows = 5, kMost = 70, kStep = 9;
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    std::vector<std::byte> from(static_cast<std::size_t>(kRows * kMost * kStep * size_of(dtype)));
+    const auto value = [](std::int64_t i) { return static_cast<float>(i % 251); };
+    for (std::int64_t i = 0; i < kRows * kMost * kStep; ++i) store_element(dtype, from.data(), i, value(i));
+    for (const auto& [row_stride, column_stride] :
+         {std::pair{kMost, std::int64_t{1}}, std::pair{kMost * kStep, kStep},
+          std::pair{std::int64_t{1}, kStep}}) {
+      for (const std::int64_t columns : {1, 3, 6, 13, 14, 16, 31, 48}) {
+        for (const std::int64_t width : {columns, columns + 3}) {
+          std::vector<float> to(static_cast<std::size_t>(kRows * width + 1), -1);
+          PackCall call;
+          call.dtype = dtype, call.from = from.data();
+          call.row_stride = row_stride, call.column_stride = column_stride;
+          call.rows = kRows, call.columns = columns, call.width = width;
+          call.to = to.data(), call.next = to.data();
+          call.share = 1, call.shares = 3;
+          pack_columns(call);
+          EXPECT_EQ(to.back(), -1);
+          for (std::int64_t i = 0; i < kRows * width; ++i) {
+            const std::int64_t row = i / width, column = i % width;
+            ASSERT_EQ(to[static_cast<std::size_t>(i)],
+                      column < columns ? value(row * row_stride + column * column_stride) : 0)
+                << columns << " of " << width << " at " << row << ", " << column;
+          }
+        }
+      }
+    }
+  }
+}
+
 // A run that begins within a cache line touches one more.
 TEST(Prefetch, BringsTheLastLineOfRunsThatBeginAnywhere) {
   alignas(64) static char memory[4096];
   for (const std::int64_t stride : {320, 784, 1024}) {
     for (const std::int64_t first : {0, 16, 60}) {
-      Prefetch prefetch(memory + first, 3, 320, stride, 1);
+      Prefetch prefetch({memory + first, 3, 320, stride}, 1);
       const BrgemmFetch fetch = prefetch.next(1000);
       ASSERT_EQ(fetch.lines, 3 * fetch.run_lines);
       for (std::int64_t run = 0; run < 3; ++run) {
@@ -88,6 +126,29 @@ TEST(Prefetch, BringsTheLastLineOfRunsThatBeginAnywhere) {
       }
       if (first == 0 && stride % 64 == 0) EXPECT_EQ(fetch.run_lines, 5);
     }
+  }
+}
+
+// Rows of runs: each line once, and in no call what lies between rows.
+TEST(Prefetch, BringsRowsOfRuns) {
+  alignas(64) static char memory[8192];
+  for (const std::int64_t calls : {1, 5, 50}) {
+    Prefetch prefetch({memory, 3, 128, 256, 4, 2048}, calls);
+    std::multiset<std::int64_t> lines, expected;
+    for (std::int64_t row = 0; row < 4; ++row) {
+      for (std::int64_t line = 0; line < 6; ++line)
+        expected.insert(row * 2048 + line / 2 * 256 + line % 2 * 64);
+    }
+    for (std::int64_t call = 0; call < std::max<std::int64_t>(calls, 4); ++call) {
+      BrgemmFetch fetch = prefetch.next(1000);
+      for (; fetch.lines > 0; --fetch.lines) {
+        lines.insert(fetch.at - memory);
+        const bool end = --fetch.run_left == 0;
+        fetch.at += end ? fetch.run_stride - 64 * (fetch.run_lines - 1) : 64;
+        if (end) fetch.run_left = fetch.run_lines;
+      }
+    }
+    EXPECT_EQ(lines, expected) << calls;
   }
 }
 
@@ -109,6 +170,22 @@ TEST(ImplicitGemmCpu, WorkersSharePixelsOrWeightsWhicheverIsLess) {
       const bool first_pixels =
           std::ranges::all_of(y.begin(), y.begin() + done, [](float v) { return v == 0; });
       EXPECT_EQ(first_pixels, p.c < 960) << shape << " " << vectors;
+    }
+  }
+}
+
+// Gradients larger than a cache are written past it: whole lines of them, and what begins within lines.
+TEST(ImplicitGemmCpu, WritesLargeGradients) {
+  const auto parallel = std::make_shared<Parallel>(2);
+  Builder builder(find_device("cpu"), parallel);
+  for (const char* problem : {"bwd_w:n1c1040h1w3k1056r1s1:f32:nhwc", "bwd_w:n1c1041h1w3k1056r1s1:f32:nhwc",
+                              "bwd_w:n1c1040h1w3k1056r1s1:f32:nchw"}) {
+    const Problem p = parse_problem(problem);
+    ASSERT_GT(w_shape(p).elements() * 4, cpu_caches().level2);
+    Verifier verifier(p, builder.device(), parallel, 1);
+    for (const Candidate& candidate : find_algorithm("implicit_gemm_cpu").candidates(p, builder.target())) {
+      const Report report = verifier.kernel(candidate, builder.store());
+      EXPECT_TRUE(passed(report)) << candidate.kernel() << " for " << problem << ": " << report.why;
     }
   }
 }

@@ -131,19 +131,16 @@ std::size_t ChannelLanes::scratch_bytes() const {
 }
 
 void ChannelLanes::pack(i64 item, const void* w, float* packed) const {
-  const i64 panel = item % panels_, cut = item / panels_ % reductions_.parts();
-  const i64 group = item / panels_ / reductions_.parts();
-  const int width = panel_vectors(panel) * lanes_;
-  float* to = packed + packed_offset(group, cut, panel);
-  for (const Tap& tap : t_.taps) {
-    const FilterView view = filter_view(p_, tap, group);
-    const i64 first = panel * panel_width_;
-    pack_panel({p_.dtype, w, view.base + reductions_.begin(cut) * view.c_stride + first * view.k_stride,
-                view.c_stride, view.k_stride, reductions_.size(cut),
-                std::min<i64>(width, t_.out_channels - first), width},
-               to);
-    to += reductions_.size(cut) * width;
+  const i64 blocks = pack_blocks(reductions_.largest());
+  const i64 block = item % blocks, cut = item / blocks % reductions_.parts();
+  const i64 group = item / blocks / reductions_.parts(), length = reductions_.size(cut);
+  std::vector<Panel> panels;
+  for (i64 i = 0; i < panels_; ++i) {
+    const i64 first = i * panel_width_, width = panel_vectors(i) * lanes_;
+    panels.push_back({first, std::min(width, t_.out_channels - first), width});
   }
+  pack_block({group, reductions_.begin(cut), length, block, packed + packed_offset(group, cut, 0)}, w,
+             panels);
 }
 
 std::string ChannelLanes::packing() const {

@@ -204,17 +204,14 @@ std::size_t PixelLanes::scratch_bytes() const {
 }
 
 void PixelLanes::pack(i64 item, const void* w, float* packed) const {
-  const i64 panel = item % panels_.parts(), cut = item / panels_.parts() % reductions_.parts();
-  const i64 group = item / panels_.parts() / reductions_.parts();
-  float* to = packed + packed_offset(group, cut, panel);
-  const i64 length = reductions_.size(cut), m = panels_.size(panel);
-  for (const Tap& tap : t_.taps) {
-    const FilterView view = filter_view(p_, tap, group);
-    const i64 base =
-        view.base + reductions_.begin(cut) * view.c_stride + panels_.begin(panel) * view.k_stride;
-    pack_panel({p_.dtype, w, base, view.c_stride, view.k_stride, length, m, m}, to);
-    to += length * m;
-  }
+  const i64 blocks = pack_blocks(reductions_.largest());
+  const i64 block = item % blocks, cut = item / blocks % reductions_.parts();
+  const i64 group = item / blocks / reductions_.parts(), length = reductions_.size(cut);
+  std::vector<Panel> panels;
+  for (i64 i = 0; i < panels_.parts(); ++i)
+    panels.push_back({panels_.begin(i), panels_.size(i), panels_.size(i)});
+  pack_block({group, reductions_.begin(cut), length, block, packed + packed_offset(group, cut, 0)}, w,
+             panels);
 }
 
 std::string PixelLanes::packing() const {

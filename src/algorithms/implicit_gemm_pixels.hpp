@@ -18,7 +18,9 @@ class PixelLanes : public ImplicitGemmPart {
   std::int64_t packed_floats() const override {
     return t_.groups * t_.out_channels * taps() * t_.in_channels;
   }
-  std::int64_t pack_items() const override { return t_.groups * reductions_.parts() * panels_.parts(); }
+  std::int64_t pack_items() const override {
+    return t_.groups * reductions_.parts() * pack_blocks(reductions_.largest());
+  }
   void pack(std::int64_t item, const void* w, float* packed) const override;
   std::string packing() const override;
   std::size_t scratch_bytes() const override;
