@@ -34,6 +34,10 @@ void ChannelLanes::choose_panels() {
   panel_width_ = tile_.vectors * lanes_;
   panels_ = ceil_div(t_.out_channels, panel_width_);
   channels_padded_ = round_up(t_.out_channels, lanes_);
+  for (i64 i = 0; i < panels_; ++i) {
+    const i64 first = i * panel_width_, width = panel_vectors(i) * lanes_;
+    packed_panels_.push_back({first, std::min(width, t_.out_channels - first), width});
+  }
   // So many channels that a panel of weights, and the staged input of one row of tiles, are not too large.
   const i64 panel_bytes = std::max<i64>(taps(), 1) * panel_width_ * 4;
   const i64 input_bytes = planes() * t_.extent_h() * ((tile_.rows - 1) * t_.step_w + t_.extent_w()) * 4;
@@ -134,13 +138,7 @@ void ChannelLanes::pack(i64 item, const void* w, float* packed) const {
   const i64 blocks = pack_blocks(reductions_.largest());
   const i64 block = item % blocks, cut = item / blocks % reductions_.parts();
   const i64 group = item / blocks / reductions_.parts(), length = reductions_.size(cut);
-  std::vector<Panel> panels;
-  for (i64 i = 0; i < panels_; ++i) {
-    const i64 first = i * panel_width_, width = panel_vectors(i) * lanes_;
-    panels.push_back({first, std::min(width, t_.out_channels - first), width});
-  }
-  pack_block({group, reductions_.begin(cut), length, block, packed + packed_offset(group, cut, 0)}, w,
-             panels);
+  pack_block({group, reductions_.begin(cut), length, block, packed + packed_offset(group, cut, 0)}, w);
 }
 
 std::string ChannelLanes::packing() const {

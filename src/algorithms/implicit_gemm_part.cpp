@@ -8,15 +8,14 @@
 
 namespace faltung {
 
-void ImplicitGemmPart::pack_block(const PackedBlock& block, const void* w,
-                                  const std::vector<Panel>& panels) const {
+void ImplicitGemmPart::pack_block(const PackedBlock& block, const void* w) const {
   const std::int64_t taps = static_cast<std::int64_t>(t_.taps.size());
   const std::int64_t row0 = block.block * kPackedRows, rows = std::min(kPackedRows, block.length - row0);
   const auto packed_at = [&](const Panel& panel, std::int64_t tap) {
     return block.to + taps * block.length * panel.first + (tap * block.length + row0) * panel.width;
   };
-  for (const Panel& panel : panels) {
-    const Panel& next = &panel == &panels.back() ? panel : (&panel)[1];
+  for (const Panel& panel : packed_panels_) {
+    const Panel& next = &panel == &packed_panels_.back() ? panel : (&panel)[1];
     for (std::int64_t tap = 0; tap < taps; ++tap) {
       const FilterView view = filter_view(p_, t_.taps[static_cast<std::size_t>(tap)], block.group);
       PackCall call;

@@ -86,7 +86,8 @@ class ImplicitGemmPart {
     std::int64_t group, first, length, block;
     float* to;
   };
-  void pack_block(const PackedBlock& block, const void* w, const std::vector<Panel>& panels) const;
+  void pack_block(const PackedBlock& block, const void* w) const;
+  std::vector<Panel> packed_panels_;  // made by who derives
 
   const Problem p_;
   const TapConvolution t_;

@@ -31,6 +31,8 @@ PixelLanes::PixelLanes(const Problem& problem, const TapConvolution& convolution
   lanes_ = brgemm_lanes();
   tile_.rows = std::min(tile_.rows, brgemm_max_rows(tile_.vectors));
   panels_ = EvenSplit(t_.out_channels, tile_.rows);
+  for (i64 i = 0; i < panels_.parts(); ++i)
+    packed_panels_.push_back({panels_.begin(i), panels_.size(i), panels_.size(i)});
   phases_h_ = std::min(t_.step_h, t_.extent_h()), phases_w_ = std::min(t_.step_w, t_.extent_w());
   in_registers_ = epilogue_in_registers(p_) && t_.out_step_w == 1;
   for (int vectors = 1; vectors <= tile_.vectors; ++vectors) {
@@ -207,11 +209,7 @@ void PixelLanes::pack(i64 item, const void* w, float* packed) const {
   const i64 blocks = pack_blocks(reductions_.largest());
   const i64 block = item % blocks, cut = item / blocks % reductions_.parts();
   const i64 group = item / blocks / reductions_.parts(), length = reductions_.size(cut);
-  std::vector<Panel> panels;
-  for (i64 i = 0; i < panels_.parts(); ++i)
-    panels.push_back({panels_.begin(i), panels_.size(i), panels_.size(i)});
-  pack_block({group, reductions_.begin(cut), length, block, packed + packed_offset(group, cut, 0)}, w,
-             panels);
+  pack_block({group, reductions_.begin(cut), length, block, packed + packed_offset(group, cut, 0)}, w);
 }
 
 std::string PixelLanes::packing() const {
