@@ -186,6 +186,7 @@ TEST(PortableNvrtc, DepthwiseTilesOfTheMatrixUnitsDoNotSpill) {
          {"fwd:n32c96h56w56k96r7s7:pad3:g96:f16:nhwc:bias:silu", "fwd:n32c768h7w7k768r7s7:pad3:g768:f16:nhwc",
           "bwd_d:n32c384h14w14k384r7s7:pad3:g384:bf16:nhwc",
           "fwd:n32c192h28w28k192r9s9:pad4:g192:bf16:nhwc:bias:gelu",
+          "fwd:n32c128h56w56k128r31s31:pad15:g128:f16:nhwc:bias",
           "bwd_d:n32c144h56w56k144r3s3:pad1:g144:f16:nhwc", "bwd_w:n32c96h56w56k96r7s7:pad3:g96:f16:nhwc",
           "bwd_w:n32c768h7w7k768r7s7:pad3:g768:bf16:nhwc",
           "bwd_w:n32c144h56w56k144r3s3:pad1:g144:f16:nhwc"}) {
