@@ -32,6 +32,7 @@ def alone():
     with open(os.environ[LOCK], "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+    time.sleep(0.002)  # or this process might have it again before those that wait
 
 
 def _alone(function):
@@ -44,19 +45,24 @@ def _alone(function):
 
 def measure_alone():
     """From now on, what PyTorch's compiler and, where it was imported, faltung.torch measure to choose their kernels."""
+    if LOCK not in os.environ:
+        return
     from torch._inductor.runtime.benchmarking import benchmarker
     type(benchmarker).benchmark_gpu = _alone(type(benchmarker).benchmark_gpu)
-    for name in ("_choice", "_passes"):
-        if (module := sys.modules.get(f"faltung.torch.{name}")) is not None:
-            module.time_in_turn = _alone(module.time_in_turn)
+    for name in [name for name in sys.modules if name.startswith("faltung.torch.")]:
+        for function in ("time_in_turn", "time_whole"):
+            if hasattr(sys.modules[name], function):
+                setattr(sys.modules[name], function, _alone(getattr(sys.modules[name], function)))
 
 
 @contextlib.contextmanager
 def turn(begin=time.perf_counter()):
-    """Says that this process is prepared, waits for its turn, and has it alone."""
+    """Says that this process is prepared, waits for its turn, and has it alone; of run() alone."""
+    if LOCK not in os.environ:
+        yield
+        return
     print(f"{READY} {time.perf_counter() - begin:.0f} s", flush=True)
-    if LOCK in os.environ:
-        input()
+    input()
     with alone():
         yield
 

@@ -45,18 +45,20 @@ problems_of() {
     "$FALTUNG" prepare --problems --layout $layout "${math[@]}" --dir "$2" "${epilogue[@]}" "${suites[@]}" | tail -n +2
   done
 }
-# In the order of their value: inference in 16 bits (biasf32 is what networks ask for), then in 32, then training; of
-# epilogues the commonest first.
+# In the order of their value: inference in 16 bits (biasf32 is what networks ask for), then in 32, what training meets first, then
+# the rest of it; of epilogues the commonest first.
 problems() {
-  local math epilogue direction common=$here/common.csv lists="workloads/*.csv $here/common.csv"
+  local math epilogue direction list common=$here/common.csv lists="workloads/*.csv $here/common.csv"
   echo name,problem
   for math in f16 bf16; do
     problems_of $math fwd "$lists"
     for epilogue in bias bias,relu biasf32,relu; do problems_of $math fwd "$common" $epilogue; done
   done
   for math in f32 tf32; do problems_of $math fwd "$lists"; done
-  for math in f16 bf16; do
-    for direction in bwd_d bwd_w; do problems_of $math $direction "$lists"; done
+  for list in workloads/resnet50.csv "$common" "$lists"; do
+    for math in f16 bf16; do
+      for direction in bwd_d bwd_w; do problems_of $math $direction "$list"; done
+    done
   done
   for epilogue in bias,residual,relu biasf32,residual,relu bias,silu biasf32,silu bias,relu,maxpool2; do
     for math in f16 bf16; do problems_of $math fwd "$common" $epilogue; done
@@ -74,7 +76,7 @@ prepare() {
 mkdir -p "$here"
 common >"$here/common.csv"
 problems >"$here/all.csv"
-head -n "$((${FIRST:-3500} + 1))" "$here/all.csv" >"$here/problems.csv"
+head -n "$((${FIRST:-3700} + 1))" "$here/all.csv" >"$here/problems.csv"
 code=$here/code.pack
 FALTUNG_STORE=$(mktemp -d)
 export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none

@@ -55,6 +55,11 @@ def cpu_sections():
         yield section("relu", "batch 4, bias + ReLU", "lux_relu", "--batch 4 --epilogue bias,relu", "onednn-blocked")
         yield section("bwd_d", "backward_data, batch 4", "resnet50", "--batch 4 --dir bwd_d")
         yield section("bwd_w", "backward_weights, batch 4", "resnet50", "--batch 4 --dir bwd_w")
+        yield section("depthwise_bwd_d", "depthwise, backward_data, batch 4", "efficientnet_b2_depthwise depthwise",
+                      "--batch 4 --dir bwd_d")
+        yield section("depthwise_bwd_w", "depthwise, backward_weights, batch 4", "efficientnet_b2_depthwise depthwise",
+                      "--batch 4 --dir bwd_w")
+        yield section("dimensions", "one and three dimensions, transposed, batch 1", "conv1d conv3d unet_up", "--batch 1")
     yield Section("bf16", "batch 4, bf16 NHWC", "resnet50", "--batch 4 --layout nhwc --dtype bf16", "onednn")
     yield Section("gfx1010", "as it is", "gfx1010", "", "onednn")
 
@@ -67,12 +72,16 @@ def gpu_sections():
                 ("f32", "f32", "resnet50 lux_relu cs149_pool", "--math f32"),
                 ("bwd_d_f16", "backward_data, f16", "resnet50 lux_relu", "--dir bwd_d --dtype f16"),
                 ("bwd_w_f16", "backward_weights, f16", "resnet50 lux_relu", "--dir bwd_w --dtype f16"),
-                ("bwd_w_tf32", "backward_weights, tf32", "lux_relu", "--dir bwd_w --math tf32")):
+                ("bwd_d_tf32", "backward_data, tf32", "lux_relu", "--dir bwd_d --math tf32"),
+                ("bwd_d_f32", "backward_data, f32", "lux_relu", "--dir bwd_d --math f32"),
+                ("bwd_w_tf32", "backward_weights, tf32", "lux_relu", "--dir bwd_w --math tf32"),
+                ("bwd_w_f32", "backward_weights, f32", "lux_relu", "--dir bwd_w --math f32"),
+                ("depthwise_bf16", "depthwise, bf16", "depthwise", "--batch 32 --dtype bf16")):
             yield Section(f"{name}_{layout}", f"{title} {layout.upper()}", lists,
                           f"{options} --layout {layout} --min-time 25ms --repeat 5", "torch")
         for way, title in (("fwd", "groups and depthwise, f16"), ("bwd_d", "their backward_data, f16"),
                            ("bwd_w", "their backward_weights, f16")):
-            yield Section(f"groups_{way}_f16_{layout}", f"{title} {layout.upper()}", "resnext50_32x4d depthwise",
+            yield Section(f"groups_{way}_f16_{layout}", f"{title} {layout.upper()}", "resnext50_32x4d efficientnet_b2_depthwise depthwise",
                           f"--dir {way} --batch 32 --dtype f16 --layout {layout} --min-time 15ms --repeat 3", "torch")
         for name, title, lists, options in (
                 ("conv1d_f16", "one dimension, f16", "conv1d", "--dtype f16 --min-time 15ms"),

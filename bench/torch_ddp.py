@@ -2,6 +2,7 @@
 """What a second GPU brings: ResNet-50 in training, patched, by DistributedDataParallel.
 
     torchrun --nproc-per-node 2 bench/torch_ddp.py
+    torchrun --nproc-per-node 2 bench/torch_ddp.py --shared   without a second one: both processes on one GPU, through gloo, for the gradients
 
 prints images a second on one GPU and on all, patched and by PyTorch alone, and how far the gradients are from those of one GPU on the joint batch. The bound: twice
 the l2 distance, parameter by parameter, between PyTorch's own gradients in bf16 and in f32 on the joint batch. Batch norm is in
@@ -18,7 +19,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import faltung.torch as ft
-from torch_models import MODELS, synchronize
+from torch_models import synchronize
+from torch_zoo import MODELS
 
 
 def gradients(model, x, dtype):
@@ -53,20 +55,22 @@ def main():
     parser.add_argument("--size", type=int, help="of the images")
     parser.add_argument("--steps", type=int, default=10, help="in a block, of which there are six")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu shows that it runs")
+    parser.add_argument("--shared", action="store_true", help="all processes on the first GPU, through gloo: gradients are compared, nothing is timed")
     parser.add_argument("--compared", type=int, default=8, help="images of each GPU whose gradients are compared")
     options = parser.parse_args()
     rank, world = int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"])
     on_cuda = options.device == "cuda"
-    device = f"cuda:{rank}" if on_cuda else "cpu"
+    device = f"cuda:{0 if options.shared else rank}" if on_cuda else "cpu"
     if on_cuda:
-        torch.cuda.set_device(rank)
+        torch.cuda.set_device(device)
     torch.backends.cudnn.allow_tf32 = False
 
     def say(*what, everybody=False):
         if rank == 0 or everybody:
             print(f"{time.perf_counter() - begin:5.1f} s:", *what, flush=True)
     begin = time.perf_counter()
-    distributed.init_process_group("nccl" if on_cuda else "gloo", device_id=torch.device(device) if on_cuda else None)
+    through_nccl = on_cuda and not options.shared
+    distributed.init_process_group("nccl" if through_nccl else "gloo", device_id=torch.device(device) if through_nccl else None)
     torch.manual_seed(1)
     make, _, size = MODELS[options.model]
     size = options.size or size
@@ -93,11 +97,14 @@ def main():
             module.zero_grad()
         return step
 
-    def compare(who, model):
+    def spread(model):
         """The module that runs on all."""
+        return DistributedDataParallel(model, device_ids=[torch.device(device)] if on_cuda else None, broadcast_buffers=False, gradient_as_bucket_view=True)
+
+    def compare(who, model):
         alone = ms_a_step(step_of(model), device, options.steps)
         distributed.barrier()
-        whole = DistributedDataParallel(model, device_ids=[rank] if on_cuda else None, broadcast_buffers=False, gradient_as_bucket_view=True)
+        whole = spread(model)
         both = ms_a_step(step_of(whole), device, options.steps)
         distributed.barrier()
         say(f"{who}, {options.model}, batch {options.batch}: {alone:.2f} ms a step on one, {both:.2f} ms on {world}: "
@@ -108,7 +115,7 @@ def main():
     with torch.autocast(options.device, torch.bfloat16):
         patched = ft.patch(model, x, min_time=3.0)
     say(f"patched: {sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions", everybody=True)
-    whole = compare("patched", model)
+    whole = spread(model) if options.shared else compare("patched", model)
     with torch.no_grad():
         for buffer, before in statistics:  # which steps in training have moved
             buffer.copy_(before)
@@ -116,7 +123,8 @@ def main():
     ours, bound = distances(gradients(whole.eval(), part, torch.bfloat16), exact), distances(rounded, exact)
     worst = max(a / (2 * b) for a, b in zip(ours, bound))
     say(f"gradients {max(ours):.1e} from f32's, PyTorch's in bf16 {max(bound):.1e}: {worst:.2f} of the bound")
-    compare("PyTorch", plain)
+    if not options.shared:
+        compare("PyTorch", plain)
     distributed.destroy_process_group()
     return int(worst > 1)
 

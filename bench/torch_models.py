@@ -13,7 +13,6 @@ may be named, to be run one after the other.
 import argparse
 import copy
 import os
-import pathlib
 import shlex
 import sys
 import time
@@ -22,58 +21,7 @@ import torch
 from torch import nn
 
 import beside
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "examples"))
-
-
-class Double(nn.Sequential):
-    def __init__(self, c, k):
-        super().__init__(nn.Conv2d(c, k, 3, padding=1, bias=False), nn.BatchNorm2d(k), nn.ReLU(inplace=True),
-                         nn.Conv2d(k, k, 3, padding=1, bias=False), nn.BatchNorm2d(k), nn.ReLU(inplace=True))
-
-
-class UNet(nn.Module):
-    """Ronneberger and others', padded, with batch norm."""
-
-    def __init__(self, base=64, depth=4):
-        super().__init__()
-        c = [base * 2 ** i for i in range(depth + 1)]
-        self.down = nn.ModuleList([Double(3, c[0])] + [Double(c[i], c[i + 1]) for i in range(depth)])
-        self.up = nn.ModuleList([nn.ConvTranspose2d(c[i + 1], c[i], 2, 2) for i in reversed(range(depth))])
-        self.merge = nn.ModuleList([Double(2 * c[i], c[i]) for i in reversed(range(depth))])
-        self.last = nn.Conv2d(base, 2, 1)
-
-    def forward(self, x):
-        kept = []
-        for i, down in enumerate(self.down):
-            x = down(x if i == 0 else nn.functional.max_pool2d(x, 2))
-            kept.append(x)
-        kept.pop()
-        for up, merge in zip(self.up, self.merge):
-            x = merge(torch.cat([kept.pop(), up(x)], 1))
-        return self.last(x)
-
-
-def vae_decoder():
-    from vae_decoder import Decoder
-    return Decoder()
-
-
-def torchvision_model(name):
-    import torchvision
-    return getattr(torchvision.models, name)()
-
-
-def efficientnet():
-    from efficientnet import EfficientNet
-    return EfficientNet("b2")
-
-
-MODELS = {"resnet50": (lambda: torchvision_model("resnet50"), 32, 224), "efficientnet_b2": (efficientnet, 32, 260),
-          "convnext_tiny": (lambda: torchvision_model("convnext_tiny"), 32, 224), "unet": (UNet, 8, 256),
-          "vae_decoder": (vae_decoder, 1, 128), "mobilenet_v3": (lambda: torchvision_model("mobilenet_v3_large"), 32, 224)}
-CHANNELS = {"vae_decoder": 4}  # of the input, else 3
-FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+from torch_zoo import FORMATS, MODELS, in_f16, made
 
 
 def stage(what, begin=time.perf_counter()):
@@ -85,41 +33,40 @@ def synchronize(device):
         torch.cuda.synchronize()
 
 
-def timed(function, device, repeat=7):
-    """Milliseconds a call, the median of blocks; what is queued is waited for at the end of each."""
-    for _ in range(3):
-        function()
-    synchronize(device)
-    begin = time.perf_counter()
-    function()
-    synchronize(device)
-    runs, blocks = max(3, int(0.06 / (time.perf_counter() - begin))), []
-    for _ in range(repeat):
+def timed(functions, device, repeat=7):
+    """Milliseconds a call of each, the medians of blocks, in turn; what is queued is waited for at the end of each."""
+    def block(function, runs):
         begin = time.perf_counter()
         for _ in range(runs):
             function()
         synchronize(device)
-        blocks.append((time.perf_counter() - begin) * 1e3 / runs)
-    return sorted(blocks)[repeat // 2]
-
-
-def timed_in_a_graph(function, device):
-    """The same of a captured CUDA graph; 0 on the CPU."""
-    if not device.startswith("cuda"):
-        return 0.0
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
+        return (time.perf_counter() - begin) * 1e3 / runs
+    for function in functions:
         for _ in range(3):
             function()
-    torch.cuda.current_stream().wait_stream(stream)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        kept = function()
-    ms = timed(graph.replay, device)
-    del kept
-    return ms
+    synchronize(device)
+    runs = [max(3, int(60 / block(function, 1))) for function in functions]
+    blocks = [[block(*pair) for pair in zip(functions, runs)] for _ in range(repeat)]
+    return [sorted(column)[repeat // 2] for column in zip(*blocks)]
+
+
+def timed_in_graphs(functions, device, repeat=7):
+    """The same of captured CUDA graphs; zeros on the CPU."""
+    if not device.startswith("cuda"):
+        return [0.0] * len(functions)
+    graphs, kept = [], []
+    for function in functions:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                function()
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        graphs.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(graphs[-1]):
+            kept.append(function())
+    return timed([graph.replay for graph in graphs], device, repeat)
 
 
 def print_kernels(function, what, runs=5, most=40):
@@ -153,9 +100,16 @@ def host_us(function, device, runs=200, repeat=30):
 def host(options):
     import gc
 
+    import faltung.torch  # noqa: F401
+    torch.ones((), device=options.device)
+    gc.disable()
+    with beside.turn():
+        time_calls(options)
+
+
+def time_calls(options):
     import faltung
     import faltung.torch as ft
-    gc.disable()
     device, ops, F = options.device, torch.ops.faltung, torch.nn.functional
     cuda = device.startswith("cuda")
     dtype, c, size = (torch.half, 64, 14) if cuda else (torch.float32, 8, 4)
@@ -208,51 +162,25 @@ def host(options):
         torch=lambda: torch.autograd.grad(F.conv2d(a, b, None, *plain), (a, b), dy))
 
 
-def made(options):
-    """The model in eval mode, in f32, and an input."""
-    torch.manual_seed(1)
-    make, batch, size = MODELS[options.model]
-    size = options.size or size
-    model, shape = make().to(options.device), (options.batch or batch, CHANNELS.get(options.model, 3), size, size)
-    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
-    for norm in norms:
-        norm.momentum = 1.0
-    with torch.no_grad():
-        model.train()(torch.randn(min(8, shape[0]), *shape[1:], device=options.device))
-    for norm in norms:
-        norm.momentum = 0.1
-    return model.eval(), torch.randn(shape, device=options.device)
-
-
-def in_f16(options):
-    """On the GPU: model and input in f16, and a function of the results' error against f32."""
-    model, x = made(options)
-    with torch.no_grad():
-        exact = model(x[:4]).double()
-    dtype = torch.half if options.device.startswith("cuda") else torch.float32
-    model, x = (t.to(dtype).to(memory_format=FORMATS[options.layout]) for t in (model, x))
-    return model, x, lambda y: ((y[:4].double() - exact).norm() / exact.norm()).item()
-
-
 def patch(options):
     import faltung.torch as ft
+    beside.measure_alone()
     model, x, error = in_f16(options)
-    to = f" to {options.to}" if options.to else ""
-
-    def run():
-        return model(x)
+    plain, to = copy.deepcopy(model), f" to {options.to}" if options.to else ""
+    both = [lambda: plain(x), lambda: model(x)]
     with torch.no_grad():
-        before, graph_before, error_before = timed(run, options.device), timed_in_a_graph(run, options.device), error(run())
-        stage(f"{options.model} {options.layout} in PyTorch: {before:.3f} ms, in a graph {graph_before:.3f} ms")
         begin = time.perf_counter()
         patched = ft.patch(model, x, min_time=6.0, memory_format=FORMATS[options.to] if options.to else torch.preserve_format)
         took = time.perf_counter() - begin
-        if options.rows:
-            print(patched.report())
-        after, graph_after = timed(run, options.device), timed_in_a_graph(run, options.device)
-        print(f"patch {options.model} {options.layout}{to}: {before:.3f} -> {after:.3f} ms, {before / after:.2f} times as fast; in a graph "
-              f"{graph_before:.3f} -> {graph_after:.3f} ms, {graph_before / max(graph_after, 1e-9):.2f} times; error {error_before:.1e} -> "
-              f"{error(run()):.1e}; {sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions, patched in {took:.1f} s")
+        errors = [error(run()) for run in both]
+        stage(f"{options.model} {options.layout}{to} patched in {took:.1f} s")
+        with beside.turn():
+            if options.rows:
+                print(patched.report())
+            (before, after), graphs = timed(both, options.device), timed_in_graphs(both, options.device)
+            print(f"patch {options.model} {options.layout}{to}: {before:.3f} -> {after:.3f} ms, {before / after:.2f} times as fast; in a graph "
+                  f"{graphs[0]:.3f} -> {graphs[1]:.3f} ms, {graphs[0] / max(graphs[1], 1e-9):.2f} times; error {errors[0]:.1e} -> {errors[1]:.1e}; "
+                  f"{sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions, patched in {took:.1f} s", flush=True)
 
 
 def compiled_by(options, model):
@@ -261,19 +189,24 @@ def compiled_by(options, model):
     return torch.compile(model, backend=backend, mode=options.mode)
 
 
+def ready(options, model, x, run=None, **how):
+    """The model compiled, a function that runs it, and the seconds until it has done so. how: backend and mode."""
+    begin = time.perf_counter()
+    compiled = compiled_by(argparse.Namespace(**how), model)
+    function = (lambda: compiled(x)) if run is None else run(compiled)
+    for _ in range(3):  # the second call captures a CUDA graph
+        function()
+    synchronize(options.device)
+    return function, time.perf_counter() - begin
+
+
 def compile_model(options):
     model, x, error = in_f16(options)
     with torch.no_grad():
-        before = timed(lambda: model(x), options.device)
-        begin = time.perf_counter()
-        compiled = compiled_by(options, model)
-        for _ in range(3):  # the second call captures a CUDA graph
-            compiled(x)
-        synchronize(options.device)
-        took = time.perf_counter() - begin
-        after = timed(lambda: compiled(x), options.device)
+        compiled, took = ready(options, copy.deepcopy(model), x, backend=options.backend, mode=options.mode)
+        before, after = timed([lambda: model(x), compiled], options.device)
         print(f"compile {options.model} {options.layout} by {options.backend} {options.mode}: {before:.3f} -> {after:.3f} ms, "
-              f"{before / after:.2f} times as fast; error {error(compiled(x)):.1e}; ready after {took:.1f} s")
+              f"{before / after:.2f} times as fast; error {error(compiled()):.1e}; ready after {took:.1f} s")
 
 
 def compile_beside(options):
@@ -281,23 +214,14 @@ def compile_beside(options):
     import faltung.torch  # noqa: F401
     beside.measure_alone()
     model, x, error = in_f16(options)
-
-    def ready(**how):
-        begin = time.perf_counter()
-        compiled = compiled_by(argparse.Namespace(**how), copy.deepcopy(model))
-        for _ in range(3):  # the second call captures a CUDA graph
-            compiled(x)
-        synchronize(options.device)
-        return lambda: compiled(x), time.perf_counter() - begin
     with torch.no_grad():
-        ours, our_s = ready(backend="faltung", mode=options.mode)
+        ours, our_s = ready(options, copy.deepcopy(model), x, backend="faltung", mode=options.mode)
         stage(f"{options.model} by faltung is ready after {our_s:.1f} s")
-        theirs, their_s = ready(backend="inductor", mode=options.vs)
+        theirs, their_s = ready(options, copy.deepcopy(model), x, backend="inductor", mode=options.vs)
         errors = error(model(x)), error(ours()), error(theirs())
         with beside.turn():
-            before, graph = timed(lambda: model(x), options.device), timed_in_a_graph(lambda: model(x), options.device)
-            turns = [(timed(ours, options.device, 3), timed(theirs, options.device, 3)) for _ in range(5)]
-            after, compiled = (sorted(times)[len(times) // 2] for times in zip(*turns))
+            graph = timed_in_graphs([lambda: model(x)], options.device)[0]
+            before, after, compiled = timed([lambda: model(x), ours, theirs], options.device)
             print(f"compile {options.model} {options.layout} b{len(x)}: PyTorch {before:.3f} ms, in a graph {graph:.3f}, error {errors[0]:.1e}; "
                   f"faltung {after:.3f}, error {errors[1]:.1e}, ready after {our_s:.1f} s; inductor {options.vs} {compiled:.3f}, error "
                   f"{errors[2]:.1e}, ready after {their_s:.1f} s; ratio {compiled / after:.3f}", flush=True)
@@ -316,65 +240,95 @@ def compare_compiled(options):
     beside.run(jobs, options.prepare, options.limit, options.cache)
 
 
-def train(options):
-    import faltung.torch as ft
-    model, x = made(options)
-    model, x = (t.to(memory_format=FORMATS[options.layout]) for t in (model.train(), x))
-    kind, to = options.device.split(":")[0], f" to {options.to}" if options.to else ""
+class Step:
+    """A forward and a backward pass in training, without an optimizer's part."""
 
-    def forward():
-        with torch.autocast(kind, torch.bfloat16):
-            return result_of(x).float().square().mean()
+    caches = True  # what autocast converts, which PyTorch's own capturing does not allow
 
-    def step():
-        forward().backward()
-        for parameter in parameters:
+    def __init__(self, model, x, device):
+        self.run, self.parameters, self.x, self.device = model, list(model.parameters()), x, device
+
+    def autocast(self):
+        return torch.autocast(self.device.split(":")[0], torch.bfloat16, cache_enabled=self.caches)
+
+    def forward(self):
+        with self.autocast():
+            return self.run(self.x).float().square().mean()
+
+    def capture(self):
+        """From now on the model's passes are two CUDA graphs, as PyTorch makes them of any model."""
+        self.caches = False
+        with self.autocast():
+            self.run = torch.cuda.make_graphed_callables(self.run, (self.x,))
+
+    def forget(self):
+        for parameter in self.parameters:
             parameter.grad = None
 
-    def parts():
-        """Milliseconds that the host takes for a forward and a backward pass, the least of 20, and of a step in a CUDA graph."""
+    def __call__(self):
+        self.forward().backward()
+        self.forget()
+
+    def host_ms(self):
+        """What the host takes for a forward and a backward pass, the least of 20."""
         times = []
         for _ in range(20):
-            synchronize(options.device)
+            synchronize(self.device)
             begin = time.perf_counter()
-            loss = forward()
+            loss = self.forward()
             middle = time.perf_counter()
             loss.backward()
             times.append((middle - begin, time.perf_counter() - middle))
-            del loss  # or its graph's nodes, which belong to this stream, are those of the captured step
-        for parameter in parameters:
-            parameter.grad = None
-        host = [1e3 * min(column) for column in zip(*times)]
-        return f"host {host[0]:.2f} + {host[1]:.2f}, in a graph {timed_in_a_graph(step, options.device):.2f}"
-    result_of, parameters = model, list(model.parameters())
-    begin = time.perf_counter()
-    step()
+            del loss  # or its graph's nodes, which belong to this stream, are those of a captured step
+        self.forget()
+        return [1e3 * min(column) for column in zip(*times)]
+
+
+def train(options):
+    import faltung.torch as ft
+    beside.measure_alone()
+    model, x = made(options)
+    model, x = (t.to(memory_format=FORMATS[options.layout]) for t in (model.train(), x))
+    plain, to = Step(copy.deepcopy(model), x, options.device), f" to {options.to}" if options.to else ""
+    name, begin = f"train {options.model} {options.layout}{to}, batch {len(x)}", time.perf_counter()
+    plain()
     synchronize(options.device)
     stage(f"the first step took {time.perf_counter() - begin:.1f} s")
-    before, begin = timed(step, options.device, 5), time.perf_counter()
-    stage(f"{options.model} {options.layout}, batch {len(x)} in PyTorch: {before:.2f} ms")
-    if options.parts:
-        stage(parts())
-        begin = time.perf_counter()
     if options.compiled:
-        result_of = compiled_by(options, model)
-        step()
-        synchronize(options.device)
-        took, after = time.perf_counter() - begin, timed(step, options.device, 5)
-        print(f"train {options.model} {options.layout}, batch {len(x)}, by {options.backend}: {before:.2f} -> {after:.2f} ms, "
-              f"{before / after:.3f} times as fast; ready after {took:.1f} s")
-        return
-    with torch.autocast(kind, torch.bfloat16):
+        return train_compiled(options, name, plain, model, x)
+    begin = time.perf_counter()
+    with torch.autocast(options.device.split(":")[0], torch.bfloat16):
         patched = ft.patch(model, x, min_time=6.0, memory_format=FORMATS[options.to] if options.to else torch.preserve_format)
     stage(f"patched in {time.perf_counter() - begin:.1f} s ({', '.join(f'{seconds:.1f} {what}' for what, seconds in patched.took.items())}): "
           + ", ".join(f"{ms:.2f} ms {how}" for how, ms in patched.whole.items()))
-    if options.rows:
-        print(patched.report(), flush=True)
-    after = timed(step, options.device, 5)
-    print(f"train {options.model} {options.layout}{to}, batch {len(x)}: {before:.2f} -> {after:.2f} ms, {before / after:.3f} times as fast; "
-          f"{sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions", flush=True)
-    if options.parts:
-        stage(parts())
+    both = [plain, Step(model, x, options.device)]
+    with beside.turn():
+        if options.rows:
+            print(patched.report(), flush=True)
+        before, after = timed(both, options.device, 5)
+        print(f"{name}: {before:.2f} -> {after:.2f} ms, {before / after:.3f} times as fast; "
+              f"{sum(row.kept for row in patched.rows)} of {len(patched.rows)} convolutions", flush=True)
+        if options.parts:
+            (a, b), (c, d) = (step.host_ms() for step in both)
+            print(f"{name}: host {a:.2f} + {b:.2f} -> {c:.2f} + {d:.2f} ms", flush=True)
+        if options.graphs:
+            before, after = timed_in_graphs(both, options.device, 5)
+            print(f"{name}: in a graph {before:.2f} -> {after:.2f} ms, {before / max(after, 1e-9):.3f} times", flush=True)
+            for step in both:
+                step.capture()
+            before, after = timed(both, options.device, 5)
+            print(f"{name}: by make_graphed_callables {before:.2f} -> {after:.2f} ms, {before / after:.3f} times", flush=True)
+
+
+def train_compiled(options, name, plain, model, x):
+    """By faltung's backend and by inductor, in the same mode."""
+    ours, our_s = ready(options, copy.deepcopy(model), x, lambda m: Step(m, x, options.device), backend="faltung", mode=options.mode)
+    stage(f"{options.model} by faltung is ready after {our_s:.1f} s")
+    theirs, their_s = ready(options, model, x, lambda m: Step(m, x, options.device), backend="inductor", mode=options.mode)
+    with beside.turn():
+        before, after, compiled = timed([plain, ours, theirs], options.device, 5)
+        print(f"{name}, compiled {options.mode or ''}: PyTorch {before:.2f} ms; faltung {after:.2f}, ready after {our_s:.1f} s; inductor "
+              f"{compiled:.2f}, ready after {their_s:.1f} s; ratio {compiled / after:.3f}", flush=True)
 
 
 def main():
@@ -383,7 +337,7 @@ def main():
     parser.add_argument("models", nargs="*", default=["resnet50"], help=", ".join(MODELS))
     parser.add_argument("--layout", choices=FORMATS, default="nhwc")
     parser.add_argument("--to", choices=("nhwc",), help="patch and train: puts the model into this order as well")
-    parser.add_argument("--compiled", action="store_true", help="train: compiled by --backend, not patched")
+    parser.add_argument("--compiled", action="store_true", help="train: compiled by faltung's backend and by inductor, not patched")
     parser.add_argument("--backend", default="faltung", help="of torch.compile; inductor with --mode reduce-overhead runs as a CUDA graph, too")
     parser.add_argument("--mode", help="of torch.compile: reduce-overhead, max-autotune, ...")
     parser.add_argument("--vs", metavar="MODE", help="compile: beside inductor in a mode, such as max-autotune; the models' compilers run at once")
@@ -391,7 +345,8 @@ def main():
     parser.add_argument("--batch", type=int)
     parser.add_argument("--size", type=int, help="of the image")
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--parts", action="store_true", help="train: also what the host takes, and the step in a CUDA graph")
+    parser.add_argument("--parts", action="store_true", help="train: also what the host takes")
+    parser.add_argument("--graphs", action="store_true", help="train: also the step in a CUDA graph, and by torch.cuda.make_graphed_callables")
     parser.add_argument("--rows", action="store_true", help="print every layer, or with --vs every kernel, too")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True

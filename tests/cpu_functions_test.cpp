@@ -328,6 +328,29 @@ TEST_F(CpuFunctions, MatricesAreTransposed) {
   }
 }
 
+// The same past the caches, from whole lines of the result and from anywhere.
+TEST_F(CpuFunctions, MatricesAreTransposedPastTheCaches) {
+  constexpr std::int64_t kLine = 16, kFromStride = 60;
+  for (const std::int64_t rows : {7, 16, 35, 48}) {
+    for (const std::int64_t columns : {3, 16, 18, 49}) {
+      for (const std::int64_t beside : {0, 5}) {
+        const std::int64_t to_stride = 64 + beside;
+        std::vector<float> from(static_cast<std::size_t>(rows * kFromStride));
+        for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+        std::vector<float> memory(static_cast<std::size_t>(columns * to_stride + kLine), -1);
+        float* const to =
+            memory.data() + (kLine - reinterpret_cast<std::uintptr_t>(memory.data()) / 4 % kLine);
+        transpose_past_caches(from.data(), kFromStride, rows, columns, to, to_stride);
+        for (std::int64_t i = 0; i < columns * to_stride; ++i) {
+          const std::int64_t row = i % to_stride, column = i / to_stride;
+          ASSERT_EQ(to[i], row < rows ? static_cast<float>(row * kFromStride + column) : -1)
+              << rows << " x " << columns << " at " << i;
+        }
+      }
+    }
+  }
+}
+
 // Planes of few channels become pixels, whatever their number; nothing is written beside them.
 TEST_F(CpuFunctions, PlanesOfFewChannelsAreTurned) {
   for (const std::int64_t channels : {1, 2, 3, 4, 5}) {

@@ -7,6 +7,7 @@
 
 #include "faltung/faltung.hpp"
 #include "tests/emulator/code_object.hpp"
+#include "tests/emulator/device.hpp"
 #include "tests/emulator/disassembler.hpp"
 #include "tests/emulator/metadata.hpp"
 
@@ -81,6 +82,31 @@ TEST(EmulatorCodeObjects, FilesThatAreNone) {
   header.e_shoff = ~u64{0} - 8, header.e_shnum = 3, header.e_shentsize = sizeof(Elf64_Shdr);
   file.assign(reinterpret_cast<const char*>(&header), sizeof header);
   EXPECT_NE(refusal_of_file(file).find("no kernel a_kernel"), std::string::npos);
+}
+
+// What a kernel has that the emulator knows nothing of: the instruction, the kernel and the line, in one
+// line.
+TEST(EmulatorCodeObjects, AnUnknownInstructionIsOneLine) {
+  std::shared_ptr<EmulatedDevice> device;
+  try {
+    device = std::make_shared<EmulatedDevice>("clang:gfx90a");
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  const std::string text =
+      "kernel void add(global int* x) { int y; __asm volatile(\"v_sad_u8 %0, 1, 2, 3\" : \"=v\"(y)); *x = y; "
+      "}";
+  const KernelSource source{"add", text, "add", {}};
+  const Binary code = device->compile(source);
+  try {
+    device->load(code, source);
+    FAIL() << "it is taken";
+  } catch (const Error& error) {
+    const std::string said = error.what();
+    EXPECT_EQ(said.find("kernel add for gfx90a: the emulator does not know v_sad_u8 ('v_sad_u8 v"), 0u)
+        << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos);
+  }
 }
 
 }  // namespace

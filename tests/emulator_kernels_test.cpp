@@ -1,11 +1,11 @@
 // The portable kernels, compiled for AMD's chips and run in the emulator: exact on small integers, within the
 // bound on random data, and without a fault that the emulator finds. No GPU is needed.
 //
-// FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_PROBLEM=<problem string>
-// to that problem with every config, FALTUNG_TEST_PART=<i>/<n> to every n-th case, i from 1: with
-// FALTUNG_TEST_FULL=1 all takes hours of one core, and parts run side by side. FALTUNG_TEST_RECORD=<file>
-// (tests/case_record.hpp) goes on where a run was cut off, FALTUNG_TEST_STORE=<folder> keeps what was
-// compiled.
+// FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, !<pattern> to the others,
+// FALTUNG_TEST_PROBLEM=<problem string> to that problem with every config, FALTUNG_TEST_PART=<i>/<n> to every
+// n-th case, i from 1: with FALTUNG_TEST_FULL=1 all takes hours of one core, and parts run side by side.
+// FALTUNG_TEST_RECORD=<file> (tests/case_record.hpp) goes on where a run was cut off,
+// FALTUNG_TEST_STORE=<folder> keeps what was compiled.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,6 +65,12 @@ struct Subject {
   std::string label;
 };
 
+bool is_asked_for(const std::string& kernel) {
+  const char* const only = std::getenv("FALTUNG_TEST_ONLY");
+  if (only == nullptr) return true;
+  return *only == '!' ? !matches(only + 1, kernel) : matches(only, kernel);
+}
+
 const char* given_problem() { return std::getenv("FALTUNG_TEST_PROBLEM"); }
 
 std::vector<Subject> subjects_on(const Target& target, const std::string& compiler) {
@@ -104,8 +110,7 @@ class EmulatorKernels : public testing::TestWithParam<const char*> {
 
   void verify(const Problem& problem, const Candidate& candidate) {
     const std::string what = candidate.kernel() + " for " + to_string(problem);
-    const char* only = std::getenv("FALTUNG_TEST_ONLY");
-    if (only != nullptr && !matches(only, candidate.kernel())) return;
+    if (!is_asked_for(candidate.kernel())) return;
     const std::string recorded = std::string(GetParam()) + " " + what;
     if (record_.has(recorded)) return;
     bool right = true;

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "src/backend/hip.hpp"
 #include "src/backend/offline_compiler.hpp"
@@ -261,6 +262,46 @@ TEST_F(HipRoad, AChipThatNoTableHasIsServed) {
   const auto done = programs_.run({"plan", "hip:0", problem_});
   EXPECT_TRUE(done.value("right", false)) << done;
   EXPECT_EQ(done["warnings"].size(), 0u) << done;
+}
+
+TEST_F(HipRoad, TooLittleLocalMemoryLeavesTheKernelsThatFit) {
+  programs_.set("FAKE_HIP", "gfx1100");
+  const std::string problem = "n1c32h9w10k40r3s3:pad1:f16:nhwc";
+  // Just what two kernels' tiles fill, but for where a block is; then too little for any tile.
+  for (const char* bytes : {"16384", "4096"}) {
+    programs_.set("FAKE_HIP_LOCAL_BYTES", bytes);
+    const auto done = programs_.run({"plan", "hip:0", "fwd:" + problem});
+    EXPECT_TRUE(done.value("right", false)) << done;
+    EXPECT_EQ(done["warnings"].size(), 0u) << done;
+  }
+  EXPECT_TRUE(programs_.records(kQuarantine).empty()) << "a kernel was tried that does not fit";
+  programs_.set("FALTUNG_ONLY", "implicit_gemm_matrix_gpu");
+  for (const std::string direction : {"fwd:", "bwd_d:", "bwd_w:"}) {
+    const std::string said = programs_.run({"plan", "hip:0", direction + problem}).value("error", "");
+    EXPECT_THAT(
+        said,
+        HasSubstr(
+            "implicit_gemm_matrix_gpu declined: a block has 1024 threads and 4096 bytes of local memory, "
+            "too few for any tile"));
+  }
+}
+
+// A compiler that makes waves of another width than the chip's table has.
+TEST_F(HipRoad, WavesOfAnotherWidthLeaveTheMatrixUnits) {
+  const std::string clang = programs_.path("clang64");
+  std::ofstream(clang) << "#!/bin/sh\nexec clang-19 -mwavefrontsize64 \"$@\"\n";
+  std::filesystem::permissions(clang, std::filesystem::perms::owner_all);
+  programs_.set("FALTUNG_CLANG", clang);
+  programs_.set("FAKE_HIP", "gfx1100");
+  const std::string problem = "fwd:n1c32h9w10k40r3s3:pad1:f16:nhwc";
+  programs_.set("FALTUNG_ONLY", "implicit_gemm_matrix_gpu/bt64x64_wp2x2,direct_gpu");
+  const auto done = programs_.run({"plan", "hip:0", problem});
+  EXPECT_TRUE(done.value("right", false)) << done;
+  EXPECT_THAT(done.value("kernel", ""), HasSubstr("direct_gpu/"));
+  const auto quarantine = programs_.records(kQuarantine);
+  ASSERT_EQ(quarantine.size(), 1u);
+  EXPECT_EQ(quarantine[0].report.outcome, Outcome::compile_error);
+  EXPECT_THAT(quarantine[0].report.why, HasSubstr("needs target feature gfx11-insts,wavefrontsize32"));
 }
 
 TEST_F(HipRoad, ACompilerThatAbortsIsOneLine) {

@@ -75,6 +75,27 @@ TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
   }
 }
 
+// Blocks that add up their sums wait for a count of bytes, not for all memory; but what warps turn is fenced
+// for the matrix units.
+TEST(ImplicitGemmSm90, ClustersAddUpWithoutAFenceOfMemory) {
+  const Nvrtc* const nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const struct {
+    const char *problem, *tiling;
+    int fences;
+  } all[] = {{"fwd:n1c256h32w16k256r3s3:f16:nhwc", "im2col_bt128x64_k64_co_st8_sk4", 0},
+             {"fwd:n32c512h14w14k512r3s3:st2:pad1:f16:nhwc", "im2col_bt256x128_k64_co_px_st4_sk4", 0},
+             {"fwd:n1c256h32w16k256r3s3:f32:nchw:math=tf32", "lines_bt64x16x16_k16_co_px_st3_sk8", 0},
+             {"fwd:n4c128h32w16k128r3s3:f32:nchw:math=tf32", "turned_bt128x8x10_k32_co_xs1_ws12_sk4", 1}};
+  for (const auto& one : all) {
+    const Problem problem = parse_problem(one.problem);
+    const Tiling tiling = parse_tiling(one.tiling);
+    expect_compiles_well(*nvrtc, tiling, problem);
+    const Binary binary = nvrtc->compile(kernel_source(tiling, problem).whole(), "sm_90a");
+    EXPECT_EQ(count_instructions(binary.code, kMembar), one.fences) << one.tiling;
+  }
+}
+
 // The exact error function has a dozen selections a result.
 TEST(ImplicitGemmSm90, GeluOfSixteenBitsIsTheQuickOne) {
   const Nvrtc* const nvrtc = Nvrtc::get();

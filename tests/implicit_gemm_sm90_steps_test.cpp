@@ -65,12 +65,39 @@ TEST(ImplicitGemmSm90Steps, StridesInPlanes) {
     EXPECT_FALSE(c.config.starts_with("thin")) << c.config;
 }
 
+// Few channels and a stride: blocks of pixels are the channels of one, of the filter and behind the kernel.
+TEST(ImplicitGemmSm90Steps, AStemsGradientIsOfBlocksOfPixels) {
+  for (const char* type : {":f16", ":bf16", ":f32", ":f32:math=tf32"}) {
+    const std::string stem = "bwd_d:n32c3h224w224k64r7s7:st2:pad3" + std::string(type);
+    EXPECT_THAT(steps_on_hopper(stem + ":nhwc"),
+                ElementsAre("implicit_gemm", "depth to space of x's gradient"));
+    EXPECT_THAT(steps_on_hopper(stem + ":nchw"),
+                ElementsAre("y's gradient to NHWC", "implicit_gemm", "depth to space of x's gradient"));
+  }
+  // What turns planes stores pixels of whole chunks of 16 bytes; of 33 channels the portable copy makes them.
+  static const FakeDevice hopper("fake:hopper", "sm_90a");
+  const Target target{hopper.info(), 1};
+  const Algorithm& algorithm = find_algorithm("implicit_gemm_sm90");
+  const Problem odd = parse_problem("bwd_d:n2c3h16w18k33r3s3:st2:pad1:f16:nchw");
+  const Recipe recipe = algorithm.candidates(odd, target).front().recipe();
+  EXPECT_EQ(std::get<Launch>(recipe.steps.front().work).source.entry, "copy_by_map");
+  // Its sums of a tap's channels are too short for fp32, whatever the form.
+  EXPECT_THAT(algorithm.supports(parse_problem("bwd_d:n2c3h24w24k40r7s7:st2:pad3:f32:nhwc"), target).why,
+              testing::HasSubstr("terms"));
+  // Neither groups nor a filter with gaps fall into such blocks.
+  for (const char* text :
+       {"bwd_d:n2c6h24w24k64r7s7:st2:pad3:g2:f16:nhwc", "bwd_d:n2c3h24w24k64r3s3:st2:pad3:dil2:f16:nhwc"}) {
+    EXPECT_FALSE(algorithm.supports(parse_problem(text), target).yes) << text;
+  }
+}
+
 // Steps do not share what lies in the workspace: each reads what one before it wrote, whole.
 TEST(ImplicitGemmSm90Steps, TheWorkspaceHasRoomForAll) {
   static const FakeDevice hopper("fake:hopper", "sm_90a");
   for (const char* text :
        {"bwd_d:n3c72h14w14k40r1s1:st2:f16:nchw", "bwd_d:n3c72h13w14k40r3s3:st2:pad1:f16:nchw",
-        "bwd_d:n3c72h14w14k72r1s1:st2:f32:nchw", "bwd_d:n3c72h15w13k40r1s1:st2:f16:nhwc"}) {
+        "bwd_d:n3c72h14w14k72r1s1:st2:f32:nchw", "bwd_d:n3c72h15w13k40r1s1:st2:f16:nhwc",
+        "bwd_d:n3c3h23w22k64r7s7:st2:pad3:f16:nhwc", "bwd_d:n3c3h23w22k64r7s7:st2:pad3:f32:nchw"}) {
     const Problem p = parse_problem(text);
     const Problem taken = rewrites::thin.applies(p) ? rewrites::thin(p).inner : p;
     for (const Candidate& c : find_algorithm("implicit_gemm_sm90").candidates(p, {hopper.info(), 1})) {

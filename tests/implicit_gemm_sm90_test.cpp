@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "src/algorithms/sm90/bring.hpp"
 #include "src/algorithms/sm90/cost.hpp"
+#include "src/algorithms/sm90/maps.hpp"
 #include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
 #include "tests/sm90_checks.hpp"
@@ -31,6 +33,24 @@ TEST(ImplicitGemmSm90, NamesParseBack) {
       EXPECT_EQ(shared_bytes(parse_tiling(name), problem), shared_bytes(tiling, problem)) << name;
     }
   }
+}
+
+// The question is answered by the first of the list, or by all where phases refuse that one.
+TEST(ImplicitGemmSm90, HasTilingsWhereAnyIsListed) {
+  int with = 0, without = 0;
+  for (const char* text :
+       {"fwd:n32c64h56w56k64r3s3:pad1:f16:nhwc", "fwd:n2c40h9w9k24r3s3:pad1:f16:nchw",
+        "bwd_d:n2c128h15w14k128r3s3:st2:pad1:f16:nhwc", "bwd_d:n2c64h14w14k64r2s2:st2:f16:nhwc",
+        "bwd_d:n2c64h14w14k64r1s1:st2:bf16:nchw", "fwd:n2c12h8w8k18r3s3:g3:f16:nhwc",
+        "fwd:n1c64h8w600k64r3s3:dil300:pad300:f16:nchw", "fwd:n2c64h9w9k64r3s3:pad1:f16:nhwc:maxpool2"}) {
+    const Problem asked = parse_problem(text), engine = engine_problem(asked);
+    const bool any = !tilings(asked, engine, kChip).empty();
+    EXPECT_EQ(has_tilings(asked, engine, kChip), any) << text;
+    EXPECT_LE(tilings(engine, kChip, 1).size(), 1u) << text;
+    ++(any ? with : without);
+  }
+  EXPECT_GT(with, 4);
+  EXPECT_GT(without, 0);
 }
 
 TEST(ImplicitGemmSm90, OtherNamesAreRefusedWithTheForm) {
@@ -210,6 +230,34 @@ TEST(ImplicitGemmSm90, GatheredTilesMayBeWholeImages) {
   Problem nhwc = p;
   nhwc.layout = Layout::nhwc;
   EXPECT_FALSE(whole_images(parse_tiling("im2col_bt128x104_k64_co_st4"), nhwc));
+}
+
+// Of 7x7 pixels neither 192 nor 256 a tile do: 144 and 112 tiles of 132 multiprocessors' one round.
+TEST(ImplicitGemmSm90, PixelsThatAreAllTakenComeAsRows) {
+  const Tiling t = parse_tiling("im2col_bt128x128_k64_co_st4");
+  const MapShape rows = x_map(t, parse_problem("fwd:n3c72h13w11k136r1s1:f16:nhwc"));
+  ASSERT_TRUE(std::holds_alternative<TiledMap>(rows));
+  const TiledMap& map = std::get<TiledMap>(rows);
+  EXPECT_EQ(map.rank, 2);
+  EXPECT_EQ(map.size[0], 72);
+  EXPECT_EQ(map.size[1], 3 * 13 * 11);
+  EXPECT_EQ(map.stride_bytes[0], 144);
+  EXPECT_EQ(map.box[1], 128);
+  for (const char* gathered :
+       {"fwd:n3c72h13w11k136r1s1:st2:f16:nhwc", "fwd:n3c72h13w11k136r1s1:pad1:f16:nhwc",
+        "fwd:n3c72h13w11k136r3s3:pad1:f16:nhwc"})
+    EXPECT_FALSE(std::holds_alternative<TiledMap>(x_map(t, parse_problem(gathered)))) << gathered;
+}
+
+TEST(ImplicitGemmSm90, GatheredTilesFillTheMultiprocessors) {
+  const Problem p = parse_problem("fwd:n32c1024h7w7k2048r1s1:f16:nhwc");
+  const Tiling filling = parse_tiling("im2col_bt128x200_k64_co_st4");
+  EXPECT_EQ(tiles(filling, p), 128);
+  const auto all = tilings_of(p);
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(),
+                          [&](const Tiling& t) { return to_string(t) == to_string(filling); }));
+  for (const char* other : {"im2col_bt128x192_k64_co_st4", "im2col_bt128x256_k64_co_st3"})
+    EXPECT_LT(estimate(filling, p, kChip).ms, estimate(parse_tiling(other), p, kChip).ms) << other;
 }
 
 TEST(ImplicitGemmSm90, TilesOverlapForWindowsOf3) {

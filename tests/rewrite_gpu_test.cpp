@@ -144,5 +144,32 @@ TEST(RewriteSteps, SpreadOnHopperIsTheCpusWithZerosBetween) {
   EXPECT_EQ(spread, 18);
 }
 
+TEST(RewriteSteps, DepthToSpaceOnHopperIsTheCpusWithZerosBeyond) {
+  Store store("");
+  int compared = 0;
+  for (const auto& device : list_devices()) {
+    if (!device->info().has("sm_90a") || device->info().dialect != "cuda" || !is_tested(device->info().id))
+      continue;
+    SCOPED_TRACE(device->info().id);
+    const jit::Session session(*device, store);
+    for (const char* const text : {"bwd_d:n2c3h23w22k64r7s7:st2:pad3", "bwd_d:n3c3h17w20k64r4s4:st4",
+                                   "bwd_d:n2c5h19w22k64r5s4:st3x2:pad1x2", "bwd_d:n2c8h14w18k64r2s2:st2"}) {
+      for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+        for (const DType dtype : {DType::f32, DType::f16}) {
+          Problem p = parse_problem(text);
+          p.layout = layout, p.dtype = dtype, p.math = default_math(dtype);
+          SCOPED_TRACE(to_string(p));
+          const TensorCopy copy = scatter_of(p, sm90::deepened_gradient(p));
+          expect_the_cpus(copy, sm90::depth_to_space("back", copy, Place::x, kTo, device->info()), kTo,
+                          session, Between::zeros);
+          ++compared;
+        }
+      }
+    }
+  }
+  if (compared == 0) GTEST_SKIP() << "no Hopper";
+  EXPECT_EQ(compared, 16);
+}
+
 }  // namespace
 }  // namespace faltung

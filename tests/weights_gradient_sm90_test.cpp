@@ -150,8 +150,7 @@ TEST(WeightsGradientSm90, StepsUseTheWorkspaceTheyAskFor) {
       const bool at_once = made.steps.front().name == "input and output's gradient to NHWC";
       EXPECT_TRUE(!at_once || (turns_x(tile, problem) && turns_y(tile, problem)));
       const std::size_t steps = 1 + turns_x(tile, problem) + turns_y(tile, problem) - at_once +
-                                (tile.parts() > 1 ? 1 : 0) +
-                                (tile.form == Form::deepened || turns_result(tile, problem) ? 1 : 0);
+                                (tile.parts() > 1 ? 1 : 0) + (turns_result(tile, problem) ? 1 : 0);
       EXPECT_EQ(made.steps.size(), steps) << to_string(tile);
       bool writes = false;
       for (const Step& step : made.steps) {
@@ -166,6 +165,32 @@ TEST(WeightsGradientSm90, StepsUseTheWorkspaceTheyAskFor) {
           tile.parts() > 1 ? static_cast<std::size_t>(tile.parts() * w_shape(problem).elements() * 4) : 0;
       EXPECT_GE(workspace(tile, problem).x, parts) << to_string(tile);
     }
+  }
+}
+
+TEST(WeightsGradientSm90, WeightsFromDepthFindTheirPlaces) {
+  for (const char* text :
+       {"bwd_w:n2c3h38w42k64r7s7:st2:pad3:f16:nhwc", "bwd_w:n2c3h37w41k40r5s6:st3x2:pad2:f16:nchw"}) {
+    const Problem p = parse_problem(text);
+    const Config c = config(parse_tile("s2d_patch_bt64x32_tp8x8x1_st3"), p);
+    ASSERT_TRUE(c.deepened());
+    const bool nhwc = p.layout == Layout::nhwc;
+    for (int k = 0; k < 2; ++k) {
+      for (int r = 0; r < p.r; ++r) {
+        for (int s = 0; s < p.s; ++s) {
+          for (int channel = 0; channel < p.c; ++channel) {
+            const int sh = static_cast<int>(p.stride_h), sw = static_cast<int>(p.stride_w);
+            const int deep = (r % sh * sw + s % sw) * static_cast<int>(p.c) + channel;
+            EXPECT_EQ(
+                from_depth(c, k, r / sh, s / sw, deep),
+                nhwc ? ((k * p.r + r) * p.s + s) * p.c + channel : ((k * p.c + channel) * p.r + r) * p.s + s);
+          }
+        }
+      }
+    }
+    // The last taps reach beyond a filter that is no multiple of its strides.
+    const int last = narrow(p.c * p.stride_h * p.stride_w) - 1;
+    EXPECT_LT(from_depth(c, 0, c.r - 1, c.s - 1, last), 0);
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include "kernels/cpu/each_target.hpp"
 
+#include <hwy/cache_control.h>
+
 #include "kernels/cpu/transpose-inl.hpp"
 #include "kernels/cpu/vec-inl.hpp"
 #include "kernels/cpu/with_dtype.hpp"
@@ -111,11 +113,13 @@ void FromFloat(DType dtype, const float* from, void* to, i64 count) {
   with_dtype(dtype, [&](auto type) { FromFloatType<type>(from, to, count); });
 }
 
-template <DType kType>
+template <DType kType, bool kPast = false>
 void TransposeType(const void* from, i64 from_stride, i64 rows, i64 columns, float* to, i64 to_stride) {
   // Squares of a cache line's floats, so that the lines of both sides are used whole while they are in L1.
-  // Rows lie far apart: a processor does not fetch their next lines by itself.
-  constexpr i64 kBlock = 16;
+  // Rows lie far apart: a processor does not fetch their next lines by itself. What is written is fetched for
+  // the square after the next, which may be of the next columns.
+  constexpr i64 kBlock = 16, kAhead = 2;
+  const i64 squares = (rows + kBlock - 1) / kBlock;  // of the same columns
   for (i64 c0 = 0; c0 < columns; c0 += kBlock) {
     const i64 c1 = HWY_MIN(columns, c0 + kBlock);
     for (i64 r0 = 0; r0 < rows; r0 += kBlock) {
@@ -126,11 +130,16 @@ void TransposeType(const void* from, i64 from_stride, i64 rows, i64 columns, flo
           const float* const floats = static_cast<const float*>(from) + r0 * from_stride;
           for (i64 r = 0; r < kBlock; ++r)
             __builtin_prefetch(floats + r * from_stride + c0 + 2 * kBlock, 0, 3);
-          for (i64 c = c0; c < c1; ++c) __builtin_prefetch(to + c * to_stride + r0 + 2 * kBlock, 1, 3);
+          if constexpr (!kPast) {
+            const i64 square = r0 / kBlock + kAhead, next_c0 = c0 + square / squares * kBlock;
+            float* const next = to + square % squares * kBlock;
+            const i64 next_c1 = HWY_MIN(columns, next_c0 + kBlock);
+            for (i64 c = next_c0; c < next_c1; ++c) __builtin_prefetch(next + c * to_stride, 1, 3);
+          }
           for (; whole + 4 <= c1; whole += 4) {
             for (i64 r = 0; r < kBlock; r += kFloatLanes)
-              transpose_four(floats + r * from_stride + whole, from_stride, to + whole * to_stride + r0 + r,
-                             to_stride);
+              transpose_four<kPast>(floats + r * from_stride + whole, from_stride,
+                                    to + whole * to_stride + r0 + r, to_stride);
           }
         }
       }
@@ -146,6 +155,15 @@ void Transpose(DType dtype, const void* from, i64 from_stride, i64 rows, i64 col
   with_dtype(dtype, [&](auto type) { TransposeType<type>(from, from_stride, rows, columns, to, to_stride); });
 }
 
+void TransposePast(const float* from, i64 from_stride, i64 rows, i64 columns, float* to, i64 to_stride) {
+  constexpr i64 kVector = kFloatLanes * static_cast<i64>(sizeof(float));
+  const i64 offsets = static_cast<i64>(reinterpret_cast<std::intptr_t>(to)) | to_stride * 4;
+  if (offsets % kVector != 0)
+    return TransposeType<DType::f32>(from, from_stride, rows, columns, to, to_stride);
+  TransposeType<DType::f32, true>(from, from_stride, rows, columns, to, to_stride);
+  hwy::FlushStream();  // before others are told that it is there
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace faltung
 HWY_AFTER_NAMESPACE();
@@ -157,6 +175,7 @@ HWY_EXPORT(Store);
 HWY_EXPORT(ToFloat);
 HWY_EXPORT(FromFloat);
 HWY_EXPORT(Transpose);
+HWY_EXPORT(TransposePast);
 
 void epilogue_store(const EpilogueCall& call) { HWY_DYNAMIC_DISPATCH(Store)(call); }
 void convert_to_float(DType dtype, const void* from, float* to, std::int64_t count) {
@@ -168,6 +187,10 @@ void convert_from_float(DType dtype, const float* from, void* to, std::int64_t c
 void transpose_to_float(DType dtype, const void* from, std::int64_t from_stride, std::int64_t rows,
                         std::int64_t columns, float* to, std::int64_t to_stride) {
   HWY_DYNAMIC_DISPATCH(Transpose)(dtype, from, from_stride, rows, columns, to, to_stride);
+}
+void transpose_past_caches(const float* from, std::int64_t from_stride, std::int64_t rows,
+                           std::int64_t columns, float* to, std::int64_t to_stride) {
+  HWY_DYNAMIC_DISPATCH(TransposePast)(from, from_stride, rows, columns, to, to_stride);
 }
 
 }  // namespace faltung

@@ -35,6 +35,10 @@ void convert_from_float(DType dtype, const float* from, void* to, std::int64_t c
 // to[column * to_stride + row] = from[row * from_stride + column]: a matrix of dtype transposed, as floats.
 void transpose_to_float(DType dtype, const void* from, std::int64_t from_stride, std::int64_t rows,
                         std::int64_t columns, float* to, std::int64_t to_stride);
+// The same of floats, for results larger than the caches: they are not read to be written, nor push out what
+// is there.
+void transpose_past_caches(const float* from, std::int64_t from_stride, std::int64_t rows,
+                           std::int64_t columns, float* to, std::int64_t to_stride);
 
 }  // namespace faltung
 

@@ -29,7 +29,18 @@ HWY_INLINE hn::Vec<DV> load_blocks(DV d, const float* from, i64 stride) {
   }
 }
 
+// Through the caches, or past them to whole vectors where a multiple of their size lies.
+template <bool kPast>
+HWY_INLINE void put(FloatVec v, float* to) {
+  if constexpr (kPast) {
+    hn::Stream(v, FloatTag(), to);
+  } else {
+    hn::StoreU(v, FloatTag(), to);
+  }
+}
+
 // Four columns of as many rows as a vector has lanes: to[column * to_stride + row].
+template <bool kPast = false>
 HWY_INLINE void transpose_four(const float* from, i64 from_stride, float* to, i64 to_stride) {
   const FloatTag d;
   const hn::Repartition<double, FloatTag> pairs;
@@ -41,14 +52,15 @@ HWY_INLINE void transpose_four(const float* from, i64 from_stride, float* to, i6
   const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, row0, row1));
   const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, row2, row3));
   const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, row2, row3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + to_stride);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * to_stride);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * to_stride);
+  put<kPast>(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), to);
+  put<kPast>(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), to + to_stride);
+  put<kPast>(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), to + 2 * to_stride);
+  put<kPast>(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), to + 3 * to_stride);
 }
 
 #else
 
+template <bool kPast = false>
 HWY_INLINE void transpose_four(const float* from, i64, float* to, i64 to_stride) {
   for (i64 c = 0; c < 4; ++c) to[c * to_stride] = from[c];
 }

@@ -5,21 +5,21 @@
 #include "kernels/sm90/store/split.cuh"
 
 __device__ __forceinline__ void finish_sums(const RowSums& sums, const Params& p, const Tile& t, unsigned memory,
-                                            int consumer, int consumer_row, int thread) {
-  named_sync(1, 256);  // both have read their operands
-  const lines::Pixel at = lines::first_pixel(kConfig.tile, thread);
+                                            int consumer, int, int thread) {
+  constexpr int kOfRow = kN / 4;  // vectors, of a channel's run of pixels each
+  static_assert(kVectors == kRowsAThread * kOfRow && kRun == 4);
+  add_up(
+      memory, consumer, thread,
+      [&](int vector, float (&v)[4]) {
+        const int row = vector / kOfRow, i = vector % kOfRow;
 #pragma unroll
-  for (int row = 0; row < kRowsAThread; ++row) {
-#pragma unroll
-    for (int i = 0; i < kN / 4; ++i) {
-      const int channel = i / 2 * 8 + thread % 4 * 2 + i % 2;
-      unsigned v[kRun];
-#pragma unroll
-      for (int pixel = 0; pixel < kRun; ++pixel)
-        v[pixel] = __float_as_uint(sums[pixel / 2][row][i / 2 * 4 + pixel % 2 * 2 + i % 2]);
-      const int place = channel * kPitch + (consumer_row + at.row + row) * kTileWidth + at.column;
-      store_shared_128(memory + place * 4, v);
-    }
-  }
-  Results::add_up(p, t, memory, consumer, thread);
+        for (int pixel = 0; pixel < kRun; ++pixel)
+          v[pixel] = sums[pixel / 2][row][i / 2 * 4 + pixel % 2 * 2 + i % 2];
+      },
+      [&](int consumer, int thread, int vector, const float (&v)[4]) {
+        const lines::Pixel at = lines::first_pixel(kConfig.tile, thread);
+        const int i = vector % kOfRow, channel = i / 2 * 8 + thread % 4 * 2 + i % 2;
+        const int row = consumer * lines::consumer_rows(kConfig.tile) + at.row + vector / kOfRow;
+        put_values(p, t, t.k + channel, row * kTileWidth + at.column, v);
+      });
 }

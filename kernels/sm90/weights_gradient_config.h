@@ -39,6 +39,8 @@ struct Config {
   Order order = Order::nhwc;
   Order filter = Order::nhwc;  // k, r, s, c; nchw: k, c, r, s
   int r = 1, s = 1;            // the filter
+  // Of strides as channels (space to depth): those blocks of pixels, and the filter that the gradient is of.
+  int depth_h = 1, depth_w = 1, depth_c = 0, depth_r = 0, depth_s = 0;
   int stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   int pad_left = 0;                   // lines
   int group_k = 0, group_c = 0;       // channels of a group; 0: there are no groups
@@ -57,6 +59,7 @@ struct Config {
   FALTUNG_BOTH constexpr int element_bytes() const { return element == Element::f32 ? 4 : 2; }
   FALTUNG_BOTH constexpr int part_count() const { return parts == Parts::two ? 2 : 1; }
   FALTUNG_BOTH constexpr bool grouped() const { return group_k > 0; }
+  FALTUNG_BOTH constexpr bool deepened() const { return depth_c > 0; }
   // lines: x is turned; warps of their own make it ready.
   FALTUNG_BOTH constexpr bool turns() const { return kind == Kind::lines && order == Order::nhwc; }
   FALTUNG_BOTH constexpr bool prepares() const { return turns() || parts == Parts::two; }
@@ -77,10 +80,7 @@ FALTUNG_BOTH constexpr int consumers(const Config& c) {
   return c.kind == Kind::lines ? c.tap_columns : c.k_blocks * c.tap_rows;
 }
 FALTUNG_BOTH constexpr int threads(const Config& c) {
-  const int warps = c.kind == Kind::fetch   ? kFetchWarps
-                    : c.kind != Kind::lines ? 1
-                    : c.prepares()          ? 2 + kPrepareWarps
-                                            : 2;
+  const int warps = c.kind == Kind::fetch ? kFetchWarps : c.kind == Kind::lines ? 2 + kPrepareWarps : 1;
   return consumers(c) * 128 + warps * 32;
 }
 
@@ -200,7 +200,7 @@ FALTUNG_BOTH constexpr int sum_bytes(const Config& c) {
 // to different banks.
 FALTUNG_BOTH constexpr bool has_filters(const Config& c) {
   return c.kind == Kind::patch && c.filter == Order::nchw && c.r * c.s > 1 && c.tap_rows == c.r &&
-         c.tap_columns == c.s && c.result == Result::whole && c.cluster == 1 && !c.grouped();
+         c.tap_columns == c.s && c.result == Result::whole && c.cluster == 1 && !c.grouped() && !c.deepened();
 }
 FALTUNG_BOTH constexpr int filter_chunks(const Config& c) { return c.channels * c.c_blocks * c.r * c.s / 8; }
 FALTUNG_BOTH constexpr int filter_pitch(const Config& c) { return (filter_chunks(c) | 1) * 16; }
@@ -220,11 +220,21 @@ FALTUNG_BOTH constexpr int shared_bytes(const Config& c) {
 // Four pairs of sums are a run of eight channels, which is stored at once.
 FALTUNG_BOTH constexpr bool stores_runs(const Config& c) {
   const bool along = c.filter == Order::nhwc || c.r * c.s == 1;
-  return c.element != Element::f32 && along && !c.grouped() && c.kind != Kind::lines &&
+  return c.element != Element::f32 && along && !c.grouped() && !c.deepened() && c.kind != Kind::lines &&
          c.channels % 32 == 0 && columns(c) % 32 == 0 && short_columns(c) % 32 == 0;
 }
 // Of a block: its consumers' pairs of sums, 128 threads' side by side.
 FALTUNG_BOTH constexpr int part_pairs(const Config& c) { return consumers(c) * (sums(c) / 2) * 128; }
+
+// Where a weight of a tap and one of its channels, which is a pixel's of a block, lies in the filter that the
+// gradient is of; negative beyond it.
+FALTUNG_BOTH constexpr long long from_depth(const Config& c, int k, int tap_r, int tap_s, int channel) {
+  const int pixel = channel / c.depth_c, of_pixel = channel % c.depth_c;
+  const int r = tap_r * c.depth_h + pixel / c.depth_w, s = tap_s * c.depth_w + pixel % c.depth_w;
+  if (r >= c.depth_r || s >= c.depth_s) return -1;
+  if (c.filter == Order::nhwc) return ((1LL * k * c.depth_r + r) * c.depth_s + s) * c.depth_c + of_pixel;
+  return ((1LL * k * c.depth_c + of_pixel) * c.depth_r + r) * c.depth_s + s;
+}
 
 // Filters of NCHW that are summed from parts: a block's output and input channels, by all taps, a thread a
 // pair.

@@ -2,6 +2,7 @@
 // visit(pair, first, second)), of this thread.
 #pragma once
 
+#include "kernels/sm90/cluster.cuh"
 #include "kernels/sm90/weights_gradient_store.cuh"
 #include "kernels/sm90/words.cuh"
 
@@ -69,19 +70,6 @@ __device__ __forceinline__ void store_filters(const Sums& sums, const Params& p,
   }
 }
 
-// The place that the cluster's block `rank` has where this one has `at`.
-__device__ __forceinline__ unsigned in_cluster(unsigned at, unsigned rank) {
-  unsigned there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
-  return there;
-}
-// Four words to there, and their bytes to that block's barrier.
-__device__ __forceinline__ void store_async(unsigned there, float2 first, float2 second, unsigned barrier) {
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(there),
-      "f"(first.x), "f"(first.y), "f"(second.x), "f"(second.y), "r"(barrier)
-      : "memory");
-}
 __device__ __forceinline__ void load_pairs(unsigned at, float2& first, float2& second) {
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(first.x), "=f"(first.y), "=f"(second.x), "=f"(second.y)
@@ -123,8 +111,10 @@ __device__ __forceinline__ void join(const Sums& sums, const Params& p, const Wo
   if (threadIdx.x % 128 == 0) barrier_arrive_at(barriers.read, 1 - kRank);
   barrier_wait(barriers.read, 0);
 #pragma unroll
-  for (int i = 0; i < kHalf; i += 2)
-    store_async(theirs + i / 2 * 128 * 16, all[kOther + i], all[kOther + i + 1], joined);
+  for (int i = 0; i < kHalf; i += 2) {
+    const float2 one = all[kOther + i], other = all[kOther + i + 1];
+    store_async(theirs + i / 2 * 128 * 16, one.x, one.y, other.x, other.y, joined);
+  }
   barrier_wait(barriers.joined, 0);
   float2 own[kHalf];
 #pragma unroll

@@ -90,24 +90,39 @@ __device__ __forceinline__ unsigned low_part(unsigned v) {
   return __float_as_uint(__uint_as_float(v) - __uint_as_float(v & 0xffffe000u));
 }
 
-// The products of a row of pixels.
-__device__ __forceinline__ void multiply(Sums& sums, const Line& line, unsigned dy, unsigned x) {
+// The products of a row of pixels, in two parts.
+__device__ __forceinline__ void multiply_parts(Sums& sums, const Line& line, unsigned dy, unsigned x) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     unsigned a[4];
     line.load(a, dy, step);
+    const unsigned low[4] = {low_part(a[0]), low_part(a[1]), low_part(a[2]), low_part(a[3])};
     const unsigned long long b = descriptor<kRow>(x + step * 32, 0, 8 * kRow);
-    if constexpr (kTwoParts) {
-      const unsigned low[4] = {low_part(a[0]), low_part(a[1]), low_part(a[2]), low_part(a[3])};
-      mma_fence();
-      mma(sums, a, b, step > 0);
-      mma(sums, a, b + (kPatchStride >> 4), 1);
-      mma(sums, low, b, 1);
-    } else {
-      mma_fence();
-      mma(sums, a, b, 1);
-    }
+    mma_fence();
+    mma(sums, a, b, step > 0);
+    mma(sums, a, b + (kPatchStride >> 4), 1);
+    mma(sums, low, b, 1);
     mma_commit();
+    mma_wait<0>();
+  }
+}
+
+// The products of a row of pixels, whose first step's have been read. Each next step's are while those before are under
+// way; behind the last one another row's, where next() says that it lies.
+template <class Next>
+__device__ __forceinline__ void multiply(Sums& sums, unsigned (&a)[2][4], const Line& line, unsigned dy, unsigned x,
+                                         const Next& next) {
+  static_assert(kSteps % 2 == 0, "which registers a step has is known");
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    mma_fence();
+    mma(sums, a[step % 2], descriptor<kRow>(x + step * 32, 0, 8 * kRow), 1);
+    mma_commit();
+    if (step + 1 < kSteps) {
+      line.load(a[(step + 1) % 2], dy, step + 1);
+    } else {
+      line.load(a[0], next(), 0);
+    }
     mma_wait<0>();
   }
 }
@@ -118,23 +133,33 @@ __device__ __forceinline__ void consume(Sums& sums, const Params& p, const Work&
   Ring<kLines> dy_stage;
   const Line line(consumer);
   const bool leader = threadIdx.x % 32 == 0;
+  const auto wait_for_row = [&] {
+    barrier_wait(smem_address(&barriers.dy_full[dy_stage.place]), dy_stage.parity);
+    return dy_stages + dy_stage.place * kLineBytes;
+  };
+  unsigned a[2][4];
+  if (!kTwoParts && work.first < work.end) line.load(a[0], wait_for_row(), 0);
   for (int tile = work.first; tile < work.end; ++tile) {
     const int rows = rows_of(p, first_pixel(p, tile));
     barrier_wait(smem_address(&barriers.x_full[x_stage.place]), x_stage.parity);
     unsigned x = x_stages + x_stage.place * kStageStride;
     for (int row = 0; row < rows; ++row) {
-      barrier_wait(smem_address(&barriers.dy_full[dy_stage.place]), dy_stage.parity);
-      const unsigned dy = dy_stages + dy_stage.place * kLineBytes;
+      const unsigned dy = dy_stages + dy_stage.place * kLineBytes, empty = smem_address(&barriers.dy_empty[dy_stage.place]);
       if constexpr (kTwoParts) {
+        wait_for_row();
         Sums of_row;
-        multiply(of_row, line, dy, x);
+        multiply_parts(of_row, line, dy, x);
+        dy_stage.advance();
 #pragma unroll
         for (int i = 0; i < kColumns / 2; ++i) sums[i] += of_row[i];
       } else {
-        multiply(sums, line, dy, x);
+        const bool another = row + 1 < rows || tile + 1 < work.end;
+        multiply(sums, a, line, dy, x, [&] {
+          dy_stage.advance();
+          return another ? wait_for_row() : dy;
+        });
       }
-      if (leader) barrier_arrive(smem_address(&barriers.dy_empty[dy_stage.place]));
-      dy_stage.advance();
+      if (leader) barrier_arrive(empty);
       x += kConfig.stride_h * kPlanesBytes;
     }
     if (leader) barrier_arrive(smem_address(&barriers.x_empty[x_stage.place]));
@@ -189,11 +214,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   wait_for_previous_kernel();
   const int consumer = static_cast<int>(threadIdx.x) / 128;
   if (consumer == kConsumers) {
+    if constexpr (kConsumers == 3) registers_down<80>();
     const int helper = threadIdx.x % 128;
     if (helper == 0) produce_x(x_map, p, work, x_stages, raws, barriers);
     if (helper == 32) produce_dy(dy_map, p, work, dy_stages, barriers);
-    if (helper >= 64) prepare(work, x_stages, raws, barriers, helper / 32 - 2, helper % 32);
+    if (kPrepares && helper >= 64) prepare(work, x_stages, raws, barriers, helper / 32 - 2, helper % 32);
   } else {
+    if constexpr (kConsumers == 3) registers_up<144>();
     Sums sums;
 #pragma unroll
     for (float& sum : sums) sum = 0.0f;

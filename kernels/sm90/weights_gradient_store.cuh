@@ -38,6 +38,15 @@ __device__ __forceinline__ long long tap_of(const Place& at) {
 }
 
 __device__ __forceinline__ void store_pair(const Params& p, const Place& at, float first, float second) {
+  if constexpr (kConfig.deepened()) {
+    const auto store = [&](int c, float value) {
+      const long long to = c >= 0 && c < p.c ? from_depth(kConfig, at.k, at.r, at.s, c) : -1;
+      if (to >= 0) store_weight(p.dw, to, value);
+    };
+    store(at.c, first);
+    store(at.c + 1, second);
+    return;
+  }
   const long long to = kAlong ? tap_of(at) * p.c + at.c
                               : (static_cast<long long>(at.k) * p.c + at.c) * kTaps + at.r * kConfig.s + at.s;
   // Two elements that begin at 4 bytes, as they lie.

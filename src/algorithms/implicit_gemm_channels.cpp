@@ -63,10 +63,7 @@ bool ChannelLanes::shares_pixels() const {
 }
 
 void ChannelLanes::choose_items(int threads) {
-  // Pixels whose distance is a multiple of a page share the few lines of L1 that such addresses go to.
-  const i64 step_bytes = t_.in.c * t_.step_w * size_of(p_.dtype);
-  const bool conflict = step_bytes % 4096 == 0 && t_.columns > 1;
-  staged_ = p_.dtype != DType::f32 || t_.padded() || conflict;
+  staged_ = p_.dtype != DType::f32 || t_.padded();
   pixel_ = reductions_.largest();
   if (pixel_ * t_.step_w % 512 == 0) pixel_ += 16;
   const auto fits = [&](i64 images, i64 rows, i64 columns) {
@@ -134,23 +131,35 @@ std::size_t ChannelLanes::scratch_bytes() const {
 }
 
 void ChannelLanes::pack(i64 item, const void* w, float* packed) const {
-  const i64 panel = item % panels_, cut = item / panels_ % reductions_.parts();
-  const i64 group = item / panels_ / reductions_.parts();
-  const int width = panel_vectors(panel) * lanes_;
-  float* to = packed + packed_offset(group, cut, panel);
-  for (const Tap& tap : t_.taps) {
-    const FilterView view = filter_view(p_, tap, group);
-    const i64 first = panel * panel_width_;
-    pack_panel({p_.dtype, w, view.base + reductions_.begin(cut) * view.c_stride + first * view.k_stride,
-                view.c_stride, view.k_stride, reductions_.size(cut),
-                std::min<i64>(width, t_.out_channels - first), width},
-               to);
-    to += reductions_.size(cut) * width;
+  const i64 blocks = pack_blocks(reductions_.largest());
+  const i64 block = item % blocks, cut = item / blocks % reductions_.parts();
+  const i64 group = item / blocks / reductions_.parts(), length = reductions_.size(cut);
+  std::vector<Panel> panels;
+  for (i64 i = 0; i < panels_; ++i) {
+    const i64 first = i * panel_width_, width = panel_vectors(i) * lanes_;
+    panels.push_back({first, std::min(width, t_.out_channels - first), width});
   }
+  pack_block({group, reductions_.begin(cut), length, block, packed + packed_offset(group, cut, 0)}, w,
+             panels);
 }
 
 std::string ChannelLanes::packing() const {
   return fmt::format("{}, {} cuts, panels of {}", t_.tap_words(), reductions_.parts(), panel_width_);
+}
+
+// What a step of a tile takes beside its products: for weights that come from beyond the first-level cache,
+// and for pixels a multiple of a page apart, which go to the same few of its lines and push each other out.
+double ChannelLanes::waits_ns(int rows, int vectors) const {
+  constexpr i64 kPage = 4096;
+  constexpr double kWaitOfWeights = 0.6, kWaitOfPixels = 0.2;  // cycles a line, measured with AVX-512
+  constexpr double kLineFloats = 16;
+  const CpuCaches& caches = cpu_caches();
+  double cycles = 0;
+  if (taps() * reductions_.largest() * panel_width_ * 4 > caches.level1 / 2)
+    cycles += kWaitOfWeights * vectors * static_cast<double>(lanes_) / kLineFloats;
+  const bool conflict = !staged_ && t_.in.stride_w * t_.step_w * 4 % kPage == 0;
+  if (conflict && rows > caches.level1 / kPage / 2) cycles += kWaitOfPixels * rows;
+  return cycles * cycle_ns();
 }
 
 double ChannelLanes::work_ns() const {
@@ -164,7 +173,8 @@ double ChannelLanes::work_ns() const {
       for (i64 tile = 0; tile < split.parts(); ++tile) {
         const int rows = static_cast<int>(split.size(tile));
         const TileTime time = tile_time(TileReads::strided, pairs_ ? 2 * rows : rows, vectors);
-        line += (steps * time.step + cuts * time.once) / (pairs_ ? 2 : 1);
+        const double step = time.step + waits_ns(pairs_ ? 2 * rows : rows, vectors);
+        line += (steps * step + cuts * time.once) / (pairs_ ? 2 : 1);
       }
     }
   }

@@ -16,7 +16,9 @@ class ChannelLanes : public ImplicitGemmPart {
   std::int64_t packed_floats() const override {
     return t_.groups * channels_padded_ * taps() * t_.in_channels;
   }
-  std::int64_t pack_items() const override { return t_.groups * reductions_.parts() * panels_; }
+  std::int64_t pack_items() const override {
+    return t_.groups * reductions_.parts() * pack_blocks(reductions_.largest());
+  }
   void pack(std::int64_t item, const void* w, float* packed) const override;
   std::string packing() const override;
   std::size_t scratch_bytes() const override;
@@ -47,6 +49,7 @@ class ChannelLanes : public ImplicitGemmPart {
     BrgemmCall* brgemm;
   };
 
+  double waits_ns(int rows, int vectors) const;
   void choose_panels();
   void choose_items(int threads);
   bool shares_pixels() const;

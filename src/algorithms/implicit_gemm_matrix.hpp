@@ -26,6 +26,12 @@ struct Unit {
 // Null where there are none.
 const Unit* unit_of(const DeviceInfo& device);
 
+template <class Tile>
+bool fits(const Tile& tile, const Unit& unit, const DeviceInfo& device) {
+  return tile.threads(unit) <= device.block_threads &&
+         static_cast<std::size_t>(tile.local_bytes()) <= device.local_bytes;
+}
+
 // Of a product of which tiles have so large a share in what the matrix units could do. No chip has run it:
 // rates are the chips' own, times the share that implicit_gemm_gpu's model takes.
 template <class Tile>
@@ -42,7 +48,7 @@ double product_ms(const Problem& problem, const Tile& tile, double share, const 
 namespace weights {
 
 // Of a problem of this direction whose dtype the matrix units serve.
-Support supports(const Problem& problem);
+Support supports(const Problem& problem, const DeviceInfo& device);
 std::vector<Candidate> list(const Problem& problem, const DeviceInfo& device);
 // Throws Error(bad_problem) where config is no name of these.
 Maker parse(const std::string& config);

@@ -34,7 +34,9 @@ struct Tile {
   int threads(const Unit& unit) const { return unit.wave * waves_p * waves_c; }
   int local_bytes() const { return 2 * chunks * (pixels + channels) * kChunkBytes; }
   // Pairs are multiplied out of registers, which with more results of a lane would not suffice.
-  bool serves(const Unit& unit) const { return !unit.pairs || pixels * channels / threads(unit) <= 64; }
+  bool serves(const Unit& unit, const DeviceInfo& device) const {
+    return (!unit.pairs || pixels * channels / threads(unit) <= 64) && matrix::fits(*this, unit, device);
+  }
   template <class Name>
   void spell(Name& name) {
     name.key("bt", pixels, channels);
@@ -136,13 +138,16 @@ class ImplicitGemmMatrixGpu : public Algorithm {
     // What a buffer instruction reaches.
     constexpr i64 kMostBytes = i64{1} << 31;
     const bool packs = p.direction != Direction::backward_weights;
+    if (packs && std::none_of(std::begin(kTiles), std::end(kTiles),
+                              [&](const Tile& t) { return t.serves(*unit, target.device); }))
+      return gpu::no_tile_fits(target.device);
     const i64 bytes =
         std::max({bytes_of(p, x_shape(p)), bytes_of(p, conv_shape(p)),
                   packs ? packed_elements(p, out_pad(p, kTiles[0])) * size_of(p.dtype) : i64{0}});
     if (bytes >= kMostBytes)
       return Support::declined(
           fmt::format("a tensor of {} bytes: a buffer has at most {}", bytes, kMostBytes));
-    return packs ? gpu::fits_a_grid(p, 32) : matrix::weights::supports(p);
+    return packs ? gpu::fits_a_grid(p, 32) : matrix::weights::supports(p, target.device);
   }
 
  private:
@@ -150,7 +155,7 @@ class ImplicitGemmMatrixGpu : public Algorithm {
     if (p.direction == Direction::backward_weights) return matrix::weights::list(p, target.device);
     std::vector<Candidate> all;
     for (const Tile& t : kTable) {
-      if (!t.serves(*unit_of(target.device))) continue;
+      if (!t.serves(*unit_of(target.device), target.device)) continue;
       for (const Choice& c : choices(p, t, target.device)) all.push_back(candidate_of(p, c, target.device));
     }
     return all;

@@ -26,8 +26,9 @@ struct Tile {
   int pixels(DType dtype) const { return chunks * kChunkBytes / size_of(dtype); }
   int local_bytes() const { return 2 * chunks * (rows + columns) * kChunkBytes; }
   // Whether what there is to bring is shared out evenly, each wave's of one tensor.
-  bool serves(const Unit& unit) const {
-    return chunks * (rows + columns) / kEach % threads(unit) == 0 && chunks * rows / kEach % unit.wave == 0;
+  bool serves(const Unit& unit, const DeviceInfo& device) const {
+    return chunks * (rows + columns) / kEach % threads(unit) == 0 && chunks * rows / kEach % unit.wave == 0 &&
+           matrix::fits(*this, unit, device);
   }
   template <class Name>
   void spell(Name& name) {
@@ -141,9 +142,10 @@ Recipe recipe(const Problem& p, const Choice& choice, const DeviceInfo& device) 
 }
 
 Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
-  if (!choice.tile->serves(*unit_of(device)))
-    throw Error(Status::bad_problem, "'" + choice.name() + "' has more threads than it brings tiles for on " +
-                                         device.id + "; take another tile");
+  if (!choice.tile->serves(*unit_of(device), device))
+    throw Error(Status::bad_problem, "'" + choice.name() +
+                                         "' suits neither the waves nor the local memory of " + device.id +
+                                         "; take another tile");
   Candidate c;
   c.config = choice.name();
   c.cost = {predicted_ms(p, choice, device), Bound::arithmetic};
@@ -157,12 +159,17 @@ Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo&
 
 }  // namespace
 
-Support supports(const Problem& p) { return gpu::weights_fit_a_grid(p, kTiles[std::size(kTiles) - 1].rows); }
+Support supports(const Problem& p, const DeviceInfo& device) {
+  if (std::none_of(std::begin(kTiles), std::end(kTiles),
+                   [&](const Tile& t) { return t.serves(*unit_of(device), device); }))
+    return gpu::no_tile_fits(device);
+  return gpu::weights_fit_a_grid(p, kTiles[std::size(kTiles) - 1].rows);
+}
 
 std::vector<Candidate> list(const Problem& p, const DeviceInfo& device) {
   std::vector<Candidate> all;
   for (const Tile& t : kTable) {
-    if (!t.serves(*unit_of(device))) continue;
+    if (!t.serves(*unit_of(device), device)) continue;
     for (const Choice& c : choices(p, t, device)) all.push_back(candidate_of(p, c, device));
   }
   return all;

@@ -3,31 +3,36 @@
 #include <algorithm>
 
 #include "kernels/cpu/epilogue.hpp"
+#include "kernels/cpu/pack.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
 
-void pack_panel(const PanelPack& p, float* to) {
-  using i64 = std::int64_t;
-  const std::byte* const from = static_cast<const std::byte*>(p.w) + p.base * size_of(p.dtype);
-  if (p.j_stride == 1) {
-    for (i64 i = 0; i < p.length; ++i)
-      convert_to_float(p.dtype, from + i * p.i_stride * size_of(p.dtype), to + i * p.width, p.columns);
-  } else if (p.i_stride == 1) {
-    transpose_to_float(p.dtype, from, p.j_stride, p.columns, p.length, to, p.width);
-  } else if (p.dtype == DType::f32) {
-    const float* const floats = reinterpret_cast<const float*>(from);
-    for (i64 i = 0; i < p.length; ++i) {
-      for (i64 j = 0; j < p.columns; ++j) to[i * p.width + j] = floats[i * p.i_stride + j * p.j_stride];
-    }
-  } else {
-    for (i64 i = 0; i < p.length; ++i) {
-      for (i64 j = 0; j < p.columns; ++j)
-        to[i * p.width + j] = load_element(p.dtype, from, i * p.i_stride + j * p.j_stride);
+void ImplicitGemmPart::pack_block(const PackedBlock& block, const void* w,
+                                  const std::vector<Panel>& panels) const {
+  const std::int64_t taps = static_cast<std::int64_t>(t_.taps.size());
+  const std::int64_t row0 = block.block * kPackedRows, rows = std::min(kPackedRows, block.length - row0);
+  const auto packed_at = [&](const Panel& panel, std::int64_t tap) {
+    return block.to + taps * block.length * panel.first + (tap * block.length + row0) * panel.width;
+  };
+  for (const Panel& panel : panels) {
+    const Panel& next = &panel == &panels.back() ? panel : (&panel)[1];
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      const FilterView view = filter_view(p_, t_.taps[static_cast<std::size_t>(tap)], block.group);
+      PackCall call;
+      call.dtype = p_.dtype;
+      call.from = static_cast<const std::byte*>(w) +
+                  (view.base + (block.first + row0) * view.c_stride + panel.first * view.k_stride) *
+                      size_of(p_.dtype);
+      call.row_stride = view.c_stride, call.column_stride = view.k_stride;
+      call.rows = rows, call.columns = panel.columns, call.width = panel.width;
+      call.to = packed_at(panel, tap);
+      call.next = tap + 1 < taps ? packed_at(panel, tap + 1) : packed_at(next, 0);
+      // What taps of the next panel read, where they share it: a part of it each.
+      call.share = view.k_stride == 1 ? 0 : tap, call.shares = view.k_stride == 1 ? 1 : taps;
+      pack_columns(call);
     }
   }
-  if (p.columns == p.width) return;
-  for (i64 i = 0; i < p.length; ++i) std::fill(to + i * p.width + p.columns, to + (i + 1) * p.width, 0.0f);
 }
 
 }  // namespace faltung

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kernels/cpu/brgemm.hpp"
 #include "src/algorithms/implicit_gemm_grid.hpp"
@@ -71,6 +72,22 @@ class ImplicitGemmPart {
   double pack_ns() const { return kPackedFloatNs * static_cast<double>(packed_floats()); }
 
  protected:
+  // Weights are packed a cut of the input channels after the other, in it panels of output channels, in these
+  // taps, in these a row of the panel's width for each input channel, with zeros after the last column.
+  struct Panel {
+    std::int64_t first, columns, width;
+  };
+  // A block of a cut's rows, which is packed at once: panels of the filter lie side by side in memory, and
+  // where its output channels are no neighbours, taps between them.
+  static constexpr std::int64_t kPackedRows = 16;
+  static std::int64_t pack_blocks(std::int64_t length) { return ceil_div(length, kPackedRows); }
+  // first: the cut's first channel; length: its channels; to: where the cut is packed.
+  struct PackedBlock {
+    std::int64_t group, first, length, block;
+    float* to;
+  };
+  void pack_block(const PackedBlock& block, const void* w, const std::vector<Panel>& panels) const;
+
   const Problem p_;
   const TapConvolution t_;
   WorkGrid grid_;  // divided by who derives
@@ -89,15 +106,6 @@ std::unique_ptr<ImplicitGemmPart> make_pixel_lanes(const Problem& problem, const
 // A tile is held in AMX's tile registers: bf16 in nhwc, where amx_usable().
 std::unique_ptr<ImplicitGemmPart> make_amx_tiles(const Problem& problem, const TapConvolution& convolution,
                                                  int threads);
-
-// Packs a part of the weights: to[i * width + j] = w[base + i * i_stride + j * j_stride] for i in [0, length)
-// and j in [0, columns), with zeros up to j = width. Strides and base are in elements of dtype.
-struct PanelPack {
-  DType dtype;
-  const void* w;
-  std::int64_t base, i_stride, j_stride, length, columns, width;
-};
-void pack_panel(const PanelPack& from, float* to);
 
 // Whether the micro-kernel can do the epilogue itself, on its way to memory.
 inline bool epilogue_in_registers(const Problem& p) {

@@ -123,7 +123,8 @@ void PixelLanes::divide_flat(int threads) {
     const i64 images = EvenSplit::in_parts(all, cuts).largest();
     if (images == 1 || stage_floats(images, t_.rows, t_.columns) <= most_stage_floats()) {
       each_panel_parts(1, t_.groups * cuts, threads, [&](i64 parts, i64 items) {
-        const double item = flat_item_ns(images, ceil_div(panels_.parts(), parts));
+        const i64 panels = ceil_div(panels_.parts(), parts);
+        const double item = with_reads_ns(flat_item_ns(images, panels), panels, 0, t_.columns);
         const double ns = division_ns(items, item, threads);
         if (ns < best_ns) best_ns = ns, best_images = images, best_parts = parts;
       });
@@ -135,7 +136,7 @@ void PixelLanes::divide_flat(int threads) {
 }
 
 void PixelLanes::divide(const Division& division) {
-  if (division.columns < t_.columns) grid_.divide_columns(division.columns, tile_.vectors * lanes_);
+  if (division.columns < t_.columns) grid_.divide_columns(division.columns, division.unit);
   grid_.divide_rows(division.rows);
   grid_.divide_images(1);
   grid_.divide_panels(panels_.parts(), division.panel_parts, 0);
@@ -155,20 +156,25 @@ void PixelLanes::each_panel_parts(i64 least, i64 pixel_items, int threads, const
 // More parts of the pixels share the work more evenly, and their patches are small; parts of the panels do,
 // too, but each stages the patch again.
 PixelLanes::Division PixelLanes::best_division(int threads) const {
-  // In tiles the next item's runs wait there, too.
-  const i64 unit = tile_.vectors * lanes_, most = most_stage_floats() / (in_tiles_ ? 2 : 1);
+  // Whole tiles, unless there are too few to share.
+  const i64 width = tile_.vectors * lanes_, lines = t_.groups * t_.images() * t_.rows;
+  const i64 unit = in_tiles_ && lines * ceil_div(t_.columns, width) < i64{4} * threads ? lanes_ : width;
+  const i64 most = in_tiles_ ? cpu_caches().level2 / 4 / 4 : most_stage_floats();
   const bool sums_wait = reductions_.parts() > 1 && !in_registers_;
-  Division best{1, std::min(t_.columns, unit), panels_.parts()};
+  Division best{1, std::min(t_.columns, unit), panels_.parts(), unit};
   double best_ns = INFINITY;
   const auto consider = [&](i64 rows, i64 columns) {
-    if (stage_floats(1, rows, columns) > most && (rows > 1 || columns > unit)) return;
+    const i64 floats =
+        in_tiles_ ? reductions_.largest() * round_up(rows * columns, lanes_) : stage_floats(1, rows, columns);
+    if (floats > most && (rows > 1 || columns > unit)) return;
     const i64 least = sums_wait ? ceil_div(rows * columns * t_.out_channels * 4, kSumBytes) : 1;
     const i64 pixel_parts = ceil_div(t_.rows, rows) * ceil_div(t_.columns, columns) * t_.images() * t_.groups;
-    const double apart = in_tiles_ ? fetch_ns(1, rows, columns) : 0;  // runs of planes want to be long
+    const double fetch = fetch_ns(1, rows, columns);
     each_panel_parts(least, pixel_parts, threads, [&](i64 parts, i64 items) {
-      const double item = apart + item_ns(rows, columns, ceil_div(panels_.parts(), parts));
-      const double ns = apart + division_ns(items, item, threads);
-      if (ns < best_ns) best_ns = ns, best = {rows, columns, parts};
+      const i64 panels = ceil_div(panels_.parts(), parts);
+      const double item = with_reads_ns(item_ns(rows, columns, panels), panels, fetch, columns);
+      const double ns = fetch + division_ns(items, item, threads);
+      if (ns < best_ns) best_ns = ns, best = {rows, columns, parts, unit};
     });
   };
   constexpr i64 kMostPixels = 1024;  // of an item; beyond there is nothing to gain
@@ -198,17 +204,14 @@ std::size_t PixelLanes::scratch_bytes() const {
 }
 
 void PixelLanes::pack(i64 item, const void* w, float* packed) const {
-  const i64 panel = item % panels_.parts(), cut = item / panels_.parts() % reductions_.parts();
-  const i64 group = item / panels_.parts() / reductions_.parts();
-  float* to = packed + packed_offset(group, cut, panel);
-  const i64 length = reductions_.size(cut), m = panels_.size(panel);
-  for (const Tap& tap : t_.taps) {
-    const FilterView view = filter_view(p_, tap, group);
-    const i64 base =
-        view.base + reductions_.begin(cut) * view.c_stride + panels_.begin(panel) * view.k_stride;
-    pack_panel({p_.dtype, w, base, view.c_stride, view.k_stride, length, m, m}, to);
-    to += length * m;
-  }
+  const i64 blocks = pack_blocks(reductions_.largest());
+  const i64 block = item % blocks, cut = item / blocks % reductions_.parts();
+  const i64 group = item / blocks / reductions_.parts(), length = reductions_.size(cut);
+  std::vector<Panel> panels;
+  for (i64 i = 0; i < panels_.parts(); ++i)
+    panels.push_back({panels_.begin(i), panels_.size(i), panels_.size(i)});
+  pack_block({group, reductions_.begin(cut), length, block, packed + packed_offset(group, cut, 0)}, w,
+             panels);
 }
 
 std::string PixelLanes::packing() const {
@@ -285,11 +288,26 @@ double PixelLanes::fetch_ns(i64 images, i64 rows, i64 columns) const {
              .of(static_cast<double>(floats) / static_cast<double>(kLineFloats));
 }
 
+// An item's planes come while the one before is computed, and its weights, where the second-level cache does
+// not hold them, in a stream: products hide both as long as there are enough of them. Of planes' short runs
+// half is seen nevertheless.
+double PixelLanes::with_reads_ns(double item, i64 panels, double fetch, i64 columns) const {
+  constexpr double kSeenOfStreams = 0.1, kSeenOfRuns = 0.5;
+  const auto beside = [](double work, double read, double seen) {
+    return std::max(work, read) + seen * std::min(work, read);
+  };
+  const i64 bytes = taps() * t_.in_channels * panels * panels_.largest() * 4;
+  if (bytes > cpu_caches().level2 / 3)
+    item = beside(item, far_byte_ns() * static_cast<double>(bytes), kSeenOfStreams);
+  const bool ahead = !flat_ && t_.extent_h() >= t_.step_h && (columns == t_.columns || t_.in.h == 1);
+  return ahead ? beside(item, fetch, kSeenOfRuns) : item + fetch;
+}
+
 double PixelLanes::work_ns() const {
   const double item = flat_ ? flat_item_ns(grid_.images(), grid_.panels())
                             : item_ns(grid_.rows(), grid_.columns(), grid_.panels());
   const double fetch = fetch_ns(grid_.images(), grid_.rows(), grid_.columns());
-  return (item + fetch) * static_cast<double>(items());
+  return with_reads_ns(item, grid_.panels(), fetch, grid_.columns()) * static_cast<double>(items()) + fetch;
 }
 
 std::unique_ptr<ImplicitGemmPart> make_pixel_lanes(const Problem& problem, const TapConvolution& convolution,

@@ -18,7 +18,9 @@ class PixelLanes : public ImplicitGemmPart {
   std::int64_t packed_floats() const override {
     return t_.groups * t_.out_channels * taps() * t_.in_channels;
   }
-  std::int64_t pack_items() const override { return t_.groups * reductions_.parts() * panels_.parts(); }
+  std::int64_t pack_items() const override {
+    return t_.groups * reductions_.parts() * pack_blocks(reductions_.largest());
+  }
   void pack(std::int64_t item, const void* w, float* packed) const override;
   std::string packing() const override;
   std::size_t scratch_bytes() const override;
@@ -29,9 +31,10 @@ class PixelLanes : public ImplicitGemmPart {
   // Floats beyond the last channel that a vector may reach: a tile's width.
   static constexpr std::int64_t kBeyond = 16 * kBrgemmMaxVectors;
 
-  // A way to divide the work: rows and columns of an item at most, and parts of the panels.
+  // A way to divide the work: rows and columns of an item at most, parts of the panels, and of what whole
+  // numbers columns are.
   struct Division {
-    std::int64_t rows, columns, panel_parts;
+    std::int64_t rows, columns, panel_parts, unit;
   };
 
   void choose_reductions();
@@ -54,6 +57,8 @@ class PixelLanes : public ImplicitGemmPart {
   double stage_ns(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
   double fetch_ns(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
   double refill_ns(std::int64_t pixels) const;
+  // Of an item that takes so long beside its reads of memory, but for the first: with them.
+  double with_reads_ns(double item, std::int64_t panels, double fetch, std::int64_t columns) const;
   // An item's pixels are so many lines of so many each, of which tiles take neighbours.
   std::int64_t lines(std::int64_t rows) const { return joined_ ? 1 : rows; }
   std::int64_t line(std::int64_t rows, std::int64_t columns) const {

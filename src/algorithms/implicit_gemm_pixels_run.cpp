@@ -87,7 +87,7 @@ Prefetch PixelLanes::prefetch(i64 index, const WorkItem& current, const PartCall
   const i64 bytes = size_of(p_.dtype), channel = next->item.group * t_.in_channels;
   const std::byte* from = static_cast<const std::byte*>(call.in) +
                           t_.in.offset(next->item.image0, channel, next->row0, next->column0) * bytes;
-  return Prefetch(from, t_.in_channels, next->rows * next->columns * bytes, t_.in.stride_c * bytes, calls);
+  return Prefetch({from, t_.in_channels, next->rows * next->columns * bytes, t_.in.stride_c * bytes}, calls);
 }
 
 // Between the pixels of other phases, a step apart: of a transposed convolution with its epilogue.

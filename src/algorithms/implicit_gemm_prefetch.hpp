@@ -36,29 +36,44 @@ inline BrgemmFetch in_steps(BrgemmFetch fetch, std::int64_t steps) {
   return fetch;
 }
 
+// Stretches of `bytes` bytes each, `stride` bytes apart; so many of them in each of some rows, which are
+// row_stride bytes apart.
+struct MemoryRuns {
+  const void* from = nullptr;
+  std::int64_t count = 0, bytes = 0, stride = 0, rows = 1, row_stride = 0;
+};
+
 class Prefetch {
  public:
   Prefetch() = default;
-  // `runs` stretches of `bytes` bytes each, `stride` bytes apart, in so many calls of the micro-kernel.
-  Prefetch(const void* from, std::int64_t runs, std::int64_t bytes, std::int64_t stride, std::int64_t calls)
-      : from_(static_cast<const char*>(from)), stride_(stride) {
-    run_lines_ = ceil_div(std::max<std::int64_t>(bytes, 1), kFetchedLine);
-    left_ = bytes > 0 ? runs * run_lines_ : 0;
-    call_ = ceil_div(left_, std::max<std::int64_t>(calls, 1));
+  // In so many calls of the micro-kernel.
+  Prefetch(const MemoryRuns& runs, std::int64_t calls) : runs_(runs) {
+    // A run that begins within a line ends in one more.
+    const std::int64_t apart =
+        (reinterpret_cast<std::intptr_t>(runs.from) | runs.stride | runs.row_stride) % kFetchedLine;
+    const std::int64_t offset = apart == 0 ? 0 : kFetchedLine - (apart & -apart);  // at most
+    run_lines_ = ceil_div(std::max<std::int64_t>(runs.bytes, 1) + offset, kFetchedLine);
+    left_ = runs.bytes > 0 ? runs.rows * runs.count * run_lines_ : 0;
+    // A call does not pass a row's end.
+    call_ = ceil_div(left_, std::max<std::int64_t>(calls - runs.rows + 1, 1));
   }
 
   // What the next call fetches.
   BrgemmFetch next(std::int64_t steps) {
     if (left_ <= 0) return {};
-    const std::int64_t run = done_ / run_lines_, line = done_ % run_lines_, lines = std::min(call_, left_);
+    const std::int64_t row_lines = runs_.count * run_lines_, row = done_ / row_lines,
+                       in_row = done_ % row_lines;
+    const std::int64_t run = in_row / run_lines_, line = in_row % run_lines_;
+    const std::int64_t lines = std::min({call_, left_, row_lines - in_row});
     done_ += lines, left_ -= lines;
-    return in_steps(
-        {from_ + run * stride_ + line * kFetchedLine, lines, run_lines_ - line, run_lines_, stride_}, steps);
+    const char* const at = static_cast<const char*>(runs_.from) + row * runs_.row_stride +
+                           run * runs_.stride + line * kFetchedLine;
+    return in_steps({at, lines, run_lines_ - line, run_lines_, runs_.stride}, steps);
   }
 
  private:
-  const char* from_ = nullptr;
-  std::int64_t stride_ = 0, run_lines_ = 1, left_ = 0, call_ = 0, done_ = 0;
+  MemoryRuns runs_;
+  std::int64_t run_lines_ = 1, left_ = 0, call_ = 0, done_ = 0;
 };
 
 // The same for one stretch of memory, a little of it in each of so many calls of the micro-kernel, which does

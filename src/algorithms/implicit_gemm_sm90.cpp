@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/sm90/around.hpp"
 #include "src/algorithms/sm90/bring.hpp"
 #include "src/algorithms/sm90/cost.hpp"
 #include "src/algorithms/sm90/form.hpp"
@@ -33,6 +34,12 @@ class ImplicitGemmSm90 : public Algorithm {
              "gpu"}) {}
 
   Support accepts(const Problem& given, const Target& target) const override {
+    const Support as_it_is = accepts_as_it_is(given, target);
+    if (as_it_is.yes || !sm90::deepens_gradient(given) || is_too_short(given)) return as_it_is;
+    return accepts_as_it_is(sm90::inside(Form::deepened, given), target);
+  }
+
+  static Support accepts_as_it_is(const Problem& given, const Target& target) {
     const Problem p = sm90::as_asked(given).problem;
     if (!target.device.has("sm_90a")) return Support::declined("needs a Hopper GPU (compute capability 9.0)");
     if (!target.device.has("nvrtc")) return Support::declined("needs NVRTC to compile its kernels");
@@ -47,6 +54,12 @@ class ImplicitGemmSm90 : public Algorithm {
   // Three products of rounded parts leave out up to 2^-21 of each term, eight times fp32's rounding unit; the
   // matrix units cut, not round, each partial sum. A chain of this many fp32 multiply-adds may be as far off.
   static constexpr int64_t kShortest = 48;
+  static bool is_too_short(const Problem& asked) {
+    const Problem p = sm90::engine_problem(asked);
+    // Of strides the shortest sums are of one tap.
+    const int64_t terms = sm90::has_phases(asked) ? p.c : reduction_length(p);
+    return p.dtype == DType::f32 && p.math == Math::f32 && terms < kShortest;
+  }
 
   // Why the engine, which knows forward, does not compute this backward_data; empty if it does.
   static std::string not_as_forward(const Problem& p) {
@@ -57,18 +70,16 @@ class ImplicitGemmSm90 : public Algorithm {
 
   static Support serves(const Problem& asked, const Chip& chip) {
     const Problem p = sm90::engine_problem(convolution(asked));
-    // Of strides the shortest sums are of one tap.
-    const int64_t terms = sm90::has_phases(asked) ? p.c : reduction_length(p);
     if (p.dtype != DType::f32 && p.math == Math::f32)
       return Support::declined("16-bit tensors in f16 or bf16 math only");
-    if (p.dtype == DType::f32 && p.math == Math::f32 && terms < kShortest)
+    if (is_too_short(convolution(asked)))
       return Support::declined("in three tf32 products a sum of fewer than " + std::to_string(kShortest) +
                                " terms is not as good as fp32");
     constexpr int64_t kMost = std::numeric_limits<int>::max();
     if (sm90::output_planes(p) * p.p() * p.q() > kMost / 2 || p.n > kMost || p.k > kMost / 2)
       return Support::declined("more than 2^30 output pixels or channels");
     for (const int merged : sm90::merges(p)) {
-      if (!sm90::tilings(asked, merge_groups(unchanged(p), merged).inner, chip).empty())
+      if (sm90::has_tilings(asked, merge_groups(unchanged(p), merged).inner, chip))
         return Support::supported();
     }
     const std::string why = sm90::unfit(smallest(p), p);
@@ -167,9 +178,10 @@ class ImplicitGemmSm90 : public Algorithm {
     if (sm90::thins(p)) {
       for (const Tiling& t : sm90::fetch::tilings(p, chip)) all.push_back({Form::plain, 1, t});
     }
-    if (sm90::spreads(given)) {
-      for (Formed formed : forms(sm90::unspread(given), target)) {
-        formed.form = Form::thinned;
+    for (const Form around : {Form::thinned, Form::deepened}) {
+      if (!sm90::goes_around(around, given)) continue;
+      for (Formed formed : forms(sm90::inside(around, given), target)) {
+        formed.form = around;
         all.push_back(formed);
       }
     }
@@ -184,7 +196,8 @@ class ImplicitGemmSm90 : public Algorithm {
     return [formed](const Problem& given, const Target& target) -> std::optional<Candidate> {
       sm90::require_form(formed, given);
       // Refuses what it cannot.
-      if (formed.form == Form::thinned) maker(unspread(formed))(sm90::unspread(given), target);
+      if (sm90::goes_around(formed.form, given))
+        maker(sm90::inside(formed))(sm90::inside(formed.form, given), target);
       if (const std::string why = misfit(formed, given); !why.empty()) {
         if (given.epilogue.pool.kind != PoolKind::none) return std::nullopt;
         throw Error(Status::bad_problem, "implicit_gemm_sm90/" + config_name(formed) + " cannot compute " +
@@ -194,26 +207,19 @@ class ImplicitGemmSm90 : public Algorithm {
     };
   }
 
-  // Why there is no room for the problem, its pool among it; of a thinned one its maker asks.
+  // Why there is no room for the problem, its pool among it; of one with steps around it its maker asks.
   static std::string misfit(const Formed& formed, const Problem& given) {
-    if (formed.form == Form::thinned) return "";
+    if (sm90::goes_around(formed.form, given)) return "";
     const Problem asked = sm90::as_asked(given).problem;
     return sm90::unfit(formed.tiling, asked, sm90::seen(sm90::engine_problem(asked), formed));
   }
 
-  static Formed unspread(Formed formed) {
-    formed.form = Form::plain;
-    return formed;
-  }
-
   static Candidate candidate_of(const Formed& formed, const Problem& given, const DeviceInfo& device) {
-    if (formed.form != Form::thinned) return candidate_of_kernel(formed, given, device);
-    const Problem taken = sm90::unspread(given);
-    Candidate c = candidate_of_kernel(unspread(formed), taken, device);
+    if (!sm90::goes_around(formed.form, given)) return candidate_of_kernel(formed, given, device);
+    const Problem inner = sm90::inside(formed.form, given);
+    Candidate c =
+        sm90::with_steps_around(formed.form, given, candidate_of_kernel(sm90::inside(formed), inner, device));
     c.config = config_name(formed);
-    c.workspace_bytes =
-        aligned(c.workspace_bytes) + static_cast<std::size_t>(bytes_of(taken, x_shape(taken)));
-    c.cost.ms += sm90::spread_ms(static_cast<double>(bytes_of(given, x_shape(given))));
     c.recipe = [formed, given, &device] { return sm90::recipe(formed, given, device); };
     c.maker = maker(formed);
     return c;

@@ -113,10 +113,10 @@ double WeightsGradient::work_ns() const {
 
 WeightsGradient::Block WeightsGradient::block(i64 index) const {
   Block b;
-  const i64 k_part = index % k_parts_.parts();
-  index /= k_parts_.parts();
   const i64 c_part = index % c_parts_.parts();
   index /= c_parts_.parts();
+  const i64 k_part = index % k_parts_.parts();
+  index /= k_parts_.parts();
   const i64 tap_part = index % tap_parts_.parts();
   b.group = index / tap_parts_.parts();
   b.tap0 = tap_parts_.begin(tap_part), b.taps = tap_parts_.size(tap_part);
@@ -141,14 +141,19 @@ WeightsGradient::Ahead WeightsGradient::ahead(const Block& b, const Pixels& next
   const i64 calls = panels * b.taps * ceil_div(b.c, tile_.rows);
   const i64 row0 = std::clamp<i64>(next.row0 * t_.step_h + t_.min_h(), 0, t_.in.h);
   const i64 row1 = std::clamp<i64>(row0 + x_rows(next.rows) * (lone() ? t_.step_h : 1), row0, t_.in.h);
-  const std::byte* const from = static_cast<const std::byte*>(x) +
-                                t_.in_offset(next.image, 0, b.group * t_.in_channels + b.c0, row0, 0) * bytes;
+  const std::byte* const from =
+      static_cast<const std::byte*>(x) +
+      t_.in_offset(next.image, 0, b.group * t_.in_channels + b.c0, row0, lone() ? t_.min_w() : 0) * bytes;
   const std::byte* const gradient =
       static_cast<const std::byte*>(dy) +
       t_.out_offset(next.image, b.group * t_.out_channels + b.k0, next.row0, 0) * bytes;
-  const i64 read = (row1 - row0) * t_.in.w, written = next.rows * t_.columns;
-  return {Prefetch(from, read, b.c * bytes, t_.in.stride_w * bytes, calls),
-          Prefetch(gradient, written, b.k * bytes, t_.out.stride_w * bytes, calls)};
+  MemoryRuns read{from, (row1 - row0) * t_.in.w, b.c * bytes, t_.in.stride_w * bytes};
+  if (lone() && (t_.step_h > 1 || t_.step_w > 1)) {  // those pixels alone that are read
+    read.count = t_.columns, read.stride *= t_.step_w;
+    read.rows = next.rows, read.row_stride = t_.in.stride_h * t_.step_h * bytes;
+  }
+  const MemoryRuns written{gradient, next.rows * t_.columns, b.k * bytes, t_.out.stride_w * bytes};
+  return {Prefetch(read, calls), Prefetch(written, calls)};
 }
 
 void WeightsGradient::add_pixels(const Block& b, const Pixels& px, const void* x, const void* dy, bool first,
@@ -279,8 +284,12 @@ void WeightsGradient::write(const Block& b, const float* sums, void* dw) const {
     const i64 base = view.base + b.c0 * view.c_stride + b.k0 * view.k_stride;
     const float* from = sums + tap * b.c * k_stride_;
     if (p_.dtype == DType::f32 && view.c_stride == 1) {
-      transpose_to_float(DType::f32, from, k_stride_, b.c, b.k, static_cast<float*>(dw) + base,
-                         view.k_stride);
+      float* const to = static_cast<float*>(dw) + base;
+      if (w_shape(p_).elements() * size_of(p_.dtype) > cpu_caches().level2) {
+        transpose_past_caches(from, k_stride_, b.c, b.k, to, view.k_stride);
+      } else {
+        transpose_to_float(DType::f32, from, k_stride_, b.c, b.k, to, view.k_stride);
+      }
       continue;
     }
     for (i64 k = 0; k < b.k; ++k) {

@@ -68,6 +68,8 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   constexpr double kOverlap = 0.3775;  // what is lost of the shorter of bytes and arithmetic
   constexpr double kPaired = 0.00028;  // ms: what two blocks lose by waiting for each other
   constexpr double kLines = 1.1;       // products from registers, by so much slower
+  constexpr double kTurnedRow = 0.53;  // where x is turned: for each of its rows by so much, beside
+  constexpr double kUnturned = 0.83;   //   so many
   const Problem p = seen(t, problem);
   const Config c = config(t, problem);
   const Counts n = counts(t, problem);
@@ -97,7 +99,10 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
     issue = kIssue * boxes;
   } else {
     const double rows = static_cast<double>(std::min<i64>(t.height, p.p()));
-    const double step = columns(c) / 2.0 * (c.parts == Parts::two ? 3 : 1) * kLines;
+    // What turns a tile's halo too is in the way of its products.
+    const double halo = static_cast<double>(patch_height(c)) / (c.height * c.stride_h);
+    const double slower = c.turns() ? kTurnedRow * (kUnturned + halo) : kLines;
+    const double step = columns(c) / 2.0 * (c.parts == Parts::two ? 3 : 1) * slower;
     tile = rows * (row_bytes(c) / 32) * consumers(c) * step;
     fill = (patch_stride(c) + rows * line_bytes(c)) / kFillLines;
   }
@@ -127,7 +132,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
     const double rows = all / static_cast<double>(problem.stride_h);
     return kTurn + (rows + rows / static_cast<double>(problem.stride_w)) / kTurned;
   };
-  if (t.form == Form::deepened || turns_result(t, problem)) more += kTurn;  // the result's way back
+  if (turns_result(t, problem)) more += kTurn;  // the result's way back
   // One launch turns both.
   if (turns_x(t, problem) && turns_y(t, problem) && t.form != Form::deepened) more -= kTurn;
   more += t.form == Form::thinned ? thinned() : turned(turns_x(t, problem), x_shape(problem));

@@ -55,6 +55,8 @@ std::string config_text(const Config& c) {
   text.add("order", order(c.order)), text.add("filter", order(c.filter));
   text.add("result", c.result == Result::parts ? "Result::parts" : "Result::whole");
   text.add("r", c.r), text.add("s", c.s);
+  text.add("depth_h", c.depth_h), text.add("depth_w", c.depth_w), text.add("depth_c", c.depth_c);
+  text.add("depth_r", c.depth_r), text.add("depth_s", c.depth_s);
   text.add("stride_h", c.stride_h), text.add("stride_w", c.stride_w);
   text.add("dilation_h", c.dilation_h), text.add("dilation_w", c.dilation_w),
       text.add("pad_left", c.pad_left);
@@ -249,7 +251,6 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
   const Config c = config(t, problem);
   const Counts n = counts(t, problem);
   const Workspace memory = workspace(t, problem);
-  const bool deepened = t.form == Form::deepened;
   Recipe recipe;
   recipe.alignment = 16;  // of the copy engine
   recipe.workspace_bytes = memory.bytes;
@@ -265,7 +266,7 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
       recipe.steps.push_back(
           sm90::copy_step("output's gradient to NHWC", gradient_copy(problem), Place::y, y, device));
   }
-  if (deepened || turns_result(t, problem)) w = {Place::workspace, memory.w};
+  if (turns_result(t, problem)) w = {Place::workspace, memory.w};
   Params params{};
   params.k = narrow(inner.k), params.c = narrow(inner.c / inner.groups),
   params.c_pitch = round_up(params.c, 2);
@@ -303,9 +304,6 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
   if (turns_result(t, problem))
     recipe.steps.push_back(sm90::to_planes("weights' gradient to NCHW", problem.dtype, problem.k,
                                            problem.c / problem.groups, problem.r * problem.s, w, Place::w));
-  if (deepened)
-    recipe.steps.push_back(copy_launch("weights' gradient from depth", "weights_gradient_sm90",
-                                       scatter_of(problem, rewrite), w, Place::w, device));
   return recipe;
 }
 

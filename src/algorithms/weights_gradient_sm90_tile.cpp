@@ -167,7 +167,15 @@ Rewrite rewritten(const Tile& t, const Problem& p) {
 }
 
 Problem inner_of(const Tile& t, const Problem& p) {
-  return t.form == Form::plain ? p : rewritten(t, p).inner;
+  if (t.form == Form::plain) return p;
+  // Each question about each tile of a problem asks for it: the last answer is kept.
+  struct Answer {
+    Form form = Form::plain;
+    Problem of, inner;
+  };
+  thread_local Answer last;
+  if (last.form != t.form || last.of != p) last = {t.form, p, rewritten(t, p).inner};
+  return last.inner;
 }
 
 Problem seen(const Tile& t, const Problem& problem) {
@@ -241,6 +249,11 @@ Config config(const Tile& t, const Problem& problem) {
   c.r = narrow(p.r), c.s = narrow(p.s);
   c.stride_h = narrow(p.stride_h), c.stride_w = narrow(p.stride_w);
   c.dilation_h = narrow(p.dilation_h), c.dilation_w = narrow(p.dilation_w);
+  if (t.form == Form::deepened) {
+    c.depth_h = narrow(problem.stride_h), c.depth_w = narrow(problem.stride_w);
+    c.depth_c = narrow(problem.c / problem.groups), c.depth_r = narrow(problem.r),
+    c.depth_s = narrow(problem.s);
+  }
   if (p.groups > 1) {
     const Problem inner = inner_of(t, problem);  // its channels are not padded
     c.group_k = narrow(inner.k / p.groups), c.group_c = narrow(inner.c / p.groups);
@@ -322,8 +335,7 @@ Workspace workspace(const Tile& t, const Problem& problem) {
   if (t.parts() > 1) w.x = static_cast<std::size_t>(round_up(t.parts() * part_pairs_of(t, problem) * 8, 256));
   w.y = w.x + (turns_x(t, problem) ? bytes(p.n * p.h * p.w * p.c) : 0);
   w.w = w.y + (turns_y(t, problem) ? bytes(p.n * p.p() * p.q() * p.k) : 0);
-  const bool elsewhere = t.form == Form::deepened || turns_result(t, problem);
-  w.bytes = w.w + (elsewhere ? bytes(w_shape(inner).elements()) : 0);
+  w.bytes = w.w + (turns_result(t, problem) ? bytes(w_shape(inner).elements()) : 0);
   return w;
 }
 

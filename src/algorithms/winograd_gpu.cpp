@@ -85,9 +85,10 @@ double pace(const Tile& t, const DeviceInfo& device) {
 }
 
 bool serves(const Tile& t, const Problem& p, const DeviceInfo& device) {
+  constexpr std::size_t kPlaceBytes = 16;  // where a block is, beside its values
   return winograd_admitted(p, t.m, kRoundings) && t.threads() <= device.block_threads &&
-         t.local_bytes() <= device.local_bytes && (t.device == For::cpu) == device.has("runs_on_cpu") &&
-         has_registers(t, device);
+         t.local_bytes() + kPlaceBytes <= device.local_bytes &&
+         (t.device == For::cpu) == device.has("runs_on_cpu") && has_registers(t, device);
 }
 
 // The convolution as the kernel sees it: backward_data is one of the gradient.

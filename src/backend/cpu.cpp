@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/features.hpp"
 #include "src/backend/backend.hpp"
+#include "src/backend/host_memory.hpp"
 
 #include <unistd.h>
 
@@ -73,12 +74,12 @@ class CpuDevice : public Device {
   void synchronize(const Stream&) override {}
 
   Buffer allocate(std::size_t bytes) override {
-    const std::size_t rounded = std::max<std::size_t>(64, (bytes + 63) / 64 * 64);
-    void* pointer = std::aligned_alloc(64, rounded);
-    if (pointer == nullptr) {
+    try {
+      const std::shared_ptr<std::byte[]> memory = memory_.allocate(bytes);
+      return {memory, memory.get(), bytes};
+    } catch (const std::bad_alloc&) {
       throw Error(Status::out_of_memory, "out of memory: " + std::to_string(bytes) + " bytes on cpu");
     }
-    return {std::shared_ptr<void>(pointer, std::free), pointer, bytes};
   }
 
   void copy_in(const Buffer& to, const void* from, std::size_t bytes) override {
@@ -113,6 +114,7 @@ class CpuDevice : public Device {
   }
 
   DeviceInfo info_;
+  HostPool memory_;
 };
 
 }  // namespace

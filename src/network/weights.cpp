@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu/convert.hpp"
+#include "src/backend/host_memory.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/problem.hpp"
 
@@ -81,13 +82,7 @@ Bytes on_device(const Bytes& host, std::size_t bytes, Device& device) {
 
 }  // namespace
 
-Bytes allocate_aligned(std::size_t bytes) {
-  const std::size_t rounded = aligned(std::max<std::size_t>(bytes, 1));
-  auto* const memory = static_cast<std::byte*>(::operator new[](rounded, std::align_val_t{kAlignment}));
-  return {memory, [](const std::byte* p) {
-            ::operator delete[](const_cast<std::byte*>(p), std::align_val_t{kAlignment});
-          }};
-}
+Bytes allocate_aligned(std::size_t bytes) { return host_memory(bytes); }
 
 Bytes aligned_copy(const Constant& constant) {
   const std::size_t bytes = static_cast<std::size_t>(elements(constant.shape)) * size_of(constant.type);

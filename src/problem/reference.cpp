@@ -30,10 +30,10 @@ class Reader {
   Reader(const void* data, const TensorShape& shape)
       : data_(static_cast<const typename T::Storage*>(data)), shape_(shape) {}
   double operator()(const Position& i) const { return T::load(data_[shape_.offset(i)]); }
-  // The elements that differ in w alone.
-  auto line(const Position& first) const {
-    return [from = data_ + shape_.offset(first), stride = shape_.stride_w](i64 w) {
-      return T::load(from[w * stride]);
+  // The elements that differ in one place: those along w, say, with &TensorShape::stride_w.
+  auto along(i64 TensorShape::*stride, const Position& first) const {
+    return [from = data_ + shape_.offset(first), step = shape_.*stride](i64 i) {
+      return T::load(from[i * step]);
     };
   }
 
@@ -66,18 +66,18 @@ Sum convolve(const Problem& p, const Tensors& t, const Position& y) {
   const Reader<T> x(t.x, x_shape(p)), w(t.w, w_shape(p));
   const i64 group_c = p.c / p.groups, first_c = y.c / (p.k / p.groups) * group_c;
   Sum sum;
-  for (i64 c = 0; c < group_c; ++c) {
-    for (i64 i = 0; i < p.t; ++i) {
-      const i64 d = y.d * p.stride_d - p.pad_front + i * p.dilation_d;
-      for (i64 r = 0; r < p.r; ++r) {
-        for (i64 s = 0; s < p.s; ++s) {
-          const i64 h = y.h * p.stride_h - p.pad_top + r * p.dilation_h;
-          const i64 iw = y.w * p.stride_w - p.pad_left + s * p.dilation_w;
-          if (d < 0 || d >= p.d || h < 0 || h >= p.h || iw < 0 || iw >= p.w) {
-            sum.pass(w({y.c, c, i, r, s}));
-          } else {
-            sum.add(x({y.n, first_c + c, d, h, iw}), w({y.c, c, i, r, s}));
-          }
+  for (i64 i = 0; i < p.t; ++i) {
+    const i64 d = y.d * p.stride_d - p.pad_front + i * p.dilation_d;
+    for (i64 r = 0; r < p.r; ++r) {
+      const i64 h = y.h * p.stride_h - p.pad_top + r * p.dilation_h;
+      for (i64 s = 0; s < p.s; ++s) {
+        const i64 iw = y.w * p.stride_w - p.pad_left + s * p.dilation_w;
+        const auto w_of = w.along(&TensorShape::stride_c, {y.c, 0, i, r, s});
+        if (d < 0 || d >= p.d || h < 0 || h >= p.h || iw < 0 || iw >= p.w) {
+          for (i64 c = 0; c < group_c; ++c) sum.pass(w_of(c));
+        } else {
+          const auto x_of = x.along(&TensorShape::stride_c, {y.n, first_c, d, h, iw});
+          for (i64 c = 0; c < group_c; ++c) sum.add(x_of(c), w_of(c));
         }
       }
     }
@@ -99,23 +99,22 @@ i64 taker(i64 at, i64 tap, i64 stride, i64 dilation, i64 pad, i64 outputs) {
 template <class T, class Sum>
 Sum gather(const Problem& p, const Tensors& t, const Position& x) {
   const Reader<T> w(t.w, w_shape(p)), y(t.y, conv_shape(p));
-  const i64 group_c = p.c / p.groups, group_k = p.k / p.groups, g = x.c / group_c;
+  const i64 group_c = p.c / p.groups, group_k = p.k / p.groups, g = x.c / group_c, first_k = g * group_k;
   const i64 outputs_z = p.z(), outputs_p = p.p(), outputs_q = p.q();
   Sum sum;
-  for (i64 k = g * group_k; k < (g + 1) * group_k; ++k) {
-    for (i64 i = 0; i < p.t; ++i) {
-      const i64 z = taker(x.d, i, p.stride_d, p.dilation_d, p.pad_front, outputs_z);
-      for (i64 r = 0; z != kNone && r < p.r; ++r) {
-        const i64 op = taker(x.h, r, p.stride_h, p.dilation_h, p.pad_top, outputs_p);
-        for (i64 s = 0; op != kNone && s < p.s; ++s) {
-          const i64 oq = taker(x.w, s, p.stride_w, p.dilation_w, p.pad_left, outputs_q);
-          if (oq == kNone) continue;
-          const double weight = w({k, x.c - g * group_c, i, r, s});
-          if (z == kBeyond || op == kBeyond || oq == kBeyond) {
-            sum.pass(weight);
-          } else {
-            sum.add(y({x.n, k, z, op, oq}), weight);
-          }
+  for (i64 i = 0; i < p.t; ++i) {
+    const i64 z = taker(x.d, i, p.stride_d, p.dilation_d, p.pad_front, outputs_z);
+    for (i64 r = 0; z != kNone && r < p.r; ++r) {
+      const i64 op = taker(x.h, r, p.stride_h, p.dilation_h, p.pad_top, outputs_p);
+      for (i64 s = 0; op != kNone && s < p.s; ++s) {
+        const i64 oq = taker(x.w, s, p.stride_w, p.dilation_w, p.pad_left, outputs_q);
+        if (oq == kNone) continue;
+        const auto w_of = w.along(&TensorShape::stride_n, {first_k, x.c - g * group_c, i, r, s});
+        if (z == kBeyond || op == kBeyond || oq == kBeyond) {
+          for (i64 k = 0; k < group_k; ++k) sum.pass(w_of(k));
+        } else {
+          const auto y_of = y.along(&TensorShape::stride_c, {x.n, first_k, z, op, oq});
+          for (i64 k = 0; k < group_k; ++k) sum.add(y_of(k), w_of(k));
         }
       }
     }
@@ -136,14 +135,15 @@ Sum correlate(const Problem& p, const Tensors& t, const Position& at) {
       for (i64 op = 0; op < outputs_p; ++op) {
         const i64 h = op * p.stride_h - p.pad_top + at.h * p.dilation_h;
         const bool is_beyond = d < 0 || d >= p.d || h < 0 || h >= p.h;
-        const auto dy_line = dy.line({n, at.n, z, op, 0});
-        const auto x_line = x.line({n, input_c, is_beyond ? 0 : d, is_beyond ? 0 : h, 0});
+        const auto dy_of = dy.along(&TensorShape::stride_w, {n, at.n, z, op, 0});
+        const auto x_of =
+            x.along(&TensorShape::stride_w, {n, input_c, is_beyond ? 0 : d, is_beyond ? 0 : h, 0});
         for (i64 oq = 0; oq < outputs_q; ++oq) {
           const i64 iw = oq * p.stride_w - p.pad_left + at.w * p.dilation_w;
           if (is_beyond || iw < 0 || iw >= p.w) {
-            sum.pass(dy_line(oq));
+            sum.pass(dy_of(oq));
           } else {
-            sum.add(x_line(iw), dy_line(oq));
+            sum.add(x_of(iw), dy_of(oq));
           }
         }
       }

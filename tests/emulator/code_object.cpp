@@ -210,8 +210,8 @@ std::shared_ptr<CodeObject> load_code_object(const std::string& file, const std:
     if (symbol.is_function && symbol.is_defined) decode_function(symbol, *object, unknown);
   if (!unknown.empty()) {
     std::string all;
-    for (const std::string& each : unknown) all += "\n  " + each;
-    throw Error(Status::unsupported, "kernel " + kernel + " for " + chip + ":" + all);
+    for (const std::string& each : unknown) all += (all.empty() ? ": " : "; ") + each;
+    throw Error(Status::unsupported, "kernel " + kernel + " for " + chip + all);
   }
   const auto found = object->places.find(object->base + entry);
   if (found == object->places.end())

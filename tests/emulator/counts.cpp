@@ -35,6 +35,20 @@ std::string Counts::text(int lanes) const {
       local, local_cycles, conflicts, barriers, b.cycles(), b.unit());
 }
 
+namespace {
+
+// Whether each lane asks for the words of the one before it or for the next ones, each a bank of its own:
+// most do.
+bool in_a_row(std::span<const u32> addresses, std::size_t words) {
+  for (std::size_t i = 1; i < addresses.size(); ++i) {
+    const u32 step = addresses[i] / 4 - addresses[i - 1] / 4;
+    if (step != 0 && step != words) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 // As many neighbouring lanes a cycle as 32 banks serve; each more cycle for a bank that is asked for another
 // word.
 LocalCost local_cost(std::span<const u32> addresses, int bytes) {
@@ -43,6 +57,11 @@ LocalCost local_cost(std::span<const u32> addresses, int bytes) {
                     lanes = std::max<std::size_t>(1, kBanks / words);
   LocalCost cost{0, 0};
   for (std::size_t first = 0; first < addresses.size(); first += lanes) {
+    cost.least += 1;
+    if (in_a_row(addresses.subspan(first, std::min(lanes, addresses.size() - first)), words)) {
+      cost.cycles += 1;
+      continue;
+    }
     u32 asked[kBanks][kBanks * 4];
     std::size_t count[kBanks] = {};
     for (std::size_t i = first; i < std::min(addresses.size(), first + lanes); ++i) {
@@ -54,7 +73,6 @@ LocalCost local_cost(std::span<const u32> addresses, int bytes) {
       }
     }
     cost.cycles += static_cast<int>(*std::max_element(count, count + kBanks));
-    cost.least += 1;
   }
   return cost;
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What is known of AMD's chips without the hardware, as the table of docs/amd.md.
 
-  evidence.py sweep [--build BUILD] [--seconds S] [--processes N] [--first I] [--parts N] [--keep FOLDER]
+  evidence.py sweep [--build BUILD] [--seconds S] [--processes N] [--first I] [--parts N] [--keep FOLDER] [--backwards]
       runs the emulator's cases in parts, side by side, until the time is over, and prints a line a chip and family:
       cases, right, wrong, declined (private memory, which the emulator has not), not reached; then the failures.
+      What takes longest comes last: the FFT's kernels. --backwards: from the last part on
       --keep: what ended and what was compiled stays in that folder, and another sweep with the same seed goes on there
   evidence.py compiled [--build BUILD]
       compiles every family's default configs for every chip, and prints how many kernels
@@ -29,6 +30,8 @@ CHIPS = {'gfx90a': 'MI210, MI250', 'gfx942': 'MI300', 'gfx950': 'MI355X', 'gfx10
          'gfx1030': 'RX 6800, 6900', 'gfx1100': 'RX 7900', 'gfx1103': 'Radeon 780M', 'gfx1151': 'Strix Halo',
          'gfx1201': 'RX 9070'}
 
+LONGEST = 'fft_gpu*'  # a case takes ten times as long as another
+
 
 def test(program, tests, seconds, **variables):
     """What a test program printed, or nothing where it did not end in time."""
@@ -46,12 +49,12 @@ def sweep(arguments):
     all_cases, counts, failures = {}, collections.defaultdict(collections.Counter), []
 
     def part_of(job):
-        target, part = job
+        only, target, part = job
         left = end - time.monotonic()
         if left <= 0:
             return
         said = test(f'{arguments.build}/tests/emulator_tests', f'*EmulatorKernels.EveryAlgorithm/clang_{target}', left,
-                    FALTUNG_TEST_FULL='1', FALTUNG_TEST_PART=f'{part}/{arguments.parts}',
+                    FALTUNG_TEST_FULL='1', FALTUNG_TEST_ONLY=only, FALTUNG_TEST_PART=f'{part}/{arguments.parts}',
                     FALTUNG_TEST_RECORD=f'{keep}/{target}.{part}', FALTUNG_TEST_STORE=f'{keep}/store')
         for number, family in re.findall(r'^(\d+) cases of (\S+)$', said, re.M):
             all_cases[target, family] = int(number)
@@ -62,11 +65,13 @@ def sweep(arguments):
         for words in wrong.values():
             failures.append(target + ' ' + words.strip())
 
-    jobs = [(target, part) for part in range(arguments.first, arguments.parts + 1) for target in TARGETS]
+    parts = [(target, part) for part in range(arguments.first, arguments.parts + 1) for target in TARGETS]
+    if arguments.backwards:
+        parts.reverse()
     with concurrent.futures.ThreadPoolExecutor(arguments.processes) as pool:
-        list(pool.map(part_of, jobs))
+        list(pool.map(part_of, [(only, *part) for only in ('!' + LONGEST, LONGEST) for part in parts]))
     # Parts that were cut off said nothing: what they did is in their records.
-    for target, part in jobs:
+    for target, part in parts:
         path = f'{keep}/{target}.{part}'
         for line in open(path) if os.path.exists(path) else ():
             outcome, _, kernel = line.split()[:3]
@@ -136,6 +141,7 @@ def main():
     run.add_argument('--first', type=int, default=1)
     run.add_argument('--parts', type=int, default=200)
     run.add_argument('--keep')
+    run.add_argument('--backwards', action='store_true')
     made = commands.add_parser('table')
     made.add_argument('files', nargs='+')
     made.add_argument('--in', dest='page')

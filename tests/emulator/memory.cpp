@@ -74,23 +74,12 @@ void LocalMemory::begin(int bytes) {
   bytes_ = bytes;
   content_.resize(std::max(content_.size(), static_cast<std::size_t>(bytes)));
   shadows_.resize(content_.size() / 2 + 1);
-  ++epoch_, ++block_;
-}
-
-bool LocalMemory::access(u32 address, int bytes, int wave, bool writes) {
-  if (!holds(address, bytes)) return false;
-  const u64 own = u64{1} << wave;
-  for (u32 i = address / 2; i <= (address + static_cast<u32>(bytes) - 1) / 2; ++i) {
-    Shadow& s = shadows_[i];
-    if (others_wrote(s, wave) || (writes && others_read(s, wave))) return false;
-    if (writes) {
-      s.writes = epoch_, s.writer = wave;
-    } else {
-      s.readers = s.reads == epoch_ ? s.readers | own : own;
-      s.reads = epoch_;
-    }
+  constexpr u32 kMostEpochs = 1u << 26;  // with a wave's number they are 32 bits
+  if (epoch_ > kMostEpochs) {
+    std::fill(shadows_.begin(), shadows_.end(), Shadow{});
+    epoch_ = block_ = 0;
   }
-  return true;
+  ++epoch_, ++block_;
 }
 
 std::string LocalMemory::fault(u32 address, int bytes, int wave, bool writes) const {
@@ -99,16 +88,10 @@ std::string LocalMemory::fault(u32 address, int bytes, int wave, bool writes) co
   u32 i = address / 2;
   while (!others_wrote(shadows_[i], wave) && !(writes && others_read(shadows_[i], wave))) ++i;
   const Shadow& s = shadows_[i];
-  return fmt::format(
-      "a race: wave {} {} byte {} of local memory, which {} since the last barrier", wave,
-      writes ? "writes" : "reads", 2 * i,
-      others_wrote(s, wave) ? fmt::format("wave {} wrote", s.writer) : std::string("another wave read"));
-}
-
-void LocalMemory::store(u32 address, int bytes, u64 value, u32 undefined) {
-  std::memcpy(content_.data() + address, &value, static_cast<std::size_t>(bytes));
-  for (u32 i = 0; i < static_cast<u32>(bytes); ++i)
-    shadows_[(address + i) / 2].defined = (undefined >> i & 1) != 0 ? 0 : block_;
+  return fmt::format("a race: wave {} {} byte {} of local memory, which {} since the last barrier", wave,
+                     writes ? "writes" : "reads", 2 * i,
+                     others_wrote(s, wave) ? fmt::format("wave {} wrote", s.written % kWaves)
+                                           : std::string("another wave read"));
 }
 
 }  // namespace faltung::emulator

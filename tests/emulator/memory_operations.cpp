@@ -166,6 +166,33 @@ u32 given(const Wave& wave, const MemoryOperation& m, int index, int lane, u32& 
 
 int registers_of(const MemoryOperation& m) { return (m.bytes + 3) / 4; }
 
+// The registers that a load fills, of all lanes: which of them are undefined is written once.
+class Loaded {
+ public:
+  Loaded(Wave& wave, const MemoryOperation& m, int first) : wave_(wave), m_(m), first_(first) {}
+  void put(int r, int lane, u64 value, u32 unknown_bytes) {
+    if (m_.bytes < 4) return put_loaded(wave_, m_, first_ + r, lane, value, unknown_bytes);
+    wave_.vector[first_ + r][lane] = static_cast<u32>(value);
+    if (unknown_bytes == 0) return;
+    undefined_[r][0] |= u64{(unknown_bytes & 3) != 0} << lane;
+    undefined_[r][1] |= u64{(unknown_bytes & 12) != 0} << lane;
+  }
+  void finish() {
+    for (int r = 0; m_.bytes >= 4 && r < registers_of(m_); ++r)
+      for (const int half : {0, 1}) {
+        u64& lanes = wave_.undefined[first_ + r][half];
+        lanes = (lanes & ~wave_.exec()) | undefined_[r][half];
+      }
+  }
+
+ private:
+  static constexpr int kMost = 4;  // registers
+  Wave& wave_;
+  const MemoryOperation& m_;
+  const int first_;
+  u64 undefined_[kMost][2] = {};
+};
+
 void execute_constants(Wave& wave, const Instruction& i) {
   const MemoryOperation& m = *i.memory;
   const Operand& destination = i.operands.at(0);
@@ -204,6 +231,7 @@ void execute_local(Wave& wave, const Instruction& i) {
                            : static_cast<u32>(i.value(place == 0 ? "offset0" : "offset1") * m.stride);
     const Operand& data = i.operands.at(loads ? 0 : static_cast<std::size_t>(1 + place));
     const int first = data.index + (loads ? place * registers_of(m) : 0);
+    Loaded loaded(wave, m, first);
     u32 addresses[kMostLanes];
     int active = 0;
     for (int lane = 0; lane < wave.lanes; ++lane) {
@@ -219,13 +247,14 @@ void execute_local(Wave& wave, const Instruction& i) {
         u32 unknown = 0;
         if (loads) {
           const u64 value = local.load(at + static_cast<u32>(4 * r), bytes, unknown);
-          put_loaded(wave, m, first + r, lane, value, unknown);
+          loaded.put(r, lane, value, unknown);
         } else {
           const u32 value = given(wave, m, first + r, lane, unknown);
           local.store(at + static_cast<u32>(4 * r), bytes, value, unknown);
         }
       }
     }
+    if (loads) loaded.finish();
     for (int r = 0; r < registers_of(m); ++r) wave.settle_vector(first + r, i);
     const LocalCost cost = local_cost({addresses, static_cast<std::size_t>(active)}, m.bytes);
     wave.block.counts.local_cycles += static_cast<u64>(cost.cycles);
@@ -304,6 +333,7 @@ void execute_global(Wave& wave, const Instruction& i) {
   int touched = 0;
   Memory& memory = wave.block.memory;
   for (int r = 0; r < registers_of(m); ++r) wave.settle_vector(data.index + r, i);
+  Loaded loaded(wave, m, data.index);
   for (int lane = 0; lane < wave.lanes; ++lane) {
     if ((wave.exec() >> lane & 1) == 0) continue;
     const bool inside = (places.inside >> lane & 1) != 0;
@@ -321,7 +351,7 @@ void execute_global(Wave& wave, const Instruction& i) {
       u32 unknown = 0;
       if (loads) {
         const u64 value = inside ? memory.load(at, bytes, unknown) : 0;
-        put_loaded(wave, m, data.index + r, lane, value, unknown);
+        loaded.put(r, lane, value, unknown);
       } else if (inside) {
         const u32 value = given(wave, m, data.index + r, lane, unknown);
         if (unknown != 0)
@@ -330,6 +360,7 @@ void execute_global(Wave& wave, const Instruction& i) {
       }
     }
   }
+  if (loads) loaded.finish();
   Counts& counts = wave.block.counts;
   (loads ? counts.loaded_bytes : counts.stored_bytes) +=
       static_cast<u64>(std::popcount(wave.exec() & places.inside) * m.bytes);

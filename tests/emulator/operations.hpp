@@ -32,7 +32,10 @@ struct VectorOperation {
   int sources;
   OperandType source[4];
   void (*run)(Lanes&);
+  // The same, where sources and result are one register each, or two words each: of kWords lanes, in place.
+  void (*run_words)(u32* const* out, const u32* const* in);
 };
+inline constexpr int kWords = 32;
 
 template <class T>
 struct Result {
@@ -58,6 +61,32 @@ void run_lanes(Lanes& lanes, std::index_sequence<I...>) {
   }
 }
 
+inline constexpr int words_of(Form form) { return form == Form::pair_of_words ? 2 : 1; }
+template <class F, class R, class... A, std::size_t... I>
+void run_words(u32* const* out, const u32* const* in, std::index_sequence<I...>) {
+  constexpr int words = words_of(Result<R>::type.form);
+  const auto taken = [&](std::size_t source, int lane) {
+    const u64 first = in[source * words][lane];
+    return words == 1 ? first : first | u64{in[source * words + 1][lane]} << 32;
+  };
+  for (int lane = 0; lane < kWords; ++lane) {
+    const u64 result = Registers<R>::bits(F{}(Registers<A>::of(taken(I, lane))...));
+    for (int word = 0; word < words; ++word) out[word][lane] = static_cast<u32>(result >> (32 * word));
+  }
+}
+template <class F, class R, class... A>
+constexpr auto words_function() -> void (*)(u32* const*, const u32* const*) {
+  if constexpr (!Result<R>::carries) {
+    constexpr Form form = Result<R>::type.form;
+    if constexpr ((form == Form::word || form == Form::pair_of_words) &&
+                  ((Registers<A>::type.form == form) && ...))
+      return [](u32* const* out, const u32* const* in) {
+        run_words<F, R, A...>(out, in, std::index_sequence_for<A...>());
+      };
+  }
+  return nullptr;
+}
+
 template <class F, class R, class... A>
 constexpr VectorOperation vector_operation(const char* name, Taint taint, R (*)(A...)) {
   return {name,
@@ -66,7 +95,8 @@ constexpr VectorOperation vector_operation(const char* name, Taint taint, R (*)(
           Result<R>::carries,
           sizeof...(A),
           {Registers<A>::type...},
-          [](Lanes& lanes) { run_lanes<F, R, A...>(lanes, std::index_sequence_for<A...>()); }};
+          [](Lanes& lanes) { run_lanes<F, R, A...>(lanes, std::index_sequence_for<A...>()); },
+          words_function<F, R, A...>()};
 }
 
 // A row of a table: the function's parameters and result say how its operands lie in registers.

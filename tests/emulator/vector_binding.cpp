@@ -103,6 +103,8 @@ std::shared_ptr<const VectorBinding> bind_vector(const Instruction& i) {
     b.pads = unused == i.words.end() || unused->second != "UNUSED_PRESERVE";
     b.pads_sign = unused != i.words.end() && unused->second == "UNUSED_SEXT";
   }
+  b.is_of_words = operation.run_words != nullptr && !i.is_dpp && !i.is_sdwa && !b.clamps && b.scale == 1 &&
+                  b.result.is_vector();
   return binding;
 }
 

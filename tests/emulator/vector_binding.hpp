@@ -25,7 +25,18 @@ struct VectorBinding {
   float scale = 1;                          // of a float result
   int result_shift = 0, result_width = 32;  // SDWA
   bool pads = true, pads_sign = false;      // what SDWA leaves of the rest of the result
+  bool is_of_words = false;                 // whole registers, of which nothing but signs is changed
 };
+
+// The result of an instruction that is of words, one or two, and the lanes that are undefined in each word's
+// low and high half.
+struct Words {
+  u32 lanes[2][kMostLanes];
+  u64 undefined[2][2];
+};
+// False where more is to be known of undefined bits than halves of lanes.
+bool compute_words(Wave& wave, const Instruction& i, Words& result);
+void commit_words(Wave& wave, const Instruction& i, const Words& result);
 
 }  // namespace faltung::emulator
 

@@ -350,13 +350,20 @@ void commit(Wave& wave, const Instruction& i, const Outcome& o) {
 
 // Both halves of a dual instruction read before either writes.
 void execute_vector(Wave& wave, const Instruction& i) {
+  wave.block.counts.vector += 1;
+  Words words[2];
+  if (i.binding->is_of_words && (!i.second || i.second->binding->is_of_words) &&
+      compute_words(wave, i, words[0]) && (!i.second || compute_words(wave, *i.second, words[1]))) {
+    commit_words(wave, i, words[0]);
+    if (i.second) commit_words(wave, *i.second, words[1]);
+    return;
+  }
   static thread_local Outcome first, second;
   first.any_unknown = second.any_unknown = false;
   compute(wave, i, first);
   if (i.second) compute(wave, *i.second, second);
   commit(wave, i, first);
   if (i.second) commit(wave, *i.second, second);
-  wave.block.counts.vector += 1;
 }
 
 }  // namespace faltung::emulator

@@ -164,6 +164,11 @@ int hipDeviceGetName(char* name, int size, int gpu) {
 int hipDeviceTotalMem(std::size_t* bytes, int gpu) {
   return is_gpu(gpu) ? *bytes = kMemoryBytes, success : invalid_device;
 }
+// FAKE_HIP_LOCAL_BYTES: what a block may take of local memory.
+int local_bytes_of_block() {
+  const char* const given = std::getenv("FAKE_HIP_LOCAL_BYTES");
+  return given == nullptr ? 64 << 10 : std::atoi(given);
+}
 int hipDeviceGetAttribute(int* value, int attribute, int gpu) {
   if (!is_gpu(gpu)) return invalid_device;
   constexpr int kL2CacheBytes = 19, kThreads = 56, kUnits = 63, kPageable = 65, kLocalBytes = 74;
@@ -177,7 +182,7 @@ int hipDeviceGetAttribute(int* value, int attribute, int gpu) {
     case kPageable:
       return *value = 0, success;
     case kLocalBytes:
-      return *value = 64 << 10, success;
+      return *value = local_bytes_of_block(), success;
     default:
       return invalid_value;
   }
@@ -287,6 +292,7 @@ int hipModuleLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsi
                           unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
                           void** values, void**) {
   const auto* const f = static_cast<Function*>(function);
+  if (f->code->local_bytes + static_cast<int>(shared_bytes) > local_bytes_of_block()) return invalid_value;
   Launch launch{f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes}, {}};
   std::size_t next = 0;
   for (const faltung::emulator::ArgumentPlace& place : f->code->arguments) {

@@ -119,18 +119,18 @@ def _differentiate(operator, backward):
                     return (None,) * (operator.tensors + 1)
                 return backward(ctx, *ctx.saved_tensors, gradient, is_quick)
         return Function
-    quick = _quick(function_of(operator.fast.run, True))
+    quick = quick_apply(function_of(operator.fast.run, True))
     operator.set_gradient(function_of(operator.below, False).apply, quick, _casting(operator, backward) if operator.tensors == 3 else None)
 
 
-def _quick(function):
+def quick_apply(function):
     """The function's apply without what Function's own asks for, transforms and tensors out of them, which were asked for in C; and its
     backward without the look-up, in every call, of which of two names it has."""
     function._backward_cls.apply = function.backward
     return super(torch.autograd.Function, function).apply
 
 
-class _Converted(torch.autograd.Function):
+class Converted(torch.autograd.Function):
     """What was made of a tensor in another dtype, with that one's gradient, even if its values have changed since."""
 
     @staticmethod
@@ -163,9 +163,9 @@ def _casting(operator, backward):
                 return None, None, None, None, None
             x, made = ctx.saved_tensors
             if ctx.given is not None and torch.is_grad_enabled():  # what is done here is differentiated, too
-                made = _Converted.apply(ctx.given, made)
+                made = Converted.apply(ctx.given, made)
             return (*backward(ctx, x, made, gradient, True), None)
-    apply = _quick(Casting)
+    apply = quick_apply(Casting)
 
     def convert_and_run(x, w, b, rest, dtype):
         if w.is_leaf:

@@ -3,7 +3,7 @@ import torch
 from torch.autograd import forward_ad
 
 from .._geometry import Family, geometry_of
-from . import _constant, _run
+from . import _constant, _run, _together
 from ._activations import activation_of
 from ._autograd import OPERATORS
 from ._forward import Forward
@@ -42,6 +42,7 @@ class Layer(Forward):
         self.passes = Passes(self.family, self.geometry)  # with gradients
         self.fuses = False  # batch norm in training and the activation, by kernels of our own
         self.batches = None  # batch norm's counter when its statistics were last folded into the weights
+        self.is_captured = False  # with gradients, in a CUDA graph, whose replays change weights and statistics that nothing counts
         self.rest = (*self.geometry, norm.eps if norm is not None else 0.0, self.word)  # of the operator's arguments
 
     def _tensors(self):
@@ -59,7 +60,15 @@ class Layer(Forward):
     def parts(self, x, residual=None):
         """One after the other, with gradients."""
         conv, own = self.conv, self.conv._parameters
-        y = None if torch.compiler.is_compiling() else self.passes.trained(x, own["weight"], own["bias"])
+        y = None
+        if not torch.compiler.is_compiling():
+            self.is_captured = self.is_captured or _run.is_captured(x)
+            if self.fuses and residual is None:
+                y, is_whole = _together.trained(self, x)
+                if is_whole:
+                    return self._told(y)
+            if y is None:
+                y = self.passes.trained(x, own["weight"], own["bias"])
         if y is None:
             y = self._convolved(x, own["weight"], own["bias"]) if self._is_ours(x, own["weight"]) else type(conv).forward(conv, x)
         if self.norm is None and residual is None and not self.word:
@@ -89,7 +98,7 @@ class Layer(Forward):
         weight = self.conv._parameters["weight"]
         if torch.is_grad_enabled() and (weight.requires_grad or x.requires_grad):
             return True
-        if (self.norm is not None and self.norm.training) or not self._is_ours(x, weight):
+        if (self.norm is not None and self.norm.training) or self.is_captured or not self._is_ours(x, weight):
             return True
         if residual is not None and residual.dtype is not (_run.autocast_dtype(x) or x.dtype):
             return True
@@ -109,7 +118,9 @@ class Layer(Forward):
         if torch.compiler.is_compiling():
             rest = (*self.rest[:-1], "") if self.activation_is_shared else self.rest  # a Shared computes it there
             return OPS[self.family.name + "_layer"](x, *self._tensors(), None, *rest)
-        y = self.fused(x)
+        return self._told(self.fused(x))
+
+    def _told(self, y):
         if self.activation_is_shared:
             y.faltung_activated = self.activation  # which is told that it is done
         return y

@@ -5,6 +5,7 @@ import torch
 from .. import _c
 from . import _norm_kernels
 from ._activations import activation_of
+from ._autograd import quick_apply
 from ._forward import Forward
 from ._observe import activation_name
 
@@ -35,27 +36,31 @@ class _Trained(torch.autograd.Function):
         return (*ctx.launches.backward(_norm_kernels.dense(dy), x, ctx.save, weight), *(None,) * 6)
 
 
-# Without what Function's own apply asks for, transforms, of which there are none where this is called.
-_Trained._backward_cls.apply = _Trained.backward
-_train = super(torch.autograd.Function, _Trained).apply
+_train = quick_apply(_Trained)  # without transforms, of which there are none where this is called
+
+
+def parts_of(norm):
+    """Of a batch norm that may be computed by the kernels its weight, bias, mean, variance, counter of batches, momentum and eps; None of
+    any other."""
+    own = norm.__dict__
+    momentum, buffers, parameters = own["momentum"], own["_buffers"], own["_parameters"]
+    batches, weight, bias = buffers["num_batches_tracked"], parameters["weight"], parameters["bias"]
+    if not own["training"] or batches is None or momentum is None or weight is None or bias is None:
+        return None
+    return weight, bias, buffers["running_mean"], buffers["running_var"], batches, float(momentum), float(own["eps"])
 
 
 def _fused(norm, x, word):
     """Both by the kernels; None where they do not compute it, or something would look at the call."""
-    own = norm.__dict__
-    momentum, buffers, parameters = own["momentum"], own["_buffers"], own["_parameters"]
-    mean, variance, batches = buffers["running_mean"], buffers["running_var"], buffers["num_batches_tracked"]
-    weight, bias = parameters["weight"], parameters["bias"]
-    if not own["training"] or torch.compiler.is_compiling() or batches is None or momentum is None or weight is None or bias is None:
-        return None
+    parts = None if torch.compiler.is_compiling() else parts_of(norm)
     # In every call: the modules' tensors may have become others, or of another dtype.
-    if not _c.fit_channels(x, weight, bias, mean, variance, batches):
+    if parts is None or not _c.fit_channels(x, *parts[:5]):
         return None
     launches = _norm_kernels.launches_for(x, word)
     if launches is None:
         return None
-    y = _train(x, weight, bias, mean, variance, batches, float(momentum), float(own["eps"]), launches)
-    torch._C._increment_version((mean, variance, batches))
+    y = _train(x, *parts, launches)
+    torch._C._increment_version(parts[2:5])
     return y
 
 

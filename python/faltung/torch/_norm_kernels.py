@@ -110,16 +110,20 @@ class Launches:
         self.grid, self.sizes = grid_of(rows, channels, made.processors)
         partial = 2 * self.grid[1] * channels
         self.allocate, self.typed, self.keywords = _run.allocator(device, torch.float32)
+        _, self.alike, self.alike_keywords = _run.allocator(device, dtype)
         self.saved, self.spare = ((4 * channels + partial,), (1,)), ((2 * channels + partial,), (1,))  # sizes and strides
         self.after_saved, self.after_spare, self.of_channels = 16 * channels, 8 * channels, ((channels,), (1,))
 
     def _empty(self, sizes, strides):
         return self.allocate(sizes, strides, *self.typed, **self.keywords)
 
+    def _empty_like(self, x):
+        return self.allocate(tuple(x.shape), x.stride(), *self.alike, **self.alike_keywords)
+
     def forward(self, x, weight, bias, mean, variance, batches, momentum, eps):
         """y, and what backward reads of the statistics."""
         made, stream, sizes = self.kernels, torch._C._cuda_getCurrentRawStream(self.index), self.sizes
-        save, y = self._empty(*self.saved), torch.empty_like(x)
+        save, y = self._empty(*self.saved), self._empty_like(x)
         saved = save.data_ptr()
         _c.launch(made.statistics, *self.grid, THREADS, stream, x, weight, bias, mean, variance, batches, saved, saved + self.after_saved,
                   counters(self.index, stream), *sizes, momentum, eps)
@@ -130,7 +134,7 @@ class Launches:
         """Of x, of weight and bias."""
         made, stream, sizes = self.kernels, torch._C._cuda_getCurrentRawStream(self.index), self.sizes
         of_weight, of_bias, spare = self._empty(*self.of_channels), self._empty(*self.of_channels), self._empty(*self.spare)
-        dx, space = torch.empty_like(x), spare.data_ptr()
+        dx, space = self._empty_like(x), spare.data_ptr()
         _c.launch(made.reduce, *self.grid, THREADS, stream, dy, x, save, of_weight, of_bias, space, space + self.after_spare,
                   counters(self.index, stream), *sizes)
         _c.launch(made.apply, *self.grid, THREADS, stream, dy, x, dx, save, space, *sizes)

@@ -27,14 +27,14 @@ class Passes:
         self.is_symmetric = tuple(before) == tuple(after)  # else PyTorch's own operator has no such convolution
         self.torchs = stride, before, dilation, family.transposed, more[0] if more else (0,) * family.dimensions, groups
 
-    def forward(self, who, x, w, bias=None):
-        """who: self.ours, or another choice."""
+    def forward(self, who, x, w, bias=None, is_unseen=False):
+        """who: self.ours, or another choice. is_unseen: whether nothing would look at the call."""
         if FORWARD in who:
-            return _SEEN[self.family.name][FORWARD](x, w, bias, *self.geometry)
+            return (_BELOW if is_unseen else _SEEN)[self.family.name][FORWARD](x, w, bias, *self.geometry)
         return torch.convolution(x, w, bias, *self.torchs)
 
     def gradients(self, who, x, w, dy, needs_x=True, needs_w=True, is_unseen=False):
-        """Of x and w, None where it is not needed. is_unseen: whether nothing would look at the calls."""
+        """Of x and w, None where it is not needed."""
         dx, dw, ours = None, None, (_BELOW if is_unseen else _SEEN)[self.family.name]
         if needs_x and INPUT_GRAD in who:
             dx = ours[INPUT_GRAD](dy, w, x.shape, *self.geometry)

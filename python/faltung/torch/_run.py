@@ -83,6 +83,11 @@ def device_type(x):
     return "cuda" if x.is_cuda else "cpu"
 
 
+def is_captured(x):
+    """Whether what is computed of the tensor now is not run, but captured into a CUDA graph."""
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 def autocast_dtype(x):
     """That which autocast converts to on the tensor's device; None where it is off."""
     where = device_type(x)

@@ -114,7 +114,7 @@ void list(Lister& lister) {
 }
 
 std::vector<Tiling> tilings(const Problem& p, const Chip& chip) {
-  Lister lister(p, chip);
+  Lister lister(p, chip, kAllTilings);
   list(lister);
   return lister.take();
 }

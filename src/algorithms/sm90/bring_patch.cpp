@@ -23,10 +23,13 @@ void fill(Lister& lister, Tiling t) {
   const bool one_block = sum_blocks(t, p) <= t.split;
   const int fewest = t.split > 1 && one_block ? 1 : 2, most = t.bring == Bring::turned || t.split > 1 ? 2 : 3;
   for (t.pixel_slots = fewest; t.pixel_slots <= most; ++t.pixel_slots) {
-    for (t.weight_slots = t.pixel_slots < 3 ? 12 : 8; t.weight_slots >= 2; --t.weight_slots) {
-      if (sm90::unfit(t, p).empty()) break;
-    }
-    if (t.weight_slots < (t.pixel_slots < 3 ? 3 : 5)) continue;
+    const int least = t.pixel_slots < 3 ? 3 : 5;
+    t.weight_slots = least;
+    // Then more do not fit either; but split sums take the place of many.
+    if (t.split == 1 && !sm90::unfit(t, p).empty()) continue;
+    t.weight_slots = t.pixel_slots < 3 ? 12 : 8;
+    while (t.weight_slots >= least && !sm90::unfit(t, p).empty()) --t.weight_slots;
+    if (t.weight_slots < least) continue;
     lister.keep(t);
     // Also with less shared memory, which leaves more to the loads of warps that read what they turn.
     if (turns_16_bits(t, p) && t.row_slots == 0) {

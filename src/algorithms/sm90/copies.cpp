@@ -247,6 +247,23 @@ Step spread(const std::string& name, const Problem& asked, Slot from, Slot to) {
                 number(asked.w), number(in_pixel)});
 }
 
+Step depth_to_space(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
+                    const DeviceInfo& device) {
+  const CopyForm form(copy);
+  const Index &outer = copy.map.outer_size, &start = copy.map.start;
+  const i64 rows = ceil_div(outer[kAxisH] - start[kAxisH], form.count(2));
+  const i64 line = outer[kAxisW] * (is_planes(copy) ? 1 : outer[kAxisC]) * size_of(copy.dtype);
+  i64 word = 16;  // bytes
+  while (line % word != 0) word /= 2;
+  return tuned(
+      name, "depth_to_space",
+      gathered(copy) + constant("kDown", form.count(2)) + constant("kAcross", form.count(1)) +
+          constant("kWord", word),
+      std::min<i64>(copy.inner.n * rows, device.units * 32),
+      {in(from), out(to), number(copy.inner.n), number(outer[kAxisH]), number(outer[kAxisW]), number(rows),
+       number(copy.inner.h), number(copy.inner.w), number(-start[kAxisH]), number(-start[kAxisW])});
+}
+
 TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand) {
   const i64 unit = 16 / size_of(outer.dtype);
   Rewrite padded = rewrite;
@@ -302,7 +319,8 @@ std::optional<Step> turn_both(const std::string& name, const TensorCopy& first, 
 Step copy_step(const std::string& name, const TensorCopy& copy, Slot from, Slot to, const DeviceInfo& device,
                i64 planes) {
   if (merges(copy)) return merge_groups(name, copy, from, to, device);
-  if (copy.map.diagonal.groups > 1) return copy_launch(name, name, copy, from, to, device);
+  const bool chunks = copy.inner.c * size_of(copy.dtype) % 16 == 0;  // as the kernels below store pixels
+  if (copy.map.diagonal.groups > 1 || !chunks) return copy_launch(name, name, copy, from, to, device);
   const Taken taken(copy);
   const auto& channels = CopyForm(copy).channels;
   const bool one_group = channels.size() == 1 || channels.back().to != kAxisC || channels.back().count == 1;

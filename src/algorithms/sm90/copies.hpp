@@ -24,6 +24,10 @@ Step thin_planes(const std::string& name, const TensorCopy& copy, Slot from, Slo
 // The way back: x's gradient out of that of the pixels taken (spreads(asked)), zeros between.
 Step spread(const std::string& name, const Problem& asked, Slot from, Slot to);
 
+// The way back from blocks of pixels as the channels of one (deepened_gradient); what none holds is zero.
+Step depth_to_space(const std::string& name, const TensorCopy& scatter, Slot from, Slot to,
+                    const DeviceInfo& device);
+
 // Two tensors from planes to pixels by one launch; nothing if one of them is not turned so.
 std::optional<Step> turn_both(const std::string& name, const TensorCopy& first, Slot first_from,
                               Slot first_to, const TensorCopy& second, Slot second_from, Slot second_to);

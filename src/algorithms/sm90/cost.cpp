@@ -40,6 +40,9 @@ Traffic traffic_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   w.operands = instructions * (columns(c) / 4.0 + (through_registers ? kThroughRegisters : kFirstOperand));
   w.products = std::max(instructions * columns(c) / 2.0, w.operands);
   if (t.groups > 1) w.products = std::max(w.products, instructions * kLeast);
+  // Of one narrow block of sums, by turns, each instruction waits for the one before.
+  if (!t.cooperative() && t.m_blocks() * t.n_blocks() * t.groups == 1 && columns(c) <= 32)
+    w.products = std::max(w.products, instructions * kAlone);
   if (t.bring == Bring::lines) {
     w.products = line_cycles(t, c, w, instructions);
   } else if (sums_apart(c)) {
@@ -66,25 +69,44 @@ double split_cycles(const Tiling& t, const KernelConfig& c) {
   return kSplit + t.channels * t.pixels() * 4 * kAdd * apart(c) + (t.flat() ? 0 : kLoadFirst);
 }
 
-// What is stored in parts of a sector counts as more bytes.
-double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p) {
+// What costs otherwise in tiles of flat pixels in 16 bits.
+struct Rates {
+  double cool = kCool, l2 = kL2, pixel_row = kBoxRow, weight_row = kBoxRow, load_more = kLoadMore;
+  double bandwidth = kBandwidth, end = 0;
+  bool flat = false;
+};
+Rates rates_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
+  Rates r;
+  const bool one_tap = t.bring == Bring::patch && p.r * p.s == 1;
+  const double operations =
+      2.0 * static_cast<double>(p.n * p.p() * p.q() * p.k) * static_cast<double>(p.c / p.groups * p.r * p.s);
+  if (t.bring == Bring::im2col) r.pixel_row = kGatherRow;
+  r.flat = (t.bring == Bring::im2col || one_tap) && !c.nchw && c.element_bytes() == 2 &&
+           row_bytes(c) == 128 && t.split == 1 && t.groups == 1 && !is_volume(p) && !brings_residual(t, p) &&
+           operations >= flat::kLeast && operations <= flat::kMost;
+  if (!r.flat) return r;
+  r.cool = flat::kCool, r.l2 = flat::kL2, r.pixel_row = flat::kPixelRow, r.weight_row = flat::kWeightRow;
+  r.load_more = flat::kLoadMore, r.bandwidth = flat::kBandwidth;
+  r.end = t.cooperative() ? flat::kEndTogether : flat::kEndInTurn;
+  return r;
+}
+
+// What is stored in parts of a sector counts as more bytes; pixels that strides skip are not read.
+double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p, const Rates& rates) {
   const int element = c.element_bytes();
   const auto results = static_cast<double>(output_planes(p) * p.k * p.y_h() * p.y_w());
-  double ms = min_bytes(p) / kBandwidth;
+  double bytes = min_bytes(p);
+  if (rates.flat) {
+    const double read = std::min(1.0, static_cast<double>(p.r) / static_cast<double>(p.stride_h)) *
+                        std::min(1.0, static_cast<double>(p.s) / static_cast<double>(p.stride_w));
+    bytes -= (1 - read) * static_cast<double>(bytes_of(p, x_shape(p)));
+  }
+  double ms = bytes / rates.bandwidth;
   if (c.nchw && !t.flat() && t.width * element < 32 && !whole_images(t, p))
     ms += results * element / kPartial;
   const bool rows = t.bring == Bring::turned || t.bring == Bring::lines;
   if (rows && p.y_w() * element % 32 != 0 && !whole_images(t, p)) ms += results * 64 / t.width / kSector;
   return ms;
-}
-
-// The step before the kernel that turns or pads the input.
-double turning_ms(const Problem& p) {
-  const int element = size_of(p.dtype);
-  const double images = static_cast<double>(p.n * p.d * p.h * p.w * element);
-  const double ms =
-      images * static_cast<double>(p.c + padded_channels(p)) / fitted::steps::kTurn + 2 * kLaunch;
-  return ms + (padded_channels(p) * element <= 32 ? fitted::steps::kFewChannels : 0);
 }
 
 // Of what goes through registers the weights that stay, for which every block waits once.
@@ -109,13 +131,14 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   const Traffic w = traffic_of(t, c, p);
   const double count = static_cast<double>(blocks(t, p)), multiprocessors = at_work(t, p, chip);
   const double few = std::clamp(count / multiprocessors, kFewBlocks, 1.0);
-  const double pixel_row = t.bring == Bring::im2col ? kGatherRow : kBoxRow;
-  const double load = few * std::max(w.loaded / kL2, w.pixel_rows * pixel_row + w.weight_rows * kBoxRow);
+  const Rates rates = rates_of(t, c, p);
+  const double load =
+      few * std::max(w.loaded / rates.l2, w.pixel_rows * rates.pixel_row + w.weight_rows * rates.weight_row);
   const double preparation = bringer(t.bring).preparation(t, p, w);
   double tile = std::max({w.products, load, preparation, w.operands + w.loaded / kShared});
   // A buffer is filled again once its products are through; those of turned patches are warps' own.
   if (t.bring != Bring::turned)
-    tile = std::max(tile, (w.fills * (kLoadFirst + kLoadMore * few) + w.products) / t.pixel_slots);
+    tile = std::max(tile, (w.fills * (kLoadFirst + rates.load_more * few) + w.products) / t.pixel_slots);
   if (!t.resident() && c.element_bytes() == 2) tile *= kStreamed;
   const double epilogue = epilogue_cycles(t, c);
   // Asked for when a tile begins, a residual is there no sooner; with two areas it was asked for a tile
@@ -124,20 +147,22 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   const bool staged = t.bring == Bring::planes && c.element != Element::f32;
   const int drained = staged ? std::max(0, kEnoughPlanes - t.pixel_slots) : 0;
   const double waves = std::ceil(count / multiprocessors);
-  const double cycles = t.split > 1 ? waves * (tile + split_cycles(t, c))
-                        : t.cooperative()
-                            ? waves * (begun + (kExposed + kDrained * drained) * epilogue)
-                            : waves * std::max(tile, (epilogue + w.products + begun - tile) / 2) + epilogue;
+  const double tiles = t.split > 1 ? waves * (tile + split_cycles(t, c))
+                       : t.cooperative()
+                           ? waves * (begun + (kExposed + kDrained * drained) * epilogue)
+                           : waves * std::max(tile, (epilogue + w.products + begun - tile) / 2) + epilogue;
+  const double cycles = tiles + rates.end * epilogue;
   const double busy = std::min(1.0, waves * w.products * std::min(1.0, count / multiprocessors) / cycles);
   // Nothing hides it.
   const double first = (reads_input(t, p) ? preparation / w.blocks : 0) + kept_cycles(c);
-  const double arithmetic = (cycles + kLatency + first) / (kClock * (1 + kCool * (1 - busy)));
-  const double bytes = bytes_ms(t, c, p);
+  const double arithmetic = (cycles + kLatency + first) / (kClock * (1 + rates.cool * (1 - busy)));
+  const double bytes = bytes_ms(t, c, p, rates);
   Estimate e;
   const double across = t.pixels_on_m() && brings_residual(t, p) ? kAcross : 1;
   e.ms = overlapped_ms(arithmetic, bytes, kOverlap) * across + (turns_input(t, p) ? turning_ms(p) : 0);
   if (staged && t.channels == 256 && t.pixels() == 128) e.ms *= kTallOfPlanes;
   if (c.nchw && tf32_parts(p) == 1 && w.taps == 1 && t.bring != Bring::planes) e.ms *= kOneOfPlanes;
+  if (t.bring == Bring::turned && t.row_slots > 0 && t.split > 1 && tf32_parts(p) == 1) e.ms *= kFromBuffers;
   e.bound = bytes > arithmetic                          ? Bound::bytes
             : waves <= 1 && 2 * count < multiprocessors ? Bound::latency
                                                         : Bound::arithmetic;
@@ -163,6 +188,14 @@ double room(const Tiling& t) { return t.sums() <= 64 ? 72 : t.sums() <= 104 ? 48
 double cache_lines(double rows, double row, double to_next) {
   using reading::kLine;
   return std::min(rows * (row + kLine - 2), rows * to_next + kLine - 2) / kLine;
+}
+
+double turning_ms(const Problem& p) {
+  const int element = size_of(p.dtype);
+  const double images = static_cast<double>(p.n * p.d * p.h * p.w * element);
+  const double ms =
+      images * static_cast<double>(p.c + padded_channels(p)) / fitted::steps::kTurn + 2 * kLaunch;
+  return ms + (padded_channels(p) * element <= 32 ? fitted::steps::kFewChannels : 0);
 }
 
 double gather_step_ms(double bytes) { return fitted::steps::kGatherLaunch + bytes / fitted::steps::kGather; }

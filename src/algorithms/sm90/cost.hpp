@@ -37,7 +37,8 @@ double cache_bytes(int shared_bytes);
 double room(const Tiling& tiling);
 double cache_lines(double rows, double row, double to_next);
 
-// Of the steps around the kernel (implicit_gemm_sm90.cpp).
+// Of the steps around the kernel (implicit_gemm_sm90.cpp, around.cpp).
+double turning_ms(const Problem& problem);  // its input is turned or padded
 double gather_step_ms(double bytes);
 // What folding takes longer where there are few lines: a block of threads has one.
 double few_lines_ms(double bytes, double lines);

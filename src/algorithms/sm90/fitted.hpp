@@ -11,6 +11,7 @@ constexpr double kCool = 0.09;            // share by which it is faster where t
 constexpr double kFirstOperand = 16;      // cycles to read the 64 rows of one instruction, before its columns
 constexpr double kThroughRegisters = 40;  //   where they come through registers
 constexpr double kLeast = 26;             // cycles of an instruction of few columns, one group's
+constexpr double kAlone = 37;             //   of few columns that the next one adds to
 constexpr double kStreamed = 1.02;        // weights that do not stay: slower by so much
 constexpr double kApart = 0.9;      // of nearly fp32's products: their operands are read again and again
 constexpr double kPause = 150;      // cycles until the last of its sums apart is added
@@ -51,10 +52,25 @@ constexpr double kResidual = 2500;  // cycles until a residual is there where al
 constexpr double kAcross = 1.07;    // with pixels on M a residual, and each pixel's bias: slower by so much
 constexpr double kTallOfPlanes = 0.98;  // planes in tiles of 256 channels by 128 pixels
 constexpr double kOneOfPlanes = 0.8;    // of all that is counted, tf32 in NCHW by one tap takes so much
+constexpr double kFromBuffers = 0.92;   // of all that is counted, split sums of tf32 turned from buffers take
 constexpr double kSplit = 1500;         // cycles a tile of a split sum: the cluster's barriers
 constexpr double kAdd = 0.06;           // cycles a byte of it
 constexpr double kPartial = 1.0e9;      // bytes a ms: stores of half a sector, NCHW's rows of 8 pixels
 constexpr double kSector = 1.4e9;       // bytes a ms: sectors written in part, by rows that begin astray
+
+// Tiles of flat pixels in 16 bits, gathered or patches of one tap, whose sum is not split, in launches of
+// some microseconds, in which the chip keeps its clock: fitted to 264 kernels of ResNet-50, by their choices
+// more than by their errors.
+namespace flat {
+constexpr double kLeast = 0.8e9, kMost = 8e9;  // operations
+constexpr double kCool = 1.29;
+constexpr double kPixelRow = 3.76, kWeightRow = 1.43;
+constexpr double kL2 = 62;
+constexpr double kLoadMore = 2920;
+constexpr double kBandwidth = 5.02e9;
+constexpr double kEndTogether = 4.64;  // epilogues more at a block's end, where two consumers share a tile
+constexpr double kEndInTurn = 2.3;     //   where they take turns
+}  // namespace flat
 
 // Warps that read 16-bit pixels themselves (fetch, turned).
 namespace reading {

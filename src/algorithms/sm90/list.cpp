@@ -56,6 +56,18 @@ int groups_side_by_side(const Problem& p) {
   return group_results(p) * groups <= 256 ? static_cast<int>(groups) : 1;
 }
 
+// Widths of flat tiles of so many channels that fill the multiprocessors one, two and three times.
+std::set<int> filling_widths(const Lister& lister, int channels) {
+  const Problem& p = lister.problem();
+  const i64 pixels = output_planes(p) * p.p() * p.q(), k_tiles = ceil_div(p.k, channels);
+  std::set<int> widths;
+  for (const i64 waves : {1, 2, 3}) {
+    const i64 tiles = waves * lister.chip().multiprocessors / k_tiles;
+    if (tiles > 0) widths.insert(static_cast<int>(std::min<i64>(512, round_up(ceil_div(pixels, tiles), 8))));
+  }
+  return widths;
+}
+
 // Halo patches of a width, with weights on M.
 void list_patches(Lister& lister, Tiling shape, int width, int limit) {
   shape.width = width;
@@ -78,11 +90,17 @@ void channels_on_m(Lister& lister, Tiling shape, int m_blocks) {
   if (p.groups > 1 && k % shape.channels != 0) return;
   for (const int width : {8, 16, 32}) list_patches(lister, shape, width, limit);
   shape.height = 1;
-  for (const int pixels : {256, 192, 160, 128, 96, 64}) {
+  const std::set<int> widths = {64, 96, 128, 160, 192, 256};
+  for (const int pixels : widths) {
     if (pixels > limit) continue;
     shape.width = pixels;
     im2col::list(lister, shape);
     planes::list(lister, shape);
+  }
+  for (const int pixels : filling_widths(lister, shape.channels)) {
+    if (pixels < 64 || pixels > limit || widths.count(pixels) > 0) continue;
+    shape.width = pixels;
+    im2col::list(lister, shape);
   }
   im2col::list_images(lister, shape, limit);
 }
@@ -125,8 +143,8 @@ std::vector<int> k_blocks(const Problem& p) {
 
 }  // namespace
 
-std::vector<Tiling> tilings(const Problem& p, const Chip& chip) {
-  Lister lister(p, chip);
+std::vector<Tiling> tilings(const Problem& p, const Chip& chip, std::size_t most) {
+  Lister lister(p, chip, most);
   for (const int k_block : k_blocks(p)) {
     lister.take_channels_by(k_block);
     for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
@@ -138,15 +156,16 @@ std::vector<Tiling> tilings(const Problem& p, const Chip& chip) {
       }
     }
   }
-  fetch::list(lister);
-  lines::list(lister);
-  shift::list(lister);
+  for (const auto list : {fetch::list, lines::list, shift::list}) {
+    if (!lister.full()) list(lister);
+  }
   return lister.take();
 }
 
-Lister::Lister(const Problem& problem, const Chip& chip)
+Lister::Lister(const Problem& problem, const Chip& chip, std::size_t most)
     : p_(problem),
       chip_(chip),
+      most_(most),
       k_block_(128 / size_of(problem.dtype)),
       pools_(problem.epilogue.pool.kind != PoolKind::none),
       // So few results that tiles of 128 x 128 leave half of the chip idle.
@@ -154,6 +173,7 @@ Lister::Lister(const Problem& problem, const Chip& chip)
                           chip.multiprocessors / 2 * 128 * 128) {}
 
 void Lister::add(const Tiling& tiling, Sums sums) {
+  if (full()) return;
   const auto fill = bringer(tiling.bring).fill;
   if (sums == Sums::whole_and_split) {
     fill(*this, tiling);
@@ -180,6 +200,7 @@ std::vector<int> Lister::splits(Tiling t) const {
 }
 
 void Lister::keep(const Tiling& t) {
+  if (full()) return;
   if (unfit(t, p_).empty() && names_.insert(to_string(t)).second) all_.push_back(t);
 }
 

@@ -12,7 +12,10 @@
 
 namespace faltung::sm90 {
 
-std::vector<Tiling> tilings(const Problem& problem, const Chip& chip);
+constexpr std::size_t kAllTilings = -1;
+
+// At most so many.
+std::vector<Tiling> tilings(const Problem& problem, const Chip& chip, std::size_t most = kAllTilings);
 
 // Empty if the tiling can compute the problem, else which limit it breaks.
 std::string unfit(const Tiling& tiling, const Problem& problem);
@@ -23,7 +26,7 @@ enum class Sums { whole_and_split, split_alone };
 // What the ways of bringing pixels put their tilings into.
 class Lister {
  public:
-  Lister(const Problem& problem, const Chip& chip);
+  Lister(const Problem& problem, const Chip& chip, std::size_t most);
 
   // Input channels at a time from now on, where the way of bringing them leaves a choice.
   void take_channels_by(int k_block) { k_block_ = k_block; }
@@ -46,11 +49,13 @@ class Lister {
   int k_block(const Tiling& tiling) const;
   bool pools() const { return pools_; }
   bool few_tiles() const { return few_; }
+  bool full() const { return all_.size() >= most_; }
   std::vector<Tiling> take() { return std::move(all_); }
 
  private:
   const Problem& p_;
   const Chip chip_;
+  const std::size_t most_;
   int k_block_;
   const bool pools_, few_;
   std::vector<Tiling> all_;

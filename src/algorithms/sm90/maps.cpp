@@ -79,6 +79,15 @@ MapShape patch_map(const Tiling& t, const Problem& p) {
   return map;
 }
 
+// All of them, one after the other.
+MapShape pixels_map(const Tiling& t, const Problem& p) {
+  const Pixels x = input_pixels(p);
+  TiledMap map = tiled(p, {x.sizes[0], p.n * p.d * p.h * p.w}, {x.strides[0]}, {t.k_block, t.pixels()});
+  map.rounds_to_tf32 = tf32_parts(p) == 1;
+  map.swizzle_bytes = t.k_block * size_of(p.dtype);
+  return map;
+}
+
 MapShape im2col_map(const Tiling& t, const Problem& p) {
   const Pixels x = input_pixels(p);
   Im2colMap map;
@@ -109,6 +118,7 @@ MapShape x_map(const Tiling& t, const Problem& p) {
     case Bring::lines:
       return rows_map(t, p);
     case Bring::im2col:
+      return takes_every_pixel(p) ? pixels_map(t, p) : im2col_map(t, p);
     case Bring::fetch:
       return im2col_map(t, p);
     case Bring::patch:

@@ -165,9 +165,11 @@ std::string unfit(const Tiling& t, const Problem& asked, const Problem& p) {
   return unfit(t, p);
 }
 
-std::vector<Tiling> tilings(const Problem& asked, const Problem& p, const Chip& chip) {
+namespace {
+
+std::vector<Tiling> tilings(const Problem& asked, const Problem& p, const Chip& chip, std::size_t most) {
   std::vector<Tiling> all;
-  for (Tiling t : tilings(p, chip)) {
+  for (Tiling t : tilings(p, chip, most)) {
     if (has_phases(asked)) t.phases = narrow(positions(asked));
     Tiling as_it_is = t;
     as_it_is.filter = Filter::as_it_is;
@@ -176,6 +178,16 @@ std::vector<Tiling> tilings(const Problem& asked, const Problem& p, const Chip& 
     if (unfit(t, asked, p).empty()) all.push_back(t);
   }
   return all;
+}
+
+}  // namespace
+
+std::vector<Tiling> tilings(const Problem& asked, const Problem& p, const Chip& chip) {
+  return tilings(asked, p, chip, kAllTilings);
+}
+
+bool has_tilings(const Problem& asked, const Problem& p, const Chip& chip) {
+  return !tilings(asked, p, chip, 1).empty() || !tilings(asked, p, chip).empty();
 }
 
 PhaseOrder phase_order(const std::vector<Phase>& phases) {

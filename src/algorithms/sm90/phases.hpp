@@ -50,6 +50,8 @@ Rewrite packed_weights_of(const Problem& asked);
 
 // Every tiling worth trying; problem: engine_problem(asked), or as a form makes it.
 std::vector<Tiling> tilings(const Problem& asked, const Problem& problem, const Chip& chip);
+// Whether there are any: sooner than all of them.
+bool has_tilings(const Problem& asked, const Problem& problem, const Chip& chip);
 // Empty if the tiling can compute what was asked for, of which the engine sees problem; else which limit it
 // breaks.
 std::string unfit(const Tiling& tiling, const Problem& asked, const Problem& problem);

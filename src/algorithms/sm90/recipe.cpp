@@ -5,6 +5,7 @@
 
 #include "kernels/sm90/params.h"
 #include "src/algorithms/packing.hpp"
+#include "src/algorithms/sm90/around.hpp"
 #include "src/algorithms/sm90/bring.hpp"
 #include "src/algorithms/sm90/copies.hpp"
 #include "src/algorithms/sm90/form.hpp"
@@ -212,18 +213,6 @@ Step split(const Problem& p, i64 taps, Slot from, const Chip& chip) {
   return launch("split weights", std::move(source), shape, {in(from), out(Place::packed), value(elements)});
 }
 
-// x's gradient where the filter takes pixels, and behind it the step that spreads them.
-Recipe spreading(Formed formed, const Problem& asked, const DeviceInfo& device) {
-  formed.form = Form::plain;
-  const Problem taken = unspread(asked);
-  Recipe all = recipe(formed, taken, device);
-  const Slot result{Place::workspace, faltung::aligned(all.workspace_bytes)};
-  for (Step& step : all.steps) step.rewire(Place::x, result);
-  all.steps.push_back(spread("x's gradient spread", asked, result, Place::x));
-  all.workspace_bytes = result.offset + static_cast<std::size_t>(bytes_of(taken, x_shape(taken)));
-  return all;
-}
-
 }  // namespace
 
 Formed parse_formed(const std::string& config) {
@@ -238,6 +227,7 @@ void require_form(const Formed& formed, const Problem& given) {
   };
   if (formed.form == Form::thinned)
     return require(spreads(given), " spreads x's gradient of a 1x1 filter with strides");
+  if (goes_around(formed.form, given)) return;
   const Problem asked = as_asked(given).problem, p = engine_problem(asked);
   const Tiling& t = formed.tiling;
   require(formed.form != Form::folded || folds(p), " folds few channels, not " + std::to_string(p.c));
@@ -303,7 +293,7 @@ std::size_t packed_bytes(const Formed& formed, const Problem& p, const Problem& 
 }
 
 Recipe recipe(const Formed& formed, const Problem& given, const DeviceInfo& device) {
-  if (formed.form == Form::thinned) return spreading(formed, given, device);
+  if (goes_around(formed.form, given)) return recipe_around(formed, given, device);
   const Asked asked = as_asked(given);
   const Problem& problem = asked.problem;
   const Chip chip = Chip::of(device);

@@ -59,6 +59,19 @@ bool spreads(const Problem& p) {
 }
 Problem unspread(const Problem& p) { return rewrites::thin(p).inner; }
 
+bool deepens_gradient(const Problem& p) {
+  if (p.direction != Direction::backward_data || !is_plain(p) || p.groups > 1 || p.c > 8) return false;
+  if (has_pitch(p) || p.training != Training::none || !rewrites::space_to_depth.applies(p)) return false;
+  const Problem inner = deepened_gradient(p).inner;
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // pixels that the step behind the kernel counts
+  return inner.c <= 64 && p.n * (inner.h + 1) * (inner.w + 1) <= kMost;
+}
+Rewrite deepened_gradient(const Problem& p) {
+  Rewrite r = pad_channels(rewrites::space_to_depth(p), 16 / size_of(p.dtype));
+  r.inner.layout = Layout::nhwc;
+  return r;
+}
+
 Problem planes_below(const Problem& p) {
   if (!is_volume(p)) return p;
   Problem all;

@@ -25,6 +25,10 @@ Rewrite thin(const Problem& problem);
 // zero.
 bool spreads(const Problem& given);
 Problem unspread(const Problem& given);
+// backward_data of few channels and a stride as one without: x's gradient and the filter by blocks of stride
+// x stride pixels as the channels of one, which are padded to whole chunks of 16 bytes; NHWC.
+bool deepens_gradient(const Problem& given);
+Rewrite deepened_gradient(const Problem& given);
 
 // How copies see a volume: its planes one below the other, and so the filter's.
 Problem planes_below(const Problem& problem);

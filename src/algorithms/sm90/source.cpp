@@ -59,7 +59,8 @@ const char* way_name(Way way) {
   return "shift";
 }
 
-string bring_file(const KernelConfig& c) {
+string bring_file(const KernelConfig& c, const Problem& p) {
+  if (c.tile.bring == Bring::im2col && takes_every_pixel(p)) return "bring/pixels.cuh";
   return string("bring/") + bring_name(c.tile.bring) + (c.turns_16_bits() ? "_16" : "") + ".cuh";
 }
 string store_file(const KernelConfig& c) { return string("store/") + way_name(c.way) + ".cuh"; }
@@ -169,7 +170,7 @@ jit::Source kernel_source(const Tiling& t, const Problem& p, PhaseOrder order) {
     source.text += wgmma_function(columns(c), p.dtype, First::registers, "");
   if (source.entry == "lines_gemm")
     source.text += include(t.split > 1 ? "lines_split.cuh" : "lines_store.cuh");
-  if (source.entry == "implicit_gemm") source.text += include(bring_file(c)) + include(store_file(c));
+  if (source.entry == "implicit_gemm") source.text += include(bring_file(c, p)) + include(store_file(c));
   source.text += include(source.entry + ".cu");
   return source;
 }

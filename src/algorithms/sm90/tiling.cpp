@@ -142,6 +142,9 @@ bool pads(const Problem& p) {
   return p.pad_top != 0 || p.pad_bottom != 0 || p.pad_left != 0 || p.pad_right != 0;
 }
 bool strides(const Problem& p) { return p.stride_h != 1 || p.stride_w != 1; }
+bool takes_every_pixel(const Problem& p) {
+  return !is_volume(p) && p.r * p.s == 1 && !strides(p) && !pads(p);
+}
 
 bool turns_16_bits(const Tiling& t, const Problem& p) {
   return t.bring == Bring::turned && p.dtype != DType::f32;

@@ -109,6 +109,8 @@ bool pads(const Problem& problem);
 inline bool is_volume(const Problem& p) { return p.dimensions == 3; }
 inline std::int64_t output_planes(const Problem& p) { return p.n * p.z(); }
 bool strides(const Problem& problem);
+// A 1x1 filter without strides and padding: a tile's pixels are rows that lie one after the other.
+bool takes_every_pixel(const Problem& problem);
 
 bool turns_16_bits(const Tiling& tiling, const Problem& problem);
 // Whether warps, not the copy engine, read the input.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <new>
 #include <stdexcept>
@@ -170,18 +171,45 @@ void Examiner::examine(const Task& task, const Watch& watch, Report& report, Pha
                                           "; start the program with the same drivers for all its processes");
   }
   parse_kernel(task.kernel);  // throws for what is none
-  device->synchronize({});
+  const bool compiles_unopened = !device->info().code_key.empty();
+  if (!compiles_unopened) device->synchronize({});
   Kept& kept = kept_for(task, device);
 
   enter(Phase::compile);
   const Candidate candidate =
       find_candidate(task.kernel, task.problem, {device->info(), threads_of(task, *device)});
   const auto ahead = ahead_.extract(plan_key(task));
-  const std::shared_ptr<const PlanImpl> plan =
-      ahead.empty() ? plan_of(task, candidate, store(task.store)) : ahead.mapped();
+  // What needs no code is done while the compiler works: a driver takes 0.2 s to open a device.
+  std::atomic<bool> opened = false;
+  const auto memory = static_cast<double>(device->info().memory_bytes);
+  const bool compiles = ahead.empty() && device->info().kind == "gpu";
+  const std::launch now_or_later =
+      compiles ? std::launch::async | std::launch::deferred : std::launch::deferred;
+  std::future<void> meanwhile = std::async(now_or_later, [&] {
+    device->synchronize({});
+    opened = true;
+    if (!task.verify || task.time_ms > 0 || min_bytes(task.problem) > memory) return;
+    for (const Data data : {Data::small_integers, Data::random}) kept.verifier->oracle(data);
+  });
+  const auto wait = [&] {
+    try {
+      meanwhile.get();
+    } catch (...) {
+      if (!opened) phase = Phase::open;
+      throw;
+    }
+  };
+  std::shared_ptr<const PlanImpl> plan;
+  try {
+    plan = ahead.empty() ? plan_of(task, candidate, store(task.store)) : ahead.mapped();
+  } catch (...) {
+    wait();
+    throw;
+  }
+  wait();
   report.compile_ms = plan->compile_ms();
   report.workspace_bytes = plan->workspace_bytes(plan->recipe().packed_bytes > 0);
-  if (memory_needed(*plan) > static_cast<double>(device->info().memory_bytes)) {
+  if (memory_needed(*plan) > memory) {
     report.outcome = Outcome::too_large;
     report.why = fmt::format(
         "it needs {:.0f} bytes for its tensors and its workspace of {}; {} has {} bytes of memory in all",

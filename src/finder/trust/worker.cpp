@@ -182,10 +182,13 @@ Report Worker::ended(Phase phase) {
   if (phase == Phase::open) throw Error(Status::device_error, device_ + ": " + what);
   if (end.signal == SIGKILL)
     return report_of(Outcome::out_of_memory, what + ", as the system does when memory runs out");
-  // A compiler that does so with every kernel does not know the device.
-  std::string why;
-  if (phase == Phase::compile && device_ != "cpu" && !passes(Probe::Part::compiler, why))
-    lose(fmt::format("no kernel compiles for {}: {}, and for a kernel of one line {}", device_, what, why));
+  // A compiler that does so with every kernel does not know the device, which is opened beside it.
+  if (std::string why; phase == Phase::compile && device_ != "cpu") {
+    if (!passes(Probe::Part::compiler, why))
+      lose(fmt::format("no kernel compiles for {}: {}, and for a kernel of one line {}", device_, what, why));
+    if (!passes(Probe::Part::memory, why))
+      lose(fmt::format("{} does not work: {}, and then {}", device_, what, why));
+  }
   return report_of(Outcome::crash, what);
 }
 

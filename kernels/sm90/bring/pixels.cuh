@@ -1,0 +1,20 @@
+// The copy engine loads the pixels of a tile as the rows that they are, one after the other: 1x1 filters that take every
+// pixel.
+#pragma once
+#include "kernels/sm90/bring/flat.cuh"
+#include "kernels/sm90/bring/split.cuh"
+
+__device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
+                                        const Memory& m, Barriers& barriers) {
+  if (threadIdx.x == 0) {
+    if constexpr (kResident) keep_weights(w_map, p, m.stages, barriers);
+    produce_taps(w_map, p, m, barriers, kSlotBytes,
+                 [&](unsigned slot, unsigned full, const Tile& t, int block, int) {
+                   load_2d(slot, &x_map, full, t.c + block * kKBlock, t.first);
+                 });
+  }
+}
+
+__device__ __forceinline__ void prepare(const Params& p, const Memory& m, Barriers& barriers, int thread) {
+  split_slots(p, m.slots, barriers, thread);
+}

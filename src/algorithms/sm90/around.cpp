@@ -1,0 +1,100 @@
+#include "src/algorithms/sm90/around.hpp"
+
+#include "src/algorithms/packing.hpp"
+#include "src/algorithms/sm90/copies.hpp"
+#include "src/algorithms/sm90/cost.hpp"
+#include "src/algorithms/sm90/phases.hpp"
+#include "src/algorithms/sm90/rewrites.hpp"
+#include "src/problem/dtype.hpp"
+
+namespace faltung::sm90 {
+namespace {
+
+std::size_t bytes_of_operand(const Problem& p, Operand operand) {
+  return static_cast<std::size_t>(bytes_of(p, operand_shape(p, operand)));
+}
+
+// Where the inner problem's tensors lie: behind what its own kernel holds.
+struct Held {
+  std::size_t x = 0, y = 0, workspace_bytes = 0;
+  std::size_t w = 0, packed_bytes = 0;
+};
+Held held(Form form, const Problem& given, std::size_t workspace_bytes, std::size_t packed_bytes) {
+  const Problem inner = inside(form, given);
+  Held h;
+  h.packed_bytes = packed_bytes;
+  h.x = faltung::aligned(workspace_bytes);
+  h.workspace_bytes = h.x + bytes_of_operand(inner, Operand::x);
+  if (form == Form::thinned) return h;
+  h.w = faltung::aligned(packed_bytes);
+  h.packed_bytes = h.w + bytes_of_operand(inner, Operand::w);
+  if (given.layout == Layout::nhwc) return h;
+  h.y = faltung::aligned(h.workspace_bytes);
+  h.workspace_bytes = h.y + bytes_of_operand(inner, Operand::y);
+  return h;
+}
+
+// What follows takes the tensor there.
+void move(std::vector<Step>& steps, Place place, Slot to) {
+  for (Step& step : steps) step.rewire(place, to);
+}
+
+}  // namespace
+
+bool goes_around(Form form, const Problem& given) {
+  return form == Form::thinned ? spreads(given) : form == Form::deepened && deepens_gradient(given);
+}
+
+Problem inside(Form form, const Problem& given) {
+  return form == Form::thinned ? unspread(given) : deepened_gradient(given).inner;
+}
+
+Formed inside(Formed formed) {
+  formed.form = Form::plain;
+  return formed;
+}
+
+Candidate with_steps_around(Form form, const Problem& given, Candidate c) {
+  const Held h = held(form, given, c.workspace_bytes, c.packed_bytes);
+  const auto written = static_cast<double>(bytes_of_operand(given, Operand::x));
+  c.cost.ms += spread_ms(written);
+  if (form == Form::deepened) {
+    const Problem inner = inside(form, given);
+    c.cost.ms += packing_ms(static_cast<double>(h.packed_bytes - h.w));
+    if (given.layout == Layout::nchw) c.cost.ms += turning_ms(engine_problem(inner));
+    c.accuracy.filter_unit_h = static_cast<int>(given.stride_h);
+    c.accuracy.filter_unit_w = static_cast<int>(given.stride_w);
+  }
+  c.workspace_bytes = h.workspace_bytes, c.packed_bytes = h.packed_bytes;
+  return c;
+}
+
+Recipe recipe_around(const Formed& formed, const Problem& given, const DeviceInfo& device) {
+  const Problem inner = inside(formed.form, given);
+  Recipe all = recipe(inside(formed), inner, device);
+  const Held h = held(formed.form, given, all.workspace_bytes, all.packed_bytes);
+  all.workspace_bytes = h.workspace_bytes, all.packed_bytes = h.packed_bytes;
+  const Slot x{Place::workspace, h.x}, y{Place::workspace, h.y}, w{Place::packed, h.w};
+  move(all.steps, Place::x, x);
+  if (formed.form == Form::thinned) {
+    all.steps.push_back(spread("x's gradient spread", given, x, Place::x));
+    return all;
+  }
+  const Rewrite rewrite = deepened_gradient(given);
+  all.packing = packing_of(given) + " as " + std::to_string(inner.r) + "x" + std::to_string(inner.s);
+  move(all.pack, Place::w, w);
+  move(all.steps, Place::w, w);
+  all.pack.insert(all.pack.begin(), copy_step("space to depth of weights",
+                                              pixels_of(given, rewrite, Operand::w), Place::w, w, device));
+  if (given.layout == Layout::nchw) {
+    move(all.steps, Place::y, y);
+    all.steps.insert(
+        all.steps.begin(),
+        copy_step("y's gradient to NHWC", gather_of(given, rewrite, Operand::y), Place::y, y, device));
+  }
+  all.steps.push_back(
+      depth_to_space("depth to space of x's gradient", scatter_of(given, rewrite), x, Place::x, device));
+  return all;
+}
+
+}  // namespace faltung::sm90

@@ -1,0 +1,71 @@
+"""bench/torch_models.py and bench/beside.py: that they time what they say, on a model of two convolutions on the CPU."""
+import pathlib
+import re
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+if not BENCH.exists():
+    pytest.skip("the tests lie outside of the repository", allow_module_level=True)
+sys.path.insert(0, str(BENCH))
+import beside  # noqa: E402
+import torch_models  # noqa: E402
+import torch_zoo  # noqa: E402
+
+
+def tiny():
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1))
+
+
+@pytest.fixture
+def bench(monkeypatch, capsys):
+    monkeypatch.setitem(torch_zoo.MODELS, "tiny", (tiny, 2, 12))
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["torch_models.py", *words, "--device", "cpu"])
+        torch_models.main()
+        return capsys.readouterr().out
+    return run
+
+
+def test_functions_are_timed_in_turn():
+    calls = []
+    a, b = torch_models.timed([lambda: calls.append("a"), lambda: calls.append("b")], "cpu", repeat=3)
+    assert a > 0 and b > 0
+    assert len(re.findall("a+b+", "".join(calls))) >= 4  # to warm up, and a block each
+
+
+@pytest.mark.parametrize("more", [(), ("--to", "nhwc")], ids=str)
+def test_patch(bench, more):
+    line = bench("patch", "tiny", "--layout", "nchw", *more)
+    assert re.search(r"patch tiny nchw( to nhwc)?: [\d.]+ -> [\d.]+ ms, [\d.]+ times as fast; .* [0-2] of 2 convolutions", line)
+
+
+def test_train(bench):
+    lines = bench("train", "tiny", "--parts").splitlines()
+    assert re.fullmatch(r"train tiny nhwc, batch 2: [\d.]+ -> [\d.]+ ms, [\d.]+ times as fast; [0-2] of 2 convolutions", lines[0])
+    assert re.fullmatch(r"train tiny nhwc, batch 2: host [\d.]+ \+ [\d.]+ -> [\d.]+ \+ [\d.]+ ms", lines[1])
+
+
+JOB = """
+import sys, time
+sys.path.insert(0, {folder!r})
+import beside
+with beside.turn():
+    print("begin", flush=True)
+    time.sleep(0.2)
+    print("end", flush=True)
+"""
+
+
+def test_what_is_prepared_has_its_turn_alone(tmp_path, capfd):
+    job = tmp_path / "job.py"
+    job.write_text(JOB.format(folder=str(BENCH)))
+    beside.run([f"{sys.executable} {job} {i}" for i in range(3)], 60, 120, tmp_path)
+    lines = [line for line in capfd.readouterr().out.splitlines() if line in ("begin", "end")]
+    assert lines == ["begin", "end"] * 3
