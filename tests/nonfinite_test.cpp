@@ -264,5 +264,36 @@ TEST(NonfiniteReference, ZerosOfAWiderFilterMayMakeNanOfTheirOwnNeighboursAlone)
   }
 }
 
+// Zeros on both sides of each of the filter's rows.
+TEST(NonfiniteReference, ZerosBesideTheFilterMayMakeNanOfTheirOwnRowsAlone) {
+  for (const char* text : {"fwd:n1c2h8w40k2r3s3:pad1:g2", "bwd_d:n1c2h8w40k2r3s3:pad1:g2"}) {
+    const Problem p = parse_problem(text);
+    const Oracle oracle(p, Data::small_integers, 1);
+    Operands operands(oracle);
+    const bool forward = p.direction == Direction::forward;
+    store_element(p.dtype, forward ? operands.tensors.x : operands.tensors.y, x_shape(p).offset(0, 0, 3, 20),
+                  NAN);
+    const Oracle judge(p, operands.tensors, 1);
+    const Parallel parallel(1);
+    const Accuracy plain = dot_product_accuracy(p);
+    Accuracy wider = plain;
+    wider.zeros_beside_w = 8;
+    const TensorShape shape = result_shape(p);
+    for (i64 i = 0; i < shape.elements(); ++i) {
+      std::vector<float> result(static_cast<std::size_t>(shape.elements()));
+      for (i64 j = 0; j < shape.elements(); ++j)
+        result[static_cast<std::size_t>(j)] =
+            static_cast<float>(reference(p, operands.tensors, shape.position(j)).value);
+      result[static_cast<std::size_t>(i)] = NAN;
+      const Position at = shape.position(i);
+      const auto near = [&](i64 columns) {
+        return at.c == 0 && std::abs(at.h - 3) <= 1 && std::abs(at.w - 20) <= columns;
+      };
+      EXPECT_EQ(judge.check(result.data(), plain, parallel).right(), near(1)) << text << " " << i;
+      EXPECT_EQ(judge.check(result.data(), wider, parallel).right(), near(9)) << text << " " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace faltung

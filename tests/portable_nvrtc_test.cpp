@@ -173,6 +173,31 @@ TEST(PortableNvrtc, GroupsOfFewChannelsDoNotSpill) {
   }
 }
 
+// Every tile of depthwise convolutions on the matrix units, with an epilogue and with as many taps as there
+// are.
+TEST(PortableNvrtc, DepthwiseTilesOfTheMatrixUnitsDoNotSpill) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const Algorithm& algorithm = find_algorithm("depthwise_mma_gpu");
+  for (const char* architecture : {"sm_80", "sm_90a"}) {
+    const auto compiler = std::make_shared<Compiler>(architecture);
+    Builder builder(compiler);
+    const Target target = builder.target();
+    for (const char* text :
+         {"fwd:n32c96h56w56k96r7s7:pad3:g96:f16:nhwc:bias:silu", "fwd:n32c768h7w7k768r7s7:pad3:g768:f16:nhwc",
+          "bwd_d:n32c384h14w14k384r7s7:pad3:g384:bf16:nhwc",
+          "fwd:n32c192h28w28k192r9s9:pad4:g192:bf16:nhwc:bias:gelu",
+          "fwd:n32c128h56w56k128r31s31:pad15:g128:f16:nhwc:bias",
+          "bwd_d:n32c144h56w56k144r3s3:pad1:g144:f16:nhwc", "bwd_w:n32c96h56w56k96r7s7:pad3:g96:f16:nhwc",
+          "bwd_w:n32c768h7w7k768r7s7:pad3:g768:bf16:nhwc",
+          "bwd_w:n32c144h56w56k144r3s3:pad1:g144:f16:nhwc"}) {
+      const Problem p = parse_problem(text);
+      ASSERT_TRUE(algorithm.supports(p, target).yes) << algorithm.supports(p, target).why;
+      for (const Candidate& candidate : algorithm.candidates(p, target)) builder.programs(candidate.recipe());
+    }
+    EXPECT_GE(compiler->compiled, 30) << architecture;
+  }
+}
+
 // Planes are turned where both tensors have whole 16 bytes of channels, in a workspace that holds both.
 TEST(PortableNvrtc, PlanesAreTurnedWhereChannelsAreWhole) {
   const Algorithm& algorithm = find_algorithm("implicit_gemm_mma_gpu");

@@ -37,6 +37,7 @@ inline constexpr NameEntry kNameKeys[] = {
      "block tile: results that a block (work-group) computes, rows x columns or channels x width x height; "
      "of "
      "Winograd's transformed tiles, alone or x channels"},
+    {"ch", "channels that a block computes"},
     {"cl", "blocks of a cluster, which add up their sums"},
     {"f", "Winograd: results that a transformed tile gives, height x width"},
     {"ft", "FFT: side of a transformed tile, in pixels"},

@@ -95,6 +95,7 @@ class Rewritten {
     a.groups_as_one = std::lcm(a.groups_as_one, part.accuracy.groups_as_one);
     a.filter_unit_h = std::lcm(a.filter_unit_h, part.accuracy.filter_unit_h);
     a.filter_unit_w = std::lcm(a.filter_unit_w, part.accuracy.filter_unit_w);
+    a.zeros_beside_w = std::max(a.zeros_beside_w, part.accuracy.zeros_beside_w);
     if (part.repeatable == Repeatable::may_differ) all.repeatable = part.repeatable;
     all.registers = std::max(all.registers, part.registers);
   }

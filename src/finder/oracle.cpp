@@ -160,6 +160,7 @@ const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel&
                        accuracy.filter_unit_d,
                        accuracy.filter_unit_h,
                        accuracy.filter_unit_w,
+                       accuracy.zeros_beside_w,
                        static_cast<int>(accuracy.zeros_meet),
                        static_cast<int>(accuracy.factors)};
   if (const auto found = answers_.find(key); found != answers_.end()) return found->second;

@@ -63,8 +63,8 @@ class Oracle {
   std::unique_ptr<std::byte[]> x_, w_, y_, bias_, residual_, relu_;
   Tensors tensors_;
   std::vector<Position> elements_;
-  mutable std::map<std::array<int, 9>, Answers> answers_;  // by what the accuracy says is met
-  mutable std::vector<double> chain_errors_;               // of every so many-th element
+  mutable std::map<std::array<int, 10>, Answers> answers_;  // by what the accuracy says is met
+  mutable std::vector<double> chain_errors_;                // of every so many-th element
 };
 
 }  // namespace faltung

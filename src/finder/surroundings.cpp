@@ -139,6 +139,8 @@ std::optional<Surroundings> met_by_zeros(const Problem& p, const Tensors& t, con
   widen(q.t, a.filter_unit_d, q.dilation_d, q.pad_back);
   widen(q.r, a.filter_unit_h, q.dilation_h, q.pad_bottom);
   widen(q.s, a.filter_unit_w, q.dilation_w, q.pad_right);
+  const i64 beside = a.zeros_beside_w * q.dilation_w;
+  q.s += 2 * a.zeros_beside_w, q.pad_left += beside, q.pad_right += beside;
   const i64 weights = w_shape(q).elements();
   std::vector<std::byte> ones(static_cast<std::size_t>(weights * size_of(p.dtype)));
   for (i64 i = 0; i < weights; ++i) store_element(p.dtype, ones.data(), i, 1);

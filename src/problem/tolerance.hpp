@@ -45,10 +45,13 @@ struct Accuracy {
   // is zero between them; and the filter's sizes are rounded up to multiples. 0 * Inf is NaN, so that an
   // input which is not finite makes NaN of more elements.
   int groups_as_one = 1, filter_unit_d = 1, filter_unit_h = 1, filter_unit_w = 1;
+  // And so many at most to the filter's left, and as many to its right.
+  int zeros_beside_w = 0;
   ZerosMeet zeros_meet = ZerosMeet::nothing;
   Factors factors = Factors::whole;
   bool adds_zeros() const {
-    return groups_as_one > 1 || filter_unit_d > 1 || filter_unit_h > 1 || filter_unit_w > 1;
+    return groups_as_one > 1 || filter_unit_d > 1 || filter_unit_h > 1 || filter_unit_w > 1 ||
+           zeros_beside_w > 0;
   }
   bool on_tiles() const { return spread_d > 0 || spread_h > 0 || spread_w > 0; }
 };

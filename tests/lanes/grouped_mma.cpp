@@ -1,8 +1,6 @@
 // One of the kernels for groups of few channels on the CPU, beside plain loops, on small integers: exactly
 // equal, or it says where not. tests/grouped_mma_test.py defines what the host would, and the sizes; PARTS of
 // a weights' gradient.
-#include <cstdio>
-#include <random>
 #include <utility>
 
 #include "tests/lanes/lanes.hpp"
@@ -12,48 +10,7 @@
 #else
 #include "kernels/gpu/grouped_mma.cu"
 #endif
-
-namespace {
-
-constexpr int kGuard = 64;
-
-u16 element(float v) {
-  u16 bits;
-  F_STORE(&bits, 0, v);
-  return bits;
-}
-float number(u16 bits) { return F_LOAD(&bits, 0); }
-
-// On 16 bytes, with NaN around.
-template <class T>
-struct Tensor {
-  explicit Tensor(std::size_t size, T fill) : all(size + 2 * kGuard, fill) {
-    const std::size_t beyond = bits_of<std::uintptr_t>(all.data() + kGuard) % 16 / sizeof(T);
-    data = all.data() + kGuard - beyond;
-    count = size;
-  }
-  std::vector<T> all;
-  T* data;
-  std::size_t count;
-};
-
-Tensor<u16> small_integers(std::size_t size, std::mt19937& engine) {
-  Tensor<u16> t(size, element(NAN));
-  for (std::size_t i = 0; i < size; ++i) t.data[i] = element(static_cast<float>(engine() % 5) - 2);
-  return t;
-}
-
-int wrong = 0;
-void expect(double got, double want, const char* what, std::size_t at) {
-  if (got == want || wrong++ > 4) return;
-  std::printf("%s %zu: %g, not %g\n", what, at, got, want);
-}
-
-std::size_t at(int n, int h, int w, int c, int height, int width, int channels) {
-  return ((static_cast<std::size_t>(n) * height + h) * width + w) * channels + c;
-}
-
-}  // namespace
+#include "tests/lanes/tensors.hpp"
 
 int main() {
   Sizes z{};
@@ -109,10 +66,6 @@ int main() {
     expect(number(result.data[i]), sums[i] + own + residual, "result", i);
   }
 #endif
-  for (const auto* v = result.all.data(); v != result.all.data() + result.all.size(); ++v) {
-    if ((v < result.data || v >= result.data + result.count) &&
-        !std::isnan(sizeof *v == 2 ? number(static_cast<u16>(*v)) : static_cast<float>(*v)))
-      expect(0, 1, "written beyond", 0);
-  }
+  expect_guards(result);
   return wrong == 0 ? 0 : 1;
 }

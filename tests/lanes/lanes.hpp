@@ -67,6 +67,7 @@ void launch(int blocks, int threads, Kernel kernel) {
 #define F_THREAD() lanes::thread
 #define F_ALIGNED16 alignas(16)
 #define F_UNROLL
+#define F_UNROLL_TWICE
 #define F_NO_UNROLL
 #define F_EXP(x) expf(x)
 #define F_ERF(x) erff(x)

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""The depthwise kernels for matrix units run on the CPU, a thread for each of a block's (tests/lanes/), exactly as plain loops have it.
+
+Usage: depthwise_mma_test.py [-v]
+"""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TREE = pathlib.Path(__file__).resolve().parent.parent
+
+# direction, dtype, batch, channels, height, width, padding, filter, tile (rows, columns, images), lines of a strip, channels, more
+CASES = [
+    ("fwd", "f16", 1, 24, 9, 21, (3, 3), (7, 7), (14, 24, 1), 7, 16, {"HAS_BIAS": 1}),
+    ("fwd", "bf16", 3, 16, 7, 7, (3, 3), (7, 7), (7, 8, 2), 1, 16, {"HAS_BIAS": 1}),
+    ("fwd", "f16", 1, 32, 14, 14, (2, 2), (5, 5), (14, 16, 1), 2, 32, {}),
+    ("fwd", "f16", 2, 8, 6, 13, (0, 4), (2, 9), (4, 16, 2), 4, 16, {}),
+    ("bwd_d", "f16", 1, 16, 10, 18, (1, 2), (3, 5), (8, 32, 1), 4, 16, {}),
+    ("bwd_d", "bf16", 1, 16, 12, 9, (0, 3), (9, 4), (8, 16, 1), 2, 16, {}),
+    ("fwd", "f16", 1, 8, 11, 14, (6, 10), (13, 21), (8, 16, 1), 4, 8, {"HAS_BIAS": 1}),
+    ("bwd_d", "bf16", 1, 8, 12, 7, (9, 4), (18, 10), (7, 8, 1), 7, 8, {}),
+    ("bwd_w", "f16", 1, 24, 9, 21, (3, 3), (7, 7), (8, 24, 1), 8, 16, {"PARTS": 2}),
+    ("bwd_w", "bf16", 5, 16, 7, 7, (1, 1), (3, 3), (7, 8, 2), 7, 16, {"PARTS": 2}),
+    ("bwd_w", "f16", 1, 16, 14, 19, (0, 2), (8, 5), (14, 16, 1), 14, 16, {"PARTS": 1}),
+]
+
+
+def constants(case):
+    direction, dtype, batch, c, h, w, pad, taps, (rows, columns, images), lines, channels, more = case
+    steps = (taps[1] + 22) // 16
+    pitch = columns * 2 - 16 + 32 * steps
+    return {f"DIRECTION_{direction}": 1, f"DTYPE_{dtype}": 1, "LAYOUT_nhwc": 1, "WIDE": 0, "BATCH": batch, "SIZE_C": c, "SIZE_H": h,
+            "SIZE_W": w, "PAD_TOP": pad[0], "PAD_LEFT": pad[1], "STRIDE_H": 1, "STRIDE_W": 1, "R": taps[0], "S": taps[1], "DILATION_H": 1,
+            "DILATION_W": 1, "COLUMNS": columns // 8, "BANDS": rows // lines, "IMAGES": images, "BAND": lines, "CHANNELS": channels,
+            "PITCH": pitch, "STEPS": steps, "TAP_ROWS": taps[0] if taps[0] <= 9 else 4, "IMAGE_BYTES": (rows + taps[0] - 1) * pitch, "THREADS": 128, "BLOCKS": 1, "HAS_BIAS": 0, "HAS_RESIDUAL": 0,
+            "ROWS": rows, "SPLIT": 1, "RESIDUAL_AFTER": 0, "ACTIVATION": "activate_none", "SLOPE": "0.0f", "POOL_none": 1, **more}
+
+
+@unittest.skipIf(shutil.which("g++") is None, "there is no g++")
+class DepthwiseMma(unittest.TestCase):
+    def test_every_direction_is_exact(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for number, case in enumerate(CASES):
+                program = pathlib.Path(folder) / f"case{number}"
+                defines = [f"-D{name}={value}" for name, value in constants(case).items()]
+                subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-pthread", f"-I{TREE}/tests/lanes", f"-I{TREE}", *defines,
+                                f"{TREE}/tests/lanes/depthwise_mma.cpp", "-o", program], check=True)
+                ran = subprocess.run([program], capture_output=True, text=True, timeout=300)
+                with self.subTest(case=case):
+                    self.assertEqual(ran.returncode, 0, ran.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv)
