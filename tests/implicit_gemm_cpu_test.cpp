@@ -124,7 +124,9 @@ TEST(Prefetch, BringsTheLastLineOfRunsThatBeginAnywhere) {
         const std::int64_t begin = first + run * stride;
         EXPECT_GE((begin / 64 + fetch.run_lines) * 64, begin + 320) << stride << " " << first;
       }
-      if (first == 0 && stride % 64 == 0) EXPECT_EQ(fetch.run_lines, 5);
+      if (first == 0 && stride % 64 == 0) {
+        EXPECT_EQ(fetch.run_lines, 5);
+      }
     }
   }
 }
