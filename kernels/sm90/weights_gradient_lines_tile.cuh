@@ -9,7 +9,9 @@ constexpr int kPatchHeight = patch_height(kConfig), kPatchBytes = patch_bytes(kC
 constexpr int kRaws = raw_rows(kConfig), kLines = kConfig.rows;  // buffers of rows, of x and of dy
 constexpr int kLead = lead(kConfig), kLinePixels = line_pixels(kConfig), kLinePitch = line_pitch(kConfig);
 constexpr int kHalfLine = half_line(kConfig), kLineBytes = line_bytes(kConfig);
-constexpr int kBarriersAt = shared_bytes(kConfig) - 1024 - barrier_bytes(kConfig);
+constexpr int kBarriersAt = join_at(kConfig) - barrier_bytes(kConfig);
+static_assert(kBarriersAt >= operand_bytes(kConfig) && kBarriersAt + barrier_bytes(kConfig) <= join_at(kConfig),
+              "a cluster's own barriers lie behind");
 static_assert(kRow == 128 || (kRow == 64 && !kTurns), "a row is swizzled in 64 or 128 bytes");
 static_assert(kPlanesBytes % 1024 == 0, "every row begins where its swizzle does");
 static_assert(!kTurns || (kElement == 4 && kChannels % 32 == 0), "32 channels of 4 bytes are turned at once");
