@@ -332,7 +332,13 @@ void execute_global(Wave& wave, const Instruction& i) {
   u64 lines[kMostLanes * 2];
   int touched = 0;
   Memory& memory = wave.block.memory;
-  for (int r = 0; r < registers_of(m); ++r) wave.settle_vector(data.index + r, i);
+  for (int r = 0; r < registers_of(m); ++r) {
+    if (loads) {
+      wave.settle_for_load(data.index + r, i);
+    } else {
+      wave.settle_vector(data.index + r, i);
+    }
+  }
   Loaded loaded(wave, m, data.index);
   for (int lane = 0; lane < wave.lanes; ++lane) {
     if ((wave.exec() >> lane & 1) == 0) continue;

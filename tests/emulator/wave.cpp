@@ -122,6 +122,15 @@ bool Wave::writes_local() const {
   return std::any_of(entries.begin(), entries.end(), [](const UnderWay& e) { return e.writes_local; });
 }
 
+void Wave::settle_for_load(int index, const Instruction& i) {
+  if (pending_vector_[index] == 0) return;
+  const auto& loads = queue(Counter::loads);
+  const auto earlier = std::count_if(loads.begin(), loads.end(), [&](const UnderWay& e) {
+    return e.kind == Operand::Kind::vector && index >= e.first && index < e.first + e.count;
+  });
+  if (earlier != pending_vector_[index]) fail_pending(index, true, i);
+}
+
 void Wave::fail_pending(int index, bool is_vector, const Instruction& i) const {
   const char prefix = !is_vector ? 's' : index < kAccumulators ? 'v' : 'a';
   fail(i, fmt::format("a missing wait: {}{} is still on its way from memory", prefix,
