@@ -78,9 +78,8 @@ TEST(EmulatorFaults, MissingWait) {
   EXPECT_SAID("a missing wait",
               after_begin({"global_load_dword v2, v1, s[2:3]", "global_load_dword v2, v1, s[2:3]",
                            "s_waitcnt vmcnt(1)", "v_mov_b32_e32 v3, v2"}));
-  EXPECT_SAID("a missing wait",
-              after_begin({"ds_write_b32 v1, v1", "s_waitcnt lgkmcnt(0)", "ds_read_b32 v2, v1",
-                           "global_load_dword v2, v1, s[2:3]"}));
+  EXPECT_SAID("a missing wait", after_begin({"ds_write_b32 v1, v1", "s_waitcnt lgkmcnt(0)",
+                                             "ds_read_b32 v2, v1", "global_load_dword v2, v1, s[2:3]"}));
   // Constants come back in any order.
   EXPECT_SAID("a missing wait", {"s_load_dwordx2 s[2:3], s[0:1], 0x0", "s_load_dwordx2 s[4:5], s[0:1], 0x0",
                                  "s_waitcnt lgkmcnt(1)", "s_mov_b64 s[6:7], s[2:3]", "s_endpgm"});

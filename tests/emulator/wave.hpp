@@ -66,7 +66,8 @@ class Wave {
   void settle_vector(int index, const Instruction& i) const {
     if (pending_vector_[index]) fail_pending(index, true, i);
   }
-  // Before a load from memory writes it: loads come back in their order, so that an earlier one may be under way.
+  // Before a load from memory writes it: loads come back in their order, so that an earlier one may be under
+  // way.
   void settle_for_load(int index, const Instruction& i);
   void settle_scalar(int index, const Instruction& i) const {
     if (pending_scalar_[index]) fail_pending(index, false, i);
