@@ -9,6 +9,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # where Python is told not to look (PYTHONSAFEPATH), too
 from network_peer import NetworkPeer, end_without, floats_alone
 
+# It reports its use from a process that it forks, which may wait for ever for a lock of its parent's, and whoever waits for that with it.
+sys.modules["openvino_telemetry"] = None
 try:
     import numpy
     import openvino
