@@ -3,14 +3,11 @@
 
 Usage: depthwise_mma_test.py [-v]
 """
-import pathlib
 import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
-TREE = pathlib.Path(__file__).resolve().parent.parent
+from run_lanes import expect_exact
 
 # direction, dtype, batch, channels, height, width, padding, filter, tile (rows, columns, images), lines of a strip, channels, more
 CASES = [
@@ -42,15 +39,7 @@ def constants(case):
 @unittest.skipIf(shutil.which("g++") is None, "there is no g++")
 class DepthwiseMma(unittest.TestCase):
     def test_every_direction_is_exact(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for number, case in enumerate(CASES):
-                program = pathlib.Path(folder) / f"case{number}"
-                defines = [f"-D{name}={value}" for name, value in constants(case).items()]
-                subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-pthread", f"-I{TREE}/tests/lanes", f"-I{TREE}", *defines,
-                                f"{TREE}/tests/lanes/depthwise_mma.cpp", "-o", program], check=True)
-                ran = subprocess.run([program], capture_output=True, text=True, timeout=300)
-                with self.subTest(case=case):
-                    self.assertEqual(ran.returncode, 0, ran.stdout)
+        expect_exact(self, "depthwise_mma", CASES, constants)
 
 
 if __name__ == "__main__":

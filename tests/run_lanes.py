@@ -1,0 +1,19 @@
+"""A kernel of tests/lanes/ on the CPU, compiled for each case and run: it ends well where its results are exactly those of plain loops."""
+import pathlib
+import subprocess
+import tempfile
+
+TREE = pathlib.Path(__file__).resolve().parent.parent
+
+
+def expect_exact(test, kernel, cases, constants):
+    """test: a unittest.TestCase; kernel: a file of tests/lanes/, without .cpp; constants: what the host would define for a case, by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number, case in enumerate(cases):
+            program = pathlib.Path(folder) / f"case{number}"
+            defines = [f"-D{name}={value}" for name, value in constants(case).items()]
+            subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-pthread", f"-I{TREE}/tests/lanes", f"-I{TREE}", *defines,
+                            f"{TREE}/tests/lanes/{kernel}.cpp", "-o", program], check=True)
+            ran = subprocess.run([program], capture_output=True, text=True, timeout=300)
+            with test.subTest(case=case):
+                test.assertEqual(ran.returncode, 0, ran.stdout)
