@@ -233,6 +233,16 @@ TEST(NonfiniteReference, ZerosThatMeetAChannelMayMakeNanOfItAlone) {
   }
 }
 
+// The right result but for NaN in one element.
+std::vector<float> right_but_for_nan(const Problem& p, const Tensors& tensors, i64 element) {
+  const TensorShape shape = result_shape(p);
+  std::vector<float> result(static_cast<std::size_t>(shape.elements()));
+  for (i64 i = 0; i < shape.elements(); ++i)
+    result[static_cast<std::size_t>(i)] = static_cast<float>(reference(p, tensors, shape.position(i)).value);
+  result[static_cast<std::size_t>(element)] = NAN;
+  return result;
+}
+
 // What a kernel that adds zeros to the filter may do is said by its accuracy, and no other may.
 TEST(NonfiniteReference, ZerosOfAWiderFilterMayMakeNanOfTheirOwnNeighboursAlone) {
   const Problem p = parse_problem("fwd:n1c2h8w8k2r3s3:st2:g2");
@@ -247,12 +257,7 @@ TEST(NonfiniteReference, ZerosOfAWiderFilterMayMakeNanOfTheirOwnNeighboursAlone)
   merged.groups_as_one = 2;
   const TensorShape shape = y_shape(p);
   for (i64 i = 0; i < shape.elements(); ++i) {
-    // The right result but for NaN in one element.
-    std::vector<float> result(static_cast<std::size_t>(shape.elements()));
-    for (i64 j = 0; j < shape.elements(); ++j)
-      result[static_cast<std::size_t>(j)] =
-          static_cast<float>(reference(p, operands.tensors, shape.position(j)).value);
-    result[static_cast<std::size_t>(i)] = NAN;
+    const std::vector<float> result = right_but_for_nan(p, operands.tensors, i);
     const Position at = shape.position(i);
     const auto within = [](i64 o, i64 taps) { return o * 2 <= 3 && 3 < o * 2 + taps; };
     const bool own = at.c == 0 && within(at.h, 3) && within(at.w, 3);
@@ -280,11 +285,7 @@ TEST(NonfiniteReference, ZerosBesideTheFilterMayMakeNanOfTheirOwnRowsAlone) {
     wider.zeros_beside_w = 8;
     const TensorShape shape = result_shape(p);
     for (i64 i = 0; i < shape.elements(); ++i) {
-      std::vector<float> result(static_cast<std::size_t>(shape.elements()));
-      for (i64 j = 0; j < shape.elements(); ++j)
-        result[static_cast<std::size_t>(j)] =
-            static_cast<float>(reference(p, operands.tensors, shape.position(j)).value);
-      result[static_cast<std::size_t>(i)] = NAN;
+      const std::vector<float> result = right_but_for_nan(p, operands.tensors, i);
       const Position at = shape.position(i);
       const auto near = [&](i64 columns) {
         return at.c == 0 && std::abs(at.h - 3) <= 1 && std::abs(at.w - 20) <= columns;
