@@ -223,6 +223,23 @@ TEST_F(Finder, FindsTheSameProblemTwiceAtOnce) {
   EXPECT_EQ(engine_->explain(problem_, request_).source, "store");
 }
 
+// What the model has no hope for is not measured before the next kernels of what it puts first.
+TEST_F(Finder, HopelessAlgorithmsAreMeasuredInTheirTurn) {
+  const Settled settled(parse_problem("fwd:n4c64h56w56k64r3s3:pad1"), request_);
+  const Selection selection = select(settled);
+  Store store(directory_.string());
+  const Trials nothing(store, settled.problem, settled.device->info(), 1);
+  const std::vector<const Candidate*> order = find_order(selection, nothing);
+  const double hopeless = 2 * selection.candidates.front().cost.ms;
+  int behind = 0;
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (order[i - 1]->cost.ms <= hopeless) continue;
+    EXPECT_GE(order[i]->cost.ms, order[i - 1]->cost.ms) << order[i]->kernel();
+    ++behind;
+  }
+  EXPECT_GT(behind, 2);
+}
+
 TEST_F(Finder, BudgetEndsTheSearch) {
   problem_ = parse_problem("fwd:n1c32h56w56k64r3s3:pad1:f32:nhwc");
   request_.budget_ms = 1;

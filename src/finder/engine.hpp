@@ -79,8 +79,8 @@ std::string failures_of(const Trials& trials);
 // were measured and failed. It is a function of the problem, the device and what was measured for it.
 std::vector<const Candidate*> plan_order(const Selection& selection, const Trials& trials);
 
-// The order in which find measures: what was best before, then each algorithm's first choice, then the rest;
-// each part by the model.
+// The order in which find measures: what was best before, then the first choice of each algorithm that the
+// model has hope for, then the rest; each part by the model.
 std::vector<const Candidate*> find_order(const Selection& selection, const Trials& trials);
 
 }  // namespace faltung

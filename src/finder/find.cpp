@@ -31,8 +31,11 @@ std::vector<const Candidate*> find_order(const Selection& selection, const Trial
     if (std::find(order.begin(), order.end(), candidate) == order.end()) order.push_back(candidate);
   };
   if (const Candidate* known = best_measured(selection, trials)) add(known);
+  // An algorithm's best is worth a run before another's second best, unless the model has no hope for it.
+  constexpr double kHopeless = 2;  // times the predicted time of the first of all
   std::vector<const Algorithm*> seen;
   for (const Candidate& candidate : selection.candidates) {
+    if (candidate.cost.ms > kHopeless * selection.candidates.front().cost.ms) continue;
     if (std::find(seen.begin(), seen.end(), candidate.algorithm) != seen.end()) continue;
     seen.push_back(candidate.algorithm);
     add(&candidate);
