@@ -93,6 +93,7 @@ struct Entrant {
   std::shared_ptr<const PlanImpl> plan;
   std::shared_ptr<const PackedWeights> weights;
   Buffer workspace;
+  bool weights_rest = false;
   int launches = 0;
   std::vector<double> ms;
 
@@ -110,6 +111,7 @@ double replay(StreamDevice& device, Buffers& buffers, const Entrant& e, int laun
         options.stream = stream.native;
         options.weights = e.weights.get();
         options.workspace = e.workspace.pointer;
+        options.weights_rest = e.weights_rest;
         for (int i = 0; i < launches; ++i) e.plan->run(buffers.next(), options);
       },
       replays);
@@ -120,11 +122,12 @@ double replay(StreamDevice& device, Buffers& buffers, const Entrant& e, int laun
 struct Options {
   Arguments arguments;
   int first = 8, rounds = 5, most_rows = 0;
+  bool weights_rest = false;
   std::vector<std::string> peers;
 };
 
 int sweep(const Options& options) {
-  const auto& [arguments, first, rounds, most_rows, peer_names] = options;
+  const auto& [arguments, first, rounds, most_rows, weights_rest, peer_names] = options;
   const std::shared_ptr<Device> device = arguments.device();
   auto* const streams = dynamic_cast<StreamDevice*>(device.get());
   if (streams == nullptr)
@@ -167,6 +170,7 @@ int sweep(const Options& options) {
       e.predicted = c.cost.ms;
       e.plan = make_plan(p, c, device, session, nullptr);
       if (packs_beforehand(p, e.plan->recipe())) e.weights = e.plan->pack_weights(buffers.next().w, {});
+      if (weights_rest) device->synchronize({}), e.weights_rest = true;
       const std::size_t bytes = e.plan->workspace_bytes(e.weights != nullptr);
       if (bytes > 0) e.workspace = device->allocate(bytes);
       e.launches = std::clamp(static_cast<int>(kGraphMs / replay(*streams, buffers, e, 2, 2)), 1, 1000);
@@ -225,6 +229,8 @@ void declare(const Command& command) {
   command.option("--first", options->first, "So many kernels of each problem");
   command.option("--rounds", options->rounds, "Of all kernels and the peer in turn");
   command.option("--vs", options->peers, "A peer; repeatable");
+  command.flag("--weights-rest", options->weights_rest,
+               "Weights that are not packed in the time are known to rest");
   command.option("--rows", options->most_rows, "So many problems of each list; 0 is all");
   command.runs([options] { return sweep(*options); });
 }

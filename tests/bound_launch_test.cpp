@@ -23,6 +23,15 @@ jit::Source source_of(const std::string& entry, int shared_bytes = 0) {
   return {"made_up/" + entry, "// " + entry + "\n", entry, {}, 0, shared_bytes};
 }
 
+struct Flags {
+  std::int32_t before = 7, rests = 0, after = 8;
+};
+Step step_reading(Place place) {
+  StepArgument flags = value(Flags{});
+  flags.rests = {{offsetof(Flags, rests), {place, 64}}};
+  return launch("step", source_of("kernel"), {}, {in(Place::x), std::move(flags)});
+}
+
 class BoundLaunchTest : public testing::Test {
  protected:
   std::shared_ptr<FakeDevice> device_ = std::make_shared<FakeDevice>(
@@ -72,6 +81,51 @@ TEST_F(BoundLaunchTest, LaysOutItsArguments) {
   EXPECT_EQ(last.passed[5].as<Numbers>().b, 2.5f);
   EXPECT_EQ(last.passed[5].as<Numbers>().c, -3);
   EXPECT_EQ(last.passed[5].as<Numbers>().tensor, workspace_.data() + 32);
+}
+
+// A kernel may read weights early where a caller has said that they rest, and never what a step before it has
+// written.
+TEST_F(BoundLaunchTest, SaysOfWeightsAloneThatTheyRest) {
+  const auto passed = [&](const Step& step) {
+    run(step);
+    return device_->last.passed[1].as<Flags>();
+  };
+  EXPECT_EQ(passed(step_reading(Place::w)).rests, 0);
+  memory_.weights_rest = true;
+  for (const Place place : {Place::w, Place::packed}) EXPECT_EQ(passed(step_reading(place)).rests, 1);
+  for (const Place place : {Place::workspace, Place::x, Place::y})
+    EXPECT_EQ(passed(step_reading(place)).rests, 0);
+  Step step = step_reading(Place::w);
+  step.rewire(Place::w, {Place::workspace, 128});
+  EXPECT_EQ(passed(step).rests, 0);
+  step.exchange(Place::workspace, Place::w);
+  EXPECT_EQ(passed(step).rests, 1);
+  EXPECT_EQ(device_->last.passed[1].as<Flags>().before, 7);
+  EXPECT_EQ(device_->last.passed[1].as<Flags>().after, 8);
+}
+
+// A run that packs them itself has just written them, whatever its caller says.
+TEST_F(BoundLaunchTest, WeightsThatARunPacksItselfDoNotRest) {
+  Recipe recipe;
+  recipe.packed_bytes = 64;
+  recipe.pack = {launch("pack", source_of("pack"), {}, {in(Place::w), out(Place::packed)})};
+  recipe.steps = {step_reading(Place::packed)};
+  const auto plan = std::make_shared<const PlanImpl>(parse_problem("fwd:n1c1h1w1k1r1s1"), "made_up/x",
+                                                     std::move(recipe), device_, builder_.session(), nullptr);
+  float x = 0, w = 0, y = 0;
+  RunOptions options;
+  options.workspace = workspace_.data();
+  const auto rest = [&] {
+    plan->run(Tensors::forward(&x, &w, &y), options);
+    return device_->last.passed[1].as<Flags>().rests;
+  };
+  options.weights_rest = true;
+  EXPECT_EQ(rest(), 0);
+  const auto packed = plan->pack_weights(&w, {});
+  options.weights = packed.get();
+  EXPECT_EQ(rest(), 1);
+  options.weights_rest = false;
+  EXPECT_EQ(rest(), 0);
 }
 
 TEST_F(BoundLaunchTest, ATensorIsEncodedOnceAnAddress) {

@@ -407,5 +407,15 @@ TEST(RooflineTest, BindsByWhatTakesLonger) {
   EXPECT_NEAR(a.share(2 * a.ms()), 50, 1e-9);
 }
 
+// An H200's rates: three products of tf32 do what one of the plain units does, faster.
+TEST(RooflineTest, Fp32IsPlainUnitsOrThreeProductsOfMatrixUnits) {
+  const Problem f32 = parse_problem("fwd:n1c256h224w224k256r3s3:f32:nhwc");
+  Ceilings c{59e3, 490e3, 913e3, 963e3, 4250};
+  EXPECT_DOUBLE_EQ(arithmetic_ceiling(f32, c), 490e3 / 3);
+  EXPECT_LT(roofline(f32, c).share(0.449), 100);  // as measured
+  c.tf32_gflops = c.f32_gflops;                   // where there are no such units
+  EXPECT_DOUBLE_EQ(arithmetic_ceiling(f32, c), 59e3);
+}
+
 }  // namespace
 }  // namespace faltung

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "src/algorithms/sm90/form.hpp"
 #include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
@@ -127,6 +129,31 @@ TEST(ImplicitGemmSm90, ACompileErrorNamesTheKernelAndShowsTheLog) {
     EXPECT_THAT(error.what(),
                 testing::AllOf(testing::HasSubstr("broken/one"), testing::HasSubstr("undeclared")));
   }
+}
+
+// Those that no kernel in front writes are in shared memory when it has ended. Of strides' phases none come
+// so early.
+TEST(ImplicitGemmSm90, WeightsAtRestComeBeforeTheWait) {
+  const Nvrtc* const nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const auto boxes_before = [&](const std::string& tiling, const Problem& problem) {
+    const Binary binary = nvrtc->compile(kernel_source(parse_tiling(tiling), problem).whole(), "sm_90a");
+    const std::vector<std::uint64_t> wait = find_instructions(binary.code, kWaitForPrevious);
+    EXPECT_EQ(wait.size(), 1u) << tiling;
+    const std::vector<std::uint64_t> boxes = find_instructions(binary.code, kLoadBox);
+    return std::count_if(boxes.begin(), boxes.end(),
+                         [&](std::uint64_t at) { return !wait.empty() && at < wait[0]; });
+  };
+  const struct {
+    const char *problem, *tiling;
+  } early[] = {{"fwd:n1c1024h14w14k256r1s1:f16:nhwc", "im2col_bt64x64_k64_pp_xs6_wres"},
+               {"fwd:n1c1024h14w14k256r1s1:f16:nhwc", "im2col_bt64x64_k64_pp_st8"},
+               {"fwd:n1c256h14w14k256r3s3:pad1:f16:nhwc", "patch_bt64x8x16_k64_co_px_xs1_ws12_sk4"},
+               {"fwd:n1c64h16w16k64r1s1:f16:nchw", "planes_bt64x64_k64_pp_st8"}};
+  for (const auto& [problem, tiling] : early)
+    EXPECT_GT(boxes_before(tiling, parse_problem(problem)), 0) << problem << " " << tiling;
+  const Problem strided = engine_problem(parse_problem("bwd_d:n2c64h16w16k64r3s3:st2:pad1:f16:nhwc"));
+  EXPECT_EQ(boxes_before("patch_bt64x8x16_k64_pp_xs3_ws8_wx_ph4", strided), 0);
 }
 
 }  // namespace

@@ -113,6 +113,9 @@ struct RunOptions {
   void* stream = nullptr;                  // GPU: the caller's CUstream or cl_command_queue, in whose order
                                            // it runs; null: CUDA's default stream, OpenCL's one of faltung's
   Addresses addresses = Addresses::unknown;  // of the tensors and the workspace
+  // GPU: the weights, packed or not, were written, and the host has waited for it, before whatever the device
+  // may still have to do was submitted. Kernels may read them while those in front of them still run.
+  bool weights_rest = false;
 };
 
 class PlanImpl;

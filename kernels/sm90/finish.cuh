@@ -10,6 +10,14 @@ __device__ __forceinline__ float load_bias(const Params& p, int k) {
   return bias_at(p.bias, kPhased ? k % p.bias_k : k);
 }
 
+// Asks for the bias of a tile from channel k on, which nothing else would do before a sum wants it: by then it is near.
+__device__ __forceinline__ void touch_bias(const Params& p, int k, int thread) {
+  constexpr int kSize = kF32Bias ? 4 : kElement, kSector = 32 / kSize;
+  const int mine = thread * kSector;
+  if (mine >= kTileChannels || k + mine >= p.k) return;
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(static_cast<const unsigned char*>(p.bias) + (k + mine) * kSize));
+}
+
 __device__ __forceinline__ float finish_value(float sum, float bias, float residual, float slope) {
   if constexpr (kGates) return residual <= 0.0f ? 0.0f : sum;  // a NaN lets it pass
   float x = sum;

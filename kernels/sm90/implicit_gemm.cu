@@ -67,8 +67,12 @@ __device__ __forceinline__ void consume(const Outputs& outputs, const Params& p,
         Results::load_residual(outputs.residual, locate(p, tile), staging_of(place), residual_full(place), consumer);
     }
   };
-  if constexpr (kAreas > 1) bring_residual(work.first_tile + first * gridDim.x, 0);
-  for (int tile = work.first_tile + first * gridDim.x; tile < p.tiles; tile += step * gridDim.x) {
+  const int first_tile = work.first_tile + first * static_cast<int>(gridDim.x);
+  if constexpr (kAreas > 1) bring_residual(first_tile, 0);
+  if constexpr (kBias && !kPhased) {
+    if (first_tile < p.tiles) touch_bias(p, locate(p, first_tile).k, thread);
+  }
+  for (int tile = first_tile; tile < p.tiles; tile += step * gridDim.x) {
     const Tile t = locate(p, tile);
     if constexpr (kPhased) c.taps = p.phases[t.phase].taps, c.columns = p.phases[t.phase].columns;
     const bool sums_something = !kPhased || c.taps > 0;
@@ -145,6 +149,7 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
   }
   __syncthreads();
   let_next_kernel_begin();
+  if (threadIdx.x == 0) bring_weights_ahead(w_map, p, stages, barriers);
   if (threadIdx.x == 32) prefetch_weights(w_map, p);
   wait_for_previous_kernel();
   if (threadIdx.x < 128 || threadIdx.x >= 384) {

@@ -42,6 +42,7 @@ struct Params {
   Phase phases[kMostPhases];  // those with most taps first
   int bias_k;                 // phases: channels of the bias, which repeats
   Depth depth;                // volumes
+  int weights_rest;           // no kernel that may still run writes them
 };
 
 // Of shift_gemm.

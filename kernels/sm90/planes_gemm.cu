@@ -22,7 +22,6 @@ constexpr int kSteps = kRow / 32, kUnderWay = kSteps - 2;
 
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {
-  if constexpr (kResident) keep_weights(w_map, p, m.stages, barriers);
   produce_taps(w_map, p, m, barriers, kSlotBytes, [&](unsigned slot, unsigned full, const Tile& t, int block, int) {
     Place at = place_of(p, t.first);
     for (int i = 0; i < kTilePixels / kBox; ++i) {
@@ -179,6 +178,7 @@ extern "C" __global__ void __launch_bounds__(planes::kThreads, 1)
   }
   __syncthreads();
   let_next_kernel_begin();
+  if (threadIdx.x == 0) bring_weights_ahead(w_map, p, stages, barriers);
   if (threadIdx.x == 32) prefetch_weights(w_map, p);
   wait_for_previous_kernel();
   const Memory m = {base, stages, 0, 0};

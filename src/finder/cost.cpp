@@ -1,11 +1,14 @@
 #include "src/finder/cost.hpp"
 
+#include <algorithm>
+
 namespace faltung {
 
 double arithmetic_ceiling(const Problem& p, const Ceilings& c) {
   if (p.dtype == DType::f16) return c.f16_gflops;
   if (p.dtype == DType::bf16) return c.bf16_gflops;
-  return p.math == Math::f32 ? c.f32_gflops : c.tf32_gflops;
+  // An fp32 product is also three of two parts each on the matrix units.
+  return p.math == Math::f32 ? std::max(c.f32_gflops, c.tf32_gflops / 3) : c.tf32_gflops;
 }
 
 Roofline roofline(const Problem& p, const Ceilings& c) {

@@ -87,6 +87,7 @@ void DeviceProgram::run_convolution(const NetworkStep& step, const RunMemory& me
   options.workspace = memory.arena + step.workspace.offset;
   options.weights = work.packed.get();
   options.stream = stream.native;
+  options.weights_rest = true;  // since the network was loaded
   const std::byte* const from = address(step.reads[0], memory);
   std::byte* const to = address(step.write, memory);
   const std::byte* const residual = p.epilogue.residual ? address(step.reads[1], memory) : nullptr;

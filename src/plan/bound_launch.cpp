@@ -24,6 +24,7 @@ BoundLaunch::BoundLaunch(const Launch& launch, const jit::Session& session)
     std::copy(argument.bytes.begin(), argument.bytes.end(),
               image_.begin() + static_cast<std::ptrdiff_t>(begin));
     for (const auto& [at, address] : argument.addresses) patches_.push_back({begin + at, address.slot});
+    for (const auto& [at, slot] : argument.rests) rests_.push_back({begin + at, slot.place});
     for (const StepArgument::Map& map : argument.maps) {
       maps_.push_back(std::make_unique<Map>(begin + map.at, map.shape, map.address.slot));
       // What the copy engine cannot address shows here, not in a run.
@@ -52,6 +53,11 @@ void BoundLaunch::fill(Device& device, const Memory& memory, Arguments& to) cons
   for (const Patch& patch : patches_) {
     const std::byte* const address = memory.at(patch.slot);
     std::memcpy(to.bytes + patch.at, &address, sizeof address);
+  }
+  for (const Rest& rest : rests_) {
+    const bool is_weights = rest.of == Place::w || rest.of == Place::packed;
+    const int rests = memory.weights_rest && is_weights ? 1 : 0;
+    std::memcpy(to.bytes + rest.at, &rests, sizeof rests);
   }
   if (!maps_.empty()) {
     const std::lock_guard lock(mutex_);

@@ -44,6 +44,11 @@ class BoundLaunch {
     std::size_t at;
     Slot slot;
   };
+  // An int in the image that says whether what lies at a place is at rest.
+  struct Rest {
+    std::size_t at;
+    Place of;
+  };
   // A tensor map in the image, and those that were made of it for the last addresses.
   struct Map {
     static constexpr int kKept = 16;
@@ -64,6 +69,7 @@ class BoundLaunch {
   std::vector<std::byte> image_;
   std::vector<Part> parts_;
   std::vector<Patch> patches_;
+  std::vector<Rest> rests_;
   std::vector<std::unique_ptr<Map>> maps_;
   mutable std::mutex mutex_;  // of what the maps keep
 };

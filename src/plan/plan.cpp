@@ -209,6 +209,7 @@ void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
   if (bytes_.relu > 0) memory[Place::relu] = place(tensors.relu);
   if (bytes_.sums > 0) memory[Place::sums] = place(tensors.sums);
   memory[Place::workspace] = align(options.workspace);
+  memory.weights_rest = options.weights_rest && (weights != nullptr || recipe_.packed_bytes == 0);
   if (weights != nullptr) {
     memory[Place::packed] = align(weights->buffer().pointer);
   } else if (recipe_.packed_bytes > 0) {

@@ -13,6 +13,7 @@ void for_slots(Step& step, const Change& change) {
   for (StepArgument& argument : std::get<Launch>(step.work).arguments) {
     for (StepArgument::Member& member : argument.addresses) change(member.address.slot);
     for (StepArgument::Map& map : argument.maps) change(map.address.slot);
+    for (StepArgument::Rest& rest : argument.rests) change(rest.of);
   }
 }
 

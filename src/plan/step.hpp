@@ -38,6 +38,7 @@ struct Slot {
 // Where the places of one run begin; null where there is none.
 struct Memory {
   std::array<std::byte*, kPlaces> begin{};
+  bool weights_rest = false;  // w and packed: as RunOptions has it
   std::byte*& operator[](Place place) { return begin[static_cast<std::size_t>(place)]; }
   std::byte* operator[](Place place) const { return begin[static_cast<std::size_t>(place)]; }
   std::byte* at(const Slot& slot) const {
@@ -68,10 +69,16 @@ struct StepArgument {
     MapShape shape;
     Address address;
   };
+  // Where an int says whether what the kernel reads there is at rest: weights that a caller has said it of.
+  struct Rest {
+    std::size_t at;
+    Slot of;
+  };
   Kind kind;
   std::vector<std::byte> bytes;
   std::vector<Member> addresses;
   std::vector<Map> maps;
+  std::vector<Rest> rests = {};
 };
 inline StepArgument address(Slot slot, Access access) {
   return {StepArgument::Kind::address, std::vector<std::byte>(sizeof(void*)), {{0, {slot, access}}}, {}};

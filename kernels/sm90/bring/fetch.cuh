@@ -212,7 +212,7 @@ __device__ __forceinline__ void produce(const TensorMap&, const TensorMap& w_map
                                         const Memory& m, Barriers& barriers) {
   if (threadIdx.x == 0) {
     if constexpr (kResident) {
-      keep_weights(w_map, p, m.stages, barriers);
+      produce_weights(w_map, p, m.stages, barriers);
     } else {
       produce_taps(w_map, p, m, barriers, 0, [](unsigned, unsigned, const Tile&, int, int) {});
     }

@@ -9,6 +9,10 @@ __device__ __forceinline__ void produce_taps(const TensorMap& w_map, const Param
                                              Barriers& barriers, int bytes, LoadPixels load_pixels) {
   Ring<kSlots> slot;
   const Work work = work_of(p);
+  int ahead = weights_ahead(p);
+  if constexpr (kResident) {
+    if (ahead == 0) keep_weights(w_map, p, m.stages, barriers);
+  }
   for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
     const Tile t = locate(p, tile);
     const Span span = span_of(p, work, t);
@@ -16,9 +20,10 @@ __device__ __forceinline__ void produce_taps(const TensorMap& w_map, const Param
       for (int tap = 0; tap < kTaps; ++tap) {
         const unsigned full = smem_address(&barriers.slot_full[slot.place]);
         barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);
-        barrier_expect(full, bytes + (kResident ? 0 : kStageBytes * kParts));
+        const bool brings_weights = !kResident && --ahead < 0;
+        barrier_expect(full, bytes + (brings_weights ? kStageBytes * kParts : 0));
         load_pixels(m.slots + slot.place * kSlotStride, full, t, block, tap);
-        if constexpr (!kResident) {
+        if (brings_weights) {
           load_weights(m.stages + slot.place * kStageStride, w_map, full, p, block, 0, tap, t.k);
         }
         slot.advance();

@@ -7,7 +7,6 @@
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {
   if (threadIdx.x == 0) {
-    if constexpr (kResident) keep_weights(w_map, p, m.stages, barriers);
     produce_taps(w_map, p, m, barriers, kSlotBytes,
                  [&](unsigned slot, unsigned full, const Tile& t, int block, int) {
                    load_2d(slot, &x_map, full, t.c + block * kKBlock, t.first);

@@ -62,11 +62,41 @@ __device__ __forceinline__ void keep_weights(const TensorMap& w_map, const Param
   }
 }
 
+// Weights at rest need not wait for the kernel in front: so many fills of a block's first tile come before, all where
+// they stay.
+__device__ __forceinline__ int weights_ahead(const Params& p) {
+  if (kPhased || kVolume || p.weights_rest == 0) return 0;
+  if constexpr (kResident) return kStages;
+  const Work work = work_of(p);
+  const int fills = (work.end - work.first) * kTaps, room = kFlat ? kSlots : kStages;
+  return fills < room ? fills : room;
+}
+
+// By the thread that brings the pixels where both are expected by one barrier.
+__device__ __forceinline__ void bring_weights_ahead(const TensorMap& w_map, const Params& p, unsigned stages,
+                                                    Barriers& barriers) {
+  const int ahead = weights_ahead(p);
+  if (ahead == 0) return;
+  if constexpr (kResident) return keep_weights(w_map, p, stages, barriers);
+  const Work work = work_of(p);
+  const Tile t = locate(p, work.first_tile);
+  for (int i = 0; i < ahead; ++i) {
+    const unsigned full = smem_address(kFlat ? &barriers.slot_full[i] : &barriers.stage_full[i]);
+    if constexpr (kFlat) {
+      barrier_expect_beforehand(full, kStageBytes * kParts);
+    } else {
+      barrier_expect(full, kStageBytes * kParts);
+    }
+    load_weights(stages + i * kStageStride, w_map, full, p, work.first + i / kTaps, 0, i % kTaps, t.k);
+  }
+}
+
 // By a thread of its own: pixels that are prepared must come further ahead.
 __device__ __forceinline__ void produce_weights(const TensorMap& w_map, const Params& p, unsigned stages,
                                                 Barriers& barriers) {
+  int ahead = weights_ahead(p);
   if constexpr (kResident) {
-    keep_weights(w_map, p, stages, barriers);
+    if (ahead == 0) keep_weights(w_map, p, stages, barriers);
   } else {
     Ring<kStages> stage;
     const Work work = work_of(p);
@@ -77,9 +107,11 @@ __device__ __forceinline__ void produce_weights(const TensorMap& w_map, const Pa
       for (int block = span.first; block < span.end; ++block) {
         for (int tap = 0; tap < taps; ++tap) {
           const unsigned full = smem_address(&barriers.stage_full[stage.place]);
-          barrier_wait(smem_address(&barriers.stage_empty[stage.place]), stage.parity ^ 1);
-          barrier_expect(full, kStageBytes * kParts);
-          load_weights(stages + stage.place * kStageStride, w_map, full, p, block, t.phase, tap, t.k);
+          if (--ahead < 0) {
+            barrier_wait(smem_address(&barriers.stage_empty[stage.place]), stage.parity ^ 1);
+            barrier_expect(full, kStageBytes * kParts);
+            load_weights(stages + stage.place * kStageStride, w_map, full, p, block, t.phase, tap, t.k);
+          }
           stage.advance();
         }
       }
