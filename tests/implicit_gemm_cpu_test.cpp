@@ -47,6 +47,23 @@ TEST(ImplicitGemmCpu, PredictsNoMoreThanItsTilesReach) {
   }
 }
 
+// A choice takes no longer where there is more to compute: four million tiles of four sizes are four.
+TEST(ImplicitGemmCpu, PredictsByCountsOfTiles) {
+  const Algorithm& algorithm = find_algorithm("implicit_gemm_cpu");
+  const Target target{find_device("cpu")->info(), 2};
+  for (const char* direction : {"fwd:", "bwd_d:", "bwd_w:"}) {
+    for (const char* shape :
+         {"n4c256h1024w1024k128r1s1", "n4c256h1021w1023k128r3s3:st2:pad1", "n1c512h1w1000003k256r1s1"}) {
+      for (const char* layout : {":nchw", ":nhwc"}) {
+        const Problem p = parse_problem(std::string(direction) + shape + ":f32" + layout);
+        const std::size_t before = tile_times_asked();
+        const std::size_t candidates = algorithm.candidates(p, target).size();
+        EXPECT_LT(tile_times_asked() - before, 5000 * candidates) << to_string(p);
+      }
+    }
+  }
+}
+
 // Each item of images that are joined stages all of them: items beyond those that the threads need do so in
 // vain.
 TEST(ImplicitGemmCpu, StagesJoinedImagesNoMoreThanTheThreadsNeed) {

@@ -19,7 +19,7 @@ class NetworkRunner {
  public:
   struct Ways {
     std::set<std::string> off;  // passes
-    bool choose_layouts = true, fuse_chains = true, use_slices = true;
+    bool choose_layouts = true, fuse_chains = true, use_slices = true, use_strips = true;
   };
 
   network::Schedule schedule(network::Graph graph, const std::vector<network::Shape>& shapes,
@@ -30,7 +30,8 @@ class NetworkRunner {
     Request request;
     request.threads = 2;
     return {std::move(graph),
-            {engine_, request, weights_, Math::f32, ways.choose_layouts, ways.fuse_chains, ways.use_slices}};
+            {engine_, request, weights_, Math::f32, ways.choose_layouts, ways.fuse_chains, ways.use_slices,
+             true, true, ways.use_strips}};
   }
 
   // With an arena that is full of NaN before, and whose bytes beyond its end are watched.

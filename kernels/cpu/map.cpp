@@ -203,10 +203,17 @@ void compute(const MapCall& call, const MapPart& part, const std::byte* const* i
   const i64 strip_rows = std::max<i64>(1, kMapStrip / part.columns);
   const MapOperand& out = call.output;
   const i64 out_row = part.row_stride(out), out_stride = out.strides[static_cast<std::size_t>(last)];
+  // One instruction on what lies in rows needs no registers: a row is a strip, however long.
+  const auto lies = [&](const MapOperand& o) {
+    return o.element == MapElement::f32 && o.strides[static_cast<std::size_t>(last)] == 1;
+  };
+  const bool rows_are_strips = strip_rows == 1 && call.program.size() == 1 && lies(out) &&
+                               std::all_of(call.inputs.begin(), call.inputs.end(), lies);
+  const i64 strip_columns = rows_are_strips ? part.columns : kMapStrip;
   for (i64 row = 0; row < part.rows; row += strip_rows) {
     const i64 rows = std::min(strip_rows, part.rows - row);
-    for (i64 column = 0; column < part.columns; column += kMapStrip) {
-      const i64 columns = std::min(kMapStrip, part.columns - column), count = rows * columns;
+    for (i64 column = 0; column < part.columns; column += strip_columns) {
+      const i64 columns = std::min(strip_columns, part.columns - column), count = rows * columns;
       for (std::size_t i = 0; i < call.inputs.size(); ++i) {
         const MapOperand& o = call.inputs[i];
         const i64 row_stride = part.row_stride(o), stride = o.strides[static_cast<std::size_t>(last)];

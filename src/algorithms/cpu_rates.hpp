@@ -4,6 +4,7 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_CPU_RATES_HPP_
 #define FALTUNG_SRC_ALGORITHMS_CPU_RATES_HPP_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct TileTime {
 };
 // rows and vectors as of brgemm_kernel.
 TileTime tile_time(TileReads reads, int rows, int vectors);
+// How often this process asked for one, for the test that a cost model counts tiles and does not visit them.
+std::size_t tile_times_asked();
 
 // Nanoseconds of a multiply-add of vectors at the rate of the best tile.
 double vector_multiply_add_ns();

@@ -163,19 +163,22 @@ double ChannelLanes::waits_ns(int rows, int vectors) const {
 double ChannelLanes::work_ns() const {
   const double steps = static_cast<double>(taps() * t_.in_channels);
   const double cuts = static_cast<double>(reductions_.parts());
+  const auto tiles_ns = [&](i64 columns, int vectors) {
+    double ns = 0;
+    EvenSplit(columns, tile_.rows).each_size([&](i64 size, i64 count) {
+      const int rows = static_cast<int>(pairs_ ? 2 * size : size);
+      const TileTime time = tile_time(TileReads::strided, rows, vectors);
+      const double step = time.step + waits_ns(rows, vectors);
+      ns += static_cast<double>(count) * (steps * step + cuts * time.once) / (pairs_ ? 2 : 1);
+    });
+    return ns;
+  };
   double line = 0;  // the tiles of one output row, all channels
-  for (i64 panel = 0; panel < panels_; ++panel) {
-    const int vectors = panel_vectors(panel);
-    for (i64 part = 0; part < grid_.column_parts().parts(); ++part) {
-      const EvenSplit split(grid_.column_begin(part + 1) - grid_.column_begin(part), tile_.rows);
-      for (i64 tile = 0; tile < split.parts(); ++tile) {
-        const int rows = static_cast<int>(split.size(tile));
-        const TileTime time = tile_time(TileReads::strided, pairs_ ? 2 * rows : rows, vectors);
-        const double step = time.step + waits_ns(pairs_ ? 2 * rows : rows, vectors);
-        line += (steps * step + cuts * time.once) / (pairs_ ? 2 : 1);
-      }
-    }
-  }
+  grid_.each_column_count([&](i64 columns, i64 count) {
+    const double whole = panels_ > 1 ? tiles_ns(columns, tile_.vectors) : 0;
+    const double last = tiles_ns(columns, panel_vectors(panels_ - 1));
+    line += static_cast<double>(count) * (static_cast<double>(panels_ - 1) * whole + last);
+  });
   // A group's channels are a short run in each pixel.
   const double channels = static_cast<double>(pixel_);
   const double a_pixel =

@@ -49,6 +49,16 @@ class WorkGrid {
   std::int64_t column_begin(std::int64_t part) const {
     return std::min(columns_.begin(part) * unit_, all_columns_);
   }
+  // visit(columns, count) for the lengths of column parts: three at most.
+  template <class Visit>
+  void each_column_count(const Visit& visit) const {
+    const std::int64_t last = columns_.parts() - 1, rest = all_columns_ - column_begin(last);
+    columns_.each_size([&](std::int64_t units, std::int64_t count) {
+      if (units == columns_.size(last)) --count;
+      if (count > 0) visit(units * unit_, count);
+    });
+    visit(rest, std::int64_t{1});
+  }
   // Without the channels.
   std::int64_t pixel_items() const { return groups_ * images_.parts() * rows_.parts() * columns_.parts(); }
 

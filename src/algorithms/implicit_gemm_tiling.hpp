@@ -23,6 +23,12 @@ class EvenSplit {
   std::int64_t begin(std::int64_t part) const { return part * size_ + std::min(part, larger_); }
   std::int64_t size(std::int64_t part) const { return size_ + (part < larger_ ? 1 : 0); }
   std::int64_t largest() const { return size(0); }
+  // visit(size, count) for the sizes that parts have: two at most, however many parts there are.
+  template <class Visit>
+  void each_size(const Visit& visit) const {
+    if (larger_ > 0) visit(size_ + 1, larger_);
+    if (parts_ > larger_) visit(size_, parts_ - larger_);
+  }
 
  private:
   struct Parts {

@@ -54,6 +54,8 @@ void set_pool(Pool& pool, const Site& site, const Window& w, bool max) {
   pool.pad_right = w.after[2];
 }
 
+}  // namespace
+
 Problem forward_problem(const Lowering& lowering, const Node& node, Layout layout) {
   const Site site = lowering.site(node);
   const Shape &x = site.in(0).shape, &f = site.in(1).shape;
@@ -78,6 +80,18 @@ Problem forward_problem(const Lowering& lowering, const Node& node, Layout layou
   }
   return p;
 }
+
+ConvolutionWork Lowering::convolution(const Node& node, const Problem& problem, const Request& request) {
+  const std::shared_ptr<const PlanImpl> plan = settings_.engine.plan(problem, request);
+  ConvolutionWork work{plan, nullptr, nullptr, nullptr};
+  const Weights::Packed weights = settings_.weights.pack(graph_.at(node.inputs[1]).constant, plan);
+  work.packed = weights.packed, work.w = weights.w;
+  if (plan->problem().epilogue.bias)
+    work.bias = settings_.weights.bias(graph_.at(node.inputs[2]).constant, *plan);
+  return work;
+}
+
+namespace {
 
 // As the gradient of a convolution's input. Rows that no window reaches are as an input's that is larger than
 // the walk over it.
@@ -202,12 +216,8 @@ void lower_forward(Lowering& lowering, const Node& node) {
     lowering.site(node).decline("a bias that is not constant is not known");
   const Layout layout = image_layout(lowering, node);
   const Sliced sliced = choose_slices(lowering, node, layout);
-  const std::shared_ptr<const PlanImpl> plan = lowering.plan(sliced.problem);
-  ConvolutionWork work{plan, nullptr, nullptr, nullptr};
-  const Weights::Packed weights = lowering.settings().weights.pack(graph.at(node.inputs[1]).constant, plan);
-  work.packed = weights.packed, work.w = weights.w;
-  if (plan->problem().epilogue.bias)
-    work.bias = lowering.settings().weights.bias(graph.at(node.inputs[2]).constant, *plan);
+  ConvolutionWork work = lowering.convolution(node, sliced.problem, lowering.settings().request);
+  const std::shared_ptr<const PlanImpl> plan = work.plan;
   const auto read = [&](ValueId id, bool slice) {
     return slice ? lowering.read_slice(id, layout) : lowering.read(id, layout);
   };

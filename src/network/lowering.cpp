@@ -300,6 +300,8 @@ void Lowering::lower(std::size_t i) {
   if (const auto gate = gates_.find(i); gate != gates_.end()) return lower_gate(i, gate->second);
   if (const auto attention = attention_.find(i); attention != attention_.end())
     return lower_attention(i, attention->second);
+  if (const auto strips = strips_.find(i); strips != strips_.end()) return lower_strips(i, strips->second);
+  if (lower_average(node)) return;
   if (groups_[i] >= 0) {
     if (groups_[i] != static_cast<int>(i)) return;
     return lower_chain(*this, chain(i));
@@ -315,6 +317,7 @@ void Lowering::run() {
   if (settings_.use_slices) find_joins();
   if (settings_.fuse_gates && on_gpu()) find_gates();
   if (settings_.fuse_attention && on_gpu()) find_attention();
+  if (settings_.use_strips && !on_gpu()) find_strips();
   std::string lacking;
   int count = 0;
   constexpr int kMost = 100;

@@ -42,6 +42,7 @@ struct Draft {
   Layout layout = Layout::nchw;  // of the result; nchw too where it is no image
   ValueId value = kNone;         // of which the result is, or a part
   Ref value_at;                  // where that lies: in the buffer that is written
+  std::optional<Ref> averages;   // what a step of strips writes beside its result
 };
 
 class Lowering {
@@ -56,6 +57,7 @@ class Lowering {
     bool use_slices = true;      // of concatenations, else every part is copied
     bool fuse_gates = true;      // squeeze-excite, on a GPU, else its layers are steps
     bool fuse_attention = true;  // on a GPU, else its products and softmax are steps
+    bool use_strips = true;      // on the CPU, else every image between two computations is written whole
   };
   Lowering(const Graph& graph, const Settings& settings);
 
@@ -111,6 +113,8 @@ class Lowering {
   std::shared_ptr<const PlanImpl> plan(const Problem& problem);
   // The cost model's, or as measured, in nanoseconds; a large number where nothing computes it.
   std::int64_t cost(const Problem& problem);
+  // A forward convolution's plan, for the node's weights and bias.
+  ConvolutionWork convolution(const Node& node, const Problem& problem, const Request& request);
   // What a step is thought to take, in milliseconds; 0 where nothing is known.
   double predicted_ms(const Work& work);
   const Settings& settings() const { return settings_; }
@@ -131,8 +135,22 @@ class Lowering {
     ValueId image = kNone;
     int image_register = 0, second = -1, first = -1;
   };
+  // A convolution by strips (src/network/lower_strips.cpp), with the one before it: first; -1: nothing.
+  struct Strips {
+    int first = -1;
+    bool averages = false;  // the result's, over its pixels, are wanted too
+  };
+  struct Averages {
+    Ref parts;  // images, strips, channels
+    std::int64_t strips;
+  };
   void lower(std::size_t node);
   void choose_layouts();
+  void find_strips();
+  std::optional<Problem> strips_problem(const Node& node) const;
+  StripsWork::Kind strips_kind(const Node& node, const Node* first, const Problem& rows, StripsWork& work);
+  void lower_strips(std::size_t node, const Strips& strips);
+  bool lower_average(const Node& node);
   void write_into_joins();  // src/network/joins.cpp
   void find_joins();        // src/network/slices.cpp
   void find_gates();        // src/network/gates.cpp
@@ -157,7 +175,9 @@ class Lowering {
   std::vector<int> output_of_;         // by value: which of the network's outputs it is
   std::map<std::size_t, Gate> gates_;  // by the last node of the chain that is gated
   std::map<std::size_t, Attention> attention_;  // by the node whose result is written
-  std::set<std::size_t> absorbed_;  // nodes that a gate's or an attention's step computes before its last
+  std::map<std::size_t, Strips> strips_;        // by the node of the convolution
+  std::map<ValueId, Averages> averages_;        // by the value of which they are
+  std::set<std::size_t> absorbed_;              // nodes that another's step computes, before its last
   mutable std::map<ValueId, Array> decoded_;
   mutable std::vector<std::unique_ptr<Operand>> operands_;
   std::map<std::string, std::int64_t> costs_;
@@ -190,6 +210,8 @@ StridedOperand operand_at(Ref& ref, Type type, const Shape& strides);
 
 // Each throws Error(unsupported) for what it does not know.
 bool lower_convolution(Lowering& lowering, const Node& node);
+// A node "Conv" as a problem. Throws Error(unsupported) for what problems do not have.
+Problem forward_problem(const Lowering& lowering, const Node& node, Layout layout);
 bool lower_rows(Lowering& lowering, const Node& node);
 bool lower_movement(Lowering& lowering, const Node& node);
 bool lower_product(Lowering& lowering, const Node& node);

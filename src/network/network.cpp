@@ -171,6 +171,7 @@ NetworkReport NetworkPlanImpl::report() const {
     r.predicted_ms = step.predicted_ms;
     if (const auto* work = std::get_if<network::ConvolutionWork>(&step.work))
       r.problem = to_string(work->plan->problem());
+    if (const auto* work = std::get_if<network::StripsWork>(&step.work)) r.problem = to_string(work->problem);
     report.steps.push_back(std::move(r));
   }
   return report;

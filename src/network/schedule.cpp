@@ -39,6 +39,7 @@ std::vector<Life> lives_of(const Lowering& lowering) {
     const Draft& draft = lowering.drafts[s];
     for (const Ref& ref : draft.reads) lives[static_cast<std::size_t>(ref.buffer)].use(static_cast<int>(s));
     lives[static_cast<std::size_t>(draft.write.buffer)].use(static_cast<int>(s));
+    if (draft.averages) lives[static_cast<std::size_t>(draft.averages->buffer)].use(static_cast<int>(s));
   }
   return lives;
 }
@@ -96,6 +97,7 @@ void Schedule::place(Lowering& lowering) {
     const Draft& draft = lowering.drafts[s];
     for (const Ref& ref : draft.reads) use(ref, static_cast<int>(s));
     use(draft.write, static_cast<int>(s));
+    if (draft.averages) use(*draft.averages, static_cast<int>(s));
     workspaces.push_back(boxes.size());
     if (draft.workspace_bytes > 0)
       boxes.push_back({draft.workspace_bytes, static_cast<int>(s), static_cast<int>(s)});
@@ -114,6 +116,7 @@ void Schedule::place(Lowering& lowering) {
     step.work = std::move(draft.work);
     for (const Ref& ref : draft.reads) step.reads.push_back(place_of(ref));
     step.write = place_of(draft.write);
+    if (draft.averages) step.averages = place_of(*draft.averages);
     step.workspace_bytes = draft.workspace_bytes;
     if (draft.workspace_bytes > 0) step.workspace = {Place::In::arena, 0, memory_.offsets[workspaces[s]]};
     step.predicted_ms = lowering.predicted_ms(step.work);
@@ -155,7 +158,9 @@ void Schedule::run(std::span<const void* const> inputs, std::span<void* const> o
     before(s);
     const NetworkStep& step = steps_[s];
     for (std::size_t i = 0; i < step.reads.size(); ++i) reads[i] = address(step.reads[i]);
-    run_work(step.work, reads, result(s, outputs, arena), arena + step.workspace.offset, *parallel_);
+    run_work(step.work, reads, result(s, outputs, arena),
+             step.averages ? arena + step.averages->offset : nullptr, arena + step.workspace.offset,
+             *parallel_);
   }
   before(steps_.size());
 }

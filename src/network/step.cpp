@@ -25,25 +25,12 @@ void each_task(const Parallel& parallel, std::int64_t count, const Task& task) {
       count, [&](std::int64_t i, int) { task(i); }, grain);
 }
 
-void run_convolution(const ConvolutionWork& work, const std::byte* const* reads, std::byte* write,
-                     std::byte* workspace) {
-  const Problem& p = work.plan->problem();
-  RunOptions options;
-  options.workspace = workspace;
-  options.weights = work.packed.get();
-  const Tensors tensors = p.direction == Direction::forward
-                              ? Tensors::forward(reads[0], work.w.get(), write, work.bias.get(),
-                                                 p.epilogue.residual ? reads[1] : nullptr)
-                              : Tensors::backward_data(reads[0], work.w.get(), write);
-  work.plan->run(tensors, options);
-}
-
 }  // namespace
 
 const char* kind(const Work& work) {
   return std::visit(
       Overloaded{[](const ConvolutionWork& w) { return w.plan->kernel().c_str(); },
-                 [](const PoolWork&) { return "pool"; },
+                 [](const StripsWork&) { return "strips"; }, [](const PoolWork&) { return "pool"; },
                  [](const MapCall& c) { return c.program.empty() ? "copy" : "map"; },
                  [](const RowsCall& c) { return reduces(c.op) ? "reduce" : "normalize"; },
                  [](const TapsCall&) { return "interpolate"; }, [](const PickCall&) { return "pick"; },
@@ -52,12 +39,15 @@ const char* kind(const Work& work) {
       work);
 }
 
-void run_work(const Work& work, const std::byte* const* reads, std::byte* write, std::byte* workspace,
-              const Parallel& parallel) {
+void run_work(const Work& work, const std::byte* const* reads, std::byte* write, std::byte* averages,
+              std::byte* workspace, const Parallel& parallel) {
   const auto each = [&](std::int64_t count, const auto& task) { each_task(parallel, count, task); };
   std::visit(
       Overloaded{
           [&](const ConvolutionWork& w) { run_convolution(w, reads, write, workspace); },
+          [&](const StripsWork& w) {
+            run_strips(w, reads[0], write, reinterpret_cast<float*>(averages), workspace, parallel);
+          },
           [&](const PoolWork& w) {
             const ConvRows rows{reads[0], 0, 0, w.problem.p()};
             each(pool_rows(w.problem),

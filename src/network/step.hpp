@@ -6,6 +6,7 @@
 #define FALTUNG_SRC_NETWORK_STEP_HPP_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -16,16 +17,10 @@
 #include "kernels/cpu/rows.hpp"
 #include "src/network/attention.hpp"
 #include "src/network/gate.hpp"
+#include "src/network/strips.hpp"
 #include "src/plan/plan.hpp"
 
 namespace faltung::network {
-
-// Reads x and, where the epilogue has it, the residual.
-struct ConvolutionWork {
-  std::shared_ptr<const PlanImpl> plan;
-  std::shared_ptr<const PackedWeights> packed;
-  std::shared_ptr<const std::byte[]> w, bias;  // w: null where the packed weights are enough
-};
 
 // A pool alone: the problem's epilogue, over its convolution's result; in nhwc of slices.
 struct PoolWork {
@@ -33,8 +28,8 @@ struct PoolWork {
   PoolPitches pitches;
 };
 
-using Work = std::variant<ConvolutionWork, PoolWork, MapCall, RowsCall, TapsCall, PickCall, BestCall,
-                          ProductCall, GateCall, AttentionCall>;
+using Work = std::variant<ConvolutionWork, StripsWork, PoolWork, MapCall, RowsCall, TapsCall, PickCall,
+                          BestCall, ProductCall, GateCall, AttentionCall>;
 const char* kind(const Work& work);
 
 // Memory: of the arena, of a constant, or the caller's.
@@ -50,14 +45,15 @@ struct NetworkStep {
   Work work;
   std::vector<Place> reads;
   Place write;
+  std::optional<Place> averages;  // of strips
   std::size_t workspace_bytes = 0;
   Place workspace;
   double predicted_ms = 0;  // 0 where nothing is known
 };
 
-// reads: as many as the step has, and no more than kMapRegisters.
-void run_work(const Work& work, const std::byte* const* reads, std::byte* write, std::byte* workspace,
-              const Parallel& parallel);
+// reads: as many as the step has, and no more than kMapRegisters. averages: null where it has none.
+void run_work(const Work& work, const std::byte* const* reads, std::byte* write, std::byte* averages,
+              std::byte* workspace, const Parallel& parallel);
 
 }  // namespace faltung::network
 

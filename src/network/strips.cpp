@@ -1,0 +1,52 @@
+#include "src/network/strips.hpp"
+
+namespace faltung::network {
+namespace {
+
+using i64 = std::int64_t;
+
+// A strip's sums of each channel, times what makes averages of them.
+void add_up(const StripsWork& work, const RowsCall& sums, const std::byte* y, float* averages) {
+  const Problem& p = work.problem;
+  for (i64 task = 0; task < rows_tasks(sums); ++task)
+    rows_task(sums, reinterpret_cast<const float*>(y), averages, task);
+  const float share = 1.0f / static_cast<float>(p.p() * p.q());
+  for (i64 k = 0; k < p.k; ++k) averages[k] *= share;
+}
+
+}  // namespace
+
+void run_convolution(const ConvolutionWork& work, const std::byte* const* reads, std::byte* write,
+                     std::byte* workspace) {
+  const Problem& p = work.plan->problem();
+  RunOptions options;
+  options.workspace = workspace;
+  options.weights = work.packed.get();
+  const Tensors tensors = p.direction == Direction::forward
+                              ? Tensors::forward(reads[0], work.w.get(), write, work.bias.get(),
+                                                 p.epilogue.residual ? reads[1] : nullptr)
+                              : Tensors::backward_data(reads[0], work.w.get(), write);
+  work.plan->run(tensors, options);
+}
+
+void run_strips(const StripsWork& work, const std::byte* x, std::byte* write, float* averages,
+                std::byte* workspace, const Parallel& parallel) {
+  const auto count = static_cast<i64>(work.strips.size());
+  parallel.each(work.problem.n * count, [&](i64 index, int worker) {
+    const auto image = static_cast<std::size_t>(index / count);
+    const StripsWork::Strip& strip = work.strips[static_cast<std::size_t>(index % count)];
+    const StripsWork::Kind& kind = work.kinds[strip.kind];
+    std::byte* const between = workspace + static_cast<std::size_t>(worker) * work.worker_bytes();
+    std::byte* const scratch = between + work.between_bytes;
+    std::byte* const y = write + image * work.y_bytes + strip.y;
+    const std::byte* from = x + image * work.x_bytes + strip.x;
+    if (kind.first) {
+      run_convolution(*kind.first, &from, between, scratch);
+      from = between;
+    }
+    run_convolution(kind.second, &from, y, scratch);
+    if (averages != nullptr) add_up(work, kind.sums, y, averages + index * work.problem.k);
+  });
+}
+
+}  // namespace faltung::network
