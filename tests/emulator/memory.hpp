@@ -29,7 +29,7 @@ class Memory {
   std::string fault(u64 address, int bytes);
   // Of an address that a buffer holds. undefined: a bit for each byte that nobody wrote.
   u64 load(u64 address, int bytes, u32& undefined);
-  void store(u64 address, int bytes, u64 value);
+  void store(u64 address, int bytes, u64 value, u32 undefined = 0);
 
  private:
   struct Range {

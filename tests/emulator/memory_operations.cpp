@@ -168,7 +168,25 @@ void execute_local(Wave& wave, const Instruction& i) {
 struct Places {
   u64 address[kMostLanes];
   u64 inside = ~u64{0};  // lanes whose address a buffer's bounds allow
+  bool is_private = false;
 };
+
+// In a lane's own memory; v: none, or a register of offsets.
+void find_in_private(Wave& wave, const Instruction& i, const Operand& v, u64 begin, u64 offset,
+                     Places& places) {
+  const MemoryOperation& m = *i.memory;
+  const u32* const offsets = v.is_vector() ? wave.read_vector(v, 0, i) : nullptr;
+  if (offsets != nullptr) wave.must_be_defined(v, 0, wave.exec(), i);
+  const auto bytes = static_cast<u64>(wave.block.private_bytes);
+  places.is_private = true;
+  for (int lane = 0; lane < wave.lanes; ++lane) {
+    if ((wave.exec() >> lane & 1) == 0) continue;
+    const u32 at = static_cast<u32>(offset) + (offsets != nullptr ? offsets[lane] : 0);
+    if (at + u64{static_cast<u32>(m.bytes)} > bytes)
+      wave.fail(i, fmt::format("{} bytes at {} of {} in private memory", m.bytes, at, bytes));
+    places.address[lane] = begin + static_cast<u64>(lane) * bytes + at;
+  }
+}
 
 void find_in_buffer(Wave& wave, const Instruction& i, const MemoryOperation& m, Places& places) {
   const Operand& v = i.operands.at(1);
@@ -183,6 +201,10 @@ void find_in_buffer(Wave& wave, const Instruction& i, const MemoryOperation& m, 
   const u64 scalar = wave.read_defined(i.operands.at(3), Form::word, i);
   const bool indexed = i.has("idxen"), offset = i.has("offen");
   const auto constant = static_cast<u64>(i.value("offset"));
+  if ((descriptor[3] & kAddsLanes) != 0) {
+    if (scalar != 0) wave.fail(i, "adds a scalar to private memory, which the emulator has no meaning for");
+    return find_in_private(wave, i, offset ? v : Operand{}, base, constant, places);
+  }
   for (int lane = 0; lane < wave.lanes; ++lane) {
     if ((wave.exec() >> lane & 1) == 0) continue;
     u64 at = constant;
@@ -219,6 +241,11 @@ void execute_global(Wave& wave, const Instruction& i) {
   Places places;
   if (buffer) {
     find_in_buffer(wave, i, m, places);
+  } else if (m.space == Space::scratch) {
+    const Operand& scalar = i.operands.at(2);
+    const u64 offset = scalar.kind == Operand::Kind::none ? 0 : wave.read_defined(scalar, Form::word, i);
+    find_in_private(wave, i, i.operands.at(loads ? 1 : 0), wave.private_memory(),
+                    offset + static_cast<u64>(i.value("offset")), places);
   } else {
     find_in_memory(wave, i, i.operands.at(loads ? 1 : 0), i.operands.size() > 2 ? &i.operands[2] : nullptr,
                    places);
@@ -243,6 +270,7 @@ void execute_global(Wave& wave, const Instruction& i) {
       if (!memory.holds(address, m.bytes))
         wave.fail(i, fmt::format("lane {}: {}", lane, memory.fault(address, m.bytes)));
       for (const u64 line : {address / kLine, (address + static_cast<u64>(m.bytes) - 1) / kLine}) {
+        if (places.is_private) break;  // it lies in other lines than here
         if (std::find(lines, lines + touched, line) == lines + touched) lines[touched++] = line;
       }
     }
@@ -255,9 +283,9 @@ void execute_global(Wave& wave, const Instruction& i) {
         loaded.put(r, lane, value, unknown);
       } else if (inside) {
         const u32 value = given(wave, m, data.index + r, lane, unknown);
-        if (unknown != 0)
+        if (unknown != 0 && !places.is_private)  // a register is put there, and back, as it is
           wave.fail(i, fmt::format("stores v{} of lane {}, which nobody wrote", data.index + r, lane));
-        memory.store(at, bytes, value);
+        memory.store(at, bytes, value, unknown);
       }
     }
   }

@@ -75,8 +75,8 @@ std::map<std::string, MemoryOperation> make_table() {
     const char* name;
     Space space;
   };
-  for (const Prefix& p :
-       {Prefix{"global_", Space::global}, Prefix{"flat_", Space::flat}, Prefix{"buffer_", Space::buffer}}) {
+  for (const Prefix& p : {Prefix{"global_", Space::global}, Prefix{"flat_", Space::flat},
+                          Prefix{"buffer_", Space::buffer}, Prefix{"scratch_", Space::scratch}}) {
     for (const Size& s : kLoads) {
       for (const char* name : {s.early, s.later})
         all[std::string(p.name) + "load_" + name] = {p.space, Way::load, s.bytes, s.part};
