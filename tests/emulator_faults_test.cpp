@@ -18,6 +18,7 @@ std::shared_ptr<CodeObject> kernel_of(const std::vector<std::string>& lines,
                                       const std::string& chip = "gfx90a") {
   auto code = std::make_shared<CodeObject>();
   code->chip = chip, code->kernel = "a_test", code->local_bytes = 1024, code->image.resize(64);
+  code->private_bytes = 16;
   code->properties = 1 << 3, code->resources2 = 2 << 1;
   code->arguments = {{0, 8, "global_buffer"}}, code->argument_bytes = 8;
   for (const std::string& line : lines) {
@@ -92,6 +93,9 @@ TEST(EmulatorFaults, UninitialisedReads) {
   EXPECT_SAID("nobody wrote", after_begin({"global_load_dword v2, v7, s[2:3]"}));
   EXPECT_SAID("nobody wrote", after_begin({"ds_read_b32 v2, v1", "s_waitcnt lgkmcnt(0)",
                                            "global_store_dword v1, v2, s[2:3]"}));
+  EXPECT_SAID("nobody wrote",
+              after_begin({"scratch_store_dword off, v1, off", "scratch_load_dword v2, off, off offset:4",
+                           "s_waitcnt vmcnt(0)", "global_store_dword v1, v2, s[2:3]"}));
   EXPECT_SAID("nobody", after_begin({"v_cmp_gt_u32_e32 vcc, 5, v7", "s_and_saveexec_b64 s[4:5], vcc"}));
   // What does not depend on the undefined bits is defined; both products take the first of two scalars.
   const std::vector<std::string> pair = {"s_mov_b32 s4, 1.0", "v_mov_b32_e32 v4, v1", "v_mov_b32_e32 v5, v1"};
@@ -108,6 +112,8 @@ TEST(EmulatorFaults, AddressesOutside) {
   EXPECT_SAID("in no buffer", after_begin({"global_load_dword v2, v1, s[2:3] offset:256"}));
   EXPECT_SAID("cross the end", after_begin({"global_load_dwordx2 v[2:3], v1, s[2:3]"}));
   EXPECT_SAID("in local memory", after_begin({"ds_write_b32 v1, v1 offset:1024"}));
+  EXPECT_SAID("in private memory", after_begin({"scratch_store_dwordx2 off, v[0:1], off offset:12"}));
+  EXPECT_SAID("in private memory", after_begin({"scratch_load_dword v2, v1, off"}));
 }
 TEST(EmulatorFaults, Races) {
   const std::vector<std::string> exchange = {"v_lshlrev_b32_e32 v2, 2, v0",

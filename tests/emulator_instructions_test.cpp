@@ -332,6 +332,32 @@ TEST(EmulatorInstructions, BuffersReadZeroBeyondTheirEnd) {
   for (int lane = 0; lane < 32; ++lane) EXPECT_EQ(bench.wave.vector[1][lane], lane < 8 ? 5u : 0u);
 }
 
+// Each lane has its own, by the instructions for it and by a buffer that adds lanes.
+TEST(EmulatorInstructions, PrivateMemory) {
+  for (const bool buffer : {false, true}) {
+    Bench bench(buffer ? "gfx90a" : "gfx942");
+    constexpr int kBytes = 20;
+    std::vector<u8> data(64 * kBytes);
+    bench.memory.add(data.data(), data.size(), Memory::Content::undefined, "private memory");
+    bench.block.private_memory = reinterpret_cast<u64>(data.data()), bench.block.private_bytes = kBytes;
+    bench.scalar(0, bench.block.private_memory), bench.scalar(2, ~u32{0} | u64{kAddsLanes} << 32);
+    for (int lane = 0; lane < 64; ++lane) {
+      bench.vector(0, lane, static_cast<u64>(lane % 2 * 4), 1);
+      for (int r = 0; r < 2; ++r) bench.vector(4 + r, lane, static_cast<u64>(lane * 10 + r), 1);
+    }
+    bench.run(buffer ? "buffer_store_dwordx2 v[4:5], off, s[0:3], 0 offset:8"
+                     : "scratch_store_dwordx2 off, v[4:5], off offset:8");
+    bench.run(buffer ? "buffer_load_dword v6, v0, s[0:3], 0 offen offset:8"
+                     : "scratch_load_dword v6, v0, off offset:8");
+    bench.run(buffer ? "buffer_load_dword v7, off, s[0:3], 0 offset:16"
+                     : "scratch_load_dword v7, off, off offset:16");
+    bench.run("s_waitcnt vmcnt(0)");
+    for (u32 lane = 0; lane < 64; ++lane) EXPECT_EQ(bench.wave.vector[6][lane], lane * 10 + lane % 2);
+    EXPECT_EQ(bench.wave.undefined[6][0], 0u);
+    EXPECT_EQ(bench.wave.undefined[7][0], ~u64{0});  // nobody wrote there
+  }
+}
+
 TEST(EmulatorInstructions, LocalMemory) {
   Bench bench("gfx90a");
   for (int lane = 0; lane < 64; ++lane) {

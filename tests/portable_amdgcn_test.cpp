@@ -39,6 +39,7 @@ TEST_P(PortableAmdgcn, DefaultConfigsDoNotSpill) {
   Builder builder(device);
   const char* const problems[] = {"fwd:n32c64h56w56k64r3s3:pad1:f32:nchw:bias:residual:gelu",
                                   "fwd:n32c64h56w56k64r3s3:pad1:f16:nhwc:bias:relu:maxpool2",
+                                  "fwd:n8c64h56w56k64r3s3:pad1:f16:nchw:maxpool3s2p1",
                                   "bwd_d:n32c64h56w56k128r3s3:pad1:st2:bf16:nchw",
                                   "bwd_w:n32c64h56w56k64r3s3:pad1:f16:nhwc",
                                   "fwd:n1c3h224w224k32r5s5:st2:pad0.1.2.1:bf16:nchw:silu",

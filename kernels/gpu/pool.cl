@@ -1,8 +1,9 @@
 // Pooling as a step of its own, after a convolution that does not fuse it: a thread takes several results that lie
 // together, so that neighbours are read by few loads.
 //
-// NHWC: V channels of a pixel, by one load each, of slices of tensors of so many channels as the pitches say. NCHW: V results of a row. Where the stride is 2 and the rows are
-// aligned (F_WIDE_ROWS), what they read is an aligned run of 2 V pixels and one beside it; else each pixel by itself.
+// NHWC: V channels of a pixel, by one load each, of slices of tensors of so many channels as the pitches say. NCHW: V results
+// of a row. Where the stride is 2 and the rows are aligned (F_WIDE_ROWS: 1, or 2 where there is padding before them), what
+// they read is an aligned run of 2 V pixels and one beside it; else (0) each pixel by itself.
 // The host defines THREADS, V (1, 4; 8 of NHWC's 16-bit channels), F_WIDE_ROWS, and what convolution.h asks for.
 #include "kernels/gpu/convolution.h"
 
@@ -57,13 +58,13 @@ pool(F_INPUT(element_t, conv), F_OUTPUT(element_t, y), int from_pitch, int to_pi
       F_UNROLL
       for (int j = 0; j < 2 * V; j += 4) F_LOAD4(conv, row + first * 2 + j, pixels + 1 + j);
       const bool before = first > 0, behind = first * 2 + 2 * V < z.q;
-      pixels[0] = before && z.pool_pad_left == 1 ? F_LOAD(conv, row + first * 2 - 1) : NOTHING;
-      pixels[2 * V + 1] = behind && z.pool_pad_left == 0 && POOL_W == 3 ? F_LOAD(conv, row + first * 2 + 2 * V) : NOTHING;
+      pixels[0] = before && F_WIDE_ROWS == 2 ? F_LOAD(conv, row + first * 2 - 1) : NOTHING;
+      pixels[2 * V + 1] = behind && F_WIDE_ROWS == 1 && POOL_W == 3 ? F_LOAD(conv, row + first * 2 + 2 * V) : NOTHING;
       F_UNROLL
       for (int j = 0; j < V; ++j) {
         F_UNROLL
         for (int u = 0; u < POOL_W; ++u) {
-          const float value = z.pool_pad_left == 1 ? pixels[2 * j + u] : pixels[2 * j + u + 1];
+          const float value = pixels[2 * j + u + 2 - F_WIDE_ROWS];  // places that compilers know stay in registers
           JOIN(pooled[j], value);
         }
       }

@@ -24,9 +24,10 @@ Step pool_step(const Problem& p, Slot conv, Slot y, PoolPitches pitches, const D
   // Results a thread, and whether a row's loads may be vectors: see the kernel.
   const Pool& pool = p.epilogue.pool;
   const bool nchw = p.layout == Layout::nchw, halves = size_of(p.dtype) == 2;
-  const bool wide_rows =
+  const bool has_wide_rows =
       nchw && pool.stride_w == 2 && p.q() % 8 == 0 &&
       ((pool.size_w == 2 && pool.pad_left == 0) || (pool.size_w == 3 && pool.pad_left <= 1));
+  const std::int64_t wide_rows = has_wide_rows ? 1 + pool.pad_left : 0;
   const auto whole = [&](std::int64_t by) {
     return p.k % by == 0 && pitches.from % by == 0 && pitches.to % by == 0;
   };
@@ -35,7 +36,7 @@ Step pool_step(const Problem& p, Slot conv, Slot y, PoolPitches pitches, const D
       nchw ? p.n * p.k * p.y_h() * ((p.y_w() + v - 1) / v) : y_shape(p).elements() / v;
   const gpu::Constants constants = gpu::constants(p, {{"THREADS", std::to_string(kThreads)},
                                                       {"V", std::to_string(v)},
-                                                      {"F_WIDE_ROWS", wide_rows ? "1" : "0"}});
+                                                      {"F_WIDE_ROWS", std::to_string(wide_rows)}});
   LaunchShape shape = gpu::one_dimension(threads, kThreads);
   shape.overlaps_previous = device.has("sm_90");
   return launch("pool", gpu::source(device, "pool", "pool.cl", "pool", constants), shape,

@@ -181,12 +181,6 @@ std::shared_ptr<CodeObject> load_code_object(const std::string& file, const std:
   object->scalar_registers = number(".sgpr_count");
   object->spilled_registers = number(".vgpr_spill_count");
 
-  if (object->private_bytes > 0) {
-    throw Error(Status::unsupported,
-                fmt::format("kernel {} for {} has {} bytes of private memory, which the emulator has not",
-                            kernel, chip, object->private_bytes));
-  }
-
   object->base = reinterpret_cast<u64>(elf.image.data());
   elf.relocate(object->base);
   const std::vector<Symbol> symbols = elf.symbols();

@@ -82,13 +82,17 @@ void begin(Wave& wave, const CodeObject& code, const LaunchShape& shape, const L
       wave.scalar_undefined[next] = 0;
     }
   };
-  // Scalars that the user of a kernel sets, each where its bit says so: the packet and the arguments alone
-  // are given a meaning.
+  // Scalars that the user of a kernel sets, each where its bit says so: private memory as a buffer, the
+  // packet and the arguments alone are given a meaning.
   constexpr int kSizes[] = {4, 2, 2, 2, 2, 2, 1};
-  constexpr int kPacket = 1, kArguments = 3;
+  constexpr int kPrivate = 0, kPacket = 1, kArguments = 3;
+  const bool has_private_buffer = (code.properties >> kPrivate & 1) != 0;
   for (int bit = 0; bit < 7; ++bit) {
     if ((code.properties >> bit & 1) == 0) continue;
-    if (bit == kArguments) {
+    if (bit == kPrivate) {
+      put(wave.block.private_memory | u64{1} << 63, 2);  // swizzled
+      put(~u32{0} | u64{kAddsLanes} << 32, 2);
+    } else if (bit == kArguments) {
       put(reinterpret_cast<u64>(launched.arguments.data()), 2);
     } else if (bit == kPacket) {
       put(reinterpret_cast<u64>(launched.packet.data()), 2);
@@ -105,6 +109,8 @@ void begin(Wave& wave, const CodeObject& code, const LaunchShape& shape, const L
     for (int axis = 0; axis < 3; ++axis) {
       if ((code.resources2 >> (7 + axis) & 1) != 0) put(block.id[axis], 1);
     }
+    const bool has_private = (code.resources2 & 1) != 0;
+    if (has_private && has_private_buffer) put(wave.private_memory() - block.private_memory, 1);
   }
   const unsigned x = shape.block[0], y = shape.block[1], threads = x * y * shape.block[2];
   const int ids = 1 + static_cast<int>(code.resources2 >> 11 & 3);
@@ -135,12 +141,24 @@ class Runner {
       : code_(code), block_(block), random_(seed), most_instructions_(most_instructions) {
     const unsigned threads = shape.block[0] * shape.block[1] * shape.block[2];
     const auto lanes = static_cast<unsigned>(code.lanes);
+    private_memory_.resize((threads + lanes - 1) / lanes * lanes *
+                           static_cast<std::size_t>(code.private_bytes));
+    block.private_memory = reinterpret_cast<u64>(private_memory_.data());
+    block.private_bytes = code.private_bytes;
+    if (!private_memory_.empty())
+      block.memory.add(private_memory_.data(), private_memory_.size(), Memory::Content::undefined,
+                       "private memory");
     for (unsigned w = 0; w * lanes < threads; ++w) {
       waves_.push_back(std::make_unique<Wave>(block, static_cast<int>(w), code.lanes));
       begin(*waves_.back(), code, shape, launched);
     }
     block.counts.waves += waves_.size(), block.counts.blocks += 1;
   }
+  ~Runner() {
+    if (!private_memory_.empty()) block_.memory.remove(private_memory_.data());
+  }
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
 
   void run() {
     for (;;) {
@@ -192,6 +210,7 @@ class Runner {
   Block& block_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Wave>> waves_;
+  std::vector<u8> private_memory_;
   const u64 most_instructions_;
   u64 executed_ = 0;
 };

@@ -62,11 +62,12 @@ u64 Memory::load(u64 address, int bytes, u32& undefined) {
   return value;
 }
 
-void Memory::store(u64 address, int bytes, u64 value) {
+void Memory::store(u64 address, int bytes, u64 value, u32 undefined) {
   std::memcpy(reinterpret_cast<void*>(address), &value, static_cast<std::size_t>(bytes));
   Range* const range = find(address);
   if (!range->undefined.empty()) {
-    std::fill_n(range->undefined.begin() + static_cast<std::ptrdiff_t>(address - range->begin), bytes, u8{0});
+    u8* const known = range->undefined.data() + (address - range->begin);
+    for (int i = 0; i < bytes; ++i) known[i] = undefined >> i & 1;
   }
 }
 

@@ -29,7 +29,7 @@ class Memory {
   std::string fault(u64 address, int bytes);
   // Of an address that a buffer holds. undefined: a bit for each byte that nobody wrote.
   u64 load(u64 address, int bytes, u32& undefined);
-  void store(u64 address, int bytes, u64 value);
+  void store(u64 address, int bytes, u64 value, u32 undefined = 0);
 
  private:
   struct Range {
@@ -59,12 +59,13 @@ class LocalMemory {
     const u32 end = address + static_cast<u32>(bytes);
     for (u32 half = address / 2; half * 2 < end; ++half) {
       Shadow& s = shadows_[half];
+      if (!writes && s.read == tag(wave)) continue;  // as before: others cannot have written since
       if (others_wrote(s, wave) || (writes && others_read(s, wave))) return false;
       if (writes) {
-        s.written = written_by(wave);
+        s.written = tag(wave);
       } else {
-        s.readers = (s.reads == epoch_ ? s.readers : 0) | u32{1} << wave;
-        s.reads = epoch_;
+        s.readers = (s.read / kWaves == epoch_ ? s.readers : 0) | u32{1} << wave;
+        s.read = tag(wave);
       }
     }
     return true;
@@ -104,12 +105,12 @@ class LocalMemory {
 
  private:
   struct Shadow {
-    u32 written = 0;             // the epoch of the newest, and the wave that did
-    u32 reads = 0, readers = 0;  // the epoch of the newest; a bit for each wave
-    u32 defined = 0;             // the block that did
+    u32 written = 0, read = 0;  // the newest: its epoch, and the wave
+    u32 readers = 0;            // of that epoch, a bit for each wave
+    u32 defined = 0;            // the block that did
   };
   static constexpr u32 kWaves = 32;
-  u32 written_by(int wave) const { return epoch_ * kWaves + static_cast<u32>(wave); }
+  u32 tag(int wave) const { return epoch_ * kWaves + static_cast<u32>(wave); }
   // A bit for each of `bytes` bytes from the address on that lies in these two.
   static u32 bytes_of_half(u32 half, u32 address, int bytes) {
     const u32 both = half * 2 >= address ? u32{3} << (half * 2 - address) : u32{3} >> (address - half * 2);
@@ -120,10 +121,10 @@ class LocalMemory {
            static_cast<u32>(bytes) <= static_cast<u32>(bytes_) - address;
   }
   bool others_wrote(const Shadow& s, int wave) const {
-    return s.written / kWaves == epoch_ && s.written != written_by(wave);
+    return s.written / kWaves == epoch_ && s.written != tag(wave);
   }
   bool others_read(const Shadow& s, int wave) const {
-    return s.reads == epoch_ && (s.readers & ~(u32{1} << wave)) != 0;
+    return s.read / kWaves == epoch_ && (s.readers & ~(u32{1} << wave)) != 0;
   }
   int bytes_ = 0;
   u32 epoch_ = 0, block_ = 0;

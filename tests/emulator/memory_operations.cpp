@@ -1,6 +1,5 @@
-// Loads and stores: which there are, and what they do.
+// What loads and stores do.
 #include <algorithm>
-#include <map>
 
 #include <fmt/core.h>
 
@@ -9,123 +8,6 @@
 
 namespace faltung::emulator {
 namespace {
-
-// A size as chips until gfx10 and from gfx11 on spell it.
-struct Size {
-  const char *early, *later;
-  int bytes;
-  Part part;
-};
-constexpr Size kLoads[] = {
-    {"dword", "b32", 4, Part::whole},
-    {"dwordx2", "b64", 8, Part::whole},
-    {"dwordx3", "b96", 12, Part::whole},
-    {"dwordx4", "b128", 16, Part::whole},
-    {"ubyte", "u8", 1, Part::zero_extended},
-    {"sbyte", "i8", 1, Part::sign_extended},
-    {"ushort", "u16", 2, Part::zero_extended},
-    {"sshort", "i16", 2, Part::sign_extended},
-    {"short_d16", "d16_b16", 2, Part::low_half},
-    {"short_d16_hi", "d16_hi_b16", 2, Part::high_half},
-};
-constexpr Size kStores[] = {
-    {"dword", "b32", 4, Part::whole},
-    {"dwordx2", "b64", 8, Part::whole},
-    {"dwordx3", "b96", 12, Part::whole},
-    {"dwordx4", "b128", 16, Part::whole},
-    {"byte", "b8", 1, Part::low_half},
-    {"short", "b16", 2, Part::low_half},
-    {"short_d16_hi", "d16_hi_b16", 2, Part::high_half},
-};
-// Of local memory the sizes have one spelling, but for halves.
-constexpr Size kLocalLoads[] = {
-    {"b32", "b32", 4, Part::whole},
-    {"b64", "b64", 8, Part::whole},
-    {"b96", "b96", 12, Part::whole},
-    {"b128", "b128", 16, Part::whole},
-    {"u8", "u8", 1, Part::zero_extended},
-    {"i8", "i8", 1, Part::sign_extended},
-    {"u16", "u16", 2, Part::zero_extended},
-    {"i16", "i16", 2, Part::sign_extended},
-    {"u16_d16", "u16_d16", 2, Part::low_half},
-    {"u16_d16_hi", "u16_d16_hi", 2, Part::high_half},
-};
-constexpr Size kLocalStores[] = {
-    {"b32", "b32", 4, Part::whole},
-    {"b64", "b64", 8, Part::whole},
-    {"b96", "b96", 12, Part::whole},
-    {"b128", "b128", 16, Part::whole},
-    {"b8", "b8", 1, Part::low_half},
-    {"b16", "b16", 2, Part::low_half},
-    {"b16_d16_hi", "b16_d16_hi", 2, Part::high_half},
-};
-struct ConstantSize {
-  const char* name;
-  int bytes;
-  Part part;
-};
-constexpr ConstantSize kConstants[] = {
-    {"dword", 4, Part::whole},       {"dwordx2", 8, Part::whole},    {"dwordx3", 12, Part::whole},
-    {"dwordx4", 16, Part::whole},    {"dwordx8", 32, Part::whole},   {"dwordx16", 64, Part::whole},
-    {"b32", 4, Part::whole},         {"b64", 8, Part::whole},        {"b96", 12, Part::whole},
-    {"b128", 16, Part::whole},       {"b256", 32, Part::whole},      {"b512", 64, Part::whole},
-    {"u8", 1, Part::zero_extended},  {"i8", 1, Part::sign_extended}, {"u16", 2, Part::zero_extended},
-    {"i16", 2, Part::sign_extended},
-};
-
-std::map<std::string, MemoryOperation> make_table() {
-  std::map<std::string, MemoryOperation> all;
-  struct Prefix {
-    const char* name;
-    Space space;
-  };
-  for (const Prefix& p :
-       {Prefix{"global_", Space::global}, Prefix{"flat_", Space::flat}, Prefix{"buffer_", Space::buffer}}) {
-    for (const Size& s : kLoads) {
-      for (const char* name : {s.early, s.later})
-        all[std::string(p.name) + "load_" + name] = {p.space, Way::load, s.bytes, s.part};
-    }
-    for (const Size& s : kStores) {
-      for (const char* name : {s.early, s.later})
-        all[std::string(p.name) + "store_" + name] = {p.space, Way::store, s.bytes, s.part};
-    }
-  }
-  for (const Size& s : kLocalLoads) {
-    for (const char* verb : {"ds_read_", "ds_load_"})
-      all[verb + std::string(s.early)] = {Space::local, Way::load, s.bytes, s.part};
-  }
-  for (const Size& s : kLocalStores) {
-    for (const char* verb : {"ds_write_", "ds_store_"})
-      all[verb + std::string(s.early)] = {Space::local, Way::store, s.bytes, s.part};
-  }
-  for (const int bytes : {4, 8}) {
-    const std::string size = bytes == 4 ? "b32" : "b64";
-    const MemoryOperation load{Space::local, Way::load, bytes, Part::whole, 2, bytes};
-    MemoryOperation far = load;
-    far.stride = 64 * bytes;
-    for (const auto& [name, operation] :
-         std::map<std::string, MemoryOperation>{{"ds_read2_" + size, load},
-                                                {"ds_load_2addr_" + size, load},
-                                                {"ds_read2st64_" + size, far},
-                                                {"ds_load_2addr_stride64_" + size, far}}) {
-      all[name] = operation;
-    }
-    MemoryOperation store = load, far_store = far;
-    store.way = far_store.way = Way::store;
-    for (const auto& [name, operation] :
-         std::map<std::string, MemoryOperation>{{"ds_write2_" + size, store},
-                                                {"ds_store_2addr_" + size, store},
-                                                {"ds_write2st64_" + size, far_store},
-                                                {"ds_store_2addr_stride64_" + size, far_store}}) {
-      all[name] = operation;
-    }
-  }
-  for (const ConstantSize& s : kConstants) {
-    all[std::string("s_load_") + s.name] = {Space::constants, Way::load, s.bytes, s.part};
-    all[std::string("s_buffer_load_") + s.name] = {Space::buffer_constants, Way::load, s.bytes, s.part};
-  }
-  return all;
-}
 
 u32 extended(u32 value, int bytes, Part part) {
   if (part != Part::sign_extended) return value;
@@ -217,6 +99,54 @@ void execute_constants(Wave& wave, const Instruction& i) {
   wave.block.counts.constants += 1;
 }
 
+// One place of an instruction on local memory, of all lanes. Neighbouring lanes often ask for the same words,
+// which are loaded once.
+void access_local(Wave& wave, const Instruction& i, const u32* from, u32 offset, int first) {
+  const MemoryOperation& m = *i.memory;
+  const bool loads = m.way == Way::load;
+  const u64 exec = wave.exec();
+  const int registers = registers_of(m), bytes = std::min(4, m.bytes);
+  LocalMemory& local = wave.block.local;
+  Loaded loaded(wave, m, first);
+  u32 addresses[kMostLanes];
+  std::size_t active = 0;
+  u64 word[4] = {};
+  u32 unknown[4] = {};
+  for (int lane = 0; lane < wave.lanes; ++lane) {
+    if ((exec >> lane & 1) == 0) continue;
+    const u32 at = from[lane] + offset;
+    const bool is_known = loads && active > 0 && addresses[active - 1] == at;
+    addresses[active++] = at;
+    if (!is_known) {
+      if (m.bytes >= 4 && at % 4 != 0)
+        wave.fail(i, fmt::format("address {} in local memory is no multiple of 4", at));
+      if (!local.access(at, m.bytes, wave.number, !loads))
+        wave.fail(i, local.fault(at, m.bytes, wave.number, !loads));
+    }
+    for (int r = 0; r < registers; ++r) {
+      const u32 place = at + static_cast<u32>(4 * r);
+      if (loads) {
+        if (!is_known) word[r] = local.load(place, bytes, unknown[r]);
+        loaded.put(r, lane, word[r], unknown[r]);
+      } else {
+        const u32 value = given(wave, m, first + r, lane, unknown[r]);
+        local.store(place, bytes, value, unknown[r]);
+      }
+    }
+  }
+  if (loads) loaded.finish();
+  for (int r = 0; r < registers; ++r) wave.settle_vector(first + r, i);
+  Counts& counts = wave.block.counts;
+  const LocalCost cost = local_cost({addresses, active}, m.bytes);
+  counts.local_cycles += static_cast<u64>(cost.cycles);
+  counts.conflicts += static_cast<u64>(cost.cycles - cost.least);
+  if (cost.least > 0) {
+    const auto ways = static_cast<u64>((cost.cycles + cost.least - 1) / cost.least);
+    counts.most_ways = std::max(counts.most_ways, ways);
+  }
+  counts.local_bytes += active * static_cast<u64>(m.bytes);
+}
+
 void execute_local(Wave& wave, const Instruction& i) {
   const MemoryOperation& m = *i.memory;
   const bool loads = m.way == Way::load;
@@ -224,46 +154,11 @@ void execute_local(Wave& wave, const Instruction& i) {
   u32 from[kMostLanes];  // before what is loaded takes their place
   std::copy_n(wave.read_vector(address, 0, i), kMostLanes, from);
   wave.must_be_defined(address, 0, wave.exec(), i);
-  LocalMemory& local = wave.block.local;
   for (int place = 0; place < m.places; ++place) {
-    const u32 offset = m.places == 1
-                           ? static_cast<u32>(i.value("offset"))
-                           : static_cast<u32>(i.value(place == 0 ? "offset0" : "offset1") * m.stride);
+    const i64 offset =
+        m.places == 1 ? i.value("offset") : i.value(place == 0 ? "offset0" : "offset1") * m.stride;
     const Operand& data = i.operands.at(loads ? 0 : static_cast<std::size_t>(1 + place));
-    const int first = data.index + (loads ? place * registers_of(m) : 0);
-    Loaded loaded(wave, m, first);
-    u32 addresses[kMostLanes];
-    int active = 0;
-    for (int lane = 0; lane < wave.lanes; ++lane) {
-      if ((wave.exec() >> lane & 1) == 0) continue;
-      const u32 at = from[lane] + offset;
-      addresses[active++] = at;
-      if (m.bytes >= 4 && at % 4 != 0)
-        wave.fail(i, fmt::format("address {} in local memory is no multiple of 4", at));
-      if (!local.access(at, m.bytes, wave.number, !loads))
-        wave.fail(i, local.fault(at, m.bytes, wave.number, !loads));
-      for (int r = 0; r < registers_of(m); ++r) {
-        const int bytes = std::min(4, m.bytes);
-        u32 unknown = 0;
-        if (loads) {
-          const u64 value = local.load(at + static_cast<u32>(4 * r), bytes, unknown);
-          loaded.put(r, lane, value, unknown);
-        } else {
-          const u32 value = given(wave, m, first + r, lane, unknown);
-          local.store(at + static_cast<u32>(4 * r), bytes, value, unknown);
-        }
-      }
-    }
-    if (loads) loaded.finish();
-    for (int r = 0; r < registers_of(m); ++r) wave.settle_vector(first + r, i);
-    const LocalCost cost = local_cost({addresses, static_cast<std::size_t>(active)}, m.bytes);
-    wave.block.counts.local_cycles += static_cast<u64>(cost.cycles);
-    wave.block.counts.conflicts += static_cast<u64>(cost.cycles - cost.least);
-    if (cost.least > 0) {
-      const auto ways = static_cast<u64>((cost.cycles + cost.least - 1) / cost.least);
-      wave.block.counts.most_ways = std::max(wave.block.counts.most_ways, ways);
-    }
-    wave.block.counts.local_bytes += static_cast<u64>(active * m.bytes);
+    access_local(wave, i, from, static_cast<u32>(offset), data.index + (loads ? place * registers_of(m) : 0));
   }
   wave.issue(Counter::local, loads ? &i.operands.at(0) : nullptr, m.places * registers_of(m), !loads);
   wave.block.counts.local += 1;
@@ -273,7 +168,25 @@ void execute_local(Wave& wave, const Instruction& i) {
 struct Places {
   u64 address[kMostLanes];
   u64 inside = ~u64{0};  // lanes whose address a buffer's bounds allow
+  bool is_private = false;
 };
+
+// In a lane's own memory; v: none, or a register of offsets.
+void find_in_private(Wave& wave, const Instruction& i, const Operand& v, u64 begin, u64 offset,
+                     Places& places) {
+  const MemoryOperation& m = *i.memory;
+  const u32* const offsets = v.is_vector() ? wave.read_vector(v, 0, i) : nullptr;
+  if (offsets != nullptr) wave.must_be_defined(v, 0, wave.exec(), i);
+  const auto bytes = static_cast<u64>(wave.block.private_bytes);
+  places.is_private = true;
+  for (int lane = 0; lane < wave.lanes; ++lane) {
+    if ((wave.exec() >> lane & 1) == 0) continue;
+    const u32 at = static_cast<u32>(offset) + (offsets != nullptr ? offsets[lane] : 0);
+    if (at + u64{static_cast<u32>(m.bytes)} > bytes)
+      wave.fail(i, fmt::format("{} bytes at {} of {} in private memory", m.bytes, at, bytes));
+    places.address[lane] = begin + static_cast<u64>(lane) * bytes + at;
+  }
+}
 
 void find_in_buffer(Wave& wave, const Instruction& i, const MemoryOperation& m, Places& places) {
   const Operand& v = i.operands.at(1);
@@ -288,6 +201,10 @@ void find_in_buffer(Wave& wave, const Instruction& i, const MemoryOperation& m, 
   const u64 scalar = wave.read_defined(i.operands.at(3), Form::word, i);
   const bool indexed = i.has("idxen"), offset = i.has("offen");
   const auto constant = static_cast<u64>(i.value("offset"));
+  if ((descriptor[3] & kAddsLanes) != 0) {
+    if (scalar != 0) wave.fail(i, "adds a scalar to private memory, which the emulator has no meaning for");
+    return find_in_private(wave, i, offset ? v : Operand{}, base, constant, places);
+  }
   for (int lane = 0; lane < wave.lanes; ++lane) {
     if ((wave.exec() >> lane & 1) == 0) continue;
     u64 at = constant;
@@ -324,6 +241,11 @@ void execute_global(Wave& wave, const Instruction& i) {
   Places places;
   if (buffer) {
     find_in_buffer(wave, i, m, places);
+  } else if (m.space == Space::scratch) {
+    const Operand& scalar = i.operands.at(2);
+    const u64 offset = scalar.kind == Operand::Kind::none ? 0 : wave.read_defined(scalar, Form::word, i);
+    find_in_private(wave, i, i.operands.at(loads ? 1 : 0), wave.private_memory(),
+                    offset + static_cast<u64>(i.value("offset")), places);
   } else {
     find_in_memory(wave, i, i.operands.at(loads ? 1 : 0), i.operands.size() > 2 ? &i.operands[2] : nullptr,
                    places);
@@ -348,6 +270,7 @@ void execute_global(Wave& wave, const Instruction& i) {
       if (!memory.holds(address, m.bytes))
         wave.fail(i, fmt::format("lane {}: {}", lane, memory.fault(address, m.bytes)));
       for (const u64 line : {address / kLine, (address + static_cast<u64>(m.bytes) - 1) / kLine}) {
+        if (places.is_private) break;  // it lies in other lines than here
         if (std::find(lines, lines + touched, line) == lines + touched) lines[touched++] = line;
       }
     }
@@ -360,9 +283,9 @@ void execute_global(Wave& wave, const Instruction& i) {
         loaded.put(r, lane, value, unknown);
       } else if (inside) {
         const u32 value = given(wave, m, data.index + r, lane, unknown);
-        if (unknown != 0)
+        if (unknown != 0 && !places.is_private)  // a register is put there, and back, as it is
           wave.fail(i, fmt::format("stores v{} of lane {}, which nobody wrote", data.index + r, lane));
-        memory.store(at, bytes, value);
+        memory.store(at, bytes, value, unknown);
       }
     }
   }
@@ -378,12 +301,6 @@ void execute_global(Wave& wave, const Instruction& i) {
 }
 
 }  // namespace
-
-const MemoryOperation* find_memory_operation(const std::string& name) {
-  static const std::map<std::string, MemoryOperation> all = make_table();
-  const auto found = all.find(name);
-  return found == all.end() ? nullptr : &found->second;
-}
 
 void execute_memory(Wave& wave, const Instruction& i) {
   switch (i.memory->space) {

@@ -21,6 +21,10 @@ Wave::Wave(Block& block, int number, int lanes) : block(block), number(number), 
   std::fill(std::begin(scalar_undefined), std::end(scalar_undefined), ~0u);
 }
 
+u64 Wave::private_memory() const {
+  return block.private_memory + static_cast<u64>(number * lanes * block.private_bytes);
+}
+
 void Wave::set_mask(int index, u64 value, u64 undefined_lanes) {
   scalar[index] = static_cast<u32>(value), scalar_undefined[index] = static_cast<u32>(undefined_lanes);
   if (lanes < 64) return;

@@ -43,6 +43,7 @@ class Wave {
   enum class State : u8 { runs, waits, ended } state = State::runs;
   u64 first_exec = 0;  // the lanes that it began with
 
+  u64 private_memory() const;  // of its first lane
   u64 all_lanes() const { return lanes == 64 ? ~u64{0} : (u64{1} << lanes) - 1; }
   u64 exec() const { return mask(kExec) & all_lanes(); }
   u64 mask(int index) const { return scalar[index] | (lanes == 64 ? u64{scalar[index + 1]} << 32 : 0); }
@@ -106,7 +107,12 @@ struct Block {
   unsigned id[3] = {};
   const std::vector<Instruction>* program = nullptr;
   const std::map<u64, std::size_t>* places = nullptr;  // of addresses in the program
+  u64 private_memory = 0;                              // of its waves in turn, lane by lane
+  int private_bytes = 0;                               // of a lane
 };
+
+// Of a buffer's descriptor: each lane has memory of its own behind the address.
+inline constexpr u32 kAddsLanes = 1u << 23;
 
 void execute(Wave& wave, const Instruction& i);
 void execute_vector(Wave& wave, const Instruction& i);
