@@ -20,7 +20,7 @@ MOST_CHANNELS = 1 << 15
 COUNTERS = 1 << 16
 _HERE = pathlib.Path(__file__).parent
 _NAMES = {"_norm.cu": ("statistics", "normalize", "reduce", "apply"),
-          "_group.cu": ("row_statistics", "row_normalize", "plane_statistics", "plane_normalize"), "_gate.cu": ("gate",)}
+          "_group.cu": ("row_statistics", "row_normalize", "plane_statistics", "plane_normalize"), "_excite.cu": ("squeeze", "excite")}
 
 
 def _nvrtc():
