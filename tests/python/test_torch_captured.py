@@ -95,7 +95,7 @@ def test_pytorch_makes_graphs_of_it(autocast, fuses, monkeypatch):
                 plain(x)
         launched.clear()
         model = torch.cuda.make_graphed_callables(model, (x.clone(),))
-        assert len(launched) == 4 * fuses  # three times, and captured
+        assert (len(launched) >= 4) == fuses  # three times, and captured; once more, where they are tried
         optimizers = [torch.optim.SGD(module.parameters(), 0.1) for module in (model, plain)]
         for given in (x, others, x):
             for module, optimizer in zip((model, plain), optimizers):
