@@ -58,6 +58,7 @@ def main():
     parser.add_argument("--shared", action="store_true", help="all processes on the first GPU, through gloo: gradients are compared, nothing is timed")
     parser.add_argument("--compared", type=int, default=8, help="images of each GPU whose gradients are compared")
     options = parser.parse_args()
+    options.compared = min(options.compared, options.batch)
     rank, world = int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"])
     on_cuda = options.device == "cuda"
     device = f"cuda:{0 if options.shared else rank}" if on_cuda else "cpu"

@@ -201,12 +201,18 @@ def ready(options, model, x, run=None, **how):
 
 
 def compile_model(options):
+    import faltung.torch  # noqa: F401
+    beside.measure_alone()
     model, x, error = in_f16(options)
     with torch.no_grad():
         compiled, took = ready(options, copy.deepcopy(model), x, backend=options.backend, mode=options.mode)
-        before, after = timed([lambda: model(x), compiled], options.device)
-        print(f"compile {options.model} {options.layout} by {options.backend} {options.mode}: {before:.3f} -> {after:.3f} ms, "
-              f"{before / after:.2f} times as fast; error {error(compiled()):.1e}; ready after {took:.1f} s")
+        stage(f"{options.model} by {options.backend} is ready after {took:.1f} s")
+        with beside.turn():
+            before, after = timed([lambda: model(x), compiled], options.device)
+            print(f"compile {options.model} {options.layout} by {options.backend} {options.mode}: {before:.3f} -> {after:.3f} ms, "
+                  f"{before / after:.2f} times as fast; error {error(compiled()):.1e}; ready after {took:.1f} s", flush=True)
+            if options.rows:
+                print_kernels(compiled, f"{options.model} by {options.backend}")
 
 
 def compile_beside(options):

@@ -39,6 +39,16 @@ static unsigned atomicInc(unsigned* at, unsigned most) {
   return old;
 }
 
+// All threads of a block are in it.
+static float __shfl_xor_sync(unsigned, float v, int mask) {
+  static float given[1024];
+  given[threadIdx.x] = v;
+  __syncthreads();
+  const float other = given[threadIdx.x ^ mask];
+  __syncthreads();
+  return other;
+}
+
 static float from_bits(unsigned short u) {
   const unsigned wide = (unsigned)u << 16;
   float f;

@@ -1,5 +1,5 @@
-"""Squeeze and excite, and group norm with its activation, as torch.compile computes them: the gate's kernel on the CPU, where they are put
-into a graph, and on CUDA what they compute."""
+"""Squeeze and excite, and group norm with its activation, as torch.compile computes them: excite's kernels on the CPU, where they are
+put into a graph, and on CUDA what they compute."""
 import ctypes
 
 import pytest
@@ -9,22 +9,21 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 import cuda_on_cpu  # noqa: E402
-from faltung.torch import _backend, _gate, _islands  # noqa: E402
+from faltung.torch import _backend, _excite, _islands  # noqa: E402
 
 ops = torch.ops.faltung
 HOST = """
-extern "C" void gate_(Int gx, Int gy, const Vector* x, const Vector* down, const unsigned short* down_bias, const unsigned short* up,
-                      const unsigned short* up_bias, unsigned short* y, float* partial, unsigned* counters, const Int* s) {
-  launch(gx, gy, kThreads, [=] {
-    gate(x, down, down_bias, up, up_bias, y, partial, counters, s[0], s[1], s[2], s[3], s[4], s[5], s[6]);
-  });
+extern "C" void both(Int gx, Int gy, const Vector* x, const Vector* down, const unsigned short* down_bias, const unsigned short* up,
+                     const unsigned short* up_bias, Vector* y, float* hidden, float* partial, unsigned* counters, const Int* s) {
+  launch(gx, gy, kThreads, [=] { squeeze(x, down, down_bias, hidden, partial, counters, s[0], s[1], s[2], s[3], s[4], s[5]); });
+  launch(gx, gy, kThreads, [=] { excite(x, hidden, up, up_bias, y, s[0], s[1], s[2], s[3], s[4], s[5], s[6]); });
 }
 """
 
 
 @pytest.fixture(scope="module")
 def on_cpu(tmp_path_factory):
-    return cuda_on_cpu.libraries(tmp_path_factory.mktemp("gate"), "_gate.cu", HOST)
+    return cuda_on_cpu.libraries(tmp_path_factory.mktemp("excite"), "_excite.cu", HOST)
 
 
 def tensors(shape, squeezed, has_bias=True, device="cpu", dtype=torch.bfloat16):
@@ -36,7 +35,7 @@ def tensors(shape, squeezed, has_bias=True, device="cpu", dtype=torch.bfloat16):
 
 
 def exact(given, word, gate):
-    return _gate.composed(*(None if t is None else t.double() for t in given), word, gate)
+    return _excite.composed(*(None if t is None else t.double() for t in given), word, gate)
 
 
 # Blocks of all channels and of some, one chunk of rows and several, fewer rows than threads beside each other.
@@ -49,28 +48,28 @@ def test_arithmetic_is_pytorchs(on_cpu):
         torch.manual_seed(i)
         word, gate = ("silu", "sigmoid") if i % 2 else ("relu", "hardsigmoid")
         given = tensors(shape, squeezed, i % 3 > 0)
-        (grid, sizes) = _gate.cut(shape, 1 + 5 * (i % 2))
+        (grid, sizes) = _excite.cut(shape, 1 + 5 * (i % 2))
         rows, channels, chunks, chunk, beside = sizes
-        y, partial = torch.empty(shape[0], channels, 1, 1, dtype=torch.bfloat16), torch.full((grid[1] * channels,), float("nan"))
+        y, (hidden, partial) = torch.empty_like(given[0]), (torch.full((n,), float("nan")) for n in (shape[0] * squeezed, grid[1] * channels))
         counters = torch.zeros(shape[0], dtype=torch.int32)
         all_sizes = torch.tensor([rows, channels, squeezed, chunks, chunk, beside, int(gate == "hardsigmoid")])
-        on_cpu(word).gate_(*map(ctypes.c_longlong, grid), *(ctypes.c_void_p(0 if t is None else t.data_ptr()) for t in (
-            *given, y, partial, counters, all_sizes)))
+        on_cpu(word).both(*map(ctypes.c_longlong, grid), *(ctypes.c_void_p(0 if t is None else t.data_ptr()) for t in (
+            *given, y, hidden, partial, counters, all_sizes)))
         right = exact(given, word, gate)
-        assert not counters.any() and not partial.isnan().any()
+        assert not counters.any() and not partial.isnan().any() and not hidden.isnan().any()
         assert ((y.double() - right).abs() <= right.abs() * 2 ** -8 + 2e-5).all(), (shape, (y.double() - right).abs().max())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA here")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_the_gate_on_the_device(dtype):
+def test_excited_channels_on_the_device(dtype):
     for i, (shape, squeezed) in enumerate([*SHAPES, ((32, 144, 65, 65), 6), ((32, 32, 130, 130), 8), ((32, 1248, 9, 9), 52)]):
         torch.manual_seed(i)
         word, gate = ("silu", "sigmoid") if i % 2 else ("relu", "hardsigmoid")
         given = tensors(shape, squeezed, i % 3 > 0, "cuda", dtype)
         right = exact(given, word, gate)
         for _ in range(2):
-            y = ops.gate(*given, word, gate)
+            y = ops.excite(*given, word, gate)
             assert ((y.double() - right).abs() <= right.abs() * (2 ** -8 if dtype is torch.bfloat16 else 2 ** -11) + 2e-5).all(), shape
 
 
@@ -104,6 +103,27 @@ class Computed(Excited):
         return x * self.gate(self.up(hidden))
 
 
+class InTurn(Excited):
+    """As torchvision has it, the gate first."""
+
+    def forward(self, x):
+        return torch.mul(self.gate(self.up(F.silu(self.down(x.mean((2, 3), keepdim=True))))), x)
+
+
+class OfAnother(Excited):
+    """What is scaled is not what the mean is of."""
+
+    def forward(self, x):
+        return (x + 1) * self.gate(self.up(F.silu(self.down(x.mean((2, 3), keepdim=True)))))
+
+
+class InPlace(Excited):
+    def forward(self, x):
+        y = x + 1
+        y *= self.gate(self.up(F.silu(self.down(y.mean((2, 3), keepdim=True)))))
+        return y
+
+
 class Normed(nn.Module):
     def __init__(self):
         super().__init__()
@@ -129,7 +149,8 @@ def compiled(model, x):
 
 
 @pytest.mark.parametrize("make,wanted", [
-    (Excited, ["gate"]), (lambda: Excited(F.hardsigmoid), ["gate"]), (Torchvisions, ["gate"]), (Reread, []), (Computed, []),
+    (Excited, ["excite"]), (lambda: Excited(F.hardsigmoid), ["excite"]), (Torchvisions, ["excite"]), (InTurn, ["excite"]),
+    (Reread, []), (OfAnother, []), (InPlace, []), (Computed, []),
     (lambda: Excited(torch.tanh), []), (Normed, ["group_norm"] * 2)], ids=str)
 def test_where_they_are_put(make, wanted):
     torch.manual_seed(1)
@@ -147,7 +168,7 @@ def test_where_they_are_put(make, wanted):
 def test_they_are_operators_like_any_other():
     torch.manual_seed(1)
     given = tensors((2, 16, 5, 4), 4)
-    torch.library.opcheck(ops.gate.default, (*given, "silu", "sigmoid"))
+    torch.library.opcheck(ops.excite.default, (*given, "silu", "sigmoid"))
     x, weight = given[0], torch.rand(16).bfloat16()
     for layout in (torch.contiguous_format, torch.channels_last):
         torch.library.opcheck(ops.group_norm.default, (x.contiguous(memory_format=layout), 4, weight, None, 1e-5, "silu"))
@@ -161,6 +182,6 @@ def test_what_is_faster_is_measured():
     from faltung.torch import _choice
     _choice._known.clear()
     given = tensors((2, 16, 5, 4), 4)
-    assert _choice.is_faster("gate", (*given, "silu", "sigmoid")) in (True, False)
+    assert _choice.is_faster("excite", (*given, "silu", "sigmoid")) in (True, False)
     assert _choice.is_faster("group_norm", (given[0], 4, torch.rand(16), None, 1e-5, "silu")) in (True, False)
     assert len(_choice._known) == 2

@@ -213,6 +213,38 @@ def test_a_launch_gives_the_driver_what_it_was_given(tmp_path):
     assert told[:-2] == "0x1000 3 5 1 512 1 1 0 0x4d -9 0.125000".split() and told[-2] == told[-1]
 
 
+class InDouble(StandIn):
+    """Rounded once; factors: of what is returned."""
+
+    def __init__(self, rows, channels, word, factors=(1, 1, 1, 1)):
+        super().__init__(word)
+        self.sizes, self.dtype, self.factors = (rows, channels), torch.float16, factors
+
+    def forward(self, x, weight, bias, mean, variance, *rest):
+        running = mean.double(), variance.double()
+        y, save = super().forward(x.double(), weight.double(), bias.double(), *running, *rest)
+        mean.copy_(running[0]), variance.copy_(running[1])
+        return (y * self.factors[0]).to(x.dtype), save
+
+    def backward(self, dy, x, save, weight):
+        found = super().backward(dy.double(), x.double(), save, weight.double())
+        return [(t * factor).to(dtype) for t, factor, dtype in zip(found, self.factors[1:], (x.dtype, torch.float32, torch.float32))]
+
+
+@pytest.mark.parametrize("word", ["", "relu", "silu"])
+def test_what_agrees_is_found_whatever_the_numbers(word):
+    """Of two rows, too, whose gradient of x is what rounding leaves of it."""
+    with torch.no_grad():
+        for seed in range(60):
+            torch.manual_seed(seed)
+            for rows, channels in ((2, 8), (301, 24)):
+                made = InDouble(rows, channels, word)
+                assert _norm_kernels.agrees(made, torch.device("cpu")), (seed, rows, made.far)
+        for wrong in range(4):
+            factors = [1.0 + 0.02 * (i == wrong) for i in range(4)]
+            assert not _norm_kernels.agrees(InDouble(301, 24, word, factors), torch.device("cpu")), factors
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("word", ["", "relu", "silu"])
@@ -222,4 +254,4 @@ def test_kernels_agree_on_the_device(dtype, word):
     for rows, channels in ((50176, 64), (3136, 2048), (1003, 144), (301, 24), (2, 8)):
         launches = _norm_kernels.Launches(made, device, dtype, word, rows, channels)
         with torch.no_grad():
-            assert _norm_kernels.agrees(launches), launches.far
+            assert _norm_kernels.agrees(launches, device), launches.far

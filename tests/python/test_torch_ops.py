@@ -13,6 +13,8 @@ import torch.nn.functional as F  # noqa: E402
 import faltung  # noqa: E402
 import faltung.torch as ft  # noqa: E402
 from reference import SHAPES, TRANSPOSED, shapes_of  # noqa: E402
+from faltung._geometry import FAMILIES  # noqa: E402
+from faltung.torch import _run  # noqa: E402
 from faltung.torch._activations import activation_of  # noqa: E402
 
 ops = torch.ops.faltung
@@ -164,6 +166,28 @@ def test_memory_formats_are_torchs(device):
     wide = torch.empty(2, 3, 7, 18, device=device)[..., ::2].copy_(x)
     for view in (odd, wide):
         torch.testing.assert_close(ops.conv2d(view, w, b, *geometry).cpu(), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_images_of_one_pixel(transposed, dimensions, groups, device, monkeypatch):
+    """Both layouts are one then: kernels read rows of channels, in all passes, and strides are PyTorch's."""
+    name, made = f"conv{'_transpose' * transposed}{dimensions}d", {}
+    monkeypatch.setattr(_run, "_plans", made)
+    ones = (1,) * dimensions
+    x, w, b = (integers(seed, shape, device=device).requires_grad_() for seed, shape in (
+        (1, (4, 12, *ones)), (2, (12, 10, *ones) if transposed else (20, 12 // groups, *ones)), (3, (10 * groups if transposed else 20,))))
+    geometry = [[1] * dimensions, [0] * dimensions, [1] * dimensions, groups] + [[0] * dimensions] * transposed
+    by_torch = getattr(F, name)(x, w, b, 1, 0, 0, groups) if transposed else getattr(F, name)(x, w, b, groups=groups)
+    y = getattr(ops, name)(x, w, b, *geometry)
+    assert torch.equal(y, by_torch) and y.stride() == by_torch.stride()
+    for own, theirs in zip(*(torch.autograd.grad(z, (x, w, b), torch.ones_like(z)) for z in (y, by_torch))):
+        assert torch.equal(own, theirs)
+    assert len(made) == 3 and all(":nhwc" in plan.problem for plan in made.values())
+    padded = _run.geometry_of(FAMILIES[1], (1, 1), padding=1)
+    assert not _run.is_flat(torch.Size((1, 4, 1, 1)), torch.Size((8, 4, 1, 1)), padded)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -447,7 +471,6 @@ def test_an_old_torch_is_refused():
 
 def test_a_thousand_shapes_do_not_grow(monkeypatch):
     """What is remembered of shapes is bounded; here the bound is low."""
-    from faltung.torch import _run
     monkeypatch.setattr(_run, "MOST_PLANS", 50)
     monkeypatch.setattr(_run, "_plans", {})
     w = torch.ones(2, 2, 1, 1)

@@ -124,3 +124,15 @@ def test_results_lie_as_what_they_are_of(dtype):
     x = torch.empty(2, 16, 5, 6, dtype=dtype).to(memory_format=torch.channels_last)
     y = _norm_kernels.Launches(Made, x.device, dtype, "silu", 60, 16)._empty_like(x)
     assert (y.shape, y.stride(), y.dtype, y.device) == (x.shape, x.stride(), x.dtype, x.device) and y.data_ptr() != x.data_ptr()
+
+
+def test_gradients_have_their_weights_strides(monkeypatch):
+    """Of filters of one pixel, too, whose strides say what their memory does not: others are copied into the parameter's."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Conv2d(16, 8, 1))
+    model, x = model.to(memory_format=torch.channels_last), torch.randn(4, 8, 6, 6).to(memory_format=torch.channels_last)
+    for module in model[0], model[4]:
+        module.weight.data = module.weight.as_strided(module.weight.shape, (module.in_channels, 1, *[module.in_channels] * 2)).data
+    fused(monkeypatch, model, x, True)
+    for parameter, gradient in zip(model.parameters(), torch.autograd.grad(loss(model(x)), list(model.parameters()))):
+        assert gradient.stride() == parameter.stride()

@@ -1,12 +1,15 @@
 """Squeeze and excite, and group norm with its activation, in a compiled graph where no gradient is needed."""
+import operator
+
 import torch
 import torch.nn.functional as F
 
-from . import _choice, _gate, _norm_kernels
+from . import _choice, _excite, _norm_kernels
 from ._chain import Chain, argument
 
 _MEANS = (torch.mean, "mean")
 _GATES = {torch.sigmoid: "sigmoid", "sigmoid": "sigmoid", F.hardsigmoid: "hardsigmoid"}
+_PRODUCTS = (operator.mul, torch.mul, "mul")
 _DTYPES = (torch.float16, torch.bfloat16)
 
 
@@ -46,15 +49,19 @@ def _is_layer(user, last, value, is_given):
             and value(w).shape[2:] == (1, 1) and value(w).dtype is value(user).dtype)
 
 
+def _is_product(user, last, x):
+    return user.target in _PRODUCTS and not user.kwargs and user.args in ((x, last), (last, x))
+
+
 def _is_read(x, device_types):
     return (x is not None and x.device.type in device_types and x.dtype in _DTYPES and x.dim() == 4
             and all(isinstance(n, int) and n > 0 for n in x.shape))
 
 
-def _gate_of(node, value, is_given, device_types):
-    """(the nodes, the operator's arguments) of a gate that begins with a mean, or None."""
+def _excite_of(node, value, is_given, device_types):
+    """(the nodes, the operator's arguments) of channels that are scaled by what begins with their mean, or None."""
     x = argument(node, 0, "input")
-    if not _is_mean_of_pixels(node, value) or not _is_read(value(x), device_types) or _gate.cut(value(x).shape, 1) is None:
+    if not _is_mean_of_pixels(node, value) or not _is_read(value(x), device_types) or _excite.cut(value(x).shape, 1) is None:
         return None
     if value(node).dtype is not value(x).dtype or not value(x).is_contiguous(memory_format=torch.channels_last):
         return None
@@ -67,8 +74,10 @@ def _gate_of(node, value, is_given, device_types):
         if not word:
             return None
         layers.append(word)
+    if not chain.take(lambda user: _is_product(user, chain.last, x) or None):
+        return None
     first, activation, second, gate = layers
-    if value(second).shape[1] != value(x).shape[1] or value(first).shape[1] > _gate.MOST_SQUEEZED:
+    if value(second).shape[1] != value(x).shape[1] or value(first).shape[1] > _excite.MOST_SQUEEZED:
         return None
     tensors = [argument(layer, i, name) for layer in (first, second) for i, name in ((1, "weight"), (2, "bias"))]
     return chain.nodes, (x, *tensors, activation, gate)
@@ -89,7 +98,7 @@ def _group_of(node, value, is_given, device_types):
 def replace(graph, value, is_given, is_measured, device_types=("cuda",)):
     """Puts faltung's operators there, if is_measured where they are faster than PyTorch's; returns how many."""
     count = 0
-    for find, name in ((_gate_of, "gate"), (_group_of, "group_norm")):
+    for find, name in ((_excite_of, "excite"), (_group_of, "group_norm")):
         for node in list(graph.graph.nodes):
             found = find(node, value, is_given, device_types)
             if found is None:

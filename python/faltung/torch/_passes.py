@@ -40,6 +40,8 @@ class Passes:
             dx = ours[INPUT_GRAD](dy, w, x.shape, *self.geometry)
         if needs_w and WEIGHT_GRAD in who:
             dw = ours[WEIGHT_GRAD](dy, x, w.shape, *self.geometry)
+            if is_unseen and dw.stride() != w.stride() and dw.is_contiguous() and w.is_contiguous():
+                dw = dw.as_strided(w.shape, w.stride())  # the same memory, or it is copied to become the parameter's gradient
         mask = [needs_x and dx is None, needs_w and dw is None, False]
         if any(mask):
             theirs = torch.ops.aten.convolution_backward.default(dy, x, w, None, *self.torchs, mask)
