@@ -136,6 +136,15 @@ F_DEVICE F_RESULTS multiply(const uint4* a, const uint4* b, F_RESULTS d) {
 #define RESULT_COLUMNS 1
 #endif
 
+#define LEFT_PLACE(tile, lane, i) ((tile)*16 + LEFT_ROW(lane, i))
+#define RESULT_PLACE(tile, lane, i) ((tile)*16 + RESULT_ROW(lane, i))
+#define LEFT_CHUNK(lane, i) LANE_CHUNK(lane, i)
+#define RIGHT_CHUNK(lane, i) LANE_CHUNK(lane, i)
+#define RESULT_COLUMN(lane, i) RIGHT_COLUMN(lane, i)
+#define F_READ(from) (from)
+#define TURNED_CHANNEL(chunk, channel) (channel)
+#define F_COPIES 0
+
 // A lane's value that is computed once and kept in a register: compilers would compute it again in a loop.
 #define F_KEEP(value) __asm__("" : "+v"(value))
 
