@@ -182,6 +182,10 @@ F_DEVICE element_t load_element_of(buffer_t from, u32 at, u32 tile) {
 #endif
 }
 F_DEVICE element_t load_element(buffer_t from, u32 at) { return load_element_of(from, at, 0); }
+// The j-th from `first` on.
+F_DEVICE element_t load_neighbour(buffer_t from, index_t first, int j, int wanted) {
+  return load_element(from, wanted ? (u32)(first + j) * (u32)sizeof(element_t) : F_NOWHERE);
+}
 // A chunk of elements that were brought one by one.
 F_DEVICE uint4 chunk_of(const element_t* e) {
 #ifdef DTYPE_f32

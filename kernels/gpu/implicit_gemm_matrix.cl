@@ -242,20 +242,24 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
       nowhere |= first + READ_CHUNK(i) < in_chunks ? 0 : F_NOWHERE;
 #endif
 #if GATHER
+      element_t chunk[CHUNK];
+#if ROWS
+      // Of the chunk's elements those of the filter's row and the image's.
+      const int row_begin = row_begins[i] + step, left = max(-row_begin, 0);
+      const int right = min(IN_W * IN_C - row_begin, IN_GROUP - step);
+      const u32 length = nowhere != 0 ? 0 : (u32)max(right - left, 0);
+      F_UNROLL
+      for (int j = 0; j < CHUNK; ++j) chunk[j] = load_neighbour(tensor, begin + step, j, (u32)(j - left) < length);
+#else
       // What is added for a channel is not held to the tensor's end: behind the last channel it stays there.
       const u32 pixel = (u32)begin * sizeof(element_t) | nowhere;
-      element_t chunk[CHUNK];
       F_UNROLL
       for (int j = 0; j < CHUNK; ++j) {
         const u32 to_channel = (u32)(min(step + j, IN_GROUP - 1) * IN_CHANNEL_STRIDE) * sizeof(element_t);
         const u32 behind = WHOLE ? 0 : (u32)(IN_GROUP - 1 - step - j) & F_NOWHERE;
-#if ROWS  // a row may begin before the tensor does
-        const u32 outside = (u32)(row_begins[i] + step + j) < (u32)(IN_W * IN_C) ? behind | nowhere : F_NOWHERE;
-        chunk[j] = load_element(tensor, ((u32)begin * (u32)sizeof(element_t) + to_channel) | outside);
-#else
         chunk[j] = load_element_of(tensor, pixel | behind, to_channel);
-#endif
       }
+#endif
       next_pixels[i] = chunk_of(chunk);
 #elif F_COPIES
       copy_chunk(to_pixels + OWN_CHUNK(i) * BP + TURNED(OWN_CHUNK(i), OWN_PIXEL(i)), tensor,

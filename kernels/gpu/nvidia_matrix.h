@@ -65,7 +65,10 @@ F_DEVICE void copy_chunk(F_LOCAL uint4* to, buffer_t from, u32 at, u32 tile) {
 F_DEVICE element_t load_element_of(buffer_t from, u32 at, u32 tile) {
   return load_or_zero(from.begin + (at + tile), at < from.bytes);
 }
-F_DEVICE element_t load_element(buffer_t from, u32 at) { return load_element_of(from, at, 0); }
+// The j-th from `first` on.
+F_DEVICE element_t load_neighbour(buffer_t from, index_t first, int j, int wanted) {
+  return load_or_zero(from.begin + (i64)first * (int)sizeof(element_t) + j * (int)sizeof(element_t), wanted);
+}
 F_DEVICE uint4 chunk_of(const element_t* e) {
 #ifdef DTYPE_f32
   return (uint4)(F_BITS(e[0]), F_BITS(e[1]), F_BITS(e[2]), F_BITS(e[3]));

@@ -324,7 +324,7 @@ class NvptxCompiler : public OfflineCompiler {
     const std::string command =
         clang_ + " -target nvptx64-nvidia-cuda -Xclang -target-cpu -Xclang " + chip_ +
         " -Xclang -target-feature -Xclang +ptx78 -x cl -cl-std=CL1.2 -D__OPENCL_VERSION__=120"
-        " -Xclang -mlink-builtin-bitcode -Xclang " +
+        " -D__NV_CL_C_VERSION=120 -Xclang -mlink-builtin-bitcode -Xclang " +
         kLibrary + options + " -O3 -S -o " + folder + "/kernel.ptx " + folder +
         "/kernel.cl && ptxas -arch=" + chip_ + " -v -o " + folder + "/kernel.o " + folder + "/kernel.ptx";
     const auto begin = std::chrono::steady_clock::now();
