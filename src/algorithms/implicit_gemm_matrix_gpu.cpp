@@ -33,9 +33,9 @@ constexpr Unit kUnits[] = {{"mfma", 64, 8, 2, 8, 32, 1, 72},
 // A block's pixels and channels, its waves along each, and the chunks of a row of a tile of the sum.
 struct Tile {
   int pixels, channels, waves_p, waves_c, chunks;
-  gpu::AmdRegisters amd;
-  int nvidia;     // registers of a thread
-  double gflops;  // of a multiprocessor that such blocks fill, 16-bit
+  gpu::AmdRegisters amd;  // none: not for AMD's
+  int nvidia;             // registers of a thread
+  double gflops;          // of a multiprocessor that such blocks fill, 16-bit
   int steps(DType dtype) const { return chunks * kChunkBytes / size_of(dtype); }
   int threads(const Unit& unit) const { return unit.wave * waves_p * waves_c; }
   int stage_bytes() const { return chunks * (pixels + channels) * kChunkBytes; }
@@ -45,7 +45,8 @@ struct Tile {
   }
   // Pairs are multiplied out of registers, which with more results of a lane would not suffice.
   bool serves(const Unit& unit, const DeviceInfo& device) const {
-    return (!unit.pairs || pixels * channels / threads(unit) <= 64) && matrix::fits(*this, unit, device);
+    return (!unit.pairs || pixels * channels / threads(unit) <= 64) && (unit.is_nvidia() || amd.rdna > 0) &&
+           matrix::fits(*this, unit, device);
   }
   template <class Name>
   void spell(Name& name) {
@@ -58,6 +59,7 @@ constexpr Tile kTiles[] = {
     {128, 128, 2, 2, 4, {256, 160}, 240, 2990}, {128, 128, 4, 2, 4, {208, 112}, 168, 2160},
     {128, 64, 2, 2, 4, {232, 128}, 168, 2620},  {64, 128, 2, 2, 4, {232, 128}, 168, 2800},
     {64, 64, 2, 2, 4, {160, 96}, 128, 2400},    {64, 32, 2, 1, 4, {200, 96}, 128, 1800},
+    {128, 64, 2, 1, 4, {}, 255, 2500},          {64, 128, 1, 2, 4, {}, 255, 2500},
 };
 constexpr TileTable<Tile> kTable("implicit_gemm_matrix_gpu", kTiles, kMostSplits);
 using Choice = TileChoice<Tile>;
