@@ -1,7 +1,7 @@
-// Times the cost model's first kernels of each problem on a CUDA device, in replayed graphs, in turn with one
-// peer or several (then the ratio is to the fastest): to judge the kernels, and the model against them.
-// Constant weights are packed beforehand; those of backward_data change, and are packed within the time.
-// Writes CSV, a line each kernel; the last lines are the geometric means of each list's best.
+// Times the cost model's first kernels of each problem on a GPU, in replayed graphs where there are such, in
+// turn with one peer or several (then the ratio is to the fastest): to judge the kernels, and the model
+// against them. Constant weights are packed beforehand; those of backward_data change, and are packed within
+// the time. Writes CSV, a line each kernel; the last lines are the geometric means of each list's best.
 // bench/gpu_tables.py makes tables of it.
 #include <fmt/format.h>
 
@@ -104,17 +104,21 @@ struct Entrant {
   }
 };
 
-double replay(StreamDevice& device, Buffers& buffers, const Entrant& e, int launches, int replays) {
-  std::vector<double> ms = device.time_replays(
-      [&](const Stream& stream) {
-        RunOptions options;
-        options.stream = stream.native;
-        options.weights = e.weights.get();
-        options.workspace = e.workspace.pointer;
-        options.weights_rest = e.weights_rest;
-        for (int i = 0; i < launches; ++i) e.plan->run(buffers.next(), options);
-      },
-      replays);
+double replay(Device& device, Buffers& buffers, const Entrant& e, int launches, int replays) {
+  const auto work = [&](const Stream& stream) {
+    RunOptions options;
+    options.stream = stream.native;
+    options.weights = e.weights.get();
+    options.workspace = e.workspace.pointer;
+    options.weights_rest = e.weights_rest;
+    for (int i = 0; i < launches; ++i) e.plan->run(buffers.next(), options);
+  };
+  std::vector<double> ms;
+  if (auto* const streams = dynamic_cast<StreamDevice*>(&device)) {
+    ms = streams->time_replays(work, replays);
+  } else {
+    for (int i = 0; i < replays; ++i) ms.push_back(device.time_ms({}, [&] { work({}); }));
+  }
   std::sort(ms.begin(), ms.end());
   return ms[ms.size() / 2] / launches;
 }
@@ -129,9 +133,6 @@ struct Options {
 int sweep(const Options& options) {
   const auto& [arguments, first, rounds, most_rows, weights_rest, peer_names] = options;
   const std::shared_ptr<Device> device = arguments.device();
-  auto* const streams = dynamic_cast<StreamDevice*>(device.get());
-  if (streams == nullptr)
-    throw Error(Status::unsupported, "the sweep replays graphs: devices of CUDA and HIP alone");
   Store store;
   const jit::Session session(*device, store);
   std::vector<std::unique_ptr<Peer>> peers;
@@ -173,7 +174,7 @@ int sweep(const Options& options) {
       if (weights_rest) device->synchronize({}), e.weights_rest = true;
       const std::size_t bytes = e.plan->workspace_bytes(e.weights != nullptr);
       if (bytes > 0) e.workspace = device->allocate(bytes);
-      e.launches = std::clamp(static_cast<int>(kGraphMs / replay(*streams, buffers, e, 2, 2)), 1, 1000);
+      e.launches = std::clamp(static_cast<int>(kGraphMs / replay(*device, buffers, e, 2, 2)), 1, 1000);
       entrants.push_back(std::move(e));
     }
     if (entrants.empty()) {
@@ -188,7 +189,7 @@ int sweep(const Options& options) {
       if (!answer.yes) fmt::print("# {}: {}: {}\n", row.label(), peers[i]->name(), answer.text);
     }
     for (int round = 0; round < rounds; ++round) {
-      for (Entrant& e : entrants) e.ms.push_back(replay(*streams, buffers, e, e.launches, 3));
+      for (Entrant& e : entrants) e.ms.push_back(replay(*device, buffers, e, e.launches, 3));
       for (std::size_t i = 0; i < peers.size(); ++i) {
         if (peer_runs[i]) peer_ms[i].push_back(peers[i]->run(3 * kGraphMs).median);
       }

@@ -6,14 +6,21 @@ import tempfile
 TREE = pathlib.Path(__file__).resolve().parent.parent
 
 
-def expect_exact(test, kernel, cases, constants):
-    """test: a unittest.TestCase; kernel: a file of tests/lanes/, without .cpp; constants: what the host would define for a case, by name."""
+def expect_exact(test, kernel, cases, constants, opencl=None):
+    """test: a unittest.TestCase; kernel: a file of tests/lanes/, without .cpp; constants: what the host would define for a case, by name;
+    opencl: a file of kernels/gpu/ that clang compiles as OpenCL C beside it."""
     with tempfile.TemporaryDirectory() as folder:
         for number, case in enumerate(cases):
             program = pathlib.Path(folder) / f"case{number}"
             defines = [f"-D{name}={value}" for name, value in constants(case).items()]
+            objects = []
+            if opencl is not None:
+                objects = [f"{program}.o"]
+                subprocess.run(["clang-19", "-x", "cl", "-cl-std=CL1.2", "-D__OPENCL_VERSION__=120", "-target", "x86_64-linux-gnu", "-O1", "-w",
+                                f"-I{TREE}/tests/lanes", f"-I{TREE}", *defines, "-include", f"{TREE}/kernels/gpu/opencl.h", "-c",
+                                f"{TREE}/kernels/gpu/{opencl}", "-o", *objects], check=True)
             subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-pthread", f"-I{TREE}/tests/lanes", f"-I{TREE}", *defines,
-                            f"{TREE}/tests/lanes/{kernel}.cpp", "-o", program], check=True)
+                            f"{TREE}/tests/lanes/{kernel}.cpp", *objects, "-o", program], check=True)
             ran = subprocess.run([program], capture_output=True, text=True, timeout=300)
             with test.subTest(case=case):
                 test.assertEqual(ran.returncode, 0, ran.stdout)

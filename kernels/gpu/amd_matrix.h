@@ -136,6 +136,15 @@ F_DEVICE F_RESULTS multiply(const uint4* a, const uint4* b, F_RESULTS d) {
 #define RESULT_COLUMNS 1
 #endif
 
+#define LEFT_PLACE(tile, lane, i) ((tile)*16 + LEFT_ROW(lane, i))
+#define RESULT_PLACE(tile, lane, i) ((tile)*16 + RESULT_ROW(lane, i))
+#define LEFT_CHUNK(lane, i) LANE_CHUNK(lane, i)
+#define RIGHT_CHUNK(lane, i) LANE_CHUNK(lane, i)
+#define RESULT_COLUMN(lane, i) RIGHT_COLUMN(lane, i)
+#define F_READ(from) (from)
+#define TURNED_CHANNEL(chunk, channel) (channel)
+#define F_COPIES 0
+
 // A lane's value that is computed once and kept in a register: compilers would compute it again in a loop.
 #define F_KEEP(value) __asm__("" : "+v"(value))
 
@@ -173,6 +182,10 @@ F_DEVICE element_t load_element_of(buffer_t from, u32 at, u32 tile) {
 #endif
 }
 F_DEVICE element_t load_element(buffer_t from, u32 at) { return load_element_of(from, at, 0); }
+// The j-th from `first` on.
+F_DEVICE element_t load_neighbour(buffer_t from, index_t first, int j, int wanted) {
+  return load_element(from, wanted ? (u32)(first + j) * (u32)sizeof(element_t) : F_NOWHERE);
+}
 // A chunk of elements that were brought one by one.
 F_DEVICE uint4 chunk_of(const element_t* e) {
 #ifdef DTYPE_f32

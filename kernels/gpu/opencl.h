@@ -83,6 +83,16 @@ typedef ushort u16;
 #endif
 #define F_EXP(x) exp(x)
 #define F_ERF(x) erf(x)
+// As kernels/gpu/cuda.h has it, by NVIDIA's compiler.
+#ifdef __NV_CL_C_VERSION
+#define F_QUICK_LOGISTIC(x) quick_logistic(x)
+F_DEVICE float quick_logistic(float x) {
+  float power, inverse;
+  __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.4426950408889634f));
+  __asm__("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
+  return inverse;
+}
+#endif
 // PoCL's own ends at 1 less an ulp, and (1 - 1) Inf is not the same as an ulp of Inf.
 #define F_TANH(x) (fabs(x) > 10.0f ? copysign(1.0f, x) : tanh(x))
 

@@ -83,7 +83,7 @@ PackedWeights packed_weights(const Problem& p, const std::string& kernel, i64 ou
 
 Recipe gathered_recipe(const Problem& p, const std::string& kernel, jit::Source product,
                        const GatheredLaunch& launched, PackedWeights weights, const DeviceInfo& device) {
-  const auto& [out_pad, splits, shape] = launched;
+  const auto& [out_pad, splits, shape, own_sizes] = launched;
   Recipe recipe;
   recipe.workspace_bytes = shared_sum_bytes(p, splits);
   recipe.packed_bytes = weights.bytes;
@@ -92,7 +92,7 @@ Recipe gathered_recipe(const Problem& p, const std::string& kernel, jit::Source 
   recipe.steps.push_back(
       launch("product", std::move(product), shape,
              {in(gathered_place(p)), in(Place::packed), out(shared_sum(p, splits)), in(Place::bias),
-              in(Place::residual), number(out_pad), number(splits), value(sizes(p))}));
+              in(Place::residual), number(out_pad), number(splits), value(own_sizes.value_or(sizes(p)))}));
   if (splits > 1) recipe.steps.push_back(finish_step(p, kernel, splits, device));
   return recipe;
 }

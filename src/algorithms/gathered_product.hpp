@@ -3,6 +3,7 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_GATHERED_PRODUCT_HPP_
 #define FALTUNG_SRC_ALGORITHMS_GATHERED_PRODUCT_HPP_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ std::vector<int> weights_splits_of(std::int64_t room, std::int64_t blocks, std::
 struct GatheredLaunch {
   std::int64_t out_pad = 0, splits = 1;
   LaunchShape shape;
+  std::optional<Sizes> sizes = {};  // where the kernel takes others than the problem's
 };
 std::size_t packed_bytes(const Problem& problem, std::int64_t out_pad, const DeviceInfo& device);
 // The weights as the product's kernel reads them, and the step that brings them there; packed_weights: in the

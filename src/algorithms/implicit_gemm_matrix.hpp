@@ -1,4 +1,5 @@
-// AMD's matrix units, and implicit_gemm_matrix_gpu's gradient of the weights: what its two files share.
+// Matrix units, AMD's or through OpenCL NVIDIA's, and implicit_gemm_matrix_gpu's gradient of the weights:
+// what its two files share.
 #ifndef FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_MATRIX_HPP_
 #define FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_MATRIX_HPP_
 
@@ -13,7 +14,8 @@ namespace faltung::matrix {
 inline constexpr int kChunkBytes = 16;  // of neighbouring steps of the sum
 
 // The matrix units that a chip has, or what multiplies pairs of f16 in their place, as
-// kernels/gpu/amd_matrix.h calls them, by AMD's matrix instruction calculator.
+// kernels/gpu/amd_matrix.h and kernels/gpu/nvidia_matrix.h call them; AMD's by its matrix instruction
+// calculator.
 struct Unit {
   const char* feature;
   int wave;
@@ -22,6 +24,8 @@ struct Unit {
   int copies;                // how often a wave reads an operand
   int vector_cycles;         // beside the products, of a tile of the sum: as counted in clang's code
   bool pairs = false;        // of f16, on the vector units
+  int stages = 2;            // tiles of the sum in local memory, at most; 2 where registers bring them
+  bool is_nvidia() const { return stages > 2; }
 };
 // Null where there are none.
 const Unit* unit_of(const DeviceInfo& device);

@@ -124,6 +124,18 @@ CommandResult run_command(const std::string& command) {
   return result;
 }
 
+bool is_command(const std::string& name) {
+  return std::system(("command -v " + name + " >/dev/null 2>&1").c_str()) == 0;
+}
+// Empty where there is none.
+std::string known_clang() {
+  const std::string named = environment("FALTUNG_CLANG");
+  for (const std::string& name : {named.empty() ? "clang-19" : named, std::string("clang")}) {
+    if (is_command(name)) return name;
+  }
+  return "";
+}
+
 enum class AmdLanguage { opencl, hip };
 
 // Clang's remarks on what a kernel uses, with ROCm's device library for OpenCL's and C's functions.
@@ -146,13 +158,7 @@ class AmdCompiler : public OfflineCompiler {
       info_.features.emplace_back("hiprtc");
     }
     info_.unit = unit_limits(chip);
-    const std::string named = environment("FALTUNG_CLANG");
-    for (const std::string& name : {named.empty() ? "clang-19" : named, std::string("clang")}) {
-      if (std::system(("command -v " + name + " >/dev/null 2>&1").c_str()) == 0) {
-        clang_ = name;
-        break;
-      }
-    }
+    clang_ = known_clang();
     const std::string library = std::string(kBitcode) + "/opencl.bc";
     if (clang_.empty() || !fs::exists(library)) {
       throw Error(Status::unsupported, id + " needs clang-19 (or FALTUNG_CLANG) and " + library +
@@ -290,17 +296,74 @@ class AmdCompiler : public OfflineCompiler {
   std::string isa_;
 };
 
+// What NVIDIA's OpenCL compiler is given, by clang, whose PTX ptxas assembles.
+class NvptxCompiler : public OfflineCompiler {
+ public:
+  NvptxCompiler(const std::string& id, const std::string& chip) : OfflineCompiler(id), chip_(chip) {
+    info_.units = 132;
+    info_.local_bytes = 48 << 10;
+    info_.dialect = "opencl";
+    info_.features = {"opencl", "fp16", "large_registers"};
+    if (has_mma_sync(chip)) info_.features.emplace_back("mma_ptx");
+    info_.unit = unit_limits(chip);
+    clang_ = known_clang();
+    if (clang_.empty() || !fs::exists(kLibrary) || !is_command("ptxas")) {
+      throw Error(Status::unsupported,
+                  id + " needs clang-19 (or FALTUNG_CLANG), " + kLibrary +
+                      " (on Debian: apt-get install clang-19 libclc-15) and CUDA's ptxas");
+    }
+    info_.driver = clang_;
+  }
+
+  Binary compile(const KernelSource& source) override {
+    const TemporaryFolder temporary;
+    const std::string& folder = temporary.path();
+    temporary.write("/kernel.cl", source.text);
+    std::string options;
+    for (const std::string& option : source.options) options += " '" + option + "'";
+    const std::string command =
+        clang_ + " -target nvptx64-nvidia-cuda -Xclang -target-cpu -Xclang " + chip_ +
+        " -Xclang -target-feature -Xclang +ptx78 -x cl -cl-std=CL1.2 -D__OPENCL_VERSION__=120"
+        " -D__NV_CL_C_VERSION=120 -Xclang -mlink-builtin-bitcode -Xclang " +
+        kLibrary + options + " -O3 -S -o " + folder + "/kernel.ptx " + folder +
+        "/kernel.cl && ptxas -arch=" + chip_ + " -v -o " + folder + "/kernel.o " + folder + "/kernel.ptx";
+    const auto begin = std::chrono::steady_clock::now();
+    const CommandResult result = run_command(command);
+    Binary binary;
+    binary.compile_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    binary.log = result.said;
+    binary.code = temporary.content("/kernel.o");
+    if (result.status != 0) {
+      temporary.check_room(result.said);
+      throw Error(Status::device_error,
+                  clang_ + " cannot compile kernel " + source.name + " for " + chip_ + ": " + binary.log);
+    }
+    return binary;
+  }
+
+ private:
+  static constexpr const char* kLibrary = "/usr/lib/clc/nvptx64--nvidiacl.bc";
+  KernelResources read(const std::string& log, const KernelSource& source) const override {
+    KernelResources r;
+    read_ptxas_log(log, source, info_.unit, r);
+    return r;
+  }
+  std::string chip_, clang_;
+};
+
 }  // namespace
 
 std::shared_ptr<Device> make_offline_compiler(const std::string& id, CompilerOutput output) {
   if (id.starts_with("nvrtc:sm_")) return std::make_shared<NvrtcCompiler>(id.substr(6));
   if (id.starts_with("clang:gfx"))
     return std::make_shared<AmdCompiler>(id, id.substr(6), AmdLanguage::opencl, output);
+  if (id.starts_with("clang:sm_")) return std::make_shared<NvptxCompiler>(id, id.substr(6));
   if (id.starts_with("clang-hip:gfx"))
     return std::make_shared<AmdCompiler>(id, id.substr(10), AmdLanguage::hip, output);
   if (id.starts_with("radv:") || id.starts_with("radv-llvm:")) return make_radv_compiler(id);
   throw Error(Status::bad_problem, "'" + id +
-                                       "' is no compiler; one is nvrtc:sm_80, clang:gfx1030, "
+                                       "' is no compiler; one is nvrtc:sm_80, clang:sm_80, clang:gfx1030, "
                                        "clang-hip:gfx1030, radv:navi21 or radv-llvm:navi21");
 }
 

@@ -9,6 +9,7 @@
 #include "src/backend/amd_features.hpp"
 #include "src/backend/buffer_addresses.hpp"
 #include "src/backend/compiler_log.hpp"
+#include "src/backend/nvidia_features.hpp"
 #include "src/backend/opencl_api.hpp"
 #include "src/backend/opencl_program.hpp"
 
@@ -27,10 +28,11 @@ Value number_of(cl::DeviceId device, cl::Uint what) {
   return value;
 }
 
-// The work that one thread submits while it measures: its events, first to last.
+// The work that one thread submits while it measures: the event of its first launch. One of each would
+// hold up those behind it.
 struct Recorder {
   const Device* device;
-  std::vector<cl::Event> events;
+  cl::Event first = nullptr;
 };
 thread_local Recorder* recorder = nullptr;
 
@@ -75,8 +77,11 @@ class OpenClDeviceImpl : public OpenClDevice {
     // NVIDIA's compiler has options of its own, one of which tells what a kernel takes.
     tells_resources_ = extensions.find(" cl_nv_compiler_options ") != std::string::npos;
     if (extensions.find(" cl_nv_device_attribute_query ") != std::string::npos) {
-      nvidia_ = unit_limits("sm_" + std::to_string(number_of<cl::Uint>(device, cl::kDeviceMajorNv) * 10 +
-                                                   number_of<cl::Uint>(device, cl::kDeviceMinorNv)));
+      const std::string chip = "sm_" + std::to_string(number_of<cl::Uint>(device, cl::kDeviceMajorNv) * 10 +
+                                                      number_of<cl::Uint>(device, cl::kDeviceMinorNv));
+      info_.unit = unit_limits(chip);
+      // Its compiler takes PTX.
+      if (platform_name == "NVIDIA CUDA" && has_mma_sync(chip)) info_.features.push_back("mma_ptx");
     }
     info_.key = "opencl-" + platform_name + "-" + info_.description + "-" + text(cl::kDeviceDriver) + "-" +
                 text(cl::kDeviceVersion);
@@ -124,7 +129,7 @@ class OpenClDeviceImpl : public OpenClDevice {
     r.wave_threads = static_cast<int>(ask(cl::kKernelGroupMultiple, std::size_t{0}));
     r.local_bytes = ask(cl::kKernelLocalBytes, std::uint64_t{0});
     r.spilled_bytes = ask(cl::kKernelPrivateBytes, std::uint64_t{0});
-    if (tells_resources_) read_ptxas_log(k.log, source, nvidia_, r);
+    if (tells_resources_) read_ptxas_log(k.log, source, info_.unit, r);
     // Of a chip that is not known: whether two blocks fit in the local memory, and whether the kernel's may
     // be as large as the device's, by a driver that does not say less than is launched.
     if (r.limited_by.empty() && r.local_bytes >= 0 && r.block_threads > 0) {
@@ -160,47 +165,44 @@ class OpenClDeviceImpl : public OpenClDevice {
       local[i] = shape.block[i];
       global[i] = std::size_t{shape.grid[i]} * shape.block[i];
     }
-    const bool recording = recorder != nullptr && recorder->device == this;
-    cl::Event event = nullptr;
+    const bool begins = recorder != nullptr && recorder->device == this && recorder->first == nullptr;
     check(api()->enqueue_kernel(queue, handle, 3, nullptr, global, local, 0, nullptr,
-                                recording ? &event : nullptr),
+                                begins ? &recorder->first : nullptr),
           "launching " + what());
-    if (event != nullptr) recorder->events.push_back(event);
   }
 
-  // From the first command's start to the last one's end by the device's clock; by the host's where the
-  // device has none.
+  // From the first launch's start to the end of all by the device's clock; by the host's where the device
+  // has none.
   double time_ms(const Stream& stream, const std::function<void()>& work) override {
     open();
     const cl::Queue queue = queue_of(stream);
     check(api()->finish(queue), "waiting for " + info_.id);
-    Recorder mine{this, {}};
+    Recorder mine{this};
     struct Restore {
       Recorder* outer = recorder;
       Recorder* mine;
       ~Restore() {
         recorder = outer;
-        for (const cl::Event event : mine->events) api()->release_event(event);
+        if (mine->first != nullptr) api()->release_event(mine->first);
       }
     } restore{recorder, &mine};
     recorder = &mine;
     const auto begin = std::chrono::steady_clock::now();
     work();
+    cl::Event last = nullptr;
+    check(api()->enqueue_marker(queue, 0, nullptr, &last),
+          "marking the end of what " + info_.id + " is measured at");
+    const std::shared_ptr<std::remove_pointer_t<cl::Event>> owner(last, api()->release_event);
     check(api()->finish(queue), "waiting for " + info_.id);
     const double wall =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     // rusticl on llvmpipe stamps the submission alone: a kernel of a second took a nanosecond.
-    if (info_.has("runs_on_cpu")) return wall;
-    std::uint64_t start = ~std::uint64_t{0}, end = 0;
-    for (const cl::Event event : mine.events) {
-      std::uint64_t from = 0, to = 0;
-      if (api()->get_event_profile(event, cl::kProfilingStart, sizeof from, &from, nullptr) != cl::kSuccess ||
-          api()->get_event_profile(event, cl::kProfilingEnd, sizeof to, &to, nullptr) != cl::kSuccess) {
-        return wall;
-      }
-      start = std::min(start, from);
-      end = std::max(end, to);
-    }
+    if (info_.has("runs_on_cpu") || mine.first == nullptr) return wall;
+    std::uint64_t start = 0, end = 0;
+    const auto ask = [](cl::Event event, cl::Uint what, std::uint64_t& time) {
+      return api()->get_event_profile(event, what, sizeof time, &time, nullptr) == cl::kSuccess;
+    };
+    if (!ask(mine.first, cl::kProfilingStart, start) || !ask(last, cl::kProfilingEnd, end)) return wall;
     return end > start ? static_cast<double>(end - start) * 1e-6 : wall;
   }
 
@@ -305,7 +307,6 @@ class OpenClDeviceImpl : public OpenClDevice {
   cl::DeviceId device_;
   std::size_t largest_ = 0;
   bool tells_resources_ = false;
-  UnitLimits nvidia_;
   std::once_flag once_;
   cl::Context context_ = nullptr;
   cl::Queue queue_ = nullptr;

@@ -80,6 +80,7 @@ struct Api {
                       const Event*, Event* event);
   Int (*enqueue_write)(Queue, Mem, Uint blocking, std::size_t offset, std::size_t bytes, const void* from,
                        Uint waits, const Event*, Event* event);
+  Int (*enqueue_marker)(Queue, Uint waits, const Event*, Event* event);
   Int (*finish)(Queue);
   Int (*flush)(Queue);
   Int (*release_event)(Event);
