@@ -30,7 +30,7 @@ extern __shared__ __align__(128) unsigned char local_memory[];
 
 F_DENSE_KERNEL(THREADS, BLOCKS)
 depthwise_diagonal(F_TENSORS(in, w, out), Sizes z) {
-  F_FOLLOW_PREVIOUS();
+  F_LET_NEXT_BEGIN();
   F_OPEN_TENSORS(in, w, out)
   const int thread = F_THREAD(), lane = thread % 32, octet = thread / 32 % OCTETS, tile = thread / 32 / OCTETS;
   const u32 chunks = (OUT_C + CHANNELS - 1) / CHANNELS;
@@ -43,6 +43,10 @@ depthwise_diagonal(F_TENSORS(in, w, out), Sizes z) {
 
   unsigned char* const filters = local_memory + PATCH_ROWS * ROW_BYTES;
   unsigned char* const result = filters + FILTER_BYTES;
+  const int top = first_row * STRIDE_H + FIRST_ROW, left = first_column * STRIDE_W + FIRST_COLUMN;
+  const auto rows = rows_of<IMAGES * PATCH_COLUMNS, 1, PATCH_COLUMNS, STRIDE_W>(
+      patch, ROW_BYTES, in, first_image, first_channel, top, left, IN_C, IN_H, IN_W, z.n);
+  F_WAIT_FOR_PREVIOUS();
   // The block's filters lie together.
   const int filter_chunks = F_MIN(OUT_C - first_channel, CHANNELS) * (R * S) / CHUNK;
   F_UNROLL
@@ -52,9 +56,6 @@ depthwise_diagonal(F_TENSORS(in, w, out), Sizes z) {
                   true);
   }
   close_copies();
-  const int top = first_row * STRIDE_H + FIRST_ROW, left = first_column * STRIDE_W + FIRST_COLUMN;
-  const auto rows = rows_of<IMAGES * PATCH_COLUMNS, 1, PATCH_COLUMNS, STRIDE_W>(
-      patch, ROW_BYTES, in, first_image, first_channel, top, left, IN_C, IN_H, IN_W, z.n);
   F_UNROLL
   for (int row = 0; row < PATCH_ROWS; ++row) {
     bring_rows(rows, row, ROW_BYTES, PATCH_ROWS);

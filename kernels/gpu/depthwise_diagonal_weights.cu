@@ -22,7 +22,7 @@ extern __shared__ __align__(128) unsigned char local_memory[];
 
 F_DENSE_KERNEL(THREADS, BLOCKS)
 depthwise_diagonal_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_t, w), int splits, Sizes z) {
-  F_FOLLOW_PREVIOUS();
+  F_LET_NEXT_BEGIN();
   F_OPEN_INPUT(element_t, x);
   F_OPEN_INPUT(element_t, y);
   F_OPEN_OUTPUT(result_t, w);
@@ -36,6 +36,7 @@ depthwise_diagonal_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPU
   float sums[R][PAIRS][4];
   F_UNROLL
   for (int i = 0; i < R * PAIRS * 4; ++i) sums[i / (PAIRS * 4)][i / 4 % PAIRS][i % 4] = 0.0f;
+  F_WAIT_FOR_PREVIOUS();
   F_NO_UNROLL
   for (u32 at = split; at < patches; at += splits) {
     const int first_column = at % strips * COLUMNS, first_row = at / strips % bands * ROWS;
