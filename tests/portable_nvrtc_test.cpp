@@ -198,6 +198,30 @@ TEST(PortableNvrtc, DepthwiseTilesOfTheMatrixUnitsDoNotSpill) {
   }
 }
 
+// The same by diagonal matrices: small and large filters, strides, every number of channels a block has.
+TEST(PortableNvrtc, DepthwiseByDiagonalMatricesDoesNotSpill) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const Algorithm& algorithm = find_algorithm("depthwise_diagonal_gpu");
+  const auto compile_all = [&](const char* architecture, const std::vector<const char*>& problems) {
+    const auto compiler = std::make_shared<Compiler>(architecture);
+    Builder builder(compiler);
+    const Target target = builder.target();
+    for (const char* text : problems) {
+      const Problem p = parse_problem(text);
+      ASSERT_TRUE(algorithm.supports(p, target).yes) << algorithm.supports(p, target).why;
+      for (const Candidate& candidate : algorithm.candidates(p, target)) builder.programs(candidate.recipe());
+    }
+    EXPECT_GE(compiler->compiled, 10) << architecture;
+  };
+  compile_all("sm_80", {"fwd:n2c16h30w30k16r5s5:pad2:g16:f16:nhwc:bias:residual:silu",
+                        "bwd_w:n32c16h28w28k16r7s7:pad3:g16:f16:nhwc"});
+  compile_all(
+      "sm_90a",
+      {"fwd:n32c32h30w30k32r3s3:st2:pad0.1.0.1:g32:f16:nhwc:bias:gelu",
+       "fwd:n32c96h28w28k96r7s7:pad3:g96:bf16:nhwc", "bwd_d:n32c1248h7w7k1248r5s5:pad2:g1248:f16:nhwc",
+       "bwd_w:n32c96h56w56k96r7s7:pad3:g96:f16:nhwc", "bwd_w:n32c2112h7w7k2112r3s3:pad1:g2112:bf16:nhwc"});
+}
+
 // Planes are turned where both tensors have whole 16 bytes of channels, in a workspace that holds both.
 TEST(PortableNvrtc, PlanesAreTurnedWhereChannelsAreWhole) {
   const Algorithm& algorithm = find_algorithm("implicit_gemm_mma_gpu");

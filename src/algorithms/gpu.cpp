@@ -190,12 +190,18 @@ Step sum_parts_step(const Problem& p, const std::string& kernel, Slot parts, i64
 }
 
 Step sum_many_parts_step(const Problem& p, const std::string& kernel, i64 count, const DeviceInfo& device) {
-  constexpr int kThreads = 256, kElements = 32;
-  LaunchShape shape = grid(ceil_div(w_shape(p).elements(), i64{kElements}), 1, 1, kThreads);
+  // A thread adds up eight at a time, each of which takes as long as one. Where blocks are few they may be
+  // large.
+  constexpr int kElements = 32, kMany = 64;
+  const i64 blocks = ceil_div(w_shape(p).elements(), i64{kElements});
+  const bool is_large =
+      device.dialect == "cuda" && count > kMany && blocks <= 2 * i64{std::max(1, device.units)};
+  const int threads = is_large ? 1024 : 256;
+  LaunchShape shape = grid(blocks, 1, 1, threads);
   shape.overlaps_previous = device.has("sm_90");
   return launch("sum of the parts",
                 source(device, kernel, "sum_many_parts.cl", "sum_many_parts",
-                       constants(p, {{"THREADS", digits(kThreads)}})),
+                       constants(p, {{"THREADS", digits(threads)}})),
                 shape, {in(Place::workspace), out(Place::w), number(count), value(sizes(p))});
 }
 

@@ -13,6 +13,7 @@ std::vector<std::unique_ptr<Algorithm>>& algorithms() {
   static std::vector<std::unique_ptr<Algorithm>> algorithms = [] {
     std::vector<std::unique_ptr<Algorithm>> all;
     all.push_back(make_depthwise_cpu());
+    all.push_back(make_depthwise_diagonal_gpu());
     all.push_back(make_depthwise_gpu());
     all.push_back(make_depthwise_mma_gpu());
     all.push_back(make_direct_cpu());

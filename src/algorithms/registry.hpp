@@ -9,6 +9,7 @@
 namespace faltung {
 
 std::unique_ptr<Algorithm> make_depthwise_cpu();
+std::unique_ptr<Algorithm> make_depthwise_diagonal_gpu();
 std::unique_ptr<Algorithm> make_depthwise_gpu();
 std::unique_ptr<Algorithm> make_depthwise_mma_gpu();
 std::unique_ptr<Algorithm> make_direct_cpu();

@@ -63,6 +63,8 @@ void launch(int blocks, int threads, Kernel kernel) {
 #define F_OPEN_OUTPUT(type, name) type* const name = name##_buffer
 #define F_BARRIER() lanes::all->arrive_and_wait()
 #define F_FOLLOW_PREVIOUS()
+#define F_LET_NEXT_BEGIN()
+#define F_WAIT_FOR_PREVIOUS()
 #define F_BLOCK(axis) lanes::block
 #define F_THREAD() lanes::thread
 #define F_ALIGNED16 alignas(16)

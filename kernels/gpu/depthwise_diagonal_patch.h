@@ -1,0 +1,83 @@
+// What the kernels for depthwise convolutions by diagonal matrices share: a block's patches of CHANNELS
+// channels in local memory, as they lie in nhwc, and how rows of them are brought. A warp has eight of the
+// channels.
+//
+// The host defines one DIRECTION_, CHANNELS (a multiple of 8), COLUMNS (of places that a block has in an
+// image, a multiple of 8), ROWS, IMAGES, THREADS (a multiple of four times CHANNELS), and what convolution.h
+// asks for.
+#pragma once
+#include "kernels/gpu/grouped_mma_units.h"
+#include "kernels/gpu/sides.h"
+
+#define CHUNK 8  // elements of 16 bytes
+#define OCTETS (CHANNELS / CHUNK)
+#define PIXEL_BYTES ((OCTETS | 1) * 16)    // eight neighbours share no bank
+#define EIGHTS (COLUMNS / 8)               // of an image's places
+#define TILES ((IMAGES * EIGHTS + 1) / 2)  // of 16 places
+#define PAIRS ((S + 1) / 2)                // of taps across: a product has two of them
+
+// A place reads column `step` times itself of the patch. Columns that are so far apart lie together, so that
+// what eight places read by a tap are neighbours.
+#define PATCH_ROWS ((ROWS - 1) * STRIDE_H + R)
+#define PATCH_COLUMNS ((COLUMNS - 1) * STRIDE_W + S)
+#define APART(columns, step) (((columns) + (step)-1) / (step))
+#define LINE_PIXELS (STRIDE_W * APART(PATCH_COLUMNS, STRIDE_W))  // of an image
+#define ROW_BYTES (IMAGES * LINE_PIXELS * PIXEL_BYTES)
+#define NEXT_TAP \
+  (STRIDE_W == 1 ? 1 : APART(PATCH_COLUMNS, STRIDE_W))  // pixels from an even tap to the odd one
+#define NEXT_PAIR (STRIDE_W == 1 ? 2 : 1)
+
+// What a thread brings of rows of so many pixels, kColumns of each image from the first one on: chunks that
+// lie a row further each time. kRows of them are brought at once.
+template <int kPixels, int kRows>
+struct Rows {
+  static constexpr int kAtOnce = THREADS / OCTETS, kTurns = (kPixels * kRows + kAtOnce - 1) / kAtOnce;
+  const element_t* from[kTurns];
+  u32 to[kTurns];
+  int row[kTurns];  // of the image; outside for pixels that are
+  int height;
+  index_t step;
+};
+template <int kPixels, int kRows, int kColumns, int kStep>
+F_DEVICE Rows<kPixels, kRows> rows_of(u32 to, int row_bytes, const element_t* tensor, int first_image,
+                                      int first_channel, int top, int left, int channels, int height,
+                                      int width, int images) {
+  constexpr int kApart = APART(kColumns, kStep), kOutside = -1 << 30;
+  Rows<kPixels, kRows> rows;
+  rows.height = height, rows.step = (index_t)width * channels * kRows;
+  const int chunk = F_THREAD() % OCTETS, channel = first_channel + chunk * CHUNK;
+  F_UNROLL
+  for (int turn = 0; turn < rows.kTurns; ++turn) {
+    const int place = F_THREAD() / OCTETS + turn * rows.kAtOnce, below = place / kPixels,
+              pixel = place % kPixels;
+    const int column = pixel % kColumns, image = pixel / kColumns, n = first_image + image;
+    const bool is_inside = channel < channels && (u32)(left + column) < (u32)width && image < IMAGES &&
+                           n < images && below < kRows;
+    rows.row[turn] = is_inside ? top + below : kOutside;
+    rows.to[turn] = to + below * row_bytes +
+                    ((image * kStep + column % kStep) * kApart + column / kStep) * PIXEL_BYTES + chunk * 16;
+    rows.from[turn] = tensor + F_OFFSET(n, channel, top + below, left + column, channels, height, width);
+  }
+  return rows;
+}
+// The rows from the i-th on, zeros outside; those that lie `limit` or more behind the first are not brought.
+template <int kPixels, int kRows>
+F_DEVICE void bring_rows(const Rows<kPixels, kRows>& rows, int i, int row_bytes, int limit) {
+  F_UNROLL
+  for (int turn = 0; turn < rows.kTurns; ++turn) {
+    const int place = F_THREAD() / OCTETS + turn * rows.kAtOnce;
+    copy_chunk_if(place < (limit - i < kRows ? limit - i : kRows) * kPixels, rows.to[turn] + i * row_bytes,
+                  rows.from[turn] + i / kRows * rows.step, (u32)(rows.row[turn] + i) < (u32)rows.height);
+  }
+}
+// All but so many rows are there, of every thread's. (The instruction takes a constant alone; where loops are
+// unrolled, `pending` is one, at most kMost.)
+template <int kMost>
+F_DEVICE void wait_for_rows(int pending) {
+  if (pending == kMost) {
+    wait_for_copies<kMost>();
+    F_BARRIER();
+  } else if constexpr (kMost > 0) {
+    wait_for_rows<kMost - 1>(pending);
+  }
+}
