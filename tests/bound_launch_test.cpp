@@ -108,8 +108,11 @@ TEST_F(BoundLaunchTest, SaysOfWeightsAloneThatTheyRest) {
 TEST_F(BoundLaunchTest, WeightsThatARunPacksItselfDoNotRest) {
   Recipe recipe;
   recipe.packed_bytes = 64;
+  recipe.steps = {step_reading(Place::workspace)};
+  EXPECT_FALSE(reads_weights_early(recipe));
   recipe.pack = {launch("pack", source_of("pack"), {}, {in(Place::w), out(Place::packed)})};
   recipe.steps = {step_reading(Place::packed)};
+  EXPECT_TRUE(reads_weights_early(recipe));
   const auto plan = std::make_shared<const PlanImpl>(parse_problem("fwd:n1c1h1w1k1r1s1"), "made_up/x",
                                                      std::move(recipe), device_, builder_.session(), nullptr);
   float x = 0, w = 0, y = 0;

@@ -266,15 +266,20 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
       Row<kType> rows[kRows];
       for (i64 i = 0; i < count; ++i) rows[i] = make_row<kType>(pass, tensors, image, first + i, b);
       const TileFunction<kType> tile = choose<kType>(pass, pass.columns[b]);
-      // What the next rows will need beyond these, fetched while these are computed.
+      // What the next rows will need beyond these, fetched while these are computed; behind an image's last
+      // rows are the first ones of the next.
       const Slide& slide = pass.rows.front();
-      const i64 bottom =
-          (first + count - 1) / phases * slide.stride + slide.origin + (slide.taps - 1) * slide.spacing + 1;
+      const i64 reach = slide.origin + (slide.taps - 1) * slide.spacing + 1;
+      const i64 bottom = (first + count - 1) / phases * slide.stride + reach;
+      const bool ends = first + count == pass.out_h && h + count < part.end;
+      const i64 next =
+          ends ? (kRows - 1) / phases * slide.stride + reach : (count * slide.stride + phases - 1) / phases;
+      const i64 row0 = ends ? (image + 1) * pass.in_h : image * pass.in_h + bottom;
       const i64 fetched =
           b > 0 || pass.multiplier > 1
               ? 0
-              : std::clamp<i64>(pass.in_h - bottom, 0, (count * slide.stride + phases - 1) / phases);
-      const auto* below = in + (image * pass.in_h + bottom) * pass.in_w * pass.in_channels;
+              : std::clamp<i64>(next, 0, ends ? pass.in_h : std::max<i64>(pass.in_h - bottom, 0));
+      const auto* below = in + row0 * pass.in_w * pass.in_channels;
       const auto tiles = [&](i64 t, i64 channel) {
         const i64 channels = std::min<i64>(kWide * kFloatLanes, pass.out_channels - channel);
         const i64 stride = pass.columns[b].stride, left = std::max<i64>(0, t * stride);

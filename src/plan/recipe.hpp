@@ -41,6 +41,9 @@ inline bool packs_beforehand(const Problem& problem, const Recipe& recipe) {
   return problem.direction == Direction::forward && recipe.packed_bytes > 0;
 }
 
+// Whether a kernel of it reads weights that rest before those in front of it have ended.
+bool reads_weights_early(const Recipe& recipe);
+
 // The digests of the programs that a GPU's steps launch, in their order, each once: what a verdict is on.
 std::vector<std::string> program_digests(const Recipe& recipe);
 

@@ -124,13 +124,17 @@ Report verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& orac
 
   std::vector<unsigned char> first, first_sums;
   const bool packs = p.direction != Direction::backward_weights && plan.recipe().packed_bytes > 0;
-  for (const bool packed : {false, true}) {
-    if (packed && !packs) continue;
+  // Again with weights that rest, packed beforehand where there is something to pack.
+  for (const bool rest : {false, true}) {
+    if (rest && !packs && !reads_weights_early(plan.recipe())) continue;
+    const bool packed = rest && packs;
     const std::size_t workspace_bytes = plan.workspace_bytes(packed);
     const Guarded workspace(device, "workspace", workspace_bytes, nullptr);
     if (watch) watch(Phase::run);
     const std::shared_ptr<const PackedWeights> weights = packed ? plan.pack_weights(tensors.w, {}) : nullptr;
+    if (packed) device.synchronize({});
     RunOptions options;
+    options.weights_rest = rest;
     options.workspace = workspace_bytes > 0 ? workspace.pointer() : nullptr;
     options.weights = weights.get();
     plan.run(tensors, options);
@@ -143,10 +147,13 @@ Report verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& orac
     std::vector<unsigned char> content = result.content(), content_of_sums = sums.content();
     if (const std::string damage = damage_between(p, content); !damage.empty())
       return report_of(Outcome::out_of_bounds, damage, plan.kernel());
-    if (packed && (content != first || content_of_sums != first_sums)) {
-      return report_of(Outcome::wrong, "packed weights give other bits than plain ones", plan.kernel());
+    if (rest && (content != first || content_of_sums != first_sums)) {
+      return report_of(
+          Outcome::wrong,
+          std::string(packed ? "packed weights" : "weights at rest") + " give other bits than plain ones",
+          plan.kernel());
     }
-    if (!packed) first = std::move(content), first_sums = std::move(content_of_sums);
+    if (!rest) first = std::move(content), first_sums = std::move(content_of_sums);
   }
   Finding finding = oracle.check(first.data(), accuracy, parallel);
   if (finding.right() && !first_sums.empty()) {
