@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The tables of docs/performance/ for one device: what a caller gets by default, beside the vendor's library.
 
-    bench/tables.py [--device cpu] [--build build] [--budget 500ms] [--quick] [--compile | --measure | --write FILE] [SECTION...]
+    bench/tables.py [--device cpu] [--build build] [--budget 500ms | --plan] [--quick] [--compile | --measure | --write FILE] [SECTION...]
 
 Each section is a list of problems, timed by one `faltung bench` with the peer in turn: `plan`, the engine's choice without
 measuring, from a store without timings; and `find`, after the candidates were measured for --budget a problem.
@@ -162,7 +162,8 @@ class Measurer:
                 section.suites = [rows_of(suite, slice(0, 2), store) for suite in section.suites]
                 more = ["--min-time", "5ms", "--repeat", "3"]
             beside = ["--vs", section.peer] if self.peers[section.peer] else []
-            ways = {"find": ["--budget", "100ms" if self.options.quick else self.options.budget, "--beside-plan", *beside]}
+            budget = ["--budget", "100ms" if self.options.quick else self.options.budget, "--beside-plan"]
+            ways = {"plan": beside} if self.options.plan else {"find": [*budget, *beside]}
             if section.also and beside:
                 ways["also"] = ["--vs", section.also]
             for way, extra in ways.items():
@@ -343,7 +344,8 @@ def main():
     parser.add_argument("sections", nargs="*", metavar="SECTION")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--build", default="build")
-    parser.add_argument("--budget", default="500ms")
+    parser.add_argument("--budget", default="500ms", help="of find, a problem; 130 ms were too few for a GPU to measure a second kernel")
+    parser.add_argument("--plan", action="store_true", help="no find")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--kernels", type=int, default=8, help="so many of a GPU's are compiled and tried before find")
     parser.add_argument("--compile", action="store_true", help="compile those, and no more")
@@ -368,7 +370,7 @@ def main():
         return 0
     if not options.write:
         measurer.machine(sorted({s.peer for s in chosen}))
-        if options.device != "cpu" and not options.quick:
+        if options.device != "cpu" and not options.quick and not options.plan:
             measurer.prepare(chosen, options.device, measurer.kernels)
         for section in chosen:
             measurer.measure(section)
