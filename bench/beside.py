@@ -106,7 +106,7 @@ class Children:
 def run(jobs, prepare, limit, cache):
     """Commands, all at once. After so many seconds, or when all are prepared, those that are go on one after the other, and the rest as they
     come, until the limit. cache: a folder, in which PyTorch's compiler keeps what it chose, a job."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+    own = signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     begin, children = time.perf_counter(), Children(jobs, cache)
     preparing, ready, timed = list(jobs), [], None
     try:
@@ -129,6 +129,7 @@ def run(jobs, prepare, limit, cache):
             print(f"not done within {limit:.0f} s: {job}", flush=True)
     finally:
         children.end()
+        signal.signal(signal.SIGTERM, own or signal.SIG_DFL)
 
 
 def main():

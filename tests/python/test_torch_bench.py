@@ -1,6 +1,7 @@
 """bench/torch_models.py and bench/beside.py: that they time what they say, on a model of two convolutions on the CPU."""
 import pathlib
 import re
+import signal
 import sys
 
 import pytest
@@ -66,6 +67,8 @@ with beside.turn():
 def test_what_is_prepared_has_its_turn_alone(tmp_path, capfd):
     job = tmp_path / "job.py"
     job.write_text(JOB.format(folder=str(BENCH)))
+    before = signal.getsignal(signal.SIGTERM)
     beside.run([f"{sys.executable} {job} {i}" for i in range(3)], 60, 120, tmp_path)
+    assert signal.getsignal(signal.SIGTERM) is before
     lines = [line for line in capfd.readouterr().out.splitlines() if line in ("begin", "end")]
     assert lines == ["begin", "end"] * 3
