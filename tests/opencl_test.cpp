@@ -78,8 +78,7 @@ TEST_F(OpenCl, RunsAKernelFromItsStoredCode) {
   EXPECT_EQ(read(y, 1)[0], 5);
 }
 
-// What a kernel was launched with before it keeps: but not a buffer that was freed, whose handle another may
-// have got.
+// A handle keeps what a launch before gave it.
 TEST_F(OpenCl, ALaunchHasItsOwnArguments) {
   const std::shared_ptr<Kernel> kernel = add_kernel();
   const float three = 3, ten = 10;
