@@ -78,6 +78,22 @@ TEST_F(OpenCl, RunsAKernelFromItsStoredCode) {
   EXPECT_EQ(read(y, 1)[0], 5);
 }
 
+// A handle keeps what a launch before gave it.
+TEST_F(OpenCl, ALaunchHasItsOwnArguments) {
+  const std::shared_ptr<Kernel> kernel = add_kernel();
+  const float three = 3, ten = 10;
+  const Buffer x = device_->allocate(64);
+  device_->copy_in(x, &three, 4);
+  for (int i = 0; i < 20; ++i) {
+    const Buffer y = device_->allocate(64);
+    device_->copy_in(y, &ten, 4);
+    device_->launch(*kernel, blocks_of_16(16), {x.pointer, y.pointer, static_cast<float>(i / 2), 1}, {});
+    EXPECT_EQ(read(y, 1)[0], 3 + i / 2 * 2) << i;
+    device_->launch(*kernel, blocks_of_16(16), {y.pointer, y.pointer, 1.0f, i % 2}, {});
+    EXPECT_EQ(read(y, 1)[0], 3 + i / 2 * 2 + i % 2 * 2) << i;
+  }
+}
+
 TEST_F(OpenCl, SaysWhatAKernelTakes) {
   const KernelResources r = device_->resources(*add_kernel(), add_source());
   EXPECT_GE(r.block_threads, 16);

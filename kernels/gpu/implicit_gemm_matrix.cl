@@ -25,9 +25,17 @@
 #define TILES_C (WAVE_C / 16)
 #define PIXEL_CHUNKS (BP * CHUNKS / THREADS)  // that a thread brings
 #define CHANNEL_CHUNKS (BC * CHUNKS / THREADS)
+// Where a pixel's chunk lies; base: a multiple of 16.
+#if F_COPIES
+// A pixel's chunks side by side, as in memory: copies bring what lies in one line there by one access if it does so here. Their order
+// is the pixel's, so that eight pixels' chunks of one number lie in all banks.
+#define PIXEL_AT(chunk, base, pixel) (((base) + (pixel)) * CHUNKS + ((chunk) ^ ((pixel)*CHUNKS / 8 & (CHUNKS - 1))))
+#else
 // Pixels of a row of chunks are turned, so that the chunks of a pixel, which neighbouring threads write, lie in other
 // banks; 16 neighbouring pixels of a row still lie in all.
 #define TURNED(chunk, pixel) ((pixel) ^ ((chunk)*8 / CHUNKS & 7))
+#define PIXEL_AT(chunk, base, pixel) ((chunk)*BP + (base) + TURNED(chunk, pixel))
+#endif
 
 #if GATHER  // neighbouring threads bring neighbouring pixels
 #define OWN_PIXEL(i) ((thread + (i)*THREADS) % BP)
@@ -262,7 +270,7 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
 #endif
       next_pixels[i] = chunk_of(chunk);
 #elif F_COPIES
-      copy_chunk(to_pixels + OWN_CHUNK(i) * BP + TURNED(OWN_CHUNK(i), OWN_PIXEL(i)), tensor,
+      copy_chunk(to_pixels + PIXEL_AT(OWN_CHUNK(i), 0, OWN_PIXEL(i)), tensor,
                  (u32)(begin + step) * sizeof(element_t) | nowhere, 0);
 #else
       next_pixels[i] = load_chunk(tensor, (u32)(begin + step) * sizeof(element_t) | nowhere);
@@ -284,7 +292,7 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
     CLOSE_COPIES();
 #endif
     if (MULTIPLIES(turn)) {
-      F_LOCAL const uint4* const from_pixels = pixels + STAGE(turn + 1) * CHUNKS * BP + wave_p;
+      F_LOCAL const uint4* const from_pixels = pixels + STAGE(turn + 1) * CHUNKS * BP;
       F_LOCAL const uint4* const from_channels = channels + STAGE(turn + 1) * CHUNKS * BC + wave_c;
       F_UNROLL
       for (int k = 0; k < CHUNKS; k += FRAGMENT_CHUNKS) {
@@ -298,7 +306,7 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
           if (v >= RIGHT_READS) continue;
           F_UNROLL
           for (int j = 0; j < TILES_P; ++j)
-            b[j][v] = F_READ(from_pixels[right * BP + TURNED(right, RIGHT_COLUMN(lane, v)) + j * 16]);
+            b[j][v] = F_READ(from_pixels[PIXEL_AT(right, wave_p + j * 16, RIGHT_COLUMN(lane, v))]);
         }
         F_UNROLL
         for (int i = 0; i < TILES_C; ++i) {
@@ -310,7 +318,7 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
 #if !COPIES_PIXELS
     F_UNROLL
     for (int i = 0; i < PIXEL_CHUNKS; ++i) {
-      to_pixels[OWN_CHUNK(i) * BP + TURNED(OWN_CHUNK(i), OWN_PIXEL(i))] = next_pixels[i];
+      to_pixels[PIXEL_AT(OWN_CHUNK(i), 0, OWN_PIXEL(i))] = next_pixels[i];
     }
 #endif
 #if !F_COPIES

@@ -16,11 +16,13 @@ struct BufferRange {
   std::size_t reserved;  // of the address space
   void* buffer;
   const void* device;
+  std::uint64_t serial;
 };
 
 struct BufferRanges {
   std::shared_mutex mutex;
   std::map<std::uintptr_t, BufferRange> by_begin;
+  std::uint64_t last_serial = 0;
 };
 
 // Never destroyed: buffers may be freed while the process ends.
@@ -41,7 +43,9 @@ void* reserve_range(void* buffer, std::size_t bytes, const void* device) {
                 "no " + std::to_string(reserved) + " bytes of address space for a buffer");
   }
   const std::unique_lock lock(buffer_ranges().mutex);
-  buffer_ranges().by_begin[reinterpret_cast<std::uintptr_t>(begin)] = {bytes, reserved, buffer, device};
+  BufferRanges& all = buffer_ranges();
+  all.by_begin[reinterpret_cast<std::uintptr_t>(begin)] = {bytes, reserved, buffer, device,
+                                                           ++all.last_serial};
   return begin;
 }
 
@@ -66,7 +70,7 @@ BufferPlace locate(const void* address) {
   const std::size_t offset = wanted - begin;
   // The address at the end is the buffer's too: an empty tensor may lie there.
   if (offset > range.bytes) return {};
-  return {range.buffer, offset, range.bytes - offset, range.device};
+  return {range.buffer, offset, range.bytes - offset, range.device, range.serial};
 }
 
 }  // namespace faltung

@@ -18,6 +18,7 @@ struct BufferPlace {
   std::uint64_t offset = 0;
   std::size_t bytes_left = 0;    // from the address to the buffer's end
   const void* device = nullptr;  // as given to reserve_range
+  std::uint64_t serial = 0;      // the range's, which no other ever has
 };
 
 // A new range for the buffer. Throws Error(out_of_memory) if the process has no addresses left.

@@ -154,10 +154,10 @@ class OpenClDeviceImpl : public OpenClDevice {
     for (const Argument& argument : arguments) {
       if (argument.is_address) {
         const BufferPlace place = find(*static_cast<void* const*>(argument.value), what);
-        check(api()->set_kernel_argument(handle, index++, sizeof place.buffer, &place.buffer), what());
-        check(api()->set_kernel_argument(handle, index++, sizeof place.offset, &place.offset), what());
+        k.set(handle, index++, sizeof place.buffer, &place.buffer, place.serial);
+        k.set(handle, index++, sizeof place.offset, &place.offset);
       } else {
-        check(api()->set_kernel_argument(handle, index++, argument.bytes, argument.value), what());
+        k.set(handle, index++, argument.bytes, argument.value);
       }
     }
     std::size_t global[3], local[3];

@@ -65,6 +65,19 @@ Binary compile(const Target& target, Context context, const KernelSource& source
   return binary;
 }
 
+void ProgramKernel::set(KernelHandle handle, Uint index, std::size_t bytes, const void* value,
+                        std::uint64_t serial) const {
+  std::vector<Held>& held = held_[handle];
+  if (held.size() <= index) held.resize(index + 1);
+  Held& own = held[index];
+  const std::string_view wanted(static_cast<const char*>(value), bytes);
+  if (own.value == wanted && own.serial == serial) return;
+  own.value.clear();
+  check(api()->set_kernel_argument(handle, index, bytes, value),
+        "argument " + std::to_string(index) + " of kernel " + entry + " on " + target_.name);
+  own.value = wanted, own.serial = serial;
+}
+
 ProgramKernel::~ProgramKernel() {
   for (const auto& [context, handle] : handles_) api()->release_kernel(handle);
 }

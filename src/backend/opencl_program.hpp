@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "src/backend/backend.hpp"
 #include "src/backend/opencl_api.hpp"
@@ -33,6 +34,12 @@ class ProgramKernel : public Kernel {
   KernelHandle handle(Context context) const;
   KernelHandle any_handle() const { return handles_.empty() ? nullptr : handles_.begin()->second; }
 
+  // With the mutex held: sets an argument, unless the handle has it from the launch before: a call takes the
+  // driver up to a microsecond. serial: of the buffer whose handle it is, for another buffer may get the same
+  // one.
+  void set(KernelHandle handle, Uint index, std::size_t bytes, const void* value,
+           std::uint64_t serial = 0) const;
+
   const std::string entry, log;
   mutable std::mutex mutex;
 
@@ -40,6 +47,11 @@ class ProgramKernel : public Kernel {
   const Target target_;
   const std::string code_;
   mutable std::map<Context, KernelHandle> handles_;
+  struct Held {
+    std::string value;
+    std::uint64_t serial = 0;
+  };
+  mutable std::map<KernelHandle, std::vector<Held>> held_;
 };
 
 }  // namespace faltung::opencl
