@@ -174,12 +174,28 @@ class AmdCompiler : public OfflineCompiler {
   }
 
   Binary compile(const KernelSource& source) override {
+    const Binary binary = compile_once(source, "");
+    if (!has_accumulators() || !has_private_memory(binary.code)) return binary;
+    // LLVM 19 forgets a part of what it spills to accumulators and to private memory both.
+    return compile_once(source, " -mllvm -amdgpu-spill-vgpr-to-agpr=0");
+  }
+
+ private:
+  bool has_accumulators() const { return chip_ == "gfx90a" || chip_.starts_with("gfx94"); }
+  // Of a code object: its notes name the bytes, as MessagePack has small numbers.
+  static bool has_private_memory(const std::string& code) {
+    const std::string name = ".private_segment_fixed_size";
+    const std::size_t at = code.find(name);
+    return at != std::string::npos && code[at + name.size()] != 0;
+  }
+
+  Binary compile_once(const KernelSource& source, const std::string& more) {
     const TemporaryFolder temporary;
     const std::string& folder = temporary.path();
     const bool is_hip = language_ == AmdLanguage::hip;
     const std::string name = is_hip ? "/kernel.hip" : "/kernel.cl";
     temporary.write(name, source.text);
-    std::string options;
+    std::string options = more;
     for (const std::string& option : source.options) options += " '" + option + "'";
     const std::string clang = clang_ + kTarget + " -mcpu=" + chip_;
     const std::string compile =
@@ -212,7 +228,6 @@ class AmdCompiler : public OfflineCompiler {
     return binary;
   }
 
- private:
   static constexpr const char* kBitcode = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
   static constexpr const char* kTarget = " -target amdgcn-amd-amdhsa";
 
