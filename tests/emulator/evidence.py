@@ -3,7 +3,7 @@
 
   evidence.py sweep [--build BUILD] [--seconds S] [--processes N] [--first I] [--parts N] [--keep FOLDER] [--backwards]
       runs the emulator's cases in parts, side by side, until the time is over, and prints a line a chip and family:
-      cases, right, wrong, declined (private memory, which the emulator has not), not reached; then the failures.
+      cases, right, wrong, not reached; then the failures.
       What takes longest comes last: the FFT's kernels. --backwards: from the last part on
       --keep: what ended and what was compiled stays in that folder, and another sweep with the same seed goes on there
   evidence.py compiled [--build BUILD]
@@ -78,11 +78,10 @@ def sweep(arguments):
             counts[target, kernel.split('/')[0]][outcome] += 1
     if not arguments.keep:
         shutil.rmtree(keep)
-    print('# chip family: cases, right, wrong, declined, not reached; seed', os.environ.get('FALTUNG_TEST_SEED', '1'))
+    print('# chip family: cases, right, wrong, not reached; seed', os.environ.get('FALTUNG_TEST_SEED', '1'))
     for (target, family), number in sorted(all_cases.items()):
         c = counts[target, family]
-        print('emulated', target, family, number, c['right'], c['wrong'], c['declined'],
-              number - c['right'] - c['wrong'] - c['declined'])
+        print('emulated', target, family, number, c['right'], c['wrong'], number - c['right'] - c['wrong'])
     for failure in failures:
         print('\n'.join('# ' + line for line in failure.splitlines()))
     return 1 if failures or any(c['wrong'] for c in counts.values()) else 0
