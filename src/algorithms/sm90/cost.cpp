@@ -69,6 +69,11 @@ double split_cycles(const Tiling& t, const KernelConfig& c) {
   return kSplit + t.channels * t.pixels() * 4 * kAdd * apart(c) + (t.flat() ? 0 : kLoadFirst);
 }
 
+double operations_of(const Problem& p) {
+  return 2.0 * static_cast<double>(p.n * p.p() * p.q() * p.k) *
+         static_cast<double>(p.c / p.groups * p.r * p.s);
+}
+
 // What costs otherwise in tiles of flat pixels in 16 bits.
 struct Rates {
   double cool = kCool, l2 = kL2, pixel_row = kBoxRow, weight_row = kBoxRow, load_more = kLoadMore;
@@ -78,8 +83,7 @@ struct Rates {
 Rates rates_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   Rates r;
   const bool one_tap = t.bring == Bring::patch && p.r * p.s == 1;
-  const double operations =
-      2.0 * static_cast<double>(p.n * p.p() * p.q() * p.k) * static_cast<double>(p.c / p.groups * p.r * p.s);
+  const double operations = operations_of(p);
   if (t.bring == Bring::im2col) r.pixel_row = kGatherRow;
   r.flat = (t.bring == Bring::im2col || one_tap) && !c.nchw && c.element_bytes() == 2 &&
            row_bytes(c) == 128 && t.split == 1 && t.groups == 1 && !is_volume(p) && !brings_residual(t, p) &&
@@ -162,6 +166,10 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   e.ms = overlapped_ms(arithmetic, bytes, kOverlap) * across + (turns_input(t, p) ? turning_ms(p) : 0);
   if (staged && t.channels == 256 && t.pixels() == 128) e.ms *= kTallOfPlanes;
   if (c.nchw && tf32_parts(p) == 1 && w.taps == 1 && t.bring != Bring::planes) e.ms *= kOneOfPlanes;
+  // No block has another tile, and all buffers fill at once.
+  if (t.bring == Bring::im2col && !t.cooperative() && !t.resident() && t.split == 1 && w.taps == 1 &&
+      waves <= 1 && !c.nchw && c.element_bytes() == 2 && operations_of(p) < flat::kLeast)
+    e.ms *= kFewFlat;
   if (t.bring == Bring::turned && t.row_slots > 0 && t.split > 1 && tf32_parts(p) == 1) e.ms *= kFromBuffers;
   e.bound = bytes > arithmetic                          ? Bound::bytes
             : waves <= 1 && 2 * count < multiprocessors ? Bound::latency

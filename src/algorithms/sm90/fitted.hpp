@@ -53,6 +53,7 @@ constexpr double kAcross = 1.07;    // with pixels on M a residual, and each pix
 constexpr double kTallOfPlanes = 0.98;  // planes in tiles of 256 channels by 128 pixels
 constexpr double kOneOfPlanes = 0.8;    // of all that is counted, tf32 in NCHW by one tap takes so much
 constexpr double kFromBuffers = 0.92;   // of all that is counted, split sums of tf32 turned from buffers take
+constexpr double kFewFlat = 0.84;       // of all that is counted, small launches of a tile a block by one tap
 constexpr double kSplit = 1500;         // cycles a tile of a split sum: the cluster's barriers
 constexpr double kAdd = 0.06;           // cycles a byte of it
 constexpr double kPartial = 1.0e9;      // bytes a ms: stores of half a sector, NCHW's rows of 8 pixels
