@@ -19,6 +19,8 @@ CASES = [
     ("bf16", "nchw", 1, 1, 20, 30, 8, 8, (1, 1), (1, 1), (3, 3), (64, 32, 2, 1), 1, {"HAS_BIAS": 1}),
     ("f32", "nhwc", 1, 1, 36, 40, 7, 9, (1, 0), (1, 1), (3, 1), (64, 64, 2, 1), 1, {"HAS_BIAS": 1, "HAS_RESIDUAL": 1}),
     ("f32", "nhwc", 1, 1, 2, 12, 7, 8, (1, 2), (1, 1), (3, 3), (64, 32, 2, 1), 1, {"ROWS": 1}),
+    ("f16", "nhwc", 1, 1, 24, 40, 9, 7, (1, 0), (2, 1), (3, 2), (64, 32, 2, 1), 1, {"DIRECTION_bwd_d": 1}),
+    ("bf16", "nchw", 2, 1, 24, 36, 5, 7, (0, 0), (1, 2), (1, 1), (64, 32, 2, 1), 1, {"DIRECTION_bwd_d": 1}),
 ]
 
 
@@ -26,15 +28,17 @@ def constants(case):
     dtype, layout, groups, batch, c, k, h, w, pad, stride, (r, s), (bp, bc, waves_p, waves_c), parts, more = case
     rows, chunk, chunks = more.get("ROWS", 0), 4 if dtype == "f32" else 8, 4
     p, q = (h + 2 * pad[0] - r) // stride[0] + 1, (w + 2 * pad[1] - s) // stride[1] + 1
-    steps = c // groups * (s if rows else 1)
-    gather, in_chunks = layout == "nchw" or c // groups % chunk != 0, (steps + chunk - 1) // chunk
-    return {f"DTYPE_{dtype}": 1, f"LAYOUT_{layout}": 1, "DIRECTION_fwd": 1, "MATRIX_mma_ptx": 1, "WIDE": 0, "COMPACT": 0, "GROUPS": groups,
+    gradient = "DIRECTION_bwd_d" in more
+    steps, channels = (k // groups, c // groups) if gradient else (c // groups * (s if rows else 1), k // groups)
+    gather, in_chunks = layout == "nchw" or steps // (s if rows else 1) % chunk != 0, (steps + chunk - 1) // chunk
+    pixels = batch * -(-h // stride[0]) * -(-w // stride[1]) if gradient else batch * p * q
+    return {**({} if gradient else {"DIRECTION_fwd": 1}), f"DTYPE_{dtype}": 1, f"LAYOUT_{layout}": 1, "MATRIX_mma_ptx": 1, "WIDE": 0, "COMPACT": 0, "GROUPS": groups,
             "BATCH": batch, "SIZE_C": c, "SIZE_K": k, "SIZE_H": h, "SIZE_W": w, "SIZE_P": p, "SIZE_Q": q, "PAD_H": pad[0], "PAD_W": pad[1],
-            "OUT_PIXELS": f"({batch * p * q})", "OUT_PAD": f"({-(-k // groups // bc) * bc})", "PARTS": parts, "SPLIT": int(parts > 1),
+            "OUT_PIXELS": f"({pixels})", "OUT_PAD": f"({-(-channels // bc) * bc})", "PARTS": parts, "SPLIT": int(parts > 1),
             "STRIDE_H": stride[0], "STRIDE_W": stride[1], "R": r, "S": 1 if rows else s, "FILTER_S": s, "DILATION_H": 1, "DILATION_W": 1,
             "BP": bp, "BC": bc, "WAVES_P": waves_p, "WAVES_C": waves_c, "CHUNKS": chunks, "EXACT": int(in_chunks % chunks == 0),
             "WHOLE": int(steps % chunk == 0), "GATHER": int(gather), "ROWS": 0, "STAGES": 3, "THREADS": 32 * waves_p * waves_c,
-            "WHOLE_RUNS": int(layout == "nhwc" and k // groups % chunk == 0), "HAS_BIAS": 0, "HAS_RESIDUAL": 0, "RESIDUAL_AFTER": 0,
+            "WHOLE_RUNS": int(layout == "nhwc" and channels % chunk == 0), "HAS_BIAS": 0, "HAS_RESIDUAL": 0, "RESIDUAL_AFTER": 0,
             "ACTIVATION": "activate_none", "SLOPE": "0.0f", "POOL_none": 1, **more}
 
 

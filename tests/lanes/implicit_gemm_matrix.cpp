@@ -1,4 +1,4 @@
-// implicit_gemm_matrix.cl with NVIDIA's matrix units on the CPU, forward, beside plain loops, on small
+// implicit_gemm_matrix.cl with NVIDIA's matrix units on the CPU beside plain loops, on small
 // integers: exactly equal, or it says where not. clang compiles the OpenCL C; what it calls is here.
 // tests/implicit_gemm_matrix_test.py defines what the host would, and the sizes.
 #include <utility>
@@ -19,6 +19,11 @@ Element element_of(float v) { return v; }
 using Element = u16;
 float value_of(u16 v) { return number(v); }
 Element element_of(float v) { return element(v); }
+#endif
+#ifdef DIRECTION_bwd_d
+constexpr bool kGradient = true;
+#else
+constexpr bool kGradient = false;
 #endif
 constexpr int kPerWord = 4 / sizeof(Element), kSteps = 8 * kPerWord;
 
@@ -136,63 +141,78 @@ int main() {
   const Tensor<Element> x = drawn(static_cast<std::size_t>(z.n) * z.h * z.w * z.c), residual = drawn(y_size),
                         bias = drawn(SIZE_K),
                         w = drawn(static_cast<std::size_t>(z.k) * R * FILTER_S * group_c);
+#ifdef DIRECTION_bwd_d
+  const int in_group = z.group_k, phases = STRIDE_H * STRIDE_W;
+#else
+  const int in_group = z.group_c, phases = 1;
+#endif
   // As kernels/gpu/pack_chunks.cl does.
-  const int chunks = (z.group_c + chunk - 1) / chunk;
+  const int chunks = (in_group + chunk - 1) / chunk;
   Tensor<Element> packed(static_cast<std::size_t>(GROUPS) * R * S * chunks * OUT_PAD * chunk, element_of(0));
   for (int k = 0; k < z.k; ++k) {
     for (int r = 0; r < R; ++r) {
       for (int s = 0; s < FILTER_S; ++s) {
         for (int c = 0; c < group_c; ++c) {
-          const int tap = ROWS ? r : r * S + s, step = ROWS ? s * group_c + c : c, group = k / z.group_k;
+          const int tap = ROWS ? r : r * S + s, of_x = ROWS ? s * group_c + c : c, group = k / z.group_k;
+          const int step = kGradient ? k % z.group_k : of_x, row = kGradient ? c : k % z.group_k;
           packed.data[((((static_cast<std::size_t>(group) * R * S + tap) * chunks + step / chunk) * OUT_PAD) +
-                       k % z.group_k) *
+                       row) *
                           chunk +
                       step % chunk] = w.data[at(k, r, s, c, R, FILTER_S, group_c)];
         }
       }
     }
   }
-  std::vector<double> want(y_size);
+  // Of each product of the convolution, where it belongs.
+  const std::size_t x_size = static_cast<std::size_t>(z.n) * z.h * z.w * z.c,
+                    out_size = kGradient ? x_size : y_size;
+  const Tensor<Element> dy = drawn(y_size);
+  std::vector<double> want(out_size);
   for (int n = 0; n < z.n; ++n) {
     for (int p = 0; p < z.p; ++p) {
       for (int q = 0; q < z.q; ++q) {
         for (int k = 0; k < z.k; ++k) {
-          double sum = HAS_BIAS ? value_of(bias.data[k]) : 0;
+          const std::size_t in_y = place(n, p, q, k, z.p, z.q, z.k);
           for (int r = 0; r < R; ++r) {
             for (int s = 0; s < FILTER_S; ++s) {
               const int h = p * STRIDE_H - PAD_H + r, v = q * STRIDE_W - PAD_W + s;
               if (h < 0 || h >= z.h || v < 0 || v >= z.w) continue;
-              for (int c = 0; c < group_c; ++c)
-                sum += static_cast<double>(
-                           value_of(x.data[place(n, h, v, k / z.group_k * group_c + c, z.h, z.w, z.c)])) *
-                       value_of(w.data[at(k, r, s, c, R, FILTER_S, group_c)]);
+              for (int c = 0; c < group_c; ++c) {
+                const std::size_t in_x = place(n, h, v, k / z.group_k * group_c + c, z.h, z.w, z.c);
+                const double weight = value_of(w.data[at(k, r, s, c, R, FILTER_S, group_c)]);
+                if (kGradient)
+                  want[in_x] += weight * value_of(dy.data[in_y]);
+                else
+                  want[in_y] += weight * value_of(x.data[in_x]);
+              }
             }
           }
-          const std::size_t i = place(n, p, q, k, z.p, z.q, z.k);
-          want[i] = sum + (HAS_RESIDUAL ? value_of(residual.data[i]) : 0);
+          if (!kGradient)
+            want[in_y] +=
+                (HAS_BIAS ? value_of(bias.data[k]) : 0) + (HAS_RESIDUAL ? value_of(residual.data[in_y]) : 0);
         }
       }
     }
   }
 #if SPLIT
-  Tensor<float> result(y_size * PARTS, NAN);
+  Tensor<float> result(out_size * PARTS, NAN);
 #else
-  Tensor<Element> result(y_size, element_of(NAN));
+  Tensor<Element> result(out_size, element_of(NAN));
 #endif
-  const int blocks = (OUT_PIXELS + BP - 1) / BP * (OUT_PAD / BC) * GROUPS * PARTS;
+  const int blocks = (OUT_PIXELS + BP - 1) / BP * (OUT_PAD / BC) * GROUPS * phases * PARTS;
   lanes::launch(blocks, THREADS, [&] {
     closed.clear();
-    implicit_gemm_matrix(x.data, 0, packed.data, 0, result.data, 0, bias.data, 0, residual.data, 0, OUT_PAD,
-                         PARTS, z);
+    implicit_gemm_matrix(kGradient ? dy.data : x.data, 0, packed.data, 0, result.data, 0, bias.data, 0,
+                         residual.data, 0, OUT_PAD, PARTS, z);
   });
-  for (std::size_t i = 0; i < y_size; ++i) {
+  for (std::size_t i = 0; i < out_size; ++i) {
     double sum = 0;
 #if SPLIT
-    for (int part = 0; part < PARTS; ++part) sum += result.data[part * y_size + i];
+    for (int part = 0; part < PARTS; ++part) sum += result.data[part * out_size + i];
 #else
     sum = value_of(result.data[i]);
 #endif
-    expect(sum, want[i], "y", i);
+    expect(sum, want[i], "result", i);
   }
 #if !SPLIT && !defined(DTYPE_f32)
   expect_guards(result);
