@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <set>
 #include <variant>
 
+#include "kernels/sm90/params.h"
 #include "src/algorithms/algorithm.hpp"
 #include "src/problem/parse.hpp"
 #include "src/problem/rewrite.hpp"
@@ -34,6 +36,30 @@ TEST(ImplicitGemmSm90Steps, ATransposedConvolutionIsOneLaunch) {
   // Two pixels of the result side by side would not be whole lines, a residual would come by phases.
   EXPECT_GT(steps_on_hopper("fwd:n2c64h13w11k3r4s4:transposed:st2:pad1:f16:nhwc:bias").size(), 1u);
   EXPECT_GT(steps_on_hopper("fwd:n2c64h13w11k64r2s2:transposed:st2:f16:nhwc:residual").size(), 1u);
+}
+
+// Each tap of the filter is of one phase, and the kernel is told so.
+TEST(ImplicitGemmSm90Steps, PhasesReachTheKernel) {
+  static const FakeDevice hopper("fake:hopper", "sm_90a");
+  int phased = 0;
+  for (const char* text : {"bwd_d:n2c64h15w9k128r3s3:st2:pad1:f16:nhwc", "bwd_d:n2c64h15w9k128r3s3:st2:pad1:f32:nhwc"}) {
+    const Algorithm& algorithm = find_algorithm("implicit_gemm_sm90");
+    for (const Candidate& c : algorithm.candidates(parse_problem(text), {hopper.info(), 1})) {
+      if (!c.config.ends_with("_ph4")) continue;
+      ++phased;
+      for (const Step& step : c.recipe().steps) {
+        const auto* const launch = std::get_if<Launch>(&step.work);
+        if (launch == nullptr || step.name != "implicit_gemm") continue;
+        sm90::Params params;
+        ASSERT_EQ(launch->arguments.back().bytes.size(), sizeof params) << c.kernel();
+        std::memcpy(&params, launch->arguments.back().bytes.data(), sizeof params);
+        int taps = 0;
+        for (const sm90::Phase& phase : params.phases) taps += phase.taps;
+        EXPECT_EQ(taps, 9) << c.kernel();
+      }
+    }
+  }
+  EXPECT_GT(phased, 4);
 }
 
 TEST(ImplicitGemmSm90Steps, AReluBeforeIsTheKernelsOwnWithoutPhases) {

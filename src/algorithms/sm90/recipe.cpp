@@ -160,18 +160,21 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   const Mapped x = reads_input(t, p) ? w : read(x_map(t, p), operands.x);
   const unsigned blocks = t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
                                       : persistent_blocks(t, params.k_tiles, params.tiles, chip);
-  StepArgument given = value(params, std::move(members));
-  given.rests = {{offsetof(Params, weights_rest), operands.w}};
+  const auto given = [&] {  // once all of them are set
+    StepArgument argument = value(params, std::move(members));
+    argument.rests = {{offsetof(Params, weights_rest), operands.w}};
+    return argument;
+  };
   if (through_registers)
     return launch("implicit_gemm", kernel_source(t, p), shape_of(t, p, blocks),
-                  {mapped({x}), mapped({w}), std::move(given)});
+                  {mapped({x}), mapped({w}), given()});
   const Mapped y = stores_by_map(t, p) ? write(y_map(t, p), Place::y) : x;
   std::vector<Mapped> outputs = {y};
   if (t.phased()) outputs = add_phases(params, t, p, asked, operands.result);
   outputs.push_back(brings_residual(t, p) ? read(y_map(t, p), Place::residual) : outputs.front());
   const PhaseOrder order = t.phased() ? phase_order(phases_of(asked).of) : PhaseOrder::most_taps_first;
   return launch("implicit_gemm", kernel_source(t, p, order), shape_of(t, p, blocks),
-                {mapped({x}), mapped({w}), mapped(outputs), std::move(given)});
+                {mapped({x}), mapped({w}), mapped(outputs), given()});
 }
 
 Step shift_gemm(const Tiling& t, const Problem& p, const Operands& operands, const Chip& chip) {
