@@ -11,6 +11,7 @@
 #include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
 #include "src/plan/bound_launch.hpp"
+#include "src/problem/rewrite.hpp"
 #include "tests/algorithms.hpp"
 #include "tests/builder.hpp"
 #include "tests/fake_device.hpp"
@@ -144,6 +145,20 @@ TEST_P(Candidates, TheChoicesGiveTheSameAgain) {
     }
   });
   EXPECT_EQ(names_read(), read);
+}
+
+// Tiles of the weights' gradient do not ask each whether a rewrite applies: that is known of the problem.
+TEST_P(Candidates, OfWeightsGradientsAskForRewritesOnce) {
+  for (const DeviceInfo* device : devices_of(GetParam()->device_kind())) {
+    for (const char* shape :
+         {"n32c1024h14w14k2048r1s1:st2:f16:nchw", "n32c256h28w28k256r3s3:st2:pad1:f16:nhwc",
+          "n32c3h224w224k64r7s7:st2:pad3:f32:nchw"}) {
+      const Problem p = parse_problem(std::string("bwd_w:") + shape);
+      const std::size_t before = rewrites_asked();
+      static_cast<void>(GetParam()->offer(p, {*device, 1}));
+      EXPECT_LE(rewrites_asked() - before, 32u) << to_string(p) << " on " << device->id;
+    }
+  }
 }
 
 TEST_P(Candidates, AreListedOnceAndTheBestFirst) {

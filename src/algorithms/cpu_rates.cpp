@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kReads = 3, kMostRows = 14;
 
-std::atomic<std::size_t> asked{0};  // for the times of tiles
+std::atomic<std::size_t> tiles_asked{0};  // for the times of tiles
 
 // Of the fastest of a few runs: what else the machine does only adds to them.
 template <class Work>
@@ -204,10 +204,10 @@ const CpuCaches& cpu_caches() {
 }
 
 TileTime tile_time(TileReads reads, int rows, int vectors) {
-  asked.fetch_add(1, std::memory_order_relaxed);
+  tiles_asked.fetch_add(1, std::memory_order_relaxed);
   return the_rates().tile(reads, rows, vectors);
 }
-std::size_t tile_times_asked() { return asked; }
+std::size_t tile_times_asked() { return tiles_asked; }
 
 double vector_multiply_add_ns() { return the_rates().best; }
 double far_byte_ns() { return the_rates().far_byte; }

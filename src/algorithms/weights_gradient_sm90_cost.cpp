@@ -221,7 +221,9 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
 
 }  // namespace
 
-std::vector<Tile> tiles(const Problem& problem, int multiprocessors) {
+namespace {
+
+std::vector<Tile> list_all(const Problem& problem, int multiprocessors) {
   std::vector<Tile> all;
   list(problem, Form::plain, multiprocessors, all);
   // Few channels; and of 32 bits the strides that lines do not serve.
@@ -244,6 +246,21 @@ std::vector<Tile> tiles(const Problem& problem, int multiprocessors) {
     all.push_back(t);
   }
   return all;
+}
+
+}  // namespace
+
+std::vector<Tile> tiles(const Problem& problem, int multiprocessors) {
+  // Whoever asks whether there are any asks next which: the last answer is kept.
+  struct Answer {
+    Problem of;
+    int multiprocessors = 0;
+    std::vector<Tile> all;
+  };
+  thread_local Answer last;
+  if (last.multiprocessors != multiprocessors || last.of != problem)
+    last = {problem, multiprocessors, list_all(problem, multiprocessors)};
+  return last.all;
 }
 
 }  // namespace faltung::weights_gradient_sm90

@@ -166,16 +166,32 @@ Rewrite rewritten(const Tile& t, const Problem& p) {
   return t.form == Form::deepened ? rewrites::space_to_depth(p) : unchanged(p);
 }
 
+namespace {
+
+// What a form makes of a problem, or why it does not apply.
+struct Answer {
+  Form form = Form::plain;
+  Problem of, inner;
+  std::string why;
+};
+// Each question about each tile of a problem asks for it: the last answer is kept.
+const Answer& answer(Form form, const Problem& p) {
+  thread_local Answer last;
+  if (last.form != form || last.of != p) {
+    const RewriteRule& rule = form == Form::thinned ? rewrites::thin : rewrites::space_to_depth;
+    last = {form, p, p, form == Form::plain ? "" : rule.why_not(p)};
+    if (form != Form::plain && last.why.empty()) last.inner = rule.make(p).inner;
+  }
+  return last;
+}
+
+}  // namespace
+
 Problem inner_of(const Tile& t, const Problem& p) {
   if (t.form == Form::plain) return p;
-  // Each question about each tile of a problem asks for it: the last answer is kept.
-  struct Answer {
-    Form form = Form::plain;
-    Problem of, inner;
-  };
-  thread_local Answer last;
-  if (last.form != t.form || last.of != p) last = {t.form, p, rewritten(t, p).inner};
-  return last.inner;
+  const Answer& known = answer(t.form, p);
+  if (known.why.empty()) return known.inner;
+  return rewritten(t, p).inner;  // throws, with the reason
 }
 
 Problem seen(const Tile& t, const Problem& problem) {
@@ -292,8 +308,7 @@ Counts counts(const Tile& t, const Problem& problem) {
 
 std::string unfit(const Tile& t, const Problem& problem) {
   if (t.form != Form::plain) {
-    const RewriteRule& rule = t.form == Form::thinned ? rewrites::thin : rewrites::space_to_depth;
-    if (const std::string why = rule.why_not(problem); !why.empty()) return why;
+    if (const std::string& why = answer(t.form, problem).why; !why.empty()) return why;
   }
   const Problem p = seen(t, problem);
   constexpr i64 kMostExtent = 1 << 12;  // so that no size of a patch overflows

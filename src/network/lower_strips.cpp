@@ -16,7 +16,7 @@ using i64 = std::int64_t;
 // the second-level cache; so do images that are smaller than these, from one step to the next.
 i64 most_between() { return cpu_caches().level2 * 3 / 8; }
 i64 most_weights() { return cpu_caches().level2 / 4; }
-i64 least_image() { return cpu_caches().level2 * 2; }
+i64 least_image() { return cpu_caches().level2 * 3 / 2; }
 i64 most_averaged() { return cpu_caches().level2 / 4; }  // of a strip whose averages are taken
 constexpr i64 kMostOverlap = 8;                          // of so many rows one may be computed for two strips
 

@@ -1,6 +1,7 @@
 #include "src/problem/rewrite.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 #include "src/problem/integers.hpp"
 #include "src/problem/slide.hpp"
@@ -271,7 +272,14 @@ TensorShape operand_shape(const Problem& p, Operand operand) {
   return operand == Operand::x ? x_shape(p) : operand == Operand::w ? w_shape(p) : y_shape(p);
 }
 
+namespace {
+std::atomic<std::size_t> rules_asked{0};
+}  // namespace
+
+std::size_t rewrites_asked() { return rules_asked; }
+
 std::string RewriteRule::why_not(const Problem& p) const {
+  ++rules_asked;
   if (!is_plain(p)) return "it is not of two dimensions, or transposed: see toward_plain";
   std::string why = declines(p);
   if (!why.empty()) return why;

@@ -5,6 +5,7 @@
 #define FALTUNG_SRC_PROBLEM_REWRITE_HPP_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -103,6 +104,8 @@ struct RewriteRule {
   // Throws Error(bad_problem) where it does not apply.
   Rewrite operator()(const Problem& problem) const;
 };
+// How often this process asked whether a rule applies, for the test that a choice does not for each tile.
+std::size_t rewrites_asked();
 
 namespace rewrites {
 
