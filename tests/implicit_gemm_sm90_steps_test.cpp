@@ -42,7 +42,8 @@ TEST(ImplicitGemmSm90Steps, ATransposedConvolutionIsOneLaunch) {
 TEST(ImplicitGemmSm90Steps, PhasesReachTheKernel) {
   static const FakeDevice hopper("fake:hopper", "sm_90a");
   int phased = 0;
-  for (const char* text : {"bwd_d:n2c64h15w9k128r3s3:st2:pad1:f16:nhwc", "bwd_d:n2c64h15w9k128r3s3:st2:pad1:f32:nhwc"}) {
+  for (const char* text :
+       {"bwd_d:n2c64h15w9k128r3s3:st2:pad1:f16:nhwc", "bwd_d:n2c64h15w9k128r3s3:st2:pad1:f32:nhwc"}) {
     const Algorithm& algorithm = find_algorithm("implicit_gemm_sm90");
     for (const Candidate& c : algorithm.candidates(parse_problem(text), {hopper.info(), 1})) {
       if (!c.config.ends_with("_ph4")) continue;

@@ -28,7 +28,7 @@ struct Finding {
   // Of fp32 on random data, the root mean square error over that of a chain of fp32 multiply-adds; 0 where
   // there are too few elements, or an epilogue.
   double rms_of_chain = 0;
-  bool too_coarse = false;  // that is more than the accuracy says
+  bool too_coarse = false;  // that is more than the accuracy says, and than chance makes of one problem
   bool right() const { return error_over_bound <= 1 && !too_coarse; }
 };
 

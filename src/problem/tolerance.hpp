@@ -36,8 +36,8 @@ struct Accuracy {
   bool exact_on_integers = true;
   // As spread_h, of three dimensions: where rows are depths.
   int spread_d = 0;
-  // Math::f32: the root mean square error over a random problem, in units of that of a chain of fp32
-  // multiply-adds of the same length, is at most this.
+  // Math::f32: the root mean square error over random problems, in units of that of a chain of fp32
+  // multiply-adds of the same length, is at most this; chance puts one problem's a few percent beside it.
   double rms_of_chain = kAsFp32;
   // What f32 is taken to mean.
   static constexpr double kAsFp32 = 2;
