@@ -16,14 +16,14 @@ using network::Array;
 using network::Shape;
 using network::StripsWork;
 
-struct Case {
+struct StripsCase {
   std::int64_t images, height, width, channels, window, stride, top, bottom;
   bool large;     // the image between the convolutions
   bool averages;  // of the result
 };
 
 // 1x1 to `channels`, relu, by channel, sigmoid; its result and its average.
-std::string model(const Case& c, std::int64_t in, std::mt19937_64& random) {
+std::string model(const StripsCase& c, std::int64_t in, std::mt19937_64& random) {
   std::normal_distribution<float> normal;
   const auto numbers = [&](std::int64_t count) {
     std::vector<float> all(static_cast<std::size_t>(count));
@@ -70,7 +70,7 @@ TEST(NetworkStrips, GiveWhatWholeImagesGive) {
   // Rows of which a worker's part is more than twice its cache.
   const std::int64_t row = 64 * 40 * 4;
   const std::int64_t tall = 2 * 2 * cpu_caches().level2 / row + 3;
-  const Case cases[] = {{1, tall, 64, 40, 3, 1, 1, 1, true, true},
+  const StripsCase cases[] = {{1, tall, 64, 40, 3, 1, 1, 1, true, true},
                         {1, tall, 64, 40, 3, 2, 0, 2, true, false},
                         {2, tall / 2 + 2, 64, 40, 5, 2, 2, 1, true, true},
                         {1, 9, 7, 35, 3, 1, 1, 1, false, true},
@@ -79,7 +79,7 @@ TEST(NetworkStrips, GiveWhatWholeImagesGive) {
                         {2, 3, 3, 16, 3, 1, 0, 0, false, true}};
   constexpr std::int64_t kIn = 3;
   NetworkRunner runner;
-  for (const Case& c : cases) {
+  for (const StripsCase& c : cases) {
     SCOPED_TRACE(std::to_string(c.images) + " of " + std::to_string(c.height) + " rows, window " +
                  std::to_string(c.window) + ", stride " + std::to_string(c.stride));
     std::mt19937_64 random(5);
