@@ -71,12 +71,12 @@ TEST(NetworkStrips, GiveWhatWholeImagesGive) {
   const std::int64_t row = 64 * 40 * 4;
   const std::int64_t tall = 2 * 2 * cpu_caches().level2 / row + 3;
   const StripsCase cases[] = {{1, tall, 64, 40, 3, 1, 1, 1, true, true},
-                        {1, tall, 64, 40, 3, 2, 0, 2, true, false},
-                        {2, tall / 2 + 2, 64, 40, 5, 2, 2, 1, true, true},
-                        {1, 9, 7, 35, 3, 1, 1, 1, false, true},
-                        {3, 6, 5, 24, 5, 2, 2, 2, false, true},
-                        {1, 9, 7, 35, 3, 1, 1, 1, false, false},
-                        {2, 3, 3, 16, 3, 1, 0, 0, false, true}};
+                              {1, tall, 64, 40, 3, 2, 0, 2, true, false},
+                              {2, tall / 2 + 2, 64, 40, 5, 2, 2, 1, true, true},
+                              {1, 9, 7, 35, 3, 1, 1, 1, false, true},
+                              {3, 6, 5, 24, 5, 2, 2, 2, false, true},
+                              {1, 9, 7, 35, 3, 1, 1, 1, false, false},
+                              {2, 3, 3, 16, 3, 1, 0, 0, false, true}};
   constexpr std::int64_t kIn = 3;
   NetworkRunner runner;
   for (const StripsCase& c : cases) {
