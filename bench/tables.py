@@ -257,7 +257,7 @@ Made by `bench/tables.py --device {device}`, last on {a['date']}, and written by
 Ceilings as measured, TFLOP/s: {rates}; a copy {float(a['copy_gbps']):.0f} GB/s.
 
 How things are timed: [bench.md](../bench.md). `plan` is the engine's choice without measuring, from an empty store: what a caller
-gets by default. `find` is its choice after the candidates were measured. A ratio is the peer's time over ours, both timed in
+gets by default. `find` is its choice after the candidates were measured (empty: that was not done). A ratio is the peer's time over ours, both timed in
 turn in the same run: above 1 we are faster. `plan over find` is the speed of the one choice relative to the other's. `±` is the
 spread of the blocks of runs, ours and the peer's, in percent of the median; `err` the worst checked element in units of its bound.
 What is behind the figures, and what falls short, is in the [notes](../notes/)."""
