@@ -138,6 +138,25 @@ std::string known_clang() {
 
 enum class AmdLanguage { opencl, hip };
 
+// The kernel.o that the command makes in the folder, with its log: what it says, and what is read of its
+// other files.
+template <class Read>
+Binary made_by(const std::string& command, const TemporaryFolder& temporary, const std::string& failure,
+               Read read) {
+  const auto begin = std::chrono::steady_clock::now();
+  const CommandResult result = run_command(command);
+  Binary binary;
+  binary.compile_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  binary.log = result.said + read();
+  binary.code = temporary.content("/kernel.o");
+  if (result.status != 0) {
+    temporary.check_room(result.said);
+    throw Error(Status::device_error, failure + ": " + binary.log);
+  }
+  return binary;
+}
+
 // Clang's remarks on what a kernel uses, with ROCm's device library for OpenCL's and C's functions.
 class AmdCompiler : public OfflineCompiler {
  public:
@@ -208,24 +227,13 @@ class AmdCompiler : public OfflineCompiler {
                                             : whole + " -Rpass-analysis=kernel-resource-usage -S -o " +
                                                   folder + "/kernel.s && " + clang + " -c " + folder +
                                                   "/kernel.s -o " + folder + "/kernel.o";
-    const auto begin = std::chrono::steady_clock::now();
-    const CommandResult result = run_command(command);
-    Binary binary;
-    binary.compile_ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    binary.log = result.said;
-    if (!code_alone_) {
-      const std::string assembly = temporary.content("/kernel.s");
-      binary.log += to_log(read_amd_assembly(assembly, chip_)) + kCodeBytes +
-                    std::to_string(number_after(assembly, "; codeLenInByte = ")) + "\n";
-    }
-    binary.code = temporary.content("/kernel.o");
-    if (result.status != 0) {
-      temporary.check_room(result.said);
-      throw Error(Status::device_error,
-                  clang_ + " cannot compile kernel " + source.name + " for " + chip_ + ": " + binary.log);
-    }
-    return binary;
+    return made_by(command, temporary, clang_ + " cannot compile kernel " + source.name + " for " + chip_,
+                   [&] {
+                     if (code_alone_) return std::string();
+                     const std::string assembly = temporary.content("/kernel.s");
+                     return to_log(read_amd_assembly(assembly, chip_)) + kCodeBytes +
+                            std::to_string(number_after(assembly, "; codeLenInByte = ")) + "\n";
+                   });
   }
 
   static constexpr const char* kBitcode = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
@@ -342,19 +350,8 @@ class NvptxCompiler : public OfflineCompiler {
         " -D__NV_CL_C_VERSION=120 -Xclang -mlink-builtin-bitcode -Xclang " +
         kLibrary + options + " -O3 -S -o " + folder + "/kernel.ptx " + folder +
         "/kernel.cl && ptxas -arch=" + chip_ + " -v -o " + folder + "/kernel.o " + folder + "/kernel.ptx";
-    const auto begin = std::chrono::steady_clock::now();
-    const CommandResult result = run_command(command);
-    Binary binary;
-    binary.compile_ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    binary.log = result.said;
-    binary.code = temporary.content("/kernel.o");
-    if (result.status != 0) {
-      temporary.check_room(result.said);
-      throw Error(Status::device_error,
-                  clang_ + " cannot compile kernel " + source.name + " for " + chip_ + ": " + binary.log);
-    }
-    return binary;
+    return made_by(command, temporary, clang_ + " cannot compile kernel " + source.name + " for " + chip_,
+                   [] { return std::string(); });
   }
 
  private:
