@@ -45,6 +45,16 @@ problems_of() {
     "$FALTUNG" prepare --problems --layout $layout "${math[@]}" --dir "$2" "${epilogue[@]}" "${suites[@]}" | tail -n +2
   done
 }
+# What a whole network in f16 asks for, image by image and in batches: its bias is in f32, and what follows is behind the convolution.
+network_problems() {
+  local batch epilogue
+  for batch in 32 1; do
+    of() { "$FALTUNG" prepare --problems --layout nhwc --dtype f16 --batch $batch --epilogue "$@" | tail -n +2; }
+    for epilogue in biasf32,relu biasf32,residual,relu biasf32; do of $epilogue --suite workloads/resnet50.csv; done
+    of biasf32,relu,maxpool3s2p1 "fwd:n1c3h224w224k64r7s7:st2:pad3"
+    for epilogue in biasf32,silu biasf32 biasf32,residual; do of $epilogue --suite workloads/efficientnet_b2.csv; done
+  done
+}
 # In the order of their value: inference in 16 bits (biasf32 is what networks ask for), then in 32, what training meets first, then
 # the rest of it; of epilogues the commonest first.
 problems() {
@@ -54,6 +64,7 @@ problems() {
     problems_of $math fwd "$lists"
     for epilogue in bias bias,relu biasf32,relu; do problems_of $math fwd "$common" $epilogue; done
   done
+  network_problems
   for math in f32 tf32; do problems_of $math fwd "$lists"; done
   for list in workloads/resnet50.csv "$common" "$lists"; do
     for math in f16 bf16; do
@@ -76,7 +87,7 @@ prepare() {
 mkdir -p "$here"
 common >"$here/common.csv"
 problems >"$here/all.csv"
-head -n "$((${FIRST:-3700} + 1))" "$here/all.csv" >"$here/problems.csv"
+head -n "$((${FIRST:-4100} + 1))" "$here/all.csv" >"$here/problems.csv"
 code=$here/code.pack
 FALTUNG_STORE=$(mktemp -d)
 export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none
