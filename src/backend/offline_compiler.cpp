@@ -200,7 +200,9 @@ class AmdCompiler : public OfflineCompiler {
   }
 
  private:
-  bool has_accumulators() const { return chip_ == "gfx90a" || chip_.starts_with("gfx94"); }
+  bool has_accumulators() const {
+    return chip_ == "gfx90a" || chip_.starts_with("gfx94") || chip_.starts_with("gfx95");
+  }
   // Of a code object: its notes name the bytes, as MessagePack has small numbers.
   static bool has_private_memory(const std::string& code) {
     const std::string name = ".private_segment_fixed_size";
@@ -216,10 +218,11 @@ class AmdCompiler : public OfflineCompiler {
     temporary.write(name, source.text);
     std::string options = more;
     for (const std::string& option : source.options) options += " '" + option + "'";
-    const std::string clang = clang_ + kTarget + " -mcpu=" + chip_;
+    const std::string clang = clang_ + kTarget + kVersion + " -mcpu=" + chip_;
     const std::string compile =
         is_hip
-            ? clang_ + " -x hip --cuda-device-only --offload-arch=" + chip_ + " -nogpuinc -std=c++17"
+            ? clang_ + kVersion + " -x hip --cuda-device-only --offload-arch=" + chip_ +
+                  " -nogpuinc -std=c++17"
             : clang + " -x cl -cl-std=CL1.2 -D__OPENCL_VERSION__=120 -Xclang -mlink-bitcode-file -Xclang " +
                   kBitcode + "/opencl.bc";
     const std::string whole = compile + options + " -O3" + library(temporary, clang) + " " + folder + name;
@@ -238,6 +241,8 @@ class AmdCompiler : public OfflineCompiler {
 
   static constexpr const char* kBitcode = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
   static constexpr const char* kTarget = " -target amdgcn-amd-amdhsa";
+  // The library's, and clang 19's own: newer ones take the next.
+  static constexpr const char* kVersion = " -mcode-object-version=5";
 
   std::string isa_bitcode() const {
     return std::string(kBitcode) + "/oclc_isa_version_" + chip_.substr(3) + ".bc";
