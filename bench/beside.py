@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Processes that prepare side by side on one GPU and are then timed one after the other. Compilers take minutes of a processor a model;
-what they measure on the way to choose kernels runs alone on the GPU, and so does what is timed at last.
+"""Processes that prepare side by side on one GPU, each of which is timed while all others stand still. Compilers take minutes of a processor a
+model; what they measure on the way to choose kernels runs alone on the GPU, and so does what is timed at last.
 
-    bench/beside.py --prepare 100 --limit 180 'bench/torch_models.py compile unet --vs reduce-overhead' 'nice bench/torch_networks.py …'
+    bench/beside.py --limit 180 'bench/torch_models.py compile unet --vs reduce-overhead' 'bench/torch_networks.py …'
 """
 import argparse
 import contextlib
@@ -20,6 +20,7 @@ import threading
 import time
 
 LOCK = "FALTUNG_BENCH_LOCK"
+PLACE = "FALTUNG_BENCH_PLACE"
 READY = "prepared after"
 
 
@@ -29,7 +30,7 @@ def alone():
     if LOCK not in os.environ:
         yield
         return
-    with open(os.environ[LOCK], "w") as file:
+    with open(os.environ[LOCK], "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
     time.sleep(0.002)  # or this process might have it again before those that wait
@@ -44,10 +45,14 @@ def _alone(function):
 
 
 def measure_alone():
-    """From now on, what PyTorch's compiler and, where it was imported, faltung.torch measure to choose their kernels."""
+    """From now on, what PyTorch's compiler and, where it was imported, faltung.torch measure to choose their kernels. That compiler's workers
+    give way to what measures, and to those of the jobs before this one."""
     if LOCK not in os.environ:
         return
+    from torch._inductor.async_compile import AsyncCompile
     from torch._inductor.runtime.benchmarking import benchmarker
+    if hasattr(pool := AsyncCompile.process_pool(), "process"):
+        os.setpriority(os.PRIO_PROCESS, pool.process.pid, min(19, os.nice(0) + 4 + 4 * int(os.environ[PLACE])))
     type(benchmarker).benchmark_gpu = _alone(type(benchmarker).benchmark_gpu)
     for name in [name for name in sys.modules if name.startswith("faltung.torch.")]:
         for function in ("time_in_turn", "time_whole"):
@@ -67,16 +72,24 @@ def turn(begin=time.perf_counter()):
         yield
 
 
+def stood_still():
+    """Seconds for which what prepares has been stopped so far."""
+    with contextlib.suppress(KeyError, OSError, ValueError):
+        return float(pathlib.Path(os.environ[LOCK]).read_text())
+    return 0.0
+
+
 class Children:
     def __init__(self, jobs, cache):
-        folder, self.lines = pathlib.Path(cache).resolve(), queue.Queue()
-        threads = max(2, 2 * len(os.sched_getaffinity(0)) // len(jobs))
-        self.children = {}
-        for job in jobs:
+        folder, self.lines, self.children, self.since = pathlib.Path(cache).resolve(), queue.Queue(), {}, 0.0
+        folder.mkdir(parents=True, exist_ok=True)
+        self.lock = folder / "lock"
+        self.lock.write_text("0")
+        for place, job in enumerate(jobs):
             own = folder / re.sub(r"[^\w.-]+", "_", job)
-            own.mkdir(parents=True, exist_ok=True)
-            more = {LOCK: str(folder / "lock"), "TORCHINDUCTOR_CACHE_DIR": str(own), "TORCHINDUCTOR_COMPILE_THREADS": str(threads),
-                    "PYTHONUNBUFFERED": "1"}
+            own.mkdir(exist_ok=True)
+            more = {LOCK: str(self.lock), PLACE: str(place), "TORCHINDUCTOR_CACHE_DIR": str(own), "PYTHONUNBUFFERED": "1",
+                    "TORCHINDUCTOR_COMPILE_THREADS": str(max(2, len(os.sched_getaffinity(0))))}
             self.children[job] = subprocess.Popen(shlex.split(job), env=os.environ | more, text=True, start_new_session=True,
                                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             threading.Thread(target=self._read, args=(job,), daemon=True).start()
@@ -93,39 +106,55 @@ class Children:
         except queue.Empty:
             return None, None
 
+    def _signal(self, what, besides=None):
+        for job, child in self.children.items():
+            with contextlib.suppress(ProcessLookupError):
+                if job != besides:
+                    os.killpg(child.pid, what)
+
     def go_on(self, job):
+        """This one alone: the others are stopped, none of them while it measures."""
+        with open(self.lock) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self._signal(signal.SIGSTOP, job)
+            time.sleep(0.05)  # none that was waiting for the lock takes it then
+        self.since = time.perf_counter()
         self.children[job].stdin.write("\n")
         self.children[job].stdin.flush()
 
+    def all_go_on(self):
+        self.lock.write_text(str(float(self.lock.read_text()) + time.perf_counter() - self.since))
+        self._signal(signal.SIGCONT)
+
     def end(self):
-        for child in self.children.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
 
 
-def run(jobs, prepare, limit, cache):
-    """Commands, all at once. After so many seconds, or when all are prepared, those that are go on one after the other, and the rest as they
-    come, until the limit. cache: a folder, in which PyTorch's compiler keeps what it chose, a job."""
+def run(jobs, limit, cache):
+    """Commands, all at once, the first of them first where processors are short. As soon as one is prepared it is timed, while the others
+    stand still; until the limit. cache: a folder, in which PyTorch's compiler keeps what it chose, a job."""
     own = signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
-    begin, children = time.perf_counter(), Children(jobs, cache)
-    preparing, ready, timed = list(jobs), [], None
+    end, children = time.perf_counter() + limit, Children(jobs, cache)
+    left, ready, timed = list(jobs), [], None
     try:
-        while (preparing or ready or timed) and time.perf_counter() < begin + limit:
-            if ready and timed is None and (not preparing or time.perf_counter() >= begin + prepare):
+        while left and time.perf_counter() < end:
+            if ready and timed is None:
                 timed = ready.pop(0)
                 children.go_on(timed)
-            is_late = timed is not None or time.perf_counter() >= begin + prepare
-            job, line = children.next(begin + (limit if is_late else prepare))
+            job, line = children.next(end)
             if job is None:
                 continue
-            if line is not None:
-                print(f"{line}: {job}" if line.startswith(READY) else line, flush=True)
-            if job in preparing and (line is None or line.startswith(READY)):
-                preparing.remove(job)
-                ready += [job] * (line is not None)
-            elif line is None and job == timed:
-                timed = None
-        for job in (*preparing, *ready, *[timed] * (timed is not None)):
+            if line is None:
+                left.remove(job)
+                if job == timed:
+                    timed = None
+                    children.all_go_on()
+            elif line.startswith(READY):
+                ready.append(job)
+                print(f"{line}: {job}", flush=True)
+            else:
+                print(line, flush=True)
+        for job in left:
             print(f"not done within {limit:.0f} s: {job}", flush=True)
     finally:
         children.end()
@@ -137,11 +166,10 @@ def main():
     parser.add_argument("jobs", nargs="+", help="commands")
     add_options(parser)
     options = parser.parse_args()
-    run(options.jobs, options.prepare, options.limit, options.cache)
+    run(options.jobs, options.limit, options.cache)
 
 
 def add_options(parser):
-    parser.add_argument("--prepare", type=float, default=900, help="side by side: seconds after which those that are compiled are timed")
     parser.add_argument("--limit", type=float, default=1800, help="side by side: seconds after which all end")
     parser.add_argument("--cache", default="build/inductor", help="side by side: where PyTorch's compiler keeps what it found")
 

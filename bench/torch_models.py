@@ -191,13 +191,15 @@ def compiled_by(options, model):
 
 def ready(options, model, x, run=None, **how):
     """The model compiled, a function that runs it, and the seconds until it has done so. how: backend and mode."""
-    begin = time.perf_counter()
+    def now():
+        return time.perf_counter() - beside.stood_still()
+    begin = now()
     compiled = compiled_by(argparse.Namespace(**how), model)
     function = (lambda: compiled(x)) if run is None else run(compiled)
     for _ in range(3):  # the second call captures a CUDA graph
         function()
     synchronize(options.device)
-    return function, time.perf_counter() - begin
+    return function, now() - begin
 
 
 def compile_model(options):
@@ -219,7 +221,8 @@ def compile_beside(options):
     """One of the processes that compare_compiled starts."""
     import faltung.torch  # noqa: F401
     beside.measure_alone()
-    model, x, error = in_f16(options)
+    with beside.alone():
+        model, x, error = in_f16(options)
     with torch.no_grad():
         ours, our_s = ready(options, copy.deepcopy(model), x, backend="faltung", mode=options.mode)
         stage(f"{options.model} by faltung is ready after {our_s:.1f} s")
@@ -237,13 +240,13 @@ def compile_beside(options):
 
 
 def compare_compiled(options):
-    """All models at once, until each is compiled; then timed one after the other."""
+    """All models' compilers at once, the first named first; each model is timed alone."""
     words = [sys.executable, __file__, "--vs", options.vs, "--layout", options.layout, "--device", options.device]
     for name in ("mode", "batch", "size"):
         words += [f"--{name}", str(getattr(options, name))] if getattr(options, name) else []
     words += ["--rows"] * options.rows
     jobs = [shlex.join([*words, "compile", model]) for model in options.models]
-    beside.run(jobs, options.prepare, options.limit, options.cache)
+    beside.run(jobs, options.limit, options.cache)
 
 
 class Step:

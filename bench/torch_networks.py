@@ -198,7 +198,7 @@ def main():
               f"{'PyTorch':>9}", flush=True)
     if args.rows and not is_one:
         jobs = [shlex.join([sys.executable, *sys.argv, "--rows", one]) for one in args.rows.split(",")]
-        return beside.run(jobs, args.prepare, args.limit, args.cache)
+        return beside.run(jobs, args.limit, args.cache)
     if is_one:
         beside.measure_alone()
     rows = args.rows.split(",") if args.rows else [f"{name}:{batch}" for name in args.models.split(",") for batch in args.batches.split(",")]

@@ -63,12 +63,35 @@ with beside.turn():
     print("end", flush=True)
 """
 
+PREPARING = """
+import sys, time
+sys.path.insert(0, {folder!r})
+import beside
+ticks = [time.perf_counter()]
+while ticks[-1] < ticks[0] + 20 and beside.stood_still() == 0:
+    time.sleep(0.01)
+    with beside.alone():
+        ticks.append(time.perf_counter())
+ticks.append(time.perf_counter())
+print("longest", max(b - a for a, b in zip(ticks, ticks[1:])), "stood still", beside.stood_still(), flush=True)
+"""
+
+
+def written(folder, name, text):
+    (folder / name).write_text(text.format(folder=str(BENCH)))
+    return f"{sys.executable} {folder / name}"
+
 
 def test_what_is_prepared_has_its_turn_alone(tmp_path, capfd):
-    job = tmp_path / "job.py"
-    job.write_text(JOB.format(folder=str(BENCH)))
+    job = written(tmp_path, "job.py", JOB)
     before = signal.getsignal(signal.SIGTERM)
-    beside.run([f"{sys.executable} {job} {i}" for i in range(3)], 60, 120, tmp_path)
+    beside.run([f"{job} {i}" for i in range(3)], 120, tmp_path)
     assert signal.getsignal(signal.SIGTERM) is before
     lines = [line for line in capfd.readouterr().out.splitlines() if line in ("begin", "end")]
     assert lines == ["begin", "end"] * 3
+
+
+def test_what_prepares_stands_still_while_another_is_timed(tmp_path, capfd):
+    beside.run([written(tmp_path, "preparing.py", PREPARING), written(tmp_path, "job.py", JOB)], 60, tmp_path)
+    longest, stood = map(float, re.search(r"longest (\S+) stood still (\S+)", capfd.readouterr().out).groups())
+    assert longest >= stood >= 0.2
