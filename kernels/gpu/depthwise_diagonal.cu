@@ -7,26 +7,13 @@
 // channels, and walks down the patch with 16 places: what it reads of a row meets every row of the filter at once, each
 // in the sums of another row of results. A row of results goes through local memory, so that whole lines are stored.
 //
-// The host defines what depthwise_diagonal_patch.h asks for; THREADS is four times CHANNELS for each 16 places. BLOCKS
-// (that fit on a multiprocessor), PAD_TOP and PAD_LEFT; for backward_data strides are 1.
+// The host defines what depthwise_diagonal_patch.h asks for, PAD_TOP and PAD_LEFT; for backward_data strides are 1.
 #include "kernels/gpu/depthwise_diagonal_patch.h"
 
-// From a result's place to the first row and column that it reads; the filter's tap that the place (r, s) from there meets.
-#ifdef DIRECTION_bwd_d
-#define FIRST_ROW (PAD_TOP - (R - 1))
-#define FIRST_COLUMN (PAD_LEFT - (S - 1))
-#define TAP(r, s) ((R - 1 - (r)) * S + S - 1 - (s))
-#else
-#define FIRST_ROW (-(PAD_TOP))
-#define FIRST_COLUMN (-(PAD_LEFT))
-#define TAP(r, s) ((r) * S + (s))
-#endif
 #define SUM_ROWS ((R + STRIDE_H - 1) / STRIDE_H)  // that a row of the patch is part of
 #define STORERS (THREADS / 2)                     // threads that store a row: one for each chunk of it
 #define RESULT_BYTES (TILES * 16 * PIXEL_BYTES)
 #define FILTER_BYTES (CHANNELS * R * S * 2)
-
-extern __shared__ __align__(128) unsigned char local_memory[];
 
 F_DENSE_KERNEL(THREADS, BLOCKS)
 depthwise_diagonal(F_TENSORS(in, w, out), Sizes z) {
@@ -47,15 +34,7 @@ depthwise_diagonal(F_TENSORS(in, w, out), Sizes z) {
   const auto rows = rows_of<IMAGES * PATCH_COLUMNS, 1, PATCH_COLUMNS, STRIDE_W>(
       patch, ROW_BYTES, in, first_image, first_channel, top, left, IN_C, IN_H, IN_W, z.n);
   F_WAIT_FOR_PREVIOUS();
-  // The block's filters lie together.
-  const int filter_chunks = F_MIN(OUT_C - first_channel, CHANNELS) * (R * S) / CHUNK;
-  F_UNROLL
-  for (int turn = 0; turn < (FILTER_BYTES / 16 + THREADS - 1) / THREADS; ++turn) {
-    const int i = thread + turn * THREADS;
-    copy_chunk_if(i < filter_chunks, local_address(filters) + i * 16, w + (index_t)first_channel * (R * S) + i * CHUNK,
-                  true);
-  }
-  close_copies();
+  bring_filters<R * S>(filters, w, first_channel, OUT_C);
   F_UNROLL
   for (int row = 0; row < PATCH_ROWS; ++row) {
     bring_rows(rows, row, ROW_BYTES, PATCH_ROWS);
@@ -132,16 +111,5 @@ depthwise_diagonal(F_TENSORS(in, w, out), Sizes z) {
     *(uint4*)(out + stored + (index_t)(first_row + m) * OUT_W * OUT_C) =
         *(const uint4*)(result + m % 2 * RESULT_BYTES + stored_pixel * PIXEL_BYTES + stored_chunk * 16);
   };
-  // The row that is done with row i of the patch, or none.
-#define DONE(i) ((i) >= R - 1 && ((i) - (R - 1)) % STRIDE_H == 0)
-#define DONE_ROW(i) (((i) - (R - 1)) / STRIDE_H)
-  F_UNROLL
-  for (int i = 0; i < PATCH_ROWS; ++i) {
-    wait_for_rows<PATCH_ROWS>(PATCH_ROWS - 1 - i);
-    if (i > 0 && DONE(i - 1)) store_row(DONE_ROW(i - 1));
-    add_row(i);
-    if (DONE(i)) put_row(DONE_ROW(i));
-  }
-  F_BARRIER();
-  store_row(ROWS - 1);
+  walk_down<PATCH_ROWS, R, STRIDE_H>(add_row, put_row, store_row);
 }

@@ -1,20 +1,12 @@
-// What the kernels for depthwise convolutions by diagonal matrices share: a block's patches of CHANNELS
-// channels in local memory, as they lie in nhwc, and how rows of them are brought. A warp has eight of the
-// channels.
+// What the kernels for depthwise convolutions by diagonal matrices share: a block's patches in local memory,
+// pixels as they lie in nhwc, and how rows of them are brought. A warp has eight of the channels.
 //
-// The host defines one DIRECTION_, CHANNELS (a multiple of 8), COLUMNS (of places that a block has in an
-// image, a multiple of 8), ROWS, IMAGES, THREADS (a multiple of four times CHANNELS), and what convolution.h
-// asks for.
+// The host defines what mma_patch.h asks for; THREADS is four times CHANNELS for each 16 places.
 #pragma once
-#include "kernels/gpu/grouped_mma_units.h"
-#include "kernels/gpu/sides.h"
+#include "kernels/gpu/mma_patch.h"
 
-#define CHUNK 8  // elements of 16 bytes
-#define OCTETS (CHANNELS / CHUNK)
-#define PIXEL_BYTES ((OCTETS | 1) * 16)    // eight neighbours share no bank
-#define EIGHTS (COLUMNS / 8)               // of an image's places
-#define TILES ((IMAGES * EIGHTS + 1) / 2)  // of 16 places
-#define PAIRS ((S + 1) / 2)                // of taps across: a product has two of them
+#define PIXEL_BYTES ((OCTETS | 1) * 16)  // eight neighbours share no bank
+#define PAIRS ((S + 1) / 2)              // of taps across: a product has two of them
 
 // A place reads column `step` times itself of the patch. Columns that are so far apart lie together, so that
 // what eight places read by a tap are neighbours.
@@ -68,16 +60,5 @@ F_DEVICE void bring_rows(const Rows<kPixels, kRows>& rows, int i, int row_bytes,
     const int place = F_THREAD() / OCTETS + turn * rows.kAtOnce;
     copy_chunk_if(place < (limit - i < kRows ? limit - i : kRows) * kPixels, rows.to[turn] + i * row_bytes,
                   rows.from[turn] + i / kRows * rows.step, (u32)(rows.row[turn] + i) < (u32)rows.height);
-  }
-}
-// All but so many rows are there, of every thread's. (The instruction takes a constant alone; where loops are
-// unrolled, `pending` is one, at most kMost.)
-template <int kMost>
-F_DEVICE void wait_for_rows(int pending) {
-  if (pending == kMost) {
-    wait_for_copies<kMost>();
-    F_BARRIER();
-  } else if constexpr (kMost > 0) {
-    wait_for_rows<kMost - 1>(pending);
   }
 }

@@ -6,7 +6,8 @@
 // channels, all of their taps, and walks down the patch with 16 pixels: a row of x meets as many rows of the gradient as
 // the filter has rows. The sums of warps with the same channels are added up at the end.
 //
-// The host defines what depthwise_diagonal_patch.h asks for; BLOCKS (that fit on a multiprocessor), and SPLIT: 1 where blocks share the pixels (then the result is [split][the whole filter] in floats).
+// The host defines what depthwise_diagonal_patch.h asks for, and SPLIT: 1 where blocks share the pixels (then the result
+// is [split][the whole filter] in floats).
 #include "kernels/gpu/depthwise_diagonal_patch.h"
 #include "kernels/gpu/parts.h"
 
@@ -17,8 +18,6 @@
 #define TOGETHER 2
 #define PATCH_STEPS ((PATCH_ROWS + TOGETHER - 1) / TOGETHER)
 #define IS_LAST(row) ((row) % TOGETHER == TOGETHER - 1 || (row) == PATCH_ROWS - 1)
-
-extern __shared__ __align__(128) unsigned char local_memory[];
 
 F_DENSE_KERNEL(THREADS, BLOCKS)
 depthwise_diagonal_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_t, w), int splits, Sizes z) {

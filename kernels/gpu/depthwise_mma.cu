@@ -8,36 +8,19 @@
 // plane was, and from there, turned again, whole vectors of channels are stored. Of wide filters there are several such
 // products side by side, of high ones some rows at a time.
 //
-// The host defines one DIRECTION_, CHANNELS, COLUMNS (eights of them), BANDS and IMAGES: so many strips across, down
-// and of images make up a block's tile; BAND: rows of a strip; STEPS: products that a row of
-// the filter takes; TAP_ROWS: of its rows that are summed at a time; PITCH and IMAGE_BYTES: of a plane's rows and images, in
-// bytes, so that no two of eight strips share a bank; THREADS, BLOCKS (that fit on a multiprocessor), PAD_TOP and
-// PAD_LEFT, and what convolution.h asks for, without a residual.
+// The host defines what mma_patch.h asks for; BAND: rows of a strip, BANDS of which are the block's; STEPS: products
+// that a row of the filter takes; TAP_ROWS: of its rows that are summed at a time; PITCH and IMAGE_BYTES: of a plane's
+// rows and images, in bytes, so that no two of eight strips share a bank; PAD_TOP and PAD_LEFT. There is no residual.
 #include "kernels/gpu/depthwise_mma_planes.h"
 
-#define STRIPS (COLUMNS * BANDS * IMAGES)
-#define TILES ((STRIPS + 15) / 16)
-#define TILE_ROWS (BANDS * BAND)
-#define PATCH_ROWS (TILE_ROWS + R - 1)
-#define PATCH_PAIRS (COLUMNS * 4 + STEPS * 8 - 4)  // of columns
-#define TILE_PAIRS (COLUMNS * 4)
+#define STRIPS (EIGHTS * BANDS * IMAGES)
+#define STRIP_TILES ((STRIPS + 15) / 16)
+#define PATCH_ROWS (ROWS + R - 1)
+#define PATCH_PAIRS (EIGHTS * 4 + STEPS * 8 - 4)  // of columns
+#define TILE_PAIRS (EIGHTS * 4)
 #define PLANE_BYTES (IMAGES * IMAGE_BYTES)
-#define TILE_LINE ROW_THREADS(TILE_PAIRS * CHUNKS)
+#define TILE_LINE ROW_THREADS(TILE_PAIRS * OCTETS)
 #define TILE_TURN (THREADS / TILE_LINE)  // rows at a time
-#define FILTER_BYTES (CHANNELS * R * S * 2)
-
-// The filter's row that a row of `in` meets, counted down from the result's first, and the same across.
-#ifdef DIRECTION_bwd_d
-#define FIRST_ROW (PAD_TOP - (R - 1))
-#define FIRST_COLUMN (PAD_LEFT - (S - 1))
-#define TAP(r, s) ((R - 1 - (r)) * S + S - 1 - (s))
-#else
-#define FIRST_ROW (-(PAD_TOP))
-#define FIRST_COLUMN (-(PAD_LEFT))
-#define TAP(r, s) ((r) * S + (s))
-#endif
-
-extern __shared__ __align__(128) unsigned char local_memory[];
 
 // The words of the Toeplitz matrices of TAP_ROWS rows of the filter, of which the lane has column lane / 4.
 F_DEVICE void read_filter(const element_t* filter, int first_row, int lane, u32 (*words)[STEPS][2]) {
@@ -60,22 +43,14 @@ depthwise_mma(F_TENSORS(in, w, out), Sizes z) {
   F_OPEN_TENSORS(in, w, out)
   const int thread = F_THREAD(), lane = thread % 32;
   const int chunks = (OUT_C + CHANNELS - 1) / CHANNELS;
-  const int across = (OUT_W + COLUMNS * 8 - 1) / (COLUMNS * 8), down = (OUT_H + TILE_ROWS - 1) / TILE_ROWS;
+  const int across = (OUT_W + COLUMNS - 1) / COLUMNS, down = (OUT_H + ROWS - 1) / ROWS;
   const int block = F_BLOCK(0), first_channel = block % chunks * CHANNELS;
-  const int first_column = block / chunks % across * (COLUMNS * 8);
-  const int first_row = block / chunks / across % down * TILE_ROWS;
+  const int first_column = block / chunks % across * COLUMNS;
+  const int first_row = block / chunks / across % down * ROWS;
   const int first_image = block / chunks / across / down * IMAGES;
 
-  // The block's filters lie together.
-  unsigned char* const filters = local_memory + CHUNKS * CHUNK_BYTES(PLANE_BYTES);
-  const int filter_chunks = F_MIN(OUT_C - first_channel, CHANNELS) * (R * S) / CHUNK;
-  F_UNROLL
-  for (int turn = 0; turn < (FILTER_BYTES / 16 + THREADS - 1) / THREADS; ++turn) {
-    const int i = thread + turn * THREADS;
-    copy_chunk_if(i < filter_chunks, local_address(filters) + i * 16, w + (index_t)first_channel * (R * S) + i * CHUNK,
-                  true);
-  }
-  close_copies();
+  unsigned char* const filters = local_memory + OCTETS * CHUNK_BYTES(PLANE_BYTES);
+  bring_filters<R * S>(filters, w, first_channel, OUT_C);
 
   bring_planes<IMAGES, PATCH_ROWS, PATCH_PAIRS, PITCH, IMAGE_BYTES, 0>(
       local_memory, in, first_image, first_channel, first_row + FIRST_ROW, first_column + FIRST_COLUMN, IN_C, IN_H, IN_W, z.n);
@@ -85,7 +60,7 @@ depthwise_mma(F_TENSORS(in, w, out), Sizes z) {
   // A strip begins so far from its plane's begin; beyond the last one it is that again, and is not stored.
   const auto strip_place = [](int strip) {
     const int own = F_MIN(strip, STRIPS - 1);
-    return own / (COLUMNS * BANDS) * IMAGE_BYTES + own / COLUMNS % BANDS * (BAND * PITCH) + own % COLUMNS * 16;
+    return own / (EIGHTS * BANDS) * IMAGE_BYTES + own / EIGHTS % BANDS * (BAND * PITCH) + own % EIGHTS * 16;
   };
   F_NO_UNROLL
   for (int channel = thread / 32; channel < CHANNELS; channel += THREADS / 32) {
@@ -93,10 +68,10 @@ depthwise_mma(F_TENSORS(in, w, out), Sizes z) {
     if (c >= OUT_C) break;
     unsigned char* const plane = local_memory + channel / CHUNK * CHUNK_BYTES(PLANE_BYTES) + channel % CHUNK * PLANE_BYTES;
     const element_t* const taps = (const element_t*)filters + channel * (R * S);
-    u32 filter[TAP_ROWS][STEPS][2], results[TILES][BAND][2];
+    u32 filter[TAP_ROWS][STEPS][2], results[STRIP_TILES][BAND][2];
     if (TAP_ROWS == R) read_filter(taps, 0, lane, filter);
     F_UNROLL
-    for (int tile = 0; tile < TILES; ++tile) {
+    for (int tile = 0; tile < STRIP_TILES; ++tile) {
       const u32 from = local_address(plane) + strip_place(tile * 16 + lane % 16) + lane / 16 * 16;
       float sums[BAND][4];
       F_UNROLL
@@ -127,7 +102,7 @@ depthwise_mma(F_TENSORS(in, w, out), Sizes z) {
       }
     }
     F_UNROLL
-    for (int i = 0; i < TILES * BAND * 2; ++i) {
+    for (int i = 0; i < STRIP_TILES * BAND * 2; ++i) {
       const int tile = i / (BAND * 2), m = i / 2 % BAND, half = i % 2, strip = tile * 16 + half * 8 + lane / 4;
       if (strip < STRIPS)
         *(u32*)(plane + strip_place(strip) + m * PITCH + lane % 4 * 4) = results[tile][m][half];
@@ -135,12 +110,12 @@ depthwise_mma(F_TENSORS(in, w, out), Sizes z) {
   }
   F_BARRIER();
 
-  const int line = thread % TILE_LINE, chunk = line % CHUNKS, pair = line / CHUNKS, c = first_channel + chunk * CHUNK;
+  const int line = thread % TILE_LINE, chunk = line % OCTETS, pair = line / OCTETS, c = first_channel + chunk * CHUNK;
   const int q = first_column + pair * 2;
   if (pair >= TILE_PAIRS || c >= OUT_C || q >= OUT_W) return;
   F_UNROLL_TWICE
-  for (int at = thread / TILE_LINE; at < IMAGES * TILE_ROWS; at += TILE_TURN) {
-    const int image = IMAGES == 1 ? 0 : at / TILE_ROWS, row = at - image * TILE_ROWS;
+  for (int at = thread / TILE_LINE; at < IMAGES * ROWS; at += TILE_TURN) {
+    const int image = IMAGES == 1 ? 0 : at / ROWS, row = at - image * ROWS;
     const int n = first_image + image, p = first_row + row;
     if (n >= z.n || p >= OUT_H) continue;
     const unsigned char* const from =

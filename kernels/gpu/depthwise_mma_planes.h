@@ -1,13 +1,10 @@
-// What the depthwise kernels for matrix units share: halo patches of CHANNELS channels of a tensor of nhwc,
-// turned on their way to local memory, where each channel has a plane of its own.
+// What the depthwise kernels by Toeplitz and Hankel matrices share: halo patches of nhwc, turned on their way
+// to local memory, where each channel has a plane of its own.
 //
-// The host defines CHANNELS, a multiple of 8, THREADS, and what convolution.h asks for.
+// The host defines what mma_patch.h asks for.
 #pragma once
-#include "kernels/gpu/grouped_mma_units.h"
-#include "kernels/gpu/sides.h"
+#include "kernels/gpu/mma_patch.h"
 
-#define CHUNK 8  // elements of 16 bytes
-#define CHUNKS (CHANNELS / CHUNK)
 #define CHUNK_BYTES(plane) (CHUNK * (plane) + 64)  // of a chunk's planes; the next ones' banks are others
 // So many threads have a row: a power of two.
 #define ROW_THREADS(count) \
@@ -32,10 +29,10 @@ F_DEVICE void put_pair(unsigned char* to, int plane, uint4 first, uint4 second) 
 template <int kImages, int kRows, int kPairs, int kPitch, int kImage, int kShifted>
 F_DEVICE void bring_planes(unsigned char* planes, const element_t* tensor, int first_image, int first_channel,
                            int top, int left, int channels, int height, int width, int images) {
-  constexpr int kLine = ROW_THREADS(kPairs * CHUNKS), kTurn = THREADS / kLine, kPlane = kImages * kImage;
+  constexpr int kLine = ROW_THREADS(kPairs * OCTETS), kTurn = THREADS / kLine, kPlane = kImages * kImage;
   static_assert(kLine <= THREADS);
   constexpr int kPixels = kShifted > 0 ? 3 : 2, kAtOnce = kShifted > 0 ? 2 : 4;
-  const int place = F_THREAD() % kLine, chunk = place % CHUNKS, pair = place / CHUNKS;
+  const int place = F_THREAD() % kLine, chunk = place % OCTETS, pair = place / OCTETS;
   const int channel = first_channel + chunk * CHUNK, column = left + pair * 2;
   const bool is_mine = pair < kPairs;
   bool is_pixel[kPixels];

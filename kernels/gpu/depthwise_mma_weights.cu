@@ -7,23 +7,20 @@
 // them: local memory has a plane a channel. The second patch is a column to the right, for shifts by odd numbers. A warp
 // has some of the channels.
 //
-// The host defines CHANNELS, COLUMNS (eights of them), ROWS and IMAGES of a tile; THREADS, BLOCKS (that fit on a
-// multiprocessor), SPLIT: 1 where blocks share the pixels (then the result is [split][the whole filter] in floats), and
-// what convolution.h asks for. Filters have up to 8 x 8 taps.
+// The host defines what mma_patch.h asks for, and SPLIT: 1 where blocks share the pixels (then the result is [split][the
+// whole filter] in floats). Filters have up to 8 x 8 taps.
 #include "kernels/gpu/depthwise_mma_planes.h"
 #include "kernels/gpu/parts.h"
 
 #define PATCH_ROWS ((ROWS + R - 1 + 3) / 4 * 4)  // what an instruction reads: four
-#define PATCH_PAIRS (COLUMNS * 4 + 4)
+#define PATCH_PAIRS (EIGHTS * 4 + 4)
 #define PATCH_PITCH (PATCH_PAIRS * 4)
 #define PATCH_IMAGE (PATCH_ROWS * PATCH_PITCH)
-#define PATCH_BYTES (CHUNKS * CHUNK_BYTES(IMAGES * PATCH_IMAGE) + 64)  // the second one's banks are others
-#define TILE_PITCH ((COLUMNS | 1) * 16)                                 // eight rows share no bank
+#define PATCH_BYTES (OCTETS * CHUNK_BYTES(IMAGES * PATCH_IMAGE) + 64)  // the second one's banks are others
+#define TILE_PITCH ((EIGHTS | 1) * 16)                                 // eight rows share no bank
 #define TILE_IMAGE (ROWS * TILE_PITCH)
-#define TILE_BYTES (CHUNKS * CHUNK_BYTES(IMAGES * TILE_IMAGE))
+#define TILE_BYTES (OCTETS * CHUNK_BYTES(IMAGES * TILE_IMAGE))
 #define OWN (CHANNELS / (THREADS / 32))  // channels of a warp
-
-extern __shared__ __align__(128) unsigned char local_memory[];
 
 F_DENSE_KERNEL(THREADS, BLOCKS)
 depthwise_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_t, w), int splits, Sizes z) {
@@ -32,7 +29,7 @@ depthwise_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(res
   F_OPEN_INPUT(element_t, y);
   F_OPEN_OUTPUT(result_t, w);
   const int thread = F_THREAD(), lane = thread % 32;
-  const int chunks = (z.c + CHANNELS - 1) / CHANNELS, across = (z.q + COLUMNS * 8 - 1) / (COLUMNS * 8);
+  const int chunks = (z.c + CHANNELS - 1) / CHANNELS, across = (z.q + COLUMNS - 1) / COLUMNS;
   const int down = (z.p + ROWS - 1) / ROWS, tiles = across * down * ((z.n + IMAGES - 1) / IMAGES);
   const int first_channel = F_BLOCK(0) % chunks * CHANNELS, split = F_BLOCK(0) / chunks;
   unsigned char* const gradient = local_memory + 2 * PATCH_BYTES;
@@ -47,10 +44,10 @@ depthwise_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(res
   for (int i = 0; i < OWN * 4; ++i) sums[i / 4][i % 4] = 0.0f;
   F_NO_UNROLL
   for (int at = split; at < tiles; at += splits) {
-    const int first_column = at % across * (COLUMNS * 8), first_row = at / across % down * ROWS;
+    const int first_column = at % across * COLUMNS, first_row = at / across % down * ROWS;
     const int first_image = at / across / down * IMAGES;
     F_BARRIER();
-    bring_planes<IMAGES, ROWS, COLUMNS * 4, TILE_PITCH, TILE_IMAGE, 0>(gradient, y, first_image, first_channel, first_row,
+    bring_planes<IMAGES, ROWS, EIGHTS * 4, TILE_PITCH, TILE_IMAGE, 0>(gradient, y, first_image, first_channel, first_row,
                                                                        first_column, z.k, z.p, z.q, z.n);
     bring_planes<IMAGES, PATCH_ROWS, PATCH_PAIRS, PATCH_PITCH, PATCH_IMAGE, PATCH_BYTES>(
         local_memory, x, first_image, first_channel, first_row - z.pad_top, first_column - z.pad_left, z.c, z.h, z.w, z.n);
@@ -63,8 +60,8 @@ depthwise_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(res
       u32 tile = local_address(gradient) + chunk * CHUNK_BYTES(IMAGES * TILE_IMAGE) +
                  channel % CHUNK * (IMAGES * TILE_IMAGE);
       F_NO_UNROLL
-      for (int strip = 0; strip < IMAGES * COLUMNS; ++strip) {
-        const int image = IMAGES == 1 ? 0 : strip / COLUMNS, column = strip - image * COLUMNS;
+      for (int strip = 0; strip < IMAGES * EIGHTS; ++strip) {
+        const int image = IMAGES == 1 ? 0 : strip / EIGHTS, column = strip - image * EIGHTS;
         const unsigned char* const words = patch + image * PATCH_IMAGE + column * 16;
         const u32 rows = tile + image * TILE_IMAGE + column * 16;
         F_UNROLL

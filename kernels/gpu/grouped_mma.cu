@@ -5,8 +5,8 @@
 // filter's registers have all that they meet, zeros between groups. A place is a result of forward, and STRIDE_H x
 // STRIDE_W results of backward_data.
 //
-// The host defines what grouped_mma_patch.h asks for; THREADS is 128 for each 16 places. BLOCKS (that fit on a
-// multiprocessor), PHASE_H and PHASE_W (backward_data: what remains of the padding divided by the strides).
+// The host defines what grouped_mma_patch.h asks for; THREADS is 128 for each 16 places. PHASE_H and PHASE_W
+// (backward_data): what remains of the padding divided by the strides.
 #include "kernels/gpu/grouped_mma_patch.h"
 
 // Result `phase` of place i reads the row i * STEP + FIRST + AT by a tap, if it HAS one.
@@ -89,8 +89,6 @@ F_DEVICE void read_filter(const element_t* filters, int warp_channel, int lane, 
 #define RESULT_PIXELS (TURN * PHASES(STRIDE_W))
 #define RESULT_BYTES (PHASES(STRIDE_H) * RESULT_PIXELS * PIXEL_BYTES)
 
-extern __shared__ __align__(128) unsigned char local_memory[];
-
 F_DENSE_KERNEL(THREADS, BLOCKS)
 grouped_mma(F_TENSORS(in, w, out), Sizes z) {
   F_FOLLOW_PREVIOUS();
@@ -106,15 +104,7 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
 
   unsigned char* const filters = local_memory + PATCH_ROWS * ROW_PIXELS * PIXEL_BYTES;
   unsigned char* const result = filters + CHANNELS * FILTER_BYTES;
-  // The block's filters lie together.
-  const int filter_chunks = F_MIN(OUT_C - first_channel, CHANNELS) * (FILTER_BYTES / 2) / CHUNK;
-  F_UNROLL
-  for (int turn = 0; turn < (CHANNELS * FILTER_BYTES / 16 + THREADS - 1) / THREADS; ++turn) {
-    const int i = thread + turn * THREADS;
-    copy_chunk_if(i < filter_chunks, local_address(filters) + i * 16,
-                  w + (index_t)first_channel * (FILTER_BYTES / 2) + i * CHUNK, true);
-  }
-  close_copies();
+  bring_filters<R * S * GROUP>(filters, w, first_channel, OUT_C);
   const int top = first_row * STEP(STRIDE_H) + FIRST(z.pad_top, R, STRIDE_H, PHASE_H);
   const int left = first_column * STEP(STRIDE_W) + FIRST(z.pad_left, S, STRIDE_W, PHASE_W);
   F_NO_UNROLL
@@ -214,16 +204,5 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
       }
     }
   };
-  // The row that is done with row i of the patch, or none.
-#define DONE(i) ((i) >= SPAN_H - 1 && ((i) - (SPAN_H - 1)) % STEP(STRIDE_H) == 0)
-#define DONE_ROW(i) (((i) - (SPAN_H - 1)) / STEP(STRIDE_H))
-  F_UNROLL
-  for (int i = 0; i < PATCH_ROWS; ++i) {
-    wait_for_rows<PATCH_ROWS>(PATCH_ROWS - 1 - i);
-    if (i > 0 && DONE(i - 1)) store_row(DONE_ROW(i - 1));
-    add_row(i);
-    if (DONE(i)) put_row(DONE_ROW(i));
-  }
-  F_BARRIER();
-  store_row(ROWS - 1);
+  walk_down<PATCH_ROWS, SPAN_H, STEP(STRIDE_H)>(add_row, put_row, store_row);
 }

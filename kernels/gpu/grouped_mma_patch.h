@@ -1,19 +1,13 @@
 // What the kernels for groups of few channels share: a block's patches of 64 channels in local memory, pixels
 // of 128 bytes, and how rows of them are brought.
 //
-// The host defines one DIRECTION_, GROUP (channels of a group, in and out: a power of two), COLUMNS (of
-// places that a block has in an image, a multiple of 8), ROWS, IMAGES, THREADS (a multiple of 128), and what
-// convolution.h asks for.
+// The host defines GROUP (channels of a group, in and out: a power of two) and what mma_patch.h asks for;
+// CHANNELS is 64.
 #pragma once
-#include "kernels/gpu/grouped_mma_units.h"
-#include "kernels/gpu/sides.h"
+#include "kernels/gpu/mma_patch.h"
 
-#define CHANNELS 64
-#define CHUNK 8  // elements of 16 bytes
 #define PIXEL_BYTES (CHANNELS * 2)
-#define EIGHTS (COLUMNS / 8)               // of an image's places
-#define TILES ((IMAGES * EIGHTS + 1) / 2)  // of 16 places
-#define STEPS (GROUP > 8 ? GROUP : 8)      // channels that one is multiplied with
+#define STEPS (GROUP > 8 ? GROUP : 8)  // channels that one is multiplied with
 #define WORDS (STEPS / 8)
 
 // In a pixel the chunks' order is changed, so that among eight pixels that a matrix' rows are no two share a
@@ -35,16 +29,5 @@ F_DEVICE void bring_row(u32 to, const element_t* from, int first_image, int firs
     const index_t at = wanted ? F_OFFSET(n, channel, row, left + column, channels, height, width) : 0;
     copy_chunk_if(pixel < kPixels, to + pixel * PIXEL_BYTES + CHUNK_PLACE(chunk, column, kStep), from + at,
                   wanted);
-  }
-}
-// All but so many rows are there, of every thread's. (The instruction takes a constant alone; where loops are
-// unrolled, `pending` is one, at most kMost.)
-template <int kMost>
-F_DEVICE void wait_for_rows(int pending) {
-  if (pending == kMost) {
-    wait_for_copies<kMost>();
-    F_BARRIER();
-  } else if constexpr (kMost > 0) {
-    wait_for_rows<kMost - 1>(pending);
   }
 }

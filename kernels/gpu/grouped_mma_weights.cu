@@ -3,8 +3,8 @@
 // their taps, and walks down the patch with 16 pixels: a row of x meets as many rows of the gradient as the filter has
 // rows. What is between groups is multiplied, too, and not stored.
 //
-// The host defines what grouped_mma_patch.h asks for, THREADS 128; BLOCKS (that fit on a multiprocessor), and SPLIT: 1
-// where blocks share the pixels (then the result is [split][the whole filter] in floats).
+// The host defines what grouped_mma_patch.h asks for, THREADS 128, and SPLIT: 1 where blocks share the pixels (then the
+// result is [split][the whole filter] in floats).
 #include "kernels/gpu/grouped_mma_patch.h"
 #include "kernels/gpu/parts.h"
 
@@ -14,8 +14,6 @@
 #define Y_PIXELS (TILES * 16)
 #define HELD ((R + STRIDE_H - 1) / STRIDE_H)  // rows of the gradient that a row of x meets
 #define SIDES (STEPS / 8 > 2 ? STEPS / 8 : 2)  // eights of channels that a warp's filters have or are beside
-
-extern __shared__ __align__(128) unsigned char local_memory[];
 
 F_DENSE_KERNEL(THREADS, BLOCKS)
 grouped_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_t, w), int splits, Sizes z) {

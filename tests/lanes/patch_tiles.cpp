@@ -1,22 +1,20 @@
-// One of the kernels for groups of few channels on the CPU, beside plain loops, on small integers: exactly
-// equal, or it says where not. tests/grouped_mma_test.py defines what the host would, and the sizes; PARTS of
-// a weights' gradient.
+// One of the kernels on matrix units whose blocks bring patches (kernels/gpu/mma_patch.h) on the CPU, beside
+// plain loops, on small integers: exactly equal, or it says where not. tests/patch_tiles_test.py defines what
+// the host would, which KERNEL it is, the sizes, and PARTS of a weights' gradient.
 #include <utility>
 
 #include "tests/lanes/lanes.hpp"
 
-#ifdef DIRECTION_bwd_w
-#include "kernels/gpu/grouped_mma_weights.cu"
-#else
-#include "kernels/gpu/grouped_mma.cu"
-#endif
+#define TEXT(text) TEXT_OF(text)
+#define TEXT_OF(text) #text
+#include TEXT(kernels / gpu / KERNEL.cu)
 #include "tests/lanes/tensors.hpp"
 
 int main() {
   Sizes z{};
   z.n = BATCH, z.c = z.k = SIZE_C, z.h = SIZE_H, z.w = SIZE_W;
-  z.pad_top = PAD_H, z.pad_left = PAD_W;
-  z.p = (z.h + 2 * PAD_H - R) / STRIDE_H + 1, z.q = (z.w + 2 * PAD_W - S) / STRIDE_W + 1;
+  z.pad_top = PAD_TOP, z.pad_left = PAD_LEFT;
+  z.p = (z.h + 2 * PAD_TOP - R) / STRIDE_H + 1, z.q = (z.w + 2 * PAD_LEFT - S) / STRIDE_W + 1;
   z.groups = SIZE_C / GROUP, z.group_c = z.group_k = GROUP;
   std::mt19937 engine(1);
   const std::size_t x_size = at(z.n, 0, 0, 0, z.h, z.w, z.c), y_size = at(z.n, 0, 0, 0, z.p, z.q, z.k),
@@ -29,7 +27,7 @@ int main() {
     for (int i = 0; i < z.p * z.q * z.k * R * S * GROUP; ++i) {
       const int c = i % GROUP, s = i / GROUP % S, r = i / GROUP / S % R, k = i / GROUP / S / R % z.k;
       const int q = i / GROUP / S / R / z.k % z.q, p = i / GROUP / S / R / z.k / z.q;
-      const int h = p * STRIDE_H - PAD_H + r, v = q * STRIDE_W - PAD_W + s;
+      const int h = p * STRIDE_H - PAD_TOP + r, v = q * STRIDE_W - PAD_LEFT + s;
       if (h < 0 || h >= z.h || v < 0 || v >= z.w) continue;
       const std::size_t in_x = at(n, h, v, k / GROUP * GROUP + c, z.h, z.w, z.c);
       const std::size_t in_y = at(n, p, q, k, z.p, z.q, z.k), in_w = at(k, r, s, c, R, S, GROUP);
@@ -38,10 +36,11 @@ int main() {
       w_sum[in_w] += number(x.data[in_x]) * number(y.data[in_y]);
     }
   }
+  const auto parts = [](int size, int part) { return (size + part - 1) / part; };
 #ifdef DIRECTION_bwd_w
   Tensor<float> result(w_size * PARTS, NAN);
-  lanes::launch((z.k + 63) / 64 * PARTS, THREADS,
-                [&] { grouped_mma_weights(x.data, y.data, result.data, PARTS, z); });
+  lanes::launch(parts(z.c, CHANNELS) * PARTS, THREADS,
+                [&] { KERNEL(x.data, y.data, result.data, PARTS, z); });
   for (std::size_t i = 0; i < w_size; ++i) {
     double sum = 0;
     for (int part = 0; part < PARTS; ++part) sum += result.data[part * w_size + i];
@@ -49,17 +48,18 @@ int main() {
   }
 #else
 #ifdef DIRECTION_fwd
+  constexpr int kDown = 1, kAcross = 1;  // results of a place
   const u16* const in = x.data;
   const std::vector<double>& sums = y_sum;
 #else
+  constexpr int kDown = STRIDE_H, kAcross = STRIDE_W;
   const u16* const in = y.data;
   const std::vector<double>& sums = x_sum;
 #endif
   Tensor<u16> result(sums.size(), element(NAN));
-  const int strips = (OUT_W + COLUMNS * PHASES(STRIDE_W) - 1) / (COLUMNS * PHASES(STRIDE_W));
-  const int bands = (OUT_H + ROWS * PHASES(STRIDE_H) - 1) / (ROWS * PHASES(STRIDE_H));
-  lanes::launch((z.n + IMAGES - 1) / IMAGES * bands * strips * ((z.c + 63) / 64), THREADS,
-                [&] { grouped_mma(in, w.data, result.data, bias.data, x.data, z); });
+  lanes::launch(parts(z.n, IMAGES) * parts(OUT_H, ROWS * kDown) * parts(OUT_W, COLUMNS * kAcross) *
+                    parts(z.c, CHANNELS),
+                THREADS, [&] { KERNEL(in, w.data, result.data, bias.data, x.data, z); });
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const double own = HAS_BIAS ? number(bias.data[i % SIZE_C]) : 0,
                  residual = HAS_RESIDUAL ? number(x.data[i]) : 0;

@@ -1,4 +1,4 @@
-// kernels/gpu/grouped_mma_units.h and what it takes of matrix_units.h, in C++: what each instruction does
+// kernels/gpu/mma_patch_units.h and what it takes of matrix_units.h, in C++: what each instruction does
 // with the lanes of a warp. Copies arrive when they are waited for, no sooner.
 #pragma once
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// What the kernels for groups of few channels ask of the matrix units and of the copies that feed them,
+// What the kernels whose blocks bring patches ask of the matrix units and of the copies that feed them,
 // beside what matrix_units.h has. After convolution.h.
 #pragma once
 #include "kernels/gpu/convolution.h"
