@@ -1,11 +1,14 @@
 #include "src/jit/session.hpp"
 
+#include <atomic>
 #include <cstdlib>
+#include <future>
 #include <map>
 #include <mutex>
-#include <optional>
+#include <set>
 #include <utility>
 
+#include "src/backend/parallel.hpp"
 #include "src/jit/embedded.hpp"
 #include "src/store/hex.hpp"
 #include "src/store/sha256.hpp"
@@ -32,23 +35,10 @@ std::string Source::digest() const {
 
 namespace {
 
-// A record is the code in hexadecimal digits, a space, and the milliseconds that compiling took.
-void load_stored(Device& device, const Store& store, const std::string& key, const KernelSource& source,
-                 Program& program) {
-  const std::optional<std::string> record = store.get("kernel", key);
-  if (!record) return;
-  const std::size_t space = record->find(' ');
-  try {
-    program.kernel = device.load({from_hex(record->substr(0, space)), "", 0}, source);
-    program.compiled_before_ms = space == std::string::npos ? -1 : std::atof(record->c_str() + space);
-  } catch (const Error&) {
-    // damaged, or made by a driver that says it is the same and is not: compile again
-  }
-}
-
-// What this process has built, for all engines. Never destroyed: the driver may be gone when the process
-// ends.
+// What this process has built, for all engines, by device and key. Never destroyed: the driver may be gone
+// when the process ends.
 struct Built {
+  std::atomic<int> compiling = 0;
   std::mutex mutex;
   std::map<std::string, Program> programs;
 };
@@ -68,30 +58,84 @@ void Session::keep(const Source& source) const {
   if (const std::optional<std::string> record = store_.get("kernel", key)) store_.put("kernel", key, *record);
 }
 
-Program Session::build(const Source& source) const {
-  const std::string key = this->key(source);
-  const std::string here = device_.info().id + "\n" + key;
+// A record is the code in hexadecimal digits, a space, and the milliseconds that compiling took.
+std::optional<Program> Session::known(const Source& source, const std::string& key) const {
   {
     const std::lock_guard lock(built().mutex);
-    if (const auto found = built().programs.find(here); found != built().programs.end()) return found->second;
+    const auto found = built().programs.find(device_.info().id + "\n" + key);
+    if (found != built().programs.end()) return found->second;
   }
+  const std::optional<std::string> record = store_.get("kernel", key);
+  if (!record) return std::nullopt;
+  const std::size_t space = record->find(' ');
+  try {
+    const KernelSource text = source.whole();
+    Program program;
+    program.kernel = device_.load({from_hex(record->substr(0, space)), "", 0}, text);
+    program.compiled_before_ms = space == std::string::npos ? -1 : std::atof(record->c_str() + space);
+    return remember(std::move(program), text, key);
+  } catch (const Error&) {
+    // damaged, or made by a driver that says it is the same and is not: compile again
+    return std::nullopt;
+  }
+}
+
+Program Session::compile(const Source& source, const std::string& key) const {
+  const struct Compiling {
+    Compiling() { ++built().compiling; }
+    ~Compiling() { --built().compiling; }
+  } compiling;
   const KernelSource text = source.whole();
+  const Binary binary = device_.compile(text);
   Program program;
-  program.entry = source.entry;
-  load_stored(device_, store_, key, text, program);
-  if (program.kernel == nullptr) {
-    const Binary binary = device_.compile(text);
-    program.compile_ms = binary.compile_ms;
-    program.kernel = device_.load(binary, text);
-    store_.put("kernel", key, to_hex(binary.code) + " " + std::to_string(binary.compile_ms));
-  }
+  program.compile_ms = binary.compile_ms;
+  program.kernel = device_.load(binary, text);
+  store_.put("kernel", key, to_hex(binary.code) + " " + std::to_string(binary.compile_ms));
+  return remember(std::move(program), text, key);
+}
+
+Program Session::remember(Program program, const KernelSource& text, const std::string& key) const {
+  program.entry = text.entry;
   program.resources = device_.resources(*program.kernel, text);
   Program next = program;
   if (program.compile_ms > 0) next.compiled_before_ms = program.compile_ms;
   next.compile_ms = 0;
   const std::lock_guard lock(built().mutex);
-  built().programs.emplace(here, std::move(next));
+  built().programs.emplace(device_.info().id + "\n" + key, std::move(next));
   return program;
+}
+
+std::vector<Program> Session::build(const std::vector<const Source*>& sources) const {
+  struct Missing {
+    std::size_t at;
+    std::string key;
+    std::future<Program> program;
+  };
+  std::vector<Program> programs(sources.size());
+  std::vector<Missing> missing;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    std::string key = this->key(*sources[i]);
+    std::optional<Program> program = known(*sources[i], key);
+    if (program) {
+      programs[i] = *std::move(program);
+    } else {
+      missing.push_back({i, std::move(key), {}});
+    }
+  }
+  std::set<std::string> compiling;
+  for (Missing& m : missing) {
+    // One that is asked for twice is compiled once: the second time it is known when its turn comes. A
+    // compiler may take hundreds of megabytes: more of them than processors would help nobody.
+    const bool beside =
+        missing.size() > 1 && compiling.insert(m.key).second && built().compiling < available_processors();
+    const std::launch policy = beside ? std::launch::async | std::launch::deferred : std::launch::deferred;
+    m.program = std::async(policy, [this, beside, &m, source = sources[m.at]] {
+      const std::optional<Program> program = beside ? std::nullopt : known(*source, m.key);
+      return program ? *program : compile(*source, m.key);
+    });
+  }
+  for (Missing& m : missing) programs[m.at] = m.program.get();
+  return programs;
 }
 
 }  // namespace faltung::jit

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,13 +43,18 @@ class Session {
   Session(Device& device, Store& store) : device_(device), store_(store) {}
   // Compiled on this device by this process before, else by an earlier one (the store's), else now. The
   // store's key is the device's for code (its architecture and compiler) and the source's digest.
-  Program build(const Source& source) const;
+  Program build(const Source& source) const { return build(std::vector{&source}).front(); }
+  // The same of several; those that are compiled now are compiled side by side.
+  std::vector<Program> build(const std::vector<const Source*>& sources) const;
   // Puts the code into the store itself where it is known of what was shipped.
   void keep(const Source& source) const;
   Device& device() const { return device_; }
 
  private:
   std::string key(const Source& source) const;
+  std::optional<Program> known(const Source& source, const std::string& key) const;
+  Program compile(const Source& source, const std::string& key) const;
+  Program remember(Program program, const KernelSource& text, const std::string& key) const;
   Device& device_;
   Store& store_;
 };

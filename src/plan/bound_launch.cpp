@@ -12,8 +12,8 @@ std::size_t BoundLaunch::reserve(std::size_t bytes, std::size_t alignment, bool 
   return begin;
 }
 
-BoundLaunch::BoundLaunch(const Launch& launch, const jit::Session& session)
-    : program_(session.build(launch.source)), shape_(launch.shape) {
+BoundLaunch::BoundLaunch(const Launch& launch, jit::Program program, const Device& device)
+    : program_(std::move(program)), shape_(launch.shape) {
   shape_.shared_bytes = static_cast<unsigned>(launch.source.shared_bytes);
   for (const StepArgument& argument : launch.arguments) {
     const bool is_address = argument.kind == StepArgument::Kind::address;
@@ -28,7 +28,7 @@ BoundLaunch::BoundLaunch(const Launch& launch, const jit::Session& session)
     for (const StepArgument::Map& map : argument.maps) {
       maps_.push_back(std::make_unique<Map>(begin + map.at, map.shape, map.address.slot));
       // What the copy engine cannot address shows here, not in a run.
-      session.device().encode(map.shape, reinterpret_cast<void*>(std::uintptr_t{1} << 20));
+      device.encode(map.shape, reinterpret_cast<void*>(std::uintptr_t{1} << 20));
     }
   }
   if (parts_.size() > Arguments::kMost || image_.size() > Arguments::kMostBytes) {

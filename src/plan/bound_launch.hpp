@@ -12,9 +12,11 @@ namespace faltung {
 
 class BoundLaunch {
  public:
-  // Builds the kernel. Throws Error(unsupported) where the copy engine cannot see a tensor as the launch
-  // asks.
-  BoundLaunch(const Launch& launch, const jit::Session& session);
+  // program: what the launch's source was built to. Throws Error(unsupported) where the copy engine cannot
+  // see a tensor as the launch asks.
+  BoundLaunch(const Launch& launch, jit::Program program, const Device& device);
+  BoundLaunch(const Launch& launch, const jit::Session& session)
+      : BoundLaunch(launch, session.build(launch.source), session.device()) {}
   // The arguments of one run.
   struct Arguments {
     // CUDA's limits, and room for alignment.

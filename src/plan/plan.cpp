@@ -35,18 +35,29 @@ PlanImpl::PlanImpl(Problem problem, std::string kernel, Recipe recipe, std::shar
       device_(std::move(device)),
       parallel_(std::move(parallel)),
       denormals_(denormals),
-      pack_(bind(recipe_.pack, session)),
-      steps_(bind(recipe_.steps, session)),
-      bytes_(problem_) {}
+      bytes_(problem_) {
+  bind(session);
+}
 
-std::vector<PlanImpl::Bound> PlanImpl::bind(const std::vector<Step>& steps,
-                                            const jit::Session& session) const {
-  std::vector<Bound> bound;
-  for (const Step& step : steps) {
-    const auto* work = std::get_if<Launch>(&step.work);
-    bound.push_back({&step, work == nullptr ? nullptr : std::make_unique<const BoundLaunch>(*work, session)});
+void PlanImpl::bind(const jit::Session& session) {
+  std::vector<const Launch*> launches;
+  std::vector<Bound*> bound;
+  for (const auto& [steps, all] : {std::pair(&recipe_.pack, &pack_), {&recipe_.steps, &steps_}}) {
+    all->resize(steps->size());
+    for (std::size_t i = 0; i < steps->size(); ++i) {
+      Bound& one = (*all)[i];
+      one.step = &(*steps)[i];
+      if (const auto* work = std::get_if<Launch>(&one.step->work))
+        launches.push_back(work), bound.push_back(&one);
+    }
   }
-  return bound;
+  std::vector<const jit::Source*> sources;
+  for (const Launch* launch : launches) sources.push_back(&launch->source);
+  std::vector<jit::Program> programs = session.build(sources);
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    bound[i]->launch =
+        std::make_unique<const BoundLaunch>(*launches[i], std::move(programs[i]), session.device());
+  }
 }
 
 std::vector<jit::Program> PlanImpl::programs() const {

@@ -60,7 +60,7 @@ class PlanImpl : public std::enable_shared_from_this<PlanImpl> {
     std::unique_ptr<const BoundLaunch> launch;
   };
 
-  std::vector<Bound> bind(const std::vector<Step>& steps, const jit::Session& session) const;
+  void bind(const jit::Session& session);
   void execute(const std::vector<Bound>& steps, const Memory& memory, const RunOptions& options) const;
   void check_addresses(const Tensors& tensors, const RunOptions& options) const;
   // known: where the address is not asked of the device.
