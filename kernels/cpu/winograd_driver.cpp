@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/brgemm.hpp"
+#include "kernels/cpu/stretch.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 
@@ -29,28 +30,8 @@ struct Product {
   i64 c_row_stride;
 };
 
-// Has a part of some memory, a number of cache lines, read into level 2 while something else is computed.
-class FilterPrefetch {
- public:
-  FilterPrefetch(const float* from, i64 floats, i64 index, i64 parts)
-      : from_(from), lines_(from == nullptr ? 0 : floats / kLine), index_(index), parts_(parts) {}
-  // A part of this part.
-  void part(i64 index, i64 parts) const {
-    index += index_ * parts;
-    parts *= parts_;
-    for (i64 i = lines_ * index / parts; i < lines_ * (index + 1) / parts; ++i) {
-      __builtin_prefetch(from_ + i * kLine, 0, 2);
-    }
-  }
-
- private:
-  static constexpr i64 kLine = 16;
-  const float* from_;
-  i64 lines_, index_, parts_;
-};
-
 // columns is a number of whole vectors, at most `vectors` of them.
-void multiply_panel(const Product& p, int vectors, const FilterPrefetch& prefetch) {
+void multiply_panel(const Product& p, int vectors, Stretch& next) {
   constexpr i64 kGroup = 7;  // rows of a tile that brgemm takes from one address
   const BrgemmSegment segment{0, 0};
   const i64 tiles = ceil_div(p.rows, brgemm_max_rows(vectors));
@@ -70,7 +51,7 @@ void multiply_panel(const Product& p, int vectors, const FilterPrefetch& prefetc
     call.a1 = a + kGroup * p.a_row_stride;
     call.c0 = p.c + rows.begin * p.c_row_stride;
     call.c1 = call.c0 + kGroup * p.c_row_stride;
-    prefetch.part(tile, tiles);
+    call.ahead = next.next(), call.ahead_step = next.step();
     brgemm_kernel(BrgemmRows::strided, static_cast<int>(rows.end - rows.begin), vectors)(call);
   }
 }
@@ -158,15 +139,18 @@ void WinogradDriver::multiply(const float* v, i64 tiles, const float* u, i64 gro
   const bool nhwc = shape_.layout == Layout::nhwc;
   const i64 v_row = round_up(nhwc ? c_ : block_, lanes_), m_row = nhwc ? filter_block_ : v_row;
   const i64 step = nhwc ? width_ : 2 * lanes_, count = nhwc ? filters.count : tiles;
+  const int most_rows = brgemm_max_rows(static_cast<int>(std::min(step / lanes_, ceil_div(count, lanes_))));
+  const i64 calls = ceil_div(count, step) * ceil_div(nhwc ? tiles : filters.count, most_rows);
   for (int position = 0; position < shape_.positions(); ++position) {
     const float* u_at = u + (group * shape_.positions() + position) * u_position() + filters.first * c_;
     const float* v_at = v + position * v_position(block_);
     float* m_at = m + position * m_position(block_);
     const float* u_next = far && position + 1 < shape_.positions() ? u_at + u_position() : nullptr;
+    Stretch next;
+    if (u_next != nullptr) next = Stretch(u_next, 4 * filters.count * c_, calls, c_);
     for (i64 i = 0; i < count; i += step) {
       const i64 columns = std::min(step, round_up(count - i, lanes_));
       const int vectors = static_cast<int>(columns / lanes_);
-      const FilterPrefetch next(u_next, filters.count * c_, i / step, ceil_div(count, step));
       if (nhwc) {
         multiply_panel({tiles, columns, c_, v_at, v_row, u_at + i * c_, width_, m_at + i, m_row}, vectors,
                        next);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/brgemm.hpp"
+#include "kernels/cpu/stretch.hpp"
 #include "src/algorithms/implicit_gemm_tiling.hpp"
 
 namespace faltung {
@@ -74,31 +75,6 @@ class Prefetch {
  private:
   MemoryRuns runs_;
   std::int64_t run_lines_ = 1, left_ = 0, call_ = 0, done_ = 0;
-};
-
-// The same for one stretch of memory, a little of it in each of so many calls of the micro-kernel, which does
-// it step by step: many lines asked for at once would wait for each other.
-class Stretch {
- public:
-  Stretch() = default;
-  Stretch(const void* from, std::int64_t bytes, std::int64_t calls, std::int64_t steps)
-      : at_(static_cast<const char*>(from)),
-        end_(at_ + bytes),
-        step_(ceil_div(ceil_div(bytes, std::max<std::int64_t>(calls, 1)), std::max<std::int64_t>(steps, 1))),
-        call_(step_ * steps) {}
-
-  // Where the next call begins; null at the end.
-  const void* next() {
-    if (at_ == end_) return nullptr;
-    const char* const at = at_;
-    at_ = end_ - at_ > call_ ? at_ + call_ : end_;
-    return at;
-  }
-  std::int64_t step() const { return at_ == nullptr ? 0 : step_; }
-
- private:
-  const char *at_ = nullptr, *end_ = nullptr;
-  std::int64_t step_ = 0, call_ = 0;
 };
 
 }  // namespace faltung

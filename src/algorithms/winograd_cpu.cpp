@@ -71,11 +71,10 @@ WinogradShape shape_of(const Problem& p, int m) {
 
 // ----------------------------------------------------------------------------------------------- cost
 
-constexpr double kProductsShare = 0.95;        // of a tile's rate, with operands from level 2
-constexpr double kMemoryBytesPerMs = 20e6;     // of all cores
-constexpr double kLastLevel = 16 * (1 << 20);  // what a core has of it, at best
-constexpr double kTransformedNs = 3;           // of an element of U
-constexpr double kTogetherNs = 10e3;  // of threads that wait for each other after a group's two phases
+constexpr double kProductsShare = 0.95;     // of a tile's rate, with operands from level 2
+constexpr double kMemoryBytesPerMs = 20e6;  // of all cores
+constexpr double kTransformedNs = 3;        // of an element of U
+constexpr double kTogetherNs = 10e3;        // of threads that wait for each other after a group's two phases
 
 // Cycles for a vector of V or M: loads, arithmetic and stores of both one-dimensional transforms.
 struct TransformCycles {
@@ -86,13 +85,17 @@ TransformCycles transform_cycles(Layout layout, int m) {
   return m == 2 ? TransformCycles{9, 4.5} : TransformCycles{9, 7};
 }
 
-// Of one position's product, length steps long, whose columns are so many vectors.
-double product_ns(double rows, double columns, double length) {
+// One position's product, length steps long, whose columns are so many vectors.
+struct ProductTime {
+  double ns, steps;  // of all its register tiles
+};
+ProductTime product_time(double rows, double columns, double length) {
   const int vectors = columns < 2 ? 1 : 2;
-  const double tiles = std::ceil(rows / brgemm_max_rows(vectors));
-  const TileTime tile = tile_time(TileReads::strided, static_cast<int>(std::ceil(rows / tiles)), vectors);
+  const double strips = std::ceil(rows / brgemm_max_rows(vectors));
+  const double tiles = strips * std::ceil(columns / vectors);
+  const TileTime tile = tile_time(TileReads::strided, static_cast<int>(std::ceil(rows / strips)), vectors);
   constexpr double kCall = 40;  // cycles to set a tile's call up
-  return tiles * std::ceil(columns / vectors) * (tile.of(length) / kProductsShare + kCall * cycle_ns());
+  return {tiles * (tile.of(length) / kProductsShare + kCall * cycle_ns()), tiles * length};
 }
 
 double predicted_ms(const Problem& p, const Choice& choice, int threads, const WinogradDriver& driver) {
@@ -108,16 +111,19 @@ double predicted_ms(const Problem& p, const Choice& choice, int threads, const W
   const double k_vectors = nhwc ? whole(k) * tiles : k * whole(tiles);
   const TransformCycles transform = transform_cycles(s.layout, choice.m);
   const double cycles = positions * (c_vectors * transform.input + k_vectors * transform.output);
-  const double products =
-      positions * (nhwc ? product_ns(tiles, whole(k), c) : product_ns(k, whole(tiles), c));
-  // U comes from level 2, or from farther where that is too small for it beside V and M; reading ahead hides
-  // half of this unless it comes from memory. V and M that do not fit are written and read twice.
+  const ProductTime product = nhwc ? product_time(tiles, whole(k), c) : product_time(k, whole(tiles), c);
+  const double products = positions * product.ns;
+  // U comes from level 2, or from farther where that is too small for it beside V and M: a line a step of the
+  // products, which hide as much, and twice as fast as a core asks for lines itself. What are more lines than
+  // steps it asks for itself. V and M that do not fit are written and read twice.
   const double u_bytes = 4 * positions * c * k, v_bytes = 4 * positions * lanes * (c_vectors + k_vectors);
   const double per_worker = 4 * static_cast<double>(driver.workspace_floats()) / (shared ? 1 : threads);
   const double level2 = static_cast<double>(cpu_caches().level2);
   double ns = products + cycles * cycle_ns() + u_bytes * near_byte_ns();
   if (u_bytes + per_worker > 0.875 * level2) {
-    ns += u_bytes * far_byte_ns() / (u_bytes > kLastLevel || shared ? 1 : 2);
+    constexpr double kLine = 64;
+    const double fetched = std::min(u_bytes, kLine * positions * product.steps);
+    ns += std::max(0.0, fetched * far_byte_ns() / 2 - products) + (u_bytes - fetched) * far_byte_ns();
   }
   const double beside = level2 / 2;  // what fits beside everything else; twice that does not fit at all
   const double misses = std::clamp(per_worker / beside - 1, 0.0, 1.0);
