@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import fcntl
 import functools
+import hashlib
 import os
 import pathlib
 import queue
@@ -73,7 +74,7 @@ class Children:
         threads = max(2, 2 * len(os.sched_getaffinity(0)) // len(jobs))
         self.children = {}
         for job in jobs:
-            own = folder / re.sub(r"[^\w.-]+", "_", job)
+            own = folder / (re.sub(r"[^\w.-]+", "_", job)[-60:] + "_" + hashlib.sha256(job.encode()).hexdigest()[:12])  # names have an end
             own.mkdir(parents=True, exist_ok=True)
             more = {LOCK: str(folder / "lock"), "TORCHINDUCTOR_CACHE_DIR": str(own), "TORCHINDUCTOR_COMPILE_THREADS": str(threads),
                     "PYTHONUNBUFFERED": "1"}

@@ -68,7 +68,7 @@ def test_what_is_prepared_has_its_turn_alone(tmp_path, capfd):
     job = tmp_path / "job.py"
     job.write_text(JOB.format(folder=str(BENCH)))
     before = signal.getsignal(signal.SIGTERM)
-    beside.run([f"{sys.executable} {job} {i}" for i in range(3)], 60, 120, tmp_path)
+    beside.run([f"{sys.executable} {job} {i} {'x' * 300}" for i in range(3)], 60, 120, tmp_path)
     assert signal.getsignal(signal.SIGTERM) is before
     lines = [line for line in capfd.readouterr().out.splitlines() if line in ("begin", "end")]
     assert lines == ["begin", "end"] * 3
