@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import fcntl
 import functools
+import hashlib
 import os
 import pathlib
 import queue
@@ -86,7 +87,7 @@ class Children:
         self.lock = folder / "lock"
         self.lock.write_text("0")
         for place, job in enumerate(jobs):
-            own = folder / re.sub(r"[^\w.-]+", "_", job)
+            own = folder / (re.sub(r"[^\w.-]+", "_", job)[-60:] + "_" + hashlib.sha256(job.encode()).hexdigest()[:12])  # names have an end
             own.mkdir(exist_ok=True)
             more = {LOCK: str(self.lock), PLACE: str(place), "TORCHINDUCTOR_CACHE_DIR": str(own), "PYTHONUNBUFFERED": "1",
                     "TORCHINDUCTOR_COMPILE_THREADS": str(max(2, len(os.sched_getaffinity(0))))}

@@ -11,6 +11,7 @@ graph) and compiled. Errors are those of the output against PyTorch in f32, rela
 ocr_det is read from a file that --ocr names.
 """
 import argparse
+import concurrent.futures
 import copy
 import os
 import pathlib
@@ -152,14 +153,16 @@ def row(args, name, batch, size=None):
     for key, x in zip(shapes, inputs):
         numpy.save(folder / f"{key}.npy", x.cpu().numpy())
         given += ["--input", f"{key}={folder / key}.npy"]
-    text = faltung("run", batch, *given, "--output", f"{output}={folder / 'y.npy'}")
+    with concurrent.futures.ThreadPoolExecutor(1) as beside_torch:
+        running = beside_torch.submit(faltung, "run", batch, *given, "--output", f"{output}={folder / 'y.npy'}")
+        ways, half, took = torch_functions(copy.deepcopy(model), inputs, DTYPES[args.dtype], args.compile)
+        text = running.result()
     try:
         error = difference(torch.from_numpy(numpy.load(folder / "y.npy")).cuda(), y)
         (folder / "y.npy").unlink()
     except OSError:
         print(text.strip().splitlines()[-1], flush=True)
         error = float("nan")
-    ways, half, took = torch_functions(copy.deepcopy(model), inputs, DTYPES[args.dtype], args.compile)
     theirs = difference(half, y)
     with beside.turn():
         bench = faltung("bench", batch)

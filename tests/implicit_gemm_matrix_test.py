@@ -20,13 +20,15 @@ CASES = [
     ("f32", "nhwc", 1, 1, 36, 40, 7, 9, (1, 0), (1, 1), (3, 1), (64, 64, 2, 1), 1, {"HAS_BIAS": 1, "HAS_RESIDUAL": 1}),
     ("f32", "nhwc", 1, 1, 2, 12, 7, 8, (1, 2), (1, 1), (3, 3), (64, 32, 2, 1), 1, {"ROWS": 1}),
     ("f16", "nhwc", 1, 1, 24, 40, 9, 7, (1, 0), (2, 1), (3, 2), (64, 32, 2, 1), 1, {"DIRECTION_bwd_d": 1}),
+    ("f16", "nhwc", 1, 1, 136, 72, 5, 15, (1, 1), (1, 1), (3, 3), (64, 64, 2, 2), 1, {"HAS_BIAS": 1, "HAS_RESIDUAL": 1, "CHUNKS": 8, "STAGES": 4}),
+    ("f32", "nhwc", 1, 1, 64, 40, 7, 9, (0, 1), (2, 1), (1, 3), (128, 64, 2, 2), 2, {"CHUNKS": 8}),
     ("bf16", "nchw", 2, 1, 24, 36, 5, 7, (0, 0), (1, 2), (1, 1), (64, 32, 2, 1), 1, {"DIRECTION_bwd_d": 1}),
 ]
 
 
 def constants(case):
     dtype, layout, groups, batch, c, k, h, w, pad, stride, (r, s), (bp, bc, waves_p, waves_c), parts, more = case
-    rows, chunk, chunks = more.get("ROWS", 0), 4 if dtype == "f32" else 8, 4
+    rows, chunk, chunks = more.get("ROWS", 0), 4 if dtype == "f32" else 8, more.get("CHUNKS", 4)
     p, q = (h + 2 * pad[0] - r) // stride[0] + 1, (w + 2 * pad[1] - s) // stride[1] + 1
     gradient = "DIRECTION_bwd_d" in more
     steps, channels = (k // groups, c // groups) if gradient else (c // groups * (s if rows else 1), k // groups)

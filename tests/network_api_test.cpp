@@ -52,6 +52,51 @@ class NetworkApi : public testing::Test {
   Engine engine_{scratch_.path() + "/store"};
 };
 
+#if defined(__linux__)
+// KiB of the file's mapping that are in memory.
+int resident_kib(const std::string& path) {
+  std::ifstream map("/proc/self/smaps");
+  int all = 0;
+  bool own = false;
+  for (std::string line; std::getline(map, line);) {
+    if (line.find('-') < line.find(':')) own = line.ends_with(path);  // a mapping's addresses, not a field
+    if (own && line.starts_with("Rss:")) all += std::atoi(line.c_str() + 4);
+  }
+  return all;
+}
+
+// Packed weights lie beside the file's own only until they are packed; for other sizes the file is read
+// again.
+TEST_F(NetworkApi, WeightsAreInMemoryOnce) {
+  constexpr int kIn = 1024, kOut = 1024;
+  std::vector<float> weights(kIn * kOut);
+  for (int i = 0; i < kIn * kOut; ++i) weights[static_cast<std::size_t>(i)] = static_cast<float>(i % 7 - 3);
+  onnx::ModelText model;
+  model.add_input("x", {1, kIn, -1, 3});
+  model.add_constant(onnx::tensor("w", {kOut, kIn, 1, 1}, weights));
+  model.add({"Conv", {"x", "w"}, {"y"}, {}, ""});
+  model.add_output("y");
+  const std::string path = write(model.bytes());
+  NetworkRequest request;
+  request.request.threads = 1;
+  Network network(engine_, path, request);
+  for (const int rows : {2, 9}) {
+    const NetworkPlan plan = network.plan({{1, kIn, rows, 3}});
+    std::vector<float> x(static_cast<std::size_t>(kIn * rows * 3), 1),
+        y(static_cast<std::size_t>(kOut * rows * 3));
+    const void* inputs[] = {x.data()};
+    void* outputs[] = {y.data()};
+    plan.run(inputs, outputs);
+    for (int k = 0; k < kOut; ++k) {
+      float sum = 0;
+      for (int c = 0; c < kIn; ++c) sum += weights[static_cast<std::size_t>(k * kIn + c)];
+      ASSERT_EQ(y[static_cast<std::size_t>(k * rows * 3)], sum) << k;
+    }
+    EXPECT_LT(resident_kib(path), 512) << rows;
+  }
+}
+#endif
+
 TEST_F(NetworkApi, RunsForTheSizesGiven) {
   Network network(engine_, write_model());
   ASSERT_EQ(network.inputs().size(), 1u);

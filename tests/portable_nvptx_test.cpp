@@ -45,6 +45,28 @@ TEST(PortableNvptx, TilesOfMatrixUnitsAreAsReckoned) {
   }
 }
 
+// Rows of 128 bytes are for chips that give a kernel more local memory than their OpenCL says; ptxas, which
+// does not, compiles none.
+TEST(PortableNvptx, WideTilesNeedWideLocalMemory) {
+  DeviceInfo device;
+  device.kind = "gpu", device.dialect = "opencl";
+  device.units = 132, device.block_threads = 1024, device.local_bytes = 48 << 10;
+  device.features = {"opencl", "mma_ptx", "large_registers"};
+  device.unit = unit_limits("sm_90");
+  const Problem p = parse_problem(kMatrixProblems[0]);
+  const auto wide_tiles = [&] {
+    std::ptrdiff_t count = 0;
+    for (const Candidate& c : find_algorithm("implicit_gemm_matrix_gpu").candidates(p, {device, 1}))
+      count += c.config.find("_ck8") != std::string::npos ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(wide_tiles(), 0);
+  device.features.emplace_back("wide_local");
+  EXPECT_GE(wide_tiles(), 5);
+  EXPECT_TRUE(has_wide_local("sm_90"));
+  EXPECT_FALSE(has_wide_local("sm_86"));
+}
+
 TEST(PortableNvptx, OnlyChipsThatHaveMatrixUnitsSaySo) {
   EXPECT_FALSE(has_mma_sync("sm_75"));
   EXPECT_TRUE(has_mma_sync("sm_80"));

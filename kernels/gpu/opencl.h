@@ -106,16 +106,55 @@ F_DEVICE void store4_f32(__global float* p, const float* v) { *(__global float4*
 F_DEVICE void store4_local(__local float* p, const float* v) { *(__local float4*)p = vload4(0, v); }
 F_DEVICE void load4_u16(__global const u16* p, u16* v) { vstore4(*(__global const ushort4*)p, 0, v); }
 F_DEVICE void store4_u16(__global u16* p, const u16* v) { *(__global ushort4*)p = vload4(0, v); }
+#ifdef __NV_CL_C_VERSION
+// NVIDIA's library stores half after half.
+F_DEVICE float low_f16(u32 word) {
+  float v;
+  __asm__("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, l;}" : "=f"(v) : "r"(word));
+  return v;
+}
+F_DEVICE float high_f16(u32 word) {
+  float v;
+  __asm__("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, h;}" : "=f"(v) : "r"(word));
+  return v;
+}
+F_DEVICE u32 pair_f16(float low, float high) {
+  u32 word;
+  __asm__("{.reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h};}"
+          : "=r"(word)
+          : "f"(low), "f"(high));
+  return word;
+}
+F_DEVICE void load4_f16(__global const u16* p, float* v) {
+  const uint2 w = *(__global const uint2*)p;
+  vstore4((float4)(low_f16(w.x), high_f16(w.x), low_f16(w.y), high_f16(w.y)), 0, v);
+}
+F_DEVICE void store4_f16(__global u16* p, const float* v) {
+  *(__global uint2*)p = (uint2)(pair_f16(v[0], v[1]), pair_f16(v[2], v[3]));
+}
+F_DEVICE void load8_f16(__global const u16* p, float* v) {
+  const uint4 w = *(__global const uint4*)p;
+  vstore8((float8)(low_f16(w.x), high_f16(w.x), low_f16(w.y), high_f16(w.y), low_f16(w.z), high_f16(w.z),
+                   low_f16(w.w), high_f16(w.w)),
+          0, v);
+}
+F_DEVICE void store8_f16(__global u16* p, const float* v) {
+  *(__global uint4*)p =
+      (uint4)(pair_f16(v[0], v[1]), pair_f16(v[2], v[3]), pair_f16(v[4], v[5]), pair_f16(v[6], v[7]));
+}
+#else
 F_DEVICE void load4_f16(__global const u16* p, float* v) {
   vstore4(vloada_half4(0, (__global const half*)p), 0, v);
 }
 F_DEVICE void store4_f16(__global u16* p, const float* v) {
   vstorea_half4_rte(vload4(0, v), 0, (__global half*)p);
 }
+#endif
 F_DEVICE void load2_u32(__global const u32* p, u32* v) { vstore2(*(__global const uint2*)p, 0, v); }
 F_DEVICE void load4_u32(__global const u32* p, u32* v) { vstore4(*(__global const uint4*)p, 0, v); }
 F_DEVICE void store2_u32(__global u32* p, const u32* v) { *(__global uint2*)p = vload2(0, v); }
 F_DEVICE void store4_u32(__global u32* p, const u32* v) { *(__global uint4*)p = vload4(0, v); }
+#ifndef __NV_CL_C_VERSION
 // The lower and the upper half of a word as f16, and two such halves.
 F_DEVICE float low_f16(u32 word) {
   const u16 bits = (u16)word;
@@ -128,11 +167,14 @@ F_DEVICE u32 pair_f16(float low, float high) {
   vstore_half_rte(high, 1, (half*)bits);
   return bits[0] | (u32)bits[1] << 16;
 }
+#endif
 F_DEVICE void load8_u16(__global const u16* p, u16* v) { vstore8(*(__global const ushort8*)p, 0, v); }
 F_DEVICE void store8_u16(__global u16* p, const u16* v) { *(__global ushort8*)p = vload8(0, v); }
+#ifndef __NV_CL_C_VERSION
 F_DEVICE void load8_f16(__global const u16* p, float* v) {
   vstore8(vloada_half8(0, (__global const half*)p), 0, v);
 }
 F_DEVICE void store8_f16(__global u16* p, const float* v) {
   vstorea_half8_rte(vload8(0, v), 0, (__global half*)p);
 }
+#endif

@@ -38,6 +38,7 @@ inline constexpr NameEntry kNameKeys[] = {
      "of "
      "Winograd's transformed tiles, alone or x channels"},
     {"ch", "channels that a block computes"},
+    {"ck", "chunks of 16 bytes of the sum that are taken at a time"},
     {"cl", "blocks of a cluster, which add up their sums"},
     {"f", "Winograd: results that a transformed tile gives, height x width"},
     {"ft", "FFT: side of a transformed tile, in pixels"},

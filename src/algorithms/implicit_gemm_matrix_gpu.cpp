@@ -22,6 +22,7 @@ namespace {
 using i64 = std::int64_t;
 
 constexpr int kMostSplits = 64;
+constexpr int kWideLocalBytes = 96 << 10;  // see nvidia_features.hpp
 using matrix::kChunkBytes, matrix::Unit, matrix::unit_of;
 
 constexpr Unit kUnits[] = {{"mfma", 64, 8, 2, 8, 32, 1, 72},
@@ -36,22 +37,27 @@ struct Tile {
   gpu::AmdRegisters amd;  // none: not for AMD's
   int nvidia;             // registers of a thread
   double gflops;          // of a multiprocessor that such blocks fill, 16-bit
+  int most_stages = 4;
+  // Rows of 128 bytes take more local memory than NVIDIA's OpenCL says there is.
+  bool is_wide() const { return chunks == 8; }
   int steps(DType dtype) const { return chunks * kChunkBytes / size_of(dtype); }
   int threads(const Unit& unit) const { return unit.wave * waves_p * waves_c; }
   int stage_bytes() const { return chunks * (pixels + channels) * kChunkBytes; }
   int local_bytes() const { return 2 * stage_bytes(); }
   int stages(const Unit& unit, const DeviceInfo& device) const {
-    return std::clamp(static_cast<int>(device.local_bytes) / stage_bytes(), 2, unit.stages);
+    const int room = is_wide() ? kWideLocalBytes : static_cast<int>(device.local_bytes);
+    return std::clamp(room / stage_bytes(), 2, std::min(unit.stages, most_stages));
   }
   // Pairs are multiplied out of registers, which with more results of a lane would not suffice.
   bool serves(const Unit& unit, const DeviceInfo& device) const {
     return (!unit.pairs || pixels * channels / threads(unit) <= 64) && (unit.is_nvidia() || amd.rdna > 0) &&
-           matrix::fits(*this, unit, device);
+           (is_wide() ? device.has("wide_local") : matrix::fits(*this, unit, device));
   }
   template <class Name>
   void spell(Name& name) {
     name.key("bt", pixels, channels);
     name.key("wp", waves_p, waves_c);
+    name.optional("ck", 4, chunks);
   }
 };
 
@@ -60,6 +66,9 @@ constexpr Tile kTiles[] = {
     {128, 64, 2, 2, 4, {232, 128}, 168, 2620},  {64, 128, 2, 2, 4, {232, 128}, 168, 2800},
     {64, 64, 2, 2, 4, {160, 96}, 128, 2400},    {64, 32, 2, 1, 4, {200, 96}, 128, 1800},
     {128, 64, 2, 1, 4, {}, 255, 2500},          {64, 128, 1, 2, 4, {}, 255, 2500},
+    {128, 128, 2, 2, 8, {}, 255, 2990, 3},      {128, 128, 4, 2, 8, {}, 168, 2160, 3},
+    {128, 64, 2, 2, 8, {}, 168, 2620, 3},       {64, 128, 2, 2, 8, {}, 168, 3000, 3},
+    {64, 64, 2, 2, 8, {}, 128, 2580},
 };
 constexpr TileTable<Tile> kTable("implicit_gemm_matrix_gpu", kTiles, kMostSplits);
 using Choice = TileChoice<Tile>;
@@ -127,7 +136,7 @@ double matrix_share(const Tile& t, const Unit& unit, DType dtype) {
   return matrix / std::max(matrix + unit.vector_cycles, local);
 }
 
-// On NVIDIA's: implicit_gemm_mma_gpu's model, whose tiles of the sum are twice as long.
+// On NVIDIA's: implicit_gemm_mma_gpu's model, whose tiles of the sum have eight chunks.
 double predicted_nvidia_ms(const Problem& p, const Choice& c, const DeviceInfo& device) {
   constexpr double kLaunchMs = 0.0012, kLeastMs = 0.00048, kUnitGbps = 22, kExchangeGbps = 40;
   const Tile& t = *c.tile;
@@ -137,7 +146,7 @@ double predicted_nvidia_ms(const Problem& p, const Choice& c, const DeviceInfo& 
   const int room = device.unit.known() ? std::max(1, device.unit.blocks(threads, t.nvidia, local)) : 1;
   const mma::Rounds rounds = {ceil_div(blocks_of(p, t) * c.splits, units),
                               room,
-                              ceil_div(tiles_of_sum(p, t), 2 * c.splits),
+                              ceil_div(tiles_of_sum(p, t) * t.chunks, 8 * c.splits),
                               t.pixels * t.channels,
                               t.gflops,
                               kLeastMs,

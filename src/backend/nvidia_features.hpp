@@ -12,12 +12,15 @@ namespace faltung {
 // architecture: sm_80, sm_90a, ...; the one without its letter is among the features too.
 //   mma_sync         matrix units by the instructions that all chips since compute capability 8.0 have
 //   mma_ptx          the same through OpenCL, whose compiler takes PTX
+//   wide_local       a kernel may declare 96 KB of local memory through OpenCL, which says that there are 48
 //   large_registers  a kernel may count on nearly all of a thread's 255 registers: the compiler does not
 //   spill
 inline int nvidia_capability(const std::string& architecture) {
   return std::atoi(architecture.c_str() + std::string("sm_").size());
 }
 inline bool has_mma_sync(const std::string& architecture) { return nvidia_capability(architecture) >= 80; }
+// Seen on Hopper alone.
+inline bool has_wide_local(const std::string& architecture) { return nvidia_capability(architecture) == 90; }
 
 inline std::vector<std::string> nvidia_features(const std::string& architecture) {
   const int capability = nvidia_capability(architecture);

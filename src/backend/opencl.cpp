@@ -81,7 +81,10 @@ class OpenClDeviceImpl : public OpenClDevice {
                                                       number_of<cl::Uint>(device, cl::kDeviceMinorNv));
       info_.unit = unit_limits(chip);
       // Its compiler takes PTX.
-      if (platform_name == "NVIDIA CUDA" && has_mma_sync(chip)) info_.features.push_back("mma_ptx");
+      if (platform_name == "NVIDIA CUDA") {
+        if (has_mma_sync(chip)) info_.features.push_back("mma_ptx");
+        if (has_wide_local(chip)) info_.features.push_back("wide_local");
+      }
     }
     info_.key = "opencl-" + platform_name + "-" + info_.description + "-" + text(cl::kDeviceDriver) + "-" +
                 text(cl::kDeviceVersion);

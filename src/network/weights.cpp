@@ -10,6 +10,7 @@
 #include "src/backend/host_memory.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/problem.hpp"
+#include "src/store/mapped_file.hpp"
 
 namespace faltung::network {
 namespace {
@@ -72,6 +73,12 @@ Bytes as_problem_has_it(const Constant& filter, const Problem& problem) {
   return bytes;
 }
 
+// A file's bytes that have been copied need not stay in memory beside the copy.
+void give_back(const Constant& constant) {
+  give_back_pages(constant.owner, {constant.data, static_cast<std::size_t>(elements(constant.shape)) *
+                                                      size_of(constant.type)});
+}
+
 // On a GPU: a copy there. On the CPU: what it is.
 Bytes on_device(const Bytes& host, std::size_t bytes, Device& device) {
   if (device.info().kind == "cpu") return host;
@@ -88,6 +95,7 @@ Bytes aligned_copy(const Constant& constant) {
   const std::size_t bytes = static_cast<std::size_t>(elements(constant.shape)) * size_of(constant.type);
   const Bytes copy = allocate_aligned(bytes);
   if (bytes > 0) std::memcpy(const_cast<std::byte*>(copy.get()), constant.data, bytes);
+  give_back(constant);
   return copy;
 }
 
@@ -105,6 +113,7 @@ Weights::Packed Weights::pack(const std::shared_ptr<const Constant>& filter,
     Device& device = plan->device();
     const Bytes w = on_device(as_problem_has_it(*filter, problem),
                               static_cast<std::size_t>(bytes_of(problem, w_shape(problem))), device);
+    give_back(*filter);
     Packed made;
     if (recipe.packed_bytes > 0) {
       made.packed = plan->pack_weights(w.get(), {});

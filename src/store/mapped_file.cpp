@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 #include "faltung/faltung.hpp"
@@ -16,6 +17,11 @@ namespace {
 [[noreturn]] void fail(const std::string& path, const std::string& why) {
   throw Error(Status::bad_file, path + ": cannot be read: " + why);
 }
+
+struct Unmap {
+  std::size_t size;
+  void operator()(const void* address) const { ::munmap(const_cast<void*>(address), size); }
+};
 
 struct Descriptor {
   int number;
@@ -35,9 +41,15 @@ MappedFile map_file(const std::string& path) {
   if (size == 0) return {nullptr, {}};
   void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
   if (address == MAP_FAILED) fail(path, std::strerror(errno));
-  return {
-      std::shared_ptr<const void>(address, [size](const void* p) { ::munmap(const_cast<void*>(p), size); }),
-      {static_cast<const std::byte*>(address), size}};
+  return {std::shared_ptr<const void>(address, Unmap{size}), {static_cast<const std::byte*>(address), size}};
+}
+
+void give_back_pages(const std::shared_ptr<const void>& owner, std::span<const std::byte> bytes) {
+  if (std::get_deleter<Unmap>(owner) == nullptr) return;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes.size()) / page * page;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 }  // namespace faltung

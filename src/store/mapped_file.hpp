@@ -19,6 +19,10 @@ struct MappedFile {
 // renaming.
 MappedFile map_file(const std::string& path);
 
+// Of bytes that will not be read soon, whole pages become the system's again; who reads them has them brought
+// back. Nothing happens to memory that no mapped file owns.
+void give_back_pages(const std::shared_ptr<const void>& owner, std::span<const std::byte> bytes);
+
 }  // namespace faltung
 
 #endif  // FALTUNG_SRC_STORE_MAPPED_FILE_HPP_

@@ -85,7 +85,7 @@ def written(folder, name, text):
 def test_what_is_prepared_has_its_turn_alone(tmp_path, capfd):
     job = written(tmp_path, "job.py", JOB)
     before = signal.getsignal(signal.SIGTERM)
-    beside.run([f"{job} {i}" for i in range(3)], 120, tmp_path)
+    beside.run([f"{job} {i} {'x' * 300}" for i in range(3)], 120, tmp_path)
     assert signal.getsignal(signal.SIGTERM) is before
     lines = [line for line in capfd.readouterr().out.splitlines() if line in ("begin", "end")]
     assert lines == ["begin", "end"] * 3
