@@ -61,7 +61,8 @@ DIAGONAL = [
 def constants(kernel, direction, dtype, batch, c, h, w, pad, taps, tile, channels, stride=(1, 1), group=1):
     """What all of them are told."""
     rows, columns, images = tile
-    return {"KERNEL": kernel + ("_weights" if direction == "bwd_w" else ""), f"DIRECTION_{direction}": 1, f"DTYPE_{dtype}": 1,
+    kernel += "_weights" if direction == "bwd_w" else ""
+    return {"KERNEL": kernel, "KERNEL_FILE": f'"kernels/gpu/{kernel}.cu"', f"DIRECTION_{direction}": 1, f"DTYPE_{dtype}": 1,
             "LAYOUT_nhwc": 1, "WIDE": 0, "GROUP": group, "BATCH": batch, "SIZE_C": c, "SIZE_H": h, "SIZE_W": w, "PAD_TOP": pad[0],
             "PAD_LEFT": pad[1], "R": taps[0], "S": taps[1], "STRIDE_H": stride[0], "STRIDE_W": stride[1], "DILATION_H": 1, "DILATION_W": 1,
             "CHANNELS": channels, "ROWS": rows, "COLUMNS": columns, "IMAGES": images, "THREADS": 128, "BLOCKS": 1, "HAS_BIAS": 0,

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "src/algorithms/algorithm.hpp"
 #include "src/algorithms/sm90/copies.hpp"
 #include "src/problem/dtype.hpp"
 #include "tests/rewrite_copies.hpp"
@@ -90,6 +91,32 @@ TEST(RewriteSteps, OnHopperGroupsAreCopiedByTheMap) {
   EXPECT_EQ(kernel(rewrites::space_to_depth, "bwd_w:" + problem + ":g2"), "copy_by_map");
   EXPECT_EQ(kernel(rewrites::fold_rows, "fwd:n2c6h8w8k4r5s3:st1x2:pad2x1"), "gather_rows");
   EXPECT_EQ(kernel(rewrites::fold_rows, "fwd:n2c6h8w8k4r5s3:st1x2:pad2x1:g2"), "copy_by_map");
+}
+
+// Counts the problems that it lists candidates for.
+class Counting : public Algorithm {
+ public:
+  Counting() : Algorithm({"counting_cpu", "counts what it is asked", "cpu"}) {}
+  Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
+  mutable int lists = 0;
+
+ private:
+  std::vector<Candidate> list(const Problem&, const Target&) const override {
+    ++lists;
+    Candidate one;
+    one.config = "plain";
+    return {one};
+  }
+  Maker parse(const std::string&, Direction) const override { return {}; }
+};
+
+// With an epilogue a transposed convolution is its phases: those of 2x2 with stride 2 are alike.
+TEST(RewriteSteps, PartsThatAreAlikeAreListedOnce) {
+  const Counting counting;
+  const DeviceInfo device;
+  const Problem phases = parse_problem("n1c8h4w4k8r2s2:transposed:st2:bias:relu");
+  EXPECT_EQ(counting.candidates(phases, {device, 1}).size(), 1u);
+  EXPECT_EQ(counting.lists, 1);
 }
 
 }  // namespace

@@ -119,10 +119,9 @@ class NameWriter {
   }
   template <class... Ints>
   void key(std::string_view key, Ints&... numbers) {
-    std::string text(key);
+    part(key);
     const char* separator = "";
-    ((text += separator + std::to_string(numbers), separator = "x"), ...);
-    part(text);
+    ((text_ += separator, text_ += std::to_string(numbers), separator = "x"), ...);
   }
   template <class Int>
   void optional(std::string_view key_text, Int absent, Int& number) {

@@ -3,6 +3,8 @@
 // before it), and shift_gemm.cu, which takes 16-bit NCHW as it is.
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/sm90/around.hpp"
@@ -214,6 +216,28 @@ class ImplicitGemmSm90 : public Algorithm {
     return sm90::unfit(formed.tiling, asked, sm90::seen(sm90::engine_problem(asked), formed));
   }
 
+  // What kernels of a form see of a problem, whatever their tilings.
+  struct View {
+    Problem given;
+    Form form;
+    int merged;
+    bool fetches;
+    Problem asked, engine, inner, whole;  // whole: of all phases, with its groups merged
+  };
+  // Each tiling asks for it: the last answer is kept.
+  static const View& view_of(const Formed& formed, const Problem& given) {
+    thread_local std::optional<View> last;
+    const bool fetches = formed.tiling.bring == Bring::fetch;
+    if (last && last->form == formed.form && last->merged == formed.merged && last->fetches == fetches &&
+        last->given == given)
+      return *last;
+    View view{given, formed.form, formed.merged, fetches, sm90::as_asked(given).problem, {}, {}, {}};
+    view.engine = sm90::engine_problem(view.asked);
+    view.inner = sm90::seen(view.engine, formed);
+    view.whole = merge_groups(unchanged(view.asked), formed.merged).inner;
+    return last.emplace(std::move(view));
+  }
+
   static Candidate candidate_of(const Formed& formed, const Problem& given, const DeviceInfo& device) {
     if (!sm90::goes_around(formed.form, given)) return candidate_of_kernel(formed, given, device);
     const Problem inner = sm90::inside(formed.form, given);
@@ -227,14 +251,12 @@ class ImplicitGemmSm90 : public Algorithm {
 
   static Candidate candidate_of_kernel(const Formed& formed, const Problem& given, const DeviceInfo& device) {
     const Tiling& t = formed.tiling;
-    const Problem asked = sm90::as_asked(given).problem;
-    const Problem p = sm90::engine_problem(asked);
-    const Problem inner = sm90::seen(p, formed);
+    const View& view = view_of(formed, given);
+    const Problem &asked = view.asked, &p = view.engine, &inner = view.inner;
     const bool gathers = formed.form != Form::plain;
     Problem counted = inner;  // a step that gathers is counted apart
     if (gathers && inner.layout == Layout::nhwc) counted.c = sm90::padded_channels(inner);
-    const Problem merged = merge_groups(unchanged(asked), formed.merged).inner;
-    const sm90::Estimate e = t.phased() ? sm90::estimate_phases(t, merged, Chip::of(device))
+    const sm90::Estimate e = t.phased() ? sm90::estimate_phases(t, view.whole, Chip::of(device))
                                         : sm90::estimate(t, counted, Chip::of(device));
     Candidate c;
     c.config = config_name(formed);

@@ -6,6 +6,9 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
 
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/pass_time.hpp"
@@ -23,10 +26,11 @@ Place place_of(Operand operand) {
 
 // A part of the problem as a problem of its own, and what computes that.
 struct Part {
-  PlainRewrite plain;
+  std::shared_ptr<const PlainRewrite> plain;
   Candidate candidate;
 
-  const Problem& inner() const { return plain.rewrite.inner; }
+  const Rewrite& rewrite() const { return plain->rewrite; }
+  const Problem& inner() const { return rewrite().inner; }
 };
 
 // A tensor of a part's: where its steps find it, and how it is copied there or from there.
@@ -57,13 +61,14 @@ class Rewritten {
     for (const Part& part : parts_) place(part, packs && part.candidate.packed_bytes == 0);
   }
 
-  Candidate candidate() const {
-    Candidate c = parts_.front().candidate;
-    if (has_planes_of_one_tap(problem_)) c.accuracy = of_depths(c.accuracy);
-    for (std::size_t i = 1; i < parts_.size(); ++i) add(parts_[i].candidate, c);
-    c.cost.ms += copy_ms();
-    c.workspace_bytes = workspace_bytes_, c.packed_bytes = packed_bytes_;
-    c.recipe = [self = std::make_shared<const Rewritten>(*this)] { return self->recipe(); };
+  static Candidate candidate(std::shared_ptr<const Rewritten> all) {
+    const std::vector<Part>& parts = all->parts_;
+    Candidate c = parts.front().candidate;
+    if (has_planes_of_one_tap(all->problem_)) c.accuracy = all->of_depths(c.accuracy);
+    for (std::size_t i = 1; i < parts.size(); ++i) add(parts[i].candidate, c);
+    c.cost.ms += all->copy_ms();
+    c.workspace_bytes = all->workspace_bytes_, c.packed_bytes = all->packed_bytes_;
+    c.recipe = [all = std::move(all)] { return all->recipe(); };
     return c;
   }
 
@@ -102,17 +107,23 @@ class Rewritten {
 
   TensorCopy copy_of(const Part& part, CopyWay way, const IndexMap& map, const TensorShape& inner,
                      const TensorShape& outer) const {
-    const View view = part.plain.view;
+    const View view = part.plain->view;
     return {way, map, viewed(inner, view), viewed(outer, view), problem_.dtype, problem_.layout};
   }
   TensorCopy copy_of(const Part& part, Operand operand) const {
-    const IndexMap& map = part.plain.rewrite.map(operand);
+    const IndexMap& map = part.rewrite().map(operand);
     const bool is_result = operand == result_operand(part.inner().direction);
     return copy_of(part, is_result ? CopyWay::scatter : CopyWay::gather, map,
                    operand_shape(part.inner(), operand), operand_shape(problem_, map.of));
   }
   static bool in_place(const TensorCopy& copy) { return copy.map.is_in_place(copy.inner, copy.outer); }
-  bool copies(const Part& part, Operand operand) const { return !in_place(copy_of(part, operand)); }
+  // Asked of each candidate: no map is copied.
+  bool copies(const Part& part, Operand operand) const {
+    const IndexMap& map = part.rewrite().map(operand);
+    const View view = part.plain->view;
+    return !map.is_in_place(viewed(operand_shape(part.inner(), operand), view),
+                            viewed(operand_shape(problem_, map.of), view));
+  }
 
   // Parts run one after the other and share the workspace; packed weights are all there at once.
   void place(const Part& part, bool must_copy_w) {
@@ -134,8 +145,8 @@ class Rewritten {
                                             : take(workspace, Place::workspace, copy_of(part, operand));
     }
     if (part.inner().epilogue.residual) {
-      TensorCopy copy = copy_of(part, CopyWay::gather, part.plain.rewrite.y, conv_shape(part.inner()),
-                                conv_shape(problem_));
+      TensorCopy copy =
+          copy_of(part, CopyWay::gather, part.rewrite().y, conv_shape(part.inner()), conv_shape(problem_));
       if (!in_place(copy)) places.residual = take(workspace, Place::workspace, std::move(copy));
     }
     places.workspace = workspace, places.packed = packed_bytes_;
@@ -164,7 +175,7 @@ class Rewritten {
 
   // A step of the part's own recipe as one of this.
   static Step adapted(Step step, const Part& part, const Places& places) {
-    const Rewrite& r = part.plain.rewrite;
+    const Rewrite& r = part.rewrite();
     if (r.x.of == Operand::y) step.exchange(Place::x, Place::y);
     step.rewire(Place::workspace, {Place::workspace, places.workspace});
     step.rewire(Place::packed, {Place::packed, places.packed});
@@ -176,7 +187,7 @@ class Rewritten {
   }
 
   void add_part(const Part& part, const Places& places, Recipe& recipe) const {
-    const Rewrite& r = part.plain.rewrite;
+    const Rewrite& r = part.rewrite();
     const Operand result = result_operand(r.inner.direction);
     const auto copy = [&](const char* name, Operand operand, const std::optional<Placed>& placed) {
       if (placed) recipe.steps.push_back(copy_step(name, part, *placed, place_of(r.map(operand).of)));
@@ -200,8 +211,7 @@ class Rewritten {
   void packing_of_part(bool says, const Part& part, const Recipe& inner, Recipe& recipe) const {
     if (&part == &parts_.front()) recipe.packing = packing_of(problem_);
     if (!says) recipe.packing.clear();
-    if (!recipe.packing.empty())
-      recipe.packing += "; " + inner.packing + " of" + text_of(part.plain.rewrite.w);
+    if (!recipe.packing.empty()) recipe.packing += "; " + inner.packing + " of" + text_of(part.rewrite().w);
   }
 
   Recipe recipe() const {
@@ -221,42 +231,59 @@ class Rewritten {
 };
 
 // What the problem is rewritten to, the largest first: of it the candidates are named.
-std::vector<PlainRewrite> rewrites_of(const Problem& problem) {
-  std::vector<PlainRewrite> all = toward_plain(problem);
-  for (const PlainRewrite& plain : all) validate(plain.rewrite.inner);
-  std::stable_sort(all.begin(), all.end(), [](const PlainRewrite& a, const PlainRewrite& b) {
-    return flops(a.rewrite.inner) > flops(b.rewrite.inner);
+PlainRewrites rewrites_of(const Problem& problem) {
+  PlainRewrites all;
+  for (PlainRewrite& plain : toward_plain(problem)) {
+    validate(plain.rewrite.inner);
+    all.push_back(std::make_shared<const PlainRewrite>(std::move(plain)));
+  }
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return flops(a->rewrite.inner) > flops(b->rewrite.inner);
   });
   return all;
 }
 
-// A part that is not the first, and what may compute it.
-struct Other {
-  PlainRewrite plain;
-  std::vector<Candidate> candidates;
-
+// What may compute a part. Parts are often alike: they share one.
+class Listed {
+ public:
+  Listed(const Algorithm& algorithm, const Problem& inner, const Target& target)
+      : inner_(inner), all_(algorithm.candidates(inner, target)) {
+    for (const Candidate& c : all_) by_config_.emplace(c.config, &c);
+  }
+  const Problem& inner() const { return inner_; }
+  const std::vector<Candidate>& all() const { return all_; }
   // As the first part's, or the best.
   const Candidate& like(const Candidate& first) const {
-    const auto same = std::find_if(candidates.begin(), candidates.end(),
-                                   [&](const Candidate& c) { return c.config == first.config; });
-    return same == candidates.end() ? candidates.front() : *same;
+    const auto same = by_config_.find(first.config);
+    return same == by_config_.end() ? all_.front() : *same->second;
   }
-};
 
-std::vector<Other> others(const Algorithm& algorithm, const std::vector<PlainRewrite>& rewrites,
-                          const Target& target) {
-  std::vector<Other> all;
-  for (std::size_t i = 1; i < rewrites.size(); ++i)
-    all.push_back({rewrites[i], algorithm.candidates(rewrites[i].rewrite.inner, target)});
-  return all;
+ private:
+  Problem inner_;
+  std::vector<Candidate> all_;
+  std::unordered_map<std::string_view, const Candidate*> by_config_;
+};
+using Lists = std::vector<std::shared_ptr<const Listed>>;
+
+// Of each part from the first-th on.
+Lists lists_of(const Algorithm& algorithm, const PlainRewrites& rewrites, const Target& target,
+               std::size_t first) {
+  Lists lists;
+  for (std::size_t i = first; i < rewrites.size(); ++i) {
+    const Problem& inner = rewrites[i]->rewrite.inner;
+    const auto same =
+        std::find_if(lists.begin(), lists.end(), [&](const auto& list) { return list->inner() == inner; });
+    lists.push_back(same == lists.end() ? std::make_shared<const Listed>(algorithm, inner, target) : *same);
+  }
+  return lists;
 }
 
-Candidate with_others(const Problem& problem, const PlainRewrite& rewrite, Candidate first,
-                      const std::vector<Other>& others, const Target& target) {
-  std::vector<Part> parts;
-  for (const Other& other : others) parts.push_back({other.plain, other.like(first)});
-  parts.insert(parts.begin(), {rewrite, std::move(first)});
-  return Rewritten(problem, std::move(parts), target).candidate();
+// others: of all parts but the first.
+Candidate with_others(const Problem& problem, const PlainRewrites& rewrites, const Candidate& first,
+                      std::span<const std::shared_ptr<const Listed>> others, const Target& target) {
+  std::vector<Part> parts = {{rewrites.front(), first}};
+  for (std::size_t i = 0; i < others.size(); ++i) parts.push_back({rewrites[i + 1], others[i]->like(first)});
+  return Rewritten::candidate(std::make_shared<const Rewritten>(problem, std::move(parts), target));
 }
 
 }  // namespace
@@ -265,8 +292,9 @@ Rewriting::Rewriting(const Algorithm& algorithm, const Problem& problem, const T
     : algorithm_(algorithm), target_(target), problem_(problem), support_(Support::supported()) {
   try {
     rewrites_ = rewrites_of(problem);
-    for (const PlainRewrite& plain : rewrites_) {
-      const Problem& inner = plain.rewrite.inner;
+    for (std::size_t i = 0; i < rewrites_.size(); ++i) {
+      const Problem& inner = rewrites_[i]->rewrite.inner;
+      if (i > 0 && inner == rewrites_[i - 1]->rewrite.inner) continue;
       const Support support = algorithm.supports(inner, target);
       if (support.yes) continue;
       support_ = Support::declined(support.why + ", as " + to_string(inner));
@@ -279,18 +307,17 @@ Rewriting::Rewriting(const Algorithm& algorithm, const Problem& problem, const T
 
 std::vector<Candidate> Rewriting::candidates() const {
   if (!support_.yes) throw Error(Status::unsupported, support_.why);
-  const std::vector<Other> rest = others(algorithm_, rewrites_, target_);
+  const Lists lists = lists_of(algorithm_, rewrites_, target_, 0);
   std::vector<Candidate> all;
-  for (Candidate& first : algorithm_.candidates(rewrites_.front().rewrite.inner, target_))
-    all.push_back(with_others(problem_, rewrites_.front(), std::move(first), rest, target_));
+  for (const Candidate& first : lists.front()->all())
+    all.push_back(with_others(problem_, rewrites_, first, std::span(lists).subspan(1), target_));
   return all;
 }
 
 Candidate Rewriting::candidate(const Maker& maker) const {
   if (!support_.yes) throw Error(Status::unsupported, support_.why);
-  Candidate first = algorithm_.candidate(rewrites_.front().rewrite.inner, maker, target_);
-  return with_others(problem_, rewrites_.front(), std::move(first), others(algorithm_, rewrites_, target_),
-                     target_);
+  const Candidate first = algorithm_.candidate(rewrites_.front()->rewrite.inner, maker, target_);
+  return with_others(problem_, rewrites_, first, lists_of(algorithm_, rewrites_, target_, 1), target_);
 }
 
 }  // namespace faltung

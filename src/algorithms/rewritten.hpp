@@ -3,12 +3,16 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_REWRITTEN_HPP_
 #define FALTUNG_SRC_ALGORITHMS_REWRITTEN_HPP_
 
+#include <memory>
 #include <vector>
 
 #include "src/algorithms/algorithm.hpp"
 #include "src/problem/rewrite_plain.hpp"
 
 namespace faltung {
+
+// What a problem is rewritten to: candidates share it.
+using PlainRewrites = std::vector<std::shared_ptr<const PlainRewrite>>;
 
 // A problem for an algorithm that does not compute it as it is. Without a pool. Algorithm and target outlive
 // it.
@@ -27,7 +31,7 @@ class Rewriting {
   const Algorithm& algorithm_;
   const Target& target_;
   Problem problem_;
-  std::vector<PlainRewrite> rewrites_;  // the largest first
+  PlainRewrites rewrites_;  // the largest first
   Support support_;
 };
 

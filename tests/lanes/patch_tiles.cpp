@@ -5,9 +5,7 @@
 
 #include "tests/lanes/lanes.hpp"
 
-#define TEXT(text) TEXT_OF(text)
-#define TEXT_OF(text) #text
-#include TEXT(kernels / gpu / KERNEL.cu)
+#include KERNEL_FILE
 #include "tests/lanes/tensors.hpp"
 
 int main() {

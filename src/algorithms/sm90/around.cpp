@@ -1,5 +1,7 @@
 #include "src/algorithms/sm90/around.hpp"
 
+#include <optional>
+
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/sm90/copies.hpp"
 #include "src/algorithms/sm90/cost.hpp"
@@ -41,12 +43,41 @@ void move(std::vector<Step>& steps, Place place, Slot to) {
 
 }  // namespace
 
-bool goes_around(Form form, const Problem& given) {
+namespace {
+
+bool applies(Form form, const Problem& given) {
   return form == Form::thinned ? spreads(given) : form == Form::deepened && deepens_gradient(given);
+}
+Problem made(Form form, const Problem& given) {
+  return form == Form::thinned ? unspread(given) : deepened_gradient(given).inner;
+}
+
+// What a form makes of a problem, if it applies.
+struct Answer {
+  Form form = Form::plain;
+  Problem of;
+  std::optional<Problem> inner;
+};
+// Each tiling asks for it: the last answer is kept.
+const Answer& answer(Form form, const Problem& given) {
+  thread_local Answer last;
+  if (last.form != form || last.of != given) {
+    last = {form, given, std::nullopt};
+    if (applies(form, given)) last.inner = made(form, given);
+  }
+  return last;
+}
+
+}  // namespace
+
+bool goes_around(Form form, const Problem& given) {
+  if (form == Form::plain || form == Form::folded) return false;
+  return answer(form, given).inner.has_value();
 }
 
 Problem inside(Form form, const Problem& given) {
-  return form == Form::thinned ? unspread(given) : deepened_gradient(given).inner;
+  const Answer& known = answer(form, given);
+  return known.inner ? *known.inner : made(form, given);  // that throws, with the reason
 }
 
 Formed inside(Formed formed) {

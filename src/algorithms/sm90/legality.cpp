@@ -64,7 +64,7 @@ string unfit_groups(const Tiling& t, const Problem& p) {
   return "";
 }
 
-string unfit_stores(const Tiling& t, const Problem& p) {
+string unfit_stores(const Tiling& t, const Problem& p, const KernelConfig& c) {
   const bool plain = plain_stores(p), f32 = p.dtype == DType::f32, nchw = p.layout == Layout::nchw;
   const bool window = !t.flat() && !t.pixels_on_m();
   if (f32 && t.pixels_on_m() && !nchw && !plain && t.channels % 32 != 0)
@@ -86,7 +86,7 @@ string unfit_stores(const Tiling& t, const Problem& p) {
     const bool gathered = t.flat() && t.pixels_on_m() && t.cooperative();
     if (!gathered || f32 || nchw || plain || t.split > 1 || p.epilogue.residual)
       return "stores in turn are of gathered 16-bit NHWC, pixels on M, no residual";
-    const int unit = unit_channels(kernel_config(t, p));
+    const int unit = unit_channels(c);
     if (unit < 16 || t.store_slots >= t.n() / unit) return "a tile has not so many stores";
   }
   if (t.result_areas > 1 && (t.result_areas > 2 || !brings_residual(t, p)))
@@ -95,7 +95,7 @@ string unfit_stores(const Tiling& t, const Problem& p) {
 }
 
 // Slices of tensors lie in NHWC, as the copy engine takes them.
-string unfit_pitch(const Tiling& t, const Problem& p) {
+string unfit_pitch(const Tiling& t, const Problem& p, const KernelConfig&) {
   if (!has_pitch(p)) return "";
   const i64 element = size_of(p.dtype);
   if (p.layout == Layout::nchw) return "slices of tensors are of NHWC";
@@ -107,8 +107,7 @@ string unfit_pitch(const Tiling& t, const Problem& p) {
   return "";
 }
 
-string unfit_apart(const Tiling& t, const Problem& p) {
-  const KernelConfig c = kernel_config(t, p);
+string unfit_apart(const Tiling& t, const Problem&, const KernelConfig& c) {
   if (!sums_apart(c)) return "";
   if (columns(c) % 8 != 0) return "its N side has no halves of a multiple of 8";
   // What warps that prepare leave.
@@ -117,14 +116,14 @@ string unfit_apart(const Tiling& t, const Problem& p) {
                                                                 : "";
 }
 
-string unfit_filter(const Tiling& t, const Problem& p) {
+string unfit_filter(const Tiling& t, const Problem& p, const KernelConfig&) {
   if (!t.filter_as_it_is()) return "";
   if (p.dtype == DType::f32) return "the matrix units take 32-bit channels side by side only";
   if (t.channels % 64 != 0) return "the filter as it is comes by 64 channels";
   return "";
 }
 
-string unfit_phases(const Tiling& t, const Problem& p) {
+string unfit_phases(const Tiling& t, const Problem& p, const KernelConfig&) {
   if (!t.phased()) return "";
   if (t.bring != Bring::patch || t.resident() || t.split > 1)
     return "strides of backward_data need halo patches and streamed weights, no split sum";
@@ -135,19 +134,18 @@ string unfit_phases(const Tiling& t, const Problem& p) {
   return "";
 }
 
-string unfit_split(const Tiling& t, const Problem& p) {
+string unfit_split(const Tiling& t, const Problem& p, const KernelConfig& c) {
   if (t.split == 1) return "";
   if (!t.cooperative() || t.resident() || t.bring == Bring::planes)
     return "a split sum needs cooperating consumers and streamed weights, no planes";
   if (t.split != 2 && t.split != 4 && t.split != 8) return "a sum is split in 2, 4 or 8";
   if (channel_blocks(t, p) < t.split) return "too few channels to split their sum";
   if (p.epilogue.pool.kind != PoolKind::none) return "split sums are not pooled";
-  const KernelConfig c = kernel_config(t, p);
   if (split_bytes(c) > operand_bytes(c)) return "too few buffers for the sums to take their place";
   return "";
 }
 
-string unfit_buffers(const Tiling& t, const Problem& p) {
+string unfit_buffers(const Tiling& t, const Problem& p, const KernelConfig&) {
   // A buffer is freed only once the products after its own are under way.
   const bool one_slot_does = !t.flat() && sum_blocks(t, p) <= t.split;
   if (t.pixel_slots < (one_slot_does ? 1 : 2) || (!t.resident() && t.weight_slots < 2))
@@ -164,8 +162,8 @@ string unfit_volume(const Tiling& t, const Problem& p) {
   return "";
 }
 
-string unfit_memory(const Tiling& t, const Problem& p) {
-  const int bytes = shared_bytes(t, p);
+string unfit_memory(const Tiling&, const Problem&, const KernelConfig& c) {
+  const long long bytes = shared_bytes(c);
   if (bytes <= kSharedLimit) return "";
   return "it needs " + std::to_string(bytes) + " bytes of shared memory, a block has " +
          std::to_string(kSharedLimit);
@@ -181,17 +179,19 @@ string unfit(const Tiling& t, const Problem& p) {
       why = "shifted sums take packed weights, stride 1";
     if (why.empty()) why = unfit_groups(t, p);
     if (why.empty()) why = shift::unfit(t, p);
-    return why.empty() ? unfit_memory(t, p) : why;
+    return why.empty() ? unfit_memory(t, p, kernel_config(t, p)) : why;
   }
   if (why.empty()) why = unfit_products(t, p);
   if (why.empty()) why = unfit_groups(t, p);
   if (why.empty()) why = bringer(t.bring).unfit(t, p);
+  if (!why.empty()) return why;
+  const KernelConfig config = kernel_config(t, p);
   // 512 threads start with 128 registers each, where an instruction's sums must fit with some others.
-  if (why.empty() && kernel_config(t, p).prepares() && columns(kernel_config(t, p)) > 200)
-    why = "warps that prepare pixels leave registers for an N side up to 200";
+  if (config.prepares() && columns(config) > 200)
+    return "warps that prepare pixels leave registers for an N side up to 200";
   for (const auto check : {unfit_pitch, unfit_stores, unfit_apart, unfit_filter, unfit_phases, unfit_split,
                            unfit_buffers, unfit_memory}) {
-    if (why.empty()) why = check(t, p);
+    if (why = check(t, p, config); !why.empty()) break;
   }
   return why;
 }
