@@ -150,8 +150,9 @@ double weights_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
 
 double predicted_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   if (is_weights(p)) return weights_ms(p, t, device);
-  constexpr double kLaunchMs = 0.00197, kBytesPerMs = 6.28e7, kPiece = 20, kBeside = 0.2, kProduct = 0.67,
-                   kRow = 18.3, kHidden = 4.7, kWait = 241, kProductWait = 4;
+  constexpr double kLaunchMs = 0.00197, kBytesPerMs = 6.28e7, kPiece = 20, kBroken = 8, kBeside = 0.2,
+                   kProduct = 0.67, kRow = 18.3, kHidden = 4.7, kWait = 241, kProductWait = 4;
+  const double piece = kPiece + (t.channels * size_of(p.dtype) % 128 == 0 ? 0 : kBroken);  // of a line
   const double units = std::max(1, device.units), room = resident(p, t);
   const double blocks = static_cast<double>(patches(p, t) * chunks(p, t)) / units;
   const i64 warps = t.octets() * t.sixteens();
@@ -161,7 +162,7 @@ double predicted_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
       static_cast<double>(t.patch_rows(p)) * (kWait + static_cast<double>(p.r * pairs(p)) * kProductWait);
   const double all[] = {blocks * block_cycles(p, t, warps, kProduct, kRow, hidden) / kCyclesPerMs,
                         std::max(1.0, blocks / room) * wait / kCyclesPerMs,
-                        moved_bytes(p, t, kPiece) / (kBytesPerMs * units)};
+                        moved_bytes(p, t, piece) / (kBytesPerMs * units)};
   const double longest = *std::max_element(std::begin(all), std::end(all));
   return kLaunchMs + longest + kBeside * (std::accumulate(std::begin(all), std::end(all), 0.0) - longest);
 }
