@@ -113,8 +113,9 @@ double weights_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
 }
 
 double results_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
-  constexpr double kLaunchMs = 0.00197, kBytesPerMs = 6.28e7, kPiece = 20, kBeside = 0.2, kProduct = 0.67,
-                   kRow = 18.3, kHidden = 4.7, kWait = 241, kProductWait = 4;
+  constexpr double kLaunchMs = 0.00197, kBytesPerMs = 6.28e7, kPiece = 20, kBroken = 8, kBeside = 0.2,
+                   kProduct = 0.67, kRow = 18.3, kHidden = 4.7, kWait = 241, kProductWait = 4;
+  const double piece = kPiece + (t.channels * size_of(p.dtype) % 128 == 0 ? 0 : kBroken);  // of a line
   const double units = std::max(1, device.units), room = resident(p, t);
   const double blocks = static_cast<double>(patches(p, t) * chunks(p, t)) / units;
   const i64 warps = t.warps();
@@ -125,7 +126,7 @@ double results_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   return launch_ms(
       kLaunchMs,
       {blocks * block_cycles(p, t, warps, kProduct, kRow, hidden) / kCyclesPerMs,
-       std::max(1.0, blocks / room) * wait / kCyclesPerMs, moved_bytes(p, t, kPiece) / (kBytesPerMs * units)},
+       std::max(1.0, blocks / room) * wait / kCyclesPerMs, moved_bytes(p, t, piece) / (kBytesPerMs * units)},
       kBeside);
 }
 

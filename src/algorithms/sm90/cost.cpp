@@ -74,8 +74,9 @@ double operations_of(const Problem& p) {
          static_cast<double>(p.c / p.groups * p.r * p.s);
 }
 
-// What costs otherwise in tiles of flat pixels in 16 bits.
+// What costs otherwise in tiles of flat pixels.
 struct Rates {
+  double port = 1;
   double cool = kCool, l2 = kL2, pixel_row = kBoxRow, weight_row = kBoxRow, load_more = kLoadMore;
   double bandwidth = kBandwidth, end = 0;
   bool flat = false;
@@ -88,6 +89,10 @@ Rates rates_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
   r.flat = (t.bring == Bring::im2col || one_tap) && !c.nchw && c.element_bytes() == 2 &&
            row_bytes(c) == 128 && t.split == 1 && t.groups == 1 && !is_volume(p) && !brings_residual(t, p) &&
            operations >= flat::kLeast && operations <= flat::kMost;
+  if (t.bring == Bring::im2col && c.element == Element::f32 && c.parts == 1 && row_bytes(c) == 128 &&
+      t.split == 1 && t.groups == 1 && operations <= flat::kMostTf32) {
+    r.cool = flat::kCoolTf32, r.port = flat::kPortTf32;
+  }
   if (!r.flat) return r;
   r.cool = flat::kCool, r.l2 = flat::kL2, r.pixel_row = flat::kPixelRow, r.weight_row = flat::kWeightRow;
   r.load_more = flat::kLoadMore, r.bandwidth = flat::kBandwidth;
@@ -139,11 +144,14 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   const double load =
       few * std::max(w.loaded / rates.l2, w.pixel_rows * rates.pixel_row + w.weight_rows * rates.weight_row);
   const double preparation = bringer(t.bring).preparation(t, p, w);
-  double tile = std::max({w.products, load, preparation, w.operands + w.loaded / kShared});
+  double tile = std::max({w.products, load, preparation, rates.port * (w.operands + w.loaded / kShared)});
   // A buffer is filled again once its products are through; those of turned patches are warps' own.
   if (t.bring != Bring::turned)
     tile = std::max(tile, (w.fills * (kLoadFirst + rates.load_more * few) + w.products) / t.pixel_slots);
   if (!t.resident() && c.element_bytes() == 2) tile *= kStreamed;
+  // Of narrow rows a stage of weights holds few products, and each waits for its barriers.
+  if (!t.resident() && t.bring == Bring::patch && w.row < 128)
+    tile = std::max(tile, w.blocks * w.taps * w.row * kNarrowStage);
   const double epilogue = epilogue_cycles(t, c);
   // Asked for when a tile begins, a residual is there no sooner; with two areas it was asked for a tile
   // before.
@@ -168,7 +176,7 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   if (c.nchw && tf32_parts(p) == 1 && w.taps == 1 && t.bring != Bring::planes) e.ms *= kOneOfPlanes;
   // No block has another tile, and all buffers fill at once.
   if (t.bring == Bring::im2col && !t.cooperative() && !t.resident() && t.split == 1 && w.taps == 1 &&
-      waves <= 1 && !c.nchw && c.element_bytes() == 2 && operations_of(p) < flat::kLeast)
+      waves <= 1 && !c.nchw && c.element_bytes() == 2 && w.row == 128 && operations_of(p) < flat::kLeast)
     e.ms *= kFewFlat;
   if (t.bring == Bring::turned && t.row_slots > 0 && t.split > 1 && tf32_parts(p) == 1) e.ms *= kFromBuffers;
   e.bound = bytes > arithmetic                          ? Bound::bytes

@@ -12,9 +12,10 @@ constexpr double kFirstOperand = 16;      // cycles to read the 64 rows of one i
 constexpr double kThroughRegisters = 40;  //   where they come through registers
 constexpr double kLeast = 26;             // cycles of an instruction of few columns, one group's
 constexpr double kAlone = 37;             //   of few columns that the next one adds to
-constexpr double kStreamed = 1.02;        // weights that do not stay: slower by so much
-constexpr double kApart = 0.9;      // of nearly fp32's products: their operands are read again and again
-constexpr double kPause = 150;      // cycles until the last of its sums apart is added
+constexpr double kNarrowStage = 12.5;  // cycles of a stage of streamed weights a byte of its rows, below 128
+constexpr double kStreamed = 1.02;     // weights that do not stay: slower by so much
+constexpr double kApart = 0.9;         // of nearly fp32's products: their operands are read again and again
+constexpr double kPause = 150;         // cycles until the last of its sums apart is added
 constexpr double kLatency = 1500;   // cycles, once: a block's first load and last store, which nothing hides
 constexpr double kLaunch = 0.0008;  // ms of a kernel, beside its work
 constexpr double kBandwidth = 6e9;  // bytes a ms: memory and the last cache together, which hold much of it
@@ -63,7 +64,7 @@ constexpr double kSector = 1.4e9;       // bytes a ms: sectors written in part, 
 // some microseconds, in which the chip keeps its clock: fitted to 264 kernels of ResNet-50, by their choices
 // more than by their errors.
 namespace flat {
-constexpr double kLeast = 0.8e9, kMost = 8e9;  // operations
+constexpr double kLeast = 0.8e9, kMost = 16e9;  // operations
 constexpr double kCool = 1.29;
 constexpr double kPixelRow = 3.76, kWeightRow = 1.43;
 constexpr double kL2 = 62;
@@ -71,6 +72,9 @@ constexpr double kLoadMore = 2920;
 constexpr double kBandwidth = 5.02e9;
 constexpr double kEndTogether = 4.64;  // epilogues more at a block's end, where two consumers share a tile
 constexpr double kEndInTurn = 2.3;     //   where they take turns
+// In tf32, gathered: of what shared memory was counted to move, and the chip's clock.
+constexpr double kMostTf32 = 16e9;  // operations
+constexpr double kPortTf32 = 0.8, kCoolTf32 = 0.6;
 }  // namespace flat
 
 // Warps that read 16-bit pixels themselves (fetch, turned).
