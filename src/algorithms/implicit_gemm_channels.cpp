@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include "src/algorithms/cpu_rates.hpp"
+#include "src/algorithms/implicit_gemm_prefetch.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
@@ -114,6 +115,12 @@ void ChannelLanes::choose_items(int threads) {
   sum_stride_ = grid_.panels() * panel_width_;
   weights_stay_ = taps() * t_.in_channels * sum_stride_ * 4 <= most_panel_bytes();
   tiles_are_runs_ = !staged_ && taps() == 1 && t_.groups == 1 && t_.step_w == 1 && reductions_.parts() == 1;
+  // A tile is stored to one stretch of memory, of no more lines than the panels that fetch them have steps.
+  fetches_stores_ = in_registers_ && few_steps_ && weights_stay_ && !pairs_ && panels_ > 1 &&
+                    grid_.panels() == panels_ && t_.groups == 1 &&
+                    t_.out.stride_w * t_.out_step_w == t_.out_channels &&
+                    (panels_ - reading_panels()) * taps() * t_.in_channels * kFetchedLine >=
+                        4 * tile_.rows * t_.out_channels;
   stage_floats_ = staged_ ? stage_floats(grid_.images(), grid_.rows(), grid_.columns()) : 0;
   sum_floats_ = sums_wait ? pixels * sum_stride_ : 0;
   max_tiles_ = grid_.images() * grid_.rows() * ceil_div(grid_.columns(), tile_.rows);

@@ -69,7 +69,9 @@ class ChannelLanes : public ImplicitGemmPart {
   Source source(const WorkItem& item, std::int64_t cut, const PartCall& call, float* stage) const;
   std::int64_t list_tiles(const WorkItem& item, const Source& source, Tile* tiles) const;
   Stretch ahead(std::int64_t index, const WorkItem& current, const PartCall& call, std::int64_t calls) const;
-  void run_tile(const Tile& tile, std::int64_t panel, const Step& step, Stretch& ahead) const;
+  std::int64_t reading_panels() const;
+  // fetched: the lines that the tile is stored to are on their way.
+  void run_tile(const Tile& tile, std::int64_t panel, const Step& step, Stretch& ahead, bool fetched) const;
 
   TileShape tile_;
   int lanes_ = 1;
@@ -79,6 +81,7 @@ class ChannelLanes : public ImplicitGemmPart {
   bool in_registers_ = false, few_steps_ = false, weights_stay_ = false;
   bool staged_ = false, pairs_ = false;
   bool tiles_are_runs_ = false;  // each reads one stretch of memory
+  bool fetches_stores_ = false;  // a tile's products bring the lines that the next one is stored to
   std::int64_t pixel_ = 0, sum_stride_ = 0, stage_floats_ = 0, sum_floats_ = 0, max_tiles_ = 0;
 };
 

@@ -117,7 +117,15 @@ Stretch ChannelLanes::ahead(i64 index, const WorkItem& current, const PartCall& 
                  calls, taps() * reductions_.largest());
 }
 
-void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stretch& ahead) const {
+// Of a tile's panels, those that fetch pixels where the others fetch the next tile's lines: as many as the
+// pixels have of both.
+i64 ChannelLanes::reading_panels() const {
+  if (!tiles_are_runs_) return panels_ / 2;
+  return std::max<i64>(1, panels_ * t_.in_channels / (t_.in_channels + t_.out_channels));
+}
+
+void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stretch& ahead,
+                            bool fetched) const {
   const int vectors = panel_vectors(panel);
   const bool narrow = vectors != tile_.vectors, last = step.cut + 1 == reductions_.parts();
   const i64 first = panel * panel_width_, k = step.item.group * t_.out_channels + first;
@@ -136,7 +144,7 @@ void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stret
       const float* residual = static_cast<const float*>(step.call.residual) + first;
       brgemm.residual0 = residual + tile.c0, brgemm.residual1 = residual + tile.c1;
     }
-    if (few_steps_) {
+    if (few_steps_ && !fetched) {
       fetch_to_write(brgemm.c0, std::min(tile.rows, 7), brgemm.c_row_stride, vectors * lanes_);
       fetch_to_write(brgemm.c1, tile.rows - 7, brgemm.c_row_stride, vectors * lanes_);
     }
@@ -209,12 +217,22 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
     if (weights_stay_) {
       if (cut == 0) next = ahead(index + 1, item, call, reductions_.parts() * count * panel_count);
       for (i64 i = 0; i < count; ++i) {
-        if (tiles_are_runs_ && i + 1 < count) {
-          next = Stretch(tiles[i + 1].a0, tiles[i + 1].rows * from.pixel * 4, panel_count, length);
+        const bool more = i + 1 < count;
+        // The panels from here on fetch the lines that the next tile is stored to, those before pixels.
+        const i64 storing = more && fetches_stores_ ? item.panel0 + reading_panels() : item.panel1;
+        if (tiles_are_runs_ && more) {
+          next = Stretch(tiles[i + 1].a0, tiles[i + 1].rows * from.pixel * 4, storing - item.panel0, length);
         } else if (tiles_are_runs_) {
           next = ahead(index + 1, item, call, panel_count);
         }
-        for (i64 panel = item.panel0; panel < item.panel1; ++panel) run_tile(tiles[i], panel, step, next);
+        Stretch stores;
+        if (storing < item.panel1) {
+          stores = Stretch(static_cast<const float*>(call.out) + tiles[i + 1].c0,
+                           4 * tiles[i + 1].rows * t_.out_channels, item.panel1 - storing, taps() * length);
+        }
+        const bool fetched = fetches_stores_ && i > 0;
+        for (i64 panel = item.panel0; panel < item.panel1; ++panel)
+          run_tile(tiles[i], panel, step, panel < storing ? next : stores, fetched);
       }
     } else {
       for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
@@ -225,7 +243,7 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
         } else {
           next = ahead(index + 1, item, call, count);
         }
-        for (i64 i = 0; i < count; ++i) run_tile(tiles[i], panel, step, next);
+        for (i64 i = 0; i < count; ++i) run_tile(tiles[i], panel, step, next, false);
       }
     }
   }
