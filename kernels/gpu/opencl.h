@@ -107,7 +107,7 @@ F_DEVICE void store4_local(__local float* p, const float* v) { *(__local float4*
 F_DEVICE void load4_u16(__global const u16* p, u16* v) { vstore4(*(__global const ushort4*)p, 0, v); }
 F_DEVICE void store4_u16(__global u16* p, const u16* v) { *(__global ushort4*)p = vload4(0, v); }
 #ifdef __NV_CL_C_VERSION
-// NVIDIA's library stores half after half.
+// By whole words: a library's own may go half by half.
 F_DEVICE float low_f16(u32 word) {
   float v;
   __asm__("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, l;}" : "=f"(v) : "r"(word));
