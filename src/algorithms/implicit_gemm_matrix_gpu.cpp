@@ -62,13 +62,13 @@ struct Tile {
 };
 
 constexpr Tile kTiles[] = {
-    {128, 128, 2, 2, 4, {256, 160}, 255, 2860}, {128, 128, 4, 2, 4, {208, 112}, 168, 2160},
-    {128, 64, 2, 2, 4, {232, 128}, 168, 2560},  {64, 128, 2, 2, 4, {232, 128}, 168, 2550},
-    {64, 64, 2, 2, 4, {160, 96}, 128, 2220},    {64, 32, 2, 1, 4, {200, 96}, 128, 1620},
-    {128, 64, 2, 1, 4, {}, 255, 2290},          {64, 128, 1, 2, 4, {}, 255, 2480},
-    {128, 128, 2, 2, 8, {}, 255, 2860, 3},      {128, 128, 4, 2, 8, {}, 168, 2160, 3},
-    {128, 64, 2, 2, 8, {}, 168, 2550, 3},       {64, 128, 2, 2, 8, {}, 168, 2560, 3},
-    {64, 64, 2, 2, 8, {}, 128, 2240},
+    {128, 128, 2, 2, 4, {256, 160}, 255, 2990}, {128, 128, 4, 2, 4, {208, 112}, 168, 2160},
+    {128, 64, 2, 2, 4, {232, 128}, 168, 2620},  {64, 128, 2, 2, 4, {232, 128}, 168, 2800},
+    {64, 64, 2, 2, 4, {160, 96}, 128, 2400},    {64, 32, 2, 1, 4, {200, 96}, 128, 1800},
+    {128, 64, 2, 1, 4, {}, 255, 2500},          {64, 128, 1, 2, 4, {}, 255, 2500},
+    {128, 128, 2, 2, 8, {}, 255, 2990, 3},      {128, 128, 4, 2, 8, {}, 168, 2160, 3},
+    {128, 64, 2, 2, 8, {}, 168, 2620, 3},       {64, 128, 2, 2, 8, {}, 168, 3000, 3},
+    {64, 64, 2, 2, 8, {}, 128, 2580},
 };
 constexpr TileTable<Tile> kTable("implicit_gemm_matrix_gpu", kTiles, kMostSplits);
 using Choice = TileChoice<Tile>;
@@ -136,11 +136,9 @@ double matrix_share(const Tile& t, const Unit& unit, DType dtype) {
   return matrix / std::max(matrix + unit.vector_cycles, local);
 }
 
-// On NVIDIA's: implicit_gemm_mma_gpu's model, whose tiles of the sum have eight chunks. Fitted to resnet50's
-// rows on an H200 through OpenCL, whose launches do not overlap.
+// On NVIDIA's: implicit_gemm_mma_gpu's model, whose tiles of the sum have eight chunks.
 double predicted_nvidia_ms(const Problem& p, const Choice& c, const DeviceInfo& device) {
-  constexpr double kLaunchMs = 0.0076, kRoundMs = 0.0017, kLeastMs = 0.00043, kUnitGbps = 20.3,
-                   kExchangeGbps = 13.9;
+  constexpr double kLaunchMs = 0.0012, kLeastMs = 0.00048, kUnitGbps = 22, kExchangeGbps = 40;
   const Tile& t = *c.tile;
   const Unit& unit = *unit_of(device);
   const int units = std::max(1, device.units), threads = t.threads(unit);
@@ -152,8 +150,7 @@ double predicted_nvidia_ms(const Problem& p, const Choice& c, const DeviceInfo& 
                               t.pixels * t.channels,
                               t.gflops,
                               kLeastMs,
-                              gathers(p) ? 2.0 : 1.0,
-                              kRoundMs};
+                              gathers(p) ? 2.0 : 1.0};
   const double bytes_ms = min_bytes(p) / (kUnitGbps * units) * 1e-6;
   const double exchanged = 2.0 * static_cast<double>(gpu::shared_sum_bytes(p, c.splits));
   return kLaunchMs + std::max(rounds.ms(p.dtype), bytes_ms) + exchanged / (kExchangeGbps * units) * 1e-6;

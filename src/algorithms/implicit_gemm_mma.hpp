@@ -19,21 +19,21 @@ inline std::int64_t elements_of_chunk(DType dtype) { return kChunkBytes / size_o
 // The blocks of one multiprocessor, in rounds of as many as it holds.
 struct Rounds {
   std::int64_t blocks, resident;
-  std::int64_t tiles;        // of a block's sum
-  std::int64_t area;         // of a block's tile of results
-  double gflops;             // of a multiprocessor that such blocks fill, 16-bit
-  double least_ms;           // that a tile of the sum takes, if nothing else is in the way
-  double gathering;          // how much longer it takes for what is gathered
-  double begin_ms = 0.0034;  // a round begins, fills its stages, and writes
+  std::int64_t tiles;  // of a block's sum
+  std::int64_t area;   // of a block's tile of results
+  double gflops;       // of a multiprocessor that such blocks fill, 16-bit
+  double least_ms;     // that a tile of the sum takes, if nothing else is in the way
+  double gathering;    // how much longer it takes for what is gathered
 
   // The constants are fitted to resnet50's rows on an H200.
   double ms(DType dtype) const {
+    constexpr double kRoundMs = 0.0034;  // a round begins, fills its stages, and writes
     const double rate = gflops * (size_of(dtype) == 2 ? 1 : 0.45);
     const double tile_ms =
         2.0 * static_cast<double>(area) * static_cast<double>(steps_of_tile(dtype)) / rate * 1e-6;
     const auto round_ms = [&](std::int64_t count) {
       if (count == 0) return 0.0;
-      return begin_ms + static_cast<double>(tiles) *
+      return kRoundMs + static_cast<double>(tiles) *
                             std::max(static_cast<double>(count) * tile_ms, least_ms) * gathering;
     };
     return static_cast<double>(blocks / resident) * round_ms(resident) + round_ms(blocks % resident);
