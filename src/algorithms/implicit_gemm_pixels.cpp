@@ -255,10 +255,10 @@ double PixelLanes::stage_ns(i64 images, i64 rows, i64 columns) const {
 // not hold all pixels that a panel passes over. A tile that loads as often as it multiplies has no time to
 // wait for them; several taps' vectors cross lines.
 double PixelLanes::refill_ns(i64 pixels) const {
-  constexpr double kLineFloats = 16, kWaitOfATap = 2, kWaitOfSeveral = 6;  // measured with AVX-512
-  const double wait = taps() > 1 ? kWaitOfSeveral : kWaitOfATap;           // cycles for a line
+  constexpr double kLineFloats = 16, kWaitOfATap = 2, kWaitOfSeveral = 6, kWaitOfStaged = 1;  // with AVX-512
+  const double wait = in_tiles_ ? kWaitOfStaged : taps() > 1 ? kWaitOfSeveral : kWaitOfATap;  // cycles a line
   const double rows = static_cast<double>(panels_.largest()), vectors = tile_.vectors;
-  if (in_tiles_ || pixels * t_.in_channels * 4 <= cpu_caches().level1) return 0;
+  if (pixels * t_.in_channels * 4 <= cpu_caches().level1) return 0;
   return wait * cycle_ns() * static_cast<double>(lanes_) / kLineFloats * static_cast<double>(steps()) *
          (rows + vectors) / (rows * vectors);
 }
