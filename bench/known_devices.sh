@@ -7,7 +7,7 @@
 # the device code it was made of, so this belongs before a release.
 #
 # Run it in the repository's root, with the command built in build/ or named by FALTUNG. Of the problems, in the order of
-# their value to callers, the first FIRST are taken: as many as keep the Python package below 8 MB. JOBS of them are worked
+# their value to callers, the first FIRST are taken: as many as keep the pack near 5 MB. JOBS of them are worked
 # at side by side (as many as there are processors); WITHIN=60s begins none after so long: what was done by then is there.
 # MATHS="f16 tf32" and DIRECTIONS="fwd" do less. What phase one compiled before and is the same now is not compiled again
 # (with ANEW=1 all is). The verdicts that the pack has stay in it (with ANEW=1 they do not).
@@ -34,10 +34,14 @@ common() {
     done
   done
 }
+# asked MATH DIRECTION: whether MATHS and DIRECTIONS name them.
+asked() {
+  [[ " ${MATHS:-f16 bf16 tf32 f32} " == *" $1 "* && " ${DIRECTIONS:-fwd bwd_d bwd_w} " == *" $2 "* ]]
+}
 # problems_of MATH DIRECTION LISTS [EPILOGUE]: in both layouts.
 problems_of() {
   local layout list math=(--dtype "$1") epilogue=() suites=()
-  [[ " ${MATHS:-f16 bf16 tf32 f32} " == *" $1 "* && " ${DIRECTIONS:-fwd bwd_d bwd_w} " == *" $2 "* ]] || return 0
+  asked "$1" "$2" || return 0
   [ "$1" != tf32 ] || math=(--math tf32)
   [ "$2 ${4:-}" = "fwd " ] || epilogue=(--epilogue "${4:-none}") # a list may say one of its own, which no gradient has
   for list in $3; do suites+=(--suite "$list"); done
@@ -45,15 +49,20 @@ problems_of() {
     "$FALTUNG" prepare --problems --layout $layout "${math[@]}" --dir "$2" "${epilogue[@]}" "${suites[@]}" | tail -n +2
   done
 }
-# What a whole network in f16 asks for, image by image and in batches: its bias is in f32, and what follows is behind the convolution.
-network_problems() {
-  local batch epilogue
+# network_problems_of EPILOGUE PROBLEMS...: in f16 and NHWC, image by image and in batches.
+network_problems_of() {
+  local batch
   for batch in 32 1; do
-    of() { "$FALTUNG" prepare --problems --layout nhwc --dtype f16 --batch $batch --epilogue "$@" | tail -n +2; }
-    for epilogue in biasf32,relu biasf32,residual,relu biasf32; do of $epilogue --suite workloads/resnet50.csv; done
-    of biasf32,relu,maxpool3s2p1 "fwd:n1c3h224w224k64r7s7:st2:pad3"
-    for epilogue in biasf32,silu biasf32 biasf32,residual; do of $epilogue --suite workloads/efficientnet_b2.csv; done
+    "$FALTUNG" prepare --problems --layout nhwc --dtype f16 --batch $batch --epilogue "$@" | tail -n +2
   done
+}
+# What whole networks ask for: their bias is in f32, and what follows is behind the convolution.
+network_problems() {
+  local epilogue
+  asked f16 fwd || return 0
+  for epilogue in biasf32,relu biasf32,residual,relu biasf32; do network_problems_of $epilogue --suite workloads/resnet50.csv; done
+  network_problems_of biasf32,relu,maxpool3s2p1 fwd:n1c3h224w224k64r7s7:st2:pad3
+  for epilogue in biasf32,silu biasf32 biasf32,residual; do network_problems_of $epilogue --suite workloads/efficientnet_b2.csv; done
 }
 # In the order of their value: inference in 16 bits (biasf32 is what networks ask for), then in 32, what training meets first, then
 # the rest of it; of epilogues the commonest first.

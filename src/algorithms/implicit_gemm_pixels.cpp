@@ -251,9 +251,9 @@ double PixelLanes::stage_ns(i64 images, i64 rows, i64 columns) const {
   return static_cast<double>(t_.in_channels * planes() * images) * plane;
 }
 
-// Of a tile that is not staged as one: a step's vectors come from beyond the first-level cache where it does
-// not hold all pixels that a panel passes over. A tile that loads as often as it multiplies has no time to
-// wait for them; several taps' vectors cross lines.
+// Of a tile: a step's vectors come from beyond the first-level cache where it does not hold all pixels that a
+// panel passes over. A tile that loads as often as it multiplies has no time to wait for them; those that are
+// staged lie one after the other, and several taps' vectors cross lines.
 double PixelLanes::refill_ns(i64 pixels) const {
   constexpr double kLineFloats = 16, kWaitOfATap = 2, kWaitOfSeveral = 6, kWaitOfStaged = 1;  // with AVX-512
   const double wait = in_tiles_ ? kWaitOfStaged : taps() > 1 ? kWaitOfSeveral : kWaitOfATap;  // cycles a line

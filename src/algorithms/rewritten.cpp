@@ -250,6 +250,7 @@ class Listed {
       : inner_(inner), all_(algorithm.candidates(inner, target)) {
     for (const Candidate& c : all_) by_config_.emplace(c.config, &c);
   }
+  Listed(const Listed&) = delete;  // by_config_ has places in all_
   const Problem& inner() const { return inner_; }
   const std::vector<Candidate>& all() const { return all_; }
   // As the first part's, or the best.

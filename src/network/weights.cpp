@@ -73,10 +73,13 @@ Bytes as_problem_has_it(const Constant& filter, const Problem& problem) {
   return bytes;
 }
 
+std::size_t bytes_of(const Constant& constant) {
+  return static_cast<std::size_t>(elements(constant.shape)) * size_of(constant.type);
+}
+
 // A file's bytes that have been copied need not stay in memory beside the copy.
 void give_back(const Constant& constant) {
-  give_back_pages(constant.owner, {constant.data, static_cast<std::size_t>(elements(constant.shape)) *
-                                                      size_of(constant.type)});
+  give_back_pages(constant.owner, {constant.data, bytes_of(constant)});
 }
 
 // On a GPU: a copy there. On the CPU: what it is.
@@ -92,7 +95,7 @@ Bytes on_device(const Bytes& host, std::size_t bytes, Device& device) {
 Bytes allocate_aligned(std::size_t bytes) { return host_memory(bytes); }
 
 Bytes aligned_copy(const Constant& constant) {
-  const std::size_t bytes = static_cast<std::size_t>(elements(constant.shape)) * size_of(constant.type);
+  const std::size_t bytes = bytes_of(constant);
   const Bytes copy = allocate_aligned(bytes);
   if (bytes > 0) std::memcpy(const_cast<std::byte*>(copy.get()), constant.data, bytes);
   give_back(constant);

@@ -41,10 +41,6 @@ void move(std::vector<Step>& steps, Place place, Slot to) {
   for (Step& step : steps) step.rewire(place, to);
 }
 
-}  // namespace
-
-namespace {
-
 bool applies(Form form, const Problem& given) {
   return form == Form::thinned ? spreads(given) : form == Form::deepened && deepens_gradient(given);
 }
