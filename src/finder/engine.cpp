@@ -145,10 +145,7 @@ std::shared_ptr<const PlanImpl> EngineImpl::make_plan(const Settled& s, const Ca
 std::shared_ptr<const PlanImpl> EngineImpl::plan(const Problem& problem, const Request& request) {
   const Settled s(problem, request);
   const std::string key = s.key();
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
-  }
+  if (std::shared_ptr<const PlanImpl> kept = kept_plan(key)) return kept;
   std::shared_ptr<const PlanImpl> plan = choose(s);
   // So many that a network's all fit; a caller with ever new shapes must not fill the memory.
   constexpr std::size_t kMostPlans = 1024;
@@ -156,6 +153,32 @@ std::shared_ptr<const PlanImpl> EngineImpl::plan(const Problem& problem, const R
   if (plans_.size() >= kMostPlans) plans_.clear();
   plans_.emplace(key, plan);
   return plan;
+}
+
+void EngineImpl::plan_ahead(const std::vector<Problem>& problems, const Request& request) {
+  std::map<std::string, const Problem*> missing;
+  for (const Problem& problem : problems) {
+    const std::string key = Settled(problem, request).key();
+    if (!kept_plan(key)) missing.emplace(key, &problem);
+  }
+  if (missing.size() < 2) return;
+  std::vector<const Problem*> order;
+  for (const auto& [key, problem] : missing) order.push_back(problem);
+  // More than there are processors, for some wait: for a program that another one compiles, or for a trial.
+  const auto count = static_cast<std::int64_t>(order.size());
+  const Parallel threads(static_cast<int>(std::min<std::int64_t>(count, 2 * available_processors())));
+  threads.each(count, [&](std::int64_t i, int) {
+    try {
+      plan(*order[static_cast<std::size_t>(i)], request);
+    } catch (const std::exception&) {  // see above
+    }
+  });
+}
+
+std::shared_ptr<const PlanImpl> EngineImpl::kept_plan(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = plans_.find(key);
+  return found == plans_.end() ? nullptr : found->second;
 }
 
 void EngineImpl::forget_plans() {

@@ -20,6 +20,9 @@ class EngineImpl {
 
   // A plan that was made before is returned again, until find measures or a kernel fails.
   std::shared_ptr<const PlanImpl> plan(const Problem& problem, const Request& request);
+  // Makes those of several problems side by side, for compilers take long: `plan` has them then. What fails
+  // is said where it is asked for.
+  void plan_ahead(const std::vector<Problem>& problems, const Request& request);
   Choice find(const Problem& problem, const Request& request, const Progress& progress);
   Choice explain(const Problem& problem, const Request& request);
   // The kernels that a plan takes first, or with more than one those that find would time first, compiled
@@ -46,6 +49,7 @@ class EngineImpl {
   class Measuring;  // of find
 
   Choice describe(const Settled& settled, const Selection& selection, const Trials& trials);
+  std::shared_ptr<const PlanImpl> kept_plan(const std::string& key);  // or null
   std::shared_ptr<const PlanImpl> choose(const Settled& settled);
   void forget_plans();
   void warn(const std::string& line);

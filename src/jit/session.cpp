@@ -1,6 +1,6 @@
 #include "src/jit/session.hpp"
 
-#include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <future>
 #include <map>
@@ -38,14 +38,39 @@ namespace {
 // What this process has built, for all engines, by device and key. Never destroyed: the driver may be gone
 // when the process ends.
 struct Built {
-  std::atomic<int> compiling = 0;
   std::mutex mutex;
   std::map<std::string, Program> programs;
+  std::set<std::string> compiling;
+  std::condition_variable compiled;
 };
 Built& built() {
   static Built& built = *new Built;
   return built;
 }
+
+// The compiling of one program, for which no two threads have a compiler at a time. One may take hundreds of
+// megabytes: more of them than processors would help nobody.
+class Turn {
+ public:
+  explicit Turn(std::string program) : program_(std::move(program)) {
+    const auto most = static_cast<std::size_t>(available_processors());
+    std::unique_lock lock(built().mutex);
+    built().compiled.wait(
+        lock, [&] { return built().compiling.size() < most && built().compiling.insert(program_).second; });
+  }
+  ~Turn() {
+    {
+      const std::lock_guard lock(built().mutex);
+      built().compiling.erase(program_);
+    }
+    built().compiled.notify_all();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  const std::string program_;
+};
 
 }  // namespace
 
@@ -81,10 +106,8 @@ std::optional<Program> Session::known(const Source& source, const std::string& k
 }
 
 Program Session::compile(const Source& source, const std::string& key) const {
-  const struct Compiling {
-    Compiling() { ++built().compiling; }
-    ~Compiling() { --built().compiling; }
-  } compiling;
+  const Turn turn(device_.info().id + "\n" + key);
+  if (std::optional<Program> program = known(source, key)) return *std::move(program);  // another thread's
   const KernelSource text = source.whole();
   const Binary binary = device_.compile(text);
   Program program;
@@ -124,15 +147,10 @@ std::vector<Program> Session::build(const std::vector<const Source*>& sources) c
   }
   std::set<std::string> compiling;
   for (Missing& m : missing) {
-    // One that is asked for twice is compiled once: the second time it is known when its turn comes. A
-    // compiler may take hundreds of megabytes: more of them than processors would help nobody.
-    const bool beside =
-        missing.size() > 1 && compiling.insert(m.key).second && built().compiling < available_processors();
+    // One that is asked for twice is known when its turn comes.
+    const bool beside = missing.size() > 1 && compiling.insert(m.key).second;
     const std::launch policy = beside ? std::launch::async | std::launch::deferred : std::launch::deferred;
-    m.program = std::async(policy, [this, beside, &m, source = sources[m.at]] {
-      const std::optional<Program> program = beside ? std::nullopt : known(*source, m.key);
-      return program ? *program : compile(*source, m.key);
-    });
+    m.program = std::async(policy, [this, &m, source = sources[m.at]] { return compile(*source, m.key); });
   }
   for (Missing& m : missing) programs[m.at] = m.program.get();
   return programs;

@@ -44,7 +44,8 @@ class Session {
   // Compiled on this device by this process before, else by an earlier one (the store's), else now. The
   // store's key is the device's for code (its architecture and compiler) and the source's digest.
   Program build(const Source& source) const { return build(std::vector{&source}).front(); }
-  // The same of several; those that are compiled now are compiled side by side.
+  // The same of several; those that are compiled now are compiled side by side. What another thread compiles
+  // is waited for.
   std::vector<Program> build(const std::vector<const Source*>& sources) const;
   // Puts the code into the store itself where it is known of what was shipped.
   void keep(const Source& source) const;
@@ -53,7 +54,7 @@ class Session {
  private:
   std::string key(const Source& source) const;
   std::optional<Program> known(const Source& source, const std::string& key) const;
-  Program compile(const Source& source, const std::string& key) const;
+  Program compile(const Source& source, const std::string& key) const;  // unless it is known by now
   Program remember(Program program, const KernelSource& text, const std::string& key) const;
   Device& device_;
   Store& store_;

@@ -22,28 +22,38 @@ DeviceProgram::DeviceProgram(const Schedule& schedule, EngineImpl& engine, std::
   DeviceConstants constants;
   for (const Schedule::Constant& constant : schedule.constants())
     constants_at_.push_back(constants.add(constant.data.get(), constant.bytes).offset);
-  const jit::Session session(*device_, engine.store());
+  std::vector<Launch> launches;
+  std::vector<std::size_t> step_of;
   std::string lacking;
   for (const NetworkStep& step : schedule.steps()) {
     try {
-      steps_.push_back(bind(step, constants, constants_at_, session));
+      steps_.push_back(place(step, constants, launches));
+      step_of.resize(launches.size(), steps_.size() - 1);
     } catch (const Error& error) {
       if (error.status() != Status::unsupported) throw;
       lacking += (lacking.empty() ? "" : "; ") + step.name + ": " + error.what();
     }
   }
   if (!lacking.empty()) throw Error(Status::unsupported, device_->info().id + " cannot run " + lacking);
+  std::vector<const jit::Source*> sources;
+  for (const Launch& launch : launches) sources.push_back(&launch.source);
+  std::vector<jit::Program> programs = jit::Session(*device_, engine.store()).build(sources);
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    steps_[step_of[i]].launches.push_back(
+        std::make_unique<const BoundLaunch>(launches[i], std::move(programs[i]), *device_));
+  }
   constants_ = device_->allocate(std::max<std::size_t>(1, constants.bytes().size()));
   device_->copy_in(constants_, constants.bytes().data(), constants.bytes().size());
 }
 
-DeviceProgram::Bound DeviceProgram::bind(const NetworkStep& step, DeviceConstants& constants,
-                                         const std::vector<std::size_t>& places,
-                                         const jit::Session& session) const {
+// The step without its launches, which are added to the others.
+DeviceProgram::Bound DeviceProgram::place(const NetworkStep& step, DeviceConstants& constants,
+                                          std::vector<Launch>& launches) const {
   Bound bound{&step, {}, {}};
   const auto slot = [&](const Place& place) -> Slot {
     if (place.in == Place::In::arena) return {DevicePlace::workspace, place.offset};
-    if (place.in == Place::In::constant) return {DevicePlace::packed, places[place.index] + place.offset};
+    if (place.in == Place::In::constant)
+      return {DevicePlace::packed, constants_at_[place.index] + place.offset};
     for (const Callers& known : bound.callers) {
       if (known.from.in == place.in && known.from.index == place.index) return {known.place, place.offset};
     }
@@ -60,7 +70,7 @@ DeviceProgram::Bound DeviceProgram::bind(const NetworkStep& step, DeviceConstant
   for (const faltung::Step& launched : device_steps(step.work, slots, constants, device_->info())) {
     Launch launch = std::get<Launch>(launched.work);
     launch.shape.overlaps_previous = device_->info().has("sm_90");  // they all follow (kernels/gpu/cuda.h)
-    bound.launches.push_back(std::make_unique<const BoundLaunch>(launch, session));
+    launches.push_back(std::move(launch));
   }
   return bound;
 }

@@ -40,8 +40,7 @@ class DeviceProgram {
     std::vector<Callers> callers;
   };
 
-  Bound bind(const NetworkStep& step, class DeviceConstants& constants,
-             const std::vector<std::size_t>& places, const jit::Session& session) const;
+  Bound place(const NetworkStep& step, class DeviceConstants& constants, std::vector<Launch>& launches) const;
   std::byte* address(const Place& place, const RunMemory& memory) const;
   void run_convolution(const NetworkStep& step, const RunMemory& memory, const Stream& stream) const;
 

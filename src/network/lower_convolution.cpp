@@ -82,6 +82,7 @@ Problem forward_problem(const Lowering& lowering, const Node& node, Layout layou
 }
 
 ConvolutionWork Lowering::convolution(const Node& node, const Problem& problem, const Request& request) {
+  if (wanted_ != nullptr) return wanted_->push_back(problem), ConvolutionWork{};
   const std::shared_ptr<const PlanImpl> plan = settings_.engine.plan(problem, request);
   ConvolutionWork work{plan, nullptr, nullptr, nullptr};
   const Weights::Packed weights = settings_.weights.pack(graph_.at(node.inputs[1]).constant, plan);
@@ -217,15 +218,14 @@ void lower_forward(Lowering& lowering, const Node& node) {
   const Layout layout = image_layout(lowering, node);
   const Sliced sliced = choose_slices(lowering, node, layout);
   ConvolutionWork work = lowering.convolution(node, sliced.problem, lowering.settings().request);
-  const std::shared_ptr<const PlanImpl> plan = work.plan;
   const auto read = [&](ValueId id, bool slice) {
     return slice ? lowering.read_slice(id, layout) : lowering.read(id, layout);
   };
   std::vector<Ref> reads{read(node.inputs[0], sliced.x)};
-  if (plan->problem().epilogue.residual) reads.push_back(read(node.inputs[3], sliced.y.has_value()));
+  if (sliced.problem.epilogue.residual) reads.push_back(read(node.inputs[3], sliced.y.has_value()));
   if (sliced.y) lowering.write_slice(node.outputs[0], *sliced.y, layout);
   const Ref to = sliced.y ? *sliced.y : lowering.write(node.outputs[0], layout);
-  lowering.emit(node, std::move(work), std::move(reads), to, layout, plan->workspace_bytes(true));
+  lowering.emit(node, std::move(work), std::move(reads), to, layout);
 }
 
 void lower_transposed(Lowering& lowering, const Node& node) {
@@ -233,14 +233,12 @@ void lower_transposed(Lowering& lowering, const Node& node) {
   if (!graph.is_constant(node.inputs[1]))
     lowering.site(node).decline("weights that are not constant are not known");
   const Layout layout = image_layout(lowering, node);
-  const std::shared_ptr<const PlanImpl> plan = lowering.plan(transposed_problem(lowering, node, layout));
-  ConvolutionWork work{plan, nullptr, nullptr, nullptr};
-  const Weights::Packed weights = lowering.settings().weights.pack(graph.at(node.inputs[1]).constant, plan);
-  work.packed = weights.packed, work.w = weights.w;
+  ConvolutionWork work =
+      lowering.convolution(node, transposed_problem(lowering, node, layout), lowering.settings().request);
   const std::vector<Ref> reads{lowering.read(node.inputs[0], layout)};
   const bool biased = node.inputs.size() > 2 && node.inputs[2] != kNone;
   const Ref to = lowering.write(node.outputs[0], layout);
-  lowering.emit(node, std::move(work), reads, to, layout, plan->workspace_bytes(true));
+  lowering.emit(node, std::move(work), reads, to, layout);
   if (!biased) return;
   // The bias is added in place.
   const Shape& shape = lowering.shape(node.outputs[0]);

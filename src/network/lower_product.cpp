@@ -23,15 +23,11 @@ void lower_linear(Lowering& lowering, const Node& node) {
   if (p.dtype != DType::f32 && p.math == Math::f32) p.math = Math::of_dtype;
   p.c = k, p.k = n, p.w = elements(site.in(0).shape) / k;
   p.epilogue = epilogue_of(node, p.dtype, {site.has(2), site.has(3)});
-  const std::shared_ptr<const PlanImpl> plan = lowering.plan(p);
-  ConvolutionWork work{plan, nullptr, nullptr, nullptr};
-  const Weights::Packed weights = lowering.settings().weights.pack(graph.at(node.inputs[1]).constant, plan);
-  work.packed = weights.packed, work.w = weights.w;
-  if (p.epilogue.bias) work.bias = lowering.settings().weights.bias(graph.at(node.inputs[2]).constant, *plan);
+  ConvolutionWork work = lowering.convolution(node, p, lowering.settings().request);
   std::vector<Ref> reads{lowering.read(node.inputs[0], Layout::nchw)};
   if (p.epilogue.residual) reads.push_back(lowering.read(node.inputs[3], Layout::nchw));
   lowering.emit(node, std::move(work), std::move(reads), lowering.write(node.outputs[0], Layout::nchw),
-                Layout::nchw, plan->workspace_bytes(true));
+                Layout::nchw);
 }
 
 void set_elements(ProductCall& call, const Lowering& lowering, const Node& node) {

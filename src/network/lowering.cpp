@@ -76,9 +76,9 @@ Site Lowering::site(const Node& node) const {
       continue;
     }
     const Value& value = graph_.at(id);
-    operands_.push_back(std::make_unique<Operand>(Operand{value.type, *value.shape, nullptr}));
-    prepare(*operands_.back(), id);
-    inputs.push_back(operands_.back().get());
+    operands_.push_back({value.type, *value.shape, nullptr});
+    prepare(operands_.back(), id);
+    inputs.push_back(&operands_.back());
   }
   return {node, graph_.opset, std::move(inputs)};
 }
@@ -112,7 +112,7 @@ Ref Lowering::read(ValueId id, Layout layout) {
   Located& at = located_[static_cast<std::size_t>(id)];
   const Value& value = graph_.at(id);
   if (value.constant && !at.ref[0]) {
-    constants.push_back(aligned_copy(*value.constant));
+    constants.push_back(wanted_ != nullptr ? nullptr : aligned_copy(*value.constant));
     buffers.push_back({bytes_of(value), Place::In::constant, constants.size() - 1});
     at.ref[0] = Ref{static_cast<int>(buffers.size()) - 1, 0};
   }
@@ -159,6 +159,9 @@ void Lowering::emit(const Node& node, Work work, std::vector<Ref> reads, Ref to,
   draft.write = to;
   draft.layout = layout;
   draft.workspace_bytes = workspace + workspace_of(draft.work, node);
+  const auto* const convolution = std::get_if<ConvolutionWork>(&draft.work);
+  if (convolution != nullptr && convolution->plan != nullptr)
+    draft.workspace_bytes += convolution->plan->workspace_bytes(true);
   for (const ValueId id : node.outputs) {
     if (id == kNone) continue;
     const Located& at = located_[static_cast<std::size_t>(id)];
@@ -201,10 +204,6 @@ i64 Lowering::copying_cost(ValueId id) const {
 }
 
 // ---- convolutions' plans
-
-std::shared_ptr<const PlanImpl> Lowering::plan(const Problem& problem) {
-  return settings_.engine.plan(problem, settings_.request);
-}
 
 i64 Lowering::cost(const Problem& problem) {
   const auto [at, is_new] = costs_.try_emplace(to_string(problem), kNever);
@@ -312,12 +311,7 @@ void Lowering::lower(std::size_t i) {
   throw Error(Status::unsupported, node.title() + ": it can be computed beforehand only, from constants");
 }
 
-void Lowering::run() {
-  if (settings_.choose_layouts) choose_layouts();
-  if (settings_.use_slices) find_joins();
-  if (settings_.fuse_gates && on_gpu()) find_gates();
-  if (settings_.fuse_attention && on_gpu()) find_attention();
-  if (settings_.use_strips && !on_gpu()) find_strips();
+void Lowering::lower_all() {
   std::string lacking;
   int count = 0;
   constexpr int kMost = 100;
@@ -336,6 +330,31 @@ void Lowering::run() {
     throw Error(Status::unsupported,
                 fmt::format("{} nodes cannot be scheduled{}: {}", count,
                             on_gpu() ? " (FALTUNG_TRUST=all uses what is not proven)" : "", lacking));
+}
+
+// A GPU's compilers may take most of the time until a network is ready. A lowering of which only the
+// convolutions' problems are kept tells which plans this one will ask for: all are made side by side.
+void Lowering::plan_ahead() {
+  std::vector<Problem> problems;
+  Lowering survey = *this;
+  survey.wanted_ = &problems;
+  try {
+    survey.lower_all();
+  } catch (const Error&) {  // which comes again
+    return;
+  }
+  costs_ = std::move(survey.costs_);
+  settings_.engine.plan_ahead(problems, settings_.request);
+}
+
+void Lowering::run() {
+  if (settings_.choose_layouts) choose_layouts();
+  if (settings_.use_slices) find_joins();
+  if (settings_.fuse_gates && on_gpu()) find_gates();
+  if (settings_.fuse_attention && on_gpu()) find_attention();
+  if (settings_.use_strips && !on_gpu()) find_strips();
+  if (on_gpu()) plan_ahead();
+  lower_all();
   // What is no step's own result: inputs, constants and views of other values, and values that are wanted
   // twice.
   for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {

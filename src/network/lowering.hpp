@@ -2,6 +2,7 @@
 #ifndef FALTUNG_SRC_NETWORK_LOWERING_HPP_
 #define FALTUNG_SRC_NETWORK_LOWERING_HPP_
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -110,10 +111,9 @@ class Lowering {
   void alias(ValueId id, Ref ref, Layout layout);
   void emit(const Node& node, Work work, std::vector<Ref> reads, Ref to, Layout layout,
             std::size_t workspace = 0);
-  std::shared_ptr<const PlanImpl> plan(const Problem& problem);
   // The cost model's, or as measured, in nanoseconds; a large number where nothing computes it.
   std::int64_t cost(const Problem& problem);
-  // A forward convolution's plan, for the node's weights and bias.
+  // A convolution's plan, for the node's weights and bias.
   ConvolutionWork convolution(const Node& node, const Problem& problem, const Request& request);
   // What a step is thought to take, in milliseconds; 0 where nothing is known.
   double predicted_ms(const Work& work);
@@ -145,6 +145,8 @@ class Lowering {
     std::int64_t strips;
   };
   void lower(std::size_t node);
+  void lower_all();
+  void plan_ahead();
   void choose_layouts();
   void find_strips();
   std::optional<Problem> strips_problem(const Node& node) const;
@@ -179,8 +181,9 @@ class Lowering {
   std::map<ValueId, Averages> averages_;        // by the value of which they are
   std::set<std::size_t> absorbed_;              // nodes that another's step computes, before its last
   mutable std::map<ValueId, Array> decoded_;
-  mutable std::vector<std::unique_ptr<Operand>> operands_;
+  mutable std::deque<Operand> operands_;
   std::map<std::string, std::int64_t> costs_;
+  std::vector<Problem>* wanted_ = nullptr;  // plans are not made then, but told here
 };
 
 // ---- rules
