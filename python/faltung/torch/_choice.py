@@ -24,7 +24,7 @@ def _operators():
             for family in FAMILIES for suffix, which in _PASSES.items()}
 
 
-def _is_static(tensor):
+def is_static(tensor):
     return isinstance(tensor, torch.Tensor) and all(isinstance(size, int) for size in (*tensor.shape, *tensor.stride()))
 
 
@@ -63,15 +63,16 @@ def plan_ahead_fused(questions):
     def wanted(family, x, w, has_bias, geometry, adds, activation, is_followed, like):
         x, w = _run.likeness(x), _run.likeness(w)
         _, whole = _run.shape_forward(family, x, w, None, None, geometry)
-        return "fwd", family, x.shape, w.shape, whole, like, _run.wants_channels_last(x, w), has_bias, adds, activation
+        last, bias = _run.wants_channels_last(x, w), _run.made_bias(has_bias, like)
+        return "fwd", family, x.shape, w.shape, whole, like, last, bias, adds, activation
     _plan_ahead((asked[1], wanted, asked) for asked in questions
-                if _is_static(asked[1]) and _is_static(asked[2]) and asked[1].dtype is asked[2].dtype)
+                if is_static(asked[1]) and is_static(asked[2]) and asked[1].dtype is asked[2].dtype)
 
 
 def is_faster_fused(family, x, w, has_bias, geometry, adds, activation, is_followed):
     """Without gradients: a convolution with what follows it beside PyTorch's, to which a compiler adds one pass over the result."""
     passes = Passes(family, geometry)
-    if not (_is_static(x) and _is_static(w)) or x.dtype is not w.dtype or not passes.is_symmetric:
+    if not (is_static(x) and is_static(w)) or x.dtype is not w.dtype or not passes.is_symmetric:
         return True
 
     def measure():
@@ -134,7 +135,7 @@ def _passes_of(graph):
         passes = Passes(family, tuple(geometry))
         tensors = [argument.meta.get("val") for argument in (first, second)]
         result = node.meta.get("val")
-        if all(map(_is_static, (*tensors, result))) and passes.is_symmetric:
+        if all(map(is_static, (*tensors, result))) and passes.is_symmetric:
             x, w = {FORWARD: tensors, INPUT_GRAD: (result, tensors[1]), WEIGHT_GRAD: (tensors[1], result)}[which]
             yield node, passes, which, x, w, result
 

@@ -44,7 +44,7 @@ def flops(x, weight, *rest, out_shape=None, **keywords):
 def wanted(x, weight, has_bias, adds, activation, like):
     """What plan_for takes; x and weight: shapes."""
     image, filter = torch.Size((1, x[-1], 1, math.prod(x[:-1]))), torch.Size((*weight, 1, 1))
-    return "fwd", FAMILY, image, filter, GEOMETRY, like, True, has_bias, adds, activation
+    return "fwd", FAMILY, image, filter, GEOMETRY, like, True, _run.made_bias(has_bias, like), adds, activation
 
 
 def compute(operator, family, x, weight, bias, scale, residual, activation):
