@@ -96,7 +96,8 @@ def plan_ahead_linear(questions):
 
 
 def is_faster_linear(x, w, has_bias, is_scaled, adds, activation):
-    """Without gradients: a linear layer with what follows it beside PyTorch's, to which a compiler adds one pass over the result."""
+    """Without gradients: a linear layer with what follows it beside PyTorch's, to which a compiler adds one pass over the result if
+    anything does."""
     def measure():
         real, weight = _like(x), _like(w)
         y = F.linear(real, weight)
@@ -105,7 +106,7 @@ def is_faster_linear(x, w, has_bias, is_scaled, adds, activation):
 
         def theirs():
             y = F.linear(real, weight, bias)
-            return F.gelu(y) if activation else y.add_(residual) if adds else y.mul_(scale)
+            return F.gelu(y) if activation else y.add_(residual) if adds else y.mul_(scale) if is_scaled else y
         ms, torch_ms = time_in_turn(
             [lambda: torch.ops.faltung.linear_layer(real, weight, bias, scale, residual, activation), theirs], real.device, MIN_MS)
         return ms <= torch_ms
