@@ -37,7 +37,7 @@ def compile_graph(graph, example_inputs, *, mode=None, options=None):
     def inner_compile(inner, inputs, **keywords):
         _choice.choose_passes(inner)
         if moving and _reads_alone(inner) and not _returns_inputs() and keywords.get("cudagraphs") and "static_input_idxs" in keywords:
-            keywords["static_input_idxs"] = range(len(inputs))  # which are copied otherwise, in every call
+            keywords["static_input_idxs"] = list(range(len(inputs)))  # which are copied otherwise, in every call
             is_in_place.append(True)
         return compile_fx_inner(inner, inputs, **keywords)
 
@@ -61,7 +61,7 @@ def _moving(graph, example_inputs):
     which = [i for i, node in enumerate(inputs) if not _is_given(node)]
     tensors = [example_inputs[i] for i in which]
     fits = len(inputs) == len(example_inputs) and all(_choice.is_static(t) and t.is_cuda and 0 not in t.stride() for t in tensors)
-    return which if fits else None
+    return which if fits and torch._dynamo.config.inline_inbuilt_nn_modules else None  # else no graph may be recorded again
 
 
 def _reads_alone(graph):

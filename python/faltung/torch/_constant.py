@@ -51,6 +51,7 @@ class Made:
     def __init__(self, operator, stamp, weight, others, eps, groups, dtype):
         self.operator, self.stamp, self.keys, self.packed = operator, stamp, [], {}
         self.others = others  # held, so that no other tensor comes to lie at their addresses
+        self.given = weight.data_ptr()
         bias, scale, _, mean, _ = others
         with torch.no_grad():
             if mean is None and scale is None:
@@ -67,11 +68,17 @@ class Made:
             self.operator.forget(key)
 
     def pack(self, plan, last, device):
-        """The weight in the layout, and packed for the plan, or None where that changes nothing."""
+        """The weight in the layout, and packed for the plan, or None where that changes nothing; and whether it rests: was written and
+        waited for, and is not the model's own, which may be changed."""
         if (plan, last) not in self.packed:
             dense = apart(device, lambda: _run.dense(self.weight, last))
-            stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else None
-            self.packed[plan, last] = dense, plan.pack(dense.data_ptr(), stream) if plan.packed_weights_bytes else None
+            packed, rests = None, False
+            if plan.packed_weights_bytes:
+                packed = plan.pack(dense.data_ptr(), torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else None)
+            if device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
+                torch.cuda.current_stream(device).synchronize()
+                rests = packed is not None or dense.data_ptr() != self.given
+            self.packed[plan, last] = dense, packed, rests
         return self.packed[plan, last]
 
 
@@ -115,11 +122,11 @@ def compute(operator, family, x, weight, bias, scale, shift, mean, variance, res
         return y
     plan = _run.plan_for("fwd", family, x.shape, weight.shape, geometry, x, last, _run.made_bias(made.bias is not None, x),
                          residual is not None, activation)
-    w, packed = made.pack(plan, last, x.device)
+    w, packed, rests = made.pack(plan, last, x.device)
     read = _run.dense(x, last), _run.dense(residual, last)
     b = _run.dense(made.bias, last)
     _run.run(plan, read[0], w, y, b, read[1], packed)
-    key = _run.remember(operator, (x, weight, *others, residual, *rest), plan, (x, residual), read, y, packed, w, b)
+    key = _run.remember(operator, (x, weight, *others, residual, *rest), plan, (x, residual), read, y, packed, w, b, rests)
     if key is not None:
         made.keys.append(key)
     return y

@@ -214,16 +214,17 @@ def allocator(device, dtype):
     return torch.empty_strided, (), {"dtype": dtype, "device": device}
 
 
-def remember(operator, arguments, plan, given, used, result, weights=None, made_w=None, made_bias=None):
+def remember(operator, arguments, plan, given, used, result, weights=None, made_w=None, made_bias=None, rests=False):
     """Lets the operator repeat this call without Python, where all tensors were read as they were given. weights, made_w, made_bias:
-    used in place of the call's constants. Returns the call's key, or None."""
+    used in place of the call's constants; rests: whether what is read as weights was written, and waited for, before. Returns the call's
+    key, or None."""
     if not all(a is b for a, b in zip(given, used)):
         return None
     element = result.element_size()
     size = -(-(plan.workspace_bytes if weights is None else plan.packed_workspace_bytes) // element)
     allocate, dtype, keywords = allocator(result.device, result.dtype)
     return operator.remember(arguments, plan, weights, allocate, (tuple(result.shape), result.stride(), *dtype),
-                             ((size,), (1,), *dtype), keywords, made_w, made_bias)
+                             ((size,), (1,), *dtype), keywords, made_w, made_bias, rests)
 
 
 def forward(operator, family, arguments, tensors, geometry, activation=""):
