@@ -1,7 +1,10 @@
 """The torch.compile backend, and patched models compiled."""
+import contextlib
 import copy
 import importlib.metadata
 import os
+import threading
+import types
 
 import pytest
 
@@ -98,6 +101,25 @@ def test_what_is_faster_is_measured(monkeypatch):
     answer = _choice.is_faster_fused(*question)
     assert answer in (True, False) and list(_choice._known.values()) == [answer]
     assert (len(ahead), later) == (1, [])
+
+
+@pytest.mark.parametrize("ours,answer,searches", [(0.7, True, [False]), (0.9, True, [False, True]), (1.1, False, [False, True])])
+def test_cudnn_searches_where_that_may_matter(ours, answer, searches, monkeypatch):
+    """And elsewhere leaves nothing behind that PyTorch would compute by later."""
+    from faltung.torch import _choice
+    seen, main = [], threading.get_ident()
+
+    def measure():
+        seen.append(torch.backends.cudnn.benchmark)
+        assert not torch.is_grad_enabled() and seen[-1] == (threading.get_ident() == main)
+        return ours, 1.0
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    with torch.no_grad():
+        assert _choice._is_less(measure, types.SimpleNamespace(is_cuda=True, device="cuda:0")) == answer
+        assert seen == searches and torch.backends.cudnn.benchmark
+        monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+        assert _choice._is_less(lambda: (ours, 1.0), types.SimpleNamespace(is_cuda=True)) == (ours <= 1)
 
 
 @pytest.mark.parametrize("dtype,word", [(torch.float16, "biasf32"), (torch.bfloat16, "biasf32"), (torch.float32, "bias")], ids=str)
