@@ -64,11 +64,18 @@ with beside.turn():
     print("end", flush=True)
 """
 
+AFTER = """
+import os, time
+while not os.path.exists("began"):
+    time.sleep(0.01)
+"""
+
 PREPARING = """
 import sys, time
 sys.path.insert(0, {folder!r})
 import beside
 ticks = [time.perf_counter()]
+open("began", "w")
 while ticks[-1] < ticks[0] + 20 and beside.stood_still() == 0:
     time.sleep(0.01)
     with beside.alone():
@@ -92,8 +99,9 @@ def test_what_is_prepared_has_its_turn_alone(tmp_path, capfd):
     assert lines == ["begin", "end"] * 3
 
 
-def test_what_prepares_stands_still_while_another_is_timed(tmp_path, capfd):
-    beside.run([written(tmp_path, "preparing.py", PREPARING), written(tmp_path, "job.py", JOB)], 60, tmp_path)
+def test_what_prepares_stands_still_while_another_is_timed(tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    beside.run([written(tmp_path, "preparing.py", PREPARING), written(tmp_path, "job.py", AFTER + JOB)], 60, tmp_path)
     longest, stood = map(float, re.search(r"longest (\S+) stood still (\S+)", capfd.readouterr().out).groups())
     assert longest >= stood >= 0.2
 
