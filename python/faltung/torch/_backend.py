@@ -110,7 +110,8 @@ class _Recorded:
             return inputs
         given, inputs = [inputs[i] for i in self.moving], list(inputs)
         if self.copies is None:
-            self.copies = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in given]
+            with torch.inference_mode(False):  # or they could not be written to outside of it
+                self.copies = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in given]
         torch._foreach_copy_(self.copies, given)
         for i, copied in zip(self.moving, self.copies):
             inputs[i] = copied
