@@ -6,6 +6,7 @@ model; what they measure on the way to choose kernels runs alone on the GPU, and
 """
 import argparse
 import contextlib
+import ctypes
 import fcntl
 import functools
 import hashlib
@@ -23,6 +24,8 @@ import time
 LOCK = "FALTUNG_BENCH_LOCK"
 PLACE = "FALTUNG_BENCH_PLACE"
 READY = "prepared after"
+SET_CHILD_SUBREAPER, GET_CHILD_SUBREAPER = 36, 37  # of prctl: whether processes whose parents have ended become this one's children
+MOST_SECONDS = 10  # that a signal may take
 
 
 @contextlib.contextmanager
@@ -80,8 +83,24 @@ def stood_still():
     return 0.0
 
 
+def processes():
+    """{a process: its state's letter, its parent}"""
+    found = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            found[int(folder.name)] = state, int(parent)
+    return found
+
+
 class Children:
+    """A process a job, with all that it starts: sessions of their own, as PyTorch's compilers' workers have them, are no way out."""
+
     def __init__(self, jobs, cache):
+        self.libc, before = ctypes.CDLL(None), ctypes.c_int()
+        self.libc.prctl(GET_CHILD_SUBREAPER, ctypes.byref(before))
+        self.was_subreaper = before.value
+        self.libc.prctl(SET_CHILD_SUBREAPER, 1)
         folder, self.lines, self.children, self.since = pathlib.Path(cache).resolve(), queue.Queue(), {}, 0.0
         folder.mkdir(parents=True, exist_ok=True)
         self.lock = folder / "lock"
@@ -107,28 +126,67 @@ class Children:
         except queue.Empty:
             return None, None
 
-    def _signal(self, what, besides=None):
-        for job, child in self.children.items():
-            with contextlib.suppress(ProcessLookupError):
-                if job != besides:
-                    os.killpg(child.pid, what)
+    def _is_orphan(self, process, jobs):
+        """Of one of these jobs."""
+        with contextlib.suppress(OSError):
+            own = pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+            return f"{LOCK}={self.lock}".encode() in own and any(f"{PLACE}={place}".encode() in own for place in jobs)
+        return False
+
+    def _states(self, besides=None):
+        """{a process: its state's letter} of all jobs but one, and of what they started."""
+        found, started = processes(), {}
+        for process, (_, parent) in found.items():
+            started.setdefault(parent, []).append(process)
+        children = {child.pid: job for job, child in self.children.items()}
+        places = [place for place, job in enumerate(self.children) if job != besides]
+        states, new = {}, [process for process in started.get(os.getpid(), []) if (
+            children[process] != besides if process in children else self._is_orphan(process, places))]
+        while new:
+            states |= {process: found[process][0] for process in new}
+            new = [other for process in new for other in started.get(process, []) if other not in states]
+        return states
+
+    def _signal(self, what, is_done, besides=None):
+        """To all jobs but one, until each process's state, a letter, is_done: also of those that are started meanwhile."""
+        end, seen_done = time.perf_counter() + MOST_SECONDS, 0
+        while seen_done < 2 and time.perf_counter() < end:  # once might be before a process was listed whose parent has stopped since
+            left = [process for process, state in self._states(besides).items() if state not in "ZX" and not is_done(state)]
+            seen_done = 0 if left else seen_done + 1
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, what)
+            if left:
+                time.sleep(0.002)
+        if seen_done < 2:
+            print(f"some processes did not heed signal {what} within {MOST_SECONDS} s", file=sys.stderr, flush=True)
+
+    def _stop(self, besides=None):
+        self._signal(signal.SIGSTOP, lambda state: state in "Tt", besides)
 
     def go_on(self, job):
         """This one alone: the others are stopped, none of them while it measures."""
         with open(self.lock) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            self._signal(signal.SIGSTOP, job)
-            time.sleep(0.05)  # none that was waiting for the lock takes it then
+            self._stop(job)
         self.since = time.perf_counter()
         self.children[job].stdin.write("\n")
         self.children[job].stdin.flush()
 
     def all_go_on(self):
         self.lock.write_text(str(float(self.lock.read_text()) + time.perf_counter() - self.since))
-        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGCONT, lambda state: state != "T")
 
     def end(self):
-        self._signal(signal.SIGKILL)
+        self._stop()  # so that none is started behind the back of what ends them
+        ended = set(self._states())
+        self._signal(signal.SIGKILL, lambda state: False)
+        for child in self.children.values():
+            child.wait()
+        for process in ended:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process, os.WNOHANG)
+        self.libc.prctl(SET_CHILD_SUBREAPER, self.was_subreaper)
 
 
 def run(jobs, limit, cache):

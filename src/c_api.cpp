@@ -126,6 +126,7 @@ faltung::RunOptions run_options_of(const faltung_run_options* given) {
     run.parallel_for = callers_parallel_for(options.parallel_for, options.parallel_for_context);
   }
   run.stream = options.stream;
+  run.weights_rest = options.weights_rest != 0;
   switch (options.addresses) {
     case FALTUNG_ADDRESSES_UNKNOWN:
       return run;

@@ -276,6 +276,9 @@ typedef struct faltung_run_options {
    * OpenCL's one of faltung's. */
   void* stream;
   faltung_addresses addresses; /* of the tensors and the workspace */
+  /* GPU, 0 or 1: the weights, packed or not, were written, and the host has waited for it, before whatever
+   * the device may still have to do was submitted. Kernels may read them while those in front still run. */
+  int weights_rest;
 } faltung_run_options;
 
 /* On options' stream, for which it does not wait, or by its parallel_for; the rest of options is not read.

@@ -194,7 +194,7 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
         DATA(FALTUNG_SUMS)};
 #undef DATA
     /* check_array has seen that the arrays are on the plan's device. */
-    none = run_plan(self, &tensors, NULL, stream, weights, FALTUNG_ADDRESSES_ON_DEVICE);
+    none = run_plan(self, &tensors, NULL, stream, weights, FALTUNG_ADDRESSES_ON_DEVICE, 0);
   }
   for (int i = 0; i < TENSORS; ++i) {
     if (read[i]) release_array(&arrays[i]);

@@ -36,7 +36,7 @@ static PyObject* repeat(const Operator* self, PyObject* entry, Call* call) {
     const faltung_tensors tensors = {d[FALTUNG_X],        d[FALTUNG_W], d[FALTUNG_Y], d[FALTUNG_BIAS],
                                      d[FALTUNG_RESIDUAL], NULL,         NULL};
     done = run_plan(plan, &tensors, space, stream, weights == Py_None ? NULL : (const Weights*)weights,
-                    FALTUNG_ADDRESSES_ON_DEVICE);
+                    FALTUNG_ADDRESSES_ON_DEVICE, PyTuple_GetItem(entry, RESTS) == Py_True);
   }
   Py_XDECREF(workspace);
   if (done == NULL) Py_CLEAR(result);
@@ -118,8 +118,8 @@ static PyObject* operator_call(Operator* self, PyObject* arguments, PyObject* ke
   return autocast ? PyObject_CallObject(self->autocast, arguments) : differentiable(self, arguments, 1);
 }
 
-/* remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias) -> key, or
- * None */
+/* remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias, rests) -> key,
+ * or None */
 static PyObject* operator_remember(Operator* self, PyObject* given) {
   PyObject *arguments = PyTuple_GetItem(given, 0), *entry = PyTuple_GetSlice(given, 1, PyTuple_Size(given));
   if (arguments == NULL || entry == NULL) return NULL;
@@ -127,7 +127,7 @@ static PyObject* operator_remember(Operator* self, PyObject* given) {
   if (PyTuple_Size(entry) != ENTRY || !PyTuple_Check(arguments) || Py_TYPE(plan) != plan_type ||
       (weights != Py_None && Py_TYPE(weights) != weights_type)) {
     Py_DECREF(entry);
-    PyErr_SetString(PyExc_TypeError, "remember: arguments, a Plan, Weights or None, and seven more");
+    PyErr_SetString(PyExc_TypeError, "remember: arguments, a Plan, Weights or None, and eight more");
     return NULL;
   }
   Call call;
@@ -220,11 +220,11 @@ static PyMethodDef methods[] = {
     {"differentiable", (PyCFunction)operator_differentiable, METH_VARARGS,
      "differentiable(*arguments): at autograd's place."},
     {"remember", (PyCFunction)operator_remember, METH_VARARGS,
-     "remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias) -> key, "
-     "or None: "
+     "remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias, rests) -> "
+     "key, or None: "
      "what repeats the call; result and workspace: what allocate takes for them; made_w, made_bias: tensors "
      "in "
-     "place of those of the call, or None."},
+     "place of those of the call, or None; rests: whether the weights do, as faltung_run_options has it."},
     {"forget", (PyCFunction)operator_forget, METH_O, "forget(key): of a call that was remembered."},
     {NULL, NULL, 0, NULL}};
 

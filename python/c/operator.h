@@ -27,7 +27,7 @@ typedef struct {
 } Operator;
 
 /* What an entry of `remembered`, a tuple, holds. */
-enum { PLAN, WEIGHTS, ALLOCATE, RESULT, WORKSPACE, KEYWORDS, MADE_W, MADE_BIAS, ENTRY };
+enum { PLAN, WEIGHTS, ALLOCATE, RESULT, WORKSPACE, KEYWORDS, MADE_W, MADE_BIAS, RESTS, ENTRY };
 
 /* What tells one call from another, and where its tensors lie. */
 typedef struct {

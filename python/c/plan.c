@@ -123,7 +123,7 @@ static Workspace* take_workspace(Plan* self, void* stream) {
 }
 
 PyObject* run_plan(Plan* self, const faltung_tensors* tensors, void* given_workspace, void* stream,
-                   const Weights* weights, faltung_addresses addresses) {
+                   const Weights* weights, faltung_addresses addresses, int weights_rest) {
   faltung_run_options options;
   memset(&options, 0, sizeof options);
   options.size = sizeof options;
@@ -131,6 +131,7 @@ PyObject* run_plan(Plan* self, const faltung_tensors* tensors, void* given_works
   options.workspace = given_workspace;
   options.weights = weights == NULL ? NULL : weights->weights;
   options.addresses = addresses;
+  options.weights_rest = weights_rest;
   if (!self->on_cuda) options.parallel_for = callers_threads();
   Workspace* own = NULL;
   const size_t bytes = self->workspace_bytes[weights != NULL];
@@ -186,7 +187,7 @@ static PyObject* plan_run(Plan* self, PyObject* const* arguments, Py_ssize_t cou
     return NULL;
   }
   const faltung_tensors tensors = {p[0], p[1], p[2], p[3], p[4], relu, sums};
-  return run_plan(self, &tensors, p[5], p[6], weights, FALTUNG_ADDRESSES_UNKNOWN);
+  return run_plan(self, &tensors, p[5], p[6], weights, FALTUNG_ADDRESSES_UNKNOWN, 0);
 }
 
 /* keeps: what holds the weights, or NULL for the caller's address. */

@@ -46,9 +46,9 @@ typedef struct {
 /* plan.c */
 extern PyTypeObject *plan_type, *weights_type;
 /* Runs with the GIL released. given_workspace: NULL for the plan's own. addresses: what is known of those of
- * the tensors and the workspace. */
+ * the tensors and the workspace. weights_rest: as faltung_run_options has it. */
 PyObject* run_plan(Plan* self, const faltung_tensors* tensors, void* given_workspace, void* stream,
-                   const Weights* weights, faltung_addresses addresses);
+                   const Weights* weights, faltung_addresses addresses, int weights_rest);
 /* An address, or None. Returns -1 with an exception. */
 int pointer_of(PyObject* number, void** pointer);
 

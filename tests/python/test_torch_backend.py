@@ -1,7 +1,10 @@
 """The torch.compile backend, and patched models compiled."""
+import contextlib
 import copy
 import importlib.metadata
 import os
+import threading
+import types
 
 import pytest
 
@@ -98,6 +101,134 @@ def test_what_is_faster_is_measured(monkeypatch):
     answer = _choice.is_faster_fused(*question)
     assert answer in (True, False) and list(_choice._known.values()) == [answer]
     assert (len(ahead), later) == (1, [])
+
+
+@pytest.mark.parametrize("ours,answer,searches", [(0.7, True, [False]), (0.9, True, [False, True]), (1.1, False, [False, True])])
+def test_cudnn_searches_where_that_may_matter(ours, answer, searches, monkeypatch):
+    """And elsewhere leaves nothing behind that PyTorch would compute by later."""
+    from faltung.torch import _choice
+    seen, main = [], threading.get_ident()
+
+    def measure():
+        seen.append(torch.backends.cudnn.benchmark)
+        assert not torch.is_grad_enabled() and seen[-1] == (threading.get_ident() == main)
+        return ours, 1.0
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    with torch.no_grad():
+        assert _choice._is_less(measure, types.SimpleNamespace(is_cuda=True, device="cuda:0")) == answer
+        assert seen == searches and torch.backends.cudnn.benchmark
+        monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+        assert _choice._is_less(lambda: (ours, 1.0), types.SimpleNamespace(is_cuda=True)) == (ours <= 1)
+
+
+@pytest.mark.parametrize("dtype,word", [(torch.float16, "biasf32"), (torch.bfloat16, "biasf32"), (torch.float32, "bias")], ids=str)
+def test_a_gpu_is_asked_for_what_networks_ask_it_for(dtype, word, monkeypatch):
+    """Their problems are those whose kernels are shipped: a bias that is made of constants is in f32 there."""
+    from faltung.torch import _choice, _linear, _run
+    from faltung._geometry import Family
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    texts = []
+
+    class Engine:
+        def plan(self, text, *request):
+            texts.append(text.split(":"))
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setattr(_run, "_plans", {})
+    monkeypatch.setattr(_run, "engine", Engine)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(_choice, "_plan_ahead", lambda wanted: [_run.plan_for(*make(*given, like)) for like, make, given in wanted])
+    with FakeTensorMode():
+        x, w = (torch.empty(shape, dtype=dtype, device="cuda").to(memory_format=torch.channels_last) for shape in ((2, 8, 9, 9), (16, 8, 3, 3)))
+        _choice.plan_ahead_fused([(Family(2, False), x, w, has_bias, [[1, 1], [1, 1, 1, 1], [1, 1], 1], True, "relu", True) for has_bias in (True, False)])
+        _run.plan_for(*_linear.wanted(torch.Size((2, 8)), torch.Size((4, 8)), True, False, "gelu", x))
+        _run.plan_for("fwd", Family(2, False), x.shape, w.shape, _run.geometry_of(Family(2, False), (3, 3)), x, True, True)
+    assert [text[7:] for text in texts] == [["nhwc", word, "residual", "relu"], ["nhwc", "residual", "relu"], ["nhwc", word, "gelu"], ["nhwc", "bias"]]
+
+
+class Runs:
+    """In place of a compiled graph: which inputs it ran with."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, *inputs):
+        self.seen.append(inputs)
+        return [inputs[0] + inputs[1]]
+
+
+def recorded(moving):
+    graph = torch.fx.Graph()
+    graph.output([graph.placeholder("w"), graph.placeholder("x")])
+    run, other = Runs(), Runs()
+    return ft._backend._Recorded(torch.fx.GraphModule(torch.nn.Module(), graph), run, lambda inputs: other, moving), run, other
+
+
+def test_a_recorded_graph_reads_its_inputs_where_they_lie():
+    """In the first places; copies elsewhere, and where kernels could not read them."""
+    most = ft._backend.MOST_PLACES
+    apart, memory = 64, torch.zeros(100, most * 64)
+    w, places = torch.ones(3), [memory[i, apart * i:apart * i + 3] for i in range(most)]
+    call, run, other = recorded([1])
+    for x in (memory[0, 1:4], *places, *places, memory[50, :3], memory[60, :3]):
+        with torch.inference_mode(len(run.seen) == 0):
+            assert torch.equal(call(w, x.fill_(len(run.seen)))[0], w + len(run.seen) - 1)
+    read = [inputs[1].data_ptr() for inputs in run.seen]
+    assert read[1:1 + 2 * most] == 2 * [x.data_ptr() for x in places]
+    assert read[-1] == read[-2] == read[0] and read[0] not in [x.data_ptr() for x in places] and read[0] % 16 == 0
+    assert all(inputs[0] is w for inputs in run.seen) and other.seen == []
+    call, run, other = recorded([])
+    for x in [memory[i, :3] for i in range(2 * most)]:
+        call(w, x)
+        assert run.seen[-1][1] is x
+
+
+def test_which_inputs_move():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    graph = torch.fx.Graph()
+    graph.placeholder("w").meta["tensor_dict"] = {"_dynamo_static_input_type": "guarded"}
+    graph.output([graph.placeholder("x"), graph.placeholder("other")])
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    with FakeTensorMode():
+        w, x, flat = torch.empty(3, device="cuda"), torch.empty(3, 2, device="cuda"), torch.empty(2, 1, device="cuda").expand(2, 3)
+        for other, moving in ((x, [1, 2]), (flat, None), (torch.empty(3), None), (5, None)):
+            assert ft._backend._moving(module, [w, x, other]) == moving
+
+
+@pytest.mark.parametrize("function,is_in_place", [
+    (lambda x: x * 2, True), (lambda x: (x * 2, x.size(0)), True), (lambda x: (x + 1, x[1:]), False), (lambda x: x.mul_(2) + 1, False)],
+                         ids=["new", "number", "view", "changed"])
+def test_which_graphs_read_their_inputs_in_place(function, is_in_place, monkeypatch):
+    """Not those for which a copy would not do."""
+    from torch._inductor import compile_fx
+    seen = []
+
+    def inner(graph, inputs, **keywords):
+        seen.append(list(keywords["static_input_idxs"]))
+        return graph.forward
+    monkeypatch.setattr(compile_fx, "compile_fx_inner", inner)
+    monkeypatch.setattr(ft._backend, "_moving", lambda graph, given: [0])
+    torch._dynamo.reset()
+    options = {"triton.cudagraphs": True}
+    with torch.no_grad():
+        torch.compile(function, backend=ft.compile_graph, options=options, fullgraph=True)(torch.ones(4, 4))
+    assert seen[:1] == [[0] if is_in_place else []]
+
+
+@pytest.mark.skipif(not (os.environ.get("FALTUNG_TEST_INDUCTOR") and torch.cuda.is_available()), reason="CUDA graphs, compiled by inductor")
+def test_inputs_in_many_places():
+    """As many graphs as there may be, and then copies: to the same numbers; and a result that is held is not changed unseen."""
+    model, x = block("cuda")
+    xs = [torch.randn_like(x) for _ in range(2 * ft._backend.MOST_PLACES)]
+    with torch.no_grad():
+        right = [model(x) for x in xs]
+        torch._dynamo.reset()
+        compiled = torch.compile(model, fullgraph=True, backend=backend())
+        for _ in range(4):
+            for x, y in zip(xs, right):
+                close(compiled(x), y)
+        xs[0].copy_(xs[-1])
+        close(compiled(xs[0]), right[-1])
 
 
 def backend():

@@ -1,4 +1,5 @@
 """bench/torch_models.py and bench/beside.py: that they time what they say, on a model of two convolutions on the CPU."""
+import os
 import pathlib
 import re
 import signal
@@ -63,11 +64,18 @@ with beside.turn():
     print("end", flush=True)
 """
 
+AFTER = """
+import os, time
+while not os.path.exists("began"):
+    time.sleep(0.01)
+"""
+
 PREPARING = """
 import sys, time
 sys.path.insert(0, {folder!r})
 import beside
 ticks = [time.perf_counter()]
+open("began", "w")
 while ticks[-1] < ticks[0] + 20 and beside.stood_still() == 0:
     time.sleep(0.01)
     with beside.alone():
@@ -91,7 +99,60 @@ def test_what_is_prepared_has_its_turn_alone(tmp_path, capfd):
     assert lines == ["begin", "end"] * 3
 
 
-def test_what_prepares_stands_still_while_another_is_timed(tmp_path, capfd):
-    beside.run([written(tmp_path, "preparing.py", PREPARING), written(tmp_path, "job.py", JOB)], 60, tmp_path)
+def test_what_prepares_stands_still_while_another_is_timed(tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    beside.run([written(tmp_path, "preparing.py", PREPARING), written(tmp_path, "job.py", AFTER + JOB)], 60, tmp_path)
     longest, stood = map(float, re.search(r"longest (\S+) stood still (\S+)", capfd.readouterr().out).groups())
     assert longest >= stood >= 0.2
+
+
+TICKING = """
+import os, sys, time
+while True:
+    with open(sys.argv[1], "a") as file:
+        print(os.getpid(), time.perf_counter(), file=file)
+    time.sleep(0.005)
+"""
+
+STARTING = """
+import subprocess, sys
+subprocess.Popen(sys.argv[1:], start_new_session=True, stdout=subprocess.DEVNULL)
+"""
+
+COUNTING = """
+import subprocess, sys, time
+sys.path.insert(0, {folder!r})
+import beside
+subprocess.Popen([sys.executable, "ticking.py", "of_child"], start_new_session=True, stdout=subprocess.DEVNULL)
+subprocess.run([sys.executable, "starting.py", sys.executable, "ticking.py", "of_orphan"])
+end = time.perf_counter() + 20
+while time.perf_counter() < end and beside.stood_still() == 0:
+    time.sleep(0.01)
+time.sleep(0.2)
+"""
+
+TIMED = """
+import os, sys, time
+sys.path.insert(0, {folder!r})
+import beside
+while not (os.path.exists("of_child") and os.path.exists("of_orphan")):
+    time.sleep(0.01)
+with beside.turn():
+    begin = time.perf_counter()
+    time.sleep(0.3)
+    print("between", begin, time.perf_counter(), flush=True)
+"""
+
+
+def test_what_a_job_starts_stands_still_and_ends_with_it(tmp_path, capfd, monkeypatch):
+    """In sessions of their own, one of them an orphan."""
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "ticking.py", TICKING), written(tmp_path, "starting.py", STARTING)
+    beside.run([written(tmp_path, "counting.py", COUNTING), written(tmp_path, "timed.py", TIMED)], 60, tmp_path)
+    begin, end = map(float, re.search(r"between (\S+) (\S+)", capfd.readouterr().out).groups())
+    for file in ("of_child", "of_orphan"):
+        lines = [line.split() for line in (tmp_path / file).read_text().splitlines()]
+        ticks = [float(words[1]) for words in lines if len(words) == 2]
+        assert ticks[0] < begin and ticks[-1] > end and not [t for t in ticks if begin < t < end], file
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(lines[0][0]), 0)

@@ -1,5 +1,6 @@
 """A patched model in training, captured into CUDA graphs: what replays change nothing counts."""
 import copy
+import types
 
 import pytest
 
@@ -7,7 +8,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import faltung.torch as ft  # noqa: E402
-from faltung.torch import _norm_kernels, _run  # noqa: E402
+from faltung.torch import _constant, _norm_kernels, _run  # noqa: E402
 
 ON_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 ALWAYS = dict(at_least=0.0, min_time=1.0)
@@ -50,6 +51,31 @@ def test_replays_are_not_counted_as_changes(monkeypatch):
             for buffer in module.buffers():
                 buffer.data.add_(1)
     close(model, plain, x)
+
+
+@pytest.mark.parametrize("is_captured", [False, True])
+@pytest.mark.parametrize("packs", [False, True])
+@pytest.mark.parametrize("is_folded", [False, True])
+def test_weights_rest_that_are_nobody_elses(is_folded, packs, is_captured, monkeypatch):
+    """Once the stream was waited for, which a capture would not allow."""
+    waits, weight, ones = [], torch.rand(4, 3, 1, 1), torch.ones(4)
+    monkeypatch.setattr(_constant, "apart", lambda device, function: function())
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: is_captured)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: types.SimpleNamespace(synchronize=lambda: waits.append(device)))
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: None, raising=False)
+
+    class Plan:
+        packed_weights_bytes = 64 * packs
+
+        def pack(self, address, stream):
+            return "packed"
+    plan = Plan()
+    made = _constant.Made(None, None, weight, (None, ones, ones, ones, ones) if is_folded else (None,) * 5, 0.0, None, torch.float32)
+    device = types.SimpleNamespace(type="cuda", index=0)
+    for _ in range(2):
+        dense, packed, rests = made.pack(plan, False, device)
+        assert (dense.data_ptr() == weight.data_ptr()) != is_folded and packed == ("packed" if packs else None)
+        assert rests == (not is_captured and (packs or is_folded)) and len(waits) == (not is_captured)
 
 
 @ON_CUDA

@@ -200,3 +200,17 @@ def test_what_is_faster_is_measured():
         _choice.plan_ahead_linear([question])
         assert _choice.is_faster_linear(*question) in (True, False)
     assert len(_choice._known) == 3 and {key[0] for key in _choice._known} == {"linear"}
+
+
+def test_what_nothing_follows_is_measured_where_rows_are_few(monkeypatch):
+    from faltung.torch import _choice, _linears
+    asked = []
+    monkeypatch.setattr(_choice, "is_faster_linear", lambda *question: asked.append(question[0].shape[0]) or True)
+    model = torch.nn.Linear(16, 8).eval()
+    for rows in (4, _linears.MOST_ROWS_ALONE, _linears.MOST_ROWS_ALONE + 1):
+        x = torch.randn(rows, 16)
+        for is_measured in (False, True):
+            y, nodes = graphs.compiled(model, x, is_measured=is_measured)
+            torch.testing.assert_close(y, model(x).detach(), rtol=1e-5, atol=1e-5)
+            assert any("faltung" in str(node.target) for node in nodes) == (is_measured and rows <= _linears.MOST_ROWS_ALONE)
+    assert asked == [4, _linears.MOST_ROWS_ALONE]

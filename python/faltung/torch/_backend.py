@@ -21,6 +21,7 @@ _TRANSPOSED = (("stride", 1), ("padding", 0), ("output_padding", 0), ("groups", 
 # Of the operators' arguments, from the second on.
 _CONSTANTS_END = {getattr(torch.ops.faltung, family.name + "_layer").default: 7 for family in FAMILIES}
 _CONSTANTS_END[torch.ops.faltung.linear_layer.default] = 4
+MOST_PLACES = 4  # in memory, of a graph's inputs, at each of which they are read by a recorded graph of its own
 
 
 def compile_graph(graph, example_inputs, *, mode=None, options=None):
@@ -31,9 +32,13 @@ def compile_graph(graph, example_inputs, *, mode=None, options=None):
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
     with_gradients = torch.is_grad_enabled()
     replace(graph, with_gradients, is_measured=True)
+    moving, is_in_place = None if with_gradients else _moving(graph, example_inputs), []
 
     def inner_compile(inner, inputs, **keywords):
         _choice.choose_passes(inner)
+        if moving and _reads_alone(inner) and not _returns_inputs() and keywords.get("cudagraphs") and "static_input_idxs" in keywords:
+            keywords["static_input_idxs"] = list(range(len(inputs)))  # which are copied otherwise, in every call
+            is_in_place.append(True)
         return compile_fx_inner(inner, inputs, **keywords)
 
     def compile_by(graph, given, patches):
@@ -45,15 +50,42 @@ def compile_graph(graph, example_inputs, *, mode=None, options=None):
         return compile_by(graph, example_inputs, chosen)
     # Dynamo's own graph knows which inputs lie still, and is used up; a copy serves if it must be compiled once more.
     other, plain = copy.deepcopy(graph), chosen | {"triton.cudagraphs": False}
-    return _Recorded(other, compile_by(graph, example_inputs, chosen), lambda inputs: compile_by(other, inputs, plain))
+    run = compile_by(graph, example_inputs, chosen)
+    return _Recorded(other, run, lambda inputs: compile_by(other, inputs, plain), moving if is_in_place else ())
+
+
+def _moving(graph, example_inputs):
+    """Which of a graph's inputs may lie elsewhere in every call, being none of the model's own tensors; None unless all those are tensors on
+    CUDA that a copy can stand in for."""
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    which = [i for i, node in enumerate(inputs) if not _is_given(node)]
+    tensors = [example_inputs[i] for i in which]
+    fits = len(inputs) == len(example_inputs) and all(_choice.is_static(t) and t.is_cuda and 0 not in t.stride() for t in tensors)
+    return which if fits and torch._dynamo.config.inline_inbuilt_nn_modules else None  # else no graph may be recorded again
+
+
+def _reads_alone(graph):
+    """Whether a graph behind autograd, in which whatever changes memory is an operator that says so, leaves its inputs as they were."""
+    operators = [node.target for node in graph.graph.nodes if node.op == "call_function"]
+    return not any(getattr(operator, "_schema", None) is not None and operator._schema.is_mutable for operator in operators)
+
+
+def _returns_inputs():
+    """Whether results of what is being compiled are its inputs, or views of them: those must not be of copies."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.fw_metadata is None:
+        return True
+    return any("input" in output.output_type.name for output in context.fw_metadata.output_info)
 
 
 class _Recorded:
     """A compiled graph that is replayed, and with it what was made of the weights before: when those change, which PyTorch counts,
-    it is compiled again to be run each time."""
+    it is compiled again to be run each time. moving: the inputs that it reads where they lie, though that changes: it is recorded once for
+    each of the first places, and what lies elsewhere is copied."""
 
-    def __init__(self, graph, run, compile_again):
+    def __init__(self, graph, run, compile_again, moving=()):
         self.run, self.compile_again = run, compile_again
+        self.moving, self.places, self.copies = moving, set(), None
         inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
         layers = [node for node in graph.graph.nodes if node.target in _CONSTANTS_END]
         constants = {a for node in layers for a in node.args[1:_CONSTANTS_END[node.target]] if a is not None}
@@ -65,9 +97,25 @@ class _Recorded:
         if self.compile_again is not None:
             versions = [0 if t.is_inference() else t._version for t in (*self.held, *map(inputs.__getitem__, self.which))]
             if self.versions not in (None, versions):
-                self.run, self.compile_again = self.compile_again(list(inputs)), None
+                self.run, self.compile_again, self.copies = self.compile_again(list(inputs)), None, None
             self.versions = versions
-        return self.run(*inputs)
+        return self.run(*inputs) if self.compile_again is None else self.run(*self._placed(inputs))
+
+    def _placed(self, inputs):
+        """The inputs where a graph is recorded for, or may be: copies of them where neither is so."""
+        place = tuple(inputs[i].data_ptr() for i in self.moving)
+        if place not in self.places and len(self.places) < MOST_PLACES and not any(address % _run.ALIGNMENT for address in place):
+            self.places.add(place)
+        if not place or place in self.places:
+            return inputs
+        given, inputs = [inputs[i] for i in self.moving], list(inputs)
+        if self.copies is None:
+            with torch.inference_mode(False):  # or they could not be written to outside of it
+                self.copies = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in given]
+        torch._foreach_copy_(self.copies, given)
+        for i, copied in zip(self.moving, self.copies):
+            inputs[i] = copied
+        return inputs
 
 
 def replace(graph, with_gradients, is_measured=False):

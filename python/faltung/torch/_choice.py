@@ -1,5 +1,6 @@
 """Which of a compiled graph's convolutions are faltung's: those that are faster here than PyTorch's own."""
 import operator
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ from ._passes import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Passes
 from ._time import time_in_turn
 
 MIN_MS = 4.0  # of each that is timed
+SURE = 0.75  # of PyTorch's time without a search for algorithms, which takes a good part of a second a shape: none found makes up for that
 _known = {}
 _PASSES = {"": FORWARD, "_input_grad": INPUT_GRAD, "_weight_grad": WEIGHT_GRAD}
 
@@ -24,7 +26,7 @@ def _operators():
             for family in FAMILIES for suffix, which in _PASSES.items()}
 
 
-def _is_static(tensor):
+def is_static(tensor):
     return isinstance(tensor, torch.Tensor) and all(isinstance(size, int) for size in (*tensor.shape, *tensor.stride()))
 
 
@@ -46,6 +48,30 @@ def _remembered(key, measure, like):
     return _known[key]
 
 
+def _without_search(measure, device):
+    """What measure returns where cuDNN computes by what its heuristics name; on a thread of its own, since PyTorch remembers by thread
+    what it once computed by."""
+    def measured():
+        with torch.no_grad(), torch.cuda.device(device):
+            return measure()
+    torch.backends.cudnn.benchmark = False
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(measured).result()
+    finally:
+        torch.backends.cudnn.benchmark = True
+
+
+def _is_less(measure, like):
+    """Of the two times that measure returns, whether the first is. like: a tensor on the device."""
+    if like.is_cuda and torch.backends.cudnn.benchmark:
+        ms, torch_ms = _without_search(measure, like.device)
+        if ms <= SURE * torch_ms:
+            return True
+    ms, torch_ms = measure()
+    return ms <= torch_ms
+
+
 def _described(*tensors):
     return tuple(None if t is None else (tuple(t.shape), t.stride(), t.dtype, t.device) for t in tensors)
 
@@ -63,15 +89,16 @@ def plan_ahead_fused(questions):
     def wanted(family, x, w, has_bias, geometry, adds, activation, is_followed, like):
         x, w = _run.likeness(x), _run.likeness(w)
         _, whole = _run.shape_forward(family, x, w, None, None, geometry)
-        return "fwd", family, x.shape, w.shape, whole, like, _run.wants_channels_last(x, w), has_bias, adds, activation
+        last, bias = _run.wants_channels_last(x, w), _run.made_bias(has_bias, like)
+        return "fwd", family, x.shape, w.shape, whole, like, last, bias, adds, activation
     _plan_ahead((asked[1], wanted, asked) for asked in questions
-                if _is_static(asked[1]) and _is_static(asked[2]) and asked[1].dtype is asked[2].dtype)
+                if is_static(asked[1]) and is_static(asked[2]) and asked[1].dtype is asked[2].dtype)
 
 
 def is_faster_fused(family, x, w, has_bias, geometry, adds, activation, is_followed):
     """Without gradients: a convolution with what follows it beside PyTorch's, to which a compiler adds one pass over the result."""
     passes = Passes(family, geometry)
-    if not (_is_static(x) and _is_static(w)) or x.dtype is not w.dtype or not passes.is_symmetric:
+    if not (is_static(x) and is_static(w)) or x.dtype is not w.dtype or not passes.is_symmetric:
         return True
 
     def measure():
@@ -83,10 +110,10 @@ def is_faster_fused(family, x, w, has_bias, geometry, adds, activation, is_follo
         def theirs():
             y = passes.forward((), real, weight, bias)
             return pool(y.add_(residual) if adds else F.relu_(y) if is_followed else y)
-        ms, torch_ms = time_in_turn(
+        return time_in_turn(
             [lambda: layer(real, weight, bias, None, None, None, None, residual, *geometry, 0.0, activation), theirs], real.device, MIN_MS)
-        return ms <= torch_ms
-    return _remembered((family, *_described(x, w), has_bias, str(geometry), adds, activation, is_followed), measure, x)
+    key = (family, *_described(x, w), has_bias, str(geometry), adds, activation, is_followed)
+    return _remembered(key, lambda: _is_less(measure, x), x)
 
 
 def plan_ahead_linear(questions):
@@ -95,7 +122,8 @@ def plan_ahead_linear(questions):
 
 
 def is_faster_linear(x, w, has_bias, is_scaled, adds, activation):
-    """Without gradients: a linear layer with what follows it beside PyTorch's, to which a compiler adds one pass over the result."""
+    """Without gradients: a linear layer with what follows it beside PyTorch's, to which a compiler adds one pass over the result if
+    anything does."""
     def measure():
         real, weight = _like(x), _like(w)
         y = F.linear(real, weight)
@@ -104,7 +132,7 @@ def is_faster_linear(x, w, has_bias, is_scaled, adds, activation):
 
         def theirs():
             y = F.linear(real, weight, bias)
-            return F.gelu(y) if activation else y.add_(residual) if adds else y.mul_(scale)
+            return F.gelu(y) if activation else y.add_(residual) if adds else y.mul_(scale) if is_scaled else y
         ms, torch_ms = time_in_turn(
             [lambda: torch.ops.faltung.linear_layer(real, weight, bias, scale, residual, activation), theirs], real.device, MIN_MS)
         return ms <= torch_ms
@@ -134,7 +162,7 @@ def _passes_of(graph):
         passes = Passes(family, tuple(geometry))
         tensors = [argument.meta.get("val") for argument in (first, second)]
         result = node.meta.get("val")
-        if all(map(_is_static, (*tensors, result))) and passes.is_symmetric:
+        if all(map(is_static, (*tensors, result))) and passes.is_symmetric:
             x, w = {FORWARD: tensors, INPUT_GRAD: (result, tensors[1]), WEIGHT_GRAD: (tensors[1], result)}[which]
             yield node, passes, which, x, w, result
 

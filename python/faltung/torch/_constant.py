@@ -13,7 +13,7 @@ MOST_MADE = 8  # of one weight, which several layers may share
 
 
 def fold(weight, bias, scale, shift, mean, variance, eps, groups, dtype):
-    """Weight and bias, of the dtype, of a convolution or a linear layer with what follows folded in, computed in f32: a batch norm, or
+    """Weight of the dtype and bias in f32, of a convolution or a linear layer with what follows folded in, computed in f32: a batch norm, or
     without mean and variance a scale. groups: of a transposed convolution, whose weight is C K/groups ...; None for any other."""
     factor = torch.rsqrt(variance.float() + eps) if variance is not None else torch.ones_like(weight[:, 0].flatten(), dtype=torch.float32)
     if scale is not None:
@@ -28,7 +28,7 @@ def fold(weight, bias, scale, shift, mean, variance, eps, groups, dtype):
     else:
         apart = weight.float().unflatten(0, (groups, -1))
         folded = (apart * factor.reshape(groups, 1, -1, *ones)).flatten(0, 1)
-    return folded.to(dtype), None if moved is None else moved.to(dtype)
+    return folded.to(dtype), moved
 
 
 def apart(device, function):
@@ -51,12 +51,15 @@ class Made:
     def __init__(self, operator, stamp, weight, others, eps, groups, dtype):
         self.operator, self.stamp, self.keys, self.packed = operator, stamp, [], {}
         self.others = others  # held, so that no other tensor comes to lie at their addresses
+        self.given = weight.data_ptr()
         bias, scale, _, mean, _ = others
         with torch.no_grad():
             if mean is None and scale is None:
-                self.weight, self.bias = weight.detach().to(dtype), None if bias is None else bias.detach().to(dtype)
+                self.weight, self.bias = weight.detach().to(dtype), None if bias is None else bias.detach()
             else:
                 self.weight, self.bias = fold(weight, *others, eps, groups, dtype)
+            if self.bias is not None:
+                self.bias = self.bias.to(_run.bias_dtype(self.weight))
             if weight.dim() == 2:  # a linear layer's is that of a convolution of 1x1
                 self.weight = self.weight[:, :, None, None]
 
@@ -65,11 +68,17 @@ class Made:
             self.operator.forget(key)
 
     def pack(self, plan, last, device):
-        """The weight in the layout, and packed for the plan, or None where that changes nothing."""
+        """The weight in the layout, and packed for the plan, or None where that changes nothing; and whether it rests: was written and
+        waited for, and is not the model's own, which may be changed."""
         if (plan, last) not in self.packed:
             dense = apart(device, lambda: _run.dense(self.weight, last))
-            stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else None
-            self.packed[plan, last] = dense, plan.pack(dense.data_ptr(), stream) if plan.packed_weights_bytes else None
+            packed, rests = None, False
+            if plan.packed_weights_bytes:
+                packed = plan.pack(dense.data_ptr(), torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else None)
+            if device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
+                torch.cuda.current_stream(device).synchronize()
+                rests = packed is not None or dense.data_ptr() != self.given
+            self.packed[plan, last] = dense, packed, rests
         return self.packed[plan, last]
 
 
@@ -105,19 +114,19 @@ def compute(operator, family, x, weight, bias, scale, shift, mean, variance, res
     *geometry, eps, activation = rest
     others = bias, scale, shift, mean, variance
     made = made_of(operator, weight, others, eps, geometry[3] if family.transposed else None, x.dtype)
-    tensors = x, made.weight, made.bias, residual
-    shape, geometry = _run.shape_forward(family, *tensors, geometry)
+    bias_like = None if made.bias is None else made.bias.new_empty(made.bias.shape, dtype=x.dtype)
+    shape, geometry = _run.shape_forward(family, x, made.weight, bias_like, residual, geometry)
     last = _run.wants_channels_last(x, weight)
     y = _run.empty(pooled(shape, activation), x, last)
     if y.numel() == 0:
         return y
-    plan = _run.plan_for("fwd", family, x.shape, weight.shape, geometry, x, last, made.bias is not None, residual is not None,
-                         activation)
-    w, packed = made.pack(plan, last, x.device)
+    plan = _run.plan_for("fwd", family, x.shape, weight.shape, geometry, x, last, _run.made_bias(made.bias is not None, x),
+                         residual is not None, activation)
+    w, packed, rests = made.pack(plan, last, x.device)
     read = _run.dense(x, last), _run.dense(residual, last)
     b = _run.dense(made.bias, last)
     _run.run(plan, read[0], w, y, b, read[1], packed)
-    key = _run.remember(operator, (x, weight, *others, residual, *rest), plan, (x, residual), read, y, packed, w, b)
+    key = _run.remember(operator, (x, weight, *others, residual, *rest), plan, (x, residual), read, y, packed, w, b, rests)
     if key is not None:
         made.keys.append(key)
     return y

@@ -141,7 +141,7 @@ class Layer(Forward):
         """Of _run.plan_for, for the forward pass on what has x's shape and strides; like: of the dtype that is computed, on the
         device."""
         x, w = _run.likeness(x), _run.likeness(self.conv.weight)
-        bias = self.conv.bias is not None or (self.norm is not None and not in_parts)
+        bias = self.conv.bias is not None if in_parts else _run.made_bias(self.conv.bias is not None or self.norm is not None, like)
         _, geometry = _run.shape_forward(self.family, x, w, None, None, self.geometry)
         return ("fwd", self.family, x.shape, w.shape, geometry, like, _run.wants_channels_last(x, w), bias, self.adds and not in_parts,
                 "" if in_parts else self.word)

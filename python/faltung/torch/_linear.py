@@ -44,7 +44,7 @@ def flops(x, weight, *rest, out_shape=None, **keywords):
 def wanted(x, weight, has_bias, adds, activation, like):
     """What plan_for takes; x and weight: shapes."""
     image, filter = torch.Size((1, x[-1], 1, math.prod(x[:-1]))), torch.Size((*weight, 1, 1))
-    return "fwd", FAMILY, image, filter, GEOMETRY, like, True, has_bias, adds, activation
+    return "fwd", FAMILY, image, filter, GEOMETRY, like, True, _run.made_bias(has_bias, like), adds, activation
 
 
 def compute(operator, family, x, weight, bias, scale, residual, activation):
@@ -56,10 +56,10 @@ def compute(operator, family, x, weight, bias, scale, residual, activation):
         return y.copy_(composed(x, weight, bias, scale, residual, (activation,)))
     made = _constant.made_of(operator, weight, (bias, scale, None, None, None), 0.0, None, x.dtype)
     plan = _run.plan_for(*wanted(x.shape, weight.shape, made.bias is not None, residual is not None, activation, x))
-    w, packed = made.pack(plan, True, x.device)
+    w, packed, rests = made.pack(plan, True, x.device)
     read, b = [_run.dense(t, False) for t in (x, residual)], _run.dense(made.bias, False)
     _run.run(plan, read[0], w, y, b, read[1], packed)
-    key = _run.remember(operator, (x, weight, bias, scale, residual, activation), plan, (x, residual), read, y, packed, w, b)
+    key = _run.remember(operator, (x, weight, bias, scale, residual, activation), plan, (x, residual), read, y, packed, w, b, rests)
     if key is not None:
         made.keys.append(key)
     return y

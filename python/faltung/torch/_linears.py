@@ -10,6 +10,7 @@ from ._chain import Chain, argument
 
 _PERMUTATIONS = (torch.permute, "permute")
 _PRODUCTS = (operator.mul, operator.imul, torch.mul, "mul", "mul_")
+MOST_ROWS_ALONE = 256
 _GELUS = {"none": "gelu", "tanh": "gelu_tanh"}
 
 
@@ -100,14 +101,19 @@ def _is_row_by_row(node, value, is_given):
     return examples[1].is_contiguous() and all(isinstance(n, int) and n > 0 for n in (*examples[1].shape, *examples[2].shape))
 
 
-def chains(graph, value, is_given):
-    """A LinearChain each, of those that are followed by something that is computed with them."""
+def _is_alone_worth(chain):
+    """Of few rows, as behind a network of convolutions, which products for many do not suit."""
+    return chain.value(chain.nodes[0]).shape[:-1].numel() <= MOST_ROWS_ALONE
+
+
+def chains(graph, value, is_given, is_measured=False):
+    """A LinearChain each, of those that are followed by something that is computed with them; if is_measured of some others, too."""
     found = []
     for node in graph.graph.nodes:
         if _is_row_by_row(node, value, is_given):
             chain = LinearChain(node, value, is_given)
             chain.follow()
-            if len(chain.nodes) > 1:
+            if len(chain.nodes) > 1 or (is_measured and _is_alone_worth(chain)):
                 found.append(chain)
     return found
 
@@ -121,7 +127,7 @@ def question(chain):
 
 def replace(graph, value, is_given, is_measured):
     """Puts torch.ops.faltung.linear_layer into a graph, if is_measured where it is faster; returns how often."""
-    found = chains(graph, value, is_given)
+    found = chains(graph, value, is_given, is_measured)
     if is_measured:
         _choice.plan_ahead_linear(map(question, found))
         found = [chain for chain in found if _choice.is_faster_linear(*question(chain))]

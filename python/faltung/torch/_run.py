@@ -115,6 +115,16 @@ def _new_plan(direction, family, x_shape, w_shape, geometry, dtype, device, last
     return engine().plan(*_question(text, where, threads=threads))
 
 
+def bias_dtype(like):
+    """Of a bias that is made for what computes tensors like this one: GPUs' kernels read f32, as they do in whole networks."""
+    return torch.float32 if like.is_cuda else like.dtype
+
+
+def made_bias(has_bias, like):
+    """What plan_for takes for such a bias."""
+    return "f32" if has_bias and bias_dtype(like) is not like.dtype else has_bias
+
+
 def is_flat(x_shape, w_shape, geometry):
     """Whether all images are single pixels, as in squeeze and excite: both layouts are one then."""
     return x_shape[2:].numel() == 1 == w_shape[2:].numel() and not any(geometry.padding) and not any(geometry.output_padding)
@@ -140,7 +150,7 @@ def _plan_of(key):
 
 def plan_for(*arguments):
     """The plan of: direction, family, shapes of x and w, geometry, a tensor of the dtype on the device, whether it is channels_last,
-    has a bias, a residual; the activation."""
+    has a bias ("f32": of that dtype), a residual; the activation."""
     return _plan_of(_key(*arguments))
 
 
@@ -204,16 +214,17 @@ def allocator(device, dtype):
     return torch.empty_strided, (), {"dtype": dtype, "device": device}
 
 
-def remember(operator, arguments, plan, given, used, result, weights=None, made_w=None, made_bias=None):
+def remember(operator, arguments, plan, given, used, result, weights=None, made_w=None, made_bias=None, rests=False):
     """Lets the operator repeat this call without Python, where all tensors were read as they were given. weights, made_w, made_bias:
-    used in place of the call's constants. Returns the call's key, or None."""
+    used in place of the call's constants; rests: whether what is read as weights was written, and waited for, before. Returns the call's
+    key, or None."""
     if not all(a is b for a, b in zip(given, used)):
         return None
     element = result.element_size()
     size = -(-(plan.workspace_bytes if weights is None else plan.packed_workspace_bytes) // element)
     allocate, dtype, keywords = allocator(result.device, result.dtype)
     return operator.remember(arguments, plan, weights, allocate, (tuple(result.shape), result.stride(), *dtype),
-                             ((size,), (1,), *dtype), keywords, made_w, made_bias)
+                             ((size,), (1,), *dtype), keywords, made_w, made_bias, rests)
 
 
 def forward(operator, family, arguments, tensors, geometry, activation=""):
