@@ -23,6 +23,12 @@ def test_a_patched_model_is_compiled_whole():
         close(torch.compile(model, fullgraph=True, backend="aot_eager")(x), before)
 
 
+@pytest.fixture(autouse=True)
+def exact(monkeypatch):
+    """PyTorch's convolutions in f32 on GPUs are of tf32 otherwise, with three digits."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_backend_fuses_and_keeps_gradients(device):
     """Without inductor's C++ compiler: the graph that it would get, run as it is."""
@@ -133,7 +139,6 @@ def test_a_gpu_is_asked_for_what_networks_ask_it_for(dtype, word, monkeypatch):
     class Engine:
         def plan(self, text, *request):
             texts.append(text.split(":"))
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     monkeypatch.setattr(_run, "_plans", {})
     monkeypatch.setattr(_run, "engine", Engine)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
@@ -240,7 +245,6 @@ def backend():
 @pytest.mark.skipif(not os.environ.get("FALTUNG_TEST_INDUCTOR"), reason="FALTUNG_TEST_INDUCTOR=1 compiles by inductor: a minute")
 @pytest.mark.parametrize("device", DEVICES)
 def test_inductor(device, monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     model, x = block(device)
     with torch.no_grad():
         before = model(x)
