@@ -133,6 +133,8 @@ struct Options {
 int sweep(const Options& options) {
   const auto& [arguments, first, rounds, most_rows, weights_rest, peer_names] = options;
   const std::shared_ptr<Device> device = arguments.device();
+  if (device->info().kind == "cpu")
+    throw Error(Status::unsupported, "sweep times GPUs' kernels; faltung-regret those of the CPU");
   Store store;
   const jit::Session session(*device, store);
   std::vector<std::unique_ptr<Peer>> peers;
