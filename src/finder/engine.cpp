@@ -170,7 +170,7 @@ void EngineImpl::plan_ahead(const std::vector<Problem>& problems, const Request&
   threads.each(count, [&](std::int64_t i, int) {
     try {
       plan(*order[static_cast<std::size_t>(i)], request);
-    } catch (const std::exception&) {  // see above
+    } catch (const std::exception&) {  // comes again from `plan`, who asked for it by itself
     }
   });
 }

@@ -48,6 +48,11 @@ Built& built() {
   return built;
 }
 
+// A program's, among those of all devices: key is a session's.
+std::string key_among_built(const Device& device, const std::string& key) {
+  return device.info().id + "\n" + key;
+}
+
 // The compiling of one program, for which no two threads have a compiler at a time. One may take hundreds of
 // megabytes: more of them than processors would help nobody.
 class Turn {
@@ -87,7 +92,7 @@ void Session::keep(const Source& source) const {
 std::optional<Program> Session::known(const Source& source, const std::string& key) const {
   {
     const std::lock_guard lock(built().mutex);
-    const auto found = built().programs.find(device_.info().id + "\n" + key);
+    const auto found = built().programs.find(key_among_built(device_, key));
     if (found != built().programs.end()) return found->second;
   }
   const std::optional<std::string> record = store_.get("kernel", key);
@@ -106,7 +111,7 @@ std::optional<Program> Session::known(const Source& source, const std::string& k
 }
 
 Program Session::compile(const Source& source, const std::string& key) const {
-  const Turn turn(device_.info().id + "\n" + key);
+  const Turn turn(key_among_built(device_, key));
   if (std::optional<Program> program = known(source, key)) return *std::move(program);  // another thread's
   const KernelSource text = source.whole();
   const Binary binary = device_.compile(text);
@@ -124,7 +129,7 @@ Program Session::remember(Program program, const KernelSource& text, const std::
   if (program.compile_ms > 0) next.compiled_before_ms = program.compile_ms;
   next.compile_ms = 0;
   const std::lock_guard lock(built().mutex);
-  built().programs.emplace(device_.info().id + "\n" + key, std::move(next));
+  built().programs.emplace(key_among_built(device_, key), std::move(next));
   return program;
 }
 

@@ -159,9 +159,6 @@ void Lowering::emit(const Node& node, Work work, std::vector<Ref> reads, Ref to,
   draft.write = to;
   draft.layout = layout;
   draft.workspace_bytes = workspace + workspace_of(draft.work, node);
-  const auto* const convolution = std::get_if<ConvolutionWork>(&draft.work);
-  if (convolution != nullptr && convolution->plan != nullptr)
-    draft.workspace_bytes += convolution->plan->workspace_bytes(true);
   for (const ValueId id : node.outputs) {
     if (id == kNone) continue;
     const Located& at = located_[static_cast<std::size_t>(id)];
@@ -173,11 +170,15 @@ void Lowering::emit(const Node& node, Work work, std::vector<Ref> reads, Ref to,
   drafts.push_back(std::move(draft));
 }
 
-// Beside what a convolution's plan takes. Throws Error(unsupported) for what the device has no kernel for.
+// Throws Error(unsupported) for what the device has no kernel for.
 std::size_t Lowering::workspace_of(const Work& work, const Node& node) const {
+  const auto* const convolution = std::get_if<ConvolutionWork>(&work);
+  const bool is_planned =
+      convolution != nullptr && convolution->plan != nullptr;  // not yet, ahead of the plans
+  const std::size_t planned = is_planned ? convolution->plan->workspace_bytes(true) : 0;
   if (on_gpu()) {
     const std::string lacking = trusts_all_ ? "" : unproven(work, device());
-    if (lacking.empty()) return device_workspace(work, device());
+    if (lacking.empty()) return planned + device_workspace(work, device());
     throw Error(Status::unsupported,
                 node.title() + ": not proven on GPUs like " + device().id + " yet: " + lacking);
   }
@@ -196,7 +197,7 @@ std::size_t Lowering::workspace_of(const Work& work, const Node& node) const {
       work);
   if (!known)
     throw Error(Status::unsupported, node.title() + ": the CPU computes it on elements of f32 alone");
-  return 0;
+  return planned;
 }
 
 i64 Lowering::copying_cost(ValueId id) const {
