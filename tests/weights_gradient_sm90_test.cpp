@@ -1,31 +1,13 @@
 // What can be known of the kernels of Hopper's weights' gradient without a GPU: names parse back, tiles keep
 // within the chip's limits, and what NVRTC makes of them uses the matrix units and spills nothing.
-#include "src/algorithms/weights_gradient_sm90.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <set>
 
-#include "src/backend/nvrtc.hpp"
-#include "src/problem/dtype.hpp"
-#include "src/problem/integers.hpp"
-#include "tests/machine_code.hpp"
 #include "tests/sampling.hpp"
+#include "tests/weights_gradient_sm90.hpp"
 
 namespace faltung::weights_gradient_sm90 {
 namespace {
-
-constexpr int kMultiprocessors = 132;  // an H200's
-const DeviceInfo& h200() {
-  static const DeviceInfo info = [] {
-    DeviceInfo h200;
-    h200.kind = "gpu", h200.dialect = "cuda", h200.units = kMultiprocessors;
-    return h200;
-  }();
-  return info;
-}
 
 const char* const kProblems[] = {
     "bwd_w:n128c64h256w256k64r3s3:pad1:f16:nhwc",
@@ -93,10 +75,6 @@ TEST(WeightsGradientSm90, OtherNamesAreRefusedWithTheForm) {
       EXPECT_THAT(error.what(), testing::HasSubstr("looks like")) << name;
     }
   }
-}
-
-std::string why_not(const char* text, const char* name) {
-  return unfit(parse_tile(name), parse_problem(text));
 }
 
 TEST(WeightsGradientSm90, AnUnfitTileSaysWhichLimitItBreaks) {
@@ -168,32 +146,6 @@ TEST(WeightsGradientSm90, StepsUseTheWorkspaceTheyAskFor) {
   }
 }
 
-TEST(WeightsGradientSm90, WeightsFromDepthFindTheirPlaces) {
-  for (const char* text :
-       {"bwd_w:n2c3h38w42k64r7s7:st2:pad3:f16:nhwc", "bwd_w:n2c3h37w41k40r5s6:st3x2:pad2:f16:nchw"}) {
-    const Problem p = parse_problem(text);
-    const Config c = config(parse_tile("s2d_patch_bt64x32_tp8x8x1_st3"), p);
-    ASSERT_TRUE(c.deepened());
-    const bool nhwc = p.layout == Layout::nhwc;
-    for (int k = 0; k < 2; ++k) {
-      for (int r = 0; r < p.r; ++r) {
-        for (int s = 0; s < p.s; ++s) {
-          for (int channel = 0; channel < p.c; ++channel) {
-            const int sh = static_cast<int>(p.stride_h), sw = static_cast<int>(p.stride_w);
-            const int deep = (r % sh * sw + s % sw) * static_cast<int>(p.c) + channel;
-            EXPECT_EQ(
-                from_depth(c, k, r / sh, s / sw, deep),
-                nhwc ? ((k * p.r + r) * p.s + s) * p.c + channel : ((k * p.c + channel) * p.r + r) * p.s + s);
-          }
-        }
-      }
-    }
-    // The last taps reach beyond a filter that is no multiple of its strides.
-    const int last = narrow(p.c * p.stride_h * p.stride_w) - 1;
-    EXPECT_LT(from_depth(c, 0, c.r - 1, c.s - 1, last), 0);
-  }
-}
-
 TEST(WeightsGradientSm90, ABlockHasTheProductsOfAsManyGroupsAsItHasRows) {
   const Tile tile = parse_tile("patch_bt64x64_tp8x8x1_st3");
   const auto merged = [&](const char* text) {
@@ -210,38 +162,6 @@ TEST(WeightsGradientSm90, ABlockHasTheProductsOfAsManyGroupsAsItHasRows) {
   EXPECT_EQ(merged("bwd_w:n2c60h8w8k60r3s3:pad1:g6:f16:nhwc"), 6);     // all of them: none begins astray
   EXPECT_EQ(merged("bwd_w:n2c120h8w8k120r3s3:pad1:g12:f16:nhwc"), 4);  // 40 channels
   EXPECT_EQ(merged("bwd_w:n2c200h8w8k200r3s3:pad1:g2:f16:nhwc"), 0);   // 100: 200 bytes
-}
-
-TEST(WeightsGradientSm90, WhatTheCopyEngineDoesNotTakeIsTurnedBefore) {
-  const auto turns = [](const char* text, const char* name) {
-    const Problem p = parse_problem(text);
-    return std::pair(turns_x(parse_tile(name), p), turns_y(parse_tile(name), p));
-  };
-  const char *const patch = "patch_bt64x64_tp8x32x1_st3", *const lines = "lines_bt64x32_tp8x32x1_st2_ys3";
-  EXPECT_EQ(turns("bwd_w:n2c64h32w32k64r3s3:pad1:f16:nhwc", patch), std::pair(false, false));
-  EXPECT_EQ(turns("bwd_w:n2c60h32w32k64r3s3:pad1:f16:nhwc", patch), std::pair(true, false));
-  EXPECT_EQ(turns("bwd_w:n2c64h32w32k60r3s3:pad1:f16:nhwc", patch), std::pair(false, true));
-  EXPECT_EQ(turns("bwd_w:n2c64h32w32k64r3s3:pad1:f16:nchw", patch), std::pair(true, true));
-  EXPECT_EQ(turns("bwd_w:n2c64h32w32k64r3s3:pad1:f32:nchw", lines), std::pair(false, false));
-  EXPECT_EQ(turns("bwd_w:n2c64h32w33k64r3s3:pad1:f32:nchw", lines), std::pair(true, true));
-  EXPECT_EQ(turns("bwd_w:n2c64h32w33k64r3s3:pad1:f32:nhwc", lines), std::pair(false, false));
-  EXPECT_EQ(turns("bwd_w:n2c60h28w28k66r1s1:f16:nchw", "planes_bt64x64_tp1x64x1_st3"),
-            std::pair(false, false));
-}
-
-// Spills nothing, and no matrix product waits for another: the assembler's warnings, of registers not set,
-// too.
-void expect_good_code(const Binary& binary, const std::string& name) {
-  EXPECT_THAT(binary.log, testing::HasSubstr(" 0 bytes spill stores, 0 bytes spill loads")) << name;
-  EXPECT_THAT(binary.log, testing::Not(testing::HasSubstr("C75"))) << name;
-}
-
-// The tile's kernel, with at least so many matrix products.
-void expect_good_kernel(const Problem& problem, const std::string& name, int products) {
-  ASSERT_EQ(unfit(parse_tile(name), problem), "") << name;
-  const Binary binary = Nvrtc::get()->compile(source(parse_tile(name), problem).whole(), "sm_90a");
-  expect_good_code(binary, name);
-  EXPECT_GE(count_instructions(binary.code, kHgmma), products) << name;
 }
 
 // The thread that asks the copy engine for boxes is chosen once: where the compiler does not know that it is
@@ -294,146 +214,6 @@ TEST(WeightsGradientSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
       }
     }
   }
-}
-
-// Two blocks of neighbouring channels bring half of what both multiply each.
-TEST(WeightsGradientSm90, PairsOfBlocksBringForEachOther) {
-  const Problem flat = parse_problem("bwd_w:n8c256h14w14k256r1s1:f16:nhwc");
-  const Problem planes = parse_problem("bwd_w:n8c256h28w28k256r1s1:f16:nchw");
-  const std::pair<const Problem*, const char*> fits[] = {{&flat, "patch_bt64x64_tp1x64x1_st12_mx"},
-                                                         {&flat, "patch_bt64x128_tp1x64x1_st8_mx_sk2"},
-                                                         {&flat, "patch_bt64x128_tp1x128x1_st4_my_sk2"},
-                                                         {&flat, "patch_bt128x128_tp1x64x1_st6_my"},
-                                                         {&planes, "planes_bt64x128_tp1x64x1_st9_mx_sk3"}};
-  for (const auto& [problem, name] : fits) {
-    const Tile tile = parse_tile(name);
-    ASSERT_EQ(unfit(tile, *problem), "") << name;
-    EXPECT_EQ(to_string(tile), name);
-    for (const Step& step : recipe(tile, *problem, h200()).steps) {
-      if (step.name != "weights_gradient") continue;
-      EXPECT_EQ(std::get<Launch>(step.work).shape.cluster[0], 2u) << name;
-    }
-  }
-  const auto why = [&](const Problem& problem, const char* name) { return unfit(parse_tile(name), problem); };
-  EXPECT_THAT(why(flat, "patch_bt64x64_tp1x64x1_st3_cl2_mx_sk2"),
-              testing::HasSubstr("add up their sums, or"));
-  EXPECT_THAT(why(flat, "patch_bt64x192_tp1x64x1_st3_mx"), testing::HasSubstr("half of the blocks"));
-  EXPECT_THAT(why(flat, "patch_bt256x64_tp1x64x1_st3_mx"), testing::HasSubstr("even number"));
-  EXPECT_THAT(why(parse_problem("bwd_w:n8c256h14w14k256r3s3:pad1:f16:nhwc"), "patch_bt64x64_tp8x8x1_st3_mx"),
-              testing::HasSubstr("rows of 64 pixels"));
-  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  for (const auto& [problem, name] : fits)
-    expect_good_kernel(*problem, name, pixels(config(parse_tile(name), *problem)) / 16);
-}
-
-// One box has several blocks of 64 channels where there are no others.
-TEST(WeightsGradientSm90, BoxesHaveBlocksOfChannelsWhereTheseAreWhole) {
-  const auto have = [](const char* text, const char* name) {
-    return config(parse_tile(name), parse_problem(text)).boxes_of_blocks;
-  };
-  EXPECT_TRUE(have("bwd_w:n8c256h14w14k256r1s1:f16:nhwc", "patch_bt64x128_tp1x64x1_st3"));
-  EXPECT_TRUE(have("bwd_w:n8c256h15w15k256r3s3:st2:pad1:f16:nhwc", "patch_bt128x128_tp8x8x1_st3"));
-  EXPECT_FALSE(have("bwd_w:n8c264h14w14k256r1s1:f16:nhwc", "patch_bt64x128_tp1x64x1_st3"));
-  EXPECT_FALSE(have("bwd_w:n8c256h14w14k200r1s1:f16:nhwc", "patch_bt64x128_tp1x64x1_st3"));
-  EXPECT_FALSE(have("bwd_w:n8c256h14w14k256r1s1:f16:nhwc", "patch_bt64x64_tp1x64x1_st3"));
-  EXPECT_FALSE(have("bwd_w:n8c256h14w14k256r1s1:g2:f16:nhwc", "patch_bt64x128_tp1x64x1_st3"));
-}
-
-// Of images whose rows are no eights, several lie side by side in each pixel's place: nothing is summed in
-// vain.
-TEST(WeightsGradientSm90, ImagesLieSideBySideWhereRowsAreNoEights) {
-  const Problem problem = parse_problem("bwd_w:n32c256h14w14k256r3s3:pad1:f16:nhwc");
-  const Tile tile = parse_tile("patch_bt64x32_tp14x2x4_st4"),
-             eights = parse_tile("patch_bt64x32_tp14x8x1_st4");
-  ASSERT_EQ(unfit(tile, problem), "");
-  EXPECT_TRUE(together(config(tile, problem)) == 4 && together(config(eights, problem)) == 1);
-  const auto summed = [&](const Tile& t) { return counts(t, problem).pixels() * pixels(config(t, problem)); };
-  EXPECT_TRUE(summed(tile) == 32 * 14 * 14 && summed(eights) == 32 * 14 * 16);
-  const auto listed = [](const char* text) {
-    return std::ranges::any_of(tiles(parse_problem(text), kMultiprocessors),
-                               [](const Tile& t) { return t.width % 8 != 0; });
-  };
-  EXPECT_TRUE(listed("bwd_w:n32c64h14w14k64r3s3:pad1:f16:nhwc"));
-  EXPECT_FALSE(listed("bwd_w:n128c64h64w64k64r3s3:f16:nhwc"));  // 62 columns are nearly 64
-  const Step step = recipe(tile, problem, h200()).steps.front();
-  const StepArgument& x = std::get<Launch>(step.work).arguments.front();
-  const auto& map = std::get<TiledMap>(x.maps.front().shape);  // c, n, w, h
-  EXPECT_THAT(map.size, testing::ElementsAre(256, 32, 14, 14, 0));
-  EXPECT_THAT(map.box, testing::ElementsAre(32, 4, 4, 16, 0));
-  EXPECT_THAT(map.stride_bytes, testing::ElementsAre(14 * 14 * 512, 512, 14 * 512, testing::_));
-  EXPECT_THAT(why_not("bwd_w:n32c64h14w14k64r3s3:pad1:f16:nhwc", "patch_bt64x64_tp14x2x2_st2"),
-              testing::HasSubstr("by 8"));
-  EXPECT_THAT(why_not("bwd_w:n32c64h28w28k64r3s3:st2:pad1:f16:nhwc", "patch_bt64x64_tp4x2x4_st2"),
-              testing::HasSubstr("side by side"));
-  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const std::pair<const char*, const char*> all[] = {
-      {"bwd_w:n32c256h14w14k256r3s3:pad1:f16:nhwc", "patch_bt64x32_tp14x2x4_st4_sk4"},
-      {"bwd_w:n32c128h28w28k128r3s3:pad1:f16:nhwc", "patch_bt64x64_tp14x4x2_st3_sk8"},
-      {"bwd_w:n32c512h7w7k512r3s3:pad1:f16:nhwc", "patch_bt64x32_tp1x7x16_st5"},
-      {"bwd_w:n32c256h28w28k256r3s3:st2:pad1:f16:nhwc", "patch_bt128x128_tp14x2x4_st4_sk3"}};
-  for (const auto& [text, name] : all) expect_good_kernel(parse_problem(text), name, 7);
-}
-
-// Planes of 4 more pixels than a multiple of 8 are brought by warps, as they lie.
-TEST(WeightsGradientSm90, WarpsFetchPlanesThatTheCopyEngineDoesNotTake) {
-  const Problem problem = parse_problem("bwd_w:n32c256h14w14k1024r1s1:f16:nchw");
-  std::set<std::string> kinds;
-  for (const Tile& tile : tiles(problem, kMultiprocessors)) {
-    if (tile.kind != Kind::fetch) continue;
-    EXPECT_FALSE(turns_x(tile, problem) || turns_y(tile, problem)) << to_string(tile);
-    EXPECT_EQ(counts(tile, problem).pixels() * tile.width, 32 * 14 * 14) << to_string(tile);
-    kinds.insert(to_string(tile));
-  }
-  EXPECT_FALSE(kinds.empty());
-  for (const Tile& tile : tiles(parse_problem("bwd_w:n32c256h28w28k512r1s1:f16:nchw"), kMultiprocessors))
-    EXPECT_NE(tile.kind, Kind::fetch) << "the copy engine takes these";
-  EXPECT_EQ(why_not("bwd_w:n5c72h6w10k40r1s1:bf16:nchw", "fetch_bt64x64_tp1x64x1_st3"), "");
-  EXPECT_THAT(why_not("bwd_w:n5c72h7w7k40r1s1:bf16:nchw", "fetch_bt64x64_tp1x64x1_st3"),
-              testing::HasSubstr("multiple of 4 pixels"));
-  EXPECT_THAT(why_not("bwd_w:n5c72h6w10k40r1s1:bf16:nhwc", "fetch_bt64x64_tp1x64x1_st3"),
-              testing::HasSubstr("NCHW"));
-  EXPECT_THAT(why_not("bwd_w:n8c256h14w14k256r1s1:f16:nchw", "fetch_bt128x256_tp1x64x1_st2"),
-              testing::HasSubstr("16384 weights"));
-  EXPECT_THAT(why_not("bwd_w:n8c256h14w14k256r1s1:f16:nchw", "fetch_bt128x128_tp1x64x1_st6"),
-              testing::HasSubstr("shared memory"));
-  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  for (const char* name : {"fetch_bt64x64_tp1x64x1_st2", "fetch_bt64x256_tp1x64x1_st3_sk4",
-                           "fetch_bt128x128_tp1x64x1_st4_sk4", "fetch_bt64x128_tp1x128x1_st3_cl2_sk4"})
-    expect_good_kernel(problem, name, parse_tile(name).width / 16);
-}
-
-// A block that has whole filters of NCHW stores them as they are, and so does the sum of a few parts; others
-// are turned by a step.
-TEST(WeightsGradientSm90, FiltersOfNchwAreStoredAsTheyAreWhereTheyCanBe) {
-  const Problem problem = parse_problem("bwd_w:n32c512h7w7k512r3s3:pad1:f16:nchw");
-  const Tile whole = parse_tile("patch_bt64x32_tp7x8x2_st8"), taps = parse_tile("patch_bt64x128_tp7x8x2_st3"),
-             few = parse_tile("patch_bt64x128_tp7x8x2_st3_sk2"),
-             cluster = parse_tile("patch_bt64x32_tp7x8x2_st8_cl2_sk2"),
-             many = parse_tile("patch_bt64x32_tp8x8x1_st8_sk17");
-  EXPECT_TRUE(has_filters(config(whole, problem)));
-  EXPECT_FALSE(turns_result(whole, problem));
-  EXPECT_EQ(recipe(whole, problem, h200()).steps.size(), 2u);
-  const Problem strided = parse_problem("bwd_w:n32c512h14w14k512r3s3:st2:pad1:f16:nchw");
-  const std::pair<const Tile*, const Problem*> turned[] = {
-      {&taps, &strided}, {&cluster, &problem}, {&many, &problem}};
-  for (const auto& [tile, p] : turned) {
-    ASSERT_EQ(unfit(*tile, *p), "") << to_string(*tile);
-    EXPECT_FALSE(has_filters(config(*tile, *p))) << to_string(*tile);
-    EXPECT_TRUE(turns_result(*tile, *p)) << to_string(*tile);
-  }
-  ASSERT_EQ(unfit(few, strided), "");
-  EXPECT_TRUE(sums_filters(few, strided) && !turns_result(few, strided));
-  const std::vector<Step> steps = recipe(few, strided, h200()).steps;
-  ASSERT_EQ(steps.size(), 3u);
-  const Launch& sum = std::get<Launch>(steps.back().work);
-  EXPECT_EQ(sum.shape.grid[0], 512 / kSumOutputs * 512 / kSumInputs);
-  EXPECT_EQ(sum.shape.block[0], 576u);
-  const Problem pixels = parse_problem("bwd_w:n32c512h7w7k512r3s3:pad1:f16:nhwc");
-  EXPECT_FALSE(has_filters(config(whole, pixels)) || turns_result(whole, pixels));
-  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  for (const char* name :
-       {"patch_bt64x32_tp7x8x2_st8", "patch_bt64x64_tp7x8x2_st4", "patch_bt64x16_tp1x7x16_st2"})
-    expect_good_kernel(problem, name, 7);
 }
 
 // Wide blocks of strided filters have a tap each, without a halo.
