@@ -4,6 +4,7 @@ have it.
 
 Usage: patch_tiles_test.py [-v]
 """
+import math
 import shutil
 import sys
 import unittest
@@ -25,6 +26,15 @@ GROUPED = [
     ("bwd_w", "bf16", 16, 1, 32, 9, 33, (1, 0), (2, 2), (3, 2), (4, 24, 1), {"PARTS": 1}),
 ]
 
+# In planes also rows of runs of 2, 4 and 8 pixels, to and from
+PLANES = [
+    ("fwd", "f16", 4, 1, 64, 8, 24, (1, 1), (1, 1), (3, 3), (4, 24, 1), {"HAS_BIAS": 1, "HAS_RESIDUAL": 1}),
+    ("fwd", "bf16", 8, 2, 80, 9, 28, (1, 1), (2, 2), (3, 3), (4, 8, 2), {"HAS_BIAS": 1}),
+    ("bwd_d", "f16", 16, 2, 64, 8, 28, (1, 1), (2, 2), (3, 3), (4, 16, 1), {}),
+    ("bwd_d", "f16", 4, 3, 96, 7, 8, (1, 1), (1, 1), (3, 3), (7, 8, 2), {}),
+    ("bwd_w", "f16", 8, 3, 80, 8, 16, (1, 1), (2, 2), (3, 3), (4, 8, 2), {"PARTS": 2}),
+    ("bwd_w", "bf16", 4, 1, 64, 8, 28, (1, 1), (1, 1), (3, 3), (4, 32, 1), {"PARTS": 2}),
+]
 
 # Depthwise, by Toeplitz and Hankel matrices: direction, dtype, batch, channels, height, width, padding, filter, tile (rows, columns, images), lines of a strip, channels, more
 TOEPLITZ = [
@@ -58,12 +68,13 @@ DIAGONAL = [
 ]
 
 
-def constants(kernel, direction, dtype, batch, c, h, w, pad, taps, tile, channels, stride=(1, 1), group=1):
+def constants(kernel, direction, dtype, batch, c, h, w, pad, taps, tile, channels, stride=(1, 1), group=1,
+              layout="nhwc"):
     """What all of them are told."""
     rows, columns, images = tile
     kernel += "_weights" if direction == "bwd_w" else ""
     return {"KERNEL": kernel, "KERNEL_FILE": f'"kernels/gpu/{kernel}.cu"', f"DIRECTION_{direction}": 1, f"DTYPE_{dtype}": 1,
-            "LAYOUT_nhwc": 1, "WIDE": 0, "GROUP": group, "BATCH": batch, "SIZE_C": c, "SIZE_H": h, "SIZE_W": w, "PAD_TOP": pad[0],
+            f"LAYOUT_{layout}": 1, "WIDE": 0, "GROUP": group, "BATCH": batch, "SIZE_C": c, "SIZE_H": h, "SIZE_W": w, "PAD_TOP": pad[0],
             "PAD_LEFT": pad[1], "R": taps[0], "S": taps[1], "STRIDE_H": stride[0], "STRIDE_W": stride[1], "DILATION_H": 1, "DILATION_W": 1,
             "CHANNELS": channels, "ROWS": rows, "COLUMNS": columns, "IMAGES": images, "THREADS": 128, "BLOCKS": 1, "HAS_BIAS": 0,
             "HAS_RESIDUAL": 0, "RESIDUAL_AFTER": 0, "ACTIVATION": "activate_none", "SLOPE": "0.0f", "POOL_none": 1, "SPLIT": 1}
@@ -73,10 +84,18 @@ def sixteens(tile):
     return (tile[1] * tile[2] + 15) // 16
 
 
-def grouped(case):
+def grouped(case, layout="nhwc"):
     direction, dtype, group, batch, c, h, w, pad, stride, taps, tile, more = case
-    return {**constants("grouped_mma", direction, dtype, batch, c, h, w, pad, taps, tile, 64, stride, group), "PHASE_H": pad[0] % stride[0],
+    return {**constants("grouped_mma", direction, dtype, batch, c, h, w, pad, taps, tile, 64, stride, group, layout), "PHASE_H": pad[0] % stride[0],
             "PHASE_W": pad[1] % stride[1], "THREADS": 128 if direction == "bwd_w" else 128 * sixteens(tile), **more}
+
+
+def grouped_planes(case):
+    """Of NCHW: the longest runs that rows are made of."""
+    direction, w, pad, stride, taps = case[0], case[6], case[7], case[8], case[9]
+    q = (w + 2 * pad[1] - taps[1]) // stride[1] + 1
+    read, written = {"fwd": (w, q), "bwd_d": (q, w), "bwd_w": (math.gcd(w, q), 1)}[direction]
+    return {**grouped(case, "nchw"), "LOAD_RUN": math.gcd(read, 4), "STORE_RUN": math.gcd(written, 8)}
 
 
 def toeplitz(case):
@@ -98,6 +117,9 @@ def diagonal(case):
 class PatchTiles(unittest.TestCase):
     def test_groups_of_few_channels(self):
         expect_exact(self, "patch_tiles", GROUPED, grouped)
+
+    def test_groups_of_few_channels_in_planes(self):
+        expect_exact(self, "patch_tiles", GROUPED + PLANES, grouped_planes)
 
     def test_depthwise_by_toeplitz_matrices(self):
         expect_exact(self, "patch_tiles", TOEPLITZ, toeplitz)

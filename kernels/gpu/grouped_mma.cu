@@ -1,13 +1,17 @@
-// Groups of 2 to 32 channels on the matrix units (mma.sync), nhwc, forward and backward_data. A block brings a halo
+// Groups of 2 to 32 channels on the matrix units (mma.sync), forward and backward_data. A block brings a halo
 // patch of 64 channels to local memory, a row of it after the other; a warp has 16 of the results' channels, and walks
 // down the patch with 16 places: what it reads of a row meets every row of the filter at once, each in the sums of
 // another row of results. A row of results goes through local memory, so that whole lines are stored. Of 8 channels the
 // filter's registers have all that they meet, zeros between groups. A place is a result of forward, and STRIDE_H x
 // STRIDE_W results of backward_data.
 //
-// The host defines what grouped_mma_patch.h asks for; THREADS is 128 for each 16 places. PHASE_H and PHASE_W
-// (backward_data): what remains of the padding divided by the strides.
+// The host defines what grouped_mma_patch.h asks for, for nchw grouped_mma_planes.h; THREADS is 128 for each 16 places.
+// PHASE_H and PHASE_W (backward_data): what remains of the padding divided by the strides.
+#ifdef LAYOUT_nchw
+#include "kernels/gpu/grouped_mma_planes.h"
+#else
 #include "kernels/gpu/grouped_mma_patch.h"
+#endif
 
 // Result `phase` of place i reads the row i * STEP + FIRST + AT by a tap, if it HAS one.
 #ifdef DIRECTION_bwd_d
@@ -84,10 +88,20 @@ F_DEVICE void read_filter(const element_t* filters, int warp_channel, int lane, 
 }
 #endif
 
-// Pixels of a row of results, in local memory; a turn stores as many as there are eight threads.
+// Pixels of a row of results, in local memory; a turn stores as many as there are eight threads. Of nchw a channel's
+// lie side by side, an odd number of 16 bytes from the next one's, and are stored by runs.
 #define TURN (THREADS / 8)
 #define RESULT_PIXELS (TURN * PHASES(STRIDE_W))
+#ifdef LAYOUT_nchw
+#define RESULT_PITCH (RESULT_PIXELS * 2 + 16)
+#define RESULT_BYTES (PHASES(STRIDE_H) * CHANNELS * RESULT_PITCH)
+#define IMAGE_RUNS (COLUMNS * PHASES(STRIDE_W) / STORE_RUN)
+#define RUNS (CHANNELS * IMAGES * IMAGE_RUNS)
+#define TURNS ((RUNS + THREADS - 1) / THREADS)
+#else
 #define RESULT_BYTES (PHASES(STRIDE_H) * RESULT_PIXELS * PIXEL_BYTES)
+#define TURNS PHASES(STRIDE_W)
+#endif
 
 F_DENSE_KERNEL(THREADS, BLOCKS)
 grouped_mma(F_TENSORS(in, w, out), Sizes z) {
@@ -104,15 +118,21 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
 
   unsigned char* const filters = local_memory + PATCH_ROWS * ROW_PIXELS * PIXEL_BYTES;
   unsigned char* const result = filters + CHANNELS * FILTER_BYTES;
-  bring_filters<R * S * GROUP>(filters, w, first_channel, OUT_C);
   const int top = first_row * STEP(STRIDE_H) + FIRST(z.pad_top, R, STRIDE_H, PHASE_H);
   const int left = first_column * STEP(STRIDE_W) + FIRST(z.pad_left, S, STRIDE_W, PHASE_W);
+#ifdef LAYOUT_nchw
+  turn_filters(filters, w, first_channel, OUT_C);
+  bring_planes<PATCH_ROWS, ROW_PIXELS, PATCH_COLUMNS, STEP(STRIDE_W)>(local_memory, in, first_image, first_channel, top, left,
+                                                                      IN_C, IN_H, IN_W, z.n);
+#else
+  bring_filters<R * S * GROUP>(filters, w, first_channel, OUT_C);
   F_NO_UNROLL
   for (int row = 0; row < PATCH_ROWS; ++row) {
     bring_row<ROW_PIXELS, PATCH_COLUMNS, STEP(STRIDE_W)>(patch + row * ROW_PIXELS * PIXEL_BYTES, in, first_image,
                                                          first_channel, top + row, left, IN_C, IN_H, IN_W, z.n);
     close_copies();
   }
+#endif
 
   // What the warp reads. Where eights are odd the last one has both halves. What its results sum over begins with a
   // group.
@@ -121,15 +141,24 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
   const int eight = F_MIN(tile * 2 + lane / 8 % 2, IMAGES * EIGHTS - 1);
   const int column = (eight % EIGHTS * 8 + lane % 8) * STEP(STRIDE_W);
   const u32 pixels = patch + (eight / EIGHTS * PATCH_COLUMNS + column) * PIXEL_BYTES;
-  // What the thread stores: chunks of pixels, from the first row of results on; -1 where there is no pixel.
-  const int store_chunk = thread % 8, store_channel = first_channel + store_chunk * CHUNK;
-  index_t stores[PHASES(STRIDE_W)];
+  // What the thread stores, from the first row of results on, and where it lies; -1 where there is no pixel.
+  index_t stores[TURNS];
+  int from[TURNS];
   F_UNROLL
-  for (int turn = 0; turn < PHASES(STRIDE_W); ++turn) {
+  for (int turn = 0; turn < TURNS; ++turn) {
+#ifdef LAYOUT_nchw  // runs of a channel's pixels
+    const int item = turn * THREADS + thread, run = item % IMAGE_RUNS, image = item / IMAGE_RUNS % IMAGES;
+    const int of = item / IMAGE_RUNS / IMAGES, channel = first_channel + of;
+    const int to = first_column * PHASES(STRIDE_W) + run * STORE_RUN;
+    from[turn] = of * RESULT_PITCH + (image * COLUMNS * PHASES(STRIDE_W) + run * STORE_RUN) * 2;
+#else  // chunks of pixels
     const int pixel = turn * TURN + thread / 8, place = pixel / PHASES(STRIDE_W), image = place / COLUMNS;
+    const int channel = first_channel + thread % 8 * CHUNK;
     const int to = (first_column + place % COLUMNS) * PHASES(STRIDE_W) + pixel % PHASES(STRIDE_W);
-    const bool is_pixel = image < IMAGES && first_image + image < z.n && to < OUT_W && store_channel < OUT_C;
-    stores[turn] = is_pixel ? F_OFFSET(first_image + image, store_channel, 0, to, OUT_C, OUT_H, OUT_W) : -1;
+    from[turn] = pixel * PIXEL_BYTES + CHUNK_PLACE(thread % 8, pixel, PHASES(STRIDE_W));
+#endif
+    const bool is_pixel = image < IMAGES && first_image + image < z.n && to < OUT_W && channel < OUT_C;
+    stores[turn] = is_pixel ? F_OFFSET(first_image + image, channel, 0, to, OUT_C, OUT_H, OUT_W) : -1;
   }
   u32 filter[R * S][2][WORDS];
   wait_for_rows<PATCH_ROWS>(PATCH_ROWS);
@@ -183,24 +212,34 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
       const int channel = own + e * 8 + lane % 4 * 2;
       if (place < IMAGES * COLUMNS && n < z.n && row < OUT_H && to < OUT_W && own < OUT_C) {
         const index_t offset = F_OFFSET(n, channel, row, to, OUT_C, OUT_H, OUT_W);
-        v[0] = F_EPILOGUE(v[0], channel, offset), v[1] = F_EPILOGUE(v[1], channel + 1, offset + 1);
+        const index_t next = F_OFFSET(n, channel + 1, row, to, OUT_C, OUT_H, OUT_W);
+        v[0] = F_EPILOGUE(v[0], channel, offset), v[1] = F_EPILOGUE(v[1], channel + 1, next);
       }
 #endif
+      const u32 pair = F_PAIR(v[0], v[1]);
+#ifdef LAYOUT_nchw
+      const int of = ph * CHANNELS + warp_channel + e * 8 + lane % 4 * 2;
+      unsigned char* const line = result + m % 2 * RESULT_BYTES + of * RESULT_PITCH + pixel * 2;
+      *(u16*)line = (u16)pair, *(u16*)(line + RESULT_PITCH) = (u16)(pair >> 16);
+#else
       unsigned char* const line = result + m % 2 * RESULT_BYTES + (ph * RESULT_PIXELS + pixel) * PIXEL_BYTES;
-      *(u32*)(line + CHUNK_PLACE(warp_channel / CHUNK + e, pixel, PHASES(STRIDE_W)) + lane % 4 * 4) = F_PAIR(v[0], v[1]);
+      *(u32*)(line + CHUNK_PLACE(warp_channel / CHUNK + e, pixel, PHASES(STRIDE_W)) + lane % 4 * 4) = pair;
+#endif
     }
   };
   const auto store_row = [&](int m) {
     F_UNROLL
     for (int ph = 0; ph < PHASES(STRIDE_H); ++ph) {
       const int row = (first_row + m) * PHASES(STRIDE_H) + ph;
+      const unsigned char* const results = result + m % 2 * RESULT_BYTES + ph * (RESULT_BYTES / PHASES(STRIDE_H));
       F_UNROLL
-      for (int turn = 0; turn < PHASES(STRIDE_W); ++turn) {
+      for (int turn = 0; turn < TURNS; ++turn) {
         if (row >= OUT_H || stores[turn] < 0) continue;
-        const int pixel = turn * TURN + thread / 8;
-        const unsigned char* const line = result + m % 2 * RESULT_BYTES + (ph * RESULT_PIXELS + pixel) * PIXEL_BYTES;
-        *(uint4*)(out + stores[turn] + (index_t)row * OUT_W * OUT_C) =
-            *(const uint4*)(line + CHUNK_PLACE(store_chunk, pixel, PHASES(STRIDE_W)));
+#ifdef LAYOUT_nchw
+        *(Run<STORE_RUN>*)(out + stores[turn] + (index_t)row * OUT_W) = *(const Run<STORE_RUN>*)(results + from[turn]);
+#else
+        *(uint4*)(out + stores[turn] + (index_t)row * OUT_W * OUT_C) = *(const uint4*)(results + from[turn]);
+#endif
       }
     }
   };

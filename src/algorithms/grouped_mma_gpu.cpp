@@ -1,5 +1,6 @@
 // Groups too narrow for a tile of a matrix product, on an NVIDIA GPU's matrix units: bytes bind, nearly.
 #include <cmath>
+#include <numeric>
 
 #include "src/algorithms/patch_tiles.hpp"
 #include "src/algorithms/registry.hpp"
@@ -26,6 +27,14 @@ Walk across(const Problem& p) { return walk(p, p.s, p.stride_w, p.pad_left); }
 
 i64 group(const Problem& p) { return p.c / p.groups; }
 
+// Of nchw: neighbours of a row that are loaded, and stored, at once.
+bool in_planes(const Problem& p) { return p.layout == Layout::nchw; }
+i64 load_run(const Problem& p) {
+  const i64 read = is_weights(p) ? std::gcd(p.w, p.q()) : p.direction == Direction::forward ? p.w : p.q();
+  return std::gcd(read, 4);
+}
+i64 store_run(const Problem& p) { return std::gcd(p.direction == Direction::forward ? p.q() : p.w, 8); }
+
 // 16 places of a row for each four warps, 16 of the channels each.
 struct Tile {
   int rows, columns, images;
@@ -38,10 +47,11 @@ struct Tile {
   int threads(const Problem& p) const { return is_weights(p) ? 128 : 128 * static_cast<int>(sixteens()); }
   i64 patch_rows(const Problem& p) const { return (rows - 1) * down(p).step + down(p).span; }
   i64 patch_columns(const Problem& p) const { return (columns - 1) * across(p).step + across(p).span; }
-  // The patch, and the gradient's pixels, or the filters and two rows of results.
+  // The patch, and the gradient's pixels, or the filters and two rows of results, which in planes lie apart.
   i64 local_bytes(const Problem& p) const {
-    const i64 filters = p.r * p.s * group(p), row = sixteens() * 16;
-    const i64 others = is_weights(p) ? rows * row : filters + 2 * row * down(p).phases * across(p).phases;
+    const i64 filters = p.r * p.s * group(p), row = sixteens() * 16, apart = in_planes(p) ? 8 : 0;
+    const i64 results = 2 * (row * across(p).phases + apart) * down(p).phases;
+    const i64 others = is_weights(p) ? rows * row : filters + results;
     return (images * patch_rows(p) * patch_columns(p) + others) * channels * 2;
   }
   // The filter's or its sums, a row's sums or the gradient's rows, and those for addresses and what is read.
@@ -49,7 +59,9 @@ struct Tile {
     const Walk d = down(p), a = across(p);
     const i64 eights = ceil_div(group(p), 8), held = ceil_div(d.span, d.step);
     if (is_weights(p)) return p.r * p.s * std::max<i64>(2, eights) * 4 + held * 4 + 64;
-    return p.r * p.s * 2 * eights + held * d.phases * a.phases * 8 + 56;
+    const i64 stores =
+        in_planes(p) ? ceil_div(columns * a.phases * images, store_run(p) * 2 * sixteens()) : 0;
+    return p.r * p.s * 2 * eights + held * d.phases * a.phases * 8 + 56 + 2 * stores;
   }
   bool serves(const Problem& p) const {
     constexpr int kMostPatchRows = 16;  // all is unrolled
@@ -57,9 +69,14 @@ struct Tile {
            (!is_weights(p) || columns <= 32);
   }
   gpu::Constants constants(const Problem& p) const {
-    return {{"GROUP", std::to_string(group(p))},
-            {"PHASE_H", std::to_string(down(p).rest)},
-            {"PHASE_W", std::to_string(across(p).rest)}};
+    gpu::Constants all = {{"GROUP", std::to_string(group(p))},
+                          {"PHASE_H", std::to_string(down(p).rest)},
+                          {"PHASE_W", std::to_string(across(p).rest)}};
+    if (in_planes(p)) {
+      all.emplace_back("LOAD_RUN", std::to_string(load_run(p)));
+      all.emplace_back("STORE_RUN", std::to_string(store_run(p)));
+    }
+    return all;
   }
 };
 
@@ -70,6 +87,7 @@ constexpr Tile kTiles[] = {{7, 16, 1}, {8, 16, 1}, {14, 16, 1}, {7, 8, 4},  {7, 
 
 // Both were fitted to what tiles of ResNeXt's groups took on an H200, 8 and 10 % from it in the mean; cycles
 // are of one multiprocessor, bytes a ms its share.
+constexpr double kTurned = 1.25;  // in planes by so much longer: not fitted
 double weights_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   constexpr double kLeastMs = 0.006, kProducts = 4.3, kRow = 118, kBytesPerMs = 2.92e7, kPartBytesPerMs = 9e6;
   const double units = std::max(1, device.units);
@@ -80,7 +98,8 @@ double weights_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   const double work = static_cast<double>(turns) * turn *
                       std::ceil(static_cast<double>(parts * chunks(p, t)) / units) / kCyclesPerMs;
   const double sums = 2.0 * static_cast<double>(gpu::shared_sum_bytes(p, parts)) / (kPartBytesPerMs * units);
-  return std::max(kLeastMs, std::max(work, min_bytes(p) / (kBytesPerMs * units)) + sums);
+  const double ms = std::max(kLeastMs, std::max(work, min_bytes(p) / (kBytesPerMs * units)) + sums);
+  return in_planes(p) ? ms * kTurned : ms;
 }
 
 double results_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
@@ -93,9 +112,10 @@ double results_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   const double results = static_cast<double>(down(p).phases * across(p).phases) * kResults;
   const double work = count / units * static_cast<double>(t.rows * t.sixteens()) * (products + results) *
                       (blocks > 1 ? rounds / blocks : 1);
-  return launch_ms(
+  const double ms = launch_ms(
       kLaunchMs, {work / kCyclesPerMs, rounds * kBegin / kCyclesPerMs, min_bytes(p) / (kBytesPerMs * units)},
       kBeside);
+  return in_planes(p) ? ms * kTurned : ms;
 }
 
 class GroupedMmaGpu : public PatchTiles<Tile> {
@@ -114,6 +134,7 @@ class GroupedMmaGpu : public PatchTiles<Tile> {
       return Support::declined("filters have up to 9 taps, strides up to 2, no dilation");
     return Support::supported();
   }
+  bool takes_planes() const override { return true; }
   void add_zeros(const Problem& p, Accuracy& accuracy) const override {
     accuracy.groups_as_one = static_cast<int>(std::max<i64>(kOctet, group(p)) / group(p));
   }

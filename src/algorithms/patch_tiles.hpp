@@ -1,7 +1,7 @@
 // What the algorithms on NVIDIA's matrix units (mma.sync) share whose blocks bring halo patches of some
-// channels of nhwc to local memory (kernels/gpu/mma_patch.h), and whose one free choice is the block's tile
-// of places: results of forward, pixels of the output's gradient, and of backward_data as many results each
-// as there are strides.
+// channels, as pixels, to local memory (kernels/gpu/mma_patch.h), and whose one free choice is the block's
+// tile of places: results of forward, pixels of the output's gradient, and of backward_data as many results
+// each as there are strides.
 #ifndef FALTUNG_SRC_ALGORITHMS_PATCH_TILES_HPP_
 #define FALTUNG_SRC_ALGORITHMS_PATCH_TILES_HPP_
 
@@ -106,6 +106,8 @@ class PatchTiles : public Algorithm {
  private:
   // What it declines beside the device, dtypes and layouts; supported where it declines nothing.
   virtual Support takes(const Problem& problem) const = 0;
+  // Whether blocks turn planes on the way: nchw.
+  virtual bool takes_planes() const { return false; }
   // Zeros beside the filter of forward and backward_data.
   virtual void add_zeros(const Problem& problem, Accuracy& accuracy) const = 0;
 
@@ -113,8 +115,9 @@ class PatchTiles : public Algorithm {
     const DeviceInfo& device = target.device;
     if (device.dialect != "cuda" || !device.has("mma_sync"))
       return Support::declined("mma.sync is CUDA's, of compute capability 8.0 or higher");
-    if (p.dtype == DType::f32 || p.layout != Layout::nhwc)
-      return Support::declined("tensors are f16 or bf16, in nhwc");
+    if (p.dtype == DType::f32 || (p.layout == Layout::nchw && !takes_planes()))
+      return Support::declined(takes_planes() ? "tensors are f16 or bf16"
+                                              : "tensors are f16 or bf16, in nhwc");
     if (Support support = takes(p); !support.yes) return support;
     if (std::none_of(table_.begin(), table_.end(), [&](const Tile& t) { return t.serves(p); }))
       return Support::declined("no tile serves so small or so large an image");

@@ -59,7 +59,12 @@ int main() {
                     parts(z.c, CHANNELS),
                 THREADS, [&] { KERNEL(in, w.data, result.data, bias.data, x.data, z); });
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    const double own = HAS_BIAS ? number(bias.data[i % SIZE_C]) : 0,
+#ifdef LAYOUT_nchw
+    const std::size_t channel = i / (OUT_H * OUT_W) % SIZE_C;
+#else
+    const std::size_t channel = i % SIZE_C;
+#endif
+    const double own = HAS_BIAS ? number(bias.data[channel]) : 0,
                  residual = HAS_RESIDUAL ? number(x.data[i]) : 0;
     expect(number(result.data[i]), sums[i] + own + residual, "result", i);
   }

@@ -43,7 +43,11 @@ void expect(double got, double want, const char* what, std::size_t at) {
 }
 
 std::size_t at(int n, int h, int w, int c, int height, int width, int channels) {
+#ifdef LAYOUT_nchw
+  return ((static_cast<std::size_t>(n) * channels + c) * height + h) * width + w;
+#else
   return ((static_cast<std::size_t>(n) * height + h) * width + w) * channels + c;
+#endif
 }
 
 // Nothing was written beside the tensor.
