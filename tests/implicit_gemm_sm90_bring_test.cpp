@@ -2,12 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
-#include <variant>
-
 #include "src/algorithms/sm90/bring.hpp"
 #include "src/algorithms/sm90/cost.hpp"
-#include "src/algorithms/sm90/maps.hpp"
 #include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
 #include "src/algorithms/sm90/source.hpp"
@@ -240,44 +236,8 @@ TEST(ImplicitGemmSm90, PlanesOfAnyAlignmentAreFetched) {
       {"fetch_bt128x96_k32_co_st4", "fwd:n2c64h7w7k64r1s1:f32:nchw", "side by side"},
       {"fetch_bt128x96_k32_co_st4", "fwd:n2c64h7w7k64r1s1:f16:nchw", "by 64 channels"},
   });
-}
-
-// Where the copy engine takes the planes as they are, it does: by 64 pixels, and by as many as divide a
-// plane.
-TEST(ImplicitGemmSm90, PlanesComeInBoxesOfTilesThatDivideThem) {
+  // Where the copy engine takes the planes as they are, it does.
   EXPECT_TRUE(fetch::tilings(parse_problem("fwd:n2c64h8w8k64r1s1:f16:nchw"), kChip).empty());
-  const struct {
-    const char* problem;
-    std::set<int> widths;
-  } served[] = {{"fwd:n32c512h28w28k512r1s1:f16:nchw", {112}},
-                {"fwd:n3c72h28w28k40r1s1:bf16:nchw", {112}},
-                {"fwd:n16c512h1w400k1024r1s1:f16:nchw", {80, 200}},
-                {"fwd:n16c1024h1w800k256r1s1:f16:nchw", {80, 160, 200}}};
-  for (const auto& s : served) {
-    const Problem p = parse_problem(s.problem);
-    std::set<int> widths;
-    for (const Tiling& t : fetch::tilings(p, kChip)) {
-      widths.insert(t.width);
-      EXPECT_EQ(unfit(t, p), "") << to_string(t);
-      EXPECT_TRUE(fetch::comes_in_boxes(t, p)) << to_string(t);
-      EXPECT_FALSE(reads_input(t, p)) << to_string(t);
-      const KernelConfig c = kernel_config(t, p);
-      EXPECT_EQ(slot_bytes(c), (t.width + 63) / 64 * 8192) << to_string(t);
-      // A tile is of one plane, and begins where the copy engine's boxes may, and 16 bytes are stored.
-      EXPECT_EQ(p.p() * p.q() % step(t, p), 0) << to_string(t);
-      EXPECT_EQ(step(t, p) % 8, 0) << to_string(t);
-      EXPECT_EQ(c.pixels_a_store, 8) << to_string(t);
-      const auto map = std::get<TiledMap>(x_map(t, p));
-      EXPECT_EQ(map.size[0], p.h * p.w) << to_string(t);
-      EXPECT_EQ(map.box[0], 64) << to_string(t);
-      EXPECT_EQ(map.box[1], 64) << to_string(t);
-      EXPECT_NE(kernel_source(t, p).text.find("bring/boxes.cuh"), std::string::npos) << to_string(t);
-    }
-    EXPECT_EQ(widths, s.widths) << s.problem;
-  }
-  // Warps bring tiles that go on into the next plane.
-  const Problem p = parse_problem("fwd:n32c512h28w28k512r1s1:f16:nchw");
-  EXPECT_TRUE(reads_input(parse_tiling("fetch_bt256x96_k64_co_st3"), p));
 }
 
 TEST(ImplicitGemmSm90, PhasesOfStridesShareALaunch) {

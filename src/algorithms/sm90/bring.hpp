@@ -65,9 +65,6 @@ std::vector<Tiling> tilings(const Problem& problem, const Chip& chip);
 void specialise(KernelConfig& config, const Tiling& tiling, const Problem& problem);
 // Pixels of the output that a thread loads at once.
 int pixels_a_load(const Problem& problem);
-// Whether the copy engine brings them instead (kernels/sm90/bring/boxes.cuh): it takes the planes, and tiles
-// divide them.
-bool comes_in_boxes(const Choices& tiling, const Problem& problem);
 }  // namespace fetch
 
 namespace turned {

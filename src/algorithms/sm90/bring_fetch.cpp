@@ -1,6 +1,5 @@
 // NCHW planes that warps bring: 1x1 filters, planes or strides that the copy engine does not take
-// (kernels/sm90/bring/fetch.cuh). Where it does, tiles that divide a plane, and not by 64 pixels
-// (kernels/sm90/bring/boxes.cuh).
+// (kernels/sm90/bring/fetch.cuh).
 #include <algorithm>
 #include <cmath>
 
@@ -14,9 +13,6 @@ namespace {
 using i64 = std::int64_t;
 
 i64 plane(const Problem& p) { return p.p() * p.q(); }
-
-// The copy engine takes the planes as they are.
-bool copied(const Problem& p) { return !strides(p) && p.h * p.w % 8 == 0 && p.c % 8 == 0; }
 
 // Every load of so many pixels, a stride apart each, is aligned, and reads within a plane.
 bool loads(const Problem& p, int pixels) {
@@ -61,15 +57,6 @@ void list_width(Lister& lister, Tiling t, int width) {
   }
 }
 
-// Tiles that divide a plane, where tiles of 64 pixels and more do not: the last of those would be short.
-void list_boxes(Lister& lister, Tiling t) {
-  constexpr int kNarrowest = 80, kWidest = 200;
-  const i64 pixels = plane(lister.problem());
-  for (t.width = kNarrowest; t.width <= kWidest; t.width += 8) {
-    if (pixels % t.width == 0 && t.width % 64 != 0 && t.width * t.m_blocks() <= 256) im2col::fill(lister, t);
-  }
-}
-
 // The widths of tiles of whole images, where those are worth it.
 std::vector<int> image_widths(const Problem& p) {
   std::vector<int> widths;
@@ -81,10 +68,6 @@ std::vector<int> image_widths(const Problem& p) {
 }
 
 }  // namespace
-
-bool comes_in_boxes(const Choices& t, const Problem& p) {
-  return t.bring == Bring::fetch && copied(p) && plane(p) % t.pixels() == 0 && t.pixels() % 8 == 0;
-}
 
 int pixels_a_load(const Problem& p) { return loads(p, 4) ? 4 : loads(p, 2) ? 2 : 1; }
 
@@ -109,17 +92,15 @@ void list(Lister& lister) {
   Tiling t;
   t.bring = Bring::fetch;
   t.height = 1;
-  if (!fetch::unfit(t, p).empty() || p.c < kFewest || p.h * p.w == 1) return;
+  // Where the copy engine takes the planes as they are it brings them with less work.
+  const bool copied = !strides(p) && p.h * p.w % 8 == 0 && p.c % 8 == 0;
+  if (!fetch::unfit(t, p).empty() || copied || p.c < kFewest || p.h * p.w == 1) return;
   const std::vector<int> whole = image_widths(p);
   for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
     for (const int m_blocks : {1, 2}) {
       t.schedule = schedule;
       t.channels = 64 * m_blocks * t.sharers();
       if (t.channels >= 2 * p.k && t.channels > 64) continue;
-      if (copied(p)) {
-        list_boxes(lister, t);
-        continue;
-      }
       for (const int width : whole) list_width(lister, t, width);
       if (!whole.empty()) continue;
       for (const int width : {192, 160, 128, 96, 64}) {
@@ -142,7 +123,6 @@ std::vector<Tiling> tilings(const Problem& p, const Chip& chip) {
 // lines that are under way; through registers, until the loads are there that a thread has room for.
 double preparation(const Tiling& t, const Problem& p, const Traffic& traffic) {
   using namespace fitted::reading;
-  if (comes_in_boxes(t, p)) return 0;
   const double cache = cache_bytes(shared_bytes(t, p)), k_block = t.k_block;
   const double pixels = t.pixels(), together = pixels_a_load(p);
   const double columns = static_cast<double>(p.q()), down = static_cast<double>(p.stride_h);

@@ -112,7 +112,6 @@ MapShape im2col_map(const Tiling& t, const Problem& p) {
 MapShape x_map(const Tiling& t, const Problem& p) {
   switch (t.bring) {
     case Bring::planes:
-    case Bring::fetch:
       return planes_map(p, p.h * p.w, p.c, t.k_block);
     case Bring::shift:
     case Bring::turned:
@@ -120,6 +119,8 @@ MapShape x_map(const Tiling& t, const Problem& p) {
       return rows_map(t, p);
     case Bring::im2col:
       return takes_every_pixel(p) ? pixels_map(t, p) : im2col_map(t, p);
+    case Bring::fetch:
+      return im2col_map(t, p);
     case Bring::patch:
       break;
   }

@@ -61,7 +61,6 @@ const char* way_name(Way way) {
 
 string bring_file(const KernelConfig& c, const Problem& p) {
   if (c.tile.bring == Bring::im2col && takes_every_pixel(p)) return "bring/pixels.cuh";
-  if (fetch::comes_in_boxes(c.tile, p)) return "bring/boxes.cuh";
   return string("bring/") + bring_name(c.tile.bring) + (c.turns_16_bits() ? "_16" : "") + ".cuh";
 }
 string store_file(const KernelConfig& c) { return string("store/") + way_name(c.way) + ".cuh"; }

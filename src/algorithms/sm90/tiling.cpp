@@ -150,9 +150,7 @@ bool turns_16_bits(const Tiling& t, const Problem& p) {
   return t.bring == Bring::turned && p.dtype != DType::f32;
 }
 
-bool reads_input(const Tiling& t, const Problem& p) {
-  return (t.bring == Bring::fetch && !fetch::comes_in_boxes(t, p)) || turns_16_bits(t, p);
-}
+bool reads_input(const Tiling& t, const Problem& p) { return t.bring == Bring::fetch || turns_16_bits(t, p); }
 
 bool turns_input(const Tiling& t, const Problem& p) {
   if (t.bring != Bring::patch && t.bring != Bring::im2col) return false;  // the others take NCHW as it is
