@@ -7,10 +7,9 @@
 //
 // The host defines what grouped_mma_patch.h asks for, for nchw grouped_mma_planes.h; THREADS is 128 for each 16 places.
 // PHASE_H and PHASE_W (backward_data): what remains of the padding divided by the strides.
+#include "kernels/gpu/grouped_mma_patch.h"
 #ifdef LAYOUT_nchw
 #include "kernels/gpu/grouped_mma_planes.h"
-#else
-#include "kernels/gpu/grouped_mma_patch.h"
 #endif
 
 // Result `phase` of place i reads the row i * STEP + FIRST + AT by a tap, if it HAS one.

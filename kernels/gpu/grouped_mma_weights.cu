@@ -5,10 +5,9 @@
 //
 // The host defines what grouped_mma_patch.h asks for, for nchw LOAD_RUN of grouped_mma_planes.h, THREADS 128, and SPLIT: 1
 // where blocks share the pixels (then the result is [split][the whole filter] in floats).
+#include "kernels/gpu/grouped_mma_patch.h"
 #ifdef LAYOUT_nchw
 #include "kernels/gpu/grouped_mma_planes.h"
-#else
-#include "kernels/gpu/grouped_mma_patch.h"
 #endif
 #include "kernels/gpu/parts.h"
 
