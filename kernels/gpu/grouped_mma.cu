@@ -121,8 +121,8 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
   const int left = first_column * STEP(STRIDE_W) + FIRST(z.pad_left, S, STRIDE_W, PHASE_W);
 #ifdef LAYOUT_nchw
   turn_filters(filters, w, first_channel, OUT_C);
-  bring_planes<PATCH_ROWS, ROW_PIXELS, PATCH_COLUMNS, STEP(STRIDE_W)>(local_memory, in, first_image, first_channel, top, left,
-                                                                      IN_C, IN_H, IN_W, z.n);
+  bring_planes<PATCH_ROWS, PATCH_COLUMNS, STEP(STRIDE_W)>(local_memory, in, first_image, first_channel, top, left, IN_C, IN_H,
+                                                          IN_W, z.n);
 #else
   bring_filters<R * S * GROUP>(filters, w, first_channel, OUT_C);
   F_NO_UNROLL
@@ -147,7 +147,7 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
   for (int turn = 0; turn < TURNS; ++turn) {
 #ifdef LAYOUT_nchw  // runs of a channel's pixels
     const int item = turn * THREADS + thread, run = item % IMAGE_RUNS, image = item / IMAGE_RUNS % IMAGES;
-    const int of = item / IMAGE_RUNS / IMAGES, channel = first_channel + of;
+    const int of = item / IMAGE_RUNS / IMAGES, channel = of < CHANNELS ? first_channel + of : OUT_C;
     const int to = first_column * PHASES(STRIDE_W) + run * STORE_RUN;
     from[turn] = of * RESULT_PITCH + (image * COLUMNS * PHASES(STRIDE_W) + run * STORE_RUN) * 2;
 #else  // chunks of pixels

@@ -12,16 +12,16 @@ struct __align__(kCount * 2) Run {
   element_t v[kCount];
 };
 
-// kRows rows of kPixels pixels each, of every image kColumns from the first one on, zeros outside. An item is
-// a run of 8 channels. Threads beside each other have as many octets of channels as a run has pixels: so they
-// write to different banks.
-template <int kRows, int kPixels, int kColumns, int kStep>
+// kRows rows of kColumns pixels of every image, from the first one on, zeros outside. An item is a run of 8
+// channels. Threads beside each other have as many octets of channels as a run has pixels: so they write to
+// different banks.
+template <int kRows, int kColumns, int kStep>
 F_DEVICE void bring_planes(unsigned char* to, const element_t* from, int first_image, int first_channel,
                            int top, int left, int channels, int height, int width, int images) {
-  constexpr int kRuns = (kColumns + 2 * LOAD_RUN - 2) / LOAD_RUN,
-                kImages = (kPixels + kColumns - 1) / kColumns;
-  constexpr int kItems = kRows * kImages * OCTETS * kRuns,
-                kTogether = LOAD_RUN < 4 ? 2 : 1;  // whose loads are under way
+  constexpr int kRuns = (kColumns + 2 * LOAD_RUN - 2) / LOAD_RUN;
+  constexpr int kItems = kRows * IMAGES * OCTETS * kRuns,
+                kTogether = LOAD_RUN < 4 ? 4 : 3;  // whose loads are under way
+  const int before = left & (LOAD_RUN - 1);        // the first run begins so many pixels before
   F_NO_UNROLL
   for (int first = F_THREAD(); first < kItems; first += kTogether * THREADS) {
     Run<LOAD_RUN> loaded[kTogether][CHUNK];
@@ -29,12 +29,11 @@ F_DEVICE void bring_planes(unsigned char* to, const element_t* from, int first_i
     for (int one = 0; one < kTogether; ++one) {
       const int i = first + one * THREADS,
                 octet = i % LOAD_RUN + i / LOAD_RUN / kRuns % (OCTETS / LOAD_RUN) * LOAD_RUN;
-      const int image = i / (OCTETS * kRuns) % kImages, n = first_image + image,
+      const int line = i / (OCTETS * kRuns), n = first_image + line % IMAGES,
                 channel = first_channel + octet * CHUNK;
-      const int row = top + i / (OCTETS * kRuns) / kImages,
-                column = (left & -LOAD_RUN) + i / LOAD_RUN % kRuns * LOAD_RUN;
-      const bool wanted = i < kItems && (u32)row < (u32)height && (u32)column < (u32)width &&
-                          image < IMAGES && n < images && channel < channels;
+      const int row = top + line / IMAGES, column = left - before + i / LOAD_RUN % kRuns * LOAD_RUN;
+      const bool wanted = i < kItems && (u32)row < (u32)height && (u32)column < (u32)width && n < images &&
+                          channel < channels;
       const element_t* const at =
           from + (wanted ? F_OFFSET(n, channel, row, column, channels, height, width) : 0);
       F_UNROLL
@@ -47,16 +46,15 @@ F_DEVICE void bring_planes(unsigned char* to, const element_t* from, int first_i
     for (int one = 0; one < kTogether; ++one) {
       const int i = first + one * THREADS,
                 octet = i % LOAD_RUN + i / LOAD_RUN / kRuns % (OCTETS / LOAD_RUN) * LOAD_RUN;
-      const int image = i / (OCTETS * kRuns) % kImages, row = i / (OCTETS * kRuns) / kImages;
-      const int begin = (left & -LOAD_RUN) - left + i / LOAD_RUN % kRuns * LOAD_RUN;
+      const int line = i / (OCTETS * kRuns);
       F_UNROLL
       for (int v = 0; v < LOAD_RUN; ++v) {
-        const int column = begin + v, pixel = image * kColumns + column;
-        if (i >= kItems || (u32)column >= (u32)kColumns || pixel >= kPixels) continue;
+        const int column = i / LOAD_RUN % kRuns * LOAD_RUN + v - before;
+        if (i >= kItems || (u32)column >= (u32)kColumns) continue;
         Run<CHUNK> chunk;
         F_UNROLL
         for (int c = 0; c < CHUNK; ++c) chunk.v[c] = loaded[one][c].v[v];
-        *(Run<CHUNK>*)(to + (row * kPixels + pixel) * PIXEL_BYTES + CHUNK_PLACE(octet, column, kStep)) =
+        *(Run<CHUNK>*)(to + (line * kColumns + column) * PIXEL_BYTES + CHUNK_PLACE(octet, column, kStep)) =
             chunk;
       }
     }

@@ -1,14 +1,11 @@
-// The filters' gradient of groups of 2 to 32 channels on the matrix units (mma.sync). A block brings patches of 64
+// The filters' gradient of groups of 2 to 32 channels on the matrix units (mma.sync), nhwc. A block brings patches of 64
 // channels of x and of the output's gradient to local memory, one after the other; a warp has 16 of the filters, all of
 // their taps, and walks down the patch with 16 pixels: a row of x meets as many rows of the gradient as the filter has
 // rows. What is between groups is multiplied, too, and not stored.
 //
-// The host defines what grouped_mma_patch.h asks for, for nchw LOAD_RUN of grouped_mma_planes.h, THREADS 128, and SPLIT: 1
-// where blocks share the pixels (then the result is [split][the whole filter] in floats).
+// The host defines what grouped_mma_patch.h asks for, THREADS 128, and SPLIT: 1 where blocks share the pixels (then the
+// result is [split][the whole filter] in floats).
 #include "kernels/gpu/grouped_mma_patch.h"
-#ifdef LAYOUT_nchw
-#include "kernels/gpu/grouped_mma_planes.h"
-#endif
 #include "kernels/gpu/parts.h"
 
 #define PATCH_ROWS ((ROWS - 1) * STRIDE_H + R)
@@ -39,13 +36,6 @@ grouped_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(resul
     const int first_column = at % strips * COLUMNS, first_row = at / strips % bands * ROWS;
     const int first_image = at / strips / bands * IMAGES;
     F_BARRIER();
-#ifdef LAYOUT_nchw
-    bring_planes<PATCH_ROWS, ROW_PIXELS, PATCH_COLUMNS, STRIDE_W>(local_memory, x, first_image, first_channel,
-                                                                  first_row * STRIDE_H - z.pad_top,
-                                                                  first_column * STRIDE_W - z.pad_left, z.c, z.h, z.w, z.n);
-    bring_planes<ROWS, Y_PIXELS, COLUMNS, 1>(local_memory + PATCH_ROWS * ROW_PIXELS * PIXEL_BYTES, y, first_image,
-                                             first_channel, first_row, first_column, z.k, z.p, z.q, z.n);
-#else
     F_NO_UNROLL
     for (int row = 0; row < PATCH_ROWS; ++row) {
       bring_row<ROW_PIXELS, PATCH_COLUMNS, STRIDE_W>(patch + row * ROW_PIXELS * PIXEL_BYTES, x, first_image, first_channel,
@@ -57,7 +47,6 @@ grouped_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(resul
                                         first_row + m, first_column, z.k, z.p, z.q, z.n);
       close_copies();
     }
-#endif
     F_NO_UNROLL
     for (int tile = 0; tile < TILES; ++tile) {
       // Rows of matrices are pixels. Where eights are odd the gradient's last ones are zeros, x any.
@@ -105,8 +94,9 @@ grouped_mma_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(resul
       if (k >= z.k || k / GROUP != c / GROUP) continue;
       F_UNROLL
       for (int tap = 0; tap < R * S; ++tap) {
-        STORE_RESULT(part, F_OFFSET(k, c % GROUP, tap, 0, GROUP, R * S, 1), sums[tap][side][half * 2]);
-        STORE_RESULT(part, F_OFFSET(k, c % GROUP + 1, tap, 0, GROUP, R * S, 1), sums[tap][side][half * 2 + 1]);
+        const index_t to = ((index_t)k * R * S + tap) * GROUP + c % GROUP;
+        STORE_RESULT(part, to, sums[tap][side][half * 2]);
+        STORE_RESULT(part, to + 1, sums[tap][side][half * 2 + 1]);
       }
     }
   }

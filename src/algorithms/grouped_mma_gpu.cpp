@@ -29,10 +29,7 @@ i64 group(const Problem& p) { return p.c / p.groups; }
 
 // Of nchw: neighbours of a row that are loaded, and stored, at once.
 bool in_planes(const Problem& p) { return p.layout == Layout::nchw; }
-i64 load_run(const Problem& p) {
-  const i64 read = is_weights(p) ? std::gcd(p.w, p.q()) : p.direction == Direction::forward ? p.w : p.q();
-  return std::gcd(read, 4);
-}
+i64 load_run(const Problem& p) { return std::gcd(p.direction == Direction::forward ? p.w : p.q(), 4); }
 i64 store_run(const Problem& p) { return std::gcd(p.direction == Direction::forward ? p.q() : p.w, 8); }
 
 // 16 places of a row for each four warps, 16 of the channels each.
@@ -87,7 +84,6 @@ constexpr Tile kTiles[] = {{7, 16, 1}, {8, 16, 1}, {14, 16, 1}, {7, 8, 4},  {7, 
 
 // Both were fitted to what tiles of ResNeXt's groups took on an H200, 8 and 10 % from it in the mean; cycles
 // are of one multiprocessor, bytes a ms its share.
-constexpr double kTurned = 1.25;  // in planes by so much longer: not fitted
 double weights_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   constexpr double kLeastMs = 0.006, kProducts = 4.3, kRow = 118, kBytesPerMs = 2.92e7, kPartBytesPerMs = 9e6;
   const double units = std::max(1, device.units);
@@ -98,8 +94,7 @@ double weights_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   const double work = static_cast<double>(turns) * turn *
                       std::ceil(static_cast<double>(parts * chunks(p, t)) / units) / kCyclesPerMs;
   const double sums = 2.0 * static_cast<double>(gpu::shared_sum_bytes(p, parts)) / (kPartBytesPerMs * units);
-  const double ms = std::max(kLeastMs, std::max(work, min_bytes(p) / (kBytesPerMs * units)) + sums);
-  return in_planes(p) ? ms * kTurned : ms;
+  return std::max(kLeastMs, std::max(work, min_bytes(p) / (kBytesPerMs * units)) + sums);
 }
 
 double results_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
@@ -115,6 +110,8 @@ double results_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   const double ms = launch_ms(
       kLaunchMs, {work / kCyclesPerMs, rounds * kBegin / kCyclesPerMs, min_bytes(p) / (kBytesPerMs * units)},
       kBeside);
+  // In planes by so much longer, as far as is known: so that it is taken where it wins by far.
+  constexpr double kTurned = 1.5;
   return in_planes(p) ? ms * kTurned : ms;
 }
 
@@ -134,7 +131,9 @@ class GroupedMmaGpu : public PatchTiles<Tile> {
       return Support::declined("filters have up to 9 taps, strides up to 2, no dilation");
     return Support::supported();
   }
-  bool takes_planes() const override { return true; }
+  // Of the weights' gradient each block would wait for both tensors' patches in turn: slower than turned
+  // ones.
+  bool takes_planes(const Problem& p) const override { return !is_weights(p); }
   void add_zeros(const Problem& p, Accuracy& accuracy) const override {
     accuracy.groups_as_one = static_cast<int>(std::max<i64>(kOctet, group(p)) / group(p));
   }

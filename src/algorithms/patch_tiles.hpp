@@ -107,7 +107,7 @@ class PatchTiles : public Algorithm {
   // What it declines beside the device, dtypes and layouts; supported where it declines nothing.
   virtual Support takes(const Problem& problem) const = 0;
   // Whether blocks turn planes on the way: nchw.
-  virtual bool takes_planes() const { return false; }
+  virtual bool takes_planes(const Problem&) const { return false; }
   // Zeros beside the filter of forward and backward_data.
   virtual void add_zeros(const Problem& problem, Accuracy& accuracy) const = 0;
 
@@ -115,9 +115,8 @@ class PatchTiles : public Algorithm {
     const DeviceInfo& device = target.device;
     if (device.dialect != "cuda" || !device.has("mma_sync"))
       return Support::declined("mma.sync is CUDA's, of compute capability 8.0 or higher");
-    if (p.dtype == DType::f32 || (p.layout == Layout::nchw && !takes_planes()))
-      return Support::declined(takes_planes() ? "tensors are f16 or bf16"
-                                              : "tensors are f16 or bf16, in nhwc");
+    if (p.dtype == DType::f32 || (p.layout == Layout::nchw && !takes_planes(p)))
+      return Support::declined("tensors are f16 or bf16, in nhwc");
     if (Support support = takes(p); !support.yes) return support;
     if (std::none_of(table_.begin(), table_.end(), [&](const Tile& t) { return t.serves(p); }))
       return Support::declined("no tile serves so small or so large an image");
