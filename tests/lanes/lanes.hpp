@@ -28,7 +28,8 @@ inline u32 words[64][kWarp][8];  // what the lanes of a warp show each other
 inline u32 (*mine())[8] { return words[thread / kWarp]; }
 inline void together() { warps[static_cast<std::size_t>(thread / kWarp)]->arrive_and_wait(); }
 
-// Local memory is NaN when a block begins.
+// Local memory is NaN when a block begins. The last one is first: what a block writes behind its own results
+// the next one does not write over.
 template <class Kernel>
 void launch(int blocks, int threads, Kernel kernel) {
   all = std::make_unique<std::barrier<>>(threads);
@@ -38,7 +39,7 @@ void launch(int blocks, int threads, Kernel kernel) {
   for (int t = 0; t < threads; ++t) {
     pool.emplace_back([=] {
       thread = t;
-      for (int b = 0; b < blocks; ++b) {
+      for (int b = blocks - 1; b >= 0; --b) {
         if (t == 0) block = b, std::memset(memory, 0xff, sizeof memory);
         all->arrive_and_wait();
         kernel();
