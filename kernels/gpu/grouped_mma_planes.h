@@ -63,15 +63,28 @@ F_DEVICE void bring_planes(unsigned char* to, const element_t* from, int first_i
 
 // The filters of the block's channels, whose taps are side by side, with their channels so.
 F_DEVICE void turn_filters(unsigned char* to, const element_t* w, int first_channel, int channels) {
+  constexpr int kTurns = (CHANNELS * R * S * GROUP / CHUNK + THREADS - 1) / THREADS,
+                kTogether = kTurns < 6 ? kTurns : 6;  // whose loads are under way
   const int chunks = F_MIN(channels - first_channel, CHANNELS) * (R * S * GROUP) / CHUNK;
+  const element_t* const from = w + (index_t)first_channel * (R * S * GROUP);
   F_NO_UNROLL
-  for (int i = F_THREAD(); i < chunks; i += THREADS) {
-    const Run<CHUNK> chunk = *(const Run<CHUNK>*)(w + (index_t)first_channel * (R * S * GROUP) + i * CHUNK);
+  for (int first = F_THREAD(); first < chunks; first += kTogether * THREADS) {
+    Run<CHUNK> loaded[kTogether];
     F_UNROLL
-    for (int j = 0; j < CHUNK; ++j) {
-      const int at = i * CHUNK + j, tap = at % (R * S), c = at / (R * S) % GROUP,
-                channel = at / (R * S * GROUP);
-      ((element_t*)to)[(channel * (R * S) + tap) * GROUP + c] = chunk.v[j];
+    for (int one = 0; one < kTogether; ++one) {
+      const int i = first + one * THREADS;
+      loaded[one] = *(const Run<CHUNK>*)(from + (i < chunks ? i : first) * CHUNK);
+    }
+    F_UNROLL
+    for (int one = 0; one < kTogether; ++one) {
+      const int i = first + one * THREADS;
+      if (i >= chunks) continue;
+      F_UNROLL
+      for (int j = 0; j < CHUNK; ++j) {
+        const int at = i * CHUNK + j, tap = at % (R * S), c = at / (R * S) % GROUP,
+                  channel = at / (R * S * GROUP);
+        ((element_t*)to)[(channel * (R * S) + tap) * GROUP + c] = loaded[one].v[j];
+      }
     }
   }
 }
