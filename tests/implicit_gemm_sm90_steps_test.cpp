@@ -8,6 +8,9 @@
 
 #include "kernels/sm90/params.h"
 #include "src/algorithms/algorithm.hpp"
+#include "src/algorithms/rewrite_steps.hpp"
+#include "src/algorithms/sm90/rewrites.hpp"
+#include "src/problem/dtype.hpp"
 #include "src/problem/parse.hpp"
 #include "src/problem/rewrite.hpp"
 #include "src/problem/text.hpp"
@@ -118,13 +121,71 @@ TEST(ImplicitGemmSm90Steps, AStemsGradientIsOfBlocksOfPixels) {
   }
 }
 
+// Of one row of NCHW the columns of a stride are one pixel of as many more channels: as pixels they lie so in
+// memory, and so does the filter. What padding has of the first and the last one is left out.
+TEST(ImplicitGemmSm90Steps, AStridesColumnsAreOfOnePixel) {
+  static const FakeDevice hopper("fake:hopper", "sm_90a");
+  EXPECT_THAT(steps_on_hopper("fwd:n1c512w200k256s16:st8:pad4:transposed:f16:nchw"),
+              ElementsAre("y's gradient to NHWC", "implicit_gemm", "x's gradient to NCHW"));
+  for (const char* text :
+       {"bwd_d:n3c24w101k48s6:st3:pad2:f16:nchw", "bwd_d:n2c16w90k64s8:st4:pad1.3:bf16:nchw",
+        "bwd_d:n1c32w64k64s2:st2:f32:nchw:math=tf32", "bwd_d:n2c16w90k64s6:st3:pad1.2:f32:nchw"}) {
+    Problem p = parse_problem(text);
+    p.dimensions = 2;
+    ASSERT_TRUE(sm90::joins_columns(p)) << text;
+    const Rewrite rewrite = sm90::deepened_gradient(p);
+    Problem pixels = p;
+    pixels.layout = Layout::nhwc;
+    const TensorCopy filter = gather_of(pixels, rewrite, Operand::w);
+    EXPECT_TRUE(filter.map.is_in_place(filter.inner, filter.outer)) << text;
+    // Where each image's part begins that the steps take, by the map of x's gradient.
+    const Problem& inner = rewrite.inner;
+    std::vector<std::size_t> begins;
+    for (std::int64_t n = 0; n < p.n; ++n) {
+      const auto of_image = [&](std::int64_t i) {
+        return rewrite.x({n, i % inner.c, 0, i / inner.c}).value_or(Index{-1, -1, -1, -1});
+      };
+      std::int64_t begin = 0;
+      while (of_image(begin) != Index{n, 0, 0, 0}) ++begin;
+      for (std::int64_t i = 0; i < p.w * p.c; ++i)
+        ASSERT_EQ(of_image(begin + i), (Index{n, i % p.c, 0, i / p.c})) << text;
+      begins.push_back(static_cast<std::size_t>((n * inner.w * inner.c + begin) * size_of(p.dtype)));
+    }
+    int joined = 0;
+    for (const Candidate& c : find_algorithm("implicit_gemm_sm90").candidates(p, {hopper.info(), 1})) {
+      if (!c.config.starts_with("s2d_")) continue;
+      std::vector<std::size_t> taken;
+      std::size_t all = 0;
+      for (const Step& step : c.recipe().steps) {
+        for (const Address& use : step.uses()) {
+          const bool reads = use.slot.place == Place::workspace && use.access == Access::read;
+          if (step.name == "implicit_gemm" && use.access == Access::write) all = use.slot.offset;
+          if (step.name == "x's gradient to NCHW" && reads) taken.push_back(use.slot.offset);
+        }
+      }
+      for (std::size_t& begin : taken) begin -= all;
+      EXPECT_EQ(taken, begins) << c.config;
+      ++joined;
+    }
+    EXPECT_GT(joined, 2) << text;
+  }
+  // Not where a filter has no whole blocks, nor where the last one does not reach the end.
+  for (const char* text : {"bwd_d:n1c32w64k64s5:st2:pad2:f16:nchw", "bwd_d:n1c32w65k64s4:st2:pad1.0:f16:nhwc",
+                           "bwd_d:n1c32w66k64s4:st4:pad0:f16:nchw", "bwd_d:n2c32h8w64k64r2s4:st2:f16:nchw"}) {
+    Problem p = parse_problem(text);
+    p.dimensions = 2;
+    EXPECT_FALSE(sm90::joins_columns(p)) << text;
+  }
+}
+
 // Steps do not share what lies in the workspace: each reads what one before it wrote, whole.
 TEST(ImplicitGemmSm90Steps, TheWorkspaceHasRoomForAll) {
   static const FakeDevice hopper("fake:hopper", "sm_90a");
   for (const char* text :
        {"bwd_d:n3c72h14w14k40r1s1:st2:f16:nchw", "bwd_d:n3c72h13w14k40r3s3:st2:pad1:f16:nchw",
         "bwd_d:n3c72h14w14k72r1s1:st2:f32:nchw", "bwd_d:n3c72h15w13k40r1s1:st2:f16:nhwc",
-        "bwd_d:n3c3h23w22k64r7s7:st2:pad3:f16:nhwc", "bwd_d:n3c3h23w22k64r7s7:st2:pad3:f32:nchw"}) {
+        "bwd_d:n3c3h23w22k64r7s7:st2:pad3:f16:nhwc", "bwd_d:n3c3h23w22k64r7s7:st2:pad3:f32:nchw",
+        "bwd_d:n3c72w46k40s4:st2:pad1:f16:nchw"}) {
     const Problem p = parse_problem(text);
     const Problem taken = rewrites::thin.applies(p) ? rewrites::thin(p).inner : p;
     for (const Candidate& c : find_algorithm("implicit_gemm_sm90").candidates(p, {hopper.info(), 1})) {

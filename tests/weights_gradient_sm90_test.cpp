@@ -189,6 +189,27 @@ TEST(WeightsGradientSm90, ProducersAreChosenOnceAndClustersWaitForNoMemory) {
   }
 }
 
+// Of planes, as measured on an H200: rows of 128 bytes, four high where a block has few tiles, eight where it
+// has many.
+TEST(WeightsGradientSm90, LinesAreAsWideAsARow) {
+  const struct {
+    const char *problem, *tile;
+  } fastest[] = {{"n128c64h32w32k64r3s3:pad1:f16", "lines_bt64x64_tp4x32x1_st2_ys6"},
+                 {"n128c64h64w64k64r3s3:pad1:f16", "lines_bt64x64_tp4x64x1_st2_ys6"},
+                 {"n128c64h256w256k64r3s3:pad1:f16", "lines_bt64x64_tp8x64x1_st2_ys5"},
+                 {"n128c64h32w32k64r3s3:pad1:f32:math=tf32", "lines_bt64x64_tp4x32x1_st2_ys6"},
+                 {"n128c64h64w64k64r3s3:pad1:f32:math=tf32", "lines_bt64x64_tp4x32x1_st2_ys6"},
+                 {"n128c64h256w256k64r3s3:pad1:f32:math=tf32", "lines_bt64x64_tp8x32x1_st2_ys5"}};
+  for (const auto& row : fastest) {
+    const Problem problem = parse_problem("bwd_w:" + std::string(row.problem) + ":nchw");
+    const std::vector<Tile> all = tiles(problem, kMultiprocessors);
+    const auto ms = [&](const Tile& t) { return cost(t, problem, kMultiprocessors).ms; };
+    const auto first =
+        std::min_element(all.begin(), all.end(), [&](const Tile& a, const Tile& b) { return ms(a) < ms(b); });
+    EXPECT_EQ(to_string(*first), std::string(row.tile) + "_sk132") << row.problem;
+  }
+}
+
 // A few tiles of every problem: FALTUNG_TEST_FULL=1 compiles them all.
 TEST(WeightsGradientSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
   const Nvrtc* const nvrtc = Nvrtc::get();

@@ -68,6 +68,10 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   constexpr double kOverlap = 0.3775;  // what is lost of the shorter of bytes and arithmetic
   constexpr double kPaired = 0.00028;  // ms: what two blocks lose by waiting for each other
   constexpr double kLines = 1.1;       // products from registers, by so much slower
+  // Of those in one part, of planes: longer by so much where rows are of 64 bytes, and with a ring of few
+  // rows; by a share of what a halo has beyond the tile; and cycles until the first patch is there, a row
+  // beyond six.
+  constexpr double kPlanesLines = 0.97, kNarrowRow = 1.07, kFewRows = 1.1, kHalo = 0.04, kFirstRow = 590;
   constexpr double kTurnedRow = 0.53;  // where x is turned: for each of its rows by so much, beside
   constexpr double kUnturned = 0.83;   //   so many
   const Problem p = seen(t, problem);
@@ -75,7 +79,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   const Counts n = counts(t, problem);
   const i64 together = pairs_up(c) && n.results() * t.shares > filled(t, multiprocessors) ? 2 : 1;
   const i64 waves = ceil_div(n.results() * t.shares, filled(t, multiprocessors) * together);
-  double tile = 0, fill = 0, issue = 0;  // cycles
+  double tile = 0, fill = 0, issue = 0, first = 0;  // cycles
   if (t.kind != Kind::lines) {
     const auto instruction = [&](int columns) { return std::max(columns / 2.0, kFirst + columns / 4.0); };
     const double step = (phases(c) - short_phases(c)) * instruction(columns(c)) +
@@ -104,13 +108,18 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
     const double slower = c.turns() ? kTurnedRow * (kUnturned + halo) : kLines;
     const double step = columns(c) / 2.0 * (c.parts == Parts::two ? 3 : 1) * slower;
     tile = rows * (row_bytes(c) / 32) * consumers(c) * step;
+    if (!c.turns() && c.parts == Parts::one) {
+      tile *= kPlanesLines * (row_bytes(c) < 128 ? kNarrowRow : 1) * (c.rows < 5 ? kFewRows : 1) *
+              (1 + kHalo * (halo - 1));
+      first = kFirstRow * std::max(0, patch_height(c) - 6);
+    }
     fill = (patch_stride(c) + rows * line_bytes(c)) / kFillLines;
   }
   // All buffers but one are on their way while that one is multiplied.
   const double latency = kLatency + (t.pair == Pair::neither ? 0 : kMeet);
   tile = std::max({tile, fill, issue, (fill + latency) / (t.stages - 1)});
   const double a_block =
-      static_cast<double>(ceil_div(n.pixels(), i64{t.shares}) * together) * (tile + kTile) + kStart -
+      static_cast<double>(ceil_div(n.pixels(), i64{t.shares}) * together) * (tile + kTile) + kStart + first -
       (pairs_up(c) ? kRoom : 0);
   const double arithmetic = static_cast<double>(waves) * a_block / kClock;
   // Strides beyond the filter leave pixels out.

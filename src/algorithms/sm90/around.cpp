@@ -64,6 +64,17 @@ const Answer& answer(Form form, const Problem& given) {
   return last;
 }
 
+// x's gradient to NCHW, without the pixels of the first and the last block that padding has: an image each.
+void leave_out_ends(const Problem& given, const Problem& inner, Slot from, std::vector<Step>& steps) {
+  const std::int64_t pixels = inner.w * given.stride_w, image = given.c * size_of(given.dtype);
+  for (std::int64_t n = 0; n < given.n; ++n) {
+    const auto begin = static_cast<std::size_t>((n * pixels + given.pad_left) * image);
+    const auto result = static_cast<std::size_t>(n * given.w * image);
+    steps.push_back(to_planes("x's gradient to NCHW", given.dtype, 1, given.c, given.w,
+                              {from.place, from.offset + begin}, {Place::x, result}));
+  }
+}
+
 }  // namespace
 
 bool goes_around(Form form, const Problem& given) {
@@ -108,19 +119,26 @@ Recipe recipe_around(const Formed& formed, const Problem& given, const DeviceInf
     return all;
   }
   const Rewrite rewrite = deepened_gradient(given);
+  const bool joins = joins_columns(given);
   all.packing = packing_of(given) + " as " + std::to_string(inner.r) + "x" + std::to_string(inner.s);
   move(all.pack, Place::w, w);
   move(all.steps, Place::w, w);
-  all.pack.insert(all.pack.begin(), copy_step("space to depth of weights",
-                                              pixels_of(given, rewrite, Operand::w), Place::w, w, device));
+  all.pack.insert(
+      all.pack.begin(),
+      copy_step(joins ? "weights to NHWC" : "space to depth of weights",
+                pixels_of(given, joins ? unchanged(given) : rewrite, Operand::w), Place::w, w, device));
   if (given.layout == Layout::nchw) {
     move(all.steps, Place::y, y);
     all.steps.insert(
         all.steps.begin(),
         copy_step("y's gradient to NHWC", gather_of(given, rewrite, Operand::y), Place::y, y, device));
   }
-  all.steps.push_back(
-      depth_to_space("depth to space of x's gradient", scatter_of(given, rewrite), x, Place::x, device));
+  if (joins) {
+    leave_out_ends(given, inner, x, all.steps);
+  } else {
+    all.steps.push_back(
+        depth_to_space("depth to space of x's gradient", scatter_of(given, rewrite), x, Place::x, device));
+  }
   return all;
 }
 

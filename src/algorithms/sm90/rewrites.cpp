@@ -59,9 +59,18 @@ bool spreads(const Problem& p) {
 }
 Problem unspread(const Problem& p) { return rewrites::thin(p).inner; }
 
+bool joins_columns(const Problem& p) {
+  constexpr std::int64_t kMostImages = 8;  // of each pixels are left out by a launch of its own
+  const bool row = p.h == 1 && p.r == 1 && p.stride_h == 1 && p.pad_top == 0 && p.pad_bottom == 0;
+  const std::int64_t pixels = (p.q() + p.s / p.stride_w - 1) * p.stride_w;
+  return p.layout == Layout::nchw && row && p.c > 8 && p.c * size_of(p.dtype) % 16 == 0 &&
+         p.n <= kMostImages && p.s % p.stride_w == 0 && p.pad_left + p.w <= pixels;
+}
+
 bool deepens_gradient(const Problem& p) {
-  if (p.direction != Direction::backward_data || !is_plain(p) || p.groups > 1 || p.c > 8) return false;
+  if (p.direction != Direction::backward_data || !is_plain(p) || p.groups > 1) return false;
   if (has_pitch(p) || p.training != Training::none || !rewrites::space_to_depth.applies(p)) return false;
+  if (p.c > 8) return joins_columns(p);
   const Problem inner = deepened_gradient(p).inner;
   constexpr std::int64_t kMost = std::int64_t{1} << 30;  // pixels that the step behind the kernel counts
   return inner.c <= 64 && p.n * (inner.h + 1) * (inner.w + 1) <= kMost;

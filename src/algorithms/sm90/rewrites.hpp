@@ -29,6 +29,9 @@ Problem unspread(const Problem& given);
 // x stride pixels as the channels of one, which are padded to whole chunks of 16 bytes; NHWC.
 bool deepens_gradient(const Problem& given);
 Rewrite deepened_gradient(const Problem& given);
+// Among them images of one row of NCHW, of many channels, which are turned in any case: the pixels of a block
+// are neighbours, and as pixels x's gradient and the filter lie as they would without blocks.
+bool joins_columns(const Problem& given);
 
 // How copies see a volume: its planes one below the other, and so the filter's.
 Problem planes_below(const Problem& problem);
