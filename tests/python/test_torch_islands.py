@@ -1,5 +1,5 @@
-"""Squeeze and excite, and group norm with its activation, as torch.compile computes them: excite's kernels on the CPU, where they are
-put into a graph, and on CUDA what they compute."""
+"""Squeeze and excite, group norm with its activation, and averages, as torch.compile computes them: excite's and average's kernels on the
+CPU, where they are put into a graph, and on CUDA what they compute."""
 import ctypes
 
 import pytest
@@ -150,8 +150,8 @@ def compiled(model, x):
 
 @pytest.mark.parametrize("make,wanted", [
     (Excited, ["excite"]), (lambda: Excited(F.hardsigmoid), ["excite"]), (Torchvisions, ["excite"]), (InTurn, ["excite"]),
-    (Reread, []), (OfAnother, []), (InPlace, []), (Computed, []),
-    (lambda: Excited(torch.tanh), []), (Normed, ["group_norm"] * 2)], ids=str)
+    (Reread, ["average"]), (OfAnother, ["average"]), (InPlace, ["average"]), (Computed, ["average"]),
+    (lambda: Excited(torch.tanh), ["average"]), (Normed, ["group_norm"] * 2)], ids=str)
 def test_where_they_are_put(make, wanted):
     torch.manual_seed(1)
     model = make().bfloat16()
@@ -170,6 +170,8 @@ def test_they_are_operators_like_any_other():
     given = tensors((2, 16, 5, 4), 4)
     torch.library.opcheck(ops.excite.default, (*given, "silu", "sigmoid"))
     x, weight = given[0], torch.rand(16).bfloat16()
+    for keepdim in (True, False):
+        torch.library.opcheck(ops.average.default, (x, keepdim))
     for layout in (torch.contiguous_format, torch.channels_last):
         torch.library.opcheck(ops.group_norm.default, (x.contiguous(memory_format=layout), 4, weight, None, 1e-5, "silu"))
     leaf = x.float().requires_grad_()
@@ -184,4 +186,5 @@ def test_what_is_faster_is_measured():
     given = tensors((2, 16, 5, 4), 4)
     assert _choice.is_faster("excite", (*given, "silu", "sigmoid")) in (True, False)
     assert _choice.is_faster("group_norm", (given[0], 4, torch.rand(16), None, 1e-5, "silu")) in (True, False)
-    assert len(_choice._known) == 2
+    assert _choice.is_faster("average", (given[0], True)) in (True, False)
+    assert len(_choice._known) == 3

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _c
 from .._geometry import FAMILIES
-from . import _excite, _group, _linear, _run
+from . import _average, _excite, _group, _linear, _run
 from ._activations import pool_of
 from ._observe import fork_rng
 from ._passes import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Passes
@@ -141,7 +141,7 @@ def is_faster_linear(x, w, has_bias, is_scaled, adds, activation):
 
 def is_faster(name, arguments):
     """An operator that PyTorch's compose, beside those."""
-    module = {"excite": _excite, "group_norm": _group}[name]
+    module = {"average": _average, "excite": _excite, "group_norm": _group}[name]
 
     def measure():
         real = [_like(a) if isinstance(a, torch.Tensor) else a for a in arguments]

@@ -21,22 +21,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) squeeze(
     const Vector* x, const Vector* down, const unsigned short* down_bias, float* hidden, float* partial, unsigned* counters, Int rows,
     Int channels, Int squeezed, Int chunks, Int chunk_rows, Int across) {
   __shared__ float shared[kThreads * kVector];
-  const int image = (int)(blockIdx.y / chunks), all = (int)channels, vectors = all / kVector, small = (int)squeezed;
-  const Place p(rows, chunk_rows, across, blockIdx.y % chunks);
-  float sum[kVector] = {};
-  each(x + image * rows * vectors + p.column / kVector, (p.begin + p.row) * vectors, p.count(), (Int)p.rows_a_step * vectors,
-       [&](Int, const Vector& a) {
-#pragma unroll
-         for (int i = 0; i < kVector; ++i) sum[i] += from_bits(a.v[i]);
-       });
-  for (int i = 0; i < kVector; ++i) shared[threadIdx.x * kVector + i] = sum[i];
-  __syncthreads();
-  const int width = (int)across * kVector, parts = kThreads / width, which = threadIdx.x % width, part = threadIdx.x / width;
-  float total = 0.0f;
-  if (part < parts)
-    for (int r = part; r < p.rows_a_step; r += parts) total += shared[r * width + which];
-  total = add_parts(total, width, parts, shared);
-  if (part == 0) partial[(Int)blockIdx.y * all + blockIdx.x * width + which] = total;
+  const unsigned parts = (unsigned)chunks;
+  const int image = (int)(blockIdx.y / parts), all = (int)channels, vectors = all / kVector, small = (int)squeezed;
+  const Place p(rows, chunk_rows, across, blockIdx.y % parts);
+  const int width = (int)across * kVector;
+  follow_previous(down, squeezed * channels * (Int)sizeof(*down_bias));
+  const float total = sum_of_rows(x + image * rows * vectors, p, vectors, width, shared);
+  if ((int)threadIdx.x < width) partial[(Int)blockIdx.y * all + blockIdx.x * width + threadIdx.x] = total;
   if (!is_last(&counters[image], (unsigned)(gridDim.x * chunks))) return;
   partial += image * chunks * all;
   for (int c = threadIdx.x; c < all; c += kThreads) {
@@ -66,8 +57,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) excite(
     Int squeezed, Int chunks, Int chunk_rows, Int across, Int is_hard) {
   __shared__ float inputs[kMostSqueezed];
   __shared__ float gates[kMostWidth];
-  const int image = (int)(blockIdx.y / chunks), vectors = (int)channels / kVector, small = (int)squeezed;
-  const Place p(rows, chunk_rows, across, blockIdx.y % chunks);
+  const unsigned parts = (unsigned)chunks;
+  const int image = (int)(blockIdx.y / parts), vectors = (int)channels / kVector, small = (int)squeezed;
+  const Place p(rows, chunk_rows, across, blockIdx.y % parts);
+  follow_previous(up, squeezed * channels * (Int)sizeof(*up));
   for (int s = threadIdx.x; s < small; s += kThreads) inputs[s] = hidden[image * small + s];
   __syncthreads();
   const int width = (int)across * kVector;

@@ -86,9 +86,9 @@ class Launches:
         stream, cut = torch._C._cuda_getCurrentRawStream(self.index), self.cut
         space, y = self.allocate(*self.space, *self.typed, **self.keywords), torch.empty_like(x)
         save = space.data_ptr()
-        _c.launch(self.functions[0], *cut.grid, THREADS, stream, x, 0 if weight is None else weight, 0 if bias is None else bias, save,
+        _c.launch(self.functions[0], *cut.grid, THREADS, stream, self.overlaps, x, 0 if weight is None else weight, 0 if bias is None else bias, save,
                   save + self.after_save, counters(self.index, stream), *cut.sizes, parameter_kind(weight), parameter_kind(bias), eps)
-        _c.launch(self.functions[1], *cut.second_grid, THREADS, stream, x, y, save, *cut.second_sizes)
+        _c.launch(self.functions[1], *cut.second_grid, THREADS, stream, self.overlaps, x, y, save, *cut.second_sizes)
         return y
 
 

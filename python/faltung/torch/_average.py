@@ -1,0 +1,59 @@
+"""The mean of every channel of an image where no gradient is needed, by a kernel on CUDA (_average.cu)."""
+import torch
+
+from .. import _c
+from . import _norm_kernels
+from ._norm_kernels import COUNTERS, LEAST_ROWS, THREADS, VECTOR, across, counters
+
+SCHEMA = "(Tensor input, bool keepdim) -> Tensor"
+MOST_BLOCKS = 65535
+
+
+def composed(x, keepdim):
+    return x.mean((2, 3), keepdim=keepdim)
+
+
+def fake(x, keepdim):
+    return x.new_empty((*x.shape[:2], 1, 1) if keepdim else x.shape[:2])
+
+
+def cut(shape, processors):
+    """Grid, and rows, channels, chunks, rows of a chunk, vectors beside each other: two blocks a processor at most, where that is one
+    an image's channels; None for what the kernel does not compute."""
+    images, channels, rows = shape[0], shape[1], shape[2] * shape[3]
+    beside = across(channels)
+    if beside is None or not 0 < images <= COUNTERS or rows == 0:
+        return None
+    columns = channels // VECTOR // beside
+    chunk = max(LEAST_ROWS, -(-rows // max(1, 2 * processors // (images * columns))))
+    chunks = -(-rows // chunk)
+    return ((columns, images * chunks), (rows, channels, chunks, chunk, beside)) if images * chunks <= MOST_BLOCKS else None
+
+
+def is_read(x, *parameters):
+    """Whether the kernels read such tensors as they are."""
+    return (x.is_cuda and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) and x.data_ptr() % 16 == 0 and not x.is_neg()
+            and all(p is None or (p.dtype is x.dtype and p.device == x.device and not p.is_neg() and p.data_ptr() % 16 == 0
+                                  and (p.dim() == 1 or p.is_contiguous() or p.is_contiguous(memory_format=torch.channels_last)))
+                    for p in parameters))
+
+
+def has_counters(x):
+    """Whether this stream has: they are not made while a CUDA graph is captured."""
+    index = x.device.index
+    return (index, torch._C._cuda_getCurrentRawStream(index)) in _norm_kernels._counters
+
+
+def compute(x, keepdim):
+    made, y = None, fake(x, keepdim)
+    if x.is_cuda and is_read(x):
+        made = _norm_kernels.kernels(x.device, x.dtype, "", "_average.cu")
+    how = None if made is None else cut(x.shape, made.processors)
+    if how is None or how[0][0] * len(x) > COUNTERS or torch.cuda.is_current_stream_capturing() and not has_counters(x):
+        return y.copy_(composed(x, keepdim))
+    grid, (rows, channels, chunks, *rest) = how
+    partial = torch.empty(grid[1] * channels, dtype=torch.float32, device=x.device) if chunks > 1 else 0
+    stream = torch._C._cuda_getCurrentRawStream(x.device.index)
+    _c.launch(made.average, *grid, THREADS, stream, made.overlaps, x, y, partial, counters(x.device.index, stream), rows, channels, chunks,
+              *rest)
+    return y
