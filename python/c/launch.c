@@ -28,8 +28,9 @@ static Launch* driver_launch(void) {
     void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (driver != NULL) *(void**)&found = dlsym(driver, "cuLaunchKernelEx");
     if (found == NULL)
-      PyErr_SetString(PyExc_RuntimeError,
-                      "faltung: there is no CUDA driver (libcuda.so.1, of CUDA 11.8 or later) to launch with");
+      PyErr_SetString(
+          PyExc_RuntimeError,
+          "faltung: there is no CUDA driver (libcuda.so.1, of CUDA 11.8 or later) to launch with");
   }
   return found;
 }
