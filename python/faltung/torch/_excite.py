@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from .. import _c
 from . import _average, _norm_kernels
 from ._activations import activation_of
-from ._average import has_counters, is_read
-from ._norm_kernels import THREADS, VECTOR, counters
+from ._average import is_read
+from ._norm_kernels import THREADS, VECTOR
 
 # input * gate(up activation(down mean(input) + down_bias) + up_bias), the mean of an image's pixels.
 SCHEMA = "(Tensor input, Tensor down, Tensor? down_bias, Tensor up, Tensor? up_bias, str activation, str gate) -> Tensor"
@@ -30,16 +30,15 @@ def cut(shape, processors):
 
 def compute(x, down, down_bias, up, up_bias, activation, gate):
     squeezed, made, y = down.shape[0], None, torch.empty_like(x)
-    if x.is_cuda and squeezed <= MOST_SQUEEZED and is_read(x, down, down_bias, up, up_bias):
+    if x.is_cuda and 0 < squeezed <= MOST_SQUEEZED and is_read(x, down, down_bias, up, up_bias):
         made = _norm_kernels.kernels(x.device, x.dtype, activation, "_excite.cu")
     how = None if made is None else cut(x.shape, made.processors)
-    if how is None or torch.cuda.is_current_stream_capturing() and not has_counters(x):
+    if how is None:
         return y.copy_(composed(x, down, down_bias, up, up_bias, activation, gate))
     grid, (rows, channels, *chunks) = how
-    hidden, partial = (torch.empty(n, dtype=torch.float32, device=x.device) for n in (x.shape[0] * squeezed, grid[1] * channels))
+    partial = torch.empty(grid[0] * grid[1] * squeezed, dtype=torch.float32, device=x.device)
     stream = torch._C._cuda_getCurrentRawStream(x.device.index)
-    _c.launch(made.squeeze, *grid, THREADS, stream, made.overlaps, x, down, 0 if down_bias is None else down_bias, hidden, partial,
-              counters(x.device.index, stream), rows, channels, squeezed, *chunks)
-    _c.launch(made.excite, *grid, THREADS, stream, made.overlaps, x, hidden, up, 0 if up_bias is None else up_bias, y, rows, channels,
-              squeezed, *chunks, int(gate == "hardsigmoid"))
+    _c.launch(made.squeeze, *grid, THREADS, stream, made.overlaps, x, down, partial, rows, channels, squeezed, *chunks)
+    _c.launch(made.excite, *grid, THREADS, stream, made.overlaps, x, partial, 0 if down_bias is None else down_bias, up,
+              0 if up_bias is None else up_bias, y, rows, channels, squeezed, *chunks, int(gate == "hardsigmoid"))
     return y
