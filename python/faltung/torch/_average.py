@@ -49,11 +49,12 @@ def compute(x, keepdim):
     if x.is_cuda and is_read(x):
         made = _norm_kernels.kernels(x.device, x.dtype, "", "_average.cu")
     how = None if made is None else cut(x.shape, made.processors)
-    if how is None or how[0][0] * len(x) > COUNTERS or torch.cuda.is_current_stream_capturing() and not has_counters(x):
+    if how is None or how[0][0] * len(x) > COUNTERS or how[1][2] > 1 and torch.cuda.is_current_stream_capturing() and not has_counters(x):
         return y.copy_(composed(x, keepdim))
     grid, (rows, channels, chunks, *rest) = how
-    partial = torch.empty(grid[1] * channels, dtype=torch.float32, device=x.device) if chunks > 1 else 0
-    stream = torch._C._cuda_getCurrentRawStream(x.device.index)
-    _c.launch(made.average, *grid, THREADS, stream, made.overlaps, x, y, partial, counters(x.device.index, stream), rows, channels, chunks,
-              *rest)
+    stream, partial, counted = torch._C._cuda_getCurrentRawStream(x.device.index), 0, 0
+    if chunks > 1:
+        partial = torch.empty(grid[1] * channels, dtype=torch.float32, device=x.device)
+        counted = counters(x.device.index, stream)
+    _c.launch(made.average, *grid, THREADS, stream, made.overlaps, x, y, partial, counted, rows, channels, chunks, *rest)
     return y
