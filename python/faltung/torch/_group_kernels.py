@@ -77,7 +77,7 @@ class Launches:
 
     def __init__(self, made, device, dtype, word, shape, is_last, cut, groups):
         self.index, self.dtype, self.word, self.shape, self.is_last, self.groups = device.index, dtype, word, shape, is_last, groups
-        self.cut, channels = cut, shape[0] * shape[1]
+        self.cut, self.overlaps, channels = cut, made.overlaps, shape[0] * shape[1]
         self.functions = (made.row_statistics, made.row_normalize) if is_last else (made.plane_statistics, made.plane_normalize)
         self.allocate, self.typed, self.keywords = _run.allocator(device, torch.float32)
         self.space, self.after_save = ((2 * channels + 2 * cut.partials,), (1,)), 8 * channels

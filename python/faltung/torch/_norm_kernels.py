@@ -96,6 +96,12 @@ def across(channels):
     return most if most > 3 or most == vectors else None
 
 
+def chunks_of(rows, others, processors):
+    """How many chunks, and the rows of one: two blocks a processor, of which there are so many others for each."""
+    chunk = max(LEAST_ROWS, -(-rows // max(1, 2 * processors // others)))
+    return -(-rows // chunk), chunk
+
+
 def grid_of(rows, channels, processors):
     """(groups of channels, chunks of rows), (rows, channels, rows of a chunk, vectors beside each other): two blocks a processor."""
     beside = across(channels)
