@@ -4,7 +4,8 @@
 # lists in workloads/ and for common filters with common epilogues, into build/known_devices/. The second tries them on
 # each device and measures its ceilings: compiled code serves every GPU of its architecture (H100 and H200) under any
 # driver, verdicts hold for one device and driver. What the first phase left out, the second compiles. Code holds for
-# the device code it was made of, so this belongs before a release.
+# the device code it was made of, so this belongs before a release. With FIND=500ms the second phase measures the lists'
+# forward convolutions first, each so long: on that device `plan` takes what was fastest, elsewhere what the cost model says.
 #
 # Run it in the repository's root, with the command built in build/ or named by FALTUNG. Of the problems, in the order of
 # their value to callers, the first FIRST are taken: as many as keep the pack near 5 MB. JOBS of them are worked
@@ -88,6 +89,20 @@ problems() {
     for direction in bwd_d bwd_w; do problems_of $math $direction "$lists"; done
   done
 }
+# measure DEVICE: what find takes of the lists; what it compiles on the way is not kept.
+measure() {
+  local math scratch
+  { echo name,problem; for math in f16 tf32 f32; do problems_of $math fwd "workloads/*.csv"; done; } >"$here/measured.csv"
+  scratch=$(mktemp -d)
+  (
+    export FALTUNG_STORE=$scratch
+    "$FALTUNG" prepare --device "$1" --suite "$here/measured.csv" --kernels 8 "${jobs[@]}" || (($? == 1))
+    "$FALTUNG" find --device "$1" --suite "$here/measured.csv" --budget "$FIND" >/dev/null
+    "$FALTUNG" store export "$here/measured.json" trials
+  )
+  rm -rf "$scratch"
+  "$FALTUNG" store import "$here/measured.json"
+}
 # prepare DEVICE: what no kernel supports is no reason to stop; trials check.
 prepare() {
   "$FALTUNG" prepare --device "$1" --suite "$here/problems.csv" --within "$within" "${jobs[@]}" "${@:2}" || (($? == 1))
@@ -112,8 +127,11 @@ if [ -z "${ANEW:-}" ] && [ -e "$pack" ]; then
   "$FALTUNG" store clear kernel >/dev/null
 fi
 if [ -e "$code" ]; then FALTUNG_KNOWN_DEVICES=$code; fi
-for device in "$@"; do prepare "$device"; done
+for device in "$@"; do
+  if [ -n "${FIND:-}" ]; then measure "$device"; fi
+  prepare "$device"
+done
 if [ -e "$code" ]; then "$FALTUNG" store import "$code"; fi
-for kind in trials lock; do "$FALTUNG" store clear $kind >/dev/null; done
+"$FALTUNG" store clear lock >/dev/null
 "$FALTUNG" store export "$pack"
 ls -l "$pack"

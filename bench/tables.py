@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The tables of docs/performance/ for one device: what a caller gets by default, beside the vendor's library.
 
-    bench/tables.py [--device cpu] [--build build] [--budget 500ms | --plan] [--quick] [--compile | --measure | --write FILE] [SECTION...]
+    bench/tables.py [--device cpu] [--build build] [--budget 500ms | --plan] [--quick] [--compile | --measure | --write FILE] [SECTION[:LIST,...]...]
 
-Each section is a list of problems, timed by one `faltung bench` with the peer in turn: `plan`, the engine's choice without
+Each section is some lists of problems (of them those that are named), timed by one `faltung bench` with the peer in turn: `plan`, the engine's choice without
 measuring, from a store without timings; and `find`, after the candidates were measured for --budget a problem.
 On a GPU the kernels that find will time first (--kernels) are compiled and tried before, on all processors, so that its budget
 goes into timing. --compile does no more than compile them, for --architecture, on a machine that need not have the GPU: into
@@ -33,13 +33,20 @@ class Section:
     def __init__(self, name, title, lists, options, peer, also=None):
         self.name, self.title, self.options, self.peer = name, title, options.split(), peer
         self.suites = [f"workloads/{one}.csv" for one in lists.split()]
+        self.asked = self.suites  # of which these are measured
         self.also = also  # another of the peer's ways, timed beside `plan` alone
+
+    def only(self, lists):
+        """Measures these of its lists alone."""
+        if unknown := set(lists) - {pathlib.Path(suite).stem for suite in self.suites}:
+            raise ValueError(f"{self.name} has no list {', '.join(sorted(unknown))}")
+        self.asked = [suite for suite in self.suites if pathlib.Path(suite).stem in lists]
 
     def in_order(self, lists):
         return [pathlib.Path(suite).stem for suite in self.suites if pathlib.Path(suite).stem in lists]
 
     def bench(self, build, device, more):
-        suites = [x for suite in self.suites for x in ("--suite", suite)]
+        suites = [x for suite in self.asked for x in ("--suite", suite)]
         return [f"{build}/tools/faltung", "bench", "--device", device, *suites, *self.options, *more]
 
 
@@ -159,7 +166,7 @@ class Measurer:
                 self.store("import", str(self.kernels), store=f"{store}/store")
             more = []
             if self.options.quick:
-                section.suites = [rows_of(suite, slice(0, 2), store) for suite in section.suites]
+                section.asked = [rows_of(suite, slice(0, 2), store) for suite in section.asked]
                 more = ["--min-time", "5ms", "--repeat", "3"]
             beside = ["--vs", section.peer] if self.peers[section.peer] else []
             budget = ["--budget", "100ms" if self.options.quick else self.options.budget, "--beside-plan"]
@@ -341,7 +348,7 @@ def peer_cells(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", metavar="SECTION")
+    parser.add_argument("sections", nargs="*", metavar="SECTION[:LIST,...]")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--build", default="build")
     parser.add_argument("--budget", default="500ms", help="of find, a problem; 130 ms were too few for a GPU to measure a second kernel")
@@ -359,9 +366,16 @@ def main():
     if options.list:
         print("\n".join(f"{s.name}: {s.title}" for s in every))
         return 0
-    chosen = [s for s in every if not options.sections or s.name in options.sections]
-    if unknown := set(options.sections) - {s.name for s in every}:
+    asked = {name: lists for name, _, lists in (one.partition(":") for one in options.sections)}
+    if unknown := set(asked) - {s.name for s in every}:
         parser.error(f"no section {', '.join(sorted(unknown))}; --list names them")
+    chosen = [s for s in every if not asked or s.name in asked]
+    try:
+        for section in chosen:
+            if lists := asked.get(section.name):
+                section.only(lists.split(","))
+    except ValueError as error:
+        parser.error(str(error))
     folder = pathlib.Path(options.build) / "tables" / options.device.replace(":", "_")
     folder.mkdir(parents=True, exist_ok=True)
     measurer = Measurer(options, folder)

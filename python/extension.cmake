@@ -44,6 +44,7 @@ file(GLOB_RECURSE modules CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_LIST_DIR} $
 foreach(module ${modules})
   configure_file(${CMAKE_CURRENT_LIST_DIR}/${module} ${PROJECT_BINARY_DIR}/python/${module} COPYONLY)
 endforeach()
+# In the build folder alone: in wheels it is python/hopper/'s.
 configure_file(share/known_devices.pack python/faltung/share/faltung/known_devices.pack COPYONLY)
 configure_file(bench/peers/torch_peer.py python/faltung/peers/torch_peer.py COPYONLY)
 add_custom_target(faltung_python ALL DEPENDS faltung_python_library faltung_python_command faltung_python_extension)
@@ -51,5 +52,4 @@ add_custom_target(faltung_python ALL DEPENDS faltung_python_library faltung_pyth
 install(TARGETS faltung_python_extension LIBRARY DESTINATION faltung COMPONENT python)
 install(TARGETS faltung_python_library LIBRARY DESTINATION faltung/lib COMPONENT python NAMELINK_SKIP)
 install(TARGETS faltung_python_command RUNTIME DESTINATION faltung/bin COMPONENT python)
-install(FILES share/known_devices.pack DESTINATION faltung/share/faltung COMPONENT python)
 install(FILES bench/peers/torch_peer.py DESTINATION faltung/peers COMPONENT python)

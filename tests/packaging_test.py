@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The recipes name the version, the options and the dependencies that CMakeLists.txt has; a tarball configures by these options.
 
-packaging_test.py: packaging/vcpkg, packaging/conda, CHANGELOG.md, and what docs/ says of the version.
+packaging_test.py: packaging/vcpkg, packaging/conda, python/, CHANGELOG.md, and what docs/ says of the version.
 """
 import json
 import pathlib
@@ -43,6 +43,8 @@ def recipes(version):
     for page in ("docs/packages.md", "docs/tutorial.md", "README.md"):
         asked = set(re.findall(r"find_package\(faltung ([\d.]+)", read(page)))
         check(errors, asked == {minor}, f"{page} asks for {asked}, and it is {minor}")
+    for recipe, other in (("python/pyproject.toml", "faltung-hopper"), ("python/hopper/pyproject.toml", "faltung")):
+        check(errors, f'["{other}=={version}"]' in read(recipe), f"{recipe} does not ask for {other}=={version}")
     known = found_by_cmake()
     check(errors, known == set(NAMES), f"CMake finds {sorted(known)}, the recipes know of {sorted(NAMES)}")
     dependencies = [d if isinstance(d, str) else d["name"] for d in port["dependencies"]] + port["features"]["tools"]["dependencies"]

@@ -99,8 +99,9 @@ PyObject* fit_channels(PyObject* module, PyObject* arguments);
 /* ------------------------------------------------------------------------------------------------ launch.c
  */
 
-/* launch(function, blocks_x, blocks_y, threads, stream, *parameters): of a CUDA function that is loaded. It
- * takes ints as long long, floats as double, and of PyTorch's tensors their addresses. */
+/* launch(function, blocks_x, blocks_y, threads, stream, overlaps, *parameters): of a CUDA function that is
+ * loaded. It takes ints as long long, floats as double, and of PyTorch's tensors their addresses. overlaps:
+ * whether it may begin before the one in front of it has ended, for which it waits itself. */
 PyObject* launch(PyObject* module, PyObject* const* given, Py_ssize_t count);
 
 #endif

@@ -1,19 +1,36 @@
-/* Launches of CUDA functions that PyTorch has loaded, of which every parameter has 8 bytes. */
+/* Launches of CUDA functions that are loaded already, of which every parameter has 8 bytes. */
 #include <dlfcn.h>
 
 #include "c/common.h"
 
-enum { MOST_PARAMETERS = 24, FIXED = 5 };
-typedef int Launch(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
-                   void**);
+enum { MOST_PARAMETERS = 24, FIXED = 6, PROGRAMMATIC_SERIALIZATION = 6 };
+
+/* CUlaunchAttribute and CUlaunchConfig */
+typedef struct {
+  int id;
+  char pad[4];
+  union {
+    char bytes[64];
+    int flag;
+  } value;
+} Attribute;
+typedef struct {
+  unsigned grid[3], block[3], shared_bytes;
+  void* stream;
+  Attribute* attributes;
+  unsigned attribute_count;
+} Config;
+typedef int Launch(const Config*, void*, void**, void**);
 
 static Launch* driver_launch(void) {
   static Launch* found = NULL;
   if (found == NULL) {
     void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-    if (driver != NULL) *(void**)&found = dlsym(driver, "cuLaunchKernel");
+    if (driver != NULL) *(void**)&found = dlsym(driver, "cuLaunchKernelEx");
     if (found == NULL)
-      PyErr_SetString(PyExc_RuntimeError, "faltung: there is no CUDA driver (libcuda.so.1) to launch with");
+      PyErr_SetString(
+          PyExc_RuntimeError,
+          "faltung: there is no CUDA driver (libcuda.so.1, of CUDA 11.8 or later) to launch with");
   }
   return found;
 }
@@ -57,8 +74,14 @@ PyObject* launch(PyObject* module, PyObject* const* given, Py_ssize_t count) {
     addresses[i] = &values[i];
     if (read_parameter(given[FIXED + i], &values[i]) < 0) return NULL;
   }
-  const int status = run((void*)(uintptr_t)fixed[0], (unsigned)fixed[1], (unsigned)fixed[2], 1,
-                         (unsigned)fixed[3], 1, 1, 0, (void*)(uintptr_t)fixed[4], addresses, NULL);
+  Attribute overlaps = {.id = PROGRAMMATIC_SERIALIZATION, .value.flag = 1};
+  const Config config = {{(unsigned)fixed[1], (unsigned)fixed[2], 1},
+                         {(unsigned)fixed[3], 1, 1},
+                         0,
+                         (void*)(uintptr_t)fixed[4],
+                         &overlaps,
+                         fixed[5] != 0};
+  const int status = run(&config, (void*)(uintptr_t)fixed[0], addresses, NULL);
   if (status != 0)
     return PyErr_Format(PyExc_RuntimeError, "faltung: CUDA's driver refused a launch with its error %d",
                         status);

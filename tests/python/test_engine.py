@@ -1,4 +1,6 @@
 """Plans, choices, the command, and how calls behave: threads, signals, forks, time."""
+import ctypes
+import importlib.metadata
 import os
 import pickle
 import signal
@@ -19,6 +21,38 @@ ENVIRONMENT = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)
 
 def python(code, **options):
     return subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=120, **options)
+
+
+def installed(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def nvrtc():
+    """That which what is known of devices was compiled by, or None."""
+    from faltung._engine import _find_nvrtc
+    _find_nvrtc()
+    path, major, minor = os.environ.get("FALTUNG_NVRTC"), ctypes.c_int(), ctypes.c_int()
+    if path is None or ctypes.CDLL(path).nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
+        return None
+    return path if (major.value, minor.value) == (13, 0) else None
+
+
+def test_what_is_known_of_devices_comes_as_an_extra(tmp_path):
+    """The package has it where faltung-hopper is installed, and does without; the build folder has it."""
+    is_there = installed("faltung-hopper") == faltung.__version__ if installed("faltung") else True
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "FALTUNG_KNOWN_DEVICES"}
+    look = f"import faltung, pathlib; faltung.plan('{PROBLEM}'); print('/known_devices.pack' in pathlib.Path('/proc/self/maps').read_text())"
+    told = subprocess.run([sys.executable, "-W", "error", "-c", look], env=environment, capture_output=True, text=True)
+    assert (told.stdout, told.stderr) == (f"{is_there}\n", "")
+    if nvrtc() is None:
+        pytest.skip("there is no NVRTC 13.0, by which it was compiled")
+    words = ["prepare", "fwd:n32c64h56w56k64r3s3:pad1:f16:nhwc:biasf32:relu", "--device", "nvrtc:sm_90a"]
+    told = subprocess.run([faltung.command(), *words], capture_output=True, text=True,
+                          env=environment | {"FALTUNG_NVRTC": nvrtc(), "FALTUNG_STORE": str(tmp_path / "store")}).stdout
+    assert f"1 kernels ready, {int(not is_there)} compiled now" in told
 
 
 def test_devices():

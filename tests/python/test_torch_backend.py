@@ -109,7 +109,53 @@ def test_what_is_faster_is_measured(monkeypatch):
     assert (len(ahead), later) == (1, [])
 
 
-@pytest.mark.parametrize("ours,answer,searches", [(0.7, True, [False]), (0.9, True, [False, True]), (1.1, False, [False, True])])
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("of_input", [False, True])
+@pytest.mark.parametrize("measures", [False, True])
+def test_all_passes_plans_are_made_ahead(measures, of_input, autocast, monkeypatch):
+    """The gradients' while the forward pass is compiled, unless inductor measures meanwhile; and nothing is timed until they are made."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._inductor import compile_fx
+    from faltung.torch import _choice, _run
+    model, made, compiled_after, are_begun = block()[0].train(), [], [], threading.Event()
+    plans_made(monkeypatch)
+    plan_ahead, remembered = _run.plan_ahead, _choice._remembered
+
+    def noted(device, wanted):
+        if len(made) == 2:
+            assert are_begun.wait(60)
+        before = len(_run._plans)
+        plan_ahead(device, wanted)
+        made.append(len(_run._plans) - before)
+
+    def inner(graph, inputs, **keywords):
+        compiled_after.append(len(made))
+        are_begun.set()
+        return make_boxed_func(graph.forward)
+
+    def remember(*arguments):
+        assert len(made) in (2, 4)
+        return remembered(*arguments)
+
+    def compiled(graph, inputs, inner_compile, config_patches=None):
+        return aot_autograd(fw_compiler=inner_compile, bw_compiler=inner_compile)(graph, inputs)
+    monkeypatch.setattr(_run, "plan_ahead", noted)
+    monkeypatch.setattr(_choice, "_remembered", remember)
+    monkeypatch.setattr(compile_fx, "compile_fx_inner", inner)
+    monkeypatch.setattr(compile_fx, "compile_fx", compiled)
+    if measures:
+        are_begun.set()
+    torch._dynamo.reset()
+    x = torch.randn(2, 3, 14, 9, requires_grad=of_input)
+    with torch._inductor.config.patch(max_autotune=measures):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            y = torch.compile(model, fullgraph=True, backend=ft.compile_graph)(x)
+        y.float().sum().backward()
+    assert made == [3, 0, 5 + of_input, 0] and compiled_after == [3 if measures else 2, 4]
+
+
+@pytest.mark.parametrize("ours,answer,searches", [(0.7, True, [False]), (0.9, True, [False, True]), (1.0, True, [False, True]), (1.1, False, [False])])
 def test_cudnn_searches_where_that_may_matter(ours, answer, searches, monkeypatch):
     """And elsewhere leaves nothing behind that PyTorch would compute by later."""
     from faltung.torch import _choice

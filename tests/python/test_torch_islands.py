@@ -1,5 +1,5 @@
-"""Squeeze and excite, and group norm with its activation, as torch.compile computes them: excite's kernels on the CPU, where they are
-put into a graph, and on CUDA what they compute."""
+"""Squeeze and excite, group norm with its activation, and averages, as torch.compile computes them: excite's and average's kernels on the
+CPU, where they are put into a graph, and on CUDA what they compute."""
 import ctypes
 
 import pytest
@@ -14,9 +14,9 @@ from faltung.torch import _backend, _excite, _islands  # noqa: E402
 ops = torch.ops.faltung
 HOST = """
 extern "C" void both(Int gx, Int gy, const Vector* x, const Vector* down, const unsigned short* down_bias, const unsigned short* up,
-                     const unsigned short* up_bias, Vector* y, float* hidden, float* partial, unsigned* counters, const Int* s) {
-  launch(gx, gy, kThreads, [=] { squeeze(x, down, down_bias, hidden, partial, counters, s[0], s[1], s[2], s[3], s[4], s[5]); });
-  launch(gx, gy, kThreads, [=] { excite(x, hidden, up, up_bias, y, s[0], s[1], s[2], s[3], s[4], s[5], s[6]); });
+                     const unsigned short* up_bias, Vector* y, float* partial, const Int* s) {
+  launch(gx, gy, kThreads, [=] { squeeze(x, down, partial, s[0], s[1], s[2], s[3], s[4], s[5]); });
+  launch(gx, gy, kThreads, [=] { excite(x, partial, down_bias, up, up_bias, y, s[0], s[1], s[2], s[3], s[4], s[5], s[6]); });
 }
 """
 
@@ -40,7 +40,7 @@ def exact(given, word, gate):
 
 # Blocks of all channels and of some, one chunk of rows and several, fewer rows than threads beside each other.
 SHAPES = [((2, 32, 13, 11), 8), ((3, 144, 9, 9), 6), ((1, 16, 40, 33), 4), ((2, 528, 5, 7), 22), ((1, 2112, 3, 3), 88), ((5, 24, 1, 1), 1),
-          ((1, 96, 17, 17), 40)]
+          ((1, 96, 17, 17), 40), ((1, 64, 70, 70), 300)]
 
 
 def test_arithmetic_is_pytorchs(on_cpu):
@@ -50,13 +50,12 @@ def test_arithmetic_is_pytorchs(on_cpu):
         given = tensors(shape, squeezed, i % 3 > 0)
         (grid, sizes) = _excite.cut(shape, 1 + 5 * (i % 2))
         rows, channels, chunks, chunk, beside = sizes
-        y, (hidden, partial) = torch.empty_like(given[0]), (torch.full((n,), float("nan")) for n in (shape[0] * squeezed, grid[1] * channels))
-        counters = torch.zeros(shape[0], dtype=torch.int32)
+        y, partial = torch.empty_like(given[0]), torch.full((grid[0] * grid[1] * squeezed,), float("nan"))
         all_sizes = torch.tensor([rows, channels, squeezed, chunks, chunk, beside, int(gate == "hardsigmoid")])
         on_cpu(word).both(*map(ctypes.c_longlong, grid), *(ctypes.c_void_p(0 if t is None else t.data_ptr()) for t in (
-            *given, y, hidden, partial, counters, all_sizes)))
+            *given, y, partial, all_sizes)))
         right = exact(given, word, gate)
-        assert not counters.any() and not partial.isnan().any() and not hidden.isnan().any()
+        assert not partial.isnan().any()
         assert ((y.double() - right).abs() <= right.abs() * 2 ** -8 + 2e-5).all(), (shape, (y.double() - right).abs().max())
 
 
@@ -150,8 +149,8 @@ def compiled(model, x):
 
 @pytest.mark.parametrize("make,wanted", [
     (Excited, ["excite"]), (lambda: Excited(F.hardsigmoid), ["excite"]), (Torchvisions, ["excite"]), (InTurn, ["excite"]),
-    (Reread, []), (OfAnother, []), (InPlace, []), (Computed, []),
-    (lambda: Excited(torch.tanh), []), (Normed, ["group_norm"] * 2)], ids=str)
+    (Reread, ["average"]), (OfAnother, ["average"]), (InPlace, ["average"]), (Computed, ["average"]),
+    (lambda: Excited(torch.tanh), ["average"]), (Normed, ["group_norm"] * 2)], ids=str)
 def test_where_they_are_put(make, wanted):
     torch.manual_seed(1)
     model = make().bfloat16()
@@ -170,6 +169,8 @@ def test_they_are_operators_like_any_other():
     given = tensors((2, 16, 5, 4), 4)
     torch.library.opcheck(ops.excite.default, (*given, "silu", "sigmoid"))
     x, weight = given[0], torch.rand(16).bfloat16()
+    for keepdim in (True, False):
+        torch.library.opcheck(ops.average.default, (x, keepdim))
     for layout in (torch.contiguous_format, torch.channels_last):
         torch.library.opcheck(ops.group_norm.default, (x.contiguous(memory_format=layout), 4, weight, None, 1e-5, "silu"))
     leaf = x.float().requires_grad_()
@@ -184,4 +185,5 @@ def test_what_is_faster_is_measured():
     given = tensors((2, 16, 5, 4), 4)
     assert _choice.is_faster("excite", (*given, "silu", "sigmoid")) in (True, False)
     assert _choice.is_faster("group_norm", (given[0], 4, torch.rand(16), None, 1e-5, "silu")) in (True, False)
-    assert len(_choice._known) == 2
+    assert _choice.is_faster("average", (given[0], True)) in (True, False)
+    assert len(_choice._known) == 3

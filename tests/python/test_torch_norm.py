@@ -184,22 +184,27 @@ def test_a_norm_that_became_another_is_pytorchs(monkeypatch, change):
 
 DRIVER = """
 #include <stdio.h>
-int cuLaunchKernel(void* f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h, void* s, void** p, void** x) {
-  return printf("%p %u %u %u %u %u %u %u %p %lld %f %p", f, a, b, c, d, e, g, h, s, *(long long*)p[0], *(double*)p[1], *(void**)p[2]) < 0 || x;
+struct Attribute { int id; char pad[4]; union { char bytes[64]; int flag; } value; };
+struct Config { unsigned grid[3], block[3], shared; void* stream; struct Attribute* attributes; unsigned count; };
+int cuLaunchKernelEx(const struct Config* c, void* f, void** p, void** x) {
+  printf("%p %u %u %u %u %u %u %u %p ", f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, c->stream);
+  for (unsigned i = 0; i < c->count; ++i) printf("%d=%d ", c->attributes[i].id, c->attributes[i].value.flag);
+  return printf("%lld %f %p ", *(long long*)p[0], *(double*)p[1], *(void**)p[2]) < 0 || x;
 }
 """
 LAUNCH = """
 import torch
 from faltung import _c
 x = torch.zeros(8)[2:]
-for wrong in ((1, 2, 3), (1, 1, 1, 1, 1, "x"), (-1, 1, 1, 1, 1), (1,) * 40):
+for wrong in ((1, 2, 3), (1, 1, 1, 1, 1, 0, "x"), (-1, 1, 1, 1, 1, 0), (1,) * 40):
     try:
         _c.launch(*wrong)
     except (TypeError, OverflowError):
         continue
     raise AssertionError(wrong)
-_c.launch(4096, 3, 5, 512, 77, -9, 0.125, x)
-print("", hex(x.data_ptr()))
+_c.launch(4096, 3, 5, 512, 77, 0, -9, 0.125, x)
+_c.launch(4096, 3, 5, 512, 77, 1, -9, 0.125, x)
+print(hex(x.data_ptr()))
 """
 
 
@@ -210,7 +215,8 @@ def test_a_launch_gives_the_driver_what_it_was_given(tmp_path):
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", tmp_path / "driver.c"], check=True)
     told = subprocess.run([sys.executable, "-c", LAUNCH], check=True, capture_output=True, text=True,
                           env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONUNBUFFERED": "1"}).stdout.split()
-    assert told[:-2] == "0x1000 3 5 1 512 1 1 0 0x4d -9 0.125000".split() and told[-2] == told[-1]
+    launch, address = "0x1000 3 5 1 512 1 1 0 0x4d".split(), told[-1]
+    assert told[:-1] == [*launch, "-9", "0.125000", address, *launch, "6=1", "-9", "0.125000", address]
 
 
 class InDouble(StandIn):

@@ -21,6 +21,7 @@ _TRANSPOSED = (("stride", 1), ("padding", 0), ("output_padding", 0), ("groups", 
 # Of the operators' arguments, from the second on.
 _CONSTANTS_END = {getattr(torch.ops.faltung, family.name + "_layer").default: 7 for family in FAMILIES}
 _CONSTANTS_END[torch.ops.faltung.linear_layer.default] = 4
+_MEASURES = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "benchmark_fusion")  # settings by which inductor does as it compiles
 MOST_PLACES = 4  # in memory, of a graph's inputs, at each of which they are read by a recorded graph of its own
 
 
@@ -28,14 +29,25 @@ def compile_graph(graph, example_inputs, *, mode=None, options=None):
     """The backend: puts faltung's operators into a torch.fx graph and has it compiled by inductor, whose mode and options these are.
     On CUDA, where no gradient is needed, it runs as a CUDA graph unless the options say otherwise (triton.cudagraphs), for as long
     as the weights stay what they were."""
-    from torch._inductor import list_mode_options
+    from torch._inductor import config, list_mode_options
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
     with_gradients = torch.is_grad_enabled()
+    ahead = _choice.Ahead(_with_examples(graph) if with_gradients else ())
     replace(graph, with_gradients, is_measured=True)
     moving, is_in_place = None if with_gradients else _moving(graph, example_inputs), []
 
     def inner_compile(inner, inputs, **keywords):
+        ahead.wait()
         _choice.choose_passes(inner)
+        ahead.begin_gradients()
+        try:
+            if any(getattr(config, name) for name in _MEASURES):
+                ahead.wait()
+            return compile_chosen(inner, inputs, **keywords)
+        finally:
+            ahead.wait()
+
+    def compile_chosen(inner, inputs, **keywords):
         if moving and _reads_alone(inner) and not _returns_inputs() and keywords.get("cudagraphs") and "static_input_idxs" in keywords:
             keywords["static_input_idxs"] = list(range(len(inputs)))  # which are copied otherwise, in every call
             is_in_place.append(True)
@@ -122,7 +134,7 @@ def replace(graph, with_gradients, is_measured=False):
     """Puts torch.ops.faltung in place of a graph's convolutions; without gradients, with what follows them, and if is_measured where
     that is faster; then of linear layers, too, that something follows. Returns how many were replaced, and how many of them fused."""
     replaced = fused = 0 if with_gradients else _islands.replace(graph, _value, _is_given, is_measured)
-    convolutions = {node: geometry for node in graph.graph.nodes if (geometry := _geometry(node)) is not None}
+    convolutions = _convolutions(graph)
     if is_measured and not with_gradients:
         _choice.plan_ahead_fused(_question(_followed(node), geometry) for node, geometry in convolutions.items())
     for node, geometry in convolutions.items():
@@ -158,6 +170,16 @@ def replace(graph, with_gradients, is_measured=False):
         replaced, fused = replaced + linear, fused + linear
     graph.recompile()
     return replaced, fused
+
+
+def _convolutions(graph):
+    """{node: its geometry}"""
+    return {node: geometry for node in graph.graph.nodes if (geometry := _geometry(node)) is not None}
+
+
+def _with_examples(graph):
+    """What _choice.Ahead takes."""
+    return [(_CONVOLUTIONS[node.target], geometry, *map(_value, (*_tensors(node)[:2], node))) for node, geometry in _convolutions(graph).items()]
 
 
 def _followed(node):

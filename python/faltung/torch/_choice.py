@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _c
 from .._geometry import FAMILIES
-from . import _excite, _group, _linear, _run
+from . import _average, _excite, _group, _linear, _run
 from ._activations import pool_of
 from ._observe import fork_rng
 from ._passes import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Passes
@@ -66,8 +66,8 @@ def _is_less(measure, like):
     """Of the two times that measure returns, whether the first is. like: a tensor on the device."""
     if like.is_cuda and torch.backends.cudnn.benchmark:
         ms, torch_ms = _without_search(measure, like.device)
-        if ms <= SURE * torch_ms:
-            return True
+        if ms <= SURE * torch_ms or ms > torch_ms:  # which a search only lessens
+            return ms <= torch_ms
     ms, torch_ms = measure()
     return ms <= torch_ms
 
@@ -76,12 +76,46 @@ def _described(*tensors):
     return tuple(None if t is None else (tuple(t.shape), t.stride(), t.dtype, t.device) for t in tensors)
 
 
-def _plan_ahead(wanted):
-    """wanted: (a tensor of the dtype on the device, the function that says what plan_for takes, its arguments but that tensor)."""
+def _asked(wanted):
+    """What plan_for takes, of (a tensor of the dtype on the device, the function that says it, its arguments but that tensor)."""
     with _disable_current_modes():
-        wanted = [function(*arguments, torch.empty(0, dtype=like.dtype, device=like.device)) for like, function, arguments in wanted]
+        return [function(*arguments, torch.empty(0, dtype=like.dtype, device=like.device)) for like, function, arguments in wanted]
+
+
+def _plan_ahead(wanted):
+    """wanted: as _asked takes it."""
+    wanted = _asked(wanted)
     if wanted:
         _run.plan_ahead(wanted[0][5].device, wanted)
+
+
+class Ahead:
+    """The plans of all passes of a graph's convolutions, made by a thread of their own while PyTorch traces and compiles it: the forward
+    passes' first, the gradients' from begin_gradients on. Nothing may be timed until wait returns."""
+
+    def __init__(self, convolutions):
+        """Of each: family, geometry, and the examples of input, weight and result, which say of which gradients are needed."""
+        forward, self.gradients = [], []
+        for family, geometry, x, w, y in convolutions:
+            if all(map(is_static, (x, w, y))):
+                passes = Passes(family, geometry)
+                forward.append((y, passes.wanted, (FORWARD, x, w)))
+                self.gradients += [(y, passes.wanted, (which, x, w)) for which, of in ((INPUT_GRAD, x), (WEIGHT_GRAD, w)) if of.requires_grad]
+        self.thread, self.made = ThreadPoolExecutor(1), None
+        self._begin(forward)
+
+    def _begin(self, wanted):
+        wanted = _asked(wanted)
+        if wanted:
+            self.made = self.thread.submit(_run.plan_ahead, wanted[0][5].device, wanted)
+
+    def begin_gradients(self):
+        wanted, self.gradients = self.gradients, []
+        self._begin(wanted)
+
+    def wait(self):
+        if self.made is not None:
+            self.made.result()
 
 
 def plan_ahead_fused(questions):
@@ -141,7 +175,7 @@ def is_faster_linear(x, w, has_bias, is_scaled, adds, activation):
 
 def is_faster(name, arguments):
     """An operator that PyTorch's compose, beside those."""
-    module = {"excite": _excite, "group_norm": _group}[name]
+    module = {"average": _average, "excite": _excite, "group_norm": _group}[name]
 
     def measure():
         real = [_like(a) if isinstance(a, torch.Tensor) else a for a in arguments]
@@ -172,9 +206,9 @@ def choose_passes(graph):
     _plan_ahead((x, passes.wanted, (which, x, w)) for _, passes, which, x, w, _ in _passes_of(graph))
     for node, passes, which, x, w, result in _passes_of(graph):
         def measure():
-            ms, torch_ms = passes.time(which, _like(x), _like(w), MIN_MS)
-            return ms <= torch_ms
-        if _remembered((passes.family, which, *_described(x, w), str(passes.geometry)), measure, x):
+            return passes.time(which, _like(x), _like(w), MIN_MS)
+        key = passes.family, which, *_described(x, w), str(passes.geometry)
+        if _remembered(key, lambda: _is_less(measure, x), x):
             continue
         with graph.graph.inserting_before(node):
             new = _by_torch(graph.graph, node, which, passes, result)

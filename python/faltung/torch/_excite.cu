@@ -16,59 +16,59 @@ __device__ __forceinline__ float add_lanes(float v, int lanes) {
   return v;
 }
 
-// hidden: images x squeezed. partial: images x chunks x channels. Channels are as many as `shared` holds, at most.
-extern "C" __global__ void __launch_bounds__(kThreads, 2) squeeze(
-    const Vector* x, const Vector* down, const unsigned short* down_bias, float* hidden, float* partial, unsigned* counters, Int rows,
-    Int channels, Int squeezed, Int chunks, Int chunk_rows, Int across) {
+// partial: images x chunks x groups of channels beside each other x squeezed, what each block's means come to in the layer that squeezes.
+extern "C" __global__ void __launch_bounds__(kThreads, 2) squeeze(const Vector* x, const Vector* down, float* partial, Int rows,
+                                                                  Int channels, Int squeezed, Int chunks, Int chunk_rows, Int across) {
   __shared__ float shared[kThreads * kVector];
-  const int image = (int)(blockIdx.y / chunks), all = (int)channels, vectors = all / kVector, small = (int)squeezed;
-  const Place p(rows, chunk_rows, across, blockIdx.y % chunks);
-  float sum[kVector] = {};
-  each(x + image * rows * vectors + p.column / kVector, (p.begin + p.row) * vectors, p.count(), (Int)p.rows_a_step * vectors,
-       [&](Int, const Vector& a) {
-#pragma unroll
-         for (int i = 0; i < kVector; ++i) sum[i] += from_bits(a.v[i]);
-       });
-  for (int i = 0; i < kVector; ++i) shared[threadIdx.x * kVector + i] = sum[i];
+  const unsigned parts = (unsigned)chunks;
+  const int beside = (int)across, width = beside * kVector, vectors = (int)channels / kVector, small = (int)squeezed;
+  const Int image = blockIdx.y / parts;
+  const Place p(rows, chunk_rows, across, blockIdx.y % parts);
+  follow_previous(down, squeezed * channels * (Int)sizeof(unsigned short));
+  const float mean = sum_of_rows(x + image * rows * vectors, p, vectors, width, shared) / (float)rows;
   __syncthreads();
-  const int width = (int)across * kVector, parts = kThreads / width, which = threadIdx.x % width, part = threadIdx.x / width;
-  float total = 0.0f;
-  if (part < parts)
-    for (int r = part; r < p.rows_a_step; r += parts) total += shared[r * width + which];
-  total = add_parts(total, width, parts, shared);
-  if (part == 0) partial[(Int)blockIdx.y * all + blockIdx.x * width + which] = total;
-  if (!is_last(&counters[image], (unsigned)(gridDim.x * chunks))) return;
-  partial += image * chunks * all;
-  for (int c = threadIdx.x; c < all; c += kThreads) {
-    float mean = 0.0f;
-    for (int k = 0; k < (int)chunks; ++k) mean += __ldcg(&partial[k * all + c]);
-    shared[c % kVector * vectors + c / kVector] = mean / (float)rows;  // so that a vector's neighbours lie in other banks
-  }
+  if ((int)threadIdx.x < width) shared[threadIdx.x % kVector * beside + threadIdx.x / kVector] = mean;  // a vector's neighbours: other banks
   __syncthreads();
+  partial += ((Int)blockIdx.y * gridDim.x + blockIdx.x) * small;
   const int lane = threadIdx.x % kLanes;
+#pragma unroll 4
   for (int first = 0; first < small; first += kThreads / kLanes) {
     const int s = first + threadIdx.x / kLanes;
     float dot = 0.0f;
-    if (s < small)
-#pragma unroll 4
-      for (int v = lane; v < vectors; v += kLanes) {
-        const Vector a = down[s * vectors + v];
+    if (s < small && lane < beside) {
+      const Vector a = down[s * vectors + (int)blockIdx.x * beside + lane];
 #pragma unroll
-        for (int i = 0; i < kVector; ++i) dot = fmaf(from_bits(a.v[i]), shared[i * vectors + v], dot);
-      }
+      for (int i = 0; i < kVector; ++i) dot = fmaf(from_bits(a.v[i]), shared[i * beside + lane], dot);
+    }
     dot = add_lanes(dot, kLanes);
-    if (lane == 0 && s < small) hidden[image * small + s] = activated(dot + bias_of(down_bias, s));
+    if (lane == 0 && s < small) partial[s] = dot;
   }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2) excite(
-    const Vector* x, const float* hidden, const unsigned short* up, const unsigned short* up_bias, Vector* y, Int rows, Int channels,
-    Int squeezed, Int chunks, Int chunk_rows, Int across, Int is_hard) {
+    const Vector* x, const float* partial, const unsigned short* down_bias, const unsigned short* up, const unsigned short* up_bias,
+    Vector* y, Int rows, Int channels, Int squeezed, Int chunks, Int chunk_rows, Int across, Int is_hard) {
+  __shared__ float sums[kThreads];
   __shared__ float inputs[kMostSqueezed];
   __shared__ float gates[kMostWidth];
-  const int image = (int)(blockIdx.y / chunks), vectors = (int)channels / kVector, small = (int)squeezed;
-  const Place p(rows, chunk_rows, across, blockIdx.y % chunks);
-  for (int s = threadIdx.x; s < small; s += kThreads) inputs[s] = hidden[image * small + s];
+  const unsigned parts = (unsigned)chunks;
+  const int vectors = (int)channels / kVector, small = (int)squeezed, blocks = (int)(parts * gridDim.x);  // of an image
+  const Int image = blockIdx.y / parts;
+  const Place p(rows, chunk_rows, across, blockIdx.y % parts);
+  const int groups = kThreads / small < blocks ? kThreads / small : blocks;  // of threads that add some of the blocks' parts
+  const int group = threadIdx.x / small, mine = threadIdx.x % small;
+  follow_previous(up, squeezed * channels * (Int)sizeof(*up));
+  partial += image * blocks * small;
+  float sum = 0.0f;
+  if (group < groups)
+#pragma unroll 4
+    for (int k = group; k < blocks; k += groups) sum += partial[k * small + mine];
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if ((int)threadIdx.x < small) {
+    for (int k = 1; k < groups; ++k) sum += sums[k * small + threadIdx.x];
+    inputs[threadIdx.x] = activated(sum + bias_of(down_bias, threadIdx.x));
+  }
   __syncthreads();
   const int width = (int)across * kVector;
   int lanes = kLanes;

@@ -23,6 +23,7 @@ __device__ __forceinline__ int most(Int a, Int b) { return (int)(a < b ? b : a);
 extern "C" __global__ void __launch_bounds__(kThreads, 2) row_statistics(
     const Vector* x, const void* weight, const void* bias, float* save, float2* partial, unsigned* counters, Int images, Int rows,
     Int channels, Int groups, Int chunks, Int chunk_rows, Int across, Int slots, Int weights, Int biases, double eps) {
+  follow_previous();
   __shared__ float shared[kThreads * 2 * kVector];
   __shared__ float2 moments[kThreads];
   const Int image = blockIdx.y / chunks, size = channels / groups;
@@ -85,6 +86,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) row_statistics(
 extern "C" __global__ void __launch_bounds__(kThreads, 2) row_normalize(const Vector* __restrict__ x, Vector* __restrict__ y,
                                                                         const float* save, Int images, Int rows, Int channels,
                                                                         Int chunks, Int chunk_rows, Int across) {
+  follow_previous();
   const Int image = blockIdx.y / chunks, stride = channels / kVector;
   const Place p(rows, chunk_rows, across, blockIdx.y % chunks);
   if (!p.works) return;
@@ -112,6 +114,7 @@ __device__ __forceinline__ float total(float v, float* shared) {
 extern "C" __global__ void __launch_bounds__(kThreads, 2) plane_statistics(
     const Vector* x, const void* weight, const void* bias, float* save, float2* partial, unsigned* counters, Int images, Int channels,
     Int groups, Int length, Int chunk_length, Int weights, Int biases, double eps) {
+  follow_previous();
   __shared__ float shared[kThreads];
   const Int run = blockIdx.x, chunks = gridDim.y, begin = blockIdx.y * chunk_length, end = least(begin + chunk_length, length);
   const Vector* from = x + run * length;
@@ -155,6 +158,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) plane_statistics(
 // planes: images x channels, of `length` vectors each; a block has `chunk_length` of all vectors, whose number has 31 bits.
 extern "C" __global__ void __launch_bounds__(kThreads, 2) plane_normalize(const Vector* __restrict__ x, Vector* __restrict__ y,
                                                                           const float* save, Int planes, Int length, Int chunk_length) {
+  follow_previous();
   const int begin = (int)(blockIdx.x * chunk_length), end = least(begin + chunk_length, planes * length);
   const int last = end - 1 - (int)threadIdx.x;
   each(x, last, (last - begin + kThreads) / kThreads, -kThreads, [&](Int at, Vector a) {

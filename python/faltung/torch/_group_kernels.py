@@ -77,7 +77,7 @@ class Launches:
 
     def __init__(self, made, device, dtype, word, shape, is_last, cut, groups):
         self.index, self.dtype, self.word, self.shape, self.is_last, self.groups = device.index, dtype, word, shape, is_last, groups
-        self.cut, channels = cut, shape[0] * shape[1]
+        self.cut, self.overlaps, channels = cut, made.overlaps, shape[0] * shape[1]
         self.functions = (made.row_statistics, made.row_normalize) if is_last else (made.plane_statistics, made.plane_normalize)
         self.allocate, self.typed, self.keywords = _run.allocator(device, torch.float32)
         self.space, self.after_save = ((2 * channels + 2 * cut.partials,), (1,)), 8 * channels
@@ -86,9 +86,9 @@ class Launches:
         stream, cut = torch._C._cuda_getCurrentRawStream(self.index), self.cut
         space, y = self.allocate(*self.space, *self.typed, **self.keywords), torch.empty_like(x)
         save = space.data_ptr()
-        _c.launch(self.functions[0], *cut.grid, THREADS, stream, x, 0 if weight is None else weight, 0 if bias is None else bias, save,
+        _c.launch(self.functions[0], *cut.grid, THREADS, stream, self.overlaps, x, 0 if weight is None else weight, 0 if bias is None else bias, save,
                   save + self.after_save, counters(self.index, stream), *cut.sizes, parameter_kind(weight), parameter_kind(bias), eps)
-        _c.launch(self.functions[1], *cut.second_grid, THREADS, stream, x, y, save, *cut.second_sizes)
+        _c.launch(self.functions[1], *cut.second_grid, THREADS, stream, self.overlaps, x, y, save, *cut.second_sizes)
         return y
 
 

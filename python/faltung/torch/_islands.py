@@ -1,10 +1,10 @@
-"""Squeeze and excite, and group norm with its activation, in a compiled graph where no gradient is needed."""
+"""Squeeze and excite, group norm with its activation, and averages of whole images, in a compiled graph where no gradient is needed."""
 import operator
 
 import torch
 import torch.nn.functional as F
 
-from . import _choice, _excite, _norm_kernels
+from . import _average, _choice, _excite, _norm_kernels
 from ._chain import Chain, argument
 
 _MEANS = (torch.mean, "mean")
@@ -29,13 +29,16 @@ class _Followed(Chain):
         return self.take(lambda user: word if (word := self.activation_of(user)) in _norm_kernels.ACTIVATIONS else None) or ""
 
 
-def _is_mean_of_pixels(node, value):
+def _mean_of_pixels(node):
+    """Whether it keeps the dimensions, of images' means; None for other nodes."""
     if node.op == "call_function" and node.target is F.adaptive_avg_pool2d:
-        return argument(node, 1, "output_size") in (1, (1, 1), [1, 1])
+        return True if argument(node, 1, "output_size") in (1, (1, 1), [1, 1]) else None
     if node.op not in ("call_function", "call_method") or node.target not in _MEANS or argument(node, 3, "dtype") is not None:
-        return False
+        return None
     dimensions = argument(node, 1, "dim")
-    return isinstance(dimensions, (tuple, list)) and sorted(d % 4 for d in dimensions) == [2, 3] and bool(argument(node, 2, "keepdim", False))
+    if not isinstance(dimensions, (tuple, list)) or sorted(d % 4 for d in dimensions) != [2, 3] or "out" in node.kwargs:
+        return None
+    return bool(argument(node, 2, "keepdim", False))
 
 
 def _is_layer(user, last, value, is_given):
@@ -58,13 +61,22 @@ def _is_read(x, device_types):
             and all(isinstance(n, int) and n > 0 for n in x.shape))
 
 
-def _excite_of(node, value, is_given, device_types):
-    """(the nodes, the operator's arguments) of channels that are scaled by what begins with their mean, or None."""
-    x = argument(node, 0, "input")
-    if not _is_mean_of_pixels(node, value) or not _is_read(value(x), device_types) or _excite.cut(value(x).shape, 1) is None:
+def _average_of(node, value, is_given, device_types):
+    """(the nodes, the operator's arguments), or None."""
+    x, keepdim = argument(node, 0, "input"), _mean_of_pixels(node)
+    if keepdim is None or not _is_read(value(x), device_types) or _average.cut(value(x).shape, 1) is None:
         return None
     if value(node).dtype is not value(x).dtype or not value(x).is_contiguous(memory_format=torch.channels_last):
         return None
+    return [node], (x, keepdim)
+
+
+def _excite_of(node, value, is_given, device_types):
+    """The same, of channels that are scaled by what begins with their mean."""
+    mean = _average_of(node, value, is_given, device_types)
+    if mean is None or not mean[1][1] or _excite.cut(value(mean[1][0]).shape, 1) is None:
+        return None
+    x = mean[1][0]
     chain, layers = _Followed(node), []
     for _ in range(2):
         if not chain.take(lambda user: _is_layer(user, chain.last, value, is_given) or None):
@@ -98,7 +110,7 @@ def _group_of(node, value, is_given, device_types):
 def replace(graph, value, is_given, is_measured, device_types=("cuda",)):
     """Puts faltung's operators there, if is_measured where they are faster than PyTorch's; returns how many."""
     count = 0
-    for find, name in ((_excite_of, "excite"), (_group_of, "group_norm")):
+    for find, name in ((_excite_of, "excite"), (_group_of, "group_norm"), (_average_of, "average")):
         for node in list(graph.graph.nodes):
             found = find(node, value, is_given, device_types)
             if found is None:

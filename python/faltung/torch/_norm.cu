@@ -17,6 +17,7 @@ __device__ __forceinline__ float behind(float dy, float z) {
 extern "C" __global__ void __launch_bounds__(kThreads, 2) statistics(
     const Vector* x, const float* weight, const float* bias, float* running_mean, float* running_var, Int* batches, float* save,
     float2* partial, unsigned* counters, Int rows, Int channels, Int chunk_rows, Int across, double momentum, double eps) {
+  follow_previous();
   __shared__ float shared[kThreads * 2 * kVector];
   __shared__ float2 totals[kThreads];
   const Place p(rows, chunk_rows, across, blockIdx.y);
@@ -57,6 +58,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) statistics(
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2) normalize(const Vector* x, Vector* y, const float* save, Int rows,
                                                                     Int channels, Int chunk_rows, Int across) {
+  follow_previous();
   const Place p(rows, chunk_rows, across, blockIdx.y);
   if (!p.works) return;
   float factor[kVector], shift[kVector];
@@ -81,6 +83,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) reduce(const Vector* d
                                                                  float* of_weight, float* of_bias, float* coefficients, float2* partial,
                                                                  unsigned* counters, Int rows, Int channels, Int chunk_rows,
                                                                  Int across) {
+  follow_previous();
   __shared__ float shared[kThreads * 2 * kVector];
   __shared__ float2 totals[kThreads];
   const Place p(rows, chunk_rows, across, blockIdx.y);
@@ -133,6 +136,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) reduce(const Vector* d
 extern "C" __global__ void __launch_bounds__(kThreads, 2) apply(const Vector* dy, const Vector* x, Vector* dx, const float* save,
                                                                 const float* coefficients, Int rows, Int channels, Int chunk_rows,
                                                                 Int across) {
+  follow_previous();
   const Place p(rows, chunk_rows, across, blockIdx.y);
   if (!p.works) return;
   float mean[kVector], factor[kVector], shift[kVector], of_x[kVector], alone[kVector];

@@ -20,7 +20,8 @@ MOST_CHANNELS = 1 << 15
 COUNTERS = 1 << 16
 _HERE = pathlib.Path(__file__).parent
 _NAMES = {"_norm.cu": ("statistics", "normalize", "reduce", "apply"),
-          "_group.cu": ("row_statistics", "row_normalize", "plane_statistics", "plane_normalize"), "_excite.cu": ("squeeze", "excite")}
+          "_group.cu": ("row_statistics", "row_normalize", "plane_statistics", "plane_normalize"), "_excite.cu": ("squeeze", "excite"),
+          "_average.cu": ("average",)}
 
 
 def _nvrtc():
@@ -71,6 +72,7 @@ class Kernels:
                     raise RuntimeError(f"the driver did not find {name}")
                 setattr(self, name, function.value)
         self.processors = torch.cuda.get_device_properties(device).multi_processor_count
+        self.overlaps = int(major >= 9)  # they say themselves from where on
 
 
 @functools.cache
@@ -92,6 +94,12 @@ def across(channels):
     vectors = channels // VECTOR
     most = max(n for n in range(1, MOST_ACROSS + 1) if vectors % n == 0)
     return most if most > 3 or most == vectors else None
+
+
+def chunks_of(rows, others, processors):
+    """How many chunks, and the rows of one: two blocks a processor, of which there are so many others for each."""
+    chunk = max(LEAST_ROWS, -(-rows // max(1, 2 * processors // others)))
+    return -(-rows // chunk), chunk
 
 
 def grid_of(rows, channels, processors):
@@ -125,9 +133,9 @@ class Launches:
         made, stream, sizes = self.kernels, torch._C._cuda_getCurrentRawStream(self.index), self.sizes
         save, y = self._empty(*self.saved), self._empty_like(x)
         saved = save.data_ptr()
-        _c.launch(made.statistics, *self.grid, THREADS, stream, x, weight, bias, mean, variance, batches, saved, saved + self.after_saved,
+        _c.launch(made.statistics, *self.grid, THREADS, stream, made.overlaps, x, weight, bias, mean, variance, batches, saved, saved + self.after_saved,
                   counters(self.index, stream), *sizes, momentum, eps)
-        _c.launch(made.normalize, *self.grid, THREADS, stream, x, y, saved, *sizes)
+        _c.launch(made.normalize, *self.grid, THREADS, stream, made.overlaps, x, y, saved, *sizes)
         return y, save
 
     def backward(self, dy, x, save, weight):
@@ -135,9 +143,9 @@ class Launches:
         made, stream, sizes = self.kernels, torch._C._cuda_getCurrentRawStream(self.index), self.sizes
         of_weight, of_bias, spare = self._empty(*self.of_channels), self._empty(*self.of_channels), self._empty(*self.spare)
         dx, space = self._empty_like(x), spare.data_ptr()
-        _c.launch(made.reduce, *self.grid, THREADS, stream, dy, x, save, of_weight, of_bias, space, space + self.after_spare,
+        _c.launch(made.reduce, *self.grid, THREADS, stream, made.overlaps, dy, x, save, of_weight, of_bias, space, space + self.after_spare,
                   counters(self.index, stream), *sizes)
-        _c.launch(made.apply, *self.grid, THREADS, stream, dy, x, dx, save, space, *sizes)
+        _c.launch(made.apply, *self.grid, THREADS, stream, made.overlaps, dy, x, dx, save, space, *sizes)
         return dx, of_weight, of_bias
 
 

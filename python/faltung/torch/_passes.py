@@ -78,7 +78,8 @@ class Passes:
                 return time_in_turn([run_by(PASSES), run_by(())], x.device, min_ms)
             except _c.Error:
                 return math.inf, *time_in_turn([run_by(())], x.device, min_ms)
-        return timed() if which == FORWARD else in_backward(timed, x.device)
+        searches = torch.backends.cudnn.benchmark or not x.is_cuda
+        return in_backward(timed, x.device) if which != FORWARD and searches else timed()
 
     def wanted(self, which, x, w, like):
         """Of _run.plan_for, for a pass of ours on what has their shapes and strides; like: of the dtype, on the device."""

@@ -30,6 +30,20 @@ __device__ __forceinline__ unsigned short to_bits(float f) {
 }
 #endif
 
+// In every kernel before it reads or writes, since on Hopper and later they are launched so that they may overlap their neighbours: the
+// next one may begin, as far as it reads nothing that this one writes, and from here on what the one before wrote is there. weights: which
+// all blocks together bring nearer meanwhile, to a place that whatever writes them writes to, too.
+__device__ __forceinline__ void follow_previous(const void* weights = nullptr, Int bytes = 0) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  constexpr Int kLine = 128;
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  const Int blocks = (Int)gridDim.x * gridDim.y, block = (Int)blockIdx.y * gridDim.x + blockIdx.x;
+  for (Int at = (block * kThreads + threadIdx.x) * kLine; at < bytes; at += blocks * kThreads * kLine)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"((const char*)weights + at));
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 __device__ __forceinline__ float activated(float z) {
 #if ACTIVATION == 1
   return z > 0.0f || z != z ? z : 0.0f;
@@ -145,4 +159,21 @@ __device__ __forceinline__ void measure(const Vector* __restrict__ x, const Plac
     }
   }
   __syncthreads();
+}
+
+// The sum over the block's rows of one of its channels, blockIdx.x * width + threadIdx.x % width, to threads below width, which is
+// 8 * across; of an image that begins at `from`. shared: kThreads * kVector.
+__device__ __forceinline__ float sum_of_rows(const Vector* from, const Place& p, Int vectors, int width, float* shared) {
+  const int parts = kThreads / width, which = threadIdx.x % width, part = threadIdx.x / width;
+  float sum[kVector] = {};
+  each(from + p.column / kVector, (p.begin + p.row) * vectors, p.count(), (Int)p.rows_a_step * vectors, [&](Int, const Vector& a) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) sum[i] += from_bits(a.v[i]);
+  });
+  for (int i = 0; i < kVector; ++i) shared[threadIdx.x * kVector + i] = sum[i];
+  __syncthreads();
+  float total = 0.0f;
+  if (part < parts)
+    for (int r = part; r < p.rows_a_step; r += parts) total += shared[r * width + which];
+  return add_parts(total, width, parts, shared);
 }

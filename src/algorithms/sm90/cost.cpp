@@ -124,6 +124,24 @@ double kept_cycles(const KernelConfig& c) {
   return static_cast<double>(c.kept_weights * stage_stride(c)) / kL2;
 }
 
+// Of 32 bits, of all that is counted, the share that it takes.
+double of_32_bits(const Tiling& t, const KernelConfig& c, const Problem& p) {
+  const bool gathered = t.bring == Bring::im2col, turned = t.bring == Bring::turned;
+  if (c.parts == 1) {
+    if (gathered && !t.cooperative()) return parts::kGatheredInTurn;
+    return turned && t.split > 1 && t.row_slots > 0 ? parts::kTurnedSplit : 1;
+  }
+  const bool one_tap = p.r * p.s == 1;
+  if (gathered) {
+    if (t.pixel_slots <= 2 && (t.split > 1 || !t.cooperative())) return parts::kTwoBuffers;
+    return one_tap && t.split == 1 ? 1 : parts::kGathered;
+  }
+  // In launches that keep the chip's clock, rows of 128 bytes.
+  if (one_tap || operations_of(p) > flat::kMost || row_bytes(c) < 128) return 1;
+  if (turned) return t.cooperative() ? parts::kTurned : 1;
+  return t.bring == Bring::patch && t.stores != Stores::direct && t.split == 1 ? parts::kPatch : 1;
+}
+
 // Multiprocessors with a block; where weights stay as many for each tile's channels.
 double at_work(const Tiling& t, const Problem& p, const Chip& chip) {
   const auto k_tiles = static_cast<int>(ceil_div(p.k, t.channels)), units = chip.multiprocessors;
@@ -150,8 +168,8 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
     tile = std::max(tile, (w.fills * (kLoadFirst + rates.load_more * few) + w.products) / t.pixel_slots);
   if (!t.resident() && c.element_bytes() == 2) tile *= kStreamed;
   // Of narrow rows a stage of weights holds few products, and each waits for its barriers.
-  if (!t.resident() && t.bring == Bring::patch && w.row < 128)
-    tile = std::max(tile, w.blocks * w.taps * w.row * kNarrowStage);
+  if (!t.resident() && (t.bring == Bring::patch || t.bring == Bring::im2col) && w.row < 128)
+    tile = std::max(tile, w.blocks * w.taps * w.row * (t.flat() ? kNarrowGathered : kNarrowStage));
   const double epilogue = epilogue_cycles(t, c);
   // Asked for when a tile begins, a residual is there no sooner; with two areas it was asked for a tile
   // before.
@@ -178,7 +196,7 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   if (t.bring == Bring::im2col && !t.cooperative() && !t.resident() && t.split == 1 && w.taps == 1 &&
       waves <= 1 && !c.nchw && c.element_bytes() == 2 && w.row == 128 && operations_of(p) < flat::kLeast)
     e.ms *= kFewFlat;
-  if (t.bring == Bring::turned && t.row_slots > 0 && t.split > 1 && tf32_parts(p) == 1) e.ms *= kFromBuffers;
+  if (c.element == Element::f32) e.ms *= of_32_bits(t, c, p);
   e.bound = bytes > arithmetic                          ? Bound::bytes
             : waves <= 1 && 2 * count < multiprocessors ? Bound::latency
                                                         : Bound::arithmetic;

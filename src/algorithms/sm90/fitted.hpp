@@ -13,9 +13,10 @@ constexpr double kThroughRegisters = 40;  //   where they come through registers
 constexpr double kLeast = 26;             // cycles of an instruction of few columns, one group's
 constexpr double kAlone = 37;             //   of few columns that the next one adds to
 constexpr double kNarrowStage = 12.5;  // cycles of a stage of streamed weights a byte of its rows, below 128
-constexpr double kStreamed = 1.02;     // weights that do not stay: slower by so much
-constexpr double kApart = 0.9;         // of nearly fp32's products: their operands are read again and again
-constexpr double kPause = 150;         // cycles until the last of its sums apart is added
+constexpr double kNarrowGathered = 6.5;  //   and of one that is gathered with its pixels
+constexpr double kStreamed = 1.02;       // weights that do not stay: slower by so much
+constexpr double kApart = 0.9;           // of nearly fp32's products: their operands are read again and again
+constexpr double kPause = 150;           // cycles until the last of its sums apart is added
 constexpr double kLatency = 1500;   // cycles, once: a block's first load and last store, which nothing hides
 constexpr double kLaunch = 0.0008;  // ms of a kernel, beside its work
 constexpr double kBandwidth = 6e9;  // bytes a ms: memory and the last cache together, which hold much of it
@@ -53,7 +54,6 @@ constexpr double kResidual = 2500;  // cycles until a residual is there where al
 constexpr double kAcross = 1.07;    // with pixels on M a residual, and each pixel's bias: slower by so much
 constexpr double kTallOfPlanes = 0.98;  // planes in tiles of 256 channels by 128 pixels
 constexpr double kOneOfPlanes = 0.8;    // of all that is counted, tf32 in NCHW by one tap takes so much
-constexpr double kFromBuffers = 0.92;   // of all that is counted, split sums of tf32 turned from buffers take
 constexpr double kFewFlat = 0.84;       // of all that is counted, small launches of a tile a block by one tap
 constexpr double kSplit = 1500;         // cycles a tile of a split sum: the cluster's barriers
 constexpr double kAdd = 0.06;           // cycles a byte of it
@@ -98,6 +98,16 @@ constexpr double kRow = 10.0;     // cycles 128 bytes of a row that the copy eng
 constexpr double kShared = 128;   // bytes a cycle that shared memory moves
 constexpr double kWritten = 1.3;  // a turned byte, in bytes that it moves: some writes share banks
 }  // namespace turning
+
+// 32 bits: of all that is counted, the share that they take, by 150 kernels of ResNet-50 and 3x3 lists.
+namespace parts {
+constexpr double kGathered = 1.08;       // of two parts: gathered by several taps, or with a split sum,
+constexpr double kTwoBuffers = 1.25;     //   a split sum, and consumers in turn, of two buffers alone,
+constexpr double kPatch = 0.89;          //   small launches of patches whose results the copy engine stores,
+constexpr double kTurned = 0.88;         //   and of those that are turned, by two consumers of a tile
+constexpr double kGatheredInTurn = 1.1;  // of tf32: gathered, by consumers in turn,
+constexpr double kTurnedSplit = 0.81;    //   turned from buffers, with a sum that is split
+}  // namespace parts
 
 // Shifted sums; likewise, fitted to 190 kernels.
 namespace shifting {
