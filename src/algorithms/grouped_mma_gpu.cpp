@@ -51,12 +51,12 @@ struct Tile {
     if (is_weights(p)) return p.r * p.s * std::max<i64>(2, eights) * 4 + held * 4 + 64;
     return p.r * p.s * 2 * eights + held * d.phases * a.phases * 8 + 56;
   }
-  bool serves(const Problem& p) const {
+  bool serves(const Problem& p, const DeviceInfo&) const {
     constexpr int kMostPatchRows = 16;  // all is unrolled
     return patch_rows(p) <= kMostPatchRows && fits(p, *this, 2 * places(p).rows) &&
            (!is_weights(p) || columns <= 32);
   }
-  gpu::Constants constants(const Problem& p) const {
+  gpu::Constants constants(const Problem& p, const DeviceInfo&) const {
     return {{"GROUP", std::to_string(group(p))},
             {"PHASE_H", std::to_string(down(p).rest)},
             {"PHASE_W", std::to_string(across(p).rest)}};
