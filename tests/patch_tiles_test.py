@@ -64,6 +64,10 @@ DIAGONAL = [
     ("bwd_w", "bf16", 5, 16, 7, 7, (3, 3), (1, 1), (7, 7), (7, 8, 2), 16, {"PARTS": 2}),
     ("bwd_w", "f16", 1, 48, 14, 19, (0, 2), (2, 2), (5, 4), (7, 16, 1), 48, {"PARTS": 1}),
     ("bwd_w", "f16", 2, 16, 9, 20, (1, 0), (1, 1), (3, 1), (7, 16, 1), 16, {"PARTS": 2}),
+    ("bwd_w", "f16", 1, 16, 15, 19, (2, 2), (2, 2), (5, 5), (4, 16, 1), 16, {"PARTS": 2}),
+    ("bwd_w", "f16", 1, 16, 12, 19, (1, 1), (1, 1), (4, 3), (4, 16, 1), 16, {"PARTS": 2}),
+    ("bwd_w", "f16", 5, 24, 7, 7, (2, 2), (1, 1), (5, 5), (7, 8, 2), 16, {"PARTS": 1, "CLUSTER": 8, "SPLIT": 0}),
+    ("bwd_w", "f16", 1, 40, 14, 14, (1, 1), (1, 1), (3, 3), (7, 16, 1), 32, {"PARTS": 1, "CLUSTER": 2, "SPLIT": 0}),
     ("bwd_w", "f16", 1, 64, 13, 15, (1, 0), (2, 1), (3, 5), (4, 16, 1), 64, {"PARTS": 3}),
 ]
 
@@ -77,7 +81,7 @@ def constants(kernel, direction, dtype, batch, c, h, w, pad, taps, tile, channel
             f"LAYOUT_{layout}": 1, "WIDE": 0, "GROUP": group, "BATCH": batch, "SIZE_C": c, "SIZE_H": h, "SIZE_W": w, "PAD_TOP": pad[0],
             "PAD_LEFT": pad[1], "R": taps[0], "S": taps[1], "STRIDE_H": stride[0], "STRIDE_W": stride[1], "DILATION_H": 1, "DILATION_W": 1,
             "CHANNELS": channels, "ROWS": rows, "COLUMNS": columns, "IMAGES": images, "THREADS": 128, "BLOCKS": 1, "HAS_BIAS": 0,
-            "HAS_RESIDUAL": 0, "RESIDUAL_AFTER": 0, "ACTIVATION": "activate_none", "SLOPE": "0.0f", "POOL_none": 1, "SPLIT": 1}
+            "HAS_RESIDUAL": 0, "RESIDUAL_AFTER": 0, "ACTIVATION": "activate_none", "SLOPE": "0.0f", "POOL_none": 1, "SPLIT": 1, "CLUSTER": 1}
 
 
 def sixteens(tile):
@@ -110,7 +114,7 @@ def toeplitz(case):
 def diagonal(case):
     direction, dtype, batch, c, h, w, pad, stride, taps, tile, channels, more = case
     return {**constants("depthwise_diagonal", direction, dtype, batch, c, h, w, pad, taps, tile, channels, stride),
-            "THREADS": 4 * channels * sixteens(tile), **more}
+            "THREADS": 4 * channels * sixteens(tile), "ASKS_AHEAD": 1, **more}
 
 
 @unittest.skipIf(shutil.which("g++") is None, "there is no g++")

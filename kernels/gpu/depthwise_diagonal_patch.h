@@ -7,11 +7,14 @@
 
 #define PIXEL_BYTES ((OCTETS | 1) * 16)  // eight neighbours share no bank
 #define PAIRS ((S + 1) / 2)              // of taps across: a product has two of them
+#define TOGETHER 2                       // rows of a patch that are waited for at a time
 
 // A place reads column `step` times itself of the patch. Columns that are so far apart lie together, so that
 // what eight places read by a tap are neighbours.
 #define PATCH_ROWS ((ROWS - 1) * STRIDE_H + R)
 #define PATCH_COLUMNS ((COLUMNS - 1) * STRIDE_W + S)
+#define PATCH_STEPS ((PATCH_ROWS + TOGETHER - 1) / TOGETHER)
+#define IS_LAST(row) ((row) % TOGETHER == TOGETHER - 1 || (row) == PATCH_ROWS - 1)
 #define APART(columns, step) (((columns) + (step)-1) / (step))
 #define LINE_PIXELS (STRIDE_W * APART(PATCH_COLUMNS, STRIDE_W))  // of an image
 #define ROW_BYTES (IMAGES * LINE_PIXELS * PIXEL_BYTES)
@@ -24,11 +27,10 @@
 template <int kPixels, int kRows>
 struct Rows {
   static constexpr int kAtOnce = THREADS / OCTETS, kTurns = (kPixels * kRows + kAtOnce - 1) / kAtOnce;
-  const element_t* from[kTurns];
+  const char* from[kTurns];
   u32 to[kTurns];
-  int row[kTurns];  // of the image; outside for pixels that are
-  int height;
-  index_t step;
+  int row[kTurns];   // of the image; outside for pixels that are
+  int height, step;  // of bytes
 };
 template <int kPixels, int kRows, int kColumns, int kStep>
 F_DEVICE Rows<kPixels, kRows> rows_of(u32 to, int row_bytes, const element_t* tensor, int first_image,
@@ -36,7 +38,7 @@ F_DEVICE Rows<kPixels, kRows> rows_of(u32 to, int row_bytes, const element_t* te
                                       int width, int images) {
   constexpr int kApart = APART(kColumns, kStep), kOutside = -1 << 30;
   Rows<kPixels, kRows> rows;
-  rows.height = height, rows.step = (index_t)width * channels * kRows;
+  rows.height = height, rows.step = width * channels * kRows * (int)sizeof(element_t);
   const int chunk = F_THREAD() % OCTETS, channel = first_channel + chunk * CHUNK;
   F_UNROLL
   for (int turn = 0; turn < rows.kTurns; ++turn) {
@@ -48,7 +50,8 @@ F_DEVICE Rows<kPixels, kRows> rows_of(u32 to, int row_bytes, const element_t* te
     rows.row[turn] = is_inside ? top + below : kOutside;
     rows.to[turn] = to + below * row_bytes +
                     ((image * kStep + column % kStep) * kApart + column / kStep) * PIXEL_BYTES + chunk * 16;
-    rows.from[turn] = tensor + F_OFFSET(n, channel, top + below, left + column, channels, height, width);
+    rows.from[turn] =
+        (const char*)(tensor + F_OFFSET(n, channel, top + below, left + column, channels, height, width));
   }
   return rows;
 }
@@ -58,7 +61,21 @@ F_DEVICE void bring_rows(const Rows<kPixels, kRows>& rows, int i, int row_bytes,
   F_UNROLL
   for (int turn = 0; turn < rows.kTurns; ++turn) {
     const int place = F_THREAD() / OCTETS + turn * rows.kAtOnce;
-    copy_chunk_if(place < (limit - i < kRows ? limit - i : kRows) * kPixels, rows.to[turn] + i * row_bytes,
-                  rows.from[turn] + i / kRows * rows.step, (u32)(rows.row[turn] + i) < (u32)rows.height);
+    copy_piece_if(place < (limit - i < kRows ? limit - i : kRows) * kPixels, rows.to[turn] + i * row_bytes,
+                  rows.from[turn] + (i64)rows.step * (i / kRows),
+                  (u32)(rows.row[turn] + i) < (u32)rows.height);
+  }
+}
+// Asks for kTotal of them, a thread for each 32 bytes.
+template <int kTotal, int kPixels>
+F_DEVICE void ask_for_rows(const Rows<kPixels, 1>& rows) {
+  F_UNROLL
+  for (int i = 0; i < kTotal; ++i) {
+    F_UNROLL
+    for (int turn = 0; turn < rows.kTurns; ++turn) {
+      const int place = F_THREAD() / OCTETS + turn * rows.kAtOnce;
+      if (F_THREAD() % OCTETS % 2 == 0 && place < kPixels && (u32)(rows.row[turn] + i) < (u32)rows.height)
+        ask_for(rows.from[turn] + (i64)rows.step * i);
+    }
   }
 }

@@ -242,5 +242,5 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
       }
     }
   };
-  walk_down<PATCH_ROWS, SPAN_H, STEP(STRIDE_H)>(add_row, put_row, store_row);
+  walk_down<PATCH_ROWS, SPAN_H, STEP(STRIDE_H), 1>(add_row, put_row, store_row);
 }

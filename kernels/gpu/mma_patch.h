@@ -14,7 +14,7 @@
 #define EIGHTS (COLUMNS / 8)               // of an image's places
 #define TILES ((IMAGES * EIGHTS + 1) / 2)  // of 16 places
 
-extern __shared__ __align__(128) unsigned char local_memory[];
+F_ALL_LOCAL_MEMORY(local_memory);
 
 // Without strides: from a result's place to the first row and column that it reads, and the filter's tap that
 // the place (r, s) from there meets.
@@ -53,20 +53,30 @@ F_DEVICE void wait_for_rows(int pending) {
   }
 }
 
-// Down a patch of kRows rows, each a group of copies. A row of results takes part in kSpan of them, and
-// begins kStep below the one before: with the last of them it is put into local memory, and stored after the
-// next barrier.
-template <int kRows, int kSpan, int kStep, class Add, class Put, class Store>
+// Down a patch of kRows rows, of which kTogether are a group of copies. A row of results takes part in kSpan
+// of them, and begins kStep below the one before: with the last of them it is put into local memory, and
+// stored after the next barrier. So local memory has room for two groups' rows of results.
+template <int kRows, int kSpan, int kStep, int kTogether, class Add, class Put, class Store>
 F_DEVICE void walk_down(const Add& add_row, const Put& put_row, const Store& store_row) {
+  constexpr int kGroups = (kRows + kTogether - 1) / kTogether;
   const auto is_last = [](int i) { return i >= kSpan - 1 && (i - (kSpan - 1)) % kStep == 0; };
   const auto result = [](int i) { return (i - (kSpan - 1)) / kStep; };
+  const auto store_group = [&](int group) {
+    F_UNROLL
+    for (int i = group * kTogether; i < (group + 1) * kTogether && i < kRows; ++i) {
+      if (is_last(i)) store_row(result(i));
+    }
+  };
   F_UNROLL
-  for (int i = 0; i < kRows; ++i) {
-    wait_for_rows<kRows>(kRows - 1 - i);
-    if (i > 0 && is_last(i - 1)) store_row(result(i - 1));
-    add_row(i);
-    if (is_last(i)) put_row(result(i));
+  for (int group = 0; group < kGroups; ++group) {
+    wait_for_rows<kGroups>(kGroups - 1 - group);
+    if (group > 0) store_group(group - 1);
+    F_UNROLL
+    for (int i = group * kTogether; i < (group + 1) * kTogether && i < kRows; ++i) {
+      add_row(i);
+      if (is_last(i)) put_row(result(i));
+    }
   }
   F_BARRIER();
-  store_row(ROWS - 1);
+  store_group(kGroups - 1);
 }

@@ -40,10 +40,10 @@ struct Tile {
   int threads(const Problem&) const { return kThreads; }
   i64 local_bytes(const Problem& p) const;
   i64 registers(const Problem& p) const;
-  bool serves(const Problem& p) const {
+  bool serves(const Problem& p, const DeviceInfo&) const {
     return is_weights(p) == (lines == 0) && fits(p, *this, places(p).rows + 2 * lines + 7);
   }
-  gpu::Constants constants(const Problem& p) const;
+  gpu::Constants constants(const Problem& p, const DeviceInfo&) const;
 };
 
 constexpr Tile results(int rows, int columns, int images, int lines, int channels = 16) {
@@ -112,7 +112,7 @@ i64 Tile::registers(const Problem& p) const {
   return std::max(kPixels, lines * 4 + tap_rows(p) * steps(p) * 2 + waiting + kAddresses) + of_images;
 }
 
-gpu::Constants Tile::constants(const Problem& p) const {
+gpu::Constants Tile::constants(const Problem& p, const DeviceInfo&) const {
   if (is_weights(p)) return {};
   const auto n = [](i64 value) { return std::to_string(value); };
   const Plane own = plane(p, *this);

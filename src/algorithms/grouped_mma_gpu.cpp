@@ -60,12 +60,12 @@ struct Tile {
         in_planes(p) ? ceil_div(columns * a.phases * images, store_run(p) * 2 * sixteens()) : 0;
     return p.r * p.s * 2 * eights + held * d.phases * a.phases * 8 + 56 + 2 * stores;
   }
-  bool serves(const Problem& p) const {
+  bool serves(const Problem& p, const DeviceInfo&) const {
     constexpr int kMostPatchRows = 16;  // all is unrolled
     return patch_rows(p) <= kMostPatchRows && fits(p, *this, 2 * places(p).rows) &&
            (!is_weights(p) || columns <= 32);
   }
-  gpu::Constants constants(const Problem& p) const {
+  gpu::Constants constants(const Problem& p, const DeviceInfo&) const {
     gpu::Constants all = {{"GROUP", std::to_string(group(p))},
                           {"PHASE_H", std::to_string(down(p).rest)},
                           {"PHASE_W", std::to_string(across(p).rest)}};

@@ -41,8 +41,10 @@ inline Places places(const Problem& p) {
 
 // A Tile says its spelling, rows, columns, images and channels; and of a problem whether it serves, the bytes
 // of local memory that a block has, its threads and their registers, and what its kernels are told beside
-// what mma_patch.h asks for. At most kMostResident blocks are a multiprocessor's. Beside it are
-// weights_ms(problem, tile, device) and, of the other directions, results_ms: what it is predicted to take.
+// what mma_patch.h asks for. At most kMostResident blocks are a multiprocessor's. Where it has a `cluster`,
+// and that is more than 1, so many blocks have all the pixels of their channels in backward_weights and add
+// up their sums. Beside it are weights_ms(problem, tile, device) and, of the other directions, results_ms:
+// what it is predicted to take.
 
 // So many patches there are of each chunk of channels.
 template <class Tile>
@@ -69,11 +71,26 @@ int resident(const Problem& p, const Tile& t) {
   return static_cast<int>(std::clamp<i64>(std::min(by_bytes, by_registers), 1, Tile::kMostResident));
 }
 
+template <class Tile>
+int cluster_of(const Tile& t) {
+  if constexpr (requires { t.cluster; })
+    return t.cluster;
+  else
+    return 1;
+}
+
 // backward_weights: among so many blocks the patches are shared, as many as there is room for at once.
 template <class Tile>
 i64 splits(const Problem& p, const Tile& t, const DeviceInfo& device) {
+  if (cluster_of(t) > 1) return cluster_of(t);
   const i64 room = std::max<i64>(1, i64{std::max(1, device.units)} * resident(p, t) / chunks(p, t));
   return ceil_div(patches(p, t), ceil_div(patches(p, t), room));
+}
+
+// Of the filter's gradient there are so many parts, which another kernel adds up.
+template <class Tile>
+i64 parts(const Problem& p, const Tile& t, const DeviceInfo& device) {
+  return splits(p, t, device) / cluster_of(t);
 }
 
 // Whether it has what a launch and a block hold, and is not much larger than the image: most_rows are too
@@ -118,7 +135,7 @@ class PatchTiles : public Algorithm {
     if (p.dtype == DType::f32 || (p.layout == Layout::nchw && !takes_planes(p)))
       return Support::declined("tensors are f16 or bf16, in nhwc");
     if (Support support = takes(p); !support.yes) return support;
-    if (std::none_of(table_.begin(), table_.end(), [&](const Tile& t) { return t.serves(p); }))
+    if (std::none_of(table_.begin(), table_.end(), [&](const Tile& t) { return t.serves(p, device); }))
       return Support::declined("no tile serves so small or so large an image");
     return gpu::fits(p);
   }
@@ -126,7 +143,7 @@ class PatchTiles : public Algorithm {
   std::vector<Candidate> list(const Problem& p, const Target& target) const final {
     std::vector<Candidate> all;
     for (const Tile& t : table_) {
-      if (t.serves(p)) all.push_back(candidate_of(p, t, target.device));
+      if (t.serves(p, target.device)) all.push_back(candidate_of(p, t, target.device));
     }
     return all;
   }
@@ -134,9 +151,11 @@ class PatchTiles : public Algorithm {
   Maker parse(const std::string& config, Direction) const final { return maker(*table_.parse(config).tile); }
   Maker maker(const Tile& t) const {
     return [this, t](const Problem& p, const Target& target) {
-      if (t.serves(p)) return candidate_of(p, t, target.device);
-      throw Error(Status::bad_problem, kernel(t) + " does not compute " + to_string(p) +
-                                           ": its tile is too large for the image, or its patch for a block");
+      if (t.serves(p, target.device)) return candidate_of(p, t, target.device);
+      throw Error(Status::bad_problem,
+                  kernel(t) + " does not compute " + to_string(p) +
+                      ": its tile is too large for the image, its patch for a block, or its "
+                      "cluster for the device");
     };
   }
   std::string kernel(const Tile& t) const { return std::string(name()) + "/" + config_name(t); }
@@ -149,7 +168,7 @@ class PatchTiles : public Algorithm {
     c.maker = maker(t);
     if (is_weights(p)) {
       c.accuracy.zeros_meet = ZerosMeet::channel;  // patches reach beyond the result's gradient
-      c.workspace_bytes = gpu::shared_sum_bytes(p, splits(p, t, device));
+      c.workspace_bytes = gpu::shared_sum_bytes(p, parts(p, t, device));
     } else {
       add_zeros(p, c.accuracy);
     }
@@ -171,6 +190,7 @@ class PatchTiles : public Algorithm {
                            {"BLOCKS", n(resident(p, t))}});
     LaunchShape shape = gpu::grid(blocks, 1, 1, t.threads(p));
     shape.overlaps_previous = device.has("sm_90");
+    if (is_weights(p)) shape.cluster[0] = static_cast<unsigned>(cluster_of(t));
     return launch(step_,
                   gpu::source(device, kernel(t), entry + ".cu", entry, gpu::constants(p, own),
                               static_cast<int>(t.local_bytes(p))),
@@ -180,7 +200,7 @@ class PatchTiles : public Algorithm {
   Recipe recipe(const Problem& p, const Tile& t, const DeviceInfo& device) const {
     Recipe recipe;
     recipe.alignment = 16;
-    recipe.steps.push_back(launch_step(p, t, patches(p, t) * chunks(p, t), entry_, t.constants(p),
+    recipe.steps.push_back(launch_step(p, t, patches(p, t) * chunks(p, t), entry_, t.constants(p, device),
                                        {in(gpu::gathered_place(p)), in(Place::w), out(result_place(p)),
                                         in(Place::bias), in(Place::residual), value(gpu::sizes(p))},
                                        device));
@@ -188,15 +208,15 @@ class PatchTiles : public Algorithm {
   }
 
   Recipe weights_recipe(const Problem& p, const Tile& t, const DeviceInfo& device) const {
-    const i64 parts = splits(p, t, device);
-    gpu::Constants own = t.constants(p);
+    const i64 blocks = splits(p, t, device), parts = patch_tiles::parts(p, t, device);
+    gpu::Constants own = t.constants(p, device);
     own.emplace_back("SPLIT", parts > 1 ? "1" : "0");
     Recipe recipe;
     recipe.alignment = 16;
     recipe.workspace_bytes = gpu::shared_sum_bytes(p, parts);
-    recipe.steps.push_back(launch_step(p, t, parts * chunks(p, t), entry_ + "_weights", std::move(own),
+    recipe.steps.push_back(launch_step(p, t, blocks * chunks(p, t), entry_ + "_weights", std::move(own),
                                        {in(Place::x), in(Place::y), out(gpu::shared_sum(p, parts)),
-                                        gpu::number(parts), value(gpu::sizes(p))},
+                                        gpu::number(blocks), value(gpu::sizes(p))},
                                        device));
     if (parts > 1) recipe.steps.push_back(gpu::sum_many_parts_step(p, kernel(t), parts, device));
     return recipe;

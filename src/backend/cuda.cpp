@@ -117,7 +117,12 @@ class CudaDevice : public StreamDevice {
     const auto& k = static_cast<const CudaKernel&>(kernel);
     cuda::LaunchAttribute attributes[2] = {};
     unsigned count = 0;
-    if (shape.cluster[0] * shape.cluster[1] * shape.cluster[2] > 1) {
+    constexpr unsigned kMostPortable = 8;
+    const unsigned cluster = shape.cluster[0] * shape.cluster[1] * shape.cluster[2];
+    if (cluster > kMostPortable)
+      check(driver()->func_set_attribute(k.function_, cuda::kNonPortableCluster, 1),
+            "asking for a large cluster for kernel " + k.entry_);
+    if (cluster > 1) {
       attributes[count].id = cuda::kClusterDimension;
       std::copy(shape.cluster, shape.cluster + 3, attributes[count].value.cluster);
       ++count;

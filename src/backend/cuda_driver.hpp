@@ -19,7 +19,7 @@ inline constexpr int kThreadsOfBlock = 1, kSharedMemoryOfBlock = 8, kMultiproces
 inline constexpr int kMemoryType = 2, kDeviceOrdinal = 9;
 inline constexpr unsigned kDeviceMemory = 2;
 // CUfunction_attribute
-inline constexpr int kMaxDynamicSharedSize = 8;
+inline constexpr int kMaxDynamicSharedSize = 8, kNonPortableCluster = 14;
 // CUlaunchAttributeID
 inline constexpr int kClusterDimension = 4, kProgrammaticStreamSerialization = 6;
 

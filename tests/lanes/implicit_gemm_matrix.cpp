@@ -54,7 +54,7 @@ std::size_t get_group_id(unsigned axis) {
                                   : axis == 1 ? b / blocks[0] % blocks[1]
                                               : b / blocks[0] / blocks[1]);
 }
-void barrier(unsigned) { lanes::all->arrive_and_wait(); }
+void barrier(unsigned) { lanes::own->all->arrive_and_wait(); }
 extern "C" {
 float lanes_load_half(std::size_t i, const _Float16* p) asm("_Z10vload_halfmPU8CLglobalKDh");
 float lanes_load_half(std::size_t i, const _Float16* p) { return static_cast<float>(p[i]); }

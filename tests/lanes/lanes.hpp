@@ -17,33 +17,43 @@ struct uint4 {
 };
 
 namespace lanes {
-constexpr int kWarp = 32;
-inline thread_local int thread = 0;
-inline int block = 0;
-inline std::unique_ptr<std::barrier<>> all;
-inline std::vector<std::unique_ptr<std::barrier<>>> warps;
-alignas(128) inline unsigned char memory[256 << 10];
-inline u32 words[64][kWarp][8];  // what the lanes of a warp show each other
+constexpr int kWarp = 32, kMostBlocks = 8;  // of a cluster, which run side by side
+// What a block has.
+struct Block {
+  alignas(128) unsigned char memory[256 << 10];
+  u32 words[64][kWarp][8];  // what the lanes of a warp show each other
+  std::unique_ptr<std::barrier<>> all;
+  std::vector<std::unique_ptr<std::barrier<>>> warps;
+};
+inline Block blocks[kMostBlocks];
+inline std::unique_ptr<std::barrier<>> cluster;
+inline thread_local int thread = 0, block = 0;
+inline thread_local Block* own = nullptr;
 
-inline u32 (*mine())[8] { return words[thread / kWarp]; }
-inline void together() { warps[static_cast<std::size_t>(thread / kWarp)]->arrive_and_wait(); }
+inline u32 (*mine())[8] { return own->words[thread / kWarp]; }
+inline void together() { own->warps[static_cast<std::size_t>(thread / kWarp)]->arrive_and_wait(); }
 
-// Local memory is NaN when a block begins. The last one is first: what a block writes behind its own results
-// the next one does not write over.
+// Local memory is NaN when a block begins. `side` blocks are a cluster, which `count` is a multiple of. The last
+// is first: what a block writes behind its own results the next one does not write over.
 template <class Kernel>
-void launch(int blocks, int threads, Kernel kernel) {
-  all = std::make_unique<std::barrier<>>(threads);
-  warps.clear();
-  for (int i = 0; i < threads / kWarp; ++i) warps.push_back(std::make_unique<std::barrier<>>(kWarp));
+void launch(int count, int threads, Kernel kernel, int side = 1) {
+  cluster = std::make_unique<std::barrier<>>(side * threads);
+  for (int rank = 0; rank < side; ++rank) {
+    Block& b = blocks[rank];
+    b.all = std::make_unique<std::barrier<>>(threads);
+    b.warps.clear();
+    for (int i = 0; i < threads / kWarp; ++i) b.warps.push_back(std::make_unique<std::barrier<>>(kWarp));
+  }
   std::vector<std::thread> pool;
-  for (int t = 0; t < threads; ++t) {
+  for (int i = 0; i < side * threads; ++i) {
     pool.emplace_back([=] {
-      thread = t;
-      for (int b = blocks - 1; b >= 0; --b) {
-        if (t == 0) block = b, std::memset(memory, 0xff, sizeof memory);
-        all->arrive_and_wait();
+      const int rank = i / threads;
+      thread = i % threads, own = &blocks[rank];
+      for (block = count - side + rank; block >= 0; block -= side) {
+        if (thread == 0) std::memset(own->memory, 0xff, sizeof own->memory);
+        cluster->arrive_and_wait();
         kernel();
-        all->arrive_and_wait();
+        cluster->arrive_and_wait();
       }
     });
   }
@@ -51,9 +61,7 @@ void launch(int blocks, int threads, Kernel kernel) {
 }
 }  // namespace lanes
 
-#define local_memory lanes::memory
-#define __shared__
-#define __align__(bytes)
+#define local_memory lanes::own->memory
 #define F_GLOBAL
 #define F_LOCAL
 #define F_DEVICE [[maybe_unused]] static
@@ -62,7 +70,7 @@ void launch(int blocks, int threads, Kernel kernel) {
 #define F_OUTPUT(type, name) type* name##_buffer
 #define F_OPEN_INPUT(type, name) const type* const name = name##_buffer
 #define F_OPEN_OUTPUT(type, name) type* const name = name##_buffer
-#define F_BARRIER() lanes::all->arrive_and_wait()
+#define F_BARRIER() lanes::own->all->arrive_and_wait()
 #define F_FOLLOW_PREVIOUS()
 #define F_LET_NEXT_BEGIN()
 #define F_WAIT_FOR_PREVIOUS()

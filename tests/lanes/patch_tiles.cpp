@@ -36,12 +36,13 @@ int main() {
   }
   const auto parts = [](int size, int part) { return (size + part - 1) / part; };
 #ifdef DIRECTION_bwd_w
-  Tensor<float> result(w_size * PARTS, NAN);
-  lanes::launch(parts(z.c, CHANNELS) * PARTS, THREADS,
-                [&] { KERNEL(x.data, y.data, result.data, PARTS, z); });
+  Tensor<result_t> result(w_size * PARTS, SPLIT ? result_t(NAN) : result_t(element(NAN)));
+  lanes::launch(
+      parts(z.c, CHANNELS) * PARTS * CLUSTER, THREADS,
+      [&] { KERNEL(x.data, y.data, result.data, PARTS * CLUSTER, z); }, CLUSTER);
   for (std::size_t i = 0; i < w_size; ++i) {
     double sum = 0;
-    for (int part = 0; part < PARTS; ++part) sum += result.data[part * w_size + i];
+    for (int part = 0; part < PARTS; ++part) sum += number(result.data[part * w_size + i]);
     expect(sum, w_sum[i], "w", i);
   }
 #else

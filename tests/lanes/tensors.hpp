@@ -16,6 +16,7 @@ u16 element(float v) {
   return bits;
 }
 float number(u16 bits) { return F_LOAD(&bits, 0); }
+float number(float v) { return v; }
 
 // On 16 bytes, with NaN around.
 template <class T>

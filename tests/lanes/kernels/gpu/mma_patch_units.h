@@ -5,8 +5,10 @@
 
 #include "kernels/gpu/convolution.h"
 
+#define F_ALL_LOCAL_MEMORY(name)  // lanes.hpp says what it is
+
 F_DEVICE u32 local_address(const void* p) {
-  return static_cast<u32>(static_cast<const unsigned char*>(p) - lanes::memory);
+  return static_cast<u32>(static_cast<const unsigned char*>(p) - lanes::own->memory);
 }
 
 namespace lanes {
@@ -22,15 +24,19 @@ F_DEVICE void copy_chunk_if(bool may, u32 to, const void* from, bool wanted) {
   if (to % 16 != 0 || bits_of<std::uintptr_t>(from) % 16 != 0) std::abort();
   if (may) lanes::open.push_back({to, from, wanted});
 }
+F_DEVICE void copy_piece_if(bool may, u32 to, const void* from, bool wanted) {
+  copy_chunk_if(may, to, from, wanted);
+}
+F_DEVICE void ask_for(const void*) {}
 F_DEVICE void close_copies() { lanes::closed.push_back(std::exchange(lanes::open, {})); }
 template <int kPending>
 F_DEVICE void wait_for_copies() {
   for (; lanes::closed.size() > kPending; lanes::closed.erase(lanes::closed.begin())) {
     for (const lanes::Copy& copy : lanes::closed.front()) {
       if (copy.wanted)
-        std::memcpy(lanes::memory + copy.to, copy.from, 16);
+        std::memcpy(lanes::own->memory + copy.to, copy.from, 16);
       else
-        std::memset(lanes::memory + copy.to, 0, 16);
+        std::memset(lanes::own->memory + copy.to, 0, 16);
     }
   }
 }
@@ -38,7 +44,7 @@ F_DEVICE void wait_for_copies() {
 // Matrix i's rows are where lanes 8 i to 8 i + 7 say.
 F_DEVICE u16 matrix_element(int matrix, int row, int column) {
   u16 v;
-  std::memcpy(&v, lanes::memory + lanes::mine()[8 * matrix + row][0] + 2 * column, 2);
+  std::memcpy(&v, lanes::own->memory + lanes::mine()[8 * matrix + row][0] + 2 * column, 2);
   return v;
 }
 template <bool kTransposed>
