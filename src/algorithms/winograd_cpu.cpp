@@ -1,5 +1,7 @@
 // Winograd's minimal filtering for 3x3 filters: F(2x2, 3x3) and F(4x4, 3x3) in fp32, natively in both
 // layouts. The error bounds are derived in docs/accuracy.md.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -198,8 +200,8 @@ class WinogradCpu : public Algorithm {
     c.workspace_bytes = static_cast<std::size_t>(driver->workspace_floats()) * sizeof(float);
     c.packed_bytes = static_cast<std::size_t>(driver->packed_floats()) * sizeof(float);
     c.accuracy = winograd_accuracy(p, choice.m, kRoundings);
-    c.recipe = [p, driver, workspace = c.workspace_bytes, packed = c.packed_bytes] {
-      Recipe recipe = steps(p, driver);
+    c.recipe = [p, driver, m = choice.m, workspace = c.workspace_bytes, packed = c.packed_bytes] {
+      Recipe recipe = steps(p, m, driver);
       recipe.workspace_bytes = workspace, recipe.packed_bytes = packed;
       return recipe;
     };
@@ -216,10 +218,11 @@ class WinogradCpu : public Algorithm {
     return filters;
   }
 
-  static Recipe steps(const Problem& p, const Driver& driver) {
+  static Recipe steps(const Problem& p, int m, const Driver& driver) {
     const Place from = p.direction == Direction::forward ? Place::x : Place::y, to = result_place(p);
     Recipe recipe;
     recipe.packing = packing_of(p);
+    recipe.packed_for = fmt::format("winograd_cpu f{}x{}", m, m);  // blocks of any size read the same
     recipe.pack.push_back(call("filter transform", {Place::w}, {Place::packed},
                                [driver, filters = filters_of(p)](const Memory& m, const Parallel& parallel) {
                                  driver->pack(m[Place::w], filters,
