@@ -28,13 +28,16 @@ namespace {
 
 using i64 = std::int64_t;
 
-// What a register tile is made of: SIMD vectors, these of several groups each, or AMX's tile registers.
-enum class Unit { vectors, groups, amx };
-constexpr NameWord<Unit> kUnits[] = {{Unit::amx, "amx"}, {Unit::groups, "groups"}, {Unit::vectors, ""}};
+// What a register tile is made of: SIMD vectors, these of several groups each, or of pairs of bf16, or AMX's
+// tile registers.
+enum class Unit { vectors, groups, dot, amx };
+constexpr NameWord<Unit> kUnits[] = {
+    {Unit::amx, "amx"}, {Unit::dot, "dot"}, {Unit::groups, "groups"}, {Unit::vectors, ""}};
+bool sums_pairs(Unit unit) { return unit == Unit::amx || unit == Unit::dot; }
 
 struct BrgemmTile {
   Unit unit;
-  int rows, width;  // in vectors, of AMX in columns
+  int rows, width;  // in vectors, of pairs in columns
   template <class Name>
   void spell(Name& name) {
     name.word(unit, kUnits);
@@ -43,25 +46,26 @@ struct BrgemmTile {
 };
 
 // Ties go to the first.
-std::array<BrgemmTile, 6> tiles() {
+std::array<BrgemmTile, 7> tiles() {
   const auto vectors = [](int width) { return BrgemmTile{Unit::vectors, brgemm_max_rows(width), width}; };
   return {vectors(3),
           vectors(2),
           vectors(1),
           vectors(4),
           BrgemmTile{Unit::groups, brgemm_max_group_rows(), 1},
-          BrgemmTile{Unit::amx, 2 * kAmxRows, kAmxColumns}};
+          BrgemmTile{Unit::dot, 2 * kDotRows, kPairColumns},
+          BrgemmTile{Unit::amx, 2 * kAmxRows, kPairColumns}};
 }
 
 bool serves(const BrgemmTile& tile, const Problem& p) {
   if (tile.unit == Unit::groups) return groups_fit_lanes(p);
-  return tile.unit == Unit::vectors ||
-         (p.dtype == DType::bf16 && p.layout == Layout::nhwc && is_plain(p) && !has_pitch(p) &&
-          p.direction != Direction::backward_weights && amx_usable());
+  return tile.unit == Unit::vectors || (p.dtype == DType::bf16 && p.layout == Layout::nhwc && is_plain(p) &&
+                                        !has_pitch(p) && p.direction != Direction::backward_weights &&
+                                        (tile.unit == Unit::amx ? amx_usable() : dot_usable()));
 }
 
 BrgemmTile parse_tile(const std::string& config) {
-  const std::array<BrgemmTile, 6> all = tiles();
+  const std::array<BrgemmTile, 7> all = tiles();
   return *TileTable<BrgemmTile>("implicit_gemm_cpu", all).parse(config).tile;
 }
 
@@ -70,7 +74,8 @@ void require_served(const BrgemmTile& tile, const Problem& p) {
   const char* const needs =
       tile.unit == Unit::groups
           ? "nhwc and groups of 2, 4, ... channels up to a vector's, as many of the input as of the output"
-          : "bf16, nhwc, no slices and a processor with AMX";
+      : tile.unit == Unit::amx ? "bf16, nhwc, no slices and a processor with AMX"
+                               : "bf16, nhwc, no slices and a processor with AVX-512's dot product of bf16";
   throw Error(Status::bad_problem, "implicit_gemm_cpu/" + config_name(tile) + " needs fwd or bwd_d in " +
                                        needs + "; force another config for " + to_string(p));
 }
@@ -167,7 +172,9 @@ class DataPass {
   static std::shared_ptr<const ImplicitGemmPart> make_part(const Problem& p,
                                                            const TapConvolution& convolution,
                                                            const BrgemmTile& tile, int threads) {
-    if (tile.unit == Unit::amx) return make_amx_tiles(p, convolution, threads);
+    if (sums_pairs(tile.unit)) {
+      return make_pair_tiles(p, convolution, tile.unit == Unit::amx ? PairUnit::amx : PairUnit::dot, threads);
+    }
     if (tile.unit == Unit::groups) return make_group_lanes(p, convolution, tile.rows, threads);
     const TileShape shape{tile.rows, tile.width};
     return p.layout == Layout::nhwc ? make_channel_lanes(p, convolution, shape, threads)
@@ -323,16 +330,16 @@ class ImplicitGemmCpu : public Algorithm {
     };
   }
 
-  // Of a worker, that implicit GEMM promises; AMX's tiles may ask for more.
+  // Of a worker, that implicit GEMM promises; tiles of pairs may ask for more.
   static constexpr std::size_t kMostScratch = std::size_t{4} << 20,
                                kAnyScratch = std::numeric_limits<std::size_t>::max();
 
-  // None where AMX's asks for more scratch.
+  // None where pairs ask for more scratch.
   static std::optional<Candidate> candidate_of_tile(const Problem& p, const BrgemmTile& tile,
                                                     const Target& target, std::size_t most_scratch) {
     if (p.direction == Direction::backward_weights) return weights_candidate(p, tile, target);
     const auto pass = std::make_shared<const DataPass>(p, tile, target.threads);
-    if (tile.unit == Unit::amx && pass->scratch_bytes() > most_scratch) return std::nullopt;
+    if (sums_pairs(tile.unit) && pass->scratch_bytes() > most_scratch) return std::nullopt;
     return data_candidate(p, tile, pass);
   }
 
@@ -366,7 +373,7 @@ class ImplicitGemmCpu : public Algorithm {
     c.cost = {std::max(arithmetic, bytes) + 0.1 * std::min(arithmetic, bytes) + 0.002,
               arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.accuracy = dot_product_accuracy(p);
-    if (tile.unit == Unit::amx) c.accuracy.factors = Factors::normal;
+    if (sums_pairs(tile.unit)) c.accuracy.factors = Factors::normal;
     return c;
   }
 };
