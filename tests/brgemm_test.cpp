@@ -205,10 +205,6 @@ TEST(Brgemm, PackedPanelsReadBack) {
   pack_brgemm_b(to.data(), 3, 5, 4, value);
   EXPECT_EQ(to, (std::vector<float>{0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23,
                                     4, 0, 0, 0, 14, 0,  0,  0,  24, 0,  0,  0}));
-  std::vector<std::uint32_t> pairs(4);
-  pack_brgemm_b_pairs(pairs.data(), 1, 3, 4, value);
-  EXPECT_EQ(pairs[1], float_to_bf16(1.0f) | static_cast<std::uint32_t>(float_to_bf16(11.0f)) << 16);
-  EXPECT_EQ(pairs[3], 0u);
 }
 
 }  // namespace

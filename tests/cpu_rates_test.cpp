@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/brgemm.hpp"
+#include "kernels/cpu/brgemm_dot.hpp"
 #include "src/finder/records.hpp"
 #include "src/store/store.hpp"
 #include "tests/scratch.hpp"
@@ -31,6 +31,15 @@ TEST(CpuRates, ArePlausible) {
     }
     EXPECT_LT(staging_time(way).of(1024), 1e5);
     EXPECT_LT(fetch_time(way).of(64), 1e5);
+  }
+  for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+    for (const int m : {2, 4}) {
+      const TransformTime time = winograd_transform_time(layout, m);
+      EXPECT_GT(time.input, 0);
+      EXPECT_LT(time.input, 1e4);
+      EXPECT_GT(time.output, 0);
+      EXPECT_LT(time.output, 1e4);
+    }
   }
   const TileTime tile = tile_time(TileReads::strided, 2, 2);
   EXPECT_GE(tile.step, 4 * vector_multiply_add_ns());  // none is better than the best
@@ -77,17 +86,21 @@ TEST(CpuRatesDeathTest, AreTakenInPlaceOfMeasuring) {
   std::vector<double> others = {static_cast<double>(brgemm_lanes()), 0.5, 0.25, 0.75};
   for (int kernel = 0; kernel < 5; ++kernel) others.insert(others.end(), {2.0 + kernel, 1.0});
   for (int staging = 0; staging < 4; ++staging) others.insert(others.end(), {0.5 + staging, 7.0});
+  for (int transform = 0; transform < 4; ++transform) others.insert(others.end(), {1.5 + transform, 9.0});
   for (int vectors = 1; vectors <= kBrgemmMaxVectors; ++vectors) {
     for (int rows = 1; rows <= brgemm_max_rows(vectors); ++rows) {
-      for (int reads = 0; reads < 3; ++reads)
+      for (int reads = 0; reads < 7; ++reads)
         others.insert(others.end(), {1.0 * rows * vectors, 3.0 + reads});
     }
   }
+  if (dot_usable()) others.insert(others.end(), {11.0, 12.0});
   EXPECT_EXIT(
       {
         adopt_cpu_rates(others);
         std::exit(cpu_rates() == others && vector_multiply_add_ns() == 1 &&
-                          tile_time(TileReads::contiguous, 2, 1).once == 4 && memory_byte_ns() == 0.75 &&
+                          tile_time(TileReads::contiguous, 2, 1).once == 6 &&
+                          (!dot_usable() || dot_tile_time().once == 12) &&
+                          winograd_transform_time(Layout::nhwc, 2).input == 3.5 && memory_byte_ns() == 0.75 &&
                           depthwise_time(Layout::nhwc, DepthwiseTaps::known).step == 5 &&
                           staging_time(Staging::rows).step == 2.5 && fetch_time(Staging::runs).step == 1.5
                       ? 0

@@ -177,6 +177,28 @@ TEST(ConvertElements, IsAsEachAlone) {
   }
 }
 
+TEST(Magnitudes, AreThoseOfNumbersThatAreNotZero) {
+  const auto of = [](std::vector<float> values) {
+    const Magnitudes m = magnitudes(values.data(), static_cast<std::int64_t>(values.size()));
+    return std::pair(m.least, m.most);
+  };
+  EXPECT_EQ(of({}), std::pair(INFINITY, 0.0f));
+  EXPECT_EQ(of({0, -0.0f, NAN}), std::pair(INFINITY, 0.0f));
+  EXPECT_EQ(of({3, -7, 0, 0x1p-149f, -NAN}), std::pair(0x1p-149f, 7.0f));
+  EXPECT_EQ(of({-INFINITY, -2}), std::pair(2.0f, INFINITY));
+  std::vector<float> many(1003, 1.0f);
+  many[1002] = -8, many[501] = 0.25f;
+  EXPECT_EQ(of(many), std::pair(0.25f, 8.0f));
+}
+
+TEST(Magnitudes, WhatIsSmallerBecomesZero) {
+  std::vector<float> values{1, -1, 0.5f, -0.5f, 0.4f, -0.4f, 0x1p-149f, INFINITY, NAN, 0};
+  zero_below(0.5f, values.data(), static_cast<std::int64_t>(values.size()));
+  EXPECT_TRUE(std::isnan(values[8]));
+  values[8] = 8;
+  EXPECT_EQ(values, (std::vector<float>{1, -1, 0.5f, -0.5f, 0, 0, 0, INFINITY, 8, 0}));
+}
+
 TEST(ConvertElements, TellsTheFirstThatIsLost) {
   float numbers[] = {1, -INFINITY, 65504, 65520, 1e30f, 0};
   std::byte to[sizeof numbers];

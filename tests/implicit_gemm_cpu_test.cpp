@@ -193,6 +193,28 @@ TEST(ImplicitGemmCpu, WorkersSharePixelsOrWeightsWhicheverIsLess) {
   }
 }
 
+// Taps that read padding alone are left out, by rows and by depths, also where a whole row has none; planes
+// of several images stand side by side, their channels in parts where the second-level cache is too small for
+// all.
+TEST(ImplicitGemmCpu, LeavesOutPaddingAndCutsChannels) {
+  const auto parallel = std::make_shared<Parallel>(2);
+  Builder builder(find_device("cpu"), parallel);
+  for (const char* problem :
+       {"fwd:n2c20d2h5w5k40t3r3s3:pad1:f32", "fwd:n1c24d4h7w7k20t3r1s1:st2x1x1:pad1x0x0:f32",
+        "fwd:n2c40h2w9k24r3s1:pad1x0:f32", "fwd:n2c17h7w7k33r3s3:st2:pad1:f32",
+        "fwd:n1c16h3w20k24r3s3:pad5:f32", "bwd_d:n2c20d3h6w7k24t3r3s3:st2:pad1:f32",
+        "fwd:n2c4096h7w7k16r3s3:pad1:f32", "fwd:n3c8192h7w7k18r1s1:f32", "fwd:n2c64h8w16k24r1s1:f32"}) {
+    for (const char* layout : {":nhwc", ":nchw"}) {
+      const Problem p = parse_problem(std::string(problem) + layout);
+      Verifier verifier(p, builder.device(), parallel, 1);
+      for (const Candidate& candidate : find_algorithm("implicit_gemm_cpu").candidates(p, builder.target())) {
+        const Report report = verifier.kernel(candidate, builder.store());
+        EXPECT_TRUE(passed(report)) << candidate.kernel() << " for " << to_string(p) << ": " << report.why;
+      }
+    }
+  }
+}
+
 // Gradients larger than a cache are written past it: whole lines of them, and what begins within lines.
 TEST(ImplicitGemmCpu, WritesLargeGradients) {
   const auto parallel = std::make_shared<Parallel>(2);

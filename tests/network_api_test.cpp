@@ -97,6 +97,37 @@ TEST_F(NetworkApi, WeightsAreInMemoryOnce) {
 }
 #endif
 
+// What is small is so beside the whole filter, whoever brought its parts into the plan's layout: the first
+// weight is large, the last output channel has tiny ones alone.
+TEST_F(NetworkApi, TinyWeightsOfALargeFilterAreZero) {
+  constexpr int kIn = 256, kOut = 512;
+  for (const float first : {1.0f, 0x1p-80f}) {
+    for (const int size : {1, 3}) {
+      const int taps = size * size;
+      std::vector<float> weights(static_cast<std::size_t>(kIn * kOut * taps));
+      weights.front() = first;
+      std::fill(weights.end() - kIn * taps, weights.end(), 0x1p-110f);
+      onnx::ModelText model;
+      model.add_input("x", {1, kIn, 8, 8});
+      model.add_constant(onnx::tensor("w", {kOut, kIn, size, size}, weights));
+      model.add({"Conv", {"x", "w"}, {"y"}, {{"pads", network::Shape(4, size / 2)}}, ""});
+      model.add_output("y");
+      NetworkRequest request;
+      request.request.threads = 2;
+      Network network(engine_, write(model.bytes()), request);
+      std::vector<float> x(kIn * 64, 0x1p100f), y(kOut * 64);
+      const void* inputs[] = {x.data()};
+      void* outputs[] = {y.data()};
+      network.plan({{1, kIn, 8, 8}}).run(inputs, outputs);
+      const float pixel = y[(kOut - 1) * 64 + 3 * 8 + 3], kept = 0x1p-10f * kIn * static_cast<float>(taps);
+      if (first == 1)
+        EXPECT_EQ(pixel, 0) << size;
+      else
+        EXPECT_NEAR(pixel, kept, kept / 16) << size;
+    }
+  }
+}
+
 TEST_F(NetworkApi, RunsForTheSizesGiven) {
   Network network(engine_, write_model());
   ASSERT_EQ(network.inputs().size(), 1u);

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "src/network/memory_plan.hpp"
+#include "src/network/network.hpp"
 #include "tests/sampling.hpp"
 
 namespace faltung::network {
@@ -46,6 +47,26 @@ TEST(NetworkMemory, ALadderTakesTwoRungs) {
 }
 
 TEST(NetworkMemory, NothingTakesNothing) { EXPECT_EQ(plan_memory({}).bytes, 0u); }
+
+// Plans of all sizes share them: there are as many as threads ran at the same time, and what was large once
+// serves the small.
+TEST(NetworkArenas, AreTakenInTurn) {
+  Arenas arenas;
+  Arenas::Arena small = arenas.take(1000), large = arenas.take(5000);
+  const std::byte *const first = small.memory.get(), *const second = large.memory.get();
+  EXPECT_NE(first, second);
+  EXPECT_GE(large.bytes, 5000u);
+  arenas.give_back(std::move(large));
+  arenas.give_back(std::move(small));
+  small = arenas.take(900), large = arenas.take(1001);
+  EXPECT_EQ(small.memory.get(), first);
+  EXPECT_EQ(large.memory.get(), second);
+  arenas.give_back(std::move(small));
+  arenas.give_back(std::move(large));
+  Arenas::Arena larger = arenas.take(9000);  // in the place of the largest
+  EXPECT_GE(larger.bytes, 9000u);
+  EXPECT_EQ(arenas.take(1).memory.get(), first);
+}
 
 }  // namespace
 }  // namespace faltung::network

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <new>
 #include <thread>
 
@@ -172,6 +173,34 @@ TEST_P(Plans, RunFromManyThreadsAtOnce) {
     for (std::thread& thread : threads) thread.join();
     ASSERT_EQ(wrong, 0) << "runs differ from the first";
   });
+}
+
+// Of a problem's kernels those that say that they pack alike: each computes the same by another's.
+TEST_P(Plans, TakeWhatOthersHavePackedAlike) {
+  std::map<std::string, std::shared_ptr<const PackedWeights>> packed;
+  int taken = 0;
+  each([&](const Problem& p, const Candidate&, const std::shared_ptr<const PlanImpl>& plan) {
+    const Recipe& recipe = plan->recipe();
+    if (recipe.packed_bytes == 0 || recipe.packing.empty()) return;
+    const Oracle oracle(p, Data::random, 1);
+    Operands expected(p), operands(p);
+    run_plainly(*plan, oracle.tensors(), expected);
+    operands.copy(oracle.tensors());
+    std::shared_ptr<const PackedWeights>& others =
+        packed[to_string(p) + " " + plan->packed_for() + " " + recipe.packing];
+    if (others == nullptr) {
+      others = plan->pack_weights(operands.w.data(), {});
+      return;
+    }
+    ++taken;
+    HostMemory workspace(plan->workspace_bytes(true));
+    RunOptions options;
+    options.weights = others.get(), options.workspace = workspace.data();
+    plan->run(operands.tensors(), options);
+    EXPECT_TRUE(same(operands.result(p), expected.result(p))) << others->plan().kernel();
+  });
+  const std::string name(GetParam()->name());
+  if (name == "winograd_cpu" || name == "implicit_gemm_cpu") EXPECT_GT(taken, 0);
 }
 
 TEST_P(Plans, RunOnTheCallersThreads) {

@@ -174,6 +174,26 @@ TEST(Recipe, PackedWeightsServeEveryPlanWithTheSamePacking) {
   }
 }
 
+// Kernels that read the same order say so by one name.
+TEST(Recipe, PackedWeightsServeOtherKernelsOfTheSameName) {
+  const auto packing = [](const std::string& kernel, const std::string& packed_for,
+                          const std::string& words) {
+    Recipe r = recipe(true);
+    r.packing = words, r.packed_for = packed_for;
+    return Plan(make(std::move(r), kernel));
+  };
+  RecipeNumbers n;
+  const auto weights = packing("made_up/x", "panels", "3x3").pack_weights(&n.w);
+  RunOptions options = n.options();
+  options.weights = weights.get();
+  packing("made_up/y", "panels", "3x3").run(n.tensors(), options);
+  EXPECT_EQ(n.y, 15);
+  for (const Plan& other : {packing("made_up/y", "panels", "5x5"), packing("made_up/y", "rows", "3x3"),
+                            packing("made_up/x", "", "3x3"), packing("made_up/y", "panels", "")}) {
+    EXPECT_THAT(error_of([&] { other.run(n.tensors(), options); }), HasSubstr("pack them with this plan"));
+  }
+}
+
 // By the caller's parallel_for, as a run is.
 TEST(Recipe, PacksOnTheCallersThreads) {
   Recipe r = recipe(true);

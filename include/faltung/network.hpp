@@ -62,7 +62,8 @@ class NetworkPlanImpl;
 class NetworkImpl;
 
 // A network for given sizes; immutable. Any number of threads may run it. On the CPU they take turns at the
-// engine's threads at the same time, and each has an arena, which is kept for the next run.
+// engine's threads at the same time, and each has an arena, which is kept for the network's next run, of
+// these sizes or others.
 //
 // On a GPU runs are submitted to a stream and not waited for; each stream has an arena, in which its runs
 // follow each other. On NVIDIA's, what lies between the first and the last steps is replayed as a graph that
@@ -74,8 +75,9 @@ class FALTUNG_API NetworkPlan {
   const std::vector<NetworkTensor>& inputs() const;  // in the file's order, all sizes known
   const std::vector<NetworkTensor>& outputs() const;
   // Contiguous elements, one address an input and output in that order: a GPU's are device memory at
-  // multiples of 16 bytes. Throws Error(bad_problem) for a null one. Allocates nothing but the first arena of
-  // a thread that runs while another does; on a GPU, of a stream other than the first.
+  // multiples of 16 bytes. Throws Error(bad_problem) for a null one. Allocates nothing but, on the
+  // CPU, an arena where those that the network's runs have left are in use or too small; on a GPU, that of a
+  // stream other than the first.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs,
            const NetworkRunOptions& options = {}) const;
   std::size_t arena_bytes() const;  // what a run takes beside inputs and outputs

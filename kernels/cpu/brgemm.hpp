@@ -15,9 +15,6 @@
 #define FALTUNG_KERNELS_CPU_BRGEMM_HPP_
 
 #include <cstdint>
-#include <cstring>
-
-#include "src/problem/dtype.hpp"
 
 namespace faltung {
 
@@ -108,23 +105,6 @@ void pack_brgemm_b(float* to, std::int64_t length, std::int64_t columns, int wid
   for (std::int64_t first = 0; first < columns; first += width) {
     for (std::int64_t i = 0; i < length; ++i) {
       for (int j = 0; j < width; ++j) *to++ = first + j < columns ? value(i, first + j) : 0.0f;
-    }
-  }
-}
-
-// The same with pairs, for the AMX tiles: i in [0, length) packs value(2i, .) and value(2i + 1, .), which are
-// rounded to bf16 if they are not bf16 numbers already.
-template <class Value>
-void pack_brgemm_b_pairs(std::uint32_t* to, std::int64_t length, std::int64_t columns, int width,
-                         const Value& value) {
-  for (std::int64_t first = 0; first < columns; first += width) {
-    for (std::int64_t i = 0; i < length; ++i) {
-      for (int j = 0; j < width; ++j) {
-        const bool inside = first + j < columns;
-        const std::uint32_t low = float_to_bf16(inside ? value(2 * i, first + j) : 0.0f);
-        const std::uint32_t high = float_to_bf16(inside ? value(2 * i + 1, first + j) : 0.0f);
-        *to++ = low | high << 16;
-      }
     }
   }
 }

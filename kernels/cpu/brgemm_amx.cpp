@@ -107,65 +107,7 @@ FALTUNG_AMX void tile(const BrgemmCall& call) {
   if constexpr (kTwoGroups && kTwoHalves) _tile_stored(3, call.c1 + 16, c_stride);
 }
 
-#define FALTUNG_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-
-FALTUNG_AVX512 inline __m512 load_bf16(const std::uint16_t* from, __mmask16 mask) {
-  const __m512i bits = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
-}
-
-template <bool kResidual, bool kRelu>
-FALTUNG_AVX512 void store(const AmxStore& call) {
-  const __mmask32 mask = static_cast<__mmask32>((std::uint64_t{1} << call.columns) - 1);
-  const __mmask16 low = static_cast<__mmask16>(mask), high = static_cast<__mmask16>(mask >> 16);
-  const __m512 zero = _mm512_setzero_ps();
-  const __m512 bias0 = call.bias != nullptr ? _mm512_maskz_loadu_ps(low, call.bias) : zero;
-  const __m512 bias1 = call.bias != nullptr ? _mm512_maskz_loadu_ps(high, call.bias + 16) : zero;
-  for (int row = 0; row < call.rows; ++row) {
-    const float* const from = call.from + row * kAmxColumns;
-    // Beyond the columns is what lay there before: adding to it could raise flags, or take an assist.
-    __m512 v0 = _mm512_add_ps(_mm512_maskz_loadu_ps(low, from), bias0);
-    __m512 v1 = _mm512_add_ps(_mm512_maskz_loadu_ps(high, from + 16), bias1);
-    if constexpr (kResidual) {
-      const std::uint16_t* const residual = call.residual + row * call.to_stride;
-      v0 = _mm512_add_ps(v0, load_bf16(residual, low));
-      v1 = _mm512_add_ps(v1, load_bf16(residual + 16, high));
-    }
-    if constexpr (kRelu) {  // the second operand is the result where it is NaN
-      v0 = _mm512_max_ps(zero, v0);
-      v1 = _mm512_max_ps(zero, v1);
-    }
-    const __m512bh rounded = _mm512_cvtne2ps_pbh(v1, v0);
-    __m512i bits;
-    std::memcpy(&bits, &rounded, sizeof bits);
-    _mm512_mask_storeu_epi16(call.to + row * call.to_stride, mask, bits);
-  }
-}
-
 }  // namespace
-
-void amx_store(const AmxStore& call) {
-  if (call.residual != nullptr) {
-    call.relu ? store<true, true>(call) : store<true, false>(call);
-  } else {
-    call.relu ? store<false, true>(call) : store<false, false>(call);
-  }
-}
-
-FALTUNG_AVX512 void amx_stage(const std::uint16_t* from, std::int64_t from_step, std::int64_t elements,
-                              std::int64_t count, std::uint16_t* to, std::int64_t padded,
-                              std::int64_t to_step) {
-  constexpr std::int64_t kLanes = 32;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint16_t* const window = from + i * from_step;
-    std::uint16_t* const pixel = to + i * to_step;
-    for (std::int64_t j = 0; j < padded; j += kLanes) {
-      const std::int64_t left = std::clamp<std::int64_t>(elements - j, 0, kLanes);
-      const __mmask32 mask = static_cast<__mmask32>((std::uint64_t{1} << left) - 1);
-      _mm512_storeu_si512(pixel + j, _mm512_maskz_loadu_epi16(mask, window + j));
-    }
-  }
-}
 
 bool amx_usable() {
   // Linux keeps the tile registers from a process until it asks for them.
@@ -203,9 +145,6 @@ namespace faltung {
 bool amx_usable() { return false; }
 AmxThread::~AmxThread() = default;
 void AmxThread::run(const BrgemmCall&, int, int) {}
-void amx_store(const AmxStore&) {}
-void amx_stage(const std::uint16_t*, std::int64_t, std::int64_t, std::int64_t, std::uint16_t*, std::int64_t,
-               std::int64_t) {}
 
 }  // namespace faltung
 

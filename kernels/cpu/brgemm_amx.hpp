@@ -10,13 +10,12 @@
 #ifndef FALTUNG_KERNELS_CPU_BRGEMM_AMX_HPP_
 #define FALTUNG_KERNELS_CPU_BRGEMM_AMX_HPP_
 
-#include "kernels/cpu/brgemm.hpp"
+#include "kernels/cpu/brgemm_dot.hpp"
 
 namespace faltung {
 
-inline constexpr int kAmxRows = 16;     // of a group; a tile has two
-inline constexpr int kAmxColumns = 32;  // of a tile
-inline constexpr int kAmxLength = 16;   // pairs a step: 32 bf16 numbers
+inline constexpr int kAmxRows = 16;    // of a group; a tile has two
+inline constexpr int kAmxLength = 16;  // pairs a step: 32 bf16 numbers
 
 // Whether the processor has AMX and the system lets this process use it; asks the system for it once.
 bool amx_usable();
@@ -35,25 +34,6 @@ class AmxThread {
  private:
   int configured_ = 0;  // rows0, rows1 and columns that the tiles are set up for, in one number
 };
-
-// The two ends of such a product, for the same processors.
-
-// A tile's sums to bf16: plus bias, plus residual, relu. Strides are in elements.
-struct AmxStore {
-  const float* from = nullptr;              // rows of kAmxColumns
-  int rows = 0, columns = 0;                // columns at most kAmxColumns
-  const float* bias = nullptr;              // [columns], or null
-  const std::uint16_t* residual = nullptr;  // strided like the result, or null
-  bool relu = false;
-  std::uint16_t* to = nullptr;
-  std::int64_t to_stride = 0;
-};
-void amx_store(const AmxStore& call);
-
-// count windows of `elements` contiguous 16-bit elements, from_step apart, to pixels of `padded` elements
-// that are filled up with zeros. Reads nothing outside of the windows.
-void amx_stage(const std::uint16_t* from, std::int64_t from_step, std::int64_t elements, std::int64_t count,
-               std::uint16_t* to, std::int64_t padded, std::int64_t to_step);
 
 }  // namespace faltung
 

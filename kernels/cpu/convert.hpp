@@ -14,6 +14,15 @@ namespace faltung {
 std::int64_t convert_elements(DType from_dtype, const std::byte* from, std::int64_t count, DType to_dtype,
                               std::byte* to);
 
+// The smallest and largest of the numbers' magnitudes, zeros and NaNs aside: infinity and 0 where there is
+// none.
+struct Magnitudes {
+  float least, most;
+};
+Magnitudes magnitudes(const float* values, std::int64_t count);
+// What is smaller becomes zero.
+void zero_below(float magnitude, float* values, std::int64_t count);
+
 }  // namespace faltung
 
 #endif  // FALTUNG_KERNELS_CPU_CONVERT_HPP_

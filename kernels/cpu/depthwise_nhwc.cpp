@@ -280,8 +280,19 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
               ? 0
               : std::clamp<i64>(next, 0, ends ? pass.in_h : std::max<i64>(pass.in_h - bottom, 0));
       const auto* below = in + row0 * pass.in_w * pass.in_channels;
+      // And the lines of the result that these are stored to.
+      const i64 stored = pass.columns.size() > 1 ? 0 : std::min(count, part.end - h - count);
+      auto* const to =
+          static_cast<const Element<kType>*>(tensors.out) + (h + count) * pass.out_w * pass.out_channels;
       const auto tiles = [&](i64 t, i64 channel) {
         const i64 channels = std::min<i64>(kWide * kFloatLanes, pass.out_channels - channel);
+        for (i64 i = 0; i < stored; ++i) {
+          const auto* pixel = to + (i * pass.out_w + t) * pass.out_channels + channel;
+          const i64 outputs = std::min<i64>(kPixels, pass.out_w - t);
+          for (i64 j = 0; j < outputs; ++j, pixel += pass.out_channels) {
+            for (i64 c = 0; c < channels; c += 64 / size_of(kType)) __builtin_prefetch(pixel + c, 1, 2);
+          }
+        }
         const i64 stride = pass.columns[b].stride, left = std::max<i64>(0, t * stride);
         const i64 pixels = std::min(kPixels * stride, pass.in_w - left);
         for (i64 i = 0; i < fetched; ++i) {

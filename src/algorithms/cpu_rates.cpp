@@ -11,37 +11,29 @@
 
 #include <unistd.h>
 
+#include "kernels/cpu/brgemm_dot.hpp"
 #include "kernels/cpu/features.hpp"
 #include "src/algorithms/cpu_rates_depthwise.hpp"
 #include "src/algorithms/cpu_rates_staging.hpp"
+#include "src/algorithms/cpu_rates_winograd.hpp"
+#include "src/algorithms/fastest_ns.hpp"
 
 namespace faltung {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kReads = 3, kMostRows = 14;
+constexpr int kReads = 7, kMostRows = 14;
 
 std::atomic<std::size_t> tiles_asked{0};  // for the times of tiles
 
-// Of the fastest of a few runs: what else the machine does only adds to them.
-template <class Work>
-double fastest_ns(int runs, const Work& work) {
-  double best = INFINITY;
-  for (int run = 0; run <= runs; ++run) {  // the first warms up
-    const auto begin = Clock::now();
-    work();
-    const double ns = std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
-    if (run > 0) best = std::min(best, ns);
-  }
-  return best;
-}
-
 struct Rates {
   std::array<TileTime, kReads * kMostRows * kBrgemmMaxVectors> tiles{};  // 0 where there is no such tile
+  TileTime dot_tile{};
   double far_byte = 0, near_byte = 0, memory_byte = 0;
   std::array<TileTime, kDepthwiseKernels> depthwise{};
   std::array<StagingRates, kStagings> staging{};
+  std::array<TransformTime, kWinogradTransforms> winograd{};
   double best = INFINITY;  // of a multiply-add of vectors
 
   TileTime& tile(TileReads reads, int rows, int vectors) { return tiles[place(reads, rows, vectors)]; }
@@ -56,7 +48,10 @@ struct Rates {
   }
 };
 
-constexpr TileReads kAllReads[] = {TileReads::strided, TileReads::contiguous, TileReads::contiguous_split};
+constexpr TileReads kAllReads[] = {TileReads::strided,          TileReads::strided_pages,
+                                   TileReads::strided_stream,   TileReads::contiguous,
+                                   TileReads::contiguous_split, TileReads::contiguous_stream,
+                                   TileReads::contiguous_planes};
 
 template <class Visit>
 void each_tile(const Visit& visit) {
@@ -77,32 +72,42 @@ struct ShortAndLong {
 // Keeps the least of what was measured before and now, of either length by itself: what holds the processor
 // up for a while must not make a step cheap by making the short run dear.
 void measure_tiles(std::vector<ShortAndLong>& least) {
+  constexpr std::int64_t kPageFloats = 4096 / 4, kPlaneFloats = 56 * 56;
   const int lanes = brgemm_lanes();
-  std::vector<float> a(kMostRows * (kLong + 16)),
-      b(static_cast<std::size_t>(kLong * kBrgemmMaxVectors * lanes + 64));
+  // What is to come from the second-level cache is walked along call by call, and over again.
+  const std::int64_t stream_floats = cpu_caches().level1 / 2;  // twice it in bytes
+  std::vector<float> a(kMostRows * kPageFloats),
+      b(static_cast<std::size_t>(stream_floats + kLong * kPlaneFloats + 64));
   std::vector<float> c(static_cast<std::size_t>(kMostRows * kBrgemmMaxVectors * lanes));
   std::size_t index = 0;
   each_tile([&](TileReads reads, int rows, int vectors) {
-    const bool strided = reads == TileReads::strided;
+    const bool strided = reads < TileReads::contiguous;
+    const bool planes = reads == TileReads::contiguous_planes;
+    const bool stream = planes || reads == TileReads::strided_stream || reads == TileReads::contiguous_stream;
     const BrgemmKernel kernel =
         brgemm_kernel(strided ? BrgemmRows::strided : BrgemmRows::contiguous, rows, vectors);
-    const BrgemmSegment whole{0, 0};
     BrgemmCall call;
-    call.a_row_stride = kLong + 16, call.a_step = strided ? 1 : rows;
+    call.a_row_stride = reads == TileReads::strided_pages ? kPageFloats : kLong + 16;
+    call.a_step = strided ? 1 : rows;
     call.a0 = a.data(), call.a1 = a.data() + 7 * (strided ? call.a_row_stride : 1);
     const auto line = reinterpret_cast<std::uintptr_t>(b.data()) / 4 % 16;  // floats into one
     call.b = b.data() + (16 - line) + (reads == TileReads::contiguous_split ? 1 : 0);
-    call.b_step = vectors * lanes;
-    call.segments = &whole, call.segment_count = 1;
+    call.b_step = planes ? kPlaneFloats : vectors * lanes;
     call.c0 = c.data(), call.c1 = c.data() + 7 * vectors * lanes, call.c_row_stride = vectors * lanes;
     call.columns = vectors * lanes;
     const auto time = [&](int length, double& least_ns) {
       call.length = length;
-      constexpr int kTimes = 4;  // beside which the clock is cheap
-      const double ns = fastest_ns(3, [&] {
-        for (int i = 0; i < kTimes; ++i) kernel(call);
+      const std::int64_t call_floats = std::int64_t{length} * vectors * lanes;
+      const int times =
+          stream ? static_cast<int>(stream_floats / call_floats) : 4;  // beside which the clock is cheap
+      const double ns = fastest_ns(stream ? 1 : 3, [&] {
+        for (int i = 0; i < times; ++i) {
+          const BrgemmSegment whole{0, !stream ? 0 : i * (planes ? vectors * lanes : call_floats)};
+          call.segments = &whole, call.segment_count = 1;
+          kernel(call);
+        }
       });
-      least_ns = std::min(least_ns, ns / kTimes);
+      least_ns = std::min(least_ns, ns / times);
     };
     if (index == least.size()) least.emplace_back();
     time(kShort, least[index].few), time(kLong, least[index].many);
@@ -110,12 +115,37 @@ void measure_tiles(std::vector<ShortAndLong>& least) {
   });
 }
 
+// The least of what was measured before and now, as above.
+void measure_dot(ShortAndLong& least) {
+  constexpr int kRows = 2 * kDotRows;
+  std::vector<float> a(kRows * (kLong + 16)), b(kLong * kPairColumns), c(kRows * kPairColumns);
+  const BrgemmSegment whole{0, 0};
+  BrgemmCall call;
+  call.a_row_stride = kLong + 16, call.b_step = kPairColumns;
+  call.a0 = a.data(), call.a1 = a.data() + kDotRows * call.a_row_stride, call.b = b.data();
+  call.segments = &whole, call.segment_count = 1;
+  call.c0 = c.data(), call.c1 = c.data() + kDotRows * kPairColumns, call.c_row_stride = kPairColumns;
+  call.columns = kPairColumns;
+  for (double ShortAndLong::*const ns : {&ShortAndLong::few, &ShortAndLong::many}) {
+    call.length = ns == &ShortAndLong::few ? kShort : kLong;
+    constexpr int kTimes = 4;
+    least.*ns = std::min(least.*ns, fastest_ns(3, [&] {
+                                      for (int i = 0; i < kTimes; ++i)
+                                        brgemm_dot(call, kDotRows, kDotRows, nullptr);
+                                    }) / kTimes);
+  }
+}
+
+TileTime fitted(const ShortAndLong& least) {
+  const double step =
+      std::max(least.many - least.few, 0.5 * least.many * (kLong - kShort) / kLong) / (kLong - kShort);
+  return {step, std::max(0.0, least.few - kShort * step)};
+}
+
 void fit_tiles(const std::vector<ShortAndLong>& least, Rates& rates) {
   std::size_t index = 0;
   each_tile([&](TileReads reads, int rows, int vectors) {
-    const auto [few, many] = least[index++];
-    const double step = std::max(many - few, 0.5 * many * (kLong - kShort) / kLong) / (kLong - kShort);
-    rates.tile(reads, rows, vectors) = {step, std::max(0.0, few - kShort * step)};
+    rates.tile(reads, rows, vectors) = fitted(least[index++]);
   });
 }
 
@@ -154,13 +184,19 @@ Rates measure() {
   Rates rates;
   // Passes over all, so that what holds the processor up for a while holds up one pass of each.
   std::vector<ShortAndLong> least;
-  for (int pass = 0; pass < 5; ++pass) measure_tiles(least);
+  ShortAndLong dot;
+  for (int pass = 0; pass < 5; ++pass) {
+    measure_tiles(least);
+    if (dot_usable()) measure_dot(dot);
+  }
   fit_tiles(least, rates);
+  if (dot_usable()) rates.dot_tile = fitted(dot);
   rates.far_byte = byte_ns(2 * cpu_caches().level2);
   rates.near_byte = byte_ns(cpu_caches().level2 / 2);
   rates.memory_byte = std::max(rates.far_byte, memory_byte_ns_now());
   rates.depthwise = measure_depthwise();
   rates.staging = measure_staging();
+  rates.winograd = measure_winograd();
   return rates;
 }
 
@@ -207,6 +243,7 @@ TileTime tile_time(TileReads reads, int rows, int vectors) {
   tiles_asked.fetch_add(1, std::memory_order_relaxed);
   return the_rates().tile(reads, rows, vectors);
 }
+TileTime dot_tile_time() { return the_rates().dot_tile; }
 std::size_t tile_times_asked() { return tiles_asked; }
 
 double vector_multiply_add_ns() { return the_rates().best; }
@@ -221,6 +258,10 @@ TileTime depthwise_time(Layout layout, DepthwiseTaps taps) {
 TileTime staging_time(Staging way) { return the_rates().staging[static_cast<std::size_t>(way)].copy; }
 TileTime fetch_time(Staging way) { return the_rates().staging[static_cast<std::size_t>(way)].fetch; }
 
+TransformTime winograd_transform_time(Layout layout, int m) {
+  return the_rates().winograd[winograd_transform(layout, m)];
+}
+
 std::vector<double> cpu_rates() {
   const Rates& rates = the_rates();
   std::vector<double> numbers{static_cast<double>(brgemm_lanes()), rates.far_byte, rates.near_byte,
@@ -229,10 +270,12 @@ std::vector<double> cpu_rates() {
   for (const StagingRates& way : rates.staging) {
     for (const TileTime& time : {way.copy, way.fetch}) numbers.insert(numbers.end(), {time.step, time.once});
   }
+  for (const TransformTime& time : rates.winograd) numbers.insert(numbers.end(), {time.input, time.output});
   each_tile([&](TileReads reads, int rows, int vectors) {
     const TileTime& tile = rates.tile(reads, rows, vectors);
     numbers.insert(numbers.end(), {tile.step, tile.once});
   });
+  if (dot_usable()) numbers.insert(numbers.end(), {rates.dot_tile.step, rates.dot_tile.once});
   return numbers;
 }
 
@@ -249,7 +292,12 @@ KeptRates adopt_cpu_rates(const std::vector<double>& numbers) {
   };
   for (TileTime& time : rates->depthwise) take(time);
   for (StagingRates& way : rates->staging) take(way.copy), take(way.fetch);
+  for (TransformTime& time : rates->winograd) {
+    time.input = next(), time.output = next();
+    whole = whole && time.input > 0 && time.output > 0;
+  }
   each_tile([&](TileReads reads, int rows, int vectors) { take(rates->tile(reads, rows, vectors)); });
+  if (dot_usable()) take(rates->dot_tile);
   if (!whole || taken != numbers.size()) return KeptRates::damaged;
   find_best(*rates);
   const std::lock_guard lock(making);

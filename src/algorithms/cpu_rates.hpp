@@ -19,8 +19,17 @@ struct CpuCaches {
 };
 const CpuCaches& cpu_caches();
 
-// How a register tile reads its operands.
-enum class TileReads { strided, contiguous, contiguous_split };  // split: vectors that cross cache lines
+// How a register tile reads its operands: rows of A apart or side by side, and B's vectors, from the
+// first-level cache but for what is named.
+enum class TileReads {
+  strided,
+  strided_pages,   // rows a multiple of a page apart: they go to the same few of a cache's lines
+  strided_stream,  // vectors in a stream from the second-level cache
+  contiguous,
+  contiguous_split,  // vectors that cross cache lines
+  contiguous_stream,
+  contiguous_planes  // the same, each step's in a plane of its own
+};
 
 // A register tile's time in nanoseconds: for each step of the reduction, and once.
 struct TileTime {
@@ -29,6 +38,9 @@ struct TileTime {
 };
 // rows and vectors as of brgemm_kernel.
 TileTime tile_time(TileReads reads, int rows, int vectors);
+// The same of a tile of AVX-512's dot products, 14 rows by 32 columns, whose steps are pairs; where
+// dot_usable().
+TileTime dot_tile_time();
 // How often this process asked for one, for the test that a cost model counts tiles and does not visit them.
 std::size_t tile_times_asked();
 
@@ -52,6 +64,12 @@ enum class Staging { runs, rows };
 TileTime staging_time(Staging way);
 // What a plane takes longer that no cache holds, and that lies far from the one before: steps are its lines.
 TileTime fetch_time(Staging way);
+
+// Of a vector that Winograd's transforms write to V and read of M, in nanoseconds: F(m x m, 3 x 3), m 2 or 4.
+struct TransformTime {
+  double input, output;
+};
+TransformTime winograd_transform_time(Layout layout, int m);
 
 // The cost models of other algorithms count in cycles of a core that starts two multiply-adds of vectors in
 // each: so many nanoseconds.

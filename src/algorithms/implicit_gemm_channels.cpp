@@ -69,6 +69,7 @@ bool ChannelLanes::shares_pixels() const {
 
 void ChannelLanes::choose_items(int threads) {
   staged_ = p_.dtype != DType::f32 || t_.padded();
+  depths_end_ = planes() > 1 && t_.padded_in_depth();
   pixel_ = reductions_.largest();
   if (pixel_ * t_.step_w % 512 == 0) pixel_ += 16;
   const auto fits = [&](i64 images, i64 rows, i64 columns) {
@@ -104,6 +105,7 @@ void ChannelLanes::choose_items(int threads) {
     if (by_pixels) images = std::clamp<i64>(t_.images() / wanted, 1, images);
     while (images > 1 && !fits(images, t_.rows, columns)) --images;
     if (t_.depths > 1 && !staged_) images = 1;  // they are no even distance apart
+    if (depths_end_) images = 1;                // each has taps of its own
   }
   grid_.divide_images(images);
 
@@ -152,31 +154,28 @@ std::string ChannelLanes::packing() const {
   return fmt::format("{}, {} cuts, panels of {}", t_.tap_words(), reductions_.parts(), panel_width_);
 }
 
-// What a step of a tile takes beside its products: for weights that come from beyond the first-level cache,
-// and for pixels a multiple of a page apart, which go to the same few of its lines and push each other out.
-double ChannelLanes::waits_ns(int rows, int vectors) const {
+// A step of a tile: weights may come from beyond the first-level cache, and pixels a multiple of a page apart
+// go to the same few of its lines and push each other out.
+double ChannelLanes::step_ns(int rows, int vectors) const {
   constexpr i64 kPage = 4096;
-  constexpr double kWaitOfWeights = 0.6, kWaitOfPixels = 0.2;  // cycles a line, measured with AVX-512
-  constexpr double kLineFloats = 16;
-  const CpuCaches& caches = cpu_caches();
-  double cycles = 0;
-  if (taps() * reductions_.largest() * panel_width_ * 4 > caches.level1 / 2)
-    cycles += kWaitOfWeights * vectors * static_cast<double>(lanes_) / kLineFloats;
+  const auto step = [&](TileReads reads) { return tile_time(reads, rows, vectors).step; };
   const bool conflict = !staged_ && t_.in.stride_w * t_.step_w * 4 % kPage == 0;
-  if (conflict && rows > caches.level1 / kPage / 2) cycles += kWaitOfPixels * rows;
-  return cycles * cycle_ns();
+  double ns = step(conflict ? TileReads::strided_pages : TileReads::strided);
+  if (taps() * reductions_.largest() * panel_width_ * 4 > cpu_caches().level1 / 2)
+    ns += std::max(0.0, step(TileReads::strided_stream) - step(TileReads::strided));
+  return ns;
 }
 
 double ChannelLanes::work_ns() const {
-  const double steps = static_cast<double>(taps() * t_.in_channels);
+  const double share = planes() > 1 ? t_.share_of_depths() : t_.share_of_rows();
+  const double steps = share * static_cast<double>(taps() * t_.in_channels);
   const double cuts = static_cast<double>(reductions_.parts());
   const auto tiles_ns = [&](i64 columns, int vectors) {
     double ns = 0;
     EvenSplit(columns, tile_.rows).each_size([&](i64 size, i64 count) {
       const int rows = static_cast<int>(pairs_ ? 2 * size : size);
-      const TileTime time = tile_time(TileReads::strided, rows, vectors);
-      const double step = time.step + waits_ns(rows, vectors);
-      ns += static_cast<double>(count) * (steps * step + cuts * time.once) / (pairs_ ? 2 : 1);
+      const double once = tile_time(TileReads::strided, rows, vectors).once;
+      ns += static_cast<double>(count) * (steps * step_ns(rows, vectors) + cuts * once) / (pairs_ ? 2 : 1);
     });
     return ns;
   };

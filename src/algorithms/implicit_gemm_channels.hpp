@@ -32,6 +32,7 @@ class ChannelLanes : public ImplicitGemmPart {
     std::int64_t c0, c1;  // offsets in the output, in elements
     std::int64_t sum;     // offset of its unfinished sums, in pixels
     int rows;
+    TapConvolution::TapRange taps;  // that it is summed over
   };
   // Where taps read their input: distances in floats between the planes that taps span, and an image's, an
   // input row's and a pixel's.
@@ -47,9 +48,11 @@ class ChannelLanes : public ImplicitGemmPart {
     const float* panels;  // the packed weights of this group and cut
     float* sums;
     BrgemmCall* brgemm;
+    const BrgemmSegment* segments[2];  // of each, all taps', `merged` of which are one
+    std::int64_t merged;
   };
 
-  double waits_ns(int rows, int vectors) const;
+  double step_ns(int rows, int vectors) const;
   void choose_panels();
   void choose_items(int threads);
   bool shares_pixels() const;
@@ -67,7 +70,8 @@ class ChannelLanes : public ImplicitGemmPart {
     return (staged_ ? t_.plane_of(tap) : tap.d - t_.planes().front()) * source.plane;
   }
   Source source(const WorkItem& item, std::int64_t cut, const PartCall& call, float* stage) const;
-  std::int64_t list_tiles(const WorkItem& item, const Source& source, Tile* tiles) const;
+  std::int64_t list_tiles(const WorkItem& item, const Source& source, std::int64_t first_row,
+                          Tile* tiles) const;
   Stretch ahead(std::int64_t index, const WorkItem& current, const PartCall& call, std::int64_t calls) const;
   std::int64_t reading_panels() const;
   // fetched: the lines that the tile is stored to are on their way.
@@ -80,6 +84,7 @@ class ChannelLanes : public ImplicitGemmPart {
   BrgemmKernel kernels_[2][14] = {};  // by whether the panel is the narrower last one, and rows - 1
   bool in_registers_ = false, few_steps_ = false, weights_stay_ = false;
   bool staged_ = false, pairs_ = false;
+  bool depths_end_ = false;      // some images have taps beyond the first depth or the last
   bool tiles_are_runs_ = false;  // each reads one stretch of memory
   bool fetches_stores_ = false;  // a tile's products bring the lines that the next one is stored to
   std::int64_t pixel_ = 0, sum_stride_ = 0, stage_floats_ = 0, sum_floats_ = 0, max_tiles_ = 0;

@@ -52,7 +52,7 @@ ChannelLanes::Source ChannelLanes::source(const WorkItem& item, i64 cut, const P
       const i64 depth = t_.depth_of(item.image0 + image, plane);
       patch.to = stage + plane * source.plane + image * source.image;
       if (depth < 0 || depth >= t_.in.d) {
-        std::fill_n(patch.to, image_floats, 0.0f);
+        if (!depths_end_) std::fill_n(patch.to, image_floats, 0.0f);
         continue;
       }
       patch.from = static_cast<const std::byte*>(call.in) +
@@ -63,7 +63,7 @@ ChannelLanes::Source ChannelLanes::source(const WorkItem& item, i64 cut, const P
   return source;
 }
 
-i64 ChannelLanes::list_tiles(const WorkItem& item, const Source& source, Tile* tiles) const {
+i64 ChannelLanes::list_tiles(const WorkItem& item, const Source& source, i64 first_row, Tile* tiles) const {
   i64 count = 0, pixels = 0;
   const i64 a_step = source.pixel * t_.step_w, c_step = t_.out.stride_w * t_.out_step_w;
   const auto a_at = [&](i64 row_index, i64 column) {
@@ -76,9 +76,14 @@ i64 ChannelLanes::list_tiles(const WorkItem& item, const Source& source, Tile* t
   };
   const EvenSplit split(item.columns, tile_.rows);
   const i64 all_rows = item.images * item.rows;
+  const auto taps_of = [&](i64 row) { return t_.taps_inside(first_row + item.row0 + row % item.rows); };
   for (i64 row = 0; row < all_rows; ++row) {
+    TapConvolution::TapRange inside = taps_of(row);
     if (pairs_ && row + 1 < all_rows) {
-      new (&tiles[count++]) Tile{a_at(row, 0), a_at(row + 1, 0), c_at(row, 0), c_at(row + 1, 0), pixels, 14};
+      const TapConvolution::TapRange second = taps_of(row + 1);
+      inside = {std::min(inside.first, second.first), std::max(inside.end, second.end)};
+      new (&tiles[count++])
+          Tile{a_at(row, 0), a_at(row + 1, 0), c_at(row, 0), c_at(row + 1, 0), pixels, 14, inside};
       ++row, pixels += 14;
       continue;
     }
@@ -87,7 +92,7 @@ i64 ChannelLanes::list_tiles(const WorkItem& item, const Source& source, Tile* t
       const i64 c = c_at(row, split.begin(part));
       const int rows = static_cast<int>(split.size(part));
       new (&tiles[count++])
-          Tile{a, rows > 7 ? a + 7 * a_step : a, c, rows > 7 ? c + 7 * c_step : c, pixels, rows};
+          Tile{a, rows > 7 ? a + 7 * a_step : a, c, rows > 7 ? c + 7 * c_step : c, pixels, rows, inside};
       pixels += rows;
     }
   }
@@ -132,6 +137,10 @@ void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stret
   BrgemmCall& brgemm = step.brgemm[narrow];
   const BrgemmKernel kernel = kernels_[narrow][tile.rows - 1];
   brgemm.a0 = tile.a0, brgemm.a1 = tile.a1;
+  if (!depths_end_) {
+    brgemm.segments = step.segments[narrow] + tile.taps.first / step.merged;
+    brgemm.segment_count = (tile.taps.end - tile.taps.first) / step.merged;
+  }
   brgemm.ahead = ahead.next(), brgemm.ahead_step = ahead.step();
   brgemm.b = step.panels + taps() * first * reductions_.size(step.cut);
   brgemm.columns = static_cast<int>(std::min<i64>(vectors * lanes_, t_.out_channels - first));
@@ -189,28 +198,32 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
   Stretch next;
   for (i64 cut = 0; cut < reductions_.parts(); ++cut) {
     const Source from = source(item, cut, call, stage);
-    const i64 count = list_tiles(item, from, tiles), length = reductions_.size(cut);
+    const i64 count = list_tiles(item, from, call.first_row, tiles), length = reductions_.size(cut);
     const i64 merged = taps() == 0 ? 1 : merged_taps(from, cut);
     BrgemmCall brgemm[2];  // of a panel of full width, and of a narrower last one
     for (const bool narrow : {false, true}) {
       const int width = lanes_ * (narrow ? panel_vectors(panels_ - 1) : tile_.vectors);
       BrgemmSegment* const list = segments + (narrow ? taps() : 0);
+      i64 listed = 0;
       for (i64 tap = 0; tap < taps(); tap += merged) {
         const Tap& t = t_.taps[static_cast<std::size_t>(tap)];
-        new (&list[tap / merged]) BrgemmSegment{
+        if (depths_end_ && !t_.depth_inside(item.image0, t)) continue;
+        new (&list[listed++]) BrgemmSegment{
             plane_offset(t, from) + (t.h - t_.min_h()) * from.row + (t.w - t_.min_w()) * from.pixel,
             tap * length * width};
       }
       brgemm[narrow].a_row_stride = from.pixel * t_.step_w;
       brgemm[narrow].b_step = width;
-      brgemm[narrow].segments = list, brgemm[narrow].segment_count = taps() / merged;
+      brgemm[narrow].segments = list, brgemm[narrow].segment_count = listed;
       brgemm[narrow].length = length * merged;
       brgemm[narrow].c_row_stride = t_.out.stride_w * t_.out_step_w;
       if (in_registers_ && cut + 1 == reductions_.parts()) activate_in_registers(brgemm[narrow], p_);
     }
     const float* panels =
         call.packed + taps() * channels_padded_ * (item.group * t_.in_channels + reductions_.begin(cut));
-    const Step step{item, call, cut, panels, sum_floats_ == 0 ? nullptr : sums, brgemm};
+    const Step step{
+        item,  call, cut, panels, sum_floats_ == 0 ? nullptr : sums, brgemm, {segments, segments + taps()},
+        merged};
     const i64 panel_count = item.panel1 - item.panel0;
     // Weights that stay in L2 are read again for each tile, so that its input stays in L1 and its output is
     // written whole; larger ones are read once an item, the next panel's on their way meanwhile.

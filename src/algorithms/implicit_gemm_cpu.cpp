@@ -28,13 +28,16 @@ namespace {
 
 using i64 = std::int64_t;
 
-// What a register tile is made of: SIMD vectors, these of several groups each, or AMX's tile registers.
-enum class Unit { vectors, groups, amx };
-constexpr NameWord<Unit> kUnits[] = {{Unit::amx, "amx"}, {Unit::groups, "groups"}, {Unit::vectors, ""}};
+// What a register tile is made of: SIMD vectors, these of several groups each, or of pairs of bf16, or AMX's
+// tile registers.
+enum class Unit { vectors, groups, dot, amx };
+constexpr NameWord<Unit> kUnits[] = {
+    {Unit::amx, "amx"}, {Unit::dot, "dot"}, {Unit::groups, "groups"}, {Unit::vectors, ""}};
+bool sums_pairs(Unit unit) { return unit == Unit::amx || unit == Unit::dot; }
 
 struct BrgemmTile {
   Unit unit;
-  int rows, width;  // in vectors, of AMX in columns
+  int rows, width;  // in vectors, of pairs in columns
   template <class Name>
   void spell(Name& name) {
     name.word(unit, kUnits);
@@ -42,26 +45,27 @@ struct BrgemmTile {
   }
 };
 
-// Best first for problems large enough that a tile's shape alone matters.
-std::array<BrgemmTile, 6> tiles() {
+// Ties go to the first.
+std::array<BrgemmTile, 7> tiles() {
   const auto vectors = [](int width) { return BrgemmTile{Unit::vectors, brgemm_max_rows(width), width}; };
-  return {vectors(2),
-          vectors(3),
-          vectors(4),
+  return {vectors(3),
+          vectors(2),
           vectors(1),
+          vectors(4),
           BrgemmTile{Unit::groups, brgemm_max_group_rows(), 1},
-          BrgemmTile{Unit::amx, 2 * kAmxRows, kAmxColumns}};
+          BrgemmTile{Unit::dot, 2 * kDotRows, kPairColumns},
+          BrgemmTile{Unit::amx, 2 * kAmxRows, kPairColumns}};
 }
 
 bool serves(const BrgemmTile& tile, const Problem& p) {
   if (tile.unit == Unit::groups) return groups_fit_lanes(p);
-  return tile.unit == Unit::vectors ||
-         (p.dtype == DType::bf16 && p.layout == Layout::nhwc && is_plain(p) && !has_pitch(p) &&
-          p.direction != Direction::backward_weights && amx_usable());
+  return tile.unit == Unit::vectors || (p.dtype == DType::bf16 && p.layout == Layout::nhwc && is_plain(p) &&
+                                        !has_pitch(p) && p.direction != Direction::backward_weights &&
+                                        (tile.unit == Unit::amx ? amx_usable() : dot_usable()));
 }
 
 BrgemmTile parse_tile(const std::string& config) {
-  const std::array<BrgemmTile, 6> all = tiles();
+  const std::array<BrgemmTile, 7> all = tiles();
   return *TileTable<BrgemmTile>("implicit_gemm_cpu", all).parse(config).tile;
 }
 
@@ -70,7 +74,8 @@ void require_served(const BrgemmTile& tile, const Problem& p) {
   const char* const needs =
       tile.unit == Unit::groups
           ? "nhwc and groups of 2, 4, ... channels up to a vector's, as many of the input as of the output"
-          : "bf16, nhwc, no slices and a processor with AMX";
+      : tile.unit == Unit::amx ? "bf16, nhwc, no slices and a processor with AMX"
+                               : "bf16, nhwc, no slices and a processor with AVX-512's dot product of bf16";
   throw Error(Status::bad_problem, "implicit_gemm_cpu/" + config_name(tile) + " needs fwd or bwd_d in " +
                                        needs + "; force another config for " + to_string(p));
 }
@@ -167,7 +172,9 @@ class DataPass {
   static std::shared_ptr<const ImplicitGemmPart> make_part(const Problem& p,
                                                            const TapConvolution& convolution,
                                                            const BrgemmTile& tile, int threads) {
-    if (tile.unit == Unit::amx) return make_amx_tiles(p, convolution, threads);
+    if (sums_pairs(tile.unit)) {
+      return make_pair_tiles(p, convolution, tile.unit == Unit::amx ? PairUnit::amx : PairUnit::dot, threads);
+    }
     if (tile.unit == Unit::groups) return make_group_lanes(p, convolution, tile.rows, threads);
     const TileShape shape{tile.rows, tile.width};
     return p.layout == Layout::nhwc ? make_channel_lanes(p, convolution, shape, threads)
@@ -248,6 +255,7 @@ Recipe recipe_of(const std::shared_ptr<const DataPass>& pass) {
   recipe.packed_bytes = pass->packed_bytes();
   recipe.workspace_bytes = pass->workspace_bytes();
   recipe.packing = pass->packing();
+  recipe.packed_for = "implicit_gemm_cpu";  // each part says its order in full
   recipe.pack.push_back(call("pack", {Place::w}, {Place::packed},
                              [pass](const Memory& m, const Parallel& parallel) { pass->pack(m, parallel); }));
   if (pass->clears()) {
@@ -258,37 +266,6 @@ Recipe recipe_of(const std::shared_ptr<const DataPass>& pass) {
   recipe.steps.push_back(call(pass->step_name(), {pass->from(), Place::packed, Place::bias, Place::residual},
                               {pass->to(), Place::workspace},
                               [pass](const Memory& m, const Parallel& parallel) { pass->run(m, parallel); }));
-  return recipe;
-}
-
-// A transposed convolution's filter is that of one from its y to its x.
-Recipe recipe_of(const Problem& p, const std::shared_ptr<const WeightsGradient>& gradient,
-                 std::size_t workspace_bytes) {
-  const Place x = is_transposed(p) ? Place::y : Place::x, y = is_transposed(p) ? Place::x : Place::y;
-  Recipe recipe;
-  recipe.workspace_bytes = workspace_bytes;
-  const auto scratch = [gradient](const Memory& m, int worker) {
-    return m[Place::workspace] + gradient->partial_bytes() +
-           static_cast<std::size_t>(worker) * gradient->scratch_bytes();
-  };
-  const bool partial = gradient->has_partial_sums();
-  recipe.steps.push_back(
-      call("implicit_gemm", {Place::x, Place::y},
-           partial ? std::vector{Place::workspace} : std::vector{Place::w, Place::workspace},
-           [gradient, scratch, x, y](const Memory& m, const Parallel& parallel) {
-             parallel.each(gradient->items(), [&](i64 item, int worker) {
-               gradient->run(item, m[x], m[y], m[Place::w], scratch(m, worker),
-                             reinterpret_cast<float*>(m[Place::workspace]));
-             });
-           }));
-  if (!partial) return recipe;
-  recipe.steps.push_back(call("reduce", {Place::workspace}, {Place::w, Place::workspace},
-                              [gradient, scratch](const Memory& m, const Parallel& parallel) {
-                                parallel.each(gradient->blocks(), [&](i64 block, int worker) {
-                                  gradient->reduce(block, m[Place::w], scratch(m, worker),
-                                                   reinterpret_cast<float*>(m[Place::workspace]));
-                                });
-                              }));
   return recipe;
 }
 
@@ -311,12 +288,26 @@ class ImplicitGemmCpu : public Algorithm {
 
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     std::vector<Candidate> all;
+    std::vector<double> own;  // of those that tie, which are the first
     for (const BrgemmTile& tile : tiles()) {
-      if (!serves(tile, p)) continue;
-      if (std::optional<Candidate> c = candidate_of_tile(p, tile, target, kMostScratch))
-        all.push_back(std::move(*c));
+      std::optional<Candidate> c;
+      if (serves(tile, p)) c = candidate_of_tile(p, tile, target, kMostScratch);
+      if (!c) continue;
+      for (std::size_t i = 0; ties(tile, p) && i < own.size(); ++i) tie(all[i], own[i], c->cost.ms);
+      if (ties(tile, p)) own.push_back(c->cost.ms);
+      all.push_back(std::move(*c));
     }
     return all;
+  }
+
+  // Packed weights have the order of their tile's width. A tile that the cost model cannot tell from a later
+  // one has its cost, and comes first, so that most batches and images of a filter read the same.
+  static bool ties(const BrgemmTile& tile, const Problem& p) {
+    return tile.unit == Unit::vectors && weights_are_constant(p);
+  }
+  static void tie(Candidate& c, double own, double later) {
+    constexpr double kTie = 1.01;
+    if (own <= kTie * later) c.cost.ms = std::min(c.cost.ms, later);
   }
 
   Maker parse(const std::string& config, Direction) const override { return maker(parse_tile(config)); }
@@ -326,20 +317,29 @@ class ImplicitGemmCpu : public Algorithm {
     return [tile](const Problem& p, const Target& target) {
       require_served(tile, p);
       const bool pools = p.epilogue.pool.kind != PoolKind::none;
-      return candidate_of_tile(p, tile, target, pools ? kMostScratch : kAnyScratch);
+      const std::size_t most = pools ? kMostScratch : kAnyScratch;
+      std::optional<Candidate> c = candidate_of_tile(p, tile, target, most);
+      const double own = c ? c->cost.ms : 0;
+      bool later = false;
+      for (const BrgemmTile& other : tiles()) {
+        if (later && ties(tile, p) && ties(other, p))
+          tie(*c, own, candidate_of_tile(p, other, target, most)->cost.ms);
+        later = later || (other.unit == tile.unit && other.width == tile.width);
+      }
+      return c;
     };
   }
 
-  // Of a worker, that implicit GEMM promises; AMX's tiles may ask for more.
+  // Of a worker, that implicit GEMM promises; tiles of pairs may ask for more.
   static constexpr std::size_t kMostScratch = std::size_t{4} << 20,
                                kAnyScratch = std::numeric_limits<std::size_t>::max();
 
-  // None where AMX's asks for more scratch.
+  // None where pairs ask for more scratch.
   static std::optional<Candidate> candidate_of_tile(const Problem& p, const BrgemmTile& tile,
                                                     const Target& target, std::size_t most_scratch) {
     if (p.direction == Direction::backward_weights) return weights_candidate(p, tile, target);
     const auto pass = std::make_shared<const DataPass>(p, tile, target.threads);
-    if (tile.unit == Unit::amx && pass->scratch_bytes() > most_scratch) return std::nullopt;
+    if (sums_pairs(tile.unit) && pass->scratch_bytes() > most_scratch) return std::nullopt;
     return data_candidate(p, tile, pass);
   }
 
@@ -359,7 +359,7 @@ class ImplicitGemmCpu : public Algorithm {
     Candidate c = candidate_of(p, tile, gradient->work_ns() / items * std::ceil(items / threads));
     c.workspace_bytes =
         gradient->partial_bytes() + gradient->scratch_bytes() * static_cast<std::size_t>(target.threads);
-    c.recipe = [p, gradient, bytes = c.workspace_bytes] { return recipe_of(p, gradient, bytes); };
+    c.recipe = [p, gradient, bytes = c.workspace_bytes] { return weights_recipe(p, gradient, bytes); };
     return c;
   }
 
@@ -373,7 +373,7 @@ class ImplicitGemmCpu : public Algorithm {
     c.cost = {std::max(arithmetic, bytes) + 0.1 * std::min(arithmetic, bytes) + 0.002,
               arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.accuracy = dot_product_accuracy(p);
-    if (tile.unit == Unit::amx) c.accuracy.factors = Factors::normal;
+    if (sums_pairs(tile.unit)) c.accuracy.factors = Factors::normal;
     return c;
   }
 };

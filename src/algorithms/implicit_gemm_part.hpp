@@ -104,9 +104,11 @@ std::unique_ptr<ImplicitGemmPart> make_channel_lanes(const Problem& problem,
 std::unique_ptr<ImplicitGemmPart> make_pixel_lanes(const Problem& problem, const TapConvolution& convolution,
                                                    TileShape tile, int threads);
 
-// A tile is held in AMX's tile registers: bf16 in nhwc, where amx_usable().
-std::unique_ptr<ImplicitGemmPart> make_amx_tiles(const Problem& problem, const TapConvolution& convolution,
-                                                 int threads);
+// A tile is summed over pairs, in AMX's tile registers or by dot products of AVX-512: bf16 in nhwc, where
+// amx_usable() or dot_usable().
+enum class PairUnit { amx, dot };
+std::unique_ptr<ImplicitGemmPart> make_pair_tiles(const Problem& problem, const TapConvolution& convolution,
+                                                  PairUnit unit, int threads);
 
 // Whether the micro-kernel can do the epilogue itself, on its way to memory.
 inline bool epilogue_in_registers(const Problem& p) {

@@ -14,6 +14,7 @@ using i64 = std::int64_t;
 
 constexpr i64 kPanelBytes = 512 << 10;  // of weights, beyond which the reduction is cut
 constexpr i64 kSumBytes = 1 << 20;      // of unfinished sums that cannot wait in the output
+constexpr i64 kFewChannels = 64;        // of a cut, for which going through the sums again does not pay
 
 // Of all items: who comes last is waited for.
 double division_ns(i64 items, double item_ns, int threads) {
@@ -81,6 +82,8 @@ void PixelLanes::choose_items(int threads) {
   row_ = phase_columns(t_.columns);
   flat_ = flat_is_better();
   joined_ = !flat_ && rows_join();
+  depths_end_ = planes() > 1 && t_.padded_in_depth();
+  share_ = depths_end_ ? t_.share_of_depths() : flat_ || joined_ ? 1 : t_.share_of_rows();
   in_tiles_ = !flat_ && taps() == 1 && (joined_ || t_.rows == 1);
   const i64 panel_bytes = std::max<i64>(taps() * reductions_.largest(), 1) * panels_.largest() * 4;
   // Staged tiles come from the second-level cache in a stream, so that each panel passes over all of them,
@@ -89,24 +92,39 @@ void PixelLanes::choose_items(int threads) {
   if (flat_) {
     divide_flat(threads);
     flat_columns_ = round_up(grid_.images() * phase_rows(t_.rows) * row_, lanes_);
-    sum_floats_ = panels_.largest() * flat_columns_;
+    sum_floats_ = (reductions_.parts() > 1 ? grid_.panels() : 1) * panels_.largest() * flat_columns_;
   } else {
     divide(best_division(threads));
+    const i64 rows = grid_.rows(), columns = grid_.columns();
+    in_place_ = may_read_in_place(rows, columns) &&
+                in_place_ns(rows, columns, grid_.panels()) < stage_ns(1, rows, columns);
     const i64 pixels = grid_.rows() * grid_.columns();
     if (reductions_.parts() > 1 && !in_registers_) sum_floats_ = grid_.panels() * panels_.largest() * pixels;
-    if (in_tiles_) line_floats_ = kLineChannels * round_up(pixels, 16) + kBeyond;
+    if (in_tiles_ && !in_place_) line_floats_ = kLineChannels * round_up(pixels, 16) + kBeyond;
   }
-  stage_floats_ = stage_floats(grid_.images(), grid_.rows(), grid_.columns());
+  stage_floats_ = in_place_ ? 0 : stage_floats(grid_.images(), grid_.rows(), grid_.columns());
 }
 
 bool PixelLanes::flat_is_better() const {
+  // Of products that are saved, so that it pays: where the patch is cut, sums go through memory with each
+  // cut.
+  constexpr double kSaved = 1.05, kSavedByCuts = 1.2;
   const bool lone = taps() == 1 && (t_.rows == 1 || rows_join());
   if (lone && t_.images() == 1) return false;
   const i64 pixels = t_.rows * t_.columns, run = lone ? pixels : t_.columns;
-  return stage_floats(1, t_.rows, t_.columns) <= most_stage_floats() && reductions_.parts() == 1 &&
-         static_cast<double>(round_up(run, lanes_)) / static_cast<double>(run) >
-             1.05 * static_cast<double>(phase_rows(t_.rows) * phase_columns(t_.columns)) /
-                 static_cast<double>(pixels);
+  const EvenSplit cuts = flat_reductions(1);
+  if (cuts.parts() > 1 && cuts.largest() < kFewChannels) return false;
+  return static_cast<double>(round_up(run, lanes_)) / static_cast<double>(run) >
+         (cuts.parts() > 1 ? kSavedByCuts : kSaved) *
+             static_cast<double>(phase_rows(t_.rows) * phase_columns(t_.columns)) /
+             static_cast<double>(pixels);
+}
+
+// Of so many images whole, what stays in the second-level cache.
+EvenSplit PixelLanes::flat_reductions(i64 images) const {
+  const i64 channel = channel_floats(planes() * images * image_floats(t_.rows, t_.columns));
+  return EvenSplit(t_.in_channels,
+                   std::clamp<i64>((most_stage_floats() - kBeyond) / channel, 1, reductions_.largest()));
 }
 
 bool PixelLanes::rows_join() const {
@@ -117,22 +135,28 @@ bool PixelLanes::rows_join() const {
 // Whole images, whose staging parts of the panels repeat.
 void PixelLanes::divide_flat(int threads) {
   constexpr i64 kMostPixels = 512;
-  const i64 most = std::clamp<i64>(kMostPixels / (t_.rows * t_.columns), 1, t_.images());
+  const i64 most = depths_end_ ? 1 : std::clamp<i64>(kMostPixels / (t_.rows * t_.columns), 1, t_.images());
   i64 best_images = 1, best_parts = 1;
   double best_ns = INFINITY;
   const i64 all = t_.images();
-  for (i64 cuts = ceil_div(all, most);; cuts = std::min(all, cuts + std::max<i64>(1, cuts / 4))) {
-    const i64 images = EvenSplit::in_parts(all, cuts).largest();
-    if (images == 1 || stage_floats(images, t_.rows, t_.columns) <= most_stage_floats()) {
-      each_panel_parts(1, t_.groups * cuts, threads, [&](i64 parts, i64 items) {
-        const i64 panels = ceil_div(panels_.parts(), parts);
-        const double item = with_reads_ns(flat_item_ns(images, panels), panels, 0, t_.columns);
-        const double ns = division_ns(items, item, threads);
-        if (ns < best_ns) best_ns = ns, best_images = images, best_parts = parts;
-      });
+  for (i64 items_of_images = ceil_div(all, most);;
+       items_of_images = std::min(all, items_of_images + std::max<i64>(1, items_of_images / 4))) {
+    const i64 images = EvenSplit::in_parts(all, items_of_images).largest();
+    const EvenSplit cuts = flat_reductions(images);
+    if (images == 1 || cuts.parts() == 1 || cuts.largest() >= kFewChannels) {
+      const i64 sum_bytes = images * phase_rows(t_.rows) * row_ * t_.out_channels * 4;
+      each_panel_parts(cuts.parts() > 1 ? ceil_div(sum_bytes, kSumBytes) : 1, t_.groups * items_of_images,
+                       threads, [&](i64 parts, i64 items) {
+                         const i64 panels = ceil_div(panels_.parts(), parts);
+                         const double item =
+                             with_reads_ns(flat_item_ns(images, panels), panels, 0, t_.columns);
+                         const double ns = division_ns(items, item, threads);
+                         if (ns < best_ns) best_ns = ns, best_images = images, best_parts = parts;
+                       });
     }
-    if (cuts == all) break;
+    if (items_of_images == all) break;
   }
+  reductions_ = flat_reductions(best_images);
   grid_.divide_images(best_images);
   grid_.divide_panels(panels_.parts(), best_parts, 0);
 }
@@ -227,10 +251,28 @@ double PixelLanes::item_ns(i64 rows, i64 columns, i64 panels) const {
         static_cast<double>(alike) *
         tile_time(reads, static_cast<int>(panels_.largest()), static_cast<int>(split.size(part))).of(steps());
   }
-  panel *= static_cast<double>(lines(rows));
+  constexpr double kCall = 40;  // cycles to set a tile's call up
+  panel =
+      static_cast<double>(lines(rows)) * (panel + static_cast<double>(split.parts()) * kCall * cycle_ns());
   panel += static_cast<double>(lines(rows) * split.parts()) * refill_ns(rows * columns);
   if (in_tiles_) panel += static_cast<double>(panels_.largest()) * fetch_time(Staging::runs).once;
-  return static_cast<double>(panels) * panel + stage_ns(1, rows, columns);
+  double reading = stage_ns(1, rows, columns);
+  if (may_read_in_place(rows, columns)) reading = std::min(reading, in_place_ns(rows, columns, panels));
+  return static_cast<double>(panels) * panel + reading;
+}
+
+// Vectors beyond a row's end would lie in the next plane, or in nothing.
+bool PixelLanes::may_read_in_place(i64 rows, i64 columns) const {
+  return in_tiles_ && t_.rows == 1 && is_a_run(rows) && t_.columns % lanes_ == 0 && columns % lanes_ == 0;
+}
+
+double PixelLanes::in_place_ns(i64 rows, i64 columns, i64 panels) const {
+  const EvenSplit split = tiles(rows * columns);
+  const auto step = [&](TileReads reads) {
+    return tile_time(reads, static_cast<int>(panels_.largest()), static_cast<int>(split.largest())).step;
+  };
+  const double wait = std::max(0.0, step(TileReads::contiguous_planes) - step(TileReads::contiguous_stream));
+  return static_cast<double>(panels * split.parts()) * steps() * wait;
 }
 
 // Copying an item's patch to where its tiles read it.
@@ -255,10 +297,16 @@ double PixelLanes::stage_ns(i64 images, i64 rows, i64 columns) const {
 // panel passes over. A tile that loads as often as it multiplies has no time to wait for them; those that are
 // staged lie one after the other, and several taps' vectors cross lines.
 double PixelLanes::refill_ns(i64 pixels) const {
-  constexpr double kLineFloats = 16, kWaitOfATap = 2, kWaitOfSeveral = 6, kWaitOfStaged = 1;  // with AVX-512
-  const double wait = in_tiles_ ? kWaitOfStaged : taps() > 1 ? kWaitOfSeveral : kWaitOfATap;  // cycles a line
+  constexpr double kLineFloats = 16, kWaitOfATap = 2, kWaitOfSeveral = 6;  // cycles a line, with AVX-512
+  const double wait = taps() > 1 ? kWaitOfSeveral : kWaitOfATap;
   const double rows = static_cast<double>(panels_.largest()), vectors = tile_.vectors;
   if (pixels * t_.in_channels * 4 <= cpu_caches().level1) return 0;
+  if (in_tiles_) {
+    const auto step = [&](TileReads reads) {
+      return tile_time(reads, static_cast<int>(panels_.largest()), tile_.vectors).step;
+    };
+    return steps() * std::max(0.0, step(TileReads::contiguous_stream) - step(TileReads::contiguous));
+  }
   return wait * cycle_ns() * static_cast<double>(lanes_) / kLineFloats * static_cast<double>(steps()) *
          (rows + vectors) / (rows * vectors);
 }
@@ -269,9 +317,11 @@ double PixelLanes::flat_item_ns(i64 images, i64 panels) const {
   const TileTime tile = tile_time(taps() > 1 ? TileReads::contiguous_split : TileReads::contiguous,
                                   static_cast<int>(panels_.largest()), static_cast<int>(split.largest()));
   const double full = static_cast<double>(ceil_div(columns, lanes_)) / static_cast<double>(split.largest());
-  // The sums go through memory once more.
-  const double sums = static_cast<double>(columns * panels_.largest()) * kStagedFloatNs;
-  return static_cast<double>(panels) * (full * (tile.of(steps()) + refill_ns(columns)) + sums) +
+  // The sums go through memory once more, with each cut.
+  const double cuts = static_cast<double>(flat_reductions(images).parts());
+  const double sums = cuts * static_cast<double>(columns * panels_.largest()) * kStagedFloatNs;
+  return static_cast<double>(panels) *
+             (full * (tile.of(steps()) + (cuts - 1) * tile.once + refill_ns(columns)) + sums) +
          stage_ns(images, t_.rows, t_.columns);
 }
 

@@ -41,6 +41,7 @@ class PixelLanes : public ImplicitGemmPart {
   void choose_items(int threads);
   // Rows one after the other as if they were one, where their ends would leave too many lanes empty.
   bool flat_is_better() const;
+  EvenSplit flat_reductions(std::int64_t images) const;
   // The output's rows of a lone tap follow each other in memory, or its pixels are stored one by one anyway,
   // and their input can be staged so.
   bool rows_join() const;
@@ -51,6 +52,10 @@ class PixelLanes : public ImplicitGemmPart {
   Division best_division(int threads) const;
   // A lone tap's item of so many rows is a run of the input's memory in each channel.
   bool is_a_run(std::int64_t rows) const;
+  // Such an item's tiles may read their pixels there, in whole vectors.
+  bool may_read_in_place(std::int64_t rows, std::int64_t columns) const;
+  // By the cost model: of reading them so, beyond reading copies of them, for so many panels.
+  double in_place_ns(std::int64_t rows, std::int64_t columns, std::int64_t panels) const;
   // By the cost model: an item of so many pixels and panels.
   double item_ns(std::int64_t rows, std::int64_t columns, std::int64_t panels) const;
   double flat_item_ns(std::int64_t images, std::int64_t panels) const;
@@ -78,18 +83,24 @@ class PixelLanes : public ImplicitGemmPart {
   static std::int64_t channel_floats(std::int64_t floats);
   static constexpr std::int64_t kLineChannels = 8;  // staged as lines before they are staged as tiles
   std::int64_t stage_floats(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
-  double steps() const { return static_cast<double>(taps() * t_.in_channels); }
+  // Of those that are left of them.
+  double steps() const { return share_ * static_cast<double>(taps() * t_.in_channels); }
 
   void stage(const WorkItem& item, std::int64_t channel0, std::int64_t channels, const PartCall& call,
              float* to, const PhaseStrides& strides) const;
+  const float* run_of(const WorkItem& item, std::int64_t cut, const PartCall& call) const;
   void stage_in_tiles(const WorkItem& item, std::int64_t cut, const PartCall& call, float* to,
                       float* lines) const;
   void clear_ends(float* patch, const PhaseStrides& strides) const;
+  // Of taps, for panels of either size.
+  struct Segments {
+    const BrgemmSegment *of_large, *of_small;
+    std::int64_t count;
+  };
   void run_rows(const WorkItem& item, std::int64_t cut, const PartCall& call, const float* patch,
-                const PhaseStrides& strides, const BrgemmSegment* segments, float* sums,
-                Prefetch& ahead) const;
-  void run_flat(const WorkItem& item, const PartCall& call, const float* patch, const PhaseStrides& strides,
-                const BrgemmSegment* segments, float* sums) const;
+                const PhaseStrides& strides, const Segments& segments, float* sums, Prefetch& ahead) const;
+  void run_flat(const WorkItem& item, std::int64_t cut, const PartCall& call, const float* patch,
+                const PhaseStrides& strides, const Segments& segments, float* sums) const;
   Prefetch prefetch(std::int64_t index, const WorkItem& current, const PartCall& call,
                     std::int64_t calls) const;
   std::int64_t plane_floats(const PhaseStrides& strides) const {
@@ -107,8 +118,10 @@ class PixelLanes : public ImplicitGemmPart {
   std::int64_t phases_h_ = 1, phases_w_ = 1;
   EvenSplit panels_;      // of output channels
   EvenSplit reductions_;  // of input channels
-  bool flat_ = false, joined_ = false, in_tiles_ = false;
+  bool flat_ = false, joined_ = false, in_tiles_ = false, in_place_ = false;
   bool in_registers_ = false;
+  bool depths_end_ = false;  // some images have taps beyond the first depth or the last
+  double share_ = 1;         // of taps that are multiplied with, those of rows or depths inside
   std::int64_t row_ = 0, flat_columns_ = 0, stage_floats_ = 0, line_floats_ = 0, sum_floats_ = 0;
   std::int64_t panel_group_ = 1;  // panels whose weights stay in the second-level cache
 };

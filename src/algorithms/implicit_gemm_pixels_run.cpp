@@ -35,6 +35,13 @@ void PixelLanes::stage(const WorkItem& item, i64 channel0, i64 channels, const P
   }
 }
 
+// An item's pixels in the first channel of a cut, where they are a run of memory.
+const float* PixelLanes::run_of(const WorkItem& item, i64 cut, const PartCall& call) const {
+  return static_cast<const float*>(call.in) +
+         t_.in.offset(item.image0, item.group * t_.in_channels + reductions_.begin(cut),
+                      call.first_row + item.row0, item.column0);
+}
+
 // Of a lone tap: what a register tile reads in a row, a step after the other.
 void PixelLanes::stage_in_tiles(const WorkItem& item, i64 cut, const PartCall& call, float* to,
                                 float* lines) const {
@@ -47,9 +54,7 @@ void PixelLanes::stage_in_tiles(const WorkItem& item, i64 cut, const PartCall& c
     TileStageCall line;
     line.channels = std::min(together, channels - c);
     if (as_it_lies) {
-      line.from = static_cast<const float*>(call.in) +
-                  t_.in.offset(item.image0, item.group * t_.in_channels + reductions_.begin(cut),
-                               call.first_row + item.row0, item.column0);
+      line.from = run_of(item, cut, call);
       line.from_channel = t_.in.stride_c;
     } else {
       stage(item, reductions_.begin(cut) + c, line.channels, call, lines, dense);
@@ -141,7 +146,7 @@ void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 
 }
 
 void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, const float* patch,
-                          const PhaseStrides& strides, const BrgemmSegment* segments, float* sums,
+                          const PhaseStrides& strides, const Segments& segments, float* sums,
                           Prefetch& ahead) const {
   const i64 line_count = lines(item.rows), pixels = line(item.rows, item.columns);
   const EvenSplit vectors = tiles(pixels);
@@ -149,18 +154,21 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
   alignas(64) float finished[14 * 64];
   const i64 steps = taps() * reductions_.size(cut);
   const bool scattered = joined_ && t_.out_step_w > 1;
-  const auto offset = [&](i64 row, i64 panel, i64 pixel) {  // in the result
+  // In the result. An offset of a tensor is divisions, which a short tile's steps would not hide.
+  const i64 first = t_.out_offset(item.image0, item.group * t_.out_channels, item.row0, item.column0);
+  const i64 row_stride = t_.out_step_h * t_.out.stride_h;
+  const auto offset = [&](i64 row, i64 panel, i64 pixel) {
+    if (!scattered) return first + row * row_stride + panels_.begin(panel) * t_.out.stride_c + pixel;
     const i64 k = item.group * t_.out_channels + panels_.begin(panel);
-    if (!scattered) return t_.out_offset(item.image0, k, item.row0 + row, item.column0) + pixel;
     pixel += item.column0;
     return t_.out_offset(item.image0, k, item.row0 + pixel / t_.columns, pixel % t_.columns);
   };
   // The lines that a tile will be stored to.
   const auto lines_of = [&](i64 row, i64 part, i64 panel) {
     const i64 begin = vectors.begin(part) * lanes_, end = std::min(pixels, vectors.begin(part + 1) * lanes_);
-    const i64 first = offset(row, panel, begin), floats = offset(row, panel, end - 1) + 1 - first;
+    const i64 to = offset(row, panel, begin), floats = offset(row, panel, end - 1) + 1 - to;
     const i64 run = ceil_div(floats * 4, kFetchedLine);
-    return BrgemmFetch{reinterpret_cast<const char*>(static_cast<const float*>(call.out) + first),
+    return BrgemmFetch{reinterpret_cast<const char*>(static_cast<const float*>(call.out) + to),
                        panels_.size(panel) * run, run, run, t_.out.stride_c * 4};
   };
   const auto tile = [&](i64 row, i64 part, i64 panel, const BrgemmFetch& next) {
@@ -170,10 +178,15 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
     brgemm.a0 = call.packed + packed_offset(item.group, cut, panel);
     brgemm.a1 = static_cast<const float*>(brgemm.a0) + 7;
     brgemm.a_step = m;
-    brgemm.segments = m == panels_.largest() ? segments : segments + taps(), brgemm.segment_count = taps(),
+    const TapConvolution::TapRange inside = joined_ || depths_end_
+                                                ? TapConvolution::TapRange{0, segments.count}
+                                                : t_.taps_inside(call.first_row + item.row0 + row);
+    brgemm.segments = (m == panels_.largest() ? segments.of_large : segments.of_small) + inside.first;
+    brgemm.segment_count = inside.end - inside.first;
     brgemm.length = reductions_.size(cut);
-    brgemm.b_step = in_tiles_ ? width * lanes_ : strides.channel;
-    brgemm.b = patch + (in_tiles_ ? column * reductions_.size(cut) : row * strides.row + column);
+    brgemm.b_step = in_place_ ? t_.in.stride_c : in_tiles_ ? width * lanes_ : strides.channel;
+    brgemm.b = in_place_ ? run_of(item, cut, call) + column
+                         : patch + (in_tiles_ ? column * reductions_.size(cut) : row * strides.row + column);
     const int columns = static_cast<int>(std::min<i64>(width * lanes_, pixels - column));
     brgemm.columns = columns;
     float* sum = finished;
@@ -235,8 +248,8 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
   }
 }
 
-void PixelLanes::run_flat(const WorkItem& item, const PartCall& call, const float* patch,
-                          const PhaseStrides& strides, const BrgemmSegment* segments, float* sums) const {
+void PixelLanes::run_flat(const WorkItem& item, i64 cut, const PartCall& call, const float* patch,
+                          const PhaseStrides& strides, const Segments& segments, float* sums) const {
   const i64 rows = phase_rows(t_.rows);
   // The last image's last rows hold input alone.
   const i64 used = ((item.images - 1) * rows + t_.rows - 1) * row_ + t_.columns;
@@ -245,23 +258,28 @@ void PixelLanes::run_flat(const WorkItem& item, const PartCall& call, const floa
     const int m = static_cast<int>(panels_.size(panel));
     const i64 k = item.group * t_.out_channels + panels_.begin(panel);
     BrgemmCall brgemm;
-    brgemm.a0 = call.packed + packed_offset(item.group, 0, panel);
+    // Unfinished sums of all panels wait for the next cut.
+    float* const to =
+        reductions_.parts() == 1 ? sums : sums + (panel - item.panel0) * panels_.largest() * flat_columns_;
+    brgemm.a0 = call.packed + packed_offset(item.group, cut, panel);
     brgemm.a1 = static_cast<const float*>(brgemm.a0) + 7;
     brgemm.a_step = m, brgemm.b_step = strides.channel;
-    brgemm.segments = m == panels_.largest() ? segments : segments + taps(), brgemm.segment_count = taps(),
-    brgemm.length = t_.in_channels;
+    brgemm.segments = m == panels_.largest() ? segments.of_large : segments.of_small;
+    brgemm.segment_count = segments.count, brgemm.length = reductions_.size(cut);
     brgemm.c_row_stride = flat_columns_;
     for (i64 part = 0; part < vectors.parts(); ++part) {
       const int width = static_cast<int>(vectors.size(part));
       brgemm.b = patch + vectors.begin(part) * lanes_;
       brgemm.columns = width * lanes_;
-      brgemm.c0 = sums + vectors.begin(part) * lanes_, brgemm.c1 = brgemm.c0 + 7 * flat_columns_;
+      brgemm.c0 = to + vectors.begin(part) * lanes_, brgemm.c1 = brgemm.c0 + 7 * flat_columns_;
+      if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
       kernel_of(m, width)(brgemm);
     }
+    if (cut + 1 < reductions_.parts()) continue;
     for (i64 image = 0; image < item.images; ++image) {
       for (i64 row = 0; row < t_.rows; ++row) {
         EpilogueCall end;
-        end.from = sums + (image * rows + row) * row_;
+        end.from = to + (image * rows + row) * row_;
         end.from_stride = flat_columns_, end.rows = m, end.columns = t_.columns;
         finish(end, call, item.image0 + image, k, row, 0, 0);
       }
@@ -275,7 +293,7 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
   float* const patch = scratch.take<float>(stage_floats_);
   float* const lines_of_channels = line_floats_ == 0 ? nullptr : scratch.take<float>(line_floats_);
   float* const sums = sum_floats_ == 0 ? nullptr : scratch.take<float>(sum_floats_);
-  BrgemmSegment* const segments = scratch.take<BrgemmSegment>(segment_count());
+  BrgemmSegment* const list = scratch.take<BrgemmSegment>(segment_count());
 
   PhaseStrides strides;
   strides.step_h = t_.step_h, strides.step_w = t_.step_w;
@@ -285,8 +303,8 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
   strides.channel = channel_floats(planes() * item.images * image_floats(item.rows, item.columns));
   Prefetch ahead;
   for (i64 cut = 0; cut < reductions_.parts(); ++cut) {
-    if (taps() == 0) {
-      // Nothing is read.
+    if (taps() == 0 || in_place_) {
+      // Nothing is read, or nothing is copied.
     } else if (in_tiles_) {
       stage_in_tiles(item, cut, call, patch, lines_of_channels);
     } else {
@@ -294,18 +312,22 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
       if (cut == 0) clear_ends(patch, strides);  // the first cut has the most channels
     }
     // Panels come in two sizes, of which the larger's list is the first.
+    Segments segments{list, list + taps(), 0};
     for (i64 tap = 0; tap < taps(); ++tap) {
       const Tap& at = t_.taps[static_cast<std::size_t>(tap)];
+      if (depths_end_ && !t_.depth_inside(item.image0, at)) continue;
       const i64 h = at.h - t_.min_h(), w = at.w - t_.min_w();
       const i64 b = t_.plane_of(at) * plane_floats(strides) +
                     (h % t_.step_h * phases_w_ + w % t_.step_w) * strides.phase +
                     h / t_.step_h * strides.row + w / t_.step_w;  // 0 of a lone tap
       const i64 a = tap * reductions_.size(cut) * panels_.largest();
-      new (&segments[tap]) BrgemmSegment{a, b};
-      new (&segments[taps() + tap]) BrgemmSegment{a - tap * reductions_.size(cut), b};
+      // Of a smaller panel a row less.
+      new (&list[segments.count]) BrgemmSegment{a, b};
+      new (&list[taps() + segments.count]) BrgemmSegment{a - tap * reductions_.size(cut), b};
+      ++segments.count;
     }
     if (flat_) {
-      run_flat(item, call, patch, strides, segments, sums);
+      run_flat(item, cut, call, patch, strides, segments, sums);
     } else {
       if (cut == 0) {
         const i64 calls =

@@ -90,6 +90,34 @@ bool TapConvolution::padded() const {
          (depths - 1) * step_d + planes_.back() >= in.d;
 }
 
+TapConvolution::TapRange TapConvolution::taps_inside(i64 row) const {
+  i64 first = 0, end = static_cast<i64>(taps.size());
+  if (planes_.size() > 1) return {first, end};
+  const auto reads = [&](i64 tap) { return taps[static_cast<std::size_t>(tap)].h + row * step_h; };
+  while (first < end && reads(first) < 0) ++first;
+  while (first < end && reads(end - 1) >= in.h) --end;
+  return {first, end};
+}
+
+double TapConvolution::share_of_rows() const {
+  const i64 all = static_cast<i64>(taps.size());
+  i64 left_out = 0, row = 0, last = image_rows - 1;
+  const auto out = [&](i64 at) { return all - (taps_inside(at).end - taps_inside(at).first); };
+  for (; row <= last && out(row) > 0; ++row) left_out += out(row);  // rows of the middle have all
+  for (; last > row && out(last) > 0; --last) left_out += out(last);
+  return all == 0 ? 1 : 1 - static_cast<double>(left_out) / static_cast<double>(image_rows * all);
+}
+
+double TapConvolution::share_of_depths() const {
+  i64 inside = 0;
+  for (i64 depth = 0; depth < depths; ++depth)
+    inside +=
+        std::count_if(taps.begin(), taps.end(), [&](const Tap& tap) { return depth_inside(depth, tap); });
+  return taps.empty()
+             ? 1
+             : static_cast<double>(inside) / static_cast<double>(depths * static_cast<i64>(taps.size()));
+}
+
 std::vector<TapConvolution> tap_convolutions(const Problem& given) {
   const Problem p = is_transposed(given) ? convolution_of(given) : given, plane = of_planes(p);
   const bool forward = p.direction == Direction::forward;

@@ -50,6 +50,23 @@ struct TapConvolution {
   std::int64_t depth_of(std::int64_t image, std::int64_t plane) const {
     return image % depths * step_d + planes_[static_cast<std::size_t>(plane)];
   }
+  // Taps that read padding alone need not be multiplied with. Of taps in one plane, in their order, those
+  // that read a row inside of `in` for an output row of the image: [first, end). All where taps span several
+  // planes.
+  struct TapRange {
+    std::int64_t first, end;
+  };
+  TapRange taps_inside(std::int64_t row) const;
+  bool depth_inside(std::int64_t image, const Tap& tap) const {
+    const std::int64_t depth = image % depths * step_d + tap.d;
+    return depth >= 0 && depth < in.d;
+  }
+  bool padded_in_depth() const {
+    return planes_.front() < 0 || (depths - 1) * step_d + planes_.back() >= in.d;
+  }
+  // The share of all outputs' taps that is left, of all rows and of all depths.
+  double share_of_rows() const;
+  double share_of_depths() const;
   // Offsets in the tensors, in elements.
   std::int64_t in_offset(std::int64_t image, std::int64_t depth, std::int64_t c, std::int64_t h,
                          std::int64_t w) const {

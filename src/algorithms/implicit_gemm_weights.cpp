@@ -333,4 +333,35 @@ void WeightsGradient::reduce(i64 index, void* dw, std::byte* scratch, const floa
   write(b, sums, dw);
 }
 
+// A transposed convolution's filter is that of one from its y to its x.
+Recipe weights_recipe(const Problem& p, const std::shared_ptr<const WeightsGradient>& gradient,
+                      std::size_t workspace_bytes) {
+  const Place x = is_transposed(p) ? Place::y : Place::x, y = is_transposed(p) ? Place::x : Place::y;
+  Recipe recipe;
+  recipe.workspace_bytes = workspace_bytes;
+  const auto scratch = [gradient](const Memory& m, int worker) {
+    return m[Place::workspace] + gradient->partial_bytes() +
+           static_cast<std::size_t>(worker) * gradient->scratch_bytes();
+  };
+  const bool partial = gradient->has_partial_sums();
+  recipe.steps.push_back(
+      call("implicit_gemm", {Place::x, Place::y},
+           partial ? std::vector{Place::workspace} : std::vector{Place::w, Place::workspace},
+           [gradient, scratch, x, y](const Memory& m, const Parallel& parallel) {
+             parallel.each(gradient->items(), [&](i64 item, int worker) {
+               gradient->run(item, m[x], m[y], m[Place::w], scratch(m, worker),
+                             reinterpret_cast<float*>(m[Place::workspace]));
+             });
+           }));
+  if (!partial) return recipe;
+  recipe.steps.push_back(call("reduce", {Place::workspace}, {Place::w, Place::workspace},
+                              [gradient, scratch](const Memory& m, const Parallel& parallel) {
+                                parallel.each(gradient->blocks(), [&](i64 block, int worker) {
+                                  gradient->reduce(block, m[Place::w], scratch(m, worker),
+                                                   reinterpret_cast<float*>(m[Place::workspace]));
+                                });
+                              }));
+  return recipe;
+}
+
 }  // namespace faltung

@@ -101,6 +101,9 @@ class WeightsGradient {
   EvenSplit pixel_parts_;                    // of units
 };
 
+Recipe weights_recipe(const Problem& problem, const std::shared_ptr<const WeightsGradient>& gradient,
+                      std::size_t workspace_bytes);
+
 }  // namespace faltung
 
 #endif  // FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_WEIGHTS_HPP_

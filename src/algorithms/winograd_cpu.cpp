@@ -1,5 +1,7 @@
 // Winograd's minimal filtering for 3x3 filters: F(2x2, 3x3) and F(4x4, 3x3) in fp32, natively in both
 // layouts. The error bounds are derived in docs/accuracy.md.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -76,15 +78,6 @@ constexpr double kMemoryBytesPerMs = 20e6;  // of all cores
 constexpr double kTransformedNs = 3;        // of an element of U
 constexpr double kTogetherNs = 10e3;        // of threads that wait for each other after a group's two phases
 
-// Cycles for a vector of V or M: loads, arithmetic and stores of both one-dimensional transforms.
-struct TransformCycles {
-  double input, output;
-};
-TransformCycles transform_cycles(Layout layout, int m) {
-  if (layout == Layout::nhwc) return m == 2 ? TransformCycles{6, 3} : TransformCycles{5.5, 3.3};
-  return m == 2 ? TransformCycles{9, 4.5} : TransformCycles{9, 7};
-}
-
 // One position's product, length steps long, whose columns are so many vectors.
 struct ProductTime {
   double ns, steps;  // of all its register tiles
@@ -109,8 +102,8 @@ double predicted_ms(const Problem& p, const Choice& choice, int threads, const W
   // One block of one group. Vectors are of channels or of tiles.
   const double c_vectors = nhwc ? whole(c) * tiles : c * whole(tiles);
   const double k_vectors = nhwc ? whole(k) * tiles : k * whole(tiles);
-  const TransformCycles transform = transform_cycles(s.layout, choice.m);
-  const double cycles = positions * (c_vectors * transform.input + k_vectors * transform.output);
+  const TransformTime transform = winograd_transform_time(s.layout, choice.m);
+  const double transforms = positions * (c_vectors * transform.input + k_vectors * transform.output);
   const ProductTime product = nhwc ? product_time(tiles, whole(k), c) : product_time(k, whole(tiles), c);
   const double products = positions * product.ns;
   // U comes from level 2, or from farther where that is too small for it beside V and M: a line a step of the
@@ -119,15 +112,21 @@ double predicted_ms(const Problem& p, const Choice& choice, int threads, const W
   const double u_bytes = 4 * positions * c * k, v_bytes = 4 * positions * lanes * (c_vectors + k_vectors);
   const double per_worker = 4 * static_cast<double>(driver.workspace_floats()) / (shared ? 1 : threads);
   const double level2 = static_cast<double>(cpu_caches().level2);
-  double ns = products + cycles * cycle_ns() + u_bytes * near_byte_ns();
+  double ns = products + transforms + u_bytes * near_byte_ns();
+  // What is larger than this a last-level cache does not have for one process.
+  const double level3 = 16 * level2;
   if (u_bytes + per_worker > 0.875 * level2) {
     constexpr double kLine = 64;
     const double fetched = std::min(u_bytes, kLine * positions * product.steps);
-    ns += std::max(0.0, fetched * far_byte_ns() / 2 - products) + (u_bytes - fetched) * far_byte_ns();
+    const bool in_level3 = groups * u_bytes <= level3;
+    const double ahead_ns = in_level3 ? far_byte_ns() / 2 : memory_byte_ns();
+    ns += std::max(0.0, fetched * ahead_ns - products) +
+          (u_bytes - fetched) * (in_level3 ? far_byte_ns() : memory_byte_ns());
   }
   const double beside = level2 / 2;  // what fits beside everything else; twice that does not fit at all
   const double misses = std::clamp(per_worker / beside - 1, 0.0, 1.0);
-  ns += 3 * v_bytes * far_byte_ns() * (shared && misses > 0 ? 1 : misses);
+  const double byte_ns = per_worker > level3 ? memory_byte_ns() : far_byte_ns();
+  ns += 3 * v_bytes * byte_ns * (shared && misses > 0 ? 1 : misses);
 
   const double blocks = shared ? 1 : std::ceil(static_cast<double>(s.tiles()) / tiles);
   // Where all share a group, each has whole vectors of its channels.
@@ -198,8 +197,8 @@ class WinogradCpu : public Algorithm {
     c.workspace_bytes = static_cast<std::size_t>(driver->workspace_floats()) * sizeof(float);
     c.packed_bytes = static_cast<std::size_t>(driver->packed_floats()) * sizeof(float);
     c.accuracy = winograd_accuracy(p, choice.m, kRoundings);
-    c.recipe = [p, driver, workspace = c.workspace_bytes, packed = c.packed_bytes] {
-      Recipe recipe = steps(p, driver);
+    c.recipe = [p, driver, m = choice.m, workspace = c.workspace_bytes, packed = c.packed_bytes] {
+      Recipe recipe = steps(p, m, driver);
       recipe.workspace_bytes = workspace, recipe.packed_bytes = packed;
       return recipe;
     };
@@ -216,10 +215,11 @@ class WinogradCpu : public Algorithm {
     return filters;
   }
 
-  static Recipe steps(const Problem& p, const Driver& driver) {
+  static Recipe steps(const Problem& p, int m, const Driver& driver) {
     const Place from = p.direction == Direction::forward ? Place::x : Place::y, to = result_place(p);
     Recipe recipe;
     recipe.packing = packing_of(p);
+    recipe.packed_for = fmt::format("winograd_cpu f{}x{}", m, m);  // blocks of any size read the same
     recipe.pack.push_back(call("filter transform", {Place::w}, {Place::packed},
                                [driver, filters = filters_of(p)](const Memory& m, const Parallel& parallel) {
                                  driver->pack(m[Place::w], filters,

@@ -142,11 +142,16 @@ std::shared_ptr<const PlanImpl> EngineImpl::make_plan(const Settled& s, const Ca
                             s.on_cpu() ? workers(s.threads) : nullptr, s.denormals);
 }
 
-std::shared_ptr<const PlanImpl> EngineImpl::plan(const Problem& problem, const Request& request) {
+Considered EngineImpl::consider(const Settled& s) {
+  return {candidates(s), Trials(store_, s.problem, s.device->info(), s.threads)};
+}
+
+std::shared_ptr<const PlanImpl> EngineImpl::plan(const Problem& problem, const Request& request,
+                                                 const Considered* considered) {
   const Settled s(problem, request);
   const std::string key = s.key();
   if (std::shared_ptr<const PlanImpl> kept = kept_plan(key)) return kept;
-  std::shared_ptr<const PlanImpl> plan = choose(s);
+  std::shared_ptr<const PlanImpl> plan = choose(s, considered != nullptr ? *considered : consider(s));
   // So many that a network's all fit; a caller with ever new shapes must not fill the memory.
   constexpr std::size_t kMostPlans = 1024;
   const std::lock_guard lock(mutex_);
@@ -186,9 +191,8 @@ void EngineImpl::forget_plans() {
   plans_.clear();
 }
 
-std::shared_ptr<const PlanImpl> EngineImpl::choose(const Settled& s) {
-  const Selection selection = candidates(s);
-  const Trials trials(store_, s.problem, s.device->info(), s.threads);
+std::shared_ptr<const PlanImpl> EngineImpl::choose(const Settled& s, const Considered& considered) {
+  const auto& [selection, trials] = considered;
   std::string failures = failures_of(trials), no_worker;
   for (const Candidate* candidate : plan_order(selection, trials)) {
     const std::string kernel = candidate->kernel();

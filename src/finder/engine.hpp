@@ -14,12 +14,22 @@
 
 namespace faltung {
 
+// What may compute a problem, and what was measured of it: what a plan is chosen from.
+struct Considered {
+  Selection selection;
+  Trials trials;
+};
+
 class EngineImpl {
  public:
   explicit EngineImpl(const std::string& store_directory);
 
-  // A plan that was made before is returned again, until find measures or a kernel fails.
-  std::shared_ptr<const PlanImpl> plan(const Problem& problem, const Request& request);
+  // A plan that was made before is returned again, until find measures or a kernel fails. considered: what
+  // `consider` has said of this problem, where it was asked a moment before.
+  std::shared_ptr<const PlanImpl> plan(const Problem& problem, const Request& request,
+                                       const Considered* considered = nullptr);
+  // Throws Error(unsupported) where nothing may compute it.
+  Considered consider(const Settled& settled);
   // Makes those of several problems side by side, for compilers take long: `plan` has them then. What fails
   // is said where it is asked for.
   void plan_ahead(const std::vector<Problem>& problems, const Request& request);
@@ -50,7 +60,7 @@ class EngineImpl {
 
   Choice describe(const Settled& settled, const Selection& selection, const Trials& trials);
   std::shared_ptr<const PlanImpl> kept_plan(const std::string& key);  // or null
-  std::shared_ptr<const PlanImpl> choose(const Settled& settled);
+  std::shared_ptr<const PlanImpl> choose(const Settled& settled, const Considered& considered);
   void forget_plans();
   void warn(const std::string& line);
 

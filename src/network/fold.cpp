@@ -50,11 +50,9 @@ class Folder {
     return value.shape && std::ranges::all_of(*value.shape, [](i64 size) { return size >= 0; });
   }
 
-  const Array* small_constant(ValueId id) {
-    if (!graph_.is_constant(id) || elements(graph_.at(id).constant->shape) > kSmall) return nullptr;
-    const auto [at, is_new] = decoded_.try_emplace(id);
-    if (is_new) at->second = decode(*graph_.at(id).constant);
-    return &at->second;
+  Elements small_constant(ValueId id) {
+    if (!graph_.is_constant(id) || elements(graph_.at(id).constant->shape) > kSmall) return {};
+    return Elements(&decoded_.try_emplace(id, graph_.at(id).constant).first->second);
   }
 
   // Whether it was computed, so that the node is no longer needed.
@@ -70,8 +68,7 @@ class Folder {
       }
       const Value& value = graph_.at(id);
       if (!is_known(value)) return false;
-      const Array* elements = small_constant(id);
-      operands.push_back({value.type, *value.shape, elements == nullptr ? nullptr : elements->data.data()});
+      operands.push_back({value.type, *value.shape, small_constant(id)});
       pointers.push_back(&operands.back());
       constant = constant && value.constant;
     }
@@ -115,7 +112,7 @@ class Folder {
 
   Graph graph_;
   i64 budget_;
-  std::unordered_map<ValueId, Array> decoded_;
+  std::unordered_map<ValueId, LazyElements> decoded_;
   std::string unknown_;
   int count_ = 0;
 };

@@ -83,9 +83,13 @@ Problem forward_problem(const Lowering& lowering, const Node& node, Layout layou
 
 ConvolutionWork Lowering::convolution(const Node& node, const Problem& problem, const Request& request) {
   if (wanted_ != nullptr) return wanted_->push_back(problem), ConvolutionWork{};
-  const std::shared_ptr<const PlanImpl> plan = settings_.engine.plan(problem, request);
+  const bool is_own = request.threads == settings_.request.threads;  // all that requests differ in
+  const auto known = is_own ? priced_.find(to_string(problem)) : priced_.end();
+  const std::shared_ptr<const PlanImpl> plan = settings_.engine.plan(
+      problem, request, known != priced_.end() ? known->second.considered.get() : nullptr);
   ConvolutionWork work{plan, nullptr, nullptr, nullptr};
-  const Weights::Packed weights = settings_.weights.pack(graph_.at(node.inputs[1]).constant, plan);
+  const Weights::Packed weights =
+      settings_.weights.pack(graph_.at(node.inputs[1]).constant, plan, *workers());
   work.packed = weights.packed, work.w = weights.w;
   if (plan->problem().epilogue.bias)
     work.bias = settings_.weights.bias(graph_.at(node.inputs[2]).constant, *plan);
@@ -253,14 +257,18 @@ void lower_transposed(Lowering& lowering, const Node& node) {
 
 }  // namespace
 
-NodeCosts node_costs(Lowering& lowering, const Node& node) {
+NodeCosts node_costs(Lowering& lowering, const Node& node, const std::vector<Problem>& problems) {
   if (node.domain.empty() && node.op == "Transpose") {  // a view in nhwc, a copy in nchw
     const Shape& shape = lowering.shape(node.outputs[0]);
     return {elements(shape) * 8 / 3 + 500, 0};
   }
+  if (problems.empty()) return {};
+  return {lowering.cost(problems[0]), lowering.cost(problems[1])};
+}
+
+std::vector<Problem> node_problems(const Lowering& lowering, const Node& node) {
   if (!is_forward(node) && !is_transposed(node)) return {};
-  return {lowering.cost(problem_of(lowering, node, Layout::nchw)),
-          lowering.cost(problem_of(lowering, node, Layout::nhwc))};
+  return {problem_of(lowering, node, Layout::nchw), problem_of(lowering, node, Layout::nhwc)};
 }
 
 bool lower_convolution(Lowering& lowering, const Node& node) {

@@ -3,10 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "src/finder/records.hpp"
-#include "src/finder/trial.hpp"
 #include "src/network/device_steps.hpp"
 #include "src/network/layouts.hpp"
 #include "src/network/map_builder.hpp"
@@ -15,8 +12,6 @@ namespace faltung::network {
 namespace {
 
 using i64 = std::int64_t;
-
-constexpr i64 kNever = i64{1} << 50;  // nanoseconds
 
 std::size_t bytes_of(const Value& value) {
   return static_cast<std::size_t>(elements(*value.shape)) * size_of(value.type);
@@ -85,9 +80,7 @@ Site Lowering::site(const Node& node) const {
 
 void Lowering::prepare(Operand& operand, ValueId id) const {
   if (!graph_.is_constant(id) || elements(operand.shape) > kSmall) return;
-  const auto [at, is_new] = decoded_.try_emplace(id);
-  if (is_new) at->second = decode(*graph_.at(id).constant);
-  operand.data = at->second.data.data();
+  operand.data = Elements(&decoded_.try_emplace(id, graph_.at(id).constant).first->second);
 }
 
 Layout Lowering::layout_of(const Node& node) const {
@@ -204,32 +197,6 @@ i64 Lowering::copying_cost(ValueId id) const {
   return turning_cost(graph_.at(id), std::max(1, settings_.request.threads), device());
 }
 
-// ---- convolutions' plans
-
-i64 Lowering::cost(const Problem& problem) {
-  const auto [at, is_new] = costs_.try_emplace(to_string(problem), kNever);
-  if (!is_new) return at->second;
-  try {
-    const Settled settled(problem, settings_.request);
-    const Selection selection = settings_.engine.candidates(settled);
-    const Trials trials(settings_.engine.store(), settled.problem, settled.device->info(), settled.threads);
-    const std::vector<const Candidate*> order = plan_order(selection, trials);
-    if (order.empty()) return kNever;
-    const Report* measured = trials.find(order.front()->kernel());
-    const double ms = measured != nullptr ? measured->ms : order.front()->cost.ms;
-    at->second = std::clamp<i64>(static_cast<i64>(std::llround(ms * 1e6)), 0, kNever);
-  } catch (const Error& error) {
-    if (error.status() != Status::unsupported) throw;
-  }
-  return at->second;
-}
-
-double Lowering::predicted_ms(const Work& work) {
-  if (const auto* const convolution = std::get_if<ConvolutionWork>(&work))
-    return static_cast<double>(cost(convolution->plan->problem())) * 1e-6;
-  return on_gpu() ? device_cost_ms(work, device()) : 0;
-}
-
 // ---- layouts
 
 void Lowering::choose_layouts() {
@@ -237,11 +204,19 @@ void Lowering::choose_layouts() {
   LayoutChoice choice;
   std::vector<int> of_node(graph_.nodes.size(), LayoutChoice::kNchw);
   std::vector<LayoutRule> rules;
+  for (const Node& node : graph_.nodes) rules.push_back(layout_rule(graph_, node));
+  const auto chooses = [&](std::size_t i) {
+    return rules[i] != LayoutRule::plain && (groups_[i] < 0 || groups_[i] == static_cast<int>(i));
+  };
+  // What each costs in either layout takes most of the time here.
+  std::vector<std::vector<Problem>> problems(graph_.nodes.size());
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-    const Node& node = graph_.nodes[i];
-    rules.push_back(layout_rule(graph_, node));
-    if (rules.back() == LayoutRule::plain || (groups_[i] >= 0 && groups_[i] != static_cast<int>(i))) continue;
-    const NodeCosts costs = node_costs(*this, node);
+    if (chooses(i)) problems[i] = node_problems(*this, graph_.nodes[i]);
+  }
+  price_ahead(problems);
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    if (!chooses(i)) continue;
+    const NodeCosts costs = node_costs(*this, graph_.nodes[i], problems[i]);
     of_node[i] = choice.add(costs.nchw, costs.nhwc);
   }
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {  // a chain has the choice of its last node
@@ -344,7 +319,7 @@ void Lowering::plan_ahead() {
   } catch (const Error&) {  // which comes again
     return;
   }
-  costs_ = std::move(survey.costs_);
+  priced_ = std::move(survey.priced_);
   settings_.engine.plan_ahead(problems, settings_.request);
 }
 

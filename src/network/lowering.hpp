@@ -120,6 +120,7 @@ class Lowering {
   const Settings& settings() const { return settings_; }
 
  private:
+  static constexpr std::int64_t kNever = std::int64_t{1} << 50;  // nanoseconds
   struct Located {
     std::optional<Ref> ref[2];    // by layout
     std::optional<Ref> slice[2];  // where it is one
@@ -144,6 +145,16 @@ class Lowering {
     Ref parts;  // images, strips, channels
     std::int64_t strips;
   };
+  // What computes a problem, or null, and in how many nanoseconds: a large number where nothing does.
+  struct Priced {
+    std::int64_t ns = kNever;
+    std::shared_ptr<const Considered> considered;
+  };
+  Priced price(const Problem& problem) const;
+  const Priced& priced(const Problem& problem);
+  // By all workers side by side.
+  void price_ahead(const std::vector<std::vector<Problem>>& of_nodes);
+  std::shared_ptr<const Parallel> workers() const;
   void lower(std::size_t node);
   void lower_all();
   void plan_ahead();
@@ -180,9 +191,9 @@ class Lowering {
   std::map<std::size_t, Strips> strips_;        // by the node of the convolution
   std::map<ValueId, Averages> averages_;        // by the value of which they are
   std::set<std::size_t> absorbed_;              // nodes that another's step computes, before its last
-  mutable std::map<ValueId, Array> decoded_;
+  mutable std::map<ValueId, LazyElements> decoded_;
   mutable std::deque<Operand> operands_;
-  std::map<std::string, std::int64_t> costs_;
+  std::map<std::string, Priced> priced_;    // by the problem
   std::vector<Problem>* wanted_ = nullptr;  // plans are not made then, but told here
 };
 
@@ -200,7 +211,9 @@ LayoutRule layout_rule(const Graph& graph, const Node& node);
 struct NodeCosts {
   std::int64_t nchw = 0, nhwc = 0;
 };
-NodeCosts node_costs(Lowering& lowering, const Node& node);
+NodeCosts node_costs(Lowering& lowering, const Node& node, const std::vector<Problem>& problems);
+// A convolution's problem in either layout; of other nodes none.
+std::vector<Problem> node_problems(const Lowering& lowering, const Node& node);
 
 bool is_image(const Shape& shape);  // four dimensions: those that have a layout
 // The order of dimensions in memory, and strides by dimension.

@@ -67,38 +67,52 @@ std::size_t bytes(Element element) {
 
 // ---- a plan
 
-// Taken for a run, and given back.
+Arenas::Arena Arenas::take(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  std::ranges::sort(free_, {}, &Arena::bytes);
+  auto chosen = std::ranges::find_if(free_, [&](const Arena& arena) { return arena.bytes >= bytes; });
+  if (chosen == free_.end() && !free_.empty()) --chosen;  // the largest
+  Arena arena;
+  if (chosen != free_.end()) {
+    arena = std::move(*chosen);
+    free_.erase(chosen);
+  } else {
+    free_.reserve(free_.capacity() + 1);  // room for giving it back, which must not fail
+  }
+  if (arena.memory == nullptr || arena.bytes < bytes) {
+    arena = {};  // before there is another
+    arena = {network::allocate_aligned(bytes), bytes};
+  }
+  return arena;
+}
+
+void Arenas::give_back(Arena arena) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(arena));
+}
+
 class NetworkPlanImpl::Arena {
  public:
-  explicit Arena(const NetworkPlanImpl& plan) : plan_(plan) {
-    const std::lock_guard lock(plan.mutex_);
-    if (!plan.free_.empty()) {
-      memory_ = std::move(plan.free_.back());
-      plan.free_.pop_back();
-    } else {
-      memory_ = network::allocate_aligned(plan.schedule_.memory().bytes);
-      plan.free_.reserve(plan.free_.capacity() + 1);  // room for giving it back, which must not fail
-    }
-  }
-  ~Arena() {
-    const std::lock_guard lock(plan_.mutex_);
-    plan_.free_.push_back(std::move(memory_));
-  }
+  explicit Arena(const NetworkPlanImpl& plan)
+      : arenas_(*plan.arenas_), arena_(arenas_.take(plan.schedule_.memory().bytes)) {}
+  ~Arena() { arenas_.give_back(std::move(arena_)); }
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
-  std::byte* begin() const { return const_cast<std::byte*>(memory_.get()); }
+  std::byte* begin() const { return const_cast<std::byte*>(arena_.memory.get()); }
 
  private:
-  const NetworkPlanImpl& plan_;
-  network::Bytes memory_;
+  Arenas& arenas_;
+  Arenas::Arena arena_;
 };
 
 NetworkPlanImpl::NetworkPlanImpl(network::Schedule schedule, EngineImpl& engine,
-                                 const std::shared_ptr<Device>& device, const std::vector<std::string>& names)
+                                 const std::shared_ptr<Device>& device, const std::vector<std::string>& names,
+                                 std::shared_ptr<Arenas> arenas)
     : schedule_(std::move(schedule)),
       device_(device),
       inputs_(tensors(schedule_.graph(), schedule_.graph().inputs)),
-      outputs_(tensors(schedule_.graph(), schedule_.graph().outputs)) {
+      outputs_(tensors(schedule_.graph(), schedule_.graph().outputs)),
+      arenas_(std::move(arenas)) {
   for (std::size_t i = 0; i < names.size(); ++i) outputs_[i].name = names[i];
   if (device->info().kind != "cpu")
     on_device_ = std::make_unique<const network::DeviceRuns>(schedule_, engine, device);
@@ -219,7 +233,7 @@ std::shared_ptr<const NetworkPlanImpl> NetworkImpl::plan(const std::vector<Shape
   for (const network::ValueId id : original_.outputs) names.push_back(original_.at(id).name);
   auto made = std::make_shared<const NetworkPlanImpl>(
       network::Schedule(std::move(graph), {engine_, request_.request, weights_, request_.math}), engine_,
-      find_device(request_.request.device), names);
+      find_device(request_.request.device), names, arenas_);
   const std::lock_guard lock(mutex_);
   if (const auto found = find(); found != plans_.end()) return found->plan;  // another thread was as fast
   plans_.push_front({shapes, made});

@@ -15,11 +15,30 @@
 
 namespace faltung {
 
+// The CPU's arenas of a network's plans for all sizes: one for each thread that ran at the same time, as
+// large as the largest that it ran needed. Thread-safe.
+class Arenas {
+ public:
+  struct Arena {
+    network::Bytes memory;
+    std::size_t bytes = 0;
+  };
+  // For the time of a run: the smallest free one that has room, or a new one in the place of one that has
+  // not.
+  Arena take(std::size_t bytes);
+  void give_back(Arena arena);  // allocates nothing
+
+ private:
+  std::mutex mutex_;
+  std::vector<Arena> free_;
+};
+
 class NetworkPlanImpl {
  public:
   // names: of the outputs, as the file has them; passes leave one value of several that are the same.
   NetworkPlanImpl(network::Schedule schedule, EngineImpl& engine, const std::shared_ptr<Device>& device,
-                  const std::vector<std::string>& names = {});
+                  const std::vector<std::string>& names = {},
+                  std::shared_ptr<Arenas> arenas = std::make_shared<Arenas>());
 
   const network::Schedule& schedule() const { return schedule_; }
   const std::vector<NetworkTensor>& inputs() const { return inputs_; }
@@ -36,15 +55,14 @@ class NetworkPlanImpl {
   Device& device() const { return *device_; }
 
  private:
-  class Arena;  // one of those that are free, for the time of a run
+  class Arena;  // one of them, for the time of a run
   void check(std::span<const void* const> inputs, std::span<void* const> outputs) const;
 
   network::Schedule schedule_;
   std::shared_ptr<Device> device_;
   std::unique_ptr<const network::DeviceRuns> on_device_;  // a GPU's
   std::vector<NetworkTensor> inputs_, outputs_;
-  mutable std::mutex mutex_;
-  mutable std::vector<network::Bytes> free_;
+  std::shared_ptr<Arenas> arenas_;
 };
 
 class NetworkImpl {
@@ -69,6 +87,7 @@ class NetworkImpl {
   std::vector<NetworkTensor> inputs_;
   std::map<std::string, std::string> metadata_;
   network::Weights weights_;
+  std::shared_ptr<Arenas> arenas_ = std::make_shared<Arenas>();
   std::mutex mutex_;
   std::list<Kept> plans_;  // the most recently used first
 };

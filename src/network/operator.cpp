@@ -30,9 +30,10 @@ const Operand& Site::in(std::size_t i) const {
 
 std::vector<double> Site::numbers(std::size_t i) const {
   const Operand& operand = in(i);
-  if (operand.data == nullptr && elements(operand.shape) > 0)
+  const double* const data = operand.data;
+  if (data == nullptr && elements(operand.shape) > 0)
     decline(fmt::format("its input {} must be known before the network runs", i));
-  return {operand.data, operand.data + elements(operand.shape)};
+  return {data, data + elements(operand.shape)};
 }
 
 std::vector<std::int64_t> Site::integers(std::size_t i) const {

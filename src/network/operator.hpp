@@ -13,11 +13,38 @@
 
 namespace faltung::network {
 
+// A constant's elements, decoded when they are first looked at: most rules look at shapes alone.
+class LazyElements {
+ public:
+  explicit LazyElements(std::shared_ptr<const Constant> constant) : constant_(std::move(constant)) {}
+  const double* get() {
+    if (!decoded_) decoded_ = decode(*constant_);
+    return decoded_->data.data();
+  }
+
+ private:
+  std::shared_ptr<const Constant> constant_;
+  std::optional<Array> decoded_;
+};
+
+// Where an operand's elements are: decoded already, or by whoever looks first. The one or the other outlives
+// it.
+class Elements {
+ public:
+  Elements(const double* decoded = nullptr) : decoded_(decoded) {}  // NOLINT: as a pointer to them
+  explicit Elements(LazyElements* lazy) : lazy_(lazy) {}
+  operator const double*() const { return lazy_ != nullptr ? lazy_->get() : decoded_; }  // NOLINT
+
+ private:
+  const double* decoded_ = nullptr;
+  LazyElements* lazy_ = nullptr;
+};
+
 // What a node reads. data: null where the elements are not known.
 struct Operand {
   Type type = Type::unknown;
   Shape shape;
-  const double* data = nullptr;
+  Elements data;
   std::int64_t rank() const { return static_cast<std::int64_t>(shape.size()); }
 };
 

@@ -81,7 +81,8 @@ std::vector<Result> dropout(const Site& s) {
   return {{s.in(0).type, s.in(0).shape}, {Type::boolean, s.in(0).shape}};
 }
 void evaluate_dropout(const Site& s, std::vector<Array>& out) {
-  std::copy_n(s.in(0).data, out[0].data.size(), out[0].data.begin());
+  const double* const x = s.in(0).data;
+  std::copy_n(x, out[0].data.size(), out[0].data.begin());
   if (out.size() > 1) std::fill(out[1].data.begin(), out[1].data.end(), 1.0);
 }
 

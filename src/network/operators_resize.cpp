@@ -180,7 +180,8 @@ std::vector<Result> resize(const Site& s) {
 
 void evaluate(const Site& s, std::vector<Array>& out) {
   Shape shape = s.in(0).shape;
-  std::vector<double> data(s.in(0).data, s.in(0).data + elements(shape));
+  const double* const x = s.in(0).data;
+  std::vector<double> data(x, x + elements(shape));
   const std::vector<Taps> all = resize_taps(s);
   for (std::size_t d = 0; d < all.size(); ++d) {  // one axis after the other
     const Taps& a = all[d];

@@ -14,7 +14,8 @@ namespace {
 using i64 = std::int64_t;
 
 void same_elements(const Site& s, std::vector<Array>& out) {
-  std::copy_n(s.in(0).data, out[0].data.size(), out[0].data.begin());
+  const double* const x = s.in(0).data;
+  std::copy_n(x, out[0].data.size(), out[0].data.begin());
 }
 
 // ---- another shape, the same elements

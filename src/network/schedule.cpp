@@ -75,6 +75,7 @@ Schedule::Schedule(Graph graph, const Lowering::Settings& settings)
     : graph_(std::move(graph)), parallel_(settings.engine.workers(std::max(1, settings.request.threads))) {
   Lowering lowering(graph_, settings);
   lowering.run();
+  settings.weights.give_back_scratch();
   turned_ = lowering.turned;
   place(lowering);
 }

@@ -9,17 +9,20 @@
 #include "kernels/cpu/convert.hpp"
 #include "src/backend/host_memory.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 #include "src/problem/problem.hpp"
 #include "src/store/mapped_file.hpp"
 
 namespace faltung::network {
 namespace {
 
+using i64 = std::int64_t;
+
 // `count` elements from `first` on as those of another type, one after the other.
-void convert(const Constant& from, std::int64_t first, std::int64_t count, DType to, std::byte* target) {
+void convert(const Constant& from, i64 first, i64 count, DType to, std::byte* target) {
   const DType own = dtype_of(from.type, "weights");
   const std::byte* const source = from.data + first * size_of(own);
-  const std::int64_t lost = convert_elements(own, source, count, to, target);
+  const i64 lost = convert_elements(own, source, count, to, target);
   if (lost == count) return;
   float value;
   convert_elements(own, source + lost * size_of(own), 1, DType::f32, reinterpret_cast<std::byte*>(&value));
@@ -27,50 +30,52 @@ void convert(const Constant& from, std::int64_t first, std::int64_t count, DType
                                        info(to).name + " holds; bf16 and f32 hold more");
 }
 
-// Without the numbers whose products are below f32's normal ones, or soon will be, with which some processors
-// compute many times more slowly, and of which training leaves many where it shrinks weights and biases;
-// where the tensor has any that are not small. docs/accuracy.md says what that changes.
-void drop_tiny(float* values, std::int64_t count) {
-  constexpr float kSmall = 0x1p-64f, kTiny = 0x1p-100f;
-  float largest = 0;
-  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[i]));
-  if (!(largest >= kSmall)) return;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (std::abs(values[i]) < kTiny) values[i] = 0;
-  }
-}
+// Numbers whose products are below f32's normal ones, or soon will be: some processors compute many times
+// more slowly with them, and training leaves many where it shrinks weights and biases. They are zero where a
+// tensor has any that are not small. docs/accuracy.md says what that changes.
+constexpr float kSmall = 0x1p-64f, kTiny = 0x1p-100f;
+bool has_tiny(const Magnitudes& all) { return all.most >= kSmall && all.least < kTiny; }
 
 // An output channel's elements, which lie together, by their places in the problem's layout.
 template <class T>
 void place(const std::byte* from, const TensorShape& to, std::byte* target) {
-  for (std::int64_t r = 0; r < to.h; ++r)
-    for (std::int64_t s = 0; s < to.w; ++s)
-      for (std::int64_t c = 0; c < to.c; ++c)
-        std::memcpy(target + to.offset(0, c, r, s) * static_cast<std::int64_t>(sizeof(T)),
-                    from + ((c * to.h + r) * to.w + s) * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+  const i64 c_step = to.offset(0, 1, 0, 0), r_step = to.offset(0, 0, 1, 0), s_step = to.offset(0, 0, 0, 1);
+  for (i64 c = 0; c < to.c; ++c)
+    for (i64 r = 0; r < to.h; ++r)
+      for (i64 s = 0; s < to.w; ++s, from += sizeof(T))
+        std::memcpy(target + (c * c_step + r * r_step + s * s_step) * i64{sizeof(T)}, from, sizeof(T));
 }
 
-// The filter in the problem's layout and type: files have it as K C/groups R S.
-Bytes as_problem_has_it(const Constant& filter, const Problem& problem) {
+// The filter in the problem's layout and type, made by all workers: files have it as K C/groups R S.
+void as_problem_has_it(const Constant& filter, const Problem& problem, const Parallel& parallel,
+                       std::byte* target) {
+  constexpr i64 kPiece = 16 << 10;  // elements, about: they are in a cache when they are read again
   const TensorShape to = w_shape(problem);
-  const Bytes bytes = allocate_aligned(static_cast<std::size_t>(bytes_of(problem, to)));
-  auto* const target = const_cast<std::byte*>(bytes.get());
-  const std::int64_t each = to.elements() / to.n, size = size_of(problem.dtype);
-  if (problem.layout == Layout::nchw || to.h * to.w == 1) {
-    convert(filter, 0, to.elements(), problem.dtype, target);
-  } else {
-    std::vector<std::byte> channel(static_cast<std::size_t>(each * size));
-    for (std::int64_t k = 0; k < to.n; ++k) {
-      convert(filter, k * each, each, problem.dtype, channel.data());
-      std::byte* const there = target + to.offset(k, 0, 0, 0) * size;
-      if (size == 2)
-        place<std::uint16_t>(channel.data(), to, there);
-      else
-        place<std::uint32_t>(channel.data(), to, there);
+  const i64 each = to.elements() / to.n, size = size_of(problem.dtype);
+  const bool lies_so = problem.layout == Layout::nchw || to.h * to.w == 1;
+  const i64 channels = std::max<i64>(1, kPiece / each), pieces = ceil_div(to.n, channels);
+  const auto floats = [&](i64 piece) { return reinterpret_cast<float*>(target) + piece * channels * each; };
+  const auto count = [&](i64 piece) { return std::min(channels, to.n - piece * channels) * each; };
+  std::vector<Magnitudes> seen(static_cast<std::size_t>(pieces));
+  parallel.each(pieces, [&](i64 piece, int) {
+    const i64 first = piece * channels * each;
+    std::byte* const there = target + first * size;
+    if (lies_so) {
+      convert(filter, first, count(piece), problem.dtype, there);
+    } else {
+      std::vector<std::byte> as_in_file(static_cast<std::size_t>(count(piece) * size));
+      convert(filter, first, count(piece), problem.dtype, as_in_file.data());
+      for (i64 at = 0; at < count(piece) * size; at += each * size)
+        (size == 2 ? place<std::uint16_t> : place<std::uint32_t>)(as_in_file.data() + at, to, there + at);
     }
-  }
-  if (problem.dtype == DType::f32) drop_tiny(reinterpret_cast<float*>(target), to.elements());
-  return bytes;
+    if (problem.dtype == DType::f32)
+      seen[static_cast<std::size_t>(piece)] = magnitudes(floats(piece), count(piece));
+  });
+  if (problem.dtype != DType::f32) return;
+  Magnitudes all = seen.front();
+  for (const Magnitudes& m : seen) all = {std::min(all.least, m.least), std::max(all.most, m.most)};
+  if (!has_tiny(all)) return;
+  parallel.each(pieces, [&](i64 piece, int) { zero_below(kTiny, floats(piece), count(piece)); });
 }
 
 std::size_t bytes_of(const Constant& constant) {
@@ -103,22 +108,26 @@ Bytes aligned_copy(const Constant& constant) {
 }
 
 Weights::Packed Weights::pack(const std::shared_ptr<const Constant>& filter,
-                              const std::shared_ptr<const PlanImpl>& plan) {
+                              const std::shared_ptr<const PlanImpl>& plan, const Parallel& parallel) {
   const Recipe& recipe = plan->recipe();
   const Problem& problem = plan->problem();
+  const bool packs = recipe.packed_bytes > 0;
   // Weights that nothing else can take are the problem's own.
-  const std::string depends = recipe.packed_bytes == 0 ? faltung::name(problem.layout)
+  const std::string depends = !packs                   ? faltung::name(problem.layout)
                               : recipe.packing.empty() ? to_string(problem)
                                                        : recipe.packing;
   const std::lock_guard lock(mutex_);
-  Entry& entry = entries_[{filter.get(), plan->kernel(), depends}];
+  Entry& entry = entries_[{filter.get(), packs ? plan->packed_for() : "", depends}];
   if (entry.constant == nullptr) {
     Device& device = plan->device();
-    const Bytes w = on_device(as_problem_has_it(*filter, problem),
-                              static_cast<std::size_t>(bytes_of(problem, w_shape(problem))), device);
+    const auto bytes = static_cast<std::size_t>(bytes_of(problem, w_shape(problem)));
+    const bool stays = !packs && device.info().kind == "cpu";
+    const Bytes host = stays ? allocate_aligned(bytes) : scratch(bytes);
+    as_problem_has_it(*filter, problem, parallel, const_cast<std::byte*>(host.get()));
     give_back(*filter);
+    const Bytes w = on_device(host, bytes, device);
     Packed made;
-    if (recipe.packed_bytes > 0) {
+    if (packs) {
       made.packed = plan->pack_weights(w.get(), {});
       device.synchronize({});  // before w goes
     } else {
@@ -127,6 +136,19 @@ Weights::Packed Weights::pack(const std::shared_ptr<const Constant>& filter,
     entry = {filter, std::move(made)};
   }
   return entry.packed;
+}
+
+Bytes Weights::scratch(std::size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    scratch_.reset();  // before there is another
+    scratch_ = allocate_aligned(bytes), scratch_bytes_ = bytes;
+  }
+  return scratch_;
+}
+
+void Weights::give_back_scratch() {
+  const std::lock_guard lock(mutex_);
+  scratch_.reset(), scratch_bytes_ = 0;
 }
 
 Bytes Weights::bias(const std::shared_ptr<const Constant>& bias, const PlanImpl& plan) {
@@ -139,7 +161,9 @@ Bytes Weights::bias(const std::shared_ptr<const Constant>& bias, const PlanImpl&
     const Bytes host = allocate_aligned(size);
     auto* const target = const_cast<std::byte*>(host.get());
     convert(*bias, 0, count, dtype, target);
-    if (plan.problem().dtype == DType::f32) drop_tiny(reinterpret_cast<float*>(target), count);
+    auto* const floats = reinterpret_cast<float*>(target);
+    if (plan.problem().dtype == DType::f32 && has_tiny(magnitudes(floats, count)))
+      zero_below(kTiny, floats, count);
     bytes = on_device(host, size, plan.device());
     constant = bias;
   }

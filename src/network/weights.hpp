@@ -28,19 +28,28 @@ class Weights {
     std::shared_ptr<const PackedWeights> packed;
     Bytes w;
   };
-  // Throws Error(unsupported) where an element is beyond what the problem's type holds.
-  Packed pack(const std::shared_ptr<const Constant>& filter, const std::shared_ptr<const PlanImpl>& plan);
+  // Throws Error(unsupported) where an element is beyond what the problem's type holds. parallel: who brings
+  // the filter into the plan's layout.
+  Packed pack(const std::shared_ptr<const Constant>& filter, const std::shared_ptr<const PlanImpl>& plan,
+              const Parallel& parallel);
   // One element an output channel, in the bias's type, where the plan's kernel reads it.
   Bytes bias(const std::shared_ptr<const Constant>& bias, const PlanImpl& plan);
 
+  // What packing alone needs is kept from one filter to the next until then.
+  void give_back_scratch();
+
  private:
-  using Key =
-      std::tuple<const Constant*, std::string, std::string>;  // of the kernel, and what packing depends on
+  // For whom it is packed, and what that depends on.
+  using Key = std::tuple<const Constant*, std::string, std::string>;
   struct Entry {
     std::shared_ptr<const Constant> constant;  // which the key's address is of
     Packed packed;
   };
+  Bytes scratch(std::size_t bytes);
+
   std::mutex mutex_;
+  Bytes scratch_;
+  std::size_t scratch_bytes_ = 0;
   std::map<Key, Entry> entries_;
   std::map<std::pair<const Constant*, DType>, std::pair<std::shared_ptr<const Constant>, Bytes>> biases_;
 };

@@ -191,8 +191,9 @@ void PlanImpl::check_tensor(const void* address, const char* what, Addresses kno
 bool PlanImpl::takes(const PackedWeights& weights) const {
   const PlanImpl& other = weights.plan();
   if (&other == this) return true;
-  return !recipe_.packing.empty() && other.recipe_.packing == recipe_.packing && other.kernel_ == kernel_ &&
-         other.recipe_.packed_bytes == recipe_.packed_bytes && other.device_ == device_;
+  return !recipe_.packing.empty() && other.recipe_.packing == recipe_.packing &&
+         other.packed_for() == packed_for() && other.recipe_.packed_bytes == recipe_.packed_bytes &&
+         other.device_ == device_;
 }
 
 void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {

@@ -37,6 +37,8 @@ class PlanImpl : public std::enable_shared_from_this<PlanImpl> {
   const Problem& problem() const { return problem_; }
   const std::string& kernel() const { return kernel_; }
   const Recipe& recipe() const { return recipe_; }
+  // Who reads packed weights as this plan does, beside what Recipe::packing says.
+  const std::string& packed_for() const { return recipe_.packed_for.empty() ? kernel_ : recipe_.packed_for; }
   Device& device() const { return *device_; }
   // A GPU's: what the compiler says of each kernel, in the order of the steps; and what compiling took.
   std::vector<jit::Program> programs() const;

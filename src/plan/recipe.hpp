@@ -33,6 +33,9 @@ struct Recipe {
   // What the packed weights depend on, in words: plans whose packing is the same take each other's, whatever
   // their batch and image. Empty: they serve this plan alone.
   std::string packing;
+  // What else packs in the same order, in a name of theirs: plans of one such name, whose packing is the
+  // same, take each other's. Empty: those of the same kernel alone.
+  std::string packed_for;
 };
 
 // Whether a run that is timed finds its weights packed: those of forward are constant, those of backward_data

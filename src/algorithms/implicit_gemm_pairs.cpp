@@ -1,9 +1,9 @@
-// Implicit GEMM on AMX's tile registers, for bf16 in nhwc: two groups of up to 16 pixels times 32 output
-// channels.
+// Implicit GEMM of bf16 pairs in nhwc, on AMX's tile registers or by AVX-512's dot product: two groups of up
+// to 16 or 7 pixels times 32 output channels.
 //
-// A group's pixels lie at one stride, so that a tap is an offset. The reduction goes in steps of 32 channels;
-// fewer are staged with zeros up to there. Where there are few channels (an image's three), a staged pixel
-// holds all taps of a filter row beside each other, so that a step is not mostly zeros.
+// A group's pixels lie at one stride, so that a tap is an offset. The reduction goes in steps of 32 channels,
+// or of 2; fewer are staged with zeros up to there. Where there are few channels (an image's three), a staged
+// pixel holds all taps of a filter row beside each other, so that a step is not mostly zeros.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -14,6 +14,7 @@
 #include "kernels/cpu/epilogue.hpp"
 #include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
+#include "src/algorithms/implicit_gemm_prefetch.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 
@@ -22,7 +23,14 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr i64 kStep = 2 * kAmxLength;   // channels of a step
+// What the two differ in.
+struct Unit {
+  int rows;       // of a group
+  i64 step;       // channels
+  double merges;  // a filter row's taps lie side by side where so many times fewer products pay for it
+};
+constexpr Unit kAmx{kAmxRows, 2 * kAmxLength, 2}, kDot{kDotRows, 2, 1.25};
+
 constexpr i64 kStageBytes = 512 << 10;  // of an item's input: with a panel of weights it stays in L2
 constexpr i64 kItemPixels = 512;        // so many that reading a panel's weights is small beside using them
 
@@ -33,10 +41,12 @@ struct Group {
   int pixels;
 };
 
-class AmxTiles : public ImplicitGemmPart {
+class PairTiles : public ImplicitGemmPart {
  public:
-  AmxTiles(const Problem& problem, const TapConvolution& convolution, int threads)
-      : ImplicitGemmPart(problem, convolution) {
+  PairTiles(const Problem& problem, const TapConvolution& convolution, PairUnit unit, int threads)
+      : ImplicitGemmPart(problem, convolution), unit_(unit), u_(unit == PairUnit::amx ? kAmx : kDot) {
+    simple_ = (p_.epilogue.activation == Activation::none || p_.epilogue.activation == Activation::relu) &&
+              p_.epilogue.residual_order == ResidualOrder::before_activation;
     choose_staging();
     choose_items(threads);
   }
@@ -46,7 +56,7 @@ class AmxTiles : public ImplicitGemmPart {
   std::size_t scratch_bytes() const override {
     return ScratchPieces::bytes<std::uint16_t>(stage_elements_) + ScratchPieces::bytes<Group>(max_groups_) +
            ScratchPieces::bytes<BrgemmSegment>(taps()) +
-           ScratchPieces::bytes<float>(2 * kAmxRows * kAmxColumns);
+           ScratchPieces::bytes<float>(2 * kAmxRows * kPairColumns);
   }
   std::string packing() const override {
     return fmt::format("{}{}, pixels of {}", t_.tap_words(), merges_ ? " by rows" : "", pixel_);
@@ -56,12 +66,12 @@ class AmxTiles : public ImplicitGemmPart {
   void run(i64 item, const PartCall& call) const override;
 
   double work_ns() const override {
+    const double steps = static_cast<double>(taps()) * static_cast<double>(pixel_ / u_.step);
+    const double pixels = static_cast<double>(t_.in.n * t_.rows * t_.columns);
     // A step of a full tile is four products of 16 cycles; loads from L2 cost about as much again. A tile's
     // epilogue is some 300 cycles.
-    const double steps = static_cast<double>(taps()) * static_cast<double>(pixel_ / kStep);
-    const double tile_cycles = steps * 100 + 300;
-    const double pixels = static_cast<double>(t_.in.n * t_.rows * t_.columns);
-    return cycle_ns() * tile_cycles * pixels / (32 * fill_) * static_cast<double>(panels_ * t_.groups);
+    const double tile = unit_ == PairUnit::amx ? cycle_ns() * (steps * 100 + 300) : dot_tile_time().of(steps);
+    return tile * pixels / (2 * u_.rows * fill_) * static_cast<double>(panels_ * t_.groups);
   }
 
  private:
@@ -72,9 +82,9 @@ class AmxTiles : public ImplicitGemmPart {
   };
 
   i64 taps() const { return static_cast<i64>(taps_.size()); }
-  i64 panel_words() const { return taps() * pixel_ / 2 * kAmxColumns; }
+  i64 panel_words() const { return taps() * pixel_ / 2 * kPairColumns; }
   int panel_columns(i64 panel) const {
-    return static_cast<int>(std::min<i64>(kAmxColumns, t_.out_channels - panel * kAmxColumns));
+    return static_cast<int>(std::min<i64>(kPairColumns, t_.out_channels - panel * kPairColumns));
   }
 
   // Decides whether pixels are staged with their filter row's taps side by side, staged as they are, or read
@@ -87,9 +97,13 @@ class AmxTiles : public ImplicitGemmPart {
     }
     i64 widest = 0;
     for (const StagedTap& row : rows) widest = std::max(widest, static_cast<i64>(row.parts.size()));
-    const i64 single = round_up(t_.in_channels, kStep), merged = round_up(widest * t_.in_channels, kStep);
-    merges_ =
-        widest > 1 && static_cast<i64>(rows.size()) * merged * 2 <= static_cast<i64>(t_.taps.size()) * single;
+    const i64 single = round_up(t_.in_channels, u_.step), merged = round_up(widest * t_.in_channels, u_.step);
+    merges_ = widest > 1 && u_.merges * static_cast<double>(static_cast<i64>(rows.size()) * merged) <=
+                                static_cast<double>(static_cast<i64>(t_.taps.size()) * single);
+    // Pixels whose distance is a multiple of a page share the few lines of L1 that such addresses go to.
+    const bool conflict = t_.in.c * t_.step_w * 2 % 4096 == 0 && t_.columns > 1;
+    staged_ = merges_ || t_.padded() || t_.in_channels % u_.step != 0 || conflict;
+    merges_ = merges_ || (staged_ && t_.taps.size() == 1);  // without what it steps over
     merges_neighbours_ = widest == t_.extent_w();
     if (merges_) {
       taps_ = std::move(rows);
@@ -97,10 +111,7 @@ class AmxTiles : public ImplicitGemmPart {
       for (const Tap& tap : t_.taps) taps_.push_back({tap.h, tap.w, {tap}});
     }
     pixel_ = merges_ ? merged : single;
-    // Pixels whose distance is a multiple of a page share the few lines of L1 that such addresses go to.
-    const bool conflict = t_.in.c * t_.step_w * 2 % 4096 == 0 && t_.columns > 1;
-    staged_ = merges_ || t_.padded() || t_.in_channels % kStep != 0 || conflict;
-    pitch_ = pixel_ % 2048 == 0 ? pixel_ + kStep : pixel_;
+    pitch_ = pixel_ % 2048 == 0 ? pixel_ + 32 : pixel_;
   }
 
   // Staged columns: with merged taps one an output, otherwise one an input.
@@ -110,7 +121,7 @@ class AmxTiles : public ImplicitGemmPart {
   i64 stage_rows(i64 rows) const { return (rows - 1) * t_.step_h + t_.extent_h(); }
 
   void choose_items(int threads) {
-    panels_ = ceil_div(t_.out_channels, kAmxColumns);
+    panels_ = ceil_div(t_.out_channels, kPairColumns);
     i64 columns = t_.columns;
     if (columns > 2 * kItemPixels) columns = kItemPixels;
     const auto bytes = [&](i64 rows) { return stage_rows(rows) * stage_columns(columns) * pitch_ * 2; };
@@ -129,20 +140,23 @@ class AmxTiles : public ImplicitGemmPart {
     grid_.divide_rows(rows);
     grid_.divide_panels(panels_, 1, threads);
     rows = grid_.rows();
+    few_steps_ = taps() * pixel_ / 2 <= kFewStepsOfPixels / 4;
     stage_elements_ = staged_ ? bytes(rows) / 2 : 0;
 
     // Positions of a short row leave most of a group empty. Where a row's last position and the next row's
     // first are at the same stride too, groups may run over the rows' ends, at the price of positions that
     // are no output.
     const i64 across = staged_ ? stage_columns(columns) : t_.in.w;
-    const double by_row =
-        static_cast<double>(t_.columns) / static_cast<double>(round_up(t_.columns, kAmxRows));
+    // Of AMX a tile takes as long whatever it holds; of dot products as many chains as their latency hides.
+    const i64 least = unit_ == PairUnit::amx ? u_.rows : 2;
+    const i64 groups = ceil_div(t_.columns, u_.rows) * least;
+    const double by_row = static_cast<double>(t_.columns) / static_cast<double>(std::max(groups, t_.columns));
     const double flat = static_cast<double>(t_.columns) / static_cast<double>(across);
     const bool uniform = t_.step_h == 1 && (merges_ || t_.step_w == 1);
     flat_ = uniform && rows > 1 && columns == t_.columns && flat > by_row;
     row_positions_ = flat_ ? across : 0;
     fill_ = flat_ ? flat : by_row;
-    max_groups_ = rows * ceil_div(std::max(columns, row_positions_), kAmxRows) + 1;
+    max_groups_ = rows * ceil_div(std::max(columns, row_positions_), u_.rows) + 1;
   }
 
   // An input row's and a pixel's distance in elements, from the item's first output at the least tap.
@@ -154,36 +168,52 @@ class AmxTiles : public ImplicitGemmPart {
   void stage_inside(const std::uint16_t* row, i64 column, i64 step, i64 count, std::uint16_t* to) const;
   void stage_edge(const std::uint16_t* row, i64 column, std::uint16_t* to) const;
   i64 list_groups(const WorkItem& item, const Source& source, Group* groups) const;
+  // Output pixels side by side.
+  struct Run {
+    i64 image, row, column, pixels;
+  };
+  PairStore store_of(const WorkItem& item, const Run& run, i64 panel, const PartCall& call) const;
   void finish(const WorkItem& item, const Group& group, i64 panel, const float* sums,
               const PartCall& call) const;
 
+  const PairUnit unit_;
+  const Unit u_;
   std::vector<StagedTap> taps_;
+  bool simple_ = false;  // an end that store_pairs can do
+  bool few_steps_ = false;
   bool merges_ = false, merges_neighbours_ = false, staged_ = false, flat_ = false;
-  i64 pixel_ = 0;          // channels of a staged pixel: a multiple of kStep
+  i64 pixel_ = 0;          // channels of a staged pixel: a multiple of a step
   i64 pitch_ = 0;          // from one staged pixel to the next
   i64 row_positions_ = 0;  // if flat_: positions from one row to the next
   double fill_ = 1;        // share of a group's rows that are outputs
   i64 panels_ = 0, stage_elements_ = 0, max_groups_ = 0;
 };
 
-void AmxTiles::pack(i64 item, const void* w, float* packed) const {
+void PairTiles::pack(i64 item, const void* w, float* packed) const {
   const i64 panel = item % panels_, group = item / panels_;
   auto* to = reinterpret_cast<std::uint32_t*>(packed) + item * panel_words();
+  PairPack call;
+  call.columns = panel_columns(panel);
   for (const StagedTap& staged : taps_) {
+    std::vector<FilterView> views;
+    for (const Tap& tap : staged.parts) views.push_back(filter_view(p_, tap, group));
     const i64 channels = static_cast<i64>(staged.parts.size()) * t_.in_channels;
-    pack_brgemm_b_pairs(to, pixel_ / 2, panel_columns(panel), kAmxColumns, [&](i64 c, i64 k) {
-      if (c >= channels) return 0.0f;
-      const Tap& tap = staged.parts[static_cast<std::size_t>(c / t_.in_channels)];
-      const FilterView view = filter_view(p_, tap, group);
-      return load_element(
-          p_.dtype, w,
-          view.base + c % t_.in_channels * view.c_stride + (panel * kAmxColumns + k) * view.k_stride);
-    });
-    to += pixel_ / 2 * kAmxColumns;
+    // A channel's weights; null beyond the last.
+    const auto row = [&](i64 c) -> const std::uint16_t* {
+      if (c >= channels) return nullptr;
+      const FilterView& view = views[static_cast<std::size_t>(c / t_.in_channels)];
+      call.column_stride = view.k_stride;
+      return static_cast<const std::uint16_t*>(w) + view.base + c % t_.in_channels * view.c_stride +
+             panel * kPairColumns * view.k_stride;
+    };
+    for (i64 c = 0; c < pixel_; c += 2, to += kPairColumns) {
+      call.low = row(c), call.high = row(c + 1), call.to = to;
+      pack_pairs(call);
+    }
   }
 }
 
-AmxTiles::Source AmxTiles::stage(const WorkItem& item, const PartCall& call, std::uint16_t* to) const {
+PairTiles::Source PairTiles::stage(const WorkItem& item, const PartCall& call, std::uint16_t* to) const {
   const auto* from = static_cast<const std::uint16_t*>(call.in);
   const i64 channel = item.group * t_.in_channels;
   const i64 row0 = (call.first_row + item.row0) * t_.step_h + t_.min_h();
@@ -198,6 +228,7 @@ AmxTiles::Source AmxTiles::stage(const WorkItem& item, const PartCall& call, std
   const i64 last = t_.in.w - window - column0;  // the last offset whose window does
   const i64 inside1 = last < 0 ? inside0 : std::clamp(last / step + 1, inside0, columns);
   for (i64 i = 0; i < rows; ++i) {
+    if (i % t_.step_h >= t_.extent_h()) continue;  // between what is read
     const i64 row = row0 + i;
     std::uint16_t* const line = to + i * columns * pitch_;
     if (row < 0 || row >= t_.in.h) {
@@ -213,19 +244,19 @@ AmxTiles::Source AmxTiles::stage(const WorkItem& item, const PartCall& call, std
 }
 
 // count pixels whose taps all lie within the row, the first at column.
-void AmxTiles::stage_inside(const std::uint16_t* row, i64 column, i64 step, i64 count,
-                            std::uint16_t* to) const {
+void PairTiles::stage_inside(const std::uint16_t* row, i64 column, i64 step, i64 count,
+                             std::uint16_t* to) const {
   const i64 neighbour = t_.in.stride_w;
   if (!merges_ || (t_.in.c == t_.in_channels && merges_neighbours_)) {
     const i64 elements = merges_ ? t_.extent_w() * t_.in_channels : t_.in_channels;
-    amx_stage(row + column * neighbour, step * neighbour, elements, count, to, pixel_, pitch_);
+    stage_pairs(row + column * neighbour, step * neighbour, elements, count, to, pixel_, pitch_);
     return;
   }
   for (i64 j = 0; j < count; ++j) stage_edge(row, column + j * step, to + j * pitch_);
 }
 
 // One pixel, some of whose taps may lie outside of the row.
-void AmxTiles::stage_edge(const std::uint16_t* row, i64 column, std::uint16_t* to) const {
+void PairTiles::stage_edge(const std::uint16_t* row, i64 column, std::uint16_t* to) const {
   const std::size_t part_bytes = static_cast<std::size_t>(t_.in_channels) * 2;
   const i64 parts = merges_ ? static_cast<i64>(taps_[0].parts.size()) : 1;
   std::memset(to, 0, static_cast<std::size_t>(pixel_) * 2);
@@ -236,11 +267,11 @@ void AmxTiles::stage_edge(const std::uint16_t* row, i64 column, std::uint16_t* t
   }
 }
 
-i64 AmxTiles::list_groups(const WorkItem& item, const Source& source, Group* groups) const {
+i64 PairTiles::list_groups(const WorkItem& item, const Source& source, Group* groups) const {
   i64 count = 0;
   const i64 step = source.pixel * (merges_ ? 1 : t_.step_w);
   const auto add = [&](i64 row, i64 positions) {
-    const EvenSplit split(positions, kAmxRows);
+    const EvenSplit split(positions, u_.rows);
     for (i64 part = 0; part < split.parts(); ++part) {
       const std::uint16_t* a = source.first + row * t_.step_h * source.row + split.begin(part) * step;
       new (&groups[count++])
@@ -255,21 +286,24 @@ i64 AmxTiles::list_groups(const WorkItem& item, const Source& source, Group* gro
   return count;
 }
 
+// To where a panel's sums of so many pixels of a row go, with an end that store_pairs can do.
+PairStore PairTiles::store_of(const WorkItem& item, const Run& run, i64 panel, const PartCall& call) const {
+  const i64 first = item.group * t_.out_channels + panel * kPairColumns;
+  const i64 to = t_.out.offset(run.image, first, t_.out_h0 + (item.row0 + run.row) * t_.out_step_h,
+                               t_.out_w0 + (item.column0 + run.column) * t_.out_step_w);
+  PairStore store;
+  store.rows = static_cast<int>(run.pixels), store.columns = panel_columns(panel);
+  if (call.bias != nullptr) store.bias = call.bias + first;
+  if (call.residual != nullptr) store.residual = static_cast<const std::uint16_t*>(call.residual) + to;
+  store.relu = p_.epilogue.activation == Activation::relu;
+  store.to = static_cast<std::uint16_t*>(call.out) + to;
+  store.to_stride = t_.out.stride_w * t_.out_step_w;
+  return store;
+}
+
 // Stores a group's sums: runs of positions that are outputs, each of one output row.
-void AmxTiles::finish(const WorkItem& item, const Group& group, i64 panel, const float* sums,
-                      const PartCall& call) const {
-  const i64 first = item.group * t_.out_channels + panel * kAmxColumns;
-  EpilogueCall end;
-  end.from_stride = kAmxColumns, end.columns = panel_columns(panel);
-  if (call.bias != nullptr) end.column_bias = call.bias + first;
-  end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
-  end.residual_order = p_.epilogue.residual_order;
-  end.dtype = p_.dtype, end.to_stride = t_.out.stride_w * t_.out_step_w;
-  AmxStore fast;
-  fast.columns = panel_columns(panel), fast.bias = end.column_bias, fast.to_stride = end.to_stride;
-  fast.relu = p_.epilogue.activation == Activation::relu;
-  const bool simple = (fast.relu || p_.epilogue.activation == Activation::none) &&
-                      p_.epilogue.residual_order == ResidualOrder::before_activation;
+void PairTiles::finish(const WorkItem& item, const Group& group, i64 panel, const float* sums,
+                       const PartCall& call) const {
   for (i64 begin = 0; begin < group.pixels;) {
     i64 row = group.row, column = group.column + begin, run = group.pixels - begin;
     if (flat_) {
@@ -280,65 +314,77 @@ void AmxTiles::finish(const WorkItem& item, const Group& group, i64 panel, const
       }
       run = std::min(run, item.columns - column);
     }
-    const i64 to = t_.out.offset(group.image, first, t_.out_h0 + (item.row0 + row) * t_.out_step_h,
-                                 t_.out_w0 + (item.column0 + column) * t_.out_step_w) *
-                   2;
-    if (simple) {
-      fast.from = sums + begin * kAmxColumns;
-      fast.rows = static_cast<int>(run);
-      if (call.residual != nullptr) fast.residual = static_cast<const std::uint16_t*>(call.residual) + to / 2;
-      fast.to = static_cast<std::uint16_t*>(call.out) + to / 2;
-      amx_store(fast);
-      begin += run;
+    PairStore store = store_of(item, {group.image, row, column, run}, panel, call);
+    store.from = sums + begin * kPairColumns;
+    begin += run;
+    if (simple_) {
+      store_pairs(store);
       continue;
     }
-    end.from = sums + begin * kAmxColumns;
-    end.rows = run;
-    if (call.residual != nullptr) end.residual = static_cast<const std::byte*>(call.residual) + to;
-    end.to = static_cast<std::byte*>(call.out) + to;
+    EpilogueCall end;
+    end.from = store.from, end.from_stride = kPairColumns, end.rows = run, end.columns = store.columns;
+    end.column_bias = store.bias, end.residual = store.residual;
+    end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
+    end.residual_order = p_.epilogue.residual_order;
+    end.dtype = p_.dtype, end.to = store.to, end.to_stride = store.to_stride;
     epilogue_store(end);
-    begin += run;
   }
 }
 
-void AmxTiles::run(i64 index, const PartCall& call) const {
+void PairTiles::run(i64 index, const PartCall& call) const {
   const WorkItem item = grid_.item(index);
   ScratchPieces scratch(call.scratch);
   auto* const staged = scratch.take<std::uint16_t>(stage_elements_);
   auto* const groups = scratch.take<Group>(max_groups_);
   auto* const segments = scratch.take<BrgemmSegment>(taps());
-  auto* const sums = scratch.take<float>(2 * kAmxRows * kAmxColumns);
+  auto* const sums = scratch.take<float>(2 * kAmxRows * kPairColumns);
 
   const Source source = stage(item, call, staged);
   const i64 count = list_groups(item, source, groups);
   for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
     const i64 a = (taps_[tap].h - t_.min_h()) * source.row + (taps_[tap].w - t_.min_w()) * source.pixel;
-    new (&segments[tap]) BrgemmSegment{a / 2, static_cast<i64>(tap) * pixel_ / 2 * kAmxColumns};
+    new (&segments[tap]) BrgemmSegment{a / 2, static_cast<i64>(tap) * pixel_ / 2 * kPairColumns};
   }
   BrgemmCall brgemm;
   brgemm.a_row_stride = source.pixel * (merges_ ? 1 : t_.step_w) / 2;
-  brgemm.b_step = kAmxColumns;
+  brgemm.b_step = kPairColumns;
   brgemm.segments = segments, brgemm.segment_count = taps(), brgemm.length = pixel_ / 2;
-  brgemm.c0 = sums, brgemm.c1 = sums + kAmxRows * kAmxColumns, brgemm.c_row_stride = kAmxColumns;
+  brgemm.c0 = sums, brgemm.c1 = sums + u_.rows * kPairColumns, brgemm.c_row_stride = kPairColumns;
   AmxThread amx;
-  for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
+  const bool at_once = unit_ == PairUnit::dot && simple_ && !flat_;  // from registers to where they go
+  const auto run_tile = [&](i64 panel, i64 first) {
+    const Group* const two = groups + first;
+    const int rows0 = two[0].pixels, rows1 = first + 1 < count ? two[1].pixels : 0;
     brgemm.b = call.packed + (item.group * panels_ + panel) * panel_words();
     brgemm.columns = panel_columns(panel);
-    for (i64 i = 0; i < count; i += 2) {
-      const bool two = i + 1 < count;
-      brgemm.a0 = groups[i].a, brgemm.a1 = two ? groups[i + 1].a : nullptr;
-      amx.run(brgemm, groups[i].pixels, two ? groups[i + 1].pixels : 0);
-      finish(item, groups[i], panel, sums, call);
-      if (two) finish(item, groups[i + 1], panel, sums + kAmxRows * kAmxColumns, call);
+    brgemm.a0 = two[0].a, brgemm.a1 = rows1 > 0 ? two[1].a : nullptr;
+    if (unit_ == PairUnit::amx) {
+      amx.run(brgemm, rows0, rows1);
+    } else {
+      PairStore ends[2];
+      for (int g = 0; at_once && g < (rows1 > 0 ? 2 : 1); ++g)
+        ends[g] = store_of(item, {two[g].image, two[g].row, two[g].column, two[g].pixels}, panel, call);
+      if (at_once &&
+          few_steps_) {  // each step brings a pixel's line that a tile behind this one is stored to
+        brgemm.ahead = ends[0].to + (rows0 + rows1) * ends[0].to_stride;
+        brgemm.ahead_step = 2 * ends[0].to_stride;
+      }
+      brgemm_dot(brgemm, rows0, rows1, at_once ? ends : nullptr);
+      if (at_once) return;
     }
+    finish(item, two[0], panel, sums, call);
+    if (rows1 > 0) finish(item, two[1], panel, sums + u_.rows * kPairColumns, call);
+  };
+  for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
+    for (i64 i = 0; i < count; i += 2) run_tile(panel, i);
   }
 }
 
 }  // namespace
 
-std::unique_ptr<ImplicitGemmPart> make_amx_tiles(const Problem& problem, const TapConvolution& convolution,
-                                                 int threads) {
-  return std::make_unique<AmxTiles>(problem, convolution, threads);
+std::unique_ptr<ImplicitGemmPart> make_pair_tiles(const Problem& problem, const TapConvolution& convolution,
+                                                  PairUnit unit, int threads) {
+  return std::make_unique<PairTiles>(problem, convolution, unit, threads);
 }
 
 }  // namespace faltung
