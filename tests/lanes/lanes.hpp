@@ -33,8 +33,8 @@ inline thread_local Block* own = nullptr;
 inline u32 (*mine())[8] { return own->words[thread / kWarp]; }
 inline void together() { own->warps[static_cast<std::size_t>(thread / kWarp)]->arrive_and_wait(); }
 
-// Local memory is NaN when a block begins. `side` blocks are a cluster, which `count` is a multiple of. The last
-// is first: what a block writes behind its own results the next one does not write over.
+// Local memory is NaN when a block begins. `side` blocks are a cluster, which `count` is a multiple of. The
+// last is first: what a block writes behind its own results the next one does not write over.
 template <class Kernel>
 void launch(int count, int threads, Kernel kernel, int side = 1) {
   cluster = std::make_unique<std::barrier<>>(side * threads);
