@@ -6,6 +6,7 @@
 # driver, verdicts hold for one device and driver. What the first phase left out, the second compiles. Code holds for
 # the device code it was made of, so this belongs before a release. With FIND=500ms the second phase measures the lists'
 # forward convolutions first, each so long: on that device `plan` takes what was fastest, elsewhere what the cost model says.
+# Such measurements stay in the pack until FIND measures anew or ANEW=1 begins without them: do either where kernels changed.
 #
 # Run it in the repository's root, with the command built in build/ or named by FALTUNG. Of the problems, in the order of
 # their value to callers, the first FIRST are taken: as many as keep the pack near 5 MB. JOBS of them are worked

@@ -95,6 +95,13 @@ TEST(ImplicitGemmCpu, ReadsPixelsAPageApartWhereTheyLie) {
   }
 }
 
+// A plane that no cache has room for is not staged whole, though there is but one.
+TEST(ImplicitGemmCpu, StagesLargePlanesByRows) {
+  const Problem p = parse_problem("fwd:n1c1h4000w130k64r3s3:pad1:f32:nchw");
+  const auto lanes = make_pixel_lanes(p, tap_convolutions(p).front(), {brgemm_max_rows(2), 2}, 2);
+  EXPECT_LT(lanes->scratch_bytes(), std::size_t{4} << 20);
+}
+
 // A filter's columns side by side, a step apart, and rows side by side; zeros fill the width up, and nothing
 // is written beside it.
 TEST(ImplicitGemmCpu, PacksColumnsOfEveryStride) {

@@ -112,6 +112,8 @@ bool PixelLanes::flat_is_better() const {
   const bool lone = taps() == 1 && (t_.rows == 1 || rows_join());
   if (lone && t_.images() == 1) return false;
   const i64 pixels = t_.rows * t_.columns, run = lone ? pixels : t_.columns;
+  const i64 channel = channel_floats(planes() * image_floats(t_.rows, t_.columns));
+  if (kBeyond + channel > most_stage_floats()) return false;
   const EvenSplit cuts = flat_reductions(1);
   if (cuts.parts() > 1 && cuts.largest() < kFewChannels) return false;
   return static_cast<double>(round_up(run, lanes_)) / static_cast<double>(run) >

@@ -132,8 +132,9 @@ class PatchTiles : public Algorithm {
     const DeviceInfo& device = target.device;
     if (device.dialect != "cuda" || !device.has("mma_sync"))
       return Support::declined("mma.sync is CUDA's, of compute capability 8.0 or higher");
-    if (p.dtype == DType::f32 || (p.layout == Layout::nchw && !takes_planes(p)))
-      return Support::declined("tensors are f16 or bf16, in nhwc");
+    if (p.dtype == DType::f32) return Support::declined("tensors are f16 or bf16");
+    if (p.layout == Layout::nchw && !takes_planes(p))
+      return Support::declined("tensors are in nhwc, in this direction at least");
     if (Support support = takes(p); !support.yes) return support;
     if (std::none_of(table_.begin(), table_.end(), [&](const Tile& t) { return t.serves(p, device); }))
       return Support::declined("no tile serves so small or so large an image");

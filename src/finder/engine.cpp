@@ -143,7 +143,8 @@ std::shared_ptr<const PlanImpl> EngineImpl::make_plan(const Settled& s, const Ca
 }
 
 Considered EngineImpl::consider(const Settled& s) {
-  return {candidates(s), Trials(store_, s.problem, s.device->info(), s.threads)};
+  const std::uint64_t forgotten = forgotten_;
+  return {candidates(s), Trials(store_, s.problem, s.device->info(), s.threads), forgotten};
 }
 
 std::shared_ptr<const PlanImpl> EngineImpl::plan(const Problem& problem, const Request& request,
@@ -151,7 +152,8 @@ std::shared_ptr<const PlanImpl> EngineImpl::plan(const Problem& problem, const R
   const Settled s(problem, request);
   const std::string key = s.key();
   if (std::shared_ptr<const PlanImpl> kept = kept_plan(key)) return kept;
-  std::shared_ptr<const PlanImpl> plan = choose(s, considered != nullptr ? *considered : consider(s));
+  const bool holds = considered != nullptr && considered->forgotten == forgotten_;
+  std::shared_ptr<const PlanImpl> plan = choose(s, holds ? *considered : consider(s));
   // So many that a network's all fit; a caller with ever new shapes must not fill the memory.
   constexpr std::size_t kMostPlans = 1024;
   const std::lock_guard lock(mutex_);
@@ -189,10 +191,12 @@ std::shared_ptr<const PlanImpl> EngineImpl::kept_plan(const std::string& key) {
 void EngineImpl::forget_plans() {
   const std::lock_guard lock(mutex_);
   plans_.clear();
+  ++forgotten_;
 }
 
 std::shared_ptr<const PlanImpl> EngineImpl::choose(const Settled& s, const Considered& considered) {
-  const auto& [selection, trials] = considered;
+  const Selection& selection = considered.selection;
+  const Trials& trials = considered.trials;
   std::string failures = failures_of(trials), no_worker;
   for (const Candidate* candidate : plan_order(selection, trials)) {
     const std::string kernel = candidate->kernel();

@@ -2,6 +2,8 @@
 #ifndef FALTUNG_SRC_FINDER_ENGINE_HPP_
 #define FALTUNG_SRC_FINDER_ENGINE_HPP_
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,6 +20,7 @@ namespace faltung {
 struct Considered {
   Selection selection;
   Trials trials;
+  std::uint64_t forgotten;  // how often the engine had forgotten its plans
 };
 
 class EngineImpl {
@@ -25,7 +28,7 @@ class EngineImpl {
   explicit EngineImpl(const std::string& store_directory);
 
   // A plan that was made before is returned again, until find measures or a kernel fails. considered: what
-  // `consider` has said of this problem, where it was asked a moment before.
+  // `consider` has said of this problem, where it was asked before; it counts until then, too.
   std::shared_ptr<const PlanImpl> plan(const Problem& problem, const Request& request,
                                        const Considered* considered = nullptr);
   // Throws Error(unsupported) where nothing may compute it.
@@ -74,6 +77,7 @@ class EngineImpl {
   std::once_flag rates_;  // the CPU's are the store's
   std::map<int, std::shared_ptr<const Parallel>> workers_;
   std::map<std::string, std::shared_ptr<const PlanImpl>> plans_;  // by Settled::key
+  std::atomic<std::uint64_t> forgotten_{0};                       // so often, since something was measured
 };
 
 // What is behind the public handles, for the command, the tests and the other parts of the library.

@@ -14,8 +14,8 @@ Lowering::Priced Lowering::price(const Problem& problem) const {
   try {
     priced.considered =
         std::make_shared<const Considered>(settings_.engine.consider(Settled(problem, settings_.request)));
-    const auto& [selection, trials] = *priced.considered;
-    const std::vector<const Candidate*> order = plan_order(selection, trials);
+    const Trials& trials = priced.considered->trials;
+    const std::vector<const Candidate*> order = plan_order(priced.considered->selection, trials);
     if (order.empty()) return priced;
     const Report* measured = trials.find(order.front()->kernel());
     const double ms = measured != nullptr ? measured->ms : order.front()->cost.ms;

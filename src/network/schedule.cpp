@@ -74,8 +74,13 @@ Shared share_in_place(const Lowering& lowering) {
 Schedule::Schedule(Graph graph, const Lowering::Settings& settings)
     : graph_(std::move(graph)), parallel_(settings.engine.workers(std::max(1, settings.request.threads))) {
   Lowering lowering(graph_, settings);
-  lowering.run();
-  settings.weights.give_back_scratch();
+  {
+    const struct GiveBack {
+      Weights& weights;
+      ~GiveBack() { weights.give_back_scratch(); }
+    } give_back{settings.weights};
+    lowering.run();
+  }
   turned_ = lowering.turned;
   place(lowering);
 }
