@@ -13,7 +13,7 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr i64 kSize = 28, kChannels = 32, kTiles = 32;
+constexpr i64 kSize = 28, kImageChannels = 32, kTiles = 32;
 constexpr int kRuns = 7;
 
 TransformTime time(Layout layout, int m) {
@@ -21,21 +21,21 @@ TransformTime time(Layout layout, int m) {
   shape.m = m, shape.layout = layout;
   shape.h = shape.w = shape.p = shape.q = kSize;
   shape.pad_top = shape.pad_left = 1;
-  shape.x_channels = shape.y_channels = kChannels;
+  shape.x_channels = shape.y_channels = kImageChannels;
   shape.tiles_h = shape.tiles_w = kSize / m;
   const bool nhwc = layout == Layout::nhwc;
-  const i64 lanes = brgemm_lanes(), columns = round_up(nhwc ? kChannels : kTiles, lanes);
-  const i64 rows = nhwc ? kTiles : kChannels, position = rows * columns + 16;  // no multiple of a page
-  std::vector<float> x(kSize * kSize * kChannels, 1.0f), y(x.size());
+  const i64 lanes = brgemm_lanes(), columns = round_up(nhwc ? kImageChannels : kTiles, lanes);
+  const i64 rows = nhwc ? kTiles : kImageChannels, position = rows * columns + 16;  // no multiple of a page
+  std::vector<float> x(kSize * kSize * kImageChannels, 1.0f), y(x.size());
   std::vector<float> v(static_cast<std::size_t>(shape.positions() * position));
   std::vector<float> scratch(static_cast<std::size_t>(winograd_scratch(shape, kTiles)));
   WinogradInput in;
   in.x = x.data(), in.v = v.data(), in.scratch = scratch.data();
-  in.tiles = kTiles, in.channels = kChannels;
+  in.tiles = kTiles, in.channels = kImageChannels;
   in.position_stride = position, in.row_stride = columns;
   WinogradOutput out;
   out.m = v.data(), out.y = y.data(), out.scratch = scratch.data();
-  out.tiles = kTiles, out.channels = kChannels;
+  out.tiles = kTiles, out.channels = kImageChannels;
   out.position_stride = in.position_stride, out.row_stride = in.row_stride;
   const WinogradInputKernel input = winograd_input_kernel(shape);
   const WinogradOutputKernel output = winograd_output_kernel(shape);
