@@ -7,25 +7,16 @@
 #include <vector>
 
 #include "src/problem/dtype.hpp"
+#include "tests/bf16_integers.hpp"
 
 namespace faltung {
 namespace {
 
-// Small integers, so that the products and sums are exact.
-std::vector<std::uint16_t> integers(std::size_t count, unsigned seed) {
-  std::vector<std::uint16_t> values(count);
-  for (std::uint16_t& v : values) {
-    seed = seed * 1664525u + 1013904223u;
-    v = float_to_bf16(static_cast<float>(static_cast<int>(seed >> 29) - 3));
-  }
-  return values;
-}
-
 TEST(BrgemmAmx, EveryTileShapeIsExact) {
   if (!amx_usable()) GTEST_SKIP() << "no AMX here";
   constexpr int kLength = 2 * kAmxLength, kSegments = 3, kStride = kLength + 5;  // pairs
-  const std::vector<std::uint16_t> a = integers(2 * 40 * kStride * kSegments, 1);
-  const std::vector<std::uint16_t> b = integers(2 * kSegments * kLength * kPairColumns, 2);
+  const std::vector<std::uint16_t> a = bf16_integers(2 * 40 * kStride * kSegments, 1);
+  const std::vector<std::uint16_t> b = bf16_integers(2 * kSegments * kLength * kPairColumns, 2);
   const BrgemmSegment segments[kSegments] = {
       {0, 0}, {32 * kStride, kLength * kPairColumns}, {64 * kStride, 2 * kLength * kPairColumns}};
   const auto a_at = [&](int segment, int row, int i, int half) {

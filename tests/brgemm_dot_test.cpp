@@ -8,26 +8,17 @@
 #include <vector>
 
 #include "src/problem/dtype.hpp"
+#include "tests/bf16_integers.hpp"
 
 namespace faltung {
 namespace {
 
-constexpr int kLength = 5, kSegments = 3, kStride = kLength + 4;  // pairs
-constexpr std::int64_t kOutStride = kPairColumns + 3;
-constexpr std::uint16_t kUntouched = 0x7FC1;  // a NaN that no sum is
-
-// Small integers, so that the products and sums are exact.
-std::vector<std::uint16_t> integers(std::size_t count, unsigned seed) {
-  std::vector<std::uint16_t> values(count);
-  for (std::uint16_t& v : values) {
-    seed = seed * 1664525u + 1013904223u;
-    v = float_to_bf16(static_cast<float>(static_cast<int>(seed >> 29) - 3));
-  }
-  return values;
-}
-
 class BrgemmDot : public testing::Test {
  protected:
+  static constexpr int kLength = 5, kSegments = 3, kStride = kLength + 4;  // pairs
+  static constexpr std::int64_t kOutStride = kPairColumns + 3;
+  static constexpr std::uint16_t kUntouched = 0x7FC1;  // a NaN that no sum is
+
   void SetUp() override {
     if (!dot_usable()) GTEST_SKIP() << "no dot product of bf16 here";
     call_.a0 = a_.data(), call_.a1 = a_.data() + 2 * kDotRows * kStride;
@@ -50,8 +41,8 @@ class BrgemmDot : public testing::Test {
 
   const std::vector<BrgemmSegment> segments_ = {
       {0, 0}, {20 * kStride, kLength* kPairColumns}, {40 * kStride, 2 * kLength* kPairColumns}};
-  const std::vector<std::uint16_t> a_ = integers(2 * 60 * kStride, 1),
-                                   b_ = integers(2 * kSegments * kLength * kPairColumns, 2);
+  const std::vector<std::uint16_t> a_ = bf16_integers(2 * 60 * kStride, 1),
+                                   b_ = bf16_integers(2 * kSegments * kLength * kPairColumns, 2);
   BrgemmCall call_;
 };
 
@@ -82,7 +73,7 @@ TEST_F(BrgemmDot, EveryTileShapeIsExact) {
 TEST_F(BrgemmDot, FinishesInRegistersAsFromMemory) {
   const std::vector<float> bias = {1, -2, 3, 0, 5, -6, 7, 8, 1, -2, 3, 0, 5, -6, 7, 8,
                                    2, -1, 3, 1, 4, -6, 7, 8, 1, -2, 3, 0, 5, -6, 7, 9};
-  const std::vector<std::uint16_t> residual = integers(2 * kDotRows * kOutStride, 3);
+  const std::vector<std::uint16_t> residual = bf16_integers(2 * kDotRows * kOutStride, 3);
   for (const auto& [rows0, rows1] : {std::pair{7, 7}, std::pair{7, 6}, std::pair{5, 7}, std::pair{3, 0}}) {
     for (const int columns : {7, 16, 21, 32}) {
       for (int with = 0; with < 8; ++with) {
@@ -124,7 +115,7 @@ TEST_F(BrgemmDot, FinishesInRegistersAsFromMemory) {
 }
 
 TEST_F(BrgemmDot, StagesWindowsWithoutWritingBesideThem) {
-  const std::vector<std::uint16_t> from = integers(400, 4);
+  const std::vector<std::uint16_t> from = bf16_integers(400, 4);
   for (const std::int64_t elements : {1, 21, 32, 45, 64}) {
     for (const std::int64_t padded : {elements, elements + 1, elements + 33}) {
       constexpr std::int64_t kStep = 11, kCount = 3, kPitch = 101;
@@ -143,7 +134,7 @@ TEST_F(BrgemmDot, StagesWindowsWithoutWritingBesideThem) {
 }
 
 TEST_F(BrgemmDot, PacksPairsOfRows) {
-  const std::vector<std::uint16_t> rows = integers(1000, 5);
+  const std::vector<std::uint16_t> rows = bf16_integers(1000, 5);
   for (const std::int64_t stride : {1, 3}) {
     for (const int columns : {1, 16, 17, 32}) {
       for (const bool with_high : {true, false}) {

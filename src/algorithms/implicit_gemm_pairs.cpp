@@ -24,12 +24,12 @@ namespace {
 using i64 = std::int64_t;
 
 // What the two differ in.
-struct Unit {
+struct PairTile {
   int rows;       // of a group
   i64 step;       // channels
   double merges;  // a filter row's taps lie side by side where so many times fewer products pay for it
 };
-constexpr Unit kAmx{kAmxRows, 2 * kAmxLength, 2}, kDot{kDotRows, 2, 1.25};
+constexpr PairTile kAmx{kAmxRows, 2 * kAmxLength, 2}, kDot{kDotRows, 2, 1.25};
 
 constexpr i64 kStageBytes = 512 << 10;  // of an item's input: with a panel of weights it stays in L2
 constexpr i64 kItemPixels = 512;        // so many that reading a panel's weights is small beside using them
@@ -177,7 +177,7 @@ class PairTiles : public ImplicitGemmPart {
               const PartCall& call) const;
 
   const PairUnit unit_;
-  const Unit u_;
+  const PairTile u_;
   std::vector<StagedTap> taps_;
   bool simple_ = false;  // an end that store_pairs can do
   bool few_steps_ = false;
