@@ -195,13 +195,12 @@ void PairTiles::pack(i64 item, const void* w, float* packed) const {
   PairPack call;
   call.columns = panel_columns(panel);
   for (const StagedTap& staged : taps_) {
-    std::vector<FilterView> views;
-    for (const Tap& tap : staged.parts) views.push_back(filter_view(p_, tap, group));
     const i64 channels = static_cast<i64>(staged.parts.size()) * t_.in_channels;
     // A channel's weights; null beyond the last.
     const auto row = [&](i64 c) -> const std::uint16_t* {
       if (c >= channels) return nullptr;
-      const FilterView& view = views[static_cast<std::size_t>(c / t_.in_channels)];
+      const FilterView view =
+          filter_view(p_, staged.parts[static_cast<std::size_t>(c / t_.in_channels)], group);
       call.column_stride = view.k_stride;
       return static_cast<const std::uint16_t*>(w) + view.base + c % t_.in_channels * view.c_stride +
              panel * kPairColumns * view.k_stride;
