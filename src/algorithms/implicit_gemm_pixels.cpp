@@ -112,8 +112,7 @@ bool PixelLanes::flat_is_better() const {
   const bool lone = taps() == 1 && (t_.rows == 1 || rows_join());
   if (lone && t_.images() == 1) return false;
   const i64 pixels = t_.rows * t_.columns, run = lone ? pixels : t_.columns;
-  const i64 channel = channel_floats(planes() * image_floats(t_.rows, t_.columns));
-  if (kBeyond + channel > most_stage_floats()) return false;
+  if (kBeyond + flat_channel(1) > most_stage_floats()) return false;
   const EvenSplit cuts = flat_reductions(1);
   if (cuts.parts() > 1 && cuts.largest() < kFewChannels) return false;
   return static_cast<double>(round_up(run, lanes_)) / static_cast<double>(run) >
@@ -124,9 +123,12 @@ bool PixelLanes::flat_is_better() const {
 
 // Of so many images whole, what stays in the second-level cache.
 EvenSplit PixelLanes::flat_reductions(i64 images) const {
-  const i64 channel = channel_floats(planes() * images * image_floats(t_.rows, t_.columns));
-  return EvenSplit(t_.in_channels,
-                   std::clamp<i64>((most_stage_floats() - kBeyond) / channel, 1, reductions_.largest()));
+  const i64 most = (most_stage_floats() - kBeyond) / flat_channel(images);
+  return EvenSplit(t_.in_channels, std::clamp<i64>(most, 1, reductions_.largest()));
+}
+
+i64 PixelLanes::flat_channel(i64 images) const {
+  return channel_floats(planes() * images * image_floats(t_.rows, t_.columns));
 }
 
 bool PixelLanes::rows_join() const {

@@ -42,6 +42,7 @@ class PixelLanes : public ImplicitGemmPart {
   // Rows one after the other as if they were one, where their ends would leave too many lanes empty.
   bool flat_is_better() const;
   EvenSplit flat_reductions(std::int64_t images) const;
+  std::int64_t flat_channel(std::int64_t images) const;  // floats of a staged channel of so many, whole
   // The output's rows of a lone tap follow each other in memory, or its pixels are stored one by one anyway,
   // and their input can be staged so.
   bool rows_join() const;
