@@ -20,6 +20,7 @@ std::vector<std::unique_ptr<Algorithm>>& algorithms() {
     all.push_back(make_direct_gpu());
     all.push_back(make_explicit_gemm_cpu());
     all.push_back(make_explicit_gemm_gpu());
+    all.push_back(make_few_channels_sm90());
     all.push_back(make_fft_cpu());
     all.push_back(make_fft_gpu());
     all.push_back(make_grouped_mma_gpu());

@@ -16,6 +16,7 @@ std::unique_ptr<Algorithm> make_direct_cpu();
 std::unique_ptr<Algorithm> make_direct_gpu();
 std::unique_ptr<Algorithm> make_explicit_gemm_cpu();
 std::unique_ptr<Algorithm> make_explicit_gemm_gpu();
+std::unique_ptr<Algorithm> make_few_channels_sm90();
 std::unique_ptr<Algorithm> make_fft_cpu();
 std::unique_ptr<Algorithm> make_fft_gpu();
 std::unique_ptr<Algorithm> make_grouped_mma_gpu();

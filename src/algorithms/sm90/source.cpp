@@ -143,6 +143,8 @@ string entry_of(const Tiling& t, const Problem& p) {
 
 string include(const string& file) { return "#include \"kernels/sm90/" + file + "\"\n"; }
 
+}  // namespace
+
 // What is quick and its file: GELU's is one of its own, so that kernels without it stay the programs that
 // they were.
 string activate_function(Activation activation, DType dtype) {
@@ -153,8 +155,6 @@ string activate_function(Activation activation, DType dtype) {
          "__device__ __forceinline__ float activate(float x, float slope) { return " +
          (quick ? "quick_" : "activate_") + name(activation) + "(x, slope); }\n";
 }
-
-}  // namespace
 
 jit::Source kernel_source(const Tiling& t, const Problem& p, PhaseOrder order) {
   KernelConfig c = kernel_config(t, p);

@@ -2,6 +2,8 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_SM90_SOURCE_HPP_
 #define FALTUNG_SRC_ALGORITHMS_SM90_SOURCE_HPP_
 
+#include <string>
+
 #include "src/algorithms/sm90/tiling.hpp"
 #include "src/jit/session.hpp"
 
@@ -13,6 +15,9 @@ namespace faltung::sm90 {
 // `order` is of a tiling with phases.
 jit::Source kernel_source(const Tiling& tiling, const Problem& problem,
                           PhaseOrder order = PhaseOrder::most_taps_first);
+
+// activate(x, slope) as text: one of what kernels/sm90/activations.cuh has, which comes before it.
+std::string activate_function(Activation activation, DType dtype);
 
 }  // namespace faltung::sm90
 
