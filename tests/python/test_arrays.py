@@ -231,6 +231,7 @@ def test_refusals_say_what_would_be_right():
     refused(bad, "alike", lambda: faltung.conv2d(x, faltung.channels_last(w)))
     refused(bad, ["f16", "f32"], lambda: faltung.conv2d(x, w.astype(np.float16)))
     refused(bad, "one of", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3", trust="some"))
+    refused(bad, "workspace_limit is -5", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3", workspace_limit=-5))
     refused(bad, "bias is missing", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3:bias")(x, w))
     refused(bad, "the problem has none", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3")(x, w, np.ones(4, np.float32)))
     refused(bad, "shape", lambda: faltung.conv2d(x, w, np.ones(5, np.float32)))
