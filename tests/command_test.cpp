@@ -253,6 +253,9 @@ TEST_F(Command, BadOptions) {
   expect_refused({"benhc"}, "nearest is bench");
   expect_refused({"store"}, "list, export, import or clear");
   expect_refused({"store", "lst"}, "nearest is list");
+  expect_refused({"store", "clear", "quarantin"}, "nearest is quarantine");
+  expect_refused({"store", "export"}, "FILE is missing, see faltung store export --help");
+  expect_refused({"compilers", kSmall}, "--with COMPILER is missing");
   expect_refused({"bench"}, "no problem is given");
   expect_refused({"bench", "--lyout", "nhwc"}, "nearest is --layout");
   expect_refused({"devices", "cpu"}, "no argument 'cpu'");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -179,6 +180,12 @@ TEST_F(Finder, BadRequestsSayWhatIsWrong) {
   request_.threads = -1;
   EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("threads is -1"));
   request_.threads = 1;
+  request_.budget_ms = -1;
+  EXPECT_THAT(message([&] { engine_->find(problem_, request_); }), HasSubstr("budget_ms is -1"));
+  request_.budget_ms = 200;
+  request_.deadline_ms = std::nan("");
+  EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("deadline_ms is nan"));
+  request_.deadline_ms = 0;
   problem_.groups = 3;
   EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("does not divide"));
 }

@@ -10,6 +10,7 @@
 #include "src/backend/opencl_api.hpp"
 #include "src/finder/trust/verify.hpp"
 #include "tests/backend_checks.hpp"
+#include "tests/own_allocations.hpp"
 #include "tests/scratch.hpp"
 #include "tests/tested_devices.hpp"
 
@@ -92,6 +93,23 @@ TEST_F(OpenCl, ALaunchHasItsOwnArguments) {
     device_->launch(*kernel, blocks_of_16(16), {y.pointer, y.pointer, 1.0f, i % 2}, {});
     EXPECT_EQ(read(y, 1)[0], 3 + i / 2 * 2 + i % 2 * 2) << i;
   }
+}
+
+TEST_F(OpenCl, ALaunchAllocatesNothing) {
+  const std::shared_ptr<Kernel> kernel = add_kernel();
+  const Buffer x = device_->allocate(64), y = device_->allocate(64);
+  const float factor = 0.5f;
+  const int count = 1;
+  const Argument arguments[] = {x.pointer, y.pointer, factor, count},
+                 changed[] = {y.pointer, x.pointer, factor, count};
+  const auto launch = [&] {
+    device_->launch(*kernel, blocks_of_16(16), arguments, {});
+    device_->launch(*kernel, blocks_of_16(16), changed, {});
+  };
+  launch();
+  const long before = own_allocations;
+  launch();
+  EXPECT_EQ(own_allocations - before, 0);
 }
 
 TEST_F(OpenCl, SaysWhatAKernelTakes) {

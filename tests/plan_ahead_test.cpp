@@ -1,10 +1,13 @@
-// Plans of several problems, made side by side before they are asked for one by one.
+// Plans of several problems, made side by side before they are asked for one by one; and what is measured
+// while one is made.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
+#include "src/algorithms/registered.hpp"
 #include "src/backend/nvrtc.hpp"
 #include "src/network/lowering.hpp"
 #include "src/network/passes.hpp"
@@ -31,6 +34,50 @@ TEST(PlanAhead, WhatFailsIsSaidWhereItIsAskedFor) {
   EXPECT_THROW(static_cast<void>(engine.plan(strided, request)), Error);
   for (const Problem& problem : {one, other})
     EXPECT_EQ(engine.plan(problem, request)->kernel(), alone.plan(problem, request)->kernel());
+}
+
+// Does something else while its recipe is made.
+class Busy : public Algorithm {
+ public:
+  explicit Busy(std::function<void()> other)
+      : Algorithm({"aaa_busy_cpu", "has other things to do", "cpu"}), other_(std::move(other)) {}
+  Support accepts(const Problem& problem, const Target&) const override {
+    return problem.n == 7 ? Support::supported() : Support::declined("it is for a batch of seven");
+  }
+
+ private:
+  std::vector<Candidate> list(const Problem& problem, const Target&) const override {
+    Candidate candidate;
+    candidate.config = "plain";
+    candidate.accuracy = dot_product_accuracy(problem);
+    candidate.recipe = [other = other_] { return other(), Recipe{}; };
+    return {candidate};
+  }
+  Maker parse(const std::string& config, Direction) const override {
+    throw Error(Status::bad_problem, "no config " + config);
+  }
+
+  std::function<void()> other_;
+};
+
+// A plan that was chosen by what was known before does not stand for what was measured meanwhile.
+TEST(PlanAhead, WhatIsMeasuredWhileAPlanIsMadeCounts) {
+  const Scratch scratch;
+  EngineImpl engine(scratch.path());
+  Request request;
+  request.threads = 1;
+  request.budget_ms = 1;
+  int finds = 1;
+  const Registered busy(std::make_unique<Busy>([&] {
+    if (finds-- > 0) engine.find(parse_problem("fwd:n1c8h6w6k8r1s1"), request, nullptr);
+  }));
+  const Problem problem = parse_problem("fwd:n7c8h6w6k8r1s1");
+  Request by_it = request;
+  by_it.only = {"aaa_busy_cpu"};
+  const auto before = engine.plan(problem, by_it), after = engine.plan(problem, by_it);
+  EXPECT_LE(finds, 0);
+  EXPECT_NE(before, after);
+  EXPECT_EQ(after, engine.plan(problem, by_it));
 }
 
 std::string convolutions() {

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <limits>
 #include <map>
-#include <new>
 #include <set>
 
 #include "src/backend/spirv_arguments.hpp"
@@ -16,22 +15,8 @@
 #include "src/problem/text.hpp"
 #include "tests/backend_checks.hpp"
 #include "tests/builder.hpp"
+#include "tests/own_allocations.hpp"
 #include "tests/registry_problems.hpp"
-
-namespace {
-thread_local long own_allocations = 0;
-}
-
-// This thread's allocations are counted; lavapipe's own threads run the kernels. GCC sees free() where it
-// inlines delete, but not that new is ours.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-void* operator new(std::size_t bytes) {
-  ++own_allocations;
-  if (void* const memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace faltung {
 namespace {

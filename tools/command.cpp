@@ -72,6 +72,16 @@ std::string unknown(const CLI::App& app, const std::string& word) {
          join_or(known) + "; " + full_name(app) + " --help says what each does";
 }
 
+// The first that must be given and is not, "FILE" or "--with COMPILER"; empty where all are.
+std::string missing(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    const std::string type = option->get_type_name();
+    return option->get_positional() ? type : option->get_name() + " " + type;
+  }
+  return "";
+}
+
 // One line for what CLI11 rejected: it may have happened in the command or in a subcommand of it.
 std::string rejected(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* deepest = &app;
@@ -86,6 +96,8 @@ std::string rejected(const CLI::App& app, const CLI::ParseError& error) {
   if (!known.empty())
     return "a command is missing; give " + full_name(*deepest) + " " + join_or(known) + "; " +
            full_name(*deepest) + " --help says what each does";
+  if (const std::string what = missing(*deepest); !what.empty())
+    return what + " is missing, see " + full_name(*deepest) + " --help";
   return error.what();
 }
 

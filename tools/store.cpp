@@ -7,7 +7,9 @@
 #include <algorithm>
 
 #include "src/finder/lock.hpp"
+#include "src/finder/records.hpp"
 #include "src/finder/trust/verdicts.hpp"
+#include "src/jit/session.hpp"
 #include "src/problem/text.hpp"
 #include "tools/command.hpp"
 #include "tools/report.hpp"
@@ -27,6 +29,14 @@ bool is_meant(const Record& record, const std::string& pattern) {
   const std::optional<Verdict> known = parse_verdict(record.payload);
   return known && (matches(pattern, known->report.kernel) ||
                    matches(pattern, known->report.kernel.substr(0, known->report.kernel.find('/'))));
+}
+
+// Of a misspelt kind there would be no records.
+void check_kind(const std::string& kind) {
+  const std::vector<std::string> kinds = {kTrials, kVerified,  kQuarantine, kCeilings,
+                                          kRates,  jit::kCode, kLock};
+  if (kind.empty() || std::ranges::find(kinds, kind) != kinds.end()) return;
+  throw Error(Status::bad_problem, "no kind of record is called '" + kind + "'; " + suggestion(kind, kinds));
 }
 
 std::vector<Record> meant(const Store& store, const StoreOptions& options) {
@@ -117,7 +127,10 @@ void declare_store(const Command& command) {
   const auto options = std::make_shared<StoreOptions>();
   const auto add = [&](const char* name, const char* help, const auto& run) {
     const Command sub = command.subcommand(name, help);
-    sub.runs([options, run] { return run(*options); });
+    sub.runs([options, run] {
+      check_kind(options->kind);
+      return run(*options);
+    });
     return sub;
   };
   const auto add_kind = [&](const Command& sub) {

@@ -225,8 +225,8 @@ FALTUNG_API size_t faltung_plan_workspace_bytes(const faltung_plan* plan, int we
 FALTUNG_API size_t faltung_plan_packed_weights_bytes(const faltung_plan* plan);
 
 /* Weights in the order the plan's kernel reads them, packed once; may be used from many threads, and by every
- * plan of the same kernel for the same filter on the device, where packing does not depend on batch and
- * image. */
+ * plan for the same filter on the device whose kernel is the same or reads that order, where packing does not
+ * depend on batch and image. */
 typedef struct faltung_weights faltung_weights;
 
 FALTUNG_API void faltung_weights_destroy(faltung_weights* weights);

@@ -126,12 +126,12 @@ class PlanImpl;
 class FALTUNG_API Plan {
  public:
   const Problem& problem() const;
-  const std::string& kernel() const;  // e.g. implicit_gemm_cpu/m14n2_k64
+  const std::string& kernel() const;  // e.g. implicit_gemm_cpu/rt14x2
   std::size_t workspace_bytes(bool weights_are_packed = false) const;
   std::size_t packed_weights_bytes() const;  // 0: the kernel reads the weights as they are
   // On options.stream, for which it does not wait, or by options.parallel_for; the rest of options is not
-  // read. They serve every plan of the same kernel for the same filter on the device, whatever its batch and
-  // image, where the kernel's packing does not depend on those: run says where it does.
+  // read. They serve every plan for the same filter on the device whose kernel is the same or reads that
+  // order, whatever its batch and image, where packing does not depend on those: run says where it does.
   std::shared_ptr<const PackedWeights> pack_weights(const void* w, const RunOptions& options = {}) const;
   // Allocates nothing. On the CPU the result is there when it returns; on a GPU once the stream has come so
   // far. Throws Error(bad_problem) if a pointer that the problem needs is null, is one that the kernel cannot

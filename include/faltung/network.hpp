@@ -54,7 +54,8 @@ struct NetworkReport {
 struct NetworkRunOptions {
   void* stream = nullptr;  // the caller's stream or queue; null: the device's own
   // Device memory of NetworkPlan::arena_bytes(), aligned to 64 bytes, that no other run uses before this one
-  // is done; null: the plan's own, of which each stream has one.
+  // is done; null: the plan's own, of which each stream that ran has one for as long as the plan lives: a
+  // program of ever new streams brings its own.
   void* arena = nullptr;
 };
 

@@ -96,6 +96,8 @@ def _question(problem, device="cpu", threads=0, workspace_limit=None, determinis
               trust=None, deadline=0, worker=None, progress=None):
     if trust not in _TRUST:
         raise _c.BadProblem(f"trust is {trust!r}; it is one of 'tested', 'all', 'none'")
+    if workspace_limit is not None and workspace_limit < 0:
+        raise _c.BadProblem(f"workspace_limit is {workspace_limit}; it is a number of bytes, or None for no limit")
     return (problem, str(device), threads, -1 if workspace_limit is None else workspace_limit, bool(deterministic),
             _patterns(only), _patterns(skip), _milliseconds(budget), _TRUST[trust], _milliseconds(deadline), worker, progress)
 

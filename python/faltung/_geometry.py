@@ -1,5 +1,6 @@
 """What a convolution is but its data: its family, how the filter moves, sizes, memory layouts, and the text of its problem."""
 from collections import namedtuple
+from collections.abc import Iterable, Sequence
 
 from ._c import BadProblem
 
@@ -48,13 +49,18 @@ def geometry_of(family, kernel, stride=1, padding=0, dilation=1, groups=1, outpu
     sides = _sides(family, padding, kernel, stride, dilation)
     for what, value, least in (("stride", stride, 1), ("dilation", dilation, 1), ("padding", sides, 0), ("output_padding", output_padding, 0),
                                ("groups", (groups,), 1)):
-        if min(value) < least:
-            raise BadProblem(f"{what} is {groups if what == 'groups' else value}; it must be {least} or more")
+        if not _reaches(value, least):
+            raise BadProblem(f"{what} is {groups if what == 'groups' else value}; it must be {least} or more, in whole numbers")
     return Geometry(stride, sides, dilation, groups, output_padding)
 
 
+def _reaches(values, least):
+    """Whether they are whole numbers that are no less."""
+    return all(hasattr(value, "__index__") for value in values) and min(values) >= least
+
+
 def _one_each(family, value, what):
-    if isinstance(value, int):
+    if not isinstance(value, Iterable):
         return (value,) * family.dimensions
     value = tuple(value)
     if len(value) == 1:
@@ -74,7 +80,7 @@ def _sides(family, padding, kernel, stride, dilation):
             raise BadProblem(f"padding='same' with the stride {stride}; it is for a stride of 1")
         total = [d * (k - 1) for d, k in zip(dilation, kernel)]
         return tuple(side for t in total for side in (t // 2, t - t // 2))
-    if not isinstance(padding, int) and len(padding) == 2 * family.dimensions:
+    if isinstance(padding, Sequence) and len(padding) == 2 * family.dimensions:
         return tuple(padding)
     return tuple(side for amount in _one_each(family, padding, "padding") for side in (amount, amount))
 

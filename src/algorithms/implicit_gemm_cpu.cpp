@@ -287,15 +287,11 @@ class ImplicitGemmCpu : public Algorithm {
   bool is_native(const Problem& p) const override { return p.dimensions > 1 && !has_planes_of_one_tap(p); }
 
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
-    std::vector<Candidate> all;
-    std::vector<double> own;  // of those that tie, which are the first
+    std::vector<Candidate> all = tied_candidates(p, target);
     for (const BrgemmTile& tile : tiles()) {
-      std::optional<Candidate> c;
-      if (serves(tile, p)) c = candidate_of_tile(p, tile, target, kMostScratch);
-      if (!c) continue;
-      for (std::size_t i = 0; ties(tile, p) && i < own.size(); ++i) tie(all[i], own[i], c->cost.ms);
-      if (ties(tile, p)) own.push_back(c->cost.ms);
-      all.push_back(std::move(*c));
+      if (ties(tile, p) || !serves(tile, p)) continue;
+      if (std::optional<Candidate> c = candidate_of_tile(p, tile, target, kMostScratch))
+        all.push_back(std::move(*c));
     }
     return all;
   }
@@ -305,9 +301,21 @@ class ImplicitGemmCpu : public Algorithm {
   static bool ties(const BrgemmTile& tile, const Problem& p) {
     return tile.unit == Unit::vectors && weights_are_constant(p);
   }
-  static void tie(Candidate& c, double own, double later) {
+  static std::vector<Candidate> tied_candidates(const Problem& p, const Target& target) {
     constexpr double kTie = 1.01;
-    if (own <= kTie * later) c.cost.ms = std::min(c.cost.ms, later);
+    std::vector<Candidate> all;
+    std::vector<double> own;  // costs
+    for (const BrgemmTile& tile : tiles()) {
+      if (!ties(tile, p)) continue;
+      Candidate c = candidate_of_tile(p, tile, target, kAnyScratch).value();
+      const double ms = c.cost.ms;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (own[i] <= kTie * ms) all[i].cost.ms = std::min(all[i].cost.ms, ms);
+      }
+      all.push_back(std::move(c));
+      own.push_back(ms);
+    }
+    return all;
   }
 
   Maker parse(const std::string& config, Direction) const override { return maker(parse_tile(config)); }
@@ -318,15 +326,9 @@ class ImplicitGemmCpu : public Algorithm {
       require_served(tile, p);
       const bool pools = p.epilogue.pool.kind != PoolKind::none;
       const std::size_t most = pools ? kMostScratch : kAnyScratch;
-      std::optional<Candidate> c = candidate_of_tile(p, tile, target, most);
-      const double own = c ? c->cost.ms : 0;
-      bool later = false;
-      for (const BrgemmTile& other : tiles()) {
-        if (later && ties(tile, p) && ties(other, p))
-          tie(*c, own, candidate_of_tile(p, other, target, most)->cost.ms);
-        later = later || (other.unit == tile.unit && other.width == tile.width);
-      }
-      return c;
+      if (!ties(tile, p)) return candidate_of_tile(p, tile, target, most);
+      std::vector<Candidate> all = tied_candidates(p, target);
+      return std::optional(std::move(*std::ranges::find(all, config_name(tile), &Candidate::config)));
     };
   }
 

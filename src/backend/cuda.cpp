@@ -119,9 +119,10 @@ class CudaDevice : public StreamDevice {
     unsigned count = 0;
     constexpr unsigned kMostPortable = 8;
     const unsigned cluster = shape.cluster[0] * shape.cluster[1] * shape.cluster[2];
-    if (cluster > kMostPortable)
-      check(driver()->func_set_attribute(k.function_, cuda::kNonPortableCluster, 1),
-            "asking for a large cluster for kernel " + k.entry_);
+    if (cluster > kMostPortable) {
+      const int asked = driver()->func_set_attribute(k.function_, cuda::kNonPortableCluster, 1);
+      if (asked != 0) check(asked, "asking for a large cluster for kernel " + k.entry_);
+    }
     if (cluster > 1) {
       attributes[count].id = cuda::kClusterDimension;
       std::copy(shape.cluster, shape.cluster + 3, attributes[count].value.cluster);

@@ -171,7 +171,7 @@ class OpenClDeviceImpl : public OpenClDevice {
     const bool begins = recorder != nullptr && recorder->device == this && recorder->first == nullptr;
     check(api()->enqueue_kernel(queue, handle, 3, nullptr, global, local, 0, nullptr,
                                 begins ? &recorder->first : nullptr),
-          "launching " + what());
+          [&] { return "launching " + what(); });
   }
 
   // From the first launch's start to the end of all by the device's clock; by the host's where the device

@@ -115,8 +115,7 @@ std::string error_name(Int code) {
   return "error " + std::to_string(code);
 }
 
-void check(Int code, const std::string& what) {
-  if (code == kSuccess) return;
+void fail(Int code, const std::string& what) {
   const bool memory =
       code == kMemObjectAllocationFailure || code == kOutOfResources || code == kOutOfHostMemory;
   throw Error(memory ? Status::out_of_memory : Status::device_error, what + ": " + error_name(code));

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 namespace faltung::opencl {
 
@@ -96,8 +97,17 @@ const char* given_filenames();
 inline constexpr const char* kFilenames = "OCL_ICD_FILENAMES";
 // An error code's name in the specification, e.g. CL_OUT_OF_RESOURCES.
 std::string error_name(Int code);
-// Throws what another code than success says, after `what` was being done.
-void check(Int code, const std::string& what);
+// Throws what an error's code says, after `what` was being done.
+[[noreturn]] void fail(Int code, const std::string& what);
+// Where the code is no success. what: a text, or what makes one then, for a launch is to allocate nothing.
+template <class What>
+void check(Int code, const What& what) {
+  if (code == kSuccess) return;
+  if constexpr (std::is_invocable_v<What>)
+    fail(code, what());
+  else
+    fail(code, what);
+}
 
 // Every query of OpenCL has this form: how many bytes, then the bytes.
 template <class Get, class... Object>

@@ -74,7 +74,7 @@ void ProgramKernel::set(KernelHandle handle, Uint index, std::size_t bytes, cons
   if (own.value == wanted && own.serial == serial) return;
   own.value.clear();
   check(api()->set_kernel_argument(handle, index, bytes, value),
-        "argument " + std::to_string(index) + " of kernel " + entry + " on " + target_.name);
+        [&] { return "argument " + std::to_string(index) + " of kernel " + entry + " on " + target_.name; });
   own.value = wanted, own.serial = serial;
 }
 

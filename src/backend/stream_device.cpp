@@ -55,7 +55,8 @@ class StreamDevice::Graph : public StreamGraph {
 
  private:
   void launch(void* to) const {
-    device_.check(device_.functions_.graph_launch(replay, to), "launching a graph");
+    const int result = device_.functions_.graph_launch(replay, to);
+    if (result != 0) device_.check(result, "launching a graph");  // a text is made for it alone
   }
   const StreamDevice& device_;
 };

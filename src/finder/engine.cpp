@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "src/algorithms/ceilings.hpp"
 #include "src/finder/lock.hpp"
@@ -152,11 +153,13 @@ std::shared_ptr<const PlanImpl> EngineImpl::plan(const Problem& problem, const R
   const Settled s(problem, request);
   const std::string key = s.key();
   if (std::shared_ptr<const PlanImpl> kept = kept_plan(key)) return kept;
-  const bool holds = considered != nullptr && considered->forgotten == forgotten_;
-  std::shared_ptr<const PlanImpl> plan = choose(s, holds ? *considered : consider(s));
+  std::optional<Considered> afresh;
+  if (considered == nullptr || considered->forgotten != forgotten_) considered = &afresh.emplace(consider(s));
+  std::shared_ptr<const PlanImpl> plan = choose(s, *considered);
   // So many that a network's all fit; a caller with ever new shapes must not fill the memory.
   constexpr std::size_t kMostPlans = 1024;
   const std::lock_guard lock(mutex_);
+  if (considered->forgotten != forgotten_) return plan;  // it would outlive what was measured meanwhile
   if (plans_.size() >= kMostPlans) plans_.clear();
   plans_.emplace(key, plan);
   return plan;

@@ -20,7 +20,7 @@ namespace faltung {
 struct Considered {
   Selection selection;
   Trials trials;
-  std::uint64_t forgotten;  // how often the engine had forgotten its plans
+  std::uint64_t forgotten;  // how often the engine had forgotten its plans before
 };
 
 class EngineImpl {
@@ -77,7 +77,7 @@ class EngineImpl {
   std::once_flag rates_;  // the CPU's are the store's
   std::map<int, std::shared_ptr<const Parallel>> workers_;
   std::map<std::string, std::shared_ptr<const PlanImpl>> plans_;  // by Settled::key
-  std::atomic<std::uint64_t> forgotten_{0};                       // so often, since something was measured
+  std::atomic<std::uint64_t> forgotten_{0};  // how often plans_ were: something was measured, or failed
 };
 
 // What is behind the public handles, for the command, the tests and the other parts of the library.

@@ -15,8 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char *kCeilings = "ceilings", *kRates = "rates";
-
 std::string device_key(const DeviceInfo& device, int threads) {
   return device.key + " threads=" + std::to_string(threads) + " faltung=" + version();
 }

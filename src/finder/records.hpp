@@ -1,4 +1,4 @@
-// What the finder remembers of a problem on a device: its trials.
+// What the finder remembers of a problem on a device: its trials; and of the device itself.
 #ifndef FALTUNG_SRC_FINDER_RECORDS_HPP_
 #define FALTUNG_SRC_FINDER_RECORDS_HPP_
 
@@ -11,8 +11,8 @@
 
 namespace faltung {
 
-// The kind of the records.
-inline constexpr const char* kTrials = "trials";
+// The kinds of the records.
+inline constexpr const char *kTrials = "trials", *kCeilings = "ceilings", *kRates = "rates";
 
 // What such a record is of. Empty if the key is none.
 struct TrialsKey {

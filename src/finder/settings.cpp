@@ -82,6 +82,12 @@ int threads_of(const Request& request, const DeviceInfo& device) {
   return request.threads > 0 ? request.threads : available_processors();
 }
 
+// NaN is none, either.
+double milliseconds(const char* what, double given) {
+  if (given >= 0) return given;
+  throw Error(Status::bad_problem, fmt::format("{} is {}; it must be 0 or more", what, given));
+}
+
 Problem valid(const Problem& problem) {
   validate(problem);
   return with_math(problem);
@@ -124,7 +130,7 @@ Deadlines Deadlines::of_run(double run_ms) {
 
 WorkerPolicy worker_policy(const Request& request) {
   return {request.worker.empty() ? environment("FALTUNG_WORKER") : request.worker,
-          Deadlines::of_run(request.deadline_ms)};
+          Deadlines::of_run(milliseconds("deadline_ms", request.deadline_ms))};
 }
 
 Settled::Settled(const Problem& asked, const Request& request)
@@ -135,7 +141,7 @@ Settled::Settled(const Problem& asked, const Request& request)
       workspace_limit(request.workspace_limit),
       deterministic(request.deterministic),
       denormals(request.flush_denormals ? Denormals::flush : Denormals::keep),
-      budget_ms(request.budget_ms),
+      budget_ms(milliseconds("budget_ms", request.budget_ms)),
       trust(trust_policy(request)),
       worker(worker_policy(request)),
       logs_find(log_says_find()) {

@@ -1,6 +1,8 @@
 #include "src/finder/shipped.hpp"
 
+#include "src/finder/records.hpp"
 #include "src/finder/settings.hpp"
+#include "src/jit/session.hpp"
 
 namespace faltung {
 
@@ -17,7 +19,7 @@ std::shared_ptr<const Store> open_shipped(const Store::Warn& warn) {
 }
 
 void ship(Store& store, const std::shared_ptr<const Store>& shipped) {
-  if (shipped != nullptr) store.ship(shipped, {"kernel", "ceilings", "trials"});
+  if (shipped != nullptr) store.ship(shipped, {jit::kCode, kCeilings, kTrials});
 }
 
 }  // namespace faltung

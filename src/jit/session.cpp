@@ -85,7 +85,7 @@ std::string Session::key(const Source& source) const {
 
 void Session::keep(const Source& source) const {
   const std::string key = this->key(source);
-  if (const std::optional<std::string> record = store_.get("kernel", key)) store_.put("kernel", key, *record);
+  if (const std::optional<std::string> record = store_.get(kCode, key)) store_.put(kCode, key, *record);
 }
 
 // A record is the code in hexadecimal digits, a space, and the milliseconds that compiling took.
@@ -95,7 +95,7 @@ std::optional<Program> Session::known(const Source& source, const std::string& k
     const auto found = built().programs.find(key_among_built(device_, key));
     if (found != built().programs.end()) return found->second;
   }
-  const std::optional<std::string> record = store_.get("kernel", key);
+  const std::optional<std::string> record = store_.get(kCode, key);
   if (!record) return std::nullopt;
   const std::size_t space = record->find(' ');
   try {
@@ -118,7 +118,7 @@ Program Session::compile(const Source& source, const std::string& key) const {
   Program program;
   program.compile_ms = binary.compile_ms;
   program.kernel = device_.load(binary, text);
-  store_.put("kernel", key, to_hex(binary.code) + " " + std::to_string(binary.compile_ms));
+  store_.put(kCode, key, to_hex(binary.code) + " " + std::to_string(binary.compile_ms));
   return remember(std::move(program), text, key);
 }
 

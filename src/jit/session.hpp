@@ -13,6 +13,9 @@
 
 namespace faltung::jit {
 
+// The kind of the records that compiled code is.
+inline constexpr const char* kCode = "kernel";
+
 // What a kernel is compiled from. As data: making one compiles nothing, and copies no source.
 struct Source {
   std::string name;   // as the registry knows the kernel, for messages

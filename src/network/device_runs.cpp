@@ -11,6 +11,9 @@ std::byte* DeviceRuns::Arena::begin() const { return static_cast<std::byte*>(mem
 
 DeviceRuns::DeviceRuns(const Schedule& schedule, EngineImpl& engine, const std::shared_ptr<Device>& device)
     : schedule_(schedule), program_(schedule, engine, device) {
+  const Graph& graph = schedule.graph();
+  for (const ValueId id : graph.inputs) inputs_.push_back("input " + in_quotes(graph.at(id).name));
+  for (const ValueId id : graph.outputs) outputs_.push_back("output " + in_quotes(graph.at(id).name));
   arenas_.push_back(make_arena());
 }
 
@@ -59,11 +62,8 @@ void DeviceRuns::check(std::span<const void* const> inputs, std::span<void* cons
     if (reinterpret_cast<std::uintptr_t>(address) % kMultiple != 0)
       throw Error(Status::bad_problem, what + ": on a GPU its address must be a multiple of 16 bytes");
   };
-  const Graph& graph = schedule_.graph();
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    look(inputs[i], "input " + in_quotes(graph.at(graph.inputs[i]).name));
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    look(outputs[i], "output " + in_quotes(graph.at(graph.outputs[i]).name));
+  for (std::size_t i = 0; i < inputs.size(); ++i) look(inputs[i], inputs_[i]);
+  for (std::size_t i = 0; i < outputs.size(); ++i) look(outputs[i], outputs_[i]);
 }
 
 void DeviceRuns::run(std::span<const void* const> inputs, std::span<void* const> outputs, void* native,

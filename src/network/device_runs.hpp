@@ -4,6 +4,8 @@
 
 #include <list>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "src/network/device_program.hpp"
 
@@ -46,6 +48,7 @@ class DeviceRuns {
 
   const Schedule& schedule_;
   DeviceProgram program_;
+  std::vector<std::string> inputs_, outputs_;  // as messages call them: a run is to make no text
   mutable std::mutex mutex_;
   mutable std::list<std::unique_ptr<Arena>> arenas_;
 };

@@ -20,6 +20,8 @@ Lowering::Priced Lowering::price(const Problem& problem) const {
     const Report* measured = trials.find(order.front()->kernel());
     const double ms = measured != nullptr ? measured->ms : order.front()->cost.ms;
     priced.ns = std::clamp<i64>(static_cast<i64>(std::llround(ms * 1e6)), 0, kNever);
+    // A GPU's plans are made ahead, by what is considered then: its long lists are not held.
+    if (on_gpu()) priced.considered.reset();
   } catch (const Error& error) {
     if (error.status() != Status::unsupported) throw;
   }

@@ -231,6 +231,7 @@ def test_refusals_say_what_would_be_right():
     refused(bad, "alike", lambda: faltung.conv2d(x, faltung.channels_last(w)))
     refused(bad, ["f16", "f32"], lambda: faltung.conv2d(x, w.astype(np.float16)))
     refused(bad, "one of", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3", trust="some"))
+    refused(bad, "workspace_limit is -5", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3", workspace_limit=-5))
     refused(bad, "bias is missing", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3:bias")(x, w))
     refused(bad, "the problem has none", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3")(x, w, np.ones(4, np.float32)))
     refused(bad, "shape", lambda: faltung.conv2d(x, w, np.ones(5, np.float32)))
@@ -248,12 +249,20 @@ def test_refusals_say_what_would_be_right():
 @pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
 def test_sizes_that_make_no_sense(name):
     x, w = np.ones((1, 4, 8, 8), np.float32), np.ones((4, 4, 3, 3), np.float32)
-    for what, values in (("stride", (0, -1, (1, 0))), ("dilation", (0, -2)), ("padding", (-1, (0, -1), (0, 0, 0, -1))), ("groups", (0, -1, 3))):
+    for what, values in (("stride", (0, -1, (1, 0), 1.5, "2")), ("dilation", (0, -2, (1, None))), ("padding", (-1, (0, -1), (0, 0, 0, -1), 0.5)),
+                         ("groups", (0, -1, 3, 2.0, "2"))):
         for value in values:
-            refused(faltung.BadProblem, what if what != "groups" or value < 1 else "group", lambda: getattr(faltung, name)(x, w, **{what: value}))
+            refused(faltung.BadProblem, what if what != "groups" or value != 3 else "group", lambda: getattr(faltung, name)(x, w, **{what: value}))
     refused(faltung.BadProblem, "output_padding", lambda: faltung.conv_transpose2d(x, w, output_padding=-1))
     for shape in ((1, 4, 0, 8), (1, 0, 8, 8)):
         refused(faltung.BadProblem, "", lambda: getattr(faltung, name)(np.ones(shape, np.float32), w))
+
+
+def test_sizes_are_whole_numbers_of_any_kind():
+    x, w = x_and_w()
+    two, one = np.int64(2), np.int32(1)
+    np.testing.assert_array_equal(faltung.conv2d(x, w, stride=two, padding=one, groups=one), faltung.conv2d(x, w, stride=2, padding=1))
+    np.testing.assert_array_equal(faltung.conv2d(x, w, stride=(two, 1)), faltung.conv2d(x, w, stride=(2, 1)))
 
 
 def overlapping():

@@ -113,7 +113,8 @@ def test_what_is_faster_is_measured(monkeypatch):
 @pytest.mark.parametrize("of_input", [False, True])
 @pytest.mark.parametrize("measures", [False, True])
 def test_all_passes_plans_are_made_ahead(measures, of_input, autocast, monkeypatch):
-    """The gradients' while the forward pass is compiled, unless inductor measures meanwhile; and nothing is timed until they are made."""
+    """The gradients' while the forward pass is compiled, unless inductor measures meanwhile; nothing is timed until they are made, and no
+    thread is left behind."""
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
     from torch._inductor import compile_fx
@@ -150,8 +151,13 @@ def test_all_passes_plans_are_made_ahead(measures, of_input, autocast, monkeypat
     x = torch.randn(2, 3, 14, 9, requires_grad=of_input)
     with torch._inductor.config.patch(max_autotune=measures):
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            y = torch.compile(model, fullgraph=True, backend=ft.compile_graph)(x)
+            compiled_model = torch.compile(model, fullgraph=True, backend=ft.compile_graph)
+            y = compiled_model(x)
         y.float().sum().backward()
+    for thread in threading.enumerate():
+        if thread.name.startswith("faltung-ahead"):
+            thread.join(10)
+            assert not thread.is_alive()
     assert made == [3, 0, 5 + of_input, 0] and compiled_after == [3 if measures else 2, 4]
 
 

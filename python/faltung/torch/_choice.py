@@ -90,7 +90,7 @@ def _plan_ahead(wanted):
 
 
 class Ahead:
-    """The plans of all passes of a graph's convolutions, made by a thread of their own while PyTorch traces and compiles it: the forward
+    """The plans of all passes of a graph's convolutions, made beside PyTorch's tracing and compiling of it: the forward
     passes' first, the gradients' from begin_gradients on. Nothing may be timed until wait returns."""
 
     def __init__(self, convolutions):
@@ -101,13 +101,16 @@ class Ahead:
                 passes = Passes(family, geometry)
                 forward.append((y, passes.wanted, (FORWARD, x, w)))
                 self.gradients += [(y, passes.wanted, (which, x, w)) for which, of in ((INPUT_GRAD, x), (WEIGHT_GRAD, w)) if of.requires_grad]
-        self.thread, self.made = ThreadPoolExecutor(1), None
+        self.made = None
         self._begin(forward)
 
     def _begin(self, wanted):
+        """By a thread that ends with it; what was begun before has been waited for."""
         wanted = _asked(wanted)
         if wanted:
-            self.made = self.thread.submit(_run.plan_ahead, wanted[0][5].device, wanted)
+            thread = ThreadPoolExecutor(1, thread_name_prefix="faltung-ahead")
+            self.made = thread.submit(_run.plan_ahead, wanted[0][5].device, wanted)
+            thread.shutdown(wait=False)
 
     def begin_gradients(self):
         wanted, self.gradients = self.gradients, []
