@@ -217,7 +217,8 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
       brgemm[narrow].segments = list, brgemm[narrow].segment_count = listed;
       brgemm[narrow].length = length * merged;
       brgemm[narrow].c_row_stride = t_.out.stride_w * t_.out_step_w;
-      if (in_registers_ && cut + 1 == reductions_.parts()) activate_in_registers(brgemm[narrow], p_);
+      if (in_registers_ && cut + 1 == reductions_.parts())
+        activate_in_registers(brgemm[narrow], p_.epilogue.activation);
     }
     const float* panels =
         call.packed + taps() * channels_padded_ * (item.group * t_.in_channels + reductions_.begin(cut));

@@ -179,7 +179,7 @@ void GroupLanes::run_tile(BrgemmCall& brgemm, const PartCall& call, i64 panel, i
       brgemm.residual0 = static_cast<const float*>(call.residual) + out;
       brgemm.residual1 = brgemm.residual0 + 7 * pixel;
     }
-    activate_in_registers(brgemm, p_);
+    activate_in_registers(brgemm, p_.epilogue.activation);
     return kernel(brgemm);
   }
   alignas(64) float finished[14 * 16];

@@ -117,9 +117,9 @@ inline bool epilogue_in_registers(const Problem& p) {
           p.epilogue.activation == Activation::hardswish);
 }
 // What it then does last.
-inline void activate_in_registers(BrgemmCall& call, const Problem& p) {
-  call.relu = p.epilogue.activation == Activation::relu;
-  call.hardswish = p.epilogue.activation == Activation::hardswish;
+inline void activate_in_registers(BrgemmCall& call, Activation activation) {
+  call.relu = activation == Activation::relu;
+  call.hardswish = activation == Activation::hardswish;
 }
 
 }  // namespace faltung

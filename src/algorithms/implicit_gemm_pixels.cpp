@@ -82,6 +82,7 @@ void PixelLanes::choose_items(int threads) {
   row_ = phase_columns(t_.columns);
   flat_ = flat_is_better();
   joined_ = !flat_ && rows_join();
+  dense_ = flat_ && rows_join() && t_.out_step_w == 1;
   depths_end_ = planes() > 1 && t_.padded_in_depth();
   share_ = depths_end_ ? t_.share_of_depths() : flat_ || joined_ ? 1 : t_.share_of_rows();
   in_tiles_ = !flat_ && taps() == 1 && (joined_ || t_.rows == 1);
@@ -321,9 +322,11 @@ double PixelLanes::flat_item_ns(i64 images, i64 panels) const {
   const TileTime tile = tile_time(taps() > 1 ? TileReads::contiguous_split : TileReads::contiguous,
                                   static_cast<int>(panels_.largest()), static_cast<int>(split.largest()));
   const double full = static_cast<double>(ceil_div(columns, lanes_)) / static_cast<double>(split.largest());
-  // The sums go through memory once more, with each cut.
+  // The sums go through memory once more, with each cut, but those of tiles that are one image's.
   const double cuts = static_cast<double>(flat_reductions(images).parts());
-  const double sums = cuts * static_cast<double>(columns * panels_.largest()) * kStagedFloatNs;
+  const i64 through_memory =
+      dense_ && in_registers_ ? std::min(columns, (images - 1) * split.largest() * lanes_) : columns;
+  const double sums = cuts * static_cast<double>(through_memory * panels_.largest()) * kStagedFloatNs;
   return static_cast<double>(panels) *
              (full * (tile.of(steps()) + (cuts - 1) * tile.once + refill_ns(columns)) + sums) +
          stage_ns(images, t_.rows, t_.columns);

@@ -101,12 +101,13 @@ class PixelLanes : public ImplicitGemmPart {
   void run_rows(const WorkItem& item, std::int64_t cut, const PartCall& call, const float* patch,
                 const PhaseStrides& strides, const Segments& segments, float* sums, Prefetch& ahead) const;
   void run_flat(const WorkItem& item, std::int64_t cut, const PartCall& call, const float* patch,
-                const PhaseStrides& strides, const Segments& segments, float* sums) const;
+                const PhaseStrides& strides, const Segments& segments, float* sums, Prefetch& ahead) const;
   Prefetch prefetch(std::int64_t index, const WorkItem& current, const PartCall& call,
                     std::int64_t calls) const;
   std::int64_t plane_floats(const PhaseStrides& strides) const {
     return phases_h_ * phases_w_ * strides.phase;
   }
+  void finish_in_registers(BrgemmCall& brgemm, const PartCall& call, std::int64_t k, const float* to) const;
   void finish_between(const EpilogueCall& end, const PartCall& call, std::int64_t k,
                       std::int64_t offset) const;
   void finish(EpilogueCall& end, const PartCall& call, std::int64_t image, std::int64_t k, std::int64_t row,
@@ -121,6 +122,7 @@ class PixelLanes : public ImplicitGemmPart {
   EvenSplit reductions_;  // of input channels
   bool flat_ = false, joined_ = false, in_tiles_ = false, in_place_ = false;
   bool in_registers_ = false;
+  bool dense_ = false;       // rows that are flat follow each other in the result, too
   bool depths_end_ = false;  // some images have taps beyond the first depth or the last
   double share_ = 1;         // of taps that are multiplied with, those of rows or depths inside
   std::int64_t row_ = 0, flat_columns_ = 0, stage_floats_ = 0, line_floats_ = 0, sum_floats_ = 0;

@@ -88,11 +88,25 @@ void PixelLanes::clear_ends(float* patch, const PhaseStrides& strides) const {
 Prefetch PixelLanes::prefetch(i64 index, const WorkItem& current, const PartCall& call, i64 calls) const {
   if (t_.extent_h() < t_.step_h) return {};
   const std::optional<ItemInput> next = grid_.input_ahead(t_, index, current);
-  if (!next || next->item.images > 1) return {};
+  if (!next) return {};
   const i64 bytes = size_of(p_.dtype), channel = next->item.group * t_.in_channels;
   const std::byte* from = static_cast<const std::byte*>(call.in) +
                           t_.in.offset(next->item.image0, channel, next->row0, next->column0) * bytes;
-  return Prefetch({from, t_.in_channels, next->rows * next->columns * bytes, t_.in.stride_c * bytes}, calls);
+  return Prefetch({from, t_.in_channels, next->rows * next->columns * bytes, t_.in.stride_c * bytes,
+                   next->item.images, t_.in.stride_n * bytes},
+                  calls);
+}
+
+// What else the micro-kernel does to a tile of output channels from k on that is stored to `to` in the
+// result, or where that is null, which is not finished yet.
+void PixelLanes::finish_in_registers(BrgemmCall& brgemm, const PartCall& call, i64 k, const float* to) const {
+  brgemm.row_bias = to == nullptr || call.bias == nullptr ? nullptr : call.bias + k;
+  brgemm.residual0 = brgemm.residual1 = nullptr;
+  if (to != nullptr && call.residual != nullptr) {
+    brgemm.residual0 = static_cast<const float*>(call.residual) + (to - static_cast<const float*>(call.out));
+    brgemm.residual1 = brgemm.residual0 + 7 * brgemm.c_row_stride;
+  }
+  activate_in_registers(brgemm, to == nullptr ? Activation::none : p_.epilogue.activation);
 }
 
 // Between the pixels of other phases, a step apart: of a transposed convolution with its epilogue.
@@ -171,10 +185,10 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
     return BrgemmFetch{reinterpret_cast<const char*>(static_cast<const float*>(call.out) + to),
                        panels_.size(panel) * run, run, run, t_.out.stride_c * 4};
   };
+  BrgemmCall brgemm;  // that tiles set the same of, each its own
   const auto tile = [&](i64 row, i64 part, i64 panel, const BrgemmFetch& next) {
     const int m = static_cast<int>(panels_.size(panel)), width = static_cast<int>(vectors.size(part));
     const i64 k = item.group * t_.out_channels + panels_.begin(panel), column = vectors.begin(part) * lanes_;
-    BrgemmCall brgemm;
     brgemm.a0 = call.packed + packed_offset(item.group, cut, panel);
     brgemm.a1 = static_cast<const float*>(brgemm.a0) + 7;
     brgemm.a_step = m;
@@ -194,20 +208,13 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
     if (in_registers_) {
       const i64 to = offset(row, panel, column);
       sum = static_cast<float*>(call.out) + to, stride = t_.out.stride_c;
-      if (last) {
-        brgemm.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
-        if (call.residual != nullptr) {
-          brgemm.residual0 = static_cast<const float*>(call.residual) + to;
-          brgemm.residual1 = brgemm.residual0 + 7 * stride;
-        }
-        activate_in_registers(brgemm, p_);
-      }
     } else if (sums != nullptr) {
       stride = item.rows * item.columns;
       sum = sums + (panel - item.panel0) * panels_.largest() * stride + row * pixels + column;
     }
     brgemm.c0 = sum, brgemm.c1 = sum + 7 * stride, brgemm.c_row_stride = stride;
     if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
+    finish_in_registers(brgemm, call, k, in_registers_ && last ? sum : nullptr);
     brgemm.near = in_steps(next, steps), brgemm.far = ahead.next(steps);
     kernel_of(m, width)(brgemm);
     if (in_registers_ || !last) return;
@@ -249,38 +256,84 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
 }
 
 void PixelLanes::run_flat(const WorkItem& item, i64 cut, const PartCall& call, const float* patch,
-                          const PhaseStrides& strides, const Segments& segments, float* sums) const {
-  const i64 rows = phase_rows(t_.rows);
+                          const PhaseStrides& strides, const Segments& segments, float* sums,
+                          Prefetch& ahead) const {
+  const i64 plane = phase_rows(t_.rows) * row_, steps = taps() * reductions_.size(cut);
   // The last image's last rows hold input alone.
-  const i64 used = ((item.images - 1) * rows + t_.rows - 1) * row_ + t_.columns;
+  const i64 used = (item.images - 1) * plane + (t_.rows - 1) * row_ + t_.columns;
   const EvenSplit vectors(ceil_div(used, lanes_), tile_.vectors);
+  const bool last = cut + 1 == reductions_.parts(), stores = dense_ && in_registers_;
+  const auto channel = [&](i64 panel) { return item.group * t_.out_channels + panels_.begin(panel); };
+  // Where a tile begins, its columns, and whether it is stored to the result, which one image's are.
+  struct Tile {
+    i64 image, pixel, columns;
+    bool whole;
+  };
+  const auto tile_at = [&](i64 part) {
+    const i64 begin = vectors.begin(part) * lanes_, image = begin / plane, pixel = begin - image * plane;
+    const i64 columns = std::min(vectors.size(part) * lanes_, used - begin);
+    return Tile{image, pixel, columns, stores && pixel + columns <= plane};
+  };
+  const auto offset = [&](const Tile& tile, i64 panel) {
+    return t_.out_offset(item.image0 + tile.image, channel(panel), 0, 0) + tile.pixel;
+  };
+  const auto lines_of = [&](const Tile& tile, i64 panel) {
+    if (!tile.whole) return BrgemmFetch{};
+    const i64 run = ceil_div(tile.columns * 4, kFetchedLine);
+    return BrgemmFetch{
+        reinterpret_cast<const char*>(static_cast<const float*>(call.out) + offset(tile, panel)),
+        panels_.size(panel) * run, run, run, t_.out.stride_c * 4};
+  };
+  BrgemmCall brgemm;
+  brgemm.b_step = strides.channel, brgemm.segment_count = segments.count;
+  brgemm.length = reductions_.size(cut);
   for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
     const int m = static_cast<int>(panels_.size(panel));
-    const i64 k = item.group * t_.out_channels + panels_.begin(panel);
-    BrgemmCall brgemm;
+    const i64 k = channel(panel);
     // Unfinished sums of all panels wait for the next cut.
-    float* const to =
+    float* const waiting =
         reductions_.parts() == 1 ? sums : sums + (panel - item.panel0) * panels_.largest() * flat_columns_;
     brgemm.a0 = call.packed + packed_offset(item.group, cut, panel);
     brgemm.a1 = static_cast<const float*>(brgemm.a0) + 7;
-    brgemm.a_step = m, brgemm.b_step = strides.channel;
+    brgemm.a_step = m;
     brgemm.segments = m == panels_.largest() ? segments.of_large : segments.of_small;
-    brgemm.segment_count = segments.count, brgemm.length = reductions_.size(cut);
-    brgemm.c_row_stride = flat_columns_;
+    Tile tile = tile_at(0);
     for (i64 part = 0; part < vectors.parts(); ++part) {
       const int width = static_cast<int>(vectors.size(part));
-      brgemm.b = patch + vectors.begin(part) * lanes_;
-      brgemm.columns = width * lanes_;
-      brgemm.c0 = to + vectors.begin(part) * lanes_, brgemm.c1 = brgemm.c0 + 7 * flat_columns_;
-      if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
+      const i64 begin = vectors.begin(part) * lanes_;
+      const bool more = part + 1 < vectors.parts();
+      const Tile next = tile_at(more ? part + 1 : 0);
+      brgemm.b = patch + begin;
+      float* const to = tile.whole ? static_cast<float*>(call.out) + offset(tile, panel) : waiting + begin;
+      brgemm.columns = static_cast<int>(tile.whole ? tile.columns : width * lanes_);
+      brgemm.c_row_stride = tile.whole ? t_.out.stride_c : flat_columns_;
+      brgemm.c0 = to, brgemm.c1 = to + 7 * brgemm.c_row_stride;
+      brgemm.addend0 = cut > 0 ? brgemm.c0 : nullptr, brgemm.addend1 = cut > 0 ? brgemm.c1 : nullptr;
+      finish_in_registers(brgemm, call, k, tile.whole && last ? to : nullptr);
+      brgemm.near = in_steps(
+          more || panel + 1 < item.panel1 ? lines_of(next, more ? panel : panel + 1) : BrgemmFetch{}, steps);
+      brgemm.far = ahead.next(steps);
       kernel_of(m, width)(brgemm);
+      if (stores && last && !tile.whole) {
+        for (i64 done = 0; done < tile.columns;) {
+          const i64 image = (begin + done) / plane, pixel = begin + done - image * plane;
+          EpilogueCall end;
+          end.from = to + done, end.from_stride = flat_columns_, end.rows = m;
+          end.columns = std::min(tile.columns - done, plane - pixel);
+          finish(end, call, item.image0 + image, k, 0, 0, pixel);
+          done += end.columns;
+        }
+      }
+      tile = next;
     }
-    if (cut + 1 < reductions_.parts()) continue;
+    if (stores || !last) continue;
+    // Rows that follow each other in the result are finished at once.
+    const i64 rows = dense_ ? 1 : t_.rows;
     for (i64 image = 0; image < item.images; ++image) {
-      for (i64 row = 0; row < t_.rows; ++row) {
+      for (i64 row = 0; row < rows; ++row) {
         EpilogueCall end;
-        end.from = to + (image * rows + row) * row_;
-        end.from_stride = flat_columns_, end.rows = m, end.columns = t_.columns;
+        end.from = waiting + image * plane + row * row_;
+        end.from_stride = flat_columns_, end.rows = m, end.columns = dense_ ? plane : t_.columns;
         finish(end, call, item.image0 + image, k, row, 0, 0);
       }
     }
@@ -326,14 +379,14 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
       new (&list[taps() + segments.count]) BrgemmSegment{a - tap * reductions_.size(cut), b};
       ++segments.count;
     }
+    if (cut == 0) {
+      const i64 of_a_panel = flat_ ? tiles(flat_columns_).parts()
+                                   : lines(item.rows) * tiles(line(item.rows, item.columns)).parts();
+      ahead = prefetch(index + 1, item, call, reductions_.parts() * (item.panel1 - item.panel0) * of_a_panel);
+    }
     if (flat_) {
-      run_flat(item, cut, call, patch, strides, segments, sums);
+      run_flat(item, cut, call, patch, strides, segments, sums, ahead);
     } else {
-      if (cut == 0) {
-        const i64 calls =
-            lines(item.rows) * (item.panel1 - item.panel0) * tiles(line(item.rows, item.columns)).parts();
-        ahead = prefetch(index + 1, item, call, reductions_.parts() * calls);
-      }
       run_rows(item, cut, call, patch, strides, segments, sums, ahead);
     }
   }

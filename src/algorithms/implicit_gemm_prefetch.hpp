@@ -54,27 +54,32 @@ class Prefetch {
         (reinterpret_cast<std::intptr_t>(runs.from) | runs.stride | runs.row_stride) % kFetchedLine;
     const std::int64_t offset = apart == 0 ? 0 : kFetchedLine - (apart & -apart);  // at most
     run_lines_ = ceil_div(std::max<std::int64_t>(runs.bytes, 1) + offset, kFetchedLine);
-    left_ = runs.bytes > 0 ? runs.rows * runs.count * run_lines_ : 0;
+    row_left_ = runs.count * run_lines_;
+    left_ = runs.bytes > 0 ? runs.rows * row_left_ : 0;
+    at_ = static_cast<const char*>(runs.from);
     // A call does not pass a row's end.
     call_ = ceil_div(left_, std::max<std::int64_t>(calls - runs.rows + 1, 1));
   }
 
-  // What the next call fetches.
+  // What the next call fetches. There are many calls, and none of them divides.
   BrgemmFetch next(std::int64_t steps) {
     if (left_ <= 0) return {};
-    const std::int64_t row_lines = runs_.count * run_lines_, row = done_ / row_lines,
-                       in_row = done_ % row_lines;
-    const std::int64_t run = in_row / run_lines_, line = in_row % run_lines_;
-    const std::int64_t lines = std::min({call_, left_, row_lines - in_row});
-    done_ += lines, left_ -= lines;
-    const char* const at = static_cast<const char*>(runs_.from) + row * runs_.row_stride +
-                           run * runs_.stride + line * kFetchedLine;
-    return in_steps({at, lines, run_lines_ - line, run_lines_, runs_.stride}, steps);
+    const std::int64_t lines = std::min({call_, left_, row_left_});
+    const BrgemmFetch fetch{at_ + line_ * kFetchedLine, lines, run_lines_ - line_, run_lines_, runs_.stride};
+    left_ -= lines, row_left_ -= lines;
+    for (line_ += lines; line_ >= run_lines_; line_ -= run_lines_) at_ += runs_.stride;
+    if (row_left_ == 0) {
+      row_left_ = runs_.count * run_lines_;
+      at_ += runs_.row_stride - runs_.count * runs_.stride;
+    }
+    return in_steps(fetch, steps);
   }
 
  private:
   MemoryRuns runs_;
-  std::int64_t run_lines_ = 1, left_ = 0, call_ = 0, done_ = 0;
+  std::int64_t run_lines_ = 1, left_ = 0, row_left_ = 0, call_ = 0;  // lines
+  const char* at_ = nullptr;                                         // where the next run begins
+  std::int64_t line_ = 0;                                            // of it, that is next
 };
 
 }  // namespace faltung
