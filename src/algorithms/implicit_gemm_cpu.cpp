@@ -1,7 +1,6 @@
 // Implicit GEMM: the convolution as a product of matrices of which the larger is never built. The filter's
 // taps are offsets into the input, and a register tile sums over all of them.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,13 +8,13 @@
 #include <optional>
 
 #include "kernels/cpu/brgemm.hpp"
-#include "kernels/cpu/brgemm_amx.hpp"
 #include "kernels/cpu/epilogue.hpp"
-#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/implicit_gemm_bands.hpp"
+#include "src/algorithms/implicit_gemm_cpu_tile.hpp"
 #include "src/algorithms/implicit_gemm_groups.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
+#include "src/algorithms/implicit_gemm_turns.hpp"
 #include "src/algorithms/implicit_gemm_weights.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
@@ -28,63 +27,13 @@ namespace {
 
 using i64 = std::int64_t;
 
-// What a register tile is made of: SIMD vectors, these of several groups each, or of pairs of bf16, or AMX's
-// tile registers.
-enum class Unit { vectors, groups, dot, amx };
-constexpr NameWord<Unit> kUnits[] = {
-    {Unit::amx, "amx"}, {Unit::dot, "dot"}, {Unit::groups, "groups"}, {Unit::vectors, ""}};
-bool sums_pairs(Unit unit) { return unit == Unit::amx || unit == Unit::dot; }
-
-struct BrgemmTile {
-  Unit unit;
-  int rows, width;  // in vectors, of pairs in columns
-  template <class Name>
-  void spell(Name& name) {
-    name.word(unit, kUnits);
-    name.key("rt", rows, width);
-  }
-};
-
-// Ties go to the first.
-std::array<BrgemmTile, 7> tiles() {
-  const auto vectors = [](int width) { return BrgemmTile{Unit::vectors, brgemm_max_rows(width), width}; };
-  return {vectors(3),
-          vectors(2),
-          vectors(1),
-          vectors(4),
-          BrgemmTile{Unit::groups, brgemm_max_group_rows(), 1},
-          BrgemmTile{Unit::dot, 2 * kDotRows, kPairColumns},
-          BrgemmTile{Unit::amx, 2 * kAmxRows, kPairColumns}};
-}
-
-bool serves(const BrgemmTile& tile, const Problem& p) {
-  if (tile.unit == Unit::groups) return groups_fit_lanes(p);
-  return tile.unit == Unit::vectors || (p.dtype == DType::bf16 && p.layout == Layout::nhwc && is_plain(p) &&
-                                        !has_pitch(p) && p.direction != Direction::backward_weights &&
-                                        (tile.unit == Unit::amx ? amx_usable() : dot_usable()));
-}
-
-BrgemmTile parse_tile(const std::string& config) {
-  const std::array<BrgemmTile, 7> all = tiles();
-  return *TileTable<BrgemmTile>("implicit_gemm_cpu", all).parse(config).tile;
-}
-
-void require_served(const BrgemmTile& tile, const Problem& p) {
-  if (serves(tile, p)) return;
-  const char* const needs =
-      tile.unit == Unit::groups
-          ? "nhwc and groups of 2, 4, ... channels up to a vector's, as many of the input as of the output"
-      : tile.unit == Unit::amx ? "bf16, nhwc, no slices and a processor with AMX"
-                               : "bf16, nhwc, no slices and a processor with AVX-512's dot product of bf16";
-  throw Error(Status::bad_problem, "implicit_gemm_cpu/" + config_name(tile) + " needs fwd or bwd_d in " +
-                                       needs + "; force another config for " + to_string(p));
-}
-
 // Forward or backward_data with a tile: a convolution over taps, or several that write a part of the result
 // each; or one whose bands are pooled at once.
 class DataPass {
  public:
-  DataPass(const Problem& p, const BrgemmTile& tile, int threads) : p_(p), threads_(threads) {
+  // The filter may lie as in the other layout.
+  DataPass(const Problem& p, Layout filter, const BrgemmTile& tile, int threads)
+      : p_(p), filter_(filter), threads_(threads) {
     if (p.epilogue.pool.kind != PoolKind::none) bands_ = PoolBands::make(p, threads);
     std::vector<TapConvolution> convolutions =
         bands_ ? std::vector<TapConvolution>{bands_->convolution()} : tap_convolutions(p);
@@ -94,7 +43,9 @@ class DataPass {
       cleared_bytes_ = result_shape(p).elements() * size_of(p.dtype);
     for (const TapConvolution& convolution : convolutions) {
       // A band is one worker's.
-      parts_.push_back({make_part(p, convolution, tile, bands_ ? 0 : threads), packed_bytes_});
+      std::unique_ptr<ImplicitGemmPart> made = make_part(p, convolution, tile, bands_ ? 0 : threads);
+      made->take_filter_in(filter);
+      parts_.push_back({std::move(made), packed_bytes_});
       const ImplicitGemmPart& part = *parts_.back().part;
       packed_bytes_ += ScratchPieces::bytes<float>(part.packed_floats());
       scratch_bytes_ = std::max(scratch_bytes_, aligned(part.scratch_bytes()));
@@ -142,7 +93,9 @@ class DataPass {
   Place to() const { return result_place(p_); }
 
   std::string packing() const {
-    std::string text = packing_of(p_);
+    Problem of_filter = p_;
+    of_filter.layout = filter_;
+    std::string text = packing_of(of_filter);
     for (const Part& p : parts_) text += "; " + p.part->packing();
     return text;
   }
@@ -169,9 +122,8 @@ class DataPass {
     std::size_t packed;  // where its weights begin
   };
 
-  static std::shared_ptr<const ImplicitGemmPart> make_part(const Problem& p,
-                                                           const TapConvolution& convolution,
-                                                           const BrgemmTile& tile, int threads) {
+  static std::unique_ptr<ImplicitGemmPart> make_part(const Problem& p, const TapConvolution& convolution,
+                                                     const BrgemmTile& tile, int threads) {
     if (sums_pairs(tile.unit)) {
       return make_pair_tiles(p, convolution, tile.unit == Unit::amx ? PairUnit::amx : PairUnit::dot, threads);
     }
@@ -240,6 +192,7 @@ class DataPass {
   double clear_ns() const { return far_byte_ns() * static_cast<double>(cleared_bytes_) / threads_; }
 
   Problem p_;
+  Layout filter_;
   int threads_;
   i64 cleared_bytes_ = 0;
   std::optional<PoolBands> bands_;
@@ -288,7 +241,7 @@ class ImplicitGemmCpu : public Algorithm {
 
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     std::vector<Candidate> all = tied_candidates(p, target);
-    for (const BrgemmTile& tile : tiles()) {
+    for (const BrgemmTile& tile : brgemm_tiles()) {
       if (ties(tile, p) || !serves(tile, p)) continue;
       if (std::optional<Candidate> c = candidate_of_tile(p, tile, target, kMostScratch))
         all.push_back(std::move(*c));
@@ -299,13 +252,13 @@ class ImplicitGemmCpu : public Algorithm {
   // Packed weights have the order of their tile's width. A tile that the cost model cannot tell from a later
   // one has its cost, and comes first, so that most batches and images of a filter read the same.
   static bool ties(const BrgemmTile& tile, const Problem& p) {
-    return tile.unit == Unit::vectors && weights_are_constant(p);
+    return tile.unit == Unit::vectors && !tile.turns && weights_are_constant(p);
   }
   static std::vector<Candidate> tied_candidates(const Problem& p, const Target& target) {
     constexpr double kTie = 1.01;
     std::vector<Candidate> all;
     std::vector<double> own;  // costs
-    for (const BrgemmTile& tile : tiles()) {
+    for (const BrgemmTile& tile : brgemm_tiles()) {
       if (!ties(tile, p)) continue;
       Candidate c = candidate_of_tile(p, tile, target, kAnyScratch).value();
       const double ms = c.cost.ms;
@@ -318,7 +271,9 @@ class ImplicitGemmCpu : public Algorithm {
     return all;
   }
 
-  Maker parse(const std::string& config, Direction) const override { return maker(parse_tile(config)); }
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(parse_brgemm_tile(config));
+  }
 
   // Bands of a pool are as modest as what is listed.
   static Maker maker(const BrgemmTile& tile) {
@@ -340,9 +295,25 @@ class ImplicitGemmCpu : public Algorithm {
   static std::optional<Candidate> candidate_of_tile(const Problem& p, const BrgemmTile& tile,
                                                     const Target& target, std::size_t most_scratch) {
     if (p.direction == Direction::backward_weights) return weights_candidate(p, tile, target);
-    const auto pass = std::make_shared<const DataPass>(p, tile, target.threads);
+    if (tile.turns) return turned_candidate(p, tile, target, most_scratch);
+    const auto pass = std::make_shared<const DataPass>(p, p.layout, tile, target.threads);
     if (sums_pairs(tile.unit) && pass->scratch_bytes() > most_scratch) return std::nullopt;
     return data_candidate(p, tile, pass);
+  }
+
+  // None where what is turned is too much for caches, and where a pool is to be computed at once.
+  static std::optional<Candidate> turned_candidate(const Problem& p, const BrgemmTile& tile,
+                                                   const Target& target, std::size_t most_scratch) {
+    constexpr std::size_t kMostTurned = std::size_t{32} << 20;
+    const PlaneTurns turns(p);
+    if (p.epilogue.pool.kind != PoolKind::none) return std::nullopt;
+    if (most_scratch != kAnyScratch && turns.bytes() > kMostTurned) return std::nullopt;
+    const auto pass = std::make_shared<const DataPass>(turns.inner(), p.layout, tile, target.threads);
+    Candidate c = data_candidate(p, tile, pass);
+    c.cost.ms += 1e-6 * turns.ns() / target.threads;
+    c.workspace_bytes += turns.bytes();
+    c.recipe = [pass, turns] { return turns.around(recipe_of(pass)); };
+    return c;
   }
 
   using Pass = std::shared_ptr<const DataPass>;

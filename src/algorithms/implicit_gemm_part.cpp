@@ -17,7 +17,7 @@ void ImplicitGemmPart::pack_block(const PackedBlock& block, const void* w) const
   for (const Panel& panel : packed_panels_) {
     const Panel& next = &panel == &packed_panels_.back() ? panel : (&panel)[1];
     for (std::int64_t tap = 0; tap < taps; ++tap) {
-      const FilterView view = filter_view(p_, t_.taps[static_cast<std::size_t>(tap)], block.group);
+      const FilterView view = filter_view(filter_, t_.taps[static_cast<std::size_t>(tap)], block.group);
       PackCall call;
       call.dtype = p_.dtype;
       call.from = static_cast<const std::byte*>(w) +

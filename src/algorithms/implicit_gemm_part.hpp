@@ -57,7 +57,7 @@ class ScratchPieces {
 class ImplicitGemmPart {
  public:
   ImplicitGemmPart(const Problem& problem, const TapConvolution& convolution)
-      : p_(problem), t_(flattened(convolution, problem.layout)), grid_(t_) {}
+      : p_(problem), t_(flattened(convolution, problem.layout)), grid_(t_), filter_(problem) {}
   virtual ~ImplicitGemmPart() = default;
   virtual std::int64_t packed_floats() const = 0;
   virtual std::size_t scratch_bytes() const = 0;  // of each worker
@@ -69,6 +69,8 @@ class ImplicitGemmPart {
   virtual void run(std::int64_t item, const PartCall& call) const = 0;
   // What all items take together, and packing the weights, on one core by the cost model.
   virtual double work_ns() const = 0;
+  // The filter, unlike what is read and written, lies as in this layout. Before it is packed.
+  void take_filter_in(Layout layout) { filter_.layout = layout; }
   double pack_ns() const { return kPackedFloatNs * static_cast<double>(packed_floats()); }
 
  protected:
@@ -92,6 +94,9 @@ class ImplicitGemmPart {
   const Problem p_;
   const TapConvolution t_;
   WorkGrid grid_;  // divided by who derives
+
+ private:
+  Problem filter_;  // p_, in the filter's layout
 };
 
 // A tile's columns are output channels, its rows pixels: weights are vectors, inputs are broadcast. Natural

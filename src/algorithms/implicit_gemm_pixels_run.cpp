@@ -88,7 +88,8 @@ void PixelLanes::clear_ends(float* patch, const PhaseStrides& strides) const {
 Prefetch PixelLanes::prefetch(i64 index, const WorkItem& current, const PartCall& call, i64 calls) const {
   if (t_.extent_h() < t_.step_h) return {};
   const std::optional<ItemInput> next = grid_.input_ahead(t_, index, current);
-  if (!next) return {};
+  // Whole images that are cut are more than the second-level cache holds beside this item.
+  if (!next || (next->item.images > 1 && reductions_.parts() > 1)) return {};
   const i64 bytes = size_of(p_.dtype), channel = next->item.group * t_.in_channels;
   const std::byte* from = static_cast<const std::byte*>(call.in) +
                           t_.in.offset(next->item.image0, channel, next->row0, next->column0) * bytes;
