@@ -136,6 +136,21 @@ TEST(ImplicitGemmCpu, PacksColumnsOfEveryStride) {
   }
 }
 
+// Few problems are turned: what is read and written by planes, as numbers of 32 bits, and all of it.
+TEST(ImplicitGemmCpu, TurnsPlanesAlone) {
+  const Target target{find_device("cpu")->info(), 2};
+  for (const char* problem : {"fwd:n1c16h8w8k16r1s1:f32:nhwc", "fwd:n1c16h8w8k16r1s1:bf16:nchw",
+                              "bwd_w:n1c16h8w8k16r1s1:f32:nchw", "fwd:n1c16h8w8k16r1s1:xpitch32:f32:nchw"}) {
+    const Problem p = parse_problem(problem);
+    for (const Candidate& candidate : find_algorithm("implicit_gemm_cpu").candidates(p, target))
+      EXPECT_FALSE(candidate.config.starts_with("nhwc_")) << problem;
+    EXPECT_THROW(
+        find_candidate("implicit_gemm_cpu/nhwc_rt" + std::to_string(brgemm_max_rows(2)) + "x2", p, target),
+        Error)
+        << problem;
+  }
+}
+
 // A run that begins within a cache line touches one more.
 TEST(Prefetch, BringsTheLastLineOfRunsThatBeginAnywhere) {
   alignas(64) static char memory[4096];
@@ -219,6 +234,41 @@ TEST(ImplicitGemmCpu, LeavesOutPaddingAndCutsChannels) {
         EXPECT_TRUE(passed(report)) << candidate.kernel() << " for " << to_string(p) << ": " << report.why;
       }
     }
+  }
+}
+
+// Tiles of images side by side are stored to the result where they are one image's, and piece by piece where
+// they are not; and so they are where planes become pixels first, with the channels' pitch or without.
+TEST(ImplicitGemmCpu, StoresTilesOfSeveralImages) {
+  const auto parallel = std::make_shared<Parallel>(2);
+  Builder builder(find_device("cpu"), parallel);
+  for (const char* shape : {"n5c40h7w7k33r1s1", "n9c24h3w3k20r1s1", "n3c1100h14w14k20r1s1",
+                            "n4c48h14w14k40r1s1:st2", "n3c512h5w5k30r3s3:pad1:g2"}) {
+    for (const char* epilogue : {"", ":bias:residual:relu", ":bias:residual:silu"}) {
+      const Problem p = parse_problem(std::string("fwd:") + shape + epilogue + ":f32:nchw");
+      Verifier verifier(p, builder.device(), parallel, 1);
+      int turns = 0;
+      for (const Candidate& candidate : find_algorithm("implicit_gemm_cpu").candidates(p, builder.target())) {
+        const Report report = verifier.kernel(candidate, builder.store());
+        EXPECT_TRUE(passed(report)) << candidate.kernel() << " for " << to_string(p) << ": " << report.why;
+        turns += candidate.config.starts_with("nhwc_") ? 1 : 0;
+      }
+      EXPECT_EQ(turns, kBrgemmMaxVectors) << to_string(p);
+    }
+  }
+}
+
+// Panels of channels that two workers cannot share evenly are waited for: three take as long as four.
+TEST(ImplicitGemmCpu, WaitsForTheBusiestWorker) {
+  if (brgemm_lanes() < 8) GTEST_SKIP() << "panels of channels are narrow";
+  const int vectors = 3, rows = brgemm_max_rows(vectors), panel = vectors * brgemm_lanes();
+  for (const int panels : {3, 4, 5}) {
+    Problem p = parse_problem("fwd:n1c4096h4w4k16r1s1:f32:nhwc");
+    p.k = panels * panel;
+    const auto lanes = make_channel_lanes(p, tap_convolutions(p).front(), {rows, vectors}, 2);
+    ASSERT_EQ(lanes->items(), panels);
+    EXPECT_DOUBLE_EQ(lanes->busiest_share(2), static_cast<double>((panels + 1) / 2) / panels);
+    EXPECT_DOUBLE_EQ(lanes->busiest_share(1), 1);
   }
 }
 

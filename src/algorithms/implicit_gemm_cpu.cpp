@@ -67,6 +67,7 @@ class DataPass {
   double run_ns() const {
     const double ns = work_ns();
     if (alone_) return ns;
+    if (parts_.size() == 1 && !bands_) return ns * parts_.front().part->busiest_share(threads_) + clear_ns();
     double items = 0;
     for (const Part& p : parts_) items += static_cast<double>(p.part->items());
     const double bands = bands_ ? static_cast<double>(bands_->count()) : 1, threads = threads_;

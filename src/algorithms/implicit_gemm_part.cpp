@@ -34,4 +34,24 @@ void ImplicitGemmPart::pack_block(const PackedBlock& block, const void* w) const
   }
 }
 
+// Panels are what they are padded to.
+double ImplicitGemmPart::busiest_share(int threads) const {
+  constexpr std::int64_t kFewItems = 64;  // of more the last one counts little
+  const std::int64_t count = items();
+  if (count > kFewItems || packed_panels_.empty())
+    return static_cast<double>(ceil_div(count, std::int64_t{threads})) / static_cast<double>(count);
+  std::vector<std::int64_t> busy(static_cast<std::size_t>(threads), 0);
+  std::int64_t all = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const WorkItem item = grid_.item(i);
+    std::int64_t work = 0;
+    for (std::int64_t panel = item.panel0; panel < item.panel1; ++panel)
+      work += packed_panels_[static_cast<std::size_t>(panel)].width;
+    work *= item.images * item.rows * item.columns;
+    *std::min_element(busy.begin(), busy.end()) += work;
+    all += work;
+  }
+  return static_cast<double>(*std::max_element(busy.begin(), busy.end())) / static_cast<double>(all);
+}
+
 }  // namespace faltung

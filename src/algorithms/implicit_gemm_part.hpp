@@ -71,6 +71,8 @@ class ImplicitGemmPart {
   virtual double work_ns() const = 0;
   // The filter, unlike what is read and written, lies as in this layout. Before it is packed.
   void take_filter_in(Layout layout) { filter_.layout = layout; }
+  // Of the items' work, the part of whoever is last of so many threads that take them in turn.
+  double busiest_share(int threads) const;
   double pack_ns() const { return kPackedFloatNs * static_cast<double>(packed_floats()); }
 
  protected:

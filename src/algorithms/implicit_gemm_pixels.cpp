@@ -98,7 +98,7 @@ void PixelLanes::choose_items(int threads) {
     divide(best_division(threads));
     const i64 rows = grid_.rows(), columns = grid_.columns();
     in_place_ = may_read_in_place(rows, columns) &&
-                in_place_ns(rows, columns, grid_.panels()) < stage_ns(1, rows, columns);
+                in_place_ns(rows, columns, static_cast<double>(grid_.panels())) < stage_ns(1, rows, columns);
     const i64 pixels = grid_.rows() * grid_.columns();
     if (reductions_.parts() > 1 && !in_registers_) sum_floats_ = grid_.panels() * panels_.largest() * pixels;
     if (in_tiles_ && !in_place_) line_floats_ = kLineChannels * round_up(pixels, 16) + kBeyond;
@@ -203,7 +203,8 @@ PixelLanes::Division PixelLanes::best_division(int threads) const {
     const double fetch = fetch_ns(1, rows, columns);
     each_panel_parts(least, pixel_parts, threads, [&](i64 parts, i64 items) {
       const i64 panels = ceil_div(panels_.parts(), parts);
-      const double item = with_reads_ns(item_ns(rows, columns, panels), panels, fetch, columns);
+      const double item =
+          with_reads_ns(item_ns(rows, columns, static_cast<double>(panels)), panels, fetch, columns);
       const double ns = fetch + division_ns(items, item, threads);
       if (ns < best_ns) best_ns = ns, best = {rows, columns, parts, unit};
     });
@@ -245,25 +246,28 @@ std::string PixelLanes::packing() const {
   return fmt::format("{}, {} cuts, {} panels", t_.tap_words(), reductions_.parts(), panels_.parts());
 }
 
-double PixelLanes::item_ns(i64 rows, i64 columns, i64 panels) const {
+// A tile's of so many vectors, of a panel as panels are on average.
+double PixelLanes::panel_tile_ns(TileReads reads, int vectors) const {
+  double ns = 0;
+  panels_.each_size([&](i64 rows, i64 count) {
+    ns += static_cast<double>(count) * tile_time(reads, static_cast<int>(rows), vectors).of(steps());
+  });
+  return ns / static_cast<double>(panels_.parts());
+}
+
+double PixelLanes::item_ns(i64 rows, i64 columns, double panels) const {
   const TileReads reads = taps() > 1 ? TileReads::contiguous_split : TileReads::contiguous;
   const EvenSplit split = tiles(line(rows, columns));
-  const i64 wide = split.parts() - (split.largest() > split.size(split.parts() - 1) ? 1 : 0);
+  constexpr double kCall = 20;  // cycles to set a tile's call up
   double panel = 0;
-  for (i64 part = 0; part < split.parts(); part += std::max<i64>(wide, 1)) {
-    const i64 alike = part == 0 ? wide : split.parts() - wide;
-    panel +=
-        static_cast<double>(alike) *
-        tile_time(reads, static_cast<int>(panels_.largest()), static_cast<int>(split.size(part))).of(steps());
-  }
-  constexpr double kCall = 40;  // cycles to set a tile's call up
-  panel =
-      static_cast<double>(lines(rows)) * (panel + static_cast<double>(split.parts()) * kCall * cycle_ns());
-  panel += static_cast<double>(lines(rows) * split.parts()) * refill_ns(rows * columns);
-  if (in_tiles_) panel += static_cast<double>(panels_.largest()) * fetch_time(Staging::runs).once;
+  split.each_size([&](i64 vectors, i64 count) {
+    panel += static_cast<double>(count) * (panel_tile_ns(reads, static_cast<int>(vectors)) +
+                                           kCall * cycle_ns() + refill_ns(rows * columns));
+  });
+  panel *= static_cast<double>(lines(rows));
   double reading = stage_ns(1, rows, columns);
   if (may_read_in_place(rows, columns)) reading = std::min(reading, in_place_ns(rows, columns, panels));
-  return static_cast<double>(panels) * panel + reading;
+  return panels * panel + reading;
 }
 
 // Vectors beyond a row's end would lie in the next plane, or in nothing.
@@ -271,13 +275,13 @@ bool PixelLanes::may_read_in_place(i64 rows, i64 columns) const {
   return in_tiles_ && t_.rows == 1 && is_a_run(rows) && t_.columns % lanes_ == 0 && columns % lanes_ == 0;
 }
 
-double PixelLanes::in_place_ns(i64 rows, i64 columns, i64 panels) const {
+double PixelLanes::in_place_ns(i64 rows, i64 columns, double panels) const {
   const EvenSplit split = tiles(rows * columns);
   const auto step = [&](TileReads reads) {
     return tile_time(reads, static_cast<int>(panels_.largest()), static_cast<int>(split.largest())).step;
   };
   const double wait = std::max(0.0, step(TileReads::contiguous_planes) - step(TileReads::contiguous_stream));
-  return static_cast<double>(panels * split.parts()) * steps() * wait;
+  return panels * static_cast<double>(split.parts()) * steps() * wait;
 }
 
 // Copying an item's patch to where its tiles read it.
@@ -344,25 +348,38 @@ double PixelLanes::fetch_ns(i64 images, i64 rows, i64 columns) const {
 }
 
 // An item's planes come while the one before is computed, and its weights, where the second-level cache does
-// not hold them, in a stream: products hide both as long as there are enough of them. Of planes' short runs
-// half is seen nevertheless.
+// not hold them, in a stream: products hide both as long as there are enough of them.
 double PixelLanes::with_reads_ns(double item, i64 panels, double fetch, i64 columns) const {
-  constexpr double kSeenOfStreams = 0.1, kSeenOfRuns = 0.5;
-  const auto beside = [](double work, double read, double seen) {
-    return std::max(work, read) + seen * std::min(work, read);
+  constexpr double kSeen = 0.1;
+  const auto beside = [](double work, double read) {
+    return std::max(work, read) + kSeen * std::min(work, read);
   };
   const i64 bytes = taps() * t_.in_channels * panels * panels_.largest() * 4;
-  if (bytes > cpu_caches().level2 / 3)
-    item = beside(item, far_byte_ns() * static_cast<double>(bytes), kSeenOfStreams);
-  const bool ahead = !flat_ && t_.extent_h() >= t_.step_h && (columns == t_.columns || t_.in.h == 1);
-  return ahead ? beside(item, fetch, kSeenOfRuns) : item + fetch;
+  if (bytes > cpu_caches().level2 / 3) item = beside(item, far_byte_ns() * static_cast<double>(bytes));
+  const bool in_order = t_.extent_h() >= t_.step_h && (columns == t_.columns || t_.in.h == 1);
+  const bool ahead = in_order && (!flat_ || reductions_.parts() == 1 || grid_.images() == 1);
+  return ahead ? beside(item, fetch) : item + fetch;
 }
 
 double PixelLanes::work_ns() const {
-  const double item = flat_ ? flat_item_ns(grid_.images(), grid_.panels())
-                            : item_ns(grid_.rows(), grid_.columns(), grid_.panels());
+  const double panel_parts = static_cast<double>(items() / grid_.pixel_items());
+  const double panels = static_cast<double>(panels_.parts()) / panel_parts;
   const double fetch = fetch_ns(grid_.images(), grid_.rows(), grid_.columns());
-  return with_reads_ns(item, grid_.panels(), fetch, grid_.columns()) * static_cast<double>(items()) + fetch;
+  const auto with_reads = [&](double item, i64 columns) {
+    return with_reads_ns(item, grid_.panels(), fetch, columns);
+  };
+  if (flat_) {
+    const double item = flat_item_ns(grid_.images(), grid_.panels());
+    return with_reads(item, grid_.columns()) * static_cast<double>(items()) + fetch;
+  }
+  double image = 0;
+  grid_.row_parts().each_size([&](i64 rows, i64 row_count) {
+    grid_.each_column_count([&](i64 columns, i64 count) {
+      image += static_cast<double>(row_count * count) *
+               with_reads(item_ns(rows, columns, panels), grid_.columns());
+    });
+  });
+  return image * static_cast<double>(t_.images() * t_.groups) * panel_parts + fetch;
 }
 
 std::unique_ptr<ImplicitGemmPart> make_pixel_lanes(const Problem& problem, const TapConvolution& convolution,

@@ -6,6 +6,7 @@
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/epilogue.hpp"
 #include "kernels/cpu/stage.hpp"
+#include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/implicit_gemm_part.hpp"
 #include "src/algorithms/implicit_gemm_prefetch.hpp"
 
@@ -56,9 +57,10 @@ class PixelLanes : public ImplicitGemmPart {
   // Such an item's tiles may read their pixels there, in whole vectors.
   bool may_read_in_place(std::int64_t rows, std::int64_t columns) const;
   // By the cost model: of reading them so, beyond reading copies of them, for so many panels.
-  double in_place_ns(std::int64_t rows, std::int64_t columns, std::int64_t panels) const;
+  double in_place_ns(std::int64_t rows, std::int64_t columns, double panels) const;
   // By the cost model: an item of so many pixels and panels.
-  double item_ns(std::int64_t rows, std::int64_t columns, std::int64_t panels) const;
+  double item_ns(std::int64_t rows, std::int64_t columns, double panels) const;
+  double panel_tile_ns(TileReads reads, int vectors) const;
   double flat_item_ns(std::int64_t images, std::int64_t panels) const;
   double stage_ns(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
   double fetch_ns(std::int64_t images, std::int64_t rows, std::int64_t columns) const;

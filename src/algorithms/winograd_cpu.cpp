@@ -13,6 +13,7 @@
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/winograd_problem.hpp"
+#include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 #include "src/problem/rewrite.hpp"
 
@@ -135,7 +136,9 @@ double predicted_ms(const Problem& p, const Choice& choice, int threads, const W
   const double packed =
       weights_are_constant(p) ? 0 : kTransformedNs * static_cast<double>(driver.packed_floats()) / threads;
   const double waits = shared && threads > 1 ? groups * kTogetherNs : 0;
-  return (ns * rounds + packed + waits) * 1e-6 + min_bytes(p) / kMemoryBytesPerMs / 2;
+  // The filter is read as U.
+  const double bytes = min_bytes(p) - static_cast<double>(w_shape(p).elements() * size_of(p.dtype));
+  return (ns * rounds + packed + waits) * 1e-6 + bytes / kMemoryBytesPerMs / 2;
 }
 
 // ------------------------------------------------------------------------------------------ algorithm
