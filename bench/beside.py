@@ -10,6 +10,7 @@ import ctypes
 import fcntl
 import functools
 import hashlib
+import importlib.util
 import os
 import pathlib
 import queue
@@ -83,6 +84,14 @@ def stood_still():
     return 0.0
 
 
+def assembler():
+    """PyTorch's own, for the environment. Its compiler's workers take that one; the process whose they are takes Triton's unless told, so that nothing
+    that they compiled is known to it, and each candidate is compiled a second time as it is measured, one after another (PyTorch 2.11)."""
+    found = importlib.util.find_spec("torch")
+    own = pathlib.Path(found.origin).parent / "bin" / "ptxas" if found and found.origin else None
+    return {"TRITON_PTXAS_PATH": str(own)} if own and own.exists() and "TRITON_PTXAS_PATH" not in os.environ else {}
+
+
 def processes():
     """{a process: its state's letter, its parent}"""
     found = {}
@@ -109,7 +118,7 @@ class Children:
             own = folder / (re.sub(r"[^\w.-]+", "_", job)[-60:] + "_" + hashlib.sha256(job.encode()).hexdigest()[:12])  # names have an end
             own.mkdir(exist_ok=True)
             more = {LOCK: str(self.lock), PLACE: str(place), "TORCHINDUCTOR_CACHE_DIR": str(own), "PYTHONUNBUFFERED": "1",
-                    "TORCHINDUCTOR_COMPILE_THREADS": str(max(2, len(os.sched_getaffinity(0))))}
+                    "TORCHINDUCTOR_COMPILE_THREADS": str(max(2, len(os.sched_getaffinity(0)))), **assembler()}
             self.children[job] = subprocess.Popen(shlex.split(job), env=os.environ | more, text=True, start_new_session=True,
                                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             threading.Thread(target=self._read, args=(job,), daemon=True).start()

@@ -300,8 +300,9 @@ def train(options):
     model, x = (t.to(memory_format=FORMATS[options.layout]) for t in (model.train(), x))
     plain, to = Step(copy.deepcopy(model), x, options.device), f" to {options.to}" if options.to else ""
     name, begin = f"train {options.model} {options.layout}{to}, batch {len(x)}", time.perf_counter()
-    plain()
-    synchronize(options.device)
+    with beside.alone():  # PyTorch searches for its convolutions' algorithms
+        plain()
+        synchronize(options.device)
     stage(f"the first step took {time.perf_counter() - begin:.1f} s")
     if options.compiled:
         return train_compiled(options, name, plain, model, x)

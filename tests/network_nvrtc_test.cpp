@@ -68,6 +68,11 @@ std::vector<network::Work> works() {
     all.push_back(gate);
     gate.first.reset();
     all.push_back(gate);
+    for (const std::int64_t rows : {1, 4}) {
+      network::LayerCall layer{rows, 2048, 1000, e, e, MapElement::f32, {}};
+      layer.activation.op = MapOp::silu;
+      all.push_back(layer);
+    }
   }
   // Attention by every tile: heads of a part of a pixel's channels, few and many queries; types in turn.
   MapElement type = MapElement::f16;
@@ -96,8 +101,8 @@ std::vector<network::Work> works() {
 }
 
 constexpr const char* kArchitecture = "sm_90a";
-const std::set<std::string> kEntries = {"attention", "best",    "copy", "few_channels", "gate", "map",
-                                        "pick",      "product", "rows", "taps",         "turn"};
+const std::set<std::string> kEntries = {"attention", "best", "copy",    "few_channels", "gate", "layer",
+                                        "map",       "pick", "product", "rows",         "taps", "turn"};
 
 std::vector<Step> steps_of(const network::Work& work, const DeviceInfo& device) {
   DeviceConstants constants;

@@ -232,16 +232,76 @@ TEST_F(NetworkStepsGpu, GatesAreOneStep) {
       for (std::int64_t e = 0; e < network::elements(c.shape); ++e) input.data.push_back(normal(random));
       const std::vector<Array> expected = network::interpret(graph, {input});
       const auto plan = networks.plan(graph, {outside}, c.dtype, Convolutions::direct);
-      std::size_t gates = 0, convolutions = 0;
+      std::size_t gates = 0, others = 0;
       for (const network::NetworkStep& step : plan->schedule().steps()) {
         gates += std::holds_alternative<network::GateCall>(step.work) ? 1 : 0;
-        convolutions += std::holds_alternative<network::ConvolutionWork>(step.work) ? 1 : 0;
+        others += std::holds_alternative<network::ConvolutionWork>(step.work) ||
+                          std::holds_alternative<network::LayerCall>(step.work)
+                      ? 1
+                      : 0;
       }
       EXPECT_EQ(gates, 1u);
-      EXPECT_EQ(gates + convolutions - 1, c.steps);
+      EXPECT_EQ(gates + others - 1, c.steps);
       // Roundings of the image, of both layers' weights and of the result.
       const double bounds[] = {1e-5, 4e-3, 3e-2};
       EXPECT_LE(worst_error(expected[0], networks.run(*plan, {input})[0]), bounds[static_cast<int>(c.dtype)]);
+    }
+  }
+}
+
+// Products of few rows, also as convolutions of single pixels, with what widens their results; of more rows
+// they are convolutions. Runs that a thread takes before and after it waits, and terms that are no multiple
+// of anything.
+TEST_F(NetworkStepsGpu, LayersOfFewRowsAreOneStep) {
+  struct Case {
+    std::int64_t rows, terms, results;
+    DType dtype;
+    const char* activation;
+    bool pixels;
+  };
+  const Case cases[] = {{1, 2048, 1000, DType::f16, "", false},      {4, 3000, 37, DType::f16, "Relu", false},
+                        {3, 52, 30, DType::bf16, "HardSwish", true}, {2, 13, 5, DType::f32, "", true},
+                        {1, 4104, 9, DType::f32, "Sigmoid", false},  {5, 64, 40, DType::f16, "", false}};
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    int number = 0;
+    for (const Case& c : cases) {
+      SCOPED_TRACE("case " + std::to_string(number++));
+      std::mt19937_64 random(3);
+      std::normal_distribution<float> normal;
+      const auto draw = [&](const char* name, const Shape& shape, float spread, onnx::ModelText& model) {
+        std::vector<float> values(static_cast<std::size_t>(network::elements(shape)));
+        for (float& v : values) v = spread * normal(random);
+        model.add_constant(onnx::tensor(name, shape, values));
+      };
+      const Shape in = c.pixels ? Shape{c.rows, c.terms, 1, 1} : Shape{c.rows, c.terms};
+      const std::string made = *c.activation == '\0' ? "y" : "sum";
+      onnx::ModelText model;
+      model.add_input("x", in);
+      draw("w", c.pixels ? Shape{c.results, c.terms, 1, 1} : Shape{c.results, c.terms},
+           1.0f / std::sqrt(static_cast<float>(c.terms)), model);
+      draw("b", {c.results}, 0.5f, model);
+      model.add({"Abs", {"x"}, {"a"}, {}, ""});
+      if (c.pixels)
+        model.add({"Conv", {"a", "w", "b"}, {made}, {}, ""});
+      else
+        model.add({"Gemm", {"a", "w", "b"}, {made}, {{"transB", std::int64_t{1}}}, ""});
+      if (made == "sum") model.add({c.activation, {"sum"}, {"y"}, {}, ""});
+      model.add_output("y");
+      const std::string bytes = model.bytes();
+      const Graph graph = onnx::read(bytes);
+      Array input{network::Type::f32, in, {}};
+      for (std::int64_t e = 0; e < c.rows * c.terms; ++e) input.data.push_back(normal(random));
+      const auto plan = networks.plan(graph, {in}, c.dtype, Convolutions::direct);
+      const auto& steps = plan->schedule().steps();
+      const bool few = c.rows <= network::kMostLayerRows;
+      EXPECT_EQ(std::string(kind(steps[1].work)) == "layer", few);
+      EXPECT_EQ(steps.size(), few || c.dtype == DType::f32 ? 2u : 3u);
+      // Roundings of x and of the weights, which half a result's terms add to and half take from.
+      const double bounds[] = {1e-5, 3e-3, 2e-2};
+      EXPECT_LE(worst_error(network::interpret(graph, {input})[0], networks.run(*plan, {input})[0]),
+                bounds[static_cast<int>(c.dtype)]);
     }
   }
 }

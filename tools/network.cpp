@@ -133,7 +133,8 @@ int explain(const NetworkOptions& options) {
   const NetworkReport report = l.plan->report(l.in->reads(), l.out->writes(), 5);
   double total = 0, convolutions = 0, predicted = 0;
   for (const NetworkStepReport& step : report.steps) {
-    total += step.ms, convolutions += step.problem.empty() ? 0 : step.ms;
+    const bool is_product = !step.problem.empty() || step.kernel == "layer";
+    total += step.ms, convolutions += is_product ? step.ms : 0;
     predicted += step.predicted_ms;
   }
   const Table table({{"ms", 9, true},

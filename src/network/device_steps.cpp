@@ -145,6 +145,9 @@ double bytes_of(const GateCall& c) {
   return static_cast<double>(c.images * c.pixels * c.channels) *
          static_cast<double>(size_of(c.x) + size_of(c.y));
 }
+double bytes_of(const LayerCall& c) {
+  return static_cast<double>(c.results * c.terms) * static_cast<double>(size_of(c.weight));
+}
 double bytes_of(const AttentionCall& c) {
   constexpr double kOperations = 60;  // of both products, a byte
   return 4.0 * static_cast<double>(c.batches * c.heads * c.depth) * static_cast<double>(c.queries) *
@@ -194,6 +197,7 @@ std::vector<faltung::Step> device_steps(const Work& work, const DeviceSlots& slo
   if (const auto* c = std::get_if<BestCall>(&work)) return best_steps(*c, slots, device);
   if (const auto* c = std::get_if<ProductCall>(&work)) return product_steps(*c, slots, constants, device);
   if (const auto* c = std::get_if<GateCall>(&work)) return gate_steps(*c, slots, device);
+  if (const auto* c = std::get_if<LayerCall>(&work)) return layer_steps(*c, slots, device);
   if (const auto* c = std::get_if<AttentionCall>(&work)) return attention_steps(*c, slots, device);
   throw Error(Status::internal, "a convolution's plan has its own steps");
 }

@@ -65,6 +65,8 @@ std::vector<faltung::Step> rows_steps(const RowsCall& call, const DeviceSlots& s
                                       const DeviceInfo& device);
 std::vector<faltung::Step> gate_steps(const GateCall& call, const DeviceSlots& slots,
                                       const DeviceInfo& device);
+std::vector<faltung::Step> layer_steps(const LayerCall& call, const DeviceSlots& slots,
+                                       const DeviceInfo& device);
 std::vector<faltung::Step> attention_steps(const AttentionCall& call, const DeviceSlots& slots,
                                            const DeviceInfo& device);
 std::size_t rows_workspace(const RowsCall& call, const DeviceInfo& device);

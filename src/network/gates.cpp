@@ -2,9 +2,8 @@
 #include "src/network/gate.hpp"
 
 #include <algorithm>
-#include <cmath>
 
-#include "src/network/epilogue.hpp"
+#include "src/network/layer.hpp"
 #include "src/network/lowering.hpp"
 
 namespace faltung::network {
@@ -12,55 +11,7 @@ namespace {
 
 using i64 = std::int64_t;
 
-std::optional<MapInstruction> instruction(const FusedActivation& activation) {
-  const auto is = [](MapOp op, float a = 0, float b = 0) { return MapInstruction{op, 0, 0, 0, 0, a, b}; };
-  switch (activation.kind) {
-    case Activation::none:
-      return is(MapOp::copy);
-    case Activation::relu:
-      return is(MapOp::relu);
-    case Activation::relu6:
-      return is(MapOp::clip, 0, 6);
-    case Activation::leaky_relu:
-      return is(MapOp::leaky_relu, activation.slope);
-    case Activation::sigmoid:
-      return is(MapOp::sigmoid);
-    case Activation::silu:
-      return is(MapOp::silu);
-    case Activation::hardswish:
-      return is(MapOp::hardswish);
-    case Activation::hardsigmoid:
-      return is(MapOp::hard_sigmoid, activation.slope, 0.5f);
-    default:
-      return std::nullopt;
-  }
-}
-
 bool is_pixel(const Shape& shape) { return is_image(shape) && shape[2] * shape[3] == 1; }
-
-// A 1×1 convolution of an image of one pixel, with nothing but a bias and an activation.
-bool is_layer(const Graph& graph, const Node& node) {
-  if (node.op != "Conv" || !(node.domain.empty() || node.domain == "faltung")) return false;
-  const auto constant = [&](std::size_t i) {
-    return i >= node.inputs.size() || node.inputs[i] == kNone || graph.is_constant(node.inputs[i]);
-  };
-  if (!graph.is_constant(node.inputs[1]) || !constant(2) || node.has("pool")) return false;
-  if (node.inputs.size() > 3 && node.inputs[3] != kNone) return false;
-  if (std::ranges::any_of(node.integers("pads").value_or(Shape()), [](i64 p) { return p != 0; }))
-    return false;
-  const Shape& f = *graph.at(node.inputs[1]).shape;
-  return is_pixel(f) && node.integer("group", 1) == 1 && is_pixel(*graph.at(node.inputs[0]).shape) &&
-         is_pixel(*graph.at(node.outputs[0]).shape) && instruction(read_activation(node)).has_value();
-}
-
-// The type in which a kernel reads weights: f32 where they are beyond f16.
-Type weight_type(Type type, std::initializer_list<const Array*> weights) {
-  constexpr double kMostHalf = 65504;
-  const auto fits = [&](const Array* w) {
-    return std::ranges::all_of(w->data, [&](double v) { return std::abs(v) <= kMostHalf; });
-  };
-  return type == Type::f16 && !std::ranges::all_of(weights, fits) ? Type::f32 : type;
-}
 
 // What a chain reads from outside, in the order of its program's registers.
 std::vector<ValueId> inputs_of(const std::vector<const Node*>& nodes) {
@@ -81,12 +32,6 @@ Array transposed(const Array& w, Type type) {
     for (i64 r = 0; r < rows; ++r) to.data.push_back(w.data[static_cast<std::size_t>(r * columns + c)]);
   }
   return to;
-}
-
-Array bias_of(const Graph& graph, const Node& layer) {
-  const i64 size = graph.at(layer.inputs[1]).shape->front();
-  const std::optional<Array> bias = graph.constant(layer.inputs.size() > 2 ? layer.inputs[2] : kNone);
-  return {Type::f32, {size}, bias ? bias->data : std::vector<double>(static_cast<std::size_t>(size), 0.0)};
 }
 
 }  // namespace
@@ -145,7 +90,7 @@ void Lowering::lower_gate(std::size_t last, const Gate& gate) {
   call.squeezed = element_of(*this, squeezed, end);
   call.program = chain_program(*this, chain(last));
   call.image_register = static_cast<std::uint8_t>(gate.image_register);
-  call.second = *instruction(read_activation(second));
+  call.second = *layer_activation(second);
 
   const Ref from = read_slice(gate.image, Layout::nhwc);
   std::vector<Ref> reads{from, read(squeezed, Layout::nchw)};
@@ -154,7 +99,7 @@ void Lowering::lower_gate(std::size_t last, const Gate& gate) {
   const Type type = weight_type(graph_.at(gate.image).type, {&weights, &before});
   call.weight = map_element(type, end.title());
   if (first != nullptr) {
-    call.first = instruction(read_activation(*first));
+    call.first = layer_activation(*first);
     before.type = type;
     reads.push_back(constant(before));
     reads.push_back(constant(bias_of(graph_, *first)));

@@ -273,6 +273,7 @@ void Lowering::lower(std::size_t i) {
   }
   if (absorbed_.contains(i)) return;
   if (const auto gate = gates_.find(i); gate != gates_.end()) return lower_gate(i, gate->second);
+  if (const auto layer = layers_.find(i); layer != layers_.end()) return lower_layer(i, layer->second);
   if (const auto attention = attention_.find(i); attention != attention_.end())
     return lower_attention(i, attention->second);
   if (const auto strips = strips_.find(i); strips != strips_.end()) return lower_strips(i, strips->second);
@@ -328,6 +329,7 @@ void Lowering::run() {
   if (settings_.use_slices) find_joins();
   if (settings_.fuse_gates && on_gpu()) find_gates();
   if (settings_.fuse_attention && on_gpu()) find_attention();
+  if (settings_.few_rows && on_gpu()) find_layers();
   if (settings_.use_strips && !on_gpu()) find_strips();
   if (on_gpu()) plan_ahead();
   lower_all();

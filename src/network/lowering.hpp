@@ -57,6 +57,7 @@ class Lowering {
     bool fuse_chains = true;     // elementwise nodes, else one step each
     bool use_slices = true;      // of concatenations, else every part is copied
     bool fuse_gates = true;      // squeeze-excite, on a GPU, else its layers are steps
+    bool few_rows = true;        // layers of few rows are steps of their own kind on a GPU, else convolutions
     bool fuse_attention = true;  // on a GPU, else its products and softmax are steps
     bool use_strips = true;      // on the CPU, else every image between two computations is written whole
   };
@@ -168,6 +169,8 @@ class Lowering {
   void find_joins();        // src/network/slices.cpp
   void find_gates();        // src/network/gates.cpp
   void lower_gate(std::size_t last, const Gate& gate);
+  void find_layers();  // src/network/layers.cpp
+  void lower_layer(std::size_t last, std::size_t layer);
   void find_attention();  // src/network/attention.cpp
   void lower_attention(std::size_t last, const Attention& attention);
   Ref place_of_join(const Node& node, Layout layout);
@@ -187,6 +190,7 @@ class Lowering {
   std::vector<int> groups_;            // by node: the last node of its elementwise chain; -1: it is none
   std::vector<int> output_of_;         // by value: which of the network's outputs it is
   std::map<std::size_t, Gate> gates_;  // by the last node of the chain that is gated
+  std::map<std::size_t, std::size_t> layers_;   // by the node whose result is written, the layer's
   std::map<std::size_t, Attention> attention_;  // by the node whose result is written
   std::map<std::size_t, Strips> strips_;        // by the node of the convolution
   std::map<ValueId, Averages> averages_;        // by the value of which they are

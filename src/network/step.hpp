@@ -17,6 +17,7 @@
 #include "kernels/cpu/rows.hpp"
 #include "src/network/attention.hpp"
 #include "src/network/gate.hpp"
+#include "src/network/layer.hpp"
 #include "src/network/strips.hpp"
 #include "src/plan/plan.hpp"
 
@@ -29,7 +30,7 @@ struct PoolWork {
 };
 
 using Work = std::variant<ConvolutionWork, StripsWork, PoolWork, MapCall, RowsCall, TapsCall, PickCall,
-                          BestCall, ProductCall, GateCall, AttentionCall>;
+                          BestCall, ProductCall, GateCall, LayerCall, AttentionCall>;
 const char* kind(const Work& work);
 
 // Memory: of the arena, of a constant, or the caller's.

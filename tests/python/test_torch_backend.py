@@ -95,6 +95,36 @@ def test_passes_of_a_compiled_graph(padding, device, monkeypatch):
         assert torch.equal(a, right)
 
 
+def test_gradients_lie_as_their_input_does():
+    """An average's gradient, spread over the pixels, lies in NCHW: so would all that is computed of it."""
+    from faltung.torch import _backend
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._inductor.decomposition import select_decomp_table
+    seen = []
+
+    def look(graph, inputs):
+        _backend.replace(graph, True)
+
+        def compiled(inner, _):
+            for node in inner.graph.nodes:
+                if node.op == "call_function" and "_grad" in str(node.target):
+                    seen.extend(t.meta["val"].is_contiguous(memory_format=torch.channels_last) for t in (*node.args[:2], node))
+            return inner
+        return aot_autograd(fw_compiler=compiled, bw_compiler=compiled, decompositions=select_decomp_table())(graph, inputs)
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.SiLU(), torch.nn.Conv2d(8, 8, 3, groups=8), torch.nn.SiLU(), torch.nn.Conv2d(8, 6, 1), torch.nn.BatchNorm2d(6), torch.nn.SiLU())
+    x = torch.randn(2, 3, 9, 8, requires_grad=True)
+    for order, is_last in ((torch.channels_last, True), (torch.contiguous_format, False)):
+        seen.clear()
+        moved = copy.deepcopy(model).to(memory_format=order)
+        given = x.detach().contiguous(memory_format=order).requires_grad_()
+        torch._dynamo.reset()
+        torch.compile(lambda x: moved(x).mean((2, 3)), backend=look, fullgraph=True)(given).square().sum().backward()
+        wanted = torch.autograd.grad(copy.deepcopy(model)(x).mean((2, 3)).square().sum(), x)[0]
+        close(given.grad, wanted)
+        assert len(seen) == 18 and all(seen) == is_last
+
+
 @torch.no_grad()
 def test_what_is_faster_is_measured(monkeypatch):
     from faltung.torch import _choice

@@ -1,6 +1,7 @@
 """Squeeze and excite, group norm with its activation, and averages, as torch.compile computes them: excite's and average's kernels on the
 CPU, where they are put into a graph, and on CUDA what they compute."""
 import ctypes
+import math
 
 import pytest
 
@@ -9,7 +10,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 import cuda_on_cpu  # noqa: E402
-from faltung.torch import _backend, _excite, _islands  # noqa: E402
+from faltung.torch import _attention, _backend, _excite, _islands  # noqa: E402
 
 ops = torch.ops.faltung
 HOST = """
@@ -164,6 +165,49 @@ def test_where_they_are_put(make, wanted):
     assert compiled(model.float(), x.float())[1] == []
 
 
+class Attended(nn.Module):
+    """Of one head in three dimensions, or several in four, of queries of one part of x and keys of another."""
+
+    def __init__(self, depth=264, heads=(), **how):
+        super().__init__()
+        self.depth, self.heads, self.how = depth, heads, how
+
+    def forward(self, x):
+        q, k, v = x[..., :3 * math.prod((*self.heads, self.depth))].unflatten(-1, (3, *self.heads, self.depth)).unbind(2)
+        if self.heads:
+            q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        return F.scaled_dot_product_attention(q[..., :5, :], k, v, **self.how)
+
+
+@pytest.mark.parametrize("make,is_put", [
+    (Attended, True), (lambda: Attended(heads=(2,)), True), (lambda: Attended(scale=0.3), True), (lambda: Attended(256), False),
+    (lambda: Attended(260), False), (lambda: Attended(is_causal=True), False), (lambda: Attended(attn_mask=torch.ones(5, 9).bool()), False),
+    (lambda: Attended(dropout_p=0.1), False)], ids=str)
+def test_attention(make, is_put, monkeypatch):
+    torch.manual_seed(1)
+    model, x = make(), torch.randn(2, 9, 3 * 2 * 264).bfloat16()
+    y, seen = compiled(model, x)
+    assert seen == [ops.scores.default] * is_put
+    if is_put:  # in bf16 the shares are rounded, and so is the result
+        exact = model(x.double())
+        assert ((y.double() - exact).abs() <= 2 ** -8 * (exact.abs() + 2)).all(), (y.double() - exact).abs().max()
+        monkeypatch.setattr(_attention, "MOST_BYTES", 4 * 2 * 5 * 9 - 1)
+        assert compiled(model, x)[1] == []
+    assert compiled(model, x.float())[1] == []
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA here")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@torch.no_grad()
+def test_attention_on_the_device(dtype):
+    torch.manual_seed(1)
+    for spread in (1.0, 4.0):  # all keys count, a few do
+        q, k, v = (torch.randn(1, 2, n, 512, device="cuda").mul_(s).to(dtype) for n, s in ((300, spread), (1000, spread), (1000, 1.0)))
+        exact = torch.softmax(q.double() @ k.double().mT * 512 ** -0.5, -1) @ v.double()
+        ours, theirs = ((f(q, k, v, 512 ** -0.5).double() - exact).abs().max() for f in (_attention.by_products, _attention.by_pytorch))
+        assert ours <= 2 * theirs + 1e-4, (ours, theirs)
+
+
 def test_they_are_operators_like_any_other():
     torch.manual_seed(1)
     given = tensors((2, 16, 5, 4), 4)
@@ -173,6 +217,7 @@ def test_they_are_operators_like_any_other():
         torch.library.opcheck(ops.average.default, (x, keepdim))
     for layout in (torch.contiguous_format, torch.channels_last):
         torch.library.opcheck(ops.group_norm.default, (x.contiguous(memory_format=layout), 4, weight, None, 1e-5, "silu"))
+    torch.library.opcheck(ops.scores.default, (torch.rand(2, 3, 8).bfloat16(), torch.rand(2, 4, 8).bfloat16()))
     leaf = x.float().requires_grad_()
     wanted = torch.autograd.grad(F.silu(F.group_norm(leaf, 4)).sum(), leaf)[0]
     assert torch.equal(torch.autograd.grad(ops.group_norm(leaf, 4, None, None, 1e-5, "silu").sum(), leaf)[0], wanted)
@@ -186,4 +231,5 @@ def test_what_is_faster_is_measured():
     assert _choice.is_faster("excite", (*given, "silu", "sigmoid")) in (True, False)
     assert _choice.is_faster("group_norm", (given[0], 4, torch.rand(16), None, 1e-5, "silu")) in (True, False)
     assert _choice.is_faster("average", (given[0], True)) in (True, False)
-    assert len(_choice._known) == 3
+    assert _choice.is_faster_attention(*(torch.rand(1, n, 264).bfloat16() for n in (3, 5, 5)), 0.1) in (True, False)
+    assert len(_choice._known) == 4

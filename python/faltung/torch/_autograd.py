@@ -193,6 +193,8 @@ def _operators(family):
 
     def of_forward(ctx, x, w, dy, is_quick):
         needs, rest = ctx.needs_input_grad, ctx.rest
+        if not is_quick and _run.wants_channels_last(x, w):  # as PyTorch's has it: or a compiler has all that follows in the other order
+            dy = dy.contiguous(memory_format=_run.FORMATS[dy.dim()])
         of_x, of_w = below if is_quick and not torch.is_grad_enabled() and _c.is_unseen(dy, x, w) else seen
         return (of_x(dy, w, x.shape, *rest) if needs[0] else None, of_w(dy, x, w.shape, *rest) if needs[1] else None,
                 dy.sum(not_channels) if needs[2] else None, None)

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _c
 from .._geometry import FAMILIES
-from . import _average, _excite, _group, _linear, _run
+from . import _attention, _average, _excite, _group, _linear, _run
 from ._activations import pool_of
 from ._observe import fork_rng
 from ._passes import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Passes
@@ -186,6 +186,16 @@ def is_faster(name, arguments):
         return ms <= torch_ms
     key = (name, *(_described(a) if isinstance(a, torch.Tensor) else a for a in arguments))
     return _remembered(key, measure, arguments[0])
+
+
+def is_faster_attention(query, key, value, scale):
+    """By its products beside PyTorch's own, which a compiler leaves as it is; by them the compiler makes less of the softmax than is timed here."""
+    def measure():
+        real = [_like(t) for t in (query, key, value)]
+        ms, torch_ms = time_in_turn([lambda: _attention.by_products(*real, scale), lambda: _attention.by_pytorch(*real, scale)],
+                                    query.device, MIN_MS)
+        return ms <= torch_ms
+    return _remembered(("attention", *_described(query, key, value)), measure, query)
 
 
 def _passes_of(graph):

@@ -1,10 +1,10 @@
-"""Squeeze and excite, group norm with its activation, and averages of whole images, in a compiled graph where no gradient is needed."""
+"""Squeeze and excite, group norm with its activation, averages of whole images and attention, in a compiled graph where no gradient is needed."""
 import operator
 
 import torch
 import torch.nn.functional as F
 
-from . import _average, _choice, _excite, _norm_kernels
+from . import _attention, _average, _choice, _excite, _norm_kernels
 from ._chain import Chain, argument
 
 _MEANS = (torch.mean, "mean")
@@ -126,4 +126,23 @@ def replace(graph, value, is_given, is_measured, device_types=("cuda",)):
             for dead in reversed(nodes):
                 graph.graph.erase_node(dead)
             count += 1
+    return count + _replace_attention(graph, value, is_measured, device_types)
+
+
+def _replace_attention(graph, value, is_measured, device_types):
+    count = 0
+    for node in list(graph.graph.nodes):
+        found = _attention.found(node, value, device_types)
+        if found is None:
+            continue
+        *tensors, scale = found
+        examples = [value(t) for t in tensors]
+        if is_measured and not _choice.is_faster_attention(*examples, scale):
+            continue
+        with graph.graph.inserting_before(node):
+            new = _attention.by_products(*tensors, scale, lambda function, *arguments: graph.graph.call_function(function, arguments), examples)
+        new.meta = dict(node.meta)
+        node.replace_all_uses_with(new)
+        graph.graph.erase_node(node)
+        count += 1
     return count

@@ -5,7 +5,7 @@ from torch.utils.flop_counter import conv_flop_count, register_flop_formula
 
 from .. import _c
 from .._geometry import FAMILIES
-from . import _average, _excite, _group, _linear, _run
+from . import _attention, _average, _excite, _group, _linear, _run
 from ._activations import pooled
 from ._autograd import OPERATORS, Packet
 
@@ -113,6 +113,6 @@ def _register_composed(name, module):
     register_vmap(f"faltung::{name}", _no_vmap(name), lib=_library)
 
 
-for _name, _module in (("average", _average), ("excite", _excite), ("group_norm", _group)):
+for _name, _module in (("average", _average), ("excite", _excite), ("group_norm", _group), ("scores", _attention)):
     _library.define(_name + _module.SCHEMA, tags=_tags)
     _register_composed(_name, _module)
