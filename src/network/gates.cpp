@@ -11,8 +11,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-bool is_pixel(const Shape& shape) { return is_image(shape) && shape[2] * shape[3] == 1; }
-
 // What a chain reads from outside, in the order of its program's registers.
 std::vector<ValueId> inputs_of(const std::vector<const Node*>& nodes) {
   std::vector<ValueId> inputs;

@@ -11,8 +11,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-bool is_pixel(const Shape& shape) { return is_image(shape) && shape[2] * shape[3] == 1; }
-
 // Weights and bias are constant, and nothing but an activation is behind them.
 bool is_plain(const Graph& graph, const Node& node) {
   const auto has = [&](std::size_t i) { return i < node.inputs.size() && node.inputs[i] != kNone; };

@@ -30,6 +30,7 @@ i64 turning_cost(const Value& value, int threads, const DeviceInfo& device) {
 }  // namespace
 
 bool is_image(const Shape& shape) { return shape.size() == 4; }
+bool is_pixel(const Shape& shape) { return is_image(shape) && shape[2] * shape[3] == 1; }
 
 Shape strides_in(const Shape& shape, Layout layout, std::int64_t pitch) {
   if (!is_image(shape)) return contiguous_strides(shape);

@@ -220,6 +220,7 @@ NodeCosts node_costs(Lowering& lowering, const Node& node, const std::vector<Pro
 std::vector<Problem> node_problems(const Lowering& lowering, const Node& node);
 
 bool is_image(const Shape& shape);  // four dimensions: those that have a layout
+bool is_pixel(const Shape& shape);  // an image of one pixel
 // The order of dimensions in memory, and strides by dimension.
 // pitch: of a slice, or 0.
 Shape strides_in(const Shape& shape, Layout layout, std::int64_t pitch = 0);
