@@ -1,9 +1,6 @@
 #include "src/backend/parallel.hpp"
 
 #include <pthread.h>
-#if defined(__linux__)
-#include <sched.h>
-#endif
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +14,7 @@
 #include <vector>
 
 #include "src/backend/cpu_quota.hpp"
+#include "src/backend/processor.hpp"
 #include "src/problem/float_mode.hpp"
 
 #if defined(__x86_64__)
@@ -51,22 +49,9 @@ void wait_until(std::atomic<T>& value, const Done& done) {
 
 }  // namespace
 
-namespace {
-
-// That the process may run on.
-int processors() {
-#if defined(__linux__)
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-#endif
-  return static_cast<int>(std::thread::hardware_concurrency());
-}
-
-}  // namespace
-
 int available_processors() {
   static const int quota = cpu_quota();  // of the process, as a rule for its life
-  return std::max(1, std::min(processors(), quota));
+  return std::max(1, std::min(allowed_processors(), quota));
 }
 
 namespace {
@@ -97,6 +82,7 @@ class Crew {
   // By one caller at a time. The first exception that was thrown.
   std::exception_ptr run(FunctionRef<void(int)> body) {
     body_ = &body;
+    callers_processor_.store(this_processor(), std::memory_order_relaxed);
     running_.store(workers_, std::memory_order_relaxed);
     const std::uint32_t epoch = epoch_.fetch_add(1, std::memory_order_release) + 1;
     epoch_.notify_all();
@@ -135,8 +121,16 @@ class Crew {
       wait_until(epoch_, [&](std::uint32_t epoch) { return epoch != seen; });
       seen = epoch_.load(std::memory_order_acquire);
       if (stopping_.load(std::memory_order_relaxed)) return;
+      leave_the_caller_its_processor();
       call_from(first, threads(), seen);
     }
+  }
+
+  // While other processes have the other processors, a thread is woken where its caller is. Both would take
+  // turns there, in twice the time, until the system moves one.
+  void leave_the_caller_its_processor() const {
+    const int callers = callers_processor_.load(std::memory_order_relaxed);
+    if (callers == this_processor() && threads() <= processors_) leave_processor(callers);
   }
 
   struct alignas(64) Taken {
@@ -144,12 +138,14 @@ class Crew {
   };
 
   const int workers_;
+  const int processors_ = available_processors();
   std::vector<Taken> taken_;  // the run in which each worker was last begun: by the epoch
   std::vector<std::thread> threads_;
   std::mutex error_mutex_;
   std::exception_ptr error_;
   const FunctionRef<void(int)>* body_ = nullptr;
   std::atomic<bool> stopping_{false};
+  std::atomic<int> callers_processor_{-1};
   alignas(64) std::atomic<std::uint32_t> epoch_{0};
   alignas(64) std::atomic<int> running_{0};
 };
