@@ -30,8 +30,13 @@ class NetworkRunner {
     Request request;
     request.threads = 2;
     return {std::move(graph),
-            {engine_, request, weights_, Math::f32, ways.choose_layouts, ways.fuse_chains, ways.use_slices,
-             true, true, ways.use_strips}};
+            {.engine = engine_,
+             .request = request,
+             .weights = weights_,
+             .choose_layouts = ways.choose_layouts,
+             .fuse_chains = ways.fuse_chains,
+             .use_slices = ways.use_slices,
+             .use_strips = ways.use_strips}};
   }
 
   // With an arena that is full of NaN before, and whose bytes beyond its end are watched.
