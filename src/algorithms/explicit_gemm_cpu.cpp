@@ -334,13 +334,14 @@ class ExplicitGemmCpu : public SoleKernel {
     const double times = static_cast<double>(p.n * p.groups);
     const double matrix = static_cast<double>(shapes.matrix_floats()) * times;
     // Where a pixel's channels lie apart the matrix is written element by element, and x's gradient is
-    // gathered from it so: in so many cycles each. Elsewhere, and in reading it, it is a stream.
-    constexpr double kElement = 13, kGathered = 22, kBytes = 4;
+    // gathered from it so: in so many cycles each. Elsewhere it is written a tap's channels at a time. In
+    // reading it, it is a stream.
+    constexpr double kElement = 13, kGathered = 22, kTap = 26, kBytes = 4;
     const bool gathers = p.direction == Direction::backward_data, by_element = p.layout == Layout::nchw;
     const double gradient = static_cast<double>(p.n * p.c * p.h * p.w);
     const double cycles = gathers      ? std::max(matrix, gradient) * kGathered
                           : by_element ? matrix * kElement
-                                       : 0;
+                                       : matrix / static_cast<double>(shapes.w.c) * kTap;
     const double copies = cycles * cycle_ns() + matrix * kBytes * far_byte_ns();
     const double arithmetic = (product_ns(shapes) * times + copies) * 1e-6 / target.threads;
     const double bytes = min_bytes(p) / 15e6;
