@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "kernels/sm90/layout.h"
 #include "src/algorithms/config_name.hpp"
 #include "src/algorithms/gpu.hpp"
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/sm90/kernel_config.hpp"
 #include "src/algorithms/sm90/source.hpp"
 #include "src/algorithms/sm90/wgmma.hpp"
 #include "src/problem/dtype.hpp"
@@ -22,8 +24,8 @@ namespace few_channels_sm90 {
 namespace {
 
 using i64 = std::int64_t;
-
-int narrow(i64 value) { return static_cast<int>(value); }
+using sm90::kSharedLimit;
+using sm90::narrow;
 
 // backward_data: rows of blocks as large as the stride that x's gradient has a part of, from this one on.
 i64 first_row(const Problem& p) { return p.pad_top / p.stride_h; }
@@ -75,7 +77,6 @@ constexpr Tile kDataTiles[] = {{kGradientChannels, kDataWidth, 29, 6},
 
 constexpr int kMostColumns = 64, kMostReach = 8;  // backward_data
 constexpr i64 kMostBox = 256;                     // elements and rows of the copy engine's
-constexpr int kSharedLimit = 232448;              // bytes of shared memory that a block may have
 constexpr i64 kMostRun = 64, kMostC = 16;         // of what is worth asking: no size of a patch overflows
 
 // Why no tile does; empty if one may.
@@ -115,16 +116,13 @@ bool serves(const Tile& t, const Problem& p) {
 }
 
 std::string config_text(const Config& c) {
-  const auto field = [](const char* name, const std::string& value) {
-    return " c." + std::string(name) + " = " + value + ";";
-  };
-  const auto number = [&](const char* name, int value) { return field(name, std::to_string(value)); };
-  return "#define F_CONFIG" +
-         field("element", c.element == Element::bf16 ? "Element::bf16" : "Element::f16") +
-         number("nchw", c.nchw) + number("c", c.c) + number("r", c.r) + number("s", c.s) +
-         number("stride_h", c.stride_h) + number("stride_w", c.stride_w) + number("pad_left", c.pad_left) +
-         number("channels", c.channels) + number("width", c.width) + number("height", c.height) +
-         number("stages", c.stages) + number("bias", c.bias) + number("f32_bias", c.f32_bias) + "\n";
+  sm90::ConfigText text;
+  text.add("element", c.element == Element::bf16 ? "Element::bf16" : "Element::f16");
+  text.add("nchw", c.nchw), text.add("c", c.c), text.add("r", c.r), text.add("s", c.s);
+  text.add("stride_h", c.stride_h), text.add("stride_w", c.stride_w), text.add("pad_left", c.pad_left);
+  text.add("channels", c.channels), text.add("width", c.width), text.add("height", c.height);
+  text.add("stages", c.stages), text.add("bias", c.bias), text.add("f32_bias", c.f32_bias);
+  return text.text();
 }
 
 jit::Source source(const Tile& t, const Problem& p) {

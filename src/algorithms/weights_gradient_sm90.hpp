@@ -8,16 +8,17 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/sm90/layout.h"
 #include "kernels/sm90/weights_gradient_config.h"
 #include "src/algorithms/candidate.hpp"
+#include "src/algorithms/sm90/kernel_config.hpp"
 #include "src/problem/rewrite.hpp"
 
 namespace faltung::weights_gradient_sm90 {
 
-inline int narrow(std::int64_t value) { return static_cast<int>(value); }  // of what is known to fit
+using sm90::kSharedLimit;
+using sm90::narrow;
 
-// Bytes of shared memory that a block may have.
-constexpr int kSharedLimit = 232448;
 // So few channels make more by space-to-depth.
 constexpr int kFewChannels = 8;
 

@@ -28,21 +28,8 @@ std::string mma_function(int n, DType dtype, Kind kind) {
   return sm90::wgmma_function(n, dtype, sm90::First::shared, kind == Kind::patch ? ", 1, 1" : ", 0, 0");
 }
 
-// The statements that fill in a kernel's Config, as one macro.
-class ConfigText {
- public:
-  void add(const char* field, const std::string& value) {
-    text_ += " c." + std::string(field) + " = " + value + ";";
-  }
-  void add(const char* field, int value) { add(field, std::to_string(value)); }
-  std::string text() const { return "#define F_CONFIG" + text_ + "\n"; }
-
- private:
-  std::string text_;
-};
-
 std::string config_text(const Config& c) {
-  ConfigText text;
+  sm90::ConfigText text;
   const auto order = [](Order order) { return order == Order::nchw ? "Order::nchw" : "Order::nhwc"; };
   text.add("kind", c.kind == Kind::patch    ? "Kind::patch"
                    : c.kind == Kind::planes ? "Kind::planes"

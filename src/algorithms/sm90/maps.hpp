@@ -3,12 +3,11 @@
 #define FALTUNG_SRC_ALGORITHMS_SM90_MAPS_HPP_
 
 #include "kernels/sm90/params.h"
+#include "src/algorithms/sm90/kernel_config.hpp"
 #include "src/algorithms/sm90/tiling.hpp"
 #include "src/backend/tensor_map.hpp"
 
 namespace faltung::sm90 {
-
-inline int narrow(std::int64_t value) { return static_cast<int>(value); }
 
 // The input as the tiling reads it: NHWC with padded_channels, or NCHW.
 MapShape x_map(const Tiling& tiling, const Problem& problem);
