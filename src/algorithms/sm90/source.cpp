@@ -66,9 +66,9 @@ string bring_file(const KernelConfig& c, const Problem& p) {
 string store_file(const KernelConfig& c) { return string("store/") + way_name(c.way) + ".cuh"; }
 
 // A function config() whose statements fill in what differs from a KernelConfig's defaults.
-class ConfigText {
+class KernelConfigText {
  public:
-  explicit ConfigText(const KernelConfig& c) {
+  explicit KernelConfigText(const KernelConfig& c) {
     const Choices& t = c.tile;
     line("tile.bring", string("Bring::") + bring_name(t.bring));
     line("tile.schedule", t.cooperative() ? "Schedule::cooperative" : "Schedule::ping_pong");
@@ -164,7 +164,7 @@ jit::Source kernel_source(const Tiling& t, const Problem& p, PhaseOrder order) {
   source.entry = entry_of(t, p);
   source.block_threads = threads(t, p);
   source.shared_bytes = static_cast<int>(shared_bytes(c));
-  source.text = include("config.h") + ConfigText(c).text() + include("activations.cuh") +
+  source.text = include("config.h") + KernelConfigText(c).text() + include("activations.cuh") +
                 activate_function(p.epilogue.activation, p.dtype) + mma_function(c, p.dtype);
   if (source.entry == "planes_gemm" || source.entry == "lines_gemm")
     source.text += wgmma_function(columns(c), p.dtype, First::registers, "");
