@@ -266,7 +266,8 @@ Ceilings as measured, TFLOP/s: {rates}; a copy {float(a['copy_gbps']):.0f} GB/s.
 How things are timed: [bench.md](../bench.md). `plan` is the engine's choice without measuring, from an empty store: what a caller
 gets by default. `find` is its choice after the candidates were measured (empty: that was not done). A ratio is the peer's time over ours, both timed in
 turn in the same run: above 1 we are faster. `plan over find` is the speed of the one choice relative to the other's. `±` is the
-spread of the blocks of runs, ours and the peer's, in percent of the median; `err` the worst checked element in units of its bound.
+spread of the blocks of runs, ours and the peer's, in percent of the median; `err` the worst checked element in units of its bound;
+`l2` the relative error of all that were checked, ours and the peer's, against the reference in double precision.
 What is behind the figures, and what falls short, is in the [notes](../notes/)."""
 
     def ways(self, section):
@@ -292,14 +293,14 @@ What is behind the figures, and what falls short, is in the [notes](../notes/)."
         tables = {}
         for one in plan.lists:
             out = tables[one] = [
-                "| row | plan, ms | ± | ratio | find, ms | ± | ratio | peer, ms | ± | % of ceiling | err | kernel: plan, find |",
-                "|" + "---|" * 12]
+                "| row | plan, ms | ± | ratio | find, ms | ± | ratio | peer, ms | ± | % of ceiling | err | l2 | peer's l2 | kernel: plan, find |",
+                "|" + "---|" * 14]
             for name, row in plan.rows(one).items():
                 found = find.rows(one).get(name)
                 last = found or row
                 kernels = f"`{row['kernel']}`" + (f", `{last['kernel']}`" if last["kernel"] != row["kernel"] else "")
                 out.append(f"| {name} | {cells(row)} | {cells(found) if found else ' | | '} | {peer_cells(last)} | "
-                           f"{float(last['ceiling_pct']):.0f} | {number(last['error_over_bound'])} | {kernels} |")
+                           f"{float(last['ceiling_pct']):.0f} | {number(last['error_over_bound'])} | {errors(last)} | {kernels} |")
         return tables
 
 
@@ -329,6 +330,10 @@ def relative(row, found):
 
 def number(text):
     return f"{float(text):.3g}" if text else ""
+
+
+def errors(row):
+    return " | ".join(f"{float(text):.1e}" if text else "" for text in (row.get("l2_error"), row.get("peer_l2_error")))
 
 
 def spread(low, high, middle):

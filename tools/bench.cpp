@@ -16,21 +16,24 @@ namespace faltung::tools {
 namespace {
 
 // The first eighteen are promised to whoever reads the file; more may follow.
-const std::vector<std::string> kColumns{"suite",       "name",
-                                        "problem",     "device",
-                                        "kernel",      "ms",
-                                        "ms_min",      "ms_max",
-                                        "tflops",      "gbps",
-                                        "ceiling_pct", "error_over_bound",
-                                        "compile_ms",  "workspace_bytes",
-                                        "peer",        "peer_ms",
-                                        "ratio",       "verdict",
-                                        "peer_impl",   "peer_ms_min",
-                                        "peer_ms_max", "chosen",
-                                        "plan_ms",     "threads",
-                                        "sets",        "runs",
-                                        "seed",        "ratio_of_mins",
-                                        "note",        "reproduce"};
+const std::vector<std::string> kColumns{"suite",         "name",
+                                        "problem",       "device",
+                                        "kernel",        "ms",
+                                        "ms_min",        "ms_max",
+                                        "tflops",        "gbps",
+                                        "ceiling_pct",   "error_over_bound",
+                                        "compile_ms",    "workspace_bytes",
+                                        "peer",          "peer_ms",
+                                        "ratio",         "verdict",
+                                        "peer_impl",     "peer_ms_min",
+                                        "peer_ms_max",   "chosen",
+                                        "plan_ms",       "threads",
+                                        "sets",          "runs",
+                                        "seed",          "ratio_of_mins",
+                                        "note",          "reproduce",
+                                        "l2_error",      "peer_error_over_bound",
+                                        "peer_l2_error", "disturbed",
+                                        "peer_disturbed"};
 
 std::vector<std::string> columns() {
   std::vector<std::string> all = kColumns;
@@ -38,10 +41,14 @@ std::vector<std::string> columns() {
   return all;
 }
 
+// Errors are 0 or more; less says that none was measured.
+Cell error_cell(double error) { return error < 0 ? Cell() : Cell(error); }
+std::string show_error(double error) { return error < 0 ? "-" : fmt::format("{:.2g}", error); }
+
 struct BenchOptions {
   Arguments arguments;
   Machine machine;
-  std::string peer, budget, min_time = "200ms";
+  std::string peer, budget, patience, min_time = "200ms";
   bool find = false, beside_plan = false, all_algorithms = false, no_check = false;
   int repeat = 9;
 };
@@ -49,7 +56,7 @@ struct BenchOptions {
 // Ratios and times of one list.
 struct Total {
   double log_ratios = 0, log_ratios_of_mins = 0, lowest = INFINITY, ms = 0, peer_ms = 0;
-  int ratios = 0, rows = 0;
+  int ratios = 0, rows = 0, disturbed = 0;
   std::string lowest_row;
   double log_behind = 0, most_behind = 0;  // of the chosen kernel over the best
   std::string most_behind_row;
@@ -79,6 +86,13 @@ class Bench {
     options_.machine.open(columns());
     device_ = options_.arguments.device();
     ceilings_ = Internals::impl(engine_).measure_ceilings(*device_, measure_options_.request.threads);
+    if (device_->info().kind == "cpu") {
+      const double patience_ms =
+          options_.patience.empty() ? 10 * measure_options_.policy.least_ms * static_cast<double>(rows.size())
+                                    : parse_duration_ms("--patience", options_.patience);
+      pace_ = pace_of(Internals::impl(engine_).workers(measure_options_.request.threads),
+                      ceilings_.f32_gflops, patience_ms);
+    }
     print_header(rows);
 
     std::string suite = rows.front().suite;
@@ -120,9 +134,11 @@ class Bench {
                                        {"TFLOP/s", 7, true},
                                        {"GB/s", 6, true},
                                        {"%ceil", 6, true},
-                                       {"err/bnd", 8, true}};
+                                       {"err/bnd", 8, true},
+                                       {"l2 err", 8, true}};
     if (peer_) {
       columns.push_back({peer_->name() + " ms", 9, true});
+      columns.push_back({"l2 err", 8, true});
       columns.push_back({"ratio", 6, true});
       columns.push_back({"", 0});
     }
@@ -133,7 +149,7 @@ class Bench {
   void bench(const Row& row) {
     Measurement m;
     try {
-      m = measure(engine_, row.problem, measure_options_, peer_.get());
+      m = measure(engine_, row.problem, measure_options_, peer_.get(), pace_ ? &*pace_ : nullptr);
     } catch (const Error& error) {
       if (error.status() != Status::unsupported) throw;
       last_decline_ = error.what();
@@ -180,7 +196,7 @@ class Bench {
                              tflops,
                              gbps,
                              ceiling,
-                             some(entry.error_over_bound >= 0, entry.error_over_bound),
+                             error_cell(entry.errors.over_bound),
                              entry.compile_ms,
                              I(entry.workspace_bytes),
                              options_.peer,
@@ -198,21 +214,27 @@ class Bench {
                              I(measure_options_.seed),
                              some(has_peer, ratio_of_mins),
                              note,
-                             again};
+                             again,
+                             error_cell(entry.errors.l2),
+                             error_cell(m.peer ? m.peer->errors.over_bound : -1),
+                             error_cell(m.peer ? m.peer->errors.l2 : -1),
+                             I(entry.time.disturbed),
+                             some(has_peer, has_peer ? m.peer->time.disturbed : 0)};
     for (Cell& cell : resource_cells(entry.programs)) values.push_back(std::move(cell));
     options_.machine.row(values);
     if (!talks()) return;
-    std::vector<std::string> cells{
-        entry.chosen ? row.label() : "",
-        entry.kernel,
-        show_ms(ms),
-        fmt::format("{:.1f}", 50 * (entry.time.ms_max - entry.time.ms_min) / ms),
-        fmt::format("{:.3f}", tflops),
-        fmt::format("{:.1f}", gbps),
-        fmt::format("{:.0f}", ceiling),
-        entry.error_over_bound >= 0 ? fmt::format("{:.2g}", entry.error_over_bound) : "-"};
+    std::vector<std::string> cells{entry.chosen ? row.label() : "",
+                                   entry.kernel,
+                                   show_ms(ms),
+                                   fmt::format("{:.1f}", 50 * (entry.time.ms_max - entry.time.ms_min) / ms),
+                                   fmt::format("{:.3f}", tflops),
+                                   fmt::format("{:.1f}", gbps),
+                                   fmt::format("{:.0f}", ceiling),
+                                   show_error(entry.errors.over_bound),
+                                   show_error(entry.errors.l2)};
     if (peer_) {
       cells.push_back(has_peer ? show_ms(m.peer->time.ms) : "-");
+      cells.push_back(show_error(m.peer->errors.l2));
       cells.push_back(has_peer ? fmt::format("{:.2f}", ratio) : "-");
       cells.push_back(m.peer->implementation);
     }
@@ -242,6 +264,8 @@ class Bench {
   void tally(const Row& row, const Measurement& m) {
     const Entry& chosen = m.entries.front();
     const double count = static_cast<double>(row.count);
+    for (const Entry& entry : m.entries) total_.disturbed += entry.time.disturbed;
+    if (m.peer) total_.disturbed += m.peer->time.disturbed;
     if (m.peer && m.peer->time.ms > 0) {
       const double ratio = m.peer->time.ms / chosen.time.ms;
       total_.log_ratios += std::log(ratio);
@@ -270,6 +294,9 @@ class Bench {
     if (!talks()) return;
     const std::string name = suite.empty() ? "problems" : suite;
     fmt::print("\n{}: {} rows measured\n", name, t.rows);
+    if (t.disturbed > 0)
+      fmt::print("{}: others slowed the CPU after {} of the blocks; --patience waits longer\n", name,
+                 t.disturbed);
     if (t.compared > 0) {
       fmt::print("{}: chosen over best measured: geometric mean {:.3f}, worst {:.3f} ({})\n", name,
                  std::exp(t.log_behind / t.compared), t.most_behind, t.most_behind_row);
@@ -291,6 +318,7 @@ class Bench {
   std::unique_ptr<Peer> peer_;
   std::unique_ptr<Table> table_;
   Ceilings ceilings_;
+  std::optional<Pace> pace_;
   Total total_;
   int wrong_ = 0, measured_ = 0;
   std::string last_decline_;
@@ -309,6 +337,12 @@ void declare_bench(const Command& command) {
                "Also what a plan would take without these measurements, in turn with it");
   command.option("--repeat", options->repeat, "Blocks of runs").within(1, 1000).shows_default();
   command.option("--min-time", options->min_time, "Of runs, over all blocks").type("TIME").shows_default();
+  command
+      .option(
+          "--patience", options->patience,
+          "How long to wait in all while others slow the CPU, and to time again what they slowed; ten times "
+          "--min-time a row unless given")
+      .type("TIME");
   command.flag("--no-check", options->no_check, "Do not check the results");
   options->machine.add_options(command);
   command.runs([options] { return Bench(*options).run(); });

@@ -32,6 +32,8 @@ struct Made {
   Accuracy accuracy;
 };
 
+Errors errors_of(const Finding& finding) { return {finding.error_over_bound, finding.l2_error}; }
+
 // One run as it will be timed, into a result full of NaN.
 Finding check(const Made& made, const Arena& arena, const Oracle& oracle, const Parallel& parallel) {
   const PlanImpl& plan = *made.plan;
@@ -134,13 +136,15 @@ PeerEntry prepare_peer(Peer& peer, const Oracle& oracle, const MeasureOptions& o
     return entry;
   }
   const Finding finding = oracle.check(result.data(), dot_product_accuracy(p), parallel);
+  entry.errors = errors_of(finding);
   if (!finding.right()) entry.note = "its result differs: " + finding.worst;
   return entry;
 }
 
 }  // namespace
 
-Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions& options, Peer* peer) {
+Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions& options, Peer* peer,
+                    Pace* pace) {
   Measurement out;
   const Request& request = options.request;
   EngineImpl& impl = Internals::impl(engine);
@@ -206,7 +210,7 @@ Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions
     entry.workspace_bytes = plan->workspace_bytes(packs_beforehand(problem, plan->recipe()));
     if (options.check) {
       const Finding finding = check(made, arena, oracle, *parallel);
-      entry.error_over_bound = finding.error_over_bound;
+      entry.errors = errors_of(finding);
       entry.outcome = finding.right() ? Outcome::pass : Outcome::wrong;
       if (!finding.right()) entry.note = finding.worst;
     }
@@ -226,7 +230,7 @@ Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions
       contestants.push_back([peer](double ms) { return peer->run(ms); });
     }
   }
-  const std::vector<Standing> standings = race(contestants, options.policy);
+  const std::vector<Standing> standings = race(contestants, options.policy, pace);
   for (std::size_t i = 0; i < out.entries.size(); ++i) out.entries[i].time = standings[i];
   if (standings.size() > out.entries.size()) out.peer->time = standings.back();
   return out;

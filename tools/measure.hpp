@@ -23,11 +23,17 @@ struct MeasureOptions {
   bool all_algorithms = false;  // one entry for each algorithm
 };
 
+// Of a result that was compared with the reference; less than 0 where it was not.
+struct Errors {
+  double over_bound = -1;  // of the worst element
+  double l2 = -1;          // of all, relative
+};
+
 struct Entry {
   std::string kernel;
   bool chosen = false;  // the engine would use it
   Standing time;
-  double error_over_bound = -1;
+  Errors errors;
   double compile_ms = 0;
   double plan_ms = 0;  // from the question to the plan
   std::size_t workspace_bytes = 0;
@@ -39,6 +45,7 @@ struct Entry {
 struct PeerEntry {
   std::string implementation;  // empty if it declined
   std::string note;            // why it declined, or what is wrong with its result
+  Errors errors;
   Standing time;
 };
 
@@ -49,8 +56,9 @@ struct Measurement {
   int sets = 0;  // of buffers, used in turn
 };
 
-// Throws Error(unsupported) if no kernel may compute the problem.
-Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions& options, Peer* peer);
+// Throws Error(unsupported) if no kernel may compute the problem. pace: of a CPU that is timed, or null.
+Measurement measure(Engine& engine, const Problem& problem, const MeasureOptions& options, Peer* peer,
+                    Pace* pace);
 
 }  // namespace faltung::tools
 

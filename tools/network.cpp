@@ -260,15 +260,21 @@ int bench(const NetworkOptions& options) {
   std::vector<Contestant> contestants{
       [&](double ms) { return on_gpu ? device_block(l.device(), ms, once) : timed_block(ms, once); }};
   contestants.insert(contestants.end(), others.contestants.begin(), others.contestants.end());
+  const int threads = l.request.request.threads > 0 ? l.request.request.threads : available_processors();
   std::optional<Peer> peer;
   if (!options.peer.empty()) {
     peer.emplace(options.peer);
-    const int threads = l.request.request.threads > 0 ? l.request.request.threads : available_processors();
     const Peer::Answer answer = peer->prepare_network(options.model, l.plan->inputs(), threads);
     if (!answer.yes) throw Error(Status::unsupported, "peer " + options.peer + " declines: " + answer.text);
     contestants.push_back([&](double ms) { return peer->run(ms); });
   }
-  const std::vector<Standing> standings = race(contestants, policy);
+  std::optional<Pace> pace;
+  if (!on_gpu) {
+    EngineImpl& engine = Internals::impl(l.engine);
+    pace = pace_of(engine.workers(threads), engine.ceilings(l.device(), threads).f32_gflops,
+                   10 * policy.least_ms);
+  }
+  const std::vector<Standing> standings = race(contestants, policy, pace ? &*pace : nullptr);
   fmt::print("faltung {}: {} ms ({} to {}), loaded in {} ms, planned in {} ms, arena {}\n", version(),
              show_ms(standings[0].ms), show_ms(standings[0].ms_min), show_ms(standings[0].ms_max),
              show_ms(l.load_ms), show_ms(l.plan_ms), show_bytes(l.plan->report().arena_bytes));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/block.hpp"
+#include "tools/pace.hpp"
 
 namespace faltung::tools {
 
@@ -23,11 +24,14 @@ struct Standing {
   double ms = 0;                  // median of the blocks' medians
   double ms_min = 0, ms_max = 0;  // the fastest and the slowest block's median
   int runs = 0;
+  int disturbed = 0;  // blocks among them after which the machine had lost its pace
 };
 
 double ms_since(std::chrono::steady_clock::time_point begin);
 
-std::vector<Standing> race(const std::vector<Contestant>& contestants, const RacePolicy& policy);
+// A block that ends with the machine's pace lost does not count and is run again, while there is patience.
+std::vector<Standing> race(const std::vector<Contestant>& contestants, const RacePolicy& policy,
+                           Pace* pace = nullptr);
 
 }  // namespace faltung::tools
 

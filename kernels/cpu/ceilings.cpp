@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "kernels/cpu/features.hpp"
@@ -54,22 +55,30 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The best run of work(worker), which returns how much it did: amount a second, all workers together. Runs
-// are short and many: on a machine that others use, what slows one may last as long as ten of them.
+// Of one run of work(worker), which returns how much it did: amount a second, all workers together.
+template <class Work>
+double rate(const Parallel& parallel, const Work& work) {
+  std::vector<double> amounts(static_cast<std::size_t>(parallel.workers()));
+  const auto begin = Clock::now();
+  parallel.run([&](int worker) { amounts[static_cast<std::size_t>(worker)] = work(worker); });
+  const double seconds = seconds_since(begin);
+  return std::accumulate(amounts.begin(), amounts.end(), 0.0) / seconds;
+}
+
+// Of the best run. Runs are short and many: on a machine that others use, what slows one may last as long as
+// ten of them.
 template <class Work>
 double best_rate(const Parallel& parallel, const Work& work) {
   constexpr double kSeconds = 0.3;
   double best = 0;
   const auto first = Clock::now();
-  while (best == 0 || seconds_since(first) < kSeconds) {
-    std::vector<double> amounts(static_cast<std::size_t>(parallel.workers()));
-    const auto begin = Clock::now();
-    parallel.run([&](int worker) { amounts[static_cast<std::size_t>(worker)] = work(worker); });
-    double total = 0;
-    for (const double amount : amounts) total += amount;
-    best = std::max(best, total / seconds_since(begin));
-  }
+  while (best == 0 || seconds_since(first) < kSeconds) best = std::max(best, rate(parallel, work));
   return best;
+}
+
+double multiply_adds(long rounds) {
+  float sink;
+  return HWY_DYNAMIC_DISPATCH(RunFma)(rounds, &sink);
 }
 
 #if defined(__x86_64__)
@@ -95,10 +104,7 @@ __attribute__((target("avx512f"))) double run_bf16_dot(long rounds) {
 Ceilings measure_cpu_ceilings(const Parallel& parallel) {
   Ceilings ceilings;
   constexpr long kRounds = 1'000'000;
-  ceilings.f32_gflops = 1e-9 * best_rate(parallel, [](int) {
-                          float sink;
-                          return HWY_DYNAMIC_DISPATCH(RunFma)(kRounds, &sink);
-                        });
+  ceilings.f32_gflops = 1e-9 * best_rate(parallel, [](int) { return multiply_adds(kRounds); });
   ceilings.tf32_gflops = ceilings.f16_gflops = ceilings.bf16_gflops = ceilings.f32_gflops;
 #if defined(__x86_64__)
   if (has_avx512_bf16()) {
@@ -117,6 +123,10 @@ Ceilings measure_cpu_ceilings(const Parallel& parallel) {
                          return 2.0 * static_cast<double>(bytes);
                        });
   return ceilings;
+}
+
+double multiply_add_gflops(const Parallel& parallel, long rounds) {
+  return 1e-9 * rate(parallel, [rounds](int) { return multiply_adds(rounds); });
 }
 
 }  // namespace faltung

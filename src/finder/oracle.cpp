@@ -262,14 +262,17 @@ Finding Oracle::check(const void* result, const Accuracy& accuracy, const Parall
   const Position* worst = nullptr;
   Expected wanted{};
   float found = 0;
+  double squares = 0, of_values = 0;
   for (std::size_t e = 0; e < elements_.size(); ++e) {
     const float actual = load_element(problem_.dtype, result, shape.offset(elements_[e]));
+    const double value = expected[e].value;
+    squares += (actual - value) * (actual - value), of_values += value * value;
     double error;
     if (exact) {
-      error = round_to(problem_.dtype, static_cast<float>(expected[e].value)) == actual ? 0 : INFINITY;
+      error = round_to(problem_.dtype, static_cast<float>(value)) == actual ? 0 : INFINITY;
     } else {
       error = error_over_bound(problem_, accuracy, expected[e], actual);
-      if (integers && !rounds_to(problem_.dtype, actual, expected[e].value)) error = INFINITY;
+      if (integers && !rounds_to(problem_.dtype, actual, value)) error = INFINITY;
     }
     if (error > finding.error_over_bound || (worst == nullptr && error > 0)) {
       finding.error_over_bound = error;
@@ -285,6 +288,7 @@ Finding Oracle::check(const void* result, const Accuracy& accuracy, const Parall
                      : integers ? " once rounded"
                                 : "");
   }
+  if (of_values > 0) finding.l2_error = std::sqrt(squares / of_values);
   compare_with_chain(result, accuracy, parallel, finding);
   return finding;
 }

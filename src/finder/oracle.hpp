@@ -25,6 +25,8 @@ struct Finding {
   std::int64_t checked = 0;     // elements
   // Where, what was expected and what was there; or that too much is wrong by a little.
   std::string worst;
+  // Of all that were checked: the root of the summed squares of their errors over that of their values.
+  double l2_error = 0;
   // Of fp32 on random data, the root mean square error over that of a chain of fp32 multiply-adds; 0 where
   // there are too few elements, or an epilogue.
   double rms_of_chain = 0;
