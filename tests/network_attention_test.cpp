@@ -36,7 +36,8 @@ struct Exported {
 };
 
 std::vector<Attention> find(const Graph& graph) {
-  return network::find_attention(graph, network::elementwise_chains(graph, true));
+  return network::find_attention(graph,
+                                 network::elementwise_chains(graph, true, network::GroupNorms::in_rows));
 }
 
 void expect_strides(const network::AttentionCall::Strides& s, std::int64_t tokens, const AttentionModel& m) {

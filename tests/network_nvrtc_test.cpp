@@ -68,6 +68,12 @@ std::vector<network::Work> works() {
     all.push_back(gate);
     gate.first.reset();
     all.push_back(gate);
+    for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+      for (const std::int64_t pixels : {64, 16384}) {  // whole groups in a block, and in chunks
+        network::MomentsCall moments{2, 320, pixels, 32, 320, layout, e, 1e-5f};
+        all.push_back(moments);
+      }
+    }
     for (const std::int64_t rows : {1, 4}) {
       network::LayerCall layer{rows, 2048, 1000, e, e, MapElement::f32, {}};
       layer.activation.op = MapOp::silu;
@@ -101,8 +107,9 @@ std::vector<network::Work> works() {
 }
 
 constexpr const char* kArchitecture = "sm_90a";
-const std::set<std::string> kEntries = {"attention", "best", "copy",    "few_channels", "gate", "layer",
-                                        "map",       "pick", "product", "rows",         "taps", "turn"};
+const std::set<std::string> kEntries = {"attention", "best", "copy",    "few_channels", "gate",
+                                        "layer",     "map",  "moments", "pick",         "product",
+                                        "rows",      "taps", "turn"};
 
 std::vector<Step> steps_of(const network::Work& work, const DeviceInfo& device) {
   DeviceConstants constants;

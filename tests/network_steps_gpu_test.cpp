@@ -106,6 +106,76 @@ TEST_F(NetworkStepsGpu, LongRowsAreStandardizedInParts) {
   }
 }
 
+// Group norms in either layout: of small images a block sums whole groups, of large ones chunks that are met;
+// V of them at once, and one by one.
+TEST_F(NetworkStepsGpu, GroupNormsArePartsOfChains) {
+  struct Case {
+    Shape image;
+    std::int64_t groups;
+  };
+  const std::vector<Case> cases{{{2, 40, 5, 8}, 4},   {{1, 9, 7, 5}, 3},      {{2, 64, 80, 64}, 32},
+                                {{1, 6, 64, 64}, 2},  {{1, 160, 33, 31}, 32}, {{3, 12, 6, 4}, 12},
+                                {{1, 1100, 3, 5}, 2}, {{2, 5, 1, 1}, 5}};
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    int count = 0;
+    for (const Case& c : cases) {
+      for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+        const Shape& s = c.image;
+        SCOPED_TRACE(network::to_string(s) + " in " + std::to_string(c.groups) + ", " + name(layout));
+        const bool turns = layout == Layout::nhwc;
+        const Shape given = turns ? Shape{s[0], s[2], s[3], s[1]} : s;
+        onnx::ModelText model;
+        model.add_input("x", given);
+        const auto channels = static_cast<std::size_t>(s[1]), groups = static_cast<std::size_t>(c.groups);
+        model.add_constant(onnx::tensor("rows", onnx::Sizes{s[0], c.groups, -1}));
+        model.add_constant(onnx::tensor("image", onnx::Sizes{s[0], s[1], s[2], s[3]}));
+        model.add_constant(onnx::tensor("ones", {c.groups}, std::vector<float>(groups, 1)));
+        model.add_constant(onnx::tensor("zeros", {c.groups}, std::vector<float>(groups, 0)));
+        std::vector<float> scale(channels), shift(channels);
+        for (std::size_t i = 0; i < channels; ++i)
+          scale[i] = 0.5f + static_cast<float>(i % 7) / 8, shift[i] = static_cast<float>(i % 5) / 4 - 0.5f;
+        model.add_constant(onnx::tensor("scale", {s[1], 1, 1}, scale));
+        model.add_constant(onnx::tensor("shift", {s[1], 1, 1}, shift));
+        // As PyTorch writes it, and its SiLU.
+        if (turns) model.add({"Transpose", {"x"}, {"t"}, {{"perm", onnx::Sizes{0, 3, 1, 2}}}, ""});
+        model.add({"Reshape", {turns ? "t" : "x", "rows"}, {"r"}, {}, ""});
+        model.add({"InstanceNormalization", {"r", "ones", "zeros"}, {"n"}, {}, ""});
+        model.add({"Reshape", {"n", "image"}, {"b"}, {}, ""});
+        model.add({"Mul", {"b", "scale"}, {"m"}, {}, ""});
+        model.add({"Add", {"m", "shift"}, {"a"}, {}, ""});
+        model.add({"Sigmoid", {"a"}, {"g"}, {}, ""});
+        model.add({"Mul", {"a", "g"}, {"u"}, {}, ""});
+        if (turns) model.add({"Transpose", {"u"}, {"v"}, {{"perm", onnx::Sizes{0, 2, 3, 1}}}, ""});
+        model.add_output(turns ? "v" : "u");
+        const std::string bytes = model.bytes();
+        const Graph graph = onnx::read(bytes);
+        Array input{network::Type::f32, given, {}};
+        std::mt19937_64 random(7);
+        std::normal_distribution<float> normal(30);
+        for (std::int64_t e = 0; e < network::elements(given); ++e) input.data.push_back(normal(random));
+        const DType dtype = ++count / 2 % 2 == 0 ? DType::f32 : DType::f16;
+        const auto plan = networks.plan(graph, {given}, dtype, Convolutions::direct);
+        int moments = 0, others = 0;
+        for (const network::NetworkStep& step : plan->schedule().steps()) {
+          const auto* const call = std::get_if<network::MomentsCall>(&step.work);
+          if (call != nullptr) {
+            ++moments;
+            EXPECT_TRUE(call->layout == layout || s[2] * s[3] == 1);
+          } else if (!step.name.starts_with("Cast")) {
+            ++others;
+          }
+        }
+        EXPECT_EQ(moments, 1);
+        EXPECT_EQ(others, 1) << "the rest is one chain";
+        const Array expected = network::interpret(graph, {input})[0];
+        EXPECT_LE(worst_error(expected, networks.run(*plan, {input})[0]), dtype == DType::f32 ? 3e-6 : 2e-2);
+      }
+    }
+  }
+}
+
 // One step where the matrix units take it.
 TEST_F(NetworkStepsGpu, AttentionIsOneStep) {
   using enum AttentionModel::Scale;

@@ -1,10 +1,12 @@
 // Elementwise nodes, in chains that are computed in one step.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <unordered_map>
 
 #include "src/network/lowering.hpp"
 #include "src/network/map_builder.hpp"
+#include "src/network/moments.hpp"
 
 namespace faltung::network {
 namespace {
@@ -124,12 +126,15 @@ class Program {
     for (const Node* node : nodes) {
       for (std::size_t i = 0; i < tensors(*node); ++i) add_input(node->inputs[i]);
       inside_.emplace(node->outputs[0], 0);
+      if (standardizes_groups(*node)) norms.push_back(node);
     }
-    next_ = inputs.size();
+    next_ = inputs.size() + 2 * norms.size();
     for (const Node* node : nodes) translate(*node);
   }
 
-  std::vector<ValueId> inputs;  // from outside, in the order of their registers
+  // Whose registers come first: what is read from outside, and then of each of these nodes mean and inverse.
+  std::vector<ValueId> inputs;
+  std::vector<const Node*> norms;
   std::vector<MapInstruction> code;
 
  private:
@@ -158,6 +163,13 @@ class Program {
 
   void translate(const Node& node) {
     require_types(node);
+    if (standardizes_groups(node)) {
+      const auto norm = std::ranges::find(norms, &node) - norms.begin();
+      const auto mean = static_cast<std::uint8_t>(inputs.size() + 2 * static_cast<std::size_t>(norm));
+      const std::uint8_t above = emit(MapOp::sub, registers_.at(node.inputs[0]), mean);
+      registers_[node.outputs[0]] = emit(MapOp::mul, above, mean + 1);
+      return;
+    }
     const Word& word = *find_word(node);
     std::vector<std::uint8_t> x;
     for (std::size_t i = 0; i < tensors(node); ++i) x.push_back(registers_.at(node.inputs[i]));
@@ -210,6 +222,19 @@ class Program {
   std::size_t next_ = 0;
 };
 
+// What a node that standardizes groups reads from, summed: the step's result.
+Ref lower_moments(Lowering& lowering, const Node& node, Ref from, Layout layout) {
+  const Shape& shape = lowering.shape(node.inputs[0]);
+  MomentsCall call;
+  call.images = shape[0], call.channels = shape[1], call.pixels = shape[2] * shape[3];
+  call.groups = node.integer("groups", 1), call.pitch = from.pitch != 0 ? from.pitch : shape[1];
+  call.layout = layout, call.x = element_of(lowering, node.inputs[0], node);
+  call.epsilon = node.number("epsilon", 1e-5f);
+  const Ref to = lowering.scratch(2 * static_cast<std::size_t>(moments_of(call)) * sizeof(float));
+  lowering.emit(node, call, {from}, to, layout);
+  return to;
+}
+
 // Strides of a value that is read as one of shape `to`.
 Shape read_strides(const Shape& from, const Shape& to, Layout layout, i64 pitch) {
   const Shape own = strides_in(from, layout, pitch);
@@ -224,14 +249,15 @@ Shape read_strides(const Shape& from, const Shape& to, Layout layout, i64 pitch)
 
 bool is_elementwise(const Node& node) { return find_word(node) != nullptr; }
 
-std::vector<int> elementwise_chains(const Graph& graph, bool fuse) {
+std::vector<int> elementwise_chains(const Graph& graph, bool fuse, GroupNorms norms) {
   const std::vector<int> uses = count_uses(graph);
   std::vector<int> last(graph.nodes.size(), -1);
   std::vector<std::size_t> sizes(graph.nodes.size());  // registers of a chain, at its last node
   std::vector<std::vector<int>> readers(graph.values.size());
   for (std::size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
-    if (find_word(node) == nullptr) {
+    const bool is_norm = norms == GroupNorms::in_chains && standardizes_groups(node);
+    if (find_word(node) == nullptr && !is_norm) {
       for (const ValueId id : node.inputs) {
         if (id != kNone) readers[static_cast<std::size_t>(id)].push_back(-1);
       }
@@ -244,7 +270,7 @@ std::vector<int> elementwise_chains(const Graph& graph, bool fuse) {
                     ? of.front()
                     : -1;
     for (const int other : of) chain = other == chain ? chain : -1;
-    const std::size_t needs = node.inputs.size() + instructions(node);
+    const std::size_t moments = is_norm ? 2 : 0, needs = node.inputs.size() + moments + instructions(node);
     if (chain >= 0) {
       const Value& end = graph.at(graph.nodes[static_cast<std::size_t>(chain)].outputs[0]);
       const bool fits =
@@ -260,7 +286,8 @@ std::vector<int> elementwise_chains(const Graph& graph, bool fuse) {
     sizes[static_cast<std::size_t>(chain)] += needs;
     last[i] = chain;
     for (const ValueId id : node.inputs) {
-      if (id != kNone) readers[static_cast<std::size_t>(id)].push_back(chain);
+      if (id != kNone)
+        readers[static_cast<std::size_t>(id)].push_back(is_norm ? -1 : chain);  // summed before
     }
   }
   return last;
@@ -277,7 +304,8 @@ ValueId turned_image(const Graph& graph, const std::vector<const Node*>& nodes) 
       image = id;
     }
   }
-  const bool alone = std::ranges::all_of(nodes, [&](const Node* node) { return node->inputs.size() == 1; });
+  const bool alone = std::ranges::all_of(
+      nodes, [](const Node* node) { return node->inputs.size() == 1 && !standardizes_groups(*node); });
   return image != kNone && alone && *graph.at(image).shape == *graph.at(y).shape ? image : kNone;
 }
 
@@ -292,7 +320,7 @@ void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
       is_whole(graph.at(end.inputs[0]).type))
     return cast_whole(lowering, end);  // a chain of its own: whole numbers end one
   const Program program(lowering, nodes);
-  if (program.code.size() + program.inputs.size() > kMapRegisters)
+  if (program.code.size() + program.inputs.size() + 2 * program.norms.size() > kMapRegisters)
     throw Error(Status::unsupported, end.title() + ": it has too many inputs");
   const ValueId y = end.outputs[0];
   const Shape& shape = lowering.shape(y);
@@ -301,11 +329,15 @@ void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
   std::vector<StridedOperand> operands;
   std::vector<Ref> reads;
   std::vector<int> in_place;
+  std::map<const Node*, Ref> moments;
   for (const ValueId id : program.inputs) {
     const bool constant = graph.is_constant(id);
     const Layout lies = constant ? Layout::nchw : turns ? lowering.where(id, layout) : layout;
     const bool whole = constant || turns || !is_image(lowering.shape(id));
     Ref from = whole ? lowering.read(id, lies) : lowering.read_slice(id, lies);
+    for (const Node* norm : program.norms) {
+      if (norm->inputs[0] == id) moments[norm] = lower_moments(lowering, *norm, from, lies);
+    }
     const bool own = from.pitch == 0 && from.offset == 0;
     operands.push_back(
         operand_at(from, graph.at(id).type, read_strides(lowering.shape(id), shape, lies, from.pitch)));
@@ -313,6 +345,13 @@ void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
     if (own && !constant && lowering.shape(id) == shape && lies == layout &&
         graph.at(id).type == graph.at(y).type)
       in_place.push_back(static_cast<int>(reads.size()) - 1);
+  }
+  for (const Node* norm : program.norms) {
+    const Shape by_channel{shape[1], 1, 0, 0};
+    for (const i64 begin : {i64{0}, shape[0] * shape[1]}) {
+      operands.push_back({Type::f32, by_channel, begin});
+      reads.push_back(moments.at(norm));
+    }
   }
   const std::optional<Ref> slice = turns ? std::nullopt : lowering.slice_of_join(y, layout);
   if (slice) lowering.write_slice(y, *slice, layout);

@@ -154,6 +154,10 @@ double bytes_of(const AttentionCall& c) {
          static_cast<double>(c.keys) / kOperations;
 }
 
+double bytes_of(const MomentsCall& c) {
+  return static_cast<double>(c.images * c.channels * c.pixels) * static_cast<double>(size_of(c.x));
+}
+
 }  // namespace
 
 Slot DeviceConstants::add(const void* data, std::size_t bytes) {
@@ -199,6 +203,7 @@ std::vector<faltung::Step> device_steps(const Work& work, const DeviceSlots& slo
   if (const auto* c = std::get_if<GateCall>(&work)) return gate_steps(*c, slots, device);
   if (const auto* c = std::get_if<LayerCall>(&work)) return layer_steps(*c, slots, device);
   if (const auto* c = std::get_if<AttentionCall>(&work)) return attention_steps(*c, slots, device);
+  if (const auto* c = std::get_if<MomentsCall>(&work)) return moments_steps(*c, slots, device);
   throw Error(Status::internal, "a convolution's plan has its own steps");
 }
 
@@ -210,8 +215,9 @@ std::string unproven(const Work& work, const DeviceInfo& device) {
 }
 
 std::size_t device_workspace(const Work& work, const DeviceInfo& device) {
-  const auto* const rows = std::get_if<RowsCall>(&work);
-  return rows == nullptr ? 0 : rows_workspace(*rows, device);
+  if (const auto* const call = std::get_if<RowsCall>(&work)) return rows_workspace(*call, device);
+  if (const auto* const call = std::get_if<MomentsCall>(&work)) return moments_workspace(*call, device);
+  return 0;
 }
 
 double moving_cost_ms(double bytes, const DeviceInfo& device) {

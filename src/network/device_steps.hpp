@@ -69,6 +69,9 @@ std::vector<faltung::Step> layer_steps(const LayerCall& call, const DeviceSlots&
                                        const DeviceInfo& device);
 std::vector<faltung::Step> attention_steps(const AttentionCall& call, const DeviceSlots& slots,
                                            const DeviceInfo& device);
+std::vector<faltung::Step> moments_steps(const MomentsCall& call, const DeviceSlots& slots,
+                                         const DeviceInfo& device);
+std::size_t moments_workspace(const MomentsCall& call, const DeviceInfo& device);
 std::size_t rows_workspace(const RowsCall& call, const DeviceInfo& device);
 
 }  // namespace faltung::network

@@ -163,8 +163,10 @@ std::span<const Pass> unsized_passes() {
 }
 
 std::span<const Pass> sized_passes() {
-  static constexpr Pass kPasses[] = {
-      {"recurrences", unroll_recurrences}, {"norms", split_norms}, {"epilogues", fuse_epilogues}};
+  static constexpr Pass kPasses[] = {{"recurrences", unroll_recurrences},
+                                     {"norms", split_norms},
+                                     {"group_norms", join_group_norms},
+                                     {"epilogues", fuse_epilogues}};
   return kPasses;
 }
 

@@ -46,7 +46,8 @@ void Lowering::find_gates() {
     const std::vector<const Node*> nodes = chain(i);
     const Shape& all = shape(nodes.back()->outputs[0]);
     const std::vector<ValueId> inputs = inputs_of(nodes);
-    if (!is_image(all) || inputs.size() != 2) continue;
+    const auto is_norm = [](const Node* node) { return standardizes_groups(*node); };
+    if (!is_image(all) || inputs.size() != 2 || std::ranges::any_of(nodes, is_norm)) continue;
     Gate gate;
     for (std::size_t in = 0; in < 2; ++in) {
       const ValueId image = inputs[in], made = inputs[1 - in];

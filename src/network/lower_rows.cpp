@@ -4,6 +4,7 @@
 
 #include "src/network/lowering.hpp"
 #include "src/network/map_builder.hpp"
+#include "src/network/moments.hpp"
 #include "src/network/reduction.hpp"
 #include "src/network/resize.hpp"
 
@@ -67,11 +68,18 @@ std::vector<std::size_t> normalized_axes(const Site& site) {
 }
 std::optional<RowsOp> normalization(const Node& node) {
   if (node.domain == "faltung")
-    return node.op == "Standardize" ? std::optional(RowsOp::standardize) : std::nullopt;
+    return node.op == "Standardize" || standardizes_groups(node) ? std::optional(RowsOp::standardize)
+                                                                 : std::nullopt;
   if (!node.domain.empty()) return std::nullopt;
   if (node.op == "Softmax") return RowsOp::softmax;
   if (node.op == "LogSoftmax") return RowsOp::log_softmax;
   return std::nullopt;
+}
+
+// In NCHW each is one run of memory.
+Extent rows_of_groups(const Shape& x, const Node& node) {
+  const i64 rows = x[0] * node.integer("groups", 1);
+  return {rows, elements(x) / rows, 1};
 }
 
 bool is_best(const Node& node) { return node.domain.empty() && (node.op == "ArgMax" || node.op == "ArgMin"); }
@@ -184,8 +192,10 @@ void lower_normalization(Lowering& lowering, const Node& node, RowsOp op) {
   require_floats(site);
   const Shape& x = site.in(0).shape;
   const Layout layout = is_image(x) ? lowering.layout_of(node) : Layout::nchw;
-  const std::optional<Extent> e =
-      x.empty() ? std::optional(Extent{}) : memory_extent(x, normalized_axes(site), layout);
+  const std::optional<Extent> e = x.empty() ? std::optional(Extent{})
+                                  : standardizes_groups(node)
+                                      ? rows_of_groups(x, node)
+                                      : memory_extent(x, normalized_axes(site), layout);
   if (!e) throw Error(Status::internal, node.title() + ": its layout does not fit its axes");
   const Ref from = lowering.read(node.inputs[0], layout);
   RowsCall call{op,
@@ -284,6 +294,7 @@ LayoutRule layout_rule(const Graph& graph, const Node& node) {
     if (!read) return LayoutRule::plain;
   }
   const bool writes = image(node.outputs[0]);
+  if (standardizes_groups(node)) return LayoutRule::plain;
   if (reduction(node) || normalization(node)) {
     std::vector<Operand> operands;
     operands.reserve(node.inputs.size());

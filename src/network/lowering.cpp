@@ -27,6 +27,11 @@ i64 turning_cost(const Value& value, int threads, const DeviceInfo& device) {
   return static_cast<i64>(2.0 * static_cast<double>(bytes_of(value)) / (kBytesPerNs * threads)) + kStepNs;
 }
 
+// moments.cl has not run on a GPU yet, but on OpenCL's drivers for the CPU.
+bool has_moments(const DeviceInfo& device, bool trusts_all) {
+  return device.kind == "gpu" && (trusts_all || device.has("runs_on_cpu"));
+}
+
 }  // namespace
 
 bool is_image(const Shape& shape) { return shape.size() == 4; }
@@ -49,7 +54,9 @@ Lowering::Lowering(const Graph& graph, const Settings& settings)
       located_(graph.values.size()),
       joins_(graph.values.size()),
       layouts_(graph.nodes.size(), Layout::nchw),
-      groups_(elementwise_chains(graph, settings.fuse_chains)),
+      groups_(elementwise_chains(
+          graph, settings.fuse_chains,
+          has_moments(device_->info(), trusts_all_) ? GroupNorms::in_chains : GroupNorms::in_rows)),
       output_of_(graph.values.size(), -1) {
   const auto place = [&](ValueId id, Place::In in, std::size_t index) {
     buffers.push_back({bytes_of(graph_.at(id)), in, index});
@@ -205,7 +212,10 @@ void Lowering::choose_layouts() {
   LayoutChoice choice;
   std::vector<int> of_node(graph_.nodes.size(), LayoutChoice::kNchw);
   std::vector<LayoutRule> rules;
-  for (const Node& node : graph_.nodes) rules.push_back(layout_rule(graph_, node));
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    const bool in_chain = groups_[i] >= 0 && standardizes_groups(graph_.nodes[i]);
+    rules.push_back(in_chain ? LayoutRule::any : layout_rule(graph_, graph_.nodes[i]));
+  }
   const auto chooses = [&](std::size_t i) {
     return rules[i] != LayoutRule::plain && (groups_[i] < 0 || groups_[i] == static_cast<int>(i));
   };

@@ -237,8 +237,11 @@ bool lower_rows(Lowering& lowering, const Node& node);
 bool lower_movement(Lowering& lowering, const Node& node);
 bool lower_product(Lowering& lowering, const Node& node);
 
+// Where groups of channels are standardized: in rows of memory, a step of its own, or in an elementwise
+// chain, by moments that were summed before.
+enum class GroupNorms { in_rows, in_chains };
 // Elementwise nodes by the chain they are computed in: the index of its last node, -1 for other nodes.
-std::vector<int> elementwise_chains(const Graph& graph, bool fuse);
+std::vector<int> elementwise_chains(const Graph& graph, bool fuse, GroupNorms norms);
 bool is_elementwise(const Node& node);
 // A GPU turns a chain's image from one layout to the other as it computes, where the image is all that the
 // chain reads: which one; kNone where there is none such.

@@ -42,6 +42,7 @@ Graph split_upsampling(Graph graph);  // transposed convolutions to few channels
 Graph find_patterns(Graph graph);     // SiLU, HardSwish, GELU, LayerNormalization in parts; what does nothing
 Graph unroll_recurrences(Graph graph);  // LSTM, GRU and RNN by steps
 Graph split_norms(Graph graph);         // normalizations become faltung.Standardize and elementwise nodes
+Graph join_group_norms(Graph graph);    // rows of groups of channels, on the image itself
 Graph fuse_epilogues(Graph graph);  // residual, activation and pool into the convolution or product before
 
 // After all of them: values of f32 are of this type from here on, but the network's inputs and outputs, and

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "src/network/lowering.hpp"
+#include "src/network/moments.hpp"
 #include "src/network/passes.hpp"
 
 namespace faltung::network {
@@ -20,7 +21,7 @@ bool sums(const Node& node) {
 
 // Kernels that read and write elements of any float type, each operand its own.
 bool takes_any(const Node& node) {
-  if (node.domain == "faltung" && node.op == "Standardize") return true;
+  if (node.domain == "faltung" && (node.op == "Standardize" || standardizes_groups(node))) return true;
   return is_elementwise(node) || sums(node) ||
          is_one_of(node, {"ReduceMean", "ReduceMax", "ReduceMin", "GlobalAveragePool", "GlobalMaxPool",
                           "Softmax", "LogSoftmax", "ArgMax", "ArgMin", "LRN", "MatMul", "Gemm"});

@@ -18,6 +18,7 @@
 #include "src/network/attention.hpp"
 #include "src/network/gate.hpp"
 #include "src/network/layer.hpp"
+#include "src/network/moments.hpp"
 #include "src/network/strips.hpp"
 #include "src/plan/plan.hpp"
 
@@ -30,7 +31,7 @@ struct PoolWork {
 };
 
 using Work = std::variant<ConvolutionWork, StripsWork, PoolWork, MapCall, RowsCall, TapsCall, PickCall,
-                          BestCall, ProductCall, GateCall, LayerCall, AttentionCall>;
+                          BestCall, ProductCall, GateCall, LayerCall, AttentionCall, MomentsCall>;
 const char* kind(const Work& work);
 
 // Memory: of the arena, of a constant, or the caller's.
