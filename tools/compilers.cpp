@@ -16,6 +16,7 @@
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
 #include "tools/report.hpp"
+#include "tools/temporary_folder.hpp"
 
 namespace faltung::tools {
 namespace {
@@ -49,24 +50,16 @@ struct Times {
 class FreshStore {
  public:
   FreshStore() {
-    std::string folder = (fs::temp_directory_path() / "faltung-compilers-XXXXXX").string();
-    if (mkdtemp(folder.data()) == nullptr) throw Error(Status::bad_file, "no temporary folder can be made");
-    folder_ = folder;
     for (const char* variable :
          {"FALTUNG_STORE", "POCL_CACHE_DIR", "MESA_SHADER_CACHE_DIR", "CUDA_CACHE_PATH"}) {
-      fs::create_directories(folder_ / variable);
-      setenv(variable, (folder_ / variable).c_str(), 1);
+      const fs::path folder = fs::path(folder_.path()) / variable;
+      fs::create_directories(folder);
+      setenv(variable, folder.c_str(), 1);
     }
   }
-  ~FreshStore() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  FreshStore(const FreshStore&) = delete;
-  FreshStore& operator=(const FreshStore&) = delete;
 
  private:
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 std::string counted(std::int64_t value) { return value < 0 ? "-" : std::to_string(value); }

@@ -1,23 +1,21 @@
 #include "tools/measure.hpp"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <span>
 
 #include "src/finder/report.hpp"
 #include "src/finder/trial.hpp"
 #include "src/problem/tolerance.hpp"
+#include "tools/temporary_folder.hpp"
 
 namespace faltung::tools {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostArena = std::size_t{1} << 30;
@@ -77,13 +75,10 @@ Made best_of(EngineImpl& engine, const Settled& settled, const std::vector<const
   return best;
 }
 
-// A directory with the inputs as raw elements, for the peer; removed at the end.
+// The inputs as raw elements, for the peer.
 class SharedData {
  public:
   explicit SharedData(const Oracle& oracle) {
-    std::string pattern = (fs::temp_directory_path() / "faltung-bench-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) return;
-    directory_ = pattern;
     const Problem& p = oracle.problem();
     const Tensors& t = oracle.tensors();
     write("x.bin", t.x, bytes_of(p, x_shape(p)));
@@ -93,21 +88,15 @@ class SharedData {
     write("relu.bin", t.relu, bytes_of(p, x_shape(p)));
     write("residual.bin", t.residual, bytes_of(p, conv_shape(p)));
   }
-  ~SharedData() {
-    std::error_code ignored;
-    if (!directory_.empty()) fs::remove_all(directory_, ignored);
-  }
-  SharedData(const SharedData&) = delete;
-  SharedData& operator=(const SharedData&) = delete;
-  const std::string& directory() const { return directory_; }
+  const std::string& directory() const { return folder_.path(); }
 
  private:
   void write(const char* file, const void* data, std::int64_t bytes) {
     if (data == nullptr) return;
-    std::ofstream out(directory_ + "/" + file, std::ios::binary);
+    std::ofstream out(directory() + "/" + file, std::ios::binary);
     out.write(static_cast<const char*>(data), bytes);
   }
-  std::string directory_;
+  TemporaryFolder folder_;
 };
 
 // The peer, ready to be timed on the same data, and whether it computes the same thing.

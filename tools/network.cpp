@@ -16,6 +16,7 @@
 #include "tools/peer.hpp"
 #include "tools/race.hpp"
 #include "tools/report.hpp"
+#include "tools/temporary_folder.hpp"
 #include "tools/units.hpp"
 
 namespace faltung::tools {
@@ -111,6 +112,7 @@ int run(const NetworkOptions& options) {
   l.out->write(options.outputs);
   for (std::size_t i = 0; i < l.plan->outputs().size(); ++i) {
     const NetworkTensor& tensor = l.plan->outputs()[i];
+    if (tensor.element != Element::f32) continue;
     std::string range;
     if (tensor.element == Element::f32) {
       const auto* const from = reinterpret_cast<const float*>(l.out->data(i));
@@ -164,17 +166,53 @@ int explain(const NetworkOptions& options) {
   return 0;
 }
 
+Peer::Answer prepare(Peer& peer, const Loaded& l, const NetworkOptions& options) {
+  const int threads = l.request.request.threads > 0 ? l.request.request.threads : available_processors();
+  return peer.prepare_network(options.model, l.plan->inputs(), threads);
+}
+
 // What a network's roundings come to, relative to a tensor's largest element: usual depths, each layer's
 // error in units of the type's roundoff.
 double usual_bound(DType dtype) { return dtype == DType::f32 ? 1e-4 : dtype == DType::f16 ? 1e-2 : 8e-2; }
+
+// What the peer makes of the same inputs, beside ours: the network's outputs of f32.
+void verify_peer(Loaded& l, const NetworkOptions& options, const std::vector<network::Array>& expected) {
+  Peer peer(options.peer);
+  const Peer::Answer answer = prepare(peer, l, options);
+  if (!answer.yes) throw Error(Status::unsupported, "peer " + options.peer + " declines: " + answer.text);
+  const TemporaryFolder folder;
+  const auto file = [&](const char* what, std::size_t i) {
+    return fmt::format("{}/{}{}.npy", folder.path(), what, i);
+  };
+  for (std::size_t i = 0; i < l.plan->inputs().size(); ++i)
+    write_npy(file("input", i), DType::f32, l.plan->inputs()[i].sizes, l.in->data(i));
+  if (const Peer::Answer done = peer.outputs(folder.path()); !done.yes)
+    throw Error(Status::unsupported, "peer " + options.peer + ": its results cannot be had: " + done.text);
+  l.once();
+  l.out->download();
+  fmt::print("outputs, relative to each one's largest element:\n");
+  const Table table({{"worst", 9, true}, {"rms", 9, true}, {"output", 40}, {"by", 0}});
+  table.header();
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const NetworkTensor& tensor = l.plan->outputs()[i];
+    const NpyArray theirs = read_npy(file("output", i));
+    check_npy(theirs, file("output", i), tensor.name, DType::f32, tensor.sizes);
+    for (const auto& [by, data] : {std::pair{"faltung " + std::string(version()), l.out->data(i)},
+                                   std::pair{peer.version(), theirs.data.data()}}) {
+      const network::TensorError e =
+          network::compare(expected[i], network::decode({network::Type::f32, tensor.sizes, nullptr, data}));
+      table.row({fmt::format("{:.2e}", e.worst), fmt::format("{:.2e}", e.rms), tensor.name, by});
+    }
+  }
+}
 
 int verify(const NetworkOptions& options) {
   const bool is_usual = options.bound.empty();
   const double asked = is_usual ? 0 : parse_number("--bound", options.bound);  // before the file is read
   Loaded l(options);
   const double bound = is_usual ? usual_bound(l.request.dtype) : asked;
-  const auto errors = network::verify(NetworkInternals::impl(*l.network), NetworkInternals::impl(*l.plan),
-                                      l.in->host_reads());
+  const auto [errors, outputs] = network::verify(NetworkInternals::impl(*l.network),
+                                                 NetworkInternals::impl(*l.plan), l.in->host_reads());
   const Table table({{"worst", 9, true}, {"rms", 9, true}, {"tensor", 40}, {"step", 0}});
   table.header();
   bool right = !errors.empty();
@@ -187,6 +225,7 @@ int verify(const NetworkOptions& options) {
   fmt::print("\n{} tensors against a run in double precision, relative to each one's largest element: {}\n",
              errors.size(),
              right ? fmt::format("all within {}", bound) : fmt::format("WRONG, beyond {}", bound));
+  if (!options.peer.empty()) verify_peer(l, options, outputs);
   return right ? 0 : 1;
 }
 
@@ -264,7 +303,7 @@ int bench(const NetworkOptions& options) {
   std::optional<Peer> peer;
   if (!options.peer.empty()) {
     peer.emplace(options.peer);
-    const Peer::Answer answer = peer->prepare_network(options.model, l.plan->inputs(), threads);
+    const Peer::Answer answer = prepare(*peer, l, options);
     if (!answer.yes) throw Error(Status::unsupported, "peer " + options.peer + " declines: " + answer.text);
     contestants.push_back([&](double ms) { return peer->run(ms); });
   }
@@ -332,6 +371,9 @@ void declare_network(const Command& command) {
                "for f16 "
                "and 8e-2 for bf16 unless given")
             .type("X");
+        sub.option("--vs", o.peer,
+                   "What another engine makes of the same inputs, too: onnxruntime or openvino")
+            .type("PEER");
       });
   add("bench", "Time it, also beside another engine", bench, [](const Command& sub, NetworkOptions& o) {
     sub.option("--vs", o.peer, "Another engine, timed in turn: onnxruntime or openvino").type("PEER");

@@ -194,6 +194,11 @@ Peer::Answer Peer::result(const std::string& file) {
   return {answer == "done", answer};
 }
 
+Peer::Answer Peer::outputs(const std::string& folder) {
+  const std::string answer = ask("outputs " + folder, 300);
+  return {answer == "done", answer};
+}
+
 Block Peer::run(double ms) {
   const std::string answer = ask(fmt::format("run {:.6f}", ms / 1000), 120 + ms / 100);
   Block block{};

@@ -34,6 +34,8 @@ class Peer {
   Answer prepare_network(const std::string& model, const std::vector<NetworkTensor>& inputs, int threads);
   // One run on the data given; the result's raw elements are written to file.
   Answer result(const std::string& file);
+  // One run of the network on folder/input0.npy, …; its results are folder/output0.npy, … then.
+  Answer outputs(const std::string& folder);
   // Throws Error(device_error) if the peer fails.
   Block run(double ms);
 

@@ -1,11 +1,13 @@
 """What the adapters to engines for whole networks share: how a model is timed, and the requests of the protocol (docs/networks.md)."""
+import pathlib
 import statistics
 import sys
 import time
 
 
 class NetworkPeer:
-    """An engine's adapter has prepare(threads, model, sizes), which says what it runs, and run(), once."""
+    """An engine's adapter has prepare(threads, model, sizes), which says what it runs; run(), once; and compute(inputs), arrays by name to
+    a list of the results."""
 
     def __init__(self, name):
         self.name = name
@@ -15,9 +17,19 @@ class NetworkPeer:
         options = [word.rsplit("=", 1) for word in words]
         named = dict(options[:2])
         sizes = {name: [int(size) for size in sizes.split("x")] if sizes else [] for name, sizes in options[2:]}
+        self.names = list(sizes)
         about = self.prepare(int(named["threads"]), named["model"], sizes)
         self.run()
         return about
+
+    def outputs(self, folder):
+        """On input0.npy, ... of the folder, in the order in which `network` names them; its results are output0.npy, ..."""
+        import numpy
+        folder = pathlib.Path(folder)
+        inputs = {name: numpy.load(folder / f"input{i}.npy") for i, name in enumerate(self.names)}
+        for i, result in enumerate(self.compute(inputs)):
+            numpy.save(folder / f"output{i}.npy", result)
+        return "done"
 
     def once(self):
         begin = time.perf_counter()
@@ -39,6 +51,8 @@ class NetworkPeer:
                     answer = "ready " + self.network(words[1:])
                 elif words[0] == "run":
                     answer = self.time(float(words[1]))
+                elif words[0] == "outputs":
+                    answer = self.outputs(line.split(maxsplit=1)[1].rstrip("\n"))
                 elif words[0] == "prepare":
                     answer = f"declined it runs whole networks alone: faltung network bench --vs {self.name}"
                 else:

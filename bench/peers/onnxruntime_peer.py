@@ -39,6 +39,9 @@ class Peer(NetworkPeer):
     def run(self):
         self.session.run(None, self.inputs)
 
+    def compute(self, inputs):
+        return self.session.run(None, inputs)
+
 
 if __name__ == "__main__":
     if LEVEL not in LEVELS:

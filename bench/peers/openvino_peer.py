@@ -37,6 +37,10 @@ class Peer(NetworkPeer):
     def run(self):
         self.request.infer()
 
+    def compute(self, inputs):
+        results = self.request.infer(inputs)
+        return [results[port] for port in self.request.model_outputs]
+
 
 if __name__ == "__main__":
     Peer("openvino").serve(f"OpenVINO {openvino.__version__.partition('-')[0]}")

@@ -33,28 +33,6 @@ Array as_array(const Seen& seen) {
   return array;
 }
 
-TensorError compare(const Array& expected, const Array& actual) {
-  TensorError error;
-  double largest = 0, worst = 0, squares = 0;
-  for (std::size_t i = 0; i < expected.data.size(); ++i) {
-    const double e = expected.data[i], a = actual.data[i];
-    if (std::isfinite(e)) largest = std::max(largest, std::abs(e));
-    if (e == a || (std::isnan(e) && std::isnan(a))) continue;
-    const double difference = std::abs(e - a);
-    if (!std::isfinite(difference)) {
-      error.finite = false;
-      continue;
-    }
-    worst = std::max(worst, difference);
-    squares += difference * difference;
-  }
-  const double scale = largest > 0 ? largest : 1;
-  error.worst = worst / scale;
-  error.rms =
-      std::sqrt(squares / static_cast<double>(std::max<std::size_t>(1, expected.data.size()))) / scale;
-  return error;
-}
-
 // A plan's memory for its inputs and outputs: the device's, where it has its own.
 class Memories {
  public:
@@ -85,8 +63,29 @@ std::size_t bytes_of(const NetworkTensor& tensor) {
 
 }  // namespace
 
-std::vector<TensorError> verify(NetworkImpl& network, const NetworkPlanImpl& plan,
-                                std::span<const void* const> inputs) {
+TensorError compare(const Array& expected, const Array& actual) {
+  TensorError error;
+  double largest = 0, worst = 0, squares = 0;
+  for (std::size_t i = 0; i < expected.data.size(); ++i) {
+    const double e = expected.data[i], a = actual.data[i];
+    if (std::isfinite(e)) largest = std::max(largest, std::abs(e));
+    if (e == a || (std::isnan(e) && std::isnan(a))) continue;
+    const double difference = std::abs(e - a);
+    if (!std::isfinite(difference)) {
+      error.finite = false;
+      continue;
+    }
+    worst = std::max(worst, difference);
+    squares += difference * difference;
+  }
+  const double scale = largest > 0 ? largest : 1;
+  error.worst = worst / scale;
+  error.rms =
+      std::sqrt(squares / static_cast<double>(std::max<std::size_t>(1, expected.data.size()))) / scale;
+  return error;
+}
+
+Verified verify(NetworkImpl& network, const NetworkPlanImpl& plan, std::span<const void* const> inputs) {
   const Schedule& schedule = plan.schedule();
   const Graph& graph = schedule.graph();
   Memories memories(plan.device());
@@ -123,7 +122,8 @@ std::vector<TensorError> verify(NetworkImpl& network, const NetworkPlanImpl& pla
   }
   std::map<std::size_t, TensorError> by_step;
   const Graph& original = network.original();
-  interpret(original, arrays, [&](ValueId id, const Array& expected) {
+  Verified all;
+  all.outputs = interpret(original, arrays, [&](ValueId id, const Array& expected) {
     const auto found = seen.find(original.at(id).name);
     if (found == seen.end() || found->second.shape != expected.shape) return;
     TensorError error = compare(expected, as_array(found->second));
@@ -134,8 +134,7 @@ std::vector<TensorError> verify(NetworkImpl& network, const NetworkPlanImpl& pla
     by_step[found->second.step] = error;
     seen.erase(found);
   });
-  std::vector<TensorError> all;
-  for (auto& [step, error] : by_step) all.push_back(std::move(error));
+  for (auto& [step, error] : by_step) all.tensors.push_back(std::move(error));
   return all;
 }
 

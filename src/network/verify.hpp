@@ -18,9 +18,15 @@ struct TensorError {
   bool finite = true;  // false: NaN or Inf on one side alone
 };
 
-// In the order of the steps. The reference is the file's own graph, before any pass.
-std::vector<TensorError> verify(NetworkImpl& network, const NetworkPlanImpl& plan,
-                                std::span<const void* const> inputs);
+// Of the actual elements; nothing of them is a name.
+TensorError compare(const Array& expected, const Array& actual);
+
+struct Verified {
+  std::vector<TensorError> tensors;  // in the order of the steps
+  std::vector<Array> outputs;        // the network's, in double precision
+};
+// The reference is the file's own graph, before any pass.
+Verified verify(NetworkImpl& network, const NetworkPlanImpl& plan, std::span<const void* const> inputs);
 
 }  // namespace faltung::network
 
