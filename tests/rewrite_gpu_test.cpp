@@ -10,6 +10,7 @@
 #include "src/algorithms/sm90/copies.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
 #include "src/plan/bound_launch.hpp"
+#include "src/problem/dtype.hpp"
 #include "src/store/store.hpp"
 #include "tests/rewrite_copies.hpp"
 #include "tests/tested_devices.hpp"
@@ -65,6 +66,47 @@ TEST(RewriteSteps, OnGpusAreTheCpus) {
   if (devices > 0) return;
   if (std::getenv("FALTUNG_TEST_REQUIRE_GPU") != nullptr) FAIL() << "no GPU";
   GTEST_SKIP() << "no GPU";
+}
+
+// By words of 2 and of 4 bytes, into rows of one chunk of 16 bytes and of several; nothing is written beyond
+// them.
+TEST(RewriteSteps, RowsAreContinuedByZeros) {
+  Store store("");
+  int devices = 0;
+  for (const auto& device : list_devices()) {
+    if (device->info().kind != "gpu" || !is_tested(device->info().id)) continue;
+    SCOPED_TRACE(device->info().id);
+    ++devices;
+    const jit::Session session(*device, store);
+    for (const DType dtype : {DType::f16, DType::f32}) {
+      for (const std::size_t width : {1, 3, 6, 30, 61}) {
+        const std::size_t rows = 37, size = static_cast<std::size_t>(size_of(dtype)), chunk = 16 / size;
+        const std::size_t wide = (width + chunk - 1) / chunk * chunk;
+        const std::vector<std::byte> from = random_bytes(rows * width * size, 1);
+        std::vector<std::byte> expected(kTo.offset, std::byte{7}), there;
+        for (std::size_t row = 0; row < rows; ++row) {
+          const auto begin = from.begin() + static_cast<std::ptrdiff_t>(row * width * size);
+          expected.insert(expected.end(), begin, begin + static_cast<std::ptrdiff_t>(width * size));
+          expected.resize(expected.size() + (wide - width) * size);
+        }
+        expected.resize(expected.size() + 64, std::byte{7});
+        there.assign(expected.size(), std::byte{7});
+        const Buffer x = device->allocate(from.size()), workspace = device->allocate(there.size());
+        device->copy_in(x, from.data(), from.size());
+        device->copy_in(workspace, there.data(), there.size());
+        Memory memory;
+        memory[Place::x] = static_cast<std::byte*>(x.pointer);
+        memory[Place::workspace] = static_cast<std::byte*>(workspace.pointer);
+        const Step step = sm90::widen_rows("rows", dtype, rows, static_cast<std::int64_t>(width),
+                                           static_cast<std::int64_t>(wide), Place::x, kTo, device->info());
+        BoundLaunch(std::get<Launch>(step.work), session).run(*device, memory, {});
+        device->synchronize({});
+        device->copy_out(there.data(), workspace, there.size());
+        EXPECT_EQ(there, expected) << name(dtype) << " " << width;
+      }
+    }
+  }
+  if (devices == 0) GTEST_SKIP() << "no GPU";
 }
 
 // Hopper's own, each of which some rewrite asks for.

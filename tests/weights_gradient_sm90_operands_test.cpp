@@ -52,6 +52,51 @@ TEST(WeightsGradientSm90, WhatTheCopyEngineDoesNotTakeIsTurnedBefore) {
             std::pair(false, false));
 }
 
+// Rows of the output's gradient alone are continued, by zeros, which leave the weights' gradient as it is.
+TEST(WeightsGradientSm90, RowsAreWidenedWhereTheOutputsAloneAreNoChunks) {
+  const Tile wide = parse_tile("wide_lines_bt64x32_tp8x32x1_st2_ys5");
+  const Problem p = parse_problem("bwd_w:n2c3h7w12k5r3s3:pad0.1.1.0:f32:nchw");
+  ASSERT_EQ(unfit(wide, p), "");
+  EXPECT_FALSE(turns_x(wide, p));
+  EXPECT_TRUE(turns_y(wide, p));
+  const Problem inner = inner_of(wide, p);
+  EXPECT_EQ(inner.layout, Layout::nchw);
+  EXPECT_EQ(inner.q() % 4, 0);
+  EXPECT_LT(inner.q() - p.q(), 4);
+  EXPECT_EQ(inner.p(), p.p());
+  const Recipe made = recipe(wide, p, h200());
+  EXPECT_EQ(made.steps.front().name, "output's gradient in wider rows");
+
+  std::vector<float> x(static_cast<std::size_t>(x_shape(p).elements()));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 3;
+  const TensorShape own = conv_shape(p), wider = conv_shape(inner);
+  std::vector<float> y(static_cast<std::size_t>(own.elements())),
+      y_wide(static_cast<std::size_t>(wider.elements()), 0.0f);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    y[i] = static_cast<float>(i % 5) - 2;
+    const auto row = static_cast<std::int64_t>(i) / own.w, column = static_cast<std::int64_t>(i) % own.w;
+    y_wide[static_cast<std::size_t>(row * wider.w + column)] = y[i];
+  }
+  Tensors as_asked, as_seen;
+  as_asked.x = as_seen.x = x.data();
+  as_asked.y = y.data(), as_seen.y = y_wide.data();
+  for (std::int64_t k = 0; k < p.k; ++k) {
+    for (std::int64_t c = 0; c < p.c; ++c) {
+      for (std::int64_t tap = 0; tap < 9; ++tap) {
+        const Position at{k, c, 0, tap / 3, tap % 3};
+        EXPECT_EQ(reference(inner, as_seen, at).value, reference(p, as_asked, at).value);
+      }
+    }
+  }
+
+  EXPECT_THAT(why_not("bwd_w:n2c64h32w32k64r3s3:pad1:f32:nchw", "wide_lines_bt64x32_tp8x32x1_st2_ys5"),
+              testing::HasSubstr("whose output alone"));
+  EXPECT_THAT(why_not("bwd_w:n2c64h32w33k64r3s3:f32:nchw", "wide_lines_bt64x32_tp8x32x1_st2_ys5"),
+              testing::HasSubstr("whose output alone"));
+  EXPECT_THAT(why_not("bwd_w:n2c64h32w32k64r3s3:f16:nchw", "wide_patch_bt64x64_tp8x32x1_st3"),
+              testing::HasSubstr("for lines alone"));
+}
+
 // Two blocks of neighbouring channels bring half of what both multiply each.
 TEST(WeightsGradientSm90, PairsOfBlocksBringForEachOther) {
   const Problem flat = parse_problem("bwd_w:n8c256h14w14k256r1s1:f16:nhwc");

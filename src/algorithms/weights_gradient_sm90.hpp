@@ -23,8 +23,9 @@ using sm90::narrow;
 constexpr int kFewChannels = 8;
 
 // deepened: of the problem with blocks of stride x stride pixels as channels (space_to_depth). thinned: of
-// the pixels alone that a 1x1 filter with strides takes.
-enum class Form { plain, deepened, thinned };
+// the pixels alone that a 1x1 filter with strides takes. widened: with the rows of the output's gradient
+// continued by zeros to multiples of 16 bytes, and as much more padding.
+enum class Form { plain, deepened, thinned, widened };
 
 struct Tile {
   Form form = Form::plain;

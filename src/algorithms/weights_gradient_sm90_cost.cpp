@@ -145,6 +145,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   // One launch turns both.
   if (turns_x(t, problem) && turns_y(t, problem) && t.form != Form::deepened) more -= kTurn;
   more += t.form == Form::thinned ? thinned() : turned(turns_x(t, problem), x_shape(problem));
+  // By the bytes, and at a turn's rate: not measured yet.
   more += turned(turns_y(t, problem), conv_shape(problem));
   return {std::max(arithmetic, bytes) + kOverlap * std::min(arithmetic, bytes) + more,
           bytes > arithmetic ? Bound::bytes : Bound::arithmetic};
@@ -192,7 +193,7 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
   for (const int cluster : {1, 2}) {
     t = Tile{};
     t.form = form, t.cluster = cluster;
-    for (const auto& shape : shapes) {
+    for (const auto& shape : form == Form::widened ? std::span<const int[3]>() : shapes) {
       t.height = shape[0], t.width = shape[1], t.images = shape[2];
       if (t.width % 8 != 0 && !leaves_a_rest(inner.q(), t.images)) continue;
       for (const int k : {64, 128, 192, 256}) {
@@ -241,6 +242,12 @@ std::vector<Tile> list_all(const Problem& problem, int multiprocessors) {
   // Of planes, and of 32 bits, no other way takes a part of the pixels.
   if (rewrites::thin.applies(problem) && (problem.layout == Layout::nchw || problem.dtype == DType::f32))
     list(problem, Form::thinned, multiprocessors, all);
+  // Or both tensors would be turned.
+  Tile wide;
+  wide.form = Form::widened, wide.kind = Kind::lines, wide.rows = 5, wide.stages = 2;
+  wide.width = 128 / size_of(problem.dtype), wide.c = 32;
+  if (problem.r * problem.s > 1 && unfit(wide, problem).empty())
+    list(problem, Form::widened, multiprocessors, all);
   if (!all.empty()) return all;
   // Taps that lie far apart, each by blocks of its own.
   Tile t;

@@ -216,6 +216,15 @@ std::optional<Step> turn_both(const Tile& t, const Problem& problem, const Rewri
                          Place::x, x, gradient_copy(problem), Place::y, y);
 }
 
+// The output's gradient as it does.
+Step bring_y(const Tile& t, const Problem& problem, Slot to, const DeviceInfo& device) {
+  if (t.form == Form::widened)
+    return sm90::widen_rows("output's gradient in wider rows", problem.dtype,
+                            problem.n * problem.k * problem.p(), problem.q(), inner_of(t, problem).q(),
+                            Place::y, to, device);
+  return sm90::copy_step("output's gradient to NHWC", gradient_copy(problem), Place::y, to, device);
+}
+
 // x as the kernel reads it.
 Step bring_x(const Tile& t, const Problem& problem, const Rewrite& rewrite, Slot to,
              const DeviceInfo& device) {
@@ -249,9 +258,7 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
     recipe.steps.push_back(std::move(*at_once));
   } else {
     if (turns_x(t, problem)) recipe.steps.push_back(bring_x(t, problem, rewrite, x, device));
-    if (turns_y(t, problem))
-      recipe.steps.push_back(
-          sm90::copy_step("output's gradient to NHWC", gradient_copy(problem), Place::y, y, device));
+    if (turns_y(t, problem)) recipe.steps.push_back(bring_y(t, problem, y, device));
   }
   if (turns_result(t, problem)) w = {Place::workspace, memory.w};
   Params params{};

@@ -12,7 +12,8 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr NameWord<Form> kForms[] = {{Form::plain, ""}, {Form::deepened, "s2d"}, {Form::thinned, "thin"}};
+constexpr NameWord<Form> kForms[] = {
+    {Form::plain, ""}, {Form::deepened, "s2d"}, {Form::thinned, "thin"}, {Form::widened, "wide"}};
 constexpr NameWord<Kind> kKinds[] = {
     {Kind::patch, "patch"}, {Kind::planes, "planes"}, {Kind::fetch, "fetch"}, {Kind::lines, "lines"}};
 constexpr NameWord<Pair> kPairs[] = {{Pair::neither, ""}, {Pair::x, "mx"}, {Pair::dy, "my"}};
@@ -29,6 +30,18 @@ i64 chunk(const Problem& p) { return 16 / size_of(p.dtype); }
 bool has_aligned_rows(const Problem& p) {
   return p.layout == Layout::nchw && p.w % chunk(p) == 0 && p.q() % chunk(p) == 0;
 }
+// Whose gradient alone has no such rows.
+std::string not_widened(const Problem& p) {
+  if (p.layout != Layout::nchw || p.stride_w != 1 || p.w % chunk(p) != 0 || p.q() % chunk(p) == 0)
+    return "rows are widened of NCHW whose output alone has rows of no multiple of 16 bytes, without a "
+           "stride";
+  return "";
+}
+Problem widened(Problem p) {
+  p.pad_right += round_up(p.q(), chunk(p)) - p.q();
+  return p;
+}
+
 // Of r taps, those that a block takes: so many at most, alike.
 int taps_of(i64 r, int most) { return narrow(ceil_div(r, ceil_div(r, most))); }
 
@@ -163,6 +176,11 @@ Tile parse_tile(std::string_view name) {
 
 Rewrite rewritten(const Tile& t, const Problem& p) {
   if (t.form == Form::thinned) return rewrites::thin(p);
+  if (t.form == Form::widened) {
+    Rewrite rewrite = unchanged(p);  // x and w are
+    rewrite.inner = inner_of(t, p);
+    return rewrite;
+  }
   return t.form == Form::deepened ? rewrites::space_to_depth(p) : unchanged(p);
 }
 
@@ -178,6 +196,10 @@ struct Answer {
 const Answer& answer(Form form, const Problem& p) {
   thread_local Answer last;
   if (last.form != form || last.of != p) {
+    if (form == Form::widened) {
+      const std::string why = not_widened(p);
+      return last = {form, p, why.empty() ? widened(p) : p, why};
+    }
     const RewriteRule& rule = form == Form::thinned ? rewrites::thin : rewrites::space_to_depth;
     last = {form, p, p, form == Form::plain ? "" : rule.why_not(p)};
     if (form != Form::plain && last.why.empty()) last.inner = rule.make(p).inner;
@@ -191,6 +213,7 @@ Problem inner_of(const Tile& t, const Problem& p) {
   if (t.form == Form::plain) return p;
   const Answer& known = answer(t.form, p);
   if (known.why.empty()) return known.inner;
+  if (t.form == Form::widened) throw Error(Status::bad_problem, known.why);
   return rewritten(t, p).inner;  // throws, with the reason
 }
 
@@ -204,7 +227,7 @@ Problem seen(const Tile& t, const Problem& problem) {
     p.w = p.n * p.h * p.w, p.n = p.h = 1;
     return p;
   }
-  const bool as_it_is = t.kind == Kind::lines && t.form == Form::plain;
+  const bool as_it_is = t.kind == Kind::lines && (t.form == Form::plain || t.form == Form::widened);
   if (as_it_is && (is_16_bits(p) || has_aligned_rows(p))) return p;
   p.layout = Layout::nhwc;
   p.c = round_up(p.c, chunk(p)), p.k = round_up(p.k, chunk(p));
@@ -214,11 +237,12 @@ Problem seen(const Tile& t, const Problem& problem) {
 
 bool turns_x(const Tile& t, const Problem& p) {
   const Problem inner = seen(t, p);
-  return t.form != Form::plain || inner.c != p.c || (inner.layout != p.layout && p.h * p.w > 1);
+  const bool takes_others = t.form == Form::deepened || t.form == Form::thinned;
+  return takes_others || inner.c != p.c || (inner.layout != p.layout && p.h * p.w > 1);
 }
 bool turns_y(const Tile& t, const Problem& p) {
   const Problem inner = seen(t, p);
-  return inner.k != p.k || (inner.layout != p.layout && p.p() * p.q() > 1);
+  return t.form == Form::widened || inner.k != p.k || (inner.layout != p.layout && p.p() * p.q() > 1);
 }
 
 namespace {
@@ -310,6 +334,7 @@ std::string unfit(const Tile& t, const Problem& problem) {
   if (t.form != Form::plain) {
     if (const std::string& why = answer(t.form, problem).why; !why.empty()) return why;
   }
+  if (t.form == Form::widened && t.kind != Kind::lines) return "rows are widened for lines alone";
   const Problem p = seen(t, problem);
   constexpr i64 kMostExtent = 1 << 12;  // so that no size of a patch overflows
   if (p.dilation_h > kMostExtent || p.dilation_w > kMostExtent || p.stride_h > kMostExtent ||

@@ -213,6 +213,21 @@ Step to_planes(const std::string& name, DType dtype, i64 images, i64 c, i64 pixe
                {in(from), out(to), number(c), number(pixels), number(tile), number(span)});
 }
 
+Step widen_rows(const std::string& name, DType dtype, i64 rows, i64 width, i64 to_width, Slot from, Slot to,
+                const DeviceInfo& device) {
+  const i64 word = width * size_of(dtype) % 4 == 0 ? 4 : 2, units = to_width * size_of(dtype) / 16;
+  Step step =
+      launch(name,
+             gpu::source(device, "weights_gradient_sm90", "widen_rows.cl", "widen_rows",
+                         {{"THREADS", std::to_string(kThreads)},
+                          {"BYTES", std::to_string(word)},
+                          {"WIDE", rows * to_width >= i64{1} << 30 ? "1" : "0"}}),
+             gpu::one_dimension(rows * units, kThreads),
+             {in(from), out(to), value(rows * units), value(units), value(width * size_of(dtype) / word)});
+  std::get<Launch>(step.work).shape.overlaps_previous = true;
+  return step;
+}
+
 Step thin_planes(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
                  const DeviceInfo& device) {
   const CopyForm form(copy);

@@ -21,6 +21,10 @@ Step to_planes(const std::string& name, DType dtype, std::int64_t images, std::i
 Step thin_planes(const std::string& name, const TensorCopy& copy, Slot from, Slot to,
                  const DeviceInfo& device);
 
+// Rows continued by zeros, to a width that is a multiple of 16 bytes.
+Step widen_rows(const std::string& name, DType dtype, std::int64_t rows, std::int64_t width,
+                std::int64_t to_width, Slot from, Slot to, const DeviceInfo& device);
+
 // The way back: x's gradient out of that of the pixels taken (spreads(asked)), zeros between.
 Step spread(const std::string& name, const Problem& asked, Slot from, Slot to);
 
