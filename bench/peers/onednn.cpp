@@ -8,92 +8,23 @@
 #include <omp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
 #include <unordered_map>
 
-#include "bench/peers/serve.hpp"
-#include "src/problem/problem.hpp"
+#include "bench/peers/onednn_terms.hpp"
 
 namespace faltung::peers {
 namespace {
 
-using dnnl::memory;
-
 enum class Activations { as_given, blocked };
 
-memory::data_type data_type(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return memory::data_type::f16;
-    case DType::bf16:
-      return memory::data_type::bf16;
-    case DType::f32:
-      break;
-  }
-  return memory::data_type::f32;
-}
-
-// Those of the problem's dimensions, after what stands before them.
-memory::dims with_spatial(const Problem& p, memory::dims before, memory::dims spatial) {
-  before.insert(before.end(), spatial.end() - p.dimensions, spatial.end());
-  return before;
-}
-
-memory::desc describe(const Problem& p, const TensorShape& s) {
-  return {with_spatial(p, {s.n, s.c}, {s.d, s.h, s.w}), data_type(p.dtype),
-          with_spatial(p, {s.stride_n, s.stride_c}, {s.stride_d, s.stride_h, s.stride_w})};
-}
-
-// The filter as the user has it: with a dimension of groups where there are several. Output channels come
-// before input channels: a transposed convolution's change places.
-memory::desc describe_filter(const Problem& p) {
-  const TensorShape s = w_shape(p);
-  memory::dims sizes = {s.n / p.groups, s.c}, strides = {s.stride_n, s.stride_c};
-  if (is_transposed(p)) std::swap(sizes[0], sizes[1]), std::swap(strides[0], strides[1]);
-  if (p.groups > 1) {
-    sizes.insert(sizes.begin(), p.groups);
-    strides.insert(strides.begin(), s.stride_n * (s.n / p.groups));
-  }
-  return {with_spatial(p, sizes, {s.d, s.h, s.w}), data_type(p.dtype),
-          with_spatial(p, strides, {s.stride_d, s.stride_h, s.stride_w})};
-}
-
-memory::desc any_format(const memory::desc& d) { return {d.dims(), d.data_type(), memory::format_tag::any}; }
-
-void append_activation(dnnl::post_ops& ops, const Epilogue& e) {
-  using dnnl::algorithm;
-  const auto append = [&](algorithm what, float alpha = 0, float beta = 0) {
-    ops.append_eltwise(1.0f, what, alpha, beta);
-  };
-  switch (e.activation) {
-    case Activation::none:
-      return;
-    case Activation::relu:
-      return append(algorithm::eltwise_relu);
-    case Activation::relu6:
-      return append(algorithm::eltwise_clip, 0, 6);
-    case Activation::leaky_relu:
-      return append(algorithm::eltwise_relu, e.slope);
-    case Activation::sigmoid:
-      return append(algorithm::eltwise_logistic);
-    case Activation::silu:
-      return append(algorithm::eltwise_swish, 1);
-    case Activation::gelu:
-      return append(algorithm::eltwise_gelu_erf);
-    case Activation::gelu_tanh:
-      return append(algorithm::eltwise_gelu_tanh);
-    case Activation::hardswish:
-      return append(algorithm::eltwise_hardswish);
-    default:
-      throw Declined(std::string("oneDNN has no operation for ") + name(e.activation));
-  }
-}
-
-// A primitive with its arguments, but for those that change from set to set.
+// A primitive with its arguments; in calls_ without those that change from set to set.
 struct Call {
   dnnl::primitive primitive;
   std::unordered_map<int, memory> arguments;
@@ -116,6 +47,7 @@ class OneDnn : public Adapter {
   std::string prepare(const Task& task) override {
     sets_.clear();
     calls_.clear();
+    runs_.clear();
     if (task.device != "cpu") throw Declined("this adapter knows the cpu alone, not " + task.device);
     if (bias_dtype(task.problem) != task.problem.dtype)
       throw Declined("a bias of its own type is not described to oneDNN here");
@@ -149,6 +81,7 @@ class OneDnn : public Adapter {
           name = backward_weights();
           break;
       }
+      for (const Set& set : sets_) runs_.push_back(run_on(set));
       run_next();
       return name;
     } catch (const dnnl::error& error) {
@@ -367,10 +300,10 @@ class OneDnn : public Adapter {
     return name;
   }
 
-  void run_next() {
-    const Set& set = sets_[turn_++ % sets_.size()];
-    for (Call& call : calls_) {
-      std::unordered_map<int, memory> arguments = call.arguments;
+  // The calls with a set's tensors: made beforehand, so that none of it is timed.
+  std::vector<Call> run_on(const Set& set) const {
+    std::vector<Call> run = calls_;
+    for (auto& [primitive, arguments] : run) {
       switch (problem_.direction) {
         case Direction::forward:
           arguments.emplace(DNNL_ARG_SRC, set.x);  // a pool has its own
@@ -380,21 +313,27 @@ class OneDnn : public Adapter {
           }
           break;
         case Direction::backward_data:
-          if (call.arguments.count(DNNL_ARG_FROM) > 0) break;  // the reorder before it
+          if (arguments.count(DNNL_ARG_FROM) > 0) break;  // the reorder before it
           arguments.emplace(DNNL_ARG_DIFF_DST, set.y);
           arguments.emplace(DNNL_ARG_DIFF_SRC, set.x);
           break;
         case Direction::backward_weights:
+          if (arguments.count(DNNL_ARG_FROM) > 0) {  // the reorder after it
+            arguments.emplace(DNNL_ARG_TO, set.w);
+            break;
+          }
           arguments.emplace(DNNL_ARG_SRC, set.x);
           arguments.emplace(DNNL_ARG_DIFF_DST, set.y);
           arguments.emplace(DNNL_ARG_DIFF_WEIGHTS, set.w);
-          if (call.arguments.count(DNNL_ARG_FROM) > 0) {  // the reorder after it
-            arguments = {{DNNL_ARG_FROM, call.arguments.at(DNNL_ARG_FROM)}, {DNNL_ARG_TO, set.w}};
-          }
           break;
       }
-      call.primitive.execute(stream_, arguments);
     }
+    return run;
+  }
+
+  void run_next() {
+    for (const auto& [primitive, arguments] : runs_[turn_++ % runs_.size()])
+      primitive.execute(stream_, arguments);
     stream_.wait();
   }
 
@@ -408,6 +347,7 @@ class OneDnn : public Adapter {
   memory w_, bias_;
   std::vector<Set> sets_;
   std::vector<Call> calls_;
+  std::vector<std::vector<Call>> runs_;  // of each set
   std::size_t turn_ = 0;
 };
 
