@@ -28,8 +28,14 @@ def main():
     parser.add_argument("--faltung", default=os.environ.get("FALTUNG", str(ROOT / "build/tools/faltung")))
     parser.add_argument("--keep", metavar="FOLDER")
     options, arguments = parser.parse_known_args()
-    keep = pathlib.Path(options.keep or tempfile.mkdtemp())
-    keep.mkdir(parents=True, exist_ok=True)
+    if options.keep:
+        pathlib.Path(options.keep).mkdir(parents=True, exist_ok=True)
+        return repeat(options, arguments, pathlib.Path(options.keep))
+    with tempfile.TemporaryDirectory() as folder:
+        return repeat(options, arguments, pathlib.Path(folder))
+
+
+def repeat(options, arguments, keep):
     there = len(list(keep.glob("*.csv")))
     for run in range(there, there + options.runs):
         done = subprocess.run([options.faltung, "bench", *arguments, "--no-check", "--csv", "-"], stdout=subprocess.PIPE, text=True,
@@ -41,10 +47,10 @@ def main():
         for row in csv.DictReader(table.read_text().splitlines()):
             if row["ms"]:
                 peer = float(row["peer_ms"]) if row.get("peer_ms") else None
-                times.setdefault((row["name"] or row["problem"], row["kernel"]), []).append((float(row["ms"]), peer))
+                times.setdefault((row["suite"], row["name"] or row["problem"], row["kernel"]), []).append((float(row["ms"]), peer))
     beyond = 0
     print("| row | median, ms | slowest over it | the peer then | fastest over it | runs | kernel |\n|" + "---|" * 7)
-    for (name, kernel), runs in times.items():
+    for (_, name, kernel), runs in times.items():
         ms, peers = zip(*runs)
         middle, slowest = statistics.median(ms), max(range(len(ms)), key=lambda i: ms[i])
         beyond += ms[slowest] > options.most * middle
