@@ -353,6 +353,9 @@ TEST(FewChannelsSm90, SaysWhatItDoesNotTake) {
   EXPECT_THAT(why("bwd_d:n1c3h224w224k96r7s7:st2:pad3:f16:nhwc"), HasSubstr("up to 64 output channels"));
   EXPECT_THAT(why("bwd_d:n1c3h224w224k64r4s4:st4:f16:nhwc"), HasSubstr("16 at most"));
   EXPECT_THAT(why("fwd:n1c4h224w224k64r3s3:st2:dil2:f16:nhwc"), HasSubstr("no dilation"));
+  // The kernel reckons in 32 bits where in the padding a tile begins.
+  EXPECT_EQ(why("fwd:n1c1h8w8k64r1s1:st8:pad0.0.0.1073741752:f16:nchw"), "");
+  EXPECT_THAT(why("fwd:n1c1h8w8k64r1s1:st8:pad0.0.0.4294967288:f16:nchw"), HasSubstr("more than 2^30"));
 }
 
 // One product of 64 rows a step, nothing spilled, and none waits for another.

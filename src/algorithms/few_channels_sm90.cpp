@@ -279,7 +279,7 @@ class FewChannelsSm90 : public Algorithm {
     if (p.epilogue.residual) return Support::declined("its epilogue has no residual");
     constexpr i64 kMost = std::numeric_limits<int>::max() / 2;
     for (const i64 size :
-         {p.n * p.p() * p.q(), p.h, p.w * p.c, p.k, p.pad_top + p.h, (p.pad_left + p.w) * p.c}) {
+         {p.n * p.p() * p.q(), p.k, p.pad_top + p.h + p.pad_bottom, (p.pad_left + p.w + p.pad_right) * p.c}) {
       if (size > kMost) return Support::declined("more than 2^30 pixels, channels or elements of a row");
     }
     if (const std::string why = unfit(p); !why.empty()) return Support::declined(why);
