@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,15 +24,6 @@ class FinderFixture : public testing::Test {
     request_.budget_ms = 200;
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
-
-  std::string message(const std::function<void()>& work) {
-    try {
-      work();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
 
   std::filesystem::path directory_;
   std::unique_ptr<Engine> engine_;

@@ -1,34 +1,28 @@
-// The finder: what is chosen, from where, and what the caller can say about it.
+// The finder: what is chosen, and from where.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "src/algorithms/algorithm.hpp"
 #include "src/algorithms/config_name.hpp"
-#include "src/finder/cost.hpp"
 #include "src/finder/engine.hpp"
 #include "src/finder/records.hpp"
 #include "src/finder/report.hpp"
 #include "src/finder/selection.hpp"
 #include "tests/finder_fixture.hpp"
-#include "tests/no_threads.hpp"
 #include "tests/scratch.hpp"
 
 namespace faltung {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 class Finder : public FinderFixture {};
 
@@ -95,45 +89,6 @@ TEST_F(Finder, OnlyTheReferenceIsNeverChosenBesideAnother) {
   EXPECT_EQ(engine_->plan(problem_, request_).kernel(), "reference_cpu/plain");
 }
 
-TEST_F(Finder, SkippedKernelsAreNotChosen) {
-  const std::string first = engine_->plan(problem_, request_).kernel();
-  request_.skip = {first.substr(0, first.find('/')) + "*"};
-  const Choice choice = engine_->explain(problem_, request_);
-  EXPECT_NE(choice.kernel.substr(0, choice.kernel.find('/')), first.substr(0, first.find('/')));
-}
-
-TEST_F(Finder, EnvironmentSwitchesFamiliesOff) {
-  ASSERT_EQ(setenv("FALTUNG_ONLY", "reference_cpu", 1), 0);
-  EXPECT_EQ(engine_->plan(problem_, request_).kernel(), "reference_cpu/plain");
-  ASSERT_EQ(setenv("FALTUNG_SKIP", "reference*", 1), 0);
-  EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("no kernel may compute"));
-  unsetenv("FALTUNG_ONLY");
-  unsetenv("FALTUNG_SKIP");
-}
-
-TEST_F(Finder, MoreThreadsThanCanBeAreNoAbort) {
-  const NoThreads here;
-  request_.threads = 100000;
-  EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }),
-              HasSubstr("threads is 100000; it must be 0 (all) to 4096"));
-  std::vector<std::string> warnings;
-  engine_->on_warning([&](const std::string& line) { warnings.push_back(line); });
-  request_.threads = 3;
-  EXPECT_EQ(message([&] { engine_->plan(problem_, request_); }), "no error");
-  EXPECT_THAT(warnings, testing::ElementsAre("1 of 3 threads could be started; they share the work of all"));
-}
-
-TEST_F(Finder, EnvironmentsOfNoMeaningAreRefused) {
-  for (const char* variable : {"FALTUNG_TRUST", "FALTUNG_LOG", "FALTUNG_DEADLINE"}) {
-    ASSERT_EQ(setenv(variable, "bogus", 1), 0);
-    for (const auto& call : {std::function([&] { engine_->plan(problem_, request_); }),
-                             std::function([&] { engine_->explain(problem_, request_); })}) {
-      EXPECT_THAT(message(call), HasSubstr(std::string(variable) + " is 'bogus'"));
-    }
-    unsetenv(variable);
-  }
-}
-
 TEST_F(Finder, TheLogSaysWhatWasPlannedAndWhy) {
   ASSERT_EQ(setenv("FALTUNG_LOG", "find", 1), 0);
   const auto line = [&](Engine& engine) {
@@ -150,53 +105,6 @@ TEST_F(Finder, TheLogSaysWhatWasPlannedAndWhy) {
   Engine other(directory_.string());
   EXPECT_THAT(line(other), HasSubstr("measured "));
   unsetenv("FALTUNG_LOG");
-}
-
-TEST_F(Finder, MisspelledPatternsNameTheNearest) {
-  request_.only = {"referense_cpu"};
-  EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("the nearest is reference_cpu"));
-  request_.only = {"reference_cpu/plane"};
-  EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("plain"));
-  request_.only = {};
-  for (const char* pattern : {"wingrad*", "winograd_cpux*", "f4x4*"}) {
-    request_.skip = {pattern};
-    EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("matches no algorithm"))
-        << pattern;
-  }
-  request_.skip = {"wingrad*"};
-  EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("the nearest is winograd_"));
-  for (const char* pattern : {"wino*", "*_bt32*", "winograd_cpu*f4*", "winograd_cp?/f4*", "*"}) {
-    request_.skip = {pattern};
-    EXPECT_THAT(message([&] { engine_->explain(problem_, request_); }),
-                testing::Not(HasSubstr("matches no algorithm")))
-        << pattern;
-  }
-}
-
-TEST_F(Finder, BadRequestsSayWhatIsWrong) {
-  request_.device = "cuda:7";
-  EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("no device 'cuda:7' here"));
-  request_.device = "cpu";
-  request_.threads = -1;
-  EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("threads is -1"));
-  request_.threads = 1;
-  request_.budget_ms = -1;
-  EXPECT_THAT(message([&] { engine_->find(problem_, request_); }), HasSubstr("budget_ms is -1"));
-  request_.budget_ms = 200;
-  request_.deadline_ms = std::nan("");
-  EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("deadline_ms is nan"));
-  request_.deadline_ms = 0;
-  problem_.groups = 3;
-  EXPECT_THAT(message([&] { engine_->plan(problem_, request_); }), HasSubstr("does not divide"));
-}
-
-TEST_F(Finder, WorkspaceLimitIsKept) {
-  request_.workspace_limit = 0;
-  for (const Report& r : engine_->find(problem_, request_).reports) {
-    if (r.outcome == Outcome::chosen || r.outcome == Outcome::slower) {
-      EXPECT_EQ(r.workspace_bytes, 0u) << r.kernel;
-    }
-  }
 }
 
 TEST_F(Finder, DamagedRecordsAreAMiss) {
@@ -401,27 +309,6 @@ TEST(Devices, AreTheCpuFirstAndAllThatThereAre) {
     EXPECT_FALSE(all[i].name.empty()) << all[i].id;
     EXPECT_TRUE(all[i].kind == "cpu" || all[i].kind == "gpu");
   }
-}
-
-TEST(RooflineTest, BindsByWhatTakesLonger) {
-  const Problem p = parse_problem("fwd:n1c64h56w56k64r3s3:pad1:f32:nhwc");
-  const Ceilings compute_poor{100, 100, 100, 100, 1000}, memory_poor{1e6, 1e6, 1e6, 1e6, 1};
-  const Roofline a = roofline(p, compute_poor), b = roofline(p, memory_poor);
-  EXPECT_EQ(a.bound_by(a.ms()), "arithmetic");
-  EXPECT_EQ(b.bound_by(b.ms()), "bytes");
-  EXPECT_EQ(a.bound_by(100 * a.ms()), "latency");
-  EXPECT_NEAR(a.ms(), flops(p) / 100e9 * 1e3, 1e-9);
-  EXPECT_NEAR(a.share(2 * a.ms()), 50, 1e-9);
-}
-
-// An H200's rates: three products of tf32 do what one of the plain units does, faster.
-TEST(RooflineTest, Fp32IsPlainUnitsOrThreeProductsOfMatrixUnits) {
-  const Problem f32 = parse_problem("fwd:n1c256h224w224k256r3s3:f32:nhwc");
-  Ceilings c{59e3, 490e3, 913e3, 963e3, 4250};
-  EXPECT_DOUBLE_EQ(arithmetic_ceiling(f32, c), 490e3 / 3);
-  EXPECT_LT(roofline(f32, c).share(0.449), 100);  // as measured
-  c.tf32_gflops = c.f32_gflops;                   // where there are no such units
-  EXPECT_DOUBLE_EQ(arithmetic_ceiling(f32, c), 59e3);
 }
 
 }  // namespace

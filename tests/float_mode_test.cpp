@@ -4,22 +4,15 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
+#include <atomic>
+#include <cstdint>
 #include <fstream>
-#include <random>
 #include <thread>
 
 #include "faltung/faltung.h"
 #include "faltung/network.hpp"
-#include "src/algorithms/algorithm.hpp"
-#include "src/problem/dtype.hpp"
+#include "tests/filled_convolution.hpp"
 #include "tests/onnx_writer.hpp"
-#include "tests/scratch.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -79,58 +72,6 @@ void in_mode(const Mode& mode, const Body& body) {
   EXPECT_TRUE(after == mode) << mode.name;
 }
 
-// Random numbers, among them zeros and denormals.
-std::vector<std::byte> data(DType dtype, std::size_t bytes, unsigned seed) {
-  std::vector<std::byte> out(bytes);
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  for (std::size_t i = 0; i < bytes / static_cast<std::size_t>(size_of(dtype)); ++i) {
-    const float value = uniform(random);
-    store_element(dtype, out.data(), static_cast<std::int64_t>(i),
-                  random() % 16 == 0 ? value * 1e-39f : value);
-  }
-  return out;
-}
-
-// Of a tensor in f32.
-template <class Function>
-void each(std::vector<std::byte>& tensor, const Function& function) {
-  for (std::size_t i = 0; i < tensor.size() / sizeof(float); ++i) {
-    float value;
-    std::memcpy(&value, tensor.data() + sizeof value * i, sizeof value);
-    value = function(value);
-    std::memcpy(tensor.data() + sizeof value * i, &value, sizeof value);
-  }
-}
-
-// A convolution with its tensors.
-struct Work {
-  explicit Work(const std::string& text) : problem(parse_problem(text)) {
-    const Problem& p = problem;
-    for (const Tensor t : {Tensor::x, Tensor::w, Tensor::y, Tensor::bias}) {
-      memory.push_back(data(p.dtype, bytes(p, t), static_cast<unsigned>(t)));
-    }
-    tensors = {memory[0].data(), memory[1].data(), memory[2].data(), memory[3].data(), nullptr};
-    result = p.direction == Direction::forward ? 2 : p.direction == Direction::backward_data ? 0 : 1;
-  }
-  std::vector<std::byte> run(const Plan& plan, const PackedWeights* weights,
-                             const ParallelFor& parallel_for) {
-    workspace.resize(plan.workspace_bytes() + 1);
-    std::fill(memory[result].begin(), memory[result].end(), std::byte{0xff});
-    RunOptions options;
-    options.workspace = workspace.data();
-    options.weights = weights;
-    options.parallel_for = parallel_for;
-    plan.run(tensors, options);
-    return memory[result];
-  }
-  Problem problem;
-  std::vector<std::vector<std::byte>> memory;
-  std::vector<std::byte> workspace;
-  Tensors tensors;
-  std::size_t result;
-};
-
 const char* const kProblems[] = {"fwd:n2c16h13w14k24r3s3:pad1:f32:nchw:bias:gelu",
                                  "fwd:n2c64h13w14k24r3s3:pad1:f32:nhwc:bias:sigmoid",
                                  "fwd:n1c24h12w11k24r3s3:pad1:g24:f32:nhwc",
@@ -140,31 +81,11 @@ const char* const kProblems[] = {"fwd:n2c16h13w14k24r3s3:pad1:f32:nchw:bias:gelu
                                  "bwd_d:n2c16h13w14k24r3s3:pad1",
                                  "bwd_w:n2c16h13w14k24r3s3:pad1"};
 
-class FloatModes : public testing::Test {
- protected:
-  // Every CPU algorithm that computes the problem.
-  static std::vector<std::string> algorithms(const Problem& problem) {
-    std::vector<std::string> names;
-    for (const auto& algorithm : registry()) {
-      if (algorithm->device_kind() == "cpu" &&
-          algorithm->supports(problem, {find_device("cpu")->info(), 2}).yes) {
-        names.emplace_back(algorithm->name());
-      }
-    }
-    return names;
-  }
-  static Request request(const std::string& algorithm, int threads) {
-    Request request;
-    request.only = {algorithm};
-    request.threads = threads;
-    return request;
-  }
-  const Scratch scratch_;
-};
+class FloatModes : public FilledConvolutions {};
 
 TEST_F(FloatModes, TheBitsAndTheCallersModeAreTheSame) {
   for (const char* text : kProblems) {
-    Work work(text);
+    FilledConvolution work(text);
     for (const std::string& algorithm : algorithms(work.problem)) {
       SCOPED_TRACE(algorithm + " for " + text);
       Engine usual(scratch_.path());
@@ -209,7 +130,7 @@ TEST_F(FloatModes, TheThreadsOfAParallelForKeepTheirs) {
     ++calls;
   };
   for (const char* text : kProblems) {
-    Work work(text);
+    FilledConvolution work(text);
     for (const std::string& algorithm : algorithms(work.problem)) {
       Engine engine(scratch_.path());
       const Plan plan = engine.plan(work.problem, request(algorithm, 3));
@@ -347,82 +268,6 @@ TEST_F(FloatModes, NetworksKeepIt) {
     bool same = false;
     in_mode(mode, [&] { same = run() == expected; });
     EXPECT_TRUE(same) << mode.name;
-  }
-}
-
-// What it costs depends on the processor, so that it is shown: docs/accuracy.md has the figures.
-TEST_F(FloatModes, WhatDenormalsCostIsShown) {
-  const auto best_ms = [](const Work& work, const Plan& plan) {
-    std::vector<std::byte> workspace(plan.workspace_bytes() + 1);
-    RunOptions options;
-    options.workspace = workspace.data();
-    double best = 1e9;
-    for (int i = 0; i < 7; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      plan.run(work.tensors, options);
-      const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
-      best = std::min(best, ms.count());
-    }
-    return best;
-  };
-  for (const char* text :
-       {"fwd:n1c64h28w28k64r3s3:pad1:f32:nchw", "fwd:n1c64h28w28k64r3s3:pad1:f32:nhwc",
-        "fwd:n1c64h28w28k64r3s3:pad1:g64:f32:nhwc", "bwd_w:n1c64h28w28k64r3s3:pad1:f32:nhwc"}) {
-    Work normal(text), denormal(text);
-    for (std::size_t t = 0; t < 4; ++t) {
-      each(normal.memory[t], [](float v) { return std::fpclassify(v) == FP_SUBNORMAL ? 0.5f : v; });
-      if (t != 1) each(denormal.memory[t], [](float v) { return v * 1e-39f; });  // all but the weights
-    }
-    for (const std::string& algorithm : algorithms(normal.problem)) {
-      if (algorithm == "reference_cpu") continue;
-      Engine engine(scratch_.path());
-      Request keep = request(algorithm, 1), flush = keep;
-      flush.flush_denormals = true;
-      const Plan keeps = engine.plan(normal.problem, keep), flushes = engine.plan(normal.problem, flush);
-      const double usual = best_ms(normal, keeps);
-      std::printf("%s, %s: over denormals %.1f of the time over others, flushed %.1f\n", text,
-                  keeps.kernel().c_str(), best_ms(denormal, keeps) / usual,
-                  best_ms(denormal, flushes) / usual);
-    }
-  }
-}
-
-// Off unless it is asked for; then values below the smallest normal number are zero, and no others change.
-TEST_F(FloatModes, DenormalsAreFlushedWhereTheRequestSaysSo) {
-  for (const char* text : {"fwd:n1c16h9w8k16r3s3:pad1", "fwd:n1c16h9w8k16r1s1:f32:nhwc",
-                           "fwd:n1c16h9w8k16r3s3:pad1:g16:f32:nhwc", "bwd_d:n1c16h9w8k16r3s3:pad1",
-                           "bwd_w:n1c16h9w8k16r3s3:pad1"}) {
-    Work work(text), flushed(text);
-    for (std::vector<std::byte>& tensor : flushed.memory) {
-      each(tensor, [](float v) { return std::fpclassify(v) == FP_SUBNORMAL ? std::copysign(0.0f, v) : v; });
-    }
-    // Nothing but denormals, beside ones.
-    Work tiny(text);
-    const std::size_t pixels = tiny.problem.direction == Direction::backward_data ? 2 : 0;
-    for (std::size_t t = 0; t < 4; ++t)
-      each(tiny.memory[t], [&](float) { return t == pixels ? 0x1p-140f : 1.0f; });
-    for (const std::string& algorithm : algorithms(work.problem)) {
-      Engine engine(scratch_.path());
-      Request keep = request(algorithm, 2), flush = keep;
-      flush.flush_denormals = true;
-      const Plan keeps = engine.plan(work.problem, keep), flushes = engine.plan(work.problem, flush);
-      EXPECT_EQ(keeps.kernel(), flushes.kernel());
-      const auto of_all = work.run(flushes, nullptr, {}), of_zeros = flushed.run(keeps, nullptr, {});
-      for (std::size_t i = 0; i < of_all.size() / 4; ++i) {
-        float a, b;
-        std::memcpy(&a, of_all.data() + 4 * i, 4);
-        std::memcpy(&b, of_zeros.data() + 4 * i, 4);
-        // Flushed on the way, a sum loses less than the smallest normal number a term.
-        ASSERT_LE(std::abs(a - b), 1000 * 0x1p-126f) << algorithm << " for " << text << " at " << i;
-      }
-      const auto nonzero = [](std::vector<std::byte> result) {
-        int count = 0;
-        each(result, [&](float v) { return count += v != 0 ? 1 : 0, v; });
-        return count;
-      };
-      EXPECT_EQ(nonzero(tiny.run(flushes, nullptr, {})), 0) << algorithm << " for " << text;
-      EXPECT_GT(nonzero(tiny.run(keeps, nullptr, {})), 0) << algorithm << " for " << text;
-    }
   }
 }
 

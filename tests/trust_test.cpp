@@ -8,9 +8,9 @@
 #include <fstream>
 
 #include "faltung/faltung.h"
-#include "src/backend/opencl_api.hpp"
 #include "src/finder/engine.hpp"
 #include "src/finder/report.hpp"
+#include "tests/error_message.hpp"
 #include "tests/trust_helpers.hpp"
 
 namespace faltung {
@@ -184,6 +184,19 @@ TEST(Trust, WhatIsShippedIsWhole) {
   }
 }
 
+TEST(Trust, ShippedVerdictsThatCannotBeReadAreSaid) {
+  Scratch scratch;
+  const std::string file = scratch.path() + "/known.json";
+  const auto open = [&] { Engine engine(scratch.path() + "/store"); };
+  ::setenv("FALTUNG_KNOWN_DEVICES", file.c_str(), 1);
+  EXPECT_THAT(error_message(open), HasSubstr("which is no file"));
+  std::ofstream(file) << "x";
+  EXPECT_THAT(error_message(open), HasSubstr("no export of a store"));
+  Store(scratch.path() + "/store").export_to(file);
+  EXPECT_EQ(error_message(open), "no error");
+  ::unsetenv("FALTUNG_KNOWN_DEVICES");
+}
+
 TEST(Trust, NothingToStoreInIsNoReasonToUseABadKernel) {
   TrustPrograms programs;
   programs.set("FALTUNG_STORE", "/proc/cannot-be-here");
@@ -205,167 +218,6 @@ TEST(Trust, WorkerEndsWithItsCaller) {
   ::kill(caller, SIGKILL);
   ::waitpid(caller, nullptr, 0);
   programs.expect_nothing_left_behind();
-}
-
-class TrustHere : public testing::Test {
- protected:
-  void TearDown() override {
-    ::unsetenv("FALTUNG_DEADLINE");
-    ::unsetenv("FALTUNG_KNOWN_DEVICES");
-  }
-  static Report examine(Worker& worker, const Task& task) { return worker.examine(task, Deadlines{}); }
-  static Task task() {
-    Task t;
-    t.kernel = "direct_cpu/rows";
-    t.problem = parse_problem(kProblem);
-    return t;
-  }
-  static std::string message(const std::function<void()>& work) {
-    try {
-      work();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
-};
-
-TEST_F(TrustHere, AWorkerThatWasKilledIsReplaced) {
-  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
-  EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
-  // Its only child of this process.
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string pid = entry.path().filename().string();
-    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::istringstream stat(TrustPrograms::read(entry.path().string() + "/stat"));
-    std::string number, name, state;
-    int parent = 0;
-    stat >> number >> name >> state >> parent;
-    if (parent == ::getpid()) ::kill(std::stoi(pid), SIGKILL);
-  }
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
-}
-
-TEST_F(TrustHere, AWorkerOutlivesTheThreadThatStartedIt) {
-  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
-  std::thread([&] { EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass); }).join();
-  std::thread([&] { EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass); }).join();
-}
-
-TEST_F(TrustHere, WhatIsNoWorkerIsSaid) {
-  for (const auto& [command, what] : {std::pair{"/bin/true", "does not start"},
-                                      {"/nowhere/faltung", "must be the path of the faltung command"},
-                                      {"/bin/echo", "of this version"},
-                                      {"/bin", "which is no program"}}) {
-    Worker worker("cpu", command);
-    EXPECT_THAT(message([&] { examine(worker, task()); }), HasSubstr(what)) << command;
-  }
-  ::setenv("FALTUNG_DEADLINE", "soon", 1);
-  EXPECT_THAT(message([] { Deadlines::of_run(0); }), HasSubstr("must be a number of seconds"));
-  ::setenv("FALTUNG_DEADLINE", "3", 1);
-  EXPECT_EQ(Deadlines::of_run(0).run, 3000);
-  EXPECT_EQ(Deadlines::of_run(7).run, 7);  // the request's own comes first
-}
-
-TEST_F(TrustHere, PlansThatAreMadeTogetherAreExaminedOneByOne) {
-  Task other = task(), wrong = task();
-  other.problem.h = 12;
-  wrong.kernel = "direct_cpu/nonsense";
-  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
-  worker.compile_ahead({task(), other, wrong}, Deadlines{});
-  EXPECT_EQ(examine(worker, other).outcome, Outcome::pass);
-  EXPECT_EQ(examine(worker, wrong).outcome, Outcome::declined);
-  EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
-  EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
-}
-
-TEST_F(TrustHere, CallersThatComeAtOnceEachGetTheirOwnReport) {
-  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
-  const auto ask = [&](int caller) {
-    Task own = task();
-    own.problem.h = 9 + caller;
-    if (caller % 3 == 2) own.kernel = "direct_cpu/nonsense";
-    return examine(worker, own).outcome;
-  };
-  std::vector<Outcome> outcomes(12);
-  std::vector<std::thread> callers;
-  for (int i = 0; i < 12; ++i)
-    callers.emplace_back([&, i] { outcomes[static_cast<std::size_t>(i)] = ask(i); });
-  for (std::thread& caller : callers) caller.join();
-  for (int i = 0; i < 12; ++i) {
-    EXPECT_EQ(outcomes[static_cast<std::size_t>(i)], i % 3 == 2 ? Outcome::declined : Outcome::pass) << i;
-  }
-}
-
-TEST_F(TrustHere, AnotherDeviceOfTheSameNameIsRefused) {
-  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
-  Task t = task();
-  t.device_key = "cpu-of-another-kind";
-  EXPECT_THAT(message([&] { examine(worker, t); }), HasSubstr("finds another device under cpu"));
-  t.device_key = find_device("cpu")->info().key;
-  EXPECT_EQ(examine(worker, t).outcome, Outcome::pass);
-}
-
-// Some OpenCL loaders cut the list of drivers at its colons, where it stands.
-TEST_F(TrustHere, TheWorkerSeesTheDriversThatTheProgramWasGiven) {
-  const auto program = [] {
-    ::setenv("OCL_ICD_FILENAMES", "libone.so:libtwo.so", 1);
-    opencl::api();
-    ::getenv("OCL_ICD_FILENAMES")[9] = '\0';
-    LineProcess process({"/usr/bin/env"});
-    for (std::string line; process.receive(line, 5e3) == LineProcess::Got::line;) {
-      if (line == "OCL_ICD_FILENAMES=libone.so:libtwo.so") ::_exit(0);
-    }
-    ::_exit(1);
-  };
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a program that has opened no loader yet
-  EXPECT_EXIT(program(), testing::ExitedWithCode(0), "");
-}
-
-// It waits longer for a processor than its answer may take, beside another that never rests.
-TEST_F(TrustHere, AWorkerThatWaitsForAProcessorIsNotLate) {
-  std::ifstream here("/proc/self/schedstat");
-  if (!here) GTEST_SKIP() << "this system does not say who waits for a processor";
-  LineProcess busy({"/usr/bin/env", "taskset", "-c", "0", "sh", "-c", "echo; while :; do :; done"});
-  LineProcess starved({"/usr/bin/env", "taskset", "-c", "0", "nice", "-n", "19", "sh", "-c",
-                       "while read -r ran waited slices </proc/self/schedstat; [ $waited -lt 800000000 ]; do "
-                       ":; done; echo done"});
-  std::string line;
-  ASSERT_EQ(busy.receive(line, 5e3), LineProcess::Got::line);
-  const auto begin = std::chrono::steady_clock::now();
-  ASSERT_EQ(starved.receive(line, 300), LineProcess::Got::line);
-  EXPECT_EQ(line, "done");
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(300));
-  EXPECT_EQ(busy.receive(line, 300), LineProcess::Got::nothing);  // who runs and says nothing is late
-}
-
-TEST_F(TrustHere, ShippedVerdictsThatCannotBeReadAreSaid) {
-  Scratch scratch;
-  const std::string file = scratch.path() + "/known.json";
-  const auto open = [&] { Engine engine(scratch.path() + "/store"); };
-  ::setenv("FALTUNG_KNOWN_DEVICES", file.c_str(), 1);
-  EXPECT_THAT(message(open), HasSubstr("which is no file"));
-  std::ofstream(file) << "x";
-  EXPECT_THAT(message(open), HasSubstr("no export of a store"));
-  Store(scratch.path() + "/store").export_to(file);
-  EXPECT_EQ(message(open), "no error");
-}
-
-TEST_F(TrustHere, TimesAndVerifiesInOne) {
-  Task t = task();
-  t.time_ms = 5;
-  t.launches = 20;
-  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
-  const Report r = examine(worker, t);
-  EXPECT_TRUE(passed(r)) << r.why;
-  EXPECT_GT(r.ms, 0);
-  EXPECT_LE(r.ms_min, r.ms);
-  EXPECT_GE(r.error_over_bound, 0);
-  t.kernel = "direct_cpu/nonsense";
-  EXPECT_EQ(examine(worker, t).outcome, Outcome::declined);
-  t.device = "cuda:77";
-  EXPECT_THAT(message([&] { examine(worker, t); }), HasSubstr("no device 'cuda:77'"));
 }
 
 // The first plan for a problem that nothing is known of: without a measurement, a compilation or a process.
