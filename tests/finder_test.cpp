@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -230,6 +231,23 @@ TEST_F(Finder, PlansAreRememberedUntilFind) {
   const Plan after = engine_->plan(problem_, request_);
   EXPECT_NE(&Internals::impl(after), &Internals::impl(first));
   EXPECT_EQ(after.kernel(), found.kernel);
+}
+
+// Kernels that list taps and phases decline before they do: it took seconds and gigabytes.
+TEST_F(Finder, ALargeFilterOrStrideIsExplainedAtOnce) {
+  for (const char* text : {"fwd:n1c1h3000w3000k1r2999s2999", "bwd_w:n1c1h3000w3000k1r2999s2999",
+                           "bwd_d:n1c1h300w300k1r120s120:st120", "fwd:n1c2h8w8k2r4s4:transposed:st100:bias",
+                           "fwd:n1c32h1w1000000000k32r1s31:g32:nhwc"}) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_FALSE(engine_->explain(parse_problem(text), request_).kernel.empty());
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << text;
+  }
+  for (const Report& r : engine_->explain(parse_problem("fwd:n1c1h600w600k1r513s512"), request_).reports) {
+    if (r.kernel == "implicit_gemm_cpu" || r.kernel == "depthwise_cpu") {
+      EXPECT_EQ(r.outcome, Outcome::declined);
+      EXPECT_THAT(r.why, HasSubstr("262656 are more than 262144"));
+    }
+  }
 }
 
 // From a problem to its plan, with what training asks for, pools and rewritten problems, kernels are objects:

@@ -4,9 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <random>
+#include <set>
+
+#include "tests/error_message.hpp"
 
 namespace faltung {
 namespace {
@@ -210,6 +215,46 @@ TEST(Problem, PixelsThatNoTapReachesNeedNotBeRead) {
   p.r = p.s = 2, p.dilation_h = 3, p.pad_top = 1;  // rows -1, 2; 1, 4; 3, 6; of columns all
   EXPECT_EQ(p.p(), 3);
   EXPECT_EQ(touched_bytes(p), 4 * (2 * 6 * 5 * 10 + 6 * 4 * 4 + 2 * 4 * 3 * 5));
+}
+
+TEST(Problem, TouchedPixelsAreThoseThatATapMeets) {
+  for (int i = 0; i < 20000; ++i) {
+    std::mt19937 random(static_cast<unsigned>(i));
+    const auto draw = [&](i64 from, i64 to) { return from + static_cast<i64>(random()) % (to - from + 1); };
+    Problem p;
+    p.w = draw(1, 40), p.s = draw(1, 9), p.stride_w = draw(1, 12), p.dilation_w = draw(1, 6);
+    p.pad_left = draw(0, 12), p.pad_right = draw(0, 12);
+    if ((p.s - 1) * p.dilation_w + 1 > p.pad_left + p.w + p.pad_right) continue;
+    std::set<i64> met;
+    for (i64 q = 0; q < p.q(); ++q) {
+      for (i64 s = 0; s < p.s; ++s) met.insert(q * p.stride_w + s * p.dilation_w - p.pad_left);
+    }
+    const auto inside = std::count_if(met.begin(), met.end(), [&](i64 x) { return x >= 0 && x < p.w; });
+    EXPECT_NEAR(touched_bytes(p), min_bytes(p) - 4.0 * static_cast<double>(p.w - inside), 1e-9)
+        << to_string(p);
+  }
+}
+
+// No time and no memory goes with their number.
+TEST(Problem, PhasesOfStrides) {
+  EXPECT_EQ(phases(parse_problem("fwd:n1c1h9w9k1r3s3:st4x2")), 1);
+  EXPECT_EQ(phases(parse_problem("bwd_w:n1c1h9w9k1r3s3:st4x2")), 1);
+  EXPECT_EQ(phases(parse_problem("bwd_d:n1c1h9w9k1r3s3:st4x2")), 8);
+  EXPECT_EQ(phases(parse_problem("bwd_d:n1c1h9w9k1r3s3:st100x2")), 18);  // there are nine rows
+  EXPECT_EQ(phases(parse_problem("fwd:n1c1h9w9k1r3s3:transposed:st4x2")), 8);
+  EXPECT_EQ(phases(parse_problem("bwd_d:n1c1d9h9w9k1t1r1s1:st2x3x4")), 24);
+  EXPECT_THAT(error_message([] { parse_problem("fwd:n1c2h300w300k2r4s4:transposed:st100000"); }),
+              HasSubstr("strides so large make more than 16384 sums"));
+}
+
+TEST(Problem, TouchedPixelsOfTheLargestRowsAreCountedAtOnce) {
+  const auto share = [](const char* text) {
+    const Problem p = parse_problem(text);
+    return (touched_bytes(p) - min_bytes(p)) / (4.0 * static_cast<double>(p.w)) + 1;
+  };
+  EXPECT_NEAR(share("fwd:n1c1h1w1099511627776k1r1s1:st1x4"), 0.25, 1e-6);
+  EXPECT_NEAR(share("fwd:n1c1h1w1073741824k1r1s2:st1x8:dil1x4"), 0.25, 1e-6);
+  EXPECT_NEAR(share("fwd:n1c1h1w1099511627776k1r1s549755813888"), 1, 1e-6);
 }
 
 TEST(Problem, TensorsBeyond31Bits) {

@@ -40,20 +40,10 @@ double vectors_of(const DepthwisePass& pass, const Slide& rows, const Slide& col
   return static_cast<double>(n * pass.out_channels * rows.count * row);
 }
 
-// Taps of an output that lie in the image, on average.
-double taps_inside(const Slide& s) {
-  i64 taps = 0;
-  for (i64 t = 0; t < s.count; ++t) {
-    const i64 first = t * s.stride + s.origin, last = s.size - 1 - first;
-    const i64 begin = first < 0 ? ceil_div(-first, s.spacing) : 0, end = last < 0 ? 0 : last / s.spacing + 1;
-    taps += std::max<i64>(0, std::min(end, s.taps) - begin);
-  }
-  return static_cast<double>(taps) / static_cast<double>(std::max<i64>(1, s.count));
-}
-
 // Of the reduction, for a vector of outputs: padding is skipped in nhwc, in nchw it is staged as zeros.
 double steps_of(const DepthwisePass& pass, const Slide& rows, const Slide& columns) {
-  const double taps = pass.problem.layout == Layout::nhwc ? taps_inside(rows) * taps_inside(columns)
+  const double outputs = static_cast<double>(rows.count) * static_cast<double>(columns.count);
+  const double taps = pass.problem.layout == Layout::nhwc ? taps_inside(rows) * taps_inside(columns) / outputs
                                                           : static_cast<double>(rows.taps * columns.taps);
   return taps * static_cast<double>(pass.planes());
 }

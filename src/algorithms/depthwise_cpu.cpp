@@ -8,6 +8,7 @@
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/sole_kernel.hpp"
+#include "src/algorithms/tap_lists.hpp"
 
 namespace faltung {
 namespace {
@@ -24,7 +25,8 @@ class DepthwiseCpu : public SoleKernel {
       return Support::declined("it is not depthwise: groups is " + std::to_string(p.groups) +
                                ", not c = " + std::to_string(p.c));
     }
-    return Support::supported();
+    const std::string why = beyond_tap_lists(p);
+    return why.empty() ? Support::supported() : Support::declined(why);
   }
 
  private:

@@ -67,12 +67,7 @@ class DirectCpu : public SoleKernel {
     const DirectPass pass = make_direct_pass(p);
     const std::int64_t lanes = brgemm_lanes();
     double rows = 0, row = 0;  // taps that rows see; cycles of a row for each of them
-    for (const Slide& s : pass.rows) {
-      for (std::int64_t t = 0; t < s.count; ++t) {
-        const TapRange inside = taps_inside(s, t);
-        rows += static_cast<double>(std::max<std::int64_t>(0, inside.end - inside.begin));
-      }
-    }
+    for (const Slide& s : pass.rows) rows += taps_inside(s);
     for (const Slide& s : pass.columns) {
       const std::int64_t vectors = ceil_div(s.count, lanes);
       const double loads = s.stride == 1 ? 0 : kGatheredVector * static_cast<double>(vectors);

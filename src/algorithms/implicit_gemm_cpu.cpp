@@ -18,6 +18,7 @@
 #include "src/algorithms/implicit_gemm_weights.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/tap_lists.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 #include "src/problem/rewrite_plain.hpp"
@@ -229,7 +230,10 @@ class ImplicitGemmCpu : public Algorithm {
       : Algorithm({"implicit_gemm_cpu", "matrix product over the filter's taps, without building the matrix",
                    "cpu"}) {}
 
-  Support accepts(const Problem&, const Target&) const override { return Support::supported(); }
+  Support accepts(const Problem& p, const Target&) const override {
+    const std::string why = beyond_tap_lists(p);
+    return why.empty() ? Support::supported() : Support::declined(why);
+  }
 
  private:
   bool takes_pitch(const Problem&, const Target&) const override { return true; }

@@ -109,13 +109,10 @@ double TapConvolution::share_of_rows() const {
 }
 
 double TapConvolution::share_of_depths() const {
-  i64 inside = 0;
-  for (i64 depth = 0; depth < depths; ++depth)
-    inside +=
-        std::count_if(taps.begin(), taps.end(), [&](const Tap& tap) { return depth_inside(depth, tap); });
-  return taps.empty()
-             ? 1
-             : static_cast<double>(inside) / static_cast<double>(depths * static_cast<i64>(taps.size()));
+  if (taps.empty()) return 1;
+  double inside = 0;
+  for (const Tap& tap : taps) inside += faltung::taps_inside({depths, 0, 1, 1, 0, 1, step_d, tap.d, 1, in.d});
+  return inside / (static_cast<double>(depths) * static_cast<double>(taps.size()));
 }
 
 std::vector<TapConvolution> tap_convolutions(const Problem& given) {

@@ -1,8 +1,12 @@
 #include "src/problem/problem.hpp"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "src/problem/dtype.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung {
 namespace {
@@ -10,6 +14,37 @@ namespace {
 using i64 = std::int64_t;
 
 i64 pooled(i64 size, i64 pad, i64 window, i64 stride) { return (size + pad - window) / stride + 1; }
+
+// How many inputs some tap reads, by a line of inputs for each of the outputs or of the taps, whichever are
+// fewer: such a line has one remainder by its step, and those of one remainder overlap.
+i64 inputs_read(const Dimension& d, i64 outputs) {
+  struct Steps {
+    i64 count, step;
+  } few{d.filter, d.dilation}, line{outputs, d.stride};
+  if (few.count > line.count) std::swap(few, line);
+  constexpr i64 kMostLines = 1 << 16;  // more leave next to nothing out
+  if (few.count > kMostLines) return d.in;
+  struct Line {
+    i64 remainder, begin, end;
+  };
+  std::vector<Line> lines;
+  for (i64 i = 0; i < few.count; ++i) {
+    const i64 first = i * few.step - d.before, remainder = (first % line.step + line.step) % line.step;
+    const i64 begin = (first - remainder) / line.step;
+    const i64 inside = remainder < d.in ? ceil_div(d.in - remainder, line.step) : 0;
+    lines.push_back({remainder, std::max<i64>(begin, 0), std::min(begin + line.count, inside)});
+  }
+  std::sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
+    return std::tie(a.remainder, a.begin) < std::tie(b.remainder, b.begin);
+  });
+  i64 read = 0, remainder = -1, end = 0;
+  for (const Line& l : lines) {
+    if (l.remainder != remainder) remainder = l.remainder, end = 0;
+    read += std::max<i64>(0, l.end - std::max(l.begin, end));
+    end = std::max(end, l.end);
+  }
+  return read;
+}
 
 }  // namespace
 
@@ -204,6 +239,16 @@ Runs runs_of(const Problem& p, const TensorShape& s) {
   return {s.c * s.stride_c * bytes, s.stride_n * bytes};
 }
 
+double phases(const Problem& p) {
+  if (!is_adjoint(p)) return 1;
+  const std::vector<i64> outputs = spatial_output(p);
+  double all = 1;
+  std::size_t axis = 0;
+  for (const Dimension& d : spatial_dimensions(p))
+    all *= static_cast<double>(std::min(d.stride, is_transposed(p) ? outputs[axis++] : d.in));
+  return all;
+}
+
 double flops(const Problem& p) {
   // Each pixel of the smaller side meets every tap once.
   const TensorShape pixels = is_transposed(p) ? x_shape(p) : conv_shape(p), w = w_shape(p);
@@ -226,14 +271,7 @@ double touched_bytes(const Problem& p) {
   double reached = 1;
   std::size_t axis = 0;
   for (const Dimension& d : spatial_dimensions(p)) {
-    std::vector<bool> read(static_cast<std::size_t>(d.in), false);
-    for (i64 out = 0; out < outputs[axis]; ++out) {
-      for (i64 tap = 0; tap < d.filter; ++tap) {
-        const i64 at = out * d.stride + tap * d.dilation - d.before;
-        if (at >= 0 && at < d.in) read[static_cast<std::size_t>(at)] = true;
-      }
-    }
-    reached *= static_cast<double>(std::count(read.begin(), read.end(), true)) / static_cast<double>(d.in);
+    reached *= static_cast<double>(inputs_read(d, outputs[axis])) / static_cast<double>(d.in);
     ++axis;
   }
   return min_bytes(p) - (1 - reached) * static_cast<double>(x_shape(p).elements()) * size_of(p.dtype);

@@ -53,6 +53,9 @@ inline bool is_plain(const Problem& p) { return p.dimensions == 2 && !is_transpo
 inline bool is_adjoint(const Problem& p) {
   return is_transposed(p) ? p.direction == Direction::forward : p.direction == Direction::backward_data;
 }
+// Sums of their own that such a direction is, one for each remainder of an index that it writes by the
+// strides; 1 of the others. In doubles, which do not overflow.
+double phases(const Problem& problem);
 // Whether the taps walk over x; else over y's gradient.
 inline bool walks_over_x(const Problem& p) {
   return is_transposed(p) ? p.direction == Direction::forward : p.direction != Direction::backward_data;

@@ -24,6 +24,9 @@ std::vector<Slide> forward_slides(std::int64_t in, std::int64_t out, std::int64_
 std::vector<Slide> backward_slides(std::int64_t in, std::int64_t out, std::int64_t filter,
                                    std::int64_t stride, std::int64_t dilation, std::int64_t pad);
 
+// Of all outputs' taps those that meet the input.
+double taps_inside(const Slide& slide);
+
 }  // namespace faltung
 
 #endif  // FALTUNG_SRC_PROBLEM_SLIDE_HPP_

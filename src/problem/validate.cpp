@@ -240,6 +240,12 @@ void validate(const Problem& p) {
   require_countable("x", x);
   require_countable("w", w);
   require_countable("y", y);
+  // Each has a description of its own, which kernels are made of.
+  constexpr i64 kMostPhases = 1 << 14;
+  if (phases(p) > kMostPhases) {
+    bad("strides so large make more than " + std::to_string(kMostPhases) +
+        " sums of what is written, one for each remainder by them; use smaller ones");
+  }
   validate_math(p);
   if (p.direction != Direction::forward && !p.epilogue.empty()) {
     bad(std::string("an epilogue goes with fwd alone, not with ") + name(p.direction));
