@@ -14,13 +14,16 @@
 #include "src/store/hex.hpp"
 #include "src/store/likeness.hpp"
 #include "src/store/store.hpp"
+#include "tests/error_message.hpp"
 #include "tests/scratch.hpp"
 
 namespace faltung {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 class PackTest : public testing::Test {
  protected:
@@ -176,6 +179,20 @@ TEST_F(PackTest, WhatWasTamperedWithIsMissingWithOneWarning) {
   for (const Record& record : records())
     EXPECT_EQ(store.get(record.kind, record.key).has_value(), record.kind == "kernel") << record.key;
   EXPECT_THAT(said, ElementsAre(HasSubstr("a block of records is damaged; taken as missing")));
+}
+
+TEST_F(PackTest, WhatIsDamagedIsSaidOnceWithItsFile) {
+  std::string bytes = Pack::encode(records());
+  const std::string cut = file(bytes.substr(0, bytes.size() / 2));
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  const std::string tampered = file(bytes);
+  std::vector<std::string> said;
+  Store store(scratch_.path() + "/store", [&](const std::string& line) { said.push_back(line); });
+  EXPECT_EQ(store.import_from(tampered).added, 20);
+  EXPECT_THAT(said, Each("store: " + tampered + ": a block of records is damaged; left out"));
+  const auto not_whole = StartsWith(cut + ": is not whole: ");
+  EXPECT_THAT(error_message([&] { store.import_from(cut); }), not_whole);
+  EXPECT_THAT(error_message([&] { Store(cut + ":readonly"); }), not_whole);
 }
 
 // More than one block of a kind, and more than are kept: each record is found again, in any order.

@@ -74,5 +74,17 @@ TEST(Words, JoinSplitTrim) {
   EXPECT_EQ(trim(" \n"), "");
 }
 
+TEST(Printable, IsUtf8WithoutControlCharacters) {
+  EXPECT_EQ(printable("a\x1b[2J\tb\x7f"), "a?[2J?b?");
+  EXPECT_EQ(printable("Fältchen × 图 😀"), "Fältchen × 图 😀");
+  EXPECT_EQ(printable("\x80 \xc3 \xe5\x9b \xff"), "? ? ?? ?");
+  EXPECT_EQ(printable("\xc0\xaf \xe0\x80\xaf \xed\xa0\x80 \xf4\x90\x80\x80"),
+            "?? ??? ??? ????");                             // longer, halves, beyond
+  EXPECT_EQ(printable("\xc2\x9b\xc2\xa0|"), "?\xc2\xa0|");  // another escape
+  EXPECT_EQ(printable("图图图", 9), "图图图");
+  EXPECT_EQ(printable("图图图", 8), "图图...");  // no part of one
+  EXPECT_EQ(printable(std::string(201, 'x')), std::string(200, 'x') + "...");
+}
+
 }  // namespace
 }  // namespace faltung

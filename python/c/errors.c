@@ -1,4 +1,5 @@
 #include <stdarg.h>
+#include <string.h>
 
 #include "c/common.h"
 
@@ -35,7 +36,12 @@ int add_exceptions(PyObject* module) {
 PyObject* raise_status(faltung_status status) {
   if (PyErr_Occurred() != NULL) return NULL;
   const int known = status > FALTUNG_OK && status <= FALTUNG_CANCELLED;
-  PyErr_SetString(classes[known ? status : FALTUNG_INTERNAL], faltung_last_error());
+  // A path in it need not be UTF-8.
+  PyObject* text =
+      PyUnicode_DecodeUTF8(faltung_last_error(), (Py_ssize_t)strlen(faltung_last_error()), "replace");
+  if (text == NULL) return NULL;
+  PyErr_SetObject(classes[known ? status : FALTUNG_INTERNAL], text);
+  Py_DECREF(text);
   return NULL;
 }
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "src/problem/dtype.hpp"
+#include "src/problem/text.hpp"
 
 namespace faltung::network {
 namespace {
@@ -209,13 +210,7 @@ Constant encode(const Array& array) {
 
 std::string printable(std::string_view name) {
   constexpr std::size_t kMost = 80;
-  std::string text;
-  for (const char c : name.substr(0, kMost)) {
-    const auto code = static_cast<unsigned char>(c);
-    text += code < 0x20 || code == 0x7f ? '?' : c;
-  }
-  if (name.size() > kMost) text += "...";
-  return text;
+  return faltung::printable(name, kMost);
 }
 
 std::string in_quotes(std::string_view name) { return "'" + printable(name) + "'"; }

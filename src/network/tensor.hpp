@@ -74,7 +74,7 @@ Constant encode(const Array& array);
 // where they are narrower than f32 (f32 itself stays in doubles: that is the reference's point).
 double round_to(Type type, double value);
 
-// Names from files, for messages: without control characters, no longer than a line; and in quotes.
+// Names from files, for messages: printable, no longer than a line; and in quotes.
 std::string printable(std::string_view name);
 std::string in_quotes(std::string_view name);
 

@@ -9,18 +9,9 @@
 #include <vector>
 
 #include "faltung/faltung.hpp"
+#include "src/problem/text.hpp"
 
 namespace faltung {
-
-// text as it can stand in a message: at most 200 characters, none of them a control character.
-inline std::string printable(std::string_view text) {
-  constexpr std::size_t kMost = 200;
-  std::string out(text.substr(0, kMost));
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text.size() > kMost ? out + "..." : out;
-}
 
 inline std::string quote(std::string_view text) { return std::string(1, '\'') += printable(text) += '\''; }
 

@@ -89,4 +89,47 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
+namespace {
+
+// Bytes of the UTF-8 character at the beginning of text, which is not empty; 0 if there is none.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned lead = byte(0);
+  const std::size_t bytes = lead < 0x80   ? 1
+                            : lead < 0xc2 ? 0
+                            : lead < 0xe0 ? 2
+                            : lead < 0xf0 ? 3
+                            : lead < 0xf5 ? 4
+                                          : 0;
+  if (bytes > text.size()) return 0;
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // Longer than need be, half of a pair of UTF-16, or beyond the last one.
+  if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) >= 0xa0)) return 0;
+  if ((lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) >= 0x90)) return 0;
+  return bytes;
+}
+
+bool is_control(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  return first < 0x20 || first == 0x7f ||
+         (first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0);  // the second set of them
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, std::size_t most_bytes) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    const bool is_shown = bytes > 0 && !is_control(text.substr(0, bytes));
+    const std::string_view shown = is_shown ? text.substr(0, bytes) : "?";
+    if (out.size() + shown.size() > most_bytes) return out + "...";
+    out += shown;
+    text.remove_prefix(bytes > 0 ? bytes : 1);
+  }
+  return out;
+}
+
 }  // namespace faltung

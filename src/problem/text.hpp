@@ -2,6 +2,7 @@
 #ifndef FALTUNG_SRC_PROBLEM_TEXT_HPP_
 #define FALTUNG_SRC_PROBLEM_TEXT_HPP_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,9 @@ std::string join_or(const std::vector<std::string>& words);
 // Splits at every separator; empty parts are kept.
 std::vector<std::string> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
+// Foreign text as it can stand in a message: of at most so many bytes, with a ? for each control character
+// and for what is no UTF-8, which a terminal might obey and Python refuses.
+std::string printable(std::string_view text, std::size_t most_bytes = 200);
 
 }  // namespace faltung
 

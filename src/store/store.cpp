@@ -77,7 +77,8 @@ void Store::open_file(bool must_be_one) {
     file_ = std::move(records);
     readonly_ = true;
   } catch (const Error& error) {
-    if (!must_be_one) return;  // no directory can be made there: said when it is tried
+    if (!must_be_one) return;         // no directory can be made there: said when it is tried
+    if (Pack::is(directory_)) throw;  // it says of which file
     throw Error(Status::bad_file, directory_ + ": is no directory and no export of a store: " + error.what());
   }
 }
@@ -266,10 +267,13 @@ Store::Imported Store::import_from(const std::string& file) {
   try {
     const auto damaged = [&](const std::string& what) {
       ++done.damaged;
-      warn_once(file + what, file + ": " + what + "; left out");
+      warn_once(what, what + "; left out");
     };
-    records = Pack::is(file) ? Pack(file).list("", damaged) : decode_export(content->bytes, damaged);
+    records = Pack::is(file) ? Pack(file).list("", damaged)
+                             : decode_export(content->bytes,
+                                             [&](const std::string& what) { damaged(file + ": " + what); });
   } catch (const Error& error) {
+    if (Pack::is(file)) throw;  // it says of which file
     throw Error(Status::bad_file, file + ": is no export of a store: " + error.what());
   }
   for (const Record& record : records) {

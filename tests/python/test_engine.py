@@ -70,6 +70,8 @@ def test_a_plan_says_what_it_is():
         faltung.plan(PROBLEM, only="no_such_kernel")
     with pytest.raises(faltung.BadProblem, match="cuda:99"):
         faltung.plan(PROBLEM, "cuda:99")
+    with pytest.raises(faltung.BadProblem, match="^problem 'xü{99}...': "):  # 200 bytes, none of which is half a letter
+        faltung.plan("x" + "ü" * 200)
     with pytest.raises(TypeError):
         pickle.dumps(plan)
     with pytest.raises(TypeError):
