@@ -1,8 +1,9 @@
 #include "kernels/cpu/depthwise.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <vector>
 
+#include "kernels/cpu/with_dtype.hpp"
 #include "src/backend/parallel.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
@@ -60,6 +61,26 @@ DepthwiseStage make_stage(const DepthwisePass& pass) {
   return stage;
 }
 
+// Of the taps of an output channel's filters, in packed order, where each lies among them. The filter of one
+// channel in and one out has the same order in both layouts.
+std::vector<i64> packed_order(const DepthwisePass& pass) {
+  const Problem& p = pass.problem;
+  std::vector<i64> order;
+  for (const Slide& rows : pass.rows) {
+    for (const Slide& columns : pass.columns) {
+      for (i64 plane = 0; plane < pass.planes(); ++plane) {
+        for (i64 i = 0; i < rows.taps; ++i) {
+          for (i64 j = 0; j < columns.taps; ++j) {
+            order.push_back((plane * p.r + rows.tap + i * rows.tap_step) * p.s + columns.tap +
+                            j * columns.tap_step);
+          }
+        }
+      }
+    }
+  }
+  return order;
+}
+
 }  // namespace
 
 DepthwisePass make_depthwise_pass(const Problem& p) {
@@ -83,7 +104,10 @@ DepthwisePass make_depthwise_pass(const Problem& p) {
   return pass;
 }
 
-i64 depthwise_padded_channels(const DepthwisePass& pass) { return round_up(pass.out_channels, kChannelPad); }
+// An odd number of pads: taps a page apart would share a few lines of the first-level cache.
+i64 depthwise_padded_channels(const DepthwisePass& pass) {
+  return (ceil_div(pass.out_channels, kChannelPad) | 1) * kChannelPad;
+}
 
 std::size_t depthwise_packed_bytes(const DepthwisePass& pass) {
   const Problem& p = pass.problem;
@@ -94,28 +118,31 @@ std::size_t depthwise_packed_bytes(const DepthwisePass& pass) {
 
 void depthwise_pack(const DepthwisePass& pass, const void* w, float* packed, int worker, int workers) {
   const Problem& p = pass.problem;
-  const bool nhwc = p.layout == Layout::nhwc;
-  const i64 channels = nhwc ? depthwise_padded_channels(pass) : pass.out_channels, planes = pass.planes();
-  const Range part = share(channels, worker, workers);
-  for (i64 channel = part.begin; channel < part.end; ++channel) {
-    i64 index = 0;  // of the tap in packed order
-    for (const Slide& rows : pass.rows) {
-      for (const Slide& columns : pass.columns) {
-        for (i64 plane = 0; plane < planes; ++plane) {
-          for (i64 i = 0; i < rows.taps; ++i) {
-            for (i64 j = 0; j < columns.taps; ++j, ++index) {
-              const i64 k = channel * planes + plane;
-              // The filter of one channel in and one out has the same order in both layouts.
-              const i64 tap = (rows.tap + i * rows.tap_step) * p.s + columns.tap + j * columns.tap_step;
-              const float value =
-                  channel < pass.out_channels ? load_element(p.dtype, w, k * p.r * p.s + tap) : 0;
-              packed[nhwc ? index * channels + channel : channel * planes * p.r * p.s + index] = value;
-            }
-          }
-        }
+  const std::vector<i64> order = packed_order(pass);
+  const i64 taps = static_cast<i64>(order.size()), filter = pass.planes() * p.r * p.s;
+  with_dtype(p.dtype, [&](auto type) {
+    const auto value = [&](i64 channel, i64 tap) { return load_element(type, w, channel * filter + tap); };
+    if (p.layout == Layout::nchw) {
+      const Range part = share(pass.out_channels, worker, workers);
+      for (i64 channel = part.begin; channel < part.end; ++channel) {
+        for (i64 i = 0; i < taps; ++i)
+          packed[channel * filter + i] = value(channel, order[static_cast<std::size_t>(i)]);
+      }
+      return;
+    }
+    // A tap of some channels at a time, which are whole lines where they are written.
+    const i64 channels = depthwise_padded_channels(pass);
+    const Range part = share(channels / kChannelPad, worker, workers);
+    for (i64 first = part.begin * kChannelPad; first < part.end * kChannelPad; first += kChannelPad) {
+      const i64 there = std::clamp<i64>(pass.out_channels - first, 0, kChannelPad);
+      for (i64 i = 0; i < taps; ++i) {
+        float* const to = packed + i * channels + first;
+        const i64 tap = order[static_cast<std::size_t>(i)];
+        for (i64 c = 0; c < there; ++c) to[c] = value(first + c, tap);
+        std::fill(to + there, to + kChannelPad, 0.0f);
       }
     }
-  }
+  });
 }
 
 std::size_t depthwise_scratch_bytes(const DepthwisePass& pass) {

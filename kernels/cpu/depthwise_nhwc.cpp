@@ -1,6 +1,7 @@
 // Depthwise in nhwc: lanes are channels. A tile of kPixels outputs in a row times one or two vectors of
 // channels stays in registers; each input column is loaded once for all the outputs it contributes to.
 #include <algorithm>
+#include <vector>
 
 #include "kernels/cpu/depthwise.hpp"
 #include "src/backend/parallel.hpp"
@@ -71,7 +72,7 @@ HWY_NOINLINE void known_tile(const Row<kType>& row, i64 t, i64 channel, std::siz
 // As many taps as there are, at stride 1: some of them at a time in registers.
 template <DType kType, int kVectors, bool kPart>
 HWY_NOINLINE void long_tile(const Row<kType>& row, i64 t, i64 channel, std::size_t lanes) {
-  constexpr int kMany = kHasVectors ? 7 : 3;
+  constexpr int kMany = kHasVectors ? 7 : 3, kFew = 3;
   V sums[kPixels][kVectors];
   clear(sums);
   const i64 first = t + row.columns->origin, taps = row.columns->taps;
@@ -82,6 +83,10 @@ HWY_NOINLINE void long_tile(const Row<kType>& row, i64 t, i64 channel, std::size
     for (; s + kMany <= taps; s += kMany) {
       add_taps<kType, kMany, 1, kVectors, kPart>(row, in + s * row.in_pixel, first + s,
                                                  weights + s * row.weight_tap, lanes, sums);
+    }
+    for (; s + kFew <= taps; s += kFew) {
+      add_taps<kType, kFew, 1, kVectors, kPart>(row, in + s * row.in_pixel, first + s,
+                                                weights + s * row.weight_tap, lanes, sums);
     }
     for (; s < taps; ++s) {
       add_taps<kType, 1, 1, kVectors, kPart>(row, in + s * row.in_pixel, first + s,
@@ -195,10 +200,10 @@ TileFunction<kType> choose(const DepthwisePass& pass, const Slide& columns) {
     i64 taps, stride;
     TileFunction<kType> tile;
   };
-  static constexpr Known kKnown[] = {
-      {2, 1, known_channels<kType, 2, 1>}, {3, 1, known_channels<kType, 3, 1>},
-      {5, 1, known_channels<kType, 5, 1>}, {7, 1, known_channels<kType, 7, 1>},
-      {3, 2, known_channels<kType, 3, 2>}, {5, 2, known_channels<kType, 5, 2>}};
+  static constexpr Known kKnown[] = {{1, 1, known_channels<kType, 1, 1>}, {2, 1, known_channels<kType, 2, 1>},
+                                     {3, 1, known_channels<kType, 3, 1>}, {5, 1, known_channels<kType, 5, 1>},
+                                     {7, 1, known_channels<kType, 7, 1>}, {3, 2, known_channels<kType, 3, 2>},
+                                     {5, 2, known_channels<kType, 5, 2>}};
   for (const Known& known : kKnown) {
     if (known.taps == columns.taps && known.stride == columns.stride) return known.tile;
   }
@@ -246,6 +251,14 @@ Row<kType> make_row(const DepthwisePass& pass, const DepthwiseTensors& tensors, 
   return row;
 }
 
+// Lines that will be needed soon: some channels of neighbouring pixels.
+template <int kWrite, DType kType>
+void fetch_pixels(const Element<kType>* pixel, i64 pixels, i64 pitch, i64 channels) {
+  for (i64 j = 0; j < pixels; ++j, pixel += pitch) {
+    for (i64 c = 0; c < channels; c += 64 / size_of(kType)) __builtin_prefetch(pixel + c, kWrite, 2);
+  }
+}
+
 template <DType kType>
 void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int worker, int workers) {
   // Rows that are computed together, a tile of each in turn, while what they share is in the first-level
@@ -255,63 +268,64 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
   // tile, must then stay in the first-level cache.
   constexpr i64 kWeightBytes = 24 << 10;
   const Problem& p = pass.problem;
-  const i64 phases = static_cast<i64>(pass.rows.size());
+  const i64 phases = static_cast<i64>(pass.rows.size()), steps = static_cast<i64>(pass.columns.size());
   const auto* in = static_cast<const Element<kType>*>(tensors.in);
   const bool pixels_first = pass.out_channels * p.r * p.s * static_cast<i64>(sizeof(float)) <= kWeightBytes;
+  std::vector<TileFunction<kType>> kernels;  // of the column slides
+  for (const Slide& columns : pass.columns) kernels.push_back(choose<kType>(pass, columns));
+  std::vector<Row<kType>> rows(static_cast<std::size_t>(kRows * steps));
   const Range part = share(p.n * pass.out_h, worker, workers);
   for (i64 h = part.begin; h < part.end;) {
     const i64 image = h / pass.out_h, first = h % pass.out_h;
     const i64 count = std::min({kRows, part.end - h, pass.out_h - first});
-    for (std::size_t b = 0; b < pass.columns.size(); ++b) {
-      Row<kType> rows[kRows];
-      for (i64 i = 0; i < count; ++i) rows[i] = make_row<kType>(pass, tensors, image, first + i, b);
-      const TileFunction<kType> tile = choose<kType>(pass, pass.columns[b]);
-      // What the next rows will need beyond these, fetched while these are computed; behind an image's last
-      // rows are the first ones of the next.
-      const Slide& slide = pass.rows.front();
-      const i64 reach = slide.origin + (slide.taps - 1) * slide.spacing + 1;
-      const i64 bottom = (first + count - 1) / phases * slide.stride + reach;
-      const bool ends = first + count == pass.out_h && h + count < part.end;
-      const i64 next =
-          ends ? (kRows - 1) / phases * slide.stride + reach : (count * slide.stride + phases - 1) / phases;
-      const i64 row0 = ends ? (image + 1) * pass.in_h : image * pass.in_h + bottom;
-      const i64 fetched =
-          b > 0 || pass.multiplier > 1
-              ? 0
-              : std::clamp<i64>(next, 0, ends ? pass.in_h : std::max<i64>(pass.in_h - bottom, 0));
-      const auto* below = in + row0 * pass.in_w * pass.in_channels;
-      // And the lines of the result that these are stored to.
-      const i64 stored = pass.columns.size() > 1 ? 0 : std::min(count, part.end - h - count);
-      auto* const to =
-          static_cast<const Element<kType>*>(tensors.out) + (h + count) * pass.out_w * pass.out_channels;
-      const auto tiles = [&](i64 t, i64 channel) {
-        const i64 channels = std::min<i64>(kWide * kFloatLanes, pass.out_channels - channel);
-        for (i64 i = 0; i < stored; ++i) {
-          const auto* pixel = to + (i * pass.out_w + t) * pass.out_channels + channel;
-          const i64 outputs = std::min<i64>(kPixels, pass.out_w - t);
-          for (i64 j = 0; j < outputs; ++j, pixel += pass.out_channels) {
-            for (i64 c = 0; c < channels; c += 64 / size_of(kType)) __builtin_prefetch(pixel + c, 1, 2);
-          }
-        }
-        const i64 stride = pass.columns[b].stride, left = std::max<i64>(0, t * stride);
-        const i64 pixels = std::min(kPixels * stride, pass.in_w - left);
-        for (i64 i = 0; i < fetched; ++i) {
-          const auto* pixel = below + (i * pass.in_w + left) * pass.in_channels + channel;
-          for (i64 j = 0; j < pixels; ++j, pixel += pass.in_channels) {
-            for (i64 c = 0; c < channels; c += 64 / size_of(kType)) __builtin_prefetch(pixel + c, 0, 2);
-          }
-        }
-        for (i64 i = 0; i < count; ++i) tile(rows[i], t, channel, channels);
-      };
-      if (pixels_first) {
-        for (i64 t = 0; t < pass.columns[b].count; t += kPixels) {
-          for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kFloatLanes)
-            tiles(t, channel);
-        }
-      } else {
-        for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kFloatLanes) {
-          for (i64 t = 0; t < pass.columns[b].count; t += kPixels) tiles(t, channel);
-        }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count * steps); ++i) {
+      rows[i] =
+          make_row<kType>(pass, tensors, image, first + static_cast<i64>(i) / steps, i % pass.columns.size());
+    }
+    // What the next rows will need beyond these, fetched while these are computed; behind an image's last
+    // rows are the first ones of the next.
+    const Slide& slide = pass.rows.front();
+    const i64 reach = slide.origin + (slide.taps - 1) * slide.spacing + 1;
+    const i64 bottom = (first + count - 1) / phases * slide.stride + reach;
+    const bool ends = first + count == pass.out_h && h + count < part.end;
+    const i64 next =
+        ends ? (kRows - 1) / phases * slide.stride + reach : (count * slide.stride + phases - 1) / phases;
+    const i64 row0 = ends ? (image + 1) * pass.in_h : image * pass.in_h + bottom;
+    const i64 fetched =
+        pass.multiplier > 1
+            ? 0
+            : std::clamp<i64>(next, 0, ends ? pass.in_h : std::max<i64>(pass.in_h - bottom, 0));
+    const auto* below = in + row0 * pass.in_w * pass.in_channels;
+    // And the lines of the result that these are stored to.
+    const i64 stored = std::min(count, part.end - h - count);
+    auto* const to =
+        static_cast<const Element<kType>*>(tensors.out) + (h + count) * pass.out_w * pass.out_channels;
+    const i64 stride = pass.columns.front().stride, most = pass.columns.front().count;
+    // The outputs of a step's column slides lie between each other: together they are whole lines, and read
+    // the same few pixels.
+    const auto tiles = [&](i64 t, i64 channel) {
+      const i64 channels = std::min<i64>(kWide * kFloatLanes, pass.out_channels - channel);
+      for (i64 i = 0; i < stored; ++i) {
+        fetch_pixels<1, kType>(to + (i * pass.out_w + t * steps) * pass.out_channels + channel,
+                               std::min(kPixels * steps, pass.out_w - t * steps), pass.out_channels,
+                               channels);
+      }
+      const i64 left = std::max<i64>(0, t * stride);
+      for (i64 i = 0; i < fetched; ++i) {
+        fetch_pixels<0, kType>(below + (i * pass.in_w + left) * pass.in_channels + channel,
+                               std::min(kPixels * stride, pass.in_w - left), pass.in_channels, channels);
+      }
+      for (std::size_t i = 0; i < static_cast<std::size_t>(count * steps); ++i) {
+        if (t < rows[i].columns->count) kernels[i % kernels.size()](rows[i], t, channel, channels);
+      }
+    };
+    if (pixels_first) {
+      for (i64 t = 0; t < most; t += kPixels) {
+        for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kFloatLanes) tiles(t, channel);
+      }
+    } else {
+      for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kFloatLanes) {
+        for (i64 t = 0; t < most; t += kPixels) tiles(t, channel);
       }
     }
     h += count;
