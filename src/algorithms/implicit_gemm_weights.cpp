@@ -54,6 +54,7 @@ WeightsGradient::WeightsGradient(const Problem& problem, TileShape tile, int thr
   k_stride_ = k_parts_.largest() * lanes_;
   c_stride_ = channels() % 64 == 0 ? channels() + 16 : channels();
   tap_parts_ = EvenSplit(taps, std::max<i64>(1, most_block_floats() / (channels() * k_stride_)));
+  if (joins_taps()) joined_ = t_.extent_w();
 
   // So many pixels that a panel of dy and a tile's channels of x stay in the first-level cache.
   const i64 most_pixels = std::max<i64>(16, cpu_caches().level1 / 2 / (panel * 4) * 3 / 4);
@@ -72,6 +73,13 @@ WeightsGradient::WeightsGradient(const Problem& problem, TileShape tile, int thr
 bool WeightsGradient::reads_in_place() const {
   return p_.layout == Layout::nchw && p_.dtype == DType::f32 && lone() && t_.step_h == 1 && t_.step_w == 1 &&
          t_.min_w() == 0 && columns_.parts() == 1 && t_.columns == t_.in.w && t_.in.stride_c * 4 % 4096 != 0;
+}
+
+// In nhwc the channels that neighbouring taps of a filter's row read lie side by side, in x as in the sums.
+bool WeightsGradient::joins_taps() const {
+  if (p_.layout == Layout::nchw || channels() >= tile_.rows) return false;
+  if (c_parts_.parts() > 1 || tap_parts_.parts() > 1 || lone()) return false;
+  return t_.extent_w() == p_.s;  // without dilation
 }
 
 i64 WeightsGradient::channel_floats(i64 pixels) { return (ceil_div(pixels, 16) | 1) * 16; }
@@ -95,7 +103,7 @@ std::size_t WeightsGradient::scratch_bytes() const {
 }
 
 double WeightsGradient::work_ns() const {
-  const EvenSplit tiles(channels(), tile_.rows);
+  const EvenSplit tiles(joined_ * channels(), tile_.rows);
   const double panels = static_cast<double>(ceil_div(k_parts_.largest(), tile_.vectors));
   const TileTime time = tile_time(p_.layout == Layout::nhwc ? TileReads::contiguous : TileReads::strided,
                                   static_cast<int>(tiles.largest()), tile_.vectors);
@@ -103,8 +111,8 @@ double WeightsGradient::work_ns() const {
   // first-level cache.
   const double pixels = static_cast<double>(rows_.largest() * columns_.largest());
   const double sums = 8 * near_byte_ns() * static_cast<double>(tiles.largest() * tile_.vectors * lanes_);
-  const double products = static_cast<double>(t_.taps.size() * static_cast<std::size_t>(tiles.parts())) *
-                          panels * (time.of(pixels) + sums);
+  const i64 rows = static_cast<i64>(t_.taps.size()) / joined_;
+  const double products = static_cast<double>(rows * tiles.parts()) * panels * (time.of(pixels) + sums);
   const double staging =
       kStagedFloatNs * static_cast<double>((reads_in_place() ? 0 : x_floats()) + dy_floats());
   return (products + staging) *
@@ -138,7 +146,7 @@ WeightsGradient::Ahead WeightsGradient::ahead(const Block& b, const Pixels& next
                                               const void* dy) const {
   if (p_.layout == Layout::nchw || columns_.parts() > 1 || t_.depths > 1 || t_.in.d > 1) return {};
   const i64 bytes = size_of(p_.dtype), panels = ceil_div(b.k, tile_.vectors * lanes_);
-  const i64 calls = panels * b.taps * ceil_div(b.c, tile_.rows);
+  const i64 calls = panels * (b.taps / joined_) * ceil_div(joined_ * b.c, tile_.rows);
   const i64 row0 = std::clamp<i64>(next.row0 * t_.step_h + t_.min_h(), 0, t_.in.h);
   const i64 row1 = std::clamp<i64>(row0 + x_rows(next.rows) * (lone() ? t_.step_h : 1), row0, t_.in.h);
   const std::byte* const from =
@@ -246,7 +254,7 @@ void WeightsGradient::add_plane(const Block& b, const Pixels& px, const PlaneTap
           ? static_cast<const float*>(x) +
                 t_.in_offset(px.image, taps.plane, b.group * t_.in_channels + b.c0, px.row0 + t_.min_h(), 0)
           : staged.x;
-  const EvenSplit tiles(b.c, tile_.rows);
+  const EvenSplit tiles(joined_ * b.c, tile_.rows);
   const i64 panel = tile_.vectors * lanes_, pixels = px.rows * px.columns;
   // Rows that follow each other on both sides are one.
   const bool one = lone() && at.row == px.columns * at.pixel;
@@ -262,7 +270,7 @@ void WeightsGradient::add_plane(const Block& b, const Pixels& px, const PlaneTap
     call.columns = static_cast<int>(columns);
     for (i64 i = 0; i < px.rows; ++i)
       new (&staged.segments[i]) BrgemmSegment{i * step_h() * at.row, i * px.columns * width};
-    for (i64 tap = taps.first; tap < taps.end; ++tap) {
+    for (i64 tap = taps.first; tap < taps.end; tap += joined_) {
       const Tap& t = t_.taps[static_cast<std::size_t>(b.tap0 + tap)];
       const float* a = from + (t.h - t_.min_h()) * at.row + (t.w - t_.min_w()) * at.pixel;
       for (i64 tile = 0; tile < tiles.parts(); ++tile) {

@@ -82,6 +82,7 @@ class WeightsGradient {
   std::int64_t step_h() const { return lone() ? 1 : t_.step_h; }
   std::int64_t step_w() const { return lone() ? 1 : t_.step_w; }
   bool reads_in_place() const;
+  bool joins_taps() const;
   static std::int64_t channel_floats(std::int64_t pixels);
   std::int64_t stage_floats(std::int64_t rows, std::int64_t columns) const;
   void stage_gradient(const Block& block, const Pixels& pixels, const void* dy, const Staged& staged) const;
@@ -96,6 +97,7 @@ class WeightsGradient {
   std::int64_t k_stride_ = 0;  // of sums and staged dy, padded to whole vectors
   std::int64_t c_stride_ = 0;  // of staged x in nhwc: a pixel's channels, spread over all of the cache
   std::int64_t c_unit_ = 1;
+  std::int64_t joined_ = 1;                  // neighbouring taps whose channels are the rows of one product
   EvenSplit tap_parts_, c_parts_, k_parts_;  // c_parts_ of units
   EvenSplit rows_, columns_;                 // of the output, blocks that are staged at once
   EvenSplit pixel_parts_;                    // of units
