@@ -51,6 +51,8 @@ double far_byte_ns();
 double near_byte_ns();
 // The same where no cache holds it. Where a processor has no instruction to empty its caches: far_byte_ns.
 double memory_byte_ns();
+// So much longer a core waits for memory where others do, too.
+inline constexpr double kMemoryBesideOthers = 1.4;
 
 // How a depthwise kernel walks over its filter's taps: by code for that very size and stride, or by a loop,
 // in nchw over the rows of a filter so tall that each row it loads serves several outputs.

@@ -61,9 +61,9 @@ void PlaneTurns::Turn::run(const Parallel& parallel, const float* from, float* t
 // Each line of a plane is far from the one that is touched next, on either way. The rate is one core's, and
 // all share the memory.
 double PlaneTurns::ns() const {
-  constexpr double kLineFloats = 16, kShared = 1.4;
+  constexpr double kLineFloats = 16;
   const double line = fetch_time(Staging::runs).step + kLineFloats * staging_time(Staging::runs).step;
-  return kShared * line * static_cast<double>(bytes_) / (kLineFloats * sizeof(float));
+  return kMemoryBesideOthers * line * static_cast<double>(bytes_) / (kLineFloats * sizeof(float));
 }
 
 Recipe PlaneTurns::around(Recipe recipe) const {

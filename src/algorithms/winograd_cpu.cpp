@@ -107,22 +107,22 @@ double predicted_ms(const Problem& p, const Choice& choice, int threads, const W
   const double transforms = positions * (c_vectors * transform.input + k_vectors * transform.output);
   const ProductTime product = nhwc ? product_time(tiles, whole(k), c) : product_time(k, whole(tiles), c);
   const double products = positions * product.ns;
-  // U comes from level 2, or from farther where that is too small for it beside V and M: a line a step of the
-  // products, which hide as much, and twice as fast as a core asks for lines itself. What are more lines than
-  // steps it asks for itself. V and M that do not fit are written and read twice.
+  // U comes from level 2, or from farther where that is too small for it beside V and M. From level 3 it does
+  // so a line a step of the products, which hide as much, and twice as fast as a core asks for lines itself;
+  // what are more lines than steps it asks for itself. From memory, which gives all cores no more than one,
+  // nothing is hidden. V and M that do not fit are written and read twice.
   const double u_bytes = 4 * positions * c * k, v_bytes = 4 * positions * lanes * (c_vectors + k_vectors);
   const double per_worker = 4 * static_cast<double>(driver.workspace_floats()) / (shared ? 1 : threads);
   const double level2 = static_cast<double>(cpu_caches().level2);
   double ns = products + transforms + u_bytes * near_byte_ns();
   // What is larger than this a last-level cache does not have for one process.
   const double level3 = 16 * level2;
-  if (u_bytes + per_worker > 0.875 * level2) {
+  if (groups * u_bytes > level3) {
+    ns += u_bytes * memory_byte_ns() * (threads > 1 ? kMemoryBesideOthers : 1);
+  } else if (u_bytes + per_worker > 0.875 * level2) {
     constexpr double kLine = 64;
     const double fetched = std::min(u_bytes, kLine * positions * product.steps);
-    const bool in_level3 = groups * u_bytes <= level3;
-    const double ahead_ns = in_level3 ? far_byte_ns() / 2 : memory_byte_ns();
-    ns += std::max(0.0, fetched * ahead_ns - products) +
-          (u_bytes - fetched) * (in_level3 ? far_byte_ns() : memory_byte_ns());
+    ns += std::max(0.0, fetched * far_byte_ns() / 2 - products) + (u_bytes - fetched) * far_byte_ns();
   }
   const double beside = level2 / 2;  // what fits beside everything else; twice that does not fit at all
   const double misses = std::clamp(per_worker / beside - 1, 0.0, 1.0);
