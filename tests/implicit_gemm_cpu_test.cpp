@@ -258,6 +258,28 @@ TEST(ImplicitGemmCpu, StoresTilesOfSeveralImages) {
   }
 }
 
+// Few channels: neighbouring taps, or a stride's columns, are the rows of one product, unless a dilation
+// parts them; some columns have a pixel less, and some no tap at all.
+TEST(ImplicitGemmCpu, JoinsWhatFewChannelsShare) {
+  const auto parallel = std::make_shared<Parallel>(2);
+  Builder builder(find_device("cpu"), parallel);
+  for (const char* shape :
+       {"n2c3h19w23k20r7s7:st2:pad3", "n1c3h9w40k24r3s3:pad1", "n2c5h9w11k33r3s3:dil2:pad2",
+        "n1c32h14w23k96r2s2:st2:pad1:dil3:g4", "n2c8h9w11k32r3s3:pad1:g4", "n1c2h17w22k40r5s4:st1x3:pad2",
+        "n1c2h17w23k16r1s1:st2:pad1", "n1c3h30w1k16r3s3:st2:pad1", "n1c3d5h9w12k17t3r3s3:st2:pad1"}) {
+    for (const char* form :
+         {"bwd_w:%s:f32:nhwc", "bwd_w:%s:f16:nhwc", "bwd_d:%s:f32:nchw", "bwd_d:%s:bf16:nchw"}) {
+      std::string text = form;
+      const Problem p = parse_problem(text.replace(text.find("%s"), 2, shape));
+      Verifier verifier(p, builder.device(), parallel, 1);
+      for (const Candidate& candidate : find_algorithm("implicit_gemm_cpu").candidates(p, builder.target())) {
+        const Report report = verifier.kernel(candidate, builder.store());
+        EXPECT_TRUE(passed(report)) << candidate.kernel() << " for " << to_string(p) << ": " << report.why;
+      }
+    }
+  }
+}
+
 // Panels of channels that two workers cannot share evenly are waited for: three take as long as four.
 TEST(ImplicitGemmCpu, WaitsForTheBusiestWorker) {
   if (brgemm_lanes() < 8) GTEST_SKIP() << "panels of channels are narrow";

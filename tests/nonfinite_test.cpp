@@ -296,5 +296,30 @@ TEST(NonfiniteReference, ZerosBesideTheFilterMayMakeNanOfTheirOwnRowsAlone) {
   }
 }
 
+// Of few channels a stride's columns may be computed as one, with zeros in the filter: who does so says it.
+TEST(NonfiniteReference, JoinedColumnsMakeNanOfTheirNeighboursAlone) {
+  const auto parallel = std::make_shared<const Parallel>(1);
+  Builder builder(find_device("cpu"), parallel);
+  int joined = 0;
+  for (const char* text : {"bwd_d:n1c3h32w39k16r7s7:st2:pad3", "bwd_d:n1c2h9w40k16r3s5:st1x3:pad2"}) {
+    const Problem p = parse_problem(text);
+    const Oracle oracle(p, Data::small_integers, 1);
+    Operands operands(oracle);
+    store_element(p.dtype, operands.tensors.y, conv_shape(p).offset(0, 1, 4, 6), NAN);
+    const Oracle judge(p, operands.tensors, 1);
+    for (const Candidate& candidate : find_algorithm("implicit_gemm_cpu").candidates(p, builder.target())) {
+      const auto plan = builder.plan(p, candidate);
+      std::vector<std::byte> workspace(plan->workspace_bytes(false) + 1);
+      RunOptions options;
+      options.workspace = workspace.data();
+      plan->run(operands.tensors, options);
+      EXPECT_TRUE(judge.check(result_pointer(p, operands.tensors), candidate.accuracy, *parallel).right())
+          << candidate.kernel() << " for " << text;
+      joined += candidate.accuracy.zeros_beside_w > 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(joined, 0);
+}
+
 }  // namespace
 }  // namespace faltung

@@ -42,9 +42,15 @@ class DataPass {
     const auto untouched = [](const TapConvolution& t) { return t.taps.empty(); };
     if (p.epilogue.empty() && !has_pitch(p) && std::erase_if(convolutions, untouched) > 0)
       cleared_bytes_ = result_shape(p).elements() * size_of(p.dtype);
-    for (const TapConvolution& convolution : convolutions) {
-      // A band is one worker's.
-      std::unique_ptr<ImplicitGemmPart> made = make_part(p, convolution, tile, bands_ ? 0 : threads);
+    std::vector<std::unique_ptr<ImplicitGemmPart>> all = parts_of(convolutions, tile);
+    const bool few = !convolutions.empty() && convolutions.front().out_channels * p.stride_w <= tile.rows;
+    if (few && p.layout == Layout::nchw) {
+      std::vector<std::unique_ptr<ImplicitGemmPart>> joined =
+          parts_of(with_joined_columns(p, convolutions), tile);
+      joins_columns_ = !joined.empty() && work_ns(joined) < work_ns(all);
+      if (joins_columns_) all = std::move(joined);
+    }
+    for (std::unique_ptr<ImplicitGemmPart>& made : all) {
       made->take_filter_in(filter);
       parts_.push_back({std::move(made), packed_bytes_});
       const ImplicitGemmPart& part = *parts_.back().part;
@@ -59,6 +65,8 @@ class DataPass {
     alone_ = !bands_ && work_ns() <= kAloneNs;
   }
 
+  // Whether the filter has zeros beside its columns then, which are multiplied with what is read.
+  bool joins_columns() const { return joins_columns_; }
   std::size_t packed_bytes() const { return packed_bytes_; }
   std::size_t scratch_bytes() const { return scratch_bytes_; }  // of a worker
   std::size_t workspace_bytes() const {
@@ -135,7 +143,21 @@ class DataPass {
                                     : make_pixel_lanes(p, convolution, shape, threads);
   }
 
+  std::vector<std::unique_ptr<ImplicitGemmPart>> parts_of(const std::vector<TapConvolution>& convolutions,
+                                                          const BrgemmTile& tile) const {
+    std::vector<std::unique_ptr<ImplicitGemmPart>> all;
+    // A band is one worker's.
+    for (const TapConvolution& convolution : convolutions)
+      all.push_back(make_part(p_, convolution, tile, bands_ ? 0 : threads_));
+    return all;
+  }
+
   // Of one thread.
+  static double work_ns(const std::vector<std::unique_ptr<ImplicitGemmPart>>& parts) {
+    double ns = 0;
+    for (const std::unique_ptr<ImplicitGemmPart>& part : parts) ns += part->work_ns();
+    return ns;
+  }
   double work_ns() const {
     double ns = 0;
     for (const Part& p : parts_) ns += p.part->work_ns();
@@ -198,7 +220,7 @@ class DataPass {
   int threads_;
   i64 cleared_bytes_ = 0;
   std::optional<PoolBands> bands_;
-  bool alone_ = false;
+  bool alone_ = false, joins_columns_ = false;
   std::vector<Part> parts_;
   std::size_t packed_bytes_ = 0;
   // The workspace: the bias as floats, then each worker's scratch, in it a band.
@@ -326,6 +348,7 @@ class ImplicitGemmCpu : public Algorithm {
     Candidate c = candidate_of(p, tile, pass->run_ns() + (weights_are_constant(p) ? 0 : pass->pack_ns()));
     c.workspace_bytes = pass->workspace_bytes();
     c.packed_bytes = pass->packed_bytes();
+    if (pass->joins_columns()) c.accuracy.zeros_beside_w = static_cast<int>(p.stride_w) - 1;
     c.recipe = [pass] { return recipe_of(pass); };
     return c;
   }

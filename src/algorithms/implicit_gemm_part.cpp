@@ -8,7 +8,32 @@
 
 namespace faltung {
 
+void ImplicitGemmPart::pack_column_phases(const PackedBlock& block, const void* w) const {
+  const std::int64_t taps = static_cast<std::int64_t>(t_.taps.size());
+  const std::int64_t row0 = block.block * kPackedRows, rows = std::min(kPackedRows, block.length - row0);
+  const std::int64_t channels = t_.out_channels / t_.column_phases;
+  for (const Panel& panel : packed_panels_) {
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      float* const to =
+          block.to + taps * block.length * panel.first + (tap * block.length + row0) * panel.width;
+      for (std::int64_t column = 0; column < panel.width; ++column) {
+        const std::int64_t k = panel.first + column;
+        Tap at = t_.taps[static_cast<std::size_t>(tap)];
+        at.s += k / channels;
+        const bool none = column >= panel.columns || at.s < 0 || at.s >= filter_.s;
+        const FilterView view = none ? FilterView{} : filter_view(filter_, at, block.group);
+        const std::int64_t from =
+            view.base + (block.first + row0) * view.c_stride + k % channels * view.k_stride;
+        for (std::int64_t row = 0; row < rows; ++row) {
+          to[row * panel.width + column] = none ? 0 : load_element(p_.dtype, w, from + row * view.c_stride);
+        }
+      }
+    }
+  }
+}
+
 void ImplicitGemmPart::pack_block(const PackedBlock& block, const void* w) const {
+  if (t_.column_phases > 1) return pack_column_phases(block, w);
   const std::int64_t taps = static_cast<std::int64_t>(t_.taps.size());
   const std::int64_t row0 = block.block * kPackedRows, rows = std::min(kPackedRows, block.length - row0);
   const auto packed_at = [&](const Panel& panel, std::int64_t tap) {

@@ -91,6 +91,7 @@ class ImplicitGemmPart {
     float* to;
   };
   void pack_block(const PackedBlock& block, const void* w) const;
+  void pack_column_phases(const PackedBlock& block, const void* w) const;
   std::vector<Panel> packed_panels_;  // made by who derives
 
   const Problem p_;

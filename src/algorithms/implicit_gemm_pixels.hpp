@@ -112,6 +112,8 @@ class PixelLanes : public ImplicitGemmPart {
   void finish_in_registers(BrgemmCall& brgemm, const PartCall& call, std::int64_t k, const float* to) const;
   void finish_between(const EpilogueCall& end, const PartCall& call, std::int64_t k,
                       std::int64_t offset) const;
+  void finish_phases(const EpilogueCall& end, const PartCall& call, std::int64_t image, std::int64_t k,
+                     std::int64_t row, std::int64_t column) const;
   void finish(EpilogueCall& end, const PartCall& call, std::int64_t image, std::int64_t k, std::int64_t row,
               std::int64_t column, std::int64_t further) const;
 

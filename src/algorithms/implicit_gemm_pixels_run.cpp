@@ -98,68 +98,6 @@ Prefetch PixelLanes::prefetch(i64 index, const WorkItem& current, const PartCall
                   calls);
 }
 
-// What else the micro-kernel does to a tile of output channels from k on that is stored to `to` in the
-// result, or where that is null, which is not finished yet.
-void PixelLanes::finish_in_registers(BrgemmCall& brgemm, const PartCall& call, i64 k, const float* to) const {
-  brgemm.row_bias = to == nullptr || call.bias == nullptr ? nullptr : call.bias + k;
-  brgemm.residual0 = brgemm.residual1 = nullptr;
-  if (to != nullptr && call.residual != nullptr) {
-    brgemm.residual0 = static_cast<const float*>(call.residual) + (to - static_cast<const float*>(call.out));
-    brgemm.residual1 = brgemm.residual0 + 7 * brgemm.c_row_stride;
-  }
-  activate_in_registers(brgemm, to == nullptr ? Activation::none : p_.epilogue.activation);
-}
-
-// Between the pixels of other phases, a step apart: of a transposed convolution with its epilogue.
-void PixelLanes::finish_between(const EpilogueCall& end, const PartCall& call, i64 k, i64 offset) const {
-  const Epilogue& e = p_.epilogue;
-  const i64 step = t_.out_step_w;
-  const bool plain = p_.dtype == DType::f32 && call.residual == nullptr && call.bias == nullptr &&
-                     e.activation == Activation::none;
-  alignas(64) float row[64], residual[64];
-  EpilogueCall one;
-  one.activation = e.activation, one.slope = e.slope, one.residual_order = e.residual_order;
-  one.rows = 1, one.to = row;
-  for (i64 i = 0; i < end.rows; ++i) {
-    const float* const from = end.from + i * end.from_stride;
-    const i64 first = offset + i * t_.out.stride_c;
-    if (plain) {
-      float* const to = static_cast<float*>(call.out) + first;
-      for (i64 j = 0; j < end.columns; ++j) to[j * step] = from[j];
-      continue;
-    }
-    for (i64 begin = 0; begin < end.columns; begin += 64) {
-      one.columns = std::min<i64>(64, end.columns - begin);
-      one.from = from + begin;
-      const i64 at = first + begin * step;
-      if (call.residual != nullptr) {
-        for (i64 j = 0; j < one.columns; ++j)
-          residual[j] = load_element(p_.dtype, call.residual, at + j * step);
-        one.residual = residual;
-      }
-      one.row_bias = call.bias == nullptr ? nullptr : call.bias + k + i;
-      epilogue_store(one);
-      for (i64 j = 0; j < one.columns; ++j) store_element(p_.dtype, call.out, at + j * step, row[j]);
-    }
-  }
-}
-
-// end.from, rows (channels), columns and strides of from are set; the rest follows from where they go.
-void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 k, i64 row, i64 column,
-                        i64 further) const {
-  const i64 offset = t_.out_offset(image, k, row, column) + further * t_.out_step_w;
-  if (t_.out_step_w > 1) return finish_between(end, call, k, offset);
-  end.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
-  end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
-  end.residual_order = p_.epilogue.residual_order;
-  end.dtype = p_.dtype, end.to_stride = t_.out.stride_c;
-  end.to = static_cast<std::byte*>(call.out) + offset * size_of(p_.dtype);
-  if (call.residual != nullptr) {
-    end.residual = static_cast<const std::byte*>(call.residual) + offset * size_of(p_.dtype);
-  }
-  epilogue_store(end);
-}
-
 void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, const float* patch,
                           const PhaseStrides& strides, const Segments& segments, float* sums,
                           Prefetch& ahead) const {
@@ -239,7 +177,7 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
       for (i64 part = 0; part < vectors.parts(); ++part) {
         for (i64 panel = panel0; panel < panel1; ++panel) {
           BrgemmFetch next;
-          if (!in_registers_ && !(scattered && p_.dtype == DType::f32)) {
+          if (!in_registers_ && (!scattered || p_.dtype != DType::f32 || t_.column_phases > 1)) {
           } else if (panel + 1 < panel1) {
             next = lines_of(row, part, panel + 1);
           } else if (part + 1 < vectors.parts()) {

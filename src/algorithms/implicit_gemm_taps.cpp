@@ -71,7 +71,7 @@ void TapConvolution::set_taps(std::vector<Tap> in_any_order) {
 }
 
 std::string TapConvolution::tap_words() const {
-  std::string words = "taps";
+  std::string words = column_phases > 1 ? std::to_string(column_phases) + " columns' taps" : "taps";
   for (const Tap& tap : taps) {
     words += " " + std::to_string(tap.r) + "." + std::to_string(tap.s);
     if (planes_.size() > 1 || tap.t > 0) words += "." + std::to_string(tap.t);
@@ -126,6 +126,38 @@ std::vector<TapConvolution> tap_convolutions(const Problem& given) {
       parts.push_back(taps_of(p, rewrite, depth));
   }
   return parts;
+}
+
+std::vector<TapConvolution> with_joined_columns(const Problem& given,
+                                                const std::vector<TapConvolution>& convolutions) {
+  const Problem p = is_transposed(given) ? convolution_of(given) : given;
+  if (p.direction != Direction::backward_data || p.groups > 1 || p.stride_w == 1 || p.dilation_w > 1 ||
+      p.w < p.stride_w)
+    return {};
+  std::vector<TapConvolution> joined;
+  std::vector<std::vector<Tap>> taps;  // theirs
+  for (const TapConvolution& t : convolutions) {
+    const auto same = std::find_if(joined.begin(), joined.end(), [&](const TapConvolution& other) {
+      return other.out_d0 == t.out_d0 && other.out_h0 == t.out_h0;
+    });
+    const auto at = static_cast<std::size_t>(same - joined.begin());
+    if (same == joined.end()) joined.push_back(t), taps.emplace_back();
+    if (t.out_w0 == 0) joined[at] = t;
+    for (Tap tap : t.taps) {
+      tap.s -= t.out_w0;
+      const bool known = std::any_of(taps[at].begin(), taps[at].end(), [&](const Tap& other) {
+        return other.d == tap.d && other.h == tap.h && other.w == tap.w;
+      });
+      if (!known) taps[at].push_back(tap);
+    }
+  }
+  if (std::any_of(joined.begin(), joined.end(), [](const TapConvolution& t) { return t.out_w0 != 0; }))
+    return {};
+  for (std::size_t i = 0; i < joined.size(); ++i) {
+    joined[i].column_phases = p.stride_w, joined[i].out_channels *= p.stride_w;
+    joined[i].set_taps(std::move(taps[i]));
+  }
+  return joined;
 }
 
 namespace {

@@ -31,6 +31,9 @@ struct TapConvolution {
   std::vector<Tap> taps;  // in ascending order of d, then h, then w; none: the result is zero
   TensorShape in, out;
   std::int64_t depths = 1, step_d = 1, out_d0 = 0, out_step_d = 1;
+  // Output channels are of so many neighbouring columns in turn: those of the i-th are for i columns further
+  // on, by taps whose s is further on by i, and zero where the filter has none.
+  std::int64_t column_phases = 1;
 
   // The least offsets of taps, and the input rows and columns that one output's taps span; 0 and 1 without
   // any. Set with set_taps.
@@ -88,6 +91,11 @@ struct TapConvolution {
 // Forward: one. backward_data, and forward of a transposed convolution: one for each position within a
 // stride, over what is read; together they write all of the result.
 std::vector<TapConvolution> tap_convolutions(const Problem& problem);
+
+// The same, with those that differ in the columns they write alone as one: they read the same, and a register
+// tile has as many rows. Empty where there are none such.
+std::vector<TapConvolution> with_joined_columns(const Problem& problem,
+                                                const std::vector<TapConvolution>& convolutions);
 
 // If it is a product of matrices (1x1, dense), the same with images' pixels in one row: in nhwc all images'
 // in one, in nchw each image's in its own.
