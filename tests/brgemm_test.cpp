@@ -99,6 +99,44 @@ TEST(Brgemm, EveryShapeIsExactOnIntegers) {
   }
 }
 
+// Several tiles of one call are those of as many calls: the last one's columns are cut short, and what each
+// one adds lies where it is stored.
+TEST(Brgemm, TilesOfACallAreThoseOfAsManyCalls) {
+  constexpr std::int64_t kTiles = 3, kLength = 5;
+  std::mt19937 random(1);
+  for (const Product& shape : all_shapes()) {
+    if (shape.rows != BrgemmRows::contiguous) continue;
+    const std::int64_t width = shape.vectors * brgemm_lanes(), c_stride = kTiles * width + 5;
+    const std::vector<float> a = small_integers(16 * kLength, random);
+    const std::vector<float> b =
+        small_integers(static_cast<std::size_t>(kTiles * kLength * width + 8), random);
+    const std::vector<float> added = small_integers(static_cast<std::size_t>(16 * c_stride), random);
+    std::vector<float> together(added.size(), kUntouched), apart = together;
+    const BrgemmSegment segment{0, 0};
+    BrgemmCall call;
+    call.a0 = a.data(), call.a1 = a.data() + 7, call.a_step = 16;
+    call.segments = &segment, call.segment_count = 1, call.length = kLength;
+    call.b_step = width, call.c_row_stride = c_stride, call.relu = true;
+    call.row_bias = added.data();
+    const auto run = [&](std::vector<float>& c, std::int64_t first, std::int64_t tiles) {
+      const bool last = first + tiles == kTiles;
+      call.tiles = tiles, call.b_tile = kLength * width, call.c_tile = width;
+      call.columns = static_cast<int>(last ? shape.columns : width);
+      call.b = b.data() + first * call.b_tile;
+      const auto rows = [&](auto* from, auto*& rows0, auto*& rows1) {
+        rows0 = from + first * width, rows1 = rows0 + 7 * c_stride;
+      };
+      rows(c.data(), call.c0, call.c1), rows(added.data(), call.addend0, call.addend1);
+      rows(added.data() + 1, call.residual0, call.residual1);
+      brgemm_kernel(shape.rows, shape.m, shape.vectors)(call);
+    };
+    run(together, 0, kTiles);
+    for (std::int64_t tile = 0; tile < kTiles; ++tile) run(apart, tile, 1);
+    EXPECT_EQ(together, apart) << shape.m << " x " << shape.vectors;
+    EXPECT_NE(together[0], kUntouched);
+  }
+}
+
 // In registers as behind it, bit for bit.
 TEST(Brgemm, HardswishIsTheEpilogues) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

@@ -77,13 +77,14 @@ struct Lines {
   }
 };
 
-// What is done to a tile's sums, and storing them.
+// What is done to a tile's sums, and storing so many columns of them, offset elements behind C's begin.
 template <int kM, int kVectors>
-HWY_INLINE void finish_tile(const BrgemmCall& call, BrgemmVec (&sum)[kM][kVectors]) {
+HWY_INLINE void finish_tile(const BrgemmCall& call, std::int64_t offset, int columns,
+                            BrgemmVec (&sum)[kM][kVectors]) {
   const BrgemmTag d;
   // The last vector is the one that may be stored in part.
-  const bool whole = call.columns == kVectors * kLanes;
-  const std::size_t last_lanes = static_cast<std::size_t>(call.columns - (kVectors - 1) * kLanes);
+  const bool whole = columns == kVectors * kLanes;
+  const std::size_t last_lanes = static_cast<std::size_t>(columns - (kVectors - 1) * kLanes);
   const auto last = hn::FirstN(d, last_lanes);
   if (call.column_bias != nullptr) {
 #pragma GCC unroll 4
@@ -107,7 +108,7 @@ HWY_INLINE void finish_tile(const BrgemmCall& call, BrgemmVec (&sum)[kM][kVector
     if (matrix[0] == nullptr) continue;
 #pragma GCC unroll 16
     for (int m = 0; m < kM; ++m) {
-      const float* row = row_of(m, matrix[0], matrix[1], call.c_row_stride);
+      const float* row = row_of(m, matrix[0], matrix[1], call.c_row_stride) + offset;
 #pragma GCC unroll 4
       for (int n = 0; n < kVectors; ++n) {
         const float* from = row + n * kLanes;
@@ -136,7 +137,7 @@ HWY_INLINE void finish_tile(const BrgemmCall& call, BrgemmVec (&sum)[kM][kVector
   }
 #pragma GCC unroll 16
   for (int m = 0; m < kM; ++m) {
-    float* row = row_of(m, call.c0, call.c1, call.c_row_stride);
+    float* row = row_of(m, call.c0, call.c1, call.c_row_stride) + offset;
 #pragma GCC unroll 4
     for (int n = 0; n < kVectors; ++n) {
       if (n + 1 < kVectors || whole) {
@@ -148,10 +149,11 @@ HWY_INLINE void finish_tile(const BrgemmCall& call, BrgemmVec (&sum)[kM][kVector
   }
 }
 
+// Sums one tile of B from b on.
 template <BrgemmRows kRows, int kM, int kVectors>
-void brgemm_tile(const BrgemmCall& call) {
+HWY_INLINE void sum_tile(const BrgemmCall& call, const char* tile_b, Lines& near, Lines& far,
+                         BrgemmVec (&sum)[kM][kVectors]) {
   const BrgemmTag d;
-  BrgemmVec sum[kM][kVectors];
 #pragma GCC unroll 16
   for (int m = 0; m < kM; ++m) {
 #pragma GCC unroll 4
@@ -162,12 +164,11 @@ void brgemm_tile(const BrgemmCall& call) {
   const std::int64_t a_step = 4 * call.a_step, b_step = 4 * call.b_step;
   const char* ahead = static_cast<const char*>(call.ahead != nullptr ? call.ahead : call.a0);
   const std::int64_t ahead_step = call.ahead_step;
-  Lines near(call.near), far(call.far);
   const BrgemmSegment* const end = call.segments + call.segment_count;
   for (const BrgemmSegment* segment = call.segments; segment != end; ++segment) {
     const char* a0 = static_cast<const char*>(call.a0) + 4 * segment->a;
     const char* a1 = kM > 7 ? static_cast<const char*>(call.a1) + 4 * segment->a : nullptr;
-    const char* b = static_cast<const char*>(call.b) + 4 * segment->b;
+    const char* b = tile_b + 4 * segment->b;
     std::int64_t left = call.length;
     do {
       if constexpr (kRows == BrgemmRows::strided) {
@@ -209,7 +210,29 @@ void brgemm_tile(const BrgemmCall& call) {
       keep(a0), keep(a1), keep(b);
     } while (--left != 0);
   }
-  finish_tile(call, sum);
+}
+
+template <BrgemmRows kRows, int kM, int kVectors>
+void brgemm_tile(const BrgemmCall& call) {
+  constexpr std::int64_t kLine = 64, kRunLines = (kVectors * kLanes * 4 + kLine - 1) / kLine;
+  BrgemmVec sum[kM][kVectors];
+  Lines near(call.near), far(call.far);
+  const char* b = static_cast<const char*>(call.b);
+  std::int64_t left = kRows == BrgemmRows::contiguous ? call.tiles : 1, offset = 0;  // of C
+  for (;; offset += call.c_tile, b += 4 * call.b_tile) {
+    const bool last = --left == 0;
+    if (!last) {
+      const float* const next = call.c0 + offset + call.c_tile;
+      near = Lines(
+          {reinterpret_cast<const char*>(next), kM * kRunLines, kRunLines, kRunLines, 4 * call.c_row_stride});
+      for (const std::int64_t steps = call.segment_count * call.length; near.left > steps;) near.fetch<3>();
+    } else {
+      near = Lines(call.near);
+    }
+    sum_tile<kRows>(call, b, near, far, sum);
+    finish_tile(call, offset, last ? call.columns : kVectors * kLanes, sum);
+    if (last) return;
+  }
 }
 
 }  // namespace HWY_NAMESPACE

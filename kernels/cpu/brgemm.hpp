@@ -40,19 +40,23 @@ struct BrgemmCall {
   const BrgemmSegment* segments = nullptr;
   std::int64_t segment_count = 0;  // may be 0: the sum is 0
   std::int64_t length = 0;         // at least 1
+  // For BrgemmRows::contiguous: so many tiles one after the other, of the same A. What is B's and C's, and of
+  // addend and residual, lies so many elements further in the next one.
+  std::int64_t tiles = 1, b_tile = 0, c_tile = 0;
 
   // Memory to bring to the cache meanwhile, ahead_step bytes further each step, for what comes next; null:
   // none. For BrgemmRows::strided.
   const void* ahead = nullptr;
   std::int64_t ahead_step = 0;
-  // The same for BrgemmRows::contiguous: to the first-level cache, and then to the second-level cache.
+  // The same for BrgemmRows::contiguous: to the first-level cache in the last tile, where each before it
+  // fetches what the next one is stored to; and from the first tile on to the second-level cache.
   BrgemmFetch near, far;
 
   float* c0 = nullptr;
   float* c1 = nullptr;
   std::int64_t c_row_stride = 0;
-  // Columns that are stored, more than (vectors - 1) * lanes and at most vectors * lanes. The others of B are
-  // read, and must be there.
+  // Columns that are stored, more than (vectors - 1) * lanes and at most vectors * lanes: of the last tile,
+  // those before it are whole. The others of B are read, and must be there.
   int columns = 0;
 
   // What is done to the sum before it is stored, in this order.

@@ -19,7 +19,8 @@ constexpr i64 kFewChannels = 64;        // of a cut, for which going through the
 // Of all items: who comes last is waited for.
 double division_ns(i64 items, double item_ns, int threads) {
   if (threads <= 1) return static_cast<double>(items) * item_ns;
-  return (static_cast<double>(ceil_div(items, i64{threads})) + 0.2) * item_ns;
+  constexpr double kUneven = 0.05;  // of an item, between two that have as many of them
+  return (static_cast<double>(ceil_div(items, i64{threads})) + kUneven) * item_ns;
 }
 
 // Of an item's patch: with the weights in use it stays in the second-level cache.
@@ -31,7 +32,11 @@ PixelLanes::PixelLanes(const Problem& problem, const TapConvolution& convolution
     : ImplicitGemmPart(problem, convolution), tile_(tile) {
   lanes_ = brgemm_lanes();
   tile_.rows = std::min(tile_.rows, brgemm_max_rows(tile_.vectors));
-  panels_ = EvenSplit(t_.out_channels, tile_.rows);
+  // Two workers share an even number of panels evenly, where there are so many that one more costs nothing.
+  constexpr i64 kMany = 8;
+  i64 panels = ceil_div(t_.out_channels, i64{tile_.rows});
+  if (panels > kMany) panels = round_up(panels, 2);
+  panels_ = EvenSplit::in_parts(t_.out_channels, panels);
   for (i64 i = 0; i < panels_.parts(); ++i)
     packed_panels_.push_back({panels_.begin(i), panels_.size(i), panels_.size(i)});
   phases_h_ = std::min(t_.step_h, t_.extent_h()), phases_w_ = std::min(t_.step_w, t_.extent_w());
@@ -258,11 +263,13 @@ double PixelLanes::panel_tile_ns(TileReads reads, int vectors) const {
 double PixelLanes::item_ns(i64 rows, i64 columns, double panels) const {
   const TileReads reads = taps() > 1 ? TileReads::contiguous_split : TileReads::contiguous;
   const EvenSplit split = tiles(line(rows, columns));
-  constexpr double kCall = 20;  // cycles to set a tile's call up
+  // Cycles to set a tile up, and a panel's tiles of one width where one call computes them.
+  constexpr double kTile = 20, kCall = 150;
   double panel = 0;
   split.each_size([&](i64 vectors, i64 count) {
     panel += static_cast<double>(count) * (panel_tile_ns(reads, static_cast<int>(vectors)) +
-                                           kCall * cycle_ns() + refill_ns(rows * columns));
+                                           kTile * cycle_ns() + refill_ns(rows * columns));
+    if (in_tiles_ && in_registers_) panel += kCall * cycle_ns();
   });
   panel *= static_cast<double>(lines(rows));
   double reading = stage_ns(1, rows, columns);
@@ -348,17 +355,18 @@ double PixelLanes::fetch_ns(i64 images, i64 rows, i64 columns) const {
 }
 
 // An item's planes come while the one before is computed, and its weights, where the second-level cache does
-// not hold them, in a stream: products hide both as long as there are enough of them.
+// not hold them, in a stream: products hide both as long as there are enough of them, the weights less well,
+// which nobody fetches ahead.
 double PixelLanes::with_reads_ns(double item, i64 panels, double fetch, i64 columns) const {
-  constexpr double kSeen = 0.1;
-  const auto beside = [](double work, double read) {
-    return std::max(work, read) + kSeen * std::min(work, read);
+  constexpr double kSeen = 0.1, kSeenOfWeights = 0.15;
+  const auto beside = [](double work, double read, double seen) {
+    return std::max(work, read) + seen * std::min(work, read);
   };
   const i64 bytes = taps() * t_.in_channels * panels * panels_.largest() * 4;
-  if (bytes > cpu_caches().level2 / 3) item = beside(item, far_byte_ns() * static_cast<double>(bytes));
+  if (bytes > cpu_caches().level2 / 3)
+    item = beside(item, far_byte_ns() * static_cast<double>(bytes), kSeenOfWeights);
   const bool in_order = t_.extent_h() >= t_.step_h && (columns == t_.columns || t_.in.h == 1);
-  const bool ahead = in_order && (!flat_ || reductions_.parts() == 1 || grid_.images() == 1);
-  return ahead ? beside(item, fetch) : item + fetch;
+  return in_order ? beside(item, fetch, kSeen) : item + fetch;
 }
 
 double PixelLanes::work_ns() const {

@@ -100,6 +100,8 @@ class PixelLanes : public ImplicitGemmPart {
     const BrgemmSegment *of_large, *of_small;
     std::int64_t count;
   };
+  void run_panels(const WorkItem& item, std::int64_t cut, const PartCall& call, const float* patch,
+                  const Segments& segments, Prefetch& ahead) const;
   void run_rows(const WorkItem& item, std::int64_t cut, const PartCall& call, const float* patch,
                 const PhaseStrides& strides, const Segments& segments, float* sums, Prefetch& ahead) const;
   void run_flat(const WorkItem& item, std::int64_t cut, const PartCall& call, const float* patch,

@@ -9,81 +9,6 @@ namespace faltung {
 
 using i64 = std::int64_t;
 
-void PixelLanes::stage(const WorkItem& item, i64 channel0, i64 channels, const PartCall& call, float* to,
-                       const PhaseStrides& strides) const {
-  StageCall patch;
-  patch.dtype = p_.dtype;
-  patch.from_row_stride = t_.in.stride_h;
-  patch.height = t_.in.h, patch.width = t_.in.w;
-  patch.row0 = (call.first_row + item.row0) * t_.step_h + t_.min_h();
-  patch.rows = (item.rows - 1) * t_.step_h + t_.extent_h();
-  patch.column0 = item.column0 * t_.step_w + t_.min_w();
-  patch.columns = (item.columns - 1) * t_.step_w + t_.extent_w();
-  patch.channels = channels;
-  const i64 channel = item.group * t_.in_channels + channel0;
-  for (i64 plane = 0; plane < planes(); ++plane) {
-    for (i64 image = 0; image < item.images; ++image) {
-      const i64 depth = t_.depth_of(item.image0 + image, plane);
-      patch.to = to + plane * plane_floats(strides) + image * phase_rows(item.rows) * strides.row;
-      // Beyond the tensor's depth all of it is padding.
-      const bool inside = depth >= 0 && depth < t_.in.d;
-      patch.height = inside ? t_.in.h : 0;
-      patch.from = static_cast<const std::byte*>(call.in) +
-                   t_.in_offset(item.image0 + image, inside ? depth : 0, channel, 0, 0) * size_of(p_.dtype);
-      stage_planes(patch, t_.in.stride_c, strides);
-    }
-  }
-}
-
-// An item's pixels in the first channel of a cut, where they are a run of memory.
-const float* PixelLanes::run_of(const WorkItem& item, i64 cut, const PartCall& call) const {
-  return static_cast<const float*>(call.in) +
-         t_.in.offset(item.image0, item.group * t_.in_channels + reductions_.begin(cut),
-                      call.first_row + item.row0, item.column0);
-}
-
-// Of a lone tap: what a register tile reads in a row, a step after the other.
-void PixelLanes::stage_in_tiles(const WorkItem& item, i64 cut, const PartCall& call, float* to,
-                                float* lines) const {
-  const i64 pixels = item.rows * item.columns, channels = reductions_.size(cut);
-  const bool as_it_lies = is_a_run(item.rows);
-  PhaseStrides dense{t_.step_h, t_.step_w, 1, 1, round_up(pixels, 16), pixels, item.columns};
-  const EvenSplit vectors = tiles(pixels);
-  const i64 together = as_it_lies ? channels : kLineChannels;
-  for (i64 c = 0; c < channels; c += together) {
-    TileStageCall line;
-    line.channels = std::min(together, channels - c);
-    if (as_it_lies) {
-      line.from = run_of(item, cut, call);
-      line.from_channel = t_.in.stride_c;
-    } else {
-      stage(item, reductions_.begin(cut) + c, line.channels, call, lines, dense);
-      line.from = lines, line.from_channel = dense.channel;
-    }
-    // Tiles come in two widths, of which the wider are the first.
-    for (i64 part = 0; part < vectors.parts();) {
-      i64 end = part + 1;
-      while (end < vectors.parts() && vectors.size(end) == vectors.size(part)) ++end;
-      const i64 width = vectors.size(part) * lanes_, begin = vectors.begin(part) * lanes_;
-      TileStageCall some = line;
-      some.from += begin, some.columns = std::min(pixels, vectors.begin(end) * lanes_) - begin;
-      some.to = to + begin * channels + c * width;
-      stage_tiles(some, width, channels * width);
-      part = end;
-    }
-  }
-}
-
-// Vectors go beyond the last row's end. What they find there is not stored, but it is multiplied: where stale
-// memory reads as denormals that takes an assist each time, and a signalling NaN raises a flag.
-void PixelLanes::clear_ends(float* patch, const PhaseStrides& strides) const {
-  const i64 used = planes() * plane_floats(strides), channels = reductions_.largest();
-  for (i64 c = 0; c < channels; ++c) {
-    std::fill(patch + c * strides.channel + used, patch + (c + 1) * strides.channel, 0.0f);
-  }
-  std::fill_n(patch + channels * strides.channel, kBeyond, 0.0f);
-}
-
 // Of the item that this worker will probably run next: its input, where each channel's is contiguous.
 Prefetch PixelLanes::prefetch(i64 index, const WorkItem& current, const PartCall& call, i64 calls) const {
   if (t_.extent_h() < t_.step_h) return {};
@@ -96,6 +21,54 @@ Prefetch PixelLanes::prefetch(i64 index, const WorkItem& current, const PartCall
   return Prefetch({from, t_.in_channels, next->rows * next->columns * bytes, t_.in.stride_c * bytes,
                    next->item.images, t_.in.stride_n * bytes},
                   calls);
+}
+
+// Of a lone tap, stored as they are computed: a panel's tiles of one width follow each other in memory, and
+// one call computes them all.
+void PixelLanes::run_panels(const WorkItem& item, i64 cut, const PartCall& call, const float* patch,
+                            const Segments& segments, Prefetch& ahead) const {
+  const i64 pixels = item.rows * item.columns, channels = reductions_.size(cut);
+  const EvenSplit vectors = tiles(pixels);
+  float* const out = static_cast<float*>(call.out) +
+                     t_.out_offset(item.image0, item.group * t_.out_channels, item.row0, item.column0);
+  const float* const from = in_place_ ? run_of(item, cut, call) : patch;
+  BrgemmCall brgemm;
+  brgemm.segment_count = segments.count, brgemm.length = channels;
+  brgemm.c_row_stride = t_.out.stride_c;
+  for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
+    const int m = static_cast<int>(panels_.size(panel));
+    brgemm.a0 = call.packed + packed_offset(item.group, cut, panel);
+    brgemm.a1 = static_cast<const float*>(brgemm.a0) + 7;
+    brgemm.a_step = m;
+    brgemm.segments = m == panels_.largest() ? segments.of_large : segments.of_small;
+    i64 part = 0;
+    vectors.each_size([&](i64 size, i64 count) {
+      const i64 width = size * lanes_, column = vectors.begin(part) * lanes_;
+      part += count;
+      brgemm.b = from + (in_place_ ? column : column * channels);
+      brgemm.b_step = in_place_ ? t_.in.stride_c : width;
+      brgemm.tiles = count, brgemm.b_tile = in_place_ ? width : width * channels, brgemm.c_tile = width;
+      brgemm.columns = static_cast<int>(std::min(width, pixels - (vectors.begin(part) * lanes_ - width)));
+      brgemm.c0 = out + panels_.begin(panel) * t_.out.stride_c + column;
+      brgemm.c1 = brgemm.c0 + 7 * brgemm.c_row_stride;
+      if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
+      finish_in_registers(brgemm, call, item.group * t_.out_channels + panels_.begin(panel),
+                          cut + 1 == reductions_.parts() ? brgemm.c0 : nullptr);
+      // The next panel's first lines, or the narrower tile's.
+      const bool more = part < vectors.parts();
+      BrgemmFetch next;
+      if (more || panel + 1 < item.panel1) {
+        const i64 run = more ? vectors.size(part) : vectors.size(0);
+        const i64 rows = panels_.size(more ? panel : panel + 1);
+        const float* const to =
+            more ? brgemm.c0 + count * width : out + panels_.begin(panel + 1) * t_.out.stride_c;
+        const i64 lines = ceil_div(run * lanes_ * 4 + (t_.out.stride_c % 16 == 0 ? 0 : 60), kFetchedLine);
+        next = {reinterpret_cast<const char*>(to), rows * lines, lines, lines, t_.out.stride_c * 4};
+      }
+      brgemm.near = in_steps(next, channels), brgemm.far = ahead.next(channels * count, count);
+      kernel_of(m, static_cast<int>(size))(brgemm);
+    });
+  }
 }
 
 void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, const float* patch,
@@ -325,6 +298,8 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
     }
     if (flat_) {
       run_flat(item, cut, call, patch, strides, segments, sums, ahead);
+    } else if (in_tiles_ && in_registers_) {
+      run_panels(item, cut, call, patch, segments, ahead);
     } else {
       run_rows(item, cut, call, patch, strides, segments, sums, ahead);
     }

@@ -47,8 +47,8 @@ struct MemoryRuns {
 class Prefetch {
  public:
   Prefetch() = default;
-  // In so many calls of the micro-kernel.
-  Prefetch(const MemoryRuns& runs, std::int64_t calls) : runs_(runs) {
+  // In so many tiles of the micro-kernel.
+  Prefetch(const MemoryRuns& runs, std::int64_t tiles) : runs_(runs) {
     // A run that begins within a line ends in one more.
     const std::int64_t apart =
         (reinterpret_cast<std::intptr_t>(runs.from) | runs.stride | runs.row_stride) % kFetchedLine;
@@ -58,13 +58,13 @@ class Prefetch {
     left_ = runs.bytes > 0 ? runs.rows * row_left_ : 0;
     at_ = static_cast<const char*>(runs.from);
     // A call does not pass a row's end.
-    call_ = ceil_div(left_, std::max<std::int64_t>(calls - runs.rows + 1, 1));
+    tile_ = ceil_div(left_, std::max<std::int64_t>(tiles - runs.rows + 1, 1));
   }
 
-  // What the next call fetches. There are many calls, and none of them divides.
-  BrgemmFetch next(std::int64_t steps) {
+  // What the next call of so many tiles and steps in all fetches. There are many calls, and none divides.
+  BrgemmFetch next(std::int64_t steps, std::int64_t tiles = 1) {
     if (left_ <= 0) return {};
-    const std::int64_t lines = std::min({call_, left_, row_left_});
+    const std::int64_t lines = std::min({tiles * tile_, left_, row_left_});
     const BrgemmFetch fetch{at_ + line_ * kFetchedLine, lines, run_lines_ - line_, run_lines_, runs_.stride};
     left_ -= lines, row_left_ -= lines;
     for (line_ += lines; line_ >= run_lines_; line_ -= run_lines_) at_ += runs_.stride;
@@ -77,7 +77,7 @@ class Prefetch {
 
  private:
   MemoryRuns runs_;
-  std::int64_t run_lines_ = 1, left_ = 0, row_left_ = 0, call_ = 0;  // lines
+  std::int64_t run_lines_ = 1, left_ = 0, row_left_ = 0, tile_ = 0;  // lines
   const char* at_ = nullptr;                                         // where the next run begins
   std::int64_t line_ = 0;                                            // of it, that is next
 };
