@@ -237,13 +237,31 @@ TEST(ImplicitGemmCpu, LeavesOutPaddingAndCutsChannels) {
   }
 }
 
+// So are they of bf16 by dot products, where short rows are taken of two images, or of one where none is
+// left for the last.
+TEST(ImplicitGemmCpu, LeavesOutPaddingOfPairs) {
+  const auto parallel = std::make_shared<Parallel>(2);
+  Builder builder(find_device("cpu"), parallel);
+  for (const char* problem : {"fwd:n3c32h7w7k40r3s3:pad1", "fwd:n2c34h3w5k33r5s3:pad2x1:bias:residual:relu",
+                              "fwd:n1c32h4w14k32r3s3:pad1", "fwd:n5c32h6w6k32r3s3:st2:pad1:bias:silu",
+                              "bwd_d:n3c32h7w7k40r3s3:pad1", "fwd:n2c32h2w20k32r5s1:pad4x0"}) {
+    const Problem p = parse_problem(std::string(problem) + ":bf16:nhwc");
+    Verifier verifier(p, builder.device(), parallel, 1);
+    for (const Candidate& candidate : find_algorithm("implicit_gemm_cpu").candidates(p, builder.target())) {
+      const Report report = verifier.kernel(candidate, builder.store());
+      EXPECT_TRUE(passed(report)) << candidate.kernel() << " for " << to_string(p) << ": " << report.why;
+    }
+  }
+}
+
 // Tiles of images side by side are stored to the result where they are one image's, and piece by piece where
-// they are not; and so they are where planes become pixels first, with the channels' pitch or without.
+// they are not, whole or in parts of the channels; and so they are where planes become pixels first, with the
+// channels' pitch or without.
 TEST(ImplicitGemmCpu, StoresTilesOfSeveralImages) {
   const auto parallel = std::make_shared<Parallel>(2);
   Builder builder(find_device("cpu"), parallel);
   for (const char* shape : {"n5c40h7w7k33r1s1", "n9c24h3w3k20r1s1", "n3c1100h14w14k20r1s1",
-                            "n4c48h14w14k40r1s1:st2", "n3c512h5w5k30r3s3:pad1:g2"}) {
+                            "n4c48h14w14k40r1s1:st2", "n3c512h5w5k30r3s3:pad1:g2", "n1c9600h4w9k20r1s1"}) {
     for (const char* epilogue : {"", ":bias:residual:relu", ":bias:residual:silu"}) {
       const Problem p = parse_problem(std::string("fwd:") + shape + epilogue + ":f32:nchw");
       Verifier verifier(p, builder.device(), parallel, 1);
