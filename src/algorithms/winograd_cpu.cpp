@@ -127,7 +127,8 @@ double predicted_ms(const Problem& p, const Choice& choice, int threads, const W
   const double beside = level2 / 2;  // what fits beside everything else; twice that does not fit at all
   const double misses = std::clamp(per_worker / beside - 1, 0.0, 1.0);
   const double byte_ns = per_worker > level3 ? memory_byte_ns() : far_byte_ns();
-  ns += 3 * v_bytes * byte_ns * (shared && misses > 0 ? 1 : misses);
+  // Where all tiles are one block, other workers read what one wrote: lines go from core to core.
+  ns += (shared ? 8 : 3) * v_bytes * byte_ns * (shared && misses > 0 ? 1 : misses);
 
   const double blocks = shared ? 1 : std::ceil(static_cast<double>(s.tiles()) / tiles);
   // Where all share a group, each has whole vectors of its channels.
