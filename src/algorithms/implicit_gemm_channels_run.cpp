@@ -177,10 +177,12 @@ void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stret
   end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
   end.residual_order = p_.epilogue.residual_order;
   end.dtype = p_.dtype, end.to_stride = t_.out.stride_w * t_.out_step_w;
-  for (int row = 0; row < tile.rows; row += 7) {
+  // Rows of a pair lie apart; others are finished by one call, in which their activations overlap.
+  const int together = tile.c1 - tile.c0 == 7 * end.to_stride ? tile.rows : 7;
+  for (int row = 0; row < tile.rows; row += together) {
     const i64 to = ((row == 0 ? tile.c0 : tile.c1) + first) * size_of(p_.dtype);
     end.from = sum + row * stride;
-    end.rows = std::min(tile.rows - row, 7);
+    end.rows = std::min(tile.rows - row, together);
     if (step.call.residual != nullptr) end.residual = static_cast<const std::byte*>(step.call.residual) + to;
     end.to = static_cast<std::byte*>(step.call.out) + to;
     epilogue_store(end);
