@@ -19,7 +19,8 @@ class NetworkRunner {
  public:
   struct Ways {
     std::set<std::string> off;  // passes
-    bool choose_layouts = true, fuse_chains = true, use_slices = true, use_strips = true;
+    bool choose_layouts = true, fuse_chains = true, use_slices = true, use_strips = true,
+         scale_filters = true;
   };
 
   network::Schedule schedule(network::Graph graph, const std::vector<network::Shape>& shapes,
@@ -36,7 +37,8 @@ class NetworkRunner {
              .choose_layouts = ways.choose_layouts,
              .fuse_chains = ways.fuse_chains,
              .use_slices = ways.use_slices,
-             .use_strips = ways.use_strips}};
+             .use_strips = ways.use_strips,
+             .scale_filters = ways.scale_filters}};
   }
 
   // With an arena that is full of NaN before, and whose bytes beyond its end are watched.

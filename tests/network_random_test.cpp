@@ -31,6 +31,7 @@ TEST(NetworkRandom, EveryWayGivesTheSame) {
   ways["no layouts"] = {{}, false, true};
   ways["no chains"] = {{}, true, false};
   ways["no slices"] = {{}, true, true, false};
+  ways["no scaled filters"].scale_filters = false;
   ways["no slices, no layouts"] = {{}, false, true, false};
   const int count = sampling::full() ? 2000 : sampling::count(60);
   std::map<std::string, int> kinds;

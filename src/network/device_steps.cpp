@@ -107,6 +107,7 @@ std::vector<faltung::Step> pool_steps(const PoolWork& work, const DeviceSlots& s
 
 double bytes_of(const ConvolutionWork&) { return 0; }  // its plan knows
 double bytes_of(const StripsWork&) { return 0; }       // the CPU's
+double bytes_of(const ScaledWork&) { return 0; }       // likewise
 double bytes_of(const PoolWork& w) {
   return static_cast<double>(bytes(w.problem, Tensor::x) + bytes(w.problem, Tensor::y));
 }

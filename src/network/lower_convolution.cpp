@@ -81,7 +81,8 @@ Problem forward_problem(const Lowering& lowering, const Node& node, Layout layou
   return p;
 }
 
-ConvolutionWork Lowering::convolution(const Node& node, const Problem& problem, const Request& request) {
+ConvolutionWork Lowering::convolution(const Node& node, const Problem& problem, const Request& request,
+                                      bool packs) {
   if (wanted_ != nullptr) return wanted_->push_back(problem), ConvolutionWork{};
   const bool is_own = request.threads == settings_.request.threads;  // all that requests differ in
   const auto known = is_own ? priced_.find(to_string(problem)) : priced_.end();
@@ -89,7 +90,7 @@ ConvolutionWork Lowering::convolution(const Node& node, const Problem& problem, 
       problem, request, known != priced_.end() ? known->second.considered.get() : nullptr);
   ConvolutionWork work{plan, nullptr, nullptr, nullptr};
   const Weights::Packed weights =
-      settings_.weights.pack(graph_.at(node.inputs[1]).constant, plan, *workers());
+      settings_.weights.pack(graph_.at(node.inputs[1]).constant, plan, *workers(), packs);
   work.packed = weights.packed, work.w = weights.w;
   if (plan->problem().epilogue.bias)
     work.bias = settings_.weights.bias(graph_.at(node.inputs[2]).constant, *plan);

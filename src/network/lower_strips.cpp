@@ -16,9 +16,9 @@ using i64 = std::int64_t;
 // the second-level cache; so do images that are smaller than these, from one step to the next.
 i64 most_between() { return cpu_caches().level2 * 3 / 8; }
 i64 most_weights() { return cpu_caches().level2 / 4; }
-i64 least_image() { return cpu_caches().level2 * 3 / 2; }
+i64 least_image() { return cpu_caches().level2; }
 i64 most_averaged() { return cpu_caches().level2 / 4; }  // of a strip whose averages are taken
-constexpr i64 kMostOverlap = 8;                          // of so many rows one may be computed for two strips
+constexpr i64 kMostOverlap = 8;                          // of so many rows one may be computed for two runs
 
 bool is_pointwise(const Problem& p) {
   return p.r * p.s == 1 && p.stride_h * p.stride_w == 1 && p.groups == 1 && p.p() == p.h && p.q() == p.w;
@@ -29,13 +29,23 @@ bool is_by_channel(const Problem& p) {
 i64 weight_bytes(const Problem& p) { return p.k * p.c / p.groups * p.r * p.s * 4; }
 i64 row_bytes(const Problem& p) { return p.w * p.c * 4; }
 
-// How many rows of the result a strip between the two may have.
+// How many rows of the result a strip may have so that those between the two stay in the cache; 0: none.
 i64 most_rows(const Problem& p) {
-  return std::max<i64>(0, most_between() / row_bytes(p) - p.r) / p.stride_h + 1;
+  const i64 between = most_between() / row_bytes(p);
+  return between < p.r ? 0 : (between - p.r) / p.stride_h + 1;
 }
-bool overlaps_little(const Problem& p) {
-  const i64 rows = most_rows(p);
-  return rows >= p.p() || kMostOverlap * (p.r - p.stride_h) <= rows * p.stride_h;
+
+// In how many runs an image is computed, each by one worker, of which all have as many; 0: it cannot be. The
+// first rows of a run are computed for the one before, too.
+i64 runs_an_image(const Problem& p, int threads) {
+  const auto is_even = [&](i64 runs) { return p.n * runs % threads == 0 || p.n * runs >= i64{4} * threads; };
+  const auto overlaps_little = [&](i64 runs) {
+    return runs == 1 || kMostOverlap * (p.r - p.stride_h) <= p.p() / runs * p.stride_h;
+  };
+  for (i64 runs = threads == 1 ? 1 : ceil_div(i64{4} * threads, p.n); runs > 0; --runs) {
+    if (is_even(runs) && overlaps_little(runs)) return runs;
+  }
+  return 0;
 }
 
 // Rows of the result of a convolution of one image, as a convolution, and the first row that it reads.
@@ -95,7 +105,8 @@ void Lowering::find_strips() {
                                reader.inputs[0] == node.outputs[0];
                       });
     const int maker = uses[static_cast<std::size_t>(x)] == 1 ? makers[static_cast<std::size_t>(x)] : -1;
-    if (maker >= 0 && p->n * p->h * row_bytes(*p) / threads >= least_image() && overlaps_little(*p)) {
+    if (maker >= 0 && p->n * p->h * row_bytes(*p) / threads >= least_image() && most_rows(*p) > 0 &&
+        runs_an_image(*p, threads) > 0) {
       const std::optional<Problem> first = strips_problem(graph_.nodes[static_cast<std::size_t>(maker)]);
       if (first && is_pointwise(*first)) strips.first = maker;
     }
@@ -105,7 +116,7 @@ void Lowering::find_strips() {
   }
 }
 
-StripsWork::Kind Lowering::strips_kind(const Node& node, const Node* first, const Problem& rows,
+StripsWork::Kind Lowering::strips_kind(const Node& node, const Node* first, const Problem& rows, i64 kept,
                                        StripsWork& work) {
   Request alone = settings_.request;  // a strip is one worker's
   alone.threads = 1;
@@ -117,8 +128,9 @@ StripsWork::Kind Lowering::strips_kind(const Node& node, const Node* first, cons
   StripsWork::Kind kind;
   if (first != nullptr) {
     Problem p = *strips_problem(*first);
-    p.n = 1, p.h = rows.h;
+    p.n = 1, p.h = rows.h - kept;
     kind.first = convolution_of(*first, p);
+    kind.kept_bytes = static_cast<std::size_t>(kept * row_bytes(rows));
     work.between_bytes =
         std::max(work.between_bytes, aligned(static_cast<std::size_t>(rows.h * row_bytes(rows))));
   }
@@ -138,19 +150,34 @@ void Lowering::lower_strips(std::size_t i, const Strips& strips) {
   Problem image = p;
   image.n = 1;
   const i64 x_row = p.w * shape(x)[1] * 4, y_row = p.q() * p.k * 4;
-  const i64 most = first != nullptr ? most_rows(p) : std::max<i64>(1, most_averaged() / y_row);
-  const i64 size = strip_rows(p, most, threads);
-  std::vector<Problem> kinds;
-  for (i64 begin = 0; begin < p.p(); begin += size) {
-    const RowsOfResult rows = rows_of(image, begin, std::min(size, p.p() - begin));
-    const auto kind = static_cast<std::size_t>(std::ranges::find(kinds, rows.problem) - kinds.begin());
+  i64 size = strip_rows(p, std::max<i64>(1, most_averaged() / y_row), threads), run = size;
+  if (first != nullptr) {
+    run = ceil_div(p.p(), runs_an_image(p, threads));
+    size = ceil_div(run, ceil_div(run, most_rows(p)));
+  }
+  std::vector<std::pair<Problem, i64>> kinds;
+  RowsOfResult before{};
+  for (i64 begin = 0, end = 0; begin < p.p(); begin = std::min(begin + size, end)) {
+    const bool continues = begin < end;
+    if (!continues) end = std::min(begin + run, p.p()), work.runs.push_back(work.strips.size());
+    const RowsOfResult rows = rows_of(image, begin, std::min(size, end - begin));
+    // Of those rows that the strip before has; one at least is computed.
+    const i64 kept =
+        first == nullptr || !continues
+            ? 0
+            : std::clamp<i64>(before.x_row + before.problem.h - rows.x_row, 0, rows.problem.h - 1);
+    const std::pair<Problem, i64> wanted(rows.problem, kept);
+    const auto kind = static_cast<std::size_t>(std::ranges::find(kinds, wanted) - kinds.begin());
     if (kind == kinds.size()) {
-      kinds.push_back(rows.problem);
-      work.kinds.push_back(strips_kind(node, first, rows.problem, work));
+      kinds.push_back(wanted);
+      work.kinds.push_back(strips_kind(node, first, rows.problem, kept, work));
     }
     work.strips.push_back(
-        {kind, static_cast<std::size_t>(rows.x_row * x_row), static_cast<std::size_t>(begin * y_row)});
+        {kind, static_cast<std::size_t>((rows.x_row + kept) * x_row), static_cast<std::size_t>(begin * y_row),
+         kept == 0 ? 0 : static_cast<std::size_t>((rows.x_row - before.x_row) * row_bytes(p))});
+    before = rows;
   }
+  work.runs.push_back(work.strips.size());
   work.x_bytes = static_cast<std::size_t>(p.h * x_row);
   work.y_bytes = static_cast<std::size_t>(p.p() * y_row);
   const auto count = static_cast<i64>(work.strips.size());

@@ -288,6 +288,7 @@ void Lowering::lower(std::size_t i) {
   if (const auto attention = attention_.find(i); attention != attention_.end())
     return lower_attention(i, attention->second);
   if (const auto strips = strips_.find(i); strips != strips_.end()) return lower_strips(i, strips->second);
+  if (const auto scaled = scaled_.find(i); scaled != scaled_.end()) return lower_scaled(i, scaled->second);
   if (lower_average(node)) return;
   if (groups_[i] >= 0) {
     if (groups_[i] != static_cast<int>(i)) return;
@@ -342,6 +343,7 @@ void Lowering::run() {
   if (settings_.fuse_attention && on_gpu()) find_attention();
   if (settings_.few_rows && on_gpu()) find_layers();
   if (settings_.use_strips && !on_gpu()) find_strips();
+  if (settings_.scale_filters && !on_gpu()) find_scaled();
   if (on_gpu()) plan_ahead();
   lower_all();
   // What is no step's own result: inputs, constants and views of other values, and values that are wanted

@@ -60,6 +60,7 @@ class Lowering {
     bool few_rows = true;        // layers of few rows are steps of their own kind on a GPU, else convolutions
     bool fuse_attention = true;  // on a GPU, else its products and softmax are steps
     bool use_strips = true;      // on the CPU, else every image between two computations is written whole
+    bool scale_filters = true;   // on the CPU, of 1x1 convolutions, else the images that they read
   };
   Lowering(const Graph& graph, const Settings& settings);
 
@@ -115,7 +116,8 @@ class Lowering {
   // The cost model's, or as measured, in nanoseconds; a large number where nothing computes it.
   std::int64_t cost(const Problem& problem);
   // A convolution's plan, for the node's weights and bias.
-  ConvolutionWork convolution(const Node& node, const Problem& problem, const Request& request);
+  ConvolutionWork convolution(const Node& node, const Problem& problem, const Request& request,
+                              bool packs = true);
   // What a step is thought to take, in milliseconds; 0 where nothing is known.
   double predicted_ms(const Work& work);
   const Settings& settings() const { return settings_; }
@@ -142,6 +144,11 @@ class Lowering {
     int first = -1;
     bool averages = false;  // the result's, over its pixels, are wanted too
   };
+  // A 1x1 convolution that scales its filter (src/network/lower_scaled.cpp), and what would scale its image.
+  struct Scaled {
+    int product;
+    ValueId image, scales;
+  };
   struct Averages {
     Ref parts;  // images, strips, channels
     std::int64_t strips;
@@ -162,9 +169,13 @@ class Lowering {
   void choose_layouts();
   void find_strips();
   std::optional<Problem> strips_problem(const Node& node) const;
-  StripsWork::Kind strips_kind(const Node& node, const Node* first, const Problem& rows, StripsWork& work);
+  StripsWork::Kind strips_kind(const Node& node, const Node* first, const Problem& rows, std::int64_t kept,
+                               StripsWork& work);
   void lower_strips(std::size_t node, const Strips& strips);
   bool lower_average(const Node& node);
+  void find_scaled();
+  std::optional<Problem> scaled_problem(const Node& node) const;
+  void lower_scaled(std::size_t node, const Scaled& scaled);
   void write_into_joins();  // src/network/joins.cpp
   void find_joins();        // src/network/slices.cpp
   void find_gates();        // src/network/gates.cpp
@@ -194,6 +205,7 @@ class Lowering {
   std::map<std::size_t, Attention> attention_;  // by the node whose result is written
   std::map<std::size_t, Strips> strips_;        // by the node of the convolution
   std::map<ValueId, Averages> averages_;        // by the value of which they are
+  std::map<std::size_t, Scaled> scaled_;        // by the node of the convolution
   std::set<std::size_t> absorbed_;              // nodes that another's step computes, before its last
   mutable std::map<ValueId, LazyElements> decoded_;
   mutable std::deque<Operand> operands_;

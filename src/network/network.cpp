@@ -186,6 +186,7 @@ NetworkReport NetworkPlanImpl::report() const {
     if (const auto* work = std::get_if<network::ConvolutionWork>(&step.work))
       r.problem = to_string(work->plan->problem());
     if (const auto* work = std::get_if<network::StripsWork>(&step.work)) r.problem = to_string(work->problem);
+    if (const auto* work = std::get_if<network::ScaledWork>(&step.work)) r.problem = to_string(work->problem);
     report.steps.push_back(std::move(r));
   }
   return report;

@@ -30,7 +30,9 @@ void each_task(const Parallel& parallel, std::int64_t count, const Task& task) {
 const char* kind(const Work& work) {
   return std::visit(
       Overloaded{[](const ConvolutionWork& w) { return w.plan->kernel().c_str(); },
-                 [](const StripsWork&) { return "strips"; }, [](const PoolWork&) { return "pool"; },
+                 [](const StripsWork&) { return "strips"; },
+                 [](const ScaledWork& w) { return w.image.plan->kernel().c_str(); },
+                 [](const PoolWork&) { return "pool"; },
                  [](const MapCall& c) { return c.program.empty() ? "copy" : "map"; },
                  [](const RowsCall& c) { return reduces(c.op) ? "reduce" : "normalize"; },
                  [](const TapsCall&) { return "interpolate"; }, [](const PickCall&) { return "pick"; },
@@ -50,6 +52,7 @@ void run_work(const Work& work, const std::byte* const* reads, std::byte* write,
           [&](const StripsWork& w) {
             run_strips(w, reads[0], write, reinterpret_cast<float*>(averages), workspace, parallel);
           },
+          [&](const ScaledWork& w) { run_scaled(w, reads, write, workspace, parallel); },
           [&](const PoolWork& w) {
             const ConvRows rows{reads[0], 0, 0, w.problem.p()};
             each(pool_rows(w.problem),

@@ -1,5 +1,7 @@
 #include "src/network/strips.hpp"
 
+#include <cstring>
+
 namespace faltung::network {
 namespace {
 
@@ -31,21 +33,27 @@ void run_convolution(const ConvolutionWork& work, const std::byte* const* reads,
 
 void run_strips(const StripsWork& work, const std::byte* x, std::byte* write, float* averages,
                 std::byte* workspace, const Parallel& parallel) {
-  const auto count = static_cast<i64>(work.strips.size());
-  parallel.each(work.problem.n * count, [&](i64 index, int worker) {
-    const auto image = static_cast<std::size_t>(index / count);
-    const StripsWork::Strip& strip = work.strips[static_cast<std::size_t>(index % count)];
-    const StripsWork::Kind& kind = work.kinds[strip.kind];
+  const std::size_t runs = work.runs.size() - 1;
+  parallel.each(work.problem.n * static_cast<i64>(runs), [&](i64 index, int worker) {
+    const std::size_t image = static_cast<std::size_t>(index) / runs;
+    const std::size_t run = static_cast<std::size_t>(index) % runs;
     std::byte* const between = workspace + static_cast<std::size_t>(worker) * work.worker_bytes();
     std::byte* const scratch = between + work.between_bytes;
-    std::byte* const y = write + image * work.y_bytes + strip.y;
-    const std::byte* from = x + image * work.x_bytes + strip.x;
-    if (kind.first) {
-      run_convolution(*kind.first, &from, between, scratch);
-      from = between;
+    for (std::size_t i = work.runs[run]; i < work.runs[run + 1]; ++i) {
+      const StripsWork::Strip& strip = work.strips[i];
+      const StripsWork::Kind& kind = work.kinds[strip.kind];
+      std::byte* const y = write + image * work.y_bytes + strip.y;
+      const std::byte* from = x + image * work.x_bytes + strip.x;
+      if (kind.first) {
+        std::memmove(between, between + strip.kept_from, kind.kept_bytes);
+        run_convolution(*kind.first, &from, between + kind.kept_bytes, scratch);
+        from = between;
+      }
+      run_convolution(kind.second, &from, y, scratch);
+      if (averages == nullptr) continue;
+      const std::size_t row = image * work.strips.size() + i;
+      add_up(work, kind.sums, y, averages + static_cast<i64>(row) * work.problem.k);
     }
-    run_convolution(kind.second, &from, y, scratch);
-    if (averages != nullptr) add_up(work, kind.sums, y, averages + index * work.problem.k);
   });
 }
 

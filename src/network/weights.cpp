@@ -108,10 +108,11 @@ Bytes aligned_copy(const Constant& constant) {
 }
 
 Weights::Packed Weights::pack(const std::shared_ptr<const Constant>& filter,
-                              const std::shared_ptr<const PlanImpl>& plan, const Parallel& parallel) {
+                              const std::shared_ptr<const PlanImpl>& plan, const Parallel& parallel,
+                              bool packs) {
   const Recipe& recipe = plan->recipe();
   const Problem& problem = plan->problem();
-  const bool packs = recipe.packed_bytes > 0;
+  packs = packs && recipe.packed_bytes > 0;
   // Weights that nothing else can take are the problem's own.
   const std::string depends = !packs                   ? faltung::name(problem.layout)
                               : recipe.packing.empty() ? to_string(problem)

@@ -29,9 +29,9 @@ class Weights {
     Bytes w;
   };
   // Throws Error(unsupported) where an element is beyond what the problem's type holds. parallel: who brings
-  // the filter into the plan's layout.
+  // the filter into the plan's layout. packs: else the filter itself in any case.
   Packed pack(const std::shared_ptr<const Constant>& filter, const std::shared_ptr<const PlanImpl>& plan,
-              const Parallel& parallel);
+              const Parallel& parallel, bool packs = true);
   // One element an output channel, in the bias's type, where the plan's kernel reads it.
   Bytes bias(const std::shared_ptr<const Constant>& bias, const PlanImpl& plan);
 
