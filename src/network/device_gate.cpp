@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/network/device_steps.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::network {
 namespace {
@@ -11,8 +12,6 @@ namespace {
 using i64 = std::int64_t;
 
 constexpr i64 kMostLanes = 16;
-
-i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
 
 }  // namespace
 

@@ -3,13 +3,12 @@
 #include <numeric>
 
 #include "src/network/device_steps.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::network {
 namespace {
 
 using i64 = std::int64_t;
-
-i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
 
 // How an image is cut: of NHWC a row is a pixel, else V elements of a group's run of memory.
 struct Cut {
