@@ -12,10 +12,10 @@
 namespace faltung {
 namespace {
 
-class Denormals : public FilledConvolutions {};
+class DenormalValues : public FilledConvolutions {};
 
 // Depends on the processor, so that it is shown: docs/accuracy.md has the figures.
-TEST_F(Denormals, WhatTheyCostIsShown) {
+TEST_F(DenormalValues, WhatTheyCostIsShown) {
   const auto best_ms = [](const FilledConvolution& work, const Plan& plan) {
     std::vector<std::byte> workspace(plan.workspace_bytes() + 1);
     RunOptions options;
@@ -52,7 +52,7 @@ TEST_F(Denormals, WhatTheyCostIsShown) {
 }
 
 // Off unless it is asked for; then values below the smallest normal number are zero, and no others change.
-TEST_F(Denormals, AreFlushedWhereTheRequestSaysSo) {
+TEST_F(DenormalValues, AreFlushedWhereTheRequestSaysSo) {
   for (const char* text : {"fwd:n1c16h9w8k16r3s3:pad1", "fwd:n1c16h9w8k16r1s1:f32:nhwc",
                            "fwd:n1c16h9w8k16r3s3:pad1:g16:f32:nhwc", "bwd_d:n1c16h9w8k16r3s3:pad1",
                            "bwd_w:n1c16h9w8k16r3s3:pad1"}) {
