@@ -61,8 +61,7 @@ DepthwiseStage make_stage(const DepthwisePass& pass) {
   return stage;
 }
 
-// Of the taps of an output channel's filters, in packed order, where each lies among them. The filter of one
-// channel in and one out has the same order in both layouts.
+// The filter of one channel in and one out has the same order in both layouts.
 std::vector<i64> packed_order(const DepthwisePass& pass) {
   const Problem& p = pass.problem;
   std::vector<i64> order;
@@ -101,6 +100,7 @@ DepthwisePass make_depthwise_pass(const Problem& p) {
   pass.column_taps = 0;
   for (const Slide& columns : pass.columns) pass.column_taps += columns.taps;
   if (p.layout == Layout::nchw) pass.stage = make_stage(pass);
+  pass.order = packed_order(pass);
   return pass;
 }
 
@@ -118,7 +118,7 @@ std::size_t depthwise_packed_bytes(const DepthwisePass& pass) {
 
 void depthwise_pack(const DepthwisePass& pass, const void* w, float* packed, int worker, int workers) {
   const Problem& p = pass.problem;
-  const std::vector<i64> order = packed_order(pass);
+  const std::vector<i64>& order = pass.order;
   const i64 taps = static_cast<i64>(order.size()), filter = pass.planes() * p.r * p.s;
   with_dtype(p.dtype, [&](auto type) {
     const auto value = [&](i64 channel, i64 tap) { return load_element(type, w, channel * filter + tap); };

@@ -34,6 +34,8 @@ struct DepthwisePass {
   std::int64_t in_channels, in_h, in_w;
   std::int64_t out_channels, out_h, out_w;
   DepthwiseStage stage;  // nchw
+  // Of the taps of an output channel's filters, in packed order, where each lies among them.
+  std::vector<std::int64_t> order;
   // How many input channels are summed into an output channel: 1, or the multiplier in backward_data.
   std::int64_t planes() const { return problem.direction == Direction::forward ? 1 : multiplier; }
 };

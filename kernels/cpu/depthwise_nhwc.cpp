@@ -1,7 +1,6 @@
 // Depthwise in nhwc: lanes are channels. A tile of kPixels outputs in a row times one or two vectors of
 // channels stays in registers; each input column is loaded once for all the outputs it contributes to.
 #include <algorithm>
-#include <vector>
 
 #include "kernels/cpu/depthwise.hpp"
 #include "src/backend/parallel.hpp"
@@ -253,7 +252,7 @@ Row<kType> make_row(const DepthwisePass& pass, const DepthwiseTensors& tensors, 
 
 // Lines that will be needed soon: some channels of neighbouring pixels.
 template <int kWrite, DType kType>
-void fetch_pixels(const Element<kType>* pixel, i64 pixels, i64 pitch, i64 channels) {
+HWY_INLINE void fetch_pixels(const Element<kType>* pixel, i64 pixels, i64 pitch, i64 channels) {
   for (i64 j = 0; j < pixels; ++j, pixel += pitch) {
     for (i64 c = 0; c < channels; c += 64 / size_of(kType)) __builtin_prefetch(pixel + c, kWrite, 2);
   }
@@ -264,6 +263,7 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
   // Rows that are computed together, a tile of each in turn, while what they share is in the first-level
   // cache. More would walk the image in too many places at once for the prefetchers.
   constexpr i64 kRows = 2;
+  constexpr i64 kSlides = 4;  // of columns, computed side by side; few strides are larger
   // All channels of a few pixels are one run of memory; but the weights of all channels, read again for each
   // tile, must then stay in the first-level cache.
   constexpr i64 kWeightBytes = 24 << 10;
@@ -271,17 +271,12 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
   const i64 phases = static_cast<i64>(pass.rows.size()), steps = static_cast<i64>(pass.columns.size());
   const auto* in = static_cast<const Element<kType>*>(tensors.in);
   const bool pixels_first = pass.out_channels * p.r * p.s * static_cast<i64>(sizeof(float)) <= kWeightBytes;
-  std::vector<TileFunction<kType>> kernels;  // of the column slides
-  for (const Slide& columns : pass.columns) kernels.push_back(choose<kType>(pass, columns));
-  std::vector<Row<kType>> rows(static_cast<std::size_t>(kRows * steps));
+  Row<kType> rows[kRows * kSlides];
+  TileFunction<kType> kernels[kRows * kSlides];
   const Range part = share(p.n * pass.out_h, worker, workers);
   for (i64 h = part.begin; h < part.end;) {
     const i64 image = h / pass.out_h, first = h % pass.out_h;
     const i64 count = std::min({kRows, part.end - h, pass.out_h - first});
-    for (std::size_t i = 0; i < static_cast<std::size_t>(count * steps); ++i) {
-      rows[i] =
-          make_row<kType>(pass, tensors, image, first + static_cast<i64>(i) / steps, i % pass.columns.size());
-    }
     // What the next rows will need beyond these, fetched while these are computed; behind an image's last
     // rows are the first ones of the next.
     const Slide& slide = pass.rows.front();
@@ -303,29 +298,38 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
     const i64 stride = pass.columns.front().stride, most = pass.columns.front().count;
     // The outputs of a step's column slides lie between each other: together they are whole lines, and read
     // the same few pixels.
-    const auto tiles = [&](i64 t, i64 channel) {
-      const i64 channels = std::min<i64>(kWide * kFloatLanes, pass.out_channels - channel);
-      for (i64 i = 0; i < stored; ++i) {
-        fetch_pixels<1, kType>(to + (i * pass.out_w + t * steps) * pass.out_channels + channel,
-                               std::min(kPixels * steps, pass.out_w - t * steps), pass.out_channels,
-                               channels);
+    for (i64 b0 = 0; b0 < steps; b0 += kSlides) {
+      const i64 side = std::min(kSlides, steps - b0);
+      for (i64 i = 0; i < count * side; ++i) {
+        const auto b = static_cast<std::size_t>(b0 + i % side);
+        rows[i] = make_row<kType>(pass, tensors, image, first + i / side, b);
+        kernels[i] = choose<kType>(pass, pass.columns[b]);
       }
-      const i64 left = std::max<i64>(0, t * stride);
-      for (i64 i = 0; i < fetched; ++i) {
-        fetch_pixels<0, kType>(below + (i * pass.in_w + left) * pass.in_channels + channel,
-                               std::min(kPixels * stride, pass.in_w - left), pass.in_channels, channels);
-      }
-      for (std::size_t i = 0; i < static_cast<std::size_t>(count * steps); ++i) {
-        if (t < rows[i].columns->count) kernels[i % kernels.size()](rows[i], t, channel, channels);
-      }
-    };
-    if (pixels_first) {
-      for (i64 t = 0; t < most; t += kPixels) {
-        for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kFloatLanes) tiles(t, channel);
-      }
-    } else {
-      for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kFloatLanes) {
-        for (i64 t = 0; t < most; t += kPixels) tiles(t, channel);
+      const auto tiles = [&](i64 t, i64 channel) {
+        const i64 channels = std::min<i64>(kWide * kFloatLanes, pass.out_channels - channel);
+        for (i64 i = 0; b0 == 0 && i < stored; ++i) {
+          fetch_pixels<1, kType>(to + (i * pass.out_w + t * steps) * pass.out_channels + channel,
+                                 std::min(kPixels * steps, pass.out_w - t * steps), pass.out_channels,
+                                 channels);
+        }
+        const i64 left = std::max<i64>(0, t * stride);
+        for (i64 i = 0; b0 == 0 && i < fetched; ++i) {
+          fetch_pixels<0, kType>(below + (i * pass.in_w + left) * pass.in_channels + channel,
+                                 std::min(kPixels * stride, pass.in_w - left), pass.in_channels, channels);
+        }
+        for (i64 i = 0; i < count * side; ++i) {
+          if (t < rows[i].columns->count) kernels[i](rows[i], t, channel, channels);
+        }
+      };
+      if (pixels_first) {
+        for (i64 t = 0; t < most; t += kPixels) {
+          for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kFloatLanes)
+            tiles(t, channel);
+        }
+      } else {
+        for (i64 channel = 0; channel < pass.out_channels; channel += kWide * kFloatLanes) {
+          for (i64 t = 0; t < most; t += kPixels) tiles(t, channel);
+        }
       }
     }
     h += count;
