@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "faltung/faltung.hpp"
+#include "src/problem/temporary_folder.hpp"
 #include "src/problem/text.hpp"
 #include "tools/arguments.hpp"
 
@@ -26,24 +27,7 @@ double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-class EmptyStore {
- public:
-  EmptyStore() : path_((fs::temp_directory_path() / "faltung-first-XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) throw Error(Status::bad_file, "cannot make a folder as " + path_);
-  }
-  ~EmptyStore() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  EmptyStore(const EmptyStore&) = delete;
-  EmptyStore& operator=(const EmptyStore&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-std::ptrdiff_t records(const EmptyStore& store, const char* kind) {
+std::ptrdiff_t records(const TemporaryFolder& store, const char* kind) {
   std::error_code none;
   return std::distance(fs::directory_iterator(fs::path(store.path()) / kind, none), {});
 }
@@ -68,7 +52,7 @@ Result first_result(const Row& row, const Request& request, Device& device) {
   static const Buffer workspace = device.allocate(kWorkspace);
   device.synchronize({});
 
-  const EmptyStore store;
+  const TemporaryFolder store;  // empty
   const auto begin = Clock::now();
   Engine engine(store.path());
   const double engine_ms = ms_since(begin);

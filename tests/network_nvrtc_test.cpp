@@ -171,6 +171,8 @@ TEST(NetworkNvrtc, WhatIsNotProvenIsTold) {
   EXPECT_EQ(network::unproven(softmax, nvidia), "");
   EXPECT_NE(network::unproven(softmax, opencl), "");
   EXPECT_EQ(network::unproven(softmax, on_cpu), "");
+  EXPECT_NE(network::unproven(network::MomentsCall{}, nvidia), "");
+  EXPECT_EQ(network::unproven(network::MomentsCall{}, on_cpu), "");
 }
 
 }  // namespace

@@ -51,33 +51,36 @@ void expect_the_cpus(const TensorCopy& copy, const Step& step, Slot to, const ji
 
 constexpr Slot kTo{Place::workspace, 64};
 
-TEST(RewriteSteps, OnGpusAreTheCpus) {
+// Skips the test, or fails, where there is none.
+template <class Function>
+void each_gpu(const Function& function) {
   Store store("");  // where FALTUNG_STORE says
   int devices = 0;
   for (const auto& device : list_devices()) {
     if (device->info().kind != "gpu" || !is_tested(device->info().id)) continue;
     SCOPED_TRACE(device->info().id);
     ++devices;
-    const jit::Session session(*device, store);
-    each_copy([&](const TensorCopy& copy) {
-      expect_the_cpus(copy, copy_launch("copy", "test", copy, Place::x, kTo, device->info()), kTo, session);
-    });
+    function(jit::Session(*device, store));
   }
   if (devices > 0) return;
   if (std::getenv("FALTUNG_TEST_REQUIRE_GPU") != nullptr) FAIL() << "no GPU";
   GTEST_SKIP() << "no GPU";
 }
 
+TEST(RewriteSteps, OnGpusAreTheCpus) {
+  each_gpu([](const jit::Session& session) {
+    each_copy([&](const TensorCopy& copy) {
+      expect_the_cpus(copy, copy_launch("copy", "test", copy, Place::x, kTo, session.device().info()), kTo,
+                      session);
+    });
+  });
+}
+
 // By words of 2 and of 4 bytes, into rows of one chunk of 16 bytes and of several; nothing is written beyond
 // them.
 TEST(RewriteSteps, RowsAreContinuedByZeros) {
-  Store store("");
-  int devices = 0;
-  for (const auto& device : list_devices()) {
-    if (device->info().kind != "gpu" || !is_tested(device->info().id)) continue;
-    SCOPED_TRACE(device->info().id);
-    ++devices;
-    const jit::Session session(*device, store);
+  each_gpu([](const jit::Session& session) {
+    Device& device = session.device();
     for (const DType dtype : {DType::f16, DType::f32}) {
       for (const std::size_t width : {1, 3, 6, 30, 61}) {
         const std::size_t rows = 37, size = static_cast<std::size_t>(size_of(dtype)), chunk = 16 / size;
@@ -91,22 +94,21 @@ TEST(RewriteSteps, RowsAreContinuedByZeros) {
         }
         expected.resize(expected.size() + 64, std::byte{7});
         there.assign(expected.size(), std::byte{7});
-        const Buffer x = device->allocate(from.size()), workspace = device->allocate(there.size());
-        device->copy_in(x, from.data(), from.size());
-        device->copy_in(workspace, there.data(), there.size());
+        const Buffer x = device.allocate(from.size()), workspace = device.allocate(there.size());
+        device.copy_in(x, from.data(), from.size());
+        device.copy_in(workspace, there.data(), there.size());
         Memory memory;
         memory[Place::x] = static_cast<std::byte*>(x.pointer);
         memory[Place::workspace] = static_cast<std::byte*>(workspace.pointer);
         const Step step = sm90::widen_rows("rows", dtype, rows, static_cast<std::int64_t>(width),
-                                           static_cast<std::int64_t>(wide), Place::x, kTo, device->info());
-        BoundLaunch(std::get<Launch>(step.work), session).run(*device, memory, {});
-        device->synchronize({});
-        device->copy_out(there.data(), workspace, there.size());
+                                           static_cast<std::int64_t>(wide), Place::x, kTo, device.info());
+        BoundLaunch(std::get<Launch>(step.work), session).run(device, memory, {});
+        device.synchronize({});
+        device.copy_out(there.data(), workspace, there.size());
         EXPECT_EQ(there, expected) << name(dtype) << " " << width;
       }
     }
-  }
-  if (devices == 0) GTEST_SKIP() << "no GPU";
+  });
 }
 
 // Hopper's own, each of which some rewrite asks for.

@@ -12,11 +12,11 @@
 #include "src/finder/trial.hpp"
 #include "src/finder/trust/verify.hpp"
 #include "src/plan/plan.hpp"
+#include "src/problem/temporary_folder.hpp"
 #include "src/problem/text.hpp"
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
 #include "tools/report.hpp"
-#include "tools/temporary_folder.hpp"
 
 namespace faltung::tools {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "src/finder/report.hpp"
 #include "src/finder/trial.hpp"
+#include "src/problem/temporary_folder.hpp"
 #include "src/problem/tolerance.hpp"
-#include "tools/temporary_folder.hpp"
 
 namespace faltung::tools {
 namespace {

@@ -10,13 +10,13 @@
 
 #include "src/network/verify.hpp"
 #include "src/problem/parse.hpp"
+#include "src/problem/temporary_folder.hpp"
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
 #include "tools/network_data.hpp"
 #include "tools/peer.hpp"
 #include "tools/race.hpp"
 #include "tools/report.hpp"
-#include "tools/temporary_folder.hpp"
 #include "tools/units.hpp"
 
 namespace faltung::tools {
@@ -61,6 +61,9 @@ struct Loaded {
   }
 
   Device& device() const { return NetworkInternals::impl(*plan).device(); }
+  int threads() const {
+    return request.request.threads > 0 ? request.request.threads : available_processors();
+  }
   // Runs it, and waits.
   void once() const {
     plan->run(in->reads(), out->writes());
@@ -167,8 +170,7 @@ int explain(const NetworkOptions& options) {
 }
 
 Peer::Answer prepare(Peer& peer, const Loaded& l, const NetworkOptions& options) {
-  const int threads = l.request.request.threads > 0 ? l.request.request.threads : available_processors();
-  return peer.prepare_network(options.model, l.plan->inputs(), threads);
+  return peer.prepare_network(options.model, l.plan->inputs(), l.threads());
 }
 
 // What a network's roundings come to, relative to a tensor's largest element: usual depths, each layer's
@@ -299,7 +301,6 @@ int bench(const NetworkOptions& options) {
   std::vector<Contestant> contestants{
       [&](double ms) { return on_gpu ? device_block(l.device(), ms, once) : timed_block(ms, once); }};
   contestants.insert(contestants.end(), others.contestants.begin(), others.contestants.end());
-  const int threads = l.request.request.threads > 0 ? l.request.request.threads : available_processors();
   std::optional<Peer> peer;
   if (!options.peer.empty()) {
     peer.emplace(options.peer);
@@ -310,7 +311,7 @@ int bench(const NetworkOptions& options) {
   std::optional<Pace> pace;
   if (!on_gpu) {
     EngineImpl& engine = Internals::impl(l.engine);
-    pace = pace_of(engine.workers(threads), engine.ceilings(l.device(), threads).f32_gflops,
+    pace = pace_of(engine.workers(l.threads()), engine.ceilings(l.device(), l.threads()).f32_gflops,
                    10 * policy.least_ms);
   }
   const std::vector<Standing> standings = race(contestants, policy, pace ? &*pace : nullptr);

@@ -25,6 +25,7 @@
 #include "src/backend/offline_device.hpp"
 #include "src/backend/radv_compiler.hpp"
 #include "src/problem/environment.hpp"
+#include "src/problem/temporary_folder.hpp"
 
 namespace faltung {
 namespace {
@@ -62,40 +63,28 @@ class NvrtcCompiler : public OfflineCompiler {
   std::string architecture_;
 };
 
-// A folder for a compiler's files, for as long as this lives.
-class TemporaryFolder {
+// A compiler's files, for as long as this lives.
+class CompilerFolder : public TemporaryFolder {
  public:
-  TemporaryFolder() : path_((fs::temp_directory_path() / "faltung-clang-XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) fail(path_, errno);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-
   void write(const std::string& name, const std::string& text) const {
     errno = 0;
-    std::ofstream file(path_ + name, std::ios::binary);
+    std::ofstream file(path() + name, std::ios::binary);
     file << text << std::flush;
-    if (!file) fail(path_ + name, errno);
+    if (!file) fail(path() + name, errno);
   }
   std::string content(const std::string& name) const {
     std::ostringstream text;
-    text << std::ifstream(path_ + name, std::ios::binary).rdbuf();
+    text << std::ifstream(path() + name, std::ios::binary).rdbuf();
     return text.str();
   }
   // Throws where what a compiler said of its failure is that a file could not be written whole, which is no
   // fault of the kernel's.
   void check_room(const std::string& said) const {
     for (const int error : {ENOSPC, EDQUOT, EFBIG}) {
-      if (said.find(std::strerror(error)) != std::string::npos) fail(path_, error);
+      if (said.find(std::strerror(error)) != std::string::npos) fail(path(), error);
     }
     // A shell's words for a command that ended by RLIMIT_FSIZE.
-    if (said.find(::strsignal(SIGXFSZ)) != std::string::npos) fail(path_, EFBIG);
+    if (said.find(::strsignal(SIGXFSZ)) != std::string::npos) fail(path(), EFBIG);
   }
 
  private:
@@ -103,7 +92,6 @@ class TemporaryFolder {
     throw Error(Status::bad_file, "cannot write " + path + ": " + std::strerror(error) +
                                       "; TMPDIR may name a folder with room for a compiler's files");
   }
-  std::string path_;
 };
 
 struct CommandResult {
@@ -141,7 +129,7 @@ enum class AmdLanguage { opencl, hip };
 // The kernel.o that the command makes in the folder, with its log: what it says, and what is read of its
 // other files.
 template <class Read>
-Binary made_by(const std::string& command, const TemporaryFolder& temporary, const std::string& failure,
+Binary made_by(const std::string& command, const CompilerFolder& temporary, const std::string& failure,
                Read read) {
   const auto begin = std::chrono::steady_clock::now();
   const CommandResult result = run_command(command);
@@ -211,7 +199,7 @@ class AmdCompiler : public OfflineCompiler {
   }
 
   Binary compile_once(const KernelSource& source, const std::string& more) {
-    const TemporaryFolder temporary;
+    const CompilerFolder temporary;
     const std::string& folder = temporary.path();
     const bool is_hip = language_ == AmdLanguage::hip;
     const std::string name = is_hip ? "/kernel.hip" : "/kernel.cl";
@@ -248,7 +236,7 @@ class AmdCompiler : public OfflineCompiler {
     return std::string(kBitcode) + "/oclc_isa_version_" + chip_.substr(3) + ".bc";
   }
   // The library knows each chip by a file of its own: of one that is newer than it that file is made, once.
-  void write_isa_bitcode(const TemporaryFolder& temporary, const std::string& clang) {
+  void write_isa_bitcode(const CompilerFolder& temporary, const std::string& clang) {
     const std::lock_guard lock(mutex_);
     if (isa_.empty()) {
       temporary.write("/isa.cl",
@@ -263,7 +251,7 @@ class AmdCompiler : public OfflineCompiler {
     }
   }
   // The options that link the library.
-  std::string library(const TemporaryFolder& temporary, const std::string& clang) {
+  std::string library(const CompilerFolder& temporary, const std::string& clang) {
     const bool known = fs::exists(isa_bitcode());
     if (known && language_ == AmdLanguage::opencl) return std::string(" --rocm-device-lib-path=") + kBitcode;
     std::string all = " -nogpulib";
@@ -344,7 +332,7 @@ class NvptxCompiler : public OfflineCompiler {
   }
 
   Binary compile(const KernelSource& source) override {
-    const TemporaryFolder temporary;
+    const CompilerFolder temporary;
     const std::string& folder = temporary.path();
     temporary.write("/kernel.cl", source.text);
     std::string options;

@@ -1,4 +1,6 @@
 // Group norm, which files write as rows that are standardized between two views, as one node on the image.
+#include <algorithm>
+
 #include "src/network/moments.hpp"
 #include "src/network/passes.hpp"
 #include "src/network/rewriting.hpp"
@@ -20,6 +22,11 @@ i64 groups_of(const Shape& image, const Shape& rows) {
 
 bool standardizes_groups(const Node& node) {
   return node.domain == "faltung" && node.op == "StandardizeGroups";
+}
+
+Extent rows_of_groups(const Shape& shape, const Node& node) {
+  const i64 rows = std::max<i64>(1, shape[0] * node.integer("groups", 1));
+  return {rows, elements(shape) / rows, 1};
 }
 
 Graph join_group_norms(Graph graph) {

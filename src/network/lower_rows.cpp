@@ -76,12 +76,6 @@ std::optional<RowsOp> normalization(const Node& node) {
   return std::nullopt;
 }
 
-// In NCHW each is one run of memory.
-Extent rows_of_groups(const Shape& x, const Node& node) {
-  const i64 rows = x[0] * node.integer("groups", 1);
-  return {rows, elements(x) / rows, 1};
-}
-
 bool is_best(const Node& node) { return node.domain.empty() && (node.op == "ArgMax" || node.op == "ArgMin"); }
 
 void lower_best(Lowering& lowering, const Node& node) {

@@ -27,9 +27,9 @@ i64 turning_cost(const Value& value, int threads, const DeviceInfo& device) {
   return static_cast<i64>(2.0 * static_cast<double>(bytes_of(value)) / (kBytesPerNs * threads)) + kStepNs;
 }
 
-// moments.cl has not run on a GPU yet, but on OpenCL's drivers for the CPU.
-bool has_moments(const DeviceInfo& device, bool trusts_all) {
-  return device.kind == "gpu" && (trusts_all || device.has("runs_on_cpu"));
+GroupNorms group_norms(const DeviceInfo& device, bool trusts_all) {
+  const bool has_moments = device.kind == "gpu" && (trusts_all || unproven(MomentsCall{}, device).empty());
+  return has_moments ? GroupNorms::in_chains : GroupNorms::in_rows;
 }
 
 }  // namespace
@@ -54,9 +54,7 @@ Lowering::Lowering(const Graph& graph, const Settings& settings)
       located_(graph.values.size()),
       joins_(graph.values.size()),
       layouts_(graph.nodes.size(), Layout::nchw),
-      groups_(elementwise_chains(
-          graph, settings.fuse_chains,
-          has_moments(device_->info(), trusts_all_) ? GroupNorms::in_chains : GroupNorms::in_rows)),
+      groups_(elementwise_chains(graph, settings.fuse_chains, group_norms(device_->info(), trusts_all_))),
       output_of_(graph.values.size(), -1) {
   const auto place = [&](ValueId id, Place::In in, std::size_t index) {
     buffers.push_back({bytes_of(graph_.at(id)), in, index});

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/map.hpp"
-#include "src/network/graph.hpp"
+#include "src/network/reduction.hpp"
 #include "src/problem/problem.hpp"
 
 namespace faltung::network {
@@ -25,6 +25,8 @@ inline std::int64_t moments_of(const MomentsCall& call) { return call.images * c
 // A node that standardizes groups of an image's channels: rows of memory in NCHW, and where such a step has
 // their moments a part of an elementwise chain.
 bool standardizes_groups(const Node& node);
+// Each group of its images of this shape, which in NCHW is one run of memory.
+Extent rows_of_groups(const Shape& shape, const Node& node);
 
 }  // namespace faltung::network
 

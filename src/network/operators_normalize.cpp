@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/network/moments.hpp"
 #include "src/network/reduction.hpp"
 
 namespace faltung::network {
@@ -72,20 +73,10 @@ void evaluate_group(const Site& s, std::vector<Array>& out) {
   }
 }
 
-// Without scales and biases.
-void evaluate_groups(const Site& s, std::vector<Array>& out) {
-  const i64 rows = s.in(0).shape[0] * s.node().integer("groups", 1);
-  const i64 row = elements(s.in(0).shape) / std::max<i64>(1, rows);
-  for (i64 r = 0; r < rows; ++r) {
-    const double* const x = s.in(0).data + r * row;
-    const Moments m = moments(x, row, epsilon(s));
-    for (i64 i = 0; i < row; ++i)
-      out[0].data[static_cast<std::size_t>(r * row + i)] = (x[i] - m.mean) * m.inverse;
-  }
-}
-
-// Over all dimensions from the axis on. LayerNormalization's other results are the moments.
+// Over all dimensions from the axis on, or groups of an image's channels. LayerNormalization's other results
+// are the moments.
 Extent layer_extent(const Site& s) {
+  if (standardizes_groups(s.node())) return rows_of_groups(s.in(0).shape, s.node());
   const std::size_t axis = s.axis(s.node().integer("axis", -1), s.in(0).rank());
   return extent(s.in(0).shape, axis, s.in(0).shape.size());
 }
@@ -150,7 +141,7 @@ constexpr Operator kNormalizeOperators[] = {
     // LayerNormalization without scale and bias: what the passes leave of all of them.
     {"faltung.Standardize", 1, 1, layer, evaluate_layer},
     // Of an image, each group of channels: what is left of a group norm where it is no view of rows.
-    {"faltung.StandardizeGroups", 1, 1, like_input, evaluate_groups},
+    {"faltung.StandardizeGroups", 1, 1, like_input, evaluate_layer},
     {"LRN", 1, 1, local, evaluate_local},
 };
 

@@ -1,23 +1,26 @@
 // A folder that is gone when its object is. Throws Error(bad_file) where none can be made.
-#ifndef FALTUNG_TOOLS_TEMPORARY_FOLDER_HPP_
-#define FALTUNG_TOOLS_TEMPORARY_FOLDER_HPP_
+#ifndef FALTUNG_SRC_PROBLEM_TEMPORARY_FOLDER_HPP_
+#define FALTUNG_SRC_PROBLEM_TEMPORARY_FOLDER_HPP_
 
 #include <stdlib.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <string>
 
 #include "faltung/faltung.hpp"
 
-namespace faltung::tools {
+namespace faltung {
 
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    const std::filesystem::path parent = std::filesystem::temp_directory_path();
-    path_ = (parent / "faltung-XXXXXX").string();
-    if (mkdtemp(path_.data()) == nullptr)
-      throw Error(Status::bad_file, "no folder can be made in " + parent.string() + "; TMPDIR names another");
+    path_ = (std::filesystem::temp_directory_path() / "faltung-XXXXXX").string();
+    if (mkdtemp(path_.data()) == nullptr) {
+      throw Error(Status::bad_file, "cannot write " + path_ + ": " + std::strerror(errno) +
+                                        "; TMPDIR may name a folder with room");
+    }
   }
   ~TemporaryFolder() {
     std::error_code ignored;
@@ -31,6 +34,6 @@ class TemporaryFolder {
   std::string path_;
 };
 
-}  // namespace faltung::tools
+}  // namespace faltung
 
-#endif  // FALTUNG_TOOLS_TEMPORARY_FOLDER_HPP_
+#endif  // FALTUNG_SRC_PROBLEM_TEMPORARY_FOLDER_HPP_
