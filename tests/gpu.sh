@@ -63,6 +63,8 @@ if [ -z "$only" ]; then
   case ,$FALTUNG_TEST_DEVICES in *,opencl:*) test_program opencl_test ;; esac
   test_program depthwise_gpu_test
   test_program rewrite_gpu_test
+  test_program network_gpu_test
+  test_program network_steps_gpu_test
   test_program trust_gpu_test
 fi
 checker=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)

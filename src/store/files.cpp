@@ -75,8 +75,8 @@ class File {
   }
 
   // On NFS a write's error may come as late as here.
-  void finish() {
-    if (::fsync(fd_) != 0) fail(path_, "cannot be written", errno);
+  void finish(Lasting lasting) {
+    if (lasting == Lasting::at_once && ::fsync(fd_) != 0) fail(path_, "cannot be written", errno);
     const int fd = std::exchange(fd_, -1);
     if (::close(fd) != 0) fail(path_, "cannot be written", errno);
   }
@@ -129,7 +129,8 @@ std::optional<FileContent> read_file(const std::string& path) {
   }
 }
 
-void replace_file(const std::string& path, std::string_view content, std::int64_t modified_ms) {
+void replace_file(const std::string& path, std::string_view content, std::int64_t modified_ms,
+                  Lasting lasting) {
   const std::filesystem::path target(path);
   const std::string temporary = (target.parent_path() / temporary_name()).string();
   try {
@@ -141,7 +142,7 @@ void replace_file(const std::string& path, std::string_view content, std::int64_
       const timespec times[2] = {time, time};
       if (::futimens(file.fd(), times) != 0) fail(path, "cannot be written", errno);
     }
-    file.finish();
+    file.finish(lasting);
     if (::rename(temporary.c_str(), path.c_str()) != 0) {
       const int error = errno;
       // On NFS a rename whose answer was lost is sent again, and then finds nothing to rename.
@@ -152,10 +153,21 @@ void replace_file(const std::string& path, std::string_view content, std::int64_
     ::unlink(temporary.c_str());
     throw;
   }
+  if (lasting == Lasting::later) return;
   // Makes the name last, too. Not every file system can.
   const File directory(target.has_parent_path() ? target.parent_path().string() : ".",
                        O_RDONLY | O_DIRECTORY);
   if (directory.is_open()) ::fsync(directory.fd());
+}
+
+void make_lasting(const std::string& directory) {
+  const File file(directory, O_RDONLY | O_DIRECTORY);
+  if (!file.is_open()) fail(directory, "cannot be written", errno);
+#ifdef __linux__
+  if (::syncfs(file.fd()) != 0) fail(directory, "cannot be written", errno);
+#else
+  ::sync();
+#endif
 }
 
 void write_file(const std::string& path, std::string_view content) {

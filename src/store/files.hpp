@@ -24,9 +24,17 @@ struct FileContent {
 // larger than a store's file can be.
 std::optional<FileContent> read_file(const std::string& path);
 
+// When a file that was replaced outlasts the machine's sudden end: at once; or after make_lasting, until when
+// that may leave half of it behind.
+enum class Lasting { at_once, later };
+
 // Replaces path by content: whoever reads it sees the old file or the new one, whole. modified_ms: the file's
 // time; 0 for now. Throws Error(bad_file).
-void replace_file(const std::string& path, std::string_view content, std::int64_t modified_ms = 0);
+void replace_file(const std::string& path, std::string_view content, std::int64_t modified_ms = 0,
+                  Lasting lasting = Lasting::at_once);
+
+// All that was written to the directory's file system. Throws Error(bad_file).
+void make_lasting(const std::string& directory);
 
 // For a path that a user gave: a link stays one and its file is replaced; what is there and is no file, such
 // as a device, is written to as it is. Throws Error(bad_file).

@@ -139,7 +139,7 @@ std::optional<std::string> Store::own(const std::string& kind, const std::string
   }
 }
 
-std::string Store::write(const Record& record) {
+std::string Store::write(const Record& record, Lasting lasting) {
   if (directory_.empty()) return "there is no directory for it; set FALTUNG_STORE";
   if (readonly_) return directory_ + " is read-only, as asked";
   const std::string bytes = encode_record(record);
@@ -147,7 +147,7 @@ std::string Store::write(const Record& record) {
   fs::create_directories(directory_ + "/" + record.kind, error);
   if (error) return directory_ + " cannot be made: " + error.message();
   try {
-    replace_file(path(record.kind, record.key), bytes, record.modified_ms);
+    replace_file(path(record.kind, record.key), bytes, record.modified_ms, lasting);
   } catch (const Error& failure) {
     return failure.what();
   }
@@ -289,9 +289,12 @@ Store::Imported Store::import_from(const std::string& file) {
       ++done.unchanged;
       continue;
     }
-    if (const std::string why = write(record); !why.empty()) throw Error(Status::bad_file, "store: " + why);
+    // Each by itself, thousands would wait for the disk thousands of times.
+    if (const std::string why = write(record, Lasting::later); !why.empty())
+      throw Error(Status::bad_file, "store: " + why);
     ++(here ? done.replaced : done.added);
   }
+  if (done.added + done.replaced > 0) make_lasting(directory_);
   return done;
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "src/store/files.hpp"
 #include "src/store/pack.hpp"
 #include "src/store/record.hpp"
 
@@ -77,7 +78,7 @@ class Store {
   // names_in, or none and a warning.
   std::vector<std::string> readable_names(const std::string& directory) const;
   // Empty if it was written; else why not.
-  std::string write(const Record& record);
+  std::string write(const Record& record, Lasting lasting = Lasting::at_once);
   void warn_once(const std::string& about, const std::string& message) const;
 
   std::string directory_;
