@@ -176,7 +176,8 @@ TEST(WeightsGradientSm90, ProducersAreChosenOnceAndClustersWaitForNoMemory) {
       {"bwd_w:n32c1024h14w14k512r1s1:f16:nhwc", "patch_bt64x128_tp1x128x1_st4_cl2_sk2"},
       {"bwd_w:n32c256h14w14k256r3s3:pad1:f16:nhwc", "patch_bt64x32_tp14x2x4_st4_cl2_sk4"},
       {"bwd_w:n8c256h28w28k256r1s1:f16:nchw", "planes_bt64x128_tp1x64x1_st8_mx_sk3"},
-      {"bwd_w:n2c64h64w64k64r3s3:pad1:f32:nhwc:math=tf32", "lines_bt64x64_tp4x32x1_st2_ys6_cl2_sk2"}};
+      {"bwd_w:n2c64h64w64k64r3s3:pad1:f32:nhwc:math=tf32", "lines_bt64x64_tp4x32x1_st2_ys6_cl2_sk2"},
+      {"bwd_w:n2c64h64w64k64r3s3:f32:nchw:math=tf32", "runs_lines_bt64x64_tp4x32x1_st2_ys6_cl2_sk2"}};
   for (const auto& [text, name] : all) {
     const Problem problem = parse_problem(text);
     const Tile tile = parse_tile(name);
