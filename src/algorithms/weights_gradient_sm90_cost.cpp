@@ -72,6 +72,8 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   // rows; by a share of what a halo has beyond the tile; and cycles until the first patch is there, a row
   // beyond six.
   constexpr double kPlanesLines = 0.97, kNarrowRow = 1.07, kFewRows = 1.1, kHalo = 0.04, kFirstRow = 590;
+  // Of those in two parts; longer by so much where rows are of 64 bytes.
+  constexpr double kPlanesParts = 0.855, kNarrowParts = 1.13;
   constexpr double kTurnedRow = 0.53;  // where x is turned: for each of its rows by so much, beside
   constexpr double kUnturned = 0.83;   //   so many
   const Problem p = seen(t, problem);
@@ -112,6 +114,8 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
       tile *= kPlanesLines * (row_bytes(c) < 128 ? kNarrowRow : 1) * (c.rows < 5 ? kFewRows : 1) *
               (1 + kHalo * (halo - 1));
       first = kFirstRow * std::max(0, patch_height(c) - 6);
+    } else if (!c.turns()) {
+      tile *= kPlanesParts * (row_bytes(c) < 128 ? kNarrowParts : 1);
     }
     fill = (patch_stride(c) + rows * line_bytes(c)) / kFillLines;
   }
