@@ -2,7 +2,11 @@
 // copy engine, by warps, turned before or afterwards.
 #include <algorithm>
 #include <set>
+#include <string>
+#include <tuple>
+#include <vector>
 
+#include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 #include "tests/weights_gradient_sm90.hpp"
 
@@ -95,6 +99,152 @@ TEST(WeightsGradientSm90, RowsAreWidenedWhereTheOutputsAloneAreNoChunks) {
               testing::HasSubstr("whose output alone"));
   EXPECT_THAT(why_not("bwd_w:n2c64h32w32k64r3s3:f16:nchw", "wide_patch_bt64x64_tp8x32x1_st3"),
               testing::HasSubstr("for lines alone"));
+}
+
+// What the copy engine brings of a tensor whose elements are their own indices; outside of the map -1.
+std::vector<std::int64_t> box_of(const TiledMap& map, const std::int64_t (&start)[4]) {
+  std::vector<std::int64_t> box;
+  std::int64_t at[4];
+  for (at[3] = start[3]; at[3] < start[3] + map.box[3]; ++at[3]) {
+    for (at[2] = start[2]; at[2] < start[2] + map.box[2]; ++at[2]) {
+      for (at[1] = start[1]; at[1] < start[1] + map.box[1]; ++at[1]) {
+        for (at[0] = start[0]; at[0] < start[0] + map.box[0]; ++at[0]) {
+          std::int64_t bytes = at[0] * size_of(map.dtype);
+          bool inside = true;
+          for (int i = 0; i < 4; ++i) {
+            inside = inside && at[i] >= 0 && at[i] < map.size[i];
+            if (i > 0) bytes += at[i] * map.stride_bytes[i - 1];
+          }
+          box.push_back(inside ? bytes / size_of(map.dtype) : -1);
+        }
+      }
+    }
+  }
+  return box;
+}
+
+// Every pixel that a tap reads is where the kernel looks for it, whatever rows and planes begin at; and no
+// box begins beside 16 bytes or reaches beyond the tensor.
+TEST(WeightsGradientSm90, RowsOfRunsLieWhereTheyAreReadInTheirBoxes) {
+  const std::tuple<const char*, const char*, int> all[] = {
+      {"bwd_w:n2c8h10w20k24r3s3:f32:nchw", "runs_lines_bt64x32_tp8x32x1_st2_ys5", 1},
+      {"bwd_w:n2c3h7w44k70r3s3:f32:nchw", "runs_lines_bt64x32_tp4x32x1_st2_ys6", 2},
+      {"bwd_w:n1c4h8w36k8r2s2:f32:nchw:math=tf32", "runs_lines_bt64x64_tp8x16x1_st2_ys5", 4},
+      {"bwd_w:n2c6h12w12k8r2s2:f32:nchw", "runs_lines_bt64x32_tp8x32x1_st2_ys5", 4},
+      {"bwd_w:n2c8h20w72k132r3s3:f16:nchw", "runs_lines_bt64x64_tp8x64x1_st2_ys5", 2},
+      {"bwd_w:n1c33h9w136k20r3s3:bf16:nchw", "runs_lines_bt64x64_tp4x32x1_st2_ys6", 4},
+      {"bwd_w:n1c8h9w24k16r2s3:pad0.0.1.3:f16:nchw", "runs_lines_bt64x64_tp8x32x1_st2_ys3", 1},
+      {"bwd_w:n1c8h10w64k64r3s3:pad1.1.0.0:f16:nchw", "runs_lines_bt64x64_tp4x64x1_st2_ys6", 2}};
+  for (const auto& [text, name, together] : all) {
+    SCOPED_TRACE(text);
+    const Problem p = parse_problem(text);
+    const Tile tile = parse_tile(name);
+    ASSERT_EQ(unfit(tile, p), "");
+    const Config c = config(tile, p);
+    const int late = late_by(c, p.p() * p.q()), q = narrow(p.q());
+    EXPECT_EQ(channels_together(c, late), together);
+    const Recipe made = recipe(tile, p, h200());
+    const auto& launch = std::get<Launch>(made.steps.front().work);
+    const auto& map = std::get<TiledMap>(launch.arguments[1].maps.front().shape);
+    const TensorShape dy = conv_shape(p);
+    for (int n = 0; n < p.n; ++n) {
+      for (int k = 0; k < p.k; k += kOutChannels) {
+        for (int row = 0; row < p.p(); ++row) {
+          for (int column = 0; column < p.w; column += c.width) {
+            const int start = box_start(c, row, q, column);
+            EXPECT_EQ(start % chunk_pixels(c), 0);
+            const std::vector<std::int64_t> box = box_of(map, {start, 0, k / channels_together(c, late), n});
+            ASSERT_EQ(static_cast<int>(box.size()) * c.element_bytes(), line_bytes(c));
+            EXPECT_LT(*std::ranges::max_element(box), dy.elements());
+            for (int channel = 0; channel < kOutChannels; ++channel) {
+              for (int i = -(c.s - 1) * c.dilation_w + c.pad_left; i < c.width + c.pad_left; ++i) {
+                const int at = place_in_box(c, late, channel, i) / c.element_bytes() + row_shift(c, row, q);
+                ASSERT_TRUE(at >= channel * line_pixels(c) && at < (channel + 1) * line_pixels(c)) << i;
+                if (column + i < 0 || column + i >= q) continue;  // read as zero
+                const std::int64_t want =
+                    k + channel < p.k ? ((n * p.k + k + channel) * p.p() + row) * q + column + i : -1;
+                ASSERT_EQ(box[static_cast<std::size_t>(at)], want) << channel << ' ' << row << ' ' << i;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(WeightsGradientSm90, AWarpReadsEveryBankOnceOfRunsOfOneOrTwoChannels) {
+  const std::tuple<const char*, const char*, int> all[] = {
+      {"bwd_w:n128c64h64w64k64r3s3:f32:nchw", "runs_lines_bt64x32_tp8x32x1_st2_ys5", 0},
+      {"bwd_w:n2c3h7w44k70r3s3:f32:nchw", "runs_lines_bt64x32_tp4x16x1_st2_ys6", 8},
+      {"bwd_w:n128c64h64w64k64r3s3:f16:nchw", "runs_lines_bt64x64_tp8x64x1_st2_ys5", 8},
+      {"bwd_w:n128c64h32w32k64r3s3:bf16:nchw", "runs_lines_bt64x64_tp4x32x1_st2_ys6", 8}};
+  for (const auto& [text, name, late_bytes] : all) {
+    const Problem p = parse_problem(text);
+    ASSERT_EQ(why_not(text, name), "");
+    const Config c = config(parse_tile(name), p);
+    const int late = late_by(c, p.p() * p.q()), pixels_of_word = 4 / c.element_bytes();
+    EXPECT_EQ(late * c.element_bytes(), late_bytes);
+    std::set<int> words[32];
+    for (int load = 0; load < 2; ++load) {
+      std::set<int> banks;
+      for (int lane = 0; lane < 32; ++lane) {
+        const int word = word_of_lane(crosses(c, late), lane, load);
+        banks.insert(place_in_box(c, late, lane / 4, word * pixels_of_word) / 4 % 32);
+        words[lane].insert(word);
+      }
+      EXPECT_EQ(banks.size(), 32u) << text << load;
+    }
+    for (int lane = 0; lane < 32; ++lane) EXPECT_EQ(words[lane], (std::set<int>{lane % 4, lane % 4 + 4}));
+  }
+}
+
+// Nothing is copied: rows of no multiple of 16 bytes are read as they lie, where they are whole words.
+TEST(WeightsGradientSm90, RowsAreReadAsRunsWhereTheOutputsAloneAreNoChunks) {
+  const char* const f32 = "runs_lines_bt64x32_tp8x32x1_st2_ys5";
+  const char* const f16 = "runs_lines_bt64x64_tp8x64x1_st2_ys5";
+  const Problem p = parse_problem("bwd_w:n2c64h32w32k64r3s3:f32:nchw");
+  EXPECT_EQ(recipe(parse_tile(f32), p, h200()).steps.size(), 1u);
+  EXPECT_EQ(why_not("bwd_w:n2c64h32w32k64r3s3:f16:nchw", f16), "");
+  EXPECT_EQ(why_not("bwd_w:n2c64h32w32k64r3s3:g2:f16:nchw", f16), "");
+  EXPECT_THAT(why_not("bwd_w:n2c64h32w32k64r3s3:pad1:f32:nchw", f32),
+              testing::HasSubstr("whose output alone"));
+  EXPECT_THAT(why_not("bwd_w:n2c64h32w33k64r3s3:f32:nchw", f32), testing::HasSubstr("whose output alone"));
+  EXPECT_THAT(why_not("bwd_w:n2c64h32w32k64r3s3:f32:nhwc", f32), testing::HasSubstr("whose output alone"));
+  EXPECT_THAT(why_not("bwd_w:n2c64h32w32k64r2s2:f16:nchw", f16), testing::HasSubstr("multiple of 4 bytes"));
+  EXPECT_THAT(why_not("bwd_w:n2c64h32w32k63r3s3:f16:nchw", f16), testing::HasSubstr("planes in runs"));
+  EXPECT_THAT(why_not("bwd_w:n2c64h6w12k64r2s2:f32:nchw", f32), testing::HasSubstr("has room"));
+  EXPECT_THAT(why_not("bwd_w:n2c64h32w32k64r3s3:f16:nchw", "runs_patch_bt64x64_tp8x32x1_st3"),
+              testing::HasSubstr("lines alone"));
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const std::tuple<const char*, const char*, int> all[] = {
+      {"bwd_w:n128c64h64w64k64r3s3:f32:nchw", "runs_lines_bt64x32_tp8x32x1_st2_ys5_sk66", 12},
+      {"bwd_w:n128c64h64w64k64r3s3:f32:nchw:math=tf32", "runs_lines_bt64x64_tp4x32x1_st2_ys6_sk132", 4},
+      {"bwd_w:n128c64h64w64k64r3s3:f16:nchw", "runs_lines_bt64x64_tp4x64x1_st2_ys6_sk132", 4},
+      {"bwd_w:n128c64h64w64k64r3s3:bf16:nchw", "runs_lines_bt64x64_tp8x32x1_st2_ys5_cl2_sk132", 2},
+      {"bwd_w:n2c6h12w12k8r2s2:f32:nchw:math=tf32", "runs_lines_bt64x64_tp8x16x1_st2_ys3_sk2", 2}};
+  for (const auto& [text, name, products] : all) expect_good_kernel(parse_problem(text), name, products);
+}
+
+// By the model the copy of wide_lines_… is not worth its time where runs are read.
+TEST(WeightsGradientSm90, RunsAreChosenBeforeACopy) {
+  for (const char* math : {"f32", "f32:math=tf32", "f16"}) {
+    for (const int size : {32, 64, 128, 256}) {
+      const std::string side = std::to_string(size), shape = "bwd_w:n128c64h" + side + "w" + side + "k64r3s3";
+      const auto first = [&](const std::string& padding, Form form) {
+        const Problem problem = parse_problem(shape + padding + ":" + math + ":nchw");
+        double least = 1e9;
+        for (const Tile& tile : tiles(problem, kMultiprocessors)) {
+          if (tile.form == form) least = std::min(least, cost(tile, problem, kMultiprocessors).ms);
+        }
+        return least;
+      };
+      const double runs = first("", Form::runs), padded = first(":pad1", Form::plain);
+      EXPECT_LT(runs, 0.9 * first("", Form::widened)) << size << math;
+      EXPECT_LT(runs, padded * 1.01) << size << math;
+      EXPECT_GT(runs, padded * 0.9) << size << math;
+    }
+  }
 }
 
 // Two blocks of neighbouring channels bring half of what both multiply each.

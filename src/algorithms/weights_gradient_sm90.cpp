@@ -1,6 +1,6 @@
 // The gradient of the weights on Hopper's matrix units; the kernels are kernels/sm90/weights_gradient.cu
 // (16-bit NHWC, to which what comes otherwise is brought by a step before it) and weights_gradient_lines.cu
-// (NCHW as it is).
+// (NCHW as it is; weights_gradient_runs.cu where the output's gradient alone has rows of no whole 16 bytes).
 #include "src/algorithms/weights_gradient_sm90.hpp"
 
 #include <algorithm>

@@ -10,6 +10,7 @@
 
 #include "kernels/sm90/layout.h"
 #include "kernels/sm90/weights_gradient_config.h"
+#include "kernels/sm90/weights_gradient_runs.h"
 #include "src/algorithms/candidate.hpp"
 #include "src/algorithms/sm90/kernel_config.hpp"
 #include "src/problem/rewrite.hpp"
@@ -24,8 +25,9 @@ constexpr int kFewChannels = 8;
 
 // deepened: of the problem with blocks of stride x stride pixels as channels (space_to_depth). thinned: of
 // the pixels alone that a 1x1 filter with strides takes. widened: with the rows of the output's gradient
-// continued by zeros to multiples of 16 bytes, and as much more padding.
-enum class Form { plain, deepened, thinned, widened };
+// continued by zeros to multiples of 16 bytes, and as much more padding. runs: of the problem itself, where
+// those rows are read as runs of their planes.
+enum class Form { plain, deepened, thinned, widened, runs };
 
 struct Tile {
   Form form = Form::plain;

@@ -72,6 +72,8 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   // rows; by a share of what a halo has beyond the tile; and cycles until the first patch is there, a row
   // beyond six.
   constexpr double kPlanesLines = 0.97, kNarrowRow = 1.07, kFewRows = 1.1, kHalo = 0.04, kFirstRow = 590;
+  // Of those in two parts; longer by so much where rows are of 64 bytes.
+  constexpr double kPlanesParts = 0.855, kNarrowParts = 1.13;
   constexpr double kTurnedRow = 0.53;  // where x is turned: for each of its rows by so much, beside
   constexpr double kUnturned = 0.83;   //   so many
   const Problem p = seen(t, problem);
@@ -112,6 +114,8 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
       tile *= kPlanesLines * (row_bytes(c) < 128 ? kNarrowRow : 1) * (c.rows < 5 ? kFewRows : 1) *
               (1 + kHalo * (halo - 1));
       first = kFirstRow * std::max(0, patch_height(c) - 6);
+    } else if (!c.turns()) {
+      tile *= kPlanesParts * (row_bytes(c) < 128 ? kNarrowParts : 1);
     }
     fill = (patch_stride(c) + rows * line_bytes(c)) / kFillLines;
   }
@@ -193,7 +197,8 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
   for (const int cluster : {1, 2}) {
     t = Tile{};
     t.form = form, t.cluster = cluster;
-    for (const auto& shape : form == Form::widened ? std::span<const int[3]>() : shapes) {
+    const bool lines_alone = form == Form::widened || form == Form::runs;
+    for (const auto& shape : lines_alone ? std::span<const int[3]>() : shapes) {
       t.height = shape[0], t.width = shape[1], t.images = shape[2];
       if (t.width % 8 != 0 && !leaves_a_rest(inner.q(), t.images)) continue;
       for (const int k : {64, 128, 192, 256}) {
@@ -243,11 +248,12 @@ std::vector<Tile> list_all(const Problem& problem, int multiprocessors) {
   if (rewrites::thin.applies(problem) && (problem.layout == Layout::nchw || problem.dtype == DType::f32))
     list(problem, Form::thinned, multiprocessors, all);
   // Or both tensors would be turned.
-  Tile wide;
-  wide.form = Form::widened, wide.kind = Kind::lines, wide.rows = 5, wide.stages = 2;
-  wide.width = 128 / size_of(problem.dtype), wide.c = 32;
-  if (problem.r * problem.s > 1 && unfit(wide, problem).empty())
-    list(problem, Form::widened, multiprocessors, all);
+  for (const Form form : {Form::widened, Form::runs}) {
+    Tile tile;
+    tile.form = form, tile.kind = Kind::lines, tile.rows = 5, tile.stages = 2;
+    tile.width = 128 / size_of(problem.dtype), tile.c = 32;
+    if (problem.r * problem.s > 1 && unfit(tile, problem).empty()) list(problem, form, multiprocessors, all);
+  }
   if (!all.empty()) return all;
   // Taps that lie far apart, each by blocks of its own.
   Tile t;

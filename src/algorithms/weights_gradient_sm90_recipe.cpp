@@ -127,7 +127,19 @@ TiledMap x_map(const Problem& p, const Config& c) {
   return pixels_map(map, c, halved_blocks(c.c_blocks, shared));
 }
 
-TiledMap y_map(const Problem& p, const Config& c) {
+// Of runs: a plane's pixels, the channels whose planes are a multiple of 16 bytes together, those, images.
+TiledMap runs_map(const Problem& p, const Config& c) {
+  const i64 plane = p.p() * p.q(), element = size_of(p.dtype);
+  const int late = late_by(c, plane), together = channels_together(c, late);
+  TiledMap map = tiled(p.dtype, {plane + (together - 1) * late, together, p.k / together, p.n},
+                       {line_pixels(c), together, kOutChannels / together, 1}, 0);
+  map.stride_bytes[0] = (plane - late) * element, map.stride_bytes[1] = together * plane * element;
+  map.stride_bytes[2] = p.k * plane * element;
+  return map;
+}
+
+TiledMap y_map(const Tile& t, const Problem& p, const Config& c) {
+  if (t.form == Form::runs) return runs_map(p, c);
   if (c.kind == Kind::planes) return planes_map(p, p.k, c.k_blocks * (c.pair == Pair::dy ? 32 : 64));
   if (c.turns()) return tiled(p.dtype, {p.k, p.q(), p.p(), p.n}, {32, line_pixels(c), 1, 1}, 128);
   if (c.kind == Kind::lines)
@@ -195,7 +207,9 @@ jit::Source source(const Tile& t, const Problem& problem) {
   source.name = "weights_gradient_sm90/" + to_string(t);
   source.text = config_text(c) + mma_function(columns(c), problem.dtype, t.kind);
   if (short_columns(c) != columns(c)) source.text += mma_function(short_columns(c), problem.dtype, t.kind);
-  source.entry = t.kind == Kind::lines   ? "weights_gradient_lines"
+  if (t.form == Form::runs) source.text += constant("F_LATE", late_by(c, problem.p() * problem.q()));
+  source.entry = t.form == Form::runs    ? "weights_gradient_runs"
+                 : t.kind == Kind::lines ? "weights_gradient_lines"
                  : t.kind == Kind::fetch ? "weights_gradient_fetch"
                                          : "weights_gradient";
   source.text += include(source.entry);
@@ -288,10 +302,11 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
         value(params,
               {target, {offsetof(Params, x), {x, Access::read}}, {offsetof(Params, dy), {y, Access::read}}})};
   } else {
-    TiledMap x_shape = x_map(p, c), y_shape = y_map(p, c);
+    TiledMap x_shape = x_map(p, c), y_shape = y_map(t, p, c);
     x_shape.rounds_to_tf32 = y_shape.rounds_to_tf32 = c.element == Element::f32 && c.parts == Parts::one;
     arguments = {mapped({{x_shape, {x, Access::read}}}), mapped({{y_shape, {y, Access::read}}}),
                  value(params, {target})};
+    if (t.form == Form::runs) arguments.push_back(value(narrow(p.q())));
   }
   recipe.steps.push_back(launch("weights_gradient", source(t, problem), shape, std::move(arguments)));
   if (sums) recipe.steps.push_back(sum_step(t, problem, c, params, {parts(Access::read), result}));

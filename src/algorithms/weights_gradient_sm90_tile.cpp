@@ -12,8 +12,11 @@ namespace {
 
 using i64 = std::int64_t;
 
-constexpr NameWord<Form> kForms[] = {
-    {Form::plain, ""}, {Form::deepened, "s2d"}, {Form::thinned, "thin"}, {Form::widened, "wide"}};
+constexpr NameWord<Form> kForms[] = {{Form::plain, ""},
+                                     {Form::deepened, "s2d"},
+                                     {Form::thinned, "thin"},
+                                     {Form::widened, "wide"},
+                                     {Form::runs, "runs"}};
 constexpr NameWord<Kind> kKinds[] = {
     {Kind::patch, "patch"}, {Kind::planes, "planes"}, {Kind::fetch, "fetch"}, {Kind::lines, "lines"}};
 constexpr NameWord<Pair> kPairs[] = {{Pair::neither, ""}, {Pair::x, "mx"}, {Pair::dy, "my"}};
@@ -35,6 +38,15 @@ std::string not_widened(const Problem& p) {
   if (p.layout != Layout::nchw || p.stride_w != 1 || p.w % chunk(p) != 0 || p.q() % chunk(p) == 0)
     return "rows are widened of NCHW whose output alone has rows of no multiple of 16 bytes, without a "
            "stride";
+  return "";
+}
+// As runs of planes, whose rows are taken by words of 4 bytes; channels whose planes are 16 bytes together
+// come together.
+std::string not_in_runs(const Problem& p) {
+  if (const std::string why = not_widened(p); !why.empty()) return why;
+  const i64 element = size_of(p.dtype);
+  if (p.q() * element % 4 != 0) return "runs are of rows of a multiple of 4 bytes";
+  if (p.k * p.p() * p.q() * element % 16 != 0) return "an image's planes in runs are a multiple of 16 bytes";
   return "";
 }
 Problem widened(Problem p) {
@@ -129,7 +141,7 @@ std::string unfit_patch(const Tile& t, const Problem& p, const Config& c) {
 }
 
 std::string unfit_lines(const Tile& t, const Problem& p, const Config& c) {
-  if (is_16_bits(p) && !has_aligned_rows(p))
+  if (is_16_bits(p) && !has_aligned_rows(p) && t.form != Form::runs)
     return "of 16 bits lines serve NCHW, in rows of a multiple of 16 bytes";
   if (p.stride_w != 1) return "lines serve a horizontal stride of 1";
   if (p.dilation_h != 1 && p.r > 1) return "lines serve no vertical dilation";
@@ -143,6 +155,8 @@ std::string unfit_lines(const Tile& t, const Problem& p, const Config& c) {
   if (t.images != 1 || t.rows < 2) return "a tile is of one image, with two rows of the gradient or more";
   if (patch_height(c) > kMostBox || line_pixels(c) > kMostBox)
     return "a box is at most 256 pixels wide and high";
+  if (t.form == Form::runs && !fits_box(c, late_by(c, p.p() * p.q()), narrow(p.q())))
+    return "a row of a run lies further on than its box has room";
   return "";
 }
 
@@ -196,6 +210,7 @@ struct Answer {
 const Answer& answer(Form form, const Problem& p) {
   thread_local Answer last;
   if (last.form != form || last.of != p) {
+    if (form == Form::runs) return last = {form, p, p, not_in_runs(p)};
     if (form == Form::widened) {
       const std::string why = not_widened(p);
       return last = {form, p, why.empty() ? widened(p) : p, why};
@@ -213,7 +228,7 @@ Problem inner_of(const Tile& t, const Problem& p) {
   if (t.form == Form::plain) return p;
   const Answer& known = answer(t.form, p);
   if (known.why.empty()) return known.inner;
-  if (t.form == Form::widened) throw Error(Status::bad_problem, known.why);
+  if (t.form == Form::widened || t.form == Form::runs) throw Error(Status::bad_problem, known.why);
   return rewritten(t, p).inner;  // throws, with the reason
 }
 
@@ -228,7 +243,7 @@ Problem seen(const Tile& t, const Problem& problem) {
     return p;
   }
   const bool as_it_is = t.kind == Kind::lines && (t.form == Form::plain || t.form == Form::widened);
-  if (as_it_is && (is_16_bits(p) || has_aligned_rows(p))) return p;
+  if (t.form == Form::runs || (as_it_is && (is_16_bits(p) || has_aligned_rows(p)))) return p;
   p.layout = Layout::nhwc;
   p.c = round_up(p.c, chunk(p)), p.k = round_up(p.k, chunk(p));
   if (t.kind == Kind::patch && t.form != Form::deepened && is_flat(p)) p.w = p.n * p.h * p.w, p.n = p.h = 1;
@@ -335,6 +350,7 @@ std::string unfit(const Tile& t, const Problem& problem) {
     if (const std::string& why = answer(t.form, problem).why; !why.empty()) return why;
   }
   if (t.form == Form::widened && t.kind != Kind::lines) return "rows are widened for lines alone";
+  if (t.form == Form::runs && t.kind != Kind::lines) return "lines alone read rows as runs";
   const Problem p = seen(t, problem);
   constexpr i64 kMostExtent = 1 << 12;  // so that no size of a patch overflows
   if (p.dilation_h > kMostExtent || p.dilation_w > kMostExtent || p.stride_h > kMostExtent ||
