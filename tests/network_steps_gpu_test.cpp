@@ -82,6 +82,41 @@ TEST_F(NetworkStepsGpu, NumbersArePickedOneByOneAndInEights) {
   }
 }
 
+// Images in nhwc whose pixels are repeated are one copy.
+TEST_F(NetworkStepsGpu, PixelsAreRepeatedInOneStep) {
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    for (const Shape& given : {Shape{2, 3, 5, 16}, Shape{1, 4, 3, 9}}) {
+      onnx::ModelText model;
+      model.add_input("x", given);
+      model.add_constant(onnx::tensor("scales", {4}, std::vector<float>{1, 1, 2, 3}));
+      model.add({"Transpose", {"x"}, {"t"}, {{"perm", onnx::Sizes{0, 3, 1, 2}}}, ""});
+      model.add({"Resize",
+                 {"t", "", "scales"},
+                 {"r"},
+                 {{"mode", std::string("nearest")},
+                  {"coordinate_transformation_mode", std::string("asymmetric")},
+                  {"nearest_mode", std::string("floor")}},
+                 ""});
+      model.add({"Transpose", {"r"}, {"y"}, {{"perm", onnx::Sizes{0, 2, 3, 1}}}, ""});
+      model.add_output("y");
+      const std::string bytes = model.bytes();
+      const Graph graph = onnx::read(bytes);
+      Array input{network::Type::f32, given, {}};
+      for (std::int64_t e = 0; e < network::elements(given); ++e)
+        input.data.push_back(static_cast<double>(e * 37 % 201 - 50));  // that f16 holds
+      const DType dtype = given[0] == 2 ? DType::f16 : DType::f32;
+      const auto plan = networks.plan(graph, {given}, dtype, Convolutions::direct);
+      int steps = 0;
+      for (const network::NetworkStep& step : plan->schedule().steps())
+        steps += step.name.starts_with("Resize") ? 1 : 0;
+      EXPECT_EQ(steps, 1);
+      EXPECT_EQ(worst_error(network::interpret(graph, {input})[0], networks.run(*plan, {input})[0]), 0);
+    }
+  }
+}
+
 // A row that is long enough to be standardized in parts, by all units, and far from zero.
 TEST_F(NetworkStepsGpu, LongRowsAreStandardizedInParts) {
   onnx::ModelText model;

@@ -3,8 +3,8 @@
 // alone; what is summed so far is made smaller whenever a larger score comes (online softmax).
 //
 // A block takes QUERIES queries of a head (grid dimensions 0 and 1), and brings tiles of KEYS keys and values to local
-// memory, one tile ahead. A warp takes 16 * TILES_Q queries; with SIDES of 2 two warps share them: each has half of a
-// tile's scores, which go through local memory, and half of the result's columns.
+// memory, one tile ahead. A warp takes 16 * TILES_Q queries, which stay in registers; with SIDES of 2 two warps share them:
+// each has half of their depth, whose parts of the scores they add through local memory, and half of the result's columns.
 //
 // The host defines DTYPE_f16 or DTYPE_bf16, DEPTH (of a query, a multiple of 8; with two sides of 32), WARPS (along the
 // queries), TILES_Q, SIDES, KEYS, THREADS (32 * WARPS * SIDES), BLOCKS, how many a unit has at once, and WIDE as index.h
@@ -22,12 +22,12 @@ typedef u16 element_t;
 
 #define CHUNKS ((DEPTH + 15) / 16 * 2)  // of a row, 16 bytes each, with zeros up to 16 elements
 #define ROW_BYTES (CHUNKS * 16 + 16)    // an odd number of chunks: eight rows' fill all banks
-#define DEPTH_STEPS (CHUNKS / 2)        // of the matrix units, along a row
+#define DEPTH_STEPS (CHUNKS / 2 / SIDES)  // of the matrix units, along a warp's part of a row
 #define QUERIES (WARPS * TILES_Q * 16)
-#define SCORES (KEYS / SIDES / 8)   // a warp's tiles of eight keys
+#define SCORES (KEYS / 8)             // tiles of eight keys
 #define COLUMNS (DEPTH / SIDES / 8)  // a warp's tiles of eight columns of the result
 #define STAGE_BYTES (2 * KEYS * ROW_BYTES)
-#define SHARE_BYTES (KEYS * 2 + 16)  // of a query's powers, where two warps share them
+#define SIDE_FLOATS (QUERIES * KEYS)  // of the scores' parts, where two warps share them
 
 // Of a tensor: elements from batch to batch, head to head, row to row.
 typedef struct {
@@ -56,12 +56,25 @@ F_DEVICE float sum_of_four(float v) {
 
 // Rows [first, first + rows) of `all`; zeros beyond the last.
 F_DEVICE void bring_rows(u32 to, const element_t* from, index_t pitch, int first, int rows, int all) {
+#if DEPTH % 16 == 0 && THREADS % CHUNKS == 0
+  // A thread has the same chunk of each of its rows: few instructions a copy, of which tiles of deep heads have many.
+  const int row = F_THREAD() / CHUNKS, chunk = F_THREAD() % CHUNKS, left = all - first - row;
+  const element_t* at = from + (first + row) * pitch + chunk * 8;
+  to += row * ROW_BYTES + chunk * 16;
+  F_UNROLL_TWICE
+  for (int done = 0; done < rows; done += THREADS / CHUNKS) {
+    copy_chunk(to, done < left ? at : from, done < left);
+    at += THREADS / CHUNKS * pitch;
+    to += THREADS / CHUNKS * ROW_BYTES;
+  }
+#else
   F_UNROLL
   for (int i = F_THREAD(); i < rows * CHUNKS; i += THREADS) {
     const int row = i / CHUNKS, chunk = i % CHUNKS;
     const bool wanted = first + row < all && chunk * 8 < DEPTH;
     copy_chunk(to + row * ROW_BYTES + chunk * 16, wanted ? from + (first + row) * pitch + chunk * 8 : from, wanted);
   }
+#endif
 }
 
 F_DENSE_KERNEL(THREADS, BLOCKS)
@@ -84,9 +97,9 @@ attention(F_INPUT(element_t, q), F_INPUT(element_t, k), F_INPUT(element_t, v), F
   bring_rows(asked, F_HEAD(q), (index_t)q_strides.row, first, QUERIES, queries);
   bring_tile(0);
 
-  // Where a lane's part of a 16 x 16 tile of queries or powers begins; of a tile of 16 keys; of 16 values.
-  const u32 query_row = asked + (own + lane % 16) * ROW_BYTES + lane / 16 * 16;
-  const u32 key_row = (side * (KEYS / SIDES) + lane / 16 * 8 + lane % 8) * ROW_BYTES + lane / 8 % 2 * 16;
+  // Where a lane's part of a 16 x 16 tile of queries begins; of a tile of 16 keys; of 16 values.
+  const u32 part = side * DEPTH_STEPS * 32, query_row = asked + (own + lane % 16) * ROW_BYTES + lane / 16 * 16 + part;
+  const u32 key_row = (lane / 16 * 8 + lane % 8) * ROW_BYTES + lane / 8 % 2 * 16 + part;
   const u32 value_row = KEYS * ROW_BYTES + lane % 16 * ROW_BYTES + (side * COLUMNS + lane / 16) * 16;
 
   float out[TILES_Q][COLUMNS][4], top[TILES_Q][2], sum[TILES_Q][2];
@@ -100,11 +113,11 @@ attention(F_INPUT(element_t, q), F_INPUT(element_t, k), F_INPUT(element_t, v), F
       for (int e = 0; e < 4; ++e) out[m][j][e] = 0.0f;
     }
   }
-#if SIDES == 1
   u32 query[TILES_Q][DEPTH_STEPS][4];
-#else
-  const u32 powers = stages + 2 * STAGE_BYTES;
-  float* const tops = (float*)(local_memory + QUERIES * ROW_BYTES + 2 * STAGE_BYTES + QUERIES * SHARE_BYTES);
+#if SIDES == 2
+  // Of a warp's tile of scores a lane has four, all lanes' together.
+  float* const parts = (float*)(local_memory + QUERIES * ROW_BYTES + 2 * STAGE_BYTES);
+  const int own_part = side * SIDE_FLOATS + own * KEYS + lane * 4;
 #endif
 
   const int tiles = (keys + KEYS - 1) / KEYS;
@@ -112,7 +125,6 @@ attention(F_INPUT(element_t, q), F_INPUT(element_t, k), F_INPUT(element_t, v), F
   for (int tile = 0; tile < tiles; ++tile) {
     wait_for_copies();
     F_BARRIER();
-#if SIDES == 1
     if (tile == 0) {
       F_UNROLL
       for (int m = 0; m < TILES_Q; ++m) {
@@ -121,7 +133,6 @@ attention(F_INPUT(element_t, q), F_INPUT(element_t, k), F_INPUT(element_t, v), F
           load_matrices(query_row + m * 16 * ROW_BYTES + d * 32, query[m][d]);
       }
     }
-#endif
     if (tile + 1 < tiles) bring_tile(tile + 1);
     const u32 stage = stages + tile % 2 * STAGE_BYTES;
 
@@ -136,27 +147,37 @@ attention(F_INPUT(element_t, q), F_INPUT(element_t, k), F_INPUT(element_t, v), F
     }
     F_UNROLL
     for (int d = 0; d < DEPTH_STEPS; ++d) {
-#if SIDES == 1
-#define QUERY(m) query[m][d]
-#else
-      u32 asked_for[TILES_Q][4];
-      F_UNROLL
-      for (int m = 0; m < TILES_Q; ++m) load_matrices(query_row + m * 16 * ROW_BYTES + d * 32, asked_for[m]);
-#define QUERY(m) asked_for[m]
-#endif
       F_UNROLL
       for (int j = 0; j < SCORES; j += 2) {
         u32 key[4];
         load_matrices(stage + key_row + j * 8 * ROW_BYTES + d * 32, key);
         F_UNROLL
         for (int m = 0; m < TILES_Q; ++m) {
-          multiply(QUERY(m), key, score[m][j]);
-          multiply(QUERY(m), key + 2, score[m][j + 1]);
+          multiply(query[m][d], key, score[m][j]);
+          multiply(query[m][d], key + 2, score[m][j + 1]);
         }
       }
     }
+#if SIDES == 2
+    F_UNROLL
+    for (int m = 0; m < TILES_Q; ++m) {
+      F_UNROLL
+      for (int j = 0; j < SCORES; ++j) store4_f32(parts + own_part + (m * SCORES + j) * 128, score[m][j]);
+    }
+    F_BARRIER();
+    F_UNROLL
+    for (int m = 0; m < TILES_Q; ++m) {
+      F_UNROLL
+      for (int j = 0; j < SCORES; ++j) {
+        float other[4];
+        load4_f32(parts + (own_part ^ SIDE_FLOATS) + (m * SCORES + j) * 128, other);
+        F_UNROLL
+        for (int e = 0; e < 4; ++e) score[m][j][e] += other[e];
+      }
+    }
+#endif
     if ((tile + 1) * KEYS > keys) {
-      const int begin = tile * KEYS + side * (KEYS / SIDES) + lane % 4 * 2;
+      const int begin = tile * KEYS + lane % 4 * 2;
       F_UNROLL
       for (int j = 0; j < SCORES; ++j) {
         F_UNROLL
@@ -180,30 +201,14 @@ attention(F_INPUT(element_t, q), F_INPUT(element_t, k), F_INPUT(element_t, v), F
         most[m][h] = most_of_four(most[m][h]);
       }
     }
-#if SIDES == 2
-    // The largest of both warps' scores.
     F_UNROLL
     for (int m = 0; m < TILES_Q; ++m) {
-      F_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        if (lane % 4 == 0) tops[side * QUERIES + own + m * 16 + h * 8 + lane / 4] = most[m][h];
-      }
-    }
-    F_BARRIER();
-    F_UNROLL
-    for (int m = 0; m < TILES_Q; ++m) {
-      F_UNROLL
-      for (int h = 0; h < 2; ++h)
-        most[m][h] = fmaxf(most[m][h], tops[(1 - side) * QUERIES + own + m * 16 + h * 8 + lane / 4]);
-    }
-#endif
-    F_UNROLL
-    for (int m = 0; m < TILES_Q; ++m) {
+      float smaller[2];
       F_UNROLL
       for (int h = 0; h < 2; ++h) {
         // Scores of -infinity alone: nothing is added.
         const float base = most[m][h] == -F_INFINITY ? 0.0f : most[m][h] * scale;
-        const float smaller = power_of_two(F_FMA(top[m][h], scale, -base));
+        smaller[h] = power_of_two(F_FMA(top[m][h], scale, -base));
         float added = 0.0f;
         F_UNROLL
         for (int j = 0; j < SCORES; ++j) {
@@ -214,38 +219,25 @@ attention(F_INPUT(element_t, q), F_INPUT(element_t, k), F_INPUT(element_t, v), F
           }
         }
         top[m][h] = most[m][h];
-        sum[m][h] = F_FMA(sum[m][h], smaller, added);
-        F_UNROLL
-        for (int j = 0; j < COLUMNS; ++j) out[m][j][2 * h] *= smaller, out[m][j][2 * h + 1] *= smaller;
+        sum[m][h] = F_FMA(sum[m][h], smaller[h], added);
       }
-    }
-#if SIDES == 2
-    F_UNROLL
-    for (int m = 0; m < TILES_Q; ++m) {
-      F_UNROLL
-      for (int h = 0; h < 2; ++h) {
+      // Most tiles bring no larger score, and columns may be many.
+      if (COLUMNS <= 16 || smaller[0] != 1.0f || smaller[1] != 1.0f) {
         F_UNROLL
-        for (int j = 0; j < SCORES; ++j) {
-          unsigned char* const to = local_memory + (powers - asked) + (own + m * 16 + h * 8 + lane / 4) * SHARE_BYTES;
-          *(u32*)(to + (side * SCORES + j) * 16 + lane % 4 * 4) = PAIR(score[m][j][2 * h], score[m][j][2 * h + 1]);
+        for (int j = 0; j < COLUMNS; ++j) {
+          F_UNROLL
+          for (int e = 0; e < 4; ++e) out[m][j][e] *= smaller[e / 2];
         }
       }
     }
-    F_BARRIER();
-#endif
-
     F_UNROLL
     for (int t = 0; t < KEYS / 16; ++t) {
       u32 power[TILES_Q][4];
       F_UNROLL
       for (int m = 0; m < TILES_Q; ++m) {
-#if SIDES == 1
         F_UNROLL
         for (int e = 0; e < 4; ++e)
           power[m][e] = PAIR(score[m][2 * t + e / 2][e % 2 * 2], score[m][2 * t + e / 2][e % 2 * 2 + 1]);
-#else
-        load_matrices(powers + (own + m * 16 + lane % 16) * SHARE_BYTES + t * 32 + lane / 16 * 16, power[m]);
-#endif
       }
       F_UNROLL
       for (int j = 0; j < COLUMNS; j += 2) {
@@ -266,22 +258,6 @@ attention(F_INPUT(element_t, q), F_INPUT(element_t, k), F_INPUT(element_t, v), F
     F_UNROLL
     for (int h = 0; h < 2; ++h) sum[m][h] = sum_of_four(sum[m][h]);
   }
-#if SIDES == 2
-  F_BARRIER();
-  F_UNROLL
-  for (int m = 0; m < TILES_Q; ++m) {
-    F_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      if (lane % 4 == 0) tops[side * QUERIES + own + m * 16 + h * 8 + lane / 4] = sum[m][h];
-    }
-  }
-  F_BARRIER();
-  F_UNROLL
-  for (int m = 0; m < TILES_Q; ++m) {
-    F_UNROLL
-    for (int h = 0; h < 2; ++h) sum[m][h] += tops[(1 - side) * QUERIES + own + m * 16 + h * 8 + lane / 4];
-  }
-#endif
   F_UNROLL
   for (int m = 0; m < TILES_Q; ++m) {
     F_UNROLL

@@ -1,5 +1,5 @@
 // The words of elementwise chains, and CHAIN: what the host defines of them, from the floats v0, v1, ... to
-// RESULT.
+// RESULT; and RESULT_HAS_16_BITS, where it will have so many.
 #pragma once
 
 #ifdef __OPENCL_VERSION__
@@ -31,3 +31,8 @@
 #define FALTUNG_MAP(name, inputs, value) \
   F_DEVICE float map_##name(float x, float y, float z, float a, float b) { return value; }
 #include "kernels/common/map_ops.inc"
+// As in convolution.h: the exact functions take several times as long as moving 16 bits.
+#if defined(F_QUICK_LOGISTIC) && defined(RESULT_HAS_16_BITS)
+#define map_sigmoid(x, y, z, a, b) F_QUICK_LOGISTIC(x)
+#define map_silu(x, y, z, a, b) ((x)*F_QUICK_LOGISTIC(x))
+#endif

@@ -1,17 +1,20 @@
-// An elementwise chain over broadcast and strided tensors: a thread computes V neighbours along the last dimension.
+// An elementwise chain over broadcast and strided tensors: a thread computes V neighbours along the last dimension, in
+// ROWS indices of the dimension before that, which it reads before it computes. What is the same in all of those (a
+// bias, the moments of a group) it reads once.
 //
-// The host defines THREADS; RANK; INPUTS, how many; OPERANDS(X), an X(number, type, how) for each: how it lies along
-// the last dimension: `together`, `alone` (one element for all) or `apart` (with a stride); RESULT_TYPE, and RESULT_APART
-// where it has a stride; CHAIN and RESULT (chain.h); and what elements.h asks for.
+// The host defines THREADS; RANK; ROWS; INPUTS, how many; OPERANDS(X), an X(number, type, how, rows) for each: how it
+// lies along the last dimension: `together`, `alone` (one element for all) or `apart` (with a stride), and in how many of
+// the rows it differs, ROWS or 1; RESULT_TYPE, and RESULT_APART where it has a stride; CHAIN and RESULT (chain.h); and
+// what elements.h asks for.
 #include "kernels/gpu/elements.h"
 #include "kernels/gpu/chain.h"
 
-// As in src/network/device_map.cpp. The last size is in units of V, and so are the last strides; steps: between
-// neighbours. The result is the last operand.
+// As in src/network/device_map.cpp. The last size is in units of V, and so are the last strides; the dimension before it
+// in units of ROWS; steps and rows: between neighbours, and from row to row. The result is the last operand.
 typedef struct {
   index_t count;  // of units
   index_t sizes[RANK];
-  index_t begin[INPUTS + 1], steps[INPUTS + 1];
+  index_t begin[INPUTS + 1], steps[INPUTS + 1], rows[INPUTS + 1];
   index_t strides[INPUTS + 1][RANK];
 } MapSizes;
 
@@ -27,14 +30,24 @@ typedef struct {
   F_UNROLL                      \
   for (int j = 0; j < V; ++j) v[j] = get_##type(p, j * (step));
 
-#define PARAMETER(i, type, how) F_INPUT(type##_t, x##i),
-#define OPEN(i, type, how) F_OPEN_INPUT(type##_t, x##i);
-#define READ(i, type, how) \
-  float all##i[V];         \
-  how(type, x##i + at[i], z.steps[i], all##i)
-#define TAKE(i, type, how) const float v##i = all##i[j];
+#define PARAMETER(i, type, how, count) F_INPUT(type##_t, x##i),
+#define OPEN(i, type, how, count) F_OPEN_INPUT(type##_t, x##i);
+#define READ(i, type, how, count)         \
+  float all##i[count][V];                 \
+  F_UNROLL                                \
+  for (int row = 0; row < count; ++row) { \
+    how(type, x##i + (at[i] + row * z.rows[i]), z.steps[i], all##i[row]) \
+  }
+#define TAKE(i, type, how, count) const float v##i = all##i[count == 1 ? 0 : row][j];
 
-F_KERNEL(THREADS)
+// Blocks of a unit, so that some compute while others wait; more rows would leave two, by their registers.
+#if ROWS > 1
+#define BLOCKS 3
+#else
+#define BLOCKS 1
+#endif
+
+F_DENSE_KERNEL(THREADS, BLOCKS)
 map(OPERANDS(PARAMETER) F_OUTPUT(RESULT_T, y), MapSizes z) {
   F_FOLLOW_PREVIOUS();
   OPERANDS(OPEN)
@@ -51,18 +64,22 @@ map(OPERANDS(PARAMETER) F_OUTPUT(RESULT_T, y), MapSizes z) {
       for (int o = 0; o <= INPUTS; ++o) at[o] += digit * z.strides[o][d];
     }
     OPERANDS(READ)
-    float results[V];
     F_UNROLL
-    for (int j = 0; j < V; ++j) {
-      OPERANDS(TAKE)
-      CHAIN
-      results[j] = RESULT;
-    }
+    for (int row = 0; row < ROWS; ++row) {
+      float results[V];
+      F_UNROLL
+      for (int j = 0; j < V; ++j) {
+        OPERANDS(TAKE)
+        CHAIN
+        results[j] = RESULT;
+      }
+      const index_t to = at[INPUTS] + row * z.rows[INPUTS];
 #ifdef RESULT_APART
-    F_UNROLL
-    for (int j = 0; j < V; ++j) JOINED(put_, RESULT_TYPE)(y, at[INPUTS] + j * z.steps[INPUTS], results[j]);
+      F_UNROLL
+      for (int j = 0; j < V; ++j) JOINED(put_, RESULT_TYPE)(y, to + j * z.steps[INPUTS], results[j]);
 #else
-    JOINED(write_, RESULT_TYPE)(y + at[INPUTS], results);
+      JOINED(write_, RESULT_TYPE)(y + to, results);
 #endif
+    }
   }
 }

@@ -19,8 +19,8 @@ struct AttentionTile {
   int threads() const { return 32 * warps * sides; }
   int local_bytes(i64 depth) const {
     const int row = static_cast<int>(round_up(depth, 16)) * 2 + 16;
-    const int shared = sides == 1 ? 0 : queries() * (keys * 2 + 16 + 8);
-    return (queries() + 4 * keys) * row + shared;
+    const int parts = sides == 1 ? 0 : queries() * keys * sides * 4;
+    return (queries() + 4 * keys) * row + parts;
   }
 };
 

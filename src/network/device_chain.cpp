@@ -32,7 +32,8 @@ std::string instruction_text(const MapInstruction& in, const std::string& x, con
                      constant_text(in.a), constant_text(in.b));
 }
 
-gpu::Constants chain_constants(std::size_t inputs, const std::vector<MapInstruction>& program) {
+gpu::Constants chain_constants(std::size_t inputs, const std::vector<MapInstruction>& program,
+                               MapElement to) {
   std::string text;
   std::vector<std::string> registers(kMapRegisters);
   for (std::size_t i = 0; i < inputs; ++i) registers[i] = "v" + std::to_string(static_cast<std::int64_t>(i));
@@ -44,7 +45,9 @@ gpu::Constants chain_constants(std::size_t inputs, const std::vector<MapInstruct
                         instruction_text(in, registers[in.x], registers[in.y], registers[in.z]));
     registers[in.to] = result;
   }
-  return {{"CHAIN", text}, {"RESULT", result}};
+  gpu::Constants all{{"CHAIN", text}, {"RESULT", result}};
+  if (is_half(to)) all.push_back({"RESULT_HAS_16_BITS", "1"});
+  return all;
 }
 
 }  // namespace faltung::network

@@ -45,7 +45,7 @@ std::vector<faltung::Step> gate_steps(const GateCall& call, const DeviceSlots& s
     own.push_back({"MOST_HIDDEN", std::to_string(kMostGateHidden)});
     own.push_back({"FIRST(x)", instruction_text(*call.first, "x", "x", "x")});
   }
-  const gpu::Constants chain = chain_constants(2, call.program);
+  const gpu::Constants chain = chain_constants(2, call.program, call.y);
   own.insert(own.end(), chain.begin(), chain.end());
   std::vector<StepArgument> arguments;
   for (const Slot& slot : slots.reads) arguments.push_back(in(slot));

@@ -91,7 +91,7 @@ std::vector<faltung::Step> few_steps(const MapCall& call, int dimension, const D
                    {"RESULT_TYPE", name(to.element)},
                    {"V", std::to_string(kPixels)},
                    {"WIDE", wide ? "1" : "0"}};
-  const Constants chain = chain_constants(call.inputs.size(), call.program);
+  const Constants chain = chain_constants(call.inputs.size(), call.program, to.element);
   own.insert(own.end(), chain.begin(), chain.end());
   const i64 count = elements_of(call) / (call.sizes[last] * kPixels);
   std::vector<i64> values = {count, call.sizes[pixels] / kPixels, from.strides[last], from.offset, to.offset};
@@ -124,7 +124,7 @@ std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const Dev
   if (call.program.empty()) {
     own.push_back({"BYTES", std::to_string(static_cast<i64>(size_of(from.element)))});
   } else {
-    const Constants chain = chain_constants(call.inputs.size(), call.program);
+    const Constants chain = chain_constants(call.inputs.size(), call.program, call.output.element);
     own.insert(own.end(), {{"INPUT_TYPE", name(from.element)}, {"RESULT_TYPE", name(to.element)}});
     own.insert(own.end(), chain.begin(), chain.end());
   }
@@ -212,6 +212,22 @@ int neighbours_of(const MapCall& call) {
   return v;
 }
 
+bool is_held(const MapCall& call, const MapOperand& o) {
+  return call.rank > 1 && o.strides[last_of(call) - 1] == 0;
+}
+
+// In how many indices of the dimension before the last a thread computes its neighbours, which pays where it
+// would otherwise read others again for each: a bias, the moments of groups. All units are to have blocks.
+i64 rows_at_once(const MapCall& call, int v, const DeviceInfo& device) {
+  constexpr std::size_t kMostInputs = 6;  // by registers
+  const auto repeats = [&](const MapOperand& o) { return is_held(call, o) && o.strides[last_of(call)] == 1; };
+  if (call.inputs.size() > kMostInputs || std::ranges::none_of(call.inputs, repeats)) return 1;
+  i64 rows = neighbours(call.sizes[last_of(call) - 1], false);
+  const i64 most = elements_of(call) / (i64{v} * kDeviceThreads * std::max(1, device.units));
+  while (rows > std::max<i64>(1, most)) rows /= 2;
+  return rows;
+}
+
 }  // namespace
 
 std::vector<faltung::Step> map_steps(const MapCall& call, const DeviceSlots& slots,
@@ -227,36 +243,40 @@ std::vector<faltung::Step> map_steps(const MapCall& call, const DeviceSlots& slo
 
   const auto last = last_of(call);
   const int v = neighbours_of(call);
+  const i64 rows = rows_at_once(call, v, device);
   const bool wide = needs_wide_indices(call);
   std::string operands;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const MapOperand& o = call.inputs[i];
     const char* const how = o.strides[last] == 1 ? "together" : o.strides[last] == 0 ? "alone" : "apart";
-    operands += fmt::format("X({}, {}, {}) ", i, name(o.element), how);
+    operands += fmt::format("X({}, {}, {}, {}) ", i, name(o.element), how, is_held(call, o) ? 1 : rows);
   }
   Constants own = {{"THREADS", std::to_string(kDeviceThreads)},
                    {"RANK", std::to_string(call.rank)},
+                   {"ROWS", std::to_string(rows)},
                    {"INPUTS", std::to_string(static_cast<i64>(call.inputs.size()))},
                    {"OPERANDS(X)", operands},
                    {"RESULT_TYPE", name(call.output.element)},
                    {"V", std::to_string(v)},
                    {"WIDE", wide ? "1" : "0"}};
   if (call.output.strides[last] != 1) own.push_back({"RESULT_APART", "1"});
-  const Constants chain = chain_constants(call.inputs.size(), call.program);
+  const Constants chain = chain_constants(call.inputs.size(), call.program, call.output.element);
   own.insert(own.end(), chain.begin(), chain.end());
 
-  const i64 count = elements_of(call) / v;
-  std::vector<i64> values{count}, steps, strides;
-  for (std::size_t d = 0; d <= last; ++d) values.push_back(d == last ? call.sizes[d] / v : call.sizes[d]);
+  const i64 count = elements_of(call) / (v * rows);
+  const auto together = [&](std::size_t d) { return d == last ? i64{v} : d + 1 == last ? rows : 1; };
+  std::vector<i64> values{count}, steps, from_row_to_row, strides;
+  for (std::size_t d = 0; d <= last; ++d) values.push_back(call.sizes[d] / together(d));
   const auto add = [&](const MapOperand& o) {
     values.push_back(o.offset);
     steps.push_back(o.strides[last]);
-    for (std::size_t d = 0; d <= last; ++d) strides.push_back(d == last ? o.strides[d] * v : o.strides[d]);
+    from_row_to_row.push_back(last > 0 ? o.strides[last - 1] : 0);
+    for (std::size_t d = 0; d <= last; ++d) strides.push_back(o.strides[d] * together(d));
   };
   for (const MapOperand& o : call.inputs) add(o);
   add(call.output);
-  values.insert(values.end(), steps.begin(), steps.end());
-  values.insert(values.end(), strides.begin(), strides.end());
+  for (const std::vector<i64>* more : {&steps, &from_row_to_row, &strides})
+    values.insert(values.end(), more->begin(), more->end());
   std::vector<StepArgument> arguments;
   for (const Slot& slot : slots.reads) arguments.push_back(in(slot));
   arguments.push_back(out(slots.write));

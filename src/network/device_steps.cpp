@@ -208,12 +208,10 @@ std::vector<faltung::Step> device_steps(const Work& work, const DeviceSlots& slo
   throw Error(Status::internal, "a convolution's plan has its own steps");
 }
 
-// As of tests/network_gpu_test.cpp on an H200, through CUDA and OpenCL: ONNX's node tests, random networks in
-// f32, f16 and bf16; attention through CUDA.
+// As of tests/network_gpu_test.cpp and tests/network_steps_gpu_test.cpp on an H200, through CUDA and OpenCL:
+// ONNX's node tests, random networks in f32, f16 and bf16; attention and moments through CUDA.
 std::string unproven(const Work& work, const DeviceInfo& device) {
-  const bool on_nvidia =
-      device.description.starts_with("NVIDIA") && !std::holds_alternative<MomentsCall>(work);
-  const bool proven = on_nvidia || device.has("runs_on_cpu");
+  const bool proven = device.description.starts_with("NVIDIA") || device.has("runs_on_cpu");
   return proven || std::holds_alternative<ConvolutionWork>(work) ? "" : "a network's kernels";
 }
 

@@ -55,10 +55,10 @@ inline bool is_wide(std::int64_t elements) { return elements >= std::int64_t{1} 
 int neighbours(std::int64_t count, bool halves);
 
 // An instruction of a chain on these registers, as kernels/gpu/chain.h has its words; and what the kernels
-// ask of a whole one: CHAIN, from the floats v0, v1, ... to RESULT.
+// ask of a whole one: CHAIN, from the floats v0, v1, ... to RESULT, and whether that will have 16 bits.
 std::string instruction_text(const MapInstruction& in, const std::string& x, const std::string& y,
                              const std::string& z);
-gpu::Constants chain_constants(std::size_t inputs, const std::vector<MapInstruction>& program);
+gpu::Constants chain_constants(std::size_t inputs, const std::vector<MapInstruction>& program, MapElement to);
 
 std::vector<faltung::Step> map_steps(const MapCall& call, const DeviceSlots& slots, const DeviceInfo& device);
 std::vector<faltung::Step> rows_steps(const RowsCall& call, const DeviceSlots& slots,

@@ -211,7 +211,8 @@ i64 repeats(const Taps& taps) {
   return times;
 }
 
-// Images in nhwc whose pixels are repeated: one copy, in which rows and columns are two dimensions each.
+// Images in nhwc whose pixels are repeated: one copy, in which rows and columns are two dimensions each, in
+// the result's order.
 std::optional<MapCall> repeated_pixels(const Site& site, const std::vector<Taps>& all) {
   constexpr i64 kChannels = 8;  // fewer are not worth a copy each
   const Shape& x = site.in(0).shape;
@@ -220,11 +221,9 @@ std::optional<MapCall> repeated_pixels(const Site& site, const std::vector<Taps>
   if (down == 0 || across == 0) return std::nullopt;
   const Type type = site.in(0).type;
   const i64 pixel = x[1], row = x[3] * pixel, wide = across * row;
-  MapCall copy = make_copy(
-      {x[0], x[2], down, x[3], across, pixel}, {type, {x[2] * row, row, 0, pixel, 0, 1}, 0},
-      {type, {x[2] * down * wide, down * wide, wide, across * pixel, pixel, 1}, 0}, site.node().title());
-  arrange_rows(copy);
-  return copy;
+  return make_copy({x[0], x[2], down, x[3], across, pixel}, {type, {x[2] * row, row, 0, pixel, 0, 1}, 0},
+                   {type, {x[2] * down * wide, down * wide, wide, across * pixel, pixel, 1}, 0},
+                   site.node().title());
 }
 
 void lower_resize(Lowering& lowering, const Node& node) {
@@ -241,9 +240,11 @@ void lower_resize(Lowering& lowering, const Node& node) {
   std::ranges::stable_sort(changed, {}, [&](std::size_t d) { return all[d].out > all[d].in; });
   Ref from = lowering.read(node.inputs[0], layout);
   if (changed.empty()) return lowering.alias(node.outputs[0], from, layout);
-  if (layout == Layout::nhwc && !lowering.on_gpu()) {
-    if (std::optional<MapCall> copy = repeated_pixels(site, all))
+  if (layout == Layout::nhwc) {
+    if (std::optional<MapCall> copy = repeated_pixels(site, all)) {
+      if (!lowering.on_gpu()) arrange_rows(*copy);
       return lowering.emit(node, std::move(*copy), {from}, lowering.write(node.outputs[0], layout), layout);
+    }
   }
   const std::size_t size = size_of(site.in(0).type);
   const MapElement element = element_of(lowering, node.inputs[0], node);

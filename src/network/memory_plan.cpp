@@ -68,22 +68,27 @@ MemoryPlan improved(const std::vector<Box>& boxes, std::vector<std::size_t> orde
 
 }  // namespace
 
-MemoryPlan plan_memory(const std::vector<Box>& boxes) {
+std::vector<std::size_t> lives_at(const std::vector<Box>& boxes) {
   int steps = 0;
   for (const Box& box : boxes) steps = std::max(steps, box.last + 1);
-  std::vector<std::size_t> breadth(static_cast<std::size_t>(steps));
+  std::vector<std::size_t> lives(static_cast<std::size_t>(steps));
   for (const Box& box : boxes) {
-    for (int s = box.first; s <= box.last; ++s) breadth[static_cast<std::size_t>(s)] += aligned(box.bytes);
+    for (int s = box.first; s <= box.last; ++s) lives[static_cast<std::size_t>(s)] += aligned(box.bytes);
   }
+  return lives;
+}
+
+MemoryPlan plan_memory(const std::vector<Box>& boxes) {
+  const std::vector<std::size_t> lives = lives_at(boxes);
   std::vector<std::size_t> by_size(boxes.size());
   std::iota(by_size.begin(), by_size.end(), std::size_t{0});
   std::ranges::stable_sort(by_size, std::ranges::greater(), [&](std::size_t i) { return boxes[i].bytes; });
 
   std::vector<std::size_t> by_breadth;
-  std::vector<int> order(static_cast<std::size_t>(steps));
+  std::vector<int> order(lives.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, std::ranges::greater(),
-                           [&](int s) { return breadth[static_cast<std::size_t>(s)]; });
+                           [&](int s) { return lives[static_cast<std::size_t>(s)]; });
   std::vector<bool> done(boxes.size());
   for (const int step : order) {
     for (const std::size_t box : by_size) {
@@ -92,7 +97,7 @@ MemoryPlan plan_memory(const std::vector<Box>& boxes) {
       by_breadth.push_back(box);
     }
   }
-  const std::size_t bound = breadth.empty() ? 0 : *std::ranges::max_element(breadth);
+  const std::size_t bound = lives.empty() ? 0 : *std::ranges::max_element(lives);
   MemoryPlan plan = improved(boxes, by_size, bound);
   if (plan.bytes > bound) {
     MemoryPlan other = improved(boxes, by_breadth, bound);

@@ -19,6 +19,9 @@ struct MemoryPlan {
   std::size_t bound = 0;             // no plan of these boxes takes less: the most that lives at once
 };
 
+// By step: the bytes of all boxes that live then.
+std::vector<std::size_t> lives_at(const std::vector<Box>& boxes);
+
 // Offsets are multiples of 64 bytes. The smaller of two plans: the largest boxes first, and the boxes of the
 // fullest steps first, each in the tightest gap among those that live at the same time; what then lies on top
 // is tried earlier in the order, for as long as that is quick.

@@ -1,6 +1,9 @@
 #include "src/network/schedule.hpp"
 
 #include <algorithm>
+#include <functional>
+
+#include "src/plan/recipe.hpp"
 
 namespace faltung::network {
 namespace {
@@ -44,8 +47,9 @@ std::vector<Life> lives_of(const Lowering& lowering) {
   return lives;
 }
 
-// A step whose input is read for the last time writes where that lies, if it may.
-Shared share_in_place(const Lowering& lowering) {
+// A step whose input is read for the last time writes where that lies, if it may. wants: whether this step,
+// whose result takes so many bytes, is to.
+Shared share_in_place(const Lowering& lowering, const std::function<bool(std::size_t, std::size_t)>& wants) {
   Shared shared(lowering.buffers.size());
   std::vector<Life> lives = lives_of(lowering);
   for (std::size_t s = 0; s < lowering.drafts.size(); ++s) {
@@ -54,6 +58,7 @@ Shared share_in_place(const Lowering& lowering) {
     Life& own = lives[static_cast<std::size_t>(draft.write.buffer)];
     if (!in_arena(lowering, draft.write) || own.first != static_cast<int>(s) || draft.write.offset != 0)
       continue;
+    if (draft.in_place.empty() || !wants(s, out.bytes)) continue;
     for (const int i : draft.in_place) {
       const Ref& ref = draft.reads[static_cast<std::size_t>(i)];
       const int root = shared.find(ref.buffer);
@@ -67,6 +72,51 @@ Shared share_in_place(const Lowering& lowering) {
     }
   }
   return shared;
+}
+
+// Where everything lies.
+struct Placement {
+  Shared shared;
+  std::vector<int> box_of;              // by buffer that others are not one with
+  std::vector<std::size_t> workspaces;  // by step: its box, if it wants one
+  std::vector<Box> boxes;
+  MemoryPlan memory;
+};
+
+Placement placed(const Lowering& lowering, Shared shared) {
+  Placement p{std::move(shared), std::vector<int>(lowering.buffers.size(), -1), {}, {}, {}};
+  const auto use = [&](const Ref& ref, int step) {
+    if (!in_arena(lowering, ref)) return;
+    const auto root = static_cast<std::size_t>(p.shared.find(ref.buffer));
+    if (p.box_of[root] < 0) {
+      p.box_of[root] = static_cast<int>(p.boxes.size());
+      p.boxes.push_back({lowering.buffers[root].bytes, step, step});
+    }
+    p.boxes[static_cast<std::size_t>(p.box_of[root])].last = step;
+  };
+  for (std::size_t s = 0; s < lowering.drafts.size(); ++s) {
+    const Draft& draft = lowering.drafts[s];
+    for (const Ref& ref : draft.reads) use(ref, static_cast<int>(s));
+    use(draft.write, static_cast<int>(s));
+    if (draft.averages) use(*draft.averages, static_cast<int>(s));
+    p.workspaces.push_back(p.boxes.size());
+    if (draft.workspace_bytes > 0)
+      p.boxes.push_back({draft.workspace_bytes, static_cast<int>(s), static_cast<int>(s)});
+  }
+  p.memory = plan_memory(p.boxes);
+  return p;
+}
+
+// On a GPU writing in place takes longer than beside (docs/notes/networks.md): it is for steps at which the
+// arena would have to be larger.
+Placement placed(const Lowering& lowering) {
+  Placement least = placed(lowering, share_in_place(lowering, [](std::size_t, std::size_t) { return true; }));
+  if (!lowering.on_gpu()) return least;
+  const std::vector<std::size_t> lives = lives_at(least.boxes);
+  Placement beside = placed(lowering, share_in_place(lowering, [&](std::size_t step, std::size_t bytes) {
+                              return lives[step] + aligned(bytes) > least.memory.bytes;
+                            }));
+  return beside.memory.bytes <= least.memory.bytes ? beside : least;
 }
 
 }  // namespace
@@ -86,33 +136,12 @@ Schedule::Schedule(Graph graph, const Lowering::Settings& settings)
 }
 
 void Schedule::place(Lowering& lowering) {
-  const Shared shared = share_in_place(lowering);
-  std::vector<int> box_of(lowering.buffers.size(), -1);
-  std::vector<Box> boxes;
-  const auto use = [&](const Ref& ref, int step) {
-    if (!in_arena(lowering, ref)) return;
-    const auto root = static_cast<std::size_t>(shared.find(ref.buffer));
-    if (box_of[root] < 0) {
-      box_of[root] = static_cast<int>(boxes.size());
-      boxes.push_back({lowering.buffers[root].bytes, step, step});
-    }
-    boxes[static_cast<std::size_t>(box_of[root])].last = step;
-  };
-  std::vector<std::size_t> workspaces;
-  for (std::size_t s = 0; s < lowering.drafts.size(); ++s) {
-    const Draft& draft = lowering.drafts[s];
-    for (const Ref& ref : draft.reads) use(ref, static_cast<int>(s));
-    use(draft.write, static_cast<int>(s));
-    if (draft.averages) use(*draft.averages, static_cast<int>(s));
-    workspaces.push_back(boxes.size());
-    if (draft.workspace_bytes > 0)
-      boxes.push_back({draft.workspace_bytes, static_cast<int>(s), static_cast<int>(s)});
-  }
-  memory_ = plan_memory(boxes);
+  const Placement placement = placed(lowering);
+  memory_ = placement.memory;
   const auto place_of = [&](const Ref& ref) {
     const Buffer& buffer = lowering.buffers[static_cast<std::size_t>(ref.buffer)];
     if (buffer.in != Place::In::arena) return Place{buffer.in, buffer.index, ref.offset};
-    const int box = box_of[static_cast<std::size_t>(shared.find(ref.buffer))];
+    const int box = placement.box_of[static_cast<std::size_t>(placement.shared.find(ref.buffer))];
     return Place{Place::In::arena, 0, memory_.offsets[static_cast<std::size_t>(box)] + ref.offset};
   };
   for (std::size_t s = 0; s < lowering.drafts.size(); ++s) {
@@ -124,7 +153,8 @@ void Schedule::place(Lowering& lowering) {
     step.write = place_of(draft.write);
     if (draft.averages) step.averages = place_of(*draft.averages);
     step.workspace_bytes = draft.workspace_bytes;
-    if (draft.workspace_bytes > 0) step.workspace = {Place::In::arena, 0, memory_.offsets[workspaces[s]]};
+    if (draft.workspace_bytes > 0)
+      step.workspace = {Place::In::arena, 0, memory_.offsets[placement.workspaces[s]]};
     step.predicted_ms = lowering.predicted_ms(step.work);
     if (step.reads.size() > kMapRegisters) throw Error(Status::internal, step.name + ": it reads too much");
     steps_.push_back(std::move(step));
