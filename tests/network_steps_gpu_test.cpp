@@ -117,6 +117,41 @@ TEST_F(NetworkStepsGpu, PixelsAreRepeatedInOneStep) {
   }
 }
 
+// Columns of rows are read where they are, by chains; what else reads them has a copy of them.
+TEST_F(NetworkStepsGpu, ChainsReadColumnsWhereTheyAre) {
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    for (const std::int64_t columns : {32, 10}) {  // halves that begin at 16 bytes, and not
+      const Shape given{2, 5, columns};
+      onnx::ModelText model;
+      model.add_input("x", given);
+      model.add_constant(onnx::tensor("halves", onnx::Sizes{columns / 2, columns / 2}));
+      model.add({"Relu", {"x"}, {"r"}, {}, ""});
+      model.add({"Split", {"r", "halves"}, {"a", "b"}, {{"axis", std::int64_t{-1}}}, ""});
+      model.add({"Mul", {"a", "b"}, {"y"}, {}, ""});
+      model.add({"ReduceMax", {"b"}, {"m"}, {{"keepdims", std::int64_t{0}}}, ""});
+      model.add_output("y");
+      model.add_output("m");
+      const std::string bytes = model.bytes();
+      const Graph graph = onnx::read(bytes);
+      Array input{network::Type::f32, given, {}};
+      for (std::int64_t e = 0; e < network::elements(given); ++e)
+        input.data.push_back(static_cast<double>(e * 37 % 51 - 10));  // products that f16 holds
+      const auto plan = networks.plan(graph, {given}, DType::f16, Convolutions::direct);
+      int copies = 0;
+      for (const network::NetworkStep& step : plan->schedule().steps()) {
+        const auto* const call = std::get_if<MapCall>(&step.work);
+        copies += call != nullptr && call->program.empty() ? 1 : 0;
+      }
+      EXPECT_EQ(copies, columns == 32 ? 1 : 2);
+      const std::vector<Array> expected = network::interpret(graph, {input}),
+                               got = networks.run(*plan, {input});
+      for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(worst_error(expected[i], got[i]), 0);
+    }
+  }
+}
+
 // A row that is long enough to be standardized in parts, by all units, and far from zero.
 TEST_F(NetworkStepsGpu, LongRowsAreStandardizedInParts) {
   onnx::ModelText model;

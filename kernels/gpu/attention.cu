@@ -12,7 +12,7 @@
 #include "kernels/gpu/index.h"
 
 typedef u16 element_t;
-#include "kernels/gpu/matrix_units.h"
+#include "kernels/gpu/attention_units.h"
 
 #ifdef DTYPE_f16
 #define PAIR(low, high) pair_f16(low, high)
@@ -24,7 +24,7 @@ typedef u16 element_t;
 #define ROW_BYTES (CHUNKS * 16 + 16)    // an odd number of chunks: eight rows' fill all banks
 #define DEPTH_STEPS (CHUNKS / 2 / SIDES)  // of the matrix units, along a warp's part of a row
 #define QUERIES (WARPS * TILES_Q * 16)
-#define SCORES (KEYS / 8)             // tiles of eight keys
+#define SCORES (KEYS / 8)            // tiles of eight keys
 #define COLUMNS (DEPTH / SIDES / 8)  // a warp's tiles of eight columns of the result
 #define STAGE_BYTES (2 * KEYS * ROW_BYTES)
 #define SIDE_FLOATS (QUERIES * KEYS)  // of the scores' parts, where two warps share them
@@ -35,24 +35,7 @@ typedef struct {
 } strides_t;
 #define F_HEAD(name) (name##_buffer + batch * name##_strides.batch + head * name##_strides.head)
 
-extern __shared__ __align__(128) unsigned char local_memory[];
-
-F_DEVICE float power_of_two(float x) {
-  float v;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x));
-  return v;
-}
-F_DEVICE void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-F_DEVICE void wait_for_copies() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
-// Of the four lanes that share a row.
-F_DEVICE float most_of_four(float v) {
-  v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
-  return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
-}
-F_DEVICE float sum_of_four(float v) {
-  v += __shfl_xor_sync(0xffffffffu, v, 1);
-  return v + __shfl_xor_sync(0xffffffffu, v, 2);
-}
+F_ALL_LOCAL_MEMORY(local_memory);
 
 // Rows [first, first + rows) of `all`; zeros beyond the last.
 F_DEVICE void bring_rows(u32 to, const element_t* from, index_t pitch, int first, int rows, int all) {

@@ -87,8 +87,16 @@ F_DEVICE void read_bf16(F_GLOBAL const bf16_t* p, float* v) {
 }
 F_DEVICE void write_bf16(F_GLOBAL bf16_t* p, const float* v) {
   F_ALIGNED16 u16 bits[V];
+#ifdef F_PAIR_BF16
+  F_UNROLL
+  for (int i = 0; i < V; i += 2) {
+    const u32 pair = F_PAIR_BF16(v[i], v[i + 1]);
+    bits[i] = (u16)pair, bits[i + 1] = (u16)(pair >> 16);
+  }
+#else
   F_UNROLL
   for (int i = 0; i < V; ++i) bits[i] = narrow_bf16(v[i]);
+#endif
   F_MOVE_(store, u16)(p, bits);
 }
 #endif

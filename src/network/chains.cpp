@@ -332,9 +332,10 @@ void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
   std::map<const Node*, Ref> moments;
   for (const ValueId id : program.inputs) {
     const bool constant = graph.is_constant(id);
-    const Layout lies = constant ? Layout::nchw : turns ? lowering.where(id, layout) : layout;
-    const bool whole = constant || turns || !is_image(lowering.shape(id));
-    Ref from = whole ? lowering.read(id, lies) : lowering.read_slice(id, lies);
+    const Layout lies = constant || !is_image(lowering.shape(id)) ? Layout::nchw
+                        : turns                                   ? lowering.where(id, layout)
+                                                                  : layout;
+    Ref from = constant || turns ? lowering.read(id, lies) : lowering.read_slice(id, lies);
     for (const Node* norm : program.norms) {
       if (norm->inputs[0] == id) moments[norm] = lower_moments(lowering, *norm, from, lies);
     }

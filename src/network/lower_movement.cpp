@@ -96,12 +96,14 @@ void lower_part(Lowering& lowering, const Node& node, ValueId y, const Shape& sh
                 const Shape& step) {
   const Layout layout = layout_of(lowering, node, y);
   const Type type = lowering.graph().at(y).type;
-  // Some of an image's channels are where they are.
+  // Some of an image's channels are where they are, and some columns of rows.
   const Shape& all = lowering.shape(node.inputs[0]);
-  const bool channels = is_image(shape) && step[1] == 1 && begin[0] == 0 && begin[2] == 0 && begin[3] == 0 &&
-                        shape[0] == all[0] && shape[2] == all[2] && shape[3] == all[3];
-  if (channels) {
-    if (const auto slice = lowering.slice_of(node.inputs[0], layout, begin[1], shape[1]))
+  const std::size_t sliced = is_image(shape) ? 1 : shape.size() - 1;
+  bool is_slice = !shape.empty() && step[sliced] == 1;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    is_slice = is_slice && (d == sliced || (begin[d] == 0 && shape[d] == all[d]));
+  if (is_slice) {
+    if (const auto slice = lowering.slice_of(node.inputs[0], layout, begin[sliced], shape[sliced]))
       return lowering.write_slice(y, *slice, layout);
   }
   const Shape from = strides_in(all, layout);

@@ -38,7 +38,11 @@ bool is_image(const Shape& shape) { return shape.size() == 4; }
 bool is_pixel(const Shape& shape) { return is_image(shape) && shape[2] * shape[3] == 1; }
 
 Shape strides_in(const Shape& shape, Layout layout, std::int64_t pitch) {
-  if (!is_image(shape)) return contiguous_strides(shape);
+  if (!is_image(shape)) {
+    Shape rows = shape;
+    if (pitch != 0) rows.back() = pitch;
+    return contiguous_strides(rows);
+  }
   const i64 channels = pitch != 0 ? pitch : shape[1], pixels = shape[2] * shape[3];
   if (layout == Layout::nchw) return {channels * pixels, pixels, shape[3], 1};
   return {channels * pixels, 1, shape[3] * channels, channels};

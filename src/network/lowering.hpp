@@ -87,7 +87,8 @@ class Lowering {
   // Where a node's result goes.
   Ref write(ValueId id, Layout layout);
 
-  // ---- slices (src/network/slices.cpp): images that lie among the channels of a larger one
+  // ---- slices (src/network/slices.cpp): images that lie among the channels of a larger one, and rows (of
+  // what is no image) that are columns of longer ones
 
   // As read, but where it lies as a slice in this layout, and whole nowhere, that is given.
   Ref read_slice(ValueId id, Layout layout);
@@ -95,7 +96,7 @@ class Lowering {
   std::optional<Ref> slice_of_join(ValueId id, Layout layout);
   // The node's result goes there.
   void write_slice(ValueId id, Ref slice, Layout layout);
-  // Channels from `begin` on of an image, where they lie; none where a copy is better.
+  // Channels from `begin` on of an image, or columns of rows, where they lie; none where a copy is better.
   std::optional<Ref> slice_of(ValueId id, Layout layout, std::int64_t begin, std::int64_t channels);
   // What begins at an element of a value and lies in one run; none where a copy is better.
   std::optional<Ref> run_of(ValueId id, std::int64_t begin);

@@ -15,6 +15,7 @@ constexpr int kGpuAlignment = 16;
 }  // namespace
 
 std::int64_t pitch_of(const Shape& shape, Layout layout, i64 pitch) {
+  if (!is_image(shape)) return elements(shape) == shape.back() || pitch == shape.back() ? 0 : pitch;
   const i64 runs = layout == Layout::nchw ? shape[0] : shape[0] * shape[2] * shape[3];
   return runs == 1 || pitch == shape[1] ? 0 : pitch;
 }
@@ -98,16 +99,17 @@ Ref Lowering::read_slice(ValueId id, Layout layout) {
 std::optional<Ref> Lowering::slice_of(ValueId id, Layout layout, i64 begin, i64 channels) {
   const Value& value = graph_.at(id);
   if (!settings_.use_slices || value.constant || channels == 0) return std::nullopt;
-  const Shape& all = *value.shape;
+  Shape part = *value.shape;
+  i64& sliced = is_image(part) ? part[1] : part.back();
   const auto bytes = static_cast<i64>(size_of(value.type));
-  const i64 run = layout == Layout::nhwc ? 1 : all[2] * all[3];
+  const i64 run = is_image(part) && layout == Layout::nchw ? part[2] * part[3] : 1;
   Ref from = read_slice(id, layout);
-  const i64 pitch = from.pitch != 0 ? from.pitch : all[1];
-  const i64 outer = layout == Layout::nhwc ? pitch : pitch * run;
-  if (on_gpu() && (begin * run * bytes % kGpuAlignment != 0 || outer * bytes % kGpuAlignment != 0))
+  const i64 pitch = from.pitch != 0 ? from.pitch : sliced;
+  if (on_gpu() && (begin * run * bytes % kGpuAlignment != 0 || pitch * run * bytes % kGpuAlignment != 0))
     return std::nullopt;
   from.offset += static_cast<std::size_t>(begin * run * bytes);
-  from.pitch = pitch_of({all[0], channels, all[2], all[3]}, layout, pitch);
+  sliced = channels;
+  from.pitch = pitch_of(part, layout, pitch);
   return from;
 }
 
