@@ -217,6 +217,7 @@ TEST(ImplicitGemmSm90, PlanesOfAnyAlignmentAreFetched) {
     EXPECT_EQ(fetch::pixels_a_load(p), s.pixels_a_load) << s.problem;
     std::size_t found = 0;
     for (const Tiling& t : fetch::tilings(p, kChip)) {
+      if (alternates(t, p)) continue;
       ++found;
       EXPECT_EQ(unfit(t, p), "") << to_string(t);
       EXPECT_EQ(parse_tiling(to_string(t)).bring, Bring::fetch) << to_string(t);

@@ -82,6 +82,8 @@ inline std::vector<Problem> epilogue_problems() {
     }
     // Planes of a multiple of 8 pixels and channels, which Hopper's kernels take as they are.
     problems.push_back(parse_problem(std::string("fwd:n1c40h8w9k168r1s1:f16:nchw:") + epilogue));
+    // Of 4, whose every second channel they take so.
+    problems.push_back(parse_problem(std::string("fwd:n1c64h10w14k24r1s1:f16:nchw:") + epilogue));
   }
   for (const char* shape : shapes) {
     for (const char* type : {"f16:nchw", "f16:nhwc", "bf16:nchw", "bf16:nhwc"}) {

@@ -76,6 +76,16 @@ TEST(RewriteSteps, OnGpusAreTheCpus) {
   });
 }
 
+// A filter's channels in another order.
+TEST(RewriteSteps, EvenChannelsComeFirst) {
+  each_gpu([](const jit::Session& session) {
+    const Problem p = parse_problem("fwd:n1c128h14w14k72r1s1:f16:nchw");
+    const TensorCopy copy = sm90::even_channels_first(sm90::pixels_of(p, unchanged(p), Operand::w), 64);
+    expect_the_cpus(copy, sm90::copy_step("copy", copy, Place::x, kTo, session.device().info()), kTo,
+                    session);
+  });
+}
+
 // By words of 2 and of 4 bytes, into rows of one chunk of 16 bytes and of several; nothing is written beyond
 // them.
 TEST(RewriteSteps, RowsAreContinuedByZeros) {

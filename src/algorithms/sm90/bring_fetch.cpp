@@ -1,5 +1,6 @@
-// NCHW planes that warps bring: 1x1 filters, planes or strides that the copy engine does not take
-// (kernels/sm90/bring/fetch.cuh).
+// NCHW planes that warps bring: 1x1 filters, planes or strides that the copy engine does not take as they are
+// (kernels/sm90/bring/fetch.cuh). Of tiles that are an image it may take every second channel
+// (kernels/sm90/bring/alternating.cuh).
 #include <algorithm>
 #include <cmath>
 
@@ -72,6 +73,7 @@ std::vector<int> image_widths(const Problem& p) {
 int pixels_a_load(const Problem& p) { return loads(p, 4) ? 4 : loads(p, 2) ? 2 : 1; }
 
 void specialise(KernelConfig& c, const Tiling& t, const Problem& p) {
+  if (alternates(t, p)) return;
   c.pixels_a_load = pixels_a_load(p);
   c.load_step = c.pixels_a_load > 1 ? static_cast<int>(p.stride_w) : 1;
   c.odd_images = odd_images(t, p);
@@ -83,6 +85,8 @@ std::string unfit(const Tiling& t, const Problem& p) {
   if (p.groups > 1) return "planes are fetched of all channels, not of a group's";
   if (p.dtype == DType::f32) return "the matrix units take 32-bit channels side by side only";
   if (t.k_block != 64 || t.pixels_on_m()) return "planes are fetched by 64 channels, with the weights on M";
+  // What the copy engine brings is waited for with the weights.
+  if (alternates(t, p) && t.resident()) return "alternating channels come with weights that do not stay";
   return "";
 }
 
@@ -103,6 +107,8 @@ void list(Lister& lister) {
       if (t.channels >= 2 * p.k && t.channels > 64) continue;
       for (const int width : whole) list_width(lister, t, width);
       if (!whole.empty()) continue;
+      t.width = static_cast<int>(round_up(plane(p), 8));
+      if (alternates(t, p)) list_width(lister, t, t.width);
       for (const int width : {192, 160, 128, 96, 64}) {
         t.width = width;
         const i64 waves = lister.waves(t);
@@ -123,7 +129,8 @@ std::vector<Tiling> tilings(const Problem& p, const Chip& chip) {
 // lines that are under way; through registers, until the loads are there that a thread has room for.
 double preparation(const Tiling& t, const Problem& p, const Traffic& traffic) {
   using namespace fitted::reading;
-  const double cache = cache_bytes(shared_bytes(t, p)), k_block = t.k_block;
+  const double cache = cache_bytes(shared_bytes(t, p)),
+               k_block = alternates(t, p) ? t.k_block / 2 : t.k_block;  // what warps bring of it
   const double pixels = t.pixels(), together = pixels_a_load(p);
   const double columns = static_cast<double>(p.q()), down = static_cast<double>(p.stride_h);
   const double images = std::ceil(pixels / static_cast<double>(plane(p))), rows = pixels / columns / images;

@@ -292,6 +292,15 @@ TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand opera
   return copy;
 }
 
+TensorCopy even_channels_first(TensorCopy filter, i64 block) {
+  std::vector<Digit>& channels = filter.map.digits[kAxisC];
+  const Digit all = channels.front();
+  channels = {{block / 2, all.to, all.step * 2},
+              {2, all.to, all.step},
+              {all.count / block, all.to, all.step * block}};
+  return filter;
+}
+
 namespace {
 
 // How a rewrite takes pixels.

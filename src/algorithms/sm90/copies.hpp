@@ -13,6 +13,10 @@ namespace faltung::sm90 {
 // An operand that is read, with its channels padded: x or the filter, whose "images" are its output channels.
 TensorCopy pixels_of(const Problem& outer, const Rewrite& rewrite, Operand operand);
 
+// A filter's channels in the order in which alternating pixels come (kernels/sm90/bring/alternating.cuh): of
+// each block of so many the even ones, then the odd ones.
+TensorCopy even_channels_first(TensorCopy filter, std::int64_t block);
+
 // Images of so many pixels of c channels, a multiple of 16 bytes, as planes.
 Step to_planes(const std::string& name, DType dtype, std::int64_t images, std::int64_t c, std::int64_t pixels,
                Slot from, Slot to);

@@ -35,6 +35,14 @@ MapShape planes_map(const Problem& p, i64 plane, i64 c, int channels) {
   return map;
 }
 
+// Of every second channel.
+MapShape even_planes_map(const Tiling& t, const Problem& p) {
+  const i64 pixels = p.h * p.w, pair = 2 * pixels * size_of(p.dtype);
+  TiledMap map = tiled(p, {pixels, p.c / 2, p.n}, {pair, p.c / 2 * pair}, {64, t.k_block / 2, 1});
+  map.swizzle_bytes = 128;
+  return map;
+}
+
 // Rows of NCHW with their channels: of so many pixels a row, channels, rows a plane and planes a volume.
 TiledMap rows_of(const Problem& p, const i64 (&sizes)[4], i64 element, std::vector<i64> box) {
   const i64 row = sizes[0] * element, plane = sizes[2] * row, channel = sizes[3] * plane;
@@ -120,7 +128,7 @@ MapShape x_map(const Tiling& t, const Problem& p) {
     case Bring::im2col:
       return takes_every_pixel(p) ? pixels_map(t, p) : im2col_map(t, p);
     case Bring::fetch:
-      return im2col_map(t, p);
+      return even_planes_map(t, p);
     case Bring::patch:
       break;
   }
@@ -130,8 +138,11 @@ MapShape x_map(const Tiling& t, const Problem& p) {
 MapShape w_map(const Tiling& t, const Problem& p, i64 taps) {
   const i64 c = group_channels(p), element = size_of(p.dtype);
   if (t.filter_as_it_is()) {
-    const i64 k = round_up(p.k, 16 / element);
-    TiledMap map = tiled(p, {k, taps, p.c}, {k * element, taps * k * element}, {64, 1, t.k_block});
+    const i64 k = round_up(p.k, 16 / element), row = k * element;
+    TiledMap map = tiled(p, {k, taps, p.c}, {row, taps * row}, {64, 1, t.k_block});
+    // The even rows of a block, then the odd ones, which begin a row after them: a block begins at any row.
+    const i64 half = t.k_block / 2;
+    if (alternates(t, p)) map = tiled(p, {k, half, p.c - t.k_block + 2}, {2 * row, row}, {64, half, 2});
     map.swizzle_bytes = 128;
     return map;
   }

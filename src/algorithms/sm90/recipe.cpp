@@ -291,7 +291,7 @@ std::size_t packed_bytes(const Formed& formed, const Problem& p, const Problem& 
     return packed ? static_cast<std::size_t>(filter_bytes(asked)) : 0;
   }
   const bool as_they_are = asked.direction == Direction::forward && formed.form == Form::plain &&
-                           formed.merged == 1 && !turns_weights(p);
+                           formed.merged == 1 && !turns_weights(p) && !alternates(formed.tiling, p);
   if (as_they_are && parts == 0) return 0;
   return static_cast<std::size_t>(p.k * packed_taps(p, asked) * group_channels(p) * element *
                                   std::max(1, parts));
@@ -307,7 +307,9 @@ Recipe recipe(const Formed& formed, const Problem& given, const DeviceInfo& devi
   Problem forward = engine_problem(problem);
   const Problem p = seen(forward, formed);
   const bool rewrites = formed.form != Form::plain || formed.merged > 1, splits = tf32_parts(p) > 0;
-  const bool turned = t.filter_as_it_is() ? turns_weights(problem) : rewrites || backward || turns_weights(p);
+  const bool alternating = alternates(t, p);
+  const bool turned =
+      t.filter_as_it_is() ? turns_weights(problem) : rewrites || backward || turns_weights(p) || alternating;
   forward.layout = problem.layout;
   const Bringing from = bringing(formed, forward);
   const Workspace memory = workspace_of(formed, p, problem);
@@ -317,16 +319,18 @@ Recipe recipe(const Formed& formed, const Problem& given, const DeviceInfo& devi
   recipe.workspace_bytes = memory.bytes;
   if (recipe.packed_bytes > 0)
     recipe.packing = packing_of(problem) + " as " + (is_volume(p) ? std::to_string(p.t) + "x" : "") +
-                     std::to_string(p.r) + "x" + std::to_string(p.s);
+                     std::to_string(p.r) + "x" + std::to_string(p.s) +
+                     (alternating ? ", even channels first" : "");
   const bool together = turns_together(t, p, problem);
   const Slot filter_there = together ? Slot{Place::workspace, memory.filter} : Slot{Place::packed};
   const auto weights_of = [&] {
     const Problem& filter = backward ? planes_below(problem) : from.from;
-    return pixels_of(filter,
-                     t.filter_as_it_is() ? unchanged(filter)
-                     : backward          ? merge_groups(packed_weights_of(problem), formed.merged)
-                                         : from.rewrite,
-                     Operand::w);
+    const TensorCopy pixels = pixels_of(filter,
+                                        t.filter_as_it_is() ? unchanged(filter)
+                                        : backward ? merge_groups(packed_weights_of(problem), formed.merged)
+                                                   : from.rewrite,
+                                        Operand::w);
+    return alternating && !t.filter_as_it_is() ? even_channels_first(pixels, t.k_block) : pixels;
   };
   const auto input = [&] { return pixels_of(from.from, from.rewrite, Operand::x); };
   if (together) {
@@ -335,8 +339,8 @@ Recipe recipe(const Formed& formed, const Problem& given, const DeviceInfo& devi
                                .value());
   } else {
     if (turned)
-      recipe.pack.push_back(
-          copy_step(from.weights, weights_of(), Place::w, Place::packed, device, problem.t));
+      recipe.pack.push_back(copy_step(alternating ? "weights, even channels first" : from.weights,
+                                      weights_of(), Place::w, Place::packed, device, problem.t));
     if (memory.bytes > 0)
       recipe.steps.push_back(copy_step(from.input, input(), Place::x, Place::workspace, device, forward.d));
   }

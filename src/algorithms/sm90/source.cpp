@@ -59,9 +59,12 @@ const char* way_name(Way way) {
   return "shift";
 }
 
-string bring_file(const KernelConfig& c, const Problem& p) {
-  if (c.tile.bring == Bring::im2col && takes_every_pixel(p)) return "bring/pixels.cuh";
-  return string("bring/") + bring_name(c.tile.bring) + (c.turns_16_bits() ? "_16" : "") + ".cuh";
+string include(const string& file) { return "#include \"kernels/sm90/" + file + "\"\n"; }
+
+string what_brings(const Tiling& t, const KernelConfig& c, const Problem& p) {
+  if (t.bring == Bring::im2col && takes_every_pixel(p)) return include("bring/pixels.cuh");
+  if (alternates(t, p)) return include("bring/alternating.cuh");
+  return include(string("bring/") + bring_name(t.bring) + (c.turns_16_bits() ? "_16" : "") + ".cuh");
 }
 string store_file(const KernelConfig& c) { return string("store/") + way_name(c.way) + ".cuh"; }
 
@@ -141,8 +144,6 @@ string entry_of(const Tiling& t, const Problem& p) {
   return t.bring == Bring::planes && planes::in_registers(p) ? "planes_gemm" : "implicit_gemm";
 }
 
-string include(const string& file) { return "#include \"kernels/sm90/" + file + "\"\n"; }
-
 }  // namespace
 
 // What is quick and its file: GELU's is one of its own, so that kernels without it stay the programs that
@@ -163,14 +164,14 @@ jit::Source kernel_source(const Tiling& t, const Problem& p, PhaseOrder order) {
   source.name = "implicit_gemm_sm90/" + to_string(t);
   source.entry = entry_of(t, p);
   source.block_threads = threads(t, p);
-  source.shared_bytes = static_cast<int>(shared_bytes(c));
+  source.shared_bytes = shared_bytes(t, p);
   source.text = include("config.h") + KernelConfigText(c).text() + include("activations.cuh") +
                 activate_function(p.epilogue.activation, p.dtype) + mma_function(c, p.dtype);
   if (source.entry == "planes_gemm" || source.entry == "lines_gemm")
     source.text += wgmma_function(columns(c), p.dtype, First::registers, "");
   if (source.entry == "lines_gemm")
     source.text += include(t.split > 1 ? "lines_split.cuh" : "lines_store.cuh");
-  if (source.entry == "implicit_gemm") source.text += include(bring_file(c, p)) + include(store_file(c));
+  if (source.entry == "implicit_gemm") source.text += what_brings(t, c, p) + include(store_file(c));
   source.text += include(source.entry + ".cu");
   return source;
 }

@@ -18,6 +18,15 @@ int saturated(i64 value) { return static_cast<int>(std::min<i64>(value, std::num
 
 i64 image(const Problem& p) { return p.z() * p.p() * p.q(); }
 
+// An image a tile, of which the planes of every second channel alone begin at a multiple of 16 bytes. Of
+// smaller ones most of what is brought would be weights; and contiguous results meet a residual an element at
+// a time.
+bool is_alternating(const Tiling& t, const Problem& p) {
+  constexpr i64 kFewest = 128;  // pixels
+  return t.bring == Bring::fetch && image(p) > kFewest && image(p) % 8 == 4 && !strides(p) &&
+         round_up(image(p), 8) == t.pixels() && p.c % t.k_block == 0 && !p.epilogue.residual;
+}
+
 Way way(const Tiling& t, const Problem& p) {
   if (t.bring == Bring::shift) return Way::shift;
   if (t.split > 1) return Way::split;
@@ -150,7 +159,9 @@ bool turns_16_bits(const Tiling& t, const Problem& p) {
   return t.bring == Bring::turned && p.dtype != DType::f32;
 }
 
-bool reads_input(const Tiling& t, const Problem& p) { return t.bring == Bring::fetch || turns_16_bits(t, p); }
+bool reads_input(const Tiling& t, const Problem& p) {
+  return (t.bring == Bring::fetch && !alternates(t, p)) || turns_16_bits(t, p);
+}
 
 bool turns_input(const Tiling& t, const Problem& p) {
   if (t.bring != Bring::patch && t.bring != Bring::im2col) return false;  // the others take NCHW as it is
@@ -172,7 +183,7 @@ bool whole_images(const Tiling& t, const Problem& p) {
   if (!contiguous || image(p) < kSmallestPlane || p.epilogue.pool.kind != PoolKind::none) return false;
   switch (t.bring) {
     case Bring::fetch:
-      return image(p) % 4 != 0 && image(p) <= t.pixels();
+      return image(p) <= t.pixels() && (image(p) % 4 != 0 || is_alternating(t, p));
     case Bring::im2col:
       return round_up(t.pixels() / image(p) * image(p), 8) == t.pixels() && image(p) % 4 != 0 &&
              !t.pixels_on_m() && t.split == 1;
@@ -187,11 +198,16 @@ bool whole_images(const Tiling& t, const Problem& p) {
   return false;
 }
 
+bool alternates(const Tiling& t, const Problem& p) { return whole_images(t, p) && is_alternating(t, p); }
+
 int threads(const Tiling& t, const Problem& p) {
   if (t.bring == Bring::planes && planes::in_registers(p)) return planes::kThreads;
   return threads(kernel_config(t, p));
 }
-int shared_bytes(const Tiling& t, const Problem& p) { return saturated(shared_bytes(kernel_config(t, p))); }
+int shared_bytes(const Tiling& t, const Problem& p) {
+  // An alternating kernel's memory is aligned.
+  return saturated(shared_bytes(kernel_config(t, p)) - (alternates(t, p) ? kSlack : 0));
+}
 
 i64 step(const Tiling& t, const Problem& p) {
   return t.flat() && whole_images(t, p) ? t.pixels() / image(p) * image(p) : t.pixels();

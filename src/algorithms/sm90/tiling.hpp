@@ -113,7 +113,10 @@ bool strides(const Problem& problem);
 bool takes_every_pixel(const Problem& problem);
 
 bool turns_16_bits(const Tiling& tiling, const Problem& problem);
-// Whether warps, not the copy engine, read the input.
+// fetch: whether the copy engine brings every second channel, and warps the others
+// (kernels/sm90/bring/alternating.cuh).
+bool alternates(const Tiling& tiling, const Problem& problem);
+// Whether warps alone, not the copy engine, read the input.
 bool reads_input(const Tiling& tiling, const Problem& problem);
 // Whether the input is brought into the form that the kernel reads by a step before it.
 bool turns_input(const Tiling& tiling, const Problem& problem);
