@@ -182,11 +182,7 @@ class ImplicitGemmSm90 : public Algorithm {
     }
     for (const Form around : {Form::thinned, Form::deepened}) {
       if (!sm90::goes_around(around, given)) continue;
-      const Problem inner = sm90::inside(around, given);
-      for (Formed formed : forms(inner, target)) {
-        // Turned, the pixels that are taken need no planes.
-        const bool planes = formed.tiling.bring == Bring::planes || sm90::alternates(formed.tiling, inner);
-        if (sm90::takes_thin_planes(given) && !planes) continue;
+      for (Formed formed : forms(sm90::inside(around, given), target)) {
         formed.form = around;
         all.push_back(formed);
       }

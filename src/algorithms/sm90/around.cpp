@@ -42,8 +42,7 @@ void move(std::vector<Step>& steps, Place place, Slot to) {
 }
 
 bool applies(Form form, const Problem& given) {
-  if (form == Form::thinned) return spreads(given) || takes_thin_planes(given);
-  return form == Form::deepened && deepens_gradient(given);
+  return form == Form::thinned ? spreads(given) : form == Form::deepened && deepens_gradient(given);
 }
 Problem made(Form form, const Problem& given) {
   return form == Form::thinned ? unspread(given) : deepened_gradient(given).inner;
@@ -95,11 +94,8 @@ Formed inside(Formed formed) {
 
 Candidate with_steps_around(Form form, const Problem& given, Candidate c) {
   const Held h = held(form, given, c.workspace_bytes, c.packed_bytes);
-  const auto all = static_cast<double>(bytes_of_operand(given, Operand::x));
-  // Of planes whole rows are read.
-  const double rows = all / static_cast<double>(given.stride_h),
-               taken = rows / static_cast<double>(given.stride_w);
-  c.cost.ms += takes_thin_planes(given) ? gather_step_ms(rows + taken) : spread_ms(all);
+  const auto written = static_cast<double>(bytes_of_operand(given, Operand::x));
+  c.cost.ms += spread_ms(written);
   if (form == Form::deepened) {
     const Problem inner = inside(form, given);
     c.cost.ms += packing_ms(static_cast<double>(h.packed_bytes - h.w));
@@ -118,12 +114,6 @@ Recipe recipe_around(const Formed& formed, const Problem& given, const DeviceInf
   all.workspace_bytes = h.workspace_bytes, all.packed_bytes = h.packed_bytes;
   const Slot x{Place::workspace, h.x}, y{Place::workspace, h.y}, w{Place::packed, h.w};
   move(all.steps, Place::x, x);
-  if (takes_thin_planes(given)) {
-    all.steps.insert(all.steps.begin(),
-                     thin_planes("input's pixels that are taken",
-                                 gather_of(given, rewrites::thin(given), Operand::x), Place::x, x, device));
-    return all;
-  }
   if (formed.form == Form::thinned) {
     all.steps.push_back(spread("x's gradient spread", given, x, Place::x));
     return all;

@@ -1,6 +1,5 @@
 // x's gradient by the kernel of another backward_data, with steps around it: of the pixels that a 1x1 filter
-// with strides takes (Form::thinned, forward's planes, too), or of blocks of pixels as the channels of one
-// (Form::deepened).
+// with strides takes (Form::thinned), or of blocks of pixels as the channels of one (Form::deepened).
 #ifndef FALTUNG_SRC_ALGORITHMS_SM90_AROUND_HPP_
 #define FALTUNG_SRC_ALGORITHMS_SM90_AROUND_HPP_
 
@@ -9,7 +8,7 @@
 
 namespace faltung::sm90 {
 
-// Whether the form makes another problem of this one.
+// Whether the form makes another backward_data of the problem.
 bool goes_around(Form form, const Problem& given);
 // That one, and the kernel of it: as it is.
 Problem inside(Form form, const Problem& given);

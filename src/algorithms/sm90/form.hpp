@@ -13,7 +13,7 @@ namespace faltung::sm90 {
 
 // How few channels become more before the kernel: by the rows of the filter's window, or by blocks of pixels;
 // of x's gradient behind the kernel. thinned: x's gradient at the pixels that a 1x1 filter with strides
-// takes, spread by a step behind the kernel; or forward over the planes of these, made by one before it.
+// takes, spread by a step behind the kernel.
 enum class Form { plain, folded, deepened, thinned };
 
 struct Formed {

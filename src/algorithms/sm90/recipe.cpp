@@ -231,8 +231,7 @@ void require_form(const Formed& formed, const Problem& given) {
     if (!can) throw Error(Status::bad_problem, config_name(formed) + else_why);
   };
   if (formed.form == Form::thinned)
-    return require(spreads(given) || takes_thin_planes(given),
-                   " spreads x's gradient of a 1x1 filter with strides, or takes planes of 16 bits by it");
+    return require(spreads(given), " spreads x's gradient of a 1x1 filter with strides");
   if (goes_around(formed.form, given)) return;
   const Problem asked = as_asked(given).problem, p = engine_problem(asked);
   const Tiling& t = formed.tiling;

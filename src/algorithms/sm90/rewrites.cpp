@@ -59,12 +59,6 @@ bool spreads(const Problem& p) {
 }
 Problem unspread(const Problem& p) { return rewrites::thin(p).inner; }
 
-bool takes_thin_planes(const Problem& p) {
-  return p.direction == Direction::forward && is_plain(p) && !is_volume(p) && p.groups == 1 &&
-         !has_pitch(p) && p.training == Training::none && p.dtype != DType::f32 &&
-         p.epilogue.pool.kind == PoolKind::none && p.stride_w == 2 && thins(p);
-}
-
 bool joins_columns(const Problem& p) {
   constexpr std::int64_t kMostImages = 8;  // of each pixels are left out by a launch of its own
   const bool row = p.h == 1 && p.r == 1 && p.stride_h == 1 && p.pad_top == 0 && p.pad_bottom == 0;

@@ -25,8 +25,6 @@ Rewrite thin(const Problem& problem);
 // zero.
 bool spreads(const Problem& given);
 Problem unspread(const Problem& given);
-// Likewise forward, in NCHW of 16 bits: its pixels as planes, which a step before the kernel makes.
-bool takes_thin_planes(const Problem& given);
 // backward_data of few channels and a stride as one without: x's gradient and the filter by blocks of stride
 // x stride pixels as the channels of one, which are padded to whole chunks of 16 bytes; NHWC.
 bool deepens_gradient(const Problem& given);
