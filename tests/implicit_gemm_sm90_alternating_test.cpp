@@ -116,7 +116,7 @@ Values packed(const Problem& p, const Values& w) {
 
 constexpr struct {
   const char *problem, *tiling;
-} kServed[] = {
+} kMultiplied[] = {
     {"fwd:n2c128h14w14k72r1s1:f16:nchw", "fetch_bt128x200_k64_co_st3"},
     {"fwd:n3c192h12w15k24r1s1:bf16:nchw", "fetch_bt64x184_k64_pp_st3"},
     {"bwd_d:n2c72h14w14k128r1s1:f16:nchw", "fetch_bt128x200_k64_co_st3_wx"},
@@ -125,7 +125,7 @@ constexpr struct {
 
 // Every image's products of what its boxes hold are the convolution.
 TEST(ImplicitGemmSm90Alternating, PixelsAndWeightsMeetChannelByChannel) {
-  for (const auto& one : kServed) {
+  for (const auto& one : kMultiplied) {
     const Problem asked = parse_problem(one.problem), p = engine_problem(asked);
     const Tiling t = parse_tiling(one.tiling);
     ASSERT_EQ(unfit(t, asked, p), "") << one.problem;
@@ -166,7 +166,7 @@ TEST(ImplicitGemmSm90Alternating, PixelsAndWeightsMeetChannelByChannel) {
 
 // The copy engine's own: addresses and strides of 16 bytes, boxes that fill a buffer.
 TEST(ImplicitGemmSm90Alternating, TheCopyEngineTakesThem) {
-  for (const auto& one : kServed) {
+  for (const auto& one : kMultiplied) {
     const Problem p = engine_problem(parse_problem(one.problem));
     const Tiling t = parse_tiling(one.tiling);
     const TiledMap x = std::get<TiledMap>(x_map(t, p)), w = std::get<TiledMap>(w_map(t, p, 1));
@@ -222,14 +222,14 @@ TEST(ImplicitGemmSm90Alternating, WeightsArePackedInTheirOrder) {
         .candidate(parse_problem(problem), tiling, {hopper.info(), 1})
         .recipe();
   };
-  const Recipe forward = recipe_of(kServed[0].problem, kServed[0].tiling);
+  const Recipe forward = recipe_of(kMultiplied[0].problem, kMultiplied[0].tiling);
   EXPECT_EQ(forward.steps.size(), 1u);
   EXPECT_EQ(forward.pack.size(), 1u);
   EXPECT_EQ(forward.packed_bytes, 72u * 128 * 2);
   EXPECT_THAT(forward.packing, testing::HasSubstr("even channels first"));
   EXPECT_EQ(forward.workspace_bytes, 0u);
-  EXPECT_EQ(recipe_of(kServed[0].problem, "fetch_bt128x192_k64_co_st3").packed_bytes, 0u);
-  const Recipe backward = recipe_of(kServed[3].problem, kServed[3].tiling);
+  EXPECT_EQ(recipe_of(kMultiplied[0].problem, "fetch_bt128x192_k64_co_st3").packed_bytes, 0u);
+  const Recipe backward = recipe_of(kMultiplied[3].problem, kMultiplied[3].tiling);
   EXPECT_EQ(backward.steps.size(), 1u);
   EXPECT_TRUE(backward.pack.empty());
   EXPECT_EQ(backward.packed_bytes, 0u);
