@@ -250,7 +250,9 @@ TEST(ImplicitGemmSm90Choice, GroupsInPlanesGoWhereTheyAreFaster) {
     const Candidate groups = first("grouped_mma_gpu", row.problem),
                     merged = first("implicit_gemm_sm90", row.problem);
     EXPECT_EQ(groups.cost.ms < merged.cost.ms, row.tile != nullptr) << row.problem;
-    if (row.tile != nullptr) EXPECT_EQ(groups.config, row.tile) << row.problem;
+    if (row.tile != nullptr) {
+      EXPECT_EQ(groups.config, row.tile) << row.problem;
+    }
   }
 }
 
