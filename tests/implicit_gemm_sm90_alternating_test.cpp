@@ -10,6 +10,7 @@
 #include "src/algorithms/algorithm.hpp"
 #include "src/algorithms/sm90/copies.hpp"
 #include "src/algorithms/sm90/cost.hpp"
+#include "src/algorithms/sm90/form.hpp"
 #include "src/algorithms/sm90/maps.hpp"
 #include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/source.hpp"
@@ -233,6 +234,25 @@ TEST(ImplicitGemmSm90Alternating, WeightsArePackedInTheirOrder) {
   EXPECT_EQ(backward.steps.size(), 1u);
   EXPECT_TRUE(backward.pack.empty());
   EXPECT_EQ(backward.packed_bytes, 0u);
+}
+
+// Groups that are merged have a filter of another order: kernels that fetch them bring every channel alike.
+TEST(ImplicitGemmSm90Alternating, MergedGroupsDoNotAlternate) {
+  static const FakeDevice hopper("fake:hopper", "sm_90a");
+  const Algorithm& sm90 = find_algorithm("implicit_gemm_sm90");
+  for (const char* text : {"fwd:n32c64h14w14k64r1s1:g4:f16:nchw", "bwd_d:n32c64h14w14k64r1s1:g2:f16:nchw"}) {
+    const Problem p = parse_problem(text);
+    std::size_t fetched = 0;
+    for (const Candidate& candidate : sm90.candidates(p, {hopper.info(), 1})) {
+      const Formed formed = parse_formed(candidate.config);
+      if (formed.tiling.bring != Bring::fetch) continue;
+      ++fetched;
+      EXPECT_FALSE(alternates(formed.tiling, seen(engine_problem(p), formed))) << candidate.config;
+    }
+    EXPECT_GT(fetched, 0u) << text;
+    const std::string config = "gm" + std::to_string(p.groups) + "_fetch_bt64x200_k64_pp_st3";
+    EXPECT_THROW(sm90.candidate(p, config, {hopper.info(), 1}), Error) << text;
+  }
 }
 
 TEST(ImplicitGemmSm90Alternating, NvrtcCompilesThemForTheMatrixUnits) {

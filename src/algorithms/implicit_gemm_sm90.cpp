@@ -171,7 +171,10 @@ class ImplicitGemmSm90 : public Algorithm {
         continue;
       const bool prepared = form != Form::plain || sm90::thins(p);
       for (const int merged : sm90::merges(p)) {
-        for (const Tiling& t : sm90::tilings(asked, sm90::seen(p, form, merged), chip)) {
+        const Problem inner = sm90::seen(p, form, merged);
+        for (const Tiling& t : sm90::tilings(asked, inner, chip)) {
+          // Alternating channels have an order of their own in the filter, which merging does not make.
+          if (merged > 1 && sm90::alternates(t, inner)) continue;
           if (!prepared || sm90::takes_nhwc(t)) all.push_back({form, merged, t});
         }
       }

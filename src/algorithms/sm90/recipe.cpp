@@ -239,6 +239,8 @@ void require_form(const Formed& formed, const Problem& given) {
   require(formed.form != Form::deepened || deepens(p),
           " takes few channels and strides no larger than the filter, no dilation");
   require(p.groups % formed.merged == 0, " merges groups by a divisor of " + std::to_string(p.groups));
+  require(formed.merged == 1 || !alternates(t, seen(p, formed)),
+          " brings every second channel of one group, not of several that are merged");
   if (formed.form == Form::plain) {
     require(!thins(p) || takes_nhwc(t) || t.bring == Bring::fetch,
             ": thinned pixels are NHWC, as patch and im2col take them");
