@@ -152,6 +152,38 @@ TEST_F(NetworkStepsGpu, ChainsReadColumnsWhereTheyAre) {
   }
 }
 
+// Beside what a step reads, unless nothing else made the arena so large.
+TEST_F(NetworkStepsGpu, StepsWriteInPlaceWhereTheArenaWouldBeLarger) {
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    for (const std::int64_t copies : {8, 1}) {
+      const Shape given{copies, 64, 32};
+      onnx::ModelText model;
+      model.add_input("x", given);
+      model.add({"Softmax", {"x"}, {"s"}, {{"axis", std::int64_t{-1}}}, ""});
+      if (copies > 1) model.add({"ReduceMax", {"s"}, {"m"}, {{"axes", onnx::Sizes{0}}}, ""});
+      model.add({"Exp", {copies > 1 ? "m" : "s"}, {"e"}, {}, ""});
+      model.add({"Softmax", {"e"}, {"y"}, {{"axis", std::int64_t{1}}}, ""});
+      model.add_output("y");
+      const std::string bytes = model.bytes();
+      const Graph graph = onnx::read(bytes);
+      Array input{network::Type::f32, given, {}};
+      for (std::int64_t e = 0; e < network::elements(given); ++e)
+        input.data.push_back(static_cast<double>(e * 37 % 51) / 8);
+      const auto plan = networks.plan(graph, {given}, DType::f32, Convolutions::direct);
+      int chains = 0;
+      for (const network::NetworkStep& step : plan->schedule().steps()) {
+        if (!step.name.starts_with("Exp")) continue;
+        ++chains;
+        EXPECT_EQ(step.write.offset == step.reads[0].offset, copies == 1) << step.name;
+      }
+      EXPECT_EQ(chains, 1);
+      EXPECT_LE(worst_error(network::interpret(graph, {input})[0], networks.run(*plan, {input})[0]), 1e-5);
+    }
+  }
+}
+
 // A row that is long enough to be standardized in parts, by all units, and far from zero.
 TEST_F(NetworkStepsGpu, LongRowsAreStandardizedInParts) {
   onnx::ModelText model;
