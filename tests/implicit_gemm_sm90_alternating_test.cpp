@@ -239,11 +239,11 @@ TEST(ImplicitGemmSm90Alternating, WeightsArePackedInTheirOrder) {
 // Groups that are merged have a filter of another order: kernels that fetch them bring every channel alike.
 TEST(ImplicitGemmSm90Alternating, MergedGroupsDoNotAlternate) {
   static const FakeDevice hopper("fake:hopper", "sm_90a");
-  const Algorithm& sm90 = find_algorithm("implicit_gemm_sm90");
+  const Algorithm& gemm = find_algorithm("implicit_gemm_sm90");
   for (const char* text : {"fwd:n32c64h14w14k64r1s1:g4:f16:nchw", "bwd_d:n32c64h14w14k64r1s1:g2:f16:nchw"}) {
     const Problem p = parse_problem(text);
     std::size_t fetched = 0;
-    for (const Candidate& candidate : sm90.candidates(p, {hopper.info(), 1})) {
+    for (const Candidate& candidate : gemm.candidates(p, {hopper.info(), 1})) {
       const Formed formed = parse_formed(candidate.config);
       if (formed.tiling.bring != Bring::fetch) continue;
       ++fetched;
@@ -251,7 +251,7 @@ TEST(ImplicitGemmSm90Alternating, MergedGroupsDoNotAlternate) {
     }
     EXPECT_GT(fetched, 0u) << text;
     const std::string config = "gm" + std::to_string(p.groups) + "_fetch_bt64x200_k64_pp_st3";
-    EXPECT_THROW(sm90.candidate(p, config, {hopper.info(), 1}), Error) << text;
+    EXPECT_THROW(gemm.candidate(p, config, {hopper.info(), 1}), Error) << text;
   }
 }
 

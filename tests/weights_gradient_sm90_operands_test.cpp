@@ -213,6 +213,7 @@ TEST(WeightsGradientSm90, RowsAreReadAsRunsWhereTheOutputsAloneAreNoChunks) {
   EXPECT_THAT(why_not("bwd_w:n2c64h32w32k64r3s3:f32:nhwc", f32), testing::HasSubstr("whose output alone"));
   EXPECT_THAT(why_not("bwd_w:n2c64h32w32k64r2s2:f16:nchw", f16), testing::HasSubstr("multiple of 4 bytes"));
   EXPECT_THAT(why_not("bwd_w:n2c64h32w32k63r3s3:f16:nchw", f16), testing::HasSubstr("planes in runs"));
+  EXPECT_THAT(why_not("bwd_w:n2c64h3w8k64r3s3:f16:nchw", f16), testing::HasSubstr("16 bytes or more"));
   EXPECT_THAT(why_not("bwd_w:n2c64h6w12k64r2s2:f32:nchw", f32), testing::HasSubstr("has room"));
   EXPECT_THAT(why_not("bwd_w:n2c64h32w32k64r3s3:f16:nchw", "runs_patch_bt64x64_tp8x32x1_st3"),
               testing::HasSubstr("lines alone"));
