@@ -64,6 +64,7 @@ if [ -z "$only" ]; then
   test_program depthwise_gpu_test
   test_program rewrite_gpu_test
   test_program network_gpu_test
+  test_program network_movement_gpu_test
   test_program network_steps_gpu_test
   test_program trust_gpu_test
 fi

@@ -47,8 +47,7 @@ std::string not_in_runs(const Problem& p) {
   const i64 element = size_of(p.dtype);
   if (p.q() * element % 4 != 0) return "runs are of rows of a multiple of 4 bytes";
   if (p.k * p.p() * p.q() * element % 16 != 0) return "an image's planes in runs are a multiple of 16 bytes";
-  // Channels of smaller ones would lie nothing apart in the map, which no device has been asked for.
-  if (p.p() * p.q() * element < 16) return "planes in runs are of 16 bytes or more";
+  if (p.p() * p.q() * element < 16) return "planes in runs are of 16 bytes or more";  // else channels 0 apart
   return "";
 }
 Problem widened(Problem p) {
