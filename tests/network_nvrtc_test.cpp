@@ -183,6 +183,10 @@ TEST(NetworkNvrtc, WhatIsNotProvenIsTold) {
   EXPECT_EQ(network::unproven(softmax, nvidia), "");
   EXPECT_NE(network::unproven(softmax, opencl), "");
   EXPECT_EQ(network::unproven(softmax, on_cpu), "");
+  nvidia.dialect = "opencl";
+  EXPECT_EQ(network::unproven(softmax, nvidia), "");
+  EXPECT_NE(network::unproven(network::MomentsCall{}, nvidia), "");
+  nvidia.dialect = "cuda";
   EXPECT_EQ(network::unproven(network::MomentsCall{}, nvidia), "");
   EXPECT_NE(network::unproven(network::MomentsCall{}, opencl), "");
   EXPECT_EQ(network::unproven(network::MomentsCall{}, on_cpu), "");

@@ -289,8 +289,9 @@ Store::Imported Store::import_from(const std::string& file) {
       ++done.unchanged;
       continue;
     }
-    // Each by itself, thousands would wait for the disk thousands of times.
-    if (const std::string why = write(record, Lasting::later); !why.empty())
+    // New ones together: each by itself, thousands would wait for the disk thousands of times. What is
+    // replaced is there at any time.
+    if (const std::string why = write(record, here ? Lasting::at_once : Lasting::later); !why.empty())
       throw Error(Status::bad_file, "store: " + why);
     ++(here ? done.replaced : done.added);
   }
