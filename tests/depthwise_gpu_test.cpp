@@ -17,14 +17,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-std::vector<std::shared_ptr<Device>> gpus() {
-  std::vector<std::shared_ptr<Device>> found;
-  for (const auto& device : list_devices()) {
-    if (device->info().kind == "gpu" && is_tested(device->info().id)) found.push_back(device);
-  }
-  return found;
-}
-
 // A tensor on the device, so many elements beyond where its memory begins.
 class Placed {
  public:
@@ -88,7 +80,7 @@ class DepthwiseGpu : public testing::Test {
     if (std::getenv("FALTUNG_TEST_REQUIRE_GPU") != nullptr) FAIL() << "no GPU";
     GTEST_SKIP() << "no GPU, and no OpenCL driver for the CPU";
   }
-  const std::vector<std::shared_ptr<Device>> gpus_ = gpus();
+  const std::vector<std::shared_ptr<Device>> gpus_ = tested_gpus();
 };
 
 TEST_F(DepthwiseGpu, TensorsBeginAtAnyElement) {

@@ -109,14 +109,11 @@ class DeviceNetworks {
 class NetworkGpu : public testing::Test {
  protected:
   void SetUp() override {
-    for (const auto& device : list_devices()) {
-      if (device->info().kind == "gpu" && is_tested(device->info().id)) devices_.push_back(device);
-    }
     if (!devices_.empty()) return;
     if (std::getenv("FALTUNG_TEST_REQUIRE_GPU") != nullptr) FAIL() << "no GPU";
     GTEST_SKIP() << "no GPU";
   }
-  std::vector<std::shared_ptr<Device>> devices_;
+  const std::vector<std::shared_ptr<Device>> devices_ = tested_gpus();
 };
 
 }  // namespace faltung

@@ -61,12 +61,9 @@ in_parts() {
 if [ -z "$only" ]; then
   case ,$FALTUNG_TEST_DEVICES in *,cuda:*) FALTUNG_TEST_REQUIRE_CUDA=1 test_program cuda_test ;; esac
   case ,$FALTUNG_TEST_DEVICES in *,opencl:*) test_program opencl_test ;; esac
-  test_program depthwise_gpu_test
-  test_program rewrite_gpu_test
-  test_program network_gpu_test
-  test_program network_movement_gpu_test
-  test_program network_steps_gpu_test
-  test_program trust_gpu_test
+  for program in "$build"/tests/*_gpu_test; do
+    case $program in */registry_gpu_test) ;; *) test_program "$(basename "$program")" ;; esac
+  done
 fi
 checker=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 case ,$FALTUNG_TEST_DEVICES in

@@ -37,26 +37,18 @@
 namespace faltung {
 namespace {
 
-std::vector<std::shared_ptr<Device>> gpus() {
-  std::vector<std::shared_ptr<Device>> found;
-  for (const auto& device : list_devices()) {
-    if (device->info().kind == "gpu" && is_tested(device->info().id)) found.push_back(device);
-  }
-  return found;
-}
-
 Target target_of(const Device& device) { return {device.info(), 1}; }
 
 TEST(RegistryGpu, ThereIsADevice) {
   if (std::getenv("FALTUNG_TEST_REQUIRE_GPU") == nullptr) GTEST_SKIP() << "not required";
-  EXPECT_FALSE(gpus().empty());
+  EXPECT_FALSE(tested_gpus().empty());
 }
 
 // `./dev test` means to test each driver on its own: not one twice because the other did not start.
 TEST(RegistryGpu, ItIsTheDriverThatIsMeant) {
   const char* wanted = std::getenv("FALTUNG_TEST_REQUIRE_DRIVER");
   if (wanted == nullptr) GTEST_SKIP() << "not required";
-  const auto found = gpus();
+  const auto found = tested_gpus();
   EXPECT_FALSE(found.empty()) << wanted
                               << " lists no device; ./dev test installs it, and sets OCL_ICD_VENDORS and "
                               << "RUSTICL_ENABLE=llvmpipe";
@@ -204,7 +196,7 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
   }
 
  protected:
-  std::vector<std::shared_ptr<Device>> devices_ = gpus();
+  std::vector<std::shared_ptr<Device>> devices_ = tested_gpus();
 
  private:
   std::shared_ptr<const Parallel> parallel_ = std::make_shared<Parallel>(2);

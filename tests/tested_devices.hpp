@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "src/backend/backend.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung {
@@ -18,6 +20,15 @@ inline bool is_tested(const std::string& id) {
   const std::vector<std::string> patterns = split(only, ',');
   return std::any_of(patterns.begin(), patterns.end(),
                      [&](const std::string& pattern) { return matches(pattern, id); });
+}
+
+// OpenCL drivers for the CPU count.
+inline std::vector<std::shared_ptr<Device>> tested_gpus() {
+  std::vector<std::shared_ptr<Device>> found;
+  for (const auto& device : list_devices()) {
+    if (device->info().kind == "gpu" && is_tested(device->info().id)) found.push_back(device);
+  }
+  return found;
 }
 
 }  // namespace faltung

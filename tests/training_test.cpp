@@ -106,8 +106,7 @@ TEST(Training, IsRightBehindEveryAlgorithm) {
 TEST(Training, IsRightOnEveryGpu) {
   const auto parallel = std::make_shared<const Parallel>(2);
   bool any = false;
-  for (const auto& device : list_devices()) {
-    if (device->info().kind != "gpu" || !is_tested(device->info().id)) continue;
+  for (const auto& device : tested_gpus()) {
     any = true;
     Builder builder{device};
     int verified = 0;
