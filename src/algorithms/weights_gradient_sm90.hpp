@@ -29,6 +29,9 @@ constexpr int kFewChannels = 8;
 // those rows are read as runs of their planes.
 enum class Form { plain, deepened, thinned, widened, runs };
 
+// Whose rows of the output's gradient are no multiples of 16 bytes, which lines alone serve.
+constexpr bool is_of_lines(Form form) { return form == Form::widened || form == Form::runs; }
+
 struct Tile {
   Form form = Form::plain;
   Kind kind = Kind::patch;

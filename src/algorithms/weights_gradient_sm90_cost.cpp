@@ -197,8 +197,7 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
   for (const int cluster : {1, 2}) {
     t = Tile{};
     t.form = form, t.cluster = cluster;
-    const bool lines_alone = form == Form::widened || form == Form::runs;
-    for (const auto& shape : lines_alone ? std::span<const int[3]>() : shapes) {
+    for (const auto& shape : is_of_lines(form) ? std::span<const int[3]>() : shapes) {
       t.height = shape[0], t.width = shape[1], t.images = shape[2];
       if (t.width % 8 != 0 && !leaves_a_rest(inner.q(), t.images)) continue;
       for (const int k : {64, 128, 192, 256}) {

@@ -229,7 +229,7 @@ Problem inner_of(const Tile& t, const Problem& p) {
   if (t.form == Form::plain) return p;
   const Answer& known = answer(t.form, p);
   if (known.why.empty()) return known.inner;
-  if (t.form == Form::widened || t.form == Form::runs) throw Error(Status::bad_problem, known.why);
+  if (is_of_lines(t.form)) throw Error(Status::bad_problem, known.why);
   return rewritten(t, p).inner;  // throws, with the reason
 }
 

@@ -139,10 +139,11 @@ MapShape w_map(const Tiling& t, const Problem& p, i64 taps) {
   const i64 c = group_channels(p), element = size_of(p.dtype);
   if (t.filter_as_it_is()) {
     const i64 k = round_up(p.k, 16 / element), row = k * element;
-    TiledMap map = tiled(p, {k, taps, p.c}, {row, taps * row}, {64, 1, t.k_block});
-    // The even rows of a block, then the odd ones, which begin a row after them: a block begins at any row.
     const i64 half = t.k_block / 2;
-    if (alternates(t, p)) map = tiled(p, {k, half, p.c - t.k_block + 2}, {2 * row, row}, {64, half, 2});
+    // Alternating: the even rows of a block, then the odd ones, which begin a row after them. A block begins
+    // at any row.
+    TiledMap map = alternates(t, p) ? tiled(p, {k, half, p.c - t.k_block + 2}, {2 * row, row}, {64, half, 2})
+                                    : tiled(p, {k, taps, p.c}, {row, taps * row}, {64, 1, t.k_block});
     map.swizzle_bytes = 128;
     return map;
   }
