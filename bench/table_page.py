@@ -74,8 +74,8 @@ Made by `bench/tables.py --device {device}`, last on {a['date']}, and written by
 Ceilings as measured, TFLOP/s: {rates}; a copy {float(a['copy_gbps']):.0f} GB/s.
 
 How things are timed: [bench.md](../bench.md). `plan` is the engine's choice without measuring, from an empty store: what a caller
-gets by default. `find` is its choice after the candidates were measured (empty: that was not done). A ratio is the peer's time over ours, both timed in
-turn in the same run: above 1 we are faster. `plan over find` is the speed of the one choice relative to the other's. `±` is the
+gets by default, on a device that the package knows with the measurements that it ships. `find` is its choice after the candidates
+were measured (empty: that was not done). A ratio is the peer's time over ours, both timed in turn in the same run: above 1 we are faster. `plan over find` is the speed of the one choice relative to the other's. `±` is the
 spread of the blocks of runs, ours and the peer's, in percent of the median; `err` the worst checked element in units of its bound;
 `l2` the relative error of all that were checked, ours and the peer's, against the reference in double precision.
 What is behind the figures, and what falls short, is in the [notes](../notes/)."""
