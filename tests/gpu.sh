@@ -3,7 +3,8 @@
 # the CPU, which `./dev test` has), and the memory checker on some where CUDA's is installed. BUILD is the build
 # folder. FILTER (GoogleTest's, e.g. '*/implicit_gemm_sm90') leaves the registry's tests that match it alone. The
 # registry's problems are parts, four a processor, one of which each runs at a time; a part's log is in
-# BUILD/test_gpu. `./dev test-gpu [FILTER]` runs this.
+# BUILD/test_gpu. FALTUNG_TEST_SEED draws other pairs of problem and kernel than the usual ones, FALTUNG_TEST_SAMPLE
+# more or fewer (tests/sampling.hpp). `./dev test-gpu [FILTER]` runs this.
 set -euo pipefail
 build=$(cd "${1:?usage: tests/gpu.sh BUILD [FILTER]}" && pwd)
 only=${2:-}
@@ -41,7 +42,7 @@ test_program() {
 one() {
   local log=$1 part=$2 tests=${only:-*}
   shift 2
-  if ((part > 1)) && [ -z "$only" ]; then tests='*Shapes*:*Epilogue*'; fi  # what has no parts is the first's alone
+  if ((part > 1)) && [ -z "$only" ]; then tests='*Shapes*:*Epilogue*:*Dimension*:*Slices*'; fi  # what has no parts is the first's alone
   FALTUNG_TEST_PART=$part/$parts "$@" "$build/tests/registry_gpu_test" --gtest_filter="$tests" >"$log.$part.log" 2>&1
 }
 export -f one
@@ -69,7 +70,7 @@ checker=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitiz
 case ,$FALTUNG_TEST_DEVICES in
   *,cuda:*)
     if [ -n "$checker" ]; then
-      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_SAMPLE=1 in_parts "memory checker on a part" memcheck \
+      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_SAMPLE=0.03 in_parts "memory checker on a part" memcheck \
         "$checker" --tool memcheck --error-exitcode 9
     else
       echo "left out: the memory checker; compute-sanitizer, of the CUDA toolkit, is not installed"

@@ -1,11 +1,12 @@
 // Every algorithm for GPUs, each of its configs, on every GPU there is (OpenCL drivers for the CPU count):
 // exact on small integers, then within the bound.
 //
-// A GPU runs all of it, in turn where problems differ in their shape alone. A driver for the CPU would take
-// an hour, most of it compiling: there, and where FALTUNG_TEST_SAMPLE is given, each algorithm takes one
-// shape for each direction x layout x dtype and one problem for each epilogue, its layout and dtype in turn,
-// each with one config in turn, as the seed has them (tests/sampling.hpp). FALTUNG_TEST_FULL=1 runs all,
-// whatever else is set, and every config on every shape behind which an epilogue stands.
+// A GPU draws pairs of a config and a problem: for each direction x layout x dtype x math some of each form
+// of kernel, a form being a config's name without its numbers, and one for each epilogue, dimension and slice
+// in each layout and dtype. A driver for the CPU would take an hour, most of it compiling: there each
+// algorithm takes one shape for each direction x layout x dtype and one problem for each epilogue, its layout
+// and dtype in turn, each with one config in turn. Both as the seed has them (tests/sampling.hpp);
+// FALTUNG_TEST_SAMPLE multiplies how many. FALTUNG_TEST_FULL=1 runs every config on every problem: days.
 //
 // FALTUNG_TEST_ONLY=<kernel-name pattern> narrows it to those kernels, FALTUNG_TEST_DEVICES=<device
 // patterns> to those devices, FALTUNG_TEST_PART=<i>/<n> to every n-th problem, i from 1: parts run side by
@@ -14,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -75,6 +77,9 @@ TEST(RegistryGpu, TheSampleMeetsEverything) {
   std::set<std::string> variants;
   for (const Problem& p : chosen) variants.insert(std::string(name(p.layout)) + name(p.dtype));
   EXPECT_EQ(variants.size(), 6u);
+  std::set<std::string> behind;  // what a GPU has configs meet
+  for (const Problem& p : epilogue_problems()) behind.insert(kind_of(p));
+  EXPECT_EQ(behind.size(), 17u * 2 * 3 + 2 * 4);
 }
 
 class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
@@ -83,74 +88,50 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
     if (devices_.empty()) GTEST_SKIP() << "no GPU, and no OpenCL driver for the CPU";
   }
 
-  // Adds the problem to those that the algorithm is to be right on; one that it declines must come with a
-  // reason.
-  void consider(Problem problem) {
-    validate(problem);
-    // What an algorithm declines for its error it may do where all is allowed.
-    if (!GetParam()->supports(problem, target_of(*devices_.front())).yes) problem.math = Math::fast;
-    bool any = false;
-    for (const std::shared_ptr<Device>& device : devices_) {
-      const Support support = GetParam()->supports(problem, target_of(*device));
-      any = any || support.yes;
-      if (!support.yes) {
-        EXPECT_FALSE(support.why.empty()) << to_string(problem);
-      }
-    }
-    if (any) problems_.push_back(problem);
+  // Adds the problem to those that the algorithm is to be right on, on a GPU one in f32 by tf32 as well.
+  void consider(const Problem& problem) {
+    add(problem);
+    if (problem.dtype != DType::f32 || on_cpu()) return;
+    Problem rounded = problem;
+    rounded.math = Math::tf32;
+    add(rounded);
   }
 
-  // All problems with every config; or a part of them with the configs in turn.
-  void verify_considered() {
+  using KindOf = std::string (*)(const Problem&);
+
+  // Those that were considered. pairs: how many of each kind of problem and form of kernel, on a GPU.
+  void verify_considered(double pairs, KindOf kind = kind_and_math_of) {
+    if (!on_cpu()) return verify_pairs(kind, pairs);
     const std::string label =
         std::string(GetParam()->name()) + (problems_.empty() || problems_[0].epilogue.empty() ? "" : "+");
-    if (is_sampled()) problems_ = sample(problems_, compiles_slowly() ? 1.0 / 9 : 1, label);
-    verify_all();
+    problems_ = sample(problems_, compiles_slowly() ? 1.0 / 9 : 1, label);
+    verify_each_with_one();
   }
 
-  // Those that were considered, with every config; with the configs in turn where this is a sample.
-  void verify_all() {
-    turn_ = is_sampled() ? sampling::seed() : 0;
-    const Takes all = [](std::size_t, std::size_t, const std::string&) { return true; };
-    for (std::size_t i = 0; i < problems_.size(); ++i, ++turn_) {
-      if (parts::ours(i)) verify(problems_[i], is_sampled() ? one_in_turn() : all);
+  // Each with one config, in turn; with every config where all is to be tested.
+  void verify_each_with_one() {
+    for (std::size_t i = 0; i < problems_.size(); ++i) {
+      if (!parts::ours(i)) continue;
+      verify(problems_[i],
+             [turn = i + sampling::seed()](std::size_t number, std::size_t count, const std::string&) {
+               return sampling::full() || turn % count == number;
+             });
     }
     std::printf("%d kernels verified\n", verified_);
   }
 
-  // Of problems that differ in their shape alone each config takes one. kind: what number these problems
-  // have.
-  void verify_in_turn(const std::vector<Problem>& problems, std::size_t kind) {
-    std::map<std::string, std::vector<std::size_t>> shapes_of;  // a config's
-    for (std::size_t i = 0; i < problems.size(); ++i) {
-      std::set<std::string> names;
-      for (const std::shared_ptr<Device>& device : devices_) {
-        const Target target = target_of(*device);
-        if (!GetParam()->supports(problems[i], target).yes) continue;
-        for (const Candidate& c : GetParam()->candidates(problems[i], target)) names.insert(c.config);
-      }
-      for (const std::string& config : names) shapes_of[config].push_back(i);
-    }
-    std::vector<std::set<std::string>> taken(problems.size());
-    std::size_t turn = kind;
-    for (const auto& [config, shapes] : shapes_of) taken[shapes[turn++ % shapes.size()]].insert(config);
-    if (!parts::ours(kind)) return;
-    for (std::size_t i = 0; i < problems.size(); ++i) {
-      if (taken[i].empty()) continue;
-      verify(problems[i],
-             [&](std::size_t, std::size_t, const std::string& config) { return taken[i].contains(config); });
-    }
+  // A config's name without its numbers: what differs in them alone is one text with other constants.
+  static std::string form_of(std::string config) {
+    std::erase_if(config, [](unsigned char c) { return std::isdigit(c) != 0; });
+    return config;
   }
 
-  std::vector<Problem> take_considered() { return std::exchange(problems_, {}); }
-  bool is_sampled() const {
-    if (sampling::full()) return false;
-    if (std::getenv("FALTUNG_TEST_SAMPLE") != nullptr) return true;
+  static std::string kind_and_math_of(const Problem& p) { return kind_of(p) + name(p.math); }
+
+  bool on_cpu() const {
     return std::all_of(devices_.begin(), devices_.end(),
                        [](const auto& device) { return device->info().has("runs_on_cpu"); });
   }
-  bool in_turn() const { return !sampling::full() && !is_sampled(); }
-  int verified() const { return verified_; }
 
   // Mesa's llvmpipe spends 20 to 40 s of processor time on each of these: its compiler makes a coroutine of a
   // kernel with barriers, in time that grows with the square of the kernel's length.
@@ -163,10 +144,52 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
   // Whether a problem is to be met with this one of so many configs.
   using Takes = std::function<bool(std::size_t number, std::size_t count, const std::string& config)>;
 
-  Takes one_in_turn() const {
-    return [turn = turn_](std::size_t number, std::size_t count, const std::string&) {
-      return turn % count == number;
-    };
+  // One that the algorithm declines must come with a reason.
+  void add(Problem problem) {
+    validate(problem);
+    // What an algorithm declines for its error it may do where all is allowed.
+    if (!GetParam()->supports(problem, target_of(*devices_.front())).yes) problem.math = Math::fast;
+    bool any = false;
+    for (const std::shared_ptr<Device>& device : devices_) {
+      const Support support = GetParam()->supports(problem, target_of(*device));
+      any = any || support.yes;
+      if (!support.yes) {
+        EXPECT_FALSE(support.why.empty()) << to_string(problem);
+      }
+    }
+    if (any && std::find(problems_.begin(), problems_.end(), problem) == problems_.end())
+      problems_.push_back(problem);
+  }
+
+  struct Pair {
+    std::size_t problem;
+    std::string config;
+  };
+
+  // A draw of the pairs: so many of each kind of problem with each form of kernel.
+  void verify_pairs(KindOf kind, double each) {
+    std::vector<Pair> pairs;
+    for (std::size_t i = 0; i < problems_.size(); ++i) {
+      std::set<std::string> names;
+      for (const std::shared_ptr<Device>& device : devices_) {
+        const Target target = target_of(*device);
+        if (!GetParam()->supports(problems_[i], target).yes) continue;
+        for (const Candidate& c : GetParam()->candidates(problems_[i], target)) names.insert(c.config);
+      }
+      for (const std::string& config : names) pairs.push_back({i, config});
+    }
+    std::map<std::size_t, std::set<std::string>> taken;  // a problem's configs
+    for (const Pair& pair : sampling::draw(pairs, each, std::string(GetParam()->name()), [&](const Pair& p) {
+           return kind(problems_[p.problem]) + form_of(p.config);
+         }))
+      taken[pair.problem].insert(pair.config);
+    std::size_t number = 0;
+    for (const auto& [problem, names] : taken) {
+      if (!parts::ours(number++)) continue;
+      verify(problems_[problem],
+             [&](std::size_t, std::size_t, const std::string& config) { return names.contains(config); });
+    }
+    std::printf("%d kernels verified\n", verified_);
   }
 
   void verify(const Problem& problem, const Takes& takes) {
@@ -202,58 +225,43 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
   std::shared_ptr<const Parallel> parallel_ = std::make_shared<Parallel>(2);
   Store store_;  // the default one: what this compiles serves the next run
   std::vector<Problem> problems_;
-  std::size_t turn_ = 0;
   int verified_ = 0;
 };
 
 TEST_P(RegistryGpu, ShapesInEveryDirectionLayoutAndDtype) {
   FALTUNG_TRACE_SAMPLE();
   for (const Problem& problem : shape_problems()) consider(problem);
-  verify_considered();
+  verify_considered(4);
 }
 
 // One and three dimensions and transposed convolutions, by rewrites: copies and kernels that other problems
 // have met.
 TEST_P(RegistryGpu, EveryDimension) {
   FALTUNG_TRACE_SAMPLE();
+  if (!on_cpu()) {
+    for (const Problem& p : dimension_problems()) consider(p);
+    return verify_considered(1, [](const Problem& p) { return dimension_kind_of(p) + kind_and_math_of(p); });
+  }
   const double each = compiles_slowly() ? 1.0 / 24 : 1.0 / 3;
   const std::string label = std::string(GetParam()->name()) + " dimensions";
-  for (const Problem& p : is_sampled() ? sampling::draw(dimension_problems(), each, label, dimension_kind_of)
-                                       : dimension_problems())
-    consider(p);
-  verify_all();
+  for (const Problem& p : sampling::draw(dimension_problems(), each, label, dimension_kind_of)) consider(p);
+  verify_each_with_one();
 }
 
 TEST_P(RegistryGpu, EveryEpilogue) {
   FALTUNG_TRACE_SAMPLE();
-  if (!in_turn()) {
-    for (const Problem& problem : epilogue_problems()) consider(problem);
-    return verify_considered();
-  }
-  // Every kernel meets every epilogue in every layout and dtype, on the shapes in turn.
-  std::map<std::string, std::vector<Problem>> by_kind;
-  for (const Problem& problem : epilogue_problems()) {
-    Problem kind;
-    kind.epilogue = problem.epilogue, kind.layout = problem.layout, kind.dtype = problem.dtype;
-    by_kind[to_string(kind)].push_back(problem);
-  }
-  EXPECT_EQ(by_kind.size(), 17u * 2 * 3 + 2 * 4);
-  std::size_t number = 0;
-  for (const auto& [kind, problems] : by_kind) {
-    for (const Problem& problem : problems) consider(problem);
-    verify_in_turn(take_considered(), number++);
-  }
-  std::printf("%d kernels verified\n", verified());
+  for (const Problem& problem : epilogue_problems()) consider(problem);
+  verify_considered(1);
 }
 
 TEST_P(RegistryGpu, SlicesOfTensors) {
   FALTUNG_TRACE_SAMPLE();
   const std::string label = std::string(GetParam()->name()) + " slices";
   for (const Problem& p :
-       is_sampled() ? sampling::draw(slice_problems(), compiles_slowly() ? 0.2 : 0.5, label, kind_of)
-                    : slice_problems())
+       on_cpu() ? sampling::draw(slice_problems(), compiles_slowly() ? 0.2 : 0.5, label, kind_of)
+                : slice_problems())
     consider(p);
-  verify_considered();
+  verify_considered(1);
 }
 
 // Twice, with another batch and image: the second compiles nothing. The sizes keep the alignment of rows and
@@ -342,10 +350,8 @@ TEST_P(RegistryGpu, EachKernelCompilesQuickly) {
     if (!GetParam()->supports(p, target).yes) continue;
     bool compiled = false;  // configs that share their kernels compile them once
     std::vector<Candidate> candidates = GetParam()->candidates(p, target);
-    if (is_sampled()) {
-      candidates = sampling::draw(candidates, 3, std::string(algorithm),
-                                  [](const Candidate&) { return std::string(); });
-    }
+    candidates = sampling::draw(candidates, on_cpu() ? 3 : 24, std::string(algorithm),
+                                [](const Candidate&) { return std::string(); });
     for (const Candidate& candidate : candidates) {
       const std::clock_t begin = std::clock();
       const std::shared_ptr<const PlanImpl> plan = builder.plan(p, candidate);

@@ -15,12 +15,6 @@ import faltung.torch as ft  # noqa: E402
 from residual import ALWAYS, DEVICES, before_of, block, close, plans_made  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def exact(monkeypatch):
-    """PyTorch's convolutions in f32 on GPUs are of tf32 otherwise, with three digits."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-
-
 def test_a_patched_model_is_compiled_whole():
     model, x = block()
     with torch.no_grad():
