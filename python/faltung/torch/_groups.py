@@ -90,11 +90,12 @@ class Groups:
             else:
                 row = known[key] = measure(norm, word, call, name, min_ms, at_least)
             self.rows[rows[name]] = row
-            if row.kept:
-                for part in {stand_in, inside.get(norm, stand_in)}:
-                    part.last = row.kernel == "group_norm_rows"
-            else:
+            if not row.kept:
                 del self.kept[norm]
+        # Where one gives channels-last results the next is given them, which PyTorch's had made contiguous when it was observed.
+        last = any(row.kept and row.kernel == "group_norm_rows" for row in self.rows)
+        for norm, stand_in in self.kept.items():
+            stand_in.last = inside.get(norm, stand_in).last = last
         return len(known)
 
     def try_in(self, model, example, forwards):
