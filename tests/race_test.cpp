@@ -16,12 +16,15 @@ Contestant taking(std::vector<double> ms, int* called) {
   };
 }
 
-// The rates that the machine shows, one after the other; the last stays.
-Pace with_rates(std::vector<double> rates, double patience_ms) {
+// Shows these rates, one after the other; the last stays.
+Gauge gauge(std::vector<double> rates) {
   std::size_t next = 0;
-  return Pace(
-      [rates = std::move(rates), next]() mutable { return rates[std::min(next++, rates.size() - 1)]; }, 100,
-      patience_ms);
+  return {[rates = std::move(rates), next]() mutable { return rates[std::min(next++, rates.size() - 1)]; },
+          100};
+}
+
+Pace with_rates(std::vector<double> rates, double patience_ms) {
+  return Pace({gauge(std::move(rates))}, patience_ms);
 }
 
 RacePolicy blocks(int count) {
@@ -64,6 +67,12 @@ TEST(Race, AnInterruptOrALowerClockIsNoDisturbance) {
   EXPECT_TRUE(pace.is_kept());
   Pace lower = with_rates({75}, 0);
   EXPECT_TRUE(lower.is_kept());
+}
+
+TEST(Race, SlowedMemoryIsADisturbance) {
+  Pace pace({gauge({100}), gauge({50, 50, 50, 95})}, 0);
+  EXPECT_FALSE(pace.is_kept());
+  EXPECT_TRUE(pace.is_kept());
 }
 
 TEST(Race, TheFastestThatWasSeenIsTheMeasure) {

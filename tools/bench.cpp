@@ -90,8 +90,8 @@ class Bench {
       const double patience_ms =
           options_.patience.empty() ? 10 * measure_options_.policy.least_ms * static_cast<double>(rows.size())
                                     : parse_duration_ms("--patience", options_.patience);
-      pace_ = pace_of(Internals::impl(engine_).workers(measure_options_.request.threads),
-                      ceilings_.f32_gflops, patience_ms);
+      pace_ =
+          pace_of(Internals::impl(engine_).workers(measure_options_.request.threads), ceilings_, patience_ms);
     }
     print_header(rows);
 

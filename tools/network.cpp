@@ -311,8 +311,8 @@ int bench(const NetworkOptions& options) {
   std::optional<Pace> pace;
   if (!on_gpu) {
     EngineImpl& engine = Internals::impl(l.engine);
-    pace = pace_of(engine.workers(l.threads()), engine.ceilings(l.device(), l.threads()).f32_gflops,
-                   10 * policy.least_ms);
+    pace =
+        pace_of(engine.workers(l.threads()), engine.ceilings(l.device(), l.threads()), 10 * policy.least_ms);
   }
   const std::vector<Standing> standings = race(contestants, policy, pace ? &*pace : nullptr);
   fmt::print("faltung {}: {} ms ({} to {}), loaded in {} ms, planned in {} ms, arena {}\n", version(),

@@ -10,20 +10,24 @@ namespace faltung::tools {
 
 using Clock = std::chrono::steady_clock;
 
-Pace::Pace(std::function<double()> rate, double fastest, double patience_ms)
-    : rate_(std::move(rate)), fastest_(fastest), patience_ms_(patience_ms) {}
-
-bool Pace::is_kept() {
+bool Gauge::is_kept() {
   // A neighbour's load changes the clock by up to 1.3; two threads on one core leave each some 0.6.
   constexpr double kMostBehind = 1.4;
   // The best of a few: a single interrupt is none of what lasts.
   constexpr int kTries = 3;
   for (int i = 0; i < kTries; ++i) {
-    const double rate = rate_();
-    fastest_ = std::max(fastest_, rate);
-    if (fastest_ <= kMostBehind * rate) return true;
+    const double now = rate();
+    fastest = std::max(fastest, now);
+    if (fastest <= kMostBehind * now) return true;
   }
   return false;
+}
+
+Pace::Pace(std::vector<Gauge> gauges, double patience_ms)
+    : gauges_(std::move(gauges)), patience_ms_(patience_ms) {}
+
+bool Pace::is_kept() {
+  return std::all_of(gauges_.begin(), gauges_.end(), [](Gauge& gauge) { return gauge.is_kept(); });
 }
 
 bool Pace::regain() {
@@ -38,14 +42,18 @@ bool Pace::regain() {
   return false;
 }
 
-Pace pace_of(std::shared_ptr<const Parallel> workers, double f32_gflops, double patience_ms) {
-  constexpr long kRounds = 60'000;  // a tenth of a millisecond
-  return Pace(
-      [workers = std::move(workers)] {
-        multiply_add_gflops(*workers, kRounds / 10);  // wakes them
-        return multiply_add_gflops(*workers, kRounds);
-      },
-      f32_gflops, patience_ms);
+Pace pace_of(std::shared_ptr<const Parallel> workers, const Ceilings& ceilings, double patience_ms) {
+  // Each takes some tenth of a millisecond.
+  constexpr long kRounds = 60'000;
+  constexpr std::size_t kCopied = std::size_t{4} << 20;
+  const auto multiply_adds = [workers] {
+    multiply_add_gflops(*workers, kRounds / 10);  // wakes them
+    return multiply_add_gflops(*workers, kRounds);
+  };
+  const auto copies = [workers, copies = std::make_shared<Copies>()] {
+    return copies->gbps(*workers, kCopied);
+  };
+  return Pace({{multiply_adds, ceilings.f32_gflops}, {copies, ceilings.copy_gbps}}, patience_ms);
 }
 
 }  // namespace faltung::tools

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/features.hpp"
@@ -67,12 +68,12 @@ double rate(const Parallel& parallel, const Work& work) {
 
 // Of the best run. Runs are short and many: on a machine that others use, what slows one may last as long as
 // ten of them.
-template <class Work>
-double best_rate(const Parallel& parallel, const Work& work) {
+template <class Run>
+double best_of_many(const Run& run) {
   constexpr double kSeconds = 0.3;
   double best = 0;
   const auto first = Clock::now();
-  while (best == 0 || seconds_since(first) < kSeconds) best = std::max(best, rate(parallel, work));
+  while (best == 0 || seconds_since(first) < kSeconds) best = std::max(best, run());
   return best;
 }
 
@@ -104,25 +105,30 @@ __attribute__((target("avx512f"))) double run_bf16_dot(long rounds) {
 Ceilings measure_cpu_ceilings(const Parallel& parallel) {
   Ceilings ceilings;
   constexpr long kRounds = 1'000'000;
-  ceilings.f32_gflops = 1e-9 * best_rate(parallel, [](int) { return multiply_adds(kRounds); });
+  ceilings.f32_gflops = best_of_many([&] { return multiply_add_gflops(parallel, kRounds); });
   ceilings.tf32_gflops = ceilings.f16_gflops = ceilings.bf16_gflops = ceilings.f32_gflops;
 #if defined(__x86_64__)
   if (has_avx512_bf16()) {
     // Some cores have the instruction at so low a rate that converting to fp32 is the faster way.
-    ceilings.bf16_gflops =
-        std::max(ceilings.f32_gflops, 1e-9 * best_rate(parallel, [](int) { return run_bf16_dot(kRounds); }));
+    ceilings.bf16_gflops = std::max(ceilings.f32_gflops, best_of_many([&] {
+                                      return 1e-9 * rate(parallel, [](int) { return run_bf16_dot(kRounds); });
+                                    }));
   }
 #endif
-  constexpr std::size_t kBytes = std::size_t{128} << 20;  // beyond caches
-  std::vector<char> from(kBytes, 1), to(kBytes, 2);
-  ceilings.copy_gbps = 1e-9 * best_rate(parallel, [&](int worker) {
-                         const Range part =
-                             share(static_cast<std::int64_t>(kBytes), worker, parallel.workers());
-                         const std::size_t bytes = static_cast<std::size_t>(part.end - part.begin);
-                         std::memcpy(to.data() + part.begin, from.data() + part.begin, bytes);
-                         return 2.0 * static_cast<double>(bytes);
-                       });
+  Copies copies;
+  ceilings.copy_gbps = best_of_many([&] { return copies.gbps(parallel, Copies::kBytes); });
   return ceilings;
+}
+
+double Copies::gbps(const Parallel& parallel, std::size_t bytes) {
+  if (next_ + bytes > kBytes) next_ = 0;
+  const std::size_t begin = std::exchange(next_, next_ + bytes);
+  return 1e-9 * rate(parallel, [&](int worker) {
+           const Range part = share(static_cast<std::int64_t>(bytes), worker, parallel.workers());
+           const std::size_t size = static_cast<std::size_t>(part.end - part.begin);
+           std::memcpy(to_.data() + begin + part.begin, from_.data() + begin + part.begin, size);
+           return 2.0 * static_cast<double>(size);
+         });
 }
 
 double multiply_add_gflops(const Parallel& parallel, long rounds) {
