@@ -11,7 +11,7 @@
 # Run it in the repository's root, with the command built in build/ or named by FALTUNG. Of the problems, in the order of
 # their value to callers, the first FIRST are taken: as many as keep the pack near 5 MB. JOBS of them are worked
 # at side by side (as many as there are processors); WITHIN=60s begins none after so long: what was done by then is there.
-# MATHS="f16 tf32" and DIRECTIONS="fwd" do less. What phase one compiled before and is the same now is not compiled again
+# MATHS="f16 tf32" and DIRECTIONS="fwd" do less, and with FIND LISTS="workloads/resnet50.csv" measures that list alone. What phase one compiled before and is the same now is not compiled again
 # (with ANEW=1 all is). The verdicts that the pack has stay in it (with ANEW=1 they do not).
 set -euo pipefail
 FALTUNG=${FALTUNG:-build/tools/faltung} within=${WITHIN:-10000m} pack=${PACK:-share/known_devices.pack}
@@ -93,7 +93,7 @@ problems() {
 # measure DEVICE: what find takes of the lists; what it compiles on the way is not kept.
 measure() {
   local math scratch
-  { echo name,problem; for math in f16 tf32 f32; do problems_of $math fwd "workloads/*.csv"; done; } >"$here/measured.csv"
+  { echo name,problem; for math in f16 tf32 f32; do problems_of $math fwd "${LISTS:-workloads/*.csv}"; done; } >"$here/measured.csv"
   scratch=$(mktemp -d)
   (
     export FALTUNG_STORE=$scratch
