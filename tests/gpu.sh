@@ -70,7 +70,7 @@ checker=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitiz
 case ,$FALTUNG_TEST_DEVICES in
   *,cuda:*)
     if [ -n "$checker" ]; then
-      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_SAMPLE=0.03 in_parts "memory checker on a part" memcheck \
+      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_SAMPLE=0.1 in_parts "memory checker on a part" memcheck \
         "$checker" --tool memcheck --error-exitcode 9
     else
       echo "left out: the memory checker; compute-sanitizer, of the CUDA toolkit, is not installed"
