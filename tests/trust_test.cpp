@@ -140,6 +140,17 @@ TEST(Trust, TrustNoneTriesTheCpusKernelsToo) {
   EXPECT_FALSE(programs.records(kVerified).empty());
 }
 
+TEST(Trust, TheLogSaysWhatAFirstPlanWaitsFor) {
+  TrustPrograms programs;
+  programs.set("FALTUNG_TRUST", "none");
+  programs.set("FALTUNG_LOG", "find");
+  const std::string first = programs.command({"plan", "cpu", kProblem}).err;
+  const auto waits = first.find(" is new on cpu: "), made = first.find(" on cpu, predicted ");
+  EXPECT_LT(waits, made) << first;
+  ASSERT_NE(made, std::string::npos) << first;
+  EXPECT_THAT(programs.command({"plan", "cpu", kProblem}).err, testing::Not(HasSubstr(" is new on ")));
+}
+
 // A verdict that came with the package spares the trial; what was seen here counts for more.
 TEST(Trust, VerdictsThatAreShippedSpareTheTrial) {
   TrustPrograms maker, user;

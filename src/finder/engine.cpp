@@ -43,6 +43,15 @@ void log_choice(const Settled& s, const Candidate& candidate, const Report* meas
              s.device->info().id, why);
 }
 
+// What a first plan waits for, before it does.
+void log_wait(const Settled& s, const Candidate& candidate) {
+  fmt::print(
+      stderr,
+      "faltung: plan: {} for {} is new on {}: its programs are compiled where they are not known, and tried "
+      "once, in a process of their own\n",
+      candidate.kernel(), to_string(s.problem), s.device->info().id);
+}
+
 // A lock may name a kernel that its algorithm does not list because its errors may grow beyond what the
 // problem's math admits.
 std::optional<Report> refused_by_math(const Candidate& candidate, const Settled& s) {
@@ -203,8 +212,12 @@ std::shared_ptr<const PlanImpl> EngineImpl::choose(const Settled& s, const Consi
   std::string failures = failures_of(trials), no_worker;
   for (const Candidate* candidate : plan_order(selection, trials)) {
     const std::string kernel = candidate->kernel();
-    // What need not be tried may still serve.
-    if (!no_worker.empty() && trust_.standing(*candidate, s) == Standing::untried) continue;
+    if (!no_worker.empty() || s.logs_find) {
+      const bool is_new = trust_.standing(*candidate, s) == Standing::untried;
+      // What need not be tried may still serve.
+      if (is_new && !no_worker.empty()) continue;
+      if (is_new) log_wait(s, *candidate);
+    }
     try {
       if (trust_.admit(*candidate, s)) {
         std::shared_ptr<const PlanImpl> plan = make_plan(s, *candidate);
