@@ -68,6 +68,9 @@ def cpu_sections():
         yield section("depthwise_bwd_w", "depthwise, backward_weights, batch 4", "efficientnet_b2_depthwise depthwise",
                       "--batch 4 --dir bwd_w")
         yield section("dimensions", "one and three dimensions, transposed, batch 1", "conv1d conv3d unet_up", "--batch 1")
+        yield section("groups", "groups and depthwise, batch 4", "resnext50_32x4d efficientnet_b2_depthwise depthwise", "--batch 4")
+        yield section("more", "EfficientNet-B0, a pool behind, a padded input, batch 8", "efficientnet_b0 cs149_pool misa_top", "--batch 8")
+        yield section("diffusion", "diffusion's U-Net and decoder, batch 1", "sdxl_unet sdxl_vae", "--batch 1")
     yield Section("bf16", "batch 4, bf16 NHWC", "resnet50", "--batch 4 --layout nhwc --dtype bf16", "onednn")
     yield Section("gfx1010", "as it is", "gfx1010", "", "onednn")
 
