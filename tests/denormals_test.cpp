@@ -14,7 +14,7 @@ namespace {
 
 class DenormalValues : public FilledConvolutions {};
 
-// Depends on the processor, so that it is shown: docs/accuracy.md has the figures.
+// Depends on the processor, so that it is shown.
 TEST_F(DenormalValues, WhatTheyCostIsShown) {
   const auto best_ms = [](const FilledConvolution& work, const Plan& plan) {
     std::vector<std::byte> workspace(plan.workspace_bytes() + 1);

@@ -306,7 +306,7 @@ TEST_P(RegistryGpu, PackedWeightsServeAnotherBatchAndImage) {
 }
 
 // Inputs that are not finite, and what the activations make of them: the formulas have NaN of -Inf, where a
-// device's own function may not (docs/accuracy.md).
+// device's own function may not (docs/error_bounds.md).
 TEST_P(RegistryGpu, WhatIsNotFiniteIsWhatTheReferenceHas) {
   std::vector<const char*> problems = {"fwd:n1c16h14w15k32r3s3:pad1:f32:nchw:math=fast",
                                        "fwd:n1c16h14w15k16r3s3:pad1:f16:nhwc:g16"};

@@ -68,7 +68,7 @@ Problem channels(std::int64_t c, const std::string& more = "") {
   return parse_problem("fwd:n1c" + std::to_string(c) + "h34w34k8r3s3:f32:nhwc" + more);
 }
 
-// The figures of docs/accuracy.md.
+// The figures of docs/error_bounds.md.
 TEST_F(WinogradCpu, IsAdmittedWhereItsErrorIsThatOfADotProduct) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(configs(channels(1)), Names{});

@@ -25,7 +25,7 @@ namespace faltung {
 
 // The matrices of F(m, 3) by the points 0, 1, -1 and infinity for m = 2; for m = 4 by 0, +-a, +-b and
 // infinity with a = 11/16 and b = 23/16. Of all pairs these err the least but for a few percent, half as much
-// (docs/accuracy.md: alpha) as the usual 1 and 2, and their powers are fp32 numbers. The error bounds are
+// (docs/error_bounds.md: alpha) as the usual 1 and 2, and their powers are fp32 numbers. The error bounds are
 // derived from these matrices; the kernels have B and A written out.
 template <int m>
 struct WinogradMatrices;

@@ -79,7 +79,7 @@ struct Tiles {
   i64 pitch, filter_pitch;  // of the matrices
 };
 
-// docs/accuracy.md derives it: the transforms of the input, of the filter and back, and the product.
+// docs/error_bounds.md derives it: the transforms of the input, of the filter and back, and the product.
 double growth(const Problem& p, Size size) {
   const double channels = static_cast<double>(forward_form(p).inner.c);
   return std::ldexp(3 * 8.6 * size.log() + std::sqrt(2.0) * (2 * channels + 1), size.log());

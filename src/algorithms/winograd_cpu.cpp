@@ -1,5 +1,5 @@
 // Winograd's minimal filtering for 3x3 filters: F(2x2, 3x3) and F(4x4, 3x3) in fp32, natively in both
-// layouts. The error bounds are derived in docs/accuracy.md.
+// layouts. The error bounds are derived in docs/error_bounds.md.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 using i64 = std::int64_t;
 
-// docs/accuracy.md counts them.
+// docs/error_bounds.md counts them.
 constexpr WinogradRoundings kRoundings{8, 18};
 
 // -------------------------------------------------------------------------------------------- configs

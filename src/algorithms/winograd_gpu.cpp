@@ -1,5 +1,5 @@
 // Winograd's minimal filtering for 3x3 filters in one kernel: transforms and products of a block of tiles,
-// with the sums in registers. The error bounds are derived in docs/accuracy.md.
+// with the sums in registers. The error bounds are derived in docs/error_bounds.md.
 #include <algorithm>
 #include <cmath>
 
@@ -19,7 +19,7 @@ namespace {
 
 using i64 = std::int64_t;
 
-// docs/accuracy.md counts them.
+// docs/error_bounds.md counts them.
 constexpr WinogradRoundings kRoundings{11, 25};
 
 // cpu: for processors that run a block's threads one after the other.

@@ -11,7 +11,7 @@
 namespace faltung {
 namespace {
 
-// What docs/accuracy.md derives for F(m, 3), from its matrices.
+// What docs/error_bounds.md derives for F(m, 3), from its matrices.
 struct Amplification {
   // The most that a tile's intermediate values add up to, relative to the products' magnitude.
   double worst;

@@ -1,5 +1,5 @@
 // What the Winograd algorithms of all targets share: which problems they serve, and how exactly.
-// docs/accuracy.md derives the bounds.
+// docs/error_bounds.md derives the bounds.
 #ifndef FALTUNG_SRC_ALGORITHMS_WINOGRAD_PROBLEM_HPP_
 #define FALTUNG_SRC_ALGORITHMS_WINOGRAD_PROBLEM_HPP_
 
