@@ -106,7 +106,7 @@ faltung_status faltung_choice_report(const faltung_choice* choice, size_t index,
     const faltung::Report& r = all[index];
     give({sizeof *report, r.kernel.c_str(), static_cast<faltung_outcome>(r.outcome), r.why.c_str(),
           r.predicted_ms, r.ms, r.ms_min, r.ms_max, r.error_over_bound, r.compile_ms, r.workspace_bytes,
-          r.error_growth, r.bound_by.c_str(), r.ceiling_pct, r.deterministic ? 1 : 0},
+          r.error_growth, r.bound_by.c_str(), r.ceiling_pct, r.deterministic ? 1 : 0, r.rms_of_chain},
          report, "faltung_choice_report: report");
   });
 }

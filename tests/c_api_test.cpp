@@ -171,6 +171,8 @@ TEST_F(CApi, ReportsAreStructs) {
       EXPECT_STREQ(report.kernel, faltung_choice_kernel(choice));
       EXPECT_GT(report.predicted_ms, 0);
       EXPECT_GT(report.error_growth, 0);
+      EXPECT_GT(report.rms_of_chain, 0);
+      EXPECT_LE(report.rms_of_chain, 2);
       EXPECT_STRNE(report.bound_by, "");
     }
     declined += report.outcome == FALTUNG_DECLINED;

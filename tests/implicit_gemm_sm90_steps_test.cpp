@@ -60,6 +60,8 @@ TEST(ImplicitGemmSm90Steps, PhasesReachTheKernel) {
         int taps = 0;
         for (const sm90::Phase& phase : params.phases) taps += phase.taps;
         EXPECT_EQ(taps, 9) << c.kernel();
+        // As many blocks as there are tiles of all phases, or multiprocessors.
+        EXPECT_EQ(launch->shape.grid[0], static_cast<unsigned>(std::min(params.tiles, 132))) << c.kernel();
       }
     }
   }

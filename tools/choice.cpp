@@ -10,25 +10,49 @@
 namespace faltung::tools {
 
 std::vector<std::string> choice_columns() {
-  return {"suite",        "name",
-          "problem",      "device",
-          "kernel",       "verdict",
-          "why",          "predicted_ms",
-          "ms",           "ms_min",
-          "ms_max",       "ceiling_pct",
-          "bound_by",     "workspace_bytes",
-          "error_growth", "error_over_bound",
-          "compile_ms",   "source",
+  return {"suite",
+          "name",
+          "problem",
+          "device",
+          "kernel",
+          "verdict",
+          "why",
+          "predicted_ms",
+          "ms",
+          "ms_min",
+          "ms_max",
+          "ceiling_pct",
+          "bound_by",
+          "workspace_bytes",
+          "error_growth",
+          "rms_of_chain",
+          "error_over_bound",
+          "compile_ms",
+          "source",
           "reproduce"};
 }
 
 void write_choice(Machine& machine, const Row& row, const Request& request, const Choice& choice) {
   const auto some = [](double value, double nothing = 0) { return value > nothing ? Cell(value) : Cell(); };
   for (const Report& t : choice.reports) {
-    machine.row({row.suite, row.name, to_string(row.problem), request.device, t.kernel, name(t.outcome),
-                 t.why, some(t.predicted_ms), some(t.ms), some(t.ms_min), some(t.ms_max), some(t.ceiling_pct),
-                 t.bound_by, static_cast<std::int64_t>(t.workspace_bytes), some(t.error_growth),
-                 some(t.error_over_bound, -1), t.compile_ms,
+    machine.row({row.suite,
+                 row.name,
+                 to_string(row.problem),
+                 request.device,
+                 t.kernel,
+                 name(t.outcome),
+                 t.why,
+                 some(t.predicted_ms),
+                 some(t.ms),
+                 some(t.ms_min),
+                 some(t.ms_max),
+                 some(t.ceiling_pct),
+                 t.bound_by,
+                 static_cast<std::int64_t>(t.workspace_bytes),
+                 some(t.error_growth),
+                 some(t.rms_of_chain),
+                 some(t.error_over_bound, -1),
+                 t.compile_ms,
                  t.outcome == Outcome::chosen ? Cell(choice.source) : Cell(),
                  t.kernel.find('/') == std::string::npos  // all of an algorithm
                      ? Cell()
@@ -48,6 +72,7 @@ void print_choice(const Row& row, const Choice& choice) {
                      {"bound by", 10},
                      {"workspace", 9, true},
                      {"error", 8, true},
+                     {"rms", 5, true},
                      {"", 0}});
   table.header();
   for (const Report& t : choice.reports) {
@@ -62,7 +87,8 @@ void print_choice(const Row& row, const Choice& choice) {
     table.row({std::string("  ") + name(t.outcome), t.kernel, t.ms > 0 ? show_ms(t.ms) : "-",
                t.predicted_ms > 0 ? show_ms(t.predicted_ms) : "-",
                t.ceiling_pct > 0 ? fmt::format("{:.0f}", t.ceiling_pct) : "-", t.bound_by,
-               show_bytes(t.workspace_bytes), fmt::format("{:.3g}", t.error_growth), why});
+               show_bytes(t.workspace_bytes), fmt::format("{:.3g}", t.error_growth),
+               t.rms_of_chain > 0 ? fmt::format("{:.3g}", t.rms_of_chain) : "-", why});
   }
 }
 

@@ -105,10 +105,10 @@ static PyObject* choice_tuple(faltung_choice* choice) {
     faltung_report r;
     r.size = sizeof r;
     if (faltung_choice_report(choice, i, &r) != FALTUNG_OK) break;
-    PyObject* report =
-        Py_BuildValue("(sssddddddndsd)", r.kernel, faltung_outcome_name(r.outcome), r.why, r.predicted_ms,
-                      r.ms, r.ms_min, r.ms_max, r.error_over_bound, r.compile_ms,
-                      (Py_ssize_t)r.workspace_bytes, r.error_growth, r.bound_by, r.ceiling_pct);
+    PyObject* report = Py_BuildValue("(sssddddddndsdd)", r.kernel, faltung_outcome_name(r.outcome), r.why,
+                                     r.predicted_ms, r.ms, r.ms_min, r.ms_max, r.error_over_bound,
+                                     r.compile_ms, (Py_ssize_t)r.workspace_bytes, r.error_growth, r.bound_by,
+                                     r.ceiling_pct, r.rms_of_chain);
     if (report == NULL || PyList_Append(reports, report) < 0) Py_CLEAR(reports);
     Py_XDECREF(report);
   }

@@ -19,11 +19,12 @@ class Device(namedtuple("Device", "id kind name driver features units memory_byt
 
 
 class Report(namedtuple("Report", "kernel outcome why predicted_ms ms ms_min ms_max error_over_bound compile_ms "
-                                  "workspace_bytes error_growth bound_by ceiling_pct")):
+                                  "workspace_bytes error_growth bound_by ceiling_pct rms_of_chain")):
     """What is known of one kernel on one problem: ``outcome`` in words (chosen, slower, declined, ...) and ``why``;
     ``predicted_ms`` by the cost model, ``ms`` the measured median (0: not measured); ``error_over_bound`` the worst element
     (-1: not verified); ``error_growth`` the bound on the error, in units of 2**-24 times the sum of the |products|;
-    ``bound_by`` bytes, arithmetic or latency; ``ceiling_pct`` the share of the roofline."""
+    ``bound_by`` bytes, arithmetic or latency; ``ceiling_pct`` the share of the roofline; ``rms_of_chain`` of f32: the root mean
+    square error is at most so many times that of a chain of fp32 multiply-adds (0: nothing is stated)."""
     __slots__ = ()
 
 

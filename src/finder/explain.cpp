@@ -13,7 +13,8 @@ namespace {
 // Measured, else predicted.
 double time_of(const Report& report) { return report.ms > 0 ? report.ms : report.predicted_ms; }
 
-Report report_on(const Candidate& candidate, const Report* measured, const Roofline& roof) {
+Report report_on(const Problem& problem, const Candidate& candidate, const Report* measured,
+                 const Roofline& roof) {
   Report r;
   if (measured != nullptr) r = *measured;
   r.kernel = candidate.kernel();
@@ -22,6 +23,7 @@ Report report_on(const Candidate& candidate, const Report* measured, const Roofl
   r.deterministic = candidate.repeatable == Repeatable::same_bits;
   if (measured == nullptr) r.workspace_bytes = candidate.workspace(true);
   r.error_growth = candidate.accuracy.growth;
+  if (problem.math == Math::f32) r.rms_of_chain = candidate.accuracy.rms_of_chain;
   const double ms = time_of(r);
   r.ceiling_pct = roof.share(ms);
   r.bound_by = candidate.cost.bound == Bound::unknown ? roof.bound_by(ms) : name(candidate.cost.bound);
@@ -56,7 +58,7 @@ Choice EngineImpl::describe(const Settled& s, const Selection& selection, const 
                                                                 : "model";
   const Roofline roof = roofline(s.problem, ceilings(*s.device, s.threads));
 
-  choice.reports.push_back(report_on(chosen, trials.find(choice.kernel), roof));
+  choice.reports.push_back(report_on(s.problem, chosen, trials.find(choice.kernel), roof));
   choice.reports.front().outcome = Outcome::chosen;
   std::vector<Report> others;
   std::vector<const Algorithm*> seen{chosen.algorithm};
@@ -65,7 +67,7 @@ Choice EngineImpl::describe(const Settled& s, const Selection& selection, const 
     seen.push_back(candidate.algorithm);
     const Report* measured = trials.find(candidate.kernel());
     if (&candidate != &chosen && (first || measured != nullptr))
-      others.push_back(report_on(candidate, measured, roof));
+      others.push_back(report_on(s.problem, candidate, measured, roof));
   }
   const double chosen_ms = time_of(choice.reports.front());
   for (Report& r : others) {

@@ -158,22 +158,25 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   // What a kernel does not use is some map.
   const Mapped w = read(w_map(t, p, packed_taps(p, asked)), operands.w);
   const Mapped x = reads_input(t, p) ? w : read(x_map(t, p), operands.x);
-  const unsigned blocks = t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
-                                      : persistent_blocks(t, params.k_tiles, params.tiles, chip);
-  const auto given = [&] {  // once all of them are set
+  // Both once all parameters are set: phases count their tiles anew.
+  const auto shape = [&] {
+    return shape_of(t, p,
+                    t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
+                                : persistent_blocks(t, params.k_tiles, params.tiles, chip));
+  };
+  const auto given = [&] {
     StepArgument argument = value(params, std::move(members));
     argument.rests = {{offsetof(Params, weights_rest), operands.w}};
     return argument;
   };
   if (through_registers)
-    return launch("implicit_gemm", kernel_source(t, p), shape_of(t, p, blocks),
-                  {mapped({x}), mapped({w}), given()});
+    return launch("implicit_gemm", kernel_source(t, p), shape(), {mapped({x}), mapped({w}), given()});
   const Mapped y = stores_by_map(t, p) ? write(y_map(t, p), Place::y) : x;
   std::vector<Mapped> outputs = {y};
   if (t.phased()) outputs = add_phases(params, t, p, asked, operands.result);
   outputs.push_back(brings_residual(t, p) ? read(y_map(t, p), Place::residual) : outputs.front());
   const PhaseOrder order = t.phased() ? phase_order(phases_of(asked).of) : PhaseOrder::most_taps_first;
-  return launch("implicit_gemm", kernel_source(t, p, order), shape_of(t, p, blocks),
+  return launch("implicit_gemm", kernel_source(t, p, order), shape(),
                 {mapped({x}), mapped({w}), mapped(outputs), given()});
 }
 
