@@ -159,6 +159,42 @@ TEST(NetworkResults, AnAverageCountsPaddingAlone) {
   }
 }
 
+// The network with x of some numbers, beside the reference.
+void expect_reference(const onnx::ModelText& text, const Shape& shape) {
+  const std::string bytes = text.bytes();
+  const Graph graph = onnx::read(bytes);
+  Array x{network::Type::f32, shape, {}};
+  for (std::int64_t i = 0; i < network::elements(shape); ++i)
+    x.data.push_back(static_cast<double>(i * 37 % 101) / 50 - 1);
+  const std::vector<Array> expected = network::interpret(graph, {x});
+  NetworkRunner runner;
+  const std::vector<Array> y = NetworkRunner::run(runner.schedule(graph, {shape}, {}), {x});
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    EXPECT_EQ(y[i].shape, expected[i].shape);
+    EXPECT_LE(worst_error(expected[i], y[i]), 1e-5);
+  }
+}
+
+// A batch norm is of the second dimension, a product's outputs are the last one: also where sizes that are
+// open hide how many dimensions there are.
+TEST(NetworkResults, ABatchNormOfRowsIsNotOfAProductsOutputs) {
+  for (const std::int64_t rows : {3, 8}) {
+    onnx::ModelText text;
+    text.add_input("x", {-1, rows, 4});
+    text.add_constant(onnx::tensor("w", {4, 8}, std::vector<float>(32, 0.5f)));
+    for (const char* name : {"scale", "shift", "mean", "variance"}) {
+      std::vector<float> values;
+      for (std::int64_t i = 0; i < rows; ++i) values.push_back(1 + static_cast<float>(i));
+      text.add_constant(onnx::tensor(name, {rows}, values));
+    }
+    text.add({"Relu", {"x"}, {"a"}, {}, ""});
+    text.add({"MatMul", {"a", "w"}, {"p"}, {}, ""});
+    text.add({"BatchNormalization", {"p", "scale", "shift", "mean", "variance"}, {"y"}, {}, ""});
+    text.add_output("y");
+    expect_reference(text, {2, rows, 4});
+  }
+}
+
 // The scale is 1.2 in floats, a bit more than that, and twelve pixels of the result are ten.
 TEST(NetworkResults, NearestPixelsAreFoundInFloats) {
   onnx::ModelText text;
