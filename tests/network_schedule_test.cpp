@@ -175,6 +175,26 @@ void expect_reference(const onnx::ModelText& text, const Shape& shape) {
   }
 }
 
+// Nothing is written where there is nothing, and nothing is divided by it.
+TEST(NetworkResults, SomeTensorsAreEmpty) {
+  onnx::ModelText text;
+  text.opset = 18;
+  text.add_input("x", {-1, 4, 3, 3});
+  for (const auto& [name, values] :
+       std::map<std::string, Shape>{{"parts", {3, 1, 0}}, {"begin", {9}}, {"end", {10}}, {"over", {0, 2}}})
+    text.add_constant(onnx::tensor(name, values));
+  text.add_constant(onnx::tensor("two", {2}, std::vector<float>{2, 2}));
+  text.add_constant(onnx::tensor("w", {2, 4, 1, 1}, std::vector<float>(8, 1)));
+  text.add({"Split", {"x", "parts"}, {"most", "rest", "none"}, {{"axis", std::int64_t{1}}}, ""});
+  text.add({"Slice", {"x", "begin", "end"}, {"nobody"}, {}, ""});
+  text.add({"GroupNormalization", {"nobody", "two", "two"}, {"n"}, {{"num_groups", std::int64_t{2}}}, ""});
+  text.add({"Conv", {"n", "w"}, {"c"}, {}, ""});
+  text.add({"Relu", {"c"}, {"r"}, {}, ""});
+  text.add({"ReduceSum", {"nobody", "over"}, {"sum"}, {}, ""});
+  for (const char* output : {"most", "rest", "none", "nobody", "r", "sum"}) text.add_output(output);
+  expect_reference(text, {2, 4, 3, 3});
+}
+
 // A batch norm is of the second dimension, a product's outputs are the last one: also where sizes that are
 // open hide how many dimensions there are.
 TEST(NetworkResults, ABatchNormOfRowsIsNotOfAProductsOutputs) {
