@@ -159,6 +159,20 @@ TEST(NetworkResults, AnAverageCountsPaddingAlone) {
   }
 }
 
+// As with PyTorch's ceil_mode: a window that is larger than the image is one where it begins inside.
+TEST(NetworkResults, AWindowMayBeLargerThanTheImage) {
+  for (const std::string op : {"MaxPool", "AveragePool"}) {
+    for (const std::int64_t counts : {0, 1}) {
+      onnx::NodeText node{op, {}, {}, {{"kernel_shape", Shape{3, 3}}, {"strides", Shape{2, 2}}}, ""};
+      node.attributes.emplace_back("ceil_mode", std::int64_t{1});
+      if (op == "AveragePool") node.attributes.emplace_back("count_include_pad", counts);
+      const auto y = of_one_node({}, node, {1, 1, 2, 2}, {1, 2, 3, 4});
+      EXPECT_EQ(y.reference, (std::vector<double>{op == "MaxPool" ? 4 : 2.5}));
+      EXPECT_EQ(y.schedule, y.reference);
+    }
+  }
+}
+
 // The network with x of some numbers, beside the reference.
 void expect_reference(const onnx::ModelText& text, const Shape& shape) {
   const std::string bytes = text.bytes();
