@@ -209,6 +209,26 @@ TEST(NetworkResults, SomeTensorsAreEmpty) {
   expect_reference(text, {2, 4, 3, 3});
 }
 
+// A number of more dimensions than what stands beside it gives the result its own: that is no GELU of x.
+TEST(NetworkResults, NumbersMayHaveMoreDimensions) {
+  for (const Shape& rank : {Shape{}, Shape{1}, Shape{1, 1, 1}}) {
+    for (const std::int64_t open : {2, -1}) {
+      onnx::ModelText text;
+      text.add_input("x", {open, 4});
+      for (const auto& [name, value] :
+           std::map<std::string, float>{{"root", 1.41421356f}, {"one", 1}, {"half", 0.5f}})
+        text.add_constant(onnx::tensor(name, rank, std::vector<float>{value}));
+      text.add({"Div", {"x", "root"}, {"d"}, {}, ""});
+      text.add({"Erf", {"d"}, {"e"}, {}, ""});
+      text.add({"Add", {"e", "one"}, {"a"}, {}, ""});
+      text.add({"Mul", {"x", "a"}, {"m"}, {}, ""});
+      text.add({"Mul", {"m", "half"}, {"y"}, {}, ""});
+      text.add_output("y");
+      expect_reference(text, {2, 4});
+    }
+  }
+}
+
 // A batch norm is of the second dimension, a product's outputs are the last one: also where sizes that are
 // open hide how many dimensions there are.
 TEST(NetworkResults, ABatchNormOfRowsIsNotOfAProductsOutputs) {
