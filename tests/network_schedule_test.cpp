@@ -267,6 +267,17 @@ TEST(NetworkResults, NearestPixelsAreFoundInFloats) {
   EXPECT_EQ(y.schedule, y.reference);
 }
 
+// Opset 10 has no nearest_mode: an image that becomes smaller has the pixels after.
+TEST(NetworkResults, NearestPixelsOfOpsetTen) {
+  onnx::ModelText text;
+  text.opset = 10;
+  text.add_constant(onnx::tensor("scales", {4}, {1, 1, 0.6f, 0.6f}));
+  const auto y =
+      of_one_node(text, {"Resize", {"scales"}, {}, {}, ""}, {1, 1, 2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(y.reference, (std::vector<double>{1, 3}));
+  EXPECT_EQ(y.schedule, y.reference);
+}
+
 // Every elementwise function where it has a limit or none; x64 and others have vectors of other lengths, so
 // that each value is seen at each place of one.
 TEST(NetworkResults, FunctionsOfWhatIsLargeOrNoNumber) {
