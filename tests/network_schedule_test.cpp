@@ -278,6 +278,17 @@ TEST(NetworkResults, NearestPixelsOfOpsetTen) {
   EXPECT_EQ(y.schedule, y.reference);
 }
 
+TEST(NetworkResults, ExponentsMayBeWholeNumbers) {
+  for (const Shape& exponents : {Shape{2}, Shape{3}, Shape{-1}, Shape{0, 1, 2, 3}}) {
+    onnx::ModelText text;
+    text.add_constant(onnx::tensor("e", exponents));
+    const auto y = of_one_node(text, {"Pow", {"e"}, {}, {}, ""}, {2, 4}, {1, 2, 4, -2, 0.5, -1, 8, 2});
+    EXPECT_EQ(y.schedule.size(), y.reference.size());
+    for (std::size_t i = 0; i < y.schedule.size(); ++i)
+      EXPECT_NEAR(y.schedule[i], y.reference[i], 1e-5 * std::abs(y.reference[i]));
+  }
+}
+
 // Every elementwise function where it has a limit or none; x64 and others have vectors of other lengths, so
 // that each value is seen at each place of one.
 TEST(NetworkResults, FunctionsOfWhatIsLargeOrNoNumber) {
