@@ -159,6 +159,96 @@ TEST(NetworkResults, AnAverageCountsPaddingAlone) {
   }
 }
 
+// As with PyTorch's ceil_mode: a window that is larger than the image is one where it begins inside.
+TEST(NetworkResults, AWindowMayBeLargerThanTheImage) {
+  for (const std::string op : {"MaxPool", "AveragePool"}) {
+    for (const std::int64_t counts : {0, 1}) {
+      onnx::NodeText node{op, {}, {}, {{"kernel_shape", Shape{3, 3}}, {"strides", Shape{2, 2}}}, ""};
+      node.attributes.emplace_back("ceil_mode", std::int64_t{1});
+      if (op == "AveragePool") node.attributes.emplace_back("count_include_pad", counts);
+      const auto y = of_one_node({}, node, {1, 1, 2, 2}, {1, 2, 3, 4});
+      EXPECT_EQ(y.reference, (std::vector<double>{op == "MaxPool" ? 4 : 2.5}));
+      EXPECT_EQ(y.schedule, y.reference);
+    }
+  }
+}
+
+// The network with x of some numbers, beside the reference.
+void expect_reference(const onnx::ModelText& text, const Shape& shape) {
+  const std::string bytes = text.bytes();
+  const Graph graph = onnx::read(bytes);
+  Array x{network::Type::f32, shape, {}};
+  for (std::int64_t i = 0; i < network::elements(shape); ++i)
+    x.data.push_back(static_cast<double>(i * 37 % 101) / 50 - 1);
+  const std::vector<Array> expected = network::interpret(graph, {x});
+  NetworkRunner runner;
+  const std::vector<Array> y = NetworkRunner::run(runner.schedule(graph, {shape}, {}), {x});
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    EXPECT_EQ(y[i].shape, expected[i].shape);
+    EXPECT_LE(worst_error(expected[i], y[i]), 1e-5);
+  }
+}
+
+// Nothing is written where there is nothing, and nothing is divided by it.
+TEST(NetworkResults, SomeTensorsAreEmpty) {
+  onnx::ModelText text;
+  text.opset = 18;
+  text.add_input("x", {-1, 4, 3, 3});
+  for (const auto& [name, values] :
+       std::map<std::string, Shape>{{"parts", {3, 1, 0}}, {"begin", {9}}, {"end", {10}}, {"over", {0, 2}}})
+    text.add_constant(onnx::tensor(name, values));
+  text.add_constant(onnx::tensor("two", {2}, std::vector<float>{2, 2}));
+  text.add_constant(onnx::tensor("w", {2, 4, 1, 1}, std::vector<float>(8, 1)));
+  text.add({"Split", {"x", "parts"}, {"most", "rest", "none"}, {{"axis", std::int64_t{1}}}, ""});
+  text.add({"Slice", {"x", "begin", "end"}, {"nobody"}, {}, ""});
+  text.add({"GroupNormalization", {"nobody", "two", "two"}, {"n"}, {{"num_groups", std::int64_t{2}}}, ""});
+  text.add({"Conv", {"n", "w"}, {"c"}, {}, ""});
+  text.add({"Relu", {"c"}, {"r"}, {}, ""});
+  text.add({"ReduceSum", {"nobody", "over"}, {"sum"}, {}, ""});
+  for (const char* output : {"most", "rest", "none", "nobody", "r", "sum"}) text.add_output(output);
+  expect_reference(text, {2, 4, 3, 3});
+}
+
+// A number of more dimensions than what stands beside it gives the result its own: that is no GELU of x.
+TEST(NetworkResults, NumbersMayHaveMoreDimensions) {
+  for (const Shape& rank : {Shape{}, Shape{1}, Shape{1, 1, 1}}) {
+    for (const std::int64_t open : {2, -1}) {
+      onnx::ModelText text;
+      text.add_input("x", {open, 4});
+      for (const auto& [name, value] :
+           std::map<std::string, float>{{"root", 1.41421356f}, {"one", 1}, {"half", 0.5f}})
+        text.add_constant(onnx::tensor(name, rank, std::vector<float>{value}));
+      text.add({"Div", {"x", "root"}, {"d"}, {}, ""});
+      text.add({"Erf", {"d"}, {"e"}, {}, ""});
+      text.add({"Add", {"e", "one"}, {"a"}, {}, ""});
+      text.add({"Mul", {"x", "a"}, {"m"}, {}, ""});
+      text.add({"Mul", {"m", "half"}, {"y"}, {}, ""});
+      text.add_output("y");
+      expect_reference(text, {2, 4});
+    }
+  }
+}
+
+// A batch norm is of the second dimension, a product's outputs are the last one: also where sizes that are
+// open hide how many dimensions there are.
+TEST(NetworkResults, ABatchNormOfRowsIsNotOfAProductsOutputs) {
+  for (const std::int64_t rows : {3, 8}) {
+    onnx::ModelText text;
+    text.add_input("x", {-1, rows, 4});
+    text.add_constant(onnx::tensor("w", {4, 8}, std::vector<float>(32, 0.5f)));
+    for (const char* name : {"scale", "shift", "mean", "variance"}) {
+      std::vector<float> values;
+      for (std::int64_t i = 0; i < rows; ++i) values.push_back(1 + static_cast<float>(i));
+      text.add_constant(onnx::tensor(name, {rows}, values));
+    }
+    text.add({"Relu", {"x"}, {"a"}, {}, ""});
+    text.add({"MatMul", {"a", "w"}, {"p"}, {}, ""});
+    text.add({"BatchNormalization", {"p", "scale", "shift", "mean", "variance"}, {"y"}, {}, ""});
+    text.add_output("y");
+    expect_reference(text, {2, rows, 4});
+  }
+}
+
 // The scale is 1.2 in floats, a bit more than that, and twelve pixels of the result are ten.
 TEST(NetworkResults, NearestPixelsAreFoundInFloats) {
   onnx::ModelText text;
@@ -175,6 +265,28 @@ TEST(NetworkResults, NearestPixelsAreFoundInFloats) {
                              {1, 1, 15}, x);
   EXPECT_EQ(y.reference, (std::vector<double>{0, 0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 10, 11, 12, 13, 14}));
   EXPECT_EQ(y.schedule, y.reference);
+}
+
+// Opset 10 has no nearest_mode: an image that becomes smaller has the pixels after.
+TEST(NetworkResults, NearestPixelsOfOpsetTen) {
+  onnx::ModelText text;
+  text.opset = 10;
+  text.add_constant(onnx::tensor("scales", {4}, {1, 1, 0.6f, 0.6f}));
+  const auto y =
+      of_one_node(text, {"Resize", {"scales"}, {}, {}, ""}, {1, 1, 2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(y.reference, (std::vector<double>{1, 3}));
+  EXPECT_EQ(y.schedule, y.reference);
+}
+
+TEST(NetworkResults, ExponentsMayBeWholeNumbers) {
+  for (const Shape& exponents : {Shape{2}, Shape{3}, Shape{-1}, Shape{0, 1, 2, 3}}) {
+    onnx::ModelText text;
+    text.add_constant(onnx::tensor("e", exponents));
+    const auto y = of_one_node(text, {"Pow", {"e"}, {}, {}, ""}, {2, 4}, {1, 2, 4, -2, 0.5, -1, 8, 2});
+    EXPECT_EQ(y.schedule.size(), y.reference.size());
+    for (std::size_t i = 0; i < y.schedule.size(); ++i)
+      EXPECT_NEAR(y.schedule[i], y.reference[i], 1e-5 * std::abs(y.reference[i]));
+  }
 }
 
 // Every elementwise function where it has a limit or none; x64 and others have vectors of other lengths, so

@@ -1,5 +1,6 @@
 """Whole networks from ONNX files, on the CPU, for NumPy arrays: ``faltung.Network``."""
 import ctypes
+import os
 import threading
 from collections import namedtuple
 from typing import Any
@@ -54,7 +55,7 @@ _engine_lock = threading.Lock()
 
 def _check(status):
     if status:
-        raise _ERRORS.get(status, _c.InternalError)(_library.faltung_last_error().decode())
+        raise _ERRORS.get(status, _c.InternalError)(_library.faltung_last_error().decode(errors="backslashreplace"))
 
 
 def _the_engine():
@@ -95,7 +96,7 @@ class Network:
         self._network = _handle()
         request = _library.faltung_request_default()
         request.threads = threads
-        _check(_library.faltung_network_create(_the_engine(), str(file).encode(), ctypes.byref(request), ctypes.byref(self._network)))
+        _check(_library.faltung_network_create(_the_engine(), os.fsencode(file), ctypes.byref(request), ctypes.byref(self._network)))
         self._inputs = _tensors(_library.faltung_network_input, self._network, _library.faltung_network_input_count(self._network))
 
     def __del__(self) -> None:
@@ -120,7 +121,7 @@ class Network:
         finally:
             _library.faltung_network_plan_destroy(plan)
 
-    def __call__(self, *arrays: Any, **named: Any) -> Any:
+    def __call__(self, /, *arrays: Any, **named: Any) -> Any:
         arrays = [self._input(tensor, array) for tensor, array in zip(self._inputs, self._in_order(arrays, named))]
         plan = self._plan([a.shape for a in arrays])
         try:

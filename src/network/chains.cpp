@@ -154,8 +154,8 @@ class Program {
     const bool cast = node.op.starts_with("Cast");
     for (std::size_t i = 0; i < tensors(node); ++i) {
       const Type type = graph_.at(node.inputs[i]).type;
-      const bool known =
-          is_computed(type) || type == Type::boolean || (cast && (type == Type::i32 || type == Type::i64));
+      const bool may_be_whole = cast || (node.op == "Pow" && i == 1);  // the exponent is of a type of its own
+      const bool known = is_computed(type) || type == Type::boolean || (may_be_whole && is_whole(type));
       if (!known)
         throw Error(Status::unsupported, node.title() + ": arithmetic on elements of type " + name(type));
     }

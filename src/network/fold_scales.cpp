@@ -13,6 +13,9 @@ namespace {
 
 using i64 = std::int64_t;
 
+// Of a product whose input is a matrix for sure: it was a Gemm.
+constexpr const char* kOfMatrix = "of_matrix";
+
 // x times scale plus shift, one of each a channel, or one for all.
 struct Affine {
   ValueId x = kNone;
@@ -34,11 +37,11 @@ std::vector<double> by_channel(const Graph& graph, ValueId id, std::size_t rank,
   return decode(constant).data;
 }
 
-std::optional<Affine> normalization(const Graph& graph, const Node& node) {
+std::optional<Affine> normalization(const Graph& graph, const Node& node, i64 channels) {
   std::vector<std::vector<double>> p;
   for (std::size_t i = 1; i < 5; ++i) {
     const std::optional<Array> constant = graph.constant(node.inputs.at(i));
-    if (!constant) return std::nullopt;
+    if (!constant || elements(constant->shape) != channels) return std::nullopt;
     p.push_back(constant->data);
   }
   if (node.outputs.size() != 1) return std::nullopt;
@@ -56,8 +59,9 @@ std::optional<Affine> as_affine(const Graph& graph, const Node& node, ValueId in
                                 std::size_t axis, i64 channels) {
   if (!node.domain.empty()) return std::nullopt;
   if (node.op == "BatchNormalization")
-    return axis == 1 && node.inputs.size() == 5 && node.inputs[0] == input ? normalization(graph, node)
-                                                                           : std::nullopt;
+    return axis == 1 && node.inputs.size() == 5 && node.inputs[0] == input
+               ? normalization(graph, node, channels)
+               : std::nullopt;
   if (node.inputs.size() != 2) return std::nullopt;
   const bool first = node.inputs[0] == input;
   const std::vector<double> c = by_channel(graph, node.inputs[first ? 1 : 0], rank, axis, channels);
@@ -93,9 +97,10 @@ std::optional<Channels> channels_of(const Graph& graph, const Node& node) {
     return std::nullopt;
   const Constant& w = *graph.at(node.inputs[1]).constant;
   if (w.type != Type::f32) return std::nullopt;
-  if (linear) {
+  if (linear) {  // of as many dimensions as its input; where that is not known yet, at least one
     const auto& shape = graph.at(node.inputs[0]).shape;
-    return Channels{w.shape.at(0), shape ? shape->size() : 2, shape ? shape->size() - 1 : 1};
+    const std::size_t rank = shape ? shape->size() : node.has(kOfMatrix) ? 2 : 1;
+    return Channels{w.shape.at(0), rank, rank - 1};
   }
   if (w.shape.size() < 3) return std::nullopt;
   const i64 count = node.op == "Conv" ? w.shape[0] : w.shape[1] * node.integer("group", 1);
@@ -205,6 +210,7 @@ Graph make_products(Graph graph) {
     if (bias != kNone) node.inputs.push_back(bias);
     node.op = "Linear", node.domain = "faltung";
     node.attributes.clear();
+    if (gemm) node.attributes[kOfMatrix] = i64{1};
   }
   return graph;
 }

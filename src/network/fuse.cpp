@@ -121,7 +121,8 @@ class Splitter {
     };
     const bool bare = are_all(*scale, 1) && are_all(*shift, 0);
     const bool each = groups == channels;  // the image alone: no need to see it in another shape
-    const Shape rows{shape[0], groups, elements(shape) / (shape[0] * groups)};
+    const Shape image(shape.begin() + 2, shape.end());
+    const Shape rows{shape[0], groups, channels / groups * elements(image)};
     const ValueId x = each ? node.inputs[0] : reshaped(node, "in groups", node.inputs[0], rows);
     ValueId y = each && bare ? node.outputs[0] : value(node, "standardized", each ? shape : rows);
     emit(node, "Standardize", "faltung", {x}, y,

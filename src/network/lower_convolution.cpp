@@ -269,6 +269,7 @@ NodeCosts node_costs(Lowering& lowering, const Node& node, const std::vector<Pro
 
 std::vector<Problem> node_problems(const Lowering& lowering, const Node& node) {
   if (!is_forward(node) && !is_transposed(node)) return {};
+  if (elements(lowering.shape(node.outputs[0])) == 0) return {};  // which is no step
   return {problem_of(lowering, node, Layout::nchw), problem_of(lowering, node, Layout::nhwc)};
 }
 

@@ -146,6 +146,10 @@ void lower_split(Lowering& lowering, const Node& node) {
   const Shape step(begin.size(), 1);
   for (const ValueId y : node.outputs) {
     if (y == kNone) site.decline("a part that nobody reads");
+    if (elements(lowering.shape(y)) == 0) {  // of nothing no step is made
+      lowering.write(y, Layout::nchw);
+      continue;
+    }
     lower_part(lowering, node, y, lowering.shape(y), begin, step);
     begin[axis] += lowering.shape(y)[axis];
   }

@@ -166,12 +166,12 @@ void lower_reduction(Lowering& lowering, const Node& node, RowsOp op) {
         sizes.push_back(x[d]), strides.push_back(own[d]);
       }
     }
-    const i64 length = extent(sizes, sizes.size() - axes.size(), sizes.size()).length;
+    const Extent all = extent(sizes, sizes.size() - axes.size(), sizes.size());
     const Ref moved = lowering.scratch(static_cast<std::size_t>(elements(x)) * size_of(type));
     lowering.emit(node,
                   make_copy(sizes, {type, strides, 0}, {type, contiguous_strides(sizes), 0}, node.title()),
                   {from}, moved, layout);
-    call.extent = {elements(x) / length, length, 1};
+    call.extent = {all.outer, all.length, 1};
     lowering.emit(node, call, {moved}, to, result);
   }
   if (node.op != "ReduceL2") return;

@@ -155,6 +155,10 @@ void Lowering::alias(ValueId id, Ref ref, Layout layout) {
 
 void Lowering::emit(const Node& node, Work work, std::vector<Ref> reads, Ref to, Layout layout,
                     std::size_t workspace) {
+  if (const auto* const map = std::get_if<MapCall>(&work)) {  // of no elements no step is made
+    const auto sizes = std::span(map->sizes).first(static_cast<std::size_t>(map->rank));
+    if (std::ranges::find(sizes, 0) != sizes.end()) return;
+  }
   Draft draft;
   draft.name = node.op + " " + node.name;
   draft.work = std::move(work);

@@ -37,8 +37,9 @@ Coordinates coordinates(const Site& s) {
   s.decline("its coordinate_transformation_mode " + in_quotes(mode) + " is not known");
 }
 
-Rounding rounding(const Site& s) {
-  if (s.node().op == "Upsample" || s.opset() < 11) return Rounding::floor;
+Rounding rounding(const Site& s, double scale) {
+  // Before opset 11 no mode says it: ONNX Runtime goes up where the image becomes smaller.
+  if (s.node().op == "Upsample" || s.opset() < 11) return scale < 1 ? Rounding::ceil : Rounding::floor;
   const std::string mode = s.node().text("nearest_mode", "round_prefer_floor");
   if (mode == "round_prefer_floor") return Rounding::prefer_floor;
   if (mode == "round_prefer_ceil") return Rounding::prefer_ceil;
@@ -232,7 +233,7 @@ std::vector<Taps> resize_taps(const Site& s) {
     } else if (a.in == a.out && a.scale == 1) {  // all modes agree, but for half a pixel that one leaves out
       all.push_back(nearest(a, Coordinates::asymmetric, Rounding::floor));
     } else if (mode == "nearest") {
-      all.push_back(nearest(a, where, rounding(s)));
+      all.push_back(nearest(a, where, rounding(s, a.scale)));
     } else if (mode == "linear" || mode == "bilinear") {
       all.push_back(linear(a, where));
     } else if (mode == "cubic") {

@@ -9,17 +9,26 @@
 namespace faltung::network {
 namespace {
 
+// Whether x beside this number keeps its dimensions: numbers, too, may have more of them.
+bool keeps_rank(Rewriting& r, ValueId x, ValueId number) {
+  const std::optional<Shape>& shape = r.graph().at(x).shape;
+  return r.graph().at(number).constant->shape.size() <= (shape ? shape->size() : 1);
+}
+
 // Its input that is not a number, where the other one is that number.
-std::optional<ValueId> with_number(const Rewriting& r, const Node* node, double number) {
+std::optional<ValueId> with_number(Rewriting& r, const Node* node, double number) {
   if (node == nullptr || node->inputs.size() != 2) return std::nullopt;
-  if (r.is_number(node->inputs[1], number)) return node->inputs[0];
-  if (r.is_number(node->inputs[0], number)) return node->inputs[1];
+  for (const auto& [x, other] : {std::pair(node->inputs[0], node->inputs[1]),  //
+                                 std::pair(node->inputs[1], node->inputs[0])}) {
+    if (r.is_number(other, number) && keeps_rank(r, x, other)) return x;
+  }
   return std::nullopt;
 }
 
 // x over a number, or times one over it.
 std::optional<ValueId> divided(Rewriting& r, ValueId id, double by) {
-  if (const Node* div = r.maker(id, "Div"); div != nullptr && r.is_number(div->inputs[1], by))
+  if (const Node* div = r.maker(id, "Div");
+      div != nullptr && r.is_number(div->inputs[1], by) && keeps_rank(r, div->inputs[0], div->inputs[1]))
     return div->inputs[0];
   return with_number(r, r.maker(id, "Mul"), 1 / by);
 }
@@ -119,11 +128,12 @@ std::optional<Standard> standardized(Rewriting& r, const Node& div) {
   for (std::size_t i = 0; i < 2; ++i) {
     const std::optional<double> epsilon = r.number(add->inputs[i]);
     const Node* const mean = r.maker(add->inputs[1 - i], "ReduceMean");
-    if (!epsilon || mean == nullptr) continue;
+    if (!epsilon || mean == nullptr || !keeps_rank(r, x, add->inputs[i])) continue;
     const ValueId squares = mean->inputs[0];
     const Node* const pow = r.maker(squares, "Pow");
     const Node* const mul = r.maker(squares, "Mul");
-    const bool squared = (pow != nullptr && pow->inputs[0] == centred && r.is_number(pow->inputs[1], 2)) ||
+    const bool squared = (pow != nullptr && pow->inputs[0] == centred && r.is_number(pow->inputs[1], 2) &&
+                          keeps_rank(r, x, pow->inputs[1])) ||
                          (mul != nullptr && mul->inputs[0] == centred && mul->inputs[1] == centred);
     if (squared && is_mean(r.graph(), mean, squares)) return Standard{x, static_cast<float>(*epsilon)};
   }

@@ -84,10 +84,11 @@ Window read_window(const Site& s, const Shape& kernel) {
                  mode == "SAME_UPPER");
     }
     const i64 room = w.image[d] + w.before[d] + w.after[d] - w.extent(d);
-    s.require(room >= 0, "its kernel is larger than its padded image");
-    w.out[d] = room / w.stride[d] + 1;
+    // With ceil_mode a single window may reach beyond a smaller image.
+    s.require(room >= 0 || (ceil && room > -w.stride[d]), "its kernel is larger than its padded image");
+    w.out[d] = room < 0 ? 0 : room / w.stride[d] + 1;
     if (ceil && room % w.stride[d] != 0 && w.out[d] * w.stride[d] < w.image[d] + w.before[d]) {
-      w.beyond[d] = w.stride[d] - room % w.stride[d];
+      w.beyond[d] = (room < 0 ? 0 : w.stride[d]) - room % w.stride[d];
       w.after[d] += w.beyond[d];
       ++w.out[d];
     }

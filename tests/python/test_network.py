@@ -1,4 +1,5 @@
 """Whole networks by NumPy arrays: sizes, names, dtypes, threads, errors. The ONNX file is written byte by byte."""
+import os
 import struct
 import threading
 
@@ -105,3 +106,14 @@ def test_errors(network, tmp_path):
     (tmp_path / "short.onnx").write_bytes(struct.pack("<I", 7))
     with pytest.raises(faltung.BadFile, match="short.onnx"):
         faltung.Network(str(tmp_path / "short.onnx"))
+
+
+def test_names_of_any_kind(network, tmp_path):
+    graph = field(1, node("Relu", ["self"], "y")) + field(11, info("self", [0])) + field(12, info("y", []))
+    file = os.fsencode(tmp_path / "model") + b"\xe9.onnx"     # a name that is not UTF-8
+    with open(file, "wb") as model:
+        model.write(field(1, 8) + field(8, field(2, 17)) + field(7, graph))
+    for name in (file, os.fsdecode(file)):
+        assert faltung.Network(name)(**{"self": np.float32([-1, 2])}).tolist() == [0, 2]
+    with pytest.raises(faltung.BadFile, match=r"none.xe9"):
+        faltung.Network(os.fsencode(tmp_path) + b"/none\xe9")

@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
+from torch.nn.utils import prune  # noqa: E402
 
 import faltung.torch as ft  # noqa: E402
 from residual import ALWAYS, DEVICES, before_of, block, close  # noqa: E402
@@ -125,6 +126,64 @@ def test_weights_that_change_are_read_again():
         close(second, before_of(model, None, x))
         model.load_state_dict({k: v + 0.25 if v.is_floating_point() else v for k, v in model.state_dict().items()})
         close(model(x), before_of(model, None, x))
+
+
+def _wider(conv):
+    conv.padding, conv.dilation = (2, 2), (2, 2)
+
+
+CHANGES = {
+    "geometry": lambda model: (_wider(model.stem[0]), _wider(model.first)),
+    "padding mode": lambda model: setattr(model.first, "padding_mode", "reflect"),
+    "eps": lambda model: (setattr(model.stem[1], "eps", 1.0), setattr(model.norm, "eps", 1.0)),
+    "no statistics": lambda model: (setattr(model.norm, "running_mean", None), setattr(model.norm, "running_var", None)),
+    "parametrization": lambda model: torch.nn.utils.parametrizations.weight_norm(model.first),
+    "weight norm": lambda model: torch.nn.utils.weight_norm(model.stem[0]),
+    "pruning": lambda model: prune.l1_unstructured(model.second, "weight", 0.5),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_modules_that_change_compute_their_own_part(change):
+    model, x = block()
+    with torch.no_grad():
+        ft.patch(model, x, **ALWAYS)
+        model(x)
+        CHANGES[change](model)
+        close(model(x), before_of(model, None, x))
+
+
+def test_an_activations_setting_changes():
+    torch.manual_seed(1)
+    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.LeakyReLU(0.1), nn.Conv2d(8, 8, 1), nn.GELU()).eval(), torch.randn(2, 3, 9, 9)
+    with torch.no_grad():
+        ft.patch(model, x, **ALWAYS)
+        model[1].negative_slope, model[3].approximate = 0.5, "tanh"
+        close(model(x), before_of(model, None, x))
+
+
+@pytest.mark.parametrize("name", ["stem.0", "stem.1", "stem.2", "first", "norm", "second", "relu"])
+def test_hooks_that_come_later_see_what_their_module_computes(name):
+    """Forward hooks, and those of gradients with respect to what comes in and goes out."""
+    model, x = block()
+    with torch.no_grad():
+        ft.patch(model, x, **ALWAYS)
+        model(x)
+    plain = copy.deepcopy(model)
+    for module in plain.modules():
+        module.__dict__.pop("forward", None)
+    seen = {}
+    for which in (model, plain):
+        module, seen[which] = which.get_submodule(name), []
+        module.register_forward_pre_hook(lambda module, given, seen=seen[which]: seen.append(given[0].detach().clone()))
+        module.register_forward_hook(lambda module, given, y, seen=seen[which]: seen.append(y.detach().clone()))
+        with torch.no_grad():
+            seen[which].append(which(x))
+        module.register_full_backward_hook(lambda module, given, taken, seen=seen[which]: seen.extend((given[0].clone(), taken[0].clone())))
+        which(x.clone().requires_grad_()).sum().backward()
+    assert len(seen[model]) == len(seen[plain]) > 4
+    for ours, theirs in zip(seen[model], seen[plain]):
+        close(ours, theirs)
 
 
 def test_pickles_copies_state():

@@ -206,13 +206,14 @@ class Block(Forward):
         self.hooks = [hooks for inner in self.module.modules() if inner is not self.module for hooks in _hooks(inner)]
         self.given = [values for inner in _containers(self.module) for values in (vars(inner), inner._modules)]
         self.taken = [list(values.values()) for values in self.given]
+        self.fused = [layer for layer in self.layers.values() if isinstance(layer, Layer)]
         self.run = scope["forward"]
 
     def is_as_it_was(self):
         for values, taken in zip(self.given, self.taken):
             if len(values) != len(taken) or not all(map(operator.is_, values.values(), taken)):
                 return False
-        return not any(self.hooks)
+        return not any(self.hooks) and all(layer.is_as_it_was() for layer in self.fused)
 
     def __call__(self, *inputs, **named):
         if not torch.compiler.is_compiling():

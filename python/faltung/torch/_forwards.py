@@ -21,17 +21,17 @@ class Forwards:
         for conv, layer in layers.items():
             self._of[conv] = layer
             if layer.norm is not None:
-                self._of[layer.norm] = Pass()
-            self._stand_in_for(layer.activation, layer.activation_is_shared)
+                self._of[layer.norm] = Pass(layer.norm, layer)
+            self._stand_in_for(layer.activation, layer.activation_is_shared, layer)
         for module, inside in blocks.items():
             inside = {name: part for name, part in inside.items()
                       if (part.norm in groups if isinstance(part, Grouped) else part.conv in layers)}
             if any(isinstance(part, Grouped) or part.adds for part in inside.values()):
                 self._of[module] = _block.Block(module, inside)
 
-    def _stand_in_for(self, activation, is_shared):
+    def _stand_in_for(self, activation, is_shared, layer=None):
         if activation is not None:
-            self._of[activation] = Shared(activation) if is_shared else Pass()
+            self._of[activation] = Shared(activation) if is_shared else Pass(activation, layer)
 
     def put(self):
         for module, forward in self._of.items():

@@ -1,4 +1,6 @@
 """A patched model's layer: a convolution with what follows it, computed as one."""
+from operator import itemgetter
+
 import torch
 from torch.autograd import forward_ad
 
@@ -17,6 +19,8 @@ FAMILIES = {torch.nn.Conv1d: Family(1, False), torch.nn.Conv2d: Family(2, False)
 # By name: layers are pickled.
 OPS = {name: getattr(torch.ops.faltung, name) for name in OPERATORS}
 FAST = {family.name: OPERATORS[family.name + "_layer"].fast.run for family in FAMILIES.values()}
+_GEOMETRY = itemgetter("stride", "padding", "dilation", "groups", "padding_mode", "output_padding")
+_SETTINGS = {torch.nn.LeakyReLU: itemgetter("negative_slope"), torch.nn.GELU: itemgetter("approximate")}  # of activations
 
 
 def _is_transformed():
@@ -44,6 +48,9 @@ class Layer(Forward):
         self.batches = None  # batch norm's counter when its statistics were last folded into the weights
         self.is_captured = False  # with gradients, in a CUDA graph, whose replays change weights and statistics that nothing counts
         self.rest = (*self.geometry, norm.eps if norm is not None else 0.0, self.word)  # of the operator's arguments
+        self.taken, self.setting = _GEOMETRY(conv.__dict__), _SETTINGS.get(type(activation))
+        self.taken_setting = self.setting and self.setting(activation.__dict__)
+        self.is_whole = True  # as the last call found it: what stands in for the other modules goes by it
 
     def _tensors(self):
         # Not as attributes of the modules, which are found slowly.
@@ -52,6 +59,27 @@ class Layer(Forward):
             return own["weight"], own["bias"], None, None, None, None
         norm, buffers = self.norm._parameters, self.norm._buffers
         return own["weight"], own["bias"], norm["weight"], norm["bias"], buffers["running_mean"], buffers["running_var"]
+
+    def is_as_it_was(self):
+        """Whether the modules are what they were when they were patched, in what is no tensor: attributes, and hooks where this computes
+        what they would see. If not, each of them computes its own part, by PyTorch."""
+        conv, norm, activation = self.conv.__dict__, self.norm, self.activation
+        if _GEOMETRY(conv) != self.taken or "weight" not in conv["_parameters"]:
+            return False
+        if norm is not None:
+            own = norm.__dict__
+            if (own["eps"] != self.rest[-2] or own["_buffers"]["running_mean"] is None or own["_forward_pre_hooks"] or own["_backward_hooks"]
+                    or own["_backward_pre_hooks"] or own["_forward_hooks"]):
+                return False
+        elif activation is None:
+            return True
+        if activation is not None:
+            own = activation.__dict__
+            if self.setting is not None and self.setting(own) != self.taken_setting:
+                return False
+            if own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]:
+                return False
+        return not (conv["_forward_hooks"] or conv["_backward_hooks"] or conv["_backward_pre_hooks"])
 
     def forget(self):
         """Gives back what was made of the weights."""
@@ -111,6 +139,10 @@ class Layer(Forward):
         return self.parts(x, residual) if self.needs_parts(x, residual) else self.fused(x, residual)
 
     def __call__(self, x, *more, **named):
+        if not torch.compiler.is_compiling():
+            self.is_whole = self.is_as_it_was()
+            if not self.is_whole:
+                return type(self.conv).forward(self.conv, x, *more, **named)
         if more or named:  # the size of a transposed convolution's output
             return self._rest(type(self.conv).forward(self.conv, x, *more, **named))
         if self.needs_parts(x):
@@ -164,10 +196,15 @@ class Layer(Forward):
 
 
 class Pass(Forward):
-    """Stands in for the forward of a module whose work its convolution does."""
+    """Stands in for the forward of a module whose work another one does; layer: that one's, which may no longer do it."""
+
+    def __init__(self, module, layer=None):
+        self.module, self.layer = module, layer
 
     def __call__(self, x):
-        return x
+        if self.layer is None or self.layer.is_whole or torch.compiler.is_compiling():
+            return x
+        return type(self.module).forward(self.module, x)
 
 
 class Shared(Forward):

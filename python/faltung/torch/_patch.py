@@ -233,7 +233,8 @@ def patch(model, example, *, at_least=1.0, min_time=40.0, memory_format=torch.pr
     is kept (at_least=0 keeps all that is computed). Returns a :class:`Patch`.
 
     Parameters, state_dict and hooks stay as they are; the modules' ``forward`` is replaced, and ``undo`` takes that back. Weights
-    are read again when they change, which PyTorch counts, but not for changes through ``.data``: patch again after those.
+    are read again when they change, but for changes that PyTorch does not count, through ``.data`` or of weights that were made in
+    inference mode: patch again after those.
 
     memory_format: ``torch.channels_last`` (or its ``_3d``) puts the convolutions' weights into that order first, so that from the
     first convolution on all is, as PyTorch's own ``model.to(memory_format=...)`` does; ``undo`` takes that back, too. Times are then
