@@ -179,6 +179,106 @@ TEST_F(NetworkCommand, VerifyLaysAPeersResultsBesideOurs) {
   EXPECT_EQ(shell(verify).exit, 2);
 }
 
+// A peer that says what it was asked, and answers with what is in own.npy.
+TEST_F(NetworkCommand, BenchTellsAPeerWhatToRunAndBothErrors) {
+  write("faltung-peer-own",
+        "#!/usr/bin/env python3\n"
+        "import shutil, sys\n"
+        "print('peer 1 own 7', flush=True)\n"
+        "for line in sys.stdin:\n"
+        "    verb, rest = line.split(maxsplit=1)\n"
+        "    if verb == 'outputs':\n"
+        "        shutil.copy('own.npy', rest.strip() + '/output0.npy')\n"
+        "    print({'network': 'ready ' + rest.strip(), 'run': 'ms 1000 1000 1000 1'}.get(verb, 'done'), "
+        "flush=True)\n");
+  fs::permissions(path("faltung-peer-own"), fs::perms::owner_all);
+  ASSERT_EQ(shell("$network run net.onnx --input x=x.npy --output y=own.npy").exit, 0);
+  const std::string bench =
+      "FALTUNG_PEER_PATH=$PWD $network bench net.onnx --input x=x.npy --min-time 1ms --repeat 1 --threads 1 "
+      "--math fast --vs own ";
+  Ended ended = shell(bench);
+  ASSERT_EQ(ended.exit, 0) << ended.err;
+  EXPECT_THAT(ended.out,
+              testing::ContainsRegex("own 7: 1000 ms \\(1000 to 1000\\); threads=1 device=cpu dtype=f32 "
+                                     "math=fast model=[^ ]*/net.onnx x=2x4x6x5; ready in [0-9.]+ ms"));
+  EXPECT_THAT(ended.out, HasSubstr("\nerror 0.00e+00, own 7 0.00e+00: "));
+  NpyArray off = read_npy(path("own.npy"));
+  const float half = 1;  // where 2 is right, and the largest element is 4.5
+  std::memcpy(off.data.data(), &half, sizeof half);
+  write_npy(path("own.npy"), off.dtype, off.shape, off.data.data());
+  EXPECT_THAT(shell(bench).out, HasSubstr("\nerror 0.00e+00, own 7 2.22e-01: "));
+  EXPECT_THAT(shell(bench + "--no-check").out, Not(HasSubstr("error")));
+  write("own.npy", "none");  // ours stands without it
+  ended = shell(bench);
+  EXPECT_EQ(ended.exit, 0) << ended.err;
+  EXPECT_THAT(ended.out, testing::ContainsRegex("\nerror 0.00e\\+00: [^\n]*\n[^\n]*output0.npy"));
+}
+
+// 1.2e11 products: nobody waits for them who has not asked for it.
+TEST_F(NetworkCommand, BenchTellsNoErrorThatTakesLong) {
+  onnx::ModelText model;
+  model.add_input("x", {1, 16, 1024, 1024});
+  model.add_constant(onnx::tensor("w", {256, 16, 5, 5}, std::vector<float>(256 * 16 * 25, 0.125f)));
+  model.add({"Conv", {"x", "w"}, {"y"}, {{"strides", onnx::Sizes{1, 1}}}, ""});
+  model.add_output("y");
+  write("large.onnx", model.bytes());
+  const Ended ended = shell("$network bench large.onnx --min-time 1ms --repeat 1");
+  ASSERT_EQ(ended.exit, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("errors are not told: a run in double precision would take some "));
+  EXPECT_THAT(ended.out, HasSubstr("--check has it"));
+}
+
+TEST_F(NetworkCommand, ExplainSaysWhatWasFusedAndWhyNoMore) {
+  onnx::ModelText model;
+  model.add_input("x", {1, 4, 6, 5});
+  model.add_constant(onnx::tensor("w", {4, 4, 1, 1}, std::vector<float>(16, 0.125f)));
+  model.add_constant(onnx::tensor("one", {1}, std::vector<float>{1}));
+  model.add({"Conv", {"x", "w"}, {"a"}, {}, ""});
+  model.add({"Relu", {"a"}, {"b"}, {}, ""});
+  model.add({"Add", {"b", "x"}, {"c"}, {}, ""});
+  model.add({"Add", {"c", "x"}, {"d"}, {}, ""});
+  model.add({"Exp", {"d"}, {"e"}, {}, ""});
+  model.add({"Conv", {"e", "w"}, {"f"}, {}, ""});
+  model.add({"Exp", {"f"}, {"g"}, {}, ""});
+  model.add({"Conv", {"g", "w"}, {"h"}, {}, ""});
+  model.add({"Relu", {"h"}, {"i"}, {}, ""});
+  model.add({"Sigmoid", {"i"}, {"j"}, {}, ""});
+  model.add({"Conv", {"j", "w"}, {"k"}, {}, ""});
+  model.add({"Mul", {"k", "k"}, {"y"}, {}, ""});
+  model.add_output("y");
+  write("fused.onnx", model.bytes());
+  const Ended ended = shell("$network explain fused.onnx");
+  ASSERT_EQ(ended.exit, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("(with Relu b, Add c; no more: Add d: a second residual)"));
+  EXPECT_THAT(ended.out, HasSubstr("Exp e  (with Add d)"));
+  EXPECT_THAT(ended.out, HasSubstr("(no more: Exp g: no epilogue has it)"));
+  EXPECT_THAT(ended.out, HasSubstr("(with Relu i; no more: Sigmoid j: a second activation)"));
+  EXPECT_THAT(ended.out, HasSubstr("(no more: its result is read 2 times)"));
+  EXPECT_THAT(ended.out, testing::ContainsRegex("arena [0-9.]+ [KM]?i?B = [0-9]+ bytes, [0-9.]+ of the least "
+                                                "that is possible, [0-9]+ bytes"));
+}
+
+// An image that comes in nhwc, as a view that is cheap there alone, and leaves in nchw.
+TEST_F(NetworkCommand, ExplainSaysWhyAValueIsTurned) {
+  onnx::ModelText model;
+  model.add_input("x", {1, 64, 64, 16});
+  model.add_constant(onnx::tensor("w", {16, 1, 3, 3}, std::vector<float>(16 * 9, 0.125f)));
+  model.add({"Transpose", {"x"}, {"a"}, {{"perm", onnx::Sizes{0, 3, 1, 2}}}, ""});
+  model.add({"Conv", {"a", "w"}, {"y"}, {{"group", std::int64_t{16}}}, ""});
+  model.add_output("y");
+  write("turned.onnx", model.bytes());
+  const Ended ended = shell("$network explain turned.onnx --threads 1");
+  ASSERT_EQ(ended.exit, 0) << ended.err;
+  const std::string costs = "\\([0-9.]+ ms in nchw, [0-9.]+ ms in nhwc\\)";
+  EXPECT_THAT(
+      ended.out,
+      AnyOf(
+          testing::ContainsRegex("y to nchw  \\(for an output of the network \\(in nchw\\); of Conv y " +
+                                 costs + "\\)"),
+          testing::ContainsRegex("a to nchw  \\(for Conv y " + costs + "; of Transpose a " + costs + "\\)")))
+      << ended.out;
+}
+
 // A peer whose thread spins all the time, and whose answers are the milliseconds of processor time that it
 // took from one answer to the next question: while half a second of ours is timed.
 TEST_F(NetworkCommand, APeerStandsStillWhileOursIsTimed) {

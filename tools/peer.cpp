@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "src/problem/environment.hpp"
+#include "src/problem/problem.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung::tools {
@@ -176,12 +177,14 @@ Peer::Answer Peer::prepare(const Problem& problem, const std::string& device, in
 }
 
 Peer::Answer Peer::prepare_network(const std::string& model, const std::vector<NetworkTensor>& inputs,
-                                   int threads) {
-  std::string line =
-      fmt::format("network threads={} model={}", threads, std::filesystem::absolute(model).string());
+                                   const NetworkRequest& request, int threads) {
+  std::string line = fmt::format("network threads={} device={} dtype={} math={} model={}", threads,
+                                 request.request.device, faltung::name(request.dtype),
+                                 faltung::name(request.math), std::filesystem::absolute(model).string());
   for (const NetworkTensor& input : inputs)
     line += fmt::format(" {}={}", input.name, fmt::join(input.sizes, "x"));
-  const std::string answer = ask(line, 300);
+  constexpr double kMost = 1800;  // a compiler that tries everything takes minutes
+  const std::string answer = ask(line, kMost);
   if (answer.starts_with("ready ")) return {true, answer.substr(6)};
   if (answer.starts_with("declined ")) return {false, answer.substr(9)};
   if (answer.starts_with("failed: unknown request"))

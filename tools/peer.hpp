@@ -30,8 +30,9 @@ class Peer {
   // data: a directory with x.bin, w.bin, ... as raw elements; empty lets the peer make its own.
   Answer prepare(const Problem& problem, const std::string& device, int threads, int sets,
                  const std::string& data);
-  // A whole network: inputs tells the sizes of each.
-  Answer prepare_network(const std::string& model, const std::vector<NetworkTensor>& inputs, int threads);
+  // A whole network: inputs tells the sizes of each; on the request's device, of its dtype and math.
+  Answer prepare_network(const std::string& model, const std::vector<NetworkTensor>& inputs,
+                         const NetworkRequest& request, int threads);
   // One run on the data given; the result's raw elements are written to file.
   Answer result(const std::string& file);
   // One run of the network on folder/input0.npy, …; its results are folder/output0.npy, … then.

@@ -1,24 +1,33 @@
 """What the adapters to engines for whole networks share: how a model is timed, and the requests of the protocol (docs/networks.md)."""
+import collections
 import pathlib
 import statistics
 import sys
 import time
 
 
+Request = collections.namedtuple("Request", "threads device dtype math model")  # in the order of their words
+
+
 class NetworkPeer:
-    """An engine's adapter has prepare(threads, model, sizes), which says what it runs; run(), once; and compute(inputs), arrays by name to
+    """An engine's adapter has prepare(request, sizes), which says what it runs; run(), once; and compute(inputs), arrays by name to
     a list of the results."""
+    devices = ("cpu",)  # kinds that it runs on
 
     def __init__(self, name):
         self.name = name
 
     def network(self, words):
-        """threads=N model=FILE NAME=1x3x224x224 ..."""
-        options = [word.rsplit("=", 1) for word in words]
-        named = dict(options[:2])
-        sizes = {name: [int(size) for size in sizes.split("x")] if sizes else [] for name, sizes in options[2:]}
+        """threads=N device=ID dtype=T math=M model=FILE NAME=1x3x224x224 ..."""
+        count = len(Request._fields)
+        request = Request(*(word.split("=", 1)[1] for word in words[:count]))
+        request = request._replace(threads=int(request.threads))
+        options = [word.rsplit("=", 1) for word in words[count:]]
+        sizes = {name: [int(size) for size in sizes.split("x")] if sizes else [] for name, sizes in options}
+        if request.device.partition(":")[0] not in self.devices:
+            raise ValueError(f"it runs networks on devices {' and '.join(self.devices)} alone, and beside {request.device} it would be no peer")
         self.names = list(sizes)
-        about = self.prepare(int(named["threads"]), named["model"], sizes)
+        about = self.prepare(request, sizes)
         self.run()
         return about
 
@@ -44,7 +53,10 @@ class NetworkPeer:
 
     def serve(self, hello):
         print(f"peer 1 {hello}", flush=True)
-        for line in sys.stdin:
+        self.answer(sys.stdin)
+
+    def answer(self, lines):
+        for line in lines:
             words = line.split()
             try:
                 if words[0] == "network":

@@ -22,11 +22,11 @@ LEVEL = os.environ.get("FALTUNG_ONNXRUNTIME", "all")
 
 
 class Peer(NetworkPeer):
-    def prepare(self, threads, model, sizes):
+    def prepare(self, request, sizes):
         settings = onnxruntime.SessionOptions()
-        settings.intra_op_num_threads = threads
+        settings.intra_op_num_threads = request.threads
         settings.graph_optimization_level = LEVELS[LEVEL]
-        self.session = onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(request.model, settings, providers=["CPUExecutionProvider"])
         types = {i.name: i.type for i in self.session.get_inputs()}
         random = numpy.random.default_rng(1)
         self.inputs = {}
@@ -34,7 +34,7 @@ class Peer(NetworkPeer):
             if types[name] != "tensor(float)":
                 raise floats_alone(name, types[name])
             self.inputs[name] = random.standard_normal(shape, dtype=numpy.float32)
-        return f"ONNX Runtime, {threads} threads, optimizations {LEVEL}"
+        return f"f32, {request.threads} threads"
 
     def run(self):
         self.session.run(None, self.inputs)

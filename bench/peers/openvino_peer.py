@@ -19,12 +19,12 @@ except ImportError as error:
 
 
 class Peer(NetworkPeer):
-    def prepare(self, threads, model, sizes):
+    def prepare(self, request, sizes):
         core = openvino.Core()
-        model = core.read_model(model)
+        model = core.read_model(request.model)
         if sizes:
             model.reshape(sizes)  # known to it beforehand, as to us
-        settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1,
+        settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": request.threads, "NUM_STREAMS": 1,
                     "PERFORMANCE_HINT": "LATENCY"}
         self.request = core.compile_model(model, "CPU", settings).create_infer_request()
         random = numpy.random.default_rng(1)
@@ -32,7 +32,7 @@ class Peer(NetworkPeer):
             if port.element_type != openvino.Type.f32:
                 raise floats_alone(port.any_name, port.element_type)
             self.request.set_tensor(port, openvino.Tensor(random.standard_normal(tuple(port.shape), dtype=numpy.float32)))
-        return f"OpenVINO, {threads} threads, f32"
+        return f"f32, {request.threads} threads"
 
     def run(self):
         self.request.infer()

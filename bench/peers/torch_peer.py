@@ -3,13 +3,15 @@
 
 FALTUNG_TORCH, or else the name it is called by (faltung-peer-torch-compiled), chooses what runs: eager (the default),
 cudnn_relu (torch.cudnn_convolution_relu, for bias:relu alone) or compiled (torch.compile, max-autotune-no-cudagraphs).
-On CUDA a run is one of many in a replayed graph.
+On CUDA a run is one of many in a replayed graph. Whole networks, for which there is graph, too, are torch_network.py's.
 """
+import itertools
 import os
 import re
 import sys
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # where Python is told not to look (PYTHONSAFEPATH), too
 try:
     import torch
     import torch.nn.functional as F
@@ -87,6 +89,8 @@ def epilogue_step(name, dimensions):
 
 class Peer:
     def prepare(self, options, problem):
+        if MODE == "graph":
+            raise Declined("a convolution is in a graph in any case: take --vs torch")
         self.p = p = parse(problem)
         self.written = {"fwd": "y", "bwd_d": "x", "bwd_w": "w"}[p["direction"]]  # of which there are no data
         if p["direction"] != "fwd" and MODE != "eager":
@@ -219,13 +223,16 @@ class Peer:
 
 
 def main():
-    if MODE not in ("eager", "cudnn_relu", "compiled"):
-        sys.exit(f"FALTUNG_TORCH: '{MODE}' is none of eager, cudnn_relu, compiled")
+    if MODE not in ("eager", "cudnn_relu", "compiled", "graph"):
+        sys.exit(f"FALTUNG_TORCH: '{MODE}' is none of eager, cudnn_relu, compiled, graph")
     cudnn = torch.backends.cudnn.version()
     print(f"peer 1 PyTorch {torch.__version__}{f' cuDNN {cudnn}' if cudnn else ''} {MODE}", flush=True)
     peer = Peer()
     for line in sys.stdin:
         words = line.split()
+        if words[0] == "network":
+            from torch_network import TorchNetwork
+            return TorchNetwork(MODE).answer(itertools.chain([line], sys.stdin))
         try:
             with torch.no_grad():
                 if words[0] == "prepare":

@@ -42,6 +42,7 @@ struct NetworkStepReport {
   std::string problem;      // of a convolution or product by constants, its canonical string
   double ms = 0;            // 0 if it was not timed
   double predicted_ms = 0;  // by the cost model, or as find measured it; 0 where nothing is known
+  std::string note;         // what it has taken over and why no more, or why a value is turned; else empty
 };
 
 struct NetworkReport {

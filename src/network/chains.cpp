@@ -362,6 +362,7 @@ void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
   MapCall call = make_map(shape, operands, out, program.code, end.title());
   lowering.emit(end, std::move(call), std::move(reads), to, layout);
   lowering.drafts.back().in_place = std::move(in_place);
+  lowering.drafts.back().note = chain_note(nodes);
 }
 
 }  // namespace faltung::network

@@ -1,4 +1,6 @@
 // Normalizations in parts that are scheduled, and what a convolution or product does to its result itself.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -160,43 +162,72 @@ bool is_product(const Node& node) { return node.op == "Linear" && node.domain ==
 
 bool has_input(const Node& node, std::size_t i) { return i < node.inputs.size() && node.inputs[i] != kNone; }
 
+// None where a node takes over what its reader does; else why not, which `network explain` tells.
+using Declined = std::optional<std::string>;
+
 // The sum of the node's result and another tensor of the same shape, before or after it is activated.
-bool take_residual(const Graph& graph, Node& node, const Node& add) {
-  if (!add.domain.empty() || add.op != "Add" || node.has("pool") || has_input(node, 3)) return false;
+Declined take_residual(const Graph& graph, Node& node, const Node& add) {
+  if (node.has("pool")) return "behind the pool";
+  if (has_input(node, 3)) return "a second residual";
   const ValueId y = node.outputs[0], other = add.inputs[add.inputs[0] == y ? 1 : 0];
-  if (other == y || graph.is_constant(other) || graph.at(other).shape != graph.at(y).shape) return false;
+  if (other == y) return "the result and itself";
+  if (graph.is_constant(other)) return "a constant";
+  if (graph.at(other).shape != graph.at(y).shape) return "terms of two shapes";
   node.inputs.resize(3, kNone);
   node.inputs.push_back(other);
   if (node.has("activation")) set_residual_order(node, ResidualOrder::after_activation);
-  return true;
+  return std::nullopt;
 }
 
-bool take_activation(const Graph& graph, Node& node, const Node& next) {
-  if (node.has("activation") || node.has("pool")) return false;
-  const std::optional<FusedActivation> activation = as_activation(graph, next);
-  if (!activation) return false;
-  set_activation(node, *activation);
-  return true;
+Declined take_activation(Node& node, const FusedActivation& activation) {
+  if (node.has("pool")) return "behind the pool";
+  if (node.has("activation")) return "a second activation";
+  set_activation(node, activation);
+  return std::nullopt;
 }
 
 // Windows that a convolution's epilogue has: over two dimensions, each lying partly inside of the image.
-bool take_pool(const Graph& graph, Node& node, const Node& pool) {
-  if (!pool.domain.empty() || (pool.op != "MaxPool" && pool.op != "AveragePool") || node.has("pool"))
-    return false;
-  if (graph.at(node.outputs[0]).shape->size() != 4 || pool.outputs.size() != 1) return false;
+Declined take_pool(const Graph& graph, Node& node, const Node& pool) {
+  if (!is_convolution(node)) return "behind a product";
+  if (node.has("pool")) return "a second pool";
+  if (graph.at(node.outputs[0]).shape->size() != 4) return "not over two dimensions";
+  if (pool.outputs.size() != 1) return "two results";
   const Shape pads = pool.integers("pads").value_or(Shape(4, 0));
   const bool padded = std::ranges::any_of(pads, [](i64 p) { return p != 0; });
-  if (pool.text("auto_pad", "NOTSET") != "NOTSET" || pool.integer("ceil_mode", 0) != 0) return false;
-  if (padded && pool.op == "AveragePool" && pool.integer("count_include_pad", 0) != 0) return false;
-  if (pool.integers("dilations").value_or(Shape(2, 1)) != Shape(2, 1)) return false;
+  if (pool.text("auto_pad", "NOTSET") != "NOTSET") return "padding by its sizes";
+  if (pool.integer("ceil_mode", 0) != 0) return "windows beyond the image";
+  if (padded && pool.op == "AveragePool" && pool.integer("count_include_pad", 0) != 0)
+    return "an average with its padding";
+  if (pool.integers("dilations").value_or(Shape(2, 1)) != Shape(2, 1)) return "dilated windows";
   const Shape kernel = pool.integers("kernel_shape").value_or(Shape());
-  if (kernel.size() != 2 || pads.size() != 4) return false;
+  if (kernel.size() != 2 || pads.size() != 4) return "not over two dimensions";
   for (std::size_t d = 0; d < 4; ++d) {
-    if (pads[d] < 0 || pads[d] >= kernel[d % 2]) return false;
+    if (pads[d] < 0 || pads[d] >= kernel[d % 2]) return "windows of padding alone";
   }
   node.attributes["pool"] = pool.op;
   for (const auto& [key, value] : pool.attributes) node.attributes["pool_" + key] = value;
-  return true;
+  return std::nullopt;
+}
+
+Declined take(const Graph& graph, Node& node, const Node& reader) {
+  if (const std::optional<FusedActivation> activation = as_activation(graph, reader))
+    return take_activation(node, *activation);
+  if (reader.domain.empty() && reader.op == "Add") return take_residual(graph, node, reader);
+  if (reader.domain.empty() && (reader.op == "MaxPool" || reader.op == "AveragePool"))
+    return take_pool(graph, node, reader);
+  return "no epilogue has it";
+}
+
+// What has become of a node's readers, for `network explain`.
+void tell_fused(Node& node, const Node& reader) {
+  const std::string before = node.text("fused", "");
+  node.attributes["fused"] = before + (before.empty() ? "" : ", ") + reader.op + " " + reader.name;
+}
+void tell_unfused(const Graph& graph, Node& node, const Node& reader, const std::string& why) {
+  // Of what computes elements of a result from those of this one: others are never part of a step before.
+  const bool alike = graph.at(reader.outputs[0]).shape == graph.at(node.outputs[0]).shape;
+  if (is_convolution(reader) || is_product(reader) || !(alike || reader.op.ends_with("Pool"))) return;
+  node.attributes["unfused"] = reader.op + " " + reader.name + ": " + why;
 }
 
 }  // namespace
@@ -206,19 +237,24 @@ Graph split_norms(Graph graph) { return Splitter(std::move(graph)).run(); }
 Graph fuse_epilogues(Graph graph) {
   Rewriting r(std::move(graph));
   for (int i = 0; i < static_cast<int>(r.size()); ++i) {
-    const bool product = is_product(r.node(i));
-    if (!product && !is_convolution(r.node(i))) continue;
+    if (!is_product(r.node(i)) && !is_convolution(r.node(i))) continue;
     if (!r.graph().is_constant(r.node(i).inputs[1])) continue;
     // The node stands where what it takes over stood: its other inputs are made by then.
     for (int at = i;;) {
       Node node = r.node(at);
       if (node.outputs[0] == kNone) break;
       const int next = r.only_reader(node.outputs[0]);
-      if (next < 0) break;
+      if (next < 0) {
+        const int uses = r.uses(node.outputs[0]);
+        if (uses > 1) r.node(at).attributes["unfused"] = fmt::format("its result is read {} times", uses);
+        break;
+      }
       const Node& reader = r.node(next);
-      const bool taken = take_residual(r.graph(), node, reader) || take_activation(r.graph(), node, reader) ||
-                         (!product && take_pool(r.graph(), node, reader));
-      if (!taken) break;
+      if (const Declined why = take(r.graph(), node, reader)) {
+        tell_unfused(r.graph(), r.node(at), reader, *why);
+        break;
+      }
+      tell_fused(node, reader);
       node.domain = "faltung";
       node.outputs = reader.outputs;
       r.node(next) = std::move(node);

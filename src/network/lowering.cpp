@@ -165,6 +165,7 @@ void Lowering::emit(const Node& node, Work work, std::vector<Ref> reads, Ref to,
   draft.reads = std::move(reads);
   draft.write = to;
   draft.layout = layout;
+  draft.note = epilogue_note(node);
   draft.workspace_bytes = workspace + workspace_of(draft.work, node);
   for (const ValueId id : node.outputs) {
     if (id == kNone) continue;
@@ -231,10 +232,11 @@ void Lowering::choose_layouts() {
     if (chooses(i)) problems[i] = node_problems(*this, graph_.nodes[i]);
   }
   price_ahead(problems);
+  costs_.resize(graph_.nodes.size());
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     if (!chooses(i)) continue;
-    const NodeCosts costs = node_costs(*this, graph_.nodes[i], problems[i]);
-    of_node[i] = choice.add(costs.nchw, costs.nhwc);
+    costs_[i] = node_costs(*this, graph_.nodes[i], problems[i]);
+    of_node[i] = choice.add(costs_[i].nchw, costs_[i].nhwc);
   }
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {  // a chain has the choice of its last node
     if (groups_[i] >= 0) of_node[i] = of_node[static_cast<std::size_t>(groups_[i])];
@@ -281,6 +283,7 @@ std::vector<const Node*> Lowering::chain(std::size_t last) const {
 
 void Lowering::lower(std::size_t i) {
   const Node& node = graph_.nodes[i];
+  lowered_ = static_cast<int>(i);
   const auto nothing = [&](ValueId id) { return id == kNone || elements(*graph_.at(id).shape) == 0; };
   if (std::ranges::all_of(node.outputs, nothing)) {
     for (const ValueId id : node.outputs) {
@@ -352,6 +355,7 @@ void Lowering::run() {
   if (settings_.scale_filters && !on_gpu()) find_scaled();
   if (on_gpu()) plan_ahead();
   lower_all();
+  lowered_ = -1;
   // What is no step's own result: inputs, constants and views of other values, and values that are wanted
   // twice.
   for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {

@@ -44,6 +44,12 @@ struct Draft {
   ValueId value = kNone;         // of which the result is, or a part
   Ref value_at;                  // where that lies: in the buffer that is written
   std::optional<Ref> averages;   // what a step of strips writes beside its result
+  std::string note;              // what `network explain` tells of it
+};
+
+// What a node costs beside turning, in either layout: convolutions.
+struct NodeCosts {
+  std::int64_t nchw = 0, nhwc = 0;
 };
 
 class Lowering {
@@ -190,6 +196,9 @@ class Lowering {
   void prepare(Operand& operand, ValueId id) const;
 
   std::size_t workspace_of(const Work& work, const Node& node) const;
+  // src/network/notes.cpp: why a value is copied for the node that is lowered, or a network's output.
+  std::string copying_note(ValueId id, Layout from, Layout to) const;
+  std::string layout_note(int node) const;
   std::vector<const Node*> chain(std::size_t last) const;  // of elementwise nodes, by its last
 
   const Graph& graph_;
@@ -199,6 +208,8 @@ class Lowering {
   std::vector<Located> located_;
   std::vector<Join> joins_;            // by value
   std::vector<Layout> layouts_;        // by node
+  std::vector<NodeCosts> costs_;       // by node, where layouts are chosen
+  int lowered_ = -1;                   // the node that is lowered
   std::vector<int> groups_;            // by node: the last node of its elementwise chain; -1: it is none
   std::vector<int> output_of_;         // by value: which of the network's outputs it is
   std::map<std::size_t, Gate> gates_;  // by the last node of the chain that is gated
@@ -224,10 +235,6 @@ enum class LayoutRule {
   to_plain,    // it reads either and writes nchw
 };
 LayoutRule layout_rule(const Graph& graph, const Node& node);
-// What a node costs beside turning, in either layout: convolutions.
-struct NodeCosts {
-  std::int64_t nchw = 0, nhwc = 0;
-};
 NodeCosts node_costs(Lowering& lowering, const Node& node, const std::vector<Problem>& problems);
 // A convolution's problem in either layout; of other nodes none.
 std::vector<Problem> node_problems(const Lowering& lowering, const Node& node);
@@ -261,6 +268,10 @@ bool is_elementwise(const Node& node);
 ValueId turned_image(const Graph& graph, const std::vector<const Node*>& nodes);
 // In whose first registers is what it reads from outside, in the order in which the nodes read it.
 std::vector<MapInstruction> chain_program(Lowering& lowering, const std::vector<const Node*>& nodes);
+// What `network explain` tells of a step: what a convolution or product has taken over, and what not and why;
+// of a chain its nodes.
+std::string epilogue_note(const Node& node);
+std::string chain_note(const std::vector<const Node*>& nodes);
 // All nodes of a chain as one step.
 void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes);
 // Whether two layouts of a shape are the same in memory.

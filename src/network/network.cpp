@@ -183,6 +183,7 @@ NetworkReport NetworkPlanImpl::report() const {
     r.offset = step.write.in == network::Place::In::arena ? step.write.offset : static_cast<std::size_t>(-1);
     r.workspace_bytes = step.workspace_bytes;
     r.predicted_ms = step.predicted_ms;
+    r.note = step.note;
     if (const auto* work = std::get_if<network::ConvolutionWork>(&step.work))
       r.problem = to_string(work->plan->problem());
     if (const auto* work = std::get_if<network::StripsWork>(&step.work)) r.problem = to_string(work->problem);

@@ -148,6 +148,7 @@ void Schedule::place(Lowering& lowering) {
     Draft& draft = lowering.drafts[s];
     NetworkStep step;
     step.name = std::move(draft.name);
+    step.note = std::move(draft.note);
     step.work = std::move(draft.work);
     for (const Ref& ref : draft.reads) step.reads.push_back(place_of(ref));
     step.write = place_of(draft.write);

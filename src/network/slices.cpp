@@ -136,6 +136,7 @@ Ref Lowering::copy_whole(ValueId id, Ref from, Layout from_layout, Layout layout
   draft.reads = {from};
   draft.write = to;
   draft.layout = layout;
+  draft.note = copying_note(id, from_layout, layout);
   drafts.push_back(std::move(draft));
   return to;
 }

@@ -52,6 +52,7 @@ struct NetworkStep {
   std::size_t workspace_bytes = 0;
   Place workspace;
   double predicted_ms = 0;  // 0 where nothing is known
+  std::string note;         // what `network explain` tells of it
 };
 
 // reads: as many as the step has, and no more than kMapRegisters. averages: null where it has none.

@@ -11,7 +11,7 @@ for python in ${PYTHON:-/usr/bin/python3 python3}; do
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   export FALTUNG_STORE=$scratch/store PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=${packages:+$packages:}$here
-  "$python" -m pytest -q -p no:cacheprovider --rootdir "$here" "$@" "$here"/test_arrays.py "$here"/test_engine.py "$here"/test_network.py "$here"/test_docs.py "$here"/test_report.py
+  "$python" -m pytest -q -p no:cacheprovider --rootdir "$here" "$@" "$here"/test_arrays.py "$here"/test_engine.py "$here"/test_network.py "$here"/test_docs.py "$here"/test_report.py "$here"/test_network_peer.py
   exit
 done
 echo "tests/python/run.sh: left out: no python3 with NumPy and pytest (Debian: python3-numpy python3-pytest)"
