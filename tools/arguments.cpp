@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "src/finder/installed.hpp"
@@ -25,8 +24,9 @@ auto parse_option(const char* option, const std::string& text, const Parse& pars
   }
 }
 
-// A file; or, by its name alone, one of the lists that come with faltung.
-std::string suite_file(const std::string& given) {
+}  // namespace
+
+std::string list_file(const std::string& option, const std::string& given) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::exists(given, error) || given.find('/') != std::string::npos || given.ends_with(".csv"))
@@ -44,22 +44,21 @@ std::string suite_file(const std::string& given) {
   }
   std::sort(names.begin(), names.end());
   throw Error(Status::bad_file,
-              names.empty()
-                  ? fmt::format("--suite: no file {}; give a CSV file of problems", given)
-                  : fmt::format("--suite: no file and no list '{}'; the nearest is {}, there are {}", given,
-                                nearest(given, names), join_or(names)));
+              names.empty() ? fmt::format("{}: no file {}; give a CSV file", option, given)
+                            : fmt::format("{}: no file and no list '{}'; the nearest is {}, there are {}",
+                                          option, given, nearest(given, names), join_or(names)));
 }
 
-}  // namespace
-
-std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t least) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least) {
-    throw Error(Status::bad_problem,
-                fmt::format("{}: '{}' is no whole number of at least {}", option, text, least));
+std::optional<DType> Arguments::dtype_alone(const std::string& what) const {
+  for (const auto& [option, value] :
+       {std::pair{"--batch", batch_}, std::pair{"--layout", layout_}, std::pair{"--math", math_},
+        std::pair{"--dir", direction_}, std::pair{"--epilogue", epilogue_}}) {
+    if (!value.empty())
+      throw Error(Status::bad_problem, fmt::format("{} with {}: it is of problems", option, what));
   }
-  return value;
+  if (!problems_.empty() || !suites_.empty())
+    throw Error(Status::bad_problem, what + " beside problems: give either");
+  return dtype_.empty() ? std::nullopt : std::optional(parse_option("--dtype", dtype_, parse_dtype));
 }
 
 void Arguments::add_problems(const Command& command) {
@@ -115,7 +114,7 @@ void Arguments::apply_overrides(Problem& p) const {
 std::vector<Row> Arguments::rows() const {
   std::vector<Row> rows;
   for (const std::string& given : suites_) {
-    const std::string file = suite_file(given), suite = std::filesystem::path(file).stem().string();
+    const std::string file = list_file("--suite", given), suite = std::filesystem::path(file).stem().string();
     for (Workload& w : read_workloads(file)) rows.push_back({suite, w.name, w.problem, w.count});
   }
   for (const std::string& text : problems_) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ class Arguments {
 
   // Every problem, overrides applied, validated. Throws Error that names the row.
   std::vector<Row> rows() const;
+  // --dtype, for what is no problem: other overrides, and problems beside it, are refused. what: the option
+  // that it is.
+  std::optional<DType> dtype_alone(const std::string& what) const;
   Request request() const;
   const std::string& device_id() const { return device_; }
   std::shared_ptr<Device> device() const { return find_device(device_); }
@@ -51,8 +55,9 @@ class Arguments {
   std::uint64_t seed_ = 1;
 };
 
-// A whole number of at least `least`. Throws Error(bad_problem) naming the option.
-std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t least);
+// A file; or, by its name alone, one of the lists that come with faltung. Throws Error(bad_file) naming the
+// option.
+std::string list_file(const std::string& option, const std::string& given);
 
 }  // namespace faltung::tools
 

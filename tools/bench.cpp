@@ -6,6 +6,7 @@
 #include <map>
 
 #include "src/finder/cost.hpp"
+#include "tools/bench_op.hpp"
 #include "tools/command.hpp"
 #include "tools/measure.hpp"
 #include "tools/report.hpp"
@@ -51,6 +52,7 @@ struct BenchOptions {
   std::string peer, budget, patience, min_time = "200ms";
   bool find = false, beside_plan = false, all_algorithms = false, no_check = false;
   int repeat = 9;
+  std::vector<std::string> ops, op_lists;
 };
 
 // Ratios and times of one list.
@@ -324,10 +326,49 @@ class Bench {
   std::string last_decline_;
 };
 
+// Operators of networks, instead of problems.
+int run_ops(BenchOptions& options) {
+  if (!options.peer.empty() || options.find || !options.budget.empty() || options.beside_plan ||
+      options.all_algorithms)
+    throw Error(
+        Status::bad_problem,
+        "--op times what networks run; --vs, --find, --budget, --beside-plan and --all-algorithms are of "
+        "problems");
+  std::vector<Op> ops;
+  for (const std::string& list : options.op_lists) {
+    for (Op& op : read_ops(list_file("--ops", list))) ops.push_back(std::move(op));
+  }
+  for (const std::string& text : options.ops) ops.push_back(parse_op(text));
+  if (const std::optional<DType> dtype = options.arguments.dtype_alone("--op")) {
+    for (Op& op : ops) {
+      if (op.name != "cast") op.from = op.to = *dtype;
+    }
+  }
+  OpBenchOptions how;
+  how.request = options.arguments.request();
+  how.policy.blocks = options.repeat;
+  how.policy.least_ms = parse_duration_ms("--min-time", options.min_time);
+  how.patience_ms = options.patience.empty() ? 10 * how.policy.least_ms * static_cast<double>(ops.size())
+                                             : parse_duration_ms("--patience", options.patience);
+  how.seed = options.arguments.seed();
+  how.check = !options.no_check;
+  Engine engine;
+  print_warnings(engine);
+  return bench_ops(engine, ops, how, options.machine);
+}
+
 void declare_bench(const Command& command) {
   const auto options = std::make_shared<BenchOptions>();
   options->arguments.add_problems(command);
   options->arguments.add_choices(command);
+  command
+      .option("--op", options->ops,
+              "Time an operator of networks beside a copy, e.g. 'transpose:8x64x56x56:nchw>nhwc'; repeatable")
+      .type("OP");
+  command
+      .option("--ops", options->op_lists,
+              "A list of such: a file, or ops, which comes with faltung; repeatable")
+      .type("FILE.csv|NAME");
   command.flag("--all-algorithms", options->all_algorithms,
                "One row for each algorithm, not the chosen one alone");
   command.option("--vs", options->peer, "Time this peer in turn with us, e.g. onednn").type("PEER");
@@ -345,7 +386,9 @@ void declare_bench(const Command& command) {
       .type("TIME");
   command.flag("--no-check", options->no_check, "Do not check the results");
   options->machine.add_options(command);
-  command.runs([options] { return Bench(*options).run(); });
+  command.runs([options] {
+    return options->ops.empty() && options->op_lists.empty() ? Bench(*options).run() : run_ops(*options);
+  });
 }
 
 const Subcommand kBench("bench", "Time kernels, check them, and compare with a peer library", declare_bench);

@@ -10,6 +10,7 @@
 #include "src/problem/npy.hpp"
 #include "src/problem/text.hpp"
 #include "tools/arguments.hpp"
+#include "tools/units.hpp"
 
 namespace faltung::tools {
 namespace {

@@ -61,6 +61,16 @@ double parse_number(std::string_view option, std::string_view text) {
   return parse(option, text, kUnits, "a number such as 1e-4");
 }
 
+std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t least) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least) {
+    throw Error(Status::bad_problem,
+                fmt::format("{}: '{}' is no whole number of at least {}", option, text, least));
+  }
+  return value;
+}
+
 std::string show_bytes(std::size_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);

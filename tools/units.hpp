@@ -3,6 +3,7 @@
 #define FALTUNG_TOOLS_UNITS_HPP_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,8 @@ namespace faltung::tools {
 double parse_duration_ms(std::string_view option, std::string_view text);
 // "4096", "64K", "16M", "2G", "64MiB"; powers of 1024. "unlimited" is the largest size.
 std::size_t parse_bytes(std::string_view option, std::string_view text);
+// A whole number of at least `least`. Throws Error(bad_problem) naming the option.
+std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t least);
 // A number that is finite and not negative.
 double parse_number(std::string_view option, std::string_view text);
 

@@ -196,10 +196,12 @@ NetworkReport NetworkPlanImpl::report() const {
 // ---- a network
 
 NetworkImpl::NetworkImpl(EngineImpl& engine, const std::string& file, const NetworkRequest& request)
-    : engine_(engine),
-      request_(request),
-      original_(network::read_onnx(file)),
-      metadata_(network::read_onnx_metadata(file)) {
+    : NetworkImpl(engine, network::read_onnx(file), request) {
+  metadata_ = network::read_onnx_metadata(file);
+}
+
+NetworkImpl::NetworkImpl(EngineImpl& engine, Graph graph, const NetworkRequest& request)
+    : engine_(engine), request_(request), original_(std::move(graph)) {
   const std::shared_ptr<Device> device = find_device(request.request.device);
   if (device->info().kind == "cpu" && request_.dtype != DType::f32)
     throw Error(Status::unsupported,

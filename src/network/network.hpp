@@ -68,6 +68,7 @@ class NetworkPlanImpl {
 class NetworkImpl {
  public:
   NetworkImpl(EngineImpl& engine, const std::string& file, const NetworkRequest& request);
+  NetworkImpl(EngineImpl& engine, network::Graph graph, const NetworkRequest& request);
 
   const std::vector<NetworkTensor>& inputs() const { return inputs_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }

@@ -1,0 +1,362 @@
+#include "tools/bench_op.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <random>
+
+#include "kernels/cpu/ceilings.hpp"
+#include "src/finder/engine.hpp"
+#include "src/network/interpreter.hpp"
+#include "src/network/verify.hpp"
+#include "src/problem/dtype.hpp"
+#include "tools/units.hpp"
+
+namespace faltung::tools {
+namespace {
+
+using network::Array;
+
+// Of an element of f32, which everything computes in.
+constexpr double kUnitRoundoff = 0x1p-24;
+
+struct Measured {
+  std::string kernel;
+  Standing time;
+  double copy_gbps = 0;  // of memory, as fast as it was just then
+  double bytes = 0;
+  double error = -1, over_bound = -1;  // of the worst element; less than 0 where it was not checked
+  int sets = 0;
+  bool right() const { return over_bound <= 1; }
+  double gbps() const { return bytes / time.ms * 1e-6; }
+  double share() const { return gbps() / copy_gbps; }
+};
+
+// Normally distributed numbers that the type holds.
+std::vector<Array> draw(const network::Graph& graph, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<Array> all;
+  for (const network::ValueId id : graph.inputs) {
+    Array array{graph.at(id).type, *graph.at(id).shape, {}};
+    array.data.resize(static_cast<std::size_t>(network::elements(array.shape)));
+    for (double& value : array.data) value = network::round_to(array.type, normal(random));
+    all.push_back(std::move(array));
+  }
+  return all;
+}
+
+double largest_of(const std::vector<Array>& arrays) {
+  double largest = 0;
+  for (const Array& array : arrays) {
+    for (const double value : array.data) largest = std::max(largest, std::abs(value));
+  }
+  return largest;
+}
+
+// A plan with the caller's memory: several sets of inputs and an output, used in turn, that together exceed
+// the last-level cache.
+class Runs {
+ public:
+  Runs(const NetworkPlanImpl& plan, const std::vector<Array>& inputs) : plan_(plan) {
+    constexpr std::size_t kMost = std::size_t{1} << 30;
+    constexpr std::size_t kMostSets = 1024;
+    std::vector<network::Constant> data;
+    std::size_t set_bytes = 0;
+    for (const Array& input : inputs) {
+      data.push_back(network::encode(input));
+      set_bytes += bytes_of(data.back().type, data.back().shape);
+    }
+    const NetworkTensor& y = plan.outputs()[0];
+    result_bytes_ = static_cast<std::size_t>(network::elements(y.sizes)) * bytes(y.element);
+    set_bytes += result_bytes_;
+    const std::size_t wanted = std::min(2 * device().info().cache_bytes, kMost);
+    const std::size_t sets = std::clamp<std::size_t>((wanted + set_bytes - 1) / set_bytes, 2, kMostSets);
+    const std::vector<std::byte> poison(result_bytes_, std::byte{0xff});  // NaN
+    for (std::size_t i = 0; i < sets; ++i) {
+      Set& set = sets_.emplace_back();
+      for (const network::Constant& input : data)
+        set.reads.push_back(copy(input.data, bytes_of(input.type, input.shape)));
+      set.writes.push_back(copy(poison.data(), result_bytes_));
+    }
+    // Its own, even of nothing: none is made while runs are recorded.
+    options_.arena = copy(nullptr, std::max<std::size_t>(1, plan.schedule().memory().bytes));
+  }
+
+  int sets() const { return static_cast<int>(sets_.size()); }
+
+  // Of the first set's run.
+  Array result() {
+    plan_.run(sets_[0].reads, sets_[0].writes, options_);
+    device().synchronize({});
+    std::vector<std::byte> bytes(result_bytes_);
+    device().copy_out(bytes.data(), {nullptr, sets_[0].writes[0], result_bytes_}, result_bytes_);
+    const network::Graph& graph = plan_.schedule().graph();
+    const network::Value& value = graph.at(graph.outputs[0]);
+    return network::decode({value.type, *value.shape, nullptr, bytes.data()});
+  }
+
+  // Milliseconds of a run on the next set; of a short one on a GPU the mean of several, recorded: gaps
+  // between launches are not the kernel's.
+  double time_once() {
+    if (recording_) return recording_->time_ms() / runs_at_once_;
+    const double ms = device().time_ms({}, [&] { run_next({}); });
+    constexpr int kMost = 256;
+    constexpr double kShort = 0.5, kTogether = 1;  // ms
+    // The first run loads the kernel.
+    if (++singles_ == 2 && ms < kShort && device().info().kind == "gpu") {
+      const int runs = std::min(kMost, static_cast<int>(kTogether / std::max(ms, 1e-3)) + 1);
+      recording_ = device().record([&](const Stream& stream) {
+        for (int i = 0; i < runs; ++i) run_next(stream);
+      });
+      if (recording_) runs_at_once_ = runs;
+    }
+    return ms;
+  }
+  int runs_at_once() const { return runs_at_once_; }
+
+ private:
+  struct Set {
+    std::vector<const void*> reads;
+    std::vector<void*> writes;
+  };
+  static std::size_t bytes_of(network::Type type, const network::Shape& shape) {
+    return static_cast<std::size_t>(network::elements(shape)) * network::size_of(type);
+  }
+  Device& device() const { return plan_.device(); }
+  void* copy(const void* from, std::size_t bytes) {
+    buffers_.push_back(device().allocate(bytes));
+    if (from != nullptr) device().copy_in(buffers_.back(), from, bytes);
+    return buffers_.back().pointer;
+  }
+  void run_next(const Stream& stream) {
+    const Set& set = sets_[turn_++ % sets_.size()];
+    NetworkRunOptions options = options_;
+    options.stream = stream.native;
+    plan_.run(set.reads, set.writes, options);
+  }
+
+  const NetworkPlanImpl& plan_;
+  std::size_t result_bytes_ = 0, turn_ = 0;
+  std::vector<Buffer> buffers_;
+  std::vector<Set> sets_;
+  NetworkRunOptions options_;
+  std::unique_ptr<Recording> recording_;
+  int singles_ = 0, runs_at_once_ = 1;
+};
+
+// What a copy takes that reads and writes so many bytes together.
+class CopyTimer {
+ public:
+  explicit CopyTimer(std::shared_ptr<const Parallel> workers) : workers_(std::move(workers)) {}
+  double ms(double bytes) {
+    const auto copied = static_cast<std::size_t>(std::clamp(bytes / 2, 1.0, double{Copies::kBytes}));
+    return bytes / copies_.gbps(*workers_, copied) * 1e-6;
+  }
+
+ private:
+  std::shared_ptr<const Parallel> workers_;
+  Copies copies_;
+};
+
+class OpBench {
+ public:
+  OpBench(Engine& engine, const OpBenchOptions& options, Machine& machine)
+      : engine_(Internals::impl(engine)),
+        options_(options),
+        machine_(machine),
+        device_(find_device(options.request.device)),
+        ceilings_(engine_.measure_ceilings(*device_, options.request.threads)) {
+    if (device_->info().kind != "cpu") return;
+    pace_ = pace_of(engine_.workers(options.request.threads), ceilings_, options.patience_ms);
+    copies_.emplace(engine_.workers(options.request.threads));
+  }
+
+  int run(const std::vector<Op>& ops) {
+    machine_.open({"op",
+                   "type",
+                   "device",
+                   "kernel",
+                   "ms",
+                   "ms_min",
+                   "ms_max",
+                   "bytes",
+                   "gbps",
+                   "copy_gbps",
+                   "copy_pct",
+                   "error",
+                   "error_over_bound",
+                   "verdict",
+                   "threads",
+                   "sets",
+                   "runs",
+                   "disturbed",
+                   "seed",
+                   "note",
+                   "reproduce"});
+    print_header(ops);
+    std::string declined;
+    for (const Op& op : ops) {
+      try {
+        emit(op, measure(op));
+      } catch (const Error& error) {
+        if (error.status() != Status::unsupported) throw;
+        declined = error.what();
+        emit_declined(op, declined);
+      }
+    }
+    if (rows_ == 0) throw Error(Status::unsupported, declined);
+    if (talks())
+      fmt::print("\n{} rows measured: of a copy's rate {:.0f} % (geometric mean), lowest {:.0f} % ({})\n",
+                 rows_, 100 * std::exp(log_shares_ / rows_), 100 * lowest_, lowest_op_);
+    machine_.close();
+    return wrong_ > 0 ? 1 : 0;
+  }
+
+ private:
+  bool talks() const { return machine_.for_people(); }
+
+  Measured measure(const Op& op) {
+    const OpNetwork net = op_network(op, options_.seed, false, 0);
+    NetworkRequest request;
+    request.request = options_.request;
+    NetworkImpl network(engine_, net.graph, request);
+    std::vector<network::Shape> shapes;
+    for (const network::ValueId id : net.graph.inputs) shapes.push_back(*net.graph.at(id).shape);
+    const auto plan = network.plan(shapes);
+    const std::vector<Array> inputs = draw(net.graph, options_.seed);
+    Runs runs(*plan, inputs);
+    Measured row;
+    std::vector<std::string> kernels;
+    for (const NetworkStepReport& step : plan->report().steps) kernels.push_back(step.kernel);
+    row.kernel = fmt::format("{}", fmt::join(kernels, "+"));
+    row.bytes = net.least_bytes;
+    row.sets = runs.sets();
+    if (options_.check) check(op, inputs, runs.result(), row);
+    std::vector<Contestant> contestants{[&](double ms) {
+      return run_block([&] { return runs.time_once(); }, ms, [&] { return runs.runs_at_once(); });
+    }};
+    // Memory that others use, too, is as fast as it is: a copy of as much is timed in turn.
+    if (copies_)
+      contestants.push_back([&](double ms) { return run_block([&] { return copies_->ms(row.bytes); }, ms); });
+    const std::vector<Standing> standings = race(contestants, options_.policy, pace_ ? &*pace_ : nullptr);
+    row.time = standings[0];
+    row.copy_gbps = copies_ ? row.bytes / standings[1].ms * 1e-6 : ceilings_.copy_gbps;
+    return row;
+  }
+
+  // Against the same numbers in doubles, from beginning to end.
+  void check(const Op& op, std::vector<Array> inputs, const Array& actual, Measured& row) const {
+    const double read = largest_of(inputs);
+    const OpNetwork exact = op_network(op, options_.seed, true, read);
+    for (Array& input : inputs) input.type = network::Type::f32;
+    const std::vector<Array> expected = network::interpret(exact.graph, inputs);
+    const double written = largest_of(expected), scale = written > 0 ? written : 1;
+    const network::TensorError error = network::compare(expected[0], actual);
+    const double bound = exact.roundings * info(op.to).unit_roundoff +
+                         exact.growth * kUnitRoundoff * std::max(read, written) / scale;
+    row.error = error.finite ? error.worst : INFINITY;
+    row.over_bound = row.error == 0 ? 0 : bound == 0 ? INFINITY : row.error / bound;
+  }
+
+  void print_header(const std::vector<Op>& ops) {
+    if (!talks()) return;
+    std::size_t width = 4;
+    for (const Op& op : ops) width = std::max(width, to_string(op).size());
+    fmt::print("{} ({}), {} threads; a copy's measured rate {:.1f} GB/s\n", device_->info().id,
+               device_->info().description, options_.request.threads, ceilings_.copy_gbps);
+    fmt::print(
+        "Timed: the operator as a network of its own, on buffer sets used in turn that together exceed twice "
+        "the\n"
+        "last-level cache ({}; at most 1 GiB); {} blocks of runs; ms is the median of the blocks, ± their "
+        "spread.\nGB/s and share of a copy{} are of what has to be read and written.\n\n",
+        show_bytes(device_->info().cache_bytes), options_.policy.blocks,
+        copies_ ? ", which is timed in turn," : "");
+    table_.emplace(std::vector<Table::Column>{{"operator", static_cast<int>(width)},
+                                              {"kernel", 14},
+                                              {"ms", 9, true},
+                                              {"±%", 5, true},
+                                              {"moved", 9, true},
+                                              {"GB/s", 7, true},
+                                              {"%copy", 5, true},
+                                              {"err/bnd", 7, true}});
+    table_->header();
+  }
+
+  void emit(const Op& op, const Measured& row) {
+    const double share = row.share();
+    ++rows_;
+    log_shares_ += std::log(share);
+    if (share < lowest_) lowest_ = share, lowest_op_ = to_string(op);
+    const bool wrong = options_.check && !row.right();
+    wrong_ += wrong ? 1 : 0;
+    const Request& r = options_.request;
+    const std::string again =
+        fmt::format("faltung bench --op '{}' --device {}{} --seed {}", to_string(op), r.device,
+                    pace_ ? fmt::format(" --threads {}", r.threads) : "", options_.seed);
+    const auto measured = [](double error) { return error < 0 ? Cell() : Cell(error); };
+    using I = std::int64_t;
+    machine_.row({to_string(op),
+                  elements_of(op),
+                  device_->info().id,
+                  row.kernel,
+                  row.time.ms,
+                  row.time.ms_min,
+                  row.time.ms_max,
+                  I(row.bytes),
+                  row.gbps(),
+                  row.copy_gbps,
+                  100 * share,
+                  measured(row.error),
+                  measured(row.over_bound),
+                  !options_.check ? "unchecked"
+                  : wrong         ? "wrong"
+                                  : "pass",
+                  I(r.threads),
+                  I(row.sets),
+                  I(row.time.runs),
+                  I(row.time.disturbed),
+                  I(options_.seed),
+                  Cell(),
+                  again});
+    if (!talks()) return;
+    table_->row({to_string(op), row.kernel, show_ms(row.time.ms),
+                 fmt::format("{:.1f}", 50 * (row.time.ms_max - row.time.ms_min) / row.time.ms),
+                 show_bytes(static_cast<std::size_t>(row.bytes)), fmt::format("{:.1f}", row.gbps()),
+                 fmt::format("{:.0f}", 100 * share),
+                 row.over_bound < 0 ? "-" : fmt::format("{:.2g}", row.over_bound)});
+    if (wrong) fmt::print("  WRONG: off by {:.3g} of its largest element; reproduce: {}\n", row.error, again);
+  }
+
+  void emit_declined(const Op& op, const std::string& why) {
+    std::vector<Cell> cells(21);
+    cells[0] = to_string(op), cells[1] = elements_of(op), cells[2] = device_->info().id,
+    cells[13] = "declined", cells[19] = one_line(why);
+    machine_.row(cells);
+    if (talks()) fmt::print("{}  declined: {}\n", to_string(op), one_line(why));
+  }
+
+  EngineImpl& engine_;
+  const OpBenchOptions& options_;
+  Machine& machine_;
+  std::shared_ptr<Device> device_;
+  Ceilings ceilings_;
+  std::optional<Pace> pace_;
+  std::optional<CopyTimer> copies_;  // the CPU's
+  std::optional<Table> table_;
+  int rows_ = 0, wrong_ = 0;
+  double log_shares_ = 0, lowest_ = INFINITY;
+  std::string lowest_op_;
+};
+
+}  // namespace
+
+int bench_ops(Engine& engine, const std::vector<Op>& ops, const OpBenchOptions& options, Machine& machine) {
+  return OpBench(engine, options, machine).run(ops);
+}
+
+}  // namespace faltung::tools
