@@ -155,6 +155,10 @@ void Lowering::alias(ValueId id, Ref ref, Layout layout) {
 
 void Lowering::emit(const Node& node, Work work, std::vector<Ref> reads, Ref to, Layout layout,
                     std::size_t workspace) {
+  const auto* const map = std::get_if<MapCall>(&work);
+  if (map != nullptr &&
+      std::find(map->sizes.begin(), map->sizes.begin() + map->rank, 0) != map->sizes.begin() + map->rank)
+    return;  // nothing to compute
   Draft draft;
   draft.name = node.op + " " + node.name;
   draft.work = std::move(work);
