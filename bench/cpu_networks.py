@@ -6,6 +6,7 @@ random weights (bench/network_models.py). A ratio is the better peer's time over
 double precision, relative to its largest element.
 
     bench/cpu_networks.py [--networks resnet50,ocr_rec] [--batches 1,8] [--threads 2]     (after ./dev build)
+    bench/cpu_networks.py --errors     right or wrong alone, beside ONNX Runtime with its optimizations off
 """
 import argparse
 import math
@@ -83,6 +84,15 @@ def errors(faltung, file, size, math_class):
     return [worst.get(by, math.nan) for by in ("faltung", *PEERS)]
 
 
+def worst_errors(faltung, name, file, size, math_class):
+    """A line: whether ours is right, and how far ours and ONNX Runtime's, its optimizations off, are from double precision."""
+    faltung.env["FALTUNG_ONNXRUNTIME"] = "off"
+    text = faltung("verify", file, size, "--vs", "onnxruntime", "--math", math_class)
+    ours, theirs = (max((float(line.split()[0]) for line in text.partition("\noutputs, ")[2].splitlines()[2:]
+                         if (" faltung " in line) == mine), default=math.nan) for mine in (True, False))
+    return f"{name:28} {ours:9.1e} {theirs:9.1e}  {'within the bound' if text and 'WRONG' not in text else 'WRONG'}"
+
+
 def row(faltung, file, size, options):
     """Milliseconds: ours, each peer's; share of time outside convolutions; arena over its bound; ms of load and first run
     beyond two runs."""
@@ -108,6 +118,7 @@ def main():
     parser.add_argument("--min-time", default="2s", help="of each contestant's runs")
     parser.add_argument("--repeat", default="9", help="blocks of runs, in turn")
     parser.add_argument("--math", default="f32")
+    parser.add_argument("--errors", action="store_true", help="no times: each one's worst error, and that of ONNX Runtime without optimizations")
     parser.add_argument("--faltung", type=pathlib.Path, default=ROOT / "build" / "tools" / "faltung")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "networks")
     parser.add_argument("--venv", type=pathlib.Path, default=ROOT / "build" / "venv-networks")
@@ -116,14 +127,20 @@ def main():
     packages = need_venv(args.venv)
     faltung = Faltung(args.faltung, args.venv, args.threads, args.folder / "cpu_log.txt")
     options = ["--min-time", args.min_time, "--repeat", args.repeat, "--math", args.math]
-    print(f"{'network':22} {'ours':>9} {'ORT':>9} {'OpenVINO':>9} {'ratio':>6} {'outside':>8} {'arena':>6} {'ready':>7} "
-          f"{'error':>8} {'ORT':>8} {'OpenVINO':>8}", flush=True)
+    if args.errors:
+        print(f"{'network':28} {'ours':>9} {'ORT, off':>9}", flush=True)
+    else:
+        print(f"{'network':22} {'ours':>9} {'ORT':>9} {'OpenVINO':>9} {'ratio':>6} {'outside':>8} {'arena':>6} {'ready':>7} "
+              f"{'error':>8} {'ORT':>8} {'OpenVINO':>8}", flush=True)
     ratios = []
     for name in args.networks.split(","):
         file = model_file(name, packages, args.folder, args.venv)
         for batch in args.batches.split(","):
             size = NETWORKS[name][1].replace("=Nx", f"={batch}x")
             if batch != "1" and size == NETWORKS[name][1]:
+                continue
+            if args.errors:
+                print(worst_errors(faltung, f"{name} b{batch}", file, size, args.math), flush=True)
                 continue
             mine, ort, openvino, ratio, outside, arena, ready = row(faltung, file, size, options)
             print(f"{name + ' b' + batch:22} {mine:9.2f} {ort:9.2f} {openvino:9.2f} {ratio:6.2f} {outside:7.1f}% {arena:6.3f} "

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # tests/gpu.sh BUILD [FILTER]: every test that needs a GPU, on each GPU that faltung lists (not on OpenCL drivers for
 # the CPU, which `./dev test` has), and the memory checker on some where CUDA's is installed. BUILD is the build
-# folder. FILTER (GoogleTest's, e.g. '*/implicit_gemm_sm90') leaves the registry's tests that match it alone. The
-# registry's problems are parts, four a processor, one of which each runs at a time; a part's log is in
-# BUILD/test_gpu. FALTUNG_TEST_SEED draws other pairs of problem and kernel than the usual ones, FALTUNG_TEST_SAMPLE
+# folder. FILTER (GoogleTest's, e.g. '*/implicit_gemm_sm90') leaves those tests alone of registry_gpu_test and
+# adjoint_gpu_test that match it. The problems of both are parts, four a processor, one of which each runs at a time; a part's
+# log is in BUILD/test_gpu. FALTUNG_TEST_SEED draws other pairs of problem and kernel than the usual ones, FALTUNG_TEST_SAMPLE
 # more or fewer (tests/sampling.hpp). `./dev test-gpu [FILTER]` runs this.
 set -euo pipefail
 build=$(cd "${1:?usage: tests/gpu.sh BUILD [FILTER]}" && pwd)
@@ -38,23 +38,25 @@ test_program() {
   say $status "$name, $(grep -c '^\[       OK' "$logs/$name.log") tests" $((SECONDS - begin))
 }
 
-# one LOG PART COMMAND...: a part of registry_gpu_test under COMMAND (or nothing).
+# one PROGRAM LOG PART COMMAND...: a part of the program under COMMAND (or nothing).
 one() {
-  local log=$1 part=$2 tests=${only:-*}
-  shift 2
-  if ((part > 1)) && [ -z "$only" ]; then tests='*Shapes*:*Epilogue*:*Dimension*:*Slices*'; fi  # what has no parts is the first's alone
-  FALTUNG_TEST_PART=$part/$parts "$@" "$build/tests/registry_gpu_test" --gtest_filter="$tests" >"$log.$part.log" 2>&1
+  local program=$1 log=$2 part=$3 tests=${only:-*}
+  shift 3
+  if ((part > 1)) && [ -z "$only" ]; then  # what has no parts is the first's alone
+    tests='*Shapes*:*Epilogue*:*Dimension*:*Slices*:*Adjoint*'
+  fi
+  FALTUNG_TEST_PART=$part/$parts "$@" "$build/tests/$program" --gtest_filter="$tests" >"$log.$part.log" 2>&1
 }
 export -f one
 export build only
 
-# in_parts TITLE LOG COMMAND...: all parts.
+# in_parts TITLE PROGRAM LOG COMMAND...: all parts.
 in_parts() {
-  local title=$1 log=$logs/$2 begin=$SECONDS status=0
-  shift 2
-  seq "$parts" | xargs -P "$jobs" -I{} bash -c 'one "$@"' one "$log" {} "$@" || status=1
+  local title=$1 program=$2 log=$logs/$3 begin=$SECONDS status=0
+  shift 3
+  seq "$parts" | xargs -P "$jobs" -I{} bash -c 'one "$@"' one "$program" "$log" {} "$@" || status=1
   if ((status)); then
-    grep -hE 'Failure|faltung verify|FAILED|ERROR SUMMARY: [1-9]|Invalid|rror' "$log".*.log | grep -v 'SUMMARY: 0' | head -60
+    grep -hE 'Failure|faltung verify|disagree|FAILED|ERROR SUMMARY: [1-9]|Invalid|rror' "$log".*.log | grep -v 'SUMMARY: 0' | head -60
   fi
   say $status "$title, $(cat "$log".*.log | awk '/kernels verified/ { n += $1 } END { print n + 0 }') kernels" $((SECONDS - begin))
 }
@@ -63,19 +65,20 @@ if [ -z "$only" ]; then
   case ,$FALTUNG_TEST_DEVICES in *,cuda:*) FALTUNG_TEST_REQUIRE_CUDA=1 test_program cuda_test ;; esac
   case ,$FALTUNG_TEST_DEVICES in *,opencl:*) test_program opencl_test ;; esac
   for program in "$build"/tests/*_gpu_test; do
-    case $program in */registry_gpu_test) ;; *) test_program "$(basename "$program")" ;; esac
+    case $program in */registry_gpu_test | */adjoint_gpu_test) ;; *) test_program "$(basename "$program")" ;; esac
   done
 fi
 checker=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 case ,$FALTUNG_TEST_DEVICES in
   *,cuda:*)
     if [ -n "$checker" ]; then
-      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_SAMPLE=0.1 in_parts "memory checker on a part" memcheck \
+      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_SAMPLE=0.1 in_parts "memory checker on a part" registry_gpu_test memcheck \
         "$checker" --tool memcheck --error-exitcode 9
     else
       echo "left out: the memory checker; compute-sanitizer, of the CUDA toolkit, is not installed"
     fi
     ;;
 esac
-in_parts "the registry" registry
+in_parts "the three directions against each other" adjoint_gpu_test adjoint
+in_parts "the registry" registry_gpu_test registry
 exit $failed

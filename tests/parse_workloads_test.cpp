@@ -79,6 +79,17 @@ TEST(Workloads, BadFiles) {
   EXPECT_THAT(error("n,c,h,w,k,t,r,s\n"),
               HasSubstr("a.csv:1: column d is missing; n c d h w k t r s are required of three dimensions"));
   EXPECT_THAT(error("n,c,d,h,w,k,r,s\n"), HasSubstr("a.csv:1: column t is missing"));
+  // A third dimension in a list of two: of the sizes, of what goes with them, and in one row alone.
+  EXPECT_THAT(error("n,c,h,w,k,r,s,d\n1,2,4,4,5,1,1,3\n"),
+              HasSubstr("a.csv:1: column t is missing; n c d h w k t r s are required of three dimensions"));
+  EXPECT_THAT(
+      error("n,c,h,w,k,r,s,stride_d\n1,2,4,4,5,1,1,2\n"),
+      HasSubstr(
+          "a.csv:2: line2: stride_d is 2, but of 2 dimensions it is no part; it must be 1, or dimensions 3"));
+  EXPECT_THAT(error("n,c,h,w,k,r,s,pad_front\n1,2,4,4,5,1,1,1\n"),
+              HasSubstr("a.csv:2: line2: pad_front is 1, but of 2 dimensions it is no part; it must be 0"));
+  EXPECT_THAT(error("n,c,h,w,k,r,s\n1,2,4,4,5,1,1,3\n"), HasSubstr("a.csv:2: 8 values for 7 columns"));
+  EXPECT_THAT(error("problem\nn1c2h3w4k5t3r1s1\n"), HasSubstr("a.csv:2: column problem: "));
   EXPECT_THAT(error(head + "\"x,1,2,3,4,5,1,1,1,1\n"), HasSubstr("a.csv:2: a quote is not closed"));
   EXPECT_THAT(error(head + "\"x\"y,1,2,3,4,5,1,1,1,1\n"),
               HasSubstr("a.csv:2: text follows the closing quote"));

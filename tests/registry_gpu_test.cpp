@@ -15,7 +15,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -38,8 +37,6 @@
 
 namespace faltung {
 namespace {
-
-Target target_of(const Device& device) { return {device.info(), 1}; }
 
 TEST(RegistryGpu, ThereIsADevice) {
   if (std::getenv("FALTUNG_TEST_REQUIRE_GPU") == nullptr) GTEST_SKIP() << "not required";
@@ -123,25 +120,11 @@ class RegistryGpu : public testing::TestWithParam<const Algorithm*> {
   // Of the pairs of a form and an epilogue, a dimension, a slice, so that 16 processors compile ten minutes.
   static constexpr double kPart = 0.25;
 
-  // A config's name without its numbers: what differs in them alone is one text with other constants.
-  static std::string form_of(std::string config) {
-    std::erase_if(config, [](unsigned char c) { return std::isdigit(c) != 0; });
-    return config;
-  }
-
   static std::string kind_and_math_of(const Problem& p) { return kind_of(p) + name(p.math); }
 
-  bool on_cpu() const {
-    return std::all_of(devices_.begin(), devices_.end(),
-                       [](const auto& device) { return device->info().has("runs_on_cpu"); });
-  }
+  bool on_cpu() const { return are_all_on_cpu(devices_); }
 
-  // Mesa's llvmpipe spends 20 to 40 s of processor time on each of these: its compiler makes a coroutine of a
-  // kernel with barriers, in time that grows with the square of the kernel's length.
-  bool compiles_slowly() const {
-    return GetParam()->name() == "winograd_gpu" &&
-           devices_.front()->info().description.find("llvmpipe") != std::string::npos;
-  }
+  bool compiles_slowly() const { return faltung::compiles_slowly(*GetParam(), *devices_.front()); }
 
  private:
   // Whether a problem is to be met with this one of so many configs.

@@ -31,6 +31,12 @@ inline std::vector<std::shared_ptr<Device>> tested_gpus() {
   return found;
 }
 
+// Whether they are drivers for the CPU alone, which compile slowly.
+inline bool are_all_on_cpu(const std::vector<std::shared_ptr<Device>>& devices) {
+  return std::all_of(devices.begin(), devices.end(),
+                     [](const auto& device) { return device->info().has("runs_on_cpu"); });
+}
+
 }  // namespace faltung
 
 #endif  // FALTUNG_TESTS_TESTED_DEVICES_HPP_

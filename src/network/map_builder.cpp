@@ -65,7 +65,7 @@ MapCall make(const Shape& sizes, const std::vector<StridedOperand>& inputs, cons
 std::vector<std::size_t> in_order_of(const Shape& sizes, const StridedOperand& output) {
   std::vector<std::size_t> order;
   for (std::size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] != 1) order.push_back(d);
+    if (sizes[d] != 1) order.push_back(d);  // one of 0, too: then there are no elements
   }
   std::ranges::stable_sort(order, std::ranges::greater(),
                            [&](std::size_t d) { return std::abs(output.strides[d]); });

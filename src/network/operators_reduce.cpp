@@ -62,7 +62,8 @@ void from_zero(const Site& s, std::vector<Array>& out) {
 }
 template <Add kAdd, int kSign>
 void from_infinity(const Site& s, std::vector<Array>& out) {
-  evaluate<kAdd, as_it_is>(s, out, kSign * kInfinity);
+  const double start = kSign * kInfinity;  // of booleans true is the largest
+  evaluate<kAdd, as_it_is>(s, out, out[0].type == Type::boolean ? start > 0 : start);
 }
 void product(const Site& s, std::vector<Array>& out) { evaluate<multiply, as_it_is>(s, out, 1); }
 double divide(double sum, double count) { return sum / count; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 
 namespace faltung::network {
 namespace {
@@ -16,14 +17,16 @@ View blocks(const Site& s, const Shape& strides) {
   s.require(x.size() == 4 && b > 0 && b < (1 << 20), "it needs four dimensions and a block size");
   const i64 n = x[0], c = x[1], h = x[2], w = x[3];
   const i64 image = strides[0], plane = strides[1], row = strides[2], pixel = strides[3];
+  const std::string mode = s.node().text("mode", "DCR");
+  s.require(mode == "DCR" || mode == "CRD", "its mode is neither DCR nor CRD");
   if (kToDepth) {
     s.require(h % b == 0 && w % b == 0, "its image is no multiple of the block");
+    if (mode == "CRD") return {{n, c, b, b, h / b, w / b}, {image, plane, row, pixel, b * row, b * pixel}, 0};
     return {{n, b, b, c, h / b, w / b}, {image, row, pixel, plane, b * row, b * pixel}, 0};
   }
   s.require(c % (b * b) == 0, "its channels are no multiple of the block's pixels");
   const i64 k = c / (b * b);
-  if (s.node().text("mode", "DCR") == "DCR")
-    return {{n, k, h, b, w, b}, {image, plane, row, b * k * plane, pixel, k * plane}, 0};
+  if (mode == "DCR") return {{n, k, h, b, w, b}, {image, plane, row, b * k * plane, pixel, k * plane}, 0};
   return {{n, k, h, b, w, b}, {image, b * b * plane, row, b * plane, pixel, plane}, 0};
 }
 

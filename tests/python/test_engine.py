@@ -201,6 +201,22 @@ def test_a_worker_that_cannot_start_is_said(worker, words, tmp_path):
     assert words in done.stdout and "no kernel can be used" in done.stdout
 
 
+@pytest.mark.parametrize("named", ["/nowhere/libnvrtc.so", None])
+def test_without_nvrtc_one_exception_says_what_would_be_right(named):
+    """Of kernels for CUDA; the device needs no GPU. None named and none to be found is what a fresh machine has."""
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "FALTUNG_NVRTC"}
+    code = "import faltung\ntry: faltung.explain('n1c8h8w8k8r1s1', device='nvrtc:sm_90a')\nexcept faltung.Unsupported as e: print(e)"
+    run = subprocess.run([sys.executable, "-c", code], env=dict(environment, FALTUNG_NVRTC=named) if named else environment,
+                         capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0 and run.stdout.count("\n") == 1, run.stderr
+    if named:
+        assert run.stdout.startswith(f"FALTUNG_NVRTC names {named}, which cannot be opened")
+    elif "runs nothing" in run.stdout:
+        pytest.skip("there is an NVRTC here")
+    else:
+        assert "pip install nvidia-cuda-nvrtc" in run.stdout and "FALTUNG_NVRTC" in run.stdout
+
+
 def test_the_command_in_the_package():
     assert faltung.__version__ in subprocess.run([faltung.command(), "--version"], capture_output=True, text=True).stdout
     assert faltung.__version__ in python("import sys; sys.argv = ['faltung', '--version']\nimport faltung.__main__ as m; m.main()").stdout
