@@ -163,6 +163,26 @@ HWY_INLINE void store_number(MapElement element, std::byte* to, float value) {
   }
 }
 
+// Elements of 16 bits that lie one after the other, as floats and back.
+template <DType kType>
+HWY_INLINE void widen(const std::byte* from, i64 count, float* to) {
+  i64 i = 0;
+  for (; i + kFloatLanes <= count; i += kFloatLanes)
+    hn::StoreU(load_vec<kType>(from + 2 * i), FloatTag(), to + i);
+  if (i < count)
+    store_part<DType::f32>(load_part<kType>(from + 2 * i, static_cast<int>(count - i)), to + i,
+                           static_cast<int>(count - i));
+}
+template <DType kType>
+HWY_INLINE void narrow(const float* from, i64 count, std::byte* to) {
+  i64 i = 0;
+  for (; i + kFloatLanes <= count; i += kFloatLanes)
+    store_vec<kType>(hn::LoadU(FloatTag(), from + i), to + 2 * i);
+  if (i < count)
+    store_part<kType>(load_part<DType::f32>(from + i, static_cast<int>(count - i)), to + 2 * i,
+                      static_cast<int>(count - i));
+}
+
 // rows × columns elements of an operand one after the other.
 HWY_INLINE void gather(const MapOperand& o, const std::byte* from, i64 row_stride, i64 stride, i64 rows,
                        i64 columns, float* to) {
@@ -173,6 +193,10 @@ HWY_INLINE void gather(const MapOperand& o, const std::byte* from, i64 row_strid
       std::fill_n(to, columns, load_number(o.element, row));
     } else if (stride == 1 && o.element == MapElement::f32) {
       std::memcpy(to, row, static_cast<std::size_t>(columns) * sizeof(float));
+    } else if (stride == 1 && o.element == MapElement::f16) {
+      widen<DType::f16>(row, columns, to);
+    } else if (stride == 1 && o.element == MapElement::bf16) {
+      widen<DType::bf16>(row, columns, to);
     } else {
       for (i64 i = 0; i < columns; ++i) to[i] = load_number(o.element, row + i * stride * size);
     }
@@ -187,6 +211,10 @@ HWY_INLINE void scatter_rows(const MapOperand& o, std::byte* to, i64 row_stride,
     std::byte* const row = to + r * row_stride * size;
     if (stride == 1 && o.element == MapElement::f32) {
       std::memcpy(row, from, static_cast<std::size_t>(columns) * sizeof(float));
+    } else if (stride == 1 && o.element == MapElement::f16) {
+      narrow<DType::f16>(from, columns, row);
+    } else if (stride == 1 && o.element == MapElement::bf16) {
+      narrow<DType::bf16>(from, columns, row);
     } else {
       for (i64 i = 0; i < columns; ++i) store_number(o.element, row + i * stride * size, from[i]);
     }
@@ -221,11 +249,13 @@ void compute(const MapCall& call, const MapPart& part, const std::byte* const* i
                                                       static_cast<i64>(size_of(o.element));
         const bool direct =
             o.element == MapElement::f32 && stride == 1 && (rows == 1 || row_stride == columns);
-        const bool stays = row_stride == 0 && (stride == 0 || part.columns <= kMapStrip);
+        const bool stays =
+            stride == 0 ? row_stride == 0 || column > 0 : row_stride == 0 && part.columns <= kMapStrip;
         value[i] = direct ? reinterpret_cast<const float*>(from) : registers[i];
         if (direct || (stays && filled[i])) continue;
-        gather(o, from, row_stride, stride, stays ? strip_rows : rows, columns, registers[i]);
-        filled[i] = stays && columns == std::min(kMapStrip, part.columns);
+        gather(o, from, row_stride, stride, row_stride == 0 && stays ? strip_rows : rows, columns,
+               registers[i]);
+        filled[i] = (stays || stride == 0) && columns == std::min(kMapStrip, part.columns);
       }
       std::byte* const to = output + (part.offset(out) + row * out_row + column * out_stride) *
                                          static_cast<i64>(size_of(out.element));
@@ -243,13 +273,14 @@ void compute(const MapCall& call, const MapPart& part, const std::byte* const* i
 }
 
 // Of a matrix whose input is contiguous down the rows and whose result along the columns: in squares of cache
-// lines, so that the lines of both sides are used whole while they are near.
+// lines, so that the lines of both sides are used whole while they are near; down the rows first, so that few
+// streams are read, each for long.
 void turn(const float* from, i64 from_stride, i64 rows, i64 columns, float* to, i64 to_stride) {
   constexpr i64 kBlock = 16;
-  for (i64 r0 = 0; r0 < rows; r0 += kBlock) {
-    const i64 r1 = std::min(rows, r0 + kBlock);
-    for (i64 c0 = 0; c0 < columns; c0 += kBlock) {
-      const i64 c1 = std::min(columns, c0 + kBlock);
+  for (i64 c0 = 0; c0 < columns; c0 += kBlock) {
+    const i64 c1 = std::min(columns, c0 + kBlock);
+    for (i64 r0 = 0; r0 < rows; r0 += kBlock) {
+      const i64 r1 = std::min(rows, r0 + kBlock);
       const bool whole = r1 - r0 == kBlock && c1 - c0 == kBlock;
       if (whole) {
         for (i64 c = c0; c < c1; c += kFloatLanes)

@@ -188,6 +188,41 @@ void softmax(const RowsCall& call, const float* from, float* to, i64 count) {
   each([&](V x) HWY_ATTR { return hn::Sub(hn::Sub(x, most), shift); });
 }
 
+// The sums of squared distances from the mean, as reduce_row and reduce_columns add.
+HWY_INLINE float squares_of_row(const float* from, i64 length, V mean) {
+  const FloatTag d;
+  V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  const auto add_at = [&](V sum, i64 i) HWY_ATTR {
+    const V x = hn::Sub(hn::LoadU(d, from + i), mean);
+    return hn::MulAdd(x, x, sum);
+  };
+  i64 i = 0;
+  for (; i + 4 * kFloatLanes <= length; i += 4 * kFloatLanes) {
+    s0 = add_at(s0, i), s1 = add_at(s1, i + kFloatLanes);
+    s2 = add_at(s2, i + 2 * kFloatLanes), s3 = add_at(s3, i + 3 * kFloatLanes);
+  }
+  for (; i + kFloatLanes <= length; i += kFloatLanes) s0 = add_at(s0, i);
+  if (i < length) {
+    const V x = hn::Sub(load_part<DType::f32>(from + i, static_cast<int>(length - i)), mean);
+    s1 = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(length - i)), hn::MulAdd(x, x, s1), s1);
+  }
+  return across<RowsOp::sum>(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
+}
+HWY_INLINE V squares_of_columns(const float* from, i64 length, i64 inner, i64 count, V mean) {
+  V s0 = hn::Zero(FloatTag()), s1 = s0;
+  i64 i = 0;
+  for (; i + 2 <= length; i += 2) {
+    const V x0 = hn::Sub(load(from + i * inner, count), mean),
+            x1 = hn::Sub(load(from + (i + 1) * inner, count), mean);
+    s0 = hn::MulAdd(x0, x0, s0), s1 = hn::MulAdd(x1, x1, s1);
+  }
+  if (i < length) {
+    const V x = hn::Sub(load(from + i * inner, count), mean);
+    s0 = hn::MulAdd(x, x, s0);
+  }
+  return hn::Add(s0, s1);
+}
+
 void standardize(const RowsCall& call, const float* from, float* to, i64 count) {
   const FloatTag d;
   const RowsExtent& e = call.extent;
@@ -202,22 +237,23 @@ void standardize(const RowsCall& call, const float* from, float* to, i64 count) 
     else
       transform_columns(from, to, e.length, e.inner, count, f);
   };
-  each([&](V x) HWY_ATTR { return hn::Sub(x, mean); });
-  from = to;
-  const V squares = row ? hn::Set(d, reduce_row<RowsOp::sum_of_squares>(to, e.length))
-                        : reduce_columns<RowsOp::sum_of_squares>(to, e.length, e.inner, count);
+  const V squares = row ? hn::Set(d, squares_of_row(from, e.length, mean))
+                        : squares_of_columns(from, e.length, e.inner, count, mean);
   const V inverse = hn::Div(hn::Set(d, 1.0f), hn::Sqrt(hn::MulAdd(squares, scale, hn::Set(d, call.epsilon))));
-  each([&](V x) HWY_ATTR { return hn::Mul(x, inverse); });
+  each([&](V x) HWY_ATTR { return hn::Mul(hn::Sub(x, mean), inverse); });
 }
 
 // A task is a row, or as many columns as a vector has; of a reduction a few vectors, such that tasks are an
-// even number.
+// even number where rows are few.
 struct RowsBlocks {
   i64 columns, count;
 };
 RowsBlocks rows_blocks(const RowsCall& call) {
   const i64 vectors = (call.extent.inner + kFloatLanes - 1) / kFloatLanes;
   if (!reduces(call.op) || vectors <= 1) return {kFloatLanes, vectors};
+  constexpr i64 kMany = 8;
+  if (call.extent.outer >= kMany)
+    return {kReducedVectors * kFloatLanes, (vectors + kReducedVectors - 1) / kReducedVectors};
   const i64 pairs = (vectors + 2 * kReducedVectors - 1) / (2 * kReducedVectors);
   const i64 each = (vectors + 2 * pairs - 1) / (2 * pairs);
   return {each * kFloatLanes, (vectors + each - 1) / each};
@@ -297,62 +333,6 @@ void rows_task(const RowsCall& call, const float* from, float* to, std::int64_t 
 }
 void taps_task(const TapsCall& call, const float* from, float* to, std::int64_t task) {
   HWY_DYNAMIC_DISPATCH(TapsTask)(call, from, to, task);
-}
-
-namespace {
-
-template <class T>
-void pick(const PickCall& call, const T* from, T* to) {
-  const std::int64_t inner = call.extent.inner;
-  if (inner == 1 && !call.fills) {  // the columns of images: nothing but loads and stores
-    const std::int32_t* const index = call.index.data();
-    for (std::size_t i = 0; i < call.index.size(); ++i) to[i] = from[index[i]];
-    return;
-  }
-  for (const std::int32_t index : call.index) {
-    if (index < 0)
-      std::fill_n(to, inner, static_cast<T>(call.fill));
-    else
-      std::copy_n(from + index * inner, inner, to);
-    to += inner;
-  }
-}
-
-}  // namespace
-
-void best_task(const BestCall& call, const float* from, std::int64_t* to, std::int64_t task) {
-  const RowsExtent& e = call.extent;
-  const float sign = call.kind == BestKind::largest ? 1.0f : -1.0f;
-  const bool last = call.of_equal == OfEqual::last;
-  from += task * e.length * e.inner, to += task * e.inner;
-  constexpr std::int64_t kBlock = 64;  // columns, so that rows are read in order
-  for (std::int64_t column = 0; column < e.inner; column += kBlock) {
-    const std::int64_t columns = std::min(kBlock, e.inner - column);
-    float best[kBlock];
-    for (std::int64_t i = 0; i < columns; ++i) best[i] = sign * from[column + i], to[column + i] = 0;
-    for (std::int64_t row = 1; row < e.length; ++row) {
-      const float* const x = from + row * e.inner + column;
-      for (std::int64_t i = 0; i < columns; ++i) {
-        const float value = sign * x[i];
-        if (value > best[i] || (last && value == best[i])) best[i] = value, to[column + i] = row;
-      }
-    }
-  }
-}
-
-void pick_task(const PickCall& call, const std::byte* from, std::byte* to, std::int64_t task) {
-  const RowsExtent& e = call.extent;
-  const std::int64_t size = static_cast<std::int64_t>(call.bytes);
-  from += task * e.length * e.inner * size;
-  to += task * static_cast<std::int64_t>(call.index.size()) * e.inner * size;
-  if (call.bytes == 1)
-    pick(call, reinterpret_cast<const std::uint8_t*>(from), reinterpret_cast<std::uint8_t*>(to));
-  else if (call.bytes == 2)
-    pick(call, reinterpret_cast<const std::uint16_t*>(from), reinterpret_cast<std::uint16_t*>(to));
-  else if (call.bytes == 4)
-    pick(call, reinterpret_cast<const std::uint32_t*>(from), reinterpret_cast<std::uint32_t*>(to));
-  else
-    pick(call, reinterpret_cast<const std::uint64_t*>(from), reinterpret_cast<std::uint64_t*>(to));
 }
 
 }  // namespace faltung

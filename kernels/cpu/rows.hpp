@@ -65,7 +65,7 @@ struct PickCall {
   std::uint64_t fill = 0;
   bool fills = false;  // whether an index is -1
 };
-inline std::int64_t pick_tasks(const PickCall& call) { return call.extent.outer; }
+std::int64_t pick_tasks(const PickCall& call);
 void pick_task(const PickCall& call, const std::byte* from, std::byte* to, std::int64_t task);
 
 // The index of the largest (or smallest) element along the dimension, as whole numbers of 64 bits.
