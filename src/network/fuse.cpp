@@ -32,7 +32,7 @@ class Splitter {
   ValueId value(const Node& of, const char* what, Shape shape) {
     Value v;
     v.name = of.name + " " + what;
-    v.type = Type::f32;
+    v.type = graph_.at(of.inputs[0]).type;
     v.shape = std::move(shape);
     return graph_.add(std::move(v));
   }
@@ -72,9 +72,10 @@ class Splitter {
   }
 
   bool split(const Node& node) {
-    if (!node.domain.empty() || node.inputs.empty() || graph_.at(node.inputs[0]).type != Type::f32)
-      return false;
-    if (node.op == "BatchNormalization") return batch(node);
+    if (!node.domain.empty() || node.inputs.empty()) return false;
+    const Type type = graph_.at(node.inputs[0]).type;
+    if (node.op == "BatchNormalization") return type == Type::f32 && batch(node);
+    if (!is_float(type) || type == Type::f64) return false;
     if (node.op == "InstanceNormalization" || node.op == "GroupNormalization") return group(node);
     if (node.op == "LayerNormalization") return layer(node);
     return false;
