@@ -3,7 +3,7 @@
 
     bench/ops.py [--device cpu] [--dtypes f32,f16] [--build build] [OPTION...]        (after ./dev build)
 
-Times workloads/ops.csv by `faltung bench --ops`, once for each type, with what is left of the command line; rows that miss the
+Times workloads/ops.txt by `faltung bench --ops`, once for each type, with what is left of the command line; rows that miss the
 goal (80 % of a copy on a CPU, 85 % on a GPU) are bold. What no kernel computes is left out.
 """
 import argparse
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def rows(build, device, dtype, more):
-    words = [build / "tools" / "faltung", "bench", "--ops", ROOT / "workloads" / "ops.csv", "--device", device, "--dtype", dtype,
+    words = [build / "tools" / "faltung", "bench", "--ops", ROOT / "workloads" / "ops.txt", "--device", device, "--dtype", dtype,
              "--csv", "-", *more]
     result = subprocess.run([str(w) for w in words], text=True, stdout=subprocess.PIPE)
     if result.returncode == 2:

@@ -144,7 +144,7 @@ TEST_F(BenchOpCommand, WhatNothingComputesIsDeclined) {
 }
 
 TEST_F(BenchOpCommand, TheListThatShipsIsKnownByItsName) {
-  const std::vector<tools::Op> ops = tools::read_ops(FALTUNG_SOURCE_DIR "/workloads/ops.csv");
+  const std::vector<tools::Op> ops = tools::read_ops(FALTUNG_SOURCE_DIR "/workloads/ops.txt");
   EXPECT_GT(ops.size(), 30u);
   for (const tools::Op& op : ops) EXPECT_EQ(to_string(tools::parse_op(to_string(op))), to_string(op));
   expect_refused({"bench", "--ops", "opz"}, "the nearest is ops");

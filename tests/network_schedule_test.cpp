@@ -131,6 +131,24 @@ TEST_F(NetworkSchedule, EmptyPartsAreNoSteps) {
   EXPECT_EQ(worst_error(network::interpret(graph, {x})[0], NetworkRunner::run(schedule, {x})[0]), 0);
 }
 
+// Nor an empty chain before all others, where there is no step yet that could be told of it.
+TEST_F(NetworkSchedule, AnEmptyChainIsNoStep) {
+  onnx::ModelText model;
+  model.add_input("x", {2, 4});
+  model.add_constant(onnx::tensor("parts", onnx::Sizes{0, 2}));
+  model.add({"Split", {"x", "parts"}, {"none", "all"}, {{"axis", std::int64_t{0}}}, ""});
+  model.add({"Sin", {"none"}, {"sine"}, {}, ""});
+  model.add({"Sin", {"all"}, {"sines"}, {}, ""});
+  model.add({"Concat", {"sine", "sines"}, {"y"}, {{"axis", std::int64_t{0}}}, ""});
+  model.add_output("y");
+  const std::string bytes = model.bytes();
+  const Graph graph = onnx::read(bytes);
+  const Array x{network::Type::f32, {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}};
+  const network::Schedule schedule = runner_.schedule(graph, {x.shape}, {});
+  EXPECT_EQ(schedule.steps().size(), 1u);
+  EXPECT_LT(worst_error(network::interpret(graph, {x})[0], NetworkRunner::run(schedule, {x})[0]), 1e-6);
+}
+
 // One node of an input and constants: what the reference and the schedule make of x.
 struct OfOneNode {
   std::vector<double> reference, schedule;

@@ -26,25 +26,25 @@ auto parse_option(const char* option, const std::string& text, const Parse& pars
 
 }  // namespace
 
-std::string list_file(const std::string& option, const std::string& given) {
+std::string list_file(const std::string& option, const std::string& given, const std::string& ending) {
   namespace fs = std::filesystem;
   std::error_code error;
-  if (fs::exists(given, error) || given.find('/') != std::string::npos || given.ends_with(".csv"))
+  if (fs::exists(given, error) || given.find('/') != std::string::npos || given.ends_with(ending))
     return given;
   const auto installed = [](const std::string& name) {
-    const std::string share = "../share/faltung/workloads/" + name + ".csv";
-    const std::string built = "../../workloads/" + name + ".csv", beside = "../workloads/" + name + ".csv";
+    const std::string share = "../share/faltung/workloads/" + name, built = "../../workloads/" + name,
+                      beside = "../workloads/" + name;
     return installed_file({share.c_str(), built.c_str(), beside.c_str()});
   };
-  if (const std::string file = installed(given); !file.empty()) return file;
+  if (const std::string file = installed(given + ending); !file.empty()) return file;
   std::vector<std::string> names;
-  const fs::path known = installed("resnet50");
+  const fs::path known = installed("resnet50.csv");
   for (const auto& entry : fs::directory_iterator(known.parent_path(), error)) {
-    if (entry.path().extension() == ".csv") names.push_back(entry.path().stem().string());
+    if (entry.path().extension() == ending) names.push_back(entry.path().stem().string());
   }
   std::sort(names.begin(), names.end());
   throw Error(Status::bad_file,
-              names.empty() ? fmt::format("{}: no file {}; give a CSV file", option, given)
+              names.empty() ? fmt::format("{}: no file {}; give a {} file", option, given, ending)
                             : fmt::format("{}: no file and no list '{}'; the nearest is {}, there are {}",
                                           option, given, nearest(given, names), join_or(names)));
 }
@@ -114,7 +114,8 @@ void Arguments::apply_overrides(Problem& p) const {
 std::vector<Row> Arguments::rows() const {
   std::vector<Row> rows;
   for (const std::string& given : suites_) {
-    const std::string file = list_file("--suite", given), suite = std::filesystem::path(file).stem().string();
+    const std::string file = list_file("--suite", given, ".csv"),
+                      suite = std::filesystem::path(file).stem().string();
     for (Workload& w : read_workloads(file)) rows.push_back({suite, w.name, w.problem, w.count});
   }
   for (const std::string& text : problems_) {

@@ -55,9 +55,9 @@ class Arguments {
   std::uint64_t seed_ = 1;
 };
 
-// A file; or, by its name alone, one of the lists that come with faltung. Throws Error(bad_file) naming the
-// option.
-std::string list_file(const std::string& option, const std::string& given);
+// A file; or, by its name alone, one of the lists with this ending that come with faltung. Throws
+// Error(bad_file) naming the option.
+std::string list_file(const std::string& option, const std::string& given, const std::string& ending);
 
 }  // namespace faltung::tools
 

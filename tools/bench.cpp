@@ -336,7 +336,7 @@ int run_ops(BenchOptions& options) {
         "problems");
   std::vector<Op> ops;
   for (const std::string& list : options.op_lists) {
-    for (Op& op : read_ops(list_file("--ops", list))) ops.push_back(std::move(op));
+    for (Op& op : read_ops(list_file("--ops", list, ".txt"))) ops.push_back(std::move(op));
   }
   for (const std::string& text : options.ops) ops.push_back(parse_op(text));
   if (const std::optional<DType> dtype = options.arguments.dtype_alone("--op")) {
