@@ -75,6 +75,15 @@ TEST(Race, SlowedMemoryIsADisturbance) {
   EXPECT_TRUE(pace.is_kept());
 }
 
+// Memory stays slow; what processors do after it is still waited for.
+TEST(Race, PatienceWithOneThingIsNotTheOthers) {
+  Pace pace({gauge({100, 50, 50, 50, 99}), gauge({50})}, 30);
+  EXPECT_FALSE(pace.is_kept());
+  EXPECT_FALSE(pace.regain());
+  EXPECT_FALSE(pace.is_kept());
+  EXPECT_TRUE(pace.regain());
+}
+
 TEST(Race, TheFastestThatWasSeenIsTheMeasure) {
   Pace pace = with_rates({100, 150, 100}, 0);
   EXPECT_TRUE(pace.is_kept());

@@ -23,19 +23,25 @@ bool Gauge::is_kept() {
   return false;
 }
 
-Pace::Pace(std::vector<Gauge> gauges, double patience_ms)
-    : gauges_(std::move(gauges)), patience_ms_(patience_ms) {}
+Pace::Pace(std::vector<Gauge> gauges, double patience_ms) : gauges_(std::move(gauges)) {
+  for (Gauge& gauge : gauges_) gauge.patience_ms = patience_ms;
+}
 
 bool Pace::is_kept() {
-  return std::all_of(gauges_.begin(), gauges_.end(), [](Gauge& gauge) { return gauge.is_kept(); });
+  const auto behind =
+      std::find_if_not(gauges_.begin(), gauges_.end(), [](Gauge& gauge) { return gauge.is_kept(); });
+  if (behind == gauges_.end()) return true;
+  behind_ = static_cast<std::size_t>(behind - gauges_.begin());
+  return false;
 }
 
 bool Pace::regain() {
   constexpr std::chrono::milliseconds kPause(20);
-  while (patience_ms_ > 0) {
+  Gauge& gauge = gauges_[behind_];
+  while (gauge.patience_ms > 0) {
     const auto begin = Clock::now();
     std::this_thread::sleep_for(kPause);
-    const bool kept = is_kept();
+    const bool kept = gauge.is_kept();
     lost(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
     if (kept) return true;
   }

@@ -16,24 +16,26 @@ namespace faltung::tools {
 struct Gauge {
   std::function<double()> rate;
   double fastest;
+  double patience_ms = 0;  // left; Pace sets it
 
   bool is_kept();
 };
 
 class Pace {
  public:
-  // patience_ms: how long all waiting may take together.
+  // patience_ms: how long all waiting for a gauge may take together. Each has its own: memory may stay slow
+  // for minutes, and to wait for it must not cost what is left for processors.
   Pace(std::vector<Gauge> gauges, double patience_ms);
 
   bool is_kept();
-  // Waits until it is; false where patience ends before.
+  // Waits until what was behind at the last look no longer is; false where its patience ends before.
   bool regain();
   // Of what had to be done again: it counts as waiting.
-  void lost(double ms) { patience_ms_ -= ms; }
+  void lost(double ms) { gauges_[behind_].patience_ms -= ms; }
 
  private:
   std::vector<Gauge> gauges_;
-  double patience_ms_;
+  std::size_t behind_ = 0;  // at the last look
 };
 
 // Of multiply-adds and of copies by all these workers at once.
