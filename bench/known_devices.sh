@@ -11,8 +11,8 @@
 # Run it in the repository's root, with the command built in build/ or named by FALTUNG. Of the problems, in the order of
 # their value to callers, the first FIRST are taken: as many as keep the pack near 5 MB. JOBS of them are worked
 # at side by side (as many as there are processors); WITHIN=60s begins none after so long: what was done by then is there.
-# MATHS="f16 tf32" and DIRECTIONS="fwd" do less, and with FIND LISTS="workloads/resnet50.csv" measures that list alone. What phase one compiled before and is the same now is not compiled again
-# (with ANEW=1 all is). The verdicts that the pack has stay in it (with ANEW=1 they do not).
+# MATHS="f16 tf32" and DIRECTIONS="fwd" do less, and with FIND LISTS="workloads/resnet50.csv" measures that list alone. What
+# phase one compiled before and is the same now is not compiled again (with ANEW=1 all is). The verdicts that the pack has stay in it (with ANEW=1 they do not).
 set -euo pipefail
 FALTUNG=${FALTUNG:-build/tools/faltung} within=${WITHIN:-10000m} pack=${PACK:-share/known_devices.pack}
 here=${FOLDER:-build/known_devices}

@@ -14,6 +14,14 @@ using network::Shape;
 
 using NetworkMovementGpu = NetworkGpu;
 
+// Whole numbers from -below on, as many as `period`, over and over; over `by`.
+Array counted(const Shape& shape, std::int64_t period, std::int64_t below, double by = 1) {
+  Array array{network::Type::f32, shape, {}};
+  for (std::int64_t e = 0; e < network::elements(shape); ++e)
+    array.data.push_back(static_cast<double>(e * 37 % period - below) / by);
+  return array;
+}
+
 // Doubled and surrounded: rows of single numbers, eight at once where so many divide them.
 TEST_F(NetworkMovementGpu, NumbersArePickedOneByOneAndInEights) {
   for (const auto& device : devices_) {
@@ -31,9 +39,7 @@ TEST_F(NetworkMovementGpu, NumbersArePickedOneByOneAndInEights) {
       model.add_output("y");
       const std::string bytes = model.bytes();
       const Graph graph = onnx::read(bytes);
-      Array input{network::Type::f32, shape, {}};
-      for (std::int64_t e = 0; e < network::elements(shape); ++e)
-        input.data.push_back(static_cast<double>(e * 37 % 201 - 50));  // that bf16 holds
+      const Array input = counted(shape, 201, 50);  // that bf16 holds
       const std::vector<Array> expected = network::interpret(graph, {input});
       for (const DType dtype : {DType::f16, DType::f32}) {
         if ((dtype == DType::f16) != (shape[0] == 2) && !sampling::full()) continue;
@@ -65,9 +71,7 @@ TEST_F(NetworkMovementGpu, PixelsAreRepeatedInOneStep) {
       model.add_output("y");
       const std::string bytes = model.bytes();
       const Graph graph = onnx::read(bytes);
-      Array input{network::Type::f32, given, {}};
-      for (std::int64_t e = 0; e < network::elements(given); ++e)
-        input.data.push_back(static_cast<double>(e * 37 % 201 - 50));  // that f16 holds
+      const Array input = counted(given, 201, 50);  // that f16 holds
       const DType dtype = given[0] == 2 ? DType::f16 : DType::f32;
       const auto plan = networks.plan(graph, {given}, dtype, Convolutions::direct);
       int steps = 0;
@@ -97,9 +101,7 @@ TEST_F(NetworkMovementGpu, ChainsReadColumnsWhereTheyAre) {
       model.add_output("m");
       const std::string bytes = model.bytes();
       const Graph graph = onnx::read(bytes);
-      Array input{network::Type::f32, given, {}};
-      for (std::int64_t e = 0; e < network::elements(given); ++e)
-        input.data.push_back(static_cast<double>(e * 37 % 51 - 10));  // products that f16 holds
+      const Array input = counted(given, 51, 10);  // products that f16 holds
       const auto plan = networks.plan(graph, {given}, DType::f16, Convolutions::direct);
       int copies = 0;
       for (const network::NetworkStep& step : plan->schedule().steps()) {
@@ -130,9 +132,7 @@ TEST_F(NetworkMovementGpu, StepsWriteInPlaceWhereTheArenaWouldBeLarger) {
       model.add_output("y");
       const std::string bytes = model.bytes();
       const Graph graph = onnx::read(bytes);
-      Array input{network::Type::f32, given, {}};
-      for (std::int64_t e = 0; e < network::elements(given); ++e)
-        input.data.push_back(static_cast<double>(e * 37 % 51) / 8);
+      const Array input = counted(given, 51, 0, 8);
       const auto plan = networks.plan(graph, {given}, DType::f32, Convolutions::direct);
       int chains = 0;
       for (const network::NetworkStep& step : plan->schedule().steps()) {

@@ -23,7 +23,6 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "src/problem/dtype.hpp"
 #include "src/problem/text.hpp"

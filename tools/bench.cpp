@@ -53,6 +53,18 @@ struct BenchOptions {
   bool find = false, beside_plan = false, all_algorithms = false, no_check = false;
   int repeat = 9;
   std::vector<std::string> ops, op_lists;
+
+  RacePolicy policy() const {
+    RacePolicy policy;
+    policy.blocks = repeat;
+    policy.least_ms = parse_duration_ms("--min-time", min_time);
+    return policy;
+  }
+  // Of so many rows together.
+  double patience_ms(std::size_t rows) const {
+    return patience.empty() ? 10 * policy().least_ms * static_cast<double>(rows)
+                            : parse_duration_ms("--patience", patience);
+  }
 };
 
 // Ratios and times of one list.
@@ -73,8 +85,7 @@ class Bench {
     print_warnings(engine_);
     const std::vector<Row> rows = options_.arguments.rows();
     measure_options_.request = options_.arguments.request();
-    measure_options_.policy.blocks = options_.repeat;
-    measure_options_.policy.least_ms = parse_duration_ms("--min-time", options_.min_time);
+    measure_options_.policy = options_.policy();
     measure_options_.seed = options_.arguments.seed();
     measure_options_.check = !options_.no_check;
     measure_options_.all_algorithms = options_.all_algorithms;
@@ -89,11 +100,8 @@ class Bench {
     device_ = options_.arguments.device();
     ceilings_ = Internals::impl(engine_).measure_ceilings(*device_, measure_options_.request.threads);
     if (device_->info().kind == "cpu") {
-      const double patience_ms =
-          options_.patience.empty() ? 10 * measure_options_.policy.least_ms * static_cast<double>(rows.size())
-                                    : parse_duration_ms("--patience", options_.patience);
-      pace_ =
-          pace_of(Internals::impl(engine_).workers(measure_options_.request.threads), ceilings_, patience_ms);
+      pace_ = pace_of(Internals::impl(engine_).workers(measure_options_.request.threads), ceilings_,
+                      options_.patience_ms(rows.size()));
     }
     print_header(rows);
 
@@ -346,10 +354,8 @@ int run_ops(BenchOptions& options) {
   }
   OpBenchOptions how;
   how.request = options.arguments.request();
-  how.policy.blocks = options.repeat;
-  how.policy.least_ms = parse_duration_ms("--min-time", options.min_time);
-  how.patience_ms = options.patience.empty() ? 10 * how.policy.least_ms * static_cast<double>(ops.size())
-                                             : parse_duration_ms("--patience", options.patience);
+  how.policy = options.policy();
+  how.patience_ms = options.patience_ms(ops.size());
   how.seed = options.arguments.seed();
   how.check = !options.no_check;
   Engine engine;
@@ -368,7 +374,7 @@ void declare_bench(const Command& command) {
   command
       .option("--ops", options->op_lists,
               "A list of such: a file, or ops, which comes with faltung; repeatable")
-      .type("FILE.csv|NAME");
+      .type("FILE.txt|NAME");
   command.flag("--all-algorithms", options->all_algorithms,
                "One row for each algorithm, not the chosen one alone");
   command.option("--vs", options->peer, "Time this peer in turn with us, e.g. onednn").type("PEER");

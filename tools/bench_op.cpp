@@ -152,15 +152,16 @@ class Runs {
 // What a copy takes that reads and writes so many bytes together.
 class CopyTimer {
  public:
-  explicit CopyTimer(std::shared_ptr<const Parallel> workers) : workers_(std::move(workers)) {}
+  CopyTimer(std::shared_ptr<const Parallel> workers, std::shared_ptr<Copies> copies)
+      : workers_(std::move(workers)), copies_(std::move(copies)) {}
   double ms(double bytes) {
     const auto copied = static_cast<std::size_t>(std::clamp(bytes / 2, 1.0, double{Copies::kBytes}));
-    return bytes / copies_.gbps(*workers_, copied) * 1e-6;
+    return bytes / copies_->gbps(*workers_, copied) * 1e-6;
   }
 
  private:
   std::shared_ptr<const Parallel> workers_;
-  Copies copies_;
+  std::shared_ptr<Copies> copies_;
 };
 
 class OpBench {
@@ -172,8 +173,10 @@ class OpBench {
         device_(find_device(options.request.device)),
         ceilings_(engine_.measure_ceilings(*device_, options.request.threads)) {
     if (device_->info().kind != "cpu") return;
-    pace_ = pace_of(engine_.workers(options.request.threads), ceilings_, options.patience_ms);
-    copies_.emplace(engine_.workers(options.request.threads));
+    const auto workers = engine_.workers(options.request.threads);
+    const auto copies = std::make_shared<Copies>();
+    pace_ = pace_of(workers, ceilings_, options.patience_ms, copies);
+    copies_.emplace(workers, copies);
   }
 
   int run(const std::vector<Op>& ops) {

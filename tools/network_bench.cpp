@@ -16,30 +16,31 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A contestant's block: runs for so many milliseconds, their median.
-Block timed_block(double least_ms, const std::function<void()>& once) {
+// A contestant's block: runs for so many milliseconds, their median. time_ms: the mean of so many together.
+Block block_of(double least_ms, const std::function<double()>& time_ms, int together = 1) {
   std::vector<double> all;
-  for (double total = 0; all.empty() || total < least_ms;) {
-    const auto begin = Clock::now();
-    once();
-    all.push_back(ms_since(begin));
-    total += all.back();
-  }
+  for (double total = 0; all.empty() || total < least_ms; total += together * all.back())
+    all.push_back(time_ms());
   std::ranges::sort(all);
-  return {all[all.size() / 2], all.front(), all.back(), static_cast<int>(all.size())};
+  return {all[all.size() / 2], all.front(), all.back(), static_cast<int>(all.size()) * together};
 }
 
-// The same by the device's clock, some runs at a time.
+Block timed_block(double least_ms, const std::function<void()>& once) {
+  return block_of(least_ms, [&] {
+    const auto begin = Clock::now();
+    once();
+    return ms_since(begin);
+  });
+}
+
+// By the device's clock, some runs at a time.
 Block device_block(Device& device, double least_ms, const std::function<void()>& once) {
   constexpr int kTogether = 10;
-  std::vector<double> all;
-  for (double total = 0; all.empty() || total < least_ms; total += kTogether * all.back()) {
-    all.push_back(device.time_ms({}, [&] {
-      for (int i = 0; i < kTogether; ++i) once();
-    }) / kTogether);
-  }
-  std::ranges::sort(all);
-  return {all[all.size() / 2], all.front(), all.back(), static_cast<int>(all.size()) * kTogether};
+  const auto runs = [&] {
+    for (int i = 0; i < kTogether; ++i) once();
+  };
+  return block_of(
+      least_ms, [&] { return device.time_ms({}, runs) / kTogether; }, kTogether);
 }
 
 // How a GPU may run it beside NetworkPlan::run: a launch a step, and as one graph where there are such.
@@ -57,12 +58,7 @@ struct OtherWays {
     graph = device.record(run);
     contestants.push_back([this, run](double ms) { return device_block(device, ms, [&] { run({}); }); });
     if (graph == nullptr) return;
-    contestants.push_back([this](double ms) {
-      std::vector<double> all;
-      for (double total = 0; all.empty() || total < ms; total += all.back()) all.push_back(graph->time_ms());
-      std::ranges::sort(all);
-      return Block{all[all.size() / 2], all.front(), all.back(), static_cast<int>(all.size())};
-    });
+    contestants.push_back([this](double ms) { return block_of(ms, [this] { return graph->time_ms(); }); });
   }
   Device& device;
   std::unique_ptr<Recording> graph;

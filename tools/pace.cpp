@@ -4,8 +4,6 @@
 #include <chrono>
 #include <thread>
 
-#include "kernels/cpu/ceilings.hpp"
-
 namespace faltung::tools {
 
 using Clock = std::chrono::steady_clock;
@@ -48,7 +46,8 @@ bool Pace::regain() {
   return false;
 }
 
-Pace pace_of(std::shared_ptr<const Parallel> workers, const Ceilings& ceilings, double patience_ms) {
+Pace pace_of(std::shared_ptr<const Parallel> workers, const Ceilings& ceilings, double patience_ms,
+             std::shared_ptr<Copies> copies) {
   // Each takes some tenth of a millisecond.
   constexpr long kRounds = 60'000;
   constexpr std::size_t kCopied = std::size_t{4} << 20;
@@ -56,10 +55,8 @@ Pace pace_of(std::shared_ptr<const Parallel> workers, const Ceilings& ceilings, 
     multiply_add_gflops(*workers, kRounds / 10);  // wakes them
     return multiply_add_gflops(*workers, kRounds);
   };
-  const auto copies = [workers, copies = std::make_shared<Copies>()] {
-    return copies->gbps(*workers, kCopied);
-  };
-  return Pace({{multiply_adds, ceilings.f32_gflops}, {copies, ceilings.copy_gbps}}, patience_ms);
+  const auto copied = [workers, copies = std::move(copies)] { return copies->gbps(*workers, kCopied); };
+  return Pace({{multiply_adds, ceilings.f32_gflops}, {copied, ceilings.copy_gbps}}, patience_ms);
 }
 
 }  // namespace faltung::tools

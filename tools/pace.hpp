@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "src/backend/backend.hpp"
+#include "kernels/cpu/ceilings.hpp"
 
 namespace faltung::tools {
 
@@ -38,8 +38,9 @@ class Pace {
   std::size_t behind_ = 0;  // at the last look
 };
 
-// Of multiply-adds and of copies by all these workers at once.
-Pace pace_of(std::shared_ptr<const Parallel> workers, const Ceilings& ceilings, double patience_ms);
+// Of multiply-adds and of copies by all these workers at once. copies: whose memory is a quarter of a GiB.
+Pace pace_of(std::shared_ptr<const Parallel> workers, const Ceilings& ceilings, double patience_ms,
+             std::shared_ptr<Copies> copies = std::make_shared<Copies>());
 
 }  // namespace faltung::tools
 

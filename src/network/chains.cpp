@@ -354,8 +354,6 @@ void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
       reads.push_back(moments.at(norm));
     }
   }
-  if (elements(shape) == 0)
-    return static_cast<void>(lowering.write(y, layout));  // of nothing no step is made
   const std::optional<Ref> slice = turns ? std::nullopt : lowering.slice_of_join(y, layout);
   if (slice) lowering.write_slice(y, *slice, layout);
   Ref to = slice ? *slice : lowering.write(y, layout);

@@ -35,9 +35,9 @@ Array transposed(const Array& w, Type type) {
 }  // namespace
 
 void Lowering::find_gates() {
-  const std::vector<int> makers = producers(graph_), uses = count_uses(graph_);
+  const std::vector<int> uses = count_uses(graph_);
   const auto layer = [&](ValueId id) {  // its maker, which nobody else reads
-    const int maker = makers[static_cast<std::size_t>(id)];
+    const int maker = makers_[static_cast<std::size_t>(id)];
     if (maker < 0 || uses[static_cast<std::size_t>(id)] != 1) return -1;
     return is_layer(graph_, graph_.nodes[static_cast<std::size_t>(maker)]) ? maker : -1;
   };

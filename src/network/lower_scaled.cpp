@@ -35,13 +35,13 @@ std::optional<Problem> Lowering::scaled_problem(const Node& node) const {
 }
 
 void Lowering::find_scaled() {
-  const std::vector<int> makers = producers(graph_), uses = count_uses(graph_);
+  const std::vector<int> uses = count_uses(graph_);
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     const Node& node = graph_.nodes[i];
     if (absorbed_.contains(i) || strips_.contains(i) || node.inputs.empty() || node.inputs[0] == kNone)
       continue;
     const auto x = static_cast<std::size_t>(node.inputs[0]);
-    const int maker = uses[x] == 1 ? makers[x] : -1;
+    const int maker = uses[x] == 1 ? makers_[x] : -1;
     if (maker < 0 || groups_[static_cast<std::size_t>(maker)] != maker) continue;
     const Node& product = graph_.nodes[static_cast<std::size_t>(maker)];
     if (product.op != "Mul" || !product.domain.empty() ||

@@ -90,7 +90,7 @@ std::optional<Problem> Lowering::strips_problem(const Node& node) const {
 }
 
 void Lowering::find_strips() {
-  const std::vector<int> makers = producers(graph_), uses = count_uses(graph_);
+  const std::vector<int> uses = count_uses(graph_);
   const int threads = std::max(1, settings_.request.threads);
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     const Node& node = graph_.nodes[i];
@@ -104,7 +104,7 @@ void Lowering::find_strips() {
                         return reader.op == "GlobalAveragePool" && reader.domain.empty() &&
                                reader.inputs[0] == node.outputs[0];
                       });
-    const int maker = uses[static_cast<std::size_t>(x)] == 1 ? makers[static_cast<std::size_t>(x)] : -1;
+    const int maker = uses[static_cast<std::size_t>(x)] == 1 ? makers_[static_cast<std::size_t>(x)] : -1;
     if (maker >= 0 && p->n * p->h * row_bytes(*p) / threads >= least_image() && most_rows(*p) > 0 &&
         runs_an_image(*p, threads) > 0) {
       const std::optional<Problem> first = strips_problem(graph_.nodes[static_cast<std::size_t>(maker)]);

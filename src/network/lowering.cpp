@@ -55,6 +55,7 @@ Lowering::Lowering(const Graph& graph, const Settings& settings)
       settings_(settings),
       device_(find_device(settings.request.device)),
       trusts_all_(Settled(Problem{}, settings.request).trust == TrustPolicy::all),
+      makers_(producers(graph)),
       located_(graph.values.size()),
       joins_(graph.values.size()),
       layouts_(graph.nodes.size(), Layout::nchw),
@@ -246,7 +247,6 @@ void Lowering::choose_layouts() {
   for (std::size_t i = 0; on_gpu() && i < graph_.nodes.size(); ++i) {
     if (groups_[i] == static_cast<int>(i)) turned[i] = turned_image(graph_, chain(i));
   }
-  const std::vector<int> makers = producers(graph_);
   std::vector<std::vector<int>> readers(graph_.values.size());
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     const int reader = rules[i] == LayoutRule::from_plain ? LayoutChoice::kNchw : of_node[i];
@@ -260,7 +260,7 @@ void Lowering::choose_layouts() {
   for (std::size_t v = 0; v < graph_.values.size(); ++v) {
     const Value& value = graph_.values[v];
     if (value.constant || readers[v].empty() || !value.shape || !is_image(*value.shape)) continue;
-    const int node = makers[v];
+    const int node = makers_[v];
     const bool plain = node < 0 || rules[static_cast<std::size_t>(node)] == LayoutRule::to_plain;
     choice.add_value(plain ? LayoutChoice::kNchw : of_node[static_cast<std::size_t>(node)], readers[v],
                      turning_cost(value, threads, device()));

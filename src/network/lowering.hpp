@@ -204,7 +204,8 @@ class Lowering {
   const Graph& graph_;
   Settings settings_;
   std::shared_ptr<Device> device_;
-  bool trusts_all_;  // also kernels that no GPU has shown right
+  bool trusts_all_;                // also kernels that no GPU has shown right
+  const std::vector<int> makers_;  // by value: the node that makes it, or -1
   std::vector<Located> located_;
   std::vector<Join> joins_;            // by value
   std::vector<Layout> layouts_;        // by node

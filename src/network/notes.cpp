@@ -36,7 +36,7 @@ std::string Lowering::layout_note(int node) const {
 std::string Lowering::copying_note(ValueId id, Layout from, Layout to) const {
   const std::string reader = lowered_ < 0 ? "an output of the network (in nchw)" : layout_note(lowered_);
   if (from == to) return "for " + reader + ", which reads no slice";
-  const int maker = producers(graph_)[static_cast<std::size_t>(id)];
+  const int maker = makers_[static_cast<std::size_t>(id)];
   return "for " + reader + "; of " + (maker < 0 ? "an input of the network (in nchw)" : layout_note(maker));
 }
 

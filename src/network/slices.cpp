@@ -28,7 +28,6 @@ StridedOperand operand_at(Ref& ref, Type type, const Shape& strides) {
 
 // The last concatenation of a row of growing ones has room for all of them.
 void Lowering::find_joins() {
-  const std::vector<int> makers = producers(graph_);
   for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
     const Node& node = graph_.nodes[i];
     if (!node.domain.empty() || node.op != "Concat" || !is_image(shape(node.outputs[0]))) continue;
@@ -36,7 +35,7 @@ void Lowering::find_joins() {
     i64 begin = 0;
     for (const ValueId id : node.inputs) {
       Join& join = joins_[static_cast<std::size_t>(id)];
-      const bool is_made = !graph_.is_constant(id) && makers[static_cast<std::size_t>(id)] >= 0 &&
+      const bool is_made = !graph_.is_constant(id) && makers_[static_cast<std::size_t>(id)] >= 0 &&
                            output_of_[static_cast<std::size_t>(id)] < 0;
       if (is_made && join.node == nullptr && elements(shape(id)) > 0) join = {&node, begin};
       begin += shape(id)[1];
