@@ -9,7 +9,7 @@
 # Such measurements stay in the pack until FIND measures anew or ANEW=1 begins without them: do either where kernels changed.
 #
 # Run it in the repository's root, with the command built in build/ or named by FALTUNG. Of the problems, in the order of
-# their value to callers, the first FIRST are taken: as many as keep the pack near 5 MB. JOBS of them are worked
+# their value to callers, the first FIRST are taken: as many as keep the pack near 7 MB. JOBS of them are worked
 # at side by side (as many as there are processors); WITHIN=60s begins none after so long: what was done by then is there.
 # MATHS="f16 tf32" and DIRECTIONS="fwd" do less, and with FIND LISTS="workloads/resnet50.csv" measures that list alone. What
 # phase one compiled before and is the same now is not compiled again (with ANEW=1 all is). The verdicts that the pack has stay in it (with ANEW=1 they do not).
@@ -66,8 +66,8 @@ network_problems() {
   network_problems_of biasf32,relu,maxpool3s2p1 fwd:n1c3h224w224k64r7s7:st2:pad3
   for epilogue in biasf32,silu biasf32 biasf32,residual; do network_problems_of $epilogue --suite workloads/efficientnet_b2.csv; done
 }
-# In the order of their value: inference in 16 bits (biasf32 is what networks ask for), then in 32, what training meets first, then
-# the rest of it; of epilogues the commonest first.
+# In the order of their value: inference in 16 bits (biasf32 is what networks ask for), then in 32, the other epilogues of
+# common filters, what training meets first, then the rest of it; of epilogues the commonest first.
 problems() {
   local math epilogue direction list common=$here/common.csv lists="workloads/*.csv $here/common.csv"
   echo name,problem
@@ -77,13 +77,13 @@ problems() {
   done
   network_problems
   for math in f32 tf32; do problems_of $math fwd "$lists"; done
+  for epilogue in bias,residual,relu biasf32,residual,relu bias,silu biasf32,silu bias,relu,maxpool2; do
+    for math in f16 bf16; do problems_of $math fwd "$common" $epilogue; done
+  done
   for list in workloads/resnet50.csv "$common" "$lists"; do
     for math in f16 bf16; do
       for direction in bwd_d bwd_w; do problems_of $math $direction "$list"; done
     done
-  done
-  for epilogue in bias,residual,relu biasf32,residual,relu bias,silu biasf32,silu bias,relu,maxpool2; do
-    for math in f16 bf16; do problems_of $math fwd "$common" $epilogue; done
   done
   for math in f32 tf32; do
     for epilogue in bias bias,relu; do problems_of $math fwd "$common" $epilogue; done
@@ -112,7 +112,7 @@ prepare() {
 mkdir -p "$here"
 common >"$here/common.csv"
 problems >"$here/all.csv"
-head -n "$((${FIRST:-4100} + 1))" "$here/all.csv" >"$here/problems.csv"
+head -n "$((${FIRST:-4740} + 1))" "$here/all.csv" >"$here/problems.csv"
 code=$here/code.pack
 FALTUNG_STORE=$(mktemp -d)
 export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none

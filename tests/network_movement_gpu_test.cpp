@@ -22,12 +22,13 @@ Array counted(const Shape& shape, std::int64_t period, std::int64_t below, doubl
   return array;
 }
 
-// Doubled and surrounded: rows of single numbers, eight at once where so many divide them.
+// Doubled and surrounded: single numbers, 16 bytes of them at once where these divide the result, though not
+// its rows.
 TEST_F(NetworkMovementGpu, NumbersArePickedOneByOneAndInEights) {
   for (const auto& device : devices_) {
     SCOPED_TRACE(device->info().id);
     DeviceNetworks networks(device);
-    for (const Shape& shape : {Shape{2, 3, 5, 12}, Shape{1, 3, 4, 7}}) {
+    for (const Shape& shape : {Shape{2, 3, 5, 12}, Shape{2, 4, 4, 7}, Shape{1, 3, 4, 7}, Shape{4, 2, 4, 7}}) {
       onnx::ModelText model;
       model.add_input("x", shape);
       model.add_constant(onnx::tensor("scales", {4}, std::vector<float>{1, 1, 2, 2}));
@@ -45,6 +46,36 @@ TEST_F(NetworkMovementGpu, NumbersArePickedOneByOneAndInEights) {
         if ((dtype == DType::f16) != (shape[0] == 2) && !sampling::full()) continue;
         const auto plan = networks.plan(graph, {shape}, dtype, Convolutions::direct);
         EXPECT_EQ(worst_error(expected[0], networks.run(*plan, {input})[0]), 0) << faltung::name(dtype);
+      }
+    }
+  }
+}
+
+// Through tiles that are full, and squares and long ones that are not; lines that begin at four elements, and
+// not.
+TEST_F(NetworkMovementGpu, DimensionsChangePlacesByTiles) {
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    for (const Shape& shape : {Shape{1, 64, 132}, Shape{3, 37, 70}, Shape{1, 3, 500}, Shape{2, 501, 3},
+                               Shape{1, 16, 16}, Shape{1, 6, 2050}}) {
+      onnx::ModelText model;
+      model.add_input("x", shape);
+      model.add({"Relu", {"x"}, {"r"}, {}, ""});
+      model.add({"Transpose", {"r"}, {"t"}, {{"perm", onnx::Sizes{0, 2, 1}}}, ""});
+      model.add({"Transpose", {"x"}, {"z"}, {{"perm", onnx::Sizes{0, 2, 1}}}, ""});
+      model.add_output("t");
+      model.add_output("z");
+      const std::string bytes = model.bytes();
+      const Graph graph = onnx::read(bytes);
+      const Array input = counted(shape, 201, 50);  // that bf16 holds
+      const std::vector<Array> expected = network::interpret(graph, {input});
+      for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+        if (dtype != DType::f16 && shape[0] != 2 && !sampling::full()) continue;
+        const auto plan = networks.plan(graph, {shape}, dtype, Convolutions::direct);
+        const std::vector<Array> got = networks.run(*plan, {input});
+        for (std::size_t i = 0; i < 2; ++i)
+          EXPECT_EQ(worst_error(expected[i], got[i]), 0) << faltung::name(dtype) << " " << i;
       }
     }
   }

@@ -110,9 +110,11 @@ std::vector<network::Work> works() {
     all.push_back(call);
     type = type == MapElement::f16 ? MapElement::bf16 : MapElement::f16;
   }
-  for (const std::size_t bytes : {1, 2, 4, 8}) all.push_back(PickCall{{2, 3, 5}, {2, -1, 0}, bytes, 7, true});
-  all.push_back(PickCall{{2, 3, 16}, {2, -1, 0}, 2, 0, true});
-  all.push_back(PickCall{{5, 4, 1}, {0, 0, 1, 1, 2, 2, -1, 3}, 2, 7, true});
+  for (const std::size_t bytes : {1, 2, 4, 8})
+    all.push_back(PickCall{2, {}, {3, {2, -1, 0}}, 5, bytes, 7, true});
+  all.push_back(PickCall{2, {}, {3, {2, -1, 0}}, 16, 2, 0, true});
+  for (const std::size_t bytes : {2, 4})
+    all.push_back(PickCall{5, {2, {1, -1}}, {4, {0, 0, 1, 1, 2, 2, -1, 3}}, 1, bytes, 7, true});
   map({3, 5}, 2, {operand(MapElement::i64, {5, 1})}, operand(MapElement::i32, {1, 3}),
       {{MapOp::truncate, 1, 0, 0, 0, 0, 0}});
   return all;

@@ -6,11 +6,11 @@
 namespace faltung {
 namespace {
 
-// Elements [begin, end) of the result.
+// Elements [begin, end) of a row of the result.
 template <class T>
-void pick(const PickCall& call, const T* from, T* to, std::int64_t begin, std::int64_t end) {
-  const std::int64_t inner = call.extent.inner;
-  const std::int32_t* const index = call.index.data();
+void pick_columns(const PickCall& call, const T* from, T* to, std::int64_t begin, std::int64_t end) {
+  const std::int64_t inner = call.inner;
+  const std::int32_t* const index = call.columns.index.data();
   if (inner == 1 && !call.fills) {  // the columns of images: nothing but loads and stores
     for (std::int64_t i = begin; i < end; ++i) to[i] = from[index[i]];
     return;
@@ -28,13 +28,41 @@ void pick(const PickCall& call, const T* from, T* to, std::int64_t begin, std::i
   }
 }
 
-// How many parts an index is divided into, where nothing else is divided.
-std::int64_t pick_parts(const PickCall& call) {
-  constexpr std::int64_t kPart = 16384, kMany = 64;  // elements of a part, and parts
-  const std::int64_t length = static_cast<std::int64_t>(call.index.size());
-  const std::int64_t wanted =
-      std::min(length * call.extent.inner / kPart, kMany / std::max<std::int64_t>(1, call.extent.outer));
-  return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, length));
+// A task has some rows, or of long ones a part of one.
+struct Cut {
+  std::int64_t rows, parts;  // of a task, and of a row
+};
+Cut cut_of(const PickCall& call) {
+  constexpr std::int64_t kElements = 16384, kMany = 64;  // of a task, and tasks
+  const std::int64_t lines = call.outer * call.rows.size(), columns = call.columns.size();
+  const std::int64_t row = std::max<std::int64_t>(1, columns * call.inner);
+  const std::int64_t parts =
+      std::clamp<std::int64_t>(std::min(row / kElements, kMany / std::max<std::int64_t>(1, lines)), 1,
+                               std::max<std::int64_t>(1, columns));
+  return {std::max<std::int64_t>(1, kElements / row), parts};
+}
+
+template <class T>
+void pick(const PickCall& call, const T* from, T* to, std::int64_t task) {
+  const Cut cut = cut_of(call);
+  const std::int64_t part = task % cut.parts, columns = call.columns.size(), rows = call.rows.size();
+  const std::int64_t begin = columns * part / cut.parts, end = columns * (part + 1) / cut.parts;
+  const std::int64_t first = task / cut.parts * cut.rows,
+                     last = std::min(first + cut.rows, call.outer * rows);
+  const std::int64_t given = call.columns.length * call.inner, row_size = columns * call.inner;
+  for (std::int64_t line = first; line < last; ++line) {
+    const std::int64_t outer = line / rows, row = line - outer * rows;
+    const std::int32_t at = call.rows.index[static_cast<std::size_t>(row)];
+    T* const result = to + line * row_size;
+    if (at < 0)
+      std::fill(result + begin * call.inner, result + end * call.inner, static_cast<T>(call.fill));
+    else if (line > first && row > 0 &&
+             call.rows.index[static_cast<std::size_t>(row - 1)] == at)  // as the one before
+      std::copy(result - row_size + begin * call.inner, result - row_size + end * call.inner,
+                result + begin * call.inner);
+    else
+      pick_columns(call, from + (outer * call.rows.length + at) * given, result, begin, end);
+  }
 }
 
 }  // namespace
@@ -59,28 +87,23 @@ void best_task(const BestCall& call, const float* from, std::int64_t* to, std::i
   }
 }
 
-std::int64_t pick_tasks(const PickCall& call) { return call.extent.outer * pick_parts(call); }
+std::int64_t pick_tasks(const PickCall& call) {
+  const Cut cut = cut_of(call);
+  return (call.outer * call.rows.size() + cut.rows - 1) / cut.rows * cut.parts;
+}
 
 void pick_task(const PickCall& call, const std::byte* from, std::byte* to, std::int64_t task) {
-  const RowsExtent& e = call.extent;
-  const std::int64_t parts = pick_parts(call), part = task % parts;
-  const std::int64_t length = static_cast<std::int64_t>(call.index.size());
-  const std::int64_t begin = length * part / parts, end = length * (part + 1) / parts;
-  task /= parts;
-  const std::int64_t size = static_cast<std::int64_t>(call.bytes);
-  from += task * e.length * e.inner * size;
-  to += task * static_cast<std::int64_t>(call.index.size()) * e.inner * size;
+  const auto as = [&]<class T>(T) {
+    pick(call, reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to), task);
+  };
   if (call.bytes == 1)
-    pick(call, reinterpret_cast<const std::uint8_t*>(from), reinterpret_cast<std::uint8_t*>(to), begin, end);
+    as(std::uint8_t{});
   else if (call.bytes == 2)
-    pick(call, reinterpret_cast<const std::uint16_t*>(from), reinterpret_cast<std::uint16_t*>(to), begin,
-         end);
+    as(std::uint16_t{});
   else if (call.bytes == 4)
-    pick(call, reinterpret_cast<const std::uint32_t*>(from), reinterpret_cast<std::uint32_t*>(to), begin,
-         end);
+    as(std::uint32_t{});
   else
-    pick(call, reinterpret_cast<const std::uint64_t*>(from), reinterpret_cast<std::uint64_t*>(to), begin,
-         end);
+    as(std::uint64_t{});
 }
 
 }  // namespace faltung

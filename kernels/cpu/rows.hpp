@@ -56,14 +56,22 @@ inline std::int64_t taps_tasks(const TapsCall& call) {
 }
 void taps_task(const TapsCall& call, const float* from, float* to, std::int64_t task);
 
-// Likewise elements of any kind, of 1, 2, 4 or 8 bytes, copied: element i is element index[i]; -1: it is
-// `fill`.
+// Of an axis of `length` elements those that a result has: element i is element index[i]; -1: there is none.
+struct PickedAxis {
+  std::int64_t length = 1;
+  std::vector<std::int32_t> index = {0};
+  std::int64_t size() const { return static_cast<std::int64_t>(index.size()); }
+};
+// Elements of any kind, of 1, 2, 4 or 8 bytes, copied, along two neighbouring axes of four; where either has
+// none it is `fill`.
 struct PickCall {
-  RowsExtent extent;  // of the input
-  std::vector<std::int32_t> index;
+  std::int64_t outer = 1;
+  PickedAxis rows, columns;
+  std::int64_t inner = 1;
   std::size_t bytes = 4;  // of an element
   std::uint64_t fill = 0;
   bool fills = false;  // whether an index is -1
+  std::int64_t results() const { return outer * rows.size() * columns.size() * inner; }
 };
 std::int64_t pick_tasks(const PickCall& call);
 void pick_task(const PickCall& call, const std::byte* from, std::byte* to, std::int64_t task);

@@ -1,9 +1,11 @@
-// A tensor whose elements follow each other along one dimension, written so that they do along another: TILE by TILE of
-// them at a time through local memory, so that both sides move whole lines. An elementwise chain of one input may be
-// computed on the way.
+// A tensor whose elements follow each other along one dimension, written so that they do along another: ROWS by COLUMNS
+// of them at a time through local memory, so that both sides move whole lines, four neighbours a thread. An elementwise
+// chain of one input may be computed on the way.
 //
-// The host defines THREADS; RANK of the other dimensions, at least 1; TILE; and either BYTES of an element that is
-// copied (1, 2, 4 or 8), or INPUT_TYPE, RESULT_TYPE, CHAIN and RESULT (chain.h); and what elements.h asks for.
+// The host defines THREADS; RANK of the other dimensions, at least 1; ROWS and COLUMNS, which THREADS * 4 divides the
+// product of; ALIGNED_INPUT and ALIGNED_RESULT: whether fours of a line begin at multiples of their size; and either BYTES
+// of an element that is copied (1, 2, 4 or 8), or INPUT_TYPE, RESULT_TYPE, CHAIN and RESULT (chain.h); and what elements.h
+// asks for, V as 4.
 #include "kernels/gpu/elements.h"
 
 #ifdef BYTES
@@ -25,6 +27,33 @@ typedef float value_t;
 #define GET JOINED(get_, INPUT_TYPE)
 #define PUT JOINED(put_, RESULT_TYPE)
 #endif
+#define PITCH (COLUMNS + 1)  // so that neighbours in a column lie in different banks
+#define FOURS (ROWS * COLUMNS / 4 / THREADS)
+
+F_DEVICE void read_four(F_GLOBAL const INPUT_T* p, value_t* v) {
+#ifndef BYTES
+  JOINED(read_, INPUT_TYPE)(p, v);
+#elif BYTES == 2
+  load4_u16(p, v);
+#elif BYTES == 4
+  load4_u32(p, v);
+#else
+  F_UNROLL
+  for (int j = 0; j < 4; ++j) v[j] = p[j];
+#endif
+}
+F_DEVICE void write_four(F_GLOBAL RESULT_T* p, const value_t* v) {
+#ifndef BYTES
+  JOINED(write_, RESULT_TYPE)(p, v);
+#elif BYTES == 2
+  store4_u16(p, v);
+#elif BYTES == 4
+  store4_u32(p, v);
+#else
+  F_UNROLL
+  for (int j = 0; j < 4; ++j) p[j] = v[j];
+#endif
+}
 
 // As in src/network/device_map.cpp. Rows: along which the input is contiguous; columns: the result.
 typedef struct {
@@ -37,29 +66,55 @@ typedef struct {
 
 F_KERNEL(THREADS)
 turn(F_INPUT(INPUT_T, from), F_OUTPUT(RESULT_T, to), TurnSizes z) {
-  F_LOCAL_ARRAY(value_t, tile, TILE * (TILE + 1));
+  F_LOCAL_ARRAY(value_t, tile, ROWS* PITCH);
   F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(INPUT_T, from);
   F_OPEN_OUTPUT(RESULT_T, to);
-  const index_t across = (z.columns + TILE - 1) / TILE, down = (z.rows + TILE - 1) / TILE;
-  const index_t block = F_BLOCK(0), line = block / across;
-  const index_t first_column = (block - line * across) * TILE, image = line / down, first_row = (line - image * down) * TILE;
-  index_t here = z.begin[0], there = z.begin[1];
+  const index_t across = (z.columns + COLUMNS - 1) / COLUMNS, down = (z.rows + ROWS - 1) / ROWS;
+  const index_t block = F_BLOCK(0), line = block / across, image = line / down;
+  const index_t first_column = (block - line * across) * COLUMNS, first_row = (line - image * down) * ROWS;
+  const int rows = z.rows - first_row < ROWS ? (int)(z.rows - first_row) : ROWS;
+  const int columns = z.columns - first_column < COLUMNS ? (int)(z.columns - first_column) : COLUMNS;
+  index_t here = z.begin[0] + first_column * z.column_stride + first_row;
+  index_t there = z.begin[1] + first_row * z.row_stride + first_column;
   F_ADD_DIGITS(image, z, here, there)
+  value_t four[FOURS][4];
   F_UNROLL
-  for (int e = 0; e < TILE * TILE / THREADS; ++e) {
-    const int at = e * THREADS + F_THREAD(), row = at % TILE, column = at / TILE;
-    if (first_row + row < z.rows && first_column + column < z.columns)
-      tile[column * (TILE + 1) + row] = GET(from, here + (first_column + column) * z.column_stride + first_row + row);
+  for (int i = 0; i < FOURS; ++i) {
+    const int at = i * THREADS + F_THREAD(), row = at % (ROWS / 4) * 4, column = at / (ROWS / 4);
+    F_GLOBAL const INPUT_T* const p = from + here + column * z.column_stride + row;
+    if (ALIGNED_INPUT && column < columns && row + 4 <= rows) {
+      read_four(p, four[i]);
+    } else {
+      F_UNROLL
+      for (int j = 0; j < 4; ++j) four[i][j] = column < columns && row + j < rows ? GET(p, j) : 0;
+    }
+  }
+  F_UNROLL
+  for (int i = 0; i < FOURS; ++i) {
+    const int at = i * THREADS + F_THREAD(), row = at % (ROWS / 4) * 4, column = at / (ROWS / 4);
+    F_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const value_t v0 = four[i][j];
+      CHAIN
+      tile[(row + j) * PITCH + column] = RESULT;
+    }
   }
   F_BARRIER();
   F_UNROLL
-  for (int e = 0; e < TILE * TILE / THREADS; ++e) {
-    const int at = e * THREADS + F_THREAD(), column = at % TILE, row = at / TILE;
-    if (first_row + row < z.rows && first_column + column < z.columns) {
-      const value_t v0 = tile[column * (TILE + 1) + row];
-      CHAIN
-      PUT(to, there + (first_row + row) * z.row_stride + first_column + column, RESULT);
+  for (int i = 0; i < FOURS; ++i) {
+    const int at = i * THREADS + F_THREAD(), column = at % (COLUMNS / 4) * 4, row = at / (COLUMNS / 4);
+    F_GLOBAL RESULT_T* const p = to + there + row * z.row_stride + column;
+    value_t result[4];
+    F_UNROLL
+    for (int j = 0; j < 4; ++j) result[j] = tile[row * PITCH + column + j];
+    if (ALIGNED_RESULT && row < rows && column + 4 <= columns) {
+      write_four(p, result);
+    } else {
+      F_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        if (row < rows && column + j < columns) PUT(p, j, result[j]);
+      }
     }
   }
 }

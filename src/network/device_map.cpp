@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "src/network/device_steps.hpp"
@@ -47,16 +48,42 @@ bool needs_wide_indices(const MapCall& call) {
 
 // ---- turning
 
+struct TurnTile {
+  i64 rows, columns;
+};
+// Squares whose lines are 128 bytes of the result, of two bytes at least; longer ones where there is not so
+// much along the other side.
+TurnTile turn_tile(i64 rows, i64 columns, MapElement result) {
+  constexpr i64 kLine = 128, kElements = 8192, kLeast = 4;
+  const i64 size = std::max<i64>(2, static_cast<i64>(size_of(result)));
+  const auto power = [&](i64 n) {
+    return std::max(kLeast, static_cast<i64>(std::bit_ceil(static_cast<std::uint64_t>(n))));
+  };
+  const i64 all = std::clamp<i64>(power(rows) * power(columns), 4 * kDeviceThreads, kElements / size);
+  const i64 across = std::min(kLine / size, power(columns)), down = std::min(all / across, power(rows));
+  return {down, all / down};
+}
+i64 tiles_of(i64 rows, i64 columns, const TurnTile& tile) {
+  return ((rows + tile.rows - 1) / tile.rows) * ((columns + tile.columns - 1) / tile.columns);
+}
+
+// Tiles are not to be nearly empty.
+bool is_worth_turning(i64 rows, i64 columns, MapElement result) {
+  const TurnTile tile = turn_tile(rows, columns, result);
+  return std::min(rows, columns) >= 2 &&
+         4 * rows * columns >= tiles_of(rows, columns, tile) * tile.rows * tile.columns;
+}
+
 // A dimension along which the input's elements follow each other and the result's do not; -1 where none is,
-// or too little of it for squares.
+// or too little of it for tiles.
 int turned_dimension(const MapCall& call) {
-  constexpr i64 kLeast = 16;
   if (call.inputs.size() != 1) return -1;
   const auto last = last_of(call);
   const MapOperand& from = call.inputs[0];
-  if (call.output.strides[last] != 1 || call.sizes[last] < kLeast || from.strides[last] == 1) return -1;
+  if (call.output.strides[last] != 1 || from.strides[last] == 1) return -1;
   for (std::size_t d = 0; d < last; ++d) {
-    if (from.strides[d] == 1 && call.sizes[d] >= kLeast) return static_cast<int>(d);
+    if (from.strides[d] == 1 && is_worth_turning(call.sizes[d], call.sizes[last], call.output.element))
+      return static_cast<int>(d);
   }
   return -1;
 }
@@ -108,18 +135,26 @@ std::vector<faltung::Step> few_steps(const MapCall& call, int dimension, const D
 
 std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const DeviceSlots& slots,
                                       const DeviceInfo& device) {
-  constexpr i64 kTile = 32;
   const auto last = last_of(call), rows = static_cast<std::size_t>(turned);
   const MapOperand &from = call.inputs[0], &to = call.output;
   std::vector<std::size_t> others;
   for (std::size_t d = 0; d < last; ++d) {
     if (d != rows) others.push_back(d);
   }
+  // What a line begins with, in the input and the result, is a multiple of four elements.
+  const auto aligned = [&](const MapOperand& o, i64 from_line_to_line) {
+    return o.offset % 4 == 0 && from_line_to_line % 4 == 0 &&
+           std::ranges::all_of(others, [&](std::size_t d) { return o.strides[d] % 4 == 0; });
+  };
+  const TurnTile tile = turn_tile(call.sizes[rows], call.sizes[last], to.element);
   const bool wide = needs_wide_indices(call);
   Constants own = {{"THREADS", std::to_string(kDeviceThreads)},
                    {"RANK", std::to_string(static_cast<i64>(std::max<std::size_t>(1, others.size())))},
-                   {"TILE", std::to_string(kTile)},
-                   {"V", "1"},
+                   {"ROWS", std::to_string(tile.rows)},
+                   {"COLUMNS", std::to_string(tile.columns)},
+                   {"ALIGNED_INPUT", aligned(from, from.strides[last]) ? "1" : "0"},
+                   {"ALIGNED_RESULT", aligned(to, to.strides[rows]) ? "1" : "0"},
+                   {"V", "4"},
                    {"WIDE", wide ? "1" : "0"}};
   if (call.program.empty()) {
     own.push_back({"BYTES", std::to_string(static_cast<i64>(size_of(from.element)))});
@@ -137,9 +172,9 @@ std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const Dev
     for (const std::size_t d : others) values.push_back(o->strides[d]);
     if (others.empty()) values.push_back(0);
   }
-  const auto tiles = [](i64 size) { return (size + kTile - 1) / kTile; };
+  const i64 blocks = images * tiles_of(call.sizes[rows], call.sizes[last], tile);
   return {launch("turn", gpu::source(device, "turn", "turn.cl", "turn", own),
-                 gpu::grid(images * tiles(call.sizes[rows]) * tiles(call.sizes[last]), 1, 1, kDeviceThreads),
+                 gpu::grid(blocks, 1, 1, kDeviceThreads),
                  {in(slots.reads[0]), out(slots.write), numbers(values, wide)})};
 }
 
@@ -176,14 +211,20 @@ std::vector<faltung::Step> copy_steps(const MapCall& call, const DeviceSlots& sl
   for (const MapOperand& o : operands) values.push_back(o.offset);
   for (const MapOperand& o : operands)
     values.insert(values.end(), o.strides.begin(), o.strides.begin() + call.rank);
+  // All at once rather than block after block.
+  constexpr i64 kMostTogether = 4, kThreadsOfUnit = 2048;
+  i64 together = 1;
+  while (together < kMostTogether && count >= 2 * together * kThreadsOfUnit * std::max(1, device.units))
+    together *= 2;
   const bool wide = needs_wide_indices(call);
   return {launch("copy",
                  gpu::source(device, "copy", "copy.cl", "copy",
                              {{"THREADS", std::to_string(kDeviceThreads)},
                               {"RANK", std::to_string(call.rank)},
                               {"BYTES", std::to_string(static_cast<i64>(bytes))},
+                              {"TOGETHER", std::to_string(together)},
                               {"WIDE", wide ? "1" : "0"}}),
-                 gpu::one_dimension(count, kDeviceThreads),
+                 gpu::one_dimension((count + together - 1) / together, kDeviceThreads),
                  {in(slots.reads[0]), out(slots.write), numbers(values, wide)})};
 }
 

@@ -13,28 +13,29 @@ using i64 = std::int64_t;
 
 std::vector<faltung::Step> pick_steps(PickCall call, const DeviceSlots& slots, DeviceConstants& constants,
                                       const DeviceInfo& device) {
-  const Slot table = constants.add(call.index);
+  const bool two_axes = call.rows.length != 1 || call.rows.size() != 1;
+  const Slot columns = constants.add(call.columns.index),
+             rows = two_axes ? constants.add(call.rows.index) : columns;
   // As words of 16 bytes where they are that many.
-  const i64 run = call.extent.inner * static_cast<i64>(call.bytes);
-  if (run % 16 == 0 && (!call.fills || call.fill == 0)) call.bytes = 16, call.extent.inner = run / 16;
-  const i64 results = static_cast<i64>(call.index.size());
-  // Rows of single numbers: a thread that writes one of 2 bytes has more to do for its place than for the
-  // number.
-  constexpr i64 kTogether = 8;
-  const bool together =
-      call.bytes == 2 && call.extent.inner == 1 && results % kTogether == 0 && slots.write.offset % 16 == 0;
-  const i64 v = together ? kTogether : 1, all = call.extent.outer * results * call.extent.inner,
-            count = all / v;
-  const bool wide = is_wide(std::max(all, call.extent.outer * call.extent.length * call.extent.inner));
+  const i64 run = call.inner * static_cast<i64>(call.bytes), all = call.results();
+  const bool words = run % 16 == 0 && (!call.fills || call.fill == 0);
+  if (words) call.bytes = 16, call.inner = run / 16;
+  // Single numbers: a thread that writes one has more to do for its place than for the number.
+  const i64 together = call.bytes == 2 ? 8 : call.bytes == 4 ? 4 : 1;
+  const bool fits = call.inner == 1 && all % together == 0 && slots.write.offset % 16 == 0;
+  const i64 v = fits ? together : 1, count = call.results() / v;
+  const bool wide = is_wide(std::max(all, call.outer * call.rows.length * call.columns.length * call.inner));
   return {launch("pick",
                  gpu::source(device, "pick", "pick.cl", "pick",
                              {{"THREADS", std::to_string(kDeviceThreads)},
                               {"BYTES", std::to_string(static_cast<i64>(call.bytes))},
+                              {"TWO_AXES", two_axes ? "1" : "0"},
                               {"V", std::to_string(v)},
                               {"WIDE", wide ? "1" : "0"}}),
                  gpu::one_dimension(count, kDeviceThreads),
-                 {in(slots.reads[0]), in(table), out(slots.write), value(count), value(call.extent.length),
-                  value(results), value(call.extent.inner), value(static_cast<i64>(call.fill))})};
+                 {in(slots.reads[0]), in(rows), in(columns), out(slots.write), value(count),
+                  value(call.rows.length), value(call.rows.size()), value(call.columns.length),
+                  value(call.columns.size()), value(call.inner), value(static_cast<i64>(call.fill))})};
 }
 
 std::vector<faltung::Step> taps_steps(const TapsCall& call, const DeviceSlots& slots,
@@ -134,7 +135,7 @@ double bytes_of(const TapsCall& c) {
          bytes_of({c.extent.outer, c.out, c.extent.inner}, size_of(c.to));
 }
 double bytes_of(const PickCall& c) {
-  return 2 * bytes_of({c.extent.outer, static_cast<i64>(c.index.size()), c.extent.inner}, c.bytes);
+  return 2 * static_cast<double>(c.results()) * static_cast<double>(c.bytes);
 }
 double bytes_of(const BestCall& c) { return bytes_of(c.extent, size_of(c.from)); }
 double bytes_of(const ProductCall& c) {

@@ -4,6 +4,7 @@
 #include "src/network/epilogue.hpp"
 #include "src/network/lowering.hpp"
 #include "src/network/map_builder.hpp"
+#include "src/network/picks.hpp"
 #include "src/network/reduction.hpp"
 #include "src/network/window.hpp"
 #include "src/problem/dtype.hpp"
@@ -149,24 +150,28 @@ LonePool lone_pool(const Lowering& lowering, const Node& node, Layout layout) {
   return pool;
 }
 
-// Zeros around an image, axis after axis.
+// Zeros around an image.
 Ref surround(Lowering& lowering, const Node& node, Ref from, const LonePool& pool) {
   const Problem& p = pool.problem;
-  Triple image{1, p.h - pool.before[1] - pool.after[1], p.w - pool.before[2] - pool.after[2]};
-  for (const std::size_t d : {std::size_t{1}, std::size_t{2}}) {
-    if (pool.before[d] == 0 && pool.after[d] == 0) continue;
-    const i64 size = image[d], inner = (d == 1 ? image[2] : 1) * (p.layout == Layout::nhwc ? p.c : 1);
-    const i64 outer = p.n * (p.layout == Layout::nhwc ? 1 : p.c) * (d == 2 ? image[1] : 1);
-    const auto bytes = static_cast<std::size_t>(faltung::size_of(p.dtype));
-    PickCall call{{outer, size, inner}, {}, bytes, 0, true};
-    for (i64 i = -pool.before[d]; i < size + pool.after[d]; ++i)
-      call.index.push_back(i < 0 || i >= size ? -1 : static_cast<std::int32_t>(i));
-    image[d] = static_cast<i64>(call.index.size());
-    const Ref to = lowering.scratch(static_cast<std::size_t>(p.n * p.c * image[1] * image[2]) * bytes);
-    lowering.emit(node, std::move(call), {from}, to, p.layout);
-    from = to;
-  }
-  return from;
+  const auto table = [](i64 size, i64 before, i64 after) {
+    std::vector<std::int32_t> index;
+    for (i64 i = -before; i < size - before && (before != 0 || after != 0); ++i)
+      index.push_back(i < 0 || i >= size - before - after ? -1 : static_cast<std::int32_t>(i));
+    return index;
+  };
+  const i64 h = p.h - pool.before[1] - pool.after[1], w = p.w - pool.before[2] - pool.after[2];
+  const auto bytes = static_cast<std::size_t>(faltung::size_of(p.dtype));
+  Picked picked{{p.n, p.c, h, w}, std::vector<std::vector<std::int32_t>>(4), bytes, 0};
+  std::size_t rows = 2;
+  if (p.layout == Layout::nhwc) picked.shape = {p.n, h, w, p.c}, rows = 1;
+  picked.tables[rows] = table(p.h, pool.before[1], pool.after[1]);
+  picked.tables[rows + 1] = table(p.w, pool.before[2], pool.after[2]);
+  Ref to = from;  // where nothing is added
+  const auto result = [&] {
+    return to = lowering.scratch(static_cast<std::size_t>(p.n * p.c * p.h * p.w) * bytes);
+  };
+  lower_picked(lowering, node, std::move(picked), from, result, p.layout);
+  return to;
 }
 
 Layout image_layout(const Lowering& lowering, const Node& node) {

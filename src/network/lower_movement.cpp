@@ -1,10 +1,12 @@
 // Nodes that move elements: copies between strides, and elements picked along an axis.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "src/network/lowering.hpp"
 #include "src/network/map_builder.hpp"
 #include "src/network/pads.hpp"
+#include "src/network/picks.hpp"
 #include "src/network/reduction.hpp"
 #include "src/network/views.hpp"
 
@@ -27,19 +29,12 @@ std::uint64_t bits_of(Type type, double value) {
 
 void require_pickable(const Site& site, Type type) { map_element(type, site.node().title()); }
 
-// Elements of an axis in memory; index: -1 for the fill value.
-void pick(Lowering& lowering, const Node& node, const Extent& e, std::vector<std::int32_t> index,
-          std::uint64_t fill, Type type, Ref from, Ref to, Layout layout) {
-  const bool fills = std::ranges::find(index, -1) != index.end();
-  PickCall call{{e.outer, e.length, e.inner}, std::move(index), size_of(type), fill, fills};
-  lowering.emit(node, std::move(call), {from}, to, layout);
-}
-
-// The dimension's extent in memory.
-Extent axis_extent(const Shape& shape, std::size_t axis, Layout layout) {
-  if (!is_image(shape) || layout == Layout::nchw) return extent(shape, axis, axis + 1);
-  constexpr std::size_t kNhwc[] = {0, 3, 1, 2};
-  return extent({shape[0], shape[2], shape[3], shape[1]}, kNhwc[axis], kNhwc[axis] + 1);
+// Where an image's dimensions lie in memory, and any other's.
+std::vector<std::size_t> in_memory(const Shape& shape, Layout layout) {
+  if (is_image(shape) && layout == Layout::nhwc) return {0, 2, 3, 1};
+  std::vector<std::size_t> order(shape.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
 }
 
 // ---- views
@@ -191,41 +186,39 @@ void lower_gather(Lowering& lowering, const Node& node) {
     site.require(i >= -size && i < size, "an index lies outside of its axis");
     index.push_back(static_cast<std::int32_t>(i < 0 ? i + size : i));
   }
+  Picked picked{site.in(0).shape, std::vector<std::vector<std::int32_t>>(site.in(0).shape.size()),
+                size_of(site.in(0).type), 0};
+  picked.tables[axis] = std::move(index);
   const Ref from = lowering.read(node.inputs[0], Layout::nchw);
-  pick(lowering, node, extent(site.in(0).shape, axis, axis + 1), std::move(index), 0, site.in(0).type, from,
-       lowering.write(node.outputs[0], Layout::nchw), Layout::nchw);
+  const auto result = [&] { return lowering.write(node.outputs[0], Layout::nchw); };
+  lower_picked(lowering, node, std::move(picked), from, result, Layout::nchw);
 }
 
-// Axis after axis, by a table each. `index_of` tells of which element each comes, -1 of none.
+// By a table an axis: `index_of` tells of which element each comes, -1 of none.
 template <class IndexOf>
 void lower_axes(Lowering& lowering, const Node& node, std::uint64_t fill, const IndexOf& index_of) {
   const Site site = lowering.site(node);
-  const Type type = site.in(0).type;
-  require_pickable(site, type);
-  Shape shape = site.in(0).shape;
+  require_pickable(site, site.in(0).type);
+  const Shape& shape = site.in(0).shape;
   const Shape& target = lowering.shape(node.outputs[0]);
   const Layout layout = layout_of(lowering, node, node.outputs[0]);
-  std::vector<std::size_t> changed;
-  std::vector<std::vector<std::int32_t>> tables(shape.size());
-  for (std::size_t d = 0; d < shape.size(); ++d) {
+  Picked picked{{}, {}, size_of(site.in(0).type), fill};
+  bool changes = false;
+  for (const std::size_t d : in_memory(shape, layout)) {
+    picked.shape.push_back(shape[d]);
+    std::vector<std::int32_t>& table = picked.tables.emplace_back();
     bool same = shape[d] == target[d];
     for (i64 i = 0; i < target[d]; ++i) {
-      tables[d].push_back(static_cast<std::int32_t>(index_of(d, i)));
-      same = same && tables[d].back() == i;
+      table.push_back(static_cast<std::int32_t>(index_of(d, i)));
+      same = same && table.back() == i;
     }
-    if (!same) changed.push_back(d);
+    if (same) table.clear();
+    changes = changes || !same;
   }
-  Ref from = lowering.read(node.inputs[0], layout);
-  if (changed.empty()) return lowering.alias(node.outputs[0], from, layout);
-  for (const std::size_t d : changed) {
-    const Extent e = axis_extent(shape, d, layout);
-    shape[d] = target[d];
-    const Ref to = d == changed.back()
-                       ? lowering.write(node.outputs[0], layout)
-                       : lowering.scratch(static_cast<std::size_t>(elements(shape)) * size_of(type));
-    pick(lowering, node, e, std::move(tables[d]), fill, type, from, to, layout);
-    from = to;
-  }
+  const Ref from = lowering.read(node.inputs[0], layout);
+  if (!changes) return lowering.alias(node.outputs[0], from, layout);
+  const auto result = [&] { return lowering.write(node.outputs[0], layout); };
+  lower_picked(lowering, node, std::move(picked), from, result, layout);
 }
 
 void lower_pad(Lowering& lowering, const Node& node) {

@@ -5,6 +5,7 @@
 #include "src/network/lowering.hpp"
 #include "src/network/map_builder.hpp"
 #include "src/network/moments.hpp"
+#include "src/network/picks.hpp"
 #include "src/network/reduction.hpp"
 #include "src/network/resize.hpp"
 
@@ -247,6 +248,13 @@ void lower_resize(Lowering& lowering, const Node& node) {
     }
   }
   const std::size_t size = size_of(site.in(0).type);
+  if (std::ranges::all_of(changed, [&](std::size_t d) { return all[d].taps == 1; })) {
+    Picked picked{memory_shape(shape, layout), std::vector<std::vector<std::int32_t>>(shape.size()), size, 0};
+    for (const std::size_t d : changed)
+      picked.tables[memory_axis(d, is_image(shape), layout)] = {all[d].index.begin(), all[d].index.end()};
+    const auto result = [&] { return lowering.write(node.outputs[0], layout); };
+    return lower_picked(lowering, node, std::move(picked), from, result, layout);
+  }
   const MapElement element = element_of(lowering, node.inputs[0], node);
   for (const std::size_t d : changed) {
     const Taps& taps = all[d];
@@ -258,7 +266,8 @@ void lower_resize(Lowering& lowering, const Node& node) {
     const std::vector<std::int32_t> index(taps.index.begin(), taps.index.end());
     const RowsExtent extent{e.outer, e.length, e.inner};
     if (taps.taps == 1) {
-      lowering.emit(node, PickCall{extent, index, size}, {from}, to, layout);
+      PickCall call{e.outer, {}, {e.length, index}, e.inner, size};
+      lowering.emit(node, std::move(call), {from}, to, layout);
     } else {
       TapsCall call{extent,  taps.out, taps.taps, index, {taps.weight.begin(), taps.weight.end()},
                     element, element};

@@ -124,7 +124,7 @@ std::optional<Ref> Lowering::run_of(ValueId id, i64 begin) {
 
 Ref Lowering::copy_whole(ValueId id, Ref from, Layout from_layout, Layout layout) {
   const Value& value = graph_.at(id);
-  const Ref to = scratch(static_cast<std::size_t>(elements(*value.shape)) * size_of(value.type));
+  const Ref to = write(id, layout);
   Draft draft;
   draft.name = value.name + (from_layout == layout    ? " out of a slice"
                              : layout == Layout::nhwc ? " to nhwc"

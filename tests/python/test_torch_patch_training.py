@@ -100,6 +100,7 @@ def test_what_autocast_converts_has_its_gradients(ours, dtype, device):
         assert [g.dtype for g in (*first, *second)] == [t.dtype for t in (*leaves, *leaves[:2])]
         results.append((y, *first, *second))
     for a, b, right in zip(*results):
+        right = right.round()  # PyTorch's, which are off by some 1e-6 where cuDNN takes a fast transform
         assert torch.equal(a, right) and torch.equal(b, right)
     late = []  # a weight that changes before the backward pass: what was made of it is what counts
     for function in (passes.trained, lambda x, w, b: F.conv2d(x, w, b, padding=1)):
@@ -110,7 +111,7 @@ def test_what_autocast_converts_has_its_gradients(ours, dtype, device):
             leaves[1].add_(1)
         first = torch.autograd.grad(y, leaves, dy.to(y.dtype), create_graph=True)
         late.append((*first, *torch.autograd.grad((first[0] * ddx).sum() + (first[1] * ddw).sum(), leaves)))
-    assert all(map(torch.equal, *late))
+    assert all(torch.equal(a, right.round()) for a, right in zip(*late))
 
 
 @pytest.mark.parametrize("momentum", [0.1, None])
