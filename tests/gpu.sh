@@ -3,14 +3,15 @@
 # the CPU, which `./dev test` has), and the memory checker on some where CUDA's is installed. BUILD is the build
 # folder. FILTER (GoogleTest's, e.g. '*/implicit_gemm_sm90') leaves those tests alone of registry_gpu_test and
 # adjoint_gpu_test that match it. The problems of both are parts, four a processor, one of which each runs at a time; a part's
-# log is in BUILD/test_gpu. FALTUNG_TEST_SEED draws other pairs of problem and kernel than the usual ones, FALTUNG_TEST_SAMPLE
-# more or fewer (tests/sampling.hpp). `./dev test-gpu [FILTER]` runs this.
+# log is in BUILD/test_gpu; the other programs run beside them, one after the other. It is some ten minutes of 16 processors,
+# which compile nearly all that time: FALTUNG_TEST_SEED draws other pairs of problem and kernel than the usual ones,
+# FALTUNG_TEST_SAMPLE more or fewer (tests/sampling.hpp; here a third of the usual unless given). `./dev test-gpu [FILTER]` runs this.
 set -euo pipefail
 build=$(cd "${1:?usage: tests/gpu.sh BUILD [FILTER]}" && pwd)
 only=${2:-}
 logs=$build/test_gpu
 rm -rf "$logs" && mkdir -p "$logs"
-export FALTUNG_TEST_REQUIRE_GPU=1 FALTUNG_STORE=$logs/store
+export FALTUNG_TEST_REQUIRE_GPU=1 FALTUNG_STORE=$logs/store FALTUNG_TEST_SAMPLE=${FALTUNG_TEST_SAMPLE:-0.33}
 jobs=$(nproc)
 export parts=$((4 * jobs))
 failed=0
@@ -61,18 +62,26 @@ in_parts() {
   say $status "$title, $(cat "$log".*.log | awk '/kernels verified/ { n += $1 } END { print n + 0 }') kernels" $((SECONDS - begin))
 }
 
-if [ -z "$only" ]; then
+# programs: all but those that have parts.
+programs() {
+  local program
   case ,$FALTUNG_TEST_DEVICES in *,cuda:*) FALTUNG_TEST_REQUIRE_CUDA=1 test_program cuda_test ;; esac
   case ,$FALTUNG_TEST_DEVICES in *,opencl:*) test_program opencl_test ;; esac
   for program in "$build"/tests/*_gpu_test; do
     case $program in */registry_gpu_test | */adjoint_gpu_test) ;; *) test_program "$(basename "$program")" ;; esac
   done
+  return $failed
+}
+
+if [ -z "$only" ]; then
+  programs >"$logs/programs.txt" &
+  beside=$!
 fi
 checker=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 case ,$FALTUNG_TEST_DEVICES in
   *,cuda:*)
     if [ -n "$checker" ]; then
-      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_SAMPLE=0.1 in_parts "memory checker on a part" registry_gpu_test memcheck \
+      FALTUNG_TEST_DEVICES='cuda:*' FALTUNG_TEST_SAMPLE=0.05 in_parts "memory checker on a part" registry_gpu_test memcheck \
         "$checker" --tool memcheck --error-exitcode 9
     else
       echo "left out: the memory checker; compute-sanitizer, of the CUDA toolkit, is not installed"
@@ -81,4 +90,8 @@ case ,$FALTUNG_TEST_DEVICES in
 esac
 in_parts "the three directions against each other" adjoint_gpu_test adjoint
 in_parts "the registry" registry_gpu_test registry
+if [ -z "$only" ]; then
+  wait $beside || failed=1
+  cat "$logs/programs.txt"
+fi
 exit $failed

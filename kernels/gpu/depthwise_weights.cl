@@ -15,9 +15,11 @@
 
 // The products of a row of x with one of the gradient, for the taps of a row of the filter; is_beyond: whether
 // there is no such row of results.
-F_DEVICE void add_products(const float* line, OutRow gradient, int is_beyond, int column, float* sums, Sizes z) {
+F_DEVICE void add_products(const float* line, const u32* gradient, int is_beyond, int column, float* sums, Sizes z) {
   float factors[TQ * CV];
-  convert_out_row(gradient, factors);
+  F_UNROLL
+  for (int q = 0; q < TQ; q += OUT_STEP)
+    convert_vector(gradient + q / OUT_STEP * WORDS(OUT_VECTOR), OUT_VECTOR, factors + q * CV);
   F_UNROLL
   for (int q = 0; q < TQ; ++q) {
     // Where there is no result, the image may be Inf.
@@ -77,7 +79,7 @@ depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_
       next_gradient[AHEAD - 1] = load_out_row(y, n, c, row + j + AHEAD, column, z);
       F_UNROLL
       for (int r = 0; r < TAP_ROWS; ++r) {
-        if (j >= r && j - r < rows) add_products(line, gradient[r], 0, column, sums + r * S * CV, z);
+        if (j >= r && j - r < rows) add_products(line, gradient[r].words, 0, column, sums + r * S * CV, z);
       }
     }
 #else
@@ -97,7 +99,7 @@ depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_
       for (int p = 0; p < TP; ++p) {
         F_UNROLL
         for (int r = 0; r < TAP_ROWS; ++r) {
-          if (ROW(p, r) == i) add_products(line, gradient[p], row + p >= z.p, column, sums + r * S * CV, z);
+          if (ROW(p, r) == i) add_products(line, gradient[p].words, row + p >= z.p, column, sums + r * S * CV, z);
         }
       }
     }
