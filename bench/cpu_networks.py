@@ -6,7 +6,8 @@ random weights (bench/network_models.py). A ratio is the better peer's time over
 double precision, relative to its largest element.
 
     bench/cpu_networks.py [--networks resnet50,ocr_rec] [--batches 1,8] [--threads 2]     (after ./dev build)
-    bench/cpu_networks.py --errors     right or wrong alone, beside ONNX Runtime with its optimizations off
+    bench/cpu_networks.py --errors     right or wrong alone, beside ONNX Runtime with its optimizations off; exit code 1 where one is wrong
+    bench/cpu_networks.py --fetch      nothing but what comes from PyPI
 """
 import argparse
 import math
@@ -119,12 +120,18 @@ def main():
     parser.add_argument("--repeat", default="9", help="blocks of runs, in turn")
     parser.add_argument("--math", default="f32")
     parser.add_argument("--errors", action="store_true", help="no times: each one's worst error, and that of ONNX Runtime without optimizations")
+    parser.add_argument("--fetch", action="store_true", help="put what comes from PyPI into the environment, and end")
     parser.add_argument("--faltung", type=pathlib.Path, default=ROOT / "build" / "tools" / "faltung")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "networks")
     parser.add_argument("--venv", type=pathlib.Path, default=ROOT / "build" / "venv-networks")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    packages = need_venv(args.venv)
+    try:
+        packages = need_venv(args.venv)
+    except subprocess.CalledProcessError as error:
+        return error
+    if args.fetch:
+        return 0
     faltung = Faltung(args.faltung, args.venv, args.threads, args.folder / "cpu_log.txt")
     options = ["--min-time", args.min_time, "--repeat", args.repeat, "--math", args.math]
     if args.errors:
@@ -132,7 +139,7 @@ def main():
     else:
         print(f"{'network':22} {'ours':>9} {'ORT':>9} {'OpenVINO':>9} {'ratio':>6} {'outside':>8} {'arena':>6} {'ready':>7} "
               f"{'error':>8} {'ORT':>8} {'OpenVINO':>8}", flush=True)
-    ratios = []
+    ratios, wrong = [], 0
     for name in args.networks.split(","):
         file = model_file(name, packages, args.folder, args.venv)
         for batch in args.batches.split(","):
@@ -140,7 +147,9 @@ def main():
             if batch != "1" and size == NETWORKS[name][1]:
                 continue
             if args.errors:
-                print(worst_errors(faltung, f"{name} b{batch}", file, size, args.math), flush=True)
+                line = worst_errors(faltung, f"{name} b{batch}", file, size, args.math)
+                print(line, flush=True)
+                wrong += line.endswith("WRONG")
                 continue
             mine, ort, openvino, ratio, outside, arena, ready = row(faltung, file, size, options)
             print(f"{name + ' b' + batch:22} {mine:9.2f} {ort:9.2f} {openvino:9.2f} {ratio:6.2f} {outside:7.1f}% {arena:6.3f} "
@@ -150,7 +159,8 @@ def main():
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         print(f"the better peer's time over ours: geometric mean {mean:.2f}, lowest {min(ratios):.2f}, {len(ratios)} rows")
+    return wrong > 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -228,6 +228,16 @@ TEST_F(NetworkApi, SaysWhatIsWrong) {
               HasSubstr("input 'x' is null"));
   EXPECT_THAT(error_of(Status::bad_problem, [&] { plan.run({}, outputs); }), HasSubstr("0 and 2 are given"));
 
+  for (const char* op : {"Conv", "ConvTranspose"}) {
+    onnx::ModelText number;
+    number.add_input("x", {1, 2, 4, 4});
+    number.add_constant(onnx::tensor("w", {}, {1}));
+    number.add({op, {"x", "w"}, {"y"}, {{"kernel_shape", onnx::Sizes{1, 1}}}, ""});
+    number.add_output("y");
+    EXPECT_THAT(error_of(Status::bad_file, [&] { Network(engine_, write(number.bytes())); }),
+                HasSubstr("its weights have another number of dimensions than its input"));
+  }
+
   onnx::ModelText model;
   model.add_input("x", {4, 4});
   model.add({"ArgMax", {"x"}, {"a"}, {}, ""});

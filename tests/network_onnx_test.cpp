@@ -106,6 +106,10 @@ TEST(NetworkOnnx, SaysWhatIsWrong) {
   huge.add_constant(onnx::tensor("v", {std::int64_t{1} << 40, std::int64_t{1} << 40}, {1, 2}));
   EXPECT_THAT(onnx_error(huge.bytes()), HasSubstr("more than 2^48 elements"));
 
+  ModelText idle = small();
+  idle.add({"Relu", {"y"}, {}, {}, ""});
+  EXPECT_THAT(onnx_error(idle.bytes()), HasSubstr("Relu '' has no output"));
+
   ModelText named = small();
   named.add_output("two\nlines");
   EXPECT_THAT(onnx_error(named.bytes()), HasSubstr("two?lines"));

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <iostream>
 
 #include "tests/network_fixture.hpp"
@@ -65,6 +67,23 @@ TEST(NetworkRandom, EveryWayGivesTheSame) {
   std::cout << count << " networks in " << ways.size() << " ways, worst error " << worst << ":";
   for (const auto& [op, number] : kinds) std::cout << " " << number << " " << op;
   std::cout << "\n";
+}
+
+// Into the folder $FALTUNG_RANDOM_NETWORKS as files, for tests/random_networks.py, which holds them to ONNX
+// Runtime; other ones than those above.
+TEST(NetworkRandom, Files) {
+  const char* const folder = std::getenv("FALTUNG_RANDOM_NETWORKS");
+  if (folder == nullptr) GTEST_SKIP() << "FALTUNG_RANDOM_NETWORKS names no folder";
+  const int count = sampling::full() ? 2000 : sampling::count(60);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t seed = 1000000007 + sampling::seed() * 1000003 + static_cast<std::uint64_t>(i);
+    const RandomNetwork made(seed);
+    std::string name = std::to_string(seed) + "_" + std::to_string(made.input()[0]);
+    for (std::size_t d = 1; d < made.input().size(); ++d) name += "x" + std::to_string(made.input()[d]);
+    std::ofstream file(std::string(folder) + "/" + name + ".onnx", std::ios::binary);
+    file << made.bytes();
+    ASSERT_TRUE(file.flush()) << folder;
+  }
 }
 
 // A dense block: every convolution reads what is there of the last concatenation and writes its own part.

@@ -3,6 +3,7 @@
 #define FALTUNG_TESTS_ONNX_WRITER_HPP_
 
 #include <cstdint>
+#include <optional>
 #include <protozero/pbf_writer.hpp>
 #include <span>
 #include <string>
@@ -73,7 +74,7 @@ class ModelText {
   void add(const NodeText& n) { nodes_.push_back(node(n)); }
   void add_constant(const std::string& bytes) { constants_.push_back(bytes); }
   void add_input(const std::string& name, const Sizes& sizes) { inputs_.push_back(info(name, sizes)); }
-  void add_output(const std::string& name) { outputs_.push_back(info(name, {})); }
+  void add_output(const std::string& name) { outputs_.push_back(info(name, std::nullopt)); }
   void add_metadata(const std::string& key, const std::string& value) { metadata_.emplace_back(key, value); }
 
   std::string bytes() const {
@@ -98,21 +99,23 @@ class ModelText {
   }
 
  private:
-  static std::string info(const std::string& name, const Sizes& sizes) {
+  static std::string info(const std::string& name, const std::optional<Sizes>& sizes) {
     std::string bytes;
     protozero::pbf_writer w(bytes);
     w.add_string(1, name);
     protozero::pbf_writer type(w, 2), tensor(type, 1);
     tensor.add_int64(1, 1);
-    protozero::pbf_writer shape(tensor, 2);
-    for (const std::int64_t size : sizes) {
-      protozero::pbf_writer dim(shape, 1);
-      if (size < 0)
-        dim.add_string(2, "open");
-      else
-        dim.add_int64(1, size);
+    if (sizes) {
+      protozero::pbf_writer shape(tensor, 2);
+      for (const std::int64_t size : *sizes) {
+        protozero::pbf_writer dim(shape, 1);
+        if (size < 0)
+          dim.add_string(2, "open");
+        else
+          dim.add_int64(1, size);
+      }
     }
-    shape.commit(), tensor.commit(), type.commit();
+    tensor.commit(), type.commit();
     return bytes;
   }
 

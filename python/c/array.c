@@ -1,5 +1,6 @@
 /* Arrays of other libraries, without copies: by DLPack, and by NumPy's array interface where that refuses
  * (arrays that are read-only, dtypes that are not NumPy's own). */
+#include <stdio.h>
 #include <string.h>
 
 #include "c/common.h"
@@ -21,8 +22,8 @@ static int no_array(PyObject* object, const char* what) {
 }
 
 int take_tensor(const DLTensor* tensor, const char* what, Array* array) {
-  if (tensor->ndim < 1 || tensor->ndim > MOST_DIMENSIONS) {
-    return raise_bad_problem("%s has %d dimensions; a tensor here has 1 to %d", what, (int)tensor->ndim,
+  if (tensor->ndim < 0 || tensor->ndim > MOST_DIMENSIONS) {
+    return raise_bad_problem("%s has %d dimensions; a tensor here has at most %d", what, (int)tensor->ndim,
                              MOST_DIMENSIONS);
   }
   const int type = tensor->device.type;
@@ -40,7 +41,9 @@ int take_tensor(const DLTensor* tensor, const char* what, Array* array) {
     array->strides[i] = tensor->strides != NULL ? tensor->strides[i] : stride;
     stride *= tensor->shape[i];
   }
-  const int code = tensor->dtype.code, bits = tensor->dtype.bits;
+  const unsigned code = tensor->dtype.code, bits = tensor->dtype.bits;
+  array->code = code;
+  array->bits = bits * tensor->dtype.lanes;
   array->dtype = tensor->dtype.lanes != 1          ? DTYPE_OTHER
                  : code == DL_FLOAT && bits == 32  ? DTYPE_F32
                  : code == DL_FLOAT && bits == 16  ? DTYPE_F16
@@ -167,8 +170,8 @@ static int read_interface(PyObject* object, const char* what, Array* array) {
   PyObject* name = PyDict_GetItemString(interface, "typestr");
   if (shape == NULL || data == NULL || name == NULL || !PyTuple_Check(shape) || !PyTuple_Check(data)) {
     no_array(object, what);
-  } else if (PyTuple_Size(shape) < 1 || PyTuple_Size(shape) > MOST_DIMENSIONS) {
-    raise_bad_problem("%s has %zd dimensions; a tensor here has 1 to %d", what, PyTuple_Size(shape),
+  } else if (PyTuple_Size(shape) > MOST_DIMENSIONS) {
+    raise_bad_problem("%s has %zd dimensions; a tensor here has at most %d", what, PyTuple_Size(shape),
                       MOST_DIMENSIONS);
   } else if ((typestr = PyUnicode_AsUTF8AndSize(name, NULL)) != NULL &&
              PyArg_ParseTuple(data, "np", &address, &array->read_only)) {
@@ -176,6 +179,14 @@ static int read_interface(PyObject* object, const char* what, Array* array) {
     array->dtype = dtype_of(object, typestr);
     array->dimensions = (int)PyTuple_Size(shape);
     const int64_t bytes = item_bytes(typestr);
+    const char kind = typestr[strcspn(typestr, "biufcV")];
+    array->code = array->dtype == DTYPE_BF16 ? DL_BFLOAT
+                  : kind == 'b'              ? DL_BOOL
+                  : kind == 'i'              ? DL_INT
+                  : kind == 'u'              ? DL_UINT
+                  : kind == 'f'              ? DL_FLOAT
+                                             : DL_COMPLEX;
+    array->bits = (unsigned)(8 * bytes);
     int64_t stride = 1;
     for (int i = array->dimensions - 1; i >= 0; --i) {
       array->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
@@ -232,16 +243,51 @@ PyObject* tuple_of(const int64_t* numbers, int count) {
   return tuple;
 }
 
+static PyObject* device_text(const Array* array) {
+  return array->on_cuda ? PyUnicode_FromFormat("cuda:%d", array->device_id) : PyUnicode_FromString("cpu");
+}
+
 PyObject* describe(PyObject* module, PyObject* object) {
   (void)module;
   void* stream = NULL;
   Array array;
   if (read_array(object, "the array", &stream, &array) < 0) return NULL;
-  PyObject* device =
-      array.on_cuda ? PyUnicode_FromFormat("cuda:%d", array.device_id) : PyUnicode_FromString("cpu");
   PyObject* result =
       Py_BuildValue("(NNsN)", tuple_of(array.shape, array.dimensions),
-                    tuple_of(array.strides, array.dimensions), dtype_name(array.dtype), device);
+                    tuple_of(array.strides, array.dimensions), dtype_name(array.dtype), device_text(&array));
+  release_array(&array);
+  return result;
+}
+
+static int is_contiguous(const Array* array) {
+  int64_t stride = 1;
+  for (int i = array->dimensions - 1; i >= 0; stride *= array->shape[i--]) {
+    if (array->shape[i] > 1 && array->strides[i] != stride) return 0;
+  }
+  return 1;
+}
+
+/* As NumPy calls it: float32, bool. */
+static PyObject* type_text(const Array* array) {
+  static const char* const kinds[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  if (array->code == DL_BOOL && array->bits == 8) return PyUnicode_FromString("bool");
+  const int known = array->code < sizeof kinds / sizeof *kinds;
+  return PyUnicode_FromFormat("%s%u", known ? kinds[array->code] : "another", array->bits);
+}
+
+PyObject* locate(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject *object, *on;
+  const char* what;
+  if (!PyArg_ParseTuple(arguments, "OsO", &object, &what, &on)) return NULL;
+  void* stream = NULL;
+  if (on != Py_None && (stream = PyLong_AsVoidPtr(on)) == NULL && PyErr_Occurred() != NULL) return NULL;
+  Array array;
+  if (read_array(object, what, &stream, &array) < 0) return NULL;
+  PyObject* result =
+      Py_BuildValue("(NNNNNN)", PyLong_FromVoidPtr(array.data), tuple_of(array.shape, array.dimensions),
+                    PyBool_FromLong(is_contiguous(&array)), type_text(&array), device_text(&array),
+                    PyBool_FromLong(!array.read_only));
   release_array(&array);
   return result;
 }

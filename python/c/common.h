@@ -23,7 +23,7 @@ int raise_bad_problem(const char* format, ...);
 /* ------------------------------------------------------------------------------------------------- array.c
  */
 
-enum { MOST_DIMENSIONS = 5 };
+enum { MOST_DIMENSIONS = 8 };
 typedef enum { DTYPE_OTHER, DTYPE_F32, DTYPE_F16, DTYPE_BF16 } Dtype;
 const char* dtype_name(Dtype dtype);
 
@@ -33,6 +33,7 @@ typedef struct {
   int dimensions;
   int64_t shape[MOST_DIMENSIONS], strides[MOST_DIMENSIONS]; /* in elements */
   Dtype dtype;
+  unsigned code, bits;    /* of the elements' type, as DLPack has it */
   int on_cuda, device_id; /* else in the host's memory */
   int read_only;
   PyObject* keeps; /* what holds it, or NULL */
@@ -55,6 +56,10 @@ int take_tensor(const DLTensor* tensor, const char* what, Array* array);
 PyObject* tuple_of(const int64_t* numbers, int count);
 /* describe(array, /) -> (shape, strides, dtype, device) */
 PyObject* describe(PyObject* module, PyObject* object);
+/* locate(array, what, stream, /) -> (address, shape, contiguous, type, device, writable): what: its name in
+ * messages; stream: an address on which it will be used, or None. The address is good as long as the array
+ * is. */
+PyObject* locate(PyObject* module, PyObject* arguments);
 
 /* ------------------------------------------------------------------------------------- engine.c and plan.c
  */

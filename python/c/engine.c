@@ -169,8 +169,19 @@ static PyMethodDef engine_methods[] = {{"plan", (PyCFunction)engine_plan, METH_V
                                        {"find", (PyCFunction)engine_find, METH_VARARGS, NULL},
                                        {"explain", (PyCFunction)engine_explain, METH_VARARGS, NULL},
                                        {NULL, NULL, 0, NULL}};
-static PyType_Slot engine_slots[] = {
-    {Py_tp_new, engine_new}, {Py_tp_dealloc, engine_dealloc}, {Py_tp_methods, engine_methods}, {0, NULL}};
+static PyObject* engine_address(Engine* self, void* unused) {
+  (void)unused;
+  return PyLong_FromVoidPtr(self->engine);
+}
+
+static PyGetSetDef engine_attributes[] = {
+    {"address", (getter)engine_address, NULL, "Of the faltung_engine, for calls of the C interface.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+static PyType_Slot engine_slots[] = {{Py_tp_new, engine_new},
+                                     {Py_tp_dealloc, engine_dealloc},
+                                     {Py_tp_methods, engine_methods},
+                                     {Py_tp_getset, engine_attributes},
+                                     {0, NULL}};
 static PyType_Spec engine_spec = {"faltung._c.Engine", sizeof(Engine), 0, Py_TPFLAGS_DEFAULT, engine_slots};
 
 int add_engine_type(PyObject* module) {

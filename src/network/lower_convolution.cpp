@@ -60,7 +60,7 @@ void set_pool(Pool& pool, const Site& site, const Window& w, bool max) {
 Problem forward_problem(const Lowering& lowering, const Node& node, Layout layout) {
   const Site site = lowering.site(node);
   const Shape &x = site.in(0).shape, &f = site.in(1).shape;
-  const Window w = read_window(site, f);
+  const Window w = read_window(site, &f);
   Problem p;
   p.layout = layout;
   set_elements(p, lowering, node, node.inputs[0]);
@@ -77,7 +77,7 @@ Problem forward_problem(const Lowering& lowering, const Node& node, Layout layou
     }
     const Operand conv{Type::f32, with_image(p.n, p.k, w.out, w.dimensions), nullptr};
     const Site pool_site(pool, site.opset(), {&conv});
-    set_pool(p.epilogue.pool, pool_site, read_window(pool_site, {}), pool.op == "MaxPool");
+    set_pool(p.epilogue.pool, pool_site, read_window(pool_site), pool.op == "MaxPool");
   }
   return p;
 }
@@ -130,7 +130,7 @@ struct LonePool {
 };
 LonePool lone_pool(const Lowering& lowering, const Node& node, Layout layout) {
   const Site site = lowering.site(node);
-  Window w = read_window(site, {});
+  Window w = read_window(site);
   const Shape& x = site.in(0).shape;
   LonePool pool;
   const bool padded = w.before != Triple{} || w.after != Triple{};

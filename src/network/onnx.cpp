@@ -200,6 +200,7 @@ class Builder {
       }
       node.inputs.push_back(found->second);
     }
+    if (outputs.empty()) fail(node.title() + " has no output");
     for (const std::string& output : outputs) node.outputs.push_back(output.empty() ? kNone : define(output));
     if (is_constant(node)) return;
     graph_.nodes.push_back(std::move(node));

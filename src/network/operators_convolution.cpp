@@ -15,7 +15,7 @@ i64 volume(const Triple& t) { return t[0] * t[1] * t[2]; }
 
 // ---- convolution
 
-Window conv_window(const Site& s) { return read_window(s, s.in(1).shape); }
+Window conv_window(const Site& s) { return read_window(s, &s.in(1).shape); }
 
 std::vector<Result> conv(const Site& s) {
   const Shape &x = s.in(0).shape, &w = s.in(1).shape;
@@ -175,7 +175,7 @@ void evaluate_transposed(const Site& s, std::vector<Array>& out) {
 // ---- pools
 
 std::vector<Result> pool(const Site& s) {
-  const Window w = read_window(s, {});
+  const Window w = read_window(s);
   if (s.node().outputs.size() > 1 && s.node().outputs[1] != kNone)
     s.decline("the places of the largest elements are not known");
   const Shape& x = s.in(0).shape;
@@ -199,7 +199,7 @@ void each_element(const Window& w, const Triple& p, const Visit& visit) {
 
 template <bool kMax>
 void evaluate_pool(const Site& s, std::vector<Array>& out) {
-  const Window w = read_window(s, {});
+  const Window w = read_window(s);
   const bool count_pads = s.node().integer("count_include_pad", 0) != 0;
   // Padding counts, but not what ceil_mode reaches beyond it.
   Triple end = w.image;

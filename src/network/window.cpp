@@ -24,7 +24,7 @@ Triple triple(const Site& s, const char* key, int dimensions, i64 least, i64 oth
   return all;
 }
 
-Window begin_window(const Site& s, const Shape& kernel) {
+Window begin_window(const Site& s, const Shape* weights) {
   const Shape& shape = s.in(0).shape;
   Window w;
   w.dimensions = static_cast<int>(shape.size()) - 2;
@@ -32,12 +32,13 @@ Window begin_window(const Site& s, const Shape& kernel) {
   if (w.dimensions > 3) s.decline("images of more than three dimensions are not known");
   const std::size_t first = static_cast<std::size_t>(3 - w.dimensions);
   for (std::size_t d = first; d < 3; ++d) w.image[d] = shape[d - first + 2];
-  if (kernel.empty()) {
+  if (weights == nullptr) {
     s.require(s.node().has("kernel_shape"), "it has no kernel_shape");
     w.kernel = triple(s, "kernel_shape", w.dimensions, 1, 1);
   } else {
-    s.require(kernel.size() == shape.size(), "its weights have another number of dimensions than its input");
-    for (std::size_t d = first; d < 3; ++d) w.kernel[d] = kernel[d - first + 2];
+    s.require(weights->size() == shape.size(),
+              "its weights have another number of dimensions than its input");
+    for (std::size_t d = first; d < 3; ++d) w.kernel[d] = (*weights)[d - first + 2];
     const Triple said = triple(s, "kernel_shape", w.dimensions, 1, 0);
     for (std::size_t d = first; d < 3; ++d)
       s.require(said[d] == 0 || said[d] == w.kernel[d], "its kernel_shape is not that of its weights");
@@ -72,8 +73,8 @@ std::string read_auto_pad(const Site& s) {
 
 }  // namespace
 
-Window read_window(const Site& s, const Shape& kernel) {
-  Window w = begin_window(s, kernel);
+Window read_window(const Site& s, const Shape* weights) {
+  Window w = begin_window(s, weights);
   const std::string mode = read_auto_pad(s);
   if (mode == "VALID") w.before = w.after = {};
   const bool ceil = s.node().integer("ceil_mode", 0) != 0;
@@ -96,8 +97,8 @@ Window read_window(const Site& s, const Shape& kernel) {
   return w;
 }
 
-Window read_transposed_window(const Site& s, const Shape& kernel) {
-  Window w = begin_window(s, kernel);
+Window read_transposed_window(const Site& s, const Shape& weights) {
+  Window w = begin_window(s, &weights);
   const std::string mode = read_auto_pad(s);
   const Triple more = triple(s, "output_padding", w.dimensions, 0, 0);
   const bool sized = s.node().has("output_shape");

@@ -21,11 +21,11 @@ struct Window {
   std::int64_t extent(std::size_t d) const { return dilation[d] * (kernel[d] - 1) + 1; }
 };
 
-// Of Conv and faltung.Conv, MaxPool, AveragePool: image is the input's, out the result's. kernel: of a
-// convolution its weights', else empty.
-Window read_window(const Site& site, const Shape& kernel);
+// Of Conv and faltung.Conv, MaxPool, AveragePool: image is the input's, out the result's. weights: the shape
+// of a convolution's; a pool has none.
+Window read_window(const Site& site, const Shape* weights = nullptr);
 // Of ConvTranspose: image is the input's; out may be larger than what the windows reach.
-Window read_transposed_window(const Site& site, const Shape& kernel);
+Window read_transposed_window(const Site& site, const Shape& weights);
 
 // n, c and the image.
 Shape with_image(std::int64_t n, std::int64_t c, const Triple& image, int dimensions);
