@@ -56,9 +56,12 @@ depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_
   while (n < z.n) {
     const int column = tile_column * TQ, row = tile_row * TP;
 #if WALKS
-    // A row of x meets TAP_ROWS rows of the gradient, of which the last ones stay in registers.
+    // A row of x meets TAP_ROWS rows of the gradient, of which the last ones stay in registers: words, since of an array of
+    // two structs NVIDIA's OpenCL compiler (driver 580) takes the second one for undefined.
     const int top = row + first_r + ROW_LOW, rows = z.p - row < TP ? z.p - row : TP;
-    OutRow gradient[TAP_ROWS] = {{{0}}};
+    u32 gradient[TAP_ROWS * OUT_ROW_WORDS];
+    F_UNROLL
+    for (int i = 0; i < TAP_ROWS * OUT_ROW_WORDS; ++i) gradient[i] = 0;
     InRow next[AHEAD];
     OutRow next_gradient[AHEAD];
     F_UNROLL
@@ -69,8 +72,9 @@ depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_
     F_NO_UNROLL
     for (int j = 0; j < rows + TAP_ROWS - 1; ++j) {
       F_UNROLL
-      for (int r = TAP_ROWS - 1; r > 0; --r) gradient[r] = gradient[r - 1];
-      gradient[0] = next_gradient[0];
+      for (int i = TAP_ROWS * OUT_ROW_WORDS - 1; i >= OUT_ROW_WORDS; --i) gradient[i] = gradient[i - OUT_ROW_WORDS];
+      F_UNROLL
+      for (int i = 0; i < OUT_ROW_WORDS; ++i) gradient[i] = next_gradient[0].words[i];
       float line[SPAN * CV];
       convert_in_row(next[0], line);
       F_UNROLL
@@ -79,7 +83,7 @@ depthwise_weights(F_INPUT(element_t, x), F_INPUT(element_t, y), F_OUTPUT(result_
       next_gradient[AHEAD - 1] = load_out_row(y, n, c, row + j + AHEAD, column, z);
       F_UNROLL
       for (int r = 0; r < TAP_ROWS; ++r) {
-        if (j >= r && j - r < rows) add_products(line, gradient[r].words, 0, column, sums + r * S * CV, z);
+        if (j >= r && j - r < rows) add_products(line, gradient + r * OUT_ROW_WORDS, 0, column, sums + r * S * CV, z);
       }
     }
 #else

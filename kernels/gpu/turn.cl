@@ -1,11 +1,11 @@
 // A tensor whose elements follow each other along one dimension, written so that they do along another: ROWS by COLUMNS
-// of them at a time through local memory, so that both sides move whole lines, four neighbours a thread. An elementwise
-// chain of one input may be computed on the way.
+// of them at a time through local memory, so that both sides move whole lines. An elementwise chain of one input may be
+// computed on the way.
 //
 // The host defines THREADS; RANK of the other dimensions, at least 1; ROWS and COLUMNS, which THREADS * 4 divides the
-// product of; ALIGNED_INPUT and ALIGNED_RESULT: whether fours of a line begin at multiples of their size; and either BYTES
-// of an element that is copied (1, 2, 4 or 8), or INPUT_TYPE, RESULT_TYPE, CHAIN and RESULT (chain.h); and what elements.h
-// asks for, V as 4.
+// product of; INPUT_TOGETHER and RESULT_TOGETHER, how many neighbours a thread moves at once: 4 where these begin at
+// multiples of their size, else 1; and either BYTES of an element that is copied (1, 2, 4 or 8), or INPUT_TYPE, RESULT_TYPE,
+// CHAIN and RESULT (chain.h); and what elements.h asks for, V as 4.
 #include "kernels/gpu/elements.h"
 
 #ifdef BYTES
@@ -28,7 +28,8 @@ typedef float value_t;
 #define PUT JOINED(put_, RESULT_TYPE)
 #endif
 #define PITCH (COLUMNS + 1)  // so that neighbours in a column lie in different banks
-#define FOURS (ROWS * COLUMNS / 4 / THREADS)
+#define INPUT_MOVES (ROWS * COLUMNS / INPUT_TOGETHER / THREADS)
+#define RESULT_MOVES (ROWS * COLUMNS / RESULT_TOGETHER / THREADS)
 
 F_DEVICE void read_four(F_GLOBAL const INPUT_T* p, value_t* v) {
 #ifndef BYTES
@@ -78,41 +79,44 @@ turn(F_INPUT(INPUT_T, from), F_OUTPUT(RESULT_T, to), TurnSizes z) {
   index_t here = z.begin[0] + first_column * z.column_stride + first_row;
   index_t there = z.begin[1] + first_row * z.row_stride + first_column;
   F_ADD_DIGITS(image, z, here, there)
-  value_t four[FOURS][4];
+  value_t v[INPUT_MOVES][INPUT_TOGETHER];
   F_UNROLL
-  for (int i = 0; i < FOURS; ++i) {
-    const int at = i * THREADS + F_THREAD(), row = at % (ROWS / 4) * 4, column = at / (ROWS / 4);
+  for (int i = 0; i < INPUT_MOVES; ++i) {
+    const int at = i * THREADS + F_THREAD(), row = at % (ROWS / INPUT_TOGETHER) * INPUT_TOGETHER,
+              column = at / (ROWS / INPUT_TOGETHER);
     F_GLOBAL const INPUT_T* const p = from + here + column * z.column_stride + row;
-    if (ALIGNED_INPUT && column < columns && row + 4 <= rows) {
-      read_four(p, four[i]);
+    if (INPUT_TOGETHER == 4 && column < columns && row + 4 <= rows) {
+      read_four(p, v[i]);
     } else {
       F_UNROLL
-      for (int j = 0; j < 4; ++j) four[i][j] = column < columns && row + j < rows ? GET(p, j) : 0;
+      for (int j = 0; j < INPUT_TOGETHER; ++j) v[i][j] = column < columns && row + j < rows ? GET(p, j) : 0;
     }
   }
   F_UNROLL
-  for (int i = 0; i < FOURS; ++i) {
-    const int at = i * THREADS + F_THREAD(), row = at % (ROWS / 4) * 4, column = at / (ROWS / 4);
+  for (int i = 0; i < INPUT_MOVES; ++i) {
+    const int at = i * THREADS + F_THREAD(), row = at % (ROWS / INPUT_TOGETHER) * INPUT_TOGETHER,
+              column = at / (ROWS / INPUT_TOGETHER);
     F_UNROLL
-    for (int j = 0; j < 4; ++j) {
-      const value_t v0 = four[i][j];
+    for (int j = 0; j < INPUT_TOGETHER; ++j) {
+      const value_t v0 = v[i][j];
       CHAIN
       tile[(row + j) * PITCH + column] = RESULT;
     }
   }
   F_BARRIER();
   F_UNROLL
-  for (int i = 0; i < FOURS; ++i) {
-    const int at = i * THREADS + F_THREAD(), column = at % (COLUMNS / 4) * 4, row = at / (COLUMNS / 4);
+  for (int i = 0; i < RESULT_MOVES; ++i) {
+    const int at = i * THREADS + F_THREAD(), column = at % (COLUMNS / RESULT_TOGETHER) * RESULT_TOGETHER,
+              row = at / (COLUMNS / RESULT_TOGETHER);
     F_GLOBAL RESULT_T* const p = to + there + row * z.row_stride + column;
-    value_t result[4];
+    value_t result[RESULT_TOGETHER];
     F_UNROLL
-    for (int j = 0; j < 4; ++j) result[j] = tile[row * PITCH + column + j];
-    if (ALIGNED_RESULT && row < rows && column + 4 <= columns) {
+    for (int j = 0; j < RESULT_TOGETHER; ++j) result[j] = tile[row * PITCH + column + j];
+    if (RESULT_TOGETHER == 4 && row < rows && column + 4 <= columns) {
       write_four(p, result);
     } else {
       F_UNROLL
-      for (int j = 0; j < 4; ++j) {
+      for (int j = 0; j < RESULT_TOGETHER; ++j) {
         if (row < rows && column + j < columns) PUT(p, j, result[j]);
       }
     }

@@ -50,28 +50,28 @@ bool needs_wide_indices(const MapCall& call) {
 
 struct TurnTile {
   i64 rows, columns;
+  i64 elements() const { return rows * columns; }
 };
-// Squares whose lines are 128 bytes of the result, of two bytes at least; longer ones where there is not so
-// much along the other side.
-TurnTile turn_tile(i64 rows, i64 columns, MapElement result) {
-  constexpr i64 kLine = 128, kElements = 8192, kLeast = 4;
-  const i64 size = std::max<i64>(2, static_cast<i64>(size_of(result)));
+// 64 by 32, or longer where there is not so much along one side.
+TurnTile turn_tile(i64 rows, i64 columns, i64 elements) {
+  constexpr i64 kColumns = 32, kLeast = 4;
   const auto power = [&](i64 n) {
     return std::max(kLeast, static_cast<i64>(std::bit_ceil(static_cast<std::uint64_t>(n))));
   };
-  const i64 all = std::clamp<i64>(power(rows) * power(columns), 4 * kDeviceThreads, kElements / size);
-  const i64 across = std::min(kLine / size, power(columns)), down = std::min(all / across, power(rows));
+  const i64 all = std::clamp<i64>(power(rows) * power(columns), 4 * kDeviceThreads, elements);
+  const i64 across = std::min(kColumns, power(columns)), down = std::min(all / across, power(rows));
   return {down, all / down};
 }
+constexpr i64 kTurnElements = 2048;
 i64 tiles_of(i64 rows, i64 columns, const TurnTile& tile) {
   return ((rows + tile.rows - 1) / tile.rows) * ((columns + tile.columns - 1) / tile.columns);
 }
 
 // Tiles are not to be nearly empty.
-bool is_worth_turning(i64 rows, i64 columns, MapElement result) {
-  const TurnTile tile = turn_tile(rows, columns, result);
+bool is_worth_turning(i64 rows, i64 columns) {
+  const TurnTile tile = turn_tile(rows, columns, kTurnElements);
   return std::min(rows, columns) >= 2 &&
-         4 * rows * columns >= tiles_of(rows, columns, tile) * tile.rows * tile.columns;
+         4 * rows * columns >= tiles_of(rows, columns, tile) * tile.elements();
 }
 
 // A dimension along which the input's elements follow each other and the result's do not; -1 where none is,
@@ -82,8 +82,7 @@ int turned_dimension(const MapCall& call) {
   const MapOperand& from = call.inputs[0];
   if (call.output.strides[last] != 1 || from.strides[last] == 1) return -1;
   for (std::size_t d = 0; d < last; ++d) {
-    if (from.strides[d] == 1 && is_worth_turning(call.sizes[d], call.sizes[last], call.output.element))
-      return static_cast<int>(d);
+    if (from.strides[d] == 1 && is_worth_turning(call.sizes[d], call.sizes[last])) return static_cast<int>(d);
   }
   return -1;
 }
@@ -146,14 +145,22 @@ std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const Dev
     return o.offset % 4 == 0 && from_line_to_line % 4 == 0 &&
            std::ranges::all_of(others, [&](std::size_t d) { return o.strides[d] % 4 == 0; });
   };
-  const TurnTile tile = turn_tile(call.sizes[rows], call.sizes[last], to.element);
+  i64 images = 1;
+  for (const std::size_t d : others) images *= call.sizes[d];
+  TurnTile tile = turn_tile(call.sizes[rows], call.sizes[last], kTurnElements);
+  i64 blocks = images * tiles_of(call.sizes[rows], call.sizes[last], tile);
+  constexpr i64 kBlocksOfUnit = 8;
+  if (blocks < kBlocksOfUnit * device.units) {  // more, smaller ones
+    tile = turn_tile(call.sizes[rows], call.sizes[last], kTurnElements / 2);
+    blocks = images * tiles_of(call.sizes[rows], call.sizes[last], tile);
+  }
   const bool wide = needs_wide_indices(call);
   Constants own = {{"THREADS", std::to_string(kDeviceThreads)},
                    {"RANK", std::to_string(static_cast<i64>(std::max<std::size_t>(1, others.size())))},
                    {"ROWS", std::to_string(tile.rows)},
                    {"COLUMNS", std::to_string(tile.columns)},
-                   {"ALIGNED_INPUT", aligned(from, from.strides[last]) ? "1" : "0"},
-                   {"ALIGNED_RESULT", aligned(to, to.strides[rows]) ? "1" : "0"},
+                   {"INPUT_TOGETHER", aligned(from, from.strides[last]) ? "4" : "1"},
+                   {"RESULT_TOGETHER", aligned(to, to.strides[rows]) ? "4" : "1"},
                    {"V", "4"},
                    {"WIDE", wide ? "1" : "0"}};
   if (call.program.empty()) {
@@ -165,14 +172,12 @@ std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const Dev
   }
   std::vector<i64> values = {call.sizes[rows], call.sizes[last],   from.offset,
                              to.offset,        from.strides[last], to.strides[rows]};
-  i64 images = 1;
-  for (const std::size_t d : others) values.push_back(call.sizes[d]), images *= call.sizes[d];
+  for (const std::size_t d : others) values.push_back(call.sizes[d]);
   if (others.empty()) values.push_back(1);
   for (const MapOperand* o : {&from, &to}) {
     for (const std::size_t d : others) values.push_back(o->strides[d]);
     if (others.empty()) values.push_back(0);
   }
-  const i64 blocks = images * tiles_of(call.sizes[rows], call.sizes[last], tile);
   return {launch("turn", gpu::source(device, "turn", "turn.cl", "turn", own),
                  gpu::grid(blocks, 1, 1, kDeviceThreads),
                  {in(slots.reads[0]), out(slots.write), numbers(values, wide)})};
