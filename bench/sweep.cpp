@@ -50,12 +50,17 @@ class Buffers {
     void* const w = make(bytes_of(p, w_shape(p)));
     void* const sums =
         sums_of_channel(p) > 0 ? make(static_cast<std::int64_t>(bytes(p, Tensor::sums))) : nullptr;
+    const auto affine = [&] {
+      return has_affine(p) ? make(static_cast<std::int64_t>(bytes(p, Tensor::scale)), DType::f32) : nullptr;
+    };
+    void *const scale = affine(), *const shift = affine();
     void* const bias = p.epilogue.bias ? make(static_cast<std::int64_t>(bytes(p, Tensor::bias))) : nullptr;
     for (std::int64_t i = 0; i < sets; ++i) {
       Tensors t;
       t.w = w;
       t.bias = bias;
       t.sums = sums;
+      t.scale = scale, t.shift = shift;
       if (relu) t.relu = make(x);
       t.x = make(x);
       t.y = make(y);
@@ -67,8 +72,9 @@ class Buffers {
   int sets() const { return static_cast<int>(sets_.size()); }
 
  private:
-  void* make(std::int64_t bytes) {
-    const std::vector<char>& random = random_elements(dtype_);
+  void* make(std::int64_t bytes) { return make(bytes, dtype_); }
+  void* make(std::int64_t bytes, DType dtype) {
+    const std::vector<char>& random = random_elements(dtype);
     buffers_.push_back(device_.allocate(static_cast<std::size_t>(bytes)));
     const Buffer& all = buffers_.back();
     for (std::int64_t at = 0; at < bytes; at += static_cast<std::int64_t>(random.size())) {

@@ -39,10 +39,11 @@ const std::vector<const DeviceInfo*>& devices_of(std::string_view kind) {
 std::vector<Problem> problems() {
   std::vector<Problem> all;
   const std::vector<Problem> shapes = shape_problems(), epilogues = epilogue_problems(),
-                             slices = slice_problems();
+                             slices = slice_problems(), affine = affine_problems();
   for (std::size_t i = 0; i < shapes.size(); i += 5) all.push_back(shapes[i]);
   for (std::size_t i = 0; i < epilogues.size(); i += 7) all.push_back(epilogues[i]);
   for (std::size_t i = 0; i < slices.size(); i += 4) all.push_back(slices[i]);
+  for (std::size_t i = 0; i < affine.size(); i += 7) all.push_back(affine[i]);
   for (const char* shape :
        {"n32c64h56w56k64r3s3:pad1", "n8c3h224w224k64r7s7:st2:pad3", "n32c256h14w14k1024r1s1",
         "n8c144h56w56k144r3s3:pad1:g144", "n16c128h28w28k128r3s3:st2:pad1:bias:residual:relu",

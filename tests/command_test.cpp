@@ -172,6 +172,26 @@ TEST_F(Command, RunOnNpyFiles) {
   EXPECT_EQ(read_npy(path("y.npy")).shape, (std::vector<std::int64_t>{2, 14, 15, 32}));
 }
 
+TEST_F(Command, RunThroughAScaleAndAShift) {
+  save("x.npy", {2, 16, 14, 15});
+  save("w.npy", {32, 16, 3, 3});
+  save("a.npy", {16});
+  save("b.npy", {16});
+  const std::string problem = kSmall + ":affine_relu";
+  Result result = run({"run", problem, "--x", path("x.npy"), "--w", path("w.npy"), "--scale", path("a.npy"),
+                       "--shift", path("b.npy"), "--y", path("y.npy"), "--check"});
+  EXPECT_EQ(result.exit, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("check: pass: 13440 of 13440 elements"));
+  expect_refused({"run", problem, "--x", path("x.npy"), "--w", path("w.npy"), "--scale", path("a.npy"), "--y",
+                  path("y.npy")},
+                 "needs the tensor shift; give --shift FILE.npy");
+  expect_refused({"run", kSmall, "--x", path("x.npy"), "--w", path("w.npy"), "--shift", path("b.npy"), "--y",
+                  path("y.npy")},
+                 "--shift is given, but fwd:n2c16h14w15k32r3s3:pad1:f32:nchw has no shift; add ':affine'");
+  result = run({"explain", problem, "--kernel", "direct_cpu/*"});
+  EXPECT_THAT(result.out, HasSubstr("steps: scale and shift, direct"));
+}
+
 TEST_F(Command, RunOfOneAndThreeDimensions) {
   save("x.npy", {2, 5, 4, 3, 6});
   save("w.npy", {7, 3, 2, 1, 6});
@@ -237,6 +257,8 @@ TEST_F(Command, BadProblems) {
       {"n1c4h8w8k4r3s3:rleu", "relu"},
       {"n1c4h8w8k4r3s3:f16:math=tf32", "math"},
       {"bwd_d:n1c4h8w8k4r3s3:relu", "fwd"},
+      {"bwd_d:n1c4h8w8k4r3s3:affine", "affine goes with fwd and bwd_w"},
+      {"n1c4h8w8k4r3s3:affine_gelu", "write affine_relu"},
       {"n1c4d8h8w8k4r3s3", "size t is missing; the sizes of three dimensions"},
       {"n1c4h8w8k4r3s3:transposed:st2:outpad2", "output padding of h of 2 is not smaller than the stride 2"},
       {"n1c4h1w1k4r1s1:transposed:pad1", "has an output of -1; pad less"},

@@ -258,7 +258,7 @@ TEST_F(Finder, APlanReadsNoNames) {
        {"fwd:n2c8h12w12k16r3s3:pad1:nhwc:bias:relu:maxpool2", "fwd:n2c8h12w12k16r3s3:pad1:maxpool3s2p1",
         "fwd:n2c8h6w6k4r4s4:transposed:st2:pad1", "fwd:n1c4d5h6w7k4t3r3s3:pad1:relu",
         "bwd_d:n2c8h12w12k16r3s3:pad1:drelu", "fwd:n2c8h12w12k16r3s3:pad1:stats",
-        "bwd_w:n3c8h1w12k4r1s3:nhwc"})
+        "fwd:n2c8h12w12k16r3s3:pad1:affine_relu:stats", "bwd_w:n3c8h1w12k4r1s3:nhwc"})
     EXPECT_NE(engine_->plan(parse_problem(text), request_).kernel(), "") << text;
   EXPECT_EQ(names_read(), read);
 }

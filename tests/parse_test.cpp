@@ -220,6 +220,7 @@ TEST(Canonical, RandomProblemsRoundTrip) {
     p.dtype = static_cast<DType>(below(3));
     p.layout = static_cast<Layout>(below(2));
     p.math = static_cast<Math>(below(5));
+    p.affine = static_cast<Affine>(below(3));
     if (p.direction == Direction::forward) {
       Epilogue& e = p.epilogue;
       e.bias = below(2) == 0;
@@ -248,8 +249,8 @@ TEST(Canonical, RandomProblemsRoundTrip) {
 TEST(Words, AreDocumented) {
   std::ifstream file(FALTUNG_SOURCE_DIR "/docs/problem.md");
   const std::string page((std::istreambuf_iterator<char>(file)), {});
-  std::vector<std::string> words{"bias",     "biasf32",    "residual",  "maxpool3s2p1",
-                                 "avgpool2", "transposed", "xpitch192", "ypitch192"};
+  std::vector<std::string> words{"bias",       "biasf32",   "residual",  "maxpool3s2p1", "avgpool2",
+                                 "transposed", "xpitch192", "ypitch192", "affine",       "affine_relu"};
   for (const auto& all : {names(Direction::backward_weights), names(DType::bf16), names(Layout::nhwc),
                           names(Math::fast), names(Activation::hardsigmoid)}) {
     words.insert(words.end(), all.begin(), all.end());

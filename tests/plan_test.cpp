@@ -59,6 +59,9 @@ const char* const kShapes[] = {
     "bwd_d:n1c18h12w11k18r3s3:st2:pad1:g18",
     "bwd_w:n2c16h13w14k24r3s3:pad1",
     "bwd_w:n1c18h12w11k18r3s3:pad1:g18",
+    "fwd:n2c16h13w14k24r3s3:pad1:affine_relu",
+    "fwd:n1c24h12w11k24r3s3:pad1:g24:affine",
+    "bwd_w:n2c16h13w14k24r3s3:pad1:affine_relu",
 };
 
 // A tensor in host memory, `shift` bytes beyond a cache line's start.
@@ -85,23 +88,30 @@ class HostMemory {
 
 // Memory for all of a problem's tensors.
 struct Operands {
-  explicit Operands(const Problem& p, std::size_t shift = 0)
-      : x(size(p, x_shape(p)), shift),
-        w(size(p, w_shape(p)), shift),
-        y(size(p, p.direction == Direction::forward ? y_shape(p) : conv_shape(p)), shift),
-        bias(bytes(p, Tensor::bias), shift),
-        residual(p.epilogue.residual ? size(p, conv_shape(p)) : 0, shift) {}
+  explicit Operands(const Problem& p, std::size_t beyond = 0)
+      : x(size(p, x_shape(p)), beyond),
+        w(size(p, w_shape(p)), beyond),
+        y(size(p, p.direction == Direction::forward ? y_shape(p) : conv_shape(p)), beyond),
+        bias(bytes(p, Tensor::bias), beyond),
+        residual(p.epilogue.residual ? size(p, conv_shape(p)) : 0, beyond),
+        scale(bytes(p, Tensor::scale), beyond / sizeof(float) * sizeof(float)),
+        shift(bytes(p, Tensor::shift), beyond / sizeof(float) * sizeof(float)) {}
   static std::size_t size(const Problem& p, const TensorShape& s) {
     return static_cast<std::size_t>(bytes_of(p, s));
   }
   void copy(const Tensors& from) {
     x.copy(from.x), w.copy(from.w), y.copy(from.y), bias.copy(from.bias), residual.copy(from.residual);
+    scale.copy(from.scale), shift.copy(from.shift);
   }
-  Tensors tensors() const { return {x.data(), w.data(), y.data(), bias.data(), residual.data()}; }
+  Tensors tensors() const {
+    Tensors all{x.data(), w.data(), y.data(), bias.data(), residual.data()};
+    all.scale = scale.data(), all.shift = shift.data();
+    return all;
+  }
   const HostMemory& result(const Problem& p) const {
     return p.direction == Direction::forward ? y : p.direction == Direction::backward_data ? x : w;
   }
-  HostMemory x, w, y, bias, residual;
+  HostMemory x, w, y, bias, residual, scale, shift;
 };
 
 class Plans : public testing::TestWithParam<const Algorithm*> {

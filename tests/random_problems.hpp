@@ -62,6 +62,11 @@ inline void roll_slices(Dice& dice, Problem& p) {
   if (dice.chance(60) && p.epilogue.pool.kind == PoolKind::none) p.y_pitch = p.k + dice.one_of({1, 8, 24});
 }
 
+inline void roll_affine(Dice& dice, Problem& p) {
+  if (p.direction == Direction::backward_data || dice.chance(85)) return;
+  p.affine = dice.chance(60) ? Affine::affine_relu : Affine::affine;
+}
+
 inline void roll_channels(Dice& dice, Problem& p) {
   if (dice.chance(30)) {  // depthwise
     p.c = p.groups = dice.one_of({1, 2, 3, 7, 8, 16, 17, 24, 32, 35, 64});
@@ -139,7 +144,9 @@ inline Problem roll(std::uint64_t seed) {
     } catch (const Error&) {
       continue;
     }
-    if (flops(p) / 2 <= kMaxProducts) return p;
+    if (flops(p) / 2 > kMaxProducts) continue;
+    roll_affine(dice, p);
+    return p;
   }
 }
 

@@ -82,6 +82,7 @@ TEST(RandomProblemsTest, EveryFieldVaries) {
     seen.insert(p.math == Math::fast ? "fast" : "default math");
     seen.insert(std::string("activation ") + name(e.activation));
     seen.insert(name(e.pool.kind));
+    if (p.direction != Direction::backward_data) seen.insert(std::string("through ") + name(p.affine));
     if (p.direction == Direction::forward) {
       if (e.bias) seen.insert(e.bias_element == BiasElement::f32 ? "biasf32" : "bias");
       if (e.residual) seen.insert("residual");
@@ -111,7 +112,7 @@ TEST(RandomProblemsTest, EveryFieldVaries) {
       seen.insert(std::string(direction) + " " + std::to_string(p.dimensions) + name(p.kind));
     }
   }
-  EXPECT_EQ(seen.size(), 3u + 3 + 2 + 2 + std::size(kActivations) + 3 + 7 + 3 * (8 + 6 + 6))
+  EXPECT_EQ(seen.size(), 3u + 3 + 2 + 2 + std::size(kActivations) + 3 + 3 + 7 + 3 * (8 + 6 + 6))
       << testing::PrintToString(seen);
 }
 

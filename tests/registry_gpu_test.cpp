@@ -250,6 +250,16 @@ TEST_P(RegistryGpu, SlicesOfTensors) {
   verify_considered(kPart);
 }
 
+TEST_P(RegistryGpu, ThroughScaleAndShift) {
+  FALTUNG_TRACE_SAMPLE();
+  const std::string label = std::string(GetParam()->name()) + " affine";
+  for (const Problem& p :
+       on_cpu() ? sampling::draw(affine_problems(), compiles_slowly() ? 1.0 / 24 : 0.2, label, kind_of)
+                : affine_problems())
+    consider(p);
+  verify_considered(kPart);
+}
+
 // Twice, with another batch and image: the second compiles nothing. The sizes keep the alignment of rows and
 // planes, which Hopper's kernels are compiled for.
 TEST_P(RegistryGpu, ANewImageSizeCompilesNothing) {

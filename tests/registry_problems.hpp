@@ -111,6 +111,27 @@ inline std::vector<Problem> slice_problems() {
   return problems;
 }
 
+// x through a scale and a shift: dense, of groups, depthwise, strided, a slice, of one and three dimensions
+// and transposed, in every layout and dtype, in the directions that read x.
+inline std::vector<Problem> affine_problems() {
+  const char* const shapes[] = {"n2c16h13w14k24r3s3:pad1",         "n1c24h9w22k24r3s3:pad1:g24",
+                                "n2c12h15w33k24r5s5:st2:pad2:g12", "n1c33h8w8k40r1s1",
+                                "n2c16h11w12k16r3s3:st2:pad1:g4",  "n2c6w50k8s3:pad1",
+                                "n1c5d4h5w7k6t3r3s3:pad1",         "n2c6h7w5k9r3s3:transposed:st2:pad1"};
+  std::vector<Problem> problems;
+  for (const char* shape : shapes) {
+    for (const char* what : {"affine_relu:fwd", "affine:bias:residual:relu", "affine_relu:bwd_w"}) {
+      for (const char* layout : {"nchw", "nhwc"}) {
+        for (const char* type : {"f32", "f16", "bf16"})
+          problems.push_back(parse_problem(std::string(shape) + ":" + type + ":" + layout + ":" + what));
+      }
+    }
+  }
+  for (const char* type : {"f32:nchw", "f16:nhwc"})
+    problems.push_back(parse_problem(std::string("n2c16h9w10k24r3s3:pad1:xpitch40:affine_relu:") + type));
+  return problems;
+}
+
 // One and three dimensions, and transposed convolutions, in every direction, layout and dtype; forward with
 // an epilogue, too.
 inline std::vector<Problem> dimension_problems() {

@@ -92,6 +92,11 @@ TEST_P(Registry, SlicesOfTensors) {
   for (const Problem& problem : drawn(slice_problems(), 2)) verify_all(problem);
 }
 
+TEST_P(Registry, ThroughScaleAndShift) {
+  FALTUNG_TRACE_SAMPLE();
+  for (const Problem& problem : drawn(affine_problems(), 1)) verify_all(problem);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Registry, testing::ValuesIn(algorithms("cpu")), algorithm_name);
 
 }  // namespace

@@ -86,6 +86,8 @@ class SharedData {
     write("y.bin", t.y, bytes_of(p, conv_shape(p)));
     if (p.epilogue.bias) write("bias.bin", t.bias, static_cast<std::int64_t>(bytes(p, Tensor::bias)));
     write("relu.bin", t.relu, bytes_of(p, x_shape(p)));
+    write("scale.bin", t.scale, static_cast<std::int64_t>(bytes(p, Tensor::scale)));
+    write("shift.bin", t.shift, static_cast<std::int64_t>(bytes(p, Tensor::shift)));
     write("residual.bin", t.residual, bytes_of(p, conv_shape(p)));
   }
   const std::string& directory() const { return folder_.path(); }

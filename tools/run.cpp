@@ -17,7 +17,7 @@ namespace {
 
 struct RunCommandOptions {
   Arguments arguments;
-  std::string x, w, y, bias, residual, relu, sums;
+  std::string x, w, y, bias, residual, relu, sums, scale, shift;
   bool check = false;
 };
 
@@ -47,6 +47,13 @@ class Inputs {
       read("relu", options.relu, x_shape(problem), pointer), tensors.relu = pointer;
     else if (!options.relu.empty())
       refuse("relu", "drelu");
+    for (const auto& [name, file, to] :
+         {std::tuple{"scale", &options.scale, &tensors.scale}, {"shift", &options.shift, &tensors.shift}}) {
+      if (has_affine(problem))
+        read(name, *file, {problem.c}, DType::f32, pointer), *to = pointer;
+      else if (!file->empty())
+        refuse(name, faltung::name(Affine::affine));
+    }
     if (sums_of_channel(problem) == 0 && !options.sums.empty())
       refuse("sums", problem.direction == Direction::forward ? "stats" : "dbias");
     if (!e.bias && !options.bias.empty()) refuse("bias");
@@ -122,6 +129,8 @@ int run(const RunCommandOptions& options) {
   tensors.bias = upload(inputs.tensors.bias, static_cast<std::int64_t>(bytes(p, Tensor::bias)));
   tensors.residual = upload(inputs.tensors.residual, bytes_of(p, conv_shape(p)));
   tensors.relu = upload(inputs.tensors.relu, bytes_of(p, x_shape(p)));
+  tensors.scale = upload(inputs.tensors.scale, static_cast<std::int64_t>(bytes(p, Tensor::scale)));
+  tensors.shift = upload(inputs.tensors.shift, static_cast<std::int64_t>(bytes(p, Tensor::shift)));
   std::vector<float> sums(static_cast<std::size_t>(sums_of_channel(p) * p.k));
   if (!sums.empty())
     tensors.sums = upload(sums.data(), static_cast<std::int64_t>(sums.size() * sizeof(float)));
@@ -167,6 +176,8 @@ void declare_run(const Command& command) {
   file("--relu", options->relu, "Of drelu: x as forward read it");
   file("--sums", options->sums,
        "Of stats and dbias, which write it: fp32, a row of the output channels each");
+  file("--scale", options->scale, "Of affine: fp32, one value an input channel");
+  file("--shift", options->shift, "Likewise");
   file("--residual", options->residual, "Of the convolution's output shape");
   command.flag("--check", options->check, "Compare with the reference");
   command.runs([options] { return run(*options); });

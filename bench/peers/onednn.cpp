@@ -51,6 +51,7 @@ class OneDnn : public Adapter {
     if (task.device != "cpu") throw Declined("this adapter knows the cpu alone, not " + task.device);
     if (bias_dtype(task.problem) != task.problem.dtype)
       throw Declined("a bias of its own type is not described to oneDNN here");
+    if (has_affine(task.problem)) throw Declined("oneDNN reads x as it is, not through a scale and shift");
     if (has_pitch(task.problem)) throw Declined("slices of tensors are not described to oneDNN here");
     if (task.problem.epilogue.residual_order == ResidualOrder::after_activation)
       throw Declined("a sum after an activation is not described to oneDNN here");

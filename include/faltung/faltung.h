@@ -52,7 +52,9 @@ typedef enum faltung_tensor {
   FALTUNG_BIAS = 3,     /* 1 k 1 1 */
   FALTUNG_RESIDUAL = 4, /* n k p q, before pooling */
   FALTUNG_RELU = 5,     /* n c h w, of drelu */
-  FALTUNG_SUMS = 6      /* of dbias 1 k 1 1, of stats 2 k 1 1: float, whatever the dtype */
+  FALTUNG_SUMS = 6,     /* of dbias 1 k 1 1, of stats 2 k 1 1: float, whatever the dtype */
+  FALTUNG_SCALE = 7,    /* 1 c 1 1, of affine: float, whatever the dtype */
+  FALTUNG_SHIFT = 8     /* likewise */
 } faltung_tensor;
 
 /* The tensor's sizes in the letters' order above, whatever the layout in memory. Of one dimension the height
@@ -241,7 +243,8 @@ FALTUNG_API void faltung_weights_destroy(faltung_weights* weights);
  *   bwd_d  reads y (the output's gradient), w; writes x (the input's gradient)
  *   bwd_w  reads x, y (the output's gradient); writes w (the weights' gradient)
  *
- * Besides, stats (fwd) and dbias (bwd_w) write sums, and drelu (bwd_d) reads relu: x as forward read it.
+ * Besides, stats (fwd) and dbias (bwd_w) write sums, drelu (bwd_d) reads relu, x as forward read it, and
+ * affine (fwd and bwd_w) reads scale and shift.
  * What is only read may overlap; the result overlaps nothing, the residual and the workspace included:
  * faltung_run refuses it. Elements are in the host's byte order: f32 is float; f16 is IEEE's binary16
  * (_Float16, half) and bf16 the upper half of a float (__bf16), both two bytes, for which uint16_t serves
@@ -255,6 +258,8 @@ typedef struct faltung_tensors {
   const void* residual;
   const void* relu;
   void* sums;
+  const void* scale;
+  const void* shift;
 } faltung_tensors;
 
 /* The caller's threads in place of faltung's own: calls body(0, argument) ... body(count - 1, argument), each

@@ -118,6 +118,13 @@ struct Epilogue {
 // The sums are fp32 whatever the dtype, and the same bits from every run.
 enum class Training { none, stats, drelu, dbias };
 
+// What is done to x as it is read, forward and in backward_weights: what a normalization that training has
+// before a convolution does to it, so that its result need not be stored.
+//   affine       scale[c] * x + shift[c], by one fp32 multiply-add and rounded to x's dtype
+//   affine_relu  a ReLU of that
+// The padding is zero after it. The gradient of what comes of x is backward_data of the problem without it.
+enum class Affine { none, affine, affine_relu };
+
 struct Problem {
   Direction direction = Direction::forward;
   std::int64_t n = 1, c = 1, h = 1, w = 1;
@@ -145,6 +152,7 @@ struct Problem {
   // 0: c, or k. Of plain convolutions forward.
   std::int64_t x_pitch = 0, y_pitch = 0;
   Training training = Training::none;
+  Affine affine = Affine::none;
   bool operator==(const Problem&) const = default;
 
   // The convolution's output size, before pooling.
@@ -173,14 +181,14 @@ FALTUNG_API std::string to_string(const Problem& problem);
 // Throws Error(bad_problem) unless every size is positive, groups divide, the filter fits, nothing overflows.
 FALTUNG_API void validate(const Problem& problem);
 
-enum class Tensor { x, w, y, bias, residual, relu, sums };
-// What the problem's tensor takes in memory: y after pooling, the residual before it. Of the sums 0 where the
-// problem has none.
+enum class Tensor { x, w, y, bias, residual, relu, sums, scale, shift };
+// What the problem's tensor takes in memory: y after pooling, the residual before it. Of the sums, the scale
+// and the shift 0 where the problem has none.
 FALTUNG_API std::size_t bytes(const Problem& problem, Tensor tensor);
 // Its sizes, whatever the layout: n c d h w of x, n k z p q of y and the residual, 1 k 1 1 1 of the bias,
 // k c/groups t r s of the filter (c k/groups t r s of a transposed convolution's), x's of relu, 1 k 1 1 1 of
-// dbias's sums and 2 k 1 1 1 of those of stats, all sums before all squares. 1 for each dimension that is not
-// there.
+// dbias's sums and 2 k 1 1 1 of those of stats, all sums before all squares, 1 c 1 1 1 of the scale and the
+// shift. 1 for each dimension that is not there.
 FALTUNG_API std::array<std::int64_t, 5> sizes(const Problem& problem, Tensor tensor);
 
 }  // namespace faltung

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/affine.hpp"
 #include "src/problem/problem.hpp"
 #include "src/problem/slide.hpp"
 
@@ -54,6 +55,7 @@ struct DepthwiseTensors {
   const float* packed;
   const void* bias;
   const void* residual;
+  InputAffine affine = {};  // nchw
 };
 
 // Workers share the output's rows (nhwc) or planes (nchw) evenly. scratch: this worker's.
@@ -65,8 +67,8 @@ void depthwise_run(const DepthwisePass& pass, const DepthwiseTensors& tensors, s
 // of the sums in its scratch, to be added up once all are done; in nchw each writes the gradient of its
 // channels.
 std::size_t depthwise_weights_scratch_bytes(const DepthwisePass& pass);
-void depthwise_weights(const DepthwisePass& pass, const void* x, const void* dy, void* dw, std::byte* scratch,
-                       int worker, int workers);
+void depthwise_weights(const DepthwisePass& pass, const void* x, const void* dy, const InputAffine& affine,
+                       void* dw, std::byte* scratch, int worker, int workers);
 void depthwise_weights_reduce(const DepthwisePass& pass, const std::byte* scratch, std::size_t scratch_bytes,
                               void* dw, int worker, int workers);
 

@@ -272,8 +272,8 @@ void run_plane(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 i
   for (i64 step = 0; step < most; step += stage.strip) {
     const i64 first = stage.top + step * pass.rows.front().stride;
     for (i64 plane = 0; plane < planes; ++plane) {
-      stage_plane<kType>(stage, in + plane * in_plane, pass.in_h, pass.in_w, first, stage.strip < most,
-                         in_scratch + plane * stage.plane);
+      stage_channel<kType>(pass, tensors.affine, in_channel + plane, in + plane * in_plane, first,
+                           stage.strip < most, in_scratch + plane * stage.plane);
     }
     // The rows that the next strip adds, or the next plane's.
     const i64 last = std::clamp<i64>(first + stage.rows, 0, pass.in_h);

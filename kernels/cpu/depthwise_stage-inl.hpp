@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/affine-inl.hpp"
 #include "kernels/cpu/depthwise.hpp"
 #include "kernels/cpu/direct-inl.hpp"
 
@@ -17,10 +18,25 @@ HWY_BEFORE_NAMESPACE();
 namespace faltung {
 namespace HWY_NAMESPACE {
 
+// What a staged plane's elements go through: nothing, or its channel's scale and shift.
+struct AsTheyAre {
+  HWY_INLINE FloatVec operator()(FloatVec v) const { return v; }
+  HWY_INLINE float operator()(float v) const { return v; }
+};
+template <DType kType, bool kRelu>
+struct ScaledAndShifted {
+  float scale, shift;
+  HWY_INLINE FloatVec operator()(FloatVec v) const {
+    const FloatTag d;
+    return rounded_vec<kType>(affine_vec<kRelu>(v, hn::Set(d, scale), hn::Set(d, shift)));
+  }
+  HWY_INLINE float operator()(float v) const { return affine_element<kType, kRelu>(v, scale, shift); }
+};
+
 // One input row into the scratch.
-template <DType kType>
+template <DType kType, class Through>
 HWY_INLINE void stage_row(const DepthwiseStage& stage, const Element<kType>* in, std::int64_t size,
-                          float* row) {
+                          float* row, const Through& through) {
   const FloatTag d;
   constexpr std::int64_t kLanes = kFloatLanes;
   const std::int64_t begin = std::max<std::int64_t>(0, stage.left),
@@ -29,11 +45,11 @@ HWY_INLINE void stage_row(const DepthwiseStage& stage, const Element<kType>* in,
   if (stage.phases == 1) {
     float* to = row - stage.left;
     for (; column + kLanes <= end; column += kLanes) {
-      hn::StoreU(load_vec<kType>(in + column), d, to + column);
+      hn::StoreU(through(load_vec<kType>(in + column)), d, to + column);
     }
     if (column < end) {
       const std::size_t n = static_cast<std::size_t>(end - column);
-      store_lanes<DType::f32, true>(load_lanes<kType, true>(in + column, n), to + column, n);
+      store_lanes<DType::f32, true>(through(load_lanes<kType, true>(in + column, n)), to + column, n);
     }
     return;
   }
@@ -43,14 +59,16 @@ HWY_INLINE void stage_row(const DepthwiseStage& stage, const Element<kType>* in,
     float* even = row + at % 2 * stage.phase + at / 2;
     float* odd = row + (at + 1) % 2 * stage.phase + (at + 1) / 2;
     for (; column + 2 * kLanes <= end; column += 2 * kLanes, even += kLanes, odd += kLanes) {
-      const auto low = load_vec<kType>(in + column), high = load_vec<kType>(in + column + kLanes);
+      const auto low = through(load_vec<kType>(in + column)),
+                 high = through(load_vec<kType>(in + column + kLanes));
       hn::StoreU(hn::ConcatEven(d, high, low), d, even);
       hn::StoreU(hn::ConcatOdd(d, high, low), d, odd);
     }
     if (column < end) {
       const std::size_t n = static_cast<std::size_t>(end - column), lanes = static_cast<std::size_t>(kLanes);
-      const auto low = load_lanes<kType, true>(in + column, std::min(n, lanes));
-      const auto high = n > lanes ? load_lanes<kType, true>(in + column + kLanes, n - lanes) : hn::Zero(d);
+      const auto low = through(load_lanes<kType, true>(in + column, std::min(n, lanes)));
+      const auto high =
+          n > lanes ? through(load_lanes<kType, true>(in + column + kLanes, n - lanes)) : hn::Zero(d);
       store_lanes<DType::f32, true>(hn::ConcatEven(d, high, low), even, (n + 1) / 2);
       store_lanes<DType::f32, true>(hn::ConcatOdd(d, high, low), odd, n / 2);
     }
@@ -59,23 +77,36 @@ HWY_INLINE void stage_row(const DepthwiseStage& stage, const Element<kType>* in,
 #endif
   for (; column < end; ++column) {
     const std::int64_t at = column - stage.left;
-    row[at % stage.phases * stage.phase + at / stage.phases] = load_one<kType>(in + column);
+    row[at % stage.phases * stage.phase + at / stage.phases] = through(load_one<kType>(in + column));
   }
 }
 
 // Rows [first, first + rows) of a plane. The columns beside the image have been zeroed before; rows beyond it
 // have too if the plane is a single strip.
-template <DType kType>
+template <DType kType, class Through>
 void stage_plane(const DepthwiseStage& stage, const Element<kType>* in, std::int64_t h, std::int64_t w,
-                 std::int64_t first, bool zero_rows, float* scratch) {
+                 std::int64_t first, bool zero_rows, float* scratch, const Through& through) {
   for (std::int64_t i = 0; i < stage.rows; ++i) {
     const std::int64_t row = first + i;
     if (row >= 0 && row < h) {
-      stage_row<kType>(stage, in + row * w, w, scratch + i * stage.pitch);
+      stage_row<kType>(stage, in + row * w, w, scratch + i * stage.pitch, through);
     } else if (zero_rows) {
       std::fill_n(scratch + i * stage.pitch, stage.pitch, 0.0f);
     }
   }
+}
+
+// The same of a channel of the pass's input.
+template <DType kType>
+void stage_channel(const DepthwisePass& pass, const InputAffine& affine, std::int64_t channel,
+                   const Element<kType>* in, std::int64_t first, bool zero_rows, float* scratch) {
+  const auto stage = [&](const auto& through) {
+    stage_plane<kType>(pass.stage, in, pass.in_h, pass.in_w, first, zero_rows, scratch, through);
+  };
+  if (!affine) return stage(AsTheyAre{});
+  const float scale = affine.scale[channel], shift = affine.shift[channel];
+  if (affine.relu) return stage(ScaledAndShifted<kType, true>{scale, shift});
+  stage(ScaledAndShifted<kType, false>{scale, shift});
 }
 
 }  // namespace HWY_NAMESPACE

@@ -149,6 +149,12 @@ void run_nhwc(const Problem& p, const void* x, const void* dy, float* sums, int 
 
 // ---------------------------------------------------------------------------------------------- nchw
 
+// What is read.
+struct Operands {
+  const void *x, *dy;
+  InputAffine affine;
+};
+
 // A strip of outputs of one plane.
 template <DType kType>
 struct WeightsStrip {
@@ -218,17 +224,19 @@ float any_tap(const WeightsStrip<kType>& strip, i64 r, i64 s) {
 
 // body(strip) for the strips of every image of output channel k.
 template <DType kType, class Body>
-void each_strip(const DepthwisePass& pass, const void* x, const void* dy, i64 k, float* scratch,
+void each_strip(const DepthwisePass& pass, const Operands& operands, i64 k, float* scratch,
                 const Body& body) {
   const DepthwiseStage& stage = pass.stage;
   const i64 in_plane = pass.in_h * pass.in_w, out_plane = pass.out_h * pass.out_w;
+  const i64 channel = k / pass.multiplier;
   for (i64 n = 0; n < pass.problem.n; ++n) {
     const auto* from =
-        static_cast<const Element<kType>*>(x) + (n * pass.in_channels + k / pass.multiplier) * in_plane;
-    const auto* gradient = static_cast<const Element<kType>*>(dy) + (n * pass.out_channels + k) * out_plane;
+        static_cast<const Element<kType>*>(operands.x) + (n * pass.in_channels + channel) * in_plane;
+    const auto* gradient =
+        static_cast<const Element<kType>*>(operands.dy) + (n * pass.out_channels + k) * out_plane;
     for (i64 step = 0; step < pass.out_h; step += stage.strip) {
-      stage_plane<kType>(stage, from, pass.in_h, pass.in_w, stage.top + step * pass.rows.front().stride,
-                         stage.strip < pass.out_h, scratch);
+      stage_channel<kType>(pass, operands.affine, channel, from, stage.top + step * pass.rows.front().stride,
+                           stage.strip < pass.out_h, scratch);
       body(WeightsStrip<kType>{&pass, scratch, gradient + step * pass.out_w,
                                std::min(stage.strip, pass.out_h - step)});
     }
@@ -236,14 +244,14 @@ void each_strip(const DepthwisePass& pass, const void* x, const void* dy, i64 k,
 }
 
 template <DType kType, int kR, int kS>
-void known_channel(const DepthwisePass& pass, const void* x, const void* dy, i64 k, float* scratch,
+void known_channel(const DepthwisePass& pass, const Operands& operands, i64 k, float* scratch,
                    Element<kType>* dw) {
   const FloatTag d;
   V sums[kR][kS];
   for (int r = 0; r < kR; ++r) {
     for (int s = 0; s < kS; ++s) sums[r][s] = hn::Zero(d);
   }
-  each_strip<kType>(pass, x, dy, k, scratch,
+  each_strip<kType>(pass, operands, k, scratch,
                     [&](const WeightsStrip<kType>& strip) { known_strip<kType, kR, kS>(strip, sums); });
   for (int r = 0; r < kR; ++r) {
     for (int s = 0; s < kS; ++s) {
@@ -253,12 +261,12 @@ void known_channel(const DepthwisePass& pass, const void* x, const void* dy, i64
 }
 
 template <DType kType>
-void any_channel(const DepthwisePass& pass, const void* x, const void* dy, i64 k, float* scratch,
+void any_channel(const DepthwisePass& pass, const Operands& operands, i64 k, float* scratch,
                  Element<kType>* dw) {
   const i64 taps_r = pass.problem.r, taps_s = pass.problem.s;
   float* sums = scratch + pass.stage.in_size;
   std::fill_n(sums, taps_r * taps_s, 0.0f);
-  each_strip<kType>(pass, x, dy, k, scratch, [&](const WeightsStrip<kType>& strip) {
+  each_strip<kType>(pass, operands, k, scratch, [&](const WeightsStrip<kType>& strip) {
     for (i64 r = 0; r < taps_r; ++r) {
       for (i64 s = 0; s < taps_s; ++s) sums[r * taps_s + s] += any_tap<kType>(strip, r, s);
     }
@@ -267,7 +275,7 @@ void any_channel(const DepthwisePass& pass, const void* x, const void* dy, i64 k
 }
 
 template <DType kType>
-void run_nchw(const DepthwisePass& pass, const void* x, const void* dy, void* dw, float* scratch, int worker,
+void run_nchw(const DepthwisePass& pass, const Operands& operands, void* dw, float* scratch, int worker,
               int workers) {
   std::fill_n(scratch, pass.stage.in_size, 0.0f);
   const Problem& p = pass.problem;
@@ -275,31 +283,32 @@ void run_nchw(const DepthwisePass& pass, const void* x, const void* dy, void* dw
   auto* to = static_cast<Element<kType>*>(dw);
   for (i64 k = part.begin; k < part.end; ++k) {
     if (kHasVectors && p.r == 3 && p.s == 3) {
-      known_channel<kType, 3, 3>(pass, x, dy, k, scratch, to);
+      known_channel<kType, 3, 3>(pass, operands, k, scratch, to);
     } else if (kHasVectors && p.r == 5 && p.s == 5) {
-      known_channel<kType, 5, 5>(pass, x, dy, k, scratch, to);
+      known_channel<kType, 5, 5>(pass, operands, k, scratch, to);
     } else {
-      any_channel<kType>(pass, x, dy, k, scratch, to);
+      any_channel<kType>(pass, operands, k, scratch, to);
     }
   }
 }
 
 template <DType kType>
-void run_typed(const DepthwisePass& pass, const void* x, const void* dy, void* dw, float* scratch, int worker,
+void run_typed(const DepthwisePass& pass, const Operands& operands, void* dw, float* scratch, int worker,
                int workers) {
   if (pass.problem.layout == Layout::nhwc) {
-    run_nhwc<kType>(pass.problem, x, dy, scratch, worker, workers);
+    run_nhwc<kType>(pass.problem, operands.x, operands.dy, scratch, worker, workers);
   } else {
-    run_nchw<kType>(pass, x, dy, dw, scratch, worker, workers);
+    run_nchw<kType>(pass, operands, dw, scratch, worker, workers);
   }
 }
 
 }  // namespace
 
-void DepthwiseWeights(const DepthwisePass& pass, const void* x, const void* dy, void* dw, float* scratch,
-                      int worker, int workers) {
-  with_dtype(pass.problem.dtype,
-             [&](auto type) { run_typed<type>(pass, x, dy, dw, scratch, worker, workers); });
+void DepthwiseWeights(const DepthwisePass& pass, const void* x, const void* dy, const InputAffine& affine,
+                      void* dw, float* scratch, int worker, int workers) {
+  with_dtype(pass.problem.dtype, [&](auto type) {
+    run_typed<type>(pass, {x, dy, affine}, dw, scratch, worker, workers);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -317,10 +326,10 @@ std::size_t depthwise_weights_scratch_bytes(const DepthwisePass& pass) {
   return static_cast<std::size_t>(floats) * sizeof(float);
 }
 
-void depthwise_weights(const DepthwisePass& pass, const void* x, const void* dy, void* dw, std::byte* scratch,
-                       int worker, int workers) {
+void depthwise_weights(const DepthwisePass& pass, const void* x, const void* dy, const InputAffine& affine,
+                       void* dw, std::byte* scratch, int worker, int workers) {
   HWY_DYNAMIC_DISPATCH(DepthwiseWeights)
-  (pass, x, dy, dw, reinterpret_cast<float*>(scratch), worker, workers);
+  (pass, x, dy, affine, dw, reinterpret_cast<float*>(scratch), worker, workers);
 }
 
 void depthwise_weights_reduce(const DepthwisePass& pass, const std::byte* scratch, std::size_t scratch_bytes,

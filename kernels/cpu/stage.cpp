@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/each_target.hpp"
 
+#include "kernels/cpu/affine-inl.hpp"
 #include "kernels/cpu/vec-inl.hpp"
 #include "kernels/cpu/with_dtype.hpp"
 
@@ -88,12 +89,16 @@ void pixels(const StageCall& call, i64 from_pixel, i64 to_row, i64 to_pixel) {
         copy<kType>(at<kType>(from, j * from_pixel), to + j * to_pixel, call.channels);
       for (i64 j = end; j < call.columns; ++j) zero(to + j * to_pixel, call.channels);
     }
+    // In the first-level cache still.
+    for (i64 j = begin; call.affine && j < end; ++j)
+      affine_run<kType, DType::f32, false>(to + j * to_pixel, call.affine, to + j * to_pixel, call.channels);
   }
 }
 
 // Elements column0 + phase + j * step of one row of an image, j in [0, count).
 template <DType kType>
-HWY_INLINE void stage_row(const void* row, i64 width, i64 column0, i64 step, i64 count, float* to) {
+HWY_INLINE void stage_row(const void* row, i64 width, i64 column0, i64 step, i64 count, float* to,
+                          const InputAffine& affine) {
   // j is inside for 0 <= column0 + j * step < width.
   const i64 begin = HWY_MIN(column0 >= 0 ? 0 : (-column0 + step - 1) / step, count);
   const i64 end = HWY_MAX(HWY_MIN(count, column0 >= width ? 0 : (width - column0 + step - 1) / step), begin);
@@ -104,6 +109,7 @@ HWY_INLINE void stage_row(const void* row, i64 width, i64 column0, i64 step, i64
   } else {
     gather<kType>(from, step, to + begin, end - begin);
   }
+  if (affine) affine_run<kType, DType::f32, true>(to + begin, affine, to + begin, end - begin);
   zero(to + end, count - end);
 }
 
@@ -127,6 +133,7 @@ void planes(const StageCall& call, i64 from_channel, const PhaseStrides& to) {
   // A phase may hold a row less than the first, or a column: they are written, too.
   const i64 rows = (call.rows + to.step_h - 1) / to.step_h * to.step_h;
   for (i64 c = 0; c < call.channels; ++c) {
+    const InputAffine affine = call.affine.from(c);
     for (i64 i = 0; i < rows; ++i) {
       if (i % to.step_h >= to.phases_h) continue;
       const i64 row = call.row0 + i;
@@ -140,7 +147,7 @@ void planes(const StageCall& call, i64 from_channel, const PhaseStrides& to) {
         if (i >= call.rows || row < 0 || row >= call.height) {
           zero(out, to.row);
         } else {
-          stage_row<kType>(from, call.width, call.column0 + phase, to.step_w, to.row, out);
+          stage_row<kType>(from, call.width, call.column0 + phase, to.step_w, to.row, out, affine);
         }
       }
     }

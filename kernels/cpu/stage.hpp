@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "faltung/faltung.hpp"
+#include "kernels/cpu/affine.hpp"
 
 namespace faltung {
 
@@ -18,6 +18,7 @@ struct StageCall {
   std::int64_t row0 = 0, rows = 0, column0 = 0, columns = 0;
   std::int64_t channels = 0;
   float* to = nullptr;
+  InputAffine affine = {};  // of the channels wanted: what the image's pixels go through
 };
 
 // nhwc: to[row][column][channel], to_pixel floats from one pixel to the next, of which channels are written,

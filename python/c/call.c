@@ -3,7 +3,8 @@
 
 #include "c/plan.h"
 
-static const char* const kNames[TENSORS] = {"x", "w", "y", "bias", "residual", "relu", "sums"};
+static const char* const kNames[TENSORS] = {"x",    "w",    "y",     "bias", "residual",
+                                            "relu", "sums", "scale", "shift"};
 
 static PyObject* sizes_text(const int64_t* sizes, int count) {
   PyObject* text = PyUnicode_FromString("");
@@ -40,7 +41,8 @@ static int check_sums(const int64_t* shape, const Array* array) {
 int check_array(const Plan* self, const Array* array, int tensor) {
   const char* name = kNames[tensor];
   const Expected* e = &self->expected[tensor];
-  const Dtype dtype = tensor == FALTUNG_SUMS   ? DTYPE_F32
+  const int is_vector = tensor == FALTUNG_BIAS || tensor == FALTUNG_SCALE || tensor == FALTUNG_SHIFT;
+  const Dtype dtype = tensor >= FALTUNG_SUMS   ? DTYPE_F32
                       : tensor == FALTUNG_BIAS ? self->bias_dtype
                                                : self->dtype;
   if (array->dtype != dtype) {
@@ -51,10 +53,10 @@ int check_array(const Plan* self, const Array* array, int tensor) {
     return raise_bad_problem("%s is on %s; the plan runs on %s", name,
                              array->on_cuda ? "a CUDA device" : "the CPU", self->device);
   }
-  if (tensor == FALTUNG_BIAS && array->dimensions == 1) {
+  if (is_vector && array->dimensions == 1) {
     if (array->shape[0] != e->shape[1])
       return refuse_sizes("shape", name, array->shape, 1, &e->shape[1], 1, "");
-    if (array->strides[0] != 1 && array->shape[0] > 1) return raise_bad_problem("bias is not contiguous");
+    if (array->strides[0] != 1 && array->shape[0] > 1) return raise_bad_problem("%s is not contiguous", name);
     return 0;
   }
   if (tensor == FALTUNG_SUMS) return check_sums(e->shape, array);
@@ -72,14 +74,14 @@ int check_array(const Plan* self, const Array* array, int tensor) {
   return 0;
 }
 
-enum { FIRST, SECOND, BIAS, RESIDUAL, OUT, STREAM, RELU, SUMS, ARGUMENTS };
+enum { FIRST, SECOND, BIAS, RESIDUAL, OUT, STREAM, RELU, SUMS, SCALE, SHIFT, ARGUMENTS };
 
-/* What `(first, second, /, bias=None, residual=None, out=None, stream=None, relu=None, sums=None)` was called
- * with, borrowed, NULL for None: PyArg_ParseTupleAndKeywords takes a third of such a call. Returns -1 with an
- * exception. */
+/* What `(first, second, /, bias=None, residual=None, out=None, stream=None, relu=None, sums=None, scale=None,
+ * shift=None)` was called with, borrowed, NULL for None: PyArg_ParseTupleAndKeywords takes a third of such a
+ * call. Returns -1 with an exception. */
 static int take_arguments(PyObject* arguments, PyObject* keywords, PyObject* values[ARGUMENTS]) {
-  static const char* const texts[ARGUMENTS] = {NULL,  NULL,     "bias", "residual",
-                                               "out", "stream", "relu", "sums"};
+  static const char* const texts[ARGUMENTS] = {NULL,     NULL,   "bias", "residual", "out",
+                                               "stream", "relu", "sums", "scale",    "shift"};
   static PyObject* names[ARGUMENTS];
   for (int i = BIAS; i < ARGUMENTS; ++i) {
     if (names[i] == NULL && (names[i] = PyUnicode_InternFromString(texts[i])) == NULL) return -1;
@@ -103,7 +105,8 @@ static int take_arguments(PyObject* arguments, PyObject* keywords, PyObject* val
     if (i == ARGUMENTS || i < count) {
       PyErr_Format(PyExc_TypeError,
                    i < count ? "a plan got two values for %U"
-                             : "a plan has no argument %U; it has bias, residual, out, stream, relu and sums",
+                             : "a plan has no argument %U; it has bias, residual, out, stream, relu, sums, "
+                               "scale and shift",
                    name);
       return -1;
     }
@@ -163,6 +166,8 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
   given[FALTUNG_RESIDUAL] = values[RESIDUAL];
   given[FALTUNG_RELU] = values[RELU];
   given[FALTUNG_SUMS] = values[SUMS];
+  given[FALTUNG_SCALE] = values[SCALE];
+  given[FALTUNG_SHIFT] = values[SHIFT];
   for (int i = FALTUNG_BIAS; i < TENSORS; ++i) {
     if ((given[i] != NULL) == self->has[i]) continue;
     raise_bad_problem(
@@ -191,7 +196,8 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
         DATA(FALTUNG_X),        weights != NULL ? weights->plain : DATA(FALTUNG_W),
         DATA(FALTUNG_Y),        DATA(FALTUNG_BIAS),
         DATA(FALTUNG_RESIDUAL), DATA(FALTUNG_RELU),
-        DATA(FALTUNG_SUMS)};
+        DATA(FALTUNG_SUMS),     DATA(FALTUNG_SCALE),
+        DATA(FALTUNG_SHIFT)};
 #undef DATA
     /* check_array has seen that the arrays are on the plan's device. */
     none = run_plan(self, &tensors, NULL, stream, weights, FALTUNG_ADDRESSES_ON_DEVICE, 0);

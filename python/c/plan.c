@@ -60,6 +60,8 @@ PyObject* new_plan(faltung_problem* problem, faltung_plan* plan, const char* dev
   self->has[FALTUNG_RESIDUAL] = has_field(text, "residual");
   self->has[FALTUNG_RELU] = has_field(text, "drelu");
   self->has[FALTUNG_SUMS] = has_field(text, "stats") || has_field(text, "dbias");
+  self->has[FALTUNG_SCALE] = has_field(text, "affine") || has_field(text, "affine_relu");
+  self->has[FALTUNG_SHIFT] = self->has[FALTUNG_SCALE];
   for (int i = 0; i < TENSORS; ++i) {
     if (i >= FALTUNG_RELU && !self->has[i]) continue;
     const faltung_status status = expect(self, (faltung_tensor)i);
@@ -170,23 +172,22 @@ static int weights_of(PyObject* object, const Weights** weights) {
 }
 
 static PyObject* plan_run(Plan* self, PyObject* const* arguments, Py_ssize_t count) {
-  if (count < 7 || count > 10) {
+  if (count < 7 || count > 12) {
     PyErr_SetString(PyExc_TypeError,
-                    "run(x, w, y, bias, residual, workspace, stream, weights=None, relu=None, sums=None): "
-                    "addresses");
+                    "run(x, w, y, bias, residual, workspace, stream, weights=None, relu=None, sums=None, "
+                    "scale=None, shift=None): addresses");
     return NULL;
   }
-  void *p[7], *relu = NULL, *sums = NULL;
+  void *p[7], *more[4] = {NULL}; /* relu, sums, scale, shift */
   for (int i = 0; i < 7; ++i) {
     if (pointer_of(arguments[i], &p[i]) < 0) return NULL;
   }
   const Weights* weights;
   if (weights_of(count >= 8 ? arguments[7] : NULL, &weights) < 0) return NULL;
-  if ((count >= 9 && pointer_of(arguments[8], &relu) < 0) ||
-      (count == 10 && pointer_of(arguments[9], &sums) < 0)) {
-    return NULL;
+  for (Py_ssize_t i = 8; i < count; ++i) {
+    if (pointer_of(arguments[i], &more[i - 8]) < 0) return NULL;
   }
-  const faltung_tensors tensors = {p[0], p[1], p[2], p[3], p[4], relu, sums};
+  const faltung_tensors tensors = {p[0], p[1], p[2], p[3], p[4], more[0], more[1], more[2], more[3]};
   return run_plan(self, &tensors, p[5], p[6], weights, FALTUNG_ADDRESSES_UNKNOWN, 0);
 }
 
@@ -292,7 +293,8 @@ static PyObject* plan_repr(Plan* self) {
 
 static PyMethodDef plan_methods[] = {
     {"run", (PyCFunction)(void (*)(void))plan_run, METH_FASTCALL,
-     "run(x, w, y, bias, residual, workspace, stream, weights=None, relu=None, sums=None)\n\n"
+     "run(x, w, y, bias, residual, workspace, stream, weights=None, relu=None, sums=None, scale=None, "
+     "shift=None)\n\n"
      "Runs on addresses (int, or None), of which CUDA's driver is asked whether they are the device's; "
      "workspace: at least workspace_bytes, None for the plan's own."},
     {"pack", (PyCFunction)(void (*)(void))plan_pack, METH_FASTCALL,

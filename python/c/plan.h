@@ -4,7 +4,7 @@
 
 #include "c/common.h"
 
-enum { TENSORS = FALTUNG_SUMS + 1, MOST_WORKSPACES = 16, ALIGNMENT = 64 };
+enum { TENSORS = FALTUNG_SHIFT + 1, MOST_WORKSPACES = 16, ALIGNMENT = 64 };
 
 /* What the plan expects of an array. */
 typedef struct {
@@ -30,7 +30,7 @@ typedef struct {
   int channels_last;
   int dimensions; /* of x, w, y and residual: 3 to 5 */
   Expected expected[TENSORS];
-  int has[TENSORS];          /* bias, residual, relu and sums: whether the problem has them */
+  int has[TENSORS];          /* those beside x, w and y: whether the problem has them */
   size_t workspace_bytes[2]; /* by whether the weights are packed */
   Workspace workspaces[MOST_WORKSPACES];
   PyObject* allocate; /* callable(like, shape, strides) -> array, for results */

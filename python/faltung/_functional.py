@@ -38,8 +38,8 @@ _NAMES = {"fwd": ("x", "w"), "bwd_d": ("dy", "w"), "bwd_w": ("x", "dy")}
 
 @lru_cache(maxsize=4096)
 def _plan(direction, family, first, second, size, stride, padding, dilation, groups, output_padding, math, threads, residual=None,
-          bias=False, activation=None, pool=None):
-    """first, second, residual: as describe tells them; size: of the gradient that is computed."""
+          bias=False, activation=None, pool=None, affine=None):
+    """first, second, residual: as describe tells them; size: of the gradient that is computed; affine: as _affine has it."""
     from ._engine import plan
     arrays = dict(zip(_NAMES[direction], (first, second)))
     if residual is not None:
@@ -52,8 +52,19 @@ def _plan(direction, family, first, second, size, stride, padding, dilation, gro
     geometry = geometry_of(family, w_shape[2:], stride, padding, dilation, groups, output_padding)
     layout = common_layout(**{name: array[:2] for name, array in arrays.items()})
     text = problem_text(direction, family, x_shape, w_shape, geometry, first[2], layout, math, bias, residual is not None,
-                        activation, pool)
+                        activation, pool, affine)
     return plan(text, first[3], threads=threads)
+
+
+def _affine(scale, shift, activation):
+    """The problem's word for what x is read through."""
+    if scale is None and shift is None and activation is None:
+        return None
+    if scale is None or shift is None:
+        raise BadProblem(f"{'input_scale' if scale is None else 'input_shift'} is missing: x is read through a scale and a shift")
+    if activation not in (None, "relu"):
+        raise BadProblem(f"input_activation is {activation!r}; x is read through relu, or None")
+    return "affine_relu" if activation else "affine"
 
 
 def _hashable(value):
@@ -67,7 +78,8 @@ dtype (f32, f16, bf16), one device and one layout (contiguous, or channels_last 
 ``stride``, ``dilation``: one int or {dimensions}. ``padding``: that too, or twice as many, before and after each{words}.{outpad}
 ``activation``: relu, relu6, leaky_relu(0.01), sigmoid, silu, gelu, gelu_tanh, hardswish, hardsigmoid(0.2).
 ``pool`` (of one and two dimensions): maxpool2, avgpool3s2p1, ... ``math``: the accuracy: f32, tf32, f16, bf16, fast; the dtype's own unless given.
-``threads``: 0 for all. Raises BadProblem or Unsupported."""
+``input_scale``, ``input_shift`` (C, of f32) and ``input_activation`` (relu): x is read through them, as what a normalization before
+made of it, and the padding is zero after it. ``threads``: 0 for all. Raises BadProblem or Unsupported."""
 _INPUT_GRAD = """The gradient of {name}'s input, of the shape input_size ({x}), from that of its output, dy ({y}), and the weights w
 ({w}). Options as in :func:`{name}`."""
 _WEIGHT_GRAD = """The gradient of {name}'s weights, of the shape weight_size ({w}), from the input x ({x}) and the output's gradient
@@ -88,11 +100,13 @@ def _named(function, family, suffix, text):
 
 def _forward(family):
     def function(x, w, b=None, *, stride=1, padding=0, dilation=1, groups=1, output_padding=0, residual=None, activation=None,
-                 pool=None, math=None, out=None, threads=0):
+                 pool=None, math=None, out=None, threads=0, input_scale=None, input_shift=None, input_activation=None):
         plan = _plan("fwd", family, describe(x), describe(w), None, _hashable(stride), _hashable(padding), _hashable(dilation),
                      groups, _hashable(output_padding), math, threads, None if residual is None else describe(residual),
-                     b is not None, activation, pool)
-        return plan(x, w, b, residual, out)
+                     b is not None, activation, pool, _affine(input_scale, input_shift, input_activation))
+        if input_scale is None:
+            return plan(x, w, b, residual, out)
+        return plan(x, w, b, residual, out, scale=input_scale, shift=input_shift)
     return _named(function, family, "", _FORWARD)
 
 
@@ -105,10 +119,14 @@ def _input_grad(family):
 
 
 def _weight_grad(family):
-    def function(x, dy, weight_size, *, stride=1, padding=0, dilation=1, groups=1, output_padding=0, math=None, out=None, threads=0):
+    def function(x, dy, weight_size, *, stride=1, padding=0, dilation=1, groups=1, output_padding=0, math=None, out=None, threads=0,
+                 input_scale=None, input_shift=None, input_activation=None):
         plan = _plan("bwd_w", family, describe(x), describe(dy), tuple(weight_size), _hashable(stride), _hashable(padding),
-                     _hashable(dilation), groups, _hashable(output_padding), math, threads)
-        return plan(x, dy, None, None, out)
+                     _hashable(dilation), groups, _hashable(output_padding), math, threads,
+                     affine=_affine(input_scale, input_shift, input_activation))
+        if input_scale is None:
+            return plan(x, dy, None, None, out)
+        return plan(x, dy, None, None, out, scale=input_scale, shift=input_shift)
     return _named(function, family, "_weight_grad", _WEIGHT_GRAD)
 
 

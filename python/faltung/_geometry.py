@@ -133,7 +133,7 @@ def common_layout(**arrays):
 
 
 def problem_text(direction, family, x_shape, w_shape, g, dtype, layout, math=None, bias=False, residual=False, activation=None,
-                 pool=None):
+                 pool=None, affine=None):
     """The problem in the grammar of docs/problem.md. bias: whether there is one, or "f32" where it is of that dtype beside tensors of 16 bits."""
     c, k = family.channels(w_shape, g.groups)
     if c != x_shape[1]:
@@ -148,6 +148,7 @@ def problem_text(direction, family, x_shape, w_shape, g, dtype, layout, math=Non
     words += [f"outpad{'x'.join(map(str, g.output_padding))}"] if any(g.output_padding) else []
     words += [f"g{g.groups}", dtype, layout]
     words += [f"math={math}"] if math else []
+    words += [affine] if affine else []
     words += ["biasf32" if bias == "f32" else "bias"] if bias else []
     words += ["residual"] if residual else []
     words += [activation] if activation else []

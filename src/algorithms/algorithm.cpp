@@ -34,19 +34,26 @@ Problem without_pool(Problem p) {
 struct Algorithm::Question {
   const Problem& asked;
   const Target& target;
-  Problem untrained;  // what is asked without what training adds
+  Problem untrained;  // what is asked without what training adds, x's scale and shift among it
   std::optional<Rewriting> rewriting;
 
   // Whether what training adds is a step after the algorithm's own. Of one that is supported.
   bool needs_step(const Algorithm& of) const {
     return asked.training != Training::none && (rewriting || !of.fuses_training(asked, target));
   }
+  // Whether what comes of x is stored by a step before the algorithm's own. Likewise.
+  bool stores_x(const Algorithm& of) const {
+    return has_affine(asked) && (rewriting || !of.reads_affine(asked, target));
+  }
   // What its kernels, and a pool's step, are for.
-  const Problem& problem(const Algorithm& of) const { return needs_step(of) ? untrained : asked; }
+  Problem problem(const Algorithm& of) const {
+    const Problem p = needs_step(of) ? without_training(asked) : asked;
+    return stores_x(of) ? without_affine(p) : p;
+  }
 };
 
 Algorithm::Question Algorithm::question(const Problem& asked, const Target& target) const {
-  Question q{asked, target, without_training(asked), std::nullopt};
+  Question q{asked, target, without_affine(without_training(asked)), std::nullopt};
   if (!is_plain(asked) && !is_native(asked)) q.rewriting.emplace(*this, without_pool(q.untrained), target);
   return q;
 }
@@ -67,7 +74,9 @@ Algorithm::Offer Algorithm::offer(const Problem& asked, const Target& target) co
 }
 
 Support Algorithm::supports(const Question& q) const {
-  // What is emitted for another machine is one kernel: it has no steps after it.
+  // What is emitted for another machine is one kernel: it has no steps before it and after it.
+  if (has_affine(q.asked) && q.target.device.kind == "nki")
+    return Support::declined(std::string("no ") + faltung::name(q.asked.affine) + " is emitted");
   if (q.asked.training != Training::none && q.target.device.kind == "nki")
     return Support::declined(std::string("no ") + faltung::name(q.asked.training) + " is emitted");
   if (has_pitch(q.untrained) && !takes_pitch(q.untrained, q.target))
@@ -80,7 +89,7 @@ Support Algorithm::supports(const Question& q) const {
 }
 
 std::vector<Candidate> Algorithm::candidates(const Question& q) const {
-  const Problem& problem = q.problem(*this);
+  const Problem problem = q.problem(*this);
   std::vector<Candidate> all;
   if (q.rewriting) {
     for (Candidate& c : q.rewriting->candidates()) {
@@ -128,7 +137,7 @@ void Algorithm::require_support(const Question& q) const {
 }
 
 Candidate Algorithm::candidate(const Question& q, const Maker& maker) const {
-  const Problem& problem = q.problem(*this);
+  const Problem problem = q.problem(*this);
   std::optional<Candidate> one;
   if (!q.rewriting && (!has_pool(problem) || fuses(problem, q.target))) one = maker(problem, q.target);
   if (!one) {
@@ -142,6 +151,7 @@ Candidate Algorithm::candidate(const Question& q, const Maker& maker) const {
 Candidate Algorithm::finished(Candidate c, const Question& q) const {
   // Of a rewritten problem its candidates have it already.
   if (!q.rewriting) c.cost.ms += activation_ms(q.problem(*this), q.target);
+  if (q.stores_x(*this)) c = with_affine_step(std::move(c), q.asked, q.target);
   if (q.needs_step(*this)) c = with_training_step(std::move(c), q.asked, q.target);
   c.algorithm = this;
   return c;

@@ -93,6 +93,9 @@ class Algorithm {
   virtual bool fuses(const Problem&, const Target&) const { return false; }
   // Whether its kernels have what training asks for in them; else it is a step after them.
   virtual bool fuses_training(const Problem&, const Target&) const { return false; }
+  // Whether its kernels read x through a scale and shift (Problem::affine), if it accepts the problem
+  // without; else a step before them stores what comes of it.
+  virtual bool reads_affine(const Problem&, const Target&) const { return false; }
 
   About about_;
 };

@@ -9,6 +9,7 @@
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/sole_kernel.hpp"
 #include "src/algorithms/tap_lists.hpp"
+#include "src/algorithms/training.hpp"
 
 namespace faltung {
 namespace {
@@ -31,6 +32,11 @@ class DepthwiseCpu : public SoleKernel {
 
  private:
   using Pass = std::shared_ptr<const DepthwisePass>;
+
+  // Where planes are staged; the other layout's kernels read x for each tap.
+  bool reads_affine(const Problem& p, const Target&) const override {
+    return p.layout == Layout::nchw && p.x_pitch == 0;
+  }
 
   Candidate kernel(const Problem& p, const Target& target) const override {
     const Pass pass = make_pass(p);
@@ -92,10 +98,15 @@ class DepthwiseCpu : public SoleKernel {
     const Place from = pass->problem.direction == Direction::forward ? Place::x : Place::y;
     const Place to = result_place(pass->problem);
     recipe.steps.push_back(call(
-        "depthwise", {from, Place::packed, Place::bias, Place::residual}, {to, Place::workspace},
+        "depthwise", {from, Place::packed, Place::bias, Place::residual, Place::scale, Place::shift},
+        {to, Place::workspace},
         [pass, from, to, scratch = scratch_bytes(*pass)](const Memory& m, const Parallel& parallel) {
-          const DepthwiseTensors tensors{m[from], m[to], reinterpret_cast<const float*>(m[Place::packed]),
-                                         m[Place::bias], m[Place::residual]};
+          const DepthwiseTensors tensors{m[from],
+                                         m[to],
+                                         reinterpret_cast<const float*>(m[Place::packed]),
+                                         m[Place::bias],
+                                         m[Place::residual],
+                                         input_affine(pass->problem, m)};
           parallel.run([&](int worker) {
             depthwise_run(*pass, tensors, m[Place::workspace] + scratch * static_cast<std::size_t>(worker),
                           worker, parallel.workers());
@@ -105,15 +116,15 @@ class DepthwiseCpu : public SoleKernel {
 
   static void add_weights_steps(const Pass& pass, Recipe& recipe) {
     const std::size_t scratch = scratch_bytes(*pass);
-    recipe.steps.push_back(call("depthwise", {Place::x, Place::y}, {Place::w, Place::workspace},
-                                [pass, scratch](const Memory& m, const Parallel& parallel) {
-                                  parallel.run([&](int worker) {
-                                    depthwise_weights(
-                                        *pass, m[Place::x], m[Place::y], m[Place::w],
-                                        m[Place::workspace] + scratch * static_cast<std::size_t>(worker),
-                                        worker, parallel.workers());
-                                  });
-                                }));
+    recipe.steps.push_back(call(
+        "depthwise", {Place::x, Place::y, Place::scale, Place::shift}, {Place::w, Place::workspace},
+        [pass, scratch](const Memory& m, const Parallel& parallel) {
+          parallel.run([&](int worker) {
+            depthwise_weights(*pass, m[Place::x], m[Place::y], input_affine(pass->problem, m), m[Place::w],
+                              m[Place::workspace] + scratch * static_cast<std::size_t>(worker), worker,
+                              parallel.workers());
+          });
+        }));
     if (pass->problem.layout != Layout::nhwc) return;
     recipe.steps.push_back(call("add up", {Place::workspace}, {Place::w},
                                 [pass, scratch](const Memory& m, const Parallel& parallel) {

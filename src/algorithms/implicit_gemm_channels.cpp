@@ -68,7 +68,7 @@ bool ChannelLanes::shares_pixels() const {
 }
 
 void ChannelLanes::choose_items(int threads) {
-  staged_ = p_.dtype != DType::f32 || t_.padded();
+  staged_ = p_.dtype != DType::f32 || t_.padded() || has_affine(p_);
   depths_end_ = planes() > 1 && t_.padded_in_depth();
   pixel_ = reductions_.largest();
   if (pixel_ * t_.step_w % 512 == 0) pixel_ += 16;

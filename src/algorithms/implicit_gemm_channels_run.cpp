@@ -46,7 +46,7 @@ ChannelLanes::Source ChannelLanes::source(const WorkItem& item, i64 cut, const P
   patch.from_row_stride = t_.in.stride_h;
   patch.height = t_.in.h, patch.width = t_.in.w;
   patch.row0 = row0, patch.rows = rows, patch.column0 = column0, patch.columns = columns;
-  patch.channels = reductions_.size(cut);
+  patch.channels = reductions_.size(cut), patch.affine = call.affine.from(channel);
   for (i64 plane = 0; plane < planes(); ++plane) {
     for (i64 image = 0; image < item.images; ++image) {
       const i64 depth = t_.depth_of(item.image0 + image, plane);

@@ -19,6 +19,7 @@
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/tap_lists.hpp"
+#include "src/algorithms/training.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 #include "src/problem/rewrite_plain.hpp"
@@ -119,7 +120,7 @@ class DataPass {
   void run(const Memory& m, const Parallel& parallel) const {
     PartCall shared;
     shared.in = m[from()], shared.out = m[to()], shared.residual = m[Place::residual];
-    shared.bias = bias(m);
+    shared.bias = bias(m), shared.affine = input_affine(p_, m);
     if (bands_) return run_bands(shared, m, parallel);
     for_items(parallel, &ImplicitGemmPart::items, alone_, [&](const Part& p, i64 item, int worker) {
       p.part->run(item, of_worker(shared, p, m, worker));
@@ -240,9 +241,11 @@ Recipe recipe_of(const std::shared_ptr<const DataPass>& pass) {
       pass->clear(m, parallel);
     }));
   }
-  recipe.steps.push_back(call(pass->step_name(), {pass->from(), Place::packed, Place::bias, Place::residual},
-                              {pass->to(), Place::workspace},
-                              [pass](const Memory& m, const Parallel& parallel) { pass->run(m, parallel); }));
+  recipe.steps.push_back(
+      call(pass->step_name(),
+           {pass->from(), Place::packed, Place::bias, Place::residual, Place::scale, Place::shift},
+           {pass->to(), Place::workspace},
+           [pass](const Memory& m, const Parallel& parallel) { pass->run(m, parallel); }));
   return recipe;
 }
 
@@ -260,6 +263,11 @@ class ImplicitGemmCpu : public Algorithm {
  private:
   bool takes_pitch(const Problem&, const Target&) const override { return true; }
   bool takes_f32_bias() const override { return true; }
+  // Tiles that stage x as floats do; candidates of the others have the step before them.
+  bool reads_affine(const Problem& p, const Target&) const override {
+    return p.direction == Direction::forward || !is_transposed(p);
+  }
+  static bool reads_affine(const BrgemmTile& tile) { return !tile.turns && !sums_pairs(tile.unit); }
   bool fuses(const Problem& p, const Target& target) const override {
     return is_plain(p) && PoolBands::make(p, target.threads).has_value();
   }
@@ -321,6 +329,11 @@ class ImplicitGemmCpu : public Algorithm {
   // None where pairs ask for more scratch.
   static std::optional<Candidate> candidate_of_tile(const Problem& p, const BrgemmTile& tile,
                                                     const Target& target, std::size_t most_scratch) {
+    if (has_affine(p) && !reads_affine(tile)) {
+      std::optional<Candidate> c = candidate_of_tile(without_affine(p), tile, target, most_scratch);
+      if (c) c = with_affine_step(std::move(*c), p, target);
+      return c;
+    }
     if (p.direction == Direction::backward_weights) return weights_candidate(p, tile, target);
     if (tile.turns) return turned_candidate(p, tile, target, most_scratch);
     const auto pass = std::make_shared<const DataPass>(p, p.layout, tile, target.threads);

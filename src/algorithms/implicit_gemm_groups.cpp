@@ -36,7 +36,7 @@ class GroupLanes : public ImplicitGemmPart {
     in_registers_ = epilogue_in_registers(p_);
     sharing_ = tap_rows_are_shared() ? kSharing : 1;
     const i64 step_bytes = t_.in.c * t_.step_w * 4;
-    staged_ = p_.dtype != DType::f32 || t_.padded() || t_.in.c % lanes_ != 0 ||
+    staged_ = p_.dtype != DType::f32 || has_affine(p_) || t_.padded() || t_.in.c % lanes_ != 0 ||
               (step_bytes % 4096 == 0 && t_.columns > 1);
     choose_items(threads);
   }
@@ -157,6 +157,7 @@ GroupLanes::Source GroupLanes::source(const WorkItem& item, const PartCall& call
   patch.row0 = row0, patch.rows = (item.rows - 1) * t_.step_h + t_.extent_h();
   patch.column0 = column0, patch.columns = (item.columns - 1) * t_.step_w + t_.extent_w();
   patch.channels = std::min(item.panel1 * lanes_, t_.in_channels) - channel;
+  patch.affine = call.affine.from(channel);
   patch.to = stage;
   const Source source{stage, patch.columns * pixel_floats(), pixel_floats()};
   // Lanes beyond the last channel are read, too.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/affine.hpp"
 #include "kernels/cpu/brgemm.hpp"
 #include "src/algorithms/implicit_gemm_grid.hpp"
 #include "src/plan/recipe.hpp"
@@ -31,6 +32,7 @@ struct PartCall {
   const float* packed = nullptr;  // this part's
   std::byte* scratch = nullptr;   // this worker's
   std::int64_t first_row = 0;     // of a band: where its first row lies among the image's
+  InputAffine affine = {};        // what the input goes through, where it is staged
 };
 
 // Pieces of a worker's scratch, one after the other.

@@ -231,8 +231,9 @@ PixelLanes::Division PixelLanes::best_division(int threads) const {
 
 bool PixelLanes::is_a_run(i64 rows) const {
   const Tap tap = taps() == 1 ? t_.taps.front() : Tap{};
-  return p_.dtype == DType::f32 && taps() == 1 && tap.h == 0 && tap.w == 0 && tap.d == 0 && t_.in.d == 1 &&
-         t_.step_h == 1 && t_.step_w == 1 && (rows == 1 || t_.columns == t_.in.w) && !t_.padded();
+  return p_.dtype == DType::f32 && !has_affine(p_) && taps() == 1 && tap.h == 0 && tap.w == 0 && tap.d == 0 &&
+         t_.in.d == 1 && t_.step_h == 1 && t_.step_w == 1 && (rows == 1 || t_.columns == t_.in.w) &&
+         !t_.padded();
 }
 
 std::size_t PixelLanes::scratch_bytes() const {

@@ -20,6 +20,7 @@ void PixelLanes::stage(const WorkItem& item, i64 channel0, i64 channels, const P
   patch.columns = (item.columns - 1) * t_.step_w + t_.extent_w();
   patch.channels = channels;
   const i64 channel = item.group * t_.in_channels + channel0;
+  patch.affine = call.affine.from(channel);
   for (i64 plane = 0; plane < planes(); ++plane) {
     for (i64 image = 0; image < item.images; ++image) {
       const i64 depth = t_.depth_of(item.image0 + image, plane);

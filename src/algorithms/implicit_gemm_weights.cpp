@@ -5,6 +5,7 @@
 #include "kernels/cpu/epilogue.hpp"
 #include "kernels/cpu/stage.hpp"
 #include "src/algorithms/cpu_rates.hpp"
+#include "src/algorithms/training.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
@@ -71,8 +72,9 @@ WeightsGradient::WeightsGradient(const Problem& problem, TileShape tile, int thr
 
 // Whole rows of planes as they lie there, unless these begin at the same place of the cache.
 bool WeightsGradient::reads_in_place() const {
-  return p_.layout == Layout::nchw && p_.dtype == DType::f32 && lone() && t_.step_h == 1 && t_.step_w == 1 &&
-         t_.min_w() == 0 && columns_.parts() == 1 && t_.columns == t_.in.w && t_.in.stride_c * 4 % 4096 != 0;
+  return p_.layout == Layout::nchw && p_.dtype == DType::f32 && !has_affine(p_) && lone() && t_.step_h == 1 &&
+         t_.step_w == 1 && t_.min_w() == 0 && columns_.parts() == 1 && t_.columns == t_.in.w &&
+         t_.in.stride_c * 4 % 4096 != 0;
 }
 
 // In nhwc the channels that neighbouring taps of a filter's row read lie side by side, in x as in the sums.
@@ -164,7 +166,7 @@ WeightsGradient::Ahead WeightsGradient::ahead(const Block& b, const Pixels& next
   return {Prefetch(read, calls), Prefetch(written, calls)};
 }
 
-void WeightsGradient::add_pixels(const Block& b, const Pixels& px, const void* x, const void* dy, bool first,
+void WeightsGradient::add_pixels(const Block& b, const Pixels& px, const Input& x, const void* dy, bool first,
                                  const Staged& staged, Ahead& ahead, float* sums) const {
   stage_gradient(b, px, dy, staged);
   // The taps of one plane of x after the other's: they share what is staged.
@@ -211,17 +213,17 @@ void WeightsGradient::stage_gradient(const Block& b, const Pixels& px, const voi
 }
 
 WeightsGradient::Strides WeightsGradient::stage_input(const Block& b, const Pixels& px, i64 plane,
-                                                      const void* x, float* to) const {
+                                                      const Input& x, float* to) const {
   const bool nhwc = p_.layout == Layout::nhwc;
   StageCall patch;
   patch.dtype = p_.dtype;
-  patch.from = static_cast<const std::byte*>(x) +
+  patch.from = static_cast<const std::byte*>(x.data) +
                t_.in_offset(px.image, plane, b.group * t_.in_channels + b.c0, 0, 0) * size_of(p_.dtype);
   patch.from_row_stride = t_.in.stride_h;
   patch.height = t_.in.h, patch.width = t_.in.w;
   patch.row0 = px.row0 * t_.step_h + t_.min_h(), patch.rows = x_rows(px.rows);
   patch.column0 = px.column0 * t_.step_w + t_.min_w(), patch.columns = x_columns(px.columns);
-  patch.channels = b.c;
+  patch.channels = b.c, patch.affine = x.affine.from(b.group * t_.in_channels + b.c0);
   patch.to = to;
   i64 from_pixel = t_.in.stride_w;
   if (lone() && nhwc) {  // of an image that has every step-th row and column alone
@@ -245,13 +247,13 @@ WeightsGradient::Strides WeightsGradient::stage_input(const Block& b, const Pixe
   return strides;
 }
 
-void WeightsGradient::add_plane(const Block& b, const Pixels& px, const PlaneTaps& taps, const void* x,
+void WeightsGradient::add_plane(const Block& b, const Pixels& px, const PlaneTaps& taps, const Input& x,
                                 bool first, const Staged& staged, Ahead& ahead, float* sums) const {
   const Strides at =
       reads_in_place() ? Strides{t_.in.stride_c, 1, px.columns} : stage_input(b, px, taps.plane, x, staged.x);
   const float* const from =
       reads_in_place()
-          ? static_cast<const float*>(x) +
+          ? static_cast<const float*>(x.data) +
                 t_.in_offset(px.image, taps.plane, b.group * t_.in_channels + b.c0, px.row0 + t_.min_h(), 0)
           : staged.x;
   const EvenSplit tiles(joined_ * b.c, tile_.rows);
@@ -308,7 +310,7 @@ void WeightsGradient::write(const Block& b, const float* sums, void* dw) const {
   }
 }
 
-void WeightsGradient::run(i64 item, const void* x, const void* dy, void* dw, std::byte* scratch,
+void WeightsGradient::run(i64 item, const Input& x, const void* dy, void* dw, std::byte* scratch,
                           float* partial) const {
   const Block b = block(item / pixel_parts_.parts());
   const i64 part = item % pixel_parts_.parts();
@@ -321,7 +323,7 @@ void WeightsGradient::run(i64 item, const void* x, const void* dy, void* dw, std
   if (b.k % lanes_ != 0) std::fill_n(staged.dy, dy_floats(), 0.0f);
   const i64 first = pixel_parts_.begin(part), end = pixel_parts_.begin(part + 1);
   for (i64 unit = first; unit < end; ++unit) {
-    Ahead next = unit + 1 < end ? ahead(b, pixels(unit + 1), x, dy) : Ahead{};
+    Ahead next = unit + 1 < end ? ahead(b, pixels(unit + 1), x.data, dy) : Ahead{};
     add_pixels(b, pixels(unit), x, dy, unit == first, staged, next, sums);
   }
   if (!has_partial_sums()) write(b, sums, dw);
@@ -353,11 +355,12 @@ Recipe weights_recipe(const Problem& p, const std::shared_ptr<const WeightsGradi
   };
   const bool partial = gradient->has_partial_sums();
   recipe.steps.push_back(
-      call("implicit_gemm", {Place::x, Place::y},
+      call("implicit_gemm", {Place::x, Place::y, Place::scale, Place::shift},
            partial ? std::vector{Place::workspace} : std::vector{Place::w, Place::workspace},
-           [gradient, scratch, x, y](const Memory& m, const Parallel& parallel) {
+           [p, gradient, scratch, x, y](const Memory& m, const Parallel& parallel) {
+             const WeightsGradient::Input input{m[x], input_affine(p, m)};
              parallel.each(gradient->items(), [&](i64 item, int worker) {
-               gradient->run(item, m[x], m[y], m[Place::w], scratch(m, worker),
+               gradient->run(item, input, m[y], m[Place::w], scratch(m, worker),
                              reinterpret_cast<float*>(m[Place::workspace]));
              });
            }));

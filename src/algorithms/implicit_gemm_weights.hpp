@@ -22,8 +22,14 @@ class WeightsGradient {
  public:
   WeightsGradient(const Problem& problem, TileShape tile, int threads);
 
+  // x, and what its elements go through.
+  struct Input {
+    const void* data;
+    InputAffine affine;
+  };
+
   std::int64_t items() const { return blocks() * pixel_parts_.parts(); }
-  void run(std::int64_t item, const void* x, const void* dy, void* dw, std::byte* scratch,
+  void run(std::int64_t item, const Input& x, const void* dy, void* dw, std::byte* scratch,
            float* partial) const;
   // Where pixels are divided: to be run for each of blocks() once all items are done.
   bool has_partial_sums() const { return pixel_parts_.parts() > 1; }
@@ -66,13 +72,13 @@ class WeightsGradient {
   std::int64_t x_floats() const;
   std::int64_t dy_floats() const;
   Ahead ahead(const Block& block, const Pixels& next, const void* x, const void* dy) const;
-  void add_pixels(const Block& block, const Pixels& pixels, const void* x, const void* dy, bool first,
+  void add_pixels(const Block& block, const Pixels& pixels, const Input& x, const void* dy, bool first,
                   const Staged& staged, Ahead& ahead, float* sums) const;
   // Distances in a staged x, in floats.
   struct Strides {
     std::int64_t channel, pixel, row;
   };
-  Strides stage_input(const Block& block, const Pixels& pixels, std::int64_t plane, const void* x,
+  Strides stage_input(const Block& block, const Pixels& pixels, std::int64_t plane, const Input& x,
                       float* to) const;
   // Rows and columns of x that so many of the output read, as they are staged.
   std::int64_t x_rows(std::int64_t rows) const { return (rows - 1) * step_h() + t_.extent_h(); }
@@ -86,7 +92,7 @@ class WeightsGradient {
   static std::int64_t channel_floats(std::int64_t pixels);
   std::int64_t stage_floats(std::int64_t rows, std::int64_t columns) const;
   void stage_gradient(const Block& block, const Pixels& pixels, const void* dy, const Staged& staged) const;
-  void add_plane(const Block& block, const Pixels& pixels, const PlaneTaps& taps, const void* x, bool first,
+  void add_plane(const Block& block, const Pixels& pixels, const PlaneTaps& taps, const Input& x, bool first,
                  const Staged& staged, Ahead& ahead, float* sums) const;
   void write(const Block& block, const float* sums, void* dw) const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/training.hpp"
+#include "src/algorithms/cpu_rates.hpp"
 #include "src/algorithms/gpu.hpp"
 #include "src/algorithms/pass_time.hpp"
 #include "src/problem/dtype.hpp"
@@ -98,7 +99,64 @@ void add_sums_on_gpu(const Problem& p, std::size_t parts_at, const DeviceInfo& d
                          {in(parts), out(Place::sums), gpu::number(d.parts), value(gpu::sizes(rows))}));
 }
 
+// to: where what comes of x lies.
+Step affine_on_cpu(const Problem& p, Slot to) {
+  return call("scale and shift", {Place::x, Place::scale, Place::shift}, {to.place},
+              [p, to](const Memory& m, const Parallel& parallel) {
+                constexpr i64 kChunk = 1 << 14;
+                const i64 elements = x_shape(p).elements();
+                const InputAffine affine = input_affine(p, m);
+                parallel.each(ceil_div(elements, kChunk), [&](i64 chunk, int) {
+                  const i64 first = chunk * kChunk;
+                  through_affine(p, m[Place::x], affine, m.at(to), first, std::min(kChunk, elements - first));
+                });
+              });
+}
+
+Step affine_on_gpu(const Problem& p, Slot to, const DeviceInfo& device) {
+  const TensorShape x = x_shape(p);
+  Problem rows = as_rows_of_pixels(p, x);
+  rows.y_pitch = p.x_pitch;
+  // Elements a thread, all of a channel or all of a pixel.
+  const auto whole = [&](i64 by) {
+    return p.layout == Layout::nchw ? rows.w % by == 0 : p.c % by == 0 && x_pitch(p) % by == 0;
+  };
+  const i64 v = size_of(p.dtype) == 2 && whole(8) ? 8 : whole(4) ? 4 : 1;
+  return launch(
+      "scale and shift",
+      gpu::source(device, "affine", "affine.cl", "affine",
+                  gpu::constants(rows, {{"THREADS", std::to_string(kTrainingThreads)},
+                                        {"V", std::to_string(v)},
+                                        {"HAS_RELU", p.affine == Affine::affine_relu ? "1" : "0"}})),
+      gpu::one_dimension(x.elements() / v, kTrainingThreads),
+      {in(Place::x), in(Place::scale), in(Place::shift), out(to), value(gpu::sizes(rows))});
+}
+
+// Of so many bytes of x. Who reads what comes of them next finds it in the caches, where these have room.
+double affine_pass_ms(double bytes, const Target& target) {
+  if (target.device.kind != "cpu") return pass_ms(2 * bytes, target);
+  constexpr double kBeyond = 32 << 20, kPasses = 2.7;  // bytes; times that each is moved, as measured
+  const double byte_ns = bytes <= kBeyond ? far_byte_ns() : kMemoryBesideOthers * memory_byte_ns();
+  return kPasses * bytes * byte_ns * 1e-6 / target.threads;
+}
+
 }  // namespace
+
+Candidate with_affine_step(Candidate c, const Problem& p, const Target& target) {
+  const Slot x{Place::workspace, aligned(c.workspace_bytes)};
+  const auto x_bytes = static_cast<std::size_t>(bytes_of(p, x_shape(without_affine(p))));
+  c.workspace_bytes = x.offset + aligned(x_bytes);
+  c.cost.ms += affine_pass_ms(static_cast<double>(x_bytes), target);
+  c.recipe = [inner = std::move(c.recipe), p, x, bytes = c.workspace_bytes, &device = target.device] {
+    Recipe recipe = inner();
+    for (Step& step : recipe.steps) step.rewire(Place::x, x);
+    recipe.steps.insert(recipe.steps.begin(),
+                        device.kind == "cpu" ? affine_on_cpu(p, x) : affine_on_gpu(p, x, device));
+    recipe.workspace_bytes = bytes;
+    return recipe;
+  };
+  return c;
+}
 
 Candidate with_training_step(Candidate c, const Problem& p, const Target& target) {
   const bool sums = sums_of_channel(p) > 0, on_cpu = target.device.kind == "cpu";

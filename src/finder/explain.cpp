@@ -31,6 +31,17 @@ Report report_on(const Problem& problem, const Candidate& candidate, const Repor
   return r;
 }
 
+// Where there is something around the convolution: whether the kernel's own step has it or one beside that.
+std::string steps_of(const Problem& problem, const Candidate& candidate) {
+  if (!has_affine(problem) && problem.training == Training::none) return "";
+  std::string text;
+  try {
+    for (const Step& step : candidate.recipe().steps) text += (text.empty() ? "steps: " : ", ") + step.name;
+  } catch (const Error&) {  // a refusal, which is said when it is run
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string failures_of(const Trials& trials) {
@@ -60,20 +71,23 @@ Choice EngineImpl::describe(const Settled& s, const Selection& selection, const 
 
   choice.reports.push_back(report_on(s.problem, chosen, trials.find(choice.kernel), roof));
   choice.reports.front().outcome = Outcome::chosen;
+  choice.reports.front().why = steps_of(s.problem, chosen);
   std::vector<Report> others;
   std::vector<const Algorithm*> seen{chosen.algorithm};
   for (const Candidate& candidate : selection.candidates) {
     const bool first = std::find(seen.begin(), seen.end(), candidate.algorithm) == seen.end();
     seen.push_back(candidate.algorithm);
     const Report* measured = trials.find(candidate.kernel());
-    if (&candidate != &chosen && (first || measured != nullptr))
-      others.push_back(report_on(s.problem, candidate, measured, roof));
+    if (&candidate == &chosen || (!first && measured == nullptr)) continue;
+    others.push_back(report_on(s.problem, candidate, measured, roof));
+    others.back().why = steps_of(s.problem, candidate);
   }
   const double chosen_ms = time_of(choice.reports.front());
   for (Report& r : others) {
     const double ms = time_of(r);
-    if (chosen_ms > 0 && ms > 0)
-      r.why = fmt::format("{:.2f}x the chosen one's time{}", ms / chosen_ms, r.ms > 0 ? "" : ", predicted");
+    if (chosen_ms <= 0 || ms <= 0) continue;
+    r.why = fmt::format("{:.2f}x the chosen one's time{}{}{}", ms / chosen_ms, r.ms > 0 ? "" : ", predicted",
+                        r.why.empty() ? "" : "; ", r.why);
   }
   std::stable_sort(others.begin(), others.end(),
                    [](const Report& a, const Report& b) { return time_of(a) < time_of(b); });

@@ -60,6 +60,12 @@ std::unique_ptr<std::byte[]> make_data(DType dtype, i64 elements, Data data, Ran
   return bytes;
 }
 
+// Each number as its sign.
+void to_signs(i64 count, std::byte* numbers) {
+  for (i64 i = 0; i < count; ++i)
+    store_element(DType::f32, numbers, i, std::copysign(1.0f, load_element(DType::f32, numbers, i)));
+}
+
 // Whether small integers give a result that every order of summation computes exactly.
 bool is_exact(const Problem& p) {
   const Epilogue& e = p.epilogue;
@@ -115,14 +121,31 @@ Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, double max
     residual_ = make_data(t, conv_shape(problem).extent(), data, random, parallel);
   if (problem.training == Training::drelu)
     relu_ = make_data(t, x_shape(problem).extent(), data, random, parallel);
-  tensors_ = {x_.get(), w_.get(), y_.get(), bias_.get(), residual_.get(), relu_.get()};
+  if (has_affine(problem)) {
+    // Of integers no larger than those of x, so that nearly as large sums are exact.
+    const auto vector = [&] { return make_data(DType::f32, problem.c, data, random, nullptr); };
+    scale_ = vector(), shift_ = vector();
+    if (data == Data::small_integers) to_signs(problem.c, scale_.get()), to_signs(problem.c, shift_.get());
+  }
+  tensors_ = {x_.get(),    w_.get(), y_.get(),     bias_.get(), residual_.get(),
+              relu_.get(), nullptr,  scale_.get(), shift_.get()};
+  read_x();
   choose_elements(max_products, seed);
 }
 
 Oracle::Oracle(const Problem& problem, const Tensors& tensors, std::uint64_t seed, double max_products,
                Data data)
     : problem_(problem), data_(data), tensors_(tensors) {
+  read_x();
   choose_elements(max_products, seed);
+}
+
+void Oracle::read_x() {
+  plain_ = without_affine(problem_);
+  seen_ = tensors_;
+  if (!has_affine(problem_)) return;
+  x_as_read_ = x_as_read(problem_, tensors_);
+  seen_.x = x_as_read_.get();
 }
 
 i64 Oracle::result_bytes() const { return bytes_of(problem_, result_shape(problem_)); }
@@ -166,25 +189,25 @@ const Oracle::Answers& Oracle::answers(const Accuracy& accuracy, const Parallel&
   if (const auto found = answers_.find(key); found != answers_.end()) return found->second;
   Answers& answers = answers_[key];
   answers.resize(elements_.size());
-  const std::optional<Surroundings> around = tile_of(problem_, tensors_, accuracy, NotFinite::zero),
-                                    mixed = tile_of(problem_, tensors_, accuracy, NotFinite::infinite);
-  const std::optional<Surroundings> beyond = met_by_zeros(problem_, tensors_, accuracy);
+  const std::optional<Surroundings> around = tile_of(plain_, seen_, accuracy, NotFinite::zero),
+                                    mixed = tile_of(plain_, seen_, accuracy, NotFinite::infinite);
+  const std::optional<Surroundings> beyond = met_by_zeros(plain_, seen_, accuracy);
   std::optional<MetChannels> channels;
-  if (accuracy.zeros_meet == ZerosMeet::channel) channels.emplace(problem_, tensors_);
+  if (accuracy.zeros_meet == ZerosMeet::channel) channels.emplace(plain_, seen_);
   parallel.each(
       static_cast<i64>(elements_.size()),
       [&](i64 index, int) {
         const Position& at = elements_[static_cast<std::size_t>(index)];
-        Expected e = reference(problem_, tensors_, at);
+        Expected e = reference(plain_, seen_, at);
         if (around) {
-          e.magnitude = around->magnitude(tensors_, at);
+          e.magnitude = around->magnitude(seen_, at);
           // Tiles mix their pixels.
-          e.may_be_nan = e.may_be_nan || (mixed && !std::isfinite(mixed->magnitude(tensors_, at)));
+          e.may_be_nan = e.may_be_nan || (mixed && !std::isfinite(mixed->magnitude(seen_, at)));
         }
         if (accuracy.factors == Factors::tf32_parts)
           e.may_be_nan = e.may_be_nan || !std::isfinite(e.factors);  // Inf has no parts
         if (channels) e.may_be_nan = e.may_be_nan || !channels->is_finite(at);
-        if (beyond) e.may_be_nan = e.may_be_nan || !std::isfinite(beyond->magnitude(tensors_, at));
+        if (beyond) e.may_be_nan = e.may_be_nan || !std::isfinite(beyond->magnitude(seen_, at));
         answers[static_cast<std::size_t>(index)] = e;
       },
       grain_of(problem_));
@@ -232,7 +255,7 @@ void Oracle::compare_with_chain(const void* result, const Accuracy& accuracy, co
         [&](i64 index, int) {
           const auto e = element(static_cast<std::size_t>(index));
           chain_errors_[static_cast<std::size_t>(index)] =
-              chain_of_fp32(problem_, tensors_, elements_[e]) - expected[e].value;
+              chain_of_fp32(plain_, seen_, elements_[e]) - expected[e].value;
         },
         grain_of(problem_));
   }

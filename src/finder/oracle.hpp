@@ -54,6 +54,7 @@ class Oracle {
  private:
   using Answers = std::vector<Expected>;
 
+  void read_x();
   void choose_elements(double max_products, std::uint64_t seed);
   // Adds the root mean square error to a finding.
   void compare_with_chain(const void* result, const Accuracy& accuracy, const Parallel& parallel,
@@ -62,8 +63,12 @@ class Oracle {
 
   Problem problem_;
   Data data_;
-  std::unique_ptr<std::byte[]> x_, w_, y_, bias_, residual_, relu_;
+  std::unique_ptr<std::byte[]> x_, w_, y_, bias_, residual_, relu_, scale_, shift_;
   Tensors tensors_;
+  // Of one that reads x through a scale and shift: the convolution of what comes of it.
+  Problem plain_;
+  std::unique_ptr<std::byte[]> x_as_read_;
+  Tensors seen_;
   std::vector<Position> elements_;
   mutable std::map<std::array<int, 10>, Answers> answers_;  // by what the accuracy says is met
   mutable std::vector<double> chain_errors_;                // of every so many-th element

@@ -104,6 +104,7 @@ PlanImpl::TensorBytes::TensorBytes(const Problem& p)
       residual(p.epilogue.residual ? faltung::bytes(p, Tensor::residual) : 0),
       relu(p.training == Training::drelu ? faltung::bytes(p, Tensor::relu) : 0),
       sums(faltung::bytes(p, Tensor::sums)),
+      affine(faltung::bytes(p, Tensor::scale)),
       x_runs(p.x_pitch != 0 ? runs_of(p, x_shape(p)) : Runs{}),
       y_runs(p.y_pitch != 0 ? runs_of(p, y_shape(p)) : Runs{}) {}
 
@@ -138,6 +139,8 @@ void PlanImpl::check_apart(const Tensors& tensors, const RunOptions& options) co
       {"residual", tensors.residual, bytes_.residual, false, bytes_.y_runs},
       {"relu", tensors.relu, bytes_.relu, false},
       {"sums", tensors.sums, bytes_.sums, true},
+      {"scale", tensors.scale, bytes_.affine, false},
+      {"shift", tensors.shift, bytes_.affine, false},
       {"workspace", options.workspace, workspace_bytes(options.weights != nullptr), true}};
   for (const Extent& one : extents) {
     if (!one.is_written || one.bytes == 0) continue;
@@ -173,6 +176,10 @@ void PlanImpl::check_addresses(const Tensors& tensors, const RunOptions& options
   if (bytes_.relu > 0) check_tensor(tensors.relu, "relu", known);
   if (known == Addresses::on_device) return;
   if (bytes_.sums > 0) device_->check_address(tensors.sums, "sums");
+  if (bytes_.affine > 0) {
+    device_->check_address(tensors.scale, "scale");
+    device_->check_address(tensors.shift, "shift");
+  }
   if (problem_.epilogue.bias) device_->check_address(tensors.bias, "bias");
   if (workspace) device_->check_address(options.workspace, "workspace");
 }
@@ -220,6 +227,8 @@ void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
   if (problem_.epilogue.residual) memory[Place::residual] = place(tensors.residual);
   if (bytes_.relu > 0) memory[Place::relu] = place(tensors.relu);
   if (bytes_.sums > 0) memory[Place::sums] = place(tensors.sums);
+  if (bytes_.affine > 0)
+    memory[Place::scale] = place(tensors.scale), memory[Place::shift] = place(tensors.shift);
   memory[Place::workspace] = align(options.workspace);
   memory.weights_rest = options.weights_rest && (weights != nullptr || recipe_.packed_bytes == 0);
   if (weights != nullptr) {

@@ -93,6 +93,7 @@ Layout parse_layout(std::string_view text) {
   return parse_name("layout", text, Layout::nhwc);
 }
 Training parse_training(std::string_view text) { return parse_name("by-product", text, Training::dbias); }
+Affine parse_affine(std::string_view text) { return parse_name("affine step", text, Affine::affine_relu); }
 Math parse_math(std::string_view text) { return parse_name("math class", text, Math::fast); }
 
 std::vector<Problem> parse_problems(std::string_view text) {
@@ -154,6 +155,7 @@ std::string to_string(const Problem& p) {
   out += std::string(":") + name(p.dtype) + ":" + name(p.layout);
   if (p.math != Math::of_dtype && p.math != default_math(p.dtype))
     out += std::string(":math=") + name(p.math);
+  if (has_affine(p)) out += std::string(":") + name(p.affine);
   const Epilogue& e = p.epilogue;
   if (e.bias) out += e.bias_element == BiasElement::f32 ? ":biasf32" : ":bias";
   const bool after = e.residual && e.residual_order == ResidualOrder::after_activation;

@@ -10,6 +10,8 @@
 //   dil2 | dil2x1, g32              dilation, groups
 //   f32 | f16 | bf16, nchw | nhwc   dtype and layout; f32 and nchw if there is none
 //   math=tf32                       math class, where it is not the dtype's own: f32 tf32 f16 bf16 fast
+//   affine | affine_relu            what is done to x as it is read
+//   stats, drelu, dbias             what training has around it
 //   bias, then residual             epilogue, in the order it is applied; then one of
 //   relu relu6 leaky_relu(0.01) sigmoid silu gelu gelu_tanh hardswish, then
 //   maxpool3s2p1 | avgpool2         size, stride (the size's if there is none), padding; each as above
@@ -35,6 +37,7 @@ DType parse_dtype(std::string_view text);
 Layout parse_layout(std::string_view text);
 Math parse_math(std::string_view text);
 Training parse_training(std::string_view text);
+Affine parse_affine(std::string_view text);
 // e.g. "bias:residual:relu:maxpool2"; empty or "none" for no epilogue. A pool of one dimension has a width
 // alone.
 Epilogue parse_epilogue(std::string_view text, int dimensions = 2);

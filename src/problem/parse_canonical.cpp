@@ -185,6 +185,10 @@ class Canonical {
       p_.kind = ConvolutionKind::transposed;
     } else if (lower(field) != name(Training::none) && named(field, Training::dbias, p_.training)) {
       once("by-product of training");
+    } else if (lower(field) != name(Affine::none) && named(field, Affine::affine_relu, p_.affine)) {
+      once("affine step");
+    } else if (lower(field).starts_with("affine_")) {
+      cursor.fail("an activation that x is not read through; write affine_relu, or affine for none");
     } else if (cursor.skip("math=")) {
       once("math class");
       if (!named(cursor.rest(), Math::fast, p_.math)) {
@@ -221,11 +225,12 @@ class Canonical {
     } else if (!epilogue_field(field) && !sizes(cursor)) {
       std::vector<std::string> words = epilogue_words();
       words.erase(words.begin());  // none: there the field is left out
-      for (const auto& more : {names(Direction::backward_weights),
-                               names(DType::bf16),
-                               names(Layout::nhwc),
-                               {"math=f32", "math=tf32", "math=fast", "st1", "pad1", "outpad1", "dil1", "g1",
-                                "transposed", "xpitch64", "ypitch64", "stats", "drelu", "dbias"}}) {
+      for (const auto& more :
+           {names(Direction::backward_weights),
+            names(DType::bf16),
+            names(Layout::nhwc),
+            {"math=f32", "math=tf32", "math=fast", "st1", "pad1", "outpad1", "dil1", "g1", "transposed",
+             "xpitch64", "ypitch64", "stats", "drelu", "dbias", "affine", "affine_relu"}}) {
         words.insert(words.end(), more.begin(), more.end());
       }
       unknown(field, words);

@@ -95,6 +95,7 @@ const std::vector<Column>& columns() {
       {"layout", [](Workload& w, const std::string& cell) { w.problem.layout = parse_layout(cell); }},
       {"math", [](Workload& w, const std::string& cell) { w.problem.math = parse_math(cell); }},
       {"training", [](Workload& w, const std::string& cell) { w.problem.training = parse_training(cell); }},
+      {"affine", [](Workload& w, const std::string& cell) { w.problem.affine = parse_affine(cell); }},
       {"epilogue",
        [](Workload& w, const std::string& cell) {
          w.problem.epilogue = parse_epilogue(cell, w.problem.dimensions);

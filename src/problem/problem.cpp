@@ -84,6 +84,11 @@ const char* name(Training t) {
   return kNames[static_cast<int>(t)];
 }
 
+const char* name(Affine a) {
+  constexpr const char* kNames[] = {"none", "affine", "affine_relu"};
+  return kNames[static_cast<int>(a)];
+}
+
 const char* name(ConvolutionKind k) { return k == ConvolutionKind::plain ? "plain" : "transposed"; }
 
 std::vector<Dimension> spatial_dimensions(const Problem& p) {
@@ -185,6 +190,8 @@ TensorShape result_shape(const Problem& p) {
 
 std::size_t bytes(const Problem& p, Tensor tensor) {
   if (tensor == Tensor::sums) return static_cast<std::size_t>(sums_of_channel(p) * p.k) * sizeof(float);
+  if (tensor == Tensor::scale || tensor == Tensor::shift)
+    return has_affine(p) ? static_cast<std::size_t>(p.c) * sizeof(float) : 0;
   if (tensor == Tensor::bias) return static_cast<std::size_t>(p.k * size_of(bias_dtype(p)));
   return static_cast<std::size_t>(bytes_of(p, shape_of(p, tensor)));
 }
@@ -214,9 +221,12 @@ TensorShape shape_of(const Problem& p, Tensor tensor) {
       return x_shape(p);
     case Tensor::sums:
       return make_shape(Layout::nchw, sums_of_channel(p), p.k, 1, 1);
+    case Tensor::scale:
+    case Tensor::shift:
+      return make_shape(p.layout, 1, p.c, 1, 1);
   }
   throw Error(Status::bad_problem, "no tensor " + std::to_string(static_cast<int>(tensor)) +
-                                       "; they are x, w, y, bias, residual, relu and sums");
+                                       "; they are x, w, y, bias, residual, relu, sums, scale and shift");
 }
 
 void* result_pointer(const Problem& p, const Tensors& t) {
@@ -261,7 +271,8 @@ double min_bytes(const Problem& p) {
   i64 elements = x_shape(p).elements() + w_shape(p).elements() + y_shape(p).elements();
   if (p.epilogue.residual) elements += conv_shape(p).elements();
   if (p.training == Training::drelu) elements += x_shape(p).elements();
-  const std::size_t beside = bytes(p, Tensor::sums) + (p.epilogue.bias ? bytes(p, Tensor::bias) : 0);
+  const std::size_t beside = bytes(p, Tensor::sums) + (p.epilogue.bias ? bytes(p, Tensor::bias) : 0) +
+                             bytes(p, Tensor::scale) + bytes(p, Tensor::shift);
   return static_cast<double>(elements) * size_of(p.dtype) + static_cast<double>(beside);
 }
 
@@ -303,6 +314,7 @@ void check_pointers(const Problem& p, const Tensors& t, bool weights_are_packed)
   if (p.epilogue.residual) need("residual", t.residual);
   if (p.training == Training::drelu) need("relu", t.relu);
   if (sums_of_channel(p) > 0) need("sums", t.sums);
+  if (has_affine(p)) need("scale", t.scale), need("shift", t.shift);
 }
 
 }  // namespace faltung

@@ -20,6 +20,7 @@ const char* name(Activation activation);
 const char* name(ConvolutionKind kind);
 const char* name(PoolKind kind);
 const char* name(Training training);
+const char* name(Affine affine);
 
 // Whether it has a parameter, written in brackets.
 inline bool takes_slope(Activation a) { return a == Activation::leaky_relu || a == Activation::hardsigmoid; }
@@ -104,10 +105,17 @@ TensorShape y_shape(const Problem& problem);
 inline std::int64_t sums_of_channel(const Problem& p) {
   return p.training == Training::stats ? 2 : p.training == Training::dbias ? 1 : 0;
 }
+inline bool has_affine(const Problem& p) { return p.affine != Affine::none; }
+// The convolution of what comes of x, which lies whole.
+inline Problem without_affine(Problem p) {
+  if (has_affine(p)) p.x_pitch = 0;
+  p.affine = Affine::none;
+  return p;
+}
 // y as the direction has it: what sums are taken over.
 TensorShape summed_shape(const Problem& problem);
-// Of the tensor as a caller has it: y after pooling. Elements of the problem's dtype, but of the sums and
-// of a bias of its own.
+// Of the tensor as a caller has it: y after pooling. Elements of the problem's dtype, but of the sums, of a
+// bias of its own, and of the scale and the shift.
 TensorShape shape_of(const Problem& problem, Tensor tensor);
 // What the direction writes: y, x or w.
 TensorShape result_shape(const Problem& problem);

@@ -244,7 +244,22 @@ double activate(Activation activation, double slope, double x) {
   return x;
 }
 
+std::unique_ptr<std::byte[]> x_as_read(const Problem& p, const Tensors& t) {
+  const TensorShape from = x_shape(p), to = x_shape(without_affine(p));
+  auto x = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes_of(p, to)));
+  const auto *const scale = static_cast<const float*>(t.scale), *const shift =
+                                                                    static_cast<const float*>(t.shift);
+  const Activation activation = p.affine == Affine::affine_relu ? Activation::relu : Activation::none;
+  for (i64 i = 0; i < to.elements(); ++i) {
+    const Position at = to.position(i);
+    const float line = std::fma(scale[at.c], load_element(p.dtype, t.x, from.offset(at)), shift[at.c]);
+    store_element(p.dtype, x.get(), to.offset(at), static_cast<float>(activate(activation, 0, line)));
+  }
+  return x;
+}
+
 Expected reference(const Problem& p, const Tensors& t, const Position& at) {
+  if (has_affine(p)) throw Error(Status::internal, "the reference reads x as it is, not as " + to_string(p));
   switch (p.dtype) {
     case DType::f32:
       return element<F32>(p, t, at);

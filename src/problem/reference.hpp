@@ -3,7 +3,9 @@
 #ifndef FALTUNG_SRC_PROBLEM_REFERENCE_HPP_
 #define FALTUNG_SRC_PROBLEM_REFERENCE_HPP_
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "src/problem/problem.hpp"
 
@@ -24,7 +26,11 @@ struct Expected {
   double beside = 0;
 };
 
-// An element of the result: of y, x or w.
+// x as a problem with a scale and shift reads it, whole: elements of the problem's dtype.
+std::unique_ptr<std::byte[]> x_as_read(const Problem& problem, const Tensors& tensors);
+
+// An element of the result: of y, x or w. Of a problem that reads x as it is: the others' is that of
+// without_affine, over x_as_read.
 Expected reference(const Problem& problem, const Tensors& tensors, const Position& at);
 inline Expected reference(const Problem& problem, const Tensors& tensors, std::int64_t n, std::int64_t c,
                           std::int64_t h, std::int64_t w) {

@@ -53,6 +53,13 @@ void validate_training(const Problem& p) {
     bad("stats are of a whole tensor: leave ypitch out, or stats");
 }
 
+void validate_affine(const Problem& p) {
+  if (has_affine(p) && p.direction == Direction::backward_data) {
+    bad(std::string(name(p.affine)) + " goes with fwd and bwd_w, which read x; without it bwd_d gives the " +
+        "gradient of what comes of x");
+  }
+}
+
 void validate_bias(const Problem& p) {
   if (p.epilogue.bias_element == BiasElement::as_tensors) return;
   if (!p.epilogue.bias) bad("a bias's element is given, but no bias");
@@ -251,6 +258,7 @@ void validate(const Problem& p) {
     bad(std::string("an epilogue goes with fwd alone, not with ") + name(p.direction));
   }
   validate_training(p);
+  validate_affine(p);
   const bool slope_is_used = takes_slope(p.epilogue.activation);
   if (slope_is_used ? !std::isfinite(p.epilogue.slope) : p.epilogue.slope != Epilogue{}.slope) {
     bad(slope_is_used ? std::string(name(p.epilogue.activation)) + "'s slope is not finite"

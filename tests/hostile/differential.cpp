@@ -245,6 +245,8 @@ class Differential {
                                   operands[3]->pointer(),
                                   operands[4]->pointer(),
                                   nullptr,
+                                  nullptr,
+                                  nullptr,
                                   nullptr};
     int threads = dice.between(0, 3);
     faltung_run_options options{};

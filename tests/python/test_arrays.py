@@ -174,6 +174,47 @@ def test_by_products_that_do_not_fit():
     np.testing.assert_array_equal(right, [[36 * 27] * 4, [36 * 27 ** 2] * 4])
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", list(dtypes()))
+@pytest.mark.parametrize("image, filter", [((9,), (3,)), ((7, 6), (3, 3)), ((5, 4, 6), (2, 3, 2))], ids=str)
+def test_x_through_a_scale_and_a_shift(image, filter, dtype, layout):
+    """As of what comes of x, padded with zeros: small integers, whose sums are exact."""
+    n, c, k, one = 2, 3, 5, (1,) * len(image)
+    x0, w0 = integers(1, n, c, *image), integers(2, k, c, *filter)
+    scale, shift = np.array([2, -1, 1], np.float32), np.array([1, 2, -3], np.float32)
+    each = (slice(None), *(None,) * len(image))
+    line = x0 * scale[each] + shift[each]
+    family = f"conv{len(image)}d"
+    x, w = (made(a, dtype, layout) for a in (x0, w0))
+    for activation, seen in ((None, line), ("relu", np.maximum(line, 0))):
+        through = dict(padding=1, input_scale=scale, input_shift=shift, input_activation=activation)
+        right = reference.conv(seen, w0, one, one, one)
+        same(getattr(faltung, family)(x, w, **through), right, layout)
+        dy0 = integers(3, *right.shape)
+        dw = getattr(faltung, family + "_weight_grad")(x, made(dy0, dtype, layout), w0.shape, **through)
+        same(dw, reference.conv_weight_grad(seen, dy0, w0.shape, one, one, one), layout)
+
+
+def test_scales_and_shifts_that_do_not_fit():
+    x, w = (np.ones(s, np.float32) for s in ((1, 3, 8, 8), (4, 3, 3, 3)))
+    scale, shift = np.full(3, 2, np.float32), np.ones(3, np.float32)
+    for wrong, words in ((dict(input_scale=scale), "input_shift is missing"), (dict(input_activation="relu"), "input_scale is missing"),
+                         (dict(input_scale=scale, input_shift=shift, input_activation="silu"), "input_activation is 'silu'; x is read through relu"),
+                         (dict(input_scale=scale[:2], input_shift=shift), r"scale has the shape \(2\); the plan takes \(3\)"),
+                         (dict(input_scale=scale, input_shift=shift.astype(np.float64)), "shift is of"),
+                         (dict(input_scale=np.ones(6, np.float32)[::2], input_shift=shift), "scale is not contiguous")):
+        with pytest.raises(faltung.BadProblem, match=words):
+            faltung.conv2d(x, w, **wrong)
+    plan, y = faltung.plan("fwd:n1c3h8w8k4r3s3:affine"), np.zeros((1, 4, 6, 6), np.float32)
+    with pytest.raises(faltung.BadProblem, match="shift is missing"):
+        plan(x, w, scale=scale)
+    with pytest.raises(faltung.BadProblem, match="scale was given, but the problem has none"):
+        faltung.plan("fwd:n1c3h8w8k4r3s3")(x, w, scale=scale, shift=shift)
+    address = [a.__array_interface__["data"][0] for a in (x, w, y, scale, shift)]
+    plan.run(*address[:3], None, None, None, None, None, None, None, *address[3:])
+    np.testing.assert_array_equal(y, np.full_like(y, 81))
+
+
 def test_packed_and_plain_weights_in_turn():
     """They need different workspaces, of one plan."""
     x, w = (integers(i, *s).astype(np.float32) for i, s in ((1, (1, 16, 20, 20)), (2, (16, 16, 3, 3))))
