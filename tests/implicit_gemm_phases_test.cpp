@@ -12,7 +12,7 @@
 namespace faltung {
 namespace {
 
-std::vector<float> small_integers(std::int64_t count, unsigned seed) {
+std::vector<float> drawn_integers(std::int64_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<float> values(static_cast<std::size_t>(count));
   for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 7) - 3);
@@ -35,15 +35,15 @@ std::vector<float> computed(const Problem& p, TileShape tile, PartCall call, con
   return y;
 }
 
-class Phases : public testing::TestWithParam<const char*> {};
+class ColumnPhases : public testing::TestWithParam<const char*> {};
 
-TEST_P(Phases, GiveExactlyTheReference) {
+TEST_P(ColumnPhases, GiveExactlyTheReference) {
   const Problem p = parse_problem(GetParam());
   const bool forward = p.direction == Direction::forward;
   const TensorShape in = forward ? x_shape(p) : y_shape(p), result = result_shape(p);
-  const std::vector<float> from = small_integers(in.elements(), 1),
-                           w = small_integers(w_shape(p).elements(), 2);
-  const std::vector<float> bias = small_integers(p.k, 3), residual = small_integers(result.elements(), 4);
+  const std::vector<float> from = drawn_integers(in.elements(), 1),
+                           w = drawn_integers(w_shape(p).elements(), 2);
+  const std::vector<float> bias = drawn_integers(p.k, 3), residual = drawn_integers(result.elements(), 4);
   PartCall call;
   call.in = from.data();
   if (p.epilogue.bias) call.bias = bias.data();
@@ -71,7 +71,7 @@ TEST_P(Phases, GiveExactlyTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Phases,
+INSTANTIATE_TEST_SUITE_P(All, ColumnPhases,
                          testing::Values("fwd:n1c3h1w700k5r1s4:transposed:st1x2:pad0x1:f32:nchw",
                                          "fwd:n2c6h5w9k31r3s3:transposed:st3:f32:nchw:bias:relu",
                                          "fwd:n1c5h7w9k15r4s4:transposed:st4:pad1:f32:nchw:bias:residual",
