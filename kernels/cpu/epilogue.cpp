@@ -79,6 +79,38 @@ void Store(const EpilogueCall& call) {
   with_dtype(call.dtype, [&](auto type) { StoreType<type>(call); });
 }
 
+// Whole vectors of each phase; the others follow one by one.
+template <int kPhases>
+HWY_INLINE i64 interleave_vectors([[maybe_unused]] const InterleaveCall& call,
+                                  [[maybe_unused]] const float* from, [[maybe_unused]] float* to) {
+  i64 i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const FloatTag d;
+  const auto phase = [&](i64 f) HWY_ATTR { return hn::LoadU(d, from + f * call.from_phase + i / kPhases); };
+  for (; i + kPhases * kFloatLanes <= call.elements; i += kPhases * kFloatLanes) {
+    if constexpr (kPhases == 2) hn::StoreInterleaved2(phase(0), phase(1), d, to + i);
+    if constexpr (kPhases == 3) hn::StoreInterleaved3(phase(0), phase(1), phase(2), d, to + i);
+    if constexpr (kPhases == 4) hn::StoreInterleaved4(phase(0), phase(1), phase(2), phase(3), d, to + i);
+  }
+#endif
+  return i;
+}
+
+void Interleave(const InterleaveCall& call) {
+  for (i64 row = 0; row < call.rows; ++row) {
+    const float* const from = call.from + row * call.from_row;
+    float* const to = call.to + row * call.to_row;
+    i64 i = 0;
+    if (call.phases == 2) i = interleave_vectors<2>(call, from, to);
+    if (call.phases == 3) i = interleave_vectors<3>(call, from, to);
+    if (call.phases == 4) i = interleave_vectors<4>(call, from, to);
+    for (i64 column = i / call.phases; i < call.elements; ++column) {
+      for (i64 phase = 0; phase < call.phases && i < call.elements; ++phase, ++i)
+        to[i] = from[phase * call.from_phase + column];
+    }
+  }
+}
+
 template <DType kType>
 void ToFloatType(const void* from, float* to, i64 count) {
   const FloatTag d;
@@ -172,12 +204,14 @@ HWY_AFTER_NAMESPACE();
 namespace faltung {
 
 HWY_EXPORT(Store);
+HWY_EXPORT(Interleave);
 HWY_EXPORT(ToFloat);
 HWY_EXPORT(FromFloat);
 HWY_EXPORT(Transpose);
 HWY_EXPORT(TransposePast);
 
 void epilogue_store(const EpilogueCall& call) { HWY_DYNAMIC_DISPATCH(Store)(call); }
+void interleave_columns(const InterleaveCall& call) { HWY_DYNAMIC_DISPATCH(Interleave)(call); }
 void convert_to_float(DType dtype, const void* from, float* to, std::int64_t count) {
   HWY_DYNAMIC_DISPATCH(ToFloat)(dtype, from, to, count);
 }

@@ -28,6 +28,17 @@ struct EpilogueCall {
 
 void epilogue_store(const EpilogueCall& call);
 
+// Columns of several matrices of floats in turn: element i of a row of `to` is element i / phases of that row
+// in the matrix of i % phases.
+struct InterleaveCall {
+  const float* from = nullptr;
+  std::int64_t from_phase = 0, from_row = 0;        // from one matrix, one row to the next
+  std::int64_t phases = 0, rows = 0, elements = 0;  // elements: of a row of `to`
+  float* to = nullptr;
+  std::int64_t to_row = 0;
+};
+void interleave_columns(const InterleaveCall& call);
+
 // count contiguous elements of dtype to floats and back.
 void convert_to_float(DType dtype, const void* from, float* to, std::int64_t count);
 void convert_from_float(DType dtype, const float* from, void* to, std::int64_t count);

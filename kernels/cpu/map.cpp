@@ -7,8 +7,8 @@
 #include "kernels/cpu/each_target.hpp"
 
 #include <hwy/contrib/math/math-inl.h>
+#include "kernels/cpu/map_copy-inl.hpp"
 #include "kernels/cpu/map_grid.hpp"
-#include "kernels/cpu/transpose-inl.hpp"
 #include "kernels/cpu/vec-inl.hpp"
 #include "src/problem/dtype.hpp"
 
@@ -121,6 +121,38 @@ HWY_INLINE void run_instruction(const MapInstruction& in, i64 count, float* to, 
 #undef F_MAX
 }
 
+// How many instructions from this one on are one pass: differences that are scaled, what is scaled and
+// shifted, or both in turn, as a norm's end is, where each alone reads the result of the one before.
+std::size_t in_one_pass(const std::vector<MapInstruction>& program, std::size_t first) {
+  const auto follows = [&](std::size_t i, MapOp before, MapOp op) {
+    if (i >= program.size() || program[i - 1].op != before || program[i].op != op) return false;
+    const std::uint8_t result = program[i - 1].to;
+    if (program[i].x != result || program[i].y == result) return false;
+    return std::none_of(
+        program.begin() + static_cast<i64>(i) + 1, program.end(),
+        [&](const MapInstruction& in) { return in.x == result || in.y == result || in.z == result; });
+  };
+  if (follows(first + 1, MapOp::mul, MapOp::add)) return 2;
+  if (!follows(first + 1, MapOp::sub, MapOp::mul)) return 1;
+  return follows(first + 2, MapOp::mul, MapOp::mul) && follows(first + 3, MapOp::mul, MapOp::add) ? 4 : 2;
+}
+HWY_INLINE void run_pass(const MapInstruction* in, std::size_t instructions, i64 count, float* to,
+                         const float* const* value) {
+  const float *const x = value[in[0].x], *const y = value[in[0].y], *const z = value[in[1].y];
+  if (in[0].op == MapOp::mul)
+    return each(count, to, x, y, z, [](V a, V b, V c) HWY_ATTR { return hn::MulAdd(a, b, c); });
+  if (instructions == 2)
+    return each(count, to, x, y, z, [](V a, V b, V c) HWY_ATTR { return hn::Mul(hn::Sub(a, b), c); });
+  const FloatTag d;
+  const float *const scale = value[in[2].y], *const shift = value[in[3].y];
+  i64 i = 0;
+  for (; i + kFloatLanes <= count; i += kFloatLanes) {
+    const V standard = hn::Mul(hn::Sub(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), hn::LoadU(d, z + i));
+    hn::StoreU(hn::MulAdd(standard, hn::LoadU(d, scale + i), hn::LoadU(d, shift + i)), d, to + i);
+  }
+  for (; i < count; ++i) to[i] = (x[i] - y[i]) * z[i] * scale[i] + shift[i];
+}
+
 HWY_INLINE float load_number(MapElement element, const std::byte* from) {
   switch (element) {
     case MapElement::f32:
@@ -221,8 +253,11 @@ HWY_INLINE void scatter_rows(const MapOperand& o, std::byte* to, i64 row_stride,
   }
 }
 
+constexpr i64 kLine = 64;  // bytes
+
 // The program over a part of a matrix of elements; at: where that begins in each operand.
-void compute(const MapCall& call, const MapPart& part, const std::byte* const* inputs, std::byte* output) {
+void compute(const MapCall& call, const MapPart& part, const std::byte* const* inputs, std::byte* output,
+             const MapAhead& ahead) {
   HWY_ALIGN float registers[kMapRegisters][kMapStrip];
   const float* value[kMapRegisters];
   // What a broadcast operand holds stays from strip to strip.
@@ -238,10 +273,21 @@ void compute(const MapCall& call, const MapPart& part, const std::byte* const* i
   const bool rows_are_strips = strip_rows == 1 && call.program.size() == 1 && lies(out) &&
                                std::all_of(call.inputs.begin(), call.inputs.end(), lies);
   const i64 strip_columns = rows_are_strips ? part.columns : kMapStrip;
+  std::size_t passes[kMapRegisters];  // instructions that are one, from each on
+  for (std::size_t i = 0; i < call.program.size(); ++i) passes[i] = in_one_pass(call.program, i);
+  i64 done = 0;
   for (i64 row = 0; row < part.rows; row += strip_rows) {
     const i64 rows = std::min(strip_rows, part.rows - row);
     for (i64 column = 0; column < part.columns; column += strip_columns) {
       const i64 columns = std::min(strip_columns, part.columns - column), count = rows * columns;
+      if (ahead.from != nullptr) {
+        const i64 end = (done + count) * static_cast<i64>(sizeof(float));
+        for (i64 at = done * static_cast<i64>(sizeof(float)); at < end; at += kLine) {
+          __builtin_prefetch(ahead.from + at, 0, 2);
+          if (ahead.to != nullptr) __builtin_prefetch(ahead.to + at, 1, 3);
+        }
+        done += count;
+      }
       for (std::size_t i = 0; i < call.inputs.size(); ++i) {
         const MapOperand& o = call.inputs[i];
         const i64 row_stride = part.row_stride(o), stride = o.strides[static_cast<std::size_t>(last)];
@@ -261,9 +307,21 @@ void compute(const MapCall& call, const MapPart& part, const std::byte* const* i
                                          static_cast<i64>(size_of(out.element));
       const bool direct =
           out.element == MapElement::f32 && out_stride == 1 && (rows == 1 || out_row == columns);
-      for (const MapInstruction& in : call.program) {
+      for (std::size_t i = 0; i < call.program.size(); ++i) {
+        const MapInstruction* const first = &call.program[i];
+        i += passes[i] - 1;
+        const MapInstruction& in = call.program[i];
         float* const result =
             direct && &in == &call.program.back() ? reinterpret_cast<float*>(to) : registers[in.to];
+        if (first != &in) {
+          run_pass(first, static_cast<std::size_t>(&in - first) + 1, count, result, value);
+          value[in.to] = result;
+          continue;
+        }
+        if (in.op == MapOp::copy && result == registers[in.to]) {  // where it lies
+          value[in.to] = value[in.x];
+          continue;
+        }
         run_instruction(in, count, result, value[in.x], value[in.y], value[in.z]);
         value[in.to] = result;
       }
@@ -272,100 +330,13 @@ void compute(const MapCall& call, const MapPart& part, const std::byte* const* i
   }
 }
 
-// Of a matrix whose input is contiguous down the rows and whose result along the columns: in squares of cache
-// lines, so that the lines of both sides are used whole while they are near; down the rows first, so that few
-// streams are read, each for long.
-void turn(const float* from, i64 from_stride, i64 rows, i64 columns, float* to, i64 to_stride) {
-  constexpr i64 kBlock = 16;
-  for (i64 c0 = 0; c0 < columns; c0 += kBlock) {
-    const i64 c1 = std::min(columns, c0 + kBlock);
-    for (i64 r0 = 0; r0 < rows; r0 += kBlock) {
-      const i64 r1 = std::min(rows, r0 + kBlock);
-      const bool whole = r1 - r0 == kBlock && c1 - c0 == kBlock;
-      if (whole) {
-        for (i64 c = c0; c < c1; c += kFloatLanes)
-          for (i64 r = r0; r < r1; r += 4)
-            transpose_four(from + c * from_stride + r, from_stride, to + r * to_stride + c, to_stride);
-      } else {
-        for (i64 r = r0; r < r1; ++r)
-          for (i64 c = c0; c < c1; ++c) to[r * to_stride + c] = from[c * from_stride + r];
-      }
-    }
-  }
-}
-
-// Planes of a few channels as pixels one after the other: with rows of so many columns that lie together.
-template <int kColumns>
-HWY_INLINE i64 interleave([[maybe_unused]] const float* from, [[maybe_unused]] i64 from_stride,
-                          [[maybe_unused]] i64 rows, [[maybe_unused]] float* to) {
-  i64 r = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const FloatTag d;
-  for (; r + kFloatLanes <= rows; r += kFloatLanes) {
-    const auto plane = [&](i64 c) HWY_ATTR { return hn::LoadU(d, from + c * from_stride + r); };
-    float* const there = to + r * kColumns;
-    if constexpr (kColumns == 2) hn::StoreInterleaved2(plane(0), plane(1), d, there);
-    if constexpr (kColumns == 3) hn::StoreInterleaved3(plane(0), plane(1), plane(2), d, there);
-    if constexpr (kColumns == 4) hn::StoreInterleaved4(plane(0), plane(1), plane(2), plane(3), d, there);
-  }
-#endif
-  return r;
-}
-
-void turn_few(const float* from, i64 from_stride, i64 rows, i64 columns, float* to) {
-  const i64 done = columns == 2   ? interleave<2>(from, from_stride, rows, to)
-                   : columns == 3 ? interleave<3>(from, from_stride, rows, to)
-                                  : interleave<4>(from, from_stride, rows, to);
-  turn(from + done, from_stride, rows - done, columns, to + done * columns, columns);
-}
-
-template <class T>
-void copy_elements(const std::byte* from, i64 from_row, i64 from_stride, std::byte* to, i64 to_row,
-                   i64 to_stride, const MapPart& part) {
-  const T* const source = reinterpret_cast<const T*>(from);
-  T* const target = reinterpret_cast<T*>(to);
-  for (i64 r = 0; r < part.rows; ++r) {
-    for (i64 i = 0; i < part.columns; ++i)
-      target[r * to_row + i * to_stride] = source[r * from_row + i * from_stride];
-  }
-}
-
-void copy(const MapCall& call, const MapPart& part, const std::byte* input, std::byte* output) {
-  const MapOperand &in = call.inputs.front(), &out = call.output;
-  const std::size_t last = static_cast<std::size_t>(call.rank - 1), size = size_of(in.element);
-  const i64 from_row = part.row_stride(in), to_row = part.row_stride(out);
-  const i64 from_stride = in.strides[last], to_stride = out.strides[last];
-  const std::byte* const from = input + part.offset(in) * static_cast<i64>(size);
-  std::byte* const to = output + part.offset(out) * static_cast<i64>(size);
-  if (from_stride == 1 && to_stride == 1) {
-    for (i64 r = 0; r < part.rows; ++r) {
-      std::memcpy(to + r * to_row * static_cast<i64>(size), from + r * from_row * static_cast<i64>(size),
-                  static_cast<std::size_t>(part.columns) * size);
-    }
-  } else if (size == 4 && from_row == 1 && to_stride == 1 && to_row == part.columns && to_row > 1 &&
-             to_row <= 4) {
-    turn_few(reinterpret_cast<const float*>(from), from_stride, part.rows, part.columns,
-             reinterpret_cast<float*>(to));
-  } else if (size == 4 && from_row == 1 && to_stride == 1) {
-    turn(reinterpret_cast<const float*>(from), from_stride, part.rows, part.columns,
-         reinterpret_cast<float*>(to), to_row);
-  } else if (size == 1) {
-    copy_elements<std::uint8_t>(from, from_row, from_stride, to, to_row, to_stride, part);
-  } else if (size == 2) {
-    copy_elements<std::uint16_t>(from, from_row, from_stride, to, to_row, to_stride, part);
-  } else if (size == 4) {
-    copy_elements<std::uint32_t>(from, from_row, from_stride, to, to_row, to_stride, part);
-  } else {
-    copy_elements<std::uint64_t>(from, from_row, from_stride, to, to_row, to_stride, part);
-  }
-}
-
 }  // namespace
 
-void MapTask(const MapCall& call, const std::byte* const* inputs, std::byte* output, i64 task) {
+void MapTask(const MapCall& call, const std::byte* const* inputs, std::byte* output, i64 task,
+             const MapAhead& ahead) {
   const MapPart part = map_part(call, task);
   if (call.program.empty()) return copy(call, part, inputs[0], output);
-  compute(call, part, inputs, output);
+  compute(call, part, inputs, output, ahead);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -383,7 +354,11 @@ std::int64_t map_tasks(const MapCall& call) {
 }
 
 void map_task(const MapCall& call, const std::byte* const* inputs, std::byte* output, std::int64_t task) {
-  HWY_DYNAMIC_DISPATCH(MapTask)(call, inputs, output, task);
+  map_task_ahead(call, inputs, output, task, {});
+}
+void map_task_ahead(const MapCall& call, const std::byte* const* inputs, std::byte* output, std::int64_t task,
+                    const MapAhead& ahead) {
+  HWY_DYNAMIC_DISPATCH(MapTask)(call, inputs, output, task, ahead);
 }
 
 }  // namespace faltung

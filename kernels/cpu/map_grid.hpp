@@ -28,6 +28,13 @@ struct MapGrid {
   }
 };
 
+// What is read and written next, for as many floats as a part has elements: brought near meanwhile. Or null.
+struct MapAhead {
+  const std::byte *from = nullptr, *to = nullptr;
+};
+void map_task_ahead(const MapCall& call, const std::byte* const* inputs, std::byte* output, std::int64_t task,
+                    const MapAhead& ahead);
+
 struct MapPart {
   std::array<std::int64_t, kMapRank> begin{};  // the index of its first element
   std::int64_t rows, columns;

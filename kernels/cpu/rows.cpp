@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/cpu/each_target.hpp"
+#include "kernels/cpu/map_grid.hpp"
 
 #include "kernels/cpu/vec-inl.hpp"
 
@@ -223,24 +224,41 @@ HWY_INLINE V squares_of_columns(const float* from, i64 length, i64 inner, i64 co
   return hn::Add(s0, s1);
 }
 
+// Of a row, whose parts are summed up where they are near: the first-level cache holds one.
+struct RowMoments {
+  float mean, inverse;
+};
+HWY_INLINE RowMoments moments_of_row(const float* from, i64 length, float epsilon) {
+  constexpr i64 kPart = 4096;
+  const FloatTag d;
+  double mean = 0, squares = 0;
+  for (i64 begin = 0; begin < length; begin += kPart) {
+    const i64 count = std::min(kPart, length - begin);
+    const float own = reduce_row<RowsOp::sum>(from + begin, count) / static_cast<float>(count);
+    const double apart = own - mean, share = static_cast<double>(count) / static_cast<double>(begin + count);
+    squares += squares_of_row(from + begin, count, hn::Set(d, own)) +
+               apart * apart * share * static_cast<double>(begin);
+    mean += apart * share;
+  }
+  const double variance = squares / static_cast<double>(length);
+  return {static_cast<float>(mean), static_cast<float>(1 / std::sqrt(variance + epsilon))};
+}
+
 void standardize(const RowsCall& call, const float* from, float* to, i64 count) {
   const FloatTag d;
   const RowsExtent& e = call.extent;
-  const bool row = e.inner == 1;
-  const float share = 1.0f / static_cast<float>(e.length);
-  const V scale = hn::Set(d, share);
-  const V mean = hn::Mul(scale, row ? hn::Set(d, reduce_row<RowsOp::sum>(from, e.length))
-                                    : reduce_columns<RowsOp::sum>(from, e.length, e.inner, count));
-  const auto each = [&](const auto& f) HWY_ATTR {
-    if (row)
-      transform_row(from, to, e.length, f);
-    else
-      transform_columns(from, to, e.length, e.inner, count, f);
-  };
-  const V squares = row ? hn::Set(d, squares_of_row(from, e.length, mean))
-                        : squares_of_columns(from, e.length, e.inner, count, mean);
+  if (e.inner == 1) {
+    const RowMoments moments = moments_of_row(from, e.length, call.epsilon);
+    const V mean = hn::Set(d, moments.mean), inverse = hn::Set(d, moments.inverse);
+    return transform_row(from, to, e.length,
+                         [&](V x) HWY_ATTR { return hn::Mul(hn::Sub(x, mean), inverse); });
+  }
+  const V scale = hn::Set(d, 1.0f / static_cast<float>(e.length));
+  const V mean = hn::Mul(scale, reduce_columns<RowsOp::sum>(from, e.length, e.inner, count));
+  const V squares = squares_of_columns(from, e.length, e.inner, count, mean);
   const V inverse = hn::Div(hn::Set(d, 1.0f), hn::Sqrt(hn::MulAdd(squares, scale, hn::Set(d, call.epsilon))));
-  each([&](V x) HWY_ATTR { return hn::Mul(hn::Sub(x, mean), inverse); });
+  transform_columns(from, to, e.length, e.inner, count,
+                    [&](V x) HWY_ATTR { return hn::Mul(hn::Sub(x, mean), inverse); });
 }
 
 // A task is a row, or as many columns as a vector has; of a reduction a few vectors, such that tasks are an
@@ -289,6 +307,41 @@ void RowsTask(const RowsCall& call, const float* from, float* to, i64 task) {
   }
 }
 
+void RowsThenTask(const RowsCall& call, const std::byte* const* inputs, std::byte* to, i64 task) {
+  const RowsThen& then = *call.then;
+  const MapCall& map = then.map;
+  const std::size_t own = map.inputs.size() - 2;
+  const i64 length = call.extent.length;
+  const float* const x = reinterpret_cast<const float*>(inputs[then.x]) + task * length;
+  const RowMoments moments = moments_of_row(x, length, call.epsilon);
+  const std::byte* row[kMapRegisters];
+  std::copy_n(inputs, own, row);
+  i64 index = task;
+  for (int d = then.rank - 1; d >= 0; --d) {
+    const auto at = static_cast<std::size_t>(d);
+    const i64 i = d == 0 ? index : index % then.sizes[at];
+    index /= then.sizes[at];
+    for (std::size_t o = 0; o < own; ++o)
+      row[o] += i * then.strides[o][at] * static_cast<i64>(size_of(map.inputs[o].element));
+    to += i * then.strides[own][at] * static_cast<i64>(size_of(map.output.element));
+  }
+  row[own] = reinterpret_cast<const std::byte*>(&moments.mean);
+  row[own + 1] = reinterpret_cast<const std::byte*>(&moments.inverse);
+  // The next row comes meanwhile, where the second-level cache holds both, and what it is stored to, where
+  // the first does.
+  constexpr i64 kMostAhead = 64 << 10, kMostToAhead = 2048;  // floats
+  const i64 bytes = length * static_cast<i64>(sizeof(float));
+  const bool fetches = length <= kMostAhead && task + 1 < call.extent.outer;
+  const i64 parts = map_tasks(map);
+  for (i64 part = 0; part < parts; ++part) {
+    const i64 further = bytes + bytes / parts * part;
+    MapAhead ahead;
+    if (fetches) ahead.from = reinterpret_cast<const std::byte*>(x) + further;
+    if (fetches && length <= kMostToAhead) ahead.to = to + further;
+    map_task_ahead(map, row, to, part, ahead);
+  }
+}
+
 i64 RowsTasks(const RowsCall& call) { return call.extent.outer * rows_blocks(call).count; }
 
 void TapsTask(const TapsCall& call, const float* from, float* to, i64 task) {
@@ -325,11 +378,15 @@ namespace faltung {
 
 HWY_EXPORT(RowsTask);
 HWY_EXPORT(RowsTasks);
+HWY_EXPORT(RowsThenTask);
 HWY_EXPORT(TapsTask);
 
 std::int64_t rows_tasks(const RowsCall& call) { return HWY_DYNAMIC_DISPATCH(RowsTasks)(call); }
 void rows_task(const RowsCall& call, const float* from, float* to, std::int64_t task) {
   HWY_DYNAMIC_DISPATCH(RowsTask)(call, from, to, task);
+}
+void rows_then_task(const RowsCall& call, const std::byte* const* inputs, std::byte* to, std::int64_t task) {
+  HWY_DYNAMIC_DISPATCH(RowsThenTask)(call, inputs, to, task);
 }
 void taps_task(const TapsCall& call, const float* from, float* to, std::int64_t task) {
   HWY_DYNAMIC_DISPATCH(TapsTask)(call, from, to, task);

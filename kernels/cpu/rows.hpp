@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernels/cpu/map.hpp"
@@ -30,16 +31,30 @@ enum class RowsOp : std::uint8_t {
 };
 inline bool reduces(RowsOp op) { return op < RowsOp::softmax; }
 
+// What is computed of rows that are standardized while they are near: a map whose last two inputs are a row's
+// mean and the inverse of its deviation. Rows are outer dimensions of it.
+struct RowsThen {
+  MapCall map;  // of one row
+  int x = 0;    // the input that is standardized, row behind row
+  int rank = 0;
+  std::array<std::int64_t, kMapRank> sizes{};
+  // From row to row, in elements: of the inputs but for the last two, and of the output.
+  std::vector<std::array<std::int64_t, kMapRank>> strides;
+};
+
 struct RowsCall {
   RowsOp op = RowsOp::sum;
   RowsExtent extent;
   float epsilon = 0;  // of standardize: added to the variance
   MapElement from = MapElement::f32, to = MapElement::f32;
+  std::shared_ptr<const RowsThen> then = nullptr;  // of standardize, with extent.inner 1; or null
 };
 
 // Independent parts; in any order, on any thread. The result may be the input where it is as large.
 std::int64_t rows_tasks(const RowsCall& call);
 void rows_task(const RowsCall& call, const float* from, float* to, std::int64_t task);
+// With call.then, of the inputs that its map has but for the last two: a task is a row.
+void rows_then_task(const RowsCall& call, const std::byte* const* inputs, std::byte* to, std::int64_t task);
 
 // Along the dimension, element i of `out` is the sum over t of weight[i * taps + t] times element
 // index[i * taps + t].

@@ -147,7 +147,8 @@ void ChannelLanes::pack(i64 item, const void* w, float* packed) const {
   const i64 blocks = pack_blocks(reductions_.largest());
   const i64 block = item % blocks, cut = item / blocks % reductions_.parts();
   const i64 group = item / blocks / reductions_.parts(), length = reductions_.size(cut);
-  pack_block({group, reductions_.begin(cut), length, block, packed + packed_offset(group, cut, 0)}, w);
+  pack_block({group, reductions_.begin(cut), length, block, packed + packed_offset(group, cut, 0)}, t_.taps,
+             w);
 }
 
 std::string ChannelLanes::packing() const {

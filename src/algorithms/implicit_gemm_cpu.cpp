@@ -51,6 +51,12 @@ class DataPass {
       joins_columns_ = !joined.empty() && work_ns(joined) < work_ns(all);
       if (joins_columns_) all = std::move(joined);
     }
+    if (tile.unit == Unit::vectors && p.layout == Layout::nchw && !joins_columns_) {
+      std::vector<std::unique_ptr<ImplicitGemmPart>> side_by_side;
+      for (const std::vector<TapConvolution>& phases : by_columns(convolutions))
+        side_by_side.push_back(make_phase_lanes(p, phases, {tile.rows, tile.width}, threads_));
+      if (!side_by_side.empty() && work_ns(side_by_side) < work_ns(all)) all = std::move(side_by_side);
+    }
     for (std::unique_ptr<ImplicitGemmPart>& made : all) {
       made->take_filter_in(filter);
       parts_.push_back({std::move(made), packed_bytes_});

@@ -32,9 +32,10 @@ void ImplicitGemmPart::pack_column_phases(const PackedBlock& block, const void* 
   }
 }
 
-void ImplicitGemmPart::pack_block(const PackedBlock& block, const void* w) const {
+void ImplicitGemmPart::pack_block(const PackedBlock& block, const std::vector<Tap>& list,
+                                  const void* w) const {
   if (t_.column_phases > 1) return pack_column_phases(block, w);
-  const std::int64_t taps = static_cast<std::int64_t>(t_.taps.size());
+  const std::int64_t taps = static_cast<std::int64_t>(list.size());
   const std::int64_t row0 = block.block * kPackedRows, rows = std::min(kPackedRows, block.length - row0);
   const auto packed_at = [&](const Panel& panel, std::int64_t tap) {
     return block.to + taps * block.length * panel.first + (tap * block.length + row0) * panel.width;
@@ -42,7 +43,7 @@ void ImplicitGemmPart::pack_block(const PackedBlock& block, const void* w) const
   for (const Panel& panel : packed_panels_) {
     const Panel& next = &panel == &packed_panels_.back() ? panel : (&panel)[1];
     for (std::int64_t tap = 0; tap < taps; ++tap) {
-      const FilterView view = filter_view(filter_, t_.taps[static_cast<std::size_t>(tap)], block.group);
+      const FilterView view = filter_view(filter_, list[static_cast<std::size_t>(tap)], block.group);
       PackCall call;
       call.dtype = p_.dtype;
       call.from = static_cast<const std::byte*>(w) +

@@ -92,7 +92,7 @@ class ImplicitGemmPart {
     std::int64_t group, first, length, block;
     float* to;
   };
-  void pack_block(const PackedBlock& block, const void* w) const;
+  void pack_block(const PackedBlock& block, const std::vector<Tap>& taps, const void* w) const;
   void pack_column_phases(const PackedBlock& block, const void* w) const;
   std::vector<Panel> packed_panels_;  // made by who derives
 
@@ -113,6 +113,11 @@ std::unique_ptr<ImplicitGemmPart> make_channel_lanes(const Problem& problem,
 // broadcast. Natural for nchw.
 std::unique_ptr<ImplicitGemmPart> make_pixel_lanes(const Problem& problem, const TapConvolution& convolution,
                                                    TileShape tile, int threads);
+
+// The same of several that write neighbouring columns in turn, side by side.
+std::unique_ptr<ImplicitGemmPart> make_phase_lanes(const Problem& problem,
+                                                   const std::vector<TapConvolution>& phases, TileShape tile,
+                                                   int threads);
 
 // A tile is summed over pairs, in AMX's tile registers or by dot products of AVX-512: bf16 in nhwc, where
 // amx_usable() or dot_usable().

@@ -245,7 +245,8 @@ void PixelLanes::pack(i64 item, const void* w, float* packed) const {
   const i64 blocks = pack_blocks(reductions_.largest());
   const i64 block = item % blocks, cut = item / blocks % reductions_.parts();
   const i64 group = item / blocks / reductions_.parts(), length = reductions_.size(cut);
-  pack_block({group, reductions_.begin(cut), length, block, packed + packed_offset(group, cut, 0)}, w);
+  pack_block({group, reductions_.begin(cut), length, block, packed + packed_offset(group, cut, 0)}, t_.taps,
+             w);
 }
 
 std::string PixelLanes::packing() const {
@@ -272,7 +273,7 @@ double PixelLanes::item_ns(i64 rows, i64 columns, double panels) const {
                                            kTile * cycle_ns() + refill_ns(rows * columns));
     if (in_tiles_ && in_registers_) panel += kCall * cycle_ns();
   });
-  panel *= static_cast<double>(lines(rows));
+  panel = panel * static_cast<double>(lines(rows)) + scatter_ns(rows * columns);
   double reading = stage_ns(1, rows, columns);
   if (may_read_in_place(rows, columns)) reading = std::min(reading, in_place_ns(rows, columns, panels));
   return panels * panel + reading;
@@ -340,7 +341,8 @@ double PixelLanes::flat_item_ns(i64 images, i64 panels) const {
       dense_ && in_registers_ ? std::min(columns, (images - 1) * split.largest() * lanes_) : columns;
   const double sums = cuts * static_cast<double>(through_memory * panels_.largest()) * kStagedFloatNs;
   return static_cast<double>(panels) *
-             (full * (tile.of(steps()) + (cuts - 1) * tile.once + refill_ns(columns)) + sums) +
+             (full * (tile.of(steps()) + (cuts - 1) * tile.once + refill_ns(columns)) + sums +
+              scatter_ns(columns)) +
          stage_ns(images, t_.rows, t_.columns);
 }
 

@@ -61,6 +61,7 @@ class PixelLanes : public ImplicitGemmPart {
   // By the cost model: an item of so many pixels and panels.
   double item_ns(std::int64_t rows, std::int64_t columns, double panels) const;
   double panel_tile_ns(TileReads reads, int vectors) const;
+  double scatter_ns(std::int64_t pixels) const;
   double flat_item_ns(std::int64_t images, std::int64_t panels) const;
   double stage_ns(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
   double fetch_ns(std::int64_t images, std::int64_t rows, std::int64_t columns) const;

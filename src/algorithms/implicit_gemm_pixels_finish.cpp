@@ -21,6 +21,14 @@ void PixelLanes::finish_in_registers(BrgemmCall& brgemm, const PartCall& call, i
   activate_in_registers(brgemm, to == nullptr ? Activation::none : p_.epilogue.activation);
 }
 
+// A panel's pixels between those of other convolutions: one by one, to lines that each of them brings again.
+double PixelLanes::scatter_ns(i64 pixels) const {
+  if (t_.out_step_w == 1) return 0;
+  constexpr double kScatteredNs = 0.5;
+  const double brought = 8 * far_byte_ns() * static_cast<double>(t_.out_step_w);
+  return (kScatteredNs + brought) * static_cast<double>(pixels * panels_.largest());
+}
+
 // Between the pixels of other phases, a step apart: of a transposed convolution with its epilogue.
 void PixelLanes::finish_between(const EpilogueCall& end, const PartCall& call, i64 k, i64 offset) const {
   const Epilogue& e = p_.epilogue;

@@ -160,6 +160,23 @@ std::vector<TapConvolution> with_joined_columns(const Problem& given,
   return joined;
 }
 
+std::vector<std::vector<TapConvolution>> by_columns(const std::vector<TapConvolution>& convolutions) {
+  std::vector<std::vector<TapConvolution>> all;
+  for (const TapConvolution& t : convolutions) {
+    if (t.out_step_w == 1 || t.taps.empty()) return {};
+    const auto same = std::find_if(all.begin(), all.end(), [&](const auto& others) {
+      return others.front().out_d0 == t.out_d0 && others.front().out_h0 == t.out_h0;
+    });
+    (same == all.end() ? all.emplace_back() : *same).push_back(t);
+  }
+  for (std::vector<TapConvolution>& group : all) {
+    if (static_cast<i64>(group.size()) != group.front().out_step_w) return {};
+    std::sort(group.begin(), group.end(),
+              [](const TapConvolution& a, const TapConvolution& b) { return a.out_w0 < b.out_w0; });
+  }
+  return all;
+}
+
 namespace {
 
 // Of the tensor that it is a slice of; 0: it is none.

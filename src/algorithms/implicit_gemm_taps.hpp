@@ -97,6 +97,10 @@ std::vector<TapConvolution> tap_convolutions(const Problem& problem);
 std::vector<TapConvolution> with_joined_columns(const Problem& problem,
                                                 const std::vector<TapConvolution>& convolutions);
 
+// Those that write neighbouring columns in turn, by these; empty unless each column of a stride's is
+// somebody's.
+std::vector<std::vector<TapConvolution>> by_columns(const std::vector<TapConvolution>& convolutions);
+
 // If it is a product of matrices (1x1, dense), the same with images' pixels in one row: in nhwc all images'
 // in one, in nchw each image's in its own.
 TapConvolution flattened(const TapConvolution& convolution, Layout layout);

@@ -126,7 +126,7 @@ class Program {
     for (const Node* node : nodes) {
       for (std::size_t i = 0; i < tensors(*node); ++i) add_input(node->inputs[i]);
       inside_.emplace(node->outputs[0], 0);
-      if (standardizes_groups(*node)) norms.push_back(node);
+      if (is_norm(*node)) norms.push_back(node);
     }
     next_ = inputs.size() + 2 * norms.size();
     for (const Node* node : nodes) translate(*node);
@@ -136,6 +136,7 @@ class Program {
   std::vector<ValueId> inputs;
   std::vector<const Node*> norms;
   std::vector<MapInstruction> code;
+  std::size_t registers() const { return next_; }
 
  private:
   void add_input(ValueId id) {
@@ -163,7 +164,7 @@ class Program {
 
   void translate(const Node& node) {
     require_types(node);
-    if (standardizes_groups(node)) {
+    if (is_norm(node)) {
       const auto norm = std::ranges::find(norms, &node) - norms.begin();
       const auto mean = static_cast<std::uint8_t>(inputs.size() + 2 * static_cast<std::size_t>(norm));
       const std::uint8_t above = emit(MapOp::sub, registers_.at(node.inputs[0]), mean);
@@ -246,6 +247,14 @@ Shape read_strides(const Shape& from, const Shape& to, Layout layout, i64 pitch)
 }
 
 }  // namespace
+
+bool is_norm(const Node& node) {
+  return standardizes_groups(node) || (node.domain == "faltung" && node.op == "Standardize");
+}
+
+std::size_t chain_registers(Lowering& lowering, const std::vector<const Node*>& nodes) {
+  return Program(lowering, nodes).registers();
+}
 
 bool is_elementwise(const Node& node) { return find_word(node) != nullptr; }
 
@@ -330,37 +339,45 @@ void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {
   std::vector<Ref> reads;
   std::vector<int> in_place;
   std::map<const Node*, Ref> moments;
+  const Node* const own = lowering.on_gpu() || program.norms.empty() ? nullptr : program.norms[0];
   for (const ValueId id : program.inputs) {
     const bool constant = graph.is_constant(id);
     const Layout lies = constant || !is_image(lowering.shape(id)) ? Layout::nchw
                         : turns                                   ? lowering.where(id, layout)
                                                                   : layout;
-    Ref from = constant || turns ? lowering.read(id, lies) : lowering.read_slice(id, lies);
+    const bool is_rows = own != nullptr && own->inputs[0] == id;
+    Ref from = constant || turns || is_rows ? lowering.read(id, lies) : lowering.read_slice(id, lies);
     for (const Node* norm : program.norms) {
-      if (norm->inputs[0] == id) moments[norm] = lower_moments(lowering, *norm, from, lies);
+      if (own == nullptr && norm->inputs[0] == id) moments[norm] = lower_moments(lowering, *norm, from, lies);
     }
-    const bool own = from.pitch == 0 && from.offset == 0;
+    const bool whole = from.pitch == 0 && from.offset == 0;
     operands.push_back(
         operand_at(from, graph.at(id).type, read_strides(lowering.shape(id), shape, lies, from.pitch)));
     reads.push_back(from);
-    if (own && !constant && lowering.shape(id) == shape && lies == layout &&
+    if (whole && !constant && lowering.shape(id) == shape && lies == layout &&
         graph.at(id).type == graph.at(y).type)
       in_place.push_back(static_cast<int>(reads.size()) - 1);
   }
-  for (const Node* norm : program.norms) {
+  for (const Node* norm : own != nullptr ? std::vector<const Node*>() : program.norms) {
     const Shape by_channel{shape[1], 1, 0, 0};
     for (const i64 begin : {i64{0}, shape[0] * shape[1]}) {
       operands.push_back({Type::f32, by_channel, begin});
       reads.push_back(moments.at(norm));
     }
   }
-  const std::optional<Ref> slice = turns ? std::nullopt : lowering.slice_of_join(y, layout);
+  const std::optional<Ref> slice = turns || own != nullptr ? std::nullopt : lowering.slice_of_join(y, layout);
   if (slice) lowering.write_slice(y, *slice, layout);
   Ref to = slice ? *slice : lowering.write(y, layout);
   if (to.pitch != 0 || to.offset != 0) in_place.clear();
   const StridedOperand out = operand_at(to, graph.at(y).type, strides_in(shape, layout, to.pitch));
-  MapCall call = make_map(shape, operands, out, program.code, end.title());
-  lowering.emit(end, std::move(call), std::move(reads), to, layout);
+  Work work;
+  if (own != nullptr) {
+    const auto x = std::ranges::find(program.inputs, own->inputs[0]) - program.inputs.begin();
+    work = standardize_then(lowering, *own, shape, layout, operands, out, program.code, static_cast<int>(x));
+  } else {
+    work = make_map(shape, operands, out, program.code, end.title());
+  }
+  lowering.emit(end, std::move(work), std::move(reads), to, layout);
   lowering.drafts.back().in_place = std::move(in_place);
   lowering.drafts.back().note = chain_note(nodes);
 }

@@ -187,10 +187,7 @@ void lower_normalization(Lowering& lowering, const Node& node, RowsOp op) {
   require_floats(site);
   const Shape& x = site.in(0).shape;
   const Layout layout = is_image(x) ? lowering.layout_of(node) : Layout::nchw;
-  const std::optional<Extent> e = x.empty() ? std::optional(Extent{})
-                                  : standardizes_groups(node)
-                                      ? rows_of_groups(x, node)
-                                      : memory_extent(x, normalized_axes(site), layout);
+  const std::optional<Extent> e = standardized_rows(lowering, node, layout);
   if (!e) throw Error(Status::internal, node.title() + ": its layout does not fit its axes");
   const Ref from = lowering.read(node.inputs[0], layout);
   RowsCall call{op,
@@ -288,6 +285,14 @@ LayoutRule rows_rule(const Graph& graph, const Node& node, const std::vector<std
 }
 
 }  // namespace
+
+std::optional<Extent> standardized_rows(const Lowering& lowering, const Node& node, Layout layout) {
+  const Site site = lowering.site(node);
+  const Shape& x = site.in(0).shape;
+  if (x.empty()) return Extent{};
+  return standardizes_groups(node) ? rows_of_groups(x, node)
+                                   : memory_extent(x, normalized_axes(site), layout);
+}
 
 LayoutRule layout_rule(const Graph& graph, const Node& node) {
   const auto image = [&](ValueId id) { return id != kNone && is_image(*graph.at(id).shape); };

@@ -14,6 +14,7 @@
 #include "src/network/graph.hpp"
 #include "src/network/map_builder.hpp"
 #include "src/network/operator.hpp"
+#include "src/network/reduction.hpp"
 #include "src/network/step.hpp"
 #include "src/network/weights.hpp"
 
@@ -180,6 +181,8 @@ class Lowering {
                                StripsWork& work);
   void lower_strips(std::size_t node, const Strips& strips);
   bool lower_average(const Node& node);
+  void find_norms();  // src/network/lower_norms.cpp
+  bool joins_norm(const Node& norm, const std::vector<const Node*>& chain);
   void find_scaled();
   std::optional<Problem> scaled_problem(const Node& node) const;
   void lower_scaled(std::size_t node, const Scaled& scaled);
@@ -219,6 +222,7 @@ class Lowering {
   std::map<std::size_t, Strips> strips_;        // by the node of the convolution
   std::map<ValueId, Averages> averages_;        // by the value of which they are
   std::map<std::size_t, Scaled> scaled_;        // by the node of the convolution
+  std::map<std::size_t, std::size_t> norms_;    // by the last node of the chain that follows each
   std::set<std::size_t> absorbed_;              // nodes that another's step computes, before its last
   mutable std::map<ValueId, LazyElements> decoded_;
   mutable std::deque<Operand> operands_;
@@ -273,6 +277,17 @@ std::vector<MapInstruction> chain_program(Lowering& lowering, const std::vector<
 // of a chain its nodes.
 std::string epilogue_note(const Node& node);
 std::string chain_note(const std::vector<const Node*>& nodes);
+// The registers that nodes as one step take, of what they read and standardize among them.
+std::size_t chain_registers(Lowering& lowering, const std::vector<const Node*>& nodes);
+// What standardizes: rows, or groups of an image's channels. In memory these are so many dimensions as one;
+// none where something lies between them.
+bool is_norm(const Node& node);
+std::optional<Extent> standardized_rows(const Lowering& lowering, const Node& node, Layout layout);
+// Together with the program of what follows: of inputs, of which x is standardized, and then its mean and
+// inverse.
+Work standardize_then(const Lowering& lowering, const Node& norm, const Shape& shape, Layout layout,
+                      std::vector<StridedOperand> inputs, StridedOperand output,
+                      std::vector<MapInstruction> code, int x);
 // All nodes of a chain as one step.
 void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes);
 // Whether two layouts of a shape are the same in memory.

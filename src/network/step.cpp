@@ -62,6 +62,8 @@ void run_work(const Work& work, const std::byte* const* reads, std::byte* write,
             each(map_tasks(c), [&](std::int64_t t) { map_task(c, reads, write, t); });
           },
           [&](const RowsCall& c) {
+            if (c.then != nullptr)
+              return each(c.extent.outer, [&](std::int64_t t) { rows_then_task(c, reads, write, t); });
             each(rows_tasks(c), [&](std::int64_t t) { rows_task(c, floats(reads[0]), floats(write), t); });
           },
           [&](const TapsCall& c) {
