@@ -20,6 +20,39 @@ MapOperand operand(MapElement element, std::array<std::int64_t, kMapRank> stride
   return {element, 0, strides};
 }
 
+// Rows that registers hold, few and many of a thread, with the chain behind them.
+void add_normalized(std::vector<network::Work>& all, MapElement e) {
+  const auto normalized =
+      [&](RowsOp op, std::int64_t length, int rank, std::array<std::int64_t, kMapRank> sizes,
+          std::array<std::int64_t, kMapRank> along, std::array<std::int64_t, kMapRank> whole) {
+        network::NormalizeCall call{op, length, 1e-5f, {}, 0};
+        call.map.rank = rank, call.map.sizes = sizes;
+        call.map.inputs = {operand(e, whole), operand(MapElement::f32, along),
+                           operand(MapElement::f32, along), operand(e, whole)};
+        call.map.output = operand(e, whole);
+        call.map.program = {{MapOp::mul, 4, 0, 1, 0, 0, 0},
+                            {MapOp::add, 5, 4, 2, 0, 0, 0},
+                            {MapOp::gelu, 6, 5, 0, 0, 0, 0},
+                            {MapOp::add, 7, 6, 3, 0, 0, 0}};
+        all.push_back(call);
+        call.map.inputs.pop_back(), call.map.program.pop_back();
+        all.push_back(call);
+      };
+  for (const std::int64_t length : {49, 384, 768, 1280, 18710, 20480})
+    normalized(RowsOp::standardize, length, 2, {2048, length}, {0, 1}, {length, 1});
+  // A group norm of images of 1024 pixels.
+  normalized(RowsOp::standardize, 10240, 3, {8, 320, 1024}, {0, 1, 0}, {327680, 1024, 1});
+  for (const std::int64_t length : {384, 768, 18710, 20480, 50257}) {
+    for (const RowsOp op :
+         {RowsOp::softmax, RowsOp::log_softmax, RowsOp::standardize, RowsOp::mean, RowsOp::max})
+      all.push_back(RowsCall{op, {2048, length, 1}, 1e-5f, e, e});
+  }
+  for (const RowsOp op : {RowsOp::mean, RowsOp::max}) {
+    all.push_back(RowsCall{op, {512, 12544, 1}, 0, e, e});
+    all.push_back(RowsCall{op, {8, 12544, 64}, 0, e, e});
+  }
+}
+
 // Each kernel, each of its ways.
 std::vector<network::Work> works() {
   std::vector<network::Work> all;
@@ -30,6 +63,7 @@ std::vector<network::Work> works() {
     call.program = std::move(program);
     all.push_back(std::move(call));
   };
+  add_normalized(all, MapElement::f32);
   for (const MapElement e : {MapElement::f16, MapElement::bf16}) {
     // Every operation, on operands that lie together, alone and apart.
     std::vector<MapInstruction> every;
@@ -57,6 +91,7 @@ std::vector<network::Work> works() {
         {{MapOp::copy, 1, 0, 0, 0, 0, 0}});
     map({33, 40}, 2, {operand(e, {1, 33})}, operand(e, {40, 1}), {{MapOp::relu, 1, 0, 0, 0, 0, 0}});
     map({33, 40}, 2, {operand(e, {1, 33})}, operand(e, {40, 1}), {});
+    add_normalized(all, e);
     map({5, 24}, 2, {operand(e, {48, 1})}, operand(e, {24, 1}), {});
     if (e != MapElement::f16) continue;  // the rest is alike
     for (const RowsOp op :
@@ -123,12 +158,14 @@ std::vector<network::Work> works() {
 constexpr const char* kArchitecture = "sm_90a";
 const std::set<std::string> kEntries = {"attention", "best", "copy",    "few_channels", "gate",
                                         "layer",     "map",  "moments", "pick",         "product",
-                                        "rows",      "taps", "turn"};
+                                        "rows",      "taps", "turn",    "whole_rows"};
 
 std::vector<Step> steps_of(const network::Work& work, const DeviceInfo& device) {
   DeviceConstants constants;
   DeviceSlots slots{{Place::x, Place::w, Place::bias}, Place::y, Place::workspace};
   if (const auto* call = std::get_if<MapCall>(&work)) slots.reads.resize(call->inputs.size(), Place::x);
+  if (const auto* call = std::get_if<network::NormalizeCall>(&work))
+    slots.reads.resize(call->map.inputs.size(), Place::x);
   if (const auto* call = std::get_if<network::GateCall>(&work))
     slots.reads.resize(call->first ? 6 : 4, Place::x);
   return network::device_steps(work, slots, constants, device);

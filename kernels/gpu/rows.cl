@@ -55,16 +55,32 @@ F_DEVICE float plus(float a, float b) { return a + b; }
   F_UNROLL                                                                                                            \
   for (int j = LANES; j < V; ++j) all[j] = all[0];
 
-// ..., with x[V] the elements of a row, for each of the part's rows.
-#define EACH_ROW(statement)                               \
-  for (index_t row = part; row < length; row += PARTS) {  \
-    float x[V];                                           \
-    READ(from + begin + row * stride, x);                 \
-    F_UNROLL                                              \
-    for (int j = 0; j < V; ++j) {                         \
-      statement                                           \
-    }                                                     \
+// ..., for all of the part's rows, some of which are on their way at once: ahead[AHEAD][V], behind the end the first of
+// them once more.
+#define AHEAD 4
+#define EACH_ROWS_AHEAD(statements)                                         \
+  for (index_t row = part; row < length; row += AHEAD * PARTS) {            \
+    float ahead[AHEAD][V];                                                  \
+    F_UNROLL                                                                \
+    for (int k = 0; k < AHEAD; ++k) {                                       \
+      const index_t next = row + k * PARTS;                                 \
+      READ(from + begin + (next < length ? next : row) * stride, ahead[k]); \
+    }                                                                       \
+    statements                                                              \
   }
+// ..., with x[V] the elements of each row.
+#define EACH_AHEAD(statement)                       \
+  F_UNROLL                                          \
+  for (int k = 0; k < AHEAD; ++k) {                 \
+    if (row + k * PARTS < length) {                 \
+      const float* const x = ahead[k];              \
+      F_UNROLL                                      \
+      for (int j = 0; j < V; ++j) {                 \
+        statement                                   \
+      }                                             \
+    }                                               \
+  }
+#define EACH_ROW(statement) EACH_ROWS_AHEAD(EACH_AHEAD(statement))
 #define EACH_RESULT(value)                                \
   for (index_t row = part; row < length; row += PARTS) {  \
     float x[V];                                           \
@@ -73,6 +89,8 @@ F_DEVICE float plus(float a, float b) { return a + b; }
     for (int j = 0; j < V; ++j) x[j] = value;             \
     if (there) WRITE(to + begin + row * stride, x);       \
   }
+// Where there is nothing but -Inf above it nothing is to be counted.
+#define ABOVE(most) ((most) == -F_INFINITY ? 0.0f : (most))
 #define FILL(array, value) \
   F_UNROLL                 \
   for (int j = 0; j < V; ++j) array[j] = value;
@@ -102,12 +120,16 @@ rows(F_INPUT(FROM_T, from), F_OUTPUT(TO_T, to), i64 columns, i64 rows_of_one, i6
   const index_t begin = (outer * length * inner + (mine - outer * inner)) * V;
   float all[V];
 #if defined(OP_softmax) || defined(OP_log_softmax)
-  float most[V];
-  FILL(most, -F_INFINITY)
-  EACH_ROW(most[j] = larger(most[j], x[j]);)
-  MEET(larger, most)
+  // In one reading: the powers are of what is above the largest element so far, and scaled as a larger one comes.
+  float most[V], own[V];
+  FILL(own, -F_INFINITY)
   FILL(all, 0.0f)
-  EACH_ROW(all[j] += F_EXP(x[j] - most[j]);)
+  EACH_ROWS_AHEAD(FILL(most, own[j]) EACH_AHEAD(own[j] = larger(own[j], x[j]);)
+                  FILL(all, all[j] * F_EXP(most[j] - ABOVE(own[j])))
+                  EACH_AHEAD(all[j] += F_EXP(x[j] - ABOVE(own[j]));))
+  FILL(most, own[j])
+  MEET(larger, most)
+  FILL(all, all[j] * F_EXP(own[j] - ABOVE(most[j])))
   MEET(plus, all)
 #ifdef OP_softmax
   EACH_RESULT(F_EXP(x[j] - most[j]) / all[j])

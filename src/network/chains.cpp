@@ -121,12 +121,12 @@ void cast_whole(Lowering& lowering, const Node& node) {
 
 class Program {
  public:
-  Program(Lowering& lowering, const std::vector<const Node*>& nodes)
-      : lowering_(lowering), graph_(lowering.graph()) {
+  Program(const Lowering& lowering, const std::vector<const Node*>& nodes, const Node* normalized = nullptr)
+      : lowering_(lowering), graph_(lowering.graph()), normalized_(normalized) {
     for (const Node* node : nodes) {
       for (std::size_t i = 0; i < tensors(*node); ++i) add_input(node->inputs[i]);
       inside_.emplace(node->outputs[0], 0);
-      if (is_norm(*node)) norms.push_back(node);
+      if (is_norm(*node) && node != normalized) norms.push_back(node);
     }
     next_ = inputs.size() + 2 * norms.size();
     for (const Node* node : nodes) translate(*node);
@@ -164,6 +164,10 @@ class Program {
 
   void translate(const Node& node) {
     require_types(node);
+    if (&node == normalized_) {
+      registers_[node.outputs[0]] = registers_.at(node.inputs[0]);
+      return;
+    }
     if (is_norm(node)) {
       const auto norm = std::ranges::find(norms, &node) - norms.begin();
       const auto mean = static_cast<std::uint8_t>(inputs.size() + 2 * static_cast<std::size_t>(norm));
@@ -216,8 +220,9 @@ class Program {
     return {node.number("alpha", node.op == "LeakyRelu" ? 0.01f : 1.0f), 0};
   }
 
-  Lowering& lowering_;
+  const Lowering& lowering_;
   const Graph& graph_;
+  const Node* const normalized_;
   std::unordered_map<ValueId, int> inside_;
   std::unordered_map<ValueId, std::uint8_t> registers_;
   std::size_t next_ = 0;
@@ -234,16 +239,6 @@ Ref lower_moments(Lowering& lowering, const Node& node, Ref from, Layout layout)
   const Ref to = lowering.scratch(2 * static_cast<std::size_t>(moments_of(call)) * sizeof(float));
   lowering.emit(node, call, {from}, to, layout);
   return to;
-}
-
-// Strides of a value that is read as one of shape `to`.
-Shape read_strides(const Shape& from, const Shape& to, Layout layout, i64 pitch) {
-  const Shape own = strides_in(from, layout, pitch);
-  Shape strides(to.size(), 0);
-  for (std::size_t d = 0; d < from.size(); ++d) {
-    if (from[d] != 1) strides[to.size() - from.size() + d] = own[d];
-  }
-  return strides;
 }
 
 }  // namespace
@@ -318,8 +313,19 @@ ValueId turned_image(const Graph& graph, const std::vector<const Node*>& nodes) 
   return image != kNone && alone && *graph.at(image).shape == *graph.at(y).shape ? image : kNone;
 }
 
-std::vector<MapInstruction> chain_program(Lowering& lowering, const std::vector<const Node*>& nodes) {
-  return Program(lowering, nodes).code;
+ChainProgram chain_program(const Lowering& lowering, const std::vector<const Node*>& nodes,
+                           const Node* normalized) {
+  Program program(lowering, nodes, normalized);
+  return {std::move(program.inputs), std::move(program.code)};
+}
+
+Shape read_strides(const Shape& from, const Shape& to, Layout layout, i64 pitch) {
+  const Shape own = strides_in(from, layout, pitch);
+  Shape strides(to.size(), 0);
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    if (from[d] != 1) strides[to.size() - from.size() + d] = own[d];
+  }
+  return strides;
 }
 
 void lower_chain(Lowering& lowering, const std::vector<const Node*>& nodes) {

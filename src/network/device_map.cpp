@@ -14,37 +14,7 @@ namespace {
 using gpu::Constants;
 using i64 = std::int64_t;
 
-// The members of the kernels' structs, which are index_t all of them.
-StepArgument numbers(const std::vector<i64>& values, bool wide) {
-  StepArgument argument{StepArgument::Kind::value, {}, {}, {}};
-  const auto append = [&](auto number) {
-    const auto* const from = reinterpret_cast<const std::byte*>(&number);
-    argument.bytes.insert(argument.bytes.end(), from, from + sizeof number);
-  };
-  for (const i64 value : values) wide ? append(value) : append(static_cast<std::int32_t>(value));
-  return argument;
-}
-
-std::size_t rank_of(const MapCall& call) { return static_cast<std::size_t>(call.rank); }
-std::size_t last_of(const MapCall& call) { return rank_of(call) - 1; }
-
-i64 elements_of(const MapCall& call) {
-  i64 count = 1;
-  for (std::size_t d = 0; d < rank_of(call); ++d) count *= call.sizes[d];
-  return count;
-}
-
-bool needs_wide_indices(const MapCall& call) {
-  bool wide = network::is_wide(elements_of(call));
-  const auto look = [&](const MapOperand& o) {
-    i64 reach = std::abs(o.offset);
-    for (std::size_t d = 0; d < rank_of(call); ++d) reach += (call.sizes[d] - 1) * std::abs(o.strides[d]);
-    wide = wide || network::is_wide(reach);
-  };
-  for (const MapOperand& o : call.inputs) look(o);
-  look(call.output);
-  return wide;
-}
+std::size_t last_of(const MapCall& call) { return static_cast<std::size_t>(call.rank) - 1; }
 
 // ---- turning
 

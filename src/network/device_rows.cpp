@@ -47,7 +47,7 @@ struct BlockShape {
   i64 rows;     // of a column: units of V where that is so
   i64 cols;     // of a block
 };
-BlockShape shape_of(const RowsCall& call) {
+BlockShape shape_of(const RowsCall& call, const DeviceInfo& device) {
   const RowsExtent& e = call.extent;
   const bool halves = is_half(call.from) || is_half(call.to);
   if (e.inner == 1) {
@@ -57,11 +57,13 @@ BlockShape shape_of(const RowsCall& call) {
     const i64 threads = std::min<i64>(kDeviceThreads, power_from((rows + kEach - 1) / kEach));
     return {v, e.outer, rows, kDeviceThreads / threads};
   }
-  // Neighbours of the inner dimension are read together by neighbouring threads.
-  constexpr i64 kTogether = 32;
+  // Neighbours of the inner dimension are read together by neighbouring threads: a line at least.
+  constexpr i64 kTogether = 32, kOfLine = 8;
   const int v = neighbours(e.inner, halves);
   const i64 columns = e.outer * e.inner / v;
-  i64 cols = std::max(kTogether, kDeviceThreads / power_from(e.length));
+  const i64 least = kDeviceThreads / power_from(e.length);  // others would have nothing
+  i64 cols = std::max(kTogether, least);
+  while (cols > std::max(kOfLine, least) && columns < cols * device.units) cols /= 2;
   cols = std::clamp<i64>(std::min(cols, power_from(columns)), 1, kDeviceThreads);
   return {v, columns, e.length, cols};
 }
@@ -70,13 +72,16 @@ BlockShape shape_of(const RowsCall& call) {
 // rows standardized where that is worth the launches it takes.
 i64 parts_of(const RowsCall& call, const DeviceInfo& device) {
   constexpr i64 kLeast = 64, kWorth = 1 << 21;  // rows of a part; elements
+  constexpr i64 kBlocksOfUnit = 4;              // so that enough is on its way
   const RowsExtent& e = call.extent;
+  if (holds(call, device)) return 1;
   const bool standardizes = call.op == RowsOp::standardize && e.inner == 1 && e.outer * e.length >= kWorth;
   if (!reduces(call.op) && !standardizes) return 1;
-  const BlockShape shape = shape_of(call);
+  const BlockShape shape = shape_of(call, device);
   const i64 blocks = (shape.columns + shape.cols - 1) / shape.cols;
+  const i64 wanted = (e.inner == 1 ? 1 : kBlocksOfUnit) * std::max(1, device.units);
   i64 best = 1;
-  for (i64 d = 2; d <= e.length / kLeast && blocks * best < device.units; ++d) {
+  for (i64 d = 2; d <= e.length / kLeast && blocks * best < wanted; ++d) {
     if (e.length % d == 0) best = d;
   }
   return best;
@@ -85,7 +90,9 @@ i64 parts_of(const RowsCall& call, const DeviceInfo& device) {
 // The columns of `call`, by `op`; means: of OP_sum_of_deviations.
 faltung::Step rows_step(const RowsCall& call, const char* op, float scale, Slot from, Slot to,
                         const DeviceInfo& device, std::optional<Slot> means = {}, i64 parts = 1) {
-  const BlockShape shape = shape_of(call);
+  const bool is_plain = !means && op != std::string_view("OP_inverse");
+  if (is_plain && holds(call, device)) return whole_rows_step(call, op, scale, from, to, device);
+  const BlockShape shape = shape_of(call, device);
   const RowsExtent& e = call.extent;
   std::vector<StepArgument> arguments{in(from)};
   if (means) arguments.push_back(in(*means));
@@ -129,6 +136,7 @@ std::vector<faltung::Step> standardize_in_parts(const RowsCall& call, i64 parts,
   const RowsExtent& e = call.extent;
   const float scale = 1.0f / static_cast<float>(e.length);
   RowsCall first = call, second = call;
+  first.op = second.op = RowsOp::sum;
   first.extent.outer *= parts, first.extent.length /= parts, first.to = MapElement::f32;
   second.extent.length = parts, second.from = second.to = MapElement::f32;
   std::vector<faltung::Step> steps{

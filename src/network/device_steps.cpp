@@ -156,6 +156,7 @@ double bytes_of(const AttentionCall& c) {
          static_cast<double>(c.keys) / kOperations;
 }
 
+double bytes_of(const NormalizeCall& c) { return bytes_of(c.map); }
 double bytes_of(const MomentsCall& c) {
   return static_cast<double>(c.images * c.channels * c.pixels) * static_cast<double>(size_of(c.x));
 }
@@ -187,6 +188,35 @@ const char* name(MapElement element) {
   return "";
 }
 
+StepArgument numbers(const std::vector<i64>& values, bool wide) {
+  StepArgument argument{StepArgument::Kind::value, {}, {}, {}};
+  const auto append = [&](auto number) {
+    const auto* const from = reinterpret_cast<const std::byte*>(&number);
+    argument.bytes.insert(argument.bytes.end(), from, from + sizeof number);
+  };
+  for (const i64 value : values) wide ? append(value) : append(static_cast<std::int32_t>(value));
+  return argument;
+}
+
+i64 elements_of(const MapCall& call) {
+  i64 count = 1;
+  for (std::size_t d = 0; d < static_cast<std::size_t>(call.rank); ++d) count *= call.sizes[d];
+  return count;
+}
+
+bool needs_wide_indices(const MapCall& call) {
+  bool wide = is_wide(elements_of(call));
+  const auto look = [&](const MapOperand& o) {
+    i64 reach = std::abs(o.offset);
+    for (std::size_t d = 0; d < static_cast<std::size_t>(call.rank); ++d)
+      reach += (call.sizes[d] - 1) * std::abs(o.strides[d]);
+    wide = wide || is_wide(reach);
+  };
+  for (const MapOperand& o : call.inputs) look(o);
+  look(call.output);
+  return wide;
+}
+
 int neighbours(i64 count, bool halves) {
   int v = halves ? 8 : 4;
   while (count % v != 0) v /= 2;
@@ -206,6 +236,7 @@ std::vector<faltung::Step> device_steps(const Work& work, const DeviceSlots& slo
   if (const auto* c = std::get_if<LayerCall>(&work)) return layer_steps(*c, slots, device);
   if (const auto* c = std::get_if<AttentionCall>(&work)) return attention_steps(*c, slots, device);
   if (const auto* c = std::get_if<MomentsCall>(&work)) return moments_steps(*c, slots, device);
+  if (const auto* c = std::get_if<NormalizeCall>(&work)) return normalize_steps(*c, slots, device);
   throw Error(Status::internal, "a convolution's plan has its own steps");
 }
 

@@ -60,6 +60,11 @@ std::string instruction_text(const MapInstruction& in, const std::string& x, con
                              const std::string& z);
 gpu::Constants chain_constants(std::size_t inputs, const std::vector<MapInstruction>& program, MapElement to);
 
+// The members of the kernels' structs, which are index_t all of them.
+StepArgument numbers(const std::vector<std::int64_t>& values, bool wide);
+std::int64_t elements_of(const MapCall& call);
+bool needs_wide_indices(const MapCall& call);
+
 std::vector<faltung::Step> map_steps(const MapCall& call, const DeviceSlots& slots, const DeviceInfo& device);
 std::vector<faltung::Step> rows_steps(const RowsCall& call, const DeviceSlots& slots,
                                       const DeviceInfo& device);
@@ -72,6 +77,13 @@ std::vector<faltung::Step> attention_steps(const AttentionCall& call, const Devi
 std::vector<faltung::Step> moments_steps(const MomentsCall& call, const DeviceSlots& slots,
                                          const DeviceInfo& device);
 std::size_t moments_workspace(const MomentsCall& call, const DeviceInfo& device);
+// Rows that registers hold, with the chain behind them; or rows alone.
+bool holds(const NormalizeCall& call, const DeviceInfo& device);
+bool holds(const RowsCall& call, const DeviceInfo& device);
+std::vector<faltung::Step> normalize_steps(const NormalizeCall& call, const DeviceSlots& slots,
+                                           const DeviceInfo& device);
+faltung::Step whole_rows_step(const RowsCall& call, const char* op, float scale, Slot from, Slot to,
+                              const DeviceInfo& device);
 std::size_t rows_workspace(const RowsCall& call, const DeviceInfo& device);
 
 }  // namespace faltung::network

@@ -87,7 +87,7 @@ void Lowering::lower_gate(std::size_t last, const Gate& gate) {
   call.images = all[0], call.channels = all[1], call.pixels = all[2] * all[3], call.hidden = weights.shape[1];
   call.x = element_of(*this, gate.image, end), call.y = element_of(*this, y, end);
   call.squeezed = element_of(*this, squeezed, end);
-  call.program = chain_program(*this, chain(last));
+  call.program = chain_program(*this, chain(last)).code;
   call.image_register = static_cast<std::uint8_t>(gate.image_register);
   call.second = *layer_activation(second);
 

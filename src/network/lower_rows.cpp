@@ -182,19 +182,10 @@ void lower_reduction(Lowering& lowering, const Node& node, RowsOp op) {
                 to, result);
 }
 
-void lower_normalization(Lowering& lowering, const Node& node, RowsOp op) {
-  const Site site = lowering.site(node);
-  require_floats(site);
-  const Shape& x = site.in(0).shape;
-  const Layout layout = is_image(x) ? lowering.layout_of(node) : Layout::nchw;
-  const std::optional<Extent> e = standardized_rows(lowering, node, layout);
-  if (!e) throw Error(Status::internal, node.title() + ": its layout does not fit its axes");
+void lower_normalization(Lowering& lowering, const Node& node) {
+  const Layout layout = is_image(lowering.shape(node.inputs[0])) ? lowering.layout_of(node) : Layout::nchw;
+  const RowsCall call = normalization_call(lowering, node, layout);
   const Ref from = lowering.read(node.inputs[0], layout);
-  RowsCall call{op,
-                {e->outer, e->length, e->inner},
-                node.number("epsilon", 1e-5f),
-                element_of(lowering, node.inputs[0], node),
-                element_of(lowering, node.outputs[0], node)};
   lowering.emit(node, call, {from}, lowering.write(node.outputs[0], layout), layout);
   lowering.drafts.back().in_place = {0};
 }
@@ -294,6 +285,20 @@ std::optional<Extent> standardized_rows(const Lowering& lowering, const Node& no
                                    : memory_extent(x, normalized_axes(site), layout);
 }
 
+bool normalizes(const Node& node) { return normalization(node).has_value(); }
+
+RowsCall normalization_call(const Lowering& lowering, const Node& node, Layout layout) {
+  const Site site = lowering.site(node);
+  require_floats(site);
+  const std::optional<Extent> e = standardized_rows(lowering, node, layout);
+  if (!e) throw Error(Status::internal, node.title() + ": its layout does not fit its axes");
+  return {*normalization(node),
+          {e->outer, e->length, e->inner},
+          node.number("epsilon", 1e-5f),
+          element_of(lowering, node.inputs[0], node),
+          element_of(lowering, node.outputs[0], node)};
+}
+
 LayoutRule layout_rule(const Graph& graph, const Node& node) {
   const auto image = [&](ValueId id) { return id != kNone && is_image(*graph.at(id).shape); };
   if (node.inputs.empty() || !image(node.inputs[0])) {
@@ -304,7 +309,7 @@ LayoutRule layout_rule(const Graph& graph, const Node& node) {
   }
   const bool writes = image(node.outputs[0]);
   if (standardizes_groups(node)) return LayoutRule::plain;
-  if (reduction(node) || normalization(node)) {
+  if (reduction(node) || normalizes(node)) {
     std::vector<Operand> operands;
     operands.reserve(node.inputs.size());
     std::vector<std::optional<Array>> constants;
@@ -335,7 +340,7 @@ LayoutRule layout_rule(const Graph& graph, const Node& node) {
 
 bool lower_rows(Lowering& lowering, const Node& node) {
   if (const auto op = reduction(node)) return lower_reduction(lowering, node, *op), true;
-  if (const auto op = normalization(node)) return lower_normalization(lowering, node, *op), true;
+  if (normalizes(node)) return lower_normalization(lowering, node), true;
   if (is_best(node)) return lower_best(lowering, node), true;
   if (node.op == "LRN" && node.domain.empty()) return lower_local(lowering, node), true;
   if (is_resize(node)) return lower_resize(lowering, node), true;

@@ -296,6 +296,8 @@ void Lowering::lower(std::size_t i) {
   if (const auto layer = layers_.find(i); layer != layers_.end()) return lower_layer(i, layer->second);
   if (const auto attention = attention_.find(i); attention != attention_.end())
     return lower_attention(i, attention->second);
+  if (const auto norm = normalized_.find(i); norm != normalized_.end())
+    return lower_normalized(i, norm->second);
   if (const auto strips = strips_.find(i); strips != strips_.end()) return lower_strips(i, strips->second);
   if (const auto scaled = scaled_.find(i); scaled != scaled_.end()) return lower_scaled(i, scaled->second);
   if (lower_average(node)) return;
@@ -354,6 +356,7 @@ void Lowering::run() {
   if (settings_.fuse_gates && on_gpu()) find_gates();
   if (settings_.fuse_attention && on_gpu()) find_attention();
   if (settings_.few_rows && on_gpu()) find_layers();
+  if (settings_.fuse_chains && on_gpu()) find_normalized();
   if (settings_.use_strips && !on_gpu()) find_strips();
   if (settings_.scale_filters && !on_gpu()) find_scaled();
   if (settings_.fuse_chains && !on_gpu()) find_norms();

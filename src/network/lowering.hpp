@@ -192,6 +192,9 @@ class Lowering {
   void lower_gate(std::size_t last, const Gate& gate);
   void find_layers();  // src/network/layers.cpp
   void lower_layer(std::size_t last, std::size_t layer);
+  void find_normalized();  // src/network/normalized.cpp
+  NormalizeCall normalized_chain(std::size_t last, std::size_t norm) const;
+  void lower_normalized(std::size_t last, std::size_t norm);
   void find_attention();  // src/network/attention.cpp
   void lower_attention(std::size_t last, const Attention& attention);
   Ref place_of_join(const Node& node, Layout layout);
@@ -217,13 +220,14 @@ class Lowering {
   std::vector<int> groups_;            // by node: the last node of its elementwise chain; -1: it is none
   std::vector<int> output_of_;         // by value: which of the network's outputs it is
   std::map<std::size_t, Gate> gates_;  // by the last node of the chain that is gated
-  std::map<std::size_t, std::size_t> layers_;   // by the node whose result is written, the layer's
-  std::map<std::size_t, Attention> attention_;  // by the node whose result is written
-  std::map<std::size_t, Strips> strips_;        // by the node of the convolution
-  std::map<ValueId, Averages> averages_;        // by the value of which they are
-  std::map<std::size_t, Scaled> scaled_;        // by the node of the convolution
-  std::map<std::size_t, std::size_t> norms_;    // by the last node of the chain that follows each
-  std::set<std::size_t> absorbed_;              // nodes that another's step computes, before its last
+  std::map<std::size_t, std::size_t> layers_;      // by the node whose result is written, the layer's
+  std::map<std::size_t, Attention> attention_;     // by the node whose result is written
+  std::map<std::size_t, std::size_t> normalized_;  // by the last node of the chain behind it; GPUs
+  std::map<std::size_t, std::size_t> norms_;       // likewise; the CPU
+  std::map<std::size_t, Strips> strips_;           // by the node of the convolution
+  std::map<ValueId, Averages> averages_;           // by the value of which they are
+  std::map<std::size_t, Scaled> scaled_;           // by the node of the convolution
+  std::set<std::size_t> absorbed_;                 // nodes that another's step computes, before its last
   mutable std::map<ValueId, LazyElements> decoded_;
   mutable std::deque<Operand> operands_;
   std::map<std::string, Priced> priced_;    // by the problem
@@ -259,6 +263,9 @@ bool lower_convolution(Lowering& lowering, const Node& node);
 // A node "Conv" as a problem. Throws Error(unsupported) for what problems do not have.
 Problem forward_problem(const Lowering& lowering, const Node& node, Layout layout);
 bool lower_rows(Lowering& lowering, const Node& node);
+// Softmax and what standardizes, as one step in this layout, which must fit its axes.
+bool normalizes(const Node& node);
+RowsCall normalization_call(const Lowering& lowering, const Node& node, Layout layout);
 bool lower_movement(Lowering& lowering, const Node& node);
 bool lower_product(Lowering& lowering, const Node& node);
 
@@ -272,7 +279,15 @@ bool is_elementwise(const Node& node);
 // chain reads: which one; kNone where there is none such.
 ValueId turned_image(const Graph& graph, const std::vector<const Node*>& nodes);
 // In whose first registers is what it reads from outside, in the order in which the nodes read it.
-std::vector<MapInstruction> chain_program(Lowering& lowering, const std::vector<const Node*>& nodes);
+// normalized: of those that standardize groups the one whose result is in its input's register.
+struct ChainProgram {
+  std::vector<ValueId> inputs;
+  std::vector<MapInstruction> code;
+};
+ChainProgram chain_program(const Lowering& lowering, const std::vector<const Node*>& nodes,
+                           const Node* normalized = nullptr);
+// Strides of a value that is read as one of shape `to`.
+Shape read_strides(const Shape& from, const Shape& to, Layout layout, std::int64_t pitch);
 // What `network explain` tells of a step: what a convolution or product has taken over, and what not and why;
 // of a chain its nodes.
 std::string epilogue_note(const Node& node);

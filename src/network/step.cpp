@@ -39,7 +39,8 @@ const char* kind(const Work& work) {
                  [](const BestCall&) { return "best"; }, [](const ProductCall&) { return "product"; },
                  [](const GateCall&) { return "gate"; }, [](const LayerCall&) { return "layer"; },
                  [](const AttentionCall&) { return "attention"; },
-                 [](const MomentsCall&) { return "moments"; }},
+                 [](const MomentsCall&) { return "moments"; },
+                 [](const NormalizeCall&) { return "normalize"; }},
       work);
 }
 
@@ -84,7 +85,8 @@ void run_work(const Work& work, const std::byte* const* reads, std::byte* write,
           [](const GateCall&) { throw Error(Status::internal, "a gate's step is a GPU's"); },
           [](const LayerCall&) { throw Error(Status::internal, "a layer of few rows is a GPU's step"); },
           [](const AttentionCall&) { throw Error(Status::internal, "attention's step is a GPU's"); },
-          [](const MomentsCall&) { throw Error(Status::internal, "moments are a GPU's step"); }},
+          [](const MomentsCall&) { throw Error(Status::internal, "moments are a GPU's step"); },
+          [](const NormalizeCall&) { throw Error(Status::internal, "rows with a chain are a GPU's step"); }},
       work);
 }
 

@@ -19,6 +19,7 @@
 #include "src/network/gate.hpp"
 #include "src/network/layer.hpp"
 #include "src/network/moments.hpp"
+#include "src/network/normalize.hpp"
 #include "src/network/scaled.hpp"
 #include "src/network/strips.hpp"
 #include "src/plan/plan.hpp"
@@ -31,8 +32,9 @@ struct PoolWork {
   PoolPitches pitches;
 };
 
-using Work = std::variant<ConvolutionWork, StripsWork, ScaledWork, PoolWork, MapCall, RowsCall, TapsCall,
-                          PickCall, BestCall, ProductCall, GateCall, LayerCall, AttentionCall, MomentsCall>;
+using Work =
+    std::variant<ConvolutionWork, StripsWork, ScaledWork, PoolWork, MapCall, RowsCall, TapsCall, PickCall,
+                 BestCall, ProductCall, GateCall, LayerCall, AttentionCall, MomentsCall, NormalizeCall>;
 const char* kind(const Work& work);
 
 // Memory: of the arena, of a constant, or the caller's.
