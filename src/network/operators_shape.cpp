@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "src/network/operator.hpp"
 #include "src/network/views.hpp"
@@ -24,6 +25,7 @@ std::vector<Result> reshape(const Site& s) {
   const Shape& from = s.in(0).shape;
   Shape to = s.integers(1);
   const bool zero_is_zero = s.node().integer("allowzero", 0) != 0;
+  const i64 all = elements(from), most = all > 0 ? all : std::numeric_limits<i64>::max();
   i64 known = 1;
   std::size_t open = to.size();
   for (std::size_t i = 0; i < to.size(); ++i) {
@@ -36,14 +38,12 @@ std::vector<Result> reshape(const Site& s) {
       open = i;
     } else {
       s.require(to[i] >= 0, "a negative size");
-      s.require(to[i] == 0 || known <= elements(from) / to[i] || elements(from) == 0,
-                "its shape is too large");
+      s.require(to[i] == 0 || known <= most / to[i], "its shape is too large");
       known *= to[i];
     }
   }
-  if (open < to.size()) to[open] = known == 0 ? 0 : elements(from) / known;
-  s.require(elements(to) == elements(from),
-            fmt::format("{} cannot become {}", to_string(from), to_string(to)));
+  if (open < to.size()) to[open] = known == 0 ? 0 : all / known;
+  s.require(elements(to) == all, fmt::format("{} cannot become {}", to_string(from), to_string(to)));
   return with_shape(s, std::move(to));
 }
 

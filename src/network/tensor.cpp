@@ -107,24 +107,34 @@ std::string to_string(const Shape& shape) {
   return text + "]";
 }
 
-std::int64_t elements(const Shape& shape) {
+namespace {
+
+// Throws Error(bad_problem) where so many elements of this size are too many.
+std::int64_t product_within(std::int64_t product, std::int64_t size, const Shape& shape) {
   constexpr std::int64_t kMost = std::int64_t{1} << 48;
+  if (size > 0 && product > kMost / size)
+    throw Error(Status::bad_problem, "a shape of more than 2^48 elements: " + to_string(shape));
+  return product * size;
+}
+
+}  // namespace
+
+std::int64_t elements(const Shape& shape) {
   std::int64_t product = 1;
   bool zero = false;
   for (const std::int64_t size : shape) {
     if (size < 0)
       throw Error(Status::bad_problem, "a shape with a negative or unknown size: " + to_string(shape));
     zero = zero || size == 0;
-    if (size > 0 && product > kMost / size)
-      throw Error(Status::bad_problem, "a shape of more than 2^48 elements: " + to_string(shape));
-    product *= std::max<std::int64_t>(size, 1);
+    product = product_within(product, std::max<std::int64_t>(size, 1), shape);
   }
   return zero ? 0 : product;
 }
 
 Shape contiguous_strides(const Shape& shape) {
   Shape strides(shape.size(), 1);
-  for (std::size_t i = shape.size(); i > 1; --i) strides[i - 2] = strides[i - 1] * shape[i - 1];
+  for (std::size_t i = shape.size(); i > 1; --i)
+    strides[i - 2] = product_within(strides[i - 1], shape[i - 1], shape);
   return strides;
 }
 
