@@ -160,7 +160,7 @@ void PhaseLanes::stage(const WorkItem& item, const PartCall& call, const Patch& 
   part.width = t_.in.w;
   part.row0 = item.row0 + t_.min_h(), part.rows = item.rows + t_.extent_h() - 1;
   part.column0 = item.column0 + t_.min_w(), part.columns = at.row;
-  part.channels = t_.in_channels;
+  part.channels = t_.in_channels, part.affine = call.affine.from(item.group * t_.in_channels);
   for (i64 plane = 0; plane < planes(); ++plane) {
     const i64 depth = t_.depth_of(item.image0, plane);
     const bool inside = depth >= 0 && depth < t_.in.d;  // beyond, all of it is padding
