@@ -51,6 +51,26 @@ TEST_F(NetworkMovementGpu, NumbersArePickedOneByOneAndInEights) {
   }
 }
 
+// An axis of one element of which nothing is left beside another that changes is all fill.
+TEST_F(NetworkMovementGpu, AnAxisOfOneElementMayBeFillAlone) {
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    const Shape shape{2, 3, 1, 5};
+    onnx::ModelText model;
+    model.add_input("x", shape);
+    model.add_constant(onnx::tensor("pads", onnx::Sizes{0, 0, 1, 1, 0, 0, -1, 1}));
+    model.add({"Relu", {"x"}, {"r"}, {}, ""});
+    model.add({"Pad", {"r", "pads"}, {"y"}, {}, ""});
+    model.add_output("y");
+    const std::string bytes = model.bytes();
+    const Graph graph = onnx::read(bytes);
+    const Array input = counted(shape, 201, 50);
+    const auto plan = networks.plan(graph, {shape}, DType::f32, Convolutions::direct);
+    EXPECT_EQ(worst_error(network::interpret(graph, {input})[0], networks.run(*plan, {input})[0]), 0);
+  }
+}
+
 // Through tiles that are full, and squares and long ones that are not; lines that begin at four elements, and
 // not.
 TEST_F(NetworkMovementGpu, DimensionsChangePlacesByTiles) {

@@ -89,5 +89,78 @@ TEST(NetworkNorms, AreOneStepWithWhatFollows) {
   }
 }
 
+// Rows that do not begin where their buffer does: behind a split, and in a concatenation's part.
+TEST(NetworkNorms, ArePartsOfLargerTensors) {
+  NetworkRunner runner;
+  for (const std::string kind : {"rows", "channels", "joined"}) {
+    SCOPED_TRACE(kind);
+    const Shape shape = kind == "rows" ? Shape{6, 4, 19} : Shape{1, 6, 9, 11};
+    onnx::ModelText text;
+    text.opset = 21;
+    text.add_input("x", shape);
+    text.add_constant(
+        onnx::tensor("scale", {kind == "rows" ? 19 : 3}, std::vector<float>(kind == "rows" ? 19 : 3, 1.5f)));
+    text.add_constant(
+        onnx::tensor("shift", {kind == "rows" ? 19 : 3}, std::vector<float>(kind == "rows" ? 19 : 3, 0.5f)));
+    text.add({"Sigmoid", {"x"}, {"s"}, {}, ""});
+    const std::int64_t axis = kind == "rows" ? 0 : 1;
+    text.add({"Split", {"s"}, {"a", "b"}, {{"axis", axis}, {"num_outputs", std::int64_t{2}}}, ""});
+    std::string part = "b";
+    if (kind == "joined") {
+      text.add({"Exp", {"b"}, {"e"}, {}, ""});
+      text.add({"Concat", {"a", "e"}, {"both"}, {{"axis", axis}}, ""});
+      text.add_output("both");
+      part = "e";
+    }
+    if (kind == "rows")
+      text.add({"LayerNormalization", {part, "scale", "shift"}, {"norm"}, {{"axis", std::int64_t{2}}}, ""});
+    else
+      text.add({"InstanceNormalization", {part, "scale", "shift"}, {"norm"}, {}, ""});
+    text.add({"Relu", {"norm"}, {"y"}, {}, ""});
+    text.add_output("y");
+    const std::string bytes = text.bytes();
+    const network::Graph graph = onnx::read(bytes);
+    Array x{network::Type::f32, shape, {}};
+    for (std::int64_t i = 0; i < network::elements(shape); ++i)
+      x.data.push_back(static_cast<double>(i * 37 % 101 - 50) / 25 + static_cast<double>(i) / 400);
+    const Array expected = network::interpret(graph, {x}).back();
+    const network::Schedule schedule = runner.schedule(graph, {shape}, {});
+    EXPECT_LT(worst_error(expected, NetworkRunner::run(schedule, {x}).back()), 1e-5);
+  }
+}
+
+// A result that could lie where x does, but for a row of x that every row reads.
+TEST(NetworkNorms, DoNotOverwriteWhatOtherRowsRead) {
+  NetworkRunner runner;
+  for (const std::string kind : {"Relu", "Softmax", "LayerNormalization"}) {
+    SCOPED_TRACE(kind);
+    const Shape shape{4, 60, 60};
+    onnx::ModelText text;
+    text.opset = 21;
+    text.add_input("x", shape);
+    text.add_constant(onnx::tensor("scale", {60}, std::vector<float>(60, 1.5f)));
+    text.add_constant(onnx::tensor("begin", onnx::Sizes{0}));
+    text.add_constant(onnx::tensor("end", onnx::Sizes{1}));
+    text.add_constant(onnx::tensor("axis", onnx::Sizes{0}));
+    text.add({"MatMul", {"x", "x"}, {"a"}, {}, ""});
+    text.add({"Slice", {"a", "begin", "end", "axis"}, {"first"}, {}, ""});
+    if (kind == "LayerNormalization")
+      text.add({kind, {"a", "scale"}, {"n"}, {}, ""});
+    else
+      text.add({kind, {"a"}, {"n"}, {}, ""});
+    text.add({"Mul", {"n", "first"}, {"m"}, {}, ""});
+    text.add({"MatMul", {"m", "x"}, {"y"}, {}, ""});
+    text.add_output("y");
+    const std::string bytes = text.bytes();
+    const network::Graph graph = onnx::read(bytes);
+    Array x{network::Type::f32, shape, {}};
+    for (std::int64_t i = 0; i < network::elements(shape); ++i)
+      x.data.push_back(static_cast<double>(i * 37 % 101 - 50) / 100);
+    const Array expected = network::interpret(graph, {x}).back();
+    const network::Schedule schedule = runner.schedule(graph, {shape}, {});
+    EXPECT_LT(worst_error(expected, NetworkRunner::run(schedule, {x}).back()), 1e-4);
+  }
+}
+
 }  // namespace
 }  // namespace faltung

@@ -312,7 +312,8 @@ void RowsThenTask(const RowsCall& call, const std::byte* const* inputs, std::byt
   const MapCall& map = then.map;
   const std::size_t own = map.inputs.size() - 2;
   const i64 length = call.extent.length;
-  const float* const x = reinterpret_cast<const float*>(inputs[then.x]) + task * length;
+  const i64 begin = map.inputs[static_cast<std::size_t>(then.x)].offset;  // x may be a part of its buffer
+  const float* const x = reinterpret_cast<const float*>(inputs[then.x]) + begin + task * length;
   const RowMoments moments = moments_of_row(x, length, call.epsilon);
   const std::byte* row[kMapRegisters];
   std::copy_n(inputs, own, row);

@@ -35,7 +35,7 @@ pick(F_INPUT(element_t, from), F_INPUT(int, row_table), F_INPUT(int, column_tabl
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < count; i += (index_t)F_BLOCKS(0) * THREADS) {
     const index_t pixel = i * V / INNER;
     index_t line = pixel / across, column = pixel - line * across, begin = -1;
-    element_t picked[V];
+    F_ALIGNED16 element_t picked[V];
     F_UNROLL
     for (int j = 0; j < V; ++j) {
       if (j == 0 || column == across) {

@@ -261,6 +261,9 @@ PyObject* describe(PyObject* module, PyObject* object) {
 
 static int is_contiguous(const Array* array) {
   int64_t stride = 1;
+  for (int i = 0; i < array->dimensions; ++i) {
+    if (array->shape[i] == 0) return 1; /* of nothing, whatever its strides */
+  }
   for (int i = array->dimensions - 1; i >= 0; stride *= array->shape[i--]) {
     if (array->shape[i] > 1 && array->strides[i] != stride) return 0;
   }

@@ -103,6 +103,8 @@ def _addresses(addresses):
 
 
 def _request_of(device, threads, rest):
+    if "progress" in rest:
+        raise TypeError("progress goes with find, not with a network")
     (_, device, threads, workspace, deterministic, only, skip, budget, trust, deadline, worker, _) = _question(
         None, device, threads, **rest)
     request = _library.faltung_request_default()
@@ -141,7 +143,8 @@ class Network:
             raise _c.BadProblem(f"dtype is {dtype!r}; it is one of 'f32', 'f16', 'bf16'")
         asked = _request_of(self._device, threads, request)
         with _cuda.same_context(self._device):
-            _check(_library.faltung_network_create_in(engine().address, os.fsencode(file), ctypes.byref(asked), _PRECISIONS[dtype],
+            self._engine = engine()  # which the library's network refers to
+            _check(_library.faltung_network_create_in(self._engine.address, os.fsencode(file), ctypes.byref(asked), _PRECISIONS[dtype],
                                                       ctypes.byref(self._network)))
         self._inputs = _tensors(_library.faltung_network_input, self._network, _library.faltung_network_input_count(self._network))
 

@@ -13,7 +13,7 @@ using i64 = std::int64_t;
 
 std::vector<faltung::Step> pick_steps(PickCall call, const DeviceSlots& slots, DeviceConstants& constants,
                                       const DeviceInfo& device) {
-  const bool two_axes = call.rows.length != 1 || call.rows.size() != 1;
+  const bool two_axes = call.rows.length != 1 || call.rows.index != std::vector<std::int32_t>{0};
   const Slot columns = constants.add(call.columns.index),
              rows = two_axes ? constants.add(call.rows.index) : columns;
   // As words of 16 bytes where they are that many.

@@ -11,7 +11,7 @@
 namespace faltung::network {
 
 // A map, of whose inputs one lies as the result does and is normalized before: by `op`, along rows of so many
-// elements. The CPU has no kernel for it: rows stay in its cache.
+// elements. The CPU's is RowsCall::then.
 struct NormalizeCall {
   RowsOp op = RowsOp::standardize;
   std::int64_t length = 1;

@@ -21,8 +21,7 @@ bool sums(const Node& node) {
 
 // Kernels that read and write elements of any float type, each operand its own.
 bool takes_any(const Node& node) {
-  if (standardizes_groups(node) || (node.domain == "faltung" && node.op == "Standardize")) return true;
-  return is_elementwise(node) || sums(node) ||
+  return is_norm(node) || is_elementwise(node) || sums(node) ||
          is_one_of(node, {"ReduceMean", "ReduceMax", "ReduceMin", "GlobalAveragePool", "GlobalMaxPool",
                           "Softmax", "LogSoftmax", "ArgMax", "ArgMin", "LRN", "MatMul", "Gemm"});
 }

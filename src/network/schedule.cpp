@@ -59,10 +59,19 @@ Shared share_in_place(const Lowering& lowering, const std::function<bool(std::si
     if (!in_arena(lowering, draft.write) || own.first != static_cast<int>(s) || draft.write.offset != 0)
       continue;
     if (draft.in_place.empty() || !wants(s, out.bytes)) continue;
+    // What it reads of the same memory at other places than it writes would be overwritten before it is read.
+    const auto reads_elsewhere = [&](int root) {
+      for (std::size_t j = 0; j < draft.reads.size(); ++j) {
+        const bool same_place =
+            std::ranges::find(draft.in_place, static_cast<int>(j)) != draft.in_place.end();
+        if (!same_place && shared.find(draft.reads[j].buffer) == root) return true;
+      }
+      return false;
+    };
     for (const int i : draft.in_place) {
       const Ref& ref = draft.reads[static_cast<std::size_t>(i)];
       const int root = shared.find(ref.buffer);
-      const bool fits = in_arena(lowering, ref) && ref.offset == 0 &&
+      const bool fits = in_arena(lowering, ref) && ref.offset == 0 && !reads_elsewhere(root) &&
                         lowering.buffers[static_cast<std::size_t>(root)].bytes == out.bytes &&
                         lives[static_cast<std::size_t>(root)].last == static_cast<int>(s);
       if (!fits) continue;

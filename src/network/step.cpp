@@ -86,7 +86,7 @@ void run_work(const Work& work, const std::byte* const* reads, std::byte* write,
           [](const LayerCall&) { throw Error(Status::internal, "a layer of few rows is a GPU's step"); },
           [](const AttentionCall&) { throw Error(Status::internal, "attention's step is a GPU's"); },
           [](const MomentsCall&) { throw Error(Status::internal, "moments are a GPU's step"); },
-          [](const NormalizeCall&) { throw Error(Status::internal, "rows with a chain are a GPU's step"); }},
+          [](const NormalizeCall&) { throw Error(Status::internal, "a normalize call is a GPU's step"); }},
       work);
 }
 
