@@ -1,7 +1,6 @@
 // Nodes that move elements: copies between strides, and elements picked along an axis.
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "src/network/lowering.hpp"
 #include "src/network/map_builder.hpp"
@@ -28,14 +27,6 @@ std::uint64_t bits_of(Type type, double value) {
 }
 
 void require_pickable(const Site& site, Type type) { map_element(type, site.node().title()); }
-
-// Where an image's dimensions lie in memory, and any other's.
-std::vector<std::size_t> in_memory(const Shape& shape, Layout layout) {
-  if (is_image(shape) && layout == Layout::nhwc) return {0, 2, 3, 1};
-  std::vector<std::size_t> order(shape.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  return order;
-}
 
 // ---- views
 
@@ -202,11 +193,11 @@ void lower_axes(Lowering& lowering, const Node& node, std::uint64_t fill, const 
   const Shape& shape = site.in(0).shape;
   const Shape& target = lowering.shape(node.outputs[0]);
   const Layout layout = layout_of(lowering, node, node.outputs[0]);
-  Picked picked{{}, {}, size_of(site.in(0).type), fill};
+  Picked picked{memory_shape(shape, layout), std::vector<std::vector<std::int32_t>>(shape.size()),
+                size_of(site.in(0).type), fill};
   bool changes = false;
-  for (const std::size_t d : in_memory(shape, layout)) {
-    picked.shape.push_back(shape[d]);
-    std::vector<std::int32_t>& table = picked.tables.emplace_back();
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    std::vector<std::int32_t>& table = picked.tables[memory_axis(d, shape, layout)];
     bool same = shape[d] == target[d];
     for (i64 i = 0; i < target[d]; ++i) {
       table.push_back(static_cast<std::int32_t>(index_of(d, i)));

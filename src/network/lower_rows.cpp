@@ -19,20 +19,10 @@ void require_floats(const Site& site) {
     site.decline(std::string("elements of type ") + name(site.in(0).type) + " are not known");
 }
 
-// Where a dimension of an image lies in memory.
-std::size_t memory_axis(std::size_t axis, bool image, Layout layout) {
-  constexpr std::size_t kNhwc[] = {0, 3, 1, 2};
-  return image && layout == Layout::nhwc ? kNhwc[axis] : axis;
-}
-Shape memory_shape(const Shape& shape, Layout layout) {
-  if (!is_image(shape) || layout == Layout::nchw) return shape;
-  return {shape[0], shape[2], shape[3], shape[1]};
-}
-
 // These dimensions as one, in memory; none where something lies between them.
 std::optional<Extent> memory_extent(const Shape& shape, const std::vector<std::size_t>& axes, Layout layout) {
   std::vector<std::size_t> places;
-  for (const std::size_t axis : axes) places.push_back(memory_axis(axis, is_image(shape), layout));
+  for (const std::size_t axis : axes) places.push_back(memory_axis(axis, shape, layout));
   std::ranges::sort(places);
   const Shape lies = memory_shape(shape, layout);
   if (places.empty()) return std::nullopt;
@@ -239,7 +229,7 @@ void lower_resize(Lowering& lowering, const Node& node) {
   if (std::ranges::all_of(changed, [&](std::size_t d) { return all[d].taps == 1; })) {
     Picked picked{memory_shape(shape, layout), std::vector<std::vector<std::int32_t>>(shape.size()), size, 0};
     for (const std::size_t d : changed)
-      picked.tables[memory_axis(d, is_image(shape), layout)] = {all[d].index.begin(), all[d].index.end()};
+      picked.tables[memory_axis(d, shape, layout)] = {all[d].index.begin(), all[d].index.end()};
     const auto result = [&] { return lowering.write(node.outputs[0], layout); };
     return lower_picked(lowering, node, std::move(picked), from, result, layout);
   }

@@ -6,6 +6,16 @@
 
 namespace faltung::network {
 
+std::size_t memory_axis(std::size_t axis, const Shape& shape, Layout layout) {
+  constexpr std::size_t kNhwc[] = {0, 3, 1, 2};
+  return is_image(shape) && layout == Layout::nhwc ? kNhwc[axis] : axis;
+}
+Shape memory_shape(const Shape& shape, Layout layout) {
+  Shape lies(shape.size());
+  for (std::size_t d = 0; d < shape.size(); ++d) lies[memory_axis(d, shape, layout)] = shape[d];
+  return lies;
+}
+
 void lower_picked(Lowering& lowering, const Node& node, Picked picked, Ref from,
                   const std::function<Ref()>& result, Layout layout) {
   Shape& shape = picked.shape;

@@ -9,6 +9,10 @@
 
 namespace faltung::network {
 
+// Where a dimension lies in memory, and all of them: those of images by the layout.
+std::size_t memory_axis(std::size_t axis, const Shape& shape, Layout layout);
+Shape memory_shape(const Shape& shape, Layout layout);
+
 // Of a tensor as it lies in memory; tables: of each dimension, empty where it stays as it is; not all of them
 // are.
 struct Picked {
