@@ -8,6 +8,7 @@
 // what elements.h asks for.
 #include "kernels/gpu/elements.h"
 #include "kernels/gpu/chain.h"
+#include "kernels/gpu/operands.h"
 
 // As in src/network/device_map.cpp. The last size is in units of V, and so are the last strides; the dimension before it
 // in units of ROWS; steps and rows: between neighbours, and from row to row. The result is the last operand.
@@ -21,14 +22,6 @@ typedef struct {
 #define JOINED_(a, b) a##b
 #define JOINED(a, b) JOINED_(a, b)
 #define RESULT_T JOINED(RESULT_TYPE, _t)
-
-#define together(type, p, step, v) read_##type(p, v);
-#define alone(type, p, step, v) \
-  F_UNROLL                      \
-  for (int j = 0; j < V; ++j) v[j] = get_##type(p, 0);
-#define apart(type, p, step, v) \
-  F_UNROLL                      \
-  for (int j = 0; j < V; ++j) v[j] = get_##type(p, j * (step));
 
 #define PARAMETER(i, type, how, count) F_INPUT(type##_t, x##i),
 #define OPEN(i, type, how, count) F_OPEN_INPUT(type##_t, x##i);

@@ -12,6 +12,7 @@
 #include "kernels/gpu/elements.h"
 #include "kernels/gpu/chain.h"
 #include "kernels/gpu/meet.h"
+#include "kernels/gpu/operands.h"
 
 #define JOINED_(a, b) a##b
 #define JOINED(a, b) JOINED_(a, b)
@@ -148,14 +149,6 @@ typedef struct {
 #define PARAMETER_OF_OPERANDS
 #define PLACES(at, position)
 #endif
-
-#define together(type, p, step, v) read_##type(p, v);
-#define alone(type, p, step, v) \
-  F_UNROLL                      \
-  for (int j = 0; j < V; ++j) v[j] = get_##type(p, 0);
-#define apart(type, p, step, v) \
-  F_UNROLL                      \
-  for (int j = 0; j < V; ++j) v[j] = get_##type(p, j * (step));
 
 #define PARAMETER(i, r, type, how) F_INPUT(type##_t, x##i),
 #define OPEN(i, r, type, how) F_OPEN_INPUT(type##_t, x##i);
