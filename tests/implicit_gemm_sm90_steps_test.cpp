@@ -76,7 +76,52 @@ TEST(ImplicitGemmSm90Steps, AReluBeforeIsTheKernelsOwnWithoutPhases) {
   }
   EXPECT_THAT(steps_on_hopper("bwd_d:n2c64h14w12k64r3s3:st2:pad1:f16:nhwc:drelu"),
               ElementsAre("implicit_gemm", "through the ReLU"));
-  EXPECT_THAT(steps_on_hopper("fwd:n2c64h13w11k64r3s3:pad1:f16:nhwc:stats").front(), "implicit_gemm");
+}
+
+TEST(ImplicitGemmSm90Steps, SumsOfChannelsAreTheKernelsOwnOfSixteenBitsInNhwc) {
+  static const FakeDevice hopper("fake:hopper", "sm_90a");
+  const Algorithm& algorithm = find_algorithm("implicit_gemm_sm90");
+  int own = 0, behind = 0;
+  for (const char* text :
+       {"fwd:n8c64h13w11k200r3s3:pad1:f16:nhwc:bias:relu:stats",
+        "fwd:n2c512h9w7k256r3s3:pad1:bf16:nhwc:stats", "fwd:n8c64h16w16k2048r1s1:f16:nchw:residual:stats",
+        "fwd:n2c64h12w12k64r3s3:pad1:f32:nhwc:math=tf32:stats",
+        "fwd:n2c64h12w12k64r3s3:pad1:f16:nhwc:maxpool2:stats"}) {
+    const Problem p = parse_problem(text);
+    for (const Candidate& c : algorithm.candidates(p, {hopper.info(), 1})) {
+      std::vector<std::string> names;
+      const Recipe recipe = c.recipe();
+      EXPECT_EQ(recipe.workspace_bytes, c.workspace_bytes) << c.kernel();
+      for (const Step& step : recipe.steps) names.push_back(step.name);
+      if (std::find(names.begin(), names.end(), "sums of channels") != names.end()) {
+        ++behind;
+        continue;
+      }
+      ++own;
+      EXPECT_EQ(names.back(), "sums of channels' parts") << c.kernel();
+      EXPECT_TRUE(p.dtype != DType::f32 && p.epilogue.pool.kind == PoolKind::none) << c.kernel();
+      // All tiles of a block have the same channels: those by which the blocks' parts follow each other.
+      const Launch& gemm = std::get<Launch>(recipe.steps[names.size() - 2].work);
+      sm90::Params params;
+      ASSERT_EQ(gemm.arguments.back().bytes.size(), sizeof params) << c.kernel();
+      std::memcpy(&params, gemm.arguments.back().bytes.data(), sizeof params);
+      EXPECT_EQ(gemm.shape.grid[0] % static_cast<unsigned>(params.k_tiles), 0u) << c.kernel();
+    }
+    // A kernel that has them as a step behind it is still there by its name.
+    EXPECT_NO_THROW(algorithm.candidate(p, algorithm.candidates(p, {hopper.info(), 1}).back().config,
+                                        {hopper.info(), 1}));
+  }
+  EXPECT_GT(own, 100);
+  EXPECT_GT(behind, 50);
+  EXPECT_THAT(steps_on_hopper("fwd:n32c64h56w56k64r3s3:pad1:f16:nhwc:stats"),
+              ElementsAre("implicit_gemm", "sums of channels' parts"));
+  // What leaves no room for them beside its buffers has them behind it.
+  const Problem full = parse_problem("fwd:n2c256h24w24k256r3s3:pad1:f16:nhwc:stats");
+  std::vector<std::string> names;
+  for (const Step& step :
+       algorithm.candidate(full, "im2col_bt128x256_k64_co_px_st3", {hopper.info(), 1}).recipe().steps)
+    names.push_back(step.name);
+  EXPECT_EQ(names.front(), "implicit_gemm");
 }
 
 // Of a 1x1 filter with strides the pixels that it takes are computed alone, and spread; a filter that has to

@@ -260,6 +260,14 @@ TEST_P(RegistryGpu, ThroughScaleAndShift) {
   verify_considered(kPart);
 }
 
+// On drivers for the CPU they are a step behind every kernel (training_test has it).
+TEST_P(RegistryGpu, SumsBesideTheResult) {
+  if (on_cpu()) GTEST_SKIP() << "no kernel has them of its own";
+  FALTUNG_TRACE_SAMPLE();
+  for (const Problem& p : sum_problems()) consider(p);
+  verify_considered(kPart);
+}
+
 // Twice, with another batch and image: the second compiles nothing. The sizes keep the alignment of rows and
 // planes, which Hopper's kernels are compiled for.
 TEST_P(RegistryGpu, ANewImageSizeCompilesNothing) {

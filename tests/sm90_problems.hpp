@@ -94,6 +94,13 @@ inline constexpr struct {
     {"fwd:n32c128h56w56k128r3s3:pad1:g8:f16:nhwc", "patch_bt64x8x16_k64_pp_px_xs6_wres_gt4"},
     {"fwd:n32c256h56w56k256r3s3:st2:pad1:g8:f16:nhwc", "im2col_bt64x128_k64_co_px_xs8_wres_gt2"},
     {"fwd:n32c256h56w56k256r3s3:st2:pad1:g4:f16:nchw", "turned_bt64x8x7_k64_pp_xs2_wres"},
+    {"fwd:n32c64h56w56k256r1s1:bf16:nhwc:residual:relu:stats", "patch_bt64x8x32_k64_pp_xs2_wres_ra2"},
+    {"fwd:n32c64h56w56k256r1s1:bf16:nhwc:residual:relu:stats", "im2col_bt256x128_k64_co_xs6_wres"},
+    {"fwd:n32c256h14w14k1024r1s1:f16:nhwc:bias:relu:stats", "im2col_bt256x128_k64_co_px_st3"},
+    {"fwd:n32c64h56w56k64r3s3:pad1:f16:nhwc:bias:gelu:stats", "patch_bt64x8x32_k64_pp_xs2_wres"},
+    {"fwd:n32c128h28w28k128r3s3:pad1:bf16:nchw:residual:stats", "patch_bt128x8x16_k64_pp_xs2_ws6"},
+    {"fwd:n32c256h28w28k512r1s1:f16:nchw:bias:residual:stats", "planes_bt160x128_k64_pp_px_st3"},
+    {"fwd:n32c256h28w28k512r1s1:f16:nchw:stats", "planes_bt64x256_k64_pp_st4"},
 };
 
 // What NCHW as it is serves, by shifted sums.

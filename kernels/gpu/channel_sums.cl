@@ -1,11 +1,12 @@
 // The sums of a tensor's channels, and of their squares: a block of threads has LANES channels, side by side of NHWC, one
-// of NCHW, and one of `parts` shares of their pixels. A second kernel adds up the parts, in their order.
+// of NCHW, and one of `parts` shares of their pixels. A second kernel adds up the parts, always in the same order.
 //
 // The host defines THREADS, LANES, SUMS (1, or 2 with the squares), and what convolution.h asks for; the sizes are of a
 // row of z.q pixels.
 #include "kernels/gpu/convolution.h"
 
 #define ROWS (THREADS / LANES)
+#define COLUMNS 32
 
 // parts: [parts][SUMS][channels]
 F_KERNEL(THREADS)
@@ -45,14 +46,22 @@ channel_sums(F_INPUT(element_t, y), F_OUTPUT(float, sums), int parts, Sizes z) {
   }
 }
 
+// A block of threads has COLUMNS of the sums, and each row of its threads every so many parts of them.
 F_KERNEL(THREADS)
 sums_of_parts(F_INPUT(float, partial), F_OUTPUT(float, sums), int parts, Sizes z) {
+  F_LOCAL_ARRAY(float, shared, THREADS);
   F_OPEN_INPUT(float, partial);
   F_OPEN_OUTPUT(float, sums);
-  const int count = SUMS * z.k;
-  for (int i = F_BLOCK(0) * THREADS + F_THREAD(); i < count; i += F_BLOCKS(0) * THREADS) {
-    float sum = 0.0f;
-    for (int part = 0; part < parts; ++part) sum += partial[(size_t)part * count + i];
-    sums[i] = sum;
+  const int count = SUMS * z.k, thread = F_THREAD(), row = thread / COLUMNS;
+  const int i = F_BLOCK(0) * COLUMNS + thread % COLUMNS;
+  float sum = 0.0f;
+  if (i < count) {
+    for (int part = row; part < parts; part += THREADS / COLUMNS) sum += partial[(size_t)part * count + i];
   }
+  shared[thread] = sum;
+  for (int rows = THREADS / COLUMNS / 2; rows > 0; rows /= 2) {
+    F_BARRIER();
+    if (row < rows) shared[thread] += shared[thread + rows * COLUMNS];
+  }
+  if (row == 0 && i < count) sums[i] = shared[thread];
 }

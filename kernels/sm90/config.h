@@ -126,6 +126,8 @@ struct KernelConfig {
   bool volume = false;
   int t = 1, dilation_d = 1;
 
+  bool stats = false;  // each channel's results are added up, and their squares, as they are stored
+
   Pooling pooling = Pooling::none;                   // stride 2
   int pool_window = 0;                               // 2 or 3; 0 there is none
   int pool_pad = 0, pool_end_h = 0, pool_end_w = 0;  // its padding: before, below, to the right

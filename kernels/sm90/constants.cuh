@@ -37,7 +37,7 @@ constexpr int kSplit = kConfig.tile.split, kTileGroups = kConfig.tile.groups;
 constexpr bool kF32 = kConfig.element == Element::f32, kBf16 = kConfig.element == Element::bf16;
 constexpr int kElement = kConfig.element_bytes(), kParts = kConfig.parts;
 constexpr bool kNchw = kConfig.nchw, kBias = kConfig.bias, kF32Bias = kConfig.f32_bias;
-constexpr bool kResidual = kConfig.residual;
+constexpr bool kResidual = kConfig.residual, kStats = kConfig.stats;
 constexpr bool kResidualAfter = kConfig.residual_after, kGates = kConfig.gates;
 constexpr Pooling kPooling = kConfig.pooling;
 constexpr bool kPools = kPooling != Pooling::none;

@@ -55,6 +55,12 @@ __device__ __forceinline__ float finish_value(float sum, OfChannel of, float res
   return kResidual && kResidualAfter ? x + residual : x;
 }
 
+// Where results' channels are added up (channel_sums.cuh): of two sums the first becomes the results as they are stored,
+// which half as many registers hold.
+__device__ __forceinline__ void keep_stored(float* sums, unsigned pair) {
+  if constexpr (kStats) sums[0] = __uint_as_float(pair);
+}
+
 // A pool's window of 2 x 2.
 __device__ __forceinline__ float pooled(float a, float b, float c, float d) {
   if constexpr (kPooling == Pooling::max) {

@@ -26,6 +26,7 @@
 //   finish(sums, …)    a consumer's sums to the output,
 //   kBringsResidual    whether load_residual() must come before a tile's products; a tile before, where a
 //                      consumer has two areas.
+#include "kernels/sm90/channel_sums.cuh"
 #include "kernels/sm90/pipeline.cuh"
 
 // Where each consumer takes every second tile: past what another tile takes of the rings.
@@ -53,6 +54,7 @@ __device__ __forceinline__ void consume(const Outputs& outputs, const Params& p,
     }
   }
   if constexpr (kResident) barrier_wait(smem_address(&barriers.stage_full[0]), 0);
+  [[maybe_unused]] ChannelSums channel_sums(m.channel_sums, consumer, thread);
   const Work work = work_of(p);
   c.taps = c.columns = 0;
   c.my_weights = kCooperative && !kPixelsOnM ? consumer * 64 * kMBlocks * kRow : 0;
@@ -80,7 +82,8 @@ __device__ __forceinline__ void consume(const Outputs& outputs, const Params& p,
     if constexpr (!kCooperative) named_sync(1 + consumer, 256);
     Sums sums;
     c.accumulate = 0;
-    if constexpr (kSumsApart || kPhased) {
+    // Where results are kept in registers of theirs: left as they are, these would make the compiler let products wait.
+    if constexpr (kSumsApart || kPhased || kStats) {
       clear(sums);
       c.accumulate = 1;
     }
@@ -109,8 +112,10 @@ __device__ __forceinline__ void consume(const Outputs& outputs, const Params& p,
     const unsigned memory = kSplit > 1 ? m.slots : staging_of(area.place);
     Results::finish(sums, outputs.y[t.phase], p, t, memory, residual_full(area.place), area.parity, consumer,
                     thread);
+    if constexpr (kStats) channel_sums.add(sums, p, t);
     area.advance();
   }
+  if constexpr (kStats) channel_sums.store(p);
 }
 
 __device__ __forceinline__ void init_barriers(Barriers& barriers) {
@@ -135,12 +140,13 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
     implicit_gemm(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap w_map,
                   const __grid_constant__ Outputs outputs, const __grid_constant__ Params p) {
   constexpr int kRawBuffers = kRowSlots * raw_stride(kConfig);
+  constexpr int kChannelSumBytes = kConsumers * channel_sum_bytes(kConfig);
   constexpr int kConsumerRegisters = kPrepares ? 256 - kBringRegisters : 232;
   extern __shared__ unsigned char memory[];
   const unsigned base = (smem_address(memory) + 1023) / 1024 * 1024;
   const unsigned stages = base + kSlots * kSlotStride, staging = stages + kStages * kStageStride,
-                 raws = staging + kConsumers * kAreas * kStagingBytes;
-  Barriers& barriers = *reinterpret_cast<Barriers*>(memory + (raws + kRawBuffers - smem_address(memory)));
+                 raws = staging + kConsumers * kAreas * kStagingBytes, sums = raws + kRawBuffers;
+  Barriers& barriers = *reinterpret_cast<Barriers*>(memory + (sums + kChannelSumBytes - smem_address(memory)));
   if (threadIdx.x == 0) {
     init_barriers(barriers);
     prefetch_map(&x_map);
@@ -154,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
   wait_for_previous_kernel();
   if (threadIdx.x < 128 || threadIdx.x >= 384) {
     registers_down<kBringRegisters>();
-    const Memory m = {base, stages, staging, raws};
+    const Memory m = {base, stages, staging, raws, sums};
     produce(x_map, w_map, p, m, barriers);
     if constexpr (kPrepares) {
       constexpr int kProducers = 8 - kPrepareWarps;
@@ -164,8 +170,9 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
   } else {
     registers_up<kConsumerRegisters>();
     const int consumer = threadIdx.x / 128 - 1;
-    consume<Results>(outputs, p, {base, stages, staging + consumer * kAreas * kStagingBytes, raws}, barriers,
-                     consumer);
+    const Memory m = {base, stages, staging + consumer * kAreas * kStagingBytes, raws,
+                      sums + consumer * channel_sum_bytes(kConfig)};
+    consume<Results>(outputs, p, m, barriers, consumer);
     if (threadIdx.x % 128 == 0) store_wait_read();  // the block's memory must outlive what reads it
   }
 }

@@ -177,6 +177,19 @@ FALTUNG_BOTH constexpr int channel_pitch(const KernelConfig& c) {
   return stored_pixels(c) * c.element_bytes() + 16;
 }
 
+// ------------------------------------------------------------------------------------ sums of channels
+
+// Those that have pixels of a channel in common: with pixels on M a consumer's four warps have some each.
+FALTUNG_BOTH constexpr int channel_sum_rows(const KernelConfig& c) { return c.tile.pixels_on_m() ? 4 : 1; }
+// Of a consumer: sums, and sums of squares, in fp32.
+FALTUNG_BOTH constexpr int channel_sum_bytes(const KernelConfig& c) {
+  return c.stats ? 2 * channel_sum_rows(c) * my_channels(c.tile) * 4 : 0;
+}
+// A block's parts of a channel's sums: of each consumer, but where these share a tile's channels.
+FALTUNG_BOTH constexpr int channel_sum_parts(const Choices& t) {
+  return t.cooperative() && !t.pixels_on_m() ? 1 : kConsumers;
+}
+
 // ------------------------------------------------------------------------------------- shifted sums
 
 namespace shift {
@@ -268,8 +281,9 @@ FALTUNG_BOTH constexpr int barriers(const KernelConfig& c) {
 
 FALTUNG_BOTH constexpr long long shared_bytes(const KernelConfig& c) {
   const int carry = c.tile.bring == Bring::shift ? shift::carry_bytes(c) : 0;
-  return operand_bytes(c) + kConsumers * (c.tile.result_areas * staging_bytes(c) + carry) + 8 * barriers(c) +
-         kSlack;
+  return operand_bytes(c) +
+         kConsumers * (c.tile.result_areas * staging_bytes(c) + channel_sum_bytes(c) + carry) +
+         8 * barriers(c) + kSlack;
 }
 
 // A tile whose sum the blocks of a cluster share: its sums lie in lines as the output has them, of pixels

@@ -44,6 +44,7 @@ struct Params {
   int bias_k;                 // phases: channels of the bias, which repeats
   Depth depth;                // volumes
   int weights_rest;           // no kernel that may still run writes them
+  float* channel_sums;        // [parts][2][k]: of results and of their squares
 };
 
 // Of shift_gemm.

@@ -20,7 +20,7 @@ struct Barriers {
 
 // Addresses in shared memory.
 struct Memory {
-  unsigned slots, stages, staging, raws;
+  unsigned slots, stages, staging, raws, channel_sums;
 };
 
 constexpr int kPixelPitch =

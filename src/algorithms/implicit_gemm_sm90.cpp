@@ -9,11 +9,13 @@
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/sm90/around.hpp"
 #include "src/algorithms/sm90/bring.hpp"
+#include "src/algorithms/sm90/channel_sums.hpp"
 #include "src/algorithms/sm90/cost.hpp"
 #include "src/algorithms/sm90/form.hpp"
 #include "src/algorithms/sm90/list.hpp"
 #include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
+#include "src/algorithms/training.hpp"
 #include "src/problem/rewrite.hpp"
 #include "src/problem/rewrite_plain.hpp"
 
@@ -145,9 +147,18 @@ class ImplicitGemmSm90 : public Algorithm {
     return three && pool.pad_top == pool.pad_left && p.dtype != DType::f32;
   }
 
-  // The ReLU's gradient where there are no phases, whose results come in parts.
+  // The ReLU's gradient where there are no phases, whose results come in parts. Sums of what is not pooled:
+  // a tiling whose kernel does not take them has a step for them (candidate_of).
   bool fuses_training(const Problem& p, const Target&) const override {
-    return p.training == Training::drelu && is_plain(p) && !sm90::has_phases(sm90::as_asked(p).problem);
+    if (!is_plain(p)) return false;
+    if (p.training == Training::stats) return p.epilogue.pool.kind == PoolKind::none;
+    return p.training == Training::drelu && !sm90::has_phases(sm90::as_asked(p).problem);
+  }
+  // Whether sums are a step behind a kernel of the tiling: it cannot take them, or has no room for them.
+  static bool sums_apart(const Formed& formed, const Problem& given) {
+    return given.training == Training::stats &&
+           (!sm90::sums_channels(formed.tiling, view_of(formed, given).inner) ||
+            !misfit(formed, given).empty());
   }
 
   std::vector<Candidate> list(const Problem& asked, const Target& target) const override {
@@ -203,7 +214,8 @@ class ImplicitGemmSm90 : public Algorithm {
       // Refuses what it cannot.
       if (sm90::goes_around(formed.form, given))
         maker(sm90::inside(formed))(sm90::inside(formed.form, given), target);
-      if (const std::string why = misfit(formed, given); !why.empty()) {
+      const bool apart = sums_apart(formed, given);
+      if (const std::string why = misfit(formed, apart ? without_training(given) : given); !why.empty()) {
         if (given.epilogue.pool.kind != PoolKind::none) return std::nullopt;
         throw Error(Status::bad_problem, "implicit_gemm_sm90/" + config_name(formed) + " cannot compute " +
                                              to_string(given) + ": " + why);
@@ -242,6 +254,8 @@ class ImplicitGemmSm90 : public Algorithm {
   }
 
   static Candidate candidate_of(const Formed& formed, const Problem& given, const DeviceInfo& device) {
+    if (sums_apart(formed, given))
+      return with_training_step(candidate_of(formed, without_training(given), device), given, {device, 1});
     if (!sm90::goes_around(formed.form, given)) return candidate_of_kernel(formed, given, device);
     const Problem inner = sm90::inside(formed.form, given);
     Candidate c =
@@ -263,12 +277,13 @@ class ImplicitGemmSm90 : public Algorithm {
                                         : sm90::estimate(t, counted, Chip::of(device));
     Candidate c;
     c.config = config_name(formed);
-    c.workspace_bytes = sm90::workspace_of(formed, inner, asked).bytes;
+    const std::size_t brought = sm90::workspace_of(formed, inner, asked).bytes;
+    c.workspace_bytes = sm90::channel_sums(t, inner, brought, Chip::of(device)).workspace_bytes;
     c.packed_bytes = sm90::packed_bytes(formed, inner, asked);
     // The filter of a backward_data changes with every run.
     const bool changes = asked.direction == Direction::backward_data;
     const double packed = changes ? static_cast<double>(c.packed_bytes) : 0;
-    c.cost = {e.ms + before_ms(formed, p, inner, c.workspace_bytes) + sm90::packing_ms(packed), e.bound};
+    c.cost = {e.ms + before_ms(formed, p, inner, brought) + sm90::packing_ms(packed), e.bound};
     c.accuracy = accuracy(p, formed);
     c.recipe = [formed, given, &device] { return sm90::recipe(formed, given, device); };
     c.maker = maker(formed);

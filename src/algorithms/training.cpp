@@ -94,8 +94,9 @@ void add_sums_on_gpu(const Problem& p, std::size_t parts_at, const DeviceInfo& d
   steps.push_back(launch("sums of channels", source("channel_sums"), shape,
                          {in(Place::y), out(parts), gpu::number(d.parts), value(gpu::sizes(rows))}));
   if (d.parts == 1) return;
-  steps.push_back(launch("sums of channels' parts", source("sums_of_parts"),
-                         gpu::one_dimension(sums_of_channel(p) * p.k, kTrainingThreads),
+  constexpr i64 kColumns = 32;  // of a block, as the kernel has them
+  shape.grid[0] = static_cast<unsigned>(ceil_div(sums_of_channel(p) * p.k, kColumns));
+  steps.push_back(launch("sums of channels' parts", source("sums_of_parts"), shape,
                          {in(parts), out(Place::sums), gpu::number(d.parts), value(gpu::sizes(rows))}));
 }
 

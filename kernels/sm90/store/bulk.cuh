@@ -90,6 +90,8 @@ struct Results {
                           finish_value(s[1], bias[(m >> 1) * 2 + 1], high(r[m]), p.slope));
           }
           store_matrices(address, out[0], out[1], out[2], out[3]);
+#pragma unroll
+          for (int m = 0; m < 4; ++m) keep_stored(&sums[mt][nb][(i + (m >> 1) * next) * 4 + (m & 1) * 2], out[m]);
         }
         if (kUnitsInTurn && in_unit + 2 == kUnit / 8) {
           fence_async();
@@ -168,6 +170,8 @@ struct Results {
                         finish_value(s[1], bias.of[m & 1], high(r[m]), p.slope));
         }
         store_matrices_transposed(address, out[0], out[1], out[2], out[3]);
+#pragma unroll
+        for (int m = 0; m < 4; ++m) keep_stored(&sums[mt][nb][(i + (m >> 1) * next) * 4 + (m & 1) * 2], out[m]);
       }
     }
   }

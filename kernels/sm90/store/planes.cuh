@@ -66,6 +66,8 @@ struct Results {
         } else {
           store_matrices(address, out[0], out[1], out[2], out[3]);
         }
+#pragma unroll
+        for (int m = 0; m < 4; ++m) keep_stored(&sums[mt][0][(i + (m >> 1) * next) * 4 + (m & 1) * 2], out[m]);
       }
     }
     fence_async();

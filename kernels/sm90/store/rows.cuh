@@ -79,6 +79,8 @@ struct Results {
         const int pixel = pixel_of(nb, i + (matrix >> 1) * next);
         const int staged_channel = mt * 64 + warp * 16 + (matrix & 1) * 8 + row;
         store_matrices(staging + staged_channel * kChannelPitch + pixel * 2, out[0], out[1], out[2], out[3]);
+#pragma unroll
+        for (int m = 0; m < 4; ++m) keep_stored(&sums[mt][nb][(i + (m >> 1) * next) * 4 + (m & 1) * 2], out[m]);
       }
     }
   }

@@ -61,7 +61,9 @@ double epilogue_cycles(const Tiling& t, const KernelConfig& c) {
   const double rows = c.nchw && !runs ? kRows : 1;
   const bool whole = runs || t.stores == Stores::direct;
   const double singly = !whole && c.element == Element::f32 ? kSingly : 1;
-  return kEpilogue + t.channels * t.pixels() * c.element_bytes() / 2 * kStore / t.sharers() * rows * singly;
+  const double sums = c.stats ? t.channels * t.pixels() * kChannelSum / t.sharers() : 0;
+  return kEpilogue + sums +
+         t.channels * t.pixels() * c.element_bytes() / 2 * kStore / t.sharers() * rows * singly;
 }
 
 // Of a split sum, and of its load that nothing hides.
@@ -145,7 +147,7 @@ double of_32_bits(const Tiling& t, const KernelConfig& c, const Problem& p) {
 // Multiprocessors with a block; where weights stay as many for each tile's channels.
 double at_work(const Tiling& t, const Problem& p, const Chip& chip) {
   const auto k_tiles = static_cast<int>(ceil_div(p.k, t.channels)), units = chip.multiprocessors;
-  return t.resident() && k_tiles <= units ? units / k_tiles * k_tiles : units;
+  return keeps_channels(t, p) && k_tiles <= units ? units / k_tiles * k_tiles : units;
 }
 
 }  // namespace
@@ -189,7 +191,8 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   const double bytes = bytes_ms(t, c, p, rates);
   Estimate e;
   const double across = t.pixels_on_m() && brings_residual(t, p) ? kAcross : 1;
-  e.ms = overlapped_ms(arithmetic, bytes, kOverlap) * across + (turns_input(t, p) ? turning_ms(p) : 0);
+  e.ms = overlapped_ms(arithmetic, bytes, kOverlap) * across + (turns_input(t, p) ? turning_ms(p) : 0) +
+         (c.stats ? kSumChannels : 0);
   if (staged && t.channels == 256 && t.pixels() == 128) e.ms *= kTallOfPlanes;
   if (c.nchw && tf32_parts(p) == 1 && w.taps == 1 && t.bring != Bring::planes) e.ms *= kOneOfPlanes;
   // No block has another tile, and all buffers fill at once.

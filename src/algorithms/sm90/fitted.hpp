@@ -43,12 +43,14 @@ constexpr double kPrepare = 11;     // bytes a cycle
 constexpr double kPrepared = 1280;  // cycles until a gathered slot's low parts are there
 
 // The epilogue.
-constexpr double kEpilogue = 1000;  // cycles a tile
-constexpr double kStore = 0.06;     // cycles a 16-bit element
-constexpr double kRows = 1.4;       // storing NCHW by rows: slower by so much
-constexpr double kSingly = 4.3;     // storing 32-bit elements one at a time: slower by so much
-constexpr double kExposed = 0.4;    // share of it that shows where two consumers share a tile
-constexpr double kDrained = 0.45;   // planes: more of it for each buffer less than kEnoughPlanes
+constexpr double kEpilogue = 1000;       // cycles a tile
+constexpr double kStore = 0.06;          // cycles a 16-bit element
+constexpr double kRows = 1.4;            // storing NCHW by rows: slower by so much
+constexpr double kSingly = 4.3;          // storing 32-bit elements one at a time: slower by so much
+constexpr double kChannelSum = 0.025;    // cycles an element whose channel is added up: counted
+constexpr double kSumChannels = 0.0022;  // ms of the kernel that adds up blocks' parts: reckoned
+constexpr double kExposed = 0.4;         // share of it that shows where two consumers share a tile
+constexpr double kDrained = 0.45;        // planes: more of it for each buffer less than kEnoughPlanes
 constexpr int kEnoughPlanes = 5;
 constexpr double kResidual = 2500;  // cycles until a residual is there where all blocks wait for theirs
 constexpr double kAcross = 1.07;    // with pixels on M a residual, and each pixel's bias: slower by so much

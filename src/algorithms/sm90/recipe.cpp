@@ -7,6 +7,7 @@
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/sm90/around.hpp"
 #include "src/algorithms/sm90/bring.hpp"
+#include "src/algorithms/sm90/channel_sums.hpp"
 #include "src/algorithms/sm90/copies.hpp"
 #include "src/algorithms/sm90/form.hpp"
 #include "src/algorithms/sm90/list.hpp"
@@ -70,13 +71,6 @@ i64 packed_taps(const Problem& p, const Problem& asked) {
   return filter.t * filter.r * filter.s;
 }
 
-// As many blocks as there are multiprocessors; where weights stay, all tiles of a block must have the same
-// channels.
-unsigned persistent_blocks(const Tiling& t, int k_tiles, int tiles, const Chip& chip) {
-  const int units = chip.multiprocessors, even = t.resident() ? units / k_tiles * k_tiles : units;
-  return static_cast<unsigned>(std::min(tiles, std::max(even, k_tiles)));
-}
-
 LaunchShape shape_of(const Tiling& t, const Problem& p, unsigned blocks) {
   LaunchShape shape;
   shape.grid[0] = blocks;
@@ -89,7 +83,8 @@ LaunchShape shape_of(const Tiling& t, const Problem& p, unsigned blocks) {
 // Where the kernel's operands lie.
 struct Operands {
   Slot x, w;
-  Slot result;  // of phases
+  Slot result;               // of phases
+  std::size_t channel_sums;  // in the workspace, where the kernel has them
 };
 
 Mapped read(const MapShape& shape, Slot slot) { return {shape, {slot, Access::read}}; }
@@ -156,6 +151,9 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   params.per_image = static_cast<unsigned>(ceil_div(i64{1} << 32, image));
   std::vector<StepArgument::Member> members = addresses<Params>();
   members.push_back({offsetof(Params, x), {Place::x, Access::read}});
+  if (sums_channels(t, p))
+    members.push_back(
+        {offsetof(Params, channel_sums), {{Place::workspace, operands.channel_sums}, Access::write}});
   // What a kernel does not use is some map.
   const Mapped w = read(w_map(t, p, packed_taps(p, asked)), operands.w);
   const Mapped x = reads_input(t, p) ? w : read(x_map(t, p), operands.x);
@@ -163,7 +161,7 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   const auto shape = [&] {
     return shape_of(t, p,
                     t.split > 1 ? static_cast<unsigned>(params.tiles * t.split)
-                                : persistent_blocks(t, params.k_tiles, params.tiles, chip));
+                                : persistent_blocks(t, p, params.k_tiles, params.tiles, chip));
   };
   const auto given = [&] {
     StepArgument argument = value(params, std::move(members));
@@ -202,7 +200,7 @@ Step shift_gemm(const Tiling& t, const Problem& p, const Operands& operands, con
     if (p.epilogue.residual) rows[2] = read(whole, Place::residual), rows[3] = read(aside, Place::residual);
   }
   return launch("implicit_gemm", kernel_source(t, p),
-                shape_of(t, p, persistent_blocks(t, params.k_tiles, params.strips, chip)),
+                shape_of(t, p, persistent_blocks(t, p, params.k_tiles, params.strips, chip)),
                 {mapped({x}), mapped({w}), mapped(rows), value(params, addresses<ShiftParams>())});
 }
 
@@ -319,10 +317,11 @@ Recipe recipe(const Formed& formed, const Problem& given, const DeviceInfo& devi
   forward.layout = problem.layout;
   const Bringing from = bringing(formed, forward);
   const Workspace memory = workspace_of(formed, p, problem);
+  const ChannelSums sums = channel_sums(t, p, memory.bytes, chip);
   Recipe recipe;
   recipe.alignment = 16;  // of the copy engine, and of the widest loads
   recipe.packed_bytes = packed_bytes(formed, p, problem);
-  recipe.workspace_bytes = memory.bytes;
+  recipe.workspace_bytes = sums.workspace_bytes;
   if (recipe.packed_bytes > 0)
     recipe.packing = packing_of(problem) + " as " + (is_volume(p) ? std::to_string(p.t) + "x" : "") +
                      std::to_string(p.r) + "x" + std::to_string(p.s) +
@@ -354,9 +353,10 @@ Recipe recipe(const Formed& formed, const Problem& given, const DeviceInfo& devi
     recipe.pack.push_back(split(p, packed_taps(p, problem), turned ? Place::packed : Place::w, chip));
   const Slot result = turns_tensors(problem) ? Slot{Place::workspace, memory.result} : Slot{Place::y};
   const Operands operands{memory.bytes > 0 ? Place::workspace : Place::x,
-                          turned || splits ? filter_there : Slot{Place::w}, result};
+                          turned || splits ? filter_there : Slot{Place::w}, result, sums.at};
   recipe.steps.push_back(t.bring == Bring::shift ? shift_gemm(t, p, operands, chip)
                                                  : gemm(t, p, asked, operands, chip));
+  if (sums.parts > 0) recipe.steps.push_back(sum_channels(sums));
   if (turns_tensors(problem))
     recipe.steps.push_back(to_planes("x's gradient to NCHW", problem.dtype, problem.n, problem.c,
                                      problem.d * problem.h * problem.w, result, Place::y));

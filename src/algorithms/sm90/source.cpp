@@ -101,6 +101,7 @@ class KernelConfigText {
     line("bias", c.bias), line("f32_bias", c.f32_bias), line("residual", c.residual),
         line("residual_after", c.residual_after);
     line("gates", c.gates);
+    if (c.stats) line("stats", 1);
     line("pooling", c.pooling == Pooling::max    ? "Pooling::max"
                     : c.pooling == Pooling::none ? "Pooling::none"
                                                  : "Pooling::average");

@@ -50,6 +50,14 @@ int pixels_a_store(const Tiling& t, const Problem& p) {
   return v;
 }
 
+// Whether a consumer may keep its results in registers until they are stored, beside the sums that they were:
+// kernels/sm90/channel_sums.cuh.
+bool keeps_results(const KernelConfig& c) {
+  const bool way = c.way == Way::bulk || c.way == Way::rows || c.way == Way::planes;
+  const bool room = c.tile.sums() <= 128 && !c.prepares();
+  return way && room && c.pooling == Pooling::none && !c.tile.phased() && !c.volume;
+}
+
 void add_pool(KernelConfig& c, const Pool& pool) {
   if (pool.kind == PoolKind::none) return;
   c.pooling = pool.kind == PoolKind::max ? Pooling::max : Pooling::average;
@@ -105,6 +113,7 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   if (t.bring == Bring::shift) c.walks = shift::windows(t, p) > 1;
   if (t.bring == Bring::fetch) fetch::specialise(c, t, p);
   if (t.bring == Bring::turned) turned::specialise(c, t, p);
+  c.stats = p.training == Training::stats && keeps_results(c);
   return c;
 }
 
@@ -200,6 +209,11 @@ bool whole_images(const Tiling& t, const Problem& p) {
 }
 
 bool alternates(const Tiling& t, const Problem& p) { return whole_images(t, p) && is_alternating(t, p); }
+
+bool sums_channels(const Tiling& t, const Problem& p) {
+  return p.training == Training::stats && kernel_config(t, p).stats;
+}
+bool keeps_channels(const Tiling& t, const Problem& p) { return t.resident() || sums_channels(t, p); }
 
 int threads(const Tiling& t, const Problem& p) {
   if (t.bring == Bring::planes && planes::in_registers(p)) return planes::kThreads;

@@ -128,6 +128,11 @@ bool brings_residual(const Tiling& tiling, const Problem& problem);
 // together and aligned.
 bool whole_images(const Tiling& tiling, const Problem& problem);
 
+// Whether the kernel adds up its results' channels, and their squares.
+bool sums_channels(const Tiling& tiling, const Problem& problem);
+// Whether all of a block's tiles have the same channels, of weights or of sums that stay.
+bool keeps_channels(const Tiling& tiling, const Problem& problem);
+
 int threads(const Tiling& tiling, const Problem& problem);
 int shared_bytes(const Tiling& tiling, const Problem& problem);
 
