@@ -215,6 +215,37 @@ def test_scales_and_shifts_that_do_not_fit():
     np.testing.assert_array_equal(y, np.full_like(y, 81))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", list(dtypes()))
+def test_slopes_of_channels_and_bounds(dtype, layout):
+    """Small integers, and slopes that keep them so."""
+    x0, w0, b0 = integers(1, 2, 3, 7, 6), integers(2, 5, 3, 3, 3), integers(3, 5)
+    slopes = np.array([1, -1, 2, 0, -2], np.float32)
+    x, w, b = made(x0, dtype, layout), made(w0, dtype, layout), b0.astype(dtype)
+    line = reference.conv(x0, w0, (1, 1), (1, 1), (1, 1)) + b0[:, None, None]
+    bent = faltung.conv2d(x, w, b, padding=1, activation="prelu", slopes=slopes)
+    same(bent, np.where(line < 0, line * slopes[:, None, None], line), layout)
+    same(faltung.conv2d(x, w, b, padding=1, activation="clip(-3,2)"), np.clip(line, -3, 2), layout)
+
+
+def test_slopes_that_do_not_fit():
+    x, w = (np.ones(s, np.float32) for s in ((1, 3, 8, 8), (4, 3, 3, 3)))
+    slopes = np.full(4, 0.5, np.float32)
+    for wrong, words in ((dict(activation="prelu"), "slopes is missing"),
+                         (dict(slopes=slopes), "slopes was given, but the problem has none"),
+                         (dict(activation="prelu", slopes=slopes[:3]), r"slopes has the shape \(3\); the plan takes \(4\)"),
+                         (dict(activation="prelu", slopes=slopes.astype(np.float64)), "slopes is of"),
+                         (dict(activation="prelu", slopes=np.ones(8, np.float32)[::2]), "slopes is not contiguous"),
+                         (dict(activation="prelu(0.1)"), "whose slopes are a tensor"),
+                         (dict(activation="clip(2,1)"), "the smaller one first")):
+        with pytest.raises(faltung.BadProblem, match=words):
+            faltung.conv2d(x, w, **wrong)
+    plan, y = faltung.plan("fwd:n1c3h8w8k4r3s3:prelu"), np.zeros((1, 4, 6, 6), np.float32)
+    address = [a.__array_interface__["data"][0] for a in (x, -w, y, slopes)]
+    plan.run(*address[:3], None, None, None, None, None, None, None, None, None, address[3])
+    np.testing.assert_array_equal(y, np.full_like(y, -13.5))
+
+
 def test_packed_and_plain_weights_in_turn():
     """They need different workspaces, of one plan."""
     x, w = (integers(i, *s).astype(np.float32) for i, s in ((1, (1, 16, 20, 20)), (2, (16, 16, 3, 3))))

@@ -99,7 +99,8 @@ def test_opcheck(shape, dtype, format, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("activation", ["relu", "relu6", "leaky_relu(0.1)", "sigmoid", "silu", "gelu", "gelu_tanh", "hardswish"])
+@pytest.mark.parametrize("activation", ["relu", "relu6", "leaky_relu(0.1)", "sigmoid", "silu", "gelu", "gelu_tanh", "hardswish",
+                                        "clip(-0.5,1.25)"])
 def test_what_follows(activation, device):
     (x, w, b), geometry = arguments(SHAPES[0], torch.float32, device, torch.channels_last)
     r = torch.randn(2, 4, 7, 9, device=device)

@@ -155,10 +155,12 @@ def test_modules_that_change_compute_their_own_part(change):
 
 def test_an_activations_setting_changes():
     torch.manual_seed(1)
-    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.LeakyReLU(0.1), nn.Conv2d(8, 8, 1), nn.GELU()).eval(), torch.randn(2, 3, 9, 9)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.LeakyReLU(0.1), nn.Conv2d(8, 8, 1), nn.GELU(), nn.Conv2d(8, 8, 1), nn.Hardtanh(-0.1, 0.2)).eval()
+    x = torch.randn(2, 3, 9, 9)
     with torch.no_grad():
         ft.patch(model, x, **ALWAYS)
-        model[1].negative_slope, model[3].approximate = 0.5, "tanh"
+        close(model(x), before_of(model, None, x))
+        model[1].negative_slope, model[3].approximate, model[5].max_val = 0.5, "tanh", 0.4
         close(model(x), before_of(model, None, x))
 
 
