@@ -45,9 +45,9 @@ Result first_result(const Row& row, const Request& request, Device& device) {
     buffers.push_back(device.allocate(std::max<std::size_t>(bytes(p, tensor), 1)));
     return buffers.back().pointer;
   };
-  const Tensors tensors{of(Tensor::x),    of(Tensor::w),        of(Tensor::y),
-                        of(Tensor::bias), of(Tensor::residual), of(Tensor::relu),
-                        of(Tensor::sums), of(Tensor::scale),    of(Tensor::shift)};
+  const Tensors tensors{of(Tensor::x),        of(Tensor::w),     of(Tensor::y),    of(Tensor::bias),
+                        of(Tensor::residual), of(Tensor::relu),  of(Tensor::sums), of(Tensor::scale),
+                        of(Tensor::shift),    of(Tensor::slopes)};
   // A caller has a pool to take workspaces from; here one that is surely large enough.
   constexpr std::size_t kWorkspace = std::size_t{2} << 30;
   static const Buffer workspace = device.allocate(kWorkspace);

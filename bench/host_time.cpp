@@ -55,16 +55,18 @@ void measure(Engine& engine, const Problem& problem, const Request& request) {
                                       {Place::relu, Tensor::relu},
                                       {Place::sums, Tensor::sums},
                                       {Place::scale, Tensor::scale},
-                                      {Place::shift, Tensor::shift}}) {
+                                      {Place::shift, Tensor::shift},
+                                      {Place::slopes, Tensor::slopes}}) {
     memory[place] = static_cast<std::byte*>(memory_of(bytes(problem, tensor)));
   }
   const bool packs = plan->recipe().packed_bytes > 0;
   const auto weights = packs ? plan->pack_weights(memory[Place::w], {}) : nullptr;
   if (packs) memory[Place::packed] = align(weights->buffer().pointer);
   memory[Place::workspace] = align(memory_of(plan->workspace_bytes(packs)));
-  const Tensors tensors{memory[Place::x],    memory[Place::w],        memory[Place::y],
-                        memory[Place::bias], memory[Place::residual], memory[Place::relu],
-                        memory[Place::sums], memory[Place::scale],    memory[Place::shift]};
+  const Tensors tensors{memory[Place::x],     memory[Place::w],        memory[Place::y],
+                        memory[Place::bias],  memory[Place::residual], memory[Place::relu],
+                        memory[Place::sums],  memory[Place::scale],    memory[Place::shift],
+                        memory[Place::slopes]};
   RunOptions options;
   options.weights = weights.get();
   options.workspace = memory[Place::workspace];

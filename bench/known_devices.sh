@@ -3,7 +3,7 @@
 # shipped, in two phases. The first needs no GPU, but NVRTC: it compiles the kernels that the cost model chooses for the
 # lists in workloads/ and for common filters with common epilogues, into build/known_devices/. The second tries them on
 # each device and measures its ceilings: compiled code serves every GPU of its architecture (H100 and H200) under any
-# driver, verdicts hold for one device and driver. What the first phase left out, the second compiles. Code holds for
+# driver, verdicts hold for one device and driver. Devices of one kind with commas between them (cuda:0,cuda:1) share that work. What the first phase left out, the second compiles. Code holds for
 # the device code it was made of, so this belongs before a release. With FIND=500ms the second phase measures the lists'
 # forward convolutions first, each so long: on that device `plan` takes what was fastest, elsewhere what the cost model says.
 # Such measurements stay in the pack until FIND measures anew or ANEW=1 begins without them: do either where kernels changed.
@@ -90,23 +90,40 @@ problems() {
     for direction in bwd_d bwd_w; do problems_of $math $direction "$lists"; done
   done
 }
-# measure DEVICE: what find takes of the lists; what it compiles on the way is not kept.
+# shared COMMAND LIST DEVICE[,DEVICE...]: COMMAND DEVICE PART for each device at once; of two every second problem of LIST is a part.
+shared() {
+  local devices i status=0 running=()
+  IFS=, read -ra devices <<<"$3"
+  for i in "${!devices[@]}"; do
+    awk -v i="$i" -v n="${#devices[@]}" 'NR == 1 || NR % n == i' "$2" >"$here/part.$i.csv"
+    "$1" "${devices[i]}" "$here/part.$i.csv" &
+    running+=($!)
+  done
+  for i in "${running[@]}"; do wait "$i" || status=1; done
+  rm -f "$here"/part.*.csv
+  return $status
+}
+# measure DEVICE LIST: what find takes of it.
 measure() {
+  "$FALTUNG" prepare --device "$1" --suite "$2" --kernels 8 "${jobs[@]}" || (($? == 1))
+  "$FALTUNG" find --device "$1" --suite "$2" --budget "$FIND" >/dev/null
+}
+# measure_lists DEVICES: what find takes of the lists; what it compiles on the way is not kept.
+measure_lists() {
   local math scratch
   { echo name,problem; for math in f16 tf32 f32; do problems_of $math fwd "${LISTS:-workloads/*.csv}"; done; } >"$here/measured.csv"
   scratch=$(mktemp -d)
   (
     export FALTUNG_STORE=$scratch
-    "$FALTUNG" prepare --device "$1" --suite "$here/measured.csv" --kernels 8 "${jobs[@]}" || (($? == 1))
-    "$FALTUNG" find --device "$1" --suite "$here/measured.csv" --budget "$FIND" >/dev/null
+    shared measure "$here/measured.csv" "$1"
     "$FALTUNG" store export "$here/measured.json" trials
   )
   rm -rf "$scratch"
   "$FALTUNG" store import "$here/measured.json"
 }
-# prepare DEVICE: what no kernel supports is no reason to stop; trials check.
+# prepare DEVICE LIST: what no kernel supports is no reason to stop; trials check.
 prepare() {
-  "$FALTUNG" prepare --device "$1" --suite "$here/problems.csv" --within "$within" "${jobs[@]}" "${@:2}" || (($? == 1))
+  "$FALTUNG" prepare --device "$1" --suite "$2" --within "$within" "${jobs[@]}" "${@:3}" || (($? == 1))
 }
 
 mkdir -p "$here"
@@ -119,7 +136,7 @@ export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none
 trap 'rm -rf "$FALTUNG_STORE"' EXIT
 if [ "$1" = compile ]; then
   if [ -z "${ANEW:-}" ] && [ -e "$code" ]; then FALTUNG_KNOWN_DEVICES=$code; fi
-  prepare "nvrtc:${ARCHITECTURE:-sm_90a}" --keep-shipped
+  prepare "nvrtc:${ARCHITECTURE:-sm_90a}" "$here/problems.csv" --keep-shipped
   "$FALTUNG" store export "$code"
   exit
 fi
@@ -128,9 +145,9 @@ if [ -z "${ANEW:-}" ] && [ -e "$pack" ]; then
   "$FALTUNG" store clear kernel >/dev/null
 fi
 if [ -e "$code" ]; then FALTUNG_KNOWN_DEVICES=$code; fi
-for device in "$@"; do
-  if [ -n "${FIND:-}" ]; then measure "$device"; fi
-  prepare "$device"
+for devices in "$@"; do
+  if [ -n "${FIND:-}" ]; then measure_lists "$devices"; fi
+  shared prepare "$here/problems.csv" "$devices"
 done
 if [ -e "$code" ]; then "$FALTUNG" store import "$code"; fi
 "$FALTUNG" store clear lock >/dev/null

@@ -54,6 +54,8 @@ class Buffers {
       return has_affine(p) ? make(static_cast<std::int64_t>(bytes(p, Tensor::scale)), DType::f32) : nullptr;
     };
     void *const scale = affine(), *const shift = affine();
+    void* const slopes =
+        has_slopes(p) ? make(static_cast<std::int64_t>(bytes(p, Tensor::slopes)), DType::f32) : nullptr;
     void* const bias = p.epilogue.bias ? make(static_cast<std::int64_t>(bytes(p, Tensor::bias))) : nullptr;
     for (std::int64_t i = 0; i < sets; ++i) {
       Tensors t;
@@ -61,6 +63,7 @@ class Buffers {
       t.bias = bias;
       t.sums = sums;
       t.scale = scale, t.shift = shift;
+      t.slopes = slopes;
       if (relu) t.relu = make(x);
       t.x = make(x);
       t.y = make(y);

@@ -79,8 +79,9 @@ def gpu_sections():
     for layout in ("nhwc", "nchw"):
         for name, title, lists, options in (
                 ("f16", "f16", "resnet50 lux_relu cs149_pool sdxl_unet sdxl_vae efficientnet_b2", "--dtype f16"),
-                ("tf32", "tf32", "resnet50 lux_relu cs149_pool", "--math tf32"),
-                ("f32", "f32", "resnet50 lux_relu cs149_pool", "--math f32"),
+                ("more_f16", "EfficientNet-B0, a padded input, transposed, f16", "efficientnet_b0 misa_top unet_up", "--batch 32 --dtype f16"),
+                ("tf32", "tf32", "resnet50 lux_relu cs149_pool efficientnet_b2", "--math tf32"),
+                ("f32", "f32", "resnet50 lux_relu cs149_pool efficientnet_b2", "--math f32"),
                 ("bwd_d_f16", "backward_data, f16", "resnet50 lux_relu", "--dir bwd_d --dtype f16"),
                 ("bwd_w_f16", "backward_weights, f16", "resnet50 lux_relu", "--dir bwd_w --dtype f16"),
                 ("bwd_d_tf32", "backward_data, tf32", "lux_relu", "--dir bwd_d --math tf32"),

@@ -80,14 +80,14 @@ namespace {
 
 static_assert(static_cast<int>(faltung::Status::internal) == FALTUNG_INTERNAL &&
                   static_cast<int>(faltung::Outcome::too_large) == FALTUNG_TOO_LARGE &&
-                  static_cast<int>(faltung::Tensor::shift) == FALTUNG_SHIFT,
+                  static_cast<int>(faltung::Tensor::slopes) == FALTUNG_SLOPES,
               "enums have the same values in both languages");
 
 faltung::Tensor tensor_of(faltung_tensor tensor) {
-  if (tensor < FALTUNG_X || tensor > FALTUNG_SHIFT) {
+  if (tensor < FALTUNG_X || tensor > FALTUNG_SLOPES) {
     throw faltung::Error(
         faltung::Status::bad_problem,
-        "no tensor " + std::to_string(static_cast<int>(tensor)) + "; they are FALTUNG_X to FALTUNG_SHIFT");
+        "no tensor " + std::to_string(static_cast<int>(tensor)) + "; they are FALTUNG_X to FALTUNG_SLOPES");
   }
   return static_cast<faltung::Tensor>(tensor);
 }
@@ -263,7 +263,7 @@ faltung_status faltung_run(const faltung_plan* plan, const faltung_tensors* tens
     need(plan, "faltung_run: plan");
     need(tensors, "faltung_run: tensors");
     plan->plan.run({tensors->x, tensors->w, tensors->y, tensors->bias, tensors->residual, tensors->relu,
-                    tensors->sums, tensors->scale, tensors->shift},
+                    tensors->sums, tensors->scale, tensors->shift, tensors->slopes},
                    run_options_of(options));
   });
 }

@@ -162,7 +162,7 @@ TEST(Brgemm, HardswishIsTheEpilogues) {
       EpilogueCall end;
       end.from = plain.data(), end.to = behind.data(), end.rows = m;
       end.columns = end.from_stride = end.to_stride = columns;
-      end.activation = Activation::hardswish;
+      end.activation = {Activation::hardswish};
       epilogue_store(end);
       EXPECT_EQ(std::memcmp(inside.data(), behind.data(), inside.size() * sizeof(float)), 0)
           << m << " x " << vectors;

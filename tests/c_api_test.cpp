@@ -268,7 +268,7 @@ TEST_F(CApi, DenormalsAreFlushedWhereTheRequestSaysSo) {
     ASSERT_EQ(faltung_plan_create(engine_, problem_, &request, &plan), FALTUNG_OK) << faltung_last_error();
     std::vector<float> x(32, 0x1p-140f), w(36, 1), y(32, -1);
     const faltung_tensors tensors{x.data(), w.data(), y.data(), nullptr, nullptr,
-                                  nullptr,  nullptr,  nullptr,  nullptr};
+                                  nullptr,  nullptr,  nullptr,  nullptr, nullptr};
     std::vector<char> workspace(faltung_plan_workspace_bytes(plan, 0) + 1);
     faltung_run_options options{};
     options.size = sizeof options;
@@ -291,30 +291,31 @@ TEST_F(CApi, WhatIsWrittenOverlapsNothing) {
   options.size = sizeof options;
   options.workspace = workspace.data();
   const faltung_tensors same{reads.data(), reads.data(), y.data(), reads.data(), reads.data(),
-                             nullptr,      nullptr,      nullptr,  nullptr};
+                             nullptr,      nullptr,      nullptr,  nullptr,      nullptr};
   ASSERT_EQ(faltung_run(plan, &same, &options), FALTUNG_OK) << faltung_last_error();
   EXPECT_EQ(y[0], 10);  // 2 channels × 4 taps, bias, residual
   const auto refused = [&](const faltung_tensors& tensors, const char* what) {
     EXPECT_EQ(faltung_run(plan, &tensors, &options), FALTUNG_BAD_PROBLEM) << what;
     EXPECT_THAT(faltung_last_error(), HasSubstr(what));
   };
-  refused(
-      {y.data() + 31, reads.data(), y.data(), reads.data(), reads.data(), nullptr, nullptr, nullptr, nullptr},
-      "y is written to and overlaps x");
-  refused(
-      {reads.data(), y.data() + 31, y.data(), reads.data(), reads.data(), nullptr, nullptr, nullptr, nullptr},
-      "y is written to and overlaps w");
-  refused(
-      {reads.data(), reads.data(), y.data(), y.data() + 5, reads.data(), nullptr, nullptr, nullptr, nullptr},
-      "y is written to and overlaps bias");
-  refused({reads.data(), reads.data(), y.data(), reads.data(), y.data(), nullptr, nullptr, nullptr, nullptr},
+  refused({y.data() + 31, reads.data(), y.data(), reads.data(), reads.data(), nullptr, nullptr, nullptr,
+           nullptr, nullptr},
+          "y is written to and overlaps x");
+  refused({reads.data(), y.data() + 31, y.data(), reads.data(), reads.data(), nullptr, nullptr, nullptr,
+           nullptr, nullptr},
+          "y is written to and overlaps w");
+  refused({reads.data(), reads.data(), y.data(), y.data() + 5, reads.data(), nullptr, nullptr, nullptr,
+           nullptr, nullptr},
+          "y is written to and overlaps bias");
+  refused({reads.data(), reads.data(), y.data(), reads.data(), y.data(), nullptr, nullptr, nullptr, nullptr,
+           nullptr},
           "y is written to and overlaps residual");
   options.addresses = FALTUNG_ADDRESSES_ON_DEVICE;  // which says nothing of where they lie beside each other
-  refused(
-      {y.data() + 31, reads.data(), y.data(), reads.data(), reads.data(), nullptr, nullptr, nullptr, nullptr},
-      "y is written to and overlaps x");
+  refused({y.data() + 31, reads.data(), y.data(), reads.data(), reads.data(), nullptr, nullptr, nullptr,
+           nullptr, nullptr},
+          "y is written to and overlaps x");
   const faltung_tensors beside{y.data() + 32, y.data() + 32, y.data(), y.data() + 32, y.data() + 32,
-                               nullptr,       nullptr,       nullptr,  nullptr};
+                               nullptr,       nullptr,       nullptr,  nullptr,       nullptr};
   EXPECT_EQ(faltung_run(plan, &beside, &options), FALTUNG_OK) << faltung_last_error();
   if (bytes > 0) {
     options.workspace = y.data();
@@ -331,7 +332,7 @@ TEST_F(CApi, APlanOutlivesItsEngine) {
   engine_ = nullptr;
   std::vector<float> x(32, 1), w(36, 1), y(32, -1);
   const faltung_tensors tensors{x.data(), w.data(), y.data(), nullptr, nullptr,
-                                nullptr,  nullptr,  nullptr,  nullptr};
+                                nullptr,  nullptr,  nullptr,  nullptr, nullptr};
   std::vector<char> workspace(faltung_plan_workspace_bytes(plan, 0) + 1);
   faltung_run_options options{};
   options.size = sizeof options;

@@ -57,7 +57,7 @@ std::vector<float> activated(Activation activation, const std::vector<float>& x)
   EpilogueCall call;
   call.from = x.data(), call.to = y.data(), call.rows = 1;
   call.columns = call.from_stride = call.to_stride = static_cast<std::int64_t>(x.size());
-  call.activation = activation, call.slope = 0.25f;
+  call.activation = {activation, 0.25f, 2};
   epilogue_store(call);
   return y;
 }
@@ -143,16 +143,13 @@ TEST_F(CpuFunctions, WithinTheirBounds) {
 
 TEST_F(CpuFunctions, ActivationsWithinTheTolerancesBound) {
   const std::vector<float> x = floats();
-  for (const Activation activation :
-       {Activation::none, Activation::relu, Activation::relu6, Activation::leaky_relu, Activation::sigmoid,
-        Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::hardswish,
-        Activation::hardsigmoid}) {
+  for (const Activation activation : kActivations) {
     const std::vector<float> y = activated(activation, x);
     double worst = 0, where = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
       // Beyond this gelu_tanh's cube and hardswish's product overflow, and their results with them.
       if (std::abs(x[i]) > 1e12) continue;
-      const double exact = activate(activation, 0.25, x[i]);
+      const double exact = activate({activation, 0.25f, 2}, x[i]);
       const bool unit = activation == Activation::sigmoid || activation == Activation::hardsigmoid;
       const double error = std::abs(y[i] - exact) / (8 * kU * (unit ? 1 : std::abs(x[i])) + 0x1p-149);
       if (!(error <= worst)) worst = error, where = x[i];

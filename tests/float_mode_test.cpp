@@ -222,7 +222,7 @@ TEST_F(FloatModes, TheCInterfaceKeepsIt) {
         options.size = sizeof options;
         options.workspace = workspace.data();
         const faltung_tensors tensors{x.data(), w.data(), y.data(), nullptr, nullptr,
-                                      nullptr,  nullptr,  nullptr,  nullptr};
+                                      nullptr,  nullptr,  nullptr,  nullptr, nullptr};
         well = faltung_run(plan, &tensors, &options) == FALTUNG_OK;
       }
       faltung_plan_destroy(plan);

@@ -41,7 +41,7 @@ def constants(case):
             "BP": bp, "BC": bc, "WAVES_P": waves_p, "WAVES_C": waves_c, "CHUNKS": chunks, "EXACT": int(in_chunks % chunks == 0),
             "WHOLE": int(steps % chunk == 0), "GATHER": int(gather), "ROWS": 0, "STAGES": 3, "THREADS": 32 * waves_p * waves_c,
             "WHOLE_RUNS": int(layout == "nhwc" and channels % chunk == 0), "HAS_BIAS": 0, "HAS_RESIDUAL": 0, "RESIDUAL_AFTER": 0,
-            "ACTIVATION": "activate_none", "SLOPE": "0.0f", "POOL_none": 1, **more}
+            "ACTIVATION": "activate_none", "NUMBERS(k)": "0.0f, 0.0f", "POOL_none": 1, **more}
 
 
 @unittest.skipIf(shutil.which("g++") is None or shutil.which("clang-19") is None, "there is no g++, or no clang-19")

@@ -109,8 +109,10 @@ def the_script(folder):
     problems = (folder / "phases" / "problems.csv").read_text().splitlines()
     check(problems[0] == "name,problem" and len(problems) > 1000, f"{len(problems)} problems")
     if pathlib.Path(POCL).exists():
-        machine.run("opencl:0", program="bench/known_devices.sh", **some)
+        said = machine.run("opencl:0,opencl:0", program="bench/known_devices.sh", **some)
         check(pack.read_bytes().startswith(b"faltung-pack 3\n"), "phase two leaves no pack")
+        shares = [int(share) for share in re.findall(r"of (\d+) problems,", said)]
+        check(len(shares) == 2 and sum(shares) == len(problems) - 1 and abs(shares[0] - shares[1]) < 2, f"not shared: {said}")
 
 
 with tempfile.TemporaryDirectory() as scratch:

@@ -57,6 +57,7 @@ struct Operands {
     tensors.y = add(t.y, bytes_of(p, p.direction == Direction::forward ? y_shape(p) : conv_shape(p)));
     tensors.bias = add(t.bias, static_cast<std::int64_t>(bytes(p, Tensor::bias)));
     tensors.residual = add(t.residual, bytes_of(p, conv_shape(p)));
+    tensors.slopes = add(t.slopes, static_cast<std::int64_t>(bytes(p, Tensor::slopes)));
   }
   std::vector<std::vector<std::byte>> memories;
   Tensors tensors;
@@ -125,7 +126,7 @@ TEST_P(Nonfinite, AfterEveryActivation) {
   Builder builder(find_device("cpu"), parallel);
   int checked = 0;
   for (const char* activation : {"relu", "relu6", "leaky_relu(0.5)", "leaky_relu(0)", "sigmoid", "silu",
-                                 "gelu", "gelu_tanh", "hardswish"}) {
+                                 "gelu", "gelu_tanh", "hardswish", "clip(-1.5,6)", "prelu"}) {
     for (const char* shape :
          {"fwd:n1c1h4w4k1r1s1:", "fwd:n1c4h4w4k4r3s3:pad1:g4:", "fwd:n1c2h3w3k5r13s13:pad6:"}) {
       Problem p = parse_problem(std::string(shape) + "bias:" + activation);

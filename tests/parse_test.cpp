@@ -43,6 +43,11 @@ TEST(Canonical, FieldsAndDefaults) {
   EXPECT_EQ(p, q);
   EXPECT_EQ(parse_problem(to_string(p)), p);
 
+  const Problem clipped = parse_problem("n1c2h3w4k5r1s1:clip(-1.5,6e0)");
+  EXPECT_EQ(clipped.epilogue.activation, Activation::clip);
+  EXPECT_EQ(clipped.epilogue.clip, (Clip{-1.5f, 6}));
+  EXPECT_EQ(to_string(clipped), "fwd:n1c2h3w4k5r1s1:f32:nchw:clip(-1.5,6)");
+  expect_same("n1c2h3w4k5r1s1:bias:PReLU", "fwd:n1c2h3w4k5r1s1:f32:nchw:bias:prelu");
   expect_same(" n1c2h3w4k5r1s1 ", "fwd:n1c2h3w4k5r1s1:f32:nchw");
   expect_same("FWD:k5c2n1r1s1h3w4:NHWC:F16:none", "fwd:n1c2h3w4k5r1s1:f16:nhwc");
 }
@@ -153,6 +158,18 @@ INSTANTIATE_TEST_SUITE_P(
             "activation, pool"},
         Bad{"n1c2h3w4k5r1s1:maxpool2:residual", "residual comes after pool"},
         Bad{"n1c2h3w4k5r1s1:hardsigmoid", "without its slope; write hardsigmoid(0.2)"},
+        Bad{"n1c2h3w4k5r1s1:clip", "without its bounds; write clip(-1,6)"},
+        Bad{"n1c2h3w4k5r1s1:clip()", "no two finite numbers; write clip(-1,6)"},
+        Bad{"n1c2h3w4k5r1s1:clip(1)", "no two finite numbers"},
+        Bad{"n1c2h3w4k5r1s1:clip(1,2,3)", "no two finite numbers"},
+        Bad{"n1c2h3w4k5r1s1:clip(1,2", "no two finite numbers"},
+        Bad{"n1c2h3w4k5r1s1:clip(1,2)3", "no two finite numbers"},
+        Bad{"n1c2h3w4k5r1s1:clip(-inf,2)", "no two finite numbers"},
+        Bad{"n1c2h3w4k5r1s1:clip(2,1)", "clip's bounds are two finite numbers, the smaller one first"},
+        Bad{"n1c2h3w4k5r1s1:prelu(0.1)", "whose slopes are a tensor, or leaky_relu(0.01)"},
+        Bad{"n1c2h3w4k5r1s1:clamp", "bounds are written clip(-1,6)"},
+        Bad{"n1c2h3w4k5r1s1:hardtanh", "bounds are written clip(-1,6)"},
+        Bad{"n1c2h3w4k5r1s1:prelus", "is written prelu"},
         Bad{"n1c2h3w4k5r1s1:xpitch2", "xpitch is 2; a slice of c = 2 channels lies in a tensor of more"},
         Bad{"n1c2h3w4k5r1s1:ypitch4", "ypitch is 4; a slice of k = 5 channels"},
         Bad{"n1c2h4w4k5r1s1:ypitch9:maxpool2", "a pooled result is no slice"},
@@ -227,6 +244,10 @@ TEST(Canonical, RandomProblemsRoundTrip) {
       e.residual = below(2) == 0;
       e.activation = kActivations[below(std::size(kActivations))];
       if (e.activation == Activation::leaky_relu) e.slope = static_cast<float>(random()) * 0x1p-50f - 1000;
+      if (e.activation == Activation::clip) {
+        e.clip.least = static_cast<float>(random()) * 0x1p-50f - 1000;
+        e.clip.most = e.clip.least + static_cast<float>(random()) * 0x1p-60f;
+      }
       e.pool.kind = static_cast<PoolKind>(below(3));
       if (e.pool.kind != PoolKind::none) {
         e.pool = {e.pool.kind, 1 + below(4), 1 + below(4), 1 + below(3), 1 + below(3),
@@ -252,7 +273,7 @@ TEST(Words, AreDocumented) {
   std::vector<std::string> words{"bias",       "biasf32",   "residual",  "maxpool3s2p1", "avgpool2",
                                  "transposed", "xpitch192", "ypitch192", "affine",       "affine_relu"};
   for (const auto& all : {names(Direction::backward_weights), names(DType::bf16), names(Layout::nhwc),
-                          names(Math::fast), names(Activation::hardsigmoid)}) {
+                          names(Math::fast), names(Activation::prelu)}) {
     words.insert(words.end(), all.begin(), all.end());
   }
   for (const LayoutAlias& alias : kLayoutAliases) words.push_back(alias.name);

@@ -189,6 +189,8 @@ TEST(Benchdnn, Options) {
   expect_same("--dir=FWD_B --attr-post-ops=sum+relu ic8ih10oc16kh3",
               "fwd:n2c8h10w10k16r3s3:f32:nchw:bias:residual:relu");
   expect_same("--attr-post-ops=relu:0.25 ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:f32:nchw:leaky_relu(0.25)");
+  expect_same("--attr-post-ops=clip_v2:-1:2.5 ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:f32:nchw:clip(-1,2.5)");
+  expect_same("--attr-post-ops=prelu:per_oc ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:f32:nchw:prelu");
   expect_same("--attr-post-ops=swish:1 ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:f32:nchw:silu");
   expect_same("--cfg=bf16bf16bf16 --bia-dt=f32 ic8ih10oc16kh3", "fwd:n2c8h10w10k16r3s3:bf16:nchw:bias");
   expect_same("--bia-dt=f32 --dir=BWD_W --bia-dt=undef ic8ih10oc16kh3", "bwd_w:n2c8h10w10k16r3s3:f32:nchw");

@@ -81,7 +81,7 @@ def constants(kernel, direction, dtype, batch, c, h, w, pad, taps, tile, channel
             f"LAYOUT_{layout}": 1, "WIDE": 0, "GROUP": group, "BATCH": batch, "SIZE_C": c, "SIZE_H": h, "SIZE_W": w, "PAD_TOP": pad[0],
             "PAD_LEFT": pad[1], "R": taps[0], "S": taps[1], "STRIDE_H": stride[0], "STRIDE_W": stride[1], "DILATION_H": 1, "DILATION_W": 1,
             "CHANNELS": channels, "ROWS": rows, "COLUMNS": columns, "IMAGES": images, "THREADS": 128, "BLOCKS": 1, "HAS_BIAS": 0,
-            "HAS_RESIDUAL": 0, "RESIDUAL_AFTER": 0, "ACTIVATION": "activate_none", "SLOPE": "0.0f", "POOL_none": 1, "SPLIT": 1, "CLUSTER": 1}
+            "HAS_RESIDUAL": 0, "RESIDUAL_AFTER": 0, "ACTIVATION": "activate_none", "NUMBERS(k)": "0.0f, 0.0f", "POOL_none": 1, "SPLIT": 1, "CLUSTER": 1}
 
 
 def sixteens(tile):

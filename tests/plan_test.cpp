@@ -95,23 +95,24 @@ struct Operands {
         bias(bytes(p, Tensor::bias), beyond),
         residual(p.epilogue.residual ? size(p, conv_shape(p)) : 0, beyond),
         scale(bytes(p, Tensor::scale), beyond / sizeof(float) * sizeof(float)),
-        shift(bytes(p, Tensor::shift), beyond / sizeof(float) * sizeof(float)) {}
+        shift(bytes(p, Tensor::shift), beyond / sizeof(float) * sizeof(float)),
+        slopes(bytes(p, Tensor::slopes), beyond / sizeof(float) * sizeof(float)) {}
   static std::size_t size(const Problem& p, const TensorShape& s) {
     return static_cast<std::size_t>(bytes_of(p, s));
   }
   void copy(const Tensors& from) {
     x.copy(from.x), w.copy(from.w), y.copy(from.y), bias.copy(from.bias), residual.copy(from.residual);
-    scale.copy(from.scale), shift.copy(from.shift);
+    scale.copy(from.scale), shift.copy(from.shift), slopes.copy(from.slopes);
   }
   Tensors tensors() const {
     Tensors all{x.data(), w.data(), y.data(), bias.data(), residual.data()};
-    all.scale = scale.data(), all.shift = shift.data();
+    all.scale = scale.data(), all.shift = shift.data(), all.slopes = slopes.data();
     return all;
   }
   const HostMemory& result(const Problem& p) const {
     return p.direction == Direction::forward ? y : p.direction == Direction::backward_data ? x : w;
   }
-  HostMemory x, w, y, bias, residual, scale, shift;
+  HostMemory x, w, y, bias, residual, scale, shift, slopes;
 };
 
 class Plans : public testing::TestWithParam<const Algorithm*> {
@@ -372,7 +373,7 @@ TEST_P(Plans, NanAndInfPassThrough) {
 TEST_P(Plans, NanAndInfPassThroughEveryEpilogue) {
   for (const char* epilogue :
        {"bias:relu", "relu6", "leaky_relu(0.25)", "sigmoid", "bias:silu", "gelu", "gelu_tanh", "hardswish",
-        "hardsigmoid(0.2)", "relu:maxpool2", "relu:avgpool2", "maxpool3s2p1"}) {
+        "hardsigmoid(0.2)", "clip(-1,6)", "bias:prelu", "relu:maxpool2", "relu:avgpool2", "maxpool3s2p1"}) {
     for (const char* shape : {"fwd:n1c16h10w10k20r3s3:pad1:", "fwd:n1c20h10w10k20r3s3:pad1:g20:",
                               "fwd:n1c16h8w9k20r1s1:", "fwd:n1c3h30w28k5r13s13:pad6:"}) {
       each(std::string(shape) + epilogue,

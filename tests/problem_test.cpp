@@ -394,6 +394,12 @@ TEST(Validate, Epilogues) {
   EXPECT_THAT(
       invalid([](Problem& p) { p.epilogue.activation = Activation::leaky_relu, p.epilogue.slope = NAN; }),
       HasSubstr("not finite"));
+  EXPECT_THAT(invalid([](Problem& p) { p.epilogue.clip.most = 2; }), HasSubstr("clip has"));
+  for (const Clip bounds : {Clip{2, 1}, Clip{NAN, 1}, Clip{0, HUGE_VALF}}) {
+    EXPECT_THAT(
+        invalid([&](Problem& p) { p.epilogue.activation = Activation::clip, p.epilogue.clip = bounds; }),
+        HasSubstr("two finite numbers"));
+  }
   EXPECT_THAT(invalid([](Problem& p) { p.epilogue.pool.size_h = 2; }), HasSubstr("no pool kind"));
   const auto pool = [](i64 Pool::*member, i64 value) {
     return invalid([&](Problem& p) {

@@ -93,7 +93,8 @@ class RandomNetwork {
       case 3:
         return push(add("LeakyRelu", {x.name}, {{"alpha", 0.2f}}), x.c, x.level);
       case 4:
-        return push(add("Clip", {x.name, number(0), number(6)}), x.c, x.level);
+        return push(add("Clip", {x.name, number(x.c % 2 == 0 ? 0 : -0.75f), number(x.c % 3 == 0 ? 1.5f : 6)}),
+                    x.c, x.level);
       case 5:
         return push(add("PRelu", {x.name, constant({x.c, 1, 1})}), x.c, x.level);
       default:

@@ -51,6 +51,10 @@ inline void roll_epilogue(Dice& dice, const Problem& p, Epilogue& e) {
     e.activation =
         static_cast<Activation>(dice.between(1, static_cast<std::int64_t>(std::size(kActivations)) - 1));
   if (takes_slope(e.activation)) e.slope = static_cast<float>(dice.one_of({-3, 1, 2, 8})) / 16;
+  if (e.activation == Activation::clip) {
+    e.clip.least = static_cast<float>(dice.between(-32, 8)) / 8;
+    e.clip.most = e.clip.least + static_cast<float>(dice.between(0, 64)) / 8;
+  }
   if (e.residual && e.activation != Activation::none && dice.chance(50))
     e.residual_order = ResidualOrder::after_activation;
   if (p.dimensions < 3 && dice.chance(25)) roll_pool(dice, p, e.pool);

@@ -62,11 +62,15 @@ inline std::vector<Problem> epilogue_problems() {
                                    "gelu_tanh",
                                    "hardswish",
                                    "hardsigmoid(0.2)",
+                                   "clip(-1.5,2)",
+                                   "bias:prelu",
+                                   "prelu:residual",
                                    "bias:silu:residual",
                                    "bias:relu:maxpool2",
                                    "maxpool3s2p1",
                                    "residual:avgpool2",
                                    "silu:avgpool3s2p1",
+                                   "bias:prelu:maxpool2",
                                    "bias:relu:maxpool2x3s1x2p0.1.0.2"};
   const char* const shapes[] = {"n2c16h14w15k32r3s3:pad1", "n1c24h9w12k24r3s3:pad1:g24", "n1c33h8w8k40r1s1",
                                 "n1c3h21w19k20r5s5:st2:pad0.1.2.1"};

@@ -168,17 +168,20 @@ TEST(ErrorBound, OfFactorsThatAreNormalHoldsWhereDenormalsAreZero) {
 // An error before the activation is no larger after it than the bound says.
 TEST(ErrorBound, CoversTheActivationsSlope) {
   for (const char* name : {"none", "relu", "relu6", "leaky_relu(0.01)", "leaky_relu(-3)", "sigmoid", "silu",
-                           "gelu", "gelu_tanh", "hardswish", "hardsigmoid(0.2)"}) {
+                           "gelu", "gelu_tanh", "hardswish", "hardsigmoid(0.2)", "clip(-1.5,6)", "prelu"}) {
     const Problem p = problem(name);
-    const Epilogue& e = p.epilogue;
+    ActivationCall activation = activation_of(p.epilogue);
+    if (has_slopes(p)) activation.a = -3;  // a channel's
     const double error = 1e-3, magnitude = 20;
     const Accuracy accuracy{error / (kU * magnitude)};
     double worst = 0;
     for (double x = -12; x < 12; x += 1.7e-3) {
-      const double exact = activate(e.activation, e.slope, x);
-      const double bound = error_bound(p, accuracy, {exact, magnitude});
+      const double exact = activate(activation, x);
+      Expected expected{exact, magnitude};
+      expected.slope = activation.a;
+      const double bound = error_bound(p, accuracy, expected);
       for (const double moved : {x - error, x + error}) {
-        worst = std::max(worst, std::abs(activate(e.activation, e.slope, moved) - exact) / bound);
+        worst = std::max(worst, std::abs(activate(activation, moved) - exact) / bound);
       }
     }
     EXPECT_LE(worst, 1) << name;

@@ -103,8 +103,12 @@ void Arguments::apply_overrides(Problem& p) const {
   }
   if (!math_.empty()) p.math = parse_option("--math", math_, parse_math);
   if (!epilogue_.empty()) {
-    std::string text = epilogue_;  // commas serve as well as the problem string's colons
-    std::replace(text.begin(), text.end(), ',', ':');
+    std::string text = epilogue_;  // commas serve as well as the problem string's colons, but in brackets
+    int brackets = 0;
+    for (char& c : text) {
+      brackets += c == '(' ? 1 : c == ')' ? -1 : 0;
+      if (c == ',' && brackets == 0) c = ':';
+    }
     p.epilogue = parse_option("--epilogue", text,
                               [&](const std::string& e) { return parse_epilogue(e, p.dimensions); });
   }

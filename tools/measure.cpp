@@ -88,6 +88,7 @@ class SharedData {
     write("relu.bin", t.relu, bytes_of(p, x_shape(p)));
     write("scale.bin", t.scale, static_cast<std::int64_t>(bytes(p, Tensor::scale)));
     write("shift.bin", t.shift, static_cast<std::int64_t>(bytes(p, Tensor::shift)));
+    write("slopes.bin", t.slopes, static_cast<std::int64_t>(bytes(p, Tensor::slopes)));
     write("residual.bin", t.residual, bytes_of(p, conv_shape(p)));
   }
   const std::string& directory() const { return folder_.path(); }

@@ -17,7 +17,7 @@ namespace {
 
 struct RunCommandOptions {
   Arguments arguments;
-  std::string x, w, y, bias, residual, relu, sums, scale, shift;
+  std::string x, w, y, bias, residual, relu, sums, scale, shift, slopes;
   bool check = false;
 };
 
@@ -54,6 +54,10 @@ class Inputs {
       else if (!file->empty())
         refuse(name, faltung::name(Affine::affine));
     }
+    if (has_slopes(problem))
+      read("slopes", options.slopes, {problem.k}, DType::f32, pointer), tensors.slopes = pointer;
+    else if (!options.slopes.empty())
+      refuse("slopes", faltung::name(Activation::prelu));
     if (sums_of_channel(problem) == 0 && !options.sums.empty())
       refuse("sums", problem.direction == Direction::forward ? "stats" : "dbias");
     if (!e.bias && !options.bias.empty()) refuse("bias");
@@ -131,6 +135,7 @@ int run(const RunCommandOptions& options) {
   tensors.relu = upload(inputs.tensors.relu, bytes_of(p, x_shape(p)));
   tensors.scale = upload(inputs.tensors.scale, static_cast<std::int64_t>(bytes(p, Tensor::scale)));
   tensors.shift = upload(inputs.tensors.shift, static_cast<std::int64_t>(bytes(p, Tensor::shift)));
+  tensors.slopes = upload(inputs.tensors.slopes, static_cast<std::int64_t>(bytes(p, Tensor::slopes)));
   std::vector<float> sums(static_cast<std::size_t>(sums_of_channel(p) * p.k));
   if (!sums.empty())
     tensors.sums = upload(sums.data(), static_cast<std::int64_t>(sums.size() * sizeof(float)));
@@ -178,6 +183,7 @@ void declare_run(const Command& command) {
        "Of stats and dbias, which write it: fp32, a row of the output channels each");
   file("--scale", options->scale, "Of affine: fp32, one value an input channel");
   file("--shift", options->shift, "Likewise");
+  file("--slopes", options->slopes, "Of prelu: fp32, one value an output channel");
   file("--residual", options->residual, "Of the convolution's output shape");
   command.flag("--check", options->check, "Compare with the reference");
   command.runs([options] { return run(*options); });

@@ -78,6 +78,8 @@ inline void append_activation(dnnl::post_ops& ops, const Epilogue& e) {
       return append(algorithm::eltwise_gelu_tanh);
     case Activation::hardswish:
       return append(algorithm::eltwise_hardswish);
+    case Activation::clip:
+      return append(algorithm::eltwise_clip, e.clip.least, e.clip.most);
     default:
       throw Declined(std::string("oneDNN has no operation for ") + name(e.activation));
   }

@@ -79,6 +79,8 @@ def epilogue_step(name, dimensions):
         return activations[name]
     if match := re.fullmatch(r"leaky_relu\((.*)\)", name):
         return lambda x: F.leaky_relu(x, float(match[1]))
+    if match := re.fullmatch(r"clip\((.*),(.*)\)", name):
+        return lambda x: torch.clamp(x, float(match[1]), float(match[2]))
     if match := re.fullmatch(r"(max|avg)pool(\d)(?:s(\d))?(?:p(\d))?", name):
         size, stride, pad = int(match[2]), int(match[3] or match[2]), int(match[4] or 0)
         if match[1] == "max":

@@ -54,7 +54,8 @@ typedef enum faltung_tensor {
   FALTUNG_RELU = 5,     /* n c h w, of drelu */
   FALTUNG_SUMS = 6,     /* of dbias 1 k 1 1, of stats 2 k 1 1: float, whatever the dtype */
   FALTUNG_SCALE = 7,    /* 1 c 1 1, of affine: float, whatever the dtype */
-  FALTUNG_SHIFT = 8     /* likewise */
+  FALTUNG_SHIFT = 8,    /* likewise */
+  FALTUNG_SLOPES = 9    /* 1 k 1 1, of prelu: float, whatever the dtype */
 } faltung_tensor;
 
 /* The tensor's sizes in the letters' order above, whatever the layout in memory. Of one dimension the height
@@ -244,7 +245,7 @@ FALTUNG_API void faltung_weights_destroy(faltung_weights* weights);
  *   bwd_w  reads x, y (the output's gradient); writes w (the weights' gradient)
  *
  * Besides, stats (fwd) and dbias (bwd_w) write sums, drelu (bwd_d) reads relu, x as forward read it, and
- * affine (fwd and bwd_w) reads scale and shift.
+ * affine (fwd and bwd_w) reads scale and shift, and prelu (fwd) reads slopes.
  * What is only read may overlap; the result overlaps nothing, the residual and the workspace included:
  * faltung_run refuses it. Elements are in the host's byte order: f32 is float; f16 is IEEE's binary16
  * (_Float16, half) and bf16 the upper half of a float (__bf16), both two bytes, for which uint16_t serves
@@ -260,6 +261,7 @@ typedef struct faltung_tensors {
   void* sums;
   const void* scale;
   const void* shift;
+  const void* slopes;
 } faltung_tensors;
 
 /* The caller's threads in place of faltung's own: calls body(0, argument) ... body(count - 1, argument), each

@@ -41,7 +41,8 @@ using ParallelFor = std::function<void(int count, const std::function<void(int)>
 //   forward           reads x, w (bias, residual); writes y
 //   backward_data     reads y (the output's gradient), w; writes x (the input's gradient)
 //   backward_weights  reads x, y (the output's gradient); writes w (the weights' gradient)
-// Besides, stats and dbias write sums (fp32), drelu reads relu, and affine reads scale and shift.
+// Besides, stats and dbias write sums (fp32), drelu reads relu, affine reads scale and shift,
+// and prelu reads slopes.
 // What is only read may overlap; the result overlaps nothing, the residual and the workspace included: run
 // refuses it.
 // Elements are in the host's byte order: f32 is float; f16 is IEEE's binary16 (_Float16, half) and bf16 the
@@ -58,6 +59,7 @@ struct Tensors {
   void* sums = nullptr;         // of stats and dbias: float
   const void* scale = nullptr;  // of affine, one of each input channel: float
   const void* shift = nullptr;
+  const void* slopes = nullptr;  // of prelu, one of each output channel: float
 
   // What is only read may be const.
   static Tensors forward(const void* x, const void* w, void* y, const void* bias = nullptr,

@@ -74,7 +74,15 @@ enum class Activation {
   gelu,
   gelu_tanh,
   hardswish,
-  hardsigmoid
+  hardsigmoid,
+  clip,
+  prelu
+};
+
+// The bounds of Activation::clip.
+struct Clip {
+  float least = 0.0f, most = 6.0f;
+  bool operator==(const Clip&) const = default;
 };
 
 // Where a residual comes in.
@@ -103,6 +111,7 @@ struct Epilogue {
   bool residual = false;  // a tensor of the convolution's output shape (before pooling), added
   Activation activation = Activation::none;
   float slope = 0.01f;  // of leaky_relu, and of hardsigmoid: max(0, min(1, slope x + 0.5))
+  Clip clip;            // prelu's slopes, one fp32 an output channel, are a tensor
   Pool pool;
   ResidualOrder residual_order = ResidualOrder::before_activation;
   BiasElement bias_element = BiasElement::as_tensors;
@@ -181,14 +190,14 @@ FALTUNG_API std::string to_string(const Problem& problem);
 // Throws Error(bad_problem) unless every size is positive, groups divide, the filter fits, nothing overflows.
 FALTUNG_API void validate(const Problem& problem);
 
-enum class Tensor { x, w, y, bias, residual, relu, sums, scale, shift };
-// What the problem's tensor takes in memory: y after pooling, the residual before it. Of the sums, the scale
-// and the shift 0 where the problem has none.
+enum class Tensor { x, w, y, bias, residual, relu, sums, scale, shift, slopes };
+// What the problem's tensor takes in memory: y after pooling, the residual before it. Of the sums, the scale,
+// the shift and the slopes 0 where the problem has none.
 FALTUNG_API std::size_t bytes(const Problem& problem, Tensor tensor);
 // Its sizes, whatever the layout: n c d h w of x, n k z p q of y and the residual, 1 k 1 1 1 of the bias,
 // k c/groups t r s of the filter (c k/groups t r s of a transposed convolution's), x's of relu, 1 k 1 1 1 of
 // dbias's sums and 2 k 1 1 1 of those of stats, all sums before all squares, 1 c 1 1 1 of the scale and the
-// shift. 1 for each dimension that is not there.
+// shift, 1 k 1 1 1 of prelu's slopes. 1 for each dimension that is not there.
 FALTUNG_API std::array<std::int64_t, 5> sizes(const Problem& problem, Tensor tensor);
 
 }  // namespace faltung

@@ -132,7 +132,7 @@ HWY_INLINE void finish_tile(const BrgemmCall& call, std::int64_t offset, int col
     for (int m = 0; m < kM; ++m) {
 #pragma GCC unroll 4
       for (int n = 0; n < kVectors; ++n)
-        sum[m][n] = vec_activate<Activation::hardswish>(sum[m][n], sum[m][n]);
+        sum[m][n] = vec_activate<Activation::hardswish>(sum[m][n], sum[m][n], sum[m][n]);
     }
   }
 #pragma GCC unroll 16

@@ -55,7 +55,8 @@ struct DepthwiseTensors {
   const float* packed;
   const void* bias;
   const void* residual;
-  InputAffine affine = {};  // nchw
+  const float* slopes = nullptr;  // prelu's
+  InputAffine affine = {};        // nchw
 };
 
 // Workers share the output's rows (nhwc) or planes (nchw) evenly. scratch: this worker's.

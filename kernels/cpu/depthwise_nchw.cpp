@@ -315,7 +315,8 @@ void run_plane(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 i
         end.row_bias = tensors.bias == nullptr ? nullptr : &bias;
         end.residual = residual == nullptr ? nullptr : residual + out_offset + offset;
         end.residual_order = p.epilogue.residual_order;
-        end.activation = p.epilogue.activation, end.slope = p.epilogue.slope;
+        end.activation = activation_of(p.epilogue);
+        end.row_slopes = tensors.slopes == nullptr ? nullptr : tensors.slopes + channel;
         end.dtype = kType, end.to = out + offset;
         epilogue_store(end);
       } else {

@@ -244,6 +244,7 @@ Row<kType> make_row(const DepthwisePass& pass, const DepthwiseTensors& tensors, 
   row.bias = static_cast<const Element<kType>*>(tensors.bias);
   row.residual =
       tensors.residual == nullptr ? nullptr : static_cast<const Element<kType>*>(tensors.residual) + offset;
+  row.slopes = tensors.slopes;
   row.epilogue = &p.epilogue;
   row.planes = pass.planes();
   row.multiplier = pass.multiplier;

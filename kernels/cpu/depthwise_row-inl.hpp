@@ -39,6 +39,7 @@ struct Row {
   i64 out_pixel;
   const Element<kType>* bias;
   const Element<kType>* residual;  // as out
+  const float* slopes;             // prelu's, or null
   const Epilogue* epilogue;
   i64 planes, multiplier;
 };
@@ -47,7 +48,7 @@ struct Row {
 // held[kPixels][vectors][kFloatLanes] with the bias added. Out of line, once for all filters.
 template <DType kType, bool kPart>
 HWY_NOINLINE void finish_held(const Row<kType>& row, float* held, int vectors, i64 valid, i64 offset,
-                              std::size_t lanes) {
+                              i64 channel, std::size_t lanes) {
   const D d;
   const Epilogue& e = *row.epilogue;
   const bool after = e.residual_order == ResidualOrder::after_activation;
@@ -63,7 +64,12 @@ HWY_NOINLINE void finish_held(const Row<kType>& row, float* held, int vectors, i
   };
   if (row.residual != nullptr && !after)
     each([&](float* at, i64 to) HWY_ATTR { hn::Store(add_residual(hn::Load(d, at), to), d, at); });
-  activate_values(e, held, valid * vectors * kFloatLanes);
+  const ActivationCall activation = activation_of(e);
+  V a[kWide] = {};
+  for (int v = 0; v < vectors; ++v)
+    a[v] = a_of_channels(activation, row.slopes, channel + v * kFloatLanes,
+                         kPart ? static_cast<i64>(lanes) : kFloatLanes);
+  activate_values(activation, a, vectors, held, valid * vectors * kFloatLanes);
   if (row.residual != nullptr && after)
     each([&](float* at, i64 to) HWY_ATTR { hn::Store(add_residual(hn::Load(d, at), to), d, at); });
   each([&](float* at, i64 to) HWY_ATTR { store_lanes<kType, kPart>(hn::Load(d, at), row.out + to, lanes); });
@@ -90,7 +96,7 @@ HWY_INLINE void finish(const Row<kType>& row, V (&sums)[kPixels][kVectors], i64 
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) hn::Store(sums[j][v], d, held + (j * kVectors + v) * kFloatLanes);
     }
-    return finish_held<kType, kPart>(row, held, kVectors, valid, offset, lanes);
+    return finish_held<kType, kPart>(row, held, kVectors, valid, offset, channel, lanes);
   }
   // No activation is relu from minus infinity on.
   const float least =

@@ -88,17 +88,21 @@ HWY_INLINE FloatVec load_columns(const Element<kType>* row, std::int64_t first, 
 }
 
 // count values in place, whole vectors: one call and one choice for all, so that their evaluations overlap.
-HWY_NOINLINE inline void activate_values(const Epilogue& e, float* values, std::int64_t count) {
+// Vector i has a[i % period].
+HWY_NOINLINE inline void activate_values(const ActivationCall& activation, const FloatVec* a, int period,
+                                         float* values, std::int64_t count) {
   const FloatTag d;
-  const FloatVec a = hn::Set(d, e.slope);
+  const FloatVec b = hn::Set(d, activation.b);
   const auto each = [&](const auto& value_of) HWY_ATTR {
-    for (std::int64_t i = 0; i < count; i += kFloatLanes)
-      hn::StoreU(value_of(hn::LoadU(d, values + i)), d, values + i);
+    int of = 0;
+    for (std::int64_t i = 0; i < count; i += kFloatLanes, of = of + 1 < period ? of + 1 : 0)
+      hn::StoreU(value_of(hn::LoadU(d, values + i), a[of]), d, values + i);
   };
-  switch (e.activation) {
-#define FALTUNG_ACTIVATION(op, value) \
-  case Activation::op:                \
-    return each([&](FloatVec x) HWY_ATTR { return vec_activate<Activation::op>(x, a); });
+  switch (activation.kind) {
+#define FALTUNG_ACTIVATION(op, value)           \
+  case Activation::op:                          \
+    return each([&](FloatVec x, FloatVec own_a) \
+                    HWY_ATTR { return vec_activate<Activation::op>(x, own_a, b); });
 #include "kernels/common/epilogue_ops.inc"
 #undef FALTUNG_ACTIVATION
   }
@@ -110,11 +114,13 @@ inline bool takes_long(Activation activation) {
 }
 
 // The residual comes before or after the activation; without one it is zero.
-HWY_INLINE FloatVec finished(const Epilogue& e, FloatVec sum, FloatVec residual) {
-  if (!e.residual) return activate(e.activation, e.slope, sum);
+// a: the activation's, of each lane.
+HWY_INLINE FloatVec finished(const Epilogue& e, FloatVec sum, FloatVec residual, FloatVec a) {
+  const ActivationCall activation = activation_of(e);
+  if (!e.residual) return activate(activation, sum, a);
   if (e.residual_order == ResidualOrder::after_activation)
-    return hn::Add(activate(e.activation, e.slope, sum), residual);
-  return activate(e.activation, e.slope, hn::Add(sum, residual));
+    return hn::Add(activate(activation, sum, a), residual);
+  return activate(activation, hn::Add(sum, residual), a);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -29,6 +29,7 @@ struct DirectTensors {
   void* out;
   const void* bias;
   const void* residual;
+  const float* slopes;  // prelu's, or null
 };
 
 // Items that can be computed at the same time, in any order.

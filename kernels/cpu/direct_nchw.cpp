@@ -120,7 +120,8 @@ void run_row(const DirectPass& pass, const DirectTensors& tensors, i64 image, i6
             const auto* from = static_cast<const Element<kType>*>(tensors.residual) + offset + at;
             residual = load_lanes<kType, true>(from, lanes);
           }
-          sum = finished(p.epilogue, sum, residual);
+          const FloatVec a = a_of_channel(activation_of(p.epilogue), tensors.slopes, k);
+          sum = finished(p.epilogue, sum, residual, a);
           store_lanes<kType, true>(sum, out + at, lanes);
         }
       }

@@ -99,7 +99,8 @@ void finish(const DirectPass& pass, const DirectTensors& tensors, const float* s
       const auto* from = static_cast<const Element<kType>*>(tensors.residual) + offset + i;
       residual = load_lanes<kType, true>(from, lanes);
     }
-    sum = finished(e, sum, residual);
+    const FloatVec a = a_of_channels(activation_of(e), tensors.slopes, channel + i, count - i);
+    sum = finished(e, sum, residual, a);
     store_lanes<kType, true>(sum, static_cast<Element<kType>*>(tensors.out) + offset + i, lanes);
   }
 }

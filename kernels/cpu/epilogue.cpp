@@ -25,7 +25,7 @@ HWY_INLINE T* at(T* data, i64 i) {
 template <Activation kActivation, DType kType, bool kPart>
 HWY_INLINE void store_columns(const EpilogueCall& call, i64 begin, i64 end) {
   const FloatTag d;
-  const FloatVec slope = hn::Set(d, call.slope);
+  const FloatVec a = hn::Set(d, call.activation.a), b = hn::Set(d, call.activation.b);
   const bool after = call.residual_order == ResidualOrder::after_activation;
   const int rest = static_cast<int>(end - begin);
   const auto floats = [&](const float* from)
@@ -36,6 +36,7 @@ HWY_INLINE void store_columns(const EpilogueCall& call, i64 begin, i64 end) {
     const void* const residual =
         call.residual == nullptr ? nullptr : at<kType>(call.residual, row * call.to_stride);
     const FloatVec row_bias = hn::Set(d, call.row_bias == nullptr ? 0.0f : call.row_bias[row]);
+    const FloatVec row_a = call.row_slopes == nullptr ? a : hn::Set(d, call.row_slopes[row]);
     for (i64 i = begin; i < end; i += kFloatLanes) {
       FloatVec v = floats(from + i), more = hn::Zero(d);
       if (call.row_bias != nullptr) v = hn::Add(v, row_bias);
@@ -45,7 +46,11 @@ HWY_INLINE void store_columns(const EpilogueCall& call, i64 begin, i64 end) {
             kPart ? load_part<kType>(at<kType>(residual, i), rest) : load_vec<kType>(at<kType>(residual, i));
         if (!after) v = hn::Add(v, more);
       }
-      v = vec_activate<kActivation>(v, slope);
+      FloatVec own_a = row_a;
+      if constexpr (kActivation == Activation::prelu) {
+        if (call.column_slopes != nullptr) own_a = floats(call.column_slopes + i);
+      }
+      v = vec_activate<kActivation>(v, own_a, b);
       if (residual != nullptr && after) v = hn::Add(v, more);
       if constexpr (kPart) {
         store_part<kType>(v, at<kType>(to, i), rest);
@@ -66,7 +71,7 @@ void StoreRows(const EpilogueCall& call) {
 
 template <DType kType>
 void StoreType(const EpilogueCall& call) {
-  switch (call.activation) {
+  switch (call.activation.kind) {
 #define FALTUNG_ACTIVATION(op, value) \
   case Activation::op:                \
     return StoreRows<Activation::op, kType>(call);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "faltung/faltung.hpp"
+#include "src/problem/problem.hpp"
 
 namespace faltung {
 
@@ -15,12 +15,12 @@ struct EpilogueCall {
   const float* from = nullptr;
   std::int64_t from_stride = 0;
   std::int64_t rows = 0, columns = 0;
-  const float* column_bias = nullptr;  // [columns], or null
-  const float* row_bias = nullptr;     // [rows], or null
-  const void* residual = nullptr;      // of dtype, strided like the result, or null
+  const float* column_bias = nullptr;                           // [columns], or null
+  const float* row_bias = nullptr;                              // [rows], or null
+  const float *column_slopes = nullptr, *row_slopes = nullptr;  // of prelu, likewise
+  const void* residual = nullptr;                               // of dtype, strided like the result, or null
   ResidualOrder residual_order = ResidualOrder::before_activation;
-  Activation activation = Activation::none;
-  float slope = 0;
+  ActivationCall activation;
   DType dtype = DType::f32;
   void* to = nullptr;  // may be from itself where dtype is f32
   std::int64_t to_stride = 0;

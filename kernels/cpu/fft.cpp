@@ -171,20 +171,23 @@ void write_row(const float* from, const FftImage& image, i64 channel, i64 count,
   auto* data = static_cast<Element<kType>*>(image.data);
   const auto* bias = static_cast<const Element<kType>*>(e.bias);
   const auto* residual = static_cast<const Element<kType>*>(e.residual);
-  const auto finish = [&](V v, i64 at, std::size_t lanes) {
+  const ActivationCall activation = activation_of(e.of);
+  const auto finish = [&](V v, i64 at, std::size_t lanes, V a) {
     const V more = residual != nullptr ? load_lanes<kType, true>(residual + at, lanes) : hn::Zero(d);
-    store_lanes<kType, true>(finished(e.of, v, more), data + at, lanes);
+    store_lanes<kType, true>(finished(e.of, v, more, a), data + at, lanes);
   };
   if (image.layout == Layout::nhwc) {
     const std::size_t lanes = static_cast<std::size_t>(count);
+    const V a = a_of_channels(activation, e.slopes, channel, count);
     for (i64 j = 0; j < columns; ++j) {
       V v = hn::LoadU(d, from + j * kFloatLanes);
       if (bias != nullptr) v = hn::Add(v, load_lanes<kType, true>(bias + channel, lanes));
-      finish(v, (row * image.width + column + j) * image.channels + channel, lanes);
+      finish(v, (row * image.width + column + j) * image.channels + channel, lanes, a);
     }
     return;
   }
   for (i64 c = 0; c < count; ++c) {
+    const V a = a_of_channel(activation, e.slopes, channel + c);
     for (i64 first = 0; first < columns; first += kFloatLanes) {
       const i64 n = std::min<i64>(kFloatLanes, columns - first);
       HWY_ALIGN float values[kFloatLanes] = {};
@@ -192,7 +195,7 @@ void write_row(const float* from, const FftImage& image, i64 channel, i64 count,
       V v = hn::Load(d, values);
       if (bias != nullptr) v = hn::Add(v, hn::Set(d, load_one<kType>(bias + channel + c)));
       finish(v, ((channel + c) * image.height + row) * image.width + column + first,
-             static_cast<std::size_t>(n));
+             static_cast<std::size_t>(n), a);
     }
   }
 }

@@ -34,6 +34,7 @@ void fft_forward(std::int64_t tile, const FftImage& from, std::int64_t channel, 
 struct FftEpilogue {
   const void* bias = nullptr;      // of dtype, of channel 0
   const void* residual = nullptr;  // of dtype, an image like the result
+  const float* slopes = nullptr;   // prelu's, of channel 0
   Epilogue of;                     // what is applied
 };
 

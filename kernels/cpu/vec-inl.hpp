@@ -14,6 +14,7 @@
 
 #include "kernels/cpu/masked-inl.hpp"
 #include "src/problem/dtype.hpp"
+#include "src/problem/problem.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace faltung {
@@ -261,11 +262,11 @@ HWY_INLINE FloatVec vec_erf(FloatVec x) {
   return vec_at_least(vec_at_most(hn::Mul(near, p), 1.0f), -1.0f);
 }
 
-// The activation of x, with a the problem's slope in every lane.
+// The activation of x, with its numbers; a is each lane's.
 template <Activation kActivation>
-HWY_INLINE FloatVec vec_activate(FloatVec x, FloatVec a) {
+HWY_INLINE FloatVec vec_activate(FloatVec x, FloatVec a, FloatVec b) {
   const FloatTag d;
-  (void)d, (void)a;
+  (void)d, (void)a, (void)b;
 #define F_C(v) hn::Set(d, v)
 #define F_LT(p, q, yes, no) hn::IfThenElse(hn::Lt(p, q), yes, no)
 #define F_EXP(v) vec_exp_beside_one(v)  // of the logistic function
@@ -288,22 +289,34 @@ HWY_INLINE FloatVec vec_activate(FloatVec x, FloatVec a) {
 }
 
 // Those beyond relu, out of line: a call for a vector costs little beside an exponential.
-HWY_NOINLINE inline FloatVec activate_further(Activation activation, float slope, FloatVec x) {
-  const FloatVec a = hn::Set(FloatTag(), slope);
-  switch (activation) {
+HWY_NOINLINE inline FloatVec activate_further(const ActivationCall& activation, FloatVec x, FloatVec a) {
+  const FloatVec b = hn::Set(FloatTag(), activation.b);
+  switch (activation.kind) {
 #define FALTUNG_ACTIVATION(op, value) \
   case Activation::op:                \
-    return vec_activate<Activation::op>(x, a);
+    return vec_activate<Activation::op>(x, a, b);
 #include "kernels/common/epilogue_ops.inc"
 #undef FALTUNG_ACTIVATION
   }
   return x;
 }
 
-HWY_INLINE FloatVec activate(Activation activation, float slope, FloatVec x) {
-  if (activation == Activation::none) return x;
-  if (activation == Activation::relu) return vec_activate<Activation::relu>(x, x);
-  return activate_further(activation, slope, x);
+HWY_INLINE FloatVec activate(const ActivationCall& activation, FloatVec x, FloatVec a) {
+  if (activation.kind == Activation::none) return x;
+  if (activation.kind == Activation::relu) return vec_activate<Activation::relu>(x, x, x);
+  return activate_further(activation, x, a);
+}
+
+// An activation's a for neighbouring channels in neighbouring lanes, the first of them `channel`, or for one
+// in all lanes. slopes: of all channels where each has its own, else null.
+HWY_INLINE FloatVec a_of_channels(const ActivationCall& activation, const float* slopes, std::int64_t channel,
+                                  std::int64_t lanes) {
+  if (slopes == nullptr) return hn::Set(FloatTag(), activation.a);
+  return load_part<DType::f32>(slopes + channel, static_cast<int>(lanes < kFloatLanes ? lanes : kFloatLanes));
+}
+HWY_INLINE FloatVec a_of_channel(const ActivationCall& activation, const float* slopes,
+                                 std::int64_t channel) {
+  return hn::Set(FloatTag(), slopes == nullptr ? activation.a : slopes[channel]);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -19,7 +19,7 @@
 
 #include <cstdint>
 
-#include "faltung/faltung.hpp"
+#include "src/problem/problem.hpp"
 
 namespace faltung {
 
@@ -94,8 +94,8 @@ struct WinogradOutput {
   const void* bias = nullptr;      // [y_channels]; null: none
   const void* residual = nullptr;  // like y; null: none
   ResidualOrder residual_order = ResidualOrder::before_activation;
-  Activation activation = Activation::none;
-  float slope = 0;
+  ActivationCall activation;
+  const float* slopes = nullptr;  // prelu's, [y_channels]
   PoolKind pool = PoolKind::none;
   float* scratch = nullptr;  // nchw: winograd_scratch(shape, tiles) floats
 };

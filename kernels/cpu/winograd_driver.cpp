@@ -177,7 +177,7 @@ void WinogradDriver::output(const WinogradTensors& tensors, i64 group, i64 first
   o.residual = tensors.residual;
   o.residual_order = tensors.residual_order;
   o.activation = tensors.activation;
-  o.slope = tensors.slope;
+  o.slopes = tensors.slopes;
   o.pool = tensors.pool;
   o.scratch = scratch;
   output_kernel_(shape_, o);

@@ -19,8 +19,8 @@ struct WinogradTensors {
   const void* bias = nullptr;
   const void* residual = nullptr;
   ResidualOrder residual_order = ResidualOrder::before_activation;
-  Activation activation = Activation::none;
-  float slope = 0;
+  ActivationCall activation;
+  const float* slopes = nullptr;   // prelu's
   PoolKind pool = PoolKind::none;  // of 2x2 at stride 2
 };
 

@@ -213,6 +213,7 @@ void output_nchw(const WinogradShape& s, const WinogradOutput& o) {
     }
     const std::int64_t channel = o.first_channel + c;
     const V bias = hn::Set(Tag(), o.bias == nullptr ? 0.0f : load_element(kType, o.bias, channel));
+    const V slope = a_of_channel(o.activation, o.slopes, channel);
     TileIndex tile = first;
     for (std::int64_t t = 0, count; t < o.tiles; t += count, tile.advance(s, count)) {
       count = std::min(o.tiles - t, s.tiles_w - tile.column);
@@ -227,7 +228,7 @@ void output_nchw(const WinogradShape& s, const WinogradOutput& o) {
           V residual = hn::Zero(Tag());
           if (o.residual != nullptr)
             residual = load_first<kType>(static_cast<const T*>(o.residual) + at + j, columns - j);
-          value = finished(o, value, residual);
+          value = finished(o, value, residual, slope);
           if (o.pool != PoolKind::none) {
             store_first<DType::f32>(value, from + j, columns - j);
           } else {

@@ -145,9 +145,9 @@ void output_nhwc(const WinogradShape& s, const WinogradOutput& o) {
   const std::int64_t row_stride = s.q * s.y_channels;
   const Stride<const float> from_row(a * o.position_stride);
   const Stride<T> pixel(s.y_channels);
-  const bool relu = o.activation == Activation::relu;
+  const bool relu = o.activation.kind == Activation::relu;
   const bool pools = o.pool != PoolKind::none;
-  const bool plain = !pools && o.residual == nullptr && (relu || o.activation == Activation::none);
+  const bool plain = !pools && o.residual == nullptr && (relu || o.activation.kind == Activation::none);
   HWY_ALIGN float patch[m * m * kLanes];
   TileIndex tile(s, o.first_tile);
   for (std::int64_t t = 0; t < o.tiles; ++t, tile.advance(s, 1)) {
@@ -163,6 +163,7 @@ void output_nhwc(const WinogradShape& s, const WinogradOutput& o) {
       if (o.bias != nullptr) {
         bias = load_first<kType>(static_cast<const T*>(o.bias) + o.first_channel + c, left);
       }
+      const V a = a_of_channels(o.activation, o.slopes, o.first_channel + c, left);
       if (whole && left >= kLanes) {
         // As least as large as the accumulator, or NaN.
         const V floor = relu ? hn::Zero(Tag()) : hn::Set(Tag(), -HUGE_VALF);
@@ -184,7 +185,7 @@ void output_nhwc(const WinogradShape& s, const WinogradOutput& o) {
           V residual = hn::Zero(Tag());
           if (o.residual != nullptr)
             residual = load_first<kType>(static_cast<const T*>(o.residual) + at, left);
-          value = finished(o, value, residual);
+          value = finished(o, value, residual, a);
           if (pools) {
             hn::Store(value, Tag(), patch + (i * m + j) * kLanes);
           } else {

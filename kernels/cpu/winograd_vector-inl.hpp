@@ -55,11 +55,12 @@ HWY_INLINE void store_first(V v, Element<kType>* p, std::int64_t n) {
 }
 
 // Of the output's transform: the sum with its bias and the residual, zero without one.
-HWY_INLINE V finished(const WinogradOutput& o, V sum, V residual) {
-  if (o.residual == nullptr) return activate(o.activation, o.slope, sum);
+// a: the activation's, of each lane.
+HWY_INLINE V finished(const WinogradOutput& o, V sum, V residual, V a) {
+  if (o.residual == nullptr) return activate(o.activation, sum, a);
   if (o.residual_order == ResidualOrder::after_activation)
-    return hn::Add(activate(o.activation, o.slope, sum), residual);
-  return activate(o.activation, o.slope, hn::Add(sum, residual));
+    return hn::Add(activate(o.activation, sum, a), residual);
+  return activate(o.activation, hn::Add(sum, residual), a);
 }
 
 // Two elements of a pool's window as one; an average is divided by the window's size at the end. A NaN stays.

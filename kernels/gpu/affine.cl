@@ -5,14 +5,7 @@
 // multiple, HAS_RELU, and what convolution.h asks for; the sizes are of a row of z.q pixels, z.k channels of a tensor of
 // z.y_pitch.
 #include "kernels/gpu/convolution.h"
-
-#if V == 8
-#define LOAD_V(p, i, v) F_LOAD8(p, i, v)
-#define STORE_V(p, i, v) F_STORE8(p, i, v)
-#elif V == 4
-#define LOAD_V(p, i, v) F_LOAD4(p, i, v)
-#define STORE_V(p, i, v) F_STORE4(p, i, v)
-#endif
+#include "kernels/gpu/v_elements.h"
 
 // One rounding everywhere, so that what is stored is the same: F_FMA is two where fusing takes long, which a pass over
 // memory hides.
@@ -28,9 +21,7 @@ affine(F_INPUT(element_t, x), F_INPUT(float, scale), F_INPUT(float, shift), F_OU
   F_OPEN_INPUT(float, scale);
   F_OPEN_INPUT(float, shift);
   F_OPEN_OUTPUT(element_t, to);
-#if V > 1
   const int whole = F_IS_ALIGNED(x, V);  // a slice need not be
-#endif
   const index_t count = (index_t)z.n * z.k * z.q;
   for (index_t i = ((index_t)F_BLOCK(0) * THREADS + F_THREAD()) * V; i < count; i += (index_t)F_BLOCKS(0) * THREADS * V) {
 #ifdef LAYOUT_nchw
@@ -43,16 +34,12 @@ affine(F_INPUT(element_t, x), F_INPUT(float, scale), F_INPUT(float, shift), F_OU
     const index_t from = pixel * z.y_pitch + c;
 #endif
     float v[V];
-#if V > 1
     if (whole) {
       LOAD_V(x, from, v);
     } else {
       F_UNROLL
       for (int j = 0; j < V; ++j) v[j] = F_LOAD(x, from + j);
     }
-#else
-    v[0] = F_LOAD(x, from);
-#endif
     F_UNROLL
     for (int j = 0; j < V; ++j) {
 #ifdef LAYOUT_nchw
@@ -64,10 +51,6 @@ affine(F_INPUT(element_t, x), F_INPUT(float, scale), F_INPUT(float, shift), F_OU
       v[j] = v[j] < 0.0f ? 0.0f : v[j];
 #endif
     }
-#if V > 1
     STORE_V(to, i, v);
-#else
-    F_STORE(to, i, v[0]);
-#endif
   }
 }

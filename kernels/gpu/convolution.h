@@ -4,7 +4,8 @@
 //   DTYPE_f32, DTYPE_f16 or DTYPE_bf16; LAYOUT_nchw or LAYOUT_nhwc
 //   WIDE      1 where a tensor has 2^31 elements or more, 0 otherwise
 //   R S, STRIDE_H STRIDE_W, DILATION_H DILATION_W
-//   HAS_BIAS HAS_RESIDUAL RESIDUAL_AFTER (the activation) ACTIVATION(x, slope) SLOPE
+//   HAS_BIAS HAS_RESIDUAL RESIDUAL_AFTER (the activation) ACTIVATION(x, a, b) NUMBERS(k): its a and b,
+//   of output channel k
 //   F32_BIAS where the bias is of fp32 beside elements of 16 bits
 //   POOL_none, POOL_maxpool or POOL_avgpool, and POOL_H POOL_W POOL_STRIDE_H POOL_STRIDE_W
 #pragma once
@@ -100,13 +101,14 @@ F_DEVICE void store8_bf16(F_GLOBAL u16* p, const float* v) {
 // epilogue, forward's, and backward_data's.
 #define F_TENSORS(in, w, out)                                                                        \
   F_INPUT(element_t, in), F_INPUT(element_t, w), F_OUTPUT(element_t, out), F_INPUT(element_t, bias), \
-      F_INPUT(element_t, residual)
-#define F_OPEN_TENSORS(in, w, out) \
-  F_OPEN_INPUT(element_t, in);     \
-  F_OPEN_INPUT(element_t, w);      \
-  F_OPEN_OUTPUT(element_t, out);   \
-  F_OPEN_INPUT(element_t, bias);   \
-  F_OPEN_INPUT(element_t, residual);
+      F_INPUT(element_t, residual), F_INPUT(float, slopes)
+#define F_OPEN_TENSORS(in, w, out)   \
+  F_OPEN_INPUT(element_t, in);       \
+  F_OPEN_INPUT(element_t, w);        \
+  F_OPEN_OUTPUT(element_t, out);     \
+  F_OPEN_INPUT(element_t, bias);     \
+  F_OPEN_INPUT(element_t, residual); \
+  F_OPEN_INPUT(float, slopes);
 #define F_FORWARD_TENSORS F_TENSORS(x, w, y)
 #define F_OPEN_FORWARD_TENSORS F_OPEN_TENSORS(x, w, y)
 #define F_BACKWARD_DATA_TENSORS F_OUTPUT(element_t, x), F_INPUT(element_t, w), F_INPUT(element_t, y)
@@ -132,19 +134,19 @@ F_DEVICE int y_place(int at, int stride, int size) {
 #define F_MIN(p, q) ((p) < (q) ? (p) : (q))
 #define F_MAX(p, q) ((p) > (q) ? (p) : (q))
 #define FALTUNG_ACTIVATION(name, value) \
-  F_DEVICE float activate_##name(float x, float a) { return value; }
+  F_DEVICE float activate_##name(float x, float a, float b) { return value; }
 #include "kernels/common/epilogue_ops.inc"
 // The exact functions take several times as long as storing a result of 16 bits.
 #if defined(F_QUICK_LOGISTIC) && !defined(DTYPE_f32)
-#define activate_sigmoid(x, a) F_QUICK_LOGISTIC(x)
-#define activate_silu(x, a) ((x)*F_QUICK_LOGISTIC(x))
+#define activate_sigmoid(x, numbers) F_QUICK_LOGISTIC(x)
+#define activate_silu(x, numbers) ((x)*F_QUICK_LOGISTIC(x))
 #endif
 
 // The epilogue without the pool, of the accumulator of output channel k; offset is the element's in the
 // convolution's output.
-#define F_EPILOGUE(sum, k, offset) activate_bias_residual(sum, k, offset, bias, residual)
+#define F_EPILOGUE(sum, k, offset) activate_bias_residual(sum, k, offset, bias, residual, slopes)
 F_DEVICE float activate_bias_residual(float sum, int k, index_t offset, F_GLOBAL const element_t* bias,
-                                      F_GLOBAL const element_t* residual) {
+                                      F_GLOBAL const element_t* residual, F_GLOBAL const float* slopes) {
 #if HAS_BIAS && defined(F32_BIAS)
   sum += ((F_GLOBAL const float*)bias)[k];
 #elif HAS_BIAS
@@ -153,7 +155,7 @@ F_DEVICE float activate_bias_residual(float sum, int k, index_t offset, F_GLOBAL
 #if HAS_RESIDUAL && !RESIDUAL_AFTER
   sum += F_LOAD(residual, offset);
 #endif
-  sum = ACTIVATION(sum, SLOPE);
+  sum = ACTIVATION(sum, NUMBERS(k));
 #if HAS_RESIDUAL && RESIDUAL_AFTER
   sum += F_LOAD(residual, offset);
 #endif

@@ -39,7 +39,8 @@ F_DEVICE void add_row(const float* line, F_LOCAL const float* weights, float* su
 }
 
 F_DEVICE void store_results(F_GLOBAL element_t* out, int n, int c, int row, int column, float* sums,
-                            F_GLOBAL const element_t* bias, F_GLOBAL const element_t* residual, Sizes z) {
+                            F_GLOBAL const element_t* bias, F_GLOBAL const element_t* residual,
+                            F_GLOBAL const float* slopes, Sizes z) {
   if (row >= OUT_H) return;
   F_UNROLL
   for (int q = 0; q < TQ; q += OUT_STEP) {

@@ -59,5 +59,6 @@ depthwise_tile(F_TENSORS(in, w, out), Sizes z) {
     return;
   }
   F_UNROLL
-  for (int p = 0; p < TP; ++p) store_results(out, place.n, c, place.row + p, place.column, sums[p], bias, residual, z);
+  for (int p = 0; p < TP; ++p)
+    store_results(out, place.n, c, place.row + p, place.column, sums[p], bias, residual, slopes, z);
 }

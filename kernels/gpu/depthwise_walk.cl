@@ -50,6 +50,7 @@ depthwise_walk(F_TENSORS(in, w, out), Sizes z) {
       add_row(line, weights + FILTER_ROW(m) * S * LANES + lane, sums[m]);
     }
     const int done = j - (R - 1);
-    if (done >= 0) store_results(out, place.n, c, place.row + done, place.column, sums[R - 1], bias, residual, z);
+    if (done >= 0)
+      store_results(out, place.n, c, place.row + done, place.column, sums[R - 1], bias, residual, slopes, z);
   }
 }

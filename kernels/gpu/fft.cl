@@ -89,13 +89,14 @@ fft_filter(F_INPUT(element_t, w), F_OUTPUT(float, filter), int pitch, Sizes z) {
 // The way back, with the epilogue.
 F_KERNEL(THREADS)
 fft_output(F_INPUT(float, sums), F_OUTPUT(element_t, out), F_INPUT(element_t, bias), F_INPUT(element_t, residual),
-           int first_tile, int tiles, int pitch, Sizes z) {
+           F_INPUT(float, slopes), int first_tile, int tiles, int pitch, Sizes z) {
   F_LOCAL_ARRAY(float, local_re, TILES* T* HALF);
   F_LOCAL_ARRAY(float, local_im, TILES* T* HALF);
   F_OPEN_INPUT(float, sums);
   F_OPEN_OUTPUT(element_t, out);
   F_OPEN_INPUT(element_t, bias);
   F_OPEN_INPUT(element_t, residual);
+  F_OPEN_INPUT(float, slopes);
   const int tile = F_THREAD() % TILES, row = F_THREAD() / TILES, k = F_BLOCK(1);
   const int place = F_BLOCK(0) * TILES + tile;
   float re[T], im[T];

@@ -15,11 +15,12 @@
 
 F_KERNEL(THREADS)
 finish_parts(F_INPUT(float, parts), F_OUTPUT(element_t, out), F_INPUT(element_t, bias), F_INPUT(element_t, residual),
-             int splits, Sizes z) {
+             F_INPUT(float, slopes), int splits, Sizes z) {
   F_OPEN_INPUT(float, parts);
   F_OPEN_OUTPUT(element_t, out);
   F_OPEN_INPUT(element_t, bias);
   F_OPEN_INPUT(element_t, residual);
+  F_OPEN_INPUT(float, slopes);
   const index_t count = (index_t)z.n * OUT_C * OUT_H * OUT_W;
   const index_t start = (index_t)F_BLOCK(0) * THREADS + F_THREAD(), step = (index_t)F_BLOCKS(0) * THREADS;
   // Four neighbours at once, if none of a four has another row of channels, or plane.

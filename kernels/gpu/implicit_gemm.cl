@@ -96,7 +96,8 @@
 
 F_DENSE_KERNEL(THREADS, MIN_BLOCKS)
 implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(result_t, result),
-              F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, int splits, Sizes z) {
+              F_INPUT(element_t, bias), F_INPUT(element_t, residual), F_INPUT(float, slopes),
+              int out_pad, int splits, Sizes z) {
   F_LOCAL_ARRAY(float, pixels, 2 * BK * PIXEL_PITCH);
   F_LOCAL_ARRAY(float, channels, 2 * BK * BC);
   F_LOCAL_ARRAY(index_t, places, BP);  // of each pixel in the result, channel 0 of the group; -1 beyond the last
@@ -105,6 +106,7 @@ implicit_gemm(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(result
   F_OPEN_OUTPUT(result_t, result);
   F_OPEN_INPUT(element_t, bias);
   F_OPEN_INPUT(element_t, residual);
+  F_OPEN_INPUT(float, slopes);
   const int thread = F_THREAD();
   F_OPEN_PRODUCT(BP, BC)
   F_GLOBAL result_t* const out = F_OWN_RESULTS(result);

@@ -102,7 +102,8 @@ F_DEVICE index_t place_of(index_t pixel, int group, int row_phase, int column_ph
 
 F_KERNEL(THREADS)
 implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPUT(result_t, result),
-                     F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, int splits, Sizes z) {
+                     F_INPUT(element_t, bias), F_INPUT(element_t, residual), F_INPUT(float, slopes),
+                     int out_pad, int splits, Sizes z) {
   F_LOCAL_ARRAY(uint4, pixels, STAGES * CHUNKS * BP);
   F_LOCAL_ARRAY(uint4, channels, STAGES * CHUNKS * BC);
   const int thread = F_THREAD(), lane = thread % WAVE, wave = thread / WAVE;
@@ -111,6 +112,7 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
   F_OPEN_INPUT(element_t, packed);
   F_OPEN_INPUT(element_t, bias);
   F_OPEN_INPUT(element_t, residual);
+  F_OPEN_INPUT(float, slopes);
   F_OPEN_OUTPUT(result_t, result);
   F_OPEN_PRODUCT(BP, BC)
   F_GLOBAL result_t* const out = F_OWN_RESULTS(result);
@@ -358,7 +360,8 @@ implicit_gemm_matrix(F_INPUT(element_t, in), F_INPUT(element_t, packed), F_OUTPU
       float values[RUN];
       F_UNROLL
       for (int i = 0; i < RUN; ++i) values[i] = ((float*)&sums[(run + i) / 4][j])[(run + i) % 4 * 2 + column];
-      finish_run(values, own_bias + run, added[j & 1][column][run / RUN]);
+      const int k = group * OUT_GROUP + min(c, OUT_GROUP - RUN);
+      finish_run(values, k, own_bias + run, slopes, added[j & 1][column][run / RUN]);
       if (place >= 0 && c < OUT_GROUP) store_run(out + (place + c), values);
     }
   }

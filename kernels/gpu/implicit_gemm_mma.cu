@@ -67,7 +67,8 @@ extern __shared__ __align__(128) unsigned char local_memory[];
 
 F_KERNEL(THREADS)
 implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(result_t, out),
-                  F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, int splits, Sizes z) {
+                  F_INPUT(element_t, bias), F_INPUT(element_t, residual), F_INPUT(float, slopes),
+                  int out_pad, int splits, Sizes z) {
   // Of each pixel in the result, channel 0 of the group; -1 beyond the last.
   index_t* const places = (index_t*)local_memory;
   // MASKED: where a pixel's first tap reads, and one bit for each tap that is in the image.
@@ -81,6 +82,7 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(re
   F_OPEN_OUTPUT(result_t, out);
   F_OPEN_INPUT(element_t, bias);
   F_OPEN_INPUT(element_t, residual);
+  F_OPEN_INPUT(float, slopes);
   const int thread = F_THREAD(), lane = thread % 32, warp = thread / 32;
   const int warp_p = warp % WARPS_P * WARP_P, warp_c = warp / WARPS_P * WARP_C;
   F_OPEN_PRODUCT(BP, BC)
@@ -337,6 +339,6 @@ implicit_gemm_mma(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(re
 #if SPLIT
   store_part(sums, at, out + (size_t)part * z.n * OUT_C * OUT_H * OUT_W, z);
 #else
-  store_results(sums, at, (element_t*)stages, out, bias, residual, z);
+  store_results(sums, at, (element_t*)stages, out, bias, residual, slopes, z);
 #endif
 }

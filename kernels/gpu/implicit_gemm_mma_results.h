@@ -48,7 +48,8 @@ F_DEVICE void store_part(const float sums[TILES_P][TILES_C][4], const ResultPlac
 #else
 // The sums become results in local memory, then leave along what lies together in the tensor.
 F_DEVICE void store_results(const float sums[TILES_P][TILES_C][4], const ResultPlace& at, element_t* results,
-                            result_t* out, const element_t* bias, const element_t* residual, Sizes z) {
+                            result_t* out, const element_t* bias, const element_t* residual,
+                            const float* slopes, Sizes z) {
   const int lane = at.thread % 32;
   F_UNROLL
   for (int i = 0; i < TILES_P; ++i) {

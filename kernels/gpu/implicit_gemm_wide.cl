@@ -20,7 +20,8 @@
 
 F_KERNEL(THREADS)
 implicit_gemm_wide(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(element_t, out),
-                   F_INPUT(element_t, bias), F_INPUT(element_t, residual), int out_pad, int splits, Sizes z) {
+                   F_INPUT(element_t, bias), F_INPUT(element_t, residual), F_INPUT(float, slopes),
+                   int out_pad, int splits, Sizes z) {
   F_LOCAL_ARRAY(F_VECTOR, panel, STEPS * BP / VW);
   F_LOCAL_ARRAY(F_VECTOR, sums, TILES_S * TILES_V * TS * VN);
   F_LOCAL_ARRAY(Pixel, places, BP);
@@ -31,6 +32,7 @@ implicit_gemm_wide(F_INPUT(element_t, in), F_INPUT(packed_t, packed), F_OUTPUT(e
   F_OPEN_OUTPUT(element_t, out);
   F_OPEN_INPUT(element_t, bias);
   F_OPEN_INPUT(element_t, residual);
+  F_OPEN_INPUT(float, slopes);
   F_LOCAL float* const gathered = (F_LOCAL float*)panel;
   const int first_out = F_BLOCK(1) * BC;
   const int group = F_BLOCK(2) / (PHASES_H * PHASES_W);

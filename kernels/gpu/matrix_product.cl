@@ -42,7 +42,8 @@ F_DEVICE void put(const float* quads, int width, int own, F_LOCAL float* to) {
 
 F_KERNEL(THREADS)
 matrix_product(F_INPUT(element_t, scalars), F_INPUT(element_t, vectors), F_OUTPUT(RESULT_T, out),
-               F_INPUT(element_t, bias), F_INPUT(element_t, residual), int steps, int pitch_s, int pitch_v, int rows,
+               F_INPUT(element_t, bias), F_INPUT(element_t, residual), F_INPUT(float, slopes),
+               int steps, int pitch_s, int pitch_v, int rows,
                int columns, int pitch_out, int first_part, int parts, int first_image, Sizes z) {
   F_LOCAL_ARRAY(float, local_s, 2 * BK * BS);
   F_LOCAL_ARRAY(float, local_v, 2 * BK * BV);
@@ -51,6 +52,7 @@ matrix_product(F_INPUT(element_t, scalars), F_INPUT(element_t, vectors), F_OUTPU
   F_OPEN_OUTPUT(RESULT_T, out);
   F_OPEN_INPUT(element_t, bias);
   F_OPEN_INPUT(element_t, residual);
+  F_OPEN_INPUT(float, slopes);
   const int thread = F_THREAD(), blocks_s = (rows + BS - 1) / BS;
   const int first_s = F_BLOCK(0) % blocks_s * BS, first_v = F_BLOCK(0) / blocks_s * BV;
   const int group = F_BLOCK(1) / parts, part = F_BLOCK(1) % parts;

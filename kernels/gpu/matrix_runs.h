@@ -39,8 +39,8 @@ F_DEVICE void add_run(uint4 words, float* sums) {
   }
 }
 
-// The epilogue of RUN sums. added: the residual's chunk.
-F_DEVICE void finish_run(float* sums, const float* bias, uint4 added) {
+// The epilogue of RUN sums of output channels from k on. added: the residual's chunk.
+F_DEVICE void finish_run(float* sums, int k, const float* bias, F_GLOBAL const float* slopes, uint4 added) {
 #if defined(DIRECTION_fwd) && !SPLIT
   F_UNROLL
   for (int i = 0; i < RUN; ++i) sums[i] += bias[i];
@@ -48,7 +48,7 @@ F_DEVICE void finish_run(float* sums, const float* bias, uint4 added) {
   add_run(added, sums);
 #endif
   F_UNROLL
-  for (int i = 0; i < RUN; ++i) sums[i] = ACTIVATION(sums[i], SLOPE);
+  for (int i = 0; i < RUN; ++i) sums[i] = ACTIVATION(sums[i], NUMBERS(k + i));
 #if HAS_RESIDUAL && RESIDUAL_AFTER
   add_run(added, sums);
 #endif

@@ -6,6 +6,7 @@
 // they read is an aligned run of 2 V pixels and one beside it; else (0) each pixel by itself.
 // The host defines THREADS, V (1, 4; 8 of NHWC's 16-bit channels), F_WIDE_ROWS, and what convolution.h asks for.
 #include "kernels/gpu/convolution.h"
+#include "kernels/gpu/v_elements.h"
 
 #ifdef POOL_maxpool
 #define NOTHING (-F_INFINITY)
@@ -13,14 +14,6 @@
 #else
 #define NOTHING 0.0f
 #define JOIN(pooled, value) ((pooled) += (value))
-#endif
-
-#if V == 8
-#define LOAD_V(p, i, v) F_LOAD8(p, i, v)
-#define STORE_V(p, i, v) F_STORE8(p, i, v)
-#elif V == 4
-#define LOAD_V(p, i, v) F_LOAD4(p, i, v)
-#define STORE_V(p, i, v) F_STORE4(p, i, v)
 #endif
 
 // Of `size` neighbours from `first` on, how many there are among `count`.
@@ -90,11 +83,7 @@ pool(F_INPUT(element_t, conv), F_OUTPUT(element_t, y), int from_pitch, int to_pi
         if (left + u < 0 || left + u >= z.q) continue;
         const index_t from = ((plane * z.p + top + v) * z.q + left + u) * from_pitch + k;
         float values[V];
-#if V == 1
-        values[0] = F_LOAD(conv, from);
-#else
         LOAD_V(conv, from, values);
-#endif
         F_UNROLL
         for (int j = 0; j < V; ++j) JOIN(pooled[j], values[j]);
       }
@@ -114,12 +103,10 @@ pool(F_INPUT(element_t, conv), F_OUTPUT(element_t, y), int from_pitch, int to_pi
       pooled[j] /= (float)(in_height * in_width);
     }
 #endif
-#if V > 1
     if (results == V && F_IS_ALIGNED(y + to, V)) {
       STORE_V(y, to, pooled);
       continue;
     }
-#endif
     F_UNROLL
     for (int j = 0; j < V; ++j) {
       if (j < results) F_STORE(y, to + j, pooled[j]);

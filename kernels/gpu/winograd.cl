@@ -131,7 +131,7 @@ F_DEVICE void load_filter(F_GLOBAL const float* from, float* u) {
 // With SPLIT, F_BLOCKS(1) blocks share the sum over the in channels: finish_parts.cl adds what they write.
 F_KERNEL(THREADS)
 winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, result), F_INPUT(element_t, bias),
-         F_INPUT(element_t, residual), Sizes z) {
+         F_INPUT(element_t, residual), F_INPUT(float, slopes), Sizes z) {
   // [channel][position][tile] of the input, then [position][out channel][tile] of the sums.
   F_LOCAL_ARRAY(F_VECTOR, quads, F_MAX(BC, LK * ROUND) * POSITIONS * BT / 4);
   F_LOCAL_ARRAY(index_t, block, 2);  // its first tile and out channel: for the end, so that no register holds them
@@ -140,6 +140,7 @@ winograd(F_INPUT(element_t, in), F_INPUT(float, filter), F_OUTPUT(result_t, resu
   F_OPEN_OUTPUT(result_t, result);
   F_OPEN_INPUT(element_t, bias);
   F_OPEN_INPUT(element_t, residual);
+  F_OPEN_INPUT(float, slopes);
 #if SPLIT
   F_GLOBAL result_t* const out = result + (index_t)F_BLOCK(1) * z.n * OUT_C * OUT_H * OUT_W;
 #else

@@ -1,4 +1,4 @@
-// The activations, activate_<name>(x, slope). The host writes activate(), which is one of them, behind this.
+// The activations, activate_<name>(x, a, b). The host writes activate(x, slope), which is one of them, behind this.
 #pragma once
 
 #define F_C(v) (v)
@@ -9,7 +9,7 @@
 #define F_MIN(p, q) ((p) < (q) ? (p) : (q))
 #define F_MAX(p, q) ((p) > (q) ? (p) : (q))
 #define FALTUNG_ACTIVATION(name, value) \
-  __device__ __forceinline__ float activate_##name(float x, float a) { return value; }
+  __device__ __forceinline__ float activate_##name(float x, float a, float b) { return value; }
 #include "kernels/common/epilogue_ops.inc"
 #undef FALTUNG_ACTIVATION
 

@@ -42,6 +42,7 @@ constexpr bool kResidualAfter = kConfig.residual_after, kGates = kConfig.gates;
 constexpr Pooling kPooling = kConfig.pooling;
 constexpr bool kPools = kPooling != Pooling::none;
 constexpr int kWindow = kConfig.pool_window, kStore = kConfig.pixels_a_store;
+constexpr bool kSlopes = kConfig.slopes, kOfChannel = kBias || kSlopes;
 
 // Shared memory: buffers of pixels and of weights, one after the other.
 constexpr int kSlots = kConfig.tile.pixel_slots, kStages = kConfig.weight_buffers();

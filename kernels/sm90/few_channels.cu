@@ -75,10 +75,14 @@ __device__ __forceinline__ float bias_of(const Params& p, int channel) {
   return value;
 }
 
+// And prelu's slopes.
 __device__ __forceinline__ void put_bias(const Params& p, int channel, unsigned memory) {
   const int thread = static_cast<int>(threadIdx.x);
   if (kConfig.bias && thread < kChannels)
     store_shared_32(memory + bias_at(kConfig) + thread * 4, __float_as_uint(bias_of(p, channel + thread)));
+  if (kConfig.slopes && thread < kChannels)
+    store_shared_32(memory + slopes_at(kConfig) + thread * 4,
+                    __float_as_uint(channel + thread < p.k ? p.slopes[channel + thread] : 0.0f));
 }
 
 using Sums = float[kChannels / 2];
@@ -108,7 +112,7 @@ __device__ __forceinline__ void multiply(Sums& sums, unsigned row, unsigned weig
 
 // A warp's results, to its own place in shared memory, from where the copy engine stores them.
 __device__ __forceinline__ void stage_results(const Sums& sums, const Params& p, unsigned staging,
-                                              unsigned biases, int lane) {
+                                              unsigned biases, unsigned slopes, int lane) {
 #pragma unroll
   for (int eight = 0; eight < kChannels / 8; eight += 2) {
     unsigned words[4];
@@ -119,9 +123,14 @@ __device__ __forceinline__ void stage_results(const Sums& sums, const Params& p,
         const uint2 both = load_word<8>(biases + ((eight + i) * 8 + lane % 4 * 2) * 4);
         bias[0] = __uint_as_float(both.x), bias[1] = __uint_as_float(both.y);
       }
+      float slope[2] = {p.slope, p.slope};
+      if constexpr (kConfig.slopes) {
+        const uint2 both = load_word<8>(slopes + ((eight + i) * 8 + lane % 4 * 2) * 4);
+        slope[0] = __uint_as_float(both.x), slope[1] = __uint_as_float(both.y);
+      }
       const float* const v = &sums[(eight + i) * 4];
-      words[i * 2] = pack<kBf16>(activate(v[0] + bias[0], p.slope), activate(v[1] + bias[1], p.slope));
-      words[i * 2 + 1] = pack<kBf16>(activate(v[2] + bias[0], p.slope), activate(v[3] + bias[1], p.slope));
+      words[i * 2] = pack<kBf16>(activate(v[0] + bias[0], slope[0]), activate(v[1] + bias[1], slope[1]));
+      words[i * 2 + 1] = pack<kBf16>(activate(v[2] + bias[0], slope[0]), activate(v[3] + bias[1], slope[1]));
     }
     // Four matrices of 8 pixels by 8 channels.
     const int eights = eight + lane / 16, half = lane / 8 % 2, line = lane % 8;
@@ -179,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
     mma_wait<0>();
     pin(sums);
     __syncwarp();
-    stage_results(sums, p, staging, memory + bias_at(kConfig), lane);
+    stage_results(sums, p, staging, memory + bias_at(kConfig), memory + slopes_at(kConfig), lane);
     fence_async();
     __syncwarp();
     if (elected()) {

@@ -26,6 +26,7 @@ struct Config {
   int width = 16, height = 16;  // results of a tile, and pixels of the output's gradient: by 16 in a row
   int stages = 4;               // buffers of patches
   bool bias = false, f32_bias = false;
+  bool slopes = false;  // prelu's, of each output channel
 };
 
 constexpr int kColumns = 16;  // of a step: a warp's results; pixels that are summed at a time
@@ -109,7 +110,10 @@ FALTUNG_BOTH constexpr int results_at(const Config& c) {
   return rounded(patches_at(c) + c.stages * patch_stride(c), 1024);
 }
 FALTUNG_BOTH constexpr int bias_at(const Config& c) { return results_at(c) + c.height * result_bytes(c); }
-FALTUNG_BOTH constexpr int barriers_at(const Config& c) { return bias_at(c) + c.channels * 4; }
+FALTUNG_BOTH constexpr int slopes_at(const Config& c) { return bias_at(c) + c.channels * 4; }
+FALTUNG_BOTH constexpr int barriers_at(const Config& c) {
+  return slopes_at(c) + (c.slopes ? c.channels * 4 : 0);
+}
 FALTUNG_BOTH constexpr int shared_bytes(const Config& c) { return barriers_at(c) + c.stages * 16 + 1024; }
 
 // ----------------------------------------------------------------------------------------- backward_weights
@@ -200,6 +204,7 @@ FALTUNG_BOTH constexpr int data_shared_bytes(const Config& c) {
 // The kernels' arguments beside the maps.
 struct Params {
   const void *w, *bias;
+  const float* slopes;  // prelu's
   void* y;
   float* parts;                          // backward_weights: of each block its channels' filters
   int k, p, q;                           // output channels, height, width

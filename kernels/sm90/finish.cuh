@@ -3,11 +3,38 @@
 #include "kernels/sm90/constants.cuh"
 #include "kernels/sm90/element.cuh"
 
-// Of an output channel. That of phases may have several pixels side by side as channels, each with the whole
-// bias.
-__device__ __forceinline__ float load_bias(const Params& p, int k) {
-  if (!kBias || k >= p.k) return 0.0f;
-  return bias_at(p.bias, kPhased ? k % p.bias_k : k);
+// What the results of an output channel have of their own: a bias, or that and prelu's slope.
+struct BiasAndSlope {
+  float bias, slope;
+  __device__ __forceinline__ BiasAndSlope(float bias = 0.0f, float slope = 0.0f) : bias(bias), slope(slope) {}
+};
+template <bool kOwnSlope>
+struct OfChannelWith {
+  using Type = float;
+  static __device__ __forceinline__ Type make(float bias, const float*, int) { return bias; }
+};
+template <>
+struct OfChannelWith<true> {
+  using Type = BiasAndSlope;
+  static __device__ __forceinline__ Type make(float bias, const float* slopes, int k) { return {bias, slopes[k]}; }
+};
+using OfChannel = OfChannelWith<kSlopes>::Type;
+
+__device__ __forceinline__ float bias_of(float bias) { return bias; }
+__device__ __forceinline__ float bias_of(const BiasAndSlope& of) { return of.bias; }
+__device__ __forceinline__ float slope_of(float, float slope) { return slope; }
+__device__ __forceinline__ float slope_of(const BiasAndSlope& of, float) { return of.slope; }
+
+// Of output channel k.
+__device__ __forceinline__ OfChannel of_channel(const void* bias, const float* slopes, int k) {
+  return OfChannelWith<kSlopes>::make(kBias ? bias_at(bias, k) : 0.0f, slopes, k);
+}
+
+// Of one that there may not be. Those of phases may have several pixels side by side as channels, each with
+// the whole bias.
+__device__ __forceinline__ OfChannel load_bias(const Params& p, int k) {
+  if (!kOfChannel || k >= p.k) return 0.0f;
+  return of_channel(p.bias, p.slopes, kPhased ? k % p.bias_k : k);
 }
 
 // Asks for the bias of a tile from channel k on, which nothing else would do before a sum wants it: by then it is near.
@@ -18,12 +45,13 @@ __device__ __forceinline__ void touch_bias(const Params& p, int k, int thread) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(static_cast<const unsigned char*>(p.bias) + (k + mine) * kSize));
 }
 
-__device__ __forceinline__ float finish_value(float sum, float bias, float residual, float slope) {
+// slope: of all channels, where each has not its own.
+__device__ __forceinline__ float finish_value(float sum, OfChannel of, float residual, float slope) {
   if constexpr (kGates) return residual <= 0.0f ? 0.0f : sum;  // a NaN lets it pass
   float x = sum;
-  if constexpr (kBias) x += bias;
+  if constexpr (kBias) x += bias_of(of);
   if constexpr (kResidual && !kResidualAfter) x += residual;
-  x = activate(x, slope);
+  x = activate(x, slope_of(of, slope));
   return kResidual && kResidualAfter ? x + residual : x;
 }
 

@@ -65,7 +65,7 @@ __device__ __forceinline__ void finish_sums(const RowSums& sums, const Params& p
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int channel = i * 8 + j;
-      const float bias = load_bias(p, k0 + channel);
+      const OfChannel bias = load_bias(p, k0 + channel);
 #pragma unroll
       for (int row = 0; row < kRowsAThread; ++row) {
         float v[kRun];

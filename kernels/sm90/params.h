@@ -25,6 +25,7 @@ constexpr int kMostPhases = 8;
 // Of implicit_gemm.
 struct Params {
   const void* bias;
+  const float* slopes;   // prelu's
   const void* residual;  // where the copy engine does not bring it
   void* y;               // where the copy engine does not store
   int k, p, q;           // output channels, height, width (before pooling)
@@ -49,6 +50,7 @@ struct Params {
 // Of shift_gemm.
 struct ShiftParams {
   const void* bias;
+  const float* slopes;
   const void* residual;
   void* y;
   int k, p, q;           // output channels, height, width (before pooling)

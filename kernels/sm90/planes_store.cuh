@@ -32,7 +32,7 @@ __device__ __forceinline__ void store_sums(const Sums& sums, const Params& p, co
   [[maybe_unused]] const float* const residual = static_cast<const float*>(p.residual) + first;
 #pragma unroll
   for (int i0 = 0; i0 < kEights; i0 += kAtOnce) {
-    float bias[kAtOnce * 2] = {};
+    OfChannel bias[kAtOnce * 2] = {};
     unsigned added[kAtOnce * 2][kTogether] = {};
 #pragma unroll
     for (int i = 0; i < kAtOnce * 2 && i0 + i / 2 < kEights; ++i) {

@@ -184,12 +184,12 @@ __device__ __forceinline__ void consume(const Maps& maps, const ShiftParams& p, 
     if (consumer == 1) named_arrive(1, 256);  // the other one goes first
   }
   if constexpr (kResident) barrier_wait(barriers.stage_full(0), 0);
-  float bias[2] = {0.0f, 0.0f};
+  OfChannel bias[2] = {0.0f, 0.0f};
   const auto load_bias = [&](int k0) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int k = k0 + thread / 32 * 16 + thread % 32 / 4 + half * 8;
-      bias[half] = kBias && k < p.k ? bias_at(p.bias, k) : 0.0f;
+      bias[half] = k < p.k ? of_channel(p.bias, p.slopes, k) : OfChannel(0.0f);
     }
   };
   // Where the weights stay, so do the channels.

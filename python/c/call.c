@@ -3,8 +3,8 @@
 
 #include "c/plan.h"
 
-static const char* const kNames[TENSORS] = {"x",    "w",    "y",     "bias", "residual",
-                                            "relu", "sums", "scale", "shift"};
+static const char* const kNames[TENSORS] = {"x",    "w",    "y",     "bias",  "residual",
+                                            "relu", "sums", "scale", "shift", "slopes"};
 
 static PyObject* sizes_text(const int64_t* sizes, int count) {
   PyObject* text = PyUnicode_FromString("");
@@ -41,7 +41,7 @@ static int check_sums(const int64_t* shape, const Array* array) {
 int check_array(const Plan* self, const Array* array, int tensor) {
   const char* name = kNames[tensor];
   const Expected* e = &self->expected[tensor];
-  const int is_vector = tensor == FALTUNG_BIAS || tensor == FALTUNG_SCALE || tensor == FALTUNG_SHIFT;
+  const int is_vector = tensor == FALTUNG_BIAS || tensor > FALTUNG_SUMS;
   const Dtype dtype = tensor >= FALTUNG_SUMS   ? DTYPE_F32
                       : tensor == FALTUNG_BIAS ? self->bias_dtype
                                                : self->dtype;
@@ -74,14 +74,14 @@ int check_array(const Plan* self, const Array* array, int tensor) {
   return 0;
 }
 
-enum { FIRST, SECOND, BIAS, RESIDUAL, OUT, STREAM, RELU, SUMS, SCALE, SHIFT, ARGUMENTS };
+enum { FIRST, SECOND, BIAS, RESIDUAL, OUT, STREAM, RELU, SUMS, SCALE, SHIFT, SLOPES, ARGUMENTS };
 
 /* What `(first, second, /, bias=None, residual=None, out=None, stream=None, relu=None, sums=None, scale=None,
- * shift=None)` was called with, borrowed, NULL for None: PyArg_ParseTupleAndKeywords takes a third of such a
- * call. Returns -1 with an exception. */
+ * shift=None, slopes=None)` was called with, borrowed, NULL for None: PyArg_ParseTupleAndKeywords takes a
+ * third of such a call. Returns -1 with an exception. */
 static int take_arguments(PyObject* arguments, PyObject* keywords, PyObject* values[ARGUMENTS]) {
-  static const char* const texts[ARGUMENTS] = {NULL,     NULL,   "bias", "residual", "out",
-                                               "stream", "relu", "sums", "scale",    "shift"};
+  static const char* const texts[ARGUMENTS] = {NULL,   NULL,   "bias",  "residual", "out",   "stream",
+                                               "relu", "sums", "scale", "shift",    "slopes"};
   static PyObject* names[ARGUMENTS];
   for (int i = BIAS; i < ARGUMENTS; ++i) {
     if (names[i] == NULL && (names[i] = PyUnicode_InternFromString(texts[i])) == NULL) return -1;
@@ -106,7 +106,7 @@ static int take_arguments(PyObject* arguments, PyObject* keywords, PyObject* val
       PyErr_Format(PyExc_TypeError,
                    i < count ? "a plan got two values for %U"
                              : "a plan has no argument %U; it has bias, residual, out, stream, relu, sums, "
-                               "scale and shift",
+                               "scale, shift and slopes",
                    name);
       return -1;
     }
@@ -168,6 +168,7 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
   given[FALTUNG_SUMS] = values[SUMS];
   given[FALTUNG_SCALE] = values[SCALE];
   given[FALTUNG_SHIFT] = values[SHIFT];
+  given[FALTUNG_SLOPES] = values[SLOPES];
   for (int i = FALTUNG_BIAS; i < TENSORS; ++i) {
     if ((given[i] != NULL) == self->has[i]) continue;
     raise_bad_problem(
@@ -197,7 +198,7 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
         DATA(FALTUNG_Y),        DATA(FALTUNG_BIAS),
         DATA(FALTUNG_RESIDUAL), DATA(FALTUNG_RELU),
         DATA(FALTUNG_SUMS),     DATA(FALTUNG_SCALE),
-        DATA(FALTUNG_SHIFT)};
+        DATA(FALTUNG_SHIFT),    DATA(FALTUNG_SLOPES)};
 #undef DATA
     /* check_array has seen that the arrays are on the plan's device. */
     none = run_plan(self, &tensors, NULL, stream, weights, FALTUNG_ADDRESSES_ON_DEVICE, 0);

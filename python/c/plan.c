@@ -62,6 +62,7 @@ PyObject* new_plan(faltung_problem* problem, faltung_plan* plan, const char* dev
   self->has[FALTUNG_SUMS] = has_field(text, "stats") || has_field(text, "dbias");
   self->has[FALTUNG_SCALE] = has_field(text, "affine") || has_field(text, "affine_relu");
   self->has[FALTUNG_SHIFT] = self->has[FALTUNG_SCALE];
+  self->has[FALTUNG_SLOPES] = has_field(text, "prelu");
   for (int i = 0; i < TENSORS; ++i) {
     if (i >= FALTUNG_RELU && !self->has[i]) continue;
     const faltung_status status = expect(self, (faltung_tensor)i);
@@ -172,13 +173,13 @@ static int weights_of(PyObject* object, const Weights** weights) {
 }
 
 static PyObject* plan_run(Plan* self, PyObject* const* arguments, Py_ssize_t count) {
-  if (count < 7 || count > 12) {
+  if (count < 7 || count > 13) {
     PyErr_SetString(PyExc_TypeError,
                     "run(x, w, y, bias, residual, workspace, stream, weights=None, relu=None, sums=None, "
-                    "scale=None, shift=None): addresses");
+                    "scale=None, shift=None, slopes=None): addresses");
     return NULL;
   }
-  void *p[7], *more[4] = {NULL}; /* relu, sums, scale, shift */
+  void *p[7], *more[5] = {NULL}; /* relu, sums, scale, shift, slopes */
   for (int i = 0; i < 7; ++i) {
     if (pointer_of(arguments[i], &p[i]) < 0) return NULL;
   }
@@ -187,7 +188,7 @@ static PyObject* plan_run(Plan* self, PyObject* const* arguments, Py_ssize_t cou
   for (Py_ssize_t i = 8; i < count; ++i) {
     if (pointer_of(arguments[i], &more[i - 8]) < 0) return NULL;
   }
-  const faltung_tensors tensors = {p[0], p[1], p[2], p[3], p[4], more[0], more[1], more[2], more[3]};
+  const faltung_tensors tensors = {p[0], p[1], p[2], p[3], p[4], more[0], more[1], more[2], more[3], more[4]};
   return run_plan(self, &tensors, p[5], p[6], weights, FALTUNG_ADDRESSES_UNKNOWN, 0);
 }
 
@@ -294,7 +295,7 @@ static PyObject* plan_repr(Plan* self) {
 static PyMethodDef plan_methods[] = {
     {"run", (PyCFunction)(void (*)(void))plan_run, METH_FASTCALL,
      "run(x, w, y, bias, residual, workspace, stream, weights=None, relu=None, sums=None, scale=None, "
-     "shift=None)\n\n"
+     "shift=None, slopes=None)\n\n"
      "Runs on addresses (int, or None), of which CUDA's driver is asked whether they are the device's; "
      "workspace: at least workspace_bytes, None for the plan's own."},
     {"pack", (PyCFunction)(void (*)(void))plan_pack, METH_FASTCALL,

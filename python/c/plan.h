@@ -4,7 +4,7 @@
 
 #include "c/common.h"
 
-enum { TENSORS = FALTUNG_SHIFT + 1, MOST_WORKSPACES = 16, ALIGNMENT = 64 };
+enum { TENSORS = FALTUNG_SLOPES + 1, MOST_WORKSPACES = 16, ALIGNMENT = 64 };
 
 /* What the plan expects of an array. */
 typedef struct {

@@ -76,7 +76,8 @@ _FORWARD = """The {kind} of x ({x}) with the filter w ({w}), and what follows it
 dtype (f32, f16, bf16), one device and one layout (contiguous, or channels_last strides).
 
 ``stride``, ``dilation``: one int or {dimensions}. ``padding``: that too, or twice as many, before and after each{words}.{outpad}
-``activation``: relu, relu6, leaky_relu(0.01), sigmoid, silu, gelu, gelu_tanh, hardswish, hardsigmoid(0.2).
+``activation``: relu, relu6, leaky_relu(0.01), sigmoid, silu, gelu, gelu_tanh, hardswish, hardsigmoid(0.2),
+clip(-1,6), or prelu with ``slopes`` (K, of f32).
 ``pool`` (of one and two dimensions): maxpool2, avgpool3s2p1, ... ``math``: the accuracy: f32, tf32, f16, bf16, fast; the dtype's own unless given.
 ``input_scale``, ``input_shift`` (C, of f32) and ``input_activation`` (relu): x is read through them, as what a normalization before
 made of it, and the padding is zero after it. ``threads``: 0 for all. Raises BadProblem or Unsupported."""
@@ -100,13 +101,13 @@ def _named(function, family, suffix, text):
 
 def _forward(family):
     def function(x, w, b=None, *, stride=1, padding=0, dilation=1, groups=1, output_padding=0, residual=None, activation=None,
-                 pool=None, math=None, out=None, threads=0, input_scale=None, input_shift=None, input_activation=None):
+                 pool=None, math=None, out=None, threads=0, slopes=None, input_scale=None, input_shift=None, input_activation=None):
         plan = _plan("fwd", family, describe(x), describe(w), None, _hashable(stride), _hashable(padding), _hashable(dilation),
                      groups, _hashable(output_padding), math, threads, None if residual is None else describe(residual),
                      b is not None, activation, pool, _affine(input_scale, input_shift, input_activation))
-        if input_scale is None:
+        if input_scale is None and slopes is None:
             return plan(x, w, b, residual, out)
-        return plan(x, w, b, residual, out, scale=input_scale, shift=input_shift)
+        return plan(x, w, b, residual, out, scale=input_scale, shift=input_shift, slopes=slopes)
     return _named(function, family, "", _FORWARD)
 
 

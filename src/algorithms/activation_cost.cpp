@@ -15,6 +15,8 @@ double activation_cycles(Activation activation) {
     case Activation::leaky_relu:
     case Activation::hardswish:
     case Activation::hardsigmoid:
+    case Activation::clip:
+    case Activation::prelu:
       return 6;
     case Activation::sigmoid:
     case Activation::silu:

@@ -98,7 +98,8 @@ class DepthwiseCpu : public SoleKernel {
     const Place from = pass->problem.direction == Direction::forward ? Place::x : Place::y;
     const Place to = result_place(pass->problem);
     recipe.steps.push_back(call(
-        "depthwise", {from, Place::packed, Place::bias, Place::residual, Place::scale, Place::shift},
+        "depthwise",
+        {from, Place::packed, Place::bias, Place::residual, Place::slopes, Place::scale, Place::shift},
         {to, Place::workspace},
         [pass, from, to, scratch = scratch_bytes(*pass)](const Memory& m, const Parallel& parallel) {
           const DepthwiseTensors tensors{m[from],
@@ -106,6 +107,7 @@ class DepthwiseCpu : public SoleKernel {
                                          reinterpret_cast<const float*>(m[Place::packed]),
                                          m[Place::bias],
                                          m[Place::residual],
+                                         reinterpret_cast<const float*>(m[Place::slopes]),
                                          input_affine(pass->problem, m)};
           parallel.run([&](int worker) {
             depthwise_run(*pass, tensors, m[Place::workspace] + scratch * static_cast<std::size_t>(worker),

@@ -174,7 +174,7 @@ class DepthwiseGpu : public Algorithm {
     recipe.steps.push_back(launch(
         "depthwise", gpu::source(device, kernel(f.tile), entry + ".cl", entry, gpu::constants(p, own)), shape,
         {in(gpu::gathered_place(p)), in(Place::w), out(result_place(p)), in(Place::bias), in(Place::residual),
-         value(gpu::sizes(p))}));
+         in(Place::slopes), value(gpu::sizes(p))}));
     return recipe;
   }
 

@@ -48,10 +48,12 @@ class DirectCpu : public SoleKernel {
     }
     const Place from = p.direction == Direction::forward ? Place::x : Place::y, to = result_place(p);
     recipe.steps.push_back(
-        call("direct", {from, Place::w, Place::bias, Place::residual}, {to},
+        call("direct", {from, Place::w, Place::bias, Place::residual, Place::slopes}, {to},
              [pass = std::make_shared<const DirectPass>(make_direct_pass(p)), from, to](
                  const Memory& m, const Parallel& parallel) {
-               const DirectTensors tensors{m[from], m[Place::w], m[to], m[Place::bias], m[Place::residual]};
+               const DirectTensors tensors{
+                   m[from],        m[Place::w],        m[to],
+                   m[Place::bias], m[Place::residual], reinterpret_cast<const float*>(m[Place::slopes])};
                parallel.each(direct_items(*pass),
                              [&](std::int64_t item, int) { direct_item(*pass, tensors, item); });
              }));

@@ -199,6 +199,7 @@ void run_forward(const Shapes& s, const Buffers& buffers, const Memory& m, const
   const Problem& p = s.p;
   float* const matrix = matrix_b(m, buffers.matrix, s.pixels * s.depth);
   float* const bias = floats(m, buffers.bias);
+  const float* const slopes = floats(m, Place::slopes);
   if (p.epilogue.bias) convert_to_float(p.dtype, m[Place::bias], bias, p.k);
   for (i64 image = 0; image < p.n; ++image) {
     for (i64 group = 0; group < p.groups; ++group) {
@@ -223,7 +224,8 @@ void run_forward(const Shapes& s, const Buffers& buffers, const Memory& m, const
                  end.from = from, end.from_stride = from_row, end.rows = rows, end.columns = columns;
                  if (p.epilogue.bias) (s.nhwc ? end.column_bias : end.row_bias) = bias + k;
                  if (p.epilogue.residual) end.residual = element(p.dtype, m[Place::residual], to);
-                 end.activation = p.epilogue.activation, end.slope = p.epilogue.slope, end.dtype = p.dtype;
+                 if (has_slopes(p)) (s.nhwc ? end.column_slopes : end.row_slopes) = slopes + k;
+                 end.activation = activation_of(p.epilogue), end.dtype = p.dtype;
                  end.residual_order = p.epilogue.residual_order;
                  end.to = m[Place::y] + to * size_of(p.dtype);
                  end.to_stride = s.nhwc ? s.y.stride_w : s.y.stride_c;
@@ -377,7 +379,7 @@ class ExplicitGemmCpu : public SoleKernel {
     };
     switch (shapes.p.direction) {
       case Direction::forward:
-        add({Place::x, Place::packed, Place::bias, Place::residual}, run_forward);
+        add({Place::x, Place::packed, Place::bias, Place::residual, Place::slopes}, run_forward);
         break;
       case Direction::backward_data:
         add({Place::y, Place::packed}, run_backward_data);

@@ -40,6 +40,7 @@ Config config(const Tile& t, const Problem& p) {
   c.c = narrow(p.c), c.r = narrow(p.r), c.s = narrow(p.s);
   c.stride_h = narrow(p.stride_h), c.stride_w = narrow(p.stride_w), c.pad_left = narrow(p.pad_left);
   c.channels = t.channels, c.width = t.columns, c.height = t.rows, c.stages = t.stages;
+  c.slopes = has_slopes(p);
   c.bias = p.epilogue.bias, c.f32_bias = p.epilogue.bias_element == BiasElement::f32;
   return c;
 }
@@ -122,6 +123,7 @@ std::string config_text(const Config& c) {
   text.add("stride_h", c.stride_h), text.add("stride_w", c.stride_w), text.add("pad_left", c.pad_left);
   text.add("channels", c.channels), text.add("width", c.width), text.add("height", c.height);
   text.add("stages", c.stages), text.add("bias", c.bias), text.add("f32_bias", c.f32_bias);
+  text.add("slopes", c.slopes);
   return text.text();
 }
 
@@ -143,7 +145,7 @@ jit::Source source(const Tile& t, const Problem& p) {
   } else {
     source.entry = "few_channels";
     source.text += "#include \"kernels/sm90/activations.cuh\"\n" +
-                   sm90::activate_function(p.epilogue.activation, p.dtype) +
+                   sm90::activate_function(p.epilogue, p.dtype) +
                    sm90::wgmma_function(c.channels, p.dtype, First::registers, ", 0");
     source.block_threads = threads(c), source.shared_bytes = shared_bytes(c);
   }
@@ -252,7 +254,8 @@ Recipe recipe(const Tile& t, const Problem& p, const DeviceInfo& device) {
     return recipe;
   }
   StepArgument given = value(params, {{offsetof(Params, w), {Place::w, Access::read}},
-                                      {offsetof(Params, bias), {Place::bias, Access::read}}});
+                                      {offsetof(Params, bias), {Place::bias, Access::read}},
+                                      {offsetof(Params, slopes), {Place::slopes, Access::read}}});
   given.rests = {{offsetof(Params, weights_rest), Place::w}};
   const StepArgument y = mapped({{results_map(p, c), {Place::y, Access::write}}});
   recipe.steps.push_back(launch("few channels", program, shape, {x, y, std::move(given)}));

@@ -171,6 +171,7 @@ void run(const Tiling& tiling, const Memory& m, const Parallel& parallel) {
       const FftImage to = image(m[result_place(p)], n, k, tiling.out_h, tiling.out_w);
       FftEpilogue epilogue;
       epilogue.of = p.epilogue;
+      epilogue.slopes = reinterpret_cast<const float*>(m[Place::slopes]);
       if (p.epilogue.bias) epilogue.bias = m[Place::bias];
       if (p.epilogue.residual) {
         epilogue.residual = m[Place::residual] + n * k * tiling.out_h * tiling.out_w * size_of(p.dtype);
@@ -286,7 +287,8 @@ class FftCpu : public Algorithm {
         }));
     const Place from = p.direction == Direction::forward ? Place::x : Place::y;
     recipe.steps.push_back(
-        call("fft", {from, Place::packed, Place::bias, Place::residual}, {result_place(p), Place::workspace},
+        call("fft", {from, Place::packed, Place::bias, Place::residual, Place::slopes},
+             {result_place(p), Place::workspace},
              [tiling](const Memory& m, const Parallel& parallel) { run(*tiling, m, parallel); }));
     return recipe;
   }

@@ -210,8 +210,8 @@ class FftGpu : public Algorithm {
       recipe.steps.push_back(gpu::product_step(product, t.product, each, each_frequency));
       recipe.steps.push_back(
           launch("transform back", output, blocks(tiles, t.outs),
-                 {in(results), out(result_place(p)), in(Place::bias), in(Place::residual), gpu::number(first),
-                  gpu::number(tiles), gpu::number(t.pitch), value(z)}));
+                 {in(results), out(result_place(p)), in(Place::bias), in(Place::residual), in(Place::slopes),
+                  gpu::number(first), gpu::number(tiles), gpu::number(t.pitch), value(z)}));
     }
     return recipe;
   }

@@ -89,10 +89,10 @@ Recipe gathered_recipe(const Problem& p, const std::string& kernel, jit::Source 
   recipe.packed_bytes = weights.bytes;
   recipe.packing = packing_of(p);
   recipe.pack.push_back(std::move(weights.pack));
-  recipe.steps.push_back(
-      launch("product", std::move(product), shape,
-             {in(gathered_place(p)), in(Place::packed), out(shared_sum(p, splits)), in(Place::bias),
-              in(Place::residual), number(out_pad), number(splits), value(own_sizes.value_or(sizes(p)))}));
+  recipe.steps.push_back(launch("product", std::move(product), shape,
+                                {in(gathered_place(p)), in(Place::packed), out(shared_sum(p, splits)),
+                                 in(Place::bias), in(Place::residual), in(Place::slopes), number(out_pad),
+                                 number(splits), value(own_sizes.value_or(sizes(p)))}));
   if (splits > 1) recipe.steps.push_back(finish_step(p, kernel, splits, device));
   return recipe;
 }

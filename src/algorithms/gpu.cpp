@@ -80,6 +80,7 @@ std::pair<std::string, std::string> direction_constant(const Problem& p) {
 
 Constants constants(const Problem& p, const Constants& own) {
   const Epilogue& e = p.epilogue;
+  const ActivationCall activation = activation_of(e);
   Constants out = {{std::string("DTYPE_") + name(p.dtype), "1"},
                    {std::string("LAYOUT_") + name(p.layout), "1"},
                    {"WIDE", largest_tensor(p) > std::numeric_limits<std::int32_t>::max() / 2 ? "1" : "0"},
@@ -93,7 +94,8 @@ Constants constants(const Problem& p, const Constants& own) {
                    {"HAS_RESIDUAL", e.residual ? "1" : "0"},
                    {"RESIDUAL_AFTER", e.residual_order == ResidualOrder::after_activation ? "1" : "0"},
                    {"ACTIVATION", std::string("activate_") + name(e.activation)},
-                   {"SLOPE", fmt::format("{:a}f", e.slope)},
+                   {"NUMBERS(k)", has_slopes(p) ? "slopes[k], 0.0f"
+                                                : fmt::format("{:a}f, {:a}f", activation.a, activation.b)},
                    {std::string("POOL_") + name(e.pool.kind), "1"}};
   if (e.pool.kind != PoolKind::none) {
     out.insert(out.end(), {{"POOL_H", digits(e.pool.size_h)},
@@ -144,7 +146,8 @@ LaunchShape grid(i64 x, i64 y, i64 z, int threads) {
 std::vector<StepArgument> tensors(const Problem& p) {
   const auto tensor = [&](Place place) { return place == result_place(p) ? out(place) : in(place); };
   std::vector<StepArgument> all = {tensor(Place::x), tensor(Place::w), tensor(Place::y)};
-  if (p.direction == Direction::forward) all.insert(all.end(), {in(Place::bias), in(Place::residual)});
+  if (p.direction == Direction::forward)
+    all.insert(all.end(), {in(Place::bias), in(Place::residual), in(Place::slopes)});
   return all;
 }
 
@@ -175,7 +178,7 @@ Step finish_step(const Problem& p, const std::string& kernel, i64 splits, const 
                        constants(p, {direction_constant(p), {"THREADS", digits(kThreads)}})),
                 one_dimension((results + kEach - 1) / kEach, kThreads),
                 {in(Place::workspace), out(result_place(p)), in(Place::bias), in(Place::residual),
-                 number(splits), value(sizes(p))});
+                 in(Place::slopes), number(splits), value(sizes(p))});
 }
 
 Step sum_parts_step(const Problem& p, const std::string& kernel, Slot parts, i64 count,

@@ -148,7 +148,7 @@ void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stret
     float* out = static_cast<float*>(step.call.out) + first;
     brgemm.c0 = out + tile.c0, brgemm.c1 = out + tile.c1;
     if (step.cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
-    if (last && step.call.bias != nullptr) brgemm.column_bias = step.call.bias + k;
+    if (last) brgemm.column_bias = step.call.bias_of(k);
     if (last && step.call.residual != nullptr) {
       const float* residual = static_cast<const float*>(step.call.residual) + first;
       brgemm.residual0 = residual + tile.c0, brgemm.residual1 = residual + tile.c1;
@@ -173,8 +173,8 @@ void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stret
   if (!last) return;
   EpilogueCall end;
   end.from_stride = stride, end.columns = brgemm.columns;
-  if (step.call.bias != nullptr) end.column_bias = step.call.bias + k;
-  end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
+  end.column_bias = step.call.bias_of(k), end.column_slopes = step.call.slopes_of(k);
+  end.activation = activation_of(p_.epilogue);
   end.residual_order = p_.epilogue.residual_order;
   end.dtype = p_.dtype, end.to_stride = t_.out.stride_w * t_.out_step_w;
   // Rows of a pair lie apart; others are finished by one call, in which their activations overlap.

@@ -126,6 +126,7 @@ class DataPass {
   void run(const Memory& m, const Parallel& parallel) const {
     PartCall shared;
     shared.in = m[from()], shared.out = m[to()], shared.residual = m[Place::residual];
+    shared.slopes = reinterpret_cast<const float*>(m[Place::slopes]);
     shared.bias = bias(m), shared.affine = input_affine(p_, m);
     if (bands_) return run_bands(shared, m, parallel);
     for_items(parallel, &ImplicitGemmPart::items, alone_, [&](const Part& p, i64 item, int worker) {
@@ -247,11 +248,11 @@ Recipe recipe_of(const std::shared_ptr<const DataPass>& pass) {
       pass->clear(m, parallel);
     }));
   }
-  recipe.steps.push_back(
-      call(pass->step_name(),
-           {pass->from(), Place::packed, Place::bias, Place::residual, Place::scale, Place::shift},
-           {pass->to(), Place::workspace},
-           [pass](const Memory& m, const Parallel& parallel) { pass->run(m, parallel); }));
+  recipe.steps.push_back(call(
+      pass->step_name(),
+      {pass->from(), Place::packed, Place::bias, Place::residual, Place::slopes, Place::scale, Place::shift},
+      {pass->to(), Place::workspace},
+      [pass](const Memory& m, const Parallel& parallel) { pass->run(m, parallel); }));
   return recipe;
 }
 

@@ -169,7 +169,7 @@ GroupLanes::Source GroupLanes::source(const WorkItem& item, const PartCall& call
 void GroupLanes::run_tile(BrgemmCall& brgemm, const PartCall& call, i64 panel, i64 out, int rows) const {
   const i64 k = panel * lanes_, columns = std::min<i64>(lanes_, t_.out_channels - k);
   const i64 pixel = t_.out.stride_w * t_.out_step_w;
-  const float* const bias = call.bias == nullptr ? nullptr : call.bias + k;
+  const float* const bias = call.bias_of(k);
   brgemm.columns = static_cast<int>(columns);
   const BrgemmKernel kernel = brgemm_group_kernel(rows, static_cast<int>(sharing_));
   if (in_registers_) {
@@ -189,8 +189,8 @@ void GroupLanes::run_tile(BrgemmCall& brgemm, const PartCall& call, i64 panel, i
   EpilogueCall end;
   end.from = finished, end.from_stride = lanes_;
   end.rows = rows, end.columns = columns;
-  end.column_bias = bias;
-  end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
+  end.column_bias = bias, end.column_slopes = call.slopes_of(k);
+  end.activation = activation_of(p_.epilogue);
   end.residual_order = p_.epilogue.residual_order;
   const i64 to = out * size_of(p_.dtype);
   if (call.residual != nullptr) end.residual = static_cast<const std::byte*>(call.residual) + to;

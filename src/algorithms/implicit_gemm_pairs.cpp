@@ -271,7 +271,7 @@ PairStore PairTiles::store_of(const WorkItem& item, const Run& run, i64 panel, c
                                t_.out_w0 + (item.column0 + run.column) * t_.out_step_w);
   PairStore store;
   store.rows = static_cast<int>(run.pixels), store.columns = panel_columns(panel);
-  if (call.bias != nullptr) store.bias = call.bias + first;
+  store.bias = call.bias_of(first);
   if (call.residual != nullptr) store.residual = static_cast<const std::uint16_t*>(call.residual) + to;
   store.relu = p_.epilogue.activation == Activation::relu;
   store.to = static_cast<std::uint16_t*>(call.out) + to;
@@ -302,7 +302,8 @@ void PairTiles::finish(const WorkItem& item, const Group& group, i64 panel, cons
     EpilogueCall end;
     end.from = store.from, end.from_stride = kPairColumns, end.rows = run, end.columns = store.columns;
     end.column_bias = store.bias, end.residual = store.residual;
-    end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
+    end.column_slopes = call.slopes_of(item.group * t_.out_channels + panel * kPairColumns);
+    end.activation = activation_of(p_.epilogue);
     end.residual_order = p_.epilogue.residual_order;
     end.dtype = p_.dtype, end.to = store.to, end.to_stride = store.to_stride;
     epilogue_store(end);

@@ -29,10 +29,15 @@ struct PartCall {
   void* out = nullptr;
   const float* bias = nullptr;  // of all output channels, or null
   const void* residual = nullptr;
+  const float* slopes = nullptr;  // prelu's, of all output channels
   const float* packed = nullptr;  // this part's
   std::byte* scratch = nullptr;   // this worker's
   std::int64_t first_row = 0;     // of a band: where its first row lies among the image's
   InputAffine affine = {};        // what the input goes through, where it is staged
+
+  // What is of output channels, from one on.
+  const float* bias_of(std::int64_t k) const { return bias == nullptr ? nullptr : bias + k; }
+  const float* slopes_of(std::int64_t k) const { return slopes == nullptr ? nullptr : slopes + k; }
 };
 
 // Pieces of a worker's scratch, one after the other.

@@ -234,8 +234,8 @@ void PhaseLanes::finish(const WorkItem& item, const PartCall& call, const Piece&
   EpilogueCall end;
   end.from = wide, end.from_stride = columns.to_row;
   end.rows = columns.rows, end.columns = columns.elements;
-  end.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
-  end.activation = e.activation, end.slope = e.slope, end.residual_order = e.residual_order;
+  end.row_bias = call.bias_of(k), end.row_slopes = call.slopes_of(k);
+  end.activation = activation_of(e), end.residual_order = e.residual_order;
   end.dtype = p_.dtype, end.to_stride = t_.out.stride_c;
   end.to = static_cast<std::byte*>(call.out) + offset * bytes;
   if (call.residual != nullptr) end.residual = static_cast<const std::byte*>(call.residual) + offset * bytes;

@@ -12,7 +12,7 @@ using i64 = std::int64_t;
 // What else the micro-kernel does to a tile of output channels from k on that is stored to `to` in the
 // result, or where that is null, which is not finished yet.
 void PixelLanes::finish_in_registers(BrgemmCall& brgemm, const PartCall& call, i64 k, const float* to) const {
-  brgemm.row_bias = to == nullptr || call.bias == nullptr ? nullptr : call.bias + k;
+  brgemm.row_bias = to == nullptr ? nullptr : call.bias_of(k);
   brgemm.residual0 = brgemm.residual1 = nullptr;
   if (to != nullptr && call.residual != nullptr) {
     brgemm.residual0 = static_cast<const float*>(call.residual) + (to - static_cast<const float*>(call.out));
@@ -37,7 +37,7 @@ void PixelLanes::finish_between(const EpilogueCall& end, const PartCall& call, i
                      e.activation == Activation::none;
   alignas(64) float row[64], residual[64];
   EpilogueCall one;
-  one.activation = e.activation, one.slope = e.slope, one.residual_order = e.residual_order;
+  one.activation = activation_of(e), one.residual_order = e.residual_order;
   one.rows = 1, one.to = row;
   for (i64 i = 0; i < end.rows; ++i) {
     const float* const from = end.from + i * end.from_stride;
@@ -56,7 +56,7 @@ void PixelLanes::finish_between(const EpilogueCall& end, const PartCall& call, i
           residual[j] = load_element(p_.dtype, call.residual, at + j * step);
         one.residual = residual;
       }
-      one.row_bias = call.bias == nullptr ? nullptr : call.bias + k + i;
+      one.row_bias = call.bias_of(k + i), one.row_slopes = call.slopes_of(k + i);
       epilogue_store(one);
       for (i64 j = 0; j < one.columns; ++j) store_element(p_.dtype, call.out, at + j * step, row[j]);
     }
@@ -82,8 +82,8 @@ void PixelLanes::finish(EpilogueCall& end, const PartCall& call, i64 image, i64 
   if (t_.column_phases > 1) return finish_phases(end, call, image, k, row, column + further);
   const i64 offset = t_.out_offset(image, k, row, column) + further * t_.out_step_w;
   if (t_.out_step_w > 1) return finish_between(end, call, k, offset);
-  end.row_bias = call.bias == nullptr ? nullptr : call.bias + k;
-  end.activation = p_.epilogue.activation, end.slope = p_.epilogue.slope;
+  end.row_bias = call.bias_of(k), end.row_slopes = call.slopes_of(k);
+  end.activation = activation_of(p_.epilogue);
   end.residual_order = p_.epilogue.residual_order;
   end.dtype = p_.dtype, end.to_stride = t_.out.stride_c;
   end.to = static_cast<std::byte*>(call.out) + offset * size_of(p_.dtype);

@@ -35,9 +35,9 @@ Step product_step(jit::Source source, const ProductTile& tile, const Product& p,
       "product", std::move(source),
       grid(ceil_div(p.rows, tile.scalars) * ceil_div(p.columns, tile.vectors), z.groups * p.parts, 1,
            tile.threads()),
-      {in(p.scalars), in(p.vectors), out(p.result), in(Place::bias), in(Place::residual), number(p.steps),
-       number(p.pitch_s), number(p.pitch_v), number(p.rows), number(p.columns), number(p.pitch_out),
-       number(p.first_part), number(p.parts), number(p.first_image), value(z)});
+      {in(p.scalars), in(p.vectors), out(p.result), in(Place::bias), in(Place::residual), in(Place::slopes),
+       number(p.steps), number(p.pitch_s), number(p.pitch_v), number(p.rows), number(p.columns),
+       number(p.pitch_out), number(p.first_part), number(p.parts), number(p.first_image), value(z)});
 }
 
 }  // namespace faltung::gpu

@@ -201,10 +201,11 @@ class PatchTiles : public Algorithm {
   Recipe recipe(const Problem& p, const Tile& t, const DeviceInfo& device) const {
     Recipe recipe;
     recipe.alignment = 16;
-    recipe.steps.push_back(launch_step(p, t, patches(p, t) * chunks(p, t), entry_, t.constants(p, device),
-                                       {in(gpu::gathered_place(p)), in(Place::w), out(result_place(p)),
-                                        in(Place::bias), in(Place::residual), value(gpu::sizes(p))},
-                                       device));
+    recipe.steps.push_back(
+        launch_step(p, t, patches(p, t) * chunks(p, t), entry_, t.constants(p, device),
+                    {in(gpu::gathered_place(p)), in(Place::w), out(result_place(p)), in(Place::bias),
+                     in(Place::residual), in(Place::slopes), value(gpu::sizes(p))},
+                    device));
     return recipe;
   }
 

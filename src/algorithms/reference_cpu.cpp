@@ -35,24 +35,25 @@ class ReferenceCpu : public SoleKernel {
   static Recipe recipe(const Problem& problem) {
     Recipe recipe;
     std::vector<Place> read;
-    for (const Place place : {Place::x, Place::w, Place::y, Place::bias, Place::residual}) {
+    for (const Place place : {Place::x, Place::w, Place::y, Place::bias, Place::residual, Place::slopes}) {
       if (place != result_place(problem)) read.push_back(place);
     }
-    recipe.steps.push_back(call(
-        "reference", std::move(read), {result_place(problem)},
-        [problem](const Memory& m, const Parallel& parallel) {
-          const TensorShape shape = result_shape(problem);
-          const Tensors tensors{m[Place::x], m[Place::w], m[Place::y], m[Place::bias], m[Place::residual]};
-          void* const result = m[result_place(problem)];
-          parallel.each(shape.n * shape.c, [&](std::int64_t index, int) {
-            const std::int64_t plane = shape.d * shape.h * shape.w;
-            for (std::int64_t i = 0; i < plane; ++i) {
-              const Position at = shape.position(index * plane + i);
-              store_element(problem.dtype, result, shape.offset(at),
-                            static_cast<float>(reference(problem, tensors, at).value));
-            }
-          });
-        }));
+    recipe.steps.push_back(
+        call("reference", std::move(read), {result_place(problem)},
+             [problem](const Memory& m, const Parallel& parallel) {
+               const TensorShape shape = result_shape(problem);
+               Tensors tensors{m[Place::x], m[Place::w], m[Place::y], m[Place::bias], m[Place::residual]};
+               tensors.slopes = m[Place::slopes];
+               void* const result = m[result_place(problem)];
+               parallel.each(shape.n * shape.c, [&](std::int64_t index, int) {
+                 const std::int64_t plane = shape.d * shape.h * shape.w;
+                 for (std::int64_t i = 0; i < plane; ++i) {
+                   const Position at = shape.position(index * plane + i);
+                   store_element(problem.dtype, result, shape.offset(at),
+                                 static_cast<float>(reference(problem, tensors, at).value));
+                 }
+               });
+             }));
     return recipe;
   }
 };

@@ -230,13 +230,15 @@ class WinogradCpu : public Algorithm {
                                               reinterpret_cast<float*>(m[Place::packed]), parallel);
                                }));
     recipe.steps.push_back(
-        call("winograd", {from, Place::packed, Place::bias, Place::residual}, {to, Place::workspace},
+        call("winograd", {from, Place::packed, Place::bias, Place::residual, Place::slopes},
+             {to, Place::workspace},
              [driver, from, to, epilogue = p.epilogue](const Memory& m, const Parallel& parallel) {
                WinogradTensors t;
                t.x = m[from], t.y = m[to];
                t.bias = m[Place::bias], t.residual = m[Place::residual];
                t.residual_order = epilogue.residual_order;
-               t.activation = epilogue.activation, t.slope = epilogue.slope;
+               t.activation = activation_of(epilogue);
+               t.slopes = reinterpret_cast<const float*>(m[Place::slopes]);
                t.pool = epilogue.pool.kind;
                driver->run(t, reinterpret_cast<const float*>(m[Place::packed]),
                            reinterpret_cast<float*>(m[Place::workspace]), parallel);

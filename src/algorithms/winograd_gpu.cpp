@@ -233,7 +233,7 @@ class WinogradGpu : public Algorithm {
         gpu::source(device, kernel, "winograd.cl", "winograd", constants(split ? bare : p, tile, split)),
         gpu::grid(s.blocks, splits, 1, tile.threads()),
         {in(gpu::gathered_place(p)), in(Place::packed), out(split ? Place::workspace : result_place(p)),
-         in(Place::bias), in(Place::residual), value(gpu::sizes(p))}));
+         in(Place::bias), in(Place::residual), in(Place::slopes), value(gpu::sizes(p))}));
     if (split) recipe.steps.push_back(gpu::finish_step(p, kernel, splits, device));
     return recipe;
   }

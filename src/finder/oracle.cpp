@@ -72,7 +72,8 @@ bool is_exact(const Problem& p) {
   const i64 window = e.pool.size_h * e.pool.size_w;
   const bool divides = e.pool.kind == PoolKind::average && window > 1;
   return !divides && (e.activation == Activation::none || e.activation == Activation::relu ||
-                      e.activation == Activation::relu6);
+                      e.activation == Activation::relu6 || e.activation == Activation::clip ||
+                      e.activation == Activation::prelu);
 }
 
 std::string text_of(const Position& at, int dimensions) {
@@ -127,8 +128,12 @@ Oracle::Oracle(const Problem& problem, Data data, std::uint64_t seed, double max
     scale_ = vector(), shift_ = vector();
     if (data == Data::small_integers) to_signs(problem.c, scale_.get()), to_signs(problem.c, shift_.get());
   }
-  tensors_ = {x_.get(),    w_.get(), y_.get(),     bias_.get(), residual_.get(),
-              relu_.get(), nullptr,  scale_.get(), shift_.get()};
+  if (has_slopes(problem)) {
+    slopes_ = make_data(DType::f32, problem.k, data, random, nullptr);
+    if (data == Data::small_integers) to_signs(problem.k, slopes_.get());
+  }
+  tensors_ = {x_.get(),    w_.get(), y_.get(),     bias_.get(),  residual_.get(),
+              relu_.get(), nullptr,  scale_.get(), shift_.get(), slopes_.get()};
   read_x();
   choose_elements(max_products, seed);
 }

@@ -63,7 +63,7 @@ class Oracle {
 
   Problem problem_;
   Data data_;
-  std::unique_ptr<std::byte[]> x_, w_, y_, bias_, residual_, relu_, scale_, shift_;
+  std::unique_ptr<std::byte[]> x_, w_, y_, bias_, residual_, relu_, scale_, shift_, slopes_;
   Tensors tensors_;
   // Of one that reads x through a scale and shift: the convolution of what comes of it.
   Problem plain_;

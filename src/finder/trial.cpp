@@ -32,6 +32,7 @@ Arena::Arena(Device& device, const Oracle& oracle, std::size_t at_least_bytes, i
   shared.bias = constant(host.bias, static_cast<std::int64_t>(faltung::bytes(p, Tensor::bias)));
   shared.scale = constant(host.scale, static_cast<std::int64_t>(faltung::bytes(p, Tensor::scale)));
   shared.shift = constant(host.shift, static_cast<std::int64_t>(faltung::bytes(p, Tensor::shift)));
+  shared.slopes = constant(host.slopes, static_cast<std::int64_t>(faltung::bytes(p, Tensor::slopes)));
   const std::int64_t x_bytes = bytes_of(p, x_shape(p)), conv_bytes = bytes_of(p, conv_shape(p));
   const std::int64_t y_bytes = p.direction == Direction::forward ? bytes_of(p, y_shape(p)) : conv_bytes;
   const std::size_t set_bytes = static_cast<std::size_t>(

@@ -101,10 +101,7 @@ void DeviceProgram::run_convolution(const NetworkStep& step, const RunMemory& me
   const std::byte* const from = address(step.reads[0], memory);
   std::byte* const to = address(step.write, memory);
   const std::byte* const residual = p.epilogue.residual ? address(step.reads[1], memory) : nullptr;
-  const Tensors tensors = p.direction == Direction::forward
-                              ? Tensors::forward(from, work.w.get(), to, work.bias.get(), residual)
-                              : Tensors::backward_data(from, work.w.get(), to);
-  work.plan->run(tensors, options);
+  work.plan->run(work.tensors(from, residual, to), options);
 }
 
 void DeviceProgram::submit(std::size_t first, std::size_t last, const RunMemory& memory,

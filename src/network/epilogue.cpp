@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "src/problem/problem.hpp"
 #include "src/problem/reference.hpp"
@@ -12,15 +13,18 @@ FusedActivation read_activation(const Node& node) {
   FusedActivation found;
   const std::string text = node.text("activation", "none");
   for (const Activation a : kActivations) {
-    if (text == faltung::name(a)) found.kind = a;
+    if (text == faltung::name(a)) found.call.kind = a;
   }
-  found.slope = node.number("slope", found.slope);
+  found.call.a = node.number("a", 0), found.call.b = node.number("b", 0);
+  if (const auto slopes = node.attributes.find("slopes"); slopes != node.attributes.end())
+    found.slopes = std::get<std::shared_ptr<const Constant>>(slopes->second);
   return found;
 }
 
 void set_activation(Node& node, const FusedActivation& activation) {
-  node.attributes["activation"] = std::string(faltung::name(activation.kind));
-  if (takes_slope(activation.kind)) node.attributes["slope"] = activation.slope;
+  node.attributes["activation"] = std::string(faltung::name(activation.call.kind));
+  node.attributes["a"] = activation.call.a, node.attributes["b"] = activation.call.b;
+  if (activation.slopes != nullptr) node.attributes["slopes"] = activation.slopes;
 }
 
 ResidualOrder read_residual_order(const Node& node) {
@@ -33,39 +37,63 @@ void set_residual_order(Node& node, ResidualOrder order) {
 }
 
 Epilogue epilogue_of(const Node& node, DType dtype, Behind behind) {
-  const FusedActivation activation = read_activation(node);
   Epilogue epilogue;
   epilogue.bias = behind.bias;
   if (behind.bias && dtype != DType::f32) epilogue.bias_element = BiasElement::f32;
   epilogue.residual = behind.residual;
   if (behind.residual) epilogue.residual_order = read_residual_order(node);
-  epilogue.activation = activation.kind;
-  if (takes_slope(activation.kind)) epilogue.slope = activation.slope;
+  faltung::set_activation(epilogue, read_activation(node).call);
   return epilogue;
 }
 
-double finish(const Node& node, double x, const double* residual) {
-  const FusedActivation a = read_activation(node);
-  const auto activated = [&](double value) { return activate(a.kind, a.slope, value); };
-  if (residual == nullptr) return activated(x);
-  if (read_residual_order(node) == ResidualOrder::after_activation) return activated(x) + *residual;
-  return activated(x + *residual);
+Finish::Finish(const Node& node) : order_(read_residual_order(node)) {
+  const FusedActivation activation = read_activation(node);
+  activation_ = activation.call;
+  if (activation.slopes != nullptr) slopes_ = decode(*activation.slopes).data;
 }
 
-std::optional<FusedActivation> as_activation(const Graph& graph, const Node& node) {
-  const auto is = [&](Activation kind) { return FusedActivation{kind}; };
+double Finish::operator()(std::int64_t channel, double x, const double* residual) const {
+  ActivationCall own = activation_;
+  if (!slopes_.empty()) own.a = static_cast<float>(slopes_[static_cast<std::size_t>(channel)]);
+  if (residual == nullptr) return activate(own, x);
+  if (order_ == ResidualOrder::after_activation) return activate(own, x) + *residual;
+  return activate(own, x + *residual);
+}
+
+namespace {
+
+// Where slopes have one number a channel: they are along this axis of x alone.
+std::shared_ptr<const Constant> slopes_of_channels(const Array& slopes, const Shape& x, std::size_t axis) {
+  if (slopes.shape.size() > x.size() || axis >= x.size()) return nullptr;
+  const std::size_t beside = x.size() - slopes.shape.size();
+  for (std::size_t i = 0; i < slopes.shape.size(); ++i) {
+    if (slopes.shape[i] != (beside + i == axis ? x[axis] : 1)) return nullptr;
+  }
+  if (axis < beside) return nullptr;
+  return std::make_shared<const Constant>(encode({Type::f32, {x[axis]}, slopes.data}));
+}
+
+}  // namespace
+
+std::optional<FusedActivation> as_activation(const Graph& graph, const Node& node, std::size_t axis) {
+  const auto is = [](Activation kind, float a = 0, float b = 0) {
+    return FusedActivation{{kind, a, b}, nullptr};
+  };
   if (node.domain == "faltung") return node.op == "Silu" ? std::optional(is(Activation::silu)) : std::nullopt;
   if (!node.domain.empty()) return std::nullopt;
   if (node.op == "Relu") return is(Activation::relu);
   if (node.op == "Sigmoid") return is(Activation::sigmoid);
   if (node.op == "HardSwish") return is(Activation::hardswish);
-  if (node.op == "LeakyRelu") return FusedActivation{Activation::leaky_relu, node.number("alpha", 0.01f)};
+  if (node.op == "LeakyRelu") return is(Activation::leaky_relu, node.number("alpha", 0.01f));
   if (node.op == "HardSigmoid" && node.number("beta", 0.5f) == 0.5f)
-    return FusedActivation{Activation::hardsigmoid, node.number("alpha", 0.2f)};
+    return is(Activation::hardsigmoid, node.number("alpha", 0.2f));
   if (node.op == "PRelu") {
-    const std::optional<Array> slope = graph.constant(node.inputs[1]);
-    if (slope && slope->data.size() == 1)
-      return FusedActivation{Activation::leaky_relu, static_cast<float>(slope->data[0])};
+    const std::optional<Array> slopes = graph.constant(node.inputs[1]);
+    if (!slopes) return std::nullopt;
+    if (slopes->data.size() == 1) return is(Activation::leaky_relu, static_cast<float>(slopes->data[0]));
+    FusedActivation prelu = is(Activation::prelu);
+    prelu.slopes = slopes_of_channels(*slopes, *graph.at(node.inputs[0]).shape, axis);
+    if (prelu.slopes != nullptr) return prelu;
   }
   if (node.op == "Gelu")
     return is(node.text("approximate", "none") == "tanh" ? Activation::gelu_tanh : Activation::gelu);
@@ -79,6 +107,11 @@ std::optional<FusedActivation> as_activation(const Graph& graph, const Node& nod
     const double low = bound("min", 1, -HUGE_VAL), high = bound("max", 2, HUGE_VAL);
     if (low == 0 && high == 6) return is(Activation::relu6);
     if (low == 0 && high > 3e38) return is(Activation::relu);
+    const auto number = [](double v) {
+      constexpr double kMost = std::numeric_limits<float>::max();
+      return static_cast<float>(std::clamp(v, -kMost, kMost));
+    };
+    if (low <= high) return is(Activation::clip, number(low), number(high));
   }
   return std::nullopt;
 }

@@ -2,15 +2,19 @@
 #ifndef FALTUNG_SRC_NETWORK_EPILOGUE_HPP_
 #define FALTUNG_SRC_NETWORK_EPILOGUE_HPP_
 
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "src/network/graph.hpp"
+#include "src/problem/problem.hpp"
 
 namespace faltung::network {
 
 struct FusedActivation {
-  Activation kind = Activation::none;
-  float slope = 0.01f;
+  ActivationCall call;
+  std::shared_ptr<const Constant> slopes;  // prelu's, f32, one of each channel
 };
 
 // Where the node's residual comes in.
@@ -27,11 +31,20 @@ Epilogue epilogue_of(const Node& node, DType dtype, Behind behind);
 // What the node's attributes say, and setting them.
 FusedActivation read_activation(const Node& node);
 void set_activation(Node& node, const FusedActivation& activation);
-// In doubles: the sum with the residual, if there is one, and activated.
-double finish(const Node& node, double x, const double* residual);
+// In doubles: a channel's sum with the residual, if there is one, and activated.
+class Finish {
+ public:
+  explicit Finish(const Node& node);
+  double operator()(std::int64_t channel, double x, const double* residual) const;
 
-// The activation that an operator is, where an epilogue has it.
-std::optional<FusedActivation> as_activation(const Graph& graph, const Node& node);
+ private:
+  ActivationCall activation_;
+  std::vector<double> slopes_;
+  ResidualOrder order_;
+};
+
+// The activation that an operator is, where an epilogue has it. Channels are along the axis of what it reads.
+std::optional<FusedActivation> as_activation(const Graph& graph, const Node& node, std::size_t axis);
 
 }  // namespace faltung::network
 

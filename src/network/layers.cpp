@@ -21,7 +21,7 @@ bool is_plain(const Graph& graph, const Node& node) {
 }  // namespace
 
 std::optional<MapInstruction> layer_activation(const Node& node) {
-  const FusedActivation activation = read_activation(node);
+  const ActivationCall activation = read_activation(node).call;
   const auto is = [](MapOp op, float a = 0, float b = 0) { return MapInstruction{op, 0, 0, 0, 0, a, b}; };
   switch (activation.kind) {
     case Activation::none:
@@ -31,7 +31,7 @@ std::optional<MapInstruction> layer_activation(const Node& node) {
     case Activation::relu6:
       return is(MapOp::clip, 0, 6);
     case Activation::leaky_relu:
-      return is(MapOp::leaky_relu, activation.slope);
+      return is(MapOp::leaky_relu, activation.a);
     case Activation::sigmoid:
       return is(MapOp::sigmoid);
     case Activation::silu:
@@ -39,7 +39,9 @@ std::optional<MapInstruction> layer_activation(const Node& node) {
     case Activation::hardswish:
       return is(MapOp::hardswish);
     case Activation::hardsigmoid:
-      return is(MapOp::hard_sigmoid, activation.slope, 0.5f);
+      return is(MapOp::hard_sigmoid, activation.a, 0.5f);
+    case Activation::clip:
+      return is(MapOp::clip, activation.a, activation.b);
     default:
       return std::nullopt;
   }

@@ -89,12 +89,16 @@ ConvolutionWork Lowering::convolution(const Node& node, const Problem& problem, 
   const auto known = is_own ? priced_.find(to_string(problem)) : priced_.end();
   const std::shared_ptr<const PlanImpl> plan = settings_.engine.plan(
       problem, request, known != priced_.end() ? known->second.considered.get() : nullptr);
-  ConvolutionWork work{plan, nullptr, nullptr, nullptr};
+  ConvolutionWork work;
+  work.plan = plan;
   const Weights::Packed weights =
       settings_.weights.pack(graph_.at(node.inputs[1]).constant, plan, *workers(), packs);
   work.packed = weights.packed, work.w = weights.w;
   if (plan->problem().epilogue.bias)
-    work.bias = settings_.weights.bias(graph_.at(node.inputs[2]).constant, *plan);
+    work.bias =
+        settings_.weights.of_channels(graph_.at(node.inputs[2]).constant, bias_dtype(plan->problem()), *plan);
+  if (has_slopes(plan->problem()))
+    work.slopes = settings_.weights.of_channels(read_activation(node).slopes, DType::f32, *plan);
   return work;
 }
 

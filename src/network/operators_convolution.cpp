@@ -115,8 +115,11 @@ void evaluate_fused_conv(const Site& s, std::vector<Array>& out) {
   std::vector<Array> y{
       {result.type, result.shape, std::vector<double>(static_cast<std::size_t>(elements(result.shape)))}};
   evaluate_conv(inner, y);
+  const Finish finish(s.node());
+  const i64 k = result.shape[1], pixels = elements(result.shape) / std::max<i64>(1, result.shape[0] * k);
   for (std::size_t i = 0; i < y[0].data.size(); ++i) {
-    y[0].data[i] = finish(s.node(), y[0].data[i], s.has(3) ? &s.in(3).data[i] : nullptr);
+    const i64 channel = static_cast<i64>(i) / pixels % k;
+    y[0].data[i] = finish(channel, y[0].data[i], s.has(3) ? &s.in(3).data[i] : nullptr);
   }
   if (!s.node().has("pool")) return std::swap(out[0].data, y[0].data);
   const Node pool = pool_node(s);

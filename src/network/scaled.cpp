@@ -25,9 +25,10 @@ void run_scaled(const ScaledWork& work, const std::byte* const* reads, std::byte
     RunOptions options;
     options.workspace = filter + work.filter_bytes;
     const std::byte* const residual = p.epilogue.residual ? reads[2] + image * work.y_bytes : nullptr;
-    work.image.plan->run(Tensors::forward(reads[0] + image * work.x_bytes, filter,
-                                          write + image * work.y_bytes, work.image.bias.get(), residual),
-                         options);
+    Tensors tensors =
+        work.image.tensors(reads[0] + image * work.x_bytes, residual, write + image * work.y_bytes);
+    tensors.w = filter;
+    work.image.plan->run(tensors, options);
   };
   if (work.is_workers_own) {
     parallel.each(p.n, run);

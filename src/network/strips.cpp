@@ -18,17 +18,20 @@ void add_up(const StripsWork& work, const RowsCall& sums, const std::byte* y, fl
 
 }  // namespace
 
+Tensors ConvolutionWork::tensors(const std::byte* from, const std::byte* residual, std::byte* to) const {
+  if (plan->problem().direction == Direction::backward_data) return Tensors::backward_data(from, w.get(), to);
+  Tensors all = Tensors::forward(from, w.get(), to, bias.get(), residual);
+  all.slopes = slopes.get();
+  return all;
+}
+
 void run_convolution(const ConvolutionWork& work, const std::byte* const* reads, std::byte* write,
                      std::byte* workspace) {
   const Problem& p = work.plan->problem();
   RunOptions options;
   options.workspace = workspace;
   options.weights = work.packed.get();
-  const Tensors tensors = p.direction == Direction::forward
-                              ? Tensors::forward(reads[0], work.w.get(), write, work.bias.get(),
-                                                 p.epilogue.residual ? reads[1] : nullptr)
-                              : Tensors::backward_data(reads[0], work.w.get(), write);
-  work.plan->run(tensors, options);
+  work.plan->run(work.tensors(reads[0], p.epilogue.residual ? reads[1] : nullptr, write), options);
 }
 
 void run_strips(const StripsWork& work, const std::byte* x, std::byte* write, float* averages,

@@ -20,7 +20,10 @@ namespace faltung::network {
 struct ConvolutionWork {
   std::shared_ptr<const PlanImpl> plan;
   std::shared_ptr<const PackedWeights> packed;
-  std::shared_ptr<const std::byte[]> w, bias;  // w: null where the packed weights are enough
+  std::shared_ptr<const std::byte[]> w, bias, slopes;  // w: null where the packed weights are enough
+
+  // Of a run: residual only of a problem that has one.
+  Tensors tensors(const std::byte* from, const std::byte* residual, std::byte* to) const;
 };
 void run_convolution(const ConvolutionWork& work, const std::byte* const* reads, std::byte* write,
                      std::byte* workspace);

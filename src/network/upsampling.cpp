@@ -50,11 +50,14 @@ ValueId weights(Graph& graph, const Node& node) {
   return graph.add_constant(node.name + " of squares", to);
 }
 
-ValueId bias(Graph& graph, const Node& node, i64 size) {
-  if (node.inputs.size() < 3 || node.inputs[2] == kNone) return kNone;
-  const Array b = *graph.constant(node.inputs[2]);
-  Array to{b.type, {size * b.shape[0]}, {}};
-  for (i64 pixel = 0; pixel < size; ++pixel) to.data.insert(to.data.end(), b.data.begin(), b.data.end());
+// What is of channels, for each of the square's pixels.
+ValueId repeated(Graph& graph, const Node& node, std::size_t input, i64 size) {
+  if (node.inputs.size() <= input || node.inputs[input] == kNone) return kNone;
+  const Array from = *graph.constant(node.inputs[input]);
+  Array to{from.type, {size * elements(from.shape)}, {}};
+  for (i64 pixel = 0; pixel < size; ++pixel)
+    to.data.insert(to.data.end(), from.data.begin(), from.data.end());
+  if (from.shape.size() > 1) to.shape.resize(3, 1);  // of pixels
   return graph.add_constant(node.name + " of squares", to);
 }
 
@@ -84,18 +87,20 @@ Graph split_upsampling(Graph graph) {
     Node product;
     product.op = "Conv", product.name = node.name, product.outputs = {squares};
     product.inputs = {node.inputs[0], weights(graph, node)};
-    if (const ValueId b = bias(graph, node, block * block); b != kNone) product.inputs.push_back(b);
+    if (const ValueId b = repeated(graph, node, 2, block * block); b != kNone) product.inputs.push_back(b);
     graph.nodes.push_back(std::move(product));
     const auto reads = [&](const Node& other) {
       return std::ranges::find(other.inputs, y) != other.inputs.end();
     };
     const auto reader = std::find_if(nodes.begin() + static_cast<std::ptrdiff_t>(i) + 1, nodes.end(), reads);
-    const bool activated = uses[static_cast<std::size_t>(y)] == 1 && reader != nodes.end() &&
-                           as_activation(graph, *reader).has_value();
-    if (!activated) {
+    std::optional<FusedActivation> activation;
+    if (uses[static_cast<std::size_t>(y)] == 1 && reader != nodes.end())
+      activation = as_activation(graph, *reader, 1);
+    if (!activation) {
       graph.nodes.push_back(std::move(copy));
       continue;
     }
+    if (activation->slopes != nullptr) reader->inputs[1] = repeated(graph, *reader, 1, block * block);
     reader->inputs[0] = squares;
     copy.inputs = {value_like(graph, reader->outputs[0], " in squares")}, copy.outputs = reader->outputs;
     behind.emplace(reader->outputs[0], std::move(copy));

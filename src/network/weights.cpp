@@ -152,21 +152,20 @@ void Weights::give_back_scratch() {
   scratch_.reset(), scratch_bytes_ = 0;
 }
 
-Bytes Weights::bias(const std::shared_ptr<const Constant>& bias, const PlanImpl& plan) {
-  const DType dtype = bias_dtype(plan.problem());
+Bytes Weights::of_channels(const std::shared_ptr<const Constant>& from, DType dtype, const PlanImpl& plan) {
   const std::lock_guard lock(mutex_);
-  auto& [constant, bytes] = biases_[{bias.get(), dtype}];
+  auto& [constant, bytes] = of_channels_[{from.get(), dtype}];
   if (constant == nullptr) {
-    const std::int64_t count = elements(bias->shape);
+    const std::int64_t count = elements(from->shape);
     const std::size_t size = static_cast<std::size_t>(count * size_of(dtype));
     const Bytes host = allocate_aligned(size);
     auto* const target = const_cast<std::byte*>(host.get());
-    convert(*bias, 0, count, dtype, target);
+    convert(*from, 0, count, dtype, target);
     auto* const floats = reinterpret_cast<float*>(target);
     if (plan.problem().dtype == DType::f32 && has_tiny(magnitudes(floats, count)))
       zero_below(kTiny, floats, count);
     bytes = on_device(host, size, plan.device());
-    constant = bias;
+    constant = from;
   }
   return bytes;
 }

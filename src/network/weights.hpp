@@ -32,8 +32,8 @@ class Weights {
   // the filter into the plan's layout. packs: else the filter itself in any case.
   Packed pack(const std::shared_ptr<const Constant>& filter, const std::shared_ptr<const PlanImpl>& plan,
               const Parallel& parallel, bool packs = true);
-  // One element an output channel, in the bias's type, where the plan's kernel reads it.
-  Bytes bias(const std::shared_ptr<const Constant>& bias, const PlanImpl& plan);
+  // One element an output channel, of this type, where the plan's kernel reads it: a bias, or slopes.
+  Bytes of_channels(const std::shared_ptr<const Constant>& from, DType dtype, const PlanImpl& plan);
 
   // What packing alone needs is kept from one filter to the next until then.
   void give_back_scratch();
@@ -51,7 +51,7 @@ class Weights {
   Bytes scratch_;
   std::size_t scratch_bytes_ = 0;
   std::map<Key, Entry> entries_;
-  std::map<std::pair<const Constant*, DType>, std::pair<std::shared_ptr<const Constant>, Bytes>> biases_;
+  std::map<std::pair<const Constant*, DType>, std::pair<std::shared_ptr<const Constant>, Bytes>> of_channels_;
 };
 
 }  // namespace faltung::network

@@ -105,6 +105,7 @@ PlanImpl::TensorBytes::TensorBytes(const Problem& p)
       relu(p.training == Training::drelu ? faltung::bytes(p, Tensor::relu) : 0),
       sums(faltung::bytes(p, Tensor::sums)),
       affine(faltung::bytes(p, Tensor::scale)),
+      slopes(faltung::bytes(p, Tensor::slopes)),
       x_runs(p.x_pitch != 0 ? runs_of(p, x_shape(p)) : Runs{}),
       y_runs(p.y_pitch != 0 ? runs_of(p, y_shape(p)) : Runs{}) {}
 
@@ -141,6 +142,7 @@ void PlanImpl::check_apart(const Tensors& tensors, const RunOptions& options) co
       {"sums", tensors.sums, bytes_.sums, true},
       {"scale", tensors.scale, bytes_.affine, false},
       {"shift", tensors.shift, bytes_.affine, false},
+      {"slopes", tensors.slopes, bytes_.slopes, false},
       {"workspace", options.workspace, workspace_bytes(options.weights != nullptr), true}};
   for (const Extent& one : extents) {
     if (!one.is_written || one.bytes == 0) continue;
@@ -181,6 +183,7 @@ void PlanImpl::check_addresses(const Tensors& tensors, const RunOptions& options
     device_->check_address(tensors.shift, "shift");
   }
   if (problem_.epilogue.bias) device_->check_address(tensors.bias, "bias");
+  if (bytes_.slopes > 0) device_->check_address(tensors.slopes, "slopes");
   if (workspace) device_->check_address(options.workspace, "workspace");
 }
 
@@ -229,6 +232,7 @@ void PlanImpl::run(const Tensors& tensors, const RunOptions& options) const {
   if (bytes_.sums > 0) memory[Place::sums] = place(tensors.sums);
   if (bytes_.affine > 0)
     memory[Place::scale] = place(tensors.scale), memory[Place::shift] = place(tensors.shift);
+  if (bytes_.slopes > 0) memory[Place::slopes] = place(tensors.slopes);
   memory[Place::workspace] = align(options.workspace);
   memory.weights_rest = options.weights_rest && (weights != nullptr || recipe_.packed_bytes == 0);
   if (weights != nullptr) {

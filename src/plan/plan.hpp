@@ -52,7 +52,7 @@ class PlanImpl : public std::enable_shared_from_this<PlanImpl> {
   // What each tensor takes, 0 where the problem has none; computed once, for a run is compared with a launch.
   struct TensorBytes {
     explicit TensorBytes(const Problem& problem);
-    std::size_t x, w, y, bias, residual, relu, sums, affine;
+    std::size_t x, w, y, bias, residual, relu, sums, affine, slopes;
     Runs x_runs, y_runs;  // of slices; those of the residual are y's
   };
 

@@ -18,8 +18,21 @@
 namespace faltung {
 
 // What memory a run has. packed: written by pack steps, only read by the others.
-enum class Place : std::uint8_t { x, w, y, bias, residual, relu, sums, scale, shift, workspace, packed };
-inline constexpr std::size_t kPlaces = 11;
+enum class Place : std::uint8_t {
+  x,
+  w,
+  y,
+  bias,
+  residual,
+  relu,
+  sums,
+  scale,
+  shift,
+  slopes,
+  workspace,
+  packed
+};
+inline constexpr std::size_t kPlaces = 12;
 // What the problem's direction writes.
 inline Place result_place(const Problem& problem) {
   return problem.direction == Direction::forward         ? Place::y
@@ -121,9 +134,9 @@ struct Call {
   std::vector<Place> reads, writes;
   std::function<void(const Memory&, const Parallel&)> run;
   // Where each lies.
-  std::array<Slot, kPlaces> places = {Place::x,        Place::w,         Place::y,     Place::bias,
-                                      Place::residual, Place::relu,      Place::sums,  Place::scale,
-                                      Place::shift,    Place::workspace, Place::packed};
+  std::array<Slot, kPlaces> places = {Place::x,        Place::w,      Place::y,         Place::bias,
+                                      Place::residual, Place::relu,   Place::sums,      Place::scale,
+                                      Place::shift,    Place::slopes, Place::workspace, Place::packed};
 };
 
 struct Step {

@@ -38,6 +38,12 @@ bool is_benchdnn(std::string_view text) {
   return ic != std::string_view::npos && ic + 2 < head.size() && is_digit(head[ic + 2]);
 }
 
+// The shortest that reads back as it.
+std::string number_text(float value) {
+  char text[64];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
 // All alike: one; else joined.
 std::string extents_text(const std::vector<i64>& values, char separator = 'x') {
   if (std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end())
@@ -160,13 +166,11 @@ std::string to_string(const Problem& p) {
   if (e.bias) out += e.bias_element == BiasElement::f32 ? ":biasf32" : ":bias";
   const bool after = e.residual && e.residual_order == ResidualOrder::after_activation;
   if (e.residual && !after) out += ":residual";
-  if (takes_slope(e.activation)) {
-    char slope[64];
-    *std::to_chars(slope, slope + sizeof slope - 1, e.slope).ptr = '\0';
-    out += std::string(":") + name(e.activation) + "(" + slope + ")";
-  } else if (e.activation != Activation::none) {
-    out += std::string(":") + name(e.activation);
-  }
+  if (e.activation != Activation::none) out += std::string(":") + name(e.activation);
+  const ActivationCall activation = activation_of(e);
+  if (takes_slope(e.activation)) out += "(" + number_text(activation.a) + ")";
+  if (e.activation == Activation::clip)
+    out += "(" + number_text(activation.a) + "," + number_text(activation.b) + ")";
   if (after) out += ":residual";
   if (e.pool.kind != PoolKind::none) out += ":" + pool_text(e.pool, p.dimensions);
   if (p.training != Training::none) out += std::string(":") + name(p.training);

@@ -13,7 +13,7 @@
 //   affine | affine_relu            what is done to x as it is read
 //   stats, drelu, dbias             what training has around it
 //   bias, then residual             epilogue, in the order it is applied; then one of
-//   relu relu6 leaky_relu(0.01) sigmoid silu gelu gelu_tanh hardswish, then
+//   relu relu6 leaky_relu(0.01) sigmoid silu gelu gelu_tanh hardswish hardsigmoid(0.2) clip(-1,6) prelu, then
 //   maxpool3s2p1 | avgpool2         size, stride (the size's if there is none), padding; each as above
 #ifndef FALTUNG_SRC_PROBLEM_PARSE_HPP_
 #define FALTUNG_SRC_PROBLEM_PARSE_HPP_

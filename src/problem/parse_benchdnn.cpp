@@ -2,6 +2,8 @@
 // --deconv and --dir=BWD_D; see tests/benchdnn/doc/driver_conv.md of oneDNN.
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
@@ -201,6 +203,20 @@ class BenchdnnLine {
     }
   }
 
+  // So many finite numbers behind the word, each after a colon.
+  static std::optional<std::vector<float>> numbers(const std::string& op, const std::string& word,
+                                                   std::size_t count) {
+    const std::vector<std::string> parts = split(op, ':');
+    if (parts.front() != word || parts.size() != count + 1) return std::nullopt;
+    std::vector<float> all(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const char* const end = parts[i + 1].data() + parts[i + 1].size();
+      const auto [behind, error] = std::from_chars(parts[i + 1].data(), end, all[i]);
+      if (error != std::errc() || behind != end || !std::isfinite(all[i])) return std::nullopt;
+    }
+    return all;
+  }
+
   void activation(const std::string& op) {
     const std::pair<const char*, Activation> known[] = {
         {"relu", Activation::relu},           {"relu:0", Activation::relu},
@@ -215,16 +231,23 @@ class BenchdnnLine {
         return;
       }
     }
-    float slope = 0;
-    if (op.starts_with("relu:")) {
-      const auto [end, error] = std::from_chars(op.data() + 5, op.data() + op.size(), slope);
-      if (error == std::errc() && end == op.data() + op.size() && slope - slope == 0) {
-        e.activation = Activation::leaky_relu;
-        e.slope = slope;
-        return;
-      }
+    if (op == "prelu:per_oc") {
+      e.activation = Activation::prelu;
+      return;
     }
-    std::vector<std::string> words = {"sum", "relu:0.01"};
+    if (const auto slope = numbers(op, "relu", 1)) {
+      e.activation = Activation::leaky_relu;
+      e.slope = slope->front();
+      return;
+    }
+    for (const char* clip : {"clip", "clip_v2"}) {
+      const auto bounds = numbers(op, clip, 2);
+      if (!bounds) continue;
+      e.activation = Activation::clip;
+      e.clip = {bounds->front(), bounds->back()};
+      return;
+    }
+    std::vector<std::string> words = {"sum", "relu:0.01", "clip:-1:6", "prelu:per_oc"};
     for (const auto& entry : known) words.push_back(entry.first);
     bad_problem(text_, "post-op " + quote(op) + " is not supported; " + suggestion(op, words));
   }

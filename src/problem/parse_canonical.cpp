@@ -46,14 +46,24 @@ const char* count_word(std::size_t count) {
   return count < std::size(kWords) ? kWords[count] : "too many";
 }
 
-float slope(Cursor& cursor, const char* form) {
+// An activation's numbers, commas between them, to the bracket behind them.
+template <std::size_t kCount>
+std::array<float, kCount> numbers(Cursor& cursor, const char* what, const char* form) {
   const std::string_view text = cursor.rest();
-  float value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end + 1 != text.data() + text.size() || *end != ')' || !std::isfinite(value)) {
-    cursor.fail(std::string("a slope that is no finite number; write ") + form);
+  const char *at = text.data(), *const end = at + text.size();
+  std::array<float, kCount> all{};
+  for (float& value : all) {
+    const auto [behind, error] = std::from_chars(at, end, value);
+    const char closing = &value == &all.back() ? ')' : ',';
+    if (error != std::errc() || behind == end || *behind != closing || !std::isfinite(value))
+      cursor.fail(std::string(what) + "; write " + form);
+    at = behind + 1;
   }
-  return value;
+  if (at != end) cursor.fail(std::string(what) + "; write " + form);
+  return all;
+}
+float slope(Cursor& cursor, const char* form) {
+  return numbers<1>(cursor, "a slope that is no finite number", form)[0];
 }
 
 class Canonical {
@@ -266,9 +276,17 @@ class Canonical {
       applied("activation");
       e.activation = Activation::hardsigmoid;
       e.slope = slope(cursor, "hardsigmoid(0.2)");
+    } else if (cursor.skip("clip(")) {
+      applied("activation");
+      e.activation = Activation::clip;
+      const auto [least, most] = numbers<2>(cursor, "bounds that are no two finite numbers", "clip(-1,6)");
+      e.clip = {least, most};
+    } else if (cursor.skip("prelu(")) {
+      cursor.fail("a prelu with a slope; write prelu, whose slopes are a tensor, or leaky_relu(0.01)");
     } else if (named(field, std::end(kActivations)[-1], e.activation)) {
       if (e.activation == Activation::hardsigmoid)
         cursor.fail("a hardsigmoid without its slope; write hardsigmoid(0.2)");
+      if (e.activation == Activation::clip) cursor.fail("a clip without its bounds; write clip(-1,6)");
       applied("activation");
     } else if (cursor.skip_before_number("maxpool") || cursor.skip_before_number("avgpool")) {
       applied("pool");
@@ -318,7 +336,7 @@ class Canonical {
   static std::vector<std::string> epilogue_words() {
     std::vector<std::string> words = names(std::end(kActivations)[-1]);
     words.insert(words.end(), {"bias", "biasf32", "residual", "leaky_relu(0.01)", "hardsigmoid(0.2)",
-                               "maxpool2", "avgpool2"});
+                               "clip(-1,6)", "maxpool2", "avgpool2"});
     return words;
   }
 

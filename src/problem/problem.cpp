@@ -192,6 +192,7 @@ std::size_t bytes(const Problem& p, Tensor tensor) {
   if (tensor == Tensor::sums) return static_cast<std::size_t>(sums_of_channel(p) * p.k) * sizeof(float);
   if (tensor == Tensor::scale || tensor == Tensor::shift)
     return has_affine(p) ? static_cast<std::size_t>(p.c) * sizeof(float) : 0;
+  if (tensor == Tensor::slopes) return has_slopes(p) ? static_cast<std::size_t>(p.k) * sizeof(float) : 0;
   if (tensor == Tensor::bias) return static_cast<std::size_t>(p.k * size_of(bias_dtype(p)));
   return static_cast<std::size_t>(bytes_of(p, shape_of(p, tensor)));
 }
@@ -214,6 +215,7 @@ TensorShape shape_of(const Problem& p, Tensor tensor) {
     case Tensor::y:
       return summed_shape(p);
     case Tensor::bias:
+    case Tensor::slopes:
       return make_shape(p.layout, 1, p.k, 1, 1);
     case Tensor::residual:
       return conv_shape(p);
@@ -225,8 +227,9 @@ TensorShape shape_of(const Problem& p, Tensor tensor) {
     case Tensor::shift:
       return make_shape(p.layout, 1, p.c, 1, 1);
   }
-  throw Error(Status::bad_problem, "no tensor " + std::to_string(static_cast<int>(tensor)) +
-                                       "; they are x, w, y, bias, residual, relu, sums, scale and shift");
+  throw Error(Status::bad_problem,
+              "no tensor " + std::to_string(static_cast<int>(tensor)) +
+                  "; they are x, w, y, bias, residual, relu, sums, scale, shift and slopes");
 }
 
 void* result_pointer(const Problem& p, const Tensors& t) {
@@ -272,7 +275,7 @@ double min_bytes(const Problem& p) {
   if (p.epilogue.residual) elements += conv_shape(p).elements();
   if (p.training == Training::drelu) elements += x_shape(p).elements();
   const std::size_t beside = bytes(p, Tensor::sums) + (p.epilogue.bias ? bytes(p, Tensor::bias) : 0) +
-                             bytes(p, Tensor::scale) + bytes(p, Tensor::shift);
+                             bytes(p, Tensor::scale) + bytes(p, Tensor::shift) + bytes(p, Tensor::slopes);
   return static_cast<double>(elements) * size_of(p.dtype) + static_cast<double>(beside);
 }
 
@@ -315,6 +318,7 @@ void check_pointers(const Problem& p, const Tensors& t, bool weights_are_packed)
   if (p.training == Training::drelu) need("relu", t.relu);
   if (sums_of_channel(p) > 0) need("sums", t.sums);
   if (has_affine(p)) need("scale", t.scale), need("shift", t.shift);
+  if (has_slopes(p)) need("slopes", t.slopes);
 }
 
 }  // namespace faltung

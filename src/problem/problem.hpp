@@ -24,6 +24,23 @@ const char* name(Affine affine);
 
 // Whether it has a parameter, written in brackets.
 inline bool takes_slope(Activation a) { return a == Activation::leaky_relu || a == Activation::hardsigmoid; }
+// Whether it has one of each output channel, in a tensor.
+inline bool has_slopes(const Problem& p) { return p.epilogue.activation == Activation::prelu; }
+// An activation with its numbers, as kernels/common/epilogue_ops.inc has them; of prelu a is the channel's.
+struct ActivationCall {
+  Activation kind = Activation::none;
+  float a = 0, b = 0;
+  bool operator==(const ActivationCall&) const = default;
+};
+inline ActivationCall activation_of(const Epilogue& e) {
+  if (e.activation == Activation::clip) return {e.activation, e.clip.least, e.clip.most};
+  return {e.activation, e.slope};
+}
+inline void set_activation(Epilogue& e, const ActivationCall& activation) {
+  e.activation = activation.kind;
+  if (takes_slope(activation.kind)) e.slope = activation.a;
+  if (activation.kind == Activation::clip) e.clip = {activation.a, activation.b};
+}
 // Every activation, in the order of the enum, which is that of the operations' list.
 inline constexpr Activation kActivations[] = {
 #define FALTUNG_ACTIVATION(op, value) Activation::op,
@@ -115,7 +132,7 @@ inline Problem without_affine(Problem p) {
 // y as the direction has it: what sums are taken over.
 TensorShape summed_shape(const Problem& problem);
 // Of the tensor as a caller has it: y after pooling. Elements of the problem's dtype, but of the sums, of a
-// bias of its own, and of the scale and the shift.
+// bias of its own, of the scale and the shift, and of slopes.
 TensorShape shape_of(const Problem& problem, Tensor tensor);
 // What the direction writes: y, x or w.
 TensorShape result_shape(const Problem& problem);

@@ -181,9 +181,11 @@ Expected before_pool(const Problem& p, const Tensors& t, const Position& at) {
   const bool after = p.epilogue.residual_order == ResidualOrder::after_activation;
   const double residual = p.epilogue.residual ? Reader<T>(t.residual, conv_shape(p))(at) : 0;
   if (!after && p.epilogue.residual) sum.add(residual, 1);
-  const double active = activate(p.epilogue.activation, p.epilogue.slope, sum.value);
+  ActivationCall activation = activation_of(p.epilogue);
+  if (has_slopes(p)) activation.a = static_cast<const float*>(t.slopes)[at.c];
+  const double active = activate(activation, sum.value);
   return {after ? active + residual : active, sum.magnitude, sum.may_be_nan, factors,
-          after ? std::abs(residual) : 0};
+          after ? std::abs(residual) : 0,     activation.a};
 }
 
 template <class T>
@@ -206,6 +208,7 @@ Expected element(const Problem& p, const Tensors& t, const Position& at) {
       result.magnitude = std::max(result.magnitude, e.magnitude);
       result.factors = std::max(result.factors, e.factors);
       result.beside = std::max(result.beside, e.beside);
+      result.slope = e.slope;
       result.may_be_nan = result.may_be_nan || e.may_be_nan;
       ++count;
     }
@@ -216,8 +219,9 @@ Expected element(const Problem& p, const Tensors& t, const Position& at) {
 
 }  // namespace
 
-double activate(Activation activation, double slope, double x) {
-  switch (activation) {
+double activate(const ActivationCall& activation, double x) {
+  const double a = activation.a, b = activation.b;
+  switch (activation.kind) {
     case Activation::none:
       return x;
     case Activation::relu:
@@ -225,7 +229,8 @@ double activate(Activation activation, double slope, double x) {
     case Activation::relu6:
       return x < 0 ? 0 : x > 6 ? 6 : x;
     case Activation::leaky_relu:
-      return x < 0 ? slope * x : x;
+    case Activation::prelu:
+      return x < 0 ? a * x : x;
     case Activation::sigmoid:
       return 1 / (1 + std::exp(-x));
     case Activation::silu:
@@ -237,9 +242,11 @@ double activate(Activation activation, double slope, double x) {
     case Activation::hardswish:
       return x * (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6;
     case Activation::hardsigmoid: {
-      const double line = slope * x + 0.5;
+      const double line = a * x + 0.5;
       return line < 0 ? 0 : line > 1 ? 1 : line;
     }
+    case Activation::clip:
+      return x < a ? a : x > b ? b : x;
   }
   return x;
 }
@@ -253,7 +260,7 @@ std::unique_ptr<std::byte[]> x_as_read(const Problem& p, const Tensors& t) {
   for (i64 i = 0; i < to.elements(); ++i) {
     const Position at = to.position(i);
     const float line = std::fma(scale[at.c], load_element(p.dtype, t.x, from.offset(at)), shift[at.c]);
-    store_element(p.dtype, x.get(), to.offset(at), static_cast<float>(activate(activation, 0, line)));
+    store_element(p.dtype, x.get(), to.offset(at), static_cast<float>(activate({activation}, line)));
   }
   return x;
 }

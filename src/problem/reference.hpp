@@ -24,6 +24,8 @@ struct Expected {
   double factors = 0;
   // Of a residual that is added after the activation: its size; with pooling, the largest of the window's.
   double beside = 0;
+  // Of prelu: its channel's.
+  double slope = 1;
 };
 
 // x as a problem with a scale and shift reads it, whole: elements of the problem's dtype.
@@ -42,7 +44,7 @@ inline Expected reference(const Problem& problem, const Tensors& tensors, std::i
 float chain_of_fp32(const Problem& problem, const Tensors& tensors, const Position& at);
 
 // The activation in double, for the reference and for error bounds.
-double activate(Activation activation, double slope, double x);
+double activate(const ActivationCall& activation, double x);
 
 }  // namespace faltung
 

@@ -15,14 +15,16 @@ constexpr double kTf32Least = 0x1p-136;    // tf32's smallest number
 constexpr double kNormalLeast = 0x1p-126;  // fp32's and bf16's smallest normal one
 
 // The largest slope of the activation: how much of an error in x can reach the result.
-double steepest(const Epilogue& e) {
+double steepest(const Epilogue& e, double slope) {
   switch (e.activation) {
     case Activation::none:
     case Activation::relu:
     case Activation::relu6:
+    case Activation::clip:
       return 1;
     case Activation::leaky_relu:
-      return std::max(1.0, std::abs(static_cast<double>(e.slope)));
+    case Activation::prelu:
+      return std::max(1.0, std::abs(slope));
     case Activation::sigmoid:
       return 0.25;
     case Activation::silu:
@@ -34,7 +36,7 @@ double steepest(const Epilogue& e) {
     case Activation::hardswish:
       return 1.5;
     case Activation::hardsigmoid:
-      return std::abs(static_cast<double>(e.slope));
+      return std::abs(slope);
   }
   return 1;
 }
@@ -42,32 +44,38 @@ double steepest(const Epilogue& e) {
 // The activation's own rounding error, absolute: a few operations on values no larger than 1 + |x|, where x
 // is at most the magnitude; exp, erf and tanh are accurate to a few units in the last place of values up
 // to 1.
-double evaluation_error(const Epilogue& e, double magnitude) {
+double evaluation_error(const Epilogue& e, double slope, double magnitude) {
   switch (e.activation) {
     case Activation::none:
     case Activation::relu:
     case Activation::relu6:
+    case Activation::clip:
       return 0;
     case Activation::leaky_relu:
-      return kU * magnitude * std::abs(static_cast<double>(e.slope));
+    case Activation::prelu:
+      return kU * magnitude * std::abs(slope);
     case Activation::sigmoid:
       return 8 * kU;
     case Activation::hardsigmoid:
-      return 2 * kU * (1 + magnitude * std::abs(static_cast<double>(e.slope)));
+      return 2 * kU * (1 + magnitude * std::abs(slope));
     default:
       return 8 * kU * magnitude;
   }
 }
 
 // No activated value is larger, where the sum's magnitude is that.
-double largest_value(const Epilogue& e, double magnitude) {
+double largest_value(const Epilogue& e, double slope, double magnitude) {
   switch (e.activation) {
     case Activation::sigmoid:
       return std::min(1.0, 0.5 + 0.25 * magnitude);  // its value at 0, and its largest slope
     case Activation::hardsigmoid:
       return 1;
     case Activation::leaky_relu:
-      return std::max(1.0, std::abs(static_cast<double>(e.slope))) * magnitude;
+    case Activation::prelu:
+      return std::max(1.0, std::abs(slope)) * magnitude;
+    case Activation::clip:
+      return std::max(std::abs(static_cast<double>(e.clip.least)),
+                      std::abs(static_cast<double>(e.clip.most)));
     default:
       return magnitude;
   }
@@ -107,7 +115,8 @@ double error_bound(const Problem& p, const Accuracy& accuracy, const Expected& e
   // bias, residual and the average's sum each add one rounding of a value no larger than the magnitude.
   const bool after = p.epilogue.residual_order == ResidualOrder::after_activation;
   double growth = accuracy.growth + (p.epilogue.bias ? 1 : 0) + (p.epilogue.residual && !after ? 1 : 0);
-  const double largest = largest_value(p.epilogue, expected.magnitude) + expected.beside;
+  const double slope = has_slopes(p) ? expected.slope : static_cast<double>(p.epilogue.slope);
+  const double largest = largest_value(p.epilogue, slope, expected.magnitude) + expected.beside;
   double pooling = 0;
   if (p.epilogue.pool.kind == PoolKind::average) {
     // The sum's roundings, and that of a convolution stored in the problem's dtype before it is averaged.
@@ -117,9 +126,9 @@ double error_bound(const Problem& p, const Accuracy& accuracy, const Expected& e
   double relative = growth * kU / (1 - std::min(0.5, growth * kU));
   if (p.math == Math::tf32) relative += 2 * kTf32 + kTf32 * kTf32;
   const double computed =
-      steepest(p.epilogue) *
+      steepest(p.epilogue, slope) *
           (relative * expected.magnitude + growth * kUnderflow + lost_below(accuracy, expected)) +
-      evaluation_error(p.epilogue, expected.magnitude) + pooling + (after ? kU * largest : 0);
+      evaluation_error(p.epilogue, slope, expected.magnitude) + pooling + (after ? kU * largest : 0);
   const DTypeInfo& type = info(p.dtype);
   return computed + type.unit_roundoff * (std::abs(expected.value) + computed) + type.smallest;
 }

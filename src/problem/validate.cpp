@@ -264,6 +264,11 @@ void validate(const Problem& p) {
     bad(slope_is_used ? std::string(name(p.epilogue.activation)) + "'s slope is not finite"
                       : "a slope is given but the activation has none; leaky_relu and hardsigmoid have");
   }
+  const Clip clip = p.epilogue.clip;
+  if (p.epilogue.activation != Activation::clip && clip != Clip{})
+    bad("bounds are given but the activation has none; clip has");
+  if (!std::isfinite(clip.least) || !std::isfinite(clip.most) || clip.least > clip.most)
+    bad("clip's bounds are two finite numbers, the smaller one first");
   const bool after = p.epilogue.residual_order == ResidualOrder::after_activation;
   if (after && (!p.epilogue.residual || p.epilogue.activation == Activation::none))
     bad("a residual is after an activation where both are there; leave its order as it is");

@@ -37,12 +37,15 @@ inline Finding run(const PlanImpl& plan, const Accuracy& accuracy, const Oracle&
   if (host.bias != nullptr) device.copy_in(bias, host.bias, bias.bytes);
   const Buffer residual = buffer(conv_shape(p), host.residual);
   const std::size_t workspace_bytes = plan.workspace_bytes(false);
+  const Buffer slopes = device.allocate(std::max<std::size_t>(1, bytes(p, Tensor::slopes)));
+  if (host.slopes != nullptr) device.copy_in(slopes, host.slopes, bytes(p, Tensor::slopes));
   const Buffer workspace = device.allocate(std::max<std::size_t>(1, workspace_bytes));
   RunOptions options;
   options.workspace = workspace_bytes > 0 ? workspace.pointer : nullptr;
-  plan.run({x.pointer, w.pointer, y.pointer, host.bias ? bias.pointer : nullptr,
-            host.residual ? residual.pointer : nullptr},
-           options);
+  Tensors tensors{x.pointer, w.pointer, y.pointer, host.bias ? bias.pointer : nullptr,
+                  host.residual ? residual.pointer : nullptr};
+  if (host.slopes != nullptr) tensors.slopes = slopes.pointer;
+  plan.run(tensors, options);
   const Buffer& result = p.direction == Direction::forward         ? y
                          : p.direction == Direction::backward_data ? x
                                                                    : w;

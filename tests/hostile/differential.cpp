@@ -223,14 +223,18 @@ class Differential {
                                   : p.direction == Direction::backward_data ? FALTUNG_X
                                                                             : FALTUNG_W;
     std::vector<std::unique_ptr<Operand>> operands;
-    for (int t = FALTUNG_X; t <= FALTUNG_RESIDUAL; ++t) {
-      const bool there = t < FALTUNG_BIAS || (t == FALTUNG_BIAS ? p.epilogue.bias : p.epilogue.residual);
-      const auto which = static_cast<faltung_tensor>(t);
+    for (const faltung_tensor which :
+         {FALTUNG_X, FALTUNG_W, FALTUNG_Y, FALTUNG_BIAS, FALTUNG_RESIDUAL, FALTUNG_SLOPES}) {
+      const bool there = which < FALTUNG_BIAS    ? true
+                         : which == FALTUNG_BIAS ? p.epilogue.bias
+                                                 : which == FALTUNG_SLOPES || p.epilogue.residual;
       const std::size_t bytes = there ? faltung_problem_bytes(problem, which) : 0;
       operands.push_back(std::make_unique<Operand>(bytes, side, pool_.get()));
       Guarded& host = operands.back()->host();
       if (which == result) {
         std::memset(host.data(), 0xff, bytes);
+      } else if (which == FALTUNG_SLOPES) {
+        fill(dice, Values::random, DType::f32, host.data(), bytes);
       } else {
         fill(dice, values, p.dtype, host.data(), bytes);
       }
@@ -247,7 +251,8 @@ class Differential {
                                   nullptr,
                                   nullptr,
                                   nullptr,
-                                  nullptr};
+                                  nullptr,
+                                  operands[5]->pointer()};
     int threads = dice.between(0, 3);
     faltung_run_options options{};
     options.size = sizeof options;
@@ -284,8 +289,9 @@ class Differential {
     ++runs_;
     // Flushed inputs are other inputs.
     if (request.flush_denormals && values == Values::denormals) return "";
-    const Tensors host{operands[0]->host().data(), operands[1]->host().data(), operands[2]->host().data(),
-                       operands[3]->host().data(), operands[4]->host().data()};
+    Tensors host{operands[0]->host().data(), operands[1]->host().data(), operands[2]->host().data(),
+                 operands[3]->host().data(), operands[4]->host().data()};
+    host.slopes = operands[5]->host().data();
     const Target target{find_device(setting_.device)->info(), setting_.device == "cpu" ? request.threads : 1};
     const Data data = values == Values::random     ? Data::random
                       : values == Values::integers ? Data::small_integers

@@ -45,8 +45,9 @@ std::string roll_problem(Dice& dice) {
   if (dice.chance(50)) text += ":bias";
   if (dice.chance(25)) text += ":residual";
   if (dice.chance(50)) {
-    text += dice.one_of<const char*>({":relu", ":relu6", ":leaky_relu(0.1)", ":sigmoid", ":silu", ":gelu",
-                                      ":gelu_tanh", ":hardswish", ":hardsigmoid(0.2)"});
+    text +=
+        dice.one_of<const char*>({":relu", ":relu6", ":leaky_relu(0.1)", ":sigmoid", ":silu", ":gelu",
+                                  ":gelu_tanh", ":hardswish", ":hardsigmoid(0.2)", ":clip(-1,2)", ":prelu"});
   }
   if (dice.chance(25))
     text += dice.one_of<const char*>({":maxpool2", ":avgpool2", ":maxpool3s2p1", ":avgpool3s1"});

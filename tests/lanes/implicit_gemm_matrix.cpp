@@ -115,7 +115,7 @@ void lanes_wait_for_copies(int pending) {
 }
 void implicit_gemm_matrix(const Element* in, std::size_t, const Element* packed, std::size_t, void* result,
                           std::size_t, const Element* bias, std::size_t, const Element* residual, std::size_t,
-                          int out_pad, int splits, Sizes z);
+                          const float* slopes, std::size_t, int out_pad, int splits, Sizes z);
 }
 
 int main() {
@@ -203,7 +203,7 @@ int main() {
   lanes::launch(blocks, THREADS, [&] {
     closed.clear();
     implicit_gemm_matrix(kGradient ? dy.data : x.data, 0, packed.data, 0, result.data, 0, bias.data, 0,
-                         residual.data, 0, OUT_PAD, PARTS, z);
+                         residual.data, 0, nullptr, 0, OUT_PAD, PARTS, z);
   });
   for (std::size_t i = 0; i < out_size; ++i) {
     double sum = 0;

@@ -58,7 +58,7 @@ int main() {
   Tensor<u16> result(sums.size(), element(NAN));
   lanes::launch(parts(z.n, IMAGES) * parts(OUT_H, ROWS * kDown) * parts(OUT_W, COLUMNS * kAcross) *
                     parts(z.c, CHANNELS),
-                THREADS, [&] { KERNEL(in, w.data, result.data, bias.data, x.data, z); });
+                THREADS, [&] { KERNEL(in, w.data, result.data, bias.data, x.data, nullptr, z); });
   for (std::size_t i = 0; i < sums.size(); ++i) {
 #ifdef LAYOUT_nchw
     const std::size_t channel = i / (OUT_H * OUT_W) % SIZE_C;

@@ -17,6 +17,7 @@ __device__ __forceinline__ void produce_taps(const TensorMap& w_map, const Param
     const Tile t = locate(p, tile);
     const Span span = span_of(p, work, t);
     for (int block = span.first; block < span.end; ++block) {
+#pragma unroll 1
       for (int tap = 0; tap < kTaps; ++tap) {
         const unsigned full = smem_address(&barriers.slot_full[slot.place]);
         barrier_wait(smem_address(&barriers.slot_empty[slot.place]), slot.parity ^ 1);

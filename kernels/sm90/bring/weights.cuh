@@ -37,6 +37,7 @@ __device__ __forceinline__ void prefetch_weights(const TensorMap& w_map, const P
   if constexpr (kPhased || kT > 1) return;
   constexpr int kMost = 8;
   const int taps = p.c_blocks * kTaps, boxes = p.k_tiles * taps;
+#pragma unroll 1
   for (int i = 0, box = static_cast<int>(blockIdx.x); i < kMost && box < boxes;
        ++i, box += static_cast<int>(gridDim.x)) {
     const int tile = box / taps, of_tile = box - tile * taps, block = of_tile / kTaps;
@@ -105,6 +106,7 @@ __device__ __forceinline__ void produce_weights(const TensorMap& w_map, const Pa
       const int taps = taps_of(p, t.phase);
       const Span span = span_of(p, work, t);
       for (int block = span.first; block < span.end; ++block) {
+#pragma unroll 1
         for (int tap = 0; tap < taps; ++tap) {
           const unsigned full = smem_address(&barriers.stage_full[stage.place]);
           if (--ahead < 0) {

@@ -74,14 +74,14 @@ __device__ __forceinline__ void store_tile(const TensorMap& map, const Tile& t, 
 
 // The bias of a thread's two rows of a block of sums, where rows are channels: k and 8 further.
 struct RowBias {
-  float of[2];
+  OfChannel of[2];
 };
 __device__ __forceinline__ RowBias row_bias(const Params& p, int k) {
   return {{load_bias(p, k), load_bias(p, k + 8)}};
 }
 
 // Four neighbours, two in each of two rows of the tile, as a pool of 2 x 2 has them.
-__device__ __forceinline__ float pool_sums(const float* s, float bias, const Params& p) {
+__device__ __forceinline__ float pool_sums(const float* s, OfChannel bias, const Params& p) {
   return pooled(finish_value(s[0], bias, 0.0f, p.slope), finish_value(s[1], bias, 0.0f, p.slope),
                 finish_value(s[4], bias, 0.0f, p.slope), finish_value(s[5], bias, 0.0f, p.slope));
 }

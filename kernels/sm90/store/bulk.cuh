@@ -61,8 +61,8 @@ struct Results {
 #pragma unroll
       for (int i = 0; i < kN / 8; i += 2) {
         const int next = i + 1 < kN / 8 ? 1 : 0;  // an odd count writes its last matrices twice, alike
-        float bias[4] = {};
-        if constexpr (kBias) {
+        OfChannel bias[4] = {};
+        if constexpr (kOfChannel) {
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
             const int k = t.k + nb * kN + (i + j / 2 * next) * 8 + lane % 4 * 2 + j % 2;

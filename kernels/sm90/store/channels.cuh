@@ -15,8 +15,7 @@ __device__ __forceinline__ void for_channels(const Params& p, const Tile& t, int
     for (int half = 0; half < 2; ++half) {
       const int k = k0 + mt * 64 + half * 8;
       if (k >= p.k) continue;
-      const float bias = kBias ? bias_at(p.bias, k) : 0.0f;
-      row(mt, half, k, bias);
+      row(mt, half, k, of_channel(p.bias, p.slopes, k));
     }
   }
 }

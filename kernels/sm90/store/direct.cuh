@@ -10,7 +10,7 @@ struct Results {
                                                 unsigned, unsigned, unsigned, int consumer, int thread) {
     const int lane = thread % 32, w = t.w + lane % 4 * 2;
     const long long row = static_cast<long long>(p.q) * p.y_pitch;
-    for_channels(p, t, consumer, thread, [&](int mt, int half, int k, float bias) {
+    for_channels(p, t, consumer, thread, [&](int mt, int half, int k, OfChannel bias) {
       const long long first =
           (static_cast<long long>(t.n) * p.p + t.h) * row + static_cast<long long>(w) * p.y_pitch + k;
       float* y = static_cast<float*>(p.y) + first;

@@ -19,14 +19,14 @@ struct Results {
     if (thread == 0) store_wait_read();
     named_sync(3 + consumer, 128);
     unsigned row[kMBlocks][2];  // where the channels of this thread's sums begin, of a tile's first image
-    float bias[kMBlocks][2];
+    OfChannel bias[kMBlocks][2];
 #pragma unroll
     for (int mt = 0; mt < kMBlocks; ++mt) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int channel = mt * 64 + warp * 16 + half * 8 + lane / 4;
         row[mt][half] = staging + channel * plane * 2;
-        bias[mt][half] = kBias && k0 + channel < p.k ? bias_at(p.bias, k0 + channel) : 0.0f;
+        bias[mt][half] = load_bias(p, k0 + channel);
       }
     }
 #pragma unroll

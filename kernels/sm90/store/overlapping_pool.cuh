@@ -26,7 +26,7 @@ __device__ __forceinline__ float inside(int first, int count) {
 // gives.
 template <class Store>
 __device__ __forceinline__ void pool_overlapping(Sums& sums, const Params& p, const Tile& t, int mt,
-                                                 const float (&bias)[2], int thread, Store store) {
+                                                 const OfChannel (&bias)[2], int thread, Store store) {
   const int warp = thread / 32, lane = thread % 32, quad = lane % 4;
   const float nothing =
       kPooling == Pooling::max ? -__int_as_float(0x7f800000) : 0.0f;  // what lies outside of the image

@@ -11,7 +11,7 @@ struct Results {
                                                 unsigned, unsigned, unsigned, int consumer, int thread) {
     constexpr int kShrink = kPools ? 2 : 1;
     const int lane = thread % 32, w = t.w + lane % 4 * 2, height = p.p / kShrink, width = p.q / kShrink;
-    for_channels(p, t, consumer, thread, [&](int mt, int half, int k, float bias) {
+    for_channels(p, t, consumer, thread, [&](int mt, int half, int k, OfChannel bias) {
       const long long first =
           ((static_cast<long long>(t.n) * p.k + k) * height + t.h / kShrink) * width + w / kShrink;
       float* const y = static_cast<float*>(p.y) + first;
@@ -36,7 +36,7 @@ struct Results {
 
  private:
   // both: the second pixel is inside, too; where pairs are aligned it always is.
-  static __device__ __forceinline__ void put(const float* s, float bias, const Params& p, float* y,
+  static __device__ __forceinline__ void put(const float* s, OfChannel bias, const Params& p, float* y,
                                              const float* residual, bool both) {
     if constexpr (kStore > 1) {
       const float2 r = kResidual ? *reinterpret_cast<const float2*>(residual) : float2{0.0f, 0.0f};

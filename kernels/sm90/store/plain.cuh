@@ -32,7 +32,7 @@ struct Results {
             for (int pair = 0; pair < 2; ++pair) {
               const int k = t.k + nb * kN + i * 8 + lane % 4 * 2 + pair;
               if (inside && k < p.k) {
-                const float bias = kBias ? bias_at(p.bias, k) : 0.0f;
+                const OfChannel bias = of_channel(p.bias, p.slopes, k);
                 const float residual = kResidual ? load_element(p.residual, pixel * p.y_pitch + k) : 0.0f;
                 store_element(p.y, pixel * p.y_pitch + k,
                               finish_value(sums[mt][nb][i * 4 + half * 2 + pair], bias, residual, p.slope));

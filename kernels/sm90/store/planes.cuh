@@ -49,12 +49,12 @@ struct Results {
 #pragma unroll
         for (int m = 0; m < 4; ++m) {
           const int column = i + (m >> 1) * next;
-          float bias[2] = {of_rows.of[m & 1], of_rows.of[m & 1]};
-          if constexpr (kPixelsOnM && kBias) {
+          OfChannel bias[2] = {of_rows.of[m & 1], of_rows.of[m & 1]};
+          if constexpr (kPixelsOnM && kOfChannel) {
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
               const int k = t.k + column * 8 + lane % 4 * 2 + j;
-              bias[j] = k < p.k ? bias_at(p.bias, k) : 0.0f;
+              bias[j] = load_bias(p, k);
             }
           }
           const float* s = &sums[mt][0][column * 4 + (m & 1) * 2];

@@ -84,7 +84,7 @@ __device__ __forceinline__ void store_rows(const TensorMap* map, unsigned from, 
 // Bias, residual, activation. brought: the residual, where the copy engine brings it; else it is read. at:
 // the first column's index in the output; inside: whether there is such a channel and row; columns: so many
 // of them are within the image.
-__device__ __forceinline__ Pair finish_pair(Pair sum, float bias, const ShiftParams& p, unsigned brought,
+__device__ __forceinline__ Pair finish_pair(Pair sum, OfChannel bias, const ShiftParams& p, unsigned brought,
                                             long long at, bool inside, int columns) {
   Pair residual = {low(brought), high(brought)};
   if (kResidual && !kBulk && inside && columns > 0) {
@@ -191,7 +191,7 @@ __device__ __forceinline__ void store_columns(const ShiftParams& p, const Tile& 
 
 // bias: of the thread's channel and of the one 8 further.
 __device__ __forceinline__ void finish(Sums& sums, const Maps& maps, const ShiftParams& p, Tile t, int window,
-                                       const float (&bias)[2], unsigned staging, unsigned carry, int consumer,
+                                       const OfChannel (&bias)[2], unsigned staging, unsigned carry, int consumer,
                                        int thread) {
   // Or addresses are computed before the products, whose sums leave no registers for them.
   asm volatile("" : "+r"(t.k), "+r"(t.n), "+r"(t.h), "+r"(staging), "+r"(carry), "+r"(thread));

@@ -68,7 +68,7 @@ __device__ __forceinline__ void put_values(const Params& p, const Tile& t, int k
     float out[kRunLength];
 #pragma unroll
     for (int j = 0; j < kRunLength; ++j) {
-      out[j] = finish_value(v[first + j], kBias ? bias_at(p.bias, kNchw ? channel : channel + j) : 0.0f,
+      out[j] = finish_value(v[first + j], of_channel(p.bias, p.slopes, kNchw ? channel : channel + j),
                             kResidual ? load_element(p.residual, to + j) : 0.0f, p.slope);
     }
     store_elements(p.y, to, out);

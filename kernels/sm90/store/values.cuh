@@ -21,7 +21,7 @@ struct Results {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int m = mt * 64 + warp * 16 + half * 8 + lane / 4;
-        const float row_bias = kPixelsOnM ? 0.0f : load_bias(p, k0 + m);
+        const OfChannel row_bias = kPixelsOnM ? OfChannel(0.0f) : load_bias(p, k0 + m);
 #pragma unroll
         for (int nb = 0; nb < kNBlocks; ++nb) {
           if constexpr (kPools) {
@@ -39,7 +39,7 @@ struct Results {
                 const int column = lane % 4 * 2 + j;
                 const int channel = kPixelsOnM ? nb * kN + i * 8 + column : m;
                 const int pixel = kPixelsOnM ? m : pixel_of(nb, i) + column;
-                float bias = row_bias;
+                OfChannel bias = row_bias;
                 if constexpr (kPixelsOnM)
                   bias = load_bias(p, k0 + channel);
                 float residual = 0.0f;

@@ -42,6 +42,9 @@ def activation_of(name):
         return lambda y: pool(before(y))
     if name.startswith("leaky_relu(") and name.endswith(")"):
         return lambda y: F.leaky_relu(y, float(name[len("leaky_relu("):-1]))
+    if name.startswith("clip(") and name.endswith(")"):
+        least, most = map(float, name[len("clip("):-1].split(","))
+        return lambda y: torch.clamp(y, least, most)
     if name not in ACTIVATIONS:
-        raise _c.BadProblem(f"faltung: activation is '{name}'; it is one of leaky_relu(0.01), {', '.join(filter(None, ACTIVATIONS))}")
+        raise _c.BadProblem(f"faltung: activation is '{name}'; it is one of leaky_relu(0.01), clip(-1,6), {', '.join(filter(None, ACTIVATIONS))}")
     return ACTIVATIONS[name]

@@ -20,7 +20,8 @@ FAMILIES = {torch.nn.Conv1d: Family(1, False), torch.nn.Conv2d: Family(2, False)
 OPS = {name: getattr(torch.ops.faltung, name) for name in OPERATORS}
 FAST = {family.name: OPERATORS[family.name + "_layer"].fast.run for family in FAMILIES.values()}
 _GEOMETRY = itemgetter("stride", "padding", "dilation", "groups", "padding_mode", "output_padding")
-_SETTINGS = {torch.nn.LeakyReLU: itemgetter("negative_slope"), torch.nn.GELU: itemgetter("approximate")}  # of activations
+_SETTINGS = {torch.nn.LeakyReLU: itemgetter("negative_slope"), torch.nn.GELU: itemgetter("approximate"),
+             torch.nn.Hardtanh: itemgetter("min_val", "max_val")}  # of activations
 
 
 def _is_transformed():

@@ -1,11 +1,14 @@
 """What one forward pass shows of a model: how often each convolution runs, on what, and which module alone reads its
 result."""
+import math
+
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 ACTIVATION_MODULES = {
     torch.nn.ReLU: "relu", torch.nn.ReLU6: "relu6", torch.nn.Sigmoid: "sigmoid", torch.nn.SiLU: "silu",
     torch.nn.Hardswish: "hardswish", torch.nn.GELU: "gelu", torch.nn.LeakyReLU: "leaky_relu",
+    torch.nn.Hardtanh: "clip",
 }
 
 CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d,
@@ -20,6 +23,9 @@ def activation_name(module):
         return "gelu_tanh"
     if name == "leaky_relu":
         return f"leaky_relu({module.negative_slope})"
+    if name == "clip":
+        bounds = module.min_val, module.max_val
+        return "clip({},{})".format(*bounds) if all(map(math.isfinite, bounds)) else None
     return name
 
 

@@ -34,8 +34,13 @@ string unfit_products(const Tiling& t, const Problem& p) {
   const bool many = t.store_slots > 0 || (t.bring == Bring::planes && !planes::in_registers(p) &&
                                           t.pixels_on_m() && !t.cooperative());
   if (t.sums() > (many ? 160 : 128)) return "its sums need too many registers a thread";
-  if (t.sums() > 128 && p.epilogue.activation == Activation::gelu)
-    return "gelu and so many sums need too many registers";
+  if (const Activation a = p.epilogue.activation;
+      t.sums() > 128 && (a == Activation::gelu || a == Activation::prelu))
+    return string(name(a)) + " and so many sums need too many registers";
+  // Stored a value at a time, they have a bias and a slope of each of their channels in registers, too.
+  const bool each_channels = t.pixels_on_m() && p.dtype == DType::f32 && p.layout == Layout::nhwc;
+  if (has_slopes(p) && each_channels && t.sums() >= 128)
+    return "prelu's slopes and so many sums need too many registers";
   if (p.layout == Layout::nchw && t.pixels_on_m() && t.bring != Bring::planes && t.bring != Bring::lines)
     return "NCHW output needs the weights on M, but for planes and lines";
   if (t.bring != Bring::turned && t.row_slots > 0)

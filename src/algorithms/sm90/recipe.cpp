@@ -94,6 +94,7 @@ Mapped write(const MapShape& shape, Slot slot) { return {shape, {slot, Access::w
 template <class P>
 std::vector<StepArgument::Member> addresses() {
   return {{offsetof(P, bias), {Place::bias, Access::read}},
+          {offsetof(P, slopes), {Place::slopes, Access::read}},
           {offsetof(P, residual), {Place::residual, Access::read}},
           {offsetof(P, y), {Place::y, Access::write}}};
 }

@@ -2,6 +2,8 @@
 // made of.
 #include "src/algorithms/sm90/source.hpp"
 
+#include <fmt/core.h>
+
 #include <string>
 
 #include "src/algorithms/sm90/bring.hpp"
@@ -95,6 +97,7 @@ class KernelConfigText {
     line("dilation_h", c.dilation_h), line("dilation_w", c.dilation_w);
     line("stride_h", c.stride_h), line("stride_w", c.stride_w);
     line("pad_left", c.pad_left), line("kept_weights", c.kept_weights);
+    line("slopes", c.slopes);
     line("bias", c.bias), line("f32_bias", c.f32_bias), line("residual", c.residual),
         line("residual_after", c.residual_after);
     line("gates", c.gates);
@@ -149,13 +152,18 @@ string entry_of(const Tiling& t, const Problem& p) {
 
 // What is quick and its file: GELU's is one of its own, so that kernels without it stay the programs that
 // they were.
-string activate_function(Activation activation, DType dtype) {
+string activate_function(const Epilogue& e, DType dtype) {
+  const ActivationCall call = activation_of(e);
+  const Activation activation = call.kind;
   const bool gelu = activation == Activation::gelu && dtype != DType::f32;
   const bool quick =
       gelu || (dtype != DType::f32 && (activation == Activation::sigmoid || activation == Activation::silu));
+  const string numbers = activation == Activation::clip ? fmt::format("{:a}f, {:a}f", call.a, call.b)
+                         : quick                        ? "slope"
+                                                        : "slope, 0.0f";
   return (gelu ? include("gelu.cuh") : "") +
          "__device__ __forceinline__ float activate(float x, float slope) { return " +
-         (quick ? "quick_" : "activate_") + name(activation) + "(x, slope); }\n";
+         (quick ? "quick_" : "activate_") + name(activation) + "(x, " + numbers + "); }\n";
 }
 
 jit::Source kernel_source(const Tiling& t, const Problem& p, PhaseOrder order) {
@@ -167,7 +175,7 @@ jit::Source kernel_source(const Tiling& t, const Problem& p, PhaseOrder order) {
   source.block_threads = threads(t, p);
   source.shared_bytes = shared_bytes(t, p);
   source.text = include("config.h") + KernelConfigText(c).text() + include("activations.cuh") +
-                activate_function(p.epilogue.activation, p.dtype) + mma_function(c, p.dtype);
+                activate_function(p.epilogue, p.dtype) + mma_function(c, p.dtype);
   if (source.entry == "planes_gemm" || source.entry == "lines_gemm")
     source.text += wgmma_function(columns(c), p.dtype, First::registers, "");
   if (source.entry == "lines_gemm")

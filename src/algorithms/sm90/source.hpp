@@ -16,8 +16,9 @@ namespace faltung::sm90 {
 jit::Source kernel_source(const Tiling& tiling, const Problem& problem,
                           PhaseOrder order = PhaseOrder::most_taps_first);
 
-// activate(x, slope) as text: one of what kernels/sm90/activations.cuh has, which comes before it.
-std::string activate_function(Activation activation, DType dtype);
+// activate(x, slope) as text, a clip's bounds in it: one of what kernels/sm90/activations.cuh has, which
+// comes before it.
+std::string activate_function(const Epilogue& epilogue, DType dtype);
 
 }  // namespace faltung::sm90
 

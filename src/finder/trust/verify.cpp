@@ -118,8 +118,9 @@ Report verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& orac
   const Guarded sums(device, "sums", faltung::bytes(p, Tensor::sums), nullptr);
   const Guarded scale(device, "scale", faltung::bytes(p, Tensor::scale), host.scale);
   const Guarded shift(device, "shift", faltung::bytes(p, Tensor::shift), host.shift);
-  const Tensors tensors{x.pointer(),    w.pointer(),    y.pointer(),     bias.pointer(), residual.pointer(),
-                        relu.pointer(), sums.pointer(), scale.pointer(), shift.pointer()};
+  const Guarded slopes(device, "slopes", faltung::bytes(p, Tensor::slopes), host.slopes);
+  const Tensors tensors{x.pointer(),    w.pointer(),    y.pointer(),     bias.pointer(),  residual.pointer(),
+                        relu.pointer(), sums.pointer(), scale.pointer(), shift.pointer(), slopes.pointer()};
   const Guarded& result = p.direction == Direction::forward         ? y
                           : p.direction == Direction::backward_data ? x
                                                                     : w;
@@ -142,7 +143,8 @@ Report verify(const PlanImpl& plan, const Accuracy& accuracy, const Oracle& orac
     plan.run(tensors, options);
     device.synchronize({});
     if (watch) watch(Phase::check);
-    for (const Guarded* buffer : {&x, &w, &y, &bias, &residual, &relu, &sums, &scale, &shift, &workspace}) {
+    for (const Guarded* buffer :
+         {&x, &w, &y, &bias, &residual, &relu, &sums, &scale, &shift, &slopes, &workspace}) {
       const std::string damage = buffer->damage();
       if (!damage.empty()) return report_of(Outcome::out_of_bounds, damage, plan.kernel());
     }
