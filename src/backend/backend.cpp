@@ -45,20 +45,22 @@ const std::shared_ptr<Device>& cpu() {
   return device;
 }
 
+// A backend's devices, whose driver wakes when they are first asked for. Never destroyed: the drivers may be
+// gone when the process ends.
+template <std::vector<std::shared_ptr<Device>> (*kMake)()>
+const std::vector<std::shared_ptr<Device>>& found() {
+  static const auto& devices = *new std::vector<std::shared_ptr<Device>>(kMake());
+  return devices;
+}
+
 }  // namespace
 
 std::vector<std::shared_ptr<Device>> list_devices() {
-  // Never destroyed: the drivers may be gone when the process ends.
-  static const auto& gpus = *new std::vector<std::shared_ptr<Device>>([] {
-    std::vector<std::shared_ptr<Device>> found;
-#define FALTUNG_LIST(name) \
-  for (std::shared_ptr<Device> & device : make_##name##_devices()) found.push_back(std::move(device));
-    FALTUNG_BACKENDS(FALTUNG_LIST)
-#undef FALTUNG_LIST
-    return found;
-  }());
   std::vector<std::shared_ptr<Device>> all{cpu()};
-  all.insert(all.end(), gpus.begin(), gpus.end());
+#define FALTUNG_LIST(name) \
+  for (const std::shared_ptr<Device>& device : found<make_##name##_devices>()) all.push_back(device);
+  FALTUNG_BACKENDS(FALTUNG_LIST)
+#undef FALTUNG_LIST
   return all;
 }
 
@@ -84,15 +86,21 @@ std::string needs(const std::string& id, const std::vector<std::string>& there) 
 }  // namespace
 
 std::shared_ptr<Device> find_device(const std::string& id) {
-  if (id == cpu()->info().id) return cpu();  // without waking the drivers of the others
+  // Without waking the drivers of the others.
+  if (id == cpu()->info().id) return cpu();
+#define FALTUNG_FIND(name)                                                         \
+  if (id.starts_with(#name ":")) {                                                 \
+    for (const std::shared_ptr<Device>& device : found<make_##name##_devices>()) { \
+      if (device->info().id == id) return device;                                  \
+    }                                                                              \
+  }
+  FALTUNG_BACKENDS(FALTUNG_FIND)
+#undef FALTUNG_FIND
   // Never here: not listed.
   if (id.starts_with("nki:")) return make_nki_device(id);
   if (id.starts_with("nvrtc:")) return make_offline_compiler(id);
   std::vector<std::string> ids;
-  for (const std::shared_ptr<Device>& device : list_devices()) {
-    if (device->info().id == id) return device;
-    ids.push_back(device->info().id);
-  }
+  for (const std::shared_ptr<Device>& device : list_devices()) ids.push_back(device->info().id);
   throw Error(Status::bad_problem, "no device '" + id + "' here; there is " + join_or(ids) + needs(id, ids));
 }
 
