@@ -34,16 +34,18 @@ def main():
     args, more = parser.parse_known_args()
     goal = 80 if args.device == "cpu" else 85
     found = {row["op"]: row for dtype in args.dtypes.split(",") for row in rows(args.build, args.device, dtype, more)}
-    print("| operator | kernels | ms | GB/s | of a copy, % | error over bound |\n|---|---|---|---|---|---|")
+    print("| operator | kernels | ms | a copy's ms | GB/s | of a copy, % | error over bound |\n|---|---|---|---|---|---|---|")
     for op, row in found.items():
         share = float(row["copy_pct"])
         bold = "**" if share < goal else ""
         wrong = "" if row["verdict"] == "pass" else f" {row['verdict'].upper()}"
-        print(f"| {bold}`{op}`{bold} | {row['kernel']} | {float(row['ms']):.4g} | {float(row['gbps']):.1f} | {bold}{share:.0f}{bold} "
+        print(f"| {bold}`{op}`{bold} | {row['kernel']} | {float(row['ms']):.4g} | {float(row['copy_ms']):.4g} "
+              f"| {float(row['gbps']):.1f} | {bold}{share:.0f}{bold} "
               f"| {float(row['error_over_bound']):.2g}{wrong} |")
     shares = [float(row["copy_pct"]) for row in found.values()]
     print(f"\n{len(shares)} rows, {sum(share >= goal for share in shares)} of them at {goal} % of a copy or more; geometric mean "
-          f"{math.exp(sum(map(math.log, shares)) / len(shares)):.0f} %.")
+          f"{math.exp(sum(map(math.log, shares)) / len(shares)):.0f} %. A large copy: "
+          f"{float(next(iter(found.values()))['large_copy_gbps']):.0f} GB/s.")
     return any(row["verdict"] == "wrong" for row in found.values())
 
 

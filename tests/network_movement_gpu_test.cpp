@@ -28,7 +28,8 @@ TEST_F(NetworkMovementGpu, NumbersArePickedOneByOneAndInEights) {
   for (const auto& device : devices_) {
     SCOPED_TRACE(device->info().id);
     DeviceNetworks networks(device);
-    for (const Shape& shape : {Shape{2, 3, 5, 12}, Shape{2, 4, 4, 7}, Shape{1, 3, 4, 7}, Shape{4, 2, 4, 7}}) {
+    for (const Shape& shape :
+         {Shape{2, 3, 5, 12}, Shape{2, 4, 4, 7}, Shape{1, 3, 4, 7}, Shape{4, 2, 4, 7}, Shape{2, 3, 4, 8}}) {
       onnx::ModelText model;
       model.add_input("x", shape);
       model.add_constant(onnx::tensor("scales", {4}, std::vector<float>{1, 1, 2, 2}));
@@ -72,18 +73,21 @@ TEST_F(NetworkMovementGpu, AnAxisOfOneElementMayBeFillAlone) {
 }
 
 // Through tiles that are full, and squares and long ones that are not; lines that begin at four elements, and
-// not.
+// not; whole images of few channels, and of few pixels, that lie in one piece; two dimensions beside each
+// other.
 TEST_F(NetworkMovementGpu, DimensionsChangePlacesByTiles) {
   for (const auto& device : devices_) {
     SCOPED_TRACE(device->info().id);
     DeviceNetworks networks(device);
     for (const Shape& shape : {Shape{1, 64, 132}, Shape{3, 37, 70}, Shape{1, 3, 500}, Shape{2, 501, 3},
-                               Shape{1, 16, 16}, Shape{1, 6, 2050}}) {
+                               Shape{1, 16, 16}, Shape{1, 6, 2050}, Shape{2, 1200, 3}, Shape{2, 49, 72},
+                               Shape{2, 72, 49}, Shape{8, 6, 40}, Shape{16, 5, 130}}) {
+      const onnx::Sizes turned = shape[0] > 4 ? onnx::Sizes{2, 1, 0} : onnx::Sizes{0, 2, 1};
       onnx::ModelText model;
       model.add_input("x", shape);
       model.add({"Relu", {"x"}, {"r"}, {}, ""});
-      model.add({"Transpose", {"r"}, {"t"}, {{"perm", onnx::Sizes{0, 2, 1}}}, ""});
-      model.add({"Transpose", {"x"}, {"z"}, {{"perm", onnx::Sizes{0, 2, 1}}}, ""});
+      model.add({"Transpose", {"r"}, {"t"}, {{"perm", turned}}, ""});
+      model.add({"Transpose", {"x"}, {"z"}, {{"perm", turned}}, ""});
       model.add_output("t");
       model.add_output("z");
       const std::string bytes = model.bytes();

@@ -100,7 +100,13 @@ std::vector<network::Work> works() {
       all.push_back(RowsCall{op, {4, 1000, 1}, 1e-5f, e, e});
       all.push_back(RowsCall{op, {4, 49, 64}, 1e-5f, e, e});
     }
-    all.push_back(RowsCall{RowsOp::standardize, {8, 1 << 18, 1}, 1e-5f, e, e});  // in parts
+    for (const std::int64_t length : {1 << 18, 1 << 20})  // by a cluster, and in parts
+      all.push_back(RowsCall{RowsOp::standardize, {8, length, 1}, 1e-5f, e, e});
+    for (const RowsOp op : {RowsOp::mean, RowsOp::max})
+      all.push_back(RowsCall{op, {8, 12544, 64}, 1e-5f, e, e});
+    map({8, 500, 3}, 3, {operand(e, {1500, 1, 500})}, operand(e, {1500, 3, 1}), {});
+    map({8, 3, 500}, 3, {operand(e, {1500, 1, 3})}, operand(e, {1500, 500, 1}), {});
+    map({128, 24, 16}, 3, {operand(e, {1, 128, 3072})}, operand(e, {384, 16, 1}), {});
     all.push_back(TapsCall{{2, 3, 16}, 2, 2, {0, 1, 1, 2}, {0.5f, 0.5f, 0.5f, 0.5f}, e, e});
     all.push_back(BestCall{{2, 30, 5}, BestKind::smallest, OfEqual::last, e});
     ProductCall product{5, 8, 7, {0}, {0}};
@@ -148,8 +154,12 @@ std::vector<network::Work> works() {
   for (const std::size_t bytes : {1, 2, 4, 8})
     all.push_back(PickCall{2, {}, {3, {2, -1, 0}}, 5, bytes, 7, true});
   all.push_back(PickCall{2, {}, {3, {2, -1, 0}}, 16, 2, 0, true});
-  for (const std::size_t bytes : {2, 4})
-    all.push_back(PickCall{5, {2, {1, -1}}, {4, {0, 0, 1, 1, 2, 2, -1, 3}}, 1, bytes, 7, true});
+  for (const std::size_t bytes : {2, 4}) {
+    for (const std::vector<std::int32_t>& columns : {std::vector<std::int32_t>{0, 0, 1, 1, 2, 2, -1, 3},
+                                                     {0, 0, 1, 1, 2, 2, 3, 3},
+                                                     {-1, 0, 1, 2, 3, -1, -1, -1}})
+      all.push_back(PickCall{5, {2, {1, -1}}, {4, columns}, 1, bytes, 7, true});
+  }
   map({3, 5}, 2, {operand(MapElement::i64, {5, 1})}, operand(MapElement::i32, {1, 3}),
       {{MapOp::truncate, 1, 0, 0, 0, 0, 0}});
   return all;

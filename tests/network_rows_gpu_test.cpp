@@ -42,13 +42,15 @@ std::int64_t count(const NetworkPlanImpl& plan) {
                                [](const auto& step) { return std::holds_alternative<Call>(step.work); });
 }
 
-// What registers hold: 40 elements a thread.
-std::int64_t held(const Device& device) { return device.info().dialect == "cuda" ? 20480 : 10240; }
+// What registers hold: 40 elements a thread, of a block or of sixteen.
+std::int64_t held(const Device& device) {
+  return device.info().has("sm_90") ? 327680 : device.info().dialect == "cuda" ? 20480 : 10240;
+}
 
-const std::vector<Shape> kShapes{{5, 768},   {1, 1000},  {3, 1},     {41, 7},     {37, 49},
-                                 {6, 197},   {300, 64},  {1, 7},     {70, 384},   {9, 1283},
-                                 {3, 10240}, {2, 10247}, {3, 18710}, {2, 20480},  {2, 20483},
-                                 {1, 45001}, {1, 1},     {33, 1280}, {1100, 330}, {2, 3, 5, 40}};
+const std::vector<Shape> kShapes{{5, 768},    {1, 1000},     {3, 1},     {41, 7},     {37, 49},   {6, 197},
+                                 {300, 64},   {1, 7},        {70, 384},  {9, 1283},   {3, 10240}, {2, 10247},
+                                 {3, 18710},  {2, 20480},    {2, 20483}, {1, 45001},  {1, 1},     {33, 1280},
+                                 {1100, 330}, {2, 3, 5, 40}, {3, 70007}, {2, 262144}, {1, 330000}};
 
 // Read once where registers hold them, with the chain behind them: operands along the row, by row, and as
 // large as the result, of other types.

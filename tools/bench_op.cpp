@@ -5,15 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <random>
 
 #include "kernels/cpu/ceilings.hpp"
 #include "src/finder/engine.hpp"
-#include "src/network/interpreter.hpp"
 #include "src/network/verify.hpp"
 #include "src/problem/dtype.hpp"
+#include "tools/op_runs.hpp"
 #include "tools/units.hpp"
 
 namespace faltung::tools {
@@ -27,13 +26,14 @@ constexpr double kUnitRoundoff = 0x1p-24;
 struct Measured {
   std::string kernel;
   Standing time;
-  double copy_gbps = 0;  // of memory, as fast as it was just then
+  double copy_ms = 0;  // of as many bytes
   double bytes = 0;
   double error = -1, over_bound = -1;  // of the worst element; less than 0 where it was not checked
   int sets = 0;
   bool right() const { return over_bound <= 1; }
   double gbps() const { return bytes / time.ms * 1e-6; }
-  double share() const { return gbps() / copy_gbps; }
+  double copy_gbps() const { return bytes / copy_ms * 1e-6; }
+  double share() const { return copy_ms / time.ms; }
 };
 
 // Normally distributed numbers that the type holds.
@@ -58,98 +58,7 @@ double largest_of(const std::vector<Array>& arrays) {
   return largest;
 }
 
-// A plan with the caller's memory: several sets of inputs and an output, used in turn, that together exceed
-// the last-level cache.
-class Runs {
- public:
-  Runs(const NetworkPlanImpl& plan, const std::vector<Array>& inputs) : plan_(plan) {
-    constexpr std::size_t kMost = std::size_t{1} << 30;
-    constexpr std::size_t kMostSets = 1024;
-    std::vector<network::Constant> data;
-    std::size_t set_bytes = 0;
-    for (const Array& input : inputs) {
-      data.push_back(network::encode(input));
-      set_bytes += bytes_of(data.back().type, data.back().shape);
-    }
-    const NetworkTensor& y = plan.outputs()[0];
-    result_bytes_ = static_cast<std::size_t>(network::elements(y.sizes)) * bytes(y.element);
-    set_bytes += result_bytes_;
-    const std::size_t wanted = std::min(2 * device().info().cache_bytes, kMost);
-    const std::size_t sets = std::clamp<std::size_t>((wanted + set_bytes - 1) / set_bytes, 2, kMostSets);
-    const std::vector<std::byte> poison(result_bytes_, std::byte{0xff});  // NaN
-    for (std::size_t i = 0; i < sets; ++i) {
-      Set& set = sets_.emplace_back();
-      for (const network::Constant& input : data)
-        set.reads.push_back(copy(input.data, bytes_of(input.type, input.shape)));
-      set.writes.push_back(copy(poison.data(), result_bytes_));
-    }
-    // Its own, even of nothing: none is made while runs are recorded.
-    options_.arena = copy(nullptr, std::max<std::size_t>(1, plan.schedule().memory().bytes));
-  }
-
-  int sets() const { return static_cast<int>(sets_.size()); }
-
-  // Of the first set's run.
-  Array result() {
-    plan_.run(sets_[0].reads, sets_[0].writes, options_);
-    device().synchronize({});
-    std::vector<std::byte> bytes(result_bytes_);
-    device().copy_out(bytes.data(), {nullptr, sets_[0].writes[0], result_bytes_}, result_bytes_);
-    const network::Graph& graph = plan_.schedule().graph();
-    const network::Value& value = graph.at(graph.outputs[0]);
-    return network::decode({value.type, *value.shape, nullptr, bytes.data()});
-  }
-
-  // Milliseconds of a run on the next set; of a short one on a GPU the mean of several, recorded: gaps
-  // between launches are not the kernel's.
-  double time_once() {
-    if (recording_) return recording_->time_ms() / runs_at_once_;
-    const double ms = device().time_ms({}, [&] { run_next({}); });
-    constexpr int kMost = 256;
-    constexpr double kShort = 0.5, kTogether = 1;  // ms
-    // The first run loads the kernel.
-    if (++singles_ == 2 && ms < kShort && device().info().kind == "gpu") {
-      const int runs = std::min(kMost, static_cast<int>(kTogether / std::max(ms, 1e-3)) + 1);
-      recording_ = device().record([&](const Stream& stream) {
-        for (int i = 0; i < runs; ++i) run_next(stream);
-      });
-      if (recording_) runs_at_once_ = runs;
-    }
-    return ms;
-  }
-  int runs_at_once() const { return runs_at_once_; }
-
- private:
-  struct Set {
-    std::vector<const void*> reads;
-    std::vector<void*> writes;
-  };
-  static std::size_t bytes_of(network::Type type, const network::Shape& shape) {
-    return static_cast<std::size_t>(network::elements(shape)) * network::size_of(type);
-  }
-  Device& device() const { return plan_.device(); }
-  void* copy(const void* from, std::size_t bytes) {
-    buffers_.push_back(device().allocate(bytes));
-    if (from != nullptr) device().copy_in(buffers_.back(), from, bytes);
-    return buffers_.back().pointer;
-  }
-  void run_next(const Stream& stream) {
-    const Set& set = sets_[turn_++ % sets_.size()];
-    NetworkRunOptions options = options_;
-    options.stream = stream.native;
-    plan_.run(set.reads, set.writes, options);
-  }
-
-  const NetworkPlanImpl& plan_;
-  std::size_t result_bytes_ = 0, turn_ = 0;
-  std::vector<Buffer> buffers_;
-  std::vector<Set> sets_;
-  NetworkRunOptions options_;
-  std::unique_ptr<Recording> recording_;
-  int singles_ = 0, runs_at_once_ = 1;
-};
-
-// What a copy takes that reads and writes so many bytes together.
+// What a copy takes that reads and writes so many bytes together, on a CPU.
 class CopyTimer {
  public:
   CopyTimer(std::shared_ptr<const Parallel> workers, std::shared_ptr<Copies> copies)
@@ -180,27 +89,10 @@ class OpBench {
   }
 
   int run(const std::vector<Op>& ops) {
-    machine_.open({"op",
-                   "type",
-                   "device",
-                   "kernel",
-                   "ms",
-                   "ms_min",
-                   "ms_max",
-                   "bytes",
-                   "gbps",
-                   "copy_gbps",
-                   "copy_pct",
-                   "error",
-                   "error_over_bound",
-                   "verdict",
-                   "threads",
-                   "sets",
-                   "runs",
-                   "disturbed",
-                   "seed",
-                   "note",
-                   "reproduce"});
+    machine_.open(
+        {"op",   "type",    "device",    "kernel",   "ms",    "ms_min",           "ms_max",         "bytes",
+         "gbps", "copy_ms", "copy_gbps", "copy_pct", "error", "error_over_bound", "verdict",        "threads",
+         "sets", "runs",    "disturbed", "seed",     "note",  "reproduce",        "large_copy_gbps"});
     print_header(ops);
     std::string declined;
     for (const Op& op : ops) {
@@ -232,7 +124,7 @@ class OpBench {
     for (const network::ValueId id : net.graph.inputs) shapes.push_back(*net.graph.at(id).shape);
     const auto plan = network.plan(shapes);
     const std::vector<Array> inputs = draw(net.graph, options_.seed);
-    Runs runs(*plan, inputs);
+    OpRuns runs(*plan, inputs);
     Measured row;
     std::vector<std::string> kernels;
     for (const NetworkStepReport& step : plan->report().steps) kernels.push_back(step.kernel);
@@ -240,15 +132,30 @@ class OpBench {
     row.bytes = net.least_bytes;
     row.sets = runs.sets();
     if (options_.check) check(op, inputs, runs.result(), row);
-    std::vector<Contestant> contestants{[&](double ms) {
-      return run_block([&] { return runs.time_once(); }, ms, [&] { return runs.runs_at_once(); });
-    }};
-    // Memory that others use, too, is as fast as it is: a copy of as much is timed in turn.
-    if (copies_)
+    OpTimer ours(*device_, [&](const Stream& stream) { runs.run_next(stream); });
+    const auto block = [](OpTimer& timer, double ms) {
+      return run_block([&] { return timer.time_once(); }, ms, [&] { return timer.runs_at_once(); });
+    };
+    std::vector<Contestant> contestants{[&](double ms) { return block(ours, ms); }};
+    // A copy of as much is timed in turn: memory that others use, too, is as fast as it is, and on a GPU the
+    // beginning and the end of a few microseconds are a good part of them.
+    std::optional<DriverCopies> copies;
+    std::optional<OpTimer> theirs;
+    double copied = row.bytes;
+    if (copies_) {
       contestants.push_back([&](double ms) { return run_block([&] { return copies_->ms(row.bytes); }, ms); });
+    } else {
+      const auto half = static_cast<std::size_t>(std::max(1.0, row.bytes / 2));
+      copied = 2.0 * static_cast<double>(half);
+      if (copies.emplace(*device_, half).run_next({})) {
+        theirs.emplace(*device_, [&](const Stream& stream) { copies->run_next(stream); });
+        contestants.push_back([&](double ms) { return block(*theirs, ms); });
+      }
+    }
     const std::vector<Standing> standings = race(contestants, options_.policy, pace_ ? &*pace_ : nullptr);
     row.time = standings[0];
-    row.copy_gbps = copies_ ? row.bytes / standings[1].ms * 1e-6 : ceilings_.copy_gbps;
+    row.copy_ms =
+        standings.size() > 1 ? standings[1].ms * row.bytes / copied : row.bytes / ceilings_.copy_gbps * 1e-6;
     return row;
   }
 
@@ -270,18 +177,19 @@ class OpBench {
     if (!talks()) return;
     std::size_t width = 4;
     for (const Op& op : ops) width = std::max(width, to_string(op).size());
-    fmt::print("{} ({}), {} threads; a copy's measured rate {:.1f} GB/s\n", device_->info().id,
+    fmt::print("{} ({}), {} threads; a large copy's measured rate {:.1f} GB/s\n", device_->info().id,
                device_->info().description, options_.request.threads, ceilings_.copy_gbps);
     fmt::print(
         "Timed: the operator as a network of its own, on buffer sets used in turn that together exceed twice "
         "the\n"
         "last-level cache ({}; at most 1 GiB); {} blocks of runs; ms is the median of the blocks, ± their "
-        "spread.\nGB/s and share of a copy{} are of what has to be read and written.\n\n",
-        show_bytes(device_->info().cache_bytes), options_.policy.blocks,
-        copies_ ? ", which is timed in turn," : "");
+        "spread.\nGB/s and share of a copy of as many bytes, timed in turn, are of what has to be read and "
+        "written.\n\n",
+        show_bytes(device_->info().cache_bytes), options_.policy.blocks);
     table_.emplace(std::vector<Table::Column>{{"operator", static_cast<int>(width)},
                                               {"kernel", 14},
                                               {"ms", 9, true},
+                                              {"copy ms", 9, true},
                                               {"±%", 5, true},
                                               {"moved", 9, true},
                                               {"GB/s", 7, true},
@@ -312,7 +220,8 @@ class OpBench {
                   row.time.ms_max,
                   I(row.bytes),
                   row.gbps(),
-                  row.copy_gbps,
+                  row.copy_ms,
+                  row.copy_gbps(),
                   100 * share,
                   measured(row.error),
                   measured(row.over_bound),
@@ -325,9 +234,10 @@ class OpBench {
                   I(row.time.disturbed),
                   I(options_.seed),
                   Cell(),
-                  again});
+                  again,
+                  ceilings_.copy_gbps});
     if (!talks()) return;
-    table_->row({to_string(op), row.kernel, show_ms(row.time.ms),
+    table_->row({to_string(op), row.kernel, show_ms(row.time.ms), show_ms(row.copy_ms),
                  fmt::format("{:.1f}", 50 * (row.time.ms_max - row.time.ms_min) / row.time.ms),
                  show_bytes(static_cast<std::size_t>(row.bytes)), fmt::format("{:.1f}", row.gbps()),
                  fmt::format("{:.0f}", 100 * share),
@@ -336,9 +246,9 @@ class OpBench {
   }
 
   void emit_declined(const Op& op, const std::string& why) {
-    std::vector<Cell> cells(21);
+    std::vector<Cell> cells(23);
     cells[0] = to_string(op), cells[1] = elements_of(op), cells[2] = device_->info().id,
-    cells[13] = "declined", cells[19] = one_line(why);
+    cells[14] = "declined", cells[20] = one_line(why);
     machine_.row(cells);
     if (talks()) fmt::print("{}  declined: {}\n", to_string(op), one_line(why));
   }

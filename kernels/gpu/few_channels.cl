@@ -5,6 +5,7 @@
 // 16 bits; V as 8; CHAIN and RESULT (chain.h); and WIDE as index.h has it.
 #include "kernels/gpu/elements.h"
 #include "kernels/gpu/chain.h"
+#include "kernels/gpu/digits.h"
 
 #define JOINED_(a, b) a##b
 #define JOINED(a, b) JOINED_(a, b)
@@ -12,10 +13,10 @@
 // As in src/network/device_map.cpp.
 typedef struct {
   index_t count;   // of V pixels
-  index_t groups;  // of V, in a plane
+  Divisor groups;  // of V, in a plane
   index_t plane;   // elements from plane to plane
   index_t begin[2];
-  index_t sizes[RANK];
+  Divisor sizes[RANK];
   index_t strides[2][RANK];
 } FewSizes;
 
@@ -24,8 +25,9 @@ few_channels(F_INPUT(JOINED(INPUT_TYPE, _t), from), F_OUTPUT(JOINED(RESULT_TYPE,
   F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(JOINED(INPUT_TYPE, _t), from);
   F_OPEN_OUTPUT(JOINED(RESULT_TYPE, _t), to);
+  F_NO_UNROLL  // most threads have one turn
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < z.count; i += (index_t)F_BLOCKS(0) * THREADS) {
-    const index_t image = i / z.groups, group = i - image * z.groups;
+    const index_t image = quotient(i, z.groups), group = i - image * z.groups.size;
     index_t here = z.begin[0] + group * V, there = z.begin[1] + group * (V * CHANNELS);
     F_ADD_DIGITS(image, z, here, there)
     float pixels[V * CHANNELS];

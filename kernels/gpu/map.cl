@@ -8,13 +8,14 @@
 // what elements.h asks for.
 #include "kernels/gpu/elements.h"
 #include "kernels/gpu/chain.h"
+#include "kernels/gpu/digits.h"
 #include "kernels/gpu/operands.h"
 
 // As in src/network/device_map.cpp. The last size is in units of V, and so are the last strides; the dimension before it
 // in units of ROWS; steps and rows: between neighbours, and from row to row. The result is the last operand.
 typedef struct {
   index_t count;  // of units
-  index_t sizes[RANK];
+  Divisor sizes[RANK];
   index_t begin[INPUTS + 1], steps[INPUTS + 1], rows[INPUTS + 1];
   index_t strides[INPUTS + 1][RANK];
 } MapSizes;
@@ -45,13 +46,14 @@ map(OPERANDS(PARAMETER) F_OUTPUT(RESULT_T, y), MapSizes z) {
   F_FOLLOW_PREVIOUS();
   OPERANDS(OPEN)
   F_OPEN_OUTPUT(RESULT_T, y);
+  F_NO_UNROLL  // most threads have one turn
   for (index_t i = (index_t)F_BLOCK(0) * THREADS + F_THREAD(); i < z.count; i += (index_t)F_BLOCKS(0) * THREADS) {
     index_t rest = i, at[INPUTS + 1];
     F_UNROLL
     for (int o = 0; o <= INPUTS; ++o) at[o] = z.begin[o];
     F_UNROLL
     for (int d = RANK - 1; d >= 0; --d) {
-      const index_t next = d == 0 ? 0 : rest / z.sizes[d], digit = rest - next * z.sizes[d];
+      const index_t next = d == 0 ? 0 : quotient(rest, z.sizes[d]), digit = rest - next * z.sizes[d].size;
       rest = next;
       F_UNROLL
       for (int o = 0; o <= INPUTS; ++o) at[o] += digit * z.strides[o][d];

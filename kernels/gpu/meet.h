@@ -1,10 +1,28 @@
 // What PARTS neighbouring threads have of one thing, joined in all of them, in one order. The host defines
 // THREADS and PARTS, powers of two.
 //
-// MEET(number, join, value): value becomes what join makes of all of theirs. The kernel has the threads'
-// place among their neighbours as `part`, which neighbours these are as `own`, and `met`, MET floats of local
-// memory; number: of the meeting, below MEETINGS, no two alike.
+// MEET(number, join, value): value becomes what join (plus, larger, smaller) makes of all of theirs. The
+// kernel has the threads' place among their neighbours as `part`, which neighbours these are as `own`, and
+// `met`, MET floats of local memory; number: of the meeting, below MEETINGS, no two alike.
 #pragma once
+
+// Of larger and smaller: a NaN on either side comes out.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+F_DEVICE float larger(float a, float b) {
+  float v;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+  return v;
+}
+F_DEVICE float smaller(float a, float b) {
+  float v;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+  return v;
+}
+#else
+F_DEVICE float larger(float a, float b) { return F_ISNAN(b) || b > a ? b : a; }
+F_DEVICE float smaller(float a, float b) { return F_ISNAN(b) || b < a ? b : a; }
+#endif
+F_DEVICE float plus(float a, float b) { return a + b; }
 
 #if defined(__CUDA_ARCH__) || defined(F_LANES)
 #define MEETINGS 2

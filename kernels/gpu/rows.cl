@@ -1,13 +1,15 @@
 // Along the middle one of three dimensions (outer, length, inner), in fp32: reductions, softmax, standardizing.
 //
 // A block takes COLS columns, each shared by THREADS / COLS threads, whose parts meet in local memory; both are powers of
-// two. A column is V neighbours of the inner dimension; where INNER_IS_ONE it is one, and a thread reads V of its rows at
-// once. The host defines THREADS, COLS, FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares,
+// two. Of reductions of columns whose V is 4 at least a cluster of CLUSTER blocks may share them, too. A column is V neighbours of the inner dimension; where INNER_IS_ONE it is one, and a thread reads V of its rows at
+// once. The host defines THREADS, COLS, CLUSTER, FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares,
 // OP_sum_of_sizes (reductions), OP_softmax, OP_log_softmax and OP_standardize; INNER_IS_ONE as 0 or 1; and what
 // elements.h asks for. For standardizing rows (INNER_IS_ONE) in parts also OP_sum_of_deviations, of squares about the means
 // of the rows that `parts_of_one` neighbours in the outer dimension are the parts of, and OP_inverse, 1 / sqrt(sum +
 // epsilon).
+#include "kernels/gpu/cluster_meet.h"
 #include "kernels/gpu/elements.h"
+#include "kernels/gpu/meet.h"
 
 #define JOINED_(a, b) a##b
 #define JOINED(a, b) JOINED_(a, b)
@@ -16,54 +18,63 @@
 #define READ JOINED(read_, FROM_TYPE)
 #define WRITE JOINED(write_, TO_TYPE)
 
-// A NaN on either side comes out.
-F_DEVICE float larger(float a, float b) { return F_ISNAN(b) || b > a ? b : a; }
-F_DEVICE float smaller(float a, float b) { return F_ISNAN(b) || b < a ? b : a; }
-F_DEVICE float plus(float a, float b) { return a + b; }
-
 #define PARTS (THREADS / COLS)
-#define GROUPS (PARTS < 16 ? PARTS : 16)
-// Neighbours that are columns of their own.
 #if INNER_IS_ONE
-#define LANES 1
+// Of a column, what all of its V have in all of its threads.
+#define MEET_ALL(number, join, all)                                  \
+  F_UNROLL                                                           \
+  for (int j = 1; j < V; ++j) all[0] = join(all[0], all[j]);         \
+  MEET(number, join, all[0])                                         \
+  F_UNROLL                                                           \
+  for (int j = 1; j < V; ++j) all[j] = all[0];
 #else
-#define LANES V
+// Of each of the block's WIDTH elements beside each other what all parts have. Elements are taken by neighbouring
+// threads, as many SHARES of the parts as there are threads for, and the shares by who asks: ELEMENT is what all
+// have of one.
+#define WIDTH (COLS * V)
+#define SHARES (PARTS < V ? 1 : PARTS / V < 16 ? PARTS / V : 16)
+#if V >= 4
+#define STORE_LOCAL(p, all) \
+  F_UNROLL                  \
+  for (int j = 0; j < V; j += 4) store4_local(p + j, all + j);
+#else
+#define STORE_LOCAL(p, all) \
+  F_UNROLL                  \
+  for (int j = 0; j < V; ++j) (p)[j] = all[j];
 #endif
-
-// Of what each part has of a column, what all have, in all of them, and in each of the V. In two turns, neither with a
-// loop around a barrier.
-#define MEET(join, all)                                                                                               \
-  F_UNROLL                                                                                                            \
-  for (int j = LANES; j < V; ++j) all[0] = join(all[0], all[j]);                                                      \
-  F_UNROLL                                                                                                            \
-  for (int j = 0; j < LANES; ++j) parts[(part * COLS + column) * LANES + j] = all[j];                                 \
-  F_BARRIER();                                                                                                        \
-  if (part < GROUPS) {                                                                                                \
-    F_UNROLL                                                                                                          \
-    for (int j = 0; j < LANES; ++j) {                                                                                 \
-      float met = all[j];                                                                                             \
-      for (int p = part + GROUPS; p < PARTS; p += GROUPS) met = join(met, parts[(p * COLS + column) * LANES + j]);    \
-      groups[(part * COLS + column) * LANES + j] = met;                                                               \
-    }                                                                                                                 \
-  }                                                                                                                   \
-  F_BARRIER();                                                                                                        \
-  F_UNROLL                                                                                                            \
-  for (int j = 0; j < LANES; ++j) {                                                                                   \
-    all[j] = groups[column * LANES + j];                                                                              \
-    for (int p = 1; p < GROUPS; ++p) all[j] = join(all[j], groups[(p * COLS + column) * LANES + j]);                  \
-  }                                                                                                                   \
-  F_UNROLL                                                                                                            \
-  for (int j = LANES; j < V; ++j) all[j] = all[0];
+#define ALONG_PARTS(join, all)                                                                                \
+  STORE_LOCAL(parts + F_THREAD() * V, all)                                                                    \
+  F_BARRIER();                                                                                                \
+  F_UNROLL                                                                                                    \
+  for (int e = F_THREAD(); e < WIDTH * SHARES; e += THREADS) {                                                \
+    float of_share = parts[e];                                                                                \
+    F_UNROLL                                                                                                  \
+    for (int p = SHARES; p < PARTS; p += SHARES) of_share = join(of_share, parts[p * WIDTH + e]);             \
+    shares[e] = of_share;                                                                                     \
+  }                                                                                                           \
+  F_BARRIER();
+#define ELEMENT(join, value, e)  \
+  value = shares[e];             \
+  F_UNROLL                       \
+  for (int s = 1; s < SHARES; ++s) value = join(value, shares[s * WIDTH + (e)]);
+#define MEET_ALL(number, join, all) \
+  ALONG_PARTS(join, all)            \
+  F_UNROLL                          \
+  for (int j = 0; j < V; ++j) {     \
+    ELEMENT(join, all[j], column * V + j) \
+  }
+#endif
 
 // ..., for all of the part's rows, some of which are on their way at once: ahead[AHEAD][V], behind the end the first of
 // them once more.
 #define AHEAD 4
+#define STEP (PARTS * CLUSTER)
 #define EACH_ROWS_AHEAD(statements)                                         \
-  for (index_t row = part; row < length; row += AHEAD * PARTS) {            \
+  for (index_t row = first_row; row < length; row += AHEAD * STEP) {        \
     float ahead[AHEAD][V];                                                  \
     F_UNROLL                                                                \
     for (int k = 0; k < AHEAD; ++k) {                                       \
-      const index_t next = row + k * PARTS;                                 \
+      const index_t next = row + k * STEP;                                  \
       READ(from + begin + (next < length ? next : row) * stride, ahead[k]); \
     }                                                                       \
     statements                                                              \
@@ -72,7 +83,7 @@ F_DEVICE float plus(float a, float b) { return a + b; }
 #define EACH_AHEAD(statement)                       \
   F_UNROLL                                          \
   for (int k = 0; k < AHEAD; ++k) {                 \
-    if (row + k * PARTS < length) {                 \
+    if (row + k * STEP < length) {                  \
       const float* const x = ahead[k];              \
       F_UNROLL                                      \
       for (int j = 0; j < V; ++j) {                 \
@@ -82,7 +93,7 @@ F_DEVICE float plus(float a, float b) { return a + b; }
   }
 #define EACH_ROW(statement) EACH_ROWS_AHEAD(EACH_AHEAD(statement))
 #define EACH_RESULT(value)                                \
-  for (index_t row = part; row < length; row += PARTS) {  \
+  for (index_t row = first_row; row < length; row += STEP) { \
     float x[V];                                           \
     READ(from + begin + row * stride, x);                 \
     F_UNROLL                                              \
@@ -95,6 +106,12 @@ F_DEVICE float plus(float a, float b) { return a + b; }
   F_UNROLL                 \
   for (int j = 0; j < V; ++j) array[j] = value;
 
+#ifdef __OPENCL_VERSION__
+#define INVERSE(v) (1.0f / sqrt((v)*scale + epsilon))
+#else
+#define INVERSE(v) (1.0f / sqrtf((v)*scale + epsilon))
+#endif
+
 // rows_of_one: of a column, in units of V where INNER_IS_ONE; units: of V in the inner dimension.
 F_KERNEL(THREADS)
 #ifdef OP_sum_of_deviations
@@ -103,34 +120,46 @@ rows(F_INPUT(FROM_T, from), F_INPUT(float, means), F_OUTPUT(TO_T, to), i64 parts
 #else
 rows(F_INPUT(FROM_T, from), F_OUTPUT(TO_T, to), i64 columns, i64 rows_of_one, i64 units, float scale, float epsilon) {
 #endif
-  F_LOCAL_ARRAY(float, parts, THREADS * LANES);
-  F_LOCAL_ARRAY(float, groups, GROUPS * COLS * LANES);
+#if INNER_IS_ONE
+  F_LOCAL_ARRAY(float, met, MET);
+#else
+  F_LOCAL_ARRAY(float, parts, THREADS* V);
+  F_LOCAL_ARRAY(float, shares, WIDTH* SHARES);
+#endif
+#if CLUSTER > 1
+  F_LOCAL_ARRAY(float, of_blocks, CLUSTER* WIDTH);
+  F_LOCAL_ARRAY(i64, of_blocks_known, 1);
+  if (RANK_OF_BLOCK == 0 && F_THREAD() == 0) expect_sent(address_of(of_blocks_known), CLUSTER * WIDTH * 4);
+  greet_cluster();
+#endif
   F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(FROM_T, from);
   F_OPEN_OUTPUT(TO_T, to);
 #if INNER_IS_ONE
-  const int part = F_THREAD() % PARTS, column = F_THREAD() / PARTS;
+  const int part = F_THREAD() % PARTS, own = F_THREAD() / PARTS, column = own;
 #else
   const int part = F_THREAD() / COLS, column = F_THREAD() % COLS;
 #endif
   const index_t length = (index_t)rows_of_one, inner = (index_t)units, stride = inner * V;
-  const index_t wanted = (index_t)F_BLOCK(0) * COLS + column, last = (index_t)columns - 1;
+  const index_t first_row = part + RANK_OF_BLOCK * PARTS, first = (index_t)F_BLOCK(0) / CLUSTER * COLS;
+  const index_t wanted = first + column, last = (index_t)columns - 1;
   const bool there = wanted <= last;
   const index_t mine = there ? wanted : last, outer = mine / inner;
   const index_t begin = (outer * length * inner + (mine - outer * inner)) * V;
-  float all[V];
+  F_ALIGNED16 float all[V];
 #if defined(OP_softmax) || defined(OP_log_softmax)
   // In one reading: the powers are of what is above the largest element so far, and scaled as a larger one comes.
-  float most[V], own[V];
-  FILL(own, -F_INFINITY)
+  F_ALIGNED16 float most[V];
+  float largest[V];
+  FILL(largest, -F_INFINITY)
   FILL(all, 0.0f)
-  EACH_ROWS_AHEAD(FILL(most, own[j]) EACH_AHEAD(own[j] = larger(own[j], x[j]);)
-                  FILL(all, all[j] * F_EXP(most[j] - ABOVE(own[j])))
-                  EACH_AHEAD(all[j] += F_EXP(x[j] - ABOVE(own[j]));))
-  FILL(most, own[j])
-  MEET(larger, most)
-  FILL(all, all[j] * F_EXP(own[j] - ABOVE(most[j])))
-  MEET(plus, all)
+  EACH_ROWS_AHEAD(FILL(most, largest[j]) EACH_AHEAD(largest[j] = larger(largest[j], x[j]);)
+                  FILL(all, all[j] * F_EXP(most[j] - ABOVE(largest[j])))
+                  EACH_AHEAD(all[j] += F_EXP(x[j] - ABOVE(largest[j]));))
+  FILL(most, largest[j])
+  MEET_ALL(0, larger, most)
+  FILL(all, all[j] * F_EXP(largest[j] - ABOVE(most[j])))
+  MEET_ALL(1, plus, all)
 #ifdef OP_softmax
   EACH_RESULT(F_EXP(x[j] - most[j]) / all[j])
 #else
@@ -142,30 +171,34 @@ rows(F_INPUT(FROM_T, from), F_OUTPUT(TO_T, to), i64 columns, i64 rows_of_one, i6
   EACH_RESULT(x[j] - most[j] - all[j])
 #endif
 #elif defined(OP_standardize)
-  float mean[V];
+  F_ALIGNED16 float mean[V];
   FILL(mean, 0.0f)
   EACH_ROW(mean[j] += x[j];)
-  MEET(plus, mean)
+  MEET_ALL(0, plus, mean)
   FILL(mean, mean[j] * scale)
   FILL(all, 0.0f)
   EACH_ROW(all[j] += (x[j] - mean[j]) * (x[j] - mean[j]);)
-  MEET(plus, all)
-#ifdef __OPENCL_VERSION__
-  FILL(all, 1.0f / sqrt(all[j] * scale + epsilon))
-#else
-  FILL(all, 1.0f / sqrtf(all[j] * scale + epsilon))
-#endif
+  MEET_ALL(1, plus, all)
+  FILL(all, INVERSE(all[j]))
   EACH_RESULT((x[j] - mean[j]) * all[j])
 #else
 #if defined(OP_max)
+#define JOIN larger
+#define FINISHED(v) (v)
   FILL(all, -F_INFINITY)
   EACH_ROW(all[j] = larger(all[j], x[j]);)
-  MEET(larger, all)
 #elif defined(OP_min)
+#define JOIN smaller
+#define FINISHED(v) (v)
   FILL(all, F_INFINITY)
   EACH_ROW(all[j] = smaller(all[j], x[j]);)
-  MEET(smaller, all)
 #else
+#define JOIN plus
+#ifdef OP_inverse
+#define FINISHED(v) INVERSE(v)
+#else
+#define FINISHED(v) ((v)*scale)
+#endif
   FILL(all, 0.0f)
 #if defined(OP_sum_of_squares)
   EACH_ROW(all[j] += x[j] * x[j];)
@@ -179,19 +212,37 @@ rows(F_INPUT(FROM_T, from), F_OUTPUT(TO_T, to), i64 columns, i64 rows_of_one, i6
 #else
   EACH_ROW(all[j] += x[j];)
 #endif
-  MEET(plus, all)
-#ifndef OP_inverse
-  FILL(all, all[j] * scale)
-#elif defined(__OPENCL_VERSION__)
-  FILL(all, 1.0f / sqrt(all[j] * scale + epsilon))
-#else
-  FILL(all, 1.0f / sqrtf(all[j] * scale + epsilon))
-#endif
 #endif
 #if INNER_IS_ONE
-  if (there && part == 0) JOINED(put_, TO_TYPE)(to, mine, all[0]);
+  MEET_ALL(0, JOIN, all)
+  if (there && part == 0) JOINED(put_, TO_TYPE)(to, mine, FINISHED(all[0]));
 #else
-  if (there && part == 0) WRITE(to + mine * V, all);
+  ALONG_PARTS(JOIN, all)
+#if CLUSTER > 1
+  // To the first block, which joins what all have.
+  meet_cluster();
+  for (int e = F_THREAD() * 4; e < WIDTH; e += THREADS * 4) {
+    float four[4];
+    F_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      ELEMENT(JOIN, four[j], e + j)
+    }
+    send_four(four, address_of(of_blocks + RANK_OF_BLOCK * WIDTH + e), address_of(of_blocks_known), 0);
+  }
+  if (RANK_OF_BLOCK > 0) return;
+  wait_for_sent(address_of(of_blocks_known));
+#endif
+  for (int e = F_THREAD(); e < WIDTH; e += THREADS) {
+    float value;
+#if CLUSTER > 1
+    value = of_blocks[e];
+    F_UNROLL
+    for (int b = 1; b < CLUSTER; ++b) value = JOIN(value, of_blocks[b * WIDTH + e]);
+#else
+    ELEMENT(JOIN, value, e)
+#endif
+    if (first + e / V <= last) JOINED(put_, TO_TYPE)(to, first * V + e, FINISHED(value));
+  }
 #endif
 #endif
 }

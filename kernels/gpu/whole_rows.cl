@@ -1,16 +1,18 @@
 // Rows of neighbours that registers hold, in fp32: reduced, or made a softmax or standard, with the elementwise chain
 // behind that. A row is read once, all of it before the first sum, and written once.
 //
-// PARTS neighbouring threads share a row, each with K of its vectors of V elements. EDGES: V does not divide the rows,
-// which begin anywhere; behind the vectors follow the single elements before the first and behind the last of them.
+// PARTS neighbouring threads of each of CLUSTER blocks share a row, each with K of its vectors of V elements; where
+// blocks are several these are all of their threads. EDGES: V does not divide the rows, which begin anywhere; behind the
+// vectors follow the single elements before the first and behind the last of them.
 //
-// The host defines THREADS; BLOCKS, of a unit; PARTS, K, SURE, how many of these every thread has, and EDGES; FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min,
+// The host defines THREADS; BLOCKS, of a unit; PARTS, CLUSTER, K, SURE, how many of these every thread has, and EDGES; FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min,
 // OP_sum_of_squares, OP_sum_of_sizes (reductions), OP_softmax, OP_log_softmax and OP_standardize; and what elements.h
 // asks for. Of the last three NORMALIZED, what the chain calls their result; INPUTS, what it reads beside that, and
 // OPERANDS(X), an X(number, register, type, how) for each, how it lies along the row as in map.cl; OUTER_RANK and
 // ROW_RANK, of their places; CHAIN and RESULT (chain.h).
 #include "kernels/gpu/elements.h"
 #include "kernels/gpu/chain.h"
+#include "kernels/gpu/cluster_meet.h"
 #include "kernels/gpu/meet.h"
 #include "kernels/gpu/operands.h"
 
@@ -18,24 +20,6 @@
 #define JOINED(a, b) JOINED_(a, b)
 #define FROM_T JOINED(FROM_TYPE, _t)
 #define TO_T JOINED(TO_TYPE, _t)
-
-// A NaN on either side comes out.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-F_DEVICE float larger(float a, float b) {
-  float v;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
-  return v;
-}
-F_DEVICE float smaller(float a, float b) {
-  float v;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
-  return v;
-}
-#else
-F_DEVICE float larger(float a, float b) { return F_ISNAN(b) || b > a ? b : a; }
-F_DEVICE float smaller(float a, float b) { return F_ISNAN(b) || b < a ? b : a; }
-#endif
-F_DEVICE float plus(float a, float b) { return a + b; }
 
 // e to the x, for results of 16 bits by the chip's own power of two.
 #if defined(__CUDA_ARCH__) && defined(RESULT_HAS_16_BITS)
@@ -69,7 +53,8 @@ F_DEVICE float inverse_of(float x) {
 #endif
 
 // Whether the thread's k-th is a vector; or a single element, and where that lies in its row.
-#define PLACE(k) (part + (k)*PARTS)
+#define EVERY (PARTS * CLUSTER)
+#define PLACE(k) (part + (k)*EVERY)
 #define HAS(k) ((k) < SURE || PLACE(k) < vectors)
 #if EDGES
 #define HAS_ONE(k) ((k) >= SURE && PLACE(k) >= vectors && PLACE(k) < places)
@@ -93,7 +78,8 @@ F_DEVICE float inverse_of(float x) {
   F_UNROLL                                                            \
   for (int j = 1; j < SUMS; ++j) some[0] = join(some[0], some[j]);    \
   all = some[0];                                                      \
-  MEET(number, join, all)
+  MEET(number, join, all)                                             \
+  MEET_BLOCKS(number, join, all)
 
 #define ADD(e, sum, has) sum += e;
 #define ADD_SQUARE(e, sum, has) sum += e * e;
@@ -167,11 +153,13 @@ F_DENSE_KERNEL(THREADS, BLOCKS)
 whole_rows(F_INPUT(FROM_T, from), OPERANDS(PARAMETER) F_OUTPUT(TO_T, to), i64 rows_in_all, i64 length_of_row, float scale,
            float epsilon PARAMETER_OF_OPERANDS) {
   F_LOCAL_ARRAY(float, met, MET);
+  MEETING_ARRAYS()
+  GREET_BLOCKS()
   F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(FROM_T, from);
   F_OPEN_OUTPUT(TO_T, to);
-  const int part = F_THREAD() % PARTS, own = F_THREAD() / PARTS;
-  const index_t wanted = (index_t)F_BLOCK(0) * (THREADS / PARTS) + own, last = (index_t)rows_in_all - 1;
+  const int part = F_THREAD() % PARTS + RANK_OF_BLOCK * PARTS, own = F_THREAD() / PARTS;
+  const index_t wanted = (index_t)F_BLOCK(0) / CLUSTER * (THREADS / PARTS) + own, last = (index_t)rows_in_all - 1;
   const bool there = wanted <= last;
   const index_t row = there ? wanted : last, length = (index_t)length_of_row, begin = row * length;
 #if EDGES

@@ -21,6 +21,8 @@ void Device::check_address(const void*, const char*) const {}
 
 std::unique_ptr<Recording> Device::record(const std::function<void(const Stream&)>&) { return nullptr; }
 
+bool Device::copy_within(void*, const void*, std::size_t, const Stream&) { return false; }
+
 bool DeviceInfo::has(const std::string& feature) const {
   return std::find(features.begin(), features.end(), feature) != features.end();
 }

@@ -168,6 +168,9 @@ class Device {
   virtual Buffer allocate(std::size_t bytes) = 0;
   virtual void copy_in(const Buffer& to, const void* from, std::size_t bytes) = 0;
   virtual void copy_out(void* to, const Buffer& from, std::size_t bytes) = 0;
+  // Submits the driver's own copy between places of the device's memory, to measure kernels by; false where
+  // it has none.
+  virtual bool copy_within(void* to, const void* from, std::size_t bytes, const Stream& stream);
 };
 
 // All devices of this machine; the CPU is the first.

@@ -187,6 +187,13 @@ class CudaDevice : public StreamDevice {
     check(driver()->memcpy_to_host(to, reinterpret_cast<std::uint64_t>(from.pointer), bytes),
           "copying " + std::to_string(bytes) + " bytes from " + info_.id);
   }
+  bool copy_within(void* to, const void* from, std::size_t bytes, const Stream& stream) override {
+    make_current();
+    check(driver()->memcpy_device_async(reinterpret_cast<std::uint64_t>(to),
+                                        reinterpret_cast<std::uint64_t>(from), bytes, stream.native),
+          "copying " + std::to_string(bytes) + " bytes on " + info_.id);
+    return true;
+  }
 
   TensorMap encode(const MapShape& shape, const void* address) const override {
     make_current();

@@ -168,9 +168,7 @@ class OpenClDeviceImpl : public OpenClDevice {
       local[i] = shape.block[i];
       global[i] = std::size_t{shape.grid[i]} * shape.block[i];
     }
-    const bool begins = recorder != nullptr && recorder->device == this && recorder->first == nullptr;
-    check(api()->enqueue_kernel(queue, handle, 3, nullptr, global, local, 0, nullptr,
-                                begins ? &recorder->first : nullptr),
+    check(api()->enqueue_kernel(queue, handle, 3, nullptr, global, local, 0, nullptr, first_event()),
           [&] { return "launching " + what(); });
   }
 
@@ -256,8 +254,24 @@ class OpenClDeviceImpl : public OpenClDevice {
                               0, nullptr, nullptr),
           what());
   }
+  bool copy_within(void* to, const void* from, std::size_t bytes, const Stream& stream) override {
+    open();
+    const auto what = [&] { return "copying " + std::to_string(bytes) + " bytes on " + info_.id; };
+    const BufferPlace source = find(from, what), target = find(to, what);
+    check(api()->enqueue_copy(queue_of(stream), static_cast<cl::Mem>(source.buffer),
+                              static_cast<cl::Mem>(target.buffer), source.offset, target.offset, bytes, 0,
+                              nullptr, first_event()),
+          what());
+    return true;
+  }
 
  private:
+  // Where what is submitted now is to leave its event: of the first that is measured.
+  cl::Event* first_event() const {
+    const bool begins = recorder != nullptr && recorder->device == this && recorder->first == nullptr;
+    return begins ? &recorder->first : nullptr;
+  }
+
   // The context and the queue are made when the device is first used: a list of devices wakes none.
   void open() {
     std::call_once(once_, [&] {

@@ -58,6 +58,7 @@ const Api* api() {
     bind(functions.enqueue_kernel, "clEnqueueNDRangeKernel");
     bind(functions.enqueue_read, "clEnqueueReadBuffer");
     bind(functions.enqueue_write, "clEnqueueWriteBuffer");
+    bind(functions.enqueue_copy, "clEnqueueCopyBuffer");
     bind(functions.enqueue_marker, "clEnqueueMarkerWithWaitList");
     bind(functions.finish, "clFinish");
     bind(functions.flush, "clFlush");

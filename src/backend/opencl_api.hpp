@@ -81,6 +81,8 @@ struct Api {
                       const Event*, Event* event);
   Int (*enqueue_write)(Queue, Mem, Uint blocking, std::size_t offset, std::size_t bytes, const void* from,
                        Uint waits, const Event*, Event* event);
+  Int (*enqueue_copy)(Queue, Mem from, Mem to, std::size_t from_offset, std::size_t to_offset,
+                      std::size_t bytes, Uint waits, const Event*, Event* event);
   Int (*enqueue_marker)(Queue, Uint waits, const Event*, Event* event);
   Int (*finish)(Queue);
   Int (*flush)(Queue);

@@ -1,9 +1,8 @@
-// Elementwise chains and copies on a GPU: which of kernels/gpu/{map,copy,turn}.cl, and its constants and
-// numbers.
+// Elementwise chains and copies on a GPU: which of kernels/gpu/{map,copy,few_channels}.cl, and its constants
+// and numbers; device_turn.cpp has turn.cl.
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "src/network/device_steps.hpp"
@@ -15,47 +14,6 @@ using gpu::Constants;
 using i64 = std::int64_t;
 
 std::size_t last_of(const MapCall& call) { return static_cast<std::size_t>(call.rank) - 1; }
-
-// ---- turning
-
-struct TurnTile {
-  i64 rows, columns;
-  i64 elements() const { return rows * columns; }
-};
-// 64 by 32, or longer where there is not so much along one side.
-TurnTile turn_tile(i64 rows, i64 columns, i64 elements) {
-  constexpr i64 kColumns = 32, kLeast = 4;
-  const auto power = [&](i64 n) {
-    return std::max(kLeast, static_cast<i64>(std::bit_ceil(static_cast<std::uint64_t>(n))));
-  };
-  const i64 all = std::clamp<i64>(power(rows) * power(columns), 4 * kDeviceThreads, elements);
-  const i64 across = std::min(kColumns, power(columns)), down = std::min(all / across, power(rows));
-  return {down, all / down};
-}
-constexpr i64 kTurnElements = 2048;
-i64 tiles_of(i64 rows, i64 columns, const TurnTile& tile) {
-  return ((rows + tile.rows - 1) / tile.rows) * ((columns + tile.columns - 1) / tile.columns);
-}
-
-// Tiles are not to be nearly empty.
-bool is_worth_turning(i64 rows, i64 columns) {
-  const TurnTile tile = turn_tile(rows, columns, kTurnElements);
-  return std::min(rows, columns) >= 2 &&
-         4 * rows * columns >= tiles_of(rows, columns, tile) * tile.elements();
-}
-
-// A dimension along which the input's elements follow each other and the result's do not; -1 where none is,
-// or too little of it for tiles.
-int turned_dimension(const MapCall& call) {
-  if (call.inputs.size() != 1) return -1;
-  const auto last = last_of(call);
-  const MapOperand& from = call.inputs[0];
-  if (call.output.strides[last] != 1 || from.strides[last] == 1) return -1;
-  for (std::size_t d = 0; d < last; ++d) {
-    if (from.strides[d] == 1 && is_worth_turning(call.sizes[d], call.sizes[last])) return static_cast<int>(d);
-  }
-  return -1;
-}
 
 // Pixels of a few channels out of planes: what the first convolution of most networks reads. The dimension of
 // the pixels, or -1.
@@ -90,66 +48,17 @@ std::vector<faltung::Step> few_steps(const MapCall& call, int dimension, const D
   const Constants chain = chain_constants(call.inputs.size(), call.program, to.element);
   own.insert(own.end(), chain.begin(), chain.end());
   const i64 count = elements_of(call) / (call.sizes[last] * kPixels);
-  std::vector<i64> values = {count, call.sizes[pixels] / kPixels, from.strides[last], from.offset, to.offset};
-  for (std::size_t d = 0; d < pixels; ++d) values.push_back(call.sizes[d]);
-  if (pixels == 0) values.push_back(1);
+  std::vector<i64> values = {count};
+  append_divisor(values, call.sizes[pixels] / kPixels);
+  values.insert(values.end(), {from.strides[last], from.offset, to.offset});
+  for (std::size_t d = 0; d < pixels; ++d) append_divisor(values, call.sizes[d]);
+  if (pixels == 0) append_divisor(values, 1);
   for (const MapOperand* o : {&from, &to}) {
     for (std::size_t d = 0; d < pixels; ++d) values.push_back(o->strides[d]);
     if (pixels == 0) values.push_back(0);
   }
   return {launch("few channels", gpu::source(device, "few_channels", "few_channels.cl", "few_channels", own),
                  gpu::one_dimension(count, kDeviceThreads),
-                 {in(slots.reads[0]), out(slots.write), numbers(values, wide)})};
-}
-
-std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const DeviceSlots& slots,
-                                      const DeviceInfo& device) {
-  const auto last = last_of(call), rows = static_cast<std::size_t>(turned);
-  const MapOperand &from = call.inputs[0], &to = call.output;
-  std::vector<std::size_t> others;
-  for (std::size_t d = 0; d < last; ++d) {
-    if (d != rows) others.push_back(d);
-  }
-  // What a line begins with, in the input and the result, is a multiple of four elements.
-  const auto aligned = [&](const MapOperand& o, i64 from_line_to_line) {
-    return o.offset % 4 == 0 && from_line_to_line % 4 == 0 &&
-           std::ranges::all_of(others, [&](std::size_t d) { return o.strides[d] % 4 == 0; });
-  };
-  i64 images = 1;
-  for (const std::size_t d : others) images *= call.sizes[d];
-  TurnTile tile = turn_tile(call.sizes[rows], call.sizes[last], kTurnElements);
-  i64 blocks = images * tiles_of(call.sizes[rows], call.sizes[last], tile);
-  constexpr i64 kBlocksOfUnit = 8;
-  if (blocks < kBlocksOfUnit * device.units) {  // more, smaller ones
-    tile = turn_tile(call.sizes[rows], call.sizes[last], kTurnElements / 2);
-    blocks = images * tiles_of(call.sizes[rows], call.sizes[last], tile);
-  }
-  const bool wide = needs_wide_indices(call);
-  Constants own = {{"THREADS", std::to_string(kDeviceThreads)},
-                   {"RANK", std::to_string(static_cast<i64>(std::max<std::size_t>(1, others.size())))},
-                   {"ROWS", std::to_string(tile.rows)},
-                   {"COLUMNS", std::to_string(tile.columns)},
-                   {"INPUT_TOGETHER", aligned(from, from.strides[last]) ? "4" : "1"},
-                   {"RESULT_TOGETHER", aligned(to, to.strides[rows]) ? "4" : "1"},
-                   {"V", "4"},
-                   {"WIDE", wide ? "1" : "0"}};
-  if (call.program.empty()) {
-    own.push_back({"BYTES", std::to_string(static_cast<i64>(size_of(from.element)))});
-  } else {
-    const Constants chain = chain_constants(call.inputs.size(), call.program, call.output.element);
-    own.insert(own.end(), {{"INPUT_TYPE", name(from.element)}, {"RESULT_TYPE", name(to.element)}});
-    own.insert(own.end(), chain.begin(), chain.end());
-  }
-  std::vector<i64> values = {call.sizes[rows], call.sizes[last],   from.offset,
-                             to.offset,        from.strides[last], to.strides[rows]};
-  for (const std::size_t d : others) values.push_back(call.sizes[d]);
-  if (others.empty()) values.push_back(1);
-  for (const MapOperand* o : {&from, &to}) {
-    for (const std::size_t d : others) values.push_back(o->strides[d]);
-    if (others.empty()) values.push_back(0);
-  }
-  return {launch("turn", gpu::source(device, "turn", "turn.cl", "turn", own),
-                 gpu::grid(blocks, 1, 1, kDeviceThreads),
                  {in(slots.reads[0]), out(slots.write), numbers(values, wide)})};
 }
 
@@ -182,15 +91,11 @@ std::vector<faltung::Step> copy_steps(const MapCall& call, const DeviceSlots& sl
   i64 count = 1;
   for (std::size_t d = 0; d <= last; ++d) count *= sizes[d];
   std::vector<i64> values{count};
-  values.insert(values.end(), sizes.begin(), sizes.begin() + call.rank);
+  for (std::size_t d = 0; d <= last; ++d) append_divisor(values, sizes[d]);
   for (const MapOperand& o : operands) values.push_back(o.offset);
   for (const MapOperand& o : operands)
     values.insert(values.end(), o.strides.begin(), o.strides.begin() + call.rank);
-  // All at once rather than block after block.
-  constexpr i64 kMostTogether = 4, kThreadsOfUnit = 2048;
-  i64 together = 1;
-  while (together < kMostTogether && count >= 2 * together * kThreadsOfUnit * std::max(1, device.units))
-    together *= 2;
+  const i64 together = together_of(count, 4, device);
   const bool wide = needs_wide_indices(call);
   return {launch("copy",
                  gpu::source(device, "copy", "copy.cl", "copy",
@@ -217,9 +122,8 @@ bool fits(const MapCall& call, const MapOperand& o, i64 v) {
 }
 
 int neighbours_of(const MapCall& call) {
-  bool halves = is_half(call.output.element);
-  for (const MapOperand& o : call.inputs) halves = halves || is_half(o.element);
-  int v = neighbours(call.sizes[last_of(call)], halves);
+  // Of results of 4 bytes neighbouring threads write whole sectors of memory at once, by 16 bytes each.
+  int v = neighbours(call.sizes[last_of(call)], is_half(call.output.element));
   const auto all_fit = [&] {
     return fits(call, call.output, v) &&
            std::ranges::all_of(call.inputs, [&](const MapOperand& o) { return fits(call, o, v); });
@@ -282,7 +186,7 @@ std::vector<faltung::Step> map_steps(const MapCall& call, const DeviceSlots& slo
   const i64 count = elements_of(call) / (v * rows);
   const auto together = [&](std::size_t d) { return d == last ? i64{v} : d + 1 == last ? rows : 1; };
   std::vector<i64> values{count}, steps, from_row_to_row, strides;
-  for (std::size_t d = 0; d <= last; ++d) values.push_back(call.sizes[d] / together(d));
+  for (std::size_t d = 0; d <= last; ++d) append_divisor(values, call.sizes[d] / together(d));
   const auto add = [&](const MapOperand& o) {
     values.push_back(o.offset);
     steps.push_back(o.strides[last]);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "src/network/device_steps.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::network {
 namespace {
@@ -68,13 +69,30 @@ BlockShape shape_of(const RowsCall& call, const DeviceInfo& device) {
   return {v, columns, e.length, cols};
 }
 
+// How many blocks of a cluster share columns that are reduced, so that all units have work and none is
+// launched for what parts come to; 1 where that is too little for all.
+i64 cluster_of(const RowsCall& call, const DeviceInfo& device) {
+  constexpr i64 kMost = 16, kLeastRows = 64, kLeastTogether = 4;
+  constexpr i64 kMostBytes = 1 << 18;  // of a block: a second launch takes as long as more
+  const RowsExtent& e = call.extent;
+  if (!device.has("sm_90") || !reduces(call.op) || e.inner == 1) return 1;
+  const BlockShape shape = shape_of(call, device);
+  if (shape.v < kLeastTogether) return 1;
+  const i64 blocks = ceil_div(shape.columns, shape.cols);
+  i64 cluster = 1;
+  while (cluster < kMost && blocks * cluster < device.units && e.length >= 2 * cluster * kLeastRows)
+    cluster *= 2;
+  const i64 bytes = e.outer * e.inner * e.length * static_cast<i64>(size_of(call.from));
+  return bytes > kMostBytes * blocks * cluster ? 1 : cluster;
+}
+
 // Few, long columns are reduced in so many parts that all units have work: a divisor of the length. So are
 // rows standardized where that is worth the launches it takes.
 i64 parts_of(const RowsCall& call, const DeviceInfo& device) {
   constexpr i64 kLeast = 64, kWorth = 1 << 21;  // rows of a part; elements
   constexpr i64 kBlocksOfUnit = 4;              // so that enough is on its way
   const RowsExtent& e = call.extent;
-  if (holds(call, device)) return 1;
+  if (holds(call, device) || cluster_of(call, device) > 1) return 1;
   const bool standardizes = call.op == RowsOp::standardize && e.inner == 1 && e.outer * e.length >= kWorth;
   if (!reduces(call.op) && !standardizes) return 1;
   const BlockShape shape = shape_of(call, device);
@@ -93,6 +111,10 @@ faltung::Step rows_step(const RowsCall& call, const char* op, float scale, Slot 
   const bool is_plain = !means && op != std::string_view("OP_inverse");
   if (is_plain && holds(call, device)) return whole_rows_step(call, op, scale, from, to, device);
   const BlockShape shape = shape_of(call, device);
+  const i64 cluster = is_plain ? cluster_of(call, device) : 1;
+  // Of a cluster's blocks there are hardly more than units; two are to fit on one, for a large cluster finds
+  // no room elsewhere.
+  const int threads = cluster > 1 ? 2 * kDeviceThreads : kDeviceThreads;
   const RowsExtent& e = call.extent;
   std::vector<StepArgument> arguments{in(from)};
   if (means) arguments.push_back(in(*means));
@@ -101,18 +123,20 @@ faltung::Step rows_step(const RowsCall& call, const char* op, float scale, Slot 
   arguments.insert(arguments.end(),
                    {value(shape.columns), value(shape.rows), value(e.inner == 1 ? i64{1} : e.inner / shape.v),
                     value(scale), value(call.epsilon)});
+  LaunchShape grid = gpu::grid(ceil_div(shape.columns, shape.cols) * cluster, 1, 1, threads);
+  grid.cluster[0] = static_cast<unsigned>(cluster);
   return launch("rows",
                 gpu::source(device, "rows", "rows.cl", "rows",
-                            {{"THREADS", std::to_string(kDeviceThreads)},
+                            {{"THREADS", std::to_string(threads)},
                              {"COLS", std::to_string(shape.cols)},
+                             {"CLUSTER", std::to_string(cluster)},
                              {"FROM_TYPE", name(call.from)},
                              {"TO_TYPE", name(call.to)},
                              {op, "1"},
                              {"INNER_IS_ONE", e.inner == 1 ? "1" : "0"},
                              {"V", std::to_string(shape.v)},
                              {"WIDE", is_wide(e.outer * e.length * e.inner) ? "1" : "0"}}),
-                gpu::grid((shape.columns + shape.cols - 1) / shape.cols, 1, 1, kDeviceThreads),
-                std::move(arguments));
+                grid, std::move(arguments));
 }
 
 // In the workspace: what parts come to, and of whole columns the means and the inverses of their deviations.

@@ -1,6 +1,7 @@
 #include "src/network/device_steps.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "src/algorithms/pool.hpp"
@@ -10,33 +11,6 @@ namespace {
 
 using gpu::Constants;
 using i64 = std::int64_t;
-
-std::vector<faltung::Step> pick_steps(PickCall call, const DeviceSlots& slots, DeviceConstants& constants,
-                                      const DeviceInfo& device) {
-  const bool two_axes = call.rows.length != 1 || call.rows.index != std::vector<std::int32_t>{0};
-  const Slot columns = constants.add(call.columns.index),
-             rows = two_axes ? constants.add(call.rows.index) : columns;
-  // As words of 16 bytes where they are that many.
-  const i64 run = call.inner * static_cast<i64>(call.bytes), all = call.results();
-  const bool words = run % 16 == 0 && (!call.fills || call.fill == 0);
-  if (words) call.bytes = 16, call.inner = run / 16;
-  // Single numbers: a thread that writes one has more to do for its place than for the number.
-  const i64 together = call.bytes == 2 ? 8 : call.bytes == 4 ? 4 : 1;
-  const bool fits = call.inner == 1 && all % together == 0 && slots.write.offset % 16 == 0;
-  const i64 v = fits ? together : 1, count = call.results() / v;
-  const bool wide = is_wide(std::max(all, call.outer * call.rows.length * call.columns.length * call.inner));
-  return {launch("pick",
-                 gpu::source(device, "pick", "pick.cl", "pick",
-                             {{"THREADS", std::to_string(kDeviceThreads)},
-                              {"BYTES", std::to_string(static_cast<i64>(call.bytes))},
-                              {"TWO_AXES", two_axes ? "1" : "0"},
-                              {"V", std::to_string(v)},
-                              {"WIDE", wide ? "1" : "0"}}),
-                 gpu::one_dimension(count, kDeviceThreads),
-                 {in(slots.reads[0]), in(rows), in(columns), out(slots.write), value(count),
-                  value(call.rows.length), value(call.rows.size()), value(call.columns.length),
-                  value(call.columns.size()), value(call.inner), value(static_cast<i64>(call.fill))})};
-}
 
 std::vector<faltung::Step> taps_steps(const TapsCall& call, const DeviceSlots& slots,
                                       DeviceConstants& constants, const DeviceInfo& device) {
@@ -196,6 +170,22 @@ StepArgument numbers(const std::vector<i64>& values, bool wide) {
   };
   for (const i64 value : values) wide ? append(value) : append(static_cast<std::int32_t>(value));
   return argument;
+}
+
+void append_divisor(std::vector<i64>& values, i64 size) {
+  constexpr i64 kMost = i64{1} << 31;
+  if (size >= kMost)
+    return static_cast<void>(values.insert(values.end(), {size, 0, 0}));  // of wide ones, which divide
+  const auto shift = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(size) - 1));
+  const std::uint64_t power = std::uint64_t{1} << (31 + shift), divisor = static_cast<std::uint64_t>(size);
+  values.insert(values.end(), {size, static_cast<i64>((power + divisor - 1) / divisor), shift});
+}
+
+i64 together_of(i64 count, i64 most, const DeviceInfo& device) {
+  constexpr i64 kThreadsOfUnit = 2048;
+  i64 together = 1;
+  while (together < most && count >= 2 * together * kThreadsOfUnit * std::max(1, device.units)) together *= 2;
+  return together;
 }
 
 i64 elements_of(const MapCall& call) {

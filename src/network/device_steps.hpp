@@ -62,9 +62,21 @@ gpu::Constants chain_constants(std::size_t inputs, const std::vector<MapInstruct
 
 // The members of the kernels' structs, which are index_t all of them.
 StepArgument numbers(const std::vector<std::int64_t>& values, bool wide);
+// A Divisor (kernels/gpu/digits.h).
+void append_divisor(std::vector<std::int64_t>& values, std::int64_t size);
+// How many of the units a thread is to have on their way at once, a power of two up to `most`: as long as all
+// fit on the device at once, rather than block after block.
+std::int64_t together_of(std::int64_t count, std::int64_t most, const DeviceInfo& device);
 std::int64_t elements_of(const MapCall& call);
 bool needs_wide_indices(const MapCall& call);
 
+std::vector<faltung::Step> pick_steps(PickCall call, const DeviceSlots& slots, DeviceConstants& constants,
+                                      const DeviceInfo& device);
+// A dimension along which the input's elements follow each other and the result's do not; -1 where none is,
+// or too little of it for tiles. And its step.
+int turned_dimension(const MapCall& call);
+std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const DeviceSlots& slots,
+                                      const DeviceInfo& device);
 std::vector<faltung::Step> map_steps(const MapCall& call, const DeviceSlots& slots, const DeviceInfo& device);
 std::vector<faltung::Step> rows_steps(const RowsCall& call, const DeviceSlots& slots,
                                       const DeviceInfo& device);

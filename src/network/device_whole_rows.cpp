@@ -18,14 +18,15 @@ struct Held {
   int v;
   bool edges;
   i64 places, least;  // of a row: vectors and single elements; vectors at least
-  i64 parts, threads;
+  i64 parts, threads, cluster;
 
-  i64 of_thread() const { return ceil_div(places, parts); }
+  i64 all_parts() const { return parts * cluster; }
+  i64 of_thread() const { return ceil_div(places, all_parts()); }
   // With so few registers a thread that some blocks fit on a unit: one computes while others wait.
   i64 blocks(std::size_t operands) const {
     constexpr i64 kThreads[] = {1024, 768, 512};
     // Where every thread has all that it may have, one register more is wanted.
-    const bool is_full = places == parts * of_thread();
+    const bool is_full = places == all_parts() * of_thread();
     const i64 elements = of_thread() * v, most = operands == 0   ? (is_full ? 39 : 40)
                                                  : operands <= 2 ? 32
                                                                  : 24;
@@ -38,9 +39,10 @@ struct Held {
 std::optional<Held> held(i64 rows, i64 length, i64 run, bool halves, const DeviceInfo& device) {
   constexpr i64 kMostElements = 40, kMostVectors = 10;  // of a thread
   constexpr i64 kVectorsOfEdges = 8;                    // what is shorter is read in smaller pieces
-  constexpr i64 kThreadsOfUnit = 256;                   // that work, at least
+  constexpr i64 kThreadsOfUnit = 512;                   // that work, at least
+  constexpr i64 kMostBlocks = 16;                       // of a cluster
   const i64 most = device.dialect == "cuda" ? 2 * kDeviceThreads : kDeviceThreads;
-  Held h{neighbours(std::gcd(length, run), halves), false, 0, 0, 1, 0};
+  Held h{neighbours(std::gcd(length, run), halves), false, 0, 0, 1, 0, 1};
   const int widest = halves ? 8 : 4;
   if (run == length && h.v < widest && length >= kVectorsOfEdges * widest) h.v = widest, h.edges = true;
   h.places = length / h.v + (h.edges ? 2 * (h.v - 1) : 0);
@@ -53,6 +55,7 @@ std::optional<Held> held(i64 rows, i64 length, i64 run, bool halves, const Devic
     return h.parts < h.places && rows * h.parts < kThreadsOfUnit * std::max(1, device.units);
   };
   while (h.parts < most && (!fits() || idle())) h.parts *= 2;
+  while (device.has("sm_90") && h.cluster < kMostBlocks && !fits()) h.cluster *= 2;
   if (!fits()) return std::nullopt;
   h.threads = std::max<i64>(kDeviceThreads, h.parts);
   return h;
@@ -72,8 +75,9 @@ faltung::Step whole_rows_step(const Whole& w, const Held& h, std::size_t operand
   gpu::Constants own = {{"THREADS", std::to_string(h.threads)},
                         {"BLOCKS", std::to_string(h.blocks(operands))},
                         {"PARTS", std::to_string(h.parts)},
+                        {"CLUSTER", std::to_string(h.cluster)},
                         {"K", std::to_string(h.of_thread())},
-                        {"SURE", std::to_string(h.least / h.parts)},
+                        {"SURE", std::to_string(h.least / h.all_parts())},
                         {"EDGES", h.edges ? "1" : "0"},
                         {"FROM_TYPE", name(w.from)},
                         {"TO_TYPE", name(w.to)},
@@ -85,8 +89,10 @@ faltung::Step whole_rows_step(const Whole& w, const Held& h, std::size_t operand
   // What operands have to tell comes last.
   const auto sizes = operands > 0 ? arguments.end() - 1 : arguments.end();
   arguments.insert(sizes, numbers.begin(), numbers.end());
-  return launch("whole rows", gpu::source(device, "whole_rows", "whole_rows.cl", "whole_rows", own),
-                gpu::grid(ceil_div(w.rows, h.threads / h.parts), 1, 1, static_cast<int>(h.threads)),
+  LaunchShape shape =
+      gpu::grid(ceil_div(w.rows, h.threads / h.parts) * h.cluster, 1, 1, static_cast<int>(h.threads));
+  shape.cluster[0] = static_cast<unsigned>(h.cluster);
+  return launch("whole rows", gpu::source(device, "whole_rows", "whole_rows.cl", "whole_rows", own), shape,
                 std::move(arguments));
 }
 
