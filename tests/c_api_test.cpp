@@ -211,8 +211,8 @@ TEST_F(CApi, ShapesOfThreeDimensions) {
 
 TEST_F(CApi, AnUnknownTensorIsAStatus) {
   int64_t sizes[4];
-  EXPECT_EQ(faltung_problem_sizes(problem_, static_cast<faltung_tensor>(9), sizes), FALTUNG_BAD_PROBLEM);
-  EXPECT_THAT(faltung_last_error(), HasSubstr("no tensor 9"));
+  EXPECT_EQ(faltung_problem_sizes(problem_, static_cast<faltung_tensor>(10), sizes), FALTUNG_BAD_PROBLEM);
+  EXPECT_THAT(faltung_last_error(), HasSubstr("no tensor 10"));
 }
 
 TEST_F(CApi, APatternForcesAKernelAndOneThatForbidsAllIsUnsupported) {

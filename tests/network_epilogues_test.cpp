@@ -26,7 +26,8 @@ class NetworkEpilogues : public testing::Test {
   // activation.
   void expect_steps(const onnx::ModelText& text, const Shape& shape, std::size_t steps,
                     const std::vector<Activation>& activations) {
-    const network::Graph graph = onnx::read(text.bytes());
+    const std::string bytes = text.bytes();  // which the graph reads from
+    const network::Graph graph = onnx::read(bytes);
     const std::vector<float> drawn = numbers(network::elements(shape));
     const Array x{network::Type::f32, shape, {drawn.begin(), drawn.end()}};
     const Array expected = network::interpret(graph, {x}).back();

@@ -52,7 +52,7 @@ TEST(Problem, BytesOfItsTensors) {
     EXPECT_EQ(bytes(p, Tensor::y), element * 2 * 8 * 4 * 5);
     EXPECT_EQ(bytes(p, Tensor::residual), element * 2 * 8 * 8 * 10);
   }
-  EXPECT_THROW(bytes(p, static_cast<Tensor>(9)), Error);
+  EXPECT_THROW(bytes(p, static_cast<Tensor>(10)), Error);
 }
 
 TEST(Problem, MathOfTheDtypeIsResolved) {

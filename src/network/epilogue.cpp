@@ -46,13 +46,13 @@ Epilogue epilogue_of(const Node& node, DType dtype, Behind behind) {
   return epilogue;
 }
 
-Finish::Finish(const Node& node) : order_(read_residual_order(node)) {
+NodeEpilogue::NodeEpilogue(const Node& node) : order_(read_residual_order(node)) {
   const FusedActivation activation = read_activation(node);
   activation_ = activation.call;
   if (activation.slopes != nullptr) slopes_ = decode(*activation.slopes).data;
 }
 
-double Finish::operator()(std::int64_t channel, double x, const double* residual) const {
+double NodeEpilogue::operator()(std::int64_t channel, double x, const double* residual) const {
   ActivationCall own = activation_;
   if (!slopes_.empty()) own.a = static_cast<float>(slopes_[static_cast<std::size_t>(channel)]);
   if (residual == nullptr) return activate(own, x);

@@ -32,9 +32,9 @@ Epilogue epilogue_of(const Node& node, DType dtype, Behind behind);
 FusedActivation read_activation(const Node& node);
 void set_activation(Node& node, const FusedActivation& activation);
 // In doubles: a channel's sum with the residual, if there is one, and activated.
-class Finish {
+class NodeEpilogue {
  public:
-  explicit Finish(const Node& node);
+  explicit NodeEpilogue(const Node& node);
   double operator()(std::int64_t channel, double x, const double* residual) const;
 
  private:

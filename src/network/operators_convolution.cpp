@@ -115,7 +115,7 @@ void evaluate_fused_conv(const Site& s, std::vector<Array>& out) {
   std::vector<Array> y{
       {result.type, result.shape, std::vector<double>(static_cast<std::size_t>(elements(result.shape)))}};
   evaluate_conv(inner, y);
-  const Finish finish(s.node());
+  const NodeEpilogue finish(s.node());
   const i64 k = result.shape[1], pixels = elements(result.shape) / std::max<i64>(1, result.shape[0] * k);
   for (std::size_t i = 0; i < y[0].data.size(); ++i) {
     const i64 channel = static_cast<i64>(i) / pixels % k;

@@ -125,7 +125,7 @@ std::vector<Result> linear(const Site& s) {
 void evaluate_linear(const Site& s, std::vector<Array>& out) {
   const i64 n = s.in(1).shape[0], k = s.in(1).shape[1], m = elements(s.in(0).shape) / std::max<i64>(1, k);
   multiply(m, n, k, {s.in(0).data, k, 1}, {s.in(1).data, 1, k}, out[0].data.data());
-  const Finish finish(s.node());
+  const NodeEpilogue finish(s.node());
   for (std::size_t i = 0; i < out[0].data.size(); ++i) {
     double y = out[0].data[i];
     const i64 channel = static_cast<i64>(i) % n;
