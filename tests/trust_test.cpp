@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
 
 #include "faltung/faltung.h"
+#include "src/backend/nvrtc.hpp"
 #include "src/finder/engine.hpp"
 #include "src/finder/report.hpp"
 #include "tests/error_message.hpp"
@@ -180,6 +182,54 @@ TEST(Trust, VerdictsThatAreShippedSpareTheTrial) {
   const Candidate candidate = find_candidate(here.report.kernel, problem, {device, 1});
   Verdicts(store).file(verdict_key(candidate, problem, device), here);
   EXPECT_NE(user.run({"plan", "cpu", kProblem}).value("kernel", ""), made["kernel"]);
+}
+
+// A package's kernel need not be waited for; what was tried here changes no choice, or it would depend on
+// what was asked for before.
+TEST(Trust, OfKernelsThatTheModelCannotTellApartOneThatIsShippedIsTaken) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const Scratch scratch;
+  Request request;
+  request.device = "nvrtc:sm_90a";
+  const Settled s(parse_problem("fwd:n23c256h14w14k256r3s3:pad1:f32:nchw"), request);
+  const auto kernels = [&](const std::string& known) {
+    ::setenv("FALTUNG_KNOWN_DEVICES", known.c_str(), 1);
+    EngineImpl engine(scratch.path() + "/store");
+    ::unsetenv("FALTUNG_KNOWN_DEVICES");
+    return engine.candidates(s).candidates;
+  };
+  const std::vector<Candidate> by_model = kernels("none");
+  const double first_ms = by_model.front().cost.ms;
+  const auto beyond = std::find_if(by_model.begin(), by_model.end(),
+                                   [&](const Candidate& c) { return c.cost.ms > 1.05 * first_ms; });
+  ASSERT_GT(beyond - by_model.begin(), 2);
+  ASSERT_NE(beyond, by_model.end());
+  const Candidate &near = *(beyond - 1), &first = by_model.front();
+
+  const auto pass = [&](Store& store, const Candidate& candidate) {
+    Verdict verdict;
+    verdict.report = report_of(Outcome::pass, "", candidate.kernel());
+    verdict.problem = to_string(s.problem);
+    Verdicts(store).file(verdict_key(candidate, s.problem, s.device->info()), verdict);
+  };
+  const auto first_with = [&](Store& package) {
+    const std::string file = scratch.path() + "/known.json";
+    package.export_to(file);
+    return kernels(file).front().kernel();
+  };
+  Store package(scratch.path() + "/package"), own(scratch.path() + "/store");
+  pass(package, near);
+  EXPECT_EQ(first_with(package), first.kernel());  // a device that was never measured is none that is known
+  package.clear();
+  save_ceilings(package, s.device->info(), s.threads, {});
+  pass(package, *beyond);
+  EXPECT_EQ(first_with(package), first.kernel());
+  pass(package, near);
+  EXPECT_EQ(first_with(package), near.kernel());
+  pass(own, first);
+  EXPECT_EQ(first_with(package), near.kernel());
+  pass(package, first);
+  EXPECT_EQ(first_with(package), first.kernel());
 }
 
 TEST(Trust, WhatIsShippedIsWhole) {

@@ -8,11 +8,16 @@
 #include <fstream>
 #include <thread>
 
+#include "src/algorithms/algorithm.hpp"
 #include "src/backend/backend.hpp"
+#include "src/backend/nvrtc.hpp"
 #include "src/backend/opencl_api.hpp"
 #include "src/finder/trust/process.hpp"
 #include "src/finder/trust/worker.hpp"
+#include "src/jit/session.hpp"
 #include "tests/error_message.hpp"
+#include "tests/fake_device.hpp"
+#include "tests/scratch.hpp"
 #include "tests/trust_helpers.hpp"
 
 namespace faltung {
@@ -29,6 +34,13 @@ class TrustWorker : public testing::Test {
     t.kernel = "direct_cpu/rows";
     t.problem = parse_problem("fwd:n1c8h9w10k16r3s3:pad1");
     return t;
+  }
+  static std::vector<Candidate> candidates_of(const std::string& name, const Problem& problem,
+                                              const DeviceInfo& device) {
+    for (const auto& algorithm : registry()) {
+      if (algorithm->name() == name) return algorithm->offer(problem, {device, 1}).candidates;
+    }
+    return {};
   }
 };
 
@@ -156,6 +168,59 @@ TEST_F(TrustWorker, TimesAndVerifiesInOne) {
   EXPECT_EQ(examine(worker, t).outcome, Outcome::declined);
   t.device = "cuda:77";
   EXPECT_THAT(error_message([&] { examine(worker, t); }), HasSubstr("no device 'cuda:77'"));
+}
+
+TEST_F(TrustWorker, ATrialAndTheOneAfterItOnALargerProblem) {
+  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
+  Task t = task();
+  t.next = parse_problem("fwd:n1c8h48w48k16r3s3:pad1");
+  EXPECT_EQ(examine(worker, t).outcome, Outcome::pass);
+  t.problem = *t.next, t.next.reset();
+  EXPECT_EQ(examine(worker, t).outcome, Outcome::pass);
+  EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
+}
+
+// The CPU has no use for it; what is compiled is there all the same.
+TEST_F(TrustWorker, CodeIsInTheStoreOfWhatNeedsNoOpenedDevice) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const Scratch scratch;
+  Task t = task();
+  const std::shared_ptr<Device> compiler = find_device("nvrtc:sm_90a");
+  const Candidate candidate = candidates_of("direct_gpu", t.problem, compiler->info()).front();
+  t.kernel = candidate.kernel();
+  t.store = scratch.path();
+  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
+  EXPECT_FALSE(passed(examine(worker, t)));
+  EXPECT_TRUE(Store(scratch.path()).list(jit::kCode).empty());
+  t.compiler = compiler->info().id, t.units = compiler->info().units;
+  EXPECT_FALSE(passed(examine(worker, t)));
+  EXPECT_EQ(Store(scratch.path()).list(jit::kCode).size(), program_digests(candidate.recipe()).size());
+}
+
+// What its compiler makes unopened is what it asks for.
+TEST_F(TrustWorker, ADevicesCompilerIsAskedForTheSamePrograms) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  DeviceInfo compiler = find_device("nvrtc:sm_90a")->info();
+  DeviceInfo device = FakeDevice("fake:0", "sm_90a").info();
+  device.units = compiler.units = 114;  // as a worker is told
+  device.cache_bytes = 50 << 20;
+  int compared = 0;
+  for (const char* text :
+       {"fwd:n23c128h56w56k128r3s3:st2:pad1:f32:nchw", "fwd:n32c256h28w28k512r1s1:f16:nhwc:bias:relu",
+        "bwd_w:n32c64h56w56k64r3s3:pad1:f16:nchw", "bwd_d:n32c64h56w56k64r3s3:st2:pad1:bf16:nhwc",
+        "fwd:n32c96h56w56k96r3s3:pad1:g96:f16:nhwc"}) {
+    const Problem problem = parse_problem(text);
+    for (const auto& algorithm : registry()) {
+      if (algorithm->device_kind() != "gpu") continue;
+      const std::vector<Candidate> all = candidates_of(std::string(algorithm->name()), problem, device);
+      for (std::size_t i = 0; i < std::min<std::size_t>(all.size(), 3); ++i, ++compared) {
+        const Candidate same = find_candidate(all[i].kernel(), problem, {compiler, 1});
+        EXPECT_EQ(program_digests(all[i].recipe()), program_digests(same.recipe()))
+            << all[i].kernel() << " " << text;
+      }
+    }
+  }
+  EXPECT_GE(compared, 40);
 }
 
 }  // namespace

@@ -372,6 +372,15 @@ std::shared_ptr<Device> make_offline_compiler(const std::string& id, CompilerOut
                                        "clang-hip:gfx1030, radv:navi21 or radv-llvm:navi21");
 }
 
+std::string offline_compiler_of(const std::string& code_key) {
+  const Nvrtc* const nvrtc = Nvrtc::get();
+  const std::string before = "cuda-", after = "-nvrtc";
+  const std::size_t end = code_key.find(after);
+  if (nvrtc == nullptr || !code_key.starts_with(before) || end == std::string::npos) return "";
+  const std::string architecture = code_key.substr(before.size(), end - before.size());
+  return nvrtc->code_key(architecture) == code_key ? "nvrtc:" + architecture : "";
+}
+
 std::int64_t code_bytes(const Kernel& kernel) {
   const auto* const compiled = dynamic_cast<const OfflineKernel*>(&kernel);
   return compiled == nullptr ? -1 : number_after(compiled->log, kCodeBytes);

@@ -23,6 +23,10 @@ enum class CompilerOutput { everything, code };
 std::shared_ptr<Device> make_offline_compiler(const std::string& id,
                                               CompilerOutput output = CompilerOutput::everything);
 
+// The id of the one that makes what a GPU's code_key (DeviceInfo) stands for, as long as the GPU is not
+// opened; empty where there is none.
+std::string offline_compiler_of(const std::string& code_key);
+
 // Bytes of the code of a kernel that such a compiler made; -1 where that is not known.
 std::int64_t code_bytes(const Kernel& kernel);
 

@@ -129,7 +129,26 @@ Selection EngineImpl::candidates(const Settled& s) {
     selection.candidates.push_back(std::move(candidate));
   }
   trust_.sift(selection, s);
+  if (!is_lock_ && is_known(s)) {
+    prefer_ready(selection, [&](const Candidate& candidate) {
+      try {
+        return shipped_->get(kVerified, verdict_key(candidate, s.problem, s.device->info())).has_value();
+      } catch (const std::exception&) {  // its recipe's, said when it is made
+        return false;
+      }
+    });
+  }
   return selection;
+}
+
+// Then it has its ceilings.
+bool EngineImpl::is_known(const Settled& s) {
+  if (shipped_ == nullptr || s.on_cpu()) return false;
+  const DeviceInfo& device = s.device->info();
+  const std::lock_guard lock(mutex_);
+  const auto [known, is_new] = known_.try_emplace(device.key);
+  if (is_new) known->second = load_ceilings(*shipped_, device, s.threads).has_value();
+  return known->second;
 }
 
 std::shared_ptr<const Parallel> EngineImpl::workers(int threads) {

@@ -45,7 +45,9 @@ class EngineImpl {
 
   void on_warning(std::function<void(const std::string&)> warn);
 
-  // Every kernel that may compute the problem, best first by the model, without those in quarantine.
+  // Every kernel that may compute the problem, best first by the model, without those in quarantine. First of
+  // all one whose verdict came with the package, where the model has no better one: it need not be waited
+  // for.
   Selection candidates(const Settled& settled);
   // The plan of one kernel, whether it would be chosen or not.
   std::shared_ptr<const PlanImpl> make_plan(const Settled& settled, const Candidate& candidate);
@@ -65,6 +67,7 @@ class EngineImpl {
   std::shared_ptr<const PlanImpl> kept_plan(const std::string& key);  // or null
   std::shared_ptr<const PlanImpl> choose(const Settled& settled, const Considered& considered);
   void forget_plans();
+  bool is_known(const Settled& settled);  // whether the package has verdicts of a GPU
   void warn(const std::string& line);
 
   std::mutex mutex_;  // of what follows but the store, what was shipped and trust, which have their own
@@ -77,6 +80,7 @@ class EngineImpl {
   std::once_flag rates_;  // the CPU's are the store's
   std::map<int, std::shared_ptr<const Parallel>> workers_;
   std::map<std::string, std::shared_ptr<const PlanImpl>> plans_;  // by Settled::key
+  std::map<std::string, bool> known_;                             // by a GPU's key
   std::atomic<std::uint64_t> forgotten_{0};  // how often plans_ were: something was measured, or failed
 };
 
@@ -94,7 +98,8 @@ const Candidate* best_measured(const Selection& selection, const Trials& trials)
 std::string failures_of(const Trials& trials);
 
 // The order in which plan takes them: the fastest that was measured, then by the model; without those that
-// were measured and failed. It is a function of the problem, the device and what was measured for it.
+// were measured and failed. It is a function of the problem, the device, what was measured for it and what
+// came with the package.
 std::vector<const Candidate*> plan_order(const Selection& selection, const Trials& trials);
 
 // The order in which find measures: what was best before, then the first choice of each algorithm that the

@@ -79,7 +79,7 @@ void Trials::add(const Report& measured) {
   store_.put(kTrials, key_, payload.dump());
 }
 
-std::optional<Ceilings> load_ceilings(Store& store, const DeviceInfo& device, int threads) {
+std::optional<Ceilings> load_ceilings(const Store& store, const DeviceInfo& device, int threads) {
   const std::optional<std::string> payload = store.get(kCeilings, device_key(device, threads));
   if (!payload) return std::nullopt;
   ask_room_for_json(payload->size());

@@ -42,7 +42,7 @@ class Trials {
 };
 
 // The device's ceilings as last measured.
-std::optional<Ceilings> load_ceilings(Store& store, const DeviceInfo& device, int threads);
+std::optional<Ceilings> load_ceilings(const Store& store, const DeviceInfo& device, int threads);
 void save_ceilings(Store& store, const DeviceInfo& device, int threads, const Ceilings& ceilings);
 
 // The CPU's rates, by which its cost models choose: taken from the store, else measured and put there.

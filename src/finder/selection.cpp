@@ -99,6 +99,17 @@ Selection select(const Settled& s) {
   return out;
 }
 
+void prefer_ready(Selection& selection, const std::function<bool(const Candidate&)>& is_ready) {
+  // What the model takes first is by some 1 to 4 % not the fastest of what it has hope for.
+  constexpr double kAlike = 1.05;
+  const auto begin = selection.candidates.begin(), end = selection.candidates.end();
+  for (auto one = begin; one != end && one->cost.ms <= kAlike * begin->cost.ms; ++one) {
+    if (!is_ready(*one)) continue;
+    std::rotate(begin, one, one + 1);
+    return;
+  }
+}
+
 void require_candidates(const Selection& selection, const Settled& s) {
   if (!selection.candidates.empty()) return;
   throw Error(Status::unsupported, "no kernel may compute " + to_string(s.problem) + " on " +

@@ -2,6 +2,7 @@
 #ifndef FALTUNG_SRC_FINDER_SELECTION_HPP_
 #define FALTUNG_SRC_FINDER_SELECTION_HPP_
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ void require_candidates(const Selection& selection, const Settled& settled);
 void require_recipes(Selection& selection, const Settled& settled);
 // The same.
 Selection select(const Settled& settled);
+// Puts first the first candidate that is ready of those that the model cannot tell from its own first one.
+void prefer_ready(Selection& selection, const std::function<bool(const Candidate&)>& is_ready);
 // Why the request's limits do not allow this kernel; empty if they do.
 std::optional<Report> refused(const Candidate& candidate, const Settled& settled);
 // The refusal of a kernel, or of all of an algorithm's, that the filter does not allow.

@@ -116,6 +116,13 @@ int threads_of(const Task& task, const Device& device) {
   return device.info().kind == "cpu" ? task.threads : 1;
 }
 
+// Of what inputs, references and buffers are made.
+std::string kept_key(const Task& task) {
+  return to_string(task.problem) + " " + task.device + " " + std::to_string(task.threads) + " " +
+         std::to_string(task.seed) + " " + std::to_string(task.products) + " " +
+         std::to_string(task.arena_bytes);
+}
+
 std::string plan_key(const Task& task) {
   return task.kernel + " " + to_string(task.problem) + " " + task.device + " " + std::to_string(task.threads);
 }
@@ -164,6 +171,8 @@ void Examiner::examine(const Task& task, const Watch& watch, Report& report, Pha
     if (watch) watch(next);
   };
   enter(Phase::open);
+  std::future<double> unopened = compile_unopened(task);
+  if (unopened.valid() && watch) watch(Phase::compile);
   const std::shared_ptr<Device> device = find_device(task.device);
   if (!task.device_key.empty() && task.device_key != device->info().key) {
     throw Error(Status::device_error, "the worker finds another device under " + task.device + ": " +
@@ -174,6 +183,11 @@ void Examiner::examine(const Task& task, const Watch& watch, Report& report, Pha
   const bool compiles_unopened = !device->info().code_key.empty();
   if (!compiles_unopened) device->synchronize({});
   Kept& kept = kept_for(task, device);
+  if (task.next) {
+    Task next = task;
+    next.problem = *task.next;
+    next_ = make_kept(next, device);
+  }
 
   enter(Phase::compile);
   const Candidate candidate =
@@ -188,8 +202,13 @@ void Examiner::examine(const Task& task, const Watch& watch, Report& report, Pha
   std::future<void> meanwhile = std::async(now_or_later, [&] {
     device->synchronize({});
     opened = true;
-    if (!task.verify || task.time_ms > 0 || min_bytes(task.problem) > memory) return;
-    for (const Data data : {Data::small_integers, Data::random}) kept.verifier->oracle(data);
+    const auto make_references = [&](const Problem& problem, Kept& kept) {
+      if (min_bytes(problem) > memory) return;
+      for (const Data data : {Data::small_integers, Data::random}) kept.verifier->oracle(data);
+    };
+    if (!task.verify || task.time_ms > 0) return;
+    make_references(task.problem, kept);
+    if (task.next) make_references(*task.next, next_);
   });
   const auto wait = [&] {
     try {
@@ -201,13 +220,14 @@ void Examiner::examine(const Task& task, const Watch& watch, Report& report, Pha
   };
   std::shared_ptr<const PlanImpl> plan;
   try {
+    if (unopened.valid()) report.compile_ms = unopened.get();
     plan = ahead.empty() ? plan_of(task, candidate, store(task.store)) : ahead.mapped();
   } catch (...) {
     wait();
     throw;
   }
   wait();
-  report.compile_ms = plan->compile_ms();
+  report.compile_ms += plan->compile_ms();
   report.workspace_bytes = plan->workspace_bytes(plan->recipe().packed_bytes > 0);
   if (memory_needed(*plan) > memory) {
     report.outcome = Outcome::too_large;
@@ -243,19 +263,41 @@ Store& Examiner::store(const std::string& location) {
   return store;
 }
 
+std::future<double> Examiner::compile_unopened(const Task& task) {
+  if (task.compiler.empty() || !opened_.insert(task.device).second) return {};
+  return std::async(std::launch::async | std::launch::deferred,
+                    [&task, &store = store(task.store), workers = workers(1)]() -> double {
+                      try {
+                        const std::shared_ptr<Device> compiler = find_device(task.compiler);
+                        DeviceInfo device = compiler->info();
+                        device.units = task.units;
+                        const Candidate candidate = find_candidate(task.kernel, task.problem, {device, 1});
+                        return make_plan(task.problem, candidate, compiler, jit::Session(*compiler, store),
+                                         workers)
+                            ->compile_ms();
+                      } catch (const std::exception&) {  // will be said when it is compiled for the device
+                        return 0;
+                      }
+                    });
+}
+
 Examiner::Kept& Examiner::kept_for(const Task& task, const std::shared_ptr<Device>& device) {
-  const std::string what = to_string(task.problem) + " " + task.device + " " + std::to_string(task.threads) +
-                           " " + std::to_string(task.seed) + " " + std::to_string(task.products) + " " +
-                           std::to_string(task.arena_bytes);
+  const std::string what = kept_key(task);
+  Kept& kept = task.time_ms > 0 ? timed_ : untimed_;
+  if (kept.what == what) return kept;
+  kept = next_.what == what ? std::move(next_) : make_kept(task, device);
+  next_ = Kept();
+  return kept;
+}
+
+Examiner::Kept Examiner::make_kept(const Task& task, const std::shared_ptr<Device>& device) {
   // Who computes the reference: the kernel's own workers, which sleep then, or on a GPU every processor.
   const int threads = device->info().kind == "cpu" ? task.threads : available_processors();
   workers(task.threads);
   workers(threads);
-  Kept& kept = task.time_ms > 0 ? timed_ : untimed_;
-  if (kept.what == what) return kept;
-  kept = Kept();
+  Kept kept;
+  kept.what = kept_key(task);
   kept.verifier.emplace(task.problem, device, workers_.at(threads), task.seed, task.products);
-  kept.what = what;
   return kept;
 }
 
@@ -275,6 +317,7 @@ void Examiner::compile_ahead(const std::vector<Task>& tasks, const Watch& watch)
   ahead_.clear();
   for (const Task& task : tasks) {
     find_device(task.device)->synchronize({});  // its driver wakes
+    opened_.insert(task.device);
     workers(task.threads);
     store(task.store);
   }

@@ -3,9 +3,11 @@
 #ifndef FALTUNG_SRC_FINDER_TRUST_EXAMINE_HPP_
 #define FALTUNG_SRC_FINDER_TRUST_EXAMINE_HPP_
 
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,10 @@ struct Task {
   std::string device = "cpu";
   std::string device_key;  // DeviceInfo::key of the one that is meant; empty: whichever has the id
   std::string store;       // where compiled kernels are kept; empty: the default place
+  // offline_compiler_of the device's code, by which it is compiled until the device is opened; empty where
+  // there is none, or what it leaves in the store is not found.
+  std::string compiler;
+  int units = 0;  // the device's: some programs depend on them
   int threads = 1;
   std::uint64_t seed = 1;
   // Guard zones, results full of NaN, exact on small integers, within the bound; where it is timed as well,
@@ -33,6 +39,9 @@ struct Task {
   std::size_t arena_bytes = 0;  // of the buffers it is timed on, and how long filling them may take
   double arena_ms = 1e9;
   double predicted_ms = 0;  // of one run, for the deadlines
+  // The problem of the trial after this one, otherwise the same: its references are made while this one's
+  // programs are compiled.
+  std::optional<Problem> next;
 };
 
 // Whether a device still does what every kernel needs of it.
@@ -57,6 +66,10 @@ class Examiner {
 
  private:
   void examine(const Task& task, const Watch& watch, Report& report, Phase& phase);
+  // Has the task's programs compiled into the store where its device was not yet opened here: a driver takes
+  // a tenth of a second to wake. The milliseconds that it took, once it is done; invalid where nothing is to
+  // be.
+  std::future<double> compile_unopened(const Task& task);
   // What trials of one problem share.
   struct Kept {
     std::string what;
@@ -65,11 +78,13 @@ class Examiner {
     std::optional<Arena> arena;
   };
   Kept& kept_for(const Task& task, const std::shared_ptr<Device>& device);
+  Kept make_kept(const Task& task, const std::shared_ptr<Device>& device);
   const std::shared_ptr<const Parallel>& workers(int count);
   Store& store(const std::string& location);
   std::shared_ptr<const PlanImpl> plan_of(const Task& task, const Candidate& candidate, Store& store) const;
 
-  Kept timed_, untimed_;
+  Kept timed_, untimed_, next_;
+  std::set<std::string> opened_;  // devices
   std::map<int, std::shared_ptr<const Parallel>> workers_;
   std::map<std::string, Store> stores_;
   std::map<std::string, std::shared_ptr<const PlanImpl>> ahead_;  // by what they are plans of

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kProtocol = 3;
+constexpr int kProtocol = 4;
 
 // Messages of drivers may be in any encoding.
 std::string dump(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
@@ -27,20 +27,24 @@ auto parsed(const std::string& line, const Read& read) {
 }
 
 Json to_json(const Task& t) {
-  return {{"kernel", t.kernel},
-          {"problem", to_string(t.problem)},
-          {"device", t.device},
-          {"device_key", t.device_key},
-          {"store", t.store},
-          {"threads", t.threads},
-          {"seed", t.seed},
-          {"verify", t.verify},
-          {"products", t.products},
-          {"launches", t.launches},
-          {"time_ms", t.time_ms},
-          {"best_ms", t.best_ms},
-          {"arena_bytes", t.arena_bytes},
-          {"arena_ms", t.arena_ms}};
+  Json json = {{"kernel", t.kernel},
+               {"problem", to_string(t.problem)},
+               {"device", t.device},
+               {"device_key", t.device_key},
+               {"store", t.store},
+               {"compiler", t.compiler},
+               {"units", t.units},
+               {"threads", t.threads},
+               {"seed", t.seed},
+               {"verify", t.verify},
+               {"products", t.products},
+               {"launches", t.launches},
+               {"time_ms", t.time_ms},
+               {"best_ms", t.best_ms},
+               {"arena_bytes", t.arena_bytes},
+               {"arena_ms", t.arena_ms}};
+  if (t.next) json["next"] = to_string(*t.next);
+  return json;
 }
 
 Task to_task(const Json& j) {
@@ -50,6 +54,8 @@ Task to_task(const Json& j) {
   t.device = j.value("device", t.device);
   t.device_key = j.value("device_key", t.device_key);
   t.store = j.value("store", t.store);
+  t.compiler = j.value("compiler", t.compiler);
+  t.units = j.value("units", t.units);
   t.threads = j.value("threads", t.threads);
   t.seed = j.value("seed", t.seed);
   t.verify = j.value("verify", t.verify);
@@ -59,6 +65,7 @@ Task to_task(const Json& j) {
   t.best_ms = j.value("best_ms", t.best_ms);
   t.arena_bytes = j.value("arena_bytes", t.arena_bytes);
   t.arena_ms = j.value("arena_ms", t.arena_ms);
+  if (j.contains("next")) t.next = parse_problem(j.at("next").get<std::string>());
   if (t.threads < 1 || t.threads > 4096) {
     throw Error(Status::bad_problem, "threads is " + std::to_string(t.threads) + "; 1 to 4096 are possible");
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/backend/offline_compiler.hpp"
 #include "src/finder/report.hpp"
 
 namespace faltung {
@@ -144,14 +145,16 @@ bool Trust::admit(const Candidate& candidate, const Settled& s) {
 
 bool Trust::try_now(const Candidate& candidate, const Settled& s) {
   Task task = small_task(candidate, s, kSeed);
-  const Problem asked = task.problem;
+  const Problem asked = task.problem, larger = small_problem(candidate, s, Keep::image);
+  if (larger != asked) task.next = larger;
   const Report first = examine(task, s);
   if (first.outcome == Outcome::declined) return false;  // with this problem; it may serve another
   Report last = first;
   if (passed(last)) {
-    task.problem = small_problem(candidate, s, Keep::image);
+    task.problem = larger;
+    task.next.reset();
     task.launches = 0;
-    if (task.problem != asked) last = examine(task, s);
+    if (larger != asked) last = examine(task, s);
   }
   if (passed(last) || last.outcome == Outcome::declined) {
     keep(candidate, asked, s, first, kSeed);
@@ -173,6 +176,8 @@ Report Trust::examine(const Task& task, const Settled& s) {
   Task here = task;
   here.device_key = s.device->info().key;
   here.store = store_.location();
+  here.units = s.device->info().units;
+  if (!store_.readonly()) here.compiler = offline_compiler_of(s.device->info().code_key);
   return worker(s).examine(here, s.worker.deadlines);
 }
 
